@@ -1,0 +1,144 @@
+// Package cache keeps built things in folders that are named after what they
+// are built from, so that a changed recipe never meets an old result.
+package cache
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// EnvDir names the environment variable that moves the cache.
+const EnvDir = "MOORING_CACHE"
+
+// Store is a folder of cached entries. It is safe for use by several
+// processes and goroutines at once.
+type Store struct{ dir string }
+
+// Default returns the store in $MOORING_CACHE, or else in the user's cache
+// folder (~/.cache/mooring).
+func Default() (*Store, error) {
+	if dir := os.Getenv(EnvDir); dir != "" {
+		return New(dir)
+	}
+	base, err := os.UserCacheDir()
+	if err != nil {
+		return nil, fmt.Errorf("finding the user's cache folder: %w", err)
+	}
+	return New(filepath.Join(base, "mooring"))
+}
+
+// New returns the store in dir, which need not exist yet.
+func New(dir string) (*Store, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("resolving cache folder %q: %w", dir, err)
+	}
+	return &Store{dir: abs}, nil
+}
+
+// Dir returns a folder of the store that is not an entry, such as the one for
+// running nodes. It may not exist yet.
+func (s *Store) Dir(elem ...string) string {
+	return filepath.Join(append([]string{s.dir}, elem...)...)
+}
+
+// Key is the content address of an entry.
+type Key string
+
+// KeyOf hashes everything that an entry is built from. The parts are
+// length-prefixed: ("ab", "c") and ("a", "bc") differ.
+func KeyOf(parts ...string) Key {
+	h := sha256.New()
+	for _, p := range parts {
+		fmt.Fprintf(h, "%d:%s", len(p), p)
+	}
+	return Key(hex.EncodeToString(h.Sum(nil))[:24])
+}
+
+// Entry is a built folder that stays in place until Close.
+type Entry struct {
+	// Dir is the folder that the build function filled.
+	Dir  string
+	lock *lock
+}
+
+// Close lets others rebuild or remove the entry.
+func (e *Entry) Close() error { return e.lock.release() }
+
+// Get returns the entry called name for key. It calls build to fill a new
+// folder where there is none, or where the one that is there is not as it was
+// left (see fingerprint). Of several callers in any number of processes one
+// builds and the others wait, for as long as ctx allows. A failed build leaves
+// nothing behind.
+func (s *Store) Get(ctx context.Context, name string, key Key, build func(ctx context.Context, dir string) error) (*Entry, error) {
+	parent := filepath.Join(s.dir, name)
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return nil, fmt.Errorf("creating cache folder: %w", err)
+	}
+	dir := filepath.Join(parent, string(key))
+	for {
+		l, err := lockShared(ctx, dir+".lock")
+		if err != nil {
+			return nil, fmt.Errorf("locking cache entry %s: %w", name, err)
+		}
+		if intact(dir) {
+			return &Entry{Dir: dir, lock: l}, nil
+		}
+		if err := l.release(); err != nil {
+			return nil, err
+		}
+		if err := s.rebuild(ctx, dir, build); err != nil {
+			return nil, fmt.Errorf("building cache entry %s: %w", name, err)
+		}
+	}
+}
+
+// rebuild fills dir under the exclusive lock, unless somebody else did so
+// while this caller waited for it.
+func (s *Store) rebuild(ctx context.Context, dir string, build func(context.Context, string) error) error {
+	l, err := lockExclusive(ctx, dir+".lock")
+	if err != nil {
+		return err
+	}
+	defer l.release() //nolint:errcheck // closing a lock file loses no data
+	if intact(dir) {
+		return nil
+	}
+	if err := removeAll(dir); err != nil {
+		return err
+	}
+	tmp := dir + ".tmp" // ours alone: what a killed builder left is under our lock now
+	if err := removeAll(tmp); err != nil {
+		return err
+	}
+	if err := os.Mkdir(tmp, 0o755); err != nil {
+		return err
+	}
+	if err := build(ctx, tmp); err != nil {
+		_ = removeAll(tmp)
+		return err
+	}
+	return publish(tmp, dir)
+}
+
+func publish(tmp, dir string) error {
+	sum, err := fingerprint(tmp)
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, dir); err != nil {
+		return err
+	}
+	return os.WriteFile(manifest(dir), []byte(sum), 0o644)
+}
+
+func removeAll(dir string) error {
+	if err := os.Remove(manifest(dir)); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	return os.RemoveAll(dir)
+}

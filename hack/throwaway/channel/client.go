@@ -1,0 +1,139 @@
+package channel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// ErrLost is what calls return when the node died or stopped answering.
+var ErrLost = errors.New("connection to the node lost")
+
+const (
+	keepaliveEvery = 5 * time.Second
+	// A node under TCG on a busy machine can stand still for seconds.
+	keepaliveTimeout = 30 * time.Second
+)
+
+// Client is one connection to a node. All methods are safe for concurrent use
+// and return an error that wraps ErrLost once the node is gone.
+type Client struct {
+	ssh  *ssh.Client
+	done chan struct{}
+	once sync.Once
+	err  error
+}
+
+// Target says how a node is reached.
+type Target struct {
+	Address string // host:port
+	HostKey string // as in a known_hosts file: type and base64
+	Key     ssh.Signer
+}
+
+// Connect returns a connection to the node at target. It fails with ctx's
+// cause when the node does not answer in time.
+func Connect(ctx context.Context, target Target) (*Client, error) {
+	host, _, _, _, err := ssh.ParseAuthorizedKey([]byte(target.HostKey))
+	if err != nil {
+		return nil, fmt.Errorf("reading the node's host key: %w", err)
+	}
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", target.Address)
+	if err != nil {
+		return nil, fmt.Errorf("dialling the node: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	c, channels, requests, err := ssh.NewClientConn(conn, target.Address, &ssh.ClientConfig{
+		User:              "root",
+		Auth:              []ssh.AuthMethod{ssh.PublicKeys(target.Key)},
+		HostKeyCallback:   ssh.FixedHostKey(host),
+		HostKeyAlgorithms: []string{host.Type()},
+	})
+	if !stop() {
+		_ = conn.Close()
+		return nil, fmt.Errorf("connecting to the node: %w", context.Cause(ctx))
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("connecting to the node: %w", err)
+	}
+	client := &Client{ssh: ssh.NewClient(c, channels, requests), done: make(chan struct{})}
+	go client.watch()
+	go client.keepalive()
+	return client, nil
+}
+
+// Done is closed when the connection has ended.
+func (c *Client) Done() <-chan struct{} { return c.done }
+
+// Close ends the connection and everything that runs over it.
+func (c *Client) Close() error {
+	c.fail(net.ErrClosed)
+	return nil
+}
+
+// fail keeps the first reason for which the connection ended.
+func (c *Client) fail(err error) {
+	c.once.Do(func() {
+		c.err = fmt.Errorf("%w: %w", ErrLost, err)
+		close(c.done)
+		_ = c.ssh.Close()
+	})
+}
+
+func (c *Client) watch() {
+	err := c.ssh.Wait()
+	if err == nil {
+		err = net.ErrClosed
+	}
+	c.fail(err)
+}
+
+func (c *Client) keepalive() {
+	tick := time.NewTicker(keepaliveEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-c.done:
+			return
+		case <-tick.C:
+		}
+		timer := time.AfterFunc(keepaliveTimeout, func() {
+			c.fail(fmt.Errorf("no answer for %v", keepaliveTimeout))
+		})
+		_, _, err := c.ssh.SendRequest("keepalive@openssh.com", true, nil)
+		timer.Stop()
+		if err != nil {
+			c.fail(err)
+		}
+	}
+}
+
+// lost returns the reason for which the connection ended in place of err, which
+// then only says that some channel was closed.
+func (c *Client) lost(err error) error {
+	if err == nil {
+		return nil
+	}
+	select {
+	case <-c.done:
+		return c.err
+	default:
+		return err
+	}
+}
+
+// Dial connects to a socket of the node; network is "tcp" or "unix".
+func (c *Client) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := c.ssh.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, fmt.Errorf("dialling %s in the node: %w", address, c.lost(err))
+	}
+	return conn, nil
+}

@@ -1,0 +1,93 @@
+package channel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+
+	"github.com/pkg/sftp"
+)
+
+// Push copies a local file into the node under the given name and mode. It is
+// there whole or not at all: it is written next to its place and renamed.
+func (c *Client) Push(ctx context.Context, local, remote string, mode fs.FileMode) error {
+	in, err := os.Open(local)
+	if err != nil {
+		return fmt.Errorf("copying into the node: %w", err)
+	}
+	defer in.Close()
+	return c.PushFrom(ctx, in, remote, mode)
+}
+
+// PushFrom is Push from a reader.
+func (c *Client) PushFrom(ctx context.Context, in io.Reader, remote string, mode fs.FileMode) error {
+	err := c.withSFTP(ctx, func(s *sftp.Client) error {
+		if err := s.MkdirAll(path.Dir(remote)); err != nil {
+			return err
+		}
+		tmp := remote + ".push"
+		if err := writeRemote(s, tmp, in, mode); err != nil {
+			return errors.Join(err, s.Remove(tmp))
+		}
+		return s.PosixRename(tmp, remote)
+	})
+	if err != nil {
+		return fmt.Errorf("copying into the node to %s: %w", remote, err)
+	}
+	return nil
+}
+
+func writeRemote(s *sftp.Client, name string, in io.Reader, mode fs.FileMode) error {
+	out, err := s.Create(name)
+	if err != nil {
+		return err
+	}
+	if _, err := out.ReadFrom(in); err != nil {
+		return errors.Join(err, out.Close())
+	}
+	return errors.Join(out.Close(), s.Chmod(name, mode))
+}
+
+// Pull copies a file out of the node.
+func (c *Client) Pull(ctx context.Context, remote, local string) error {
+	if err := os.MkdirAll(filepath.Dir(local), 0o755); err != nil {
+		return fmt.Errorf("copying out of the node: %w", err)
+	}
+	err := c.withSFTP(ctx, func(s *sftp.Client) error {
+		in, err := s.Open(remote)
+		if err != nil {
+			return err
+		}
+		defer in.Close()
+		out, err := os.Create(local)
+		if err != nil {
+			return err
+		}
+		_, err = in.WriteTo(out)
+		return errors.Join(err, out.Close())
+	})
+	if err != nil {
+		return fmt.Errorf("copying %s out of the node: %w", remote, err)
+	}
+	return nil
+}
+
+// withSFTP runs fn over a session of its own, which ends with ctx.
+func (c *Client) withSFTP(ctx context.Context, fn func(*sftp.Client) error) error {
+	s, err := sftp.NewClient(c.ssh, sftp.UseConcurrentWrites(true), sftp.UseConcurrentReads(true))
+	if err != nil {
+		return c.lost(err)
+	}
+	defer s.Close()
+	stop := context.AfterFunc(ctx, func() { _ = s.Close() })
+	err = fn(s)
+	if !stop() {
+		return context.Cause(ctx)
+	}
+	return c.lost(err)
+}

@@ -1,0 +1,98 @@
+package server
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"github.com/creack/pty"
+	"github.com/gliderlabs/ssh"
+
+	"github.com/mooring-vm/mooring/hack/throwaway/channel"
+)
+
+// outputDelay bounds the wait for the output of children that a command left
+// behind: what daemonises keeps the pipes open.
+const outputDelay = 2 * time.Second
+
+func runStreams(s ssh.Session, cmd *exec.Cmd) error {
+	cmd.Stdout, cmd.Stderr = s, s.Stderr()
+	cmd.WaitDelay = outputDelay
+	in, err := cmd.StdinPipe() // not cmd.Stdin: Wait would wait for the client to close its end
+	if err != nil {
+		return err
+	}
+	signals := make(chan ssh.Signal, 16)
+	s.Signals(signals)
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	go func() {
+		_, _ = io.Copy(in, s)
+		_ = in.Close()
+	}()
+	supervise(s, cmd, signals)
+	return nil
+}
+
+func runTerminal(s ssh.Session, cmd *exec.Cmd, size ssh.Pty, resized <-chan ssh.Window) error {
+	cmd.Env = append(cmd.Env, "TERM="+size.Term)
+	cmd.SysProcAttr = nil // pty.Start makes the session
+	terminal, err := pty.StartWithSize(cmd, winsize(size.Window))
+	if err != nil {
+		return err
+	}
+	defer terminal.Close()
+	signals := make(chan ssh.Signal, 16)
+	s.Signals(signals)
+	go follow(terminal, resized)
+	go func() { _, _ = io.Copy(terminal, s) }()
+	output := make(chan struct{})
+	go func() {
+		defer close(output)
+		_, _ = io.Copy(s, terminal)
+	}()
+	supervise(s, cmd, signals)
+	select {
+	case <-output:
+	case <-time.After(outputDelay):
+	}
+	return nil
+}
+
+// supervise waits for the command, passes signals on to its process group, and
+// ends the group when the client is gone.
+func supervise(s ssh.Session, cmd *exec.Cmd, signals <-chan ssh.Signal) {
+	group := -cmd.Process.Pid
+	exited := make(chan struct{})
+	go func() {
+		defer close(exited)
+		_ = cmd.Wait()
+	}()
+	gone := s.Context().Done()
+	for {
+		select {
+		case <-exited:
+			return
+		case name := <-signals:
+			if n := channel.SignalNumber(string(name)); n != 0 {
+				_ = syscall.Kill(group, n)
+			}
+		case <-gone:
+			_ = syscall.Kill(group, syscall.SIGKILL)
+			gone = nil
+		}
+	}
+}
+
+func follow(terminal *os.File, resized <-chan ssh.Window) {
+	for w := range resized {
+		_ = pty.Setsize(terminal, winsize(w))
+	}
+}
+
+func winsize(w ssh.Window) *pty.Winsize {
+	return &pty.Winsize{Rows: uint16(w.Height), Cols: uint16(w.Width)}
+}

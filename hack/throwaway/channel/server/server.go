@@ -1,0 +1,149 @@
+// Package server is the node's end of the command channel.
+package server
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os/exec"
+	"strings"
+	"syscall"
+
+	"github.com/gliderlabs/ssh"
+	"github.com/pkg/sftp"
+	gossh "golang.org/x/crypto/ssh"
+
+	"github.com/mooring-vm/mooring/hack/throwaway/channel"
+)
+
+// New returns a server that gives root to whoever has the authorized key.
+func New(host ssh.Signer, authorized ssh.PublicKey) *ssh.Server {
+	return &ssh.Server{
+		HostSigners:      []ssh.Signer{host},
+		PublicKeyHandler: func(_ ssh.Context, key ssh.PublicKey) bool { return ssh.KeysEqual(key, authorized) },
+		Handler:          handle,
+		PtyCallback:      func(ssh.Context, ssh.Pty) bool { return true },
+		ChannelHandlers: map[string]ssh.ChannelHandler{
+			"session":                        ssh.DefaultSessionHandler,
+			"direct-tcpip":                   ssh.DirectTCPIPHandler,
+			"direct-streamlocal@openssh.com": forwardUnix,
+		},
+		LocalPortForwardingCallback: func(ssh.Context, string, uint32) bool { return true },
+		RequestHandlers: map[string]ssh.RequestHandler{
+			"keepalive@openssh.com": func(ssh.Context, *ssh.Server, *gossh.Request) (bool, []byte) { return true, nil },
+		},
+		SubsystemHandlers: map[string]ssh.SubsystemHandler{"sftp": serveFiles},
+	}
+}
+
+func handle(s ssh.Session) {
+	cmd := command(s)
+	var err error
+	if pty, resized, ok := s.Pty(); ok {
+		err = runTerminal(s, cmd, pty, resized)
+	} else {
+		err = runStreams(s, cmd)
+	}
+	if err != nil {
+		fmt.Fprintf(s.Stderr(), "node: %v\n", err)
+	}
+	report(s, cmd, err)
+}
+
+// command runs in a session of its own, so that a signal reaches all of it.
+func command(s ssh.Session) *exec.Cmd {
+	args := []string{"-l"}
+	if raw := s.RawCommand(); raw != "" {
+		args = []string{"-c", raw}
+	}
+	cmd := exec.Command("/bin/bash", args...)
+	cmd.Dir = "/root"
+	cmd.Env = append([]string{
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"HOME=/root", "USER=root", "LANG=C.UTF-8",
+	}, s.Environ()...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return cmd
+}
+
+// report sends how the command ended; ssh.Session has no word for signals.
+func report(s ssh.Session, cmd *exec.Cmd, err error) {
+	if cmd.ProcessState == nil {
+		code := 126
+		if err == nil {
+			code = 0
+		}
+		_ = s.Exit(code)
+		return
+	}
+	status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if !status.Signaled() {
+		_ = s.Exit(status.ExitStatus())
+		return
+	}
+	payload := gossh.Marshal(struct {
+		Signal  string
+		Core    bool
+		Message string
+		Lang    string
+	}{Signal: channel.SignalName(status.Signal()), Core: status.CoreDump()})
+	_, _ = s.SendRequest("exit-signal", false, payload)
+	_ = s.Close()
+}
+
+func serveFiles(s ssh.Session) {
+	server, err := sftp.NewServer(s)
+	if err != nil {
+		return
+	}
+	_ = server.Serve()
+	_ = server.Close()
+}
+
+// forwardUnix connects a channel to a Unix socket of the node, such as
+// containerd's (OpenSSH's PROTOCOL, section 2.4).
+func forwardUnix(_ *ssh.Server, _ *gossh.ServerConn, request gossh.NewChannel, ctx ssh.Context) {
+	var payload struct {
+		Path     string
+		Reserved string
+		Port     uint32
+	}
+	if err := gossh.Unmarshal(request.ExtraData(), &payload); err != nil {
+		_ = request.Reject(gossh.ConnectionFailed, "reading the socket's path: "+err.Error())
+		return
+	}
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", payload.Path)
+	if err != nil {
+		_ = request.Reject(gossh.ConnectionFailed, err.Error())
+		return
+	}
+	ch, requests, err := request.Accept()
+	if err != nil {
+		_ = conn.Close()
+		return
+	}
+	go gossh.DiscardRequests(requests)
+	go splice(ch, conn.(*net.UnixConn))
+}
+
+// splice copies both ways and passes on each end of stream by itself.
+func splice(ch gossh.Channel, conn *net.UnixConn) {
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		_, _ = io.Copy(conn, ch)
+		_ = conn.CloseWrite()
+	}()
+	_, _ = io.Copy(ch, conn)
+	_ = ch.CloseWrite()
+	<-sent
+	_ = ch.Close()
+	_ = conn.Close()
+}
+
+// Ready is the line on the console that tells the host key of a node that can
+// be reached.
+func Ready(host gossh.PublicKey) string {
+	return channel.ReadyPrefix + strings.TrimSpace(string(gossh.MarshalAuthorizedKey(host)))
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/mooring-vm/mooring/hack/throwaway"
+	"github.com/mooring-vm/mooring/hack/throwaway/channel"
+)
+
+func execCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "exec [--] COMMAND [ARG...]",
+		Short: "Run a command in the running node; its streams, signals and exit code pass through",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return withNode(c.Context(), func(n *throwaway.Node) error { return passThrough(n, args) })
+		},
+	}
+	c.Flags().SetInterspersed(false)
+	return c
+}
+
+// withNode runs fn on $MOORING_NODE or else on the node that up booted.
+func withNode(ctx context.Context, fn func(*throwaway.Node) error) error {
+	n, err := throwaway.AttachCurrent(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(fn(n), n.Stop())
+}
+
+// passThrough does not end with the command line's context: a signal is the
+// command's to answer.
+func passThrough(n *throwaway.Node, args []string) error {
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
+	defer signal.Stop(signals)
+	cmd := channel.Command{Args: args, Stdin: stdin(), Stdout: os.Stdout, Stderr: os.Stderr, Signals: signals}
+	return n.Run(context.Background(), cmd)
+}
+
+// stdin is not read where it is a terminal: exec is not interactive, and shell is.
+func stdin() io.Reader {
+	if term.IsTerminal(int(os.Stdin.Fd())) {
+		return nil
+	}
+	return os.Stdin
+}
+
+func shellCommand(o *throwaway.Options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "shell",
+		Short: "A shell in the running node, or else in one that lives as long as the shell",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			n, err := throwaway.AttachCurrent(c.Context())
+			if errors.Is(err, throwaway.ErrNoNode) {
+				n, err = throwaway.Start(c.Context(), *o)
+			}
+			if err != nil {
+				return err
+			}
+			return errors.Join(shell(n), n.Stop())
+		},
+	}
+}
+
+func shell(n *throwaway.Node) error {
+	fd := int(os.Stdin.Fd())
+	if !term.IsTerminal(fd) {
+		return passThrough(n, []string{"/bin/bash", "-l"})
+	}
+	before, err := term.MakeRaw(fd)
+	if err != nil {
+		return err
+	}
+	defer term.Restore(fd, before) //nolint:errcheck // nothing is left to do about it
+	size := func() channel.Size {
+		columns, rows, _ := term.GetSize(fd)
+		return channel.Size{Rows: rows, Columns: columns}
+	}
+	first, resized := size(), make(chan channel.Size, 1)
+	changed := make(chan os.Signal, 1)
+	signal.Notify(changed, syscall.SIGWINCH)
+	defer signal.Stop(changed)
+	go func() {
+		for range changed {
+			resized <- size()
+		}
+	}()
+	return n.Run(context.Background(), channel.Command{
+		Args: []string{"/bin/bash", "-l"}, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, PTY: &first, Resized: resized,
+	})
+}
+
+func pushCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "push LOCAL REMOTE",
+		Short: "Copy a file into the running node, with its mode",
+		Args:  cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			info, err := os.Stat(args[0])
+			if err != nil {
+				return err
+			}
+			return withNode(c.Context(), func(n *throwaway.Node) error {
+				return n.Push(c.Context(), args[0], args[1], info.Mode().Perm())
+			})
+		},
+	}
+}
+
+func pullCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "pull REMOTE LOCAL",
+		Short: "Copy a file out of the running node",
+		Args:  cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			return withNode(c.Context(), func(n *throwaway.Node) error { return n.Pull(c.Context(), args[0], args[1]) })
+		},
+	}
+}

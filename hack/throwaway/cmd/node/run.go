@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mooring-vm/mooring/hack/throwaway"
+	"github.com/mooring-vm/mooring/hack/throwaway/cache"
+	"github.com/mooring-vm/mooring/hack/throwaway/image"
+)
+
+func imageCommand(o *throwaway.Options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "image",
+		Short: "Build the node's disk, or find it in the cache, and say where it is",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			img, err := throwaway.Build(c.Context(), *o)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(c.OutOrStdout(), "kernel %s\ndisk   %s\n", img.Kernel, img.Disk)
+			return img.Close()
+		},
+	}
+}
+
+func runCommand(o *throwaway.Options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "run -- COMMAND [ARG...]",
+		Short: "Run a command of this machine with a node beside it",
+		Long: "Boots a node, runs COMMAND here with $" + throwaway.EnvNode + " set to it, and ends the node when the command ends.\n" +
+			"The exit code is the command's.",
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			n, err := throwaway.Start(c.Context(), *o)
+			if err != nil {
+				return err
+			}
+			return errors.Join(beside(c.Context(), n, args), n.Stop())
+		},
+	}
+}
+
+// beside runs a command of this machine. Ctrl-C reaches it from the terminal,
+// so that only a signal to this process alone needs passing on.
+func beside(ctx context.Context, n *throwaway.Node, args []string) error {
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Env = append(os.Environ(), throwaway.EnvNode+"="+n.Dir())
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 30 * time.Second
+	return cmd.Run()
+}
+
+func cleanCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "clean",
+		Short: "Remove what is cached for nodes and not in use",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			store, err := cache.Default()
+			if err != nil {
+				return err
+			}
+			removed, err := store.Clean(image.CacheNames()...)
+			for _, dir := range removed {
+				fmt.Fprintln(c.OutOrStdout(), "removed", dir)
+			}
+			return err
+		},
+	}
+}

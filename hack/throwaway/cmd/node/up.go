@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mooring-vm/mooring/hack/throwaway"
+)
+
+func upCommand(o *throwaway.Options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "up",
+		Short: "Boot a node that goes on running in the background, until down",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return up(c, *o)
+		},
+	}
+}
+
+// up starts a supervisor, which owns the node, and waits until it says that the
+// node is there.
+func up(c *cobra.Command, o throwaway.Options) error {
+	if n, err := throwaway.AttachCurrent(c.Context()); err == nil {
+		defer n.Stop() //nolint:errcheck // the connection only
+		return errors.New("a node is running already; `hack/node down` ends it")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(self, "supervise", "--suite", o.Spec.Suite, "--containerd", o.Spec.Containerd,
+		"--cpus", fmt.Sprint(o.VM.CPUs), "--memory", fmt.Sprint(o.VM.MemoryMiB))
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	ready, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("starting the node's supervisor: %w", err)
+	}
+	stop := context.AfterFunc(c.Context(), func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
+	defer stop()
+	line, err := bufio.NewReader(ready).ReadString('\n')
+	if err != nil {
+		return errors.Join(errors.New("the node did not start"), cmd.Wait())
+	}
+	fmt.Fprintf(c.OutOrStdout(), "the node is up: %s`hack/node shell` enters it, `hack/node exec COMMAND` runs a command, `hack/node down` ends it\n", line)
+	return cmd.Process.Release()
+}
+
+func superviseCommand(o *throwaway.Options) *cobra.Command {
+	return &cobra.Command{
+		Use:    "supervise",
+		Short:  "Own a node until a signal comes",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return supervise(c.Context(), *o, c.OutOrStdout())
+		},
+	}
+}
+
+func supervise(ctx context.Context, o throwaway.Options, out io.Writer) error {
+	n, err := throwaway.Start(ctx, o)
+	if err != nil {
+		return err
+	}
+	release, err := n.MakeCurrent()
+	if err != nil {
+		return errors.Join(err, n.Stop())
+	}
+	fmt.Fprintln(out, n.Dir())
+	detach()
+	select {
+	case <-ctx.Done():
+	case <-n.Exited():
+	}
+	return errors.Join(release(), n.Stop())
+}
+
+// detach lets go of the terminal and the pipe that up reads.
+func detach() {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return
+	}
+	for fd := range 3 {
+		_ = syscall.Dup3(int(null.Fd()), fd, 0)
+	}
+	_ = null.Close()
+}
+
+func downCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "down",
+		Short: "End the node that up booted",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return throwaway.StopCurrent(c.Context())
+		},
+	}
+}

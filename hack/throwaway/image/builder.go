@@ -1,0 +1,180 @@
+package image
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/mooring-vm/mooring/hack/throwaway/cache"
+)
+
+// Builder makes images. It is safe for concurrent use.
+type Builder struct {
+	store  *cache.Store
+	source string // the checkout of Mooring
+	log    *slog.Logger
+}
+
+// NewBuilder returns a builder that keeps what it makes in store. source is
+// the root of a checkout of Mooring.
+func NewBuilder(store *cache.Store, source string, log *slog.Logger) *Builder {
+	return &Builder{store: store, source: source, log: log}
+}
+
+// CacheNames are the names of the entries that a builder makes.
+func CacheNames() []string { return []string{diskName, containerdName, rootfsName} }
+
+// Image is what a node boots from. Its files stay in place until Close.
+type Image struct {
+	// Kernel and Disk are the files to boot. The disk is not to be written to.
+	Kernel, Disk string
+	// QEMU is the root of the tree whose QEMU runs the node.
+	QEMU string
+	// Key changes whenever the content of the image does.
+	Key     cache.Key
+	entries []*cache.Entry
+}
+
+// Close lets the cache drop the image's files.
+func (i *Image) Close() error {
+	var errs []error
+	for _, e := range i.entries {
+		errs = append(errs, e.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Build returns the image for spec. What is not cached is made, which takes up
+// to three minutes on two cores. Root is needed for what is not cached.
+func (b *Builder) Build(ctx context.Context, spec Spec) (_ *Image, err error) {
+	if err := spec.Validate(); err != nil {
+		return nil, err
+	}
+	if err := checkPrograms(); err != nil {
+		return nil, err
+	}
+	p, err := b.parts(ctx, spec)
+	image := &Image{entries: p.entries()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, image.Close())
+		}
+	}()
+	if err != nil {
+		return nil, err
+	}
+	disk, key, err := b.disk(ctx, spec, p)
+	if err != nil {
+		return nil, err
+	}
+	image.entries = append(image.entries, disk)
+	image.Key = key
+	image.Kernel = filepath.Join(p.rootfs.Dir, kernelFile)
+	image.Disk = filepath.Join(disk.Dir, diskFile)
+	image.QEMU = filepath.Join(p.outer.Dir, treeDir)
+	return image, nil
+}
+
+// parts are what a disk is put together from.
+type parts struct {
+	rootfs, outer, containerd *cache.Entry
+	agent                     []byte
+}
+
+func (p parts) entries() []*cache.Entry {
+	var es []*cache.Entry
+	for _, e := range []*cache.Entry{p.rootfs, p.outer, p.containerd} {
+		if e != nil {
+			es = append(es, e)
+		}
+	}
+	return es
+}
+
+// parts builds side by side: unpacking waits for the network while compiling
+// does not.
+func (b *Builder) parts(ctx context.Context, spec Spec) (parts, error) {
+	var p parts
+	outer := Spec{Suite: OuterSuite, Containerd: DefaultSpec().Containerd}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() (err error) {
+		p.rootfs, err = b.rootfs(ctx, spec)
+		return err
+	})
+	g.Go(func() (err error) {
+		p.outer, err = b.rootfs(ctx, outer)
+		return err
+	})
+	g.Go(func() (err error) {
+		if spec.Containerd != DistributionContainerd {
+			p.containerd, err = b.containerd(ctx, spec.Containerd)
+		}
+		return err
+	})
+	g.Go(func() (err error) {
+		p.agent, err = b.agent(ctx)
+		return err
+	})
+	return p, g.Wait()
+}
+
+func (b *Builder) agent(ctx context.Context) ([]byte, error) {
+	dir, err := os.MkdirTemp("", "mooring-node-agent-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	out := filepath.Join(dir, "node-agent")
+	if err := b.goBuild(ctx, b.source, out, "./hack/throwaway/cmd/node-agent"); err != nil {
+		return nil, fmt.Errorf("building the node's command channel: %w", err)
+	}
+	return os.ReadFile(out)
+}
+
+// command ends with ctx by SIGTERM first, so that a tool can undo its mounts.
+func (b *Builder) command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = 20 * time.Second
+	return cmd
+}
+
+// run shows a command's output only when it fails.
+func (b *Builder) run(cmd *exec.Cmd) error {
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", filepath.Base(cmd.Path), err, tail(out.String(), 30))
+	}
+	return nil
+}
+
+func tail(s string, lines int) string {
+	all := strings.Split(strings.TrimRight(s, "\n"), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+// checkPrograms names everything that is missing at once.
+func checkPrograms() error {
+	var missing []string
+	for _, p := range []string{"go", "mmdebstrap", "mke2fs", "cp"} {
+		if _, err := exec.LookPath(p); err != nil {
+			missing = append(missing, p)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("programs missing on this machine: %s; on Debian and Ubuntu `hack/setup node` installs them", strings.Join(missing, ", "))
+	}
+	return nil
+}

@@ -1,0 +1,50 @@
+package image
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/mooring-vm/mooring/hack/throwaway/cache"
+)
+
+const containerdName = "containerd"
+
+// containerdDir holds one small module for each containerd that can be built.
+func (b *Builder) containerdDir(name string) string {
+	return filepath.Join(b.source, "hack", "throwaway", "containerd", name)
+}
+
+func containerdBuilds() []string { return []string{"2.4.2"} }
+
+// containerd builds containerd, its shim and ctr as their own module pins them.
+func (b *Builder) containerd(ctx context.Context, name string) (*cache.Entry, error) {
+	module := b.containerdDir(name)
+	mod, err := os.ReadFile(filepath.Join(module, "go.mod"))
+	if err != nil {
+		return nil, fmt.Errorf("reading the module of containerd %s: %w", name, err)
+	}
+	sum, err := os.ReadFile(filepath.Join(module, "go.sum"))
+	if err != nil {
+		return nil, fmt.Errorf("reading the module of containerd %s: %w", name, err)
+	}
+	key := cache.KeyOf(string(mod), string(sum), runtime.Version(), runtime.GOARCH)
+	return b.store.Get(ctx, containerdName, key, func(ctx context.Context, dir string) error {
+		b.log.Info("building containerd from its module, about two minutes", "containerd", name)
+		if err := b.goBuild(ctx, module, dir+"/", "tool"); err != nil {
+			return fmt.Errorf("building containerd %s: %w", name, err)
+		}
+		return nil
+	})
+}
+
+// goBuild builds a static binary, or several where out ends in a slash.
+func (b *Builder) goBuild(ctx context.Context, dir, out string, packages ...string) error {
+	args := append([]string{"build", "-trimpath", "-ldflags=-s -w", "-o", out}, packages...)
+	cmd := b.command(ctx, "go", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false", "GOWORK=off")
+	return b.run(cmd)
+}

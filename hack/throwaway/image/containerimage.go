@@ -1,0 +1,114 @@
+package image
+
+import (
+	"archive/tar"
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+)
+
+// Container images of the node. Nothing is pulled: both are made of the static
+// busybox in the node's own root file system.
+const (
+	// PauseImage is the sandbox image in the node's containerd configuration.
+	PauseImage = "localhost/pause:1"
+	// BusyboxImage has a shell and the usual tools.
+	BusyboxImage = "localhost/busybox:1"
+)
+
+func addImages(set fileSet, tree string) error {
+	busybox, err := os.ReadFile(filepath.Join(tree, "usr", "bin", "busybox"))
+	if err != nil {
+		return err
+	}
+	for ref, config := range map[string]v1.Config{
+		PauseImage:   {Entrypoint: []string{"/bin/busybox", "sleep", "2147483647"}},
+		BusyboxImage: {Env: []string{"PATH=/bin"}, Cmd: []string{"/bin/sh"}},
+	} {
+		archive, err := busyboxImage(ref, busybox, config)
+		if err != nil {
+			return fmt.Errorf("making container image %s: %w", ref, err)
+		}
+		set[filepath.Join(imagesDir, archiveName(ref))] = file{content: archive, mode: 0o644}
+	}
+	return nil
+}
+
+func archiveName(ref string) string {
+	return filepath.Base(ref) + ".tar"
+}
+
+func busyboxImage(ref string, busybox []byte, config v1.Config) ([]byte, error) {
+	layer, err := busyboxLayer(busybox)
+	if err != nil {
+		return nil, err
+	}
+	img, err := mutate.AppendLayers(empty.Image, layer)
+	if err != nil {
+		return nil, err
+	}
+	base, err := img.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	base = base.DeepCopy()
+	base.Architecture, base.OS, base.Config = "amd64", "linux", config
+	if img, err = mutate.ConfigFile(img, base); err != nil {
+		return nil, err
+	}
+	tag, err := name.NewTag(ref)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	err = tarball.Write(tag, img, &out)
+	return out.Bytes(), err
+}
+
+func applets() []string {
+	return []string{
+		"sh", "cat", "cp", "date", "dd", "echo", "env", "grep", "head", "id", "kill", "ln", "ls", "mkdir",
+		"mount", "nc", "ps", "rm", "sed", "seq", "sleep", "stat", "tail", "test", "touch", "true", "wc",
+	}
+}
+
+// busyboxLayer is the same to the byte for the same busybox.
+func busyboxLayer(busybox []byte) (v1.Layer, error) {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	headers := []*tar.Header{
+		{Name: "bin/", Typeflag: tar.TypeDir, Mode: 0o755},
+		{Name: "etc/", Typeflag: tar.TypeDir, Mode: 0o755},
+		{Name: "tmp/", Typeflag: tar.TypeDir, Mode: 0o1777},
+		{Name: "bin/busybox", Typeflag: tar.TypeReg, Mode: 0o755, Size: int64(len(busybox))},
+	}
+	for _, a := range applets() {
+		headers = append(headers, &tar.Header{Name: "bin/" + a, Typeflag: tar.TypeSymlink, Linkname: "busybox"})
+	}
+	for _, h := range headers {
+		h.ModTime = time.Unix(0, 0)
+		if err := w.WriteHeader(h); err != nil {
+			return nil, err
+		}
+		if h.Typeflag == tar.TypeReg {
+			if _, err := w.Write(busybox); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(b.Bytes())), nil
+	})
+}

@@ -1,0 +1,102 @@
+package image
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Where the node keeps the container images that are imported at its start.
+const imagesDir = "opt/images"
+
+// overlay is everything that the node has beyond its packages.
+func overlay(spec Spec, p parts) (fileSet, error) {
+	set := fileSet{
+		"usr/local/sbin/node-agent": {content: p.agent, mode: 0o755},
+		"etc/hostname":              {content: []byte("node1\n"), mode: 0o644},
+		"etc/hosts":                 {content: []byte("127.0.0.1 localhost node1\n"), mode: 0o644},
+		"etc/machine-id":            {mode: 0o644},
+		"etc/fstab":                 {mode: 0o644},
+	}
+	if err := addEmbedded(set); err != nil {
+		return nil, err
+	}
+	if err := addContainerd(set, spec, p); err != nil {
+		return nil, err
+	}
+	if err := addImages(set, filepath.Join(p.rootfs.Dir, treeDir)); err != nil {
+		return nil, err
+	}
+	addUnits(set)
+	return set, nil
+}
+
+func addEmbedded(set fileSet) error {
+	return fs.WalkDir(embedded, "files", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		content, err := embedded.ReadFile(path)
+		set[strings.TrimPrefix(path, "files/")] = file{content: content, mode: 0o644}
+		return err
+	})
+}
+
+func addContainerd(set fileSet, spec Spec, p parts) error {
+	config, err := embedded.ReadFile("containerd-config/" + configVersion(spec) + ".toml")
+	if err != nil {
+		return err
+	}
+	set["etc/containerd/config.toml"] = file{content: config, mode: 0o644}
+	if p.containerd == nil {
+		delete(set, "etc/systemd/system/containerd.service") // the package has its own
+		return nil
+	}
+	for _, name := range []string{"containerd", "containerd-shim-runc-v2", "ctr"} {
+		content, err := os.ReadFile(filepath.Join(p.containerd.Dir, name))
+		if err != nil {
+			return err
+		}
+		set["usr/local/bin/"+name] = file{content: content, mode: 0o755}
+	}
+	return nil
+}
+
+// configVersion is the version of containerd's configuration that the spec's
+// containerd reads.
+func configVersion(spec Spec) string {
+	old := spec.Suite == "bookworm" || spec.Suite == "trixie"
+	if spec.Containerd == DistributionContainerd && old {
+		return "v2"
+	}
+	return "v3"
+}
+
+// addUnits switches our units on, and off what costs start-up time and serves
+// nobody in a node that lives for minutes.
+func addUnits(set fileSet) {
+	const units = "etc/systemd/system/"
+	set[units+"sysinit.target.wants/node-network.service"] = file{link: "/etc/systemd/system/node-network.service"}
+	set[units+"sysinit.target.wants/node-channel.service"] = file{link: "/etc/systemd/system/node-channel.service"}
+	set[units+"multi-user.target.wants/containerd.service"] = file{link: unitPath(set, "containerd.service")}
+	set[units+"multi-user.target.wants/node-images.service"] = file{link: "/etc/systemd/system/node-images.service"}
+	for _, unit := range []string{
+		"apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "fstrim.timer", "logrotate.timer",
+		"e2scrub_all.timer", "e2scrub_reap.service", "getty@tty1.service", "serial-getty@ttyS0.service",
+		"ldconfig.service", "libvirt-guests.service", "systemd-firstboot.service", "systemd-pstore.service",
+		"systemd-hwdb-update.service", "systemd-update-utmp.service", "systemd-journal-flush.service",
+	} {
+		set[units+unit] = file{link: "/dev/null"}
+	}
+	for _, unit := range []string{"libvirtd.service", "virtlogd.service"} { // their sockets start them
+		set[units+"multi-user.target.wants/"+unit] = file{absent: true}
+	}
+}
+
+func unitPath(set fileSet, unit string) string {
+	if _, ours := set["etc/systemd/system/"+unit]; ours {
+		return "/etc/systemd/system/" + unit
+	}
+	return "/lib/systemd/system/" + unit
+}

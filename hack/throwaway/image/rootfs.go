@@ -1,0 +1,58 @@
+package image
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/mooring-vm/mooring/hack/throwaway/cache"
+)
+
+// A rootfs entry holds the unpacked root file system and its kernel.
+const (
+	rootfsName = "rootfs"
+	treeDir    = "root"
+	kernelFile = "vmlinux"
+)
+
+// rootfsRecipe changes the key of every root file system when the way they are
+// made changes.
+const rootfsRecipe = "2"
+
+func (b *Builder) rootfs(ctx context.Context, spec Spec) (*cache.Entry, error) {
+	packages := strings.Join(spec.packages(), ",")
+	key := cache.KeyOf(rootfsRecipe, spec.Suite, packages)
+	return b.store.Get(ctx, rootfsName, key, func(ctx context.Context, dir string) error {
+		b.log.Info("unpacking the node's root file system, about a minute", "suite", spec.Suite)
+		tree := filepath.Join(dir, treeDir)
+		if err := b.mmdebstrap(ctx, spec.Suite, packages, tree); err != nil {
+			return err
+		}
+		return extractKernel(tree, filepath.Join(dir, kernelFile))
+	})
+}
+
+// mmdebstrap names no mirror: the tool knows the one of each Debian release,
+// and an apt proxy of the machine applies.
+func (b *Builder) mmdebstrap(ctx context.Context, suite, packages, tree string) error {
+	args := []string{
+		"--mode=root", "--variant=minbase", "--quiet",
+		"--include=" + packages,
+		`--aptopt=Apt::Install-Recommends "false"`,
+		`--aptopt=APT::Sandbox::User "root"`,
+		// testing's Release file is often past its date
+		`--aptopt=Acquire::Check-Valid-Until "false"`,
+		`--aptopt=Acquire::Retries "3"`,
+	}
+	for _, dir := range []string{"doc", "man", "locale", "info", "lintian"} {
+		args = append(args, "--dpkgopt=path-exclude=/usr/share/"+dir+"/*")
+	}
+	cmd := b.command(ctx, "mmdebstrap", append(args, suite, tree)...)
+	cmd.Env = append(os.Environ(), "INITRD=No", "LC_ALL=C.UTF-8") // the node boots without an initrd
+	if err := b.run(cmd); err != nil {
+		return fmt.Errorf("unpacking Debian %s: %w", suite, err)
+	}
+	return nil
+}

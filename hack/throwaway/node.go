@@ -1,0 +1,156 @@
+// Package throwaway is the node that tests and demonstrations run on: a QEMU
+// guest with a kernel of its own, cgroup v2, every capability, systemd,
+// containerd with NRI, libvirt and QEMU. It is made from Debian packages and Go
+// modules, and nothing of it stays behind.
+package throwaway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/mooring-vm/mooring/hack/throwaway/cache"
+	"github.com/mooring-vm/mooring/hack/throwaway/channel"
+	"github.com/mooring-vm/mooring/hack/throwaway/image"
+	"github.com/mooring-vm/mooring/hack/throwaway/vm"
+)
+
+// ContainerdSocket is where containerd listens in the node.
+const ContainerdSocket = "/run/containerd/containerd.sock"
+
+// Node is a throw-away node that can be reached.
+type Node struct {
+	*channel.Client
+	dir string
+	// owned is nil for a node that another process ends.
+	owned *vm.VM
+	image *image.Image
+}
+
+// Options of Start.
+type Options struct {
+	Spec image.Spec
+	VM   vm.Options
+	Log  *slog.Logger
+}
+
+// Start builds what is not cached, boots a node and returns when containerd
+// answers there. The node ends with Stop, and at the latest with this process,
+// whatever ends it.
+func Start(ctx context.Context, o Options) (_ *Node, err error) {
+	store, err := cache.Default()
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, n.Stop())
+		}
+	}()
+	if n.image, err = Build(ctx, o); err != nil {
+		return n, err
+	}
+	if n.dir, err = runDir(store); err != nil {
+		return n, err
+	}
+	o.VM.Log = o.Log
+	if n.owned, err = vm.Boot(ctx, n.image, n.dir, o.VM); err != nil {
+		return n, err
+	}
+	if n.Client, err = channel.Connect(ctx, n.owned.Target); err != nil {
+		return n, err
+	}
+	if err = n.waitReady(ctx); err != nil {
+		return n, err
+	}
+	return n, n.owned.Save()
+}
+
+func runDir(store *cache.Store) (string, error) {
+	if err := os.MkdirAll(store.Dir("run"), 0o700); err != nil {
+		return "", fmt.Errorf("making the folder of running nodes: %w", err)
+	}
+	return os.MkdirTemp(store.Dir("run"), "node-")
+}
+
+// readyTimeout is that of systemd's start-up under TCG on a busy machine.
+const readyTimeout = 3 * time.Minute
+
+// waitReady returns when everything that the node starts by itself is up.
+func (n *Node) waitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("not up after %v", readyTimeout))
+	defer cancel()
+	out, err := n.Output(ctx, "systemctl", "is-system-running", "--wait")
+	if err != nil {
+		failed, _ := n.Output(ctx, "systemctl", "--failed", "--no-legend")
+		return fmt.Errorf("starting the node: it is %q: %w\n%s", out, err, failed)
+	}
+	return nil
+}
+
+// Attach connects to the node whose owner saved its state in dir.
+func Attach(ctx context.Context, dir string) (*Node, error) {
+	_, target, err := vm.Load(dir)
+	if err != nil {
+		return nil, err
+	}
+	client, err := channel.Connect(ctx, target)
+	if err != nil {
+		return nil, err
+	}
+	return &Node{Client: client, dir: dir}, nil
+}
+
+// Dir holds the node's console log and its state, for Attach.
+func (n *Node) Dir() string { return n.dir }
+
+// ContainerdSocket is containerd's socket in the node, to be dialled by Dial.
+func (n *Node) ContainerdSocket() string { return ContainerdSocket }
+
+// Exited is closed when the node's QEMU is gone. It is nil for an attached node.
+func (n *Node) Exited() <-chan struct{} {
+	if n.owned == nil {
+		return nil
+	}
+	return n.owned.Exited()
+}
+
+// Stop ends a node that was started here, and only the connection to one that
+// was attached.
+func (n *Node) Stop() error {
+	var errs []error
+	if n.Client != nil {
+		errs = append(errs, n.Client.Close())
+	}
+	if n.owned != nil {
+		n.owned.Stop()
+	}
+	if n.image != nil {
+		errs = append(errs, n.image.Close(), n.removeDir())
+	}
+	return errors.Join(errs...)
+}
+
+func (n *Node) removeDir() error {
+	if n.dir == "" {
+		return nil
+	}
+	return os.RemoveAll(n.dir)
+}
+
+// Build makes the image that Start would boot, or finds it in the cache.
+func Build(ctx context.Context, o Options) (*image.Image, error) {
+	store, err := cache.Default()
+	if err != nil {
+		return nil, err
+	}
+	source, err := sourceRoot()
+	if err != nil {
+		return nil, err
+	}
+	return image.NewBuilder(store, source, o.Log).Build(ctx, o.Spec)
+}

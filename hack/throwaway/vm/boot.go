@@ -1,0 +1,161 @@
+// Package vm boots an image as the throw-away node and keeps it running.
+package vm
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/mooring-vm/mooring/hack/throwaway/channel"
+	"github.com/mooring-vm/mooring/hack/throwaway/image"
+)
+
+const (
+	consoleFile = "console.log"
+	keyFile     = "key"
+)
+
+// VM is a running node.
+type VM struct {
+	// Target is how it is reached.
+	Target channel.Target
+	// Dir holds its key, console log and state.
+	Dir string
+	// Accelerator is what it runs on.
+	Accelerator Accelerator
+	process     *process
+	console     *os.File
+}
+
+// Options of Boot; zero fields have useful defaults.
+type Options struct {
+	CPUs      int // 2
+	MemoryMiB int // 6144; taken as the guest touches it
+	// Timeout bounds the boot: 2 minutes.
+	Timeout time.Duration
+	// Accelerator skips the probe for KVM.
+	Accelerator Accelerator
+	Log         *slog.Logger
+}
+
+func (o Options) withDefaults() Options {
+	o.CPUs = defaulted(o.CPUs, 2)
+	o.MemoryMiB = defaulted(o.MemoryMiB, 6144)
+	o.Timeout = defaulted(o.Timeout, 2*time.Minute)
+	o.Log = defaulted(o.Log, slog.New(slog.DiscardHandler))
+	return o
+}
+
+func defaulted[T comparable](v, otherwise T) T {
+	var zero T
+	if v == zero {
+		return otherwise
+	}
+	return v
+}
+
+// Boot starts the image in dir and returns when its command channel answers.
+// The node ends with Stop, and at the latest with this process. A node that
+// fails under KVM is tried again under TCG.
+func Boot(ctx context.Context, img *image.Image, dir string, o Options) (*VM, error) {
+	o = o.withDefaults()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("making the node's folder: %w", err)
+	}
+	key, err := channel.NewKey(filepath.Join(dir, keyFile))
+	if err != nil {
+		return nil, err
+	}
+	c := Config{
+		Kernel: img.Kernel, Disk: img.Disk, QEMU: img.QEMU, CPUs: o.CPUs, MemoryMiB: o.MemoryMiB,
+		AuthorizedKey: base64.StdEncoding.EncodeToString(key.PublicKey().Marshal()),
+		Accelerator:   o.Accelerator,
+	}
+	if c.Accelerator == "" {
+		c.Accelerator = Probe(ctx, c)
+	}
+	v := &VM{Dir: dir, Target: channel.Target{Key: key}}
+	err = v.boot(ctx, c, o)
+	if err != nil && c.Accelerator == KVM && ctx.Err() == nil {
+		o.Log.Warn("booting under KVM failed, trying TCG", "error", err)
+		c.Accelerator = TCG
+		err = v.boot(ctx, c, o)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+func (v *VM) boot(ctx context.Context, c Config, o Options) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, fmt.Errorf("the node was not ready after %v", o.Timeout))
+	defer cancel()
+	console, err := os.Create(filepath.Join(v.Dir, consoleFile))
+	if err != nil {
+		return fmt.Errorf("making the console log: %w", err)
+	}
+	c.Console = console
+	if c.Port, err = freePort(); err != nil {
+		return err
+	}
+	o.Log.Info("booting the node", "accelerator", c.Accelerator.String(), "console", console.Name())
+	ready := make(chan string, 1)
+	v.process, err = start(c, c.args(), func(line string) {
+		if key, ok := channel.ParseReady(line); ok {
+			select {
+			case ready <- key:
+			default:
+			}
+		}
+	})
+	if err != nil {
+		return errors.Join(err, console.Close())
+	}
+	v.console, v.Accelerator = console, c.Accelerator
+	v.Target.Address = fmt.Sprintf("127.0.0.1:%d", c.Port)
+	if err := v.wait(ctx, ready); err != nil {
+		v.Stop()
+		return fmt.Errorf("booting the node: %w; its console is in %s", err, console.Name())
+	}
+	return nil
+}
+
+func (v *VM) wait(ctx context.Context, ready <-chan string) error {
+	select {
+	case v.Target.HostKey = <-ready:
+		return nil
+	case <-v.process.exited:
+		return v.process.failure()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Exited is closed when the node's QEMU is gone.
+func (v *VM) Exited() <-chan struct{} { return v.process.exited }
+
+// Pid is that of the node's QEMU.
+func (v *VM) Pid() int { return v.process.cmd.Process.Pid }
+
+// Stop ends the node at once. What was written to its disk is gone.
+func (v *VM) Stop() {
+	v.process.stop()
+	_ = v.console.Close()
+}
+
+// freePort asks the kernel for a port. Another process can take it before QEMU
+// does; QEMU then says so and the boot fails.
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("finding a free port: %w", err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}

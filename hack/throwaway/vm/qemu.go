@@ -1,0 +1,167 @@
+package vm
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/mooring-vm/mooring/hack/throwaway/channel"
+)
+
+// Config says what to boot.
+type Config struct {
+	Kernel, Disk string
+	// QEMU is the root of a tree that holds QEMU and its libraries.
+	QEMU string
+	// Accelerator is TCG or KVM.
+	Accelerator Accelerator
+	// Port of 127.0.0.1 is forwarded to the node's command channel.
+	Port int
+	// AuthorizedKey is what the command channel lets in, in base64.
+	AuthorizedKey string
+	CPUs          int
+	MemoryMiB     int
+	// Console gets everything that the node writes on its console.
+	Console io.Writer
+}
+
+// process is a QEMU that ends with this process at the latest.
+type process struct {
+	cmd    *exec.Cmd
+	exited chan struct{}
+	err    error
+	stderr tailBuffer
+}
+
+// program starts QEMU through the loader of its own tree: the machine's QEMU
+// may be too old, and its libraries are.
+func (c Config) program() []string {
+	in := func(path string) string { return filepath.Join(c.QEMU, path) }
+	return []string{
+		in("lib64/ld-linux-x86-64.so.2"), "--argv0", "qemu-system-x86_64",
+		"--library-path", in("usr/lib/x86_64-linux-gnu"),
+		in("usr/bin/qemu-system-x86_64"),
+		"-L", in("usr/share/qemu"), "-L", in("usr/share/seabios"),
+	}
+}
+
+// machine is what every guest has.
+func (c Config) machine() []string {
+	return []string{
+		"-accel", string(c.Accelerator), "-cpu", c.Accelerator.cpu(), "-machine", "q35",
+		"-smp", strconv.Itoa(c.CPUs), "-m", strconv.Itoa(c.MemoryMiB),
+		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-monitor", "none", "-serial", "stdio",
+		"-kernel", c.Kernel,
+	}
+}
+
+func (c Config) args() []string {
+	return append(c.machine(),
+		"-append", c.kernelParameters(),
+		"-drive", "file="+escape(c.Disk)+",format=raw,if=none,id=root,snapshot=on,cache=unsafe,aio=threads",
+		"-device", "nvme,drive=root,serial=node",
+		"-netdev", fmt.Sprintf("user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:%d-10.0.2.15:22", c.Port),
+		"-device", "virtio-net-pci,netdev=net,romfile=",
+		"-device", "virtio-rng-pci",
+	)
+}
+
+// escape doubles the commas in a value of a QEMU option.
+func escape(value string) string { return strings.ReplaceAll(value, ",", ",,") }
+
+func (c Config) kernelParameters() string {
+	return strings.Join([]string{
+		"root=/dev/nvme0n1", "rootfstype=ext4", "rw", "init=/lib/systemd/systemd",
+		"console=ttyS0", "quiet", "panic=-1", "net.ifnames=0", "random.trust_cpu=on", "audit=0",
+		"cgroup_no_v1=all", "lsm=capability,bpf",
+		// it lives for minutes and runs nothing that it should be protected from
+		"mitigations=off", "nopti", "nokaslr", "tsc=nowatchdog", "no_timer_check",
+		"systemd.show_status=0", "systemd.log_level=warning",
+		channel.KeyParameter + c.AuthorizedKey,
+	}, " ")
+}
+
+// start runs QEMU in a process group of its own, so that Ctrl-C in a terminal
+// leaves it to us to stop it, and bound to the life of this process by
+// PR_SET_PDEATHSIG. The signal is sent when the starting *thread* ends
+// (golang.org/issue/27505): its goroutine keeps that thread until QEMU is gone.
+func start(c Config, args []string, lines func(string)) (*process, error) {
+	p := &process{exited: make(chan struct{})}
+	argv := append(c.program(), args...)
+	p.cmd = exec.Command(argv[0], argv[1:]...)
+	p.cmd.Stderr = &p.stderr
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	console, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	started := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		if err := p.cmd.Start(); err != nil {
+			started <- err
+			return
+		}
+		started <- nil
+		readConsole(console, c.Console, lines)
+		p.err = p.cmd.Wait()
+		close(p.exited)
+	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("starting QEMU: %w", err)
+	}
+	return p, nil
+}
+
+func readConsole(r io.Reader, w io.Writer, lines func(string)) {
+	in := bufio.NewReader(r)
+	for {
+		line, err := in.ReadString('\n')
+		_, _ = io.WriteString(w, line)
+		lines(line)
+		if err != nil {
+			return
+		}
+	}
+}
+
+// stop ends QEMU at once: the disk is a snapshot that nobody reads again.
+func (p *process) stop() {
+	_ = p.cmd.Process.Signal(syscall.SIGKILL) // os.Process signals by pidfd
+	<-p.exited
+}
+
+// failure says why QEMU is gone.
+func (p *process) failure() error {
+	if msg := p.stderr.String(); msg != "" {
+		return fmt.Errorf("QEMU ended: %w: %s", errOf(p.err), msg)
+	}
+	return fmt.Errorf("QEMU ended: %w", errOf(p.err))
+}
+
+func errOf(err error) error {
+	if err == nil {
+		return errors.New("the node powered off")
+	}
+	return err
+}
+
+// tailBuffer keeps the first few KiB of what QEMU has to say.
+type tailBuffer struct{ b strings.Builder }
+
+func (t *tailBuffer) Write(p []byte) (int, error) {
+	if room := 4096 - t.b.Len(); room > 0 {
+		t.b.Write(p[:min(room, len(p))])
+	}
+	return len(p), nil
+}
+
+func (t *tailBuffer) String() string { return strings.TrimSpace(t.b.String()) }

@@ -1,0 +1,62 @@
+package vm
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/mooring-vm/mooring/hack/throwaway/channel"
+)
+
+const stateFile = "node.json"
+
+// State is what another process needs to reach a running node.
+type State struct {
+	Address     string `json:"address"`
+	HostKey     string `json:"hostKey"`
+	Accelerator string `json:"accelerator"`
+	// Owner is the process that ends the node when it ends.
+	Owner int `json:"owner"`
+}
+
+// Save publishes the state in the node's folder, whole or not at all.
+func (v *VM) Save() error {
+	b, err := json.MarshalIndent(State{
+		Address: v.Target.Address, HostKey: v.Target.HostKey, Accelerator: v.Accelerator.String(), Owner: os.Getpid(),
+	}, "", "  ")
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(v.Dir, stateFile)
+	if err := os.WriteFile(path+".tmp", b, 0o600); err != nil {
+		return fmt.Errorf("saving the node's state: %w", err)
+	}
+	return os.Rename(path+".tmp", path)
+}
+
+// Forget removes what Save published.
+func (v *VM) Forget() error {
+	if err := os.Remove(filepath.Join(v.Dir, stateFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Load reads the state that a node's owner saved in dir.
+func Load(dir string) (State, channel.Target, error) {
+	var s State
+	b, err := os.ReadFile(filepath.Join(dir, stateFile))
+	if err != nil {
+		return s, channel.Target{}, fmt.Errorf("reading the node's state: %w", err)
+	}
+	if err := json.Unmarshal(b, &s); err != nil {
+		return s, channel.Target{}, fmt.Errorf("reading the node's state in %s: %w", dir, err)
+	}
+	key, err := channel.LoadKey(filepath.Join(dir, keyFile))
+	if err != nil {
+		return s, channel.Target{}, err
+	}
+	return s, channel.Target{Address: s.Address, HostKey: s.HostKey, Key: key}, nil
+}
