@@ -21,6 +21,9 @@ import (
 // ContainerdSocket is where containerd listens in the node.
 const ContainerdSocket = "/run/containerd/containerd.sock"
 
+// ConsoleFile is the node's console log in Node.Dir.
+const ConsoleFile = vm.ConsoleFile
+
 // Node is a throw-away node that can be reached.
 type Node struct {
 	*channel.Client

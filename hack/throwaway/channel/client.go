@@ -14,11 +14,15 @@ import (
 // ErrLost is what calls return when the node died or stopped answering.
 var ErrLost = errors.New("connection to the node lost")
 
-const (
-	keepaliveEvery = 5 * time.Second
-	// A node under TCG on a busy machine can stand still for seconds.
-	keepaliveTimeout = 30 * time.Second
-)
+// DefaultKeepalive is generous: a node under TCG on a busy machine can stand
+// still for seconds.
+func DefaultKeepalive() Keepalive {
+	return Keepalive{Every: 5 * time.Second, Timeout: 30 * time.Second}
+}
+
+// Keepalive says how often a node is asked whether it lives, and after how long
+// without an answer it counts as lost.
+type Keepalive struct{ Every, Timeout time.Duration }
 
 // Client is one connection to a node. All methods are safe for concurrent use
 // and return an error that wraps ErrLost once the node is gone.
@@ -34,6 +38,8 @@ type Target struct {
 	Address string // host:port
 	HostKey string // as in a known_hosts file: type and base64
 	Key     ssh.Signer
+	// Keepalive is DefaultKeepalive where zero.
+	Keepalive Keepalive
 }
 
 // Connect returns a connection to the node at target. It fails with ctx's
@@ -65,7 +71,7 @@ func Connect(ctx context.Context, target Target) (*Client, error) {
 	}
 	client := &Client{ssh: ssh.NewClient(c, channels, requests), done: make(chan struct{})}
 	go client.watch()
-	go client.keepalive()
+	go client.keepalive(target.Keepalive)
 	return client, nil
 }
 
@@ -95,8 +101,11 @@ func (c *Client) watch() {
 	c.fail(err)
 }
 
-func (c *Client) keepalive() {
-	tick := time.NewTicker(keepaliveEvery)
+func (c *Client) keepalive(k Keepalive) {
+	if k == (Keepalive{}) {
+		k = DefaultKeepalive()
+	}
+	tick := time.NewTicker(k.Every)
 	defer tick.Stop()
 	for {
 		select {
@@ -104,9 +113,7 @@ func (c *Client) keepalive() {
 			return
 		case <-tick.C:
 		}
-		timer := time.AfterFunc(keepaliveTimeout, func() {
-			c.fail(fmt.Errorf("no answer for %v", keepaliveTimeout))
-		})
+		timer := time.AfterFunc(k.Timeout, func() { c.fail(fmt.Errorf("no answer for %v", k.Timeout)) })
 		_, _, err := c.ssh.SendRequest("keepalive@openssh.com", true, nil)
 		timer.Stop()
 		if err != nil {

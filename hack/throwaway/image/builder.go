@@ -165,6 +165,9 @@ func tail(s string, lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
+// ErrPrograms means that this machine lacks programs that a node is built with.
+var ErrPrograms = errors.New("programs missing on this machine")
+
 // checkPrograms names everything that is missing at once.
 func checkPrograms() error {
 	var missing []string
@@ -174,7 +177,7 @@ func checkPrograms() error {
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("programs missing on this machine: %s; on Debian and Ubuntu `hack/setup node` installs them", strings.Join(missing, ", "))
+		return fmt.Errorf("%w: %s; on Debian and Ubuntu `hack/setup node` installs them", ErrPrograms, strings.Join(missing, ", "))
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ package image
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 )
@@ -56,4 +57,17 @@ func (s Spec) packages() []string {
 		p = append(p, "containerd")
 	}
 	return p
+}
+
+// SpecFromEnv is DefaultSpec changed by $MOORING_NODE_SUITE and
+// $MOORING_NODE_CONTAINERD.
+func SpecFromEnv() Spec {
+	spec := DefaultSpec()
+	if suite := os.Getenv("MOORING_NODE_SUITE"); suite != "" {
+		spec.Suite = suite
+	}
+	if containerd := os.Getenv("MOORING_NODE_CONTAINERD"); containerd != "" {
+		spec.Containerd = containerd
+	}
+	return spec
 }

@@ -16,10 +16,10 @@ import (
 	"github.com/mooring-vm/mooring/hack/throwaway/image"
 )
 
-const (
-	consoleFile = "console.log"
-	keyFile     = "key"
-)
+// ConsoleFile is the console log in the node's folder.
+const ConsoleFile = "console.log"
+
+const keyFile = "key"
 
 // VM is a running node.
 type VM struct {
@@ -96,7 +96,7 @@ func Boot(ctx context.Context, img *image.Image, dir string, o Options) (*VM, er
 func (v *VM) boot(ctx context.Context, c Config, o Options) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, fmt.Errorf("the node was not ready after %v", o.Timeout))
 	defer cancel()
-	console, err := os.Create(filepath.Join(v.Dir, consoleFile))
+	console, err := os.Create(filepath.Join(v.Dir, ConsoleFile))
 	if err != nil {
 		return fmt.Errorf("making the console log: %w", err)
 	}

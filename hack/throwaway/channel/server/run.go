@@ -2,7 +2,6 @@ package server
 
 import (
 	"io"
-	"os"
 	"os/exec"
 	"syscall"
 	"time"
@@ -33,7 +32,7 @@ func runStreams(s ssh.Session, cmd *exec.Cmd) error {
 		_, _ = io.Copy(in, s)
 		_ = in.Close()
 	}()
-	supervise(s, cmd, signals)
+	supervise(s, cmd, signals, nil, nil)
 	return nil
 }
 
@@ -47,14 +46,13 @@ func runTerminal(s ssh.Session, cmd *exec.Cmd, size ssh.Pty, resized <-chan ssh.
 	defer terminal.Close()
 	signals := make(chan ssh.Signal, 16)
 	s.Signals(signals)
-	go follow(terminal, resized)
 	go func() { _, _ = io.Copy(terminal, s) }()
 	output := make(chan struct{})
 	go func() {
 		defer close(output)
 		_, _ = io.Copy(s, terminal)
 	}()
-	supervise(s, cmd, signals)
+	supervise(s, cmd, signals, resized, func(w ssh.Window) { _ = pty.Setsize(terminal, winsize(w)) })
 	select {
 	case <-output:
 	case <-time.After(outputDelay):
@@ -62,9 +60,9 @@ func runTerminal(s ssh.Session, cmd *exec.Cmd, size ssh.Pty, resized <-chan ssh.
 	return nil
 }
 
-// supervise waits for the command, passes signals on to its process group, and
-// ends the group when the client is gone.
-func supervise(s ssh.Session, cmd *exec.Cmd, signals <-chan ssh.Signal) {
+// supervise waits for the command, passes on signals to its process group and
+// sizes to its terminal, and ends the group when the client is gone.
+func supervise(s ssh.Session, cmd *exec.Cmd, signals <-chan ssh.Signal, resized <-chan ssh.Window, resize func(ssh.Window)) {
 	group := -cmd.Process.Pid
 	exited := make(chan struct{})
 	go func() {
@@ -80,16 +78,16 @@ func supervise(s ssh.Session, cmd *exec.Cmd, signals <-chan ssh.Signal) {
 			if n := channel.SignalNumber(string(name)); n != 0 {
 				_ = syscall.Kill(group, n)
 			}
+		case w, ok := <-resized:
+			if !ok {
+				resized = nil
+				continue
+			}
+			resize(w)
 		case <-gone:
 			_ = syscall.Kill(group, syscall.SIGKILL)
 			gone = nil
 		}
-	}
-}
-
-func follow(terminal *os.File, resized <-chan ssh.Window) {
-	for w := range resized {
-		_ = pty.Setsize(terminal, winsize(w))
 	}
 }
 

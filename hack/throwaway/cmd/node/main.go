@@ -45,7 +45,7 @@ func exitCode(err error) int {
 }
 
 func command() *cobra.Command {
-	o := throwaway.Options{Spec: specFromEnv(), Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+	o := throwaway.Options{Spec: image.SpecFromEnv(), Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
 	c := &cobra.Command{
 		Use:           "node",
 		Short:         "The throw-away node: a QEMU guest with containerd, NRI, libvirt and every capability",
@@ -60,15 +60,4 @@ func command() *cobra.Command {
 	c.AddCommand(imageCommand(&o), runCommand(&o), upCommand(&o), superviseCommand(&o), downCommand(),
 		execCommand(), shellCommand(&o), pushCommand(), pullCommand(), cleanCommand())
 	return c
-}
-
-func specFromEnv() image.Spec {
-	spec := image.DefaultSpec()
-	if suite := os.Getenv("MOORING_NODE_SUITE"); suite != "" {
-		spec.Suite = suite
-	}
-	if containerd := os.Getenv("MOORING_NODE_CONTAINERD"); containerd != "" {
-		spec.Containerd = containerd
-	}
-	return spec
 }

@@ -1,0 +1,131 @@
+package cri
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/mooring-vm/mooring/hack/throwaway/image"
+)
+
+// Container is what a test says of a container.
+type Container struct {
+	Name string
+	// Args is the command; sleeping for ever where empty.
+	Args []string
+	// MemoryLimit in bytes; 0 means none.
+	MemoryLimit int64
+	// User is the uid that the container runs as.
+	User int64
+}
+
+// Instance is a created container.
+type Instance struct {
+	Container
+	ID      string
+	Sandbox *Sandbox
+}
+
+func (c Container) config() *runtimeapi.ContainerConfig {
+	args := c.Args
+	if len(args) == 0 {
+		args = []string{"sleep", "2147483647"}
+	}
+	return &runtimeapi.ContainerConfig{
+		Metadata: &runtimeapi.ContainerMetadata{Name: c.Name},
+		Image:    &runtimeapi.ImageSpec{Image: image.BusyboxImage},
+		Command:  args,
+		LogPath:  c.Name + ".log",
+		Labels:   map[string]string{"io.kubernetes.container.name": c.Name},
+		Linux: &runtimeapi.LinuxContainerConfig{
+			Resources: &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: c.MemoryLimit, CpuShares: 102, OomScoreAdj: 900},
+			SecurityContext: &runtimeapi.LinuxContainerSecurityContext{
+				RunAsUser:  &runtimeapi.Int64Value{Value: c.User},
+				NoNewPrivs: true,
+				Seccomp:    &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault},
+			},
+		},
+	}
+}
+
+// Create creates a container without starting it.
+func (s *Sandbox) Create(ctx context.Context, c Container) (*Instance, error) {
+	config := c.config()
+	config.Linux.SecurityContext.NamespaceOptions = s.namespaces()
+	r, err := s.client.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
+		PodSandboxId: s.ID, Config: config, SandboxConfig: s.config,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("creating container %s of pod %s: %w", c.Name, s.Name, err)
+	}
+	return &Instance{Container: c, ID: r.ContainerId, Sandbox: s}, nil
+}
+
+// Run creates a container and starts it.
+func (s *Sandbox) Run(ctx context.Context, c Container) (*Instance, error) {
+	i, err := s.Create(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return i, i.Start(ctx)
+}
+
+// Start starts a created container.
+func (i *Instance) Start(ctx context.Context) error {
+	_, err := i.Sandbox.client.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: i.ID})
+	if err != nil {
+		return fmt.Errorf("starting container %s of pod %s: %w", i.Name, i.Sandbox.Name, err)
+	}
+	return nil
+}
+
+// Stop ends a container within timeout seconds.
+func (i *Instance) Stop(ctx context.Context, timeout int64) error {
+	_, err := i.Sandbox.client.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: i.ID, Timeout: timeout})
+	return err
+}
+
+// Remove removes a container, running or not.
+func (i *Instance) Remove(ctx context.Context) error {
+	_, err := i.Sandbox.client.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: i.ID})
+	return err
+}
+
+// Exec runs a command in the container and returns its standard output.
+func (i *Instance) Exec(ctx context.Context, args ...string) (string, error) {
+	r, err := i.Sandbox.client.ExecSync(ctx, &runtimeapi.ExecSyncRequest{ContainerId: i.ID, Cmd: args, Timeout: 60})
+	if err != nil {
+		return "", fmt.Errorf("running %v in container %s: %w", args, i.Name, err)
+	}
+	if r.ExitCode != 0 {
+		return string(r.Stdout), fmt.Errorf("running %v in container %s: exit code %d: %s", args, i.Name, r.ExitCode, r.Stderr)
+	}
+	return string(r.Stdout), nil
+}
+
+// Pid is that of the container's first process, on the node.
+func (i *Instance) Pid(ctx context.Context) (int, error) {
+	r, err := i.Sandbox.client.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: i.ID, Verbose: true})
+	if err != nil {
+		return 0, fmt.Errorf("asking for the pid of container %s: %w", i.Name, err)
+	}
+	var info struct {
+		Pid int `json:"pid"`
+	}
+	if err := json.Unmarshal([]byte(r.Info["info"]), &info); err != nil {
+		return 0, fmt.Errorf("reading the pid of container %s: %w", i.Name, err)
+	}
+	return info.Pid, nil
+}
+
+// Update asks for a new memory limit in bytes, as the kubelet does when it
+// resizes a pod in place.
+func (i *Instance) Update(ctx context.Context, memoryLimit int64) error {
+	_, err := i.Sandbox.client.UpdateContainerResources(ctx, &runtimeapi.UpdateContainerResourcesRequest{
+		ContainerId: i.ID,
+		Linux:       &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: memoryLimit, CpuShares: 102, OomScoreAdj: 900},
+	})
+	return err
+}
