@@ -33,7 +33,7 @@ func AttachCurrent(ctx context.Context) (*Node, error) {
 		if err != nil {
 			return nil, err
 		}
-		if dir, err = os.Readlink(store.Dir("run", currentLink)); err != nil {
+		if dir, err = os.Readlink(store.Dir(runName, currentLink)); err != nil {
 			return nil, ErrNoNode
 		}
 	}
@@ -53,7 +53,7 @@ func (n *Node) MakeCurrent() (release func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	link := store.Dir("run", currentLink)
+	link := store.Dir(runName, currentLink)
 	if err := os.Remove(link); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func StopCurrent(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	dir, err := os.Readlink(store.Dir("run", currentLink))
+	dir, err := os.Readlink(store.Dir(runName, currentLink))
 	if err != nil {
 		return ErrNoNode
 	}

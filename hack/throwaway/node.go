@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"time"
 
 	"github.com/mooring-vm/mooring/hack/throwaway/cache"
@@ -24,13 +23,17 @@ const ContainerdSocket = "/run/containerd/containerd.sock"
 // ConsoleFile is the node's console log in Node.Dir.
 const ConsoleFile = vm.ConsoleFile
 
+// runName is the store's folder for running nodes.
+const runName = "run"
+
 // Node is a throw-away node that can be reached.
 type Node struct {
 	*channel.Client
 	dir string
-	// owned is nil for a node that another process ends.
+	// These are nil for a node that another process ends.
 	owned *vm.VM
 	image *image.Image
+	temp  *cache.Temp
 }
 
 // Options of Start.
@@ -57,10 +60,11 @@ func Start(ctx context.Context, o Options) (_ *Node, err error) {
 	if n.image, err = Build(ctx, o); err != nil {
 		return n, err
 	}
-	if n.dir, err = runDir(store); err != nil {
+	if n.temp, err = store.Temp(ctx, runName); err != nil {
 		return n, err
 	}
-	o.VM.Log = o.Log
+	n.dir = n.temp.Dir
+	o.VM.Log, o.VM.Store = o.Log, store
 	if n.owned, err = vm.Boot(ctx, n.image, n.dir, o.VM); err != nil {
 		return n, err
 	}
@@ -71,13 +75,6 @@ func Start(ctx context.Context, o Options) (_ *Node, err error) {
 		return n, err
 	}
 	return n, n.owned.Save()
-}
-
-func runDir(store *cache.Store) (string, error) {
-	if err := os.MkdirAll(store.Dir("run"), 0o700); err != nil {
-		return "", fmt.Errorf("making the folder of running nodes: %w", err)
-	}
-	return os.MkdirTemp(store.Dir("run"), "node-")
 }
 
 // readyTimeout is that of systemd's start-up under TCG on a busy machine.
@@ -132,17 +129,13 @@ func (n *Node) Stop() error {
 	if n.owned != nil {
 		n.owned.Stop()
 	}
+	if n.temp != nil {
+		errs = append(errs, n.temp.Close())
+	}
 	if n.image != nil {
-		errs = append(errs, n.image.Close(), n.removeDir())
+		errs = append(errs, n.image.Close())
 	}
 	return errors.Join(errs...)
-}
-
-func (n *Node) removeDir() error {
-	if n.dir == "" {
-		return nil
-	}
-	return os.RemoveAll(n.dir)
 }
 
 // Build makes the image that Start would boot, or finds it in the cache.
@@ -156,4 +149,12 @@ func Build(ctx context.Context, o Options) (*image.Image, error) {
 		return nil, err
 	}
 	return image.NewBuilder(store, source, o.Log).Build(ctx, o.Spec)
+}
+
+// QEMU is the process that the node runs in, or 0 for an attached node.
+func (n *Node) QEMU() int {
+	if n.owned == nil {
+		return 0
+	}
+	return n.owned.Pid()
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // EnvDir names the environment variable that moves the cache.
@@ -86,7 +87,8 @@ func (s *Store) Get(ctx context.Context, name string, key Key, build func(ctx co
 			return nil, fmt.Errorf("locking cache entry %s: %w", name, err)
 		}
 		if intact(dir) {
-			return &Entry{Dir: dir, lock: l}, nil
+			now := time.Now() // for Prune
+			return &Entry{Dir: dir, lock: l}, os.Chtimes(manifest(dir), now, now)
 		}
 		if err := l.release(); err != nil {
 			return nil, err

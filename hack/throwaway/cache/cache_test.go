@@ -5,9 +5,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 func newStore(t *testing.T) *Store {
@@ -131,16 +134,64 @@ func TestWaitingForALockEndsWithTheContext(t *testing.T) {
 	}
 }
 
-func TestCleanKeepsWhatIsUsed(t *testing.T) {
+func TestPruneKeepsWhatIsUsedAndTheLatest(t *testing.T) {
 	s := newStore(t)
-	e := get(t, s, write("x"))
-	if removed, err := s.Clean("thing"); err != nil || len(removed) != 0 {
-		t.Errorf("removed %v, %v while in use", removed, err)
+	entries := make([]*Entry, 4)
+	for i := range entries {
+		e, err := s.Get(t.Context(), "thing", KeyOf(strconv.Itoa(i)), write("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := time.Now().Add(time.Duration(i-10) * time.Hour)
+		if err := os.Chtimes(manifest(e.Dir), at, at); err != nil {
+			t.Fatal(err)
+		}
+		entries[i] = e
 	}
-	if err := e.Close(); err != nil {
+	for _, e := range entries[1:] {
+		if err := e.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	removed, err := s.Prune("thing", 1)
+	slices.Sort(removed)
+	want := []string{entries[1].Dir, entries[2].Dir}
+	slices.Sort(want)
+	if err != nil || !slices.Equal(removed, want) {
+		t.Errorf("removed %v, %v, want %v: the first is in use, the last is the latest", removed, err, want)
+	}
+	if err := entries[0].Close(); err != nil {
 		t.Fatal(err)
 	}
-	if removed, err := s.Clean("thing"); err != nil || len(removed) != 1 {
-		t.Errorf("removed %v, %v, want the one entry", removed, err)
+	if removed, err := s.Prune("thing", 0); err != nil || len(removed) != 2 {
+		t.Errorf("removed %v, %v, want the two that are left", removed, err)
+	}
+}
+
+func TestTempSweepsWhatTheDeadLeft(t *testing.T) {
+	s := newStore(t)
+	dead, err := s.Temp(t.Context(), "run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	alive, err := s.Temp(t.Context(), "run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := dead.lock.release(); err != nil { // as the kernel does for a process that was killed
+		t.Fatal(err)
+	}
+	next, err := s.Temp(t.Context(), "run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dead.Dir); !os.IsNotExist(err) {
+		t.Errorf("the dead owner's folder is still there: %v", err)
+	}
+	if _, err := os.Stat(alive.Dir); err != nil {
+		t.Errorf("a living owner's folder is gone: %v", err)
+	}
+	if err := errors.Join(alive.Close(), next.Close()); err != nil {
+		t.Error(err)
 	}
 }

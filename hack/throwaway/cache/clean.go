@@ -1,51 +1,78 @@
 package cache
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-
-	"golang.org/x/sys/unix"
+	"time"
 )
 
-// Clean removes every entry called one of names that nobody uses at the moment
-// and returns the folders it removed.
-func (s *Store) Clean(names ...string) ([]string, error) {
+// Prune removes the entries called name that nobody uses at the moment, but for
+// the keep most recently used ones, and returns the folders it removed.
+func (s *Store) Prune(name string, keep int) ([]string, error) {
+	dirs, err := s.entries(name)
+	if err != nil {
+		return nil, err
+	}
 	var removed []string
-	for _, name := range names {
-		locks, err := filepath.Glob(filepath.Join(s.dir, name, "*.lock"))
+	for _, dir := range dirs[min(keep, len(dirs)):] {
+		ok, err := removeUnused(dir)
 		if err != nil {
 			return removed, err
 		}
-		for _, path := range locks {
-			dir := strings.TrimSuffix(path, ".lock")
-			ok, err := removeUnused(dir)
-			if err != nil {
-				return removed, err
-			}
-			if ok {
-				removed = append(removed, dir)
-			}
+		if ok {
+			removed = append(removed, dir)
 		}
 	}
 	return removed, nil
 }
 
+// entries lists the folders called name, most recently used first.
+func (s *Store) entries(name string) ([]string, error) {
+	locks, err := filepath.Glob(s.Dir(name, "*.lock"))
+	if err != nil {
+		return nil, err
+	}
+	var dirs []string
+	used := map[string]time.Time{}
+	for _, path := range locks {
+		dir := strings.TrimSuffix(path, ".lock")
+		info, err := os.Stat(manifest(dir))
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // a build that did not end, or was removed before
+		case err != nil:
+			return nil, err
+		default:
+			used[dir] = info.ModTime()
+		}
+		dirs = append(dirs, dir)
+	}
+	slices.SortFunc(dirs, func(a, b string) int {
+		return cmp.Or(used[b].Compare(used[a]), strings.Compare(a, b))
+	})
+	return dirs, nil
+}
+
 // removeUnused keeps the lock file: removing it would let two builders hold
 // locks on two files of one name.
 func removeUnused(dir string) (bool, error) {
-	f, err := os.OpenFile(dir+".lock", os.O_RDWR, 0)
-	if err != nil {
+	l, ok, err := tryExclusive(dir + ".lock")
+	if err != nil || !ok {
 		return false, err
 	}
-	defer f.Close()
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return false, nil //nolint:nilerr // in use
-	}
-	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+	defer l.release() //nolint:errcheck // closing a lock file loses no data
+	tmp := dir + ".tmp"
+	if !exists(dir) && !exists(tmp) {
 		return false, nil
 	}
-	return true, errors.Join(removeAll(dir), os.RemoveAll(dir+".tmp"))
+	return true, errors.Join(removeAll(dir), os.RemoveAll(tmp))
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }

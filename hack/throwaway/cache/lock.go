@@ -46,4 +46,21 @@ func flock(ctx context.Context, path string, how int) (*lock, error) {
 	}
 }
 
+// tryExclusive reports false where another process holds the lock.
+func tryExclusive(path string) (*lock, bool, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, false, err
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil {
+		return &lock{f}, true, nil
+	}
+	_ = f.Close()
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, false, nil
+	}
+	return nil, false, &os.PathError{Op: "flock", Path: path, Err: err}
+}
+
 func (l *lock) release() error { return l.f.Close() }

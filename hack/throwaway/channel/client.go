@@ -122,16 +122,21 @@ func (c *Client) keepalive(k Keepalive) {
 	}
 }
 
+// lostDelay is how long the end of a channel may be known before the end of the
+// connection is.
+const lostDelay = time.Second
+
 // lost returns the reason for which the connection ended in place of err, which
 // then only says that some channel was closed.
 func (c *Client) lost(err error) error {
-	if err == nil {
-		return nil
+	var refused *ssh.OpenChannelError
+	if err == nil || errors.As(err, &refused) {
+		return err
 	}
 	select {
 	case <-c.done:
 		return c.err
-	default:
+	case <-time.After(lostDelay):
 		return err
 	}
 }

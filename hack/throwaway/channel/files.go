@@ -89,5 +89,8 @@ func (c *Client) withSFTP(ctx context.Context, fn func(*sftp.Client) error) erro
 	if !stop() {
 		return context.Cause(ctx)
 	}
-	return c.lost(err)
+	if errors.Is(err, sftp.ErrSSHFxConnectionLost) || errors.Is(err, io.EOF) {
+		return c.lost(err)
+	}
+	return err
 }

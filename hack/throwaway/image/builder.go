@@ -31,6 +31,9 @@ func NewBuilder(store *cache.Store, source string, log *slog.Logger) *Builder {
 	return &Builder{store: store, source: source, log: log}
 }
 
+// keptDisks is for going back and forth between two versions of the node.
+const keptDisks = 2
+
 // CacheNames are the names of the entries that a builder makes.
 func CacheNames() []string { return []string{diskName, containerdName, rootfsName} }
 
@@ -78,6 +81,9 @@ func (b *Builder) Build(ctx context.Context, spec Spec) (_ *Image, err error) {
 		return nil, err
 	}
 	image.entries = append(image.entries, disk)
+	if _, err := b.store.Prune(diskName, keptDisks); err != nil {
+		return nil, fmt.Errorf("removing old disks: %w", err)
+	}
 	image.Key = key
 	image.Kernel = filepath.Join(p.rootfs.Dir, kernelFile)
 	image.Disk = filepath.Join(disk.Dir, diskFile)

@@ -2,10 +2,17 @@ package vm
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"time"
+
+	"github.com/mooring-vm/mooring/hack/throwaway/cache"
+	"github.com/mooring-vm/mooring/hack/throwaway/image"
 )
 
 // Accelerator is a value of QEMU's -accel.
@@ -32,36 +39,54 @@ func (a Accelerator) String() string {
 
 // probeTimeout is far more than a kernel needs under a usable KVM to find out
 // that it has no disk.
-const probeTimeout = 10 * time.Second
+const probeTimeout = 5 * time.Second
 
 // Probe returns KVM where the kernel boots under it until it looks for its
 // disk, and TCG otherwise. That /dev/kvm exists proves little: there are
-// machines where it opens and every guest fails.
-func Probe(ctx context.Context, c Config) Accelerator {
-	f, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
+// machines where it opens and every guest hangs. The verdict is kept in store
+// until the machine boots again.
+func Probe(ctx context.Context, store *cache.Store, c Config) (Accelerator, error) {
+	f, err := os.OpenFile(kvmDevice, os.O_RDWR, 0)
 	if err != nil {
-		return TCG
+		return TCG, nil //nolint:nilerr // no KVM, or none for this user
 	}
 	_ = f.Close()
-	c.Accelerator = KVM
-	if bootsWithoutDisk(ctx, c) {
-		return KVM
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("probing for KVM: %w", err)
 	}
-	return TCG
+	e, err := store.Get(ctx, "kvm", cache.KeyOf(string(boot), c.Kernel, c.QEMU), func(ctx context.Context, dir string) error {
+		probing, cancel := context.WithTimeout(ctx, probeTimeout)
+		defer cancel()
+		verdict := TCG
+		if bootsWithoutDisk(probing, c, KVM) {
+			verdict = KVM
+		}
+		return errors.Join(ctx.Err(), os.WriteFile(filepath.Join(dir, "verdict"), []byte(verdict), 0o644))
+	})
+	if err != nil {
+		return "", fmt.Errorf("probing for KVM: %w", err)
+	}
+	verdict, err := os.ReadFile(filepath.Join(e.Dir, "verdict"))
+	return Accelerator(verdict), errors.Join(err, e.Close())
 }
 
-func bootsWithoutDisk(ctx context.Context, c Config) bool {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
-	c.Console = io.Discard
-	seen := make(chan struct{}, 1)
+const kvmDevice = "/dev/kvm"
+
+// Boots reports whether the image's kernel boots under a until it looks for its
+// disk, before ctx ends.
+func Boots(ctx context.Context, img *image.Image, a Accelerator) bool {
+	return bootsWithoutDisk(ctx, Config{Kernel: img.Kernel, QEMU: img.QEMU}, a)
+}
+
+func bootsWithoutDisk(ctx context.Context, c Config, a Accelerator) bool {
+	c.Accelerator, c.Console, c.CPUs, c.MemoryMiB = a, io.Discard, 1, 512
+	seen := make(chan struct{})
+	once := sync.OnceFunc(func() { close(seen) })
 	args := append(c.machine(), "-append", "console=ttyS0 panic=-1")
 	p, err := start(c, args, func(line string) {
 		if strings.Contains(line, "Unable to mount root fs") {
-			select {
-			case seen <- struct{}{}:
-			default:
-			}
+			once()
 		}
 	})
 	if err != nil {
@@ -71,8 +96,13 @@ func bootsWithoutDisk(ctx context.Context, c Config) bool {
 	select {
 	case <-seen:
 		return true
-	case <-p.exited:
-		return len(seen) > 0
+	case <-p.exited: // its output was read to the end before
+		select {
+		case <-seen:
+			return true
+		default:
+			return false
+		}
 	case <-ctx.Done():
 		return false
 	}

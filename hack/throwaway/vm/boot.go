@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/mooring-vm/mooring/hack/throwaway/cache"
 	"github.com/mooring-vm/mooring/hack/throwaway/channel"
 	"github.com/mooring-vm/mooring/hack/throwaway/image"
 )
@@ -33,7 +34,7 @@ type VM struct {
 	console     *os.File
 }
 
-// Options of Boot; zero fields have useful defaults.
+// Options of Boot; zero fields but Store have useful defaults.
 type Options struct {
 	CPUs      int // 2
 	MemoryMiB int // 6144; taken as the guest touches it
@@ -41,7 +42,9 @@ type Options struct {
 	Timeout time.Duration
 	// Accelerator skips the probe for KVM.
 	Accelerator Accelerator
-	Log         *slog.Logger
+	// Store keeps the verdict of the probe.
+	Store *cache.Store
+	Log   *slog.Logger
 }
 
 func (o Options) withDefaults() Options {
@@ -78,7 +81,9 @@ func Boot(ctx context.Context, img *image.Image, dir string, o Options) (*VM, er
 		Accelerator:   o.Accelerator,
 	}
 	if c.Accelerator == "" {
-		c.Accelerator = Probe(ctx, c)
+		if c.Accelerator, err = Probe(ctx, o.Store, c); err != nil {
+			return nil, err
+		}
 	}
 	v := &VM{Dir: dir, Target: channel.Target{Key: key}}
 	err = v.boot(ctx, c, o)

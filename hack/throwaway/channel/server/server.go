@@ -3,8 +3,6 @@ package server
 
 import (
 	"fmt"
-	"io"
-	"net"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -25,10 +23,9 @@ func New(host ssh.Signer, authorized ssh.PublicKey) *ssh.Server {
 		PtyCallback:      func(ssh.Context, ssh.Pty) bool { return true },
 		ChannelHandlers: map[string]ssh.ChannelHandler{
 			"session":                        ssh.DefaultSessionHandler,
-			"direct-tcpip":                   ssh.DirectTCPIPHandler,
+			"direct-tcpip":                   forwardTCP,
 			"direct-streamlocal@openssh.com": forwardUnix,
 		},
-		LocalPortForwardingCallback: func(ssh.Context, string, uint32) bool { return true },
 		RequestHandlers: map[string]ssh.RequestHandler{
 			"keepalive@openssh.com": func(ssh.Context, *ssh.Server, *gossh.Request) (bool, []byte) { return true, nil },
 		},
@@ -98,48 +95,6 @@ func serveFiles(s ssh.Session) {
 	}
 	_ = server.Serve()
 	_ = server.Close()
-}
-
-// forwardUnix connects a channel to a Unix socket of the node, such as
-// containerd's (OpenSSH's PROTOCOL, section 2.4).
-func forwardUnix(_ *ssh.Server, _ *gossh.ServerConn, request gossh.NewChannel, ctx ssh.Context) {
-	var payload struct {
-		Path     string
-		Reserved string
-		Port     uint32
-	}
-	if err := gossh.Unmarshal(request.ExtraData(), &payload); err != nil {
-		_ = request.Reject(gossh.ConnectionFailed, "reading the socket's path: "+err.Error())
-		return
-	}
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unix", payload.Path)
-	if err != nil {
-		_ = request.Reject(gossh.ConnectionFailed, err.Error())
-		return
-	}
-	ch, requests, err := request.Accept()
-	if err != nil {
-		_ = conn.Close()
-		return
-	}
-	go gossh.DiscardRequests(requests)
-	go splice(ch, conn.(*net.UnixConn))
-}
-
-// splice copies both ways and passes on each end of stream by itself.
-func splice(ch gossh.Channel, conn *net.UnixConn) {
-	sent := make(chan struct{})
-	go func() {
-		defer close(sent)
-		_, _ = io.Copy(conn, ch)
-		_ = conn.CloseWrite()
-	}()
-	_, _ = io.Copy(ch, conn)
-	_ = ch.CloseWrite()
-	<-sent
-	_ = ch.Close()
-	_ = conn.Close()
 }
 
 // Ready is the line on the console that tells the host key of a node that can

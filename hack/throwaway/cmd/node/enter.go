@@ -61,10 +61,7 @@ func shellCommand(o *throwaway.Options) *cobra.Command {
 		Short: "A shell in the running node, or else in one that lives as long as the shell",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			n, err := throwaway.AttachCurrent(c.Context())
-			if errors.Is(err, throwaway.ErrNoNode) {
-				n, err = throwaway.Start(c.Context(), *o)
-			}
+			n, err := obtain(c.Context(), *o, true)
 			if err != nil {
 				return err
 			}

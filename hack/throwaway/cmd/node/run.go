@@ -33,20 +33,34 @@ func imageCommand(o *throwaway.Options) *cobra.Command {
 }
 
 func runCommand(o *throwaway.Options) *cobra.Command {
-	return &cobra.Command{
+	var reuse bool
+	c := &cobra.Command{
 		Use:   "run -- COMMAND [ARG...]",
 		Short: "Run a command of this machine with a node beside it",
 		Long: "Boots a node, runs COMMAND here with $" + throwaway.EnvNode + " set to it, and ends the node when the command ends.\n" +
 			"The exit code is the command's.",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			n, err := throwaway.Start(c.Context(), *o)
+			n, err := obtain(c.Context(), *o, reuse)
 			if err != nil {
 				return err
 			}
 			return errors.Join(beside(c.Context(), n, args), n.Stop())
 		},
 	}
+	c.Flags().BoolVar(&reuse, "reuse", false, "use the node that is running already, if there is one, and leave it running")
+	return c
+}
+
+// obtain returns a running node where reuse allows it, and else a new one.
+func obtain(ctx context.Context, o throwaway.Options, reuse bool) (*throwaway.Node, error) {
+	if reuse {
+		n, err := throwaway.AttachCurrent(ctx)
+		if !errors.Is(err, throwaway.ErrNoNode) {
+			return n, err
+		}
+	}
+	return throwaway.Start(ctx, o)
 }
 
 // beside runs a command of this machine. Ctrl-C reaches it from the terminal,
@@ -70,11 +84,16 @@ func cleanCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			removed, err := store.Clean(image.CacheNames()...)
-			for _, dir := range removed {
-				fmt.Fprintln(c.OutOrStdout(), "removed", dir)
+			for _, name := range image.CacheNames() {
+				removed, err := store.Prune(name, 0)
+				for _, dir := range removed {
+					fmt.Fprintln(c.OutOrStdout(), "removed", dir)
+				}
+				if err != nil {
+					return err
+				}
 			}
-			return err
+			return nil
 		},
 	}
 }

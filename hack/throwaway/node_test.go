@@ -1,0 +1,197 @@
+package throwaway_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mooring-vm/mooring/hack/throwaway"
+	"github.com/mooring-vm/mooring/hack/throwaway/channel"
+	"github.com/mooring-vm/mooring/hack/throwaway/image"
+	"github.com/mooring-vm/mooring/hack/throwaway/vm"
+)
+
+// ownerEnv turns the test binary into a process that owns a node.
+const ownerEnv = "MOORING_TEST_OWNER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(ownerEnv) != "" {
+		own()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// own starts a node, tells where it is, and waits to be killed.
+func own() {
+	n, err := throwaway.Start(context.Background(), throwaway.Options{
+		Spec: image.SpecFromEnv(), Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	fmt.Println(n.Dir(), n.QEMU())
+	select {}
+}
+
+// TestKilledOwnerLeavesNothing is about the worst end that a test run can have:
+// its process is killed and cleans nothing up.
+func TestKilledOwnerLeavesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("boots a node: left to the full tier")
+	}
+	before := machineState(t)
+	owner, dir, qemu := startOwner(t)
+	n, err := throwaway.Attach(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	up := make(chan struct{})
+	running := make(chan error, 1)
+	go func() {
+		running <- n.Run(context.Background(), channel.Command{Args: []string{"sh", "-c", "echo up; sleep 600"}, Stdout: closer{up}})
+	}()
+	<-up
+	if err := owner.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-running; !errors.Is(err, channel.ErrLost) {
+		t.Errorf("the running command: got %v, want ErrLost", err)
+	}
+	waitFor(t, "QEMU to end", func() bool { return !alive(qemu) })
+	if after := machineState(t); after != before {
+		t.Errorf("the machine was left changed:\nbefore:\n%s\nafter:\n%s", before, after)
+	}
+}
+
+type closer struct{ c chan struct{} }
+
+func (c closer) Write(p []byte) (int, error) {
+	close(c.c)
+	return len(p), nil
+}
+
+func startOwner(t *testing.T) (owner *exec.Cmd, dir string, qemu int) {
+	t.Helper()
+	owner = exec.Command(os.Args[0])
+	owner.Env = append(os.Environ(), ownerEnv+"=1")
+	owner.Stderr = os.Stderr
+	out, err := owner.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := owner.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = owner.Process.Kill()
+		_ = owner.Wait()
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if errors.Is(err, io.EOF) {
+		t.Fatal("the owner could not start a node")
+	}
+	dir, pid, ok := strings.Cut(strings.TrimSpace(line), " ")
+	qemu, err = strconv.Atoi(pid)
+	if !ok || err != nil {
+		t.Fatalf("the owner said %q", line)
+	}
+	return owner, dir, qemu
+}
+
+func alive(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && !strings.Contains(string(stat), ") Z ")
+}
+
+func waitFor(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !done(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited too long for %s", what)
+		}
+	}
+}
+
+// machineState is what a node must not change: mounts, routes and the sysctls
+// that container software is known to touch.
+func machineState(t *testing.T) string {
+	t.Helper()
+	files := []string{"/proc/self/mounts", "/proc/net/route", "/proc/sys/vm/overcommit_memory", "/proc/sys/kernel/panic",
+		"/proc/sys/kernel/panic_on_oops", "/proc/sys/net/ipv4/ip_forward"}
+	var b strings.Builder
+	for _, f := range files {
+		content, err := os.ReadFile(f)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&b, "%s:\n%s", f, content)
+	}
+	return b.String()
+}
+
+// TestProbeBoots runs the probe's own guest under TCG, because a KVM is nowhere
+// to be counted on: what it looks for is there in a guest that works.
+func TestProbeBoots(t *testing.T) {
+	if testing.Short() {
+		t.Skip("boots a kernel: left to the full tier")
+	}
+	img, err := throwaway.Build(t.Context(), throwaway.Options{Spec: image.SpecFromEnv(), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer img.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if !vm.Boots(ctx, img, vm.TCG) {
+		t.Error("the probe calls a working accelerator unusable")
+	}
+}
+
+// TestInterruptedRunLeavesNothing is Ctrl-C in a terminal: the whole foreground
+// process group gets SIGINT.
+func TestInterruptedRunLeavesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("boots a node: left to the full tier")
+	}
+	bin := filepath.Join(t.TempDir(), "node")
+	build := exec.Command("go", "build", "-o", bin, "./cmd/node")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	run := exec.Command(bin, "run", "--", "sh", "-c", "echo $"+throwaway.EnvNode+"; exec sleep 600")
+	run.Stderr = os.Stderr
+	run.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, err := run.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := run.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatalf("the node did not start: %v", err)
+	}
+	if err := syscall.Kill(-run.Process.Pid, syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if err := run.Wait(); err == nil {
+		t.Error("an interrupted run exited with 0")
+	}
+	if _, err := os.Stat(strings.TrimSpace(line)); !os.IsNotExist(err) {
+		t.Errorf("the node's folder is still there: %v", err)
+	}
+}

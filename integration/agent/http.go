@@ -1,0 +1,78 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+// sidePort is where the agent serves health and metrics by default.
+const sidePort = "127.0.0.1:9808"
+
+const readyTimeout = time.Minute
+
+// ErrNotFound is the agent's 404.
+var ErrNotFound = errors.New("not found")
+
+// Metrics returns the agent's metrics as text.
+func (a *Agent) Metrics(ctx context.Context) (string, error) {
+	b, err := a.httpGet(ctx, "tcp", sidePort, "/metrics")
+	return string(b), err
+}
+
+// Ready returns nil when the agent says that it is ready, and what it says
+// otherwise.
+func (a *Agent) Ready(ctx context.Context) error {
+	_, err := a.httpGet(ctx, "tcp", sidePort, "/readyz")
+	return err
+}
+
+// WaitReady waits until the agent is ready, a minute at most.
+func (a *Agent) WaitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	for {
+		err := a.Ready(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for the agent: %w", err)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func (a *Agent) httpGet(ctx context.Context, network, address, path string) ([]byte, error) {
+	transport := &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return a.node.Dial(ctx, network, address)
+		},
+	}
+	defer transport.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent"+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("asking the agent: %w", err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("asking the agent: %w", err)
+	case response.StatusCode == http.StatusNotFound:
+		return nil, fmt.Errorf("asking the agent for %s: %w", path, ErrNotFound)
+	case response.StatusCode != http.StatusOK:
+		return nil, fmt.Errorf("asking the agent for %s: %s: %s", path, response.Status, body)
+	}
+	return body, nil
+}
