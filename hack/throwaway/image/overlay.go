@@ -86,6 +86,8 @@ func addUnits(set fileSet) {
 		"e2scrub_all.timer", "e2scrub_reap.service", "getty@tty1.service", "serial-getty@ttyS0.service",
 		"ldconfig.service", "libvirt-guests.service", "systemd-firstboot.service", "systemd-pstore.service",
 		"systemd-hwdb-update.service", "systemd-update-utmp.service", "systemd-journal-flush.service",
+		"systemd-journal-catalog-update.service", "systemd-update-done.service", "systemd-sysusers.service", "systemd-random-seed.service",
+		"systemd-udev-load-credentials.service", "modprobe@configfs.service", "modprobe@drm.service", "modprobe@fuse.service",
 	} {
 		set[units+unit] = file{link: "/dev/null"}
 	}

@@ -1,0 +1,40 @@
+package agentapi
+
+import "time"
+
+// EventType is Normal or Warning, as in Kubernetes.
+type EventType string
+
+// The types of an event.
+const (
+	Normal  EventType = "Normal"
+	Warning EventType = "Warning"
+)
+
+// Reason is why an event was emitted: a stable word that alerts may match on.
+type Reason string
+
+// The reasons of events.
+const (
+	ReasonMemlockRefused    Reason = "MemlockRefused"    // the policy does not allow the memory lock
+	ReasonCgroupRefused     Reason = "CgroupRefused"     // the policy does not allow the cgroup file
+	ReasonAnnotationInvalid Reason = "AnnotationInvalid" // an annotation cannot be read
+	ReasonLimitMissing      Reason = "LimitMissing"      // a process has less than it was given
+	ReasonLimitRepaired     Reason = "LimitRepaired"     // the same, set right by the agent
+	ReasonLimitYielded      Reason = "LimitYielded"      // somebody else had set the limit already
+	ReasonCgroupDiffers     Reason = "CgroupDiffers"     // a cgroup file shows something else than was given
+	ReasonCgroupIneffective Reason = "CgroupIneffective" // a cgroup file shows it, but it has no effect
+	ReasonWouldRefuse       Reason = "WouldRefuse"       // observe mode: would have been refused
+	ReasonWouldSet          Reason = "WouldSet"          // observe mode: would have been set
+	ReasonNeighbourMemlock  Reason = "NeighbourMemlock"  // another NRI plugin is asked to set the same limit
+)
+
+// Event is something that happened to a launcher.
+type Event struct {
+	Time      time.Time    `json:"time"`
+	Type      EventType    `json:"type"`
+	Reason    Reason       `json:"reason"`
+	Message   string       `json:"message"`
+	Pod       PodRef       `json:"pod"`
+	Container ContainerRef `json:"container"`
+}

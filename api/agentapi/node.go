@@ -1,0 +1,44 @@
+package agentapi
+
+import "time"
+
+// NRIState is how far the agent's connection to the container runtime is.
+type NRIState string
+
+// The states of the connection, in their order.
+const (
+	NRIDisconnected NRIState = "Disconnected"
+	NRIConnected    NRIState = "Connected"    // registered and configured
+	NRISynchronized NRIState = "Synchronized" // knows the containers of the node
+)
+
+// Node is the agent itself and what it is connected to.
+type Node struct {
+	Version string  `json:"version"` // of the agent
+	Mode    string  `json:"mode"`    // of the policy: observe or enforce
+	Policy  string  `json:"policy"`  // path of the policy file
+	NRI     NRI     `json:"nri"`
+	Runtime Runtime `json:"runtime"`
+	Memlock Account `json:"memlock"`
+}
+
+// NRI is the connection to the container runtime.
+type NRI struct {
+	State NRIState  `json:"state"`
+	Since time.Time `json:"since"`           // when State was entered
+	Error string    `json:"error,omitempty"` // of the last attempt, while not synchronised
+}
+
+// Runtime is the container runtime as it introduced itself; empty before the
+// first connection.
+type Runtime struct {
+	Name    string `json:"name,omitempty"`
+	Version string `json:"version,omitempty"`
+}
+
+// Account is the lockable memory granted on the node, in bytes.
+type Account struct {
+	Granted   int64 `json:"granted"`       // sum over launchers with a finite limit
+	Unlimited int   `json:"unlimited"`     // launchers without a limit
+	Max       int64 `json:"max,omitempty"` // the policy's ceiling for Granted; 0: none
+}

@@ -1,0 +1,130 @@
+package api
+
+import (
+	"slices"
+	"strings"
+)
+
+// CgroupFile describes a cgroup v2 interface file that an annotation may set.
+// Get one from [LookupCgroupFile]; the zero value has no use.
+type CgroupFile struct {
+	// Name as in the cgroup file system, such as "memory.high".
+	Name string
+
+	// KubeletOwned is set for files that kubelet rewrites while the container
+	// runs, from the pod's resources: whoever sets them has to do so again
+	// after each of kubelet's updates.
+	KubeletOwned bool
+
+	// Protection is set for memory.min and memory.low, which the kernel
+	// honours only as far as every ancestor has them, too.
+	Protection bool
+
+	grammar grammar
+}
+
+// grammar is what a family of cgroup files takes and shows. The sources are
+// Documentation/admin-guide/cgroup-v2.rst of Linux 6.18 and, for ranges and
+// rounding, the write handlers that it describes.
+type grammar interface {
+	// allowed says for people what the file takes.
+	allowed() string
+
+	// normalize returns the value as the kernel shows it, but for rounding;
+	// ok is false when the kernel would not take the value.
+	normalize(value string) (normal string, ok bool)
+
+	// shows reports whether content shows a normalised value.
+	shows(content, value string) bool
+}
+
+// LookupCgroupFile returns the description of a cgroup v2 file; ok is false for
+// a name that no annotation may set, among them memory.max, which belongs to
+// kubelet and the container's memory limit.
+func LookupCgroupFile(name string) (f CgroupFile, ok bool) {
+	if f, ok := lookupHugetlb(name); ok {
+		return f, true
+	}
+	files := cgroupFiles()
+	at := slices.IndexFunc(files, func(f CgroupFile) bool { return f.Name == name })
+	if at < 0 {
+		return CgroupFile{}, false
+	}
+	return files[at], true
+}
+
+// CheckCgroupFile returns nil when [LookupCgroupFile] knows the name, else an
+// [*InvalidError] without key that lists what there is, or says why memory.max is
+// not to be had.
+func CheckCgroupFile(name string) error {
+	if _, ok := LookupCgroupFile(name); ok {
+		return nil
+	}
+	if name == "memory.max" {
+		return invalid(name, "memory.max is the container's memory limit and belongs to kubelet: "+
+			"set resources.limits.memory of the container")
+	}
+	return invalid(name, "unknown cgroup file: want one of %s", strings.Join(CgroupFiles(), ", "))
+}
+
+// CgroupFiles returns the names of all files that an annotation may set, sorted.
+// The families hugetlb.<size>.max and hugetlb.<size>.rsvd.max are listed in that
+// spelling.
+func CgroupFiles() []string {
+	names := []string{hugetlbMax, hugetlbReserved}
+	for _, f := range cgroupFiles() {
+		names = append(names, f.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Allowed says for people what the file takes.
+func (f CgroupFile) Allowed() string { return f.grammar.allowed() }
+
+// Normalize checks a value against the file's grammar and returns it as the
+// kernel shows it, but for rounding: quantities such as 9Gi become decimal bytes,
+// lists are sorted, absent parts get the kernel's default. Normalising twice
+// changes nothing. The error is an [*InvalidError] without key.
+func (f CgroupFile) Normalize(value string) (string, error) {
+	normal, ok := f.grammar.normalize(value)
+	if !ok {
+		return "", invalid(value, "want %s", f.grammar.allowed())
+	}
+	return normal, nil
+}
+
+// Shows reports whether content, as read from the file, shows that the kernel
+// took the value, which must be normalised. It knows how the kernel rounds (bytes
+// down to whole pages of the machine this runs on) and prints (one line for each
+// device, "max" for whatever exceeds any limit).
+func (f CgroupFile) Shows(content, value string) bool {
+	return f.grammar.shows(content, value)
+}
+
+// cgroupFiles lists every file but hugetlb's, whose names depend on page sizes.
+func cgroupFiles() []CgroupFile {
+	weight := number{lo: 1, hi: 10000}
+	return []CgroupFile{
+		{Name: "cpu.idle", grammar: newFlag()},
+		{Name: "cpu.max", KubeletOwned: true, grammar: cpuMax{}},
+		{Name: "cpu.max.burst", grammar: number{lo: 0, hi: maxBandwidth, unit: "microseconds"}},
+		{Name: "cpu.weight", KubeletOwned: true, grammar: weight},
+		{Name: "cpuset.cpus", KubeletOwned: true, grammar: list{limit: 8192}}, // NR_CPUS
+		{Name: "cpuset.mems", KubeletOwned: true, grammar: list{limit: 1024}}, // MAX_NUMNODES
+		{Name: "io.latency", grammar: ioLatency()},
+		{Name: "io.max", grammar: ioMax()},
+		{Name: "io.weight", grammar: ioWeight()},
+		{Name: "memory.high", grammar: byteLimit{lo: 64 << 10}}, // a page at least: 0 would stop the VM
+		{Name: "memory.low", Protection: true, grammar: byteLimit{}},
+		{Name: "memory.min", Protection: true, grammar: byteLimit{}},
+		{Name: "memory.oom.group", grammar: newFlag()},
+		{Name: "memory.swap.high", grammar: byteLimit{}},
+		{Name: "memory.swap.max", grammar: byteLimit{}},
+		{Name: "memory.zswap.max", grammar: byteLimit{}},
+		{Name: "memory.zswap.writeback", grammar: newFlag()},
+		{Name: "misc.max", grammar: miscMax()},
+		{Name: "pids.max", grammar: number{lo: 1, hi: 4 << 20, orMax: true}}, // PID_MAX_LIMIT
+		{Name: "rdma.max", grammar: rdmaMax()},
+	}
+}

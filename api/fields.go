@@ -1,0 +1,74 @@
+package api
+
+import (
+	"strings"
+	"time"
+)
+
+// field is a key that fills in a part of a Request.
+type field struct {
+	key string
+	set func(r *Request, value string) error
+}
+
+// fields returns all of them; cgroup files are extra, since they are many.
+func fields() []field {
+	return []field{
+		{RequiresLockKey, pointer(parseBool, func(r *Request) **bool { return &r.RequiresLock })},
+		{ValueKey, pointer(ParseLockable, func(r *Request) **Lockable { return &r.Value })},
+		{GuestMemoryKey, pointer(parsePositiveBytes, func(r *Request) **int64 { return &r.GuestMemory })},
+		{DevicesKey, value(ParseDevices, func(r *Request) *Devices { return &r.Devices })},
+		{GracePeriodKey, pointer(parseDuration, func(r *Request) **time.Duration { return &r.GracePeriod })},
+		{WatchdogKey, pointer(parseDuration, func(r *Request) **time.Duration { return &r.Watchdog })},
+		{DomainKey, value(parseDomain, func(r *Request) *string { return &r.Domain })},
+		{VCPUsKey, pointer(parseVCPUs, func(r *Request) **int { return &r.VCPUs })},
+		{ResizeMemoryKey, pointer(parsePositiveBytes, func(r *Request) **int64 { return &r.Memory })},
+		{CPUQuotaKey, pointer(ParseCPUQuota, func(r *Request) **CPUQuota { return &r.CPUQuota })},
+	}
+}
+
+// value makes a setter for a part of the Request that is there in any case.
+func value[T any](parse func(string) (T, error), part func(*Request) *T) func(*Request, string) error {
+	return func(r *Request, s string) (err error) {
+		*part(r), err = parse(s)
+		return err
+	}
+}
+
+// pointer makes a setter for a part of the Request that is nil when not asked.
+func pointer[T any](parse func(string) (T, error), part func(*Request) **T) func(*Request, string) error {
+	return func(r *Request, s string) error {
+		v, err := parse(s)
+		*part(r) = &v
+		return err
+	}
+}
+
+func parseBool(s string) (bool, error) {
+	switch s {
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	}
+	return false, invalid(s, `want "true" or "false"`)
+}
+
+// lookupKey checks that a key without scope is known, and tells whether it
+// concerns the pod as a whole.
+func lookupKey(base string) (podWide bool, err error) {
+	if base == LauncherKey || base == APIVersionKey {
+		return true, nil
+	}
+	if file, ok := strings.CutSuffix(base, CgroupSuffix); ok {
+		return false, CheckCgroupFile(file)
+	}
+	known := []string{LauncherKey, APIVersionKey}
+	for _, f := range fields() {
+		if f.key == base {
+			return false, nil
+		}
+		known = append(known, f.key)
+	}
+	return false, invalid(base, "unknown key: want one of %s, <file>%s", strings.Join(known, ", "), CgroupSuffix)
+}

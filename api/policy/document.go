@@ -1,0 +1,142 @@
+package policy
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/mooring-vm/mooring/api"
+)
+
+// document is the structure of the file. Its leaves are read later, one by one,
+// so that an error can name the path and the value.
+type document struct {
+	APIVersion json.RawMessage   `json:"apiVersion"`
+	Kind       json.RawMessage   `json:"kind"`
+	Mode       json.RawMessage   `json:"mode"`
+	Memlock    nodeMemlockFields `json:"memlock"`
+	Profiles   []profileFields   `json:"profiles"`
+	Rules      []ruleFields      `json:"rules"`
+}
+
+type nodeMemlockFields struct {
+	NodeMax json.RawMessage `json:"nodeMax"`
+	Repair  json.RawMessage `json:"repair"`
+}
+
+type profileFields struct {
+	Name      json.RawMessage            `json:"name"`
+	PodLabels map[string]json.RawMessage `json:"podLabels"`
+	Container json.RawMessage            `json:"container"`
+}
+
+type ruleFields struct {
+	Name            json.RawMessage   `json:"name"`
+	Namespaces      []json.RawMessage `json:"namespaces"`
+	ServiceAccounts []json.RawMessage `json:"serviceAccounts"`
+	Memlock         podMemlockFields  `json:"memlock"`
+	CgroupFiles     []json.RawMessage `json:"cgroupFiles"`
+}
+
+type podMemlockFields struct {
+	Max       json.RawMessage `json:"max"`
+	Unlimited json.RawMessage `json:"unlimited"`
+}
+
+func (r *reader) policy(doc document) *Policy {
+	required(r, "apiVersion", doc.APIVersion, oneOf(APIVersion))
+	required(r, "kind", doc.Kind, oneOf(Kind))
+	p := &Policy{
+		Mode: optional(r, "mode", doc.Mode, Observe, oneOf(Observe, Enforce)),
+		Memlock: NodeMemlock{
+			NodeMax: optional(r, "memlock.nodeMax", doc.Memlock.NodeMax, 0, positiveQuantity),
+			Repair:  optional(r, "memlock.repair", doc.Memlock.Repair, RepairReport, oneOf(RepairReport, RepairPrlimit)),
+		},
+	}
+	for i, fields := range doc.Profiles {
+		p.Profiles = append(p.Profiles, r.profile(fmt.Sprintf("profiles[%d]", i), fields))
+	}
+	for i, fields := range doc.Rules {
+		p.Rules = append(p.Rules, r.rule(fmt.Sprintf("rules[%d]", i), fields))
+	}
+	return p
+}
+
+func (r *reader) profile(path string, f profileFields) Profile {
+	return Profile{
+		Name:      r.uniqueName("profiles", path, f.Name),
+		PodLabels: r.labels(path+".podLabels", f.PodLabels),
+		Container: required(r, path+".container", f.Container, dnsLabel),
+	}
+}
+
+func (r *reader) rule(path string, f ruleFields) Rule {
+	rule := Rule{
+		Name:            r.uniqueName("rules", path, f.Name),
+		Namespaces:      list(r, path+".namespaces", f.Namespaces, namespaceGlob),
+		ServiceAccounts: list(r, path+".serviceAccounts", f.ServiceAccounts, serviceAccountGlob),
+		Memlock:         r.podMemlock(path+".memlock", f.Memlock),
+		CgroupFiles:     list(r, path+".cgroupFiles", f.CgroupFiles, cgroupFile),
+	}
+	if len(f.Namespaces) == 0 {
+		r.fail(path+".namespaces", nil, `missing: want at least one name or glob, such as "vms" or "tenant-*"`)
+	}
+	slices.Sort(rule.CgroupFiles)
+	return rule
+}
+
+// podMemlock reads a ceiling. Where unlimited memory may be asked for and no
+// ceiling is given, a finite amount has none.
+func (r *reader) podMemlock(path string, f podMemlockFields) PodMemlock {
+	m := PodMemlock{Unlimited: optional(r, path+".unlimited", f.Unlimited, false, boolean)}
+	none := int64(0)
+	if m.Unlimited {
+		none = math.MaxInt64
+	}
+	m.Max = optional(r, path+".max", f.Max, none, quantity)
+	return m
+}
+
+// labels reads the labels of a profile, which must be some.
+func (r *reader) labels(path string, raw map[string]json.RawMessage) map[string]string {
+	if len(raw) == 0 {
+		r.fail(path, nil, "missing: want at least one label, such as kubevirt.io: virt-launcher")
+	}
+	labels := map[string]string{}
+	for _, key := range sortedKeys(raw) {
+		at := fmt.Sprintf("%s[%s]", path, key)
+		if len(validation.IsQualifiedName(key)) > 0 {
+			r.fail(at, nil, "no valid label key: want a name such as app or example.org/app")
+		}
+		labels[key] = required(r, at, raw[key], labelValue)
+	}
+	return labels
+}
+
+// uniqueName reads the name of an element of a list, in which no other may have it.
+func (r *reader) uniqueName(list, path string, raw json.RawMessage) string {
+	name := required(r, path+".name", raw, dnsLabel)
+	if name == "" {
+		return ""
+	}
+	if first, taken := r.names[list+name]; taken {
+		r.fail(path+".name", raw, "%s has the same name: want another", first)
+		return name
+	}
+	if r.names == nil {
+		r.names = map[string]string{}
+	}
+	r.names[list+name] = path
+	return name
+}
+
+func cgroupFile(raw json.RawMessage) (string, error) {
+	name, err := text(raw)
+	if err != nil {
+		return "", err
+	}
+	return name, api.CheckCgroupFile(name)
+}

@@ -1,0 +1,112 @@
+package policy
+
+import (
+	"bytes"
+	gojson "encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+
+	goyaml "go.yaml.in/yaml/v2"
+	"sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// MaxSize is the largest policy, in bytes, that is read.
+const MaxSize = 1 << 20
+
+// Load reads the policy file at path. It blocks on the file system, reads at most
+// [MaxSize] bytes, and its errors name the path.
+func Load(path string) (*Policy, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read node policy: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
+	if err != nil {
+		return nil, fmt.Errorf("read node policy %s: %w", path, err)
+	}
+	p, err := Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("node policy %s: %w", path, err)
+	}
+	return p, nil
+}
+
+// Parse reads a policy. The faults of a well-formed YAML document are reported at
+// once, as an errors.Join of [*FieldError], up to a hundred.
+func Parse(data []byte) (*Policy, error) {
+	if len(data) > MaxSize {
+		return nil, fmt.Errorf("policy of more than %d bytes", MaxSize)
+	}
+	if err := oneDocument(data); err != nil {
+		return nil, err
+	}
+	doc, faults, err := decode(data)
+	if err != nil {
+		return nil, err
+	}
+	r := reader{faults: faults}
+	p := r.policy(doc)
+	if len(r.faults) > 0 {
+		return nil, errors.Join(r.faults[:min(len(r.faults), 100)]...)
+	}
+	return p, nil
+}
+
+// oneDocument refuses a second YAML document, which would go unread.
+func oneDocument(data []byte) error {
+	d := goyaml.NewDecoder(bytes.NewReader(data))
+	for n := 0; ; n++ {
+		var v any
+		err := d.Decode(&v)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("policy is no valid YAML: %w", err)
+		case n > 0 && v != nil:
+			return errors.New("policy has more than one YAML document: want one")
+		}
+	}
+}
+
+// decode turns YAML into a document. Unknown fields are faults with a path;
+// duplicate keys and a wrong structure end it.
+func decode(data []byte) (doc document, faults []error, err error) {
+	asJSON, err := yaml.YAMLToJSONStrict(data)
+	if err != nil {
+		return doc, nil, fmt.Errorf("policy is no valid YAML: %w", err)
+	}
+	strict, err := json.UnmarshalStrict(asJSON, &doc)
+	if wrong, ok := errors.AsType[*gojson.UnmarshalTypeError](err); ok {
+		return doc, nil, structureError(wrong)
+	}
+	if err != nil {
+		return doc, nil, fmt.Errorf("policy: %w", err)
+	}
+	for _, err := range strict {
+		field, ok := errors.AsType[json.FieldError](err)
+		if !ok {
+			return doc, nil, fmt.Errorf("policy: %w", err)
+		}
+		faults = append(faults, &FieldError{Path: field.FieldPath(), Allowed: "unknown field"})
+	}
+	return doc, faults, nil
+}
+
+// structureError describes a list or a mapping that is something else.
+func structureError(wrong *gojson.UnmarshalTypeError) error {
+	path := wrong.Field
+	if path == "" {
+		path = "policy"
+	}
+	want := "a mapping"
+	if wrong.Type.Kind() == reflect.Slice {
+		want = "a list"
+	}
+	return &FieldError{Path: path, Value: wrong.Value, Allowed: "want " + want}
+}

@@ -1,0 +1,238 @@
+package policy
+
+import (
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const head = "apiVersion: mooring.dev/v1alpha1\nkind: NodePolicy\n"
+
+const full = head + `mode: enforce
+memlock:
+  nodeMax: 256Gi
+  repair: prlimit
+profiles:
+- name: kubevirt
+  podLabels: {kubevirt.io: virt-launcher, tier: "1"}
+  container: compute
+rules:
+- name: tenants
+  namespaces: ["vms", "tenant-*", "t[0-9]?"]
+  serviceAccounts: ["default", "vm-*.x"]
+  memlock: {max: 16Gi, unlimited: true}
+  cgroupFiles: ["memory.high", "io.max", "hugetlb.2MB.max"]
+- name: bare
+  namespaces: ["*"]
+`
+
+func TestParse(t *testing.T) {
+	want := &Policy{
+		Mode:     Enforce,
+		Memlock:  NodeMemlock{NodeMax: 256 << 30, Repair: RepairPrlimit},
+		Profiles: []Profile{{"kubevirt", map[string]string{"kubevirt.io": "virt-launcher", "tier": "1"}, "compute"}},
+		Rules: []Rule{
+			{"tenants", []string{"vms", "tenant-*", "t[0-9]?"}, []string{"default", "vm-*.x"}, PodMemlock{16 << 30, true},
+				[]string{"hugetlb.2MB.max", "io.max", "memory.high"}},
+			{Name: "bare", Namespaces: []string{"*"}},
+		},
+	}
+	for name, text := range map[string]string{
+		"as it is": full, "windows": strings.ReplaceAll(full, "\n", "\r\n"), "document start": "# x\n---\n" + full, "document end": full + "...\n", "empty second document": full + "---\n",
+	} {
+		got, err := Parse([]byte(text))
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%s: %v (-want +got)\n%s", name, err, diff)
+		}
+	}
+}
+
+func TestParseDefaults(t *testing.T) {
+	for _, text := range []string{head, head + "rules:\nprofiles: []\nmemlock:\n", `{"apiVersion": "mooring.dev/v1alpha1", "kind": "NodePolicy"}`} {
+		got, err := Parse([]byte(text))
+		want := &Policy{Mode: Observe, Memlock: NodeMemlock{Repair: RepairReport}}
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%q: %v (-want +got)\n%s", text, err, diff)
+		}
+	}
+}
+
+func TestParsePodMemlock(t *testing.T) {
+	for text, want := range map[string]PodMemlock{
+		"{}": {}, "{max: 0}": {}, "{unlimited: false}": {}, "{max: 1Gi}": {Max: 1 << 30}, "{max: 1048576}": {Max: 1 << 20}, "{max: '1048576'}": {Max: 1 << 20},
+		"{unlimited: true}": {math.MaxInt64, true}, "{unlimited: true, max: 1Gi}": {1 << 30, true}, "{unlimited: true, max: 0}": {0, true},
+	} {
+		p, err := Parse([]byte(head + "rules: [{name: a, namespaces: [a], memlock: " + text + "}]"))
+		if err != nil || p.Rules[0].Memlock != want {
+			t.Errorf("memlock: %s: got %+v, %v, want %+v", text, p, err, want)
+		}
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	rule := func(fields string) string { return head + "rules: [{name: ok, namespaces: [a]}, {" + fields + "}]" }
+	profile := func(fields string) string { return head + "profiles: [{" + fields + "}]" }
+	for _, c := range []struct{ text, want string }{
+		{"", "apiVersion: missing: want mooring.dev/v1alpha1\nkind: missing: want NodePolicy"},
+		{"# nothing\n", "apiVersion: missing"},
+		{"just text", "policy: string: want a mapping"},
+		{"[1]", "policy: array: want a mapping"},
+		{"kind: NodePolicy", "apiVersion: missing: want mooring.dev/v1alpha1"},
+		{"apiVersion: mooring.dev/v1\nkind: NodePolicy", `apiVersion: "mooring.dev/v1": want mooring.dev/v1alpha1`},
+		{"apiVersion: mooring.dev/v1alpha1\nkind: nodepolicy", `kind: "nodepolicy": want NodePolicy`},
+		{head + "mode: Enforce", `mode: "Enforce": want observe or enforce`},
+		{head + "mode: ''", `mode: "": want observe or enforce`},
+		{head + "mode:", "mode: null: want observe or enforce"},
+		{head + "mode: on", "mode: true: want observe or enforce"},
+		{head + "mode: [enforce]", `mode: ["enforce"]: want observe or enforce`},
+		{head + "mode: enforce\nmode: observe", `key "mode" already set in map`},
+		{head + "Mode: enforce", "Mode: unknown field"},
+		{head + "rule: []", "rule: unknown field"},
+		{head + "memlock: {max: 1Gi}", "memlock.max: unknown field"},
+		{head + "memlock: {nodeMax: 0}", "memlock.nodeMax: 0: want more than zero"},
+		{head + "memlock: {nodeMax: -1}", "memlock.nodeMax: -1: want a whole number of bytes"},
+		{head + "memlock: {nodeMax: 1e30}", "memlock.nodeMax: 1e+30: want a whole number of bytes"},
+		{head + "memlock: {nodeMax: 1.5}", "memlock.nodeMax: 1.5: want a whole number"},
+		{head + "memlock: {nodeMax: ' 4Gi'}", `memlock.nodeMax: " 4Gi": want a whole number`},
+		{head + "memlock: {nodeMax: 8Ei}", `memlock.nodeMax: "8Ei": too large`},
+		{head + "memlock: {nodeMax: unlimited}", "memlock.nodeMax: \"unlimited\": want"},
+		{head + "memlock: {repair: yes}", "memlock.repair: true: want report or prlimit"},
+		{head + "memlock: 5", "memlock: number: want a mapping"},
+		{head + "rules: {}", "rules: object: want a list"},
+		{head + "rules: [5]", "rules: number: want a mapping"},
+		{head + "---\n" + head, "more than one YAML document"},
+		{head + "\tx: 1", "no valid YAML"},
+		{head + "x: &a [*a]", "no valid YAML"},
+		{"\xff\xfe\x00", "no valid YAML"},
+		{rule("namespaces: [a]"), "rules[1].name: missing: want a name"},
+		{rule("name: ok, namespaces: [a]"), `rules[1].name: "ok": rules[0] has the same name`},
+		{rule("name: Bad, namespaces: [a]"), `rules[1].name: "Bad": want a name`},
+		{rule("name: 1, namespaces: [a]"), "rules[1].name: 1: want a name"},
+		{rule("name: b"), "rules[1].namespaces: missing: want at least one name or glob"},
+		{rule("name: b, namespaces: []"), "rules[1].namespaces: missing"},
+		{rule("name: b, namespaces: a"), "rules.namespaces: string: want a list"},
+		{rule("name: b, namespaces: [a, '']"), `rules[1].namespaces[1]: "": want a namespace or a glob`},
+		{rule("name: b, namespaces: [a, null]"), `rules[1].namespaces[1]: null: want a namespace or a glob`},
+		{rule("name: b, namespaces: [A]"), `rules[1].namespaces[0]: "A": want`},
+		{rule("name: b, namespaces: ['a b']"), `rules[1].namespaces[0]: "a b": want`},
+		{rule("name: b, namespaces: ['[']"), `rules[1].namespaces[0]: "[": want`},
+		{rule("name: b, namespaces: ['{a,b}']"), `rules[1].namespaces[0]: "{a,b}": want`},
+		{rule("name: b, namespaces: ['größe*']"), `rules[1].namespaces[0]: "größe*": want`},
+		{rule("name: b, namespaces: [a, a]"), `rules[1].namespaces[1]: "a": is in the list already`},
+		{rule("name: b, namespaces: [a], serviceAccounts: ['a/b']"), `rules[1].serviceAccounts[0]: "a/b": want a service account`},
+		{rule("name: b, namespaces: [a], memlock: {max: 16Gb}"), `rules[1].memlock.max: "16Gb": want a whole number of bytes as a quantity such as 4Gi`},
+		{rule("name: b, namespaces: [a], memlock: {max: unlimited}"), `rules[1].memlock.max: "unlimited": want`},
+		{rule("name: b, namespaces: [a], memlock: {unlimited: 'true'}"), `rules[1].memlock.unlimited: "true": want true or false`},
+		{rule("name: b, namespaces: [a], memlock: {unlimited: 1}"), `rules[1].memlock.unlimited: 1: want true or false`},
+		{rule("name: b, namespaces: [a], memlock: {unlimited: }"), `rules[1].memlock.unlimited: null: want true or false`},
+		{rule("name: b, namespaces: [a], cgroupFiles: [io.*]"), `rules[1].cgroupFiles[0]: "io.*": unknown cgroup file: want one of cpu.idle,`},
+		{rule("name: b, namespaces: [a], cgroupFiles: [memory.max]"), `rules[1].cgroupFiles[0]: "memory.max": memory.max is the container's memory limit`},
+		{rule("name: b, namespaces: [a], cgroupFiles: [memory.high, memory.high]"), `rules[1].cgroupFiles[1]: "memory.high": is in the list`},
+		{rule("name: b, namespaces: [a], cgroupFile: []"), "rules[1].cgroupFile: unknown field"},
+		{profile("podLabels: {a: b}, container: c"), "profiles[0].name: missing"},
+		{profile("name: p, container: c"), "profiles[0].podLabels: missing: want at least one label"},
+		{profile("name: p, podLabels: {a: b}"), "profiles[0].container: missing: want a name"},
+		{profile("name: p, podLabels: {a: 1}, container: c"), "profiles[0].podLabels[a]: 1: want a label's value"},
+		{profile("name: p, podLabels: {'a b': b}, container: c"), "profiles[0].podLabels[a b]: no valid label key"},
+		{profile("name: p, podLabels: {a: b, a: c}, container: c"), `key "a" already set`},
+		{profile("name: p, podLabels: {a: b}, container: C"), `profiles[0].container: "C": want a name`},
+		{strings.Repeat("#", MaxSize+1), "policy of more than 1048576 bytes"},
+	} {
+		got, err := Parse([]byte(c.text))
+		if err == nil || got != nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%.200s\ngot %v, %v\nwant %s", c.text, got, err, c.want)
+		}
+	}
+}
+
+func TestParseReportsAllFaults(t *testing.T) {
+	_, err := Parse([]byte("kind: x\nmode: y\nfoo: z\nrules: [{}, {name: a, namespaces: [A], memlock: {max: -1}}]"))
+	for _, want := range []string{"apiVersion:", "kind:", "mode:", "foo:", "rules[0].name:", "rules[0].namespaces:", "rules[1].namespaces[0]:", "rules[1].memlock.max:"} {
+		if err == nil || !strings.Contains("\n"+err.Error(), "\n"+want) {
+			t.Errorf("%v: does not name %s", err, want)
+		}
+	}
+}
+
+func TestErrorShowsLittle(t *testing.T) {
+	long := strings.Repeat("ü\u202e", 10000)
+	for _, text := range []string{"mode: \"" + long + "\"", "\"" + long + "\": 1", "profiles: [{name: a, container: a, podLabels: {\"" + long + "\": a}}]"} {
+		_, err := Parse([]byte(head + text))
+		if err == nil || len(err.Error()) > 400 || strings.Contains(err.Error(), "\u202e") {
+			t.Errorf("got %.500v", err)
+		}
+	}
+}
+
+func TestLoad(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	if p, err := Load(write("good.yaml", full)); err != nil || p.Mode != Enforce {
+		t.Errorf("got %+v, %v", p, err)
+	}
+	for _, path := range []string{write("bad.yaml", "mode: x"), write("large.yaml", strings.Repeat("#", MaxSize+1)), filepath.Join(dir, "none.yaml"), dir} {
+		if p, err := Load(path); err == nil || p != nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("Load(%s) = %v, %v, want an error that names it", path, p, err)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, text := range []string{full, head, "", "a: &a [*a]", "? [a]: b", "<<: {a: b}", "!!binary x", head + "rules: [{namespaces: ['[']}]", "---\n---\n" + head, head + "memlock: {nodeMax: 1e30}"} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p, err := Parse(data)
+		if err != nil {
+			if p != nil || err.Error() == "" {
+				t.Errorf("%q: got %v, %v", data, p, err)
+			}
+			if _, ok := errors.AsType[*FieldError](err); ok && strings.ContainsFunc(err.Error(), odd) {
+				t.Errorf("%q: got %q", data, err)
+			}
+			return
+		}
+		checkSound(t, p)
+	})
+}
+
+func odd(r rune) bool { return r != '\n' && r != utf8.RuneError && !unicode.IsPrint(r) }
+
+// checkSound checks what the rest of the agent relies on.
+func checkSound(t *testing.T, p *Policy) {
+	t.Helper()
+	if p.Mode != Observe && p.Mode != Enforce || p.Memlock.Repair != RepairReport && p.Memlock.Repair != RepairPrlimit || p.Memlock.NodeMax < 0 {
+		t.Errorf("got %+v", p)
+	}
+	for _, f := range p.Profiles {
+		if f.Name == "" || f.Container == "" || len(f.PodLabels) == 0 {
+			t.Errorf("got %+v", f)
+		}
+		if _, ok := p.Profile(f.PodLabels); !ok {
+			t.Errorf("nothing recognises %v", f.PodLabels)
+		}
+	}
+	for _, r := range p.Rules {
+		if r.Name == "" || len(r.Namespaces) == 0 || r.Memlock.Max < 0 {
+			t.Errorf("got %+v", r)
+		}
+		for _, file := range r.CgroupFiles {
+			if err := r.AllowCgroupFile(file); err != nil || file == "memory.max" {
+				t.Errorf("%s: %v", file, err)
+			}
+		}
+	}
+}

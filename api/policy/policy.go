@@ -1,0 +1,73 @@
+// Package policy reads the node policy: the file in which the owner of a node
+// says who may ask for what in pod annotations.
+//
+// Pod annotations are user input. Without a rule that matches, nothing is
+// granted. The file is strict YAML: unknown fields, duplicate keys and values out
+// of range are errors that name the field. docs/policy.md describes it for users.
+//
+// A Policy is not changed after it was parsed; its methods are pure, do not block
+// and may be called from several goroutines at once.
+package policy
+
+// APIVersion and Kind stand at the head of every policy file.
+const (
+	APIVersion = "mooring.dev/v1alpha1"
+	Kind       = "NodePolicy"
+)
+
+// Mode says whether the policy acts.
+type Mode string
+
+// The modes. Observe is the default: it changes nothing for anybody and says
+// what it would set or refuse.
+const (
+	Observe Mode = "observe"
+	Enforce Mode = "enforce"
+)
+
+// Repair says what to do with a running launcher that has less lockable memory
+// than it was given.
+type Repair string
+
+// The repairs. Report is the default.
+const (
+	RepairReport  Repair = "report"  // Event and metric only
+	RepairPrlimit Repair = "prlimit" // also raise the limit of its processes
+)
+
+// Policy is a node's policy.
+type Policy struct {
+	Mode     Mode
+	Memlock  NodeMemlock
+	Profiles []Profile // in the file's order
+	Rules    []Rule    // in the file's order: the first that matches decides
+}
+
+// NodeMemlock holds what concerns the locked memory of the node as a whole.
+type NodeMemlock struct {
+	NodeMax int64 // bytes; ceiling for the sum over all launchers; 0: none
+	Repair  Repair
+}
+
+// Profile recognises launcher pods that carry no launcher annotation.
+type Profile struct {
+	Name      string
+	PodLabels map[string]string // all of them must be on the pod; never empty
+	Container string            // the container that runs the VM
+}
+
+// Rule says what the pods it matches may ask for.
+type Rule struct {
+	Name            string
+	Namespaces      []string // globs as in path.Match; never empty
+	ServiceAccounts []string // globs as in path.Match; empty: any
+	Memlock         PodMemlock
+	CgroupFiles     []string // exact names, sorted
+}
+
+// PodMemlock is the locked memory that one pod may ask for. The zero value
+// allows none.
+type PodMemlock struct {
+	Max       int64 // bytes; ceiling for a finite limit; math.MaxInt64: none
+	Unlimited bool  // "unlimited" may be asked, where the container's memory is finite
+}

@@ -1,0 +1,59 @@
+package api
+
+import (
+	"math"
+	"regexp"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+const wantQuantity = "want a whole number of bytes as a quantity such as 4Gi, 1.5Gi or 500M, " +
+	"without sign, space, exponent or fraction of a byte"
+
+// quantityGrammar is the subset of Kubernetes quantities that count bytes. Nine
+// digits after the point is what Kubernetes keeps: beyond, it rounds up.
+var quantityGrammar = regexp.MustCompile(`^[0-9]{1,19}(\.[0-9]{1,9})?([kMGTPE]|[KMGTPE]i)?$`)
+
+// Bytes is a number of bytes that prints as a Kubernetes quantity.
+type Bytes int64
+
+// String returns the number exactly, as Kubernetes writes it: in the largest
+// binary unit that leaves it whole ("4Gi", "1536Mi", "1025"), below 1 KiB in a
+// decimal one. [ParseBytes] reads it back to the same number.
+func (b Bytes) String() string {
+	return resource.NewQuantity(int64(b), resource.BinarySI).String()
+}
+
+// ParseBytes reads a Kubernetes quantity as a whole, non-negative number of
+// bytes that fits an int64: digits, if need be with a fraction, and a decimal
+// (k, M, G, T, P, E) or binary (Ki to Ei) unit, as resource.ParseQuantity reads
+// them. Unlike there, signs, exponents ("1e30"), units below one ("1m") and
+// whatever would be rounded or capped are errors: an [*InvalidError] without key.
+func ParseBytes(s string) (Bytes, error) {
+	if !quantityGrammar.MatchString(s) {
+		return 0, invalid(s, wantQuantity)
+	}
+	q, err := resource.ParseQuantity(s)
+	if err != nil {
+		return 0, invalid(s, wantQuantity)
+	}
+	// ParseQuantity caps binary units at MaxInt64, so that value means "more".
+	if q.CmpInt64(math.MaxInt64) > 0 || q.CmpInt64(math.MaxInt64) == 0 && strings.HasSuffix(s, "i") {
+		return 0, invalid(s, "too large: want at most %d bytes, just under 8Ei", int64(math.MaxInt64))
+	}
+	n := q.Value() // rounds up
+	if q.CmpInt64(n) != 0 {
+		return 0, invalid(s, wantQuantity)
+	}
+	return Bytes(n), nil
+}
+
+// parsePositiveBytes is ParseBytes for amounts of which zero makes no sense.
+func parsePositiveBytes(s string) (int64, error) {
+	b, err := ParseBytes(s)
+	if err == nil && b == 0 {
+		err = invalid(s, "zero makes no sense here: %s", wantQuantity)
+	}
+	return int64(b), err
+}

@@ -1,0 +1,82 @@
+package api
+
+import (
+	"slices"
+	"strings"
+
+	nri "github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/plugin"
+)
+
+// ours reports whether a key is under our suffix. Upper case counts as ours, so
+// that it is reported instead of being ignored.
+func ours(key string) bool {
+	domain, _, _ := strings.Cut(strings.ToLower(key), "/")
+	return strings.HasSuffix("."+domain, Suffix)
+}
+
+// baseKey returns the key without its scope.
+func baseKey(key string) string {
+	base, _, _ := strings.Cut(key, "/")
+	return base
+}
+
+// checkKey returns what is wrong with a key under our suffix, or nil.
+func checkKey(key, value string) *InvalidError {
+	base, scope, scoped := strings.Cut(key, "/")
+	podWide, err := lookupKey(base)
+	if err == nil && scoped {
+		err = checkScope(base, scope, podWide)
+	}
+	if err != nil {
+		return keyed(key, value, err)
+	}
+	return nil
+}
+
+// checkScope returns what is wrong with the part of a key after the slash.
+func checkScope(base, scope string, podWide bool) error {
+	name, forContainer := strings.CutPrefix(scope, containerScope)
+	switch {
+	case scope == podScope:
+		return nil
+	case podWide:
+		return invalid(scope, "the key concerns the pod as a whole: want %s or %[1]s/pod", base)
+	case !forContainer:
+		return invalid(scope, "unknown scope: want %s, %[1]s/pod or %[1]s/container.NAME", base)
+	case len(name) > MaxScopedContainerName:
+		return invalid(scope, "container names over %d characters do not fit a key: use %s/pod",
+			MaxScopedContainerName, base)
+	}
+	if _, err := parseContainerName(name); err != nil {
+		return keyed("", scope, err)
+	}
+	return nil
+}
+
+// podWide reads the effective value of a key that concerns the pod as a whole.
+// Any other use of that key is an error.
+func podWide(annotations map[string]string, base string) (key, value string, ok bool, err error) {
+	var faults []*InvalidError
+	for k, v := range annotations {
+		if baseKey(k) != base {
+			continue
+		}
+		if fault := checkKey(k, v); fault != nil {
+			faults = append(faults, fault)
+		}
+	}
+	key, value, ok = effective(annotations, base, "")
+	return key, value, ok, joinFaults(faults)
+}
+
+// effective returns the value of a key that holds for a container by NRI's
+// precedence, and the key with the scope that it was found at.
+func effective(annotations map[string]string, base, container string) (key, value string, ok bool) {
+	value, ok = plugin.GetEffectiveAnnotation(&nri.PodSandbox{Annotations: annotations}, base, container)
+	keys := []string{base + "/" + containerScope + container, base + "/" + podScope, base}
+	if at := slices.IndexFunc(keys, func(k string) bool { _, there := annotations[k]; return there }); at >= 0 {
+		key = keys[at]
+	}
+	return key, value, ok
+}

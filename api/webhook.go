@@ -1,0 +1,92 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+)
+
+// AddLockable asks for bytes more lockable memory, on top of what the
+// annotations ask for already. It is for admission webhooks: each adds what its
+// own device or daemon needs, in any order, and the sums add up.
+//
+// It sets [RequiresLockKey] to "true", adds to [ValueKey] ("unlimited" stays),
+// and writes [APIVersionKey] when it is absent. An addition has to count no
+// matter which scope wins, so a key that is there with a scope (KEY/pod,
+// KEY/container.NAME) is changed in each, and KEY itself is written unless
+// KEY/pod is there.
+//
+// The errors are: a nil map, negative bytes, a sum beyond an int64, an existing
+// value that is malformed ([*InvalidError]), an api-version that this package
+// does not know. After an error the map is as it was.
+func AddLockable(annotations map[string]string, bytes int64) error {
+	switch {
+	case annotations == nil:
+		return errors.New("add lockable memory: the annotations are a nil map")
+	case bytes < 0:
+		return fmt.Errorf("add lockable memory: %d bytes: want zero or more", bytes)
+	}
+	if err := checkVersion(annotations); err != nil {
+		return fmt.Errorf("add lockable memory: %w", err)
+	}
+	add := func(value string) (string, error) { return addBytes(value, bytes) }
+	value, err := rewrite(annotations, ValueKey, "0", add)
+	if err != nil {
+		return fmt.Errorf("add lockable memory: %w", err)
+	}
+	require, err := rewrite(annotations, RequiresLockKey, "true", mustLock)
+	if err != nil {
+		return fmt.Errorf("add lockable memory: %w", err)
+	}
+	maps.Copy(annotations, value)
+	maps.Copy(annotations, require)
+	if _, _, ok := effective(annotations, APIVersionKey, ""); !ok {
+		annotations[APIVersionKey] = APIVersion
+	}
+	return nil
+}
+
+// rewrite returns what the key becomes at each scope: change of what is there,
+// and of initial for the whole pod when nothing is.
+func rewrite(annotations map[string]string, base, initial string, change func(string) (string, error)) (map[string]string, error) {
+	changed := map[string]string{}
+	if _, ok := annotations[base+"/"+podScope]; !ok {
+		changed[base] = initial
+	}
+	for key, value := range annotations {
+		if baseKey(key) == base {
+			changed[key] = value
+		}
+	}
+	var faults []*InvalidError
+	for key, value := range changed {
+		next, err := change(value)
+		if fault := checkKey(key, value); fault != nil {
+			faults = append(faults, fault)
+		} else if err != nil {
+			faults = append(faults, keyed(key, value, err))
+		}
+		changed[key] = next
+	}
+	return changed, joinFaults(faults)
+}
+
+func addBytes(value string, bytes int64) (string, error) {
+	l, err := ParseLockable(value)
+	switch {
+	case err != nil:
+		return "", err
+	case l.Unlimited:
+		return value, nil
+	case bytes > math.MaxInt64-l.Bytes:
+		return "", invalid(value, "adding %d bytes makes more than %d", bytes, int64(math.MaxInt64))
+	}
+	return Bytes(l.Bytes + bytes).String(), nil
+}
+
+// mustLock turns either answer into "true"; what is no answer stays an error.
+func mustLock(value string) (string, error) {
+	_, err := parseBool(value)
+	return "true", err
+}
