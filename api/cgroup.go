@@ -23,9 +23,9 @@ type CgroupFile struct {
 	grammar grammar
 }
 
-// grammar is what a family of cgroup files takes and shows. The sources are
-// Documentation/admin-guide/cgroup-v2.rst of Linux 6.18 and, for ranges and
-// rounding, the write handlers that it describes.
+// grammar is what a family of cgroup files takes and shows. The sources are the
+// kernel's Documentation/admin-guide/cgroup-v2.rst and, for ranges and rounding,
+// the write handlers of the files.
 type grammar interface {
 	// allowed says for people what the file takes.
 	allowed() string

@@ -41,10 +41,10 @@ func parseDomain(s string) (string, error) {
 	return s, nil
 }
 
-// parseContainerName checks that s can be the name of a container in Kubernetes.
-func parseContainerName(s string) (string, error) {
+// checkContainerName checks that s can be the name of a container in Kubernetes.
+func checkContainerName(s string) error {
 	if len(validation.IsDNS1123Label(s)) > 0 {
-		return "", invalid(s, "want a container's name: 1 to 63 of a-z, 0-9 and -, with a letter or digit at either end")
+		return invalid(s, "want a container's name: 1 to 63 of a-z, 0-9 and -, with a letter or digit at either end")
 	}
-	return s, nil
+	return nil
 }

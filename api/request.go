@@ -42,7 +42,7 @@ func Launcher(annotations map[string]string) (container string, ok bool, err err
 	if err != nil || !ok {
 		return "", false, err
 	}
-	if _, err := parseContainerName(name); err != nil {
+	if err := checkContainerName(name); err != nil {
 		return "", false, keyed(key, name, err)
 	}
 	return name, true, nil
@@ -107,10 +107,7 @@ func (p *parser) checkKeys() {
 }
 
 func (p *parser) checkLauncher() {
-	p.read(field{LauncherKey, func(_ *Request, name string) error {
-		_, err := parseContainerName(name)
-		return err
-	}})
+	p.read(field{LauncherKey, func(_ *Request, name string) error { return checkContainerName(name) }})
 }
 
 func (p *parser) read(f field) {

@@ -120,7 +120,7 @@ func FuzzLauncher(f *testing.F) {
 		if ok != (name != "") || ok && err != nil {
 			t.Errorf("%q: got %q, %v, %v", text, name, ok, err)
 		}
-		if _, invalid := parseContainerName(name); ok && invalid != nil {
+		if ok && checkContainerName(name) != nil {
 			t.Errorf("%q: got %q", text, name)
 		}
 		if err != nil {

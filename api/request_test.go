@@ -49,9 +49,11 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestParseRefuses(t *testing.T) {
-	long := strings.Repeat("x", MaxScopedContainerName+1)
-	for _, c := range []struct{ key, value, allowed string }{
+// refusal is an annotation that cannot be used, and a part of what is said.
+type refusal struct{ key, value, allowed string }
+
+func refusedByValue() []refusal {
+	return []refusal{
 		{ValueKey, "1e30", "want a whole number of bytes as a quantity"},
 		{ValueKey, "", `or "unlimited"`},
 		{ValueKey + "/pod", "-1", "want a whole number"},
@@ -73,9 +75,15 @@ func TestParseRefuses(t *testing.T) {
 		{LauncherKey, "", "want a container's name"},
 		{LauncherKey, "My_Container", "want a container's name"},
 		{LauncherKey, strings.Repeat("x", 64), "want a container's name"},
-		{LauncherKey + "/container.compute", "compute", "concerns the pod as a whole: want launcher.mooring.dev or launcher.mooring.dev/pod"},
 		{"memory.high.cgroup.mooring.dev", "1e30", `want a quantity such as 9Gi of at least 64Ki, or "max"`},
 		{"memory.high.cgroup.mooring.dev", "", "want a quantity"},
+	}
+}
+
+func refusedByKey() []refusal {
+	long := strings.Repeat("x", MaxScopedContainerName+1)
+	return []refusal{
+		{LauncherKey + "/container.compute", "compute", "concerns the pod as a whole: want launcher.mooring.dev or launcher.mooring.dev/pod"},
 		{"memory.max.cgroup.mooring.dev", "9Gi", "belongs to kubelet"},
 		{"memory.hihg.cgroup.mooring.dev", "9Gi", "unknown cgroup file: want one of cpu.idle, "},
 		{".cgroup.mooring.dev", "9Gi", "unknown cgroup file"},
@@ -99,7 +107,11 @@ func TestParseRefuses(t *testing.T) {
 		{ValueKey + "/container.größe", "1Gi", "want a container's name"},
 		{ValueKey + "/container." + long, "1Gi", "over 53 characters do not fit a key: use value.memlock.mooring.dev/pod"},
 		{"pids.max.cgroup.mooring.dev/" + long, "1", "unknown scope"},
-	} {
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for _, c := range append(refusedByValue(), refusedByKey()...) {
 		got, err := Parse(map[string]string{c.key: c.value, "example.org/other": "-1"}, "compute")
 		invalid, ok := errors.AsType[*InvalidError](err)
 		if !ok || invalid.Key != c.key || invalid.Value != c.value || !strings.Contains(invalid.Allowed, c.allowed) {
@@ -131,7 +143,9 @@ func TestParseReportsAllFaults(t *testing.T) {
 	}
 	var keys []string
 	for _, err := range joined.Unwrap() {
-		keys = append(keys, err.(*InvalidError).Key)
+		if invalid, ok := errors.AsType[*InvalidError](err); ok {
+			keys = append(keys, invalid.Key)
+		}
 	}
 	if diff := cmp.Diff([]string{"b.mooring.dev", DevicesKey, ValueKey, VCPUsKey + "/container.other/"}, keys); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

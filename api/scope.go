@@ -48,10 +48,7 @@ func checkScope(base, scope string, podWide bool) error {
 		return invalid(scope, "container names over %d characters do not fit a key: use %s/pod",
 			MaxScopedContainerName, base)
 	}
-	if _, err := parseContainerName(name); err != nil {
-		return keyed("", scope, err)
-	}
-	return nil
+	return checkContainerName(name)
 }
 
 // podWide reads the effective value of a key that concerns the pod as a whole.

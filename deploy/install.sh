@@ -10,7 +10,8 @@ cd "$(dirname "$0")/.."
 
 if [ "${1:-}" = --uninstall ]; then
 	systemctl disable --now mooring-agent.service
-	rm -f /etc/systemd/system/mooring-agent.service /etc/containerd/conf.d/mooring.toml \
+	systemctl stop run-mooring.mount || echo "pods still use /run/mooring: it goes with the last of them" >&2
+	rm -f /etc/systemd/system/mooring-agent.service /etc/systemd/system/run-mooring.mount /etc/containerd/conf.d/mooring.toml \
 		/usr/local/bin/mooring-agent /usr/local/bin/mooring
 	systemctl daemon-reload
 	systemctl restart containerd.service
@@ -19,7 +20,7 @@ fi
 
 install -D -m 0755 bin/mooring-agent bin/mooring -t /usr/local/bin
 [ -e /etc/mooring/policy.yaml ] || install -D -m 0644 deploy/policy/observe.yaml /etc/mooring/policy.yaml
-install -D -m 0644 deploy/systemd/mooring-agent.service -t /etc/systemd/system
+install -D -m 0644 deploy/systemd/mooring-agent.service deploy/systemd/run-mooring.mount -t /etc/systemd/system
 systemctl daemon-reload
 if ! cmp -s deploy/containerd/mooring.toml /etc/containerd/conf.d/mooring.toml; then
 	install -D -m 0644 deploy/containerd/mooring.toml -t /etc/containerd/conf.d

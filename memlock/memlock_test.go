@@ -17,7 +17,7 @@ const (
 )
 
 // request makes a Request of annotations, as a user would.
-func request(t testing.TB, annotations ...string) api.Request {
+func request(t *testing.T, annotations ...string) api.Request {
 	t.Helper()
 	m := map[string]string{}
 	for _, a := range annotations {

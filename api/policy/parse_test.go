@@ -76,10 +76,11 @@ func TestParsePodMemlock(t *testing.T) {
 	}
 }
 
-func TestParseRefuses(t *testing.T) {
-	rule := func(fields string) string { return head + "rules: [{name: ok, namespaces: [a]}, {" + fields + "}]" }
-	profile := func(fields string) string { return head + "profiles: [{" + fields + "}]" }
-	for _, c := range []struct{ text, want string }{
+// refusal is a policy that is none, and a part of what is said.
+type refusal struct{ text, want string }
+
+func refusedAtTop() []refusal {
+	return []refusal{
 		{"", "apiVersion: missing: want mooring.dev/v1alpha1\nkind: missing: want NodePolicy"},
 		{"# nothing\n", "apiVersion: missing"},
 		{"just text", "policy: string: want a mapping"},
@@ -111,6 +112,14 @@ func TestParseRefuses(t *testing.T) {
 		{head + "\tx: 1", "no valid YAML"},
 		{head + "x: &a [*a]", "no valid YAML"},
 		{"\xff\xfe\x00", "no valid YAML"},
+		{strings.Repeat("#", MaxSize+1), "policy of more than 1048576 bytes"},
+	}
+}
+
+func refusedInLists() []refusal {
+	rule := func(fields string) string { return head + "rules: [{name: ok, namespaces: [a]}, {" + fields + "}]" }
+	profile := func(fields string) string { return head + "profiles: [{" + fields + "}]" }
+	return []refusal{
 		{rule("namespaces: [a]"), "rules[1].name: missing: want a name"},
 		{rule("name: ok, namespaces: [a]"), `rules[1].name: "ok": rules[0] has the same name`},
 		{rule("name: Bad, namespaces: [a]"), `rules[1].name: "Bad": want a name`},
@@ -143,8 +152,11 @@ func TestParseRefuses(t *testing.T) {
 		{profile("name: p, podLabels: {'a b': b}, container: c"), "profiles[0].podLabels[a b]: no valid label key"},
 		{profile("name: p, podLabels: {a: b, a: c}, container: c"), `key "a" already set`},
 		{profile("name: p, podLabels: {a: b}, container: C"), `profiles[0].container: "C": want a name`},
-		{strings.Repeat("#", MaxSize+1), "policy of more than 1048576 bytes"},
-	} {
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for _, c := range append(refusedAtTop(), refusedInLists()...) {
 		got, err := Parse([]byte(c.text))
 		if err == nil || got != nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%.200s\ngot %v, %v\nwant %s", c.text, got, err, c.want)
@@ -183,9 +195,23 @@ func TestLoad(t *testing.T) {
 	if p, err := Load(write("good.yaml", full)); err != nil || p.Mode != Enforce {
 		t.Errorf("got %+v, %v", p, err)
 	}
-	for _, path := range []string{write("bad.yaml", "mode: x"), write("large.yaml", strings.Repeat("#", MaxSize+1)), filepath.Join(dir, "none.yaml"), dir} {
+	for _, path := range []string{write("bad.yaml", "mode: x"), filepath.Join(dir, "none.yaml"), dir} {
 		if p, err := Load(path); err == nil || p != nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("Load(%s) = %v, %v, want an error that names it", path, p, err)
+		}
+	}
+}
+
+// A file that is cut where reading stops could lose its last rules.
+func TestLoadDoesNotCut(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "large.yaml")
+	text := full + strings.Repeat("#", MaxSize-len(full))
+	for more, refused := range map[string]bool{"": false, "#": true, "####": true} {
+		if err := os.WriteFile(path, []byte(text+more), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Load(path); (err != nil) != refused {
+			t.Errorf("%d bytes: %v", len(text+more), err)
 		}
 	}
 }

@@ -1,0 +1,44 @@
+package api_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/mooring-vm/mooring/api"
+)
+
+func readDoc(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "docs", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+var textBlock = regexp.MustCompile("(?ms)^```text\n(.*?)^```$")
+
+func TestAnnotationsAreDocumented(t *testing.T) {
+	doc := readDoc(t, "annotations.md")
+	words := append(api.CgroupFiles(),
+		api.LauncherKey, api.APIVersionKey, api.RequiresLockKey, api.ValueKey, api.GuestMemoryKey, api.DevicesKey, "<file>"+api.CgroupSuffix,
+		api.GracePeriodKey, api.WatchdogKey, api.DomainKey, api.VCPUsKey, api.ResizeMemoryKey, api.CPUQuotaKey, api.APIVersion, api.Unlimited)
+	for _, word := range words {
+		if !regexp.MustCompile("(?m)^\\|.*`" + regexp.QuoteMeta(word) + "`").MatchString(doc) {
+			t.Errorf("no table has %s", word)
+		}
+	}
+}
+
+// The message that the documentation shows is the one that users get.
+func TestDocumentedError(t *testing.T) {
+	_, err := api.Parse(map[string]string{api.ValueKey: "16Gb"}, "compute")
+	for _, block := range textBlock.FindAllStringSubmatch(readDoc(t, "annotations.md"), -1) {
+		if strings.TrimSpace(block[1]) != err.Error() {
+			t.Errorf("the documentation shows\n%s\nand users see\n%v", block[1], err)
+		}
+	}
+}

@@ -1,0 +1,31 @@
+// Command mooring-agent gives VM launcher containers the memory lock and cgroup
+// settings that they ask for and may have. It runs on every node.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mooring-vm/mooring/internal/agent"
+	"github.com/mooring-vm/mooring/internal/buildinfo"
+)
+
+// version is set by release builds.
+var version string
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
+	defer stop()
+	return agent.Command(buildinfo.Read(version), os.Stderr).ExecuteContext(ctx)
+}

@@ -1,0 +1,35 @@
+// Command mooring shows what VM launchers on this node asked for and what they
+// got. Installed as kubectl-mooring it is also `kubectl mooring`.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mooring-vm/mooring/internal/buildinfo"
+	"github.com/mooring-vm/mooring/internal/cli"
+)
+
+// version is set by release builds.
+var version string
+
+func main() {
+	os.Exit(run())
+}
+
+func run() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
+	defer stop()
+	program := cli.Program{
+		Name:   os.Args[0],
+		Build:  buildinfo.Read(version),
+		Out:    os.Stdout,
+		ErrOut: os.Stderr,
+		Now:    time.Now,
+	}
+	return program.Run(ctx, os.Args[1:])
+}

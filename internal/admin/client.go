@@ -1,0 +1,122 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net"
+	"net/http"
+	"net/url"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+)
+
+// ErrStreamEnded is what [Client.Events] ends with when the agent closed the
+// stream.
+var ErrStreamEnded = errors.New("the agent closed the event stream: it stops or restarts")
+
+// maxAnswer bounds an answer that is held in memory.
+const maxAnswer = 64 << 20
+
+// Client asks an agent. It may be used concurrently; every call blocks on the
+// socket until its context is done.
+type Client struct {
+	socket string
+	http   http.Client
+}
+
+// NewClient returns a client for the agent that listens on socket. It does not
+// connect yet.
+func NewClient(socket string) *Client {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	}
+	return &Client{socket: socket, http: http.Client{Transport: &http.Transport{DialContext: dial}}}
+}
+
+// Launchers returns the launchers of the node, by namespace and name.
+func (c *Client) Launchers(ctx context.Context) ([]agentapi.Launcher, error) {
+	return get[[]agentapi.Launcher](ctx, c, agentapi.PathLaunchers)
+}
+
+// LaunchersOfPod returns the launchers of one pod; the error is a
+// [*NotFoundError] when there is none. There can be several: pods that had the
+// same name one after the other.
+func (c *Client) LaunchersOfPod(ctx context.Context, namespace, name string) ([]agentapi.Launcher, error) {
+	path, err := url.JoinPath(agentapi.PathLaunchers, url.PathEscape(namespace), url.PathEscape(name))
+	if err != nil {
+		return nil, fmt.Errorf("ask for pod %s/%s: %w", namespace, name, err)
+	}
+	return get[[]agentapi.Launcher](ctx, c, path)
+}
+
+// Node returns what the agent says about itself.
+func (c *Client) Node(ctx context.Context) (agentapi.Node, error) {
+	return get[agentapi.Node](ctx, c, agentapi.PathNode)
+}
+
+// Events yields the latest events and then new ones, until the caller stops, ctx
+// is done or the stream ends; then it yields the error once.
+func (c *Client) Events(ctx context.Context) iter.Seq2[agentapi.Event, error] {
+	return func(yield func(agentapi.Event, error) bool) {
+		body, err := c.open(ctx, agentapi.PathEvents)
+		if err != nil {
+			yield(agentapi.Event{}, err)
+			return
+		}
+		defer body.Close()
+		for decoder := json.NewDecoder(body); ; {
+			event, err := nextEvent(ctx, decoder)
+			if !yield(event, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+func nextEvent(ctx context.Context, decoder *json.Decoder) (agentapi.Event, error) {
+	var event agentapi.Event
+	err := decoder.Decode(&event)
+	switch {
+	case ctx.Err() != nil:
+		return event, ctx.Err()
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return event, ErrStreamEnded
+	case err != nil:
+		return event, fmt.Errorf("read the event stream: %w", err)
+	case event.Reason == ReasonCutOff:
+		return event, fmt.Errorf("the agent cut the event stream off: %s", event.Message)
+	}
+	return event, nil
+}
+
+func get[T any](ctx context.Context, c *Client, path string) (answer T, err error) {
+	body, err := c.open(ctx, path)
+	if err != nil {
+		return answer, err
+	}
+	defer body.Close()
+	if err := json.NewDecoder(io.LimitReader(body, maxAnswer)).Decode(&answer); err != nil {
+		return answer, fmt.Errorf("read the agent's answer to %s: %w", path, err)
+	}
+	return answer, nil
+}
+
+func (c *Client) open(ctx context.Context, path string) (io.ReadCloser, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://mooring-agent"+path, http.NoBody)
+	if err != nil {
+		return nil, fmt.Errorf("ask the agent: %w", err)
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return nil, c.explain(err)
+	}
+	if response.StatusCode != http.StatusOK {
+		defer response.Body.Close()
+		return nil, refusal(response)
+	}
+	return response.Body, nil
+}

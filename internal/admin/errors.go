@@ -1,0 +1,69 @@
+package admin
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+)
+
+// NotRunningError says that nobody listens on the agent's socket.
+type NotRunningError struct {
+	Socket string
+	Err    error
+}
+
+func (e *NotRunningError) Error() string {
+	return fmt.Sprintf("mooring-agent is not running at %s (%v); start it with `systemctl start mooring-agent`, "+
+		"or look at its pod on this node: `kubectl -n mooring-system get pods -o wide`", e.Socket, e.Err)
+}
+
+func (e *NotRunningError) Unwrap() error { return e.Err }
+
+// PermissionError says that the caller may not open the agent's socket.
+type PermissionError struct {
+	Socket string
+	Err    error
+}
+
+func (e *PermissionError) Error() string {
+	return fmt.Sprintf("only root may ask the mooring-agent at %s: try again with sudo", e.Socket)
+}
+
+func (e *PermissionError) Unwrap() error { return e.Err }
+
+// NotFoundError says that the agent does not know what was asked for.
+type NotFoundError struct{ Message string }
+
+func (e *NotFoundError) Error() string { return e.Message }
+
+// explain turns a failed connection into an error that says what to do.
+func (c *Client) explain(err error) error {
+	errno, _ := errors.AsType[unix.Errno](err)
+	switch errno {
+	case unix.ENOENT, unix.ECONNREFUSED:
+		return &NotRunningError{Socket: c.socket, Err: errno}
+	case unix.EACCES, unix.EPERM:
+		return &PermissionError{Socket: c.socket, Err: errno}
+	}
+	return fmt.Errorf("ask the agent at %s: %w", c.socket, err)
+}
+
+// refusal reads the agent's own words from an answer that is no 200.
+func refusal(response *http.Response) error {
+	const maxRefusal = 64 << 10
+	var answer agentapi.Error
+	err := json.NewDecoder(io.LimitReader(response.Body, maxRefusal)).Decode(&answer)
+	if err != nil || answer.Message == "" {
+		answer.Message = "no reason given"
+	}
+	if response.StatusCode == http.StatusNotFound {
+		return &NotFoundError{Message: answer.Message}
+	}
+	return fmt.Errorf("the agent answered %q: %s", response.Status, answer.Message)
+}

@@ -1,0 +1,120 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/internal/serve"
+)
+
+const readTimeout = 5 * time.Second
+
+// Launchers knows the launchers of the node. The caller owns the slice.
+type Launchers interface {
+	Launchers() []agentapi.Launcher
+}
+
+// Server answers on the agent's socket.
+type Server struct {
+	// Launchers, Node and Events are what is served. They are called
+	// concurrently and must answer from memory.
+	Launchers Launchers
+	Node      func() agentapi.Node
+	Events    *Ring
+	Logger    *slog.Logger
+	// WriteTimeout is how long a reader may take for an answer, or for one
+	// event of the stream; 0 means 10 s.
+	WriteTimeout time.Duration
+}
+
+// Serve answers on l until ctx is done, then ends the event streams, and
+// returns. It closes l.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	streams, endStreams := context.WithCancel(context.WithoutCancel(ctx))
+	defer endStreams()
+	server := &http.Server{
+		Handler:           s.Handler(),
+		ReadHeaderTimeout: readTimeout,
+		WriteTimeout:      s.writeTimeout(),
+		ErrorLog:          slog.NewLogLogger(s.Logger.Handler(), slog.LevelWarn),
+		BaseContext:       func(net.Listener) context.Context { return streams },
+	}
+	server.RegisterOnShutdown(endStreams)
+	return serve.Until(ctx, server, l)
+}
+
+// Handler returns the routes that package agentapi describes.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+agentapi.PathLaunchers, s.listLaunchers)
+	mux.HandleFunc("GET "+agentapi.PathLaunchers+"/{namespace}/{pod}", s.launchersOfPod)
+	mux.HandleFunc("GET "+agentapi.PathNode, s.node)
+	mux.HandleFunc("GET "+agentapi.PathEvents, s.streamEvents)
+	mux.HandleFunc("/", s.notFound)
+	return mux
+}
+
+func (s *Server) listLaunchers(w http.ResponseWriter, _ *http.Request) {
+	s.answer(w, http.StatusOK, s.sorted(func(agentapi.PodRef) bool { return true }))
+}
+
+func (s *Server) launchersOfPod(w http.ResponseWriter, r *http.Request) {
+	namespace, name := r.PathValue("namespace"), r.PathValue("pod")
+	found := s.sorted(func(pod agentapi.PodRef) bool {
+		return pod.Namespace == namespace && pod.Name == name
+	})
+	if len(found) == 0 {
+		s.answer(w, http.StatusNotFound, agentapi.Error{
+			Message: fmt.Sprintf("pod %s/%s has no launcher on this node", namespace, name),
+		})
+		return
+	}
+	s.answer(w, http.StatusOK, found)
+}
+
+func (s *Server) node(w http.ResponseWriter, _ *http.Request) {
+	s.answer(w, http.StatusOK, s.Node())
+}
+
+func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
+	s.answer(w, http.StatusNotFound, agentapi.Error{
+		Message: fmt.Sprintf("no such resource: %s %s; there are GET %s, %s and %s",
+			r.Method, r.URL.Path, agentapi.PathLaunchers, agentapi.PathEvents, agentapi.PathNode),
+	})
+}
+
+// sorted returns the launchers of the pods that keep wants; never nil, so that
+// JSON shows an empty list.
+func (s *Server) sorted(keep func(agentapi.PodRef) bool) []agentapi.Launcher {
+	kept := []agentapi.Launcher{}
+	for _, launcher := range s.Launchers.Launchers() {
+		if keep(launcher.Pod) {
+			kept = append(kept, launcher)
+		}
+	}
+	slices.SortFunc(kept, func(a, b agentapi.Launcher) int {
+		return cmp.Or(
+			cmp.Compare(a.Pod.Namespace, b.Pod.Namespace),
+			cmp.Compare(a.Pod.Name, b.Pod.Name),
+			a.Since.Compare(b.Since),
+			cmp.Compare(a.Container.Name, b.Container.Name),
+		)
+	})
+	return kept
+}
+
+func (s *Server) answer(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	if err := json.NewEncoder(w).Encode(body); err != nil {
+		s.Logger.Debug("answering on the agent's socket failed", slog.Any("error", err))
+	}
+}

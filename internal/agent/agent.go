@@ -1,0 +1,175 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/internal/admin"
+	"github.com/mooring-vm/mooring/internal/buildinfo"
+	"github.com/mooring-vm/mooring/internal/metrics"
+	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/plugin"
+)
+
+const (
+	// eventBacklog is what `mooring watch` begins with, eventBuffer how far a
+	// watcher may fall behind.
+	eventBacklog = 1000
+	eventBuffer  = 1000
+
+	// guardInterval is the time between two checks of all running launchers.
+	guardInterval = 30 * time.Second
+)
+
+// Agent is the agent of one node.
+type Agent struct {
+	config Config
+	build  buildinfo.Info
+	logger *slog.Logger
+
+	policy     *policy.Policy
+	registry   *lifecycle.Registry
+	podDirs    *lifecycle.PodDirs
+	guard      *lifecycle.Guard
+	plugin     *plugin.Plugin
+	connection *plugin.Connection
+	metrics    *metrics.Metrics
+	events     *admin.Ring
+	kube       *kubernetes // nil without a kubeconfig
+	listeners  listeners
+}
+
+// New makes an agent and opens what it listens on. It changes nothing on the
+// node until Run is called, and asks neither the runtime nor Kubernetes.
+func New(ctx context.Context, config Config, build buildinfo.Info, logger *slog.Logger) (*Agent, error) {
+	a := &Agent{
+		config:   config,
+		build:    build,
+		logger:   logger,
+		registry: lifecycle.NewRegistry(),
+		metrics:  metrics.New(metrics.Build{Version: build.Version, Revision: build.Revision, GoVersion: build.GoVersion}),
+		events:   admin.NewRing(eventBacklog, eventBuffer),
+	}
+	steps := []func(context.Context) error{
+		a.loadPolicy, a.openPodDirs, a.connectKube, a.makeGuard, a.makePlugin, a.listen, a.watchState,
+	}
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return nil, errors.Join(err, a.close())
+		}
+	}
+	return a, nil
+}
+
+func (a *Agent) loadPolicy(context.Context) (err error) {
+	a.policy, err = policy.Load(a.config.Policy)
+	return err
+}
+
+func (a *Agent) openPodDirs(context.Context) (err error) {
+	if err := lifecycle.CheckPodDirs(a.config.Root); err != nil {
+		return fmt.Errorf("%w; `mooring-agent prepare` mounts it, as does run-mooring.mount", err)
+	}
+	a.podDirs, err = lifecycle.OpenPodDirs(a.config.Root)
+	return err
+}
+
+func (a *Agent) connectKube(context.Context) (err error) {
+	if a.config.Kubeconfig == "" {
+		warnAboutAccounts(a.policy, a.logger)
+		return nil
+	}
+	a.kube, err = newKubernetes(&a.config, a.metrics, a.logger)
+	return err
+}
+
+func (a *Agent) makeGuard(context.Context) error {
+	kernel, err := lifecycle.NewLinuxKernel(a.config.Proc, a.config.Cgroup)
+	if err != nil {
+		return err
+	}
+	a.guard = lifecycle.NewGuard(lifecycle.GuardConfig{
+		Registry: a.registry,
+		Kernel:   kernel,
+		Recorder: a.recorder(),
+		Observer: a.metrics,
+		Logger:   a.logger,
+		Repair:   a.policy.Mode == policy.Enforce && a.policy.Memlock.Repair == policy.RepairPrlimit,
+		Interval: guardInterval,
+	})
+	return nil
+}
+
+func (a *Agent) makePlugin(context.Context) (err error) {
+	controllers, err := cgroupControllers(a.config.Cgroup)
+	if err != nil {
+		return err
+	}
+	config := plugin.Config{
+		Policy:      a.policy,
+		Registry:    a.registry,
+		Guard:       a.guard,
+		PodDirs:     a.podDirs,
+		Recorder:    a.recorder(),
+		Logger:      a.logger,
+		Observer:    a.metrics,
+		Controllers: controllers,
+	}
+	if a.kube != nil {
+		config.Accounts = a.kube.pods
+	}
+	if a.plugin, err = plugin.New(config); err != nil {
+		return err
+	}
+	a.connection, err = plugin.NewConnection(plugin.ConnectionConfig{
+		Socket:   a.config.NRISocket,
+		Name:     pluginName,
+		Index:    a.config.PluginIndex,
+		Handlers: a.plugin,
+		Logger:   a.logger,
+		Observer: a.metrics,
+	})
+	return err
+}
+
+func (a *Agent) listen(ctx context.Context) (err error) {
+	a.listeners, err = listenOn(ctx, filepath.Join(a.config.Root, socketName), a.config.Listen)
+	return err
+}
+
+func (a *Agent) watchState(context.Context) error {
+	return a.metrics.Watch(metrics.State{Launchers: a.Launchers, Node: a.Node})
+}
+
+// recorder is everybody who is told of events.
+func (a *Agent) recorder() lifecycle.Recorder {
+	all := recorders{a.metrics, a.events}
+	if a.kube != nil {
+		all = append(all, a.kube.events)
+	}
+	return all
+}
+
+// close gives back what New has opened.
+func (a *Agent) close() error {
+	errs := []error{a.listeners.close()}
+	if a.podDirs != nil {
+		errs = append(errs, a.podDirs.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// recorders passes events on to each of them.
+type recorders []lifecycle.Recorder
+
+func (r recorders) Record(event agentapi.Event) {
+	for _, each := range r {
+		each.Record(event)
+	}
+}

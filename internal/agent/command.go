@@ -1,0 +1,72 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+
+	"github.com/mooring-vm/mooring/internal/buildinfo"
+	"github.com/mooring-vm/mooring/lifecycle"
+)
+
+// Command returns the agent's command line. It logs to w.
+func Command(build buildinfo.Info, w io.Writer) *cobra.Command {
+	config := DefaultConfig()
+	root := &cobra.Command{
+		Use:   "mooring-agent",
+		Short: "Give VM launcher containers the memory lock and cgroup settings that they may have",
+		Long: "Runs on every node, as a plugin of the container runtime (NRI). Ends on SIGTERM, with\n" +
+			"exit code 0; launchers do not notice. A changed policy takes effect with a restart.",
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), config, build, w) },
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	config.addFlags(root.Flags())
+	config.addRootFlag(root.PersistentFlags())
+	root.AddCommand(prepareCommand(&config), versionCommand(build))
+	root.CompletionOptions.DisableDefaultCmd = true
+	return root
+}
+
+func prepareCommand(config *Config) *cobra.Command {
+	return &cobra.Command{
+		Use:   "prepare",
+		Short: "Mount the bounded tmpfs at --root, unless it is there",
+		Long: "Mounts the bounded tmpfs at --root, unless it is there. Needs CAP_SYS_ADMIN in the\n" +
+			"node's mount namespace, which the agent itself does without: run it before.",
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return lifecycle.MountPodDirs(config.Root) },
+	}
+}
+
+// versionCommand stands in for cobra's flag, whose template would keep the linker
+// from leaving out what is not called: 20 MB.
+func versionCommand(build buildinfo.Info) *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Show the version",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), "mooring-agent", build)
+			return err
+		},
+	}
+}
+
+func run(ctx context.Context, config Config, build buildinfo.Info, w io.Writer) error {
+	logger, err := newLogger(w, config.LogLevel, config.LogFormat)
+	if err != nil {
+		return err
+	}
+	// client-go logs through this, and has no other way.
+	klog.SetSlogLogger(logger)
+	agent, err := New(ctx, config, build, logger)
+	if err != nil {
+		return fmt.Errorf("start the agent: %w", err)
+	}
+	return agent.Run(ctx)
+}

@@ -1,0 +1,84 @@
+package agent
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/spf13/pflag"
+
+	"github.com/mooring-vm/mooring/internal/kube"
+)
+
+const (
+	// pluginName is what required-plugins annotations name.
+	pluginName = "mooring"
+	socketName = "agent.sock"
+)
+
+// Config is the agent's command line.
+type Config struct {
+	Policy      string
+	Root        string
+	NRISocket   string
+	PluginIndex string
+	Listen      string
+	Kubeconfig  string
+	NodeName    string
+	LogLevel    slog.Level
+	LogFormat   string
+
+	// Proc and Cgroup are where procfs and the cgroup v2 hierarchy are
+	// mounted. Only tests have reason to change them.
+	Proc, Cgroup string
+}
+
+// DefaultConfig is what the agent does without flags.
+func DefaultConfig() Config {
+	return Config{
+		Policy:      "/etc/mooring/policy.yaml",
+		Root:        "/run/mooring",
+		NRISocket:   api.DefaultSocketPath,
+		PluginIndex: "90",
+		Listen:      "127.0.0.1:9808",
+		LogFormat:   formatText,
+		Proc:        "/proc",
+		Cgroup:      "/sys/fs/cgroup",
+	}
+}
+
+// addFlags binds the flags to c, with the present values as defaults.
+func (c *Config) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&c.Policy, "policy", c.Policy, "node policy file; read once, at the start")
+	flags.StringVar(&c.NRISocket, "nri-socket", c.NRISocket, "the container runtime's socket for NRI plugins")
+	flags.StringVar(&c.PluginIndex, "plugin-index", c.PluginIndex,
+		"two digits; the runtime asks plugins with lower ones first")
+	flags.StringVar(&c.Listen, "listen", c.Listen,
+		"TCP address for /metrics, /healthz and /readyz, and on a loopback address\n"+
+			"/debug/pprof; empty for none")
+	flags.StringVar(&c.Kubeconfig, "kubeconfig", c.Kubeconfig,
+		"kubeconfig file, or "+kube.InCluster+" for the pod's service account; without it there are no Events,\n"+
+			"and rules that name service accounts refuse")
+	flags.StringVar(&c.NodeName, "node-name", c.NodeName, "name of this node in Kubernetes (default: the host name)")
+	flags.TextVar(&c.LogLevel, "log-level", c.LogLevel, "debug, info, warn or error")
+	flags.StringVar(&c.LogFormat, "log-format", c.LogFormat, formatText+" or "+formatJSON)
+}
+
+func (c *Config) addRootFlag(flags *pflag.FlagSet) {
+	flags.StringVar(&c.Root, "root", c.Root, "the agent's tmpfs, with its socket and the pod directories")
+}
+
+// node returns the name of this node in Kubernetes.
+func (c *Config) node() (string, error) {
+	if c.NodeName != "" {
+		return c.NodeName, nil
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("name of this node: %w; use --node-name", err)
+	}
+	// As kubelet does: Kubernetes knows lower-case names only.
+	return strings.ToLower(strings.TrimSpace(name)), nil
+}

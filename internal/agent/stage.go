@@ -1,0 +1,47 @@
+package agent
+
+import (
+	"context"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// stage is a group of tasks that stop together.
+type stage struct {
+	group  errgroup.Group
+	ctx    context.Context
+	cancel context.CancelFunc
+	fail   context.CancelCauseFunc
+}
+
+// newStage returns an empty stage. It outlives ctx, of which it takes the values
+// only. A task that fails calls fail.
+func newStage(ctx context.Context, fail context.CancelCauseFunc) *stage {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	return &stage{ctx: ctx, cancel: cancel, fail: fail}
+}
+
+// run starts a task, which has to return when its context is done.
+func (s *stage) run(task func(context.Context) error) {
+	s.group.Go(func() error {
+		err := task(s.ctx)
+		if err != nil {
+			s.fail(err)
+		}
+		return err
+	})
+}
+
+// do starts a task that cannot fail.
+func (s *stage) do(task func(context.Context)) {
+	s.run(func(ctx context.Context) error {
+		task(ctx)
+		return nil
+	})
+}
+
+// stop ends the tasks, waits for them, and returns the first one's error.
+func (s *stage) stop() error {
+	s.cancel()
+	return s.group.Wait()
+}

@@ -1,0 +1,69 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/plugin"
+)
+
+// Launchers returns the launchers of the node.
+func (a *Agent) Launchers() []agentapi.Launcher {
+	known := a.registry.List()
+	launchers := make([]agentapi.Launcher, 0, len(known))
+	for i := range known {
+		launchers = append(launchers, known[i].Launcher)
+	}
+	return launchers
+}
+
+// Node returns what the agent says about itself.
+func (a *Agent) Node() agentapi.Node {
+	status, _ := a.connection.Status()
+	account := a.registry.Account()
+	account.Max = a.policy.Memlock.NodeMax
+	return agentapi.Node{
+		Version: a.build.Version,
+		Mode:    string(a.policy.Mode),
+		Policy:  a.config.Policy,
+		NRI:     nriState(status),
+		Runtime: agentapi.Runtime{Name: status.RuntimeName, Version: status.RuntimeVersion},
+		Memlock: account,
+	}
+}
+
+func nriState(status plugin.Status) agentapi.NRI {
+	nri := agentapi.NRI{State: agentapi.NRIDisconnected, Since: status.Since}
+	switch status.Phase {
+	case plugin.Configured:
+		nri.State = agentapi.NRIConnected
+	case plugin.Synchronized:
+		nri.State = agentapi.NRISynchronized
+	}
+	if status.Err != nil {
+		nri.Error = status.Err.Error()
+	}
+	return nri
+}
+
+// nriReady says why the runtime does not ask the agent about containers.
+func (a *Agent) nriReady() error {
+	status, _ := a.connection.Status()
+	switch {
+	case status.Phase == plugin.Synchronized:
+		return nil
+	case status.Err != nil:
+		return fmt.Errorf("%s at %s: %w", status.Phase, a.config.NRISocket, status.Err)
+	}
+	return fmt.Errorf("%s at %s", status.Phase, a.config.NRISocket)
+}
+
+var errNoPods = errors.New("the pods of this node have not been listed yet; rules that name service accounts refuse")
+
+func (a *Agent) podsReady() error {
+	if a.kube.pods.Synced() {
+		return nil
+	}
+	return errNoPods
+}

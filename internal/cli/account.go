@@ -1,0 +1,20 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/api/agentapi"
+)
+
+// account says how much of the node's lockable memory is granted.
+func account(a agentapi.Account) string {
+	text := api.Bytes(a.Granted).String()
+	if a.Max > 0 {
+		text += " of " + api.Bytes(a.Max).String()
+	}
+	if a.Unlimited > 0 {
+		text += fmt.Sprintf(", and without limit to %d launchers", a.Unlimited)
+	}
+	return text
+}

@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// format is how a command writes its answer.
+type format string
+
+const (
+	formatTable format = "table"
+	formatText  format = "text"
+	formatJSON  format = "json"
+)
+
+// formatValue is the value of -o; the first of the allowed ones is the default.
+type formatValue struct {
+	chosen  *format
+	allowed []format
+}
+
+var _ pflag.Value = formatValue{}
+
+func (v formatValue) String() string {
+	if v.chosen == nil {
+		return ""
+	}
+	return string(*v.chosen)
+}
+
+func (v formatValue) Type() string { return "format" }
+
+func (v formatValue) Set(s string) error {
+	if !slices.Contains(v.allowed, format(s)) {
+		return fmt.Errorf("want %s", v.list())
+	}
+	*v.chosen = format(s)
+	return nil
+}
+
+func (v formatValue) list() string {
+	words := make([]string, 0, len(v.allowed))
+	for _, f := range v.allowed {
+		words = append(words, string(f))
+	}
+	return strings.Join(words, " or ")
+}
+
+// formatFlag adds -o to cmd and returns what will be chosen.
+func formatFlag(cmd *cobra.Command, allowed ...format) *format {
+	chosen := allowed[0]
+	value := formatValue{&chosen, allowed}
+	cmd.Flags().VarP(value, "output", "o", "output format: "+value.list())
+	return &chosen
+}

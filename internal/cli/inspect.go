@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/api/agentapi"
+)
+
+func (p *Program) inspectCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "inspect POD",
+		Short: "Show what a launcher asked for, was allowed, was given, and has",
+		Long: "Shows for each setting of a launcher, side by side: what the annotations ask for, what\n" +
+			"the node policy allows, what was given to the container, and what the kernel shows.\n\n" +
+			"POD is NAMESPACE/NAME, NAME where only one namespace has it, or the pod's UID. With\n" +
+			"-o json the answer is a list: a pod's name can have been another's before.",
+		Args: between(1, 1, "POD: NAMESPACE/NAME, NAME or UID"),
+	}
+	output := formatFlag(cmd, formatTable, formatJSON)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return p.inspect(cmd.Context(), *output, args[0]) }
+	return cmd
+}
+
+func (p *Program) inspect(ctx context.Context, output format, pod string) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	launchers, err := find(ctx, p.client(), pod)
+	if err != nil {
+		return err
+	}
+	if output == formatJSON {
+		return writeJSON(p.Out, launchers)
+	}
+	for i, l := range launchers {
+		if i > 0 {
+			fmt.Fprintln(p.Out)
+		}
+		if err := describe(p.Out, l, p.Now()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func describe(w io.Writer, l agentapi.Launcher, now time.Time) error {
+	if err := table(w, heading(l, now)); err != nil {
+		return err
+	}
+	section(w, refusalTitle(l), l.Refusal)
+	if len(l.Settings) > 0 {
+		fmt.Fprintln(w)
+		if err := table(w, settingRows(l.Settings)); err != nil {
+			return err
+		}
+	}
+	for _, s := range l.Settings {
+		section(w, s.Name, s.Message)
+		if err := sum(w, s); err != nil {
+			return err
+		}
+	}
+	section(w, "Notes", strings.Join(l.Notes, "\n"))
+	return nil
+}
+
+func heading(l agentapi.Launcher, now time.Time) [][]string {
+	rule := "no rule"
+	if l.Rule != "" {
+		rule = "rule " + strconv.Quote(l.Rule)
+	}
+	state := string(l.State)
+	if since := age(l.Since, now); since != "" {
+		state += " for " + since
+	}
+	pid := ""
+	if l.Container.PID != 0 {
+		pid = strconv.Itoa(l.Container.PID)
+	}
+	return [][]string{
+		{"Pod:", l.Pod.Namespace + "/" + l.Pod.Name},
+		{"UID:", l.Pod.UID},
+		{"Container:", l.Container.Name},
+		{"ID:", l.Container.ID},
+		{"PID:", pid},
+		{"State:", state},
+		{"Policy:", l.Mode + ", " + rule},
+	}
+}
+
+func refusalTitle(l agentapi.Launcher) string {
+	if l.State == agentapi.StateRefused {
+		return "Refused"
+	}
+	return "Would be refused"
+}
+
+func settingRows(settings []agentapi.Setting) [][]string {
+	rows := [][]string{{"SETTING", "ASKED", "ALLOWED", "GIVEN", "SEEN", "STATUS"}}
+	for _, s := range settings {
+		rows = append(rows, []string{
+			s.Name, s.Asked, s.Allowed, s.Given, s.Seen, string(s.Status),
+		})
+	}
+	return rows
+}
+
+// sum shows how a computed amount came about.
+func sum(w io.Writer, s agentapi.Setting) error {
+	if len(s.Terms) == 0 {
+		return nil
+	}
+	fmt.Fprintf(w, "\n%s is asked as the sum of:\n", printable(s.Name))
+	rows := make([][]string, 0, len(s.Terms))
+	for _, term := range s.Terms {
+		rows = append(rows, []string{"  " + term.Name, api.Bytes(term.Bytes).String()})
+	}
+	return table(w, rows)
+}
+
+// section writes a titled paragraph, nothing when there is no text.
+func section(w io.Writer, title, text string) {
+	if text != "" {
+		fmt.Fprintf(w, "\n%s:\n%s\n", printable(title), indented(text))
+	}
+}

@@ -1,0 +1,80 @@
+package kube
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record/util"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+)
+
+const (
+	reportingController = "mooring.dev/agent"
+	action              = "EnforceLauncherLimits"
+
+	// Longer ones are refused by the API server's validation.
+	maxNote     = 1024
+	maxInstance = 128
+)
+
+// eventObject renders event as Kubernetes stores it. An event without a pod is
+// about the node. stamp makes the name unique among those of the pod.
+func eventObject(event agentapi.Event, node string, stamp int64) *eventsv1.Event {
+	regarding := reference(event, node)
+	namespace := regarding.Namespace
+	if namespace == "" {
+		namespace = metav1.NamespaceDefault
+	}
+	return &eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      util.GenerateEventName(regarding.Name, stamp),
+			Namespace: namespace,
+		},
+		EventTime:           metav1.NewMicroTime(event.Time),
+		ReportingController: reportingController,
+		ReportingInstance:   truncate("mooring-agent-"+node, maxInstance),
+		Action:              action,
+		Reason:              string(event.Reason),
+		Regarding:           regarding,
+		Note:                truncate(event.Message, maxNote),
+		Type:                string(event.Type),
+	}
+}
+
+func reference(event agentapi.Event, node string) corev1.ObjectReference {
+	if event.Pod.Name == "" {
+		// Kubelet's node Events use the name as the UID, and so does `kubectl describe node`.
+		return corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: node, UID: types.UID(node)}
+	}
+	ref := corev1.ObjectReference{
+		Kind:       "Pod",
+		APIVersion: "v1",
+		Namespace:  event.Pod.Namespace,
+		Name:       event.Pod.Name,
+		UID:        types.UID(event.Pod.UID),
+	}
+	if event.Container.Name != "" {
+		ref.FieldPath = fmt.Sprintf("spec.containers{%s}", event.Container.Name)
+	}
+	return ref
+}
+
+// truncate shortens s to at most limit bytes of valid UTF-8.
+func truncate(s string, limit int) string {
+	const ellipsis = "..."
+	s = strings.ToValidUTF8(s, "?")
+	if len(s) <= limit {
+		return s
+	}
+	cut := limit - len(ellipsis)
+	for !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + ellipsis
+}

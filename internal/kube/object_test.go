@@ -1,0 +1,76 @@
+package kube
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+)
+
+func TestEventObject(t *testing.T) {
+	at := time.Date(2026, 11, 21, 10, 0, 0, 5000, time.UTC)
+	event := refusal("memlock: 8Gi asked, 4Gi allowed")
+	event.Time = at
+	want := &eventsv1.Event{
+		ObjectMeta:          metav1.ObjectMeta{Name: "vm-1.18ea", Namespace: "vms"},
+		EventTime:           metav1.NewMicroTime(at),
+		ReportingController: "mooring.dev/agent",
+		ReportingInstance:   "mooring-agent-node-1",
+		Action:              "EnforceLauncherLimits",
+		Reason:              "MemlockRefused",
+		Regarding: corev1.ObjectReference{
+			Kind: "Pod", APIVersion: "v1", Namespace: "vms", Name: "vm-1", UID: "uid-1",
+			FieldPath: "spec.containers{compute}",
+		},
+		Note: "memlock: 8Gi asked, 4Gi allowed",
+		Type: "Warning",
+	}
+	if diff := cmp.Diff(want, eventObject(event, testNode, 0x18ea)); diff != "" {
+		t.Errorf("Event (-want +got):\n%s", diff)
+	}
+}
+
+func TestEventObjectWithoutAPodIsAboutTheNode(t *testing.T) {
+	got := eventObject(agentapi.Event{Type: agentapi.Normal, Time: time.Now()}, testNode, 1)
+	want := corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: testNode, UID: testNode}
+	if diff := cmp.Diff(want, got.Regarding); diff != "" {
+		t.Errorf("regarding (-want +got):\n%s", diff)
+	}
+	if got.Namespace != metav1.NamespaceDefault {
+		t.Errorf("namespace %q, want %q: the API server refuses others", got.Namespace, metav1.NamespaceDefault)
+	}
+}
+
+func TestEventObjectWithoutAContainer(t *testing.T) {
+	event := refusal("no container")
+	event.Container = agentapi.ContainerRef{}
+	if got := eventObject(event, testNode, 1).Regarding.FieldPath; got != "" {
+		t.Errorf("field path %q, want none", got)
+	}
+}
+
+func FuzzTruncate(f *testing.F) {
+	f.Add("short", 10)
+	f.Add(strings.Repeat("ä", 40), 31)
+	f.Add("\xff\xfe broken", 8)
+	f.Fuzz(func(t *testing.T, s string, limit int) {
+		if limit < 4 || limit > 2048 {
+			t.Skip()
+		}
+		got := truncate(s, limit)
+		if len(got) > limit || !utf8.ValidString(got) {
+			t.Errorf("truncate(%q, %d) = %q", s, limit, got)
+		}
+		if len(s) <= limit && utf8.ValidString(s) && got != s {
+			t.Errorf("truncate(%q, %d) = %q, but it fits", s, limit, got)
+		}
+	})
+}

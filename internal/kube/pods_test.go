@@ -1,0 +1,168 @@
+package kube
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const testNode = "node-1"
+
+func pod(uid, name, account string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			UID:         types.UID(uid),
+			Namespace:   "vms",
+			Name:        name,
+			Labels:      map[string]string{"kubevirt.io": "virt-launcher"},
+			Annotations: map[string]string{"big": "annotation"},
+		},
+		Spec: corev1.PodSpec{
+			NodeName:           testNode,
+			ServiceAccountName: account,
+			Containers:         []corev1.Container{{Name: "compute", Image: "image"}},
+		},
+		Status: corev1.PodStatus{Message: "message"},
+	}
+}
+
+func mirrorPod(apiUID, runtimeUID, name string) *corev1.Pod {
+	p := pod(apiUID, name, "")
+	p.Annotations[corev1.MirrorPodAnnotationKey] = runtimeUID
+	return p
+}
+
+// startCache runs a cache over client until the test ends.
+func startCache(t *testing.T, client *fake.Clientset) *PodCache {
+	t.Helper()
+	c, err := NewPodCache(client, testNode, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	eventually(t, "the first list", c.Synced)
+	return c
+}
+
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for !cond() {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("never came: %s", what)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func TestServiceAccount(t *testing.T) {
+	c := startCache(t, fake.NewClientset(
+		pod("uid-1", "vm-1", "default"),
+		mirrorPod("uid-api", "manifest-hash", "static"),
+	))
+	tests := map[string]struct {
+		uid, want string
+		known     bool
+	}{
+		"pod":                           {uid: "uid-1", want: "default", known: true},
+		"static pod by its runtime UID": {uid: "manifest-hash", known: true},
+		"static pod by its mirror UID":  {uid: "uid-api"},
+		"unknown":                       {uid: "uid-2"},
+		"empty":                         {},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, known := c.ServiceAccount(tt.uid)
+			if got != tt.want || known != tt.known {
+				t.Errorf("ServiceAccount(%q) = %q, %t; want %q, %t", tt.uid, got, known, tt.want, tt.known)
+			}
+		})
+	}
+}
+
+func TestServiceAccountFollowsTheWatch(t *testing.T) {
+	client := fake.NewClientset()
+	c := startCache(t, client)
+	pods := client.CoreV1().Pods("vms")
+
+	if _, err := pods.Create(t.Context(), pod("uid-1", "vm-1", "late"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the created pod", func() bool {
+		account, known := c.ServiceAccount("uid-1")
+		return known && account == "late"
+	})
+	if err := pods.Delete(t.Context(), "vm-1", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the deletion", func() bool {
+		_, known := c.ServiceAccount("uid-1")
+		return !known
+	})
+}
+
+func TestServiceAccountBeforeTheFirstList(t *testing.T) {
+	c, err := NewPodCache(fake.NewClientset(pod("uid-1", "vm-1", "default")), testNode, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, known := c.ServiceAccount("uid-1"); known || c.Synced() {
+		t.Error("a cache that never listed knows a pod")
+	}
+}
+
+func TestPodCacheAsksForItsNodeOnly(t *testing.T) {
+	client := fake.NewClientset()
+	selectors := make(chan string, 10)
+	client.PrependReactor("list", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		selectors <- action.(clienttesting.ListAction).GetListRestrictions().Fields.String()
+		return false, nil, nil
+	})
+	startCache(t, client)
+	if got, want := <-selectors, "spec.nodeName="+testNode; got != want {
+		t.Errorf("listed with field selector %q, want %q", got, want)
+	}
+	if _, err := NewPodCache(client, "", slog.New(slog.DiscardHandler)); err == nil {
+		t.Error("an empty node name was accepted: it would cache every pod of the cluster")
+	}
+}
+
+func TestLean(t *testing.T) {
+	full := mirrorPod("uid-api", "hash", "vm")
+	full.Spec.ServiceAccountName = "account"
+	got, err := lean(full)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			UID: "uid-api", Namespace: "vms", Name: "vm",
+			Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "hash"},
+		},
+		Spec: corev1.PodSpec{ServiceAccountName: "account"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("kept (-want +got):\n%s", diff)
+	}
+}

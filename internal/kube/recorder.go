@@ -1,0 +1,137 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/events"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+)
+
+const (
+	queueLength  = 256
+	flushTimeout = 5 * time.Second
+	// seriesPeriod is how often the count of a repeating event is written.
+	seriesPeriod = time.Minute
+)
+
+// Outcome is what became of an event that was handed to a [Recorder].
+type Outcome string
+
+// The outcomes of an event.
+const (
+	Written Outcome = "written" // is an Event of its own
+	Merged  Outcome = "merged"  // counted in the series of an equal Event
+	Limited Outcome = "limited" // its pod had too many already
+	Dropped Outcome = "dropped" // the queue was full, or the agent stopped first
+	Failed  Outcome = "failed"  // refused by the API server, or not reached
+)
+
+// RecorderConfig is what a [Recorder] needs.
+type RecorderConfig struct {
+	Client kubernetes.Interface
+	Node   string       // name of this node, for the Event's instance
+	Logger *slog.Logger // told about events that could not be written
+	// Count is called once for every event. It must not block and may be
+	// called concurrently. Optional.
+	Count func(Outcome)
+}
+
+// Recorder writes what the agent has to say about a pod as Events
+// (events.k8s.io/v1). Equal events become a series, a pod that causes too many is
+// limited, and a slow API server costs events but never time. client-go's own
+// broadcaster drops events without counting them and cannot be flushed.
+type Recorder struct {
+	queue  chan agentapi.Event
+	sink   events.EventSink
+	node   string
+	logger *slog.Logger
+	count  func(Outcome)
+
+	// Owned by the goroutine of Run.
+	series    map[seriesKey]*series
+	limiters  limiters
+	lastStamp int64
+}
+
+// NewRecorder returns a recorder that keeps events in a queue until Run is called.
+func NewRecorder(config RecorderConfig) (*Recorder, error) {
+	if config.Node == "" {
+		return nil, errors.New("event recorder: the node name is empty")
+	}
+	count := config.Count
+	if count == nil {
+		count = func(Outcome) {}
+	}
+	return &Recorder{
+		queue:    make(chan agentapi.Event, queueLength),
+		sink:     &events.EventSinkImpl{Interface: config.Client.EventsV1()},
+		node:     config.Node,
+		logger:   config.Logger,
+		count:    count,
+		series:   map[seriesKey]*series{},
+		limiters: limiters{},
+	}, nil
+}
+
+// Record queues event. It never blocks: with a full queue the event is dropped
+// and counted. It may be called concurrently, before Run and after it.
+func (r *Recorder) Record(event agentapi.Event) {
+	select {
+	case r.queue <- event:
+	default:
+		r.count(Dropped)
+	}
+}
+
+// Run writes queued events until ctx is done, then what is left for at most 5
+// seconds more, and returns. It must be called once.
+func (r *Recorder) Run(ctx context.Context) {
+	writing, cancel := cancelledAfter(ctx, flushTimeout)
+	defer cancel()
+	ticker := time.NewTicker(seriesPeriod)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			r.flush(writing)
+			return
+		case event := <-r.queue:
+			r.handle(writing, event)
+		case <-ticker.C:
+			r.sweep(writing)
+		}
+	}
+}
+
+func (r *Recorder) flush(ctx context.Context) {
+	for {
+		select {
+		case event := <-r.queue:
+			r.handle(ctx, event)
+		default:
+			r.writeSeries(ctx)
+			return
+		}
+	}
+}
+
+// cancelledAfter returns a context that lives for grace after parent is done.
+func cancelledAfter(parent context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(parent))
+	stop := context.AfterFunc(parent, func() {
+		select {
+		case <-ctx.Done():
+		case <-time.After(grace):
+			cancel()
+		}
+	})
+	return ctx, func() {
+		stop()
+		cancel()
+	}
+}

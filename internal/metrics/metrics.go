@@ -1,0 +1,100 @@
+package metrics
+
+import (
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+const namespace = "mooring"
+
+// Build names the program in mooring_build_info.
+type Build struct {
+	Version, Revision, GoVersion string
+}
+
+// Metrics counts what the agent does. Its methods do not block, and may be called
+// concurrently.
+type Metrics struct {
+	registry *prometheus.Registry
+
+	requests      *prometheus.CounterVec
+	duration      *prometheus.HistogramVec
+	decisions     *prometheus.CounterVec
+	synchronized  prometheus.Counter
+	disconnects   prometheus.Counter
+	abandoned     prometheus.Counter
+	events        *prometheus.CounterVec
+	checks        *prometheus.CounterVec
+	changes       *prometheus.CounterVec
+	checksDropped prometheus.Counter
+	kubeEvents    *prometheus.CounterVec
+}
+
+// New returns metrics in a registry of their own, with those of the Go runtime
+// and of the process.
+func New(build Build) *Metrics {
+	m := &Metrics{
+		registry:      prometheus.NewRegistry(),
+		requests:      counters("nri_requests_total", "Requests from the container runtime, by method and outcome.", "method", "status"),
+		duration:      nriDuration(),
+		decisions:     counters("decisions_total", "Launcher containers that were to be created, by what became of them.", "outcome"),
+		synchronized:  counter("nri_synchronizations_total", "Connections to the container runtime that came to stand."),
+		disconnects:   counter("nri_disconnects_total", "Connections to the container runtime that failed or ended."),
+		abandoned:     counter("nri_abandoned_stubs_total", "Attempts to connect that could not be ended, and whose memory is lost."),
+		events:        counters("events_total", "What happened to launchers, by the type and reason of the Event.", "type", "reason"),
+		checks:        counters("guard_checks_total", "Comparisons of a setting with what the kernel shows, by setting and result.", "setting", "status"),
+		changes:       counters("guard_changes_total", "Checks with another result than the one before, by setting and result.", "setting", "status"),
+		checksDropped: counter("guard_checks_dropped_total", "Checks put off because too many were waiting."),
+		kubeEvents:    counters("kube_events_total", "Events for Kubernetes, by what became of them.", "status"),
+	}
+	m.registry.MustRegister(
+		m.requests, m.duration, m.decisions, m.synchronized, m.disconnects, m.abandoned, m.events,
+		m.checks, m.changes, m.checksDropped, m.kubeEvents,
+		buildInfo(build),
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+	m.startAtZero()
+	return m
+}
+
+// Handler serves the metrics.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})
+}
+
+func counter(name, help string) prometheus.Counter {
+	return prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help})
+}
+
+func counters(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
+}
+
+// nriDuration has buckets from 10 us, what a handler should take, to the 2 s
+// after which containerd drops a plugin: every container of the node waits that
+// long.
+func nriDuration() *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: namespace,
+		Name:      "nri_request_duration_seconds",
+		Help:      "Time that requests from the container runtime took, by method.",
+		Buckets:   []float64{.00001, .00005, .0001, .0005, .001, .005, .01, .05, .1, .5, 1, 2},
+	}, []string{"method"})
+}
+
+func buildInfo(build Build) prometheus.Collector {
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: namespace,
+		Name:      "build_info",
+		Help:      "Always 1; the labels say what runs.",
+		ConstLabels: prometheus.Labels{
+			"version": build.Version, "revision": build.Revision, "goversion": build.GoVersion,
+		},
+	})
+	info.Set(1)
+	return info
+}

@@ -1,0 +1,199 @@
+package metrics
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/plugin"
+)
+
+// exercised returns metrics in which every series exists.
+func exercised(t *testing.T) *Metrics {
+	t.Helper()
+	m := New(Build{Version: "v1.2.3", Revision: "abc", GoVersion: "go1.26"})
+	m.Record(agentapi.Event{Type: agentapi.Warning, Reason: agentapi.ReasonLimitMissing})
+	m.Checked(agentapi.MemlockSetting, agentapi.StatusApplied, true)
+	m.Checked(agentapi.MemlockSetting, agentapi.StatusApplied, false)
+	m.CheckDropped()
+	m.KubeEvent("written")
+	m.Request("CreateContainer", 30*time.Microsecond, nil)
+	m.Request("CreateContainer", 30*time.Microsecond, fmt.Errorf("wrapped: %w", &plugin.Refusal{Message: "too much"}))
+	m.Request("CreateContainer", 30*time.Microsecond, errors.New("no room"))
+	m.Decided(plugin.OutcomeRefused)
+	m.Connection(plugin.Status{Phase: plugin.Connecting})
+	m.Connection(plugin.Status{Phase: plugin.Disconnected, Err: errors.New("no socket")})
+	m.Connection(plugin.Status{Phase: plugin.Synchronized})
+	m.Connection(plugin.Status{Phase: plugin.Disconnected})
+	m.StubAbandoned()
+	if err := m.Watch(State{Launchers: testLaunchers, Node: testNode}); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func testLaunchers() []agentapi.Launcher {
+	return []agentapi.Launcher{{State: agentapi.StateRunning}, {State: agentapi.StateRunning}, {State: agentapi.StateRefused}}
+}
+
+func testNode() agentapi.Node {
+	return agentapi.Node{
+		Mode:    "observe",
+		NRI:     agentapi.NRI{State: agentapi.NRISynchronized},
+		Memlock: agentapi.Account{Granted: 4 << 30, Unlimited: 1, Max: 8 << 30},
+	}
+}
+
+func TestNamesFollowTheConventions(t *testing.T) {
+	problems, err := testutil.GatherAndLint(exercised(t).registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, problem := range problems {
+		t.Errorf("%s: %s", problem.Metric, problem.Text)
+	}
+}
+
+func TestNoLabelNamesAPod(t *testing.T) {
+	families, err := exercised(t).registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			for _, label := range metric.GetLabel() {
+				switch name := label.GetName(); name {
+				case "pod", "namespace", "container", "uid", "pid":
+					t.Errorf("%s has the label %s", family.GetName(), name)
+				}
+			}
+		}
+	}
+}
+
+func TestCounters(t *testing.T) {
+	const want = `
+# HELP mooring_build_info Always 1; the labels say what runs.
+# TYPE mooring_build_info gauge
+mooring_build_info{goversion="go1.26",revision="abc",version="v1.2.3"} 1
+# HELP mooring_decisions_total Launcher containers that were to be created, by what became of them.
+# TYPE mooring_decisions_total counter
+mooring_decisions_total{outcome="failed"} 0
+mooring_decisions_total{outcome="refused"} 1
+mooring_decisions_total{outcome="set"} 0
+mooring_decisions_total{outcome="would-refuse"} 0
+mooring_decisions_total{outcome="would-set"} 0
+mooring_decisions_total{outcome="yielded"} 0
+# HELP mooring_events_total What happened to launchers, by the type and reason of the Event.
+# TYPE mooring_events_total counter
+mooring_events_total{reason="AnnotationInvalid",type="Warning"} 0
+mooring_events_total{reason="CgroupDiffers",type="Warning"} 0
+mooring_events_total{reason="CgroupRefused",type="Warning"} 0
+mooring_events_total{reason="LimitMissing",type="Warning"} 1
+mooring_events_total{reason="MemlockRefused",type="Warning"} 0
+# HELP mooring_guard_changes_total Checks with another result than the one before, by setting and result.
+# TYPE mooring_guard_changes_total counter
+mooring_guard_changes_total{setting="memlock",status="applied"} 1
+# HELP mooring_guard_checks_dropped_total Checks put off because too many were waiting.
+# TYPE mooring_guard_checks_dropped_total counter
+mooring_guard_checks_dropped_total 1
+# HELP mooring_guard_checks_total Comparisons of a setting with what the kernel shows, by setting and result.
+# TYPE mooring_guard_checks_total counter
+mooring_guard_checks_total{setting="memlock",status="applied"} 2
+# HELP mooring_kube_events_total Events for Kubernetes, by what became of them.
+# TYPE mooring_kube_events_total counter
+mooring_kube_events_total{status="written"} 1
+# HELP mooring_nri_abandoned_stubs_total Attempts to connect that could not be ended, and whose memory is lost.
+# TYPE mooring_nri_abandoned_stubs_total counter
+mooring_nri_abandoned_stubs_total 1
+# HELP mooring_nri_disconnects_total Connections to the container runtime that failed or ended.
+# TYPE mooring_nri_disconnects_total counter
+mooring_nri_disconnects_total 1
+# HELP mooring_nri_requests_total Requests from the container runtime, by method and outcome.
+# TYPE mooring_nri_requests_total counter
+mooring_nri_requests_total{method="CreateContainer",status="error"} 1
+mooring_nri_requests_total{method="CreateContainer",status="ok"} 1
+mooring_nri_requests_total{method="CreateContainer",status="refused"} 1
+# HELP mooring_nri_synchronizations_total Connections to the container runtime that came to stand.
+# TYPE mooring_nri_synchronizations_total counter
+mooring_nri_synchronizations_total 1
+`
+	err := testutil.GatherAndCompare(exercised(t).registry, strings.NewReader(want),
+		"mooring_build_info", "mooring_events_total", "mooring_guard_changes_total", "mooring_guard_checks_dropped_total",
+		"mooring_guard_checks_total", "mooring_kube_events_total", "mooring_decisions_total", "mooring_nri_requests_total",
+		"mooring_nri_abandoned_stubs_total", "mooring_nri_disconnects_total", "mooring_nri_synchronizations_total")
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+const wantGauges = `
+# HELP mooring_launchers Launcher containers on the node, by state.
+# TYPE mooring_launchers gauge
+mooring_launchers{state="Created"} 0
+mooring_launchers{state="Creating"} 0
+mooring_launchers{state="Refused"} 1
+mooring_launchers{state="Running"} 2
+mooring_launchers{state="Stopped"} 0
+# HELP mooring_memlock_granted_bytes Lockable memory granted to launchers with a finite limit.
+# TYPE mooring_memlock_granted_bytes gauge
+mooring_memlock_granted_bytes 4.294967296e+09
+# HELP mooring_memlock_max_bytes Ceiling of the policy for mooring_memlock_granted_bytes; absent without one.
+# TYPE mooring_memlock_max_bytes gauge
+mooring_memlock_max_bytes 8.589934592e+09
+# HELP mooring_memlock_unlimited_launchers Launchers that may lock memory without limit.
+# TYPE mooring_memlock_unlimited_launchers gauge
+mooring_memlock_unlimited_launchers 1
+# HELP mooring_nri_synchronized 1 while the container runtime asks the agent about every container, 0 otherwise.
+# TYPE mooring_nri_synchronized gauge
+mooring_nri_synchronized 1
+# HELP mooring_policy_info Always 1; the label says what the node policy does.
+# TYPE mooring_policy_info gauge
+mooring_policy_info{mode="observe"} 1
+`
+
+func TestGauges(t *testing.T) {
+	collector := newStateCollector(State{Launchers: testLaunchers, Node: testNode})
+	if err := testutil.CollectAndCompare(collector, strings.NewReader(wantGauges)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestGaugesOfAnAgentThatKnowsNothing(t *testing.T) {
+	collector := newStateCollector(State{
+		Launchers: func() []agentapi.Launcher { return nil },
+		Node:      func() agentapi.Node { return agentapi.Node{NRI: agentapi.NRI{State: agentapi.NRIConnected}} },
+	})
+	const want = `
+# HELP mooring_nri_synchronized 1 while the container runtime asks the agent about every container, 0 otherwise.
+# TYPE mooring_nri_synchronized gauge
+mooring_nri_synchronized 0
+`
+	err := testutil.CollectAndCompare(collector, strings.NewReader(want), "mooring_nri_synchronized", "mooring_memlock_max_bytes")
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWatchTwice(t *testing.T) {
+	if err := exercised(t).Watch(State{Launchers: testLaunchers, Node: testNode}); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestMetricsAreServed(t *testing.T) {
+	w := httptest.NewRecorder()
+	exercised(t).Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
+	for _, want := range []string{"mooring_build_info", "go_goroutines", "process_start_time_seconds"} {
+		if !strings.Contains(w.Body.String(), want) {
+			t.Errorf("/metrics lacks %s", want)
+		}
+	}
+}

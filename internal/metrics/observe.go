@@ -1,0 +1,94 @@
+package metrics
+
+import (
+	"errors"
+	"time"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/plugin"
+)
+
+var (
+	_ plugin.Observer         = (*Metrics)(nil)
+	_ lifecycle.GuardObserver = (*Metrics)(nil)
+	_ lifecycle.Recorder      = (*Metrics)(nil)
+)
+
+// startAtZero makes the series exist that alerts are made on: a counter that
+// appears with its first increment shows no increase.
+func (m *Metrics) startAtZero() {
+	for _, reason := range []agentapi.Reason{
+		agentapi.ReasonMemlockRefused, agentapi.ReasonCgroupRefused, agentapi.ReasonAnnotationInvalid,
+		agentapi.ReasonLimitMissing, agentapi.ReasonCgroupDiffers,
+	} {
+		m.events.WithLabelValues(string(agentapi.Warning), string(reason))
+	}
+	for _, outcome := range []plugin.Outcome{
+		plugin.OutcomeSet, plugin.OutcomeYielded, plugin.OutcomeRefused,
+		plugin.OutcomeWouldSet, plugin.OutcomeWouldRefuse, plugin.OutcomeFailed,
+	} {
+		m.decisions.WithLabelValues(string(outcome))
+	}
+}
+
+// Record counts an event that the agent emitted.
+func (m *Metrics) Record(event agentapi.Event) {
+	m.events.WithLabelValues(string(event.Type), string(event.Reason)).Inc()
+}
+
+// Checked counts a setting that the guard looked at. changed says that it fared
+// otherwise than at the check before.
+func (m *Metrics) Checked(setting string, status agentapi.Status, changed bool) {
+	m.checks.WithLabelValues(setting, string(status)).Inc()
+	if changed {
+		m.changes.WithLabelValues(setting, string(status)).Inc()
+	}
+}
+
+// CheckDropped counts a check that the guard put off.
+func (m *Metrics) CheckDropped() {
+	m.checksDropped.Inc()
+}
+
+// KubeEvent counts an event for Kubernetes by what became of it.
+func (m *Metrics) KubeEvent(status string) {
+	m.kubeEvents.WithLabelValues(status).Inc()
+}
+
+// Request counts an NRI request and how it was answered.
+func (m *Metrics) Request(method string, took time.Duration, err error) {
+	m.requests.WithLabelValues(method, requestStatus(err)).Inc()
+	m.duration.WithLabelValues(method).Observe(took.Seconds())
+}
+
+// requestStatus tells a launcher that may not be from an agent that does not work.
+func requestStatus(err error) string {
+	if err == nil {
+		return "ok"
+	}
+	if _, refused := errors.AsType[*plugin.Refusal](err); refused {
+		return "refused"
+	}
+	return "error"
+}
+
+// Decided counts a launcher container that was to be created.
+func (m *Metrics) Decided(outcome plugin.Outcome) {
+	m.decisions.WithLabelValues(string(outcome)).Inc()
+}
+
+// Connection counts changes of the connection to the container runtime.
+func (m *Metrics) Connection(status plugin.Status) {
+	switch {
+	case status.Phase == plugin.Synchronized:
+		m.synchronized.Inc()
+	case status.Phase == plugin.Disconnected && status.Err != nil:
+		m.disconnects.Inc()
+	}
+}
+
+// StubAbandoned counts an attempt to connect that could not be ended.
+func (m *Metrics) StubAbandoned() {
+	m.abandoned.Inc()
+}
