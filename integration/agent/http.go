@@ -76,3 +76,9 @@ func (a *Agent) httpGet(ctx context.Context, network, address, path string) ([]b
 	}
 	return body, nil
 }
+
+// Healthy returns nil when the agent says that it lives.
+func (a *Agent) Healthy(ctx context.Context) error {
+	_, err := a.httpGet(ctx, "tcp", sidePort, "/healthz")
+	return err
+}

@@ -96,7 +96,7 @@ func (d *demo) play(ctx context.Context, number int, s scenario) (*cri.Sandbox, 
 // reason is what the kubelet would show, without the way that it came.
 func reason(err error) string {
 	msg := err.Error()
-	for _, lead := range []string{"mooring: ", "NRI validation"} {
+	for _, lead := range []string{"mooring refuses", "required plugin"} {
 		if i := strings.Index(msg, lead); i >= 0 {
 			return msg[i:]
 		}

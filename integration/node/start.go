@@ -20,7 +20,7 @@ import (
 // where.
 func Start(t testing.TB) Node {
 	t.Helper()
-	n, err := shared()
+	n, err := sharedNode()
 	switch {
 	case errors.Is(err, image.ErrPrograms) && os.Getenv("MOORING_CI_REQUIRE") == "":
 		t.Skipf("no node: %v", err)
@@ -31,7 +31,10 @@ func Start(t testing.TB) Node {
 	return n
 }
 
-var shared = sync.OnceValues(func() (*throwaway.Node, error) {
+// Shared is the node that Start returns, for set-up that no test owns.
+func Shared() (Node, error) { return sharedNode() }
+
+var sharedNode = sync.OnceValues(func() (*throwaway.Node, error) {
 	ctx := context.Background()
 	n, err := throwaway.AttachCurrent(ctx)
 	if !errors.Is(err, throwaway.ErrNoNode) {

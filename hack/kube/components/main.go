@@ -5,12 +5,11 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"maps"
 
 	"go.etcd.io/etcd/server/v3/etcdmain"
 	"k8s.io/component-base/cli"
@@ -18,21 +17,26 @@ import (
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 )
 
-// programs return the exit code. A further one also needs a name in build.go of
-// the folder above.
-var programs = map[string]func() int{
-	"etcd": func() int {
-		etcdmain.Main(os.Args)
-		return 0
-	},
-	"kube-apiserver": func() int { return cli.Run(apiserver.NewAPIServerCommand()) },
+// programs run until their end and return the exit code, by the names that
+// hack/kube links to this binary.
+func programs() map[string]func() int {
+	return map[string]func() int{
+		"etcd":           etcd,
+		"kube-apiserver": func() int { return cli.Run(apiserver.NewAPIServerCommand()) },
+	}
+}
+
+func etcd() int {
+	etcdmain.Main(os.Args) // exits by itself when it fails
+	return 0
 }
 
 func main() {
 	name := filepath.Base(os.Args[0])
-	run := programs[name]
+	all := programs()
+	run := all[name]
 	if run == nil {
-		fmt.Fprintf(os.Stderr, "called as %q: want one of %s\n", name, strings.Join(slices.Sorted(maps.Keys(programs)), ", "))
+		fmt.Fprintf(os.Stderr, "called as %q: want one of %s\n", name, strings.Join(slices.Sorted(maps.Keys(all)), ", "))
 		os.Exit(2)
 	}
 	if err := endWithParent(); err != nil {

@@ -1,0 +1,51 @@
+package kube
+
+import (
+	_ "embed"
+	"os"
+	"path/filepath"
+
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+)
+
+//go:embed authentication.yaml
+var authentication []byte
+
+// prepare lays out the temporary folder. The library keeps what is in a folder
+// that it did not make itself, which is what lets kube-apiserver be restarted.
+func (c *ControlPlane) prepare() error {
+	in := func(name string) string { return filepath.Join(c.temp.Dir, name) }
+	for _, dir := range []string{in("etcd"), in("certificates")} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	if err := os.WriteFile(in("authentication.yaml"), authentication, 0o600); err != nil {
+		return err
+	}
+	etcd := &envtest.Etcd{Path: c.program("etcd"), DataDir: in("etcd"), StartTimeout: startTimeout}
+	server := &envtest.APIServer{Path: c.program("kube-apiserver"), CertDir: in("certificates"), StartTimeout: startTimeout}
+	server.Configure().
+		Set("authentication-config", in("authentication.yaml")).
+		// the library turns it off
+		Disable("disable-admission-plugins").
+		// the machine may have no address but the loopback one
+		Set("advertise-address", "127.0.0.1").
+		Set("endpoint-reconciler-type", "none")
+	c.plane = &envtest.ControlPlane{Etcd: etcd, APIServer: server}
+	return c.keepLogs()
+}
+
+func (c *ControlPlane) keepLogs() error {
+	etcd, err := c.log("etcd.log")
+	if err != nil {
+		return err
+	}
+	server, err := c.log("kube-apiserver.log")
+	if err != nil {
+		return err
+	}
+	c.plane.Etcd.Out, c.plane.Etcd.Err = etcd, etcd
+	c.plane.APIServer.Out, c.plane.APIServer.Err = server, server
+	return nil
+}

@@ -1,0 +1,93 @@
+package kubetest
+
+import (
+	"os"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/mooring-vm/mooring/hack/kube"
+	agentkube "github.com/mooring-vm/mooring/internal/kube"
+)
+
+const manifest = "../../deploy/kubernetes/install.yaml"
+
+// agentConfig is how the agent that install.yaml ships reaches the API server:
+// with the service account of its pods, and with what that may do.
+func agentConfig(t *testing.T, c *kube.ControlPlane) *rest.Config {
+	t.Helper()
+	namespace, account := install(t, c)
+	path, err := c.Kubeconfig(t.Context(), namespace, account)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := loadConfig(t, path)
+	awaitRole(t, clientFor(t, config))
+	return config
+}
+
+func loadConfig(t *testing.T, kubeconfig string) *rest.Config {
+	t.Helper()
+	config, err := agentkube.LoadConfig(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+// agentClient is the client that the agent uses.
+func agentClient(t *testing.T, config *rest.Config) kubernetes.Interface {
+	t.Helper()
+	client, err := agentkube.NewClient(config, "mooring-agent")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// install applies install.yaml and returns the service account of the agent.
+func install(t *testing.T, c *kube.ControlPlane) (namespace, account string) {
+	t.Helper()
+	f, err := os.Open(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	objects, err := c.Apply(t.Context(), f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range objects {
+		if o.GetKind() == "DaemonSet" {
+			account, _, err = unstructured.NestedString(o.Object, "spec", "template", "spec", "serviceAccountName")
+			if err != nil || account == "" {
+				t.Fatalf("service account of DaemonSet %s: %q, %v", o.GetName(), account, err)
+			}
+			return o.GetNamespace(), account
+		}
+	}
+	t.Fatalf("no DaemonSet in %s", manifest)
+	return "", ""
+}
+
+// awaitRole returns when the API server's authorizer has seen the role, which is
+// a moment after it was stored.
+func awaitRole(t *testing.T, client kubernetes.Interface) {
+	t.Helper()
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Group: "events.k8s.io", Resource: "events", Verb: "create", Namespace: "vms",
+		},
+	}}
+	eventually(t, "the agent's role", func() bool {
+		got, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.Status.Allowed
+	})
+}

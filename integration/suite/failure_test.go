@@ -1,0 +1,240 @@
+package suite
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/containerd/nri/pkg/plugin"
+
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/integration/agent"
+	"github.com/mooring-vm/mooring/integration/cri"
+)
+
+// stopAgent keeps the agent away until the returned function is called, or the
+// test ends.
+func (f fixture) stopAgent(t *testing.T) (start func()) {
+	t.Helper()
+	if err := f.agent.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	started := false
+	start = func() {
+		t.Helper()
+		if started {
+			return
+		}
+		started = true
+		if err := f.agent.Start(t.Context()); err != nil {
+			t.Errorf("starting the agent again: %v", err)
+		}
+	}
+	return start
+}
+
+func TestWithoutTheAgentLaunchersAreRefused(t *testing.T) {
+	f := setUp(t)
+	annotations := map[string]string{
+		api.RequiresLockKey:              "true",
+		plugin.RequiredPluginsAnnotation: `["mooring"]`,
+	}
+	start := f.stopAgent(t)
+	defer start()
+	if msg := f.refused(t, launcher(annotations), cri.Container{MemoryLimit: gib}); !strings.Contains(msg, `required plugin "mooring" not present`) {
+		t.Errorf("refused for another reason: %s", msg)
+	}
+	i := f.run(t, plain(), cri.Container{MemoryLimit: gib})
+	if got := f.memlock(t, i); got != both(8*mib) {
+		t.Errorf("the plain pod has %s", got)
+	}
+	start()
+	i = f.run(t, launcher(annotations), cri.Container{MemoryLimit: gib})
+	if got, want := f.memlock(t, i), both(gib); got != want {
+		t.Errorf("with the agent back the kernel has %s, want %s", got, want)
+	}
+}
+
+// TestWhatSlippedThroughIsRepaired: a launcher that does not require the plugin
+// starts without its limit while the agent is away.
+func TestWhatSlippedThroughIsRepaired(t *testing.T) {
+	f := setUp(t)
+	start := f.stopAgent(t)
+	defer start()
+	p := launcher(map[string]string{api.RequiresLockKey: "true", api.ValueKey: "1Gi"})
+	i := f.run(t, p, cri.Container{MemoryLimit: gib, Args: []string{"sh", "-c", "sleep 2147483647 & exec sleep 2147483647"}})
+	if got := f.memlock(t, i); got != both(8*mib) {
+		t.Fatalf("it started with %s although nobody was there to give it more", got)
+	}
+	start()
+	s := f.awaitSetting(t, p, agentapi.MemlockSetting, agentapi.StatusRepaired)
+	if got, want := f.memlock(t, i), both(2*gib); got != want {
+		t.Errorf("the kernel has %s, the agent says %+v, want %s", got, s, want)
+	}
+	f.everyProcessHas(t, i, both(2*gib))
+	f.awaitEvent(t, p, agentapi.ReasonLimitMissing)
+	f.awaitEvent(t, p, agentapi.ReasonLimitRepaired)
+	if n := f.metric(t, "mooring_memlock_repaired_total"); n == "" || n == "0" {
+		t.Errorf("the metric of repairs is %q", n)
+	}
+}
+
+func (f fixture) everyProcessHas(t *testing.T, i *cri.Instance, want string) {
+	t.Helper()
+	pids := strings.Fields(f.cgroup(t, i, "cgroup.procs"))
+	if len(pids) < 2 {
+		t.Fatalf("the container has the processes %v, want two at least", pids)
+	}
+	for _, pid := range pids {
+		if got := f.output(t, "prlimit", "--memlock", "--output=SOFT,HARD", "--noheadings", "--raw", "--pid="+pid); got != want {
+			t.Errorf("process %s has %s, want %s", pid, got, want)
+		}
+	}
+}
+
+func TestKilledAgentComesBackAndKnowsItsLaunchers(t *testing.T) {
+	f := setUp(t)
+	p := launcher(map[string]string{api.RequiresLockKey: "true", api.ValueKey: "1Gi"})
+	i := f.run(t, p, cri.Container{MemoryLimit: gib})
+	f.awaitSetting(t, p, agentapi.MemlockSetting, agentapi.StatusApplied)
+	before := f.agentPid(t)
+	if err := f.agent.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the agent to be started again", func() bool {
+		pid := f.agentPid(t)
+		return pid != before && pid != "0"
+	}, func() string { return f.agentPid(t) })
+	if err := f.agent.WaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.awaitSetting(t, p, agentapi.MemlockSetting, agentapi.StatusApplied)
+	if got := f.memlock(t, i); got != both(2*gib) {
+		t.Errorf("the running launcher has %s", got)
+	}
+	next := f.run(t, launcher(map[string]string{api.RequiresLockKey: "true"}), cri.Container{MemoryLimit: gib})
+	if got := f.memlock(t, next); got != both(gib) {
+		t.Errorf("the next launcher has %s", got)
+	}
+}
+
+func (f fixture) agentPid(t *testing.T) string {
+	t.Helper()
+	pid, err := f.agent.Pid(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+func TestContainerdRestartLeavesTheAgentAlive(t *testing.T) {
+	f := setUp(t)
+	p := launcher(map[string]string{api.RequiresLockKey: "true", api.ValueKey: "1Gi"})
+	f.run(t, p, cri.Container{MemoryLimit: gib})
+	before := f.agentPid(t)
+	if err := f.agent.RestartContainerd(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.agent.WaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if after := f.agentPid(t); after != before {
+		t.Errorf("the agent is process %s and was %s", after, before)
+	}
+	f.awaitSetting(t, p, agentapi.MemlockSetting, agentapi.StatusApplied)
+	next := f.run(t, launcher(map[string]string{api.RequiresLockKey: "true"}), cri.Container{MemoryLimit: gib})
+	if got := f.memlock(t, next); got != both(gib) {
+		t.Errorf("the next launcher has %s", got)
+	}
+}
+
+// TestReadinessFollowsContainerd: alive is not ready.
+func TestReadinessFollowsContainerd(t *testing.T) {
+	f := setUp(t)
+	f.output(t, "systemctl", "stop", "containerd.service")
+	defer func() {
+		f.output(t, "systemctl", "start", "containerd.service")
+		if err := f.agent.WaitReady(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	eventually(t, "the agent not to be ready", func() bool { return f.agent.Ready(t.Context()) != nil }, func() string { return "ready" })
+	if err := f.agent.Healthy(t.Context()); err != nil {
+		t.Errorf("the agent is not healthy: %v", err)
+	}
+}
+
+// TestFailedStartGivesTheMemoryBack: runc fails after the container was created.
+func TestFailedStartGivesTheMemoryBack(t *testing.T) {
+	f := setUp(t)
+	before := f.granted(t)
+	s := f.sandbox(t, launcher(map[string]string{api.RequiresLockKey: "true", api.ValueKey: "1Gi"}))
+	i, err := s.Create(t.Context(), cri.Container{Name: "compute", MemoryLimit: gib, Args: []string{"/no/such/program"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := f.granted(t); got != before+2*gib {
+		t.Errorf("%d bytes are granted, want %d more than %d", got, 2*gib, before)
+	}
+	if err := i.Start(t.Context()); err == nil {
+		t.Fatal("a program that does not exist was started")
+	}
+	if err := i.Remove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the memory to be given back", func() bool { return f.granted(t) == before }, func() string { return "still granted" })
+}
+
+func (f fixture) granted(t *testing.T) int64 {
+	t.Helper()
+	n, err := f.agent.Node(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n.Memlock.Granted
+}
+
+func TestObserveModeChangesNothing(t *testing.T) {
+	f := setUp(t)
+	if err := f.agent.SetPolicy(t.Context(), strings.Replace(policy, "mode: enforce", "mode: observe", 1)); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := f.agent.SetPolicy(t.Context(), policy); err != nil {
+			t.Error(err)
+		}
+	}()
+	good := launcher(map[string]string{api.RequiresLockKey: "true", "memory.high" + api.CgroupSuffix: "512Mi"})
+	i := f.run(t, good, cri.Container{MemoryLimit: gib})
+	if got := f.memlock(t, i); got != both(8*mib) {
+		t.Errorf("the memory lock is %s", got)
+	}
+	if got := f.cgroup(t, i, "memory.high"); got != "max" {
+		t.Errorf("memory.high is %s", got)
+	}
+	if _, err := i.Exec(t.Context(), "ls", "/run/mooring"); err == nil {
+		t.Error("the pod directory is mounted")
+	}
+	f.awaitSetting(t, good, agentapi.MemlockSetting, agentapi.StatusObserved)
+	f.awaitEvent(t, good, agentapi.ReasonWouldSet)
+	bad := launcher(map[string]string{api.ValueKey: "1e30"})
+	f.run(t, bad, cri.Container{MemoryLimit: gib})
+	f.awaitEvent(t, bad, agentapi.ReasonWouldRefuse)
+}
+
+func TestStoppedContainersAreForgotten(t *testing.T) {
+	f := setUp(t)
+	p := launcher(map[string]string{api.RequiresLockKey: "true"})
+	s := f.sandbox(t, p)
+	if _, err := s.Run(t.Context(), cri.Container{Name: "compute", MemoryLimit: gib}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Remove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the launcher to be forgotten", func() bool {
+		_, err := f.agent.Launchers(t.Context(), p.Namespace, p.Name)
+		return errors.Is(err, agent.ErrNotFound)
+	}, func() string { return "still known" })
+}

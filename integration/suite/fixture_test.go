@@ -1,0 +1,214 @@
+// Package suite holds the tests on a real node: real containerd with NRI, runc,
+// cgroup v2 and every capability. One node is shared by all of them; each test
+// has pods of its own.
+package suite
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/integration/agent"
+	"github.com/mooring-vm/mooring/integration/cri"
+	"github.com/mooring-vm/mooring/integration/node"
+)
+
+//go:embed testdata/policy.yaml
+var policy string
+
+const (
+	namespace = "vms"
+	mib       = int64(1) << 20
+	gib       = int64(1) << 30
+)
+
+// fixture is a node with the agent on it.
+type fixture struct {
+	node.Node
+	agent *agent.Agent
+	cri   *cri.Client
+}
+
+var installed = sync.OnceValues(func() (*agent.Agent, error) {
+	n, err := node.Shared()
+	if err != nil {
+		return nil, err
+	}
+	return agent.Install(context.Background(), n, "../..", policy)
+})
+
+// setUp returns the shared node with the agent running under the suite's policy.
+func setUp(t *testing.T) fixture {
+	t.Helper()
+	n := node.Start(t)
+	a, err := installed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.WaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c, err := cri.Connect(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return fixture{Node: n, agent: a, cri: c}
+}
+
+// launcher is a pod that the policy's profile recognises.
+func launcher(annotations map[string]string) cri.Pod {
+	p := plain()
+	p.Labels = map[string]string{"kubevirt.io": "virt-launcher"}
+	p.Annotations = annotations
+	return p
+}
+
+// plain is a pod that has nothing to do with VMs.
+func plain() cri.Pod {
+	uid := uuid.NewString()
+	return cri.Pod{Namespace: namespace, Name: "pod-" + uid[:8], UID: uid}
+}
+
+// sandbox runs a pod until the test ends.
+func (f fixture) sandbox(t *testing.T, p cri.Pod) *cri.Sandbox {
+	t.Helper()
+	s, err := f.cri.RunPod(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := s.Remove(ctx); err != nil && !errors.Is(err, node.ErrLost) {
+			t.Errorf("cleaning up: %v", err)
+		}
+	})
+	return s
+}
+
+// run runs a pod with one container called compute.
+func (f fixture) run(t *testing.T, p cri.Pod, c cri.Container) *cri.Instance {
+	t.Helper()
+	c.Name = "compute"
+	i, err := f.sandbox(t, p).Run(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+// refused runs a pod whose container must not be created, and returns why.
+func (f fixture) refused(t *testing.T, p cri.Pod, c cri.Container) string {
+	t.Helper()
+	c.Name = "compute"
+	_, err := f.sandbox(t, p).Create(t.Context(), c)
+	if err == nil {
+		t.Fatal("the container was created")
+	}
+	return err.Error()
+}
+
+// memlock is RLIMIT_MEMLOCK of a container's first process as the kernel has
+// it: "SOFT HARD", in bytes or "unlimited".
+func (f fixture) memlock(t *testing.T, i *cri.Instance) string {
+	t.Helper()
+	return f.output(t, "prlimit", "--memlock", "--output=SOFT,HARD", "--noheadings", "--raw", fmt.Sprintf("--pid=%d", f.pid(t, i)))
+}
+
+// both is memlock's form of equal soft and hard limits.
+func both(bytes int64) string { return fmt.Sprintf("%d %d", bytes, bytes) }
+
+func (f fixture) pid(t *testing.T, i *cri.Instance) int {
+	t.Helper()
+	pid, err := i.Pid(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+// cgroup reads a file of a container's cgroup.
+func (f fixture) cgroup(t *testing.T, i *cri.Instance, file string) string {
+	t.Helper()
+	return f.output(t, "sh", "-c", fmt.Sprintf("cat /sys/fs/cgroup$(cut -d: -f3 /proc/%d/cgroup)/%s", f.pid(t, i), file))
+}
+
+func (f fixture) output(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := f.Output(t.Context(), args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// inspect is what the agent tells of a pod's only launcher.
+func (f fixture) inspect(t *testing.T, p cri.Pod) agentapi.Launcher {
+	t.Helper()
+	ls, err := f.agent.Launchers(t.Context(), p.Namespace, p.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(ls) != 1 {
+		t.Fatalf("the agent knows %d launchers of pod %s, want 1", len(ls), p.Name)
+	}
+	return ls[0]
+}
+
+// awaitSetting waits until a setting of a pod's launcher has one of the statuses.
+func (f fixture) awaitSetting(t *testing.T, p cri.Pod, name string, status agentapi.Status) agentapi.Setting {
+	t.Helper()
+	var last agentapi.Setting
+	eventually(t, fmt.Sprintf("setting %s to be %s", name, status), func() bool {
+		for _, s := range f.inspect(t, p).Settings {
+			if s.Name == name {
+				last = s
+			}
+		}
+		return last.Status == status
+	}, func() string { return fmt.Sprintf("%+v", last) })
+	return last
+}
+
+// eventually polls for half a minute: the node is emulated.
+func eventually(t *testing.T, what string, done func() bool, last func() string) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !done(); time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited too long for %s; last: %s", what, last())
+		}
+	}
+}
+
+// metric returns the value of the first series of the agent's metrics that
+// begins with prefix, or "" if there is none.
+func (f fixture) metric(t *testing.T, prefix string) string {
+	t.Helper()
+	text, err := f.agent.Metrics(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, prefix) {
+			return strings.TrimSpace(line[strings.LastIndex(line, " ")+1:])
+		}
+	}
+	return ""
+}
+
+// with returns annotations and more of them.
+func with(annotations map[string]string, more map[string]string) map[string]string {
+	all := maps.Clone(annotations)
+	maps.Copy(all, more)
+	return all
+}

@@ -1,0 +1,149 @@
+package lifecycle
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+)
+
+// finding is what a check found out about one setting.
+type finding struct {
+	setting string
+	seen    string
+	status  agentapi.Status // empty: as it was
+	message string
+	event   *agentapi.Event // told when the finding is news: another status than the last,
+	always  bool            // or this
+}
+
+// check looks at one launcher. A launcher that is gone meanwhile is marked as
+// stopped: the runtime does not tell of every exit after it was restarted.
+func (g *Guard) check(containerID string) {
+	l, ok := g.Registry.Find(containerID)
+	if !ok || l.State != agentapi.StateRunning || l.Container.PID == 0 {
+		return
+	}
+	log := g.Logger.With("pod", l.Pod.Namespace+"/"+l.Pod.Name, "container", l.Container.Name, "pid", l.Container.PID)
+	cgroup, err := g.locate(l)
+	if err == nil {
+		err = g.inspect(l, cgroup, log)
+	}
+	switch {
+	case errors.Is(err, ErrGone):
+		log.Debug("launcher is gone", "error", err)
+		g.Registry.Enter(containerID, agentapi.StateStopped, 0)
+	case err != nil:
+		log.Warn("launcher could not be checked", "error", err)
+		g.settle(l, cgroup, unknown(l, err), log)
+	}
+}
+
+// Gone reports whether the kernel proves that nothing of the launcher runs any
+// more. No answer is no proof.
+func (g *Guard) Gone(l Launcher) bool {
+	if l.Container.PID == 0 {
+		return false
+	}
+	cgroup, err := g.locate(l)
+	if err == nil {
+		_, err = g.processes(cgroup)
+	}
+	return errors.Is(err, ErrGone)
+}
+
+// locate returns the container's cgroup. Its first process may have exited, and
+// the pid be another's: then the path does not hold the container's ID.
+func (g *Guard) locate(l Launcher) (string, error) {
+	if l.Cgroup != "" {
+		return l.Cgroup, nil
+	}
+	path, err := g.Kernel.Cgroup(l.Container.PID)
+	if err != nil {
+		return "", err
+	}
+	cgroup, ok := containerCgroup(path, l.Container.ID)
+	if !ok {
+		return "", fmt.Errorf("process %d is in cgroup %s, not in one of container %s: %w",
+			l.Container.PID, path, l.Container.ID, ErrGone)
+	}
+	return cgroup, nil
+}
+
+// processes lists those of a container; none at all is ErrGone.
+func (g *Guard) processes(cgroup string) ([]Process, error) {
+	procs, err := g.Kernel.Processes(cgroup)
+	if err == nil && len(procs) == 0 {
+		err = fmt.Errorf("cgroup %s has no process: %w", cgroup, ErrGone)
+	}
+	return procs, err
+}
+
+// inspect looks at all settings of a launcher.
+func (g *Guard) inspect(l Launcher, cgroup string, log *slog.Logger) error {
+	lock, err := g.checkMemlock(l, cgroup)
+	if err != nil {
+		return err
+	}
+	findings := []finding{lock}
+	for _, s := range l.Settings {
+		if s.Name != agentapi.MemlockSetting {
+			findings = append(findings, g.checkFile(l, s.Name, cgroup))
+		}
+	}
+	g.settle(l, cgroup, findings, log)
+	return nil
+}
+
+func unknown(l Launcher, err error) []finding {
+	var findings []finding
+	for _, s := range l.Settings {
+		findings = append(findings, finding{setting: s.Name, status: agentapi.StatusUnknown, message: err.Error()})
+	}
+	return findings
+}
+
+// settle writes findings to the registry and tells what is new in them.
+func (g *Guard) settle(l Launcher, cgroup string, findings []finding, log *slog.Logger) {
+	news := make([]bool, len(findings))
+	g.Registry.Update(l.Container.ID, func(now *Launcher) {
+		now.Cgroup = cgroup
+		for i, f := range findings {
+			news[i] = f.enter(now)
+		}
+	})
+	for i, f := range findings {
+		if f.status != "" {
+			g.observe(f.setting, f.status, news[i])
+		}
+		if f.event != nil && news[i] {
+			log.Warn(f.event.Message, "reason", f.event.Reason)
+			g.tell(l, *f.event)
+		}
+	}
+}
+
+// enter writes the finding into the launcher's setting, and reports whether it is
+// news.
+func (f finding) enter(l *Launcher) bool {
+	s := l.Setting(f.setting)
+	if s == nil {
+		return false
+	}
+	if f.seen != "" {
+		s.Seen = f.seen
+	}
+	if f.status == "" {
+		return false
+	}
+	news := f.always || f.status != s.Status
+	s.Status, s.Message = f.status, f.message
+	return news
+}
+
+func (g *Guard) tell(l Launcher, e agentapi.Event) {
+	e.Time, e.Pod, e.Container = time.Now(), l.Pod, l.Container
+	g.Recorder.Record(e)
+}

@@ -1,0 +1,66 @@
+package lifecycle
+
+import (
+	"errors"
+	"io/fs"
+	"strings"
+)
+
+// Process names one process for all time: pids are used again, but not with the
+// same start time.
+type Process struct {
+	PID       int
+	StartTime uint64 // clock ticks after boot, field 22 of proc_pid_stat(5)
+	Cgroup    string // where it was found, below the root of the hierarchy
+}
+
+// ErrGone says that a process, or the cgroup it lived in, is gone.
+var ErrGone = errors.New("gone")
+
+// Kernel is what the guard asks of the kernel. Paths of cgroups are below the
+// root of the cgroup v2 hierarchy and begin with "/". The methods make local
+// system calls, do not wait, and may be called from several goroutines at once.
+type Kernel interface {
+	// Cgroup returns the cgroup of a process, [ErrGone] when there is none.
+	Cgroup(pid int) (string, error)
+
+	// Processes lists the processes of a cgroup and of all below it, in no
+	// order. What vanishes meanwhile is left out; a cgroup that does not
+	// exist is [ErrGone].
+	Processes(cgroup string) ([]Process, error)
+
+	// Memlock reads RLIMIT_MEMLOCK, [ErrGone] when that process is gone.
+	Memlock(p Process) (Rlimit, error)
+
+	// SetMemlock sets RLIMIT_MEMLOCK. It fails with [ErrGone], and changes
+	// nobody's limit, when the pid has become another process's.
+	SetMemlock(p Process, limit Rlimit) error
+
+	// ReadCgroup reads a file of a cgroup. The error wraps fs.ErrNotExist
+	// when the cgroup has no such file, or is gone itself.
+	ReadCgroup(cgroup, file string) (string, error)
+}
+
+// containerCgroup returns the ancestor of a process's cgroup that is the
+// container's: runtimes name it after the container's ID; crun, or what runs
+// inside, may have made cgroups below. ok is false when no part of the path has
+// the ID, so the process is none of that container's.
+func containerCgroup(path, containerID string) (cgroup string, ok bool) {
+	if containerID == "" {
+		return "", false
+	}
+	at := strings.Index(path, containerID)
+	if at < 0 {
+		return "", false
+	}
+	end := at + len(containerID)
+	if below := strings.IndexByte(path[end:], '/'); below >= 0 {
+		return path[:end+below], true
+	}
+	return path, true
+}
+
+// isGone reports whether an error means that there is nothing left to look at.
+func isGone(err error) bool {
+	return errors.Is(err, ErrGone) || errors.Is(err, fs.ErrNotExist)
+}

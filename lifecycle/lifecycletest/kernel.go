@@ -1,0 +1,166 @@
+// Package lifecycletest has stand-ins for the machine that package lifecycle
+// works on, and the conformance suite that they and the real one pass.
+package lifecycletest
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/mooring-vm/mooring/lifecycle"
+)
+
+// Kernel is a [lifecycle.Kernel] that exists in memory only. Its methods may be
+// called from several goroutines at once.
+type Kernel struct {
+	// BeforeSet, if set, is called at the start of SetMemlock, without the
+	// lock: the place to fork, exit or fail at an awkward moment. Set it
+	// before the kernel is used.
+	BeforeSet func(p lifecycle.Process) error
+
+	mu      sync.Mutex
+	ticks   uint64
+	procs   map[int]process
+	cgroups map[string]map[string]string // path -> file -> content
+}
+
+type process struct {
+	start  uint64
+	cgroup string
+	limit  lifecycle.Rlimit
+}
+
+var _ lifecycle.Kernel = (*Kernel)(nil)
+
+// NewKernel returns a kernel without processes.
+func NewKernel() *Kernel {
+	return &Kernel{procs: map[int]process{}, cgroups: map[string]map[string]string{"/": {}}}
+}
+
+// Start starts a process, in place of the one that has the pid.
+func (k *Kernel) Start(pid int, cgroup string, limit lifecycle.Rlimit) lifecycle.Process {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.mkdir(cgroup)
+	k.ticks++
+	k.procs[pid] = process{start: k.ticks, cgroup: cgroup, limit: limit}
+	return lifecycle.Process{PID: pid, StartTime: k.ticks, Cgroup: cgroup}
+}
+
+// Exit ends the process that has the pid.
+func (k *Kernel) Exit(pid int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.procs, pid)
+}
+
+// Write sets the content of a cgroup's file, and makes the cgroup.
+func (k *Kernel) Write(cgroup, file, content string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.mkdir(cgroup)
+	k.cgroups[cgroup][file] = content
+}
+
+// Rmdir removes a cgroup with all below it.
+func (k *Kernel) Rmdir(cgroup string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	maps.DeleteFunc(k.cgroups, func(p string, _ map[string]string) bool { return inside(p, cgroup) })
+}
+
+// mkdir needs the lock.
+func (k *Kernel) mkdir(cgroup string) {
+	for ; k.cgroups[cgroup] == nil; cgroup = path.Dir(cgroup) {
+		k.cgroups[cgroup] = map[string]string{}
+	}
+}
+
+func inside(cgroup, ancestor string) bool {
+	return cgroup == ancestor || strings.HasPrefix(cgroup, strings.TrimSuffix(ancestor, "/")+"/")
+}
+
+// Cgroup implements [lifecycle.Kernel].
+func (k *Kernel) Cgroup(pid int) (string, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	p, ok := k.procs[pid]
+	if !ok {
+		return "", fmt.Errorf("process %d: %w", pid, lifecycle.ErrGone)
+	}
+	return p.cgroup, nil
+}
+
+// Processes implements [lifecycle.Kernel].
+func (k *Kernel) Processes(cgroup string) ([]lifecycle.Process, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.cgroups[cgroup] == nil {
+		return nil, fmt.Errorf("cgroup %s: %w", cgroup, lifecycle.ErrGone)
+	}
+	var all []lifecycle.Process
+	for pid, p := range k.procs {
+		if inside(p.cgroup, cgroup) {
+			all = append(all, lifecycle.Process{PID: pid, StartTime: p.start, Cgroup: p.cgroup})
+		}
+	}
+	return all, nil
+}
+
+// Memlock implements [lifecycle.Kernel].
+func (k *Kernel) Memlock(p lifecycle.Process) (lifecycle.Rlimit, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now, err := k.lookup(p)
+	return now.limit, err
+}
+
+// SetMemlock implements [lifecycle.Kernel].
+func (k *Kernel) SetMemlock(p lifecycle.Process, limit lifecycle.Rlimit) error {
+	if k.BeforeSet != nil {
+		if err := k.BeforeSet(p); err != nil {
+			return err
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now, err := k.lookup(p)
+	if err != nil {
+		return err
+	}
+	now.limit = limit
+	k.procs[p.PID] = now
+	return nil
+}
+
+// lookup needs the lock.
+func (k *Kernel) lookup(p lifecycle.Process) (process, error) {
+	now, ok := k.procs[p.PID]
+	if !ok || now.start != p.StartTime {
+		return process{}, fmt.Errorf("process %d: %w", p.PID, lifecycle.ErrGone)
+	}
+	return now, nil
+}
+
+// ReadCgroup implements [lifecycle.Kernel].
+func (k *Kernel) ReadCgroup(cgroup, file string) (string, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	content, ok := k.cgroups[cgroup][file]
+	switch {
+	case ok:
+		return content, nil
+	case k.cgroups[cgroup] == nil || file != "cgroup.procs":
+		return "", &fs.PathError{Op: "open", Path: path.Join(cgroup, file), Err: fs.ErrNotExist}
+	}
+	for pid, p := range k.procs {
+		if p.cgroup == cgroup {
+			content += strconv.Itoa(pid) + "\n"
+		}
+	}
+	return content, nil
+}

@@ -1,0 +1,39 @@
+package lifecycletest_test
+
+import (
+	"fmt"
+	"path"
+	"testing"
+
+	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/lifecycletest"
+)
+
+// machine starts processes in the fake.
+type machine struct {
+	kernel *lifecycletest.Kernel
+	serial int
+}
+
+func (m *machine) Kernel() lifecycle.Kernel { return m.kernel }
+
+func (m *machine) NewCgroup(_ *testing.T, parent string) string {
+	m.serial++
+	cgroup := path.Join("/", parent, fmt.Sprintf("test-%d", m.serial))
+	m.kernel.Write(cgroup, "cgroup.type", "domain\n")
+	return cgroup
+}
+
+func (m *machine) Start(_ *testing.T, cgroup string) int {
+	m.serial++
+	m.kernel.Start(m.serial, cgroup, lifecycle.Rlimit{Soft: 65536, Hard: 65536})
+	return m.serial
+}
+
+func (m *machine) Kill(_ *testing.T, pid int) { m.kernel.Exit(pid) }
+
+func TestFakeKernel(t *testing.T) {
+	lifecycletest.TestKernel(t, func(*testing.T) lifecycletest.Machine {
+		return &machine{kernel: lifecycletest.NewKernel()}
+	})
+}

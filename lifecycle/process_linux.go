@@ -1,0 +1,109 @@
+package lifecycle
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// LinuxKernel asks the running kernel, through prlimit(2), procfs and cgroupfs.
+// Reading another user's limits needs CAP_SYS_PTRACE or CAP_SYS_RESOURCE, raising
+// a hard limit CAP_SYS_RESOURCE. Pids are those of the pid namespace that Proc
+// was mounted in, which must be the agent's own.
+type LinuxKernel struct {
+	proc   string // mount point of procfs
+	cgroup string // mount point of the cgroup v2 hierarchy
+	nsRoot string // root of this process's cgroup namespace, below cgroup
+}
+
+var _ Kernel = (*LinuxKernel)(nil)
+
+// Memlock implements [Kernel].
+func (k *LinuxKernel) Memlock(p Process) (Rlimit, error) {
+	var l Rlimit
+	err := k.prlimit(p, nil, &l)
+	return l, err
+}
+
+// SetMemlock implements [Kernel].
+func (k *LinuxKernel) SetMemlock(p Process, limit Rlimit) error {
+	return k.prlimit(p, &limit, nil)
+}
+
+// prlimit calls prlimit(2), which knows pids only. The pidfd pins down which
+// process is meant: while it can be signalled, the pid is not another's, so it is
+// asked before (with the start time) and after.
+func (k *LinuxKernel) prlimit(p Process, set, get *Rlimit) error {
+	fd, err := k.open(p)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	var old unix.Rlimit
+	if err := unix.Prlimit(p.PID, unix.RLIMIT_MEMLOCK, toUnix(set), &old); err != nil {
+		return fmt.Errorf("prlimit of process %d: %w", p.PID, goneIf(err, unix.ESRCH))
+	}
+	if err := unix.PidfdSendSignal(fd, 0, nil, 0); errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("process %d: %w", p.PID, ErrGone)
+	}
+	if get != nil {
+		*get = Rlimit{Soft: Limit(old.Cur), Hard: Limit(old.Max)}
+	}
+	return nil
+}
+
+func toUnix(l *Rlimit) *unix.Rlimit {
+	if l == nil {
+		return nil
+	}
+	return &unix.Rlimit{Cur: uint64(l.Soft), Max: uint64(l.Hard)}
+}
+
+// open returns a pidfd of exactly this process.
+func (k *LinuxKernel) open(p Process) (int, error) {
+	fd, err := unix.PidfdOpen(p.PID, 0)
+	if err != nil {
+		return -1, fmt.Errorf("pidfd of process %d: %w", p.PID, goneIf(err, unix.ESRCH))
+	}
+	start, err := k.startTime(p.PID)
+	if err == nil && start != p.StartTime {
+		err = fmt.Errorf("process %d is another one: %w", p.PID, ErrGone)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+func (k *LinuxKernel) startTime(pid int) (uint64, error) {
+	stat, err := k.readProc(pid, "stat")
+	if err != nil {
+		return 0, err
+	}
+	return parseStartTime(stat)
+}
+
+// readProc reads a file of a process. Reading from a process that is being reaped
+// gives ESRCH.
+func (k *LinuxKernel) readProc(pid int, name string) (string, error) {
+	data, err := os.ReadFile(filepath.Join(k.proc, strconv.Itoa(pid), name))
+	if err != nil {
+		return "", goneIf(err, unix.ESRCH, unix.ENOENT)
+	}
+	return string(data), nil
+}
+
+// goneIf adds ErrGone to an error that is one of those.
+func goneIf(err error, errnos ...unix.Errno) error {
+	for _, errno := range errnos {
+		if errors.Is(err, errno) {
+			return fmt.Errorf("%w: %w", ErrGone, err)
+		}
+	}
+	return err
+}

@@ -1,0 +1,173 @@
+package lifecycle
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+)
+
+// Registry holds the launchers of the node. Its methods may be called from
+// several goroutines at once; they take a short lock, under which nothing is done
+// but arithmetic and copying, so NRI handlers may call them.
+//
+// Everything in it is rebuilt from the runtime and the kernel after a restart.
+type Registry struct {
+	now func() time.Time
+
+	mu         sync.Mutex
+	launchers  map[Key]*Launcher
+	generation uint64
+}
+
+// NewRegistry returns an empty registry.
+func NewRegistry() *Registry {
+	return &Registry{now: time.Now, launchers: map[Key]*Launcher{}}
+}
+
+// Put adds a launcher or replaces the one of the same key, and thereby what that
+// one held of the memlock account. Since is set to now.
+func (r *Registry) Put(l Launcher) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.generation++
+	l = l.clone()
+	l.generation, l.Since = r.generation, r.now()
+	r.launchers[l.Key()] = &l
+}
+
+// Get returns a copy of the launcher.
+func (r *Registry) Get(key Key) (Launcher, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if l, ok := r.launchers[key]; ok {
+		return l.clone(), true
+	}
+	return Launcher{}, false
+}
+
+// Find returns a copy of the launcher whose container has the runtime's ID.
+func (r *Registry) Find(containerID string) (Launcher, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if l := r.find(containerID); l != nil {
+		return l.clone(), true
+	}
+	return Launcher{}, false
+}
+
+// find walks all launchers: a node has some hundreds of containers at most. The
+// caller holds the lock.
+func (r *Registry) find(containerID string) *Launcher {
+	for _, l := range r.launchers {
+		if l.Container.ID == containerID && containerID != "" {
+			return l
+		}
+	}
+	return nil
+}
+
+// List returns copies of all launchers, by namespace, pod and container.
+func (r *Registry) List() []Launcher {
+	r.mu.Lock()
+	list := make([]Launcher, 0, len(r.launchers))
+	for _, l := range r.launchers {
+		list = append(list, l.clone())
+	}
+	r.mu.Unlock()
+	slices.SortFunc(list, func(a, b Launcher) int {
+		return cmp.Or(
+			cmp.Compare(a.Pod.Namespace, b.Pod.Namespace),
+			cmp.Compare(a.Pod.Name, b.Pod.Name),
+			cmp.Compare(a.Pod.UID, b.Pod.UID),
+			cmp.Compare(a.Container.Name, b.Container.Name))
+	})
+	return list
+}
+
+// Update changes the launcher whose container has the runtime's ID, and reports
+// whether there is one. Events and checks of a container that was replaced
+// meanwhile thus change nothing. change runs under the registry's lock: it must
+// not block, and not call the registry.
+func (r *Registry) Update(containerID string, change func(*Launcher)) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := r.find(containerID)
+	if l == nil {
+		return false
+	}
+	change(l)
+	return true
+}
+
+// Enter moves the launcher to a state that an event told of, and reports whether
+// there is one. A pid of 0 leaves the known one. What was refused stays refused:
+// all that is ever told of it is that its creation was undone.
+func (r *Registry) Enter(containerID string, state agentapi.State, pid int) bool {
+	return r.Update(containerID, func(l *Launcher) {
+		if l.State == agentapi.StateRefused {
+			return
+		}
+		r.generation++
+		l.generation = r.generation
+		l.enter(state, r.now())
+		if pid != 0 {
+			l.Container.PID = pid
+		}
+	})
+}
+
+// Refuse marks the launcher as refused after all, and takes back what it was
+// given.
+func (r *Registry) Refuse(containerID, why string) {
+	r.Update(containerID, func(l *Launcher) {
+		l.enter(agentapi.StateRefused, r.now())
+		l.Refusal, l.Given = why, Given{}
+	})
+}
+
+// RemoveContainer forgets the launcher, unless it was refused: the runtime removes
+// a refused container at once, but users want to see it until its pod is gone or
+// a later attempt succeeds.
+func (r *Registry) RemoveContainer(containerID string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if l := r.find(containerID); l != nil && l.State != agentapi.StateRefused {
+		delete(r.launchers, l.Key())
+	}
+}
+
+// StopSandbox marks the launchers of a sandbox as stopped, which frees what they
+// hold.
+func (r *Registry) StopSandbox(sandboxID string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, l := range r.launchers {
+		if l.SandboxID == sandboxID && l.State != agentapi.StateRefused {
+			l.enter(agentapi.StateStopped, r.now())
+		}
+	}
+}
+
+// RemoveSandbox forgets the launchers of a sandbox. Those that the same pod has in
+// a newer sandbox stay.
+func (r *Registry) RemoveSandbox(sandboxID string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.launchers, func(_ Key, l *Launcher) bool { return l.SandboxID == sandboxID })
+}
+
+// HasPod reports whether any launcher of the pod is known.
+func (r *Registry) HasPod(uid string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key := range r.launchers {
+		if key.PodUID == uid {
+			return true
+		}
+	}
+	return false
+}

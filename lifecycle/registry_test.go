@@ -1,0 +1,163 @@
+package lifecycle_test
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/lifecycle"
+)
+
+const gi = 1 << 30
+
+// newLauncher returns container compute of a pod, in a state, with a demand.
+func newLauncher(uid, containerID string, state agentapi.State, demand lifecycle.Limit) lifecycle.Launcher {
+	return lifecycle.Launcher{
+		Launcher: agentapi.Launcher{
+			Pod:       agentapi.PodRef{Namespace: "ns", Name: "pod-" + uid, UID: uid},
+			Container: agentapi.ContainerRef{Name: "compute", ID: containerID},
+			State:     state,
+			Settings:  []agentapi.Setting{{Name: agentapi.MemlockSetting, Asked: demand.String(), Status: agentapi.StatusPending}},
+		},
+		SandboxID: "sandbox-" + uid,
+		Demand:    &demand,
+	}
+}
+
+func granted(r *lifecycle.Registry) int64 { return r.Account().Granted }
+
+func TestRegistryRetryReplaces(t *testing.T) {
+	r := lifecycle.NewRegistry()
+	r.Put(newLauncher("a", "first", agentapi.StateCreating, 3*gi))
+	r.Put(newLauncher("a", "second", agentapi.StateCreating, 2*gi))
+	if granted(r) != 2*gi {
+		t.Errorf("granted = %d, want 2Gi", granted(r))
+	}
+	// Events of the first attempt come late, and concern nobody.
+	if r.Enter("first", agentapi.StateStopped, 0) {
+		t.Error("the replaced container was found")
+	}
+	r.RemoveContainer("first")
+	if l, ok := r.Find("second"); !ok || l.State != agentapi.StateCreating {
+		t.Errorf("Find = %+v, %v, want it still creating", l, ok)
+	}
+}
+
+func TestRegistryReturnsCopies(t *testing.T) {
+	r := lifecycle.NewRegistry()
+	r.Put(newLauncher("a", "1", agentapi.StateRunning, gi))
+	l, _ := r.Find("1")
+	l.Settings[0].Seen = "changed"
+	r.List()[0].Settings[0].Seen = "changed"
+	if l, _ := r.Get(l.Key()); l.Settings[0].Seen != "" {
+		t.Error("a copy shares its settings with the registry")
+	}
+}
+
+func TestRegistryRefusedStays(t *testing.T) {
+	r := lifecycle.NewRegistry()
+	r.Put(newLauncher("a", "1", agentapi.StateRefused, gi))
+	r.Enter("1", agentapi.StateStopped, 0)
+	r.RemoveContainer("1")
+	if l, ok := r.Find("1"); !ok || l.State != agentapi.StateRefused {
+		t.Errorf("Find = %+v, %v, want it refused", l, ok)
+	}
+	if granted(r) != 0 {
+		t.Errorf("granted = %d to a refused launcher", granted(r))
+	}
+	r.RemoveSandbox("sandbox-a")
+	if _, ok := r.Find("1"); ok {
+		t.Error("it outlives its sandbox")
+	}
+}
+
+func TestRegistrySinceIsTheStates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := lifecycle.NewRegistry()
+		began := time.Now()
+		r.Put(newLauncher("a", "1", agentapi.StateCreated, gi))
+		time.Sleep(time.Minute)
+		r.Enter("1", agentapi.StateCreated, 7)
+		if l, _ := r.Find("1"); !l.Since.Equal(began) || l.Container.PID != 7 {
+			t.Errorf("entering the same state: %+v, want since %s and process 7", l, began)
+		}
+		r.Enter("1", agentapi.StateRunning, 0)
+		if l, _ := r.Find("1"); !l.Since.Equal(began.Add(time.Minute)) || l.Container.PID != 7 {
+			t.Errorf("entering the next state: %+v, want since a minute later and process 7", l)
+		}
+	})
+}
+
+func TestAccount(t *testing.T) {
+	const most = 1<<63 - 1
+	tests := map[string]struct {
+		demands []lifecycle.Limit
+		want    agentapi.Account
+	}{
+		"nothing":                {nil, agentapi.Account{}},
+		"sum":                    {[]lifecycle.Limit{gi, 2 * gi}, agentapi.Account{Granted: 3 * gi}},
+		"unlimited is counted":   {[]lifecycle.Limit{gi, lifecycle.Unlimited, lifecycle.Unlimited}, agentapi.Account{Granted: gi, Unlimited: 2}},
+		"the sum does not wrap":  {[]lifecycle.Limit{most, most}, agentapi.Account{Granted: most}},
+		"nor with a large limit": {[]lifecycle.Limit{1 << 63, gi}, agentapi.Account{Granted: most}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := lifecycle.NewRegistry()
+			for i, d := range test.demands {
+				id := string(rune('a' + i))
+				r.Put(newLauncher(id, id, agentapi.StateRunning, d))
+			}
+			if diff := cmp.Diff(test.want, r.Account()); diff != "" {
+				t.Errorf("account (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestMissing(t *testing.T) {
+	r := lifecycle.NewRegistry()
+	r.Put(newLauncher("listed", "1", agentapi.StateRunning, gi))
+	r.Put(newLauncher("lost", "2", agentapi.StateRunning, gi))
+	r.Put(newLauncher("over", "3", agentapi.StateStopped, gi))
+	r.Put(newLauncher("stopped", "4", agentapi.StateStopped, gi))
+	r.Put(newLauncher("told-later", "5", agentapi.StateCreating, gi))
+	since := r.Generation()
+	r.Put(newLauncher("later", "6", agentapi.StateCreating, gi))
+	r.Enter("5", agentapi.StateRunning, 50)
+
+	var got []string
+	for _, l := range r.Missing(since, map[string]bool{"1": true}, map[string]bool{"sandbox-listed": true, "sandbox-stopped": true}) {
+		got = append(got, l.Pod.UID)
+		if l.Pod.UID == "lost" {
+			r.Enter("2", agentapi.StateRunning, 20) // told of just now
+			if r.Drop(l) {
+				t.Error("dropped a launcher that an event told of meanwhile")
+			}
+		} else if !r.Drop(l) {
+			t.Errorf("%s was not dropped", l.Pod.UID)
+		}
+	}
+	slices.Sort(got)
+	if diff := cmp.Diff([]string{"lost", "over"}, got); diff != "" {
+		t.Errorf("missing (-want +got):\n%s", diff)
+	}
+}
+
+func TestCatchDoesNotUndoEvents(t *testing.T) {
+	r := lifecycle.NewRegistry()
+	r.Put(newLauncher("a", "1", agentapi.StateCreated, gi))
+	since := r.Generation()
+	r.Catch(since, "1", agentapi.StateRunning, 10)
+	if l, _ := r.Find("1"); l.State != agentapi.StateRunning || l.Container.PID != 10 {
+		t.Errorf("after the list: %+v, want it running as process 10", l)
+	}
+	r.Enter("1", agentapi.StateStopped, 0)
+	r.Catch(since, "1", agentapi.StateRunning, 10)
+	if l, _ := r.Find("1"); l.State != agentapi.StateStopped {
+		t.Errorf("an older list moved it to %s", l.State)
+	}
+}

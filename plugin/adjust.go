@@ -1,0 +1,125 @@
+package plugin
+
+import (
+	"strconv"
+	"strings"
+
+	nri "github.com/containerd/nri/pkg/api"
+
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/lifecycle"
+)
+
+// MountPoint is where a launcher finds its pod directory, and below it "pod", the
+// part that it may write.
+const MountPoint = "/run/mooring"
+
+const rlimitMemlock = "RLIMIT_MEMLOCK"
+
+// adjustment translates a decision that acts.
+func adjustment(d Decision, dir lifecycle.PodDir, userns bool) *nri.ContainerAdjustment {
+	a := &nri.ContainerAdjustment{}
+	if d.Memlock != nil && !d.Yield {
+		limit := uint64(*d.Memlock) // unlimited is RLIM_INFINITY
+		a.AddRlimit(rlimitMemlock, limit, limit)
+	}
+	if len(d.Cgroup) > 0 {
+		a.Linux = &nri.LinuxContainerAdjustment{Resources: resources(d.Cgroup)}
+	}
+	a.AddMount(mount(MountPoint, dir.Path, "ro", userns))
+	a.AddMount(mount(MountPoint+"/pod", dir.Writable, "rw", userns))
+	return a
+}
+
+// mount binds a directory of the node. In a user namespace root of the node is
+// nobody, so ids are mapped as for the pod's volumes; where the kernel cannot do
+// that for a tmpfs (before Linux 6.3) the runtime refuses the container.
+func mount(destination, source, access string, userns bool) *nri.Mount {
+	options := []string{"bind", access, "nosuid", "nodev", "noexec", "rprivate"}
+	if userns {
+		options = append(options, "idmap")
+	}
+	return &nri.Mount{Destination: destination, Type: "bind", Source: source, Options: options}
+}
+
+// hasUserNamespace reports whether the container runs in a user namespace of its
+// own.
+func hasUserNamespace(ctr *nri.Container) bool {
+	for _, ns := range ctr.GetLinux().GetNamespaces() {
+		if ns.GetType() == "user" {
+			return true
+		}
+	}
+	return false
+}
+
+// resources translates cgroup settings, each into NRI's "unified" map, which every
+// runtime writes as it is, last of all, and keeps in the container's spec: so it
+// also outlives kubelet's updates while the agent is away.
+//
+// Where a typed field means exactly the same, it is set as well. NRI then detects
+// that another plugin wants the field, and it is written before "unified", whose
+// order is random: cpu.max.burst is only valid with a cpu.max that is as large.
+//
+// The other typed fields do not say the same as the file, or do not arrive
+// (containerd 2.4, NRI 0.12, runc 1.5):
+//
+//	cpu.weight       shares are converted to weights with rounding
+//	memory.low       reservation is dropped when the spec is adjusted
+//	memory.swap.max  swap is overwritten with the memory limit
+//	hugetlb.*.max    dropped by containerd's default disable_hugetlb_controller;
+//	                 where not, runc also sets hugetlb.*.rsvd.max
+func resources(settings []api.CgroupSetting) *nri.LinuxResources {
+	r := &nri.LinuxResources{Unified: map[string]string{}}
+	for _, s := range settings {
+		r.Unified[s.File] = s.Value
+		switch s.File {
+		case "cpu.max":
+			setCPUMax(r, s.Value)
+		case "cpuset.cpus":
+			cpu(r).Cpus = s.Value
+		case "cpuset.mems":
+			cpu(r).Mems = s.Value
+		case "pids.max":
+			r.Pids = &nri.LinuxPids{Limit: number(s.Value)}
+		}
+	}
+	return r
+}
+
+// setCPUMax sets quota and period from "QUOTA PERIOD".
+func setCPUMax(r *nri.LinuxResources, value string) {
+	quota, period, _ := strings.Cut(value, " ")
+	cpu(r).Quota = nri.Int64(number(quota))
+	if period != "" {
+		cpu(r).Period = nri.UInt64(uint64(number(period)))
+	}
+}
+
+func cpu(r *nri.LinuxResources) *nri.LinuxCPU {
+	if r.Cpu == nil {
+		r.Cpu = &nri.LinuxCPU{}
+	}
+	return r.Cpu
+}
+
+// number reads a value that package api has checked. The OCI runtime
+// specification writes "max" as -1.
+func number(value string) int64 {
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// kubeletOwned returns the settings that kubelet's updates overwrite.
+func kubeletOwned(settings []api.CgroupSetting) []api.CgroupSetting {
+	var owned []api.CgroupSetting
+	for _, s := range settings {
+		if file, ok := api.LookupCgroupFile(s.File); ok && file.KubeletOwned {
+			owned = append(owned, s)
+		}
+	}
+	return owned
+}

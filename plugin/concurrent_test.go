@@ -1,0 +1,76 @@
+package plugin_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+
+	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/lifecycletest"
+	"github.com/mooring-vm/mooring/plugin"
+)
+
+// However many ask at once, the node's ceiling holds: 64Gi are twelve times 5Gi.
+func TestNodeCeilingHoldsUnderConcurrency(t *testing.T) {
+	n := newNode(t, policy.Enforce)
+	var all sync.WaitGroup
+	for i := range 100 {
+		all.Go(func() {
+			pod := newPod(fmt.Sprintf("u%d", i), vfio())
+			_, _ = n.create(pod, newContainer(pod, "compute"))
+		})
+	}
+	all.Wait()
+	given := 0
+	for _, outcome := range n.observer.decided() {
+		if outcome == plugin.OutcomeSet {
+			given++
+		}
+	}
+	if a := n.registry.Account(); given != 12 || a.Granted != 60*gi {
+		t.Errorf("%d launchers were given %d bytes, want 12 and 60Gi", given, a.Granted)
+	}
+}
+
+// What a container's creation costs in the plugin, with a real pod directory. The
+// node has 250 launchers already.
+func BenchmarkCreateContainer(b *testing.B) {
+	p, err := policy.Parse([]byte(nodePolicy))
+	if err != nil {
+		b.Fatal(err)
+	}
+	p.Mode, p.Memlock.NodeMax = policy.Enforce, 0
+	dirs, err := lifecycle.OpenPodDirs(b.TempDir())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer dirs.Close()
+	registry := lifecycle.NewRegistry()
+	guard := lifecycle.NewGuard(lifecycle.GuardConfig{Registry: registry, Kernel: lifecycletest.NewKernel()})
+	n, err := plugin.New(plugin.Config{
+		Policy: p, Registry: registry, Guard: guard, PodDirs: dirs,
+		Recorder: &lifecycletest.Recorder{}, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	create := func(pod, container string) {
+		sandbox := newPod(pod, vfio())
+		if _, _, err := n.CreateContainer(context.Background(), sandbox, newContainer(sandbox, container)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for i := range 250 {
+		create(fmt.Sprintf("u%d", i), "compute")
+	}
+	for _, container := range []string{"compute", "sidecar"} {
+		b.Run(container, func(b *testing.B) {
+			for b.Loop() {
+				create("u0", container)
+			}
+		})
+	}
+}

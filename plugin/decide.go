@@ -1,0 +1,176 @@
+package plugin
+
+import (
+	"slices"
+
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/memlock"
+)
+
+// Facts is all that a decision about a container depends on, next to the policy.
+type Facts struct {
+	Pod         agentapi.PodRef
+	Container   string            // name of the container that is to be created
+	Labels      map[string]string // of the pod
+	Annotations map[string]string // of the pod
+
+	ServiceAccount      string
+	ServiceAccountKnown bool // false without a connection to Kubernetes
+
+	// MemoryLimit is the container's memory limit in bytes, 0 or less for none.
+	MemoryLimit int64
+
+	// SpecMemlock is the RLIMIT_MEMLOCK in the container's spec. nil: none, so
+	// it inherits the runtime's own. Of a container that is to be created, it
+	// is from the runtime's configuration, or from a plugin that was asked
+	// before.
+	SpecMemlock *lifecycle.Rlimit
+
+	// Exists is set for a container that was created before, with whatever
+	// its spec has: by an agent that was here earlier, or without one.
+	Exists bool
+
+	// NodeGranted is the locked memory granted to the node's other launchers.
+	NodeGranted int64
+
+	// Controllers are the cgroup controllers that containers of this node can
+	// have; nil when not known, which lets the runtime find out.
+	Controllers []string
+}
+
+// Remark is something to tell the pod's author: what becomes an event.
+type Remark struct {
+	Type    agentapi.EventType
+	Reason  agentapi.Reason
+	Message string
+}
+
+// Decision is what is to be done with a container.
+type Decision struct {
+	// Launcher is false for a container that does not run a VM. Nothing else
+	// is set then, and nothing may be done to it.
+	Launcher bool
+
+	Mode     policy.Mode
+	Rule     string              // of the policy that decided; empty when none was needed, or matched
+	Memlock  *lifecycle.Limit    // what the container is to have, nil when it asks for no lock
+	Yield    bool                // the spec has that much already: leave it
+	Cgroup   []api.CgroupSetting // sorted by file
+	Settings []agentapi.Setting  // for users: memlock first, then cgroup files
+	Refusal  *Refusal            // nil: allowed
+	Notes    []string            // for users
+	Remarks  []Remark
+}
+
+// Act reports whether the container gets what was decided. In observe mode, and
+// with a refusal, it gets nothing.
+func (d Decision) Act() bool {
+	return d.Launcher && d.Refusal == nil && d.Mode == policy.Enforce
+}
+
+// Decide decides what a container gets. It is a pure function: it does not block,
+// and the same arguments give the same decision.
+func Decide(p *policy.Policy, f Facts) Decision {
+	container, ok := Recognise(p, f.Labels, f.Annotations)
+	if !ok || container != f.Container {
+		return Decision{}
+	}
+	d := decider{policy: p, facts: f, decision: Decision{Launcher: true, Mode: p.Mode}}
+	d.decide()
+	d.conclude()
+	return d.decision
+}
+
+// decider makes one decision.
+type decider struct {
+	policy   *policy.Policy
+	facts    Facts
+	decision Decision
+	faults   []fault
+}
+
+// decide collects what is asked for, and all that speaks against it.
+func (d *decider) decide() {
+	request, err := api.Parse(d.facts.Annotations, d.facts.Container)
+	if err != nil {
+		d.refuse(agentapi.ReasonAnnotationInvalid, "%s; correct it", oneLine(err))
+		return
+	}
+	lock, err := memlock.ForLauncher(memlock.Input{Request: request, ContainerMemoryLimit: d.facts.MemoryLimit})
+	if err != nil {
+		d.refuse(agentapi.ReasonAnnotationInvalid, "%s: %s", d.lockAnnotations(), oneLine(err))
+		return
+	}
+	if !lock.Required {
+		d.note("no memory lock: " + lock.Reason)
+	}
+	if !lock.Required && len(request.Cgroup) == 0 {
+		return // asks for nothing: no rule needed
+	}
+	d.ask(lock, request.Cgroup)
+	rule, err := d.policy.Match(d.facts.Pod.Namespace, d.facts.ServiceAccount, d.facts.ServiceAccountKnown)
+	if err != nil {
+		d.refuse(d.reason(lock), "%s: %s; have a rule added, or remove the annotations", d.asked(lock, request.Cgroup), err)
+		return
+	}
+	d.decision.Rule = rule.Name
+	d.allowMemlock(rule, lock)
+	for _, s := range request.Cgroup {
+		d.allowFile(rule, s)
+	}
+}
+
+// ask enters what is asked for, so that it is shown whatever is decided.
+func (d *decider) ask(lock memlock.Result, files []api.CgroupSetting) {
+	if lock.Required {
+		limit := limitOf(lock)
+		d.decision.Memlock = &limit
+		d.decision.Settings = append(d.decision.Settings, agentapi.Setting{
+			Name: agentapi.MemlockSetting, Asked: limit.String(), Terms: terms(lock),
+		})
+	}
+	d.decision.Cgroup = files
+	for _, s := range files {
+		d.decision.Settings = append(d.decision.Settings, agentapi.Setting{Name: s.File, Asked: s.Value})
+	}
+}
+
+// reason is the one for a refusal of everything that is asked for.
+func (d *decider) reason(lock memlock.Result) agentapi.Reason {
+	if lock.Required {
+		return agentapi.ReasonMemlockRefused
+	}
+	return agentapi.ReasonCgroupRefused
+}
+
+// setting returns the named setting, which ask has entered, for change.
+func (d *decider) setting(name string) *agentapi.Setting {
+	at := slices.IndexFunc(d.decision.Settings, func(s agentapi.Setting) bool { return s.Name == name })
+	return &d.decision.Settings[at]
+}
+
+func (d *decider) note(text string) {
+	d.decision.Notes = append(d.decision.Notes, text)
+}
+
+func (d *decider) remark(kind agentapi.EventType, reason agentapi.Reason, message string) {
+	d.decision.Remarks = append(d.decision.Remarks, Remark{kind, reason, message})
+}
+
+func limitOf(lock memlock.Result) lifecycle.Limit {
+	if lock.Unlimited {
+		return lifecycle.Unlimited
+	}
+	return lifecycle.Limit(lock.Bytes)
+}
+
+func terms(lock memlock.Result) []agentapi.Term {
+	var all []agentapi.Term
+	for _, t := range lock.Terms {
+		all = append(all, agentapi.Term(t))
+	}
+	return all
+}

@@ -1,0 +1,109 @@
+package plugin_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/plugin"
+)
+
+// drawFacts draws from what pods ask for, right and wrong.
+func drawFacts(t *rapid.T) plugin.Facts {
+	f := plugin.Facts{
+		Pod: agentapi.PodRef{
+			Namespace: rapid.SampledFrom([]string{"trusted", "tenant-a", "accounts", "nowhere"}).Draw(t, "namespace"), Name: "vm",
+		},
+		Container:           rapid.SampledFrom([]string{"compute", "sidecar"}).Draw(t, "container"),
+		Annotations:         map[string]string{},
+		ServiceAccount:      rapid.SampledFrom([]string{"vm-1", "default"}).Draw(t, "account"),
+		ServiceAccountKnown: rapid.Bool().Draw(t, "known"),
+		MemoryLimit:         rapid.SampledFrom([]int64{-1, 0, 1, gi, 1<<63 - 1}).Draw(t, "limit"),
+		NodeGranted:         rapid.Int64Range(0, 64*gi).Draw(t, "granted"),
+		Exists:              rapid.Bool().Draw(t, "exists"),
+	}
+	if rapid.Bool().Draw(t, "has spec") {
+		l := lifecycle.Limit(rapid.Uint64().Draw(t, "spec"))
+		f.SpecMemlock = &lifecycle.Rlimit{Soft: l, Hard: l}
+	}
+	keys := []string{
+		api.LauncherKey, api.APIVersionKey, api.RequiresLockKey, api.ValueKey, api.GuestMemoryKey, api.DevicesKey,
+		"memory.high" + api.CgroupSuffix, "pids.max" + api.CgroupSuffix, "memory.max" + api.CgroupSuffix, "x" + api.Suffix,
+		"ulimits.noderesource.dev/container.compute",
+	}
+	values := []string{
+		"compute", "true", "false", "4Gi", "100Gi", "unlimited", "vfio=1", "vfio=2,iommu", "max", "100", "-1", "", "1e30",
+		"a\nb", "8Ei", api.APIVersion, "- {type: memlock}",
+	}
+	for range rapid.IntRange(0, 8).Draw(t, "annotations") {
+		key := rapid.SampledFrom(keys).Draw(t, "key") + rapid.SampledFrom([]string{"", "", "/pod", "/container.compute"}).Draw(t, "scope")
+		f.Annotations[key] = rapid.SampledFrom(values).Draw(t, "value")
+	}
+	if rapid.Bool().Draw(t, "is launcher") {
+		f.Annotations[api.LauncherKey] = "compute"
+	}
+	return f
+}
+
+// Whatever is asked: nothing beyond the policy is given, plain containers are left
+// alone, observe mode does nothing, and refusals can be read.
+func TestDecideProperty(t *testing.T) {
+	enforce, observe := parsePolicy(t, policy.Enforce), parsePolicy(t, policy.Observe)
+	rapid.Check(t, func(t *rapid.T) {
+		f := drawFacts(t)
+		d := plugin.Decide(enforce, f)
+		if name, ok, _ := api.Launcher(f.Annotations); !ok || name != f.Container {
+			if !cmp.Equal(d, plugin.Decision{}) {
+				t.Fatalf("a plain container got %+v", d)
+			}
+			return
+		}
+		if plugin.Decide(observe, f).Act() {
+			t.Fatal("observe mode acts")
+		}
+		if d.Refusal != nil {
+			checkReadable(t, d)
+			return
+		}
+		checkWithinPolicy(t, enforce, f, d)
+	})
+}
+
+func checkReadable(t *rapid.T, d plugin.Decision) {
+	if d.Act() {
+		t.Fatal("a refusal acts")
+	}
+	if text := d.Refusal.Error(); strings.ContainsAny(text, "\n\r") || len(text) > 4096 {
+		t.Fatalf("refusal is no readable line: %q", text)
+	}
+}
+
+func checkWithinPolicy(t *rapid.T, p *policy.Policy, f plugin.Facts, d plugin.Decision) {
+	rule, err := p.Match(f.Pod.Namespace, f.ServiceAccount, f.ServiceAccountKnown)
+	if err != nil && (d.Memlock != nil || len(d.Cgroup) > 0) {
+		t.Fatalf("given %+v without a rule", d)
+	}
+	for _, s := range d.Cgroup {
+		if err := rule.AllowCgroupFile(s.File); err != nil {
+			t.Fatal(err)
+		}
+	}
+	switch {
+	case d.Memlock == nil:
+	case *d.Memlock == lifecycle.Unlimited:
+		if !rule.Memlock.Unlimited || f.MemoryLimit <= 0 {
+			t.Fatalf("unlimited under rule %q with a memory limit of %d", rule.Name, f.MemoryLimit)
+		}
+	case int64(*d.Memlock) > rule.Memlock.Max || int64(*d.Memlock) > p.Memlock.NodeMax-f.NodeGranted:
+		t.Fatalf("given %s under rule %q, with %d granted to others", d.Memlock, rule.Name, f.NodeGranted)
+	}
+	if d.Yield && !f.SpecMemlock.Covers(*d.Memlock) {
+		t.Fatalf("yields to a spec of %+v when %s is asked for", f.SpecMemlock, d.Memlock)
+	}
+}

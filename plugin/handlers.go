@@ -1,0 +1,189 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	nri "github.com/containerd/nri/pkg/api"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/lifecycle"
+)
+
+// Configure implements NRI's request. It subscribes to every request that Plugin
+// has a handler for.
+func (p *Plugin) Configure(_ context.Context, _, runtime, version string) (nri.EventMask, error) {
+	p.Logger.Info("configured by the runtime", "runtime", runtime, "version", version)
+	return 0, nil
+}
+
+// Synchronize implements NRI's request. It only keeps what it is given: runtimes
+// drop a plugin that takes too long here, and nodes have many containers.
+func (p *Plugin) Synchronize(_ context.Context, pods []*nri.PodSandbox, ctrs []*nri.Container) ([]*nri.ContainerUpdate, error) {
+	defer p.observe("Synchronize", time.Now(), nil)
+	p.snapshot.Store(&snapshot{generation: p.Registry.Generation(), pods: pods, containers: ctrs})
+	p.nudge()
+	return nil, nil
+}
+
+// Shutdown implements NRI's request. The connection's end is what counts.
+func (p *Plugin) Shutdown(context.Context) { p.Logger.Info("runtime says that it shuts down") }
+
+// RunPodSandbox implements NRI's request. It fails for nobody.
+func (p *Plugin) RunPodSandbox(_ context.Context, pod *nri.PodSandbox) error {
+	defer p.observe("RunPodSandbox", time.Now(), nil)
+	if remark, ok := Stray(p.Policy, pod.GetLabels(), pod.GetAnnotations()); ok {
+		p.tell(lifecycle.Launcher{Launcher: agentapi.Launcher{Pod: podRef(pod)}}, remark)
+	}
+	return nil
+}
+
+// CreateContainer implements NRI's request: it is where a launcher gets what it
+// may have, or is refused. Its error fails the creation and is shown to users.
+func (p *Plugin) CreateContainer(_ context.Context, pod *nri.PodSandbox, ctr *nri.Container) (
+	adjust *nri.ContainerAdjustment, _ []*nri.ContainerUpdate, err error,
+) {
+	defer p.observe("CreateContainer", time.Now(), &err)
+	l, d := p.admit(pod, ctr, agentapi.StateCreating)
+	if !d.Launcher {
+		return nil, nil, nil
+	}
+	for _, r := range d.Remarks {
+		p.tell(l, r)
+	}
+	outcome := d.label()
+	defer func() { p.Observer.Decided(outcome) }()
+	switch {
+	case d.Mode != policy.Enforce:
+		return nil, nil, nil
+	case d.Refusal != nil:
+		return nil, nil, d.Refusal
+	}
+	dir, err := p.PodDirs.Create(l.Pod.UID)
+	if err != nil {
+		outcome = OutcomeFailed
+		return nil, nil, p.fail(l, err)
+	}
+	p.log(l).Info("launcher adjusted", "rule", d.Rule, "memlock", d.Memlock, "yield", d.Yield, "cgroup", d.Cgroup)
+	return adjustment(d, dir, hasUserNamespace(ctr)), nil, nil
+}
+
+// fail refuses a launcher that cannot have a pod directory: without it, its
+// preStop hook would wait for nobody.
+func (p *Plugin) fail(l lifecycle.Launcher, err error) error {
+	err = fmt.Errorf("mooring refuses container %q of pod %s/%s: its pod directory cannot be made: %w",
+		l.Container.Name, l.Pod.Namespace, l.Pod.Name, err)
+	p.log(l).Error(err.Error())
+	p.Registry.Refuse(l.Container.ID, err.Error())
+	return err
+}
+
+// PostCreateContainer implements NRI's request.
+func (p *Plugin) PostCreateContainer(_ context.Context, pod *nri.PodSandbox, ctr *nri.Container) error {
+	defer p.observe("PostCreateContainer", time.Now(), nil)
+	p.enter(pod, ctr, agentapi.StateCreated)
+	return nil
+}
+
+// StartContainer implements NRI's request. The container's cgroup exists and its
+// entry point does not run yet.
+func (p *Plugin) StartContainer(_ context.Context, pod *nri.PodSandbox, ctr *nri.Container) error {
+	defer p.observe("StartContainer", time.Now(), nil)
+	p.enter(pod, ctr, agentapi.StateCreated)
+	return nil
+}
+
+// PostStartContainer implements NRI's request.
+func (p *Plugin) PostStartContainer(_ context.Context, pod *nri.PodSandbox, ctr *nri.Container) error {
+	defer p.observe("PostStartContainer", time.Now(), nil)
+	if p.enter(pod, ctr, agentapi.StateRunning) {
+		p.Guard.Enqueue(ctr.GetId())
+	}
+	return nil
+}
+
+// enter moves a launcher to a state; ok is false for other containers.
+func (p *Plugin) enter(pod *nri.PodSandbox, ctr *nri.Container, state agentapi.State) (ok bool) {
+	if _, ok := p.known(pod, ctr, state); !ok {
+		return false
+	}
+	return p.Registry.Enter(ctr.GetId(), state, int(ctr.GetPid()))
+}
+
+// UpdateContainer implements NRI's request. Kubelet's update would undo settings
+// of files that it owns: they are set again along with it.
+func (p *Plugin) UpdateContainer(_ context.Context, pod *nri.PodSandbox, ctr *nri.Container, _ *nri.LinuxResources) (
+	[]*nri.ContainerUpdate, error,
+) {
+	defer p.observe("UpdateContainer", time.Now(), nil)
+	l, ok := p.known(pod, ctr, stateOf(ctr))
+	if !ok {
+		return nil, nil
+	}
+	owned := kubeletOwned(l.Given.Cgroup)
+	if len(owned) == 0 {
+		return nil, nil
+	}
+	return []*nri.ContainerUpdate{{
+		ContainerId: ctr.GetId(),
+		Linux:       &nri.LinuxContainerUpdate{Resources: resources(owned)},
+	}}, nil
+}
+
+// PostUpdateContainer implements NRI's request.
+func (p *Plugin) PostUpdateContainer(_ context.Context, pod *nri.PodSandbox, ctr *nri.Container) error {
+	defer p.observe("PostUpdateContainer", time.Now(), nil)
+	if _, ok := p.known(pod, ctr, stateOf(ctr)); ok {
+		p.Guard.Enqueue(ctr.GetId())
+	}
+	return nil
+}
+
+// StopContainer implements NRI's request. The pod may be empty but for its ID.
+func (p *Plugin) StopContainer(_ context.Context, _ *nri.PodSandbox, ctr *nri.Container) ([]*nri.ContainerUpdate, error) {
+	defer p.observe("StopContainer", time.Now(), nil)
+	p.Registry.Enter(ctr.GetId(), agentapi.StateStopped, 0)
+	return nil, nil
+}
+
+// RemoveContainer implements NRI's request.
+func (p *Plugin) RemoveContainer(_ context.Context, _ *nri.PodSandbox, ctr *nri.Container) error {
+	defer p.observe("RemoveContainer", time.Now(), nil)
+	p.Registry.RemoveContainer(ctr.GetId())
+	return nil
+}
+
+// StopPodSandbox implements NRI's request.
+func (p *Plugin) StopPodSandbox(_ context.Context, pod *nri.PodSandbox) error {
+	defer p.observe("StopPodSandbox", time.Now(), nil)
+	p.Registry.StopSandbox(pod.GetId())
+	return nil
+}
+
+// RemovePodSandbox implements NRI's request. A pod whose sandbox died may have a
+// new one already, with the same UID and directory.
+func (p *Plugin) RemovePodSandbox(_ context.Context, pod *nri.PodSandbox) error {
+	defer p.observe("RemovePodSandbox", time.Now(), nil)
+	p.Registry.RemoveSandbox(pod.GetId())
+	if p.Registry.HasPod(pod.GetUid()) {
+		return nil
+	}
+	if err := p.PodDirs.Discard(pod.GetUid()); err != nil {
+		// The pod is gone whatever becomes of its directory; it is found
+		// again after the next Synchronize.
+		p.Logger.Warn(err.Error(), "pod", pod.GetNamespace()+"/"+pod.GetName())
+	}
+	p.nudge()
+	return nil
+}
+
+func (p *Plugin) observe(method string, start time.Time, err *error) {
+	took := time.Since(start)
+	if err == nil {
+		p.Observer.Request(method, took, nil)
+		return
+	}
+	p.Observer.Request(method, took, *err)
+}

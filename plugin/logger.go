@@ -1,0 +1,38 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	nrilog "github.com/containerd/nri/pkg/log"
+)
+
+// nriLogger hands what NRI's stub logs to slog. What the stub finds worth an
+// "info" at every attempt to connect is for debugging here: the connection's own
+// states are logged by Connection.
+type nriLogger struct{ log *slog.Logger }
+
+var _ nrilog.Logger = nriLogger{}
+
+func (l nriLogger) Debugf(ctx context.Context, format string, args ...any) {
+	l.printf(ctx, slog.LevelDebug, format, args)
+}
+
+func (l nriLogger) Infof(ctx context.Context, format string, args ...any) {
+	l.printf(ctx, slog.LevelDebug, format, args)
+}
+
+func (l nriLogger) Warnf(ctx context.Context, format string, args ...any) {
+	l.printf(ctx, slog.LevelWarn, format, args)
+}
+
+func (l nriLogger) Errorf(ctx context.Context, format string, args ...any) {
+	l.printf(ctx, slog.LevelError, format, args)
+}
+
+func (l nriLogger) printf(ctx context.Context, level slog.Level, format string, args []any) {
+	if l.log.Enabled(ctx, level) {
+		l.log.Log(ctx, level, "nri: "+fmt.Sprintf(format, args...))
+	}
+}

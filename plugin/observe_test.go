@@ -1,0 +1,98 @@
+package plugin_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/plugin"
+)
+
+func TestDecideObserves(t *testing.T) {
+	asks := vfio()
+	asks["memory.high"+api.CgroupSuffix] = "1Gi"
+	d := plugin.Decide(parsePolicy(t, policy.Observe), facts("trusted", asks))
+	if d.Act() {
+		t.Error("observe mode acts")
+	}
+	if len(d.Remarks) != 1 || d.Remarks[0].Reason != agentapi.ReasonWouldSet {
+		t.Fatalf("remarks = %+v, want one %s", d.Remarks, agentapi.ReasonWouldSet)
+	}
+	for _, want := range []string{"RLIMIT_MEMLOCK to 5Gi", "memory.high to 1073741824"} {
+		if !strings.Contains(d.Remarks[0].Message, want) {
+			t.Errorf("message lacks %q: %s", want, d.Remarks[0].Message)
+		}
+	}
+	for _, s := range d.Settings {
+		if s.Status != agentapi.StatusObserved || s.Given != "" {
+			t.Errorf("setting in observe mode: %+v", s)
+		}
+	}
+}
+
+func TestDecideObserveIsSilentWhereNothingIsAsked(t *testing.T) {
+	if d := plugin.Decide(parsePolicy(t, policy.Observe), facts("trusted", nil)); len(d.Remarks) != 0 {
+		t.Errorf("remarks = %+v, want none", d.Remarks)
+	}
+}
+
+func TestDecideSettings(t *testing.T) {
+	asks := vfio()
+	asks["memory.high"+api.CgroupSuffix] = "1Gi"
+	d := plugin.Decide(parsePolicy(t, policy.Enforce), facts("trusted", asks))
+	want := []agentapi.Setting{
+		{
+			Name: agentapi.MemlockSetting, Asked: "5Gi", Allowed: "32Gi", Given: "5Gi", Status: agentapi.StatusPending,
+			Terms: []agentapi.Term{
+				{Name: "guest memory", Bytes: 4 * gi}, {Name: "libvirt's allowance for device I/O", Bytes: gi},
+			},
+		},
+		{Name: "memory.high", Asked: "1073741824", Allowed: "1073741824", Given: "1073741824", Status: agentapi.StatusPending},
+	}
+	if diff := cmp.Diff(want, d.Settings); diff != "" {
+		t.Errorf("settings (-want +got):\n%s", diff)
+	}
+}
+
+func TestDecideYieldIsTold(t *testing.T) {
+	spec := lifecycle.Rlimit{Soft: 8 * gi, Hard: 8 * gi}
+	d := plugin.Decide(parsePolicy(t, policy.Enforce), withSpec(facts("trusted", vfio()), spec))
+	if len(d.Remarks) != 1 || d.Remarks[0].Reason != agentapi.ReasonLimitYielded || d.Remarks[0].Type != agentapi.Normal {
+		t.Errorf("remarks = %+v, want one %s", d.Remarks, agentapi.ReasonLimitYielded)
+	}
+	s := d.Settings[0]
+	if s.Status != agentapi.StatusYielded || s.Asked != "5Gi" || s.Given != "8Gi" {
+		t.Errorf("setting = %+v, want yielded, asked 5Gi, given 8Gi", s)
+	}
+}
+
+func TestStray(t *testing.T) {
+	p := parsePolicy(t, policy.Enforce)
+	asks := map[string]string{api.GuestMemoryKey: "4Gi"}
+	for name, test := range map[string]struct {
+		labels, annotations map[string]string
+		want                string // "": no remark
+	}{
+		"annotations without a launcher":  {nil, asks, api.LauncherKey},
+		"launcher annotation is no name":  {nil, map[string]string{api.LauncherKey: "Not A Name"}, `"Not A Name"`},
+		"launcher by annotation":          {nil, annotations(asks), ""},
+		"launcher by label":               {launcherLabels(), asks, ""},
+		"plain pod":                       {nil, map[string]string{"example.com/a": "b"}, ""},
+		"plain pod without annotations":   {nil, nil, ""},
+		"key that only looks like ours":   {nil, map[string]string{"notmooring.dev/a": "b"}, ""},
+		"unknown key under our suffix":    {nil, map[string]string{"x" + api.Suffix: "b"}, api.LauncherKey},
+		"label of another KubeVirt's pod": {map[string]string{"kubevirt.io": "virt-api"}, asks, api.LauncherKey},
+	} {
+		t.Run(name, func(t *testing.T) {
+			remark, ok := plugin.Stray(p, test.labels, test.annotations)
+			if ok != (test.want != "") || !strings.Contains(remark.Message, test.want) {
+				t.Errorf("Stray = %+v, %v, want a message with %q", remark, ok, test.want)
+			}
+		})
+	}
+}

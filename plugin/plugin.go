@@ -1,0 +1,118 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/lifecycle"
+)
+
+// secondLook is how long after a Synchronize the node is looked at again.
+const secondLook = 30 * time.Second
+
+// ServiceAccounts knows the service accounts of pods. The method answers from
+// memory and may be called from several goroutines at once.
+type ServiceAccounts interface {
+	// ServiceAccount returns the name of the service account of a pod. known
+	// is false when it is not known, or not yet.
+	ServiceAccount(podUID string) (name string, known bool)
+}
+
+// Guard checks running launchers: see [lifecycle.Guard].
+type Guard interface {
+	Enqueue(containerID string)
+	EnqueueAll()
+	Gone(lifecycle.Launcher) bool
+}
+
+// PodDirs makes and deletes pod directories: see [lifecycle.PodDirs].
+type PodDirs interface {
+	Create(uid string) (lifecycle.PodDir, error)
+	Discard(uid string) error
+	Retain(keep func(uid string) bool) error
+	EmptyTrash(context.Context) error
+}
+
+// Config is what a plugin works with. All fields but the last four are required.
+type Config struct {
+	Policy   *policy.Policy
+	Registry *lifecycle.Registry
+	Guard    Guard
+	PodDirs  PodDirs
+	Recorder lifecycle.Recorder
+	Logger   *slog.Logger
+
+	Accounts    ServiceAccounts // nil: no service account is known
+	Observer    Observer        // nil: nothing is counted
+	Controllers []string        // see [Facts]; nil: not known
+	SecondLook  time.Duration   // 0: 30 s after a Synchronize
+}
+
+// Plugin answers NRI requests. Its handlers may be called from several goroutines
+// at once. What takes time is done by Run.
+type Plugin struct {
+	Config
+
+	// deciding makes one out of reading the node's account, deciding, and
+	// entering the result. It is held for that arithmetic only.
+	deciding sync.Mutex
+
+	snapshot atomic.Pointer[snapshot] // of the latest Synchronize, until Run takes it
+	wake     chan struct{}
+}
+
+// New returns a plugin. Its handlers work at once; Run has to be called for what
+// they leave to be done.
+func New(cfg Config) (*Plugin, error) {
+	if cfg.Policy == nil || cfg.Registry == nil || cfg.Guard == nil || cfg.PodDirs == nil ||
+		cfg.Recorder == nil || cfg.Logger == nil {
+		return nil, errors.New("new plugin: policy, registry, guard, pod directories, recorder and logger are required")
+	}
+	if cfg.Observer == nil {
+		cfg.Observer = NopObserver{}
+	}
+	if cfg.SecondLook == 0 {
+		cfg.SecondLook = secondLook
+	}
+	return &Plugin{Config: cfg, wake: make(chan struct{}, 1)}, nil
+}
+
+// Run does what handlers leave to be done, until ctx is done: it compares the
+// registry with what the runtime listed in Synchronize, at once and once more
+// after a while, and deletes the directories of pods that are gone.
+func (p *Plugin) Run(ctx context.Context) {
+	second := time.NewTimer(0)
+	second.Stop()
+	defer second.Stop()
+	var last *snapshot
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.wake:
+			if s := p.snapshot.Swap(nil); s != nil {
+				p.reconcile(s)
+				last = s
+				second.Reset(p.SecondLook)
+			}
+		case <-second.C:
+			p.lookAgain(last)
+		}
+		if err := p.PodDirs.EmptyTrash(ctx); err != nil && ctx.Err() == nil {
+			p.Logger.Warn("directories of former pods could not be deleted", "error", err)
+		}
+	}
+}
+
+// nudge wakes Run up. It does not block.
+func (p *Plugin) nudge() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,45 @@
+package plugin
+
+import (
+	"fmt"
+
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/policy"
+)
+
+// Recognise returns the name of a pod's launcher container: what the launcher
+// annotation says, else the profile that matches the pod's labels. ok is false for
+// plain pods, which nothing is done to.
+func Recognise(p *policy.Policy, labels, annotations map[string]string) (container string, ok bool) {
+	// A malformed annotation of a pod that a profile knows is found again by
+	// api.Parse, and refuses the launcher.
+	if container, ok, _ := api.Launcher(annotations); ok {
+		return container, true
+	}
+	if profile, ok := p.Profile(labels); ok {
+		return profile.Container, true
+	}
+	return "", false
+}
+
+// Stray returns a remark on a plain pod that carries annotations of ours: they do
+// nothing, and its author should know. Plain pods are never refused.
+func Stray(p *policy.Policy, labels, annotations map[string]string) (remark Remark, ok bool) {
+	if !api.Relevant(annotations) {
+		return Remark{}, false
+	}
+	if _, launcher := Recognise(p, labels, annotations); launcher {
+		return Remark{}, false
+	}
+	why := fmt.Sprintf("no annotation %s names a container of it, and no profile of the node policy matches its labels",
+		api.LauncherKey)
+	if _, _, err := api.Launcher(annotations); err != nil {
+		why = oneLine(err)
+	}
+	return Remark{
+		Type:    agentapi.Warning,
+		Reason:  agentapi.ReasonAnnotationInvalid,
+		Message: "annotations under " + api.Suffix + " are ignored, because the pod is not known to run a VM: " + why,
+	}, true
+}

@@ -1,0 +1,169 @@
+package plugin_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	nri "github.com/containerd/nri/pkg/api"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/lifecycle"
+)
+
+// secondLook is longer than the default of the plugin's second look.
+const secondLook = time.Minute
+
+// withRun calls test while the plugin's Run works, in a bubble with its own clock.
+func withRun(t *testing.T, mode policy.Mode, test func(t *testing.T, n *node)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, mode)
+		ctx, cancel := context.WithCancel(context.Background())
+		defer synctest.Wait()
+		defer cancel()
+		go n.Run(ctx)
+		test(t, n)
+	})
+}
+
+// synchronize hands over lists and waits until the plugin has dealt with them.
+func (n *node) synchronize(t *testing.T, pods []*nri.PodSandbox, ctrs []*nri.Container) {
+	t.Helper()
+	updates, err := n.Synchronize(context.Background(), pods, ctrs)
+	if len(updates) != 0 || err != nil {
+		t.Fatalf("Synchronize = %v, %v, want nothing", updates, err)
+	}
+	synctest.Wait()
+}
+
+func TestSynchronizeAdoptsLaunchers(t *testing.T) {
+	withRun(t, policy.Enforce, func(t *testing.T, n *node) {
+		var pods []*nri.PodSandbox
+		var ctrs []*nri.Container
+		for i := range 500 {
+			pod := newPod(fmt.Sprintf("u%d", i), map[string]string{})
+			compute, sidecar := newContainer(pod, "compute"), newContainer(pod, "sidecar")
+			n.start(compute, 1000+i, lifecycle.Rlimit{})
+			n.start(sidecar, 2000+i, lifecycle.Rlimit{})
+			pods, ctrs = append(pods, pod), append(ctrs, compute, sidecar)
+		}
+		n.synchronize(t, pods, ctrs)
+		if got := len(n.registry.List()); got != 500 {
+			t.Errorf("%d launchers in the registry, want 500", got)
+		}
+		n.checkState(t, pods[7], agentapi.StateRunning)
+		if l := n.launcher(t, pods[7]); l.Container.PID != 1007 {
+			t.Errorf("process of pod 7 = %d, want 1007", l.Container.PID)
+		}
+	})
+}
+
+func TestSynchronizeForgetsWhatIsProvenGone(t *testing.T) {
+	withRun(t, policy.Enforce, func(t *testing.T, n *node) {
+		pod := newPod("u1", vfio())
+		ctr := newContainer(pod, "compute")
+		n.start(ctr, 100, lifecycle.Rlimit{})
+		must(t, n.PostStartContainer(context.Background(), pod, ctr))
+		n.kernel.Exit(100)
+		n.synchronize(t, nil, nil)
+		if l := n.registry.List(); len(l) != 0 {
+			t.Errorf("registry = %v, want nothing", l)
+		}
+		if a := n.registry.Account(); a.Granted != 0 {
+			t.Errorf("account = %+v, want nothing", a)
+		}
+	})
+}
+
+// Runtimes have lost containers in Synchronize: what runs is not forgotten.
+func TestSynchronizeKeepsWhatRuns(t *testing.T) {
+	withRun(t, policy.Enforce, func(t *testing.T, n *node) {
+		pod := newPod("u1", vfio())
+		ctr := newContainer(pod, "compute")
+		n.start(ctr, 100, lifecycle.Rlimit{})
+		must(t, n.PostStartContainer(context.Background(), pod, ctr))
+		n.synchronize(t, nil, nil)
+		time.Sleep(secondLook)
+		synctest.Wait()
+		n.checkState(t, pod, agentapi.StateRunning)
+	})
+}
+
+func TestSynchronizeForgetsUnstartedAtTheSecondLook(t *testing.T) {
+	withRun(t, policy.Enforce, func(t *testing.T, n *node) {
+		pod := newPod("u1", vfio())
+		_, err := n.create(pod, newContainer(pod, "compute"))
+		must(t, err)
+		n.synchronize(t, nil, nil)
+		n.checkState(t, pod, agentapi.StateCreating) // may be in creation just now
+		if len(n.dirs.list()) != 1 {
+			t.Error("its directory was discarded at once")
+		}
+		time.Sleep(secondLook)
+		synctest.Wait()
+		if l, dirs := n.registry.List(), n.dirs.list(); len(l)+len(dirs) != 0 {
+			t.Errorf("after the second look: %v, %v, want nothing", l, dirs)
+		}
+	})
+}
+
+// What events told after the list was made is not undone by it.
+func TestSynchronizeIsOlderThanLaterEvents(t *testing.T) {
+	ctx := context.Background()
+	withRun(t, policy.Enforce, func(t *testing.T, n *node) {
+		stopped, created := newPod("stopped", vfio()), newPod("created", vfio())
+		ctr := newContainer(stopped, "compute")
+		n.start(ctr, 100, lifecycle.Rlimit{})
+		must(t, n.PostStartContainer(ctx, stopped, ctr))
+
+		_, err := n.Synchronize(ctx, []*nri.PodSandbox{stopped}, []*nri.Container{ctr})
+		must(t, err)
+		_, err = n.StopContainer(ctx, stopped, ctr)
+		must(t, err)
+		_, err = n.create(created, newContainer(created, "compute"))
+		must(t, err)
+		synctest.Wait()
+		n.checkState(t, stopped, agentapi.StateStopped)
+		time.Sleep(secondLook)
+		synctest.Wait()
+		n.checkState(t, created, agentapi.StateCreating)
+	})
+}
+
+func TestSynchronizeDoesNotReviveTheRemoved(t *testing.T) {
+	ctx := context.Background()
+	withRun(t, policy.Enforce, func(t *testing.T, n *node) {
+		pod := newPod("u1", vfio())
+		ctr := newContainer(pod, "compute")
+		n.start(ctr, 100, lifecycle.Rlimit{})
+		must(t, n.PostStartContainer(ctx, pod, ctr))
+		_, err := n.Synchronize(ctx, []*nri.PodSandbox{pod}, []*nri.Container{ctr})
+		must(t, err)
+		n.kernel.Exit(100)
+		must(t, n.RemoveContainer(ctx, pod, ctr))
+		synctest.Wait()
+		if l := n.registry.List(); len(l) != 0 {
+			t.Errorf("registry = %v, want nothing", l)
+		}
+	})
+}
+
+func TestSecondLookKeepsDirectoriesOfListedPods(t *testing.T) {
+	withRun(t, policy.Enforce, func(t *testing.T, n *node) {
+		listed, gone := newPod("listed", nil), newPod("gone", nil)
+		for _, pod := range []*nri.PodSandbox{listed, gone} {
+			_, err := n.dirs.Create(pod.GetUid()) // by an agent before this one
+			must(t, err)
+		}
+		n.synchronize(t, []*nri.PodSandbox{listed}, nil)
+		time.Sleep(secondLook)
+		synctest.Wait()
+		if dirs := n.dirs.list(); len(dirs) != 1 || dirs[0] != "listed" {
+			t.Errorf("directories = %v, want that of the listed pod", dirs)
+		}
+	})
+}

@@ -1,0 +1,163 @@
+package plugin_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/plugin"
+)
+
+type refusalTest struct {
+	facts  plugin.Facts
+	reason agentapi.Reason
+	text   []string // all of it has to be in the message
+}
+
+func refusalTests() map[string]refusalTest {
+	file := func(name string) string { return name + api.CgroupSuffix }
+	noLimit := facts("trusted", map[string]string{api.RequiresLockKey: "true", api.ValueKey: "unlimited"})
+	noLimit.MemoryLimit = 0
+	ociNoLimit := noLimit
+	ociNoLimit.MemoryLimit = -1
+	nothing := facts("trusted", map[string]string{api.RequiresLockKey: "true"})
+	nothing.MemoryLimit = 0
+	badLauncher := facts("trusted", map[string]string{api.LauncherKey: "Not A Name"})
+	badLauncher.Labels = launcherLabels()
+	noHugetlb := facts("trusted", map[string]string{file("hugetlb.2MB.max"): "1Gi"})
+	noHugetlb.Controllers = []string{"cpu", "memory"}
+	return map[string]refusalTest{
+		"more than the rule allows": {
+			facts("tenant-a", map[string]string{api.GuestMemoryKey: "32Gi", api.DevicesKey: "vfio=1"}),
+			agentapi.ReasonMemlockRefused,
+			[]string{
+				api.GuestMemoryKey + `: "32Gi"`, api.DevicesKey + `: "vfio=1"`, "memory lock of 33Gi",
+				"guest memory 32Gi + libvirt's allowance for device I/O 1Gi", `"tenants"`, "16Gi", "policy changed",
+			},
+		},
+		"unlimited where the rule has none": {
+			facts("tenant-a", map[string]string{api.RequiresLockKey: "true", api.ValueKey: "unlimited"}),
+			agentapi.ReasonMemlockRefused, []string{api.ValueKey + `: "unlimited"`, `"tenants"`, "no unlimited", "16Gi"},
+		},
+		"unlimited without a memory limit": {
+			noLimit, agentapi.ReasonMemlockRefused, []string{"unlimited", `container "compute" has none`, "resources.limits.memory"},
+		},
+		"unlimited with the runtime's notion of no limit": {
+			ociNoLimit, agentapi.ReasonMemlockRefused, []string{"resources.limits.memory"},
+		},
+		"no rule for the namespace": {
+			facts("nowhere", vfio()), agentapi.ReasonMemlockRefused,
+			[]string{"memory lock of 5Gi", `namespace "nowhere"`, "have a rule added"},
+		},
+		"service account that no rule names": {
+			withAccount(facts("accounts", vfio()), "default"), agentapi.ReasonMemlockRefused,
+			[]string{`namespace "accounts"`, `service account "default"`},
+		},
+		"service account that is not known": {
+			facts("accounts", vfio()), agentapi.ReasonMemlockRefused, []string{`"by-account"`, "not known"},
+		},
+		"one byte more than fits the node": {
+			withGranted(facts("trusted", vfio()), 59*gi+1), agentapi.ReasonMemlockRefused,
+			[]string{"memlock.nodeMax", "64Gi", "others have", "elsewhere"},
+		},
+		"nothing to compute from": {
+			nothing, agentapi.ReasonAnnotationInvalid, []string{api.RequiresLockKey + `: "true"`, api.GuestMemoryKey, "memory limit"},
+		},
+		"bad quantity": {
+			facts("trusted", map[string]string{api.RequiresLockKey: "true", api.GuestMemoryKey: "1e30"}),
+			agentapi.ReasonAnnotationInvalid, []string{api.GuestMemoryKey, `"1e30"`, "quantity"},
+		},
+		"several faults at once": {
+			facts("trusted", map[string]string{api.GuestMemoryKey: "-1", "typo.memlock" + api.Suffix: "x"}),
+			agentapi.ReasonAnnotationInvalid, []string{api.GuestMemoryKey, "typo.memlock" + api.Suffix, "; "},
+		},
+		"annotations of a newer version": {
+			facts("trusted", map[string]string{api.APIVersionKey: "v9"}),
+			agentapi.ReasonAnnotationInvalid, []string{api.APIVersionKey, `"v9"`, api.APIVersion},
+		},
+		"cgroup file that the rule does not list": {
+			facts("tenant-a", map[string]string{file("pids.max"): "10"}), agentapi.ReasonCgroupRefused,
+			[]string{file("pids.max"), `"10"`, `"tenants"`, "memory.high"},
+		},
+		"cgroup file without any rule": {
+			facts("nowhere", map[string]string{file("pids.max"): "10"}), agentapi.ReasonCgroupRefused,
+			[]string{file("pids.max"), `"10"`, "no rule"},
+		},
+		"memory.max": {
+			facts("trusted", map[string]string{file("memory.max"): "1Gi"}), agentapi.ReasonAnnotationInvalid,
+			[]string{file("memory.max"), "kubelet"},
+		},
+		"controller that the node does not have": {
+			noHugetlb, agentapi.ReasonCgroupRefused, []string{file("hugetlb.2MB.max"), "no hugetlb controller", "cpu, memory"},
+		},
+		"launcher annotation is no name, but a profile knows the pod": {
+			badLauncher, agentapi.ReasonAnnotationInvalid, []string{api.LauncherKey, `"Not A Name"`},
+		},
+		"memory lock and cgroup file": {
+			facts("tenant-a", map[string]string{api.RequiresLockKey: "true", api.GuestMemoryKey: "17Gi", file("pids.max"): "10"}),
+			agentapi.ReasonMemlockRefused, []string{"17Gi", "; also: ", "pids.max"},
+		},
+		"neighbour who is asked for the same": {
+			withNeighbour(facts("trusted", vfio()), "ulimits.noderesource.dev"), agentapi.ReasonNeighbourMemlock,
+			[]string{"ulimits.noderesource.dev/container.compute", "ulimit-adjuster", "remove memlock from"},
+		},
+		"neighbour by its old name": {
+			withNeighbour(facts("trusted", vfio()), "ulimits.nri.containerd.io"), agentapi.ReasonNeighbourMemlock,
+			[]string{"ulimits.nri.containerd.io/container.compute"},
+		},
+	}
+}
+
+func TestDecideRefuses(t *testing.T) {
+	for name, test := range refusalTests() {
+		t.Run(name, func(t *testing.T) {
+			d := plugin.Decide(parsePolicy(t, policy.Enforce), test.facts)
+			if d.Refusal == nil || d.Act() {
+				t.Fatalf("Decide = %+v, want a refusal that does not act", d)
+			}
+			checkRefusal(t, d, test)
+			if len(d.Remarks) != 1 || d.Remarks[0].Reason != test.reason || d.Remarks[0].Type != agentapi.Warning {
+				t.Errorf("remarks = %+v, want one warning %s", d.Remarks, test.reason)
+			}
+			for _, s := range d.Settings {
+				if s.Given != "" || s.Status != "refused" {
+					t.Errorf("setting of a refused container: %+v", s)
+				}
+			}
+		})
+	}
+}
+
+func checkRefusal(t *testing.T, d plugin.Decision, test refusalTest) {
+	t.Helper()
+	text := d.Refusal.Error()
+	if d.Refusal.Reason != test.reason {
+		t.Errorf("reason = %s, want %s", d.Refusal.Reason, test.reason)
+	}
+	for _, want := range append(test.text, `mooring refuses container "compute" of pod `+test.facts.Pod.Namespace+"/vm") {
+		if !strings.Contains(text, want) {
+			t.Errorf("message lacks %q:\n%s", want, text)
+		}
+	}
+	if strings.ContainsAny(text, "\n\r") {
+		t.Errorf("message is not one line:\n%s", text)
+	}
+}
+
+// In observe mode the same refusals are told, and nothing else changes.
+func TestDecideObservesRefusals(t *testing.T) {
+	for name, test := range refusalTests() {
+		t.Run(name, func(t *testing.T) {
+			d := plugin.Decide(parsePolicy(t, policy.Observe), test.facts)
+			if d.Act() || d.Refusal == nil {
+				t.Fatalf("Decide = %+v, want a refusal that does not act", d)
+			}
+			checkRefusal(t, d, test)
+			if len(d.Remarks) != 1 || d.Remarks[0].Reason != agentapi.ReasonWouldRefuse {
+				t.Errorf("remarks = %+v, want one %s", d.Remarks, agentapi.ReasonWouldRefuse)
+			}
+		})
+	}
+}
