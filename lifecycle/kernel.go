@@ -2,7 +2,6 @@ package lifecycle
 
 import (
 	"errors"
-	"io/fs"
 	"strings"
 )
 
@@ -58,9 +57,4 @@ func containerCgroup(path, containerID string) (cgroup string, ok bool) {
 		return path[:end+below], true
 	}
 	return path, true
-}
-
-// isGone reports whether an error means that there is nothing left to look at.
-func isGone(err error) bool {
-	return errors.Is(err, ErrGone) || errors.Is(err, fs.ErrNotExist)
 }

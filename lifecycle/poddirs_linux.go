@@ -124,7 +124,7 @@ func ensureDir(parent int, name string, mode uint32) (int, error) {
 // openDir opens a directory without following symbolic links anywhere in name.
 func openDir(parent int, name string, resolve uint64) (int, error) {
 	fd, err := unix.Openat2(parent, name, &unix.OpenHow{
-		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC,
+		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC,
 		Resolve: resolve | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
 	})
 	if err != nil {

@@ -78,10 +78,9 @@ func launcher(pod *nri.PodSandbox, ctr *nri.Container, d Decision, state agentap
 		},
 		SandboxID: pod.GetId(),
 	}
-	switch {
-	case d.Refusal == nil:
+	if d.Refusal == nil {
 		l.Demand = d.Memlock
-	default:
+	} else {
 		l.Refusal = d.Refusal.Message
 	}
 	if d.Refusal != nil && d.Mode == policy.Enforce && state == agentapi.StateCreating { // what exists stays

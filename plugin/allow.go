@@ -22,6 +22,7 @@ func (d *decider) allowMemlock(rule policy.Rule, lock memlock.Result) {
 	d.setting(agentapi.MemlockSetting).Allowed = ceiling(rule, lock.Unlimited)
 	if err := rule.AllowMemlock(lock.Bytes, lock.Unlimited); err != nil {
 		d.refuse(agentapi.ReasonMemlockRefused, "%s: %s; ask for less, or have the policy changed", d.askedLock(lock), err)
+		return
 	}
 	if lock.Unlimited && d.facts.MemoryLimit <= 0 {
 		d.refuse(agentapi.ReasonMemlockRefused, "%s: an unlimited lock is bounded by the container's memory limit alone, "+

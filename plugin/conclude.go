@@ -8,9 +8,6 @@ import (
 	"github.com/mooring-vm/mooring/api/policy"
 )
 
-// statusRefused is the status of a setting of a container that was refused.
-const statusRefused agentapi.Status = "refused"
-
 // conclude turns what was found into the decision's outcome, for the mode that
 // the policy is in.
 func (d *decider) conclude() {
@@ -38,7 +35,7 @@ func (d *decider) mark(s *agentapi.Setting) {
 	case d.decision.Mode != policy.Enforce:
 		s.Status = agentapi.StatusObserved
 	case d.decision.Refusal != nil:
-		s.Status = statusRefused
+		s.Status = agentapi.StatusRefused
 	case yield:
 		s.Status, s.Given, s.Message = agentapi.StatusYielded, d.facts.SpecMemlock.Soft.String(), d.yielded()
 	default:

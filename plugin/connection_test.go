@@ -160,16 +160,17 @@ func (s slow) CreateContainer(context.Context, *nri.PodSandbox, *nri.Container) 
 }
 
 func TestTimedOutPluginFailsTheRequestAndReconnects(t *testing.T) {
-	adaptation.SetPluginRequestTimeout(200 * time.Millisecond)
-	t.Cleanup(func() { adaptation.SetPluginRequestTimeout(adaptation.DefaultPluginRequestTimeout) })
 	socket := filepath.Join(socketDir(t), "nri.sock")
 	r := startRuntime(t, socket)
 	s := slow{newNode(t, policy.Enforce), make(chan struct{})}
 	c := attach(t, r, socket, "90", s, s.observer)
 	t.Cleanup(func() { close(s.release) })
 
+	adaptation.SetPluginRequestTimeout(100 * time.Millisecond)
 	pod := newPod("u1", vfio())
-	if _, err := r.create(pod, newContainer(pod, "compute")); !errors.Is(err, context.DeadlineExceeded) {
+	_, err := r.create(pod, newContainer(pod, "compute"))
+	adaptation.SetPluginRequestTimeout(deadline)
+	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error = %v, want the request to fail for its time-out", err)
 	}
 	// The plugin was dropped: plain pods start, and the agent comes back.

@@ -87,10 +87,9 @@ func cgroupOf(ctr *nri.Container) string { return "/kubepods.slice/cri-" + ctr.G
 
 // podDirs is a plugin.PodDirs that only notes what it is asked for.
 type podDirs struct {
-	mu    sync.Mutex
-	made  []string
-	fail  error
-	asked []string // what Retain asks about
+	mu   sync.Mutex
+	made []string
+	fail error
 }
 
 func (d *podDirs) Create(uid string) (lifecycle.PodDir, error) {

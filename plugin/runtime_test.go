@@ -20,6 +20,9 @@ import (
 
 func TestMain(m *testing.M) {
 	nrilog.Set(quiet{})
+	// Busy machines are slow; no test but one is about time-outs.
+	adaptation.SetPluginRequestTimeout(deadline)
+	adaptation.SetPluginRegistrationTimeout(deadline)
 	os.Exit(m.Run())
 }
 
@@ -32,7 +35,7 @@ func (quiet) Warnf(context.Context, string, ...any)  {}
 func (quiet) Errorf(context.Context, string, ...any) {}
 
 // deadline is how long a test waits for what should happen at once.
-const deadline = 20 * time.Second
+const deadline = 30 * time.Second
 
 // runtime is NRI's own runtime side, as containerd has it, behind a listener that
 // can cut the connections: a real runtime's end with its process.

@@ -42,6 +42,7 @@ const (
 	StatusRepaired    Status = "repaired"    // it differed; the agent set it right
 	StatusYielded     Status = "yielded"     // somebody else had set enough; left alone
 	StatusObserved    Status = "observed"    // observe mode: nothing was set
+	StatusRefused     Status = "refused"     // not allowed; nothing was set
 	StatusPending     Status = "pending"     // given; not looked at in the kernel yet
 	StatusIneffective Status = "ineffective" // set, but without effect (memory.low without its ancestors)
 	StatusUnknown     Status = "unknown"     // the kernel could not be asked

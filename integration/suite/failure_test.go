@@ -73,9 +73,8 @@ func TestWhatSlippedThroughIsRepaired(t *testing.T) {
 		t.Errorf("the kernel has %s, the agent says %+v, want %s", got, s, want)
 	}
 	f.everyProcessHas(t, i, both(2*gib))
-	f.awaitEvent(t, p, agentapi.ReasonLimitMissing)
 	f.awaitEvent(t, p, agentapi.ReasonLimitRepaired)
-	if n := f.metric(t, "mooring_memlock_repaired_total"); n == "" || n == "0" {
+	if n := f.metric(t, `mooring_events_total{reason="LimitRepaired"`); n == "" || n == "0" {
 		t.Errorf("the metric of repairs is %q", n)
 	}
 }

@@ -183,7 +183,7 @@ func TestNodeCeilingCountsLaunchers(t *testing.T) {
 	f := setUp(t)
 	want := map[string]string{api.RequiresLockKey: "true", api.ValueKey: "15Gi"}
 	var first *cri.Sandbox
-	for n := range 6 { // 6 x 16Gi of 100Gi
+	for n := range 2 { // 2 x 16Gi of 40Gi
 		s := f.sandbox(t, launcher(want))
 		if _, err := s.Create(t.Context(), cri.Container{Name: "compute", MemoryLimit: gib}); err != nil {
 			t.Fatalf("launcher %d: %v", n, err)
