@@ -29,6 +29,8 @@ func (c *ControlPlane) prepare() error {
 		Set("authentication-config", in("authentication.yaml")).
 		// the library turns it off
 		Disable("disable-admission-plugins").
+		// else the open watches of clients hold up its end for a minute
+		Set("shutdown-send-retry-after", "true").
 		// the machine may have no address but the loopback one
 		Set("advertise-address", "127.0.0.1").
 		Set("endpoint-reconciler-type", "none")

@@ -4,9 +4,10 @@ import (
 	"os"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -20,8 +21,8 @@ const manifest = "../../deploy/kubernetes/install.yaml"
 // with the service account of its pods, and with what that may do.
 func agentConfig(t *testing.T, c *kube.ControlPlane) *rest.Config {
 	t.Helper()
-	namespace, account := install(t, c)
-	path, err := c.Kubeconfig(t.Context(), namespace, account)
+	set := install(t, c)
+	path, err := c.Kubeconfig(t.Context(), set.Namespace, set.Spec.Template.Spec.ServiceAccountName)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,8 +50,8 @@ func agentClient(t *testing.T, config *rest.Config) kubernetes.Interface {
 	return client
 }
 
-// install applies install.yaml and returns the service account of the agent.
-func install(t *testing.T, c *kube.ControlPlane) (namespace, account string) {
+// install applies install.yaml and returns the agent's DaemonSet in it.
+func install(t *testing.T, c *kube.ControlPlane) *appsv1.DaemonSet {
 	t.Helper()
 	f, err := os.Open(manifest)
 	if err != nil {
@@ -62,16 +63,17 @@ func install(t *testing.T, c *kube.ControlPlane) (namespace, account string) {
 		t.Fatal(err)
 	}
 	for _, o := range objects {
-		if o.GetKind() == "DaemonSet" {
-			account, _, err = unstructured.NestedString(o.Object, "spec", "template", "spec", "serviceAccountName")
-			if err != nil || account == "" {
-				t.Fatalf("service account of DaemonSet %s: %q, %v", o.GetName(), account, err)
-			}
-			return o.GetNamespace(), account
+		if o.GetKind() != "DaemonSet" {
+			continue
 		}
+		set := &appsv1.DaemonSet{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, set); err != nil {
+			t.Fatal(err)
+		}
+		return set
 	}
 	t.Fatalf("no DaemonSet in %s", manifest)
-	return "", ""
+	return nil
 }
 
 // awaitRole returns when the API server's authorizer has seen the role, which is

@@ -89,7 +89,9 @@ func TestEventOfTheNode(t *testing.T) {
 	admin := clientFor(t, plane.Config())
 	name := Namespace(t, admin) // a node name that no other test uses
 	r := startRecorder(t, agentClient(t, agentConfig(t, plane)), name)
-	r.Record(agentapi.Event{Type: agentapi.Normal, Reason: agentapi.ReasonWouldSet, Message: "about the node"})
+	event := refusal("", "", "about the node")
+	event.Pod, event.Container = agentapi.PodRef{}, agentapi.ContainerRef{}
+	r.Record(event)
 	r.stop()
 	r.want(t, outcomes{agentkube.Written: 1})
 
@@ -140,7 +142,7 @@ func TestEqualEventsBecomeASeries(t *testing.T) {
 
 	counts := map[string]int32{}
 	for _, e := range listEvents(t, admin, namespace) {
-		counts[e.Note] += 1
+		counts[e.Note]++
 		if e.Series != nil {
 			counts[e.Note] = e.Series.Count
 		}
