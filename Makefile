@@ -1,0 +1,75 @@
+# What is made lands in bin/ and artefacts/, or in the user's cache folder.
+# hack/setup gets what a step needs; hack/env.sh finds the Go that it got.
+SHELL       := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+export MOORING_ARTEFACTS ?= $(CURDIR)/artefacts
+
+GO   := . hack/env.sh && go
+TOOL := $(GO) tool -modfile=tools/go.mod
+TEST := mkdir -p $(MOORING_ARTEFACTS) && $(TOOL) gotestsum --format=pkgname --format-hide-empty-pkg --jsonfile=$(MOORING_ARTEFACTS)
+
+NODE_TESTS := /hack/throwaway$$|/integration/
+UNIT        = $$(go list ./... | grep -vE '$(NODE_TESTS)')
+SUITES     ?= $$(go list ./... | grep -E '$(NODE_TESTS)')
+# Unit tests that see more of a real system in the node than on most machines.
+IN_NODE    ?= ./deploy/systemd ./internal/agent ./lifecycle
+BENCH      ?= ./lifecycle/... ./memlock/... ./plugin/...
+COUNT      ?= 6
+
+.PHONY: help run node check test unit suites units-in-node suites-in-node bench build generate lint verify clean
+help: ## list the targets
+	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 10
+
+run: ## show on a throw-away node what Mooring does
+	@hack/node run -- go run ./integration/demo
+
+node: ## a shell in the throw-away node
+	@hack/node shell
+
+check: ## the quick tier: builds, vets and runs the unit tests, without a node
+	@hack/setup test
+	$(GO) build ./... && go vet ./...
+	. hack/env.sh && ! "$$(go env GOROOT)"/bin/gofmt -l . | grep .
+	$(TEST)/check.json -- -race -short -timeout=5m $(UNIT)
+
+test: unit suites ## every test, also those on a throw-away node
+
+unit:
+	@hack/setup test
+	$(TEST)/unit.json -- -race -timeout=10m $(UNIT)
+
+suites:
+	hack/node run -- $(MAKE) units-in-node suites-in-node
+
+units-in-node:
+	$(TEST)/units-in-node.json -- -count=1 -timeout=10m -exec=$(CURDIR)/hack/on-node $(IN_NODE)
+
+suites-in-node:
+	$(TEST)/suites.json -- -count=1 -timeout=30m -p=1 $(SUITES)
+
+bench: ## benchmarks into artefacts/bench.txt; BASE=FILE compares with another
+	@hack/setup build && mkdir -p $(MOORING_ARTEFACTS)
+	$(GO) test -run='^$$' -bench=. -benchmem -count=$(COUNT) $(BENCH) | tee $(MOORING_ARTEFACTS)/bench.txt
+	$(TOOL) benchstat $(BASE) $(MOORING_ARTEFACTS)/bench.txt
+
+build: ## static programs into bin/
+	@hack/setup build
+	$(GO) version && CGO_ENABLED=0 go build -trimpath -buildvcs=auto -ldflags=-s -o bin/ ./cmd/...
+
+generate: ## generated files anew
+	@hack/setup build
+	$(GO) generate ./...
+
+lint: ## linters, shellcheck, and known vulnerabilities
+	@hack/setup lint
+	$(TOOL) golangci-lint run
+	shellcheck -x $$(git grep -lE '^#!.*\b(ba)?sh\b|^# shellcheck shell=' -- . ':!*.md')
+	hack/vulncheck
+
+verify: generate ## a clean tree stays so: generated files, go.mod and go.sum are up to date
+	git diff --exit-code
+	git ls-files -z '*go.mod' | xargs -0 -n1 dirname | while read -r m; do ($(GO) mod tidy -C $$m -diff); done
+
+clean: ## remove what was made here (hack/node clean: the node's caches)
+	rm -rf bin artefacts
