@@ -16,38 +16,30 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// Container images of the node. Nothing is pulled: both are made of the static
-// busybox in the node's own root file system.
-const (
-	// PauseImage is the sandbox image in the node's containerd configuration.
-	PauseImage = "localhost/pause:1"
-	// BusyboxImage has a shell and the usual tools.
-	BusyboxImage = "localhost/busybox:1"
-)
+// BusyboxImage is the node's only container image, also that of sandboxes: each
+// further one would make every start longer. It has a shell and the usual tools,
+// and sleeps when it is given no command. Nothing is pulled: it is made of the
+// static busybox in the node's own root file system.
+const BusyboxImage = "localhost/busybox:1"
 
-func addImages(set fileSet, tree string) error {
+func addImage(set fileSet, tree string) error {
 	busybox, err := os.ReadFile(filepath.Join(tree, "usr", "bin", "busybox"))
 	if err != nil {
 		return err
 	}
-	for ref, config := range map[string]v1.Config{
-		PauseImage:   {Entrypoint: []string{"/bin/busybox", "sleep", "2147483647"}},
-		BusyboxImage: {Env: []string{"PATH=/bin"}, Cmd: []string{"/bin/sh"}},
-	} {
-		archive, err := busyboxImage(ref, busybox, config)
-		if err != nil {
-			return fmt.Errorf("making container image %s: %w", ref, err)
-		}
-		set[filepath.Join(imagesDir, archiveName(ref))] = file{content: archive, mode: 0o644}
+	archive, err := busyboxImage(busybox)
+	if err != nil {
+		return fmt.Errorf("making container image %s: %w", BusyboxImage, err)
 	}
+	set[imageArchive] = file{content: archive, mode: 0o644}
 	return nil
 }
 
-func archiveName(ref string) string {
-	return filepath.Base(ref) + ".tar"
-}
-
-func busyboxImage(ref string, busybox []byte, config v1.Config) ([]byte, error) {
+func busyboxImage(busybox []byte) ([]byte, error) {
+	tag, err := name.NewTag(BusyboxImage)
+	if err != nil {
+		return nil, err
+	}
 	layer, err := busyboxLayer(busybox)
 	if err != nil {
 		return nil, err
@@ -61,12 +53,9 @@ func busyboxImage(ref string, busybox []byte, config v1.Config) ([]byte, error) 
 		return nil, err
 	}
 	base = base.DeepCopy()
-	base.Architecture, base.OS, base.Config = "amd64", "linux", config
+	base.Architecture, base.OS = "amd64", "linux"
+	base.Config = v1.Config{Env: []string{"PATH=/bin"}, Cmd: []string{"/bin/sleep", "2147483647"}}
 	if img, err = mutate.ConfigFile(img, base); err != nil {
-		return nil, err
-	}
-	tag, err := name.NewTag(ref)
-	if err != nil {
 		return nil, err
 	}
 	var out bytes.Buffer

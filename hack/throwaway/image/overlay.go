@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Where the node keeps the container images that are imported at its start.
-const imagesDir = "opt/images"
+// imageArchive is the container image that the node imports at its start.
+const imageArchive = "opt/image.tar"
 
 // overlay is everything that the node has beyond its packages.
 func overlay(spec Spec, p parts) (fileSet, error) {
@@ -25,7 +25,7 @@ func overlay(spec Spec, p parts) (fileSet, error) {
 	if err := addContainerd(set, spec, p); err != nil {
 		return nil, err
 	}
-	if err := addImages(set, filepath.Join(p.rootfs.Dir, treeDir)); err != nil {
+	if err := addImage(set, filepath.Join(p.rootfs.Dir, treeDir)); err != nil {
 		return nil, err
 	}
 	addUnits(set)
@@ -80,7 +80,7 @@ func addUnits(set fileSet) {
 	set[units+"sysinit.target.wants/node-network.service"] = file{link: "/etc/systemd/system/node-network.service"}
 	set[units+"sysinit.target.wants/node-channel.service"] = file{link: "/etc/systemd/system/node-channel.service"}
 	set[units+"multi-user.target.wants/containerd.service"] = file{link: unitPath(set, "containerd.service")}
-	set[units+"multi-user.target.wants/node-images.service"] = file{link: "/etc/systemd/system/node-images.service"}
+	set[units+"multi-user.target.wants/node-image.service"] = file{link: "/etc/systemd/system/node-image.service"}
 	for _, unit := range []string{
 		"apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "fstrim.timer", "logrotate.timer",
 		"e2scrub_all.timer", "e2scrub_reap.service", "getty@tty1.service", "serial-getty@ttyS0.service",
