@@ -22,7 +22,7 @@ help: ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 10
 
 run: ## show on a throw-away node what Mooring does
-	@hack/node run -- go run ./integration/demo
+	@hack/node run --reuse -- go run ./integration/demo
 
 node: ## a shell in the throw-away node
 	@hack/node shell
