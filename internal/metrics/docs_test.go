@@ -1,0 +1,84 @@
+package metrics
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var (
+	// metricRow is a row of the documentation's tables: name, type and labels.
+	metricRow  = regexp.MustCompile("(?m)^\\| `(mooring_[a-z_]+)` \\| ([a-z]+) \\| ([^|]+) \\|")
+	metricName = regexp.MustCompile(`\bmooring_[a-z_]+`)
+)
+
+// The tables name every metric, with its type and its labels.
+func TestMetricsAreDocumented(t *testing.T) {
+	documented := map[string]string{}
+	for _, row := range metricRow.FindAllStringSubmatch(readDoc(t), -1) {
+		if _, twice := documented[row[1]]; twice {
+			t.Errorf("%s is documented twice", row[1])
+		}
+		documented[row[1]] = row[2] + " " + row[3]
+	}
+	if diff := cmp.Diff(served(t), documented); diff != "" {
+		t.Errorf("metrics (-served +documented):\n%s", diff)
+	}
+}
+
+// The text and the alerts name no others.
+func TestDocumentedMetricsExist(t *testing.T) {
+	metrics := served(t)
+	for _, name := range metricName.FindAllString(readDoc(t), -1) {
+		base := name
+		for _, suffix := range []string{"_bucket", "_count", "_sum"} {
+			if of, ok := strings.CutSuffix(name, suffix); ok && strings.HasPrefix(metrics[of], "histogram") {
+				base = of
+			}
+		}
+		if _, ok := metrics[base]; !ok {
+			t.Errorf("%s does not exist", name)
+		}
+	}
+}
+
+func readDoc(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "metrics.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// served returns the type and the labels of each metric, as the documentation
+// writes them. The metrics of libraries are left out.
+func served(t *testing.T) map[string]string {
+	t.Helper()
+	m := exercised(t)
+	m.Handler() // registers metrics of its own
+	families, err := m.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	libraries := regexp.MustCompile(`^(go|process|promhttp)_`)
+	all := map[string]string{}
+	for _, family := range families {
+		if libraries.MatchString(family.GetName()) {
+			continue
+		}
+		var labels []string
+		for _, label := range family.GetMetric()[0].GetLabel() { // sorted
+			labels = append(labels, "`"+label.GetName()+"`")
+		}
+		if len(labels) == 0 {
+			labels = []string{"none"}
+		}
+		all[family.GetName()] = strings.ToLower(family.GetType().String()) + " " + strings.Join(labels, ", ")
+	}
+	return all
+}

@@ -1,0 +1,81 @@
+package plugin_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/plugin"
+)
+
+var (
+	yamlBlock = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
+	textBlock = regexp.MustCompile("(?ms)^```text\n(.*?)^```$")
+)
+
+func readDoc(t *testing.T, path ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(append([]string{".."}, path...)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestReadmePod: the README's pod is one that Kubernetes knows all fields of, and
+// gets what the text below it says under the policy that is shipped.
+func TestReadmePod(t *testing.T) {
+	p, err := policy.Load(filepath.Join("..", "deploy", "policy", "enforce.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := yamlBlock.FindAllStringSubmatch(readDoc(t, "README.md"), -1)
+	if len(blocks) != 1 {
+		t.Fatalf("%d examples in YAML, want 1", len(blocks))
+	}
+	var pod corev1.Pod
+	if err := yaml.UnmarshalStrict([]byte(blocks[0][1]), &pod); err != nil {
+		t.Fatal(err)
+	}
+	container := pod.Spec.Containers[0]
+	d := plugin.Decide(p, plugin.Facts{
+		Pod:         agentapi.PodRef{Namespace: pod.Namespace, Name: pod.Name},
+		Container:   container.Name,
+		Annotations: pod.Annotations,
+		MemoryLimit: container.Resources.Limits.Memory().Value(),
+	})
+	if !d.Act() || d.Memlock == nil || *d.Memlock != 5*gi {
+		t.Errorf("decision %+v, want a memory lock of 5 GiB; refusal: %v", d, d.Refusal)
+	}
+	if len(d.Cgroup) != 1 || d.Cgroup[0].File != "memory.high" || d.Cgroup[0].Value != "5905580032" {
+		t.Errorf("cgroup settings %v, want 5.5 GiB of memory.high", d.Cgroup)
+	}
+}
+
+// The refusals that the documentation shows are parts of those that users get.
+func TestDocumentedRefusals(t *testing.T) {
+	var messages []string
+	for _, test := range refusalTests() {
+		messages = append(messages, plugin.Decide(parsePolicy(t, policy.Enforce), test.facts).Refusal.Message)
+	}
+	_, rest, _ := strings.Cut(readDoc(t, "docs", "troubleshooting.md"), "\n## The launcher is refused\n")
+	section, _, _ := strings.Cut(rest, "\n## ")
+	blocks := textBlock.FindAllStringSubmatch(section, -1)
+	if len(blocks) < 10 {
+		t.Fatalf("found %d messages", len(blocks))
+	}
+	for _, block := range blocks {
+		shown := strings.TrimSpace(block[1])
+		if !slices.ContainsFunc(messages, func(m string) bool { return strings.Contains(m, shown) }) {
+			t.Errorf("the documentation shows\n%s\nwhich is in none of\n%s", shown, strings.Join(messages, "\n"))
+		}
+	}
+}
