@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs Mooring on a node with systemd and containerd 2.x that is not run by
-# Kubernetes (there, deploy/kubernetes/install.yaml does it). To be run as root
+# Installs Mooring on a node with systemd and containerd 2.x. For all nodes of a
+# cluster, deploy/kubernetes/install.yaml does it. To be run as root
 # from a folder that holds bin/ and deploy/. A policy that is there is kept.
 #
 #	deploy/install.sh              install or upgrade, and start

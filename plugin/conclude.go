@@ -18,6 +18,9 @@ func (d *decider) conclude() {
 		d.remark(agentapi.Warning, agentapi.ReasonWouldRefuse, "observe mode, nothing is done: "+refusal.Message)
 	case refusal != nil:
 		d.remark(agentapi.Warning, refusal.Reason, refusal.Message)
+	case observe && d.decision.Yield:
+		d.remark(agentapi.Normal, agentapi.ReasonWouldSet, strings.TrimSuffix(
+			"observe mode, nothing is done: "+d.yielded()+"; would set "+d.outcome(), "; would set "))
 	case observe && len(d.decision.Settings) > 0:
 		d.remark(agentapi.Normal, agentapi.ReasonWouldSet, "observe mode, nothing is done: would set "+d.outcome())
 	case d.decision.Yield:
@@ -48,12 +51,15 @@ func (d *decider) yielded() string {
 		d.facts.SpecMemlock.Soft, d.decision.Memlock)
 }
 
-// outcome lists what is set.
+// outcome lists what is set: not a memory lock that is left alone.
 func (d *decider) outcome() string {
 	var all []string
 	for _, s := range d.decision.Settings {
 		name := s.Name
 		if name == agentapi.MemlockSetting {
+			if d.decision.Yield {
+				continue
+			}
 			name = "RLIMIT_MEMLOCK"
 		}
 		all = append(all, name+" to "+s.Asked)

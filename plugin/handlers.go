@@ -75,7 +75,7 @@ func (p *Plugin) CreateContainer(_ context.Context, pod *nri.PodSandbox, ctr *nr
 func (p *Plugin) fail(l lifecycle.Launcher, err error) error {
 	err = fmt.Errorf("mooring refuses container %q of pod %s/%s: its pod directory cannot be made: %w",
 		l.Container.Name, l.Pod.Namespace, l.Pod.Name, err)
-	p.log(l).Error(err.Error())
+	p.tell(l, Remark{Type: agentapi.Warning, Reason: agentapi.ReasonPodDirFailed, Message: err.Error()})
 	p.Registry.Refuse(l.Container.ID, err.Error())
 	return err
 }

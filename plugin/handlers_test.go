@@ -131,6 +131,9 @@ func TestPodDirectoryCannotBeMade(t *testing.T) {
 	if a := n.registry.Account(); a.Granted != 0 {
 		t.Errorf("account = %+v, want nothing", a)
 	}
+	if diff := cmp.Diff([]agentapi.Reason{agentapi.ReasonPodDirFailed}, n.recorder.Reasons()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
 }
 
 func TestObserveModeChangesNothing(t *testing.T) {

@@ -35,6 +35,17 @@ func TestDecideObserves(t *testing.T) {
 	}
 }
 
+// TestDecideObserveYields: what enforce mode leaves alone is not told as set.
+func TestDecideObserveYields(t *testing.T) {
+	f := facts("trusted", vfio())
+	f.SpecMemlock = &lifecycle.Rlimit{Soft: 8 * gi, Hard: 8 * gi}
+	d := plugin.Decide(parsePolicy(t, policy.Observe), f)
+	want := "observe mode, nothing is done: the container's spec has RLIMIT_MEMLOCK 8Gi already, and 5Gi is asked for: left alone"
+	if len(d.Remarks) != 1 || d.Remarks[0].Reason != agentapi.ReasonWouldSet || d.Remarks[0].Message != want {
+		t.Errorf("remarks = %+v, want %s: %s", d.Remarks, agentapi.ReasonWouldSet, want)
+	}
+}
+
 func TestDecideObserveIsSilentWhereNothingIsAsked(t *testing.T) {
 	if d := plugin.Decide(parsePolicy(t, policy.Observe), facts("trusted", nil)); len(d.Remarks) != 0 {
 		t.Errorf("remarks = %+v, want none", d.Remarks)

@@ -31,8 +31,8 @@ type PodRef struct {
 	UID       string `json:"uid"`
 }
 
-// ContainerRef names a container. ID is the runtime's, empty before the
-// container is created; PID is that of its first process in the agent's pid
+// ContainerRef names a container. ID is the runtime's, which a container has
+// from the moment that its creation is asked for; PID is that of its first process in the agent's pid
 // namespace, 0 while there is none.
 type ContainerRef struct {
 	Name string `json:"name"`

@@ -27,6 +27,7 @@ const (
 	ReasonWouldRefuse       Reason = "WouldRefuse"       // observe mode: would have been refused
 	ReasonWouldSet          Reason = "WouldSet"          // observe mode: would have been set
 	ReasonNeighbourMemlock  Reason = "NeighbourMemlock"  // another NRI plugin is asked to set the same limit
+	ReasonPodDirFailed      Reason = "PodDirFailed"      // the pod's directory cannot be made
 )
 
 // Event is something that happened to a launcher.

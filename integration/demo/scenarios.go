@@ -21,7 +21,9 @@ type scenario struct {
 	agentStopped bool
 }
 
-func scenarios() []scenario {
+func scenarios() []scenario { return append(whileTheAgentRuns(), whileTheAgentIsStopped()...) }
+
+func whileTheAgentRuns() []scenario {
 	return []scenario{
 		{
 			title: "VM with a VFIO device: 4 GiB of guest memory, and libvirt's 1 GiB for device I/O",
@@ -70,6 +72,11 @@ func scenarios() []scenario {
 			memoryLimit: 1 * gib,
 			plain:       true,
 		},
+	}
+}
+
+func whileTheAgentIsStopped() []scenario {
+	return []scenario{
 		{
 			title: "VM that requires Mooring, while the agent is stopped",
 			annotations: map[string]string{

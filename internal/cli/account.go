@@ -14,7 +14,7 @@ func account(a agentapi.Account) string {
 		text += " of " + api.Bytes(a.Max).String()
 	}
 	if a.Unlimited > 0 {
-		text += fmt.Sprintf(", and without limit to %d launchers", a.Unlimited)
+		text += fmt.Sprintf("; launchers without limit: %d", a.Unlimited)
 	}
 	return text
 }

@@ -79,8 +79,11 @@ var bySeverity = []agentapi.Status{
 
 // summary is the status of the launcher's setting that fared worst.
 func summary(l agentapi.Launcher) string {
-	if l.State == agentapi.StateRefused {
+	switch {
+	case l.State == agentapi.StateRefused:
 		return "refused"
+	case l.Refusal != "": // observe mode, or it was there before the policy
+		return "would-refuse"
 	}
 	for _, status := range bySeverity {
 		if slices.ContainsFunc(l.Settings, func(s agentapi.Setting) bool { return s.Status == status }) {

@@ -95,9 +95,16 @@ mooring_decisions_total{outcome="yielded"} 0
 # TYPE mooring_events_total counter
 mooring_events_total{reason="AnnotationInvalid",type="Warning"} 0
 mooring_events_total{reason="CgroupDiffers",type="Warning"} 0
+mooring_events_total{reason="CgroupIneffective",type="Warning"} 0
 mooring_events_total{reason="CgroupRefused",type="Warning"} 0
 mooring_events_total{reason="LimitMissing",type="Warning"} 1
+mooring_events_total{reason="LimitRepaired",type="Normal"} 0
+mooring_events_total{reason="LimitYielded",type="Normal"} 0
 mooring_events_total{reason="MemlockRefused",type="Warning"} 0
+mooring_events_total{reason="NeighbourMemlock",type="Warning"} 0
+mooring_events_total{reason="PodDirFailed",type="Warning"} 0
+mooring_events_total{reason="WouldRefuse",type="Warning"} 0
+mooring_events_total{reason="WouldSet",type="Normal"} 0
 # HELP mooring_guard_changes_total Checks with another result than the one before, by setting and result.
 # TYPE mooring_guard_changes_total counter
 mooring_guard_changes_total{setting="memlock",status="applied"} 1

@@ -20,9 +20,15 @@ var (
 func (m *Metrics) startAtZero() {
 	for _, reason := range []agentapi.Reason{
 		agentapi.ReasonMemlockRefused, agentapi.ReasonCgroupRefused, agentapi.ReasonAnnotationInvalid,
-		agentapi.ReasonLimitMissing, agentapi.ReasonCgroupDiffers,
+		agentapi.ReasonNeighbourMemlock, agentapi.ReasonPodDirFailed, agentapi.ReasonWouldRefuse,
+		agentapi.ReasonLimitMissing, agentapi.ReasonCgroupDiffers, agentapi.ReasonCgroupIneffective,
 	} {
 		m.events.WithLabelValues(string(agentapi.Warning), string(reason))
+	}
+	for _, reason := range []agentapi.Reason{
+		agentapi.ReasonLimitRepaired, agentapi.ReasonLimitYielded, agentapi.ReasonWouldSet,
+	} {
+		m.events.WithLabelValues(string(agentapi.Normal), string(reason))
 	}
 	for _, outcome := range []plugin.Outcome{
 		plugin.OutcomeSet, plugin.OutcomeYielded, plugin.OutcomeRefused,
