@@ -92,7 +92,7 @@ func (c *Client) wait(ctx context.Context, cmd Command, session *ssh.Session, ex
 		case <-ctx.Done():
 			_ = session.Signal(ssh.SIGTERM)
 			select {
-			case _ = <-exited:
+			case <-exited: //nolint:errcheck // what it says does not matter any more
 			case <-c.done:
 			case <-time.After(killDelay):
 				_ = session.Signal(ssh.SIGKILL)
