@@ -111,7 +111,7 @@ func (p *parser) checkLauncher() {
 }
 
 func (p *parser) read(f field) {
-	key, value, ok := effective(p.annotations, f.key, p.container)
+	key, value, ok := Effective(p.annotations, f.key, p.container)
 	if !ok {
 		return
 	}

@@ -105,7 +105,7 @@ func TestPrecedenceIsNRIs(t *testing.T) {
 			annotations[ValueKey+scope] = "at" + scope
 		}
 		container := rapid.SampledFrom([]string{"a", "b", "c", ""}).Draw(t, "container")
-		key, value, ok := effective(annotations, ValueKey, container)
+		key, value, ok := Effective(annotations, ValueKey, container)
 		if ok != (key != "") || ok && annotations[key] != value {
 			t.Fatalf("%v for %q: key %q, value %q, %v", annotations, container, key, value, ok)
 		}

@@ -63,13 +63,14 @@ func podWide(annotations map[string]string, base string) (key, value string, ok 
 			faults = append(faults, fault)
 		}
 	}
-	key, value, ok = effective(annotations, base, "")
+	key, value, ok = Effective(annotations, base, "")
 	return key, value, ok, joinFaults(faults)
 }
 
-// effective returns the value of a key that holds for a container by NRI's
-// precedence, and the key with the scope that it was found at.
-func effective(annotations map[string]string, base, container string) (key, value string, ok bool) {
+// Effective returns the value, as written, of a key that holds for a container by
+// NRI's precedence, and the key with the scope that it was found at. base is the
+// key without scope; ok is false when the annotations do not have it.
+func Effective(annotations map[string]string, base, container string) (key, value string, ok bool) {
 	value, ok = plugin.GetEffectiveAnnotation(&nri.PodSandbox{Annotations: annotations}, base, container)
 	keys := []string{base + "/" + containerScope + container, base + "/" + podScope, base}
 	if at := slices.IndexFunc(keys, func(k string) bool { _, there := annotations[k]; return there }); at >= 0 {

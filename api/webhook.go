@@ -41,7 +41,7 @@ func AddLockable(annotations map[string]string, bytes int64) error {
 	}
 	maps.Copy(annotations, value)
 	maps.Copy(annotations, require)
-	if _, _, ok := effective(annotations, APIVersionKey, ""); !ok {
+	if _, _, ok := Effective(annotations, APIVersionKey, ""); !ok {
 		annotations[APIVersionKey] = APIVersion
 	}
 	return nil

@@ -126,19 +126,19 @@ func FuzzAddLockable(f *testing.F) {
 func checkAdded(t *testing.T, before, after map[string]string, bytes int64) {
 	t.Helper()
 	old := Lockable{}
-	if _, value, ok := effective(before, ValueKey, "compute"); ok {
+	if _, value, ok := Effective(before, ValueKey, "compute"); ok {
 		l, err := ParseLockable(value)
 		if err != nil {
 			t.Fatalf("added to a malformed %q", value)
 		}
 		old = l
 	}
-	_, value, _ := effective(after, ValueKey, "compute")
+	_, value, _ := Effective(after, ValueKey, "compute")
 	got, err := ParseLockable(value)
 	if want := (Lockable{Bytes: old.Bytes + bytes}); err != nil || !old.Unlimited && got != want || old.Unlimited != got.Unlimited {
 		t.Errorf("%v and %d bytes: got %v, %v", before, bytes, after, err)
 	}
-	if _, lock, _ := effective(after, RequiresLockKey, "compute"); lock != "true" {
+	if _, lock, _ := Effective(after, RequiresLockKey, "compute"); lock != "true" {
 		t.Errorf("%v does not require the lock", after)
 	}
 	if err := checkVersion(after); err != nil {

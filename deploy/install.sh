@@ -5,8 +5,21 @@
 #
 #	deploy/install.sh              install or upgrade, and start
 #	deploy/install.sh --uninstall  take away all but the policy
+#
+# CONTAINERD names the program whose configuration is looked at; the default is
+# the containerd in PATH.
 set -eu
 cd "$(dirname "$0")/.."
+
+policy=/etc/mooring/policy.yaml
+
+# validator_enabled reads what containerd makes of all its configuration files.
+validator_enabled() {
+	"${CONTAINERD:-containerd}" config dump | awk '
+		/^ *\[/ { inside = /nri\.v1\.nri.*default_validator\]/ }
+		inside && /^ *enable = true/ { found = 1 }
+		END { exit !found }'
+}
 
 if [ "${1:-}" = --uninstall ]; then
 	systemctl disable --now mooring-agent.service
@@ -18,8 +31,10 @@ if [ "${1:-}" = --uninstall ]; then
 	exit
 fi
 
+[ -e "$policy" ] || install -D -m 0644 deploy/policy/observe.yaml "$policy"
+# A policy that the new agent does not take would keep it down: then nothing else is changed.
+bin/mooring-agent check --policy "$policy"
 install -D -m 0755 bin/mooring-agent bin/mooring -t /usr/local/bin
-[ -e /etc/mooring/policy.yaml ] || install -D -m 0644 deploy/policy/observe.yaml /etc/mooring/policy.yaml
 install -D -m 0644 deploy/systemd/mooring-agent.service deploy/systemd/run-mooring.mount -t /etc/systemd/system
 systemctl daemon-reload
 if ! cmp -s deploy/containerd/mooring.toml /etc/containerd/conf.d/mooring.toml; then
@@ -28,3 +43,18 @@ if ! cmp -s deploy/containerd/mooring.toml /etc/containerd/conf.d/mooring.toml; 
 fi
 systemctl enable mooring-agent.service
 systemctl restart mooring-agent.service
+
+if ! validator_enabled; then
+	cat >&2 <<-'EOF'
+
+		WARNING: Mooring is installed and runs, but containerd does not read
+		/etc/containerd/conf.d/mooring.toml (or is older than 2.2). While the agent is away, launchers
+		are created without their limits, also those that require it. At the top of
+		/etc/containerd/config.toml there must be
+
+		    imports = ['/etc/containerd/conf.d/*.toml']
+
+		Add it, restart containerd, and look: containerd config dump | grep -A 12 default_validator
+	EOF
+	exit 1
+fi

@@ -13,16 +13,34 @@ func (r *Registry) Account() agentapi.Account { return r.AccountWithout(Key{}) }
 
 // AccountWithout returns the account without one launcher, whose new demand is to
 // be decided on.
-func (r *Registry) AccountWithout(key Key) agentapi.Account {
+func (r *Registry) AccountWithout(key Key) agentapi.Account { return r.AccountWith(nil, 0, key) }
+
+// AccountWith returns what AccountWithout does, and counts in the launchers that
+// the runtime listed at that moment and that were not entered yet.
+func (r *Registry) AccountWith(listed []Launcher, since Generation, without Key) agentapi.Account {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var a agentapi.Account
-	for k, l := range r.launchers {
-		if k != key && l.holds() && l.Demand != nil {
+	count := func(l *Launcher) {
+		if l.Key() != without && l.holds() && l.Demand != nil {
 			a = add(a, *l.Demand)
 		}
 	}
+	for _, l := range r.launchers {
+		count(l)
+	}
+	for i := range listed {
+		if !r.entered(&listed[i], since) {
+			count(&listed[i])
+		}
+	}
 	return a
+}
+
+// entered needs the lock.
+func (r *Registry) entered(l *Launcher, since Generation) bool {
+	now, ok := r.launchers[l.Key()]
+	return ok && (now.Container.ID == l.Container.ID || now.generation > uint64(since))
 }
 
 // add saturates: without a ceiling for the node the sum may exceed an int64.

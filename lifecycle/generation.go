@@ -14,8 +14,8 @@ func (r *Registry) Generation() Generation {
 }
 
 // Missing returns the launchers whose container is not among the IDs that the
-// runtime listed, and of which no event told after that moment. Refused ones have no container, and are missing
-// when their sandbox is.
+// runtime listed, and of which no event told after that moment. Refused ones have
+// no container, and are missing when their sandbox is.
 func (r *Registry) Missing(since Generation, containers, sandboxes map[string]bool) []Launcher {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -30,6 +30,16 @@ func (r *Registry) Missing(since Generation, containers, sandboxes map[string]bo
 		}
 	}
 	return missing
+}
+
+// Replaced reports whether the registry knows the launcher by another container,
+// of which an event told after that moment: then what is said of the container
+// with this ID is out of date.
+func (r *Registry) Replaced(key Key, containerID string, since Generation) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now, ok := r.launchers[key]
+	return ok && now.Container.ID != containerID && now.generation > uint64(since)
 }
 
 // Drop forgets the launcher, if it still is the one that the caller looked at and

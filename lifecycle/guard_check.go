@@ -16,8 +16,12 @@ type finding struct {
 	status  agentapi.Status // empty: as it was
 	message string
 	event   *agentapi.Event // told when the finding is news: another status than the last,
-	always  bool            // or this
+	repair  bool            // or something was done, which is told now and then
 }
+
+// repairEvery is how often an event tells of a launcher that is repaired again and
+// again, because somebody else lowers its limit.
+const repairEvery = 10 * time.Minute
 
 // check looks at one launcher. A launcher that is gone meanwhile is marked as
 // stopped: the runtime does not tell of every exit after it was restarted.
@@ -107,22 +111,35 @@ func unknown(l Launcher, err error) []finding {
 
 // settle writes findings to the registry and tells what is new in them.
 func (g *Guard) settle(l Launcher, cgroup string, findings []finding, log *slog.Logger) {
-	news := make([]bool, len(findings))
+	news, told := make([]bool, len(findings)), make([]bool, len(findings))
 	g.Registry.Update(l.Container.ID, func(now *Launcher) {
 		now.Cgroup = cgroup
 		for i, f := range findings {
 			news[i] = f.enter(now)
+			told[i] = f.event != nil && f.tells(now, news[i])
 		}
 	})
 	for i, f := range findings {
 		if f.status != "" {
 			g.observe(f.setting, f.status, news[i])
 		}
-		if f.event != nil && news[i] {
-			log.Warn(f.event.Message, "reason", f.event.Reason)
+		if told[i] {
+			log.Warn(f.message, "reason", f.event.Reason)
 			g.tell(l, *f.event)
 		}
 	}
+}
+
+// tells reports whether the finding's event is due.
+func (f finding) tells(l *Launcher, news bool) bool {
+	if !f.repair {
+		return news
+	}
+	if !l.repairTold.IsZero() && time.Since(l.repairTold) < repairEvery {
+		return false
+	}
+	l.repairTold = time.Now()
+	return true
 }
 
 // enter writes the finding into the launcher's setting, and reports whether it is
@@ -138,7 +155,7 @@ func (f finding) enter(l *Launcher) bool {
 	if f.status == "" {
 		return false
 	}
-	news := f.always || f.status != s.Status
+	news := f.repair || f.status != s.Status
 	s.Status, s.Message = f.status, f.message
 	return news
 }

@@ -3,6 +3,8 @@ package lifecycle
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"syscall"
 
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
@@ -14,12 +16,13 @@ const maxRounds = 8
 // survey is a look at the memory lock of all processes of a container.
 type survey struct {
 	kernel Kernel
-	want   Limit // no process may have less
+	want   Limit // what was given
+	strict bool  // no process may have less
 	repair bool
 
 	known    map[Process]bool
 	read     int     // how many could be read
-	lowest   Rlimit  // over all processes, after repair
+	lowest   Rlimit  // over all processes that count, after repair
 	first    Process // the first that had less than wanted,
 	had      Rlimit  // and what it had
 	short    int     // how many had less
@@ -33,6 +36,10 @@ func (g *Guard) checkMemlock(l Launcher, cgroup string) (finding, error) {
 	s := survey{kernel: g.Kernel, repair: g.Repair, known: map[Process]bool{}, lowest: Rlimit{Unlimited, Unlimited}}
 	if l.Given.Memlock != nil {
 		s.want = *l.Given.Memlock
+	}
+	var err error
+	if s.strict, err = g.strict(l, cgroup, s.want); err != nil {
+		return finding{}, err
 	}
 	for range maxRounds {
 		fresh, err := s.round(g, cgroup)
@@ -51,6 +58,31 @@ func (g *Guard) checkMemlock(l Launcher, cgroup string) (finding, error) {
 		s.judge(&f, l)
 	}
 	return f, nil
+}
+
+// strict reports whether every process must have what the launcher was given. The
+// container's first process shows whether the limit arrived. Where it did, a
+// process that has less was given less by itself, or by what manages the VM:
+// libvirt and virt-handler set QEMU's limit. Where it did not, or did not at an
+// earlier look, others have inherited what was missing.
+func (g *Guard) strict(l Launcher, cgroup string, want Limit) (bool, error) {
+	was := l.Setting(agentapi.MemlockSetting)
+	if was != nil && (was.Status == agentapi.StatusDiffers || was.Status == agentapi.StatusRepaired) {
+		return true, nil
+	}
+	procs, err := g.processes(cgroup)
+	if err != nil {
+		return false, err
+	}
+	at := slices.IndexFunc(procs, func(p Process) bool { return p.PID == l.Container.PID })
+	if at < 0 {
+		return true, nil
+	}
+	has, err := g.Kernel.Memlock(procs[at])
+	if errors.Is(err, ErrGone) {
+		return true, nil
+	}
+	return !has.Covers(want), err
 }
 
 // round looks at the processes that were not known before, and returns how many
@@ -84,6 +116,9 @@ func (s *survey) look(p Process) error {
 		if s.short++; s.short == 1 {
 			s.first, s.had = p, has
 		}
+		if !s.strict {
+			return nil
+		}
 		has = s.fix(p, has)
 	}
 	s.lowest = Rlimit{Soft: min(s.lowest.Soft, has.Soft), Hard: min(s.lowest.Hard, has.Hard)}
@@ -108,24 +143,28 @@ func (s *survey) fix(p Process, has Rlimit) Rlimit {
 
 // judge says what the survey means for a launcher that was given a limit.
 func (s *survey) judge(f *finding, l Launcher) {
-	var event agentapi.Event
 	switch {
 	case s.lowest.Covers(s.want) && s.repaired == 0:
-		f.status = agentapi.StatusApplied
-		if was := l.Setting(agentapi.MemlockSetting); was != nil && keeps(was.Status) {
-			f.status, f.message = was.Status, was.Message
-		}
-		return
+		s.confirm(f, l)
 	case s.lowest.Covers(s.want):
-		f.status, f.always = agentapi.StatusRepaired, true
-		event = agentapi.Event{Type: agentapi.Normal, Reason: agentapi.ReasonLimitRepaired}
+		f.status, f.message, f.repair = agentapi.StatusRepaired, s.message(), true
+		f.event = &agentapi.Event{Type: agentapi.Normal, Reason: agentapi.ReasonLimitRepaired, Message: s.summary()}
 	default:
-		f.status = agentapi.StatusDiffers
-		event = agentapi.Event{Type: agentapi.Warning, Reason: agentapi.ReasonLimitMissing}
+		f.status, f.message = agentapi.StatusDiffers, s.message()
+		f.event = &agentapi.Event{Type: agentapi.Warning, Reason: agentapi.ReasonLimitMissing, Message: s.summary()}
 	}
-	f.message = s.message()
-	event.Message = f.message
-	f.event = &event
+}
+
+// confirm says that the limit is there.
+func (s *survey) confirm(f *finding, l Launcher) {
+	f.status = agentapi.StatusApplied
+	if s.short > 0 {
+		f.message = fmt.Sprintf("%d of %d processes may lock less than the %s given, for example process %d has %s: "+
+			"lowered after the start, left alone", s.short, len(s.known), s.want, s.first.PID, s.had.Soft)
+	}
+	if was := l.Setting(agentapi.MemlockSetting); was != nil && keeps(was.Status) {
+		f.status, f.message = was.Status, was.Message
+	}
 }
 
 // keeps reports whether a status tells more than "applied" of a limit that is
@@ -134,14 +173,28 @@ func keeps(s agentapi.Status) bool {
 	return s == agentapi.StatusYielded || s == agentapi.StatusRepaired
 }
 
+// message tells all, for users and the log.
 func (s *survey) message() string {
-	text := fmt.Sprintf("%d of %d processes may lock less than the %s given: process %d had %s (hard %s)",
-		s.short, len(s.known), s.want, s.first.PID, s.had.Soft, s.had.Hard)
+	return fmt.Sprintf("%d of %d processes may lock less than the %s given: process %d had %s (hard %s)",
+		s.short, len(s.known), s.want, s.first.PID, s.had.Soft, s.had.Hard) + s.done(s.failed)
+}
+
+// summary tells it without what differs from one time to the next, so that equal
+// events are counted as one.
+func (s *survey) summary() string {
+	why := s.failed
+	if errno, ok := errors.AsType[syscall.Errno](s.failed); ok {
+		why = errno
+	}
+	return fmt.Sprintf("processes of the launcher may lock less than the %s given", s.want) + s.done(why)
+}
+
+func (s *survey) done(why error) string {
 	switch {
 	case s.failed != nil:
-		return fmt.Sprintf("%s; repair failed: %v", text, s.failed)
+		return fmt.Sprintf("; repair failed: %v", why)
 	case s.repaired > 0:
-		return text + "; raised with prlimit"
+		return "; raised with prlimit"
 	}
-	return text + `; policy says memlock.repair: "report", so nothing was done`
+	return `; policy says memlock.repair: "report", so nothing was done`
 }

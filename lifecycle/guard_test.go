@@ -103,8 +103,8 @@ func TestGuardConfirms(t *testing.T) {
 
 func TestGuardReports(t *testing.T) {
 	withBench(t, benchConfig{}, func(t *testing.T, b *bench) {
-		b.kernel.Start(100, cgroup, same(5*gi))
-		low := b.kernel.Start(101, cgroup, lifecycle.Rlimit{Soft: 65536, Hard: 8 << 20})
+		low := b.kernel.Start(100, cgroup, lifecycle.Rlimit{Soft: 65536, Hard: 8 << 20})
+		b.kernel.Start(101, cgroup, same(5*gi))
 		for range 2 { // the second time it is no news
 			s := b.check(t).Settings[0]
 			if s.Status != agentapi.StatusDiffers || s.Seen != "64Ki" {
@@ -112,10 +112,14 @@ func TestGuardReports(t *testing.T) {
 			}
 		}
 		b.expectReasons(t, agentapi.ReasonLimitMissing)
-		for _, want := range []string{"1 of 2 processes", "5Gi", "process 101 had 64Ki (hard 8Mi)", `"report"`} {
-			if text := b.recorder.Events()[0].Message; !strings.Contains(text, want) {
+		for _, want := range []string{"1 of 2 processes", "5Gi", "process 100 had 64Ki (hard 8Mi)", `"report"`} {
+			if text := b.check(t).Settings[0].Message; !strings.Contains(text, want) {
 				t.Errorf("message lacks %q: %s", want, text)
 			}
+		}
+		want := `processes of the launcher may lock less than the 5Gi given; policy says memlock.repair: "report", so nothing was done`
+		if got := b.recorder.Events()[0].Message; got != want {
+			t.Errorf("event = %q, want %q", got, want)
 		}
 		if got, _ := b.kernel.Memlock(low); got.Soft != 65536 {
 			t.Errorf("limit was changed to %v", got)
@@ -191,8 +195,9 @@ func TestGuardSkipsWhatVanishes(t *testing.T) {
 			}
 			return nil
 		}
-		b.kernel.Start(100, cgroup, same(5*gi))
-		b.kernel.Start(101, cgroup, same(65536))
+		b.registry.Update("id", func(l *lifecycle.Launcher) { l.Cgroup = cgroup })
+		b.kernel.Start(101, cgroup, same(65536)) // the first process is gone, so it is held to the limit
+		b.kernel.Start(102, cgroup, same(5*gi))
 		if s := b.check(t).Settings[0]; s.Status != agentapi.StatusApplied {
 			t.Errorf("setting = %+v, want applied: what is left has its limit", s)
 		}
@@ -292,7 +297,7 @@ func TestGuardChecksAllFromTimeToTime(t *testing.T) {
 	withBench(t, benchConfig{interval: time.Minute}, func(t *testing.T, b *bench) {
 		b.kernel.Start(100, cgroup, same(5*gi))
 		b.check(t)
-		b.kernel.Start(101, cgroup, same(65536)) // lowered its own
+		b.kernel.Start(100, cgroup, same(65536)) // lowered its own
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		b.expectReasons(t, agentapi.ReasonLimitMissing)

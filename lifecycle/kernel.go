@@ -31,8 +31,9 @@ type Kernel interface {
 	// Memlock reads RLIMIT_MEMLOCK, [ErrGone] when that process is gone.
 	Memlock(p Process) (Rlimit, error)
 
-	// SetMemlock sets RLIMIT_MEMLOCK. It fails with [ErrGone], and changes
-	// nobody's limit, when the pid has become another process's.
+	// SetMemlock sets RLIMIT_MEMLOCK. It fails with [ErrGone] when the pid has
+	// become another process's. If that happens between looking and setting,
+	// the other process has the limit for a moment and then its own again.
 	SetMemlock(p Process, limit Rlimit) error
 
 	// ReadCgroup reads a file of a cgroup. The error wraps fs.ErrNotExist

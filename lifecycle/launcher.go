@@ -25,8 +25,13 @@ type Launcher struct {
 	SandboxID string
 
 	// Demand is what the launcher counts for in the node's memlock account,
-	// nil when it asks for no lock. In observe mode it would have counted.
+	// nil when it asks for no lock. In observe mode it would have counted. Of
+	// one that runs already it is never less than what it runs with.
 	Demand *Limit
+
+	// Undecided is set for a launcher that runs already while it is not known
+	// which rule holds for it. It is held to nothing until then.
+	Undecided bool
 
 	// Given says what the launcher was given, and has therefore to have.
 	Given Given
@@ -35,7 +40,8 @@ type Launcher struct {
 	// cgroup v2 hierarchy, empty until the guard has found it.
 	Cgroup string
 
-	generation uint64 // of the last Put or Enter
+	generation uint64    // of the last Put or Enter
+	repairTold time.Time // when an event last told of a repair
 }
 
 // Given is what a launcher was given. In observe mode, and for a launcher that

@@ -12,9 +12,9 @@ import (
 
 // Names below the root of the pod directories.
 const (
-	podsDir     = "pods"  // <uid>/: what a pod's launcher sees as a whole, read-only
-	trashDir    = "trash" // what is to be deleted
-	writableDir = "pod"   // <uid>/pod: the only part that a pod may write
+	podsDir  = "pods"  // <uid>/: what a pod's launcher sees
+	trashDir = "trash" // what is to be deleted
+	touchDir = "pod"   // <uid>/pod/: the files that a pod may touch
 )
 
 // podUID is what the API server and kubelet (static pods) give out: a UUID or a
@@ -22,25 +22,33 @@ const (
 var podUID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
 // PodDirs makes and deletes the directories that pods share with the agent:
-// <root>/pods/<uid>, which the pod sees read-only, and in it pod/, which it may
-// write. Root should be a tmpfs with bounds: see [MountPodDirs].
+// <root>/pods/<uid>, and in it pod/heartbeat and pod/stop, which the pod may
+// touch. Root should be a tmpfs with bounds: see [MountPodDirs].
 //
-// A pod controls what is below pod/, so paths are walked without following
-// symbolic links. The methods may be called from several goroutines at once;
-// Create and Discard make a handful of system calls on a tmpfs and may be called
-// from NRI handlers.
+// All pods share that tmpfs, and the agent needs room in it for its socket. So a
+// pod must not be able to take any of it: the files are named pipes that nobody
+// reads. They are touched like regular files, hold no content, and have no
+// extended attributes, which tmpfs counts as inodes (Linux 6.6 and later).
+//
+// The methods may be called from several goroutines at once; Create and
+// DiscardUnless make a handful of system calls on a tmpfs and may be called from
+// NRI handlers.
 type PodDirs struct {
 	root        string
 	pods, trash int // open directories
 
-	mu   sync.Mutex // held by Create against Retain: never while deleting
+	mu   sync.Mutex // held by Create against DiscardUnless: never while deleting
 	next int        // makes names in trash unique
 }
 
-// PodDir is a pod's directory on the node.
+// PodDir is a pod's directory on the node. The pod is to see all of it read-only
+// but for the two files, each a writable mount of its own, so that not even root
+// in the pod can make a file.
 type PodDir struct {
-	Path     string // what the launcher sees at /run/mooring
-	Writable string // and at /run/mooring/pod
+	Path string // what the launcher sees at /run/mooring
+
+	Heartbeat string // and at /run/mooring/pod/heartbeat
+	Stop      string // and at /run/mooring/pod/stop
 }
 
 // OpenPodDirs prepares root, which must exist, for pod directories.
@@ -51,7 +59,7 @@ func OpenPodDirs(root string) (*PodDirs, error) {
 	}
 	defer unix.Close(fd)
 	d := &PodDirs{root: root, pods: -1, trash: -1}
-	// Nobody but root may pass: pod/ below is open to everyone who gets there.
+	// Nobody but root may pass: the files below are open to everyone who gets there.
 	if d.pods, err = ensureDir(fd, podsDir, 0o700); err == nil {
 		d.trash, err = ensureDir(fd, trashDir, 0o700)
 	}
@@ -75,27 +83,52 @@ func (d *PodDirs) Close() error {
 // Dir returns the directory of a pod, which need not exist.
 func (d *PodDirs) Dir(uid string) PodDir {
 	path := filepath.Join(d.root, podsDir, uid)
-	return PodDir{Path: path, Writable: filepath.Join(path, writableDir)}
+	return PodDir{
+		Path:      path,
+		Heartbeat: filepath.Join(path, touchDir, heartbeatFile),
+		Stop:      filepath.Join(path, touchDir, stopFile),
+	}
 }
 
-// Create makes the directory of a pod. One that exists already is kept, and its
-// modes are set again.
+// Create makes the directory of a pod. One that exists already is kept: its modes
+// are set again, and when its files were touched stays known. What is not laid
+// out like one is replaced.
 func (d *PodDirs) Create(uid string) (PodDir, error) {
 	if err := checkUID(uid); err != nil {
 		return PodDir{}, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	err := d.ensure(uid)
+	if isForeign(err) {
+		if err = d.discard(uid); err == nil {
+			err = d.ensure(uid)
+		}
+	}
+	if err != nil {
+		return PodDir{}, fmt.Errorf("pod directory %s: %w", uid, err)
+	}
+	return d.Dir(uid), nil
+}
+
+// ensure needs the lock.
+func (d *PodDirs) ensure(uid string) error {
 	dir, err := ensureDir(d.pods, uid, 0o755)
 	if err != nil {
-		return PodDir{}, fmt.Errorf("pod directory %s: %w", uid, err)
+		return err
 	}
 	defer unix.Close(dir)
-	writable, err := ensureDir(dir, writableDir, 0o777)
+	touch, err := ensureDir(dir, touchDir, 0o755)
 	if err != nil {
-		return PodDir{}, fmt.Errorf("pod directory %s: %w", uid, err)
+		return err
 	}
-	return d.Dir(uid), unix.Close(writable)
+	defer unix.Close(touch)
+	for _, name := range []string{heartbeatFile, stopFile} {
+		if err := ensureTouchable(touch, name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func checkUID(uid string) error {

@@ -24,36 +24,73 @@ var _ Kernel = (*LinuxKernel)(nil)
 
 // Memlock implements [Kernel].
 func (k *LinuxKernel) Memlock(p Process) (Rlimit, error) {
-	var l Rlimit
-	err := k.prlimit(p, nil, &l)
-	return l, err
+	fd, err := k.open(p)
+	if err != nil {
+		return Rlimit{}, err
+	}
+	defer unix.Close(fd)
+	limit, err := prlimit(p.PID, nil)
+	if err == nil {
+		err = stillThere(fd)
+	}
+	return limit, err
 }
 
 // SetMemlock implements [Kernel].
 func (k *LinuxKernel) SetMemlock(p Process, limit Rlimit) error {
-	return k.prlimit(p, &limit, nil)
-}
-
-// prlimit calls prlimit(2), which knows pids only. The pidfd pins down which
-// process is meant: while it can be signalled, the pid is not another's, so it is
-// asked before (with the start time) and after.
-func (k *LinuxKernel) prlimit(p Process, set, get *Rlimit) error {
 	fd, err := k.open(p)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
-	var old unix.Rlimit
-	if err := unix.Prlimit(p.PID, unix.RLIMIT_MEMLOCK, toUnix(set), &old); err != nil {
-		return fmt.Errorf("prlimit of process %d: %w", p.PID, goneIf(err, unix.ESRCH))
+	return setMemlock(p.PID, limit, func() error { return stillThere(fd) })
+}
+
+// setMemlock calls prlimit(2), which knows pids only: in the moment since the
+// process was looked at, its pid may have become another's. same tells afterwards,
+// and then the other one gets its limit back.
+func setMemlock(pid int, limit Rlimit, same func() error) error {
+	old, err := prlimit(pid, &limit)
+	if err != nil {
+		return err
 	}
-	if err := unix.PidfdSendSignal(fd, 0, nil, 0); errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("process %d: %w", p.PID, ErrGone)
-	}
-	if get != nil {
-		*get = Rlimit{Soft: Limit(old.Cur), Hard: Limit(old.Max)}
+	if err := same(); err != nil {
+		return errors.Join(err, giveBack(pid, limit, old))
 	}
 	return nil
+}
+
+// giveBack sets the old limit again, unless the process has another one than was
+// set: then it is not the one that the limit was taken from, but one that came
+// after it.
+func giveBack(pid int, set, old Rlimit) error {
+	now, err := prlimit(pid, nil)
+	if err == nil && now == set && old != set {
+		_, err = prlimit(pid, &old)
+	}
+	if errors.Is(err, ErrGone) {
+		return nil
+	}
+	return err
+}
+
+// stillThere returns ErrGone once the process has been reaped. Until then its pid
+// is not another's.
+func stillThere(pidfd int) error {
+	if err := unix.PidfdSendSignal(pidfd, 0, nil, 0); errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("the process that was meant: %w", ErrGone)
+	}
+	return nil
+}
+
+// prlimit returns the limit of the process that has the pid now, as it was
+// before, and sets it unless set is nil.
+func prlimit(pid int, set *Rlimit) (Rlimit, error) {
+	var old unix.Rlimit
+	if err := unix.Prlimit(pid, unix.RLIMIT_MEMLOCK, toUnix(set), &old); err != nil {
+		return Rlimit{}, fmt.Errorf("prlimit of process %d: %w", pid, goneIf(err, unix.ESRCH))
+	}
+	return Rlimit{Soft: Limit(old.Cur), Hard: Limit(old.Max)}, nil
 }
 
 func toUnix(l *Rlimit) *unix.Rlimit {

@@ -125,7 +125,10 @@ func (r *Registry) Enter(containerID string, state agentapi.State, pid int) bool
 func (r *Registry) Refuse(containerID, why string) {
 	r.Update(containerID, func(l *Launcher) {
 		l.enter(agentapi.StateRefused, r.now())
-		l.Refusal, l.Given = why, Given{}
+		l.Refusal, l.Given, l.Demand = why, Given{}, nil
+		for i := range l.Settings {
+			l.Settings[i].Status, l.Settings[i].Given = agentapi.StatusRefused, ""
+		}
 	})
 }
 

@@ -75,6 +75,46 @@ func TestRegistryRefusedStays(t *testing.T) {
 	}
 }
 
+func TestRegistryRefusesAfterAll(t *testing.T) {
+	r := lifecycle.NewRegistry()
+	l := newLauncher("a", "1", agentapi.StateCreating, gi)
+	l.Settings = []agentapi.Setting{{Name: agentapi.MemlockSetting, Asked: "1Gi", Given: "1Gi", Status: agentapi.StatusPending}}
+	r.Put(l)
+	r.Refuse("1", "no directory")
+	got, _ := r.Find("1")
+	want := []agentapi.Setting{{Name: agentapi.MemlockSetting, Asked: "1Gi", Status: agentapi.StatusRefused}}
+	if diff := cmp.Diff(want, got.Settings); diff != "" || got.State != agentapi.StateRefused || got.Demand != nil {
+		t.Errorf("launcher = %+v, want it refused, settings (-want +got):\n%s", got, diff)
+	}
+}
+
+func TestAccountWithWhatIsListed(t *testing.T) {
+	r := lifecycle.NewRegistry()
+	r.Put(newLauncher("entered", "1", agentapi.StateRunning, gi))
+	r.Put(newLauncher("older", "2", agentapi.StateStopped, gi))
+	since := r.Generation()
+	r.Put(newLauncher("newer", "3", agentapi.StateStopped, gi))
+	listed := []lifecycle.Launcher{
+		newLauncher("entered", "1", agentapi.StateRunning, 100*gi),
+		newLauncher("older", "20", agentapi.StateRunning, 2*gi), // while the agent was away
+		newLauncher("newer", "0", agentapi.StateRunning, 100*gi),
+		newLauncher("new", "4", agentapi.StateRunning, 4*gi),
+		newLauncher("asks", "5", agentapi.StateRunning, 100*gi),
+	}
+	without := lifecycle.Key{PodUID: "asks", Container: "compute"}
+	if a := r.AccountWith(listed, since, without); a.Granted != 7*gi {
+		t.Errorf("account = %+v, want 7Gi", a)
+	}
+	for _, test := range []struct {
+		uid, id string
+		want    bool
+	}{{"newer", "0", true}, {"newer", "3", false}, {"older", "20", false}, {"new", "4", false}} {
+		if got := r.Replaced(lifecycle.Key{PodUID: test.uid, Container: "compute"}, test.id, since); got != test.want {
+			t.Errorf("Replaced(%s, %s) = %t, want %t", test.uid, test.id, got, test.want)
+		}
+	}
+}
+
 func TestRegistrySinceIsTheStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := lifecycle.NewRegistry()

@@ -4,25 +4,32 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
+	"path/filepath"
 	"strconv"
 
 	"golang.org/x/sys/unix"
 )
 
-// readAtOnce is how many names of a directory are held in memory at once: a pod
-// may make as many as the file system has inodes.
-const readAtOnce = 128
-
-// Discard takes the directory of a pod out of use. It renames it, which is one
-// system call; EmptyTrash deletes. A pod without a directory is no error.
-func (d *PodDirs) Discard(uid string) error {
+// DiscardUnless takes the directory of a pod out of use, unless keep wants it. It
+// renames it, which is one system call; EmptyTrash deletes. A pod without a
+// directory is no error.
+//
+// keep is asked while no directory can be created, so a caller that makes a pod
+// known before it calls Create does not lose its directory; it must not block.
+func (d *PodDirs) DiscardUnless(uid string, keep func(uid string) bool) error {
 	if err := checkUID(uid); err != nil {
 		return err
 	}
+	return d.discardUnless(uid, keep)
+}
+
+func (d *PodDirs) discardUnless(uid string, keep func(string) bool) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if keep(uid) {
+		return nil
+	}
 	return d.discard(uid)
 }
 
@@ -41,112 +48,43 @@ func (d *PodDirs) discard(uid string) error {
 	}
 }
 
-// Retain discards the directories of all pods that keep does not want. keep is
-// asked while no directory can be created, so a caller that makes a pod known
-// before it calls Create does not lose its directory; it must not block.
+// Retain discards the directories of all pods that keep does not want: see
+// DiscardUnless.
 func (d *PodDirs) Retain(keep func(uid string) bool) error {
-	dir, err := openDir(d.pods, ".", 0)
-	if err != nil {
-		return err
-	}
-	f := os.NewFile(uintptr(dir), podsDir)
-	defer f.Close()
-	names, err := f.Readdirnames(-1) // made by Create: as many as there are pods
+	uids, err := namesIn(d.pods)
 	errs := []error{err}
-	for _, uid := range names {
+	for _, uid := range uids {
 		errs = append(errs, d.discardUnless(uid, keep))
 	}
 	return errors.Join(errs...)
 }
 
-func (d *PodDirs) discardUnless(uid string, keep func(string) bool) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if keep(uid) {
-		return nil
-	}
-	return d.discard(uid)
-}
-
-// EmptyTrash deletes what was discarded. It blocks for as long as that takes.
+// EmptyTrash deletes what was discarded. It blocks for as long as that takes: a
+// few system calls for each pod, because pods cannot make files.
 func (d *PodDirs) EmptyTrash(ctx context.Context) error {
-	return errors.Join(emptyDir(ctx, d.trash), ctx.Err())
-}
-
-// emptyDir deletes all that is in a directory. A pod can nest directories so
-// deeply that walking down would exhaust stack or file descriptors. So nothing is
-// walked: what a subdirectory holds is moved up first.
-func emptyDir(ctx context.Context, top int) error {
-	var serial int
-	return drain(ctx, top, func(name string) error { return remove(ctx, top, name, &serial) })
-}
-
-// remove deletes an entry of top. The entries of a directory move to top, where
-// drain comes across them.
-func remove(ctx context.Context, top int, name string, serial *int) error {
-	err := unix.Unlinkat(top, name, 0)
-	if !errors.Is(err, unix.EISDIR) {
-		return err
-	}
-	if err = unix.Unlinkat(top, name, unix.AT_REMOVEDIR); !errors.Is(err, unix.ENOTEMPTY) {
-		return err
-	}
-	dir, err := openDir(top, name, unix.RESOLVE_BENEATH)
+	trash, err := os.OpenRoot(filepath.Join(d.root, trashDir))
 	if err != nil {
 		return err
 	}
-	defer unix.Close(dir)
-	if err := drain(ctx, dir, func(child string) error { return moveUp(dir, child, top, serial) }); err != nil {
-		return err
-	}
-	return unix.Unlinkat(top, name, unix.AT_REMOVEDIR)
-}
-
-// moveUp moves an entry to top under a name that is free there.
-func moveUp(dir int, child string, top int, serial *int) error {
-	for {
-		*serial++
-		err := unix.Renameat2(dir, child, top, "moved."+strconv.Itoa(*serial), unix.RENAME_NOREPLACE)
-		if !errors.Is(err, unix.EEXIST) {
-			return err
+	defer trash.Close()
+	names, err := namesIn(d.trash)
+	errs := []error{err}
+	for _, name := range names {
+		if ctx.Err() != nil {
+			break
 		}
+		errs = append(errs, trash.RemoveAll(name))
 	}
+	return errors.Join(append(errs, ctx.Err())...)
 }
 
-// drain calls take for the names in a directory, again and again until a pass
-// over all of them takes nothing more out. The error says why the rest is left.
-func drain(ctx context.Context, dir int, take func(string) error) error {
-	for {
-		taken, err := drainPass(ctx, dir, take)
-		if taken == 0 || ctx.Err() != nil {
-			return errors.Join(err, ctx.Err())
-		}
-	}
-}
-
-// drainPass returns how many names were taken out, and the first failure.
-func drainPass(ctx context.Context, dir int, take func(string) error) (taken int, failed error) {
+// namesIn lists an open directory, of which each name was made by this package.
+func namesIn(dir int) ([]string, error) {
 	fd, err := openDir(dir, ".", 0)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	f := os.NewFile(uintptr(fd), "directory")
 	defer f.Close()
-	for ctx.Err() == nil {
-		names, err := f.Readdirnames(readAtOnce)
-		for _, name := range names {
-			if err := take(name); err == nil {
-				taken++
-			} else if failed == nil {
-				failed = fmt.Errorf("delete %.80q: %w", name, err)
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return taken, err
-		}
-	}
-	return taken, failed
+	return f.Readdirnames(-1)
 }

@@ -10,14 +10,13 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle"
 )
 
-// MountPoint is where a launcher finds its pod directory, and below it "pod", the
-// part that it may write.
+// MountPoint is where a launcher finds its pod directory.
 const MountPoint = "/run/mooring"
 
 const rlimitMemlock = "RLIMIT_MEMLOCK"
 
 // adjustment translates a decision that acts.
-func adjustment(d Decision, dir lifecycle.PodDir, userns bool) *nri.ContainerAdjustment {
+func adjustment(d Decision, dir lifecycle.PodDir) *nri.ContainerAdjustment {
 	a := &nri.ContainerAdjustment{}
 	if d.Memlock != nil && !d.Yield {
 		limit := uint64(*d.Memlock) // unlimited is RLIM_INFINITY
@@ -26,31 +25,29 @@ func adjustment(d Decision, dir lifecycle.PodDir, userns bool) *nri.ContainerAdj
 	if len(d.Cgroup) > 0 {
 		a.Linux = &nri.LinuxContainerAdjustment{Resources: resources(d.Cgroup)}
 	}
-	a.AddMount(mount(MountPoint, dir.Path, "ro", userns))
-	a.AddMount(mount(MountPoint+"/pod", dir.Writable, "rw", userns))
+	for _, m := range mounts(dir) {
+		a.AddMount(m)
+	}
 	return a
 }
 
-// mount binds a directory of the node. In a user namespace root of the node is
-// nobody, so ids are mapped as for the pod's volumes; where the kernel cannot do
-// that for a tmpfs (before Linux 6.3) the runtime refuses the container.
-func mount(destination, source, access string, userns bool) *nri.Mount {
-	options := []string{"bind", access, "nosuid", "nodev", "noexec", "rprivate"}
-	if userns {
-		options = append(options, "idmap")
+// mounts shows a launcher its pod directory, read-only, and on top of that the two
+// files that it may touch. The directory being read-only, nobody in the pod can make
+// a file, not even root. The files are open to everybody, so that a user namespace
+// needs no mapping of ids.
+func mounts(dir lifecycle.PodDir) []*nri.Mount {
+	return []*nri.Mount{
+		bind(MountPoint, dir.Path, "ro"),
+		bind(MountPoint+"/pod/heartbeat", dir.Heartbeat, "rw"),
+		bind(MountPoint+"/pod/stop", dir.Stop, "rw"),
 	}
-	return &nri.Mount{Destination: destination, Type: "bind", Source: source, Options: options}
 }
 
-// hasUserNamespace reports whether the container runs in a user namespace of its
-// own.
-func hasUserNamespace(ctr *nri.Container) bool {
-	for _, ns := range ctr.GetLinux().GetNamespaces() {
-		if ns.GetType() == "user" {
-			return true
-		}
+func bind(destination, source, access string) *nri.Mount {
+	return &nri.Mount{
+		Destination: destination, Type: "bind", Source: source,
+		Options: []string{"bind", access, "nosuid", "nodev", "noexec", "rprivate"},
 	}
-	return false
 }
 
 // resources translates cgroup settings, each into NRI's "unified" map, which every

@@ -44,20 +44,16 @@ func TestResources(t *testing.T) {
 }
 
 func TestAdjustment(t *testing.T) {
-	dir := lifecycle.PodDir{Path: "/run/mooring/pods/u", Writable: "/run/mooring/pods/u/pod"}
+	const path = "/run/mooring/pods/u"
+	dir := lifecycle.PodDir{Path: path, Heartbeat: path + "/pod/heartbeat", Stop: path + "/pod/stop"}
 	unlimited := lifecycle.Unlimited
-	got := adjustment(Decision{Launcher: true, Memlock: &unlimited}, dir, false)
+	got := adjustment(Decision{Launcher: true, Memlock: &unlimited}, dir)
 	want := &nri.ContainerAdjustment{
 		Rlimits: []*nri.POSIXRlimit{{Type: "RLIMIT_MEMLOCK", Soft: math.MaxUint64, Hard: math.MaxUint64}},
 		Mounts: []*nri.Mount{
-			{
-				Destination: "/run/mooring", Type: "bind", Source: dir.Path,
-				Options: []string{"bind", "ro", "nosuid", "nodev", "noexec", "rprivate"},
-			},
-			{
-				Destination: "/run/mooring/pod", Type: "bind", Source: dir.Writable,
-				Options: []string{"bind", "rw", "nosuid", "nodev", "noexec", "rprivate"},
-			},
+			bound("/run/mooring", dir.Path, "ro"),
+			bound("/run/mooring/pod/heartbeat", dir.Heartbeat, "rw"),
+			bound("/run/mooring/pod/stop", dir.Stop, "rw"),
 		},
 	}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
@@ -65,27 +61,22 @@ func TestAdjustment(t *testing.T) {
 	}
 }
 
-func TestAdjustmentYields(t *testing.T) {
-	limit := lifecycle.Limit(4096)
-	got := adjustment(Decision{Launcher: true, Memlock: &limit, Yield: true}, lifecycle.PodDir{}, false)
-	if len(got.GetRlimits()) != 0 {
-		t.Errorf("rlimits = %v, want none", got.GetRlimits())
-	}
-	if len(got.GetMounts()) != 2 {
-		t.Errorf("mounts = %v, want the pod directory all the same", got.GetMounts())
+// No option maps ids: a user namespace needs none.
+func bound(destination, source, access string) *nri.Mount {
+	return &nri.Mount{
+		Destination: destination, Type: "bind", Source: source,
+		Options: []string{"bind", access, "nosuid", "nodev", "noexec", "rprivate"},
 	}
 }
 
-func TestAdjustmentInUserNamespace(t *testing.T) {
-	ctr := &nri.Container{Linux: &nri.LinuxContainer{Namespaces: []*nri.LinuxNamespace{{Type: "ipc"}, {Type: "user"}}}}
-	got := adjustment(Decision{Launcher: true}, lifecycle.PodDir{}, hasUserNamespace(ctr))
-	for _, m := range got.GetMounts() {
-		if o := m.GetOptions(); o[len(o)-1] != "idmap" {
-			t.Errorf("options of %s = %v, want idmap", m.GetDestination(), o)
-		}
+func TestAdjustmentYields(t *testing.T) {
+	limit := lifecycle.Limit(4096)
+	got := adjustment(Decision{Launcher: true, Memlock: &limit, Yield: true}, lifecycle.PodDir{})
+	if len(got.GetRlimits()) != 0 {
+		t.Errorf("rlimits = %v, want none", got.GetRlimits())
 	}
-	if hasUserNamespace(&nri.Container{}) {
-		t.Error("a container without namespaces has a user namespace")
+	if len(got.GetMounts()) != 3 {
+		t.Errorf("mounts = %v, want the pod directory all the same", got.GetMounts())
 	}
 }
 

@@ -12,24 +12,40 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle"
 )
 
-// admit decides on a container and enters a launcher into the registry, in the
-// given state: Creating for one that does not exist yet. Other containers cost a
-// few map look-ups.
-func (p *Plugin) admit(pod *nri.PodSandbox, ctr *nri.Container, state agentapi.State) (lifecycle.Launcher, Decision) {
-	name, ok := Recognise(p.Policy, pod.GetLabels(), pod.GetAnnotations())
-	if !ok || name != ctr.GetName() {
+// admit decides on a container that is to be created, and enters a launcher into
+// the registry. Other containers cost a few map look-ups.
+func (p *Plugin) admit(pod *nri.PodSandbox, ctr *nri.Container) (lifecycle.Launcher, Decision) {
+	if !p.runsVM(pod, ctr) {
 		return lifecycle.Launcher{}, Decision{}
 	}
 	facts := p.facts(pod, ctr)
-	facts.Exists = state != agentapi.StateCreating
 	p.deciding.Lock()
 	defer p.deciding.Unlock()
-	key := lifecycle.Key{PodUID: facts.Pod.UID, Container: facts.Container}
-	facts.NodeGranted = p.Registry.AccountWithout(key).Granted
+	facts.NodeGranted = p.granted(keyOf(pod, ctr))
 	d := Decide(p.Policy, facts)
-	l := launcher(pod, ctr, d, state)
+	l := launcher(pod, ctr, d, agentapi.StateCreating)
 	p.Registry.Put(l)
 	return l, d
+}
+
+// granted returns what others than the launcher have of the node's locked memory,
+// among them those of a list that was not taken over yet. The caller decides.
+func (p *Plugin) granted(without lifecycle.Key) int64 {
+	s := p.snapshot.Load()
+	if s == nil {
+		return p.Registry.AccountWithout(without).Granted
+	}
+	return p.Registry.AccountWith(p.launchersOf(s), s.generation, without).Granted
+}
+
+// runsVM reports whether the container is the pod's launcher.
+func (p *Plugin) runsVM(pod *nri.PodSandbox, ctr *nri.Container) bool {
+	name, ok := Recognise(p.Policy, pod.GetLabels(), pod.GetAnnotations())
+	return ok && name == ctr.GetName()
+}
+
+func keyOf(pod *nri.PodSandbox, ctr *nri.Container) lifecycle.Key {
+	return lifecycle.Key{PodUID: pod.GetUid(), Container: ctr.GetName()}
 }
 
 func (p *Plugin) facts(pod *nri.PodSandbox, ctr *nri.Container) Facts {
@@ -41,6 +57,7 @@ func (p *Plugin) facts(pod *nri.PodSandbox, ctr *nri.Container) Facts {
 		MemoryLimit: ctr.GetLinux().GetResources().GetMemory().GetLimit().GetValue(),
 		SpecMemlock: specMemlock(ctr),
 		Controllers: p.Controllers,
+		NodeMemory:  p.NodeMemory,
 	}
 	if p.Accounts != nil {
 		f.ServiceAccount, f.ServiceAccountKnown = p.Accounts.ServiceAccount(f.Pod.UID)
@@ -77,10 +94,10 @@ func launcher(pod *nri.PodSandbox, ctr *nri.Container, d Decision, state agentap
 			Notes:     d.Notes,
 		},
 		SandboxID: pod.GetId(),
+		Demand:    d.Demand,
+		Undecided: d.Undecided,
 	}
-	if d.Refusal == nil {
-		l.Demand = d.Memlock
-	} else {
+	if d.Refusal != nil {
 		l.Refusal = d.Refusal.Message
 	}
 	if d.Refusal != nil && d.Mode == policy.Enforce && state == agentapi.StateCreating { // what exists stays
@@ -90,27 +107,6 @@ func launcher(pod *nri.PodSandbox, ctr *nri.Container, d Decision, state agentap
 		l.Given = lifecycle.Given{Memlock: d.Memlock, Cgroup: d.Cgroup}
 	}
 	return l
-}
-
-// known returns the launcher that an event is about. One that is not known yet
-// was created while the agent was away, or was lost in a Synchronize: it is
-// decided on as if it were created now, but what runs is never refused.
-func (p *Plugin) known(pod *nri.PodSandbox, ctr *nri.Container, state agentapi.State) (lifecycle.Launcher, bool) {
-	if l, ok := p.Registry.Find(ctr.GetId()); ok {
-		return l, true
-	}
-	l, d := p.admit(pod, ctr, state)
-	if !d.Launcher {
-		return lifecycle.Launcher{}, false
-	}
-	p.log(l).Info("launcher was not known", "state", state)
-	for _, r := range d.Remarks {
-		if d.Refusal != nil {
-			r.Message = "it runs although it would be refused: " + r.Message
-		}
-		p.tell(l, r)
-	}
-	return l, true
 }
 
 // tell records a remark on a launcher.

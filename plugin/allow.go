@@ -24,12 +24,30 @@ func (d *decider) allowMemlock(rule policy.Rule, lock memlock.Result) {
 		d.refuse(agentapi.ReasonMemlockRefused, "%s: %s; ask for less, or have the policy changed", d.askedLock(lock), err)
 		return
 	}
-	if lock.Unlimited && d.facts.MemoryLimit <= 0 {
-		d.refuse(agentapi.ReasonMemlockRefused, "%s: an unlimited lock is bounded by the container's memory limit alone, "+
-			"and container %q has none; set its resources.limits.memory", d.askedLock(lock), d.facts.Container)
-	}
-	d.allowOnNode(lock)
+	d.boundUnlimited(rule, lock)
+	d.allowOnNode(rule, lock)
 	d.meetSpec(limit)
+}
+
+// boundUnlimited holds an unlimited lock against the memory limit that bounds it.
+// One beyond the node's memory bounds nothing.
+func (d *decider) boundUnlimited(rule policy.Rule, lock memlock.Result) {
+	limit, node := d.facts.MemoryLimit, d.facts.NodeMemory
+	var has string
+	switch {
+	case !lock.Unlimited:
+		return
+	case limit <= 0:
+		has = "none; set its resources.limits.memory"
+	case node > 0 && limit > node:
+		has = fmt.Sprintf("one of %s, which is more than the node's memory of %s and bounds nothing; "+
+			"lower its resources.limits.memory", api.Bytes(limit), api.Bytes(node))
+	default:
+		return
+	}
+	d.refuse(agentapi.ReasonMemlockRefused, "%s: rule %q of the node policy allows that, "+
+		"but an unlimited lock is bounded by the container's memory limit alone, and container %q has %s",
+		d.askedLock(lock), rule.Name, d.facts.Container, has)
 }
 
 func ceiling(rule policy.Rule, unlimited bool) string {
@@ -43,15 +61,17 @@ func ceiling(rule policy.Rule, unlimited bool) string {
 }
 
 // allowOnNode holds the lock against the node's ceiling. What is unlimited does
-// not count: rules say where that may be, and memory limits bound it.
-func (d *decider) allowOnNode(lock memlock.Result) {
+// not count: rules say where that may be, and memory limits bound it. Nor is what
+// runs already held to it: the ceiling is for those that come.
+func (d *decider) allowOnNode(rule policy.Rule, lock memlock.Result) {
 	most, granted := d.policy.Memlock.NodeMax, d.facts.NodeGranted
-	if most == 0 || lock.Unlimited || lock.Bytes <= most-granted {
+	if d.facts.Exists || most == 0 || lock.Unlimited || lock.Bytes <= most-granted {
 		return
 	}
-	d.refuse(agentapi.ReasonMemlockRefused, "%s: the node policy allows %s for all launchers of this node together "+
+	d.refuse(agentapi.ReasonMemlockRefused, "%s: rule %q allows that, "+
+		"but the node policy allows %s for all launchers of this node together "+
 		"(memlock.nodeMax), and others have %s; run the pod elsewhere, or wait until others stop",
-		d.askedLock(lock), api.Bytes(most), api.Bytes(granted))
+		d.askedLock(lock), rule.Name, api.Bytes(most), api.Bytes(granted))
 }
 
 // meetSpec deals with a limit that the container's spec has already, and with a
@@ -94,7 +114,7 @@ func (d *decider) neighbour() (key string, ok bool) {
 
 // allowFile holds a cgroup setting against the rule and the node.
 func (d *decider) allowFile(rule policy.Rule, s api.CgroupSetting) {
-	asked := fmt.Sprintf("annotation %s%s: %s", s.File, api.CgroupSuffix, quote(s.Value))
+	asked := "annotation " + d.written(s.File+api.CgroupSuffix)
 	if err := rule.AllowCgroupFile(s.File); err != nil {
 		d.refuse(agentapi.ReasonCgroupRefused, "%s: %s; remove the annotation, or have the policy changed", asked, err)
 		return

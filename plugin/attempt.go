@@ -10,6 +10,12 @@ import (
 	"github.com/containerd/nri/pkg/stub"
 )
 
+// dialError says that there was nothing to connect to.
+type dialError struct{ error }
+
+// Unwrap returns what the system said.
+func (e dialError) Unwrap() error { return e.error }
+
 // errLost is the end of a connection that stood.
 var errLost = errors.New("the runtime closed the connection: it stopped, or dropped the plugin for a request that took too long")
 
@@ -33,13 +39,15 @@ func (c *Connection) attempt(ctx context.Context) error {
 	c.status.enter(Connecting, func(*Status) {})
 	conn, err := c.dialer.DialContext(ctx, "unix", c.Socket)
 	if err != nil {
-		return err
+		return dialError{err}
 	}
 	t := newTrunk(conn)
 	defer t.Close()
 	s := &session{Handlers: c.Handlers, status: c.status, trunk: t}
+	requests := &inflight{}
 	st, err := stub.New(s,
 		stub.WithConnection(t),
+		stub.WithTTRPCOptions(nil, requests.options()),
 		stub.WithPluginName(c.Name),
 		stub.WithPluginIdx(c.Index),
 		stub.WithLogger(nriLogger{c.Logger}),
@@ -54,7 +62,7 @@ func (c *Connection) attempt(ctx context.Context) error {
 	}
 	c.Logger.Info("connected to the container runtime", "socket", c.Socket, "nri", st.RuntimeNRIVersion(),
 		"request_timeout", st.RequestTimeout())
-	return c.serve(ctx, st, t)
+	return c.serve(ctx, st, t, requests)
 }
 
 // start starts the stub under a watchdog. Start waits for ever, whatever becomes
@@ -89,12 +97,17 @@ func (c *Connection) start(ctx context.Context, st stub.Stub, t *trunk) error {
 	return why
 }
 
-// serve waits for the end of the connection.
-func (c *Connection) serve(ctx context.Context, st stub.Stub, t *trunk) error {
+// serve waits for the end of the connection. When it is the agent that ends, what
+// the runtime waits for is answered first.
+func (c *Connection) serve(ctx context.Context, st stub.Stub, t *trunk, requests *inflight) error {
 	select {
 	case <-t.closed():
 		return errLost
 	case <-ctx.Done():
+	}
+	c.Handlers.Stopping()
+	if !requests.drain(t.closed()) {
+		c.Logger.Warn("requests of the runtime are left unanswered", "after", drainTimeout)
 	}
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); st.Stop() }()

@@ -17,6 +17,10 @@ type Handlers interface {
 	Synchronize(context.Context, []*nri.PodSandbox, []*nri.Container) ([]*nri.ContainerUpdate, error)
 	Shutdown(context.Context)
 
+	// Stopping is called once, before the plugin disconnects for good.
+	// Requests may still come for a moment.
+	Stopping()
+
 	RunPodSandbox(context.Context, *nri.PodSandbox) error
 	StopPodSandbox(context.Context, *nri.PodSandbox) error
 	RemovePodSandbox(context.Context, *nri.PodSandbox) error
@@ -43,6 +47,10 @@ const (
 	// closed.
 	stopTimeout = time.Second
 
+	// dialBackoff bounds the pause after an attempt that found no runtime: it
+	// costs nothing to look again, and a runtime that starts does not wait.
+	dialBackoff = time.Second
+
 	// stableAfter is how long a connection has to stand for the next attempt
 	// to be made quickly again. A runtime that drops the plugin each time
 	// after it was synchronised must not be called upon in a tight loop.
@@ -61,7 +69,7 @@ type ConnectionConfig struct {
 
 	StartTimeout time.Duration // for registration and configuration; 15 s
 	MinBackoff   time.Duration // before the first new attempt; 250 ms
-	MaxBackoff   time.Duration // between attempts; 15 s
+	MaxBackoff   time.Duration // between attempts; 15 s, but 1 s while there is no runtime
 }
 
 // Connection keeps a plugin connected to the container runtime, through restarts
@@ -102,7 +110,7 @@ func (c *Connection) Status() (Status, <-chan struct{}) { return c.status.get() 
 // done; then it disconnects in order. It returns no error: there is always a next
 // attempt, and Status tells how the last one went.
 func (c *Connection) Run(ctx context.Context) {
-	backoff := c.newBackoff()
+	var pauses pauses
 	for {
 		began := time.Now()
 		err := c.attempt(ctx)
@@ -111,9 +119,9 @@ func (c *Connection) Run(ctx context.Context) {
 			return
 		}
 		if lasted, _ := c.Status(); lasted.Phase == Synchronized && time.Since(began) > stableAfter {
-			backoff = c.newBackoff()
+			pauses.broken = nil
 		}
-		pause := backoff.Step()
+		pause := c.pauseAfter(err, &pauses)
 		c.lost(err, pause)
 		select {
 		case <-ctx.Done():
@@ -134,8 +142,29 @@ func (c *Connection) lost(err error, pause time.Duration) {
 	c.status.enter(Disconnected, func(s *Status) { s.Err = err })
 }
 
-// newBackoff doubles the pause up to MaxBackoff. The jitter keeps the nodes of a
-// cluster, restarted together, from moving in step.
-func (c *Connection) newBackoff() *wait.Backoff {
-	return &wait.Backoff{Duration: c.MinBackoff, Factor: 2, Jitter: 0.5, Steps: 64, Cap: c.MaxBackoff}
+// pauses are those between attempts: after connections that came up and broke,
+// and while there is nothing to connect to. nil: they begin anew.
+type pauses struct {
+	broken, absent *wait.Backoff
+}
+
+// pauseAfter returns how long to wait after an attempt that failed.
+func (c *Connection) pauseAfter(err error, p *pauses) time.Duration {
+	if _, ok := errors.AsType[dialError](err); ok {
+		if p.absent == nil {
+			p.absent = c.newBackoff(min(c.MaxBackoff, dialBackoff))
+		}
+		return p.absent.Step()
+	}
+	p.absent = nil
+	if p.broken == nil {
+		p.broken = c.newBackoff(c.MaxBackoff)
+	}
+	return p.broken.Step()
+}
+
+// newBackoff doubles the pause up to most. The jitter keeps the nodes of a cluster,
+// restarted together, from moving in step.
+func (c *Connection) newBackoff(most time.Duration) *wait.Backoff {
+	return &wait.Backoff{Duration: c.MinBackoff, Factor: 2, Jitter: 0.5, Steps: 64, Cap: most}
 }

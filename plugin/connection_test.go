@@ -32,7 +32,7 @@ func TestAdjustmentArrives(t *testing.T) {
 	if l := adjust.GetRlimits(); len(l) != 1 || l[0].GetHard() != 5*gi {
 		t.Errorf("rlimits = %v, want 5Gi", l)
 	}
-	if m := adjust.GetMounts(); len(m) != 2 || m[0].GetSource() != "/dirs/u1" {
+	if m := adjust.GetMounts(); len(m) != 3 || m[0].GetSource() != "/dirs/u1" {
 		t.Errorf("mounts = %v, want the pod's directory", m)
 	}
 	plain, err := r.create(pod, newContainer(pod, "sidecar"))

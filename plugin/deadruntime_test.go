@@ -158,9 +158,9 @@ func TestAbsentRuntimeIsNotCalledInALoop(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 		defer cancel()
 		c.Run(ctx)
-		// 15 s and up to half as much again between two, but for the first few.
-		if a.n < 150 || a.n > 260 {
-			t.Errorf("%d attempts in an hour, want about 200", a.n)
+		// 1 s and up to half as much again between two, but for the first few.
+		if a.n < 2400 || a.n > 3700 {
+			t.Errorf("%d attempts in an hour, want about 2900", a.n)
 		}
 		if s, _ := c.Status(); s.Phase != plugin.Disconnected {
 			t.Errorf("phase after the end = %s, want %s", s.Phase, plugin.Disconnected)

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/mooring-vm/mooring/api"
@@ -28,6 +29,9 @@ type Facts struct {
 	// is from the runtime's configuration, or from a plugin that was asked
 	// before.
 	SpecMemlock *lifecycle.Rlimit
+
+	// NodeMemory is the memory of the node in bytes, 0 when not known.
+	NodeMemory int64
 
 	// Exists is set for a container that was created before, with whatever
 	// its spec has: by an agent that was here earlier, or without one.
@@ -58,17 +62,23 @@ type Decision struct {
 	Rule     string              // of the policy that decided; empty when none was needed, or matched
 	Memlock  *lifecycle.Limit    // what the container is to have, nil when it asks for no lock
 	Yield    bool                // the spec has that much already: leave it
+	Demand   *lifecycle.Limit    // what it counts for in the node's account
 	Cgroup   []api.CgroupSetting // sorted by file
 	Settings []agentapi.Setting  // for users: memlock first, then cgroup files
 	Refusal  *Refusal            // nil: allowed
 	Notes    []string            // for users
 	Remarks  []Remark
+
+	// Undecided is set for a container that exists while the service account
+	// is not known that says which rule holds: nothing may be done to it, and
+	// nothing told of it, until then.
+	Undecided bool
 }
 
 // Act reports whether the container gets what was decided. In observe mode, and
 // with a refusal, it gets nothing.
 func (d Decision) Act() bool {
-	return d.Launcher && d.Refusal == nil && d.Mode == policy.Enforce
+	return d.Launcher && !d.Undecided && d.Refusal == nil && d.Mode == policy.Enforce
 }
 
 // Decide decides what a container gets. It is a pure function: it does not block,
@@ -112,8 +122,13 @@ func (d *decider) decide() {
 	}
 	d.ask(lock, request.Cgroup)
 	rule, err := d.policy.Match(d.facts.Pod.Namespace, d.facts.ServiceAccount, d.facts.ServiceAccountKnown)
+	if d.facts.Exists && errors.Is(err, policy.ErrAccountUnknown) {
+		d.decision.Undecided = true
+		d.note("not decided yet: " + err.Error())
+		return
+	}
 	if err != nil {
-		d.refuse(d.reason(lock), "%s: %s; have a rule added, or remove the annotations", d.asked(lock, request.Cgroup), err)
+		d.refuse(d.reason(lock), "%s: %s; %s", d.asked(lock, request.Cgroup), err, remedy(err))
 		return
 	}
 	d.decision.Rule = rule.Name
@@ -121,6 +136,14 @@ func (d *decider) decide() {
 	for _, s := range request.Cgroup {
 		d.allowFile(rule, s)
 	}
+}
+
+// remedy says what helps a container that no rule decides for.
+func remedy(err error) string {
+	if errors.Is(err, policy.ErrAccountUnknown) {
+		return "kubelet tries again"
+	}
+	return "have a rule added, or remove the annotations"
 }
 
 // ask enters what is asked for, so that it is shown whatever is decided.

@@ -71,6 +71,12 @@ func TestDecideProperty(t *testing.T) {
 			checkReadable(t, d)
 			return
 		}
+		if d.Undecided {
+			if d.Act() || !f.Exists || f.ServiceAccountKnown {
+				t.Fatalf("undecided without reason, or acts: %+v", d)
+			}
+			return
+		}
 		checkWithinPolicy(t, enforce, f, d)
 	})
 }
@@ -100,7 +106,7 @@ func checkWithinPolicy(t *rapid.T, p *policy.Policy, f plugin.Facts, d plugin.De
 		if !rule.Memlock.Unlimited || f.MemoryLimit <= 0 {
 			t.Fatalf("unlimited under rule %q with a memory limit of %d", rule.Name, f.MemoryLimit)
 		}
-	case int64(*d.Memlock) > rule.Memlock.Max || int64(*d.Memlock) > p.Memlock.NodeMax-f.NodeGranted:
+	case int64(*d.Memlock) > rule.Memlock.Max || !f.Exists && int64(*d.Memlock) > p.Memlock.NodeMax-f.NodeGranted:
 		t.Fatalf("given %s under rule %q, with %d granted to others", d.Memlock, rule.Name, f.NodeGranted)
 	}
 	if d.Yield && !f.SpecMemlock.Covers(*d.Memlock) {

@@ -107,6 +107,10 @@ func TestDecideGives(t *testing.T) {
 			facts:   facts("trusted", map[string]string{api.RequiresLockKey: "true", api.ValueKey: "unlimited"}),
 			memlock: limit(lifecycle.Unlimited), rule: "trusted",
 		},
+		"unlimited in a container that may have all of the node": {
+			facts:   withNode(facts("trusted", map[string]string{api.RequiresLockKey: "true", api.ValueKey: "unlimited"}), 2*gi),
+			memlock: limit(lifecycle.Unlimited), rule: "trusted",
+		},
 		"cgroup files, sorted and normalised": {
 			facts: facts("trusted", map[string]string{
 				"pids.max" + api.CgroupSuffix: "512", "memory.high" + api.CgroupSuffix: "1Gi",
@@ -142,6 +146,9 @@ func TestDecideGives(t *testing.T) {
 		},
 		"just fits the node": {
 			facts: withGranted(facts("trusted", vfio()), 59*gi), memlock: limit(5 * gi), rule: "trusted",
+		},
+		"what runs already is not held to the node's ceiling": {
+			facts: existing(withGranted(facts("trusted", vfio()), 64*gi)), memlock: limit(5 * gi), rule: "trusted",
 		},
 		"unlimited does not count for the node's ceiling": {
 			facts: withGranted(facts("trusted", map[string]string{
@@ -192,6 +199,16 @@ func withSpec(f plugin.Facts, l lifecycle.Rlimit) plugin.Facts {
 
 func withGranted(f plugin.Facts, bytes int64) plugin.Facts {
 	f.NodeGranted = bytes
+	return f
+}
+
+func existing(f plugin.Facts) plugin.Facts {
+	f.Exists = true
+	return f
+}
+
+func withNode(f plugin.Facts, memory int64) plugin.Facts {
+	f.NodeMemory = memory
 	return f
 }
 

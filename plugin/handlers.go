@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -23,7 +24,9 @@ func (p *Plugin) Configure(_ context.Context, _, runtime, version string) (nri.E
 // drop a plugin that takes too long here, and nodes have many containers.
 func (p *Plugin) Synchronize(_ context.Context, pods []*nri.PodSandbox, ctrs []*nri.Container) ([]*nri.ContainerUpdate, error) {
 	defer p.observe("Synchronize", time.Now(), nil)
-	p.snapshot.Store(&snapshot{generation: p.Registry.Generation(), pods: pods, containers: ctrs})
+	s := &snapshot{generation: p.Registry.Generation(), pods: pods, containers: ctrs}
+	p.listed.Store(uint64(s.generation))
+	p.snapshot.Store(s)
 	p.nudge()
 	return nil, nil
 }
@@ -34,8 +37,10 @@ func (p *Plugin) Shutdown(context.Context) { p.Logger.Info("runtime says that it
 // RunPodSandbox implements NRI's request. It fails for nobody.
 func (p *Plugin) RunPodSandbox(_ context.Context, pod *nri.PodSandbox) error {
 	defer p.observe("RunPodSandbox", time.Now(), nil)
-	if remark, ok := Stray(p.Policy, pod.GetLabels(), pod.GetAnnotations()); ok {
-		p.tell(lifecycle.Launcher{Launcher: agentapi.Launcher{Pod: podRef(pod)}}, remark)
+	for _, check := range []func(*policy.Policy, map[string]string, map[string]string) (Remark, bool){Stray, Contradiction} {
+		if remark, ok := check(p.Policy, pod.GetLabels(), pod.GetAnnotations()); ok {
+			p.tell(lifecycle.Launcher{Launcher: agentapi.Launcher{Pod: podRef(pod)}}, remark)
+		}
 	}
 	return nil
 }
@@ -46,7 +51,10 @@ func (p *Plugin) CreateContainer(_ context.Context, pod *nri.PodSandbox, ctr *nr
 	adjust *nri.ContainerAdjustment, _ []*nri.ContainerUpdate, err error,
 ) {
 	defer p.observe("CreateContainer", time.Now(), &err)
-	l, d := p.admit(pod, ctr, agentapi.StateCreating)
+	if p.stopping.Load() && p.Policy.Mode == policy.Enforce && p.runsVM(pod, ctr) {
+		return nil, nil, errStopping
+	}
+	l, d := p.admit(pod, ctr)
 	if !d.Launcher {
 		return nil, nil, nil
 	}
@@ -67,8 +75,10 @@ func (p *Plugin) CreateContainer(_ context.Context, pod *nri.PodSandbox, ctr *nr
 		return nil, nil, p.fail(l, err)
 	}
 	p.log(l).Info("launcher adjusted", "rule", d.Rule, "memlock", d.Memlock, "yield", d.Yield, "cgroup", d.Cgroup)
-	return adjustment(d, dir, hasUserNamespace(ctr)), nil, nil
+	return adjustment(d, dir), nil, nil
 }
+
+var errStopping = errors.New("mooring-agent is stopping; kubelet tries again")
 
 // fail refuses a launcher that cannot have a pod directory: without it, its
 // preStop hook would wait for nobody.
@@ -100,6 +110,8 @@ func (p *Plugin) PostStartContainer(_ context.Context, pod *nri.PodSandbox, ctr 
 	defer p.observe("PostStartContainer", time.Now(), nil)
 	if p.enter(pod, ctr, agentapi.StateRunning) {
 		p.Guard.Enqueue(ctr.GetId())
+	} else if !p.runsVM(pod, ctr) {
+		p.await(pod)
 	}
 	return nil
 }
@@ -167,10 +179,8 @@ func (p *Plugin) StopPodSandbox(_ context.Context, pod *nri.PodSandbox) error {
 func (p *Plugin) RemovePodSandbox(_ context.Context, pod *nri.PodSandbox) error {
 	defer p.observe("RemovePodSandbox", time.Now(), nil)
 	p.Registry.RemoveSandbox(pod.GetId())
-	if p.Registry.HasPod(pod.GetUid()) {
-		return nil
-	}
-	if err := p.PodDirs.Discard(pod.GetUid()); err != nil {
+	p.forgetAwaited(func(uid string) bool { return uid != pod.GetUid() })
+	if err := p.PodDirs.DiscardUnless(pod.GetUid(), p.Registry.HasPod); err != nil {
 		// The pod is gone whatever becomes of its directory; it is found
 		// again after the next Synchronize.
 		p.Logger.Warn(err.Error(), "pod", pod.GetNamespace()+"/"+pod.GetName())

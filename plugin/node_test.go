@@ -99,13 +99,13 @@ func (d *podDirs) Create(uid string) (lifecycle.PodDir, error) {
 		return lifecycle.PodDir{}, d.fail
 	}
 	d.made = append(d.made, uid)
-	return lifecycle.PodDir{Path: "/dirs/" + uid, Writable: "/dirs/" + uid + "/pod"}, nil
+	return lifecycle.PodDir{Path: "/dirs/" + uid}, nil
 }
 
-func (d *podDirs) Discard(uid string) error {
+func (d *podDirs) DiscardUnless(uid string, keep func(string) bool) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.made = slices.DeleteFunc(d.made, func(s string) bool { return s == uid })
+	d.made = slices.DeleteFunc(d.made, func(s string) bool { return s == uid && !keep(s) })
 	return nil
 }
 

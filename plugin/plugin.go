@@ -12,8 +12,14 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle"
 )
 
-// secondLook is how long after a Synchronize the node is looked at again.
-const secondLook = 30 * time.Second
+const (
+	// secondLook is how long after a Synchronize the node is looked at again.
+	secondLook = 30 * time.Second
+
+	// roundEvery is how often launchers are decided on whose service account
+	// was not known when they were found, and awaited that did not come.
+	roundEvery = 10 * time.Second
+)
 
 // ServiceAccounts knows the service accounts of pods. The method answers from
 // memory and may be called from several goroutines at once.
@@ -33,12 +39,12 @@ type Guard interface {
 // PodDirs makes and deletes pod directories: see [lifecycle.PodDirs].
 type PodDirs interface {
 	Create(uid string) (lifecycle.PodDir, error)
-	Discard(uid string) error
+	DiscardUnless(uid string, keep func(uid string) bool) error
 	Retain(keep func(uid string) bool) error
 	EmptyTrash(context.Context) error
 }
 
-// Config is what a plugin works with. All fields but the last four are required.
+// Config is what a plugin works with. All fields but the last five are required.
 type Config struct {
 	Policy   *policy.Policy
 	Registry *lifecycle.Registry
@@ -50,6 +56,7 @@ type Config struct {
 	Accounts    ServiceAccounts // nil: no service account is known
 	Observer    Observer        // nil: nothing is counted
 	Controllers []string        // see [Facts]; nil: not known
+	NodeMemory  int64           // see [Facts]; 0: not known
 	SecondLook  time.Duration   // 0: 30 s after a Synchronize
 }
 
@@ -60,10 +67,15 @@ type Plugin struct {
 
 	// deciding makes one out of reading the node's account, deciding, and
 	// entering the result. It is held for that arithmetic only.
-	deciding sync.Mutex
+	deciding  sync.Mutex
+	undecided map[string]member  // by container ID; needs deciding
+	awaited   map[string]awaited // by pod UID; needs deciding
 
-	snapshot atomic.Pointer[snapshot] // of the latest Synchronize, until Run takes it
-	wake     chan struct{}
+	snapshot   atomic.Pointer[snapshot] // of the latest Synchronize, until Run has taken it over
+	listed     atomic.Uint64            // the generation of that one
+	reconciled atomic.Bool              // once Run has taken one over
+	stopping   atomic.Bool
+	wake       chan struct{}
 }
 
 // New returns a plugin. Its handlers work at once; Run has to be called for what
@@ -79,29 +91,46 @@ func New(cfg Config) (*Plugin, error) {
 	if cfg.SecondLook == 0 {
 		cfg.SecondLook = secondLook
 	}
-	return &Plugin{Config: cfg, wake: make(chan struct{}, 1)}, nil
+	return &Plugin{Config: cfg, undecided: map[string]member{}, awaited: map[string]awaited{}, wake: make(chan struct{}, 1)}, nil
 }
+
+// Reconciled reports whether the registry has what the runtime listed when it was
+// connected to. It may be called from several goroutines at once.
+func (p *Plugin) Reconciled() bool { return p.reconciled.Load() && p.snapshot.Load() == nil }
+
+// Stopping has launchers refused from now on: the agent will not be there to
+// check that they got what they were given.
+func (p *Plugin) Stopping() { p.stopping.Store(true) }
 
 // Run does what handlers leave to be done, until ctx is done: it compares the
 // registry with what the runtime listed in Synchronize, at once and once more
-// after a while, and deletes the directories of pods that are gone.
+// after a while, decides what could not be decided then, and deletes the
+// directories of pods that are gone.
 func (p *Plugin) Run(ctx context.Context) {
 	second := time.NewTimer(0)
 	second.Stop()
 	defer second.Stop()
+	rounds := time.NewTicker(roundEvery)
+	defer rounds.Stop()
 	var last *snapshot
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-p.wake:
-			if s := p.snapshot.Swap(nil); s != nil {
+			if s := p.snapshot.Load(); s != nil {
 				p.reconcile(s)
+				p.reconciled.Store(true)
+				p.snapshot.CompareAndSwap(s, nil) // a newer one has sent for Run again
 				last = s
 				second.Reset(p.SecondLook)
 			}
 		case <-second.C:
 			p.lookAgain(last)
+		case <-rounds.C:
+			p.decideAgain()
+			p.tellAbsent()
+			continue
 		}
 		if err := p.PodDirs.EmptyTrash(ctx); err != nil && ctx.Err() == nil {
 			p.Logger.Warn("directories of former pods could not be deleted", "error", err)

@@ -43,3 +43,19 @@ func Stray(p *policy.Policy, labels, annotations map[string]string) (remark Rema
 		Message: "annotations under " + api.Suffix + " are ignored, because the pod is not known to run a VM: " + why,
 	}, true
 }
+
+// Contradiction returns a remark on a pod whose annotation names another container
+// than the profile that knows it: one of the two is likely a slip.
+func Contradiction(p *policy.Policy, labels, annotations map[string]string) (remark Remark, ok bool) {
+	name, annotated, _ := api.Launcher(annotations)
+	profile, known := p.Profile(labels)
+	if !annotated || !known || name == profile.Container {
+		return Remark{}, false
+	}
+	return Remark{
+		Type:   agentapi.Warning,
+		Reason: agentapi.ReasonAnnotationInvalid,
+		Message: fmt.Sprintf("annotation %s names container %q, and profile %q of the node policy %q: "+
+			"the annotation holds, so nothing is set for container %[4]q", api.LauncherKey, name, profile.Name, profile.Container),
+	}, true
+}

@@ -1,6 +1,8 @@
 package plugin
 
 import (
+	"iter"
+
 	nri "github.com/containerd/nri/pkg/api"
 
 	"github.com/mooring-vm/mooring/api/agentapi"
@@ -12,6 +14,43 @@ type snapshot struct {
 	generation lifecycle.Generation
 	pods       []*nri.PodSandbox
 	containers []*nri.Container
+
+	// launchers are those among them, as far as they can be judged without
+	// asking the kernel which still run. See [Plugin.launchersOf].
+	launchers []lifecycle.Launcher
+	judged    bool
+}
+
+// launchersOf returns the launchers of a list that was not taken over yet. The
+// caller decides; what it costs is arithmetic, and is done once.
+func (p *Plugin) launchersOf(s *snapshot) []lifecycle.Launcher {
+	if s.judged {
+		return s.launchers
+	}
+	for m := range s.members() {
+		if p.runsVM(m.pod, m.ctr) {
+			l, _ := p.judge(m, stateOf(m.ctr))
+			s.launchers = append(s.launchers, l)
+		}
+	}
+	s.judged = true
+	return s.launchers
+}
+
+// members yields the containers that have not stopped, and whose pod is listed.
+func (s *snapshot) members() iter.Seq[member] {
+	return func(yield func(member) bool) {
+		pods := map[string]*nri.PodSandbox{}
+		for _, pod := range s.pods {
+			pods[pod.GetId()] = pod
+		}
+		for _, ctr := range s.containers {
+			pod := pods[ctr.GetPodSandboxId()]
+			if pod != nil && stateOf(ctr) != agentapi.StateStopped && !yield(member{pod, ctr}) {
+				return
+			}
+		}
+	}
 }
 
 // stateOf translates a container's state.
@@ -28,37 +67,31 @@ func stateOf(ctr *nri.Container) agentapi.State {
 // reconcile brings the registry in line with what the runtime listed. Events may
 // have come since, so the list only speaks of launchers that were there before.
 func (p *Plugin) reconcile(s *snapshot) {
-	pods := map[string]*nri.PodSandbox{}
-	for _, pod := range s.pods {
-		pods[pod.GetId()] = pod
-	}
-	for _, ctr := range s.containers {
-		if pod := pods[ctr.GetPodSandboxId()]; pod != nil && stateOf(ctr) != agentapi.StateStopped {
-			p.adopt(s, pod, ctr)
-		}
+	for m := range s.members() {
+		p.adopt(s, m)
 	}
 	p.dropMissing(s, false)
 	p.Logger.Info("registry reconciled with the runtime", "pods", len(s.pods), "containers", len(s.containers))
 }
 
 // adopt takes over what the list says of a container.
-func (p *Plugin) adopt(s *snapshot, pod *nri.PodSandbox, ctr *nri.Container) {
-	state, pid := stateOf(ctr), int(ctr.GetPid())
-	if _, ok := p.Registry.Find(ctr.GetId()); ok {
-		p.Registry.Catch(s.generation, ctr.GetId(), state, pid)
-		p.Guard.Enqueue(ctr.GetId())
+func (p *Plugin) adopt(s *snapshot, m member) {
+	id, state, pid := m.ctr.GetId(), stateOf(m.ctr), int(m.ctr.GetPid())
+	if _, ok := p.Registry.Find(id); ok {
+		p.Registry.Catch(s.generation, id, state, pid)
+		p.Guard.Enqueue(id)
 		return
 	}
-	if name, ok := Recognise(p.Policy, pod.GetLabels(), pod.GetAnnotations()); !ok || name != ctr.GetName() {
+	if !p.runsVM(m.pod, m.ctr) {
 		return
 	}
 	// It may have been removed since: nobody would tell again.
-	listed := lifecycle.Launcher{Launcher: agentapi.Launcher{Container: agentapi.ContainerRef{ID: ctr.GetId(), PID: pid}}}
+	listed := lifecycle.Launcher{Launcher: agentapi.Launcher{Container: agentapi.ContainerRef{ID: id, PID: pid}}}
 	if p.Guard.Gone(listed) {
 		return
 	}
-	if _, ok := p.known(pod, ctr, state); ok {
-		p.Guard.Enqueue(ctr.GetId())
+	if _, ok := p.take(m, state, s.generation); ok {
+		p.Guard.Enqueue(id)
 	}
 }
 
@@ -72,6 +105,7 @@ func (p *Plugin) lookAgain(s *snapshot) {
 	for _, pod := range s.pods {
 		listed[pod.GetUid()] = true
 	}
+	p.forgetAwaited(func(uid string) bool { return listed[uid] })
 	keep := func(uid string) bool { return listed[uid] || p.Registry.HasPod(uid) }
 	if err := p.PodDirs.Retain(keep); err != nil {
 		p.Logger.Warn("pod directories could not be cleared", "error", err)

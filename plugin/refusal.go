@@ -6,9 +6,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	nri "github.com/containerd/nri/pkg/api"
-	nriplugin "github.com/containerd/nri/pkg/plugin"
-
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/memlock"
@@ -24,6 +21,9 @@ type Refusal struct {
 
 // Error implements error.
 func (r *Refusal) Error() string { return r.Message }
+
+// maxFaults bounds what is told of one container: the text has to fit Events.
+const maxFaults = 10
 
 // fault is one thing that speaks against a container.
 type fault struct {
@@ -41,8 +41,11 @@ func (d *decider) refusal() *Refusal {
 		return nil
 	}
 	var texts []string
-	for _, f := range d.faults {
+	for _, f := range d.faults[:min(len(d.faults), maxFaults)] {
 		texts = append(texts, f.text)
+	}
+	if more := len(d.faults) - len(texts); more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", more))
 	}
 	return &Refusal{
 		Reason: d.faults[0].reason,
@@ -58,7 +61,7 @@ func (d *decider) asked(lock memlock.Result, files []api.CgroupSetting) string {
 		all = append(all, d.askedLock(lock))
 	}
 	for _, s := range files {
-		all = append(all, fmt.Sprintf("annotation %s%s: %s", s.File, api.CgroupSuffix, quote(s.Value)))
+		all = append(all, "annotation "+d.written(s.File+api.CgroupSuffix))
 	}
 	return strings.Join(all, ", ")
 }
@@ -83,14 +86,23 @@ func sumOf(lock memlock.Result) string {
 
 // lockAnnotations lists the annotations that a lock comes from.
 func (d *decider) lockAnnotations() string {
-	pod := &nri.PodSandbox{Annotations: d.facts.Annotations}
 	var all []string
-	for _, key := range []string{api.RequiresLockKey, api.ValueKey, api.GuestMemoryKey, api.DevicesKey} {
-		if value, ok := nriplugin.GetEffectiveAnnotation(pod, key, d.facts.Container); ok {
-			all = append(all, key+": "+quote(value))
+	for _, base := range []string{api.RequiresLockKey, api.ValueKey, api.GuestMemoryKey, api.DevicesKey} {
+		if text := d.written(base); text != "" {
+			all = append(all, text)
 		}
 	}
 	return "annotations " + strings.Join(all, ", ")
+}
+
+// written returns the annotation that holds for the container as its author wrote
+// it, with scope; empty when there is none.
+func (d *decider) written(base string) string {
+	key, value, ok := api.Effective(d.facts.Annotations, base, d.facts.Container)
+	if !ok {
+		return ""
+	}
+	return key + ": " + quote(value)
 }
 
 // quote returns an annotation's value for people: printable and of bounded length.

@@ -26,6 +26,8 @@ func refusalTests() map[string]refusalTest {
 	nothing.MemoryLimit = 0
 	badLauncher := facts("trusted", map[string]string{api.LauncherKey: "Not A Name"})
 	badLauncher.Labels = launcherLabels()
+	beyond := noLimit
+	beyond.MemoryLimit, beyond.NodeMemory = 65*gi, 64*gi
 	noHugetlb := facts("trusted", map[string]string{file("hugetlb.2MB.max"): "1Gi"})
 	noHugetlb.Controllers = []string{"cpu", "memory"}
 	return map[string]refusalTest{
@@ -42,10 +44,31 @@ func refusalTests() map[string]refusalTest {
 			agentapi.ReasonMemlockRefused, []string{api.ValueKey + `: "unlimited"`, `"tenants"`, "no unlimited", "16Gi"},
 		},
 		"unlimited without a memory limit": {
-			noLimit, agentapi.ReasonMemlockRefused, []string{"unlimited", `container "compute" has none`, "resources.limits.memory"},
+			noLimit, agentapi.ReasonMemlockRefused, []string{"unlimited", `rule "trusted"`, `container "compute" has none`, "resources.limits.memory"},
 		},
 		"unlimited with the runtime's notion of no limit": {
 			ociNoLimit, agentapi.ReasonMemlockRefused, []string{"resources.limits.memory"},
+		},
+		"unlimited with a memory limit beyond the node's memory": {
+			beyond, agentapi.ReasonMemlockRefused, []string{`rule "trusted"`, "one of 65Gi", "node's memory of 64Gi", "resources.limits.memory"},
+		},
+		"scoped annotation": {
+			facts("tenant-a", map[string]string{
+				api.RequiresLockKey + "/pod": "true", api.GuestMemoryKey: "1Gi", api.GuestMemoryKey + "/container.compute": "17408Mi",
+			}),
+			agentapi.ReasonMemlockRefused,
+			[]string{api.RequiresLockKey + `/pod: "true"`, api.GuestMemoryKey + `/container.compute: "17408Mi"`, "17Gi"},
+		},
+		"cgroup file as it was written": {
+			facts("nowhere", map[string]string{file("memory.high") + "/pod": "64Gi"}), agentapi.ReasonCgroupRefused,
+			[]string{"annotation " + file("memory.high") + `/pod: "64Gi"`, "no rule"},
+		},
+		"cgroup file that the rule does not list, as it was written": {
+			facts("tenant-a", map[string]string{file("memory.low") + "/container.compute": "64Gi"}), agentapi.ReasonCgroupRefused,
+			[]string{"annotation " + file("memory.low") + `/container.compute: "64Gi"`, `"tenants"`},
+		},
+		"many faults": {
+			facts("tenant-a", manyFiles()), agentapi.ReasonCgroupRefused, []string{"; also: and 2 more"},
 		},
 		"no rule for the namespace": {
 			facts("nowhere", vfio()), agentapi.ReasonMemlockRefused,
@@ -60,7 +83,7 @@ func refusalTests() map[string]refusalTest {
 		},
 		"one byte more than fits the node": {
 			withGranted(facts("trusted", vfio()), 59*gi+1), agentapi.ReasonMemlockRefused,
-			[]string{"memlock.nodeMax", "64Gi", "others have", "elsewhere"},
+			[]string{`rule "trusted"`, "memlock.nodeMax", "64Gi", "others have", "elsewhere"},
 		},
 		"nothing to compute from": {
 			nothing, agentapi.ReasonAnnotationInvalid, []string{api.RequiresLockKey + `: "true"`, api.GuestMemoryKey, "memory limit"},
@@ -108,6 +131,18 @@ func refusalTests() map[string]refusalTest {
 			[]string{"ulimits.nri.containerd.io/container.compute"},
 		},
 	}
+}
+
+// manyFiles asks for twelve files that rule tenants does not list.
+func manyFiles() map[string]string {
+	asks := map[string]string{}
+	for _, name := range []string{
+		"cpu.idle", "cpu.weight", "cpuset.cpus", "cpuset.mems", "io.weight", "memory.low", "memory.min", "memory.oom.group",
+		"memory.swap.high", "memory.swap.max", "memory.zswap.max", "pids.max",
+	} {
+		asks[name+api.CgroupSuffix] = "1"
+	}
+	return asks
 }
 
 func TestDecideRefuses(t *testing.T) {

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -9,14 +10,19 @@ import (
 	"github.com/mooring-vm/mooring/api"
 )
 
+// ErrAccountUnknown says that the decision needs a service account that is not
+// known. It may become known later.
+var ErrAccountUnknown = errors.New("the service account of this pod is not known to the agent, " +
+	"which has no kubeconfig or does not know the pod yet")
+
 // Match returns the rule that decides for a pod: the first one whose namespaces
 // and service accounts match. known says whether the pod's service account is
 // known; an agent without a connection to Kubernetes does not know it.
 //
 // The error says for people why there is no rule. A rule that names service
 // accounts and matches the namespace of a pod whose service account is not known
-// is such an error, too: to go on to the next rule could grant more than the
-// first would have.
+// is such an error, too, and wraps [ErrAccountUnknown]: to go on to the next rule
+// could grant more than the first would have.
 func (p *Policy) Match(namespace, serviceAccount string, known bool) (Rule, error) {
 	for _, r := range p.Rules {
 		switch {
@@ -25,8 +31,7 @@ func (p *Policy) Match(namespace, serviceAccount string, known bool) (Rule, erro
 		case len(r.ServiceAccounts) == 0:
 			return r, nil
 		case !known:
-			return Rule{}, fmt.Errorf("rule %q of the node policy names service accounts, "+
-				"and the service account of this pod is not known to the agent (has it a kubeconfig?)", r.Name)
+			return Rule{}, fmt.Errorf("rule %q of the node policy names service accounts, and %w", r.Name, ErrAccountUnknown)
 		case matchAny(r.ServiceAccounts, serviceAccount):
 			return r, nil
 		}

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
 
@@ -19,7 +18,7 @@ var version string
 
 func main() {
 	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
+		agent.PrintError(os.Stderr, err)
 		os.Exit(1)
 	}
 }

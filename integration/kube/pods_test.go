@@ -83,7 +83,11 @@ func TestPodCacheListsThePodsOfItsNode(t *testing.T) {
 	unnamed := create(t, admin, namespace, pod("unnamed", node, ""))
 	static := pod("static", node, "")
 	static.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "hash-of-" + namespace}
+	static.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node, UID: "uid-of-node", Controller: new(true)}}
 	mirror := create(t, admin, namespace, static)
+	forged := pod("forged", node, "")
+	forged.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "forged-" + namespace}
+	create(t, admin, namespace, forged)
 	elsewhere := create(t, admin, namespace, pod("elsewhere", "node-2", "tenant"))
 
 	c := runPodCache(t, agentClient(t, agentConfig(t, plane)))
@@ -92,6 +96,7 @@ func TestPodCacheListsThePodsOfItsNode(t *testing.T) {
 	wantAccount(t, c, unnamed, "default")
 	wantAccount(t, c, "hash-of-"+namespace, "")
 	wantUnknown(t, c, "a static pod by its mirror's UID", mirror)
+	wantUnknown(t, c, "the pod that a mirror is forged of", "forged-"+namespace)
 	wantUnknown(t, c, "another node's pod", elsewhere)
 }
 

@@ -111,6 +111,10 @@ func (a *Agent) makePlugin(context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	memory, err := nodeMemory(a.config.Proc)
+	if err != nil {
+		return err
+	}
 	config := plugin.Config{
 		Policy:      a.policy,
 		Registry:    a.registry,
@@ -120,6 +124,7 @@ func (a *Agent) makePlugin(context.Context) (err error) {
 		Logger:      a.logger,
 		Observer:    a.metrics,
 		Controllers: controllers,
+		NodeMemory:  memory,
 	}
 	if a.kube != nil {
 		config.Accounts = a.kube.pods

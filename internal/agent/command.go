@@ -27,7 +27,7 @@ func Command(build buildinfo.Info, w io.Writer) *cobra.Command {
 	}
 	config.addFlags(root.Flags())
 	config.addRootFlag(root.PersistentFlags())
-	root.AddCommand(prepareCommand(&config), versionCommand(build))
+	root.AddCommand(prepareCommand(&config), checkCommand(&config), versionCommand(build))
 	root.CompletionOptions.DisableDefaultCmd = true
 	return root
 }
@@ -58,10 +58,11 @@ func versionCommand(build buildinfo.Info) *cobra.Command {
 }
 
 func run(ctx context.Context, config Config, build buildinfo.Info, w io.Writer) error {
-	logger, err := newLogger(w, config.LogLevel, config.LogFormat)
+	logger, closeLog, err := openLog(w, config.LogLevel, config.LogFormat)
 	if err != nil {
 		return err
 	}
+	defer closeLog()
 	// client-go logs through this, and has no other way.
 	klog.SetSlogLogger(logger)
 	agent, err := New(ctx, config, build, logger)

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/containerd/nri/pkg/api"
 	"github.com/spf13/pflag"
@@ -16,6 +17,10 @@ const (
 	// pluginName is what required-plugins annotations name.
 	pluginName = "mooring"
 	socketName = "agent.sock"
+
+	// podsTimeout is short beside kubelet's patience: a node whose API server
+	// is away must start its pods all the same.
+	podsTimeout = 10 * time.Second
 )
 
 // Config is the agent's command line.
@@ -33,6 +38,10 @@ type Config struct {
 	// Proc and Cgroup are where procfs and the cgroup v2 hierarchy are
 	// mounted. Only tests have reason to change them.
 	Proc, Cgroup string
+
+	// PodsTimeout is how long the agent waits for the list of pods before it
+	// asks the runtime for containers.
+	PodsTimeout time.Duration
 }
 
 // DefaultConfig is what the agent does without flags.
@@ -46,6 +55,7 @@ func DefaultConfig() Config {
 		LogFormat:   formatText,
 		Proc:        "/proc",
 		Cgroup:      "/sys/fs/cgroup",
+		PodsTimeout: podsTimeout,
 	}
 }
 

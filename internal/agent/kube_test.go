@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/internal/buildinfo"
+	"github.com/mooring-vm/mooring/plugin"
 )
 
 var (
@@ -30,13 +32,14 @@ var (
 type apiServer struct {
 	*httptest.Server
 	pod    corev1.Pod
+	asked  chan struct{} // takes one when the list is asked for
 	listed chan struct{} // the pods are listed once this is closed
 	events chan *eventsv1.Event
 }
 
 func startAPIServer(t *testing.T, pod corev1.Pod) *apiServer {
 	t.Helper()
-	s := &apiServer{pod: pod, listed: make(chan struct{}), events: make(chan *eventsv1.Event, 10)}
+	s := &apiServer{pod: pod, asked: make(chan struct{}, 100), listed: make(chan struct{}), events: make(chan *eventsv1.Event, 10)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/pods", s.pods)
 	mux.HandleFunc("POST /apis/events.k8s.io/v1/namespaces/{namespace}/events", func(w http.ResponseWriter, r *http.Request) {
@@ -57,6 +60,7 @@ func (s *apiServer) pods(w http.ResponseWriter, r *http.Request) {
 	case query.Get("fieldSelector") != "spec.nodeName=node-1":
 		http.Error(w, "wrong selector "+query.Get("fieldSelector"), http.StatusBadRequest)
 	default:
+		s.asked <- struct{}{}
 		<-s.listed
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(corev1.PodList{
@@ -105,6 +109,7 @@ func TestAgentWithKubernetes(t *testing.T) {
 	})
 	config := testConfig(t)
 	config.Kubeconfig, config.NodeName = api.kubeconfig(t), "node-1"
+	config.PodsTimeout = time.Millisecond
 	runtime := startRuntime(t, config.NRISocket)
 	a := start(t, config)
 	eventually(t, "readiness for all but the pods", func() bool {
@@ -130,6 +135,24 @@ func TestAgentWithKubernetes(t *testing.T) {
 	event := receive(t, api.events, "the Event")
 	if event == nil || event.Regarding.Name != "vm-2" || event.Reason != "MemlockRefused" {
 		t.Errorf("Event %+v, want MemlockRefused for vm-2", event)
+	}
+}
+
+// An agent that starts again must know the pods before it is told of launchers.
+func TestAgentWaitsForThePodsBeforeItConnects(t *testing.T) {
+	api := startAPIServer(t, corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "uid-vm-1", Namespace: "named", Name: "vm-1"}})
+	config := testConfig(t)
+	config.Kubeconfig, config.NodeName, config.PodsTimeout = api.kubeconfig(t), "node-1", deadline
+	startRuntime(t, config.NRISocket)
+	a := start(t, config)
+	receive(t, api.asked, "the request for the pods")
+	if status, _ := a.connection.Status(); status.Phase != plugin.Disconnected {
+		t.Errorf("phase = %s before the pods are listed, want %s", status.Phase, plugin.Disconnected)
+	}
+	close(api.listed)
+	a.waitReady(t)
+	if strings.Contains(a.log.String(), "going on without the list of pods") {
+		t.Error("the agent did not wait")
 	}
 }
 

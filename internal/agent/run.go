@@ -38,6 +38,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	workers := newStage(ctx, fail)
 	a.startWorkers(workers)
 
+	a.awaitPods(ctx)
 	a.connection.Run(ctx)
 
 	a.logger.Info("the agent stops", "cause", context.Cause(ctx))
@@ -70,6 +71,20 @@ func (a *Agent) startWorkers(s *stage) {
 	s.do(a.plugin.Run)
 	if a.kube != nil {
 		s.do(a.kube.pods.Run)
+	}
+}
+
+// awaitPods waits a while for the pods of the node: without them, rules that name
+// service accounts refuse new launchers, and nothing is decided on old ones.
+func (a *Agent) awaitPods(ctx context.Context) {
+	if a.kube == nil {
+		return
+	}
+	listed := func(context.Context) (bool, error) { return a.kube.pods.Synced(), nil }
+	err := wait.PollUntilContextTimeout(ctx, settlePeriod, a.config.PodsTimeout, true, listed)
+	if err != nil && ctx.Err() == nil {
+		a.logger.Warn("going on without the list of pods; launchers whose rule names service accounts have to wait",
+			"after", a.config.PodsTimeout)
 	}
 }
 

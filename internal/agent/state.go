@@ -51,13 +51,17 @@ func nriState(status plugin.Status) agentapi.NRI {
 func (a *Agent) nriReady() error {
 	status, _ := a.connection.Status()
 	switch {
-	case status.Phase == plugin.Synchronized:
+	case status.Phase == plugin.Synchronized && a.plugin.Reconciled():
 		return nil
+	case status.Phase == plugin.Synchronized:
+		return errNotReconciled
 	case status.Err != nil:
 		return fmt.Errorf("%s at %s: %w", status.Phase, a.config.NRISocket, status.Err)
 	}
 	return fmt.Errorf("%s at %s", status.Phase, a.config.NRISocket)
 }
+
+var errNotReconciled = errors.New("the containers that the runtime listed have not been taken over yet")
 
 var errNoPods = errors.New("the pods of this node have not been listed yet; rules that name service accounts refuse")
 

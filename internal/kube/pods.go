@@ -15,8 +15,12 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// byRuntimeUID indexes pods by the UID that kubelet gives the container runtime.
-const byRuntimeUID = "runtimeUID"
+// The indexes of pods: by their own UID, under which kubelet runs those of the
+// API server, and by the hash under which it runs static pods.
+const (
+	byUID    = "uid"
+	byMirror = "mirror"
+)
 
 // PodCache knows the pods of one node from a watch, and answers from memory.
 // All methods may be called concurrently.
@@ -32,9 +36,9 @@ func NewPodCache(client kubernetes.Interface, node string, logger *slog.Logger) 
 		return nil, errors.New("pod cache: the node name is empty")
 	}
 	informer := cache.NewSharedIndexInformer(podsOfNode(client, node), &corev1.Pod{}, 0,
-		cache.Indexers{byRuntimeUID: indexRuntimeUID})
+		cache.Indexers{byUID: indexUID, byMirror: indexMirror})
 	c := &PodCache{informer: informer, logger: logger}
-	if err := informer.SetTransform(lean); err != nil {
+	if err := informer.SetTransform(leanOn(node)); err != nil {
 		return nil, fmt.Errorf("pod cache: set transform: %w", err)
 	}
 	if err := informer.SetWatchErrorHandlerWithContext(c.watchFailed); err != nil {
@@ -58,17 +62,30 @@ func (c *PodCache) Synced() bool {
 // ServiceAccount returns the service account of the pod whose UID the container
 // runtime knows. It never blocks on I/O. known is false while the pod has not
 // been seen (yet); a static pod is known and has no service account.
+//
+// Anybody may write a mirror's annotation on a pod of theirs. So a pod of the API
+// server that has the UID itself comes first, and where several mirrors claim a
+// UID, nothing is known.
 func (c *PodCache) ServiceAccount(podUID string) (name string, known bool) {
-	// The only error is an index that does not exist.
-	pods, err := c.informer.GetIndexer().ByIndex(byRuntimeUID, podUID)
-	if err != nil || len(pods) == 0 {
-		return "", false
+	for _, index := range []string{byUID, byMirror} {
+		// The only error is an index that does not exist.
+		pods, err := c.informer.GetIndexer().ByIndex(index, podUID)
+		if err != nil || len(pods) > 1 {
+			return "", false
+		}
+		if len(pods) == 1 {
+			pod, ok := pods[0].(*corev1.Pod)
+			return accountOf(pod), ok
+		}
 	}
-	pod, ok := pods[0].(*corev1.Pod)
-	if !ok {
-		return "", false
+	return "", false
+}
+
+func accountOf(pod *corev1.Pod) string {
+	if pod == nil {
+		return ""
 	}
-	return pod.Spec.ServiceAccountName, true
+	return pod.Spec.ServiceAccountName
 }
 
 func (c *PodCache) watchFailed(ctx context.Context, r *cache.Reflector, err error) {
@@ -94,38 +111,60 @@ func podsOfNode(client kubernetes.Interface, node string) cache.ListerWatcher {
 	}, client)
 }
 
-// lean keeps of a pod what the agent answers from, so that memory does not
-// grow with the size of pod specs and statuses.
-func lean(obj any) (any, error) {
-	pod, ok := obj.(*corev1.Pod)
-	if !ok {
-		return obj, nil
+// leanOn returns what keeps of a pod of the node what the agent answers from, so
+// that memory does not grow with the size of pod specs and statuses.
+func leanOn(node string) cache.TransformFunc {
+	return func(obj any) (any, error) {
+		pod, ok := obj.(*corev1.Pod)
+		if !ok {
+			return obj, nil
+		}
+		kept := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				UID:             pod.UID,
+				Namespace:       pod.Namespace,
+				Name:            pod.Name,
+				ResourceVersion: pod.ResourceVersion,
+			},
+			Spec: corev1.PodSpec{ServiceAccountName: pod.Spec.ServiceAccountName},
+		}
+		if isMirror(pod, node) {
+			kept.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: pod.Annotations[corev1.MirrorPodAnnotationKey]}
+		}
+		return kept, nil
 	}
-	kept := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			UID:             pod.UID,
-			Namespace:       pod.Namespace,
-			Name:            pod.Name,
-			ResourceVersion: pod.ResourceVersion,
-		},
-		Spec: corev1.PodSpec{ServiceAccountName: pod.Spec.ServiceAccountName},
-	}
-	if uid, static := pod.Annotations[corev1.MirrorPodAnnotationKey]; static {
-		kept.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: uid}
-	}
-	return kept, nil
 }
 
-// indexRuntimeUID returns the UID under which the runtime knows the pod. A
-// static pod runs under the hash of its manifest; the API server shows a mirror
-// of it that has a UID of its own.
-func indexRuntimeUID(obj any) ([]string, error) {
+// isMirror reports whether kubelet of the node has made the pod to show a static
+// one: it owns it, and the API server gives mirrors no service account.
+func isMirror(pod *corev1.Pod, node string) bool {
+	owner := metav1.GetControllerOf(pod)
+	return pod.Annotations[corev1.MirrorPodAnnotationKey] != "" && pod.Spec.ServiceAccountName == "" &&
+		owner != nil && owner.Kind == "Node" && owner.Name == node
+}
+
+// indexUID leaves out mirrors, which run under another UID.
+func indexUID(obj any) ([]string, error) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
-		return nil, fmt.Errorf("pod cache: cannot index a %T", obj)
+		return nil, errNoPod(obj)
+	}
+	if _, static := pod.Annotations[corev1.MirrorPodAnnotationKey]; static {
+		return nil, nil
+	}
+	return []string{string(pod.UID)}, nil
+}
+
+// indexMirror knows mirrors by the hash of the manifest that they are of.
+func indexMirror(obj any) ([]string, error) {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return nil, errNoPod(obj)
 	}
 	if uid, static := pod.Annotations[corev1.MirrorPodAnnotationKey]; static {
 		return []string{uid}, nil
 	}
-	return []string{string(pod.UID)}, nil
+	return nil, nil
 }
+
+func errNoPod(obj any) error { return fmt.Errorf("pod cache: cannot index a %T", obj) }

@@ -39,6 +39,7 @@ func pod(uid, name, account string) *corev1.Pod {
 func mirrorPod(apiUID, runtimeUID, name string) *corev1.Pod {
 	p := pod(apiUID, name, "")
 	p.Annotations[corev1.MirrorPodAnnotationKey] = runtimeUID
+	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: testNode, Controller: new(true)}}
 	return p
 }
 
@@ -101,6 +102,36 @@ func TestServiceAccount(t *testing.T) {
 	}
 }
 
+// Whoever may create a pod may write the annotation of a mirror on it.
+func TestServiceAccountIsNotForgedByMirrors(t *testing.T) {
+	forged := func(name, of string, change func(*corev1.Pod)) *corev1.Pod {
+		p := mirrorPod("uid-"+name, of, name)
+		change(p)
+		return p
+	}
+	c := startCache(t, fake.NewClientset(
+		pod("victim", "vm-1", "default"),
+		forged("perfect", "victim", func(*corev1.Pod) {}),
+		forged("account", "not-seen", func(p *corev1.Pod) { p.Spec.ServiceAccountName = "powerful" }),
+		forged("owner", "not-seen-either", func(p *corev1.Pod) { p.OwnerReferences = nil }),
+		forged("node", "nor-this", func(p *corev1.Pod) { p.OwnerReferences[0].Name = "node-2" }),
+		forged("kind", "nor-that", func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "ReplicaSet" }),
+		forged("loose", "loosely-owned", func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil }),
+		mirrorPod("uid-a", "twice", "a"), mirrorPod("uid-b", "twice", "b"),
+	))
+	if got, known := c.ServiceAccount("victim"); got != "default" || !known {
+		t.Errorf("service account of the pod = %q, %t, want its own", got, known)
+	}
+	if got, known := c.ServiceAccount("uid-account"); got != "powerful" || !known {
+		t.Errorf("service account of a pod that only looks like a mirror = %q, %t, want its own", got, known)
+	}
+	for _, uid := range []string{"not-seen", "not-seen-either", "nor-this", "nor-that", "loosely-owned", "twice"} {
+		if got, known := c.ServiceAccount(uid); known {
+			t.Errorf("ServiceAccount(%q) = %q, want it unknown", uid, got)
+		}
+	}
+}
+
 func TestServiceAccountFollowsTheWatch(t *testing.T) {
 	client := fake.NewClientset()
 	c := startCache(t, client)
@@ -149,20 +180,26 @@ func TestPodCacheAsksForItsNodeOnly(t *testing.T) {
 }
 
 func TestLean(t *testing.T) {
-	full := mirrorPod("uid-api", "hash", "vm")
-	full.Spec.ServiceAccountName = "account"
-	got, err := lean(full)
+	full := pod("uid-api", "vm", "account")
+	got, err := leanOn(testNode)(full)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			UID: "uid-api", Namespace: "vms", Name: "vm",
-			Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "hash"},
-		},
-		Spec: corev1.PodSpec{ServiceAccountName: "account"},
+		ObjectMeta: metav1.ObjectMeta{UID: "uid-api", Namespace: "vms", Name: "vm"},
+		Spec:       corev1.PodSpec{ServiceAccountName: "account"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("kept (-want +got):\n%s", diff)
+	}
+	got, err = leanOn(testNode)(mirrorPod("uid-api", "hash", "static"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		UID: "uid-api", Namespace: "vms", Name: "static", Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "hash"},
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("kept of a mirror (-want +got):\n%s", diff)
 	}
 }

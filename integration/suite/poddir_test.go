@@ -1,0 +1,114 @@
+package suite
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/integration/cri"
+)
+
+// podDir is the pod's directory on the node.
+func podDir(p cri.Pod) string { return "/run/mooring/pods/" + p.UID }
+
+func TestPodDirectory(t *testing.T) {
+	f := setUp(t)
+	p := launcher(map[string]string{api.RequiresLockKey: "true"})
+	i := f.run(t, p, cri.Container{MemoryLimit: gib, User: 107})
+	f.checkTouch(t, p, i)
+	mounts := f.output(t, "grep", " /run/mooring", "/proc/"+itoa(f.pid(t, i))+"/mounts")
+	for line := range strings.Lines(mounts) {
+		for _, option := range []string{"nosuid", "nodev", "noexec"} {
+			if !strings.Contains(line, option) {
+				t.Errorf("mounted without %s: %s", option, line)
+			}
+		}
+	}
+	if strings.Count(mounts, "\n") != 2 || strings.Count(mounts, " ro,") != 1 {
+		t.Errorf("want the directory read-only and two writable files, have %s", mounts)
+	}
+}
+
+// checkTouch touches one of the two files, and looks at both from the node: files
+// that nobody touched have the time 0.
+func (f fixture) checkTouch(t *testing.T, p cri.Pod, i *cri.Instance) {
+	t.Helper()
+	const format = "%F %a %Y"
+	for _, file := range []string{"heartbeat", "stop"} {
+		path := podDir(p) + "/pod/" + file
+		if got := f.output(t, "stat", "-c", format, path); got != "fifo 666 0" {
+			t.Errorf("%s is %q, want a pipe that everybody may touch and nobody did", file, got)
+		}
+	}
+	if _, err := i.Exec(t.Context(), "touch", "/run/mooring/pod/heartbeat"); err != nil {
+		t.Errorf("the pod cannot touch its file: %v", err)
+	}
+	if got := f.output(t, "stat", "-c", "%Y", podDir(p)+"/pod/heartbeat"); got == "0" {
+		t.Error("the node does not see that the pod touched the file")
+	}
+	if got := f.output(t, "stat", "-c", "%Y", podDir(p)+"/pod/stop"); got != "0" {
+		t.Errorf("the other file has time %s, and nobody touched it", got)
+	}
+}
+
+// TestPodCanTakeNoRoom: all pods and the agent share the tmpfs. Root in the pod
+// must not get an inode of it either.
+func TestPodCanTakeNoRoom(t *testing.T) {
+	f := setUp(t)
+	for name, user := range map[string]int64{"root": 0, "another user": 107} {
+		t.Run(name, func(t *testing.T) {
+			p := launcher(map[string]string{api.RequiresLockKey: "true"})
+			i := f.run(t, p, cri.Container{MemoryLimit: gib, User: user})
+			before := f.output(t, "find", podDir(p), "-ls")
+			for _, script := range []string{
+				"touch /run/mooring/x", "touch /run/mooring/pod/x", "mkdir /run/mooring/pod/x", "ln -s / /run/mooring/pod/x",
+				"rm -f /run/mooring/pod/stop", "mv /run/mooring/pod/stop /run/mooring/pod/x",
+			} {
+				if _, err := i.Exec(t.Context(), "sh", "-c", script); err == nil {
+					t.Errorf("the pod may %s", script)
+				}
+			}
+			if after := f.output(t, "find", podDir(p), "-ls"); after != before {
+				t.Errorf("the node sees\n%s\nand before the pod tried\n%s", after, before)
+			}
+		})
+	}
+}
+
+func TestPodDirectoryGoesWithThePod(t *testing.T) {
+	f := setUp(t)
+	p := launcher(map[string]string{api.RequiresLockKey: "true"})
+	s := f.sandbox(t, p)
+	if _, err := s.Run(t.Context(), cri.Container{Name: "compute", MemoryLimit: gib}); err != nil {
+		t.Fatal(err)
+	}
+	f.output(t, "test", "-d", podDir(p))
+	if err := s.Remove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the pod directory to go", func() bool {
+		left, err := f.Output(t.Context(), "find", "/run/mooring", "-path", "*"+p.UID+"*")
+		return err == nil && left == ""
+	}, func() string { return f.output(t, "find", "/run/mooring") })
+}
+
+// TestUserNamespace: root of the pod is nobody on the node, and the pod's files
+// are not its own. They need no mapped mounts, which runc before 1.2 has not.
+func TestUserNamespace(t *testing.T) {
+	f := setUp(t)
+	for _, handler := range []string{"runc", "crun"} {
+		t.Run(handler, func(t *testing.T) {
+			p := launcher(map[string]string{api.RequiresLockKey: "true", api.ValueKey: "1Gi"})
+			p.UserNamespace = 1 << 20
+			p.Handler = handler
+			i := f.run(t, p, cri.Container{MemoryLimit: gib})
+			if got, want := f.memlock(t, i), both(2*gib); got != want {
+				t.Errorf("the kernel has %s, want %s", got, want)
+			}
+			f.checkTouch(t, p, i)
+			if _, err := i.Exec(t.Context(), "touch", "/run/mooring/pod/x"); err == nil {
+				t.Error("the pod could make a file")
+			}
+		})
+	}
+}

@@ -1,0 +1,249 @@
+package plugin_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	nri "github.com/containerd/nri/pkg/api"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/lifecycle"
+)
+
+// accounts are service accounts that become known in time.
+type accounts struct{ sync.Map }
+
+func (a *accounts) ServiceAccount(podUID string) (string, bool) {
+	name, ok := a.Load(podUID)
+	if !ok {
+		return "", false
+	}
+	return name.(string), true
+}
+
+// withLimit gives the container a limit in its spec, as an agent before this one
+// has; none if that is 0.
+func withLimit(ctr *nri.Container, l uint64) *nri.Container {
+	if l == 0 {
+		return ctr
+	}
+	ctr.Rlimits = []*nri.POSIXRlimit{{Type: "RLIMIT_MEMLOCK", Soft: l, Hard: l}}
+	return ctr
+}
+
+// running returns a container of the pod that runs with a limit in its spec.
+func (n *node) running(pod *nri.PodSandbox, pid int, l uint64) *nri.Container {
+	ctr := withLimit(newContainer(pod, "compute"), l)
+	n.start(ctr, pid, lifecycle.Rlimit{Soft: lifecycle.Limit(l), Hard: lifecycle.Limit(l)})
+	return ctr
+}
+
+// lock asks for a lock of that much memory.
+func lock(memory string) map[string]string {
+	return map[string]string{api.RequiresLockKey: "true", api.GuestMemoryKey: memory}
+}
+
+// An agent that starts again may know the runtime's containers before it knows the
+// pods' service accounts.
+func TestUnknownServiceAccountLeavesWhatRunsUndecided(t *testing.T) {
+	for account, want := range map[string]struct {
+		due    lifecycle.Limit // 0: none
+		events []agentapi.Reason
+	}{
+		"vm-1":    {5 * gi, nil},
+		"default": {0, []agentapi.Reason{agentapi.ReasonMemlockRefused}},
+	} {
+		withRun(t, policy.Enforce, func(t *testing.T, n *node) {
+			known := &accounts{}
+			n.Accounts = known
+			pod := newPod("u1", vfio())
+			pod.Namespace = "accounts"
+			n.synchronize(t, []*nri.PodSandbox{pod}, []*nri.Container{n.running(pod, 100, 5*gi)})
+			l := n.launcher(t, pod)
+			if !l.Undecided || l.Refusal != "" || l.Settings[0].Status != agentapi.StatusUnknown || l.Given.Memlock != nil {
+				t.Errorf("launcher = %+v, want it undecided", l)
+			}
+			if len(n.recorder.Events()) != 0 || n.registry.Account().Granted != 5*gi {
+				t.Errorf("events = %v, account = %+v, want none and 5Gi", n.recorder.Events(), n.registry.Account())
+			}
+			time.Sleep(secondLook) // some rounds without an answer
+			known.Store("u1", account)
+			time.Sleep(secondLook)
+			synctest.Wait()
+			l = n.launcher(t, pod)
+			if l.Undecided || l.State != agentapi.StateRunning || l.Container.PID != 100 {
+				t.Errorf("launcher = %+v, want it decided on, and running as before", l)
+			}
+			if due := l.Given.Memlock; (due != nil) != (want.due != 0) || due != nil && *due != want.due {
+				t.Errorf("account %s: due %v, want %v", account, due, want.due)
+			}
+			if diff := cmp.Diff(want.events, n.recorder.Reasons()); diff != "" {
+				t.Errorf("account %s: events (-want +got):\n%s", account, diff)
+			}
+			if a := n.registry.Account(); a.Granted != 5*gi {
+				t.Errorf("account %s: %+v, want 5Gi: they run", account, a)
+			}
+		})
+	}
+}
+
+func TestNewLauncherOfUnknownServiceAccountIsRefused(t *testing.T) {
+	n := newNode(t, policy.Enforce)
+	pod := newPod("u1", vfio())
+	pod.Namespace = "accounts"
+	if _, err := n.create(pod, newContainer(pod, "compute")); err == nil || !strings.Contains(err.Error(), "kubelet tries again") {
+		t.Errorf("error = %v, want a refusal", err)
+	}
+	if a := n.registry.Account(); a.Granted != 0 {
+		t.Errorf("account = %+v, want nothing", a)
+	}
+}
+
+func TestWhatRunsCountsWhateverIsThoughtOfIt(t *testing.T) {
+	for name, test := range map[string]struct {
+		namespace string
+		asks      map[string]string
+		spec      uint64
+		granted   int64
+		unlimited int
+		due       bool
+	}{
+		"as it was given":                  {"trusted", lock("4Gi"), 4 * gi, 4 * gi, 0, true},
+		"beyond the node's ceiling":        {"trusted", lock("30Gi"), 30 * gi, 30 * gi, 0, true},
+		"its rule allows less by now":      {"tenant-a", lock("17Gi"), 17 * gi, 17 * gi, 0, false},
+		"slipped in, and not allowed":      {"nowhere", lock("1000Gi"), 0, 0, 0, false},
+		"no rule matches any more":         {"nowhere", lock("4Gi"), 4 * gi, 4 * gi, 0, false},
+		"the runtime gave more":            {"trusted", lock("4Gi"), 6 * gi, 6 * gi, 0, true},
+		"annotations cannot be read":       {"trusted", map[string]string{api.GuestMemoryKey: "lots"}, 3 * gi, 3 * gi, 0, false},
+		"asks for nothing":                 {"trusted", nil, 3 * gi, 0, 0, false},
+		"unlimited, by its rule":           {"trusted", map[string]string{api.RequiresLockKey: "true", api.ValueKey: "unlimited"}, 1<<64 - 1, 0, 1, true},
+		"unlimited, not by its rule":       {"tenant-a", map[string]string{api.RequiresLockKey: "true", api.ValueKey: "unlimited"}, 1<<64 - 1, 0, 1, false},
+		"unlimited asked, nothing in spec": {"tenant-a", map[string]string{api.RequiresLockKey: "true", api.ValueKey: "unlimited"}, 0, 0, 0, false},
+		"unlimited asked, and not in use":  {"tenant-a", map[string]string{api.RequiresLockKey: "true", api.ValueKey: "unlimited"}, 2 * gi, 2 * gi, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withRun(t, policy.Enforce, func(t *testing.T, n *node) {
+				full := newPod("full", lock("32Gi"))
+				fuller := newPod("fuller", lock("32Gi"))
+				for _, pod := range []*nri.PodSandbox{full, fuller} {
+					_, err := n.create(pod, newContainer(pod, "compute"))
+					must(t, err)
+				}
+				pod := newPod("u1", test.asks)
+				pod.Namespace = test.namespace
+				n.synchronize(t, []*nri.PodSandbox{pod, full, fuller}, []*nri.Container{n.running(pod, 100, test.spec)})
+				a := n.registry.Account()
+				if a.Granted != 64*gi+test.granted || a.Unlimited != test.unlimited {
+					t.Errorf("account = %+v, want %s more than 64Gi and %d unlimited", a, api.Bytes(test.granted), test.unlimited)
+				}
+				if l := n.launcher(t, pod); (l.Given.Memlock != nil) != test.due {
+					t.Errorf("launcher = %+v, want it held to a lock: %t", l, test.due)
+				}
+			})
+		})
+	}
+}
+
+// The node's ceiling holds from the moment that the runtime lists its containers,
+// whether or not the list was taken over.
+func TestNodeCeilingHoldsWhileAListIsPending(t *testing.T) {
+	n := newNode(t, policy.Enforce) // Run does not work
+	var pods []*nri.PodSandbox
+	var ctrs []*nri.Container
+	for i, uid := range []string{"u1", "u2", "again"} {
+		pod := newPod(uid, lock("20Gi"))
+		pods, ctrs = append(pods, pod), append(ctrs, n.running(pod, 100+i, 20*gi))
+	}
+	stopped := newPod("stopped", lock("30Gi"))
+	exited := newContainer(stopped, "compute")
+	exited.State = nri.ContainerState_CONTAINER_STOPPED
+	_, err := n.Synchronize(context.Background(), append(pods, stopped), append(ctrs, exited))
+	must(t, err)
+	if n.Reconciled() {
+		t.Error("the list counts as taken over")
+	}
+	late := newPod("late", lock("5Gi"))
+	if _, err := n.create(late, newContainer(late, "compute")); err == nil || !strings.Contains(err.Error(), "others have 60Gi") {
+		t.Fatalf("error = %v, want one about the node's ceiling", err)
+	}
+	// One that is listed, and created anew, does not count twice; nor does one
+	// of which an event has told since.
+	again := newContainer(pods[2], "compute")
+	again.Id = "another"
+	_, err = n.create(pods[2], again)
+	must(t, err)
+	must(t, n.PostStartContainer(context.Background(), pods[0], ctrs[0]))
+	small := newPod("small", lock("4Gi"))
+	_, err = n.create(small, newContainer(small, "compute"))
+	must(t, err)
+	if _, err := n.create(late, newContainer(late, "compute")); err == nil || !strings.Contains(err.Error(), "others have 64Gi") {
+		t.Fatalf("error = %v, want one about the node's ceiling", err)
+	}
+}
+
+func TestReconciledOnceTheListIsTakenOver(t *testing.T) {
+	withRun(t, policy.Enforce, func(t *testing.T, n *node) {
+		if n.Reconciled() {
+			t.Error("reconciled before any list")
+		}
+		n.synchronize(t, nil, nil)
+		if !n.Reconciled() {
+			t.Error("not reconciled with an empty list")
+		}
+	})
+}
+
+// What a list or a late event says of a container does not undo that another has
+// replaced it.
+func TestReplacedContainersDoNotComeBack(t *testing.T) {
+	ctx := context.Background()
+	withRun(t, policy.Enforce, func(t *testing.T, n *node) {
+		pod := newPod("u1", vfio())
+		old, renewed := n.running(pod, 100, 5*gi), newContainer(pod, "compute")
+		renewed.Id = "renewed"
+		_, err := n.Synchronize(ctx, []*nri.PodSandbox{pod}, []*nri.Container{old})
+		must(t, err)
+		_, err = n.create(pod, renewed)
+		must(t, err)
+		synctest.Wait()
+		if l := n.launcher(t, pod); l.Container.ID != "renewed" {
+			t.Errorf("launcher = %+v, want the one that was created after the list", l)
+		}
+		must(t, n.PostStartContainer(ctx, pod, old))
+		must(t, n.PostUpdateContainer(ctx, pod, old))
+		if l := n.launcher(t, pod); l.Container.ID != "renewed" || l.State != agentapi.StateCreating {
+			t.Errorf("launcher = %+v, want it as it was", l)
+		}
+	})
+}
+
+// What was created while the agent was away replaces what it knew before.
+func TestListReplacesWhatIsOlder(t *testing.T) {
+	withRun(t, policy.Enforce, func(t *testing.T, n *node) {
+		pod := newPod("u1", vfio())
+		_, err := n.create(pod, newContainer(pod, "compute"))
+		must(t, err)
+		for i, event := range []func(*nri.Container){
+			func(ctr *nri.Container) { n.synchronize(t, []*nri.PodSandbox{pod}, []*nri.Container{ctr}) },
+			func(ctr *nri.Container) {
+				n.synchronize(t, []*nri.PodSandbox{pod}, nil)
+				must(t, n.PostStartContainer(context.Background(), pod, ctr))
+			},
+		} {
+			renewed := newContainer(pod, "compute")
+			renewed.Id = []string{"second", "third"}[i]
+			n.start(renewed, 200+i, lifecycle.Rlimit{})
+			event(renewed)
+			if l := n.launcher(t, pod); l.Container.ID != renewed.GetId() {
+				t.Errorf("launcher = %+v, want container %s", l, renewed.GetId())
+			}
+		}
+	})
+}
