@@ -10,10 +10,9 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
-	"time"
 
 	"github.com/mooring-vm/mooring/hack/throwaway/cache"
+	"github.com/mooring-vm/mooring/hack/throwaway/child"
 )
 
 const (
@@ -46,7 +45,7 @@ func Build(ctx context.Context, log *slog.Logger) (*cache.Entry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the module of the control plane: %w", err)
 	}
-	return store.Get(ctx, cacheName, key, func(ctx context.Context, dir string) error {
+	return store.LogTo(log).Get(ctx, cacheName, key, func(ctx context.Context, dir string) error {
 		log.Info("building etcd and kube-apiserver from their modules, about five minutes on two cores")
 		return build(ctx, module, dir)
 	})
@@ -93,14 +92,10 @@ func build(ctx context.Context, module, dir string) error {
 	return nil
 }
 
-// goCommand ends with ctx together with the compilers that it started.
 func goCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd := child.Isolated(ctx, "go", args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false", "GOWORK=off")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
-	cmd.WaitDelay = 20 * time.Second
 	return cmd
 }
 
@@ -108,7 +103,7 @@ func goCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
 func run(cmd *exec.Cmd) (string, error) {
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
+	if err := child.Run(cmd); err != nil {
 		return "", fmt.Errorf("go %s: %w\n%s", cmd.Args[1], err, stderr.String())
 	}
 	return strings.TrimSpace(stdout.String()), nil

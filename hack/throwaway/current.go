@@ -24,6 +24,9 @@ var ErrNoNode = errors.New("no node is running; `hack/node up` boots one")
 // background.
 const currentLink = "current"
 
+// ErrRunning means that a node runs in the background already.
+var ErrRunning = errors.New("a node is running already; `hack/node down` ends it")
+
 // AttachCurrent connects to the node in $MOORING_NODE, or else to the one that
 // runs in the background.
 func AttachCurrent(ctx context.Context) (*Node, error) {
@@ -37,22 +40,68 @@ func AttachCurrent(ctx context.Context) (*Node, error) {
 			return nil, ErrNoNode
 		}
 	}
-	if _, _, err := vm.Load(dir); errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("%w (%s is gone)", ErrNoNode, dir)
+	// before dialling: another node may have the dead one's port by now
+	owned, err := cache.Owned(dir)
+	if err != nil {
+		return nil, fmt.Errorf("looking for the owner of the node in %s: %w", dir, err)
+	}
+	if !owned {
+		return nil, fmt.Errorf("%w (the owner of %s is gone)", ErrNoNode, dir)
 	}
 	n, err := Attach(ctx, dir)
-	if errors.Is(err, unix.ECONNREFUSED) {
+	if errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("%w (%s does not answer)", ErrNoNode, dir)
 	}
 	return n, err
 }
 
-// MakeCurrent makes AttachCurrent find the node. The returned function undoes it.
-func (n *Node) MakeCurrent() (release func() error, err error) {
+// StartCurrent is Start for a node that AttachCurrent finds, which release
+// undoes. Of several callers in any number of processes one starts a node; the
+// others wait and get ErrRunning.
+func StartCurrent(ctx context.Context, o Options) (n *Node, release func() error, err error) {
 	store, err := cache.Default()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	unlock, err := store.LogTo(o.Log).Lock(ctx, currentLink)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer unlock()
+	running, err := Running()
+	if err != nil {
+		return nil, nil, err
+	}
+	if running {
+		return nil, nil, ErrRunning
+	}
+	if n, err = Start(ctx, o); err != nil {
+		return nil, nil, err
+	}
+	if release, err = n.makeCurrent(store); err != nil {
+		return nil, nil, errors.Join(err, n.Stop())
+	}
+	return n, release, nil
+}
+
+// Running reports whether a node has an owner in the background. That node may
+// hang.
+func Running() (bool, error) {
+	store, err := cache.Default()
+	if err != nil {
+		return false, err
+	}
+	dir, err := os.Readlink(store.Dir(runName, currentLink))
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return cache.Owned(dir)
+}
+
+func (n *Node) makeCurrent(store *cache.Store) (release func() error, err error) {
 	link := store.Dir(runName, currentLink)
 	if err := os.Remove(link); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
@@ -60,54 +109,52 @@ func (n *Node) MakeCurrent() (release func() error, err error) {
 	if err := os.Symlink(n.dir, link); err != nil {
 		return nil, fmt.Errorf("publishing the node: %w", err)
 	}
-	return func() error {
-		if to, err := os.Readlink(link); err != nil || to != n.dir {
-			return nil //nolint:nilerr // another node is the current one
-		}
-		return os.Remove(link)
-	}, nil
+	return func() error { return unpublish(link, n.dir) }, nil
 }
 
-// StopCurrent ends the node that runs in the background and waits until its
-// owner is gone.
+// unpublish spares the link to another node.
+func unpublish(link, dir string) error {
+	if to, err := os.Readlink(link); err != nil || to != dir {
+		return nil //nolint:nilerr // another node is the current one, or none
+	}
+	return os.Remove(link)
+}
+
+// stopGrace is how long the owner has to end by itself.
+const stopGrace = 15 * time.Second
+
+// StopCurrent ends the node that runs in the background, also one that hangs,
+// and returns when nothing is left of it.
 func StopCurrent(ctx context.Context) error {
 	store, err := cache.Default()
 	if err != nil {
 		return err
 	}
-	dir, err := os.Readlink(store.Dir(runName, currentLink))
+	link := store.Dir(runName, currentLink)
+	dir, err := os.Readlink(link)
 	if err != nil {
 		return ErrNoNode
 	}
-	state, _, err := vm.Load(dir)
+	owned, err := cache.Owned(dir)
 	if err != nil {
-		return fmt.Errorf("%w (%s is gone)", ErrNoNode, dir)
+		return err
 	}
-	n, err := Attach(ctx, dir) // proof that the owner lives: it dies with its node
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrNoNode, err)
+	if !owned {
+		err = fmt.Errorf("%w (the owner of %s is gone)", ErrNoNode, dir)
+	} else if err := endOwner(ctx, dir); err != nil {
+		return err
 	}
-	defer n.Stop() //nolint:errcheck // the connection only
-	return stopOwner(ctx, state.Owner)
+	return errors.Join(err, unpublish(link, dir), store.Sweep(ctx, runName))
 }
 
-func stopOwner(ctx context.Context, pid int) error {
-	fd, err := unix.PidfdOpen(pid, 0)
+// endOwner goes by processes and does not ask the node.
+func endOwner(ctx context.Context, dir string) error {
+	state, _, err := vm.Load(dir)
 	if err != nil {
-		return fmt.Errorf("opening the node's owner, process %d: %w", pid, err)
+		return err
 	}
-	defer unix.Close(fd)
-	if err := unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0); err != nil {
-		return fmt.Errorf("ending the node's owner, process %d: %w", pid, err)
+	if state.Owner.Pid == 0 {
+		return fmt.Errorf("the state of the node in %s does not say which process owns it", dir)
 	}
-	for ctx.Err() == nil {
-		ready, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int((200 * time.Millisecond).Milliseconds()))
-		if err != nil && !errors.Is(err, unix.EINTR) {
-			return fmt.Errorf("waiting for the node's owner, process %d: %w", pid, err)
-		}
-		if ready > 0 {
-			return nil
-		}
-	}
-	return context.Cause(ctx)
+	return errors.Join(state.Owner.End(ctx, stopGrace), state.QEMU.End(ctx, stopGrace))
 }

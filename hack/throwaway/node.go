@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/mooring-vm/mooring/hack/throwaway/cache"
@@ -40,41 +42,60 @@ type Node struct {
 type Options struct {
 	Spec image.Spec
 	VM   vm.Options
-	Log  *slog.Logger
+	// Source is a checkout of Mooring; the one around the working directory where
+	// empty.
+	Source string
+	Log    *slog.Logger
 }
 
 // Start builds what is not cached, boots a node and returns when containerd
 // answers there. The node ends with Stop, and at the latest with this process,
-// whatever ends it.
-func Start(ctx context.Context, o Options) (_ *Node, err error) {
+// whatever ends it. The logs of a node that does not come up are kept, and the
+// error says where.
+func Start(ctx context.Context, o Options) (*Node, error) {
 	store, err := cache.Default()
 	if err != nil {
 		return nil, err
 	}
+	store = store.LogTo(o.Log)
+	if err := pruneArtefacts(store); err != nil {
+		return nil, fmt.Errorf("removing old logs: %w", err)
+	}
 	n := &Node{}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, n.Stop())
-		}
-	}()
+	if err := n.start(ctx, store, o); err != nil {
+		return nil, errors.Join(n.explain(ctx, err), n.stop())
+	}
+	return n, nil
+}
+
+func (n *Node) start(ctx context.Context, store *cache.Store, o Options) (err error) {
 	if n.image, err = Build(ctx, o); err != nil {
-		return n, err
+		return err
 	}
 	if n.temp, err = store.Temp(ctx, runName); err != nil {
-		return n, err
+		return err
 	}
 	n.dir = n.temp.Dir
 	o.VM.Log, o.VM.Store = o.Log, store
 	if n.owned, err = vm.Boot(ctx, n.image, n.dir, o.VM); err != nil {
-		return n, err
+		return err
 	}
 	if n.Client, err = channel.Connect(ctx, n.owned.Target); err != nil {
-		return n, err
+		return err
 	}
 	if err = n.waitReady(ctx); err != nil {
-		return n, err
+		return err
 	}
-	return n, n.owned.Save()
+	return n.owned.Save()
+}
+
+// explain keeps the logs of a node that failed and adds to err where they are.
+func (n *Node) explain(ctx context.Context, err error) error {
+	if _, missing := os.Stat(filepath.Join(n.dir, ConsoleFile)); missing != nil || ctx.Err() != nil {
+		return err // nothing was booted, or it was interrupted
+	}
+	dir, keeping := n.KeepArtefacts(ctx, "node")
+	return errors.Join(fmt.Errorf("%w; its console is in %s", err, dir), keeping)
 }
 
 // readyTimeout is that of systemd's start-up under TCG on a busy machine.
@@ -120,8 +141,19 @@ func (n *Node) Exited() <-chan struct{} {
 }
 
 // Stop ends a node that was started here, and only the connection to one that
-// was attached.
+// was attached. It is an error that the node had ended by itself; that says
+// where its console is kept.
 func (n *Node) Stop() error {
+	var died error
+	if n.owned != nil {
+		if err := n.owned.Failure(); err != nil {
+			died = n.explain(context.Background(), fmt.Errorf("the node ended by itself: %w", err))
+		}
+	}
+	return errors.Join(died, n.stop())
+}
+
+func (n *Node) stop() error {
 	var errs []error
 	if n.Client != nil {
 		errs = append(errs, n.Client.Close())
@@ -144,11 +176,11 @@ func Build(ctx context.Context, o Options) (*image.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	source, err := sourceRoot()
+	source, err := sourceRoot(o.Source)
 	if err != nil {
 		return nil, err
 	}
-	return image.NewBuilder(store, source, o.Log).Build(ctx, o.Spec)
+	return image.NewBuilder(store.LogTo(o.Log), source, o.Log).Build(ctx, o.Spec)
 }
 
 // QEMU is the process that the node runs in, or 0 for an attached node.

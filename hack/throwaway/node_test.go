@@ -9,10 +9,8 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -157,41 +155,5 @@ func TestProbeBoots(t *testing.T) {
 	defer cancel()
 	if !vm.Boots(ctx, img, vm.TCG) {
 		t.Error("the probe calls a working accelerator unusable")
-	}
-}
-
-// TestInterruptedRunLeavesNothing is Ctrl-C in a terminal: the whole foreground
-// process group gets SIGINT.
-func TestInterruptedRunLeavesNothing(t *testing.T) {
-	if testing.Short() {
-		t.Skip("boots a node: left to the full tier")
-	}
-	bin := filepath.Join(t.TempDir(), "node")
-	build := exec.Command("go", "build", "-o", bin, "./cmd/node")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	run := exec.Command(bin, "run", "--", "sh", "-c", "echo $"+throwaway.EnvNode+"; exec sleep 600")
-	run.Stderr = os.Stderr
-	run.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	out, err := run.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := run.Start(); err != nil {
-		t.Fatal(err)
-	}
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatalf("the node did not start: %v", err)
-	}
-	if err := syscall.Kill(-run.Process.Pid, syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
-	if err := run.Wait(); err == nil {
-		t.Error("an interrupted run exited with 0")
-	}
-	if _, err := os.Stat(strings.TrimSpace(line)); !os.IsNotExist(err) {
-		t.Errorf("the node's folder is still there: %v", err)
 	}
 }

@@ -10,9 +10,12 @@ import (
 
 const modulePath = "github.com/mooring-vm/mooring"
 
-// sourceRoot finds the checkout that the working directory is in: the node's
-// own programs are built from it.
-func sourceRoot() (string, error) {
+// sourceRoot is the checkout that was asked for, or else the one that the working
+// directory is in: the node's own programs are built from it.
+func sourceRoot(asked string) (string, error) {
+	if asked != "" {
+		return asked, nil
+	}
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err

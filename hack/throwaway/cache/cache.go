@@ -6,7 +6,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -17,7 +19,10 @@ const EnvDir = "MOORING_CACHE"
 
 // Store is a folder of cached entries. It is safe for use by several
 // processes and goroutines at once.
-type Store struct{ dir string }
+type Store struct {
+	dir string
+	log *slog.Logger
+}
 
 // Default returns the store in $MOORING_CACHE, or else in the user's cache
 // folder (~/.cache/mooring).
@@ -38,8 +43,11 @@ func New(dir string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("resolving cache folder %q: %w", dir, err)
 	}
-	return &Store{dir: abs}, nil
+	return &Store{dir: abs, log: slog.New(slog.DiscardHandler)}, nil
 }
+
+// LogTo makes log hear what the store waits for.
+func (s *Store) LogTo(log *slog.Logger) *Store { return &Store{dir: s.dir, log: log} }
 
 // Dir returns a folder of the store that is not an entry, such as the one for
 // running nodes. It may not exist yet.
@@ -82,7 +90,7 @@ func (s *Store) Get(ctx context.Context, name string, key Key, build func(ctx co
 	}
 	dir := filepath.Join(parent, string(key))
 	for {
-		l, err := lockShared(ctx, dir+".lock")
+		l, err := s.lockShared(ctx, dir+".lock")
 		if err != nil {
 			return nil, fmt.Errorf("locking cache entry %s: %w", name, err)
 		}
@@ -102,27 +110,26 @@ func (s *Store) Get(ctx context.Context, name string, key Key, build func(ctx co
 // rebuild fills dir under the exclusive lock, unless somebody else did so
 // while this caller waited for it.
 func (s *Store) rebuild(ctx context.Context, dir string, build func(context.Context, string) error) error {
-	l, err := lockExclusive(ctx, dir+".lock")
+	l, err := s.lockExclusive(ctx, dir+".lock")
 	if err != nil {
 		return err
 	}
-	defer l.release() //nolint:errcheck // closing a lock file loses no data
+	defer l.releaseExclusive()
 	if intact(dir) {
 		return nil
 	}
-	if err := removeAll(dir); err != nil {
+	if err := errors.Join(removeEntry(dir), removeAttempts(dir)); err != nil {
 		return err
 	}
-	tmp := dir + ".tmp" // ours alone: what a killed builder left is under our lock now
-	if err := removeAll(tmp); err != nil {
+	tmp, err := os.MkdirTemp(filepath.Dir(dir), filepath.Base(dir)+attemptSuffix)
+	if err != nil {
 		return err
 	}
-	if err := os.Mkdir(tmp, 0o755); err != nil {
+	if err := os.Chmod(tmp, 0o755); err != nil {
 		return err
 	}
 	if err := build(ctx, tmp); err != nil {
-		_ = removeAll(tmp)
-		return err
+		return errors.Join(err, remove(tmp))
 	}
 	return publish(tmp, dir)
 }
@@ -136,11 +143,4 @@ func publish(tmp, dir string) error {
 		return err
 	}
 	return os.WriteFile(manifest(dir), []byte(sum), 0o644)
-}
-
-func removeAll(dir string) error {
-	if err := os.Remove(manifest(dir)); err != nil && !os.IsNotExist(err) {
-		return err
-	}
-	return os.RemoveAll(dir)
 }

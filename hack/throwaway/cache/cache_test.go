@@ -195,3 +195,24 @@ func TestTempSweepsWhatTheDeadLeft(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestLeftAttemptsAreRemovedAndNotUsed(t *testing.T) {
+	s := newStore(t)
+	old := s.Dir("thing", string(KeyOf("k"))+".tmp-1")
+	if err := os.MkdirAll(filepath.Join(old, "half"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	e, err := s.Get(t.Context(), "thing", KeyOf("k"), func(ctx context.Context, dir string) error {
+		if dir == old {
+			t.Error("built in what a killed builder may still write into")
+		}
+		return write("x")(ctx, dir)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if _, err := os.Stat(old); !os.IsNotExist(err) {
+		t.Errorf("what a killed builder left is still there: %v", err)
+	}
+}

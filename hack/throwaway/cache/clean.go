@@ -65,11 +65,11 @@ func removeUnused(dir string) (bool, error) {
 		return false, err
 	}
 	defer l.release() //nolint:errcheck // closing a lock file loses no data
-	tmp := dir + ".tmp"
-	if !exists(dir) && !exists(tmp) {
-		return false, nil
+	left, err := filepath.Glob(dir + ".tmp*")
+	if err != nil || (!exists(dir) && len(left) == 0) {
+		return false, err
 	}
-	return true, errors.Join(removeAll(dir), os.RemoveAll(tmp))
+	return true, errors.Join(removeEntry(dir), removeAttempts(dir))
 }
 
 func exists(path string) bool {

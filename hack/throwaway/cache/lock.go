@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -12,37 +13,60 @@ import (
 // lock is an flock(2): it goes with the process, whatever ends it.
 type lock struct{ f *os.File }
 
-func lockShared(ctx context.Context, path string) (*lock, error) {
-	return flock(ctx, path, unix.LOCK_SH)
+// waitNotice is how long somebody waits in silence.
+const waitNotice = time.Second
+
+func (s *Store) lockShared(ctx context.Context, path string) (*lock, error) {
+	return s.flock(ctx, path, unix.LOCK_SH)
 }
 
-func lockExclusive(ctx context.Context, path string) (*lock, error) {
-	return flock(ctx, path, unix.LOCK_EX)
+// lockExclusive also leaves this process's id in the file, for those who wait.
+func (s *Store) lockExclusive(ctx context.Context, path string) (*lock, error) {
+	l, err := s.flock(ctx, path, unix.LOCK_EX)
+	if err != nil {
+		return nil, err
+	}
+	l.sign(strconv.Itoa(os.Getpid()))
+	return l, nil
 }
 
 // flock polls, because a blocked flock(2) cannot be cancelled.
-func flock(ctx context.Context, path string, how int) (*lock, error) {
+func (s *Store) flock(ctx context.Context, path string, how int) (*lock, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, err
 	}
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
+	notice := time.After(waitNotice)
 	for {
-		err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
-		if err == nil {
+		got, err := try(f, how)
+		if got {
 			return &lock{f}, nil
 		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			_ = f.Close()
-			return nil, &os.PathError{Op: "flock", Path: path, Err: err}
+		if err != nil {
+			return nil, errors.Join(err, f.Close())
 		}
 		select {
 		case <-ctx.Done():
 			_ = f.Close()
 			return nil, context.Cause(ctx)
+		case <-notice:
+			s.log.Info("waiting for another process", "lock", path, "owner", owner(path))
 		case <-tick.C:
 		}
+	}
+}
+
+func try(f *os.File, how int) (bool, error) {
+	err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, unix.EWOULDBLOCK), errors.Is(err, unix.EINTR):
+		return false, nil
+	default:
+		return false, &os.PathError{Op: "flock", Path: f.Name(), Err: err}
 	}
 }
 
@@ -52,15 +76,31 @@ func tryExclusive(path string) (*lock, bool, error) {
 	if err != nil {
 		return nil, false, err
 	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if err == nil {
-		return &lock{f}, true, nil
+	got, err := try(f, unix.LOCK_EX)
+	if !got {
+		return nil, false, errors.Join(err, f.Close())
 	}
-	_ = f.Close()
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		return nil, false, nil
+	return &lock{f}, true, nil
+}
+
+// sign is for the notice alone, so that it may fail.
+func (l *lock) sign(owner string) {
+	_ = l.f.Truncate(0)
+	_, _ = l.f.WriteAt([]byte(owner), 0)
+}
+
+func owner(path string) string {
+	pid, err := os.ReadFile(path)
+	if err != nil || len(pid) == 0 {
+		return "several" // readers of what is to be rebuilt
 	}
-	return nil, false, &os.PathError{Op: "flock", Path: path, Err: err}
+	return "process " + string(pid)
 }
 
 func (l *lock) release() error { return l.f.Close() }
+
+// releaseExclusive takes back what lockExclusive wrote.
+func (l *lock) releaseExclusive() {
+	l.sign("")
+	_ = l.release() // closing a lock file loses no data
+}

@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,20 +41,41 @@ type Target struct {
 	Key     ssh.Signer
 	// Keepalive is DefaultKeepalive where zero.
 	Keepalive Keepalive
+	// ConnectTimeout bounds Connect: 30 seconds where zero.
+	ConnectTimeout time.Duration
 }
 
-// Connect returns a connection to the node at target. It fails with ctx's
-// cause when the node does not answer in time.
+const connectTimeout = 30 * time.Second
+
+// Connect returns a connection to the node at target. It fails when the node
+// does not answer in time, and with ctx's cause when ctx ends.
 func Connect(ctx context.Context, target Target) (*Client, error) {
 	host, _, _, _, err := ssh.ParseAuthorizedKey([]byte(target.HostKey))
 	if err != nil {
 		return nil, fmt.Errorf("reading the node's host key: %w", err)
 	}
+	timeout := cmp.Or(target.ConnectTimeout, connectTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer for %v", timeout))
+	defer cancel()
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", target.Address)
 	if err != nil {
 		return nil, fmt.Errorf("dialling the node: %w", err)
 	}
+	c, err := handshake(ctx, conn, target, host)
+	if err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("connecting to the node: %w", err)
+	}
+	client := &Client{ssh: c, done: make(chan struct{})}
+	go client.watch()
+	go client.keepalive(target.Keepalive)
+	return client, nil
+}
+
+// handshake ends with ctx: where a node hangs, QEMU itself accepts connections
+// and says nothing.
+func handshake(ctx context.Context, conn net.Conn, target Target, host ssh.PublicKey) (*ssh.Client, error) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	c, channels, requests, err := ssh.NewClientConn(conn, target.Address, &ssh.ClientConfig{
 		User:              "root",
@@ -62,17 +84,38 @@ func Connect(ctx context.Context, target Target) (*Client, error) {
 		HostKeyAlgorithms: []string{host.Type()},
 	})
 	if !stop() {
-		_ = conn.Close()
-		return nil, fmt.Errorf("connecting to the node: %w", context.Cause(ctx))
+		return nil, context.Cause(ctx)
 	}
 	if err != nil {
-		_ = conn.Close()
-		return nil, fmt.Errorf("connecting to the node: %w", err)
+		return nil, err
 	}
-	client := &Client{ssh: ssh.NewClient(c, channels, requests), done: make(chan struct{})}
-	go client.watch()
-	go client.keepalive(target.Keepalive)
-	return client, nil
+	return ssh.NewClient(c, channels, requests), nil
+}
+
+// await returns what open does, which knows no context, or ctx's cause. What
+// comes too late is discarded.
+func await[T any](ctx context.Context, open func() (T, error), discard func(T)) (T, error) {
+	type result struct {
+		v   T
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		v, err := open()
+		done <- result{v, err}
+	}()
+	select {
+	case r := <-done:
+		return r.v, r.err
+	case <-ctx.Done():
+		go func() {
+			if r := <-done; r.err == nil {
+				discard(r.v)
+			}
+		}()
+		var none T
+		return none, context.Cause(ctx)
+	}
 }
 
 // Done is closed when the connection has ended.

@@ -55,21 +55,34 @@ func (c *Client) Run(ctx context.Context, cmd Command) error {
 	if len(cmd.Args) == 0 {
 		return errors.New("running a command in the node: no arguments given")
 	}
-	session, err := c.ssh.NewSession()
+	session, err := await(ctx, func() (*ssh.Session, error) { return c.begin(cmd) }, func(late *ssh.Session) {
+		_ = late.Signal(ssh.SIGKILL)
+		_ = late.Close()
+	})
 	if err != nil {
-		return fmt.Errorf("running %s in the node: %w", cmd.Args[0], c.lost(err))
+		return fmt.Errorf("running %s in the node: %w", cmd.Args[0], err)
 	}
 	defer session.Close()
-	session.Stdin, session.Stdout, session.Stderr = cmd.Stdin, cmd.Stdout, cmd.Stderr
-	if err := requestPTY(session, cmd.PTY); err != nil {
-		return fmt.Errorf("asking the node for a terminal: %w", c.lost(err))
-	}
-	if err := session.Start(quote(cmd.Args)); err != nil {
-		return fmt.Errorf("running %s in the node: %w", cmd.Args[0], c.lost(err))
-	}
 	exited := make(chan error, 1)
 	go func() { exited <- session.Wait() }()
 	return c.wait(ctx, cmd, session, exited)
+}
+
+func (c *Client) begin(cmd Command) (*ssh.Session, error) {
+	session, err := c.ssh.NewSession()
+	if err != nil {
+		return nil, c.lost(err)
+	}
+	session.Stdin, session.Stdout, session.Stderr = cmd.Stdin, cmd.Stdout, cmd.Stderr
+	err = requestPTY(session, cmd.PTY)
+	if err == nil {
+		err = session.Start(quote(cmd.Args))
+	}
+	if err != nil {
+		_ = session.Close()
+		return nil, c.lost(err)
+	}
+	return session, nil
 }
 
 func (c *Client) wait(ctx context.Context, cmd Command, session *ssh.Session, exited <-chan error) error {

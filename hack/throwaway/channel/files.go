@@ -53,7 +53,8 @@ func writeRemote(s *sftp.Client, name string, in io.Reader, mode fs.FileMode) er
 	return errors.Join(out.Close(), s.Chmod(name, mode))
 }
 
-// Pull copies a file out of the node.
+// Pull copies a file out of the node. Like Push's, it is there whole or not at
+// all.
 func (c *Client) Pull(ctx context.Context, remote, local string) error {
 	if err := os.MkdirAll(filepath.Dir(local), 0o755); err != nil {
 		return fmt.Errorf("copying out of the node: %w", err)
@@ -64,12 +65,7 @@ func (c *Client) Pull(ctx context.Context, remote, local string) error {
 			return err
 		}
 		defer in.Close()
-		out, err := os.Create(local)
-		if err != nil {
-			return err
-		}
-		_, err = in.WriteTo(out)
-		return errors.Join(err, out.Close())
+		return writeLocal(local, in)
 	})
 	if err != nil {
 		return fmt.Errorf("copying %s out of the node: %w", remote, err)
@@ -77,11 +73,32 @@ func (c *Client) Pull(ctx context.Context, remote, local string) error {
 	return nil
 }
 
+func writeLocal(name string, in *sftp.File) error {
+	tmp := name + ".pull"
+	out, err := os.Create(tmp)
+	if err != nil {
+		return err
+	}
+	_, err = in.WriteTo(out)
+	if err = errors.Join(err, out.Close()); err == nil {
+		err = os.Rename(tmp, name)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(tmp))
+	}
+	return nil
+}
+
+func (c *Client) openSFTP() (*sftp.Client, error) {
+	s, err := sftp.NewClient(c.ssh, sftp.UseConcurrentWrites(true), sftp.UseConcurrentReads(true))
+	return s, c.lost(err)
+}
+
 // withSFTP runs fn over a session of its own, which ends with ctx.
 func (c *Client) withSFTP(ctx context.Context, fn func(*sftp.Client) error) error {
-	s, err := sftp.NewClient(c.ssh, sftp.UseConcurrentWrites(true), sftp.UseConcurrentReads(true))
+	s, err := await(ctx, c.openSFTP, func(late *sftp.Client) { _ = late.Close() })
 	if err != nil {
-		return c.lost(err)
+		return err
 	}
 	defer s.Close()
 	stop := context.AfterFunc(ctx, func() { _ = s.Close() })

@@ -9,13 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
-	"syscall"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/mooring-vm/mooring/hack/throwaway/cache"
+	"github.com/mooring-vm/mooring/hack/throwaway/child"
 )
 
 // Builder makes images. It is safe for concurrent use.
@@ -62,6 +62,9 @@ func (i *Image) Close() error {
 func (b *Builder) Build(ctx context.Context, spec Spec) (_ *Image, err error) {
 	if err := spec.Validate(); err != nil {
 		return nil, err
+	}
+	if runtime.GOARCH != "amd64" {
+		return nil, fmt.Errorf("this machine is %s: the node is made of amd64 packages alone", runtime.GOARCH)
 	}
 	if err := checkPrograms(); err != nil {
 		return nil, err
@@ -131,7 +134,8 @@ func (b *Builder) parts(ctx context.Context, spec Spec) (parts, error) {
 		p.agent, err = b.agent(ctx)
 		return err
 	})
-	return p, g.Wait()
+	err := g.Wait() // before p is copied
+	return p, err
 }
 
 func (b *Builder) agent(ctx context.Context) ([]byte, error) {
@@ -147,20 +151,11 @@ func (b *Builder) agent(ctx context.Context) ([]byte, error) {
 	return os.ReadFile(out)
 }
 
-// command ends with ctx by SIGTERM first, so that a tool can undo its mounts.
-func (b *Builder) command(ctx context.Context, name string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
-	cmd.WaitDelay = 20 * time.Second
-	return cmd
-}
-
 // run shows a command's output only when it fails.
 func (b *Builder) run(cmd *exec.Cmd) error {
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Run(); err != nil {
+	if err := child.Run(cmd); err != nil {
 		return fmt.Errorf("%s: %w\n%s", filepath.Base(cmd.Path), err, tail(out.String(), 30))
 	}
 	return nil
@@ -169,6 +164,15 @@ func (b *Builder) run(cmd *exec.Cmd) error {
 func tail(s string, lines int) string {
 	all := strings.Split(strings.TrimRight(s, "\n"), "\n")
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+// checkRoot is for what is made with the owners and devices of a real root file
+// system.
+func checkRoot(what string) error {
+	if os.Geteuid() == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s is not in the cache yet, and making it needs root: run this as root", what)
 }
 
 // ErrPrograms means that this machine lacks programs that a node is built with.

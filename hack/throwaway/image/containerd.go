@@ -8,6 +8,7 @@ import (
 	"runtime"
 
 	"github.com/mooring-vm/mooring/hack/throwaway/cache"
+	"github.com/mooring-vm/mooring/hack/throwaway/child"
 )
 
 const containerdName = "containerd"
@@ -43,7 +44,7 @@ func (b *Builder) containerd(ctx context.Context, name string) (*cache.Entry, er
 // goBuild builds a static binary, or several where out ends in a slash.
 func (b *Builder) goBuild(ctx context.Context, dir, out string, packages ...string) error {
 	args := append([]string{"build", "-trimpath", "-ldflags=-s -w", "-o", out}, packages...)
-	cmd := b.command(ctx, "go", args...)
+	cmd := child.Isolated(ctx, "go", args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false", "GOWORK=off")
 	return b.run(cmd)

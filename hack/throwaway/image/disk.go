@@ -11,6 +11,7 @@ import (
 	"strconv"
 
 	"github.com/mooring-vm/mooring/hack/throwaway/cache"
+	"github.com/mooring-vm/mooring/hack/throwaway/child"
 )
 
 const (
@@ -31,10 +32,13 @@ func (b *Builder) disk(ctx context.Context, spec Spec, p parts) (*cache.Entry, c
 	}
 	key := cache.KeyOf(diskRecipe, p.rootfs.Dir, files.sum())
 	e, err := b.store.Get(ctx, diskName, key, func(ctx context.Context, dir string) error {
+		if err := checkRoot("the node's disk"); err != nil {
+			return err
+		}
 		b.log.Info("making the node's disk", "node", spec)
 		tree := filepath.Join(dir, "tree")
 		// hard links: the copy takes neither time nor space, and place() unlinks before it writes
-		if err := b.run(b.command(ctx, "cp", "-al", filepath.Join(p.rootfs.Dir, treeDir), tree)); err != nil {
+		if err := b.run(child.Isolated(ctx, "cp", "-al", filepath.Join(p.rootfs.Dir, treeDir), tree)); err != nil {
 			return err
 		}
 		if err := files.place(tree); err != nil {
@@ -49,7 +53,7 @@ func (b *Builder) disk(ctx context.Context, spec Spec, p parts) (*cache.Entry, c
 }
 
 func (b *Builder) mke2fs(ctx context.Context, tree, out string) error {
-	cmd := b.command(ctx, "mke2fs", "-q", "-t", "ext4", "-m", "0", "-L", "node",
+	cmd := child.Isolated(ctx, "mke2fs", "-q", "-t", "ext4", "-m", "0", "-L", "node",
 		"-E", "lazy_itable_init=1,lazy_journal_init=1,root_owner=0:0",
 		"-O", "^has_journal,^metadata_csum", "-d", tree, out, diskSize)
 	if err := b.run(cmd); err != nil {

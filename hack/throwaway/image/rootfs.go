@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/mooring-vm/mooring/hack/throwaway/cache"
+	"github.com/mooring-vm/mooring/hack/throwaway/child"
 )
 
 // A rootfs entry holds the unpacked root file system and its kernel.
@@ -25,6 +26,9 @@ func (b *Builder) rootfs(ctx context.Context, spec Spec) (*cache.Entry, error) {
 	packages := strings.Join(spec.packages(), ",")
 	key := cache.KeyOf(rootfsRecipe, spec.Suite, packages)
 	return b.store.Get(ctx, rootfsName, key, func(ctx context.Context, dir string) error {
+		if err := checkRoot("the node's root file system"); err != nil {
+			return err
+		}
 		b.log.Info("unpacking the node's root file system, about a minute", "suite", spec.Suite)
 		tree := filepath.Join(dir, treeDir)
 		if err := b.mmdebstrap(ctx, spec.Suite, packages, tree); err != nil {
@@ -34,11 +38,15 @@ func (b *Builder) rootfs(ctx context.Context, spec Spec) (*cache.Entry, error) {
 	})
 }
 
+// keyring is named because mmdebstrap finds it by itself only where gpg is
+// installed, and Ubuntu's apt does not trust Debian's keys.
+const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
+
 // mmdebstrap names no mirror: the tool knows the one of each Debian release,
 // and an apt proxy of the machine applies.
 func (b *Builder) mmdebstrap(ctx context.Context, suite, packages, tree string) error {
 	args := []string{
-		"--mode=root", "--variant=minbase", "--quiet",
+		"--mode=root", "--variant=minbase", "--quiet", "--keyring=" + keyring,
 		"--include=" + packages,
 		`--aptopt=Apt::Install-Recommends "false"`,
 		`--aptopt=APT::Sandbox::User "root"`,
@@ -49,7 +57,7 @@ func (b *Builder) mmdebstrap(ctx context.Context, suite, packages, tree string) 
 	for _, dir := range []string{"doc", "man", "locale", "info", "lintian"} {
 		args = append(args, "--dpkgopt=path-exclude=/usr/share/"+dir+"/*")
 	}
-	cmd := b.command(ctx, "mmdebstrap", append(args, suite, tree)...)
+	cmd := child.Isolated(ctx, "mmdebstrap", append(args, suite, tree)...)
 	cmd.Env = append(os.Environ(), "INITRD=No", "LC_ALL=C.UTF-8") // the node boots without an initrd
 	if err := b.run(cmd); err != nil {
 		return fmt.Errorf("unpacking Debian %s: %w", suite, err)

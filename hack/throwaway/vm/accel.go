@@ -2,11 +2,9 @@ package vm
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -46,31 +44,33 @@ const probeTimeout = 5 * time.Second
 // Probe returns KVM where the kernel boots under it until it looks for its
 // disk, and TCG otherwise. That /dev/kvm exists proves little: there are
 // machines where it opens and every guest hangs. The verdict is kept in store
-// until the machine boots again.
+// until the machine boots again, but for an hour where the kernel did not get
+// that far in time: the machine may only have been busy.
 func Probe(ctx context.Context, store *cache.Store, c Config) (Accelerator, error) {
 	f, err := os.OpenFile(kvmDevice, os.O_RDWR, 0)
 	if err != nil {
-		return TCG, nil //nolint:nilerr // no KVM, or none for this user
+		return TCG, nil // no KVM, or none for this user
 	}
 	_ = f.Close()
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	known, err := verdictOf(store, c)
 	if err != nil {
-		return "", fmt.Errorf("probing for KVM: %w", err)
+		return "", err
 	}
-	e, err := store.Get(ctx, "kvm", cache.KeyOf(string(boot), c.Kernel, c.QEMU), func(ctx context.Context, dir string) error {
-		probing, cancel := context.WithTimeout(ctx, probeTimeout)
-		defer cancel()
-		verdict := TCG
-		if bootsWithoutDisk(probing, c, KVM) {
-			verdict = KVM
-		}
-		return errors.Join(ctx.Err(), os.WriteFile(filepath.Join(dir, "verdict"), []byte(verdict), 0o644))
-	})
-	if err != nil {
-		return "", fmt.Errorf("probing for KVM: %w", err)
+	if v, ok := known.read(); ok {
+		return v, nil
 	}
-	verdict, err := os.ReadFile(filepath.Join(e.Dir, "verdict"))
-	return Accelerator(verdict), errors.Join(err, e.Close())
+	probing, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	switch {
+	case bootsWithoutDisk(probing, c, KVM):
+		return KVM, known.write(KVM)
+	case ctx.Err() != nil:
+		return "", fmt.Errorf("probing for KVM: %w", context.Cause(ctx))
+	case probing.Err() != nil:
+		return TCG, known.write(noAnswer)
+	default:
+		return TCG, known.write(TCG)
+	}
 }
 
 const kvmDevice = "/dev/kvm"

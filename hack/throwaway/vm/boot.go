@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/mooring-vm/mooring/hack/throwaway/cache"
@@ -65,7 +66,8 @@ func defaulted[T comparable](v, otherwise T) T {
 
 // Boot starts the image in dir and returns when its command channel answers.
 // The node ends with Stop, and at the latest with this process. A node that
-// fails under KVM is tried again under TCG.
+// fails under KVM is tried again under TCG, and KVM is not again until the
+// machine boots. The console of one that does not boot is left in dir.
 func Boot(ctx context.Context, img *image.Image, dir string, o Options) (*VM, error) {
 	o = o.withDefaults()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -80,25 +82,57 @@ func Boot(ctx context.Context, img *image.Image, dir string, o Options) (*VM, er
 		AuthorizedKey: base64.StdEncoding.EncodeToString(key.PublicKey().Marshal()),
 		Accelerator:   o.Accelerator,
 	}
-	if c.Accelerator == "" {
-		if c.Accelerator, err = Probe(ctx, o.Store, c); err != nil {
-			return nil, err
-		}
-	}
 	v := &VM{Dir: dir, Target: channel.Target{Key: key}}
+	if c.Accelerator != "" {
+		return booted(v, v.boot(ctx, c, o))
+	}
+	if c.Accelerator, err = Probe(ctx, o.Store, c); err != nil {
+		return nil, err
+	}
 	err = v.boot(ctx, c, o)
 	if err != nil && c.Accelerator == KVM && ctx.Err() == nil {
-		o.Log.Warn("booting under KVM failed, trying TCG", "error", err)
+		o.Log.Warn("booting under KVM failed, trying TCG, from now on", "error", err, "verdict", distrustKVM(o.Store, c))
 		c.Accelerator = TCG
 		err = v.boot(ctx, c, o)
 	}
+	return booted(v, err)
+}
+
+func booted(v *VM, err error) (*VM, error) {
 	if err != nil {
 		return nil, err
 	}
 	return v, nil
 }
 
+func distrustKVM(store *cache.Store, c Config) error {
+	known, err := verdictOf(store, c)
+	if err != nil {
+		return err
+	}
+	return known.write(TCG)
+}
+
+// bootAttempts is how often another process may take the port that QEMU was to
+// forward.
+const bootAttempts = 3
+
 func (v *VM) boot(ctx context.Context, c Config, o Options) error {
+	for attempt := 1; ; attempt++ {
+		err := v.bootOnce(ctx, c, o)
+		if err == nil || attempt == bootAttempts || !portTaken(err) {
+			return err
+		}
+		o.Log.Warn("another process took the node's port, trying another one", "error", err)
+	}
+}
+
+// portTaken knows what QEMU says.
+func portTaken(err error) bool {
+	return strings.Contains(err.Error(), "Could not set up host forwarding rule")
+}
+
+func (v *VM) bootOnce(ctx context.Context, c Config, o Options) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, fmt.Errorf("the node was not ready after %v", o.Timeout))
 	defer cancel()
 	console, err := os.Create(filepath.Join(v.Dir, ConsoleFile))
@@ -126,7 +160,7 @@ func (v *VM) boot(ctx context.Context, c Config, o Options) error {
 	v.Target.Address = fmt.Sprintf("127.0.0.1:%d", c.Port)
 	if err := v.wait(ctx, ready); err != nil {
 		v.Stop()
-		return fmt.Errorf("booting the node: %w; its console is in %s", err, console.Name())
+		return fmt.Errorf("booting the node: %w", err)
 	}
 	return nil
 }
@@ -148,6 +182,16 @@ func (v *VM) Exited() <-chan struct{} { return v.process.exited }
 // Pid is that of the node's QEMU.
 func (v *VM) Pid() int { return v.process.cmd.Process.Pid }
 
+// Failure says why the node's QEMU is gone; it is nil while it runs.
+func (v *VM) Failure() error {
+	select {
+	case <-v.process.exited:
+		return v.process.failure()
+	default:
+		return nil
+	}
+}
+
 // Stop ends the node at once. What was written to its disk is gone.
 func (v *VM) Stop() {
 	v.process.stop()
@@ -155,7 +199,7 @@ func (v *VM) Stop() {
 }
 
 // freePort asks the kernel for a port. Another process can take it before QEMU
-// does; QEMU then says so and the boot fails.
+// does; QEMU then says so (see portTaken).
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

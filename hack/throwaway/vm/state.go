@@ -17,14 +17,23 @@ type State struct {
 	Address     string `json:"address"`
 	HostKey     string `json:"hostKey"`
 	Accelerator string `json:"accelerator"`
-	// Owner is the process that ends the node when it ends.
-	Owner int `json:"owner"`
+	// Owner is the process that ends the node when it ends, and QEMU the node.
+	Owner Process `json:"ownerProcess"`
+	QEMU  Process `json:"qemuProcess"`
 }
 
 // Save publishes the state in the node's folder, whole or not at all.
 func (v *VM) Save() error {
+	owner, err := NewProcess(os.Getpid())
+	if err != nil {
+		return fmt.Errorf("saving the node's state: %w", err)
+	}
+	qemu, err := NewProcess(v.Pid())
+	if err != nil {
+		return fmt.Errorf("saving the node's state: %w", err)
+	}
 	b, err := json.MarshalIndent(State{
-		Address: v.Target.Address, HostKey: v.Target.HostKey, Accelerator: v.Accelerator.String(), Owner: os.Getpid(),
+		Address: v.Target.Address, HostKey: v.Target.HostKey, Accelerator: v.Accelerator.String(), Owner: owner, QEMU: qemu,
 	}, "", "  ")
 	if err != nil {
 		return err

@@ -65,12 +65,12 @@ func shellCommand(o *throwaway.Options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return errors.Join(shell(n), n.Stop())
+			return errors.Join(shell(c.Context(), n), n.Stop())
 		},
 	}
 }
 
-func shell(n *throwaway.Node) error {
+func shell(ctx context.Context, n *throwaway.Node) error {
 	fd := int(os.Stdin.Fd())
 	if !term.IsTerminal(fd) {
 		return passThrough(n, []string{"/bin/bash", "-l"})
@@ -93,7 +93,7 @@ func shell(n *throwaway.Node) error {
 			resized <- size()
 		}
 	}()
-	return n.Run(context.Background(), channel.Command{
+	return n.Run(ctx, channel.Command{
 		Args: []string{"/bin/bash", "-l"}, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, PTY: &first, Resized: resized,
 	})
 }

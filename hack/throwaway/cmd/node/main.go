@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"os/signal"
 	"syscall"
 
@@ -19,26 +18,46 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	err := command().ExecuteContext(ctx)
-	stop()
-	if err != nil {
-		os.Exit(exitCode(err))
+	ctx := untilSignal()
+	if err := command().ExecuteContext(ctx); err != nil {
+		os.Exit(exitCode(errors.Join(err, context.Cause(ctx))))
 	}
+}
+
+// interrupted is the cause of the context that a signal ended.
+type interrupted struct{ signal syscall.Signal }
+
+func (i interrupted) Error() string { return i.signal.String() }
+
+// code is a shell's for a command that a signal ended.
+func (i interrupted) code() int { return 128 + int(i.signal) }
+
+// untilSignal returns a context that ends with the first signal. Later ones
+// change nothing: what is being ended is ended in bounded time.
+func untilSignal() context.Context {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	go func() {
+		s, _ := (<-signals).(syscall.Signal)
+		cancel(interrupted{s})
+	}()
+	return ctx
 }
 
 // exitCode is that of the command which ran in the node or beside it. What is
 // wrong with the node itself is 125, as with docker run.
 func exitCode(err error) int {
 	var inNode *channel.ExitError
-	var beside *exec.ExitError
+	var beside failedError
+	var stopped interrupted
 	switch {
 	case errors.As(err, &inNode):
 		return inNode.Code
-	case errors.As(err, &beside) && beside.Exited():
-		return beside.ExitCode()
-	case errors.Is(err, context.Canceled):
-		return 130
+	case errors.As(err, &beside):
+		return beside.code()
+	case errors.As(err, &stopped):
+		return stopped.code()
 	}
 	fmt.Fprintln(os.Stderr, "hack/node:", err)
 	return 125
@@ -57,6 +76,8 @@ func command() *cobra.Command {
 	f.StringVar(&o.Spec.Containerd, "containerd", o.Spec.Containerd, "containerd to build, or \"distribution\" ($MOORING_NODE_CONTAINERD)")
 	f.IntVar(&o.VM.CPUs, "cpus", 2, "virtual CPUs")
 	f.IntVar(&o.VM.MemoryMiB, "memory", 6144, "memory in MiB; taken as the node touches it")
+	f.StringVar(&o.Source, "source", "", "checkout of Mooring that the node is built from")
+	_ = f.MarkHidden("source") // hack/node sets it
 	c.AddCommand(imageCommand(&o), runCommand(&o), upCommand(&o), superviseCommand(&o), downCommand(),
 		execCommand(), shellCommand(&o), pushCommand(), pullCommand(), cleanCommand())
 	return c

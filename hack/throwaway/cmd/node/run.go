@@ -4,16 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mooring-vm/mooring/hack/throwaway"
 	"github.com/mooring-vm/mooring/hack/throwaway/cache"
 	"github.com/mooring-vm/mooring/hack/throwaway/image"
+	"github.com/mooring-vm/mooring/hack/throwaway/vm"
 )
 
 func imageCommand(o *throwaway.Options) *cobra.Command {
@@ -38,14 +35,15 @@ func runCommand(o *throwaway.Options) *cobra.Command {
 		Use:   "run -- COMMAND [ARG...]",
 		Short: "Run a command of this machine with a node beside it",
 		Long: "Boots a node, runs COMMAND here with $" + throwaway.EnvNode + " set to it, and ends the node when the command ends.\n" +
-			"The exit code is the command's.",
+			"The exit code is the command's; where that failed, the node's logs are kept. Should the node end before the\n" +
+			"command, the command is ended and the exit code is 125.",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			n, err := obtain(c.Context(), *o, reuse)
 			if err != nil {
 				return err
 			}
-			return errors.Join(beside(c.Context(), n, args), n.Stop())
+			return besideAndStop(c.Context(), n, args)
 		},
 	}
 	c.Flags().BoolVar(&reuse, "reuse", false, "use the node that is running already, if there is one, and leave it running")
@@ -63,17 +61,6 @@ func obtain(ctx context.Context, o throwaway.Options, reuse bool) (*throwaway.No
 	return throwaway.Start(ctx, o)
 }
 
-// beside runs a command of this machine. Ctrl-C reaches it from the terminal,
-// so that only a signal to this process alone needs passing on.
-func beside(ctx context.Context, n *throwaway.Node, args []string) error {
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), throwaway.EnvNode+"="+n.Dir())
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 30 * time.Second
-	return cmd.Run()
-}
-
 func cleanCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "clean",
@@ -82,6 +69,9 @@ func cleanCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			store, err := cache.Default()
 			if err != nil {
+				return err
+			}
+			if err := cleanVerdicts(c, store); err != nil {
 				return err
 			}
 			for _, name := range image.CacheNames() {
@@ -96,4 +86,12 @@ func cleanCommand() *cobra.Command {
 			return nil
 		},
 	}
+}
+
+func cleanVerdicts(c *cobra.Command, store *cache.Store) error {
+	dir, found, err := vm.ForgetVerdicts(store)
+	if found {
+		fmt.Fprintln(c.OutOrStdout(), "removed", dir)
+	}
+	return err
 }

@@ -29,15 +29,18 @@ func upCommand(o *throwaway.Options) *cobra.Command {
 // up starts a supervisor, which owns the node, and waits until it says that the
 // node is there.
 func up(c *cobra.Command, o throwaway.Options) error {
-	if n, err := throwaway.AttachCurrent(c.Context()); err == nil {
-		defer n.Stop() //nolint:errcheck // the connection only
-		return errors.New("a node is running already; `hack/node down` ends it")
+	running, err := throwaway.Running()
+	if err != nil {
+		return err
+	}
+	if running {
+		return throwaway.ErrRunning
 	}
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(self, "supervise", "--suite", o.Spec.Suite, "--containerd", o.Spec.Containerd,
+	cmd := exec.Command(self, "supervise", "--source", o.Source, "--suite", o.Spec.Suite, "--containerd", o.Spec.Containerd,
 		"--cpus", fmt.Sprint(o.VM.CPUs), "--memory", fmt.Sprint(o.VM.MemoryMiB))
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -71,13 +74,9 @@ func superviseCommand(o *throwaway.Options) *cobra.Command {
 }
 
 func supervise(ctx context.Context, o throwaway.Options, out io.Writer) error {
-	n, err := throwaway.Start(ctx, o)
+	n, release, err := throwaway.StartCurrent(ctx, o)
 	if err != nil {
 		return err
-	}
-	release, err := n.MakeCurrent()
-	if err != nil {
-		return errors.Join(err, n.Stop())
 	}
 	fmt.Fprintln(out, n.Dir())
 	detach()

@@ -1,0 +1,96 @@
+package cache
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// attemptSuffix ends the names of folders that are being built. Each attempt has
+// one of its own: what a killed builder left running may still write into its.
+const attemptSuffix = ".tmp-*"
+
+// removeAttempts removes what killed builders of dir left. The caller holds the
+// entry's lock. What somebody still writes into is left to the next caller.
+func removeAttempts(dir string) error {
+	left, err := filepath.Glob(dir + ".tmp*")
+	if err != nil {
+		return err
+	}
+	var mounted *mountedError
+	for _, tmp := range left {
+		if err := remove(tmp); errors.As(err, &mounted) {
+			return err
+		}
+	}
+	return nil
+}
+
+func removeEntry(dir string) error {
+	if err := os.Remove(manifest(dir)); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	return remove(dir)
+}
+
+// mountedError keeps us from deleting through a mount, such as of the machine's
+// /dev, what does not belong to us.
+type mountedError struct{ dir, mount string }
+
+func (e *mountedError) Error() string {
+	return fmt.Sprintf("not removing %s: something is mounted on %s; `umount %s` first", e.dir, e.mount, e.mount)
+}
+
+// remove is os.RemoveAll for a folder without mounts.
+func remove(dir string) error {
+	mount, err := mountBelow(dir)
+	if err != nil {
+		return fmt.Errorf("removing %s: %w", dir, err)
+	}
+	if mount != "" {
+		return &mountedError{dir: dir, mount: mount}
+	}
+	return os.RemoveAll(dir)
+}
+
+// mountBelow returns a mount point that is dir or below it, or "".
+func mountBelow(dir string) (string, error) {
+	resolved, err := filepath.EvalSymlinks(dir) // as the kernel lists it
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	f, err := os.Open("/proc/thread-self/mountinfo")
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	in := bufio.NewScanner(f)
+	for in.Scan() {
+		point := mountPoint(in.Text())
+		if point == resolved || strings.HasPrefix(point, resolved+"/") {
+			return point, nil
+		}
+	}
+	return "", in.Err()
+}
+
+// mountPoint is the fifth field of a line of mountinfo (proc_pid_mountinfo(5)),
+// which has spaces and the like in octal.
+func mountPoint(line string) string {
+	fields := strings.Fields(line)
+	if len(fields) < 5 {
+		return ""
+	}
+	point, err := strconv.Unquote(`"` + strings.ReplaceAll(fields[4], `"`, `\"`) + `"`)
+	if err != nil {
+		return fields[4]
+	}
+	return point
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// standIn is a node that is not there.
+type standIn struct {
+	dir  string
+	died chan struct{}
+	kept int
+}
+
+func newStandIn(t *testing.T) *standIn {
+	t.Helper()
+	return &standIn{dir: t.TempDir(), died: make(chan struct{})}
+}
+
+func (s *standIn) Dir() string             { return s.dir }
+func (*standIn) QEMU() int                 { return 0 }
+func (s *standIn) Exited() <-chan struct{} { return s.died }
+func (*standIn) Done() <-chan struct{}     { return nil }
+
+func (s *standIn) KeepArtefacts(context.Context, string) (string, error) {
+	s.kept++
+	return s.dir, nil
+}
+
+// stubborn is a command that ends with the first signal and leaves two children
+// which ignore it. One of them has left the group.
+const stubborn = `trap "exit 7" INT TERM
+(trap "" INT TERM; exec sleep 612) &
+(trap "" INT TERM; exec setsid sleep 612) &
+touch "$MOORING_NODE/up"
+while :; do sleep 1; done`
+
+// whenUp calls then as soon as the command has come so far.
+func whenUp(t *testing.T, n *standIn, then func()) {
+	t.Helper()
+	go func() {
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for range tick.C {
+			if _, err := os.Stat(filepath.Join(n.dir, "up")); err == nil {
+				then()
+				return
+			}
+		}
+	}()
+}
+
+func TestInterruptedCommandLeavesNothing(t *testing.T) {
+	for signal, wantKept := range map[syscall.Signal]int{syscall.SIGINT: 0, syscall.SIGTERM: 1} {
+		n := newStandIn(t)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		whenUp(t, n, func() { cancel(interrupted{signal}) })
+		err := beside(ctx, n, 200*time.Millisecond, []string{"bash", "-c", stubborn})
+		if got := exitCode(err); got != 128+int(signal) {
+			t.Errorf("%v: exit code %d from %v, want %d", signal, got, err, 128+int(signal))
+		}
+		if left := family(0); len(left) > 0 {
+			t.Errorf("%v: still running: %v", signal, left)
+		}
+		if n.kept != wantKept {
+			t.Errorf("%v: logs kept %d times, want %d", signal, n.kept, wantKept)
+		}
+	}
+}
+
+// TestInterruptedCommandMayTidyUp is the other half: who answers is waited for.
+func TestInterruptedCommandMayTidyUp(t *testing.T) {
+	n := newStandIn(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	whenUp(t, n, func() { cancel(interrupted{syscall.SIGINT}) })
+	_ = beside(ctx, n, time.Minute, []string{"bash", "-c", `trap 'sleep 0.3; touch "$MOORING_NODE/tidy"; exit' INT
+		touch "$MOORING_NODE/up"; while :; do sleep 0.1; done`})
+	if _, err := os.Stat(filepath.Join(n.dir, "tidy")); err != nil {
+		t.Error("the command was not let finish")
+	}
+}
+
+func TestDeadNodeEndsTheCommand(t *testing.T) {
+	n := newStandIn(t)
+	whenUp(t, n, func() { close(n.died) })
+	err := beside(t.Context(), n, 200*time.Millisecond, []string{"bash", "-c", stubborn})
+	if !errors.Is(err, errNodeGone) || exitCode(err) != 125 {
+		t.Errorf("got %v, want %v and exit code 125", err, errNodeGone)
+	}
+	if left := family(0); len(left) > 0 {
+		t.Errorf("still running: %v", left)
+	}
+}
+
+func TestExitCodeOfTheCommand(t *testing.T) {
+	for command, want := range map[string]struct{ code, kept int }{
+		"true":                   {0, 0},
+		"exit 3":                 {3, 1},
+		"kill -9 $$":             {137, 1},
+		"sleep 612 & disown -ah": {0, 0},
+	} {
+		n := newStandIn(t)
+		err := beside(t.Context(), n, time.Minute, []string{"bash", "-c", command})
+		code := 0
+		if err != nil {
+			code = exitCode(err)
+		}
+		if code != want.code || n.kept != want.kept {
+			t.Errorf("%s: exit code %d, logs kept %d times; want %+v", command, code, n.kept, want)
+		}
+		if left := family(0); len(left) > 0 {
+			t.Errorf("%s: still running: %v", command, left)
+		}
+	}
+	err := beside(t.Context(), newStandIn(t), time.Minute, []string{"/nonexistent"})
+	if exitCode(err) != 125 || !strings.Contains(err.Error(), "/nonexistent") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestFailedBuildIsSaid is about the exit code of a tool that a node is made
+// with, which is not that of the command beside the node.
+func TestFailedBuildIsSaid(t *testing.T) {
+	err := exec.CommandContext(t.Context(), "sh", "-c", "exit 3").Run()
+	if got := exitCode(fmt.Errorf("building: %w", err)); got != 125 {
+		t.Errorf("exit code %d, want 125", got)
+	}
+	if got := exitCode(errors.Join(err, interrupted{syscall.SIGTERM})); got != 143 {
+		t.Errorf("exit code %d after SIGTERM, want 143", got)
+	}
+}

@@ -1,0 +1,64 @@
+package throwaway_test
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/mooring-vm/mooring/hack/throwaway"
+	"github.com/mooring-vm/mooring/hack/throwaway/image"
+)
+
+// TestNodeHasWhatItPromises is the inventory of the node.
+func TestNodeHasWhatItPromises(t *testing.T) {
+	if testing.Short() {
+		t.Skip("boots a node: left to the full tier")
+	}
+	n := attachOrStart(t)
+	for what, c := range map[string]struct{ command, want string }{
+		"cgroup v2":        {"stat -fc %T /sys/fs/cgroup", "cgroup2fs"},
+		"BTF":              {"head -c 2 /sys/kernel/btf/vmlinux | od -An -tx1", "9f eb"},
+		"every capability": {`[ "$(grep CapEff /proc/self/status | cut -f2)" = "$(printf %016x $(((2 << $(cat /proc/sys/kernel/cap_last_cap)) - 1)))" ] && echo all`, "all"},
+		"systemd":          {"cat /proc/1/comm", "systemd"},
+		"runc, seccomp":    {`runc features | tr -d " \n" | grep -o '"seccomp":{"enabled":true' `, `"seccomp":{"enabled":true`},
+		"CNI bridge":       {"test -x /usr/lib/cni/bridge && echo there", "there"},
+		"NRI":              {"test -S /var/run/nri/nri.sock && echo there", "there"},
+		"libvirt":          {"virsh -c qemu:///system uri", "qemu:///system"},
+		"QEMU":             {"qemu-system-x86_64 --version", "QEMU emulator version"},
+		"containerd":       {"containerd --version", containerdVersion()},
+	} {
+		out, err := n.Output(t.Context(), "sh", "-c", c.command)
+		if err != nil || !strings.Contains(out, c.want) {
+			t.Errorf("%s: %s: got %q, %v, want %q", what, c.command, out, err, c.want)
+		}
+	}
+}
+
+func containerdVersion() string {
+	if v := image.SpecFromEnv().Containerd; v != image.DistributionContainerd {
+		return v
+	}
+	return "containerd"
+}
+
+// attachOrStart uses the node of the test run, if there is one.
+func attachOrStart(t *testing.T) *throwaway.Node {
+	t.Helper()
+	n, err := throwaway.AttachCurrent(t.Context())
+	if errors.Is(err, throwaway.ErrNoNode) {
+		n, err = throwaway.Start(t.Context(), throwaway.Options{
+			Spec: image.SpecFromEnv(), Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return n
+}
