@@ -7,22 +7,27 @@ export MOORING_ARTEFACTS ?= $(CURDIR)/artefacts
 
 GO   := . hack/env.sh && go
 TOOL := $(GO) tool -modfile=tools/go.mod
-TEST := mkdir -p $(MOORING_ARTEFACTS) && $(TOOL) gotestsum --format=pkgname --format-hide-empty-pkg --jsonfile=$(MOORING_ARTEFACTS)
+TEST := mkdir -p "$$MOORING_ARTEFACTS" && $(TOOL) gotestsum --format=pkgname --format-hide-empty-pkg --jsonfile="$$MOORING_ARTEFACTS"
 
-NODE_TESTS := /hack/throwaway$$|/integration/
+# Recipes put the lists into a variable first: only then a failing go list fails them.
+NODE_TESTS := /hack/throwaway$$|/integration/(kube|suite)$$
 UNIT        = $$(go list ./... | grep -vE '$(NODE_TESTS)')
 SUITES     ?= $$(go list ./... | grep -E '$(NODE_TESTS)')
 # Unit tests that see more of a real system in the node than on most machines.
 IN_NODE    ?= ./deploy/systemd ./internal/agent ./lifecycle
 BENCH      ?= ./lifecycle/... ./memlock/... ./plugin/...
 COUNT      ?= 6
+BENCHTIME  ?= 1s
+FUZZTIME   ?= 10s
 
-.PHONY: help run node check test unit suites units-in-node suites-in-node bench build generate lint verify clean
+.PHONY: help run node check test unit suites units-in-node suites-in-node bench fuzz build generate lint verify clean
 help: ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 10
 
 run: ## show on a throw-away node what Mooring does
-	@hack/node run --reuse -- go run ./integration/demo
+	@hack/setup build node
+	@$(GO) build -o bin/demo ./integration/demo
+	@hack/node run --reuse -- bin/demo
 
 node: ## a shell in the throw-away node
 	@hack/node shell
@@ -31,27 +36,37 @@ check: ## the quick tier: builds, vets and runs the unit tests, without a node
 	@hack/setup test
 	$(GO) build ./... && go vet ./...
 	. hack/env.sh && ! "$$(go env GOROOT)"/bin/gofmt -l . | grep .
-	$(TEST)/check.json -- -race -short -timeout=5m $(UNIT)
+	. hack/env.sh && packages="$(UNIT)" && $(TEST)/check.json -- -race -short -timeout=5m $$packages
 
 test: unit suites ## every test, also those on a throw-away node
 
 unit:
 	@hack/setup test
-	$(TEST)/unit.json -- -race -timeout=10m $(UNIT)
+	. hack/env.sh && packages="$(UNIT)" && $(TEST)/unit.json -- -race -timeout=10m $$packages
 
 suites:
 	hack/node run -- $(MAKE) units-in-node suites-in-node
 
 units-in-node:
-	$(TEST)/units-in-node.json -- -count=1 -timeout=10m -exec=$(CURDIR)/hack/on-node $(IN_NODE)
+	$(TEST)/units-in-node.json -- -count=1 -timeout=10m -exec="'$(CURDIR)/hack/on-node'" $(IN_NODE)
 
 suites-in-node:
-	$(TEST)/suites.json -- -count=1 -timeout=30m -p=1 $(SUITES)
+	. hack/env.sh && packages="$(SUITES)" && $(TEST)/suites.json -- -count=1 -timeout=30m -p=1 $$packages
 
 bench: ## benchmarks into artefacts/bench.txt; BASE=FILE compares with another
-	@hack/setup build && mkdir -p $(MOORING_ARTEFACTS)
-	$(GO) test -run='^$$' -bench=. -benchmem -count=$(COUNT) $(BENCH) | tee $(MOORING_ARTEFACTS)/bench.txt
-	$(TOOL) benchstat $(BASE) $(MOORING_ARTEFACTS)/bench.txt
+	@hack/setup build && mkdir -p "$$MOORING_ARTEFACTS"
+	$(GO) test -run='^$$' -bench=. -benchmem -benchtime=$(BENCHTIME) -count=$(COUNT) $(BENCH) | tee "$$MOORING_ARTEFACTS"/bench.txt
+	$(TOOL) benchstat $(BASE) "$$MOORING_ARTEFACTS"/bench.txt
+
+fuzz: ## each fuzz target for FUZZTIME
+	@hack/setup test
+	@. hack/env.sh && grep -rlE --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u | while read -r package; do \
+		targets=$$(go test -list='^Fuzz' "$$package" | grep '^Fuzz'); \
+		for target in $$targets; do \
+			echo "$$package $$target"; \
+			go test -run='^$$' -fuzz="^$$target\$$" -fuzztime=$(FUZZTIME) -fuzzminimizetime=1x "$$package"; \
+		done; \
+	done
 
 build: ## static programs into bin/
 	@hack/setup build
@@ -68,7 +83,7 @@ lint: ## linters, shellcheck, and known vulnerabilities
 	hack/vulncheck
 
 verify: generate ## a clean tree stays so: generated files, go.mod and go.sum are up to date
-	git diff --exit-code
+	@git diff --exit-code && git status --short && [[ -z $$(git status --porcelain) ]]
 	git ls-files -z '*go.mod' | xargs -0 -n1 dirname | while read -r m; do ($(GO) mod tidy -C $$m -diff); done
 
 clean: ## remove what was made here (hack/node clean: the node's caches)

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/mooring-vm/mooring/hack/artefacts"
 	"github.com/mooring-vm/mooring/hack/throwaway/cache"
 	"github.com/mooring-vm/mooring/hack/throwaway/channel"
 	"github.com/mooring-vm/mooring/hack/throwaway/image"
@@ -58,7 +59,7 @@ func Start(ctx context.Context, o Options) (*Node, error) {
 		return nil, err
 	}
 	store = store.LogTo(o.Log)
-	if err := pruneArtefacts(store); err != nil {
+	if err := artefacts.Prune(store); err != nil {
 		return nil, fmt.Errorf("removing old logs: %w", err)
 	}
 	n := &Node{}

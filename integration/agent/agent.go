@@ -113,6 +113,16 @@ func (a *Agent) Kill(ctx context.Context) error {
 	return a.systemctl(ctx, "kill", "--signal=KILL")
 }
 
+// Pause makes the agent hang until Resume.
+func (a *Agent) Pause(ctx context.Context) error {
+	return a.systemctl(ctx, "kill", "--signal=STOP")
+}
+
+// Resume ends a Pause.
+func (a *Agent) Resume(ctx context.Context) error {
+	return a.systemctl(ctx, "kill", "--signal=CONT")
+}
+
 // RestartContainerd restarts containerd under its containers.
 func (a *Agent) RestartContainerd(ctx context.Context) error {
 	_, err := a.node.Output(ctx, "systemctl", "restart", "containerd.service")

@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/mooring-vm/mooring/integration/node"
 )
 
 // sidePort is where the agent serves health and metrics by default.
@@ -31,16 +33,21 @@ func (a *Agent) Ready(ctx context.Context) error {
 	return err
 }
 
-// WaitReady waits until the agent is ready, a minute at most.
+// WaitReady waits until the agent is ready, a minute at most, and not for a
+// node that is lost.
 func (a *Agent) WaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	for {
 		err := a.Ready(ctx)
-		if err == nil {
+		switch {
+		case err == nil:
 			return nil
+		case errors.Is(err, node.ErrLost):
+			return fmt.Errorf("waiting for the agent: %w", err)
 		}
 		select {
+		case <-a.node.Done():
 		case <-ctx.Done():
 			return fmt.Errorf("waiting for the agent: %w", err)
 		case <-time.After(100 * time.Millisecond):

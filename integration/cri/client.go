@@ -6,30 +6,41 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/mooring-vm/mooring/integration/node"
 )
+
+// callTimeout is the kubelet's default, runtimeRequestTimeout.
+const callTimeout = 2 * time.Minute
 
 // Dialer reaches sockets of a node.
 type Dialer interface {
 	Dial(ctx context.Context, network, address string) (net.Conn, error)
 	ContainerdSocket() string
+	// Done is closed when the node is lost.
+	Done() <-chan struct{}
 }
 
 // Client speaks CRI with a node's containerd. It is safe for concurrent use.
+// Each call ends after two minutes at the latest, and at once when the node is
+// lost: with an error that wraps node.ErrLost.
 type Client struct {
 	runtimeapi.RuntimeServiceClient
 	conn *grpc.ClientConn
 }
 
 // Connect returns a client for the node's containerd. It connects with the
-// first call, and again after containerd was restarted.
+// first call, and again with the first one after containerd was restarted. Calls
+// while containerd is away fail.
 func Connect(d Dialer) (*Client, error) {
 	conn, err := grpc.NewClient("passthrough:///containerd",
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)),
+		grpc.WithUnaryInterceptor(whileTheNodeLives(d.Done())),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			return d.Dial(ctx, "unix", d.ContainerdSocket())
 		}))
@@ -37,6 +48,31 @@ func Connect(d Dialer) (*Client, error) {
 		return nil, fmt.Errorf("connecting to containerd: %w", err)
 	}
 	return &Client{RuntimeServiceClient: runtimeapi.NewRuntimeServiceClient(conn), conn: conn}, nil
+}
+
+// whileTheNodeLives ends calls whose answer will not come.
+func whileTheNodeLives(lost <-chan struct{}) grpc.UnaryClientInterceptor {
+	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		go func() {
+			select {
+			case <-lost:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+		err := invoke(ctx, method, req, reply, cc, opts...)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-lost: // a gRPC status wraps nothing
+			return fmt.Errorf("%w: %w", node.ErrLost, err)
+		default:
+			return err
+		}
+	}
 }
 
 // Close ends the connection.

@@ -120,12 +120,24 @@ func (i *Instance) Pid(ctx context.Context) (int, error) {
 	return info.Pid, nil
 }
 
-// Update asks for a new memory limit in bytes, as the kubelet does when it
-// resizes a pod in place.
-func (i *Instance) Update(ctx context.Context, memoryLimit int64) error {
+// Resources is what the kubelet sends to resize a container in place.
+type Resources struct {
+	MemoryLimit int64  // bytes
+	CPUQuota    int64  // microseconds of each 100 ms; 0 leaves it
+	CPUs        string // cpuset of the static CPU manager; empty leaves it
+}
+
+// Update asks for other resources.
+func (i *Instance) Update(ctx context.Context, r Resources) error {
 	_, err := i.Sandbox.client.UpdateContainerResources(ctx, &runtimeapi.UpdateContainerResourcesRequest{
 		ContainerId: i.ID,
-		Linux:       &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: memoryLimit, CpuShares: 102, OomScoreAdj: 900},
+		Linux: &runtimeapi.LinuxContainerResources{
+			MemoryLimitInBytes: r.MemoryLimit, CpuShares: 102, OomScoreAdj: 900,
+			CpuPeriod: 100000, CpuQuota: r.CPUQuota, CpusetCpus: r.CPUs,
+		},
 	})
-	return err
+	if err != nil {
+		return fmt.Errorf("updating container %s: %w", i.Name, err)
+	}
+	return nil
 }

@@ -58,7 +58,7 @@ func say(format string, args ...any) { fmt.Printf("--> "+format+"\n", args...) }
 
 func farewell() {
 	fmt.Print(`
-To look around: hack/node up, then make run (it uses that node), then hack/node shell.
-In the node: mooring ps, mooring inspect POD, mooring watch. hack/node down ends it.
+On a node of "hack/node up" the pods stay until the next "make run". To look around there: hack/node shell,
+then mooring ps, mooring inspect POD, mooring watch. hack/node down ends the node.
 `)
 }

@@ -15,15 +15,41 @@ type scenario struct {
 	memoryLimit int64
 	// plain pods carry no label that makes them launchers.
 	plain bool
-	// files are the cgroup files to show beside the memory lock.
-	files []string
 	// agentStopped shows what happens while the agent is away.
 	agentStopped bool
+	want         want
 }
 
-func scenarios() []scenario { return append(whileTheAgentRuns(), whileTheAgentIsStopped()...) }
-
 func whileTheAgentRuns() []scenario {
+	return append(granted(), []scenario{
+		{
+			title: "VM that asks for more than the policy's 16 GiB",
+			annotations: map[string]string{
+				api.RequiresLockKey: "true",
+				api.ValueKey:        "64Gi",
+			},
+			memoryLimit: 2 * gib,
+			want:        want{refusal: []string{"mooring refuses", api.ValueKey, `"64Gi"`, "16Gi"}},
+		},
+		{
+			title: "VM with a quantity that nobody can mean",
+			annotations: map[string]string{
+				api.RequiresLockKey: "true",
+				api.ValueKey:        "1e30",
+			},
+			memoryLimit: 2 * gib,
+			want:        want{refusal: []string{"mooring refuses", api.ValueKey, `"1e30"`}},
+		},
+		{
+			title:       "plain pod",
+			memoryLimit: 1 * gib,
+			plain:       true,
+			want:        want{memlock: nodesDefault},
+		},
+	}...)
+}
+
+func granted() []scenario {
 	return []scenario{
 		{
 			title: "VM with a VFIO device: 4 GiB of guest memory, and libvirt's 1 GiB for device I/O",
@@ -32,6 +58,7 @@ func whileTheAgentRuns() []scenario {
 				api.DevicesKey:     "vfio=1",
 			},
 			memoryLimit: 5 * gib,
+			want:        want{memlock: "5Gi"},
 		},
 		{
 			title: "VM without a bound on locked memory, inside a finite memory limit",
@@ -40,6 +67,7 @@ func whileTheAgentRuns() []scenario {
 				api.ValueKey:        "unlimited",
 			},
 			memoryLimit: 2 * gib,
+			want:        want{memlock: "unlimited"},
 		},
 		{
 			title: "VM with cgroup settings",
@@ -49,28 +77,10 @@ func whileTheAgentRuns() []scenario {
 				"pids.max" + api.CgroupSuffix:        "512",
 			},
 			memoryLimit: 2 * gib,
-			files:       []string{"memory.high", "memory.swap.max", "pids.max"},
-		},
-		{
-			title: "VM that asks for more than the policy's 16 GiB",
-			annotations: map[string]string{
-				api.RequiresLockKey: "true",
-				api.ValueKey:        "64Gi",
+			want: want{
+				memlock: nodesDefault,
+				files:   []file{{"memory.high", "1610612736"}, {"memory.swap.max", "0"}, {"pids.max", "512"}},
 			},
-			memoryLimit: 2 * gib,
-		},
-		{
-			title: "VM with a quantity that nobody can mean",
-			annotations: map[string]string{
-				api.RequiresLockKey: "true",
-				api.ValueKey:        "1e30",
-			},
-			memoryLimit: 2 * gib,
-		},
-		{
-			title:       "plain pod",
-			memoryLimit: 1 * gib,
-			plain:       true,
 		},
 	}
 }
@@ -85,12 +95,14 @@ func whileTheAgentIsStopped() []scenario {
 			},
 			memoryLimit:  2 * gib,
 			agentStopped: true,
+			want:         want{refusal: []string{`required plugin "mooring" not present`}},
 		},
 		{
 			title:        "plain pod, while the agent is stopped",
 			memoryLimit:  1 * gib,
 			plain:        true,
 			agentStopped: true,
+			want:         want{memlock: nodesDefault},
 		},
 	}
 }

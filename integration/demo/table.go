@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,31 +11,56 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// row is what one pod asked for, and what the kernel or containerd said.
+// row is what one pod asked for, what the kernel or containerd said, and what of
+// that is not as it should be.
 type row struct {
-	number       int
-	title        string
-	asked, shown []string
+	number              int
+	title               string
+	asked, shown, wrong []string
+}
+
+func (r row) verdict() string {
+	if len(r.wrong) > 0 {
+		return "WRONG"
+	}
+	return "ok"
 }
 
 type table struct{ rows []row }
 
 func (t *table) add(r row) { t.rows = append(t.rows, r) }
 
+// verdict is an error where anything is not as it should be.
+func (t *table) verdict() error {
+	var wrong []error
+	for _, r := range t.rows {
+		if len(r.wrong) > 0 {
+			wrong = append(wrong, fmt.Errorf("pod %d is not as it should be: %s", r.number, strings.Join(r.wrong, ", ")))
+		}
+	}
+	return errors.Join(wrong...)
+}
+
 // print puts long lines of text under each other rather than into columns that
 // no terminal is wide enough for.
 func (t *table) print() {
 	const askedWidth = 52
+	if len(t.rows) == 0 {
+		return
+	}
 	line := strings.Repeat("-", 112)
 	fmt.Printf("\n%s\n   %-*s  %s\n%s\n", line, askedWidth, "asked for", "what the kernel shows", line)
 	for _, r := range t.rows {
-		fmt.Printf("%d  %s\n", r.number, r.title)
+		fmt.Printf("%d  %-102s  %5s\n", r.number, r.title, r.verdict())
 		for i := range max(len(r.asked), len(r.shown)) {
 			shown := wrap(at(r.shown, i), 56)
 			fmt.Printf("   %-*s  %s\n", askedWidth, at(r.asked, i), shown[0])
 			for _, more := range shown[1:] {
 				fmt.Printf("   %-*s  %s\n", askedWidth, "", more)
 			}
+		}
+		for _, w := range r.wrong {
+			fmt.Printf("   WRONG: %s\n", w)
 		}
 		fmt.Println(line)
 	}

@@ -38,4 +38,6 @@ type Node interface {
 	Dial(ctx context.Context, network, address string) (net.Conn, error)
 	// ContainerdSocket is the path of containerd's socket on the node.
 	ContainerdSocket() string
+	// Done is closed when the node is lost.
+	Done() <-chan struct{}
 }

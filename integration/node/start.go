@@ -34,13 +34,40 @@ func Start(t testing.TB) Node {
 // Shared is the node that Start returns, for set-up that no test owns.
 func Shared() (Node, error) { return sharedNode() }
 
-var sharedNode = sync.OnceValues(func() (*throwaway.Node, error) {
-	ctx := context.Background()
-	n, err := throwaway.AttachCurrent(ctx)
-	if !errors.Is(err, throwaway.ErrNoNode) {
-		return n, err
+// Main is for a TestMain: it runs the tests, ends the node if they booted one,
+// and returns the exit code. Without it the node ends with the test binary all
+// the same, but leaves its folder to be removed by the next.
+func Main(m *testing.M) int {
+	code := m.Run()
+	if shared.node == nil {
+		return code
 	}
-	return throwaway.Start(ctx, throwaway.Options{
-		Spec: image.SpecFromEnv(), Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	if err := shared.node.Stop(); err != nil {
+		logger().Error("stopping the node failed", slog.Any("error", err))
+		return 1
+	}
+	return code
+}
+
+// shared is the node of this test binary.
+var shared struct {
+	once sync.Once
+	node *throwaway.Node
+	err  error
+}
+
+func sharedNode() (*throwaway.Node, error) {
+	shared.once.Do(func() {
+		ctx := context.Background()
+		shared.node, shared.err = throwaway.AttachCurrent(ctx)
+		if errors.Is(shared.err, throwaway.ErrNoNode) {
+			shared.node, shared.err = throwaway.Start(ctx, throwaway.Options{Spec: image.SpecFromEnv(), Log: logger()})
+		}
+		if shared.err != nil {
+			shared.node = nil // Start has stopped what there was of it
+		}
 	})
-})
+	return shared.node, shared.err
+}
+
+func logger() *slog.Logger { return slog.New(slog.NewTextHandler(os.Stderr, nil)) }

@@ -44,7 +44,7 @@ func (f fixture) awaitEvent(t *testing.T, p cri.Pod, reason agentapi.Reason) age
 // TestAgentHasOnlyTheListedCapabilities reads what the kernel gives the agent.
 func TestAgentHasOnlyTheListedCapabilities(t *testing.T) {
 	f := setUp(t)
-	const want = 1<<24 | 1<<3 | 1<<1 // SYS_RESOURCE, FOWNER, DAC_OVERRIDE: deploy/systemd/mooring-agent.service
+	const want = 1 << 24 // SYS_RESOURCE: deploy/systemd/mooring-agent.service
 	status := f.output(t, "grep", "CapEff", "/proc/"+f.agentPid(t)+"/status")
 	got, err := strconv.ParseUint(strings.TrimSpace(strings.TrimPrefix(status, "CapEff:")), 16, 64)
 	if err != nil || got != want {

@@ -2,6 +2,7 @@ package suite
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -127,17 +128,38 @@ func (f fixture) agentPid(t *testing.T) string {
 	return pid
 }
 
+// restartContainerd returns when the agent is connected with the new one:
+// straight after the restart it may still look ready.
+func (f fixture) restartContainerd(t *testing.T) {
+	t.Helper()
+	before := f.synchronizations(t)
+	if err := f.agent.RestartContainerd(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.awaitReconnect(t, before)
+}
+
+// awaitReconnect waits for a connection after those that were counted.
+func (f fixture) awaitReconnect(t *testing.T, before float64) {
+	t.Helper()
+	eventually(t, "the agent to connect again", func() bool { return f.synchronizations(t) > before },
+		func() string { return fmt.Sprintf("%v connections", f.synchronizations(t)) })
+	if err := f.agent.WaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (f fixture) synchronizations(t *testing.T) float64 {
+	t.Helper()
+	return f.count(t, "mooring_nri_synchronizations_total ")
+}
+
 func TestContainerdRestartLeavesTheAgentAlive(t *testing.T) {
 	f := setUp(t)
 	p := launcher(map[string]string{api.RequiresLockKey: "true", api.ValueKey: "1Gi"})
 	f.run(t, p, cri.Container{MemoryLimit: gib})
 	before := f.agentPid(t)
-	if err := f.agent.RestartContainerd(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.agent.WaitReady(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	f.restartContainerd(t)
 	if after := f.agentPid(t); after != before {
 		t.Errorf("the agent is process %s and was %s", after, before)
 	}

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -30,6 +32,8 @@ const (
 	mib       = int64(1) << 20
 	gib       = int64(1) << 30
 )
+
+func TestMain(m *testing.M) { os.Exit(node.Main(m)) }
 
 // fixture is a node with the agent on it.
 type fixture struct {
@@ -204,6 +208,20 @@ func (f fixture) metric(t *testing.T, prefix string) string {
 		}
 	}
 	return ""
+}
+
+// count is metric as a number, 0 where there is no such series.
+func (f fixture) count(t *testing.T, prefix string) float64 {
+	t.Helper()
+	text := f.metric(t, prefix)
+	if text == "" {
+		return 0
+	}
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		t.Fatalf("metric %s: %v", prefix, err)
+	}
+	return n
 }
 
 // with returns annotations and more of them.

@@ -1,0 +1,63 @@
+// Command neighbour is another NRI plugin that sets RLIMIT_MEMLOCK, by
+// annotations in the form of NRI's ulimit-adjuster:
+//
+//	ulimits.noderesource.dev/container.NAME: '[{type: memlock, soft: 1, hard: 1}]'
+//
+// and by the same below another key, as a plugin does that Mooring does not know.
+// Tests run it beside Mooring on a node.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
+	"sigs.k8s.io/yaml"
+)
+
+// annotations are ulimit-adjuster's, and one that nobody knows.
+func annotations() []string {
+	return []string{"ulimits.noderesource.dev", "ulimits.neighbour.example"}
+}
+
+type ulimit struct {
+	Type       string
+	Soft, Hard uint64
+}
+
+type neighbour struct{}
+
+//nolint:unparam // the stub demands the signature
+func (neighbour) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+	adjustment := &api.ContainerAdjustment{}
+	for _, annotation := range annotations() {
+		key := annotation + "/container." + c.GetName()
+		var ulimits []ulimit
+		if err := yaml.UnmarshalStrict([]byte(pod.GetAnnotations()[key]), &ulimits); err != nil {
+			return nil, nil, fmt.Errorf("annotation %s: %w", key, err)
+		}
+		for _, u := range ulimits {
+			if u.Type == "memlock" {
+				adjustment.AddRlimit("RLIMIT_MEMLOCK", u.Hard, u.Soft)
+			}
+		}
+	}
+	return adjustment, nil, nil
+}
+
+func main() {
+	name := flag.String("name", "neighbour", "as containerd logs it")
+	index := flag.String("index", "95", "place in the order of plugins; Mooring has 90")
+	flag.Parse()
+	s, err := stub.New(neighbour{}, stub.WithPluginName(*name), stub.WithPluginIdx(*index))
+	if err == nil {
+		err = s.Run(context.Background())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "neighbour:", err)
+		os.Exit(1)
+	}
+}

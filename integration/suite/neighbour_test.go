@@ -1,0 +1,98 @@
+package suite
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/integration/cri"
+)
+
+const (
+	neighbourBinary = "/usr/local/bin/suite-neighbour"
+	ulimitAdjuster  = "ulimits.noderesource.dev/container.compute"
+	unknownPlugin   = "ulimits.neighbour.example/container.compute"
+)
+
+// pushNeighbour builds integration/neighbour and copies it to the node.
+func (f fixture) pushNeighbour(t *testing.T) {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "neighbour")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "../neighbour")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building the neighbour: %v\n%s", err, out)
+	}
+	if err := f.Push(t.Context(), binary, neighbourBinary, 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// startNeighbour runs the plugin until the returned function is called.
+func (f fixture) startNeighbour(t *testing.T, index string) (stop func()) {
+	t.Helper()
+	name := "neighbour-" + uuid.NewString()[:8]
+	f.output(t, "systemd-run", "--quiet", "--unit="+name, neighbourBinary, "-name="+name, "-index="+index)
+	eventually(t, "containerd to take the neighbour", func() bool {
+		_, err := f.Output(t.Context(), "journalctl", "-u", "containerd", "--no-pager", "--grep="+name+".* connected and synchronized")
+		return err == nil
+	}, func() string { return f.output(t, "systemctl", "status", "--no-pager", name) })
+	return func() {
+		t.Helper()
+		f.output(t, "systemctl", "stop", name)
+	}
+}
+
+// TestNeighbourSetsTheSameLimit: a plugin that is asked before ours and gives
+// enough is left in peace. In all other cases containerd refuses the container,
+// and ours says why before that, if it knows the neighbour.
+func TestNeighbourSetsTheSameLimit(t *testing.T) {
+	f := setUp(t)
+	f.pushNeighbour(t)
+	for name, test := range map[string]struct {
+		index, annotation string
+		limit             int64
+		refusal           []string // empty: the launcher runs with the limit
+	}{
+		"before ours, enough":            {"10", unknownPlugin, 4 * gib, nil},
+		"before ours, too little":        {"10", unknownPlugin, 1 * gib, []string{"both tried to set", "RLIMIT_MEMLOCK"}},
+		"after ours":                     {"95", unknownPlugin, 4 * gib, []string{"both tried to set", "RLIMIT_MEMLOCK"}},
+		"known, before ours, enough":     {"10", ulimitAdjuster, 4 * gib, nil},
+		"known, before ours, too little": {"10", ulimitAdjuster, 1 * gib, []string{"mooring refuses", ulimitAdjuster, "remove memlock from"}},
+		"known, after ours":              {"95", ulimitAdjuster, 4 * gib, []string{"mooring refuses", ulimitAdjuster, "remove memlock from"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer f.startNeighbour(t, test.index)()
+			p := launcher(map[string]string{
+				api.RequiresLockKey: "true", api.ValueKey: "1Gi",
+				test.annotation: fmt.Sprintf("[{type: memlock, soft: %d, hard: %[1]d}]", test.limit),
+			})
+			if len(test.refusal) == 0 {
+				f.yieldsTo(t, p, test.limit)
+				return
+			}
+			msg := f.refused(t, p, cri.Container{MemoryLimit: gib})
+			for _, want := range test.refusal {
+				if !strings.Contains(msg, want) {
+					t.Errorf("the message lacks %q: %s", want, msg)
+				}
+			}
+		})
+	}
+}
+
+func (f fixture) yieldsTo(t *testing.T, p cri.Pod, limit int64) {
+	t.Helper()
+	i := f.run(t, p, cri.Container{MemoryLimit: gib})
+	if got := f.memlock(t, i); got != both(limit) {
+		t.Errorf("the kernel has %s, want the neighbour's %s", got, both(limit))
+	}
+	f.awaitSetting(t, p, agentapi.MemlockSetting, agentapi.StatusYielded)
+}
