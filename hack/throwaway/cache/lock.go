@@ -52,7 +52,7 @@ func (s *Store) flock(ctx context.Context, path string, how int) (*lock, error) 
 			_ = f.Close()
 			return nil, context.Cause(ctx)
 		case <-notice:
-			s.log.Info("waiting for another process", "lock", path, "owner", owner(path))
+			s.log.Info("waiting for another build", "lock", path, "owner", owner(path))
 		case <-tick.C:
 		}
 	}
