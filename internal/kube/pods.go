@@ -112,7 +112,8 @@ func podsOfNode(client kubernetes.Interface, node string) cache.ListerWatcher {
 }
 
 // leanOn returns what keeps of a pod of the node what the agent answers from, so
-// that memory does not grow with the size of pod specs and statuses.
+// that memory does not grow with the size of pod specs and statuses. Informers
+// may call it on what it has returned: it must keep all that it looks at.
 func leanOn(node string) cache.TransformFunc {
 	return func(obj any) (any, error) {
 		pod, ok := obj.(*corev1.Pod)
@@ -130,6 +131,7 @@ func leanOn(node string) cache.TransformFunc {
 		}
 		if isMirror(pod, node) {
 			kept.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: pod.Annotations[corev1.MirrorPodAnnotationKey]}
+			kept.OwnerReferences = pod.OwnerReferences
 		}
 		return kept, nil
 	}

@@ -192,12 +192,17 @@ func TestLean(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("kept (-want +got):\n%s", diff)
 	}
-	got, err = leanOn(testNode)(mirrorPod("uid-api", "hash", "static"))
+	mirror := mirrorPod("uid-api", "hash", "static")
+	got, err = leanOn(testNode)(mirror)
 	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err = leanOn(testNode)(got); err != nil { // informers may do it twice
 		t.Fatal(err)
 	}
 	want = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		UID: "uid-api", Namespace: "vms", Name: "static", Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "hash"},
+		OwnerReferences: mirror.OwnerReferences,
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("kept of a mirror (-want +got):\n%s", diff)
