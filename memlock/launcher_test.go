@@ -66,6 +66,32 @@ func TestForLauncher(t *testing.T) {
 	}
 }
 
+// The launcher's overhead counts beside the guest's memory, not beside a memory
+// limit, which includes it. libvirt's sum holds where it is larger.
+func TestForLauncherWithOverhead(t *testing.T) {
+	overhead := []Term{{"overhead", 300 * mi}}
+	for _, c := range []struct {
+		annotations []string
+		want        []Term
+	}{
+		{[]string{"requires-lock=true", "guest-memory=4Gi"}, []Term{{"guest memory", 4 * gi}, {"overhead", 300 * mi}}},
+		{[]string{"requires-lock=true"}, []Term{{"container memory limit", 5 * gi}}},
+		{[]string{"devices=vfio=1", "guest-memory=4Gi"}, []Term{{"guest memory", 4 * gi}, {"libvirt's allowance for device I/O", gi}}},
+		{[]string{"devices=vdpa=2", "guest-memory=4Gi", "value=1Gi"},
+			[]Term{{"2 x guest memory", 8 * gi}, {"libvirt's allowance for device I/O", gi}, {"value", gi}}},
+	} {
+		got, err := ForLauncher(Input{Request: request(t, c.annotations...), ContainerMemoryLimit: 5 * gi, Overhead: overhead})
+		if diff := cmp.Diff(c.want, got.Terms); diff != "" || err != nil {
+			t.Errorf("%v: %v (-want +got)\n%s", c.annotations, err, diff)
+		}
+	}
+	large := []Term{{"overhead", 2 * gi}}
+	got, err := ForLauncher(Input{Request: request(t, "devices=vfio=1", "guest-memory=4Gi"), Overhead: large})
+	if err != nil || got.Bytes != 6*gi {
+		t.Errorf("got %+v, %v, want the overhead, which is more than libvirt's allowance", got, err)
+	}
+}
+
 func TestForLauncherUnlimited(t *testing.T) {
 	for _, annotations := range [][]string{
 		{"requires-lock=true", "value=unlimited"},

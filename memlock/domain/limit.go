@@ -1,0 +1,74 @@
+package domain
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/memlock"
+)
+
+// Limit returns the limit that libvirt sets for the domain's QEMU process. Where
+// it is not Required, QEMU inherits what libvirt's daemon has. In libvirt's order:
+//
+//	hard_limit             that, for all of QEMU
+//	locked                 unlimited
+//	pSeries with KVM       see ForPSeries
+//	passed-through devices factor × memory + 1 GiB, see [memlock.ForDevices]
+//	none of them           not set
+//
+// A device that libvirt hands over with iommufd (libvirt 12.2 and newer) counts as
+// one with VFIO: that is never too little. SEV, real time, USB and SCSI host
+// devices and vhost-user have no part in it.
+//
+// The source is qemuDomainGetMemLockLimitBytes of libvirt, the same from 9.10 to
+// 11.3. The error is a limit beyond an int64.
+func (def Definition) Limit() (memlock.Result, error) {
+	switch {
+	case def.HardLimit != nil:
+		return def.hardLimit(), nil
+	case def.Locked:
+		return memlock.Infinite("<locked/> is set in <memoryBacking>, and libvirt cannot know how much QEMU needs for itself"), nil
+	case def.KVM && isPPC64(def.Arch):
+		return def.forPSeries()
+	}
+	devices := def.devices()
+	if !devices.Any() {
+		return memlock.Result{Reason: "no device pins the VM's memory, and neither <locked/> nor <hard_limit> is set"}, nil
+	}
+	terms, err := memlock.ForDevices(def.memory(), devices)
+	if err != nil {
+		return memlock.Result{}, err
+	}
+	return limited("devices pin the VM's memory ("+devices.String()+")", terms...)
+}
+
+func (def Definition) hardLimit() memlock.Result {
+	if *def.HardLimit == 0 {
+		return memlock.Result{Reason: "<hard_limit> in <memtune> is 0, with which libvirt sets none"}
+	}
+	// A hard limit fits: it is less than unlimitedKiB.
+	r, _ := limited("<hard_limit> in <memtune> is set, and libvirt prefers it to all else",
+		memlock.Term{Name: "hard_limit", Bytes: int64(*def.HardLimit) * KiB})
+	return r
+}
+
+// limited is memlock.Limited, but that libvirt sets no limit instead of one so
+// large as its own word for none (virProcessSetMaxMemLock).
+func limited(reason string, terms ...memlock.Term) (memlock.Result, error) {
+	r, err := memlock.Limited(reason, terms...)
+	if err == nil && r.Bytes >= unlimitedKiB {
+		return memlock.Infinite(fmt.Sprintf("%s, and %s is more than libvirt sets", reason, api.Bytes(r.Bytes))), nil
+	}
+	return r, err
+}
+
+func (def Definition) memory() memlock.Term {
+	return memlock.Term{Name: "memory", Bytes: int64(def.Memory) * KiB}
+}
+
+func (def Definition) devices() api.Devices {
+	return api.Devices{VFIO: def.VFIO, VDPA: def.VDPAInterfaces + def.VDPADisks, NVMe: def.NVMe, IOMMU: def.IOMMU}
+}
+
+func isPPC64(arch string) bool { return strings.HasPrefix(arch, "ppc64") }

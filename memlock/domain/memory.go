@@ -1,0 +1,141 @@
+package domain
+
+import (
+	"errors"
+	"fmt"
+
+	"libvirt.org/go/libvirtxml"
+)
+
+// Sizes are rounded up to these when the domain starts, in KiB
+// (qemuDomainGetMemorySizeAlignment, qemuDomainGetMemoryModuleSizeAlignment).
+const (
+	memoryStep = 1 << 10
+	moduleStep = 2 << 10
+	ppc64Step  = 256 << 10
+)
+
+// sizes returns the domain's memory and maximum memory in KiB, rounded up as at
+// its start (virDomainDefPostParseMemory, qemuDomainAlignMemorySizes).
+//
+// <memory> includes the memory devices. Where there are NUMA cells these are the
+// memory that the domain starts with, whatever <memory> says.
+func sizes(d *libvirtxml.Domain, ppc64 bool) (memory, most uint64, err error) {
+	devices, rounded, err := modules(d, ppc64)
+	if err != nil {
+		return 0, 0, err
+	}
+	initial, err := cells(d, ppc64)
+	if err == nil && initial == 0 {
+		initial, err = withoutModules(d, devices, step(ppc64, memoryStep))
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	if memory, err = add("memory", initial, rounded); err != nil || d.MaximumMemory == nil {
+		return memory, 0, err
+	}
+	most, err = kibibytes("maxMemory", uint64(d.MaximumMemory.Value), d.MaximumMemory.Unit)
+	if err != nil {
+		return 0, 0, err
+	}
+	most = roundUp(most, step(ppc64, memoryStep))
+	if most > 0 && most < memory {
+		return 0, 0, fmt.Errorf("maxMemory: %d KiB: want at least the domain's memory, which is %d KiB with its memory devices", most, memory)
+	}
+	return memory, most, nil
+}
+
+func step(ppc64 bool, otherwise uint64) uint64 {
+	if ppc64 {
+		return ppc64Step
+	}
+	return otherwise
+}
+
+// cells adds up the NUMA cells.
+func cells(d *libvirtxml.Domain, ppc64 bool) (total uint64, err error) {
+	if d.CPU == nil || d.CPU.Numa == nil {
+		return 0, nil
+	}
+	for i, cell := range d.CPU.Numa.Cell {
+		element := fmt.Sprintf("cpu/numa/cell[%d] memory", i)
+		size, err := kibibytes(element, uint64(cell.Memory), cell.Unit)
+		if err != nil {
+			return 0, err
+		}
+		if total, err = add(element, total, roundUp(size, step(ppc64, memoryStep))); err != nil {
+			return 0, err
+		}
+	}
+	return total, nil
+}
+
+// withoutModules returns what <memory> leaves beside the memory devices.
+func withoutModules(d *libvirtxml.Domain, devices, step uint64) (uint64, error) {
+	if d.Memory == nil {
+		return 0, errors.New("memory: there is none: want <memory>, or memory in <cpu><numa><cell>")
+	}
+	memory, err := kibibytes("memory", uint64(d.Memory.Value), d.Memory.Unit)
+	if err != nil {
+		return 0, err
+	}
+	if memory <= devices {
+		return 0, fmt.Errorf("memory: %d KiB: want more than the memory devices have, which is %d KiB: it includes them", memory, devices)
+	}
+	return roundUp(memory-devices, step), nil
+}
+
+// modules adds up the memory devices at their full size: a virtio-mem counts with
+// <size>, whatever of it is <requested>. It returns the sum as written, and rounded.
+func modules(d *libvirtxml.Domain, ppc64 bool) (written, rounded uint64, err error) {
+	if d.Devices == nil {
+		return 0, 0, nil
+	}
+	for i := range d.Devices.Memorydevs {
+		element := fmt.Sprintf("devices/memory[%d] target/size", i)
+		size, whole, err := module(element, &d.Devices.Memorydevs[i], ppc64)
+		if err != nil {
+			return 0, 0, err
+		}
+		if written, err = add(element, written, size); err != nil {
+			return 0, 0, err
+		}
+		if rounded, err = add(element, rounded, whole); err != nil {
+			return 0, 0, err
+		}
+	}
+	return written, rounded, nil
+}
+
+func module(element string, m *libvirtxml.DomainMemorydev, ppc64 bool) (written, rounded uint64, err error) {
+	if m.Target == nil || m.Target.Size == nil {
+		return 0, 0, fmt.Errorf("%s: there is none: want the memory device's size", element)
+	}
+	written, err = kibibytes(element, uint64(m.Target.Size.Value), m.Target.Size.Unit)
+	if err != nil {
+		return 0, 0, err
+	}
+	if ppc64 && m.Model == "nvdimm" {
+		rounded, err = nvdimm(element, written, m.Target.Label)
+		return written, rounded, err
+	}
+	return written, roundUp(written, step(ppc64, moduleStep)), nil
+}
+
+// nvdimm rounds down what the guest sees of an NVDIMM of a pSeries guest, which is
+// all but its label, to save what is beyond the end of the backing file
+// (qemuDomainNVDimmAlignSizePseries).
+func nvdimm(element string, size uint64, label *libvirtxml.DomainMemorydevTargetLabel) (uint64, error) {
+	var labelSize uint64
+	if label != nil && label.Size != nil {
+		var err error
+		if labelSize, err = kibibytes(element+" label/size", uint64(label.Size.Value), label.Size.Unit); err != nil {
+			return 0, err
+		}
+	}
+	if size < labelSize+ppc64Step {
+		return 0, fmt.Errorf("%s: %d KiB: want at least 256 MiB beside the label of %d KiB", element, size, labelSize)
+	}
+	return (size-labelSize)/ppc64Step*ppc64Step + labelSize, nil
+}

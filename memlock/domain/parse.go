@@ -1,0 +1,104 @@
+package domain
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+
+	"libvirt.org/go/libvirtxml"
+)
+
+// Parse reads a domain XML, as `virsh dumpxml` prints it or as it is given to
+// libvirt. Elements that no lock depends on are not looked at. The errors are XML
+// that is not well-formed or not that of one domain, with the line, and sizes that
+// libvirt refuses, with the element.
+func Parse(text []byte) (Definition, error) {
+	d, err := decode(text)
+	if err != nil {
+		return Definition{}, fmt.Errorf("domain XML: %w", err)
+	}
+	def := Definition{
+		Arch:   arch(d),
+		KVM:    d.Type == "kvm",
+		Locked: d.MemoryBacking != nil && d.MemoryBacking.MemoryLocked != nil,
+	}
+	if def.HardLimit, err = hardLimit(d); err != nil {
+		return Definition{}, fmt.Errorf("domain XML: %w", err)
+	}
+	if def.Memory, def.MaxMemory, err = sizes(d, isPPC64(def.Arch)); err != nil {
+		return Definition{}, fmt.Errorf("domain XML: %w", err)
+	}
+	chains, err := decodeChains(text)
+	if err != nil {
+		return Definition{}, fmt.Errorf("domain XML: %w", err)
+	}
+	def.countDisks(chains)
+	def.countDevices(d)
+	return def, nil
+}
+
+func decode(text []byte) (*libvirtxml.Domain, error) {
+	var d libvirtxml.Domain
+	in := xml.NewDecoder(bytes.NewReader(text))
+	if err := xml.NewTokenDecoder(&filter{in: in}).Decode(&d); err != nil {
+		return nil, at(in, err)
+	}
+	if err := atEnd(in); err != nil {
+		return nil, at(in, err)
+	}
+	return &d, nil
+}
+
+// at says where in the text an error was found.
+func at(in *xml.Decoder, err error) error {
+	if syntax := (*xml.SyntaxError)(nil); errors.As(err, &syntax) {
+		return err // says the line itself
+	}
+	if errors.Is(err, io.EOF) {
+		return errors.New("there is none: want one <domain> element")
+	}
+	line, _ := in.InputPos()
+	return fmt.Errorf("line %d: %w", line, err)
+}
+
+// atEnd makes sure that nothing but comments and white space is left.
+func atEnd(in *xml.Decoder) error {
+	for {
+		token, err := in.Token()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		switch t := token.(type) {
+		case xml.StartElement:
+			return fmt.Errorf("<%s> follows the domain: want one <domain> element", t.Name.Local)
+		case xml.CharData:
+			if len(bytes.TrimSpace(t)) > 0 {
+				return fmt.Errorf("%q follows the domain: want one <domain> element", t)
+			}
+		}
+	}
+}
+
+func arch(d *libvirtxml.Domain) string {
+	if d.OS == nil || d.OS.Type == nil {
+		return ""
+	}
+	return d.OS.Type.Arch
+}
+
+func hardLimit(d *libvirtxml.Domain) (*uint64, error) {
+	if d.MemoryTune == nil || d.MemoryTune.HardLimit == nil {
+		return nil, nil
+	}
+	limit := d.MemoryTune.HardLimit
+	size, err := kibibytes("memtune/hard_limit", limit.Value, limit.Unit)
+	if err != nil || size >= unlimitedKiB {
+		return nil, err // so much is no limit to libvirt
+	}
+	return &size, nil
+}

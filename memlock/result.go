@@ -1,0 +1,75 @@
+package memlock
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/mooring-vm/mooring/api"
+)
+
+// Term is one summand of a limit, named for people. Bytes is never negative.
+type Term struct {
+	Name  string
+	Bytes int64
+}
+
+// Result is a computed limit. Where Required is false nothing is to be set, and
+// all but Reason is zero.
+type Result struct {
+	Required  bool   // a limit is to be set:
+	Unlimited bool   // to infinity, with Bytes 0 and no Terms; or else
+	Bytes     int64  // to this, the sum of Terms
+	Terms     []Term // what Bytes is made of
+	Reason    string // one sentence for people on why it is so
+}
+
+// Limited returns the limit that is the sum of terms. The error is a sum beyond an
+// int64.
+func Limited(reason string, terms ...Term) (Result, error) {
+	total, err := Total(terms)
+	if err != nil {
+		return Result{}, err
+	}
+	return Result{Required: true, Bytes: total, Terms: terms, Reason: reason}, nil
+}
+
+// Infinite returns the limit that is none.
+func Infinite(reason string) Result {
+	return Result{Required: true, Unlimited: true, Reason: reason}
+}
+
+// Covers reports whether r lets a process lock at least as much as o does.
+func (r Result) Covers(o Result) bool {
+	switch {
+	case !o.Required || r.Unlimited:
+		return true
+	case !r.Required || o.Unlimited:
+		return false
+	}
+	return r.Bytes >= o.Bytes
+}
+
+// Total adds up terms. The error is a sum beyond an int64; it names the term with
+// which that happens.
+func Total(terms []Term) (int64, error) {
+	var total int64
+	for _, t := range terms {
+		if t.Bytes > math.MaxInt64-total {
+			return 0, fmt.Errorf("memory lock: %s more for %s is more than an int64 holds", api.Bytes(t.Bytes), t.Name)
+		}
+		total += t.Bytes
+	}
+	return total, nil
+}
+
+// Times returns n times a term, named so where n is not 1. The error is a product
+// beyond an int64.
+func (t Term) Times(n int64) (Term, error) {
+	if n == 1 {
+		return t, nil
+	}
+	if t.Bytes > 0 && n > math.MaxInt64/t.Bytes {
+		return Term{}, fmt.Errorf("memory lock: %d x %s (%s) is more than an int64 holds", n, api.Bytes(t.Bytes), t.Name)
+	}
+	return Term{fmt.Sprintf("%d x %s", n, t.Name), n * t.Bytes}, nil
+}
