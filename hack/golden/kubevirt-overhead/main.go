@@ -1,0 +1,66 @@
+// Command kubevirt-overhead asks KubeVirt's own code, release by release, for the
+// memory overhead of the launchers of a list of VMs. What it writes, the tests of
+// memlock/kubevirt hold Mooring's table against. README.md says how to run it.
+package main
+
+import (
+	"crypto/sha256"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+)
+
+func main() {
+	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	if err := run(logger); err != nil {
+		logger.Error("cannot make the table", "error", err)
+		os.Exit(1)
+	}
+}
+
+func run(logger *slog.Logger) error {
+	clone := flag.String("clone", "", "KubeVirt's git repository, bare or not")
+	vmis := flag.String("vmis", "memlock/kubevirt/testdata/vmis.yaml", "VirtualMachineInstances, one a YAML document")
+	out := flag.String("out", "memlock/kubevirt/testdata/overhead.tsv", "table to write")
+	modules := flag.String("modules", "", "build with the modules of this tag where a release has older ones; faster")
+	flag.Usage = func() {
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: kubevirt-overhead -clone DIR [-vmis FILE] [-out FILE] [-modules TAG] [TAG...]")
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	if *clone == "" {
+		flag.Usage()
+		return errors.New("-clone is missing")
+	}
+	rows, err := readRows(*vmis)
+	if err != nil {
+		return err
+	}
+	repository := repository(*clone)
+	tags := flag.Args()
+	if len(tags) == 0 {
+		if tags, err = repository.releases(); err != nil {
+			return err
+		}
+	}
+	t := table{rows: rows}
+	required, err := repository.modules(*modules)
+	if err != nil {
+		return err
+	}
+	a := asker{repository: repository, required: required, rows: rows, said: map[[sha256.Size]byte][]*int64{}}
+	for _, tag := range tags {
+		bytes, err := a.at(tag)
+		if err != nil {
+			return fmt.Errorf("%s: %w", tag, err)
+		}
+		t.add(tag, bytes)
+		logger.Info("computed", "tag", tag, "columns", len(t.columns))
+		if err := os.WriteFile(*out, t.text(), 0o644); err != nil { // each, since it takes a while
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+package kubevirt
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mooring-vm/mooring/memlock"
+)
+
+// Each condition makes a lock required, and is named.
+func TestLimitConditions(t *testing.T) {
+	for reason, vm := range map[string]VM{
+		"the VM has hostDevices (1)":                 {HostDevices: 1},
+		"the VM has gpus (1)":                        {GPUs: 1},
+		"the VM has interfaces with sriov (1)":       {SRIOV: 1},
+		"the VM has launchSecurity.sev":              {SEV: true},
+		"the VM has launchSecurity.snp":              {SNP: true},
+		"the VM has cpu.realtime":                    {CPU: CPU{Realtime: true}},
+		"the VM has memory.reservedOverhead.memLock": {Memory: Memory{LockRequired: true}},
+		"the VM has gpus (1), launchSecurity.sev":    {GPUs: 1, SEV: true},
+		"the VM has hostDevices (1), gpus (2), interfaces with sriov (1); " +
+			"with a virtual IOMMU libvirt wants more for several devices, see the limit of the domain XML": {HostDevices: 1, GPUs: 2, SRIOV: 1},
+	} {
+		vm.Memory.Guest = 4*gi + 1
+		version := mustVersion(t, "1.9")
+		overhead, total, err := Overhead(vm, version, mustRatio(t, "1.5"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := memlock.Result{Required: true, Bytes: total + 4*gi + 1, Reason: reason,
+			Terms: append(overhead, memlock.Term{Name: "guest memory (memory.guest)", Bytes: 4*gi + 1})}
+		got, err := Limit(vm, version, mustRatio(t, "1.5"))
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%+v: %v (-want +got)\n%s", vm, err, diff)
+		}
+	}
+}
+
+func TestLimitNotRequired(t *testing.T) {
+	got, err := Limit(VM{Memory: Memory{Guest: gi}, TPM: EnabledTPM}, mustVersion(t, "1.9"), Ratio{})
+	if diff := cmp.Diff(memlock.Result{Reason: got.Reason}, got); diff != "" || err != nil {
+		t.Errorf("%v (-want +got)\n%s", err, diff)
+	}
+	for _, condition := range []string{"hostDevices", "gpus", "sriov", "launchSecurity.sev", ".snp", "cpu.realtime", "memLock"} {
+		if !strings.Contains(got.Reason, condition) {
+			t.Errorf("%q does not name %s", got.Reason, condition)
+		}
+	}
+}
+
+// The guest's memory is the largest that it may become.
+func TestLargestGuest(t *testing.T) {
+	m := Memory{MaxGuest: 5, Guest: 4, Request: 3, Limit: 2, HugePage: 1}
+	for _, c := range []struct {
+		field string
+		drop  func()
+		want  int64
+	}{
+		{"memory.maxGuest", func() { m.MaxGuest = 0 }, 5},
+		{"memory.guest", func() { m.Guest = 0 }, 4},
+		{"resources.requests.memory", func() { m.Request = 0 }, 3},
+		{"resources.limits.memory", func() { m.Limit = 0 }, 2},
+		{"memory.hugepages.pageSize", func() { m.HugePage = 0 }, 1},
+	} {
+		if got, field, err := m.LargestGuest(); got != c.want || field != c.field || err != nil {
+			t.Errorf("%+v: %d of %q, %v, want %d of %s", m, got, field, err, c.want, c.field)
+		}
+		c.drop()
+	}
+	_, err := Limit(VM{Memory: m, GPUs: 1}, mustVersion(t, "1.9"), Ratio{})
+	for _, field := range []string{"memory.guest", "resources.requests.memory", "resources.limits.memory", "memory.hugepages.pageSize"} {
+		if err == nil || !strings.Contains(err.Error(), field) {
+			t.Errorf("%v does not name %s", err, field)
+		}
+	}
+}
+
+// What a version does not know is not in its overhead, and the reason says so.
+func TestLimitOfUnknownFields(t *testing.T) {
+	vm := VM{Memory: Memory{Guest: gi, AddedOverhead: gi, LockRequired: true}, SNP: true}
+	for version, want := range map[string]string{
+		"1.6": "; KubeVirt 1.6.0 does not know launchSecurity.snp and memory.reservedOverhead, so it is not in the overhead",
+		"1.7": "; KubeVirt 1.7.0 does not know memory.reservedOverhead, so it is not in the overhead",
+		"1.8": "",
+	} {
+		got, err := Limit(vm, mustVersion(t, version), Ratio{})
+		if want = "the VM has launchSecurity.snp, memory.reservedOverhead.memLock" + want; got.Reason != want || err != nil {
+			t.Errorf("%s: %q, %v, want %q", version, got.Reason, err, want)
+		}
+	}
+}
+
+func TestLimitErrors(t *testing.T) {
+	version := mustVersion(t, "1.9")
+	for want, vm := range map[string]VM{
+		"more than an int64 holds":             {Memory: Memory{Guest: math.MaxInt64}, GPUs: 1},
+		"want at most memory.maxGuest":         {Memory: Memory{Guest: 2, MaxGuest: 1}},
+		"architecture: \"i386\"":               {Memory: Memory{Guest: 2}, Architecture: "i386"},
+		"the VM has no memory: want":           {},
+		"domain.devices.hostDevices: -1: want": {Memory: Memory{Guest: 2}, HostDevices: -1},
+	} {
+		got, err := Limit(vm, version, Ratio{})
+		if err == nil || !strings.Contains(err.Error(), want) || got.Required || got.Reason != "" {
+			t.Errorf("%+v: %+v, %v, want %s", vm, got, err, want)
+		}
+	}
+}

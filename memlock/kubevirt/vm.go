@@ -1,0 +1,154 @@
+package kubevirt
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/mooring-vm/mooring/api"
+)
+
+// VM is what the overhead depends on. The names in the comments are those of the
+// fields of a VirtualMachineInstance, below spec.domain where nothing else is said.
+// The zero value is one vCPU with graphics and no memory.
+type VM struct {
+	Memory Memory
+	CPU    CPU
+
+	Architecture string // spec.architecture; empty is amd64
+	NoGraphics   bool   // devices.autoattachGraphicsDevice is false
+	TPM          TPM    // devices.tpm
+
+	HostDevices int // devices.hostDevices
+	GPUs        int // devices.gpus
+	SRIOV       int // devices.interfaces with sriov
+	Passt       int // devices.interfaces with passt and without ports
+
+	SEV bool // launchSecurity.sev, also SEV-ES
+	SNP bool // launchSecurity.snp
+
+	DownwardMetrics bool // spec.volumes has a downwardMetrics
+	LivenessExec    bool // spec.livenessProbe.exec
+	ReadinessExec   bool // spec.readinessProbe.exec
+}
+
+// Memory is a VM's memory in bytes; 0 is what was left out.
+type Memory struct {
+	Request  int64 // resources.requests.memory
+	Limit    int64 // resources.limits.memory
+	Guest    int64 // memory.guest
+	MaxGuest int64 // memory.maxGuest
+	HugePage int64 // memory.hugepages.pageSize
+
+	AddedOverhead int64 // memory.reservedOverhead.addedOverhead
+	LockRequired  bool  // memory.reservedOverhead.memLock is Required
+}
+
+// CPU is a VM's processor; 0 is what was left out.
+type CPU struct {
+	Sockets, Cores, Threads uint32 // of cpu
+
+	RequestMilli int64 // resources.requests.cpu, in thousandths of a CPU
+	LimitMilli   int64 // resources.limits.cpu, likewise
+
+	Dedicated bool // cpu.dedicatedCpuPlacement
+	Realtime  bool // cpu.realtime is there
+}
+
+// TPM says whether a VM has a TPM.
+type TPM int
+
+// The TPMs. A disabled one has "enabled: false", which KubeVirt knows since 1.4.1
+// and, again, since 1.5.1. Before, it is a TPM like any other.
+const (
+	NoTPM TPM = iota
+	DisabledTPM
+	EnabledTPM
+)
+
+// LargestGuest is the most memory that the guest may come to have, in bytes, and the
+// field that says so: maxGuest, or else what it starts with, which is guest,
+// requests.memory, limits.memory, or a huge page. The error is that there is none.
+func (m Memory) LargestGuest() (bytes int64, field string, err error) {
+	for _, f := range []amount{
+		{"memory.maxGuest", m.MaxGuest}, {"memory.guest", m.Guest}, {"resources.requests.memory", m.Request},
+		{"resources.limits.memory", m.Limit}, {"memory.hugepages.pageSize", m.HugePage},
+	} {
+		if f.value > 0 {
+			return f.value, f.field, nil
+		}
+	}
+	return 0, "", errors.New("the VM has no memory: want memory.guest, resources.requests.memory, " +
+		"resources.limits.memory or memory.hugepages.pageSize in spec.domain")
+}
+
+// devices is how many devices are passed through with VFIO.
+func (vm VM) devices() int {
+	return vm.HostDevices + vm.GPUs + vm.SRIOV
+}
+
+// vcpus is the product of the topology. Where there is none it is, as KubeVirt enters
+// it, the CPU limit or else the request, rounded up, or else 1.
+func (c CPU) vcpus() (int64, error) {
+	n := int64(1)
+	switch {
+	case c.Sockets|c.Cores|c.Threads != 0:
+	case c.LimitMilli > 0:
+		n = thousands(c.LimitMilli)
+	case c.RequestMilli > 0:
+		n = thousands(c.RequestMilli)
+	}
+	for _, factor := range []uint32{c.Sockets, c.Cores, c.Threads} {
+		if n <= math.MaxUint32 {
+			n *= max(1, int64(factor))
+		}
+	}
+	if n > math.MaxUint32 {
+		return 0, fmt.Errorf("domain.cpu: more than %d vCPUs, which is the most that KubeVirt can count", int64(math.MaxUint32))
+	}
+	return n, nil
+}
+
+// amount is a number and the field it is from.
+type amount struct {
+	field string
+	value int64
+}
+
+// Check finds what no VirtualMachineInstance can have: a number below 0, more guest
+// memory than maxGuest, an unknown architecture. The error names the field.
+func (vm VM) Check() error {
+	m := vm.Memory
+	for _, f := range []amount{
+		{"resources.requests.memory", m.Request}, {"resources.limits.memory", m.Limit},
+		{"memory.guest", m.Guest}, {"memory.maxGuest", m.MaxGuest}, {"memory.hugepages.pageSize", m.HugePage},
+		{"memory.reservedOverhead.addedOverhead", m.AddedOverhead},
+		{"resources.requests.cpu", vm.CPU.RequestMilli}, {"resources.limits.cpu", vm.CPU.LimitMilli},
+		{"devices.hostDevices", int64(vm.HostDevices)}, {"devices.gpus", int64(vm.GPUs)},
+		{"devices.interfaces with sriov", int64(vm.SRIOV)}, {"devices.interfaces with passt", int64(vm.Passt)},
+	} {
+		if f.value < 0 {
+			return fmt.Errorf("domain.%s: %d: want no less than 0", f.field, f.value)
+		}
+	}
+	if m.MaxGuest > 0 && m.Guest > m.MaxGuest {
+		return fmt.Errorf("domain.memory.guest: %q: want at most memory.maxGuest, which is %s", api.Bytes(m.Guest), api.Bytes(m.MaxGuest))
+	}
+	return checkArchitecture(vm.Architecture)
+}
+
+func checkArchitecture(name string) error {
+	switch name {
+	case "", "amd64", arm64, "s390x", "ppc64le":
+		return nil
+	}
+	return fmt.Errorf("architecture: %q: want amd64, arm64, s390x or ppc64le", name)
+}
+
+// thousands is n / 1000, rounded up, for an n that is not negative.
+func thousands(n int64) int64 {
+	if n%1000 > 0 {
+		return n/1000 + 1
+	}
+	return n / 1000
+}

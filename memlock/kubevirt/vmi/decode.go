@@ -1,0 +1,95 @@
+package vmi
+
+import (
+	gojson "encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/json"
+)
+
+// Some types of KubeVirt's API decode themselves, and overlook unknown fields. These
+// stand in for them.
+type (
+	vmiObject struct {
+		metav1.TypeMeta `json:",inline"`
+		Metadata        metav1.ObjectMeta               `json:"metadata"`
+		Spec            vmiSpec                         `json:"spec"`
+		Status          v1.VirtualMachineInstanceStatus `json:"status"`
+	}
+	vmObject struct {
+		metav1.TypeMeta `json:",inline"`
+		Metadata        metav1.ObjectMeta       `json:"metadata"`
+		Spec            vmSpec                  `json:"spec"`
+		Status          v1.VirtualMachineStatus `json:"status"`
+	}
+	vmSpec struct {
+		v1.VirtualMachineSpec `json:",inline"`
+		Template              *vmiTemplate `json:"template"`
+	}
+	vmiTemplate struct {
+		Metadata metav1.ObjectMeta `json:"metadata"`
+		Spec     vmiSpec           `json:"spec"`
+	}
+	vmiSpec     v1.VirtualMachineInstanceSpec
+	podNetwork  v1.PodNetwork
+	dhcpOptions v1.DHCPOptions
+)
+
+// decode fills an object strictly. Its VirtualMachineInstanceSpec is at path. Of what
+// is wrong it reports as much as it can.
+func decode(object []byte, into any, path ...string) error {
+	raw := rawAt(object, path)
+	at := strings.Join(path, ".")
+	if err := raw.checkQuantities(at); err != nil {
+		return err
+	}
+	if err := strictly(object, into, ""); err != nil {
+		return err
+	}
+	return raw.checkLenient(at)
+}
+
+// strictly fills a part of an object that is at path. Unknown fields are reported
+// all at once.
+func strictly(part []byte, into any, path string) error {
+	if path != "" {
+		path += "."
+	}
+	strict, err := json.UnmarshalStrict(part, into)
+	if wrong, ok := errors.AsType[*gojson.UnmarshalTypeError](err); ok {
+		return fmt.Errorf("%s%s: %s: want %s", path, wrong.Field, wrong.Value, nameOf(wrong.Type))
+	}
+	if err != nil {
+		return fmt.Errorf("VM: %w", err)
+	}
+	var faults []error
+	for _, err := range strict {
+		if field, ok := errors.AsType[json.FieldError](err); ok {
+			err = fmt.Errorf("%s%s: unknown field", path, field.FieldPath())
+		}
+		faults = append(faults, err)
+	}
+	return errors.Join(faults...)
+}
+
+// nameOf describes for people what a field holds.
+func nameOf(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Struct, reflect.Map:
+		return "a mapping"
+	case reflect.Slice, reflect.Array:
+		return "a list"
+	case reflect.String:
+		return "a text"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return "a whole number from 0 on"
+	}
+	return "a number"
+}

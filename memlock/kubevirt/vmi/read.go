@@ -1,0 +1,124 @@
+package vmi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	goyaml "go.yaml.in/yaml/v2"
+	v1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/mooring-vm/mooring/memlock/kubevirt"
+)
+
+// MaxSize is the largest object, in bytes, that is read.
+const MaxSize = 2 << 20
+
+const (
+	kindVMI = "VirtualMachineInstance"
+	kindVM  = "VirtualMachine"
+)
+
+// Read reads a VM from one YAML or JSON document: a VirtualMachineInstance, which it
+// also is where no kind is given, or a VirtualMachine, for the instance that KubeVirt
+// makes from its template. It is strict: unknown fields and duplicate keys are errors
+// that name them. So are, next to those of [FromVMI]: more than one document or none,
+// another kind, amounts that are no quantities, and a VirtualMachine with an instance
+// type or a preference, which are other objects that say what the VM has.
+func Read(data []byte) (kubevirt.VM, error) {
+	if len(data) > MaxSize {
+		return kubevirt.VM{}, fmt.Errorf("VM of more than %d bytes", MaxSize)
+	}
+	if err := oneDocument(data); err != nil {
+		return kubevirt.VM{}, err
+	}
+	asJSON, err := yaml.YAMLToJSONStrict(data)
+	if err != nil {
+		return kubevirt.VM{}, fmt.Errorf("VM is no valid YAML: %w", err)
+	}
+	kind, err := kindOf(asJSON)
+	if err != nil {
+		return kubevirt.VM{}, err
+	}
+	if kind == kindVM {
+		return readVM(asJSON)
+	}
+	return readVMI(asJSON)
+}
+
+func readVMI(asJSON []byte) (kubevirt.VM, error) {
+	var vmi vmiObject
+	if err := decode(asJSON, &vmi, "spec"); err != nil {
+		return kubevirt.VM{}, err
+	}
+	return fromSpec((*v1.VirtualMachineInstanceSpec)(&vmi.Spec), "spec")
+}
+
+func readVM(asJSON []byte) (kubevirt.VM, error) {
+	var vm vmObject
+	if err := decode(asJSON, &vm, "spec", "template", "spec"); err != nil {
+		return kubevirt.VM{}, err
+	}
+	const instead = "want a VirtualMachine without, or its VirtualMachineInstance from the cluster"
+	switch {
+	case vm.Spec.Template == nil:
+		return kubevirt.VM{}, errors.New("spec.template: missing: want the template of a VirtualMachineInstance")
+	case vm.Spec.Instancetype != nil:
+		return kubevirt.VM{}, fmt.Errorf("spec.instancetype: %q: another object says what memory and CPU there is: %s", vm.Spec.Instancetype.Name, instead)
+	case vm.Spec.Preference != nil:
+		return kubevirt.VM{}, fmt.Errorf("spec.preference: %q: another object says what devices there are: %s", vm.Spec.Preference.Name, instead)
+	}
+	return fromSpec((*v1.VirtualMachineInstanceSpec)(&vm.Spec.Template.Spec), "spec.template.spec")
+}
+
+// oneDocument refuses an empty file, and a second YAML document, which would go unread.
+func oneDocument(data []byte) error {
+	d := goyaml.NewDecoder(bytes.NewReader(data))
+	documents := 0
+	for {
+		var v any
+		err := d.Decode(&v)
+		switch {
+		case errors.Is(err, io.EOF) && documents == 0:
+			return errors.New("VM: nothing there: want a VirtualMachineInstance or a VirtualMachine")
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("VM is no valid YAML: %w", err)
+		case v != nil:
+			documents++
+		}
+		if documents > 1 {
+			return errors.New("VM: more than one YAML document: want one")
+		}
+	}
+}
+
+// kindOf returns the kind of an object that is one of KubeVirt's.
+func kindOf(asJSON []byte) (string, error) {
+	var object struct {
+		Kind       *string `json:"kind"`
+		APIVersion *string `json:"apiVersion"`
+	}
+	err := json.Unmarshal(asJSON, &object)
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
+		return "", fmt.Errorf("%s: %s: want %s", wrong.Field, wrong.Value, nameOf(wrong.Type))
+	}
+	if err != nil {
+		return "", errors.New("VM: want a mapping with the fields of a VirtualMachineInstance or a VirtualMachine")
+	}
+	if a := object.APIVersion; a != nil && !slices.Contains([]string{"kubevirt.io/v1", "kubevirt.io/v1alpha3"}, *a) {
+		return "", fmt.Errorf("apiVersion: %q: want kubevirt.io/v1", *a)
+	}
+	switch {
+	case object.Kind == nil:
+		return kindVMI, nil
+	case *object.Kind == kindVMI, *object.Kind == kindVM:
+		return *object.Kind, nil
+	}
+	return "", fmt.Errorf("kind: %q: want VirtualMachineInstance or VirtualMachine", *object.Kind)
+}

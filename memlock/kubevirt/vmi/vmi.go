@@ -1,0 +1,169 @@
+package vmi
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/mooring-vm/mooring/memlock/kubevirt"
+)
+
+// FromVMI takes what the overhead depends on from a VirtualMachineInstance: one that
+// is in the cluster, or one as a person wrote it. It reads the spec alone.
+//
+// The errors name the field. They are: an amount that is negative, zero where zero
+// makes no sense, or beyond an int64, more guest memory than maxGuest, an unknown
+// architecture or memLock, and no object. Fractions of a byte are rounded up, and those
+// of a thousandth of a CPU, as KubeVirt and Kubernetes do.
+func FromVMI(vmi *v1.VirtualMachineInstance) (kubevirt.VM, error) {
+	if vmi == nil {
+		return kubevirt.VM{}, errors.New("no VirtualMachineInstance")
+	}
+	return fromSpec(&vmi.Spec, "spec")
+}
+
+// fromSpec reads a spec that is at path.
+func fromSpec(spec *v1.VirtualMachineInstanceSpec, path string) (kubevirt.VM, error) {
+	domain := &spec.Domain
+	vm := kubevirt.VM{
+		Architecture:    spec.Architecture,
+		NoGraphics:      isFalse(domain.Devices.AutoattachGraphicsDevice),
+		TPM:             tpmOf(domain.Devices.TPM),
+		HostDevices:     len(domain.Devices.HostDevices),
+		GPUs:            len(domain.Devices.GPUs),
+		LivenessExec:    spec.LivenessProbe != nil && spec.LivenessProbe.Exec != nil,
+		ReadinessExec:   spec.ReadinessProbe != nil && spec.ReadinessProbe.Exec != nil,
+		DownwardMetrics: hasDownwardMetrics(spec.Volumes),
+	}
+	for _, i := range domain.Devices.Interfaces {
+		if i.SRIOV != nil {
+			vm.SRIOV++
+		}
+		if i.DeprecatedPasst != nil && len(i.Ports) == 0 {
+			vm.Passt++
+		}
+	}
+	if s := domain.LaunchSecurity; s != nil {
+		vm.SEV, vm.SNP = s.SEV != nil, s.SNP != nil
+	}
+	a := amounts{path: path}
+	a.memory(&vm.Memory, domain)
+	a.cpu(&vm.CPU, domain)
+	if err := vm.Check(); err != nil {
+		a.faults = append(a.faults, fmt.Errorf("%s.%w", path, err))
+	}
+	if len(a.faults) > 0 {
+		return kubevirt.VM{}, errors.Join(a.faults...)
+	}
+	return vm, nil
+}
+
+func isFalse(b *bool) bool {
+	return b != nil && !*b
+}
+
+func tpmOf(device *v1.TPMDevice) kubevirt.TPM {
+	switch {
+	case device == nil:
+		return kubevirt.NoTPM
+	case isFalse(device.Enabled):
+		return kubevirt.DisabledTPM
+	}
+	return kubevirt.EnabledTPM
+}
+
+func hasDownwardMetrics(volumes []v1.Volume) bool {
+	for _, volume := range volumes {
+		if volume.DownwardMetrics != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// amounts reads quantities and collects what is wrong with them.
+type amounts struct {
+	path   string
+	faults []error
+}
+
+func (a *amounts) memory(m *kubevirt.Memory, domain *v1.DomainSpec) {
+	a.ofList(&m.Request, "requests", domain.Resources.Requests, corev1.ResourceMemory)
+	a.ofList(&m.Limit, "limits", domain.Resources.Limits, corev1.ResourceMemory)
+	memory := domain.Memory
+	if memory == nil {
+		return
+	}
+	a.read(&m.Guest, "memory.guest", memory.Guest, 0)
+	a.read(&m.MaxGuest, "memory.maxGuest", memory.MaxGuest, 0)
+	if memory.Hugepages != nil {
+		size, err := resource.ParseQuantity(memory.Hugepages.PageSize)
+		if err != nil {
+			a.fail("memory.hugepages.pageSize", memory.Hugepages.PageSize, "a size such as 2Mi or 1Gi")
+		} else {
+			a.read(&m.HugePage, "memory.hugepages.pageSize", &size, 0)
+		}
+	}
+	if r := memory.ReservedOverhead; r != nil {
+		if r.AddedOverhead != nil && !r.AddedOverhead.IsZero() {
+			a.read(&m.AddedOverhead, "memory.reservedOverhead.addedOverhead", r.AddedOverhead, 0)
+		}
+		m.LockRequired = a.lock(r.MemLock)
+	}
+}
+
+func (a *amounts) cpu(c *kubevirt.CPU, domain *v1.DomainSpec) {
+	// A request of 0 is none, also to KubeVirt.
+	if request := domain.Resources.Requests.Cpu(); !request.IsZero() {
+		a.ofList(&c.RequestMilli, "requests", domain.Resources.Requests, corev1.ResourceCPU)
+	}
+	a.ofList(&c.LimitMilli, "limits", domain.Resources.Limits, corev1.ResourceCPU)
+	if cpu := domain.CPU; cpu != nil {
+		c.Sockets, c.Cores, c.Threads = cpu.Sockets, cpu.Cores, cpu.Threads
+		c.Dedicated = cpu.DedicatedCPUPlacement
+		c.Realtime = cpu.Realtime != nil
+	}
+}
+
+// ofList reads an amount of resources.requests or resources.limits.
+func (a *amounts) ofList(to *int64, list string, of corev1.ResourceList, name corev1.ResourceName) {
+	scale := resource.Scale(0)
+	if name == corev1.ResourceCPU {
+		scale = resource.Milli
+	}
+	if q, ok := of[name]; ok {
+		a.read(to, fmt.Sprintf("resources.%s.%s", list, name), &q, scale)
+	}
+}
+
+// read reads an amount, which may be absent. ParseQuantity caps at MaxInt64, so that
+// value means "more".
+func (a *amounts) read(to *int64, field string, q *resource.Quantity, scale resource.Scale) {
+	switch {
+	case q == nil:
+	case q.Sign() <= 0:
+		a.fail(field, q.String(), "more than 0, or no such field")
+	case q.Cmp(*resource.NewScaledQuantity(math.MaxInt64, scale)) >= 0:
+		a.fail(field, q.String(), fmt.Sprintf("less than %s", resource.NewScaledQuantity(math.MaxInt64, scale)))
+	default:
+		*to = q.ScaledValue(scale)
+	}
+}
+
+func (a *amounts) lock(m *v1.MemLockRequirement) bool {
+	switch {
+	case m == nil || *m == v1.MemLockNotRequired:
+		return false
+	case *m != v1.MemLockRequired:
+		a.fail("memory.reservedOverhead.memLock", string(*m), fmt.Sprintf("%s or %s", v1.MemLockRequired, v1.MemLockNotRequired))
+	}
+	return true
+}
+
+func (a *amounts) fail(field, value, want string) {
+	a.faults = append(a.faults, fmt.Errorf("%s.domain.%s: %q: want %s", a.path, field, value, want))
+}
