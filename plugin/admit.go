@@ -55,6 +55,7 @@ func (p *Plugin) facts(pod *nri.PodSandbox, ctr *nri.Container) Facts {
 		Labels:      pod.GetLabels(),
 		Annotations: pod.GetAnnotations(),
 		MemoryLimit: ctr.GetLinux().GetResources().GetMemory().GetLimit().GetValue(),
+		CPULimit:    cpuLimit(ctr.GetLinux().GetResources().GetCpu()),
 		SpecMemlock: specMemlock(ctr),
 		Controllers: p.Controllers,
 		NodeMemory:  p.NodeMemory,
@@ -63,6 +64,18 @@ func (p *Plugin) facts(pod *nri.PodSandbox, ctr *nri.Container) Facts {
 		f.ServiceAccount, f.ServiceAccountKnown = p.Accounts.ServiceAccount(f.Pod.UID)
 	}
 	return f
+}
+
+// maxCPUs is more than any machine has.
+const maxCPUs = 1 << 20
+
+// cpuLimit is a CPU limit in thousandths of a CPU, 0 for none.
+func cpuLimit(cpu *nri.LinuxCPU) int64 {
+	quota, period := cpu.GetQuota().GetValue(), cpu.GetPeriod().GetValue()
+	if quota <= 0 || period == 0 || period > maxCPUs*1000 {
+		return 0
+	}
+	return min(quota, maxCPUs*int64(period)) * 1000 / int64(period)
 }
 
 func podRef(pod *nri.PodSandbox) agentapi.PodRef {

@@ -15,6 +15,7 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/plugin"
 )
 
 // accounts are service accounts that become known in time.
@@ -47,7 +48,7 @@ func (n *node) running(pod *nri.PodSandbox, pid int, l uint64) *nri.Container {
 
 // lock asks for a lock of that much memory.
 func lock(memory string) map[string]string {
-	return map[string]string{api.RequiresLockKey: "true", api.GuestMemoryKey: memory}
+	return map[string]string{api.RequiresLockKey: "true", api.GuestMemoryKey: memory, plugin.OverheadKey: "0"}
 }
 
 // An agent that starts again may know the runtime's containers before it knows the

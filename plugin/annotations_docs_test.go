@@ -1,4 +1,4 @@
-package memlock_test
+package plugin_test
 
 import (
 	"os"
@@ -9,7 +9,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/mooring-vm/mooring/api"
-	"github.com/mooring-vm/mooring/memlock"
+	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/plugin"
 )
 
 // pod is what an example in the documentation is read as.
@@ -29,10 +30,7 @@ type pod struct {
 	} `json:"spec"`
 }
 
-var (
-	yamlBlock = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
-	lockLine  = regexp.MustCompile(`^# memory lock: (\S+)\n`)
-)
+var lockLine = regexp.MustCompile(`^# memory lock: (\S+)\n`)
 
 // Every example is a pod that says in its first line what it may lock.
 func TestAnnotationExamples(t *testing.T) {
@@ -61,31 +59,41 @@ func TestAnnotationExamples(t *testing.T) {
 	}
 }
 
+// anything is a policy that allows what it can.
+const anything = `
+apiVersion: mooring.dev/v1alpha1
+kind: NodePolicy
+mode: enforce
+rules:
+- {name: anything, namespaces: ["*"], memlock: {max: 1Ti, unlimited: true}, cgroupFiles: [memory.high, memory.swap.max, io.max, pids.max, hugetlb.2MB.max]}
+`
+
 // lockOf returns the memory lock of an example.
-func lockOf(t *testing.T, p pod) string {
+func lockOf(t *testing.T, example pod) string {
 	t.Helper()
-	name, ok, err := api.Launcher(p.Metadata.Annotations)
-	if err != nil || !ok || len(p.Spec.Containers) != 1 || p.Spec.Containers[0].Name != name {
-		t.Errorf("launcher %q, %v, %v of %+v", name, ok, err, p)
+	name, ok, err := api.Launcher(example.Metadata.Annotations)
+	if err != nil || !ok || len(example.Spec.Containers) != 1 || example.Spec.Containers[0].Name != name {
+		t.Errorf("launcher %q, %v, %v of %+v", name, ok, err, example)
 		return ""
 	}
-	in := memlock.Input{}
-	if limit := p.Spec.Containers[0].Resources.Limits.Memory; limit != "" {
+	rules, err := policy.Parse([]byte(anything))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := plugin.Facts{Container: name, Annotations: example.Metadata.Annotations}
+	if limit := example.Spec.Containers[0].Resources.Limits.Memory; limit != "" {
 		b, err := api.ParseBytes(limit)
 		if err != nil {
 			t.Error(err)
 		}
-		in.ContainerMemoryLimit = int64(b)
+		f.MemoryLimit = int64(b)
 	}
-	if in.Request, err = api.Parse(p.Metadata.Annotations, name); err != nil {
-		t.Error(err)
-	}
-	result, err := memlock.ForLauncher(in)
+	d := plugin.Decide(rules, f)
 	switch {
-	case err != nil:
-		return err.Error()
-	case !result.Required:
+	case d.Refusal != nil:
+		return d.Refusal.Message
+	case d.Memlock == nil:
 		return "none"
 	}
-	return api.Lockable{Bytes: result.Bytes, Unlimited: result.Unlimited}.String()
+	return d.Memlock.String()
 }

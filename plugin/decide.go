@@ -24,6 +24,9 @@ type Facts struct {
 	// MemoryLimit is the container's memory limit in bytes, 0 or less for none.
 	MemoryLimit int64
 
+	// CPULimit is the container's CPU limit in thousandths of a CPU, 0 for none.
+	CPULimit int64
+
 	// SpecMemlock is the RLIMIT_MEMLOCK in the container's spec. nil: none, so
 	// it inherits the runtime's own. Of a container that is to be created, it
 	// is from the runtime's configuration, or from a plugin that was asked
@@ -109,7 +112,7 @@ func (d *decider) decide() {
 		d.refuse(agentapi.ReasonAnnotationInvalid, "%s; correct it", oneLine(err))
 		return
 	}
-	lock, err := memlock.ForLauncher(memlock.Input{Request: request, ContainerMemoryLimit: d.facts.MemoryLimit})
+	lock, err := d.lock(request)
 	if err != nil {
 		d.refuse(agentapi.ReasonAnnotationInvalid, "%s: %s", d.lockAnnotations(), oneLine(err))
 		return
@@ -136,6 +139,17 @@ func (d *decider) decide() {
 	for _, s := range request.Cgroup {
 		d.allowFile(rule, s)
 	}
+}
+
+// lock computes the memory lock.
+func (d *decider) lock(request api.Request) (memlock.Result, error) {
+	overhead, err := d.overhead(request)
+	if err != nil {
+		return memlock.Result{}, err
+	}
+	return memlock.ForLauncher(memlock.Input{
+		Request: request, ContainerMemoryLimit: d.facts.MemoryLimit, Overhead: overhead,
+	})
 }
 
 // remedy says what helps a container that no rule decides for.

@@ -13,7 +13,10 @@ import (
 	"github.com/mooring-vm/mooring/plugin"
 )
 
-const gi = 1 << 30
+const (
+	mi = 1 << 20
+	gi = 1 << 30
+)
 
 // nodePolicy is the policy of most tests.
 const nodePolicy = `
@@ -97,10 +100,10 @@ func TestDecideGives(t *testing.T) {
 			facts: facts("tenant-a", map[string]string{
 				api.RequiresLockKey: "true", api.GuestMemoryKey: "1Gi", api.ValueKey: "512Mi",
 			}),
-			memlock: limit(gi + gi/2), rule: "tenants",
+			memlock: limit(1826 * mi), rule: "tenants", // 1Gi, 512Mi, and the 290Mi of a launcher's overhead
 		},
 		"exactly the ceiling of the rule": {
-			facts:   facts("tenant-a", map[string]string{api.RequiresLockKey: "true", api.GuestMemoryKey: "16Gi"}),
+			facts:   facts("tenant-a", map[string]string{api.RequiresLockKey: "true", api.GuestMemoryKey: "16Gi", plugin.OverheadKey: "0"}),
 			memlock: limit(16 * gi), rule: "tenants",
 		},
 		"unlimited in a container with a memory limit": {
@@ -126,7 +129,7 @@ func TestDecideGives(t *testing.T) {
 			facts: facts("trusted", map[string]string{
 				api.RequiresLockKey: "true", api.GuestMemoryKey: "1Gi", api.GuestMemoryKey + "/container.compute": "3Gi",
 			}),
-			memlock: limit(3 * gi), rule: "trusted",
+			memlock: limit(3367 * mi), rule: "trusted",
 		},
 		"service account that the rule names": {
 			facts:   withAccount(facts("accounts", vfio()), "vm-1"),

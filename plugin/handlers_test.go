@@ -95,9 +95,9 @@ func TestRefusedIsShownUntilItsPodIsGone(t *testing.T) {
 
 func TestRetryReplacesRefusal(t *testing.T) {
 	n := newNode(t, policy.Enforce)
-	big := newPod("big", map[string]string{api.RequiresLockKey: "true", api.GuestMemoryKey: "32Gi"})
-	other := newPod("other", map[string]string{api.RequiresLockKey: "true", api.GuestMemoryKey: "32Gi"})
-	late := newPod("late", map[string]string{api.RequiresLockKey: "true", api.GuestMemoryKey: "1Gi"})
+	big := newPod("big", map[string]string{api.RequiresLockKey: "true", api.GuestMemoryKey: "32Gi", plugin.OverheadKey: "0"})
+	other := newPod("other", map[string]string{api.RequiresLockKey: "true", api.GuestMemoryKey: "32Gi", plugin.OverheadKey: "0"})
+	late := newPod("late", map[string]string{api.RequiresLockKey: "true", api.GuestMemoryKey: "1Gi", plugin.OverheadKey: "0"})
 	for _, pod := range []*nri.PodSandbox{big, other} {
 		_, err := n.create(pod, newContainer(pod, "compute"))
 		must(t, err)

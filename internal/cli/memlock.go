@@ -1,0 +1,164 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mooring-vm/mooring/memlock"
+	"github.com/mooring-vm/mooring/memlock/domain"
+	"github.com/mooring-vm/mooring/memlock/kubevirt"
+	"github.com/mooring-vm/mooring/memlock/kubevirt/vmi"
+)
+
+// maxInput bounds what is read of a file: no domain or VM is that large.
+const maxInput = 16 << 20
+
+// memlockOptions is the command line of memlock.
+type memlockOptions struct {
+	domain, vmi    string
+	version, ratio string
+	nvlink2        bool
+	output         *format
+}
+
+func (p *Program) memlockCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "memlock --domain FILE | --vmi FILE --kubevirt-version VERSION",
+		Short: "Compute how much memory a VM's processes have to lock, and why",
+		Long: "Computes a VM's memory lock, and shows the terms of the sum. Needs no agent and no node.\n\n" +
+			"From a domain XML (--domain): the limit that libvirt sets for QEMU. From a KubeVirt\n" +
+			"VirtualMachineInstance or VirtualMachine (--vmi): the launcher's overhead in that version\n" +
+			"of KubeVirt and the guest's memory, at the largest size that it may become, where the VM\n" +
+			"has VFIO devices, SEV, real time or a required lock. With both: the latter, and never less\n" +
+			"than the former.\n\n" +
+			"FILE may be - for standard input. With -o json, limit_bytes is null where no limit is to be\n" +
+			"set, and libvirt's word for unlimited, 9007199254740991, where unlimited is true.",
+		Example: "  virsh dumpxml db | " + p.displayName() + " memlock --domain -\n" +
+			"  " + p.displayName() + " memlock --vmi vmi.yaml --kubevirt-version 1.7 --ratio 1.5 -o json",
+		Args: between(0, 0, "none: files are named by --domain and --vmi"),
+	}
+	var o memlockOptions
+	o.output = formatFlag(cmd, formatText, formatJSON)
+	flags := cmd.Flags()
+	flags.StringVar(&o.domain, "domain", "", "file with a domain XML")
+	flags.StringVar(&o.vmi, "vmi", "", "file with a VirtualMachineInstance or VirtualMachine, in YAML or JSON")
+	flags.StringVar(&o.version, "kubevirt-version", "", "version of KubeVirt that --vmi is run by, such as 1.7 or main")
+	flags.StringVar(&o.ratio, "ratio", "", "KubeVirt's additionalGuestMemoryOverheadRatio, such as 1.5")
+	flags.BoolVar(&o.nvlink2, "nvlink2", false, "a host device of the pSeries guest is a GPU with an NVLink2 bridge")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return p.memlock(cmd.InOrStdin(), o) }
+	return cmd
+}
+
+func (p *Program) memlock(in io.Reader, o memlockOptions) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	result, err := o.compute(in)
+	if err != nil {
+		return err
+	}
+	if *o.output == formatJSON {
+		return writeJSON(p.Out, newMemlockJSON(result))
+	}
+	return writeMemlock(p.Out, result)
+}
+
+// check finds flags that do not go together.
+func (o memlockOptions) check() error {
+	switch {
+	case o.domain == "" && o.vmi == "":
+		return usage("nothing to compute from: want --domain FILE, --vmi FILE, or both")
+	case o.domain == stdin && o.vmi == stdin:
+		return usage("--domain and --vmi: only one of them may be -")
+	case o.vmi != "" && o.version == "":
+		return usage("--kubevirt-version is missing: the overhead of --vmi depends on it; want a version such as 1.7, or main")
+	case o.vmi == "" && o.version != "":
+		return usage("--kubevirt-version %q: want it with --vmi only", o.version)
+	case o.vmi == "" && o.ratio != "":
+		return usage("--ratio %q: want it with --vmi only", o.ratio)
+	case o.domain == "" && o.nvlink2:
+		return usage("--nvlink2: want it with --domain only")
+	}
+	return nil
+}
+
+func (o memlockOptions) compute(in io.Reader) (memlock.Result, error) {
+	var libvirt memlock.Result
+	var err error
+	if o.domain != "" {
+		if libvirt, err = o.ofDomain(in); err != nil || o.vmi == "" {
+			return libvirt, err
+		}
+	}
+	own, err := o.ofVMI(in)
+	if err != nil || own.Covers(libvirt) {
+		return own, err
+	}
+	return libvirt, nil
+}
+
+func (o memlockOptions) ofDomain(in io.Reader) (memlock.Result, error) {
+	text, err := readInput(in, o.domain)
+	if err != nil {
+		return memlock.Result{}, err
+	}
+	def, err := domain.Parse(text)
+	if err != nil {
+		return memlock.Result{}, fmt.Errorf("%s: %w", o.domain, err)
+	}
+	def.NVLink2 = o.nvlink2
+	result, err := def.Limit()
+	if err != nil {
+		return memlock.Result{}, fmt.Errorf("%s: %w", o.domain, err)
+	}
+	return result, nil
+}
+
+func (o memlockOptions) ofVMI(in io.Reader) (memlock.Result, error) {
+	version, err := kubevirt.ParseVersion(o.version)
+	if err != nil {
+		return memlock.Result{}, usage("--kubevirt-version: %w", err)
+	}
+	var ratio kubevirt.Ratio
+	if o.ratio != "" {
+		if ratio, err = kubevirt.ParseRatio(o.ratio); err != nil {
+			return memlock.Result{}, usage("--ratio: %w", err)
+		}
+	}
+	text, err := readInput(in, o.vmi)
+	if err != nil {
+		return memlock.Result{}, err
+	}
+	vm, err := vmi.Read(text)
+	if err != nil {
+		return memlock.Result{}, fmt.Errorf("%s: %w", o.vmi, err)
+	}
+	result, err := kubevirt.Limit(vm, version, ratio)
+	if err != nil {
+		return memlock.Result{}, fmt.Errorf("%s: %w", o.vmi, err)
+	}
+	return result, nil
+}
+
+// readInput reads a file, or in.
+func readInput(in io.Reader, file string) ([]byte, error) {
+	if file != stdin {
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		in = f
+	}
+	text, err := io.ReadAll(io.LimitReader(in, maxInput+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", file, err)
+	}
+	if len(text) > maxInput {
+		return nil, fmt.Errorf("read %s: more than %d MiB, which no VM's definition has", file, maxInput>>20)
+	}
+	return text, nil
+}

@@ -1,0 +1,69 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/memlock"
+)
+
+// libvirtUnlimited is libvirt's word for no limit
+// (VIR_DOMAIN_MEMORY_PARAM_UNLIMITED). Who overlooks that a lock is unlimited and
+// takes the number has one that is never reached.
+const libvirtUnlimited = 9007199254740991
+
+// memlockJSON is what `memlock -o json` prints: a stable contract.
+type memlockJSON struct {
+	LimitBytes *int64            `json:"limit_bytes"` // null: no limit is to be set
+	Unlimited  bool              `json:"unlimited"`
+	Terms      []memlockTermJSON `json:"terms"` // never null; they add up to limit_bytes, unless unlimited
+	Reason     string            `json:"reason"`
+}
+
+type memlockTermJSON struct {
+	Name  string `json:"name"`
+	Bytes int64  `json:"bytes"`
+}
+
+func newMemlockJSON(r memlock.Result) memlockJSON {
+	out := memlockJSON{Unlimited: r.Unlimited, Terms: []memlockTermJSON{}, Reason: r.Reason}
+	if r.Required {
+		out.LimitBytes = &r.Bytes
+	}
+	if r.Unlimited {
+		limit := int64(libvirtUnlimited)
+		out.LimitBytes = &limit
+	}
+	for _, t := range r.Terms {
+		out.Terms = append(out.Terms, memlockTermJSON(t))
+	}
+	return out
+}
+
+func writeMemlock(w io.Writer, r memlock.Result) error {
+	rows := [][]string{{"Limit:", limitText(r)}, {"Reason:", r.Reason}}
+	if err := table(w, rows); err != nil || len(r.Terms) == 0 {
+		return err
+	}
+	fmt.Fprintln(w, "\nThe sum of:")
+	rows = rows[:0]
+	for _, t := range r.Terms {
+		rows = append(rows, []string{"  " + t.Name, api.Bytes(t.Bytes).String()})
+	}
+	return table(w, rows)
+}
+
+func limitText(r memlock.Result) string {
+	switch {
+	case !r.Required:
+		return "none is to be set"
+	case r.Unlimited:
+		return api.Unlimited
+	}
+	bytes := fmt.Sprintf("%d bytes", r.Bytes)
+	if text := api.Bytes(r.Bytes).String(); text != fmt.Sprint(r.Bytes) {
+		return fmt.Sprintf("%s (%s)", text, bytes)
+	}
+	return fmt.Sprintf("%s (%.2f GiB)", bytes, float64(r.Bytes)/(1<<30))
+}

@@ -1,0 +1,33 @@
+package plugin_test
+
+import (
+	"testing"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/plugin"
+)
+
+// The decision alone, without registry and pod directories.
+func BenchmarkDecide(b *testing.B) {
+	p, err := policy.Parse([]byte(nodePolicy))
+	if err != nil {
+		b.Fatal(err)
+	}
+	facts := plugin.Facts{
+		Pod: agentapi.PodRef{Namespace: "trusted", Name: "vm", UID: "uid"}, MemoryLimit: 6 * gi,
+		Annotations: annotations(map[string]string{
+			"devices.memlock.mooring.dev": "vfio=1", "guest-memory.memlock.mooring.dev": "4Gi", "memory.high.cgroup.mooring.dev": "5632Mi",
+		}),
+	}
+	for container, launcher := range map[string]bool{"compute": true, "sidecar": false} {
+		b.Run(container, func(b *testing.B) {
+			facts.Container = container
+			for b.Loop() {
+				if d := plugin.Decide(p, facts); d.Launcher != launcher || d.Refusal != nil {
+					b.Fatalf("decision = %+v, want one about a launcher: %t", d, launcher)
+				}
+			}
+		})
+	}
+}
