@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/internal/policycheck"
 )
 
 // checkCommand finds a fault in the policy before it keeps the agent down.
@@ -14,14 +15,18 @@ func checkCommand(config *Config) *cobra.Command {
 		Use:   "check",
 		Short: "Check the node policy, and change nothing",
 		Long: "Reads the node policy as the agent would at its start, says what is wrong with it,\n" +
-			"and ends with exit code 0 if nothing is. Changes nothing, and needs no agent.",
+			"and ends with exit code 0 if nothing is. Warns of what is allowed and surely not\n" +
+			"meant. Changes nothing, and needs no agent. `mooring policy check` says the same.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := policy.Load(config.Policy)
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is a valid node policy: mode %s, rules: %d\n", config.Policy, p.Mode, len(p.Rules))
+			for _, w := range policycheck.Warnings(p) {
+				fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s\n", w)
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), policycheck.Summary(config.Policy, p))
 			return err
 		},
 	}

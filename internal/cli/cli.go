@@ -24,10 +24,11 @@ const (
 	ExitNotRunning = 3 // no agent answers, or it went away
 	ExitNotFound   = 4 // the pod has no launcher on this node
 	ExitPermission = 5 // only root may ask
+	ExitRefused    = 6 // the pod would be refused
 )
 
 const exitCodes = `Exit codes: 0 success, 1 failure, 2 wrong usage, 3 the agent does not run,
-4 no such launcher on this node, 5 permission denied.`
+4 no such launcher on this node, 5 permission denied, 6 the pod would be refused.`
 
 // answerTimeout bounds a question to the agent; streams have no bound.
 const answerTimeout = 10 * time.Second
@@ -36,6 +37,7 @@ const answerTimeout = 10 * time.Second
 type Program struct {
 	Name        string // as called: argv[0]
 	Build       buildinfo.Info
+	In          io.Reader // nil: standard input
 	Out, ErrOut io.Writer
 	Now         func() time.Time
 
@@ -47,6 +49,7 @@ type Program struct {
 func (p *Program) Run(ctx context.Context, args []string) int {
 	root := p.root()
 	root.SetArgs(args)
+	root.SetIn(p.In)
 	root.SetOut(p.Out)
 	root.SetErr(p.ErrOut)
 	err := root.ExecuteContext(ctx)
@@ -69,6 +72,9 @@ func exitCode(err error) int {
 	}
 	if _, ok := errors.AsType[*admin.PermissionError](err); ok {
 		return ExitPermission
+	}
+	if _, ok := errors.AsType[*refusedError](err); ok {
+		return ExitRefused
 	}
 	return ExitFailure
 }
@@ -94,6 +100,7 @@ func (p *Program) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
 	root.PersistentFlags().StringVar(&p.socket, "socket", agentapi.DefaultSocket, "the agent's socket")
 	root.AddCommand(p.psCommand(), p.inspectCommand(), p.watchCommand(), p.versionCommand())
+	root.AddCommand(p.policyCommand(), p.memlockCommand(), p.doctorCommand())
 	return root
 }
 

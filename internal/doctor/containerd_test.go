@@ -1,0 +1,171 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func runtimeIs(name, version string) func(*Machine) {
+	return func(m *Machine) { m.Runtime = runtimeOf(name, version) }
+}
+
+func TestContainerd(t *testing.T) {
+	for version, want := range map[string]struct {
+		containerd, validator, policy Status
+		nri                           string
+	}{
+		"1.7.24":      {Problem, Problem, Note, ""},
+		"2.0.5":       {Note, Problem, Note, "NRI before 0.8.0"},
+		"v2.1.9":      {Note, Problem, Note, "NRI 0.8.0 or later"},
+		"v2.2.1":      {OK, OK, Note, "NRI 0.11.0"},
+		"v2.4.2":      {OK, OK, Note, "NRI 0.12.3"},
+		"v2.4.3":      {OK, OK, Unknown, "NRI 0.12.3 or later"},
+		"2.4.2~ds1-1": {OK, OK, Note, "NRI 0.12.3"},
+		"next":        {Unknown, OK, Unknown, ""},
+	} {
+		got := examine(t, runtimeIs("containerd", version))
+		for check, status := range map[string]Status{"containerd": want.containerd, "validator": want.validator, "failure-policy": want.policy} {
+			if got[check].Status != status {
+				t.Errorf("%s: %+v, want %s", version, got[check], status)
+			}
+		}
+		if !strings.Contains(got["nri"].Found, want.nri) {
+			t.Errorf("%s: %+v, want %q", version, got["nri"], want.nri)
+		}
+	}
+	if f := examine(t, runtimeIs("cri-o", "1.34"))["containerd"]; f.Status != Unknown {
+		t.Errorf("%+v", f)
+	}
+}
+
+func TestRuntimeAway(t *testing.T) {
+	fails := func(err error) func(*Machine) {
+		return func(m *Machine) {
+			m.Runtime = func(context.Context) (Runtime, error) { return Runtime{}, err }
+		}
+	}
+	for name, test := range map[string]struct {
+		change []func(*Machine)
+		status Status
+		want   string
+	}{
+		"away":         {[]func(*Machine){fails(errors.New("refused")), noAgent(errNotAsked)}, Problem, "--runtime-endpoint"},
+		"without root": {[]func(*Machine){fails(fs.ErrPermission), noAgent(errNotAsked)}, Unknown, "run as root"},
+		"without CRI": {[]func(*Machine){
+			fails(errors.New("unimplemented")), noAgent(errNotAsked), with(file("etc/containerd/config.toml", "disabled_plugins = ['cri']")),
+		}, Problem, "disabled_plugins"},
+		"the agent knows": {[]func(*Machine){fails(fs.ErrPermission), agentIs(func(a *Agent) {
+			a.Runtime.Name, a.Runtime.Version = "containerd", "v2.4.2"
+		})}, OK, "containerd v2.4.2"},
+	} {
+		f := examine(t, test.change...)["containerd"]
+		if f.Status != test.status || !strings.Contains(f.Found+f.Means+f.Mend, test.want) {
+			t.Errorf("%s: %+v, want %s and %q", name, f, test.status, test.want)
+		}
+	}
+}
+
+const table = "[plugins.'io.containerd.nri.v1.nri']\n"
+
+func TestNRI(t *testing.T) {
+	away := noAgent(errNotAsked)
+	config := func(text string) func(*Machine) { return with(file("etc/containerd/config.toml", text)) }
+	noSocket := func(m *Machine) { delete(m.Root.(fstest.MapFS), "var/run/nri/nri.sock") }
+	for name, test := range map[string]struct {
+		change []func(*Machine)
+		check  string
+		status Status
+		want   string
+	}{
+		"on":                  {[]func(*Machine){away}, "nri", OK, "on, at /var/run/nri/nri.sock"},
+		"on, old":             {[]func(*Machine){config(table + "disable = false"), runtimeIs("containerd", "1.7.24")}, "nri", OK, "connected"},
+		"off":                 {[]func(*Machine){config(table + "disable = true")}, "nri", Problem, "switched off by [/etc/containerd/config.toml]"},
+		"off by default":      {[]func(*Machine){away, runtimeIs("containerd", "1.7.24")}, "nri", Problem, "switched off"},
+		"off as a plugin":     {[]func(*Machine){config("disabled_plugins = ['io.containerd.nri.v1.nri']")}, "nri", Problem, "switched off"},
+		"no connections":      {[]func(*Machine){config(table + "disable_connections = true")}, "nri", Problem, "disable_connections"},
+		"no socket":           {[]func(*Machine){away, noSocket}, "nri", Problem, "no socket"},
+		"no socket by agent":  {[]func(*Machine){noSocket}, "nri", OK, "connected"},
+		"a file":              {[]func(*Machine){away, with(file("var/run/nri/nri.sock", "x"))}, "nri", Problem, "is no socket"},
+		"elsewhere":           {[]func(*Machine){away, config(table + "socket_path = '/run/n.sock'"), socketAt("run/n.sock")}, "nri", Note, "--nri-socket=/run/n.sock"},
+		"bad configuration":   {[]func(*Machine){away, config("version = ")}, "nri", OK, "was not looked at"},
+		"quick":               {[]func(*Machine){config(table + "plugin_request_timeout = '10ms'")}, "nri-timeouts", Note, "busy"},
+		"slow":                {[]func(*Machine){config(table + "plugin_request_timeout = '5m'")}, "nri-timeouts", Note, "holds up"},
+		"no duration":         {[]func(*Machine){config(table + "plugin_registration_timeout = 'x'")}, "nri-timeouts", Problem, "2s"},
+		"no timeouts known":   {[]func(*Machine){config("version = ")}, "nri-timeouts", Unknown, ""},
+		"validator off":       {[]func(*Machine){config("version = 3")}, "validator", Problem, "off in [/etc/containerd/config.toml]"},
+		"validator, no file":  {[]func(*Machine){config("")}, "validator", Problem, "containerd reads no conf.d"},
+		"validator, for all":  {[]func(*Machine){config("[plugins.'io.containerd.nri.v1.nri'.default_validator]\nenable=true\nrequired_plugins=['mooring']")}, "validator", Problem, "DaemonSet for ever"},
+		"validator, another":  {[]func(*Machine){config("[plugins.'io.containerd.nri.v1.nri'.default_validator]\nenable=true\nrequired_plugins=['x']")}, "validator", Note, "[x]"},
+		"validator not known": {[]func(*Machine){config("version = ")}, "validator", Unknown, ""},
+	} {
+		f := examine(t, test.change...)[test.check]
+		if f.Status != test.status || !strings.Contains(f.Found+f.Means+f.Mend, test.want) {
+			t.Errorf("%s: %+v, want %s and %q", name, f, test.status, test.want)
+		}
+	}
+}
+
+func socketAt(path string) func(*Machine) {
+	return func(m *Machine) { m.Root.(fstest.MapFS)[path] = &fstest.MapFile{Mode: fs.ModeSocket} }
+}
+
+// Imports are read as containerd reads them: patterns, relative paths, each file once,
+// and what comes later holds.
+func TestLoadConfig(t *testing.T) {
+	root := filesOf(map[string]string{
+		"etc/c/config.toml": "imports = ['more.toml', '/etc/c/d/*.toml', 'config.toml']\n" + table + "disable = true\nplugin_request_timeout = '3s'\n",
+		"etc/c/more.toml":   "imports = ['/etc/c/config.toml']\n" + table + "socket_path = '/a'\n",
+		"etc/c/d/2.toml":    table + "socket_path = '/b'\n",
+		"etc/c/d/1.toml":    table + "disable = false\nsocket_path = '/c'\n",
+	})
+	c, err := loadConfig(root, "/etc/c/config.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"/etc/c/config.toml", "/etc/c/more.toml", "/etc/c/d/1.toml", "/etc/c/d/2.toml"}
+	if diff := cmp.Diff(want, c.files); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if *c.nri.SocketPath != "/b" || *c.nri.Disable || *c.nri.RequestTimeout != "3s" {
+		t.Errorf("%+v", c.nri)
+	}
+	for file, want := range map[string]string{
+		"import of nothing": "imports = ['/none.toml']", "bad pattern": "imports = ['[*']", "no TOML": "a",
+	} {
+		root := filesOf(map[string]string{"c": want})
+		if _, err := loadConfig(root, "/c"); err == nil {
+			t.Errorf("%s: no error", file)
+		}
+	}
+}
+
+// The configuration that is looked at is the one that containerd was started with.
+func TestConfigOfTheProcess(t *testing.T) {
+	for _, line := range []string{"/usr/bin/containerd\x00--config\x00/other.toml\x00", "containerd\x00--config=/other.toml\x00", "containerd\x00-c\x00/other.toml"} {
+		f := examine(t, with(map[string]string{"proc/100/cmdline": line, "other.toml": table + "disable = true"}))["nri"]
+		if f.Status != Problem || !strings.Contains(f.Found, "/other.toml") {
+			t.Errorf("%q: %+v", line, f)
+		}
+	}
+	f := examine(t, with(file("given.toml", table+"disable = true")), func(m *Machine) { m.Config = "/given.toml" })["nri"]
+	if f.Status != Problem {
+		t.Errorf("%+v", f)
+	}
+}
+
+func FuzzConfig(f *testing.F) {
+	f.Add("imports = ['a', '*']\n[plugins.'io.containerd.nri.v1.nri']\ndisable = true\n")
+	f.Add("disabled_plugins = ['x']\n[plugins.'io.containerd.nri.v1.nri'.default_validator]\nenable = 1\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		c, err := loadConfig(fstest.MapFS{"a": {Data: []byte(text)}}, "/a")
+		if err == nil && len(c.files) != 1 {
+			t.Errorf("read %q", c.files)
+		}
+	})
+}

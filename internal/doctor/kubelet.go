@@ -1,0 +1,60 @@
+package doctor
+
+import (
+	"context"
+	"io/fs"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// kubelet looks for kubelet's version and cgroup driver.
+func kubelet(ctx context.Context, s *survey) finding {
+	pids := s.processes("kubelet")
+	switch {
+	case len(pids) == 0:
+		return finding{Note, "no process called kubelet", "no kubelet runs here: what it would tell is not known", ""}
+	case len(pids) > 1:
+		return finding{Unknown, "several processes called kubelet", "one of them may be a container's", ""}
+	}
+	ver, err := s.kubeletVersion(ctx, pids[0])
+	driver := s.cgroupDriver(pids[0])
+	if err != nil {
+		return finding{Unknown, "runs, cgroup driver " + driver, "its version is not known: " + err.Error(), askAsRoot}
+	}
+	return finding{OK, ver + ", cgroup driver " + driver, "creates the pods' cgroups, and owns the files that docs/annotations.md names", ""}
+}
+
+// kubeletVersion asks the program, where only root can have put it there.
+func (s *survey) kubeletVersion(ctx context.Context, pid int) (string, error) {
+	if s.Version == nil {
+		return "", errNotAsked
+	}
+	exe, err := fs.ReadLink(s.Root, inside(procPath(pid, "exe")))
+	if err != nil {
+		return "", err
+	}
+	out, err := s.Version(ctx, exe, pid)
+	return strings.TrimPrefix(strings.TrimSpace(out), "Kubernetes "), err
+}
+
+// cgroupDriver tells kubelet's driver by the cgroup it made, else by its configuration.
+func (s *survey) cgroupDriver(pid int) string {
+	for i, pods := range kubepods() {
+		if s.exists(cgroupRoot + "/" + pods) {
+			return []string{"systemd", "cgroupfs"}[i]
+		}
+	}
+	path := s.commandFlag(pid, "--config")
+	content, err := s.read(path)
+	if path == "" || err != nil {
+		return "unknown"
+	}
+	var c struct {
+		CgroupDriver string `json:"cgroupDriver"`
+	}
+	if yaml.Unmarshal([]byte(content), &c) != nil || c.CgroupDriver == "" {
+		return "unknown"
+	}
+	return c.CgroupDriver
+}

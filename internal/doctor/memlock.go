@@ -1,0 +1,59 @@
+package doctor
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/mooring-vm/mooring/lifecycle"
+)
+
+// memlockName begins the line of RLIMIT_MEMLOCK in /proc/PID/limits.
+const memlockName = "Max locked memory"
+
+// defaultMemlock looks at what containers inherit that nobody sets a limit for.
+func defaultMemlock(_ context.Context, s *survey) finding {
+	if s.runtime.PID == 0 {
+		return finding{Unknown, "containerd's process is not known", "containers without a limit of their own inherit containerd's", "see containerd"}
+	}
+	content, err := s.read(procPath(s.runtime.PID, "limits"))
+	if err != nil {
+		return finding{Unknown, err.Error(), "the limits of containerd cannot be read", askAsRoot}
+	}
+	limit, ok := parseMemlock(content)
+	found := "soft " + limit.Soft.String() + ", hard " + limit.Hard.String()
+	switch {
+	case !ok:
+		return finding{Unknown, "no line " + memlockName, "the limits of containerd cannot be read", ""}
+	case limit.Soft == lifecycle.Unlimited:
+		return finding{Note, found, "every container of the node may lock all of its memory, whatever the node policy says",
+			"take LimitMEMLOCK=infinity off containerd's unit, once Mooring enforces"}
+	case limit.Soft < 8<<20:
+		return finding{Note, found, "containers that nobody sets a limit for have very little: io_uring and eBPF of older kernels may fail in them",
+			"that is the default of kernels before 5.16; set LimitMEMLOCK=8M in containerd's unit if it hurts"}
+	}
+	return finding{OK, found, "what containers have that nobody sets a limit for; a VM with passed-through devices needs more", ""}
+}
+
+// parseMemlock reads the limit from the content of /proc/PID/limits.
+func parseMemlock(limits string) (r lifecycle.Rlimit, ok bool) {
+	for line := range strings.Lines(limits) {
+		rest, is := strings.CutPrefix(line, memlockName)
+		fields := strings.Fields(rest)
+		if !is || len(fields) < 2 {
+			continue
+		}
+		soft, softOK := parseLimit(fields[0])
+		hard, hardOK := parseLimit(fields[1])
+		return lifecycle.Rlimit{Soft: soft, Hard: hard}, softOK && hardOK
+	}
+	return r, false
+}
+
+func parseLimit(text string) (lifecycle.Limit, bool) {
+	if text == "unlimited" {
+		return lifecycle.Unlimited, true
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	return lifecycle.Limit(n), err == nil
+}

@@ -1,0 +1,85 @@
+package doctor
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// What sock_diag(7) is asked for, and answers (linux/unix_diag.h).
+const (
+	sockDiagByFamily = 20
+	showName         = 1 << 0
+	showPeer         = 1 << 2
+	attrName         = 0
+	attrPeer         = 2
+	requestSize      = 24 // struct unix_diag_req
+	headSize         = 16 // struct unix_diag_msg, before the attributes
+)
+
+// peerInodes returns the inodes of the sockets that are connected to those accepted
+// at a path. Only sock_diag tells who is connected with whom.
+func peerInodes(socket string) (map[uint32]bool, error) {
+	answers, err := unixSockets()
+	if err != nil {
+		return nil, fmt.Errorf("list unix sockets (sock_diag): %w", err)
+	}
+	resolved, err := filepath.EvalSymlinks(socket)
+	if err != nil {
+		resolved = socket
+	}
+	inodes := map[uint32]bool{}
+	for _, answer := range answers {
+		name, peer, err := parseSocket(answer.Data)
+		if err != nil {
+			return nil, fmt.Errorf("list unix sockets (sock_diag): %w", err)
+		}
+		if peer != 0 && (name == socket || name == resolved) {
+			inodes[peer] = true
+		}
+	}
+	return inodes, nil
+}
+
+// unixSockets asks the kernel for all unix sockets of this network namespace.
+func unixSockets() (answers []netlink.Message, err error) {
+	conn, err := netlink.Dial(unix.NETLINK_SOCK_DIAG, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	request := make([]byte, requestSize)
+	request[0] = unix.AF_UNIX
+	binary.NativeEndian.PutUint32(request[4:], 0xffffffff) // in all states
+	binary.NativeEndian.PutUint32(request[12:], showName|showPeer)
+	return conn.Execute(netlink.Message{
+		Header: netlink.Header{Type: sockDiagByFamily, Flags: netlink.Request | netlink.Dump},
+		Data:   request,
+	})
+}
+
+// parseSocket reads the path that a socket is bound to, or was accepted at, and the
+// inode of the one that it is connected to. Both may be absent.
+func parseSocket(data []byte) (name string, peer uint32, err error) {
+	if len(data) < headSize {
+		return "", 0, fmt.Errorf("an answer of %d bytes, want at least %d", len(data), headSize)
+	}
+	attributes, err := netlink.NewAttributeDecoder(data[headSize:])
+	if err != nil {
+		return "", 0, err
+	}
+	for attributes.Next() {
+		switch attributes.Type() {
+		case attrName:
+			name = strings.TrimRight(string(attributes.Bytes()), "\x00") // it may end so, or not
+		case attrPeer:
+			peer = attributes.Uint32()
+		}
+	}
+	return name, peer, attributes.Err()
+}

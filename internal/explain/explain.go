@@ -1,0 +1,174 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/plugin"
+)
+
+// Outcome is what would become of a container.
+type Outcome string
+
+// The outcomes.
+const (
+	LeftAlone Outcome = "left-alone" // no launcher: nothing is done to it
+	Given     Outcome = "given"      // created, with what it asks for, if anything
+	Refused   Outcome = "refused"    // not created
+	Observed  Outcome = "observed"   // mode observe: created, and nothing is set
+)
+
+// Explanation is what a node would do with a pod. It is what `mooring policy
+// explain -o json` prints.
+type Explanation struct {
+	Namespace      string      `json:"namespace"`
+	Pod            string      `json:"pod"`
+	ServiceAccount string      `json:"service_account"`
+	Mode           string      `json:"mode"`
+	Node           Node        `json:"node"`
+	Refused        bool        `json:"refused"` // one of the containers would not be created
+	Containers     []Container `json:"containers"`
+	Remarks        []Remark    `json:"remarks,omitempty"` // on the pod as a whole
+}
+
+// Container is what a node would do with one container.
+type Container struct {
+	Name        string             `json:"name"`
+	Kind        Kind               `json:"kind"`
+	Launcher    bool               `json:"launcher"`
+	Why         string             `json:"why"` // it is a launcher, or not
+	Outcome     Outcome            `json:"outcome"`
+	MemoryLimit int64              `json:"memory_limit_bytes"` // as the runtime gets it; 0: none
+	Rule        string             `json:"rule,omitempty"`     // that decided
+	Rules       []RuleTrace        `json:"rules,omitempty"`    // those looked at, up to that one
+	Settings    []agentapi.Setting `json:"settings,omitempty"` // as `mooring inspect` would show them at first
+	Refusal     string             `json:"refusal,omitempty"`  // also in mode observe: what enforce would say
+	Kernel      []KernelFile       `json:"kernel,omitempty"`   // what it would show
+	Notes       []string           `json:"notes,omitempty"`
+	Remarks     []Remark           `json:"remarks,omitempty"` // what would become Events
+}
+
+// Remark is what the agent would tell in an Event.
+type Remark struct {
+	Type    agentapi.EventType `json:"type"`
+	Reason  agentapi.Reason    `json:"reason"`
+	Message string             `json:"message"`
+}
+
+// Explain says what a node would do with a pod. The pod needs a namespace.
+func Explain(p *policy.Policy, pod *corev1.Pod, node Node) Explanation {
+	e := Explanation{
+		Namespace: pod.Namespace, Pod: podName(pod), ServiceAccount: serviceAccount(pod),
+		Mode: string(p.Mode), Node: node, Remarks: podRemarks(p, pod),
+	}
+	for _, c := range containersOf(pod) {
+		explained := explainContainer(p, pod, c, node)
+		e.Containers = append(e.Containers, explained)
+		e.Refused = e.Refused || explained.Outcome == Refused
+	}
+	return e
+}
+
+func explainContainer(p *policy.Policy, pod *corev1.Pod, c container, node Node) Container {
+	facts := factsOf(pod, c, node)
+	d := plugin.Decide(p, facts)
+	result := Container{
+		Name: c.Name, Kind: c.kind, Launcher: d.Launcher, Why: why(p, pod, c.Name), Outcome: outcome(d),
+		MemoryLimit: facts.MemoryLimit, Rule: d.Rule, Settings: d.Settings, Notes: d.Notes, Kernel: kernelShows(d),
+	}
+	if d.Refusal != nil {
+		result.Refusal = d.Refusal.Message
+	}
+	if len(d.Settings) > 0 { // else no rule is looked for
+		result.Rules = traceRules(p, facts)
+	}
+	if _, fromPod := memoryLimit(pod, c); fromPod && d.Launcher {
+		result.Notes = append(result.Notes, "the container's memory limit is the pod's: spec.resources.limits.memory")
+	}
+	for _, r := range d.Remarks {
+		result.Remarks = append(result.Remarks, Remark(r))
+	}
+	return result
+}
+
+func outcome(d plugin.Decision) Outcome {
+	switch {
+	case !d.Launcher:
+		return LeftAlone
+	case d.Mode != policy.Enforce:
+		return Observed
+	case d.Refusal != nil:
+		return Refused
+	}
+	return Given
+}
+
+// factsOf gathers what the plugin would know of a container that is created.
+func factsOf(pod *corev1.Pod, c container, node Node) plugin.Facts {
+	limit, _ := memoryLimit(pod, c)
+	return plugin.Facts{
+		Pod:                 agentapi.PodRef{Namespace: pod.Namespace, Name: podName(pod), UID: string(pod.UID)},
+		Container:           c.Name,
+		Labels:              pod.Labels,
+		Annotations:         pod.Annotations,
+		ServiceAccount:      serviceAccount(pod),
+		ServiceAccountKnown: !node.AccountsUnknown,
+		MemoryLimit:         limit,
+		CPULimit:            c.Resources.Limits.Cpu().MilliValue(),
+		NodeMemory:          node.Memory,
+		NodeGranted:         node.Granted,
+		Controllers:         node.Controllers,
+	}
+}
+
+func podName(pod *corev1.Pod) string { return cmp.Or(pod.Name, pod.GenerateName) }
+
+func serviceAccount(pod *corev1.Pod) string {
+	return cmp.Or(pod.Spec.ServiceAccountName, pod.Spec.DeprecatedServiceAccount, "default")
+}
+
+// why says what makes a container a launcher, or not.
+func why(p *policy.Policy, pod *corev1.Pod, name string) string {
+	launcher, ok := plugin.Recognise(p, pod.Labels, pod.Annotations)
+	if !ok {
+		return "the pod is no launcher: it has no annotation " + api.LauncherKey + " that can be read, " +
+			"and no profile of the node policy matches its labels"
+	}
+	by := "annotation " + api.LauncherKey
+	if _, annotated := plugin.Recognise(p, nil, pod.Annotations); !annotated {
+		profile, _ := p.Profile(pod.Labels)
+		by = fmt.Sprintf("profile %q of the node policy", profile.Name)
+	}
+	if launcher == name {
+		return by + " names it"
+	}
+	return fmt.Sprintf("%s names container %q", by, launcher)
+}
+
+// podRemarks tells what the agent would say of the pod when its sandbox is created,
+// and of a launcher that never comes.
+func podRemarks(p *policy.Policy, pod *corev1.Pod) (all []Remark) {
+	for _, check := range []func(*policy.Policy, map[string]string, map[string]string) (plugin.Remark, bool){
+		plugin.Stray, plugin.Contradiction,
+	} {
+		if r, ok := check(p, pod.Labels, pod.Annotations); ok {
+			all = append(all, Remark(r))
+		}
+	}
+	launcher, ok := plugin.Recognise(p, pod.Labels, pod.Annotations)
+	for _, c := range containersOf(pod) {
+		ok = ok && c.Name != launcher
+	}
+	if ok {
+		all = append(all, Remark{
+			agentapi.Warning, agentapi.ReasonAnnotationInvalid,
+			fmt.Sprintf("the launcher would be container %q, which the pod does not have: nothing is done to it", launcher),
+		})
+	}
+	return all
+}

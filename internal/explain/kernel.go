@@ -1,0 +1,95 @@
+package explain
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/plugin"
+)
+
+// KernelFile is a file of the kernel, and what it would show of the container.
+type KernelFile struct {
+	File    string `json:"file"` // of the container's cgroup, or limits: one line of /proc/PID/limits
+	Content string `json:"content"`
+}
+
+// LimitsFile is the name of a [KernelFile] for RLIMIT_MEMLOCK.
+const LimitsFile = "limits"
+
+// kernelShows returns what the kernel would show of a container that gets what it
+// asks for; nil where nothing is done.
+func kernelShows(d plugin.Decision) (all []KernelFile) {
+	if !d.Act() {
+		return nil
+	}
+	if d.Memlock != nil && !d.Yield {
+		all = append(all, KernelFile{LimitsFile, limitsLine(lifecycle.Rlimit{Soft: *d.Memlock, Hard: *d.Memlock})})
+	}
+	for _, s := range d.Cgroup {
+		all = append(all, KernelFile{s.File, cgroupContent(s)})
+	}
+	return all
+}
+
+// limitsLine is the line of /proc/PID/limits for a process with these limits
+// (proc_pid_limits in the kernel's fs/proc/base.c), without the blanks at its end.
+func limitsLine(r lifecycle.Rlimit) string {
+	return fmt.Sprintf("%-25s %-20s %-20s %s", "Max locked memory", shown(r.Soft), shown(r.Hard), "bytes")
+}
+
+func shown(l lifecycle.Limit) string {
+	if l == lifecycle.Unlimited {
+		return api.Unlimited
+	}
+	return strconv.FormatUint(uint64(l), 10)
+}
+
+// cgroupContent is what the file would show after the setting was written to that
+// of a new cgroup, on a machine with pages like this one's. Lines of other devices
+// or resources may stand beside it.
+func cgroupContent(s api.CgroupSetting) string {
+	switch s.File {
+	case "io.max":
+		return withMax(s.Value, true, "rbps", "wbps", "riops", "wiops")
+	case "rdma.max":
+		return withMax(s.Value, false, "hca_handle", "hca_object")
+	case "io.weight":
+		if !strings.HasPrefix(s.Value, "default ") {
+			return "default 100\n" + s.Value
+		}
+	}
+	file, ok := api.LookupCgroupFile(s.File)
+	if !ok || file.Shows(s.Value, s.Value) {
+		return s.Value
+	}
+	n, err := strconv.ParseInt(s.Value, 10, 64)
+	page := int64(os.Getpagesize())
+	if rounded := strconv.FormatInt(n/page*page, 10); err == nil && file.Shows(rounded, s.Value) {
+		return rounded
+	}
+	return "max"
+}
+
+// withMax adds the keys that were left out, which are "max" in a new cgroup, in the
+// kernel's order. Some files leave out a device that has no limit at all.
+func withMax(value string, leaveOut bool, keys ...string) string {
+	words := strings.Fields(value)
+	line := words[:1:1]
+	for _, key := range keys {
+		at := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, key+"=") })
+		if at < 0 {
+			line = append(line, key+"=max")
+			continue
+		}
+		line = append(line, words[at])
+	}
+	if leaveOut && !slices.ContainsFunc(line[1:], func(w string) bool { return !strings.HasSuffix(w, "=max") }) {
+		return ""
+	}
+	return strings.Join(line, " ")
+}

@@ -1,0 +1,168 @@
+package explain
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+
+	nri "github.com/containerd/nri/pkg/api"
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"pgregory.net/rapid"
+
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/lifecycletest"
+	"github.com/mooring-vm/mooring/plugin"
+)
+
+// dirs makes no directories.
+type dirs struct{}
+
+func (dirs) Create(string) (lifecycle.PodDir, error)       { return lifecycle.PodDir{}, nil }
+func (dirs) DiscardUnless(string, func(string) bool) error { return nil }
+func (dirs) Retain(func(string) bool) error                { return nil }
+func (dirs) EmptyTrash(context.Context) error              { return nil }
+
+type noGuard struct{}
+
+func (noGuard) Enqueue(string)               {}
+func (noGuard) EnqueueAll()                  {}
+func (noGuard) Gone(lifecycle.Launcher) bool { return false }
+
+type account string
+
+func (a account) ServiceAccount(string) (string, bool) { return string(a), true }
+
+// newPlugin returns the agent's plugin, for pods with a service account.
+func newPlugin(t *rapid.T, p *policy.Policy, pod *corev1.Pod, node Node) (*plugin.Plugin, *lifecycletest.Recorder) {
+	recorder := &lifecycletest.Recorder{}
+	config := plugin.Config{
+		Policy: p, Registry: lifecycle.NewRegistry(), Guard: noGuard{}, PodDirs: dirs{}, Recorder: recorder,
+		Logger: slog.New(slog.DiscardHandler), Controllers: node.Controllers, NodeMemory: node.Memory,
+	}
+	if !node.AccountsUnknown {
+		config.Accounts = account(serviceAccount(pod))
+	}
+	made, err := plugin.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made, recorder
+}
+
+func memory(quantity string) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(quantity)}
+}
+
+// drawPod draws from what pods ask for, right and wrong.
+func drawPod(t *rapid.T) *corev1.Pod {
+	pod := launcherPod(map[string]string{})
+	pod.UID = "uid"
+	pod.Namespace = rapid.SampledFrom([]string{"vms", "tenant-a", "nowhere"}).Draw(t, "namespace")
+	pod.Spec.ServiceAccountName = rapid.SampledFrom([]string{"", "vm-1"}).Draw(t, "account")
+	if rapid.Bool().Draw(t, "no labels") {
+		pod.Labels = nil
+	}
+	if rapid.Bool().Draw(t, "pod limit") {
+		pod.Spec.Resources = &corev1.ResourceRequirements{Limits: memory("3Gi")}
+	}
+	if rapid.Bool().Draw(t, "limit") {
+		pod.Spec.Containers[0].Resources.Limits = memory(rapid.SampledFrom([]string{"0", "2Gi", "64Gi"}).Draw(t, "memory"))
+	}
+	keys := []string{
+		api.LauncherKey, api.RequiresLockKey, api.ValueKey, api.GuestMemoryKey, api.DevicesKey,
+		"memory.high" + api.CgroupSuffix, "pids.max" + api.CgroupSuffix, "memory.max" + api.CgroupSuffix, "x" + api.Suffix,
+	}
+	values := []string{"compute", "setup", "other", "true", "false", "4Gi", "15Gi", "unlimited", "vfio=1", "max", "100", "", "1e30"}
+	for range rapid.IntRange(0, 6).Draw(t, "annotations") {
+		pod.Annotations[rapid.SampledFrom(keys).Draw(t, "key")] = rapid.SampledFrom(values).Draw(t, "value")
+	}
+	if rapid.Bool().Draw(t, "requires a lock") {
+		pod.Annotations[api.RequiresLockKey] = "true"
+	}
+	return pod
+}
+
+// What is explained is what the plugin answers to the runtime, container by
+// container: the refusal, the limit and the cgroup files, and the events.
+func TestExplainsThePlugin(t *testing.T) {
+	policies := []*policy.Policy{parsePolicy(t, policy.Enforce), parsePolicy(t, policy.Observe)}
+	rapid.Check(t, func(t *rapid.T) {
+		p, pod := rapid.SampledFrom(policies).Draw(t, "policy"), drawPod(t)
+		node := Node{
+			Memory:          rapid.SampledFrom([]int64{0, 1 << 30, 64 << 30}).Draw(t, "node memory"),
+			Controllers:     rapid.SampledFrom([][]string{nil, {"memory"}, {"memory", "pids"}}).Draw(t, "controllers"),
+			AccountsUnknown: rapid.Bool().Draw(t, "accounts unknown"),
+		}
+		e := Explain(p, pod, node)
+		for i, c := range containersOf(pod) {
+			agent, recorder := newPlugin(t, p, pod, node)
+			sandbox, ctr := asRuntime(pod, c)
+			adjustment, _, err := agent.CreateContainer(t.Context(), sandbox, ctr)
+			compare(t, e.Containers[i], adjustment, err, recorder.Events())
+		}
+	})
+}
+
+// asRuntime is the pod as kubelet and the runtime tell of it: the memory limit is
+// computed here a second time on purpose.
+func asRuntime(pod *corev1.Pod, c container) (*nri.PodSandbox, *nri.Container) {
+	limit := c.Resources.Limits.Memory()
+	if pod.Spec.Resources != nil && limit.IsZero() {
+		limit = pod.Spec.Resources.Limits.Memory()
+	}
+	sandbox := &nri.PodSandbox{
+		Id: "s", Name: pod.Name, Uid: string(pod.UID), Namespace: pod.Namespace, Labels: pod.Labels, Annotations: pod.Annotations,
+	}
+	return sandbox, &nri.Container{Id: "c", PodSandboxId: "s", Name: c.Name, Linux: &nri.LinuxContainer{
+		Resources: &nri.LinuxResources{Memory: &nri.LinuxMemory{Limit: nri.Int64(limit.Value())}},
+	}}
+}
+
+func compare(t *rapid.T, c Container, answer *nri.ContainerAdjustment, err error, events []agentapi.Event) {
+	if refused := err != nil; refused != (c.Outcome == Refused) || refused && err.Error() != c.Refusal {
+		t.Fatalf("explained as %s: %q, and the plugin says %v", c.Outcome, c.Refusal, err)
+	}
+	want := map[string]string{}
+	for _, l := range answer.GetRlimits() {
+		want[LimitsFile] = limitsLine(lifecycle.Rlimit{Soft: lifecycle.Limit(l.GetSoft()), Hard: lifecycle.Limit(l.GetHard())})
+	}
+	for file, value := range answer.GetLinux().GetResources().GetUnified() {
+		want[file] = cgroupContent(api.CgroupSetting{File: file, Value: value})
+	}
+	got := map[string]string{}
+	for _, k := range c.Kernel {
+		got[k.File] = k.Content
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("what the kernel would show (-plugin +explained)\n%s", diff)
+	}
+	var told []Remark
+	for _, event := range events {
+		told = append(told, Remark{event.Type, event.Reason, event.Message})
+	}
+	if diff := cmp.Diff(told, c.Remarks); diff != "" {
+		t.Fatalf("events (-plugin +explained)\n%s", diff)
+	}
+	checkRules(t, c)
+}
+
+// checkRules: the last rule that was looked at is the one that decided.
+func checkRules(t *rapid.T, c Container) {
+	var decided string
+	for i, r := range c.Rules {
+		if r.Decides && i != len(c.Rules)-1 {
+			t.Fatalf("rules after the one that decides: %+v", c.Rules)
+		}
+		if r.Decides {
+			decided = r.Name
+		}
+	}
+	if decided != c.Rule {
+		t.Fatalf("rule %q decided, and %+v are explained", c.Rule, c.Rules)
+	}
+}

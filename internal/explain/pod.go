@@ -1,0 +1,157 @@
+package explain
+
+import (
+	"bytes"
+	gojson "encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	goyaml "go.yaml.in/yaml/v2"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// MaxPodSize is the largest pod, in bytes, that is read. etcd takes 1.5 MiB.
+const MaxPodSize = 4 << 20
+
+// ParsePod reads one pod in YAML or JSON, strictly: unknown fields, duplicate keys,
+// several documents and other kinds are errors that name them. All unknown fields
+// are told at once.
+func ParsePod(data []byte) (*corev1.Pod, error) {
+	if len(data) > MaxPodSize {
+		return nil, fmt.Errorf("pod of more than %d bytes", MaxPodSize)
+	}
+	if err := oneDocument(data); err != nil {
+		return nil, err
+	}
+	asJSON, err := yaml.YAMLToJSONStrict(data)
+	if err != nil {
+		return nil, fmt.Errorf("pod is no valid YAML: %w", err)
+	}
+	if err := checkKind(asJSON); err != nil {
+		return nil, err
+	}
+	pod := &corev1.Pod{}
+	faults, err := json.UnmarshalStrict(asJSON, pod)
+	if wrong, ok := errors.AsType[*gojson.UnmarshalTypeError](err); ok {
+		return nil, typeError(wrong)
+	}
+	if err := errors.Join(append(faults, err)...); err != nil {
+		return nil, fmt.Errorf("pod: %w", err)
+	}
+	return pod, checkPod(pod)
+}
+
+func oneDocument(data []byte) error {
+	documents := 0
+	for d := goyaml.NewDecoder(bytes.NewReader(data)); ; {
+		var v any
+		err := d.Decode(&v)
+		switch {
+		case errors.Is(err, io.EOF) && documents == 0:
+			return errors.New("pod: the file is empty")
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("pod is no valid YAML: %w", err)
+		case v != nil:
+			documents++
+		}
+		if documents > 1 {
+			return errors.New("pod: the file has more than one YAML document: want one, with the pod")
+		}
+	}
+}
+
+// checkKind tells of other kinds before their fields are found to be unknown.
+func checkKind(asJSON []byte) error {
+	var head struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+	}
+	if err := gojson.Unmarshal(asJSON, &head); err != nil {
+		return errors.New("pod: want a mapping with apiVersion, kind, metadata and spec, and apiVersion and kind as strings")
+	}
+	if head.APIVersion == "v1" && head.Kind == "Pod" {
+		return nil
+	}
+	return fmt.Errorf("apiVersion %q, kind %q: want one object with apiVersion v1 and kind Pod; for other kinds, "+
+		"take a pod that was made of it: kubectl get pod NAME -o yaml", head.APIVersion, head.Kind)
+}
+
+func typeError(wrong *gojson.UnmarshalTypeError) error {
+	hint := ""
+	if wrong.Type.Kind().String() == "string" {
+		hint = "; quote it"
+	}
+	return fmt.Errorf("pod: %s: %s: want a %s%s", wrong.Field, wrong.Value, wrong.Type.Kind(), hint)
+}
+
+// checkPod looks for what the API server would not take and a decision needs.
+func checkPod(pod *corev1.Pod) error {
+	if pod.Name == "" && pod.GenerateName == "" {
+		return errors.New("pod: metadata.name: missing")
+	}
+	if len(pod.Spec.Containers) == 0 {
+		return errors.New("pod: spec.containers: missing: want at least one")
+	}
+	seen := map[string]bool{}
+	for _, c := range containersOf(pod) {
+		if c.Name == "" || seen[c.Name] {
+			return fmt.Errorf("pod: container name %q: want a name, each once", c.Name)
+		}
+		seen[c.Name] = true
+	}
+	return nil
+}
+
+// Kind is which list of the pod a container is in.
+type Kind string
+
+// The kinds of containers.
+const (
+	Regular   Kind = "container"
+	Init      Kind = "init container"
+	Sidecar   Kind = "sidecar" // an init container with restartPolicy Always
+	Ephemeral Kind = "ephemeral container"
+)
+
+type container struct {
+	*corev1.Container
+	kind Kind
+}
+
+// containersOf lists the containers in the order in which they are created.
+func containersOf(pod *corev1.Pod) (all []container) {
+	for i := range pod.Spec.InitContainers {
+		c := container{&pod.Spec.InitContainers[i], Init}
+		if p := c.RestartPolicy; p != nil && *p == corev1.ContainerRestartPolicyAlways {
+			c.kind = Sidecar
+		}
+		all = append(all, c)
+	}
+	for i := range pod.Spec.Containers {
+		all = append(all, container{&pod.Spec.Containers[i], Regular})
+	}
+	for i := range pod.Spec.EphemeralContainers {
+		common := corev1.Container(pod.Spec.EphemeralContainers[i].EphemeralContainerCommon)
+		all = append(all, container{&common, Ephemeral})
+	}
+	return all
+}
+
+// memoryLimit returns the limit that kubelet hands to the runtime, 0 for none: the
+// container's, or else the pod's (getMemoryLimit in
+// pkg/kubelet/kuberuntime/kuberuntime_container_linux.go of Kubernetes 1.37).
+func memoryLimit(pod *corev1.Pod, c container) (bytes int64, fromPod bool) {
+	if own := c.Resources.Limits.Memory(); !own.IsZero() {
+		return own.Value(), false
+	}
+	if pod.Spec.Resources == nil {
+		return 0, false
+	}
+	limit := pod.Spec.Resources.Limits.Memory().Value()
+	return limit, limit != 0
+}

@@ -1,0 +1,89 @@
+package policycheck
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/mooring-vm/mooring/api/policy"
+)
+
+// Report is what is to be said of a policy. It is what `mooring policy check -o
+// json` prints.
+type Report struct {
+	File     string    `json:"file"`
+	Valid    bool      `json:"valid"`
+	Mode     string    `json:"mode,omitempty"` // empty when not valid
+	Profiles int       `json:"profiles"`
+	Rules    int       `json:"rules"`
+	Faults   []Fault   `json:"faults"`   // never null; why the agent would not start with it
+	Warnings []Warning `json:"warnings"` // never null; legal, but surely not meant
+}
+
+// Fault is one thing for which the agent refuses a policy.
+type Fault struct {
+	Path    string `json:"path,omitempty"`  // such as rules[1].memlock.max; empty: the file as a whole
+	Value   string `json:"value,omitempty"` // as JSON; empty: there is none
+	Message string `json:"message"`         // what is allowed
+}
+
+// Read reads a policy from r, as [policy.Load] does from a file. file is its name in
+// errors. The faults of a policy are one error, which [NewReport] takes apart.
+func Read(file string, r io.Reader) (p *policy.Policy, err error) {
+	data, err := io.ReadAll(io.LimitReader(r, policy.MaxSize+1))
+	if err != nil {
+		return nil, fmt.Errorf("read node policy %s: %w", file, err)
+	}
+	p, err = policy.Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("node policy %s: %w", file, err)
+	}
+	return p, nil
+}
+
+// NewReport reports on what [Read] or [policy.Load] returned.
+func NewReport(file string, p *policy.Policy, err error) Report {
+	r := Report{File: file, Faults: []Fault{}, Warnings: []Warning{}}
+	if err != nil {
+		r.Faults = faults(err)
+		return r
+	}
+	r.Valid, r.Mode = true, string(p.Mode)
+	r.Profiles, r.Rules = len(p.Profiles), len(p.Rules)
+	r.Warnings = append(r.Warnings, Warnings(p)...)
+	return r
+}
+
+// Summary is the line that says that a policy is valid.
+func Summary(file string, p *policy.Policy) string {
+	return fmt.Sprintf("%s is a valid node policy: mode %s, rules: %d", file, p.Mode, len(p.Rules))
+}
+
+// faults takes an error apart into those of single fields.
+func faults(err error) []Fault {
+	fields := fieldErrors(err)
+	if len(fields) == 0 {
+		return []Fault{{Message: err.Error()}}
+	}
+	all := make([]Fault, len(fields))
+	for i, f := range fields {
+		all[i] = Fault{Path: f.Path, Value: f.Value, Message: f.Allowed}
+	}
+	return all
+}
+
+func fieldErrors(err error) (all []*policy.FieldError) {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range joined.Unwrap() {
+			all = append(all, fieldErrors(e)...)
+		}
+		return all
+	}
+	if f, ok := err.(*policy.FieldError); ok { //nolint:errorlint // the tree is walked by hand, to find all of them
+		return []*policy.FieldError{f}
+	}
+	if inner := errors.Unwrap(err); inner != nil {
+		return fieldErrors(inner)
+	}
+	return nil
+}

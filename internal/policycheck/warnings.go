@@ -1,0 +1,123 @@
+package policycheck
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"strings"
+
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/api/policy"
+)
+
+// Warning is something that a policy may say, and that its author surely did not
+// mean, or should know.
+type Warning struct {
+	Path    string `json:"path"`
+	Message string `json:"message"`
+}
+
+// String returns the warning in one line.
+func (w Warning) String() string { return w.Path + ": " + w.Message }
+
+// Warnings returns the warnings about a valid policy, in the order of the file.
+func Warnings(p *policy.Policy) []Warning {
+	w := &warner{policy: p}
+	w.mode()
+	w.profiles()
+	if len(p.Rules) == 0 {
+		w.warn("rules", "there are none: whatever a launcher asks for is refused")
+	}
+	for i, rule := range p.Rules {
+		w.shadowed(i)
+		w.accounts(i, rule)
+		w.memlock(i, rule)
+		w.cgroupFiles(i, rule)
+	}
+	return w.all
+}
+
+type warner struct {
+	policy *policy.Policy
+	all    []Warning
+}
+
+func (w *warner) warn(path, format string, args ...any) {
+	w.all = append(w.all, Warning{path, fmt.Sprintf(format, args...)})
+}
+
+func (w *warner) mode() {
+	if w.policy.Mode != policy.Observe {
+		return
+	}
+	w.warn("mode", "observe, which is also the default: nothing is set and nobody is refused, "+
+		"the agent only says what it would do; `mode: enforce` acts")
+	if w.policy.Memlock.Repair == policy.RepairPrlimit {
+		w.warn("memlock.repair", "prlimit does nothing while the mode is observe")
+	}
+}
+
+// profiles looks for those whose pods an earlier one recognises: the first wins.
+func (w *warner) profiles() {
+	for i, late := range w.policy.Profiles {
+		for _, early := range w.policy.Profiles[:i] {
+			if !contains(late.PodLabels, early.PodLabels) {
+				continue
+			}
+			w.warn(fmt.Sprintf("profiles[%d]", i), "profile %q never recognises a pod: profile %q before it has "+
+				"recognised all that carry these labels; put the one with more labels first", late.Name, early.Name)
+			break
+		}
+	}
+}
+
+func contains(labels, part map[string]string) bool {
+	both := maps.Clone(labels)
+	maps.Copy(both, part)
+	return maps.Equal(both, labels)
+}
+
+func (w *warner) accounts(i int, rule policy.Rule) {
+	if len(rule.ServiceAccounts) > 0 {
+		w.warn(fmt.Sprintf("rules[%d].serviceAccounts", i), "the agent learns service accounts from Kubernetes: "+
+			"without --kubeconfig, rule %q refuses every launcher of its namespaces", rule.Name)
+	}
+}
+
+func (w *warner) memlock(i int, rule policy.Rule) {
+	path := fmt.Sprintf("rules[%d].memlock", i)
+	most, node := rule.Memlock.Max, w.policy.Memlock.NodeMax
+	if rule.Memlock.Unlimited && node > 0 {
+		w.warn(path+".unlimited", "memlock.nodeMax does not count unlimited locks: each is bounded by "+
+			"its container's memory limit alone")
+	}
+	if node > 0 && most > node && most != math.MaxInt64 {
+		w.warn(path+".max", "%s is more than memlock.nodeMax, %s, which holds for all launchers together: "+
+			"so much is never granted", api.Bytes(most), api.Bytes(node))
+	}
+	if rule.Memlock.Unlimited && most == math.MaxInt64 && covers([]globList{rule.Namespaces}, "*") {
+		w.warn(path+".unlimited", "whoever may create a pod in any namespace may lock as much as its container's memory limit")
+	}
+}
+
+func (w *warner) cgroupFiles(i int, rule policy.Rule) {
+	path := fmt.Sprintf("rules[%d].cgroupFiles", i)
+	var owned, protection []string
+	for _, name := range rule.CgroupFiles {
+		file, _ := api.LookupCgroupFile(name)
+		if file.KubeletOwned {
+			owned = append(owned, name)
+		}
+		if file.Protection {
+			protection = append(protection, name)
+		}
+	}
+	if len(owned) > 0 {
+		w.warn(path, "kubelet writes %s again and again from the pod's resources: what a launcher asks for is set anew each time",
+			strings.Join(owned, ", "))
+	}
+	if len(protection) > 0 {
+		w.warn(path, "%s: the kernel protects only as much as the cgroups of the pod and of its QoS class have, too, which are kubelet's",
+			strings.Join(protection, ", "))
+	}
+}
