@@ -18,9 +18,12 @@ IN_NODE    ?= ./deploy/systemd ./internal/agent ./lifecycle
 BENCH      ?= ./lifecycle/... ./memlock/... ./plugin/...
 COUNT      ?= 6
 BENCHTIME  ?= 1s
+RESULT     ?= $(MOORING_ARTEFACTS)/benchmarks.json
+# Whether everything works, in seconds; the figures are worth nothing.
+QUICK      ?= $(if $(filter 1x,$(BENCHTIME)),--quick)
 FUZZTIME   ?= 10s
 
-.PHONY: help run node check test unit suites units-in-node suites-in-node bench fuzz build generate lint verify clean
+.PHONY: help run node check test unit suites units-in-node suites-in-node matrix bench fuzz build generate lint verify clean
 help: ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 10
 
@@ -53,10 +56,17 @@ units-in-node:
 suites-in-node:
 	. hack/env.sh && packages="$(SUITES)" && $(TEST)/suites.json -- -count=1 -timeout=30m -p=1 $$packages
 
-bench: ## benchmarks into artefacts/bench.txt; BASE=FILE compares with another
+matrix: ## the core on other runtimes and kernels, into docs/compatibility.md; CELL=NAME runs one
+	@hack/setup build node
+	@$(GO) run ./integration/matrix $(CELL)
+
+bench: ## benchmarks; BASE=FILE compares with another bench.txt, RESULT=docs/benchmarks.json publishes
 	@hack/setup build && mkdir -p "$$MOORING_ARTEFACTS"
 	$(GO) test -run='^$$' -bench=. -benchmem -benchtime=$(BENCHTIME) -count=$(COUNT) $(BENCH) | tee "$$MOORING_ARTEFACTS"/bench.txt
 	$(TOOL) benchstat $(BASE) "$$MOORING_ARTEFACTS"/bench.txt
+	. hack/env.sh && CGO_ENABLED=0 go build -trimpath -buildvcs=auto -ldflags=-s -o bin/ ./cmd/mooring-agent ./integration/bench
+	bin/bench machine $(QUICK) --result="$(RESULT)"
+	$(if $(QUICK),@echo 'the node is left out: BENCHTIME is 1x',hack/node run -- bin/bench node --result="$(RESULT)")
 
 fuzz: ## each fuzz target for FUZZTIME
 	@hack/setup test

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+// launchersCommand holds launchers on a node, for whoever measures from outside.
+func launchersCommand() *cobra.Command {
+	var socket string
+	var count int
+	c := &cobra.Command{
+		Use:    "launchers",
+		Short:  "Run launchers, and a runtime that lists them, until the end of the input",
+		Args:   cobra.NoArgs,
+		Hidden: true,
+		RunE: func(*cobra.Command, []string) error {
+			h, err := hold(socket, count)
+			if err != nil {
+				return err
+			}
+			fmt.Println("ready")
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			return h.close()
+		},
+	}
+	c.Flags().StringVar(&socket, "socket", "", "where plugins connect")
+	c.Flags().IntVar(&count, "count", residents, "how many")
+	return c
+}

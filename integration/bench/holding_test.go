@@ -1,0 +1,74 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// needsLaunchers skips where processes cannot have cgroups of their own, or the
+// agent no tmpfs.
+func needsLaunchers(t *testing.T) {
+	t.Helper()
+	mount, err := cgroup2()
+	if err == nil {
+		err = unix.Access(mount, unix.W_OK)
+	}
+	if err != nil || os.Geteuid() != 0 {
+		t.Skipf("needs root and a writable cgroup v2 hierarchy: %v", err)
+	}
+}
+
+func TestHold(t *testing.T) {
+	needsLaunchers(t)
+	h, err := hold("", 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range h.listed {
+		var limit unix.Rlimit
+		if err := unix.Prlimit(int(m.ctr.Pid), unix.RLIMIT_MEMLOCK, nil, &limit); err != nil || limit.Cur != heldMemlock {
+			t.Errorf("launcher %s has the memory lock %d, %v, want %d", m.pod.Name, limit.Cur, err, heldMemlock)
+		}
+	}
+	if scopes, err := filepath.Glob(filepath.Join(h.cgroup, "*.scope")); err != nil || len(scopes) != 3 {
+		t.Errorf("the cgroups are %v, %v, want 3", scopes, err)
+	}
+	if err := h.close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(h.cgroup); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the cgroup is left: %v", err)
+	}
+}
+
+func TestResident(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the agent")
+	}
+	needsLaunchers(t)
+	agent := filepath.Join(t.TempDir(), "mooring-agent")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", agent, "../../cmd/mooring-agent")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	found, err := resident(t.Context(), agent, 3, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found.after.rss < 1<<20 || found.ready <= 0 {
+		t.Errorf("found %+v, want memory and a time", found)
+	}
+}
+
+func TestAnAgentThatEndsIsNoticed(t *testing.T) {
+	needsLaunchers(t)
+	if _, err := resident(t.Context(), "/bin/false", 1, 0, 0); err == nil {
+		t.Error("a program that is no agent was measured")
+	}
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/internal/admin"
+	"github.com/mooring-vm/mooring/internal/asynclog"
+	"github.com/mooring-vm/mooring/internal/metrics"
+	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/lifecycletest"
+	"github.com/mooring-vm/mooring/plugin"
+)
+
+//go:embed policy.yaml
+var nodePolicy []byte
+
+// mooringParts are the parts of the agent that its answers go through.
+type mooringParts struct {
+	*plugin.Plugin
+	guard    *lifecycle.Guard
+	dirs     *lifecycle.PodDirs
+	counts   *metrics.Metrics
+	logger   *slog.Logger
+	closeLog func()
+}
+
+// newMooring puts the plugin together as package internal/agent does, with the
+// log, metrics, events and pod directories that it has there. Only the kernel is
+// not the real one: no container that is measured has a process, so that the guard
+// never asks it, and a machine without cgroup v2 will do.
+func newMooring(root string, log *os.File) (*mooringParts, error) {
+	rules, err := policy.Parse(nodePolicy)
+	if err != nil {
+		return nil, err
+	}
+	dirs, err := lifecycle.OpenPodDirs(root)
+	if err != nil {
+		return nil, err
+	}
+	queue := asynclog.New(log, 1<<20, func(uint64) {})
+	m := &mooringParts{
+		dirs: dirs, counts: metrics.New(metrics.Build{}),
+		logger:   slog.New(slog.NewTextHandler(queue, nil)),
+		closeLog: func() { queue.Close(time.Second) },
+	}
+	record := recorders{m.counts, admin.NewRing(1000, 1000)}
+	registry := lifecycle.NewRegistry()
+	m.guard = lifecycle.NewGuard(lifecycle.GuardConfig{
+		Registry: registry, Kernel: lifecycletest.NewKernel(), Recorder: record, Observer: m.counts,
+		Logger: m.logger, Repair: true, Interval: 30 * time.Second,
+	})
+	m.Plugin, err = plugin.New(plugin.Config{
+		Policy: rules, Registry: registry, Guard: m.guard, PodDirs: dirs, Recorder: record, Logger: m.logger,
+		Observer: m.counts, Controllers: []string{"cpu", "cpuset", "io", "memory", "pids"}, NodeMemory: 1 << 43,
+	})
+	return m, err
+}
+
+// run does the plugin's work in the background until ctx is done.
+func (m *mooringParts) run(ctx context.Context) {
+	var workers sync.WaitGroup
+	workers.Go(func() { m.guard.Run(ctx) })
+	workers.Go(func() { m.Plugin.Run(ctx) })
+	workers.Wait()
+}
+
+func (m *mooringParts) close() error {
+	m.closeLog()
+	return m.dirs.Close()
+}
+
+// serveMooring connects Mooring as the agent does.
+func serveMooring(ctx context.Context, o pluginOptions, connect <-chan struct{}) error {
+	m, err := newMooring(o.root, os.Stderr)
+	if err != nil {
+		return err
+	}
+	connection, err := plugin.NewConnection(plugin.ConnectionConfig{
+		Socket: o.socket, Name: "mooring", Index: "90", Handlers: m.Plugin, Logger: m.logger, Observer: m.counts,
+	})
+	if err != nil {
+		return err
+	}
+	var workers sync.WaitGroup
+	workers.Go(func() { m.run(ctx) })
+	select {
+	case <-ctx.Done():
+	case <-connect:
+		connection.Run(ctx)
+	}
+	workers.Wait()
+	return m.close()
+}
+
+// recorders passes events on to each of them.
+type recorders []lifecycle.Recorder
+
+// Record implements [lifecycle.Recorder].
+func (r recorders) Record(event agentapi.Event) {
+	for _, each := range r {
+		each.Record(event)
+	}
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+// pluginOptions are those of one candidate, which runs in a process of its own:
+// so does a plugin on a node, with a garbage collector and a scheduler that it
+// shares with nobody.
+type pluginOptions struct {
+	socket string // of the runtime
+	root   string // of the pod directories
+}
+
+// The plugins that are compared.
+const (
+	empty   = "empty plugin" // what the others are compared with
+	ulimits = "like ulimit-adjuster"
+	answer  = "Mooring's answer alone"
+	mooring = "Mooring"
+)
+
+func candidates() []string { return []string{empty, ulimits, answer, mooring} }
+
+func serve(ctx context.Context, kind string, o pluginOptions, connect <-chan struct{}) error {
+	switch kind {
+	case empty:
+		return serveStub(ctx, o, emptyPlugin{}, connect)
+	case ulimits:
+		return serveStub(ctx, o, ulimitsPlugin{}, connect)
+	case answer:
+		return serveStub(ctx, o, answerPlugin{}, connect)
+	case mooring:
+		return serveMooring(ctx, o, connect)
+	}
+	return fmt.Errorf("plugin %q: want one of %v", kind, candidates())
+}
+
+// pluginCommand is what candidates are started with. It tells when it is ready,
+// connects with the first line that it reads, and ends with its input.
+func pluginCommand() *cobra.Command {
+	var o pluginOptions
+	c := &cobra.Command{
+		Use:       "plugin KIND",
+		Short:     "Be one of the plugins that are compared",
+		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
+		ValidArgs: candidates(),
+		Hidden:    true,
+		RunE: func(c *cobra.Command, args []string) error {
+			ctx, connect := follow(c.Context(), os.Stdin)
+			fmt.Println("ready")
+			return serve(ctx, args[0], o, connect)
+		},
+	}
+	c.Flags().StringVar(&o.socket, "socket", "", "the runtime's socket for plugins")
+	c.Flags().StringVar(&o.root, "root", "", "folder for pod directories")
+	return c
+}
+
+// follow reads orders: the channel is closed with the first line, the context done
+// with the end.
+func follow(ctx context.Context, in io.Reader) (context.Context, <-chan struct{}) {
+	ctx, cancel := context.WithCancel(ctx)
+	connect := make(chan struct{})
+	go func() {
+		defer cancel()
+		lines := bufio.NewScanner(in)
+		if lines.Scan() {
+			close(connect)
+		}
+		for lines.Scan() { // until the end
+			continue
+		}
+	}()
+	return ctx, connect
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/mooring-vm/mooring/lifecycle"
+)
+
+// realAgent is a process of the agent's binary.
+type realAgent struct {
+	cmd    *exec.Cmd
+	side   string // address of /readyz and /metrics
+	log    string
+	began  time.Time
+	exited chan error
+}
+
+// startAgent runs the agent as its unit does, without flags but for where things
+// are, in a mount namespace of its own.
+func startAgent(ctx context.Context, binary string, r *runtime) (*realAgent, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	a := &realAgent{log: filepath.Join(r.dir, logFile), exited: make(chan error, 1)}
+	if a.side, err = freeAddress(); err != nil {
+		return nil, err
+	}
+	rules := filepath.Join(r.dir, "policy.yaml")
+	if err := os.WriteFile(rules, nodePolicy, 0o600); err != nil {
+		return nil, err
+	}
+	log, err := os.Create(a.log)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	root := filepath.Join(r.dir, "run")
+	a.cmd = exec.CommandContext(ctx, self, "agent", "--root", root, "--", binary,
+		"--root", root, "--policy", rules, "--nri-socket", r.socket, "--listen", a.side)
+	a.cmd.Stderr = log
+	a.cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
+	a.began = time.Now()
+	if err := a.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting the agent: %w", err)
+	}
+	go func() { a.exited <- a.cmd.Wait() }()
+	return a, nil
+}
+
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}
+
+// agentCommand becomes the agent, in the mount namespace that it was started in.
+func agentCommand() *cobra.Command {
+	var root string
+	c := &cobra.Command{
+		Use:    "agent -- BINARY [FLAG...]",
+		Short:  "Be the agent, with a tmpfs of its own",
+		Args:   cobra.MinimumNArgs(1),
+		Hidden: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			mount, err := cgroup2()
+			if err != nil {
+				return err
+			}
+			if err := unix.Mount(mount, "/sys/fs/cgroup", "", unix.MS_BIND, ""); err != nil {
+				return fmt.Errorf("showing the agent the cgroup v2 hierarchy: %w", err)
+			}
+			if err := lifecycle.MountPodDirs(root); err != nil {
+				return err
+			}
+			return unix.Exec(args[0], args, os.Environ())
+		},
+	}
+	c.Flags().StringVar(&root, "root", "", "where the agent's tmpfs goes")
+	return c
+}
+
+// awaitReady waits until the agent is ready, and returns how long that took.
+func (a *realAgent) awaitReady(ctx context.Context) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		err := a.get(ctx, "/readyz")
+		if err == nil {
+			return time.Since(a.began), nil
+		}
+		select {
+		case end := <-a.exited:
+			a.exited <- end
+			return 0, a.failed(fmt.Errorf("it ended: %w", end))
+		case <-ctx.Done():
+			return 0, a.failed(err)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func (a *realAgent) failed(err error) error {
+	log, _ := os.ReadFile(a.log)
+	return fmt.Errorf("the agent is not ready: %w; its log: %s", err, log)
+}
+
+// scrape is what monitoring does to it.
+func (a *realAgent) scrape(ctx context.Context) error { return a.get(ctx, "/metrics") }
+
+func (a *realAgent) get(ctx context.Context, path string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+a.side+path, nil)
+	if err != nil {
+		return err
+	}
+	request.Close = true
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s: %s", path, response.Status, body)
+	}
+	return err
+}
+
+func (a *realAgent) stop() error {
+	return errors.Join(a.cmd.Process.Signal(unix.SIGTERM), <-a.exited)
+}

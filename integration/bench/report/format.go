@@ -1,0 +1,62 @@
+package report
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/mooring-vm/mooring/integration/bench/stats"
+)
+
+// format shows a number of a unit with three digits.
+func format(v float64, u Unit) string {
+	switch u {
+	case Seconds:
+		return formatSeconds(v)
+	case Bytes:
+		return digits(v/1e6) + " MB"
+	case Cores:
+		return digits(100*v) + "% of a core"
+	case PerSecond:
+		return digits(v) + " per second"
+	case Share:
+		return fmt.Sprintf("%.0f%%", 100*v)
+	}
+	return digits(v) + " " + string(u)
+}
+
+func formatSeconds(v float64) string {
+	switch {
+	case v < 1e-3:
+		return digits(v*1e6) + " µs"
+	case v < 1:
+		return digits(v*1e3) + " ms"
+	}
+	return digits(v) + " s"
+}
+
+// digits rounds to three digits, and shows no exponent.
+func digits(v float64) string {
+	if v == 0 {
+		return "0"
+	}
+	decimals := 2 - int(math.Floor(math.Log10(math.Abs(v))))
+	return fmt.Sprintf("%.*f", max(0, decimals), v)
+}
+
+func formatRatio(r stats.Ratio) string {
+	high := fmt.Sprintf("%.3f", r.High)
+	if r.High == math.MaxFloat64 {
+		high = "unbounded"
+	}
+	return fmt.Sprintf("%.3f (%.3f to %s)", r.Value, r.Low, high)
+}
+
+func (g Goal) format(u Unit) string {
+	if g.Of == Ratio {
+		return fmt.Sprintf("ratio at most %.2f", g.Most)
+	}
+	if g.Of == Value {
+		return "at most " + format(g.Most, u)
+	}
+	return fmt.Sprintf("%s at most %s", g.Of, format(g.Most, u))
+}

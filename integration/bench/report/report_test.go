@@ -1,0 +1,160 @@
+package report
+
+import (
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mooring-vm/mooring/integration/bench/stats"
+)
+
+func TestVerdict(t *testing.T) {
+	ratio := func(low, high float64) Row {
+		return Row{Ratio: &stats.Ratio{Value: (low + high) / 2, Low: low, High: high}}
+	}
+	for name, c := range map[string]struct {
+		row  Row
+		goal Goal
+		want Verdict
+	}{
+		"ratio below":            {ratio(1.01, 1.15), Goal{Ratio, 1.15}, Met},
+		"ratio above":            {ratio(1.16, 1.2), Goal{Ratio, 1.15}, Missed},
+		"interval over the goal": {ratio(1.1, 1.2), Goal{Ratio, 1.15}, Open},
+		"median":                 {Row{Summary: &stats.Summary{Median: 2, P99: 9}}, Goal{Median, 2}, Met},
+		"p99":                    {Row{Summary: &stats.Summary{Median: 2, P99: 9}}, Goal{P99, 8}, Missed},
+		"value":                  {Row{Value: 3}, Goal{Value, 2}, Missed},
+	} {
+		got, err := c.row.Verdict(c.goal)
+		if err != nil || got != c.want {
+			t.Errorf("%s: %q, %v, want %q", name, got, err, c.want)
+		}
+	}
+	if _, err := (Row{}).Verdict(Goal{Ratio, 1}); err == nil {
+		t.Error("a goal for what was not measured was held to be reached or not")
+	}
+}
+
+func TestFormat(t *testing.T) {
+	for _, c := range []struct {
+		value float64
+		unit  Unit
+		want  string
+	}{
+		{123.456e-6, Seconds, "123 µs"},
+		{1.23456e-3, Seconds, "1.23 ms"},
+		{12.3456, Seconds, "12.3 s"},
+		{0, Seconds, "0 µs"},
+		{30e6, Bytes, "30.0 MB"},
+		{0.001234, Cores, "0.123% of a core"},
+		{12345, PerSecond, "12345 per second"},
+		{0.456, Share, "46%"},
+	} {
+		if got := format(c.value, c.unit); got != c.want {
+			t.Errorf("format(%v, %s) = %q, want %q", c.value, c.unit, got, c.want)
+		}
+	}
+	if got, want := formatRatio(stats.Ratio{Value: 1, High: math.MaxFloat64}), "1.000 (0.000 to unbounded)"; got != want {
+		t.Errorf("ratio = %q, want %q", got, want)
+	}
+}
+
+func example() Table {
+	return Table{Rows: []Row{
+		{What: "ask", Who: "empty", Unit: Seconds, Summary: &stats.Summary{N: 10, Median: 1e-4, P99: 2e-4}},
+		{
+			What: "ask", Who: "Mooring", Unit: Seconds, Summary: &stats.Summary{N: 10, Median: 1.1e-4, P99: 3e-3},
+			Ratio: &stats.Ratio{Value: 1.1, Low: 1.05, High: 1.12}, Goals: []Goal{{Ratio, 1.15}, {P99, 1e-3}},
+		},
+	}}
+}
+
+func TestTable(t *testing.T) {
+	got, err := (Result{Tables: map[string]Table{"example": example()}}).markdown("example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := strings.Join([]string{
+		"| what | with | n | median | p99 | ratio (95%) | goal | reached |",
+		"|---|---|---|---|---|---|---|---|",
+		"| ask | empty | 10 | 100 µs | 200 µs |  |  |  |",
+		"| ask | Mooring | 10 | 110 µs | 3.00 ms | 1.100 (1.050 to 1.120) | ratio at most 1.15; p99 at most 1.00 ms | met; not met |",
+	}, "\n")
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestSaveKeepsOtherTables(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "figures.json")
+	for _, name := range []string{"one", "two", "one"} {
+		if err := (Result{Tables: map[string]Table{name: example()}}).Save(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]Table{"one": example(), "two": example()}, got.Tables); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAPageNeedsAllTables(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "figures.json")
+	if err := (Result{Tables: map[string]Table{"round_trip": example()}}).Save(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := RenderFile(file); !errors.Is(err, ErrIncomplete) {
+		t.Errorf("RenderFile = %v, want it to say that tables are missing", err)
+	}
+	if err := RenderFile("figures.txt"); err == nil {
+		t.Error("a page was rendered over its own figures")
+	}
+}
+
+// The page says what the figures beside it say.
+func TestPublishedPage(t *testing.T) {
+	r, err := Load("../../../docs/benchmarks.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := r.Markdown()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile("../../../docs/benchmarks.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("bin/bench render docs/benchmarks.json makes another page (-rendered +there):\n%s", diff)
+	}
+}
+
+func TestThisMachine(t *testing.T) {
+	m, err := ThisMachine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := m.JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	same, err := ParseMachine(text)
+	if err != nil || same != m {
+		t.Errorf("ParseMachine = %+v, %v, want %+v", same, err, m)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.CPU == "" || m.Cores == 0 || m.MemoryGiB == 0 || strings.Contains(text, `"`+host+`"`) {
+		t.Errorf("the machine is described as %s, want its processor and memory, and not its name", text)
+	}
+}

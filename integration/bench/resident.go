@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+const (
+	// residents is how many launchers a large node has.
+	residents = 250
+
+	// settled is when an agent has looked at everything for the second time.
+	settled = 35 * time.Second
+)
+
+// idle is what an agent holds, and what it uses in a time in which nothing happens.
+type idle struct {
+	before, after usage
+	ready         time.Duration // from its start until it has taken all launchers over
+}
+
+// cores is the CPU time per time.
+func (i idle) cores() float64 { return (i.after.cpu - i.before.cpu) / i.seconds() }
+
+func (i idle) switches() float64 { return float64(i.after.switches-i.before.switches) / i.seconds() }
+
+func (i idle) seconds() float64 { return i.after.at.Sub(i.before.at).Seconds() }
+
+// resident runs the agent's binary beside n launchers, and watches it for some
+// time after it has settled.
+func resident(ctx context.Context, binary string, n int, settle, watch time.Duration) (_ idle, err error) {
+	h, err := hold("", n)
+	if err != nil {
+		return idle{}, err
+	}
+	defer func() { err = errors.Join(err, h.close()) }()
+	a, err := startAgent(ctx, binary, h.runtime)
+	if err != nil {
+		return idle{}, err
+	}
+	defer func() { err = errors.Join(err, a.stop()) }()
+	found := idle{}
+	if found.ready, err = a.awaitReady(ctx); err != nil {
+		return idle{}, err
+	}
+	if err := pause(ctx, settle); err != nil {
+		return idle{}, err
+	}
+	if err := a.scrape(ctx); err != nil {
+		return idle{}, err
+	}
+	if found.before, err = usageOf(a.cmd.Process.Pid); err != nil {
+		return idle{}, err
+	}
+	if err := pause(ctx, watch); err != nil {
+		return idle{}, err
+	}
+	found.after, err = usageOf(a.cmd.Process.Pid)
+	return found, err
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

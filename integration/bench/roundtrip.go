@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// known is how many launchers the node has while plugins are asked.
+const known = 1000
+
+// samples are measurements in seconds, by what was measured. Those of one index
+// are of the same round.
+type samples map[string][]float64
+
+func (s samples) add(what string, took time.Duration) { s[what] = append(s[what], took.Seconds()) }
+
+// cell names the measurements of a candidate with a workload.
+func cell(candidate, workload string) string { return candidate + ", " + workload }
+
+// roundTrips measures the time from a runtime's CreateContainer to the answer. In
+// each round every candidate is asked once about every workload, in random order,
+// so that what the machine does meanwhile hits all alike. Every pod is a new one.
+func roundTrips(ctx context.Context, rounds int) (_ samples, err error) {
+	all, err := startCandidates(ctx)
+	defer func() { err = errors.Join(err, closeAll(all)) }()
+	if err != nil {
+		return nil, err
+	}
+	found := samples{}
+	warmUp := rounds / 20 // not counted: connections, heaps and caches fill
+	for round := range warmUp + rounds {
+		keep := found
+		if round < warmUp {
+			keep = samples{}
+		}
+		if err := askAll(ctx, all, known+len(workloads())*round, keep); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// startCandidates connects each candidate to a runtime that lists known launchers.
+func startCandidates(ctx context.Context) (all []*candidate, err error) {
+	for _, name := range candidates() {
+		c, err := startCandidate(ctx, name, launchers(known))
+		if err != nil {
+			return all, err
+		}
+		all = append(all, c)
+		if _, _, err := c.connect(ctx); err != nil {
+			return all, err
+		}
+	}
+	return all, nil
+}
+
+func launchers(n int) []member {
+	all := make([]member, n)
+	for i := range all {
+		all[i] = launcher(i)
+	}
+	return all
+}
+
+func closeAll(all []*candidate) error {
+	var errs []error
+	for _, c := range all {
+		errs = append(errs, c.close())
+	}
+	return errors.Join(errs...)
+}
+
+// askAll is one round. Pods are removed when all were asked, so that what a plugin
+// does about it in the background disturbs whoever comes next, and not only itself.
+func askAll(ctx context.Context, all []*candidate, number int, keep samples) error {
+	var asks []ask
+	for _, c := range all {
+		for i, w := range workloads() {
+			asks = append(asks, ask{c, w.name, w.container(number + i)})
+		}
+	}
+	rand.Shuffle(len(asks), func(i, j int) { asks[i], asks[j] = asks[j], asks[i] })
+	for _, a := range asks {
+		took, err := a.measure(ctx)
+		if err != nil {
+			return err
+		}
+		keep.add(cell(a.name, a.workload), took)
+	}
+	for _, a := range asks {
+		if err := a.remove(ctx, a.member); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type ask struct {
+	*candidate
+	workload string
+	member   member
+}
+
+// measure asks, and sees to it that the answer is what the plugin is there for.
+func (a ask) measure(ctx context.Context) (time.Duration, error) {
+	began := time.Now()
+	adjust, err := a.create(ctx, a.member)
+	took := time.Since(began)
+	if err != nil {
+		return 0, fmt.Errorf("plugin %s, %s: %w", a.name, a.workload, err)
+	}
+	limits := len(adjust.GetRlimits())
+	want := 0
+	if a.name != empty && a.workload == workloads()[1].name {
+		want = 1
+	}
+	if limits != want {
+		return 0, fmt.Errorf("plugin %s set %d limits for a %s, want %d; its log: %s", a.name, limits, a.workload, want, a.log())
+	}
+	return took, nil
+}

@@ -1,0 +1,84 @@
+// Package stats summarises measurements, and compares those of candidates that
+// were measured in turns.
+package stats
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"github.com/aclements/go-moremath/stats"
+	"golang.org/x/perf/benchmath"
+)
+
+const (
+	confidence = 0.95
+
+	// resamples is how often the bootstrap draws. More change the third digit of
+	// an interval's width.
+	resamples = 1000
+)
+
+// Summary tells of measurements of one kind, in their unit.
+type Summary struct {
+	N      int     `json:"n"`
+	Median float64 `json:"median"`
+	P99    float64 `json:"p99"`
+	Max    float64 `json:"max"`
+}
+
+// Summarise returns the summary of values, of which there must be one at least.
+func Summarise(values []float64) Summary {
+	s := stats.Sample{Xs: values}.Copy().Sort()
+	_, most := s.Bounds()
+	return Summary{N: len(values), Median: s.Quantile(0.5), P99: s.Quantile(0.99), Max: most}
+}
+
+// Ratio is what one candidate takes, as a multiple of what another takes, and the
+// interval that holds the true value with 95% confidence.
+type Ratio struct {
+	Value float64 `json:"value"`
+	Low   float64 `json:"low"`
+	High  float64 `json:"high"`
+}
+
+// RatioOfMedians compares two candidates of which each was measured once in every
+// round: values[i] and base[i] are of the same round. The interval is the
+// percentile bootstrap's, which draws rounds and not single measurements: what
+// disturbed a round disturbed both. The same arguments give the same interval.
+func RatioOfMedians(values, base []float64) Ratio {
+	n := len(values)
+	random := rand.New(rand.NewPCG(uint64(n), resamples))
+	drawn := make([]float64, resamples)
+	a, b := make([]float64, n), make([]float64, n)
+	for i := range drawn {
+		for j := range n {
+			round := random.IntN(n)
+			a[j], b[j] = values[round], base[round]
+		}
+		drawn[i] = median(a) / median(b)
+	}
+	all := stats.Sample{Xs: drawn}.Copy().Sort()
+	return Ratio{
+		Value: median(values) / median(base),
+		Low:   all.Quantile((1 - confidence) / 2),
+		High:  all.Quantile((1 + confidence) / 2),
+	}
+}
+
+// MedianOfRatios compares pairs: values[i] and base[i] were measured right after
+// each other. It is for measurements that drift more from pair to pair than they
+// differ within one. The interval is the exact one of the median, from order
+// statistics; it is unbounded below six pairs, which is said with 0 and the
+// largest number there is.
+func MedianOfRatios(values, base []float64) Ratio {
+	ratios := make([]float64, len(values))
+	for i := range values {
+		ratios[i] = values[i] / base[i]
+	}
+	s := benchmath.AssumeNothing.Summary(benchmath.NewSample(ratios, &benchmath.DefaultThresholds), confidence)
+	return Ratio{Value: s.Center, Low: max(s.Lo, 0), High: min(s.Hi, math.MaxFloat64)}
+}
+
+func median(values []float64) float64 {
+	return stats.Sample{Xs: values}.Quantile(0.5)
+}

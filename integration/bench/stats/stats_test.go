@@ -1,0 +1,92 @@
+package stats_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/mooring-vm/mooring/integration/bench/stats"
+)
+
+func TestSummarise(t *testing.T) {
+	values := make([]float64, 1001)
+	for i := range values {
+		values[i] = float64(1000 - i)
+	}
+	want := stats.Summary{N: 1001, Median: 500, P99: 990, Max: 1000}
+	if diff := cmp.Diff(want, stats.Summarise(values), cmpopts.EquateApprox(0, 1)); diff != "" {
+		t.Error(diff)
+	}
+	if values[0] != 1000 {
+		t.Error("the values were sorted, and with that parted from those of their rounds")
+	}
+}
+
+// Whatever the machine did in a round, it did to both: twice as slow is twice as
+// slow, without any doubt.
+func TestRatioOfMediansOfTheSameRounds(t *testing.T) {
+	base, values := make([]float64, 50), make([]float64, 50)
+	for i := range base {
+		base[i] = 1 + rand.Float64()
+		values[i] = 2 * base[i]
+	}
+	want := stats.Ratio{Value: 2, Low: 2, High: 2}
+	if diff := cmp.Diff(want, stats.RatioOfMedians(values, base), cmpopts.EquateApprox(0, 1e-9)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// An interval of 95% holds the true ratio nearly always, and is no wider than the
+// noise.
+func TestIntervals(t *testing.T) {
+	for name, ratio := range map[string]func(values, base []float64) stats.Ratio{
+		"ratio of medians": stats.RatioOfMedians,
+		"median of ratios": stats.MedianOfRatios,
+	} {
+		random := rand.New(rand.NewPCG(1, 2))
+		const tries, truth = 100, 1.1
+		held := 0
+		for range tries {
+			base, values := make([]float64, 60), make([]float64, 60)
+			for i := range base {
+				base[i] = 1 + 0.1*random.NormFloat64()
+				values[i] = truth * (1 + 0.1*random.NormFloat64())
+			}
+			r := ratio(values, base)
+			if r.Low <= truth && truth <= r.High {
+				held++
+			}
+			if r.High-r.Low > 0.2 {
+				t.Errorf("%s: the interval is %v, wider than the noise accounts for", name, r)
+			}
+		}
+		if held < 88 {
+			t.Errorf("%s: the interval held the true ratio in %d of %d runs, want about 95", name, held, tries)
+		}
+	}
+}
+
+func TestMedianOfRatiosOfFewPairs(t *testing.T) {
+	want := stats.Ratio{Value: 2, Low: 0, High: math.MaxFloat64}
+	if diff := cmp.Diff(want, stats.MedianOfRatios([]float64{2, 4, 6}, []float64{1, 2, 3})); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestIntervalsHoldTheirValue(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 40).Draw(t, "n")
+		some := rapid.SliceOfN(rapid.Float64Range(1e-6, 10), n, n)
+		values, base := some.Draw(t, "values"), some.Draw(t, "base")
+		if r := stats.MedianOfRatios(values, base); !(r.Low <= r.Value && r.Value <= r.High) {
+			t.Errorf("median of ratios: %+v is not in its interval", r)
+		}
+		if a, b := stats.RatioOfMedians(values, base), stats.RatioOfMedians(values, base); a != b {
+			t.Errorf("the same values gave %+v and %+v", a, b)
+		}
+	})
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	nri "github.com/containerd/nri/pkg/api"
+)
+
+// connections measures how long a plugin takes from the order to connect until the
+// runtime has its answer to Synchronize, which lists n containers, and how long
+// that request takes of it. Each time it is a new process, as after a restart.
+func connections(ctx context.Context, rounds, n int) (samples, error) {
+	found, listed := samples{}, mixed(n)
+	for range rounds {
+		order := []string{empty, mooring}
+		rand.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+		for _, name := range order {
+			whole, synchronize, err := connectOnce(ctx, name, listed)
+			if err != nil {
+				return nil, err
+			}
+			found.add(cell(name, "connect"), whole)
+			found.add(cell(name, "Synchronize"), synchronize)
+		}
+	}
+	return found, nil
+}
+
+func connectOnce(ctx context.Context, name string, listed []member) (whole, synchronize time.Duration, err error) {
+	c, err := startCandidate(ctx, name, listed)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { err = errors.Join(err, c.close()) }()
+	return c.connect(ctx)
+}
+
+// mixed is what a node with VMs runs: every fourth container is a launcher.
+func mixed(n int) []member {
+	all := make([]member, n)
+	for i := range all {
+		all[i] = plain(i)
+		if i%4 == 0 {
+			all[i] = launcher(i)
+		}
+		all[i].ctr.State = nri.ContainerState_CONTAINER_RUNNING
+	}
+	return all
+}
+
+// handler measures Mooring's own part of Synchronize, without the message.
+func handler(ctx context.Context, rounds, n int) (_ []float64, err error) {
+	dir, err := os.MkdirTemp(tmpfs(), "bench-pods")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer null.Close()
+	var pods []*nri.PodSandbox
+	var ctrs []*nri.Container
+	for _, m := range mixed(n) {
+		pods, ctrs = append(pods, m.pod), append(ctrs, m.ctr)
+	}
+	var took []float64
+	for range rounds {
+		one, err := handleOnce(ctx, dir, null, pods, ctrs)
+		if err != nil {
+			return nil, err
+		}
+		took = append(took, one.Seconds())
+	}
+	return took, nil
+}
+
+// handleOnce takes a new plugin each time, to which all launchers are unknown.
+func handleOnce(ctx context.Context, root string, log *os.File, pods []*nri.PodSandbox, ctrs []*nri.Container) (time.Duration, error) {
+	m, err := newMooring(root, log)
+	if err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	_, err = m.Synchronize(ctx, pods, ctrs)
+	return time.Since(began), errors.Join(err, m.close())
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/mooring-vm/mooring/integration/bench/report"
+	"github.com/mooring-vm/mooring/integration/bench/stats"
+)
+
+// The names of the tables, which the page refers to.
+const (
+	roundTripTable   = "round_trip"
+	synchronizeTable = "synchronize"
+	handlerTable     = "handler"
+	residentTable    = "resident"
+	createTable      = "create"
+	nodeAgentTable   = "node_agent"
+)
+
+// The goals of the project.
+const (
+	mostRoundTrip   = 1.15
+	mostP99         = 1e-3
+	mostSynchronize = 50e-3
+	mostCreate      = 1.02
+	mostMemory      = 30e6
+)
+
+// tables are rows by the table's name.
+type tables map[string][]report.Row
+
+func (t tables) add(name string, rows []report.Row) { t[name] = rows }
+
+// publish prints tables, and writes them to file, and the page beside it, unless
+// file is empty. The page is left out while a table of it is missing.
+func publish(t tables, file string) error {
+	where, err := report.ThisMachine()
+	if err != nil {
+		return err
+	}
+	return publishOf(t, where, file)
+}
+
+func publishOf(t tables, where report.Machine, file string) error {
+	r := report.Result{Tables: map[string]report.Table{}}
+	for _, name := range slices.Sorted(maps.Keys(t)) {
+		r.Tables[name] = report.Table{Where: where, Rows: t[name]}
+		fmt.Printf("\n%s\n", strings.ReplaceAll(name, "_", " "))
+		if err := r.Tables[name].Print(os.Stdout); err != nil {
+			return err
+		}
+	}
+	if file == "" {
+		return nil
+	}
+	if err := r.Save(file); err != nil {
+		return err
+	}
+	err := report.RenderFile(file)
+	if errors.Is(err, report.ErrIncomplete) {
+		say("no page yet: not all of its figures are in %s", file)
+		return nil
+	}
+	return err
+}
+
+func roundTripRows(s samples) []report.Row {
+	var rows []report.Row
+	for _, w := range workloads() {
+		base := s[cell(empty, w.name)]
+		for _, name := range candidates() {
+			row := many("CreateContainer, "+w.name, name, s[cell(name, w.name)])
+			if name != empty {
+				ratio := stats.RatioOfMedians(s[cell(name, w.name)], base)
+				row.Ratio = &ratio
+			}
+			if name == mooring {
+				row.Goals = []report.Goal{{Of: report.Ratio, Most: mostRoundTrip}, {Of: report.P99, Most: mostP99}}
+			}
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+func synchronizeRows(s samples, handled []float64) []report.Row {
+	var rows []report.Row
+	for _, what := range []string{"connect", "Synchronize"} {
+		for _, name := range []string{empty, mooring} {
+			row := many(what, name, s[cell(name, what)])
+			if name == mooring {
+				ratio := stats.RatioOfMedians(s[cell(name, what)], s[cell(empty, what)])
+				row.Ratio = &ratio
+				row.Goals = []report.Goal{{Of: report.Median, Most: mostSynchronize}}
+			}
+			rows = append(rows, row)
+		}
+	}
+	return append(rows, many("Synchronize, handler alone", mooring, handled))
+}
+
+func handlerRows(b breakdown) []report.Row {
+	rows := []report.Row{{What: "the handler, for a launcher", Unit: report.Seconds, Value: stats.Summarise(b.took).Median}}
+	for i, p := range parts() {
+		rows = append(rows, report.Row{What: p.name, Unit: report.Share, Value: b.shares[i]})
+	}
+	return rows
+}
+
+func residentRows(i idle) []report.Row {
+	return []report.Row{
+		{What: "resident memory (RSS)", Unit: report.Bytes, Value: i.after.rss, Goals: []report.Goal{{Of: report.Value, Most: mostMemory}}},
+		{What: "its proportional share (PSS)", Unit: report.Bytes, Value: i.after.pss},
+		{What: "memory that is its own (anonymous)", Unit: report.Bytes, Value: i.after.own},
+		{What: "CPU while nothing happens", Unit: report.Cores, Value: i.cores()},
+		{What: "context switches while nothing happens", Unit: report.PerSecond, Value: i.switches()},
+		{What: "start until ready", Unit: report.Seconds, Value: i.ready.Seconds()},
+	}
+}
+
+// many is a row of measurements in seconds.
+func many(what, who string, values []float64) report.Row {
+	s := stats.Summarise(values)
+	return report.Row{What: what, Who: who, Unit: report.Seconds, Summary: &s}
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mooring-vm/mooring/integration/agent"
+	"github.com/mooring-vm/mooring/integration/bench/report"
+	"github.com/mooring-vm/mooring/integration/node"
+)
+
+const (
+	benchSocket = "/run/bench/nri.sock"
+	dropIn      = "/etc/systemd/system/mooring-agent.service.d/bench.conf"
+)
+
+// unitMemory looks at the agent's unit, as deploy/systemd has it, beside launchers
+// that another runtime than containerd lists: hundreds of real pods take an
+// emulated node too long.
+func unitMemory(ctx context.Context, n node.Node, a *agent.Agent, settle time.Duration) (_ []report.Row, err error) {
+	release, err := holdOn(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, release()) }()
+	text := "[Service]\nEnvironment=MOORING_AGENT_FLAGS=--nri-socket=" + benchSocket + "\n"
+	if err := n.PushFrom(ctx, strings.NewReader(text), dropIn, 0o644); err != nil {
+		return nil, err
+	}
+	if _, err := n.Output(ctx, "systemctl", "daemon-reload"); err != nil {
+		return nil, err
+	}
+	if err := a.Restart(ctx); err != nil {
+		return nil, err
+	}
+	if err := pause(ctx, settle); err != nil {
+		return nil, err
+	}
+	if err := knowsAll(ctx, a); err != nil {
+		return nil, err
+	}
+	pid, err := a.Pid(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return unitRows(ctx, n, pid)
+}
+
+// holdOn runs launchers on the node until release.
+func holdOn(ctx context.Context, n node.Node) (release func() error, err error) {
+	input, orders := io.Pipe()
+	answers, output := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		err := n.Run(ctx, node.Command{Args: []string{selfOnNode, "launchers", "--socket", benchSocket}, Stdin: input, Stdout: output})
+		output.CloseWithError(errors.Join(err, io.EOF))
+		ended <- err
+	}()
+	release = func() error { return errors.Join(orders.Close(), <-ended) }
+	if line, err := bufio.NewReader(answers).ReadString('\n'); line != "ready\n" {
+		return nil, fmt.Errorf("starting launchers on the node: they said %q: %w", line, errors.Join(err, release()))
+	}
+	return release, nil
+}
+
+// knowsAll scrapes the agent, as monitoring does, and sees to it that what is
+// measured is an agent that knows the launchers.
+func knowsAll(ctx context.Context, a *agent.Agent) error {
+	if _, err := a.Metrics(ctx); err != nil {
+		return err
+	}
+	text, err := a.CLI(ctx, "ps", "-o", "json")
+	if err != nil {
+		return err
+	}
+	var all []json.RawMessage
+	if err := json.Unmarshal([]byte(text), &all); err != nil || len(all) != residents {
+		return fmt.Errorf("the agent knows %d launchers, want %d: %w", len(all), residents, err)
+	}
+	return nil
+}
+
+// unitRows asks the kernel and systemd.
+func unitRows(ctx context.Context, n node.Node, pid string) ([]report.Row, error) {
+	var rows []report.Row
+	for _, figure := range []struct{ what, command string }{
+		{"resident memory (RSS)", "awk '/^Rss:/ {print $2 * 1024}' /proc/" + pid + "/smaps_rollup"},
+		{"its proportional share (PSS)", "awk '/^Pss:/ {print $2 * 1024}' /proc/" + pid + "/smaps_rollup"},
+		{"memory that is its own (anonymous)", "awk '/^Anonymous:/ {print $2 * 1024}' /proc/" + pid + "/smaps_rollup"},
+		{"the unit's cgroup (memory.current)", "systemctl show --property=MemoryCurrent --value mooring-agent.service"},
+	} {
+		text, err := n.Output(ctx, "sh", "-c", figure.command)
+		if err != nil {
+			return nil, err
+		}
+		bytes, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%s of the agent: %w", figure.what, err)
+		}
+		rows = append(rows, report.Row{What: figure.what, Unit: report.Bytes, Value: bytes})
+	}
+	rows[0].Goals = []report.Goal{{Of: report.Value, Most: mostMemory}}
+	return rows, nil
+}
