@@ -3,6 +3,7 @@ package api
 import (
 	"slices"
 	"strings"
+	"sync"
 )
 
 // CgroupFile describes a cgroup v2 interface file that an annotation may set.
@@ -103,7 +104,7 @@ func (f CgroupFile) Shows(content, value string) bool {
 }
 
 // cgroupFiles lists every file but hugetlb's, whose names depend on page sizes.
-func cgroupFiles() []CgroupFile {
+var cgroupFiles = sync.OnceValue(func() []CgroupFile {
 	weight := number{lo: 1, hi: 10000}
 	return []CgroupFile{
 		{Name: "cpu.idle", grammar: newFlag()},
@@ -127,4 +128,4 @@ func cgroupFiles() []CgroupFile {
 		{Name: "pids.max", grammar: number{lo: 1, hi: 4 << 20, orMax: true}}, // PID_MAX_LIMIT
 		{Name: "rdma.max", grammar: rdmaMax()},
 	}
-}
+})

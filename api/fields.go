@@ -2,6 +2,7 @@ package api
 
 import (
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -12,7 +13,7 @@ type field struct {
 }
 
 // fields returns all of them; cgroup files are extra, since they are many.
-func fields() []field {
+var fields = sync.OnceValue(func() []field {
 	return []field{
 		{RequiresLockKey, pointer(parseBool, func(r *Request) **bool { return &r.RequiresLock })},
 		{ValueKey, pointer(ParseLockable, func(r *Request) **Lockable { return &r.Value })},
@@ -25,7 +26,7 @@ func fields() []field {
 		{ResizeMemoryKey, pointer(parsePositiveBytes, func(r *Request) **int64 { return &r.Memory })},
 		{CPUQuotaKey, pointer(ParseCPUQuota, func(r *Request) **CPUQuota { return &r.CPUQuota })},
 	}
-}
+})
 
 // value makes a setter for a part of the Request that is there in any case.
 func value[T any](parse func(string) (T, error), part func(*Request) *T) func(*Request, string) error {

@@ -22,15 +22,18 @@ func (r *Registry) AccountWith(listed []Launcher, since Generation, without Key)
 	defer r.mu.Unlock()
 	var a agentapi.Account
 	count := func(l *Launcher) {
-		if l.Key() != without && l.holds() && l.Demand != nil {
+		if l.Demand != nil && l.holds() {
 			a = add(a, *l.Demand)
 		}
 	}
+	except := r.launchers[without]
 	for _, l := range r.launchers {
-		count(l)
+		if l != except {
+			count(l)
+		}
 	}
 	for i := range listed {
-		if !r.entered(&listed[i], since) {
+		if listed[i].Key() != without && !r.entered(&listed[i], since) {
 			count(&listed[i])
 		}
 	}
