@@ -17,7 +17,7 @@ func TestNodeHasWhatItPromises(t *testing.T) {
 		t.Skip("boots a node: left to the full tier")
 	}
 	n := attachOrStart(t)
-	for what, c := range map[string]struct{ command, want string }{
+	for what, c := range map[string]promise{
 		"cgroup v2":        {"stat -fc %T /sys/fs/cgroup", "cgroup2fs"},
 		"BTF":              {"head -c 2 /sys/kernel/btf/vmlinux | od -An -tx1", "9f eb"},
 		"every capability": {`[ "$(grep CapEff /proc/self/status | cut -f2)" = "$(printf %016x $(((2 << $(cat /proc/sys/kernel/cap_last_cap)) - 1)))" ] && echo all`, "all"},
@@ -27,7 +27,7 @@ func TestNodeHasWhatItPromises(t *testing.T) {
 		"NRI":              {"test -S /var/run/nri/nri.sock && echo there", "there"},
 		"libvirt":          {"virsh -c qemu:///system uri", "qemu:///system"},
 		"QEMU":             {"qemu-system-x86_64 --version", "QEMU emulator version"},
-		"containerd":       {"containerd --version", containerdVersion()},
+		"runtime":          runtimeVersion(),
 	} {
 		out, err := n.Output(t.Context(), "sh", "-c", c.command)
 		if err != nil || !strings.Contains(out, c.want) {
@@ -36,11 +36,19 @@ func TestNodeHasWhatItPromises(t *testing.T) {
 	}
 }
 
-func containerdVersion() string {
-	if v := image.SpecFromEnv().Containerd; v != image.DistributionContainerd {
-		return v
+// promise is a command and what its output has.
+type promise struct{ command, want string }
+
+func runtimeVersion() promise {
+	name := image.SpecFromEnv().Containerd
+	if version, ok := strings.CutPrefix(name, "cri-o-"); ok {
+		return promise{"crio --version", version}
 	}
-	return "containerd"
+	if name == image.DistributionContainerd {
+		return promise{"containerd --version", "containerd"}
+	}
+	version, _, _ := strings.Cut(name, "-") // 2.4.2-nri0.12.5 is 2.4.2
+	return promise{"containerd --version", version}
 }
 
 // attachOrStart uses the node of the test run, if there is one.

@@ -25,9 +25,14 @@ const (
 // Agent is the agent of a node.
 type Agent struct{ node node.Node }
 
+// ErrNoValidator is what deploy/install.sh ends with where containerd does not
+// heed required plugins.
+var ErrNoValidator = errors.New("containerd has no default validator")
+
 // Install builds the binaries from the checkout at source, copies them and
 // deploy/ to the node, and runs deploy/install.sh there with the given policy.
-// It returns when the agent is ready.
+// It returns when the agent is ready. With ErrNoValidator the agent is installed
+// all the same.
 func Install(ctx context.Context, n node.Node, source, policy string) (*Agent, error) {
 	if err := push(ctx, n, source); err != nil {
 		return nil, fmt.Errorf("installing the agent: %w", err)
@@ -35,10 +40,14 @@ func Install(ctx context.Context, n node.Node, source, policy string) (*Agent, e
 	if err := n.PushFrom(ctx, strings.NewReader(policy), policyFile, 0o644); err != nil {
 		return nil, fmt.Errorf("installing the agent: %w", err)
 	}
-	if _, err := n.Output(ctx, releaseDir+"/deploy/install.sh"); err != nil {
+	a := &Agent{node: n}
+	_, err := n.Output(ctx, releaseDir+"/deploy/install.sh")
+	if err != nil && strings.Contains(err.Error(), "WARNING: Mooring is installed and runs") {
+		return a, errors.Join(ErrNoValidator, a.WaitReady(ctx))
+	}
+	if err != nil {
 		return nil, fmt.Errorf("installing the agent: %w", err)
 	}
-	a := &Agent{node: n}
 	return a, a.WaitReady(ctx)
 }
 

@@ -77,13 +77,35 @@ func (c *Client) RunPod(ctx context.Context, p Pod) (*Sandbox, error) {
 	return &Sandbox{Pod: p, ID: r.PodSandboxId, client: c, config: config}, nil
 }
 
-// Remove stops the pod and everything in it, and removes it.
+// Remove stops the pod and everything in it, and removes it. Containers are killed
+// first: CRI-O would let them run for as long as the call may take.
 func (s *Sandbox) Remove(ctx context.Context) error {
+	if err := s.kill(ctx); err != nil {
+		return fmt.Errorf("stopping the containers of pod %s: %w", s.Name, err)
+	}
 	if _, err := s.client.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: s.ID}); err != nil {
 		return fmt.Errorf("stopping pod %s: %w", s.Name, err)
 	}
 	if _, err := s.client.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: s.ID}); err != nil {
 		return fmt.Errorf("removing pod %s: %w", s.Name, err)
+	}
+	return nil
+}
+
+func (s *Sandbox) kill(ctx context.Context) error {
+	filter := &runtimeapi.ContainerFilter{
+		PodSandboxId: s.ID,
+		State:        &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
+	}
+	running, err := s.client.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: filter})
+	if err != nil {
+		return err
+	}
+	for _, c := range running.Containers {
+		i := Instance{ID: c.Id, Sandbox: s}
+		if err := i.Stop(ctx, 0); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
@@ -21,7 +20,7 @@ func itoa(n int) string { return strconv.Itoa(n) }
 // awaitEvent waits until the agent has told an event of a pod.
 func (f fixture) awaitEvent(t *testing.T, p cri.Pod, reason agentapi.Reason) agentapi.Event {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	r, w := io.Pipe()
 	defer r.Close()

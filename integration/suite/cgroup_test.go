@@ -8,7 +8,8 @@ import (
 	"github.com/mooring-vm/mooring/integration/cri"
 )
 
-func TestCgroupSettingsArrive(t *testing.T) {
+func TestCoreCgroupSettingsArrive(t *testing.T) {
+	claim(t, "A launcher's cgroup has what its annotations ask for")
 	f := setUp(t)
 	settings := map[string]struct{ asked, want string }{
 		"cpu.max":          {"150000 100000", "150000 100000"},

@@ -35,7 +35,9 @@ func (f fixture) stopAgent(t *testing.T) (start func()) {
 	return start
 }
 
-func TestWithoutTheAgentLaunchersAreRefused(t *testing.T) {
+// TestCoreWithoutTheAgent is about launchers that require the plugin.
+func TestCoreWithoutTheAgent(t *testing.T) {
+	claim(t, "Agent stopped, a launcher that requires it is created")
 	f := setUp(t)
 	annotations := map[string]string{
 		api.RequiresLockKey:              "true",
@@ -43,9 +45,8 @@ func TestWithoutTheAgentLaunchersAreRefused(t *testing.T) {
 	}
 	start := f.stopAgent(t)
 	defer start()
-	if msg := f.refused(t, launcher(annotations), cri.Container{MemoryLimit: gib}); !strings.Contains(msg, `required plugin "mooring" not present`) {
-		t.Errorf("refused for another reason: %s", msg)
-	}
+	p := launcher(annotations)
+	slippedThrough := f.heldBack(t, p)
 	i := f.run(t, plain(), cri.Container{MemoryLimit: gib})
 	if got := f.memlock(t, i); got != both(8*mib) {
 		t.Errorf("the plain pod has %s", got)
@@ -55,11 +56,44 @@ func TestWithoutTheAgentLaunchersAreRefused(t *testing.T) {
 	if got, want := f.memlock(t, i), both(gib); got != want {
 		t.Errorf("with the agent back the kernel has %s, want %s", got, want)
 	}
+	if slippedThrough == nil {
+		outcome(t, refused)
+		return
+	}
+	f.isRepaired(t, p, slippedThrough, both(gib), 0) // a new agent counts from 0
+	outcome(t, slipped)
 }
 
-// TestWhatSlippedThroughIsRepaired: a launcher that does not require the plugin
+// Outcomes for a launcher that is created while the agent does not answer.
+const (
+	refused = "refused"
+	slipped = "created without its limits, repaired when the agent is back"
+)
+
+// heldBack creates a launcher that requires the agent while the agent is away. It
+// returns the container of a runtime that cannot hold it back, and nil for one
+// that can.
+func (f fixture) heldBack(t *testing.T, p cri.Pod) *cri.Instance {
+	t.Helper()
+	c := cri.Container{MemoryLimit: gib}
+	if !f.runtime(t).features(t).validator {
+		i := f.run(t, p, c)
+		if got := f.memlock(t, i); got != both(8*mib) {
+			t.Errorf("it started with %s although nobody was there to give it more", got)
+		}
+		return i
+	}
+	if msg := f.refused(t, p, c); !strings.Contains(msg, `required plugin "mooring" not present`) {
+		t.Errorf("refused for another reason: %s", msg)
+	}
+	return nil
+}
+
+// TestCoreWhatSlippedThroughIsRepaired: a launcher that does not require the plugin
 // starts without its limit while the agent is away.
-func TestWhatSlippedThroughIsRepaired(t *testing.T) {
+func TestCoreWhatSlippedThroughIsRepaired(t *testing.T) {
+	claim(t, "Agent stopped, a launcher that does not require it is created")
+	outcome(t, slipped)
 	f := setUp(t)
 	start := f.stopAgent(t)
 	defer start()
@@ -154,7 +188,8 @@ func (f fixture) synchronizations(t *testing.T) float64 {
 	return f.count(t, "mooring_nri_synchronizations_total ")
 }
 
-func TestContainerdRestartLeavesTheAgentAlive(t *testing.T) {
+func TestCoreContainerdRestartLeavesTheAgentAlive(t *testing.T) {
+	claim(t, "The agent connects again to a runtime that was restarted, and knows its launchers")
 	f := setUp(t)
 	p := launcher(map[string]string{api.RequiresLockKey: "true", api.ValueKey: "1Gi"})
 	f.run(t, p, cri.Container{MemoryLimit: gib})
@@ -186,8 +221,9 @@ func TestReadinessFollowsContainerd(t *testing.T) {
 	}
 }
 
-// TestFailedStartGivesTheMemoryBack: runc fails after the container was created.
-func TestFailedStartGivesTheMemoryBack(t *testing.T) {
+// TestCoreFailedStartGivesTheMemoryBack: runc fails after the container was created.
+func TestCoreFailedStartGivesTheMemoryBack(t *testing.T) {
+	claim(t, "A launcher that fails to start no longer counts for the node's ceiling")
 	f := setUp(t)
 	before := f.granted(t)
 	s := f.sandbox(t, launcher(map[string]string{api.RequiresLockKey: "true", api.ValueKey: "1Gi"}))
@@ -244,7 +280,8 @@ func TestObserveModeChangesNothing(t *testing.T) {
 	f.awaitEvent(t, bad, agentapi.ReasonWouldRefuse)
 }
 
-func TestStoppedContainersAreForgotten(t *testing.T) {
+func TestCoreStoppedContainersAreForgotten(t *testing.T) {
+	claim(t, "A pod that is removed is forgotten")
 	f := setUp(t)
 	p := launcher(map[string]string{api.RequiresLockKey: "true"})
 	s := f.sandbox(t, p)

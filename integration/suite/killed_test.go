@@ -39,9 +39,11 @@ func (f fixture) killAgent(t *testing.T) (start func()) {
 	}
 }
 
-// TestWhatAKilledAgentMissedIsRepaired: one launcher was there when the agent
+// TestCoreWhatAKilledAgentMissedIsRepaired: one launcher was there when the agent
 // died, and one comes while it is away.
-func TestWhatAKilledAgentMissedIsRepaired(t *testing.T) {
+func TestCoreWhatAKilledAgentMissedIsRepaired(t *testing.T) {
+	claim(t, "Agent killed, a launcher that does not require it is created")
+	outcome(t, slipped)
 	f := setUp(t)
 	annotations := map[string]string{api.RequiresLockKey: "true", api.ValueKey: "1Gi"}
 	before := launcher(annotations)

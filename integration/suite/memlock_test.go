@@ -9,6 +9,15 @@ import (
 	"github.com/mooring-vm/mooring/integration/cri"
 )
 
+func TestCoreMemlockArrives(t *testing.T) {
+	claim(t, "A launcher has the memory lock that its annotations ask for")
+	f := setUp(t)
+	i := f.run(t, launcher(map[string]string{api.GuestMemoryKey: "4Gi", api.DevicesKey: "vfio=1"}), cri.Container{MemoryLimit: 6 * gib})
+	if got, want := f.memlock(t, i), both(5*gib); got != want {
+		t.Errorf("the kernel has %s, want %s", got, want)
+	}
+}
+
 func TestMemlockArrives(t *testing.T) {
 	f := setUp(t)
 	required := map[string]string{api.RequiresLockKey: "true"}
@@ -17,17 +26,9 @@ func TestMemlockArrives(t *testing.T) {
 		container   cri.Container
 		want        string
 	}{
-		"guest memory and a VFIO device": {
-			map[string]string{api.GuestMemoryKey: "4Gi", api.DevicesKey: "vfio=1"},
-			cri.Container{MemoryLimit: 6 * gib}, both(5 * gib),
-		},
 		"container's memory limit and value": {
 			with(required, map[string]string{api.ValueKey: "1Gi"}),
 			cri.Container{MemoryLimit: 2 * gib}, both(3 * gib),
-		},
-		"unlimited within a finite memory limit": {
-			with(required, map[string]string{api.ValueKey: "unlimited"}),
-			cri.Container{MemoryLimit: 2 * gib}, "unlimited unlimited",
 		},
 		"not root": {
 			with(required, map[string]string{api.ValueKey: "1Gi"}),
@@ -54,7 +55,18 @@ func TestMemlockArrives(t *testing.T) {
 	}
 }
 
-func TestMemlockReachesWhatTheContainerStarts(t *testing.T) {
+func TestCoreUnlimitedArrives(t *testing.T) {
+	claim(t, "An unlimited memory lock, within a finite memory limit")
+	f := setUp(t)
+	p := launcher(map[string]string{api.RequiresLockKey: "true", api.ValueKey: "unlimited"})
+	i := f.run(t, p, cri.Container{MemoryLimit: 2 * gib})
+	if got := f.memlock(t, i); got != "unlimited unlimited" {
+		t.Errorf("the kernel has %s", got)
+	}
+}
+
+func TestCoreMemlockReachesWhatTheContainerStarts(t *testing.T) {
+	claim(t, "What is started in a running launcher has its memory lock")
 	f := setUp(t)
 	p := launcher(map[string]string{api.RequiresLockKey: "true", api.ValueKey: "3Gi"})
 	i := f.run(t, p, cri.Container{MemoryLimit: gib})
@@ -64,7 +76,8 @@ func TestMemlockReachesWhatTheContainerStarts(t *testing.T) {
 	}
 }
 
-func TestOtherContainersStayAsTheyAre(t *testing.T) {
+func TestCoreOtherContainersStayAsTheyAre(t *testing.T) {
+	claim(t, "Other containers of a launcher's pod are left alone")
 	f := setUp(t)
 	s := f.sandbox(t, launcher(map[string]string{api.RequiresLockKey: "true", api.ValueKey: "1Gi"}))
 	for name, want := range map[string]string{"compute": both(2 * gib), "sidecar": both(8 * mib)} {
@@ -88,25 +101,40 @@ func TestLauncherByAnnotation(t *testing.T) {
 	}
 }
 
+func TestCorePlainPodIsNotTouched(t *testing.T) {
+	claim(t, "A plain pod is left alone, whatever its annotations say")
+	f := setUp(t)
+	f.isNotTouched(t, map[string]string{api.RequiresLockKey: "true", api.ValueKey: "1Gi"})
+}
+
 func TestPlainPodsAreNeverTouched(t *testing.T) {
 	f := setUp(t)
 	for name, annotations := range map[string]map[string]string{
 		"without annotations":    nil,
 		"with wrong annotations": {api.ValueKey: "1e30", "nonsense.mooring.dev": "x"},
-		"with good annotations":  {api.RequiresLockKey: "true", api.ValueKey: "1Gi"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			p := plain()
-			p.Annotations = annotations
-			i := f.run(t, p, cri.Container{MemoryLimit: gib})
-			if got, want := f.memlock(t, i), both(8*mib); got != want {
-				t.Errorf("the kernel has %s, want %s", got, want)
-			}
-			if _, err := i.Exec(t.Context(), "ls", "/run/mooring"); err == nil {
-				t.Error("the pod directory is mounted")
-			}
-		})
+		t.Run(name, func(t *testing.T) { f.isNotTouched(t, annotations) })
 	}
+}
+
+func (f fixture) isNotTouched(t *testing.T, annotations map[string]string) {
+	t.Helper()
+	p := plain()
+	p.Annotations = annotations
+	i := f.run(t, p, cri.Container{MemoryLimit: gib})
+	if got, want := f.memlock(t, i), both(8*mib); got != want {
+		t.Errorf("the kernel has %s, want %s", got, want)
+	}
+	if _, err := i.Exec(t.Context(), "ls", "/run/mooring"); err == nil {
+		t.Error("the pod directory is mounted")
+	}
+}
+
+func TestCoreRefusalSaysWhy(t *testing.T) {
+	claim(t, "What the policy does not allow is refused, and kubelet is told why")
+	f := setUp(t)
+	p := launcher(map[string]string{api.RequiresLockKey: "true", api.ValueKey: "64Gi"})
+	f.isRefused(t, p, gib, []string{api.ValueKey, `"64Gi"`, `rule "tenants"`, "16Gi"})
 }
 
 func TestRefusalsSayWhy(t *testing.T) {
@@ -118,10 +146,6 @@ func TestRefusalsSayWhy(t *testing.T) {
 		limit       int64
 		want        []string
 	}{
-		"above the rule's ceiling": {
-			"", with(required, map[string]string{api.ValueKey: "64Gi"}), gib,
-			[]string{api.ValueKey, `"64Gi"`, `rule "tenants"`, "16Gi"},
-		},
 		"bad quantity": {
 			"", with(required, map[string]string{api.ValueKey: "1e30"}), gib,
 			[]string{api.ValueKey, `"1e30"`, "quantity such as 4Gi"},
@@ -166,16 +190,22 @@ func TestRefusalsSayWhy(t *testing.T) {
 			if test.namespace != "" {
 				p.Namespace = test.namespace
 			}
-			msg := f.refused(t, p, cri.Container{MemoryLimit: test.limit})
-			for _, want := range test.want {
-				if !strings.Contains(msg, want) {
-					t.Errorf("the message lacks %q: %s", want, msg)
-				}
-			}
-			if l := f.inspect(t, p); l.State != agentapi.StateRefused || l.Refusal == "" {
-				t.Errorf("the agent has it as %s with refusal %q", l.State, l.Refusal)
-			}
+			f.isRefused(t, p, test.limit, test.want)
 		})
+	}
+}
+
+// isRefused checks what the kubelet and the agent's own users are told.
+func (f fixture) isRefused(t *testing.T, p cri.Pod, limit int64, reasons []string) {
+	t.Helper()
+	msg := f.refused(t, p, cri.Container{MemoryLimit: limit})
+	for _, want := range reasons {
+		if !strings.Contains(msg, want) {
+			t.Errorf("the message lacks %q: %s", want, msg)
+		}
+	}
+	if l := f.inspect(t, p); l.State != agentapi.StateRefused || l.Refusal == "" {
+		t.Errorf("the agent has it as %s with refusal %q", l.State, l.Refusal)
 	}
 }
 

@@ -11,7 +11,8 @@ import (
 // podDir is the pod's directory on the node.
 func podDir(p cri.Pod) string { return "/run/mooring/pods/" + p.UID }
 
-func TestPodDirectory(t *testing.T) {
+func TestCorePodDirectory(t *testing.T) {
+	claim(t, "A launcher has its pod directory, may touch two files in it, and make none")
 	f := setUp(t)
 	p := launcher(map[string]string{api.RequiresLockKey: "true"})
 	i := f.run(t, p, cri.Container{MemoryLimit: gib, User: 107})
@@ -26,6 +27,9 @@ func TestPodDirectory(t *testing.T) {
 	}
 	if strings.Count(mounts, "\n") != 2 || strings.Count(mounts, " ro,") != 1 {
 		t.Errorf("want the directory read-only and two writable files, have %s", mounts)
+	}
+	if _, err := i.Exec(t.Context(), "touch", "/run/mooring/pod/x"); err == nil {
+		t.Error("the pod could make a file")
 	}
 }
 
@@ -75,7 +79,8 @@ func TestPodCanTakeNoRoom(t *testing.T) {
 	}
 }
 
-func TestPodDirectoryGoesWithThePod(t *testing.T) {
+func TestCorePodDirectoryGoesWithThePod(t *testing.T) {
+	claim(t, "The pod directory goes with the pod")
 	f := setUp(t)
 	p := launcher(map[string]string{api.RequiresLockKey: "true"})
 	s := f.sandbox(t, p)
@@ -92,20 +97,47 @@ func TestPodDirectoryGoesWithThePod(t *testing.T) {
 	}, func() string { return f.output(t, "find", "/run/mooring") })
 }
 
-// TestUserNamespace: root of the pod is nobody on the node, and the pod's files
-// are not its own. With crun alone: containerd runs no such pod, whether or not
-// there is a plugin, on a runc before 1.2, which the node has.
-func TestUserNamespace(t *testing.T) {
+// TestCoreUserNamespace: root of the pod is nobody on the node, and the pod's files
+// are not its own.
+func TestCoreUserNamespace(t *testing.T) {
+	claim(t, "A launcher in a user namespace has its memory lock and its pod directory")
 	f := setUp(t)
-	p := launcher(map[string]string{api.RequiresLockKey: "true", api.ValueKey: "1Gi"})
+	for _, h := range handlers() {
+		t.Run(h, func(t *testing.T) {
+			if !f.hasUserNamespaces(t, h) {
+				outcome(t, "no pod runs in a user namespace there, with or without a plugin")
+				f.runsNoUserNamespace(t, h)
+				return
+			}
+			p := inUserNamespace(launcher(map[string]string{api.RequiresLockKey: "true", api.ValueKey: "1Gi"}), h)
+			i := f.run(t, p, cri.Container{MemoryLimit: gib})
+			if got, want := f.memlock(t, i), both(2*gib); got != want {
+				t.Errorf("the kernel has %s, want %s", got, want)
+			}
+			f.checkTouch(t, p, i)
+			if _, err := i.Exec(t.Context(), "touch", "/run/mooring/pod/x"); err == nil {
+				t.Error("the pod could make a file")
+			}
+		})
+	}
+}
+
+func inUserNamespace(p cri.Pod, handler string) cri.Pod {
 	p.UserNamespace = 1 << 20
-	p.Handler = "crun"
-	i := f.run(t, p, cri.Container{MemoryLimit: gib})
-	if got, want := f.memlock(t, i), both(2*gib); got != want {
-		t.Errorf("the kernel has %s, want %s", got, want)
+	p.Handler = handler
+	return p
+}
+
+// runsNoUserNamespace runs a plain pod: that it fails is none of our doing.
+func (f fixture) runsNoUserNamespace(t *testing.T, handler string) {
+	t.Helper()
+	s, err := f.cri.RunPod(t.Context(), inUserNamespace(plain(), handler))
+	if err == nil {
+		defer s.Remove(t.Context()) //nolint:errcheck // the node forgets it
+		_, err = s.Run(t.Context(), cri.Container{Name: "compute", MemoryLimit: gib})
 	}
-	f.checkTouch(t, p, i)
-	if _, err := i.Exec(t.Context(), "touch", "/run/mooring/pod/x"); err == nil {
-		t.Error("the pod could make a file")
+	if err == nil {
+		t.Errorf("a plain pod runs in a user namespace with %s", handler)
 	}
+	t.Logf("without a plugin: %v", err)
 }

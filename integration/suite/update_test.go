@@ -7,10 +7,11 @@ import (
 	"github.com/mooring-vm/mooring/integration/cri"
 )
 
-// TestKubeletsUpdateDoesNotUndo: kubelet rewrites its own files whenever it
+// TestCoreKubeletsUpdateDoesNotUndo: kubelet rewrites its own files whenever it
 // updates a container. The agent sets them again; without it, what the
 // container's spec keeps in unified does.
-func TestKubeletsUpdateDoesNotUndo(t *testing.T) {
+func TestCoreKubeletsUpdateDoesNotUndo(t *testing.T) {
+	claim(t, "An update by kubelet does not undo the cgroup settings, with and without the agent")
 	f := setUp(t)
 	for name, while := range map[string]func(do func()){
 		"while the agent runs":       func(do func()) { do() },

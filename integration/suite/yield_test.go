@@ -13,15 +13,15 @@ import (
 )
 
 // Runtime handlers whose containers have RLIMIT_MEMLOCK in their spec before any
-// plugin is asked.
+// plugin is asked, for the end of a configuration of containerd 2.x.
 //
 //go:embed testdata/memlock-runtimes.toml
 var memlockRuntimes string
 
 const (
-	memlockRuntimesFile = "/etc/containerd/conf.d/suite-memlock.toml"
-	memlockSpecFile     = "/etc/containerd/suite-memlock.json" // also in the TOML
-	specMemlock         = 4 * gib
+	containerdConfig = "/etc/containerd/config.toml"
+	memlockSpecFile  = "/etc/containerd/suite-memlock.json" // also in the TOML
+	specMemlock      = 4 * gib
 )
 
 // addMemlockRuntimes adds the handlers, until the returned function is called.
@@ -30,15 +30,25 @@ func (f fixture) addMemlockRuntimes(t *testing.T) (remove func()) {
 	if err := f.PushFrom(t.Context(), bytes.NewReader(f.specWithMemlock(t)), memlockSpecFile, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.PushFrom(t.Context(), strings.NewReader(memlockRuntimes), memlockRuntimesFile, 0o644); err != nil {
+	more := memlockRuntimes
+	if !atLeast(t, f.runtime(t).version, "2.0") {
+		more = strings.ReplaceAll(more, "io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri")
+	}
+	before := f.output(t, "cat", containerdConfig)
+	f.configureContainerd(t, before+"\n\n"+more)
+	return func() {
+		t.Helper()
+		f.configureContainerd(t, before)
+		f.output(t, "rm", memlockSpecFile)
+	}
+}
+
+func (f fixture) configureContainerd(t *testing.T, config string) {
+	t.Helper()
+	if err := f.PushFrom(t.Context(), strings.NewReader(config), containerdConfig, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	f.restartContainerd(t)
-	return func() {
-		t.Helper()
-		f.output(t, "rm", memlockSpecFile, memlockRuntimesFile)
-		f.restartContainerd(t)
-	}
 }
 
 // specWithMemlock is containerd's default spec with a memory lock.
@@ -60,41 +70,51 @@ func (f fixture) specWithMemlock(t *testing.T) []byte {
 	return b
 }
 
-// TestLimitInTheSpec: what is high enough is left alone, what is lower is raised.
-// NRI adds the rlimit to the spec beside the one that is there, although the
-// runtime specification forbids that; runtimes set both, ours last.
-func TestLimitInTheSpec(t *testing.T) {
+// TestCoreLimitInTheSpec: what is high enough is left alone, what is lower is
+// raised. NRI adds the rlimit to the spec beside the one that is there, although
+// the runtime specification forbids that; runtimes set both, ours last.
+func TestCoreLimitInTheSpec(t *testing.T) {
+	claim(t, "A memory lock from the runtime's own configuration is raised if it is too low, else left alone")
 	f := setUp(t)
+	if name := f.runtime(t).name; name != "containerd" {
+		t.Skipf("the limit comes from a base_runtime_spec, which %s has not", name)
+	}
+	tells := f.runtime(t).features(t).tellsRlimits
+	if !tells {
+		outcome(t, "replaced in both cases: the runtime does not tell plugins of it")
+	}
 	defer f.addMemlockRuntimes(t)()
-	t.Run("plain pod", func(t *testing.T) { // the handler does what it is for
-		p := plain()
-		p.Handler = "runc-memlock"
-		if got := f.memlock(t, f.run(t, p, cri.Container{MemoryLimit: gib})); got != both(specMemlock) {
-			t.Errorf("the kernel has %s, want %s", got, both(specMemlock))
-		}
-	})
-	for name, test := range map[string]struct {
-		handler, value string
-		want           int64
-		status         agentapi.Status
-	}{
-		"higher than asked":         {"runc-memlock", "1Gi", specMemlock, agentapi.StatusYielded},
-		"equal":                     {"runc-memlock", "3Gi", specMemlock, agentapi.StatusYielded},
-		"lower than asked":          {"runc-memlock", "7Gi", 8 * gib, agentapi.StatusApplied},
-		"higher than asked in crun": {"crun-memlock", "1Gi", specMemlock, agentapi.StatusYielded},
-		"lower than asked in crun":  {"crun-memlock", "7Gi", 8 * gib, agentapi.StatusApplied},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := launcher(map[string]string{api.RequiresLockKey: "true", api.ValueKey: test.value})
-			p.Handler = test.handler
-			i := f.run(t, p, cri.Container{MemoryLimit: gib})
-			if got := f.memlock(t, i); got != both(test.want) {
-				t.Errorf("the kernel has %s, want %s", got, both(test.want))
-			}
-			f.awaitSetting(t, p, agentapi.MemlockSetting, test.status)
-			if test.status == agentapi.StatusYielded {
-				f.awaitEvent(t, p, agentapi.ReasonLimitYielded)
+	for _, h := range handlers() {
+		handler := h + "-memlock"
+		t.Run(h+", plain pod", func(t *testing.T) { // the handler does what it is for
+			p := plain()
+			p.Handler = handler
+			if got := f.memlock(t, f.run(t, p, cri.Container{MemoryLimit: gib})); got != both(specMemlock) {
+				t.Errorf("the kernel has %s, want %s", got, both(specMemlock))
 			}
 		})
+		for name, test := range map[string]struct {
+			value string
+			asked int64
+			yield bool
+		}{
+			"higher than asked": {"1Gi", 2 * gib, tells},
+			"equal":             {"3Gi", specMemlock, tells},
+			"lower than asked":  {"7Gi", 8 * gib, false},
+		} {
+			t.Run(h+", "+name, func(t *testing.T) {
+				p := launcher(map[string]string{api.RequiresLockKey: "true", api.ValueKey: test.value})
+				p.Handler = handler
+				if test.yield {
+					f.yieldsTo(t, p, specMemlock)
+					f.awaitEvent(t, p, agentapi.ReasonLimitYielded)
+					return
+				}
+				if got := f.memlock(t, f.run(t, p, cri.Container{MemoryLimit: gib})); got != both(test.asked) {
+					t.Errorf("the kernel has %s, want %s", got, both(test.asked))
+				}
+				f.awaitSetting(t, p, agentapi.MemlockSetting, agentapi.StatusApplied)
+			})
+		}
 	}
 }

@@ -66,7 +66,7 @@ func (b *Builder) Build(ctx context.Context, spec Spec) (_ *Image, err error) {
 	if runtime.GOARCH != "amd64" {
 		return nil, fmt.Errorf("this machine is %s: the node is made of amd64 packages alone", runtime.GOARCH)
 	}
-	if err := checkPrograms(); err != nil {
+	if err := checkPrograms(spec); err != nil {
 		return nil, err
 	}
 	p, err := b.parts(ctx, spec)
@@ -179,15 +179,19 @@ func checkRoot(what string) error {
 var ErrPrograms = errors.New("programs missing on this machine")
 
 // checkPrograms names everything that is missing at once.
-func checkPrograms() error {
+func checkPrograms(spec Spec) error {
 	var missing []string
-	for _, p := range []string{"go", "mmdebstrap", "mke2fs", "cp"} {
+	programs := []string{"go", "mmdebstrap", "mke2fs", "cp"}
+	if spec.isCRIO() {
+		programs = append(programs, "gcc")
+	}
+	for _, p := range programs {
 		if _, err := exec.LookPath(p); err != nil {
 			missing = append(missing, p)
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("%w: %s; on Debian and Ubuntu `hack/setup node` installs them", ErrPrograms, strings.Join(missing, ", "))
+		return fmt.Errorf("%w: %s; on Debian and Ubuntu `hack/setup node test` installs them", ErrPrograms, strings.Join(missing, ", "))
 	}
 	return nil
 }

@@ -18,9 +18,10 @@ func (b *Builder) containerdDir(name string) string {
 	return filepath.Join(b.source, "hack", "throwaway", "containerd", name)
 }
 
-func containerdBuilds() []string { return []string{"2.4.2"} }
+func containerdBuilds() []string { return []string{"2.4.2", "2.4.2-nri0.12.5", crioPrefix + "1.34.0"} }
 
-// containerd builds containerd, its shim and ctr as their own module pins them.
+// containerd builds containerd, its shim and ctr, or CRI-O, as their own module
+// pins them.
 func (b *Builder) containerd(ctx context.Context, name string) (*cache.Entry, error) {
 	module := b.containerdDir(name)
 	mod, err := os.ReadFile(filepath.Join(module, "go.mod"))
@@ -34,11 +35,19 @@ func (b *Builder) containerd(ctx context.Context, name string) (*cache.Entry, er
 	key := cache.KeyOf(string(mod), string(sum), runtime.Version(), runtime.GOARCH)
 	return b.store.Get(ctx, containerdName, key, func(ctx context.Context, dir string) error {
 		b.log.Info("building containerd from its module, about two minutes", "containerd", name)
-		if err := b.goBuild(ctx, module, dir+"/", "tool"); err != nil {
+		build := b.containerdTools
+		if (Spec{Containerd: name}).isCRIO() {
+			build = b.crio
+		}
+		if err := build(ctx, module, dir); err != nil {
 			return fmt.Errorf("building containerd %s: %w", name, err)
 		}
 		return nil
 	})
+}
+
+func (b *Builder) containerdTools(ctx context.Context, module, dir string) error {
+	return b.goBuild(ctx, module, dir+"/", "tool")
 }
 
 // goBuild builds a static binary, or several where out ends in a slash.

@@ -21,7 +21,7 @@ const (
 	diskRecipe = "1"
 )
 
-//go:embed files containerd-config
+//go:embed files containerd-config cri-o
 var embedded embed.FS
 
 // disk lays our files over the root file system and makes an ext4 of it.

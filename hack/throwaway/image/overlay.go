@@ -19,10 +19,10 @@ func overlay(spec Spec, p parts) (fileSet, error) {
 		"etc/machine-id":            {mode: 0o644},
 		"etc/fstab":                 {mode: 0o644},
 	}
-	if err := addEmbedded(set); err != nil {
+	if err := addEmbedded(set, "files"); err != nil {
 		return nil, err
 	}
-	if err := addContainerd(set, spec, p); err != nil {
+	if err := addRuntime(set, spec, p); err != nil {
 		return nil, err
 	}
 	if err := addImage(set, filepath.Join(p.rootfs.Dir, treeDir)); err != nil {
@@ -32,15 +32,25 @@ func overlay(spec Spec, p parts) (fileSet, error) {
 	return set, nil
 }
 
-func addEmbedded(set fileSet) error {
-	return fs.WalkDir(embedded, "files", func(path string, d fs.DirEntry, err error) error {
+func addEmbedded(set fileSet, below string) error {
+	return fs.WalkDir(embedded, below, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
 		content, err := embedded.ReadFile(path)
-		set[strings.TrimPrefix(path, "files/")] = file{content: content, mode: 0o644}
+		set[strings.TrimPrefix(path, below+"/")] = file{content: content, mode: 0o644}
 		return err
 	})
+}
+
+func addRuntime(set fileSet, spec Spec, p parts) error {
+	if !spec.isCRIO() {
+		return addContainerd(set, spec, p)
+	}
+	if err := addEmbedded(set, "cri-o"); err != nil {
+		return err
+	}
+	return addPrograms(set, p.containerd.Dir, "crio", "pinns")
 }
 
 func addContainerd(set fileSet, spec Spec, p parts) error {
@@ -53,8 +63,12 @@ func addContainerd(set fileSet, spec Spec, p parts) error {
 		delete(set, "etc/systemd/system/containerd.service") // the package has its own
 		return nil
 	}
-	for _, name := range []string{"containerd", "containerd-shim-runc-v2", "ctr"} {
-		content, err := os.ReadFile(filepath.Join(p.containerd.Dir, name))
+	return addPrograms(set, p.containerd.Dir, "containerd", "containerd-shim-runc-v2", "ctr")
+}
+
+func addPrograms(set fileSet, dir string, names ...string) error {
+	for _, name := range names {
+		content, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			return err
 		}

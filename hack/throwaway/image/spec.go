@@ -22,7 +22,8 @@ type Spec struct {
 	// Suite is the Debian release of the root file system and kernel.
 	Suite string
 	// Containerd is the name of a folder under hack/throwaway/containerd whose
-	// go.mod pins what is built, or DistributionContainerd.
+	// go.mod pins what is built, or DistributionContainerd. One of the folders
+	// holds a CRI-O, which then is in containerd's place.
 	Containerd string
 }
 
@@ -53,8 +54,11 @@ func (s Spec) packages() []string {
 		"libvirt-daemon-system", "libvirt-daemon-driver-qemu", "libvirt-clients", "qemu-system-x86", "seabios",
 		"busybox-static", "iproute2", "util-linux", "procps", "mount",
 	}
-	if s.Containerd == DistributionContainerd {
+	switch {
+	case s.Containerd == DistributionContainerd:
 		p = append(p, "containerd")
+	case s.isCRIO():
+		p = append(p, "conmon", "skopeo")
 	}
 	return p
 }

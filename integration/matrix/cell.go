@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mooring-vm/mooring/hack/artefacts"
+)
+
+// coreTests are the tests of the suite that make claims.
+const coreTests = "^TestCore"
+
+//go:embed cells.json
+var cellsJSON []byte
+
+// cell is a node to run on, with the flags of hack/node, and the runtime handlers
+// to run with.
+type cell struct {
+	Suite      string   `json:"suite"`
+	Containerd string   `json:"containerd"`
+	Handlers   []string `json:"handlers"`
+	tests      string   // a pattern; the whole core where empty
+}
+
+func (c cell) name() string { return c.Suite + "/" + c.Containerd }
+
+func allCells() ([]cell, error) {
+	var cells []cell
+	if err := json.Unmarshal(cellsJSON, &cells); err != nil {
+		return nil, fmt.Errorf("reading cells.json: %w", err)
+	}
+	return cells, nil
+}
+
+// selection is what the user wants run; everything where it is empty.
+type selection struct {
+	names   []string
+	handler string
+	tests   string
+}
+
+func (s selection) cells() ([]cell, error) {
+	all, err := allCells()
+	if err != nil {
+		return nil, err
+	}
+	names := s.names
+	if len(names) == 0 {
+		names = cellNames(all)
+	}
+	var chosen []cell
+	for _, name := range names {
+		i := slices.IndexFunc(all, func(c cell) bool { return c.name() == name })
+		if i < 0 {
+			return nil, fmt.Errorf("cell %q: want one of %s", name, strings.Join(cellNames(all), ", "))
+		}
+		c := all[i]
+		c.tests = s.tests
+		if s.handler != "" {
+			if !slices.Contains(c.Handlers, s.handler) {
+				return nil, fmt.Errorf("handler %q: cell %s has %s", s.handler, name, strings.Join(c.Handlers, ", "))
+			}
+			c.Handlers = []string{s.handler}
+		}
+		chosen = append(chosen, c)
+	}
+	return chosen, nil
+}
+
+func cellNames(cells []cell) []string {
+	var names []string
+	for _, c := range cells {
+		names = append(names, c.name())
+	}
+	return names
+}
+
+// script runs the core with one handler after the other on the node around it.
+const script = `code=0
+for handler in "${@:2}"; do
+	MOORING_SUITE_HANDLER=$handler go test -count=1 -json -timeout=30m -run="$0" ./integration/suite >"$1/$handler.json" || code=1
+done
+exit $code`
+
+func (c cell) pattern() string {
+	if c.tests == "" {
+		return coreTests
+	}
+	return "^" + nodeTest + "$|" + c.tests
+}
+
+// command boots the node and runs the core on it; the events of each handler go
+// to a file in dir.
+func (c cell) command(ctx context.Context, dir string) *exec.Cmd {
+	args := []string{"run", "--suite=" + c.Suite, "--containerd=" + c.Containerd, "--", "bash", "-c", script, c.pattern(), dir}
+	cmd := exec.CommandContext(ctx, "hack/node", append(args, c.Handlers...)...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it ends the node
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	return cmd
+}
+
+// run returns what came out with each handler. The error says which did not, and
+// that a test failed, which the runs say in detail.
+func (c cell) run(ctx context.Context) ([]coreRun, error) {
+	dir, err := os.MkdirTemp("", "mooring-matrix-") // starting nodes prune the artefacts
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	fmt.Fprintf(os.Stderr, "matrix: %s with %s\n", c.name(), strings.Join(c.Handlers, ", "))
+	failed := c.command(ctx, dir).Run()
+	runs, err := c.read(dir)
+	return runs, errors.Join(failed, err, c.keep(dir))
+}
+
+func (c cell) read(dir string) ([]coreRun, error) {
+	var runs []coreRun
+	var errs []error
+	for _, h := range c.Handlers {
+		r, err := readRun(filepath.Join(dir, h+".json"))
+		if err != nil {
+			errs = append(errs, fmt.Errorf("with %s: %w", h, err))
+			continue
+		}
+		r.Cell, r.Handler, r.Date, r.partial = c.name(), h, time.Now().UTC().Format(time.DateOnly), c.tests != ""
+		runs = append(runs, r)
+	}
+	return runs, errors.Join(errs...)
+}
+
+// keep makes artefacts of the events of the tests.
+func (c cell) keep(dir string) error {
+	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	if err != nil || len(files) == 0 {
+		return err
+	}
+	to, err := artefacts.New("matrix/" + c.name())
+	if err != nil {
+		return fmt.Errorf("keeping the events of the tests: %w", err)
+	}
+	fmt.Fprintln(os.Stderr, "matrix: the events of the tests are in", to)
+	var errs []error
+	for _, f := range files {
+		errs = append(errs, artefacts.Copy(f, to))
+	}
+	return errors.Join(errs...)
+}

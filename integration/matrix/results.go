@@ -1,0 +1,103 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+)
+
+// coreRun is what came out of one run of the core: in one cell, with one handler.
+type coreRun struct {
+	Cell    string `json:"cell"`
+	Handler string `json:"handler"`
+	Date    string `json:"date"` // of the run, as 2006-01-02 in UTC
+	// Facts are what was found there: kernel, runtime, nri, and the handler's own
+	// version under its name.
+	Facts  map[string]string `json:"facts"`
+	Claims []claim           `json:"claims"`
+	// partial is for a run of some tests.
+	partial bool
+}
+
+// claim is a test of the core.
+type claim struct {
+	Claim  string `json:"claim"`
+	Test   string `json:"test"`
+	Result string `json:"result"` // pass, fail or skip
+	// Outcome is how a claim holds, where that depends on the runtime.
+	Outcome string `json:"outcome,omitempty"`
+	// Reason is why a test failed or was skipped.
+	Reason string `json:"reason,omitempty"`
+}
+
+// results are those of the latest run of each cell.
+type results struct {
+	file string
+	runs []coreRun
+}
+
+// load reads the file; one that is not there holds no runs.
+func (r *results) load() error {
+	b, err := os.ReadFile(r.file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(b))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&r.runs); err != nil {
+		return fmt.Errorf("reading %s: %w", r.file, err)
+	}
+	return nil
+}
+
+func (r *results) save() error {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(r.runs); err != nil {
+		return err
+	}
+	return os.WriteFile(r.file, b.Bytes(), 0o644)
+}
+
+// merge puts runs in the place of earlier ones of the same cell and handler, and
+// brings all into the order of the cells.
+func (r *results) merge(runs []coreRun) {
+	for _, n := range runs {
+		i := slices.IndexFunc(r.runs, func(o coreRun) bool { return o.Cell == n.Cell && o.Handler == n.Handler })
+		switch {
+		case i < 0:
+			r.runs = append(r.runs, n)
+		case n.partial:
+			r.runs[i].update(n)
+		default:
+			r.runs[i] = n
+		}
+	}
+	order := map[string]int{}
+	cells, _ := allCells() // embedded
+	for i, c := range cells {
+		order[c.name()] = i
+	}
+	slices.SortStableFunc(r.runs, func(a, b coreRun) int { return order[a.Cell] - order[b.Cell] })
+}
+
+// update takes over what a run of some tests found.
+func (r *coreRun) update(n coreRun) {
+	r.Date, r.Facts = n.Date, n.Facts
+	for _, c := range n.Claims {
+		if i := slices.IndexFunc(r.Claims, func(o claim) bool { return o.Claim == c.Claim }); i >= 0 {
+			r.Claims[i] = c
+		} else {
+			r.Claims = append(r.Claims, c)
+		}
+	}
+}

@@ -1,0 +1,154 @@
+package suite
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/mooring-vm/mooring/internal/doctor"
+)
+
+// doctor runs the tool on the node and returns its findings by check.
+func (f fixture) doctor(t *testing.T, prefix string, args ...string) map[string]doctor.Finding {
+	t.Helper()
+	command := prefix + " /usr/local/bin/mooring doctor -o json " + strings.Join(args, " ")
+	out := f.output(t, "sh", "-c", command+" || test $? = 1") // 1: there are problems, as the findings say
+	var report doctor.Report
+	if err := json.Unmarshal([]byte(out), &report); err != nil {
+		t.Fatalf("%v:\n%s", err, out)
+	}
+	findings := map[string]doctor.Finding{}
+	for _, finding := range report.Findings {
+		findings[finding.Check] = finding
+	}
+	return findings
+}
+
+func expect(t *testing.T, findings map[string]doctor.Finding, check string, status doctor.Status, found string) {
+	t.Helper()
+	if got := findings[check]; got.Status != status || !strings.Contains(got.Found, found) {
+		t.Errorf("%s: %+v, want %s and %q", check, got, status, found)
+	}
+}
+
+// TestDoctor: a node with all that Mooring needs is found to be well, and what is
+// told of it is what the node's own programs tell.
+func TestDoctor(t *testing.T) {
+	f := setUp(t)
+	findings := f.doctor(t, "")
+	for check, found := range map[string]string{
+		"kernel":             f.output(t, "uname", "-r"),
+		"btf":                "/sys/kernel/btf/vmlinux",
+		"cgroup-v2":          "cgroup v2",
+		"cgroup-controllers": f.output(t, "cat", "/sys/fs/cgroup/cgroup.controllers"),
+		"nri":                "the agent is connected",
+		"nri-timeouts":       "request 2s",
+		"pod-directories":    "/run/mooring",
+		"agent":              "mode enforce, NRI Synchronized",
+		"agent-capabilities": "CAP_SYS_RESOURCE alone",
+		"neighbours":         "none found",
+	} {
+		expect(t, findings, check, doctor.OK, found)
+	}
+	expect(t, findings, "kubelet", doctor.Note, "no process")
+	oci := doctor.OK // runc's version is that of the node's Debian
+	if runc := f.version(t, "runc"); !runc.AtLeast(version.MustParseGeneric("1.2")) {
+		oci = doctor.Note
+	}
+	expect(t, findings, "oci-runtime", oci, "runc "+f.version(t, "runc").String())
+	f.expectRuntime(t, findings)
+	limits := f.output(t, "sh", "-c", "grep 'Max locked' /proc/$(pidof containerd)/limits")
+	if !strings.Contains(limits, "8388608") {
+		t.Fatalf("containerd's limit is not the usual one: %s", limits)
+	}
+	expect(t, findings, "default-memlock", doctor.OK, "soft 8Mi, hard 8Mi")
+}
+
+// expectRuntime checks what depends on the node's containerd, which is a parameter.
+func (f fixture) expectRuntime(t *testing.T, findings map[string]doctor.Finding) {
+	t.Helper()
+	v := f.version(t, "containerd")
+	containerd, validator, policy := doctor.OK, doctor.OK, doctor.Note
+	switch {
+	case !v.AtLeast(version.MustParseGeneric("2.0")):
+		containerd, validator = doctor.Problem, doctor.Problem
+	case !v.AtLeast(version.MustParseGeneric("2.2")):
+		containerd, validator = doctor.Note, doctor.Problem
+	case !v.EqualTo(version.MustParseGeneric("2.4.2")) && v.AtLeast(version.MustParseGeneric("2.4.2")):
+		policy = doctor.Unknown
+	}
+	expect(t, findings, "containerd", containerd, v.String())
+	expect(t, findings, "validator", validator, "")
+	expect(t, findings, "failure-policy", policy, "NRI")
+}
+
+// version is what a program of the node says: NAME VERSION, or NAME "version" VERSION.
+func (f fixture) version(t *testing.T, program string) *version.Version {
+	t.Helper()
+	for _, word := range strings.Fields(f.output(t, program, "--version")) {
+		if v, err := version.ParseGeneric(word); err == nil {
+			return v
+		}
+	}
+	t.Fatalf("%s tells no version", program)
+	return nil
+}
+
+// TestDoctorFindsProblems: a configuration that is not the node's own, and an agent
+// that is away.
+func TestDoctorFindsProblems(t *testing.T) {
+	f := setUp(t)
+	const copied = "/tmp/doctor-config.toml"
+	f.output(t, "sh", "-c", "containerd config dump >"+copied)
+	own := f.doctor(t, "", "--containerd-config="+copied)
+	expect(t, own, "nri", doctor.OK, "connected")
+
+	f.output(t, "sh", "-c", `printf 'version = 3\n[plugins."io.containerd.nri.v1.nri"]\n  disable = true\n' >`+copied)
+	changed := f.doctor(t, "", "--containerd-config="+copied)
+	expect(t, changed, "nri", doctor.Problem, "switched off by ["+copied+"]")
+	expect(t, changed, "validator", doctor.Problem, "")
+	code, err := f.Output(t.Context(), "sh", "-c", "mooring doctor --containerd-config="+copied+" >/dev/null; echo $?")
+	if err != nil || code != "1" {
+		t.Errorf("exit code %q, %v; want 1", code, err)
+	}
+
+	if err := f.agent.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	away := f.doctor(t, "")
+	if err := f.agent.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, away, "agent", doctor.Problem, "not running")
+	expect(t, away, "nri", doctor.OK, "on, at /var/run/nri/nri.sock")
+}
+
+// TestDoctorFindsNeighbours: plugins that connect, and those that containerd starts.
+func TestDoctorFindsNeighbours(t *testing.T) {
+	f := setUp(t)
+	f.pushNeighbour(t)
+	stop := f.startNeighbour(t, "10")
+	const installed = "/opt/nri/plugins/20-installed" // containerd looks there when it starts
+	f.output(t, "sh", "-c", "mkdir -p /opt/nri/plugins && touch "+installed)
+	findings := f.doctor(t, "")
+	f.output(t, "rm", installed)
+	stop()
+	expect(t, findings, "neighbours", doctor.Note, "started by containerd: 20-installed; connected: suite-neighbour (pid ")
+	eventually(t, "the neighbour to be gone", func() bool {
+		findings = f.doctor(t, "")
+		return findings["neighbours"].Status == doctor.OK
+	}, func() string { return findings["neighbours"].Found })
+}
+
+// TestDoctorWithoutRoot: what only root may see is not known, and no problem.
+func TestDoctorWithoutRoot(t *testing.T) {
+	f := setUp(t)
+	findings := f.doctor(t, "setpriv --reuid=65534 --regid=65534 --clear-groups")
+	for _, check := range []string{"containerd", "agent", "nri"} {
+		expect(t, findings, check, doctor.Unknown, "permission denied")
+	}
+	expect(t, findings, "kernel", doctor.OK, "")
+	expect(t, findings, "default-memlock", doctor.OK, "soft 8Mi, hard 8Mi")
+}
