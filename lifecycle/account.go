@@ -2,12 +2,12 @@ package lifecycle
 
 import (
 	"math"
+	"math/bits"
 
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
-// Account returns the lockable memory that launchers were granted on this node.
-// It is computed from the launchers each time, so it cannot drift from them. In
+// Account returns the lockable memory that launchers were granted on this node. In
 // observe mode it is what would have been granted.
 func (r *Registry) Account() agentapi.Account { return r.AccountWithout(Key{}) }
 
@@ -20,24 +20,16 @@ func (r *Registry) AccountWithout(key Key) agentapi.Account { return r.AccountWi
 func (r *Registry) AccountWith(listed []Launcher, since Generation, without Key) agentapi.Account {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var a agentapi.Account
-	count := func(l *Launcher) {
-		if l.Demand != nil && l.holds() {
-			a = add(a, *l.Demand)
-		}
-	}
-	except := r.launchers[without]
-	for _, l := range r.launchers {
-		if l != except {
-			count(l)
-		}
+	sum := r.held
+	if l, ok := r.launchers[without]; ok {
+		sum.sub(l)
 	}
 	for i := range listed {
 		if listed[i].Key() != without && !r.entered(&listed[i], since) {
-			count(&listed[i])
+			sum.add(&listed[i])
 		}
 	}
-	return a
+	return sum.account()
 }
 
 // entered needs the lock.
@@ -46,15 +38,43 @@ func (r *Registry) entered(l *Launcher, since Generation) bool {
 	return ok && (now.Container.ID == l.Container.ID || now.generation > uint64(since))
 }
 
-// add saturates: without a ceiling for the node the sum may exceed an int64.
-func add(a agentapi.Account, l Limit) agentapi.Account {
-	switch {
-	case l == Unlimited:
-		a.Unlimited++
-	case l > Limit(math.MaxInt64-a.Granted):
-		a.Granted = math.MaxInt64
-	default:
-		a.Granted += int64(l)
+// tally is the sum of what launchers hold. It is kept up rather than computed, for
+// each creation asks for it; 128 bits are exact whatever is added and taken away.
+type tally struct {
+	high, low uint64
+	unlimited int
+}
+
+func (t *tally) add(l *Launcher) {
+	if demand, ok := l.held(); !ok {
+		return
+	} else if demand == Unlimited {
+		t.unlimited++
+	} else {
+		var carry uint64
+		t.low, carry = bits.Add64(t.low, uint64(demand), 0)
+		t.high += carry
+	}
+}
+
+// sub takes away what add has added.
+func (t *tally) sub(l *Launcher) {
+	if demand, ok := l.held(); !ok {
+		return
+	} else if demand == Unlimited {
+		t.unlimited--
+	} else {
+		var borrow uint64
+		t.low, borrow = bits.Sub64(t.low, uint64(demand), 0)
+		t.high -= borrow
+	}
+}
+
+// account saturates: without a ceiling for the node the sum may exceed an int64.
+func (t *tally) account() agentapi.Account {
+	a := agentapi.Account{Granted: math.MaxInt64, Unlimited: t.unlimited}
+	if t.high == 0 && t.low < math.MaxInt64 {
+		a.Granted = int64(t.low)
 	}
 	return a
 }

@@ -51,7 +51,7 @@ func (r *Registry) Drop(l Launcher) bool {
 	if !ok || now.generation != l.generation {
 		return false
 	}
-	delete(r.launchers, l.Key())
+	r.forget(l.Key())
 	return true
 }
 

@@ -91,6 +91,14 @@ func (l *Launcher) holds() bool {
 	return false
 }
 
+// held returns what the launcher has of the node's memlock account.
+func (l *Launcher) held() (demand Limit, ok bool) {
+	if l.Demand == nil || !l.holds() {
+		return 0, false
+	}
+	return *l.Demand, true
+}
+
 // clone copies what can be changed through l. What a launcher was given, and the
 // terms of its settings, never change after Put.
 func (l *Launcher) clone() Launcher {

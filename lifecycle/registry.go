@@ -2,7 +2,6 @@ package lifecycle
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -20,12 +19,14 @@ type Registry struct {
 
 	mu         sync.Mutex
 	launchers  map[Key]*Launcher
+	byID       map[string]*Launcher // by the runtime's ID of their container
+	held       tally                // by all of them
 	generation uint64
 }
 
 // NewRegistry returns an empty registry.
 func NewRegistry() *Registry {
-	return &Registry{now: time.Now, launchers: map[Key]*Launcher{}}
+	return &Registry{now: time.Now, launchers: map[Key]*Launcher{}, byID: map[string]*Launcher{}}
 }
 
 // Put adds a launcher or replaces the one of the same key, and thereby what that
@@ -36,7 +37,33 @@ func (r *Registry) Put(l Launcher) {
 	r.generation++
 	l = l.clone()
 	l.generation, l.Since = r.generation, r.now()
+	r.forget(l.Key())
 	r.launchers[l.Key()] = &l
+	if l.Container.ID != "" {
+		r.byID[l.Container.ID] = &l
+	}
+	r.held.add(&l)
+}
+
+// forget takes a launcher out, if there is one of that key. The caller holds the lock.
+func (r *Registry) forget(key Key) {
+	l, ok := r.launchers[key]
+	if !ok {
+		return
+	}
+	delete(r.launchers, key)
+	if r.byID[l.Container.ID] == l {
+		delete(r.byID, l.Container.ID)
+	}
+	r.held.sub(l)
+}
+
+// change changes a launcher, but not its key nor its container's ID, and keeps the
+// account up. The caller holds the lock.
+func (r *Registry) change(l *Launcher, change func(*Launcher)) {
+	r.held.sub(l)
+	change(l)
+	r.held.add(l)
 }
 
 // Get returns a copy of the launcher.
@@ -53,21 +80,10 @@ func (r *Registry) Get(key Key) (Launcher, bool) {
 func (r *Registry) Find(containerID string) (Launcher, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if l := r.find(containerID); l != nil {
+	if l, ok := r.byID[containerID]; ok {
 		return l.clone(), true
 	}
 	return Launcher{}, false
-}
-
-// find walks all launchers: a node has some hundreds of containers at most. The
-// caller holds the lock.
-func (r *Registry) find(containerID string) *Launcher {
-	for _, l := range r.launchers {
-		if l.Container.ID == containerID && containerID != "" {
-			return l
-		}
-	}
-	return nil
 }
 
 // List returns copies of all launchers, by namespace, pod and container.
@@ -95,12 +111,11 @@ func (r *Registry) List() []Launcher {
 func (r *Registry) Update(containerID string, change func(*Launcher)) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l := r.find(containerID)
-	if l == nil {
-		return false
+	l, ok := r.byID[containerID]
+	if ok {
+		r.change(l, change)
 	}
-	change(l)
-	return true
+	return ok
 }
 
 // Enter moves the launcher to a state that an event told of, and reports whether
@@ -138,8 +153,8 @@ func (r *Registry) Refuse(containerID, why string) {
 func (r *Registry) RemoveContainer(containerID string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if l := r.find(containerID); l != nil && l.State != agentapi.StateRefused {
-		delete(r.launchers, l.Key())
+	if l, ok := r.byID[containerID]; ok && l.State != agentapi.StateRefused {
+		r.forget(l.Key())
 	}
 }
 
@@ -150,7 +165,7 @@ func (r *Registry) StopSandbox(sandboxID string) {
 	defer r.mu.Unlock()
 	for _, l := range r.launchers {
 		if l.SandboxID == sandboxID && l.State != agentapi.StateRefused {
-			l.enter(agentapi.StateStopped, r.now())
+			r.change(l, func(l *Launcher) { l.enter(agentapi.StateStopped, r.now()) })
 		}
 	}
 }
@@ -160,7 +175,11 @@ func (r *Registry) StopSandbox(sandboxID string) {
 func (r *Registry) RemoveSandbox(sandboxID string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	maps.DeleteFunc(r.launchers, func(_ Key, l *Launcher) bool { return l.SandboxID == sandboxID })
+	for key, l := range r.launchers {
+		if l.SandboxID == sandboxID {
+			r.forget(key)
+		}
+	}
 }
 
 // HasPod reports whether any launcher of the pod is known.
