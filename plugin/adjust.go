@@ -15,6 +15,12 @@ const MountPoint = "/run/mooring"
 
 const rlimitMemlock = "RLIMIT_MEMLOCK"
 
+// crunSubgroup names the cgroup that crun makes for the container's processes below
+// the one that systemd made for the container. crun writes "unified" only there, where
+// a weight competes with nobody; with an empty name it makes none. Other runtimes do
+// not look at this annotation of the OCI spec.
+const crunSubgroup = "run.oci.systemd.subgroup"
+
 // adjustment translates a decision that acts.
 func adjustment(d Decision, dir lifecycle.PodDir) *nri.ContainerAdjustment {
 	a := &nri.ContainerAdjustment{}
@@ -24,6 +30,7 @@ func adjustment(d Decision, dir lifecycle.PodDir) *nri.ContainerAdjustment {
 	}
 	if len(d.Cgroup) > 0 {
 		a.Linux = &nri.LinuxContainerAdjustment{Resources: resources(d.Cgroup)}
+		a.AddAnnotation(crunSubgroup, "")
 	}
 	for _, m := range mounts(dir) {
 		a.AddMount(m)
