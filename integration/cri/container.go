@@ -19,6 +19,10 @@ type Container struct {
 	MemoryLimit int64
 	// User is the uid that the container runs as.
 	User int64
+	// Devices of the node, to read and write.
+	Devices []string
+	// Mounts are directories of the node, read-only, by their place in the container.
+	Mounts map[string]string
 }
 
 // Instance is a created container.
@@ -39,6 +43,8 @@ func (c Container) config() *runtimeapi.ContainerConfig {
 		Command:  args,
 		LogPath:  c.Name + ".log",
 		Labels:   map[string]string{"io.kubernetes.container.name": c.Name},
+		Devices:  c.devices(),
+		Mounts:   c.mounts(),
 		Linux: &runtimeapi.LinuxContainerConfig{
 			Resources: &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: c.MemoryLimit, CpuShares: 102, OomScoreAdj: 900},
 			SecurityContext: &runtimeapi.LinuxContainerSecurityContext{
@@ -48,6 +54,22 @@ func (c Container) config() *runtimeapi.ContainerConfig {
 			},
 		},
 	}
+}
+
+func (c Container) devices() []*runtimeapi.Device {
+	var all []*runtimeapi.Device
+	for _, path := range c.Devices {
+		all = append(all, &runtimeapi.Device{ContainerPath: path, HostPath: path, Permissions: "rw"})
+	}
+	return all
+}
+
+func (c Container) mounts() []*runtimeapi.Mount {
+	var all []*runtimeapi.Mount
+	for at, path := range c.Mounts {
+		all = append(all, &runtimeapi.Mount{ContainerPath: at, HostPath: path, Readonly: true})
+	}
+	return all
 }
 
 // Create creates a container without starting it.

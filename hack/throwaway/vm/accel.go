@@ -19,7 +19,7 @@ type Accelerator string
 // The accelerators that a node runs on.
 const (
 	TCG Accelerator = "tcg,thread=multi,tb-size=1024"
-	KVM Accelerator = "kvm"
+	KVM Accelerator = "kvm,kernel-irqchip=split" // split: for the IOMMU's interrupt remapping
 )
 
 func (a Accelerator) cpu() string {

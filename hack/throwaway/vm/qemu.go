@@ -65,6 +65,10 @@ func (c Config) machine() []string {
 func (c Config) args() []string {
 	return append(c.machine(),
 		"-append", c.kernelParameters(),
+		// An IOMMU, and two network controllers that nothing uses: what VFIO needs.
+		"-device", "intel-iommu,intremap=on",
+		"-device", "e1000e,romfile=,addr=10.0",
+		"-device", "e1000e,romfile=,addr=11.0",
 		"-drive", "file="+escape(c.Disk)+",format=raw,if=none,id=root,snapshot=on,cache=unsafe,aio=threads",
 		"-device", "nvme,drive=root,serial=node",
 		"-netdev", fmt.Sprintf("user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:%d-10.0.2.15:22", c.Port),
@@ -81,6 +85,7 @@ func (c Config) kernelParameters() string {
 		"root=/dev/nvme0n1", "rootfstype=ext4", "rw", "init=/lib/systemd/systemd",
 		"console=ttyS0", "quiet", "panic=-1", "net.ifnames=0", "random.trust_cpu=on", "audit=0",
 		"cgroup_no_v1=all", "lsm=capability,bpf",
+		"intel_iommu=on", "iommu=pt", // pt: only for VFIO
 		// it lives for minutes and runs nothing that it should be protected from
 		"mitigations=off", "nopti", "nokaslr", "tsc=nowatchdog", "no_timer_check",
 		"systemd.show_status=0", "systemd.log_level=warning",
