@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"log/slog"
+	"runtime"
 	"time"
 
 	nri "github.com/containerd/nri/pkg/api"
@@ -55,27 +56,17 @@ func (p *Plugin) facts(pod *nri.PodSandbox, ctr *nri.Container) Facts {
 		Labels:      pod.GetLabels(),
 		Annotations: pod.GetAnnotations(),
 		MemoryLimit: ctr.GetLinux().GetResources().GetMemory().GetLimit().GetValue(),
-		CPULimit:    cpuLimit(ctr.GetLinux().GetResources().GetCpu()),
+		CPUs:        cpus(ctr.GetLinux().GetResources().GetCpu()),
 		SpecMemlock: specMemlock(ctr),
 		Controllers: p.Controllers,
 		NodeMemory:  p.NodeMemory,
+
+		Architecture: runtime.GOARCH,
 	}
 	if p.Accounts != nil {
 		f.ServiceAccount, f.ServiceAccountKnown = p.Accounts.ServiceAccount(f.Pod.UID)
 	}
 	return f
-}
-
-// maxCPUs is more than any machine has.
-const maxCPUs = 1 << 20
-
-// cpuLimit is a CPU limit in thousandths of a CPU, 0 for none.
-func cpuLimit(cpu *nri.LinuxCPU) int64 {
-	quota, period := cpu.GetQuota().GetValue(), cpu.GetPeriod().GetValue()
-	if quota <= 0 || period == 0 || period > maxCPUs*1000 {
-		return 0
-	}
-	return min(quota, maxCPUs*int64(period)) * 1000 / int64(period)
 }
 
 func podRef(pod *nri.PodSandbox) agentapi.PodRef {

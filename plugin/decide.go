@@ -24,8 +24,12 @@ type Facts struct {
 	// MemoryLimit is the container's memory limit in bytes, 0 or less for none.
 	MemoryLimit int64
 
-	// CPULimit is the container's CPU limit in thousandths of a CPU, 0 for none.
-	CPULimit int64
+	// CPUs is how many CPUs the container has, in thousandths: the most that its
+	// limit, its cpuset or its request says. 0 when none of them does.
+	CPUs int64
+
+	// Architecture is the node's, as Kubernetes names it.
+	Architecture string
 
 	// SpecMemlock is the RLIMIT_MEMLOCK in the container's spec. nil: none, so
 	// it inherits the runtime's own. Of a container that is to be created, it

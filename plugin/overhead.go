@@ -32,10 +32,23 @@ func (d *decider) overhead(request api.Request) ([]memlock.Term, error) {
 		}
 		return []memlock.Term{{Name: "launcher's overhead, by " + OverheadKey, Bytes: bytes}}, nil
 	}
-	vm := kubevirt.VM{Memory: kubevirt.Memory{Request: *request.GuestMemory}, CPU: kubevirt.CPU{LimitMilli: d.facts.CPULimit}}
+	vm := kubevirt.VM{
+		Memory:       kubevirt.Memory{Request: *request.GuestMemory},
+		CPU:          kubevirt.CPU{LimitMilli: d.facts.CPUs},
+		Architecture: kubevirtArchitecture(d.facts.Architecture),
+	}
 	_, bytes, err := kubevirt.Overhead(vm, kubevirt.Main(), kubevirt.Ratio{})
 	if err != nil {
 		return nil, err
 	}
 	return []memlock.Term{{Name: "launcher's overhead, estimated", Bytes: (bytes + mib - 1) / mib * mib}}, nil
+}
+
+// kubevirtArchitecture is an architecture of those that KubeVirt counts otherwise than
+// the rest, or else empty.
+func kubevirtArchitecture(name string) string {
+	if name == "arm64" {
+		return name
+	}
+	return ""
 }

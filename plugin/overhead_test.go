@@ -23,20 +23,23 @@ func TestOverhead(t *testing.T) {
 		return annotations
 	}
 	for name, test := range map[string]struct {
-		annotations map[string]string
-		cpuLimit    int64
-		want        lifecycle.Limit
+		annotations  map[string]string
+		cpus         int64
+		architecture string
+		want         lifecycle.Limit
 	}{
-		"estimated":                   {asks(), 0, 4*gi + 297*mi}, // 288 MiB, 8 MiB and a byte of page tables
-		"for each CPU":                {asks(), 3500, 4*gi + 321*mi},
-		"as KubeVirt wrote":           {asks(plugin.OverheadKey, "283115521"), 3500, 4*gi + 283115521},
-		"libvirt's sum is larger":     {asks(api.DevicesKey, "vfio=1"), 0, 5 * gi},
-		"KubeVirt's with VFIO is":     {asks(api.DevicesKey, "vfio=1", plugin.OverheadKey, "1356857344"), 0, 4*gi + 1356857344},
-		"a memory limit includes it":  {map[string]string{api.RequiresLockKey: "true", plugin.OverheadKey: "283115521"}, 0, 2 * gi},
-		"nothing is asked, or looked": {map[string]string{plugin.OverheadKey: "x"}, 0, 0},
+		"estimated":                   {asks(), 0, "amd64", 4*gi + 297*mi}, // 288 MiB, 8 MiB and a byte of page tables
+		"for each CPU":                {asks(), 3500, "amd64", 4*gi + 321*mi},
+		"on Arm":                      {asks(), 0, "arm64", 4*gi + 425*mi},
+		"elsewhere":                   {asks(), 0, "riscv64", 4*gi + 297*mi},
+		"as KubeVirt wrote":           {asks(plugin.OverheadKey, "283115521"), 3500, "amd64", 4*gi + 283115521},
+		"libvirt's sum is larger":     {asks(api.DevicesKey, "vfio=1"), 0, "amd64", 5 * gi},
+		"KubeVirt's with VFIO is":     {asks(api.DevicesKey, "vfio=1", plugin.OverheadKey, "1356857344"), 0, "amd64", 4*gi + 1356857344},
+		"a memory limit includes it":  {map[string]string{api.RequiresLockKey: "true", plugin.OverheadKey: "283115521"}, 0, "", 2 * gi},
+		"nothing is asked, or looked": {map[string]string{plugin.OverheadKey: "x"}, 0, "", 0},
 	} {
 		f := facts("trusted", test.annotations)
-		f.CPULimit = test.cpuLimit
+		f.CPUs, f.Architecture = test.cpus, test.architecture
 		d := plugin.Decide(parsePolicy(t, policy.Enforce), f)
 		if d.Refusal != nil {
 			t.Errorf("%s: %v", name, d.Refusal)
@@ -62,25 +65,29 @@ func TestOverheadThatIsNoNumber(t *testing.T) {
 	}
 }
 
-// The CPU limit arrives from the runtime as quota and period.
-func TestCPULimitFromTheRuntime(t *testing.T) {
-	for _, test := range []struct {
-		quota  int64
-		period uint64
-		want   lifecycle.Limit
+// What says how many CPUs a launcher has.
+func TestCPUsFromTheRuntime(t *testing.T) {
+	for name, test := range map[string]struct {
+		cpu  *nri.LinuxCPU
+		want lifecycle.Limit
 	}{
-		{350000, 100000, 4*gi + 321*mi},
-		{-1, 100000, 4*gi + 297*mi},
-		{350000, 0, 4*gi + 297*mi},
+		"nothing":          {nil, 4*gi + 297*mi},
+		"limit":            {&nri.LinuxCPU{Quota: nri.Int64(350000), Period: nri.UInt64(100000)}, 4*gi + 321*mi},
+		"no limit":         {&nri.LinuxCPU{Quota: nri.Int64(-1), Period: nri.UInt64(100000)}, 4*gi + 297*mi},
+		"no period":        {&nri.LinuxCPU{Quota: nri.Int64(350000)}, 4*gi + 297*mi},
+		"exclusive CPUs":   {&nri.LinuxCPU{Quota: nri.Int64(-1), Cpus: "0-2,7"}, 4*gi + 321*mi},
+		"request":          {&nri.LinuxCPU{Shares: nri.UInt64(4096)}, 4*gi + 321*mi},
+		"the most of them": {&nri.LinuxCPU{Quota: nri.Int64(200000), Period: nri.UInt64(100000), Cpus: "0", Shares: nri.UInt64(4096)}, 4*gi + 321*mi},
+		"a strange cpuset": {&nri.LinuxCPU{Cpus: "x"}, 4*gi + 297*mi},
 	} {
 		n := newNode(t, policy.Enforce)
 		pod := newPod("u1", map[string]string{api.RequiresLockKey: "true", api.GuestMemoryKey: "4Gi"})
 		c := newContainer(pod, "compute")
-		c.Linux.Resources = &nri.LinuxResources{Cpu: &nri.LinuxCPU{Quota: nri.Int64(test.quota), Period: nri.UInt64(test.period)}}
+		c.Linux.Resources = &nri.LinuxResources{Cpu: test.cpu}
 		adjustment, err := n.create(pod, c)
 		must(t, err)
 		if got := adjustment.GetRlimits()[0].GetHard(); got != uint64(test.want) {
-			t.Errorf("%d per %d: got %d, want %d", test.quota, test.period, got, test.want)
+			t.Errorf("%s: got %d, want %d", name, got, test.want)
 		}
 	}
 }

@@ -177,8 +177,12 @@ func (c column) Head() string {
 	return head + ", " + strings.Join(handlers, " and ")
 }
 
-// upstream is a version without what a distribution or a build adds.
-func upstream(version string) string { return version[:strings.IndexAny(version+"~", "~+-")] }
+// upstream is NAME VERSION, or VERSION, without what a distribution or a build adds to
+// the version.
+func upstream(fact string) string {
+	version := strings.LastIndex(fact, " ") + 1
+	return fact[:version+strings.IndexAny(fact[version:]+"~", "~+-")]
+}
 
 func findings(runs []coreRun, result string) []finding {
 	var fs []finding

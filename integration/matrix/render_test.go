@@ -47,3 +47,14 @@ func TestRender(t *testing.T) {
 		t.Errorf("got (+), %s has (-); -update writes it anew:\n%s", golden, diff)
 	}
 }
+
+func TestUpstream(t *testing.T) {
+	for fact, want := range map[string]string{
+		"containerd 1.7.24~ds1": "containerd 1.7.24", "containerd 2.4.2+unknown": "containerd 2.4.2", "cri-o 1.34.0": "cri-o 1.34.0",
+		"6.12.117+deb13-cloud-amd64": "6.12.117", "": "",
+	} {
+		if got := upstream(fact); got != want {
+			t.Errorf("%q: %q, want %q", fact, got, want)
+		}
+	}
+}

@@ -87,6 +87,7 @@ func (r *results) merge(runs []coreRun) {
 	for i, c := range cells {
 		order[c.name()] = i
 	}
+	r.runs = slices.DeleteFunc(r.runs, func(o coreRun) bool { _, there := order[o.Cell]; return !there })
 	slices.SortStableFunc(r.runs, func(a, b coreRun) int { return order[a.Cell] - order[b.Cell] })
 }
 

@@ -70,18 +70,17 @@ func TestDoctor(t *testing.T) {
 func (f fixture) expectRuntime(t *testing.T, findings map[string]doctor.Finding) {
 	t.Helper()
 	v := f.version(t, "containerd")
+	r := f.runtime(t)
 	containerd, validator, policy := doctor.OK, doctor.OK, doctor.Note
-	switch {
-	case !v.AtLeast(version.MustParseGeneric("2.0")):
-		containerd, validator = doctor.Problem, doctor.Problem
-	case !v.AtLeast(version.MustParseGeneric("2.2")):
+	if !r.features(t).validator {
 		containerd, validator = doctor.Note, doctor.Problem
-	case !v.EqualTo(version.MustParseGeneric("2.4.2")) && v.AtLeast(version.MustParseGeneric("2.4.2")):
-		policy = doctor.Unknown
+	}
+	if r.features(t).failurePolicy {
+		policy = doctor.OK
 	}
 	expect(t, findings, "containerd", containerd, v.String())
 	expect(t, findings, "validator", validator, "")
-	expect(t, findings, "failure-policy", policy, "NRI")
+	expect(t, findings, "failure-policy", policy, "NRI "+r.nri)
 }
 
 // version is what a program of the node says: NAME VERSION, or NAME "version" VERSION.

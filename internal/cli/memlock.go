@@ -94,10 +94,10 @@ func (o memlockOptions) compute(in io.Reader) (memlock.Result, error) {
 		}
 	}
 	own, err := o.ofVMI(in)
-	if err != nil || own.Covers(libvirt) {
-		return own, err
+	if err != nil {
+		return memlock.Result{}, err
 	}
-	return libvirt, nil
+	return memlock.VEP144(memlock.Demand{Existing: own.Required, Base: own.Terms, Libvirt: libvirt}, own.Reason)
 }
 
 func (o memlockOptions) ofDomain(in io.Reader) (memlock.Result, error) {

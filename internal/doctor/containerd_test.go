@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -20,8 +21,8 @@ func TestContainerd(t *testing.T) {
 		containerd, validator, policy Status
 		nri                           string
 	}{
-		"1.7.24":      {Problem, Problem, Note, ""},
-		"2.0.5":       {Note, Problem, Note, "NRI before 0.8.0"},
+		"1.7.24":      {Note, Problem, Note, ""},
+		"2.0.5":       {Note, Problem, Note, "NRI 0.6.1 or later"},
 		"v2.1.9":      {Note, Problem, Note, "NRI 0.8.0 or later"},
 		"v2.2.1":      {OK, OK, Note, "NRI 0.11.0"},
 		"v2.4.2":      {OK, OK, Note, "NRI 0.12.3"},
@@ -41,6 +42,46 @@ func TestContainerd(t *testing.T) {
 	}
 	if f := examine(t, runtimeIs("cri-o", "1.34"))["containerd"]; f.Status != Unknown {
 		t.Errorf("%+v", f)
+	}
+}
+
+// What Go noted in containerd's program counts for more than its release.
+func TestNRIThatContainerdWasBuiltWith(t *testing.T) {
+	for name, test := range map[string]struct {
+		deps   []*debug.Module
+		err    error
+		status Status
+		found  string
+	}{
+		"newer":       {[]*debug.Module{{Path: "github.com/containerd/nri", Version: "v0.12.5"}}, nil, OK, "NRI 0.12.5"},
+		"older":       {[]*debug.Module{{Path: "github.com/containerd/nri", Version: "v0.11.0"}}, nil, Note, "NRI 0.11.0, without"},
+		"replaced":    {[]*debug.Module{{Path: "github.com/containerd/nri", Version: "v0.1.0", Replace: &debug.Module{Version: "v0.12.4"}}}, nil, OK, "NRI 0.12.4"},
+		"a fork":      {[]*debug.Module{{Path: "github.com/containerd/nri", Version: "(devel)"}}, nil, Note, "NRI 0.12.3, without"},
+		"says little": {[]*debug.Module{{Path: "other", Version: "v1.0.0"}}, nil, Note, "NRI 0.12.3, without"},
+		"no program":  {nil, errors.New("no"), Note, "NRI 0.12.3, without"},
+	} {
+		got := examine(t, runtimeIs("containerd", "v2.4.2"), func(m *Machine) {
+			m.Runtime = func(context.Context) (Runtime, error) { return Runtime{"containerd", "v2.4.2", 71}, nil }
+			m.BuildInfo = func(pid int) (*debug.BuildInfo, error) {
+				if pid != 71 {
+					t.Errorf("asked for %d", pid)
+				}
+				return &debug.BuildInfo{Deps: test.deps}, test.err
+			}
+		})["failure-policy"]
+		if got.Status != test.status || !strings.HasPrefix(got.Found, test.found) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// Nothing is said of another runtime's configuration.
+func TestOtherRuntime(t *testing.T) {
+	got := examine(t, runtimeIs("cri-o", "1.34"))
+	for _, check := range []string{"validator", "nri-timeouts", "failure-policy", "containerd"} {
+		if f := got[check]; f.Status != Unknown || strings.Contains(f.Mend, "containerd.") {
+			t.Errorf("%s: %+v", check, f)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ package doctor
 import (
 	"context"
 	"io/fs"
+	"runtime/debug"
 
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
@@ -48,6 +49,9 @@ type Machine struct {
 
 	// Runtime asks the container runtime for its version.
 	Runtime func(context.Context) (Runtime, error)
+
+	// BuildInfo returns what Go noted in the program that a process runs.
+	BuildInfo func(pid int) (*debug.BuildInfo, error)
 
 	// Agent asks the agent.
 	Agent func(context.Context) (Agent, error)

@@ -2,11 +2,13 @@ package doctor
 
 import (
 	"context"
+	"debug/buildinfo"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 
 	"github.com/mooring-vm/mooring/internal/admin"
@@ -28,10 +30,11 @@ func ThisMachine(o Options) Machine {
 		Runtime: func(ctx context.Context) (Runtime, error) {
 			return askRuntime(ctx, strings.TrimPrefix(o.RuntimeEndpoint, "unix://"))
 		},
-		Agent:   func(ctx context.Context) (Agent, error) { return askAgent(ctx, o.AgentSocket) },
-		PodDirs: func() error { return lifecycle.CheckPodDirs(filepath.Dir(o.AgentSocket)) },
-		Peers:   peersOf,
-		Version: runVersion,
+		BuildInfo: func(pid int) (*debug.BuildInfo, error) { return buildinfo.ReadFile(procPath(pid, "exe")) },
+		Agent:     func(ctx context.Context) (Agent, error) { return askAgent(ctx, o.AgentSocket) },
+		PodDirs:   func() error { return lifecycle.CheckPodDirs(filepath.Dir(o.AgentSocket)) },
+		Peers:     peersOf,
+		Version:   runVersion,
 	}
 }
 

@@ -71,8 +71,7 @@ func (s *survey) nriText() string {
 	if !ok {
 		return ""
 	}
-	text, _ := nriVersion(v)
-	return "; containerd " + s.runtime.Version + " is released with " + text
+	return "; containerd " + s.runtime.Version + " has " + s.nriOf(v).text
 }
 
 // The defaults of NRI (pkg/api/timeouts.go), and what is unusual.

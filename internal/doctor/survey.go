@@ -38,7 +38,9 @@ func newSurvey(ctx context.Context, m Machine) *survey {
 	if s.runtime.PID == 0 {
 		s.runtime.PID = s.onlyProcess("containerd")
 	}
-	s.config, s.configErr = loadConfig(m.Root, s.configPath())
+	if s.config, s.configErr = loadConfig(m.Root, s.configPath()); s.runtimeErr == nil && s.runtime.Name != "containerd" {
+		s.config, s.configErr = config{}, fmt.Errorf("the runtime is %s: only containerd's configuration is understood", s.runtime.Name)
+	}
 	return s
 }
 

@@ -3,6 +3,7 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"runtime"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -119,7 +120,8 @@ func factsOf(pod *corev1.Pod, c container, node Node) plugin.Facts {
 		ServiceAccount:      serviceAccount(pod),
 		ServiceAccountKnown: !node.AccountsUnknown,
 		MemoryLimit:         limit,
-		CPULimit:            c.Resources.Limits.Cpu().MilliValue(),
+		CPUs:                cpus(pod, c),
+		Architecture:        runtime.GOARCH,
 		NodeMemory:          node.Memory,
 		NodeGranted:         node.Granted,
 		Controllers:         node.Controllers,

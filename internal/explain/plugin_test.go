@@ -69,6 +69,10 @@ func drawPod(t *rapid.T) *corev1.Pod {
 	}
 	if rapid.Bool().Draw(t, "pod limit") {
 		pod.Spec.Resources = &corev1.ResourceRequirements{Limits: memory("3Gi")}
+		pod.Spec.Resources.Limits[corev1.ResourceCPU] = drawCPUs(t)
+	}
+	if rapid.Bool().Draw(t, "requests") {
+		pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: drawCPUs(t)}
 	}
 	if rapid.Bool().Draw(t, "limit") {
 		pod.Spec.Containers[0].Resources.Limits = memory(rapid.SampledFrom([]string{"0", "2Gi", "64Gi"}).Draw(t, "memory"))
@@ -85,6 +89,10 @@ func drawPod(t *rapid.T) *corev1.Pod {
 		pod.Annotations[api.RequiresLockKey] = "true"
 	}
 	return pod
+}
+
+func drawCPUs(t *rapid.T) resource.Quantity {
+	return resource.MustParse(rapid.SampledFrom([]string{"0", "500m", "1500m", "2", "16"}).Draw(t, "CPUs"))
 }
 
 // What is explained is what the plugin answers to the runtime, container by
@@ -108,18 +116,28 @@ func TestExplainsThePlugin(t *testing.T) {
 	})
 }
 
-// asRuntime is the pod as kubelet and the runtime tell of it: the memory limit is
-// computed here a second time on purpose.
+// asRuntime is the pod as kubelet and the runtime tell of it: limits are computed
+// here a second time on purpose.
 func asRuntime(pod *corev1.Pod, c container) (*nri.PodSandbox, *nri.Container) {
 	limit := c.Resources.Limits.Memory()
+	cpu := c.Resources.Limits.Cpu()
 	if pod.Spec.Resources != nil && limit.IsZero() {
 		limit = pod.Spec.Resources.Limits.Memory()
+	}
+	if pod.Spec.Resources != nil && cpu.IsZero() {
+		cpu = pod.Spec.Resources.Limits.Cpu()
 	}
 	sandbox := &nri.PodSandbox{
 		Id: "s", Name: pod.Name, Uid: string(pod.UID), Namespace: pod.Namespace, Labels: pod.Labels, Annotations: pod.Annotations,
 	}
 	return sandbox, &nri.Container{Id: "c", PodSandboxId: "s", Name: c.Name, Linux: &nri.LinuxContainer{
-		Resources: &nri.LinuxResources{Memory: &nri.LinuxMemory{Limit: nri.Int64(limit.Value())}},
+		Resources: &nri.LinuxResources{
+			Memory: &nri.LinuxMemory{Limit: nri.Int64(limit.Value())},
+			Cpu: &nri.LinuxCPU{
+				Quota: nri.Int64(cpu.MilliValue() * 100), Period: nri.UInt64(100_000),
+				Shares: nri.UInt64(uint64(max(2, c.Resources.Requests.Cpu().MilliValue()*1024/1000))),
+			},
+		},
 	}}
 }
 

@@ -155,3 +155,21 @@ func memoryLimit(pod *corev1.Pod, c container) (bytes int64, fromPod bool) {
 	limit := pod.Spec.Resources.Limits.Memory().Value()
 	return limit, limit != 0
 }
+
+// cpus is how many CPUs the runtime is told of, in thousandths: the limit or, where that
+// is more, the request. CPUs that kubelet gives to a container alone are not known
+// here, and no more than those.
+func cpus(pod *corev1.Pod, c container) int64 {
+	return max(cpuLimit(pod, c), c.Resources.Requests.Cpu().MilliValue())
+}
+
+// cpuLimit is memoryLimit for CPUs (getCPULimit).
+func cpuLimit(pod *corev1.Pod, c container) int64 {
+	if own := c.Resources.Limits.Cpu(); !own.IsZero() {
+		return own.MilliValue()
+	}
+	if pod.Spec.Resources == nil {
+		return 0
+	}
+	return pod.Spec.Resources.Limits.Cpu().MilliValue()
+}

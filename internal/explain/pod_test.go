@@ -87,3 +87,22 @@ func TestMemoryLimit(t *testing.T) {
 		t.Errorf("without any limit: %d, %t", limit, fromPod)
 	}
 }
+
+func TestCPUs(t *testing.T) {
+	pod, err := ParsePod([]byte(podHead + `spec:
+  resources: {limits: {cpu: 8}}
+  containers: [{name: pods}, {name: own, resources: {limits: {cpu: 1500m}}}, {name: more, resources: {requests: {cpu: 9}}}]
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []int64{8000, 1500, 9000} {
+		if got := cpus(pod, containersOf(pod)[i]); got != want {
+			t.Errorf("%s: %d, want %d", containersOf(pod)[i].Name, got, want)
+		}
+	}
+	pod.Spec.Resources = nil
+	if got := cpus(pod, containersOf(pod)[0]); got != 0 {
+		t.Errorf("nobody says: %d", got)
+	}
+}

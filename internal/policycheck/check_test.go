@@ -51,7 +51,7 @@ func TestWarnings(t *testing.T) {
 			[]string{"rules[0].serviceAccounts", `rules[1]: rule "b" never decides`, "rules[1].serviceAccounts"},
 		},
 		"unlimited for all": {
-			head + "rules: [{name: a, namespaces: ['*'], memlock: {unlimited: true}}]",
+			head + "rules: [{name: a, namespaces: ['*'], memlock: {unlimited: true, max: 16Gi}}]",
 			[]string{"rules[0].memlock.unlimited: whoever may create a pod"},
 		},
 		"unlimited and a ceiling": {

@@ -95,7 +95,7 @@ func (w *warner) memlock(i int, rule policy.Rule) {
 		w.warn(path+".max", "%s is more than memlock.nodeMax, %s, which holds for all launchers together: "+
 			"so much is never granted", api.Bytes(most), api.Bytes(node))
 	}
-	if rule.Memlock.Unlimited && most == math.MaxInt64 && covers([]globList{rule.Namespaces}, "*") {
+	if rule.Memlock.Unlimited && covers([]globList{rule.Namespaces}, "*") {
 		w.warn(path+".unlimited", "whoever may create a pod in any namespace may lock as much as its container's memory limit")
 	}
 }

@@ -1,8 +1,6 @@
 package domain
 
 import (
-	"encoding/xml"
-
 	"libvirt.org/go/libvirtxml"
 )
 
@@ -17,7 +15,7 @@ func decodeChains(text []byte) ([]chain, error) {
 	var d struct {
 		Disks []chain `xml:"devices>disk"`
 	}
-	err := xml.Unmarshal(text, &d)
+	err := newDecoder(text).Decode(&d)
 	return d.Disks, err
 }
 
@@ -45,14 +43,14 @@ func (def *Definition) countDevices(d *libvirtxml.Domain) {
 		def.HostBridges = 1
 		return
 	}
-	unplaced := 0
+	toPlace := 0
 	for _, h := range d.Devices.Hostdevs {
 		if h.SubsysPCI == nil && h.SubsysMDev == nil {
 			continue
 		}
 		def.VFIO++
-		if h.SubsysPCI != nil && h.Address == nil {
-			unplaced++
+		if h.SubsysPCI != nil && unplaced(h.Address) {
+			toPlace++
 		}
 	}
 	for _, i := range d.Devices.Interfaces {
@@ -60,16 +58,24 @@ func (def *Definition) countDevices(d *libvirtxml.Domain) {
 		case i.Source == nil:
 		case i.Source.VDPA != nil:
 			def.VDPAInterfaces++
-		case i.Source.Hostdev != nil: // a host device in disguise
+		case i.Source.Hostdev != nil && i.Source.Hostdev.PCI != nil: // a host device in disguise
 			def.VFIO++
-			if i.Address == nil {
-				unplaced++
+			if unplaced(i.Address) {
+				toPlace++
 			}
 		}
 	}
 	def.IOMMU = len(d.Devices.IOMMUs) > 0 || d.Devices.IOMMU != nil
-	def.HostBridges = max(hostBridges(d.Devices.Controllers), 1) + unplaced
+	def.HostBridges = max(hostBridges(d.Devices.Controllers), 1) + toPlace
 }
+
+// unplaced reports whether libvirt has yet to choose the address of a device, as it
+// does also for one that says no more than type='pci'.
+func unplaced(a *libvirtxml.DomainAddress) bool {
+	return a == nil || a.PCI != nil && zero(a.PCI.Domain) && zero(a.PCI.Bus) && zero(a.PCI.Slot)
+}
+
+func zero(n *uint) bool { return n == nil || *n == 0 }
 
 // hostBridges counts the PCI host bridges of a pSeries guest that the XML has.
 func hostBridges(controllers []libvirtxml.DomainController) int {

@@ -3,6 +3,7 @@ package domain
 import (
 	"encoding/xml"
 	"slices"
+	"strings"
 )
 
 // Elements that a memory lock depends on, at the two upper levels of a domain. In
@@ -17,6 +18,7 @@ var (
 type filter struct {
 	in   *xml.Decoder
 	path []string
+	last string // path of the last element that was handed over
 }
 
 // Token implements xml.TokenReader.
@@ -25,13 +27,14 @@ func (f *filter) Token() (xml.Token, error) {
 		token, err := f.in.Token()
 		switch t := token.(type) {
 		case xml.StartElement:
-			if !f.wanted(t.Name.Local) {
+			if t.Name.Space != "" || !f.wanted(t.Name.Local) {
 				if err := f.in.Skip(); err != nil {
 					return nil, err
 				}
 				continue
 			}
 			f.path = append(f.path, t.Name.Local)
+			f.last = strings.Join(f.path, "/")
 			return withDefaults(t), err
 		case xml.EndElement:
 			f.path = f.path[:len(f.path)-1]

@@ -54,16 +54,18 @@ func TestDevices(t *testing.T) {
 // What people take for a reason to lock memory, and libvirt does not.
 func TestNotDevices(t *testing.T) {
 	for name, xml := range map[string]string{
-		"USB":            pc(`<hostdev mode='subsystem' type='usb'><source><vendor id='0x1234'/><product id='0xbeef'/></source></hostdev>`),
-		"SCSI":           pc(`<hostdev mode='subsystem' type='scsi'><source><adapter name='scsi_host0'/><address bus='0' target='0' unit='0'/></source></hostdev>`),
-		"capabilities":   pc(`<hostdev mode='capabilities' type='misc'><source><char>/dev/input/event3</char></source></hostdev>`),
-		"vhost-user":     pc(`<interface type='vhostuser'><source type='unix' path='/tmp/v' mode='server'/></interface>`),
-		"network":        pc(`<interface type='network'><source network='default'/></interface>`),
-		"an IOMMU alone": pc(iommu),
-		"SEV":            pc(`<launchSecurity type='sev'><policy>0x0003</policy></launchSecurity>`),
-		"hugepages":      pc(`<memoryBacking><hugepages/></memoryBacking>`),
-		"no devices":     `<domain type='kvm'>` + memory1G + `</domain>`,
-		"hard_limit 0":   pc(locked, pci, `<memtune><hard_limit>0</hard_limit></memtune>`),
+		"USB":                 pc(`<hostdev mode='subsystem' type='usb'><source><vendor id='0x1234'/><product id='0xbeef'/></source></hostdev>`),
+		"SCSI":                pc(`<hostdev mode='subsystem' type='scsi'><source><adapter name='scsi_host0'/><address bus='0' target='0' unit='0'/></source></hostdev>`),
+		"capabilities":        pc(`<hostdev mode='capabilities' type='misc'><source><char>/dev/input/event3</char></source></hostdev>`),
+		"USB interface":       pc(`<interface type='hostdev'><source><address type='usb' bus='0' device='2'/></source></interface>`),
+		"a foreign namespace": pc(`<a:memory xmlns:a='urn:a'>9</a:memory>`),
+		"vhost-user":          pc(`<interface type='vhostuser'><source type='unix' path='/tmp/v' mode='server'/></interface>`),
+		"network":             pc(`<interface type='network'><source network='default'/></interface>`),
+		"an IOMMU alone":      pc(iommu),
+		"SEV":                 pc(`<launchSecurity type='sev'><policy>0x0003</policy></launchSecurity>`),
+		"hugepages":           pc(`<memoryBacking><hugepages/></memoryBacking>`),
+		"no devices":          `<domain type='kvm'>` + memory1G + `</domain>`,
+		"hard_limit 0":        pc(locked, pci, `<memtune><hard_limit>0</hard_limit></memtune>`),
 	} {
 		if got, r := limitOf(t, xml); got != 0 {
 			t.Errorf("%s: got %d, want none: %+v", name, got, r)
@@ -148,6 +150,7 @@ func TestPSeries(t *testing.T) {
 		"maximum memory makes the hash": {pseries(maxMemory), 512*mib + 12*mib},
 		"rounded up to 256 MiB":         {guest("kvm", "ppc64", `<memory unit='MiB'>1025</memory>`), 10*mib + 12*mib},
 		"a device with its address":     {pseries(bridge, bridge, placed), 24*mib + 4*gib},
+		"an address to choose":          {pseries(bridge, strings.Replace(pci, "</hostdev>", "<address type='pci'/></hostdev>", 1)), 24*mib + 4*gib},
 		"two without":                   {pseries(bridge, pci, pci), 28*mib + 6*gib},
 		"a mediated device":             {pseries(mdev), 20*mib + 2*gib},
 		"NVMe":                          {pseries(nvme), 20*mib + 2*gib},

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
 
 	"libvirt.org/go/libvirtxml"
 )
@@ -41,25 +43,43 @@ func Parse(text []byte) (Definition, error) {
 
 func decode(text []byte) (*libvirtxml.Domain, error) {
 	var d libvirtxml.Domain
-	in := xml.NewDecoder(bytes.NewReader(text))
-	if err := xml.NewTokenDecoder(&filter{in: in}).Decode(&d); err != nil {
-		return nil, at(in, err)
+	f := &filter{in: newDecoder(text)}
+	if err := xml.NewTokenDecoder(f).Decode(&d); err != nil {
+		return nil, f.at(err)
 	}
-	if err := atEnd(in); err != nil {
-		return nil, at(in, err)
+	f.last = ""
+	if err := atEnd(f.in); err != nil {
+		return nil, f.at(err)
 	}
 	return &d, nil
 }
 
+func newDecoder(text []byte) *xml.Decoder {
+	in := xml.NewDecoder(bytes.NewReader(text))
+	in.CharsetReader = func(charset string, r io.Reader) (io.Reader, error) {
+		if strings.EqualFold(charset, "us-ascii") {
+			return r, nil
+		}
+		return nil, fmt.Errorf("encoding %q: want UTF-8, as libvirt writes it", charset)
+	}
+	return in
+}
+
 // at says where in the text an error was found.
-func at(in *xml.Decoder, err error) error {
+func (f *filter) at(err error) error {
 	if syntax := (*xml.SyntaxError)(nil); errors.As(err, &syntax) {
 		return err // says the line itself
 	}
 	if errors.Is(err, io.EOF) {
 		return errors.New("there is none: want one <domain> element")
 	}
-	line, _ := in.InputPos()
+	line, _ := f.in.InputPos()
+	if number, ok := errors.AsType[*strconv.NumError](err); ok {
+		err = fmt.Errorf("%q: want a whole number that is not negative", number.Num)
+	}
+	if f.last != "" {
+		err = fmt.Errorf("%s: %w", f.last, err)
+	}
 	return fmt.Errorf("line %d: %w", line, err)
 }
 

@@ -17,8 +17,9 @@ import (
 //
 // with the overhead of [Overhead] and the most memory that the guest may come to have
 // ([Memory.LargestGuest]), to the byte. KubeVirt's own lock (virt-handler's
-// AdjustResources) has the same terms up to 1.9, with the guest's memory rounded up to
-// 1000 bytes; on main it is infinite.
+// AdjustResources) has the same terms up to 1.9, with the memory rounded up to 1000
+// bytes, and takes requests.memory where that is more than the guest has; on main it is
+// infinite. The reason says both where it matters.
 //
 // With a virtual IOMMU and several devices libvirt wants the guest's memory once for
 // each of them. KubeVirt since 1.8.3 and 1.9 adds that on suspicion; Limit does not,
@@ -43,6 +44,9 @@ func Limit(vm VM, version Version, ratio Ratio) (memlock.Result, error) {
 	return memlock.Limited(vm.because(version, conditions), terms...)
 }
 
+// liveUpdate is the version from which on LiveUpdate is the default.
+var liveUpdate = v(1, 6, 0)
+
 // conditions names what makes a lock required.
 func (vm VM) conditions() []string {
 	var all []string
@@ -66,6 +70,16 @@ func (vm VM) because(version Version, conditions []string) string {
 	text := "the VM has " + strings.Join(conditions, ", ")
 	if vm.devices() > 1 {
 		text += "; with a virtual IOMMU libvirt wants more for several devices, see the limit of the domain XML"
+	}
+	if m := vm.Memory; m.Request > max(m.Guest, m.MaxGuest) && m.Guest > 0 {
+		text += "; KubeVirt's own lock starts from requests.memory, which is more than the guest's"
+	}
+	if vm.Template && vm.Memory.MaxGuest == 0 && version.Compare(liveUpdate) >= 0 {
+		text += "; with the LiveUpdate roll-out strategy, which is the default, KubeVirt enters a maxGuest of 4 x guest: " +
+			"set maxGuest, or give the VirtualMachineInstance from the cluster"
+	}
+	if version == Main() {
+		text += "; KubeVirt itself sets no limit any more"
 	}
 	if unknown := vm.unknown(version); len(unknown) > 0 {
 		text += fmt.Sprintf("; KubeVirt %s does not know %s, so it is not in the overhead", version, strings.Join(unknown, " and "))

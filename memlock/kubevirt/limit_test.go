@@ -108,3 +108,29 @@ func TestLimitErrors(t *testing.T) {
 		}
 	}
 }
+
+// What makes KubeVirt's own lock another one is said.
+func TestLimitSaysWhatKubeVirtDoes(t *testing.T) {
+	gpu := VM{GPUs: 1, Memory: Memory{Guest: 2 * gi}}
+	template, requested, grown := gpu, gpu, gpu
+	template.Template = true
+	requested.Memory.Request = 4 * gi
+	grown.Template, grown.Memory.MaxGuest = true, 8*gi
+	for _, c := range []struct {
+		vm      VM
+		version string
+		want    string
+	}{
+		{template, "1.5", "the VM has gpus (1)"},
+		{template, "1.6", "the VM has gpus (1); with the LiveUpdate roll-out strategy, which is the default, KubeVirt enters a maxGuest of 4 x guest: " +
+			"set maxGuest, or give the VirtualMachineInstance from the cluster"},
+		{grown, "1.9", "the VM has gpus (1)"},
+		{requested, "1.7", "the VM has gpus (1); KubeVirt's own lock starts from requests.memory, which is more than the guest's"},
+		{gpu, "main", "the VM has gpus (1); KubeVirt itself sets no limit any more"},
+	} {
+		got, err := Limit(c.vm, mustVersion(t, c.version), Ratio{})
+		if err != nil || got.Reason != c.want {
+			t.Errorf("%s, %+v: %q, %v, want %q", c.version, c.vm, got.Reason, err, c.want)
+		}
+	}
+}

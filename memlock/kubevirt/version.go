@@ -17,14 +17,15 @@ type Version struct {
 // wantVersion follows the table: a test holds it against the table's ends.
 const wantVersion = "want 0.54 to 0.59 or 1.0 to 1.9, with or without a v in front and a patch release behind, or main"
 
-var versionGrammar = regexp.MustCompile(`^v?(0|[1-9][0-9]?)\.(0|[1-9][0-9]?)(?:\.(0|[1-9][0-9]{0,3}))?$`)
+var versionGrammar = regexp.MustCompile(`^v?(0|[1-9][0-9]?)\.(0|[1-9][0-9]?)(?:\.(0|[1-9][0-9]{0,3}))?(?:[-+][0-9A-Za-z.+-]{1,64})?$`)
 
 // Main returns KubeVirt's main branch: newer than every release.
 func Main() Version { return Version{main: true} }
 
 // ParseVersion reads a version as KubeVirt writes it: "v1.7.0", "1.7.0", "1.7", which
 // is 1.7.0, or "main". A patch release that the table does not know is like those
-// before it. The error is a version outside of the table, or none; it says what is
+// before it. What distributions and release candidates put behind ("-rc.1", "+1")
+// does not matter. The error is a version outside of the table, or none; it says what is
 // allowed.
 func ParseVersion(s string) (Version, error) {
 	if s == "main" {

@@ -9,7 +9,7 @@ import (
 func TestParseVersion(t *testing.T) {
 	for text, want := range map[string]string{
 		"v1.7.0": "1.7.0", "1.7.0": "1.7.0", "1.7": "1.7.0", "v1.7": "1.7.0", "0.54.0": "0.54.0", "v0.59.2": "0.59.2",
-		"1.9.12": "1.9.12", "1.0": "1.0.0", "main": "main",
+		"1.9.12": "1.9.12", "1.0": "1.0.0", "main": "main", "v1.7.0-rc.0": "1.7.0", "1.4.0-150600.5.15.1": "1.4.0", "1.7+k8s": "1.7.0",
 	} {
 		got, err := ParseVersion(text)
 		if err != nil || got.String() != want {
@@ -20,7 +20,7 @@ func TestParseVersion(t *testing.T) {
 
 func TestParseVersionErrors(t *testing.T) {
 	for _, text := range []string{
-		"", "1", "v1", "1.7.0.0", "1.7.", ".7", "1.7.x", "1.07", "01.7", "1.7.00", "v1.7.0-rc.0", "1.7.0+k8s", "V1.7", " 1.7", "1.7\n",
+		"", "1", "v1", "1.7.0.0", "1.7.", ".7", "1.7.x", "1.07", "01.7", "1.7.00", "V1.7", " 1.7", "1.7\n",
 		"1.10", "v1.10.0", "2.0", "0.53.2", "0.60", "0.60.0", "0.0", "latest", "Main", "main ", "-1.7", "1.7.12345", "1.-7",
 	} {
 		got, err := ParseVersion(text)

@@ -15,6 +15,7 @@ type VM struct {
 	Memory Memory
 	CPU    CPU
 
+	Template     bool   // it is a VirtualMachine's: what KubeVirt enters into an instance is not there yet
 	Architecture string // spec.architecture; empty is amd64
 	NoGraphics   bool   // devices.autoattachGraphicsDevice is false
 	TPM          TPM    // devices.tpm

@@ -17,15 +17,15 @@ import (
 type (
 	vmiObject struct {
 		metav1.TypeMeta `json:",inline"`
-		Metadata        metav1.ObjectMeta               `json:"metadata"`
-		Spec            vmiSpec                         `json:"spec"`
-		Status          v1.VirtualMachineInstanceStatus `json:"status"`
+		Metadata        metav1.ObjectMeta `json:"metadata"`
+		Spec            vmiSpec           `json:"spec"`
+		Status          gojson.RawMessage `json:"status"` // not read, and newer versions have more in it
 	}
 	vmObject struct {
 		metav1.TypeMeta `json:",inline"`
-		Metadata        metav1.ObjectMeta       `json:"metadata"`
-		Spec            vmSpec                  `json:"spec"`
-		Status          v1.VirtualMachineStatus `json:"status"`
+		Metadata        metav1.ObjectMeta `json:"metadata"`
+		Spec            vmSpec            `json:"spec"`
+		Status          gojson.RawMessage `json:"status"`
 	}
 	vmSpec struct {
 		v1.VirtualMachineSpec `json:",inline"`
@@ -39,6 +39,9 @@ type (
 	podNetwork  v1.PodNetwork
 	dhcpOptions v1.DHCPOptions
 )
+
+// apiVersion is that of kubevirt.io/api in go.mod.
+const apiVersion = "1.9.0"
 
 // decode fills an object strictly. Its VirtualMachineInstanceSpec is at path. Of what
 // is wrong it reports as much as it can.
@@ -70,7 +73,7 @@ func strictly(part []byte, into any, path string) error {
 	var faults []error
 	for _, err := range strict {
 		if field, ok := errors.AsType[json.FieldError](err); ok {
-			err = fmt.Errorf("%s%s: unknown field", path, field.FieldPath())
+			err = fmt.Errorf("%s%s: unknown field: not in the API of KubeVirt %s", path, field.FieldPath(), apiVersion)
 		}
 		faults = append(faults, err)
 	}

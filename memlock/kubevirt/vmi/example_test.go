@@ -13,5 +13,5 @@ func ExampleRead() {
 	fmt.Println(err)
 	// Output:
 	// spec.domain.memory.guest: "4GB": want a quantity such as 4Gi, 500M or, of CPUs, 2 or 500m
-	// spec.domain.memory.gest: unknown field
+	// spec.domain.memory.gest: unknown field: not in the API of KubeVirt 1.9.0
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	goyaml "go.yaml.in/yaml/v2"
 	v1 "kubevirt.io/api/core/v1"
@@ -72,7 +73,9 @@ func readVM(asJSON []byte) (kubevirt.VM, error) {
 	case vm.Spec.Preference != nil:
 		return kubevirt.VM{}, fmt.Errorf("spec.preference: %q: another object says what devices there are: %s", vm.Spec.Preference.Name, instead)
 	}
-	return fromSpec((*v1.VirtualMachineInstanceSpec)(&vm.Spec.Template.Spec), "spec.template.spec")
+	read, err := fromSpec((*v1.VirtualMachineInstanceSpec)(&vm.Spec.Template.Spec), "spec.template.spec")
+	read.Template = err == nil
+	return read, err
 }
 
 // oneDocument refuses an empty file, and a second YAML document, which would go unread.
@@ -110,6 +113,9 @@ func kindOf(asJSON []byte) (string, error) {
 	}
 	if err != nil {
 		return "", errors.New("VM: want a mapping with the fields of a VirtualMachineInstance or a VirtualMachine")
+	}
+	if object.Kind != nil && strings.HasSuffix(*object.Kind, "List") {
+		return "", fmt.Errorf("kind: %q: want one object: kubectl get vmi NAME -o yaml", *object.Kind)
 	}
 	if a := object.APIVersion; a != nil && !slices.Contains([]string{"kubevirt.io/v1", "kubevirt.io/v1alpha3"}, *a) {
 		return "", fmt.Errorf("apiVersion: %q: want kubevirt.io/v1", *a)

@@ -75,7 +75,9 @@ func TestRead(t *testing.T) {
 		"document marks": "---\n" + full + "---\n", "VirtualMachine": asVM,
 	} {
 		got, err := Read([]byte(text))
-		if diff := cmp.Diff(fullVM, got); diff != "" || err != nil {
+		want := fullVM
+		want.Template = name == "VirtualMachine"
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("%s: %v (-want +got)\n%s", name, err, diff)
 		}
 	}
@@ -84,6 +86,7 @@ func TestRead(t *testing.T) {
 func TestReadParts(t *testing.T) {
 	for text, want := range map[string]kubevirt.VM{
 		"spec: {}": {},
+		"status: {newer: {than: this}}\nspec: {domain: {devices: {}}}":                                             {},
 		"spec: {domain: {devices: {tpm: {enabled: true}}}}":                                                        {TPM: kubevirt.EnabledTPM},
 		"spec: {domain: {devices: {tpm: {enabled: false}}}}":                                                       {TPM: kubevirt.DisabledTPM},
 		"spec: {domain: {devices: {autoattachGraphicsDevice: true}}}":                                              {},
@@ -148,6 +151,7 @@ func TestReadErrors(t *testing.T) {
 		"spec: {architecture: x86_64}":                                                      `spec.architecture: "x86_64": want amd64, arm64, s390x or ppc64le`,
 		"spec: {networks: [{name: a, pod: {cidr: x}}]}":                                     "spec.networks[0].pod.cidr: unknown field",
 		"spec: {domain: {devices: {interfaces: [{name: a, dhcpOptions: {x: y}}]}}}":         "spec.domain.devices.interfaces[0].dhcpOptions.x: unknown field",
+		"apiVersion: v1\nkind: List\nitems: []":                                             `kind: "List": want one object: kubectl get vmi NAME -o yaml`,
 		"kind: VirtualMachine\nspec: {}":                                                    "spec.template: missing",
 		"kind: VirtualMachine\nspec: {domain: {}}":                                          "spec.domain: unknown field",
 		"kind: VirtualMachine\nspec: {template: {spec: {domain: {x: 1}}}}":                  "spec.template.spec.domain.x: unknown field",
