@@ -54,7 +54,7 @@ func TestDoctor(t *testing.T) {
 	root := f.output(t, "cat", "/sys/fs/cgroup/cgroup.controllers")
 	controllers := doctor.OK
 	// What a slice has depends on the pods that other tests ran in it.
-	if f.output(t, "sh", "-c", "cat /sys/fs/cgroup/kubepods.slice/cgroup.controllers || cat /sys/fs/cgroup/cgroup.controllers") != root {
+	if f.output(t, "sh", "-c", "cat /sys/fs/cgroup/kubepods.slice/cgroup.subtree_control || cat /sys/fs/cgroup/cgroup.controllers") != root {
 		controllers = doctor.Note
 	}
 	expect(t, findings, "cgroup-controllers", controllers, root)
