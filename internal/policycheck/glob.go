@@ -14,7 +14,7 @@ const alphabet = "abcdefghijklmnopqrstuvwxyz0123456789-."
 
 // maxStates bounds the search for a name that tells globs apart: beyond that
 // nothing is said of them.
-const maxStates = 1000
+const maxStates = 300
 
 // globList is a list of globs as in [path.Match], of which one has to match.
 type globList = []string
@@ -23,7 +23,8 @@ type globList = []string
 // lists as well. It walks both as automata over the letters of names. Where that
 // takes too long the answer is false.
 func covers(by []globList, glob string) bool {
-	one, many := newAutomaton(glob), newAutomaton(slices.Concat(by...)...)
+	all := slices.Concat(by...)
+	one, many, letters := newAutomaton(glob), newAutomaton(all...), lettersOf(append(all, glob))
 	type pair struct{ one, many states }
 	pending := []pair{{one.start(), many.start()}}
 	seen := map[string]bool{}
@@ -33,7 +34,7 @@ func covers(by []globList, glob string) bool {
 		if one.accepts(p.one) && !many.accepts(p.many) {
 			return false
 		}
-		for _, c := range strings.Split(alphabet, "") {
+		for _, c := range letters {
 			ahead := one.step(p.one, c)
 			if len(ahead) == 0 {
 				continue
@@ -46,6 +47,23 @@ func covers(by []globList, glob string) bool {
 		}
 	}
 	return len(pending) == 0
+}
+
+// lettersOf returns the letters that globs tell apart: those in them, and one for all
+// others. Classes such as [a-f] tell any apart.
+func lettersOf(globs []string) (letters []string) {
+	text, other := strings.Join(globs, ""), ""
+	for _, c := range strings.Split(alphabet, "") {
+		if strings.Contains(text, c) || strings.Contains(text, "[") {
+			letters = append(letters, c)
+		} else {
+			other = c
+		}
+	}
+	if other != "" {
+		letters = append(letters, other)
+	}
+	return letters
 }
 
 // automaton matches several globs at once. A token is "*", or a glob of its own
