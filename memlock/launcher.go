@@ -37,7 +37,7 @@ func ForLauncher(in Input) (Result, error) {
 	if r.Value != nil {
 		d.Value = *r.Value
 	}
-	if !d.RequiresLock && !d.Existing {
+	if !Required(r) {
 		return VEP144(d, notRequired(r))
 	}
 	if d.Value.Unlimited { // needs no memory to compute from
@@ -49,6 +49,10 @@ func ForLauncher(in Input) (Result, error) {
 	}
 	return VEP144(d, because(r))
 }
+
+// Required reports whether a launcher asks for a lock, of whatever size: only then is
+// there anything to compute.
+func Required(r api.Request) bool { return asked(r) || r.Devices.Any() }
 
 func asked(r api.Request) bool {
 	return r.RequiresLock != nil && *r.RequiresLock

@@ -22,8 +22,8 @@ const mib = 1 << 20
 // GiB that KubeVirt counts for VFIO devices is left out: libvirt's sum for devices,
 // which is the least that a launcher with devices gets, has it.
 func (d *decider) overhead(request api.Request) ([]memlock.Term, error) {
-	if request.GuestMemory == nil {
-		return nil, nil
+	if request.GuestMemory == nil || !memlock.Required(request) {
+		return nil, nil // nothing to add it to: KubeVirt's annotation is not looked at
 	}
 	if text, ok := d.facts.Annotations[OverheadKey]; ok {
 		bytes, err := strconv.ParseInt(text, 10, 64)

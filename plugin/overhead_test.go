@@ -37,6 +37,7 @@ func TestOverhead(t *testing.T) {
 		"KubeVirt's with VFIO is":     {asks(api.DevicesKey, "vfio=1", plugin.OverheadKey, "1356857344"), 0, "amd64", 4*gi + 1356857344},
 		"a memory limit includes it":  {map[string]string{api.RequiresLockKey: "true", plugin.OverheadKey: "283115521"}, 0, "", 2 * gi},
 		"nothing is asked, or looked": {map[string]string{plugin.OverheadKey: "x"}, 0, "", 0},
+		"no lock is asked for":        {map[string]string{api.GuestMemoryKey: "4Gi", plugin.OverheadKey: "x"}, 0, "", 0},
 	} {
 		f := facts("trusted", test.annotations)
 		f.CPUs, f.Architecture = test.cpus, test.architecture
