@@ -28,6 +28,22 @@ const (
 	ReasonWouldSet          Reason = "WouldSet"          // observe mode: would have been set
 	ReasonNeighbourMemlock  Reason = "NeighbourMemlock"  // another NRI plugin is asked to set the same limit
 	ReasonPodDirFailed      Reason = "PodDirFailed"      // the pod's directory cannot be made
+
+	ReasonVMStarted     Reason = "VMStarted"     // a VM process of the launcher started
+	ReasonVMGone        Reason = "VMGone"        // it has ended
+	ReasonVMUnattended  Reason = "VMUnattended"  // it started without a live pod or heartbeat
+	ReasonOwnerGone     Reason = "OwnerGone"     // the launcher has ended, and left a VM process behind
+	ReasonLauncherHung  Reason = "LauncherHung"  // the launcher lives, its heartbeat does not
+	ReasonStopRequested Reason = "StopRequested" // the pod asks for its VM to be stopped
+	ReasonStopConfirmed Reason = "StopConfirmed" // the pod is told that its VM is gone
+	ReasonVMShutdown    Reason = "VMShutdown"    // the guest is asked to shut down
+	ReasonVMTerminated  Reason = "VMTerminated"  // SIGTERM was sent
+	ReasonVMKilled      Reason = "VMKilled"      // SIGKILL was sent
+	ReasonVMStuck       Reason = "VMStuck"       // it does not end after SIGKILL
+	ReasonWouldStop     Reason = "WouldStop"     // observe mode: would have been stopped
+	ReasonDomainRefused Reason = "DomainRefused" // the policy does not allow the declared domain
+	ReasonDomainClaimed Reason = "DomainClaimed" // another pod has declared the same domain
+	ReasonLeaseExpired  Reason = "LeaseExpired"  // the lease that held back a stop has ended
 )
 
 // Event is something that happened to a launcher.

@@ -30,6 +30,12 @@ type Launcher struct {
 	Refusal   string       `json:"refusal,omitempty"`  // why it was refused, or would be in observe mode
 	Notes     []string     `json:"notes,omitempty"`    // what else the user should know
 	Since     time.Time    `json:"since"`              // when State was entered
+
+	Phase     Phase      `json:"phase,omitempty"`
+	Why       string     `json:"why,omitempty"` // what led to Phase
+	VMs       []VM       `json:"vms,omitempty"` // in the order of their start
+	Heartbeat *Heartbeat `json:"heartbeat,omitempty"`
+	Lease     *Lease     `json:"lease,omitempty"`
 }
 
 // Status is how a setting fared.
