@@ -42,7 +42,7 @@ func (r *Registry) Replaced(key Key, containerID string, since Generation) bool 
 	return ok && now.Container.ID != containerID && now.generation > uint64(since)
 }
 
-// Drop forgets the launcher, if it still is the one that the caller looked at and
+// Drop forgets the launcher as RemoveContainer does, if it still is the one that the caller looked at and
 // no event told of it since.
 func (r *Registry) Drop(l Launcher) bool {
 	r.mu.Lock()
@@ -51,7 +51,7 @@ func (r *Registry) Drop(l Launcher) bool {
 	if !ok || now.generation != l.generation {
 		return false
 	}
-	r.forget(l.Key())
+	r.remove(now)
 	return true
 }
 

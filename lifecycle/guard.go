@@ -73,6 +73,18 @@ func (g *Guard) Enqueue(containerID string) {
 	}
 }
 
+// vmChecks is when a VM process is checked after its start: at once, and after those
+// who manage it have had time to set another limit.
+var vmChecks = []time.Duration{0, 200 * time.Millisecond, time.Second, 5 * time.Second}
+
+// EnqueueVM asks for checks of a launcher of which a VM process has just started: now,
+// and several times in the seconds to come. It does not block.
+func (g *Guard) EnqueueVM(containerID string) {
+	for _, after := range vmChecks {
+		time.AfterFunc(after, func() { g.Enqueue(containerID) })
+	}
+}
+
 // EnqueueAll asks for a check of every running launcher. It does not block.
 func (g *Guard) EnqueueAll() {
 	for _, l := range g.Registry.List() {

@@ -16,8 +16,9 @@ const maxRounds = 8
 // survey is a look at the memory lock of all processes of a container.
 type survey struct {
 	kernel Kernel
-	want   Limit // what was given
-	strict bool  // no process may have less
+	want   Limit            // what was given
+	strict bool             // no process may have less,
+	vms    map[Process]bool // nor any of these
 	repair bool
 
 	known    map[Process]bool
@@ -33,7 +34,7 @@ type survey struct {
 // checkMemlock compares the memory lock of a container's processes with what the
 // launcher was given, and repairs it if it may. ErrGone: no process is left.
 func (g *Guard) checkMemlock(l Launcher, cgroup string) (finding, error) {
-	s := survey{kernel: g.Kernel, repair: g.Repair, known: map[Process]bool{}, lowest: Rlimit{Unlimited, Unlimited}}
+	s := survey{kernel: g.Kernel, repair: g.Repair, known: map[Process]bool{}, vms: l.vmProcesses(), lowest: Rlimit{Unlimited, Unlimited}}
 	if l.Given.Memlock != nil {
 		s.want = *l.Given.Memlock
 	}
@@ -64,7 +65,8 @@ func (g *Guard) checkMemlock(l Launcher, cgroup string) (finding, error) {
 // container's first process shows whether the limit arrived. Where it did, a
 // process that has less was given less by itself, or by what manages the VM:
 // libvirt and virt-handler set QEMU's limit. Where it did not, or did not at an
-// earlier look, others have inherited what was missing.
+// earlier look, others have inherited what was missing. A VM process must have it in
+// any case: it is what the limit is for.
 func (g *Guard) strict(l Launcher, cgroup string, want Limit) (bool, error) {
 	was := l.Setting(agentapi.MemlockSetting)
 	if was != nil && (was.Status == agentapi.StatusDiffers || was.Status == agentapi.StatusRepaired) {
@@ -92,7 +94,11 @@ func (s *survey) round(g *Guard, cgroup string) (fresh int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	for p := range s.vms { // some live elsewhere
+		procs = append(procs, p)
+	}
 	for _, p := range procs {
+		p = p.name()
 		if s.known[p] {
 			continue
 		}
@@ -116,7 +122,7 @@ func (s *survey) look(p Process) error {
 		if s.short++; s.short == 1 {
 			s.first, s.had = p, has
 		}
-		if !s.strict {
+		if !s.strict && !s.vms[p.name()] {
 			return nil
 		}
 		has = s.fix(p, has)

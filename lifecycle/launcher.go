@@ -36,12 +36,24 @@ type Launcher struct {
 	// Given says what the launcher was given, and has therefore to have.
 	Given Given
 
+	// Domain is the domain of the node's libvirt that the launcher may bind, as
+	// it declared it, a UUID in the usual form. Empty when it declared none, or
+	// may not have it. While Undecided is set it is only kept from others.
+	Domain string
+
+	// GracePeriod and Watchdog are what the pod declared, in whole seconds;
+	// 0: nothing.
+	GracePeriod, Watchdog time.Duration
+
 	// Cgroup is the path of the container's cgroup below the root of the
 	// cgroup v2 hierarchy, empty until the guard has found it.
 	Cgroup string
 
 	generation uint64    // of the last Put or Enter
 	repairTold time.Time // when an event last told of a repair
+	beat       Beat
+	watchdog   time.Duration // 0: no heartbeat is expected
+	removed    bool          // by the runtime, while VM processes are left
 }
 
 // Given is what a launcher was given. In observe mode, and for a launcher that
@@ -81,9 +93,39 @@ func (l *Launcher) enter(state agentapi.State, now time.Time) {
 	}
 }
 
+// leaves reports whether VM processes of the launcher are left, or may be.
+func (l *Launcher) leaves() bool { return len(l.VMs) > 0 || l.Phase == agentapi.PhaseDraining }
+
+// vmProcesses returns the VM processes of the launcher, by name.
+func (l *Launcher) vmProcesses() map[Process]bool {
+	all := map[Process]bool{}
+	for _, v := range l.VMs {
+		all[Process{PID: v.PID, StartTime: v.StartTime}] = true
+	}
+	return all
+}
+
+// Shown is what people see of the launcher at that moment.
+func (l *Launcher) Shown(now Boottime) agentapi.Launcher {
+	shown := l.Launcher
+	if l.watchdog == 0 {
+		return shown
+	}
+	age := now.Sub(l.beat.At)
+	shown.Heartbeat = &agentapi.Heartbeat{Watchdog: l.watchdog.Seconds(), Expired: age > l.watchdog}
+	if l.beat.Seen {
+		seconds := age.Seconds()
+		shown.Heartbeat.Age = &seconds
+	}
+	return shown
+}
+
 // holds reports whether the launcher takes part in the node's memlock account:
-// from the decision until it stops.
+// from the decision until it stops, and no VM process is left of it.
 func (l *Launcher) holds() bool {
+	if len(l.VMs) > 0 {
+		return true
+	}
 	switch l.State {
 	case agentapi.StateCreating, agentapi.StateCreated, agentapi.StateRunning:
 		return true

@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"regexp"
 	"sync"
@@ -15,6 +16,7 @@ const (
 	podsDir  = "pods"  // <uid>/: what a pod's launcher sees
 	trashDir = "trash" // what is to be deleted
 	touchDir = "pod"   // <uid>/pod/: the files that a pod may touch
+	hookFile = "hook"  // <uid>/hook: where the hook program is mounted
 )
 
 // podUID is what the API server and kubelet (static pods) give out: a UUID or a
@@ -34,11 +36,17 @@ var podUID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 // DiscardUnless make a handful of system calls on a tmpfs and may be called from
 // NRI handlers.
 type PodDirs struct {
+	// Logger is told what keeps Watch from hearing of signs at once. It is set
+	// before Watch is called; nil: nobody is told.
+	Logger *slog.Logger
+
 	root        string
 	pods, trash int // open directories
 
 	mu   sync.Mutex // held by Create against DiscardUnless: never while deleting
 	next int        // makes names in trash unique
+
+	changes podChanges
 }
 
 // PodDir is a pod's directory on the node. The pod is to see all of it read-only
@@ -49,6 +57,10 @@ type PodDir struct {
 
 	Heartbeat string // and at /run/mooring/pod/heartbeat
 	Stop      string // and at /run/mooring/pod/stop
+
+	// Hook is an empty file, on which a program for the pod is mounted at
+	// /run/mooring/hook: in a read-only directory a mount needs one to be there.
+	Hook string
 }
 
 // OpenPodDirs prepares root, which must exist, for pod directories.
@@ -58,7 +70,7 @@ func OpenPodDirs(root string) (*PodDirs, error) {
 		return nil, fmt.Errorf("root of pod directories: %w", err)
 	}
 	defer unix.Close(fd)
-	d := &PodDirs{root: root, pods: -1, trash: -1}
+	d := &PodDirs{root: root, pods: -1, trash: -1, changes: podChanges{some: make(chan struct{}, 1)}}
 	// Nobody but root may pass: the files below are open to everyone who gets there.
 	if d.pods, err = ensureDir(fd, podsDir, 0o700); err == nil {
 		d.trash, err = ensureDir(fd, trashDir, 0o700)
@@ -87,12 +99,13 @@ func (d *PodDirs) Dir(uid string) PodDir {
 		Path:      path,
 		Heartbeat: filepath.Join(path, touchDir, heartbeatFile),
 		Stop:      filepath.Join(path, touchDir, stopFile),
+		Hook:      filepath.Join(path, hookFile),
 	}
 }
 
 // Create makes the directory of a pod. One that exists already is kept: its modes
-// are set again, and when its files were touched stays known. What is not laid
-// out like one is replaced.
+// are set again, what an earlier agent did not make is added, and when its files were
+// touched stays known. What is not laid out like one is replaced.
 func (d *PodDirs) Create(uid string) (PodDir, error) {
 	if err := checkUID(uid); err != nil {
 		return PodDir{}, err
@@ -108,6 +121,7 @@ func (d *PodDirs) Create(uid string) (PodDir, error) {
 	if err != nil {
 		return PodDir{}, fmt.Errorf("pod directory %s: %w", uid, err)
 	}
+	d.changes.add(uid)
 	return d.Dir(uid), nil
 }
 
@@ -118,6 +132,9 @@ func (d *PodDirs) ensure(uid string) error {
 		return err
 	}
 	defer unix.Close(dir)
+	if err := ensureMountPoint(dir, hookFile); err != nil {
+		return err
+	}
 	touch, err := ensureDir(dir, touchDir, 0o755)
 	if err != nil {
 		return err

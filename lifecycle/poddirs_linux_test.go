@@ -50,7 +50,7 @@ func TestPodDirsCreate(t *testing.T) {
 	d := openPodDirs(t, root)
 	const uid = "6f1b7c1e-0000-4000-8000-000000000000"
 	path := filepath.Join(root, "pods", uid)
-	want := lifecycle.PodDir{Path: path, Heartbeat: path + "/pod/heartbeat", Stop: path + "/pod/stop"}
+	want := lifecycle.PodDir{Path: path, Heartbeat: path + "/pod/heartbeat", Stop: path + "/pod/stop", Hook: path + "/hook"}
 	for range 2 { // the second time it is there already
 		dir := createPodDir(t, d, uid)
 		if dir != want || d.Dir(uid) != want {
@@ -61,7 +61,8 @@ func TestPodDirsCreate(t *testing.T) {
 		checkMode(t, path+"/pod", fs.ModeDir|0o755)
 		checkMode(t, dir.Heartbeat, touchable)
 		checkMode(t, dir.Stop, touchable)
-		for name, mode := range map[string]fs.FileMode{path + "/pod": 0o777, dir.Stop: 0o644} {
+		checkMode(t, dir.Hook, 0o444)
+		for name, mode := range map[string]fs.FileMode{path + "/pod": 0o777, dir.Stop: 0o644, dir.Hook: 0o600} {
 			if err := os.Chmod(name, mode); err != nil {
 				t.Fatal(err)
 			}

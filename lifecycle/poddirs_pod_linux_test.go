@@ -128,13 +128,14 @@ func TestPodCanMakeNothing(t *testing.T) {
 			for _, script := range []string{
 				"touch pod/x", "touch x", "mkdir pod/x", "ln -s / pod/x", "mkfifo pod/x", "ln pod/stop pod/x",
 				"mv pod/stop pod/x", "rm -f pod/stop", "rmdir pod", "chmod 777 pod", "touch pod", "cp /etc/passwd pod/x",
+				"touch hook", "rm -f hook", "mv hook pod/x", "cp /etc/passwd hook",
 			} {
 				if err := shell(who, "cd "+n.seen+" && "+script); err == nil {
 					t.Errorf("%s may %s", name, script)
 				}
 			}
 		}
-		for dir, want := range map[string]string{n.dir.Path: "pod", filepath.Dir(n.dir.Stop): "heartbeat stop"} {
+		for dir, want := range map[string]string{n.dir.Path: "hook pod", filepath.Dir(n.dir.Stop): "heartbeat stop"} {
 			if got := list(dir); got != want {
 				t.Errorf("the node sees %q in %s, want %q", got, dir, want)
 			}

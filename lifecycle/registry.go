@@ -149,12 +149,40 @@ func (r *Registry) Refuse(containerID, why string) {
 
 // RemoveContainer forgets the launcher, unless it was refused: the runtime removes
 // a refused container at once, but users want to see it until its pod is gone or
-// a later attempt succeeds.
+// a later attempt succeeds. One that VM processes are left of stays until Release.
 func (r *Registry) RemoveContainer(containerID string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if l, ok := r.byID[containerID]; ok && l.State != agentapi.StateRefused {
+		r.remove(l)
+	}
+}
+
+// remove forgets a launcher unless VM processes are left of it. The caller holds
+// the lock.
+func (r *Registry) remove(l *Launcher) {
+	if !l.leaves() {
 		r.forget(l.Key())
+		return
+	}
+	r.change(l, func(l *Launcher) {
+		l.removed = true
+		l.enter(agentapi.StateStopped, r.now())
+	})
+}
+
+// Release forgets a launcher of which nothing is left, if the runtime has removed
+// it.
+func (r *Registry) Release(containerID string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l, ok := r.byID[containerID]
+	switch {
+	case !ok:
+	case l.removed:
+		r.forget(l.Key())
+	default:
+		r.change(l, func(l *Launcher) { l.VMs = nil })
 	}
 }
 
@@ -170,14 +198,14 @@ func (r *Registry) StopSandbox(sandboxID string) {
 	}
 }
 
-// RemoveSandbox forgets the launchers of a sandbox. Those that the same pod has in
-// a newer sandbox stay.
+// RemoveSandbox forgets the launchers of a sandbox, as RemoveContainer does. Those
+// that the same pod has in a newer sandbox stay.
 func (r *Registry) RemoveSandbox(sandboxID string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for key, l := range r.launchers {
+	for _, l := range r.launchers {
 		if l.SandboxID == sandboxID {
-			r.forget(key)
+			r.remove(l)
 		}
 	}
 }

@@ -39,7 +39,10 @@ func (d *PodDirs) discard(uid string) error {
 		d.next++
 		err := unix.Renameat2(d.pods, uid, d.trash, uid+"."+strconv.Itoa(d.next), unix.RENAME_NOREPLACE)
 		switch {
-		case err == nil, errors.Is(err, unix.ENOENT):
+		case err == nil:
+			d.changes.add(uid)
+			return nil
+		case errors.Is(err, unix.ENOENT):
 			return nil
 		case errors.Is(err, unix.EEXIST): // from before a restart of the agent
 			continue

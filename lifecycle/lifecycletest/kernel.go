@@ -22,7 +22,14 @@ type Kernel struct {
 	// before the kernel is used.
 	BeforeSet func(p lifecycle.Process) error
 
+	// Deaf, if set, says which signals a process does not die of: "TERM" or
+	// "KILL". Set it before the kernel is used.
+	Deaf func(pid int, signal string) bool
+
 	mu      sync.Mutex
+	held    []*handle
+	signals map[int][]string
+	args    map[int][]string
 	ticks   uint64
 	procs   map[int]process
 	cgroups map[string]map[string]string // path -> file -> content
@@ -38,7 +45,10 @@ var _ lifecycle.Kernel = (*Kernel)(nil)
 
 // NewKernel returns a kernel without processes.
 func NewKernel() *Kernel {
-	return &Kernel{procs: map[int]process{}, cgroups: map[string]map[string]string{"/": {}}}
+	return &Kernel{
+		procs: map[int]process{}, cgroups: map[string]map[string]string{"/": {}},
+		signals: map[int][]string{}, args: map[int][]string{},
+	}
 }
 
 // Start starts a process, in place of the one that has the pid.
@@ -54,8 +64,12 @@ func (k *Kernel) Start(pid int, cgroup string, limit lifecycle.Rlimit) lifecycle
 // Exit ends the process that has the pid.
 func (k *Kernel) Exit(pid int) {
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	delete(k.procs, pid)
+	ended := k.take(pid)
+	k.mu.Unlock()
+	for _, tell := range ended {
+		go tell()
+	}
 }
 
 // Write sets the content of a cgroup's file, and makes the cgroup.

@@ -1,0 +1,130 @@
+package lifecycletest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/mooring-vm/mooring/lifecycle"
+)
+
+var _ lifecycle.Processes = (*Kernel)(nil)
+
+// handle is a process of the fake that is held on to.
+type handle struct {
+	kernel  *Kernel
+	process lifecycle.Process
+	ended   func()
+}
+
+// Hold implements [lifecycle.Processes].
+func (k *Kernel) Hold(p lifecycle.Process, ended func()) (lifecycle.Handle, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if _, err := k.lookup(p); err != nil {
+		return nil, err
+	}
+	h := &handle{k, p, ended}
+	k.held = append(k.held, h)
+	return h, nil
+}
+
+// Terminate implements [lifecycle.Handle].
+func (h *handle) Terminate() error { return h.kernel.signal(h, "TERM") }
+
+// Kill implements [lifecycle.Handle].
+func (h *handle) Kill() error { return h.kernel.signal(h, "KILL") }
+
+// Close implements [lifecycle.Handle].
+func (h *handle) Close() error {
+	h.kernel.mu.Lock()
+	defer h.kernel.mu.Unlock()
+	h.kernel.held = slices.DeleteFunc(h.kernel.held, func(other *handle) bool { return other == h })
+	return nil
+}
+
+// Signals returns what was sent to a pid, in order.
+func (k *Kernel) Signals(pid int) []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.signals[pid])
+}
+
+// signal notes a signal; processes of the fake die of those that [Kernel.Deaf] lets
+// through.
+func (k *Kernel) signal(h *handle, name string) error {
+	k.mu.Lock()
+	_, err := k.lookup(h.process)
+	dies := err == nil && (k.Deaf == nil || !k.Deaf(h.process.PID, name))
+	if err == nil {
+		k.signals[h.process.PID] = append(k.signals[h.process.PID], name)
+	}
+	k.mu.Unlock()
+	if dies {
+		k.Exit(h.process.PID)
+	}
+	return err
+}
+
+// take returns the handles of a process that ends. It needs the lock.
+func (k *Kernel) take(pid int) (ended []func()) {
+	k.held = slices.DeleteFunc(k.held, func(h *handle) bool {
+		if h.process.PID == pid {
+			ended = append(ended, h.ended)
+		}
+		return h.process.PID == pid
+	})
+	return ended
+}
+
+// Identify implements [lifecycle.Processes].
+func (k *Kernel) Identify(pid int) (lifecycle.Process, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	p, ok := k.procs[pid]
+	if !ok {
+		return lifecycle.Process{}, fmt.Errorf("process %d: %w", pid, lifecycle.ErrGone)
+	}
+	return lifecycle.Process{PID: pid, StartTime: p.start, Cgroup: p.cgroup}, nil
+}
+
+// Arguments implements [lifecycle.Processes].
+func (k *Kernel) Arguments(p lifecycle.Process) ([]string, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if _, err := k.lookup(p); err != nil {
+		return nil, err
+	}
+	return slices.Clone(k.args[p.PID]), nil
+}
+
+// SetArguments sets the command line of a pid.
+func (k *Kernel) SetArguments(pid int, args ...string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.args[pid] = args
+}
+
+// KillCgroup implements [lifecycle.Processes].
+func (k *Kernel) KillCgroup(cgroup string) error {
+	k.mu.Lock()
+	if k.cgroups[cgroup] == nil {
+		k.mu.Unlock()
+		return fmt.Errorf("cgroup %s: %w", cgroup, lifecycle.ErrGone)
+	}
+	procs := maps.Clone(k.procs)
+	k.mu.Unlock()
+	for pid, p := range procs {
+		if inside(p.cgroup, cgroup) {
+			k.Exit(pid)
+		}
+	}
+	return nil
+}
+
+// Exists implements [lifecycle.Processes].
+func (k *Kernel) Exists(cgroup string) (bool, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.cgroups[cgroup] != nil, nil
+}

@@ -1,0 +1,134 @@
+package lifecycletest
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/mooring-vm/mooring/lifecycle"
+)
+
+// Tracker is a [lifecycle.Tracker] of the processes of a fake [Kernel]: those that
+// were told to run an emulator.
+type Tracker struct {
+	kernel *Kernel
+
+	mu        sync.Mutex
+	cgroups   []string
+	emulators map[lifecycle.Process]string // executed file
+	bound     map[lifecycle.Process]uint64 // group
+	watched   []lifecycle.Process
+	fail      error
+}
+
+var _ lifecycle.Tracker = (*Tracker)(nil)
+
+// NewTracker returns a tracker that knows nothing.
+func NewTracker(k *Kernel) *Tracker {
+	return &Tracker{kernel: k, emulators: map[lifecycle.Process]string{}, bound: map[lifecycle.Process]uint64{}}
+}
+
+// Fail makes Snapshot and Rescan fail until it is called with nil.
+func (t *Tracker) Fail(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.fail = err
+}
+
+// Exec has a process run an emulator, and returns what a tracker tells of it.
+func (t *Tracker) Exec(p lifecycle.Process, executable string) lifecycle.Sighting {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.emulators[name(p)] = executable
+	return lifecycle.Sighting{Tracked: t.tracked(p)}
+}
+
+func name(p lifecycle.Process) lifecycle.Process {
+	return lifecycle.Process{PID: p.PID, StartTime: p.StartTime}
+}
+
+// tracked needs the lock.
+func (t *Tracker) tracked(p lifecycle.Process) lifecycle.Tracked {
+	all := lifecycle.Tracked{Process: p, Executable: t.emulators[name(p)], Group: t.bound[name(p)], Bound: t.bound[name(p)] != 0}
+	for i, cgroup := range t.cgroups {
+		if all.Group == 0 && cgroup != "" && inside(p.Cgroup, cgroup) {
+			all.Group = group(i)
+		}
+	}
+	return all
+}
+
+// Registered returns the registered cgroups.
+func (t *Tracker) Registered() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(t.cgroups), func(c string) bool { return c == "" })
+}
+
+// Register implements [lifecycle.Tracker].
+func (t *Tracker) Register(cgroup string) (uint64, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if there, _ := t.kernel.Exists(cgroup); !there {
+		return 0, fmt.Errorf("cgroup %s: %w", cgroup, lifecycle.ErrGone)
+	}
+	at := slices.Index(t.cgroups, cgroup)
+	if at < 0 {
+		at = len(t.cgroups)
+		t.cgroups = append(t.cgroups, cgroup)
+	}
+	return group(at), nil
+}
+
+// group is that of the cgroup that was registered as the i-th.
+func group(i int) uint64 { return uint64(1000 + i) }
+
+// Unregister implements [lifecycle.Tracker].
+func (t *Tracker) Unregister(gone uint64) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range t.cgroups {
+		if group(i) == gone {
+			t.cgroups[i] = "" // groups are not used again
+		}
+	}
+	return nil
+}
+
+// Bind implements [lifecycle.Tracker].
+func (t *Tracker) Bind(p lifecycle.Process, to uint64) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.bound[name(p)] = to
+	return nil
+}
+
+// Watch implements [lifecycle.Tracker].
+func (t *Tracker) Watch(p lifecycle.Process) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.watched = append(t.watched, name(p))
+	return nil
+}
+
+// Snapshot implements [lifecycle.Tracker].
+func (t *Tracker) Snapshot() (all []lifecycle.Tracked, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.fail != nil {
+		return nil, t.fail
+	}
+	for p := range t.emulators {
+		if now, err := t.kernel.Identify(p.PID); err == nil && name(now) == p {
+			all = append(all, t.tracked(now))
+		}
+	}
+	return all, nil
+}
+
+// Rescan implements [lifecycle.Tracker].
+func (t *Tracker) Rescan() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.fail
+}

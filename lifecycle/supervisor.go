@@ -1,0 +1,344 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+const (
+	// maxWaiting bounds what has come and was not dealt with yet. What does not
+	// fit is found by a look at everything.
+	maxWaiting = 1 << 14
+
+	// signsEvery and looksEvery are how often what was told by hints is looked
+	// for without any.
+	signsEvery = 10 * time.Second
+	looksEvery = 30 * time.Second
+
+	// aliveEvery is how often the fence is told that somebody is here.
+	aliveEvery = time.Second
+)
+
+// SupervisorConfig is what a supervisor works with. Domains, Signs, Guard, Observer
+// and Alive are optional.
+type SupervisorConfig struct {
+	Registry  *Registry
+	Tracker   Tracker
+	Processes Processes
+	Domains   Domains
+	Signs     PodSigns
+	Store     Store
+	Recorder  Recorder
+	Guard     VMGuard
+	Observer  SupervisorObserver
+	Clock     Clock
+	Logger    *slog.Logger
+
+	// Terms holds for every launcher, but for the grace period and the
+	// watchdog that it has declared.
+	Terms Terms
+
+	// Alive is called about once a second while the supervisor works.
+	Alive func()
+}
+
+// VMGuard checks the memory lock of a VM process that has just started: see [Guard].
+type VMGuard interface{ EnqueueVM(containerID string) }
+
+// SupervisorObserver counts what a supervisor does. Its methods must not block and
+// may be called from several goroutines at once.
+type SupervisorObserver interface {
+	// Acted is called for each signal, shutdown and confirmation.
+	Acted(action string, err error)
+
+	// HintsDropped is called when too much waits to be dealt with, and
+	// everything is looked at instead.
+	HintsDropped()
+}
+
+// Supervisor holds the ties of the node's launchers, steps them by what happens, and
+// does what the steps want done. All of it is done in the goroutine of Run, but for
+// what may take its time. The other methods may be called from several goroutines
+// at once, and do not wait for it.
+type Supervisor struct {
+	SupervisorConfig
+
+	mu      sync.Mutex
+	waiting []func(context.Context)
+	dropped bool
+	holding map[string]int // launchers that are not over, by the UID of their pod
+	wake    chan struct{}
+
+	// What follows belongs to the goroutine of Run.
+	ties    map[string]*tied // by container ID
+	byGroup map[uint64]*tied
+	looks   looks
+	rescan  rescan
+	slow    sync.WaitGroup
+}
+
+// tied is a tie with what it holds on to.
+type tied struct {
+	Tie
+	handles map[Process]Handle // of its owner and VM processes, by name
+	coming  map[Process]bool   // VM processes that are being looked at, by name
+
+	heartbeat time.Time // that of the pod's file, only to be compared
+	claimTold bool      // that another launcher has its domain
+}
+
+// NewSupervisor returns a supervisor that does nothing until Run is called.
+func NewSupervisor(cfg SupervisorConfig) *Supervisor {
+	return &Supervisor{
+		SupervisorConfig: cfg, holding: map[string]int{}, wake: make(chan struct{}, 1),
+		ties: map[string]*tied{}, byGroup: map[uint64]*tied{}, looks: looks{wanted: map[*tied]uint64{}},
+	}
+}
+
+// Register has the processes of a launcher tracked, before the first of them runs.
+// It makes a handful of system calls, so NRI handlers may call it. What the pod's
+// directory says is from an earlier container of the pod, and void.
+func (s *Supervisor) Register(l Launcher, cgroup string) error {
+	group, err := s.Tracker.Register(cgroup)
+	if err != nil {
+		return fmt.Errorf("track the processes of container %s: %w", l.Container.Name, err)
+	}
+	before := s.voidSigns(l.Pod.UID)
+	s.post(func(context.Context) {
+		if s.ties[l.Container.ID] == nil {
+			s.enroll(l).heartbeat = before
+		}
+		s.place(s.ties[l.Container.ID], cgroup, group)
+	})
+	return nil
+}
+
+// Started tells that the first process of a launcher runs. Launchers that were not
+// registered are then: they were started while nobody was here.
+func (s *Supervisor) Started(l Launcher) {
+	s.post(func(ctx context.Context) { s.started(ctx, l) })
+}
+
+// Hint asks for a look at the launcher with this container ID: something may have
+// happened to it.
+func (s *Supervisor) Hint(containerID string) {
+	s.post(func(ctx context.Context) {
+		if t := s.ties[containerID]; t != nil {
+			s.want(ctx, t, 0)
+		}
+	})
+}
+
+// Sighted takes what the tracker tells.
+func (s *Supervisor) Sighted(seen Sighting) {
+	s.post(func(ctx context.Context) { s.sighted(ctx, seen) })
+}
+
+// Lost tells that the tracker has lost sightings.
+func (s *Supervisor) Lost() { s.post(s.findLost) }
+
+// Signed tells that a pod has touched a file of its directory.
+func (s *Supervisor) Signed(podUID string) {
+	s.post(func(context.Context) {
+		for _, t := range s.ties {
+			if t.Launcher.Pod.UID == podUID {
+				s.readSigns(t)
+			}
+		}
+	})
+}
+
+// DomainsChanged tells that domains of the node's libvirt have come or gone.
+func (s *Supervisor) DomainsChanged() { s.post(s.lookAtDomains) }
+
+// Lease holds back what would be done to the launcher's VM processes without its
+// pod asking, for that long; 0 ends the lease there is. It returns the launchers
+// that it concerns, and waits until it holds.
+func (s *Supervisor) Lease(ctx context.Context, namespace, pod string, period time.Duration, reason string) ([]Key, error) {
+	found := make(chan []Key, 1)
+	s.post(func(context.Context) {
+		var keys []Key
+		for _, t := range s.ties {
+			if ref := t.Launcher.Pod; ref.Namespace == namespace && ref.Name == pod {
+				s.step(t, Leased{For: period, Reason: reason})
+				keys = append(keys, Key{PodUID: ref.UID, Container: t.Launcher.Container.Name})
+			}
+		}
+		found <- keys
+	})
+	select {
+	case keys := <-found:
+		return keys, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("lease for pod %s/%s: %w", namespace, pod, ctx.Err())
+	}
+}
+
+// HasPod reports whether a launcher of the pod is not over: its directory is needed.
+func (s *Supervisor) HasPod(uid string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.holding[uid] > 0
+}
+
+// Restore takes over the ties that the store has. To be called before Run.
+func (s *Supervisor) Restore() error {
+	stored, err := s.Store.Load()
+	for _, t := range stored {
+		s.post(func(ctx context.Context) { s.restore(ctx, t) })
+	}
+	if err != nil {
+		return fmt.Errorf("ties of launchers that ran before: %w", err)
+	}
+	return nil
+}
+
+// Run supervises until ctx is done, and waits for what it has begun. What was
+// registered stays registered.
+func (s *Supervisor) Run(ctx context.Context) {
+	defer s.slow.Wait()
+	signs, looks, alive := time.NewTicker(signsEvery), time.NewTicker(looksEvery), time.NewTicker(aliveEvery)
+	defer signs.Stop()
+	defer looks.Stop()
+	defer alive.Stop()
+	due := time.NewTimer(0)
+	defer due.Stop()
+	s.alive()
+	for ctx.Err() == nil {
+		for _, deal := range s.take() {
+			deal(ctx)
+		}
+		s.setTimer(due)
+		select {
+		case <-ctx.Done():
+		case <-s.wake:
+		case <-due.C:
+			s.tick()
+		case <-signs.C:
+			s.readAllSigns()
+		case <-looks.C:
+			s.lookAtAll(ctx)
+		case <-alive.C:
+			s.alive()
+		}
+	}
+	s.closeAll()
+}
+
+func (s *Supervisor) alive() {
+	if s.Alive != nil {
+		s.Alive()
+	}
+}
+
+// post leaves something to be done by Run. It does not block.
+func (s *Supervisor) post(deal func(context.Context)) {
+	s.mu.Lock()
+	full := len(s.waiting) >= maxWaiting
+	if full {
+		s.dropped = true
+	} else {
+		s.waiting = append(s.waiting, deal)
+	}
+	s.mu.Unlock()
+	if full && s.Observer != nil {
+		s.Observer.HintsDropped()
+	}
+	s.nudge()
+}
+
+// put is post for what must not be dropped, of which there is little.
+func (s *Supervisor) put(deal func(context.Context)) {
+	s.mu.Lock()
+	s.waiting = append(s.waiting, deal)
+	s.mu.Unlock()
+	s.nudge()
+}
+
+func (s *Supervisor) nudge() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Supervisor) take() []func(context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	taken := s.waiting
+	s.waiting = nil
+	if s.dropped {
+		s.dropped = false
+		taken = append(taken, s.findLost, s.lookAtDomains)
+	}
+	return taken
+}
+
+// setTimer makes the timer fire when the next tie is due.
+func (s *Supervisor) setTimer(timer *time.Timer) {
+	next := time.Hour
+	now := s.Clock.Now()
+	for _, t := range s.ties {
+		if at, ok := t.Due(); ok {
+			next = min(next, max(at.Sub(now), 0))
+		}
+	}
+	timer.Reset(next)
+}
+
+// tick steps the ties that are due.
+func (s *Supervisor) tick() {
+	now := s.Clock.Now()
+	for _, t := range s.ties {
+		if at, ok := t.Due(); ok && at <= now {
+			// A heartbeat may have come since somebody looked for one.
+			s.readSigns(t)
+			s.step(t, Ticked{})
+		}
+	}
+}
+
+// hold keeps a process until it ends, which is told then.
+func (s *Supervisor) hold(t *tied, p Process) error {
+	if t.handles[p.name()] != nil {
+		return nil
+	}
+	h, err := s.Processes.Hold(p, func() {
+		s.put(func(context.Context) {
+			if s.current(t) {
+				s.ended(t, p, "")
+			}
+		})
+	})
+	if err == nil {
+		t.handles[p.name()] = h
+	}
+	return err
+}
+
+// name is the process without the cgroup that it was found in.
+func (p Process) name() Process { return Process{PID: p.PID, StartTime: p.StartTime} }
+
+func (s *Supervisor) close(h Handle) {
+	if err := h.Close(); err != nil {
+		s.Logger.Warn("a handle of a process could not be closed", "error", err)
+	}
+}
+
+func (s *Supervisor) closeAll() {
+	for _, t := range s.ties {
+		for _, h := range t.handles {
+			s.close(h)
+		}
+	}
+}
+
+func (s *Supervisor) log(t *Tie) *slog.Logger {
+	return s.Logger.With("pod", t.Launcher.Pod.Namespace+"/"+t.Launcher.Pod.Name, "container", t.Launcher.Container.Name)
+}
+
+var errNoDomains = errors.New("the policy names no libvirt of the node")

@@ -1,0 +1,178 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+)
+
+// shutdownTimeout is how long libvirt may take to pass a request on to a guest.
+const shutdownTimeout = 10 * time.Second
+
+// act does what a step wants done.
+func (s *Supervisor) act(t *tied, a Action) {
+	switch a := a.(type) {
+	case Tell:
+		s.tell(t, a)
+	case Shutdown:
+		s.shutdown(t, a)
+	case Terminate:
+		s.signal(t, a, a.VM, Handle.Terminate)
+	case Kill:
+		s.kill(t, a)
+	case ConfirmStop:
+		s.confirmStop(t)
+	case Look:
+		s.put(func(ctx context.Context) {
+			if s.current(t) {
+				s.want(ctx, t, a.Look)
+			}
+		})
+	case CheckMemlock:
+		if s.Guard != nil {
+			id := t.Launcher.Container.ID
+			s.put(func(context.Context) { s.Guard.EnqueueVM(id) }) // once it is shown
+		}
+	}
+}
+
+func (s *Supervisor) tell(t *tied, a Tell) {
+	c := t.Launcher.Container
+	if a.PID != 0 {
+		c.PID = a.PID
+	}
+	log := s.log(&t.Tie).With("pid", c.PID, "reason", a.Reason)
+	if a.Type == agentapi.Warning {
+		log.Warn(a.Message)
+	} else {
+		log.Info(a.Message)
+	}
+	s.Recorder.Record(agentapi.Event{
+		Time: time.Now(), Type: a.Type, Reason: a.Reason, Message: a.Message, Pod: t.Launcher.Pod, Container: c,
+	})
+}
+
+// signal sends a signal through the handle that was opened and compared when the
+// process was entered: it reaches that process or none.
+func (s *Supervisor) signal(t *tied, a Action, v VM, send func(Handle) error) {
+	h := t.handles[v.Process.name()]
+	if h == nil {
+		return
+	}
+	err := send(h)
+	if errors.Is(err, ErrGone) {
+		return // its end is being told
+	}
+	s.acted(a, err)
+	if err != nil {
+		s.put(func(context.Context) { s.failed(t, a, err) })
+	}
+}
+
+func (s *Supervisor) failed(t *tied, a Action, err error) {
+	if s.current(t) {
+		s.step(t, ActionFailed{Action: a, Err: err})
+	}
+}
+
+// kill kills the VM process, and first what else lives in the cgroup that is the
+// VM's own.
+func (s *Supervisor) kill(t *tied, a Kill) {
+	if a.VM.OwnCgroup != "" {
+		if err := s.Processes.KillCgroup(a.VM.OwnCgroup); err != nil {
+			s.log(&t.Tie).Warn("the cgroup of a VM could not be killed", "cgroup", a.VM.OwnCgroup, "error", err)
+		}
+	}
+	s.signal(t, a, a.VM, Handle.Kill)
+}
+
+// shutdown asks libvirt to ask the guest, which may take its time.
+func (s *Supervisor) shutdown(t *tied, a Shutdown) {
+	s.put(func(ctx context.Context) {
+		s.aside(ctx, func(ctx context.Context) func(context.Context) {
+			ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
+			defer cancel()
+			err := errNoDomains
+			if s.Domains != nil {
+				err = s.Domains.Shutdown(ctx, *a.VM.Domain)
+			}
+			s.acted(a, err)
+			if err == nil {
+				return nil
+			}
+			return func(context.Context) { s.failed(t, a, err) }
+		})
+	})
+}
+
+func (s *Supervisor) confirmStop(t *tied) {
+	if s.Signs == nil {
+		return
+	}
+	err := s.Signs.ConfirmStop(t.Launcher.Pod.UID)
+	s.acted(ConfirmStop{}, err)
+	if err != nil {
+		s.log(&t.Tie).Warn("the pod cannot be told that its VM is gone", "error", err)
+	}
+}
+
+func (s *Supervisor) acted(a Action, err error) {
+	if s.Observer == nil {
+		return
+	}
+	switch a.(type) {
+	case Shutdown:
+		s.Observer.Acted("shutdown", err)
+	case Terminate:
+		s.Observer.Acted("terminate", err)
+	case Kill:
+		s.Observer.Acted("kill", err)
+	case ConfirmStop:
+		s.Observer.Acted("confirm", err)
+	}
+}
+
+// voidSigns takes back what an earlier container of the pod has asked for, and
+// returns when its last heartbeat was.
+func (s *Supervisor) voidSigns(podUID string) (heartbeat time.Time) {
+	if s.Signs == nil {
+		return time.Time{}
+	}
+	signs, err := s.Signs.Signs(podUID)
+	if err == nil && signs.StopAsked {
+		err = s.Signs.ConfirmStop(podUID)
+	}
+	if err != nil {
+		s.Logger.Debug("signs of a pod cannot be voided", "uid", podUID, "error", err)
+	}
+	return signs.Heartbeat
+}
+
+// readAllSigns reads what the pods say.
+func (s *Supervisor) readAllSigns() {
+	for _, t := range s.ties {
+		s.readSigns(t)
+	}
+}
+
+// readSigns reads what the pod says through its directory. One that was created
+// while nobody was here has none.
+func (s *Supervisor) readSigns(t *tied) {
+	if s.Signs == nil || !s.current(t) {
+		return
+	}
+	signs, err := s.Signs.Signs(t.Launcher.Pod.UID)
+	if err != nil {
+		s.log(&t.Tie).Debug("the pod's directory cannot be read", "error", err)
+		return
+	}
+	if !signs.Heartbeat.Equal(t.heartbeat) {
+		t.heartbeat = signs.Heartbeat
+		s.step(t, Beaten{})
+	}
+	if signs.StopAsked && !t.StopAsked && s.current(t) {
+		s.step(t, StopAsked{})
+	}
+}

@@ -1,0 +1,197 @@
+package lifecycle_test
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/lifecycletest"
+)
+
+// rig is a node with a supervisor, in a bubble of synctest.
+type rig struct {
+	*lifecycle.Supervisor
+	t        *testing.T
+	config   lifecycle.SupervisorConfig
+	kernel   *lifecycletest.Kernel
+	tracker  *lifecycletest.Tracker
+	signs    *lifecycletest.Signs
+	domains  *lifecycletest.Domains
+	store    *lifecycletest.Store
+	recorder *lifecycletest.Recorder
+	stop     func()
+	pid      int
+}
+
+// the terms of the tests.
+const (
+	grace = 30 * time.Second
+	term  = 10 * time.Second
+)
+
+func inBubble(t *testing.T, change func(*lifecycle.SupervisorConfig), test func(r *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, change)
+		defer func() { r.stop() }()
+		r.start()
+		test(r)
+	})
+}
+
+func newRig(t *testing.T, change func(*lifecycle.SupervisorConfig)) *rig {
+	r := &rig{
+		t: t, kernel: lifecycletest.NewKernel(), signs: &lifecycletest.Signs{}, domains: &lifecycletest.Domains{},
+		store: &lifecycletest.Store{}, recorder: &lifecycletest.Recorder{}, pid: 100, stop: func() {},
+	}
+	r.tracker = lifecycletest.NewTracker(r.kernel)
+	r.config = lifecycle.SupervisorConfig{
+		Registry: lifecycle.NewRegistry(), Tracker: r.tracker, Processes: r.kernel, Domains: r.domains, Signs: r.signs,
+		Store: r.store, Recorder: r.recorder, Clock: lifecycletest.NewClock(), Logger: slog.New(slog.DiscardHandler),
+		Terms: lifecycle.Terms{Enforce: true, GracePeriod: grace, TermPeriod: term},
+	}
+	if change != nil {
+		change(&r.config)
+	}
+	return r
+}
+
+// start runs a supervisor; a second one takes over from the first.
+func (r *rig) start() {
+	r.t.Helper()
+	r.Supervisor = lifecycle.NewSupervisor(r.config)
+	if err := r.Restore(); err != nil {
+		r.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.Run(ctx)
+	}()
+	r.stop = func() {
+		cancel()
+		<-done
+		r.stop = func() {}
+	}
+	synctest.Wait()
+}
+
+// launcher is one that runs, with its owner.
+type launcher struct {
+	lifecycle.Launcher
+	owner  lifecycle.Process
+	cgroup string
+}
+
+// launch starts a launcher as the plugin would tell of it.
+func (r *rig) launch(name string, change func(*lifecycle.Launcher)) launcher {
+	r.t.Helper()
+	r.signs.Touch("uid-"+name, func(*lifecycle.Signs) {})
+	l := lifecycle.Launcher{SandboxID: "sandbox-" + name}
+	l.Pod = agentapi.PodRef{Namespace: "vms", Name: name, UID: "uid-" + name}
+	l.Container = agentapi.ContainerRef{Name: "compute", ID: "id-" + name}
+	l.State, l.Mode = agentapi.StateCreated, "enforce"
+	if change != nil {
+		change(&l)
+	}
+	cgroup := "/kubepods/pod-" + name + "/" + l.Container.ID
+	r.config.Registry.Put(l)
+	r.kernel.Write(cgroup, "cgroup.type", "domain\n")
+	if err := r.Register(l, cgroup); err != nil {
+		r.t.Fatal(err)
+	}
+	owner := r.process(cgroup)
+	r.config.Registry.Enter(l.Container.ID, agentapi.StateRunning, owner.PID)
+	l, _ = r.config.Registry.Find(l.Container.ID)
+	r.Started(l)
+	synctest.Wait()
+	return launcher{l, owner, cgroup}
+}
+
+func (r *rig) process(cgroup string) lifecycle.Process {
+	r.pid++
+	return r.kernel.Start(r.pid, cgroup, lifecycle.Rlimit{})
+}
+
+// qemu starts an emulator in a cgroup, and has the tracker tell.
+func (r *rig) qemu(cgroup string, args ...string) lifecycle.Process {
+	r.t.Helper()
+	p := r.process(cgroup)
+	r.kernel.SetArguments(p.PID, append([]string{"qemu-system-x86_64"}, args...)...)
+	r.Sighted(r.tracker.Exec(p, "qemu-system-x86_64"))
+	synctest.Wait()
+	return p
+}
+
+// exit ends a process, and has the tracker tell.
+func (r *rig) exit(p lifecycle.Process, how string) {
+	r.t.Helper()
+	r.kernel.Exit(p.PID)
+	r.Sighted(lifecycle.Sighting{Tracked: lifecycle.Tracked{Process: p}, Ended: true, How: how})
+	synctest.Wait()
+}
+
+// after lets time pass.
+func (r *rig) after(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+// shown is what people see of a launcher.
+func (r *rig) shown(l launcher) agentapi.Launcher {
+	r.t.Helper()
+	now, ok := r.config.Registry.Find(l.Container.ID)
+	if !ok {
+		r.t.Fatalf("the registry does not know launcher %s", l.Pod.Name)
+	}
+	return now.Shown(r.config.Clock.Now())
+}
+
+// is fails unless the launcher is in the phase, with VMs in those states.
+func (r *rig) is(l launcher, phase agentapi.Phase, states ...agentapi.VMState) {
+	r.t.Helper()
+	shown := r.shown(l)
+	var got []agentapi.VMState
+	for _, v := range shown.VMs {
+		got = append(got, v.State)
+	}
+	if shown.Phase != phase || !slices.Equal(got, states) {
+		r.t.Fatalf("launcher %s is %s with VMs %v, want %s with %v: %s", l.Pod.Name, shown.Phase, got, phase, states, shown.Why)
+	}
+}
+
+// sent fails unless exactly these signals were sent to the process.
+func (r *rig) sent(p lifecycle.Process, want ...string) {
+	r.t.Helper()
+	if got := r.kernel.Signals(p.PID); !slices.Equal(got, want) {
+		r.t.Fatalf("signals to process %s: %v, want %v", strconv.Itoa(p.PID), got, want)
+	}
+}
+
+// told fails unless people were told for this reason.
+func (r *rig) told(reason agentapi.Reason) {
+	r.t.Helper()
+	if !slices.Contains(r.recorder.Reasons(), reason) {
+		r.t.Fatalf("told of %v, want %s", r.recorder.Reasons(), reason)
+	}
+}
+
+// stopAsked is whether the pod's request is still there.
+func (r *rig) stopAsked(l launcher) bool {
+	signs, _ := r.signs.Signs(l.Pod.UID)
+	return signs.StopAsked
+}
+
+// ask has the pod ask for its VM to be stopped.
+func (r *rig) ask(l launcher) {
+	r.signs.Touch(l.Pod.UID, func(s *lifecycle.Signs) { s.StopAsked = true })
+	r.Signed(l.Pod.UID)
+	synctest.Wait()
+}

@@ -1,0 +1,258 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+)
+
+// enroll enters a launcher that is not known yet.
+func (s *Supervisor) enroll(l Launcher) *tied {
+	m := Member{Pod: l.Pod, Container: l.Container}
+	if !l.Undecided {
+		m.Domain = l.Domain
+	}
+	return s.add(NewTie(m, s.terms(l), s.Clock.Now()))
+}
+
+// terms are those of the node, and what the launcher has declared.
+func (s *Supervisor) terms(l Launcher) Terms {
+	terms := s.Terms
+	if l.GracePeriod > 0 {
+		terms.GracePeriod = l.GracePeriod
+	}
+	terms.Watchdog = l.Watchdog
+	return terms
+}
+
+func (s *Supervisor) add(tie Tie) *tied {
+	t := &tied{Tie: tie, handles: map[Process]Handle{}, coming: map[Process]bool{}}
+	s.ties[tie.Launcher.Container.ID] = t
+	s.mu.Lock()
+	s.holding[tie.Launcher.Pod.UID]++
+	s.mu.Unlock()
+	return t
+}
+
+// place notes where the container's cgroup is.
+func (s *Supervisor) place(t *tied, cgroup string, group uint64) {
+	t.Launcher.Cgroup, t.Launcher.Group = cgroup, group
+	s.byGroup[group] = t
+	s.keep(t)
+}
+
+// started enters the launcher's first process as its owner.
+func (s *Supervisor) started(ctx context.Context, l Launcher) {
+	t := s.ties[l.Container.ID]
+	if t == nil {
+		t = s.enroll(l)
+	}
+	if !l.Undecided {
+		t.Launcher.Domain = l.Domain
+	}
+	if t.Owner != nil || t.OwnerGone != "" || l.Container.PID == 0 {
+		return
+	}
+	t.Launcher.Container.PID = l.Container.PID
+	ahead := t.Launcher.Cgroup != "" // of its first process
+	p, cgroup, err := s.owner(t, l.Container.PID)
+	var group uint64
+	if err == nil {
+		group, err = s.Tracker.Register(cgroup)
+	}
+	if err == nil {
+		s.place(t, cgroup, group)
+		err = s.hold(t, p)
+	}
+	switch {
+	case errors.Is(err, ErrGone):
+		s.step(t, OwnerEnded{Proof: err.Error()})
+	case err != nil:
+		s.log(&t.Tie).Warn("launcher cannot be watched; it is tried again", "error", err)
+	default:
+		s.watch(ctx, t, p)
+		s.step(t, OwnerStarted{Process: p})
+		s.readSigns(t)
+		if ahead {
+			s.want(ctx, t, 0)
+		} else {
+			s.findLost(ctx) // processes that were there before it was registered
+		}
+	}
+}
+
+// owner identifies the launcher's first process.
+func (s *Supervisor) owner(t *tied, pid int) (p Process, cgroup string, err error) {
+	p, err = s.Processes.Identify(pid)
+	if err != nil {
+		return p, "", err
+	}
+	cgroup, ok := containerCgroup(p.Cgroup, t.Launcher.Container.ID)
+	if !ok {
+		return p, "", fmt.Errorf("process %d is in cgroup %s, not in one of container %s: %w",
+			pid, p.Cgroup, t.Launcher.Container.ID, ErrGone)
+	}
+	return p, cgroup, nil
+}
+
+// watch has the tracker tell of the owner's end at once. Without that it is told a
+// little later.
+func (s *Supervisor) watch(ctx context.Context, t *tied, p Process) {
+	log := s.log(&t.Tie)
+	s.aside(ctx, func(context.Context) func(context.Context) {
+		if err := s.Tracker.Watch(p); err != nil && !errors.Is(err, ErrGone) {
+			log.Warn("the launcher's first process is not tracked", "pid", p.PID, "error", err)
+		}
+		return nil
+	})
+}
+
+// restore takes a tie over from the store.
+func (s *Supervisor) restore(ctx context.Context, tie Tie) {
+	if s.ties[tie.Launcher.Container.ID] != nil {
+		return
+	}
+	now := s.Clock.Now()
+	terms := s.Terms
+	terms.GracePeriod, terms.Watchdog = tie.Terms.GracePeriod, tie.Terms.Watchdog
+	tie.Terms = terms
+	tie.Beat.At = now // nobody looked for one
+	t := s.add(tie)
+	s.log(&t.Tie).Info("launcher taken over", "phase", t.Phase, "vms", len(t.VMs))
+	if t.Launcher.Group != 0 {
+		s.byGroup[t.Launcher.Group] = t
+		s.registerAgain(t)
+	}
+	s.holdAgain(ctx, t)
+	s.readSigns(t)
+	if s.current(t) {
+		s.step(t, Ticked{}) // what was under way goes on
+	}
+	if s.current(t) {
+		s.want(ctx, t, t.wanted())
+	}
+}
+
+// registerAgain sees to it that a cgroup that is still there is tracked: the tracker
+// may have been made anew.
+func (s *Supervisor) registerAgain(t *tied) {
+	there, err := s.Processes.Exists(t.Launcher.Cgroup)
+	if err == nil && there {
+		_, err = s.Tracker.Register(t.Launcher.Cgroup)
+	}
+	if err != nil {
+		s.log(&t.Tie).Warn("launcher cannot be tracked", "cgroup", t.Launcher.Cgroup, "error", err)
+	}
+}
+
+// holdAgain gets hold of the processes that a restored tie knows. What is gone has
+// ended meanwhile.
+func (s *Supervisor) holdAgain(ctx context.Context, t *tied) {
+	for _, v := range t.clone().VMs {
+		err := s.hold(t, v.Process)
+		if errors.Is(err, ErrGone) {
+			s.step(t, VMEnded{Process: v.Process, How: "it has ended while nobody watched"})
+		} else if err != nil {
+			s.log(&t.Tie).Warn("a VM process cannot be watched", "pid", v.PID, "error", err)
+		}
+	}
+	if t.Owner == nil || t.OwnerGone != "" {
+		return
+	}
+	p := *t.Owner
+	err := s.hold(t, p)
+	switch {
+	case errors.Is(err, ErrGone):
+		s.step(t, OwnerEnded{Proof: fmt.Sprintf("its first process, %d, has ended while nobody watched", p.PID)})
+	case err != nil:
+		s.log(&t.Tie).Warn("launcher cannot be watched", "pid", p.PID, "error", err)
+	default:
+		s.watch(ctx, t, p)
+	}
+}
+
+// step steps a tie, and does what that wants done.
+func (s *Supervisor) step(t *tied, in Input) {
+	next, actions := Step(t.Tie, s.Clock.Now(), in)
+	t.Tie = next
+	for _, a := range actions {
+		s.act(t, a)
+	}
+	s.keep(t)
+	if t.Over() {
+		s.drop(t)
+	}
+}
+
+// drop forgets a tie that is over.
+func (s *Supervisor) drop(t *tied) {
+	id := t.Launcher.Container.ID
+	if s.ties[id] != t {
+		return
+	}
+	delete(s.ties, id)
+	for _, h := range t.handles {
+		s.close(h)
+	}
+	if group := t.Launcher.Group; group != 0 {
+		delete(s.byGroup, group)
+		if err := s.Tracker.Unregister(group); err != nil {
+			s.log(&t.Tie).Warn("a cgroup is still tracked", "cgroup", t.Launcher.Cgroup, "error", err)
+		}
+	}
+	if err := s.Store.Delete(id); err != nil {
+		s.log(&t.Tie).Warn("a tie is still stored", "error", err)
+	}
+	s.mu.Lock()
+	if uid := t.Launcher.Pod.UID; s.holding[uid] > 1 {
+		s.holding[uid]--
+	} else {
+		delete(s.holding, uid)
+	}
+	s.mu.Unlock()
+	s.Registry.Release(id)
+	s.log(&t.Tie).Info("launcher is over", "why", t.Why)
+}
+
+// keep stores and shows what has changed.
+func (s *Supervisor) keep(t *tied) {
+	kept := t.Tie
+	kept.Beat.At = 0 // nobody looked for one when the agent is back
+	if err := s.Store.Save(kept); err != nil {
+		s.log(&t.Tie).Warn("a tie could not be stored", "error", err)
+	}
+	s.show(t)
+}
+
+// show writes what people see of a tie into the registry.
+func (s *Supervisor) show(t *tied) {
+	vms, lease := s.vms(t), s.lease(t)
+	s.Registry.Update(t.Launcher.Container.ID, func(l *Launcher) {
+		l.Phase, l.Why, l.VMs, l.Lease = t.Phase, t.Why, vms, lease
+		l.beat, l.watchdog = t.Beat, t.Terms.Watchdog
+	})
+}
+
+func (s *Supervisor) vms(t *tied) []agentapi.VM {
+	var all []agentapi.VM
+	for _, v := range t.VMs {
+		shown := agentapi.VM{
+			PID: v.PID, StartTime: v.StartTime, Executable: v.Executable,
+			State: v.State, Since: wall(s.Clock, v.Since), Why: v.Why,
+		}
+		if v.Domain != nil {
+			shown.Domain = v.Domain.Name
+		}
+		all = append(all, shown)
+	}
+	return all
+}
+
+func (s *Supervisor) lease(t *tied) *agentapi.Lease {
+	if t.Lease.Until == 0 {
+		return nil
+	}
+	return &agentapi.Lease{Reason: t.Lease.Reason, Until: wall(s.Clock, t.Lease.Until)}
+}

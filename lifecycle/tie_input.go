@@ -1,0 +1,54 @@
+package lifecycle
+
+import "time"
+
+// Input is something that happened to a launcher or to one of its processes. Each
+// is the outcome of a look at the kernel, never of a message alone.
+type Input interface{ apply(t *Tie, s *step) }
+
+// OwnerStarted says that the container runs, and which is its first process.
+type OwnerStarted struct{ Process Process }
+
+// OwnerEnded says that the owner is proven gone.
+type OwnerEnded struct{ Proof string }
+
+// VMStarted says that a process of the launcher runs an emulator.
+type VMStarted struct{ VM VM }
+
+// VMEnded says that a process has ended.
+type VMEnded struct {
+	Process Process
+	How     string // exit code or signal, where it is known
+}
+
+// StopAsked says that the pod asks for its VM to be stopped.
+type StopAsked struct{}
+
+// Beaten says that the launcher's heartbeat was seen.
+type Beaten struct{}
+
+// Leased says that somebody asks for patience. A lease that is over already ends
+// the one there was.
+type Leased struct {
+	For    time.Duration
+	Reason string
+}
+
+// Ticked says that time has passed.
+type Ticked struct{}
+
+// Looked says what VM processes a look at the launcher has found. Nobody saw them
+// start, so a heartbeat that was not seen then proves nothing.
+type Looked struct {
+	Look  uint64 // the [Look] that asked for it, 0: nobody did
+	Found []VM
+}
+
+// ActionFailed says that an [Action] could not be carried out.
+type ActionFailed struct {
+	Action Action
+	Err    error
+}
+
+// TermsChanged says that other terms hold, because the policy has changed.
+type TermsChanged struct{ Terms Terms }

@@ -1,0 +1,265 @@
+package lifecycle_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/lifecycle"
+)
+
+// check holds one action to what is promised.
+func (m *tieModel) check(t *rapid.T, before lifecycle.Tie, a lifecycle.Action) {
+	switch a := a.(type) {
+	case lifecycle.Shutdown:
+		m.checkReason(t, before, a.VM)
+		m.checkShutdown(t, a.VM)
+	case lifecycle.Terminate:
+		m.checkReason(t, before, a.VM)
+		m.checkTerminate(t, a.VM)
+	case lifecycle.Kill:
+		m.checkReason(t, before, a.VM)
+		if e := m.ends[a.VM.Process]; e == nil || e.term == 0 || m.now < e.term {
+			t.Fatalf("SIGKILL for %d without SIGTERM a term period before", a.VM.PID)
+		}
+	case lifecycle.ConfirmStop:
+		if !m.asked {
+			t.Fatal("a stop is confirmed that nobody asked for")
+		}
+		m.checkNothingLeft(t)
+	}
+}
+
+// checkReason: nothing is done to a VM process without a reason, in observe mode,
+// or while a lease holds that back.
+func (m *tieModel) checkReason(t *rapid.T, before lifecycle.Tie, v lifecycle.VM) {
+	if m.vm(v.Process) == nil {
+		t.Fatalf("done to %d, which is none of its VM processes", v.PID)
+	}
+	if !m.tie.Terms.Enforce {
+		t.Fatalf("done to %d in observe mode", v.PID)
+	}
+	if m.tie.Terms.ProofOnly && !m.gone {
+		t.Fatalf("done to %d without the proof that its owner is gone", v.PID)
+	}
+	if !m.everAsked && !m.gone && !m.everHung && (!m.unattended[v.Process] || !m.everStopUnattended) {
+		t.Fatalf("done to %d without a reason", v.PID)
+	}
+	was := vmOf(before, v.Process)
+	begun := was != nil && was.Stage != lifecycle.StageNone
+	if !begun && !m.asked && m.now < m.leaseUntil {
+		t.Fatalf("begun to end %d although a lease holds until %v", v.PID, m.leaseUntil)
+	}
+}
+
+func (m *tieModel) checkShutdown(t *rapid.T, v lifecycle.VM) {
+	if v.Domain == nil {
+		t.Fatalf("libvirt is asked to shut down %d, a process of the pod", v.PID)
+	}
+	if m.ends[v.Process] != nil {
+		t.Fatalf("the guest of %d is asked again", v.PID)
+	}
+}
+
+// checkTerminate: a guest that may be shutting down gets its grace period.
+func (m *tieModel) checkTerminate(t *rapid.T, v lifecycle.VM) {
+	e := m.end(v.Process)
+	hopeless := v.Domain == nil && m.gone
+	if m.now < e.grace && !e.hurry && !hopeless {
+		t.Fatalf("SIGTERM for %d at %v, within the grace period until %v", v.PID, m.now, e.grace)
+	}
+	if v.Domain != nil && e.grace == 0 {
+		t.Fatalf("SIGTERM for %d, whose guest was never asked", v.PID)
+	}
+	if v.Domain == nil && e.grace == 0 && m.asked && !m.gone {
+		t.Fatalf("SIGTERM for %d at once, although its pod may have asked the guest", v.PID)
+	}
+	if e.term != 0 {
+		t.Fatalf("SIGTERM for %d again", v.PID)
+	}
+}
+
+// checkNothingLeft: only a look proves that nothing is left, and only one that was
+// asked for after the last thing that happened.
+func (m *tieModel) checkNothingLeft(t *rapid.T) {
+	if len(m.tie.VMs) > 0 {
+		t.Fatalf("taken for gone: %+v", m.tie.VMs)
+	}
+	if m.answer == 0 || m.answer != m.last || m.looks[m.last] < m.changed {
+		t.Fatalf("taken for gone by look %d, asked for in step %d; the last is %d, and something happened in step %d",
+			m.answer, m.looks[m.answer], m.last, m.changed)
+	}
+}
+
+// checkState holds what has become of the tie to what is promised.
+func (m *tieModel) checkState(t *rapid.T, before lifecycle.Tie) {
+	if m.tie.Phase == agentapi.PhaseDone && before.Phase != agentapi.PhaseDone || m.tie.Over() && !before.Over() {
+		m.checkNothingLeft(t)
+	}
+	m.checkDue(t)
+	m.checkPhase(t)
+	m.noteStages(before)
+}
+
+// checkDue: nobody is woken for nothing, and least of all for ever.
+func (m *tieModel) checkDue(t *rapid.T) {
+	at, ok := m.tie.Due()
+	if ok && at <= m.now {
+		t.Fatalf("due at %v, and it is %v", at, m.now)
+	}
+	if ok && m.tie.Over() {
+		t.Fatalf("over, and due at %v", at)
+	}
+}
+
+// checkPhase: phases and VM processes go together.
+func (m *tieModel) checkPhase(t *rapid.T) {
+	some := len(m.tie.VMs) > 0
+	switch m.tie.Phase {
+	case agentapi.PhaseActive:
+		if !some {
+			t.Fatal("active without a VM process")
+		}
+	case agentapi.PhaseRegistered, agentapi.PhaseDone:
+		if some {
+			t.Fatalf("%s with %+v", m.tie.Phase, m.tie.VMs)
+		}
+	case agentapi.PhaseDraining:
+	default:
+		t.Fatalf("phase %q", m.tie.Phase)
+	}
+	if m.gone && m.now >= m.leaseUntil && (m.tie.Phase == agentapi.PhaseActive || m.tie.Phase == agentapi.PhaseRegistered) {
+		t.Fatalf("%s, and its owner is gone", m.tie.Phase)
+	}
+}
+
+// noteStages remembers until when guests may be shutting down.
+func (m *tieModel) noteStages(before lifecycle.Tie) {
+	for _, v := range m.tie.VMs {
+		was := vmOf(before, v.Process)
+		if v.Stage == lifecycle.StageShutdown && (was == nil || was.Stage != lifecycle.StageShutdown) {
+			m.end(v.Process).grace = m.now.Add(m.tie.Terms.GracePeriod)
+		}
+	}
+}
+
+// checkBounds: whatever has happened before, from a reason on everything has an end,
+// for this agent or for one that takes over now.
+func (m *tieModel) checkBounds(t *rapid.T) {
+	m.stepNow(t, lifecycle.TermsChanged{Terms: withTerms(func(terms *lifecycle.Terms) { *terms = drawTerms(t); terms.Enforce, terms.ProofOnly = true, false })})
+	reason := rapid.SampledFrom([]lifecycle.Input{stopAsked, ownerEnded}).Draw(t, "reason")
+	m.stepNow(t, reason)
+	limit := m.now.Add(maxGrace + maxTerm)
+	if !m.asked {
+		limit = max(m.now, m.leaseUntil).Add(maxGrace + maxTerm)
+	}
+	if m.heir == nil && rapid.Bool().Draw(t, "restart before the end") {
+		m.restart()
+	}
+	m.killAll(t, limit)
+	m.finish(t)
+}
+
+// killAll lets time pass until SIGKILL was sent to every VM process.
+func (m *tieModel) killAll(t *rapid.T, limit lifecycle.Boottime) {
+	for !m.allKilled() {
+		at, ok := m.tie.Due()
+		if !ok || at > limit {
+			t.Fatalf("nothing due before %v (next: %v, %t): %+v", limit, at, ok, m.tie)
+		}
+		m.now = max(m.now, at)
+		m.stepNow(t, ticked)
+	}
+}
+
+func (m *tieModel) allKilled() bool {
+	for _, v := range m.tie.VMs {
+		if v.Stage != lifecycle.StageKill {
+			return false
+		}
+	}
+	return m.tie.Phase == agentapi.PhaseDraining || m.tie.Phase == agentapi.PhaseDone
+}
+
+// finish ends all processes, and tells so.
+func (m *tieModel) finish(t *rapid.T) {
+	for _, v := range copied(m.tie).VMs {
+		m.stepNow(t, lifecycle.VMEnded{Process: v.Process})
+	}
+	m.dueNow(t)
+	m.stepNow(t, lifecycle.Looked{Look: m.last})
+	if m.tie.Phase != agentapi.PhaseDone || m.asked {
+		t.Fatalf("nothing is left, and it is not done (stop asked: %t): %+v", m.asked, m.tie)
+	}
+	m.stepNow(t, ownerEnded)
+	m.stepNow(t, lifecycle.Looked{Look: m.last})
+	if !m.tie.Over() {
+		t.Fatalf("nothing is left, and it is not over: %+v", m.tie)
+	}
+}
+
+// dueNow does what a supervisor does when it takes a tie over.
+func (m *tieModel) dueNow(t *rapid.T) {
+	if at, ok := m.tie.Due(); ok && at <= m.now {
+		m.stepNow(t, ticked)
+	}
+}
+
+func TestTieProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := newModel(t)
+		t.Repeat(m.operations())
+		m.checkBounds(t)
+	})
+}
+
+// What the store keeps is enough: a tie that was read from it behaves as the other
+// would have.
+func TestTieRestoredProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := newModel(t)
+		t.Repeat(m.operations())
+		heir := restored(m.tie)
+		m.heir, m.heirLast = &heir, 0
+		m.stepNow(t, ticked)
+		operations := m.operations()
+		delete(operations, "restart")
+		t.Repeat(operations)
+		m.checkBounds(t)
+	})
+}
+
+// stepHeir has the same happen to the tie that was restored.
+func (m *tieModel) stepHeir(t *rapid.T, in lifecycle.Input, next lifecycle.Tie, actions []lifecycle.Action) {
+	if m.heir == nil {
+		return
+	}
+	if looked, ok := in.(lifecycle.Looked); ok { // each counts its own
+		looked.Look = m.heirLast - min(m.heirLast, m.last-looked.Look)
+		in = looked
+	}
+	heir, done := lifecycle.Step(*m.heir, m.now, in)
+	m.heir, m.heirLast = &heir, lastLook(done, m.heirLast)
+	if diff := cmp.Diff(next, heir, cmpopts.IgnoreUnexported(lifecycle.Tie{}), cmpopts.IgnoreFields(lifecycle.Tie{}, "Why"), cmpopts.EquateEmpty()); diff != "" {
+		t.Fatalf("%T makes of the tie, and of the one that was restored (-tie +restored):\n%s", in, diff)
+	}
+	if diff := cmp.Diff(showDeeds(actions), showDeeds(done)); diff != "" {
+		t.Fatalf("%T has done (-tie +restored):\n%s", in, diff)
+	}
+}
+
+// showDeeds shows what concerns processes and pods.
+func showDeeds(actions []lifecycle.Action) string {
+	deeds := slices.DeleteFunc(slices.Clone(actions), func(a lifecycle.Action) bool {
+		switch a.(type) {
+		case lifecycle.Tell, lifecycle.Look:
+			return true
+		}
+		return false
+	})
+	return showActions(deeds)
+}

@@ -1,0 +1,110 @@
+package lifecycle
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+)
+
+// stop brings every VM process that has to end one stage on, if it is time.
+func (t *Tie) stop(s *step) {
+	if t.handsOff() {
+		return
+	}
+	for i := range t.VMs {
+		v := &t.VMs[i]
+		switch {
+		case !t.Terms.Enforce && v.Stage != StageNone: // it is enforced no more
+			v.Stage, v.Due = StageNone, 0
+		case v.Stage == StageNone:
+			t.judge(v, s)
+		case s.now >= v.Due:
+			t.next(v, s)
+		case v.Stage == StageShutdown && t.hopeless(v):
+			t.next(v, s) // whoever could have asked the guest is gone
+		}
+	}
+}
+
+// judge begins to end a VM process that has to, unless a lease holds that back.
+func (t *Tie) judge(v *VM, s *step) {
+	var why string
+	switch {
+	case t.Phase == agentapi.PhaseDraining:
+		why = t.Why
+	case t.Terms.StopUnattended:
+		why = v.Unattended
+	}
+	switch {
+	case why == "":
+	case !t.StopAsked && t.leased(s.now):
+		t.leaseTold = true
+	default:
+		t.begin(v, why, s)
+	}
+}
+
+// hopeless reports whether nobody can ask the guest to shut down any more.
+func (t *Tie) hopeless(v *VM) bool { return v.Domain == nil && t.OwnerGone != "" }
+
+// begin begins to end a VM process: the guest of a node-level VM is asked to shut
+// down. Within the pod it is for the pod to do so, as long as its launcher lives:
+// who asks for a stop may have asked the guest before.
+func (t *Tie) begin(v *VM, why string, s *step) {
+	if !t.Terms.Enforce {
+		if v.Why != why {
+			v.Why = why
+			s.tell(agentapi.Warning, agentapi.ReasonWouldStop, v.PID, "%s would be stopped in enforce mode: %s", v.name(), why)
+		}
+		return
+	}
+	v.Why = why
+	switch {
+	case v.Domain != nil:
+		v.enter(StageShutdown, t.Terms.GracePeriod, s)
+		s.tell(agentapi.Normal, agentapi.ReasonVMShutdown, v.PID, "the guest of %s is asked to shut down: %s", v.name(), why)
+		s.do(Shutdown{*v})
+	case t.StopAsked && !t.hopeless(v):
+		v.enter(StageShutdown, t.Terms.GracePeriod, s)
+	default:
+		t.next(v, s)
+	}
+}
+
+// next goes one stage on.
+func (t *Tie) next(v *VM, s *step) {
+	switch v.Stage {
+	case StageNone, StageShutdown:
+		v.enter(StageTerm, t.Terms.TermPeriod, s)
+		s.tell(agentapi.Normal, agentapi.ReasonVMTerminated, v.PID, "%s is sent SIGTERM: %s", v.name(), v.Why)
+		s.do(Terminate{*v})
+	case StageTerm:
+		v.enter(StageKill, stuckPeriod, s)
+		s.tell(agentapi.Warning, agentapi.ReasonVMKilled, v.PID, "%s is sent SIGKILL, %s after SIGTERM: %s", v.name(), t.Terms.TermPeriod, v.Why)
+		s.do(Kill{*v})
+	case StageKill:
+		v.Due = s.now.Add(stuckPeriod)
+		s.tell(agentapi.Warning, agentapi.ReasonVMStuck, v.PID, "%s does not end although it was sent SIGKILL; it may wait for a device", v.name())
+		s.do(Kill{*v})
+	}
+}
+
+func (v *VM) enter(stage Stage, period time.Duration, s *step) {
+	v.Stage, v.Due = stage, s.now.Add(period)
+	state := agentapi.VMStopping
+	if stage == StageKill {
+		state = agentapi.VMKilling
+	}
+	if v.State != state {
+		v.State, v.Since = state, s.now
+	}
+}
+
+// name names the VM in what people are told.
+func (v *VM) name() string {
+	if v.Domain != nil {
+		return fmt.Sprintf("the VM of domain %s (%s)", v.Domain.Name, v.Executable)
+	}
+	return fmt.Sprintf("the VM process (%s)", v.Executable)
+}
