@@ -52,11 +52,14 @@ func TestFieldsAreDocumented(t *testing.T) {
 	}
 }
 
-// fieldPaths lists the leaves and the lists of a document.
+// fieldPaths lists the leaves, the lists and the parts that may be absent of a document.
 func fieldPaths(doc reflect.Type, prefix string) (paths []string) {
 	for field := range doc.Fields() {
 		path := prefix + field.Tag.Get("json")
 		switch {
+		case field.Type.Kind() == reflect.Pointer:
+			paths = append(paths, path)
+			paths = append(paths, fieldPaths(field.Type.Elem(), path+".")...)
 		case field.Type.Kind() == reflect.Struct:
 			paths = append(paths, fieldPaths(field.Type, path+".")...)
 		case field.Type.Kind() == reflect.Slice && field.Type.Elem().Kind() == reflect.Struct:

@@ -18,6 +18,7 @@ type document struct {
 	Kind       json.RawMessage   `json:"kind"`
 	Mode       json.RawMessage   `json:"mode"`
 	Memlock    nodeMemlockFields `json:"memlock"`
+	Lifecycle  lifecycleFields   `json:"lifecycle"`
 	Profiles   []profileFields   `json:"profiles"`
 	Rules      []ruleFields      `json:"rules"`
 }
@@ -39,6 +40,7 @@ type ruleFields struct {
 	ServiceAccounts []json.RawMessage `json:"serviceAccounts"`
 	Memlock         podMemlockFields  `json:"memlock"`
 	CgroupFiles     []json.RawMessage `json:"cgroupFiles"`
+	Domains         []json.RawMessage `json:"domains"`
 }
 
 type podMemlockFields struct {
@@ -55,6 +57,7 @@ func (r *reader) policy(doc document) *Policy {
 			NodeMax: optional(r, "memlock.nodeMax", doc.Memlock.NodeMax, 0, positiveQuantity),
 			Repair:  optional(r, "memlock.repair", doc.Memlock.Repair, RepairReport, oneOf(RepairReport, RepairPrlimit)),
 		},
+		Lifecycle: r.lifecycle(doc.Lifecycle),
 	}
 	for i, fields := range doc.Profiles {
 		p.Profiles = append(p.Profiles, r.profile(fmt.Sprintf("profiles[%d]", i), fields))
@@ -80,6 +83,7 @@ func (r *reader) rule(path string, f ruleFields) Rule {
 		ServiceAccounts: list(r, path+".serviceAccounts", f.ServiceAccounts, serviceAccountGlob),
 		Memlock:         r.podMemlock(path+".memlock", f.Memlock),
 		CgroupFiles:     list(r, path+".cgroupFiles", f.CgroupFiles, cgroupFile),
+		Domains:         list(r, path+".domains", f.Domains, domainGlob),
 	}
 	if len(f.Namespaces) == 0 {
 		r.fail(path+".namespaces", nil, `missing: want at least one name or glob, such as "vms" or "tenant-*"`)

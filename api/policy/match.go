@@ -96,3 +96,17 @@ func (r Rule) AllowCgroupFile(name string) error {
 	return fmt.Errorf("rule %q of the node policy does not allow the cgroup file %s: it allows %s",
 		r.Name, name, strings.Join(r.CgroupFiles, ", "))
 }
+
+// AllowDomain returns nil when a pod may bind the domain of the node's libvirt that
+// it declares, by name or UUID. What it wrote is what is compared. The error names
+// the rule, the domain and what the rule lists.
+func (r Rule) AllowDomain(declared string) error {
+	if matchAny(r.Domains, declared) {
+		return nil
+	}
+	if len(r.Domains) == 0 {
+		return fmt.Errorf("rule %q of the node policy allows no domains of the node's libvirt, and %q is asked for", r.Name, declared)
+	}
+	return fmt.Errorf("rule %q of the node policy does not allow the domain %q: it allows %s",
+		r.Name, declared, strings.Join(r.Domains, ", "))
+}

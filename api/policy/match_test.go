@@ -115,6 +115,26 @@ func TestAllowCgroupFile(t *testing.T) {
 	}
 }
 
+func TestAllowDomain(t *testing.T) {
+	r := Rule{Name: "r", Domains: []string{"vm-*", "8c3f9f9e-*"}}
+	for _, c := range []struct {
+		rule     Rule
+		declared string
+		want     string
+	}{
+		{r, "vm-1", ""},
+		{r, "8c3f9f9e-3f30-4e5a-8d5c-0f8f4f9b7a10", ""},
+		{r, "VM-1", `rule "r" of the node policy does not allow the domain "VM-1": it allows vm-*, 8c3f9f9e-*`},
+		{r, "svm-1", `does not allow the domain "svm-1"`},
+		{Rule{Name: "r"}, "vm-1", `rule "r" of the node policy allows no domains of the node's libvirt, and "vm-1" is asked for`},
+	} {
+		err := c.rule.AllowDomain(c.declared)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: AllowDomain(%q) = %v, want %q", c.rule.Domains, c.declared, err, c.want)
+		}
+	}
+}
+
 func TestShippedPolicies(t *testing.T) {
 	for name, mode := range map[string]Mode{"observe": Observe, "enforce": Enforce} {
 		p, err := Load(filepath.Join("..", "..", "deploy", "policy", name+".yaml"))

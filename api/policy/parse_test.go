@@ -5,8 +5,10 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -19,6 +21,14 @@ const full = head + `mode: enforce
 memlock:
   nodeMax: 256Gi
   repair: prlimit
+lifecycle:
+  emulators: [qemu-kvm, .qemu-wrapped]
+  gracePeriod: 1h30m
+  termPeriod: 1s
+  unattended: stop
+  hung: stop
+  fenceAfter: 5s
+  libvirt: {records: /run/records, socket: /run/virtqemud-sock}
 profiles:
 - name: kubevirt
   podLabels: {kubevirt.io: virt-launcher, tier: "1"}
@@ -29,18 +39,24 @@ rules:
   serviceAccounts: ["default", "vm-*.x"]
   memlock: {max: 16Gi, unlimited: true}
   cgroupFiles: ["memory.high", "io.max", "hugetlb.2MB.max"]
+  domains: ["vm-*", "größe [0-9]"]
 - name: bare
   namespaces: ["*"]
 `
 
 func TestParse(t *testing.T) {
 	want := &Policy{
-		Mode:     Enforce,
-		Memlock:  NodeMemlock{NodeMax: 256 << 30, Repair: RepairPrlimit},
+		Mode:    Enforce,
+		Memlock: NodeMemlock{NodeMax: 256 << 30, Repair: RepairPrlimit},
+		Lifecycle: Lifecycle{
+			Emulators: []string{"qemu-kvm", ".qemu-wrapped"}, GracePeriod: 90 * time.Minute, TermPeriod: time.Second,
+			Unattended: ReactionStop, Hung: ReactionStop, FenceAfter: 5 * time.Second,
+			Libvirt: &Libvirt{Records: "/run/records", Socket: "/run/virtqemud-sock"},
+		},
 		Profiles: []Profile{{"kubevirt", map[string]string{"kubevirt.io": "virt-launcher", "tier": "1"}, "compute"}},
 		Rules: []Rule{
 			{"tenants", []string{"vms", "tenant-*", "t[0-9]?"}, []string{"default", "vm-*.x"}, PodMemlock{16 << 30, true},
-				[]string{"hugetlb.2MB.max", "io.max", "memory.high"}},
+				[]string{"hugetlb.2MB.max", "io.max", "memory.high"}, []string{"vm-*", "größe [0-9]"}},
 			{Name: "bare", Namespaces: []string{"*"}},
 		},
 	}
@@ -55,9 +71,9 @@ func TestParse(t *testing.T) {
 }
 
 func TestParseDefaults(t *testing.T) {
-	for _, text := range []string{head, head + "rules:\nprofiles: []\nmemlock:\n", `{"apiVersion": "mooring.dev/v1alpha1", "kind": "NodePolicy"}`} {
+	for _, text := range []string{head, head + "rules:\nprofiles: []\nmemlock:\nlifecycle:\n", head + "lifecycle: {libvirt: , emulators: }", `{"apiVersion": "mooring.dev/v1alpha1", "kind": "NodePolicy"}`} {
 		got, err := Parse([]byte(text))
-		want := &Policy{Mode: Observe, Memlock: NodeMemlock{Repair: RepairReport}}
+		want := &Policy{Mode: Observe, Memlock: NodeMemlock{Repair: RepairReport}, Lifecycle: defaultLifecycle()}
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("%q: %v (-want +got)\n%s", text, err, diff)
 		}
@@ -156,7 +172,7 @@ func refusedInLists() []refusal {
 }
 
 func TestParseRefuses(t *testing.T) {
-	for _, c := range append(refusedAtTop(), refusedInLists()...) {
+	for _, c := range slices.Concat(refusedAtTop(), refusedInLists(), refusedInLifecycle()) {
 		got, err := Parse([]byte(c.text))
 		if err == nil || got != nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%.200s\ngot %v, %v\nwant %s", c.text, got, err, c.want)
@@ -217,7 +233,7 @@ func TestLoadDoesNotCut(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, text := range []string{full, head, "", "a: &a [*a]", "? [a]: b", "<<: {a: b}", "!!binary x", head + "rules: [{namespaces: ['[']}]", "---\n---\n" + head, head + "memlock: {nodeMax: 1e30}"} {
+	for _, text := range []string{full, head, "", "a: &a [*a]", "? [a]: b", "<<: {a: b}", head + "lifecycle: {fenceAfter: 0, libvirt: {}}", "!!binary x", head + "rules: [{namespaces: ['[']}]", "---\n---\n" + head, head + "memlock: {nodeMax: 1e30}"} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -243,6 +259,7 @@ func checkSound(t *testing.T, p *Policy) {
 	if p.Mode != Observe && p.Mode != Enforce || p.Memlock.Repair != RepairReport && p.Memlock.Repair != RepairPrlimit || p.Memlock.NodeMax < 0 {
 		t.Errorf("got %+v", p)
 	}
+	checkSoundLifecycle(t, p.Lifecycle)
 	for _, f := range p.Profiles {
 		if f.Name == "" || f.Container == "" || len(f.PodLabels) == 0 {
 			t.Errorf("got %+v", f)

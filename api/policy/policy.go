@@ -37,10 +37,11 @@ const (
 
 // Policy is a node's policy.
 type Policy struct {
-	Mode     Mode
-	Memlock  NodeMemlock
-	Profiles []Profile // in the file's order
-	Rules    []Rule    // in the file's order: the first that matches decides
+	Mode      Mode
+	Memlock   NodeMemlock
+	Lifecycle Lifecycle
+	Profiles  []Profile // in the file's order
+	Rules     []Rule    // in the file's order: the first that matches decides
 }
 
 // NodeMemlock holds what concerns the locked memory of the node as a whole.
@@ -63,6 +64,7 @@ type Rule struct {
 	ServiceAccounts []string // globs as in path.Match; empty: any
 	Memlock         PodMemlock
 	CgroupFiles     []string // exact names, sorted
+	Domains         []string // globs as in path.Match: domains of the node's libvirt that a pod may bind
 }
 
 // PodMemlock is the locked memory that one pod may ask for. The zero value

@@ -1,0 +1,136 @@
+package bpf
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// child is a process that a test started, and speaks with line by line.
+type child struct {
+	t      testing.TB
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	stdout *bufio.Reader
+}
+
+// shell runs a script of sh. In a cgroup: it is born there (CLONE_INTO_CGROUP).
+func shell(t testing.TB, in *cgroup, script string, args ...string) *child {
+	t.Helper()
+	return start(t, in, exec.Command("/bin/sh", append([]string{"-c", script, "sh"}, args...)...))
+}
+
+func start(t testing.TB, in *cgroup, cmd *exec.Cmd) *child {
+	t.Helper()
+	c := &child{t: t, cmd: cmd}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	if in != nil {
+		dir, err := os.Open(in.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = dir.Close() }()
+		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(dir.Fd())
+	}
+	var err error
+	if c.stdin, err = cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.stdout = bufio.NewReader(stdout)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.kill() })
+	return c
+}
+
+func (c *child) pid() int { return c.cmd.Process.Pid }
+
+// say writes a line to the process.
+func (c *child) say(line string) {
+	c.t.Helper()
+	if _, err := fmt.Fprintln(c.stdin, line); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// line reads a line that the process writes.
+func (c *child) line() string {
+	c.t.Helper()
+	line, err := c.stdout.ReadString('\n')
+	if err != nil {
+		c.t.Fatalf("reading what %v says: %v", c.cmd.Args, err)
+	}
+	return strings.TrimSpace(line)
+}
+
+// number reads a line with a number, which is mostly that of a process.
+func (c *child) number() int {
+	c.t.Helper()
+	n, err := strconv.Atoi(c.line())
+	if err != nil || n <= 0 {
+		c.t.Fatalf("%v says %d (%v), want a number above 0", c.cmd.Args, n, err)
+	}
+	return n
+}
+
+// wait waits for the end of the process.
+func (c *child) wait() syscall.WaitStatus {
+	_ = c.cmd.Wait()
+	status, _ := c.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	return status
+}
+
+// kill ends the process, if the test has not.
+func (c *child) kill() {
+	if c.cmd.ProcessState == nil {
+		_ = c.cmd.Process.Kill()
+		c.wait()
+	}
+}
+
+// emulator is a program that is called like an emulator, and sleeps.
+func emulator(t testing.TB) string {
+	t.Helper()
+	return program(t, emulatorName)
+}
+
+// program is sleep under another name.
+func program(t testing.TB, name string) string {
+	t.Helper()
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(sleep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, content, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// move moves a process, or a thread, as a container runtime does.
+func move(t testing.TB, to cgroup, file string, id int) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(to.path, file), []byte(strconv.Itoa(id)), 0); err != nil {
+		t.Fatal(err)
+	}
+}

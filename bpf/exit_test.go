@@ -1,0 +1,106 @@
+package bpf
+
+import (
+	"os/exec"
+	"syscall"
+	"testing"
+)
+
+// TestExits has processes end in all ways there are, and wants one event for each,
+// with what wait(2) says.
+func TestExits(t *testing.T) {
+	tests := map[string]struct {
+		start func(*testing.T, cgroup) (c *child, pid int)
+		want  ExitStatus
+		times int
+	}{
+		"code": {
+			start: itself(func(t *testing.T, group cgroup) *child { return shell(t, &group, "exit 7") }),
+			want:  ExitStatus{Code: 7},
+		},
+		"signal": {
+			start: itself(func(t *testing.T, group cgroup) *child { return shell(t, &group, "kill -TERM $$") }),
+			want:  ExitStatus{Signal: syscall.SIGTERM},
+		},
+		"the first thread ends first": {
+			start: itself(func(t *testing.T, group cgroup) *child {
+				c := play(t, &group, "leader first")
+				c.number()
+				c.say("end")
+				return c
+			}),
+			want: ExitStatus{Code: 5},
+		},
+		"threads race": {
+			start: itself(func(t *testing.T, group cgroup) *child { return play(t, &group, "race") }),
+			want:  ExitStatus{Code: 6},
+			times: 40,
+		},
+		"another thread than the first executes": {
+			start: itself(func(t *testing.T, group cgroup) *child { return play(t, &group, "exec thread") }),
+			want:  ExitStatus{Code: 4},
+			times: 5,
+		},
+		"exit(2) of the only thread": {
+			start: func(t *testing.T, group cgroup) (*child, int) {
+				c := play(t, &group, "sys_exit")
+				return c, c.number()
+			},
+			want: ExitStatus{Code: 9},
+		},
+	}
+	eachVariant(t, func(t *testing.T, o Options) {
+		for name, test := range tests {
+			t.Run(name, func(t *testing.T) {
+				group := newCgroup(t)
+				tracker := open(t, o)
+				register(t, tracker, group)
+				r := record(t, tracker)
+				for range max(test.times, 1) {
+					c, pid := test.start(t, group)
+					c.wait()
+					wantOneExit(t, tracker, r, pid, test.want)
+				}
+			})
+		}
+	})
+}
+
+func itself(start func(*testing.T, cgroup) *child) func(*testing.T, cgroup) (*child, int) {
+	return func(t *testing.T, group cgroup) (*child, int) {
+		c := start(t, group)
+		return c, c.pid()
+	}
+}
+
+// wantOneExit looks for the exit of a process that has been waited for. A marker
+// that ends later shows that no second one is to come.
+func wantOneExit(t *testing.T, tracker *Tracker, r *recorder, pid int, want ExitStatus) {
+	t.Helper()
+	marker := exec.Command(emulator(t), "0")
+	if err := marker.Run(); err != nil {
+		t.Fatal(err)
+	}
+	r.wait(Exit, marker.Process.Pid)
+	exits := r.matching(func(e Event) bool { return e.Kind == Exit && e.PID == pid })
+	if len(exits) != 1 || exits[0].Exit != want {
+		t.Errorf("exits of process %d: %+v, want one with %+v", pid, exits, want)
+	}
+	if p, ok := find(t, tracker, pid); ok {
+		t.Errorf("snapshot has %+v, which has ended", p)
+	}
+}
+
+func TestExitStatus(t *testing.T) {
+	tests := map[uint32]ExitStatus{
+		0:      {},
+		7 << 8: {Code: 7},
+		9:      {Signal: syscall.SIGKILL},
+		0x8b:   {Signal: syscall.SIGSEGV, CoreDumped: true},
+	}
+	for status, want := range tests {
+		if got := exitStatus(status); got != want {
+			t.Errorf("status %#x: %+v, want %+v", status, got, want)
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package bpf
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestGroups has a process get into the group of a registered cgroup in all ways
+// there are, and looks it up in events and in the map.
+func TestGroups(t *testing.T) {
+	tests := map[string]func(t *testing.T, tracker *Tracker, group cgroup) (pid int, kind Kind){
+		"born into the cgroup": func(t *testing.T, _ *Tracker, group cgroup) (int, Kind) {
+			return shell(t, &group, "read line").pid(), Fork
+		},
+		"born into a cgroup below": func(t *testing.T, _ *Tracker, group cgroup) (int, Kind) {
+			below := group.below(t, "container")
+			return shell(t, &below, "read line").pid(), Fork
+		},
+		"moved": func(t *testing.T, _ *Tracker, group cgroup) (int, Kind) {
+			c := shell(t, nil, "read line")
+			move(t, group, "cgroup.procs", c.pid())
+			return c.pid(), Move
+		},
+		"forked": func(t *testing.T, _ *Tracker, group cgroup) (int, Kind) {
+			return shell(t, &group, "sleep 600 & echo $!; wait").number(), Fork
+		},
+		"forked twice, the parent gone": func(t *testing.T, _ *Tracker, group cgroup) (int, Kind) {
+			return shell(t, &group, "(sleep 600 </dev/null >/dev/null & echo $!)").number(), Fork
+		},
+		"vfork": func(t *testing.T, _ *Tracker, group cgroup) (int, Kind) {
+			return play(t, &group, "spawn").number(), Fork
+		},
+		"CLONE_PARENT": func(t *testing.T, _ *Tracker, group cgroup) (int, Kind) {
+			pid := play(t, &group, "clone parent").number()
+			t.Cleanup(func() { killAndReap(t, pid) })
+			return pid, Fork
+		},
+		"forked after its parent was moved out": func(t *testing.T, _ *Tracker, group cgroup) (int, Kind) {
+			c := shell(t, &group, "read line; sleep 600 </dev/null & echo $!; wait")
+			move(t, newCgroup(t), "cgroup.procs", c.pid())
+			c.say("fork")
+			return c.number(), Fork
+		},
+		"executes in a cgroup that was registered late": func(t *testing.T, tracker *Tracker, group cgroup) (int, Kind) {
+			unregister(t, tracker, group)
+			c := shell(t, &group, "read line; exec sleep 600")
+			register(t, tracker, group)
+			c.say("exec")
+			return c.pid(), Exec
+		},
+		"of two registered cgroups, the nearer": func(t *testing.T, tracker *Tracker, group cgroup) (int, Kind) {
+			parent := newCgroup(t)
+			register(t, tracker, parent)
+			c := shell(t, &parent, "read line")
+			move(t, group, "cgroup.procs", c.pid())
+			return c.pid(), Move
+		},
+	}
+	eachVariant(t, func(t *testing.T, o Options) {
+		for name, test := range tests {
+			t.Run(name, func(t *testing.T) {
+				group := newCgroup(t)
+				tracker := open(t, o)
+				register(t, tracker, group)
+				r := record(t, tracker)
+				pid, kind := test(t, tracker, group)
+				event := r.waitFor(func(e Event) bool {
+					return e.Kind == kind && e.PID == pid && e.Group == group.id
+				}, "%v of %d in group %d", kind, pid, group.id)
+				if p, ok := find(t, tracker, pid); !ok || p.Group != group.id || p.Process != event.Process {
+					t.Errorf("snapshot has %+v (%t), want it in group %d and started at %d", p, ok, group.id, event.StartTime)
+				}
+			})
+		}
+	})
+}
+
+// eachVariant runs a test with typed and with raw tracepoints.
+func eachVariant(t *testing.T, test func(*testing.T, Options)) {
+	t.Helper()
+	t.Run("tp_btf", func(t *testing.T) { test(t, Options{}) })
+	t.Run("raw_tp", func(t *testing.T) { test(t, Options{raw: true}) })
+}
+
+func register(t testing.TB, tracker *Tracker, group cgroup) {
+	t.Helper()
+	if err := tracker.Register(group.id); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func unregister(t testing.TB, tracker *Tracker, group cgroup) {
+	t.Helper()
+	if err := tracker.Unregister(group.id); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func killAndReap(t testing.TB, pid int) {
+	t.Helper()
+	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+		t.Error(err)
+	}
+	if _, err := unix.Wait4(pid, nil, 0, nil); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,117 @@
+package bpf
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/cilium/ebpf"
+)
+
+// nameSize is the size of a file's name in the maps, with its NUL.
+const nameSize = len(trackerProcess{}.Name)
+
+// mapSet is the tracker's maps by name.
+type mapSet map[string]*ebpf.Map
+
+func (m mapSet) close() error {
+	var errs []error
+	for _, one := range m {
+		errs = append(errs, one.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// createMaps makes empty maps.
+func createMaps(spec *ebpf.CollectionSpec) (mapSet, error) {
+	m := mapSet{}
+	for name, one := range spec.Maps {
+		created, err := ebpf.NewMap(one)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("map %s: %w", name, explain(err)), m.close())
+		}
+		m[name] = created
+	}
+	return m, nil
+}
+
+// configure enters what may differ from one process that opens the tracker to the
+// next. The pid namespace is left to the program locate.
+func (m mapSet) configure(o Options) error {
+	var settings trackerSettings
+	if err := m[trackerMapConfig].Lookup(uint32(0), &settings); err != nil {
+		return fmt.Errorf("reading settings: %w", err)
+	}
+	settings.Crowded = uint64(o.RingBytes / 4)
+	names := map[[nameSize]byte]bool{}
+	lengths := uint64(0)
+	for _, name := range o.Emulators {
+		names[fileName(name)] = true
+		lengths |= 1 << len(name)
+	}
+	settings.NameLengths |= lengths // of the old names too, until they are gone
+	if err := m.putSettings(settings); err != nil {
+		return err
+	}
+	if err := m.putEmulators(names); err != nil {
+		return err
+	}
+	settings.NameLengths = lengths
+	return m.putSettings(settings)
+}
+
+func (m mapSet) putSettings(s trackerSettings) error {
+	if err := m[trackerMapConfig].Put(uint32(0), &s); err != nil {
+		return fmt.Errorf("entering settings: %w", err)
+	}
+	return nil
+}
+
+func (m mapSet) putEmulators(names map[[nameSize]byte]bool) error {
+	for name := range names {
+		if err := m[trackerMapEmulators].Put(name, uint8(1)); err != nil {
+			return fmt.Errorf("entering emulators: %w", err)
+		}
+	}
+	entered, err := readMap[[nameSize]byte, uint8](m[trackerMapEmulators])
+	if err != nil {
+		return fmt.Errorf("reading emulators: %w", err)
+	}
+	maps.DeleteFunc(entered, func(name [nameSize]byte, _ uint8) bool { return names[name] })
+	for name := range entered {
+		if err := m[trackerMapEmulators].Delete(name); err != nil {
+			return fmt.Errorf("removing emulator: %w", err)
+		}
+	}
+	return nil
+}
+
+func fileName(name string) [nameSize]byte {
+	var key [nameSize]byte
+	copy(key[:], name)
+	return key
+}
+
+// readMap returns all of a hash. It reads in batches: what is there throughout is
+// in it, however many others come and go meanwhile.
+func readMap[K comparable, V any](m *ebpf.Map) (map[K]V, error) {
+	const batch = 1024
+	var (
+		all    = map[K]V{}
+		keys   = make([]K, batch)
+		values = make([]V, batch)
+		cursor ebpf.MapBatchCursor
+	)
+	for {
+		n, err := m.BatchLookup(&cursor, keys, values, nil)
+		for i := range n {
+			all[keys[i]] = values[i]
+		}
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			return all, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package bpf
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+)
+
+// pin pins all maps, in a folder that it makes.
+func (m mapSet) pin(dir string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return fmt.Errorf("pinning maps: %w", err)
+	}
+	for name, one := range m {
+		if err := one.Pin(filepath.Join(dir, name)); err != nil {
+			return fmt.Errorf("pinning map %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// pinnedMaps opens the named maps that are pinned in a folder.
+func pinnedMaps(dir string, names ...string) (mapSet, error) {
+	m := mapSet{}
+	for _, name := range names {
+		one, err := ebpf.LoadPinnedMap(filepath.Join(dir, name), nil)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("pinned map %s: %w", name, err), m.close())
+		}
+		m[name] = one
+	}
+	return m, nil
+}
+
+// compatiblePins opens the pinned maps, if they are what spec asks for.
+func compatiblePins(dir string, spec *ebpf.CollectionSpec) (mapSet, error) {
+	m := mapSet{}
+	for name, one := range spec.Maps {
+		pinned, err := pinnedMaps(dir, name)
+		if err == nil {
+			m[name] = pinned[name]
+			err = one.Compatible(pinned[name])
+		}
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("pinned map %s: %w", name, err), m.close())
+		}
+	}
+	return m, nil
+}
+
+// pin pins programs and links, in a folder that it makes.
+func (p *programs) pin(dir string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return fmt.Errorf("pinning programs: %w", err)
+	}
+	for name, program := range p.programs {
+		if err := program.Pin(filepath.Join(dir, name+programSuffix)); err != nil {
+			return fmt.Errorf("pinning program %s: %w", name, err)
+		}
+	}
+	for name, l := range p.links {
+		if err := l.Pin(filepath.Join(dir, name)); err != nil {
+			return fmt.Errorf("pinning link %s: %w", name, err)
+		}
+	}
+	return markReady(dir)
+}
+
+// pinnedPrograms opens the pinned programs and links of a folder.
+func pinnedPrograms(dir string, names ...string) (*programs, error) {
+	p := &programs{programs: map[string]*ebpf.Program{}, links: map[string]link.Link{}}
+	for _, name := range names {
+		if err := p.open(dir, name); err != nil {
+			return nil, errors.Join(err, p.close())
+		}
+	}
+	return p, nil
+}
+
+func (p *programs) open(dir, name string) error {
+	program, err := ebpf.LoadPinnedProgram(filepath.Join(dir, name+programSuffix), nil)
+	if err != nil {
+		return fmt.Errorf("pinned program %s: %w", name, err)
+	}
+	p.programs[name] = program
+	l, err := link.LoadPinnedLink(filepath.Join(dir, name), nil)
+	if err != nil {
+		return fmt.Errorf("pinned link %s: %w", name, err)
+	}
+	p.links[name] = l
+	return nil
+}

@@ -1,0 +1,182 @@
+package bpf
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// schema is the version of the maps' layout and meaning. A struct process that
+// only grows at its end, and a map of another size, do not need another: Open
+// copies what was there. Programs of another build go over the same maps.
+const schema = 1
+
+// A folder of pins holds generations of maps, and each of these its programs:
+//
+//	v1-3/                  schema 1, third generation
+//	    processes, ...     maps
+//	    build-0123456789ab/
+//	        handle_fork, ...           links
+//	        handle_fork_program, ...   programs
+//	        ready/         made last: all pins are there
+//	    ready/
+type pins struct {
+	dir  string
+	lock *os.File
+}
+
+const (
+	ready         = "ready"
+	buildPrefix   = "build-"
+	programSuffix = "_program"
+)
+
+// openPins makes the folder if need be, and locks it until close.
+func openPins(dir string) (*pins, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("folder of pins: %w", err)
+	}
+	if err := wantBPFFS(dir); err != nil {
+		return nil, err
+	}
+	lock, err := os.Open(dir)
+	if err != nil {
+		return nil, fmt.Errorf("folder of pins: %w", err)
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = lock.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("pins in %s: %w by another process", dir, ErrBusy)
+		}
+		return nil, fmt.Errorf("locking %s: %w", dir, err)
+	}
+	return &pins{dir: dir, lock: lock}, nil
+}
+
+func wantBPFFS(dir string) error {
+	var stat unix.Statfs_t
+	if err := unix.Statfs(dir, &stat); err != nil {
+		return fmt.Errorf("folder of pins %s: %w", dir, err)
+	}
+	if stat.Type != unix.BPF_FS_MAGIC {
+		return unsupported("%s is not in a bpf file system; mount one: mount -t bpf bpf /sys/fs/bpf", dir)
+	}
+	return nil
+}
+
+func (p *pins) close() error {
+	return p.lock.Close()
+}
+
+// generation is one set of pinned maps.
+type generation struct {
+	schema, number int
+}
+
+func (g generation) name() string {
+	return fmt.Sprintf("v%d-%d", g.schema, g.number)
+}
+
+// generations returns the complete ones, the newest last, and the names of what
+// was left half done.
+func generations(dir string) (complete []generation, partial []string, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, nil, fmt.Errorf("folder of pins: %w", err)
+	}
+	for _, e := range entries {
+		var g generation
+		if _, err := fmt.Sscanf(e.Name(), "v%d-%d", &g.schema, &g.number); err != nil || g.name() != e.Name() {
+			continue
+		}
+		if isReady(filepath.Join(dir, e.Name())) {
+			complete = append(complete, g)
+		} else {
+			partial = append(partial, e.Name())
+		}
+	}
+	slices.SortFunc(complete, func(a, b generation) int { return cmp.Compare(a.number, b.number) })
+	return complete, partial, nil
+}
+
+// current returns the newest complete generation, and removes all others: they
+// are of an earlier take-over that did not end. The zero generation: there is none.
+func (p *pins) current() (generation, error) {
+	complete, leftover, err := generations(p.dir)
+	if err != nil {
+		return generation{}, err
+	}
+	var newest generation
+	if n := len(complete); n > 0 {
+		newest = complete[n-1]
+		for _, g := range complete[:n-1] {
+			leftover = append(leftover, g.name())
+		}
+	}
+	for _, name := range leftover {
+		if err := removePins(filepath.Join(p.dir, name)); err != nil {
+			return generation{}, err
+		}
+	}
+	return newest, nil
+}
+
+func isReady(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, ready))
+	return err == nil
+}
+
+func markReady(dir string) error {
+	if err := os.Mkdir(filepath.Join(dir, ready), 0o700); err != nil {
+		return fmt.Errorf("completing pins: %w", err)
+	}
+	return nil
+}
+
+// removePins removes a folder of pins, the mark that it is complete first.
+func removePins(dir string) error {
+	err := os.Remove(filepath.Join(dir, ready))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing pins: %w", err)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("removing pins: %w", err)
+	}
+	return nil
+}
+
+// buildDir is the folder for the programs of this build.
+func (o Options) buildDir(generation string) string {
+	build := o.build
+	if build == "" {
+		sum := sha256.Sum256(_TrackerBytes)
+		build = hex.EncodeToString(sum[:6])
+	}
+	return filepath.Join(generation, buildPrefix+build)
+}
+
+// removeOtherBuilds detaches the programs of other builds.
+func removeOtherBuilds(generation, keep string) (removed []string, err error) {
+	entries, err := os.ReadDir(generation)
+	if err != nil {
+		return nil, fmt.Errorf("folder of pins: %w", err)
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), buildPrefix) && e.Name() != filepath.Base(keep) {
+			if err := removePins(filepath.Join(generation, e.Name())); err != nil {
+				return removed, err
+			}
+			removed = append(removed, e.Name())
+		}
+	}
+	return removed, nil
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* The map of processes, and telling user space of its changes. */
+#pragma once
+
+INLINE void count(enum counter which)
+{
+	__u64 *counter = bpf_map_lookup_elem(&counters, &which);
+
+	if (counter)
+		*counter += 1; /* of this CPU alone */
+}
+
+INLINE const struct settings *get_settings(void)
+{
+	__u32 first = 0;
+
+	return bpf_map_lookup_elem(&config, &first);
+}
+
+/*
+ * An event is a hint, the map is the truth: it wakes the reader only if it is
+ * urgent, or if the ring fills up.
+ */
+static __noinline int tell(enum kind kind, const struct process *process, __u32 status, bool urgent)
+{
+	const struct settings *settings = get_settings();
+	struct event *event;
+
+	if (!process || !settings)
+		return 0;
+	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+	if (!event) {
+		count(COUNT_LOST_EVENTS);
+		return 0;
+	}
+	event->time = bpf_ktime_get_boot_ns();
+	event->kind = kind;
+	event->status = status;
+	event->process = *process;
+	if (!urgent)
+		urgent = bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > settings->crowded;
+	bpf_ringbuf_submit(event, urgent ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+/* Looks a process up, and forgets one that had its number before it. */
+INLINE struct process *find(__u32 tgid, struct task_struct *leader)
+{
+	struct process *process = bpf_map_lookup_elem(&processes, &tgid);
+
+	if (!process || process->start == READ(leader, start_boottime))
+		return process;
+	count(COUNT_STALE);
+	bpf_map_delete_elem(&processes, &tgid);
+	return NULL;
+}
+
+/* The nearest registered cgroup from this one upwards, 0: none. */
+static __noinline __u64 group_above(__u64 address)
+{
+	struct cgroup *cgroup = (void *)address;
+	int depth;
+
+	for (depth = 0; depth < 32; depth++) {
+		struct cgroup_subsys_state *above;
+		__u64 id = cgroup_id(cgroup);
+
+		if (bpf_map_lookup_elem(&groups, &id))
+			return id;
+		above = READ(cgroup, self.parent);
+		if (!above)
+			return 0;
+		cgroup = (void *)above; /* its first member */
+	}
+	return 0;
+}
+
+INLINE bool may_be_emulator(const struct settings *settings, struct dentry *dentry)
+{
+	__u32 length = READ(dentry, d_name.len);
+
+	return length < NAME_SIZE && settings->name_lengths >> length & 1;
+}
+
+/* Enters the executed file; readers see by the revision when it is half done. */
+static __noinline void set_file(struct process *process, struct file *file)
+{
+	struct dentry *dentry = READ(file, f_path.dentry);
+	struct inode *inode = READ(file, f_inode);
+	struct super_block *super = READ(inode, i_sb);
+	const unsigned char *text = READ(dentry, d_name.name);
+	file_name name = {};
+
+	bpf_probe_read_kernel_str(name, sizeof(name), text);
+	process->revision++;
+	__builtin_memcpy(process->name, name, sizeof(name));
+	process->inode = READ(inode, i_ino);
+	process->device = READ(super, s_dev);
+	process->emulator = READ(dentry, d_name.len) < NAME_SIZE && bpf_map_lookup_elem(&emulators, name);
+	process->revision++;
+}
+
+/* Fills in all but the file and the group, if the agent can see the process. */
+static __noinline bool describe(struct process *process, struct task_struct *leader, struct task_struct *task)
+{
+	const struct settings *settings = get_settings();
+	struct task_struct *parent = READ(leader, real_parent);
+
+	if (!settings)
+		return false;
+	process->pid = visible_pid(settings, leader);
+	process->parent = visible_pid(settings, leader_of(parent));
+	process->start = READ(leader, start_boottime);
+	process->cgroup = cgroup_id(cgroup_of(task));
+	return process->pid != 0;
+}
+
+/* Nonzero if it is there already, or there is no room. */
+static __noinline int add(__u32 tgid, struct task_struct *leader, const struct process *process)
+{
+	int err = bpf_map_update_elem(&processes, &tgid, process, BPF_NOEXIST);
+
+	if (err == -EEXIST && !find(tgid, leader)) /* a predecessor was, and no longer is */
+		err = bpf_map_update_elem(&processes, &tgid, process, BPF_NOEXIST);
+	if (err && err != -EEXIST)
+		count(COUNT_LOST_PROCESSES);
+	return err;
+}
+
+/*
+ * Ends an entry when the last thread has gone. Several threads may each believe to
+ * be the last, and whoever adds an entry looks again: the one that succeeds in
+ * deleting tells.
+ */
+static __noinline void end(__u32 tgid, struct task_struct *task)
+{
+	struct process *process = bpf_map_lookup_elem(&processes, &tgid);
+	struct process last;
+
+	if (!process || alive(task))
+		return;
+	last = *process;
+	if (last.start != READ(leader_of(task), start_boottime))
+		count(COUNT_STALE);
+	else if (!bpf_map_delete_elem(&processes, &tgid))
+		tell(KIND_EXIT, &last, exit_status(task), last.emulator || last.watched);
+}

@@ -1,0 +1,168 @@
+//go:build ignore
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Tracks the processes of registered cgroups, and every start of an emulator.
+ * Handlers may run twice for one event, while an upgrade has both generations of
+ * programs attached: all of them are idempotent.
+ */
+#include "kernel.h"
+#include <bpf_helpers.h>
+#include "tracker.h"
+#include "read.h"
+#include "state.h"
+
+char __license[] SEC("license") = "Dual BSD/GPL";
+
+/* A child is its parent's, and that of the cgroup it is born into. */
+static __noinline int born(__u64 child_address, __u64 parent_address)
+{
+	struct task_struct *child = (void *)child_address, *parent = (void *)parent_address;
+	__u32 tgid = READ(child, tgid), parent_tgid = READ(parent, tgid);
+	struct process *of = find(parent_tgid, leader_of(parent));
+	struct process new = {};
+
+	if (tgid == parent_tgid)
+		return 0; /* a thread */
+	if (of)
+		new = *of;
+	new.watched = 0;
+	new.revision = 0;
+	if (!new.bound) {
+		__u64 group = group_above((__u64)cgroup_of(child));
+
+		if (group)
+			new.group = group;
+	}
+	if ((!new.group && !new.emulator) || !describe(&new, child, child))
+		return 0;
+	if (!of)
+		set_file(&new, executed_by(child));
+	if (!add(tgid, child, &new))
+		tell(KIND_FORK, &new, 0, false);
+	return 0;
+}
+
+/* A parent that is not tracked matters only if CLONE_INTO_CGROUP put the child elsewhere. */
+INLINE int on_fork(struct task_struct *child)
+{
+	struct task_struct *parent = current_task();
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+
+	if (!bpf_map_lookup_elem(&processes, &tgid) && READ(parent, cgroups) == READ(child, cgroups))
+		return 0;
+	return born((__u64)child, (__u64)parent);
+}
+
+/* Replaces the executed file of a tracked process. */
+INLINE int re_executed(__u32 tgid, struct process *process, struct file *file)
+{
+	bool was_emulator = process->emulator;
+
+	set_file(process, file);
+	tell(KIND_EXEC, process, 0, was_emulator || process->emulator);
+	if (!process->group && !process->emulator && !process->watched)
+		bpf_map_delete_elem(&processes, &tgid);
+	return 0;
+}
+
+static __noinline int executed(__u64 file_address)
+{
+	struct task_struct *task = current_task();
+	struct file *file = (void *)file_address;
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	struct process *process = find(tgid, task); /* by now the leader */
+	struct process new = {};
+
+	if (process)
+		return re_executed(tgid, process, file);
+	set_file(&new, file);
+	new.group = group_above((__u64)cgroup_of(task));
+	if ((!new.group && !new.emulator) || !describe(&new, task, task))
+		return 0;
+	if (!add(tgid, task, &new))
+		tell(KIND_EXEC, &new, 0, new.emulator);
+	return 0;
+}
+
+/*
+ * The lookup of the cgroup finds what was moved in before its registration: runc's
+ * init executes the container's program after the launcher was registered.
+ */
+INLINE int on_exec(struct linux_binprm *bprm)
+{
+	const struct settings *settings = get_settings();
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	__u64 cgroup = bpf_get_current_cgroup_id();
+	struct file *file = READ(bprm, file);
+
+	if (!settings)
+		return 0;
+	if (!bpf_map_lookup_elem(&processes, &tgid) &&
+	    !may_be_emulator(settings, READ(file, f_path.dentry)) && !bpf_map_lookup_elem(&groups, &cgroup))
+		return 0;
+	return executed((__u64)file);
+}
+
+INLINE int on_exit(void)
+{
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+
+	if (bpf_map_lookup_elem(&processes, &tgid))
+		end(tgid, current_task());
+	return 0;
+}
+
+/* A tracked process that moves out keeps its group: it is still its owner's child. */
+INLINE int moved(struct process *process, __u64 cgroup, __u64 group)
+{
+	if (!group || process->bound)
+		group = process->group;
+	if (process->cgroup == cgroup && process->group == group)
+		return 0;
+	process->cgroup = cgroup;
+	process->group = group;
+	return tell(KIND_MOVE, process, 0, false);
+}
+
+static __noinline int attached(__u64 cgroup_address, __u64 task_address, __u32 whole)
+{
+	struct cgroup *to = (void *)cgroup_address;
+	struct task_struct *task = (void *)task_address, *leader = leader_of(task);
+	__u32 tgid = READ(task, tgid);
+	struct process *process = find(tgid, leader);
+	__u64 group = group_above(cgroup_address);
+	struct process new = { .group = group };
+
+	if (process) /* a single thread says nothing of where its process is */
+		return moved(process, whole || task == leader ? cgroup_id(to) : process->cgroup, group);
+	if (!group || !describe(&new, leader, task))
+		return 0;
+	new.cgroup = cgroup_id(to);
+	set_file(&new, executed_by(task));
+	if (add(tgid, leader, &new))
+		return 0;
+	tell(KIND_MOVE, &new, 0, new.emulator);
+	end(tgid, task);
+	return 0;
+}
+
+INLINE int on_attach(struct cgroup *to, struct task_struct *task, bool whole)
+{
+	struct cgroup_root *root = READ(to, root);
+
+	if (READ(root, hierarchy_id)) /* of cgroup v1, whose ids may be those of others in v2 */
+		return 0;
+	return attached((__u64)to, (__u64)task, whole);
+}
+
+/* Each body twice: raw_tp for where tp_btf cannot be attached. */
+#define HANDLER(name, tracepoint, call)                                          \
+	SEC("tp_btf/" tracepoint) int name(__u64 *ctx) { return call; }          \
+	SEC("raw_tp/" tracepoint) int name##_raw(__u64 *ctx) { return call; }
+
+HANDLER(handle_fork, "sched_process_fork", on_fork((void *)ctx[1]))
+HANDLER(handle_exec, "sched_process_exec", on_exec((void *)ctx[2]))
+HANDLER(handle_exit, "sched_process_exit", on_exit())
+HANDLER(handle_move, "cgroup_attach_task", on_attach((void *)ctx[0], (void *)ctx[2], ctx[3] & 1))
+
+#include "iterators.h"

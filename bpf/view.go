@@ -1,0 +1,135 @@
+package bpf
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unsafe"
+
+	"github.com/cilium/ebpf/link"
+)
+
+// View reads what a tracker knows. Its methods may be called concurrently, but
+// none after Close.
+type View struct {
+	maps     mapSet
+	programs *programs
+}
+
+// Look opens the pins of a tracker for reading, whether or not a process has the
+// tracker open. It fails with ErrUnsupported where there can be no pins, and with
+// fs.ErrNotExist where there are none; also for a moment while maps are replaced,
+// after which the view still shows the old ones. The process has to be in the pid
+// namespace of the tracker's.
+func Look(dir string) (*View, error) {
+	if err := wantBPFFS(dir); err != nil {
+		return nil, err
+	}
+	complete, _, err := generations(dir)
+	if err != nil {
+		return nil, err
+	}
+	if len(complete) == 0 {
+		return nil, fmt.Errorf("no tracker is pinned in %s: %w", dir, fs.ErrNotExist)
+	}
+	return look(filepath.Join(dir, complete[len(complete)-1].name()))
+}
+
+func look(generation string) (*View, error) {
+	entries, err := os.ReadDir(generation)
+	if err != nil {
+		return nil, fmt.Errorf("folder of pins: %w", err)
+	}
+	build := slices.IndexFunc(entries, func(e os.DirEntry) bool {
+		return strings.HasPrefix(e.Name(), buildPrefix) && isReady(filepath.Join(generation, e.Name()))
+	})
+	if build < 0 {
+		return nil, fmt.Errorf("no programs are pinned in %s: %w", generation, fs.ErrNotExist)
+	}
+	v := &View{}
+	names := slices.Concat(handlers(), []string{trackerProgList})
+	if v.programs, err = pinnedPrograms(filepath.Join(generation, entries[build].Name()), names...); err != nil {
+		return nil, err
+	}
+	if v.maps, err = pinnedMaps(generation, trackerMapGroups, trackerMapProcesses, trackerMapCounters); err != nil {
+		return nil, errors.Join(err, v.Close())
+	}
+	return v, nil
+}
+
+// Close closes the view, which ends nothing.
+func (v *View) Close() error {
+	var err error
+	if v.programs != nil {
+		err = v.programs.close()
+	}
+	return errors.Join(err, v.maps.close())
+}
+
+// Registered returns the ids of the registered cgroups, sorted.
+func (v *View) Registered() ([]uint64, error) {
+	groups, err := readMap[uint64, uint64](v.maps[trackerMapGroups])
+	if err != nil {
+		return nil, fmt.Errorf("reading the registered cgroups: %w", err)
+	}
+	return slices.Sorted(maps.Keys(groups)), nil
+}
+
+// Snapshot returns the tracked processes that run, sorted by number. A process
+// whose last thread has ended is not among them, even if its exit was missed, and
+// neither is one that merely got the number of a tracked one. It walks all
+// threads that this process can see: about a millisecond for each few thousand.
+func (v *View) Snapshot() ([]Tracked, error) {
+	records, err := run(v.programs.iterator(trackerProgList))
+	if err != nil {
+		return nil, fmt.Errorf("listing tracked processes: %w", err)
+	}
+	return trackedAll(records)
+}
+
+func trackedAll(records []trackerProcess) ([]Tracked, error) {
+	all := make([]Tracked, 0, len(records))
+	for i := range records {
+		one, err := tracked(&records[i])
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	slices.SortFunc(all, func(a, b Tracked) int { return a.PID - b.PID })
+	return all, nil
+}
+
+// run runs an iterator over all tasks, and returns what it wrote.
+func run(iterator *link.Iter) ([]trackerProcess, error) {
+	file, err := iterator.Open()
+	if err != nil {
+		return nil, err
+	}
+	records, err := readRecords(bufio.NewReaderSize(file, 1<<16))
+	return records, errors.Join(err, file.Close())
+}
+
+func readRecords(r io.Reader) ([]trackerProcess, error) {
+	var records []trackerProcess
+	raw := make([]byte, unsafe.Sizeof(trackerProcess{}))
+	for {
+		if _, err := io.ReadFull(r, raw); errors.Is(err, io.EOF) {
+			return records, nil
+		} else if err != nil {
+			return nil, err
+		}
+		record, err := fromBytes[trackerProcess](raw)
+		if err != nil {
+			return nil, err
+		}
+		records = append(records, record)
+	}
+}

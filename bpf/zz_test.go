@@ -1,0 +1,3 @@
+package bpf
+func rightsRole() error {return nil}
+func nestedRole() error {return nil}

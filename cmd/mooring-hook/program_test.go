@@ -1,0 +1,188 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mooring-vm/mooring/internal/buildinfo"
+	"github.com/mooring-vm/mooring/plugin"
+	"github.com/mooring-vm/mooring/shim/heartbeat"
+	"github.com/mooring-vm/mooring/shim/prestop"
+)
+
+func TestDefaultsFitTheMounts(t *testing.T) {
+	if prestop.DefaultFile != plugin.MountPoint+"/pod/stop" || heartbeat.DefaultFile != plugin.MountPoint+"/pod/heartbeat" {
+		t.Errorf("the files are %s and %s, and launchers find them below %s", prestop.DefaultFile, heartbeat.DefaultFile, plugin.MountPoint)
+	}
+}
+
+// podFile makes what the agent makes.
+func podFile(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	epoch := time.Unix(0, 0)
+	if err := errors.Join(unix.Mkfifo(path, 0o666), os.Chtimes(path, epoch, epoch)); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func touched(t *testing.T, path string) bool {
+	t.Helper()
+	info, err := os.Lstat(path)
+	if err != nil {
+		t.Error(err)
+		return false
+	}
+	return !info.ModTime().Equal(time.Unix(0, 0))
+}
+
+// confirm is the agent: it answers the first request.
+func confirm(t *testing.T, path string) {
+	t.Helper()
+	ticker := time.NewTicker(time.Millisecond)
+	defer ticker.Stop()
+	for !touched(t, path) {
+		select {
+		case <-ticker.C:
+		case <-t.Context().Done():
+			return
+		}
+	}
+	if err := os.Chtimes(path, time.Unix(0, 0), time.Unix(0, 0)); err != nil {
+		t.Error(err)
+	}
+}
+
+// execute returns the exit code and what was written.
+func execute(ctx context.Context, args ...string) (code int, out, errOut string) {
+	var o, e bytes.Buffer
+	p := program{out: &o, errOut: &e, build: buildinfo.Info{Version: "v1"}}
+	code = p.run(ctx, args)
+	return code, o.String(), e.String()
+}
+
+func TestExitCodes(t *testing.T) {
+	none := filepath.Join(t.TempDir(), "none")
+	for name, test := range map[string]struct {
+		args   string
+		code   int
+		errOut string // a part of it
+	}{
+		"nothing":                     {"", 2, "Usage:"},
+		"unknown command":             {"stop", 2, `no command "stop"`},
+		"unknown flag":                {"prestop --wait", 2, "-wait"},
+		"flag without value":          {"prestop --timeout", 2, "-timeout"},
+		"no duration":                 {"prestop --timeout=90", 2, `"90"`},
+		"negative duration":           {"prestop --timeout=-1s", 2, "--timeout -1s"},
+		"no patience":                 {"prestop --command-timeout=0s", 2, "--command-timeout 0s"},
+		"command without dashes":      {"prestop virsh shutdown", 2, "put -- before COMMAND"},
+		"heartbeat with an argument":  {"heartbeat now", 2, `"now"`},
+		"heartbeat without end":       {"heartbeat --interval=0s", 2, "--interval 0s"},
+		"install without a file":      {"install", 2, "one FILE"},
+		"install into nowhere":        {"install " + none + "/x/hook", 1, "install: "},
+		"nobody confirms":             {"prestop --timeout=1ms --file=" + podFile(t), 3, "nobody confirmed"},
+		"prestop without directory":   {"prestop --file=" + none, 4, "no pod directory"},
+		"heartbeat without directory": {"heartbeat --file=" + none, 4, "no pod directory"},
+		"prestop's loop of links":     {"prestop --file=" + loop(t) + "/stop", 1, "too many levels"},
+	} {
+		code, out, errOut := execute(t.Context(), strings.Fields(test.args)...)
+		if code != test.code || out != "" || !strings.Contains(errOut, test.errOut) || strings.Count(errOut, "mooring-hook: ") > 1 {
+			t.Errorf("%s: exit code %d, want %d; out %q, err %q", name, code, test.code, out, errOut)
+		}
+	}
+}
+
+func loop(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "loop")
+	if err := os.Symlink(path, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestHelp(t *testing.T) {
+	for args, want := range map[string]string{
+		"--help": "Exit codes:", "help": "Usage:", "prestop --help": "--for lifecycle", "prestop -h": "-command-timeout",
+		"heartbeat --help": "-interval", "install --help": "FILE", "version": "mooring-hook v1",
+	} {
+		code, out, errOut := execute(t.Context(), strings.Fields(args)...)
+		if code != 0 || errOut != "" || !strings.Contains(out, strings.TrimPrefix(want, "--for ")) {
+			t.Errorf("%s: exit code %d, out %q, err %q", args, code, out, errOut)
+		}
+	}
+}
+
+func TestPrestop(t *testing.T) {
+	file := podFile(t)
+	go confirm(t, file)
+	if code, _, errOut := execute(t.Context(), "prestop", "--file", file); code != 0 || errOut != "" {
+		t.Errorf("exit code %d, err %q", code, errOut)
+	}
+}
+
+// SIGTERM ends the waiting; the request stays for the agent.
+func TestPrestopEndsWithThePod(t *testing.T) {
+	file := podFile(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if code, _, errOut := execute(ctx, "prestop", "--file", file); code != 1 || !strings.Contains(errOut, "canceled") || !touched(t, file) {
+		t.Errorf("exit code %d, err %q, asked %t", code, errOut, touched(t, file))
+	}
+}
+
+func TestCommand(t *testing.T) {
+	for name, test := range map[string]struct {
+		argv    []string
+		out, in string // what it writes; what is told of it
+	}{
+		"works":        {[]string{"/bin/sh", "-c", "echo asked the guest"}, "asked the guest\n", ""},
+		"fails":        {[]string{"/bin/sh", "-c", "exit 7"}, "", "exit status 7; going on"},
+		"is not there": {[]string{"/nonexistent/virsh", "shutdown"}, "", "/nonexistent/virsh"},
+		"hangs":        {[]string{"/bin/sh", "-c", "exec sleep 1000"}, "", "longer than --command-timeout"},
+		"has flags":    {[]string{"/bin/echo", "--timeout=0", "--", "x"}, "--timeout=0 -- x\n", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := podFile(t)
+			go confirm(t, file)
+			args := append([]string{"prestop", "--command-timeout=1s", "--file=" + file, "--"}, test.argv...)
+			code, out, errOut := execute(t.Context(), args...)
+			if code != 0 || out != test.out || !strings.Contains(errOut, test.in) || (test.in == "") != (errOut == "") {
+				t.Errorf("exit code %d, out %q, err %q", code, out, errOut)
+			}
+		})
+	}
+}
+
+// The command comes before the request: from there on the agent counts.
+func TestCommandComesFirst(t *testing.T) {
+	file := podFile(t)
+	go confirm(t, file)
+	code, out, _ := execute(t.Context(), "prestop", "--file", file, "--", "/usr/bin/stat", "-c", "%Y", file)
+	if code != 0 || out != "0\n" {
+		t.Errorf("exit code %d; the command sees the time %q", code, out)
+	}
+}
+
+func TestHeartbeat(t *testing.T) {
+	file := podFile(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		for range 3 { // so there were two at least
+			confirm(t, file)
+		}
+		cancel()
+	}()
+	if code, out, errOut := execute(ctx, "heartbeat", "--interval=1ms", "--file", file); code != 0 || out+errOut != "" {
+		t.Errorf("exit code %d, out %q, err %q", code, out, errOut)
+	}
+}

@@ -1,0 +1,110 @@
+package libvirt
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+)
+
+// listen serves each connection to a socket with handle.
+func listen(t *testing.T, handle func(net.Conn)) Daemon {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "virt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	socket := filepath.Join(dir, "s")
+	l, err := new(net.ListenConfig).Listen(t.Context(), "unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for conn, err := l.Accept(); err == nil; conn, err = l.Accept() {
+			go func() { defer conn.Close(); handle(conn) }()
+		}
+	}()
+	return Daemon{socket}
+}
+
+// A daemon that hangs does not hang who asks it.
+func TestHangingDaemon(t *testing.T) {
+	asked := make(chan struct{}, 1)
+	d := listen(t, func(conn net.Conn) {
+		_, _ = conn.Read(make([]byte, 1))
+		asked <- struct{}{}
+		_, _ = io.Copy(io.Discard, conn)
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-asked; cancel() }()
+	if err := d.Shutdown(ctx, vm1.UUID); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), d.Socket) {
+		t.Errorf("got %v, want that it was cancelled", err)
+	}
+}
+
+// Whatever answers, nobody is hung or ends by a panic.
+func TestBrokenDaemons(t *testing.T) {
+	message := func(length uint32, rest string) func(net.Conn) {
+		return func(conn net.Conn) {
+			_, _ = conn.Read(make([]byte, 28))
+			_, _ = conn.Write(append(binary.BigEndian.AppendUint32(nil, length), rest...))
+		}
+	}
+	for name, handle := range map[string]func(net.Conn){
+		"closes":             func(net.Conn) {},
+		"closes when asked":  func(conn net.Conn) { _, _ = conn.Read(make([]byte, 28)) },
+		"no length":          message(0, strings.Repeat("\x00", 100)),
+		"too short":          message(27, strings.Repeat("\x00", 100)),
+		"too long":           message(1<<32-1, strings.Repeat("\xff", 100)),
+		"cut":                message(100, "\x00\x00"),
+		"of another":         message(28, strings.Repeat("\xff", 24)),
+		"another's protocol": func(conn net.Conn) { _, _ = io.WriteString(conn, "HTTP/1.1 400 Bad Request\r\n\r\n") },
+	} {
+		d := listen(t, handle)
+		if err := d.Shutdown(t.Context(), vm1.UUID); err == nil || errors.Is(err, ErrNoDomain) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+func TestNoDaemon(t *testing.T) {
+	d := Daemon{filepath.Join(t.TempDir(), "none")}
+	if err := d.Shutdown(t.Context(), vm1.UUID); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+	if err := d.Shutdown(t.Context(), "vm-1"); err == nil || !strings.Contains(err.Error(), `"vm-1": want a UUID`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Messages are read as they were sent, in whatever pieces they come.
+func TestFramed(t *testing.T) {
+	var sent []byte
+	for _, size := range []int{28, 29, 5000, 28} {
+		body := strings.Repeat(string(rune('a'+size%26)), size-4)
+		sent = append(binary.BigEndian.AppendUint32(sent, uint32(size)), body...)
+	}
+	for name, reader := range map[string]io.Reader{
+		"at once": strings.NewReader(string(sent)), "byte by byte": iotest.OneByteReader(strings.NewReader(string(sent))),
+	} {
+		got, err := io.ReadAll(&framed{Conn: readConn{Reader: reader}})
+		if err != nil || string(got) != string(sent) {
+			t.Errorf("%s: %d of %d bytes, %v", name, len(got), len(sent), err)
+		}
+	}
+}
+
+type readConn struct {
+	net.Conn
+	io.Reader
+}
+
+func (c readConn) Read(p []byte) (int, error) { return c.Reader.Read(p) }

@@ -1,0 +1,222 @@
+package prestop
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+var epoch = time.Unix(0, 0)
+
+// stopFile makes what the agent makes.
+func stopFile(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "stop")
+	if err := unix.Mkfifo(path, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	setTime(t, path, epoch)
+	return path
+}
+
+func setTime(t *testing.T, path string, to time.Time) {
+	t.Helper()
+	if err := os.Chtimes(path, to, to); err != nil {
+		t.Error(err)
+	}
+}
+
+func asked(t *testing.T, path string) bool {
+	t.Helper()
+	info, err := os.Lstat(path)
+	if err != nil {
+		t.Error(err)
+		return false
+	}
+	return !info.ModTime().Equal(epoch)
+}
+
+// start asks, and returns what Run will return. In a bubble of synctest the hook waits
+// for time to pass: so each test has an agent that it plays itself.
+func start(ctx context.Context, o Options) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- Run(ctx, o) }()
+	return done
+}
+
+// waits fails the test if the hook has returned.
+func waits(t *testing.T, done <-chan error) {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case err := <-done:
+		t.Fatalf("the hook did not wait: %v", err)
+	default:
+	}
+}
+
+func TestRun(t *testing.T) {
+	file := stopFile(t)
+	synctest.Test(t, func(t *testing.T) {
+		for range 2 { // a request after an answer is another one
+			done := start(t.Context(), Options{File: file})
+			waits(t, done)
+			if !asked(t, file) {
+				t.Fatal("nothing was asked")
+			}
+			time.Sleep(time.Hour) // the agent is away
+			waits(t, done)
+			setTime(t, file, epoch)
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func TestTwoAsk(t *testing.T) {
+	file := stopFile(t)
+	synctest.Test(t, func(t *testing.T) {
+		first := start(t.Context(), Options{File: file})
+		waits(t, first)
+		second := start(t.Context(), Options{File: file})
+		waits(t, second)
+		waits(t, first)
+		setTime(t, file, epoch)
+		if err := errors.Join(<-first, <-second); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Whatever the node's clock does: only the epoch is an answer.
+func TestClockSteps(t *testing.T) {
+	file := stopFile(t)
+	synctest.Test(t, func(t *testing.T) {
+		done := start(t.Context(), Options{File: file})
+		waits(t, done)
+		for _, step := range []time.Time{time.Unix(4e9, 0), time.Unix(1, 0), time.Unix(0, 1), time.Unix(-1, 0), time.Now()} {
+			setTime(t, file, step) // another hook has asked after a step
+			time.Sleep(time.Minute)
+			waits(t, done)
+		}
+		setTime(t, file, epoch)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestTimeout(t *testing.T) {
+	file := stopFile(t)
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		err := Run(t.Context(), Options{File: file, Timeout: 90 * time.Second})
+		if !errors.Is(err, ErrTimeout) || time.Since(begin) != 90*time.Second {
+			t.Errorf("after %s: %v", time.Since(begin), err)
+		}
+	})
+	if !asked(t, file) {
+		t.Error("the request did not stay")
+	}
+}
+
+func TestEndOfThePod(t *testing.T) {
+	file := stopFile(t)
+	ended := errors.New("SIGTERM")
+	for name, before := range map[string]bool{"before it asks": true, "while it waits": false} {
+		setTime(t, file, epoch)
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			if before {
+				cancel(ended)
+			}
+			done := start(ctx, Options{File: file})
+			if !before {
+				waits(t, done)
+				cancel(ended)
+			}
+			if err := <-done; !errors.Is(err, ended) || errors.Is(err, ErrTimeout) {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+		if !asked(t, file) {
+			t.Errorf("%s: the request did not stay", name)
+		}
+	}
+}
+
+func TestAnswerAtTheLastMoment(t *testing.T) {
+	file := stopFile(t)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := start(ctx, Options{File: file})
+		waits(t, done)
+		setTime(t, file, epoch)
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A clock at the epoch makes a request look like an answer. The hook asks again until
+// it has moved on; here somebody sets the file to what such a touch leaves.
+func TestClockAtTheEpoch(t *testing.T) {
+	file := stopFile(t)
+	synctest.Test(t, func(t *testing.T) {
+		looks := 0
+		now := func() time.Time {
+			if looks++; looks > 3 {
+				return time.Unix(1, 0)
+			}
+			setTime(t, file, epoch)
+			return time.Unix(0, int64(looks))
+		}
+		done := start(t.Context(), Options{File: file, now: now})
+		time.Sleep(time.Minute)
+		waits(t, done)
+		if looks != 4 || !asked(t, file) {
+			t.Errorf("after %d looks at the clock: asked = %t", looks, asked(t, file))
+		}
+		setTime(t, file, epoch)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestClockStaysAtTheEpoch(t *testing.T) {
+	file := stopFile(t)
+	synctest.Test(t, func(t *testing.T) {
+		err := Run(t.Context(), Options{File: file, Timeout: time.Second, now: func() time.Time { return epoch }})
+		if !errors.Is(err, ErrTimeout) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestNoDirectory(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pod", "stop")
+	if err := Run(t.Context(), Options{File: file}); !errors.Is(err, ErrNoDirectory) {
+		t.Errorf("Run without a pod directory = %v", err)
+	}
+}
+
+func TestBadOptions(t *testing.T) {
+	file := stopFile(t)
+	for _, o := range []Options{{File: file, Timeout: -1}, {File: file, Poll: -1}} {
+		if err := Run(t.Context(), o); err == nil || errors.Is(err, ErrTimeout) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	if asked(t, file) {
+		t.Error("bad options asked for something")
+	}
+}
