@@ -21,8 +21,9 @@ const rlimitMemlock = "RLIMIT_MEMLOCK"
 // not look at this annotation of the OCI spec.
 const crunSubgroup = "run.oci.systemd.subgroup"
 
-// adjustment translates a decision that acts.
-func adjustment(d Decision, dir lifecycle.PodDir) *nri.ContainerAdjustment {
+// adjustment translates a decision that acts. hook is the program for the pod, on the
+// node; empty: none.
+func adjustment(d Decision, dir lifecycle.PodDir, hook string) *nri.ContainerAdjustment {
 	a := &nri.ContainerAdjustment{}
 	if d.Memlock != nil && !d.Yield {
 		limit := uint64(*d.Memlock) // unlimited is RLIM_INFINITY
@@ -32,28 +33,34 @@ func adjustment(d Decision, dir lifecycle.PodDir) *nri.ContainerAdjustment {
 		a.Linux = &nri.LinuxContainerAdjustment{Resources: resources(d.Cgroup)}
 		a.AddAnnotation(crunSubgroup, "")
 	}
-	for _, m := range mounts(dir) {
+	for _, m := range mounts(dir, hook) {
 		a.AddMount(m)
 	}
 	return a
 }
 
 // mounts shows a launcher its pod directory, read-only, and on top of that the two
-// files that it may touch. The directory being read-only, nobody in the pod can make
-// a file, not even root. The files are open to everybody, so that a user namespace
-// needs no mapping of ids.
-func mounts(dir lifecycle.PodDir) []*nri.Mount {
-	return []*nri.Mount{
-		bind(MountPoint, dir.Path, "ro"),
-		bind(MountPoint+"/pod/heartbeat", dir.Heartbeat, "rw"),
-		bind(MountPoint+"/pod/stop", dir.Stop, "rw"),
+// files that it may touch, and the hook program. The directory being read-only, nobody
+// in the pod can make a file, not even root. The files are open to everybody, so that a
+// user namespace needs no mapping of ids.
+func mounts(dir lifecycle.PodDir, hook string) []*nri.Mount {
+	all := []*nri.Mount{
+		bind(MountPoint, dir.Path, "ro", "noexec"),
+		bind(MountPoint+"/pod/heartbeat", dir.Heartbeat, "rw", "noexec"),
+		bind(MountPoint+"/pod/stop", dir.Stop, "rw", "noexec"),
 	}
+	if hook != "" {
+		// Not "exec": runc fails in a user namespace whose node mounts the
+		// source noexec, instead of leaving it so.
+		all = append(all, bind(MountPoint+"/hook", hook, "ro"))
+	}
+	return all
 }
 
-func bind(destination, source, access string) *nri.Mount {
+func bind(destination, source string, options ...string) *nri.Mount {
 	return &nri.Mount{
 		Destination: destination, Type: "bind", Source: source,
-		Options: []string{"bind", access, "nosuid", "nodev", "noexec", "rprivate"},
+		Options: append([]string{"bind", "nosuid", "nodev", "rprivate"}, options...),
 	}
 }
 

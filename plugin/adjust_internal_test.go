@@ -47,13 +47,14 @@ func TestAdjustment(t *testing.T) {
 	const path = "/run/mooring/pods/u"
 	dir := lifecycle.PodDir{Path: path, Heartbeat: path + "/pod/heartbeat", Stop: path + "/pod/stop"}
 	unlimited := lifecycle.Unlimited
-	got := adjustment(Decision{Launcher: true, Memlock: &unlimited}, dir)
+	got := adjustment(Decision{Launcher: true, Memlock: &unlimited}, dir, "/opt/hook")
 	want := &nri.ContainerAdjustment{
 		Rlimits: []*nri.POSIXRlimit{{Type: "RLIMIT_MEMLOCK", Soft: math.MaxUint64, Hard: math.MaxUint64}},
 		Mounts: []*nri.Mount{
-			bound("/run/mooring", dir.Path, "ro"),
-			bound("/run/mooring/pod/heartbeat", dir.Heartbeat, "rw"),
-			bound("/run/mooring/pod/stop", dir.Stop, "rw"),
+			bound("/run/mooring", dir.Path, "ro", "noexec"),
+			bound("/run/mooring/pod/heartbeat", dir.Heartbeat, "rw", "noexec"),
+			bound("/run/mooring/pod/stop", dir.Stop, "rw", "noexec"),
+			bound("/run/mooring/hook", "/opt/hook", "ro"),
 		},
 	}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
@@ -62,21 +63,32 @@ func TestAdjustment(t *testing.T) {
 }
 
 // No option maps ids: a user namespace needs none.
-func bound(destination, source, access string) *nri.Mount {
+func bound(destination, source string, options ...string) *nri.Mount {
 	return &nri.Mount{
 		Destination: destination, Type: "bind", Source: source,
-		Options: []string{"bind", access, "nosuid", "nodev", "noexec", "rprivate"},
+		Options: append([]string{"bind", "nosuid", "nodev", "rprivate"}, options...),
 	}
 }
 
 func TestAdjustmentYields(t *testing.T) {
 	limit := lifecycle.Limit(4096)
-	got := adjustment(Decision{Launcher: true, Memlock: &limit, Yield: true}, lifecycle.PodDir{})
+	got := adjustment(Decision{Launcher: true, Memlock: &limit, Yield: true}, lifecycle.PodDir{}, "")
 	if len(got.GetRlimits()) != 0 {
 		t.Errorf("rlimits = %v, want none", got.GetRlimits())
 	}
 	if len(got.GetMounts()) != 3 {
 		t.Errorf("mounts = %v, want the pod directory all the same", got.GetMounts())
+	}
+}
+
+// Mounts are made in their order: what lies in the directory comes after it.
+func TestMountsWithoutHook(t *testing.T) {
+	var got []string
+	for _, m := range mounts(lifecycle.PodDir{}, "") {
+		got = append(got, m.GetDestination())
+	}
+	if diff := cmp.Diff([]string{"/run/mooring", "/run/mooring/pod/heartbeat", "/run/mooring/pod/stop"}, got); diff != "" {
+		t.Errorf("mounts (-want +got):\n%s", diff)
 	}
 }
 

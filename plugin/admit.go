@@ -23,6 +23,7 @@ func (p *Plugin) admit(pod *nri.PodSandbox, ctr *nri.Container) (lifecycle.Launc
 	p.deciding.Lock()
 	defer p.deciding.Unlock()
 	facts.NodeGranted = p.granted(keyOf(pod, ctr))
+	facts.DomainClaimant = p.claimant(facts, true)
 	d := Decide(p.Policy, facts)
 	l := launcher(pod, ctr, d, agentapi.StateCreating)
 	p.Registry.Put(l)
@@ -97,9 +98,12 @@ func launcher(pod *nri.PodSandbox, ctr *nri.Container, d Decision, state agentap
 			Settings:  d.Settings,
 			Notes:     d.Notes,
 		},
-		SandboxID: pod.GetId(),
-		Demand:    d.Demand,
-		Undecided: d.Undecided,
+		SandboxID:   pod.GetId(),
+		Demand:      d.Demand,
+		Undecided:   d.Undecided,
+		Domain:      d.Domain,
+		GracePeriod: d.GracePeriod,
+		Watchdog:    d.Watchdog,
 	}
 	if d.Refusal != nil {
 		l.Refusal = d.Refusal.Message

@@ -62,6 +62,7 @@ func (p *Plugin) enterExisting(m member, state agentapi.State, since lifecycle.G
 func (p *Plugin) judge(m member, state agentapi.State) (lifecycle.Launcher, Decision) {
 	facts := p.facts(m.pod, m.ctr)
 	facts.Exists = true
+	facts.DomainClaimant = p.claimant(facts, false)
 	d := Decide(p.Policy, facts)
 	return launcher(m.pod, m.ctr, d, state), d
 }
@@ -85,6 +86,7 @@ func (p *Plugin) decideAgain() {
 			p.log(l).Info("launcher is decided on", "rule", d.Rule)
 			p.tellExisting(l, d)
 			p.Guard.Enqueue(id)
+			p.tieRunning(id)
 		}
 	}
 }
@@ -100,7 +102,7 @@ func (p *Plugin) redecide(id string, m member) (l lifecycle.Launcher, d Decision
 			return
 		}
 		now.Rule, now.Settings, now.Notes, now.Refusal = decided.Rule, decided.Settings, decided.Notes, decided.Refusal
-		now.Demand, now.Given, now.Undecided = decided.Demand, decided.Given, false
+		now.Demand, now.Given, now.Domain, now.Undecided = decided.Demand, decided.Given, decided.Domain, false
 	})
 	if known && d.Undecided {
 		return l, d, false

@@ -64,8 +64,9 @@ const anything = `
 apiVersion: mooring.dev/v1alpha1
 kind: NodePolicy
 mode: enforce
+lifecycle: {libvirt: {}}
 rules:
-- {name: anything, namespaces: ["*"], memlock: {max: 1Ti, unlimited: true}, cgroupFiles: [memory.high, memory.swap.max, io.max, pids.max, hugetlb.2MB.max]}
+- {name: anything, namespaces: ["*"], domains: ["*"], memlock: {max: 1Ti, unlimited: true}, cgroupFiles: [memory.high, memory.swap.max, io.max, pids.max, hugetlb.2MB.max]}
 `
 
 // lockOf returns the memory lock of an example.

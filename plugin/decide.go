@@ -3,6 +3,7 @@ package plugin
 import (
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
@@ -47,6 +48,10 @@ type Facts struct {
 	// NodeGranted is the locked memory granted to the node's other launchers.
 	NodeGranted int64
 
+	// DomainClaimant is the other pod that has claimed the domain that this one
+	// declares; nil: none.
+	DomainClaimant *agentapi.PodRef
+
 	// Controllers are the cgroup controllers that containers of this node can
 	// have; nil when not known, which lets the runtime find out.
 	Controllers []string
@@ -75,6 +80,10 @@ type Decision struct {
 	Refusal  *Refusal            // nil: allowed
 	Notes    []string            // for users
 	Remarks  []Remark
+
+	// Domain, GracePeriod and Watchdog are as in [lifecycle.Launcher].
+	Domain                string
+	GracePeriod, Watchdog time.Duration
 
 	// Undecided is set for a container that exists while the service account
 	// is not known that says which rule holds: nothing may be done to it, and
@@ -124,24 +133,30 @@ func (d *decider) decide() {
 	if !lock.Required {
 		d.note("no memory lock: " + lock.Reason)
 	}
-	if !lock.Required && len(request.Cgroup) == 0 {
-		return // asks for nothing: no rule needed
+	d.askLifecycle(request)
+	if !lock.Required && len(request.Cgroup) == 0 && request.Domain == "" {
+		return // asks for nothing that needs a rule
 	}
 	d.ask(lock, request.Cgroup)
 	rule, err := d.policy.Match(d.facts.Pod.Namespace, d.facts.ServiceAccount, d.facts.ServiceAccountKnown)
 	if d.facts.Exists && errors.Is(err, policy.ErrAccountUnknown) {
 		d.decision.Undecided = true
+		d.keepDomain()
 		d.note("not decided yet: " + err.Error())
 		return
 	}
 	if err != nil {
-		d.refuse(d.reason(lock), "%s: %s; %s", d.asked(lock, request.Cgroup), err, remedy(err))
+		d.decision.Domain = ""
+		d.refuse(d.reason(lock, request), "%s: %s; %s", d.asked(lock, request), err, remedy(err))
 		return
 	}
 	d.decision.Rule = rule.Name
 	d.allowMemlock(rule, lock)
 	for _, s := range request.Cgroup {
 		d.allowFile(rule, s)
+	}
+	if request.Domain != "" {
+		d.allowDomain(rule, request.Domain)
 	}
 }
 
@@ -180,11 +195,14 @@ func (d *decider) ask(lock memlock.Result, files []api.CgroupSetting) {
 }
 
 // reason is the one for a refusal of everything that is asked for.
-func (d *decider) reason(lock memlock.Result) agentapi.Reason {
-	if lock.Required {
+func (d *decider) reason(lock memlock.Result, request api.Request) agentapi.Reason {
+	switch {
+	case lock.Required:
 		return agentapi.ReasonMemlockRefused
+	case len(request.Cgroup) > 0:
+		return agentapi.ReasonCgroupRefused
 	}
-	return agentapi.ReasonCgroupRefused
+	return agentapi.ReasonDomainRefused
 }
 
 // setting returns the named setting, which ask has entered, for change.

@@ -75,7 +75,7 @@ func (p *Plugin) CreateContainer(_ context.Context, pod *nri.PodSandbox, ctr *nr
 		return nil, nil, p.fail(l, err)
 	}
 	p.log(l).Info("launcher adjusted", "rule", d.Rule, "memlock", d.Memlock, "yield", d.Yield, "cgroup", d.Cgroup)
-	return adjustment(d, dir), nil, nil
+	return adjustment(d, dir, p.Hook), nil, nil
 }
 
 var errStopping = errors.New("mooring-agent is stopping; kubelet tries again")
@@ -101,7 +101,9 @@ func (p *Plugin) PostCreateContainer(_ context.Context, pod *nri.PodSandbox, ctr
 // entry point does not run yet.
 func (p *Plugin) StartContainer(_ context.Context, pod *nri.PodSandbox, ctr *nri.Container) error {
 	defer p.observe("StartContainer", time.Now(), nil)
-	p.enter(pod, ctr, agentapi.StateCreated)
+	if p.enter(pod, ctr, agentapi.StateCreated) {
+		p.registerTie(ctr)
+	}
 	return nil
 }
 
@@ -110,6 +112,7 @@ func (p *Plugin) PostStartContainer(_ context.Context, pod *nri.PodSandbox, ctr 
 	defer p.observe("PostStartContainer", time.Now(), nil)
 	if p.enter(pod, ctr, agentapi.StateRunning) {
 		p.Guard.Enqueue(ctr.GetId())
+		p.tieRunning(ctr.GetId())
 	} else if !p.runsVM(pod, ctr) {
 		p.await(pod)
 	}
@@ -157,6 +160,7 @@ func (p *Plugin) PostUpdateContainer(_ context.Context, pod *nri.PodSandbox, ctr
 func (p *Plugin) StopContainer(_ context.Context, _ *nri.PodSandbox, ctr *nri.Container) ([]*nri.ContainerUpdate, error) {
 	defer p.observe("StopContainer", time.Now(), nil)
 	p.Registry.Enter(ctr.GetId(), agentapi.StateStopped, 0)
+	p.Ties.Hint(ctr.GetId())
 	return nil, nil
 }
 
@@ -164,6 +168,7 @@ func (p *Plugin) StopContainer(_ context.Context, _ *nri.PodSandbox, ctr *nri.Co
 func (p *Plugin) RemoveContainer(_ context.Context, _ *nri.PodSandbox, ctr *nri.Container) error {
 	defer p.observe("RemoveContainer", time.Now(), nil)
 	p.Registry.RemoveContainer(ctr.GetId())
+	p.Ties.Hint(ctr.GetId())
 	return nil
 }
 
@@ -180,7 +185,7 @@ func (p *Plugin) RemovePodSandbox(_ context.Context, pod *nri.PodSandbox) error 
 	defer p.observe("RemovePodSandbox", time.Now(), nil)
 	p.Registry.RemoveSandbox(pod.GetId())
 	p.forgetAwaited(func(uid string) bool { return uid != pod.GetUid() })
-	if err := p.PodDirs.DiscardUnless(pod.GetUid(), p.Registry.HasPod); err != nil {
+	if err := p.PodDirs.DiscardUnless(pod.GetUid(), p.keepsPod); err != nil {
 		// The pod is gone whatever becomes of its directory; it is found
 		// again after the next Synchronize.
 		p.Logger.Warn(err.Error(), "pod", pod.GetNamespace()+"/"+pod.GetName())

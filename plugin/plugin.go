@@ -44,7 +44,7 @@ type PodDirs interface {
 	EmptyTrash(context.Context) error
 }
 
-// Config is what a plugin works with. All fields but the last five are required.
+// Config is what a plugin works with. All fields but the last seven are required.
 type Config struct {
 	Policy   *policy.Policy
 	Registry *lifecycle.Registry
@@ -58,6 +58,8 @@ type Config struct {
 	Controllers []string        // see [Facts]; nil: not known
 	NodeMemory  int64           // see [Facts]; 0: not known
 	SecondLook  time.Duration   // 0: 30 s after a Synchronize
+	Ties        Ties            // nil: [NoTies]
+	Hook        string          // program that launchers find at /run/mooring/hook; "": none
 }
 
 // Plugin answers NRI requests. Its handlers may be called from several goroutines
@@ -87,6 +89,9 @@ func New(cfg Config) (*Plugin, error) {
 	}
 	if cfg.Observer == nil {
 		cfg.Observer = NopObserver{}
+	}
+	if cfg.Ties == nil {
+		cfg.Ties = NoTies{}
 	}
 	if cfg.SecondLook == 0 {
 		cfg.SecondLook = secondLook

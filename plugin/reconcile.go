@@ -1,7 +1,9 @@
 package plugin
 
 import (
+	"cmp"
 	"iter"
+	"slices"
 
 	nri "github.com/containerd/nri/pkg/api"
 
@@ -37,14 +39,15 @@ func (p *Plugin) launchersOf(s *snapshot) []lifecycle.Launcher {
 	return s.launchers
 }
 
-// members yields the containers that have not stopped, and whose pod is listed.
+// members yields the containers that have not stopped, and whose pod is listed. Older
+// ones come first: of two that claim the same domain, it is theirs.
 func (s *snapshot) members() iter.Seq[member] {
 	return func(yield func(member) bool) {
 		pods := map[string]*nri.PodSandbox{}
 		for _, pod := range s.pods {
 			pods[pod.GetId()] = pod
 		}
-		for _, ctr := range s.containers {
+		for _, ctr := range slices.SortedStableFunc(slices.Values(s.containers), byCreation) {
 			pod := pods[ctr.GetPodSandboxId()]
 			if pod != nil && stateOf(ctr) != agentapi.StateStopped && !yield(member{pod, ctr}) {
 				return
@@ -52,6 +55,8 @@ func (s *snapshot) members() iter.Seq[member] {
 		}
 	}
 }
+
+func byCreation(a, b *nri.Container) int { return cmp.Compare(a.GetCreatedAt(), b.GetCreatedAt()) }
 
 // stateOf translates a container's state.
 func stateOf(ctr *nri.Container) agentapi.State {
@@ -80,6 +85,7 @@ func (p *Plugin) adopt(s *snapshot, m member) {
 	if _, ok := p.Registry.Find(id); ok {
 		p.Registry.Catch(s.generation, id, state, pid)
 		p.Guard.Enqueue(id)
+		p.tieRunning(id)
 		return
 	}
 	if !p.runsVM(m.pod, m.ctr) {
@@ -92,6 +98,7 @@ func (p *Plugin) adopt(s *snapshot, m member) {
 	}
 	if _, ok := p.take(m, state, s.generation); ok {
 		p.Guard.Enqueue(id)
+		p.tieRunning(id)
 	}
 }
 
@@ -106,7 +113,7 @@ func (p *Plugin) lookAgain(s *snapshot) {
 		listed[pod.GetUid()] = true
 	}
 	p.forgetAwaited(func(uid string) bool { return listed[uid] })
-	keep := func(uid string) bool { return listed[uid] || p.Registry.HasPod(uid) }
+	keep := func(uid string) bool { return listed[uid] || p.keepsPod(uid) }
 	if err := p.PodDirs.Retain(keep); err != nil {
 		p.Logger.Warn("pod directories could not be cleared", "error", err)
 	}

@@ -55,13 +55,16 @@ func (d *decider) refusal() *Refusal {
 }
 
 // asked says what is asked for, and by which annotations.
-func (d *decider) asked(lock memlock.Result, files []api.CgroupSetting) string {
+func (d *decider) asked(lock memlock.Result, request api.Request) string {
 	var all []string
 	if lock.Required {
 		all = append(all, d.askedLock(lock))
 	}
-	for _, s := range files {
+	for _, s := range request.Cgroup {
 		all = append(all, "annotation "+d.written(s.File+api.CgroupSuffix))
+	}
+	if request.Domain != "" {
+		all = append(all, "annotation "+d.written(api.DomainKey))
 	}
 	return strings.Join(all, ", ")
 }

@@ -34,6 +34,7 @@ type Agent struct {
 	logger *slog.Logger
 
 	policy     *policy.Policy
+	kernel     *lifecycle.LinuxKernel
 	registry   *lifecycle.Registry
 	podDirs    *lifecycle.PodDirs
 	guard      *lifecycle.Guard
@@ -43,10 +44,16 @@ type Agent struct {
 	events     *admin.Ring
 	kube       *kubernetes // nil without a kubeconfig
 	listeners  listeners
+	alive      *alive
+
+	supervision *supervision // nil where the kernel lets no processes be tracked,
+	trackerErr  error        // and why
+	tracker     *tracker
 }
 
-// New makes an agent and opens what it listens on. It changes nothing on the
-// node until Run is called, and asks neither the runtime nor Kubernetes.
+// New makes an agent, opens what it listens on, and loads the programs that track
+// processes. It changes nothing else on the node until Run is called, and asks neither
+// the runtime nor Kubernetes.
 func New(ctx context.Context, config Config, build buildinfo.Info, logger *slog.Logger) (*Agent, error) {
 	a := &Agent{
 		config:   config,
@@ -55,9 +62,10 @@ func New(ctx context.Context, config Config, build buildinfo.Info, logger *slog.
 		registry: lifecycle.NewRegistry(),
 		metrics:  metrics.New(metrics.Build{Version: build.Version, Revision: build.Revision, GoVersion: build.GoVersion}),
 		events:   admin.NewRing(eventBacklog, eventBuffer),
+		alive:    &alive{path: filepath.Join(config.Root, aliveFile), logger: logger},
 	}
 	steps := []func(context.Context) error{
-		a.loadPolicy, a.openPodDirs, a.connectKube, a.makeGuard, a.makePlugin, a.listen, a.watchState,
+		a.loadPolicy, a.openPodDirs, a.connectKube, a.makeGuard, a.makeSupervisor, a.makePlugin, a.listen, a.watchState,
 	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
@@ -90,13 +98,13 @@ func (a *Agent) connectKube(context.Context) (err error) {
 }
 
 func (a *Agent) makeGuard(context.Context) error {
-	kernel, err := lifecycle.NewLinuxKernel(a.config.Proc, a.config.Cgroup)
-	if err != nil {
+	var err error
+	if a.kernel, err = lifecycle.NewLinuxKernel(a.config.Proc, a.config.Cgroup); err != nil {
 		return err
 	}
 	a.guard = lifecycle.NewGuard(lifecycle.GuardConfig{
 		Registry: a.registry,
-		Kernel:   kernel,
+		Kernel:   a.kernel,
 		Recorder: a.recorder(),
 		Observer: a.metrics,
 		Logger:   a.logger,
@@ -125,9 +133,13 @@ func (a *Agent) makePlugin(context.Context) (err error) {
 		Observer:    a.metrics,
 		Controllers: controllers,
 		NodeMemory:  memory,
+		Hook:        usableHook(a.config.Hook, a.logger),
 	}
 	if a.kube != nil {
 		config.Accounts = a.kube.pods
+	}
+	if a.supervision != nil {
+		config.Ties = a.supervision
 	}
 	if a.plugin, err = plugin.New(config); err != nil {
 		return err
@@ -162,10 +174,15 @@ func (a *Agent) recorder() lifecycle.Recorder {
 }
 
 // close gives back what New has opened.
-func (a *Agent) close() error {
-	errs := []error{a.listeners.close()}
+func (a *Agent) close() error { return errors.Join(a.listeners.close(), a.closeFiles()) }
+
+func (a *Agent) closeFiles() error {
+	var errs []error
 	if a.podDirs != nil {
 		errs = append(errs, a.podDirs.Close())
+	}
+	if a.supervision != nil {
+		errs = append(errs, a.supervision.close())
 	}
 	return errors.Join(errs...)
 }

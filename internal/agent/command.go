@@ -29,7 +29,7 @@ func Command(build buildinfo.Info, w io.Writer) *cobra.Command {
 	}
 	config.addFlags(root.Flags())
 	config.addRootFlag(root.PersistentFlags())
-	root.AddCommand(prepareCommand(&config), checkCommand(&config), versionCommand(build))
+	root.AddCommand(prepareCommand(&config), checkCommand(&config), fenceCommand(&config, build, w), versionCommand(build))
 	root.CompletionOptions.DisableDefaultCmd = true
 	return root
 }

@@ -30,8 +30,10 @@ type Config struct {
 	NRISocket   string
 	PluginIndex string
 	Listen      string
+	Hook        string
 	Kubeconfig  string
 	NodeName    string
+	BPFDir      string // folder for pins in a bpf file system; empty: nothing is pinned
 	LogLevel    slog.Level
 	LogFormat   string
 
@@ -52,6 +54,8 @@ func DefaultConfig() Config {
 		NRISocket:   api.DefaultSocketPath,
 		PluginIndex: "90",
 		Listen:      "127.0.0.1:9808",
+		BPFDir:      "/sys/fs/bpf/mooring",
+		Hook:        "/usr/local/libexec/mooring/mooring-hook",
 		LogFormat:   formatText,
 		Proc:        "/proc",
 		Cgroup:      "/sys/fs/cgroup",
@@ -68,10 +72,22 @@ func (c *Config) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&c.Listen, "listen", c.Listen,
 		"TCP address for /metrics, /healthz and /readyz, and on a loopback address\n"+
 			"/debug/pprof; empty for none")
+	flags.StringVar(&c.Hook, "hook", c.Hook,
+		"program that launchers find at /run/mooring/hook, as the node knows it; empty for none")
 	flags.StringVar(&c.Kubeconfig, "kubeconfig", c.Kubeconfig,
 		"kubeconfig file, or "+kube.InCluster+" for the pod's service account; without it there are no Events,\n"+
 			"and rules that name service accounts refuse")
 	flags.StringVar(&c.NodeName, "node-name", c.NodeName, "name of this node in Kubernetes (default: the host name)")
+	c.addTrackerFlag(flags)
+	c.addLogFlags(flags)
+}
+
+func (c *Config) addTrackerFlag(flags *pflag.FlagSet) {
+	flags.StringVar(&c.BPFDir, "bpf-dir", c.BPFDir,
+		"folder in a bpf file system, where what tracks processes is kept while no agent runs")
+}
+
+func (c *Config) addLogFlags(flags *pflag.FlagSet) {
 	flags.TextVar(&c.LogLevel, "log-level", c.LogLevel, "debug, info, warn or error")
 	flags.StringVar(&c.LogFormat, "log-format", c.LogFormat, formatText+" or "+formatJSON)
 }

@@ -44,7 +44,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.logger.Info("the agent stops", "cause", context.Cause(ctx))
 	notify(a.logger, stopping)
 	a.settle(context.WithoutCancel(ctx))
-	return errors.Join(workers.stop(), tellers.stop(), a.podDirs.Close())
+	return errors.Join(workers.stop(), tellers.stop(), a.closeFiles())
 }
 
 // startTellers starts what shows to others how the agent fares.
@@ -68,6 +68,7 @@ func (a *Agent) startTellers(s *stage) {
 // startWorkers starts what takes longer than the runtime may be kept waiting.
 func (a *Agent) startWorkers(s *stage) {
 	s.do(a.guard.Run)
+	a.startSupervisor(s)
 	s.do(a.plugin.Run)
 	if a.kube != nil {
 		s.do(a.kube.pods.Run)

@@ -5,15 +5,16 @@ import (
 	"fmt"
 
 	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/lifecycle"
 	"github.com/mooring-vm/mooring/plugin"
 )
 
 // Launchers returns the launchers of the node.
 func (a *Agent) Launchers() []agentapi.Launcher {
-	known := a.registry.List()
+	known, now := a.registry.List(), lifecycle.LinuxClock{}.Now()
 	launchers := make([]agentapi.Launcher, 0, len(known))
 	for i := range known {
-		launchers = append(launchers, known[i].Launcher)
+		launchers = append(launchers, known[i].Shown(now))
 	}
 	return launchers
 }

@@ -50,6 +50,7 @@ func testConfig(t *testing.T) Config {
 	config.Cgroup = cgroup2(t)
 	config.NRISocket = filepath.Join(dir, "nri.sock")
 	config.Listen = "127.0.0.1:0"
+	config.BPFDir = "" // nothing is left behind
 	config.Policy = filepath.Join(dir, "policy.yaml")
 	if err := os.WriteFile(config.Policy, []byte(testPolicy), 0o600); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,60 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/internal/libvirt"
+	"github.com/mooring-vm/mooring/lifecycle"
+)
+
+// domains are those of the node's libvirt, as package lifecycle wants them.
+type domains struct {
+	records libvirt.Records
+	daemon  libvirt.Daemon
+}
+
+var _ lifecycle.Domains = (*domains)(nil)
+
+// nodeDomains returns those that the policy names, nil for none.
+func nodeDomains(p *policy.Policy) *domains {
+	at := p.Lifecycle.Libvirt
+	if at == nil {
+		return nil
+	}
+	return &domains{records: libvirt.Records{Dir: at.Records}, daemon: libvirt.Daemon{Socket: at.Socket}}
+}
+
+// Running implements [lifecycle.Domains]. A libvirt that has not run since the node
+// booted has no domains.
+func (d *domains) Running() ([]lifecycle.Domain, error) {
+	all, err := d.records.List()
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	running := make([]lifecycle.Domain, 0, len(all))
+	for _, domain := range all {
+		running = append(running, lifecycle.Domain{Name: domain.Name, UUID: domain.UUID, PID: domain.PID})
+	}
+	return running, err
+}
+
+// RunBy implements [lifecycle.Domains].
+func (d *domains) RunBy(domain lifecycle.Domain, args []string) bool {
+	return libvirt.Domain{Name: domain.Name, UUID: domain.UUID, PID: domain.PID}.RunBy(args)
+}
+
+// Shutdown implements [lifecycle.Domains].
+func (d *domains) Shutdown(ctx context.Context, domain lifecycle.Domain) error {
+	if err := d.daemon.Shutdown(ctx, domain.UUID); err != nil {
+		return fmt.Errorf("ask libvirt to shut domain %s down: %w", domain.Name, err)
+	}
+	return nil
+}
+
+func (d *domains) watch(ctx context.Context, changed func()) error {
+	return d.records.Watch(ctx, changed)
+}

@@ -1,0 +1,156 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/bpf"
+	"github.com/mooring-vm/mooring/internal/buildinfo"
+	"github.com/mooring-vm/mooring/lifecycle"
+)
+
+// fenceLooks is how often the fence looks for a sign of life of the agent.
+const fenceLooks = time.Second
+
+// fenceCommand runs the fence.
+func fenceCommand(config *Config, build buildinfo.Info, w io.Writer) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "fence",
+		Short: "Stop VMs whose launcher is gone, while the agent is away",
+		Long: "Runs beside the agent, as a unit of its own. While the agent has given no sign of life\n" +
+			"for longer than the policy's lifecycle.fenceAfter, it takes over what the agent has left:\n" +
+			"VM processes whose launcher is proven gone are stopped. Those of a launcher that lives\n" +
+			"are not touched, whatever else is known of it. It needs no container runtime and no\n" +
+			"Kubernetes. As soon as the agent is back, it steps aside.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runFence(cmd.Context(), *config, build, w) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&config.Policy, "policy", config.Policy, "node policy file; read once, at the start")
+	config.addLogFlags(flags)
+	config.addTrackerFlag(flags)
+	return cmd
+}
+
+func runFence(ctx context.Context, config Config, build buildinfo.Info, w io.Writer) error {
+	logger, closeLog, err := openLog(w, config.LogLevel, config.LogFormat)
+	if err != nil {
+		return err
+	}
+	defer closeLog()
+	collectEarly()
+	p, err := policy.Load(config.Policy)
+	if err != nil {
+		return fmt.Errorf("start the fence: %w", err)
+	}
+	f := &fence{config: config, policy: p, logger: logger, absence: newAbsence(config.Root, lifecycle.LinuxClock{})}
+	logger.Info("the fence starts", "version", build.String(), "policy", config.Policy, "mode", p.Mode, "after", p.Lifecycle.FenceAfter)
+	return f.run(ctx)
+}
+
+// fence does for an agent that is away what cannot wait.
+type fence struct {
+	config  Config
+	policy  *policy.Policy
+	logger  *slog.Logger
+	absence *absence
+}
+
+// run looks for the agent until ctx is done, and acts while it is away.
+func (f *fence) run(ctx context.Context) error {
+	looks := time.NewTicker(fenceLooks)
+	defer looks.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-looks.C:
+		}
+		after := f.policy.Lifecycle.FenceAfter
+		if away := f.absence.look(); after > 0 && away > after {
+			f.logger.Warn("the agent is away; the fence takes over", "for", away.Round(time.Second))
+			if err := f.act(ctx); err != nil {
+				f.logger.Error("the fence cannot act, and tries again", "error", err)
+			}
+		}
+	}
+}
+
+// act supervises what the agent has left until it is back.
+func (f *fence) act(ctx context.Context) (err error) {
+	ctx, back := context.WithCancel(ctx)
+	defer back()
+	v, err := f.supervision()
+	if v != nil {
+		defer func() { err = errors.Join(err, v.close()) }()
+	}
+	if err != nil {
+		return err
+	}
+	if err := v.Restore(); err != nil {
+		f.logger.Warn("not everything is known of the launchers that ran before", "error", err)
+	}
+	go f.awaitAgent(ctx, back)
+	v.Run(ctx)
+	f.logger.Info("the fence steps aside")
+	return nil
+}
+
+// awaitAgent calls back when the agent gives a sign of life.
+func (f *fence) awaitAgent(ctx context.Context, back func()) {
+	defer back()
+	looks := time.NewTicker(fenceLooks / 4)
+	defer looks.Stop()
+	for f.absence.look() > fenceLooks {
+		select {
+		case <-ctx.Done():
+			return
+		case <-looks.C:
+		}
+	}
+}
+
+// supervision makes a supervisor that acts on nothing but the proven end of owners.
+// It reads no events, pod directories or heartbeats: those are the agent's.
+func (f *fence) supervision() (v *supervision, err error) {
+	kernel, err := lifecycle.NewLinuxKernel(f.config.Proc, f.config.Cgroup)
+	if err != nil {
+		return nil, err
+	}
+	v = &supervision{}
+	view, err := bpf.Look(f.config.BPFDir)
+	if err != nil {
+		return v, fmt.Errorf("look at what the agent tracks: %w", err)
+	}
+	v.tracker = view
+	if v.processes, err = lifecycle.NewLinuxProcesses(kernel); err != nil {
+		return v, err
+	}
+	if v.store, err = lifecycle.OpenFileStore(f.config.Root, f.config.Proc); err != nil {
+		return v, err
+	}
+	t := terms(f.policy)
+	t.StopUnattended, t.StopHung, t.ProofOnly = false, false, true
+	config := lifecycle.SupervisorConfig{
+		Registry:  lifecycle.NewRegistry(),
+		Tracker:   &viewer{View: view, cgroup: f.config.Cgroup},
+		Processes: v.processes,
+		Store:     v.store,
+		Recorder:  recorders{},
+		Clock:     lifecycle.LinuxClock{},
+		Logger:    f.logger,
+		Terms:     t,
+	}
+	if d := nodeDomains(f.policy); d != nil {
+		config.Domains = d
+	}
+	v.Supervisor = lifecycle.NewSupervisor(config)
+	return v, nil
+}

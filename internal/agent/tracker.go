@@ -1,0 +1,179 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/bpf"
+	"github.com/mooring-vm/mooring/lifecycle"
+)
+
+const (
+	// tick is the unit of start times in procfs, in nanoseconds. It is the same on
+	// every architecture that Linux runs VMs on.
+	tick = 10_000_000
+
+	// busyTimeout is how long the fence may take to step aside.
+	busyTimeout = 10 * time.Second
+	busyPeriod  = 100 * time.Millisecond
+)
+
+// tracker is package bpf's, as package lifecycle wants it.
+type tracker struct {
+	*bpf.Tracker
+	cgroup string // mount point of the hierarchy
+}
+
+var _ lifecycle.Tracker = (*tracker)(nil)
+
+// openTracker opens the tracker, or takes over its pins. It waits a while for a fence
+// that holds them.
+func openTracker(ctx context.Context, c Config, p *policy.Policy, logger *slog.Logger) (*tracker, error) {
+	options := bpf.Options{Dir: c.BPFDir, Emulators: p.Lifecycle.Emulators, Logger: logger}
+	var opened *bpf.Tracker
+	err := wait.PollUntilContextTimeout(ctx, busyPeriod, busyTimeout, true, func(context.Context) (bool, error) {
+		var err error
+		opened, err = bpf.Open(options)
+		if errors.Is(err, bpf.ErrBusy) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("track the processes of launchers (pins in %s): %w", c.BPFDir, err)
+	}
+	return &tracker{opened, c.Cgroup}, nil
+}
+
+// Register implements [lifecycle.Tracker].
+func (t *tracker) Register(cgroup string) (uint64, error) {
+	group, err := groupOf(t.cgroup, cgroup)
+	if err != nil {
+		return 0, err
+	}
+	return group, t.Tracker.Register(group)
+}
+
+// groupOf returns the ID that the kernel has given a cgroup.
+func groupOf(mount, cgroup string) (uint64, error) {
+	group, err := bpf.CgroupID(filepath.Join(mount, cgroup))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: %w", lifecycle.ErrGone, err)
+	}
+	return group, err
+}
+
+// Bind implements [lifecycle.Tracker].
+func (t *tracker) Bind(p lifecycle.Process, group uint64) error {
+	return goneProcess(t.Tracker.Bind(kernelProcess(p), group))
+}
+
+// Watch implements [lifecycle.Tracker].
+func (t *tracker) Watch(p lifecycle.Process) error {
+	return goneProcess(t.Tracker.Watch(kernelProcess(p)))
+}
+
+func goneProcess(err error) error {
+	if errors.Is(err, bpf.ErrNoProcess) {
+		return fmt.Errorf("%w: %w", lifecycle.ErrGone, err)
+	}
+	return err
+}
+
+// Snapshot implements [lifecycle.Tracker].
+func (t *tracker) Snapshot() ([]lifecycle.Tracked, error) { return snapshot(&t.View) }
+
+func snapshot(v *bpf.View) ([]lifecycle.Tracked, error) {
+	all, err := v.Snapshot()
+	known := make([]lifecycle.Tracked, 0, len(all))
+	for i := range all {
+		known = append(known, trackedProcess(&all[i]))
+	}
+	return known, err
+}
+
+// Rescan implements [lifecycle.Tracker].
+func (t *tracker) Rescan() error {
+	_, err := t.Resync()
+	return err
+}
+
+// tell tells the supervisor what the tracker sees, until ctx is done.
+func (t *tracker) tell(ctx context.Context, s *lifecycle.Supervisor) error {
+	err := t.Events(ctx, func(e bpf.Event) {
+		switch {
+		case e.Kind == bpf.Lost:
+			s.Lost()
+		case e.Kind == bpf.Exit && (e.Emulator || e.Watched):
+			s.Sighted(lifecycle.Sighting{Tracked: trackedProcess(&e.Tracked), Ended: true, How: how(e.Exit)})
+		case (e.Kind == bpf.Exec || e.Kind == bpf.Move) && e.Emulator:
+			s.Sighted(lifecycle.Sighting{Tracked: trackedProcess(&e.Tracked)})
+		}
+	})
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("the tracker tells no more: %w", err)
+}
+
+// how tells people how a process has ended.
+func how(e bpf.ExitStatus) string {
+	switch {
+	case e.Signal == 0:
+		return fmt.Sprintf("exit code %d", e.Code)
+	case e.CoreDumped:
+		return fmt.Sprintf("%s, core dumped", unix.SignalName(e.Signal))
+	}
+	return unix.SignalName(e.Signal)
+}
+
+func trackedProcess(p *bpf.Tracked) lifecycle.Tracked {
+	t := lifecycle.Tracked{
+		Process: lifecycle.Process{PID: p.PID, StartTime: p.Ticks()},
+		Group:   p.Group,
+		Bound:   p.Bound,
+	}
+	if p.Emulator {
+		t.Executable = p.File.Name
+	}
+	return t
+}
+
+func kernelProcess(p lifecycle.Process) bpf.Process {
+	return bpf.Process{PID: p.PID, StartTime: p.StartTime * tick}
+}
+
+// viewer looks at what another process tracks. It changes nothing.
+type viewer struct {
+	*bpf.View
+	cgroup string // mount point of the hierarchy
+}
+
+var _ lifecycle.Tracker = (*viewer)(nil)
+
+// Register implements [lifecycle.Tracker]: it is registered already, or nobody does.
+func (v *viewer) Register(cgroup string) (uint64, error) { return groupOf(v.cgroup, cgroup) }
+
+// Unregister implements [lifecycle.Tracker].
+func (*viewer) Unregister(uint64) error { return nil }
+
+// Bind implements [lifecycle.Tracker].
+func (*viewer) Bind(lifecycle.Process, uint64) error { return nil }
+
+// Watch implements [lifecycle.Tracker].
+func (*viewer) Watch(lifecycle.Process) error { return nil }
+
+// Snapshot implements [lifecycle.Tracker].
+func (v *viewer) Snapshot() ([]lifecycle.Tracked, error) { return snapshot(v.View) }
+
+// Rescan implements [lifecycle.Tracker].
+func (*viewer) Rescan() error { return nil }

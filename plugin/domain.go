@@ -1,0 +1,83 @@
+package plugin
+
+import (
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/policy"
+)
+
+// askLifecycle enters what is asked for the life of the VM. It is only the domain
+// that needs a rule: the rest concerns none but the pod itself.
+func (d *decider) askLifecycle(request api.Request) {
+	d.decision.Domain = domainOf(request.Domain)
+	if request.GracePeriod != nil {
+		d.decision.GracePeriod = *request.GracePeriod
+	}
+	if request.Watchdog != nil {
+		d.decision.Watchdog = *request.Watchdog
+	}
+}
+
+// domainOf returns a declared domain, a UUID in the form that libvirt writes, so
+// that the same one is not claimed in two ways.
+func domainOf(declared string) string {
+	if len(declared) != 32 && len(declared) != 36 { // the other forms of package uuid are names to libvirt
+		return declared
+	}
+	if id, err := uuid.Parse(declared); err == nil {
+		return id.String()
+	}
+	return declared
+}
+
+// allowDomain holds a declared domain against the rule, the node, and the claims of
+// others. Who else has it is told only to those who may have it themselves.
+func (d *decider) allowDomain(rule policy.Rule, declared string) {
+	asked := "annotation " + d.written(api.DomainKey)
+	domain := d.decision.Domain
+	d.decision.Domain = ""
+	switch other := d.facts.DomainClaimant; {
+	case d.policy.Lifecycle.Libvirt == nil:
+		d.refuse(agentapi.ReasonDomainRefused, "%s: the node policy names no libvirt of the node (lifecycle.libvirt); "+
+			"remove the annotation, or have the policy changed", asked)
+	case rule.AllowDomain(declared) != nil:
+		d.refuse(agentapi.ReasonDomainRefused, "%s: %s; remove the annotation, or have the policy changed",
+			asked, rule.AllowDomain(declared))
+	case other != nil:
+		d.refuse(agentapi.ReasonDomainClaimed, "%s: pod %s/%s has claimed that domain of the node's libvirt; "+
+			"declare another, or delete that pod", asked, other.Namespace, other.Name)
+	default:
+		d.decision.Domain = domain
+		d.note(fmt.Sprintf("the VM is domain %q of the node's libvirt", domain))
+	}
+}
+
+// keepDomain keeps the domain of a launcher that is not decided on from others,
+// unless one of them has it.
+func (d *decider) keepDomain() {
+	if d.facts.DomainClaimant != nil {
+		d.decision.Domain = ""
+	}
+}
+
+// claimant returns the other pod, if any, that has claimed the domain that a
+// container declares: for one that is to be created, also among those of a list
+// that was not taken over yet. The caller decides.
+func (p *Plugin) claimant(f Facts, created bool) *agentapi.PodRef {
+	_, declared, ok := api.Effective(f.Annotations, api.DomainKey, f.Container)
+	if !ok {
+		return nil
+	}
+	other, ok := p.Registry.Claimant(domainOf(declared), f.Pod.UID)
+	if s := p.snapshot.Load(); created && !ok && s != nil {
+		other, ok = p.Registry.ClaimantWith(p.launchersOf(s), s.generation, domainOf(declared), f.Pod.UID)
+	}
+	if !ok {
+		return nil
+	}
+	return &other
+}

@@ -1,0 +1,105 @@
+package plugin
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	nri "github.com/containerd/nri/pkg/api"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/lifecycle"
+)
+
+// Ties ties the VM processes of launchers to their pods: see [lifecycle.Supervisor].
+// The methods do not wait.
+type Ties interface {
+	Register(l lifecycle.Launcher, cgroup string) error
+	Started(l lifecycle.Launcher)
+	Hint(containerID string)
+	HasPod(uid string) bool
+}
+
+// NoTies has nothing tied: the node's kernel cannot track processes.
+type NoTies struct{}
+
+var _ Ties = NoTies{}
+
+// Register implements [Ties].
+func (NoTies) Register(lifecycle.Launcher, string) error { return nil }
+
+// Started implements [Ties].
+func (NoTies) Started(lifecycle.Launcher) {}
+
+// Hint implements [Ties].
+func (NoTies) Hint(string) {}
+
+// HasPod implements [Ties].
+func (NoTies) HasPod(string) bool { return false }
+
+// registerTie has the processes of a launcher tracked before the first of them runs.
+// Where that fails, the agent does so as soon as the launcher runs.
+func (p *Plugin) registerTie(ctr *nri.Container) {
+	l, ok := p.Registry.Find(ctr.GetId())
+	if !ok {
+		return
+	}
+	cgroup, err := cgroupOf(ctr.GetLinux().GetCgroupsPath())
+	if err == nil {
+		err = p.Ties.Register(l, cgroup)
+	}
+	if err != nil {
+		p.log(l).Warn("the launcher's processes are tracked from its start on only", "error", err)
+	}
+}
+
+// tieRunning tells that a launcher runs.
+func (p *Plugin) tieRunning(containerID string) {
+	if l, ok := p.Registry.Find(containerID); ok && l.State == agentapi.StateRunning {
+		p.Ties.Started(l)
+	}
+}
+
+// keepsPod reports whether anything of a pod is left.
+func (p *Plugin) keepsPod(uid string) bool { return p.Registry.HasPod(uid) || p.Ties.HasPod(uid) }
+
+// cgroupOf returns where a container's cgroup is, below the root of the hierarchy.
+// The OCI runtime specification leaves the form to the runtime: runc and crun take a
+// path, or with systemd SLICE:PREFIX:NAME for the scope PREFIX-NAME.scope.
+func cgroupOf(cgroupsPath string) (string, error) {
+	if cgroupsPath == "" {
+		return "", fmt.Errorf("the runtime does not say where the container's cgroup is")
+	}
+	slice, scope, ok := strings.Cut(cgroupsPath, ":")
+	if !ok {
+		return path.Join("/", cgroupsPath), nil
+	}
+	prefix, name, ok := strings.Cut(scope, ":")
+	if !ok || !strings.HasSuffix(slice, ".slice") && slice != "" || name == "" {
+		return "", fmt.Errorf("cgroups path %q of the container: want a path, or SLICE:PREFIX:NAME", cgroupsPath)
+	}
+	unit := name
+	if !strings.HasSuffix(name, ".slice") {
+		unit = name + ".scope"
+		if prefix != "" {
+			unit = prefix + "-" + unit
+		}
+	}
+	return path.Join(expandSlice(slice), unit), nil
+}
+
+// expandSlice returns the cgroup of a systemd slice: a-b.slice is below a.slice.
+// systemd.slice(5)
+func expandSlice(slice string) string {
+	name := strings.TrimSuffix(slice, ".slice")
+	if name == "" || name == "-" {
+		return "/"
+	}
+	dir, prefix := "/", ""
+	for part := range strings.SplitSeq(name, "-") {
+		prefix += part
+		dir = path.Join(dir, prefix+".slice")
+		prefix += "-"
+	}
+	return dir
+}
