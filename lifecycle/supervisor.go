@@ -155,26 +155,26 @@ func (s *Supervisor) Signed(podUID string) {
 // DomainsChanged tells that domains of the node's libvirt have come or gone.
 func (s *Supervisor) DomainsChanged() { s.post(s.lookAtDomains) }
 
-// Lease holds back what would be done to the launcher's VM processes without its
-// pod asking, for that long; 0 ends the lease there is. It returns the launchers
-// that it concerns, and waits until it holds.
-func (s *Supervisor) Lease(ctx context.Context, namespace, pod string, period time.Duration, reason string) ([]Key, error) {
-	found := make(chan []Key, 1)
-	s.post(func(context.Context) {
-		var keys []Key
+// Lease holds back what would be done to the VM processes of a pod's launchers without
+// the pod asking, for that long; 0 ends the lease there is. It returns how many
+// launchers it concerns, once it holds.
+func (s *Supervisor) Lease(ctx context.Context, namespace, pod string, period time.Duration, reason string) (launchers int, err error) {
+	found := make(chan int, 1)
+	s.put(func(context.Context) {
+		n := 0
 		for _, t := range s.ties {
 			if ref := t.Launcher.Pod; ref.Namespace == namespace && ref.Name == pod {
 				s.step(t, Leased{For: period, Reason: reason})
-				keys = append(keys, Key{PodUID: ref.UID, Container: t.Launcher.Container.Name})
+				n++
 			}
 		}
-		found <- keys
+		found <- n
 	})
 	select {
-	case keys := <-found:
-		return keys, nil
+	case n := <-found:
+		return n, nil
 	case <-ctx.Done():
-		return nil, fmt.Errorf("lease for pod %s/%s: %w", namespace, pod, ctx.Err())
+		return 0, fmt.Errorf("lease for pod %s/%s: %w", namespace, pod, ctx.Err())
 	}
 }
 

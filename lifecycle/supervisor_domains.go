@@ -86,7 +86,8 @@ func (s *Supervisor) tellClaimed(t, first *tied, d Domain) {
 // is reports whether a launcher that declares this means the domain. What reads as a
 // UUID is never taken for a name.
 func (d Domain) is(declared string) bool {
-	if id, err := uuid.Parse(declared); err == nil {
+	const plain, hyphened = 32, 36 // uuid.Parse knows other forms, which libvirt does not
+	if id, err := uuid.Parse(declared); err == nil && (len(declared) == plain || len(declared) == hyphened) {
 		own, err := uuid.Parse(d.UUID)
 		return err == nil && id == own
 	}

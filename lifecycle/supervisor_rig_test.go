@@ -130,6 +130,16 @@ func (r *rig) qemu(cgroup string, args ...string) lifecycle.Process {
 	return p
 }
 
+// group is that of a launcher's processes.
+func (r *rig) group(l launcher) uint64 {
+	r.t.Helper()
+	group, err := r.tracker.Register(l.cgroup)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return group
+}
+
 // exit ends a process, and has the tracker tell.
 func (r *rig) exit(p lifecycle.Process, how string) {
 	r.t.Helper()

@@ -53,6 +53,7 @@ func (s *Supervisor) started(ctx context.Context, l Launcher) {
 		t.Launcher.Domain = l.Domain
 	}
 	if t.Owner != nil || t.OwnerGone != "" || l.Container.PID == 0 {
+		s.show(t) // the registry may have been told of it just now
 		return
 	}
 	t.Launcher.Container.PID = l.Container.PID
@@ -228,11 +229,23 @@ func (s *Supervisor) keep(t *tied) {
 
 // show writes what people see of a tie into the registry.
 func (s *Supervisor) show(t *tied) {
-	vms, lease := s.vms(t), s.lease(t)
-	s.Registry.Update(t.Launcher.Container.ID, func(l *Launcher) {
-		l.Phase, l.Why, l.VMs, l.Lease = t.Phase, t.Why, vms, lease
-		l.beat, l.watchdog = t.Beat, t.Terms.Watchdog
-	})
+	vms, lease, since := s.vms(t), s.lease(t), wall(s.Clock, t.Since)
+	watchdog := t.Terms.Watchdog
+	if t.OwnerGone != "" {
+		watchdog = 0 // nobody expects a heartbeat
+	}
+	change := func(l *Launcher) {
+		l.Phase, l.PhaseSince, l.Why = t.Phase, since, t.Why
+		l.VMs, l.Lease, l.beat, l.watchdog = vms, lease, t.Beat, watchdog
+	}
+	if s.Registry.Update(t.Launcher.Container.ID, change) || len(vms) == 0 || t.OwnerGone == "" {
+		return
+	}
+	// The runtime has forgotten it while nobody was here, and its VM runs.
+	left := Launcher{removed: true}
+	left.Pod, left.Container, left.State = t.Launcher.Pod, t.Launcher.Container, agentapi.StateStopped
+	change(&left)
+	s.Registry.PutMissing(left)
 }
 
 func (s *Supervisor) vms(t *tied) []agentapi.VM {

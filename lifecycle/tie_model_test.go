@@ -277,13 +277,16 @@ func (m *tieModel) remember(before lifecycle.Tie, in lifecycle.Input) {
 	if !slices.EqualFunc(before.VMs, m.tie.VMs, func(a, b lifecycle.VM) bool { return a.Process == b.Process }) {
 		m.changed = m.steps
 	}
-	dropped := !m.tie.Terms.Enforce && (m.gone || !m.tie.Terms.ProofOnly)
+	dropped := !m.tie.Terms.Enforce && !m.handsOff()
 	maps.DeleteFunc(m.ends, func(p lifecycle.Process, _ *end) bool { return dropped || m.vm(p) == nil })
 }
 
 func (m *tieModel) expired() bool {
 	return m.tie.Terms.Watchdog > 0 && m.now.Sub(m.beat.At) > m.tie.Terms.Watchdog
 }
+
+// handsOff is set where proof is demanded, and there is none.
+func (m *tieModel) handsOff() bool { return m.tie.Terms.ProofOnly && !m.gone }
 
 func (m *tieModel) silent() bool { return m.tie.Terms.Watchdog > 0 && (!m.beat.Seen || m.expired()) }
 

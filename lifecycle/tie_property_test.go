@@ -15,6 +15,10 @@ import (
 // check holds one action to what is promised.
 func (m *tieModel) check(t *rapid.T, before lifecycle.Tie, a lifecycle.Action) {
 	switch a := a.(type) {
+	case lifecycle.Tell:
+		if m.handsOff() && a.Reason == agentapi.ReasonLauncherHung {
+			t.Fatal("told that the launcher hangs by one who reads no heartbeat")
+		}
 	case lifecycle.Shutdown:
 		m.checkReason(t, before, a.VM)
 		m.checkShutdown(t, a.VM)
@@ -27,6 +31,9 @@ func (m *tieModel) check(t *rapid.T, before lifecycle.Tie, a lifecycle.Action) {
 			t.Fatalf("SIGKILL for %d without SIGTERM a term period before", a.VM.PID)
 		}
 	case lifecycle.ConfirmStop:
+		if m.handsOff() {
+			t.Fatal("a stop is confirmed by one who may only act on proof")
+		}
 		if !m.asked {
 			t.Fatal("a stop is confirmed that nobody asked for")
 		}
@@ -43,7 +50,7 @@ func (m *tieModel) checkReason(t *rapid.T, before lifecycle.Tie, v lifecycle.VM)
 	if !m.tie.Terms.Enforce {
 		t.Fatalf("done to %d in observe mode", v.PID)
 	}
-	if m.tie.Terms.ProofOnly && !m.gone {
+	if m.handsOff() {
 		t.Fatalf("done to %d without the proof that its owner is gone", v.PID)
 	}
 	if !m.everAsked && !m.gone && !m.everHung && (!m.unattended[v.Process] || !m.everStopUnattended) {
@@ -100,9 +107,12 @@ func (m *tieModel) checkState(t *rapid.T, before lifecycle.Tie) {
 	if m.tie.Phase == agentapi.PhaseDone && before.Phase != agentapi.PhaseDone || m.tie.Over() && !before.Over() {
 		m.checkNothingLeft(t)
 	}
+	if m.handsOff() && m.tie.Phase == agentapi.PhaseDraining && before.Phase != agentapi.PhaseDraining {
+		t.Fatal("draining without the proof that its owner is gone")
+	}
 	m.checkDue(t)
 	m.checkPhase(t)
-	m.noteStages(before)
+	m.checkStages(t, before)
 }
 
 // checkDue: nobody is woken for nothing, and least of all for ever.
@@ -137,10 +147,15 @@ func (m *tieModel) checkPhase(t *rapid.T) {
 	}
 }
 
-// noteStages remembers until when guests may be shutting down.
-func (m *tieModel) noteStages(before lifecycle.Tie) {
+// checkStages: nothing puts off an end that was begun. It remembers until when guests
+// may be shutting down.
+func (m *tieModel) checkStages(t *rapid.T, before lifecycle.Tie) {
 	for _, v := range m.tie.VMs {
 		was := vmOf(before, v.Process)
+		putOff := was != nil && (v.Stage < was.Stage || v.Stage == was.Stage && v.Stage != lifecycle.StageKill && v.Due > was.Due)
+		if putOff && m.tie.Terms.Enforce {
+			t.Fatalf("the end of %d was at stage %d until %v, and is at %d until %v", v.PID, was.Stage, was.Due, v.Stage, v.Due)
+		}
 		if v.Stage == lifecycle.StageShutdown && (was == nil || was.Stage != lifecycle.StageShutdown) {
 			m.end(v.Process).grace = m.now.Add(m.tie.Terms.GracePeriod)
 		}

@@ -100,7 +100,7 @@ func (i ActionFailed) apply(t *Tie, s *step) {
 	switch a := i.Action.(type) {
 	case Shutdown:
 		if v := t.vm(a.VM.Process); v != nil && v.Stage == StageShutdown {
-			v.Due = s.now
+			v.Due = min(v.Due, s.now)
 			s.tell(agentapi.Warning, agentapi.ReasonVMShutdown, v.PID, "the guest of %s cannot be asked to shut down: %v", v.name(), i.Err)
 		}
 	case Terminate:

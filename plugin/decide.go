@@ -70,6 +70,9 @@ type Decision struct {
 	// is set then, and nothing may be done to it.
 	Launcher bool
 
+	// NeedsRule is set where something is asked for that a rule has to allow.
+	NeedsRule bool
+
 	Mode     policy.Mode
 	Rule     string              // of the policy that decided; empty when none was needed, or matched
 	Memlock  *lifecycle.Limit    // what the container is to have, nil when it asks for no lock
@@ -137,6 +140,7 @@ func (d *decider) decide() {
 	if !lock.Required && len(request.Cgroup) == 0 && request.Domain == "" {
 		return // asks for nothing that needs a rule
 	}
+	d.decision.NeedsRule = true
 	d.ask(lock, request.Cgroup)
 	rule, err := d.policy.Match(d.facts.Pod.Namespace, d.facts.ServiceAccount, d.facts.ServiceAccountKnown)
 	if d.facts.Exists && errors.Is(err, policy.ErrAccountUnknown) {

@@ -28,6 +28,9 @@ func drawFacts(t *rapid.T) plugin.Facts {
 		NodeGranted:         rapid.Int64Range(0, 64*gi).Draw(t, "granted"),
 		Exists:              rapid.Bool().Draw(t, "exists"),
 	}
+	if rapid.Bool().Draw(t, "is claimed") {
+		f.DomainClaimant = &agentapi.PodRef{Namespace: "trusted", Name: "other"}
+	}
 	if rapid.Bool().Draw(t, "has spec") {
 		l := lifecycle.Limit(rapid.Uint64().Draw(t, "spec"))
 		f.SpecMemlock = &lifecycle.Rlimit{Soft: l, Hard: l}
@@ -35,11 +38,11 @@ func drawFacts(t *rapid.T) plugin.Facts {
 	keys := []string{
 		api.LauncherKey, api.APIVersionKey, api.RequiresLockKey, api.ValueKey, api.GuestMemoryKey, api.DevicesKey,
 		"memory.high" + api.CgroupSuffix, "pids.max" + api.CgroupSuffix, "memory.max" + api.CgroupSuffix, "x" + api.Suffix,
-		"ulimits.noderesource.dev/container.compute",
+		"ulimits.noderesource.dev/container.compute", api.DomainKey, api.GracePeriodKey, api.WatchdogKey,
 	}
 	values := []string{
 		"compute", "true", "false", "4Gi", "100Gi", "unlimited", "vfio=1", "vfio=2,iommu", "max", "100", "-1", "", "1e30",
-		"a\nb", "8Ei", api.APIVersion, "- {type: memlock}",
+		"a\nb", "8Ei", api.APIVersion, "- {type: memlock}", "vms-1", "30s",
 	}
 	for range rapid.IntRange(0, 8).Draw(t, "annotations") {
 		key := rapid.SampledFrom(keys).Draw(t, "key") + rapid.SampledFrom([]string{"", "", "/pod", "/container.compute"}).Draw(t, "scope")
@@ -71,6 +74,9 @@ func TestDecideProperty(t *testing.T) {
 			checkReadable(t, d)
 			return
 		}
+		if d.Domain != "" && f.DomainClaimant != nil {
+			t.Fatalf("domain %q is another's", d.Domain)
+		}
 		if d.Undecided {
 			if d.Act() || !f.Exists || f.ServiceAccountKnown {
 				t.Fatalf("undecided without reason, or acts: %+v", d)
@@ -92,13 +98,16 @@ func checkReadable(t *rapid.T, d plugin.Decision) {
 
 func checkWithinPolicy(t *rapid.T, p *policy.Policy, f plugin.Facts, d plugin.Decision) {
 	rule, err := p.Match(f.Pod.Namespace, f.ServiceAccount, f.ServiceAccountKnown)
-	if err != nil && (d.Memlock != nil || len(d.Cgroup) > 0) {
+	if err != nil && (d.Memlock != nil || len(d.Cgroup) > 0 || d.Domain != "") {
 		t.Fatalf("given %+v without a rule", d)
 	}
 	for _, s := range d.Cgroup {
 		if err := rule.AllowCgroupFile(s.File); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if d.Domain != "" && rule.AllowDomain(d.Domain) != nil {
+		t.Fatalf("domain %q under rule %q", d.Domain, rule.Name)
 	}
 	switch {
 	case d.Memlock == nil:

@@ -26,6 +26,8 @@ mode: enforce
 memlock:
   nodeMax: 64Gi
   repair: prlimit
+lifecycle:
+  libvirt: {}
 profiles:
 - name: kubevirt
   podLabels: {kubevirt.io: virt-launcher}
@@ -35,6 +37,7 @@ rules:
   namespaces: ["trusted"]
   memlock: {max: 32Gi, unlimited: true}
   cgroupFiles: [cpu.max, cpu.max.burst, cpu.weight, cpuset.cpus, cpuset.mems, hugetlb.2MB.max, io.weight, memory.high, memory.low, pids.max]
+  domains: ["vms-*", 5530f9f3-5627-4dec-933e-74ce04c51e18]
 - name: tenants
   namespaces: ["tenant-*"]
   memlock: {max: 16Gi}
@@ -43,6 +46,7 @@ rules:
   namespaces: ["accounts"]
   serviceAccounts: ["vm-*"]
   memlock: {max: 16Gi}
+  domains: ["vms-*"]
 `
 
 func parsePolicy(t *testing.T, mode policy.Mode) *policy.Policy {

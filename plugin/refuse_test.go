@@ -126,11 +126,34 @@ func refusalTests() map[string]refusalTest {
 			withNeighbour(facts("trusted", vfio()), "ulimits.noderesource.dev"), agentapi.ReasonNeighbourMemlock,
 			[]string{"ulimits.noderesource.dev/container.compute", "ulimit-adjuster", "remove memlock from"},
 		},
+		"domain that the rule does not list": {
+			facts("trusted", domain("db-1")), agentapi.ReasonDomainRefused,
+			[]string{api.DomainKey + `: "db-1"`, `rule "trusted"`, "it allows vms-*, 5530f9f3", "remove the annotation"},
+		},
+		"domain where the rule lists none": {
+			facts("tenant-a", domain("vms-1")), agentapi.ReasonDomainRefused,
+			[]string{api.DomainKey + `: "vms-1"`, `rule "tenants" of the node policy allows no domains`},
+		},
+		"domain without any rule": {
+			facts("nowhere", domain("vms-1")), agentapi.ReasonDomainRefused, []string{api.DomainKey + `: "vms-1"`, "no rule"},
+		},
+		"domain that another pod has": {
+			claimed(facts("trusted", domain("vms-1"))), agentapi.ReasonDomainClaimed,
+			[]string{api.DomainKey + `: "vms-1": pod vms/first has claimed`, "delete that pod"},
+		},
 		"neighbour by its old name": {
 			withNeighbour(facts("trusted", vfio()), "ulimits.nri.containerd.io"), agentapi.ReasonNeighbourMemlock,
 			[]string{"ulimits.nri.containerd.io/container.compute"},
 		},
 	}
+}
+
+// domain declares a domain of the node's libvirt.
+func domain(name string) map[string]string { return map[string]string{api.DomainKey: name} }
+
+func claimed(f plugin.Facts) plugin.Facts {
+	f.DomainClaimant = &agentapi.PodRef{Namespace: "vms", Name: "first"}
+	return f
 }
 
 // manyFiles asks for twelve files that rule tenants does not list.

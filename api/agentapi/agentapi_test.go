@@ -13,6 +13,7 @@ func TestWireFormat(t *testing.T) {
 	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	pod := PodRef{"vms", "launcher-1", "uid-1"}
 	container := ContainerRef{"compute", "c1", 42}
+	age := 2.5
 	for name, c := range map[string]struct {
 		value any
 		want  string
@@ -26,13 +27,25 @@ func TestWireFormat(t *testing.T) {
 			`"since":"2026-01-02T03:04:05Z"}`},
 		"little": {Launcher{State: StateRefused},
 			`{"pod":{"namespace":"","name":"","uid":""},"container":{"name":""},"state":"Refused","mode":"","since":"0001-01-01T00:00:00Z"}`},
+		"followed": {Launcher{
+			State: StateRunning, Phase: PhaseDraining, Why: "w", Heartbeat: &Heartbeat{30, &age, true}, Lease: &Lease{"migration", since},
+			VMs: []VM{{43, 900, "qemu-kvm", "vm-1", VMStopping, since, "w"}, {PID: 44, StartTime: 901, Executable: "qemu-kvm", State: VMRunning}},
+		}, `{"pod":{"namespace":"","name":"","uid":""},"container":{"name":""},"state":"Running","mode":"","since":"0001-01-01T00:00:00Z",` +
+			`"phase":"Draining","why":"w","vms":[{"pid":43,"startTime":900,"executable":"qemu-kvm","domain":"vm-1","state":"Stopping",` +
+			`"since":"2026-01-02T03:04:05Z","why":"w"},{"pid":44,"startTime":901,"executable":"qemu-kvm","state":"Running",` +
+			`"since":"0001-01-01T00:00:00Z"}],"heartbeat":{"watchdog":30,"age":2.5,"expired":true},` +
+			`"lease":{"reason":"migration","until":"2026-01-02T03:04:05Z"}}`},
+		"no heartbeat yet": {Heartbeat{Watchdog: 0.5}, `{"watchdog":0.5}`},
+		"lease request":    {LeaseRequest{300, "migration"}, `{"seconds":300,"reason":"migration"}`},
 		"event": {Event{since, Warning, ReasonLimitMissing, "m", pod, container},
 			`{"time":"2026-01-02T03:04:05Z","type":"Warning","reason":"LimitMissing","message":"m",` +
 				`"pod":{"namespace":"vms","name":"launcher-1","uid":"uid-1"},"container":{"name":"compute","id":"c1","pid":42}}`},
-		"node": {Node{"v1", "observe", "/etc/p.yaml", NRI{NRISynchronized, since, "e"}, Runtime{"containerd", "2"}, Account{1, 2, 3}},
+		"node": {Node{"v1", "observe", "/etc/p.yaml", NRI{NRISynchronized, since, "e"}, Runtime{"containerd", "2"}, Account{1, 2, 3}, Tracker{true, "e", 4, 5, 6, 7, 8, 9, 10}},
 			`{"version":"v1","mode":"observe","policy":"/etc/p.yaml","nri":{"state":"Synchronized","since":"2026-01-02T03:04:05Z","error":"e"},` +
-				`"runtime":{"name":"containerd","version":"2"},"memlock":{"granted":1,"unlimited":2,"max":3}}`},
-		"error": {Error{"m"}, `{"message":"m"}`},
+				`"runtime":{"name":"containerd","version":"2"},"memlock":{"granted":1,"unlimited":2,"max":3},` +
+				`"tracker":{"available":true,"error":"e","processes":4,"maxProcesses":5,"groups":6,"maxGroups":7,"lostEvents":8,"lostProcesses":9,"stale":10}}`},
+		"no tracker": {Tracker{Error: "e"}, `{"available":false,"error":"e"}`},
+		"error":      {Error{"m"}, `{"message":"m"}`},
 	} {
 		got, err := json.Marshal(c.value)
 		if diff := cmp.Diff(c.want, string(got)); diff != "" || err != nil {

@@ -31,8 +31,10 @@ type Launcher struct {
 	Notes     []string     `json:"notes,omitempty"`    // what else the user should know
 	Since     time.Time    `json:"since"`              // when State was entered
 
-	Phase     Phase      `json:"phase,omitempty"`
-	Why       string     `json:"why,omitempty"` // what led to Phase
+	Phase      Phase     `json:"phase,omitempty"`
+	PhaseSince time.Time `json:"phaseSince,omitzero"` // when Phase was entered
+	Why        string    `json:"why,omitempty"`       // what led to Phase
+
 	VMs       []VM       `json:"vms,omitempty"` // in the order of their start
 	Heartbeat *Heartbeat `json:"heartbeat,omitempty"`
 	Lease     *Lease     `json:"lease,omitempty"`

@@ -20,6 +20,7 @@ type Node struct {
 	NRI     NRI     `json:"nri"`
 	Runtime Runtime `json:"runtime"`
 	Memlock Account `json:"memlock"`
+	Tracker Tracker `json:"tracker"`
 }
 
 // NRI is the connection to the container runtime.
@@ -41,4 +42,22 @@ type Account struct {
 	Granted   int64 `json:"granted"`       // sum over launchers with a finite limit
 	Unlimited int   `json:"unlimited"`     // launchers without a limit
 	Max       int64 `json:"max,omitempty"` // the policy's ceiling for Granted; 0: none
+}
+
+// Tracker is what follows the processes of launchers, and the start of every
+// emulator, inside the kernel. Without it the agent sets limits, and does nothing
+// to VM processes.
+type Tracker struct {
+	Available bool   `json:"available"`
+	Error     string `json:"error,omitempty"` // why it is not
+
+	Processes    int `json:"processes,omitempty"` // followed now
+	MaxProcesses int `json:"maxProcesses,omitempty"`
+	Groups       int `json:"groups,omitempty"` // registered cgroups
+	MaxGroups    int `json:"maxGroups,omitempty"`
+
+	// Counted since the tracker was loaded, which outlives the agent.
+	LostEvents    uint64 `json:"lostEvents,omitempty"`    // that nobody was told of; what they were about is looked for
+	LostProcesses uint64 `json:"lostProcesses,omitempty"` // that there was no room for
+	Stale         uint64 `json:"stale,omitempty"`         // whose end was missed
 }

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -46,11 +47,29 @@ func (c *Client) Launchers(ctx context.Context) ([]agentapi.Launcher, error) {
 // [*NotFoundError] when there is none. There can be several: pods that had the
 // same name one after the other.
 func (c *Client) LaunchersOfPod(ctx context.Context, namespace, name string) ([]agentapi.Launcher, error) {
-	path, err := url.JoinPath(agentapi.PathLaunchers, url.PathEscape(namespace), url.PathEscape(name))
+	return get[[]agentapi.Launcher](ctx, c, pathOfPod(namespace, name))
+}
+
+// Lease has a lease hold for a pod, in place of the one that there was, and returns
+// the launchers that it holds for; the error is a [*NotFoundError] when there is
+// none.
+func (c *Client) Lease(ctx context.Context, namespace, name string, request agentapi.LeaseRequest) ([]agentapi.Launcher, error) {
+	body, err := json.Marshal(request)
 	if err != nil {
-		return nil, fmt.Errorf("ask for pod %s/%s: %w", namespace, name, err)
+		return nil, fmt.Errorf("lease for pod %s/%s: %w", namespace, name, err)
 	}
-	return get[[]agentapi.Launcher](ctx, c, path)
+	return ask[[]agentapi.Launcher](ctx, c, http.MethodPut, pathOfPod(namespace, name)+agentapi.SuffixLease, bytes.NewReader(body))
+}
+
+// EndLease ends the lease of a pod, and returns the launchers that it held for; the
+// error is a [*NotFoundError] when there is none. It is no error if there was no
+// lease.
+func (c *Client) EndLease(ctx context.Context, namespace, name string) ([]agentapi.Launcher, error) {
+	return ask[[]agentapi.Launcher](ctx, c, http.MethodDelete, pathOfPod(namespace, name)+agentapi.SuffixLease, http.NoBody)
+}
+
+func pathOfPod(namespace, name string) string {
+	return agentapi.PathLaunchers + "/" + url.PathEscape(namespace) + "/" + url.PathEscape(name)
 }
 
 // Node returns what the agent says about itself.
@@ -62,7 +81,7 @@ func (c *Client) Node(ctx context.Context) (agentapi.Node, error) {
 // is done or the stream ends; then it yields the error once.
 func (c *Client) Events(ctx context.Context) iter.Seq2[agentapi.Event, error] {
 	return func(yield func(agentapi.Event, error) bool) {
-		body, err := c.open(ctx, agentapi.PathEvents)
+		body, err := c.open(ctx, http.MethodGet, agentapi.PathEvents, http.NoBody)
 		if err != nil {
 			yield(agentapi.Event{}, err)
 			return
@@ -93,8 +112,12 @@ func nextEvent(ctx context.Context, decoder *json.Decoder) (agentapi.Event, erro
 	return event, nil
 }
 
-func get[T any](ctx context.Context, c *Client, path string) (answer T, err error) {
-	body, err := c.open(ctx, path)
+func get[T any](ctx context.Context, c *Client, path string) (T, error) {
+	return ask[T](ctx, c, http.MethodGet, path, http.NoBody)
+}
+
+func ask[T any](ctx context.Context, c *Client, method, path string, question io.Reader) (answer T, err error) {
+	body, err := c.open(ctx, method, path, question)
 	if err != nil {
 		return answer, err
 	}
@@ -105,8 +128,8 @@ func get[T any](ctx context.Context, c *Client, path string) (answer T, err erro
 	return answer, nil
 }
 
-func (c *Client) open(ctx context.Context, path string) (io.ReadCloser, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://mooring-agent"+path, http.NoBody)
+func (c *Client) open(ctx context.Context, method, path string, question io.Reader) (io.ReadCloser, error) {
+	request, err := http.NewRequestWithContext(ctx, method, "http://mooring-agent"+path, question)
 	if err != nil {
 		return nil, fmt.Errorf("ask the agent: %w", err)
 	}

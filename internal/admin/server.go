@@ -15,7 +15,12 @@ import (
 	"github.com/mooring-vm/mooring/internal/serve"
 )
 
-const readTimeout = 5 * time.Second
+const (
+	readTimeout = 5 * time.Second
+
+	// onePod is the path of a pod's launchers.
+	onePod = agentapi.PathLaunchers + "/{namespace}/{pod}"
+)
 
 // Launchers knows the launchers of the node. The caller owns the slice.
 type Launchers interface {
@@ -30,6 +35,9 @@ type Server struct {
 	Node      func() agentapi.Node
 	Events    *Ring
 	Logger    *slog.Logger
+	// Leases is asked to hold back what would be done to VM processes. nil: the
+	// kernel cannot track processes, so nothing is done to them.
+	Leases Leases
 	// WriteTimeout is how long a reader may take for an answer, or for one
 	// event of the stream; 0 means 10 s.
 	WriteTimeout time.Duration
@@ -55,7 +63,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+agentapi.PathLaunchers, s.listLaunchers)
-	mux.HandleFunc("GET "+agentapi.PathLaunchers+"/{namespace}/{pod}", s.launchersOfPod)
+	mux.HandleFunc("GET "+onePod, s.launchersOfPod)
+	mux.HandleFunc("PUT "+onePod+agentapi.SuffixLease, s.grantLease)
+	mux.HandleFunc("DELETE "+onePod+agentapi.SuffixLease, s.endLease)
 	mux.HandleFunc("GET "+agentapi.PathNode, s.node)
 	mux.HandleFunc("GET "+agentapi.PathEvents, s.streamEvents)
 	mux.HandleFunc("/", s.notFound)
@@ -63,18 +73,14 @@ func (s *Server) Handler() http.Handler {
 }
 
 func (s *Server) listLaunchers(w http.ResponseWriter, _ *http.Request) {
-	s.answer(w, http.StatusOK, s.sorted(func(agentapi.PodRef) bool { return true }))
+	s.answer(w, http.StatusOK, s.sorted(func(*agentapi.Launcher) bool { return true }))
 }
 
 func (s *Server) launchersOfPod(w http.ResponseWriter, r *http.Request) {
 	namespace, name := r.PathValue("namespace"), r.PathValue("pod")
-	found := s.sorted(func(pod agentapi.PodRef) bool {
-		return pod.Namespace == namespace && pod.Name == name
-	})
+	found := s.sorted(func(l *agentapi.Launcher) bool { return isOf(l, namespace, name) })
 	if len(found) == 0 {
-		s.answer(w, http.StatusNotFound, agentapi.Error{
-			Message: fmt.Sprintf("pod %s/%s has no launcher on this node", namespace, name),
-		})
+		s.refuse(w, http.StatusNotFound, "pod %s/%s has no launcher on this node", namespace, name)
 		return
 	}
 	s.answer(w, http.StatusOK, found)
@@ -85,18 +91,20 @@ func (s *Server) node(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
-	s.answer(w, http.StatusNotFound, agentapi.Error{
-		Message: fmt.Sprintf("no such resource: %s %s; there are GET %s, %s and %s",
-			r.Method, r.URL.Path, agentapi.PathLaunchers, agentapi.PathEvents, agentapi.PathNode),
-	})
+	s.refuse(w, http.StatusNotFound, "no such resource: %s %s; there are GET %s, %s and %s, and PUT and DELETE %s",
+		r.Method, r.URL.Path, agentapi.PathLaunchers, agentapi.PathEvents, agentapi.PathNode, onePod+agentapi.SuffixLease)
 }
 
-// sorted returns the launchers of the pods that keep wants; never nil, so that
-// JSON shows an empty list.
-func (s *Server) sorted(keep func(agentapi.PodRef) bool) []agentapi.Launcher {
+func isOf(l *agentapi.Launcher, namespace, pod string) bool {
+	return l.Pod.Namespace == namespace && l.Pod.Name == pod
+}
+
+// sorted returns the launchers that keep wants; never nil, so that JSON shows an
+// empty list.
+func (s *Server) sorted(keep func(*agentapi.Launcher) bool) []agentapi.Launcher {
 	kept := []agentapi.Launcher{}
 	for _, launcher := range s.Launchers.Launchers() {
-		if keep(launcher.Pod) {
+		if keep(&launcher) {
 			kept = append(kept, launcher)
 		}
 	}
@@ -109,6 +117,10 @@ func (s *Server) sorted(keep func(agentapi.PodRef) bool) []agentapi.Launcher {
 		)
 	})
 	return kept
+}
+
+func (s *Server) refuse(w http.ResponseWriter, status int, format string, args ...any) {
+	s.answer(w, status, agentapi.Error{Message: fmt.Sprintf(format, args...)})
 }
 
 func (s *Server) answer(w http.ResponseWriter, status int, body any) {

@@ -84,8 +84,11 @@ func (a *Agent) openPodDirs(context.Context) (err error) {
 	if err := lifecycle.CheckPodDirs(a.config.Root); err != nil {
 		return fmt.Errorf("%w; `mooring-agent prepare` mounts it, as does run-mooring.mount", err)
 	}
-	a.podDirs, err = lifecycle.OpenPodDirs(a.config.Root)
-	return err
+	if a.podDirs, err = lifecycle.OpenPodDirs(a.config.Root); err != nil {
+		return err
+	}
+	a.podDirs.Logger = a.logger
+	return nil
 }
 
 func (a *Agent) connectKube(context.Context) (err error) {
@@ -161,7 +164,7 @@ func (a *Agent) listen(ctx context.Context) (err error) {
 }
 
 func (a *Agent) watchState(context.Context) error {
-	return a.metrics.Watch(metrics.State{Launchers: a.Launchers, Node: a.Node})
+	return a.metrics.Watch(metrics.State{Launchers: a.Launchers, Node: a.Node, Tracker: a.trackerState})
 }
 
 // recorder is everybody who is told of events.

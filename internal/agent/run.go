@@ -50,6 +50,9 @@ func (a *Agent) Run(ctx context.Context) error {
 // startTellers starts what shows to others how the agent fares.
 func (a *Agent) startTellers(s *stage) {
 	server := &admin.Server{Launchers: a, Node: a.Node, Events: a.events, Logger: a.logger}
+	if a.supervision != nil {
+		server.Leases = a.supervision
+	}
 	s.run(func(ctx context.Context) error { return server.Serve(ctx, a.listeners.socket) })
 	if a.listeners.side != nil {
 		side := &http.Server{

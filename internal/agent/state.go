@@ -31,6 +31,24 @@ func (a *Agent) Node() agentapi.Node {
 		NRI:     nriState(status),
 		Runtime: agentapi.Runtime{Name: status.RuntimeName, Version: status.RuntimeVersion},
 		Memlock: account,
+		Tracker: a.trackerState(),
+	}
+}
+
+// trackerState returns how what tracks processes fares.
+func (a *Agent) trackerState() agentapi.Tracker {
+	if a.tracker == nil {
+		return agentapi.Tracker{Error: a.trackerErr.Error()}
+	}
+	stats, err := a.tracker.Stats()
+	if err != nil {
+		return agentapi.Tracker{Error: err.Error()}
+	}
+	return agentapi.Tracker{
+		Available: true,
+		Processes: stats.Processes, MaxProcesses: stats.MaxProcesses,
+		Groups: stats.Groups, MaxGroups: stats.MaxGroups,
+		LostEvents: stats.LostEvents, LostProcesses: stats.LostProcesses, Stale: stats.Stale,
 	}
 }
 

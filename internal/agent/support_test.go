@@ -106,9 +106,8 @@ type running struct {
 func start(t *testing.T, config Config) *running {
 	t.Helper()
 	r := &running{log: &syncBuffer{}}
-	logger := slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	var err error
-	r.Agent, err = New(t.Context(), config, buildinfo.Info{Version: "v1"}, logger)
+	r.Agent, err = New(t.Context(), config, buildinfo.Info{Version: "v1"}, textLogger(r.log))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,6 +127,10 @@ func start(t *testing.T, config Config) *running {
 		}
 	})
 	return r
+}
+
+func textLogger(w io.Writer) *slog.Logger {
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
 func receive[T any](t *testing.T, from <-chan T, what string) (value T) {

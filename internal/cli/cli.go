@@ -85,8 +85,8 @@ func (p *Program) root() *cobra.Command {
 		Use:   "mooring",
 		Short: "Show what VM launchers on this node asked for and what they got",
 		Long: "Asks the mooring-agent of this node what VM launcher containers asked for, what the\n" +
-			"node policy allows, what they were given, and what the kernel shows. Run it as root,\n" +
-			"on the node or in the agent's pod.\n\n" + exitCodes,
+			"node policy allows, what they were given, what the kernel shows, and how their VM\n" +
+			"processes fare. Run it as root, on the node or in the agent's pod.\n\n" + exitCodes,
 		Example: fmt.Sprintf("  %[1]s ps\n  %[1]s inspect vms/virt-launcher-db-x7k2p\n  %[1]s watch", name),
 		Annotations: map[string]string{
 			cobra.CommandDisplayNameAnnotation: name,
@@ -99,7 +99,7 @@ func (p *Program) root() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
 	root.PersistentFlags().StringVar(&p.socket, "socket", agentapi.DefaultSocket, "the agent's socket")
-	root.AddCommand(p.psCommand(), p.inspectCommand(), p.watchCommand(), p.versionCommand())
+	root.AddCommand(p.psCommand(), p.inspectCommand(), p.watchCommand(), p.leaseCommand(), p.versionCommand())
 	root.AddCommand(p.policyCommand(), p.memlockCommand(), p.doctorCommand())
 	return root
 }

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,22 +22,23 @@ var update = flag.Bool("update", false, "write the golden files")
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-type fixedLaunchers []agentapi.Launcher
-
-func (f fixedLaunchers) Launchers() []agentapi.Launcher { return slices.Clone(f) }
-
 // agent is a stand-in that serves fixed answers on a real socket.
 type agent struct {
 	socket string
 	events *admin.Ring
+	leases *testLeases
 	stop   func()
 }
 
 func startAgent(t *testing.T, launchers ...agentapi.Launcher) *agent {
 	t.Helper()
-	a := &agent{socket: filepath.Join(t.TempDir(), "agent.sock"), events: admin.NewRing(10, 10)}
+	a := &agent{
+		socket: filepath.Join(t.TempDir(), "agent.sock"), events: admin.NewRing(10, 10),
+		leases: &testLeases{launchers: launchers},
+	}
 	server := &admin.Server{
-		Launchers: fixedLaunchers(launchers),
+		Launchers: a.leases,
+		Leases:    a.leases,
 		Node:      func() agentapi.Node { return testNode },
 		Events:    a.events,
 		Logger:    slog.New(slog.DiscardHandler),
@@ -114,13 +114,20 @@ func TestGolden(t *testing.T) {
 		"inspect-observed":  {"inspect", "lab/observed"},
 		"inspect-twice":     {"inspect", "vms/again"},
 		"inspect-json":      {"inspect", "vms/differs", "--output=json"},
+		"ps-wide":           {"ps", "-o", "wide"},
 		"version":           {"version"},
 		"version-json":      {"version", "-o", "json"},
 		"help":              {"--help"},
 		"help-inspect":      {"help", "inspect"},
+		"help-lease":        {"help", "lease"},
 		"hostile-character": {"inspect", "hostile"},
 	}
-	a := startAgent(t, testLaunchers()...)
+	goldens(t, startAgent(t, testLaunchers()...), tests)
+}
+
+// goldens runs commands that succeed, and compares what they print.
+func goldens(t *testing.T, a *agent, tests map[string][]string) {
+	t.Helper()
 	for name, args := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := run(t.Context(), t, a.socket, args...)
@@ -165,7 +172,7 @@ func TestErrors(t *testing.T) {
 		"unknown command":  {[]string{"pss"}, ExitUsage, `unknown command "pss": did you mean ps?`},
 		"nothing similar":  {[]string{"frobnicate"}, ExitUsage, "run `mooring --help`"},
 		"unknown flag":     {[]string{"ps", "--colour"}, ExitUsage, "--colour"},
-		"unknown format":   {[]string{"ps", "-o", "yaml"}, ExitUsage, `invalid argument "yaml" for "-o, --output" flag: want table or json`},
+		"unknown format":   {[]string{"ps", "-o", "yaml"}, ExitUsage, `invalid argument "yaml" for "-o, --output" flag: want table, wide or json`},
 		"too many":         {[]string{"ps", "x"}, ExitUsage, "mooring ps: got 1 arguments, want none"},
 		"too few":          {[]string{"inspect"}, ExitUsage, "want POD"},
 		"half a name":      {[]string{"inspect", "vms/"}, ExitUsage, "want NAMESPACE/NAME"},

@@ -13,6 +13,9 @@ var testNode = agentapi.Node{
 	NRI:     agentapi.NRI{State: agentapi.NRIConnected, Since: now, Error: "synchronize: timeout"},
 	Runtime: agentapi.Runtime{Name: "containerd", Version: "v2.4.2"},
 	Memlock: agentapi.Account{Granted: 5 << 30, Unlimited: 2, Max: 64 << 30},
+	Tracker: agentapi.Tracker{
+		Available: true, Processes: 12, MaxProcesses: 32768, Groups: 3, MaxGroups: 4096, LostEvents: 7, LostProcesses: 2,
+	},
 }
 
 func testLaunchers() []agentapi.Launcher {

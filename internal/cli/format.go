@@ -14,6 +14,7 @@ type format string
 
 const (
 	formatTable format = "table"
+	formatWide  format = "wide"
 	formatText  format = "text"
 	formatJSON  format = "json"
 )
@@ -48,7 +49,8 @@ func (v formatValue) list() string {
 	for _, f := range v.allowed {
 		words = append(words, string(f))
 	}
-	return strings.Join(words, " or ")
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
 // formatFlag adds -o to cmd and returns what will be chosen.

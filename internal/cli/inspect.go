@@ -19,7 +19,8 @@ func (p *Program) inspectCommand() *cobra.Command {
 		Use:   "inspect POD",
 		Short: "Show what a launcher asked for, was allowed, was given, and has",
 		Long: "Shows for each setting of a launcher, side by side: what the annotations ask for, what\n" +
-			"the node policy allows, what was given to the container, and what the kernel shows.\n\n" +
+			"the node policy allows, what was given to the container, and what the kernel shows;\n" +
+			"and its VM processes: what they are doing, since when, and why.\n\n" +
 			"POD is NAMESPACE/NAME, NAME where only one namespace has it, or the pod's UID. With\n" +
 			"-o json the answer is a list: a pod's name can have been another's before.",
 		Args: between(1, 1, "POD: NAMESPACE/NAME, NAME or UID"),
@@ -51,13 +52,17 @@ func (p *Program) inspect(ctx context.Context, output format, pod string) error 
 }
 
 func describe(w io.Writer, l agentapi.Launcher, now time.Time) error {
-	if err := table(w, heading(l, now)); err != nil {
+	if err := table(w, append(heading(l, now), lifeRows(l, now)...)); err != nil {
 		return err
 	}
 	section(w, refusalTitle(l), l.Refusal)
+	if len(l.VMs) > 0 {
+		if err := paragraph(w, vmRows(l.VMs, now)); err != nil {
+			return err
+		}
+	}
 	if len(l.Settings) > 0 {
-		fmt.Fprintln(w)
-		if err := table(w, settingRows(l.Settings)); err != nil {
+		if err := paragraph(w, settingRows(l.Settings)); err != nil {
 			return err
 		}
 	}
@@ -69,6 +74,12 @@ func describe(w io.Writer, l agentapi.Launcher, now time.Time) error {
 	}
 	section(w, "Notes", strings.Join(l.Notes, "\n"))
 	return nil
+}
+
+// paragraph writes a table after an empty line.
+func paragraph(w io.Writer, rows [][]string) error {
+	fmt.Fprintln(w)
+	return table(w, rows)
 }
 
 func heading(l agentapi.Launcher, now time.Time) [][]string {

@@ -62,5 +62,6 @@ func versionRows(v versions) [][]string {
 		[]string{"NRI:", nri},
 		[]string{"runtime:", strings.TrimSpace(v.Agent.Runtime.Name + " " + v.Agent.Runtime.Version)},
 		[]string{"memlock granted:", account(v.Agent.Memlock)},
+		[]string{"tracker:", trackerText(v.Agent.Tracker)},
 	)
 }

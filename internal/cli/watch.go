@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,8 +18,9 @@ func (p *Program) watchCommand() *cobra.Command {
 		Use:   "watch [POD]",
 		Short: "Show what happens to launchers, as it happens",
 		Long: "Shows the latest events that the agent still has, and then new ones until it is\n" +
-			"interrupted. POD, as for inspect, limits them to one pod. With -o json there is one\n" +
-			"JSON object a line.",
+			"interrupted. POD, as for inspect, limits them to one pod. A pid is that of the process\n" +
+			"that the event is about: a VM process, or the container's first one. With -o json\n" +
+			"there is one JSON object a line.",
 		Args: between(0, 1, "at most one: POD"),
 	}
 	output := formatFlag(cmd, formatText, formatJSON)
@@ -75,6 +77,9 @@ func subject(event agentapi.Event) string {
 	subject := event.Pod.Namespace + "/" + event.Pod.Name
 	if event.Container.Name != "" {
 		subject += "/" + event.Container.Name
+	}
+	if event.Container.PID != 0 {
+		subject += " pid " + strconv.Itoa(event.Container.PID)
 	}
 	return printable(subject)
 }

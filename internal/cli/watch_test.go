@@ -19,6 +19,8 @@ func testEvents() []agentapi.Event {
 		{Time: at, Type: agentapi.Normal, Reason: agentapi.ReasonLimitYielded, Message: "left alone", Pod: agentapi.PodRef{Namespace: "lab", Name: "vm-2"}},
 		{Time: at, Type: agentapi.Normal, Reason: agentapi.ReasonWouldSet, Message: "\x1b[2Jcleared", Pod: pod},
 		{Time: at, Type: agentapi.Warning, Reason: agentapi.ReasonCgroupIneffective, Message: "about the node"},
+		{Time: at, Type: agentapi.Warning, Reason: agentapi.ReasonVMKilled, Message: "SIGKILL", Pod: pod,
+			Container: agentapi.ContainerRef{Name: "compute", PID: 4741}},
 	}
 }
 
@@ -31,9 +33,11 @@ func TestWatch(t *testing.T) {
 2026-11-21 12:00:00  Normal   LimitYielded       lab/vm-2  left alone
 2026-11-21 12:00:00  Normal   WouldSet           vms/vm-1  ?[2Jcleared
 2026-11-21 12:00:00  Warning  CgroupIneffective  -  about the node
+2026-11-21 12:00:00  Warning  VMKilled           vms/vm-1/compute pid 4741  SIGKILL
 `},
 		"one pod": {[]string{"vms/vm-1"}, `2026-11-21 12:00:00  Warning  MemlockRefused     vms/vm-1/compute  first; second
 2026-11-21 12:00:00  Normal   WouldSet           vms/vm-1  ?[2Jcleared
+2026-11-21 12:00:00  Warning  VMKilled           vms/vm-1/compute pid 4741  SIGKILL
 `},
 		"by UID":  {[]string{"uid-2"}, ""},
 		"by name": {[]string{"vm-2"}, "2026-11-21 12:00:00  Normal   LimitYielded       lab/vm-2  left alone\n"},

@@ -47,26 +47,49 @@ func agent(_ context.Context, s *survey) finding {
 	return finding{OK, found, "launchers get what " + s.agent.Policy + " allows", ""}
 }
 
-// agentCapabilities looks whether the agent can repair.
+// capability is one that the agent needs.
+type capability struct {
+	bit     int
+	name    string
+	without string // what does not work
+}
+
+func neededCapabilities() []capability {
+	return []capability{
+		{unix.CAP_SYS_RESOURCE, "CAP_SYS_RESOURCE", "limits of launchers can neither be read nor raised"},
+		{unix.CAP_BPF, "CAP_BPF", "VM processes are not tracked"},
+		{unix.CAP_PERFMON, "CAP_PERFMON", "VM processes are not tracked"},
+		{unix.CAP_KILL, "CAP_KILL", "VM processes of other users are not ended"},
+	}
+}
+
+// agentCapabilities looks whether the agent can do what it is there for.
 func agentCapabilities(_ context.Context, s *survey) finding {
+	const needs = "to read and raise limits, and to track and end VM processes, it needs some"
 	if s.agent.PID == 0 {
-		return finding{Unknown, "the agent's process is not known", "to read and raise limits it needs CAP_SYS_RESOURCE", ""}
+		return finding{Unknown, "the agent's process is not known", needs, ""}
 	}
 	status, err := s.read(procPath(s.agent.PID, "status"))
 	if err != nil {
-		return finding{Unknown, err.Error(), "to read and raise limits it needs CAP_SYS_RESOURCE", askAsRoot}
+		return finding{Unknown, err.Error(), needs, askAsRoot}
 	}
 	effective, ok := capabilities(status)
-	switch {
-	case !ok:
-		return finding{Unknown, "no line CapEff", "to read and raise limits it needs CAP_SYS_RESOURCE", ""}
-	case effective&(1<<unix.CAP_SYS_RESOURCE) == 0:
-		return finding{Problem, "no CAP_SYS_RESOURCE", "limits of launchers can neither be read nor raised",
-			"take away the drop-in that drops it, or give it in the DaemonSet's securityContext"}
-	case effective != 1<<unix.CAP_SYS_RESOURCE:
-		return finding{Note, "CAP_SYS_RESOURCE and others", "more than the agent needs", "use the shipped unit or DaemonSet"}
+	if !ok {
+		return finding{Unknown, "no line CapEff", needs, ""}
 	}
-	return finding{OK, "CAP_SYS_RESOURCE alone", "limits can be read and raised, and nothing else", ""}
+	var has []string
+	for _, c := range neededCapabilities() {
+		if effective&(1<<c.bit) == 0 {
+			return finding{Problem, "no " + c.name, c.without,
+				"take away the drop-in that drops it, or give it in the DaemonSet's securityContext"}
+		}
+		has, effective = append(has, c.name), effective&^(1<<c.bit)
+	}
+	found := strings.Join(has, ", ")
+	if effective != 0 {
+		return finding{Note, found + " and others", "more than the agent needs", "use the shipped unit or DaemonSet"}
+	}
+	return finding{OK, found, "all that the agent needs, and nothing else", ""}
 }
 
 // capabilities reads the effective ones from the content of /proc/PID/status.

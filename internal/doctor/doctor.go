@@ -102,6 +102,7 @@ func checks() []check {
 	return []check{
 		{"kernel", kernel},
 		{"btf", btf},
+		{"bpffs", bpffs},
 		{"cgroup-v2", cgroupV2},
 		{"cgroup-controllers", cgroupControllers},
 		{"containerd", containerd},
@@ -114,8 +115,11 @@ func checks() []check {
 		{"kubelet", kubelet},
 		{"default-memlock", defaultMemlock},
 		{"pod-directories", podDirectories},
+		{"hook", hook},
+		{"node-libvirt", nodeLibvirt},
 		{"agent", agent},
 		{"agent-capabilities", agentCapabilities},
+		{"tracker", tracker},
 	}
 }
 

@@ -19,16 +19,18 @@ const limitsOf8Mi = "Limit                     Soft Limit           Hard Limit  
 func goodFiles() map[string]string {
 	return map[string]string{
 		"proc/sys/kernel/osrelease":        "6.12.48+deb13-cloud-amd64\n",
-		"proc/mounts":                      "proc /proc proc rw 0 0\ncgroup2 /sys/fs/cgroup cgroup2 rw,nosuid 0 0\n",
+		"proc/mounts":                      "proc /proc proc rw 0 0\ncgroup2 /sys/fs/cgroup cgroup2 rw,nosuid 0 0\nbpf /sys/fs/bpf bpf rw 0 0\n",
 		"proc/100/comm":                    "containerd\n",
 		"proc/100/cmdline":                 "/usr/bin/containerd\x00",
 		"proc/100/limits":                  limitsOf8Mi,
-		"proc/200/status":                  "Name:\tmooring-agent\nCapEff:\t0000000001000000\n",
+		"proc/200/status":                  "Name:\tmooring-agent\nCapEff:\t000000c001000020\n",
 		"sys/kernel/btf/vmlinux":           "BTF",
 		"sys/fs/cgroup/cgroup.controllers": "cpuset cpu io memory hugetlb pids\n",
 		"etc/containerd/config.toml":       "version = 3\nimports = ['conf.d/*.toml']\n",
 		"etc/containerd/conf.d/m.toml":     "[plugins.'io.containerd.nri.v1.nri'.default_validator]\n  enable = true\n",
 		"usr/bin/runc":                     "ELF",
+
+		"usr/local/libexec/mooring/mooring-hook": "ELF",
 	}
 }
 
@@ -49,6 +51,7 @@ func goodMachine() Machine {
 		Agent: func(context.Context) (Agent, error) {
 			node := agentapi.Node{Version: "v1", Mode: "enforce", Policy: "/etc/mooring/policy.yaml"}
 			node.NRI.State = agentapi.NRISynchronized
+			node.Tracker = agentapi.Tracker{Available: true, Processes: 3, MaxProcesses: 1000}
 			return Agent{node, 200}, nil
 		},
 		PodDirs: func() error { return nil },
@@ -126,7 +129,7 @@ func TestFindings(t *testing.T) {
 		want   string // part of what is found, meant or to be done
 	}{
 		"kernel before openat2":   {with(file("proc/sys/kernel/osrelease", "5.4.0-1")), "kernel", Problem, "openat2"},
-		"kernel before eBPF":      {with(file("proc/sys/kernel/osrelease", "5.10.0")), "kernel", Note, "eBPF"},
+		"kernel before eBPF":      {with(file("proc/sys/kernel/osrelease", "5.10.0")), "kernel", Note, "not tracked"},
 		"kernel of 64 KiB":        {with(file("proc/sys/kernel/osrelease", "5.15.0-91-generic")), "kernel", Note, "64 KiB"},
 		"kernel of no number":     {with(file("proc/sys/kernel/osrelease", "custom")), "kernel", Unknown, "custom"},
 		"no BTF":                  {with(file("sys/kernel/btf/vmlinux", "")), "btf", Note, "CONFIG_DEBUG_INFO_BTF"},
@@ -144,7 +147,7 @@ func TestFindings(t *testing.T) {
 		"untrusted runc":          {func(m *Machine) { m.Version = failing }, "oci-runtime", OK, "others than root"},
 		"no tmpfs":                {func(m *Machine) { m.PodDirs = func() error { return errors.New("want a tmpfs") } }, "pod-directories", Problem, "run-mooring.mount"},
 		"a capability less":       {with(file("proc/200/status", "CapEff:\t0000000000000000")), "agent-capabilities", Problem, "CAP_SYS_RESOURCE"},
-		"a capability more":       {with(file("proc/200/status", "CapEff:\t0000000001200000")), "agent-capabilities", Note, "others"},
+		"a capability more":       {with(file("proc/200/status", "CapEff:\t000000c001200020")), "agent-capabilities", Note, "others"},
 		"no capability line":      {with(file("proc/200/status", "CapEff: x")), "agent-capabilities", Unknown, "CapEff"},
 		"agent in mode observe":   {agentIs(func(a *Agent) { a.Mode = "observe" }), "agent", Note, "mode: enforce"},
 		"agent without a runtime": {agentIs(func(a *Agent) { a.NRI.State = agentapi.NRIDisconnected }), "agent", Problem, "no connection"},

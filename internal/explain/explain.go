@@ -48,6 +48,7 @@ type Container struct {
 	Rule        string             `json:"rule,omitempty"`     // that decided
 	Rules       []RuleTrace        `json:"rules,omitempty"`    // those looked at, up to that one
 	Settings    []agentapi.Setting `json:"settings,omitempty"` // as `mooring inspect` would show them at first
+	Domain      string             `json:"domain,omitempty"`   // of the node's libvirt, that it may bind
 	Refusal     string             `json:"refusal,omitempty"`  // also in mode observe: what enforce would say
 	Kernel      []KernelFile       `json:"kernel,omitempty"`   // what it would show
 	Notes       []string           `json:"notes,omitempty"`
@@ -81,11 +82,12 @@ func explainContainer(p *policy.Policy, pod *corev1.Pod, c container, node Node)
 	result := Container{
 		Name: c.Name, Kind: c.kind, Launcher: d.Launcher, Why: why(p, pod, c.Name), Outcome: outcome(d),
 		MemoryLimit: facts.MemoryLimit, Rule: d.Rule, Settings: d.Settings, Notes: d.Notes, Kernel: kernelShows(d),
+		Domain: d.Domain,
 	}
 	if d.Refusal != nil {
 		result.Refusal = d.Refusal.Message
 	}
-	if len(d.Settings) > 0 { // else no rule is looked for
+	if d.NeedsRule {
 		result.Rules = traceRules(p, facts)
 	}
 	if _, fromPod := memoryLimit(pod, c); fromPod && d.Launcher {

@@ -16,11 +16,12 @@ apiVersion: mooring.dev/v1alpha1
 kind: NodePolicy
 mode: enforce
 memlock: {nodeMax: 40Gi}
+lifecycle: {libvirt: {}}
 profiles:
 - {name: kubevirt, podLabels: {kubevirt.io: virt-launcher}, container: compute}
 rules:
 - {name: accounts, namespaces: [vms], serviceAccounts: ["vm-*"], memlock: {max: 1Gi}}
-- {name: tenants, namespaces: ["vms", "tenant-*"], memlock: {max: 16Gi, unlimited: true}, cgroupFiles: [memory.high, pids.max]}
+- {name: tenants, namespaces: ["vms", "tenant-*"], memlock: {max: 16Gi, unlimited: true}, cgroupFiles: [memory.high, pids.max], domains: ["vms-*"]}
 `
 
 func parsePolicy(t testing.TB, mode policy.Mode) *policy.Policy {
@@ -79,6 +80,16 @@ func TestExplain(t *testing.T) {
 		c := of(t, e, name)
 		if c.Launcher || c.Outcome != LeftAlone || c.Why != `profile "kubevirt" of the node policy names container "compute"` || c.Settings != nil {
 			t.Errorf("%+v", c)
+		}
+	}
+}
+
+// A domain needs a rule, also where nothing else is asked for.
+func TestExplainDomain(t *testing.T) {
+	for declared, want := range map[string]Outcome{"vms-1": Given, "db-1": Refused} {
+		c := of(t, Explain(parsePolicy(t, policy.Enforce), launcherPod(map[string]string{"domain.lifecycle.mooring.dev": declared}), Node{}), "compute")
+		if c.Outcome != want || c.Rule != "tenants" || len(c.Rules) != 2 || (c.Domain == declared) != (want == Given) {
+			t.Errorf("%s: %+v", declared, c)
 		}
 	}
 }

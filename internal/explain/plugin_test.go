@@ -80,8 +80,9 @@ func drawPod(t *rapid.T) *corev1.Pod {
 	keys := []string{
 		api.LauncherKey, api.RequiresLockKey, api.ValueKey, api.GuestMemoryKey, api.DevicesKey,
 		"memory.high" + api.CgroupSuffix, "pids.max" + api.CgroupSuffix, "memory.max" + api.CgroupSuffix, "x" + api.Suffix,
+		api.DomainKey, api.GracePeriodKey,
 	}
-	values := []string{"compute", "setup", "other", "true", "false", "4Gi", "15Gi", "unlimited", "vfio=1", "max", "100", "", "1e30"}
+	values := []string{"compute", "setup", "other", "true", "false", "4Gi", "15Gi", "unlimited", "vfio=1", "max", "100", "", "1e30", "vms-1", "30s"}
 	for range rapid.IntRange(0, 6).Draw(t, "annotations") {
 		pod.Annotations[rapid.SampledFrom(keys).Draw(t, "key")] = rapid.SampledFrom(values).Draw(t, "value")
 	}

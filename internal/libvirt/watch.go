@@ -59,7 +59,7 @@ func follow(ctx context.Context, watcher *fsnotify.Watcher, dir string, dirty ch
 			if at, err = watchNearest(watcher, dir); at == dir || before == dir {
 				mark(dirty)
 			}
-		case <-watcher.Errors: // such as an overflow of the kernel's queue
+		case <-watcher.Errors: //nolint:errcheck // such as an overflow of the kernel's queue: what it was is no matter
 			mark(dirty)
 		}
 	}

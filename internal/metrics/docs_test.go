@@ -14,6 +14,8 @@ var (
 	// metricRow is a row of the documentation's tables: name, type and labels.
 	metricRow  = regexp.MustCompile("(?m)^\\| `(mooring_[a-z_]+)` \\| ([a-z]+) \\| ([^|]+) \\|")
 	metricName = regexp.MustCompile(`\bmooring_[a-z_]+`)
+	// reasonRow is a row of the table of reasons: names, and a type for each.
+	reasonRow = regexp.MustCompile("(?m)^\\| (`[A-Z][^|]+`) \\| ((?:Normal|Warning)[^|]*) \\|")
 )
 
 // The tables name every metric, with its type and its labels.
@@ -44,6 +46,39 @@ func TestDocumentedMetricsExist(t *testing.T) {
 			t.Errorf("%s does not exist", name)
 		}
 	}
+}
+
+// The table of reasons has every one that starts at zero, with its types.
+func TestReasonsAreDocumented(t *testing.T) {
+	documented := map[string]bool{}
+	for _, row := range reasonRow.FindAllStringSubmatch(readDoc(t), -1) {
+		for _, reason := range strings.Split(row[1], ", ") {
+			for kind := range strings.SplitSeq(row[2], ", ") {
+				documented[strings.Trim(reason, "`")+" "+kind] = true
+			}
+		}
+	}
+	if diff := cmp.Diff(reasonsAtZero(t), documented); diff != "" {
+		t.Errorf("reasons (-counted +documented):\n%s", diff)
+	}
+}
+
+func reasonsAtZero(t *testing.T) map[string]bool {
+	t.Helper()
+	families, err := New(Build{}).registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]bool{}
+	for _, family := range families {
+		if family.GetName() != "mooring_events_total" {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			all[metric.GetLabel()[0].GetValue()+" "+metric.GetLabel()[1].GetValue()] = true // sorted by name
+		}
+	}
+	return all
 }
 
 func readDoc(t *testing.T) string {

@@ -31,6 +31,8 @@ type Metrics struct {
 	changes       *prometheus.CounterVec
 	checksDropped prometheus.Counter
 	kubeEvents    *prometheus.CounterVec
+	vmActions     *prometheus.CounterVec
+	hintsDropped  prometheus.Counter
 }
 
 // New returns metrics in a registry of their own, with those of the Go runtime
@@ -49,10 +51,12 @@ func New(build Build) *Metrics {
 		changes:       counters("guard_changes_total", "Checks with another result than the one before, by setting and result.", "setting", "status"),
 		checksDropped: counter("guard_checks_dropped_total", "Checks put off because too many were waiting."),
 		kubeEvents:    counters("kube_events_total", "Events for Kubernetes, by what became of them.", "status"),
+		vmActions:     counters("vm_actions_total", "What was done to end VM processes, and whether it could be.", "action", "status"),
+		hintsDropped:  counter("hints_dropped_total", "Hints dropped because too many waited; everything is looked at instead."),
 	}
 	m.registry.MustRegister(
 		m.requests, m.duration, m.decisions, m.synchronized, m.disconnects, m.abandoned, m.events,
-		m.checks, m.changes, m.checksDropped, m.kubeEvents,
+		m.checks, m.changes, m.checksDropped, m.kubeEvents, m.vmActions, m.hintsDropped,
 		buildInfo(build),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),

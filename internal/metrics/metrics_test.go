@@ -33,14 +33,23 @@ func exercised(t *testing.T) *Metrics {
 	m.Connection(plugin.Status{Phase: plugin.Synchronized})
 	m.Connection(plugin.Status{Phase: plugin.Disconnected})
 	m.StubAbandoned()
-	if err := m.Watch(State{Launchers: testLaunchers, Node: testNode}); err != nil {
+	m.Acted("terminate", nil)
+	m.Acted("kill", errors.New("not permitted"))
+	m.HintsDropped()
+	if err := m.Watch(State{Launchers: testLaunchers, Node: testNode, Tracker: testTracker}); err != nil {
 		t.Fatal(err)
 	}
 	return m
 }
 
 func testLaunchers() []agentapi.Launcher {
-	return []agentapi.Launcher{{State: agentapi.StateRunning}, {State: agentapi.StateRunning}, {State: agentapi.StateRefused}}
+	return []agentapi.Launcher{
+		{State: agentapi.StateRunning, Phase: agentapi.PhaseActive, VMs: []agentapi.VM{{State: agentapi.VMRunning}}},
+		{State: agentapi.StateRunning, Phase: agentapi.PhaseDraining, VMs: []agentapi.VM{
+			{State: agentapi.VMRunning}, {State: agentapi.VMKilling},
+		}},
+		{State: agentapi.StateRefused},
+	}
 }
 
 func testNode() agentapi.Node {
@@ -97,14 +106,31 @@ mooring_events_total{reason="AnnotationInvalid",type="Warning"} 0
 mooring_events_total{reason="CgroupDiffers",type="Warning"} 0
 mooring_events_total{reason="CgroupIneffective",type="Warning"} 0
 mooring_events_total{reason="CgroupRefused",type="Warning"} 0
+mooring_events_total{reason="DomainClaimed",type="Warning"} 0
+mooring_events_total{reason="DomainRefused",type="Warning"} 0
+mooring_events_total{reason="LauncherHung",type="Warning"} 0
+mooring_events_total{reason="LeaseExpired",type="Warning"} 0
 mooring_events_total{reason="LimitMissing",type="Warning"} 1
 mooring_events_total{reason="LimitRepaired",type="Normal"} 0
 mooring_events_total{reason="LimitYielded",type="Normal"} 0
 mooring_events_total{reason="MemlockRefused",type="Warning"} 0
 mooring_events_total{reason="NeighbourMemlock",type="Warning"} 0
+mooring_events_total{reason="OwnerGone",type="Warning"} 0
 mooring_events_total{reason="PodDirFailed",type="Warning"} 0
+mooring_events_total{reason="StopConfirmed",type="Normal"} 0
+mooring_events_total{reason="StopRequested",type="Normal"} 0
+mooring_events_total{reason="VMGone",type="Normal"} 0
+mooring_events_total{reason="VMKilled",type="Warning"} 0
+mooring_events_total{reason="VMShutdown",type="Normal"} 0
+mooring_events_total{reason="VMShutdown",type="Warning"} 0
+mooring_events_total{reason="VMStarted",type="Normal"} 0
+mooring_events_total{reason="VMStuck",type="Warning"} 0
+mooring_events_total{reason="VMTerminated",type="Normal"} 0
+mooring_events_total{reason="VMTerminated",type="Warning"} 0
+mooring_events_total{reason="VMUnattended",type="Warning"} 0
 mooring_events_total{reason="WouldRefuse",type="Warning"} 0
 mooring_events_total{reason="WouldSet",type="Normal"} 0
+mooring_events_total{reason="WouldStop",type="Warning"} 0
 # HELP mooring_guard_changes_total Checks with another result than the one before, by setting and result.
 # TYPE mooring_guard_changes_total counter
 mooring_guard_changes_total{setting="memlock",status="applied"} 1
@@ -114,6 +140,9 @@ mooring_guard_checks_dropped_total 1
 # HELP mooring_guard_checks_total Comparisons of a setting with what the kernel shows, by setting and result.
 # TYPE mooring_guard_checks_total counter
 mooring_guard_checks_total{setting="memlock",status="applied"} 2
+# HELP mooring_hints_dropped_total Hints dropped because too many waited; everything is looked at instead.
+# TYPE mooring_hints_dropped_total counter
+mooring_hints_dropped_total 1
 # HELP mooring_kube_events_total Events for Kubernetes, by what became of them.
 # TYPE mooring_kube_events_total counter
 mooring_kube_events_total{status="written"} 1
@@ -131,59 +160,22 @@ mooring_nri_requests_total{method="CreateContainer",status="refused"} 1
 # HELP mooring_nri_synchronizations_total Connections to the container runtime that came to stand.
 # TYPE mooring_nri_synchronizations_total counter
 mooring_nri_synchronizations_total 1
+# HELP mooring_vm_actions_total What was done to end VM processes, and whether it could be.
+# TYPE mooring_vm_actions_total counter
+mooring_vm_actions_total{action="confirm",status="error"} 0
+mooring_vm_actions_total{action="confirm",status="ok"} 0
+mooring_vm_actions_total{action="kill",status="error"} 1
+mooring_vm_actions_total{action="kill",status="ok"} 0
+mooring_vm_actions_total{action="shutdown",status="error"} 0
+mooring_vm_actions_total{action="shutdown",status="ok"} 0
+mooring_vm_actions_total{action="terminate",status="error"} 0
+mooring_vm_actions_total{action="terminate",status="ok"} 1
 `
 	err := testutil.GatherAndCompare(exercised(t).registry, strings.NewReader(want),
 		"mooring_build_info", "mooring_events_total", "mooring_guard_changes_total", "mooring_guard_checks_dropped_total",
 		"mooring_guard_checks_total", "mooring_kube_events_total", "mooring_decisions_total", "mooring_nri_requests_total",
-		"mooring_nri_abandoned_stubs_total", "mooring_nri_disconnects_total", "mooring_nri_synchronizations_total")
-	if err != nil {
-		t.Error(err)
-	}
-}
-
-const wantGauges = `
-# HELP mooring_launchers Launcher containers on the node, by state.
-# TYPE mooring_launchers gauge
-mooring_launchers{state="Created"} 0
-mooring_launchers{state="Creating"} 0
-mooring_launchers{state="Refused"} 1
-mooring_launchers{state="Running"} 2
-mooring_launchers{state="Stopped"} 0
-# HELP mooring_memlock_granted_bytes Lockable memory granted to launchers with a finite limit.
-# TYPE mooring_memlock_granted_bytes gauge
-mooring_memlock_granted_bytes 4.294967296e+09
-# HELP mooring_memlock_max_bytes Ceiling of the policy for mooring_memlock_granted_bytes; absent without one.
-# TYPE mooring_memlock_max_bytes gauge
-mooring_memlock_max_bytes 8.589934592e+09
-# HELP mooring_memlock_unlimited_launchers Launchers that may lock memory without limit.
-# TYPE mooring_memlock_unlimited_launchers gauge
-mooring_memlock_unlimited_launchers 1
-# HELP mooring_nri_synchronized 1 while the container runtime asks the agent about every container, 0 otherwise.
-# TYPE mooring_nri_synchronized gauge
-mooring_nri_synchronized 1
-# HELP mooring_policy_info Always 1; the label says what the node policy does.
-# TYPE mooring_policy_info gauge
-mooring_policy_info{mode="observe"} 1
-`
-
-func TestGauges(t *testing.T) {
-	collector := newStateCollector(State{Launchers: testLaunchers, Node: testNode})
-	if err := testutil.CollectAndCompare(collector, strings.NewReader(wantGauges)); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestGaugesOfAnAgentThatKnowsNothing(t *testing.T) {
-	collector := newStateCollector(State{
-		Launchers: func() []agentapi.Launcher { return nil },
-		Node:      func() agentapi.Node { return agentapi.Node{NRI: agentapi.NRI{State: agentapi.NRIConnected}} },
-	})
-	const want = `
-# HELP mooring_nri_synchronized 1 while the container runtime asks the agent about every container, 0 otherwise.
-# TYPE mooring_nri_synchronized gauge
-mooring_nri_synchronized 0
-`
-	err := testutil.CollectAndCompare(collector, strings.NewReader(want), "mooring_nri_synchronized", "mooring_memlock_max_bytes")
+		"mooring_nri_abandoned_stubs_total", "mooring_nri_disconnects_total", "mooring_nri_synchronizations_total",
+		"mooring_vm_actions_total", "mooring_hints_dropped_total")
 	if err != nil {
 		t.Error(err)
 	}

@@ -10,33 +10,11 @@ import (
 )
 
 var (
-	_ plugin.Observer         = (*Metrics)(nil)
-	_ lifecycle.GuardObserver = (*Metrics)(nil)
-	_ lifecycle.Recorder      = (*Metrics)(nil)
+	_ plugin.Observer              = (*Metrics)(nil)
+	_ lifecycle.GuardObserver      = (*Metrics)(nil)
+	_ lifecycle.SupervisorObserver = (*Metrics)(nil)
+	_ lifecycle.Recorder           = (*Metrics)(nil)
 )
-
-// startAtZero makes the series exist that alerts are made on: a counter that
-// appears with its first increment shows no increase.
-func (m *Metrics) startAtZero() {
-	for _, reason := range []agentapi.Reason{
-		agentapi.ReasonMemlockRefused, agentapi.ReasonCgroupRefused, agentapi.ReasonAnnotationInvalid,
-		agentapi.ReasonNeighbourMemlock, agentapi.ReasonPodDirFailed, agentapi.ReasonWouldRefuse,
-		agentapi.ReasonLimitMissing, agentapi.ReasonCgroupDiffers, agentapi.ReasonCgroupIneffective,
-	} {
-		m.events.WithLabelValues(string(agentapi.Warning), string(reason))
-	}
-	for _, reason := range []agentapi.Reason{
-		agentapi.ReasonLimitRepaired, agentapi.ReasonLimitYielded, agentapi.ReasonWouldSet,
-	} {
-		m.events.WithLabelValues(string(agentapi.Normal), string(reason))
-	}
-	for _, outcome := range []plugin.Outcome{
-		plugin.OutcomeSet, plugin.OutcomeYielded, plugin.OutcomeRefused,
-		plugin.OutcomeWouldSet, plugin.OutcomeWouldRefuse, plugin.OutcomeFailed,
-	} {
-		m.decisions.WithLabelValues(string(outcome))
-	}
-}
 
 // Record counts an event that the agent emitted.
 func (m *Metrics) Record(event agentapi.Event) {
@@ -55,6 +33,23 @@ func (m *Metrics) Checked(setting string, status agentapi.Status, changed bool) 
 // CheckDropped counts a check that the guard put off.
 func (m *Metrics) CheckDropped() {
 	m.checksDropped.Inc()
+}
+
+// Acted counts what was done to end a VM process, and whether it could be.
+func (m *Metrics) Acted(action string, err error) {
+	m.vmActions.WithLabelValues(action, actionStatus(err)).Inc()
+}
+
+func actionStatus(err error) string {
+	if err != nil {
+		return "error"
+	}
+	return "ok"
+}
+
+// HintsDropped counts a hint that the supervisor had no room for.
+func (m *Metrics) HintsDropped() {
+	m.hintsDropped.Inc()
 }
 
 // KubeEvent counts an event for Kubernetes by what became of it.

@@ -9,17 +9,20 @@ import (
 )
 
 // State is where the gauges come from. The functions are called concurrently, at
-// every scrape, and must answer from memory.
+// every scrape, and must answer from memory; Tracker may read the kernel's maps.
 type State struct {
 	Launchers func() []agentapi.Launcher
 	Node      func() agentapi.Node
+	Tracker   func() agentapi.Tracker // nil: there is none
 }
 
-// Watch adds gauges for the state of the agent and of its launchers. It must be
-// called once at most.
+// Watch adds gauges for the state of the agent, of its launchers and of the
+// tracker. It must be called once at most.
 func (m *Metrics) Watch(state State) error {
-	if err := m.registry.Register(newStateCollector(state)); err != nil {
-		return fmt.Errorf("register the gauges: %w", err)
+	for _, c := range []prometheus.Collector{newStateCollector(state), newTrackerCollector(state)} {
+		if err := m.registry.Register(c); err != nil {
+			return fmt.Errorf("register the gauges: %w", err)
+		}
 	}
 	return nil
 }
@@ -28,6 +31,8 @@ func (m *Metrics) Watch(state State) error {
 type stateCollector struct {
 	state        State
 	launchers    *prometheus.Desc
+	phases       *prometheus.Desc
+	vms          *prometheus.Desc
 	policy       *prometheus.Desc
 	synchronized *prometheus.Desc
 	granted      *prometheus.Desc
@@ -38,22 +43,24 @@ type stateCollector struct {
 func newStateCollector(state State) *stateCollector {
 	return &stateCollector{
 		state:        state,
-		launchers:    gauge("launchers", "Launcher containers on the node, by state.", "state"),
-		policy:       gauge("policy_info", "Always 1; the label says what the node policy does.", "mode"),
-		synchronized: gauge("nri_synchronized", "1 while the container runtime asks the agent about every container, 0 otherwise."),
-		granted:      gauge("memlock_granted_bytes", "Lockable memory granted to launchers with a finite limit."),
-		maximum:      gauge("memlock_max_bytes", "Ceiling of the policy for mooring_memlock_granted_bytes; absent without one."),
-		unlimited:    gauge("memlock_unlimited_launchers", "Launchers that may lock memory without limit."),
+		launchers:    describe("launchers", "Launcher containers on the node, by state.", "state"),
+		phases:       describe("launcher_phases", "Launcher containers whose VM processes are followed, by phase.", "phase"),
+		vms:          describe("vms", "VM processes of launchers, by state.", "state"),
+		policy:       describe("policy_info", "Always 1; the label says what the node policy does.", "mode"),
+		synchronized: describe("nri_synchronized", "1 while the container runtime asks the agent about every container, 0 otherwise."),
+		granted:      describe("memlock_granted_bytes", "Lockable memory granted to launchers with a finite limit."),
+		maximum:      describe("memlock_max_bytes", "Ceiling of the policy for mooring_memlock_granted_bytes; absent without one."),
+		unlimited:    describe("memlock_unlimited_launchers", "Launchers that may lock memory without limit."),
 	}
 }
 
-func gauge(name, help string, labels ...string) *prometheus.Desc {
+func describe(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
 }
 
 // Describe implements prometheus.Collector.
 func (c *stateCollector) Describe(descs chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{c.launchers, c.policy, c.synchronized, c.granted, c.maximum, c.unlimited} {
+	for _, desc := range []*prometheus.Desc{c.launchers, c.phases, c.vms, c.policy, c.synchronized, c.granted, c.maximum, c.unlimited} {
 		descs <- desc
 	}
 }
@@ -63,8 +70,15 @@ func (c *stateCollector) Collect(metrics chan<- prometheus.Metric) {
 	set := func(desc *prometheus.Desc, value float64, labels ...string) {
 		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
-	for state, count := range byState(c.state.Launchers()) {
+	launchers := c.state.Launchers()
+	for state, count := range byState(launchers) {
 		set(c.launchers, count, string(state))
+	}
+	for phase, count := range byPhase(launchers) {
+		set(c.phases, count, string(phase))
+	}
+	for state, count := range vmsByState(launchers) {
+		set(c.vms, count, string(state))
 	}
 	node := c.state.Node()
 	set(c.policy, 1, node.Mode)
@@ -83,6 +97,28 @@ func byState(launchers []agentapi.Launcher) map[agentapi.State]float64 {
 	}
 	for i := range launchers {
 		counts[launchers[i].State]++
+	}
+	return counts
+}
+
+func byPhase(launchers []agentapi.Launcher) map[agentapi.Phase]float64 {
+	counts := map[agentapi.Phase]float64{
+		agentapi.PhaseRegistered: 0, agentapi.PhaseActive: 0, agentapi.PhaseDraining: 0, agentapi.PhaseDone: 0,
+	}
+	for i := range launchers {
+		if phase := launchers[i].Phase; phase != "" {
+			counts[phase]++
+		}
+	}
+	return counts
+}
+
+func vmsByState(launchers []agentapi.Launcher) map[agentapi.VMState]float64 {
+	counts := map[agentapi.VMState]float64{agentapi.VMRunning: 0, agentapi.VMStopping: 0, agentapi.VMKilling: 0}
+	for i := range launchers {
+		for _, vm := range launchers[i].VMs {
+			counts[vm.State]++
+		}
 	}
 	return counts
 }

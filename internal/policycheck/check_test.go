@@ -10,6 +10,10 @@ import (
 
 const head = "apiVersion: mooring.dev/v1alpha1\nkind: NodePolicy\nmode: enforce\n"
 
+func withDomains(namespaces, domains string) string {
+	return head + "lifecycle: {libvirt: {}}\nrules: [{name: a, namespaces: " + namespaces + ", domains: " + domains + "}]"
+}
+
 // Each policy has one thing that is surely not meant; a warning says where.
 func TestWarnings(t *testing.T) {
 	const rule = "rules: [{name: a, namespaces: [a], memlock: {max: 1Gi}}]\n"
@@ -70,6 +74,17 @@ func TestWarnings(t *testing.T) {
 			head + "rules: [{name: a, namespaces: [x], cgroupFiles: [memory.high, cpu.weight, cpu.max, memory.low]}]",
 			[]string{"rules[0].cgroupFiles: kubelet writes cpu.max, cpu.weight", "rules[0].cgroupFiles: memory.low: the kernel protects only"},
 		},
+		"stops nothing": {
+			strings.Replace(head, "enforce", "observe", 1) + "lifecycle: {unattended: stop, hung: stop}\n" + rule,
+			[]string{"mode: observe", "lifecycle.unattended: stop does nothing while the mode is observe", "lifecycle.hung: stop does nothing"},
+		},
+		"stops":              {head + "lifecycle: {unattended: stop, hung: stop}\n" + rule, nil},
+		"libvirt for nobody": {head + "lifecycle: {libvirt: {}}\n" + rule, []string{"lifecycle.libvirt: no rule allows any of its domains"}},
+		"domains of nothing": {head + "rules: [{name: a, namespaces: [a], domains: [x]}]", []string{"rules[0].domains: lifecycle.libvirt is missing"}},
+		"all domains":        {withDomains("[a]", "['*']"), nil},
+		"domains by prefix":  {withDomains("['t-*']", "['t-*']"), nil},
+		"all domains, glob":  {withDomains("['t-*']", "[x, '**']"), []string{"rules[0].domains[1]: whoever may create a pod in any of the namespaces may bind, and stop, the VMs of all others"}},
+		"all domains, both":  {withDomains("[a, b]", "['*']"), []string{"rules[0].domains[0]: whoever may create a pod"}},
 	} {
 		p, err := Read(name, strings.NewReader(test.text))
 		if err != nil {

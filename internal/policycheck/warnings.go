@@ -24,6 +24,7 @@ func (w Warning) String() string { return w.Path + ": " + w.Message }
 func Warnings(p *policy.Policy) []Warning {
 	w := &warner{policy: p}
 	w.mode()
+	w.lifecycle()
 	w.profiles()
 	if len(p.Rules) == 0 {
 		w.warn("rules", "there are none: whatever a launcher asks for is refused")
@@ -33,6 +34,7 @@ func Warnings(p *policy.Policy) []Warning {
 		w.accounts(i, rule)
 		w.memlock(i, rule)
 		w.cgroupFiles(i, rule)
+		w.domains(i, rule)
 	}
 	return w.all
 }

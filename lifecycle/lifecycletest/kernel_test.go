@@ -27,6 +27,7 @@ func (m *machine) NewCgroup(_ *testing.T, parent string) string {
 func (m *machine) Start(_ *testing.T, cgroup string) int {
 	m.serial++
 	m.kernel.Start(m.serial, cgroup, lifecycle.Rlimit{Soft: 65536, Hard: 65536})
+	m.kernel.SetArguments(m.serial, "cat")
 	return m.serial
 }
 
@@ -35,5 +36,12 @@ func (m *machine) Kill(_ *testing.T, pid int) { m.kernel.Exit(pid) }
 func TestFakeKernel(t *testing.T) {
 	lifecycletest.TestKernel(t, func(*testing.T) lifecycletest.Machine {
 		return &machine{kernel: lifecycletest.NewKernel()}
+	})
+}
+
+func TestFakeProcesses(t *testing.T) {
+	lifecycletest.TestProcesses(t, func(*testing.T) (lifecycletest.Machine, lifecycle.Processes) {
+		m := &machine{kernel: lifecycletest.NewKernel()}
+		return m, m.kernel
 	})
 }

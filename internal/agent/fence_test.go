@@ -1,0 +1,130 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/lifecycle"
+)
+
+// mountBPF mounts a bpf file system of the test's own.
+func mountBPF(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	err := unix.Mount("bpf", dir, "bpf", 0, "")
+	if errors.Is(err, unix.EPERM) {
+		skip(t, "this process may not mount")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Errorf("unmount %s: %v", dir, err)
+		}
+	})
+	return filepath.Join(dir, "mooring")
+}
+
+// startFence runs a fence that does not wait long.
+func startFence(t *testing.T, config Config) (log *syncBuffer) {
+	t.Helper()
+	p, err := policy.Load(config.Policy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Lifecycle.FenceAfter = time.Second
+	log = &syncBuffer{}
+	f := &fence{config: config, policy: p, logger: textLogger(log), absence: newAbsence(config.Root, lifecycle.LinuxClock{})}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- f.run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := receive(t, done, "the fence's end"); err != nil {
+			t.Error(err)
+		}
+		if t.Failed() {
+			t.Logf("log of the fence:\n%s", log)
+		}
+	})
+	return log
+}
+
+// TestFence: the agent and the runtime are away, and one of two launchers dies.
+func TestFence(t *testing.T) {
+	config := testConfig(t)
+	config.BPFDir = mountBPF(t)
+	runtime := startRuntime(t, config.NRISocket)
+	a := start(t, config)
+	a.requireTracker(t)
+	a.waitReady(t)
+	runtime.BlockPluginSync().Unblock()
+	dies, lives := launch(t, config, runtime, "dies"), launch(t, config, runtime, "lives")
+	vm, gone := runIn(t, dies.cgroup, emulator(t), "1000")
+	_, otherGone := runIn(t, lives.cgroup, emulator(t), "1000")
+	a.awaitPhase(t, "dies", agentapi.PhaseActive, 1)
+	a.awaitPhase(t, "lives", agentapi.PhaseActive, 1)
+	log := startFence(t, config)
+	if err := a.stop(); err != nil {
+		t.Fatal(err)
+	}
+	runtime.Stop()
+	if err := dies.owner.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-gone
+	if got := vm.ProcessState.Sys().(syscall.WaitStatus).Signal(); got != syscall.SIGTERM {
+		t.Errorf("the VM process ended by %v, want SIGTERM", got)
+	}
+	if !strings.Contains(log.String(), "the fence takes over") {
+		t.Error("it was not the fence who ended it")
+	}
+	start(t, config) // the next agent gets the pins, and the fence steps aside
+	eventually(t, "the fence to step aside", func() bool { return strings.Contains(log.String(), "the fence steps aside") })
+	select {
+	case <-otherGone:
+		t.Error("the VM of a launcher that lives has ended")
+	default:
+	}
+}
+
+// TestAbsence: it is the change of the file that counts, not its time.
+func TestAbsence(t *testing.T) {
+	root := t.TempDir()
+	clock := &setClock{now: 100}
+	a := newAbsence(root, clock)
+	sign := &alive{path: filepath.Join(root, aliveFile), logger: discard}
+	clock.now += 5
+	if got := a.look(); got != 5 {
+		t.Errorf("without a sign of life: away for %v, want 5", got)
+	}
+	sign.touch()
+	if got := a.look(); got != 0 {
+		t.Errorf("after a sign of life: away for %v", got)
+	}
+	clock.now += 7
+	if got := a.look(); got != 7 {
+		t.Errorf("away for %v, want 7", got)
+	}
+	long := time.Unix(1000, 0) // the node's clock was set
+	if err := unix.UtimesNanoAt(unix.AT_FDCWD, sign.path, []unix.Timespec{{Sec: long.Unix()}, {Sec: long.Unix()}}, 0); err != nil {
+		t.Fatal(err)
+	}
+	if got := a.look(); got != 0 {
+		t.Errorf("a sign of life by another clock: away for %v", got)
+	}
+}
+
+type setClock struct{ now lifecycle.Boottime }
+
+func (c *setClock) Now() lifecycle.Boottime { return c.now }

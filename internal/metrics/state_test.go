@@ -1,0 +1,130 @@
+package metrics
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+)
+
+const wantGauges = `
+# HELP mooring_launcher_phases Launcher containers whose VM processes are followed, by phase.
+# TYPE mooring_launcher_phases gauge
+mooring_launcher_phases{phase="Active"} 1
+mooring_launcher_phases{phase="Done"} 0
+mooring_launcher_phases{phase="Draining"} 1
+mooring_launcher_phases{phase="Registered"} 0
+# HELP mooring_launchers Launcher containers on the node, by state.
+# TYPE mooring_launchers gauge
+mooring_launchers{state="Created"} 0
+mooring_launchers{state="Creating"} 0
+mooring_launchers{state="Refused"} 1
+mooring_launchers{state="Running"} 2
+mooring_launchers{state="Stopped"} 0
+# HELP mooring_memlock_granted_bytes Lockable memory granted to launchers with a finite limit.
+# TYPE mooring_memlock_granted_bytes gauge
+mooring_memlock_granted_bytes 4.294967296e+09
+# HELP mooring_memlock_max_bytes Ceiling of the policy for mooring_memlock_granted_bytes; absent without one.
+# TYPE mooring_memlock_max_bytes gauge
+mooring_memlock_max_bytes 8.589934592e+09
+# HELP mooring_memlock_unlimited_launchers Launchers that may lock memory without limit.
+# TYPE mooring_memlock_unlimited_launchers gauge
+mooring_memlock_unlimited_launchers 1
+# HELP mooring_nri_synchronized 1 while the container runtime asks the agent about every container, 0 otherwise.
+# TYPE mooring_nri_synchronized gauge
+mooring_nri_synchronized 1
+# HELP mooring_policy_info Always 1; the label says what the node policy does.
+# TYPE mooring_policy_info gauge
+mooring_policy_info{mode="observe"} 1
+# HELP mooring_vms VM processes of launchers, by state.
+# TYPE mooring_vms gauge
+mooring_vms{state="Killing"} 1
+mooring_vms{state="Running"} 2
+mooring_vms{state="Stopping"} 0
+`
+
+func TestGauges(t *testing.T) {
+	collector := newStateCollector(State{Launchers: testLaunchers, Node: testNode})
+	if err := testutil.CollectAndCompare(collector, strings.NewReader(wantGauges)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestGaugesOfAnAgentThatKnowsNothing(t *testing.T) {
+	collector := newStateCollector(State{
+		Launchers: func() []agentapi.Launcher { return nil },
+		Node:      func() agentapi.Node { return agentapi.Node{NRI: agentapi.NRI{State: agentapi.NRIConnected}} },
+	})
+	const want = `
+# HELP mooring_nri_synchronized 1 while the container runtime asks the agent about every container, 0 otherwise.
+# TYPE mooring_nri_synchronized gauge
+mooring_nri_synchronized 0
+`
+	err := testutil.CollectAndCompare(collector, strings.NewReader(want), "mooring_nri_synchronized", "mooring_memlock_max_bytes")
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func testTracker() agentapi.Tracker {
+	return agentapi.Tracker{
+		Available: true, Processes: 12, MaxProcesses: 32768, Groups: 3, MaxGroups: 4096,
+		LostEvents: 7, LostProcesses: 2, Stale: 1,
+	}
+}
+
+const wantTracker = `
+# HELP mooring_tracker_events_lost_total Events that the kernel had no room for.
+# TYPE mooring_tracker_events_lost_total counter
+mooring_tracker_events_lost_total 7
+# HELP mooring_tracker_groups Cgroups that are registered.
+# TYPE mooring_tracker_groups gauge
+mooring_tracker_groups 3
+# HELP mooring_tracker_map_full_total Processes that the kernel had no room for.
+# TYPE mooring_tracker_map_full_total counter
+mooring_tracker_map_full_total 2
+# HELP mooring_tracker_max_groups How many cgroups can be registered.
+# TYPE mooring_tracker_max_groups gauge
+mooring_tracker_max_groups 4096
+# HELP mooring_tracker_max_processes How many processes can be followed.
+# TYPE mooring_tracker_max_processes gauge
+mooring_tracker_max_processes 32768
+# HELP mooring_tracker_processes Processes that are followed.
+# TYPE mooring_tracker_processes gauge
+mooring_tracker_processes 12
+# HELP mooring_tracker_stale_processes_total Processes whose end was missed, found when their number came again.
+# TYPE mooring_tracker_stale_processes_total counter
+mooring_tracker_stale_processes_total 1
+# HELP mooring_tracker_up 1 while processes are followed inside the kernel, 0 otherwise.
+# TYPE mooring_tracker_up gauge
+mooring_tracker_up 1
+`
+
+// Figures of a tracker that does not work would be read as its state.
+const wantNoTracker = `
+# HELP mooring_tracker_up 1 while processes are followed inside the kernel, 0 otherwise.
+# TYPE mooring_tracker_up gauge
+mooring_tracker_up 0
+`
+
+func TestTracker(t *testing.T) {
+	for name, c := range map[string]struct {
+		tracker func() agentapi.Tracker
+		want    string
+	}{
+		"works": {testTracker, wantTracker},
+		"none":  {nil, wantNoTracker},
+		"failed": {func() agentapi.Tracker {
+			return agentapi.Tracker{Error: "it takes CAP_BPF", Processes: 5, LostEvents: 5}
+		}, wantNoTracker},
+	} {
+		t.Run(name, func(t *testing.T) {
+			collector := newTrackerCollector(State{Tracker: c.tracker})
+			if err := testutil.CollectAndCompare(collector, strings.NewReader(c.want)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -1,0 +1,42 @@
+package metrics
+
+import (
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/plugin"
+)
+
+// startAtZero makes the series exist that alerts are made on: a counter that
+// appears with its first increment shows no increase.
+func (m *Metrics) startAtZero() {
+	m.eventsAtZero(agentapi.Warning,
+		agentapi.ReasonMemlockRefused, agentapi.ReasonCgroupRefused, agentapi.ReasonAnnotationInvalid,
+		agentapi.ReasonNeighbourMemlock, agentapi.ReasonPodDirFailed, agentapi.ReasonWouldRefuse,
+		agentapi.ReasonLimitMissing, agentapi.ReasonCgroupDiffers, agentapi.ReasonCgroupIneffective,
+		agentapi.ReasonVMUnattended, agentapi.ReasonOwnerGone, agentapi.ReasonLauncherHung,
+		agentapi.ReasonVMKilled, agentapi.ReasonVMStuck, agentapi.ReasonWouldStop,
+		agentapi.ReasonDomainRefused, agentapi.ReasonDomainClaimed, agentapi.ReasonLeaseExpired,
+		agentapi.ReasonVMShutdown, agentapi.ReasonVMTerminated, // could not be done
+	)
+	m.eventsAtZero(agentapi.Normal,
+		agentapi.ReasonLimitRepaired, agentapi.ReasonLimitYielded, agentapi.ReasonWouldSet,
+		agentapi.ReasonVMStarted, agentapi.ReasonVMGone, agentapi.ReasonStopRequested, agentapi.ReasonStopConfirmed,
+		agentapi.ReasonVMShutdown, agentapi.ReasonVMTerminated,
+	)
+	for _, outcome := range []plugin.Outcome{
+		plugin.OutcomeSet, plugin.OutcomeYielded, plugin.OutcomeRefused,
+		plugin.OutcomeWouldSet, plugin.OutcomeWouldRefuse, plugin.OutcomeFailed,
+	} {
+		m.decisions.WithLabelValues(string(outcome))
+	}
+	for _, action := range []string{"shutdown", "terminate", "kill", "confirm"} {
+		for _, status := range []string{"ok", "error"} {
+			m.vmActions.WithLabelValues(action, status)
+		}
+	}
+}
+
+func (m *Metrics) eventsAtZero(kind agentapi.EventType, reasons ...agentapi.Reason) {
+	for _, reason := range reasons {
+		m.events.WithLabelValues(string(kind), string(reason))
+	}
+}

@@ -1,0 +1,42 @@
+package lifecycle_test
+
+import (
+	"testing"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/lifecycle"
+)
+
+func claiming(uid, domain string, state agentapi.State) lifecycle.Launcher {
+	return lifecycle.Launcher{Domain: domain, Launcher: agentapi.Launcher{
+		Pod: agentapi.PodRef{UID: uid}, Container: agentapi.ContainerRef{Name: "compute", ID: "id-" + uid}, State: state,
+	}}
+}
+
+func TestClaimant(t *testing.T) {
+	r := lifecycle.NewRegistry()
+	for _, l := range []lifecycle.Launcher{
+		claiming("u1", "running", agentapi.StateRunning), claiming("u2", "creating", agentapi.StateCreating),
+		claiming("u3", "stopped", agentapi.StateStopped), claiming("u4", "refused", agentapi.StateRefused),
+		claiming("u5", "", agentapi.StateRunning),
+	} {
+		r.Put(l)
+	}
+	listed := []lifecycle.Launcher{
+		claiming("u6", "listed", agentapi.StateRunning),
+		claiming("u1", "known better", agentapi.StateRunning),
+	}
+	for _, c := range []struct{ domain, by, want string }{
+		{"running", "u9", "u1"}, {"creating", "u9", "u2"}, {"listed", "u9", "u6"},
+		{"running", "u1", ""}, {"listed", "u6", ""}, // their own
+		{"stopped", "u9", ""}, {"refused", "u9", ""}, {"known better", "u9", ""}, {"", "u9", ""}, {"none", "u9", ""},
+	} {
+		got, ok := r.ClaimantWith(listed, r.Generation(), c.domain, c.by)
+		if got.UID != c.want || ok != (c.want != "") {
+			t.Errorf("domain %q for %s is claimed by %q, %v, want %q", c.domain, c.by, got.UID, ok, c.want)
+		}
+	}
+	if got, ok := r.Claimant("listed", "u9"); ok {
+		t.Errorf("claimed by %+v, of whom the registry does not know", got)
+	}
+}
