@@ -12,6 +12,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 policy=/etc/mooring/policy.yaml
+hook=/usr/local/libexec/mooring/mooring-hook
 
 # validator_enabled reads what containerd makes of all its configuration files.
 validator_enabled() {
@@ -22,10 +23,12 @@ validator_enabled() {
 }
 
 if [ "${1:-}" = --uninstall ]; then
-	systemctl disable --now mooring-agent.service
+	systemctl disable --now mooring-agent.service mooring-fence.service
 	systemctl stop run-mooring.mount || echo "pods still use /run/mooring: it goes with the last of them" >&2
-	rm -f /etc/systemd/system/mooring-agent.service /etc/systemd/system/run-mooring.mount /etc/containerd/conf.d/mooring.toml \
-		/usr/local/bin/mooring-agent /usr/local/bin/mooring
+	rm -rf /sys/fs/bpf/mooring # nothing tracks processes any more
+	rm -f /etc/systemd/system/mooring-agent.service /etc/systemd/system/mooring-fence.service \
+		/etc/systemd/system/run-mooring.mount /etc/containerd/conf.d/mooring.toml \
+		/usr/local/bin/mooring-agent /usr/local/bin/mooring "$hook"
 	systemctl daemon-reload
 	systemctl restart containerd.service
 	exit
@@ -35,14 +38,17 @@ fi
 # A policy that the new agent does not take would keep it down: then nothing else is changed.
 bin/mooring-agent check --policy "$policy"
 install -D -m 0755 bin/mooring-agent bin/mooring -t /usr/local/bin
-install -D -m 0644 deploy/systemd/mooring-agent.service deploy/systemd/run-mooring.mount -t /etc/systemd/system
+# In one step: launchers that are created meanwhile mount the old program or the new one.
+install -D -m 0755 bin/mooring-hook "$hook.new"
+mv -f "$hook.new" "$hook"
+install -D -m 0644 deploy/systemd/mooring-agent.service deploy/systemd/mooring-fence.service deploy/systemd/run-mooring.mount -t /etc/systemd/system
 systemctl daemon-reload
 if ! cmp -s deploy/containerd/mooring.toml /etc/containerd/conf.d/mooring.toml; then
 	install -D -m 0644 deploy/containerd/mooring.toml -t /etc/containerd/conf.d
 	systemctl restart containerd.service # containers go on running
 fi
-systemctl enable mooring-agent.service
-systemctl restart mooring-agent.service
+systemctl enable mooring-agent.service mooring-fence.service
+systemctl restart mooring-agent.service mooring-fence.service
 
 if ! validator_enabled; then
 	cat >&2 <<-'EOF'

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/mooring-vm/mooring/internal/agent"
 )
 
 // dump is what `containerd config dump` of 2.4 says about NRI.
@@ -39,7 +41,7 @@ func newInstaller(t *testing.T, dump string) *installer {
 // run returns what the stand-ins were called with, and what was printed.
 func (i *installer) run(t *testing.T) (calls, printed string, err error) {
 	t.Helper()
-	for _, name := range []string{"path/install", "path/systemctl", "path/cmp", "path/containerd", "bin/mooring-agent"} {
+	for _, name := range []string{"path/install", "path/mv", "path/systemctl", "path/cmp", "path/containerd", "bin/mooring-agent"} {
 		i.standIn(t, name)
 	}
 	script, err := os.ReadFile("install.sh")
@@ -86,6 +88,7 @@ func (i *installer) write(t *testing.T, name, content string) {
 }
 
 func TestInstall(t *testing.T) {
+	hook := agent.DefaultConfig().Hook
 	calls, printed, err := newInstaller(t, fmt.Sprintf(dump, true)).run(t)
 	if err != nil || printed != "" {
 		t.Errorf("%v, printed %q", err, printed)
@@ -93,8 +96,10 @@ func TestInstall(t *testing.T) {
 	at := 0
 	for _, want := range []string{
 		"mooring-agent check --policy /etc/mooring/policy.yaml\n",
+		"install -D -m 0755 bin/mooring-hook " + hook + ".new\n",
+		"mv -f " + hook + ".new " + hook + "\n",
 		"systemctl restart containerd.service\n",
-		"systemctl restart mooring-agent.service\n",
+		"systemctl restart mooring-agent.service mooring-fence.service\n",
 		"containerd config dump\n",
 	} {
 		next := strings.Index(calls[at:], want)
@@ -113,7 +118,7 @@ func TestInstallMissesTheValidator(t *testing.T) {
 		if err == nil || !strings.Contains(printed, "\n    imports = ['/etc/containerd/conf.d/*.toml']\n") {
 			t.Errorf("validator %s: %v, printed %q", name, err, printed)
 		}
-		if !strings.Contains(calls, "systemctl restart mooring-agent.service\n") {
+		if !strings.Contains(calls, "systemctl restart mooring-agent.service mooring-fence.service\n") {
 			t.Errorf("validator %s: the agent was not started: %s", name, calls)
 		}
 	}

@@ -87,6 +87,7 @@ type tied struct {
 	handles map[Process]Handle // of its owner and VM processes, by name
 	coming  map[Process]bool   // VM processes that are being looked at, by name
 
+	here      Boottime  // since when this supervisor looks after it
 	heartbeat time.Time // that of the pod's file, only to be compared
 	claimTold bool      // that another launcher has its domain
 }
@@ -102,18 +103,26 @@ func NewSupervisor(cfg SupervisorConfig) *Supervisor {
 // Register has the processes of a launcher tracked, before the first of them runs.
 // It makes a handful of system calls, so NRI handlers may call it. What the pod's
 // directory says is from an earlier container of the pod, and void.
+//
+// Where the cgroup is not known, it is looked for once the launcher has started.
 func (s *Supervisor) Register(l Launcher, cgroup string) error {
-	group, err := s.Tracker.Register(cgroup)
-	if err != nil {
-		return fmt.Errorf("track the processes of container %s: %w", l.Container.Name, err)
+	var group uint64
+	var err error
+	if cgroup != "" {
+		group, err = s.Tracker.Register(cgroup)
 	}
 	before := s.voidSigns(l.Pod.UID)
-	s.post(func(context.Context) {
+	s.put(func(context.Context) {
 		if s.ties[l.Container.ID] == nil {
 			s.enroll(l).heartbeat = before
 		}
-		s.place(s.ties[l.Container.ID], cgroup, group)
+		if group != 0 && err == nil {
+			s.place(s.ties[l.Container.ID], cgroup, group)
+		}
 	})
+	if err != nil {
+		return fmt.Errorf("track the processes of container %s: %w", l.Container.Name, err)
+	}
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"time"
 )
 
 // maxVMs bounds the VM processes that are known of one launcher: it could start as
@@ -142,7 +143,8 @@ func (s *Supervisor) looked(wanted map[*tied]uint64, v view, err error) {
 	}
 }
 
-// enter adds a VM process that is held on to.
+// enter adds a VM process that is held on to. One that was there before this
+// supervisor has not been seen to start, and is not judged by it.
 func (s *Supervisor) enter(t *tied, v VM) {
 	if !s.current(t) || t.vm(v.Process) != nil || len(t.VMs) >= maxVMs {
 		return
@@ -150,11 +152,20 @@ func (s *Supervisor) enter(t *tied, v VM) {
 	s.readSigns(t) // its launcher may have given the first sign just before
 	err := s.hold(t, v.Process)
 	switch {
+	case err == nil && v.startedBefore(t.here):
+		s.step(t, Looked{Found: []VM{v}})
 	case err == nil:
 		s.step(t, VMStarted{VM: v})
 	case !errors.Is(err, ErrGone):
 		s.log(&t.Tie).Warn("a VM process cannot be watched; it is tried again", "pid", v.PID, "error", err)
 	}
+}
+
+// startedBefore reports whether the process surely started before that moment: its
+// start time is known in ticks.
+func (p Process) startedBefore(b Boottime) bool {
+	const tick = 10 * time.Millisecond // USER_HZ is 100 on all architectures that Linux runs VMs on
+	return Boottime(p.StartTime+1)*Boottime(tick) <= b
 }
 
 // current reports whether the tie has not been dropped meanwhile.

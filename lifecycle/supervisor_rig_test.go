@@ -51,9 +51,10 @@ func newRig(t *testing.T, change func(*lifecycle.SupervisorConfig)) *rig {
 		store: &lifecycletest.Store{}, recorder: &lifecycletest.Recorder{}, pid: 100, stop: func() {},
 	}
 	r.tracker = lifecycletest.NewTracker(r.kernel)
+	r.kernel.Clock = lifecycletest.NewClock()
 	r.config = lifecycle.SupervisorConfig{
 		Registry: lifecycle.NewRegistry(), Tracker: r.tracker, Processes: r.kernel, Domains: r.domains, Signs: r.signs,
-		Store: r.store, Recorder: r.recorder, Clock: lifecycletest.NewClock(), Logger: slog.New(slog.DiscardHandler),
+		Store: r.store, Recorder: r.recorder, Clock: r.kernel.Clock, Logger: slog.New(slog.DiscardHandler),
 		Terms: lifecycle.Terms{Enforce: true, GracePeriod: grace, TermPeriod: term},
 	}
 	if change != nil {

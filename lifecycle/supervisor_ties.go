@@ -17,18 +17,30 @@ func (s *Supervisor) enroll(l Launcher) *tied {
 	return s.add(NewTie(m, s.terms(l), s.Clock.Now()))
 }
 
+// signs reports whether the pod can give signs: it has no directory when it was
+// created while nobody was here, or in observe mode.
+func (s *Supervisor) signs(podUID string) bool {
+	if s.Signs == nil {
+		return false
+	}
+	_, err := s.Signs.Signs(podUID)
+	return err == nil
+}
+
 // terms are those of the node, and what the launcher has declared.
 func (s *Supervisor) terms(l Launcher) Terms {
 	terms := s.Terms
 	if l.GracePeriod > 0 {
 		terms.GracePeriod = l.GracePeriod
 	}
-	terms.Watchdog = l.Watchdog
+	if s.signs(l.Pod.UID) {
+		terms.Watchdog = l.Watchdog
+	}
 	return terms
 }
 
 func (s *Supervisor) add(tie Tie) *tied {
-	t := &tied{Tie: tie, handles: map[Process]Handle{}, coming: map[Process]bool{}}
+	t := &tied{Tie: tie, here: s.Clock.Now(), handles: map[Process]Handle{}, coming: map[Process]bool{}}
 	s.ties[tie.Launcher.Container.ID] = t
 	s.mu.Lock()
 	s.holding[tie.Launcher.Pod.UID]++
@@ -115,12 +127,11 @@ func (s *Supervisor) restore(ctx context.Context, tie Tie) {
 	if s.ties[tie.Launcher.Container.ID] != nil {
 		return
 	}
-	now := s.Clock.Now()
-	terms := s.Terms
-	terms.GracePeriod, terms.Watchdog = tie.Terms.GracePeriod, tie.Terms.Watchdog
-	tie.Terms = terms
-	tie.Beat.At = now // nobody looked for one
+	tie.Beat.At = s.Clock.Now() // nobody looked for one
 	t := s.add(tie)
+	terms := s.Terms // the policy's may have changed
+	terms.GracePeriod, terms.Watchdog = tie.Terms.GracePeriod, tie.Terms.Watchdog
+	t.Terms = terms
 	s.log(&t.Tie).Info("launcher taken over", "phase", t.Phase, "vms", len(t.VMs))
 	if t.Launcher.Group != 0 {
 		s.byGroup[t.Launcher.Group] = t

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"strings"
@@ -45,10 +46,7 @@ func (p *Plugin) registerTie(ctr *nri.Container) {
 		return
 	}
 	cgroup, err := cgroupOf(ctr.GetLinux().GetCgroupsPath())
-	if err == nil {
-		err = p.Ties.Register(l, cgroup)
-	}
-	if err != nil {
+	if err := errors.Join(err, p.Ties.Register(l, cgroup)); err != nil {
 		p.log(l).Warn("the launcher's processes are tracked from its start on only", "error", err)
 	}
 }

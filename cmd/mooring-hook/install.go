@@ -46,7 +46,7 @@ func replace(target, source string) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			os.Remove(to.Name()) //nolint:errcheck // what went wrong before is told
+			os.Remove(to.Name())
 		}
 	}()
 	_, err = io.Copy(to, from)

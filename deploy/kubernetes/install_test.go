@@ -156,16 +156,18 @@ func TestAgentIsNotPrivileged(t *testing.T) {
 	if *context.Privileged || *context.AllowPrivilegeEscalation || !*context.ReadOnlyRootFilesystem {
 		t.Errorf("security context %+v", context)
 	}
-	want := &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: unitCapabilities(t)}
-	if diff := cmp.Diff(want, context.Capabilities); diff != "" {
-		t.Errorf("capabilities (-as in the systemd unit +here):\n%s", diff)
+	for i, unit := range []string{"mooring-agent.service", "mooring-fence.service"} {
+		want := &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: unitCapabilities(t, unit)}
+		if diff := cmp.Diff(want, podSpec(t).Containers[i].SecurityContext.Capabilities); diff != "" {
+			t.Errorf("capabilities (-as in %s +here):\n%s", unit, diff)
+		}
 	}
 }
 
-// unitCapabilities returns the capabilities that the systemd unit leaves.
-func unitCapabilities(t *testing.T) []corev1.Capability {
+// unitCapabilities returns the capabilities that a systemd unit leaves.
+func unitCapabilities(t *testing.T, name string) []corev1.Capability {
 	t.Helper()
-	unit, err := os.ReadFile("../systemd/mooring-agent.service")
+	unit, err := os.ReadFile("../systemd/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,8 +193,8 @@ func TestCommandLines(t *testing.T) {
 	if err := command.ParseFlags(args); err != nil {
 		t.Fatal(err)
 	}
-	policyFile := command.Flag("policy").Value.String()
-	for _, path := range []string{policyFile, defaults.NRISocket, defaults.Root, defaults.Cgroup} {
+	policyFile, hook := command.Flag("policy").Value.String(), command.Flag("hook").Value.String()
+	for _, path := range []string{policyFile, hook, defaults.NRISocket, defaults.Root, defaults.Cgroup, defaults.BPFDir} {
 		if !slices.ContainsFunc(spec.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool {
 			return path == m.MountPath || strings.HasPrefix(path, m.MountPath+"/")
 		}) {
@@ -208,6 +210,13 @@ func TestCommandLines(t *testing.T) {
 			t.Errorf("probe of port %q, want %q", probe.HTTPGet.Port.StrVal, port.Name)
 		}
 	}
+	fence, rest, err := command.Find(spec.Containers[1].Args)
+	if err != nil || fence.Name() != "fence" {
+		t.Fatalf("the second container runs %q, %v", fence.Name(), err)
+	}
+	if err := fence.ParseFlags(rest); err != nil {
+		t.Fatal(err)
+	}
 	prepare, rest, err := command.Find(spec.InitContainers[0].Args)
 	if err != nil || prepare.Name() != "prepare" {
 		t.Fatalf("init container runs %q, %v", prepare.Name(), err)
@@ -217,6 +226,48 @@ func TestCommandLines(t *testing.T) {
 	}
 	if root, want := prepare.Flag("root").Value.String(), "/host"+defaults.Root; root != want {
 		t.Errorf("prepare mounts at %q, want %q", root, want)
+	}
+}
+
+// TestHook checks that the agent hands out what the init container has installed, by
+// the path that it has on the node.
+func TestHook(t *testing.T) {
+	spec := podSpec(t)
+	if err := agent.Command(buildinfo.Info{}, io.Discard).ParseFlags(spec.Containers[0].Args); err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(spec.InitContainers, func(c corev1.Container) bool { return c.Name == "hook" })
+	if at < 0 {
+		t.Fatal("no init container installs the hook")
+	}
+	install := spec.InitContainers[at]
+	if !slices.Contains(spec.Containers[0].Args, "--hook="+install.Args[len(install.Args)-1]) {
+		t.Errorf("the init container runs %v, the agent %v", install.Args, spec.Containers[0].Args)
+	}
+	if *install.SecurityContext.Privileged || len(install.SecurityContext.Capabilities.Add) > 0 {
+		t.Error("the init container of the hook has more rights than it needs")
+	}
+	volume := slices.IndexFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == "hook" })
+	for _, c := range []corev1.Container{install, spec.Containers[0]} {
+		mount := slices.IndexFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == "hook" })
+		if at, path := c.VolumeMounts[mount].MountPath, spec.Volumes[volume].HostPath.Path; at != path {
+			t.Errorf("container %s has the node's %s at %s", c.Name, path, at)
+		}
+	}
+}
+
+// TestImageHasThePrograms checks that the Dockerfile copies what the manifest runs.
+func TestImageHasThePrograms(t *testing.T) {
+	dockerfile, err := os.ReadFile("Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := podSpec(t)
+	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
+		name, ok := strings.CutPrefix(c.Command[0], "/usr/local/bin/")
+		if !ok || !strings.Contains(string(dockerfile), " bin/"+name+" ") {
+			t.Errorf("container %s runs %s, which the image has not", c.Name, c.Command[0])
+		}
 	}
 }
 

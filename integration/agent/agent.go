@@ -60,7 +60,7 @@ func push(ctx context.Context, n node.Node, source string) error {
 	if err := build(ctx, source, bin); err != nil {
 		return err
 	}
-	for _, name := range []string{"mooring-agent", "mooring"} {
+	for _, name := range []string{"mooring-agent", "mooring", "mooring-hook"} {
 		if err := n.Push(ctx, filepath.Join(bin, name), releaseDir+"/bin/"+name, 0o755); err != nil {
 			return err
 		}
@@ -70,7 +70,8 @@ func push(ctx context.Context, n node.Node, source string) error {
 
 // build makes static binaries, as `make build` does.
 func build(ctx context.Context, source, out string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", out+"/", "./cmd/mooring-agent", "./cmd/mooring")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", out+"/",
+		"./cmd/mooring-agent", "./cmd/mooring", "./cmd/mooring-hook")
 	cmd.Dir = source
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if b, err := cmd.CombinedOutput(); err != nil {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/integration/cri"
@@ -43,7 +45,8 @@ func (f fixture) awaitEvent(t *testing.T, p cri.Pod, reason agentapi.Reason) age
 // TestAgentHasOnlyTheListedCapabilities reads what the kernel gives the agent.
 func TestAgentHasOnlyTheListedCapabilities(t *testing.T) {
 	f := setUp(t)
-	const want = 1 << 24 // SYS_RESOURCE: deploy/systemd/mooring-agent.service
+	// deploy/systemd/mooring-agent.service
+	const want = 1<<unix.CAP_SYS_RESOURCE | 1<<unix.CAP_KILL | 1<<unix.CAP_BPF | 1<<unix.CAP_PERFMON
 	status := f.output(t, "grep", "CapEff", "/proc/"+f.agentPid(t)+"/status")
 	got, err := strconv.ParseUint(strings.TrimSpace(strings.TrimPrefix(status, "CapEff:")), 16, 64)
 	if err != nil || got != want {

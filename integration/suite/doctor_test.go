@@ -46,7 +46,10 @@ func TestDoctor(t *testing.T) {
 		"nri-timeouts":       "request 2s",
 		"pod-directories":    "/run/mooring",
 		"agent":              "mode enforce, NRI Synchronized",
-		"agent-capabilities": "CAP_SYS_RESOURCE alone",
+		"agent-capabilities": "CAP_SYS_RESOURCE, CAP_BPF, CAP_PERFMON, CAP_KILL",
+		"bpffs":              "/sys/fs/bpf",
+		"hook":               "/usr/local/libexec/mooring/mooring-hook",
+		"tracker":            "processes",
 		"neighbours":         "none found",
 	} {
 		expect(t, findings, check, doctor.OK, found)

@@ -20,13 +20,17 @@ func TestCorePodDirectory(t *testing.T) {
 	mounts := f.output(t, "grep", " /run/mooring", "/proc/"+itoa(f.pid(t, i))+"/mounts")
 	for line := range strings.Lines(mounts) {
 		for _, option := range []string{"nosuid", "nodev", "noexec"} {
-			if !strings.Contains(line, option) {
-				t.Errorf("mounted without %s: %s", option, line)
+			program := strings.Contains(line, " /run/mooring/hook ") && option == "noexec"
+			if strings.Contains(line, option) == program {
+				t.Errorf("mounted with or without %s: %s", option, line)
 			}
 		}
 	}
-	if strings.Count(mounts, "\n") != 2 || strings.Count(mounts, " ro,") != 1 {
-		t.Errorf("want the directory read-only and two writable files, have %s", mounts)
+	if strings.Count(mounts, "\n") != 3 || strings.Count(mounts, " ro,") != 2 {
+		t.Errorf("want the directory and the program read-only, and two writable files, have %s", mounts)
+	}
+	if out, err := i.Exec(t.Context(), "/run/mooring/hook", "version"); err != nil || !strings.Contains(out, "mooring-hook") {
+		t.Errorf("the hook says %q, %v", out, err)
 	}
 	if _, err := i.Exec(t.Context(), "touch", "/run/mooring/pod/x"); err == nil {
 		t.Error("the pod could make a file")

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/mooring-vm/mooring/lifecycle"
 )
@@ -21,6 +22,10 @@ type Kernel struct {
 	// lock: the place to fork, exit or fail at an awkward moment. Set it
 	// before the kernel is used.
 	BeforeSet func(p lifecycle.Process) error
+
+	// Clock, if set, gives processes their start times. Set it before the kernel
+	// is used.
+	Clock lifecycle.Clock
 
 	// Deaf, if set, says which signals a process does not die of: "TERM" or
 	// "KILL". Set it before the kernel is used.
@@ -57,6 +62,9 @@ func (k *Kernel) Start(pid int, cgroup string, limit lifecycle.Rlimit) lifecycle
 	defer k.mu.Unlock()
 	k.mkdir(cgroup)
 	k.ticks++
+	if k.Clock != nil {
+		k.ticks = max(k.ticks, uint64(time.Duration(k.Clock.Now())/(10*time.Millisecond)))
+	}
 	k.procs[pid] = process{start: k.ticks, cgroup: cgroup, limit: limit}
 	return lifecycle.Process{PID: pid, StartTime: k.ticks, Cgroup: cgroup}
 }

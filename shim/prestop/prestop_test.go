@@ -134,6 +134,7 @@ func TestEndOfThePod(t *testing.T) {
 		setTime(t, file, epoch)
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
 			if before {
 				cancel(ended)
 			}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/plugin"
+	"github.com/mooring-vm/mooring/shim/heartbeat"
+	"github.com/mooring-vm/mooring/shim/prestop"
+)
+
+func readDocs(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/prestop.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func documentedPod(t *testing.T) *corev1.Pod {
+	t.Helper()
+	_, rest, _ := strings.Cut(readDocs(t), "```yaml\n")
+	text, _, _ := strings.Cut(rest, "```")
+	var pod corev1.Pod
+	if err := yaml.UnmarshalStrict([]byte(text), &pod); err != nil {
+		t.Fatal(err)
+	}
+	return &pod
+}
+
+func TestDocumentedPod(t *testing.T) {
+	pod := documentedPod(t)
+	c := pod.Spec.Containers[0]
+	hook := plugin.MountPoint + "/hook"
+	command := c.Lifecycle.PreStop.Exec.Command
+	if pod.Annotations[api.LauncherKey] != c.Name || command[0] != hook || !strings.Contains(c.Args[0], hook+" heartbeat") {
+		t.Errorf("container %q, launcher %q; preStop %q, args %q", c.Name, pod.Annotations[api.LauncherKey], command, c.Args)
+	}
+	none := t.TempDir() + "/none"
+	args := append([]string{command[1], "--file", none}, command[2:]...)
+	if code, _, errOut := execute(t.Context(), args...); code != exitNoDirectory || strings.Contains(errOut, "usage") {
+		t.Errorf("%q: exit code %d, %s", args, code, errOut)
+	}
+	grace, watchdog := duration(t, pod, api.GracePeriodKey), duration(t, pod, api.WatchdogKey)
+	if total := time.Duration(*pod.Spec.TerminationGracePeriodSeconds) * time.Second; total < grace+20*time.Second {
+		t.Errorf("the pod's grace period %s is not longer than the VM's %s and the time for SIGTERM", total, grace)
+	}
+	if !strings.Contains(c.Args[0], "--interval 10s") || watchdog < 30*time.Second {
+		t.Errorf("watchdog %s, heartbeat %q: want a third", watchdog, c.Args[0])
+	}
+}
+
+func duration(t *testing.T, pod *corev1.Pod, key string) time.Duration {
+	t.Helper()
+	d, err := time.ParseDuration(pod.Annotations[key])
+	if err != nil {
+		t.Errorf("%s: %v", key, err)
+	}
+	return d
+}
+
+func TestDocumentedExitCodesAndDefaults(t *testing.T) {
+	text := readDocs(t)
+	for _, code := range []int{exitDone, exitFailed, exitUsage, exitTimeout, exitNoDirectory} {
+		if !strings.Contains(text, fmt.Sprintf("\n| %d | ", code)) {
+			t.Errorf("exit code %d is not documented", code)
+		}
+	}
+	for _, want := range []string{
+		prestop.DefaultFile, heartbeat.DefaultFile, "| `--command-timeout` | `" + commandTimeout.String() + "` |",
+		fmt.Sprintf("(%.0f seconds by default)", heartbeat.DefaultInterval.Seconds()),
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("docs/prestop.md does not say %q", want)
+		}
+	}
+	if lines := strings.Split(help, "\n"); !slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "Each has --help. Exit codes: 0 done") }) {
+		t.Error("the help has no exit codes")
+	}
+}
