@@ -29,14 +29,15 @@ func (s *Supervisor) sighted(ctx context.Context, seen Sighting) {
 
 // ended takes the end of a process that a tie holds on to.
 func (s *Supervisor) ended(t *tied, p Process, how string) {
-	if how == "" {
-		how = "nothing is known of how"
-	}
 	if t.vm(p) != nil {
 		s.step(t, VMEnded{Process: p, How: how})
 	}
 	if t.Owner != nil && t.Owner.is(p) && t.OwnerGone == "" && s.current(t) {
-		s.step(t, OwnerEnded{Proof: fmt.Sprintf("its first process, %d, has ended: %s", p.PID, how)})
+		proof := fmt.Sprintf("its first process, %d, has ended", p.PID)
+		if how != "" {
+			proof += ": " + how
+		}
+		s.step(t, OwnerEnded{Proof: proof})
 	}
 	if h := t.handles[p.name()]; h != nil && s.current(t) {
 		delete(t.handles, p.name())

@@ -59,8 +59,11 @@ func (d *demo) playAll(ctx context.Context) error {
 	if err := d.showCLI(ctx); err != nil {
 		return err
 	}
+	if err := d.playVMs(ctx, len(running)+1); err != nil {
+		return err
+	}
 	return d.withoutTheAgent(ctx, func() error {
-		return d.playSome(ctx, len(running)+1, whileTheAgentIsStopped())
+		return d.playSome(ctx, len(running)+len(vmScenarios())+1, whileTheAgentIsStopped())
 	})
 }
 
