@@ -14,8 +14,8 @@ NODE_TESTS := /hack/throwaway$$|/integration/(kube|suite)$$
 UNIT        = $$(go list ./... | grep -vE '$(NODE_TESTS)')
 SUITES     ?= $$(go list ./... | grep -E '$(NODE_TESTS)')
 # Unit tests that see more of a real system in the node than on most machines.
-IN_NODE    ?= ./deploy/systemd ./internal/agent ./lifecycle
-BENCH      ?= ./lifecycle/... ./memlock/... ./plugin/...
+IN_NODE    ?= ./bpf ./deploy/systemd ./internal/agent ./internal/libvirt ./lifecycle
+BENCH      ?= ./bpf ./lifecycle/... ./memlock/... ./plugin/...
 COUNT      ?= 6
 BENCHTIME  ?= 1s
 RESULT     ?= $(MOORING_ARTEFACTS)/benchmarks.json
@@ -84,7 +84,7 @@ build: ## static programs into bin/
 	$(GO) version && CGO_ENABLED=0 go build -trimpath -buildvcs=auto -ldflags=-s -o bin/ ./cmd/...
 
 generate: ## generated files anew
-	@hack/setup build
+	@hack/setup build bpf
 	$(GO) generate ./...
 
 lint: ## linters, shellcheck, and known vulnerabilities

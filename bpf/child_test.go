@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // child is a process that a test started, and speaks with line by line.
@@ -33,6 +35,7 @@ func start(t testing.TB, in *cgroup, cmd *exec.Cmd) *child {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
+	cmd.SysProcAttr.Setpgid = true
 	if in != nil {
 		dir, err := os.Open(in.path)
 		if err != nil {
@@ -54,7 +57,7 @@ func start(t testing.TB, in *cgroup, cmd *exec.Cmd) *child {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { c.kill() })
+	t.Cleanup(c.kill)
 	return c
 }
 
@@ -95,10 +98,10 @@ func (c *child) wait() syscall.WaitStatus {
 	return status
 }
 
-// kill ends the process, if the test has not.
+// kill ends the process, if the test has not, and all that it left behind.
 func (c *child) kill() {
+	_ = unix.Kill(-c.pid(), unix.SIGKILL)
 	if c.cmd.ProcessState == nil {
-		_ = c.cmd.Process.Kill()
 		c.wait()
 	}
 }
@@ -133,4 +136,13 @@ func move(t testing.TB, to cgroup, file string, id int) {
 	if err := os.WriteFile(filepath.Join(to.path, file), []byte(strconv.Itoa(id)), 0); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func atoi(t testing.TB, s string) int {
+	t.Helper()
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }

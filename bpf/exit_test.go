@@ -1,7 +1,6 @@
 package bpf
 
 import (
-	"os/exec"
 	"syscall"
 	"testing"
 )
@@ -50,12 +49,12 @@ func TestExits(t *testing.T) {
 		},
 	}
 	eachVariant(t, func(t *testing.T, o Options) {
+		tracker := open(t, o)
+		r := record(t, tracker)
 		for name, test := range tests {
 			t.Run(name, func(t *testing.T) {
 				group := newCgroup(t)
-				tracker := open(t, o)
 				register(t, tracker, group)
-				r := record(t, tracker)
 				for range max(test.times, 1) {
 					c, pid := test.start(t, group)
 					c.wait()
@@ -77,11 +76,7 @@ func itself(start func(*testing.T, cgroup) *child) func(*testing.T, cgroup) (*ch
 // that ends later shows that no second one is to come.
 func wantOneExit(t *testing.T, tracker *Tracker, r *recorder, pid int, want ExitStatus) {
 	t.Helper()
-	marker := exec.Command(emulator(t), "0")
-	if err := marker.Run(); err != nil {
-		t.Fatal(err)
-	}
-	r.wait(Exit, marker.Process.Pid)
+	r.wait(Exit, runMarker(t))
 	exits := r.matching(func(e Event) bool { return e.Kind == Exit && e.PID == pid })
 	if len(exits) != 1 || exits[0].Exit != want {
 		t.Errorf("exits of process %d: %+v, want one with %+v", pid, exits, want)

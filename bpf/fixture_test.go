@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -191,4 +192,11 @@ func find(t testing.TB, tracker *Tracker, pid int) (Tracked, bool) {
 		return Tracked{}, false
 	}
 	return all[at], true
+}
+
+// runMarker runs an emulator and returns its number: once its exit is told,
+// everything is that was before it.
+func runMarker(t testing.TB) int {
+	t.Helper()
+	return runProgram(t, exec.Command(emulator(t), "0"))
 }

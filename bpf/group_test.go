@@ -1,6 +1,7 @@
 package bpf
 
 import (
+	"os/exec"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -36,11 +37,21 @@ func TestGroups(t *testing.T) {
 			t.Cleanup(func() { killAndReap(t, pid) })
 			return pid, Fork
 		},
+		"moved out": func(t *testing.T, _ *Tracker, group cgroup) (int, Kind) {
+			c := shell(t, &group, "read line")
+			move(t, newCgroup(t), "cgroup.procs", c.pid())
+			return c.pid(), Move
+		},
 		"forked after its parent was moved out": func(t *testing.T, _ *Tracker, group cgroup) (int, Kind) {
 			c := shell(t, &group, "read line; sleep 600 </dev/null & echo $!; wait")
 			move(t, newCgroup(t), "cgroup.procs", c.pid())
 			c.say("fork")
 			return c.number(), Fork
+		},
+		"an emulator that is moved in": func(t *testing.T, _ *Tracker, group cgroup) (int, Kind) {
+			c := start(t, nil, exec.Command(emulator(t), "600"))
+			move(t, group, "cgroup.procs", c.pid())
+			return c.pid(), Move
 		},
 		"executes in a cgroup that was registered late": func(t *testing.T, tracker *Tracker, group cgroup) (int, Kind) {
 			unregister(t, tracker, group)
@@ -58,12 +69,12 @@ func TestGroups(t *testing.T) {
 		},
 	}
 	eachVariant(t, func(t *testing.T, o Options) {
+		tracker := open(t, o)
+		r := record(t, tracker)
 		for name, test := range tests {
 			t.Run(name, func(t *testing.T) {
 				group := newCgroup(t)
-				tracker := open(t, o)
 				register(t, tracker, group)
-				r := record(t, tracker)
 				pid, kind := test(t, tracker, group)
 				event := r.waitFor(func(e Event) bool {
 					return e.Kind == kind && e.PID == pid && e.Group == group.id

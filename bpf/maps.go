@@ -38,11 +38,11 @@ func createMaps(spec *ebpf.CollectionSpec) (mapSet, error) {
 // configure enters what may differ from one process that opens the tracker to the
 // next. The pid namespace is left to the program locate.
 func (m mapSet) configure(o Options) error {
-	var settings trackerSettings
-	if err := m[trackerMapConfig].Lookup(uint32(0), &settings); err != nil {
-		return fmt.Errorf("reading settings: %w", err)
+	settings, err := m.getSettings()
+	if err != nil {
+		return err
 	}
-	settings.Crowded = uint64(o.RingBytes / 4)
+	settings.Step = uint64(o.RingBytes / 8)
 	names := map[[nameSize]byte]bool{}
 	lengths := uint64(0)
 	for _, name := range o.Emulators {
@@ -58,6 +58,14 @@ func (m mapSet) configure(o Options) error {
 	}
 	settings.NameLengths = lengths
 	return m.putSettings(settings)
+}
+
+func (m mapSet) getSettings() (trackerSettings, error) {
+	var s trackerSettings
+	if err := m[trackerMapConfig].Lookup(uint32(0), &s); err != nil {
+		return s, fmt.Errorf("reading settings: %w", err)
+	}
+	return s, nil
 }
 
 func (m mapSet) putSettings(s trackerSettings) error {

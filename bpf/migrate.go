@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -75,20 +76,22 @@ func (t *Tracker) copy(old mapSet) error {
 // copyProcesses copies entries that are not there yet, and reports whether there
 // may be more. An older value may be shorter, and a newer one longer.
 func (t *Tracker) copyProcesses(from *ebpf.Map) (again bool, err error) {
-	iterator, to := from.Iterate(), t.maps[trackerMapProcesses]
+	iterator := from.Iterate()
 	var (
 		key   uint32
 		value []byte
 	)
 	for iterator.Next(&key, &value) {
-		sized := make([]byte, to.ValueSize())
-		copy(sized, value)
-		switch err := to.Update(key, sized, ebpf.UpdateNoExist); {
+		process, err := fromBytes[trackerProcess](append(value, make([]byte, unsafe.Sizeof(trackerProcess{}))...))
+		if err != nil {
+			return false, err
+		}
+		switch err := t.edit(trackerChange{Tgid: key, Process: process}); {
 		case err == nil:
 			again = true
 		case errors.Is(err, unix.E2BIG):
-			return false, fmt.Errorf("%d processes: %w", to.MaxEntries(), ErrFull)
-		case !errors.Is(err, ebpf.ErrKeyExist):
+			return false, fmt.Errorf("%d processes: %w", t.options.MaxProcesses, ErrFull)
+		case !errors.Is(err, unix.EEXIST):
 			return false, err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -70,27 +71,22 @@ func (p *programs) pin(dir string) error {
 	return markReady(dir)
 }
 
-// pinnedPrograms opens the pinned programs and links of a folder.
-func pinnedPrograms(dir string, names ...string) (*programs, error) {
+// pinnedPrograms opens pinned programs of a folder, some of them with their links.
+func pinnedPrograms(dir string, linked, others []string) (*programs, error) {
 	p := &programs{programs: map[string]*ebpf.Program{}, links: map[string]link.Link{}}
-	for _, name := range names {
-		if err := p.open(dir, name); err != nil {
-			return nil, errors.Join(err, p.close())
+	for _, name := range slices.Concat(linked, others) {
+		program, err := ebpf.LoadPinnedProgram(filepath.Join(dir, name+programSuffix), nil)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("pinned program %s: %w", name, err), p.close())
 		}
+		p.programs[name] = program
+	}
+	for _, name := range linked {
+		l, err := link.LoadPinnedLink(filepath.Join(dir, name), nil)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("pinned link %s: %w", name, err), p.close())
+		}
+		p.links[name] = l
 	}
 	return p, nil
-}
-
-func (p *programs) open(dir, name string) error {
-	program, err := ebpf.LoadPinnedProgram(filepath.Join(dir, name+programSuffix), nil)
-	if err != nil {
-		return fmt.Errorf("pinned program %s: %w", name, err)
-	}
-	p.programs[name] = program
-	l, err := link.LoadPinnedLink(filepath.Join(dir, name), nil)
-	if err != nil {
-		return fmt.Errorf("pinned link %s: %w", name, err)
-	}
-	p.links[name] = l
-	return nil
 }

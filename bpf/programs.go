@@ -24,6 +24,11 @@ func handlers() []string {
 	return []string{trackerProgHandleFork, trackerProgHandleExec, trackerProgHandleExit, trackerProgHandleMove}
 }
 
+// onDemand are the programs that are run by Run, without a link.
+func onDemand() []string {
+	return []string{trackerProgEdit}
+}
+
 // programs are loaded, and linked to what runs them. Links and programs are under
 // the same names, those of tp_btf also where it is raw_tp.
 type programs struct {

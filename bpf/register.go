@@ -9,17 +9,17 @@ import (
 )
 
 // Register makes the processes of a cgroup, and of those below it, belong to the
-// group of that id. It is one system call, and registering again does nothing.
+// group of that id. It takes microseconds, and registering again does nothing.
 //
-// From then on every process that is born into it, is moved into it or executes a
-// file in the very cgroup is tracked. For those that are inside and do none of
-// that, call Resync, or Bind for a known process. It fails with ErrFull where
-// Options.MaxGroups are registered.
+// From then on every process is tracked that is born into it, is moved into it or
+// executes a file in it. Call Resync soon after that, which finds those that are
+// inside already: until then, every process of the node pays more for executing a
+// file. It fails with ErrFull where Options.MaxGroups are registered.
 func (t *Tracker) Register(cgroup uint64) error {
 	if cgroup == 0 {
 		return errors.New("registering cgroup 0: there is none of that id")
 	}
-	err := t.maps[trackerMapGroups].Put(cgroup, cgroup)
+	err := t.announce(func() error { return t.maps[trackerMapGroups].Put(cgroup, cgroup) })
 	if errors.Is(err, unix.E2BIG) {
 		return fmt.Errorf("registering cgroup %d: the map for %d: %w", cgroup, t.options.MaxGroups, ErrFull)
 	}

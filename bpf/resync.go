@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 )
 
 // Changes is what Resync had to put right.
@@ -31,7 +32,11 @@ const maxPasses = 16
 func (t *Tracker) Resync() (Changes, error) {
 	t.asking.Lock()
 	defer t.asking.Unlock()
+	announced := t.registrations()
 	changes, err := t.resync()
+	if err == nil {
+		err = t.scanned(announced)
+	}
 	if err != nil {
 		return changes, fmt.Errorf("synchronizing the map of processes: %w", err)
 	}
@@ -100,27 +105,27 @@ func (t *Tracker) removeGone(before map[uint32]trackerProcess) ([]Tracked, error
 	}
 	var gone []trackerProcess
 	for tgid, p := range before {
-		removed, err := t.remove(tgid, p.Start)
+		err := t.edit(trackerChange{Process: trackerProcess{Start: p.Start}, Tgid: tgid, Forget: 1})
+		if errors.Is(err, unix.ESRCH) { // it was not told too late, but while we looked
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
-		if removed {
-			gone = append(gone, p)
-		}
+		gone = append(gone, p)
 	}
 	return trackedAll(gone)
 }
 
-// remove removes an entry if it still is that of the process.
-func (t *Tracker) remove(tgid uint32, start uint64) (bool, error) {
-	var p trackerProcess
-	m := t.maps[trackerMapProcesses]
-	err := m.Lookup(tgid, &p)
-	if err == nil && p.Start == start {
-		err = m.Delete(tgid)
+// edit changes the map of processes, by a program that keeps the filter in front
+// of it right.
+func (t *Tracker) edit(change trackerChange) error {
+	result, err := t.programs.programs[trackerProgEdit].Run(&ebpf.RunOptions{Context: change})
+	if err != nil {
+		return fmt.Errorf("changing the map of processes: %w", err)
 	}
-	if errors.Is(err, ebpf.ErrKeyNotExist) {
-		return false, nil
+	if errno := unix.Errno(-int32(result)); errno != 0 {
+		return errno
 	}
-	return p.Start == start, err
+	return nil
 }

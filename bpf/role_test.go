@@ -27,7 +27,8 @@ func TestMain(m *testing.M) {
 		"race":         raceRole,
 		"exec thread":  execThreadRole,
 		"sys_exit":     sysExitRole,
-		"rights":       rightsRole,
+		"rights":       func() error { return rightsRole(false) },
+		"rights raw":   func() error { return rightsRole(true) },
 		"nested":       nestedRole,
 		"storm":        stormRole,
 	}
@@ -153,7 +154,7 @@ func stormRole() error {
 // cloneArgs is struct clone_args of clone3(2).
 type cloneArgs struct {
 	flags, pidfd, childTID, parentTID, exitSignal, stack, stackSize, tls uint64
-	setTID, setTIDSize, cgroup                                         uint64
+	setTID, setTIDSize, cgroup                                           uint64
 }
 
 // forever is the code of a process that does not end by itself.

@@ -17,6 +17,14 @@ INLINE const struct settings *get_settings(void)
 	return bpf_map_lookup_elem(&config, &first);
 }
 
+/* Not for each event: where nobody reads, a wake-up is dear and in vain. */
+INLINE bool fills_up(const struct settings *settings)
+{
+	__u64 now = bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA), before = now - sizeof(struct event);
+
+	return (now ^ before) & ~(settings->step - 1);
+}
+
 /*
  * An event is a hint, the map is the truth: it wakes the reader only if it is
  * urgent, or if the ring fills up.
@@ -37,10 +45,49 @@ static __noinline int tell(enum kind kind, const struct process *process, __u32 
 	event->kind = kind;
 	event->status = status;
 	event->process = *process;
-	if (!urgent)
-		urgent = bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > settings->crowded;
-	bpf_ringbuf_submit(event, urgent ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
+	bpf_ringbuf_submit(event, urgent || fills_up(settings) ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
 	return 0;
+}
+
+INLINE __u32 *slot_of(__u32 tgid)
+{
+	__u32 first = 0;
+	struct filter *filter = bpf_map_lookup_elem(&tracked, &first);
+
+	return filter ? &filter->processes[tgid % SLOTS] : NULL;
+}
+
+INLINE bool may_be_tracked(__u32 tgid)
+{
+	__u32 *slot = slot_of(tgid);
+
+	return slot && *(volatile __u32 *)slot;
+}
+
+/* Counts before it enters, so that the filter never hides what is there. */
+INLINE long enter(__u32 tgid, const struct process *process)
+{
+	__u32 *slot = slot_of(tgid);
+	long err;
+
+	if (!slot)
+		return -ESRCH;
+	__sync_fetch_and_add(slot, 1);
+	err = bpf_map_update_elem(&processes, &tgid, process, BPF_NOEXIST);
+	if (err)
+		__sync_fetch_and_add(slot, -1);
+	return err;
+}
+
+/* Of several that try, one succeeds. */
+INLINE bool forget(__u32 tgid)
+{
+	__u32 *slot = slot_of(tgid);
+
+	if (!slot || bpf_map_delete_elem(&processes, &tgid))
+		return false;
+	__sync_fetch_and_add(slot, -1);
+	return true;
 }
 
 /* Looks a process up, and forgets one that had its number before it. */
@@ -50,8 +97,8 @@ INLINE struct process *find(__u32 tgid, struct task_struct *leader)
 
 	if (!process || process->start == READ(leader, start_boottime))
 		return process;
-	count(COUNT_STALE);
-	bpf_map_delete_elem(&processes, &tgid);
+	if (forget(tgid))
+		count(COUNT_STALE);
 	return NULL;
 }
 
@@ -73,13 +120,6 @@ static __noinline __u64 group_above(__u64 address)
 		cgroup = (void *)above; /* its first member */
 	}
 	return 0;
-}
-
-INLINE bool may_be_emulator(const struct settings *settings, struct dentry *dentry)
-{
-	__u32 length = READ(dentry, d_name.len);
-
-	return length < NAME_SIZE && settings->name_lengths >> length & 1;
 }
 
 /* Enters the executed file; readers see by the revision when it is half done. */
@@ -118,10 +158,10 @@ static __noinline bool describe(struct process *process, struct task_struct *lea
 /* Nonzero if it is there already, or there is no room. */
 static __noinline int add(__u32 tgid, struct task_struct *leader, const struct process *process)
 {
-	int err = bpf_map_update_elem(&processes, &tgid, process, BPF_NOEXIST);
+	int err = enter(tgid, process);
 
 	if (err == -EEXIST && !find(tgid, leader)) /* a predecessor was, and no longer is */
-		err = bpf_map_update_elem(&processes, &tgid, process, BPF_NOEXIST);
+		err = enter(tgid, process);
 	if (err && err != -EEXIST)
 		count(COUNT_LOST_PROCESSES);
 	return err;
@@ -140,8 +180,7 @@ static __noinline void end(__u32 tgid, struct task_struct *task)
 	if (!process || alive(task))
 		return;
 	last = *process;
-	if (last.start != READ(leader_of(task), start_boottime))
-		count(COUNT_STALE);
-	else if (!bpf_map_delete_elem(&processes, &tgid))
-		tell(KIND_EXIT, &last, exit_status(task), last.emulator || last.watched);
+	if (last.start != READ(leader_of(task), start_boottime) || !forget(tgid))
+		return;
+	tell(KIND_EXIT, &last, exit_status(task), last.emulator || last.watched);
 }

@@ -27,7 +27,7 @@ static __noinline int born(__u64 child_address, __u64 parent_address)
 		new = *of;
 	new.watched = 0;
 	new.revision = 0;
-	if (!new.bound) {
+	if (!new.bound && !(new.group && READ(child, cgroups) == READ(parent, cgroups))) {
 		__u64 group = group_above((__u64)cgroup_of(child));
 
 		if (group)
@@ -42,13 +42,16 @@ static __noinline int born(__u64 child_address, __u64 parent_address)
 	return 0;
 }
 
-/* A parent that is not tracked matters only if CLONE_INTO_CGROUP put the child elsewhere. */
-INLINE int on_fork(struct task_struct *child)
+INLINE struct css_set *cgroups_of(struct task_struct *task, bool typed)
 {
-	struct task_struct *parent = current_task();
-	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	return typed ? task->cgroups : READ(task, cgroups);
+}
 
-	if (!bpf_map_lookup_elem(&processes, &tgid) && READ(parent, cgroups) == READ(child, cgroups))
+/* A parent that is not tracked matters only if CLONE_INTO_CGROUP put the child elsewhere. */
+INLINE int on_fork(struct task_struct *parent, struct task_struct *child, bool typed)
+{
+	if (!may_be_tracked(bpf_get_current_pid_tgid() >> 32) &&
+	    cgroups_of(parent, typed) == cgroups_of(child, typed))
 		return 0;
 	return born((__u64)child, (__u64)parent);
 }
@@ -61,7 +64,7 @@ INLINE int re_executed(__u32 tgid, struct process *process, struct file *file)
 	set_file(process, file);
 	tell(KIND_EXEC, process, 0, was_emulator || process->emulator);
 	if (!process->group && !process->emulator && !process->watched)
-		bpf_map_delete_elem(&processes, &tgid);
+		forget(tgid);
 	return 0;
 }
 
@@ -84,30 +87,43 @@ static __noinline int executed(__u64 file_address)
 	return 0;
 }
 
+INLINE bool may_be_emulator(const struct settings *settings, struct linux_binprm *bprm, bool typed)
+{
+	__u32 length;
+
+	if (typed) {
+		length = bprm->file->f_path.dentry->d_name.len;
+	} else {
+		struct file *file = READ(bprm, file);
+		struct dentry *dentry = READ(file, f_path.dentry);
+
+		length = READ(dentry, d_name.len);
+	}
+	return length < NAME_SIZE && settings->name_lengths >> length & 1;
+}
+
 /*
- * The lookup of the cgroup finds what was moved in before its registration: runc's
- * init executes the container's program after the launcher was registered.
+ * Processes that were in a cgroup before its registration are found here until a
+ * scan has found all: runc's init executes the container's program after the
+ * launcher was registered.
  */
-INLINE int on_exec(struct linux_binprm *bprm)
+INLINE int on_exec(struct linux_binprm *bprm, bool typed)
 {
 	const struct settings *settings = get_settings();
-	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
-	__u64 cgroup = bpf_get_current_cgroup_id();
-	struct file *file = READ(bprm, file);
 
 	if (!settings)
 		return 0;
-	if (!bpf_map_lookup_elem(&processes, &tgid) &&
-	    !may_be_emulator(settings, READ(file, f_path.dentry)) && !bpf_map_lookup_elem(&groups, &cgroup))
+	if (!may_be_tracked(bpf_get_current_pid_tgid() >> 32) && !settings->unscanned &&
+	    !may_be_emulator(settings, bprm, typed))
 		return 0;
-	return executed((__u64)file);
+	return executed((__u64)READ(bprm, file));
 }
 
 INLINE int on_exit(void)
 {
 	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
 
-	if (bpf_map_lookup_elem(&processes, &tgid))
+	if (may_be_tracked(tgid))
 		end(tgid, current_task());
 	return 0;
 }
@@ -155,14 +171,29 @@ INLINE int on_attach(struct cgroup *to, struct task_struct *task, bool whole)
 	return attached((__u64)to, (__u64)task, whole);
 }
 
-/* Each body twice: raw_tp for where tp_btf cannot be attached. */
-#define HANDLER(name, tracepoint, call)                                          \
-	SEC("tp_btf/" tracepoint) int name(__u64 *ctx) { return call; }          \
-	SEC("raw_tp/" tracepoint) int name##_raw(__u64 *ctx) { return call; }
+/*
+ * Each body twice: raw_tp for where tp_btf cannot be attached. Typed arguments can
+ * be read without a helper, which is for what everybody pays.
+ */
+#define HANDLER(name, tracepoint, call)                                                   \
+	SEC("tp_btf/" tracepoint) int name(__u64 *ctx) { bool typed = true; return call; } \
+	SEC("raw_tp/" tracepoint) int name##_raw(__u64 *ctx) { bool typed = false; return call; }
 
-HANDLER(handle_fork, "sched_process_fork", on_fork((void *)ctx[1]))
-HANDLER(handle_exec, "sched_process_exec", on_exec((void *)ctx[2]))
-HANDLER(handle_exit, "sched_process_exit", on_exit())
-HANDLER(handle_move, "cgroup_attach_task", on_attach((void *)ctx[0], (void *)ctx[2], ctx[3] & 1))
+HANDLER(handle_fork, "sched_process_fork", on_fork((void *)ctx[0], (void *)ctx[1], typed))
+HANDLER(handle_exec, "sched_process_exec", on_exec((void *)ctx[2], typed))
+HANDLER(handle_exit, "sched_process_exit", ((void)typed, on_exit()))
+HANDLER(handle_move, "cgroup_attach_task", ((void)typed, on_attach((void *)ctx[0], (void *)ctx[2], ctx[3] & 1)))
+
+/* Changes the map of processes for user space. */
+SEC("syscall") int edit(struct change *change)
+{
+	struct process process = change->process, *known;
+	__u32 tgid = change->tgid;
+
+	if (!change->forget)
+		return enter(tgid, &process);
+	known = bpf_map_lookup_elem(&processes, &tgid);
+	return known && known->start == process.start && forget(tgid) ? 0 : -ESRCH;
+}
 
 #include "iterators.h"

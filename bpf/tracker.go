@@ -18,10 +18,12 @@ type Tracker struct {
 	options Options
 	pins    *pins // nil: nothing is pinned
 
-	asking  sync.Mutex // one scan, and one request in the map asked, at a time
-	reading sync.Mutex // one reader of events
-	lost    uint64     // lost events that were told, guarded by reading
-	behind  bool       // events may be missing that nobody counted, guarded by reading
+	asking    sync.Mutex // one scan, and one request in the map asked, at a time
+	settings  sync.Mutex // one change of the settings at a time
+	announced uint64     // registrations, guarded by settings
+	reading   sync.Mutex // one reader of events
+	lost      uint64     // lost events that were told, guarded by reading
+	behind    bool       // events may be missing that nobody counted, guarded by reading
 }
 
 // Open loads and attaches the programs, or takes over what an earlier process
@@ -140,15 +142,16 @@ func (t *Tracker) takeOver(spec *ebpf.CollectionSpec, g generation) error {
 func (t *Tracker) takePrograms(spec *ebpf.CollectionSpec, dir string) error {
 	if isReady(dir) {
 		var err error
-		if t.programs, err = pinnedPrograms(dir, slices.Concat(handlers(), iterators())...); err != nil {
-			return err
+		t.programs, err = pinnedPrograms(dir, slices.Concat(handlers(), iterators()), onDemand())
+		if err == nil {
+			return t.locate()
 		}
-		return t.locate()
-	}
-	if err := removePins(dir); err != nil {
-		return err
+		t.options.Logger.Warn("pinned programs cannot be used", slog.Any("error", err))
 	}
 	if err := t.attach(spec); err != nil {
+		return err
+	}
+	if err := removePins(dir); err != nil {
 		return err
 	}
 	return t.programs.pin(dir)

@@ -42,7 +42,9 @@ struct settings {
 	__u64 name_lengths; /* bit n: an emulator's name has n bytes */
 	__u32 ns_level;     /* the pid namespace that pids are of */
 	__u32 ns_inum;
-	__u64 crowded; /* bytes in the ring from which on any event wakes */
+	__u32 unscanned;    /* there are registered cgroups whose processes were not looked for */
+	__u32 unused;
+	__u64 step; /* a power of two: any event wakes that fills as many more bytes of the ring */
 };
 
 /* What the program mark is to do, and whether it did. */
@@ -53,6 +55,24 @@ struct request {
 	__u32 watch;
 	__s32 result; /* 0, or -errno */
 	__u32 unused;
+};
+
+/* For the program edit: user space must not change the map of processes itself. */
+struct change {
+	struct process process; /* to enter as it is, if nothing is there; to forget: its start */
+	__u32 tgid;
+	__u32 forget;
+};
+
+/*
+ * How many tracked processes there are for the low bits of their numbers: nearly
+ * always 0, and so nearly all that a process pays that is not tracked. A lookup in
+ * a hash is dear where the caches are cold.
+ */
+#define SLOTS 65536
+
+struct filter {
+	__u32 processes[SLOTS];
 };
 
 #define TICK 10000000ULL /* ns: what /proc/PID/stat counts in */
@@ -80,6 +100,7 @@ MAP(groups, BPF_MAP_TYPE_HASH, __u64, __u64, 1024);             /* by cgroup id 
 MAP(emulators, BPF_MAP_TYPE_HASH, file_name, __u8, 256);
 MAP(config, BPF_MAP_TYPE_ARRAY, __u32, struct settings, 1);
 MAP(asked, BPF_MAP_TYPE_ARRAY, __u32, struct request, 1);
+MAP(tracked, BPF_MAP_TYPE_ARRAY, __u32, struct filter, 1);
 MAP(counters, BPF_MAP_TYPE_PERCPU_ARRAY, enum counter, __u64, COUNTERS);
 
 struct {

@@ -13,6 +13,13 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type trackerChange struct {
+	_       structs.HostLayout
+	Process trackerProcess
+	Tgid    uint32
+	Forget  uint32
+}
+
 type trackerCounter uint32
 
 const (
@@ -28,6 +35,11 @@ type trackerEvent struct {
 	Kind    trackerKind
 	Status  uint32
 	Process trackerProcess
+}
+
+type trackerFilter struct {
+	_         structs.HostLayout
+	Processes [65536]uint32
 }
 
 type trackerKind uint32
@@ -71,7 +83,9 @@ type trackerSettings struct {
 	NameLengths uint64
 	NsLevel     uint32
 	NsInum      uint32
-	Crowded     uint64
+	Unscanned   uint32
+	Unused      uint32
+	Step        uint64
 }
 
 // Names of all BPF objects in the ELF.
@@ -85,6 +99,8 @@ const (
 	trackerMapEvents         = "events"
 	trackerMapGroups         = "groups"
 	trackerMapProcesses      = "processes"
+	trackerMapTracked        = "tracked"
+	trackerProgEdit          = "edit"
 	trackerProgHandleExec    = "handle_exec"
 	trackerProgHandleExecRaw = "handle_exec_raw"
 	trackerProgHandleExit    = "handle_exit"
@@ -141,6 +157,7 @@ type trackerSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type trackerProgramSpecs struct {
+	Edit          *ebpf.ProgramSpec `ebpf:"edit"`
 	HandleExec    *ebpf.ProgramSpec `ebpf:"handle_exec"`
 	HandleExecRaw *ebpf.ProgramSpec `ebpf:"handle_exec_raw"`
 	HandleExit    *ebpf.ProgramSpec `ebpf:"handle_exit"`
@@ -166,6 +183,7 @@ type trackerMapSpecs struct {
 	Events    *ebpf.MapSpec `ebpf:"events"`
 	Groups    *ebpf.MapSpec `ebpf:"groups"`
 	Processes *ebpf.MapSpec `ebpf:"processes"`
+	Tracked   *ebpf.MapSpec `ebpf:"tracked"`
 }
 
 // trackerVariableSpecs contains global variables before they are loaded into the kernel.
@@ -201,6 +219,7 @@ type trackerMaps struct {
 	Events    *ebpf.Map `ebpf:"events"`
 	Groups    *ebpf.Map `ebpf:"groups"`
 	Processes *ebpf.Map `ebpf:"processes"`
+	Tracked   *ebpf.Map `ebpf:"tracked"`
 }
 
 func (m *trackerMaps) Close() error {
@@ -212,6 +231,7 @@ func (m *trackerMaps) Close() error {
 		m.Events,
 		m.Groups,
 		m.Processes,
+		m.Tracked,
 	)
 }
 
@@ -225,6 +245,7 @@ type trackerVariables struct {
 //
 // It can be passed to loadTrackerObjects or ebpf.CollectionSpec.LoadAndAssign.
 type trackerPrograms struct {
+	Edit          *ebpf.Program `ebpf:"edit"`
 	HandleExec    *ebpf.Program `ebpf:"handle_exec"`
 	HandleExecRaw *ebpf.Program `ebpf:"handle_exec_raw"`
 	HandleExit    *ebpf.Program `ebpf:"handle_exit"`
@@ -241,6 +262,7 @@ type trackerPrograms struct {
 
 func (p *trackerPrograms) Close() error {
 	return _TrackerClose(
+		p.Edit,
 		p.HandleExec,
 		p.HandleExecRaw,
 		p.HandleExit,

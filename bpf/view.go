@@ -54,8 +54,8 @@ func look(generation string) (*View, error) {
 		return nil, fmt.Errorf("no programs are pinned in %s: %w", generation, fs.ErrNotExist)
 	}
 	v := &View{}
-	names := slices.Concat(handlers(), []string{trackerProgList})
-	if v.programs, err = pinnedPrograms(filepath.Join(generation, entries[build].Name()), names...); err != nil {
+	dir := filepath.Join(generation, entries[build].Name())
+	if v.programs, err = pinnedPrograms(dir, []string{trackerProgList}, handlers()); err != nil {
 		return nil, err
 	}
 	if v.maps, err = pinnedMaps(generation, trackerMapGroups, trackerMapProcesses, trackerMapCounters); err != nil {

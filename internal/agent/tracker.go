@@ -119,7 +119,7 @@ func (t *tracker) tell(ctx context.Context, s *lifecycle.Supervisor) error {
 			s.Sighted(lifecycle.Sighting{Tracked: trackedProcess(&e.Tracked)})
 		}
 	})
-	if ctx.Err() != nil {
+	if errors.Is(err, context.Canceled) {
 		return nil
 	}
 	return fmt.Errorf("the tracker tells no more: %w", err)

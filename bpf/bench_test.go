@@ -1,0 +1,83 @@
+package bpf
+
+import (
+	"os/exec"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// BenchmarkProcess runs a short program again and again, and reports what the
+// kernel says that the tracker's programs took of it: ns for each call.
+func BenchmarkProcess(b *testing.B) {
+	cases := []struct {
+		name     string
+		register bool
+		read     bool
+		program  string
+	}{
+		{name: "untracked"},
+		{name: "tracked", register: true},
+		{name: "tracked and read", register: true, read: true},
+		{name: "emulator and read", register: true, read: true, program: emulatorName},
+	}
+	for _, c := range cases {
+		b.Run(c.name, func(b *testing.B) {
+			tracker := open(b, Options{patience: time.Second})
+			var in *cgroup
+			if c.register {
+				group := newCgroup(b)
+				register(b, tracker, group)
+				in = &group
+			}
+			if c.read {
+				record(b, tracker)
+			}
+			name := c.program
+			if name == "" {
+				name = "program"
+			}
+			measure(b, tracker, in, program(b, name))
+		})
+	}
+}
+
+func measure(b *testing.B, tracker *Tracker, in *cgroup, path string) {
+	b.Helper()
+	counting, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
+	if err != nil {
+		skip(b, "the kernel does not count what programs take: %v", err)
+	}
+	b.Cleanup(func() { _ = counting.Close() })
+	costs := map[string][]float64{}
+	before, n := figures(b, tracker), 0
+	for b.Loop() {
+		start(b, in, exec.Command(path, "0")).wait()
+		if n++; n%50 == 0 {
+			before = addCosts(b, tracker, before, costs)
+		}
+	}
+	addCosts(b, tracker, before, costs)
+	for name, each := range costs {
+		slices.Sort(each)
+		b.ReportMetric(each[len(each)/2], "ns/"+name)
+	}
+}
+
+// addCosts adds the mean of what each program took since a while. Of many such
+// means the median is reported: it has less of what else the machine does.
+func addCosts(b *testing.B, tracker *Tracker, before Stats, costs map[string][]float64) Stats {
+	b.Helper()
+	now := figures(b, tracker)
+	for i, p := range now.Programs {
+		runs := p.Runs - before.Programs[i].Runs
+		if runs > 0 {
+			took := p.Runtime - before.Programs[i].Runtime
+			costs[p.Name] = append(costs[p.Name], float64(took.Nanoseconds())/float64(runs))
+		}
+	}
+	return now
+}

@@ -1,0 +1,54 @@
+package bpf
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestCgroupV1 moves a process into a cgroup v1 whose id is registered: ids of v1
+// and of v2 say nothing of each other.
+func TestCgroupV1(t *testing.T) {
+	tracker := open(t, Options{})
+	v1 := newCgroupV1(t)
+	register(t, tracker, v1)
+	r := record(t, tracker)
+	c := shell(t, nil, "read line; exec sleep 600")
+	move(t, v1, "cgroup.procs", c.pid())
+	c.say("exec")
+	r.wait(Exit, runMarker(t))
+	if got := r.matching(func(e Event) bool { return e.PID == c.pid() }); len(got) != 0 {
+		t.Errorf("events: %+v, want none", got)
+	}
+	if changes, err := tracker.Resync(); err != nil || len(changes.Found) != 0 {
+		t.Errorf("found %+v, %v, want nothing", changes.Found, err)
+	}
+}
+
+// newCgroupV1 makes a cgroup in a hierarchy of its own, without controllers.
+func newCgroupV1(t *testing.T) cgroup {
+	t.Helper()
+	root := t.TempDir()
+	if err := unix.Mount("none", root, "cgroup", 0, "none,name=mooring-bpf-test"); err != nil {
+		skip(t, "no cgroup v1 hierarchy can be mounted: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(root, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	path := filepath.Join(root, "group")
+	if err := os.Mkdir(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var stat unix.Stat_t
+	if err := unix.Stat(path, &stat); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		eventually(t, func() bool { return os.Remove(path) == nil }, "cgroup %s to be empty", path)
+	})
+	return cgroup{path, stat.Ino}
+}

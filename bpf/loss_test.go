@@ -1,0 +1,214 @@
+package bpf
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestRingOverflows has nobody read while more happens than the ring can hold.
+func TestRingOverflows(t *testing.T) {
+	group := newCgroup(t)
+	tracker := open(t, Options{RingBytes: uint32(os.Getpagesize())})
+	register(t, tracker, group)
+	c := shell(t, &group, manyForks(200)+"; sleep 600 </dev/null & echo $!; wait")
+	last := c.number()
+	s := figures(t, tracker)
+	if s.LostEvents == 0 || s.LostProcesses != 0 {
+		t.Errorf("figures: %+v, want lost events, and no lost processes", s)
+	}
+	r := record(t, tracker)
+	r.waitFor(func(e Event) bool { return e.Kind == Lost }, "to be told of losses")
+	if changes, err := tracker.Resync(); err != nil || len(changes.Found)+len(changes.Gone) != 0 {
+		t.Errorf("changes: %+v, %v, want none: the map was right", changes, err)
+	}
+	wantTracked(t, tracker, group, c.pid(), last)
+	c.kill()
+	r.wait(Exit, last)
+	if n := len(r.matching(func(e Event) bool { return e.Kind == Lost })); n != 1 {
+		t.Errorf("told %d times of losses, want once", n)
+	}
+}
+
+// TestMapIsFull tracks more processes than there is room for.
+func TestMapIsFull(t *testing.T) {
+	group := newCgroup(t)
+	tracker := open(t, Options{MaxProcesses: 4})
+	register(t, tracker, group)
+	first := shell(t, &group, "read line")
+	fill := shell(t, &group, "for i in 1 2 3 4 5 6; do sleep 600 </dev/null & done; echo $!; wait")
+	last := fill.number()
+	eventually(t, func() bool { return comm(t, last) == "sleep" }, "the last process to execute")
+	if s := figures(t, tracker); s.LostProcesses == 0 || s.Processes != 4 || s.MaxProcesses != 4 {
+		t.Errorf("figures: %+v, want 4 processes and others lost", s)
+	}
+	if _, err := tracker.Resync(); !errors.Is(err, ErrFull) {
+		t.Errorf("Resync: %v, want %v", err, ErrFull)
+	}
+	if err := tracker.Watch(identify(t, last)); !errors.Is(err, ErrFull) {
+		t.Errorf("Watch: %v, want %v", err, ErrFull)
+	}
+	for _, pid := range procs(t, group) {
+		if pid != last && pid != first.pid() {
+			if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	eventually(t, func() bool { return len(procs(t, group)) == 2 }, "the others to end")
+	changes, err := tracker.Resync()
+	if err != nil || len(changes.Found) != 1 || changes.Found[0].PID != last {
+		t.Errorf("changes: %+v, %v, want process %d found", changes, err, last)
+	}
+	wantTracked(t, tracker, group, first.pid(), last)
+}
+
+// TestProcessesGone has the map hold a process that has ended unnoticed.
+func TestProcessesGone(t *testing.T) {
+	tracker := open(t, Options{})
+	stale := trackerProcess{Start: 5, Group: 6, Pid: 1 << 22}
+	if err := tracker.edit(trackerChange{Tgid: 1 << 22, Process: stale}); err != nil {
+		t.Fatal(err)
+	}
+	if p, ok := find(t, tracker, 1<<22); ok {
+		t.Errorf("snapshot has %+v", p)
+	}
+	changes, err := tracker.Resync()
+	if err != nil || len(changes.Gone) != 1 || changes.Gone[0].Process != (Process{PID: 1 << 22, StartTime: 5}) {
+		t.Errorf("changes: %+v, %v, want the process gone", changes, err)
+	}
+	if s := figures(t, tracker); s.Processes != 0 {
+		t.Errorf("figures: %+v, want no processes", s)
+	}
+}
+
+// TestForkStorm has a group and others fork at the same time, and wants to be told
+// of each of the group's processes, and of nobody else's.
+func TestForkStorm(t *testing.T) {
+	group := newCgroup(t)
+	tracker := open(t, Options{})
+	register(t, tracker, group)
+	stays := shell(t, &group, "read line")
+	r := record(t, tracker)
+	ours, others := play(t, &group, "storm"), play(t, nil, "storm")
+	const exits = 3000
+	eventually(t, func() bool {
+		return len(r.matching(func(e Event) bool { return e.Kind == Exit })) >= exits
+	}, "%d exits", exits)
+	started := stop(t, ours)
+	stop(t, others)
+	eventually(t, func() bool { return len(procs(t, group)) == 1 }, "the storm to end")
+	if changes, err := tracker.Resync(); err != nil || len(changes.Found)+len(changes.Gone) != 0 {
+		t.Errorf("changes: %+v, %v, want none", changes, err)
+	}
+	wantTracked(t, tracker, group, stays.pid())
+	if s := figures(t, tracker); s.LostEvents+s.LostProcesses+s.Stale != 0 {
+		t.Fatalf("figures: %+v, want no losses", s)
+	}
+	r.wait(Exit, runMarker(t))
+	r.stop()
+	wantBirthsAndDeaths(t, r, group, stays.pid(), started)
+}
+
+// wantBirthsAndDeaths looks whether each process of the group was told of when it
+// began and when it ended, except for one that lives. The storm executed a shell
+// so many times.
+func wantBirthsAndDeaths(t *testing.T, r *recorder, group cgroup, lives, shells int) {
+	t.Helper()
+	living := map[Process]int{}
+	for _, e := range r.matching(func(e Event) bool { return e.PID != lives && !e.Emulator }) {
+		switch e.Kind {
+		case Fork:
+			living[e.Process]++
+		case Exit:
+			living[e.Process]--
+		case Exec:
+			shells--
+		}
+		if e.Group != group.id {
+			t.Errorf("%+v is not of the group", e)
+		}
+	}
+	for p, n := range living {
+		if n != 0 {
+			t.Errorf("process %+v: %d more forks than exits", p, n)
+		}
+	}
+	if shells != -1 { // and the storm itself
+		t.Errorf("%d more shells than executed files", shells+1)
+	}
+}
+
+// stop ends a storm, and returns how many times it forked.
+func stop(t *testing.T, storm *child) int {
+	t.Helper()
+	if err := storm.cmd.Process.Signal(unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	n := storm.number()
+	storm.wait()
+	return n
+}
+
+// comm returns the name of a process's first thread.
+func comm(t *testing.T, pid int) string {
+	t.Helper()
+	name, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(name))
+}
+
+func figures(t testing.TB, tracker *Tracker) Stats {
+	t.Helper()
+	s, err := tracker.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// procs returns the processes that are in a cgroup.
+func procs(t *testing.T, c cgroup) []int {
+	t.Helper()
+	text, err := os.ReadFile(c.path + "/cgroup.procs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []int
+	for _, line := range strings.Fields(string(text)) {
+		n, err := strconv.Atoi(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, n)
+	}
+	return all
+}
+
+// wantTracked looks whether a snapshot has these processes of a group, and no
+// others.
+func wantTracked(t *testing.T, tracker *Tracker, group cgroup, want ...int) {
+	t.Helper()
+	all, err := tracker.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[int]bool{}
+	for _, p := range all {
+		got[p.PID] = p.Group == group.id
+	}
+	for _, pid := range want {
+		if !got[pid] {
+			t.Errorf("process %d is not tracked in group %d: %+v", pid, group.id, all)
+		}
+	}
+	if len(all) != len(want) {
+		t.Errorf("tracked: %+v, want processes %d alone", all, want)
+	}
+}

@@ -1,0 +1,277 @@
+package bpf
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestRestart has everything happen while no process has the tracker open.
+func TestRestart(t *testing.T) {
+	o := Options{Dir: bpffs(t)}
+	group := newCgroup(t)
+	tracker := open(t, o)
+	register(t, tracker, group)
+	stays := shell(t, &group, "read line; sleep 600 </dev/null & echo $!; wait")
+	ends := shell(t, &group, "read line; exit 3")
+	p, _ := find(t, tracker, stays.pid())
+	if err := tracker.Watch(p.Process); err != nil {
+		t.Fatal(err)
+	}
+	if err := tracker.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	stays.say("fork")
+	forked := stays.number()
+	ends.say("end")
+	ends.wait()
+	vm := start(t, &group, exec.Command(emulator(t), "600"))
+
+	tracker = open(t, o)
+	wantRegistered(t, &tracker.View, group.id)
+	r := record(t, tracker)
+	r.wait(Fork, forked)
+	r.wait(Exec, vm.pid())
+	if e := r.wait(Exit, ends.pid()); e.Exit.Code != 3 {
+		t.Errorf("%+v, want code 3", e)
+	}
+	for pid, want := range map[int]Tracked{
+		stays.pid(): {Watched: true}, forked: {}, vm.pid(): {Emulator: true},
+	} {
+		p, _ := find(t, tracker, pid)
+		if p.Group != group.id || p.Watched != want.Watched || p.Emulator != want.Emulator {
+			t.Errorf("process %d: %+v, want %+v in group %d", pid, p, want, group.id)
+		}
+	}
+	if _, ok := find(t, tracker, ends.pid()); ok {
+		t.Error("the process that ended is in the snapshot")
+	}
+}
+
+// TestSuccession opens pins that differ from what would be made now, and wants to
+// find all that can be known from the map alone.
+func TestSuccession(t *testing.T) {
+	tests := map[string]struct {
+		before, after Options
+		between       func(t *testing.T, dir string)
+		generation    string // that is there in the end
+		lost          bool   // events may have been
+	}{
+		"the same":          {generation: "v1-1"},
+		"other programs":    {before: Options{build: "1"}, after: Options{build: "2"}, generation: "v1-1"},
+		"to raw programs":   {before: Options{build: "1"}, after: Options{build: "2", raw: true}, generation: "v1-1"},
+		"more processes":    {after: Options{MaxProcesses: 1 << 16}, generation: "v1-2", lost: true},
+		"fewer groups":      {after: Options{MaxGroups: 2}, generation: "v1-2", lost: true},
+		"a larger ring":     {after: Options{RingBytes: 1 << 21}, generation: "v1-2", lost: true},
+		"an earlier schema": {between: rename("v1-1", "v0-1"), generation: "v1-2", lost: true},
+		"a later schema":    {between: rename("v1-1", "v7-4"), generation: "v1-5", lost: true},
+		"a map is missing":  {between: remove("v1-1/config"), generation: "v1-2", lost: true},
+		"a link is missing": {
+			before: Options{build: "1"}, after: Options{build: "1"},
+			between: remove("v1-1/build-1/handle_exit"), generation: "v1-1",
+		},
+		"half a generation": {between: mkdir("v1-9"), generation: "v1-1"},
+		"half a build":      {before: Options{build: "1"}, after: Options{build: "2"}, between: mkdir("v1-1/build-2"), generation: "v1-1"},
+		"two generations":   {between: mkdir("v1-0", "v1-0/ready"), generation: "v1-1"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			dir := bpffs(t)
+			test.before.Dir, test.after.Dir = dir, dir
+			group, want := populate(t, test.before)
+			if test.between != nil {
+				test.between(t, dir)
+			}
+			tracker := open(t, test.after)
+			wantRegistered(t, &tracker.View, group.id)
+			got, err := tracker.Snapshot()
+			if diff := cmp.Diff(want, got); err != nil || diff != "" {
+				t.Errorf("snapshot: %v\n-want +got\n%s", err, diff)
+			}
+			wantPins(t, dir, test.generation, filepath.Base(tracker.options.buildDir("")))
+			r := record(t, tracker)
+			c := shell(t, &group, "exit 0")
+			c.wait()
+			wantOneExit(t, tracker, r, c.pid(), ExitStatus{})
+			if lost := r.matching(func(e Event) bool { return e.Kind == Lost }); len(lost) > 0 != test.lost {
+				t.Errorf("told of losses: %v, want %t", lost, test.lost)
+			}
+		})
+	}
+}
+
+// populate opens a tracker, has it know processes by cgroup, by lineage and by
+// hand, and closes it. It returns the snapshot.
+func populate(t *testing.T, o Options) (cgroup, []Tracked) {
+	t.Helper()
+	group := newCgroup(t)
+	tracker := open(t, o)
+	register(t, tracker, group)
+	shell(t, &group, "read line")
+	orphan := shell(t, &group, "(sleep 600 </dev/null >/dev/null & echo $!)").number()
+	move(t, newCgroup(t), "cgroup.procs", orphan)
+	bound := identify(t, shell(t, nil, "read line").pid())
+	if err := errors.Join(tracker.Bind(bound, group.id), tracker.Watch(bound)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool { // its program, and no child any more
+		all, err := tracker.Snapshot()
+		return err == nil && len(all) == 3 && !slices.ContainsFunc(all, func(p Tracked) bool { return p.PID == orphan && p.File.Name == "dash" })
+	}, "three processes")
+	all, err := tracker.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tracker.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return group, all
+}
+
+func rename(from, to string) func(*testing.T, string) {
+	return func(t *testing.T, dir string) {
+		t.Helper()
+		if err := os.Rename(filepath.Join(dir, from), filepath.Join(dir, to)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func remove(name string) func(*testing.T, string) {
+	return func(t *testing.T, dir string) {
+		t.Helper()
+		if err := os.Remove(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func mkdir(names ...string) func(*testing.T, string) {
+	return func(t *testing.T, dir string) {
+		t.Helper()
+		for _, name := range names {
+			if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// wantPins looks whether all that is there is one generation with one build.
+func wantPins(t *testing.T, dir, generation, build string) {
+	t.Helper()
+	got, err := filepath.Glob(filepath.Join(dir, "v*", "build-*", ready))
+	want := []string{filepath.Join(dir, generation, build, ready)}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("pins: %q, %v, want %q", got, err, want)
+	}
+	if got, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(got) != 1 {
+		t.Errorf("pins: %q, %v, want one folder", got, err)
+	}
+}
+
+// TestSuccessionUnderLoad replaces programs and maps again and again while a group
+// forks, and wants the end of every process that began.
+func TestSuccessionUnderLoad(t *testing.T) {
+	o := Options{Dir: bpffs(t)}
+	group := newCgroup(t)
+	tracker := open(t, o)
+	register(t, tracker, group)
+	storm := play(t, &group, "storm")
+	for i := range uint32(6) {
+		if err := tracker.Close(); err != nil {
+			t.Fatal(err)
+		}
+		o.build = string(rune('a' + i))
+		o.MaxGroups = 100 + i/2
+		tracker = open(t, o)
+		r := record(t, tracker)
+		r.waitFor(func(e Event) bool { return e.Kind == Exit && e.Group == group.id }, "the storm to go on")
+		if _, ok := find(t, tracker, storm.pid()); !ok {
+			t.Fatalf("after %d successions the storm is not tracked", i+1)
+		}
+		r.stop()
+	}
+	stop(t, storm)
+	if changes, err := tracker.Resync(); err != nil || len(changes.Found)+len(changes.Gone) != 0 {
+		t.Errorf("changes: %+v, %v, want none", changes, err)
+	}
+	if all, err := tracker.Snapshot(); err != nil || len(all) != 0 {
+		t.Errorf("snapshot: %+v, %v, want nothing", all, err)
+	}
+}
+
+func TestBusy(t *testing.T) {
+	dir := bpffs(t)
+	tracker := open(t, Options{Dir: dir})
+	if _, err := Open(Options{Dir: dir}); !errors.Is(err, ErrBusy) {
+		t.Errorf("a second Open: %v, want %v", err, ErrBusy)
+	}
+	if err := Remove(dir); !errors.Is(err, ErrBusy) {
+		t.Errorf("Remove: %v, want %v", err, ErrBusy)
+	}
+	if err := tracker.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := Remove(dir); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("left: %v, %v, want nothing", left, err)
+	}
+}
+
+func TestLook(t *testing.T) {
+	dir := bpffs(t)
+	if _, err := Look(filepath.Dir(dir)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("where there is no tracker: %v, want %v", err, fs.ErrNotExist)
+	}
+	if _, err := Look(t.TempDir()); !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "mount -t bpf") {
+		t.Errorf("outside of a bpf file system: %v, want %v and what to do", err, ErrUnsupported)
+	}
+	group, want := populate(t, Options{Dir: dir})
+	view, err := Look(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = view.Close() }()
+	wantRegistered(t, view, group.id)
+	got, err := view.Snapshot()
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("snapshot: %v\n-want +got\n%s", err, diff)
+	}
+	if s, err := view.Stats(); err != nil || s.Processes != len(want) || s.Groups != 1 || len(s.Programs) != 4 {
+		t.Errorf("figures: %+v, %v, want %d processes", s, err, len(want))
+	}
+}
+
+// TestCopyOfOlderProcesses copies values that are shorter than today's.
+func TestCopyOfOlderProcesses(t *testing.T) {
+	tracker := open(t, Options{MaxProcesses: 100})
+	old, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 16, MaxEntries: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = old.Close() }()
+	if err := old.Put(uint32(7), []byte("startstagroupgro")); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []bool{true, false} {
+		if again, err := tracker.copyProcesses(old); err != nil || again != want {
+			t.Errorf("copied: %t, %v, want %t", again, err, want)
+		}
+	}
+	value, err := tracker.maps[trackerMapProcesses].LookupBytes(uint32(7))
+	if err != nil || strings.TrimRight(string(value), "\x00") != "startstagroupgro" {
+		t.Errorf("value %q, %v, want that of the old map", value, err)
+	}
+}

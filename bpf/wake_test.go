@@ -1,0 +1,104 @@
+package bpf
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestWakes looks at when the ring becomes readable for one who waits for it.
+func TestWakes(t *testing.T) {
+	group := newCgroup(t)
+	tracker := open(t, Options{})
+	register(t, tracker, group)
+	owner := shell(t, &group, "read line; exit 3")
+	p, ok := find(t, tracker, owner.pid())
+	if !ok {
+		t.Fatal("the owner is not tracked")
+	}
+	if err := tracker.Watch(p.Process); err != nil {
+		t.Fatal(err)
+	}
+	ring := waitOn(t, tracker)
+	steps := []struct {
+		name string
+		do   func()
+		want bool
+	}{
+		{"an ordinary process comes and goes", func() { shell(t, &group, "(sleep 0); exit 0").wait() }, false},
+		{"a watched process ends", func() { owner.say("end"); owner.wait() }, true},
+		{"an emulator comes and goes", func() { runMarker(t) }, true},
+		{"ordinary processes fill the ring", func() { shell(t, &group, manyForks(3000)).wait() }, true},
+	}
+	for _, step := range steps {
+		step.do()
+		if got := ring.readable(t, step.want); got != step.want {
+			t.Errorf("%s: woken %t, want %t", step.name, got, step.want)
+		}
+		ring.drain(t, tracker)
+	}
+}
+
+// TestWatchTellsInTime has a reader that would not look by itself.
+func TestWatchTellsInTime(t *testing.T) {
+	tracker := open(t, Options{patience: time.Hour})
+	r := record(t, tracker)
+	c := shell(t, nil, "read line; exit 3")
+	if err := tracker.Watch(identify(t, c.pid())); err != nil {
+		t.Fatal(err)
+	}
+	c.say("end")
+	e := r.wait(Exit, c.pid())
+	if !e.Watched || e.Exit.Code != 3 || e.Group != 0 {
+		t.Errorf("%+v, want a watched process with code 3", e)
+	}
+}
+
+func manyForks(n int) string {
+	return "i=0; while [ $i -lt " + strconv.Itoa(n) + " ]; do (:); i=$((i+1)); done"
+}
+
+// epoll waits for the ring of a tracker.
+type epoll int
+
+func waitOn(t *testing.T, tracker *Tracker) epoll {
+	t.Helper()
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	ring := tracker.maps[trackerMapEvents].FD()
+	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: int32(ring)}
+	if err := unix.EpollCtl(fd, unix.EPOLL_CTL_ADD, ring, &event); err != nil {
+		t.Fatal(err)
+	}
+	epoll(fd).readable(t, false)
+	epoll(fd).drain(t, tracker)
+	return epoll(fd)
+}
+
+// readable reports whether there was a wake-up; it waits for one that must come.
+func (e epoll) readable(t *testing.T, wait bool) bool {
+	t.Helper()
+	timeout := 0
+	if wait {
+		timeout = int(deadline / time.Millisecond)
+	}
+	n, err := unix.EpollWait(int(e), make([]unix.EpollEvent, 1), timeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n > 0
+}
+
+// drain reads all events, and forgets the wake-ups for them.
+func (e epoll) drain(t *testing.T, tracker *Tracker) {
+	t.Helper()
+	r := record(t, tracker)
+	r.wait(Exit, runMarker(t))
+	r.stop()
+	e.readable(t, false)
+}

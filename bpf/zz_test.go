@@ -1,3 +1,0 @@
-package bpf
-func rightsRole() error {return nil}
-func nestedRole() error {return nil}
