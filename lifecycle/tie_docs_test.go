@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -24,6 +25,9 @@ import (
 func readLifecycleDoc(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "docs", "lifecycle.md"))
+	if errors.Is(err, fs.ErrNotExist) && os.Getenv("MOORING_REQUIRE_CGROUP2") != "" {
+		t.Skip("no docs/lifecycle.md in the node, which gets this package's folder alone")
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,11 +14,11 @@ func launchersCommand() *cobra.Command {
 	var count int
 	c := &cobra.Command{
 		Use:    "launchers",
-		Short:  "Run launchers, and a runtime that lists them, until the end of the input",
+		Short:  "Run launchers with VMs, and a runtime that lists them, until the end of the input",
 		Args:   cobra.NoArgs,
 		Hidden: true,
 		RunE: func(*cobra.Command, []string) error {
-			h, err := hold(socket, count)
+			h, err := hold(socket, count, true)
 			if err != nil {
 				return err
 			}

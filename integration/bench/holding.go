@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"syscall"
 
 	nri "github.com/containerd/nri/pkg/api"
 	"golang.org/x/sys/unix"
@@ -19,22 +18,42 @@ import (
 const heldMemlock = 4 << 20
 
 // holding is launchers that run: each a process in a cgroup of its own, with the
-// memory lock and the cgroup setting that its annotations ask for. Their runtime
-// is the one that lists them, and not a real one.
+// memory lock and the cgroup setting that its annotations ask for, and beside it, if
+// so wanted, one that executes an emulator. Their runtime is the one that lists them,
+// and not a real one.
 type holding struct {
 	*runtime
 	cgroup    string
+	programs  string // folder for the emulator
+	emulator  string // empty: no VMs
 	processes []*exec.Cmd
 	input     io.Closer // with which the processes end
 }
 
-// hold starts n launchers, and a runtime that lists them at socket.
-func hold(socket string, n int) (h *holding, err error) {
+// hold starts n launchers, with VMs or without, and a runtime that lists them at
+// socket.
+func hold(socket string, n int, vms bool) (h *holding, err error) {
 	h = &holding{}
-	if err := h.startAll(n, launchers(n), socket); err != nil {
+	if vms {
+		err = h.makeEmulator()
+	}
+	if err := errors.Join(err, h.startAll(n, launchers(n), socket)); err != nil {
 		return nil, errors.Join(fmt.Errorf("starting %d launchers: %w", n, err), h.close())
 	}
 	return h, nil
+}
+
+// makeEmulator gives a program that does nothing an emulator's name.
+func (h *holding) makeEmulator() error {
+	cat, err := exec.LookPath("cat")
+	if err != nil {
+		return err
+	}
+	if h.programs, err = os.MkdirTemp("", "bench-programs"); err != nil {
+		return err
+	}
+	h.emulator, err = copyProgram(cat, h.programs, emulatorName)
+	return err
 }
 
 func (h *holding) startAll(n int, all []member, socket string) error {
@@ -68,9 +87,7 @@ func (h *holding) startOne(m member, input *os.File, limited bool) error {
 	if err := os.Mkdir(path, 0o755); err != nil {
 		return err
 	}
-	delete(m.pod.Annotations, "devices.memlock.mooring.dev")
-	m.pod.Annotations["requires-lock.memlock.mooring.dev"] = "true"
-	m.pod.Annotations["guest-memory.memlock.mooring.dev"] = strconv.Itoa(heldMemlock)
+	askForLittle(m)
 	if limited {
 		if err := os.WriteFile(filepath.Join(path, "memory.high"), []byte(launcherMemoryHigh), 0o644); err != nil {
 			return err
@@ -78,21 +95,36 @@ func (h *holding) startOne(m member, input *os.File, limited bool) error {
 	} else {
 		delete(m.pod.Annotations, "memory.high.cgroup.mooring.dev")
 	}
-	dir, err := os.Open(path)
+	owner, err := h.run(cgroup(path), "cat", input)
 	if err != nil {
 		return err
 	}
-	defer dir.Close()
-	cmd := exec.Command("cat")
+	m.ctr.Pid, m.ctr.State = uint32(owner), nri.ContainerState_CONTAINER_RUNNING
+	m.ctr.Rlimits = []*nri.POSIXRlimit{{Type: "RLIMIT_MEMLOCK", Soft: heldMemlock, Hard: heldMemlock}}
+	if h.emulator == "" {
+		return nil
+	}
+	_, err = h.run(cgroup(path), h.emulator, input)
+	return err
+}
+
+// askForLittle changes what a launcher asks for to what anybody may have.
+func askForLittle(m member) {
+	delete(m.pod.Annotations, "devices.memlock.mooring.dev")
+	m.pod.Annotations["requires-lock.memlock.mooring.dev"] = "true"
+	m.pod.Annotations["guest-memory.memlock.mooring.dev"] = strconv.Itoa(heldMemlock)
+}
+
+// run runs a process that ends with its input.
+func (h *holding) run(in cgroup, program string, input *os.File) (pid int, err error) {
+	cmd := exec.Command(program)
 	cmd.Stdin = input
-	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())}
-	if err := cmd.Start(); err != nil {
-		return err
+	if err := in.start(cmd); err != nil {
+		return 0, err
 	}
 	h.processes = append(h.processes, cmd)
-	m.ctr.Pid, m.ctr.State = uint32(cmd.Process.Pid), nri.ContainerState_CONTAINER_RUNNING
-	m.ctr.Rlimits = []*nri.POSIXRlimit{{Type: "RLIMIT_MEMLOCK", Soft: heldMemlock, Hard: heldMemlock}}
-	return unix.Prlimit(cmd.Process.Pid, unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: heldMemlock, Max: heldMemlock}, nil)
+	pid = cmd.Process.Pid
+	return pid, unix.Prlimit(pid, unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: heldMemlock, Max: heldMemlock}, nil)
 }
 
 // close ends the launchers and their runtime.
@@ -110,19 +142,11 @@ func (h *holding) close() error {
 			errs = append(errs, err)
 		}
 	}
+	if h.programs != "" {
+		errs = append(errs, os.RemoveAll(h.programs))
+	}
 	if h.runtime != nil {
 		errs = append(errs, h.runtime.close())
 	}
 	return errors.Join(errs...)
-}
-
-// cgroup2 finds the cgroup v2 hierarchy: by itself, or beside those of version 1.
-func cgroup2() (string, error) {
-	for _, mount := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
-		var st unix.Statfs_t
-		if unix.Statfs(mount, &st) == nil && st.Type == unix.CGROUP2_SUPER_MAGIC {
-			return mount, nil
-		}
-	}
-	return "", errors.New("no cgroup v2 hierarchy at /sys/fs/cgroup or below it")
 }

@@ -25,7 +25,7 @@ func needsLaunchers(t *testing.T) {
 
 func TestHold(t *testing.T) {
 	needsLaunchers(t)
-	h, err := hold("", 3)
+	h, err := hold("", 3, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestResident(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	found, err := resident(t.Context(), agent, 3, 0, 0)
+	found, err := resident(t.Context(), agent, 3, true, 0, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestResident(t *testing.T) {
 
 func TestAnAgentThatEndsIsNoticed(t *testing.T) {
 	needsLaunchers(t)
-	if _, err := resident(t.Context(), "/bin/false", 1, 0, 0); err == nil {
+	if _, err := resident(t.Context(), "/bin/false", 1, false, 0, 0); err == nil {
 		t.Error("a program that is no agent was measured")
 	}
 }

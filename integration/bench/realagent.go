@@ -10,12 +10,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/mooring-vm/mooring/internal/admin"
 	"github.com/mooring-vm/mooring/lifecycle"
 )
 
@@ -23,6 +25,7 @@ import (
 type realAgent struct {
 	cmd    *exec.Cmd
 	side   string // address of /readyz and /metrics
+	root   string // its tmpfs, in its own mount namespace
 	log    string
 	began  time.Time
 	exited chan error
@@ -48,9 +51,10 @@ func startAgent(ctx context.Context, binary string, r *runtime) (*realAgent, err
 		return nil, err
 	}
 	defer log.Close()
-	root := filepath.Join(r.dir, "run")
-	a.cmd = exec.CommandContext(ctx, self, "agent", "--root", root, "--", binary,
-		"--root", root, "--policy", rules, "--nri-socket", r.socket, "--listen", a.side)
+	a.root = filepath.Join(r.dir, "run")
+	pins := filepath.Join(r.dir, "bpf")
+	a.cmd = exec.CommandContext(ctx, self, "agent", "--root", a.root, "--bpf", pins, "--", binary,
+		"--root", a.root, "--bpf-dir", filepath.Join(pins, "mooring"), "--policy", rules, "--nri-socket", r.socket, "--listen", a.side)
 	a.cmd.Stderr = log
 	a.cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
 	a.began = time.Now()
@@ -71,10 +75,10 @@ func freeAddress() (string, error) {
 
 // agentCommand becomes the agent, in the mount namespace that it was started in.
 func agentCommand() *cobra.Command {
-	var root string
+	var root, pins string
 	c := &cobra.Command{
 		Use:    "agent -- BINARY [FLAG...]",
-		Short:  "Be the agent, with a tmpfs of its own",
+		Short:  "Be the agent, with a tmpfs and a bpf file system of its own",
 		Args:   cobra.MinimumNArgs(1),
 		Hidden: true,
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -88,10 +92,14 @@ func agentCommand() *cobra.Command {
 			if err := lifecycle.MountPodDirs(root); err != nil {
 				return err
 			}
+			if err := errors.Join(os.Mkdir(pins, 0o700), unix.Mount("bpf", pins, "bpf", 0, "")); err != nil {
+				return fmt.Errorf("a bpf file system for the agent: %w", err)
+			}
 			return unix.Exec(args[0], args, os.Environ())
 		},
 	}
 	c.Flags().StringVar(&root, "root", "", "where the agent's tmpfs goes")
+	c.Flags().StringVar(&pins, "bpf", "", "where its bpf file system goes")
 	return c
 }
 
@@ -113,6 +121,28 @@ func (a *realAgent) awaitReady(ctx context.Context) (time.Duration, error) {
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
+}
+
+// client asks the agent through its socket, which only its mount namespace shows.
+func (a *realAgent) client() *admin.Client {
+	return admin.NewClient(filepath.Join("/proc", strconv.Itoa(a.cmd.Process.Pid), "root", a.root, "agent.sock"))
+}
+
+// awaitVMs waits until the agent knows n VM processes.
+func (a *realAgent) awaitVMs(ctx context.Context, n int) error {
+	known := 0
+	err := await(ctx, func() (bool, error) {
+		all, err := a.client().Launchers(ctx)
+		known = 0
+		for _, l := range all {
+			known += len(l.VMs)
+		}
+		return known == n, err
+	})
+	if err != nil {
+		return a.failed(fmt.Errorf("it knows %d VM processes, want %d: %w", known, n, err))
+	}
+	return nil
 }
 
 func (a *realAgent) failed(err error) error {

@@ -27,10 +27,16 @@ func (i idle) switches() float64 { return float64(i.after.switches-i.before.swit
 
 func (i idle) seconds() float64 { return i.after.at.Sub(i.before.at).Seconds() }
 
-// resident runs the agent's binary beside n launchers, and watches it for some
-// time after it has settled.
-func resident(ctx context.Context, binary string, n int, settle, watch time.Duration) (_ idle, err error) {
-	h, err := hold("", n)
+// The launchers that an agent is watched beside.
+const (
+	launchersAlone = "launchers alone"
+	launchersVMs   = "launchers with VMs"
+)
+
+// resident runs the agent's binary beside n launchers, with VMs or without, and
+// watches it for some time after it has settled.
+func resident(ctx context.Context, binary string, n int, vms bool, settle, watch time.Duration) (_ idle, err error) {
+	h, err := hold("", n, vms)
 	if err != nil {
 		return idle{}, err
 	}
@@ -43,6 +49,11 @@ func resident(ctx context.Context, binary string, n int, settle, watch time.Dura
 	found := idle{}
 	if found.ready, err = a.awaitReady(ctx); err != nil {
 		return idle{}, err
+	}
+	if vms {
+		if err := a.awaitVMs(ctx, n); err != nil {
+			return idle{}, err
+		}
 	}
 	if err := pause(ctx, settle); err != nil {
 		return idle{}, err

@@ -20,6 +20,10 @@ const (
 	residentTable    = "resident"
 	createTable      = "create"
 	nodeAgentTable   = "node_agent"
+	handlerCostTable = "process_handlers"
+	watcherTable     = "process_watchers"
+	deathTable       = "launcher_death"
+	stormTable       = "fork_storm"
 )
 
 // The goals of the project.
@@ -112,14 +116,15 @@ func handlerRows(b breakdown) []report.Row {
 	return rows
 }
 
-func residentRows(i idle) []report.Row {
+func residentRows(who string, i idle) []report.Row {
 	return []report.Row{
-		{What: "resident memory (RSS)", Unit: report.Bytes, Value: i.after.rss, Goals: []report.Goal{{Of: report.Value, Most: mostMemory}}},
-		{What: "its proportional share (PSS)", Unit: report.Bytes, Value: i.after.pss},
-		{What: "memory that is its own (anonymous)", Unit: report.Bytes, Value: i.after.own},
-		{What: "CPU while nothing happens", Unit: report.Cores, Value: i.cores()},
-		{What: "context switches while nothing happens", Unit: report.PerSecond, Value: i.switches()},
-		{What: "start until ready", Unit: report.Seconds, Value: i.ready.Seconds()},
+		{What: "resident memory (RSS)", Who: who, Unit: report.Bytes, Value: i.after.rss, Goals: []report.Goal{{Of: report.Value, Most: mostMemory}}},
+		{What: "its proportional share (PSS)", Who: who, Unit: report.Bytes, Value: i.after.pss},
+		{What: "memory that is its own (anonymous)", Who: who, Unit: report.Bytes, Value: i.after.own},
+		{What: "pages of its program (file)", Who: who, Unit: report.Bytes, Value: i.after.rss - i.after.own},
+		{What: "CPU while nothing happens", Who: who, Unit: report.Cores, Value: i.cores()},
+		{What: "context switches while nothing happens", Who: who, Unit: report.PerSecond, Value: i.switches()},
+		{What: "start until ready", Who: who, Unit: report.Seconds, Value: i.ready.Seconds()},
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/integration/agent"
 	"github.com/mooring-vm/mooring/integration/bench/report"
 	"github.com/mooring-vm/mooring/integration/node"
@@ -71,7 +72,7 @@ func holdOn(ctx context.Context, n node.Node) (release func() error, err error) 
 }
 
 // knowsAll scrapes the agent, as monitoring does, and sees to it that what is
-// measured is an agent that knows the launchers.
+// measured is an agent that knows the launchers and their VMs.
 func knowsAll(ctx context.Context, a *agent.Agent) error {
 	if _, err := a.Metrics(ctx); err != nil {
 		return err
@@ -80,9 +81,16 @@ func knowsAll(ctx context.Context, a *agent.Agent) error {
 	if err != nil {
 		return err
 	}
-	var all []json.RawMessage
-	if err := json.Unmarshal([]byte(text), &all); err != nil || len(all) != residents {
-		return fmt.Errorf("the agent knows %d launchers, want %d: %w", len(all), residents, err)
+	var all []agentapi.Launcher
+	if err := json.Unmarshal([]byte(text), &all); err != nil {
+		return fmt.Errorf("reading what the agent knows: %w", err)
+	}
+	vms := 0
+	for _, l := range all {
+		vms += len(l.VMs)
+	}
+	if len(all) != residents || vms != residents {
+		return fmt.Errorf("the agent knows %d launchers and %d VM processes, want %d of each", len(all), vms, residents)
 	}
 	return nil
 }

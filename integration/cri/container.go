@@ -23,6 +23,8 @@ type Container struct {
 	Devices []string
 	// Mounts are directories of the node, read-only, by their place in the container.
 	Mounts map[string]string
+	// Privileged needs a privileged pod.
+	Privileged bool
 }
 
 // Instance is a created container.
@@ -49,7 +51,8 @@ func (c Container) config() *runtimeapi.ContainerConfig {
 			Resources: &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: c.MemoryLimit, CpuShares: 102, OomScoreAdj: 900},
 			SecurityContext: &runtimeapi.LinuxContainerSecurityContext{
 				RunAsUser:  &runtimeapi.Int64Value{Value: c.User},
-				NoNewPrivs: true,
+				Privileged: c.Privileged,
+				NoNewPrivs: !c.Privileged,
 				Seccomp:    &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault},
 			},
 		},

@@ -17,6 +17,31 @@ type Pod struct {
 	Handler string
 	// UserNamespace maps the pod's root to this host uid; 0 means no user namespace.
 	UserNamespace uint32
+	// PIDs says which processes the pod's containers see.
+	PIDs PIDs
+	// Privileged allows privileged containers.
+	Privileged bool
+}
+
+// PIDs is a pid namespace by whose it is.
+type PIDs string
+
+// The pid namespaces that a pod can ask for.
+const (
+	OwnPIDs  PIDs = ""     // each container's own
+	PodPIDs  PIDs = "pod"  // shareProcessNamespace
+	NodePIDs PIDs = "node" // hostPID
+)
+
+func (p PIDs) mode() runtimeapi.NamespaceMode {
+	switch p {
+	case PodPIDs:
+		return runtimeapi.NamespaceMode_POD
+	case NodePIDs:
+		return runtimeapi.NamespaceMode_NODE
+	default:
+		return runtimeapi.NamespaceMode_CONTAINER
+	}
 }
 
 // Sandbox is a running pod.
@@ -48,6 +73,7 @@ func (p Pod) config() *runtimeapi.PodSandboxConfig {
 			CgroupParent: p.CgroupParent(),
 			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
 				NamespaceOptions: p.namespaces(),
+				Privileged:       p.Privileged,
 				Seccomp:          &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault},
 			},
 		},
@@ -58,7 +84,7 @@ func (p Pod) config() *runtimeapi.PodSandboxConfig {
 // namespaces shares the node's network: nothing here needs a network of its
 // own, and a pod starts a second faster without.
 func (p Pod) namespaces() *runtimeapi.NamespaceOption {
-	ns := &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE, Pid: runtimeapi.NamespaceMode_CONTAINER}
+	ns := &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE, Pid: p.PIDs.mode()}
 	if p.UserNamespace != 0 {
 		ids := []*runtimeapi.IDMapping{{HostId: p.UserNamespace, Length: 65536}}
 		ns.Network = runtimeapi.NamespaceMode_POD // the host's network excludes a user namespace
@@ -86,6 +112,24 @@ func (s *Sandbox) Remove(ctx context.Context) error {
 	if _, err := s.client.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: s.ID}); err != nil {
 		return fmt.Errorf("stopping pod %s: %w", s.Name, err)
 	}
+	return s.RemoveByForce(ctx)
+}
+
+// RemoveByForce removes the pod and everything in it without stopping anything
+// first. A pod that is gone is no error. Containers come before their pod, as with
+// the kubelet: containerd 2.4 that is left to remove them itself hangs for good if
+// an NRI plugin connects at that moment. RemovePodSandbox takes a read lock, and
+// once more for each container; between the two the plugin waits for the write lock.
+func (s *Sandbox) RemoveByForce(ctx context.Context) error {
+	all, err := s.containers(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("listing the containers of pod %s: %w", s.Name, err)
+	}
+	for _, i := range all {
+		if err := i.Remove(ctx); err != nil {
+			return fmt.Errorf("removing container %s of pod %s: %w", i.ID, s.Name, err)
+		}
+	}
 	if _, err := s.client.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: s.ID}); err != nil {
 		return fmt.Errorf("removing pod %s: %w", s.Name, err)
 	}
@@ -93,19 +137,28 @@ func (s *Sandbox) Remove(ctx context.Context) error {
 }
 
 func (s *Sandbox) kill(ctx context.Context) error {
-	filter := &runtimeapi.ContainerFilter{
-		PodSandboxId: s.ID,
-		State:        &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
-	}
-	running, err := s.client.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: filter})
+	running, err := s.containers(ctx, &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING})
 	if err != nil {
 		return err
 	}
-	for _, c := range running.Containers {
-		i := Instance{ID: c.Id, Sandbox: s}
+	for _, i := range running {
 		if err := i.Stop(ctx, 0); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// containers are those of the pod in a state, or all where it is nil.
+func (s *Sandbox) containers(ctx context.Context, state *runtimeapi.ContainerStateValue) ([]*Instance, error) {
+	filter := &runtimeapi.ContainerFilter{PodSandboxId: s.ID, State: state}
+	found, err := s.client.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: filter})
+	if err != nil {
+		return nil, err
+	}
+	var all []*Instance
+	for _, c := range found.Containers {
+		all = append(all, &Instance{ID: c.Id, Sandbox: s})
+	}
+	return all, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
 
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/bpf"
@@ -32,6 +33,7 @@ func (a *Agent) makeSupervisor(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	debug.FreeOSMemory() // the kernel's types, which loading has read: 10 MB
 	s := &supervision{tracker: t}
 	a.supervision, a.tracker = s, t
 	if s.processes, err = lifecycle.NewLinuxProcesses(a.kernel); err != nil {

@@ -20,12 +20,16 @@ func format(v float64, u Unit) string {
 		return digits(v) + " per second"
 	case Share:
 		return fmt.Sprintf("%.0f%%", 100*v)
+	case Count:
+		return fmt.Sprintf("%.0f", v)
 	}
 	return digits(v) + " " + string(u)
 }
 
 func formatSeconds(v float64) string {
 	switch {
+	case v > 0 && v < 1e-6:
+		return digits(v*1e9) + " ns"
 	case v < 1e-3:
 		return digits(v*1e6) + " µs"
 	case v < 1:
@@ -44,11 +48,20 @@ func digits(v float64) string {
 }
 
 func formatRatio(r stats.Ratio) string {
-	high := fmt.Sprintf("%.3f", r.High)
+	high := times(r.High)
 	if r.High == math.MaxFloat64 {
 		high = "unbounded"
 	}
-	return fmt.Sprintf("%.3f (%.3f to %s)", r.Value, r.Low, high)
+	return fmt.Sprintf("%s (%s to %s)", times(r.Value), times(r.Low), high)
+}
+
+// times shows a multiple: near one the third decimal counts, far from it no more
+// than three digits do.
+func times(v float64) string {
+	if v < 10 {
+		return fmt.Sprintf("%.3f", v)
+	}
+	return digits(v)
 }
 
 func (g Goal) format(u Unit) string {

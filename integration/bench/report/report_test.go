@@ -48,7 +48,10 @@ func TestFormat(t *testing.T) {
 		{123.456e-6, Seconds, "123 µs"},
 		{1.23456e-3, Seconds, "1.23 ms"},
 		{12.3456, Seconds, "12.3 s"},
+		{123.4e-9, Seconds, "123 ns"},
 		{0, Seconds, "0 µs"},
+		{12345, Count, "12345"},
+		{0, Count, "0"},
 		{30e6, Bytes, "30.0 MB"},
 		{0.001234, Cores, "0.123% of a core"},
 		{12345, PerSecond, "12345 per second"},
@@ -58,8 +61,13 @@ func TestFormat(t *testing.T) {
 			t.Errorf("format(%v, %s) = %q, want %q", c.value, c.unit, got, c.want)
 		}
 	}
-	if got, want := formatRatio(stats.Ratio{Value: 1, High: math.MaxFloat64}), "1.000 (0.000 to unbounded)"; got != want {
-		t.Errorf("ratio = %q, want %q", got, want)
+	for want, ratio := range map[string]stats.Ratio{
+		"1.000 (0.000 to unbounded)": {Value: 1, High: math.MaxFloat64},
+		"1235 (99.9 to 12346)":       {Value: 1234.5678, Low: 99.91, High: 12345.6},
+	} {
+		if got := formatRatio(ratio); got != want {
+			t.Errorf("ratio = %q, want %q", got, want)
+		}
 	}
 }
 

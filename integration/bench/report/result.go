@@ -23,6 +23,7 @@ const (
 	Cores     Unit = "cores" // CPU time per time
 	PerSecond Unit = "1/s"
 	Share     Unit = "share" // of one
+	Count     Unit = "count"
 )
 
 // Result is what one or several runs found. A table is of one run as a whole.
