@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/google/uuid"
+
+	"github.com/mooring-vm/mooring/integration/cri"
+)
+
+// bystanders is how many there are at most.
+const bystanders = 24
+
+// startsBystander starts what looks like a VM and is none of the agent's.
+func startsBystander(ctx context.Context, w *world) (string, error) {
+	if w.purge(); len(w.bystanders) >= bystanders {
+		return "", errNever
+	}
+	var s *subject
+	var err error
+	switch w.rand.IntN(4) {
+	case 0:
+		s, err = standIn("called QEMU", "/usr/bin/sleep", emulator)
+	case 1:
+		s, err = standIn("an emulator of the node", filepath.Join(workDir, emulator), "sleep")
+	case 2:
+		if s, err = standIn("an emulator in a machine's cgroup", filepath.Join(workDir, emulator), "sleep"); err == nil {
+			err = s.moveTo(fmt.Sprintf("/sys/fs/cgroup/machine.slice/bystander-%d.scope", s.pid))
+		}
+	default:
+		s, err = w.inPlainPod(ctx)
+	}
+	if err != nil {
+		return "", err
+	}
+	w.bystanders = append(w.bystanders, s)
+	w.check.watch(s)
+	return s.name, nil
+}
+
+// purge drops those that were ended.
+func (w *world) purge() {
+	kept := w.bystanders[:0]
+	for _, s := range w.bystanders {
+		if !s.asked {
+			kept = append(kept, s)
+		}
+	}
+	w.bystanders = kept
+}
+
+func endsBystander(_ context.Context, w *world) (string, error) {
+	if w.purge(); len(w.bystanders) == 0 {
+		return "", errNever
+	}
+	s := w.bystanders[w.rand.IntN(len(w.bystanders))]
+	w.check.ask(s)
+	return s.name, s.signal(9)
+}
+
+// standIn is a process of the node that executes one file and is called another.
+func standIn(name, file, called string) (*subject, error) {
+	cmd := exec.Command(file)
+	cmd.Args = []string{called, "2147483647"}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	p, err := hold(cmd.Process.Pid)
+	go func() { _ = cmd.Wait() }() // for it to leave no zombie
+	return &subject{process: p, name: "bystander: " + name}, err
+}
+
+// inPlainPod starts an emulator in the pod that is no launcher.
+func (w *world) inPlainPod(ctx context.Context) (*subject, error) {
+	s, err := w.startVM(ctx, w.plain, w.plain.current, "(vm TAG >/dev/null 2>&1 &)")
+	if err != nil {
+		return nil, err
+	}
+	s.owner, s.name = nil, "bystander: an emulator of a plain pod"
+	return s, nil
+}
+
+// openPlain runs a pod that is no launcher.
+func (w *world) openPlain(ctx context.Context) error {
+	l := &launcher{kind: kind{"plain", cri.NodePIDs, "crun", "exit 0", false}, number: len(w.launchers)}
+	w.plain = l
+	uid := uuid.NewString()
+	s, err := w.cri.RunPod(ctx, cri.Pod{Namespace: namespace, Name: "plain-" + uid[:8], UID: uid, Handler: l.handler, PIDs: l.pids})
+	if err != nil {
+		return err
+	}
+	l.sandbox = s
+	i := &instance{}
+	if i.ctl, err = l.pipe(); err != nil {
+		return err
+	}
+	if i.container, err = s.Run(ctx, l.container()); err != nil {
+		return errors.Join(err, i.ctl.Close())
+	}
+	pid, err := i.container.Pid(ctx)
+	if err != nil {
+		return err
+	}
+	p, err := hold(pid)
+	if err != nil {
+		return err
+	}
+	i.owner = &subject{process: p, name: "the plain pod"}
+	w.check.watch(i.owner)
+	l.current = i
+	i.cgroup, err = cgroupOf(pid)
+	return err
+}

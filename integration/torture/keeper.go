@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// renewTimeout is for one launcher; containerd may be away in it.
+const renewTimeout = 90 * time.Second
+
+// keep makes launchers anew whose owners are gone, some at a time, until the
+// context ends.
+func (w *world) keep(ctx context.Context) {
+	room := make(chan struct{}, w.workers)
+	for ctx.Err() == nil {
+		for _, l := range w.launchers {
+			if !w.isVacant(l) || !l.busy.CompareAndSwap(false, true) {
+				continue
+			}
+			room <- struct{}{}
+			w.background.Go(func() {
+				defer func() { l.busy.Store(false); <-room }()
+				if err := w.renew(ctx, l); err != nil && ctx.Err() == nil {
+					w.say("making launcher %d anew: %v", l.number, err)
+				}
+			})
+		}
+		pause(ctx, 50*time.Millisecond)
+	}
+}
+
+// isVacant reports whether a launcher has nobody.
+func (w *world) isVacant(l *launcher) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !l.busy.Load() && (l.current == nil || w.check.isGone(l.current.owner))
+}
+
+// awaitFull waits until all launchers run.
+func (w *world) awaitFull(ctx context.Context) {
+	for len(w.live()) < len(w.launchers) && ctx.Err() == nil {
+		pause(ctx, 100*time.Millisecond)
+	}
+}
+
+// renew makes a launcher anew: in the pod that it had, or, where that fails, in
+// another one the next time.
+func (w *world) renew(ctx context.Context, l *launcher) error {
+	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
+	defer cancel()
+	began, what := time.Now(), "a container"
+	if l.sandbox == nil {
+		what = "a pod with its container"
+	}
+	err := w.close(ctx, l)
+	if err == nil {
+		err = w.open(ctx, l)
+	}
+	if err != nil {
+		return errors.Join(err, w.drop(context.WithoutCancel(ctx), l), w.awaitRuntime(ctx))
+	}
+	w.mu.Lock()
+	w.making.add(fmt.Sprintf("%s, %s", what, l.handler), time.Since(began))
+	w.mu.Unlock()
+	return w.startsItsDomain(ctx, l)
+}
+
+// close removes what is left of a launcher.
+func (w *world) close(ctx context.Context, l *launcher) error {
+	i := l.current
+	if i == nil {
+		return nil
+	}
+	if err := w.awaitGone(ctx, i); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	l.current = nil
+	w.mu.Unlock()
+	_ = i.ctl.Close()
+	if l.sandbox == nil {
+		return nil
+	}
+	return i.container.Remove(ctx)
+}
+
+// awaitGone waits for the domain of an owner that is gone: the next one has the
+// same name.
+func (w *world) awaitGone(ctx context.Context, i *instance) error {
+	for _, s := range i.vms {
+		for strings.HasPrefix(s.name, "domain") && !w.check.isGone(s) {
+			if pause(ctx, 100*time.Millisecond); ctx.Err() != nil {
+				return fmt.Errorf("waiting for the end of %s: %w", s.name, ctx.Err())
+			}
+		}
+	}
+	return nil
+}
+
+func (w *world) startsItsDomain(ctx context.Context, l *launcher) error {
+	if !l.domain {
+		return nil
+	}
+	s, err := w.startDomain(ctx, l, l.current)
+	if err != nil {
+		return err
+	}
+	w.check.watch(s)
+	l.current.vms = append(l.current.vms, s)
+	return nil
+}
+
+// awaitRuntime waits until containerd answers.
+func (w *world) awaitRuntime(ctx context.Context) error {
+	return w.insist(ctx, func() error {
+		_, err := w.cri.Version(ctx, &runtimeapi.VersionRequest{})
+		return err
+	})
+}
+
+// insist asks again while containerd is away.
+func (w *world) insist(ctx context.Context, do func() error) error {
+	for {
+		err := do()
+		var s interface{ GRPCStatus() *status.Status }
+		if !errors.As(err, &s) || s.GRPCStatus().Code() != codes.Unavailable {
+			return err
+		}
+		if pause(ctx, 500*time.Millisecond); ctx.Err() != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sys/unix"
+
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/integration/cri"
+)
+
+const (
+	namespace = "torture"
+	// emulator is the name that the policy knows QEMU by.
+	emulator = "qemu-system-x86_64"
+	// workDir has an emulator of no weight, which launchers find in /torture.
+	workDir = "/opt/torture"
+	// toldTimeout is how long an owner may take for what it is told: the node is
+	// emulated.
+	toldTimeout = 20 * time.Second
+)
+
+// kind is what a launcher is like.
+type kind struct {
+	name    string
+	pids    cri.PIDs
+	handler string
+	owner   string // what it does at SIGTERM, as a shell's trap
+	domain  bool   // its VM is a domain of the node's libvirt
+}
+
+// kinds by launcher number, in turn. crun starts twice as fast as runc.
+func kinds() []kind {
+	return []kind{
+		{"hostPID", cri.NodePIDs, "crun", "exit 0", false},
+		{"shared", cri.PodPIDs, "crun", "exit 0", false},
+		{"own", cri.OwnPIDs, "crun", "exit 0", false},
+		{"hostPID stubborn", cri.NodePIDs, "crun", ":", false},
+		{"hostPID runc", cri.NodePIDs, "runc", "exit 0", false},
+		{"own stubborn", cri.OwnPIDs, "crun", ":", false},
+	}
+}
+
+// ownerScript does what it is told through a pipe. vm becomes the emulator without
+// weight, qemu the node's own.
+const ownerScript = `trap '%s' TERM
+vm() { export TAG=$1; exec -a sleep /torture/` + emulator + ` 2147483647; }
+qemu() { export TAG=$1; exec busybox chroot /node ` + emulator + ` -machine q35,accel=tcg -m 16 -nodefaults -no-user-config -display none -S; }
+exec 3<>/ctl/do
+while :; do read -r line <&3 && eval "$line"; done`
+
+// launcher is a place for launchers, one after the other.
+type launcher struct {
+	kind
+	number  int
+	sandbox *cri.Sandbox
+	current *instance
+	busy    atomic.Bool // somebody ends it or makes it anew
+}
+
+// instance is one running launcher.
+type instance struct {
+	container *cri.Instance
+	owner     *subject
+	cgroup    string
+	ctl       *os.File // the pipe
+	vms       []*subject
+}
+
+func (l *launcher) dir() string { return filepath.Join(workDir, "ctl", strconv.Itoa(l.number)) }
+
+// container is the launcher's.
+func (l *launcher) container() cri.Container {
+	return cri.Container{
+		Name: "compute", MemoryLimit: 256 << 20,
+		Args:   []string{"sh", "-c", fmt.Sprintf(ownerScript, l.owner)},
+		Mounts: map[string]string{"/node": "/", "/torture": workDir, "/ctl": l.dir()},
+	}
+}
+
+func (l *launcher) pod() cri.Pod {
+	uid := uuid.NewString()
+	p := cri.Pod{
+		Namespace: namespace, Name: fmt.Sprintf("launcher-%d-%s", l.number, uid[:8]), UID: uid, Handler: l.handler, PIDs: l.pids,
+		Labels:      map[string]string{"kubevirt.io": "virt-launcher"},
+		Annotations: map[string]string{api.GracePeriodKey: "1s", "required-plugins.noderesource.dev": `["mooring"]`},
+	}
+	if l.domain {
+		p.Annotations[api.DomainKey] = domainOf(p)
+	}
+	return p
+}
+
+// open runs the launcher, in a new pod where there is none.
+func (w *world) open(ctx context.Context, l *launcher) error {
+	if l.sandbox == nil {
+		s, err := w.cri.RunPod(ctx, l.pod())
+		if err != nil {
+			return err
+		}
+		l.sandbox = s
+	}
+	ctl, err := l.pipe()
+	if err != nil {
+		return err
+	}
+	i := &instance{ctl: ctl}
+	if i.container, err = l.sandbox.Run(ctx, l.container()); err != nil {
+		return errors.Join(err, ctl.Close())
+	}
+	if err := w.adopt(ctx, l, i); err != nil {
+		return errors.Join(err, ctl.Close())
+	}
+	w.check.watch(i.owner)
+	w.mu.Lock()
+	l.current = i
+	w.mu.Unlock()
+	return nil
+}
+
+// adopt learns the owner, and waits until the agent knows the launcher: what starts
+// before that is nobody's.
+func (w *world) adopt(ctx context.Context, l *launcher, i *instance) error {
+	pid, err := i.container.Pid(ctx)
+	if err != nil {
+		return err
+	}
+	p, err := hold(pid)
+	if err != nil {
+		return err
+	}
+	i.owner = &subject{process: p, name: fmt.Sprintf("owner of launcher %d (%s)", l.number, l.name)}
+	if i.cgroup, err = cgroupOf(pid); err != nil {
+		return err
+	}
+	return w.awaitKnown(ctx, l.sandbox.Pod, pid)
+}
+
+// pipe makes the pipe anew: what was told to an owner that is gone is not for the next.
+func (l *launcher) pipe() (*os.File, error) {
+	path := filepath.Join(l.dir(), "do")
+	if err := errors.Join(os.MkdirAll(l.dir(), 0o755), os.RemoveAll(path)); err != nil {
+		return nil, err
+	}
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		return nil, fmt.Errorf("making a pipe for launcher %d: %w", l.number, err)
+	}
+	return os.OpenFile(path, os.O_RDWR|unix.O_NONBLOCK, 0)
+}
+
+// tell has the owner run a line of shell.
+func (i *instance) tell(line string) error {
+	_, err := fmt.Fprintln(i.ctl, line)
+	return err
+}
+
+// startVM has an owner start a VM, and finds it.
+func (w *world) startVM(ctx context.Context, l *launcher, i *instance, how string) (*subject, error) {
+	tag := fmt.Sprintf("vm-%d", w.count.Add(1))
+	if err := i.tell(strings.ReplaceAll(how, "TAG", tag)); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, toldTimeout)
+	defer cancel()
+	for {
+		for _, pid := range pidsBelow(i.cgroup) {
+			if !runsEmulator(pid, tag) {
+				continue
+			}
+			p, err := hold(pid)
+			if err != nil {
+				return nil, err
+			}
+			return &subject{process: p, owner: i.owner, name: fmt.Sprintf("%s of launcher %d (%s), %q", tag, l.number, l.name, how)}, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("launcher %d did not start %s: %w", l.number, tag, ctx.Err())
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// isLive reports whether an instance can be told things.
+func (w *world) isLive(i *instance) bool {
+	return i != nil && w.check.isLeftAlone(i.owner)
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// process is one process for as long as the node is up, held by a pidfd: signals
+// reach it or nobody, and its end is seen however soon its pid comes again.
+type process struct {
+	pid   int
+	start uint64 // field 22 of proc_pid_stat(5)
+	pidfd int
+}
+
+func (p process) String() string { return fmt.Sprintf("%d (start %d)", p.pid, p.start) }
+
+// hold opens the process that has a pid now.
+func hold(pid int) (process, error) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return process{}, fmt.Errorf("opening process %d: %w", pid, err)
+	}
+	start, err := startOf(pid)
+	if err != nil {
+		return process{}, errors.Join(err, unix.Close(fd))
+	}
+	return process{pid: pid, start: start, pidfd: fd}, nil
+}
+
+// startOf reads when a process started, in clock ticks after boot.
+func startOf(pid int) (uint64, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	text := string(b) // the second field is a name, which may hold anything
+	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
+	if len(fields) < 20 {
+		return 0, fmt.Errorf("process %d: %q is not what proc_pid_stat(5) describes", pid, text)
+	}
+	return strconv.ParseUint(fields[22-3], 10, 64)
+}
+
+func (p process) signal(s unix.Signal) error {
+	err := unix.PidfdSendSignal(p.pidfd, s, nil, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	return err
+}
+
+// close gives the descriptor back.
+func (p process) close() { _ = unix.Close(p.pidfd) }
+
+// ended reports for each process whether it has ended, be it a zombie or nothing
+// at all.
+func ended(all []process) ([]bool, error) {
+	fds := make([]unix.PollFd, len(all))
+	for n, p := range all {
+		fds[n] = unix.PollFd{Fd: int32(p.pidfd), Events: unix.POLLIN}
+	}
+	for {
+		_, err := unix.Poll(fds, 0)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		gone := make([]bool, len(all))
+		for n, fd := range fds {
+			gone[n] = fd.Revents != 0
+		}
+		return gone, err
+	}
+}
+
+// pidsBelow lists the processes at and below a cgroup of the file system.
+func pidsBelow(cgroup string) []int {
+	var pids []int
+	_ = filepath.WalkDir(cgroup, func(path string, d os.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return nil //nolint:nilerr // cgroups go while one looks
+		}
+		b, _ := os.ReadFile(filepath.Join(path, "cgroup.procs"))
+		for _, text := range strings.Fields(string(b)) {
+			if pid, err := strconv.Atoi(text); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+		return nil
+	})
+	return pids
+}
+
+// cgroupOf is the folder of a process's cgroup.
+func cgroupOf(pid int) (string, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if err != nil {
+		return "", err
+	}
+	_, path, _ := strings.Cut(strings.TrimSpace(string(b)), "::")
+	return filepath.Join("/sys/fs/cgroup", path), nil
+}
+
+// moveTo puts a process into a cgroup, which is made if need be.
+func (p process) moveTo(cgroup string) error {
+	if err := os.MkdirAll(cgroup, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(cgroup, "cgroup.procs"), []byte(strconv.Itoa(p.pid)), 0o644)
+}
+
+// allPids lists the processes of the node.
+func allPids() ([]int, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+// runsEmulator reports whether a process executes a file that is called like QEMU,
+// and was started with TAG=tag, or any tag where it is empty.
+func runsEmulator(pid int, tag string) bool {
+	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	if err != nil || filepath.Base(exe) != emulator {
+		return false
+	}
+	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	if tag != "" {
+		tag += "\x00"
+	}
+	return err == nil && strings.Contains("\x00"+string(environ), "\x00TAG="+tag)
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const agentUnit = "mooring-agent.service"
+
+// killsAgent leaves it to systemd to start another.
+func killsAgent(ctx context.Context, w *world) (string, error) {
+	if w.bare {
+		return "", errNever
+	}
+	w.up.Store(false)
+	return agentUnit, systemctl(ctx, "kill", "--signal=KILL", agentUnit)
+}
+
+// pausesAgent makes it hang for a while.
+func pausesAgent(ctx context.Context, w *world) (string, error) {
+	if w.bare {
+		return "", errNever
+	}
+	p, err := mainProcess(ctx, agentUnit)
+	if errors.Is(err, errNotRunning) {
+		return "", nil // it was killed a moment ago
+	}
+	if err != nil {
+		return "", err
+	}
+	d := time.Duration(w.rand.IntN(3000)) * time.Millisecond
+	if err := p.signal(unix.SIGSTOP); err != nil {
+		return "", err
+	}
+	w.background.Go(func() {
+		defer p.close()
+		pause(ctx, d)
+		if err := p.signal(unix.SIGCONT); err != nil {
+			w.say("resuming the agent: %v", err)
+		}
+	})
+	return d.String(), nil
+}
+
+func restartsContainerd(ctx context.Context, w *world) (string, error) {
+	w.background.Go(func() {
+		if err := systemctl(ctx, "restart", "containerd.service"); err != nil {
+			w.say("%v", err)
+		}
+	})
+	return "containerd.service", nil
+}
+
+// killsUnit is for what systemd or a socket starts again. On a node without the unit
+// there is nothing to do it to.
+func killsUnit(unit string) func(context.Context, *world) (string, error) {
+	return func(ctx context.Context, _ *world) (string, error) {
+		p, err := mainProcess(ctx, unit)
+		if errors.Is(err, errNotRunning) {
+			return "", errNever
+		}
+		if err != nil {
+			return "", err
+		}
+		defer p.close()
+		return unit, p.signal(unix.SIGKILL)
+	}
+}
+
+var errNotRunning = errors.New("not running")
+
+// mainProcess is that of a unit.
+func mainProcess(ctx context.Context, unit string) (process, error) {
+	out, err := exec.CommandContext(ctx, "systemctl", "show", "--property=MainPID", "--value", unit).Output()
+	if err != nil {
+		return process{}, fmt.Errorf("asking systemd for %s: %w", unit, err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(out)))
+	if err != nil {
+		return process{}, fmt.Errorf("asking systemd for %s: %w", unit, err)
+	}
+	if pid == 0 {
+		return process{}, fmt.Errorf("%s: %w", unit, errNotRunning)
+	}
+	return hold(pid)
+}
+
+// parentOf is a container's shim, for its first process.
+func parentOf(pid int) (process, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return process{}, err
+	}
+	for line := range strings.Lines(string(b)) {
+		if text, found := strings.CutPrefix(line, "PPid:"); found {
+			parent, err := strconv.Atoi(strings.TrimSpace(text))
+			if err != nil {
+				return process{}, err
+			}
+			return hold(parent)
+		}
+	}
+	return process{}, fmt.Errorf("process %d has no parent", pid)
+}
