@@ -12,7 +12,7 @@ import (
 func (r *Registry) Account() agentapi.Account { return r.AccountWithout(Key{}) }
 
 // AccountWithout returns the account without one launcher, whose new demand is to
-// be decided on.
+// be decided on. What VM processes of its earlier containers hold stays counted.
 func (r *Registry) AccountWithout(key Key) agentapi.Account { return r.AccountWith(nil, 0, key) }
 
 // AccountWith returns what AccountWithout does, and counts in the launchers that
@@ -34,6 +34,9 @@ func (r *Registry) AccountWith(listed []Launcher, since Generation, without Key)
 
 // entered needs the lock.
 func (r *Registry) entered(l *Launcher, since Generation) bool {
+	if _, ok := r.left[l.Container.ID]; ok {
+		return true
+	}
 	now, ok := r.launchers[l.Key()]
 	return ok && (now.Container.ID == l.Container.ID || now.generation > uint64(since))
 }

@@ -23,7 +23,8 @@ const (
 // NewLinuxKernel returns the kernel that procfs (mounted at proc, commonly
 // "/proc") and the cgroup v2 hierarchy (mounted at cgroup, commonly
 // "/sys/fs/cgroup") belong to. It reads both, once, to find where in the hierarchy
-// this process's cgroup namespace begins.
+// this process's cgroup namespace begins. A procfs that hides processes from this one
+// (hidepid) is an error.
 func NewLinuxKernel(proc, cgroup string) (*LinuxKernel, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(cgroup, &st); err != nil {
@@ -33,9 +34,21 @@ func NewLinuxKernel(proc, cgroup string) (*LinuxKernel, error) {
 		return nil, fmt.Errorf("%s is no cgroup v2 hierarchy: the node needs cgroup v2", cgroup)
 	}
 	k := &LinuxKernel{proc: proc, cgroup: cgroup}
+	if err := k.showsOthers(); err != nil {
+		return nil, err
+	}
 	var err error
 	k.nsRoot, err = k.namespaceRoot()
 	return k, err
+}
+
+// showsOthers looks at process 1, which always runs and is seldom this process's own
+// user's to look at.
+func (k *LinuxKernel) showsOthers() error {
+	if _, err := k.startTime(1); err != nil {
+		return fmt.Errorf("%s hides process 1: mount it without hidepid, or let the agent have CAP_SYS_PTRACE: %w", k.proc, err)
+	}
+	return nil
 }
 
 // Controllers returns the cgroup controllers that the hierarchy has: no cgroup in
@@ -79,8 +92,12 @@ func (k *LinuxKernel) Processes(cgroup string) ([]Process, error) {
 			return nil, err
 		}
 		for _, pid := range pids {
-			if p, ok := k.identify(pid, cgroup); ok {
+			p, err := k.identify(pid)
+			switch {
+			case err == nil && inside(p.Cgroup, cgroup):
 				all = append(all, p)
+			case err != nil && !errors.Is(err, ErrGone):
+				return nil, fmt.Errorf("cgroup %s: %w", cgroup, err)
 			}
 		}
 	}
@@ -100,21 +117,19 @@ func (k *LinuxKernel) procs(cgroup string) ([]int, error) {
 	return parsePIDs(content)
 }
 
-// identify names the process that has the pid, if it lives in the cgroup. The
-// start time is read on both sides of the cgroup, so both are the same process's.
-func (k *LinuxKernel) identify(pid int, within string) (Process, bool) {
+// identify names the process that has the pid, and where it lives. The start time is
+// read on both sides of the cgroup, so both are the same process's.
+func (k *LinuxKernel) identify(pid int) (Process, error) {
 	start, err := k.startTime(pid)
 	if err != nil {
-		return Process{}, false
+		return Process{}, err
 	}
 	cgroup, err := k.Cgroup(pid)
-	if err != nil || !inside(cgroup, within) {
-		return Process{}, false
+	if err != nil {
+		return Process{}, err
 	}
-	if again, err := k.startTime(pid); err != nil || again != start {
-		return Process{}, false
-	}
-	return Process{PID: pid, StartTime: start, Cgroup: cgroup}, true
+	p := Process{PID: pid, StartTime: start, Cgroup: cgroup}
+	return p, k.is(p)
 }
 
 func inside(cgroup, ancestor string) bool {

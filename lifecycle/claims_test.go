@@ -13,6 +13,10 @@ func claiming(uid, domain string, state agentapi.State) lifecycle.Launcher {
 	}}
 }
 
+func named(domain string) func(string) bool {
+	return func(other string) bool { return other == domain }
+}
+
 func TestClaimant(t *testing.T) {
 	r := lifecycle.NewRegistry()
 	for _, l := range []lifecycle.Launcher{
@@ -31,12 +35,12 @@ func TestClaimant(t *testing.T) {
 		{"running", "u1", ""}, {"listed", "u6", ""}, // their own
 		{"stopped", "u9", ""}, {"refused", "u9", ""}, {"known better", "u9", ""}, {"", "u9", ""}, {"none", "u9", ""},
 	} {
-		got, ok := r.ClaimantWith(listed, r.Generation(), c.domain, c.by)
+		got, ok := r.ClaimantWith(listed, r.Generation(), named(c.domain), c.by)
 		if got.UID != c.want || ok != (c.want != "") {
 			t.Errorf("domain %q for %s is claimed by %q, %v, want %q", c.domain, c.by, got.UID, ok, c.want)
 		}
 	}
-	if got, ok := r.Claimant("listed", "u9"); ok {
+	if got, ok := r.Claimant(named("listed"), "u9"); ok {
 		t.Errorf("claimed by %+v, of whom the registry does not know", got)
 	}
 }

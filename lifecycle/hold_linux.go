@@ -155,39 +155,37 @@ func (h *pidfd) Close() error {
 
 // Identify implements [Processes].
 func (l *LinuxProcesses) Identify(pid int) (Process, error) {
-	start, err := l.kernel.startTime(pid)
+	p, err := l.kernel.identify(pid)
 	if err != nil {
 		return Process{}, fmt.Errorf("identify process %d: %w", pid, err)
 	}
-	cgroup, err := l.kernel.Cgroup(pid)
-	if err != nil {
-		return Process{}, fmt.Errorf("identify process %d: %w", pid, err)
-	}
-	if again, err := l.kernel.startTime(pid); err != nil || again != start {
-		return Process{}, fmt.Errorf("identify process %d: %w", pid, ErrGone)
-	}
-	return Process{PID: pid, StartTime: start, Cgroup: cgroup}, nil
+	return p, nil
 }
 
 // Arguments implements [Processes].
 func (l *LinuxProcesses) Arguments(p Process) ([]string, error) {
-	f, err := os.Open(filepath.Join(l.kernel.proc, strconv.Itoa(p.PID), "cmdline"))
-	if err != nil {
-		return nil, fmt.Errorf("command line of process %d: %w", p.PID, goneIf(err, unix.ENOENT, unix.ESRCH))
+	data, err := l.kernel.commandLine(p.PID)
+	if err == nil {
+		err = l.kernel.is(p)
 	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxArguments))
 	if err != nil {
-		return nil, fmt.Errorf("command line of process %d: %w", p.PID, goneIf(err, unix.ESRCH))
-	}
-	if start, err := l.kernel.startTime(p.PID); err != nil || start != p.StartTime {
-		return nil, fmt.Errorf("command line of process %d: %w", p.PID, ErrGone)
+		return nil, fmt.Errorf("command line of process %d: %w", p.PID, err)
 	}
 	var args []string
 	for arg := range bytes.SplitSeq(bytes.TrimSuffix(data, []byte{0}), []byte{0}) {
 		args = append(args, string(arg))
 	}
 	return args, nil
+}
+
+func (k *LinuxKernel) commandLine(pid int) ([]byte, error) {
+	f, err := os.Open(filepath.Join(k.proc, strconv.Itoa(pid), "cmdline"))
+	if err != nil {
+		return nil, procError(pid, err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxArguments))
+	return data, procError(pid, err)
 }
 
 // KillCgroup implements [Processes], with cgroup.kill (Linux 5.14).

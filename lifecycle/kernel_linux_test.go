@@ -126,6 +126,16 @@ func TestLinuxKernelNeedsCgroup2(t *testing.T) {
 	}
 }
 
+func TestLinuxKernelNeedsToSeeOthers(t *testing.T) {
+	proc := t.TempDir()
+	if err := os.Symlink("/proc/self", filepath.Join(proc, "self")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lifecycle.NewLinuxKernel(proc, cgroup2(t)); err == nil || !strings.Contains(err.Error(), "hides process 1: mount it without hidepid") {
+		t.Errorf("error = %v, want one that names hidepid", err)
+	}
+}
+
 func TestLinuxKernelControllers(t *testing.T) {
 	mount := cgroup2(t)
 	kernel, err := lifecycle.NewLinuxKernel("/proc", mount)

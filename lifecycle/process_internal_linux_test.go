@@ -2,6 +2,8 @@ package lifecycle
 
 import (
 	"errors"
+	"io/fs"
+	"os"
 	"os/exec"
 	"testing"
 )
@@ -78,5 +80,59 @@ func TestSetMemlockLeavesWhoCameLaterAlone(t *testing.T) {
 func TestSetMemlockOfNobody(t *testing.T) {
 	if err := giveBack(1<<30, Rlimit{}, Rlimit{Soft: 1, Hard: 1}); err != nil {
 		t.Errorf("giving back to a process that is gone: %v", err)
+	}
+}
+
+// hidden returns a kernel whose procfs shows nobody, as one with hidepid=invisible
+// does to a user without rights.
+func hidden(t *testing.T) *LinuxKernel {
+	t.Helper()
+	return &LinuxKernel{proc: t.TempDir(), cgroup: t.TempDir(), nsRoot: "/"}
+}
+
+// asks are all ways to ask for a process.
+func asks(t *testing.T, k *LinuxKernel, p Process) map[string]error {
+	t.Helper()
+	processes := &LinuxProcesses{kernel: k}
+	_, cgroup := k.Cgroup(p.PID)
+	_, memlock := k.Memlock(p)
+	_, identify := processes.Identify(p.PID)
+	_, arguments := processes.Arguments(p)
+	_, hold := processes.Hold(p, func() {})
+	return map[string]error{
+		"Cgroup": cgroup, "Memlock": memlock, "Identify": identify, "Arguments": arguments, "Hold": hold,
+		"SetMemlock": k.SetMemlock(p, Rlimit{}),
+	}
+}
+
+func TestHiddenProcessIsNotGone(t *testing.T) {
+	for name, err := range asks(t, hidden(t), Process{PID: sleeper(t), StartTime: 1}) {
+		if errors.Is(err, ErrGone) || !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s of a process that lives, and is not shown: %v", name, err)
+		}
+	}
+}
+
+func TestReapedProcessIsGone(t *testing.T) {
+	cmd := exec.Command("true")
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	for name, err := range asks(t, hidden(t), Process{PID: cmd.Process.Pid, StartTime: 1}) {
+		if !errors.Is(err, ErrGone) {
+			t.Errorf("%s of a process that has ended: %v", name, err)
+		}
+	}
+}
+
+// A container whose processes are not shown is not one without any.
+func TestHiddenProcessesAreNotNone(t *testing.T) {
+	k := hidden(t)
+	listed := []byte("1\n")
+	if err := os.WriteFile(k.cgroup+"/cgroup.procs", listed, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := k.Processes("/"); err == nil || errors.Is(err, ErrGone) {
+		t.Errorf("Processes = %v, %v, want an error that proves nothing", got, err)
 	}
 }

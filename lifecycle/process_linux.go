@@ -104,17 +104,32 @@ func toUnix(l *Rlimit) *unix.Rlimit {
 func (k *LinuxKernel) open(p Process) (int, error) {
 	fd, err := unix.PidfdOpen(p.PID, 0)
 	if err != nil {
-		return -1, fmt.Errorf("pidfd of process %d: %w", p.PID, goneIf(err, unix.ESRCH))
+		return -1, fmt.Errorf("pidfd of process %d: %w", p.PID, goneIf(err, notLeader...))
 	}
-	start, err := k.startTime(p.PID)
-	if err == nil && start != p.StartTime {
-		err = fmt.Errorf("process %d is another one: %w", p.PID, ErrGone)
-	}
-	if err != nil {
+	if err := k.same(p, fd); err != nil {
 		unix.Close(fd)
 		return -1, err
 	}
 	return fd, nil
+}
+
+// same returns ErrGone if the process that the pidfd was opened of is another one, or
+// has been reaped since.
+func (k *LinuxKernel) same(p Process, pidfd int) error {
+	err := k.is(p)
+	if err != nil && !errors.Is(err, ErrGone) {
+		err = errors.Join(err, stillThere(pidfd))
+	}
+	return err
+}
+
+// is returns ErrGone if the pid is another process's now, or nobody's.
+func (k *LinuxKernel) is(p Process) error {
+	start, err := k.startTime(p.PID)
+	if err == nil && start != p.StartTime {
+		return fmt.Errorf("process %d is another one: %w", p.PID, ErrGone)
+	}
+	return err
 }
 
 func (k *LinuxKernel) startTime(pid int) (uint64, error) {
@@ -125,15 +140,33 @@ func (k *LinuxKernel) startTime(pid int) (uint64, error) {
 	return parseStartTime(stat)
 }
 
-// readProc reads a file of a process. Reading from a process that is being reaped
-// gives ESRCH.
+// readProc reads a file of a process.
 func (k *LinuxKernel) readProc(pid int, name string) (string, error) {
 	data, err := os.ReadFile(filepath.Join(k.proc, strconv.Itoa(pid), name))
-	if err != nil {
-		return "", goneIf(err, unix.ESRCH, unix.ENOENT)
-	}
-	return string(data), nil
+	return string(data), procError(pid, err)
 }
+
+// procError adds ErrGone to an error about a file of a process, if the process has
+// ended. Reading from one that is being reaped gives ESRCH. ENOENT is no proof: procfs
+// may hide processes (hidepid), so the kernel is asked whether it has that one.
+func procError(pid int, err error) error {
+	if !errors.Is(err, unix.ENOENT) {
+		return goneIf(err, unix.ESRCH)
+	}
+	fd, asked := unix.PidfdOpen(pid, 0)
+	if asked == nil {
+		asked = unix.PidfdSendSignal(fd, 0, nil, 0)
+		unix.Close(fd)
+	}
+	if errors.Is(goneIf(asked, notLeader...), ErrGone) {
+		return fmt.Errorf("%w: %w", ErrGone, err)
+	}
+	return fmt.Errorf("process %d is there, and not in procfs: %w", pid, err)
+}
+
+// notLeader is how pidfd_open(2) says that no process has the number. With EINVAL it is
+// that of a thread, or of a process group that its leader's children are left of.
+var notLeader = []unix.Errno{unix.ESRCH, unix.EINVAL}
 
 // goneIf adds ErrGone to an error that is one of those.
 func goneIf(err error, errnos ...unix.Errno) error {

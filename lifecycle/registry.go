@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"sync"
 	"time"
@@ -19,25 +20,56 @@ type Registry struct {
 
 	mu         sync.Mutex
 	launchers  map[Key]*Launcher
-	byID       map[string]*Launcher // by the runtime's ID of their container
-	held       tally                // by all of them
+	left       map[string]*Launcher // by container ID: replaced, while VM processes of them are left
+	byID       map[string]*Launcher // all of both, by the runtime's ID of their container
+	held       tally                // by all of both
 	generation uint64
 }
 
 // NewRegistry returns an empty registry.
 func NewRegistry() *Registry {
-	return &Registry{now: time.Now, launchers: map[Key]*Launcher{}, byID: map[string]*Launcher{}}
+	return &Registry{now: time.Now, launchers: map[Key]*Launcher{}, left: map[string]*Launcher{}, byID: map[string]*Launcher{}}
 }
 
 // Put adds a launcher or replaces the one of the same key, and thereby what that
-// one held of the memlock account. Since is set to now.
+// one held of the memlock account. Since is set to now. If VM processes are left of
+// the one that is replaced, it stays beside the new one, stopped, until Release.
 func (r *Registry) Put(l Launcher) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.put(l)
+}
+
+// PutMissing adds a launcher unless its container is known. Where another container
+// of the same key is, it is added only if VM processes of it are left.
+func (r *Registry) PutMissing(l Launcher) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ok := r.byID[l.Container.ID]; ok {
+		return
+	}
+	if _, ok := r.launchers[l.Key()]; !ok {
+		r.put(l)
+	} else if l.leaves() {
+		l = l.clone()
+		l.Since = r.now()
+		r.byID[l.Container.ID] = &l
+		r.held.add(&l)
+		r.leave(&l)
+	}
+}
+
+// put needs the lock.
+func (r *Registry) put(l Launcher) {
 	r.generation++
 	l = l.clone()
 	l.generation, l.Since = r.generation, r.now()
-	r.forget(l.Key())
+	if old, ok := r.byID[l.Container.ID]; ok {
+		r.forget(old)
+	}
+	if old, ok := r.launchers[l.Key()]; ok {
+		r.replace(old)
+	}
 	r.launchers[l.Key()] = &l
 	if l.Container.ID != "" {
 		r.byID[l.Container.ID] = &l
@@ -45,24 +77,58 @@ func (r *Registry) Put(l Launcher) {
 	r.held.add(&l)
 }
 
-// PutMissing adds a launcher unless one of the same key is known.
-func (r *Registry) PutMissing(l Launcher) {
-	if _, ok := r.Get(l.Key()); !ok {
-		r.Put(l)
-	}
-}
-
-// forget takes a launcher out, if there is one of that key. The caller holds the lock.
-func (r *Registry) forget(key Key) {
-	l, ok := r.launchers[key]
-	if !ok {
+// replace makes room for another container of the same key. The caller holds the lock.
+func (r *Registry) replace(old *Launcher) {
+	if !old.leaves() || old.Container.ID == "" {
+		r.forget(old)
 		return
 	}
-	delete(r.launchers, key)
+	delete(r.launchers, old.Key())
+	r.leave(old)
+}
+
+// leave keeps a launcher beside its successor. The caller holds the lock.
+func (r *Registry) leave(l *Launcher) {
+	r.left[l.Container.ID] = l
+	r.stay(l)
+}
+
+// stay keeps a launcher for as long as VM processes are left of it. The caller holds
+// the lock.
+func (r *Registry) stay(l *Launcher) {
+	r.change(l, func(l *Launcher) {
+		l.removed = true
+		l.enter(agentapi.StateStopped, r.now())
+	})
+}
+
+// forget takes a launcher out. The caller holds the lock.
+func (r *Registry) forget(l *Launcher) {
+	if r.launchers[l.Key()] == l {
+		delete(r.launchers, l.Key())
+	}
 	if r.byID[l.Container.ID] == l {
 		delete(r.byID, l.Container.ID)
+		delete(r.left, l.Container.ID)
 	}
 	r.held.sub(l)
+}
+
+// all yields every launcher. The caller holds the lock, and may forget what it is
+// given.
+func (r *Registry) all() iter.Seq[*Launcher] {
+	return func(yield func(*Launcher) bool) {
+		for _, l := range r.launchers {
+			if !yield(l) {
+				return
+			}
+		}
+		for _, l := range r.left {
+			if !yield(l) {
+				return
+			}
+		}
+	}
 }
 
 // change changes a launcher, but not its key nor its container's ID, and keeps the
@@ -73,7 +139,7 @@ func (r *Registry) change(l *Launcher, change func(*Launcher)) {
 	r.held.add(l)
 }
 
-// Get returns a copy of the launcher.
+// Get returns a copy of the launcher, as its latest container has it.
 func (r *Registry) Get(key Key) (Launcher, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,11 +159,12 @@ func (r *Registry) Find(containerID string) (Launcher, bool) {
 	return Launcher{}, false
 }
 
-// List returns copies of all launchers, by namespace, pod and container.
+// List returns copies of all launchers, by namespace, pod and container. Those of the
+// same key, of which VM processes are left, come in the order of their containers' IDs.
 func (r *Registry) List() []Launcher {
 	r.mu.Lock()
-	list := make([]Launcher, 0, len(r.launchers))
-	for _, l := range r.launchers {
+	list := make([]Launcher, 0, len(r.launchers)+len(r.left))
+	for l := range r.all() {
 		list = append(list, l.clone())
 	}
 	r.mu.Unlock()
@@ -106,7 +173,8 @@ func (r *Registry) List() []Launcher {
 			cmp.Compare(a.Pod.Namespace, b.Pod.Namespace),
 			cmp.Compare(a.Pod.Name, b.Pod.Name),
 			cmp.Compare(a.Pod.UID, b.Pod.UID),
-			cmp.Compare(a.Container.Name, b.Container.Name))
+			cmp.Compare(a.Container.Name, b.Container.Name),
+			cmp.Compare(a.Container.ID, b.Container.ID))
 	})
 	return list
 }
@@ -169,17 +237,14 @@ func (r *Registry) RemoveContainer(containerID string) {
 // the lock.
 func (r *Registry) remove(l *Launcher) {
 	if !l.leaves() {
-		r.forget(l.Key())
+		r.forget(l)
 		return
 	}
-	r.change(l, func(l *Launcher) {
-		l.removed = true
-		l.enter(agentapi.StateStopped, r.now())
-	})
+	r.stay(l)
 }
 
 // Release forgets a launcher of which nothing is left, if the runtime has removed
-// it.
+// it, or its successor has come.
 func (r *Registry) Release(containerID string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -187,7 +252,7 @@ func (r *Registry) Release(containerID string) {
 	switch {
 	case !ok:
 	case l.removed:
-		r.forget(l.Key())
+		r.forget(l)
 	default:
 		r.change(l, func(l *Launcher) { l.VMs = nil })
 	}
@@ -198,7 +263,7 @@ func (r *Registry) Release(containerID string) {
 func (r *Registry) StopSandbox(sandboxID string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, l := range r.launchers {
+	for l := range r.all() {
 		if l.SandboxID == sandboxID && l.State != agentapi.StateRefused {
 			r.change(l, func(l *Launcher) { l.enter(agentapi.StateStopped, r.now()) })
 		}
@@ -210,7 +275,7 @@ func (r *Registry) StopSandbox(sandboxID string) {
 func (r *Registry) RemoveSandbox(sandboxID string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, l := range r.launchers {
+	for l := range r.all() {
 		if l.SandboxID == sandboxID {
 			r.remove(l)
 		}
@@ -221,8 +286,8 @@ func (r *Registry) RemoveSandbox(sandboxID string) {
 func (r *Registry) HasPod(uid string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for key := range r.launchers {
-		if key.PodUID == uid {
+	for l := range r.all() {
+		if l.Pod.UID == uid {
 			return true
 		}
 	}

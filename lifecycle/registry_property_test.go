@@ -18,18 +18,21 @@ import (
 // nothing is indexed in or counted beside.
 type registryModel struct {
 	registry *lifecycle.Registry
-	model    map[string]modelLauncher // by pod UID: each has one launcher
+	model    map[string]modelLauncher // by container ID: each pod has one container
 	serial   int
 }
 
 type modelLauncher struct {
-	id, sandbox string
-	state       agentapi.State
-	demand      lifecycle.Limit
+	uid, sandbox string
+	state        agentapi.State
+	demand       lifecycle.Limit
+	vm           bool // is left of it
+	removed      bool // by the runtime, or replaced
+	latest       bool // container of its pod
 }
 
 func (m modelLauncher) holds() bool {
-	return m.state != agentapi.StateStopped && m.state != agentapi.StateRefused
+	return m.vm || m.state != agentapi.StateStopped && m.state != agentapi.StateRefused
 }
 
 func TestRegistryProperty(t *testing.T) {
@@ -37,6 +40,9 @@ func TestRegistryProperty(t *testing.T) {
 		m := &registryModel{registry: lifecycle.NewRegistry(), model: map[string]modelLauncher{}}
 		t.Repeat(map[string]func(*rapid.T){
 			"put":            m.put,
+			"put missing":    m.putMissing,
+			"vms":            m.vms,
+			"release":        m.release,
 			"enter":          m.enter,
 			"remove":         m.remove,
 			"refuse":         m.refuse,
@@ -55,15 +61,63 @@ func (m *registryModel) put(t *rapid.T) {
 	uid := drawPod(t)
 	m.serial++
 	l := modelLauncher{
-		id:      fmt.Sprintf("id-%d", m.serial),
+		uid:     uid,
 		sandbox: uid + rapid.SampledFrom([]string{"-1", "-2"}).Draw(t, "sandbox"),
 		state:   rapid.SampledFrom([]agentapi.State{agentapi.StateCreating, agentapi.StateRunning, agentapi.StateRefused}).Draw(t, "state"),
 		demand:  drawDemand(t),
+		latest:  true,
 	}
-	put := newLauncher(uid, l.id, l.state, l.demand)
+	id := fmt.Sprintf("id-%d", m.serial)
+	put := newLauncher(uid, id, l.state, l.demand)
 	put.SandboxID = l.sandbox
 	m.registry.Put(put)
-	m.model[uid] = l
+	if old, ok := m.latest(uid); ok {
+		was := m.model[old]
+		was.latest = false
+		m.take(old, was)
+	}
+	m.model[id] = l
+}
+
+// putMissing tells of a container of which a VM is left, and that may be known.
+func (m *registryModel) putMissing(t *rapid.T) {
+	uid, id := drawPod(t), m.drawContainer(t)
+	known, ok := m.model[id]
+	if ok {
+		uid = known.uid
+	} else {
+		m.serial++
+		id = fmt.Sprintf("id-%d", m.serial)
+	}
+	l := modelLauncher{uid: uid, sandbox: uid + "-1", state: agentapi.StateStopped, demand: drawDemand(t), vm: true}
+	put := newLauncher(uid, id, l.state, l.demand)
+	put.SandboxID, put.VMs = l.sandbox, make([]agentapi.VM, 1)
+	m.registry.PutMissing(put)
+	if !ok {
+		_, beside := m.latest(uid)
+		l.latest, l.removed = !beside, beside
+		m.model[id] = l
+	}
+}
+
+// latest returns the ID of the latest container of a pod.
+func (m *registryModel) latest(uid string) (id string, ok bool) {
+	for id, l := range m.model {
+		if l.uid == uid && l.latest {
+			return id, true
+		}
+	}
+	return "", false
+}
+
+// take forgets a container, or keeps it while a VM is left of it.
+func (m *registryModel) take(id string, l modelLauncher) {
+	if !l.vm {
+		delete(m.model, id)
+		return
+	}
+	l.removed, l.state = true, agentapi.StateStopped
+	m.model[id] = l
 }
 
 // drawContainer returns an ID that is there, or was, or never.
@@ -71,22 +125,51 @@ func (m *registryModel) drawContainer(t *rapid.T) string {
 	return fmt.Sprintf("id-%d", rapid.IntRange(0, m.serial+1).Draw(t, "container"))
 }
 
+// change changes a container in the model.
+func (m *registryModel) change(id string, change func(*modelLauncher)) {
+	if l, ok := m.model[id]; ok {
+		change(&l)
+		m.model[id] = l
+	}
+}
+
+// vms has the VM of a container start or end.
+func (m *registryModel) vms(t *rapid.T) {
+	id, some := m.drawContainer(t), rapid.Bool().Draw(t, "some")
+	var vms []agentapi.VM
+	if some {
+		vms = make([]agentapi.VM, 1)
+	}
+	m.registry.Update(id, func(l *lifecycle.Launcher) { l.VMs = vms })
+	m.change(id, func(l *modelLauncher) { l.vm = some })
+}
+
+func (m *registryModel) release(t *rapid.T) {
+	id := m.drawContainer(t)
+	m.registry.Release(id)
+	if m.model[id].removed {
+		delete(m.model, id)
+	}
+	m.change(id, func(l *modelLauncher) { l.vm = false })
+}
+
 func (m *registryModel) enter(t *rapid.T) {
 	id := m.drawContainer(t)
 	state := rapid.SampledFrom([]agentapi.State{agentapi.StateCreated, agentapi.StateRunning, agentapi.StateStopped}).Draw(t, "state")
 	m.registry.Enter(id, state, 1)
-	for uid, l := range m.model {
-		if l.id == id && l.state != agentapi.StateRefused {
+	m.change(id, func(l *modelLauncher) {
+		if l.state != agentapi.StateRefused {
 			l.state = state
-			m.model[uid] = l
 		}
-	}
+	})
 }
 
 func (m *registryModel) remove(t *rapid.T) {
 	id := m.drawContainer(t)
 	m.registry.RemoveContainer(id)
-	maps.DeleteFunc(m.model, func(_ string, l modelLauncher) bool { return l.id == id && l.state != agentapi.StateRefused })
+	if l, ok := m.model[id]; ok && l.state != agentapi.StateRefused {
+		m.take(id, l)
+	}
 }
 
 func drawDemand(t *rapid.T) lifecycle.Limit {
@@ -98,12 +181,7 @@ func drawDemand(t *rapid.T) lifecycle.Limit {
 func (m *registryModel) refuse(t *rapid.T) {
 	id := m.drawContainer(t)
 	m.registry.Refuse(id, "because")
-	for uid, l := range m.model {
-		if l.id == id {
-			l.state, l.demand = agentapi.StateRefused, 0
-			m.model[uid] = l
-		}
-	}
+	m.change(id, func(l *modelLauncher) { l.state, l.demand = agentapi.StateRefused, 0 })
 }
 
 // drop forgets a launcher that was looked at, unless it was put again meanwhile.
@@ -113,10 +191,10 @@ func (m *registryModel) drop(t *rapid.T) {
 	if ok && rapid.Bool().Draw(t, "put again") {
 		m.put(t)
 	}
-	now, there := m.model[uid]
+	now, there := m.latest(uid)
 	if m.registry.Drop(l) {
-		delete(m.model, uid)
-	} else if ok && there && now.id == l.Container.ID {
+		m.take(now, m.model[now])
+	} else if ok && there && now == l.Container.ID {
 		t.Errorf("%s stays", uid)
 	}
 }
@@ -125,21 +203,15 @@ func (m *registryModel) drop(t *rapid.T) {
 func (m *registryModel) demand(t *rapid.T) {
 	id, demand := m.drawContainer(t), drawDemand(t)
 	m.registry.Update(id, func(l *lifecycle.Launcher) { l.Demand = &demand })
-	for uid, l := range m.model {
-		if l.id == id {
-			l.demand = demand
-			m.model[uid] = l
-		}
-	}
+	m.change(id, func(l *modelLauncher) { l.demand = demand })
 }
 
 func (m *registryModel) stopSandbox(t *rapid.T) {
 	sandbox := drawPod(t) + "-1"
 	m.registry.StopSandbox(sandbox)
-	for uid, l := range m.model {
+	for id, l := range m.model {
 		if l.sandbox == sandbox && l.state != agentapi.StateRefused {
-			l.state = agentapi.StateStopped
-			m.model[uid] = l
+			m.change(id, func(l *modelLauncher) { l.state = agentapi.StateStopped })
 		}
 	}
 }
@@ -147,15 +219,19 @@ func (m *registryModel) stopSandbox(t *rapid.T) {
 func (m *registryModel) removeSandbox(t *rapid.T) {
 	sandbox := drawPod(t) + "-1"
 	m.registry.RemoveSandbox(sandbox)
-	maps.DeleteFunc(m.model, func(_ string, l modelLauncher) bool { return l.sandbox == sandbox })
+	for id, l := range maps.Clone(m.model) {
+		if l.sandbox == sandbox {
+			m.take(id, l)
+		}
+	}
 }
 
-// account adds up, exactly, what launchers other than one hold.
+// account adds up, exactly, what launchers other than the latest of one pod hold.
 func (m *registryModel) account(without string) agentapi.Account {
 	sum, want := new(big.Int), agentapi.Account{Granted: math.MaxInt64}
-	for uid, l := range m.model {
+	for _, l := range m.model {
 		switch {
-		case uid == without || !l.holds():
+		case l.uid == without && l.latest || !l.holds():
 		case l.demand == lifecycle.Unlimited:
 			want.Unlimited++
 		default:
@@ -170,25 +246,15 @@ func (m *registryModel) account(without string) agentapi.Account {
 
 // check compares the registry with the model after every step.
 func (m *registryModel) check(t *rapid.T) {
-	want := map[string]modelLauncher{}
-	for uid, l := range m.model {
-		want[uid] = l
-		if !m.registry.HasPod(uid) {
-			t.Errorf("HasPod(%s) = false", uid)
+	for id, l := range m.model {
+		if !m.registry.HasPod(l.uid) {
+			t.Errorf("HasPod(%s) = false", l.uid)
 		}
-		if found, ok := m.registry.Find(l.id); !ok || found.Pod.UID != uid {
-			t.Errorf("Find(%s) = %+v, %t", l.id, found, ok)
+		if found, ok := m.registry.Find(id); !ok || found.Pod.UID != l.uid {
+			t.Errorf("Find(%s) = %+v, %t", id, found, ok)
 		}
 	}
-	got := map[string]modelLauncher{}
-	for _, l := range m.registry.List() {
-		demand := lifecycle.Limit(0)
-		if l.Demand != nil {
-			demand = *l.Demand
-		}
-		got[l.Pod.UID] = modelLauncher{l.Container.ID, l.SandboxID, l.State, demand}
-	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(modelLauncher{})); diff != "" {
+	if diff := cmp.Diff(m.model, m.shown(), cmp.AllowUnexported(modelLauncher{})); diff != "" {
 		t.Fatalf("registry (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(m.account(""), m.registry.Account()); diff != "" {
@@ -198,4 +264,21 @@ func (m *registryModel) check(t *rapid.T) {
 	if diff := cmp.Diff(m.account("a"), m.registry.AccountWithout(key)); diff != "" {
 		t.Fatalf("account without %v (-want +got):\n%s", key, diff)
 	}
+}
+
+// shown is what the registry has. That it was removed shows when it is released.
+func (m *registryModel) shown() map[string]modelLauncher {
+	got := map[string]modelLauncher{}
+	for _, l := range m.registry.List() {
+		shown := modelLauncher{
+			uid: l.Pod.UID, sandbox: l.SandboxID, state: l.State, vm: len(l.VMs) > 0, removed: m.model[l.Container.ID].removed,
+		}
+		if l.Demand != nil {
+			shown.demand = *l.Demand
+		}
+		latest, _ := m.registry.Get(l.Key())
+		shown.latest = latest.Container.ID == l.Container.ID
+		got[l.Container.ID] = shown
+	}
+	return got
 }

@@ -47,6 +47,65 @@ func TestRegistryRetryReplaces(t *testing.T) {
 	}
 }
 
+// A container starts again while a VM of the one before runs: both are there, until
+// nothing is left.
+func TestRegistryKeepsWhatRunsBesideItsSuccessor(t *testing.T) {
+	vms := []agentapi.VM{{PID: 7}}
+	first := newLauncher("a", "first", agentapi.StateRunning, 3*gi)
+	first.Domain = "vm-1"
+	left := newLauncher("a", "first", agentapi.StateStopped, 3*gi)
+	left.VMs, left.Domain = vms, "vm-1"
+	second := newLauncher("a", "second", agentapi.StateCreating, 2*gi)
+	for name, enter := range map[string]func(*lifecycle.Registry){
+		"it was known before": func(r *lifecycle.Registry) {
+			r.Put(first)
+			r.Update("first", func(l *lifecycle.Launcher) { l.VMs = vms })
+			r.Put(second)
+		},
+		"it was found afterwards": func(r *lifecycle.Registry) {
+			r.Put(second)
+			r.PutMissing(left)
+			r.PutMissing(left)
+		},
+		"it was found before": func(r *lifecycle.Registry) {
+			r.PutMissing(left)
+			r.Put(second)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := lifecycle.NewRegistry()
+			enter(r)
+			checkBoth(t, r, second.Key())
+		})
+	}
+}
+
+func checkBoth(t *testing.T, r *lifecycle.Registry, key lifecycle.Key) {
+	t.Helper()
+	list := r.List()
+	if len(list) != 2 || list[0].Container.ID != "first" || list[0].State != agentapi.StateStopped || list[1].Container.ID != "second" {
+		t.Errorf("launchers %+v, want first, stopped, and second", list)
+	}
+	if l, _ := r.Get(key); l.Container.ID != "second" {
+		t.Errorf("the latest container is %q", l.Container.ID)
+	}
+	if others := r.AccountWithout(key).Granted; granted(r) != 5*gi || others != 3*gi {
+		t.Errorf("granted %d, without the second %d, want 5Gi and 3Gi", granted(r), others)
+	}
+	if _, ok := r.Claimant(named("vm-1"), "b"); !ok {
+		t.Error("the domain that runs is free for others")
+	}
+	r.RemoveContainer("first")
+	r.RemoveSandbox("sandbox-a")
+	if _, ok := r.Find("first"); !ok || !r.HasPod("a") {
+		t.Error("what runs was forgotten with the pod")
+	}
+	r.Release("first")
+	if _, ok := r.Find("first"); ok || granted(r) != 0 || r.HasPod("a") {
+		t.Errorf("nothing is left, and there is %+v", r.List())
+	}
+}
+
 func TestRegistryReturnsCopies(t *testing.T) {
 	r := lifecycle.NewRegistry()
 	r.Put(newLauncher("a", "1", agentapi.StateRunning, gi))

@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,12 +9,16 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
 	tiesDir   = "ties"
 	storedExt = ".json"
+	newExt    = ".new" // of a file that is being written
 
 	// maxStored bounds what is read of one file: a launcher has few VMs.
 	maxStored = 1 << 20
@@ -26,9 +31,13 @@ var containerID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
 // enter. It belongs on a tmpfs; should it outlive the node's boot all the same, what
 // it has is of another boot and is not loaded.
 //
-// Save and Delete must not be called at once; Load may be called by another process.
+// Save and Delete must not be called at once. Another process may have the store open,
+// too, as the fence has for the moment in which the agent comes back: each file is that
+// of one or the other, whole, and the last one to write it has its way. What it says is
+// compared with the kernel by whoever loads it.
 type FileStore struct {
 	root *os.Root
+	dir  *os.File // the same, to be locked
 	boot string
 	last map[string]string // what each file has, by container ID
 }
@@ -56,11 +65,25 @@ func OpenFileStore(root, proc string) (*FileStore, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the store of ties: %w", err)
 	}
-	return &FileStore{root: r, boot: strings.TrimSpace(string(boot)), last: map[string]string{}}, nil
+	d, err := r.Open(".")
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open the store of ties: %w", err), r.Close())
+	}
+	return &FileStore{root: r, dir: d, boot: strings.TrimSpace(string(boot)), last: map[string]string{}}, nil
+}
+
+// HasTies reports whether a store below root has any tie, or may have: what cannot be
+// looked at is no proof that there is none. It makes no store.
+func HasTies(root string) bool {
+	entries, err := os.ReadDir(filepath.Join(root, tiesDir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	return err != nil || slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return filepath.Ext(e.Name()) == storedExt })
 }
 
 // Close gives back what the store holds open.
-func (s *FileStore) Close() error { return s.root.Close() }
+func (s *FileStore) Close() error { return errors.Join(s.dir.Close(), s.root.Close()) }
 
 // Save implements [Store]. A tie that has not changed costs no system call, another
 // one is there whole or not at all.
@@ -80,11 +103,39 @@ func (s *FileStore) Save(t Tie) error {
 	return nil
 }
 
+// replace has the directory locked together with other writers, so that nobody who
+// loads takes what is being written for a leftover.
 func (s *FileStore) replace(id string, data []byte) error {
-	if err := s.root.WriteFile(id+".new", data, 0o600); err != nil {
+	if err := s.lock(unix.LOCK_SH); err != nil {
 		return err
 	}
-	return s.root.Rename(id+".new", id+storedExt)
+	defer s.unlock()
+	unfinished := id + "." + rand.Text() + newExt
+	err := s.root.WriteFile(unfinished, data, 0o600)
+	if err == nil {
+		err = s.root.Rename(unfinished, id+storedExt)
+	}
+	if err != nil {
+		_ = s.root.Remove(unfinished) // or a later Load does
+	}
+	return err
+}
+
+func (s *FileStore) lock(how int) error {
+	if err := ignoringEINTR(func() error { return unix.Flock(int(s.dir.Fd()), how) }); err != nil {
+		return fmt.Errorf("lock the directory: %w", err)
+	}
+	return nil
+}
+
+func (s *FileStore) unlock() { _ = unix.Flock(int(s.dir.Fd()), unix.LOCK_UN) }
+
+func ignoringEINTR(call func() error) error {
+	for {
+		if err := call(); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
 }
 
 // Delete implements [Store].
@@ -93,19 +144,20 @@ func (s *FileStore) Delete(id string) error {
 	if !containerID.MatchString(id) {
 		return nil
 	}
-	if err := s.root.Remove(id + storedExt); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := absent(s.root.Remove(id + storedExt)); err != nil {
 		return fmt.Errorf("delete the tie of container %s: %w", id, err)
 	}
 	return nil
 }
 
 // Load implements [Store]. What cannot be read is left out, and named in the error.
+// What a crash has left half written is deleted.
 func (s *FileStore) Load() (ties []Tie, err error) {
 	entries, err := fs.ReadDir(s.root.FS(), ".")
 	if err != nil {
 		return nil, fmt.Errorf("load the ties: %w", err)
 	}
-	var errs []error
+	errs := []error{s.clear(entries)}
 	for _, e := range entries {
 		if id, ok := strings.CutSuffix(e.Name(), storedExt); ok {
 			t, here, err := s.load(id)
@@ -117,6 +169,33 @@ func (s *FileStore) Load() (ties []Tie, err error) {
 		}
 	}
 	return ties, errors.Join(errs...)
+}
+
+// clear deletes what was left half written, unless somebody is writing just now.
+func (s *FileStore) clear(entries []fs.DirEntry) error {
+	err := s.lock(unix.LOCK_EX | unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer s.unlock()
+	var errs []error
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), newExt) {
+			errs = append(errs, absent(s.root.Remove(e.Name())))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// absent leaves out the error that says that there is no such file.
+func absent(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // load reads one tie; here is false for one of another boot, which is deleted.

@@ -1,9 +1,13 @@
 package lifecycle
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -116,10 +120,46 @@ func TestFileStoreWithBadFiles(t *testing.T) {
 	if len(got) != 1 || got[0].Launcher.Container.ID != "good" {
 		t.Errorf("loaded %+v, want the good one", got)
 	}
+	if _, err := os.Stat(filepath.Join(root, tiesDir, "half.new")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("what a crash has left is still there: %v", err)
+	}
 	for _, id := range []string{"empty", "broken", "nobody", "large", "renamed", "link"} {
 		if err == nil || !strings.Contains(err.Error(), "container "+id+":") {
 			t.Errorf("error %v does not name %s", err, id)
 		}
+	}
+}
+
+// The agent and the fence have the store open at once, and one of them loads.
+func TestFileStoreOfTwo(t *testing.T) {
+	root := t.TempDir()
+	agent, fence, next := newStore(t, root), newStore(t, root), newStore(t, root)
+	var writers sync.WaitGroup
+	for i, s := range []*FileStore{agent, fence} {
+		writers.Go(func() {
+			tie := storedTie("one")
+			for n := range 200 {
+				tie.Why = strings.Repeat(strconv.Itoa(i), n)
+				if err := s.Save(tie); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { writers.Wait(); close(done) }()
+	for over := false; !over; {
+		select {
+		case <-done:
+			over = true
+		default:
+		}
+		if got, err := next.Load(); err != nil || len(got) > 1 || over && len(got) != 1 {
+			t.Errorf("loaded %d ties, %v", len(got), err)
+		}
+	}
+	if left, err := os.ReadDir(filepath.Join(root, tiesDir)); err != nil || len(left) != 1 {
+		t.Errorf("left: %v, %v, want one file", left, err)
 	}
 }
 

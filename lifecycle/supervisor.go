@@ -70,7 +70,8 @@ type Supervisor struct {
 	mu      sync.Mutex
 	waiting []func(context.Context)
 	dropped bool
-	holding map[string]int // launchers that are not over, by the UID of their pod
+	holding map[string]int   // launchers that are not over, by the UID of their pod
+	reading map[Process]bool // processes whose command line is being read
 	wake    chan struct{}
 
 	// What follows belongs to the goroutine of Run.
@@ -79,6 +80,10 @@ type Supervisor struct {
 	looks   looks
 	rescan  rescan
 	slow    sync.WaitGroup
+	turn    Boottime // when the last turn of Run was
+
+	rescanDue, domainsDue bool // something is going to be looked for
+	reconciled            bool // the runtime has said which launchers run
 }
 
 // tied is a tie with what it holds on to.
@@ -87,7 +92,12 @@ type tied struct {
 	handles map[Process]Handle // of its owner and VM processes, by name
 	coming  map[Process]bool   // VM processes that are being looked at, by name
 
+	how     map[Process]string // that VM processes are ending, by name
+	lookDue bool               // it is going to be looked at
+
 	here      Boottime  // since when this supervisor looks after it
+	restored  bool      // it was taken over from an earlier one
+	blind     bool      // nobody saw its owner end
 	heartbeat time.Time // that of the pod's file, only to be compared
 	claimTold bool      // that another launcher has its domain
 }
@@ -95,7 +105,7 @@ type tied struct {
 // NewSupervisor returns a supervisor that does nothing until Run is called.
 func NewSupervisor(cfg SupervisorConfig) *Supervisor {
 	return &Supervisor{
-		SupervisorConfig: cfg, holding: map[string]int{}, wake: make(chan struct{}, 1),
+		SupervisorConfig: cfg, holding: map[string]int{}, reading: map[Process]bool{}, wake: make(chan struct{}, 1),
 		ties: map[string]*tied{}, byGroup: map[uint64]*tied{}, looks: looks{wanted: map[*tied]uint64{}},
 	}
 }
@@ -118,6 +128,7 @@ func (s *Supervisor) Register(l Launcher, cgroup string) error {
 		}
 		if group != 0 && err == nil {
 			s.place(s.ties[l.Container.ID], cgroup, group)
+			s.rescanSoon()
 		}
 	})
 	if err != nil {
@@ -132,12 +143,23 @@ func (s *Supervisor) Started(l Launcher) {
 	s.post(func(ctx context.Context) { s.started(ctx, l) })
 }
 
+// Reconciled tells that the runtime has said which launchers run, and that Started was
+// called for each.
+func (s *Supervisor) Reconciled() {
+	s.put(func(ctx context.Context) {
+		if !s.reconciled {
+			s.reconciled = true
+			s.lookAtAll(ctx)
+		}
+	})
+}
+
 // Hint asks for a look at the launcher with this container ID: something may have
 // happened to it.
 func (s *Supervisor) Hint(containerID string) {
 	s.post(func(ctx context.Context) {
 		if t := s.ties[containerID]; t != nil {
-			s.want(ctx, t, 0)
+			s.want(ctx, t, t.wanted())
 		}
 	})
 }
@@ -217,7 +239,9 @@ func (s *Supervisor) Run(ctx context.Context) {
 	due := time.NewTimer(0)
 	defer due.Stop()
 	s.alive()
+	s.turn = s.Clock.Now()
 	for ctx.Err() == nil {
+		s.noticeStall()
 		for _, deal := range s.take() {
 			deal(ctx)
 		}
@@ -230,12 +254,28 @@ func (s *Supervisor) Run(ctx context.Context) {
 		case <-signs.C:
 			s.readAllSigns()
 		case <-looks.C:
-			s.lookAtAll(ctx)
+			s.findLost(ctx)
 		case <-alive.C:
 			s.alive()
 		}
 	}
 	s.closeAll()
+}
+
+// stall is how long a turn of Run can last before it is taken for an absence: the
+// agent was stopped, or the node slept.
+const stall = 10 * time.Second
+
+// noticeStall begins to expect heartbeats anew when nobody could see any, or give any.
+func (s *Supervisor) noticeStall() {
+	now := s.Clock.Now()
+	if now.Sub(s.turn) > stall {
+		s.Logger.Warn("nothing was supervised for a while", "for", now.Sub(s.turn))
+		for _, t := range s.ties {
+			s.step(t, Resumed{})
+		}
+	}
+	s.turn = now
 }
 
 func (s *Supervisor) alive() {
@@ -307,41 +347,6 @@ func (s *Supervisor) tick() {
 			// A heartbeat may have come since somebody looked for one.
 			s.readSigns(t)
 			s.step(t, Ticked{})
-		}
-	}
-}
-
-// hold keeps a process until it ends, which is told then.
-func (s *Supervisor) hold(t *tied, p Process) error {
-	if t.handles[p.name()] != nil {
-		return nil
-	}
-	h, err := s.Processes.Hold(p, func() {
-		s.put(func(context.Context) {
-			if s.current(t) {
-				s.ended(t, p, "")
-			}
-		})
-	})
-	if err == nil {
-		t.handles[p.name()] = h
-	}
-	return err
-}
-
-// name is the process without the cgroup that it was found in.
-func (p Process) name() Process { return Process{PID: p.PID, StartTime: p.StartTime} }
-
-func (s *Supervisor) close(h Handle) {
-	if err := h.Close(); err != nil {
-		s.Logger.Warn("a handle of a process could not be closed", "error", err)
-	}
-}
-
-func (s *Supervisor) closeAll() {
-	for _, t := range s.ties {
-		for _, h := range t.handles {
-			s.close(h)
 		}
 	}
 }

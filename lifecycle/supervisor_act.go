@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/mooring-vm/mooring/api/agentapi"
@@ -27,7 +28,7 @@ func (s *Supervisor) act(t *tied, a Action) {
 	case Look:
 		s.put(func(ctx context.Context) {
 			if s.current(t) {
-				s.want(ctx, t, a.Look)
+				s.want(ctx, t, t.wanted())
 			}
 		})
 	case CheckMemlock:
@@ -54,16 +55,18 @@ func (s *Supervisor) tell(t *tied, a Tell) {
 	})
 }
 
-// signal sends a signal through the handle that was opened and compared when the
-// process was entered: it reaches that process or none.
+// signal sends a signal through a handle that was compared with the process when it
+// was opened: it reaches that process or none.
 func (s *Supervisor) signal(t *tied, a Action, v VM, send func(Handle) error) {
-	h := t.handles[v.Process.name()]
-	if h == nil {
-		return
+	h, err := s.hold(t, v.Process)
+	if err == nil {
+		err = send(h)
 	}
-	err := send(h)
 	if errors.Is(err, ErrGone) {
-		return // its end is being told
+		if h == nil {
+			s.put(func(ctx context.Context) { s.ended(ctx, t, v.Process) })
+		}
+		return // otherwise its end is being told
 	}
 	s.acted(a, err)
 	if err != nil {
@@ -77,15 +80,25 @@ func (s *Supervisor) failed(t *tied, a Action, err error) {
 	}
 }
 
-// kill kills the VM process, and first what else lives in the cgroup that is the
-// VM's own.
+// kill kills the VM process, and first what else lives in the cgroup that is the VM's
+// own: helpers of the emulator. That has to be where it is now, for cgroups have names
+// that come again.
 func (s *Supervisor) kill(t *tied, a Kill) {
-	if a.VM.OwnCgroup != "" {
-		if err := s.Processes.KillCgroup(a.VM.OwnCgroup); err != nil {
-			s.log(&t.Tie).Warn("the cgroup of a VM could not be killed", "cgroup", a.VM.OwnCgroup, "error", err)
+	if own := a.VM.OwnCgroup; own != "" && t.handles[a.VM.Process.name()] != nil {
+		now, err := s.Processes.Identify(a.VM.PID)
+		if err == nil && now.is(a.VM.Process) && within(now.Cgroup, own) {
+			err = s.Processes.KillCgroup(own)
+		}
+		if err != nil && !errors.Is(err, ErrGone) {
+			s.log(&t.Tie).Warn("the cgroup of a VM could not be killed", "cgroup", own, "error", err)
 		}
 	}
 	s.signal(t, a, a.VM, Handle.Kill)
+}
+
+// within reports whether a cgroup is the other one, or below it.
+func within(cgroup, other string) bool {
+	return cgroup == other || strings.HasPrefix(cgroup, other+"/")
 }
 
 // shutdown asks libvirt to ask the guest, which may take its time.

@@ -2,7 +2,6 @@ package lifecycle
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"path"
 	"slices"
@@ -13,22 +12,7 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
-// lookAtDomains has the domains looked at that launchers declare.
-func (s *Supervisor) lookAtDomains(ctx context.Context) {
-	if s.Domains == nil {
-		return
-	}
-	for _, t := range s.ties {
-		if t.Launcher.Domain != "" && t.OwnerGone == "" {
-			s.want(ctx, t, 0) // one look is for all
-			return
-		}
-	}
-}
-
-// bindDomain ties the emulator of a domain to the launcher that has declared it
-// first. A launcher that has ended gets none: the domain may have been started
-// since, and be another's.
+// bindDomain ties the emulator of a domain to the launcher that has declared it first.
 func (s *Supervisor) bindDomain(d Domain, p Tracked, own string) {
 	for _, t := range s.ties {
 		if v := t.vm(p.Process); v != nil {
@@ -38,16 +22,16 @@ func (s *Supervisor) bindDomain(d Domain, p Tracked, own string) {
 			return
 		}
 	}
-	claimants := s.claimants(d)
-	if len(claimants) == 0 {
-		return
+	t := s.heir(d, p.Process)
+	for at, claimant := range s.claimants(d) {
+		if at == 0 {
+			t = claimant
+		} else {
+			s.tellClaimed(claimant, t, d)
+		}
 	}
-	for _, other := range claimants[1:] {
-		s.tellClaimed(other, claimants[0], d)
-	}
-	t := claimants[0]
-	if t.Launcher.Group == 0 {
-		return // its cgroup is not known yet
+	if t == nil || t.Launcher.Group == 0 {
+		return // it is nobody's, or its cgroup is not known yet
 	}
 	if err := s.Tracker.Bind(p.Process, t.Launcher.Group); errors.Is(err, ErrGone) {
 		return
@@ -57,7 +41,7 @@ func (s *Supervisor) bindDomain(d Domain, p Tracked, own string) {
 	s.enter(t, VM{Process: p.Process, Executable: p.Executable, Domain: &d, OwnCgroup: own})
 }
 
-// claimants returns the launchers that declare a domain, the earliest first.
+// claimants returns the launchers that live and declare a domain, the earliest first.
 func (s *Supervisor) claimants(d Domain) []*tied {
 	var all []*tied
 	for _, t := range s.ties {
@@ -69,6 +53,30 @@ func (s *Supervisor) claimants(d Domain) []*tied {
 		return cmp.Or(cmp.Compare(a.Owner.StartTime, b.Owner.StartTime), cmp.Compare(a.Launcher.Container.ID, b.Launcher.Container.ID))
 	})
 	return all
+}
+
+// heir returns the launcher that has ended, and to which a domain's process belongs
+// that nobody else declares: it was started while the launcher lived. Where nobody saw
+// the launcher end, that is only known once the runtime has said who else is there.
+func (s *Supervisor) heir(d Domain, p Process) *tied {
+	for _, t := range s.ties {
+		switch {
+		case !d.is(t.Launcher.Domain), t.Owner == nil, t.OwnerGone == "":
+		case t.blind && !s.reconciled:
+		case p.StartTime < t.Owner.StartTime, !p.startedBefore(t.OwnerGoneAt):
+		case s.claimedElsewhere(t, d):
+		default:
+			return t
+		}
+	}
+	return nil
+}
+
+// claimedElsewhere reports whether another pod that the runtime knows has declared the
+// domain.
+func (s *Supervisor) claimedElsewhere(t *tied, d Domain) bool {
+	_, ok := s.Registry.Claimant(d.is, t.Launcher.Pod.UID)
+	return ok
 }
 
 func (s *Supervisor) tellClaimed(t, first *tied, d Domain) {

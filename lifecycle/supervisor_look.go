@@ -8,23 +8,21 @@ import (
 	"time"
 )
 
-// maxVMs bounds the VM processes that are known of one launcher: it could start as
-// many as it likes. The others end with its container.
-const maxVMs = 64
+const (
+	// maxVMs bounds the VM processes of the pod that are known of one launcher: it
+	// could start as many as it likes. A launcher that has more is not over.
+	maxVMs = 64
+
+	// probeAge is how old a probe can become. What emulates no machine for longer
+	// is looked after like a VM, whatever it says.
+	probeAge = 30 * time.Second
+)
 
 // looks are those that are wanted. One at a time is under way, for all launchers
 // that wanted one before it began.
 type looks struct {
 	wanted map[*tied]uint64 // the ID of the [Look] that asked for it, 0 for none
 	busy   bool
-}
-
-// view is what a look sees.
-type view struct {
-	tracked []Tracked // emulators alone
-	probes  map[Process]bool
-	domains map[Process]Domain
-	own     map[Process]string // cgroups of domains
 }
 
 // want asks for a look at what VM processes a launcher has.
@@ -39,13 +37,13 @@ func (s *Supervisor) want(ctx context.Context, t *tied, id uint64) {
 func (s *Supervisor) look(ctx context.Context) {
 	wanted := s.looks.wanted
 	s.looks.wanted, s.looks.busy = map[*tied]uint64{}, true
-	known, declared := s.known(), s.declared()
+	known, full, declared := s.known(), s.full(), s.declared()
 	s.aside(ctx, func(ctx context.Context) func(context.Context) {
-		v, err := s.see(ctx, known, declared)
+		v, err := s.see(ctx, known, full, declared)
 		return func(ctx context.Context) {
-			s.looked(wanted, v, err)
 			s.looks.busy = false
-			if len(s.looks.wanted) > 0 {
+			s.looked(ctx, wanted, v, err)
+			if len(s.looks.wanted) > 0 && !s.looks.busy {
 				s.look(ctx)
 			}
 		}
@@ -63,6 +61,17 @@ func (s *Supervisor) known() map[Process]bool {
 	return all
 }
 
+// full returns the groups that have as many VM processes as are looked after.
+func (s *Supervisor) full() map[uint64]bool {
+	all := map[uint64]bool{}
+	for group, t := range s.byGroup {
+		if len(t.VMs) >= maxVMs {
+			all[group] = true
+		}
+	}
+	return all
+}
+
 // declared reports whether any launcher declares a domain.
 func (s *Supervisor) declared() bool {
 	for _, t := range s.ties {
@@ -73,63 +82,17 @@ func (s *Supervisor) declared() bool {
 	return false
 }
 
-// see asks the tracker and libvirt. It does not know the ties.
-func (s *Supervisor) see(ctx context.Context, known map[Process]bool, declared bool) (view, error) {
-	v := view{probes: map[Process]bool{}, domains: map[Process]Domain{}, own: map[Process]string{}}
-	var running []Domain
-	if declared && s.Domains != nil {
-		var err error // listed first: what runs then is tracked already
-		if running, err = s.Domains.Running(); err != nil {
-			s.Logger.Warn("not all domains of the node's libvirt can be listed", "error", err)
-		}
-	}
-	all, err := s.Tracker.Snapshot()
-	if err != nil {
-		return v, fmt.Errorf("list the processes that are tracked: %w", err)
-	}
-	for _, p := range all {
-		if p.Executable == "" {
-			continue
-		}
-		v.tracked = append(v.tracked, p)
-		if d, ok := s.domainOf(ctx, p, running); ok {
-			v.domains[p.name()] = d
-			v.own[p.name()] = s.ownCgroup(p.Process)
-		} else if p.Group != 0 && !known[p.name()] {
-			args, err := s.arguments(ctx, p.Process)
-			v.probes[p.name()] = withoutMachine(args) || errors.Is(err, ErrGone)
-		}
-	}
-	return v, nil
-}
-
-// domainOf returns the domain that a process runs: libvirt's note has its pid, and
-// its command line is of libvirt's making. The note alone can be of a process that
-// had the pid before. A process of a pod is none of the node's libvirt.
-func (s *Supervisor) domainOf(ctx context.Context, p Tracked, running []Domain) (Domain, bool) {
-	for _, d := range running {
-		if d.PID != p.PID || p.Group != 0 && !p.Bound {
-			continue
-		}
-		args, err := s.arguments(ctx, p.Process)
-		return d, err == nil && s.Domains.RunBy(d, args)
-	}
-	return Domain{}, false
-}
-
 // looked takes what a look has seen.
-func (s *Supervisor) looked(wanted map[*tied]uint64, v view, err error) {
+func (s *Supervisor) looked(ctx context.Context, wanted map[*tied]uint64, v *view, err error) {
 	if err != nil {
 		// No answer is no proof: the next round looks again.
 		s.Logger.Warn("VM processes cannot be looked for", "error", err)
 		return
 	}
-	for _, p := range v.tracked {
+	for _, p := range v.emulators {
 		if d, ok := v.domains[p.name()]; ok {
 			s.bindDomain(d, p, v.own[p.name()])
-			continue
-		}
-		if t := s.byGroup[p.Group]; t != nil && !v.probes[p.name()] {
+		} else if t := s.byGroup[p.Group]; t != nil && !v.probes[p.name()] {
 			s.enter(t, VM{Process: p.Process, Executable: p.Executable})
 		}
 	}
@@ -137,20 +100,43 @@ func (s *Supervisor) looked(wanted map[*tied]uint64, v view, err error) {
 		if s.current(t) {
 			s.checkCgroup(t)
 		}
-		if s.current(t) && id != 0 {
+		if s.current(t) && id != 0 && s.conclusive(t, v) {
 			s.step(t, Looked{Look: id})
 		}
+		if s.current(t) && t.Over() && !v.groups[t.Launcher.Group] {
+			s.drop(ctx, t)
+		}
 	}
+}
+
+// conclusive reports whether a look shows that nothing of a launcher is left, if it
+// has shown nothing of it.
+func (s *Supervisor) conclusive(t *tied, v *view) bool {
+	if t.Launcher.Domain != "" && (v.domainsUnknown || t.blind && !s.reconciled) {
+		return false // one of them may be the launcher's
+	}
+	for _, p := range v.emulators {
+		left := s.byGroup[p.Group] == t && !v.probes[p.name()]
+		if left && t.vm(p.Process) == nil && t.handles[p.name()] == nil {
+			return false // there was no room for it, or it could not be held on to
+		}
+	}
+	for _, other := range s.ties { // the pod has one file for all its containers
+		if other != t && t.StopAsked && other.Launcher.Pod.UID == t.Launcher.Pod.UID && len(other.VMs) > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // enter adds a VM process that is held on to. One that was there before this
 // supervisor has not been seen to start, and is not judged by it.
 func (s *Supervisor) enter(t *tied, v VM) {
-	if !s.current(t) || t.vm(v.Process) != nil || len(t.VMs) >= maxVMs {
+	if !s.current(t) || t.vm(v.Process) != nil || v.Domain == nil && len(t.VMs) >= maxVMs {
 		return
 	}
 	s.readSigns(t) // its launcher may have given the first sign just before
-	err := s.hold(t, v.Process)
+	_, err := s.hold(t, v.Process)
 	switch {
 	case err == nil && v.startedBefore(t.here):
 		s.step(t, Looked{Found: []VM{v}})
@@ -161,20 +147,23 @@ func (s *Supervisor) enter(t *tied, v VM) {
 	}
 }
 
+// tickPeriod is the unit of start times: USER_HZ is 100 on all architectures that
+// Linux runs VMs on.
+const tickPeriod = 10 * time.Millisecond
+
 // startedBefore reports whether the process surely started before that moment: its
 // start time is known in ticks.
 func (p Process) startedBefore(b Boottime) bool {
-	const tick = 10 * time.Millisecond // USER_HZ is 100 on all architectures that Linux runs VMs on
-	return Boottime(p.StartTime+1)*Boottime(tick) <= b
+	return Boottime(p.StartTime+1)*Boottime(tickPeriod) <= b
 }
 
 // current reports whether the tie has not been dropped meanwhile.
 func (s *Supervisor) current(t *tied) bool { return s.ties[t.Launcher.Container.ID] == t }
 
-// checkCgroup takes the end of a container's cgroup for that of its owner. The
-// owner itself tells sooner, where it is known.
+// checkCgroup takes the end of a container's cgroup for that of its owner, where that
+// is not known. A process that lives is the better witness: it may have moved.
 func (s *Supervisor) checkCgroup(t *tied) {
-	if t.OwnerGone != "" || t.Launcher.Cgroup == "" {
+	if t.OwnerGone != "" || t.Owner != nil || t.Launcher.Cgroup == "" {
 		return
 	}
 	if there, err := s.Processes.Exists(t.Launcher.Cgroup); err == nil && !there {
@@ -185,10 +174,14 @@ func (s *Supervisor) checkCgroup(t *tied) {
 // lookAtAll finds what nobody has told of.
 func (s *Supervisor) lookAtAll(ctx context.Context) {
 	for _, t := range maps.Clone(s.ties) {
-		if t.Owner == nil && t.OwnerGone == "" {
-			if l, ok := s.Registry.Find(t.Launcher.Container.ID); ok {
-				s.started(ctx, l)
-			}
+		l, known := s.Registry.Find(t.Launcher.Container.ID)
+		switch {
+		case known && t.Owner == nil && t.OwnerGone == "":
+			s.started(ctx, l)
+		case !known && t.Owner == nil && t.Launcher.Group == 0 && (!t.restored || s.reconciled):
+			s.drop(ctx, t) // it was never started, and the runtime has removed it
+		default:
+			s.holdAgain(ctx, t)
 		}
 		if s.current(t) {
 			s.want(ctx, t, t.wanted())
@@ -237,3 +230,24 @@ const (
 	rescanBusy
 	rescanAgain // one is under way, and wanted once more
 )
+
+// rescanSoon has the tracker look for what it does not know in a while, once for all
+// who want it: it looks at more than it need as long as it has not.
+func (s *Supervisor) rescanSoon() {
+	if s.rescanDue {
+		return
+	}
+	s.rescanDue = true
+	time.AfterFunc(rescanDelay, func() {
+		s.put(func(ctx context.Context) {
+			s.rescanDue = false
+			s.findLost(ctx)
+		})
+	})
+}
+
+// rescanDelay is how long a launcher may take to start before it is scanned.
+const rescanDelay = 2 * time.Second
+
+// errUnread says that nothing is known of a process's command line.
+var errUnread = fmt.Errorf("its command line cannot be read in time")

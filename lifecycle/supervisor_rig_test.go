@@ -144,8 +144,9 @@ func (r *rig) group(l launcher) uint64 {
 // exit ends a process, and has the tracker tell.
 func (r *rig) exit(p lifecycle.Process, how string) {
 	r.t.Helper()
+	r.Sighted(lifecycle.Sighting{Tracked: lifecycle.Tracked{Process: p, Executable: "qemu-system-x86_64"}, Ended: true, How: how})
+	synctest.Wait()
 	r.kernel.Exit(p.PID)
-	r.Sighted(lifecycle.Sighting{Tracked: lifecycle.Tracked{Process: p}, Ended: true, How: how})
 	synctest.Wait()
 }
 

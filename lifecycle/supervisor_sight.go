@@ -4,49 +4,93 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 )
 
-// argumentsTimeout is how long a process's command line may take to read.
-const argumentsTimeout = time.Second
+const (
+	// forkDelay is how long a child of an emulator has to execute something else,
+	// as QEMU's helpers do at once.
+	forkDelay = 500 * time.Millisecond
+
+	// domainsEvery is how often domains are looked at, however often somebody asks.
+	domainsEvery = 250 * time.Millisecond
+)
 
 // sighted takes what the tracker tells.
 func (s *Supervisor) sighted(ctx context.Context, seen Sighting) {
-	if seen.Ended {
-		for _, t := range s.ties { // each has few processes
-			s.ended(t, seen.Process, seen.How)
-		}
-		return
-	}
-	if t := s.byGroup[seen.Group]; t != nil {
+	t := s.byGroup[seen.Group]
+	switch {
+	case seen.Ended:
+		s.sightedEnd(ctx, seen)
+	case seen.Executable == "":
+		s.left(ctx, seen.Process)
+	case t != nil && seen.Forked:
+		s.lookSoon(t)
+	case t != nil:
 		s.introduce(ctx, t, seen.Tracked)
-		return
+	default:
+		s.lookAtDomains(ctx) // libvirt may have started it for a launcher
 	}
-	s.lookAtDomains(ctx) // libvirt may have started it for a launcher
+}
+
+// sightedEnd takes the tracker's word for a launcher's end: nobody comes back from
+// there. Its VM processes are gone only when their pidfds say so, for till then they
+// have their memory, files and devices.
+func (s *Supervisor) sightedEnd(ctx context.Context, seen Sighting) {
+	for _, t := range s.ties { // each has few processes
+		if t.vm(seen.Process) != nil {
+			t.how[seen.Process.name()] = seen.How
+			s.holdVM(ctx, t, seen.Process)
+		}
+		if t.Owner != nil && t.Owner.is(seen.Process) {
+			s.ownerEnded(t, seen.How)
+		}
+	}
+}
+
+// left takes it that a VM process executes something else now.
+func (s *Supervisor) left(ctx context.Context, p Process) {
+	for _, t := range s.ties {
+		if t.vm(p) != nil {
+			t.how[p.name()] = "it executes another file"
+			s.ended(ctx, t, p)
+		}
+	}
 }
 
 // ended takes the end of a process that a tie holds on to.
-func (s *Supervisor) ended(t *tied, p Process, how string) {
+func (s *Supervisor) ended(ctx context.Context, t *tied, p Process) {
+	how := t.how[p.name()]
+	delete(t.how, p.name())
 	if t.vm(p) != nil {
 		s.step(t, VMEnded{Process: p, How: how})
 	}
-	if t.Owner != nil && t.Owner.is(p) && t.OwnerGone == "" && s.current(t) {
-		proof := fmt.Sprintf("its first process, %d, has ended", p.PID)
-		if how != "" {
-			proof += ": " + how
-		}
-		s.step(t, OwnerEnded{Proof: proof})
+	if t.Owner != nil && t.Owner.is(p) {
+		s.ownerEnded(t, how)
 	}
 	if h := t.handles[p.name()]; h != nil && s.current(t) {
 		delete(t.handles, p.name())
 		s.close(h)
 	}
+	for _, other := range s.ties { // one of which may have waited for it
+		if other.Launcher.Pod.UID == t.Launcher.Pod.UID {
+			s.want(ctx, other, other.wanted())
+		}
+	}
 }
 
-// introduce gets hold of a process that runs an emulator, unless that is a probe of
-// libvirt's: it starts emulators without a machine, to ask them what they can do.
+func (s *Supervisor) ownerEnded(t *tied, how string) {
+	if t.OwnerGone != "" || !s.current(t) {
+		return
+	}
+	proof := fmt.Sprintf("its first process, %d, has ended", t.Owner.PID)
+	if how != "" {
+		proof += ": " + how
+	}
+	s.step(t, OwnerEnded{Proof: proof})
+}
+
+// introduce gets hold of a process that runs an emulator, unless that is a probe.
 func (s *Supervisor) introduce(ctx context.Context, t *tied, p Tracked) {
 	if t.vm(p.Process) != nil || t.coming[p.name()] || len(t.VMs)+len(t.coming) >= maxVMs {
 		return
@@ -56,50 +100,57 @@ func (s *Supervisor) introduce(ctx context.Context, t *tied, p Tracked) {
 		args, err := s.arguments(ctx, p.Process)
 		return func(context.Context) {
 			delete(t.coming, p.name())
-			if withoutMachine(args) || errors.Is(err, ErrGone) {
+			if s.isProbe(p.Process, args) || errors.Is(err, ErrGone) {
 				return
 			}
 			if err != nil {
-				s.log(&t.Tie).Warn("taken for a VM, as its command line cannot be read", "pid", p.PID, "error", err)
+				s.log(&t.Tie).Warn("taken for a VM", "pid", p.PID, "error", err)
 			}
 			s.enter(t, VM{Process: p.Process, Executable: p.Executable})
 		}
 	})
 }
 
-// arguments reads a command line, and does not wait for ever.
-func (s *Supervisor) arguments(ctx context.Context, p Process) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, argumentsTimeout)
-	defer cancel()
-	type answer struct {
-		args []string
-		err  error
+// lookSoon looks at what an emulator has forked: QEMU makes itself a daemon so.
+func (s *Supervisor) lookSoon(t *tied) {
+	if t.lookDue {
+		return
 	}
-	read := make(chan answer, 1)
-	go func() {
-		args, err := s.Processes.Arguments(p)
-		read <- answer{args, err}
-	}()
-	select {
-	case a := <-read:
-		return a.args, a.err
-	case <-ctx.Done():
-		return nil, fmt.Errorf("read the command line of process %d: %w", p.PID, ctx.Err())
+	t.lookDue = true
+	time.AfterFunc(forkDelay, func() {
+		s.put(func(ctx context.Context) {
+			if t.lookDue = false; s.current(t) {
+				s.want(ctx, t, t.wanted())
+			}
+		})
+	})
+}
+
+// lookAtDomains has the domains looked at that launchers declare.
+func (s *Supervisor) lookAtDomains(ctx context.Context) {
+	if s.Domains == nil || s.domainsDue {
+		return
+	}
+	for _, t := range s.ties {
+		if t.Launcher.Domain != "" {
+			s.want(ctx, t, t.wanted()) // one look is for all
+			s.domainsDue = true
+			time.AfterFunc(domainsEvery, func() { s.put(s.domainsAgain) })
+			return
+		}
 	}
 }
 
-// withoutMachine reports whether QEMU is told to emulate no machine. What says so
-// runs no VM, whoever says it.
-func withoutMachine(args []string) bool {
-	for i, arg := range args {
-		if i+1 < len(args) && slices.Contains([]string{"-machine", "--machine", "-M", "--M"}, arg) {
-			kind, _, _ := strings.Cut(args[i+1], ",")
-			if strings.TrimPrefix(kind, "type=") == "none" {
-				return true
-			}
+// domainsAgain looks once more for those who have asked meanwhile: they may have asked
+// after the look before.
+func (s *Supervisor) domainsAgain(ctx context.Context) {
+	s.domainsDue = false
+	for _, t := range s.ties {
+		if t.Launcher.Domain != "" {
+			s.want(ctx, t, t.wanted())
+			return
 		}
 	}
-	return false
 }
 
 // aside does what may take its time in a goroutine of its own, and then what it

@@ -40,7 +40,7 @@ func (s *Supervisor) terms(l Launcher) Terms {
 }
 
 func (s *Supervisor) add(tie Tie) *tied {
-	t := &tied{Tie: tie, here: s.Clock.Now(), handles: map[Process]Handle{}, coming: map[Process]bool{}}
+	t := &tied{Tie: tie, here: s.Clock.Now(), handles: map[Process]Handle{}, coming: map[Process]bool{}, how: map[Process]string{}}
 	s.ties[tie.Launcher.Container.ID] = t
 	s.mu.Lock()
 	s.holding[tie.Launcher.Pod.UID]++
@@ -77,7 +77,7 @@ func (s *Supervisor) started(ctx context.Context, l Launcher) {
 	}
 	if err == nil {
 		s.place(t, cgroup, group)
-		err = s.hold(t, p)
+		_, err = s.hold(t, p)
 	}
 	switch {
 	case errors.Is(err, ErrGone):
@@ -89,37 +89,31 @@ func (s *Supervisor) started(ctx context.Context, l Launcher) {
 		s.step(t, OwnerStarted{Process: p})
 		s.readSigns(t)
 		if ahead {
-			s.want(ctx, t, 0)
+			s.want(ctx, t, t.wanted())
 		} else {
 			s.findLost(ctx) // processes that were there before it was registered
 		}
 	}
 }
 
-// owner identifies the launcher's first process.
+// owner identifies the launcher's first process. Its pid can be another's by now:
+// then its cgroup is not the container's, and that is gone.
 func (s *Supervisor) owner(t *tied, pid int) (p Process, cgroup string, err error) {
 	p, err = s.Processes.Identify(pid)
 	if err != nil {
 		return p, "", err
 	}
 	cgroup, ok := containerCgroup(p.Cgroup, t.Launcher.Container.ID)
-	if !ok {
-		return p, "", fmt.Errorf("process %d is in cgroup %s, not in one of container %s: %w",
-			pid, p.Cgroup, t.Launcher.Container.ID, ErrGone)
+	if ok {
+		return p, cgroup, nil
 	}
-	return p, cgroup, nil
-}
-
-// watch has the tracker tell of the owner's end at once. Without that it is told a
-// little later.
-func (s *Supervisor) watch(ctx context.Context, t *tied, p Process) {
-	log := s.log(&t.Tie)
-	s.aside(ctx, func(context.Context) func(context.Context) {
-		if err := s.Tracker.Watch(p); err != nil && !errors.Is(err, ErrGone) {
-			log.Warn("the launcher's first process is not tracked", "pid", p.PID, "error", err)
+	err = fmt.Errorf("process %d is in cgroup %s, not in one of container %s", pid, p.Cgroup, t.Launcher.Container.ID)
+	if known := t.Launcher.Cgroup; known != "" {
+		if there, e := s.Processes.Exists(known); e == nil && !there {
+			err = fmt.Errorf("%w, whose cgroup is gone: %w", err, ErrGone)
 		}
-		return nil
-	})
+	}
+	return p, "", err
 }
 
 // restore takes a tie over from the store.
@@ -131,7 +125,7 @@ func (s *Supervisor) restore(ctx context.Context, tie Tie) {
 	t := s.add(tie)
 	terms := s.Terms // the policy's may have changed
 	terms.GracePeriod, terms.Watchdog = tie.Terms.GracePeriod, tie.Terms.Watchdog
-	t.Terms = terms
+	t.Terms, t.restored = terms, true
 	s.log(&t.Tie).Info("launcher taken over", "phase", t.Phase, "vms", len(t.VMs))
 	if t.Launcher.Group != 0 {
 		s.byGroup[t.Launcher.Group] = t
@@ -159,32 +153,6 @@ func (s *Supervisor) registerAgain(t *tied) {
 	}
 }
 
-// holdAgain gets hold of the processes that a restored tie knows. What is gone has
-// ended meanwhile.
-func (s *Supervisor) holdAgain(ctx context.Context, t *tied) {
-	for _, v := range t.clone().VMs {
-		err := s.hold(t, v.Process)
-		if errors.Is(err, ErrGone) {
-			s.step(t, VMEnded{Process: v.Process, How: "it has ended while nobody watched"})
-		} else if err != nil {
-			s.log(&t.Tie).Warn("a VM process cannot be watched", "pid", v.PID, "error", err)
-		}
-	}
-	if t.Owner == nil || t.OwnerGone != "" {
-		return
-	}
-	p := *t.Owner
-	err := s.hold(t, p)
-	switch {
-	case errors.Is(err, ErrGone):
-		s.step(t, OwnerEnded{Proof: fmt.Sprintf("its first process, %d, has ended while nobody watched", p.PID)})
-	case err != nil:
-		s.log(&t.Tie).Warn("launcher cannot be watched", "pid", p.PID, "error", err)
-	default:
-		s.watch(ctx, t, p)
-	}
-}
-
 // step steps a tie, and does what that wants done.
 func (s *Supervisor) step(t *tied, in Input) {
 	next, actions := Step(t.Tie, s.Clock.Now(), in)
@@ -193,13 +161,11 @@ func (s *Supervisor) step(t *tied, in Input) {
 		s.act(t, a)
 	}
 	s.keep(t)
-	if t.Over() {
-		s.drop(t)
-	}
 }
 
-// drop forgets a tie that is over.
-func (s *Supervisor) drop(t *tied) {
+// drop forgets a tie that is over: no process of its group is left either, that could
+// execute an emulator yet.
+func (s *Supervisor) drop(ctx context.Context, t *tied) {
 	id := t.Launcher.Container.ID
 	if s.ties[id] != t {
 		return
@@ -226,6 +192,11 @@ func (s *Supervisor) drop(t *tied) {
 	s.mu.Unlock()
 	s.Registry.Release(id)
 	s.log(&t.Tie).Info("launcher is over", "why", t.Why)
+	for _, other := range s.ties { // that may have waited for it
+		if other.Launcher.Pod.UID == t.Launcher.Pod.UID {
+			s.want(ctx, other, other.wanted())
+		}
+	}
 }
 
 // keep stores and shows what has changed.

@@ -30,7 +30,8 @@ type Tie struct {
 	Owner *Process `json:"owner,omitempty"`
 
 	// OwnerGone is the proof that the owner has ended; empty: there is none.
-	OwnerGone string `json:"ownerGone,omitempty"`
+	OwnerGone   string   `json:"ownerGone,omitempty"`
+	OwnerGoneAt Boottime `json:"ownerGoneAt,omitempty"` // when that was seen
 
 	// StopAsked is set from the pod's request until it is confirmed, StopDone from
 	// then on.

@@ -34,6 +34,9 @@ type Leased struct {
 	Reason string
 }
 
+// Resumed says that nobody could see heartbeats for a while, or give any.
+type Resumed struct{}
+
 // Ticked says that time has passed.
 type Ticked struct{}
 

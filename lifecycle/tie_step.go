@@ -32,7 +32,7 @@ func (i OwnerStarted) apply(t *Tie, s *step) {
 
 func (i OwnerEnded) apply(t *Tie, s *step) {
 	if t.OwnerGone == "" {
-		t.OwnerGone = i.Proof
+		t.OwnerGone, t.OwnerGoneAt = i.Proof, s.now
 		t.looking = false // what was left a moment ago says nothing of now
 		if t.Phase == agentapi.PhaseDone {
 			t.enter(agentapi.PhaseDraining, goneWhy(i.Proof), s)
@@ -80,6 +80,8 @@ func (i Leased) apply(t *Tie, s *step) {
 	}
 	t.Lease = Lease{Until: s.now.Add(i.For), Reason: i.Reason}
 }
+
+func (Resumed) apply(t *Tie, s *step) { t.Beat.At = s.now }
 
 func (Ticked) apply(*Tie, *step) {}
 

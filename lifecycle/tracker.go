@@ -38,8 +38,9 @@ type Tracker interface {
 	// Watch has the end of a process told at once.
 	Watch(p Process) error
 
-	// Snapshot returns the processes that are known, those of all registered
-	// cgroups and emulators anywhere. Some may have ended.
+	// Snapshot returns the processes that are known, those of all groups and
+	// emulators anywhere. Some may have ended. It fails where there may be others,
+	// until Rescan has found them.
 	Snapshot() ([]Tracked, error)
 
 	// Rescan finds what was missed. It takes as long as a walk through all
@@ -47,11 +48,13 @@ type Tracker interface {
 	Rescan() error
 }
 
-// Sighting is what a tracker tells of.
+// Sighting is what a tracker tells of a process: it executes an emulator now, or it did
+// and executes something else, without an Executable.
 type Sighting struct {
 	Tracked
-	Ended bool   // else: it executes an emulator now
-	How   string // its exit code or signal, for people
+	Forked bool   // by an emulator, whose file it executes
+	Ended  bool   // the last of its threads has; the process is gone a little later
+	How    string // its exit code or signal, for people
 }
 
 // Domains are those of the node's libvirt.

@@ -99,6 +99,27 @@ func TestDomainByAnyForm(t *testing.T) {
 	}
 }
 
+// alias has two names for one domain.
+type alias [2]string
+
+func (a alias) Same(x, y string) bool { return a == alias{x, y} || a == alias{y, x} }
+
+// The pods of a domain are two, one of which names it and the other has its UUID.
+func TestDomainByNameAndUUID(t *testing.T) {
+	n := newNode(t, policy.Enforce)
+	first, second := newPod("u1", domain("vms-1")), newPod("u2", domain(domainUUID))
+	_, err := n.create(first, newContainer(first, "compute"))
+	must(t, err)
+	n.Domains = alias{"vms-1", domainUUID}
+	_, err = n.create(second, newContainer(second, "compute"))
+	if err == nil || !strings.Contains(err.Error(), "pod trusted/vm-u1 has claimed that domain") {
+		t.Errorf("error %v, want that the first pod has it", err)
+	}
+	n.Domains = alias{"another", domainUUID}
+	_, err = n.create(second, newContainer(second, "compute"))
+	must(t, err)
+}
+
 // Of two that run already and claim the same, it is the older one's, in whatever
 // order the runtime lists them; a list that was not taken over yet counts as well.
 func TestOlderPodHasTheDomain(t *testing.T) {

@@ -185,9 +185,9 @@ func (p *Plugin) RemovePodSandbox(_ context.Context, pod *nri.PodSandbox) error 
 	defer p.observe("RemovePodSandbox", time.Now(), nil)
 	p.Registry.RemoveSandbox(pod.GetId())
 	p.forgetAwaited(func(uid string) bool { return uid != pod.GetUid() })
-	if err := p.PodDirs.DiscardUnless(pod.GetUid(), p.keepsPod); err != nil {
-		// The pod is gone whatever becomes of its directory; it is found
-		// again after the next Synchronize.
+	if err := p.PodDirs.DiscardUnless(pod.GetUid(), p.keepsDir); err != nil {
+		// The pod is gone whatever becomes of its directory; it is tried again.
+		p.kept.add(pod.GetUid())
 		p.Logger.Warn(err.Error(), "pod", pod.GetNamespace()+"/"+pod.GetName())
 	}
 	p.nudge()

@@ -44,7 +44,15 @@ type PodDirs interface {
 	EmptyTrash(context.Context) error
 }
 
-// Config is what a plugin works with. All fields but the last seven are required.
+// Domains knows those of the node's libvirt. The method answers from memory and may be
+// called from several goroutines at once.
+type Domains interface {
+	// Same reports whether two declarations, each a name or a UUID, are known to
+	// mean the same running domain.
+	Same(a, b string) bool
+}
+
+// Config is what a plugin works with. All fields but the last eight are required.
 type Config struct {
 	Policy   *policy.Policy
 	Registry *lifecycle.Registry
@@ -59,6 +67,7 @@ type Config struct {
 	NodeMemory  int64           // see [Facts]; 0: not known
 	SecondLook  time.Duration   // 0: 30 s after a Synchronize
 	Ties        Ties            // nil: [NoTies]
+	Domains     Domains         // nil: a domain is known by what it was declared as
 	Hook        string          // program that launchers find at /run/mooring/hook; "": none
 }
 
@@ -72,6 +81,7 @@ type Plugin struct {
 	deciding  sync.Mutex
 	undecided map[string]member  // by container ID; needs deciding
 	awaited   map[string]awaited // by pod UID; needs deciding
+	kept      keptDirs
 
 	snapshot   atomic.Pointer[snapshot] // of the latest Synchronize, until Run has taken it over
 	listed     atomic.Uint64            // the generation of that one
@@ -132,10 +142,13 @@ func (p *Plugin) Run(ctx context.Context) {
 			}
 		case <-second.C:
 			p.lookAgain(last)
+			p.Ties.Reconciled()
 		case <-rounds.C:
 			p.decideAgain()
 			p.tellAbsent()
-			continue
+			if !p.discardKept() {
+				continue
+			}
 		}
 		if err := p.PodDirs.EmptyTrash(ctx); err != nil && ctx.Err() == nil {
 			p.Logger.Warn("directories of former pods could not be deleted", "error", err)

@@ -113,7 +113,7 @@ func (p *Plugin) lookAgain(s *snapshot) {
 		listed[pod.GetUid()] = true
 	}
 	p.forgetAwaited(func(uid string) bool { return listed[uid] })
-	keep := func(uid string) bool { return listed[uid] || p.keepsPod(uid) }
+	keep := func(uid string) bool { return listed[uid] || p.keepsDir(uid) }
 	if err := p.PodDirs.Retain(keep); err != nil {
 		p.Logger.Warn("pod directories could not be cleared", "error", err)
 	}

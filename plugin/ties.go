@@ -19,6 +19,7 @@ type Ties interface {
 	Started(l lifecycle.Launcher)
 	Hint(containerID string)
 	HasPod(uid string) bool
+	Reconciled()
 }
 
 // NoTies has nothing tied: the node's kernel cannot track processes.
@@ -34,6 +35,9 @@ func (NoTies) Started(lifecycle.Launcher) {}
 
 // Hint implements [Ties].
 func (NoTies) Hint(string) {}
+
+// Reconciled implements [Ties].
+func (NoTies) Reconciled() {}
 
 // HasPod implements [Ties].
 func (NoTies) HasPod(string) bool { return false }

@@ -20,6 +20,7 @@ const (
 	releaseDir = "/opt/mooring"
 	policyFile = "/etc/mooring/policy.yaml"
 	unit       = "mooring-agent.service"
+	fenceUnit  = "mooring-fence.service"
 )
 
 // Agent is the agent of a node.
@@ -97,9 +98,12 @@ func pushTree(ctx context.Context, n node.Node, from, to string) error {
 	})
 }
 
-// SetPolicy replaces the policy and restarts the agent with it.
+// SetPolicy replaces the policy and restarts the agent and the fence with it.
 func (a *Agent) SetPolicy(ctx context.Context, policy string) error {
 	if err := a.node.PushFrom(ctx, strings.NewReader(policy), policyFile, 0o644); err != nil {
+		return fmt.Errorf("setting the policy: %w", err)
+	}
+	if _, err := a.node.Output(ctx, "systemctl", "restart", fenceUnit); err != nil {
 		return fmt.Errorf("setting the policy: %w", err)
 	}
 	return a.Restart(ctx)

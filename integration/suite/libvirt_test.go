@@ -15,7 +15,7 @@ import (
 // domainXML is a small VM that never runs, of pieces that matter here.
 func domainXML(name, pieces, devices string) string {
 	return fmt.Sprintf(`<domain type='qemu'><name>%s</name>%s<os><type arch='x86_64' machine='q35'>hvm</type></os>
-		<features><ioapic driver='qemu'/></features><vcpu>1</vcpu>
+		<features><acpi/><ioapic driver='qemu'/></features><vcpu>1</vcpu>
 		<devices><emulator>/usr/bin/qemu-system-x86_64</emulator>%s<memballoon model='none'/></devices></domain>`, name, pieces, devices)
 }
 

@@ -2,6 +2,8 @@ package suite
 
 import (
 	"context"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -68,10 +70,10 @@ type fault struct {
 
 func faults() []fault {
 	return []fault{
-		{name: "nothing fails"},
-		{name: "agent killed in the middle", middle: killedAndBack, forgets: true},
-		{name: "agent away for the whole", before: away, forgets: true, away: true},
-		{name: "containerd restarted in the middle", middle: restarted, disturbs: true},
+		{name: noFault},
+		{name: agentKilled, middle: killedAndBack, forgets: true},
+		{name: agentAway, before: away, forgets: true, away: true},
+		{name: restart, middle: restarted, disturbs: true},
 	}
 }
 
@@ -116,11 +118,33 @@ func restarted(t *testing.T, f fixture) {
 	f.restartContainerd(t)
 }
 
-// underFaults runs a flow once for each fault.
-func underFaults(t *testing.T, flow func(t *testing.T, f fixture, x fault)) {
+// allEnv has everything run under all faults, and VMs end in all ways: half an hour.
+const allEnv = "MOORING_SUITE_ALL"
+
+// all reports whether everything is to be run.
+func all() bool { return os.Getenv(allEnv) != "" }
+
+// underFaults runs a flow once for each of the faults that are named, or for all there
+// are with [allEnv].
+func underFaults(t *testing.T, flow func(t *testing.T, f fixture, x fault), names ...string) {
 	t.Helper()
 	f := setUpVMs(t) // once: the agent takes its policy when it starts
+	ran := 0
 	for _, x := range faults() {
-		t.Run(x.name, func(t *testing.T) { flow(t, f, x) })
+		if all() || slices.Contains(names, x.name) {
+			ran++
+			t.Run(x.name, func(t *testing.T) { flow(t, f, x) })
+		}
+	}
+	if ran < len(names) {
+		t.Errorf("%d of the faults %q ran", ran, names)
 	}
 }
+
+// The names of faults.
+const (
+	noFault     = "nothing fails"
+	agentKilled = "agent killed in the middle"
+	agentAway   = "agent away for the whole"
+	restart     = "containerd restarted in the middle"
+)

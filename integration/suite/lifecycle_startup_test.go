@@ -37,7 +37,7 @@ func TestStartup(t *testing.T) {
 				}
 			})
 		}
-	})
+	}, noFault)
 }
 
 // TestUnattendedStart: a VM that starts without the heartbeat that its launcher

@@ -29,7 +29,7 @@ func TestPodTermination(t *testing.T) {
 	underFaults(t, func(t *testing.T, f fixture, x fault) {
 		vms := f.fleet(t, want{owner: careless})
 		f.terminate(t, vms, x)
-	})
+	}, noFault, agentKilled)
 }
 
 // TestStubbornLauncher: an owner that does not answer SIGTERM keeps nobody.
@@ -48,7 +48,7 @@ func TestClusterShutdown(t *testing.T) {
 			f.moveElsewhere(t, v)
 		}
 		f.terminate(t, vms, x)
-	})
+	}, noFault)
 }
 
 // terminate ends pods, with a fault in the middle, and checks that no VM outlives

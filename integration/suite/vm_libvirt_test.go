@@ -32,7 +32,7 @@ func (f fixture) startDomain(ctx context.Context, v *vm) error {
 	xml := domainXML(v.domain(), `<memory unit='MiB'>64</memory><resource><partition>`+partition(v.pod)+`</partition></resource>`, "")
 	var said bytes.Buffer
 	err := f.Run(ctx, node.Command{
-		Args:  []string{"virsh", "create", "--paused", "/dev/stdin"},
+		Args:  []string{"virsh", "create", "/dev/stdin"},
 		Stdin: strings.NewReader(xml), Stdout: io.Discard, Stderr: &said,
 	})
 	if err != nil {

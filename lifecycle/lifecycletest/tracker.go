@@ -118,12 +118,13 @@ func (t *Tracker) Snapshot() (all []lifecycle.Tracked, err error) {
 	if t.fail != nil {
 		return nil, t.fail
 	}
-	for p := range t.emulators {
-		if now, err := t.kernel.Identify(p.PID); err == nil && name(now) == p {
-			all = append(all, t.tracked(now))
+	procs, err := t.kernel.Processes("/")
+	for _, p := range procs {
+		if one := t.tracked(p); one.Group != 0 || one.Executable != "" {
+			all = append(all, one)
 		}
 	}
-	return all, nil
+	return all, err
 }
 
 // Rescan implements [lifecycle.Tracker].

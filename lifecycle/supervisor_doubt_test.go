@@ -1,0 +1,394 @@
+package lifecycle_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/lifecycle"
+)
+
+// The tests of this file are of what must not be concluded: that nothing is left.
+
+const domainUUID = "7b1f0f6e-3f0c-4b0e-9a53-0d9c3c1a7f11"
+
+func declares(l *lifecycle.Launcher) { l.Domain = "one" }
+
+// domain starts the VM that launchers declare, in the node's libvirt.
+func (r *rig) domain(cgroup string) lifecycle.Process {
+	r.t.Helper()
+	vm := r.process(cgroup)
+	r.kernel.SetArguments(vm.PID, "qemu-system-x86_64", "-uuid", domainUUID)
+	r.domains.Run(lifecycle.Domain{Name: "one", UUID: domainUUID, PID: vm.PID})
+	r.Sighted(r.tracker.Exec(vm, "qemu-system-x86_64"))
+	r.after(time.Second)
+	return vm
+}
+
+// lives reports whether a process has not ended.
+func (r *rig) lives(p lifecycle.Process) bool {
+	_, err := r.kernel.Identify(p.PID)
+	return err == nil
+}
+
+// TestDyingIsNotGone: the tracker tells of a process's end before its memory, files
+// and devices are given back.
+func TestDyingIsNotGone(t *testing.T) {
+	inBubble(t, nil, func(r *rig) {
+		l := r.launch("vm", nil)
+		r.kernel.Deaf = func(int, string) bool { return true }
+		vm := r.qemu(l.cgroup)
+		r.ask(l)
+		r.tracker.Exec(vm, "") // a snapshot shows it no more
+		r.Sighted(lifecycle.Sighting{Tracked: lifecycle.Tracked{Process: vm}, Ended: true, How: "exit code 0"})
+		r.after(2 * grace)
+		if !r.stopAsked(l) {
+			t.Fatal("confirmed before the pidfd has said so")
+		}
+		r.kernel.Exit(vm.PID)
+		r.after(0)
+		if r.stopAsked(l) {
+			t.Error("not confirmed after it")
+		}
+	})
+}
+
+// TestStopOfARestartedContainer: the pod has one file for all its containers.
+func TestStopOfARestartedContainer(t *testing.T) {
+	inBubble(t, nil, func(r *rig) {
+		l := r.launch("vm", declares)
+		vm := r.domain("/machine/qemu-1-one.libvirt-qemu/emulator")
+		r.exit(l.owner, "SIGKILL")
+		r.is(l, agentapi.PhaseDraining, agentapi.VMStopping)
+		again := r.launch("vm", func(l *lifecycle.Launcher) { declares(l); l.Container.ID = "id2-vm" })
+		r.ask(again)
+		r.after(time.Second)
+		if r.lives(vm) && !r.stopAsked(again) {
+			t.Error("confirmed while the VM of the container before it runs")
+		}
+		r.after(grace + term)
+		if r.lives(vm) || r.stopAsked(again) {
+			t.Errorf("VM lives: %t, stop asked: %t", r.lives(vm), r.stopAsked(again))
+		}
+	})
+}
+
+// TestDomainThatNobodySaw: agent and launcher die, and between that libvirt starts the
+// VM.
+func TestDomainThatNobodySaw(t *testing.T) {
+	for name, others := range map[string]bool{"nobody else declares it": false, "another pod declares it, too": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, nil, func(r *rig) {
+				l := r.launch("vm", declares)
+				r.stop()
+				vm := r.domain("/machine/x")
+				r.kernel.Exit(l.owner.PID)
+				r.start()
+				r.after(time.Minute)
+				r.sent(vm)
+				if !r.HasPod(l.Pod.UID) {
+					t.Fatal("the launcher is over before it is known whose the VM is")
+				}
+				if others {
+					r.is(r.launch("other", declares), agentapi.PhaseActive, agentapi.VMRunning)
+				}
+				r.Reconciled()
+				r.after(grace + 2*term)
+				if r.lives(vm) != others || r.HasPod(l.Pod.UID) {
+					t.Errorf("VM lives: %t, its pod is known: %t", r.lives(vm), r.HasPod(l.Pod.UID))
+				}
+			})
+		})
+	}
+}
+
+type failingDomains struct{ lifecycle.Domains }
+
+func (failingDomains) Running() ([]lifecycle.Domain, error) { return nil, errors.New("no answer") }
+
+func TestUnreadableRecords(t *testing.T) {
+	inBubble(t, func(c *lifecycle.SupervisorConfig) { c.Domains = failingDomains{c.Domains} }, func(r *rig) {
+		l, plain := r.launch("vm", declares), r.launch("plain", nil)
+		r.domain("/machine/x")
+		r.ask(l)
+		r.ask(plain)
+		r.after(5 * time.Minute)
+		if !r.stopAsked(l) {
+			t.Error("confirmed although nobody knows whether its domain runs")
+		}
+		if r.stopAsked(plain) {
+			t.Error("a launcher without a domain waits for libvirt")
+		}
+	})
+}
+
+// hangingArguments are command lines of which some cannot be read.
+type hangingArguments struct {
+	lifecycle.Processes
+	hang  map[int]chan struct{}
+	calls int
+}
+
+func (h *hangingArguments) Arguments(p lifecycle.Process) ([]string, error) {
+	if c := h.hang[p.PID]; c != nil {
+		h.calls++
+		<-c
+	}
+	return h.Processes.Arguments(p)
+}
+
+// TestHangingCommandLines: a pod can keep who reads its memory waiting.
+func TestHangingCommandLines(t *testing.T) {
+	h := &hangingArguments{hang: map[int]chan struct{}{}}
+	inBubble(t, func(c *lifecycle.SupervisorConfig) { h.Processes, c.Processes = c.Processes, h }, func(r *rig) {
+		bad, good := r.launch("bad", nil), r.launch("good", nil)
+		release := make(chan struct{})
+		for range 200 {
+			p := r.process(bad.cgroup)
+			h.hang[p.PID] = release
+			r.Sighted(r.tracker.Exec(p, "qemu-system-x86_64"))
+		}
+		r.ask(good)
+		r.after(5 * time.Second)
+		if r.stopAsked(good) {
+			t.Error("another pod's stop is not confirmed")
+		}
+		r.after(10 * time.Minute)
+		if h.calls > 64 {
+			t.Errorf("%d command lines are being read", h.calls)
+		}
+		close(release)
+		synctest.Wait()
+	})
+}
+
+// TestDecoys: a pod that has more emulators than are looked after is not over, and its
+// domain is bound all the same.
+func TestDecoys(t *testing.T) {
+	inBubble(t, nil, func(r *rig) {
+		l := r.launch("vm", declares)
+		decoys := []lifecycle.Process{}
+		for range 70 {
+			decoys = append(decoys, r.qemu(l.cgroup))
+		}
+		vm := r.domain("/machine/x")
+		for _, d := range decoys[:64] {
+			r.kernel.Exit(d.PID)
+		}
+		r.ask(l)
+		r.after(grace + 2*term)
+		if r.lives(vm) || r.lives(decoys[69]) || r.stopAsked(l) {
+			t.Errorf("VM lives: %t, the last decoy: %t, stop asked: %t", r.lives(vm), r.lives(decoys[69]), r.stopAsked(l))
+		}
+	})
+}
+
+// TestNeverStarted: nothing is kept of containers that never ran.
+func TestNeverStarted(t *testing.T) {
+	inBubble(t, nil, func(r *rig) {
+		for i := range 3 {
+			l := lifecycle.Launcher{SandboxID: "s"}
+			l.Pod = agentapi.PodRef{Namespace: "vms", Name: "x", UID: "uid-x"}
+			l.Container = agentapi.ContainerRef{Name: "compute", ID: fmt.Sprint("id-", i)}
+			l.State = agentapi.StateCreated
+			r.config.Registry.Put(l)
+			if err := r.Register(l, "/not/there"); err == nil {
+				t.Error("a cgroup that is none was registered")
+			}
+			synctest.Wait()
+			r.config.Registry.RemoveContainer(l.Container.ID)
+		}
+		r.after(time.Minute)
+		if r.HasPod("uid-x") {
+			t.Error("they are kept")
+		}
+	})
+}
+
+// failingHold fails while it is told to.
+type failingHold struct {
+	lifecycle.Processes
+	fail bool
+}
+
+func (h *failingHold) Hold(p lifecycle.Process, ended func()) (lifecycle.Handle, error) {
+	if h.fail {
+		return nil, errors.New("too many open files")
+	}
+	return h.Processes.Hold(p, ended)
+}
+
+func TestHandleThatCouldNotBeOpened(t *testing.T) {
+	h := &failingHold{}
+	inBubble(t, func(c *lifecycle.SupervisorConfig) { h.Processes, c.Processes = c.Processes, h }, func(r *rig) {
+		l := r.launch("vm", nil)
+		vm := r.qemu(l.cgroup)
+		r.stop()
+		h.fail = true
+		r.start()
+		h.fail = false
+		r.ask(l)
+		r.after(grace)
+		r.sent(vm, "TERM")
+	})
+}
+
+// TestCgroupOfAnotherVM: what a cgroup was called once says nothing of who is in it.
+func TestCgroupOfAnotherVM(t *testing.T) {
+	h := &failingHold{}
+	inBubble(t, func(c *lifecycle.SupervisorConfig) { h.Processes, c.Processes = c.Processes, h }, func(r *rig) {
+		l := r.launch("vm", declares)
+		const scope = "/machine/qemu-1-one.libvirt-qemu"
+		r.kernel.Write(scope, "cgroup.type", "domain\n")
+		vm := r.domain(scope + "/emulator")
+		r.exit(l.owner, "SIGKILL")
+		r.stop()
+		h.fail = true
+		r.start()
+		r.kernel.Exit(vm.PID)
+		other := r.process(scope + "/emulator")
+		r.after(5 * time.Minute)
+		h.fail = false
+		r.after(5 * time.Minute)
+		if !r.lives(other) {
+			t.Error("another VM was killed by the path of its cgroup")
+		}
+	})
+}
+
+// TestOwnerThatMoved: a process that lives is a better witness than where it should be.
+func TestOwnerThatMoved(t *testing.T) {
+	inBubble(t, nil, func(r *rig) {
+		l := r.launch("vm", nil)
+		vm := r.qemu("/elsewhere/" + l.Container.ID)
+		moved := r.process("/elsewhere")
+		if err := r.tracker.Bind(moved, r.group(l)); err != nil {
+			t.Fatal(err)
+		}
+		r.Sighted(r.tracker.Exec(moved, "qemu-kvm"))
+		r.kernel.Rmdir(l.cgroup)
+		r.Hint(l.Container.ID)
+		r.after(5 * time.Minute)
+		r.sent(moved)
+		r.sent(vm)
+		r.exit(l.owner, "exit code 0")
+		r.sent(moved, "TERM")
+	})
+}
+
+// TestTwoMachines: the last option counts, and only who says nothing else is a probe.
+func TestTwoMachines(t *testing.T) {
+	inBubble(t, nil, func(r *rig) {
+		l := r.launch("vm", nil)
+		r.qemu(l.cgroup, "-machine", "none", "-machine", "q35")
+		r.is(l, agentapi.PhaseActive, agentapi.VMRunning)
+	})
+}
+
+// TestOldProbe: a probe that does not end is looked after like a VM.
+func TestOldProbe(t *testing.T) {
+	inBubble(t, nil, func(r *rig) {
+		l := r.launch("vm", nil)
+		r.qemu(l.cgroup, "-machine", "none")
+		r.is(l, agentapi.PhaseRegistered)
+		r.after(2 * time.Minute)
+		r.is(l, agentapi.PhaseActive, agentapi.VMRunning)
+	})
+}
+
+// TestLateExec: what is left of a launcher's processes can execute an emulator yet.
+func TestLateExec(t *testing.T) {
+	inBubble(t, nil, func(r *rig) {
+		l := r.launch("vm", nil)
+		moved := r.process("/elsewhere")
+		if err := r.tracker.Bind(moved, r.group(l)); err != nil {
+			t.Fatal(err)
+		}
+		r.exit(l.owner, "SIGKILL")
+		r.after(time.Minute)
+		r.Sighted(r.tracker.Exec(moved, "qemu-kvm"))
+		r.after(0)
+		r.sent(moved, "TERM")
+		r.after(time.Minute)
+		if r.HasPod(l.Pod.UID) {
+			t.Error("it is never over")
+		}
+	})
+}
+
+// TestDaemonize: nobody is told of an exec of the daemon.
+func TestDaemonize(t *testing.T) {
+	inBubble(t, nil, func(r *rig) {
+		l := r.launch("vm", nil)
+		parent := r.qemu(l.cgroup)
+		child := r.process(l.cgroup)
+		forked := r.tracker.Exec(child, "qemu-system-x86_64")
+		forked.Forked = true
+		r.Sighted(forked)
+		r.exit(parent, "exit code 0")
+		r.after(time.Second)
+		r.is(l, agentapi.PhaseActive, agentapi.VMRunning)
+		r.Sighted(r.tracker.Exec(child, "")) // it executes something else
+		synctest.Wait()
+		r.is(l, agentapi.PhaseRegistered)
+	})
+}
+
+// countedTracker counts looks.
+type countedTracker struct {
+	lifecycle.Tracker
+	looks int
+}
+
+func (c *countedTracker) Snapshot() ([]lifecycle.Tracked, error) {
+	c.looks++
+	return c.Tracker.Snapshot()
+}
+
+// TestFloodOfStrangers: a plain pod executes files with the name of an emulator.
+func TestFloodOfStrangers(t *testing.T) {
+	c := &countedTracker{}
+	inBubble(t, func(cfg *lifecycle.SupervisorConfig) { c.Tracker, cfg.Tracker = cfg.Tracker, c }, func(r *rig) {
+		r.launch("vm", declares)
+		r.after(time.Second)
+		c.looks = 0
+		for i := range 1000 { // in 10 seconds
+			p := lifecycle.Process{PID: 5000 + i, StartTime: 1}
+			r.Sighted(lifecycle.Sighting{Tracked: lifecycle.Tracked{Process: p, Executable: "qemu-kvm"}})
+			r.after(10 * time.Millisecond)
+		}
+		if c.looks > 100 {
+			t.Errorf("%d looks in 10 seconds", c.looks)
+		}
+	})
+}
+
+// sleptClock has slept a while.
+type sleptClock struct {
+	lifecycle.Clock
+	slept *lifecycle.Boottime
+}
+
+func (c sleptClock) Now() lifecycle.Boottime { return c.Clock.Now() + *c.slept }
+
+// TestSuspendedNode: nobody could give a sign of life, nor see one.
+func TestSuspendedNode(t *testing.T) {
+	slept := lifecycle.Boottime(0)
+	inBubble(t, func(c *lifecycle.SupervisorConfig) { strict(c); c.Clock = sleptClock{c.Clock, &slept} }, func(r *rig) {
+		l := r.launch("vm", watched)
+		r.beat(l)
+		vm := r.qemu(l.cgroup)
+		slept = lifecycle.Boottime(5 * time.Minute)
+		r.Hint(l.Container.ID)
+		r.after(watchdog / 2)
+		r.sent(vm)
+		r.beat(l)
+		r.after(watchdog / 2)
+		r.sent(vm)
+		r.after(watchdog)
+		r.sent(vm, "TERM")
+	})
+}

@@ -1,0 +1,90 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+)
+
+// hold keeps a process until it ends, which is told then.
+func (s *Supervisor) hold(t *tied, p Process) (Handle, error) {
+	if h := t.handles[p.name()]; h != nil {
+		return h, nil
+	}
+	h, err := s.Processes.Hold(p, func() {
+		s.put(func(ctx context.Context) {
+			if s.current(t) {
+				s.ended(ctx, t, p)
+			}
+		})
+	})
+	if err == nil {
+		t.handles[p.name()] = h
+	}
+	return h, err
+}
+
+// holdVM gets hold of a VM process that the tie knows, where that has not been done or
+// did not work.
+func (s *Supervisor) holdVM(ctx context.Context, t *tied, p Process) {
+	_, err := s.hold(t, p)
+	switch {
+	case errors.Is(err, ErrGone):
+		if t.how[p.name()] == "" {
+			t.how[p.name()] = "it has ended while nobody watched"
+		}
+		s.ended(ctx, t, p)
+	case err != nil:
+		s.log(&t.Tie).Warn("a VM process cannot be watched; it is tried again", "pid", p.PID, "error", err)
+	}
+}
+
+// holdAgain gets hold of all processes that the tie knows and that have not ended.
+func (s *Supervisor) holdAgain(ctx context.Context, t *tied) {
+	for _, v := range t.clone().VMs {
+		if s.current(t) {
+			s.holdVM(ctx, t, v.Process)
+		}
+	}
+	if t.Owner == nil || t.OwnerGone != "" || !s.current(t) || t.handles[t.Owner.name()] != nil {
+		return
+	}
+	_, err := s.hold(t, *t.Owner)
+	switch {
+	case errors.Is(err, ErrGone):
+		t.blind = t.restored
+		s.ownerEnded(t, "nobody watched")
+	case err != nil:
+		s.log(&t.Tie).Warn("launcher cannot be watched; it is tried again", "pid", t.Owner.PID, "error", err)
+	default:
+		s.watch(ctx, t, *t.Owner)
+	}
+}
+
+// watch has the tracker tell of the owner's end at once. Without that it is told a
+// little later.
+func (s *Supervisor) watch(ctx context.Context, t *tied, p Process) {
+	log := s.log(&t.Tie)
+	s.aside(ctx, func(context.Context) func(context.Context) {
+		if err := s.Tracker.Watch(p); err != nil && !errors.Is(err, ErrGone) {
+			log.Warn("the launcher's first process is not tracked", "pid", p.PID, "error", err)
+		}
+		return nil
+	})
+}
+
+// name is the process without the cgroup that it was found in.
+func (p Process) name() Process { return Process{PID: p.PID, StartTime: p.StartTime} }
+
+func (s *Supervisor) close(h Handle) {
+	if err := h.Close(); err != nil {
+		s.Logger.Warn("a handle of a process could not be closed", "error", err)
+	}
+}
+
+func (s *Supervisor) closeAll() {
+	for _, t := range s.ties {
+		for _, h := range t.handles {
+			s.close(h)
+		}
+	}
+}
