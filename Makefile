@@ -21,10 +21,12 @@ BENCHTIME  ?= 1s
 RESULT     ?= $(MOORING_ARTEFACTS)/benchmarks.json
 # Whether everything works, in seconds; the figures are worth nothing.
 QUICK      ?= $(if $(filter 1x,$(BENCHTIME)),--quick)
+STEPS      ?= 2000
+SEED       ?= 1
 # In runs, as with -fuzztime: a duration sometimes ends in "context deadline exceeded".
 FUZZTIME   ?= 200000x
 
-.PHONY: help run node check test unit suites units-in-node suites-in-node matrix bench fuzz build generate lint verify clean
+.PHONY: help run node check test unit suites units-in-node suites-in-node torture matrix bench fuzz build generate lint verify clean
 help: ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 10
 
@@ -56,6 +58,11 @@ units-in-node:
 
 suites-in-node:
 	. hack/env.sh && packages="$(SUITES)" && $(TEST)/suites.json -- -count=1 -timeout=30m -p=1 $$packages
+
+torture: ## STEPS random faults on a node with launchers and VMs; SEED chooses them
+	@hack/setup build node
+	$(GO) version && CGO_ENABLED=0 go build -trimpath -ldflags=-s -o bin/ ./integration/torture
+	hack/node run -- bin/torture --steps=$(STEPS) --seed=$(SEED)
 
 matrix: ## the core on other runtimes and kernels, into docs/compatibility.md; CELL=NAME runs one
 	@hack/setup build node

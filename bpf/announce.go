@@ -2,14 +2,19 @@ package bpf
 
 // announce does what registers a cgroup, and has the programs look at the cgroup of
 // whoever executes a file, until a scan that began later has found all processes.
-func (t *Tracker) announce(register func() error) error {
+func (t *Tracker) announce(cgroup uint64, register func() error) error {
 	t.settings.Lock()
 	defer t.settings.Unlock()
 	t.announced++
-	if err := t.setUnscanned(1); err != nil {
+	if err := t.change(func(s *trackerSettings) { s.Unscanned |= freshBit(cgroup) }); err != nil {
 		return err
 	}
 	return register()
+}
+
+// freshBit is fresh_bit of the programs.
+func freshBit(id uint64) uint64 {
+	return 1 << (id * 0x9e3779b97f4a7c15 >> 58)
 }
 
 // registrations returns how many were announced.
@@ -20,21 +25,27 @@ func (t *Tracker) registrations() uint64 {
 }
 
 // scanned ends what announce began, after a scan that began when there were so many
-// registrations.
-func (t *Tracker) scanned(registrations uint64) error {
+// registrations and lost processes, and found them all.
+func (t *Tracker) scanned(registrations, lost uint64) error {
 	t.settings.Lock()
 	defer t.settings.Unlock()
-	if t.announced != registrations {
-		return nil // the next scan does
-	}
-	return t.setUnscanned(0)
+	return t.change(func(s *trackerSettings) {
+		s.Complete = lost + 1
+		if t.announced == registrations { // else the next scan does
+			s.Unscanned = 0
+		}
+	})
 }
 
-func (t *Tracker) setUnscanned(unscanned uint32) error {
+// change changes the settings. Whoever calls it holds the lock.
+func (t *Tracker) change(edit func(*trackerSettings)) error {
 	settings, err := t.maps.getSettings()
-	if err != nil || settings.Unscanned == unscanned {
+	if err != nil {
 		return err
 	}
-	settings.Unscanned = unscanned
-	return t.maps.putSettings(settings)
+	changed := settings
+	if edit(&changed); changed == settings {
+		return nil
+	}
+	return t.maps.putSettings(changed)
 }

@@ -14,23 +14,29 @@ import (
 // kernel says that the tracker's programs took of it: ns for each call.
 func BenchmarkProcess(b *testing.B) {
 	cases := []struct {
-		name     string
-		register bool
-		read     bool
-		program  string
+		name      string
+		inside    bool // of a registered cgroup
+		unscanned bool // there is a registered cgroup, and no Resync was since
+		read      bool
+		program   string
 	}{
 		{name: "untracked"},
-		{name: "tracked", register: true},
-		{name: "tracked and read", register: true, read: true},
-		{name: "emulator and read", register: true, read: true, program: emulatorName},
+		{name: "untracked and unscanned", unscanned: true},
+		{name: "tracked", inside: true},
+		{name: "tracked and unscanned", inside: true, unscanned: true},
+		{name: "tracked and read", inside: true, read: true},
+		{name: "emulator and read", inside: true, read: true, program: emulatorName},
 	}
 	for _, c := range cases {
 		b.Run(c.name, func(b *testing.B) {
 			tracker := open(b, Options{patience: time.Second})
+			group := newCgroup(b)
+			register(b, tracker, group)
+			if !c.unscanned {
+				resync(b, tracker)
+			}
 			var in *cgroup
-			if c.register {
-				group := newCgroup(b)
-				register(b, tracker, group)
+			if c.inside {
 				in = &group
 			}
 			if c.read {

@@ -115,11 +115,17 @@ func emulator(t testing.TB) string {
 // program is sleep under another name.
 func program(t testing.TB, name string) string {
 	t.Helper()
-	sleep, err := exec.LookPath("sleep")
+	return programOf(t, "sleep", name)
+}
+
+// programOf is a program under another name.
+func programOf(t testing.TB, program, name string) string {
+	t.Helper()
+	original, err := exec.LookPath(program)
 	if err != nil {
 		t.Fatal(err)
 	}
-	content, err := os.ReadFile(sleep)
+	content, err := os.ReadFile(original)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,9 @@
 //     since, and whatever cgroup it has moved to;
 //   - or if [Tracker.Bind] said so.
 //
+// There is room for [Options.MaxProcesses], and no group has all of it. While some
+// had none, [View.Complete] says so, and what is not in the map may yet be there.
+//
 // Its identity is [Process]: the number, in the pid namespace of whoever opened
 // the tracker, and the start time. Processes that cannot be seen in that
 // namespace are not tracked.

@@ -46,7 +46,8 @@ type Kind uint8
 
 // The kinds of events.
 const (
-	// Fork: a process was born, and belongs to a group or executes an emulator.
+	// Fork: a process was born, and belongs to a group or executes an emulator, as
+	// its parent does.
 	Fork Kind = iota + 1
 	// Exec: a process executes another file. A process without a group that no
 	// longer executes an emulator is forgotten with this event.
@@ -56,7 +57,8 @@ const (
 	Exit
 	// Move: a process came into a registered cgroup, or moved to another one.
 	Move
-	// Lost: events were dropped since the last event. Only the kind is set.
+	// Lost: since the last event, events were dropped, or there was no room for
+	// processes. Only the kind is set. To call Resync.
 	Lost
 )
 
@@ -85,7 +87,9 @@ type ExitStatus struct {
 }
 
 // Event is what happened to a process, and what is known of it after that. The
-// events of one process come in their order; those of several, by and large.
+// events of one process come in their order; those of several, by and large. For an
+// emulator that there was no room for, Fork, Exec or Move come nevertheless, but
+// nothing after that: see View.Complete.
 type Event struct {
 	Kind Kind
 	Time uint64 // when it happened: CLOCK_BOOTTIME in ns

@@ -19,7 +19,7 @@ import (
 // is longer than a thread's name can be.
 const emulatorName = "mooring-test-emulator"
 
-const deadline = 20 * time.Second
+const deadline = 2 * time.Minute
 
 // skip skips a test for want of what it names, or fails it where that must be.
 func skip(t testing.TB, format string, args ...any) {

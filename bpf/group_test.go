@@ -60,6 +60,15 @@ func TestGroups(t *testing.T) {
 			c.say("exec")
 			return c.pid(), Exec
 		},
+		"executes below a cgroup that was registered late": func(t *testing.T, tracker *Tracker, group cgroup) (int, Kind) {
+			unregister(t, tracker, group)
+			parent := group.below(t, "pod")
+			below := parent.below(t, "container")
+			c := shell(t, &below, "read line; exec sleep 600")
+			register(t, tracker, group)
+			c.say("exec")
+			return c.pid(), Exec
+		},
 		"of two registered cgroups, the nearer": func(t *testing.T, tracker *Tracker, group cgroup) (int, Kind) {
 			parent := newCgroup(t)
 			register(t, tracker, parent)

@@ -134,6 +134,8 @@ SEC("iter/task") int mark(struct bpf_iter__task *ctx)
 		file = executed_by(task);
 		if (file)
 			set_file(&new, file);
+		new.watched = request->watch != 0;
+		new.group = request->group;
 		request->result = add(tgid, task, &new);
 		process = find(tgid, task);
 	}

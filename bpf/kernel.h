@@ -31,6 +31,7 @@ enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_FORCE_WAKEUP = 2 };
 enum { BPF_RB_AVAIL_DATA = 0 };
 
 #define ESRCH 3
+#define E2BIG 7
 #define EEXIST 17
 #define SIGNAL_GROUP_EXIT 4 /* of signal_struct.flags */
 

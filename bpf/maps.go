@@ -43,6 +43,7 @@ func (m mapSet) configure(o Options) error {
 		return err
 	}
 	settings.Step = uint64(o.RingBytes / 8)
+	o.limit(&settings)
 	names := map[[nameSize]byte]bool{}
 	lengths := uint64(0)
 	for _, name := range o.Emulators {

@@ -74,7 +74,8 @@ func (t *Tracker) copy(old mapSet) error {
 }
 
 // copyProcesses copies entries that are not there yet, and reports whether there
-// may be more. An older value may be shorter, and a newer one longer.
+// may be more, and leaves out those that have no room. An older value may be shorter,
+// and a newer one longer.
 func (t *Tracker) copyProcesses(from *ebpf.Map) (again bool, err error) {
 	iterator := from.Iterate()
 	var (
@@ -90,7 +91,7 @@ func (t *Tracker) copyProcesses(from *ebpf.Map) (again bool, err error) {
 		case err == nil:
 			again = true
 		case errors.Is(err, unix.E2BIG):
-			return false, fmt.Errorf("%d processes: %w", t.options.MaxProcesses, ErrFull)
+			continue // Open looks for it once more
 		case !errors.Is(err, unix.EEXIST):
 			return false, err
 		}

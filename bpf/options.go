@@ -21,8 +21,10 @@ type Options struct {
 	// emulator: 1 to 63 bytes each, at most 256.
 	Emulators []string
 
-	// MaxProcesses is how many processes can be tracked at a time. 0: 32,768,
-	// which takes about 6 MiB of kernel memory.
+	// MaxProcesses is how many processes can be tracked at a time, at least 16. 0:
+	// 32,768, which takes about 6 MiB of kernel memory. The last quarter is for
+	// emulators and watched processes. A group may have an eighth of all, and its
+	// emulators half as many more; so may the emulators of a cgroup without a group.
 	MaxProcesses uint32
 
 	// MaxGroups is how many cgroups can be registered. 0: 4,096.
@@ -40,7 +42,10 @@ type Options struct {
 	patience time.Duration // for how long an event may wait that is not urgent
 }
 
-const maxEmulators = 256
+const (
+	maxEmulators = 256
+	minProcesses = 16 // of which a share of an eighth can be halved
+)
 
 // complete checks the options and fills in what they leave open.
 func (o Options) complete() (Options, error) {
@@ -62,6 +67,9 @@ func (o Options) complete() (Options, error) {
 	if bits.OnesCount32(o.RingBytes) != 1 || int(o.RingBytes) < os.Getpagesize() {
 		return o, fmt.Errorf("ring of %d bytes: want a power of two, and at least %d", o.RingBytes, os.Getpagesize())
 	}
+	if o.MaxProcesses < minProcesses {
+		return o, fmt.Errorf("room for %d processes: want at least %d", o.MaxProcesses, minProcesses)
+	}
 	if len(o.Emulators) > maxEmulators {
 		return o, fmt.Errorf("%d emulators: want at most %d", len(o.Emulators), maxEmulators)
 	}
@@ -71,6 +79,13 @@ func (o Options) complete() (Options, error) {
 		}
 	}
 	return o, nil
+}
+
+// limit enters who may have how much of the map of processes.
+func (o Options) limit(s *trackerSettings) {
+	s.Ordinary = o.MaxProcesses / 4 * 3
+	s.Share = o.MaxProcesses / 8
+	s.ShareTotal = s.Share + s.Share/2
 }
 
 // size gives the maps the sizes that the options ask for.

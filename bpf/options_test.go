@@ -14,6 +14,7 @@ func TestOptionsThatAreRefused(t *testing.T) {
 	}{
 		"a ring that is no power of two": {Options{RingBytes: 3 << 12}, "ring of 12288 bytes: want a power of two"},
 		"a ring that is too small":       {Options{RingBytes: 512}, "ring of 512 bytes"},
+		"few processes":                  {Options{MaxProcesses: 15}, "room for 15 processes: want at least 16"},
 		"a name with a folder":           {Options{Emulators: []string{"/usr/bin/qemu"}}, `emulator "/usr/bin/qemu": want the base name`},
 		"no name":                        {Options{Emulators: []string{""}}, `emulator ""`},
 		"a long name":                    {Options{Emulators: []string{strings.Repeat("q", 64)}}, "1 to 63 bytes"},

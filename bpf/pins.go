@@ -18,11 +18,11 @@ import (
 // schema is the version of the maps' layout and meaning. A struct process that
 // only grows at its end, and a map of another size, do not need another: Open
 // copies what was there. Programs of another build go over the same maps.
-const schema = 1
+const schema = 2
 
 // A folder of pins holds generations of maps, and each of these its programs:
 //
-//	v1-3/                  schema 1, third generation
+//	v2-3/                  schema 2, third generation
 //	    processes, ...     maps
 //	    build-0123456789ab/
 //	        handle_fork, ...           links

@@ -66,22 +66,22 @@ func TestSuccession(t *testing.T) {
 		generation    string // that is there in the end
 		lost          bool   // events may have been
 	}{
-		"the same":          {generation: "v1-1"},
-		"other programs":    {before: Options{build: "1"}, after: Options{build: "2"}, generation: "v1-1"},
-		"to raw programs":   {before: Options{build: "1"}, after: Options{build: "2", raw: true}, generation: "v1-1"},
-		"more processes":    {after: Options{MaxProcesses: 1 << 16}, generation: "v1-2", lost: true},
-		"fewer groups":      {after: Options{MaxGroups: 2}, generation: "v1-2", lost: true},
-		"a larger ring":     {after: Options{RingBytes: 1 << 21}, generation: "v1-2", lost: true},
-		"an earlier schema": {between: rename("v1-1", "v0-1"), generation: "v1-2", lost: true},
-		"a later schema":    {between: rename("v1-1", "v7-4"), generation: "v1-5", lost: true},
-		"a map is missing":  {between: remove("v1-1/config"), generation: "v1-2", lost: true},
+		"the same":          {generation: "v2-1"},
+		"other programs":    {before: Options{build: "1"}, after: Options{build: "2"}, generation: "v2-1"},
+		"to raw programs":   {before: Options{build: "1"}, after: Options{build: "2", raw: true}, generation: "v2-1"},
+		"more processes":    {after: Options{MaxProcesses: 1 << 16}, generation: "v2-2", lost: true},
+		"fewer groups":      {after: Options{MaxGroups: 2}, generation: "v2-2", lost: true},
+		"a larger ring":     {after: Options{RingBytes: 1 << 21}, generation: "v2-2", lost: true},
+		"an earlier schema": {between: rename("v2-1", "v1-1"), generation: "v2-2", lost: true},
+		"a later schema":    {between: rename("v2-1", "v7-4"), generation: "v2-5", lost: true},
+		"a map is missing":  {between: remove("v2-1/config"), generation: "v2-2", lost: true},
 		"a link is missing": {
 			before: Options{build: "1"}, after: Options{build: "1"},
-			between: remove("v1-1/build-1/handle_exit"), generation: "v1-1",
+			between: remove("v2-1/build-1/handle_exit"), generation: "v2-1",
 		},
-		"half a generation": {between: mkdir("v1-9"), generation: "v1-1"},
-		"half a build":      {before: Options{build: "1"}, after: Options{build: "2"}, between: mkdir("v1-1/build-2"), generation: "v1-1"},
-		"two generations":   {between: mkdir("v1-0", "v1-0/ready"), generation: "v1-1"},
+		"half a generation": {between: mkdir("v2-9"), generation: "v2-1"},
+		"half a build":      {before: Options{build: "1"}, after: Options{build: "2"}, between: mkdir("v2-1/build-2"), generation: "v2-1"},
+		"two generations":   {between: mkdir("v2-0", "v2-0/ready"), generation: "v2-1"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -123,9 +123,12 @@ func populate(t *testing.T, o Options) (cgroup, []Tracked) {
 	if err := errors.Join(tracker.Bind(bound, group.id), tracker.Watch(bound)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() bool { // its program, and no child any more
+	self := filepath.Base(os.Args[0])
+	eventually(t, func() bool { // their programs, and no child any more
 		all, err := tracker.Snapshot()
-		return err == nil && len(all) == 3 && !slices.ContainsFunc(all, func(p Tracked) bool { return p.PID == orphan && p.File.Name == "dash" })
+		return err == nil && len(all) == 3 && !slices.ContainsFunc(all, func(p Tracked) bool {
+			return p.File.Name == self || p.PID == orphan && p.File.Name == "dash"
+		})
 	}, "three processes")
 	all, err := tracker.Snapshot()
 	if err != nil {
@@ -208,6 +211,7 @@ func TestSuccessionUnderLoad(t *testing.T) {
 	if all, err := tracker.Snapshot(); err != nil || len(all) != 0 {
 		t.Errorf("snapshot: %+v, %v, want nothing", all, err)
 	}
+	wantTally(t, tracker, 0)
 }
 
 func TestBusy(t *testing.T) {
@@ -270,8 +274,12 @@ func TestCopyOfOlderProcesses(t *testing.T) {
 			t.Errorf("copied: %t, %v, want %t", again, err, want)
 		}
 	}
-	value, err := tracker.maps[trackerMapProcesses].LookupBytes(uint32(7))
-	if err != nil || strings.TrimRight(string(value), "\x00") != "startstagroupgro" {
-		t.Errorf("value %q, %v, want that of the old map", value, err)
+	var got trackerProcess
+	if err := tracker.maps[trackerMapProcesses].Lookup(uint32(7), &got); err != nil {
+		t.Fatal(err)
+	}
+	want := trackerProcess{Start: 0x6174737472617473, Group: 0x6f726770756f7267, Share: got.Share}
+	if got != want {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }

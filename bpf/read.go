@@ -16,8 +16,8 @@ import (
 // from no other goroutine; while handle runs, events wait in the ring. It has to
 // return before Close. A second call at the same time fails with ErrBusy.
 //
-// Exits of emulators and of watched processes, and executions of an emulator, are
-// read at once. Other events may wait for a second.
+// Events of emulators are read at once, also of one that executes something else,
+// and so are exits of watched processes. Other events may wait for a second.
 func (t *Tracker) Events(ctx context.Context, handle func(Event)) error {
 	if !t.reading.TryLock() {
 		return fmt.Errorf("reading events: %w by another call", ErrBusy)
@@ -67,9 +67,9 @@ func (t *Tracker) readUntil(reader *ringbuf.Reader, record *ringbuf.Record, hand
 	}
 }
 
-// tellLost tells of events that were lost since it last did.
+// tellLost tells of events and processes that were lost since it last did.
 func (t *Tracker) tellLost(handle func(Event)) {
-	lost, err := t.count(trackerCounterCOUNT_LOST_EVENTS)
+	lost, err := t.losses()
 	if err != nil {
 		t.options.Logger.Error("losses cannot be counted", slog.Any("error", err))
 		return
@@ -78,4 +78,14 @@ func (t *Tracker) tellLost(handle func(Event)) {
 		t.lost, t.behind = lost, false
 		handle(Event{Kind: Lost})
 	}
+}
+
+// losses returns how many events and processes were lost.
+func (t *Tracker) losses() (uint64, error) {
+	events, err := t.count(trackerCounterCOUNT_LOST_EVENTS)
+	if err != nil {
+		return 0, err
+	}
+	processes, err := t.count(trackerCounterCOUNT_LOST_PROCESSES)
+	return events + processes, err
 }

@@ -13,13 +13,13 @@ import (
 //
 // From then on every process is tracked that is born into it, is moved into it or
 // executes a file in it. Call Resync soon after that, which finds those that are
-// inside already: until then, every process of the node pays more for executing a
-// file. It fails with ErrFull where Options.MaxGroups are registered.
+// inside already: until then, every process of the node pays a little more for
+// executing a file. It fails with ErrFull where Options.MaxGroups are registered.
 func (t *Tracker) Register(cgroup uint64) error {
 	if cgroup == 0 {
 		return errors.New("registering cgroup 0: there is none of that id")
 	}
-	err := t.announce(func() error { return t.maps[trackerMapGroups].Put(cgroup, cgroup) })
+	err := t.announce(cgroup, func() error { return t.maps[trackerMapGroups].Put(cgroup, cgroup) })
 	if errors.Is(err, unix.E2BIG) {
 		return fmt.Errorf("registering cgroup %d: the map for %d: %w", cgroup, t.options.MaxGroups, ErrFull)
 	}
@@ -43,14 +43,15 @@ func (t *Tracker) Unregister(cgroup uint64) error {
 // of an emulator does, and tracks it if it is not tracked. Its children are not
 // watched. The start time may be in whole ticks of /proc/PID/stat (see
 // Process.Ticks). It fails with ErrNoProcess where there is no such process (any
-// more), and with ErrFull. It walks all threads, as Snapshot does.
+// more), and with ErrFull only where nobody has room. It walks all threads, as Snapshot does.
 func (t *Tracker) Watch(p Process) error {
 	return t.ask(p, trackerRequest{Watch: 1})
 }
 
 // Bind makes a process, and the children that it has from then on, belong to a
 // group, and keeps them there whatever cgroup they are in. The group need not be
-// registered. The process may be untracked. Errors and cost are those of Watch.
+// registered. The process may be untracked: then it fails with ErrFull where there
+// is no room for it (see Options.MaxProcesses). Otherwise it is like Watch.
 func (t *Tracker) Bind(p Process, group uint64) error {
 	if group == 0 {
 		return fmt.Errorf("binding process %d to group 0: there is none of that id", p.PID)
@@ -80,7 +81,7 @@ func (t *Tracker) ask(p Process, request trackerRequest) error {
 	case unix.ESRCH:
 		return fmt.Errorf("process %d that started at %d ns: %w", p.PID, p.StartTime, ErrNoProcess)
 	case unix.E2BIG:
-		return fmt.Errorf("process %d: the map for %d: %w", p.PID, t.options.MaxProcesses, ErrFull)
+		return fmt.Errorf("process %d: room for %d in all: %w", p.PID, t.options.MaxProcesses, ErrFull)
 	default:
 		return fmt.Errorf("process %d: %w", p.PID, errno)
 	}

@@ -12,7 +12,7 @@ import (
 
 // Changes is what Resync had to put right.
 type Changes struct {
-	Found []Tracked // were missing, or had another group or file
+	Found []Tracked // were missing, or had another group or file; with ErrFull some still are
 	Gone  []Tracked // were in the map, and do not run
 }
 
@@ -28,14 +28,14 @@ const maxPasses = 16
 // shows in how Snapshot differs from what the caller knew.
 //
 // It walks all threads a few times, about a millisecond for each few thousand. With
-// ErrFull it has done what it could.
+// ErrFull it has done what it could, and View.Complete stays as it was.
 func (t *Tracker) Resync() (Changes, error) {
 	t.asking.Lock()
 	defer t.asking.Unlock()
 	announced := t.registrations()
-	changes, err := t.resync()
+	changes, lost, err := t.resync()
 	if err == nil {
-		err = t.scanned(announced)
+		err = t.scanned(announced, lost)
 	}
 	if err != nil {
 		return changes, fmt.Errorf("synchronizing the map of processes: %w", err)
@@ -43,27 +43,27 @@ func (t *Tracker) Resync() (Changes, error) {
 	return changes, nil
 }
 
-func (t *Tracker) resync() (Changes, error) {
-	var c Changes
+// resync returns also how many processes had been lost when it began to look for
+// them.
+func (t *Tracker) resync() (c Changes, lost uint64, err error) {
 	before, err := readMap[uint32, trackerProcess](t.maps[trackerMapProcesses])
 	if err != nil {
-		return c, err
+		return c, 0, err
 	}
 	if c.Gone, err = t.removeGone(before); err != nil { // first, for it makes room
-		return c, err
+		return c, 0, err
 	}
-	lost, err := t.count(trackerCounterCOUNT_LOST_PROCESSES)
-	if err != nil {
-		return c, err
+	if lost, err = t.count(trackerCounterCOUNT_LOST_PROCESSES); err != nil {
+		return c, 0, err
 	}
 	if c.Found, err = t.scan(); err != nil {
-		return c, err
+		return c, lost, err
 	}
 	now, err := t.count(trackerCounterCOUNT_LOST_PROCESSES)
 	if err == nil && now != lost {
-		err = fmt.Errorf("the map for %d: %w", t.options.MaxProcesses, ErrFull)
+		err = fmt.Errorf("%d processes have no room, which is for %d in all: %w", now-lost, t.options.MaxProcesses, ErrFull)
 	}
-	return c, err
+	return c, lost, err
 }
 
 // scan enters what is missing, until a pass finds nothing: one that was not

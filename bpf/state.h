@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The map of processes, and telling user space of its changes. */
+/* What is known of processes, and telling user space of its changes. */
 #pragma once
 
 INLINE void count(enum counter which)
@@ -8,13 +8,6 @@ INLINE void count(enum counter which)
 
 	if (counter)
 		*counter += 1; /* of this CPU alone */
-}
-
-INLINE const struct settings *get_settings(void)
-{
-	__u32 first = 0;
-
-	return bpf_map_lookup_elem(&config, &first);
 }
 
 /* Not for each event: where nobody reads, a wake-up is dear and in vain. */
@@ -49,47 +42,6 @@ static __noinline int tell(enum kind kind, const struct process *process, __u32 
 	return 0;
 }
 
-INLINE __u32 *slot_of(__u32 tgid)
-{
-	__u32 first = 0;
-	struct filter *filter = bpf_map_lookup_elem(&tracked, &first);
-
-	return filter ? &filter->processes[tgid % SLOTS] : NULL;
-}
-
-INLINE bool may_be_tracked(__u32 tgid)
-{
-	__u32 *slot = slot_of(tgid);
-
-	return slot && *(volatile __u32 *)slot;
-}
-
-/* Counts before it enters, so that the filter never hides what is there. */
-INLINE long enter(__u32 tgid, const struct process *process)
-{
-	__u32 *slot = slot_of(tgid);
-	long err;
-
-	if (!slot)
-		return -ESRCH;
-	__sync_fetch_and_add(slot, 1);
-	err = bpf_map_update_elem(&processes, &tgid, process, BPF_NOEXIST);
-	if (err)
-		__sync_fetch_and_add(slot, -1);
-	return err;
-}
-
-/* Of several that try, one succeeds. */
-INLINE bool forget(__u32 tgid)
-{
-	__u32 *slot = slot_of(tgid);
-
-	if (!slot || bpf_map_delete_elem(&processes, &tgid))
-		return false;
-	__sync_fetch_and_add(slot, -1);
-	return true;
-}
-
 /* Looks a process up, and forgets one that had its number before it. */
 INLINE struct process *find(__u32 tgid, struct task_struct *leader)
 {
@@ -108,7 +60,7 @@ static __noinline __u64 group_above(__u64 address)
 	struct cgroup *cgroup = (void *)address;
 	int depth;
 
-	for (depth = 0; depth < 32; depth++) {
+	for (depth = 0; depth < MAX_DEPTH; depth++) {
 		struct cgroup_subsys_state *above;
 		__u64 id = cgroup_id(cgroup);
 
@@ -156,7 +108,7 @@ static __noinline bool describe(struct process *process, struct task_struct *lea
 }
 
 /* Nonzero if it is there already, or there is no room. */
-static __noinline int add(__u32 tgid, struct task_struct *leader, const struct process *process)
+static __noinline int add(__u32 tgid, struct task_struct *leader, struct process *process)
 {
 	int err = enter(tgid, process);
 
@@ -164,6 +116,19 @@ static __noinline int add(__u32 tgid, struct task_struct *leader, const struct p
 		err = enter(tgid, process);
 	if (err && err != -EEXIST)
 		count(COUNT_LOST_PROCESSES);
+	return err;
+}
+
+/* Enters a process and tells of it; of an emulator also if there is no room for it. */
+static __noinline int introduce(__u32 tgid, struct task_struct *leader, struct process *process, enum kind kind)
+{
+	int err;
+
+	if (!process)
+		return 0;
+	err = add(tgid, leader, process);
+	if (!err || (err != -EEXIST && process->emulator))
+		tell(kind, process, 0, process->emulator);
 	return err;
 }
 

@@ -14,7 +14,7 @@ type Stats struct {
 
 	// Counted since the maps were made.
 	LostEvents    uint64 // for which the ring had no room
-	LostProcesses uint64 // for which the map had no room: Resync finds them
+	LostProcesses uint64 // for which there was no room, each as often as it was tried: Resync finds them
 	Stale         uint64 // whose exit was missed, found when their number came again
 
 	Programs []ProgramStats // by name

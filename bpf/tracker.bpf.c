@@ -9,6 +9,7 @@
 #include <bpf_helpers.h>
 #include "tracker.h"
 #include "read.h"
+#include "room.h"
 #include "state.h"
 
 char __license[] SEC("license") = "Dual BSD/GPL";
@@ -37,8 +38,7 @@ static __noinline int born(__u64 child_address, __u64 parent_address)
 		return 0;
 	if (!of)
 		set_file(&new, executed_by(child));
-	if (!add(tgid, child, &new))
-		tell(KIND_FORK, &new, 0, false);
+	introduce(tgid, child, &new, KIND_FORK);
 	return 0;
 }
 
@@ -82,8 +82,7 @@ static __noinline int executed(__u64 file_address)
 	new.group = group_above((__u64)cgroup_of(task));
 	if ((!new.group && !new.emulator) || !describe(&new, task, task))
 		return 0;
-	if (!add(tgid, task, &new))
-		tell(KIND_EXEC, &new, 0, new.emulator);
+	introduce(tgid, task, &new, KIND_EXEC);
 	return 0;
 }
 
@@ -102,6 +101,30 @@ INLINE bool may_be_emulator(const struct settings *settings, struct linux_binprm
 	return length < NAME_SIZE && settings->name_lengths >> length & 1;
 }
 
+/* Of 64 kinds of cgroup ids, so that a word can say which ones matter. */
+INLINE __u64 fresh_bit(__u64 id)
+{
+	return 1ULL << (id * 0x9e3779b97f4a7c15ULL >> 58);
+}
+
+/* Whether this task is in a cgroup that was registered since the last scan. */
+INLINE bool in_fresh_group(__u64 unscanned)
+{
+	int level;
+
+	if (!unscanned)
+		return false;
+	for (level = 0; level < MAX_DEPTH; level++) {
+		__u64 id = bpf_get_current_ancestor_cgroup_id(level);
+
+		if (!id)
+			return false;
+		if (fresh_bit(id) & unscanned && bpf_map_lookup_elem(&groups, &id))
+			return true;
+	}
+	return false;
+}
+
 /*
  * Processes that were in a cgroup before its registration are found here until a
  * scan has found all: runc's init executes the container's program after the
@@ -113,8 +136,8 @@ INLINE int on_exec(struct linux_binprm *bprm, bool typed)
 
 	if (!settings)
 		return 0;
-	if (!may_be_tracked(bpf_get_current_pid_tgid() >> 32) && !settings->unscanned &&
-	    !may_be_emulator(settings, bprm, typed))
+	if (!may_be_tracked(bpf_get_current_pid_tgid() >> 32) && !may_be_emulator(settings, bprm, typed) &&
+	    !in_fresh_group(settings->unscanned))
 		return 0;
 	return executed((__u64)READ(bprm, file));
 }
@@ -137,7 +160,7 @@ INLINE int moved(struct process *process, __u64 cgroup, __u64 group)
 		return 0;
 	process->cgroup = cgroup;
 	process->group = group;
-	return tell(KIND_MOVE, process, 0, false);
+	return tell(KIND_MOVE, process, 0, process->emulator);
 }
 
 static __noinline int attached(__u64 cgroup_address, __u64 task_address, __u32 whole)
@@ -155,10 +178,8 @@ static __noinline int attached(__u64 cgroup_address, __u64 task_address, __u32 w
 		return 0;
 	new.cgroup = cgroup_id(to);
 	set_file(&new, executed_by(task));
-	if (add(tgid, leader, &new))
-		return 0;
-	tell(KIND_MOVE, &new, 0, new.emulator);
-	end(tgid, task);
+	if (!introduce(tgid, leader, &new, KIND_MOVE))
+		end(tgid, task);
 	return 0;
 }
 

@@ -22,7 +22,7 @@ type Tracker struct {
 	settings  sync.Mutex // one change of the settings at a time
 	announced uint64     // registrations, guarded by settings
 	reading   sync.Mutex // one reader of events
-	lost      uint64     // lost events that were told, guarded by reading
+	lost      uint64     // losses that were told, guarded by reading
 	behind    bool       // events may be missing that nobody counted, guarded by reading
 }
 
@@ -31,7 +31,7 @@ type Tracker struct {
 // another build are replaced, and so are maps of other sizes or an older schema,
 // without a gap in what is tracked; some events may then come twice, and a Lost
 // event says that some may be missing. What Open finds running is in Snapshot,
-// without events.
+// without events; that there is no room for all is no error (see View.Complete).
 //
 // It fails with ErrUnsupported where the kernel or the rights do not suffice, and
 // with ErrBusy while another process has the folder open. It takes some 100 ms to
@@ -50,7 +50,7 @@ func Open(o Options) (*Tracker, error) {
 	if err := t.start(spec); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the tracker: %w", err), t.Close())
 	}
-	if _, err := t.Resync(); err != nil {
+	if _, err := t.Resync(); err != nil && !errors.Is(err, ErrFull) {
 		return nil, errors.Join(fmt.Errorf("opening the tracker: %w", err), t.Close())
 	}
 	return t, nil

@@ -2,6 +2,7 @@
 /* What the kernel side and the Go side share, and the maps that hold it. */
 #pragma once
 
+#define MAX_DEPTH 32 /* of cgroups: what is deeper belongs to nobody */
 #define NAME_SIZE 64 /* a file's name and a NUL; longer names are cut */
 
 enum kind {
@@ -27,7 +28,7 @@ struct process {
 	__u32 emulator; /* these three are words of their own, so that each has one writer */
 	__u32 watched;
 	__u32 bound; /* the group was set by hand: no cgroup changes it */
-	__u32 unused;
+	__u32 share; /* of tally, that it was counted in; never changes */
 	__u8 name[NAME_SIZE];
 };
 
@@ -42,9 +43,13 @@ struct settings {
 	__u64 name_lengths; /* bit n: an emulator's name has n bytes */
 	__u32 ns_level;     /* the pid namespace that pids are of */
 	__u32 ns_inum;
-	__u32 unscanned;    /* there are registered cgroups whose processes were not looked for */
+	__u64 unscanned;    /* bit fresh_bit(id): of cgroups whose processes were not looked for */
+	__u64 step;         /* a power of two: any event wakes that fills as many more bytes of the ring */
+	__u64 complete;     /* 1 + COUNT_LOST_PROCESSES, when user space last looked for all; 0: never */
+	__u32 ordinary;     /* so many entries, and there is room for emulators alone */
+	__u32 share;        /* so many entries of a share, and likewise */
+	__u32 share_total;  /* so many, and the share is full */
 	__u32 unused;
-	__u64 step; /* a power of two: any event wakes that fills as many more bytes of the ring */
 };
 
 /* What the program mark is to do, and whether it did. */
@@ -75,11 +80,23 @@ struct filter {
 	__u32 processes[SLOTS];
 };
 
+/*
+ * How many entries there are, and how many of each share: the processes of a group,
+ * or of a cgroup without one. Groups that have a share in common by chance have less
+ * room, and that is all.
+ */
+#define SHARE_BITS 16
+
+struct tally {
+	__u32 entries;
+	__u32 shares[1 << SHARE_BITS];
+};
+
 #define TICK 10000000ULL /* ns: what /proc/PID/stat counts in */
 
 enum counter {
 	COUNT_LOST_EVENTS,    /* the ring was full */
-	COUNT_LOST_PROCESSES, /* the map of processes was full */
+	COUNT_LOST_PROCESSES, /* the map of processes had no room */
 	COUNT_STALE,          /* a number was found reused, and its exit had not been seen */
 	COUNTERS,
 };
@@ -101,6 +118,7 @@ MAP(emulators, BPF_MAP_TYPE_HASH, file_name, __u8, 256);
 MAP(config, BPF_MAP_TYPE_ARRAY, __u32, struct settings, 1);
 MAP(asked, BPF_MAP_TYPE_ARRAY, __u32, struct request, 1);
 MAP(tracked, BPF_MAP_TYPE_ARRAY, __u32, struct filter, 1);
+MAP(tally, BPF_MAP_TYPE_ARRAY, __u32, struct tally, 1);
 MAP(counters, BPF_MAP_TYPE_PERCPU_ARRAY, enum counter, __u64, COUNTERS);
 
 struct {

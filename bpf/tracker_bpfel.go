@@ -64,7 +64,7 @@ type trackerProcess struct {
 	Emulator uint32
 	Watched  uint32
 	Bound    uint32
-	Unused   uint32
+	Share    uint32
 	Name     [64]uint8
 }
 
@@ -83,9 +83,19 @@ type trackerSettings struct {
 	NameLengths uint64
 	NsLevel     uint32
 	NsInum      uint32
-	Unscanned   uint32
-	Unused      uint32
+	Unscanned   uint64
 	Step        uint64
+	Complete    uint64
+	Ordinary    uint32
+	Share       uint32
+	ShareTotal  uint32
+	Unused      uint32
+}
+
+type trackerTally struct {
+	_       structs.HostLayout
+	Entries uint32
+	Shares  [65536]uint32
 }
 
 // Names of all BPF objects in the ELF.
@@ -99,6 +109,7 @@ const (
 	trackerMapEvents         = "events"
 	trackerMapGroups         = "groups"
 	trackerMapProcesses      = "processes"
+	trackerMapTally          = "tally"
 	trackerMapTracked        = "tracked"
 	trackerProgEdit          = "edit"
 	trackerProgHandleExec    = "handle_exec"
@@ -183,6 +194,7 @@ type trackerMapSpecs struct {
 	Events    *ebpf.MapSpec `ebpf:"events"`
 	Groups    *ebpf.MapSpec `ebpf:"groups"`
 	Processes *ebpf.MapSpec `ebpf:"processes"`
+	Tally     *ebpf.MapSpec `ebpf:"tally"`
 	Tracked   *ebpf.MapSpec `ebpf:"tracked"`
 }
 
@@ -219,6 +231,7 @@ type trackerMaps struct {
 	Events    *ebpf.Map `ebpf:"events"`
 	Groups    *ebpf.Map `ebpf:"groups"`
 	Processes *ebpf.Map `ebpf:"processes"`
+	Tally     *ebpf.Map `ebpf:"tally"`
 	Tracked   *ebpf.Map `ebpf:"tracked"`
 }
 
@@ -231,6 +244,7 @@ func (m *trackerMaps) Close() error {
 		m.Events,
 		m.Groups,
 		m.Processes,
+		m.Tally,
 		m.Tracked,
 	)
 }

@@ -58,7 +58,7 @@ func look(generation string) (*View, error) {
 	if v.programs, err = pinnedPrograms(dir, []string{trackerProgList}, handlers()); err != nil {
 		return nil, err
 	}
-	if v.maps, err = pinnedMaps(generation, trackerMapGroups, trackerMapProcesses, trackerMapCounters); err != nil {
+	if v.maps, err = pinnedMaps(generation, trackerMapGroups, trackerMapProcesses, trackerMapCounters, trackerMapConfig); err != nil {
 		return nil, errors.Join(err, v.Close())
 	}
 	return v, nil
@@ -92,6 +92,24 @@ func (v *View) Snapshot() ([]Tracked, error) {
 		return nil, fmt.Errorf("listing tracked processes: %w", err)
 	}
 	return trackedAll(records)
+}
+
+// Complete reports whether the map of processes has all that it should have: not
+// from when a process is lost for want of room, until a Resync has found them all,
+// which without losses is that of Open. It outlives restarts. It costs two lookups.
+// Who wants to conclude that a process is gone from its not being in Snapshot asks
+// after taking the snapshot. Of processes that were in a cgroup before it was
+// registered it says nothing.
+func (v *View) Complete() (bool, error) {
+	settings, err := v.maps.getSettings()
+	if err != nil {
+		return false, err
+	}
+	lost, err := v.count(trackerCounterCOUNT_LOST_PROCESSES)
+	if err != nil {
+		return false, fmt.Errorf("counting lost processes: %w", err)
+	}
+	return settings.Complete == lost+1, nil
 }
 
 func trackedAll(records []trackerProcess) ([]Tracked, error) {

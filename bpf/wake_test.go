@@ -1,6 +1,9 @@
 package bpf
 
 import (
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
@@ -53,6 +56,34 @@ func TestWatchTellsInTime(t *testing.T) {
 	e := r.wait(Exit, c.pid())
 	if !e.Watched || e.Exit.Code != 3 || e.Group != 0 {
 		t.Errorf("%+v, want a watched process with code 3", e)
+	}
+}
+
+// TestEmulatorTellsInTime does what QEMU does to go into the background, and to run
+// a helper. Its reader would not look by itself.
+func TestEmulatorTellsInTime(t *testing.T) {
+	tracker := open(t, Options{patience: time.Hour})
+	r := record(t, tracker)
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	script := `read line; (read line <"$1"; exec sleep 600 </dev/null >/dev/null) & echo $!; wait`
+	c := start(t, nil, exec.Command(programOf(t, "sh", emulatorName), "-c", script, "sh", fifo))
+	parent := r.wait(Exec, c.pid())
+	c.say("fork")
+	child := c.number()
+	if e := r.wait(Fork, child); !e.Emulator || e.Parent != c.pid() || e.File != parent.File {
+		t.Errorf("%+v, want an emulator like its parent, %+v", e, parent)
+	}
+	if err := os.WriteFile(fifo, []byte("exec\n"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if e := r.wait(Exec, child); e.Emulator || e.File.Name != "sleep" {
+		t.Errorf("%+v, want what is no emulator any more", e)
+	}
+	if p, ok := find(t, tracker, child); ok {
+		t.Errorf("snapshot has %+v, which is no emulator any more", p)
 	}
 }
 

@@ -153,6 +153,15 @@ func (h *pidfd) Close() error {
 	return unix.Close(fd)
 }
 
+// Members implements [Processes].
+func (l *LinuxProcesses) Members(cgroup string) ([]Process, error) {
+	all, err := l.kernel.Processes(cgroup)
+	if errors.Is(err, ErrGone) {
+		return nil, nil
+	}
+	return all, err
+}
+
 // Identify implements [Processes].
 func (l *LinuxProcesses) Identify(pid int) (Process, error) {
 	p, err := l.kernel.identify(pid)

@@ -170,7 +170,7 @@ func (s *Supervisor) Sighted(seen Sighting) {
 }
 
 // Lost tells that the tracker has lost sightings.
-func (s *Supervisor) Lost() { s.post(s.findLost) }
+func (s *Supervisor) Lost() { s.post(func(context.Context) { s.rescanSoon() }) }
 
 // Signed tells that a pod has touched a file of its directory.
 func (s *Supervisor) Signed(podUID string) {

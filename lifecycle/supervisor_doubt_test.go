@@ -343,9 +343,35 @@ type countedTracker struct {
 	looks int
 }
 
-func (c *countedTracker) Snapshot() ([]lifecycle.Tracked, error) {
+func (c *countedTracker) Snapshot() ([]lifecycle.Tracked, bool, error) {
 	c.looks++
 	return c.Tracker.Snapshot()
+}
+
+// TestNoRoom: there are more processes than the tracker has room for.
+func TestNoRoom(t *testing.T) {
+	inBubble(t, nil, func(r *rig) {
+		bad, good, l := r.launch("bad", nil), r.launch("good", nil), r.launch("vm", nil)
+		r.tracker.Hide(r.process(bad.cgroup), true)
+		unknown := r.process(l.cgroup)
+		r.tracker.Exec(unknown, "qemu-kvm") // of which nobody tells
+		r.tracker.Hide(unknown, true)
+		r.ask(good)
+		r.ask(l)
+		r.after(2 * time.Minute)
+		if r.stopAsked(good) {
+			t.Error("a pod of which all is known waits for another's processes")
+		}
+		if !r.stopAsked(l) {
+			t.Error("confirmed although not all processes of the pod are known")
+		}
+		r.tracker.Hide(unknown, false)
+		r.after(time.Minute + grace)
+		r.sent(unknown, "TERM")
+		if r.stopAsked(l) {
+			t.Error("never confirmed")
+		}
+	})
 }
 
 // TestFloodOfStrangers: a plain pod executes files with the name of an emulator.

@@ -38,8 +38,13 @@ func (s *Supervisor) look(ctx context.Context) {
 	wanted := s.looks.wanted
 	s.looks.wanted, s.looks.busy = map[*tied]uint64{}, true
 	known, full, declared := s.known(), s.full(), s.declared()
+	cgroups := map[uint64]string{}
+	for t := range wanted {
+		cgroups[t.Launcher.Group] = t.Launcher.Cgroup
+	}
+	delete(cgroups, 0)
 	s.aside(ctx, func(ctx context.Context) func(context.Context) {
-		v, err := s.see(ctx, known, full, declared)
+		v, err := s.see(ctx, known, full, cgroups, declared)
 		return func(ctx context.Context) {
 			s.looks.busy = false
 			s.looked(ctx, wanted, v, err)
@@ -103,7 +108,7 @@ func (s *Supervisor) looked(ctx context.Context, wanted map[*tied]uint64, v *vie
 		if s.current(t) && id != 0 && s.conclusive(t, v) {
 			s.step(t, Looked{Look: id})
 		}
-		if s.current(t) && t.Over() && !v.groups[t.Launcher.Group] {
+		if s.current(t) && t.Over() && !v.groups[t.Launcher.Group] && !v.unseen[t.Launcher.Group] {
 			s.drop(ctx, t)
 		}
 	}
@@ -112,6 +117,9 @@ func (s *Supervisor) looked(ctx context.Context, wanted map[*tied]uint64, v *vie
 // conclusive reports whether a look shows that nothing of a launcher is left, if it
 // has shown nothing of it.
 func (s *Supervisor) conclusive(t *tied, v *view) bool {
+	if v.unseen[t.Launcher.Group] {
+		return false
+	}
 	if t.Launcher.Domain != "" && (v.domainsUnknown || t.blind && !s.reconciled) {
 		return false // one of them may be the launcher's
 	}

@@ -28,6 +28,10 @@ type view struct {
 	domains   map[Process]Domain
 	own       map[Process]string // cgroups of domains
 
+	// unseen are the groups that have processes in their cgroup which the tracker
+	// does not know.
+	unseen map[uint64]bool
+
 	// domainsUnknown is set where libvirt's notes or a command line could not be
 	// read: then it is not known which process runs a domain.
 	domainsUnknown bool
@@ -35,17 +39,20 @@ type view struct {
 
 // see asks the tracker and libvirt. It does not know the ties: known are the VM
 // processes that they hold on to, and full the groups that have enough of them.
-func (s *Supervisor) see(ctx context.Context, known map[Process]bool, full map[uint64]bool, declared bool) (*view, error) {
+func (s *Supervisor) see(ctx context.Context, known map[Process]bool, full map[uint64]bool, cgroups map[uint64]string, declared bool) (*view, error) {
 	v := &view{
-		groups: map[uint64]bool{}, probes: map[Process]bool{},
+		groups: map[uint64]bool{}, unseen: map[uint64]bool{}, probes: map[Process]bool{},
 		domains: map[Process]Domain{}, own: map[Process]string{},
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	running := s.running(v, declared) // listed first: what runs then is tracked already
-	all, err := s.Tracker.Snapshot()
+	all, complete, err := s.Tracker.Snapshot()
 	if err != nil {
 		return v, fmt.Errorf("list the processes that are tracked: %w", err)
+	}
+	if !complete {
+		s.seeUnseen(v, all, cgroups)
 	}
 	for _, p := range all {
 		v.groups[p.Group] = true
@@ -61,6 +68,19 @@ func (s *Supervisor) see(ctx context.Context, known map[Process]bool, full map[u
 		}
 	}
 	return v, nil
+}
+
+// seeUnseen looks for processes that the tracker had no room for. Emulators elsewhere
+// have been told when they started.
+func (s *Supervisor) seeUnseen(v *view, all []Tracked, cgroups map[uint64]string) {
+	tracked := map[Process]bool{}
+	for _, p := range all {
+		tracked[p.name()] = true
+	}
+	for group, cgroup := range cgroups {
+		members, err := s.Processes.Members(cgroup)
+		v.unseen[group] = err != nil || slices.ContainsFunc(members, func(p Process) bool { return !tracked[p.name()] })
+	}
 }
 
 // running lists the domains that libvirt has noted as running, if that matters.

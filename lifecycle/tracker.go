@@ -39,9 +39,10 @@ type Tracker interface {
 	Watch(p Process) error
 
 	// Snapshot returns the processes that are known, those of all groups and
-	// emulators anywhere. Some may have ended. It fails where there may be others,
-	// until Rescan has found them.
-	Snapshot() ([]Tracked, error)
+	// emulators anywhere. Some may have ended. complete is false while there may
+	// be others: an emulator among them was told when it started, and its end was
+	// not.
+	Snapshot() (all []Tracked, complete bool, err error)
 
 	// Rescan finds what was missed. It takes as long as a walk through all
 	// tasks of the node.
@@ -83,6 +84,10 @@ type Processes interface {
 	// ended. ended is called once, from another goroutine, when it ends: a
 	// zombie has ended. It is not called after Close.
 	Hold(p Process, ended func()) (Handle, error)
+
+	// Members lists the processes of a cgroup and of those below it, none where it
+	// is gone.
+	Members(cgroup string) ([]Process, error)
 
 	// Identify names the process that has the pid now, [ErrGone] when none has.
 	Identify(pid int) (Process, error)

@@ -83,6 +83,8 @@ func TestObjects(t *testing.T) {
 		"ClusterRoleBinding /mooring-agent",
 		"ConfigMap mooring-system/mooring-agent",
 		"DaemonSet mooring-system/mooring-agent",
+		"ServiceAccount mooring-system/mooring-fence",
+		"DaemonSet mooring-system/mooring-fence",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("objects (-want +got):\n%s", diff)
@@ -117,22 +119,59 @@ func TestRights(t *testing.T) {
 		t.Errorf("rights (-want +got):\n%s", diff)
 	}
 	binding := the[*rbacv1.ClusterRoleBinding](t)
-	subject := rbacv1.Subject{Kind: "ServiceAccount", Name: the[*corev1.ServiceAccount](t).Name, Namespace: namespace}
+	subject := rbacv1.Subject{Kind: "ServiceAccount", Name: "mooring-agent", Namespace: namespace}
 	if diff := cmp.Diff([]rbacv1.Subject{subject}, binding.Subjects); diff != "" {
 		t.Errorf("subjects (-want +got):\n%s", diff)
 	}
 	if account := podSpec(t).ServiceAccountName; account != subject.Name {
 		t.Errorf("the pods use service account %q, want %q", account, subject.Name)
 	}
+	if fence := fenceSpec(t); fence.ServiceAccountName == subject.Name || *fence.AutomountServiceAccountToken {
+		t.Error("the fence may ask the API server")
+	}
+}
+
+// daemonSets returns those of the agent and of the fence.
+func daemonSets(t *testing.T) (agent, fence *appsv1.DaemonSet) {
+	t.Helper()
+	for _, object := range decode(t) {
+		set, ok := object.(*appsv1.DaemonSet)
+		switch {
+		case ok && set.Name == "mooring-agent":
+			agent = set
+		case ok && set.Name == "mooring-fence":
+			fence = set
+		}
+	}
+	if agent == nil || fence == nil {
+		t.Fatal("want a DaemonSet of the agent, and one of the fence")
+	}
+	return agent, fence
 }
 
 func podSpec(t *testing.T) corev1.PodSpec {
 	t.Helper()
-	return the[*appsv1.DaemonSet](t).Spec.Template.Spec
+	agent, _ := daemonSets(t)
+	return agent.Spec.Template.Spec
 }
 
-func TestDaemonSetFollowsTheConventions(t *testing.T) {
-	set := the[*appsv1.DaemonSet](t)
+func fenceSpec(t *testing.T) corev1.PodSpec {
+	t.Helper()
+	_, fence := daemonSets(t)
+	return fence.Spec.Template.Spec
+}
+
+func TestDaemonSetsFollowTheConventions(t *testing.T) {
+	agent, fence := daemonSets(t)
+	checkConventions(t, agent)
+	checkConventions(t, fence)
+	if cmp.Equal(agent.Spec.Selector, fence.Spec.Selector) {
+		t.Error("the selectors of the agent and the fence are the same: each would delete the other's pods")
+	}
+}
+
+func checkConventions(t *testing.T, set *appsv1.DaemonSet) {
+	t.Helper()
 	labels := set.Spec.Template.Labels
 	for key, value := range set.Spec.Selector.MatchLabels {
 		if labels[key] != value {
@@ -152,14 +191,15 @@ func TestDaemonSetFollowsTheConventions(t *testing.T) {
 }
 
 func TestAgentIsNotPrivileged(t *testing.T) {
-	context := podSpec(t).Containers[0].SecurityContext
-	if *context.Privileged || *context.AllowPrivilegeEscalation || !*context.ReadOnlyRootFilesystem {
-		t.Errorf("security context %+v", context)
-	}
-	for i, unit := range []string{"mooring-agent.service", "mooring-fence.service"} {
-		want := &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: unitCapabilities(t, unit)}
-		if diff := cmp.Diff(want, podSpec(t).Containers[i].SecurityContext.Capabilities); diff != "" {
-			t.Errorf("capabilities (-as in %s +here):\n%s", unit, diff)
+	no, yes := false, true
+	for unit, spec := range map[string]corev1.PodSpec{"mooring-agent.service": podSpec(t), "mooring-fence.service": fenceSpec(t)} {
+		want := &corev1.SecurityContext{
+			Privileged: &no, AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes,
+			AppArmorProfile: &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeUnconfined},
+			Capabilities:    &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: unitCapabilities(t, unit)},
+		}
+		if diff := cmp.Diff(want, spec.Containers[0].SecurityContext); diff != "" {
+			t.Errorf("security context (-with the capabilities of %s +here):\n%s", unit, diff)
 		}
 	}
 }
@@ -194,13 +234,7 @@ func TestCommandLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	policyFile, hook := command.Flag("policy").Value.String(), command.Flag("hook").Value.String()
-	for _, path := range []string{policyFile, hook, defaults.NRISocket, defaults.Root, defaults.Cgroup, defaults.BPFDir} {
-		if !slices.ContainsFunc(spec.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool {
-			return path == m.MountPath || strings.HasPrefix(path, m.MountPath+"/")
-		}) {
-			t.Errorf("nothing is mounted for %s", path)
-		}
-	}
+	checkMounted(t, spec.Containers[0], policyFile, hook, defaults.NRISocket, defaults.Root, defaults.Cgroup, defaults.BPFDir)
 	port := spec.Containers[0].Ports[0]
 	if listen := command.Flag("listen").Value.String(); listen != ":9808" || port.ContainerPort != 9808 {
 		t.Errorf("listens on %q, and the port is %d", listen, port.ContainerPort)
@@ -209,13 +243,6 @@ func TestCommandLines(t *testing.T) {
 		if probe.HTTPGet.Port.StrVal != port.Name {
 			t.Errorf("probe of port %q, want %q", probe.HTTPGet.Port.StrVal, port.Name)
 		}
-	}
-	fence, rest, err := command.Find(spec.Containers[1].Args)
-	if err != nil || fence.Name() != "fence" {
-		t.Fatalf("the second container runs %q, %v", fence.Name(), err)
-	}
-	if err := fence.ParseFlags(rest); err != nil {
-		t.Fatal(err)
 	}
 	prepare, rest, err := command.Find(spec.InitContainers[0].Args)
 	if err != nil || prepare.Name() != "prepare" {
@@ -226,6 +253,53 @@ func TestCommandLines(t *testing.T) {
 	}
 	if root, want := prepare.Flag("root").Value.String(), "/host"+defaults.Root; root != want {
 		t.Errorf("prepare mounts at %q, want %q", root, want)
+	}
+}
+
+func TestFenceCommandLine(t *testing.T) {
+	container, defaults := fenceSpec(t).Containers[0], agent.DefaultConfig()
+	fence, rest, err := agent.Command(buildinfo.Info{}, io.Discard).Find(container.Args)
+	if err != nil || fence.Name() != "fence" {
+		t.Fatalf("it runs %q, %v", fence.Name(), err)
+	}
+	if err := fence.ParseFlags(rest); err != nil {
+		t.Fatal(err)
+	}
+	checkMounted(t, container, fence.Flag("policy").Value.String(), defaults.Root, defaults.Cgroup, defaults.BPFDir)
+	if agent := podSpec(t).Containers[0]; container.Image != agent.Image {
+		t.Errorf("the image is %s, that of the agent %s", container.Image, agent.Image)
+	}
+}
+
+// checkMounted checks that the container has the paths from the node, and what a policy
+// names by default as the node's libvirt.
+func checkMounted(t *testing.T, container corev1.Container, paths ...string) {
+	t.Helper()
+	p, err := policy.Parse([]byte("apiVersion: mooring.dev/v1alpha1\nkind: NodePolicy\nmode: observe\nlifecycle: {libvirt: {}}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range append(paths, p.Lifecycle.Libvirt.Records, p.Lifecycle.Libvirt.Socket) {
+		if !slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool {
+			return path == m.MountPath || strings.HasPrefix(path, m.MountPath+"/")
+		}) {
+			t.Errorf("container %s: nothing is mounted for %s", container.Name, path)
+		}
+	}
+}
+
+// TestMountsComeLater checks that a container sees what is mounted on the node after it
+// has started: libvirt's own directory, and for the fence the tmpfs that the agent's pod
+// mounts.
+func TestMountsComeLater(t *testing.T) {
+	for name, container := range map[string]corev1.Container{
+		"libvirt": podSpec(t).Containers[0], "bpf": podSpec(t).Containers[0], "mooring": fenceSpec(t).Containers[0],
+	} {
+		at := slices.IndexFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == name })
+		mount := container.VolumeMounts[at]
+		if mount.MountPropagation == nil || *mount.MountPropagation != corev1.MountPropagationHostToContainer {
+			t.Errorf("%s has %s with propagation %v", container.Name, mount.MountPath, mount.MountPropagation)
+		}
 	}
 }
 
@@ -263,7 +337,7 @@ func TestImageHasThePrograms(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec := podSpec(t)
-	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
+	for _, c := range slices.Concat(spec.InitContainers, spec.Containers, fenceSpec(t).Containers) {
 		name, ok := strings.CutPrefix(c.Command[0], "/usr/local/bin/")
 		if !ok || !strings.Contains(string(dockerfile), " bin/"+name+" ") {
 			t.Errorf("container %s runs %s, which the image has not", c.Name, c.Command[0])
@@ -272,7 +346,12 @@ func TestImageHasThePrograms(t *testing.T) {
 }
 
 func TestVolumesExist(t *testing.T) {
-	spec := podSpec(t)
+	checkVolumes(t, podSpec(t))
+	checkVolumes(t, fenceSpec(t))
+}
+
+func checkVolumes(t *testing.T, spec corev1.PodSpec) {
+	t.Helper()
 	for _, container := range slices.Concat(spec.InitContainers, spec.Containers) {
 		for _, mount := range container.VolumeMounts {
 			if !slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name }) {

@@ -27,6 +27,7 @@ type holding struct {
 	programs  string // folder for the emulator
 	emulator  string // empty: no VMs
 	processes []*exec.Cmd
+	vms       []*exec.Cmd
 	input     io.Closer // with which the processes end
 }
 
@@ -95,17 +96,22 @@ func (h *holding) startOne(m member, input *os.File, limited bool) error {
 	} else {
 		delete(m.pod.Annotations, "memory.high.cgroup.mooring.dev")
 	}
-	owner, err := h.run(cgroup(path), "cat", input)
+	owner, err := run(cgroup(path), "cat", input)
 	if err != nil {
 		return err
 	}
-	m.ctr.Pid, m.ctr.State = uint32(owner), nri.ContainerState_CONTAINER_RUNNING
+	h.processes = append(h.processes, owner)
+	m.ctr.Pid, m.ctr.State = uint32(owner.Process.Pid), nri.ContainerState_CONTAINER_RUNNING
 	m.ctr.Rlimits = []*nri.POSIXRlimit{{Type: "RLIMIT_MEMLOCK", Soft: heldMemlock, Hard: heldMemlock}}
 	if h.emulator == "" {
 		return nil
 	}
-	_, err = h.run(cgroup(path), h.emulator, input)
-	return err
+	vm, err := run(cgroup(path), h.emulator, input)
+	if err != nil {
+		return err
+	}
+	h.vms = append(h.vms, vm)
+	return nil
 }
 
 // askForLittle changes what a launcher asks for to what anybody may have.
@@ -116,15 +122,14 @@ func askForLittle(m member) {
 }
 
 // run runs a process that ends with its input.
-func (h *holding) run(in cgroup, program string, input *os.File) (pid int, err error) {
+func run(in cgroup, program string, input *os.File) (*exec.Cmd, error) {
 	cmd := exec.Command(program)
 	cmd.Stdin = input
 	if err := in.start(cmd); err != nil {
-		return 0, err
+		return nil, err
 	}
-	h.processes = append(h.processes, cmd)
-	pid = cmd.Process.Pid
-	return pid, unix.Prlimit(pid, unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: heldMemlock, Max: heldMemlock}, nil)
+	limit := unix.Rlimit{Cur: heldMemlock, Max: heldMemlock}
+	return cmd, unix.Prlimit(cmd.Process.Pid, unix.RLIMIT_MEMLOCK, &limit, nil)
 }
 
 // close ends the launchers and their runtime.
@@ -135,6 +140,9 @@ func (h *holding) close() error {
 	}
 	for _, p := range h.processes {
 		errs = append(errs, p.Wait())
+	}
+	for _, v := range h.vms {
+		_ = v.Wait() // an agent that is there ends it, as its launcher ends
 	}
 	scopes, _ := filepath.Glob(filepath.Join(h.cgroup, "*.scope"))
 	for _, dir := range append(scopes, h.cgroup) {

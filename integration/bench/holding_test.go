@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -38,6 +37,12 @@ func TestHold(t *testing.T) {
 	if scopes, err := filepath.Glob(filepath.Join(h.cgroup, "*.scope")); err != nil || len(scopes) != 3 {
 		t.Errorf("the cgroups are %v, %v, want 3", scopes, err)
 	}
+	if n := len(h.vms); n != 3 {
+		t.Fatalf("%d VM processes, want one for each launcher", n)
+	}
+	if err := h.vms[0].Process.Signal(unix.SIGTERM); err != nil { // as an agent does
+		t.Fatal(err)
+	}
 	if err := h.close(); err != nil {
 		t.Fatal(err)
 	}
@@ -50,14 +55,8 @@ func TestResident(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the agent")
 	}
-	needsLaunchers(t)
-	agent := filepath.Join(t.TempDir(), "mooring-agent")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", agent, "../../cmd/mooring-agent")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	found, err := resident(t.Context(), agent, 3, true, 0, 0)
+	needsTracker(t)
+	found, err := resident(t.Context(), buildAgent(t), 3, true, 0, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

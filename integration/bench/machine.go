@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,18 +11,30 @@ type amounts struct {
 	rounds      int           // of round trips
 	connections int           // of each plugin
 	handled     int           // launchers, under the profiler
+	residents   int           // launchers beside an agent
 	settle      time.Duration // before an agent is watched
 	watch       time.Duration // an idle agent
 	creations   time.Duration // of containers, on the node
+	births      int           // rounds, of processes under watchers
+	deaths      deathAmounts
+	storm       time.Duration // of forks
 }
 
 // full is what the published figures are of, quick a look at whether it works.
 func full() amounts {
-	return amounts{rounds: 5000, connections: 40, handled: 40000, settle: settled, watch: time.Minute, creations: 3 * time.Minute}
+	return amounts{
+		rounds: 5000, connections: 40, handled: 40000,
+		residents: residents, settle: settled, watch: time.Minute, creations: 3 * time.Minute,
+		births: 30, deaths: deathAmounts{residents: residents, rounds: 25, inRound: deathsInRound, qemu: 100}, storm: 10 * time.Second,
+	}
 }
 
 func quick() amounts {
-	return amounts{rounds: 20, connections: 2, handled: 200, settle: 0, watch: time.Second}
+	return amounts{
+		rounds: 20, connections: 2, handled: 200,
+		residents: residents, watch: time.Second,
+		births: 1, deaths: deathAmounts{residents: 3, rounds: 1, inRound: 4, qemu: 2}, storm: time.Second,
+	}
 }
 
 type measureFlags struct {
@@ -52,14 +63,19 @@ func (f *measureFlags) amounts() amounts {
 func machineCommand() *cobra.Command {
 	var f measureFlags
 	var agent, profile string
+	var only []string
 	c := &cobra.Command{
 		Use:   "machine",
-		Short: "Measure on this machine: round trips, connections, and the agent beside 250 launchers",
+		Short: "Measure on this machine: the plugin, the tracker, and the agent beside 250 launchers",
 		Long: "Measures on this machine, with NRI's own runtime side in the place of containerd. Needs root, for\n" +
-			"the cgroups of the launchers and the agent's tmpfs, and cgroup v2, be it beside version 1.",
+			"the cgroups of the launchers, the agent's tmpfs and eBPF, and cgroup v2, be it beside version 1.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			tables, err := measureMachine(c.Context(), f.amounts(), agent, profile)
+			all, err := chosen(measurements(f.amounts(), agent, profile), only)
+			if err != nil {
+				return err
+			}
+			tables, err := takeAll(c.Context(), all)
 			if err != nil {
 				return err
 			}
@@ -68,39 +84,7 @@ func machineCommand() *cobra.Command {
 	}
 	f.add(c)
 	c.Flags().StringVar(&agent, "agent", "bin/mooring-agent", "the agent's program")
+	c.Flags().StringSliceVar(&only, "only", nil, "measure this alone, for example "+deathTable+"; may be repeated")
 	c.Flags().StringVar(&profile, "cpuprofile", "", "file for the handler's CPU profile, for go tool pprof")
 	return c
-}
-
-func measureMachine(ctx context.Context, a amounts, agent, profile string) (tables, error) {
-	t := tables{}
-	say("round trips of CreateContainer, %d rounds", a.rounds)
-	trips, err := roundTrips(ctx, a.rounds)
-	if err != nil {
-		return nil, err
-	}
-	t.add(roundTripTable, roundTripRows(trips))
-	say("connections with a thousand containers, %d of each plugin", a.connections)
-	connects, err := connections(ctx, a.connections, known)
-	if err != nil {
-		return nil, err
-	}
-	handled, err := handler(ctx, a.connections, known)
-	if err != nil {
-		return nil, err
-	}
-	t.add(synchronizeTable, synchronizeRows(connects, handled))
-	say("where the time goes, %d launchers", a.handled)
-	where, err := profileHandler(ctx, a.handled, profile)
-	if err != nil {
-		return nil, err
-	}
-	t.add(handlerTable, handlerRows(where))
-	say("the agent beside %d launchers, for %s", residents, a.settle+a.watch)
-	idle, err := resident(ctx, agent, residents, a.settle, a.watch)
-	if err != nil {
-		return nil, err
-	}
-	t.add(residentTable, residentRows(idle))
-	return t, nil
 }

@@ -77,22 +77,31 @@ func knowsAll(ctx context.Context, a *agent.Agent) error {
 	if _, err := a.Metrics(ctx); err != nil {
 		return err
 	}
-	text, err := a.CLI(ctx, "ps", "-o", "json")
+	launchers, vms := 0, 0
+	err := await(ctx, func() (bool, error) {
+		text, err := a.CLI(ctx, "ps", "-o", "json")
+		if err != nil {
+			return false, err
+		}
+		launchers, vms, err = countVMs(text)
+		return launchers == residents && vms == residents, err
+	})
 	if err != nil {
-		return err
+		return fmt.Errorf("the agent knows %d launchers and %d VM processes, want %d of each: %w", launchers, vms, residents, err)
 	}
+	return nil
+}
+
+// countVMs reads what `mooring ps -o json` says.
+func countVMs(text string) (launchers, vms int, err error) {
 	var all []agentapi.Launcher
 	if err := json.Unmarshal([]byte(text), &all); err != nil {
-		return fmt.Errorf("reading what the agent knows: %w", err)
+		return 0, 0, fmt.Errorf("reading what the agent knows: %w", err)
 	}
-	vms := 0
 	for _, l := range all {
 		vms += len(l.VMs)
 	}
-	if len(all) != residents || vms != residents {
-		return fmt.Errorf("the agent knows %d launchers and %d VM processes, want %d of each", len(all), vms, residents)
-	}
-	return nil
+	return len(all), vms, nil
 }
 
 // unitRows asks the kernel and systemd.

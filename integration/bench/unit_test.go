@@ -64,3 +64,13 @@ func TestHoldOn(t *testing.T) {
 		t.Errorf("holdOn = %v, want it to wrap %v", err, refused)
 	}
 }
+
+func TestCountVMs(t *testing.T) {
+	launchers, vms, err := countVMs(`[{"vms": [{"pid": 1}, {"pid": 2}]}, {}]`)
+	if err != nil || launchers != 2 || vms != 2 {
+		t.Errorf("%d launchers and %d VM processes, %v, want two of each", launchers, vms, err)
+	}
+	if _, _, err := countVMs("no launchers on this node"); err == nil {
+		t.Error("what is no JSON was read")
+	}
+}

@@ -53,6 +53,12 @@ func agentClient(t *testing.T, config *rest.Config) kubernetes.Interface {
 // install applies install.yaml and returns the agent's DaemonSet in it.
 func install(t *testing.T, c *kube.ControlPlane) *appsv1.DaemonSet {
 	t.Helper()
+	return installAll(t, c)[0]
+}
+
+// installAll applies install.yaml and returns the DaemonSets in it, the agent's first.
+func installAll(t *testing.T, c *kube.ControlPlane) (sets []*appsv1.DaemonSet) {
+	t.Helper()
 	f, err := os.Open(manifest)
 	if err != nil {
 		t.Fatal(err)
@@ -70,10 +76,12 @@ func install(t *testing.T, c *kube.ControlPlane) *appsv1.DaemonSet {
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, set); err != nil {
 			t.Fatal(err)
 		}
-		return set
+		sets = append(sets, set)
 	}
-	t.Fatalf("no DaemonSet in %s", manifest)
-	return nil
+	if len(sets) != 2 {
+		t.Fatalf("%d DaemonSets in %s, want that of the agent and that of the fence", len(sets), manifest)
+	}
+	return sets
 }
 
 // awaitRole returns when the API server's authorizer has seen the role, which is

@@ -18,7 +18,7 @@ func endings() []ending {
 	return []ending{
 		{"owner killed", func(ctx context.Context, f fixture, v *vm) error { return f.signal(ctx, "KILL", v.owner) }, false},
 		{"owner left", func(ctx context.Context, f fixture, v *vm) error { return f.tell(ctx, v, "sleep 1; exit 1") }, true},
-		{"container removed by force", func(ctx context.Context, _ fixture, v *vm) error { return v.launcher.Remove(ctx) }, false},
+		{"container removed by force", func(ctx context.Context, _ fixture, v *vm) error { return v.launcher.Remove(ctx) }, true},
 		{"pod removed by force", func(ctx context.Context, _ fixture, v *vm) error { return v.launcher.Sandbox.RemoveByForce(ctx) }, true},
 	}
 }
@@ -58,7 +58,7 @@ func TestAbnormalExit(t *testing.T) {
 }
 
 func TestAbnormalExitUnderFaults(t *testing.T) {
-	underFaults(t, func(t *testing.T, f fixture, x fault) { abnormalExit(t, f, x, endings()[0]) }, agentAway, restart)
+	underFaults(t, func(t *testing.T, f fixture, x fault) { abnormalExit(t, f, x, endings()[0]) }, agentAway)
 }
 
 func abnormalExit(t *testing.T, f fixture, x fault, e ending) {

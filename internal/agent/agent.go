@@ -49,6 +49,7 @@ type Agent struct {
 	supervision *supervision // nil where the kernel lets no processes be tracked,
 	trackerErr  error        // and why
 	tracker     *tracker
+	names       *domainNames // nil without a libvirt of the node
 }
 
 // New makes an agent, opens what it listens on, and loads the programs that track
@@ -143,6 +144,9 @@ func (a *Agent) makePlugin(context.Context) (err error) {
 	}
 	if a.supervision != nil {
 		config.Ties = a.supervision
+	}
+	if a.names = newDomainNames(a.policy, a.logger); a.names != nil {
+		config.Domains = a.names
 	}
 	if a.plugin, err = plugin.New(config); err != nil {
 		return err

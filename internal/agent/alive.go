@@ -1,6 +1,9 @@
 package agent
 
 import (
+	"context"
+	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -10,8 +13,13 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle"
 )
 
-// aliveFile is touched by an agent that supervises; the fence looks at it.
-const aliveFile = "alive"
+const (
+	// aliveFile is touched by every agent; the fence looks at it.
+	aliveFile = "alive"
+
+	// aliveEvery is how often an agent without a supervisor touches it.
+	aliveEvery = time.Second / 2
+)
 
 // alive is the sign of life of this agent.
 type alive struct {
@@ -29,6 +37,21 @@ func (a *alive) touch() {
 	}
 	if err != nil {
 		a.once.Do(func() { a.logger.Warn("the fence sees no sign of life of this agent", "error", err) })
+	}
+}
+
+// stay gives signs of life until ctx is done, for an agent that supervises nothing:
+// one that does has its supervisor give them, which shows that its loop works.
+func (a *alive) stay(ctx context.Context) {
+	ticks := time.NewTicker(aliveEvery)
+	defer ticks.Stop()
+	for {
+		a.touch()
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticks.C:
+		}
 	}
 }
 
@@ -54,4 +77,10 @@ func (a *absence) look() time.Duration {
 		a.last, a.since = info.ModTime(), a.clock.Now()
 	}
 	return a.clock.Now().Sub(a.since)
+}
+
+// never reports whether no agent has given a sign of life since the node booted.
+func (a *absence) never() bool {
+	_, err := os.Stat(a.path)
+	return errors.Is(err, fs.ErrNotExist)
 }

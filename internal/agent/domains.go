@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/internal/libvirt"
@@ -28,12 +30,12 @@ func nodeDomains(p *policy.Policy) *domains {
 	return &domains{records: libvirt.Records{Dir: at.Records}, daemon: libvirt.Daemon{Socket: at.Socket}}
 }
 
-// Running implements [lifecycle.Domains]. A libvirt that has not run since the node
-// booted has no domains.
+// Running implements [lifecycle.Domains]. A libvirt that has not run a domain since the
+// node booted has no directory for their records, but one to put that in.
 func (d *domains) Running() ([]lifecycle.Domain, error) {
 	all, err := d.records.List()
 	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
+		_, err = os.Stat(filepath.Dir(d.records.Dir))
 	}
 	running := make([]lifecycle.Domain, 0, len(all))
 	for _, domain := range all {

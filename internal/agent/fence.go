@@ -16,8 +16,13 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle"
 )
 
-// fenceLooks is how often the fence looks for a sign of life of the agent.
-const fenceLooks = time.Second
+const (
+	// fenceLooks is how often the fence looks for a sign of life of the agent.
+	fenceLooks = time.Second
+
+	// maxPause is the longest time between two attempts of a fence that cannot act.
+	maxPause = time.Minute
+)
 
 // fenceCommand runs the fence.
 func fenceCommand(config *Config, build buildinfo.Info, w io.Writer) *cobra.Command {
@@ -50,7 +55,7 @@ func runFence(ctx context.Context, config Config, build buildinfo.Info, w io.Wri
 	if err != nil {
 		return fmt.Errorf("start the fence: %w", err)
 	}
-	f := &fence{config: config, policy: p, logger: logger, absence: newAbsence(config.Root, lifecycle.LinuxClock{})}
+	f := newFence(config, p, logger, lifecycle.LinuxClock{})
 	logger.Info("the fence starts", "version", build.String(), "policy", config.Policy, "mode", p.Mode, "after", p.Lifecycle.FenceAfter)
 	return f.run(ctx)
 }
@@ -60,7 +65,23 @@ type fence struct {
 	config  Config
 	policy  *policy.Policy
 	logger  *slog.Logger
+	clock   lifecycle.Clock
 	absence *absence
+	spell   spell
+	act     func(context.Context) error // takes over until the agent is back
+}
+
+// spell is one absence of the agent, and how the fence fares in it.
+type spell struct {
+	told  string // last
+	retry lifecycle.Boottime
+	pause time.Duration
+}
+
+func newFence(config Config, p *policy.Policy, logger *slog.Logger, clock lifecycle.Clock) *fence {
+	f := &fence{config: config, policy: p, logger: logger, clock: clock, absence: newAbsence(config.Root, clock)}
+	f.act = f.takeOver
+	return f
 }
 
 // run looks for the agent until ctx is done, and acts while it is away.
@@ -73,18 +94,50 @@ func (f *fence) run(ctx context.Context) error {
 			return nil
 		case <-looks.C:
 		}
-		after := f.policy.Lifecycle.FenceAfter
-		if away := f.absence.look(); after > 0 && away > after {
-			f.logger.Warn("the agent is away; the fence takes over", "for", away.Round(time.Second))
-			if err := f.act(ctx); err != nil {
-				f.logger.Error("the fence cannot act, and tries again", "error", err)
-			}
-		}
+		f.look(ctx)
 	}
 }
 
-// act supervises what the agent has left until it is back.
-func (f *fence) act(ctx context.Context) (err error) {
+// look acts if the agent is away for too long. Where it cannot, it tries again after
+// a pause that doubles.
+func (f *fence) look(ctx context.Context) {
+	after, away := f.policy.Lifecycle.FenceAfter, f.absence.look()
+	switch {
+	case after <= 0 || away <= after:
+		f.spell = spell{}
+		return
+	case f.clock.Now() < f.spell.retry:
+		return
+	case f.absence.never() && !lifecycle.HasTies(f.config.Root):
+		f.tell(slog.LevelInfo, "no agent has run here, and nothing is left of one: there is nothing to do")
+		return
+	}
+	if f.spell.pause == 0 {
+		f.tell(slog.LevelWarn, "the agent is away; the fence takes over", "for", away.Round(time.Second))
+	}
+	if err := f.act(ctx); err != nil {
+		f.tell(slog.LevelError, "the fence cannot act, and tries again", "error", err)
+		f.spell.pause = min(max(2*f.spell.pause, fenceLooks), maxPause)
+		f.spell.retry = f.clock.Now().Add(f.spell.pause)
+		return
+	}
+	f.spell = spell{}
+}
+
+// tell logs what was not the last that it logged.
+func (f *fence) tell(level slog.Level, message string, args ...any) {
+	said := message
+	if level == slog.LevelError {
+		said = fmt.Sprint(message, args)
+	}
+	if said != f.spell.told {
+		f.spell.told = said
+		f.logger.Log(context.Background(), level, message, args...)
+	}
+}
+
+// takeOver supervises what the agent has left until it is back.
+func (f *fence) takeOver(ctx context.Context) (err error) {
 	ctx, back := context.WithCancel(ctx)
 	defer back()
 	v, err := f.supervision()
@@ -143,8 +196,8 @@ func (f *fence) supervision() (v *supervision, err error) {
 		Tracker:   &viewer{View: view, cgroup: f.config.Cgroup},
 		Processes: v.processes,
 		Store:     v.store,
-		Recorder:  recorders{},
-		Clock:     lifecycle.LinuxClock{},
+		Recorder:  newJournal(f.config.Root, f.logger),
+		Clock:     f.clock,
 		Logger:    f.logger,
 		Terms:     t,
 	}

@@ -44,7 +44,7 @@ func startFence(t *testing.T, config Config) (log *syncBuffer) {
 	}
 	p.Lifecycle.FenceAfter = time.Second
 	log = &syncBuffer{}
-	f := &fence{config: config, policy: p, logger: textLogger(log), absence: newAbsence(config.Root, lifecycle.LinuxClock{})}
+	f := newFence(config, p, textLogger(log), lifecycle.LinuxClock{})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- f.run(ctx) }()
@@ -89,12 +89,31 @@ func TestFence(t *testing.T) {
 	if !strings.Contains(log.String(), "the fence takes over") {
 		t.Error("it was not the fence who ended it")
 	}
-	start(t, config) // the next agent gets the pins, and the fence steps aside
+	next := start(t, config) // gets the pins, and the fence steps aside
 	eventually(t, "the fence to step aside", func() bool { return strings.Contains(log.String(), "the fence steps aside") })
 	select {
 	case <-otherGone:
 		t.Error("the VM of a launcher that lives has ended")
 	default:
+	}
+	next.awaitEvent(t, agentapi.ReasonVMTerminated, byFence)
+}
+
+// awaitEvent waits until the agent tells of something.
+func (r *running) awaitEvent(t *testing.T, reason agentapi.Reason, message string) {
+	t.Helper()
+	s := r.events.Subscribe()
+	defer s.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	for {
+		event, err := s.Next(ctx)
+		if err != nil {
+			t.Fatalf("no event %s with %q: %v", reason, message, err)
+		}
+		if event.Reason == reason && strings.Contains(event.Message, message) {
+			return
+		}
 	}
 }
 

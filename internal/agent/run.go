@@ -71,7 +71,14 @@ func (a *Agent) startTellers(s *stage) {
 // startWorkers starts what takes longer than the runtime may be kept waiting.
 func (a *Agent) startWorkers(s *stage) {
 	s.do(a.guard.Run)
+	a.replayFence()
 	a.startSupervisor(s)
+	if a.supervision == nil {
+		s.do(a.alive.stay)
+	}
+	if a.names != nil {
+		s.run(a.names.watch)
+	}
 	s.do(a.plugin.Run)
 	if a.kube != nil {
 		s.do(a.kube.pods.Run)

@@ -7,6 +7,8 @@ import (
 	"io"
 	"runtime/debug"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/bpf"
 	"github.com/mooring-vm/mooring/lifecycle"
@@ -25,7 +27,7 @@ type supervision struct {
 func (a *Agent) makeSupervisor(ctx context.Context) (err error) {
 	a.alive.touch() // the fence steps aside
 	t, err := openTracker(ctx, a.config, a.policy, a.logger)
-	if errors.Is(err, bpf.ErrUnsupported) {
+	if errors.Is(err, bpf.ErrUnsupported) || deniesPins(err) {
 		a.trackerErr = err
 		a.logger.Error("VM processes are not tied to their pods", "error", err)
 		return nil
@@ -61,6 +63,12 @@ func (a *Agent) makeSupervisor(ctx context.Context) (err error) {
 	}
 	s.Supervisor = lifecycle.NewSupervisor(config)
 	return nil
+}
+
+// deniesPins reports whether the node does not let the agent have its pins: the bpf file
+// system is mounted read-only, or an AppArmor profile or SELinux keeps the agent out.
+func deniesPins(err error) bool {
+	return errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EROFS)
 }
 
 // terms are those that the policy sets for every launcher.

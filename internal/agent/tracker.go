@@ -90,15 +90,19 @@ func goneProcess(err error) error {
 }
 
 // Snapshot implements [lifecycle.Tracker].
-func (t *tracker) Snapshot() ([]lifecycle.Tracked, error) { return snapshot(&t.View) }
+func (t *tracker) Snapshot() ([]lifecycle.Tracked, bool, error) { return snapshot(&t.View) }
 
-func snapshot(v *bpf.View) ([]lifecycle.Tracked, error) {
+func snapshot(v *bpf.View) ([]lifecycle.Tracked, bool, error) {
 	all, err := v.Snapshot()
+	if err != nil {
+		return nil, false, err
+	}
+	complete, err := v.Complete()
 	known := make([]lifecycle.Tracked, 0, len(all))
 	for i := range all {
 		known = append(known, trackedProcess(&all[i]))
 	}
-	return known, err
+	return known, complete, err
 }
 
 // Rescan implements [lifecycle.Tracker].
@@ -115,8 +119,11 @@ func (t *tracker) tell(ctx context.Context, s *lifecycle.Supervisor) error {
 			s.Lost()
 		case e.Kind == bpf.Exit && (e.Emulator || e.Watched):
 			s.Sighted(lifecycle.Sighting{Tracked: trackedProcess(&e.Tracked), Ended: true, How: how(e.Exit)})
-		case (e.Kind == bpf.Exec || e.Kind == bpf.Move) && e.Emulator:
+		case e.Kind == bpf.Exec, e.Kind == bpf.Move && e.Emulator:
+			// Also of one that executes no emulator any more, if it did.
 			s.Sighted(lifecycle.Sighting{Tracked: trackedProcess(&e.Tracked)})
+		case e.Kind == bpf.Fork && e.Emulator:
+			s.Sighted(lifecycle.Sighting{Tracked: trackedProcess(&e.Tracked), Forked: true})
 		}
 	})
 	if errors.Is(err, context.Canceled) {
@@ -173,7 +180,7 @@ func (*viewer) Bind(lifecycle.Process, uint64) error { return nil }
 func (*viewer) Watch(lifecycle.Process) error { return nil }
 
 // Snapshot implements [lifecycle.Tracker].
-func (v *viewer) Snapshot() ([]lifecycle.Tracked, error) { return snapshot(v.View) }
+func (v *viewer) Snapshot() ([]lifecycle.Tracked, bool, error) { return snapshot(v.View) }
 
 // Rescan implements [lifecycle.Tracker].
 func (*viewer) Rescan() error { return nil }

@@ -1,6 +1,7 @@
 package lifecycletest
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -75,6 +76,15 @@ func (k *Kernel) take(pid int) (ended []func()) {
 		return h.process.PID == pid
 	})
 	return ended
+}
+
+// Members implements [lifecycle.Processes].
+func (k *Kernel) Members(cgroup string) ([]lifecycle.Process, error) {
+	all, err := k.Processes(cgroup)
+	if errors.Is(err, lifecycle.ErrGone) {
+		return nil, nil
+	}
+	return all, err
 }
 
 // Identify implements [lifecycle.Processes].

@@ -31,6 +31,7 @@ func TestProcesses(t *testing.T, newMachine func(t *testing.T) (Machine, lifecyc
 		"arguments of another's":    testArgumentsOfAnother,
 		"handles close only once":   testCloseTwice,
 		"ended is not called twice": testEndedOnce,
+		"members of a cgroup":       testMembers,
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, p := newMachine(t)
@@ -203,6 +204,17 @@ func testArgumentsOfAnother(t *testing.T, m Machine, p lifecycle.Processes) {
 	former.StartTime--
 	if got, err := p.Arguments(former); !errors.Is(err, lifecycle.ErrGone) {
 		t.Errorf("Arguments of a former process = %q, %v, want ErrGone", got, err)
+	}
+}
+
+func testMembers(t *testing.T, m Machine, p lifecycle.Processes) {
+	cgroup := m.NewCgroup(t, "")
+	want := m.Start(t, m.NewCgroup(t, cgroup))
+	if got, err := p.Members(cgroup); err != nil || len(got) != 1 || got[0].PID != want {
+		t.Errorf("Members(%s) = %+v, %v, want process %d", cgroup, got, err, want)
+	}
+	if got, err := p.Members(cgroup + "/none"); err != nil || len(got) != 0 {
+		t.Errorf("Members of a cgroup that is none = %+v, %v", got, err)
 	}
 }
 

@@ -19,13 +19,14 @@ type Tracker struct {
 	bound     map[lifecycle.Process]uint64 // group
 	watched   []lifecycle.Process
 	fail      error
+	hidden    map[lifecycle.Process]bool // there was no room for them
 }
 
 var _ lifecycle.Tracker = (*Tracker)(nil)
 
 // NewTracker returns a tracker that knows nothing.
 func NewTracker(k *Kernel) *Tracker {
-	return &Tracker{kernel: k, emulators: map[lifecycle.Process]string{}, bound: map[lifecycle.Process]uint64{}}
+	return &Tracker{kernel: k, emulators: map[lifecycle.Process]string{}, bound: map[lifecycle.Process]uint64{}, hidden: map[lifecycle.Process]bool{}}
 }
 
 // Fail makes Snapshot and Rescan fail until it is called with nil.
@@ -33,6 +34,17 @@ func (t *Tracker) Fail(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.fail = err
+}
+
+// Hide has the tracker not know a process, for lack of room, or know it again.
+func (t *Tracker) Hide(p lifecycle.Process, hidden bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if hidden {
+		t.hidden[name(p)] = true
+	} else {
+		delete(t.hidden, name(p))
+	}
 }
 
 // Exec has a process run an emulator, and returns what a tracker tells of it.
@@ -112,19 +124,19 @@ func (t *Tracker) Watch(p lifecycle.Process) error {
 }
 
 // Snapshot implements [lifecycle.Tracker].
-func (t *Tracker) Snapshot() (all []lifecycle.Tracked, err error) {
+func (t *Tracker) Snapshot() (all []lifecycle.Tracked, complete bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.fail != nil {
-		return nil, t.fail
+		return nil, false, t.fail
 	}
 	procs, err := t.kernel.Processes("/")
 	for _, p := range procs {
-		if one := t.tracked(p); one.Group != 0 || one.Executable != "" {
+		if one := t.tracked(p); !t.hidden[name(p)] && (one.Group != 0 || one.Executable != "") {
 			all = append(all, one)
 		}
 	}
-	return all, err
+	return all, len(t.hidden) == 0, err
 }
 
 // Rescan implements [lifecycle.Tracker].

@@ -27,12 +27,12 @@ func format(v float64, u Unit) string {
 }
 
 func formatSeconds(v float64) string {
-	switch {
-	case v > 0 && v < 1e-6:
+	switch size := math.Abs(v); {
+	case size > 0 && size < 1e-6:
 		return digits(v*1e9) + " ns"
-	case v < 1e-3:
+	case size < 1e-3:
 		return digits(v*1e6) + " µs"
-	case v < 1:
+	case size < 1:
 		return digits(v*1e3) + " ms"
 	}
 	return digits(v) + " s"

@@ -50,6 +50,7 @@ func TestFormat(t *testing.T) {
 		{12.3456, Seconds, "12.3 s"},
 		{123.4e-9, Seconds, "123 ns"},
 		{0, Seconds, "0 µs"},
+		{-1.5e-3, Seconds, "-1.50 ms"},
 		{12345, Count, "12345"},
 		{0, Count, "0"},
 		{30e6, Bytes, "30.0 MB"},

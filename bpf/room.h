@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* The map of processes, and who has room in it. */
+#pragma once
+
+INLINE const struct settings *get_settings(void)
+{
+	__u32 first = 0;
+
+	return bpf_map_lookup_elem(&config, &first);
+}
+
+INLINE __u32 *slot_of(__u32 tgid)
+{
+	__u32 first = 0;
+	struct filter *filter = bpf_map_lookup_elem(&tracked, &first);
+
+	return filter ? &filter->processes[tgid % SLOTS] : NULL;
+}
+
+INLINE bool may_be_tracked(__u32 tgid)
+{
+	__u32 *slot = slot_of(tgid);
+
+	return slot && *(volatile __u32 *)slot;
+}
+
+/* Emulators without a group have the share of their cgroup: anybody may start such. */
+INLINE __u32 share_of(const struct process *process)
+{
+	__u64 id = process->group ? process->group : process->cgroup;
+
+	return id * 0x9e3779b97f4a7c15ULL >> (64 - SHARE_BITS);
+}
+
+INLINE void uncount(struct tally *tally, __u32 share)
+{
+	__sync_fetch_and_add(&tally->shares[share % (1 << SHARE_BITS)], -1);
+	__sync_fetch_and_add(&tally->entries, -1);
+}
+
+/*
+ * Counts an entry, if there is room for it. Ordinary processes leave a part of the
+ * map, and of their share, to emulators; no share has all of that part. Whom user
+ * space watches has room as long as anybody has.
+ */
+INLINE bool take_room(const struct settings *settings, struct tally *tally, const struct process *process)
+{
+	volatile __u32 *share = &tally->shares[process->share % (1 << SHARE_BITS)], *entries = &tally->entries;
+
+	__sync_fetch_and_add(share, 1);
+	__sync_fetch_and_add(entries, 1); /* its result is for later kernels, on arm64 */
+	if (process->watched)
+		return true;
+	if (process->emulator ? *share <= settings->share_total :
+				*share <= settings->share && *entries <= settings->ordinary)
+		return true;
+	uncount(tally, process->share);
+	return false;
+}
+
+/* Counts before it enters, so that the filter never hides what is there. */
+static __noinline int enter(__u32 tgid, struct process *process)
+{
+	__u32 first = 0, *slot = slot_of(tgid);
+	struct tally *counts = bpf_map_lookup_elem(&tally, &first);
+	const struct settings *settings = get_settings();
+	int err;
+
+	if (!process || !slot || !counts || !settings)
+		return -ESRCH;
+	if (bpf_map_lookup_elem(&processes, &tgid))
+		return -EEXIST;
+	process->share = share_of(process);
+	if (!take_room(settings, counts, process))
+		return -E2BIG;
+	__sync_fetch_and_add(slot, 1);
+	err = bpf_map_update_elem(&processes, &tgid, process, BPF_NOEXIST);
+	if (err) {
+		__sync_fetch_and_add(slot, -1);
+		uncount(counts, process->share);
+	}
+	return err;
+}
+
+/* Of several that try, one succeeds. */
+static __noinline bool forget(__u32 tgid)
+{
+	__u32 first = 0, share, *slot = slot_of(tgid);
+	struct tally *counts = bpf_map_lookup_elem(&tally, &first);
+	struct process *process = bpf_map_lookup_elem(&processes, &tgid);
+
+	if (!process || !slot || !counts)
+		return false;
+	share = process->share; /* the memory is another's once it is deleted */
+	if (bpf_map_delete_elem(&processes, &tgid))
+		return false;
+	__sync_fetch_and_add(slot, -1);
+	uncount(counts, share);
+	return true;
+}

@@ -1,0 +1,213 @@
+package bpf
+
+import (
+	"errors"
+	"os/exec"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// TestOneGroupTakesItsShare has a group fork more than its share, and another one
+// start an emulator.
+func TestOneGroupTakesItsShare(t *testing.T) {
+	eachVariant(t, func(t *testing.T, o Options) {
+		noisy, quiet := newCgroup(t), newCgroup(t)
+		o.MaxProcesses = 64
+		tracker := open(t, o)
+		register(t, tracker, noisy)
+		register(t, tracker, quiet)
+		resync(t, tracker)
+		r := record(t, tracker)
+		crowd := fill(t, noisy, 20)
+		if s := figures(t, tracker); s.LostProcesses < 12 || s.Processes != 8 {
+			t.Errorf("figures: %+v, want 8 processes, and others lost", s)
+		}
+		vm := start(t, &quiet, exec.Command(emulator(t), "600"))
+		if e := r.wait(Exec, vm.pid()); !e.Emulator || e.Group != quiet.id {
+			t.Errorf("%+v, want an emulator of group %d", e, quiet.id)
+		}
+		if p, ok := find(t, tracker, vm.pid()); !ok || p.Group != quiet.id {
+			t.Errorf("snapshot has %+v (%t), want the emulator in group %d", p, ok, quiet.id)
+		}
+		r.waitFor(func(e Event) bool { return e.Kind == Lost }, "to be told of losses")
+		if _, err := tracker.Resync(); !errors.Is(err, ErrFull) {
+			t.Errorf("Resync: %v, want %v", err, ErrFull)
+		}
+		wantComplete(t, &tracker.View, false)
+		crowd.kill()
+		eventually(t, func() bool { return len(procs(t, noisy)) == 0 }, "the crowd to end")
+		wantComplete(t, &tracker.View, false)
+		resync(t, tracker)
+		wantComplete(t, &tracker.View, true)
+		wantTracked(t, tracker, quiet, vm.pid())
+		wantTally(t, tracker, 1)
+	})
+}
+
+// TestLastQuarter has groups that take all that is for ordinary processes.
+func TestLastQuarter(t *testing.T) {
+	tracker := open(t, Options{MaxProcesses: 16})
+	for range 7 {
+		group := newCgroup(t)
+		register(t, tracker, group)
+		fill(t, group, 1)
+	}
+	if s := figures(t, tracker); s.Processes != 12 || s.LostProcesses == 0 {
+		t.Fatalf("figures: %+v, want 12 processes of 16, and others lost", s)
+	}
+	group := newCgroup(t)
+	register(t, tracker, group)
+	ordinary := shell(t, &group, "read line")
+	if p, ok := find(t, tracker, ordinary.pid()); ok {
+		t.Errorf("snapshot has %+v, want no room for it", p)
+	}
+	if err := tracker.Bind(identify(t, ordinary.pid()), group.id); !errors.Is(err, ErrFull) {
+		t.Errorf("Bind: %v, want %v", err, ErrFull)
+	}
+	if err := tracker.Watch(identify(t, ordinary.pid())); err != nil {
+		t.Errorf("Watch: %v, want room", err)
+	}
+	inside := start(t, &group, exec.Command(emulator(t), "600"))
+	outside := start(t, nil, exec.Command(emulator(t), "600"))
+	for _, c := range []*child{ordinary, inside, outside} {
+		if _, ok := find(t, tracker, c.pid()); !ok {
+			t.Errorf("%v is not tracked", c.cmd.Args)
+		}
+	}
+	wantTally(t, tracker, 15)
+}
+
+// TestEmulatorWithoutRoom has a group start more emulators than there is room for.
+// The reader would not look by itself.
+func TestEmulatorWithoutRoom(t *testing.T) {
+	group, other := newCgroup(t), newCgroup(t)
+	tracker := open(t, Options{MaxProcesses: 16, patience: time.Hour})
+	register(t, tracker, group)
+	register(t, tracker, other)
+	r := record(t, tracker)
+	tracked := 0
+	for range 4 { // the share is 3
+		vm := start(t, &group, exec.Command(emulator(t), "600"))
+		if e := r.wait(Exec, vm.pid()); !e.Emulator || e.Group != group.id || e.File.Name != emulatorName || e.StartTime == 0 {
+			t.Errorf("%+v, want all that is known of an emulator", e)
+		}
+		if _, ok := find(t, tracker, vm.pid()); ok {
+			tracked++
+		}
+	}
+	if tracked != 3 {
+		t.Errorf("%d emulators are tracked, want 3", tracked)
+	}
+	wantComplete(t, &tracker.View, false)
+	vm := start(t, &other, exec.Command(emulator(t), "600"))
+	r.wait(Exec, vm.pid())
+	if _, ok := find(t, tracker, vm.pid()); !ok {
+		t.Error("the other group's emulator is not tracked")
+	}
+}
+
+// TestLossesOutliveTheTracker closes a tracker that lost processes.
+func TestLossesOutliveTheTracker(t *testing.T) {
+	for name, change := range map[string]func(*Options){
+		"the same maps":  func(*Options) {},
+		"other maps":     func(o *Options) { o.RingBytes = 1 << 21 },
+		"less room":      func(o *Options) { o.MaxProcesses = 16 },
+		"other programs": func(o *Options) { o.build = "other" },
+		"more room":      func(o *Options) { o.MaxProcesses = 80 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			group := newCgroup(t)
+			o := Options{Dir: bpffs(t), MaxProcesses: 64}
+			tracker := open(t, o)
+			wantComplete(t, &tracker.View, true)
+			register(t, tracker, group)
+			crowd := fill(t, group, 20)
+			wantComplete(t, &tracker.View, false)
+			closeTracker(t, tracker)
+			wantCompletePins(t, o.Dir, false)
+
+			change(&o)
+			tracker = open(t, o)
+			wantComplete(t, &tracker.View, false)
+			r := record(t, tracker)
+			r.waitFor(func(e Event) bool { return e.Kind == Lost }, "to be told of losses")
+			r.stop()
+			crowd.kill()
+			eventually(t, func() bool { return len(procs(t, group)) == 0 }, "the crowd to end")
+			resync(t, tracker)
+			wantComplete(t, &tracker.View, true)
+			wantTally(t, tracker, 0)
+			closeTracker(t, tracker)
+			wantCompletePins(t, o.Dir, true)
+		})
+	}
+}
+
+// TestNeverScanned looks at maps that nobody has looked for processes with.
+func TestNeverScanned(t *testing.T) {
+	tracker := open(t, Options{})
+	if err := tracker.change(func(s *trackerSettings) { s.Complete = 0 }); err != nil {
+		t.Fatal(err)
+	}
+	wantComplete(t, &tracker.View, false)
+	resync(t, tracker)
+	wantComplete(t, &tracker.View, true)
+}
+
+// fill starts a shell in a group, and so many processes of its own, none of which
+// ends by itself.
+func fill(t *testing.T, group cgroup, n int) *child {
+	t.Helper()
+	c := shell(t, &group, `i=0; while [ $i -lt $1 ]; do sleep 600 </dev/null >/dev/null & i=$((i+1)); done; echo done; wait`, strconv.Itoa(n))
+	c.line()
+	return c
+}
+
+func resync(t testing.TB, tracker *Tracker) {
+	t.Helper()
+	if _, err := tracker.Resync(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func closeTracker(t *testing.T, tracker *Tracker) {
+	t.Helper()
+	if err := tracker.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantComplete(t *testing.T, view *View, want bool) {
+	t.Helper()
+	if got, err := view.Complete(); err != nil || got != want {
+		t.Errorf("complete: %t, %v, want %t", got, err, want)
+	}
+}
+
+func wantCompletePins(t *testing.T, dir string, want bool) {
+	t.Helper()
+	view, err := Look(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = view.Close() }()
+	wantComplete(t, view, want)
+}
+
+// wantTally looks whether there are so many entries, and whether all that counts
+// them agrees.
+func wantTally(t *testing.T, tracker *Tracker, want int) {
+	t.Helper()
+	var tally trackerTally
+	if err := tracker.maps[trackerMapTally].Lookup(uint32(0), &tally); err != nil {
+		t.Fatal(err)
+	}
+	shares := 0
+	for _, n := range tally.Shares {
+		shares += int(n)
+	}
+	if s := figures(t, tracker); s.Processes != want || int(tally.Entries) != want || shares != want {
+		t.Errorf("%d entries, counted as %d, and as %d in shares: want %d", s.Processes, tally.Entries, shares, want)
+	}
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// What the kernel's process events connector is told, and tells: struct nlmsghdr,
+// struct cn_msg, and an operation or a struct proc_event (linux/cn_proc.h).
+const (
+	connectorIndex  = 1 // CN_IDX_PROC and CN_VAL_PROC, also the group
+	connectorListen = 1 // PROC_CN_MCAST_LISTEN
+	connectorFork   = 1 // PROC_EVENT_FORK
+	cnHeader        = 20
+	procEventData   = 16
+)
+
+// connector listens to the kernel's process events connector, as tools without
+// eBPF do, and counts the processes that were born to one.
+type connector struct {
+	parent int
+	fd     int
+	count  atomic.Int64
+	done   chan error
+	ending atomic.Bool
+}
+
+func (c *connector) start(f *forker) (err error) {
+	c.parent, c.done = f.pid(), make(chan error, 1)
+	c.fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, unix.NETLINK_CONNECTOR)
+	if err != nil {
+		return fmt.Errorf("proc connector: %w", err)
+	}
+	if err := c.subscribe(); err != nil {
+		return errors.Join(fmt.Errorf("proc connector: %w", err), unix.Close(c.fd))
+	}
+	go func() { c.done <- c.read() }()
+	return nil
+}
+
+func (c *connector) subscribe() error {
+	if err := unix.Bind(c.fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: connectorIndex}); err != nil {
+		return err
+	}
+	// So that the end is noticed.
+	if err := unix.SetsockoptTimeval(c.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 20_000}); err != nil {
+		return err
+	}
+	return unix.Sendto(c.fd, listenMessage(), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
+}
+
+func listenMessage() []byte {
+	order := binary.NativeEndian
+	m := make([]byte, unix.NLMSG_HDRLEN+cnHeader+4)
+	order.PutUint32(m, uint32(len(m)))
+	order.PutUint16(m[4:], unix.NLMSG_DONE)
+	cn := m[unix.NLMSG_HDRLEN:]
+	order.PutUint32(cn, connectorIndex)
+	order.PutUint32(cn[4:], connectorIndex)
+	order.PutUint16(cn[16:], 4)
+	order.PutUint32(cn[cnHeader:], connectorListen)
+	return m
+}
+
+// read reads until the end is near. What is lost because nobody read in time shows
+// in the count.
+func (c *connector) read() error {
+	buffer := make([]byte, 4096)
+	for !c.ending.Load() {
+		n, _, err := unix.Recvfrom(c.fd, buffer, 0)
+		switch {
+		case err == nil && forkOf(buffer[:n]) == c.parent:
+			c.count.Add(1)
+		case err == nil, errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EINTR), errors.Is(err, unix.ENOBUFS):
+		default:
+			return fmt.Errorf("proc connector: %w", err)
+		}
+	}
+	return nil
+}
+
+// forkOf returns the process that has had a child, 0 for a message that tells of no
+// such thing. A new thread is no child.
+func forkOf(message []byte) (parent int) {
+	order := binary.NativeEndian
+	const data = unix.NLMSG_HDRLEN + cnHeader + procEventData
+	if len(message) < data+16 || order.Uint32(message[unix.NLMSG_HDRLEN+cnHeader:]) != connectorFork {
+		return 0
+	}
+	child, group := order.Uint32(message[data+8:]), order.Uint32(message[data+12:])
+	if child != group {
+		return 0
+	}
+	return int(order.Uint32(message[data+4:]))
+}
+
+func (c *connector) seen() int { return int(c.count.Load()) }
+
+func (c *connector) stop() error {
+	c.ending.Store(true)
+	return errors.Join(<-c.done, unix.Close(c.fd))
+}

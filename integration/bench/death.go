@@ -1,0 +1,225 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"time"
+
+	nri "github.com/containerd/nri/pkg/api"
+	"golang.org/x/sys/unix"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/lifecycle"
+)
+
+// agentNode is an agent beside many launchers, to which others are added that die.
+type agentNode struct {
+	held  *holding
+	agent *realAgent
+	last  int // number of the launcher that was added last
+
+	mu     sync.Mutex
+	events map[string]chan agentapi.Event // by the pod's name
+}
+
+// openAgentNode starts n launchers that stay, and the agent.
+func openAgentNode(ctx context.Context, binary string, n int) (*agentNode, error) {
+	held, err := hold("", n, true)
+	if err != nil {
+		return nil, err
+	}
+	w := &agentNode{held: held, last: n, events: map[string]chan agentapi.Event{}}
+	if w.agent, err = startAgent(ctx, binary, held.runtime); err != nil {
+		return nil, errors.Join(err, held.close())
+	}
+	if _, err := w.agent.awaitReady(ctx); err != nil {
+		return nil, errors.Join(err, w.close())
+	}
+	if _, err := held.awaitPlugin(ctx); err != nil {
+		return nil, errors.Join(err, w.close())
+	}
+	if err := w.agent.awaitVMs(ctx, n); err != nil {
+		return nil, errors.Join(err, w.close())
+	}
+	go w.listen(ctx)
+	return w, nil
+}
+
+func (w *agentNode) close() error { return errors.Join(w.agent.stop(), w.held.close()) }
+
+// listen hands out the agent's events, until the agent ends.
+func (w *agentNode) listen(ctx context.Context) {
+	for event, err := range w.agent.client().Events(ctx) {
+		if err != nil {
+			return
+		}
+		w.mu.Lock()
+		to := w.events[event.Pod.Name]
+		w.mu.Unlock()
+		if to == nil {
+			continue
+		}
+		select {
+		case to <- event:
+		default: // more than anybody waits for
+		}
+	}
+}
+
+// doomed is a launcher that is going to die, with its VM.
+type doomed struct {
+	member
+	in     cgroup
+	owner  *exec.Cmd
+	vm     *vm
+	events chan agentapi.Event
+}
+
+// enter makes a launcher, with a cgroup and nothing in it.
+func (w *agentNode) enter() (d *doomed, err error) {
+	w.last++
+	d = &doomed{member: launcher(w.last), events: make(chan agentapi.Event, 64)}
+	askForLittle(d.member)
+	delete(d.pod.Annotations, "memory.high.cgroup.mooring.dev")
+	if d.in, err = newCgroup("cri-" + d.ctr.Id); err != nil {
+		return nil, err
+	}
+	d.ctr.Linux.CgroupsPath = "/" + filepath.Base(string(d.in))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.events[d.pod.Name] = d.events
+	return d, nil
+}
+
+// launch starts a launcher as a runtime does, and its VM, and waits until the agent
+// knows of it.
+func (w *agentNode) launch(ctx context.Context, d *doomed, program *exec.Cmd) (err error) {
+	if err := w.startLauncher(ctx, d); err != nil {
+		return fmt.Errorf("starting launcher %s: %w", d.pod.Name, err)
+	}
+	if d.vm, err = startVM(d.in, program); err != nil {
+		return err
+	}
+	_, err = d.await(ctx, agentapi.ReasonVMStarted)
+	return err
+}
+
+// startLauncher does what a runtime does, and asks the plugin where it asks.
+func (w *agentNode) startLauncher(ctx context.Context, d *doomed) error {
+	if _, err := w.held.create(ctx, d.member); err != nil {
+		return err
+	}
+	if err := w.held.StartContainer(ctx, &nri.StartContainerRequest{Pod: d.pod, Container: d.ctr}); err != nil {
+		return err
+	}
+	owner := exec.Command("sleep", "1000000")
+	if err := d.in.start(owner); err != nil {
+		return err
+	}
+	d.owner = owner
+	d.ctr.Pid, d.ctr.State = uint32(d.owner.Process.Pid), nri.ContainerState_CONTAINER_RUNNING
+	return w.held.PostStartContainer(ctx, &nri.PostStartContainerRequest{Pod: d.pod, Container: d.ctr})
+}
+
+// await waits for an event of the launcher, and returns when it happened.
+func (d *doomed) await(ctx context.Context, reason agentapi.Reason) (lifecycle.Boottime, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		select {
+		case <-ctx.Done():
+			return 0, fmt.Errorf("launcher %s: %s never came: %w", d.pod.Name, reason, ctx.Err())
+		case event := <-d.events:
+			if event.Reason == reason {
+				return lifecycle.LinuxClock{}.Now().Add(-time.Since(event.Time)), nil
+			}
+		}
+	}
+}
+
+// death is how long the steps of one took.
+type death struct {
+	sent      time.Duration // from the launcher's death until the agent sends SIGTERM
+	asked     time.Duration // until the VM has it, where that tells
+	confirmed time.Duration // until the agent says that the VM is gone
+	beyond    time.Duration // what of that is not the VM's own end
+}
+
+// die kills the launcher, and waits until the agent says that its VM is gone. A VM
+// that tells when it is asked is believed; of others the agent says when it asked.
+func (d *doomed) die(ctx context.Context, tells bool) (death, error) {
+	if err := pause(ctx, calm); err != nil {
+		return death{}, err
+	}
+	killed := lifecycle.LinuxClock{}.Now()
+	if err := d.owner.Process.Kill(); err != nil {
+		return death{}, err
+	}
+	sent, err := d.await(ctx, agentapi.ReasonVMTerminated)
+	if err != nil {
+		return death{}, err
+	}
+	asked := sent
+	if tells {
+		if asked, err = d.vm.asked(); err != nil {
+			return death{}, err
+		}
+	}
+	confirmed, err := d.await(ctx, agentapi.ReasonVMGone)
+	if err != nil {
+		return death{}, err
+	}
+	gone, err := waitFor(ctx, d.vm.gone)
+	return deathOf(killed, sent, asked, gone, confirmed), err
+}
+
+// deathOf takes what the VM itself took, from being asked until the kernel said that
+// it is gone, out of the whole.
+func deathOf(killed, sent, asked, gone, confirmed lifecycle.Boottime) death {
+	return death{
+		sent:      sent.Sub(killed),
+		asked:     asked.Sub(killed),
+		confirmed: confirmed.Sub(killed),
+		beyond:    confirmed.Sub(killed) - gone.Sub(asked),
+	}
+}
+
+// bury removes what is left of a launcher, as a runtime does.
+func (w *agentNode) bury(ctx context.Context, d *doomed) error {
+	err := d.in.remove(ctx)
+	if d.owner != nil {
+		_ = d.owner.Wait() // it was killed
+	}
+	if d.vm != nil {
+		d.vm.reap()
+	}
+	w.mu.Lock()
+	delete(w.events, d.pod.Name)
+	w.mu.Unlock()
+	return errors.Join(err, w.held.remove(ctx, d.member))
+}
+
+// byHand asks a VM process to end for which nobody else cares, and returns how long
+// that takes.
+func byHand(ctx context.Context, program *exec.Cmd) (_ time.Duration, err error) {
+	in, err := newCgroup("by-hand")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, in.remove(ctx)) }()
+	v, err := startVM(in, program)
+	if err != nil {
+		return 0, err
+	}
+	defer v.reap()
+	began := lifecycle.LinuxClock{}.Now()
+	if err := v.cmd.Process.Signal(unix.SIGTERM); err != nil {
+		return 0, err
+	}
+	gone, err := waitFor(ctx, v.gone)
+	return gone.Sub(began), err
+}

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// living is how many processes are alive at a time in a storm, beside those that
+// end at once.
+const living = 20
+
+// order tells a forker what to do.
+type order struct {
+	Count int           // so many processes, or
+	For   time.Duration // for so long, in which case
+	Stays string        // some of them execute this, and live for a while
+}
+
+// forked is what a forker has done.
+type forked struct {
+	Started int
+	Took    time.Duration
+	Living  []int // processes
+}
+
+// forker is a process that starts others, one at a time: each executes a small
+// program that ends at once.
+type forker struct {
+	cmd     *exec.Cmd
+	orders  io.Closer
+	encoder *json.Encoder
+	decoder *json.Decoder
+}
+
+// startForker starts one, in a cgroup.
+func startForker(ctx context.Context, in cgroup) (*forker, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	f := &forker{cmd: exec.CommandContext(ctx, self, "forker")}
+	f.cmd.Stderr = os.Stderr
+	input, err := f.cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	output, err := f.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	f.orders, f.encoder, f.decoder = input, json.NewEncoder(input), json.NewDecoder(output)
+	if err := in.start(f.cmd); err != nil {
+		return nil, fmt.Errorf("starting a forker: %w", err)
+	}
+	return f, nil
+}
+
+func (f *forker) pid() int { return f.cmd.Process.Pid }
+
+// do has the forker carry an order out.
+func (f *forker) do(o order) (done forked, err error) {
+	if err := f.encoder.Encode(o); err != nil {
+		return done, fmt.Errorf("ordering a forker: %w", err)
+	}
+	if err := f.decoder.Decode(&done); err != nil {
+		return done, fmt.Errorf("asking a forker: %w", err)
+	}
+	return done, nil
+}
+
+// stop ends the forker and what lives of it.
+func (f *forker) stop() error { return errors.Join(f.orders.Close(), f.cmd.Wait()) }
+
+// forkerCommand carries out orders until the end of the input.
+func forkerCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    "forker",
+		Short:  "Start processes, as ordered by JSON",
+		Args:   cobra.NoArgs,
+		Hidden: true,
+		RunE: func(*cobra.Command, []string) error {
+			return fork(os.Stdin, os.Stdout)
+		},
+	}
+}
+
+func fork(in io.Reader, out io.Writer) error {
+	program, err := exec.LookPath("true")
+	if err != nil {
+		return err
+	}
+	s := storming{program: program}
+	defer func() { s.endAll() }()
+	for decoder, encoder := json.NewDecoder(in), json.NewEncoder(out); ; {
+		var o order
+		if err := decoder.Decode(&o); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		done, err := s.carryOut(o)
+		if err != nil {
+			return err
+		}
+		if err := encoder.Encode(done); err != nil {
+			return err
+		}
+	}
+}
+
+// storming is a forker's own side.
+type storming struct {
+	program string
+	alive   []int // the oldest first
+}
+
+func (s *storming) carryOut(o order) (forked, error) {
+	began, done := time.Now(), forked{}
+	for ; done.Started < o.Count || time.Since(began) < o.For; done.Started++ {
+		var err error
+		if o.Stays != "" && done.Started%living == 0 {
+			err = s.replaceOldest(o.Stays)
+		} else {
+			err = s.runOne()
+		}
+		if err != nil {
+			return done, err
+		}
+	}
+	done.Took, done.Living = time.Since(began), s.alive
+	return done, nil
+}
+
+func (s *storming) runOne() error {
+	pid, err := syscall.ForkExec(s.program, []string{s.program}, &syscall.ProcAttr{})
+	if err != nil {
+		return err
+	}
+	return reap(pid)
+}
+
+// replaceOldest starts one that lives, and ends the oldest of too many.
+func (s *storming) replaceOldest(program string) error {
+	pid, err := syscall.ForkExec(program, []string{program, "1000000"}, &syscall.ProcAttr{})
+	if err != nil {
+		return err
+	}
+	s.alive = append(s.alive, pid)
+	if len(s.alive) <= living {
+		return nil
+	}
+	oldest := s.alive[0]
+	s.alive = s.alive[1:]
+	return end(oldest)
+}
+
+func (s *storming) endAll() {
+	for _, pid := range s.alive {
+		_ = end(pid) // whatever there was to say was said
+	}
+}
+
+func end(pid int) error {
+	return errors.Join(syscall.Kill(pid, syscall.SIGKILL), reap(pid))
+}
+
+// reap waits for a child, and takes its end for no failure.
+func reap(pid int) error {
+	var status syscall.WaitStatus
+	for {
+		if _, err := syscall.Wait4(pid, &status, 0, nil); !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mooring-vm/mooring/lifecycle"
+)
+
+// leastDeath has a launcher die that somebody waits for who does nothing else: who
+// wakes up at its end, and asks its VM to end. Sooner cannot be without being in the
+// kernel.
+func leastDeath(ctx context.Context, program string) (_ death, err error) {
+	in, err := newCgroup("least")
+	if err != nil {
+		return death{}, err
+	}
+	defer func() { err = errors.Join(err, in.remove(context.WithoutCancel(ctx))) }()
+	owner := exec.Command("sleep", "1000000")
+	if err := in.start(owner); err != nil {
+		return death{}, err
+	}
+	v, err := startVM(in, standInVM(ctx, program, 0))
+	if err != nil {
+		return death{}, err
+	}
+	defer v.reap()
+	sent, err := terminateAfter(owner.Process.Pid, v.cmd.Process.Pid)
+	if err != nil {
+		return death{}, err
+	}
+	if err := pause(ctx, calm); err != nil {
+		return death{}, err
+	}
+	killed := lifecycle.LinuxClock{}.Now()
+	if err := owner.Process.Kill(); err != nil {
+		return death{}, err
+	}
+	at, err := waitFor(ctx, sent)
+	_ = owner.Wait() // it was killed
+	if err != nil {
+		return death{}, err
+	}
+	asked, err := v.asked()
+	return death{sent: at.Sub(killed), asked: asked.Sub(killed)}, err
+}
+
+// terminateAfter sends SIGTERM to a process when another has ended, and tells when
+// that was.
+func terminateAfter(owner, vm int) (sent <-chan lifecycle.Boottime, err error) {
+	of, err := unix.PidfdOpen(owner, 0)
+	if err != nil {
+		return nil, fmt.Errorf("waiting for the end of process %d: %w", owner, err)
+	}
+	to, err := unix.PidfdOpen(vm, 0)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("asking process %d to end: %w", vm, err), unix.Close(of))
+	}
+	told := make(chan lifecycle.Boottime, 1)
+	go func() {
+		defer unix.Close(of)
+		defer unix.Close(to)
+		awaitGone(of)
+		now := lifecycle.LinuxClock{}.Now()
+		_ = unix.PidfdSendSignal(to, unix.SIGTERM, nil, 0) // whoever waits for it notices
+		told <- now
+	}()
+	return told, nil
+}
+
+// awaitGone returns when the kernel says that a process has ended.
+func awaitGone(pidfd int) {
+	for {
+		_, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, -1)
+		if !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
+// goneAt tells when a process has ended.
+func goneAt(pid int) (<-chan lifecycle.Boottime, error) {
+	pidfd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return nil, fmt.Errorf("waiting for the end of process %d: %w", pid, err)
+	}
+	told := make(chan lifecycle.Boottime, 1)
+	go func() {
+		defer unix.Close(pidfd)
+		awaitGone(pidfd)
+		told <- lifecycle.LinuxClock{}.Now()
+	}()
+	return told, nil
+}
+
+// waitFor waits for what is told, and not for ever.
+func waitFor(ctx context.Context, told <-chan lifecycle.Boottime) (lifecycle.Boottime, error) {
+	select {
+	case at := <-told:
+		return at, nil
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	case <-time.After(patience):
+		return 0, errors.New("a process does not end")
+	}
+}

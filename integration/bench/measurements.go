@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/mooring-vm/mooring/integration/bench/report"
+)
+
+// measurement is one run, which makes one table or several.
+type measurement struct {
+	name string // for who wants it alone
+	what string // is done, for who waits
+	take func(context.Context) (tables, error)
+}
+
+// measurements are those that need no node.
+func measurements(a amounts, agent, profile string) []measurement {
+	return slices.Concat(pluginMeasurements(a, profile), trackerMeasurements(a, agent), []measurement{{
+		residentTable, fmt.Sprintf("the agent beside %d launchers, twice for %s", a.residents, a.settle+a.watch),
+		func(ctx context.Context) (tables, error) { return measureResident(ctx, agent, a) },
+	}})
+}
+
+// pluginMeasurements are of what the container runtime waits for.
+func pluginMeasurements(a amounts, profile string) []measurement {
+	return []measurement{{
+		roundTripTable, fmt.Sprintf("round trips of CreateContainer, %d rounds", a.rounds),
+		func(ctx context.Context) (tables, error) {
+			return tableOf(roundTripTable, roundTripRows)(roundTrips(ctx, a.rounds))
+		},
+	}, {
+		synchronizeTable, fmt.Sprintf("connections with a thousand containers, %d of each plugin", a.connections),
+		func(ctx context.Context) (tables, error) { return measureSynchronize(ctx, a) },
+	}, {
+		handlerTable, fmt.Sprintf("where the time goes, %d launchers", a.handled),
+		func(ctx context.Context) (tables, error) {
+			return tableOf(handlerTable, handlerRows)(profileHandler(ctx, a.handled, profile))
+		},
+	}}
+}
+
+// trackerMeasurements are of what ties VMs to their launchers.
+func trackerMeasurements(a amounts, agent string) []measurement {
+	return []measurement{{
+		watcherTable, fmt.Sprintf("processes with somebody watching, %d rounds", a.births),
+		func(ctx context.Context) (tables, error) {
+			found, err := watchBirths(ctx, a.births)
+			if err != nil {
+				return nil, err
+			}
+			return tables{watcherTable: watcherRows(found), handlerCostTable: handlerCostRows(found)}, nil
+		},
+	}, {
+		deathTable, fmt.Sprintf("launchers that die, %d", a.deaths.rounds*a.deaths.inRound+a.deaths.qemu),
+		func(ctx context.Context) (tables, error) {
+			return tableOf(deathTable, deathRows)(deaths(ctx, agent, a.deaths))
+		},
+	}, {
+		stormTable, fmt.Sprintf("two storms of forks, of %s", a.storm),
+		func(ctx context.Context) (tables, error) { return tableOf(stormTable, stormRows)(storms(ctx, a.storm)) },
+	}}
+}
+
+// tableOf makes a table of what was found, unless that failed.
+func tableOf[T any](name string, rows func(T) []report.Row) func(T, error) (tables, error) {
+	return func(found T, err error) (tables, error) {
+		if err != nil {
+			return nil, err
+		}
+		return tables{name: rows(found)}, nil
+	}
+}
+
+func measureSynchronize(ctx context.Context, a amounts) (tables, error) {
+	connects, err := connections(ctx, a.connections, known)
+	if err != nil {
+		return nil, err
+	}
+	handled, err := handler(ctx, a.connections, known)
+	if err != nil {
+		return nil, err
+	}
+	return tables{synchronizeTable: synchronizeRows(connects, handled)}, nil
+}
+
+func measureResident(ctx context.Context, agent string, a amounts) (tables, error) {
+	var rows []report.Row
+	for _, who := range []string{launchersAlone, launchersVMs} {
+		found, err := resident(ctx, agent, a.residents, who == launchersVMs, a.settle, a.watch)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", who, err)
+		}
+		rows = append(rows, residentRows(who, found)...)
+	}
+	return tables{residentTable: rows}, nil
+}
+
+// chosen are those of the names, all if there is none.
+func chosen(all []measurement, names []string) ([]measurement, error) {
+	if len(names) == 0 {
+		return all, nil
+	}
+	var some []measurement
+	for _, name := range names {
+		at := slices.IndexFunc(all, func(m measurement) bool { return m.name == name })
+		if at < 0 {
+			return nil, fmt.Errorf("measurement %q: want one of %v", name, namesOf(all))
+		}
+		some = append(some, all[at])
+	}
+	return some, nil
+}
+
+func namesOf(all []measurement) (names []string) {
+	for _, m := range all {
+		names = append(names, m.name)
+	}
+	return names
+}
+
+// takeAll takes them one after the other.
+func takeAll(ctx context.Context, all []measurement) (tables, error) {
+	t := tables{}
+	for _, m := range all {
+		say("%s: %s", m.name, m.what)
+		made, err := m.take(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("measuring %s: %w", m.name, err)
+		}
+		maps.Copy(t, made)
+	}
+	return t, nil
+}

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/mooring-vm/mooring/bpf"
+	"github.com/mooring-vm/mooring/integration/bench/report"
+	"github.com/mooring-vm/mooring/integration/bench/stats"
+)
+
+const (
+	// inLoop is how many processes are started with each watcher in a round.
+	inLoop = 300
+
+	// laggards is how long events may take to come. Those of the tracker that are
+	// not urgent wait for a second.
+	laggards = 3 * time.Second
+
+	mostUntracked = 500e-9
+)
+
+// births is what it costs to be born, with somebody watching.
+type births struct {
+	walls    samples        // seconds for each process, by watcher
+	handlers samples        // seconds for each call, by tracepoint and watcher
+	sums     samples        // of one call of each, by watcher
+	seen     map[string]int // processes, by watcher
+	started  int            // with each watcher
+}
+
+// together names the sum of what is told of a process.
+const together = "fork, exec and exit together"
+
+// lifeOf are the tracepoints that a process passes, in this order, and what to call
+// them.
+func lifeOf() []struct{ tracepoint, name string } {
+	return []struct{ tracepoint, name string }{
+		{"sched_process_fork", "fork"}, {"sched_process_exec", "exec"}, {"sched_process_exit", "exit"},
+	}
+}
+
+// watchBirths has one process start others under each watcher, in random order in
+// each round.
+func watchBirths(ctx context.Context, rounds int) (_ births, err error) {
+	in, err := newCgroup("births")
+	if err != nil {
+		return births{}, err
+	}
+	defer func() { err = errors.Join(err, in.remove(context.WithoutCancel(ctx))) }()
+	elsewhere, err := newCgroup("elsewhere")
+	if err != nil {
+		return births{}, err
+	}
+	defer func() { err = errors.Join(err, elsewhere.remove(context.WithoutCancel(ctx))) }()
+	f, err := startForker(ctx, in)
+	if err != nil {
+		return births{}, err
+	}
+	defer func() { err = errors.Join(err, f.stop()) }()
+	b := births{walls: samples{}, handlers: samples{}, sums: samples{}, seen: map[string]int{}}
+	if _, err := f.do(order{Count: inLoop}); err != nil { // caches fill
+		return b, err
+	}
+	for range rounds {
+		names := watchers()
+		rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+		for _, name := range names {
+			if err := b.loop(ctx, f, name, newWatcher(name, in, elsewhere)); err != nil {
+				return b, fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		b.started += inLoop
+	}
+	return b, nil
+}
+
+// loop starts processes under one watcher: the time first, and then, where that is in
+// the kernel, once more while the kernel counts what it takes.
+func (b *births) loop(ctx context.Context, f *forker, name string, w watcher) (err error) {
+	if err := w.start(f); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.stop()) }()
+	done, err := f.do(order{Count: inLoop})
+	if err != nil {
+		return err
+	}
+	b.walls.add(name, done.Took/inLoop)
+	if name == tracked || name == netlink {
+		awaitSeen(ctx, w)
+	}
+	b.seen[name] += w.seen()
+	if in, ok := w.(counted); ok {
+		return b.count(f, name, in)
+	}
+	return nil
+}
+
+// awaitSeen gives events a while to come. Those that do not were lost.
+func awaitSeen(ctx context.Context, w watcher) {
+	ctx, cancel := context.WithTimeout(ctx, laggards)
+	defer cancel()
+	_ = await(ctx, func() (bool, error) { return w.seen() >= inLoop, nil })
+}
+
+// count has the kernel count what the programs take.
+func (b *births) count(f *forker, name string, w counted) (err error) {
+	counting, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
+	if err != nil {
+		return fmt.Errorf("having the kernel count: %w", err)
+	}
+	defer func() { err = errors.Join(err, counting.Close()) }()
+	before, err := w.figures()
+	if err != nil {
+		return err
+	}
+	if _, err := f.do(order{Count: inLoop}); err != nil {
+		return err
+	}
+	after, err := w.figures()
+	if err != nil {
+		return err
+	}
+	calls := costs(before, after)
+	sum := time.Duration(0)
+	for _, at := range lifeOf() {
+		b.handlers.add(cell(name, at.name), calls[at.tracepoint])
+		sum += calls[at.tracepoint]
+	}
+	b.sums.add(name, sum)
+	return nil
+}
+
+// costs returns what a call of each program took in between, by its name. What was
+// not called is left out.
+func costs(before, after []bpf.ProgramStats) map[string]time.Duration {
+	all := map[string]time.Duration{}
+	for _, p := range after {
+		at := slices.IndexFunc(before, func(b bpf.ProgramStats) bool { return b.Name == p.Name })
+		if at < 0 || p.Runs == before[at].Runs {
+			continue
+		}
+		all[p.Name] = (p.Runtime - before[at].Runtime) / time.Duration(p.Runs-before[at].Runs)
+	}
+	return all
+}
+
+func handlerCostRows(b births) []report.Row {
+	rows := []report.Row{many(together, hollow, b.sums[hollow])}
+	for _, name := range []string{untracked, tracked} {
+		for _, at := range lifeOf() {
+			rows = append(rows, many(at.name, name, b.handlers[cell(name, at.name)]))
+		}
+		sum := many(together, name, b.sums[name])
+		if name == untracked {
+			sum.Goals = []report.Goal{{Of: report.Median, Most: mostUntracked}}
+		}
+		rows = append(rows, sum)
+	}
+	return rows
+}
+
+func watcherRows(b births) []report.Row {
+	var rows []report.Row
+	for _, name := range watchers() {
+		row := many("fork, exec and exit", name, b.walls[name])
+		if name != nobody {
+			ratio := stats.RatioOfMedians(b.walls[name], b.walls[nobody])
+			row.Ratio = &ratio
+		}
+		rows = append(rows, row)
+	}
+	for _, name := range []string{tracked, netlink, polling} {
+		what := fmt.Sprintf("seen, of %d processes", b.started)
+		rows = append(rows, report.Row{What: what, Who: name, Unit: report.Count, Value: float64(b.seen[name])})
+	}
+	return rows
+}
