@@ -32,6 +32,9 @@ enum { BPF_RB_AVAIL_DATA = 0 };
 
 #define ESRCH 3
 #define E2BIG 7
+#define ENOENT 2
+#define ENOMEM 12
+#define EBUSY 16
 #define EEXIST 17
 #define SIGNAL_GROUP_EXIT 4 /* of signal_struct.flags */
 

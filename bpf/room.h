@@ -2,6 +2,14 @@
 /* The map of processes, and who has room in it. */
 #pragma once
 
+INLINE void count(enum counter which)
+{
+	__u64 *counter = bpf_map_lookup_elem(&counters, &which);
+
+	if (counter)
+		*counter += 1; /* of this CPU alone */
+}
+
 INLINE const struct settings *get_settings(void)
 {
 	__u32 first = 0;
@@ -58,13 +66,20 @@ INLINE bool take_room(const struct settings *settings, struct tally *tally, cons
 	return false;
 }
 
+/*
+ * A bucket of the map can be busy: this program has interrupted another one that has
+ * it locked, or, since 6.15, waits too long for a processor that the hypervisor does
+ * not run.
+ */
+#define BUSY_TRIES 8
+
 /* Counts before it enters, so that the filter never hides what is there. */
 static __noinline int enter(__u32 tgid, struct process *process)
 {
 	__u32 first = 0, *slot = slot_of(tgid);
 	struct tally *counts = bpf_map_lookup_elem(&tally, &first);
 	const struct settings *settings = get_settings();
-	int err;
+	int err = -EBUSY;
 
 	if (!process || !slot || !counts || !settings)
 		return -ESRCH;
@@ -74,7 +89,11 @@ static __noinline int enter(__u32 tgid, struct process *process)
 	if (!take_room(settings, counts, process))
 		return -E2BIG;
 	__sync_fetch_and_add(slot, 1);
-	err = bpf_map_update_elem(&processes, &tgid, process, BPF_NOEXIST);
+	for (int tries = 0; tries < BUSY_TRIES; tries++) {
+		err = bpf_map_update_elem(&processes, &tgid, process, BPF_NOEXIST);
+		if (!err || err == -EEXIST || err == -E2BIG || err == -ENOMEM)
+			break;
+	}
 	if (err) {
 		__sync_fetch_and_add(slot, -1);
 		uncount(counts, process->share);
@@ -88,11 +107,19 @@ static __noinline bool forget(__u32 tgid)
 	__u32 first = 0, share, *slot = slot_of(tgid);
 	struct tally *counts = bpf_map_lookup_elem(&tally, &first);
 	struct process *process = bpf_map_lookup_elem(&processes, &tgid);
+	int err = -EBUSY;
 
 	if (!process || !slot || !counts)
 		return false;
 	share = process->share; /* the memory is another's once it is deleted */
-	if (bpf_map_delete_elem(&processes, &tgid))
+	for (int tries = 0; tries < BUSY_TRIES; tries++) {
+		err = bpf_map_delete_elem(&processes, &tgid);
+		if (!err || err == -ENOENT)
+			break;
+	}
+	if (err && err != -ENOENT)
+		count(COUNT_LOST_EVENTS); /* user space looks for what is not there any more */
+	if (err)
 		return false;
 	__sync_fetch_and_add(slot, -1);
 	uncount(counts, share);

@@ -71,9 +71,10 @@ func TestLastQuarter(t *testing.T) {
 	inside := start(t, &group, exec.Command(emulator(t), "600"))
 	outside := start(t, nil, exec.Command(emulator(t), "600"))
 	for _, c := range []*child{ordinary, inside, outside} {
-		if _, ok := find(t, tracker, c.pid()); !ok {
-			t.Errorf("%v is not tracked", c.cmd.Args)
-		}
+		eventually(t, func() bool {
+			_, ok := find(t, tracker, c.pid())
+			return ok
+		}, "%v to be tracked", c.cmd.Args)
 	}
 	wantTally(t, tracker, 15)
 }

@@ -2,14 +2,6 @@
 /* What is known of processes, and telling user space of its changes. */
 #pragma once
 
-INLINE void count(enum counter which)
-{
-	__u64 *counter = bpf_map_lookup_elem(&counters, &which);
-
-	if (counter)
-		*counter += 1; /* of this CPU alone */
-}
-
 /* Not for each event: where nobody reads, a wake-up is dear and in vain. */
 INLINE bool fills_up(const struct settings *settings)
 {

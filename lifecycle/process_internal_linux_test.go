@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"slices"
+	"strconv"
 	"testing"
 )
 
@@ -121,6 +123,27 @@ func TestReapedProcessIsGone(t *testing.T) {
 	for name, err := range asks(t, hidden(t), Process{PID: cmd.Process.Pid, StartTime: 1}) {
 		if !errors.Is(err, ErrGone) {
 			t.Errorf("%s of a process that has ended: %v", name, err)
+		}
+	}
+}
+
+// The pid of a process that has ended is that of a thread now.
+func TestThreadIsNotTheProcess(t *testing.T) {
+	threads, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(threads, func(e os.DirEntry) bool { return e.Name() != strconv.Itoa(os.Getpid()) })
+	if at < 0 {
+		t.Fatal("the test has one thread, and shows nothing")
+	}
+	pid, err := strconv.Atoi(threads[at].Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, err := range asks(t, hidden(t), Process{PID: pid, StartTime: 1}) {
+		if !errors.Is(err, ErrGone) {
+			t.Errorf("%s of a number that is a thread's: %v", name, err)
 		}
 	}
 }

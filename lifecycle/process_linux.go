@@ -165,8 +165,9 @@ func procError(pid int, err error) error {
 }
 
 // notLeader is how pidfd_open(2) says that no process has the number. With EINVAL it is
-// that of a thread, or of a process group that its leader's children are left of.
-var notLeader = []unix.Errno{unix.ESRCH, unix.EINVAL}
+// that of a thread, or of a process group that its leader's children are left of. Since
+// Linux 6.16 that of a thread is ENOENT, and the other ESRCH.
+var notLeader = []unix.Errno{unix.ESRCH, unix.EINVAL, unix.ENOENT}
 
 // goneIf adds ErrGone to an error that is one of those.
 func goneIf(err error, errnos ...unix.Errno) error {

@@ -3,6 +3,7 @@ package lifecycle_test
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -129,12 +130,12 @@ func TestUnreadableRecords(t *testing.T) {
 type hangingArguments struct {
 	lifecycle.Processes
 	hang  map[int]chan struct{}
-	calls int
+	calls atomic.Int32
 }
 
 func (h *hangingArguments) Arguments(p lifecycle.Process) ([]string, error) {
 	if c := h.hang[p.PID]; c != nil {
-		h.calls++
+		h.calls.Add(1)
 		<-c
 	}
 	return h.Processes.Arguments(p)
@@ -146,9 +147,13 @@ func TestHangingCommandLines(t *testing.T) {
 	inBubble(t, func(c *lifecycle.SupervisorConfig) { h.Processes, c.Processes = c.Processes, h }, func(r *rig) {
 		bad, good := r.launch("bad", nil), r.launch("good", nil)
 		release := make(chan struct{})
+		var all []lifecycle.Process
 		for range 200 {
 			p := r.process(bad.cgroup)
 			h.hang[p.PID] = release
+			all = append(all, p)
+		}
+		for _, p := range all {
 			r.Sighted(r.tracker.Exec(p, "qemu-system-x86_64"))
 		}
 		r.ask(good)
@@ -157,8 +162,8 @@ func TestHangingCommandLines(t *testing.T) {
 			t.Error("another pod's stop is not confirmed")
 		}
 		r.after(10 * time.Minute)
-		if h.calls > 64 {
-			t.Errorf("%d command lines are being read", h.calls)
+		if n := h.calls.Load(); n > 64 {
+			t.Errorf("%d command lines are being read", n)
 		}
 		close(release)
 		synctest.Wait()
@@ -211,11 +216,11 @@ func TestNeverStarted(t *testing.T) {
 // failingHold fails while it is told to.
 type failingHold struct {
 	lifecycle.Processes
-	fail bool
+	fail atomic.Bool
 }
 
 func (h *failingHold) Hold(p lifecycle.Process, ended func()) (lifecycle.Handle, error) {
-	if h.fail {
+	if h.fail.Load() {
 		return nil, errors.New("too many open files")
 	}
 	return h.Processes.Hold(p, ended)
@@ -227,9 +232,9 @@ func TestHandleThatCouldNotBeOpened(t *testing.T) {
 		l := r.launch("vm", nil)
 		vm := r.qemu(l.cgroup)
 		r.stop()
-		h.fail = true
+		h.fail.Store(true)
 		r.start()
-		h.fail = false
+		h.fail.Store(false)
 		r.ask(l)
 		r.after(grace)
 		r.sent(vm, "TERM")
@@ -246,12 +251,12 @@ func TestCgroupOfAnotherVM(t *testing.T) {
 		vm := r.domain(scope + "/emulator")
 		r.exit(l.owner, "SIGKILL")
 		r.stop()
-		h.fail = true
+		h.fail.Store(true)
 		r.start()
 		r.kernel.Exit(vm.PID)
 		other := r.process(scope + "/emulator")
 		r.after(5 * time.Minute)
-		h.fail = false
+		h.fail.Store(false)
 		r.after(5 * time.Minute)
 		if !r.lives(other) {
 			t.Error("another VM was killed by the path of its cgroup")

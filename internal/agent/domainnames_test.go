@@ -55,3 +55,19 @@ func TestNoDomainNamesWithoutLibvirt(t *testing.T) {
 		t.Errorf("names %+v of no libvirt", n)
 	}
 }
+
+// The agent's plugin asks libvirt's records which names are of one domain.
+func TestAgentKnowsDomainNames(t *testing.T) {
+	config, dir := testConfig(t), t.TempDir()
+	writeRecord(t, dir, "one", oneUUID)
+	withLibvirt := testPolicy + "lifecycle: {libvirt: {records: " + dir + "}}\n"
+	if err := os.WriteFile(config.Policy, []byte(withLibvirt), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := start(t, config)
+	if !a.plugin.Domains.Same("one", oneUUID) {
+		t.Error("a pod may claim by its UUID the domain that another has claimed by its name")
+	}
+	writeRecord(t, dir, "two", twoUUID)
+	eventually(t, "the second domain", func() bool { return a.plugin.Domains.Same("two", twoUUID) })
+}
