@@ -86,6 +86,6 @@ func (t *Tracker) losses() (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	processes, err := t.count(trackerCounterCOUNT_LOST_PROCESSES)
+	processes, err := t.lostProcesses()
 	return events + processes, err
 }

@@ -53,15 +53,19 @@ func (t *Tracker) resync() (c Changes, lost uint64, err error) {
 	if c.Gone, err = t.removeGone(before); err != nil { // first, for it makes room
 		return c, 0, err
 	}
-	if lost, err = t.count(trackerCounterCOUNT_LOST_PROCESSES); err != nil {
+	full, err := t.count(trackerCounterCOUNT_LOST_PROCESSES)
+	if err != nil {
+		return c, 0, err
+	}
+	if lost, err = t.lostProcesses(); err != nil {
 		return c, 0, err
 	}
 	if c.Found, err = t.scan(); err != nil {
 		return c, lost, err
 	}
 	now, err := t.count(trackerCounterCOUNT_LOST_PROCESSES)
-	if err == nil && now != lost {
-		err = fmt.Errorf("%d processes have no room, which is for %d in all: %w", now-lost, t.options.MaxProcesses, ErrFull)
+	if err == nil && now != full {
+		err = fmt.Errorf("%d processes have no room, which is for %d in all: %w", now-full, t.options.MaxProcesses, ErrFull)
 	}
 	return c, lost, err
 }

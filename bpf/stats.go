@@ -16,6 +16,7 @@ type Stats struct {
 	LostEvents    uint64 // for which the ring had no room
 	LostProcesses uint64 // for which there was no room, each as often as it was tried: Resync finds them
 	Stale         uint64 // whose exit was missed, found when their number came again
+	LeftOut       uint64 // calls of handlers that the kernel left out: Resync finds what they were about
 
 	Programs []ProgramStats // by name
 }
@@ -57,6 +58,11 @@ func (v *View) fill(s *Stats) error {
 			return err
 		}
 	}
+	lost, err := v.lostProcesses()
+	if err != nil {
+		return err
+	}
+	s.LeftOut = lost - s.LostProcesses
 	s.Programs, err = v.programStats()
 	return err
 }

@@ -95,7 +95,8 @@ func (v *View) Snapshot() ([]Tracked, error) {
 }
 
 // Complete reports whether the map of processes has all that it should have: not
-// from when a process is lost for want of room, until a Resync has found them all,
+// from when a process is lost, for want of room or because the kernel left a handler
+// out, until a Resync has found them all,
 // which without losses is that of Open. It outlives restarts. It costs two lookups.
 // Who wants to conclude that a process is gone from its not being in Snapshot asks
 // after taking the snapshot. Of processes that were in a cgroup before it was
@@ -105,11 +106,30 @@ func (v *View) Complete() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	lost, err := v.count(trackerCounterCOUNT_LOST_PROCESSES)
+	lost, err := v.lostProcesses()
 	if err != nil {
 		return false, fmt.Errorf("counting lost processes: %w", err)
 	}
 	return settings.Complete == lost+1, nil
+}
+
+// lostProcesses counts what the map may lack: processes that it had no room for, and
+// calls of the handlers that the kernel left out. It does where one has interrupted
+// another of its own on the same CPU, which kernels with preemptible tracepoints (7.x)
+// let happen.
+func (v *View) lostProcesses() (uint64, error) {
+	lost, err := v.count(trackerCounterCOUNT_LOST_PROCESSES)
+	if err != nil {
+		return 0, err
+	}
+	for _, name := range handlers() {
+		stats, err := v.programs.programs[name].Stats()
+		if err != nil {
+			return 0, fmt.Errorf("asking for the calls of %s that were left out: %w", name, err)
+		}
+		lost += stats.RecursionMisses
+	}
+	return lost, nil
 }
 
 func trackedAll(records []trackerProcess) ([]Tracked, error) {

@@ -52,7 +52,7 @@ func TestCoreMemlockOfQEMU(t *testing.T) {
 	})
 	t.Run("libvirt sets a lower one", func(t *testing.T) {
 		v := f.runLaunchers(t, placements()[3:], want{annotations: asks})[0]
-		f.startDomainOf(t, v, `<memtune><hard_limit unit='MiB'>256</hard_limit></memtune><memoryBacking><locked/></memoryBacking>`)
+		f.startDomainOf(t, v, `<memtune><hard_limit unit='MiB'>1536</hard_limit></memtune><memoryBacking><locked/></memoryBacking>`)
 		t.Logf("%d ms after QEMU's start", f.lockedTo(t, v, 2*gib))
 	})
 	t.Run("a manager lowers it", func(t *testing.T) { f.lowered(t, asks) })
