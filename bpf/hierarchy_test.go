@@ -3,6 +3,7 @@ package bpf
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -27,18 +28,33 @@ func TestCgroupV1(t *testing.T) {
 	}
 }
 
+const hierarchyName = "mooring-bpf-test"
+
+// endHierarchy unmounts a hierarchy, which ends with that only if all its cgroups have:
+// the kernel takes its time. It would show in the cgroup file of every process.
+func endHierarchy(t *testing.T, root string) {
+	t.Helper()
+	eventually(t, func() bool {
+		if err := unix.Unmount(root, 0); err != nil {
+			t.Error(err)
+			return true
+		}
+		text, err := os.ReadFile("/proc/self/cgroup")
+		if err != nil || !strings.Contains(string(text), hierarchyName) {
+			return true
+		}
+		return unix.Mount("none", root, "cgroup", 0, "none,name="+hierarchyName) != nil
+	}, "the hierarchy to end")
+}
+
 // newCgroupV1 makes a cgroup in a hierarchy of its own, without controllers.
 func newCgroupV1(t *testing.T) cgroup {
 	t.Helper()
 	root := t.TempDir()
-	if err := unix.Mount("none", root, "cgroup", 0, "none,name=mooring-bpf-test"); err != nil {
+	if err := unix.Mount("none", root, "cgroup", 0, "none,name="+hierarchyName); err != nil {
 		skip(t, "no cgroup v1 hierarchy can be mounted: %v", err)
 	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(root, 0); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { endHierarchy(t, root) })
 	path := filepath.Join(root, "group")
 	if err := os.Mkdir(path, 0o755); err != nil {
 		t.Fatal(err)

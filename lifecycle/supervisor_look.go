@@ -3,7 +3,6 @@ package lifecycle
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"time"
 )
@@ -258,4 +257,4 @@ func (s *Supervisor) rescanSoon() {
 const rescanDelay = 2 * time.Second
 
 // errUnread says that nothing is known of a process's command line.
-var errUnread = fmt.Errorf("its command line cannot be read in time")
+var errUnread = errors.New("its command line cannot be read in time")

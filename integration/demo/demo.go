@@ -152,7 +152,7 @@ func (d *demo) seen(ctx context.Context, c *cri.Instance, files []file) (outcome
 		return outcome{}, err
 	}
 	for _, f := range files {
-		value, err := d.node.Output(ctx, "sh", "-c", fmt.Sprintf("cat /sys/fs/cgroup$(cut -d: -f3 /proc/%d/cgroup)/%s", pid, f.name))
+		value, err := d.node.Output(ctx, "sh", "-c", fmt.Sprintf("cat /sys/fs/cgroup$(sed -n s/^0:://p /proc/%d/cgroup)/%s", pid, f.name))
 		if err != nil {
 			return outcome{}, err
 		}

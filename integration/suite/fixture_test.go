@@ -156,7 +156,7 @@ func (f fixture) pid(t *testing.T, i *cri.Instance) int {
 // cgroup reads a file of a container's cgroup.
 func (f fixture) cgroup(t *testing.T, i *cri.Instance, file string) string {
 	t.Helper()
-	return f.output(t, "sh", "-c", fmt.Sprintf("cat /sys/fs/cgroup$(cut -d: -f3 /proc/%d/cgroup)/%s", f.pid(t, i), file))
+	return f.output(t, "sh", "-c", fmt.Sprintf("cat /sys/fs/cgroup$(sed -n s/^0:://p /proc/%d/cgroup)/%s", f.pid(t, i), file))
 }
 
 func (f fixture) output(t *testing.T, args ...string) string {

@@ -110,7 +110,7 @@ func (f fixture) move(ctx context.Context, p process, cgroup string) error {
 
 // cgroupOf is the cgroup of a process, from the root of the file system on.
 func (f fixture) cgroupOf(ctx context.Context, p process) (string, error) {
-	return f.Output(ctx, "cut", "-d:", "-f3", fmt.Sprintf("/proc/%d/cgroup", p.pid))
+	return f.Output(ctx, "sed", "-n", "s/^0:://p", fmt.Sprintf("/proc/%d/cgroup", p.pid))
 }
 
 // emulators are the processes at and below a cgroup that run QEMU, whatever they
