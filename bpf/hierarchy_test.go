@@ -1,10 +1,12 @@
 package bpf
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,21 +32,29 @@ func TestCgroupV1(t *testing.T) {
 
 const hierarchyName = "mooring-bpf-test"
 
-// endHierarchy unmounts a hierarchy, which ends with that only if all its cgroups have:
-// the kernel takes its time. It would show in the cgroup file of every process.
+// endHierarchy unmounts a hierarchy. That ends it, a little later, if all its cgroups
+// have ended, which takes a little as well: else it is mounted and unmounted again. It
+// would show in the cgroup file of every process.
 func endHierarchy(t *testing.T, root string) {
 	t.Helper()
-	eventually(t, func() bool {
+	for range 10 {
 		if err := unix.Unmount(root, 0); err != nil {
 			t.Error(err)
-			return true
+			return
 		}
-		text, err := os.ReadFile("/proc/self/cgroup")
-		if err != nil || !strings.Contains(string(text), hierarchyName) {
-			return true
+		for range 20 {
+			text, err := os.ReadFile("/proc/self/cgroup")
+			if err != nil || !strings.Contains(string(text), hierarchyName) {
+				return
+			}
+			<-time.After(50 * time.Millisecond)
 		}
-		return unix.Mount("none", root, "cgroup", 0, "none,name="+hierarchyName) != nil
-	}, "the hierarchy to end")
+		if err := unix.Mount("none", root, "cgroup", 0, "none,name="+hierarchyName); err != nil {
+			t.Error(err)
+			return
+		}
+	}
+	t.Error(errors.Join(errors.New("the hierarchy does not end"), unix.Unmount(root, 0)))
 }
 
 // newCgroupV1 makes a cgroup in a hierarchy of its own, without controllers.
