@@ -14,7 +14,7 @@ NODE_TESTS := /hack/throwaway$$|/integration/(kube|suite)$$
 UNIT        = $$(go list ./... | grep -vE '$(NODE_TESTS)')
 SUITES     ?= $$(go list ./... | grep -E '$(NODE_TESTS)')
 # Unit tests that see more of a real system in the node than on most machines.
-IN_NODE    ?= ./bpf ./deploy/systemd ./internal/agent ./internal/libvirt ./lifecycle
+IN_NODE    ?= ./deploy/systemd ./internal/agent ./internal/libvirt ./lifecycle
 BENCH      ?= ./bpf ./lifecycle/... ./memlock/... ./plugin/...
 COUNT      ?= 6
 BENCHTIME  ?= 1s
