@@ -34,8 +34,9 @@ func TestPodTermination(t *testing.T) {
 
 // TestStubbornLauncher: an owner that does not answer SIGTERM keeps nobody.
 func TestStubbornLauncher(t *testing.T) {
-	f := setUpVMs(t)
-	f.terminate(t, f.fleet(t, want{owner: stubborn}), fault{})
+	underFaults(t, func(t *testing.T, f fixture, x fault) {
+		f.terminate(t, f.fleet(t, want{owner: stubborn}), x)
+	})
 }
 
 // TestClusterShutdown drains the node: all pods end at the same time, each as
