@@ -132,10 +132,6 @@ func (k *LinuxKernel) identify(pid int) (Process, error) {
 	return p, k.is(p)
 }
 
-func inside(cgroup, ancestor string) bool {
-	return cgroup == ancestor || strings.HasPrefix(cgroup, strings.TrimSuffix(ancestor, "/")+"/")
-}
-
 // subtree lists a cgroup and those below it, breadth first and within bounds.
 // Children that vanish meanwhile are left out.
 func (k *LinuxKernel) subtree(cgroup string) []string {

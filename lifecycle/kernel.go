@@ -3,7 +3,12 @@ package lifecycle
 import (
 	"errors"
 	"strings"
+	"time"
 )
+
+// Tick is the unit of start times in procfs: USER_HZ is 100 on all architectures that
+// Linux runs VMs on.
+const Tick = 10 * time.Millisecond
 
 // Process names one process for all time: pids are used again, but not with the
 // same start time.
@@ -58,4 +63,9 @@ func containerCgroup(path, containerID string) (cgroup string, ok bool) {
 		return path[:end+below], true
 	}
 	return path, true
+}
+
+// inside reports whether a cgroup is the ancestor itself, or below it.
+func inside(cgroup, ancestor string) bool {
+	return cgroup == ancestor || strings.HasPrefix(cgroup, strings.TrimSuffix(ancestor, "/")+"/")
 }

@@ -49,10 +49,19 @@ type SupervisorConfig struct {
 // VMGuard checks the memory lock of a VM process that has just started: see [Guard].
 type VMGuard interface{ EnqueueVM(containerID string) }
 
+// What [SupervisorObserver] is told of.
+const (
+	ActedShutdown  = "shutdown"  // libvirt was asked to shut a guest down
+	ActedTerminate = "terminate" // SIGTERM
+	ActedKill      = "kill"      // SIGKILL
+	ActedConfirm   = "confirm"   // a pod was told that its VM is gone
+)
+
 // SupervisorObserver counts what a supervisor does. Its methods must not block and
 // may be called from several goroutines at once.
 type SupervisorObserver interface {
-	// Acted is called for each signal, shutdown and confirmation.
+	// Acted is called for each signal, shutdown and confirmation: one of ActedKill
+	// and its like.
 	Acted(action string, err error)
 
 	// HintsDropped is called when too much waits to be dealt with, and
@@ -140,7 +149,7 @@ func (s *Supervisor) Register(l Launcher, cgroup string) error {
 // Started tells that the first process of a launcher runs. Launchers that were not
 // registered are then: they were started while nobody was here.
 func (s *Supervisor) Started(l Launcher) {
-	s.post(func(ctx context.Context) { s.started(ctx, l) })
+	s.put(func(ctx context.Context) { s.started(ctx, l) })
 }
 
 // Reconciled tells that the runtime has said which launchers run, and that Started was
@@ -220,7 +229,7 @@ func (s *Supervisor) HasPod(uid string) bool {
 func (s *Supervisor) Restore() error {
 	stored, err := s.Store.Load()
 	for _, t := range stored {
-		s.post(func(ctx context.Context) { s.restore(ctx, t) })
+		s.put(func(ctx context.Context) { s.restore(ctx, t) })
 	}
 	if err != nil {
 		return fmt.Errorf("ties of launchers that ran before: %w", err)

@@ -3,7 +3,6 @@ package lifecycle
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/mooring-vm/mooring/api/agentapi"
@@ -86,7 +85,7 @@ func (s *Supervisor) failed(t *tied, a Action, err error) {
 func (s *Supervisor) kill(t *tied, a Kill) {
 	if own := a.VM.OwnCgroup; own != "" && t.handles[a.VM.Process.name()] != nil {
 		now, err := s.Processes.Identify(a.VM.PID)
-		if err == nil && now.is(a.VM.Process) && within(now.Cgroup, own) {
+		if err == nil && now.is(a.VM.Process) && inside(now.Cgroup, own) {
 			err = s.Processes.KillCgroup(own)
 		}
 		if err != nil && !errors.Is(err, ErrGone) {
@@ -94,11 +93,6 @@ func (s *Supervisor) kill(t *tied, a Kill) {
 		}
 	}
 	s.signal(t, a, a.VM, Handle.Kill)
-}
-
-// within reports whether a cgroup is the other one, or below it.
-func within(cgroup, other string) bool {
-	return cgroup == other || strings.HasPrefix(cgroup, other+"/")
 }
 
 // shutdown asks libvirt to ask the guest, which may take its time.
@@ -137,13 +131,13 @@ func (s *Supervisor) acted(a Action, err error) {
 	}
 	switch a.(type) {
 	case Shutdown:
-		s.Observer.Acted("shutdown", err)
+		s.Observer.Acted(ActedShutdown, err)
 	case Terminate:
-		s.Observer.Acted("terminate", err)
+		s.Observer.Acted(ActedTerminate, err)
 	case Kill:
-		s.Observer.Acted("kill", err)
+		s.Observer.Acted(ActedKill, err)
 	case ConfirmStop:
-		s.Observer.Acted("confirm", err)
+		s.Observer.Acted(ActedConfirm, err)
 	}
 }
 

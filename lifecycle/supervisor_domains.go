@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"path"
 	"slices"
@@ -13,7 +14,7 @@ import (
 )
 
 // bindDomain ties the emulator of a domain to the launcher that has declared it first.
-func (s *Supervisor) bindDomain(d Domain, p Tracked, own string) {
+func (s *Supervisor) bindDomain(ctx context.Context, d Domain, p Tracked, own string) {
 	for _, t := range s.ties {
 		if v := t.vm(p.Process); v != nil {
 			if v.Domain == nil && d.is(t.Launcher.Domain) {
@@ -33,12 +34,20 @@ func (s *Supervisor) bindDomain(d Domain, p Tracked, own string) {
 	if t == nil || t.Launcher.Group == 0 {
 		return // it is nobody's, or its cgroup is not known yet
 	}
-	if err := s.Tracker.Bind(p.Process, t.Launcher.Group); errors.Is(err, ErrGone) {
-		return
-	} else if err != nil { // it is held on to all the same
-		s.log(&t.Tie).Warn("the process of a domain cannot be tracked as the launcher's", "pid", p.PID, "error", err)
-	}
+	s.bind(ctx, t, p.Process)
 	s.enter(t, VM{Process: p.Process, Executable: p.Executable, Domain: &d, OwnCgroup: own})
+}
+
+// bind has a process that lives elsewhere, and its children, tracked as the launcher's.
+// It is held on to without that.
+func (s *Supervisor) bind(ctx context.Context, t *tied, p Process) {
+	group, log := t.Launcher.Group, s.log(&t.Tie)
+	s.aside(ctx, func(context.Context) func(context.Context) {
+		if err := s.Tracker.Bind(p, group); err != nil && !errors.Is(err, ErrGone) {
+			log.Warn("the process of a domain cannot be tracked as the launcher's", "pid", p.PID, "error", err)
+		}
+		return nil
+	})
 }
 
 // claimants returns the launchers that live and declare a domain, the earliest first.

@@ -95,7 +95,7 @@ func (s *Supervisor) looked(ctx context.Context, wanted map[*tied]uint64, v *vie
 	}
 	for _, p := range v.emulators {
 		if d, ok := v.domains[p.name()]; ok {
-			s.bindDomain(d, p, v.own[p.name()])
+			s.bindDomain(ctx, d, p, v.own[p.name()])
 		} else if t := s.byGroup[p.Group]; t != nil && !v.probes[p.name()] {
 			s.enter(t, VM{Process: p.Process, Executable: p.Executable})
 		}
@@ -154,14 +154,10 @@ func (s *Supervisor) enter(t *tied, v VM) {
 	}
 }
 
-// tickPeriod is the unit of start times: USER_HZ is 100 on all architectures that
-// Linux runs VMs on.
-const tickPeriod = 10 * time.Millisecond
-
 // startedBefore reports whether the process surely started before that moment: its
 // start time is known in ticks.
 func (p Process) startedBefore(b Boottime) bool {
-	return Boottime(p.StartTime+1)*Boottime(tickPeriod) <= b
+	return Boottime(p.StartTime+1)*Boottime(Tick) <= b
 }
 
 // current reports whether the tie has not been dropped meanwhile.

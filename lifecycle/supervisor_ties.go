@@ -123,22 +123,18 @@ func (s *Supervisor) restore(ctx context.Context, tie Tie) {
 	}
 	tie.Beat.At = s.Clock.Now() // nobody looked for one
 	t := s.add(tie)
-	terms := s.Terms // the policy's may have changed
-	terms.GracePeriod, terms.Watchdog = tie.Terms.GracePeriod, tie.Terms.Watchdog
-	t.Terms, t.restored = terms, true
+	t.restored = true
 	s.log(&t.Tie).Info("launcher taken over", "phase", t.Phase, "vms", len(t.VMs))
 	if t.Launcher.Group != 0 {
 		s.byGroup[t.Launcher.Group] = t
 		s.registerAgain(t)
 	}
+	terms := s.Terms // the policy's may have changed
+	terms.GracePeriod, terms.Watchdog = tie.Terms.GracePeriod, tie.Terms.Watchdog
+	s.step(t, TermsChanged{Terms: terms}) // with which what was under way goes on
 	s.holdAgain(ctx, t)
 	s.readSigns(t)
-	if s.current(t) {
-		s.step(t, Ticked{}) // what was under way goes on
-	}
-	if s.current(t) {
-		s.want(ctx, t, t.wanted())
-	}
+	s.want(ctx, t, t.wanted())
 }
 
 // registerAgain sees to it that a cgroup that is still there is tracked: the tracker

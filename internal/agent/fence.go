@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -150,8 +151,11 @@ func (f *fence) takeOver(ctx context.Context) (err error) {
 	if err := v.Restore(); err != nil {
 		f.logger.Warn("not everything is known of the launchers that ran before", "error", err)
 	}
-	go f.awaitAgent(ctx, back)
+	var waiting sync.WaitGroup
+	waiting.Go(func() { f.awaitAgent(ctx, back) })
 	v.Run(ctx)
+	back()
+	waiting.Wait() // it looks at what this fence looks at after this
 	f.logger.Info("the fence steps aside")
 	return nil
 }

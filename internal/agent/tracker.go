@@ -18,11 +18,7 @@ import (
 )
 
 const (
-	// tick is the unit of start times in procfs, in nanoseconds. It is the same on
-	// every architecture that Linux runs VMs on.
-	tick = 10_000_000
-
-	// busyTimeout is how long the fence may take to step aside.
+	// busyTimeout is how long an agent that this one replaces may take to end.
 	busyTimeout = 10 * time.Second
 	busyPeriod  = 100 * time.Millisecond
 )
@@ -35,8 +31,8 @@ type tracker struct {
 
 var _ lifecycle.Tracker = (*tracker)(nil)
 
-// openTracker opens the tracker, or takes over its pins. It waits a while for a fence
-// that holds them.
+// openTracker opens the tracker, or takes over its pins. It waits a while for another
+// agent that has them open.
 func openTracker(ctx context.Context, c Config, p *policy.Policy, logger *slog.Logger) (*tracker, error) {
 	options := bpf.Options{Dir: c.BPFDir, Emulators: p.Lifecycle.Emulators, Logger: logger}
 	var opened *bpf.Tracker
@@ -113,23 +109,46 @@ func (t *tracker) Rescan() error {
 
 // tell tells the supervisor what the tracker sees, until ctx is done.
 func (t *tracker) tell(ctx context.Context, s *lifecycle.Supervisor) error {
+	var n narrator
 	err := t.Events(ctx, func(e bpf.Event) {
-		switch {
-		case e.Kind == bpf.Lost:
+		if e.Kind == bpf.Lost {
 			s.Lost()
-		case e.Kind == bpf.Exit && (e.Emulator || e.Watched):
-			s.Sighted(lifecycle.Sighting{Tracked: trackedProcess(&e.Tracked), Ended: true, How: how(e.Exit)})
-		case e.Kind == bpf.Exec, e.Kind == bpf.Move && e.Emulator:
-			// Also of one that executes no emulator any more, if it did.
-			s.Sighted(lifecycle.Sighting{Tracked: trackedProcess(&e.Tracked)})
-		case e.Kind == bpf.Fork && e.Emulator:
-			s.Sighted(lifecycle.Sighting{Tracked: trackedProcess(&e.Tracked), Forked: true})
+		} else if seen, ok := n.sighting(&e); ok {
+			s.Sighted(seen)
 		}
 	})
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}
 	return fmt.Errorf("the tracker tells no more: %w", err)
+}
+
+// narrator picks what is worth telling: launchers execute a lot that is no emulator.
+type narrator struct {
+	emulators map[bpf.Process]bool // that have been told of
+}
+
+// sighting returns what an event tells of emulators and of owners.
+func (n *narrator) sighting(e *bpf.Event) (seen lifecycle.Sighting, ok bool) {
+	seen.Tracked = trackedProcess(&e.Tracked)
+	switch {
+	case e.Kind == bpf.Exit:
+		delete(n.emulators, e.Process)
+		seen.Ended, seen.How = true, how(e.Exit)
+		return seen, e.Emulator || e.Watched
+	case e.Emulator:
+		if n.emulators == nil {
+			n.emulators = map[bpf.Process]bool{}
+		}
+		n.emulators[e.Process] = true
+		seen.Forked = e.Kind == bpf.Fork
+		return seen, true
+	}
+	left := e.Kind == bpf.Exec && n.emulators[e.Process] // it executes something else now
+	if left {
+		delete(n.emulators, e.Process)
+	}
+	return seen, left
 }
 
 // how tells people how a process has ended.
@@ -156,7 +175,7 @@ func trackedProcess(p *bpf.Tracked) lifecycle.Tracked {
 }
 
 func kernelProcess(p lifecycle.Process) bpf.Process {
-	return bpf.Process{PID: p.PID, StartTime: p.StartTime * tick}
+	return bpf.Process{PID: p.PID, StartTime: p.StartTime * uint64(lifecycle.Tick)}
 }
 
 // viewer looks at what another process tracks. It changes nothing.

@@ -63,7 +63,7 @@ func (k *Kernel) Start(pid int, cgroup string, limit lifecycle.Rlimit) lifecycle
 	k.mkdir(cgroup)
 	k.ticks++
 	if k.Clock != nil {
-		k.ticks = max(k.ticks, uint64(time.Duration(k.Clock.Now())/(10*time.Millisecond)))
+		k.ticks = max(k.ticks, uint64(time.Duration(k.Clock.Now())/lifecycle.Tick))
 	}
 	k.procs[pid] = process{start: k.ticks, cgroup: cgroup, limit: limit}
 	return lifecycle.Process{PID: pid, StartTime: k.ticks, Cgroup: cgroup}
