@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -11,14 +12,25 @@ import (
 )
 
 // askLifecycle enters what is asked for the life of the VM. It is only the domain
-// that needs a rule: the rest concerns none but the pod itself.
+// that needs a rule. The grace period has a ceiling for the node: a VM outside of the
+// pod outlives it for so long.
 func (d *decider) askLifecycle(request api.Request) {
 	d.decision.Domain = domainOf(request.Domain)
 	if request.GracePeriod != nil {
-		d.decision.GracePeriod = *request.GracePeriod
+		d.allowGracePeriod(*request.GracePeriod)
 	}
 	if request.Watchdog != nil {
 		d.decision.Watchdog = *request.Watchdog
+	}
+}
+
+// allowGracePeriod holds a grace period to the ceiling; so is a launcher that runs.
+func (d *decider) allowGracePeriod(asked time.Duration) {
+	most := d.policy.Lifecycle.MaxGracePeriod
+	d.decision.GracePeriod = min(asked, most)
+	if asked > most {
+		d.refuse(agentapi.ReasonGracePeriodRefused, "annotation %s: want at most %s, as the node policy says "+
+			"(lifecycle.maxGracePeriod); ask for less, or have the policy changed", d.written(api.GracePeriodKey), most)
 	}
 }
 

@@ -33,6 +33,26 @@ func TestDecideLifecycle(t *testing.T) {
 	}
 }
 
+// The ceiling holds also for launchers that need no rule, and that run already.
+func TestGracePeriodHasACeiling(t *testing.T) {
+	p := parsePolicy(t, policy.Enforce)
+	p.Lifecycle.MaxGracePeriod = time.Minute
+	for asked, want := range map[string]time.Duration{"59s": 59 * time.Second, "1m": time.Minute, "61s": time.Minute, "168h": time.Minute} {
+		f := facts("nowhere", map[string]string{api.GracePeriodKey + "/pod": asked})
+		for _, f := range []plugin.Facts{f, existing(f)} {
+			d := plugin.Decide(p, f)
+			if tooLong := len(asked) > 3 || asked == "61s"; d.GracePeriod != want || (d.Refusal != nil) != tooLong {
+				t.Errorf("%s: grace period %s, refusal %v", asked, d.GracePeriod, d.Refusal)
+			}
+		}
+	}
+	d := plugin.Decide(p, facts("nowhere", map[string]string{api.GracePeriodKey + "/pod": "168h"}))
+	const message = "annotation grace-period.lifecycle.mooring.dev/pod: \"168h\": want at most 1m0s"
+	if d.Refusal.Reason != agentapi.ReasonGracePeriodRefused || !strings.Contains(d.Refusal.Message, message) {
+		t.Errorf("refusal %+v", d.Refusal)
+	}
+}
+
 func TestDomainNeedsLibvirt(t *testing.T) {
 	p := parsePolicy(t, policy.Enforce)
 	p.Lifecycle.Libvirt = nil

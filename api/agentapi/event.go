@@ -16,18 +16,19 @@ type Reason string
 
 // The reasons of events.
 const (
-	ReasonMemlockRefused    Reason = "MemlockRefused"    // the policy does not allow the memory lock
-	ReasonCgroupRefused     Reason = "CgroupRefused"     // the policy does not allow the cgroup file
-	ReasonAnnotationInvalid Reason = "AnnotationInvalid" // an annotation cannot be read
-	ReasonLimitMissing      Reason = "LimitMissing"      // a process has less than it was given
-	ReasonLimitRepaired     Reason = "LimitRepaired"     // the same, set right by the agent
-	ReasonLimitYielded      Reason = "LimitYielded"      // somebody else had set the limit already
-	ReasonCgroupDiffers     Reason = "CgroupDiffers"     // a cgroup file shows something else than was given
-	ReasonCgroupIneffective Reason = "CgroupIneffective" // a cgroup file shows it, but it has no effect
-	ReasonWouldRefuse       Reason = "WouldRefuse"       // observe mode: would have been refused
-	ReasonWouldSet          Reason = "WouldSet"          // observe mode: would have been set
-	ReasonNeighbourMemlock  Reason = "NeighbourMemlock"  // another NRI plugin is asked to set the same limit
-	ReasonPodDirFailed      Reason = "PodDirFailed"      // the pod's directory cannot be made
+	ReasonMemlockRefused     Reason = "MemlockRefused"     // the policy does not allow the memory lock
+	ReasonCgroupRefused      Reason = "CgroupRefused"      // the policy does not allow the cgroup file
+	ReasonGracePeriodRefused Reason = "GracePeriodRefused" // the policy does not allow so long a grace period
+	ReasonAnnotationInvalid  Reason = "AnnotationInvalid"  // an annotation cannot be read
+	ReasonLimitMissing       Reason = "LimitMissing"       // a process has less than it was given
+	ReasonLimitRepaired      Reason = "LimitRepaired"      // the same, set right by the agent
+	ReasonLimitYielded       Reason = "LimitYielded"       // somebody else had set the limit already
+	ReasonCgroupDiffers      Reason = "CgroupDiffers"      // a cgroup file shows something else than was given
+	ReasonCgroupIneffective  Reason = "CgroupIneffective"  // a cgroup file shows it, but it has no effect
+	ReasonWouldRefuse        Reason = "WouldRefuse"        // observe mode: would have been refused
+	ReasonWouldSet           Reason = "WouldSet"           // observe mode: would have been set
+	ReasonNeighbourMemlock   Reason = "NeighbourMemlock"   // another NRI plugin is asked to set the same limit
+	ReasonPodDirFailed       Reason = "PodDirFailed"       // the pod's directory cannot be made
 
 	ReasonVMStarted     Reason = "VMStarted"     // a VM process of the launcher started
 	ReasonVMGone        Reason = "VMGone"        // it has ended

@@ -16,19 +16,21 @@ import (
 
 const (
 	maxEmulators    = 32
-	maxEmulatorName = 31              // bytes: what the tracker compares
-	maxSocketPath   = 107             // bytes: sun_path of unix(7), without its end
+	maxEmulatorName = 31  // bytes: what the tracker compares
+	maxSocketPath   = 107 // bytes: sun_path of unix(7), without its end
+	defaultMaxGrace = time.Hour
 	minFenceAfter   = 5 * time.Second // an agent that is merely restarted is no reason to act
 )
 
 type lifecycleFields struct {
-	Emulators   []json.RawMessage `json:"emulators"`
-	GracePeriod json.RawMessage   `json:"gracePeriod"`
-	TermPeriod  json.RawMessage   `json:"termPeriod"`
-	Unattended  json.RawMessage   `json:"unattended"`
-	Hung        json.RawMessage   `json:"hung"`
-	FenceAfter  json.RawMessage   `json:"fenceAfter"`
-	Libvirt     *libvirtFields    `json:"libvirt"`
+	Emulators      []json.RawMessage `json:"emulators"`
+	GracePeriod    json.RawMessage   `json:"gracePeriod"`
+	TermPeriod     json.RawMessage   `json:"termPeriod"`
+	MaxGracePeriod json.RawMessage   `json:"maxGracePeriod"`
+	Unattended     json.RawMessage   `json:"unattended"`
+	Hung           json.RawMessage   `json:"hung"`
+	FenceAfter     json.RawMessage   `json:"fenceAfter"`
+	Libvirt        *libvirtFields    `json:"libvirt"`
 }
 
 type libvirtFields struct {
@@ -38,7 +40,7 @@ type libvirtFields struct {
 
 func (r *reader) lifecycle(f lifecycleFields) Lifecycle {
 	reaction := oneOf(ReactionReport, ReactionStop)
-	return Lifecycle{
+	l := Lifecycle{
 		Emulators:   r.emulators("lifecycle.emulators", f.Emulators),
 		GracePeriod: optional(r, "lifecycle.gracePeriod", f.GracePeriod, 30*time.Second, duration),
 		TermPeriod:  optional(r, "lifecycle.termPeriod", f.TermPeriod, 10*time.Second, duration),
@@ -47,6 +49,17 @@ func (r *reader) lifecycle(f lifecycleFields) Lifecycle {
 		FenceAfter:  optional(r, "lifecycle.fenceAfter", f.FenceAfter, time.Minute, fenceAfter),
 		Libvirt:     r.libvirt("lifecycle.libvirt", f.Libvirt),
 	}
+	l.MaxGracePeriod = r.maxGracePeriod("lifecycle.maxGracePeriod", f.MaxGracePeriod, l.GracePeriod)
+	return l
+}
+
+// maxGracePeriod reads the ceiling, which is never below what pods get that say nothing.
+func (r *reader) maxGracePeriod(at string, raw json.RawMessage, least time.Duration) time.Duration {
+	most := optional(r, at, raw, max(defaultMaxGrace, least), duration)
+	if most < least {
+		r.fail(at, raw, "want at least what lifecycle.gracePeriod is, %s", least)
+	}
+	return most
 }
 
 // emulators reads the names of emulators. An empty list would have no VM known,

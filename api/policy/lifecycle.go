@@ -14,6 +14,10 @@ type Lifecycle struct {
 	// Both are whole seconds, > 0.
 	GracePeriod, TermPeriod time.Duration
 
+	// MaxGracePeriod is the longest that a pod may ask for, in whole seconds, and no
+	// shorter than GracePeriod.
+	MaxGracePeriod time.Duration
+
 	Unattended Reaction // to a VM process that starts without a live pod or heartbeat
 	Hung       Reaction // to a launcher that lives while its heartbeat does not
 

@@ -17,7 +17,7 @@ func defaultLifecycle() Lifecycle {
 		Emulators: []string{
 			"qemu-kvm", "qemu-system-x86_64", "qemu-system-aarch64", "qemu-system-ppc64", "qemu-system-s390x", "qemu-system-riscv64",
 		},
-		GracePeriod: 30 * time.Second, TermPeriod: 10 * time.Second,
+		GracePeriod: 30 * time.Second, TermPeriod: 10 * time.Second, MaxGracePeriod: time.Hour,
 		Unattended: ReactionReport, Hung: ReactionReport, FenceAfter: time.Minute,
 	}
 }
@@ -26,8 +26,9 @@ func defaultLifecycle() Lifecycle {
 func TestParseLifecycle(t *testing.T) {
 	for text, change := range map[string]func(*Lifecycle){
 		"{}":                                func(*Lifecycle) {},
-		"{gracePeriod: 168h}":               func(l *Lifecycle) { l.GracePeriod = api.MaxDuration },
-		"{gracePeriod: 1.5h}":               func(l *Lifecycle) { l.GracePeriod = 90 * time.Minute },
+		"{gracePeriod: 168h}":               func(l *Lifecycle) { l.GracePeriod, l.MaxGracePeriod = api.MaxDuration, api.MaxDuration },
+		"{gracePeriod: 1.5h}":               func(l *Lifecycle) { l.GracePeriod, l.MaxGracePeriod = 90*time.Minute, 90*time.Minute },
+		"{maxGracePeriod: 30s}":             func(l *Lifecycle) { l.MaxGracePeriod = 30 * time.Second },
 		"{termPeriod: 1s, hung: stop}":      func(l *Lifecycle) { l.TermPeriod, l.Hung = time.Second, ReactionStop },
 		"{unattended: stop}":                func(l *Lifecycle) { l.Unattended = ReactionStop },
 		"{fenceAfter: 0}":                   func(l *Lifecycle) { l.FenceAfter = 0 },
@@ -64,11 +65,13 @@ func refusedInLifecycle() (all []refusal) {
 	for _, wrong := range []string{"30", "''", "0s", "500ms", "1.5s", "-1s", "+1s", "169h", "' 1s'", "1d", "", "[1s]"} {
 		in("gracePeriod: "+wrong, "gracePeriod: ")
 		in("termPeriod: "+wrong, "termPeriod: ")
+		in("maxGracePeriod: "+wrong, "maxGracePeriod: ")
 		if wrong != "0s" {
 			in("fenceAfter: "+wrong, "fenceAfter: ")
 		}
 	}
 	in("gracePeriod: 30", "gracePeriod: 30: want whole seconds as a duration between 1s and 168h, such as 90s")
+	in("maxGracePeriod: 29s", `maxGracePeriod: "29s": want at least what lifecycle.gracePeriod is, 30s`)
 	in("fenceAfter: 4s", `fenceAfter: "4s": want 0 for never, or whole seconds as a duration between 5s and 168h`)
 	in("fenceAfter: 60", "fenceAfter: 60: want 0 for never")
 	in("unattended: kill", `unattended: "kill": want report or stop`)
@@ -105,7 +108,7 @@ func numbered(n int) string {
 // checkSoundLifecycle checks what the rest of the agent relies on.
 func checkSoundLifecycle(t *testing.T, l Lifecycle) {
 	t.Helper()
-	if len(l.Emulators) == 0 || len(l.Emulators) > maxEmulators || l.GracePeriod < time.Second || l.TermPeriod < time.Second ||
+	if len(l.Emulators) == 0 || len(l.Emulators) > maxEmulators || l.GracePeriod < time.Second || l.MaxGracePeriod < l.GracePeriod || l.TermPeriod < time.Second ||
 		l.FenceAfter != 0 && l.FenceAfter < minFenceAfter {
 		t.Errorf("got %+v", l)
 	}

@@ -24,6 +24,7 @@ memlock:
 lifecycle:
   emulators: [qemu-kvm, .qemu-wrapped]
   gracePeriod: 1h30m
+  maxGracePeriod: 2h
   termPeriod: 1s
   unattended: stop
   hung: stop
@@ -49,7 +50,7 @@ func TestParse(t *testing.T) {
 		Mode:    Enforce,
 		Memlock: NodeMemlock{NodeMax: 256 << 30, Repair: RepairPrlimit},
 		Lifecycle: Lifecycle{
-			Emulators: []string{"qemu-kvm", ".qemu-wrapped"}, GracePeriod: 90 * time.Minute, TermPeriod: time.Second,
+			Emulators: []string{"qemu-kvm", ".qemu-wrapped"}, GracePeriod: 90 * time.Minute, MaxGracePeriod: 2 * time.Hour, TermPeriod: time.Second,
 			Unattended: ReactionStop, Hung: ReactionStop, FenceAfter: 5 * time.Second,
 			Libvirt: &Libvirt{Records: "/run/records", Socket: "/run/virtqemud-sock"},
 		},

@@ -108,6 +108,7 @@ mooring_events_total{reason="CgroupIneffective",type="Warning"} 0
 mooring_events_total{reason="CgroupRefused",type="Warning"} 0
 mooring_events_total{reason="DomainClaimed",type="Warning"} 0
 mooring_events_total{reason="DomainRefused",type="Warning"} 0
+mooring_events_total{reason="GracePeriodRefused",type="Warning"} 0
 mooring_events_total{reason="LauncherHung",type="Warning"} 0
 mooring_events_total{reason="LeaseExpired",type="Warning"} 0
 mooring_events_total{reason="LimitMissing",type="Warning"} 1

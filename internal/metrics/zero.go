@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/lifecycle"
 	"github.com/mooring-vm/mooring/plugin"
 )
 
@@ -14,7 +15,7 @@ func (m *Metrics) startAtZero() {
 		agentapi.ReasonLimitMissing, agentapi.ReasonCgroupDiffers, agentapi.ReasonCgroupIneffective,
 		agentapi.ReasonVMUnattended, agentapi.ReasonOwnerGone, agentapi.ReasonLauncherHung,
 		agentapi.ReasonVMKilled, agentapi.ReasonVMStuck, agentapi.ReasonWouldStop,
-		agentapi.ReasonDomainRefused, agentapi.ReasonDomainClaimed, agentapi.ReasonLeaseExpired,
+		agentapi.ReasonGracePeriodRefused, agentapi.ReasonDomainRefused, agentapi.ReasonDomainClaimed, agentapi.ReasonLeaseExpired,
 		agentapi.ReasonVMShutdown, agentapi.ReasonVMTerminated, // could not be done
 	)
 	m.eventsAtZero(agentapi.Normal,
@@ -28,7 +29,9 @@ func (m *Metrics) startAtZero() {
 	} {
 		m.decisions.WithLabelValues(string(outcome))
 	}
-	for _, action := range []string{"shutdown", "terminate", "kill", "confirm"} {
+	for _, action := range []string{
+		lifecycle.ActedShutdown, lifecycle.ActedTerminate, lifecycle.ActedKill, lifecycle.ActedConfirm,
+	} {
 		for _, status := range []string{"ok", "error"} {
 			m.vmActions.WithLabelValues(action, status)
 		}
