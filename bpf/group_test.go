@@ -19,7 +19,8 @@ func TestGroups(t *testing.T) {
 			return shell(t, &below, "read line").pid(), Fork
 		},
 		"moved": func(t *testing.T, _ *Tracker, group cgroup) (int, Kind) {
-			c := shell(t, nil, "read line")
+			c := shell(t, nil, "echo; read line")
+			c.line() // what happens during an exec is told as the exec
 			move(t, group, "cgroup.procs", c.pid())
 			return c.pid(), Move
 		},
@@ -48,8 +49,9 @@ func TestGroups(t *testing.T) {
 			c.say("fork")
 			return c.number(), Fork
 		},
-		"an emulator that is moved in": func(t *testing.T, _ *Tracker, group cgroup) (int, Kind) {
+		"an emulator that is moved in": func(t *testing.T, tracker *Tracker, group cgroup) (int, Kind) {
 			c := start(t, nil, exec.Command(emulator(t), "600"))
+			eventually(t, func() bool { _, ok := find(t, tracker, c.pid()); return ok }, "the emulator's exec")
 			move(t, group, "cgroup.procs", c.pid())
 			return c.pid(), Move
 		},
@@ -72,7 +74,8 @@ func TestGroups(t *testing.T) {
 		"of two registered cgroups, the nearer": func(t *testing.T, tracker *Tracker, group cgroup) (int, Kind) {
 			parent := newCgroup(t)
 			register(t, tracker, parent)
-			c := shell(t, &parent, "read line")
+			c := shell(t, &parent, "echo; read line")
+			c.line()
 			move(t, group, "cgroup.procs", c.pid())
 			return c.pid(), Move
 		},

@@ -3,11 +3,11 @@ package bpf
 import (
 	"errors"
 	"os"
-	"runtime"
 	"testing"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mooring-vm/mooring/bpf/clonetest"
 )
 
 // TestReusedNumber has two processes with the same number, one after the other.
@@ -98,13 +98,5 @@ func cloneInto(t *testing.T, c cgroup, number int) (int, error) {
 		t.Fatal(err)
 	}
 	defer func() { _ = dir.Close() }()
-	args := cloneArgs{flags: unix.CLONE_INTO_CGROUP, exitSignal: uint64(unix.SIGCHLD), cgroup: uint64(dir.Fd())}
-	wanted := int32(number)
-	var pinner runtime.Pinner
-	pinner.Pin(&wanted)
-	defer pinner.Unpin()
-	if number != 0 {
-		args.setTID, args.setTIDSize = uint64(uintptr(unsafe.Pointer(&wanted))), 1
-	}
-	return clone(&args, forever)
+	return clonetest.Child{Signal: unix.SIGCHLD, Cgroup: dir, Number: number, Code: clonetest.Forever}.Start()
 }

@@ -11,9 +11,10 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mooring-vm/mooring/bpf/clonetest"
 )
 
 // roleKey names, in the environment, what this test program is to be instead.
@@ -68,7 +69,7 @@ func spawnRole() error {
 
 // cloneParentRole has a child that is its parent's, says its number and ends.
 func cloneParentRole() error {
-	pid, err := clone(&cloneArgs{flags: unix.CLONE_PARENT}, forever)
+	pid, err := clonetest.Child{Flags: unix.CLONE_PARENT, Code: clonetest.Forever}.Start()
 	if err == nil {
 		fmt.Println(pid)
 	}
@@ -124,7 +125,7 @@ func execThreadRole() error {
 // sysExitRole has a child that ends with 9 by exit(2) of its only thread, and says
 // its number.
 func sysExitRole() error {
-	pid, err := clone(&cloneArgs{exitSignal: uint64(unix.SIGCHLD)}, 9)
+	pid, err := clonetest.Child{Signal: unix.SIGCHLD, Code: 9}.Start()
 	if err != nil {
 		return err
 	}
@@ -148,31 +149,5 @@ func stormRole() error {
 		if err := exec.Command("/bin/sh", "-c", "(:) & (:); exit 0").Run(); err != nil {
 			return fmt.Errorf("process %s: %w", strconv.Itoa(n), err)
 		}
-	}
-}
-
-// cloneArgs is struct clone_args of clone3(2).
-type cloneArgs struct {
-	flags, pidfd, childTID, parentTID, exitSignal, stack, stackSize, tls uint64
-	setTID, setTIDSize, cgroup                                           uint64
-}
-
-// forever is the code of a process that does not end by itself.
-const forever = -1
-
-// clone is fork by clone3, of this thread. The child only ends, with a code.
-func clone(args *cloneArgs, code int) (int, error) {
-	pid, _, errno := unix.RawSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(args)), unsafe.Sizeof(*args), 0)
-	if errno != 0 {
-		return 0, errno
-	}
-	if pid != 0 {
-		return int(pid), nil
-	}
-	for {
-		if code != forever {
-			_, _, _ = unix.RawSyscall(unix.SYS_EXIT, uintptr(code), 0, 0)
-		}
-		_, _, _ = unix.RawSyscall6(unix.SYS_PPOLL, 0, 0, 0, 0, 0, 0)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/containerd/nri/pkg/plugin"
@@ -21,18 +22,18 @@ func (f fixture) stopAgent(t *testing.T) (start func()) {
 	if err := f.agent.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	started := false
-	start = func() {
+	var once sync.Once
+	return func() {
 		t.Helper()
-		if started {
-			return
-		}
-		started = true
-		if err := f.agent.Start(t.Context()); err != nil {
-			t.Errorf("starting the agent again: %v", err)
-		}
+		once.Do(func() { f.startAgent(t) })
 	}
-	return start
+}
+
+func (f fixture) startAgent(t *testing.T) {
+	t.Helper()
+	if err := f.agent.Start(t.Context()); err != nil {
+		t.Errorf("starting the agent again: %v", err)
+	}
 }
 
 // TestCoreWithoutTheAgent is about launchers that require the plugin.
@@ -132,17 +133,7 @@ func TestKilledAgentComesBackAndKnowsItsLaunchers(t *testing.T) {
 	p := launcher(map[string]string{api.RequiresLockKey: "true", api.ValueKey: "1Gi"})
 	i := f.run(t, p, cri.Container{MemoryLimit: gib})
 	f.awaitSetting(t, p, agentapi.MemlockSetting, agentapi.StatusApplied)
-	before := f.agentPid(t)
-	if err := f.agent.Kill(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the agent to be started again", func() bool {
-		pid := f.agentPid(t)
-		return pid != before && pid != "0"
-	}, func() string { return f.agentPid(t) })
-	if err := f.agent.WaitReady(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	killedAndBack(t, f)
 	f.awaitSetting(t, p, agentapi.MemlockSetting, agentapi.StatusApplied)
 	if got := f.memlock(t, i); got != both(2*gib) {
 		t.Errorf("the running launcher has %s", got)

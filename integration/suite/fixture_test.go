@@ -53,16 +53,11 @@ var installed = sync.OnceValues(func() (*agent.Agent, error) {
 // setUp returns the shared node with the agent running under the suite's policy.
 func setUp(t *testing.T) fixture {
 	t.Helper()
-	n := node.Start(t)
-	c, err := cri.Connect(n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	a, err := installed()
-	f := fixture{Node: n, agent: a, cri: c}
+	f := bare(t)
+	var err error
+	f.agent, err = installed()
 	f.checkInstallation(t, err)
-	if err := a.WaitReady(t.Context()); err != nil {
+	if err := f.agent.WaitReady(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return f

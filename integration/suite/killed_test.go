@@ -2,6 +2,7 @@ package suite
 
 import (
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/mooring-vm/mooring/api"
@@ -24,18 +25,14 @@ func (f fixture) killAgent(t *testing.T) (start func()) {
 		t.Fatal(err)
 	}
 	eventually(t, "the agent to be dead", func() bool { return f.agentPid(t) == "0" }, func() string { return f.agentPid(t) })
-	started := false
+	var once sync.Once
 	return func() {
 		t.Helper()
-		if started {
-			return
-		}
-		started = true
-		f.output(t, "rm", "-f", noRestart)
-		f.output(t, "systemctl", "daemon-reload")
-		if err := f.agent.Start(t.Context()); err != nil {
-			t.Errorf("starting the agent again: %v", err)
-		}
+		once.Do(func() {
+			f.output(t, "rm", "-f", noRestart)
+			f.output(t, "systemctl", "daemon-reload")
+			f.startAgent(t)
+		})
 	}
 }
 

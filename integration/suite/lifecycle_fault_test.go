@@ -121,8 +121,16 @@ func restarted(t *testing.T, f fixture) {
 // allEnv has everything run under all faults, and VMs end in all ways: half an hour.
 const allEnv = "MOORING_SUITE_ALL"
 
-// all reports whether everything is to be run.
-func all() bool { return os.Getenv(allEnv) != "" }
+// runs reports whether a case runs: one that is always run, or any with [allEnv]. The
+// log names those that are left out.
+func runs(t *testing.T, name string, always bool) bool {
+	t.Helper()
+	if always || os.Getenv(allEnv) != "" {
+		return true
+	}
+	t.Logf("left out without %s: %s", allEnv, name)
+	return false
+}
 
 // underFaults runs a flow once for each of the faults that are named, or for all there
 // are with [allEnv].
@@ -131,7 +139,7 @@ func underFaults(t *testing.T, flow func(t *testing.T, f fixture, x fault), name
 	f := setUpVMs(t) // once: the agent takes its policy when it starts
 	ran := 0
 	for _, x := range faults() {
-		if all() || slices.Contains(names, x.name) {
+		if runs(t, x.name, slices.Contains(names, x.name)) {
 			ran++
 			t.Run(x.name, func(t *testing.T) { flow(t, f, x) })
 		}

@@ -36,7 +36,7 @@ func TestPodTermination(t *testing.T) {
 func TestStubbornLauncher(t *testing.T) {
 	underFaults(t, func(t *testing.T, f fixture, x fault) {
 		f.terminate(t, f.fleet(t, want{owner: stubborn}), x)
-	})
+	}, noFault)
 }
 
 // TestClusterShutdown drains the node: all pods end at the same time, each as

@@ -24,13 +24,19 @@ const (
 // pushNeighbour builds integration/neighbour and copies it to the node.
 func (f fixture) pushNeighbour(t *testing.T) {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "neighbour")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "../neighbour")
+	f.pushProgram(t, "../neighbour", neighbourBinary)
+}
+
+// pushProgram builds a program of this module, and copies it to a place on the node.
+func (f fixture) pushProgram(t *testing.T, source, to string) {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), filepath.Base(to))
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, source)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the neighbour: %v\n%s", err, out)
+		t.Fatalf("building %s: %v\n%s", source, err, out)
 	}
-	if err := f.Push(t.Context(), binary, neighbourBinary, 0o755); err != nil {
+	if err := f.Push(t.Context(), binary, to, 0o755); err != nil {
 		t.Fatal(err)
 	}
 }

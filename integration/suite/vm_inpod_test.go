@@ -32,12 +32,7 @@ func (f fixture) startInPod(ctx context.Context, v *vm) error {
 	if _, err := v.launcher.Exec(ctx, "sh", "-c", script, "sh", xml); err != nil {
 		return err
 	}
-	cgroup, err := f.cgroupOf(ctx, v.owner)
-	if err != nil {
-		return err
-	}
-	v.process, err = f.awaitEmulator(ctx, cgroup)
-	return err
+	return f.learn(ctx, v)
 }
 
 // runInPod runs a launcher with a libvirt of its own and a VM.

@@ -29,7 +29,12 @@ func podCgroup(p cri.Pod) string {
 
 // startDomain has the node's libvirt start the VM, in the pod's slice.
 func (f fixture) startDomain(ctx context.Context, v *vm) error {
-	xml := domainXML(v.domain(), `<memory unit='MiB'>64</memory><resource><partition>`+partition(v.pod)+`</partition></resource>`, "")
+	return f.startDomainOf(ctx, v, `<resource><partition>`+partition(v.pod)+`</partition></resource>`)
+}
+
+// startDomainOf starts the VM with more in its domain.
+func (f fixture) startDomainOf(ctx context.Context, v *vm, pieces string) error {
+	xml := domainXML(v.domain(), `<memory unit='MiB'>64</memory>`+pieces, "")
 	var said bytes.Buffer
 	err := f.Run(ctx, node.Command{
 		Args:  []string{"virsh", "create", "/dev/stdin"},

@@ -1,16 +1,13 @@
 package suite
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
-	"github.com/mooring-vm/mooring/integration/node"
 )
 
 // untilLimit prints how many milliseconds after the start of process $1 its memory
@@ -50,10 +47,14 @@ func TestCoreMemlockOfQEMU(t *testing.T) {
 		t.Logf("%d ms after QEMU's start", f.lockedTo(t, v, 2*gib))
 		f.awaitEvent(t, v.pod, agentapi.ReasonLimitRepaired)
 	})
-	if all() {
-		t.Run("libvirt sets a lower one", func(t *testing.T) {
+	const lower = "libvirt sets a lower one"
+	if runs(t, lower, false) {
+		t.Run(lower, func(t *testing.T) {
 			v := f.runLaunchers(t, placements()[3:], want{annotations: asks})[0]
-			f.startDomainOf(t, v, `<memtune><hard_limit unit='MiB'>1536</hard_limit></memtune><memoryBacking><locked/></memoryBacking>`)
+			locked := `<memtune><hard_limit unit='MiB'>1536</hard_limit></memtune><memoryBacking><locked/></memoryBacking>`
+			if err := f.startDomainOf(t.Context(), v, locked); err != nil {
+				t.Fatal(err)
+			}
 			t.Logf("%d ms after QEMU's start", f.lockedTo(t, v, 2*gib))
 		})
 	}
@@ -73,23 +74,5 @@ func (f fixture) lowered(t *testing.T, asks map[string]string) {
 	f.awaitEvent(t, v.pod, agentapi.ReasonLimitRepaired)
 	if got := f.memlockOf(t, itoa(v.owner.pid)); got != both(2*gib) {
 		t.Errorf("the launcher's own limit is %s, and was not to be touched", got)
-	}
-}
-
-// startDomainOf starts a VM's domain with more in it.
-func (f fixture) startDomainOf(t *testing.T, v *vm, pieces string) {
-	t.Helper()
-	var said bytes.Buffer
-	xml := domainXML(v.domain(), `<memory unit='MiB'>64</memory>`+pieces, "")
-	create := node.Command{Args: []string{"virsh", "-q", "create", "/dev/stdin"}, Stdin: strings.NewReader(xml), Stdout: &said, Stderr: &said}
-	if err := f.Run(t.Context(), create); err != nil {
-		t.Fatalf("virsh create: %v: %s", err, &said)
-	}
-	pid, err := strconv.Atoi(f.output(t, "cat", "/run/libvirt/qemu/"+v.domain()+".pid"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if v.process, err = f.processOf(t.Context(), pid); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -130,6 +130,11 @@ func (f fixture) start(ctx context.Context, v *vm, how string) error {
 	if err := f.tell(ctx, v, how); err != nil {
 		return err
 	}
+	return f.learn(ctx, v)
+}
+
+// learn finds the process of a VM that its owner has started.
+func (f fixture) learn(ctx context.Context, v *vm) error {
 	cgroup, err := f.cgroupOf(ctx, v.owner)
 	if err != nil {
 		return err

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -89,29 +88,15 @@ func (w *world) openPlain(ctx context.Context) error {
 	l := &launcher{kind: kind{"plain", cri.NodePIDs, "crun", "exit 0", false}, number: len(w.launchers)}
 	w.plain = l
 	uid := uuid.NewString()
-	s, err := w.cri.RunPod(ctx, cri.Pod{Namespace: namespace, Name: "plain-" + uid[:8], UID: uid, Handler: l.handler, PIDs: l.pids})
+	var err error
+	l.sandbox, err = w.cri.RunPod(ctx, cri.Pod{Namespace: namespace, Name: "plain-" + uid[:8], UID: uid, Handler: l.handler, PIDs: l.pids})
 	if err != nil {
 		return err
 	}
-	l.sandbox = s
-	i := &instance{}
-	if i.ctl, err = l.pipe(); err != nil {
-		return err
-	}
-	if i.container, err = s.Run(ctx, l.container()); err != nil {
-		return errors.Join(err, i.ctl.Close())
-	}
-	pid, err := i.container.Pid(ctx)
+	i, err := l.run(ctx, "the plain pod")
 	if err != nil {
 		return err
 	}
-	p, err := hold(pid)
-	if err != nil {
-		return err
-	}
-	i.owner = &subject{process: p, name: "the plain pod"}
-	w.check.watch(i.owner)
-	l.current = i
-	i.cgroup, err = cgroupOf(pid)
-	return err
+	w.seat(l, i)
+	return nil
 }

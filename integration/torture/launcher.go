@@ -100,7 +100,8 @@ func (l *launcher) pod() cri.Pod {
 	return p
 }
 
-// open runs the launcher, in a new pod where there is none.
+// open runs the launcher, in a new pod where there is none. It waits until the agent
+// knows the launcher: what starts before that is nobody's.
 func (w *world) open(ctx context.Context, l *launcher) error {
 	if l.sandbox == nil {
 		s, err := w.cri.RunPod(ctx, l.pod())
@@ -109,40 +110,54 @@ func (w *world) open(ctx context.Context, l *launcher) error {
 		}
 		l.sandbox = s
 	}
-	ctl, err := l.pipe()
+	i, err := l.run(ctx, fmt.Sprintf("owner of launcher %d (%s)", l.number, l.name))
 	if err != nil {
 		return err
 	}
-	i := &instance{ctl: ctl}
-	if i.container, err = l.sandbox.Run(ctx, l.container()); err != nil {
-		return errors.Join(err, ctl.Close())
+	if err := w.awaitKnown(ctx, l.sandbox.Pod, i.owner.pid); err != nil {
+		return errors.Join(err, i.ctl.Close())
 	}
-	if err := w.adopt(ctx, l, i); err != nil {
-		return errors.Join(err, ctl.Close())
-	}
-	w.check.watch(i.owner)
-	w.mu.Lock()
-	l.current = i
-	w.mu.Unlock()
+	w.seat(l, i)
 	return nil
 }
 
-// adopt learns the owner, and waits until the agent knows the launcher: what starts
-// before that is nobody's.
-func (w *world) adopt(ctx context.Context, l *launcher, i *instance) error {
+// seat makes an instance the launcher's own, and its owner one that is watched.
+func (w *world) seat(l *launcher, i *instance) {
+	w.check.watch(i.owner)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l.current = i
+}
+
+// run runs a container in the launcher's pod, and learns its first process, which
+// findings call by the name.
+func (l *launcher) run(ctx context.Context, name string) (*instance, error) {
+	ctl, err := l.pipe()
+	if err != nil {
+		return nil, err
+	}
+	i := &instance{ctl: ctl}
+	if i.container, err = l.sandbox.Run(ctx, l.container()); err == nil {
+		err = i.adopt(ctx, name)
+	}
+	if err != nil {
+		return nil, errors.Join(err, ctl.Close())
+	}
+	return i, nil
+}
+
+// adopt learns the first process of the container.
+func (i *instance) adopt(ctx context.Context, name string) error {
 	pid, err := i.container.Pid(ctx)
 	if err != nil {
 		return err
 	}
-	p, err := hold(pid)
-	if err != nil {
-		return err
-	}
-	i.owner = &subject{process: p, name: fmt.Sprintf("owner of launcher %d (%s)", l.number, l.name)}
 	if i.cgroup, err = cgroupOf(pid); err != nil {
 		return err
 	}
-	return w.awaitKnown(ctx, l.sandbox.Pod, pid)
+	p, err := hold(pid)
+	i.owner = &subject{process: p, name: name}
+	return err
 }
 
 // pipe makes the pipe anew: what was told to an owner that is gone is not for the next.

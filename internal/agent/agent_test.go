@@ -36,8 +36,8 @@ func TestAgent(t *testing.T) {
 	if len(limits) != 1 || limits[0].GetHard() != 5<<30 || limits[0].GetSoft() != 5<<30 {
 		t.Fatalf("rlimits %v, want RLIMIT_MEMLOCK of 5 GiB", limits)
 	}
-	ctr.Pid = uint32(startProcess(t, config.Cgroup, ctr.GetId()))
-	ctr.State = nri.ContainerState_CONTAINER_RUNNING
+	owner, _ := runIn(t, makeCgroup(t, config.Cgroup, ctr.GetId()), "sleep", "1000")
+	ctr.Pid, ctr.State = uint32(owner.Process.Pid), nri.ContainerState_CONTAINER_RUNNING
 	err = runtime.PostStartContainer(context.Background(), &nri.PostStartContainerRequest{Pod: pod, Container: ctr})
 	if err != nil {
 		t.Fatal(err)

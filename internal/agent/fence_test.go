@@ -5,7 +5,6 @@ import (
 	"errors"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -82,20 +81,13 @@ func TestFence(t *testing.T) {
 	if err := dies.owner.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	<-gone
-	if got := vm.ProcessState.Sys().(syscall.WaitStatus).Signal(); got != syscall.SIGTERM {
-		t.Errorf("the VM process ended by %v, want SIGTERM", got)
-	}
+	wantTerminated(t, vm, gone)
 	if !strings.Contains(log.String(), "the fence takes over") {
 		t.Error("it was not the fence who ended it")
 	}
 	next := start(t, config) // gets the pins, and the fence steps aside
 	eventually(t, "the fence to step aside", func() bool { return strings.Contains(log.String(), "the fence steps aside") })
-	select {
-	case <-otherGone:
-		t.Error("the VM of a launcher that lives has ended")
-	default:
-	}
+	wantAlive(t, otherGone, "the VM of a launcher that lives")
 	next.awaitEvent(t, agentapi.ReasonVMTerminated, byFence)
 }
 

@@ -3,9 +3,7 @@ package agent
 import (
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"syscall"
 	"testing"
 
 	"github.com/containerd/nri/pkg/adaptation"
@@ -48,39 +46,17 @@ func testContainer(pod *nri.PodSandbox) *nri.Container {
 	}
 }
 
-// startProcess starts a process in a cgroup that is named as runtimes do it.
-func startProcess(t *testing.T, mount, containerID string) (pid int) {
+// makeCgroup makes a container's cgroup, with the name that runtimes give it.
+func makeCgroup(t *testing.T, mount, containerID string) (dir string) {
 	t.Helper()
-	dir := filepath.Join(mount, "cri-"+containerID+".scope")
+	dir = filepath.Join(mount, "cri-"+containerID+".scope")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := os.Remove(dir); err != nil {
-			t.Error(err)
-		}
+		eventually(t, "an empty cgroup", func() bool { return os.Remove(dir) == nil })
 	})
-	cgroup, err := os.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cgroup.Close()
-	cmd := exec.Command("cat")
-	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(cgroup.Fd())}
-	input, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		input.Close()
-		if err := cmd.Wait(); err != nil {
-			t.Error(err)
-		}
-	})
-	return cmd.Process.Pid
+	return dir
 }
 
 func create(runtime *adaptation.Adaptation, pod *nri.PodSandbox, ctr *nri.Container) (*nri.ContainerAdjustment, error) {

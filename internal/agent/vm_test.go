@@ -66,6 +66,24 @@ func runIn(t *testing.T, dir string, args ...string) (cmd *exec.Cmd, done <-chan
 	return cmd, ended
 }
 
+// wantTerminated waits for the end of what runIn has run: by SIGTERM.
+func wantTerminated(t *testing.T, cmd *exec.Cmd, done <-chan struct{}) {
+	t.Helper()
+	<-done
+	if got := cmd.ProcessState.Sys().(syscall.WaitStatus).Signal(); got != syscall.SIGTERM {
+		t.Errorf("the VM process ended by %v, want SIGTERM", got)
+	}
+}
+
+func wantAlive(t *testing.T, done <-chan struct{}, who string) {
+	t.Helper()
+	select {
+	case <-done:
+		t.Errorf("%s has ended", who)
+	default:
+	}
+}
+
 // launched is a launcher with its owner, in a cgroup of its own.
 type launched struct {
 	pod    *nri.PodSandbox
@@ -83,13 +101,7 @@ func launch(t *testing.T, config Config, runtime *adaptation.Adaptation, name st
 	if _, err := create(runtime, pod, ctr); err != nil {
 		t.Fatal(err)
 	}
-	dir := filepath.Join(config.Cgroup, "cri-"+ctr.GetId()+".scope")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		eventually(t, "an empty cgroup", func() bool { return os.Remove(dir) == nil })
-	})
+	dir := makeCgroup(t, config.Cgroup, ctr.GetId())
 	if err := runtime.StartContainer(context.Background(), &nri.StartContainerRequest{Pod: pod, Container: ctr}); err != nil {
 		t.Fatal(err)
 	}
@@ -142,14 +154,7 @@ func TestVMEndsWithItsLauncher(t *testing.T) {
 	if err := l.owner.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	<-gone
-	if got := vm.ProcessState.Sys().(syscall.WaitStatus).Signal(); got != syscall.SIGTERM {
-		t.Errorf("the VM process ended by %v, want SIGTERM", got)
-	}
+	wantTerminated(t, vm, gone)
 	a.awaitPhase(t, "vm", agentapi.PhaseDone, 0)
-	select {
-	case <-strangerGone:
-		t.Error("a stranger's process has ended")
-	default:
-	}
+	wantAlive(t, strangerGone, "a stranger's process")
 }

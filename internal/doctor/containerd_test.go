@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"runtime/debug"
@@ -11,10 +10,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 )
-
-func runtimeIs(name, version string) func(*Machine) {
-	return func(m *Machine) { m.Runtime = runtimeOf(name, version) }
-}
 
 func TestContainerd(t *testing.T) {
 	for version, want := range map[string]struct {
@@ -60,8 +55,7 @@ func TestNRIThatContainerdWasBuiltWith(t *testing.T) {
 		"says little": {[]*debug.Module{{Path: "other", Version: "v1.0.0"}}, nil, Note, "NRI 0.12.3, without"},
 		"no program":  {nil, errors.New("no"), Note, "NRI 0.12.3, without"},
 	} {
-		got := examine(t, runtimeIs("containerd", "v2.4.2"), func(m *Machine) {
-			m.Runtime = func(context.Context) (Runtime, error) { return Runtime{"containerd", "v2.4.2", 71}, nil }
+		got := examine(t, runtimeRuns("containerd", "v2.4.2", 71), func(m *Machine) {
 			m.BuildInfo = func(pid int) (*debug.BuildInfo, error) {
 				if pid != 71 {
 					t.Errorf("asked for %d", pid)
@@ -86,74 +80,49 @@ func TestOtherRuntime(t *testing.T) {
 }
 
 func TestRuntimeAway(t *testing.T) {
-	fails := func(err error) func(*Machine) {
-		return func(m *Machine) {
-			m.Runtime = func(context.Context) (Runtime, error) { return Runtime{}, err }
-		}
-	}
-	for name, test := range map[string]struct {
-		change []func(*Machine)
-		status Status
-		want   string
-	}{
-		"away":         {[]func(*Machine){fails(errors.New("refused")), noAgent(errNotAsked)}, Problem, "--runtime-endpoint"},
-		"without root": {[]func(*Machine){fails(fs.ErrPermission), noAgent(errNotAsked)}, Unknown, "run as root"},
-		"without CRI": {[]func(*Machine){
-			fails(errors.New("unimplemented")), noAgent(errNotAsked), with(file("etc/containerd/config.toml", "disabled_plugins = ['cri']")),
-		}, Problem, "disabled_plugins"},
-		"the agent knows": {[]func(*Machine){fails(fs.ErrPermission), agentIs(func(a *Agent) {
-			a.Runtime.Name, a.Runtime.Version = "containerd", "v2.4.2"
-		})}, OK, "containerd v2.4.2"},
-	} {
-		f := examine(t, test.change...)["containerd"]
-		if f.Status != test.status || !strings.Contains(f.Found+f.Means+f.Mend, test.want) {
-			t.Errorf("%s: %+v, want %s and %q", name, f, test.status, test.want)
-		}
-	}
+	away := func(why error) change { return both(runtimeFails(why), noAgent(errNotAsked)) }
+	noCRI := file("etc/containerd/config.toml", "disabled_plugins = ['cri']")
+	known := agentIs(func(a *Agent) { a.Runtime.Name, a.Runtime.Version = "containerd", "v2.4.2" })
+	expect(t, map[string]expectation{
+		"away":            {away(errors.New("refused")), "containerd", Problem, "--runtime-endpoint"},
+		"without root":    {away(fs.ErrPermission), "containerd", Unknown, "run as root"},
+		"without CRI":     {both(away(errors.New("unimplemented")), with(noCRI)), "containerd", Problem, "disabled_plugins"},
+		"the agent knows": {both(runtimeFails(fs.ErrPermission), known), "containerd", OK, "containerd v2.4.2"},
+	})
 }
 
 const table = "[plugins.'io.containerd.nri.v1.nri']\n"
 
 func TestNRI(t *testing.T) {
 	away := noAgent(errNotAsked)
-	config := func(text string) func(*Machine) { return with(file("etc/containerd/config.toml", text)) }
+	config := func(text string) change { return with(file("etc/containerd/config.toml", text)) }
 	noSocket := func(m *Machine) { delete(m.Root.(fstest.MapFS), "var/run/nri/nri.sock") }
-	for name, test := range map[string]struct {
-		change []func(*Machine)
-		check  string
-		status Status
-		want   string
-	}{
-		"on":                  {[]func(*Machine){away}, "nri", OK, "on, at /var/run/nri/nri.sock"},
-		"on, old":             {[]func(*Machine){config(table + "disable = false"), runtimeIs("containerd", "1.7.24")}, "nri", OK, "connected"},
-		"off":                 {[]func(*Machine){config(table + "disable = true")}, "nri", Problem, "switched off by [/etc/containerd/config.toml]"},
-		"off by default":      {[]func(*Machine){away, runtimeIs("containerd", "1.7.24")}, "nri", Problem, "switched off"},
-		"off as a plugin":     {[]func(*Machine){config("disabled_plugins = ['io.containerd.nri.v1.nri']")}, "nri", Problem, "switched off"},
-		"no connections":      {[]func(*Machine){config(table + "disable_connections = true")}, "nri", Problem, "disable_connections"},
-		"no socket":           {[]func(*Machine){away, noSocket}, "nri", Problem, "no socket"},
-		"no socket by agent":  {[]func(*Machine){noSocket}, "nri", OK, "connected"},
-		"a file":              {[]func(*Machine){away, with(file("var/run/nri/nri.sock", "x"))}, "nri", Problem, "is no socket"},
-		"elsewhere":           {[]func(*Machine){away, config(table + "socket_path = '/run/n.sock'"), socketAt("run/n.sock")}, "nri", Note, "--nri-socket=/run/n.sock"},
-		"bad configuration":   {[]func(*Machine){away, config("version = ")}, "nri", OK, "was not looked at"},
-		"quick":               {[]func(*Machine){config(table + "plugin_request_timeout = '10ms'")}, "nri-timeouts", Note, "busy"},
-		"slow":                {[]func(*Machine){config(table + "plugin_request_timeout = '5m'")}, "nri-timeouts", Note, "holds up"},
-		"no duration":         {[]func(*Machine){config(table + "plugin_registration_timeout = 'x'")}, "nri-timeouts", Problem, "2s"},
-		"no timeouts known":   {[]func(*Machine){config("version = ")}, "nri-timeouts", Unknown, ""},
-		"validator off":       {[]func(*Machine){config("version = 3")}, "validator", Problem, "off in [/etc/containerd/config.toml]"},
-		"validator, no file":  {[]func(*Machine){config("")}, "validator", Problem, "containerd reads no conf.d"},
-		"validator, for all":  {[]func(*Machine){config("[plugins.'io.containerd.nri.v1.nri'.default_validator]\nenable=true\nrequired_plugins=['mooring']")}, "validator", Problem, "DaemonSet for ever"},
-		"validator, another":  {[]func(*Machine){config("[plugins.'io.containerd.nri.v1.nri'.default_validator]\nenable=true\nrequired_plugins=['x']")}, "validator", Note, "[x]"},
-		"validator not known": {[]func(*Machine){config("version = ")}, "validator", Unknown, ""},
-	} {
-		f := examine(t, test.change...)[test.check]
-		if f.Status != test.status || !strings.Contains(f.Found+f.Means+f.Mend, test.want) {
-			t.Errorf("%s: %+v, want %s and %q", name, f, test.status, test.want)
-		}
-	}
+	expect(t, map[string]expectation{
+		"on":                  {away, "nri", OK, "on, at /var/run/nri/nri.sock"},
+		"on, old":             {both(config(table+"disable = false"), runtimeIs("containerd", "1.7.24")), "nri", OK, "connected"},
+		"off":                 {config(table + "disable = true"), "nri", Problem, "switched off by [/etc/containerd/config.toml]"},
+		"off by default":      {both(away, runtimeIs("containerd", "1.7.24")), "nri", Problem, "switched off"},
+		"off as a plugin":     {config("disabled_plugins = ['io.containerd.nri.v1.nri']"), "nri", Problem, "switched off"},
+		"no connections":      {config(table + "disable_connections = true"), "nri", Problem, "disable_connections"},
+		"no socket":           {both(away, noSocket), "nri", Problem, "no socket"},
+		"no socket by agent":  {noSocket, "nri", OK, "connected"},
+		"a file":              {both(away, with(file("var/run/nri/nri.sock", "x"))), "nri", Problem, "is no socket"},
+		"elsewhere":           {both(away, both(config(table+"socket_path = '/run/n.sock'"), socketAt("run/n.sock"))), "nri", Note, "--nri-socket=/run/n.sock"},
+		"bad configuration":   {both(away, config("version = ")), "nri", OK, "was not looked at"},
+		"quick":               {config(table + "plugin_request_timeout = '10ms'"), "nri-timeouts", Note, "busy"},
+		"slow":                {config(table + "plugin_request_timeout = '5m'"), "nri-timeouts", Note, "holds up"},
+		"no duration":         {config(table + "plugin_registration_timeout = 'x'"), "nri-timeouts", Problem, "2s"},
+		"no timeouts known":   {config("version = "), "nri-timeouts", Unknown, ""},
+		"validator off":       {config("version = 3"), "validator", Problem, "off in [/etc/containerd/config.toml]"},
+		"validator, no file":  {config(""), "validator", Problem, "containerd reads no conf.d"},
+		"validator, for all":  {config("[plugins.'io.containerd.nri.v1.nri'.default_validator]\nenable=true\nrequired_plugins=['mooring']"), "validator", Problem, "DaemonSet for ever"},
+		"validator, another":  {config("[plugins.'io.containerd.nri.v1.nri'.default_validator]\nenable=true\nrequired_plugins=['x']"), "validator", Note, "[x]"},
+		"validator not known": {config("version = "), "validator", Unknown, ""},
+	})
 }
 
-func socketAt(path string) func(*Machine) {
-	return func(m *Machine) { m.Root.(fstest.MapFS)[path] = &fstest.MapFile{Mode: fs.ModeSocket} }
+func socketAt(path string) change {
+	return also(fstest.MapFS{path: {Mode: fs.ModeSocket}})
 }
 
 // Imports are read as containerd reads them: patterns, relative paths, each file once,

@@ -3,7 +3,6 @@ package doctor
 import (
 	"errors"
 	"io/fs"
-	"maps"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -15,24 +14,13 @@ const libvirtPolicy = "apiVersion: mooring.dev/v1alpha1\nkind: NodePolicy\nlifec
 
 // withLibvirt returns the good machine with a policy that names a libvirt, and what
 // there is of it.
-func withLibvirt(there fstest.MapFS) func(*Machine) {
-	return func(m *Machine) {
-		files := goodFiles()
-		files["etc/mooring/policy.yaml"] = libvirtPolicy
-		root := filesOf(files)
-		maps.Copy(root, there)
-		m.Root = root
-	}
+func withLibvirt(there fstest.MapFS) change {
+	return both(with(file("etc/mooring/policy.yaml", libvirtPolicy)), also(there))
 }
 
 func TestLifecycleFindings(t *testing.T) {
 	records, socket := &fstest.MapFile{Mode: fs.ModeDir | 0o755}, &fstest.MapFile{Mode: fs.ModeSocket}
-	for name, test := range map[string]struct {
-		change func(*Machine)
-		check  string
-		status Status
-		want   string // part of what is found, meant or to be done
-	}{
+	expect(t, map[string]expectation{
 		"no bpffs":              {with(file("proc/mounts", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n")), "bpffs", Problem, "mount -t bpf"},
 		"another file system":   {with(file("proc/mounts", "tmpfs /sys/fs/bpf tmpfs rw 0 0\n")), "bpffs", Problem, "no bpffs at /sys/fs/bpf"},
 		"no mounts":             {with(file("proc/mounts", "")), "bpffs", Unknown, "procfs"},
@@ -50,20 +38,11 @@ func TestLifecycleFindings(t *testing.T) {
 		"agent away":            {noAgent(errors.New("no answer")), "tracker", Note, "not installed"},
 		"no CAP_BPF":            {with(file("proc/200/status", "CapEff:\t0000004001000020")), "agent-capabilities", Problem, "not tracked"},
 		"no CAP_KILL":           {with(file("proc/200/status", "CapEff:\t000000c001000000")), "agent-capabilities", Problem, "not ended"},
-	} {
-		f := examine(t, test.change)[test.check]
-		if f.Status != test.status || !strings.Contains(f.Found+f.Means+f.Mend, test.want) {
-			t.Errorf("%s: %+v, want %s and %q", name, f, test.status, test.want)
-		}
-	}
+	})
 }
 
-func hookMode(mode fs.FileMode) func(*Machine) {
-	return func(m *Machine) {
-		root := filesOf(goodFiles())
-		root["usr/local/libexec/mooring/mooring-hook"] = &fstest.MapFile{Mode: mode}
-		m.Root = root
-	}
+func hookMode(mode fs.FileMode) change {
+	return also(fstest.MapFS{"usr/local/libexec/mooring/mooring-hook": {Mode: mode}})
 }
 
 // What the lifecycle needs is missing from a node before anybody installs Mooring.
