@@ -46,8 +46,9 @@ func (f fixture) escaped(t *testing.T) []*vm {
 // left reports whether the runtime leaves a VM behind, for the agent to stop.
 func (v *vm) left() bool { return v.libvirt || v.name != v.placement.name }
 
-// TestAbnormalExit: however a launcher ends, its VM ends, too.
-func TestAbnormalExit(t *testing.T) {
+// TestCoreAbnormalExit: however a launcher ends, its VM ends, too.
+func TestCoreAbnormalExit(t *testing.T) {
+	claim(t, "A VM does not outlive its launcher, however that ends")
 	f := setUpVMs(t)
 	for _, e := range endings() {
 		if runs(t, e.name, !e.more) {

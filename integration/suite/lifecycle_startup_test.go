@@ -9,9 +9,10 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
-// TestStartup: launcher, heartbeat, VM, in this order; the agent knows the VM for
+// TestCoreStartup: launcher, heartbeat, VM, in this order; the agent knows the VM for
 // what it is, by pid and start time.
-func TestStartup(t *testing.T) {
+func TestCoreStartup(t *testing.T) {
+	claim(t, "A VM that its launcher starts is known for what it is, in the pod and in the node's libvirt")
 	underFaults(t, func(t *testing.T, f fixture, x fault) {
 		vms := f.runLaunchers(t, placements(), want{annotations: map[string]string{api.WatchdogKey: "10m"}})
 		for _, v := range vms {

@@ -23,9 +23,10 @@ type termination struct {
 	done        atomic.Bool
 }
 
-// TestPodTermination: the kubelet runs the hook, and stops the container after it.
+// TestCorePodTermination: the kubelet runs the hook, and stops the container after it.
 // The hook ends well once the VM is gone, and not before.
-func TestPodTermination(t *testing.T) {
+func TestCorePodTermination(t *testing.T) {
+	claim(t, "A pod that is deleted has its VM shut down first")
 	underFaults(t, func(t *testing.T, f fixture, x fault) {
 		vms := f.fleet(t, want{owner: careless})
 		f.terminate(t, vms, x)
@@ -65,7 +66,7 @@ func (f fixture) terminate(t *testing.T, vms []*vm, x fault) {
 	for _, v := range vms {
 		ends[v] = &termination{}
 	}
-	done := inBackground(t, vms, func(ctx context.Context, v *vm) error { return f.terminateOne(ctx, v, ends[v]) })
+	done := inBackground(t, vms, func(ctx context.Context, v *vm) error { return f.terminateOne(ctx, v, x, ends[v]) })
 	if x.middle != nil {
 		f.awaitBegun(t, ends)
 	}
@@ -98,12 +99,26 @@ func checkTermination(t *testing.T, end *termination, x fault) {
 	}
 }
 
+// stopGrace is what the kubelet leaves an owner at most: one that does not answer
+// SIGTERM uses all of it.
+const stopGrace = 10 * time.Second
+
+// grace is a pod's grace period: long enough for a busy node, unless nobody is there
+// to confirm anything.
+func (x fault) grace() time.Duration {
+	if x.away {
+		return 20 * time.Second
+	}
+	return time.Minute
+}
+
 // terminateOne is what the kubelet does, and a look at the VM between the hook's
 // end and the stop signal.
-func (f fixture) terminateOne(ctx context.Context, v *vm, end *termination) error {
+func (f fixture) terminateOne(ctx context.Context, v *vm, x fault, end *termination) error {
 	defer end.done.Store(true)
 	var left time.Duration
-	left, end.hook = v.launcher.PreStop(ctx, 20*time.Second, preStop, "prestop")
+	left, end.hook = v.launcher.PreStop(ctx, x.grace(), preStop, "prestop")
+	left = min(left, stopGrace)
 	if end.hook == nil {
 		_, err := f.Output(ctx, "sh", "-c", livesStill, "sh", itoa(v.process.pid), fmt.Sprint(v.process.start))
 		end.livedOnward = err == nil

@@ -143,9 +143,10 @@ func (f fixture) learn(ctx context.Context, v *vm) error {
 	return err
 }
 
-// tell has an owner run a line of shell.
+// tell has an owner run a line of shell, whatever the runtime is doing.
 func (f fixture) tell(ctx context.Context, v *vm, line string) error {
-	_, err := v.launcher.Exec(ctx, "sh", "-c", `until [ -p /tmp/do ]; do sleep 0.1; done; echo "$1" >/tmp/do`, "sh", line)
+	const say = `until [ -p "$1" ]; do sleep 0.1; done; echo "$2" >"$1"`
+	_, err := f.Output(ctx, "sh", "-c", say, "sh", fmt.Sprintf("/proc/%d/root/tmp/do", v.owner.pid), line)
 	return err
 }
 
