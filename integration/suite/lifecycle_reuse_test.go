@@ -24,9 +24,9 @@ func TestReusedPID(t *testing.T) {
 func reusedPID(t *testing.T, f fixture, x fault) {
 	t.Helper()
 	f.pushProgram(t, "../twin", twinBinary)
-	// Daemons: their parent is the runtime's or the pod's first process, which waits
+	// A daemon of the node's pid namespace: its parent is the runtime's shim, which waits
 	// for everybody. A launcher's shell would leave a zombie, and that has the number.
-	vms := f.runVMs(t, placements()[1:3], want{owner: careless, start: asDaemon})
+	vms := f.runVMs(t, placements()[2:3], want{owner: careless, start: asDaemon})
 	for _, v := range vms {
 		f.awaitVM(t, v, agentapi.VMRunning)
 		f.output(t, "test", "-s", tieFile(v))
