@@ -35,7 +35,7 @@ func sizes(d *libvirtxml.Domain, ppc64 bool) (memory, most uint64, err error) {
 	if memory, err = add("memory", initial, rounded); err != nil || d.MaximumMemory == nil {
 		return memory, 0, err
 	}
-	most, err = kibibytes("maxMemory", uint64(d.MaximumMemory.Value), d.MaximumMemory.Unit)
+	most, err = Kibibytes("maxMemory", uint64(d.MaximumMemory.Value), d.MaximumMemory.Unit)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -60,7 +60,7 @@ func cells(d *libvirtxml.Domain, ppc64 bool) (total uint64, err error) {
 	}
 	for i, cell := range d.CPU.Numa.Cell {
 		element := fmt.Sprintf("cpu/numa/cell[%d] memory", i)
-		size, err := kibibytes(element, uint64(cell.Memory), cell.Unit)
+		size, err := Kibibytes(element, uint64(cell.Memory), cell.Unit)
 		if err != nil {
 			return 0, err
 		}
@@ -76,7 +76,7 @@ func withoutModules(d *libvirtxml.Domain, devices, step uint64) (uint64, error) 
 	if d.Memory == nil {
 		return 0, errors.New("memory: there is none: want <memory>, or memory in <cpu><numa><cell>")
 	}
-	memory, err := kibibytes("memory", uint64(d.Memory.Value), d.Memory.Unit)
+	memory, err := Kibibytes("memory", uint64(d.Memory.Value), d.Memory.Unit)
 	if err != nil {
 		return 0, err
 	}
@@ -112,7 +112,7 @@ func module(element string, m *libvirtxml.DomainMemorydev, ppc64 bool) (written,
 	if m.Target == nil || m.Target.Size == nil {
 		return 0, 0, fmt.Errorf("%s: there is none: want the memory device's size", element)
 	}
-	written, err = kibibytes(element, uint64(m.Target.Size.Value), m.Target.Size.Unit)
+	written, err = Kibibytes(element, uint64(m.Target.Size.Value), m.Target.Size.Unit)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -130,7 +130,7 @@ func nvdimm(element string, size uint64, label *libvirtxml.DomainMemorydevTarget
 	var labelSize uint64
 	if label != nil && label.Size != nil {
 		var err error
-		if labelSize, err = kibibytes(element+" label/size", uint64(label.Size.Value), label.Size.Unit); err != nil {
+		if labelSize, err = Kibibytes(element+" label/size", uint64(label.Size.Value), label.Size.Unit); err != nil {
 			return 0, err
 		}
 	}

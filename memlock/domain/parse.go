@@ -116,7 +116,7 @@ func hardLimit(d *libvirtxml.Domain) (*uint64, error) {
 		return nil, nil
 	}
 	limit := d.MemoryTune.HardLimit
-	size, err := kibibytes("memtune/hard_limit", limit.Value, limit.Unit)
+	size, err := Kibibytes("memtune/hard_limit", limit.Value, limit.Unit)
 	if err != nil || size >= unlimitedKiB {
 		return nil, err // so much is no limit to libvirt
 	}

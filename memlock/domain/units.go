@@ -16,10 +16,11 @@ const unlimitedKiB = 9007199254740991
 // maxKiB is the largest size: what fits a signed 64-bit number of bytes.
 const maxKiB = 1<<53 - 1
 
-// kibibytes scales a size as libvirt does (virScaleInteger): the unit's case does
-// not matter, without one the value is in KiB, and a fraction counts as a whole
-// KiB. element names the size in errors.
-func kibibytes(element string, value uint64, unit string) (uint64, error) {
+// Kibibytes scales a size of a domain XML to KiB as libvirt does (virScaleInteger):
+// the unit's case does not matter, without one the value is in KiB, and a fraction
+// counts as a whole KiB. element names the size in errors, which are a unit that
+// libvirt does not know, and 8 EiB or more.
+func Kibibytes(element string, value uint64, unit string) (uint64, error) {
 	scale, err := scaleOf(unit)
 	if err != nil {
 		return 0, fmt.Errorf("%s: unit %q: %w", element, unit, err)

@@ -1,0 +1,171 @@
+package headroom
+
+import (
+	"bytes"
+	"cmp"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// document is a text and the edits that are to be made in it.
+type document struct {
+	text  []byte
+	root  *element
+	edits []edit
+}
+
+// edit replaces a piece of the text, which may be empty. Those in one place are made
+// in the order in which they were added.
+type edit struct {
+	span
+	text string
+}
+
+// attribute matches the attributes of a start tag one after the other: values cannot
+// be taken for names, because each is matched as a whole.
+var attribute = regexp.MustCompile(`([^\s=<>/"']+)\s*=\s*("[^"]*"|'[^']*')`)
+
+// result returns the text with the edits made.
+func (d *document) result() []byte {
+	slices.SortStableFunc(d.edits, func(a, b edit) int { return cmp.Compare(a.from, b.from) })
+	var out bytes.Buffer
+	at := 0
+	for _, e := range d.edits {
+		out.Write(d.text[at:e.from])
+		out.WriteString(e.text)
+		at = e.to
+	}
+	out.Write(d.text[at:])
+	return out.Bytes()
+}
+
+func (d *document) replace(s span, text string) { d.edits = append(d.edits, edit{s, text}) }
+
+// setNumber replaces the number that an element holds.
+func (d *document) setNumber(e *element, number uint64) {
+	at := span{e.open, e.shut}
+	if len(e.words) == 1 && !bytes.ContainsAny(d.text[e.words[0].from:e.words[0].to], "<&") {
+		at = d.trimmed(e.words[0])
+	}
+	d.replace(at, strconv.FormatUint(number, 10))
+}
+
+func (d *document) trimmed(s span) span {
+	piece := d.text[s.from:s.to]
+	from := s.from + len(piece) - len(bytes.TrimLeft(piece, " \t\r\n"))
+	return span{from, from + len(bytes.TrimSpace(piece))}
+}
+
+// setAttr sets an attribute to a value that needs no escaping.
+func (d *document) setAttr(e *element, name, value string) {
+	tag := d.text[e.start:e.open]
+	for _, m := range attribute.FindAllSubmatchIndex(tag, -1) {
+		if string(tag[m[2]:m[3]]) == name {
+			d.replace(span{e.start + m[4] + 1, e.start + m[5] - 1}, value)
+			return
+		}
+	}
+	at := e.start + len(bytes.TrimRight(tag, " \t\r\n/>"))
+	d.replace(span{at, at}, " "+name+"="+d.quoted(value))
+}
+
+// quoted quotes as the domain's own type attribute is.
+func (d *document) quoted(value string) string {
+	quote := `'`
+	if m := attribute.FindSubmatch(d.text[d.root.start:d.root.open]); m != nil {
+		quote = string(m[2][:1])
+	}
+	return quote + value + quote
+}
+
+// before and after add an element beside another, indented like it.
+func (d *document) before(e *element, n node) {
+	d.replace(span{e.start, e.start}, d.render(n, d.lead(e))+d.lead(e))
+}
+
+func (d *document) after(e *element, n node) {
+	d.replace(span{e.end, e.end}, d.lead(e)+d.render(n, d.lead(e)))
+}
+
+// into adds an element as another's last.
+func (d *document) into(parent *element, n node) {
+	if last := len(parent.children) - 1; last >= 0 {
+		d.after(parent.children[last], n)
+		return
+	}
+	outer := d.lead(parent)
+	inner := outer
+	if outer != "" {
+		inner += d.step()
+	}
+	body := inner + d.render(n, inner) + outer
+	if parent.open < parent.end { // it has an end tag
+		at := parent.open + len(bytes.TrimRight(d.text[parent.open:parent.shut], " \t\r\n"))
+		d.replace(span{at, parent.shut}, body)
+		return
+	}
+	at := parent.start + len(bytes.TrimRight(d.text[parent.start:parent.open], " \t\r\n/>"))
+	d.replace(span{at, parent.open}, ">"+body+"</"+parent.name+">")
+}
+
+// lead returns the line break and the indentation before an element, nothing where it
+// does not begin a line.
+func (d *document) lead(e *element) string {
+	head := d.text[:e.start]
+	line := head[len(bytes.TrimRight(head, " \t")):]
+	switch {
+	case bytes.HasSuffix(head[:len(head)-len(line)], []byte("\r\n")):
+		return "\r\n" + string(line)
+	case bytes.HasSuffix(head[:len(head)-len(line)], []byte("\n")), e == d.root && len(line) == e.start:
+		return "\n" + string(line)
+	}
+	return ""
+}
+
+// step returns what the domain's children are indented by.
+func (d *document) step() string {
+	if len(d.root.children) > 0 {
+		if step, ok := strings.CutPrefix(d.lead(d.root.children[0]), d.lead(d.root)); ok && step != "" {
+			return step
+		}
+	}
+	return "  "
+}
+
+// node is an element to add.
+type node struct {
+	name     string
+	attrs    []string // names and values by turns
+	text     string
+	children []node
+}
+
+func number(name string, value uint64, attrs ...string) node {
+	return node{name: name, attrs: attrs, text: strconv.FormatUint(value, 10)}
+}
+
+// render writes a node whose own line begins with lead.
+func (d *document) render(n node, lead string) string {
+	var out strings.Builder
+	out.WriteString("<" + n.name)
+	for i := 0; i < len(n.attrs); i += 2 {
+		out.WriteString(" " + n.attrs[i] + "=" + d.quoted(n.attrs[i+1]))
+	}
+	if n.text == "" && n.children == nil {
+		return out.String() + "/>"
+	}
+	out.WriteString(">" + n.text)
+	inner := lead
+	if lead != "" {
+		inner += d.step()
+	}
+	for _, c := range n.children {
+		out.WriteString(inner + d.render(c, inner))
+	}
+	if n.children != nil {
+		out.WriteString(lead)
+	}
+	return out.String() + "</" + n.name + ">"
+}

@@ -1,0 +1,48 @@
+package headroom
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"k8s.io/utils/cpuset"
+)
+
+// Host is what a domain may grow to where nobody gave a capacity.
+type Host struct {
+	Memory int64 // MiB, rounded down
+	CPUs   int   // that are online
+}
+
+// ReadHost reads the host's memory and CPUs from /proc and /sys below root, which is
+// the machine's root directory. Containers see the host's, whatever their limits.
+func ReadHost(root fs.FS) (Host, error) {
+	memory, err := hostMemory(root)
+	if err != nil {
+		return Host{}, fmt.Errorf("the host's memory: %w", err)
+	}
+	online, err := fs.ReadFile(root, "sys/devices/system/cpu/online")
+	if err != nil {
+		return Host{}, fmt.Errorf("the host's CPUs: %w", err)
+	}
+	cpus, err := cpuset.Parse(strings.TrimSpace(string(online)))
+	if err != nil {
+		return Host{}, fmt.Errorf("the host's CPUs: %w", err)
+	}
+	return Host{Memory: memory, CPUs: cpus.Size()}, nil
+}
+
+func hostMemory(root fs.FS) (int64, error) {
+	text, err := fs.ReadFile(root, "proc/meminfo")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		var kib int64
+		if n, _ := fmt.Sscanf(line, "MemTotal: %d kB", &kib); n == 1 {
+			return kib >> 10, nil
+		}
+	}
+	return 0, errors.New("proc/meminfo: there is no MemTotal")
+}

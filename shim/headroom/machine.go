@@ -1,0 +1,161 @@
+package headroom
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"k8s.io/utils/cpuset"
+
+	"github.com/mooring-vm/mooring/memlock/domain"
+)
+
+// machine is a domain as it was given.
+type machine struct {
+	*document
+	domain.Definition // sizes in KiB, rounded up as at the domain's start
+
+	most, current int // vCPUs
+	perSocket     int // vCPUs of a socket; 1 without a topology
+	sockets       int // 0 without a topology
+	cells         []cell
+	huge          uint64 // the largest huge page in KiB; 0: none
+}
+
+// cell is a NUMA cell. Which vCPUs it has may be left out.
+type cell struct {
+	*element
+	id    string
+	vcpus cpuset.CPUSet
+}
+
+// maxNumber bounds what is counted in a domain XML: libvirt takes no more vCPUs.
+const maxNumber = 1 << 14
+
+// list matches lists that cpuset reads, of numbers below 100,000.
+var list = regexp.MustCompile(`^[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*$`)
+
+func read(text []byte) (*machine, error) {
+	def, err := domain.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	root, err := parse(text)
+	if err != nil {
+		return nil, err
+	}
+	m := &machine{document: &document{text: text, root: root}, Definition: def}
+	for _, step := range []func() error{m.readVCPUs, m.readTopology, m.readCells, m.readHugePages} {
+		if err := step(); err != nil {
+			return nil, fmt.Errorf("domain XML: %w", err)
+		}
+	}
+	return m, nil
+}
+
+func (m *machine) readVCPUs() (err error) {
+	m.most, m.current = 1, 1
+	vcpu := m.root.first("vcpu")
+	if vcpu == nil {
+		return nil
+	}
+	if m.most, err = count("vcpu", vcpu.value()); err != nil {
+		return err
+	}
+	m.current = m.most
+	if current := vcpu.attr("current"); current != "" {
+		if m.current, err = count("vcpu current", current); err != nil {
+			return err
+		}
+	}
+	if each := m.root.first("vcpus").all("vcpu"); len(each) > 0 {
+		m.current = enabled(each)
+	}
+	if m.current > m.most {
+		return fmt.Errorf("vcpu: %d of %d: want no more than there are", m.current, m.most)
+	}
+	return nil
+}
+
+// enabled counts the vCPUs that are; libvirt goes by these where they are listed.
+func enabled(vcpus []*element) (n int) {
+	for _, v := range vcpus {
+		if v.attr("enabled") == "yes" {
+			n++
+		}
+	}
+	return n
+}
+
+func (m *machine) readTopology() (err error) {
+	m.perSocket = 1
+	topology := m.root.first("cpu", "topology")
+	if topology == nil {
+		return nil
+	}
+	if m.sockets, err = count("cpu/topology sockets", topology.attr("sockets")); err != nil {
+		return err
+	}
+	for _, a := range topology.attrs {
+		if a.Name.Local == "sockets" {
+			continue
+		}
+		n, err := count("cpu/topology "+a.Name.Local, a.Value)
+		if err != nil {
+			return err
+		}
+		if m.perSocket *= n; m.perSocket > maxNumber {
+			return fmt.Errorf("cpu/topology: %d vCPUs of a socket: want at most %d", m.perSocket, maxNumber)
+		}
+	}
+	return nil
+}
+
+func (m *machine) readCells() error {
+	for i, e := range m.root.first("cpu", "numa").all("cell") {
+		c := cell{element: e, id: cmp.Or(e.attr("id"), strconv.Itoa(i)), vcpus: cpuset.New()}
+		if text := strings.ReplaceAll(e.attr("cpus"), " ", ""); text != "" {
+			if !list.MatchString(text) {
+				return fmt.Errorf("cpu/numa/cell[%d] cpus %q: want numbers and ranges such as 0-3,8", i, text)
+			}
+			var err error
+			if c.vcpus, err = cpuset.Parse(text); err != nil {
+				return fmt.Errorf("cpu/numa/cell[%d] cpus: %w", i, err)
+			}
+		}
+		m.cells = append(m.cells, c)
+	}
+	return nil
+}
+
+// readHugePages takes those without a size for the smallest: which they are is known
+// only to the host.
+func (m *machine) readHugePages() error {
+	pages := m.root.first("memoryBacking", "hugepages")
+	if pages == nil {
+		return nil
+	}
+	m.huge = minBlock << 10
+	for i, page := range pages.all("page") {
+		element := fmt.Sprintf("memoryBacking/hugepages/page[%d] size", i)
+		size, err := strconv.ParseUint(page.attr("size"), 10, 64)
+		if err != nil {
+			return fmt.Errorf("%s %q: want a whole number", element, page.attr("size"))
+		}
+		if size, err = domain.Kibibytes(element, size, page.attr("unit")); err != nil {
+			return err
+		}
+		m.huge = max(m.huge, size)
+	}
+	return nil
+}
+
+func count(what, text string) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > maxNumber {
+		return 0, fmt.Errorf("%s: %q: want a number from 1 to %d", what, text, maxNumber)
+	}
+	return n, nil
+}

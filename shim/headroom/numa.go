@@ -1,0 +1,76 @@
+package headroom
+
+import (
+	"fmt"
+	"strconv"
+
+	"k8s.io/utils/cpuset"
+)
+
+// applyCells gives the new vCPUs to the NUMA cells, whole sockets to each, and makes a
+// cell where memory is to be plugged in: it goes into one.
+func (p *plan) applyCells() {
+	switch {
+	case len(p.cells) > 0 && p.growsVCPUs():
+		p.extendCells()
+	case len(p.cells) == 0 && p.growsMemory():
+		p.addCell()
+	}
+	if len(p.cells) > 1 && p.device == VirtioMem {
+		p.note("NUMA: the new memory is all in cell 0")
+	}
+}
+
+func (p *plan) extendCells() {
+	cells := p.cellsWithVCPUs()
+	next, left := p.most, (p.maxVCPUs-p.most)/p.perSocket
+	for i, c := range cells {
+		share := left / (len(cells) - i)
+		left -= share
+		vcpus := c.vcpus.Union(vcpuRange(next, next+share*p.perSocket))
+		next += share * p.perSocket
+		if share > 0 {
+			p.setAttr(c.element, "cpus", vcpus.String())
+			p.note("NUMA: cell %s has the vCPUs %s", c.id, vcpus)
+		}
+	}
+}
+
+// cellsWithVCPUs leaves out those that have memory alone. Where no cell names vCPUs
+// the first has them all.
+func (p *plan) cellsWithVCPUs() (found []cell) {
+	for _, c := range p.cells {
+		if c.vcpus.Size() > 0 {
+			found = append(found, c)
+		}
+	}
+	if found != nil {
+		return found
+	}
+	return []cell{{p.cells[0].element, p.cells[0].id, vcpuRange(0, p.most)}}
+}
+
+func (p *plan) addCell() {
+	last := max(p.most, p.maxVCPUs) - 1
+	numa := node{name: "numa", children: []node{{name: "cell", attrs: []string{
+		"id", "0", "cpus", fmt.Sprintf("0-%d", last), "memory", strconv.FormatUint(p.Memory, 10), "unit", "KiB",
+	}}}}
+	p.note("NUMA: one cell with all vCPUs and all memory, because memory is plugged into cells")
+	cpu := p.root.first("cpu")
+	switch {
+	case cpu == nil:
+		p.into(p.root, node{name: "cpu", children: []node{numa}})
+	case cpu.first("numa") != nil:
+		p.into(cpu.first("numa"), numa.children[0])
+	default:
+		p.into(cpu, numa)
+	}
+}
+
+func vcpuRange(from, to int) cpuset.CPUSet {
+	all := make([]int, 0, to-from)
+	for i := from; i < to; i++ {
+		all = append(all, i)
+	}
+	return cpuset.New(all...)
+}

@@ -1,0 +1,80 @@
+package headroom
+
+import (
+	"slices"
+	"strings"
+)
+
+// refuse finds what keeps the domain from what is planned.
+func (p *plan) refuse() {
+	p.refuseMachine()
+	p.refuseGuest()
+	if p.growsVCPUs() {
+		p.refuseVCPUs()
+	}
+	if p.growsMemory() {
+		p.refuseMemory()
+	}
+}
+
+// refuseMachine is about what QEMU does not plug into. What an x86 machine is to be does
+// not matter to others.
+func (p *plan) refuseMachine() {
+	if kind := p.root.attr("type"); kind != "kvm" && kind != "qemu" {
+		p.cannot("type %q: want kvm or qemu", kind)
+	}
+	if p.Arch != "x86_64" {
+		p.cannot("os/type arch %q: want x86_64: others plug in vCPUs and memory by other rules, or not at all", p.Arch)
+		return
+	}
+	if machine := p.root.first("os", "type").attr("machine"); !plugs(machine) {
+		p.cannot("os/type machine %q: want a pc or q35 machine", machine)
+	}
+	if p.root.first("features", "acpi") == nil && (p.growsVCPUs() || p.device == DIMM) {
+		p.cannot("features: there is no <acpi/>: the guest learns of vCPUs and DIMMs through ACPI")
+	}
+}
+
+// plugs reports whether a machine type has slots for vCPUs and DIMMs. Without a type it
+// is libvirt's default, which does.
+func plugs(machine string) bool {
+	return machine == "" || slices.ContainsFunc([]string{"pc", "q35", "ubuntu"}, func(kind string) bool {
+		return machine == kind || strings.HasPrefix(machine, kind+"-")
+	})
+}
+
+// refuseGuest is about guests that must not change.
+func (p *plan) refuseGuest() {
+	if p.root.first("launchSecurity") != nil {
+		p.cannot("launchSecurity: the firmware measures an encrypted guest as it starts: want none")
+	}
+	for _, s := range p.root.first("cputune").all("vcpusched") {
+		if kind := s.attr("scheduler"); kind == "fifo" || kind == "rr" {
+			p.cannot("cputune/vcpusched scheduler %q: new vCPUs and memory would break the promises of a real-time guest", kind)
+			break
+		}
+	}
+	if len(p.cells) > 1 && len(p.root.first("numatune").all("memnode")) > 0 {
+		p.cannot("numatune/memnode with %d NUMA cells: which of the host's nodes are to take what is new is not known", len(p.cells))
+	}
+}
+
+func (p *plan) refuseVCPUs() {
+	if made := p.sockets * p.perSocket; p.sockets > 0 && made != p.most {
+		p.cannot("cpu/topology makes %d vCPUs, and vcpu says %d: want the same", made, p.most)
+	}
+	for i, c := range p.cells {
+		if all := c.vcpus.List(); len(all) > 0 && all[len(all)-1] >= p.most {
+			p.cannot("cpu/numa/cell[%d] cpus %q: want them below %d, which is how many vCPUs there are", i, c.vcpus, p.most)
+		}
+	}
+}
+
+func (p *plan) refuseMemory() {
+	if p.huge > 0 && p.Memory%p.huge != 0 {
+		p.cannot("memory: %d KiB: want a multiple of the huge page, which is %d KiB", p.Memory, p.huge)
+	}
+	if len(p.cells) == 0 && len(p.root.first("devices").all("memory")) > 0 {
+		p.cannot("devices/memory without a NUMA cell: how much of the memory is theirs is not clear")
+	}
+}

@@ -1,0 +1,116 @@
+package headroom
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// element is an element and its place in the text: [start:open] is its start tag,
+// [shut:end] its end tag. Where one tag is both, open, shut and end are the same.
+type element struct {
+	name                   string // empty where it is in a namespace: libvirt's own are in none
+	attrs                  []xml.Attr
+	start, open, shut, end int
+	parent                 *element
+	children               []*element
+
+	text  string // all its character data
+	words []span // that of it which is not white space
+}
+
+// span is a piece of the text.
+type span struct{ from, to int }
+
+// parse reads a text that [domain.Parse] has taken: it has one root element.
+func parse(text []byte) (*element, error) {
+	in := xml.NewDecoder(bytes.NewReader(text))
+	in.CharsetReader = func(_ string, r io.Reader) (io.Reader, error) { return r, nil }
+	top := &element{}
+	at := top
+	for {
+		from := int(in.InputOffset())
+		token, err := in.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("domain XML: %w", err)
+		}
+		at = at.take(token, span{from, int(in.InputOffset())})
+	}
+	if len(top.children) != 1 {
+		return nil, fmt.Errorf("domain XML: %d root elements: want one", len(top.children))
+	}
+	return top.children[0], nil
+}
+
+// take adds what was read, and returns the element that the next belongs to.
+func (e *element) take(token xml.Token, s span) *element {
+	switch t := token.(type) {
+	case xml.StartElement:
+		child := &element{attrs: t.Attr, start: s.from, open: s.to, parent: e}
+		if t.Name.Space == "" {
+			child.name = t.Name.Local
+		}
+		e.children = append(e.children, child)
+		return child
+	case xml.EndElement:
+		e.shut, e.end = s.from, s.to
+		return e.parent
+	case xml.CharData:
+		e.text += string(t)
+		if len(bytes.TrimSpace(t)) > 0 {
+			e.words = append(e.words, s)
+		}
+	}
+	return e
+}
+
+// first returns the first descendant on that path, nil where there is none.
+func (e *element) first(path ...string) *element {
+	for _, name := range path {
+		all := e.all(name)
+		if len(all) == 0 {
+			return nil
+		}
+		e = all[0]
+	}
+	return e
+}
+
+// all returns the children of that name.
+func (e *element) all(name string) (found []*element) {
+	if e == nil {
+		return nil
+	}
+	for _, c := range e.children {
+		if c.name == name {
+			found = append(found, c)
+		}
+	}
+	return found
+}
+
+// attr returns an attribute's value, empty where there is none.
+func (e *element) attr(name string) string {
+	if e == nil {
+		return ""
+	}
+	for _, a := range e.attrs {
+		if a.Name.Space == "" && a.Name.Local == name {
+			return a.Value
+		}
+	}
+	return ""
+}
+
+func (e *element) value() string {
+	if e == nil {
+		return ""
+	}
+	return strings.TrimSpace(e.text)
+}

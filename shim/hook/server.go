@@ -1,0 +1,116 @@
+package hook
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/mooring-vm/mooring/shim/headroom"
+	"github.com/mooring-vm/mooring/shim/hook/internal/info"
+	"github.com/mooring-vm/mooring/shim/hook/internal/v1alpha3"
+)
+
+// What KubeVirt calls a sidecar for.
+const (
+	onDefineDomain = "OnDefineDomain"
+	shutdown       = "Shutdown"
+)
+
+// server answers the calls of all versions.
+type server struct {
+	info.UnimplementedInfoServer
+	v1alpha3.UnimplementedCallbacksServer
+
+	config Config
+	log    *slog.Logger
+	over   context.Context // done once KubeVirt has called Shutdown
+	end    context.CancelFunc
+}
+
+func newServer(c Config) *server {
+	s := &server{config: c, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler))}
+	s.over, s.end = context.WithCancel(context.Background())
+	return s
+}
+
+// register adds the services to a gRPC server. The older versions of Callbacks have the
+// first of the methods, and the same messages.
+func (s *server) register(rpc *grpc.Server) {
+	info.RegisterInfoServer(rpc, s)
+	v1alpha3.RegisterCallbacksServer(rpc, s)
+	for i, version := range versions[:2] {
+		older := v1alpha3.Callbacks_ServiceDesc
+		older.ServiceName = "kubevirt.hooks." + version + ".Callbacks"
+		older.Methods = older.Methods[:i+1]
+		rpc.RegisterService(&older, s)
+	}
+}
+
+// Info says what the sidecar is to be called for. KubeVirt calls for Shutdown from
+// v1alpha3 on, and older versions do not mind it.
+func (s *server) Info(context.Context, *info.InfoParams) (*info.InfoResult, error) {
+	r := &info.InfoResult{Name: "mooring-headroom", Versions: versions}
+	if s.config.Version != "" {
+		r.Versions = []string{s.config.Version}
+	}
+	r.HookPoints = append(r.HookPoints, &info.HookPoint{Name: onDefineDomain})
+	if r.Versions[len(r.Versions)-1] == "v1alpha3" {
+		r.HookPoints = append(r.HookPoints, &info.HookPoint{Name: shutdown})
+	}
+	return r, nil
+}
+
+func (s *server) OnDefineDomain(_ context.Context, p *v1alpha3.OnDefineDomainParams) (*v1alpha3.OnDefineDomainResult, error) {
+	log := s.log.With("vmi", nameOf(p.GetVmi()))
+	r, err := headroom.Prepare(p.GetDomainXML(), s.config.Options)
+	switch {
+	case err == nil:
+		log.Info("the domain has its headroom", "changed", r.Changed, "notes", r.Notes)
+		return &v1alpha3.OnDefineDomainResult{DomainXML: r.XML}, nil
+	case s.config.BestEffort:
+		log.Warn("the domain starts as it is", "error", err)
+		return &v1alpha3.OnDefineDomainResult{DomainXML: p.GetDomainXML()}, nil
+	}
+	log.Error("the domain is not to start", "error", err)
+	return nil, status.Error(code(err), "mooring: "+err.Error())
+}
+
+// code tells a domain that can get no headroom from text that is no domain.
+func code(err error) codes.Code {
+	if _, ok := errors.AsType[*headroom.RefusedError](err); ok {
+		return codes.FailedPrecondition
+	}
+	return codes.InvalidArgument
+}
+
+// PreCloudInitIso returns what it was given. The sidecar does not ask to be called.
+func (s *server) PreCloudInitIso(_ context.Context, p *v1alpha3.PreCloudInitIsoParams) (*v1alpha3.PreCloudInitIsoResult, error) {
+	return &v1alpha3.PreCloudInitIsoResult{CloudInitNoCloudSource: p.GetCloudInitNoCloudSource(), CloudInitData: p.GetCloudInitData()}, nil
+}
+
+// Shutdown ends the sidecar: a pod whose sidecar ran on would never complete.
+func (s *server) Shutdown(context.Context, *v1alpha3.ShutdownParams) (*v1alpha3.ShutdownResult, error) {
+	s.log.Info("the VM has ended")
+	s.end()
+	return &v1alpha3.ShutdownResult{}, nil
+}
+
+// nameOf finds a VMI's name, which is for the log alone.
+func nameOf(vmi []byte) string {
+	var v struct {
+		Metadata struct {
+			Namespace string `json:"namespace"`
+			Name      string `json:"name"`
+		} `json:"metadata"`
+	}
+	if json.Unmarshal(vmi, &v) != nil || v.Metadata.Name == "" {
+		return "unknown"
+	}
+	return v.Metadata.Namespace + "/" + v.Metadata.Name
+}

@@ -1,0 +1,188 @@
+// Package shutdown ends a domain gracefully: its guest is asked in one way after the
+// other, again and again, and the domain is destroyed when its grace period is over.
+package shutdown
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/mooring-vm/mooring/shim/virt"
+)
+
+// Way is a way to ask, and how long for, before the next way is tried. 0: as long as
+// the grace period lasts.
+type Way struct {
+	How    virt.Shutdown
+	Within time.Duration
+}
+
+// Options say how to ask. The zero value asks by ACPI alone, for 30 seconds.
+type Options struct {
+	// Ways are tried in this order, the last one until the end; nil: ACPI.
+	Ways []Way
+
+	// Grace is how long the guest has in all; 0: 30 s.
+	Grace time.Duration
+
+	// Resend is the time between two requests in the same way; 0: 5 s. A guest that
+	// boots, or is busy, loses some.
+	Resend time.Duration
+
+	Log *slog.Logger // nil: none
+}
+
+// Outcome is how a domain ended.
+type Outcome string
+
+// Outcomes.
+const (
+	Ended     Outcome = "ended"     // by itself
+	Destroyed Outcome = "destroyed" // when its grace period was over
+)
+
+func (o Options) withDefaults() Options {
+	if o.Grace <= 0 {
+		o.Grace = 30 * time.Second
+	}
+	if o.Resend <= 0 {
+		o.Resend = 5 * time.Second
+	}
+	if len(o.Ways) == 0 {
+		o.Ways = []Way{{How: virt.ACPI}}
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// Run ends a domain, and blocks until libvirt says that it does not run, or ctx is
+// done. While libvirt is away nothing is concluded, and it is asked again: no answer
+// is no proof of an end. What libvirt says of the end is a statement about its own
+// records; whether the process is gone is the agent's to confirm.
+//
+// A domain that libvirt does not know, or that does not run, has ended. The error is
+// that of ctx.
+func Run(ctx context.Context, d virt.Domain, o Options) (Outcome, error) {
+	r := run{Options: o.withDefaults(), domain: d}
+	changes, err := d.Changed(ctx)
+	if err != nil {
+		r.Log.Debug("no events of the domain; it is looked at instead", "error", err)
+	}
+	r.changes = changes
+	outcome := Ended
+	ended, err := r.ask(ctx)
+	if !ended && err == nil {
+		outcome = Destroyed
+		err = r.destroy(ctx)
+	}
+	if err != nil {
+		return "", fmt.Errorf("shut down the domain: %w", err)
+	}
+	return outcome, nil
+}
+
+// run is one shutdown.
+type run struct {
+	Options
+	domain  virt.Domain
+	changes <-chan struct{}
+}
+
+// ask asks the guest until it has ended, or its grace period is over.
+func (r *run) ask(ctx context.Context) (ended bool, err error) {
+	over := time.Now().Add(r.Grace)
+	for i, way := range r.Ways {
+		until := over
+		if i < len(r.Ways)-1 && way.Within > 0 {
+			until = time.Now().Add(min(way.Within, time.Until(over)))
+		}
+		ended, err := r.askBy(ctx, way.How, until)
+		if ended || err != nil {
+			return ended, err
+		}
+	}
+	return r.await(ctx, over)
+}
+
+// askBy asks in one way. It gives up early where that way is not there.
+func (r *run) askBy(ctx context.Context, how virt.Shutdown, until time.Time) (ended bool, err error) {
+	for time.Now().Before(until) {
+		switch err := r.domain.Shutdown(ctx, how); {
+		case over(err):
+			return true, nil
+		case errors.Is(err, virt.ErrUnsupported):
+			r.Log.Info("the guest cannot be asked in this way", "way", how, "error", err)
+			return false, nil
+		case err != nil && ctx.Err() == nil:
+			r.Log.Warn("the guest was not asked to shut down", "way", how, "error", err)
+		}
+		next := time.Now().Add(r.Resend)
+		if until.Before(next) {
+			next = until
+		}
+		if ended, err := r.await(ctx, next); ended || err != nil {
+			return ended, err
+		}
+	}
+	return false, nil
+}
+
+// await waits for the end of the domain, for so long.
+func (r *run) await(ctx context.Context, until time.Time) (ended bool, err error) {
+	timer := time.NewTimer(time.Until(until))
+	defer timer.Stop()
+	for {
+		if ended, err := r.ended(ctx); ended || err != nil {
+			return ended, err
+		}
+		select {
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case <-timer.C:
+			return r.ended(ctx)
+		case _, ok := <-r.changes:
+			if !ok {
+				r.changes = nil
+			}
+		}
+	}
+}
+
+// ended looks whether the domain has ended. Only ctx makes it fail.
+func (r *run) ended(ctx context.Context) (bool, error) {
+	state, err := r.domain.State(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return false, ctx.Err()
+	case err != nil:
+		return over(err), nil
+	}
+	return slices.Contains([]virt.Phase{virt.ShutOff, virt.Crashed}, state.Phase), nil
+}
+
+// destroy ends the domain by force, and does not rest before it has ended.
+func (r *run) destroy(ctx context.Context) error {
+	r.Log.Warn("the guest did not shut down in its grace period; the domain is destroyed", "grace", r.Grace)
+	for {
+		err := r.domain.Destroy(ctx)
+		if over(err) {
+			return nil
+		}
+		if err != nil && ctx.Err() == nil {
+			r.Log.Warn("the domain was not destroyed", "error", err)
+		}
+		if ended, err := r.await(ctx, time.Now().Add(r.Resend)); ended || err != nil {
+			return err
+		}
+	}
+}
+
+// over reports whether the error says that there is nothing to end.
+func over(err error) bool {
+	return errors.Is(err, virt.ErrNoDomain) || errors.Is(err, virt.ErrNotRunning)
+}

@@ -1,0 +1,110 @@
+package shutdown_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mooring-vm/mooring/shim/shutdown"
+	"github.com/mooring-vm/mooring/shim/virt"
+	"github.com/mooring-vm/mooring/shim/virt/virttest"
+)
+
+// domain is a running one whose guest does as it is told in agent's way only if agent
+// is set.
+type domain struct {
+	*virttest.Domain
+	without []virt.Shutdown // ways that are not there
+	deaf    []virt.Shutdown // ways that the guest does not hear
+	asked   []string
+}
+
+func (d *domain) Shutdown(ctx context.Context, how virt.Shutdown) error {
+	d.asked = append(d.asked, string(how))
+	switch {
+	case slices.Contains(d.without, how):
+		return virt.ErrUnsupported
+	case slices.Contains(d.deaf, how):
+		return nil
+	}
+	return d.Domain.Shutdown(ctx, how)
+}
+
+func newDomain() (*domain, *virttest.Fake) {
+	fake := virttest.New(virt.State{UUID: "6b0d8f0e-6e2e-4c52-9d2c-0c1c6a1d2a3b", Name: "vm", Phase: virt.Running})
+	return &domain{Domain: fake.Only()}, fake
+}
+
+func acpi(n int) []string { return slices.Repeat([]string{"acpi"}, n) }
+
+func TestRun(t *testing.T) {
+	both := []shutdown.Way{{How: virt.ACPI, Within: 12 * time.Second}, {How: virt.GuestAgent}}
+	for name, tt := range map[string]struct {
+		change func(*domain, *virttest.Fake)
+		ways   []shutdown.Way
+		want   shutdown.Outcome
+		asked  []string
+		took   time.Duration
+	}{
+		"at once":            {func(*domain, *virttest.Fake) {}, nil, shutdown.Ended, acpi(1), 0},
+		"has ended before":   {func(d *domain, _ *virttest.Fake) { end(d) }, nil, shutdown.Ended, acpi(1), 0},
+		"ends by itself":     {func(d *domain, _ *virttest.Fake) { deaf(d); time.AfterFunc(7*time.Second, func() { end(d) }) }, nil, shutdown.Ended, acpi(2), 7 * time.Second},
+		"answers late":       {func(d *domain, _ *virttest.Fake) { late(d, 8*time.Second) }, nil, shutdown.Ended, acpi(2), 8 * time.Second},
+		"never answers":      {func(d *domain, _ *virttest.Fake) { deaf(d) }, nil, shutdown.Destroyed, acpi(6), 30 * time.Second},
+		"hears the agent":    {func(d *domain, _ *virttest.Fake) { d.deaf = []virt.Shutdown{virt.ACPI} }, both, shutdown.Ended, append(acpi(3), "guest-agent"), 12 * time.Second},
+		"has no agent":       {func(d *domain, _ *virttest.Fake) { deaf(d); d.without = []virt.Shutdown{virt.GuestAgent} }, both, shutdown.Destroyed, append(acpi(3), "guest-agent"), 30 * time.Second},
+		"has no ACPI":        {func(d *domain, _ *virttest.Fake) { d.without = []virt.Shutdown{virt.ACPI} }, both, shutdown.Ended, []string{"acpi", "guest-agent"}, 0},
+		"libvirt away":       {func(_ *domain, f *virttest.Fake) { f.Lose(); time.AfterFunc(9*time.Second, f.Return) }, nil, shutdown.Ended, acpi(3), 10 * time.Second},
+		"libvirt away, long": {func(_ *domain, f *virttest.Fake) { f.Lose(); time.AfterFunc(34*time.Second, f.Return) }, nil, shutdown.Destroyed, acpi(6), 35 * time.Second},
+		"lost on the call":   {func(_ *domain, f *virttest.Fake) { f.LoseOnCall(virttest.After); time.AfterFunc(time.Second, f.Return) }, nil, shutdown.Ended, acpi(1), time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, fake := newDomain()
+				tt.change(d, fake)
+				began := time.Now()
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				got, err := shutdown.Run(ctx, d, shutdown.Options{Ways: tt.ways})
+				if err != nil || got != tt.want {
+					t.Fatalf("outcome %q, error %v, want %q", got, err, tt.want)
+				}
+				if took := time.Since(began); took != tt.took || !slices.Equal(d.asked, tt.asked) {
+					t.Errorf("asked %v and took %v, want %v and %v", d.asked, took, tt.asked, tt.took)
+				}
+				if s, err := d.State(ctx); err != nil || s.Phase != virt.ShutOff {
+					t.Errorf("the domain is %q, %v", s.Phase, err)
+				}
+			})
+		})
+	}
+}
+
+// TestRunIsEnded: whoever calls it off gets told so, and the domain is let be.
+func TestRunIsEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := newDomain()
+		deaf(d)
+		ctx, cancel := context.WithTimeout(t.Context(), 7*time.Second)
+		defer cancel()
+		if _, err := shutdown.Run(ctx, d, shutdown.Options{}); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "shut down the domain") {
+			t.Errorf("error %v", err)
+		}
+		if s, err := d.State(t.Context()); err != nil || s.Phase != virt.Running {
+			t.Errorf("the domain is %q, %v", s.Phase, err)
+		}
+	})
+}
+
+func deaf(d *domain) { d.SetGuest(virttest.Guest{IgnoreShutdown: true}) }
+
+func late(d *domain, after time.Duration) {
+	d.SetGuest(virttest.Guest{Late: true})
+	time.AfterFunc(after, d.Answer)
+}
+
+func end(d *domain) { d.Set(func(s *virt.State) { s.Phase = virt.ShutOff }) }
