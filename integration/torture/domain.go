@@ -2,21 +2,65 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/mooring-vm/mooring/integration/cri"
 )
 
 func domainOf(p cri.Pod) string { return "vm-" + p.UID[:8] }
 
-// startDomain has the node's libvirt start the pod's VM, in the pod's slice.
-func (w *world) startDomain(ctx context.Context, l *launcher, i *instance) (*subject, error) {
-	name := domainOf(l.sandbox.Pod)
-	slice := strings.TrimSuffix(l.sandbox.CgroupParent(), ".slice")
+// nodeDomain is the VM that the node's libvirt runs for a launcher. Its fields need the
+// world's lock.
+type nodeDomain struct {
+	starting bool
+	vm       *subject // nil: libvirt has not started it
+}
+
+// isOver reports whether nothing runs of a domain, nor will.
+func (w *world) isOver(d *nodeDomain) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !d.starting && (d.vm == nil || w.check.isGone(d.vm))
+}
+
+// startsItsDomain has libvirt start the launcher's VM, if it has one there. Nothing waits
+// for that: the launcher may end meanwhile.
+func (w *world) startsItsDomain(l *launcher, i *instance) {
+	if !l.domain {
+		return
+	}
+	i.domain.starting = true
+	pod := l.sandbox
+	w.background.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), renewTimeout)
+		defer cancel()
+		vm, err := startDomain(ctx, pod)
+		if err != nil {
+			w.say("the domain of launcher %d: %v", l.number, err)
+		}
+		if vm != nil {
+			vm.owner, vm.name = i.owner, fmt.Sprintf("domain %s of launcher %d", domainOf(pod.Pod), l.number)
+			w.check.watch(vm)
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		i.domain = nodeDomain{vm: vm}
+	})
+}
+
+// startDomain has the node's libvirt start the pod's VM, in the pod's slice. Its process
+// may run although libvirt has failed.
+func startDomain(ctx context.Context, pod *cri.Sandbox) (*subject, error) {
+	name := domainOf(pod.Pod)
+	slice := strings.TrimSuffix(pod.CgroupParent(), ".slice")
 	xml := fmt.Sprintf(`<domain type='qemu'><name>%s</name><memory unit='MiB'>16</memory>
 		<resource><partition>/%s</partition></resource>
 		<os><type arch='x86_64' machine='q35'>hvm</type></os><vcpu>1</vcpu>
@@ -24,10 +68,20 @@ func (w *world) startDomain(ctx context.Context, l *launcher, i *instance) (*sub
 		name, strings.ReplaceAll(slice, "-", "/"), emulator)
 	cmd := exec.CommandContext(ctx, "virsh", "create", "--paused", "/dev/stdin")
 	cmd.Stdin = strings.NewReader(xml)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("starting domain %s: %w: %s", name, err, out)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("starting it: %w: %s", err, out)
 	}
+	vm, lookErr := processOfDomain(name)
+	return vm, errors.Join(err, lookErr)
+}
+
+// processOfDomain is nil for a domain of which none is left.
+func processOfDomain(name string) (*subject, error) {
 	text, err := os.ReadFile("/run/libvirt/qemu/" + name + ".pid")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -36,8 +90,8 @@ func (w *world) startDomain(ctx context.Context, l *launcher, i *instance) (*sub
 		return nil, err
 	}
 	p, err := hold(pid)
-	if err != nil {
-		return nil, err
+	if errors.Is(err, unix.ESRCH) {
+		return nil, nil
 	}
-	return &subject{process: p, owner: i.owner, name: fmt.Sprintf("domain %s of launcher %d", name, l.number)}, nil
+	return &subject{process: p}, err
 }

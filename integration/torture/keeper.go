@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -69,7 +68,8 @@ func (w *world) renew(ctx context.Context, l *launcher) error {
 	w.mu.Lock()
 	w.making.add(fmt.Sprintf("%s, %s", what, l.handler), time.Since(began))
 	w.mu.Unlock()
-	return w.startsItsDomain(ctx, l)
+	w.startsItsDomain(l, l.current)
+	return nil
 }
 
 // close removes what is left of a launcher.
@@ -94,26 +94,11 @@ func (w *world) close(ctx context.Context, l *launcher) error {
 // awaitGone waits for the domain of an owner that is gone: the next one has the
 // same name.
 func (w *world) awaitGone(ctx context.Context, i *instance) error {
-	for _, s := range i.vms {
-		for strings.HasPrefix(s.name, "domain") && !w.check.isGone(s) {
-			if pause(ctx, 100*time.Millisecond); ctx.Err() != nil {
-				return fmt.Errorf("waiting for the end of %s: %w", s.name, ctx.Err())
-			}
+	for !w.isOver(&i.domain) {
+		if pause(ctx, 100*time.Millisecond); ctx.Err() != nil {
+			return fmt.Errorf("waiting for the end of the domain: %w", ctx.Err())
 		}
 	}
-	return nil
-}
-
-func (w *world) startsItsDomain(ctx context.Context, l *launcher) error {
-	if !l.domain {
-		return nil
-	}
-	s, err := w.startDomain(ctx, l, l.current)
-	if err != nil {
-		return err
-	}
-	w.check.watch(s)
-	l.current.vms = append(l.current.vms, s)
 	return nil
 }
 

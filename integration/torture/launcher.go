@@ -74,6 +74,7 @@ type instance struct {
 	cgroup    string
 	ctl       *os.File // the pipe
 	vms       []*subject
+	domain    nodeDomain
 }
 
 func (l *launcher) dir() string { return filepath.Join(workDir, "ctl", strconv.Itoa(l.number)) }

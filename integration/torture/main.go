@@ -32,7 +32,7 @@ func (s *settings) add(c *cobra.Command) {
 	f.IntVar(&s.steps, "steps", 2000, "how many")
 	f.Uint64Var(&s.seed, "seed", 1, "of the choice of steps; how they fall in time is not chosen")
 	f.IntVar(&s.launchers, "launchers", 12, "at a time")
-	f.IntVar(&s.domains, "domains", 1, "further launchers whose VM is a domain of the node's libvirt")
+	f.IntVar(&s.domains, "domains", 2, "further launchers whose VM is a domain of the node's libvirt")
 	f.IntVar(&s.workers, "workers", 3, "that make launchers anew")
 	f.DurationVar(&s.bound, "bound", 20*time.Second, "how long a VM may outlive its launcher while the agent runs")
 	f.DurationVar(&s.absolute, "absolute", 90*time.Second, "how long it may whoever runs")

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/hack/throwaway"
 	"github.com/mooring-vm/mooring/integration/agent"
 	"github.com/mooring-vm/mooring/integration/node"
@@ -68,9 +69,10 @@ func onNode(ctx context.Context, s settings) error {
 	took := time.Since(began)
 	stopKeeping()
 	w.settle(working)
+	lost := w.lost(ctx)
 	stop()
 	w.background.Wait()
-	return errors.Join(err, w.report(took), w.clear(context.WithoutCancel(ctx)))
+	return errors.Join(err, w.report(took), lost, w.clear(context.WithoutCancel(ctx)))
 }
 
 // settle waits until no VM is without an owner, or that has become a finding.
@@ -79,6 +81,22 @@ func (w *world) settle(ctx context.Context) {
 	for w.check.orphans() > 0 && ctx.Err() == nil {
 		pause(ctx, tick)
 	}
+}
+
+// lost fails if the tracker was to lose events, and says that it has not.
+func (w *world) lost(ctx context.Context) error {
+	var n agentapi.Node
+	if w.bare {
+		return nil
+	}
+	if err := w.agentGet(ctx, agentapi.PathNode, &n); err != nil {
+		return err
+	}
+	fmt.Printf("\nthe tracker has lost %d events, in %d storms that the agent slept through\n", n.Tracker.LostEvents, w.overflows)
+	if w.overflows > 0 && n.Tracker.LostEvents == 0 {
+		return errors.New("no event was lost: the storms were too small")
+	}
+	return nil
 }
 
 func (w *world) report(took time.Duration) error {

@@ -36,7 +36,11 @@ func pausesAgent(ctx context.Context, w *world) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	d := time.Duration(w.rand.IntN(3000)) * time.Millisecond
+	return w.pausesFor(ctx, p, time.Duration(w.rand.IntN(3000))*time.Millisecond)
+}
+
+// pausesFor has the agent hang for so long.
+func (w *world) pausesFor(ctx context.Context, p process, d time.Duration) (string, error) {
 	if err := p.signal(unix.SIGSTOP); err != nil {
 		return "", err
 	}
@@ -48,6 +52,35 @@ func pausesAgent(ctx context.Context, w *world) (string, error) {
 		}
 	})
 	return d.String(), nil
+}
+
+// stormForks are more than the tracker's ring has room for, with their ends; stormPause is
+// longer than they take.
+const (
+	stormForks = 8000
+	stormPause = 15 * time.Second
+)
+
+// overflows has more happen than the tracker can tell while the agent hangs.
+func overflows(ctx context.Context, w *world) (string, error) {
+	if w.bare {
+		return "", errNever
+	}
+	p, err := mainProcess(ctx, agentUnit)
+	if errors.Is(err, errNotRunning) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	told, err := w.tellsAny(fmt.Sprintf(`(for i in $(seq %d); do (:); done) &`, stormForks))
+	if told == "" || err != nil {
+		p.close()
+		return "", err
+	}
+	w.overflows++
+	_, err = w.pausesFor(ctx, p, stormPause)
+	return told, err
 }
 
 func restartsContainerd(ctx context.Context, w *world) (string, error) {

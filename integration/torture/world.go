@@ -37,6 +37,7 @@ type world struct {
 	bystanders []*subject
 	costs      costs // of steps
 	making     costs // of launchers, in the background
+	overflows  int   // that were to happen
 	background sync.WaitGroup
 }
 
@@ -123,7 +124,15 @@ func (w *world) liveVMs(i *instance) []*subject {
 }
 
 // askAll notes that an owner and its VMs are about to be ended.
-func (w *world) askAll(i *instance) { w.check.ask(append([]*subject{i.owner}, i.vms...)...) }
+func (w *world) askAll(i *instance) {
+	w.mu.Lock()
+	all := append([]*subject{i.owner}, i.vms...)
+	if i.domain.vm != nil {
+		all = append(all, i.domain.vm)
+	}
+	w.mu.Unlock()
+	w.check.ask(all...)
+}
 
 // awaitKnown waits until the agent has a launcher with this first process.
 func (w *world) awaitKnown(ctx context.Context, p cri.Pod, pid int) error {
