@@ -83,6 +83,9 @@ func (f fixture) terminate(t *testing.T, vms []*vm, x fault) {
 			}
 			f.awaitEvent(t, v.pod, agentapi.ReasonStopRequested)
 			f.awaitEvent(t, v.pod, agentapi.ReasonStopConfirmed)
+			if v.libvirt { // in a pod the hook's command asks the guest
+				f.awaitEvent(t, v.pod, agentapi.ReasonVMShutdown)
+			}
 		})
 	}
 }
@@ -188,4 +191,19 @@ func TestHookWithoutTheAgent(t *testing.T) {
 	if !f.lives(t, v.process) {
 		t.Error("the VM has ended")
 	}
+}
+
+// TestHookEndsTheVM: what the hook's command has ended, by the libvirt of the pod, needs
+// no signal.
+func TestHookEndsTheVM(t *testing.T) {
+	f := setUpVMs(t)
+	v := f.runInPod(t, placements()[2], want{})
+	f.awaitVM(t, v, agentapi.VMRunning)
+	command := inPod + "exec virsh -q -c qemu:///session destroy " + v.domain()
+	if _, err := v.launcher.PreStop(t.Context(), time.Minute, preStop, "prestop", "--", "sh", "-c", command); err != nil {
+		t.Errorf("the hook ended with %v", err)
+	}
+	f.awaitEnd(t, v.process)
+	f.awaitEvent(t, v.pod, agentapi.ReasonStopConfirmed)
+	f.neverTold(t, v.pod, agentapi.ReasonVMTerminated)
 }
