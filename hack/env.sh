@@ -23,3 +23,11 @@ if ! mooring_go_works go; then
 		break
 	done
 fi
+
+# With this tag libvirt's binding needs no header of libvirt; without it, or without
+# cgo, shim/virt/libvirt is built without libvirt.
+mooring_flags=${GOFLAGS-$(GOTOOLCHAIN=local go env GOFLAGS 2>/dev/null || :)}
+case $mooring_flags in
+*-tags*) ;;
+*) export GOFLAGS="${mooring_flags:+$mooring_flags }-tags=libvirt_dlopen" ;;
+esac

@@ -1,0 +1,122 @@
+package resize_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mooring-vm/mooring/shim/resize"
+	"github.com/mooring-vm/mooring/shim/resize/wanted"
+	"github.com/mooring-vm/mooring/shim/virt"
+)
+
+// CloudStack's live scaling (LibvirtScaleVmCommandWrapper and what comes before it), and
+// what is done here. How the frequency ratio becomes a bandwidth is in package wanted's
+// tests.
+func TestCloudStackCases(t *testing.T) {
+	for _, c := range []struct {
+		name, theirs, ours string
+		m                  *model
+		memory             uint64
+		vcpus              int
+		steps              string // with a prefix of each line, in order
+		err                string
+		after              uint64
+		plugged            int
+	}{
+		{"memory and vCPUs", "memory, then vCPUs, both live", "the same order, after memory.max",
+			vm(t), 2 * gi, 4, "+ wait|+ plug a DIMM of 1Gi|+ give the guest 4", "", 2 * gi, 4},
+		{"only less memory", "refused: only scaling up", "shrinks",
+			vm(t).dimm(gi), gi, 2, "+ ask the guest to give back dimm1|+ wait", "", gi, 2},
+		{"less of one, more of another", "refused: only scaling up", "shrinks, then grows",
+			vm(t).dimm(gi), gi, 4, "+ wait|+ ask the guest to give back|+ give the guest 4|+ wait", "", gi, 4},
+		{"vCPUs fail after memory", "answers false, the DIMM stays, and the database says it is not there", "the DIMM is taken back, and what is is told",
+			unwilling(t), 2 * gi, 4, "+ wait|+ plug|- give the guest 4|<+ give the guest 2|<+ ask the guest to give back", "uses 2 of its 4 vCPUs", gi, 2},
+		{"not prepared", "fails at the agent, after limits were reserved", "refused before anything",
+			changed(t, func(m *model) { m.state.Memory.Maximum = 0 }), 2 * gi, 2, "", "was not prepared for more memory", gi, 2},
+		{"not prepared for vCPUs, memory is", "fails after the DIMM was plugged", "refused before anything",
+			changed(t, func(m *model) { m.state.VCPUs.Maximum, m.state.VCPUs.Boot = 2, 2 }), 2 * gi, 4, "", "not prepared for more", gi, 2},
+		{"a second time, above the maximum", "error 530", "refused, the maximum is named",
+			vm(t).dimm(4 * gi), 9 * gi, 2, "", "<maxMemory> of the domain, which is 8Gi", 5 * gi, 2},
+		{"all slots are used", "fails at the attach", "refused",
+			changed(t, func(m *model) { m.state.Memory.Slots = 0 }), 2 * gi, 2, "", "all 0 memory slots", gi, 2},
+		{"a difference that is no block", "attached as it is, and the guest cannot use it", "refused, with the sizes beside it",
+			vm(t), gi + 100*mi, 2, "", "want 1Gi or 1152Mi", gi, 2},
+		{"several NUMA cells", "node 0, always", "the emptiest one",
+			vm(t).dimm(gi), 3 * gi, 2, "+ wait|+ plug a DIMM of 1Gi into NUMA cell 1", "", 3 * gi, 2},
+		{"a vCPU that idles", "is not counted as running, so vCPUs are set again", "nothing to do",
+			changed(t, func(m *model) { m.state.VCPUs.Online, m.guest.refuseTake = 1, true }), gi, 2, "", "", gi, 2},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(c.m)
+			w := r.m.to(c.memory, c.vcpus)
+			if len(c.steps) == 0 {
+				w.Size.Limit += 16 * mi
+			}
+			report, err := r.run(t, w)
+			if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%s (theirs: %s; ours: %s): %v, want %q", c.name, c.theirs, c.ours, err, c.err)
+			}
+			if !beginWith(steps(report), c.steps) || report.Actual.Memory != c.after || report.Actual.VCPUs != c.plugged {
+				t.Errorf("%s (theirs: %s; ours: %s): %+v\n%s", c.name, c.theirs, c.ours, report.Actual, steps(report))
+			}
+		})
+	}
+}
+
+func changed(t *testing.T, f func(*model)) *model {
+	m := vm(t)
+	f(m)
+	return m
+}
+
+// unwilling has a guest that uses no new vCPU.
+func unwilling(t *testing.T) *model {
+	m := vm(t)
+	m.guest.refuseTake = true
+	return m
+}
+
+// beginWith compares lines with what they begin with.
+func beginWith(lines, prefixes string) bool {
+	got, want := strings.Split(lines, "\n"), strings.Split(prefixes, "|")
+	if len(got) != len(want) {
+		return false
+	}
+	for i := range got {
+		if !strings.HasPrefix(got[i], want[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// CloudStack sets the period and then the quota, and takes a limit away by the quota
+// alone. Here it is one call.
+func TestBandwidthInOneCall(t *testing.T) {
+	for _, c := range []struct {
+		name            string
+		period, quota   time.Duration // that the domain has
+		want            wanted.Bandwidth
+		calls           int
+		periodThen, now time.Duration
+	}{
+		{"set", 100 * time.Millisecond, virt.Unlimited, wanted.Bandwidth{Period: time.Second, Quota: 50 * time.Millisecond}, 1, time.Second, 50 * time.Millisecond},
+		{"changed", time.Second, 50 * time.Millisecond, wanted.Bandwidth{Period: 100 * time.Millisecond, Quota: 50 * time.Millisecond}, 1, 100 * time.Millisecond, 50 * time.Millisecond},
+		{"removed", time.Second, 50 * time.Millisecond, wanted.Bandwidth{Period: 100 * time.Millisecond, Quota: virt.Unlimited}, 1, 100 * time.Millisecond, virt.Unlimited},
+		{"none, and the period is another", time.Second, virt.Unlimited, wanted.Bandwidth{Period: 100 * time.Millisecond, Quota: virt.Unlimited}, 0, time.Second, virt.Unlimited},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(vm(t))
+			r.m.state.Bandwidth.Period, r.m.state.Bandwidth.Quota = c.period, c.quota
+			calls := 0
+			r.m.after = func() { calls++ }
+			_, err := r.run(t, resize.Wanted{Size: wanted.Size{Bandwidth: &c.want}})
+			b := r.m.state.Bandwidth
+			if err != nil || calls != c.calls || b.Period != c.periodThen || b.Quota != c.now || b.Shares != 100 {
+				t.Errorf("%s: %v, %d calls, %+v", c.name, err, calls, b)
+			}
+		})
+	}
+}

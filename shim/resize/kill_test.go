@@ -1,0 +1,50 @@
+package resize_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"github.com/mooring-vm/mooring/shim/resize"
+)
+
+// The shim is killed before and after each single call of a resize, and started again
+// with its journal alone: the VM comes to be as wanted. The same for calls of which the
+// answer is an error, or lost, and that were carried out.
+func TestEveryCallFails(t *testing.T) {
+	for name, build := range map[string]func() (*model, uint64, int){
+		"grow by virtio-mem": func() (*model, uint64, int) { return vm(t).virtioMem(2*gi, 0).passthrough(), 2 * gi, 4 },
+		"grow by DIMM":       func() (*model, uint64, int) { return vm(t).passthrough(), 2 * gi, 4 },
+		"shrink by DIMM":     func() (*model, uint64, int) { return vm(t).dimm(256 * mi).dimm(512 * mi).passthrough(), gi, 1 },
+		"mixed":              func() (*model, uint64, int) { return vm(t).virtioMem(2*gi, gi), gi + 128*mi, 6 },
+	} {
+		for _, f := range []fault{refuseAfter, loseAfter, killBefore, killAfter} {
+			t.Run(fmt.Sprintf("%s/%s", name, f), func(t *testing.T) {
+				for at, hit := 0, true; hit; at++ {
+					synctest.Test(t, func(t *testing.T) { hit = failAt(t, build, f, at) })
+				}
+			})
+		}
+	}
+}
+
+// failAt has that call fail, and reports whether there was such a call.
+func failAt(t *testing.T, build func() (*model, uint64, int), f fault, at int) (hit bool) {
+	m, bytes, vcpus := build()
+	m.broken = func(format string, args ...any) {
+		t.Helper()
+		t.Fatalf("call %d: "+format, append([]any{at}, args...)...)
+	}
+	w := &world{t: t, m: m.settled(), policy: resize.Policy{Shrink: true}, journal: &memory{calls: &m.calls}}
+	w.want = m.to(bytes, vcpus)
+	m.node.limit = w.want.Size.Limit
+	m.calls.faults = map[int]fault{at: f}
+	report, dead, err := w.live()
+	if !dead {
+		w.truthful(report, err)
+	}
+	hit = m.calls.n > at
+	w.mend()
+	w.arrives()
+	return hit
+}

@@ -1,0 +1,112 @@
+package resize_test
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/mooring-vm/mooring/shim/resize"
+)
+
+// fault is what goes wrong at a call.
+type fault string
+
+const (
+	refuseBefore fault = "refused"
+	refuseAfter  fault = "refused after its effect"
+	loseBefore   fault = "connection lost"
+	loseAfter    fault = "connection lost after its effect"
+	outage       fault = "connection lost for long"
+	killBefore   fault = "killed"
+	killAfter    fault = "killed after its effect"
+	migrate      fault = "a migration begins that asks nobody"
+	change       fault = "something else is wanted"
+	intrude      fault = "somebody lowers the container's limit"
+)
+
+var allFaults = []fault{refuseBefore, refuseAfter, loseBefore, loseAfter, outage, killBefore, killAfter, migrate, change, intrude}
+
+// killed is what ends a shim.
+type killed struct{}
+
+var errFault = errors.New("injected fault")
+
+// calls counts the calls and makes some of them go wrong.
+type calls struct {
+	n      int
+	faults map[int]fault
+	out    int  // calls for which the connection stays lost
+	dead   bool // the shim was killed: what it still does has no effect
+
+	sawMigration bool
+	migrate      func()
+	change       func()
+	intrude      func()
+}
+
+func (c *calls) do(lost error, effect func() error) error {
+	if c.dead {
+		return errFault
+	}
+	f := c.faults[c.n]
+	c.n++
+	if c.out > 0 {
+		c.out--
+		return lost
+	}
+	switch f {
+	case refuseBefore:
+		return errFault
+	case loseBefore:
+		return lost
+	case outage:
+		c.out = 60
+		return lost
+	case killBefore:
+		c.die()
+	case migrate:
+		c.migrate()
+	case change:
+		c.change()
+	case intrude:
+		c.intrude()
+	}
+	err := effect()
+	switch f {
+	case refuseAfter:
+		return errFault
+	case loseAfter:
+		return lost
+	case killAfter:
+		c.die()
+	}
+	return err
+}
+
+func (c *calls) die() {
+	c.dead = true
+	panic(killed{})
+}
+
+// memory is a journal that survives the shim, and may fail like all else.
+type memory struct {
+	mu    sync.Mutex
+	calls *calls
+	text  []byte
+}
+
+func (j *memory) Load() (resize.Record, error) {
+	if j.text == nil {
+		return resize.Record{}, resize.ErrNoRecord
+	}
+	return resize.DecodeRecord(j.text)
+}
+
+func (j *memory) Store(r resize.Record) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.calls.do(errFault, func() error {
+		text, err := r.Encode()
+		j.text = text
+		return err
+	})
+}

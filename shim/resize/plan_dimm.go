@@ -1,0 +1,77 @@
+package resize
+
+import (
+	"github.com/mooring-vm/mooring/shim/virt"
+)
+
+// growDIMM plans one DIMM of all that is missing.
+func (b *builder) growDIMM(all, want uint64) {
+	m := b.is.Domain.Memory
+	if m.Maximum == 0 {
+		b.refuse(NotPrepared, "memory: the domain has neither a virtio-mem device nor a <maxMemory> that a DIMM fits in: it was not prepared for more memory")
+		return
+	}
+	if total := plugged(m, size); want > m.Maximum || want-all > m.Maximum-min(total, m.Maximum) {
+		b.refuse(AboveMaximum, "memory: %s is more than the <maxMemory> of the domain, which is %s", show(want), show(m.Maximum))
+	}
+	if used := dimms(m); used >= m.Slots {
+		b.refuse(NoSlot, "memory: all %d memory slots of the domain are used", m.Slots)
+	}
+	block := b.policy.DIMMBlock
+	if rest := (want - all) % block; rest > 0 {
+		b.misaligned(want, want-rest, want-rest+block, show(block)+" that DIMMs come in")
+	}
+	if cell, ok := b.cell(); ok {
+		step := AttachDIMM{Cell: cell, Size: want - all, Known: aliases(m), Room: b.then(), Bound: b.policy.Bounds.Grow}
+		b.take = append(b.take, step)
+		b.after.Memory += lockable(want - all)
+	}
+}
+
+// cell chooses where a DIMM goes: the cell whose devices have least, the first of
+// several.
+func (b *builder) cell() (int, bool) {
+	m := b.is.Domain.Memory
+	if chosen := b.policy.Cell; chosen != nil {
+		if *chosen < 0 || *chosen >= m.Cells {
+			b.refuse(NoCell, "memory: the node's policy wants DIMMs in NUMA cell %d, and the guest has %d cells", *chosen, m.Cells)
+			return 0, false
+		}
+		return *chosen, true
+	}
+	if m.Cells == 0 {
+		b.refuse(NoCell, "memory: the guest has no NUMA cell for a DIMM: it was not prepared for more memory")
+		return 0, false
+	}
+	sums := make([]uint64, m.Cells)
+	for _, d := range m.Devices {
+		if d.Cell >= 0 && d.Cell < m.Cells {
+			sums[d.Cell] += d.Size
+		}
+	}
+	best := 0
+	for cell, sum := range sums {
+		if sum < sums[best] {
+			best = cell
+		}
+	}
+	return best, true
+}
+
+func dimms(m virt.Memory) int {
+	n := 0
+	for _, d := range m.Devices {
+		if d.Model == virt.DIMM {
+			n++
+		}
+	}
+	return n
+}
+
+func aliases(m virt.Memory) []string {
+	all := make([]string, 0, len(m.Devices))
+	for _, d := range m.Devices {
+		all = append(all, d.Alias)
+	}
+	return all
+}

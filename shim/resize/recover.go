@@ -1,0 +1,84 @@
+package resize
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Recover takes up a run that its journal has not ended: it undoes on if it was undone,
+// and otherwise finishes what is wanted now, or undoes what was begun if that is not
+// possible any more. It is to be called before the first Run. Without such a run it
+// does nothing, and tells so with ok.
+//
+// What the journal tells is what was begun. What the VM is, libvirt, the guest and the
+// kernel tell. A record that cannot be read, or is another domain's, is an error, and
+// nothing is done for it.
+func (r *Runner) Recover(ctx context.Context, wish Wish) (report Report, ok bool, err error) {
+	record, err := r.Journal.Load()
+	if errors.Is(err, ErrNoRecord) || err == nil && record.Phase == Ended {
+		return Report{}, false, nil
+	}
+	if err != nil {
+		return Report{}, false, fmt.Errorf("read the journal: %w", err)
+	}
+	u, end, err := r.begin(ctx, wish)
+	if err != nil {
+		return Report{}, false, err
+	}
+	defer end()
+	if record.Domain != u.record.Domain {
+		return Report{}, false, fmt.Errorf("the journal is that of domain %s, and this is domain %s: it is left alone", record.Domain, u.record.Domain)
+	}
+	u.record, u.pending = record, true
+	u.report.Wanted = record.Wanted
+	report, err = u.conclude(ctx, u.resume(ctx))
+	return report, true, err
+}
+
+// resume goes on with the record.
+func (u *run) resume(ctx context.Context) error {
+	if u.record.Phase == Undoing {
+		err := errors.New("an earlier run failed and was undone")
+		if undone := u.undo(ctx); undone != nil {
+			err = fmt.Errorf("an earlier run failed, and not all of it could be undone: %w", undone)
+		}
+		return err
+	}
+	if u.looksDone(ctx) {
+		if err := u.catchUp(ctx); err != nil {
+			return u.failed(ctx, err) // a new plan would be empty, and take it for done
+		}
+	}
+	return u.reach(ctx)
+}
+
+// catchUp waits for the step that was under way.
+func (u *run) catchUp(ctx context.Context) error {
+	if u.record.Begun == u.record.Confirmed {
+		return nil
+	}
+	step := u.record.Steps[u.record.Begun-1]
+	if closing(step) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, step.Within())
+	defer cancel()
+	err := u.report.time(step, false, func() error {
+		if err := u.hold(ctx, step); err != nil {
+			return err
+		}
+		return u.confirm(ctx, step, nil)
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", step, err)
+	}
+	u.record.Confirmed = u.record.Begun
+	return u.store()
+}
+
+// looksDone reports whether a new plan has nothing left to do.
+func (u *run) looksDone(ctx context.Context) bool {
+	is, err := u.look(ctx)
+	return err == nil && asWanted(is, u.wish(), u.Policy)
+}

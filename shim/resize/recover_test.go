@@ -1,0 +1,110 @@
+package resize_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mooring-vm/mooring/shim/resize"
+)
+
+// The guest uses no new vCPU. Wherever the shim is killed, the next one ends with the VM
+// as it was: what was begun is undone.
+func TestKilledRunIsUndone(t *testing.T) {
+	for _, f := range []fault{killBefore, killAfter} {
+		for at := range 90 {
+			synctest.Test(t, func(t *testing.T) {
+				m := vm(t).passthrough().settled()
+				m.guest.refuseTake = true
+				w := &world{t: t, m: m, policy: resize.Policy{Shrink: true}, journal: &memory{calls: &m.calls}}
+				w.want = m.to(2*gi, 4)
+				m.node.limit = w.want.Size.Limit
+				m.calls.faults = map[int]fault{at: f}
+				report, dead, err := w.live()
+				if dead {
+					report, _, err = w.live()
+				}
+				want := resize.Actual{Memory: gi, Possible: gi, VCPUs: 2, Online: 2, Lock: 2 * gi, Locked: gi}
+				got := resize.Actual{}
+				if report.Actual != nil {
+					got = *report.Actual
+					got.PodMax, got.ContainerMax, got.Period, got.Quota = 0, 0, 0, 0
+				}
+				if diff := cmp.Diff(want, got); diff != "" || err == nil {
+					t.Errorf("%s at call %d: %v\n%s\n%s", f, at, err, diff, steps(report))
+				}
+			})
+		}
+	}
+}
+
+// What was begun for a wish that is refused now is undone.
+func TestKilledRunIsNotWantedAnyMore(t *testing.T) {
+	for at := range 60 {
+		synctest.Test(t, func(t *testing.T) {
+			m := vm(t).passthrough().settled()
+			w := &world{t: t, m: m, policy: resize.Policy{Shrink: true}, journal: &memory{calls: &m.calls}}
+			w.want = m.to(2*gi, 4)
+			m.node.limit = w.want.Size.Limit
+			m.calls.faults = map[int]fault{at: killAfter}
+			if _, dead, _ := w.live(); !dead {
+				return
+			}
+			w.want = m.to(16*gi, 4)
+			rec, _ := w.journal.Load()
+			_, ok, err := w.runner().Recover(context.Background(), w.wish)
+			if ok != (rec.Phase == resize.Running || rec.Phase == resize.Undoing) || ok && err == nil {
+				t.Errorf("at call %d: %v, %v", at, ok, err)
+			}
+			if rec.Phase != resize.Ended && (m.state.Memory.Balloon != gi || m.state.VCPUs.Plugged != 2 || m.node.seen.Lock != 2*gi) {
+				t.Errorf("at call %d: not undone: %+v", at, m.state)
+			}
+		})
+	}
+}
+
+// A run that was being undone is undone on, though what was wanted could be done now.
+func TestUndoGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(vm(t))
+		r.m.state.VCPUs.Plugged = 4
+		r.want = r.m.to(gi, 4)
+		record := resize.Record{Domain: "a-vm", Wanted: r.want, Phase: resize.Undoing, Begun: 1, Steps: resize.Steps{
+			resize.SetVCPUs{From: 2, To: 4, Used: 2, Bound: time.Second},
+		}}
+		if err := r.journal.Store(record); err != nil {
+			t.Fatal(err)
+		}
+		report, ok, err := r.Recover(context.Background(), func() resize.Wanted { return r.want })
+		if !ok || err == nil || err.Error() != "an earlier run failed and was undone" || report.Actual.VCPUs != 2 {
+			t.Errorf("got %v, %v, %+v", ok, err, report)
+		}
+	})
+}
+
+// Records that are not obeyed.
+func TestRecoverRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(vm(t))
+		r.m.state.VCPUs.Plugged = 4
+		wish := func() resize.Wanted { return r.m.to(gi, 2) }
+		if _, ok, err := r.Recover(context.Background(), wish); ok || err != nil {
+			t.Errorf("an empty journal: %v, %v", ok, err)
+		}
+		other := resize.Record{Domain: "another-vm", Phase: resize.Running, Begun: 1, Steps: resize.Steps{resize.SetVCPUs{From: 2, To: 4}}}
+		if err := r.journal.Store(other); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok, err := r.Recover(context.Background(), wish); ok || err == nil || !strings.Contains(err.Error(), "domain another-vm") {
+			t.Errorf("another domain's: %v, %v", ok, err)
+		}
+		r.journal.text = []byte("{")
+		if _, ok, err := r.Recover(context.Background(), wish); ok || err == nil || r.m.state.VCPUs.Plugged != 4 {
+			t.Errorf("a torn one: %v, %v", ok, err)
+		}
+	})
+}

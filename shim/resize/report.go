@@ -1,0 +1,62 @@
+package resize
+
+import (
+	"time"
+)
+
+// Report tells what a run did and what the VM is after it.
+type Report struct {
+	Wanted Wanted       `json:"wanted"`
+	Steps  []StepReport `json:"steps"`
+	Notes  []string     `json:"notes,omitempty"`
+
+	// AsWanted is set if the VM is as it is wanted, and Actual what it is; nil if that
+	// could not be read.
+	AsWanted bool    `json:"asWanted"`
+	Actual   *Actual `json:"actual,omitempty"`
+
+	Error string `json:"error,omitempty"`
+}
+
+// StepReport tells of one step.
+type StepReport struct {
+	What    string        `json:"what"`
+	Undo    bool          `json:"undo,omitempty"` // it takes back another
+	Started time.Time     `json:"started"`
+	Took    time.Duration `json:"took"`
+	Error   string        `json:"error,omitempty"` // it was not confirmed; empty: it was
+}
+
+// Actual is what a VM really is. Amounts are bytes.
+type Actual struct {
+	Memory   uint64 `json:"memory"`   // what the guest has
+	Possible uint64 `json:"possible"` // what it can take without being asked again
+
+	VCPUs  int           `json:"vcpus"`
+	Online int           `json:"online"` // virt.Unknown: nobody can tell
+	Period time.Duration `json:"period"`
+	Quota  time.Duration `json:"quota"` // or virt.Unlimited
+
+	PodMax       uint64 `json:"podMax"`
+	ContainerMax uint64 `json:"containerMax"`
+	Lock         uint64 `json:"lock"`
+	Locked       uint64 `json:"locked"`
+}
+
+// Actual sums up what a VM is.
+func (is Is) Actual() Actual {
+	d, s := is.Domain, is.Seen
+	return Actual{
+		Memory: is.Guest(), Possible: is.Possible(),
+		VCPUs: d.VCPUs.Plugged, Online: d.VCPUs.Online, Period: d.Bandwidth.Period, Quota: d.Bandwidth.Quota,
+		PodMax: s.PodMax, ContainerMax: s.ContainerMax, Lock: s.Lock, Locked: s.Locked,
+	}
+}
+
+// errText is the text of an error, or nothing.
+func errText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

@@ -1,0 +1,70 @@
+package resize
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// look reads what the VM is, and tries again while libvirt or the agent are away, for
+// as long as policy says.
+func (u *run) look(ctx context.Context) (Is, error) {
+	ctx, cancel := context.WithTimeout(ctx, u.Policy.Bounds.Read)
+	defer cancel()
+	for {
+		is, err := u.read(ctx, u.domain, u.node)
+		if err == nil || !uncertain(err) {
+			return is, err
+		}
+		if u.wait(ctx) != nil {
+			return Is{}, err
+		}
+	}
+}
+
+// lookGuarded reads what the VM is, with an agent that lets no limit fall below what
+// was read: not before the VM is as wanted may limits be lower than they were.
+func (u *run) lookGuarded(ctx context.Context) (Is, error) {
+	is, err := u.look(ctx)
+	if err != nil || u.record.Wanted.Size.Memory == 0 || is.Seen.Max() <= u.guarded {
+		return is, err
+	}
+	if err := u.node.Need(ctx, is.Seen.Max()); err != nil {
+		return Is{}, fmt.Errorf("keep limits from being lowered: %w", err)
+	}
+	u.guarded = is.Seen.Max()
+	return u.look(ctx)
+}
+
+// listen subscribes to what changes. Without events it is looked from time to time.
+func (u *run) listen(ctx context.Context) {
+	var domain, node error
+	u.changes[0], domain = u.domain.Changed(ctx)
+	u.changes[1], node = u.node.Changed(ctx)
+	if err := errors.Join(domain, node); err != nil {
+		u.Log.Warn("no events of changes: looking from time to time", "error", err)
+	}
+}
+
+// wait waits until something may have changed. The error is that of ctx.
+func (u *run) wait(ctx context.Context) error {
+	timer := time.NewTimer(u.Policy.Bounds.Poll)
+	defer timer.Stop()
+	select {
+	case _, open := <-u.changes[0]:
+		u.heard(0, open)
+	case _, open := <-u.changes[1]:
+		u.heard(1, open)
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return ctx.Err()
+}
+
+// heard stops listening to a channel that is closed.
+func (u *run) heard(from int, open bool) {
+	if !open {
+		u.changes[from] = nil
+	}
+}

@@ -1,0 +1,45 @@
+package resize
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// undo takes back what was begun, the last step first. It goes on after a step that
+// cannot be undone; the error joins what failed.
+func (u *run) undo(ctx context.Context) error {
+	u.record.Phase = Undoing
+	failed := u.store() // what was begun is in the journal already
+	for u.record.Begun > 0 {
+		err := u.undoLast(ctx)
+		failed = errors.Join(failed, err)
+		if final(err) || ctx.Err() != nil {
+			return u.stay(failed)
+		}
+		u.record.Begun--
+		u.record.Confirmed = min(u.record.Confirmed, u.record.Begun)
+		failed = errors.Join(failed, u.store())
+	}
+	return failed
+}
+
+// undoLast takes back the last step that was begun.
+func (u *run) undoLast(ctx context.Context) error {
+	is, err := u.look(ctx)
+	if err != nil {
+		return u.stay(err)
+	}
+	back := u.record.Steps[u.record.Begun-1].undo(is)
+	if back == nil {
+		return nil
+	}
+	err = u.report.time(back, true, func() error {
+		return u.attempt(ctx, back, func() error { return nil })
+	})
+	u.log(back, err)
+	if err != nil {
+		return fmt.Errorf("%s: %w", back, err)
+	}
+	return nil
+}

@@ -1,0 +1,140 @@
+package resize
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mooring-vm/mooring/shim/virt"
+)
+
+// SetVCPUs plugs or unplugs vCPUs.
+type SetVCPUs struct {
+	From  int           `json:"from"`
+	To    int           `json:"to"`
+	Used  int           `json:"used"` // how many the guest used when it was planned, or virt.Unknown
+	Room  Room          `json:"room"` // for those to be plugged, or plugged again
+	Bound time.Duration `json:"bound"`
+}
+
+// String implements fmt.Stringer.
+func (s SetVCPUs) String() string {
+	return fmt.Sprintf("give the guest %d vCPUs instead of %d", s.To, s.From)
+}
+
+// Within implements Step.
+func (s SetVCPUs) Within() time.Duration { return s.Bound }
+
+// ConfirmedBy implements Step.
+func (SetVCPUs) ConfirmedBy() string {
+	return "the guest, which uses all that are new, or no more than are left; where nobody can tell, the hypervisor, which has so many"
+}
+
+// UndoneBy implements Step.
+func (s SetVCPUs) UndoneBy() string {
+	if s.To < s.From {
+		return "plugging them again"
+	}
+	return "unplugging them, which the guest or QEMU may refuse"
+}
+
+func (SetVCPUs) kind() kind { return kindSetVCPUs }
+
+func (s SetVCPUs) check(is Is) error {
+	if n := is.Domain.VCPUs.Plugged; n != s.From {
+		return fmt.Errorf("the domain has %d vCPUs, and had %d when it was planned", n, s.From)
+	}
+	if s.To > s.From {
+		return s.Room.check(is, is.Possible(), s.To)
+	}
+	return nil
+}
+
+func (s SetVCPUs) do(ctx context.Context, h hands, _ Is) error { return h.domain.SetVCPUs(ctx, s.To) }
+
+func (s SetVCPUs) done(is Is) error {
+	v := is.Domain.VCPUs
+	switch {
+	case v.Plugged != s.To:
+		return fmt.Errorf("the domain has %d vCPUs: want %d", v.Plugged, s.To)
+	case v.Online != virt.Unknown && (v.Online < s.least() || v.Online > s.To):
+		return fmt.Errorf("the guest uses %d of its %d vCPUs", v.Online, v.Plugged)
+	}
+	return nil
+}
+
+// least is how many vCPUs the guest uses at least when it has taken the new ones: those
+// that it had taken offline itself stay so.
+func (s SetVCPUs) least() int {
+	if s.To < s.From || s.Used == virt.Unknown {
+		return 1
+	}
+	return min(s.To, s.Used+s.To-s.From)
+}
+
+func (s SetVCPUs) undo(is Is) Step {
+	now := is.Domain.VCPUs
+	if now.Plugged == s.From {
+		return nil
+	}
+	return SetVCPUs{From: now.Plugged, To: s.From, Used: now.Online, Room: s.Room, Bound: s.Bound}
+}
+
+// SetBandwidth changes how long each vCPU may run in each period.
+type SetBandwidth struct {
+	FromPeriod time.Duration `json:"fromPeriod"`
+	FromQuota  time.Duration `json:"fromQuota"`
+	Period     time.Duration `json:"period"`
+	Quota      time.Duration `json:"quota"`
+	Bound      time.Duration `json:"bound"`
+}
+
+// String implements fmt.Stringer.
+func (s SetBandwidth) String() string {
+	return fmt.Sprintf("let each vCPU run %s instead of %s", share(s.Period, s.Quota), share(s.FromPeriod, s.FromQuota))
+}
+
+func share(period, quota time.Duration) string {
+	if quota == virt.Unlimited {
+		return "without a limit"
+	}
+	return fmt.Sprintf("%s in %s", quota, period)
+}
+
+// Within implements Step.
+func (s SetBandwidth) Within() time.Duration { return s.Bound }
+
+// ConfirmedBy implements Step.
+func (SetBandwidth) ConfirmedBy() string { return "the domain's scheduler parameters" }
+
+// UndoneBy implements Step.
+func (SetBandwidth) UndoneBy() string { return "setting what there was" }
+
+func (SetBandwidth) kind() kind { return kindSetBandwidth }
+
+func (s SetBandwidth) do(ctx context.Context, h hands, _ Is) error {
+	return h.domain.SetBandwidth(ctx, s.wants())
+}
+
+func (s SetBandwidth) wants() virt.Bandwidth {
+	return virt.Bandwidth{Period: s.Period, Quota: s.Quota}
+}
+
+func (s SetBandwidth) had() virt.Bandwidth {
+	return virt.Bandwidth{Period: s.FromPeriod, Quota: s.FromQuota}
+}
+
+func (s SetBandwidth) done(is Is) error {
+	if now := is.Domain.Bandwidth; !same(s.wants(), now) {
+		return fmt.Errorf("each vCPU may run %s: want %s", share(now.Period, now.Quota), share(s.Period, s.Quota))
+	}
+	return nil
+}
+
+func (s SetBandwidth) undo(is Is) Step {
+	now := is.Domain.Bandwidth
+	if same(s.had(), now) {
+		return nil
+	}
+	return SetBandwidth{FromPeriod: now.Period, FromQuota: now.Quota, Period: s.FromPeriod, Quota: s.FromQuota, Bound: s.Bound}
+}

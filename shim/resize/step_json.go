@@ -1,0 +1,113 @@
+package resize
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// kind names a step's type in the journal.
+type kind string
+
+const (
+	kindAwaitRoom     kind = "await-room"
+	kindAwaitLimit    kind = "await-limit"
+	kindRaiseLock     kind = "raise-lock"
+	kindLowerLock     kind = "lower-lock"
+	kindRequestMemory kind = "request-memory"
+	kindSettleMemory  kind = "settle-memory"
+	kindAttachDIMM    kind = "attach-dimm"
+	kindDetachDIMM    kind = "detach-dimm"
+	kindSetBalloon    kind = "set-balloon"
+	kindSetVCPUs      kind = "set-vcpus"
+	kindSetBandwidth  kind = "set-bandwidth"
+)
+
+// Steps are steps in their order. They can be written as JSON and read back.
+type Steps []Step
+
+// named is a step with its kind.
+type named struct {
+	Kind kind            `json:"kind"`
+	Step json.RawMessage `json:"step"`
+}
+
+// MarshalJSON implements json.Marshaler.
+func (s Steps) MarshalJSON() ([]byte, error) {
+	all := make([]named, 0, len(s))
+	for _, step := range s {
+		text, err := json.Marshal(step)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, named{step.kind(), text})
+	}
+	return json.Marshal(all)
+}
+
+// UnmarshalJSON implements json.Unmarshaler. The errors are an unknown kind and a
+// field that its step does not have.
+func (s *Steps) UnmarshalJSON(text []byte) error {
+	var all []named
+	if err := strict(text, &all); err != nil {
+		return err
+	}
+	steps := make(Steps, 0, len(all))
+	for _, n := range all {
+		step, err := n.read()
+		if err != nil {
+			return fmt.Errorf("step of kind %q: %w", n.Kind, err)
+		}
+		steps = append(steps, step)
+	}
+	*s = steps
+	return nil
+}
+
+func (n named) read() (Step, error) {
+	switch n.Kind {
+	case kindAwaitRoom:
+		return readStep[AwaitRoom](n.Step)
+	case kindAwaitLimit:
+		return readStep[AwaitLimit](n.Step)
+	case kindRaiseLock:
+		return readStep[RaiseLock](n.Step)
+	case kindLowerLock:
+		return readStep[LowerLock](n.Step)
+	case kindRequestMemory:
+		return readStep[RequestMemory](n.Step)
+	case kindSettleMemory:
+		return readStep[SettleMemory](n.Step)
+	case kindAttachDIMM:
+		return readStep[AttachDIMM](n.Step)
+	case kindDetachDIMM:
+		return readStep[DetachDIMM](n.Step)
+	case kindSetBalloon:
+		return readStep[SetBalloon](n.Step)
+	case kindSetVCPUs:
+		return readStep[SetVCPUs](n.Step)
+	case kindSetBandwidth:
+		return readStep[SetBandwidth](n.Step)
+	}
+	return nil, fmt.Errorf("unknown: want one from %s to %s", kindAwaitRoom, kindSetBandwidth)
+}
+
+func readStep[S Step](text []byte) (Step, error) {
+	var s S
+	err := strict(text, &s)
+	return s, err
+}
+
+func strict(text []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("something follows the JSON value: want one")
+	}
+	return nil
+}

@@ -1,0 +1,130 @@
+package resize_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mooring-vm/mooring/shim/resize"
+	"github.com/mooring-vm/mooring/shim/resize/wanted"
+	"github.com/mooring-vm/mooring/shim/virt"
+)
+
+// What is undone never makes the VM larger than it was in another respect.
+func TestUndoNeverAddsUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(vm(t).virtioMem(2*gi, 0))
+		r.m.after = func() {
+			if r.m.state.Memory.Devices[0].Requested == gi {
+				r.m.guest.partly = gi // and nothing any more
+				r.m.calls.faults = map[int]fault{r.m.calls.n + 3: refuseBefore}
+			}
+		}
+		report, err := r.run(t, r.m.to(2*gi, 1))
+		want := "the guest would have 2Gi: want at most 1Gi"
+		if err == nil || !strings.Contains(err.Error(), want) || r.m.state.VCPUs.Plugged != 1 {
+			t.Errorf("got %v, want %q\n%s", err, want, steps(report))
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(vm(t).virtioMem(2*gi, gi))
+		r.m.after = func() {
+			r.m.guest.refuseGive = r.m.state.VCPUs.Plugged == 6
+			r.m.guest.refuseTake = r.m.guest.refuseGive
+		}
+		report, err := r.run(t, r.m.to(gi, 6))
+		want := "the guest would have 6 vCPUs: want at most 2"
+		if err == nil || !strings.Contains(err.Error(), want) || report.Actual.Memory != gi {
+			t.Errorf("got %v, want %q\n%s", err, want, steps(report))
+		}
+	})
+}
+
+// A DIMM that cannot be taken back keeps its memory lock.
+func TestUndoLeavesTheLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(vm(t).passthrough())
+		r.m.guest.refuseGive, r.m.guest.refuseTake = true, true
+		report, err := r.run(t, r.m.to(2*gi, 4))
+		if err == nil || report.Actual.Lock != 3*gi || report.Actual.Memory != 2*gi {
+			t.Errorf("got %v, %+v\n%s", err, report.Actual, steps(report))
+		}
+	})
+}
+
+// What QEMU has locked may be more than libvirt counts.
+func TestLockIsNotBelowWhatIsLocked(t *testing.T) {
+	m := vm(t).dimm(gi).passthrough().settled()
+	is := read(t, m)
+	is.Seen.Locked = is.Seen.Lock - mi
+	plan, err := resize.MakePlan(is, m.to(gi, 2), resize.Policy{Shrink: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last := texts(plan.Steps)[len(plan.Steps)-1]; last != "lower the memory lock of QEMU from 3Gi to 3071Mi" {
+		t.Errorf("got %q", last)
+	}
+	is.Seen.Locked = 0
+	for _, c := range []struct {
+		policy resize.Policy
+		want   string
+	}{
+		{resize.Policy{Shrink: true, LockBeyond: 256 * mi}, "lower the memory lock of QEMU from 3Gi to 2304Mi"},
+		{resize.Policy{Shrink: true, LockFloor: 2560 * mi}, "lower the memory lock of QEMU from 3Gi to 2560Mi"},
+	} {
+		plan, err := resize.MakePlan(is, m.to(gi, 2), c.policy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last := texts(plan.Steps)[len(plan.Steps)-1]; last != c.want {
+			t.Errorf("got %q, want %q", last, c.want)
+		}
+	}
+}
+
+// Nor may it be when that is more than when it was planned.
+func TestLockedGrowsInBetween(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(vm(t).dimm(gi).passthrough())
+		r.m.after = func() { r.m.node.least = 2560 * mi }
+		report, err := r.run(t, r.m.to(gi, 2))
+		if err != nil || report.Actual.Lock != 2560*mi {
+			t.Errorf("got %v, %+v\n%s", err, report.Actual, steps(report))
+		}
+	})
+}
+
+// The container's limit is lowered by somebody else just before the guest is to grow.
+func TestLimitIsLoweredInBetween(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(vm(t).virtioMem(2*gi, 0))
+		w := r.m.to(2*gi, 2)
+		w.Size.Bandwidth = &wanted.Bandwidth{Period: 100 * time.Millisecond, Quota: 50 * time.Millisecond}
+		w.Size.VCPUs = 1 // its unplugging is the first change
+		r.m.after = func() { r.m.node.intruder = true }
+		report, err := r.run(t, w)
+		if err == nil || !strings.Contains(err.Error(), "memory.max of the pod is 1130Mi and that of the container 1098Mi: want at least 2132Mi") ||
+			report.Actual.Memory != gi || report.Actual.VCPUs != 1 {
+			t.Errorf("got %v, %+v\n%s", err, report.Actual, steps(report))
+		}
+	})
+}
+
+// An order that is refused is not waited for.
+func TestRefusedOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(vm(t))
+		r.m.refuse = errRefused
+		started := time.Now()
+		if _, err := r.run(t, r.m.to(gi, 1)); !errors.Is(err, errRefused) || time.Since(started) > 0 {
+			t.Errorf("got %v after %s", err, time.Since(started))
+		}
+		r.m.refuse = virt.ErrUnconfirmed // it may still follow
+		report, err := r.run(t, r.m.to(gi, 1))
+		if !errors.Is(err, virt.ErrUnconfirmed) || time.Since(started) < 30*time.Second || report.Actual.VCPUs != 2 {
+			t.Errorf("got %v after %s, %+v", err, time.Since(started), report.Actual)
+		}
+	})
+}

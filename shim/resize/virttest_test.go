@@ -1,0 +1,88 @@
+package resize_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mooring-vm/mooring/shim/resize"
+	"github.com/mooring-vm/mooring/shim/resize/wanted"
+	"github.com/mooring-vm/mooring/shim/virt"
+	"github.com/mooring-vm/mooring/shim/virt/virttest"
+)
+
+// defined is a fake domain with a definition that has memory.
+type defined struct{ *virttest.Domain }
+
+func (defined) XML(context.Context) (string, error) {
+	return "<domain><memory unit='GiB'>1</memory></domain>", nil
+}
+
+// unbound is a node without limits.
+type unbound struct{}
+
+func (unbound) Seen(context.Context) (resize.Seen, error) {
+	return resize.Seen{PodMax: resize.NoLimit, ContainerMax: resize.NoLimit, Lock: 8 * mi, Room: resize.NoLimit}, nil
+}
+func (unbound) RaiseLock(context.Context, uint64) error              { return nil }
+func (unbound) LowerLock(context.Context, uint64) error              { return nil }
+func (unbound) Need(context.Context, uint64) error                   { return nil }
+func (unbound) Hold(context.Context, time.Duration) error            { return nil }
+func (unbound) Changed(ctx context.Context) (<-chan struct{}, error) { return closeWith(ctx), nil }
+
+func closeWith(ctx context.Context) <-chan struct{} {
+	c := make(chan struct{})
+	context.AfterFunc(ctx, func() { close(c) })
+	return c
+}
+
+// The fake that stands in for libvirt: its guest answers late and libvirt goes away
+// during an order, which is carried out and not given again. Its events are heard: no
+// time passes but the one until libvirt is back.
+func TestOnTheFake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := virttest.New(virt.State{
+			UUID: "00000000-0000-4000-8000-000000000001", Name: "vm", Phase: virt.Running,
+			VCPUs:     virt.VCPUs{Plugged: 2, Maximum: 4, Boot: 1, Online: 2},
+			Memory:    virt.Memory{Boot: gi, Maximum: 4 * gi, Slots: 4, Cells: 1},
+			Bandwidth: virt.Bandwidth{Period: 100 * time.Millisecond, Quota: virt.Unlimited, Shares: 1024, Supported: true},
+		})
+		fake.LoseOnCall(virttest.After)
+		time.AfterFunc(time.Minute/2-time.Second, fake.Return)
+		r := resize.Runner{
+			Domain: defined{fake.Only()}, Node: unbound{}, Journal: &memory{calls: &calls{}},
+			Policy: resize.Policy{Shrink: true, Bounds: resize.Bounds{Poll: time.Hour}},
+		}
+		started := time.Now()
+		for _, s := range []wanted.Size{{Memory: 2 * gi, VCPUs: 4}, {Memory: gi, VCPUs: 1}} {
+			report, err := r.Run(context.Background(), func() resize.Wanted { return resize.Wanted{Size: s} })
+			if err != nil || report.Actual.Memory != s.Memory || report.Actual.Online != s.VCPUs {
+				t.Errorf("got %v, %+v\n%s", err, report.Actual, steps(report))
+			}
+		}
+		want := "attach|set vCPUs to 4|set vCPUs to 1|detach"
+		if diff := cmp.Diff(want, short(fake.Only().Calls())); diff != "" {
+			t.Errorf("orders (-want +got)\n%s", diff)
+		}
+		if took := time.Since(started); took != 29*time.Second {
+			t.Errorf("took %s", took)
+		}
+		if err := fake.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// short leaves the sizes of devices out.
+func short(calls []string) string {
+	for i := range calls {
+		if name, _, ok := strings.Cut(calls[i], " "); ok && !strings.Contains(calls[i], "vCPUs") {
+			calls[i] = name
+		}
+	}
+	return strings.Join(calls, "|")
+}

@@ -1,0 +1,88 @@
+package wanted
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"time"
+
+	"github.com/mooring-vm/mooring/shim/virt"
+)
+
+// What libvirt takes, in microseconds.
+const (
+	minPeriod = 1000
+	maxPeriod = 1000000
+	minQuota  = 1000
+
+	// usualPeriod is what kernel and libvirt begin with.
+	usualPeriod = 100000
+)
+
+// Spread returns the bandwidth with which so many vCPUs together get so much CPU time:
+// 1500 thousandths of a CPU for 2 vCPUs let each run for 75 ms in 100 ms. libvirt holds
+// each vCPU to its own, so one that is idle leaves nothing to the others.
+//
+// A vCPU uses no more than one CPU; where it may, there is no limit. The errors are no
+// CPU time or no vCPUs, and a share below 0.1 % of a CPU, which libvirt does not take.
+func Spread(milli int64, vcpus int) (Bandwidth, error) {
+	if milli <= 0 || vcpus <= 0 || vcpus > math.MaxInt64/1000 {
+		return Bandwidth{}, fmt.Errorf("CPU bandwidth: %d thousandths of a CPU for %d vCPUs: want at least 1 of each", milli, vcpus)
+	}
+	b, err := per(uint64(milli), uint64(vcpus)*1000)
+	if err != nil {
+		return Bandwidth{}, fmt.Errorf("CPU bandwidth: %d thousandths of a CPU for %d vCPUs: %w", milli, vcpus, err)
+	}
+	return b, nil
+}
+
+// Frequency returns the bandwidth with which each vCPU is as fast as a CPU of vm MHz on
+// a host whose CPUs have host MHz, as CloudStack computes it. The ratio is not rounded.
+// A host that is slower is no limit. The errors are a frequency that is missing, and a
+// ratio below 0.1 %: it is never taken for less or more than it is.
+func Frequency(vm, host int64) (Bandwidth, error) {
+	if vm <= 0 || host <= 0 {
+		return Bandwidth{}, fmt.Errorf("CPU bandwidth: %d MHz on a host with %d MHz: want both to be known", vm, host)
+	}
+	b, err := per(uint64(vm), uint64(host))
+	if err != nil {
+		return Bandwidth{}, fmt.Errorf("CPU bandwidth: %d MHz on a host with %d MHz: %w", vm, host, err)
+	}
+	return b, nil
+}
+
+// per returns the bandwidth of n/d CPUs for each vCPU, with a period near the usual one
+// in which the quota is a whole number of microseconds and at least minQuota. Where no
+// period is exact the quota is rounded down by less than a microsecond.
+func per(n, d uint64) (Bandwidth, error) {
+	if n >= d {
+		return Bandwidth{Period: usualPeriod * time.Microsecond, Quota: virt.Unlimited}, nil
+	}
+	n, d = reduce(n, d)
+	high, _ := bits.Mul64(minQuota, d)
+	if high > 0 || n < d/minQuota || n*minQuota < d {
+		return Bandwidth{}, fmt.Errorf("less than 0.1 %% of a CPU for each vCPU: want at least that")
+	}
+	period := max(usualPeriod, (minQuota*d+n-1)/n)
+	if whole := (period + d - 1) / d * d; whole <= min(2*period, maxPeriod) {
+		period = whole
+	}
+	return Bandwidth{Period: microseconds(period), Quota: microseconds(mulDiv(period, n, d))}, nil
+}
+
+func reduce(n, d uint64) (uint64, uint64) {
+	a, b := n, d
+	for b > 0 {
+		a, b = b, a%b
+	}
+	return n / a, d / a
+}
+
+// mulDiv is p * n / d, rounded down, for n < d.
+func mulDiv(p, n, d uint64) uint64 {
+	high, low := bits.Mul64(p, n)
+	quotient, _ := bits.Div64(high, low, d)
+	return quotient
+}
+
+func microseconds(n uint64) time.Duration { return time.Duration(n) * time.Microsecond }

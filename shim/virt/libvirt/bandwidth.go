@@ -1,0 +1,93 @@
+//go:build cgo && libvirt_dlopen
+
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"libvirt.org/go/libvirt"
+
+	"github.com/mooring-vm/mooring/shim/virt"
+)
+
+// unlimitedQuota is the most that libvirt takes for a quota, 2^44-1. It means no limit
+// and works everywhere: of -1 libvirt 8.9 and older make what cgroup v2 refuses
+// (libvirt's issue 324), and 0 leaves the quota as it is.
+const unlimitedQuota = 17592186044415
+
+// SetBandwidth sets all in one call.
+func (d *domain) SetBandwidth(ctx context.Context, b virt.Bandwidth) error {
+	params, err := parameters(b)
+	if err != nil {
+		return fmt.Errorf("domain %s: set CPU bandwidth: %w", d.name, err)
+	}
+	what := fmt.Sprintf("set CPU bandwidth to period %s, quota %s, shares %d", b.Period, b.Quota, b.Shares)
+	return d.change(ctx, what, func(handle *libvirt.Domain, impact libvirt.DomainModificationImpact) error {
+		return withoutCgroup(handle, handle.SetSchedulerParametersFlags(params, impact))
+	})
+}
+
+// withoutCgroup tells a domain whose libvirt may not use the CPU controller from one
+// that does not run: libvirt has one code for both.
+func withoutCgroup(handle *libvirt.Domain, err error) error {
+	if !is(err, libvirt.ERR_OPERATION_INVALID) {
+		return err
+	}
+	if active, unknown := handle.IsActive(); unknown != nil || !active {
+		return err
+	}
+	return fmt.Errorf("%w: %w", virt.ErrUnsupported, explained(err))
+}
+
+func parameters(b virt.Bandwidth) (*libvirt.DomainSchedulerParameters, error) {
+	switch {
+	case b.Period == 0 && b.Quota == 0 && b.Shares == 0:
+		return nil, errors.New("neither period, quota nor shares")
+	case b.Period < 0 || b.Period%time.Microsecond != 0:
+		return nil, fmt.Errorf("period %d ns: want whole microseconds", b.Period)
+	case b.Quota != virt.Unlimited && (b.Quota < 0 || b.Quota%time.Microsecond != 0):
+		return nil, fmt.Errorf("quota %d ns: want whole microseconds, or unlimited", b.Quota)
+	}
+	p := &libvirt.DomainSchedulerParameters{
+		VcpuPeriodSet: b.Period != 0, VcpuPeriod: uint64(b.Period.Microseconds()),
+		VcpuQuotaSet: b.Quota != 0, VcpuQuota: b.Quota.Microseconds(),
+		CpuSharesSet: b.Shares != 0, CpuShares: b.Shares,
+	}
+	if b.Quota == virt.Unlimited {
+		p.VcpuQuota = unlimitedQuota
+	}
+	return p, nil
+}
+
+// bandwidth reads what libvirt can change. Without a cgroup there is nothing; the test
+// driver does not take the binding's flags.
+func bandwidth(handle *libvirt.Domain) (virt.Bandwidth, error) {
+	p, err := handle.GetSchedulerParametersFlags(libvirt.DOMAIN_AFFECT_CURRENT)
+	if is(err, libvirt.ERR_OPERATION_UNSUPPORTED, libvirt.ERR_NO_SUPPORT, libvirt.ERR_OPERATION_INVALID, libvirt.ERR_INVALID_ARG) {
+		return virt.Bandwidth{}, nil
+	}
+	if err != nil {
+		return virt.Bandwidth{}, err
+	}
+	return fromParameters(p), nil
+}
+
+func fromParameters(p *libvirt.DomainSchedulerParameters) virt.Bandwidth {
+	b := virt.Bandwidth{
+		Period: time.Duration(p.VcpuPeriod) * time.Microsecond,
+		Quota:  virt.Unlimited,
+		Shares: p.CpuShares,
+		// Other hypervisors have other parameters.
+		Supported: p.VcpuPeriodSet && p.VcpuQuotaSet,
+	}
+	if p.VcpuQuota > 0 && p.VcpuQuota < unlimitedQuota {
+		b.Quota = time.Duration(p.VcpuQuota) * time.Microsecond
+	}
+	if !b.Supported {
+		return virt.Bandwidth{}
+	}
+	return b
+}

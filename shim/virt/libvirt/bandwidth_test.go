@@ -1,0 +1,44 @@
+//go:build cgo && libvirt_dlopen
+
+package libvirt
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"libvirt.org/go/libvirt"
+
+	"github.com/mooring-vm/mooring/shim/virt"
+)
+
+func TestParameters(t *testing.T) {
+	for name, c := range map[string]struct {
+		bandwidth virt.Bandwidth
+		want      libvirt.DomainSchedulerParameters
+	}{
+		"all":         {virt.Bandwidth{Period: 100 * time.Millisecond, Quota: 50 * time.Millisecond, Shares: 10}, libvirt.DomainSchedulerParameters{VcpuPeriodSet: true, VcpuPeriod: 100000, VcpuQuotaSet: true, VcpuQuota: 50000, CpuSharesSet: true, CpuShares: 10}},
+		"quota alone": {virt.Bandwidth{Quota: time.Millisecond}, libvirt.DomainSchedulerParameters{VcpuQuotaSet: true, VcpuQuota: 1000}},
+		"no limit":    {virt.Bandwidth{Quota: virt.Unlimited}, libvirt.DomainSchedulerParameters{VcpuQuotaSet: true, VcpuQuota: 17592186044415}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := parameters(c.bandwidth)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(&c.want, got); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+// What libvirt's versions tell of vCPUs that may always run.
+func TestUnlimited(t *testing.T) {
+	for _, quota := range []int64{-1, 0, 17592186044415} {
+		got := fromParameters(&libvirt.DomainSchedulerParameters{VcpuPeriodSet: true, VcpuPeriod: 100000, VcpuQuotaSet: true, VcpuQuota: quota})
+		if want := (virt.Bandwidth{Period: 100 * time.Millisecond, Quota: virt.Unlimited, Supported: true}); got != want {
+			t.Errorf("quota %d: %+v, want %+v", quota, got, want)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+//go:build cgo && libvirt_dlopen
+
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"libvirt.org/go/libvirt"
+
+	"github.com/mooring-vm/mooring/shim/virt"
+)
+
+// call runs f, which calls libvirt, in a goroutine of its own, and returns before it
+// does if ctx is done.
+func (c *connection) call(ctx context.Context, f func(*link) error) error {
+	if err := c.calls.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	l, err := c.hold()
+	if err != nil {
+		c.calls.Release(1)
+		return err
+	}
+	done := make(chan error, 1)
+	go func() {
+		err := l.explained(f(l))
+		l.calls.Done()
+		c.calls.Release(1)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// hold returns the link, and keeps it open until its calls.Done.
+func (c *connection) hold() (*link, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.link == nil {
+		return nil, virt.ErrConnection
+	}
+	c.link.calls.Add(1)
+	return c.link, nil
+}
+
+// explained also knows an error for the connection's that does not say so.
+func (l *link) explained(err error) error {
+	if err == nil {
+		return nil
+	}
+	err = explained(err)
+	if alive, broken := l.conn.IsAlive(); (broken != nil || !alive) && !errors.Is(err, virt.ErrConnection) {
+		return fmt.Errorf("%w: %w", virt.ErrConnection, err)
+	}
+	return err
+}
+
+// Domain finds a domain.
+func (c *connection) Domain(ctx context.Context, nameOrUUID string) (virt.Domain, error) {
+	var found *domain
+	err := c.call(ctx, func(l *link) error {
+		d, err := l.conn.LookupDomainByUUIDString(nameOrUUID)
+		if err != nil && is(err, libvirt.ERR_NO_DOMAIN, libvirt.ERR_INVALID_ARG) {
+			d, err = l.conn.LookupDomainByName(nameOrUUID)
+		}
+		if err != nil {
+			return err
+		}
+		found, err = c.adopt(d)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find domain %q: %w", nameOrUUID, err)
+	}
+	return found, nil
+}
+
+// Domains lists all domains.
+func (c *connection) Domains(ctx context.Context) ([]virt.Domain, error) {
+	var found []virt.Domain
+	err := c.call(ctx, func(l *link) error {
+		all, err := l.conn.ListAllDomains(0)
+		var errs []error
+		for i := range all {
+			d, err := c.adopt(&all[i])
+			found, errs = append(found, d), append(errs, err)
+		}
+		return errors.Join(append(errs, err)...)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list domains: %w", err)
+	}
+	return found, nil
+}
+
+// adopt frees libvirt's handle: a domain outlives the link.
+func (c *connection) adopt(d *libvirt.Domain) (*domain, error) {
+	defer func() { _ = d.Free() }()
+	uuid, err := d.GetUUIDString()
+	if err != nil {
+		return nil, err
+	}
+	name, err := d.GetName()
+	return &domain{c: c, uuid: uuid, name: name}, err
+}
+
+// asked are the domains whose guest agents have not answered yet.
+type asked struct {
+	mu  sync.Mutex
+	all map[string]bool
+}
+
+// begin reports whether a domain's agent may be asked; then end has to follow.
+func (a *asked) begin(uuid string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.all == nil {
+		a.all = map[string]bool{}
+	}
+	free := !a.all[uuid]
+	a.all[uuid] = true
+	return free
+}
+
+func (a *asked) end(uuid string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.all, uuid)
+}

@@ -1,0 +1,66 @@
+//go:build cgo && libvirt_dlopen
+
+package libvirt
+
+import (
+	"os"
+	"syscall"
+	"testing"
+
+	"github.com/mooring-vm/mooring/shim/virt"
+	"github.com/mooring-vm/mooring/shim/virt/virttest"
+)
+
+// libvirt's own fake knows vCPUs and a balloon, and that is all.
+func TestConformanceOfTestDriver(t *testing.T) {
+	virttest.Run(t, func(t *testing.T) virttest.Fixture {
+		c := open(t, "test:///default", Options{})
+		return virttest.Fixture{Connection: c, Domain: ofTestDriver(t, c), VCPUs: true, Unplug: true}
+	})
+}
+
+func TestConformanceOfQEMU(t *testing.T) {
+	if testing.Short() {
+		t.Skip("boots a guest")
+	}
+	d := startDaemon(t, cpu...)
+	v := linux(t, d)
+	virttest.Run(t, func(t *testing.T) virttest.Fixture {
+		c := open(t, d.uri, Options{MaxBackoff: quick})
+		return virttest.Fixture{
+			Connection: c, Domain: d.boot(t, c, v), VCPUs: true, Unplug: d.unplugs(t), Agent: true, VirtioMem: "virtiomem0",
+			DIMM: 128 << 20, Balloon: true, Bandwidth: d.limitsCPU(), ACPI: true,
+			Lose: func(t *testing.T) { d.signal(t, syscall.SIGKILL) }, Return: d.start,
+		}
+	})
+}
+
+// ofTestDriver makes a domain with room: the one that is there has none.
+func ofTestDriver(t *testing.T, c virt.Connection) virt.Domain {
+	t.Helper()
+	handle, err := c.(*connection).link.conn.DomainDefineXML(`<domain type='test'><name>vm-1</name>
+		<memory>262144</memory><vcpu current='1'>16</vcpu><os><type>hvm</type></os></domain>`)
+	if err == nil {
+		err = handle.Create()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return find(t, c, "vm-1")
+}
+
+// limitsCPU reports whether domains get the CPU controller.
+func (d *daemon) limitsCPU() bool {
+	_, v1 := os.Stat("/sys/fs/cgroup/cpu/" + d.cgroup)
+	_, v2 := os.Stat("/sys/fs/cgroup/" + d.cgroup)
+	return v1 == nil || v2 == nil
+}
+
+func find(t *testing.T, c virt.Connection, name string) virt.Domain {
+	t.Helper()
+	d, err := c.Domain(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}

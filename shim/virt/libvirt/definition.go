@@ -1,0 +1,223 @@
+package libvirt
+
+import (
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"libvirt.org/go/libvirtxml"
+
+	"github.com/mooring-vm/mooring/shim/virt"
+)
+
+// definition is a domain's XML, as libvirt writes it: all amounts are KiB.
+type definition struct {
+	libvirtxml.Domain
+
+	// current is what each memory device has: libvirtxml does not read it.
+	current []amount
+}
+
+type amount struct {
+	Value uint64 `xml:",chardata"`
+	Unit  string `xml:"unit,attr"`
+}
+
+func parseDefinition(text string) (definition, error) {
+	var def definition
+	if err := def.Unmarshal(text); err != nil {
+		return def, fmt.Errorf("read the domain's XML: %w", err)
+	}
+	var more struct {
+		Memory []struct {
+			Current amount `xml:"target>current"`
+		} `xml:"devices>memory"`
+	}
+	if err := xml.Unmarshal([]byte(text), &more); err != nil {
+		return def, fmt.Errorf("read the domain's XML: %w", err)
+	}
+	for _, m := range more.Memory {
+		def.current = append(def.current, m.Current)
+	}
+	return def, def.check()
+}
+
+// check refuses what libvirt does not write, so that it is not misread.
+func (def definition) check() error {
+	if def.Memory == nil || def.VCPU == nil {
+		return errors.New("read the domain's XML: it has no memory or no vcpu element")
+	}
+	units := []string{def.Memory.Unit}
+	if m := def.MaximumMemory; m != nil {
+		units = append(units, m.Unit)
+	}
+	if m := def.CurrentMemory; m != nil {
+		units = append(units, m.Unit)
+	}
+	if got, want := len(def.current), len(def.memoryDevices()); got != want {
+		return fmt.Errorf("read the domain's XML: %d and %d memory devices", got, want)
+	}
+	for i, m := range def.memoryDevices() {
+		if m.Target == nil || m.Target.Size == nil {
+			return errors.New("read the domain's XML: a memory device has no size")
+		}
+		units = append(units, def.current[i].Unit)
+		units = append(units, unitsOf(*m.Target)...)
+	}
+	for _, unit := range units {
+		if unit != "" && unit != "KiB" {
+			return fmt.Errorf("read the domain's XML: unit %q: want KiB", unit)
+		}
+	}
+	return nil
+}
+
+func unitsOf(target libvirtxml.DomainMemorydevTarget) []string {
+	units := []string{target.Size.Unit}
+	if target.Block != nil {
+		units = append(units, target.Block.Unit)
+	}
+	if target.Requested != nil {
+		units = append(units, target.Requested.Unit)
+	}
+	return units
+}
+
+func (def definition) memoryDevices() []libvirtxml.DomainMemorydev {
+	if def.Devices == nil {
+		return nil
+	}
+	return def.Devices.Memorydevs
+}
+
+// state is all that a definition tells of a domain.
+func (def definition) state() virt.State {
+	return virt.State{
+		UUID:   def.UUID,
+		Name:   def.Name,
+		VCPUs:  def.vcpus(),
+		Memory: def.memory(),
+	}
+}
+
+func (def definition) vcpus() virt.VCPUs {
+	v := virt.VCPUs{Plugged: int(def.VCPU.Current), Maximum: int(def.VCPU.Value), Online: virt.Unknown}
+	if v.Plugged == 0 {
+		v.Plugged = v.Maximum
+	}
+	v.Boot = v.Plugged
+	if def.VCPUs != nil {
+		for _, one := range def.VCPUs.VCPU {
+			if one.Enabled == "yes" && one.Hotpluggable == "yes" {
+				v.Boot--
+			}
+		}
+	}
+	return v
+}
+
+func (def definition) memory() virt.Memory {
+	m := virt.Memory{Boot: fromKiB(def.Memory.Value), Devices: def.devices(), Cells: def.cells()}
+	for _, d := range m.Devices {
+		m.Boot -= min(d.Size, m.Boot)
+	}
+	if most := def.MaximumMemory; most != nil {
+		m.Maximum, m.Slots = fromKiB(most.Value), int(most.Slots)
+	}
+	m.Balloon = fromKiB(def.Memory.Value)
+	if now := def.CurrentMemory; now != nil {
+		m.Balloon = fromKiB(now.Value)
+	}
+	m.Ballooned = def.Devices != nil && def.Devices.MemBalloon != nil && def.Devices.MemBalloon.Model != "none"
+	return m
+}
+
+func (def definition) cells() int {
+	if def.CPU == nil || def.CPU.Numa == nil {
+		return 0
+	}
+	return len(def.CPU.Numa.Cell)
+}
+
+func (def definition) devices() []virt.MemoryDevice {
+	var all []virt.MemoryDevice
+	for i, m := range def.memoryDevices() {
+		d := virt.MemoryDevice{Model: virt.MemoryModel(m.Model), Size: fromKiB(m.Target.Size.Value)}
+		if m.Alias != nil {
+			d.Alias = m.Alias.Name
+		}
+		if m.Target.Node != nil {
+			d.Cell = int(m.Target.Node.Value)
+		}
+		if m.Target.Block != nil {
+			d.Block = fromKiB(m.Target.Block.Value)
+		}
+		if m.Target.Requested != nil {
+			d.Requested = fromKiB(m.Target.Requested.Value)
+		}
+		d.Current = fromKiB(def.current[i].Value)
+		all = append(all, d)
+	}
+	return all
+}
+
+// device finds a memory device by its alias.
+func (def definition) device(alias string) (libvirtxml.DomainMemorydev, error) {
+	all := def.memoryDevices()
+	at := slices.IndexFunc(all, func(m libvirtxml.DomainMemorydev) bool { return m.Alias != nil && m.Alias.Name == alias })
+	if at < 0 {
+		return libvirtxml.DomainMemorydev{}, fmt.Errorf("memory device %q: %w", alias, virt.ErrNoDevice)
+	}
+	return all[at], nil
+}
+
+// like finds the device of a definition that is a running domain's: the one at the
+// same address, or else one of the same kind, cell and size.
+func (def definition) like(live libvirtxml.DomainMemorydev) (libvirtxml.DomainMemorydev, bool) {
+	all := def.memoryDevices()
+	at := slices.IndexFunc(all, func(m libvirtxml.DomainMemorydev) bool { return alike(m, live) && sameAddress(m, live) })
+	if at < 0 {
+		at = slices.IndexFunc(all, func(m libvirtxml.DomainMemorydev) bool { return alike(m, live) })
+	}
+	if at < 0 {
+		return libvirtxml.DomainMemorydev{}, false
+	}
+	return all[at], true
+}
+
+func alike(a, b libvirtxml.DomainMemorydev) bool {
+	return a.Model == b.Model && *a.Target.Size == *b.Target.Size && reflect.DeepEqual(a.Target.Node, b.Target.Node)
+}
+
+// sameAddress leaves a DIMM's base alone: only a running domain has it.
+func sameAddress(a, b libvirtxml.DomainMemorydev) bool {
+	if a.Address == nil || b.Address == nil {
+		return false
+	}
+	if a.Address.DIMM != nil && b.Address.DIMM != nil {
+		return reflect.DeepEqual(a.Address.DIMM.Slot, b.Address.DIMM.Slot)
+	}
+	return reflect.DeepEqual(a.Address, b.Address)
+}
+
+func fromKiB[N uint | uint64](amount N) uint64 { return uint64(amount) << 10 }
+
+// toKiB refuses what libvirt would round.
+func toKiB(bytes uint64) (uint64, error) {
+	if bytes%(1<<10) != 0 {
+		return 0, fmt.Errorf("%d bytes: want a multiple of 1024", bytes)
+	}
+	return bytes >> 10, nil
+}
+
+// agentConnected reports whether the guest has opened its agent's channel.
+func (def definition) agentConnected() bool {
+	if def.Devices == nil {
+		return false
+	}
+	return slices.ContainsFunc(def.Devices.Channels, func(c libvirtxml.DomainChannel) bool {
+		return c.Target != nil && c.Target.VirtIO != nil && c.Target.VirtIO.Name == "org.qemu.guest_agent.0" && c.Target.VirtIO.State == "connected"
+	})
+}

@@ -1,0 +1,129 @@
+//go:build cgo && libvirt_dlopen
+
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"libvirt.org/go/libvirt"
+
+	"github.com/mooring-vm/mooring/shim/virt"
+)
+
+// domain is a domain of any link: it is looked up once in each.
+type domain struct {
+	c          *connection
+	uuid, name string
+}
+
+var _ virt.Domain = (*domain)(nil)
+
+// do calls libvirt about the domain. The error says what was being done.
+func (d *domain) do(ctx context.Context, what string, f func(*libvirt.Domain) error) error {
+	err := d.c.call(ctx, func(l *link) error {
+		handle, err := l.domain(d.uuid)
+		if err != nil {
+			return err
+		}
+		return notRunning(handle, f(handle))
+	})
+	if err != nil {
+		return fmt.Errorf("domain %s: %s: %w", d.name, what, err)
+	}
+	return nil
+}
+
+// notRunning tells a domain that does not run from the other reasons that libvirt has
+// one code for.
+func notRunning(handle *libvirt.Domain, err error) error {
+	if !is(err, libvirt.ERR_OPERATION_INVALID) {
+		return err
+	}
+	if active, unknown := handle.IsActive(); unknown == nil && !active {
+		return fmt.Errorf("%w: %w", virt.ErrNotRunning, explained(err))
+	}
+	return err
+}
+
+// change does what changes the domain, and its definition if it has one of its own: a
+// transient domain has none.
+func (d *domain) change(ctx context.Context, what string, f func(*libvirt.Domain, libvirt.DomainModificationImpact) error) error {
+	defer d.c.hub.Tell(d.uuid)
+	return d.do(ctx, what, func(handle *libvirt.Domain) error {
+		persistent, err := handle.IsPersistent()
+		if err != nil {
+			return err
+		}
+		if persistent {
+			return f(handle, libvirt.DOMAIN_AFFECT_LIVE|libvirt.DOMAIN_AFFECT_CONFIG)
+		}
+		return f(handle, libvirt.DOMAIN_AFFECT_LIVE)
+	})
+}
+
+// XML returns the definition of the running domain.
+func (d *domain) XML(ctx context.Context) (text string, err error) {
+	err = d.do(ctx, "read its XML", func(handle *libvirt.Domain) (err error) {
+		text, err = handle.GetXMLDesc(0)
+		return err
+	})
+	return text, err
+}
+
+// SetVCPUs plugs or unplugs vCPUs. libvirt waits 5 s for the guest to give one back;
+// the error is [virt.ErrUnconfirmed] then. What is added to the definition can be
+// unplugged after the next start, too.
+func (d *domain) SetVCPUs(ctx context.Context, n int) error {
+	if n < 1 {
+		return fmt.Errorf("domain %s: set vCPUs to %d: want 1 or more", d.name, n)
+	}
+	return d.change(ctx, fmt.Sprintf("set vCPUs to %d", n), func(handle *libvirt.Domain, impact libvirt.DomainModificationImpact) error {
+		return setVCPUs(handle, n, libvirt.DomainVcpuFlags(impact))
+	})
+}
+
+// setVCPUs asks first for what can be unplugged, which is a matter of definitions.
+func setVCPUs(handle *libvirt.Domain, n int, flags libvirt.DomainVcpuFlags) error {
+	if flags&libvirt.DOMAIN_VCPU_CONFIG != 0 {
+		err := explained(handle.SetVcpusFlags(uint(n), flags|libvirt.DOMAIN_VCPU_HOTPLUGGABLE))
+		if !errors.Is(err, virt.ErrUnsupported) {
+			return unplugged(err)
+		}
+	}
+	return unplugged(handle.SetVcpusFlags(uint(n), flags))
+}
+
+// Shutdown asks the guest in that way and in no other: libvirt would choose. An agent
+// that goes before it has answered, as with a guest that is quick, is
+// [virt.ErrUnconfirmed].
+func (d *domain) Shutdown(ctx context.Context, how virt.Shutdown) error {
+	flags := map[virt.Shutdown]libvirt.DomainShutdownFlags{
+		virt.ACPI:       libvirt.DOMAIN_SHUTDOWN_ACPI_POWER_BTN,
+		virt.GuestAgent: libvirt.DOMAIN_SHUTDOWN_GUEST_AGENT,
+	}
+	flag, ok := flags[how]
+	if !ok {
+		return fmt.Errorf("domain %s: shut down by %q: want %q or %q", d.name, how, virt.ACPI, virt.GuestAgent)
+	}
+	return d.do(ctx, "ask the guest to shut down by "+string(how), func(handle *libvirt.Domain) error {
+		return agentGone(handle.ShutdownFlags(flag))
+	})
+}
+
+// Destroy ends QEMU with SIGTERM and, when that does not end it, with SIGKILL: without
+// libvirt's flag "graceful", which leaves it running then.
+func (d *domain) Destroy(ctx context.Context) error {
+	return d.do(ctx, "destroy it", func(handle *libvirt.Domain) error {
+		return handle.DestroyFlags(libvirt.DOMAIN_DESTROY_DEFAULT)
+	})
+}
+
+// Changed tells of libvirt's events, and of what was changed here.
+func (d *domain) Changed(ctx context.Context) (<-chan struct{}, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("domain %s: watch it: %w", d.name, err)
+	}
+	return d.c.hub.Subscribe(ctx, d.uuid), nil
+}

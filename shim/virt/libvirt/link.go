@@ -1,0 +1,84 @@
+//go:build cgo && libvirt_dlopen
+
+package libvirt
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"libvirt.org/go/libvirt"
+)
+
+// link is one connection of libvirt's, from its beginning to its loss.
+type link struct {
+	conn *libvirt.Connect
+
+	lost     chan struct{} // closed when the connection is
+	loseOnce sync.Once
+	calls    sync.WaitGroup // those under way
+
+	mu        sync.Mutex
+	domains   map[string]*libvirt.Domain // by UUID
+	callbacks []int
+}
+
+// connect blocks until libvirt has answered: for as long as a daemon hangs.
+func connect(uri string, keepAlive time.Duration, changed func(uuid string)) (*link, error) {
+	conn, err := libvirt.NewConnect(uri)
+	if err != nil {
+		return nil, explained(err)
+	}
+	l := &link{conn: conn, lost: make(chan struct{}), domains: map[string]*libvirt.Domain{}}
+	if err := l.prepare(keepAlive, changed); err != nil {
+		l.close()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *link) prepare(keepAlive time.Duration, changed func(uuid string)) error {
+	const missed = 3
+	// A driver within the process has no connection that could be lost.
+	err := l.conn.RegisterCloseCallback(func(*libvirt.Connect, libvirt.ConnectCloseReason) { l.lose() })
+	if err != nil && !is(err, libvirt.ERR_NO_SUPPORT) {
+		return fmt.Errorf("learn of a lost connection: %w", explained(err))
+	}
+	err = l.conn.SetKeepAlive(int(keepAlive/time.Second), missed)
+	if err != nil && !is(err, libvirt.ERR_NO_SUPPORT) {
+		return fmt.Errorf("keep the connection alive: %w", explained(err))
+	}
+	return l.watch(changed)
+}
+
+func (l *link) lose() { l.loseOnce.Do(func() { close(l.lost) }) }
+
+// domain returns libvirt's handle of a domain, which is the link's own.
+func (l *link) domain(uuid string) (*libvirt.Domain, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if d, ok := l.domains[uuid]; ok {
+		return d, nil
+	}
+	d, err := l.conn.LookupDomainByUUIDString(uuid)
+	if err != nil {
+		return nil, err
+	}
+	l.domains[uuid] = d
+	return d, nil
+}
+
+// close ends the connection when the calls under way have returned. Errors are of a
+// connection that is lost already.
+func (l *link) close() {
+	l.calls.Wait()
+	for _, d := range l.domains {
+		_ = d.Free()
+	}
+	// Each of them holds the connection.
+	for _, id := range l.callbacks {
+		_ = l.conn.DomainEventDeregister(id)
+	}
+	_ = l.conn.UnregisterCloseCallback()
+	_, _ = l.conn.Close()
+}

@@ -1,0 +1,138 @@
+//go:build cgo && libvirt_dlopen
+
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/mooring-vm/mooring/shim/virt"
+	"github.com/mooring-vm/mooring/shim/virt/internal/notice"
+)
+
+// connection keeps a link to libvirt, and opens the next when one is lost.
+type connection struct {
+	uri   string
+	o     Options
+	hub   notice.Hub
+	calls *semaphore.Weighted
+	asked asked
+	stop  context.CancelFunc
+	ended chan struct{} // closed when nothing is opened any more
+
+	mu   sync.Mutex
+	link *link // nil while libvirt is away
+}
+
+// Open connects to the libvirt of a URI, for example qemu:///session, or
+// qemu+unix:///system?socket=PATH for a daemon in another place. While there is none
+// it tries again until ctx is done; then the error is [virt.ErrConnection] and ctx's.
+// Other errors, such as of a malformed URI, are returned at once.
+// ctx has no part in the connection afterwards: [virt.Connection.Close] ends it.
+func Open(ctx context.Context, uri string, o Options) (virt.Connection, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("connect to libvirt at %q: %w", uri, err)
+	}
+	o = o.withDefaults()
+	c := &connection{uri: uri, o: o, calls: semaphore.NewWeighted(int64(o.Calls)), ended: make(chan struct{})}
+	first, err := c.connect(ctx, func(err error) bool { return errors.Is(err, virt.ErrConnection) })
+	if err != nil {
+		return nil, err
+	}
+	c.link = first
+	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+	c.stop = stop
+	go c.keep(life, first)
+	return c, nil
+}
+
+// keep replaces links that are lost until ctx is done.
+func (c *connection) keep(ctx context.Context, l *link) {
+	defer close(c.ended)
+	always := func(error) bool { return true }
+	for {
+		select {
+		case <-ctx.Done():
+			c.use(nil)
+			go l.close() // a call that hangs keeps it
+			return
+		case <-l.lost:
+		}
+		c.o.Log.Warn("the connection to libvirt is lost", "uri", c.uri)
+		c.use(nil)
+		go l.close()
+		next, err := c.connect(ctx, always)
+		if err != nil {
+			return
+		}
+		c.o.Log.Info("connected to libvirt again", "uri", c.uri)
+		c.use(next)
+		c.hub.TellAll()
+		l = next
+	}
+}
+
+func (c *connection) use(l *link) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.link = l
+}
+
+// connect tries until it succeeds, ctx is done, or an error is not worth it.
+func (c *connection) connect(ctx context.Context, worth func(error) bool) (*link, error) {
+	backoff := wait.Backoff{Duration: c.o.MinBackoff, Factor: 2, Jitter: 0.5, Steps: 64, Cap: c.o.MaxBackoff}
+	for {
+		l, err := c.attempt(ctx)
+		if err == nil {
+			return l, nil
+		}
+		err = fmt.Errorf("connect to libvirt at %q: %w", c.uri, err)
+		if ctx.Err() != nil || !worth(err) {
+			return nil, err
+		}
+		c.o.Log.Debug("no connection to libvirt", "uri", c.uri, "error", err)
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: %w", err, ctx.Err())
+		case <-time.After(backoff.Step()):
+		}
+	}
+}
+
+// attempt leaves an attempt that hangs to itself when ctx is done.
+func (c *connection) attempt(ctx context.Context) (*link, error) {
+	type result struct {
+		l   *link
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		l, err := connect(c.uri, c.o.KeepAlive, c.hub.Tell)
+		done <- result{l, err}
+	}()
+	select {
+	case r := <-done:
+		return r.l, r.err
+	case <-ctx.Done():
+		go func() {
+			if r := <-done; r.err == nil {
+				r.l.close()
+			}
+		}()
+		return nil, fmt.Errorf("%w: %w", virt.ErrConnection, ctx.Err())
+	}
+}
+
+// Close ends the connection. Calls under way end by themselves.
+func (c *connection) Close() error {
+	c.stop()
+	<-c.ended
+	c.hub.Close()
+	return nil
+}

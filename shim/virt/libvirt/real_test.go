@@ -1,0 +1,146 @@
+//go:build cgo && libvirt_dlopen
+
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mooring-vm/mooring/shim/virt"
+)
+
+const mib = 1 << 20
+
+// until waits until the domain is so.
+func until(t *testing.T, d virt.Domain, what string, is func(virt.State, error) bool) virt.State {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		s, err := d.State(ctx)
+		if is(s, err) {
+			return s
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("it never came that %s: %+v, %v", what, s, err)
+		}
+		<-tick.C
+	}
+}
+
+// Firmware answers nothing: what libvirt was asked for is not what there is. The domain
+// has no definition that could be changed with it.
+func TestGuestWithoutSystem(t *testing.T) {
+	d := startDaemon(t)
+	c := open(t, d.uri, Options{})
+	v := d.create(t, c, vm{})
+	must(t, v.SetVCPUs(t.Context(), 2), v.RequestMemory(t.Context(), "virtiomem0", 64*mib), v.AttachDIMM(t.Context(), 0, 128*mib))
+	must(t, v.DetachDIMM(t.Context(), "dimm0"), v.Shutdown(t.Context(), virt.ACPI))
+	s := until(t, v, "it is resized", func(s virt.State, _ error) bool { return s.VCPUs.Plugged == 2 })
+	if s.Phase != virt.Running || s.VCPUs.Online != virt.Unknown || len(s.Memory.Devices) != 2 {
+		t.Errorf("%+v, want a domain that runs, a DIMM, and nobody to tell of vCPUs", s)
+	}
+	if m := s.Memory.Devices[0]; m.Requested != 64*mib || m.Current != 0 {
+		t.Errorf("%+v, want 64 MiB requested and nothing taken", m)
+	}
+	if err := v.Shutdown(t.Context(), virt.GuestAgent); err == nil {
+		t.Error("an agent that is not there took an order")
+	}
+	must(t, v.Destroy(t.Context()))
+	until(t, v, "it is gone", func(_ virt.State, err error) bool { return errors.Is(err, virt.ErrNoDomain) })
+}
+
+// libvirt may have no CPU controller, as in session mode.
+func TestWithoutController(t *testing.T) {
+	d := startDaemon(t)
+	v := d.create(t, open(t, d.uri, Options{}), vm{})
+	if s, err := v.State(t.Context()); err != nil || s.Bandwidth != (virt.Bandwidth{}) {
+		t.Errorf("%+v, %v, want no bandwidth", s, err)
+	}
+	if err := v.SetBandwidth(t.Context(), virt.Bandwidth{Quota: virt.Unlimited}); !errors.Is(err, virt.ErrUnsupported) {
+		t.Errorf("SetBandwidth: %v, want that %v", err, virt.ErrUnsupported)
+	}
+}
+
+// A guest may take vCPUs and not use them, and not listen to the button.
+func TestStubbornGuest(t *testing.T) {
+	if testing.Short() {
+		t.Skip("boots a guest")
+	}
+	d := startDaemon(t)
+	v := d.boot(t, open(t, d.uri, Options{}), linux(t, d, "guest.keep-cpus-offline", "guest.ignore-power-button"))
+	until(t, v, "the agent answers", func(s virt.State, _ error) bool { return s.VCPUs.Online == 1 })
+	must(t, v.SetVCPUs(t.Context(), 3), v.Shutdown(t.Context(), virt.ACPI))
+	d.console(t, "power button ignored")
+	if s, err := v.State(t.Context()); err != nil || s.Phase != virt.Running || s.VCPUs.Plugged != 3 || s.VCPUs.Online != 1 {
+		t.Errorf("%+v, %v, want 3 plugged, 1 online", s, err)
+	}
+	if err := v.Shutdown(t.Context(), virt.GuestAgent); err != nil && !errors.Is(err, virt.ErrUnconfirmed) {
+		t.Error(err)
+	}
+	until(t, v, "it is off", func(s virt.State, _ error) bool { return s.Phase == virt.ShutOff })
+}
+
+// A daemon that hangs holds no caller longer than its context, and is taken as lost;
+// what it carries out later is not known.
+func TestDaemonThatHangs(t *testing.T) {
+	d := startDaemon(t)
+	c := open(t, d.uri, Options{KeepAlive: time.Second, Calls: 2, MaxBackoff: quick})
+	v := d.create(t, c, vm{})
+	changed, err := v.Changed(t.Context())
+	must(t, err)
+	d.signal(t, syscall.SIGSTOP)
+	ended, cancel := context.WithCancel(t.Context())
+	for range 3 { // one more than there may be
+		go func() { _, _ = v.State(ended) }()
+	}
+	short, end := context.WithTimeout(t.Context(), quick)
+	defer end()
+	if _, err := v.State(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("State of a daemon that hangs: %v, want that %v", err, context.DeadlineExceeded)
+	}
+	cancel()
+	until(t, v, "the connection is lost", func(_ virt.State, err error) bool { return errors.Is(err, virt.ErrConnection) })
+	for len(changed) > 0 {
+		<-changed
+	}
+	d.signal(t, syscall.SIGCONT)
+	<-changed
+	until(t, v, "it is back", func(s virt.State, err error) bool { return err == nil && s.Phase == virt.Running })
+}
+
+func TestOpenWithoutDaemon(t *testing.T) {
+	must(t, StartEvents())
+	ctx, cancel := context.WithTimeout(t.Context(), 2*quick)
+	defer cancel()
+	_, err := Open(ctx, "qemu+unix:///system?socket="+t.TempDir()+"/none", Options{MinBackoff: time.Millisecond, MaxBackoff: quick})
+	if !errors.Is(err, virt.ErrConnection) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Open: %v, want that %v", err, virt.ErrConnection)
+	}
+	if _, err := Open(t.Context(), "test:///nothing", Options{}); err == nil || errors.Is(err, virt.ErrConnection) {
+		t.Errorf("Open of a test driver without a definition: %v", err)
+	}
+}
+
+func TestClose(t *testing.T) {
+	c := open(t, "test:///default", Options{})
+	v := find(t, c, "test")
+	changed, err := v.Changed(t.Context())
+	must(t, err, c.Close())
+	<-changed
+	if _, err := v.State(t.Context()); !errors.Is(err, virt.ErrConnection) {
+		t.Errorf("State after Close: %v, want that %v", err, virt.ErrConnection)
+	}
+}
+
+func must(t *testing.T, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}

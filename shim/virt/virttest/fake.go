@@ -1,0 +1,115 @@
+package virttest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/mooring-vm/mooring/shim/virt"
+	"github.com/mooring-vm/mooring/shim/virt/internal/notice"
+)
+
+// Fake is a hypervisor in memory. All methods may be called from several goroutines
+// at once.
+type Fake struct {
+	hub notice.Hub
+
+	mu      sync.Mutex
+	away    bool
+	closed  bool
+	cut     Cut
+	domains []*Domain
+}
+
+var _ virt.Connection = (*Fake)(nil)
+
+// Cut is when the connection is lost.
+type Cut int
+
+// When the connection is lost: Before a call is carried out, or After it.
+const (
+	Never Cut = iota
+	Before
+	After
+)
+
+// New returns a hypervisor with these domains.
+func New(states ...virt.State) *Fake {
+	f := &Fake{}
+	for _, s := range states {
+		f.domains = append(f.domains, &Domain{fake: f, state: clone(s)})
+	}
+	return f
+}
+
+// Lose has libvirt go away until Return.
+func (f *Fake) Lose() { f.set(func() { f.away = true }) }
+
+// LoseOnCall has libvirt go away during the next call that changes something.
+func (f *Fake) LoseOnCall(c Cut) { f.set(func() { f.cut = c }) }
+
+// Return has libvirt come back.
+func (f *Fake) Return() {
+	f.set(func() { f.away = false })
+	f.hub.TellAll()
+}
+
+func (f *Fake) set(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
+}
+
+// Domain finds a domain.
+func (f *Fake) Domain(ctx context.Context, nameOrUUID string) (virt.Domain, error) {
+	all, err := f.all(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("find domain %q: %w", nameOrUUID, err)
+	}
+	at := slices.IndexFunc(all, func(d *Domain) bool { return d.state.UUID == nameOrUUID })
+	if at < 0 {
+		at = slices.IndexFunc(all, func(d *Domain) bool { return d.state.Name == nameOrUUID })
+	}
+	if at < 0 {
+		return nil, fmt.Errorf("find domain %q: %w", nameOrUUID, virt.ErrNoDomain)
+	}
+	return all[at], nil
+}
+
+// Only returns the one domain that the hypervisor was made with first, for its knobs.
+func (f *Fake) Only() *Domain { return f.domains[0] }
+
+// Domains lists all domains.
+func (f *Fake) Domains(ctx context.Context) ([]virt.Domain, error) {
+	all, err := f.all(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list domains: %w", err)
+	}
+	found := make([]virt.Domain, len(all))
+	for i, d := range all {
+		found[i] = d
+	}
+	return found, nil
+}
+
+func (f *Fake) all(ctx context.Context) ([]*Domain, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.domains, f.answers(ctx)
+}
+
+// answers is called with mu held.
+func (f *Fake) answers(ctx context.Context) error {
+	if f.away || f.closed {
+		return virt.ErrConnection
+	}
+	return ctx.Err()
+}
+
+// Close ends the connection.
+func (f *Fake) Close() error {
+	f.set(func() { f.closed = true })
+	f.hub.Close()
+	return nil
+}

@@ -1,0 +1,184 @@
+package virttest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/mooring-vm/mooring/shim/virt"
+)
+
+// Domain is a domain of a [Fake].
+type Domain struct {
+	fake *Fake
+
+	// The rest is under the hypervisor's lock.
+	state   virt.State
+	guest   Guest
+	calls   []string
+	pending []func() // what the guest has not answered
+}
+
+var _ virt.Domain = (*Domain)(nil)
+
+// Set changes the domain behind the caller's back, for example to a migration.
+func (d *Domain) Set(change func(*virt.State)) {
+	d.fake.set(func() { change(&d.state) })
+	d.fake.hub.Tell(d.state.UUID)
+}
+
+// Calls returns all calls so far that asked for a change, carried out or not.
+func (d *Domain) Calls() []string {
+	d.fake.mu.Lock()
+	defer d.fake.mu.Unlock()
+	return slices.Clone(d.calls)
+}
+
+// State tells what the domain is.
+func (d *Domain) State(ctx context.Context) (virt.State, error) {
+	d.fake.mu.Lock()
+	defer d.fake.mu.Unlock()
+	if err := d.fake.answers(ctx); err != nil {
+		return virt.State{}, fmt.Errorf("domain %s: read its state: %w", d.state.Name, err)
+	}
+	return clone(d.state), nil
+}
+
+func clone(s virt.State) virt.State {
+	s.Memory.Devices = slices.Clone(s.Memory.Devices)
+	return s
+}
+
+// change does what a call asks for, and tells of it.
+func (d *Domain) change(ctx context.Context, what string, f func() error) error {
+	defer d.fake.hub.Tell(d.state.UUID)
+	d.fake.mu.Lock()
+	defer d.fake.mu.Unlock()
+	if err := d.carryOut(ctx, what, f); err != nil {
+		return fmt.Errorf("domain %s: %s: %w", d.state.Name, what, err)
+	}
+	return nil
+}
+
+func (d *Domain) carryOut(ctx context.Context, what string, f func() error) error {
+	d.calls = append(d.calls, what)
+	if err := d.fake.answers(ctx); err != nil {
+		return err
+	}
+	cut := d.fake.cut
+	d.fake.cut, d.fake.away = Never, cut != Never
+	if cut == Before {
+		return virt.ErrConnection
+	}
+	err := d.allowed(f)
+	if cut == After {
+		return virt.ErrConnection
+	}
+	return err
+}
+
+// allowed refuses what libvirt refuses whatever it is.
+func (d *Domain) allowed(f func() error) error {
+	switch {
+	case d.state.Phase == virt.ShutOff || d.state.Phase == virt.Crashed:
+		return virt.ErrNotRunning
+	case d.state.Migrating:
+		return errors.New("cannot acquire state change lock: a migration is under way")
+	}
+	return f()
+}
+
+// SetVCPUs is as libvirt's: the guest has to let go what is unplugged.
+func (d *Domain) SetVCPUs(ctx context.Context, n int) error {
+	return d.change(ctx, fmt.Sprintf("set vCPUs to %d", n), func() error {
+		v := &d.state.VCPUs
+		switch {
+		case n < 1 || n > v.Maximum:
+			return fmt.Errorf("%d vCPUs: want 1 to %d", n, v.Maximum)
+		case n < v.Boot:
+			return fmt.Errorf("%d vCPUs: %d cannot be unplugged", n, v.Boot)
+		case n >= v.Plugged:
+			v.Plugged = n
+			d.answer(func(g Guest) { d.useVCPUs(g) })
+			return nil
+		case d.guest.KeepVCPUs:
+			return virt.ErrUnconfirmed
+		}
+		v.Plugged = n
+		d.useVCPUs(d.guest)
+		return nil
+	})
+}
+
+func (d *Domain) useVCPUs(g Guest) {
+	v := &d.state.VCPUs
+	if v.Online == virt.Unknown {
+		return
+	}
+	if !g.KeepVCPUsOffline || v.Online > v.Plugged {
+		v.Online = v.Plugged
+	}
+}
+
+// SetBandwidth is as libvirt's.
+func (d *Domain) SetBandwidth(ctx context.Context, b virt.Bandwidth) error {
+	return d.change(ctx, fmt.Sprintf("set CPU bandwidth to period %s, quota %s, shares %d", b.Period, b.Quota, b.Shares), func() error {
+		now := &d.state.Bandwidth
+		if !now.Supported {
+			return virt.ErrUnsupported
+		}
+		if err := checkBandwidth(b); err != nil {
+			return err
+		}
+		if b.Period != 0 {
+			now.Period = b.Period
+		}
+		if b.Quota != 0 {
+			now.Quota = b.Quota
+		}
+		if b.Shares != 0 {
+			now.Shares = b.Shares
+		}
+		return nil
+	})
+}
+
+// Shutdown is a word to the guest.
+func (d *Domain) Shutdown(ctx context.Context, how virt.Shutdown) error {
+	return d.change(ctx, "ask the guest to shut down by "+string(how), func() error {
+		if how != virt.ACPI && how != virt.GuestAgent {
+			return fmt.Errorf("shut down by %q: want %q or %q", how, virt.ACPI, virt.GuestAgent)
+		}
+		if how == virt.GuestAgent && d.state.VCPUs.Online == virt.Unknown {
+			return virt.ErrUnsupported
+		}
+		if !d.guest.IgnoreShutdown {
+			d.answer(func(Guest) { d.off() })
+		}
+		return nil
+	})
+}
+
+// Destroy ends it, also during a migration.
+func (d *Domain) Destroy(ctx context.Context) error {
+	d.fake.set(func() { d.state.Migrating = false })
+	return d.change(ctx, "destroy it", func() error {
+		d.off()
+		return nil
+	})
+}
+
+func (d *Domain) off() {
+	d.state.Phase = virt.ShutOff
+	d.state.VCPUs.Online = virt.Unknown
+	d.pending = nil
+}
+
+// Changed tells of each change.
+func (d *Domain) Changed(ctx context.Context) (<-chan struct{}, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("domain %s: watch it: %w", d.state.Name, err)
+	}
+	return d.fake.hub.Subscribe(ctx, d.state.UUID), nil
+}

@@ -1,0 +1,130 @@
+// Package guest makes the small Linux guest of the tests: Debian's kernel, which
+// hack/setup fetches, and an initramfs with one program. On the kernel's command
+// line, words that begin with "guest." choose how it behaves:
+//
+//	guest.keep-cpus-offline    does not use vCPUs that are plugged
+//	guest.keep-memory-offline  does not use memory that is plugged
+//	guest.ignore-power-button  goes on running
+package guest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/cavaliergopher/cpio"
+)
+
+// Arguments are what the kernel always needs: with swiotlb a small guest that can
+// grow to a large one does not boot.
+const Arguments = "console=ttyS0 quiet panic=-1 swiotlb=noforce"
+
+// modules in the order in which they can be loaded.
+var modules = []string{
+	"virtio_ring", "virtio", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci",
+	"virtio_balloon", "virtio_mem", "virtio_console", "button", "evdev",
+}
+
+// Guest is the files that QEMU boots.
+type Guest struct{ Kernel, Initramfs string }
+
+// Kernel returns the folder with vmlinuz and lib/modules that hack/setup keeps in
+// the cache. The error names what is missing.
+func Kernel() (string, error) {
+	dir, err := cache()
+	if err != nil {
+		return "", err
+	}
+	dir = filepath.Join(dir, "guest-kernel")
+	if _, err := os.Stat(filepath.Join(dir, "vmlinuz")); err != nil {
+		return "", fmt.Errorf("no kernel for guests: %w; hack/setup test fetches it", err)
+	}
+	return dir, nil
+}
+
+func cache() (string, error) {
+	if dir := os.Getenv("MOORING_CACHE"); dir != "" {
+		return dir, nil
+	}
+	dir, err := os.UserCacheDir()
+	return filepath.Join(dir, "mooring"), err
+}
+
+// Make builds the guest's program with go, and writes the initramfs into dir.
+func Make(ctx context.Context, kernel, dir string) (Guest, error) {
+	g := Guest{Kernel: filepath.Join(kernel, "vmlinuz"), Initramfs: filepath.Join(dir, "initramfs")}
+	program := filepath.Join(dir, "init")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", program,
+		"github.com/mooring-vm/mooring/shim/virt/virttest/guest/init")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return g, fmt.Errorf("build the guest's init: %w: %s", err, out)
+	}
+	image, err := initramfs(program, filepath.Join(kernel, "lib", "modules"))
+	if err != nil {
+		return g, fmt.Errorf("make the guest's initramfs: %w", err)
+	}
+	return g, os.WriteFile(g.Initramfs, image, 0o644)
+}
+
+func initramfs(program, tree string) ([]byte, error) {
+	files, err := findModules(tree)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	w := cpio.NewWriter(&out)
+	errs := []error{addFile(w, "init", program, 0o755)}
+	for _, dir := range []string{"dev", "modules", "proc", "sys"} {
+		errs = append(errs, w.WriteHeader(&cpio.Header{Name: dir, Mode: cpio.TypeDir | 0o755}))
+	}
+	var list strings.Builder
+	for _, file := range files {
+		name := "modules/" + filepath.Base(file)
+		errs = append(errs, addFile(w, name, file, 0o644))
+		fmt.Fprintf(&list, "/%s\n", name)
+	}
+	errs = append(errs, add(w, "modules/list", []byte(list.String()), 0o644), w.Close())
+	return out.Bytes(), errors.Join(errs...)
+}
+
+// findModules finds the modules, compressed or not. What is built into a kernel has
+// no file.
+func findModules(tree string) ([]string, error) {
+	found := map[string]string{}
+	err := filepath.WalkDir(tree, func(path string, _ fs.DirEntry, err error) error {
+		if name, _, ok := strings.Cut(filepath.Base(path), ".ko"); ok {
+			found[name] = path
+		}
+		return err
+	})
+	var files []string
+	for _, name := range modules {
+		if path, ok := found[name]; ok {
+			files = append(files, path)
+		}
+	}
+	return files, err
+}
+
+func addFile(w *cpio.Writer, name, path string, mode cpio.FileMode) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	return add(w, name, data, mode)
+}
+
+func add(w *cpio.Writer, name string, data []byte, mode cpio.FileMode) error {
+	if err := w.WriteHeader(&cpio.Header{Name: name, Mode: cpio.TypeReg | mode, Size: int64(len(data))}); err != nil {
+		return err
+	}
+	_, err := w.Write(data)
+	return err
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"encoding/binary"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+const powerButton = "power button"
+
+// buttons tells of the ACPI power button, whichever input device it is.
+func buttons(news chan<- string) {
+	devices, _ := filepath.Glob("/dev/input/event*")
+	for _, path := range devices {
+		if f, err := os.Open(path); err == nil {
+			go watchKeys(f, news)
+		}
+	}
+}
+
+// watchKeys reads struct input_event: 16 bytes of time, type, code and value.
+func watchKeys(f *os.File, news chan<- string) {
+	const isKey, power = 1, 116
+	event := make([]byte, 24)
+	for {
+		if _, err := f.Read(event); err != nil {
+			return
+		}
+		kind, code := binary.LittleEndian.Uint16(event[16:]), binary.LittleEndian.Uint16(event[18:])
+		if kind == isKey && code == power && event[20] == 1 {
+			news <- powerButton
+		}
+	}
+}
+
+// uevents tells of CPUs and memory that come and go.
+func uevents(log *slog.Logger, news chan<- string) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_KOBJECT_UEVENT)
+	if err == nil {
+		err = unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: 1})
+	}
+	if err != nil {
+		log.Error("uevents", "error", err)
+		return
+	}
+	message := make([]byte, 8192)
+	for {
+		n, err := unix.Read(fd, message)
+		if text := string(message[:max(n, 0)]); err != nil || strings.Contains(text, "/cpu") || strings.Contains(text, "/memory") {
+			news <- "uevent" // an error is of messages that were lost
+		}
+	}
+}

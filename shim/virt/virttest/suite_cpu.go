@@ -1,0 +1,77 @@
+package virttest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/mooring-vm/mooring/shim/virt"
+)
+
+const more = 2 // vCPUs that are plugged and unplugged
+
+func (f Fixture) testPlug(t *testing.T) {
+	before := f.state(t).VCPUs
+	n := before.Boot + more
+	if !f.VCPUs {
+		f.refused(t, "vCPUs", f.Domain.SetVCPUs(t.Context(), n), virt.ErrUnsupported)
+		return
+	}
+	for _, wrong := range []int{-1, 0, before.Maximum + 1} {
+		f.refused(t, "too few or too many vCPUs", f.Domain.SetVCPUs(t.Context(), wrong))
+	}
+	if after := f.state(t).VCPUs; after.Plugged != before.Plugged || after.Maximum != before.Maximum {
+		t.Errorf("%+v after refusals, %+v before", after, before)
+	}
+	if f.Agent {
+		f.await(t, "the agent answers", func(s virt.State) bool { return s.VCPUs.Online == before.Plugged })
+	}
+	must(t, f.Domain.SetVCPUs(t.Context(), n))
+	online := virt.Unknown
+	if f.Agent {
+		online = n
+	}
+	f.await(t, "vCPUs are plugged, and online", func(s virt.State) bool { return s.VCPUs.Plugged == n && s.VCPUs.Online == online })
+}
+
+func (f Fixture) testUnplug(t *testing.T) {
+	if !f.VCPUs {
+		return
+	}
+	boot := f.state(t).VCPUs.Boot
+	err := f.Domain.SetVCPUs(t.Context(), boot)
+	if !f.Unplug {
+		f.refused(t, "vCPUs that stay", err, virt.ErrUnconfirmed)
+		if v := f.state(t).VCPUs; v.Plugged != boot+more {
+			t.Errorf("%+v, want %d plugged", v, boot+more)
+		}
+		return
+	}
+	must(t, err)
+	f.await(t, "vCPUs are unplugged", func(s virt.State) bool { return s.VCPUs.Plugged == boot })
+}
+
+func (f Fixture) testBandwidth(t *testing.T) {
+	set := func(b virt.Bandwidth) error { return f.Domain.SetBandwidth(t.Context(), b) }
+	const period, quota, shares = 100 * time.Millisecond, 50 * time.Millisecond, 2048
+	if !f.Bandwidth {
+		f.refused(t, "bandwidth", set(virt.Bandwidth{Quota: quota}), virt.ErrUnsupported)
+		return
+	}
+	is := func(what string, want virt.Bandwidth) {
+		t.Helper()
+		want.Supported = true
+		if got := f.state(t).Bandwidth; got != want {
+			t.Errorf("%s: %+v, want %+v", what, got, want)
+		}
+	}
+	must(t, set(virt.Bandwidth{Period: period, Quota: quota, Shares: shares}))
+	is("all", virt.Bandwidth{Period: period, Quota: quota, Shares: shares})
+	must(t, set(virt.Bandwidth{Quota: 2 * quota}))
+	is("the quota alone", virt.Bandwidth{Period: period, Quota: 2 * quota, Shares: shares})
+	must(t, set(virt.Bandwidth{Quota: virt.Unlimited}))
+	is("no limit", virt.Bandwidth{Period: period, Quota: virt.Unlimited, Shares: shares})
+	for _, wrong := range []virt.Bandwidth{{}, {Period: -1}, {Quota: -2}, {Period: time.Hour}, {Quota: time.Microsecond}, {Quota: 1}} {
+		f.refused(t, "a wrong bandwidth", set(wrong))
+	}
+	is("after refusals", virt.Bandwidth{Period: period, Quota: virt.Unlimited, Shares: shares})
+}

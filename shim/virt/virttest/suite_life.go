@@ -1,0 +1,75 @@
+package virttest
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/mooring-vm/mooring/shim/virt"
+)
+
+func (f Fixture) testContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	changed, err := f.Domain.Changed(ctx)
+	must(t, err)
+	cancel()
+	for range changed { // ends when it is closed
+	}
+	if _, err := f.Domain.State(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("State of a context that is done: %v", err)
+	}
+	if _, err := f.Domain.Changed(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Changed of a context that is done: %v", err)
+	}
+}
+
+func (f Fixture) testLoss(t *testing.T) {
+	if f.Lose == nil {
+		return
+	}
+	before := f.state(t)
+	changed, err := f.Domain.Changed(t.Context())
+	must(t, err)
+	f.Lose(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for err == nil && ctx.Err() == nil {
+		_, err = f.Domain.State(ctx)
+	}
+	if !errors.Is(err, virt.ErrConnection) {
+		t.Errorf("State without libvirt: %v, want that %v", err, virt.ErrConnection)
+	}
+	for len(changed) > 0 {
+		<-changed
+	}
+	f.Return(t)
+	select {
+	case <-changed:
+	case <-ctx.Done():
+		t.Fatal("nobody told that libvirt is back")
+	}
+	f.await(t, "the domain is as before", func(s virt.State) bool {
+		return s.Phase == before.Phase && s.VCPUs == before.VCPUs && s.Bandwidth == before.Bandwidth
+	})
+}
+
+func (f Fixture) testShutdown(t *testing.T) {
+	f.refused(t, "a way that is none", f.Domain.Shutdown(t.Context(), "politely"))
+	err := f.Domain.Shutdown(t.Context(), virt.ACPI)
+	if f.ACPI {
+		must(t, err)
+	} else {
+		f.refused(t, "the power button", err, virt.ErrUnsupported)
+		must(t, f.Domain.Destroy(t.Context()))
+	}
+	f.await(t, "it is off", func(s virt.State) bool { return s.Phase == virt.ShutOff })
+	for what, err := range map[string]error{
+		"vCPUs":    f.Domain.SetVCPUs(t.Context(), 1),
+		"shutdown": f.Domain.Shutdown(t.Context(), virt.ACPI),
+		"destroy":  f.Domain.Destroy(t.Context()),
+	} {
+		if what != "shutdown" || f.ACPI {
+			f.refused(t, what+" of a domain that is off", err, virt.ErrNotRunning)
+		}
+	}
+}
