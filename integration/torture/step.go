@@ -36,7 +36,7 @@ func steps() []step {
 		{"shim killed", 2, killsShim},
 		{"fork storm", 12, storms},
 		{"agent paused", 20, pausesAgent},
-		{"agent paused in a storm", 2, overflows},
+		{"agent paused in a storm", 1, overflows},
 		{"agent killed", 10, killsAgent},
 		{"fence killed", 2, killsUnit("mooring-fence.service")},
 		{"containerd restarted", 1, restartsContainerd},

@@ -36,11 +36,7 @@ func pausesAgent(ctx context.Context, w *world) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return w.pausesFor(ctx, p, time.Duration(w.rand.IntN(3000))*time.Millisecond)
-}
-
-// pausesFor has the agent hang for so long.
-func (w *world) pausesFor(ctx context.Context, p process, d time.Duration) (string, error) {
+	d := time.Duration(w.rand.IntN(3000)) * time.Millisecond
 	if err := p.signal(unix.SIGSTOP); err != nil {
 		return "", err
 	}
@@ -54,14 +50,15 @@ func (w *world) pausesFor(ctx context.Context, p process, d time.Duration) (stri
 	return d.String(), nil
 }
 
-// stormForks are more than the tracker's ring has room for, with their ends; stormPause is
-// longer than they take.
+// stormForks are more than the tracker's ring has room for, with their ends, and
+// stormPatience is how long they may take.
 const (
-	stormForks = 8000
-	stormPause = 15 * time.Second
+	stormForks    = 8000
+	stormPatience = time.Minute
 )
 
-// overflows has more happen than the tracker can tell while the agent hangs.
+// overflows has more happen than the tracker can tell while the agent hangs. It takes as
+// long as that does: nothing else is to wake the agent.
 func overflows(ctx context.Context, w *world) (string, error) {
 	if w.bare {
 		return "", errNever
@@ -73,14 +70,49 @@ func overflows(ctx context.Context, w *world) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	told, err := w.tellsAny(fmt.Sprintf(`(for i in $(seq %d); do (:); done) &`, stormForks))
-	if told == "" || err != nil {
-		p.close()
+	defer p.close()
+	before, err := forks()
+	if err != nil {
 		return "", err
 	}
-	w.overflows++
-	_, err = w.pausesFor(ctx, p, stormPause)
-	return told, err
+	if err := p.signal(unix.SIGSTOP); err != nil {
+		return "", err
+	}
+	told, err := w.tellsAny(fmt.Sprintf(`(for i in $(seq %d); do (:); done) &`, stormForks))
+	if told != "" && err == nil {
+		w.overflows++
+		err = awaitForks(ctx, before+stormForks)
+	}
+	return told, errors.Join(err, p.signal(unix.SIGCONT))
+}
+
+// awaitForks waits until the node has made so many processes since its boot.
+func awaitForks(ctx context.Context, want int) error {
+	ctx, cancel := context.WithTimeout(ctx, stormPatience)
+	defer cancel()
+	for {
+		now, err := forks()
+		if err != nil || now >= want {
+			return err
+		}
+		if pause(ctx, 100*time.Millisecond); ctx.Err() != nil {
+			return fmt.Errorf("waiting for process %d of the node, the last was %d: %w", want, now, ctx.Err())
+		}
+	}
+}
+
+// forks is how many processes and threads the node has made since its boot.
+func forks() (int, error) {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if n, ok := strings.CutPrefix(line, "processes "); ok {
+			return strconv.Atoi(strings.TrimSpace(n))
+		}
+	}
+	return 0, errors.New("/proc/stat counts no processes")
 }
 
 func restartsContainerd(ctx context.Context, w *world) (string, error) {
