@@ -86,9 +86,10 @@ fuzz: ## each fuzz target for FUZZTIME
 		done; \
 	done
 
-build: ## static programs into bin/
+build: ## programs into bin/: static ones, and mooring-shim, which loads libvirt
 	@hack/setup build
-	$(GO) version && CGO_ENABLED=0 go build -trimpath -buildvcs=auto -ldflags=-s -o bin/ ./cmd/...
+	$(GO) version && packages="$$(go list ./cmd/... | grep -v '/mooring-shim$$')" && CGO_ENABLED=0 go build -trimpath -buildvcs=auto -ldflags=-s -o bin/ $$packages
+	. hack/env.sh && CGO_ENABLED=1 go build -trimpath -buildvcs=auto -ldflags=-s -o bin/ ./cmd/mooring-shim
 
 generate: ## generated files anew
 	@hack/setup build bpf

@@ -24,7 +24,7 @@ var textBlock = regexp.MustCompile("(?ms)^```text\n(.*?)^```$")
 func TestAnnotationsAreDocumented(t *testing.T) {
 	doc := readDoc(t, "annotations.md")
 	words := append(api.CgroupFiles(),
-		api.LauncherKey, api.APIVersionKey, api.RequiresLockKey, api.ValueKey, api.GuestMemoryKey, api.DevicesKey, "<file>"+api.CgroupSuffix,
+		api.LauncherKey, api.SidecarKey, api.APIVersionKey, api.RequiresLockKey, api.ValueKey, api.GuestMemoryKey, api.DevicesKey, "<file>"+api.CgroupSuffix,
 		api.GracePeriodKey, api.WatchdogKey, api.DomainKey, api.VCPUsKey, api.ResizeMemoryKey, api.CPUQuotaKey, api.APIVersion, api.Unlimited)
 	for _, word := range words {
 		if !regexp.MustCompile("(?m)^\\|.*`" + regexp.QuoteMeta(word) + "`").MatchString(doc) {

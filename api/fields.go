@@ -1,6 +1,7 @@
 package api
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -58,13 +59,13 @@ func parseBool(s string) (bool, error) {
 // lookupKey checks that a key without scope is known, and tells whether it
 // concerns the pod as a whole.
 func lookupKey(base string) (podWide bool, err error) {
-	if base == LauncherKey || base == APIVersionKey {
+	known := []string{LauncherKey, SidecarKey, APIVersionKey}
+	if slices.Contains(known, base) {
 		return true, nil
 	}
 	if file, ok := strings.CutSuffix(base, CgroupSuffix); ok {
 		return false, CheckCgroupFile(file)
 	}
-	known := []string{LauncherKey, APIVersionKey}
 	for _, f := range fields() {
 		if f.key == base {
 			return false, nil

@@ -8,12 +8,16 @@ const Suffix = ".mooring.dev"
 // the file's name: "memory.high.cgroup.mooring.dev".
 const CgroupSuffix = ".cgroup" + Suffix
 
-// Annotation keys. Every key but [LauncherKey] and [APIVersionKey] may be given
-// for the pod (KEY or KEY/pod) or for one container (KEY/container.NAME); those
-// two concern the pod as a whole and take the first two forms only.
+// Annotation keys. Every key but [LauncherKey], [SidecarKey] and [APIVersionKey] may
+// be given for the pod (KEY or KEY/pod) or for one container (KEY/container.NAME);
+// those three concern the pod as a whole and take the first two forms only.
 const (
 	// LauncherKey names the container that runs the VM.
 	LauncherKey = "launcher" + Suffix
+
+	// SidecarKey names the container that runs mooring-shim beside the launcher. It
+	// is shown the pod's directory, and is given nothing else.
+	SidecarKey = "sidecar" + Suffix
 
 	// APIVersionKey says which version of this contract the writer knew.
 	// Absent means [APIVersion].

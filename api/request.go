@@ -38,7 +38,17 @@ type CgroupSetting struct {
 // error is an [*InvalidError], or several joined: the name is no container name,
 // or the key carries a scope other than /pod. The api-version is not looked at.
 func Launcher(annotations map[string]string) (container string, ok bool, err error) {
-	key, name, ok, err := podWide(annotations, LauncherKey)
+	return named(annotations, LauncherKey)
+}
+
+// Sidecar returns the name of the container that [SidecarKey] names, as Launcher does.
+func Sidecar(annotations map[string]string) (container string, ok bool, err error) {
+	return named(annotations, SidecarKey)
+}
+
+// named reads a key whose value is the name of a container of the pod.
+func named(annotations map[string]string, of string) (container string, ok bool, err error) {
+	key, name, ok, err := podWide(annotations, of)
 	if err != nil || !ok {
 		return "", false, err
 	}
@@ -76,7 +86,7 @@ func Parse(annotations map[string]string, container string) (Request, error) {
 	}
 	p := parser{annotations: annotations, container: container}
 	p.checkKeys()
-	p.checkLauncher()
+	p.checkNames()
 	for _, f := range fields() {
 		p.read(f)
 	}
@@ -106,8 +116,15 @@ func (p *parser) checkKeys() {
 	}
 }
 
-func (p *parser) checkLauncher() {
+// checkNames checks what names containers. Nobody is a launcher and its own sidecar.
+func (p *parser) checkNames() {
 	p.read(field{LauncherKey, func(_ *Request, name string) error { return checkContainerName(name) }})
+	p.read(field{SidecarKey, func(_ *Request, name string) error {
+		if name == p.container {
+			return invalid(name, "is the launcher: want the name of another container, which runs mooring-shim")
+		}
+		return checkContainerName(name)
+	}})
 }
 
 func (p *parser) read(f field) {

@@ -75,6 +75,8 @@ func refusedByValue() []refusal {
 		{LauncherKey, "", "want a container's name"},
 		{LauncherKey, "My_Container", "want a container's name"},
 		{LauncherKey, strings.Repeat("x", 64), "want a container's name"},
+		{SidecarKey, "", "want a container's name"},
+		{SidecarKey, "compute", "is the launcher: want the name of another container"},
 		{"memory.high.cgroup.mooring.dev", "1e30", `want a quantity such as 9Gi of at least 64Ki, or "max"`},
 		{"memory.high.cgroup.mooring.dev", "", "want a quantity"},
 	}
@@ -83,6 +85,7 @@ func refusedByValue() []refusal {
 func refusedByKey() []refusal {
 	long := strings.Repeat("x", MaxScopedContainerName+1)
 	return []refusal{
+		{SidecarKey + "/container.compute", "shim", "concerns the pod as a whole: want sidecar.mooring.dev or sidecar.mooring.dev/pod"},
 		{LauncherKey + "/container.compute", "compute", "concerns the pod as a whole: want launcher.mooring.dev or launcher.mooring.dev/pod"},
 		{"memory.max.cgroup.mooring.dev", "9Gi", "belongs to kubelet"},
 		{"memory.hihg.cgroup.mooring.dev", "9Gi", "unknown cgroup file: want one of cpu.idle, "},
@@ -206,6 +209,13 @@ func TestLauncher(t *testing.T) {
 		got, ok, err := Launcher(c.annotations)
 		if got != c.want || ok != c.ok || (err != nil) != c.refused {
 			t.Errorf("Launcher(%v) = %q, %v, %v", c.annotations, got, ok, err)
+		}
+		sidecar := map[string]string{}
+		for key, value := range c.annotations {
+			sidecar[strings.Replace(key, LauncherKey, SidecarKey, 1)] = value
+		}
+		if got, ok, err := Sidecar(sidecar); got != c.want || ok != c.ok || (err != nil) != c.refused {
+			t.Errorf("Sidecar(%v) = %q, %v, %v", sidecar, got, ok, err)
 		}
 	}
 }

@@ -256,6 +256,12 @@ func TestLook(t *testing.T) {
 	if s, err := view.Stats(); err != nil || s.Processes != len(want) || s.Groups != 1 || len(s.Programs) != 4 {
 		t.Errorf("figures: %+v, %v, want %d processes", s, err, len(want))
 	}
+	if view.Replaced() {
+		t.Error("the maps are said to be replaced")
+	}
+	if other := open(t, Options{Dir: dir, MaxProcesses: 1000}); other.Replaced() || !view.Replaced() {
+		t.Errorf("after maps of another size: the tracker's %t, those looked at %t, want these to be replaced", other.Replaced(), view.Replaced())
+	}
 }
 
 // TestCopyOfOlderProcesses copies values that are shorter than today's.

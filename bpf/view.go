@@ -21,6 +21,7 @@ import (
 type View struct {
 	maps     mapSet
 	programs *programs
+	pinned   string // folder of the maps; empty: they are not pinned, or this process pins them
 }
 
 // Look opens the pins of a tracker for reading, whether or not a process has the
@@ -53,7 +54,7 @@ func look(generation string) (*View, error) {
 	if build < 0 {
 		return nil, fmt.Errorf("no programs are pinned in %s: %w", generation, fs.ErrNotExist)
 	}
-	v := &View{}
+	v := &View{pinned: generation}
 	dir := filepath.Join(generation, entries[build].Name())
 	if v.programs, err = pinnedPrograms(dir, []string{trackerProgList}, handlers()); err != nil {
 		return nil, err
@@ -71,6 +72,12 @@ func (v *View) Close() error {
 		err = v.programs.close()
 	}
 	return errors.Join(err, v.maps.close())
+}
+
+// Replaced reports whether a tracker has replaced the maps that Look has found: the
+// view shows what nobody keeps up any more.
+func (v *View) Replaced() bool {
+	return v.pinned != "" && !isReady(v.pinned)
 }
 
 // Registered returns the ids of the registered cgroups, sorted.

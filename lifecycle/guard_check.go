@@ -58,6 +58,17 @@ func (g *Guard) Gone(l Launcher) bool {
 	return errors.Is(err, ErrGone)
 }
 
+// Cgroup returns the cgroup of the launcher's container, below the root of the cgroup
+// v2 hierarchy; [ErrGone] when the container has ended. It makes a few system calls.
+func (g *Guard) Cgroup(l Launcher) (string, error) {
+	if l.Cgroup == "" && l.Container.PID == 0 {
+		return "", errNotStarted
+	}
+	return g.locate(l)
+}
+
+var errNotStarted = errors.New("the container was not started yet")
+
 // locate returns the container's cgroup. Its first process may have exited, and
 // the pid be another's: then the path does not hold the container's ID.
 func (g *Guard) locate(l Launcher) (string, error) {

@@ -16,25 +16,33 @@ const maxRounds = 8
 // survey is a look at the memory lock of all processes of a container.
 type survey struct {
 	kernel Kernel
-	want   Limit            // what was given
-	strict bool             // no process may have less,
-	vms    map[Process]bool // nor any of these
+	want   Limit             // what was given
+	strict bool              // no process may have less,
+	vms    map[Process]Limit // nor any of these less than its own
 	repair bool
 
-	known    map[Process]bool
-	read     int     // how many could be read
-	lowest   Rlimit  // over all processes that count, after repair
-	first    Process // the first that had less than wanted,
-	had      Rlimit  // and what it had
-	short    int     // how many had less
-	repaired int
-	failed   error // of the last repair that did not work
+	known     map[Process]bool
+	read      int               // how many could be read
+	lowest    Rlimit            // over all processes that count, after repair
+	first     Process           // the first that had less than wanted,
+	had       Rlimit            // what it had,
+	owed      Limit             // and was to have
+	short     int               // how many had less
+	missing   bool              // one that must have it has it not, after repair
+	beyond    map[Process]Limit // what VM processes have that is more
+	launcher  int               // the container's first process,
+	inherited Limit             // and what it has: Unlimited where it was not seen
+	repaired  int
+	failed    error // of the last repair that did not work
 }
 
 // checkMemlock compares the memory lock of a container's processes with what the
 // launcher was given, and repairs it if it may. ErrGone: no process is left.
 func (g *Guard) checkMemlock(l Launcher, cgroup string) (finding, error) {
-	s := survey{kernel: g.Kernel, repair: g.Repair, known: map[Process]bool{}, vms: l.vmProcesses(), lowest: Rlimit{Unlimited, Unlimited}}
+	s := survey{
+		kernel: g.Kernel, repair: g.Repair, known: map[Process]bool{}, vms: l.vmLocks(),
+		lowest: Rlimit{Unlimited, Unlimited}, beyond: map[Process]Limit{}, launcher: l.Container.PID, inherited: Unlimited,
+	}
 	if l.Given.Memlock != nil {
 		s.want = *l.Given.Memlock
 	}
@@ -54,6 +62,7 @@ func (g *Guard) checkMemlock(l Launcher, cgroup string) (finding, error) {
 	if s.read == 0 {
 		return finding{}, fmt.Errorf("the processes of cgroup %s vanish before they can be looked at", cgroup)
 	}
+	g.learn(l, &s)
 	f := finding{setting: agentapi.MemlockSetting, seen: s.lowest.Soft.String()}
 	if l.Given.Memlock != nil {
 		s.judge(&f, l)
@@ -118,14 +127,25 @@ func (s *survey) look(p Process) error {
 		return err
 	}
 	s.read++
-	if !has.Covers(s.want) {
+	want, vm := s.vms[p.name()]
+	if !vm {
+		want = s.want
+	}
+	if !has.Covers(want) {
 		if s.short++; s.short == 1 {
-			s.first, s.had = p, has
+			s.first, s.had, s.owed = p, has, want
 		}
-		if !s.strict && !s.vms[p.name()] {
+		if !s.strict && !vm {
 			return nil
 		}
-		has = s.fix(p, has)
+		has = s.fix(p, has, want)
+		s.missing = s.missing || !has.Covers(want)
+	}
+	if p.PID == s.launcher {
+		s.inherited = has.Soft
+	}
+	if vm && has.Soft > want {
+		s.beyond[p.name()] = has.Soft
 	}
 	s.lowest = Rlimit{Soft: min(s.lowest.Soft, has.Soft), Hard: min(s.lowest.Hard, has.Hard)}
 	return nil
@@ -133,26 +153,41 @@ func (s *survey) look(p Process) error {
 
 // fix raises the limit if it may, and returns what the process has then. One that
 // is gone needs no more.
-func (s *survey) fix(p Process, has Rlimit) Rlimit {
+func (s *survey) fix(p Process, has Rlimit, want Limit) Rlimit {
 	if !s.repair {
 		return has
 	}
-	switch err := s.kernel.SetMemlock(p, has.raised(s.want)); {
+	switch err := s.kernel.SetMemlock(p, has.raised(want)); {
 	case err == nil:
 		s.repaired++
 	case !errors.Is(err, ErrGone):
 		s.failed = err
 		return has
 	}
-	return has.raised(s.want)
+	return has.raised(want)
+}
+
+// learn enters what VM processes have beyond what is known, and beyond what they have
+// from their launcher.
+func (g *Guard) learn(l Launcher, s *survey) {
+	if len(s.beyond) == 0 || l.Ceiling == nil {
+		return
+	}
+	g.Registry.Update(l.Container.ID, func(now *Launcher) {
+		for vm, has := range s.beyond {
+			if has > s.inherited {
+				now.LearnLock(vm, has)
+			}
+		}
+	})
 }
 
 // judge says what the survey means for a launcher that was given a limit.
 func (s *survey) judge(f *finding, l Launcher) {
 	switch {
-	case s.lowest.Covers(s.want) && s.repaired == 0:
+	case !s.missing && s.repaired == 0:
 		s.confirm(f, l)
-	case s.lowest.Covers(s.want):
+	case !s.missing:
 		f.status, f.message, f.repair = agentapi.StatusRepaired, s.message(), true
 		f.event = &agentapi.Event{Type: agentapi.Normal, Reason: agentapi.ReasonLimitRepaired, Message: s.summary()}
 	default:
@@ -166,7 +201,7 @@ func (s *survey) confirm(f *finding, l Launcher) {
 	f.status = agentapi.StatusApplied
 	if s.short > 0 {
 		f.message = fmt.Sprintf("%d of %d processes may lock less than the %s given, for example process %d has %s: "+
-			"lowered after the start, left alone", s.short, len(s.known), s.want, s.first.PID, s.had.Soft)
+			"lowered after the start, left alone", s.short, len(s.known), s.owed, s.first.PID, s.had.Soft)
 	}
 	if was := l.Setting(agentapi.MemlockSetting); was != nil && keeps(was.Status) {
 		f.status, f.message = was.Status, was.Message
@@ -182,7 +217,7 @@ func keeps(s agentapi.Status) bool {
 // message tells all, for users and the log.
 func (s *survey) message() string {
 	return fmt.Sprintf("%d of %d processes may lock less than the %s given: process %d had %s (hard %s)",
-		s.short, len(s.known), s.want, s.first.PID, s.had.Soft, s.had.Hard) + s.done(s.failed)
+		s.short, len(s.known), s.owed, s.first.PID, s.had.Soft, s.had.Hard) + s.done(s.failed)
 }
 
 // summary tells it without what differs from one time to the next, so that equal
@@ -192,7 +227,7 @@ func (s *survey) summary() string {
 	if errno, ok := errors.AsType[syscall.Errno](s.failed); ok {
 		why = errno
 	}
-	return fmt.Sprintf("processes of the launcher may lock less than the %s given", s.want) + s.done(why)
+	return fmt.Sprintf("processes of the launcher may lock less than the %s given", s.owed) + s.done(why)
 }
 
 func (s *survey) done(why error) string {

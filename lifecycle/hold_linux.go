@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -28,7 +29,8 @@ type LinuxProcesses struct {
 	held map[uint64]*pidfd // by key: descriptors are used again, keys are not
 	last uint64            // key
 
-	done chan struct{}
+	done chan struct{} // closed when the ends of processes are told no more
+	err  error         // why that is, unless Close has been called; to be read after done
 }
 
 var _ Processes = (*LinuxProcesses)(nil)
@@ -63,6 +65,17 @@ func (l *LinuxProcesses) listen(fd int, key uint64) error {
 	return unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, fd, &event)
 }
 
+// Wait blocks until ctx is done, or the ends of processes cannot be told any more, which
+// the error says: nobody would ever hear that a VM is gone. Close is no error.
+func (l *LinuxProcesses) Wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-l.done:
+		return l.err
+	}
+}
+
 // wait tells of processes that end, until it is stopped.
 func (l *LinuxProcesses) wait() {
 	defer close(l.done)
@@ -70,7 +83,8 @@ func (l *LinuxProcesses) wait() {
 	for {
 		n, err := unix.EpollWait(l.epoll, events, -1)
 		if err != nil && !errors.Is(err, unix.EINTR) {
-			return // only ever for a descriptor that was closed
+			l.err = fmt.Errorf("wait for the end of processes: %w", err)
+			return
 		}
 		for _, e := range events[:max(n, 0)] {
 			key := uint64(uint32(e.Fd)) | uint64(uint32(e.Pad))<<32

@@ -41,6 +41,14 @@ type Kernel interface {
 	// the other process has the limit for a moment and then its own again.
 	SetMemlock(p Process, limit Rlimit) error
 
+	// Locked returns how many bytes a process has locked: what mlock(2) and VFIO count
+	// (VmLck) and what RDMA and the like count (VmPin). [ErrGone] when it has ended.
+	Locked(p Process) (uint64, error)
+
+	// MemAvailable returns how many bytes of memory the node can give away without
+	// swapping: proc_meminfo(5).
+	MemAvailable() (uint64, error)
+
 	// ReadCgroup reads a file of a cgroup. The error wraps fs.ErrNotExist
 	// when the cgroup has no such file, or is gone itself.
 	ReadCgroup(cgroup, file string) (string, error)

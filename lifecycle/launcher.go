@@ -36,6 +36,18 @@ type Launcher struct {
 	// Given says what the launcher was given, and has therefore to have.
 	Given Given
 
+	// Ceiling is the most that the policy lets its VM processes lock; nil: nothing, or
+	// it is not known which rule holds.
+	Ceiling *Limit
+
+	// Live is what its VM process has got by a resize; nil: nothing.
+	Live *Live
+
+	// Limits are those that the runtime was asked for last, and SizeAnnotations those
+	// of the pod that say what size its VM is to have.
+	Limits          ContainerLimits
+	SizeAnnotations map[string]string
+
 	// Domain is the domain of the node's libvirt that the launcher may bind, as
 	// it declared it, a UUID in the usual form. Empty when it declared none, or
 	// may not have it. While Undecided is set it is only kept from others.
@@ -105,6 +117,15 @@ func (l *Launcher) vmProcesses() map[Process]bool {
 	return all
 }
 
+// vmLocks returns what each VM process of the launcher is to have, by name.
+func (l *Launcher) vmLocks() map[Process]Limit {
+	all := map[Process]Limit{}
+	for vm := range l.vmProcesses() {
+		all[vm] = l.VMLock(vm)
+	}
+	return all
+}
+
 // Shown is what people see of the launcher at that moment.
 func (l *Launcher) Shown(now Boottime) agentapi.Launcher {
 	shown := l.Launcher
@@ -135,10 +156,14 @@ func (l *Launcher) holds() bool {
 
 // held returns what the launcher has of the node's memlock account.
 func (l *Launcher) held() (demand Limit, ok bool) {
-	if l.Demand == nil || !l.holds() {
+	most := l.Demand
+	if l.Live != nil && l.Live.Lock != nil && (most == nil || *l.Live.Lock > *most) {
+		most = l.Live.Lock
+	}
+	if most == nil || !l.holds() {
 		return 0, false
 	}
-	return *l.Demand, true
+	return *most, true
 }
 
 // clone copies what can be changed through l. What a launcher was given, and the

@@ -46,7 +46,8 @@ type PodDirs struct {
 	mu   sync.Mutex // held by Create against DiscardUnless: never while deleting
 	next int        // makes names in trash unique
 
-	changes podChanges
+	changes podChanges // for Watch
+	sockets podChanges // for Follow
 }
 
 // PodDir is a pod's directory on the node. The pod is to see all of it read-only
@@ -70,7 +71,8 @@ func OpenPodDirs(root string) (*PodDirs, error) {
 		return nil, fmt.Errorf("root of pod directories: %w", err)
 	}
 	defer unix.Close(fd)
-	d := &PodDirs{root: root, pods: -1, trash: -1, changes: podChanges{some: make(chan struct{}, 1)}}
+	d := &PodDirs{root: root, pods: -1, trash: -1}
+	d.changes.some, d.sockets.some = make(chan struct{}, 1), make(chan struct{}, 1)
 	// Nobody but root may pass: the files below are open to everyone who gets there.
 	if d.pods, err = ensureDir(fd, podsDir, 0o700); err == nil {
 		d.trash, err = ensureDir(fd, trashDir, 0o700)
@@ -121,8 +123,14 @@ func (d *PodDirs) Create(uid string) (PodDir, error) {
 	if err != nil {
 		return PodDir{}, fmt.Errorf("pod directory %s: %w", uid, err)
 	}
-	d.changes.add(uid)
+	d.changed(uid)
 	return d.Dir(uid), nil
+}
+
+// changed tells of a directory that came or went.
+func (d *PodDirs) changed(uid string) {
+	d.changes.add(uid)
+	d.sockets.add(uid)
 }
 
 // ensure needs the lock.

@@ -46,6 +46,35 @@ func (k *LinuxKernel) SetMemlock(p Process, limit Rlimit) error {
 	return setMemlock(p.PID, limit, func() error { return stillThere(fd) })
 }
 
+// Locked implements [Kernel].
+func (k *LinuxKernel) Locked(p Process) (uint64, error) {
+	status, err := k.readProc(p.PID, "status")
+	if err == nil {
+		err = k.is(p)
+	}
+	if err != nil {
+		return 0, err
+	}
+	locked, err := parseLocked(status)
+	if err != nil {
+		return 0, fmt.Errorf("process %d: %w", p.PID, err)
+	}
+	return locked, nil
+}
+
+// MemAvailable implements [Kernel].
+func (k *LinuxKernel) MemAvailable() (uint64, error) {
+	content, err := os.ReadFile(filepath.Join(k.proc, "meminfo"))
+	if err != nil {
+		return 0, fmt.Errorf("memory of the node: %w", err)
+	}
+	available, ok := kibibytes(string(content), "MemAvailable:")
+	if !ok {
+		return 0, fmt.Errorf("memory of the node: no MemAvailable in %.80q", content)
+	}
+	return available, nil
+}
+
 // setMemlock calls prlimit(2), which knows pids only: in the moment since the
 // process was looked at, its pid may have become another's. same tells afterwards,
 // and then the other one gets its limit back.

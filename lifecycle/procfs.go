@@ -23,6 +23,30 @@ func parseStartTime(stat string) (uint64, error) {
 	return start, nil
 }
 
+// parseLocked reads VmLck and VmPin of /proc/<pid>/status, in bytes. A process that has
+// ended and was not reaped has neither.
+func parseLocked(status string) (uint64, error) {
+	locked, ok := kibibytes(status, "VmLck:")
+	if !ok {
+		return 0, fmt.Errorf("it has no memory any more: %w", ErrGone)
+	}
+	pinned, _ := kibibytes(status, "VmPin:") // Linux 3.2
+	return locked + pinned, nil
+}
+
+// kibibytes finds a line such as "VmLck:      64 kB", and returns its bytes.
+func kibibytes(content, name string) (uint64, bool) {
+	for line := range strings.Lines(content) {
+		fields := strings.Fields(line)
+		if len(fields) != 3 || fields[0] != name || fields[2] != "kB" {
+			continue
+		}
+		kib, err := strconv.ParseUint(fields[1], 10, 53)
+		return kib << 10, err == nil
+	}
+	return 0, false
+}
+
 // parseCgroup reads the cgroup v2 path from /proc/<pid>/cgroup. The path may hold
 // colons, and ends in " (deleted)" when the cgroup was removed under a zombie.
 func parseCgroup(content string) (string, error) {

@@ -113,3 +113,24 @@ func TestLimitString(t *testing.T) {
 		}
 	}
 }
+
+func TestParseLocked(t *testing.T) {
+	for name, c := range map[string]struct {
+		status string
+		want   uint64
+		ok     bool
+	}{
+		"both":             {"Name:\tqemu\nVmLck:\t    64 kB\nVmPin:\t     8 kB\n", 72 << 10, true},
+		"no pinned":        {"VmLck:\t0 kB\n", 0, true},
+		"a zombie":         {"Name:\tqemu\nState:\tZ (zombie)\n", 0, false},
+		"a name like it":   {"Name:\tVmLck:\nVmLck:\t4 kB\n", 4 << 10, true},
+		"more than fits":   {"VmLck:\t18446744073709551615 kB\n", 0, false},
+		"another unit":     {"VmLck:\t4 MB\n", 0, false},
+		"nothing whatever": {"", 0, false},
+	} {
+		got, err := parseLocked(c.status)
+		if got != c.want || (err == nil) != c.ok || !c.ok && !errors.Is(err, ErrGone) {
+			t.Errorf("%s: %d, %v, want %d", name, got, err, c.want)
+		}
+	}
+}

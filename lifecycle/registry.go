@@ -136,6 +136,7 @@ func (r *Registry) all() iter.Seq[*Launcher] {
 func (r *Registry) change(l *Launcher, change func(*Launcher)) {
 	r.held.sub(l)
 	change(l)
+	l.settleLive()
 	r.held.add(l)
 }
 
@@ -280,6 +281,20 @@ func (r *Registry) RemoveSandbox(sandboxID string) {
 			r.remove(l)
 		}
 	}
+}
+
+// OfPod returns copies of the launchers of a pod, in no order. Those that another has
+// replaced are left out.
+func (r *Registry) OfPod(uid string) []Launcher {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var found []Launcher
+	for key, l := range r.launchers {
+		if key.PodUID == uid {
+			found = append(found, l.clone())
+		}
+	}
+	return found
 }
 
 // HasPod reports whether any launcher of the pod is known.

@@ -79,8 +79,8 @@ type Supervisor struct {
 	mu      sync.Mutex
 	waiting []func(context.Context)
 	dropped bool
-	holding map[string]int   // launchers that are not over, by the UID of their pod
-	reading map[Process]bool // processes whose command line is being read
+	holding map[string]int       // launchers that are not over, by the UID of their pod
+	reading map[Process]*reading // command lines, by the name of their process
 	wake    chan struct{}
 
 	// What follows belongs to the goroutine of Run.
@@ -102,11 +102,14 @@ type tied struct {
 	coming  map[Process]bool   // VM processes that are being looked at, by name
 
 	how     map[Process]string // that VM processes are ending, by name
+	late    map[Process]bool   // that were told to have started after its end, by name
 	lookDue bool               // it is going to be looked at
+	dropDue bool               // likewise, once it has lingered
 
 	here      Boottime  // since when this supervisor looks after it
 	restored  bool      // it was taken over from an earlier one
 	blind     bool      // nobody saw its owner end
+	lingers   Boottime  // until when it is looked after when it is over
 	heartbeat time.Time // that of the pod's file, only to be compared
 	claimTold bool      // that another launcher has its domain
 }
@@ -114,7 +117,7 @@ type tied struct {
 // NewSupervisor returns a supervisor that does nothing until Run is called.
 func NewSupervisor(cfg SupervisorConfig) *Supervisor {
 	return &Supervisor{
-		SupervisorConfig: cfg, holding: map[string]int{}, reading: map[Process]bool{}, wake: make(chan struct{}, 1),
+		SupervisorConfig: cfg, holding: map[string]int{}, reading: map[Process]*reading{}, wake: make(chan struct{}, 1),
 		ties: map[string]*tied{}, byGroup: map[uint64]*tied{}, looks: looks{wanted: map[*tied]uint64{}},
 	}
 }
@@ -131,12 +134,12 @@ func (s *Supervisor) Register(l Launcher, cgroup string) error {
 		group, err = s.Tracker.Register(cgroup)
 	}
 	before := s.voidSigns(l.Pod.UID)
-	s.put(func(context.Context) {
+	s.put(func(ctx context.Context) {
 		if s.ties[l.Container.ID] == nil {
 			s.enroll(l).heartbeat = before
 		}
 		if group != 0 && err == nil {
-			s.place(s.ties[l.Container.ID], cgroup, group)
+			s.place(ctx, s.ties[l.Container.ID], cgroup, group)
 			s.rescanSoon()
 		}
 	})
@@ -262,11 +265,15 @@ func (s *Supervisor) Run(ctx context.Context) {
 			s.tick()
 		case <-signs.C:
 			s.readAllSigns()
+			s.noteAlive()
 		case <-looks.C:
 			s.findLost(ctx)
 		case <-alive.C:
 			s.alive()
 		}
+	}
+	if !s.Terms.ProofOnly { // the agent is back, and has noted more since
+		s.noteAlive()
 	}
 	s.closeAll()
 }
@@ -281,6 +288,10 @@ func (s *Supervisor) noticeStall() {
 	if now.Sub(s.turn) > stall {
 		s.Logger.Warn("nothing was supervised for a while", "for", now.Sub(s.turn))
 		for _, t := range s.ties {
+			if t.OwnerGone == "" && !s.ownerLives(t) {
+				t.blind = true
+				s.ownerEnded(t, "nobody watched", 0)
+			}
 			s.step(t, Resumed{})
 		}
 	}
@@ -364,4 +375,7 @@ func (s *Supervisor) log(t *Tie) *slog.Logger {
 	return s.Logger.With("pod", t.Launcher.Pod.Namespace+"/"+t.Launcher.Pod.Name, "container", t.Launcher.Container.Name)
 }
 
-var errNoDomains = errors.New("the policy names no libvirt of the node")
+var (
+	errNoDomains  = errors.New("the policy names no libvirt of the node")
+	errNotRunning = errors.New("libvirt has no note that this process runs the domain")
+)

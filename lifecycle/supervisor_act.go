@@ -3,6 +3,8 @@ package lifecycle
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/mooring-vm/mooring/api/agentapi"
@@ -98,12 +100,15 @@ func (s *Supervisor) kill(t *tied, a Kill) {
 // shutdown asks libvirt to ask the guest, which may take its time.
 func (s *Supervisor) shutdown(t *tied, a Shutdown) {
 	s.put(func(ctx context.Context) {
+		if !s.current(t) || t.vm(a.VM.Process) == nil {
+			return // it has ended meanwhile
+		}
 		s.aside(ctx, func(ctx context.Context) func(context.Context) {
 			ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
 			defer cancel()
-			err := errNoDomains
-			if s.Domains != nil {
-				err = s.Domains.Shutdown(ctx, *a.VM.Domain)
+			err := s.askGuest(ctx, a.VM)
+			if errors.Is(err, ErrGone) {
+				return nil // its end is being told
 			}
 			s.acted(a, err)
 			if err == nil {
@@ -112,6 +117,27 @@ func (s *Supervisor) shutdown(t *tied, a Shutdown) {
 			return func(context.Context) { s.failed(t, a, err) }
 		})
 	})
+}
+
+// askGuest asks for the shutdown of a domain, which libvirt knows by its UUID alone. If
+// another process runs it now, that is not the one that is meant.
+func (s *Supervisor) askGuest(ctx context.Context, v VM) error {
+	if s.Domains == nil {
+		return errNoDomains
+	}
+	running, err := s.Domains.Running()
+	noted := slices.ContainsFunc(running, func(d Domain) bool { return d.UUID == v.Domain.UUID && d.PID == v.PID })
+	if !noted {
+		return errors.Join(errNotRunning, err)
+	}
+	now, err := s.Processes.Identify(v.PID)
+	if err == nil && !now.is(v.Process) {
+		err = fmt.Errorf("process %d is another one: %w", v.PID, ErrGone)
+	}
+	if err != nil {
+		return err
+	}
+	return s.Domains.Shutdown(ctx, *v.Domain)
 }
 
 func (s *Supervisor) confirmStop(t *tied) {

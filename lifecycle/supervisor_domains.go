@@ -23,25 +23,27 @@ func (s *Supervisor) bindDomain(ctx context.Context, d Domain, p Tracked, own st
 			return
 		}
 	}
-	t := s.heir(d, p.Process)
-	for at, claimant := range s.claimants(d) {
-		if at == 0 {
-			t = claimant
-		} else {
-			s.tellClaimed(claimant, t, d)
-		}
+	t, refused, late := s.ownerOf(d, p.Process)
+	for _, claimant := range refused {
+		s.tellClaimed(claimant, t, d)
 	}
-	if t == nil || t.Launcher.Group == 0 {
-		return // it is nobody's, or its cgroup is not known yet
+	if late != nil {
+		s.tellLate(late, d, p)
+	}
+	if t == nil {
+		return
 	}
 	s.bind(ctx, t, p.Process)
 	s.enter(t, VM{Process: p.Process, Executable: p.Executable, Domain: &d, OwnCgroup: own})
 }
 
-// bind has a process that lives elsewhere, and its children, tracked as the launcher's.
-// It is held on to without that.
+// bind has a process that lives elsewhere, and its children, tracked as the launcher's,
+// if the launcher is. It is held on to without that.
 func (s *Supervisor) bind(ctx context.Context, t *tied, p Process) {
 	group, log := t.Launcher.Group, s.log(&t.Tie)
+	if group == 0 {
+		return
+	}
 	s.aside(ctx, func(context.Context) func(context.Context) {
 		if err := s.Tracker.Bind(p, group); err != nil && !errors.Is(err, ErrGone) {
 			log.Warn("the process of a domain cannot be tracked as the launcher's", "pid", p.PID, "error", err)
@@ -64,21 +66,34 @@ func (s *Supervisor) claimants(d Domain) []*tied {
 	return all
 }
 
-// heir returns the launcher that has ended, and to which a domain's process belongs
-// that nobody else declares: it was started while the launcher lived. Where nobody saw
-// the launcher end, that is only known once the runtime has said who else is there.
-func (s *Supervisor) heir(d Domain, p Process) *tied {
+// ownerOf returns the launcher that a domain's process belongs to: the first that lives
+// and declares the domain, before those that are refused, or the one that has left it
+// behind. late is one that has ended before the process was started.
+func (s *Supervisor) ownerOf(d Domain, p Process) (owner *tied, refused []*tied, late *tied) {
+	if all := s.claimants(d); len(all) > 0 {
+		return all[0], all[1:], nil
+	}
+	owner, late = s.leftBy(d, p)
+	return owner, nil, late
+}
+
+// leftBy returns the launcher that has ended, and has left a domain's process behind
+// that nobody else declares: it was started while the launcher lived. Otherwise it
+// returns the last one that had ended when it was. Where nobody saw the launcher end,
+// that is only known once the runtime has said who else is there.
+func (s *Supervisor) leftBy(d Domain, p Process) (owner, late *tied) {
 	for _, t := range s.ties {
 		switch {
 		case !d.is(t.Launcher.Domain), t.Owner == nil, t.OwnerGone == "":
 		case t.blind && !s.reconciled:
-		case p.StartTime < t.Owner.StartTime, !p.startedBefore(t.OwnerGoneAt):
-		case s.claimedElsewhere(t, d):
-		default:
-			return t
+		case p.StartTime < t.Owner.StartTime, s.claimedElsewhere(t, d):
+		case p.startedBefore(t.OwnerGoneAt):
+			return t, nil
+		case late == nil || late.OwnerGoneAt < t.OwnerGoneAt:
+			late = t
 		}
 	}
-	return nil
+	return nil, late
 }
 
 // claimedElsewhere reports whether another pod that the runtime knows has declared the
@@ -97,6 +112,23 @@ func (s *Supervisor) tellClaimed(t, first *tied, d Domain) {
 		Type: agentapi.Warning, Reason: agentapi.ReasonDomainClaimed,
 		Message: "domain " + d.Name + " is bound to pod " + first.Launcher.Pod.Namespace + "/" + first.Launcher.Pod.Name +
 			", which has declared it before",
+	})
+}
+
+// tellLate tells once of a domain's process that nobody is known to answer for.
+func (s *Supervisor) tellLate(t *tied, d Domain, p Tracked) {
+	if t.late[p.name()] {
+		return
+	}
+	t.late[p.name()] = true
+	when := "had ended"
+	if t.blind {
+		when = "was last seen"
+	}
+	v := VM{Executable: p.Executable, Domain: &d}
+	s.tell(t, Tell{
+		Type: agentapi.Warning, Reason: agentapi.ReasonVMUnattended, PID: p.PID,
+		Message: v.name() + " is unattended: it started after its launcher " + when + ", and is left alone",
 	})
 }
 

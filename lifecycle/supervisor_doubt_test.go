@@ -77,35 +77,6 @@ func TestStopOfARestartedContainer(t *testing.T) {
 	})
 }
 
-// TestDomainThatNobodySaw: agent and launcher die, and between that libvirt starts the
-// VM.
-func TestDomainThatNobodySaw(t *testing.T) {
-	for name, others := range map[string]bool{"nobody else declares it": false, "another pod declares it, too": true} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, nil, func(r *rig) {
-				l := r.launch("vm", declares)
-				r.stop()
-				vm := r.domain("/machine/x")
-				r.kernel.Exit(l.owner.PID)
-				r.start()
-				r.after(time.Minute)
-				r.sent(vm)
-				if !r.HasPod(l.Pod.UID) {
-					t.Fatal("the launcher is over before it is known whose the VM is")
-				}
-				if others {
-					r.is(r.launch("other", declares), agentapi.PhaseActive, agentapi.VMRunning)
-				}
-				r.Reconciled()
-				r.after(grace + 2*term)
-				if r.lives(vm) != others || r.HasPod(l.Pod.UID) {
-					t.Errorf("VM lives: %t, its pod is known: %t", r.lives(vm), r.HasPod(l.Pod.UID))
-				}
-			})
-		})
-	}
-}
-
 type failingDomains struct{ lifecycle.Domains }
 
 func (failingDomains) Running() ([]lifecycle.Domain, error) { return nil, errors.New("no answer") }
@@ -123,50 +94,6 @@ func TestUnreadableRecords(t *testing.T) {
 		if r.stopAsked(plain) {
 			t.Error("a launcher without a domain waits for libvirt")
 		}
-	})
-}
-
-// hangingArguments are command lines of which some cannot be read.
-type hangingArguments struct {
-	lifecycle.Processes
-	hang  map[int]chan struct{}
-	calls atomic.Int32
-}
-
-func (h *hangingArguments) Arguments(p lifecycle.Process) ([]string, error) {
-	if c := h.hang[p.PID]; c != nil {
-		h.calls.Add(1)
-		<-c
-	}
-	return h.Processes.Arguments(p)
-}
-
-// TestHangingCommandLines: a pod can keep who reads its memory waiting.
-func TestHangingCommandLines(t *testing.T) {
-	h := &hangingArguments{hang: map[int]chan struct{}{}}
-	inBubble(t, func(c *lifecycle.SupervisorConfig) { h.Processes, c.Processes = c.Processes, h }, func(r *rig) {
-		bad, good := r.launch("bad", nil), r.launch("good", nil)
-		release := make(chan struct{})
-		var all []lifecycle.Process
-		for range 200 {
-			p := r.process(bad.cgroup)
-			h.hang[p.PID] = release
-			all = append(all, p)
-		}
-		for _, p := range all {
-			r.Sighted(r.tracker.Exec(p, "qemu-system-x86_64"))
-		}
-		r.ask(good)
-		r.after(5 * time.Second)
-		if r.stopAsked(good) {
-			t.Error("another pod's stop is not confirmed")
-		}
-		r.after(10 * time.Minute)
-		if n := h.calls.Load(); n > 64 {
-			t.Errorf("%d command lines are being read", n)
-		}
-		close(release)
-		synctest.Wait()
 	})
 }
 
@@ -238,6 +165,26 @@ func TestHandleThatCouldNotBeOpened(t *testing.T) {
 		r.ask(l)
 		r.after(grace)
 		r.sent(vm, "TERM")
+	})
+}
+
+// TestDomainThatCannotBeHeld: it runs, whoever cannot hold on to it.
+func TestDomainThatCannotBeHeld(t *testing.T) {
+	h := &failingHold{}
+	inBubble(t, func(c *lifecycle.SupervisorConfig) { h.Processes, c.Processes = c.Processes, h }, func(r *rig) {
+		l := r.launch("vm", declares)
+		h.fail.Store(true)
+		vm := r.domain("/machine/x")
+		r.ask(l)
+		r.after(time.Minute)
+		if !r.stopAsked(l) {
+			t.Fatal("confirmed while the VM runs")
+		}
+		h.fail.Store(false)
+		r.after(time.Minute + grace)
+		if r.sent(vm, "TERM"); r.stopAsked(l) {
+			t.Error("never confirmed")
+		}
 	})
 }
 

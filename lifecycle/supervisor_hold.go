@@ -52,7 +52,7 @@ func (s *Supervisor) holdAgain(ctx context.Context, t *tied) {
 	switch {
 	case errors.Is(err, ErrGone):
 		t.blind = t.restored
-		s.ownerEnded(t, "nobody watched")
+		s.ownerEnded(t, "nobody watched", 0)
 	case err != nil:
 		s.log(&t.Tie).Warn("launcher cannot be watched; it is tried again", "pid", t.Owner.PID, "error", err)
 	default:
@@ -70,6 +70,29 @@ func (s *Supervisor) watch(ctx context.Context, t *tied, p Process) {
 		}
 		return nil
 	})
+}
+
+// ownerLives reports whether the kernel has the owner yet, as far as that can be told.
+func (s *Supervisor) ownerLives(t *tied) bool {
+	if t.Owner == nil {
+		return true
+	}
+	now, err := s.Processes.Identify(t.Owner.PID)
+	return err == nil && now.is(*t.Owner) || err != nil && !errors.Is(err, ErrGone)
+}
+
+// noteAlive notes since when nobody could have missed the end of an owner, for whoever
+// comes after an absence. Only what a domain's process belongs to depends on it.
+func (s *Supervisor) noteAlive() {
+	for _, t := range s.ties {
+		if t.Launcher.Domain == "" || t.Owner == nil || t.OwnerGone != "" {
+			continue
+		}
+		if now := s.Clock.Now(); s.ownerLives(t) {
+			t.AliveAt = now
+			s.keep(t)
+		}
+	}
 }
 
 // name is the process without the cgroup that it was found in.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"time"
 )
 
@@ -11,6 +12,11 @@ const (
 	// maxVMs bounds the VM processes of the pod that are known of one launcher: it
 	// could start as many as it likes. A launcher that has more is not over.
 	maxVMs = 64
+
+	// lingerPeriod is how long a launcher that declares a domain is looked after
+	// when nothing is left of it: libvirt notes the pid of what it starts a moment
+	// after it has.
+	lingerPeriod = 10 * time.Second
 
 	// probeAge is how old a probe can become. What emulates no machine for longer
 	// is looked after like a VM, whatever it says.
@@ -36,14 +42,9 @@ func (s *Supervisor) want(ctx context.Context, t *tied, id uint64) {
 func (s *Supervisor) look(ctx context.Context) {
 	wanted := s.looks.wanted
 	s.looks.wanted, s.looks.busy = map[*tied]uint64{}, true
-	known, full, declared := s.known(), s.full(), s.declared()
-	cgroups := map[uint64]string{}
-	for t := range wanted {
-		cgroups[t.Launcher.Group] = t.Launcher.Cgroup
-	}
-	delete(cgroups, 0)
+	q := question{known: s.known(), full: s.full(), places: s.places(wanted), declared: s.declared()}
 	s.aside(ctx, func(ctx context.Context) func(context.Context) {
-		v, err := s.see(ctx, known, full, cgroups, declared)
+		v, err := s.see(ctx, q)
 		return func(ctx context.Context) {
 			s.looks.busy = false
 			s.looked(ctx, wanted, v, err)
@@ -76,6 +77,18 @@ func (s *Supervisor) full() map[uint64]bool {
 	return all
 }
 
+// places returns the launchers that want a look, and those that have no group: they are
+// told of nothing.
+func (s *Supervisor) places(wanted map[*tied]uint64) map[string]Member {
+	all := map[string]Member{}
+	for id, t := range s.ties {
+		if _, ok := wanted[t]; ok || t.Launcher.Group == 0 {
+			all[id] = t.Launcher
+		}
+	}
+	return all
+}
+
 // declared reports whether any launcher declares a domain.
 func (s *Supervisor) declared() bool {
 	for _, t := range s.ties {
@@ -94,36 +107,62 @@ func (s *Supervisor) looked(ctx context.Context, wanted map[*tied]uint64, v *vie
 		return
 	}
 	for _, p := range v.emulators {
+		t := s.seenOf(v, p.Process, p.Group)
 		if d, ok := v.domains[p.name()]; ok {
 			s.bindDomain(ctx, d, p, v.own[p.name()])
-		} else if t := s.byGroup[p.Group]; t != nil && !v.probes[p.name()] {
+		} else if t != nil && v.pending[p.name()] {
+			s.lookSoon(t)
+		} else if t != nil && !v.probes[p.name()] {
 			s.enter(t, VM{Process: p.Process, Executable: p.Executable})
 		}
 	}
 	for t, id := range wanted {
-		if s.current(t) {
-			s.checkCgroup(t)
-		}
-		if s.current(t) && id != 0 && s.conclusive(t, v) {
-			s.step(t, Looked{Look: id})
-		}
-		if s.current(t) && t.Over() && !v.groups[t.Launcher.Group] && !v.unseen[t.Launcher.Group] {
-			s.drop(ctx, t)
-		}
+		s.conclude(ctx, t, id, v)
 	}
+}
+
+// seenOf returns the launcher that a process belongs to, by its group or, where the
+// launcher has none, its place.
+func (s *Supervisor) seenOf(v *view, p Process, group uint64) *tied {
+	if t := s.byGroup[group]; t != nil {
+		return t
+	}
+	return s.ties[v.inside[p.name()]]
+}
+
+// conclude takes what a look means for a launcher of which it has shown nothing more.
+func (s *Supervisor) conclude(ctx context.Context, t *tied, id uint64, v *view) {
+	if s.current(t) {
+		s.checkCgroup(t)
+	}
+	if s.current(t) && id != 0 && s.conclusive(t, v) {
+		s.step(t, Looked{Look: id})
+	}
+	if !s.current(t) || !t.Over() || v.left(t.Launcher) || !s.domainsClear(t, v) {
+		return
+	}
+	if wait := t.lingers.Sub(s.Clock.Now()); wait > 0 && t.Launcher.Domain != "" {
+		s.lookAfter(t, wait)
+		return
+	}
+	s.drop(ctx, t)
+}
+
+// left reports whether a launcher has any process left, or may have.
+func (v *view) left(l Member) bool {
+	id := l.Container.ID
+	return l.Group != 0 && v.groups[l.Group] || v.unseen[id] || v.crowded[id]
 }
 
 // conclusive reports whether a look shows that nothing of a launcher is left, if it
 // has shown nothing of it.
 func (s *Supervisor) conclusive(t *tied, v *view) bool {
-	if v.unseen[t.Launcher.Group] {
+	nowhere := t.Launcher.Group == 0 && t.Launcher.Cgroup == "" && t.OwnerGone == ""
+	if nowhere || v.unseen[t.Launcher.Container.ID] || !s.domainsClear(t, v) {
 		return false
 	}
-	if t.Launcher.Domain != "" && (v.domainsUnknown || t.blind && !s.reconciled) {
-		return false // one of them may be the launcher's
-	}
 	for _, p := range v.emulators {
-		left := s.byGroup[p.Group] == t && !v.probes[p.name()]
+		left := s.seenOf(v, p.Process, p.Group) == t && !v.probes[p.name()]
 		if left && t.vm(p.Process) == nil && t.handles[p.name()] == nil {
 			return false // there was no room for it, or it could not be held on to
 		}
@@ -134,6 +173,27 @@ func (s *Supervisor) conclusive(t *tied, v *view) bool {
 		}
 	}
 	return true
+}
+
+// domainsClear reports whether no process can be a VM of the launcher that libvirt has
+// started, or is about to start, and that is not held on to.
+func (s *Supervisor) domainsClear(t *tied, v *view) bool {
+	if t.Launcher.Domain == "" {
+		return true
+	}
+	if v.domainsUnknown || t.blind && !s.reconciled {
+		return false
+	}
+	known := s.known()
+	for p, d := range v.domains {
+		if owner, _, _ := s.ownerOf(d, p); owner == t && !known[p] {
+			return false // it could not be held on to
+		}
+	}
+	return !slices.ContainsFunc(v.unclear, func(c claim) bool {
+		owner, _, _ := s.ownerOf(c.domain, c.process)
+		return owner == t
+	})
 }
 
 // enter adds a VM process that is held on to. One that was there before this
@@ -184,6 +244,7 @@ func (s *Supervisor) lookAtAll(ctx context.Context) {
 		case !known && t.Owner == nil && t.Launcher.Group == 0 && (!t.restored || s.reconciled):
 			s.drop(ctx, t) // it was never started, and the runtime has removed it
 		default:
+			s.trackAgain(ctx, t)
 			s.holdAgain(ctx, t)
 		}
 		if s.current(t) {
@@ -251,6 +312,3 @@ func (s *Supervisor) rescanSoon() {
 
 // rescanDelay is how long a launcher may take to start before it is scanned.
 const rescanDelay = 2 * time.Second
-
-// errUnread says that nothing is known of a process's command line.
-var errUnread = errors.New("its command line cannot be read in time")

@@ -2,6 +2,7 @@ package lifecycle_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -105,7 +106,7 @@ func (r *rig) launch(name string, change func(*lifecycle.Launcher)) launcher {
 	cgroup := "/kubepods/pod-" + name + "/" + l.Container.ID
 	r.config.Registry.Put(l)
 	r.kernel.Write(cgroup, "cgroup.type", "domain\n")
-	if err := r.Register(l, cgroup); err != nil {
+	if err := r.Register(l, cgroup); err != nil && !errors.Is(err, errFull) {
 		r.t.Fatal(err)
 	}
 	owner := r.process(cgroup)

@@ -9,83 +9,125 @@ import (
 	"time"
 )
 
-const (
-	// argumentsTimeout is how long a process's command line may take to read, and
-	// lookTimeout how long all of those that a look wants to know.
-	argumentsTimeout = time.Second
-	lookTimeout      = 2 * time.Second
+// lookTimeout is how long all command lines that a look wants to know may take.
+const lookTimeout = 2 * time.Second
 
-	// maxReading bounds the command lines that are being read. A process can keep
-	// who reads its own waiting.
-	maxReading = 64
-)
+// question is what a look is to find out. It is put together by the goroutine of Run,
+// and answered in another.
+type question struct {
+	known    map[Process]bool  // VM processes that are held on to
+	full     map[uint64]bool   // groups that have enough of them
+	places   map[string]Member // launchers whose cgroup may have to be looked at, by container ID
+	declared bool              // any launcher declares a domain
+}
 
 // view is what a look sees.
 type view struct {
 	emulators []Tracked
 	groups    map[uint64]bool // that have any process
 	probes    map[Process]bool
+	pending   map[Process]bool // emulators of which it is not known yet whether they are probes
 	domains   map[Process]Domain
 	own       map[Process]string // cgroups of domains
 
-	// unseen are the groups that have processes in their cgroup which the tracker
-	// does not know.
-	unseen map[uint64]bool
+	// inside are the processes of launchers that have no group, with their
+	// container's ID, and crowded the containers that have any.
+	inside  map[Process]string
+	crowded map[string]bool
 
-	// domainsUnknown is set where libvirt's notes or a command line could not be
-	// read: then it is not known which process runs a domain.
+	// unseen are the containers that have processes in their cgroup which the
+	// tracker does not know.
+	unseen map[string]bool
+
+	// unclear are processes that may run the domain which has their pid in libvirt's
+	// note, or may be about to.
+	unclear []claim
+
+	// domainsUnknown is set where not all of libvirt's notes could be read.
 	domainsUnknown bool
 }
 
-// see asks the tracker and libvirt. It does not know the ties: known are the VM
-// processes that they hold on to, and full the groups that have enough of them.
-func (s *Supervisor) see(ctx context.Context, known map[Process]bool, full map[uint64]bool, cgroups map[uint64]string, declared bool) (*view, error) {
-	v := &view{
-		groups: map[uint64]bool{}, unseen: map[uint64]bool{}, probes: map[Process]bool{},
+// claim is a domain with the process that has its pid in libvirt's note.
+type claim struct {
+	domain  Domain
+	process Process
+}
+
+func newView() *view {
+	return &view{
+		groups: map[uint64]bool{}, probes: map[Process]bool{}, pending: map[Process]bool{},
 		domains: map[Process]Domain{}, own: map[Process]string{},
+		inside: map[Process]string{}, crowded: map[string]bool{}, unseen: map[string]bool{},
 	}
+}
+
+// see asks the tracker and libvirt. It does not know the ties.
+func (s *Supervisor) see(ctx context.Context, q question) (*view, error) {
+	v := newView()
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	running := s.running(v, declared) // listed first: what runs then is tracked already
+	running := s.running(v, q) // listed first: what runs then is tracked already
 	all, complete, err := s.Tracker.Snapshot()
 	if err != nil {
 		return v, fmt.Errorf("list the processes that are tracked: %w", err)
 	}
-	if !complete {
-		s.seeUnseen(v, all, cgroups)
-	}
+	s.seePlaces(v, q, all, complete)
+	var noted []claim
+	var unknown []Tracked
 	for _, p := range all {
 		v.groups[p.Group] = true
 		if p.Executable == "" {
 			continue
 		}
 		v.emulators = append(v.emulators, p)
-		switch d, noted := noted(p, running); {
-		case noted:
-			s.seeDomain(ctx, v, d, p.Process)
-		case p.Group != 0 && !known[p.name()] && !full[p.Group]:
-			s.seeProbe(ctx, v, p.Process)
+		if d, ok := v.noted(p, running); ok {
+			noted = append(noted, claim{d, p.Process})
+		} else if v.ofLauncher(p) && !q.known[p.name()] && !q.full[p.Group] {
+			unknown = append(unknown, p)
 		}
 	}
+	s.seeProbes(ctx, v, unknown)
+	for _, c := range noted {
+		s.seeDomain(ctx, v, c)
+	}
+	s.seeStarting(ctx, v, all, running)
 	return v, nil
 }
 
-// seeUnseen looks for processes that the tracker had no room for. Emulators elsewhere
-// have been told when they started.
-func (s *Supervisor) seeUnseen(v *view, all []Tracked, cgroups map[uint64]string) {
+// seePlaces looks into cgroups: for processes that the tracker had no room for, and for
+// those of launchers that it had none for. Emulators elsewhere have been told when they
+// started.
+func (s *Supervisor) seePlaces(v *view, q question, all []Tracked, complete bool) {
 	tracked := map[Process]bool{}
 	for _, p := range all {
 		tracked[p.name()] = true
 	}
-	for group, cgroup := range cgroups {
-		members, err := s.Processes.Members(cgroup)
-		v.unseen[group] = err != nil || slices.ContainsFunc(members, func(p Process) bool { return !tracked[p.name()] })
+	for id, m := range q.places {
+		if m.Cgroup == "" || m.Group != 0 && complete {
+			continue
+		}
+		members, err := s.Processes.Members(m.Cgroup)
+		unknown := slices.ContainsFunc(members, func(p Process) bool { return !tracked[p.name()] })
+		v.unseen[id] = err != nil || unknown && !complete
+		if m.Group == 0 {
+			v.crowded[id] = err != nil || len(members) > 0
+			for _, p := range members {
+				v.inside[p.name()] = id
+			}
+		}
 	}
 }
 
+// ofLauncher reports whether a process belongs to a launcher, as far as is seen.
+func (v *view) ofLauncher(p Tracked) bool { return p.Group != 0 || v.inside[p.name()] != "" }
+
+func (v *view) reader(p Tracked) reader {
+	return reader{group: p.Group, container: v.inside[p.name()]}
+}
+
 // running lists the domains that libvirt has noted as running, if that matters.
-func (s *Supervisor) running(v *view, declared bool) []Domain {
-	if !declared || s.Domains == nil {
+func (s *Supervisor) running(v *view, q question) []Domain {
+	if !q.declared || s.Domains == nil {
 		return nil
 	}
 	running, err := s.Domains.Running()
@@ -98,9 +140,9 @@ func (s *Supervisor) running(v *view, declared bool) []Domain {
 
 // noted returns the domain that has the process's pid in libvirt's note. A process of
 // a pod is none of the node's libvirt.
-func noted(p Tracked, running []Domain) (Domain, bool) {
+func (v *view) noted(p Tracked, running []Domain) (Domain, bool) {
 	at := slices.IndexFunc(running, func(d Domain) bool { return d.PID == p.PID })
-	if at < 0 || p.Group != 0 && !p.Bound {
+	if at < 0 || v.ofLauncher(p) && !p.Bound {
 		return Domain{}, false
 	}
 	return running[at], true
@@ -109,23 +151,73 @@ func noted(p Tracked, running []Domain) (Domain, bool) {
 // seeDomain sees whether a process runs the domain that has its pid in libvirt's note:
 // then its command line is of libvirt's making. The note alone can be of a process
 // that had the pid before.
-func (s *Supervisor) seeDomain(ctx context.Context, v *view, d Domain, p Process) {
-	args, err := s.arguments(ctx, p)
+func (s *Supervisor) seeDomain(ctx context.Context, v *view, c claim) {
+	args, err := s.arguments(ctx, c.process, reader{domain: c.domain.UUID})
 	switch {
 	case errors.Is(err, ErrGone):
 	case err != nil:
-		v.domainsUnknown = true
-		s.Logger.Warn("it is not known whether a process runs a domain", "pid", p.PID, "domain", d.Name, "error", err)
-	case s.Domains.RunBy(d, args):
-		v.domains[p.name()], v.own[p.name()] = d, s.ownCgroup(p)
+		v.unclear = append(v.unclear, c)
+		s.Logger.Warn("it is not known whether a process runs a domain", "pid", c.process.PID, "domain", c.domain.Name, "error", err)
+	case s.Domains.RunBy(c.domain, args):
+		v.domains[c.process.name()], v.own[c.process.name()] = c.domain, s.ownCgroup(c.process)
 	}
 }
 
-// seeProbe sees whether an emulator of a pod is none of its VMs. One of which nothing
-// is known is taken for a VM.
-func (s *Supervisor) seeProbe(ctx context.Context, v *view, p Process) {
-	args, err := s.arguments(ctx, p)
-	v.probes[p.name()] = s.isProbe(p, args) || errors.Is(err, ErrGone)
+// seeStarting sees what libvirt has made for a domain and what is no emulator yet: it
+// notes the pid of its child, places and labels that, and only then lets it execute one.
+func (s *Supervisor) seeStarting(ctx context.Context, v *view, all []Tracked, running []Domain) {
+	others := map[int]bool{}
+	for _, p := range all {
+		others[p.PID] = others[p.PID] || p.Executable != "" || p.Group != 0 && !p.Bound
+	}
+	for _, d := range running {
+		if others[d.PID] {
+			continue
+		}
+		p, err := s.Processes.Identify(d.PID)
+		switch {
+		case errors.Is(err, ErrGone):
+		case err != nil:
+			v.domainsUnknown = true
+			s.Logger.Warn("it is not known whether a domain starts", "pid", d.PID, "domain", d.Name, "error", err)
+		case v.inside[p.name()] == "" && !s.empty(ctx, p, d):
+			v.unclear = append(v.unclear, claim{d, p})
+		}
+	}
+}
+
+// empty reports whether a process has no memory any more: it is a zombie.
+func (s *Supervisor) empty(ctx context.Context, p Process, d Domain) bool {
+	args, err := s.arguments(ctx, p, reader{domain: d.UUID})
+	return errors.Is(err, ErrGone) || err == nil && strings.Join(args, "") == ""
+}
+
+// seeProbes sees which emulators of pods are none of their VMs. They are read at once,
+// so that none has to wait for all that do not answer, and those for which there was no
+// room after the others.
+func (s *Supervisor) seeProbes(ctx context.Context, v *view, emulators []Tracked) {
+	reads := make([]*reading, len(emulators))
+	for i, p := range emulators {
+		reads[i] = s.read(p.Process, v.reader(p))
+	}
+	for i, p := range emulators {
+		if reads[i] != nil {
+			s.seeProbe(ctx, v, p.name(), reads[i])
+		}
+	}
+	for i, p := range emulators {
+		if reads[i] == nil {
+			s.seeProbe(ctx, v, p.name(), s.read(p.Process, v.reader(p)))
+		}
+	}
+}
+
+// seeProbe sees whether an emulator of a pod is none of its VMs. One that keeps who reads
+// its command line waiting is taken for a VM.
+func (s *Supervisor) seeProbe(ctx context.Context, v *view, p Process, r *reading) {
+	args, err := r.await(ctx, p)
+	v.pending[p] = errors.Is(err, errBusy)
+	v.probes[p] = s.isProbe(p, args) || errors.Is(err, ErrGone)
 }
 
 // isProbe reports whether an emulator runs without a machine: libvirt starts some, to
@@ -147,47 +239,4 @@ func withoutMachine(args []string) bool {
 		}
 	}
 	return none
-}
-
-// arguments reads a command line, and does not wait for ever.
-func (s *Supervisor) arguments(ctx context.Context, p Process) ([]string, error) {
-	if !s.beginReading(p) {
-		return nil, fmt.Errorf("process %d: %w", p.PID, errUnread)
-	}
-	ctx, cancel := context.WithTimeout(ctx, argumentsTimeout)
-	defer cancel()
-	type answer struct {
-		args []string
-		err  error
-	}
-	read := make(chan answer, 1)
-	go func() {
-		args, err := s.Processes.Arguments(p)
-		s.endReading(p)
-		read <- answer{args, err}
-	}()
-	select {
-	case a := <-read:
-		return a.args, a.err
-	case <-ctx.Done():
-		return nil, fmt.Errorf("process %d: %w", p.PID, errUnread)
-	}
-}
-
-// beginReading notes that a command line is being read. It returns false where that
-// is so already, and nobody is known to get an answer, or where too many are.
-func (s *Supervisor) beginReading(p Process) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.reading[p.name()] || len(s.reading) >= maxReading {
-		return false
-	}
-	s.reading[p.name()] = true
-	return true
-}
-
-func (s *Supervisor) endReading(p Process) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.reading, p.name())
 }

@@ -43,7 +43,10 @@ func (s *Supervisor) sightedEnd(ctx context.Context, seen Sighting) {
 			s.holdVM(ctx, t, seen.Process)
 		}
 		if t.Owner != nil && t.Owner.is(seen.Process) {
-			s.ownerEnded(t, seen.How)
+			s.ownerEnded(t, seen.How, seen.At)
+			if t.blind { // now it is known what was started in its lifetime
+				s.want(ctx, t, t.wanted())
+			}
 		}
 	}
 }
@@ -66,7 +69,7 @@ func (s *Supervisor) ended(ctx context.Context, t *tied, p Process) {
 		s.step(t, VMEnded{Process: p, How: how})
 	}
 	if t.Owner != nil && t.Owner.is(p) {
-		s.ownerEnded(t, how)
+		s.ownerEnded(t, how, 0)
 	}
 	if h := t.handles[p.name()]; h != nil && s.current(t) {
 		delete(t.handles, p.name())
@@ -79,15 +82,21 @@ func (s *Supervisor) ended(ctx context.Context, t *tied, p Process) {
 	}
 }
 
-func (s *Supervisor) ownerEnded(t *tied, how string) {
-	if t.OwnerGone != "" || !s.current(t) {
+// ownerEnded takes it that a launcher's first process has ended, at that moment if that
+// is known. Where it was only found to be gone, the moment may be told yet.
+func (s *Supervisor) ownerEnded(t *tied, how string, at Boottime) {
+	if t.OwnerGone != "" && (!t.blind || at == 0) || !s.current(t) {
 		return
 	}
 	proof := fmt.Sprintf("its first process, %d, has ended", t.Owner.PID)
 	if how != "" {
 		proof += ": " + how
 	}
-	s.step(t, OwnerEnded{Proof: proof})
+	ended := OwnerEnded{Proof: proof, LastSeen: at}
+	if t.blind && at == 0 {
+		ended.LastSeen = max(t.AliveAt, t.Since)
+	}
+	s.step(t, ended)
 }
 
 // introduce gets hold of a process that runs an emulator, unless that is a probe.
@@ -97,13 +106,16 @@ func (s *Supervisor) introduce(ctx context.Context, t *tied, p Tracked) {
 	}
 	t.coming[p.name()] = true
 	s.aside(ctx, func(ctx context.Context) func(context.Context) {
-		args, err := s.arguments(ctx, p.Process)
+		args, err := s.arguments(ctx, p.Process, reader{group: p.Group})
 		return func(context.Context) {
 			delete(t.coming, p.name())
-			if s.isProbe(p.Process, args) || errors.Is(err, ErrGone) {
+			switch {
+			case s.isProbe(p.Process, args), errors.Is(err, ErrGone):
 				return
-			}
-			if err != nil {
+			case errors.Is(err, errBusy):
+				s.lookSoon(t)
+				return
+			case err != nil:
 				s.log(&t.Tie).Warn("taken for a VM", "pid", p.PID, "error", err)
 			}
 			s.enter(t, VM{Process: p.Process, Executable: p.Executable})
@@ -112,32 +124,32 @@ func (s *Supervisor) introduce(ctx context.Context, t *tied, p Tracked) {
 }
 
 // lookSoon looks at what an emulator has forked: QEMU makes itself a daemon so.
-func (s *Supervisor) lookSoon(t *tied) {
-	if t.lookDue {
+func (s *Supervisor) lookSoon(t *tied) { s.lookLater(t, &t.lookDue, forkDelay) }
+
+// lookAfter looks at a launcher that has nothing left once more, before it is forgotten.
+func (s *Supervisor) lookAfter(t *tied, wait time.Duration) { s.lookLater(t, &t.dropDue, wait) }
+
+// lookLater looks at a launcher in a while, unless that is due already.
+func (s *Supervisor) lookLater(t *tied, due *bool, wait time.Duration) {
+	if *due {
 		return
 	}
-	t.lookDue = true
-	time.AfterFunc(forkDelay, func() {
+	*due = true
+	time.AfterFunc(wait, func() {
 		s.put(func(ctx context.Context) {
-			if t.lookDue = false; s.current(t) {
+			if *due = false; s.current(t) {
 				s.want(ctx, t, t.wanted())
 			}
 		})
 	})
 }
 
-// lookAtDomains has the domains looked at that launchers declare.
+// lookAtDomains has launchers looked at whose VM processes are told without saying whose
+// they are: those of the domains that they declare, and all of one without a group.
 func (s *Supervisor) lookAtDomains(ctx context.Context) {
-	if s.Domains == nil || s.domainsDue {
-		return
-	}
-	for _, t := range s.ties {
-		if t.Launcher.Domain != "" {
-			s.want(ctx, t, t.wanted()) // one look is for all
-			s.domainsDue = true
-			time.AfterFunc(domainsEvery, func() { s.put(s.domainsAgain) })
-			return
-		}
+	if !s.domainsDue && s.lookOutside(ctx) {
+		s.domainsDue = true
+		time.AfterFunc(domainsEvery, func() { s.put(s.domainsAgain) })
 	}
 }
 
@@ -145,12 +157,24 @@ func (s *Supervisor) lookAtDomains(ctx context.Context) {
 // after the look before.
 func (s *Supervisor) domainsAgain(ctx context.Context) {
 	s.domainsDue = false
+	s.lookOutside(ctx)
+}
+
+// lookOutside takes one look for all of those launchers, and returns whether there are
+// any. What it means is only of interest to those that wait for something.
+func (s *Supervisor) lookOutside(ctx context.Context) bool {
+	found := false
 	for _, t := range s.ties {
-		if t.Launcher.Domain != "" {
-			s.want(ctx, t, t.wanted())
-			return
+		outside := t.Launcher.Domain != "" && s.Domains != nil || t.Launcher.Group == 0 && t.Launcher.Cgroup != ""
+		if outside && (!found || t.looking || t.Over()) {
+			s.looks.wanted[t] = max(s.looks.wanted[t], t.wanted())
+			found = true
 		}
 	}
+	if found && !s.looks.busy {
+		s.look(ctx)
+	}
+	return found
 }
 
 // aside does what may take its time in a goroutine of its own, and then what it

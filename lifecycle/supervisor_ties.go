@@ -40,19 +40,15 @@ func (s *Supervisor) terms(l Launcher) Terms {
 }
 
 func (s *Supervisor) add(tie Tie) *tied {
-	t := &tied{Tie: tie, here: s.Clock.Now(), handles: map[Process]Handle{}, coming: map[Process]bool{}, how: map[Process]string{}}
+	t := &tied{Tie: tie, here: s.Clock.Now(), handles: map[Process]Handle{}, coming: map[Process]bool{}, how: map[Process]string{}, late: map[Process]bool{}}
+	if tie.OwnerGone != "" {
+		t.lingers = t.here.Add(lingerPeriod)
+	}
 	s.ties[tie.Launcher.Container.ID] = t
 	s.mu.Lock()
 	s.holding[tie.Launcher.Pod.UID]++
 	s.mu.Unlock()
 	return t
-}
-
-// place notes where the container's cgroup is.
-func (s *Supervisor) place(t *tied, cgroup string, group uint64) {
-	t.Launcher.Cgroup, t.Launcher.Group = cgroup, group
-	s.byGroup[group] = t
-	s.keep(t)
 }
 
 // started enters the launcher's first process as its owner.
@@ -69,14 +65,12 @@ func (s *Supervisor) started(ctx context.Context, l Launcher) {
 		return
 	}
 	t.Launcher.Container.PID = l.Container.PID
-	ahead := t.Launcher.Cgroup != "" // of its first process
+	ahead := t.Launcher.Group != 0 // of its first process
 	p, cgroup, err := s.owner(t, l.Container.PID)
-	var group uint64
 	if err == nil {
-		group, err = s.Tracker.Register(cgroup)
+		err = s.track(ctx, t, cgroup)
 	}
 	if err == nil {
-		s.place(t, cgroup, group)
 		_, err = s.hold(t, p)
 	}
 	switch {
@@ -127,7 +121,7 @@ func (s *Supervisor) restore(ctx context.Context, tie Tie) {
 	s.log(&t.Tie).Info("launcher taken over", "phase", t.Phase, "vms", len(t.VMs))
 	if t.Launcher.Group != 0 {
 		s.byGroup[t.Launcher.Group] = t
-		s.registerAgain(t)
+		s.trackRestored(t)
 	}
 	terms := s.Terms // the policy's may have changed
 	terms.GracePeriod, terms.Watchdog = tie.Terms.GracePeriod, tie.Terms.Watchdog
@@ -137,21 +131,13 @@ func (s *Supervisor) restore(ctx context.Context, tie Tie) {
 	s.want(ctx, t, t.wanted())
 }
 
-// registerAgain sees to it that a cgroup that is still there is tracked: the tracker
-// may have been made anew.
-func (s *Supervisor) registerAgain(t *tied) {
-	there, err := s.Processes.Exists(t.Launcher.Cgroup)
-	if err == nil && there {
-		_, err = s.Tracker.Register(t.Launcher.Cgroup)
-	}
-	if err != nil {
-		s.log(&t.Tie).Warn("launcher cannot be tracked", "cgroup", t.Launcher.Cgroup, "error", err)
-	}
-}
-
 // step steps a tie, and does what that wants done.
 func (s *Supervisor) step(t *tied, in Input) {
-	next, actions := Step(t.Tie, s.Clock.Now(), in)
+	now := s.Clock.Now()
+	next, actions := Step(t.Tie, now, in)
+	if t.OwnerGone == "" && next.OwnerGone != "" {
+		t.lingers = now.Add(lingerPeriod)
+	}
 	t.Tie = next
 	for _, a := range actions {
 		s.act(t, a)

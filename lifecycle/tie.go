@@ -31,7 +31,11 @@ type Tie struct {
 
 	// OwnerGone is the proof that the owner has ended; empty: there is none.
 	OwnerGone   string   `json:"ownerGone,omitempty"`
-	OwnerGoneAt Boottime `json:"ownerGoneAt,omitempty"` // when that was seen
+	OwnerGoneAt Boottime `json:"ownerGoneAt,omitempty"` // when it had; where that is not known, when it lived yet
+
+	// AliveAt is when the owner was known to live: now and then, and only of a
+	// launcher that declares a domain.
+	AliveAt Boottime `json:"aliveAt,omitempty"`
 
 	// StopAsked is set from the pod's request until it is confirmed, StopDone from
 	// then on.

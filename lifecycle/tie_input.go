@@ -10,7 +10,14 @@ type Input interface{ apply(t *Tie, s *step) }
 type OwnerStarted struct{ Process Process }
 
 // OwnerEnded says that the owner is proven gone.
-type OwnerEnded struct{ Proof string }
+type OwnerEnded struct {
+	Proof string
+
+	// LastSeen is the last moment that it is known to have lived at, where nobody
+	// saw it end; 0: somebody saw it just now. Who learns later that it lived
+	// longer says so again.
+	LastSeen Boottime
+}
 
 // VMStarted says that a process of the launcher runs an emulator.
 type VMStarted struct{ VM VM }

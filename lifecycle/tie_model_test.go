@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/lifecycle"
 )
 
@@ -22,6 +23,7 @@ type tieModel struct {
 	serial int // makes processes that nobody has seen
 
 	owner, gone bool
+	goneAt      lifecycle.Boottime
 	beat        lifecycle.Beat
 	leaseUntil  lifecycle.Boottime
 	asked, done bool // a stop was asked for and not confirmed; one was confirmed
@@ -38,12 +40,14 @@ type tieModel struct {
 	ends map[lifecycle.Process]*end
 	past []lifecycle.Action
 
+	spared map[lifecycle.Process]bool // that were told to be stopped in enforce mode
+
 	moves  map[move]bool // from one phase to another
 	stages map[move]bool // of a VM process, likewise
 	told   map[lifecycle.Tell]bool
 
-	heir     *lifecycle.Tie // the same tie in an agent that took over, to which the same happens
-	heirLast uint64         // look of it
+	twin     *lifecycle.Tie // the same tie in an agent that took over, to which the same happens
+	twinLast uint64         // look of it
 }
 
 type move struct{ from, to string }
@@ -60,7 +64,7 @@ func newModel(t *rapid.T) *tieModel {
 	return &tieModel{
 		tie: newTie(terms), now: booted, beat: lifecycle.Beat{At: booted},
 		unattended: map[lifecycle.Process]bool{}, everStopUnattended: terms.StopUnattended,
-		looks: map[uint64]int{}, ends: map[lifecycle.Process]*end{},
+		looks: map[uint64]int{}, ends: map[lifecycle.Process]*end{}, spared: map[lifecycle.Process]bool{},
 		moves: map[move]bool{}, stages: map[move]bool{}, told: map[lifecycle.Tell]bool{},
 	}
 }
@@ -127,7 +131,11 @@ func seldom(t *rapid.T) {
 
 func (m *tieModel) ownerEnds(t *rapid.T) {
 	seldom(t)
-	m.step(t, ownerEnded)
+	in := ownerEnded
+	if rapid.Bool().Draw(t, "unseen") {
+		in.LastSeen = m.now.Add(-drawSeconds(t, 0, 40*time.Second, "last seen"))
+	}
+	m.step(t, in)
 }
 
 func (m *tieModel) stopAsked(t *rapid.T) {
@@ -226,7 +234,7 @@ func (m *tieModel) stepNow(t *rapid.T, in lifecycle.Input) {
 	if !reflect.DeepEqual(next, again) || !reflect.DeepEqual(actions, same) {
 		t.Fatalf("%T twice, and two results:\n%+v %+v\n%+v %+v", in, next, actions, again, same)
 	}
-	m.stepHeir(t, in, next, actions)
+	m.stepTwin(t, in, next, actions)
 	m.steps++
 	m.answer = 0
 	m.tie = next
@@ -250,7 +258,12 @@ func (m *tieModel) remember(before lifecycle.Tie, in lifecycle.Input) {
 		m.owner = true
 	case lifecycle.OwnerEnded:
 		if !m.gone {
-			m.gone, m.changed = true, m.steps
+			m.gone, m.changed, m.goneAt = true, m.steps, m.now
+			if in.LastSeen != 0 {
+				m.goneAt = in.LastSeen
+			}
+		} else {
+			m.goneAt = max(m.goneAt, in.LastSeen)
 		}
 	case lifecycle.StopAsked:
 		if !m.asked {
@@ -309,8 +322,18 @@ func (m *tieModel) note(a lifecycle.Action) {
 		m.asked, m.done = false, true
 	case lifecycle.Tell:
 		m.told[lifecycle.Tell{Type: a.Type, Reason: a.Reason}] = true
+		m.noteSpared(a)
 	case lifecycle.Terminate:
 		m.end(a.VM.Process).term = m.now.Add(m.tie.Terms.TermPeriod)
+	}
+}
+
+// noteSpared takes in which VM processes would be stopped.
+func (m *tieModel) noteSpared(a lifecycle.Tell) {
+	for _, v := range m.tie.VMs {
+		if a.Reason == agentapi.ReasonWouldStop && v.PID == a.PID {
+			m.spared[v.Process] = true
+		}
 	}
 }
 

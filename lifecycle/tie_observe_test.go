@@ -29,8 +29,8 @@ func TestTieObserve(t *testing.T) {
 		)},
 		{"is entered between SIGTERM and SIGKILL", enforced(), attended(podStarts,
 			moment{5, ownerEnded, "Draining 7=Stopping/term", "OwnerGone VMTerminated terminate(7)"},
-			moment{6, lifecycle.TermsChanged{Terms: observed()}, "Draining 7=Stopping/none", ""},
-			moment{99, ticked, "Draining 7=Stopping/none", ""},
+			moment{6, lifecycle.TermsChanged{Terms: observed()}, "Draining 7=Running/none", "WouldStop"},
+			moment{99, ticked, "Draining 7=Running/none", ""},
 			moment{100, lifecycle.TermsChanged{Terms: enforced()}, "Draining 7=Stopping/term", "VMTerminated terminate(7)"},
 		)},
 	})

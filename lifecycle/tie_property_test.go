@@ -113,6 +113,10 @@ func (m *tieModel) checkState(t *rapid.T, before lifecycle.Tie) {
 	m.checkDue(t)
 	m.checkPhase(t)
 	m.checkStages(t, before)
+	m.checkStates(t)
+	if m.tie.OwnerGoneAt != m.goneAt {
+		t.Fatalf("the owner is gone since %v, want %v", m.tie.OwnerGoneAt, m.goneAt)
+	}
 }
 
 // checkDue: nobody is woken for nothing, and least of all for ever.
@@ -162,6 +166,33 @@ func (m *tieModel) checkStages(t *rapid.T, before lifecycle.Tie) {
 	}
 }
 
+// checkStates: what is shown of a VM process is what is done to it, and in observe mode it
+// is told what would be done.
+func (m *tieModel) checkStates(t *rapid.T) {
+	shows := map[lifecycle.Stage]agentapi.VMState{
+		lifecycle.StageNone: agentapi.VMRunning, lifecycle.StageShutdown: agentapi.VMStopping,
+		lifecycle.StageTerm: agentapi.VMStopping, lifecycle.StageKill: agentapi.VMKilling,
+	}
+	held := !m.asked && m.now < m.leaseUntil
+	for _, v := range m.tie.VMs {
+		if v.State != shows[v.Stage] {
+			t.Fatalf("%d is shown as %s at stage %d", v.PID, v.State, v.Stage)
+		}
+		if v.Stage != lifecycle.StageNone {
+			delete(m.spared, v.Process)
+		}
+		if m.tie.Terms.Enforce || m.handsOff() {
+			continue
+		}
+		if v.Stage != lifecycle.StageNone {
+			t.Fatalf("%d is at stage %d in observe mode", v.PID, v.Stage)
+		}
+		if m.tie.Phase == agentapi.PhaseDraining && !held && !m.spared[v.Process] {
+			t.Fatalf("nobody was told that %d would be stopped", v.PID)
+		}
+	}
+}
+
 // checkBounds: whatever has happened before, from a reason on everything has an end,
 // for this agent or for one that takes over now.
 func (m *tieModel) checkBounds(t *rapid.T) {
@@ -172,7 +203,7 @@ func (m *tieModel) checkBounds(t *rapid.T) {
 	if !m.asked {
 		limit = max(m.now, m.leaseUntil).Add(maxGrace + maxTerm)
 	}
-	if m.heir == nil && rapid.Bool().Draw(t, "restart before the end") {
+	if m.twin == nil && rapid.Bool().Draw(t, "restart before the end") {
 		m.restart()
 	}
 	m.killAll(t, limit)
@@ -238,8 +269,8 @@ func TestTieRestoredProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newModel(t)
 		t.Repeat(m.operations())
-		heir := restored(m.tie)
-		m.heir, m.heirLast = &heir, 0
+		twin := restored(m.tie)
+		m.twin, m.twinLast = &twin, 0
 		m.stepNow(t, ticked)
 		operations := m.operations()
 		delete(operations, "restart")
@@ -248,18 +279,18 @@ func TestTieRestoredProperty(t *testing.T) {
 	})
 }
 
-// stepHeir has the same happen to the tie that was restored.
-func (m *tieModel) stepHeir(t *rapid.T, in lifecycle.Input, next lifecycle.Tie, actions []lifecycle.Action) {
-	if m.heir == nil {
+// stepTwin has the same happen to the tie that was restored.
+func (m *tieModel) stepTwin(t *rapid.T, in lifecycle.Input, next lifecycle.Tie, actions []lifecycle.Action) {
+	if m.twin == nil {
 		return
 	}
 	if looked, ok := in.(lifecycle.Looked); ok { // each counts its own
-		looked.Look = m.heirLast - min(m.heirLast, m.last-looked.Look)
+		looked.Look = m.twinLast - min(m.twinLast, m.last-looked.Look)
 		in = looked
 	}
-	heir, done := lifecycle.Step(*m.heir, m.now, in)
-	m.heir, m.heirLast = &heir, lastLook(done, m.heirLast)
-	if diff := cmp.Diff(next, heir, cmpopts.IgnoreUnexported(lifecycle.Tie{}), cmpopts.IgnoreFields(lifecycle.Tie{}, "Why"), cmpopts.EquateEmpty()); diff != "" {
+	twin, done := lifecycle.Step(*m.twin, m.now, in)
+	m.twin, m.twinLast = &twin, lastLook(done, m.twinLast)
+	if diff := cmp.Diff(next, twin, cmpopts.IgnoreUnexported(lifecycle.Tie{}), cmpopts.IgnoreFields(lifecycle.Tie{}, "Why"), cmpopts.EquateEmpty()); diff != "" {
 		t.Fatalf("%T makes of the tie, and of the one that was restored (-tie +restored):\n%s", in, diff)
 	}
 	if diff := cmp.Diff(showDeeds(actions), showDeeds(done)); diff != "" {

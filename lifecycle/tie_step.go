@@ -31,8 +31,13 @@ func (i OwnerStarted) apply(t *Tie, s *step) {
 }
 
 func (i OwnerEnded) apply(t *Tie, s *step) {
-	if t.OwnerGone == "" {
+	if t.OwnerGone != "" {
+		t.OwnerGoneAt = max(t.OwnerGoneAt, min(i.LastSeen, s.now))
+	} else {
 		t.OwnerGone, t.OwnerGoneAt = i.Proof, s.now
+		if i.LastSeen != 0 {
+			t.OwnerGoneAt = min(i.LastSeen, s.now)
+		}
 		t.looking = false // what was left a moment ago says nothing of now
 		if t.Phase == agentapi.PhaseDone {
 			t.enter(agentapi.PhaseDraining, goneWhy(i.Proof), s)

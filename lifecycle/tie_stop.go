@@ -14,9 +14,10 @@ func (t *Tie) stop(s *step) {
 	}
 	for i := range t.VMs {
 		v := &t.VMs[i]
+		if !t.Terms.Enforce && v.Stage != StageNone {
+			v.spare(s)
+		}
 		switch {
-		case !t.Terms.Enforce && v.Stage != StageNone: // it is enforced no more
-			v.Stage, v.Due = StageNone, 0
 		case v.Stage == StageNone:
 			t.judge(v, s)
 		case s.now >= v.Due:
@@ -25,6 +26,13 @@ func (t *Tie) stop(s *step) {
 			t.next(v, s) // whoever could have asked the guest is gone
 		}
 	}
+}
+
+// spare ends nothing that was begun: it is enforced no more. What would be done, and why,
+// is told anew.
+func (v *VM) spare(s *step) {
+	v.Stage, v.Due = StageNone, 0
+	v.State, v.Since, v.Why = agentapi.VMRunning, s.now, "the policy has changed to observe mode"
 }
 
 // judge begins to end a VM process that has to, unless a lease holds that back.

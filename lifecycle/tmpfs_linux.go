@@ -10,7 +10,7 @@ import (
 )
 
 // The bounds of the tmpfs that holds the pod directories. A pod directory takes
-// five inodes and no space; pods can take neither.
+// seven inodes, and no space but for a bounded report; pods can take neither.
 const (
 	tmpfsSize   = "64m"
 	tmpfsInodes = "32k"

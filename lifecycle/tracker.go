@@ -56,6 +56,10 @@ type Sighting struct {
 	Forked bool   // by an emulator, whose file it executes
 	Ended  bool   // the last of its threads has; the process is gone a little later
 	How    string // its exit code or signal, for people
+
+	// At is when it has ended, which may be long ago: nobody was there to be told. 0:
+	// that is not known.
+	At Boottime
 }
 
 // Domains are those of the node's libvirt.

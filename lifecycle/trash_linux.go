@@ -40,7 +40,7 @@ func (d *PodDirs) discard(uid string) error {
 		err := unix.Renameat2(d.pods, uid, d.trash, uid+"."+strconv.Itoa(d.next), unix.RENAME_NOREPLACE)
 		switch {
 		case err == nil:
-			d.changes.add(uid)
+			d.changed(uid)
 			return nil
 		case errors.Is(err, unix.ENOENT):
 			return nil

@@ -9,6 +9,7 @@ import (
 	nri "github.com/containerd/nri/pkg/api"
 
 	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/podapi"
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/lifecycle"
 )
@@ -98,12 +99,15 @@ func launcher(pod *nri.PodSandbox, ctr *nri.Container, d Decision, state agentap
 			Settings:  d.Settings,
 			Notes:     d.Notes,
 		},
-		SandboxID:   pod.GetId(),
-		Demand:      d.Demand,
-		Undecided:   d.Undecided,
-		Domain:      d.Domain,
-		GracePeriod: d.GracePeriod,
-		Watchdog:    d.Watchdog,
+		SandboxID: pod.GetId(),
+		Limits:    limitsOf(ctr.GetLinux().GetResources(), lifecycle.ContainerLimits{}),
+
+		SizeAnnotations: podapi.SizeAnnotations(pod.GetAnnotations()),
+		Demand:          d.Demand,
+		Undecided:       d.Undecided,
+		Domain:          d.Domain,
+		GracePeriod:     d.GracePeriod,
+		Watchdog:        d.Watchdog,
 	}
 	if d.Refusal != nil {
 		l.Refusal = d.Refusal.Message
@@ -112,7 +116,7 @@ func launcher(pod *nri.PodSandbox, ctr *nri.Container, d Decision, state agentap
 		l.State = agentapi.StateRefused
 	}
 	if d.Act() {
-		l.Given = lifecycle.Given{Memlock: d.Memlock, Cgroup: d.Cgroup}
+		l.Given, l.Ceiling = lifecycle.Given{Memlock: d.Memlock, Cgroup: d.Cgroup}, d.Ceiling
 	}
 	return l
 }

@@ -103,6 +103,7 @@ func (p *Plugin) redecide(id string, m member) (l lifecycle.Launcher, d Decision
 		}
 		now.Rule, now.Settings, now.Notes, now.Refusal = decided.Rule, decided.Settings, decided.Notes, decided.Refusal
 		now.Demand, now.Given, now.Domain, now.Undecided = decided.Demand, decided.Given, decided.Domain, false
+		now.Ceiling = decided.Ceiling
 	})
 	if known && d.Undecided {
 		return l, d, false

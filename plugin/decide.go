@@ -78,6 +78,7 @@ type Decision struct {
 	Memlock  *lifecycle.Limit    // what the container is to have, nil when it asks for no lock
 	Yield    bool                // the spec has that much already: leave it
 	Demand   *lifecycle.Limit    // what it counts for in the node's account
+	Ceiling  *lifecycle.Limit    // as in [lifecycle.Launcher]
 	Cgroup   []api.CgroupSetting // sorted by file
 	Settings []agentapi.Setting  // for users: memlock first, then cgroup files
 	Refusal  *Refusal            // nil: allowed
@@ -110,6 +111,7 @@ func Decide(p *policy.Policy, f Facts) Decision {
 	d := decider{policy: p, facts: f, decision: Decision{Launcher: true, Mode: p.Mode}}
 	d.decide()
 	d.conclude()
+	d.bound()
 	return d.decision
 }
 

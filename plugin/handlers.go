@@ -56,7 +56,8 @@ func (p *Plugin) CreateContainer(_ context.Context, pod *nri.PodSandbox, ctr *nr
 	}
 	l, d := p.admit(pod, ctr)
 	if !d.Launcher {
-		return nil, nil, nil
+		adjust, err = p.adjustSidecar(pod, ctr)
+		return adjust, nil, err
 	}
 	for _, r := range d.Remarks {
 		p.tell(l, r)
@@ -128,14 +129,18 @@ func (p *Plugin) enter(pod *nri.PodSandbox, ctr *nri.Container, state agentapi.S
 }
 
 // UpdateContainer implements NRI's request. Kubelet's update would undo settings
-// of files that it owns: they are set again along with it.
-func (p *Plugin) UpdateContainer(_ context.Context, pod *nri.PodSandbox, ctr *nri.Container, _ *nri.LinuxResources) (
-	[]*nri.ContainerUpdate, error,
+// of files that it owns: they are set again along with it. A memory limit below what the
+// VM needs is refused.
+func (p *Plugin) UpdateContainer(_ context.Context, pod *nri.PodSandbox, ctr *nri.Container, r *nri.LinuxResources) (
+	_ []*nri.ContainerUpdate, err error,
 ) {
-	defer p.observe("UpdateContainer", time.Now(), nil)
+	defer p.observe("UpdateContainer", time.Now(), &err)
 	l, ok := p.known(pod, ctr, stateOf(ctr))
 	if !ok {
 		return nil, nil
+	}
+	if err := p.resize(l, r); err != nil {
+		return nil, err
 	}
 	owned := kubeletOwned(l.Given.Cgroup)
 	if len(owned) == 0 {
@@ -168,6 +173,7 @@ func (p *Plugin) StopContainer(_ context.Context, _ *nri.PodSandbox, ctr *nri.Co
 func (p *Plugin) RemoveContainer(_ context.Context, _ *nri.PodSandbox, ctr *nri.Container) error {
 	defer p.observe("RemoveContainer", time.Now(), nil)
 	p.Registry.RemoveContainer(ctr.GetId())
+	p.sidecars.drop(func(id string, _ sidecar) bool { return id == ctr.GetId() })
 	p.Ties.Hint(ctr.GetId())
 	return nil
 }
@@ -184,6 +190,7 @@ func (p *Plugin) StopPodSandbox(_ context.Context, pod *nri.PodSandbox) error {
 func (p *Plugin) RemovePodSandbox(_ context.Context, pod *nri.PodSandbox) error {
 	defer p.observe("RemovePodSandbox", time.Now(), nil)
 	p.Registry.RemoveSandbox(pod.GetId())
+	p.sidecars.drop(func(_ string, one sidecar) bool { return one.sandbox == pod.GetId() })
 	p.forgetAwaited(func(uid string) bool { return uid != pod.GetUid() })
 	if err := p.PodDirs.DiscardUnless(pod.GetUid(), p.keepsDir); err != nil {
 		// The pod is gone whatever becomes of its directory; it is tried again.

@@ -82,6 +82,7 @@ type Plugin struct {
 	undecided map[string]member  // by container ID; needs deciding
 	awaited   map[string]awaited // by pod UID; needs deciding
 	kept      keptDirs
+	sidecars  sidecars
 
 	snapshot   atomic.Pointer[snapshot] // of the latest Synchronize, until Run has taken it over
 	listed     atomic.Uint64            // the generation of that one

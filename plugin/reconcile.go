@@ -89,6 +89,9 @@ func (p *Plugin) adopt(s *snapshot, m member) {
 		return
 	}
 	if !p.runsVM(m.pod, m.ctr) {
+		if p.isSidecar(m.pod, m.ctr) {
+			p.noteSidecar(m.pod, m.ctr)
+		}
 		return
 	}
 	// It may have been removed since: nobody would tell again.
@@ -107,6 +110,7 @@ func (p *Plugin) adopt(s *snapshot, m member) {
 // what still was not heard of forgotten.
 func (p *Plugin) lookAgain(s *snapshot) {
 	p.dropMissing(s, true)
+	p.dropSidecars(s)
 	p.Guard.EnqueueAll()
 	listed := map[string]bool{}
 	for _, pod := range s.pods {

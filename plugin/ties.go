@@ -63,7 +63,9 @@ func (p *Plugin) tieRunning(containerID string) {
 }
 
 // keepsPod reports whether anything of a pod is left.
-func (p *Plugin) keepsPod(uid string) bool { return p.Registry.HasPod(uid) || p.Ties.HasPod(uid) }
+func (p *Plugin) keepsPod(uid string) bool {
+	return p.Registry.HasPod(uid) || p.Ties.HasPod(uid) || p.sidecars.has(uid)
+}
 
 // cgroupOf returns where a container's cgroup is, below the root of the hierarchy.
 // The OCI runtime specification leaves the form to the runtime: runc and crun take a

@@ -30,6 +30,7 @@ const (
 	PathEvents    = "/v1alpha1/events"
 	PathNode      = "/v1alpha1/node"
 	SuffixLease   = "/lease"
+	SuffixResize  = "/resize"
 )
 
 // PodRef names a pod. UID tells apart pods that have the same name one after

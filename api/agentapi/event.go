@@ -45,6 +45,10 @@ const (
 	ReasonDomainRefused Reason = "DomainRefused" // the policy does not allow the declared domain
 	ReasonDomainClaimed Reason = "DomainClaimed" // another pod has declared the same domain
 	ReasonLeaseExpired  Reason = "LeaseExpired"  // the lease that held back a stop has ended
+
+	ReasonResizeStarted Reason = "ResizeStarted" // a running VM is being made larger or smaller
+	ReasonResizeDone    Reason = "ResizeDone"    // it is as it is wanted
+	ReasonResizeFailed  Reason = "ResizeFailed"  // it is not, and the message says why
 )
 
 // Event is something that happened to a launcher.

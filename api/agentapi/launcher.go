@@ -38,6 +38,7 @@ type Launcher struct {
 	VMs       []VM       `json:"vms,omitempty"` // in the order of their start
 	Heartbeat *Heartbeat `json:"heartbeat,omitempty"`
 	Lease     *Lease     `json:"lease,omitempty"`
+	Resize    *Resize    `json:"resize,omitempty"` // nil: the pod has told of none
 }
 
 // Status is how a setting fared.

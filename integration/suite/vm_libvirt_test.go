@@ -43,6 +43,11 @@ func (f fixture) startDomainOf(ctx context.Context, v *vm, pieces string) error 
 	if err != nil {
 		return fmt.Errorf("virsh create: %w: %s", err, &said)
 	}
+	return f.learnDomain(ctx, v)
+}
+
+// learnDomain finds the process of a VM that the node's libvirt has started.
+func (f fixture) learnDomain(ctx context.Context, v *vm) error {
 	text, err := f.Output(ctx, "cat", "/run/libvirt/qemu/"+v.domain()+".pid")
 	if err != nil {
 		return err

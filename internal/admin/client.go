@@ -68,6 +68,16 @@ func (c *Client) EndLease(ctx context.Context, namespace, name string) ([]agenta
 	return ask[[]agentapi.Launcher](ctx, c, http.MethodDelete, pathOfPod(namespace, name)+agentapi.SuffixLease, http.NoBody)
 }
 
+// Resize asks for another size of a pod's VM; the error is a [*NotFoundError] when it has
+// no launcher that runs.
+func (c *Client) Resize(ctx context.Context, namespace, name string, request agentapi.ResizeRequest) (agentapi.ResizeAnswer, error) {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return agentapi.ResizeAnswer{}, fmt.Errorf("resize of pod %s/%s: %w", namespace, name, err)
+	}
+	return ask[agentapi.ResizeAnswer](ctx, c, http.MethodPut, pathOfPod(namespace, name)+agentapi.SuffixResize, bytes.NewReader(body))
+}
+
 func pathOfPod(namespace, name string) string {
 	return agentapi.PathLaunchers + "/" + url.PathEscape(namespace) + "/" + url.PathEscape(name)
 }

@@ -38,6 +38,8 @@ type Server struct {
 	// Leases is asked to hold back what would be done to VM processes. nil: the
 	// kernel cannot track processes, so nothing is done to them.
 	Leases Leases
+	// Sizes is asked what size VMs are to have. nil: nobody can be asked.
+	Sizes Sizes
 	// WriteTimeout is how long a reader may take for an answer, or for one
 	// event of the stream; 0 means 10 s.
 	WriteTimeout time.Duration
@@ -66,6 +68,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET "+onePod, s.launchersOfPod)
 	mux.HandleFunc("PUT "+onePod+agentapi.SuffixLease, s.grantLease)
 	mux.HandleFunc("DELETE "+onePod+agentapi.SuffixLease, s.endLease)
+	mux.HandleFunc("PUT "+onePod+agentapi.SuffixResize, s.resize)
 	mux.HandleFunc("GET "+agentapi.PathNode, s.node)
 	mux.HandleFunc("GET "+agentapi.PathEvents, s.streamEvents)
 	mux.HandleFunc("/", s.notFound)
@@ -91,8 +94,9 @@ func (s *Server) node(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
-	s.refuse(w, http.StatusNotFound, "no such resource: %s %s; there are GET %s, %s and %s, and PUT and DELETE %s",
-		r.Method, r.URL.Path, agentapi.PathLaunchers, agentapi.PathEvents, agentapi.PathNode, onePod+agentapi.SuffixLease)
+	s.refuse(w, http.StatusNotFound, "no such resource: %s %s; there are GET %s, %s and %s, PUT and DELETE %s, and PUT %s",
+		r.Method, r.URL.Path, agentapi.PathLaunchers, agentapi.PathEvents, agentapi.PathNode,
+		onePod+agentapi.SuffixLease, onePod+agentapi.SuffixResize)
 }
 
 func isOf(l *agentapi.Launcher, namespace, pod string) bool {

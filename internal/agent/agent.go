@@ -13,6 +13,7 @@ import (
 	"github.com/mooring-vm/mooring/internal/admin"
 	"github.com/mooring-vm/mooring/internal/buildinfo"
 	"github.com/mooring-vm/mooring/internal/metrics"
+	"github.com/mooring-vm/mooring/internal/podserver"
 	"github.com/mooring-vm/mooring/lifecycle"
 	"github.com/mooring-vm/mooring/plugin"
 )
@@ -44,6 +45,8 @@ type Agent struct {
 	events     *admin.Ring
 	kube       *kubernetes // nil without a kubeconfig
 	listeners  listeners
+	pods       *podserver.Node
+	wanted     *podserver.FileStore
 	alive      *alive
 
 	supervision *supervision // nil where the kernel lets no processes be tracked,
@@ -63,10 +66,10 @@ func New(ctx context.Context, config Config, build buildinfo.Info, logger *slog.
 		registry: lifecycle.NewRegistry(),
 		metrics:  metrics.New(metrics.Build{Version: build.Version, Revision: build.Revision, GoVersion: build.GoVersion}),
 		events:   admin.NewRing(eventBacklog, eventBuffer),
-		alive:    &alive{path: filepath.Join(config.Root, aliveFile), logger: logger},
+		alive:    newAlive(config.Root, lifecycle.LinuxClock{}, logger),
 	}
 	steps := []func(context.Context) error{
-		a.loadPolicy, a.openPodDirs, a.connectKube, a.makeGuard, a.makeSupervisor, a.makePlugin, a.listen, a.watchState,
+		a.loadPolicy, a.openPodDirs, a.connectKube, a.makeGuard, a.makeSupervisor, a.makePlugin, a.makePods, a.listen, a.watchState,
 	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
@@ -97,7 +100,7 @@ func (a *Agent) connectKube(context.Context) (err error) {
 		warnAboutAccounts(a.policy, a.logger)
 		return nil
 	}
-	a.kube, err = newKubernetes(&a.config, a.metrics, a.logger)
+	a.kube, err = newKubernetes(&a.config, a.policy, a.metrics, a.logger)
 	return err
 }
 
@@ -119,7 +122,7 @@ func (a *Agent) makeGuard(context.Context) error {
 }
 
 func (a *Agent) makePlugin(context.Context) (err error) {
-	controllers, err := cgroupControllers(a.config.Cgroup)
+	controllers, err := a.kernel.Controllers()
 	if err != nil {
 		return err
 	}
@@ -191,6 +194,10 @@ func (a *Agent) closeFiles() error {
 	if a.supervision != nil {
 		errs = append(errs, a.supervision.close())
 	}
+	if a.wanted != nil {
+		errs = append(errs, a.wanted.Close())
+	}
+	errs = append(errs, a.alive.close())
 	return errors.Join(errs...)
 }
 

@@ -3,84 +3,101 @@ package agent
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/mooring-vm/mooring/lifecycle"
 )
 
 const (
-	// aliveFile is touched by every agent; the fence looks at it.
+	// aliveFile is touched by an agent that has worked for a while, and startFile
+	// once by each that begins to, and locked while it lives. The fence looks at
+	// both, and locks fenceFile while it acts.
 	aliveFile = "alive"
+	startFile = "agent.lock"
+	fenceFile = "fence.lock"
 
-	// aliveEvery is how often an agent without a supervisor touches it.
-	aliveEvery = time.Second / 2
+	// provenAfter is how long a supervisor has to work before it gives signs of
+	// life: an agent that ends before that, over and over, is away.
+	provenAfter = 5 * time.Second
+
+	// asideTimeout is how long a fence that acts may take to step aside.
+	asideTimeout = 10 * time.Second
+	asidePeriod  = 20 * time.Millisecond
 )
 
-// alive is the sign of life of this agent.
+// alive is the sign of life of this agent. Only its supervisor gives it: without one
+// nobody looks after VM processes, and the fence should.
 type alive struct {
-	path   string
+	root   string
 	logger *slog.Logger
-	once   sync.Once
+	clock  lifecycle.Clock
+	warned sync.Once
+
+	lock  *os.File           // nil before begin
+	since lifecycle.Boottime // when the supervisor has begun to work; 0: it has not
 }
 
-// touch gives a sign of life.
-func (a *alive) touch() {
-	now := time.Now()
-	err := os.Chtimes(a.path, now, now)
-	if os.IsNotExist(err) {
-		err = os.WriteFile(a.path, nil, 0o600)
+func newAlive(root string, clock lifecycle.Clock, logger *slog.Logger) *alive {
+	return &alive{root: root, clock: clock, logger: logger}
+}
+
+// begin has a fence that acts step aside, and waits for that: what two do at once is
+// done twice. A fence that hangs is not waited for.
+func (a *alive) begin(ctx context.Context) {
+	path := filepath.Join(a.root, startFile)
+	lock, err := holdLock(path)
+	if err == nil {
+		a.lock = lock // first: a sign of who does not live is void
+		err = touchFile(path)
 	}
+	a.warn(err)
+	gone := func(context.Context) (bool, error) {
+		held, err := lockHeld(filepath.Join(a.root, fenceFile))
+		return !held, err
+	}
+	err = wait.PollUntilContextTimeout(ctx, asidePeriod, asideTimeout, true, gone)
+	if err != nil && ctx.Err() == nil {
+		a.logger.Warn("the fence does not step aside; the agent goes on beside it", "error", err)
+	}
+}
+
+// worked is called every so often by a supervisor that works.
+func (a *alive) worked() {
+	now := a.clock.Now()
+	if a.since == 0 {
+		a.since = now
+	}
+	if now.Sub(a.since) >= provenAfter {
+		a.warn(touchFile(filepath.Join(a.root, aliveFile)))
+	}
+}
+
+func (a *alive) warn(err error) {
 	if err != nil {
-		a.once.Do(func() { a.logger.Warn("the fence sees no sign of life of this agent", "error", err) })
+		a.warned.Do(func() { a.logger.Warn("the fence sees no sign of life of this agent", "error", err) })
 	}
 }
 
-// stay gives signs of life until ctx is done, for an agent that supervises nothing:
-// one that does has its supervisor give them, which shows that its loop works.
-func (a *alive) stay(ctx context.Context) {
-	ticks := time.NewTicker(aliveEvery)
-	defer ticks.Stop()
-	for {
-		a.touch()
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticks.C:
-		}
+// close tells the fence that this agent supervises no more.
+func (a *alive) close() error {
+	if a.lock == nil {
+		return nil
 	}
+	return a.lock.Close()
 }
 
-// absence is how long no agent has given a sign of life, as far as somebody has
-// looked. Only changes of the file's time count, and how long ago they were seen: the
-// node's clock may be set.
-type absence struct {
-	path  string
-	clock lifecycle.Clock
-	last  time.Time
-	since lifecycle.Boottime
-}
-
-func newAbsence(root string, clock lifecycle.Clock) *absence {
-	return &absence{path: filepath.Join(root, aliveFile), clock: clock, since: clock.Now()}
-}
-
-// look returns how long the agent has been away. A file that is not there is no sign
-// of life.
-func (a *absence) look() time.Duration {
-	info, err := os.Stat(a.path)
-	if err == nil && !info.ModTime().Equal(a.last) {
-		a.last, a.since = info.ModTime(), a.clock.Now()
+// touchFile gives a file the present time, and makes it.
+func touchFile(path string) error {
+	now := time.Now()
+	err := os.Chtimes(path, now, now)
+	if errors.Is(err, os.ErrNotExist) {
+		return os.WriteFile(path, nil, 0o600)
 	}
-	return a.clock.Now().Sub(a.since)
-}
-
-// never reports whether no agent has given a sign of life since the node booted.
-func (a *absence) never() bool {
-	_, err := os.Stat(a.path)
-	return errors.Is(err, fs.ErrNotExist)
+	return err
 }

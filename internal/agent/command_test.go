@@ -100,17 +100,3 @@ func TestNode(t *testing.T) {
 		}
 	}
 }
-
-func TestCgroupControllers(t *testing.T) {
-	dir := t.TempDir()
-	if _, err := cgroupControllers(dir); err == nil {
-		t.Error("no error without the file")
-	}
-	if err := os.WriteFile(filepath.Join(dir, "cgroup.controllers"), []byte("cpu memory\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	got, err := cgroupControllers(dir)
-	if err != nil || strings.Join(got, "+") != "cpu+memory" {
-		t.Errorf("controllers %v, %v", got, err)
-	}
-}

@@ -29,7 +29,7 @@ func newDomainNames(p *policy.Policy, logger *slog.Logger) *domainNames {
 	if p.Lifecycle.Libvirt == nil {
 		return nil
 	}
-	n := &domainNames{records: libvirt.Records{Dir: p.Lifecycle.Libvirt.Records}, logger: logger}
+	n := &domainNames{records: libvirt.Records{Dir: p.Lifecycle.Libvirt.Records, Logger: logger}, logger: logger}
 	n.read()
 	return n
 }
@@ -62,5 +62,10 @@ func (n *domainNames) read() {
 	n.uuids = uuids
 }
 
-// watch reads again what changes, until ctx is done.
-func (n *domainNames) watch(ctx context.Context) error { return n.records.Watch(ctx, n.read) }
+// watch reads again what changes, and tells the supervisor, until ctx is done.
+func (n *domainNames) watch(ctx context.Context, tell func()) {
+	n.records.Watch(ctx, func() {
+		tell()
+		n.read()
+	})
+}

@@ -40,14 +40,19 @@ func TestDomainNames(t *testing.T) {
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- n.watch(ctx) }()
+	done, told := make(chan struct{}), make(chan struct{}, 1)
+	tell := func() {
+		select {
+		case told <- struct{}{}:
+		default:
+		}
+	}
+	go func() { defer close(done); n.watch(ctx, tell) }()
 	writeRecord(t, dir, "two", twoUUID)
 	eventually(t, "the second domain", func() bool { return n.Same("two", twoUUID) })
+	receive(t, told, "that domains have changed")
 	cancel()
-	if err := receive(t, done, "the end of the watch"); err != nil {
-		t.Error(err)
-	}
+	receive(t, done, "the end of the watch")
 }
 
 func TestNoDomainNamesWithoutLibvirt(t *testing.T) {

@@ -46,17 +46,19 @@ func (d *domains) Running() ([]lifecycle.Domain, error) {
 
 // RunBy implements [lifecycle.Domains].
 func (d *domains) RunBy(domain lifecycle.Domain, args []string) bool {
-	return libvirt.Domain{Name: domain.Name, UUID: domain.UUID, PID: domain.PID}.RunBy(args)
+	return recorded(domain).RunBy(args)
 }
 
-// Shutdown implements [lifecycle.Domains].
+func recorded(d lifecycle.Domain) libvirt.Domain {
+	return libvirt.Domain{Name: d.Name, UUID: d.UUID, PID: d.PID}
+}
+
+// Shutdown implements [lifecycle.Domains]. It asks for the process that the domain had
+// when it was noted, and for no other.
 func (d *domains) Shutdown(ctx context.Context, domain lifecycle.Domain) error {
-	if err := d.daemon.Shutdown(ctx, domain.UUID); err != nil {
+	meant := func() error { return d.records.Runs(recorded(domain)) }
+	if err := d.daemon.Shutdown(ctx, domain.UUID, meant); err != nil {
 		return fmt.Errorf("ask libvirt to shut domain %s down: %w", domain.Name, err)
 	}
 	return nil
-}
-
-func (d *domains) watch(ctx context.Context, changed func()) error {
-	return d.records.Watch(ctx, changed)
 }

@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"sync"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/bpf"
@@ -102,15 +103,18 @@ func (f *fence) run(ctx context.Context) error {
 // look acts if the agent is away for too long. Where it cannot, it tries again after
 // a pause that doubles.
 func (f *fence) look(ctx context.Context) {
-	after, away := f.policy.Lifecycle.FenceAfter, f.absence.look()
+	after := f.policy.Lifecycle.FenceAfter
+	away, coming := f.absence.look()
 	switch {
 	case after <= 0 || away <= after:
 		f.spell = spell{}
 		return
+	case coming:
+		return
 	case f.clock.Now() < f.spell.retry:
 		return
 	case f.absence.never() && !lifecycle.HasTies(f.config.Root):
-		f.tell(slog.LevelInfo, "no agent has run here, and nothing is left of one: there is nothing to do")
+		f.tell(slog.LevelInfo, "no agent has looked after VM processes here, and nothing is left of one: there is nothing to do")
 		return
 	}
 	if f.spell.pause == 0 {
@@ -137,10 +141,21 @@ func (f *fence) tell(level slog.Level, message string, args ...any) {
 	}
 }
 
-// takeOver supervises what the agent has left until it is back.
+// takeOver supervises what the agent has left until it is back. The lock shows an agent
+// that starts whom it has to wait for; one that has started before that is seen after.
 func (f *fence) takeOver(ctx context.Context) (err error) {
-	ctx, back := context.WithCancel(ctx)
-	defer back()
+	lock, err := holdLock(filepath.Join(f.config.Root, fenceFile))
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if _, coming := f.absence.look(); coming {
+		return nil
+	}
+	return f.actUntilBack(ctx)
+}
+
+func (f *fence) actUntilBack(ctx context.Context) (err error) {
 	v, err := f.supervision()
 	if v != nil {
 		defer func() { err = errors.Join(err, v.close()) }()
@@ -151,24 +166,39 @@ func (f *fence) takeOver(ctx context.Context) (err error) {
 	if err := v.Restore(); err != nil {
 		f.logger.Warn("not everything is known of the launchers that ran before", "error", err)
 	}
-	var waiting sync.WaitGroup
-	waiting.Go(func() { f.awaitAgent(ctx, back) })
-	v.Run(ctx)
-	back()
-	waiting.Wait() // it looks at what this fence looks at after this
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { v.Run(ctx); return nil })
+	group.Go(func() error { return v.processes.Wait(ctx) })
+	group.Go(func() error { return f.awaitAgent(ctx, v.view) })
+	if err := group.Wait(); err != nil && !errors.Is(err, errBack) {
+		return err
+	}
 	f.logger.Info("the fence steps aside")
 	return nil
 }
 
-// awaitAgent calls back when the agent gives a sign of life.
-func (f *fence) awaitAgent(ctx context.Context, back func()) {
-	defer back()
+var (
+	errBack     = errors.New("the agent is back")
+	errReplaced = errors.New("what tracks processes was replaced")
+)
+
+// awaitAgent waits for a sign of life of the agent, or of one that starts, which is
+// errBack. Where the pins are others than before, the fence looks at what nobody keeps
+// up, and has to begin anew.
+func (f *fence) awaitAgent(ctx context.Context, view *bpf.View) error {
 	looks := time.NewTicker(fenceLooks / 4)
 	defer looks.Stop()
-	for f.absence.look() > fenceLooks {
+	for {
+		away, coming := f.absence.look()
+		if coming || away <= fenceLooks {
+			return errBack
+		}
+		if view.Replaced() {
+			return errReplaced
+		}
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-looks.C:
 		}
 	}
@@ -186,7 +216,7 @@ func (f *fence) supervision() (v *supervision, err error) {
 	if err != nil {
 		return v, fmt.Errorf("look at what the agent tracks: %w", err)
 	}
-	v.tracker = view
+	v.tracker, v.view = view, view
 	if v.processes, err = lifecycle.NewLinuxProcesses(kernel); err != nil {
 		return v, err
 	}

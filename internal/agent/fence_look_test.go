@@ -3,17 +3,16 @@ package agent
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/mooring-vm/mooring/api/policy"
-	"github.com/mooring-vm/mooring/lifecycle"
 )
 
 // lookout is a fence whose clock the test sets, and that cannot act.
@@ -23,7 +22,7 @@ type lookout struct {
 	log   *syncBuffer
 	tries int
 	fault error
-	sign  *alive
+	sign  *alive // of an agent whose supervisor works
 }
 
 func newLookout(t *testing.T) *lookout {
@@ -33,7 +32,9 @@ func newLookout(t *testing.T) *lookout {
 	p := &policy.Policy{Lifecycle: policy.Lifecycle{FenceAfter: time.Minute}}
 	l.fence = newFence(Config{Root: root}, p, textLogger(l.log), l.clock)
 	l.act = func(context.Context) error { l.tries++; return l.fault }
-	l.sign = &alive{path: filepath.Join(root, aliveFile), logger: discard}
+	l.sign = newAlive(root, l.clock, discard)
+	l.sign.since = 1 // it has begun long ago
+	l.clock.now = l.clock.now.Add(provenAfter)
 	return l
 }
 
@@ -48,7 +49,7 @@ func (l *lookout) pass(t *testing.T, seconds int) {
 
 func TestFenceHasPatience(t *testing.T) {
 	l := newLookout(t)
-	l.sign.touch()
+	l.sign.worked()
 	l.pass(t, 61)
 	if l.tries != 0 {
 		t.Errorf("%d attempts before the agent is away for more than a minute", l.tries)
@@ -61,7 +62,7 @@ func TestFenceHasPatience(t *testing.T) {
 	l.fault = errors.New("another fault")
 	l.pass(t, 60)
 	checkLines(t, l.log, 1, "the fence takes over", "no pins", "another fault")
-	l.sign.touch()
+	l.sign.worked()
 	l.pass(t, 61) // the first of them sees the sign
 	before := l.tries
 	l.pass(t, 4)
@@ -101,46 +102,30 @@ func TestFenceHasNothingToDo(t *testing.T) {
 func TestFenceNever(t *testing.T) {
 	l := newLookout(t)
 	l.policy.Lifecycle.FenceAfter = 0
-	l.sign.touch()
+	l.sign.worked()
 	l.pass(t, 600)
 	if l.tries != 0 {
 		t.Errorf("%d attempts of a fence that never acts", l.tries)
 	}
 }
 
-func TestAliveWithoutSupervisor(t *testing.T) {
-	root := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		sign := &alive{path: filepath.Join(root, aliveFile), logger: discard}
-		ctx, cancel := context.WithCancel(t.Context())
-		go sign.stay(ctx)
-		defer synctest.Wait()
-		defer cancel()
-		for range 3 {
-			synctest.Wait()
-			if err := os.Remove(sign.path); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(fenceLooks)
-		}
-	})
-}
-
 // TestAgentWithoutPins: the node does not let the agent have its pins. It works on
-// without them, and the fence sees that it lives.
+// without them, and gives no sign of life: it looks after no VM processes.
 func TestAgentWithoutPins(t *testing.T) {
 	config := testConfig(t)
 	config.BPFDir = mountBPF(t)
 	if err := unix.Mount("", filepath.Dir(config.BPFDir), "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""); err != nil {
 		t.Fatal(err)
 	}
+	startRuntime(t, config.NRISocket)
 	a := start(t, config)
+	a.waitReady(t)
 	if tracker := a.Node().Tracker; tracker.Available || !strings.Contains(tracker.Error, "read-only file system") {
 		t.Errorf("tracker %+v, want one that is not available, and why", tracker)
 	}
-	signs := newAbsence(config.Root, lifecycle.LinuxClock{})
-	for range 3 {
-		before := signs.last
-		eventually(t, "a sign of life", func() bool { signs.look(); return !signs.last.Equal(before) })
+	for _, sign := range []string{aliveFile, startFile} {
+		if _, err := os.Stat(filepath.Join(config.Root, sign)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v, want no sign of life", sign, err)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/bpf"
 	"github.com/mooring-vm/mooring/lifecycle"
 )
 
@@ -89,6 +91,22 @@ func TestFence(t *testing.T) {
 	eventually(t, "the fence to step aside", func() bool { return strings.Contains(log.String(), "the fence steps aside") })
 	wantAlive(t, otherGone, "the VM of a launcher that lives")
 	next.awaitEvent(t, agentapi.ReasonVMTerminated, byFence)
+	next.plugin.Ties.Reconciled() // as after a second look at what the runtime has listed
+	next.waitTracked(t, lives.cgroup)
+	wantAlive(t, otherGone, "the VM of a launcher that lives")
+}
+
+// waitTracked waits until this is the only cgroup that is tracked.
+func (r *running) waitTracked(t *testing.T, cgroup string) {
+	t.Helper()
+	want, err := bpf.CgroupID(cgroup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "that only the cgroup of the launcher that lives is tracked", func() bool {
+		got, err := r.tracker.Registered()
+		return err == nil && slices.Equal(got, []uint64{want})
+	})
 }
 
 // awaitEvent waits until the agent tells of something.
@@ -108,34 +126,3 @@ func (r *running) awaitEvent(t *testing.T, reason agentapi.Reason, message strin
 		}
 	}
 }
-
-// TestAbsence: it is the change of the file that counts, not its time.
-func TestAbsence(t *testing.T) {
-	root := t.TempDir()
-	clock := &setClock{now: 100}
-	a := newAbsence(root, clock)
-	sign := &alive{path: filepath.Join(root, aliveFile), logger: discard}
-	clock.now += 5
-	if got := a.look(); got != 5 {
-		t.Errorf("without a sign of life: away for %v, want 5", got)
-	}
-	sign.touch()
-	if got := a.look(); got != 0 {
-		t.Errorf("after a sign of life: away for %v", got)
-	}
-	clock.now += 7
-	if got := a.look(); got != 7 {
-		t.Errorf("away for %v, want 7", got)
-	}
-	long := time.Unix(1000, 0) // the node's clock was set
-	if err := unix.UtimesNanoAt(unix.AT_FDCWD, sign.path, []unix.Timespec{{Sec: long.Unix()}, {Sec: long.Unix()}}, 0); err != nil {
-		t.Fatal(err)
-	}
-	if got := a.look(); got != 0 {
-		t.Errorf("a sign of life by another clock: away for %v", got)
-	}
-}
-
-type setClock struct{ now lifecycle.Boottime }
-
-func (c *setClock) Now() lifecycle.Boottime { return c.now }

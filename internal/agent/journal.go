@@ -3,6 +3,7 @@ package agent
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,8 +13,10 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/lifecycle"
@@ -58,7 +61,7 @@ func (j *journal) add(event agentapi.Event) error {
 		return fmt.Errorf("journal of the fence: %w", err)
 	}
 	line = append(line, '\n')
-	f, err := j.open(os.O_WRONLY | os.O_APPEND | os.O_CREATE)
+	f, err := j.open()
 	if err != nil {
 		return err
 	}
@@ -73,8 +76,29 @@ func (j *journal) add(event agentapi.Event) error {
 	return err
 }
 
-func (j *journal) open(flags int) (*os.File, error) {
-	f, err := os.OpenFile(j.path, flags|unix.O_NOFOLLOW, 0o600)
+// open opens the file to add to it. It is locked, for whoever takes it away to wait.
+func (j *journal) open() (*os.File, error) {
+	for {
+		f, err := openJournal(j.path, os.O_RDWR|os.O_APPEND|os.O_CREATE)
+		if err != nil {
+			return nil, err
+		}
+		if err := lock(f); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		mine, err := f.Stat()
+		if err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		if there, err := os.Stat(j.path); err == nil && os.SameFile(there, mine) {
+			return f, nil
+		}
+		f.Close() // it was taken away before it was locked, and may have been read
+	}
+}
+
+func openJournal(path string, flags int) (*os.File, error) {
+	f, err := os.OpenFile(path, flags|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("journal of the fence: %w", err)
 	}
@@ -82,9 +106,36 @@ func (j *journal) open(flags int) (*os.File, error) {
 }
 
 // empty returns the events that were kept, and forgets them. What is no event is left
-// out, and told in the error.
+// out, and told in the error. The file is taken away before it is read, so that what
+// comes meanwhile is in another, for the next time.
 func (j *journal) empty() ([]agentapi.Event, error) {
-	f, err := j.open(os.O_RDWR)
+	taken := j.path + ".taken"
+	earlier, broken := consume(taken) // by an agent that ended before it has read it
+	err := os.Rename(j.path, taken)
+	if errors.Is(err, fs.ErrNotExist) {
+		return earlier, broken
+	}
+	if err != nil {
+		return earlier, errors.Join(broken, fmt.Errorf("journal of the fence: %w", err))
+	}
+	awaitUnlocked(taken)
+	latest, err := consume(taken)
+	return append(earlier, latest...), errors.Join(broken, err)
+}
+
+// awaitUnlocked waits for a fence that is adding to the file. It is about to step aside,
+// or hangs: then what it adds last is lost.
+func awaitUnlocked(path string) {
+	free := func(context.Context) (bool, error) {
+		held, err := lockHeld(path)
+		return !held, err
+	}
+	_ = wait.PollUntilContextTimeout(context.Background(), time.Millisecond, time.Second, true, free)
+}
+
+// consume reads a journal and removes it, also where some lines are no events.
+func consume(path string) ([]agentapi.Event, error) {
+	f, err := openJournal(path, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -93,11 +144,11 @@ func (j *journal) empty() ([]agentapi.Event, error) {
 	}
 	defer f.Close()
 	content, err := io.ReadAll(io.LimitReader(f, maxJournal))
-	if err == nil {
-		err = f.Truncate(0)
+	if err != nil {
+		return nil, fmt.Errorf("journal of the fence: %w", err)
 	}
 	events, broken := parseJournal(content)
-	return events, errors.Join(err, broken)
+	return events, errors.Join(broken, os.Remove(path))
 }
 
 func parseJournal(content []byte) (events []agentapi.Event, err error) {

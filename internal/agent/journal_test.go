@@ -38,6 +38,59 @@ func TestJournal(t *testing.T) {
 	}
 }
 
+// What the fence writes into the file while that is being read is told the next time,
+// or this time where it comes late, and never lost.
+func TestJournalWhileTheFenceWrites(t *testing.T) {
+	writer := newJournal(t.TempDir(), discard)
+	const events = 500
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range events {
+			writer.Record(journaled("a"))
+		}
+	}()
+	told := 0
+	for writing := true; writing; {
+		select {
+		case <-done:
+			writing = false
+		default:
+		}
+		got, err := writer.empty()
+		if err != nil {
+			t.Fatal(err)
+		}
+		told += len(got)
+	}
+	if told != events {
+		t.Errorf("%d of %d events were told", told, events)
+	}
+}
+
+// An agent that ends before it has read what it took leaves it to the next.
+func TestJournalOfAnEarlierAgent(t *testing.T) {
+	j := newJournal(t.TempDir(), discard)
+	j.Record(journaled("a"))
+	taken := j.path + ".taken"
+	if err := os.Rename(j.path, taken); err != nil {
+		t.Fatal(err)
+	}
+	j.Record(journaled("b"))
+	if f, err := os.OpenFile(taken, os.O_APPEND|os.O_WRONLY, 0); err != nil {
+		t.Fatal(err)
+	} else if _, err := f.WriteString("half a li"); err != nil || f.Close() != nil {
+		t.Fatal(err)
+	}
+	events, err := j.empty()
+	if diff := cmp.Diff([]agentapi.Event{journaled("a"), journaled("b")}, events); diff != "" || err == nil {
+		t.Errorf("events: %v, want that a line is none (-want +got)\n%s", err, diff)
+	}
+	if again, err := j.empty(); len(again) != 0 || err != nil {
+		t.Errorf("told twice: %v, %v", again, err)
+	}
+}
+
 func TestJournalIsBounded(t *testing.T) {
 	log := &syncBuffer{}
 	j := newJournal(t.TempDir(), textLogger(log))

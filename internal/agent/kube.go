@@ -6,6 +6,7 @@ import (
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/internal/kube"
 	"github.com/mooring-vm/mooring/internal/metrics"
+	"github.com/mooring-vm/mooring/plugin"
 )
 
 // kubernetes is what the agent has of a cluster.
@@ -14,7 +15,7 @@ type kubernetes struct {
 	events *kube.Recorder
 }
 
-func newKubernetes(config *Config, counts *metrics.Metrics, logger *slog.Logger) (*kubernetes, error) {
+func newKubernetes(config *Config, p *policy.Policy, counts *metrics.Metrics, logger *slog.Logger) (*kubernetes, error) {
 	node, err := config.node()
 	if err != nil {
 		return nil, err
@@ -31,6 +32,9 @@ func newKubernetes(config *Config, counts *metrics.Metrics, logger *slog.Logger)
 	if err != nil {
 		return nil, err
 	}
+	pods.KeepLaunchers(func(labels, annotations map[string]string) (string, bool) {
+		return plugin.Recognise(p, labels, annotations)
+	})
 	events, err := kube.NewRecorder(kube.RecorderConfig{
 		Client: client,
 		Node:   node,

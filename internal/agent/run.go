@@ -13,6 +13,7 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/internal/admin"
 	"github.com/mooring-vm/mooring/internal/metrics"
+	"github.com/mooring-vm/mooring/internal/podserver"
 	"github.com/mooring-vm/mooring/internal/serve"
 )
 
@@ -36,7 +37,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	tellers := newStage(ctx, fail)
 	a.startTellers(tellers)
 	workers := newStage(ctx, fail)
-	a.startWorkers(workers)
+	a.startWorkers(ctx, workers)
 
 	a.awaitPods(ctx)
 	a.connection.Run(ctx)
@@ -49,9 +50,9 @@ func (a *Agent) Run(ctx context.Context) error {
 
 // startTellers starts what shows to others how the agent fares.
 func (a *Agent) startTellers(s *stage) {
-	server := &admin.Server{Launchers: a, Node: a.Node, Events: a.events, Logger: a.logger}
+	server := &admin.Server{Launchers: a, Node: a.Node, Events: a.events, Logger: a.logger, Sizes: a.pods}
 	if a.supervision != nil {
-		server.Leases = a.supervision
+		server.Leases = a.pods.Holding(a.supervision)
 	}
 	s.run(func(ctx context.Context) error { return server.Serve(ctx, a.listeners.socket) })
 	if a.listeners.side != nil {
@@ -69,20 +70,30 @@ func (a *Agent) startTellers(s *stage) {
 }
 
 // startWorkers starts what takes longer than the runtime may be kept waiting.
-func (a *Agent) startWorkers(s *stage) {
+func (a *Agent) startWorkers(ctx context.Context, s *stage) {
 	s.do(a.guard.Run)
+	if a.supervision != nil {
+		a.alive.begin(ctx)
+	}
 	a.replayFence()
 	a.startSupervisor(s)
-	if a.supervision == nil {
-		s.do(a.alive.stay)
-	}
 	if a.names != nil {
-		s.run(a.names.watch)
+		s.do(a.watchDomains)
 	}
 	s.do(a.plugin.Run)
+	s.run((&podserver.Server{Dirs: a.podDirs, Pods: a.pods, Logger: a.logger}).Run)
 	if a.kube != nil {
 		s.do(a.kube.pods.Run)
 	}
+}
+
+// watchDomains follows what domains the node's libvirt runs.
+func (a *Agent) watchDomains(ctx context.Context) {
+	tell := func() {}
+	if a.supervision != nil {
+		tell = a.supervision.DomainsChanged
+	}
+	a.names.watch(ctx, tell)
 }
 
 // awaitPods waits a while for the pods of the node: without them, rules that name

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/bpf"
 	"github.com/mooring-vm/mooring/lifecycle"
 	"github.com/mooring-vm/mooring/plugin"
 )
@@ -44,11 +45,15 @@ func (a *Agent) trackerState() agentapi.Tracker {
 	if err != nil {
 		return agentapi.Tracker{Error: err.Error()}
 	}
+	return shownTracker(&stats)
+}
+
+func shownTracker(stats *bpf.Stats) agentapi.Tracker {
 	return agentapi.Tracker{
 		Available: true,
 		Processes: stats.Processes, MaxProcesses: stats.MaxProcesses,
 		Groups: stats.Groups, MaxGroups: stats.MaxGroups,
-		LostEvents: stats.LostEvents, LostProcesses: stats.LostProcesses, Stale: stats.Stale,
+		LostEvents: stats.LostEvents, LostProcesses: stats.LostProcesses, Stale: stats.Stale, LeftOut: stats.LeftOut,
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -18,14 +19,17 @@ import (
 type supervision struct {
 	*lifecycle.Supervisor
 	tracker   io.Closer
+	view      *bpf.View // that of a fence
 	processes *lifecycle.LinuxProcesses
 	store     *lifecycle.FileStore
+
+	known      sync.Once
+	reconciled chan struct{} // closed when the runtime has said which launchers run
 }
 
 // makeSupervisor makes the supervisor. Where the kernel lets no processes be tracked,
 // the agent goes on without: memory locks and cgroup settings need none of it.
 func (a *Agent) makeSupervisor(ctx context.Context) (err error) {
-	a.alive.touch() // the fence steps aside
 	t, err := openTracker(ctx, a.config, a.policy, a.logger)
 	if errors.Is(err, bpf.ErrUnsupported) || deniesPins(err) {
 		a.trackerErr = err
@@ -36,7 +40,7 @@ func (a *Agent) makeSupervisor(ctx context.Context) (err error) {
 		return err
 	}
 	debug.FreeOSMemory() // the kernel's types, which loading has read: 10 MB
-	s := &supervision{tracker: t}
+	s := &supervision{tracker: t, reconciled: make(chan struct{})}
 	a.supervision, a.tracker = s, t
 	if s.processes, err = lifecycle.NewLinuxProcesses(a.kernel); err != nil {
 		return err
@@ -56,7 +60,7 @@ func (a *Agent) makeSupervisor(ctx context.Context) (err error) {
 		Clock:     lifecycle.LinuxClock{},
 		Logger:    a.logger,
 		Terms:     terms(a.policy),
-		Alive:     a.alive.touch,
+		Alive:     a.alive.worked,
 	}
 	if d := nodeDomains(a.policy); d != nil {
 		config.Domains = d
@@ -93,11 +97,10 @@ func (a *Agent) startSupervisor(s *stage) {
 		a.logger.Warn("not everything is known of the launchers that ran before", "error", err)
 	}
 	s.do(v.Run)
+	s.run(v.processes.Wait)
+	s.do(a.forgetLeftovers)
 	s.run(func(ctx context.Context) error { return a.tracker.tell(ctx, v.Supervisor) })
 	s.run(func(ctx context.Context) error { return a.podDirs.Watch(ctx, v.Signed) })
-	if d := nodeDomains(a.policy); d != nil {
-		s.run(func(ctx context.Context) error { return d.watch(ctx, v.DomainsChanged) })
-	}
 }
 
 // close gives back what the supervision holds open; what is pinned stays.

@@ -27,6 +27,7 @@ const (
 type tracker struct {
 	*bpf.Tracker
 	cgroup string // mount point of the hierarchy
+	left   leftovers
 }
 
 var _ lifecycle.Tracker = (*tracker)(nil)
@@ -47,7 +48,13 @@ func openTracker(ctx context.Context, c Config, p *policy.Policy, logger *slog.L
 	if err != nil {
 		return nil, fmt.Errorf("track the processes of launchers (pins in %s): %w", c.BPFDir, err)
 	}
-	return &tracker{opened, c.Cgroup}, nil
+	registered, err := opened.Registered()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("track the processes of launchers: %w", err), opened.Close())
+	}
+	t := &tracker{Tracker: opened, cgroup: c.Cgroup}
+	t.left.note(registered)
+	return t, nil
 }
 
 // Register implements [lifecycle.Tracker].
@@ -56,7 +63,7 @@ func (t *tracker) Register(cgroup string) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return group, t.Tracker.Register(group)
+	return group, t.left.claim(group, t.Tracker.Register)
 }
 
 // groupOf returns the ID that the kernel has given a cgroup.
@@ -134,7 +141,7 @@ func (n *narrator) sighting(e *bpf.Event) (seen lifecycle.Sighting, ok bool) {
 	switch {
 	case e.Kind == bpf.Exit:
 		delete(n.emulators, e.Process)
-		seen.Ended, seen.How = true, how(e.Exit)
+		seen.Ended, seen.How, seen.At = true, how(e.Exit), lifecycle.Boottime(e.Time)
 		return seen, e.Emulator || e.Watched
 	case e.Emulator:
 		if n.emulators == nil {
@@ -189,7 +196,7 @@ var _ lifecycle.Tracker = (*viewer)(nil)
 // Register implements [lifecycle.Tracker]: it is registered already, or nobody does.
 func (v *viewer) Register(cgroup string) (uint64, error) { return groupOf(v.cgroup, cgroup) }
 
-// Unregister implements [lifecycle.Tracker].
+// Unregister implements [lifecycle.Tracker]: the next agent does, see [leftovers].
 func (*viewer) Unregister(uint64) error { return nil }
 
 // Bind implements [lifecycle.Tracker].

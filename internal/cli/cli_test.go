@@ -39,6 +39,7 @@ func startAgent(t *testing.T, launchers ...agentapi.Launcher) *agent {
 	server := &admin.Server{
 		Launchers: a.leases,
 		Leases:    a.leases,
+		Sizes:     a.leases,
 		Node:      func() agentapi.Node { return testNode },
 		Events:    a.events,
 		Logger:    slog.New(slog.DiscardHandler),
@@ -120,6 +121,7 @@ func TestGolden(t *testing.T) {
 		"help":              {"--help"},
 		"help-inspect":      {"help", "inspect"},
 		"help-lease":        {"help", "lease"},
+		"help-resize":       {"help", "resize"},
 		"hostile-character": {"inspect", "hostile"},
 	}
 	goldens(t, startAgent(t, testLaunchers()...), tests)

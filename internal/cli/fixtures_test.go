@@ -14,7 +14,7 @@ var testNode = agentapi.Node{
 	Runtime: agentapi.Runtime{Name: "containerd", Version: "v2.4.2"},
 	Memlock: agentapi.Account{Granted: 5 << 30, Unlimited: 2, Max: 64 << 30},
 	Tracker: agentapi.Tracker{
-		Available: true, Processes: 12, MaxProcesses: 32768, Groups: 3, MaxGroups: 4096, LostEvents: 7, LostProcesses: 2,
+		Available: true, Processes: 12, MaxProcesses: 32768, Groups: 3, MaxGroups: 4096, LostEvents: 7, LostProcesses: 2, LeftOut: 3,
 	},
 }
 

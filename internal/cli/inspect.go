@@ -72,6 +72,7 @@ func describe(w io.Writer, l agentapi.Launcher, now time.Time) error {
 			return err
 		}
 	}
+	describeResize(w, l.Resize, now)
 	section(w, "Notes", strings.Join(l.Notes, "\n"))
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/podapi"
 )
 
 // testLeases is an agent's launchers, of which those with a phase can be leased.
@@ -18,6 +19,7 @@ type testLeases struct {
 	mu        sync.Mutex
 	launchers []agentapi.Launcher
 	err       error
+	report    func(size podapi.Size, dryRun bool) podapi.Report // what a pod tells that is asked
 }
 
 func (l *testLeases) Launchers() []agentapi.Launcher {

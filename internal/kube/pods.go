@@ -25,8 +25,9 @@ const (
 // PodCache knows the pods of one node from a watch, and answers from memory.
 // All methods may be called concurrently.
 type PodCache struct {
-	informer cache.SharedIndexInformer
-	logger   *slog.Logger
+	informer  cache.SharedIndexInformer
+	launchers Launchers
+	logger    *slog.Logger
 }
 
 // NewPodCache returns an empty cache of the pods that are bound to node. It
@@ -38,7 +39,7 @@ func NewPodCache(client kubernetes.Interface, node string, logger *slog.Logger) 
 	informer := cache.NewSharedIndexInformer(podsOfNode(client, node), &corev1.Pod{}, 0,
 		cache.Indexers{byUID: indexUID, byMirror: indexMirror})
 	c := &PodCache{informer: informer, logger: logger}
-	if err := informer.SetTransform(leanOn(node)); err != nil {
+	if err := informer.SetTransform(c.lean(leanOn(node))); err != nil {
 		return nil, fmt.Errorf("pod cache: set transform: %w", err)
 	}
 	if err := informer.SetWatchErrorHandlerWithContext(c.watchFailed); err != nil {
@@ -67,18 +68,24 @@ func (c *PodCache) Synced() bool {
 // server that has the UID itself comes first, and where several mirrors claim a
 // UID, nothing is known.
 func (c *PodCache) ServiceAccount(podUID string) (name string, known bool) {
+	pod, known := c.find(podUID)
+	return accountOf(pod), known
+}
+
+// find returns the pod whose UID the container runtime knows.
+func (c *PodCache) find(podUID string) (*corev1.Pod, bool) {
 	for _, index := range []string{byUID, byMirror} {
 		// The only error is an index that does not exist.
 		pods, err := c.informer.GetIndexer().ByIndex(index, podUID)
 		if err != nil || len(pods) > 1 {
-			return "", false
+			return nil, false
 		}
 		if len(pods) == 1 {
 			pod, ok := pods[0].(*corev1.Pod)
-			return accountOf(pod), ok
+			return pod, ok
 		}
 	}
-	return "", false
+	return nil, false
 }
 
 func accountOf(pod *corev1.Pod) string {

@@ -46,10 +46,16 @@ func mirrorPod(apiUID, runtimeUID, name string) *corev1.Pod {
 // startCache runs a cache over client until the test ends.
 func startCache(t *testing.T, client *fake.Clientset) *PodCache {
 	t.Helper()
+	return startCacheWith(t, client, nil)
+}
+
+func startCacheWith(t *testing.T, client *fake.Clientset, launchers Launchers) *PodCache {
+	t.Helper()
 	c, err := NewPodCache(client, testNode, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.KeepLaunchers(launchers)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {

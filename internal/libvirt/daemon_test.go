@@ -1,6 +1,7 @@
 package libvirt
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -11,7 +12,12 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"github.com/digitalocean/go-libvirt"
 )
+
+// always means the domain, whoever runs it.
+func always() error { return nil }
 
 // listen serves each connection to a socket with handle.
 func listen(t *testing.T, handle func(net.Conn)) Daemon {
@@ -45,7 +51,7 @@ func TestHangingDaemon(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-asked; cancel() }()
-	if err := d.Shutdown(ctx, vm1.UUID); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), d.Socket) {
+	if err := d.Shutdown(ctx, vm1.UUID, always); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), d.Socket) {
 		t.Errorf("got %v, want that it was cancelled", err)
 	}
 }
@@ -69,7 +75,7 @@ func TestBrokenDaemons(t *testing.T) {
 		"another's protocol": func(conn net.Conn) { _, _ = io.WriteString(conn, "HTTP/1.1 400 Bad Request\r\n\r\n") },
 	} {
 		d := listen(t, handle)
-		if err := d.Shutdown(t.Context(), vm1.UUID); err == nil || errors.Is(err, ErrNoDomain) {
+		if err := d.Shutdown(t.Context(), vm1.UUID, always); err == nil || errors.Is(err, ErrNoDomain) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
@@ -77,10 +83,10 @@ func TestBrokenDaemons(t *testing.T) {
 
 func TestNoDaemon(t *testing.T) {
 	d := Daemon{filepath.Join(t.TempDir(), "none")}
-	if err := d.Shutdown(t.Context(), vm1.UUID); !errors.Is(err, os.ErrNotExist) {
+	if err := d.Shutdown(t.Context(), vm1.UUID, always); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v", err)
 	}
-	if err := d.Shutdown(t.Context(), "vm-1"); err == nil || !strings.Contains(err.Error(), `"vm-1": want a UUID`) {
+	if err := d.Shutdown(t.Context(), "vm-1", always); err == nil || !strings.Contains(err.Error(), `"vm-1": want a UUID`) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -108,3 +114,53 @@ type readConn struct {
 }
 
 func (c readConn) Read(p []byte) (int, error) { return c.Reader.Read(p) }
+
+// slowDaemon finds every domain, and something happens meanwhile.
+type slowDaemon struct {
+	meanwhile func()
+	asked     int
+}
+
+func (d *slowDaemon) DomainLookupByUUID(id libvirt.UUID) (libvirt.Domain, error) {
+	d.meanwhile()
+	return libvirt.Domain{UUID: id}, nil
+}
+
+func (d *slowDaemon) DomainShutdownFlags(libvirt.Domain, libvirt.DomainShutdownFlagValues) error {
+	d.asked++
+	return nil
+}
+
+// What becomes of a domain while libvirt is asked for it is noticed.
+func TestShutdownOfWhomIsMeant(t *testing.T) {
+	for name, c := range map[string]struct {
+		meanwhile func(t *testing.T, dir string)
+		want      error
+	}{
+		"nothing": {func(*testing.T, string) {}, nil},
+		"started anew": {func(t *testing.T, dir string) {
+			replaced := bytes.Replace(read(t, "libvirt-9.0.xml"), []byte("pid='5222'"), []byte("pid='5223'"), 1)
+			write(t, dir, "vm-1.xml", replaced)
+		}, ErrOtherProcess},
+		"gone": {func(t *testing.T, dir string) {
+			if err := os.Remove(filepath.Join(dir, "vm-1.xml")); err != nil {
+				t.Fatal(err)
+			}
+		}, ErrNoDomain},
+		"no record": {func(t *testing.T, dir string) { write(t, dir, "vm-1.xml", nil) }, io.ErrUnexpectedEOF},
+		"no directory": {func(t *testing.T, dir string) {
+			if err := os.RemoveAll(dir); err != nil {
+				t.Fatal(err)
+			}
+		}, os.ErrNotExist},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := records(t)
+			d := &slowDaemon{meanwhile: func() { c.meanwhile(t, r.Dir) }}
+			err := shutdown(d, libvirt.UUID{}, func() error { return r.Runs(vm1) })
+			if !errors.Is(err, c.want) || (d.asked == 1) != (c.want == nil) {
+				t.Errorf("asked %d times, %v, want %v", d.asked, err, c.want)
+			}
+		})
+	}
+}

@@ -14,19 +14,9 @@ import (
 
 // Domain is a running domain as libvirt's record has it.
 type Domain struct {
-	Name      string
-	UUID      string // in lower case, with dashes
-	PID       int    // of QEMU, in the pid namespace of libvirt's daemon; > 0
-	Partition string // the cgroup that the domain's own is below, such as /machine; empty: libvirt's default
-}
-
-// Is reports whether the domain is the one that is declared: by its UUID, or by its
-// name. What reads as a UUID is never taken for a name.
-func (d Domain) Is(declared string) bool {
-	if id, err := uuid.Parse(declared); err == nil && (len(declared) == 36 || len(declared) == 32) {
-		return id.String() == d.UUID
-	}
-	return declared == d.Name
+	Name string
+	UUID string // in lower case, with dashes
+	PID  int    // of QEMU, in the pid namespace of libvirt's daemon; > 0
 }
 
 // RunBy reports whether a process with these arguments is one that libvirt has
@@ -41,25 +31,21 @@ func (d Domain) RunBy(args []string) bool {
 // src/conf/domain_conf.c).
 type status struct {
 	Domain struct {
-		Name     string `xml:"name"`
-		UUID     string `xml:"uuid"`
-		Resource struct {
-			Partition string `xml:"partition"`
-		} `xml:"resource"`
+		Name string `xml:"name"`
+		UUID string `xml:"uuid"`
 	} `xml:"domain"`
 }
 
-// parse reads a record. Where pid is not 0 and the record is about another, it is
-// read no further than that, and is ok false without an error; so it is where the
-// domain has no process yet.
-func parse(r io.Reader, pid int) (d Domain, ok bool, err error) {
+// parse reads a record. ok is false without an error where the domain has no process
+// yet.
+func parse(r io.Reader) (d Domain, ok bool, err error) {
 	decoder := xml.NewDecoder(io.LimitReader(r, maxRecord))
 	root, err := rootOf(decoder)
 	if err != nil {
 		return d, false, err
 	}
 	d.PID, err = pidOf(root)
-	if err != nil || d.PID == 0 || pid != 0 && pid != d.PID {
+	if err != nil || d.PID == 0 {
 		return d, false, err
 	}
 	var s status
@@ -70,7 +56,7 @@ func parse(r io.Reader, pid int) (d Domain, ok bool, err error) {
 	if err != nil || s.Domain.Name == "" {
 		return d, false, fmt.Errorf("name %q, uuid %q: want those of a domain", s.Domain.Name, s.Domain.UUID)
 	}
-	d.Name, d.UUID, d.Partition = s.Domain.Name, id.String(), strings.TrimSpace(s.Domain.Resource.Partition)
+	d.Name, d.UUID = s.Domain.Name, id.String()
 	return d, true, nil
 }
 

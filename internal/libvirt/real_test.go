@@ -86,7 +86,7 @@ func startLibvirt(t *testing.T) ownLibvirt {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	r := ownLibvirt{Records{filepath.Join(dir, "run", "qemu")}, Daemon{filepath.Join(dir, "run", "libvirt-sock")}, dir}
+	r := ownLibvirt{Records{Dir: filepath.Join(dir, "run", "qemu")}, Daemon{filepath.Join(dir, "run", "libvirt-sock")}, dir}
 	r.configure(t)
 	r.start(t)
 	return r
@@ -166,7 +166,7 @@ func argsOf(pid int) []string {
 // TestRealLibvirt: what libvirt records, and what it does when it is asked.
 func TestRealLibvirt(t *testing.T) {
 	r := startLibvirt(t)
-	counts := watch(t, r.Dir)
+	counts := counted(t, r.Dir)
 	r.must(t, "create", filepath.Join(r.dir, "vm.xml"))
 	await(t, counts, 1)
 	all, err := r.List()
@@ -175,26 +175,28 @@ func TestRealLibvirt(t *testing.T) {
 	}
 	d := all[0]
 	t.Cleanup(func() { _ = unix.Kill(d.PID, unix.SIGKILL) })
-	if diff := cmp.Diff(Domain{Name: "vm-1", UUID: vm1.UUID, PID: d.PID, Partition: d.Partition}, d); diff != "" {
+	if diff := cmp.Diff(Domain{Name: "vm-1", UUID: vm1.UUID, PID: d.PID}, d); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	if !d.RunBy(argsOf(d.PID)) {
 		t.Errorf("%+v is not run by %q", d, argsOf(d.PID))
 	}
-	if got, ok, err := r.Find(d.PID); got != d || !ok || err != nil {
-		t.Errorf("Find(%d) = %+v, %v, %v", d.PID, got, ok, err)
+	former := Domain{Name: d.Name, UUID: d.UUID, PID: d.PID + 1}
+	if err := r.Shutdown(t.Context(), d.UUID, func() error { return r.Runs(former) }); !errors.Is(err, ErrOtherProcess) {
+		t.Errorf("of a process that has had the domain before: %v", err)
 	}
 	// The firmware does not listen to the button: that libvirt has pressed it is all.
-	if err := r.Shutdown(t.Context(), d.UUID); err != nil {
+	meant := func() error { return r.Runs(d) }
+	if err := r.Shutdown(t.Context(), d.UUID, meant); err != nil {
 		t.Error(err)
 	}
 	r.must(t, "destroy", "vm-1")
 	await(t, counts, 0)
-	if err := r.Shutdown(t.Context(), d.UUID); !errors.Is(err, ErrNoDomain) {
+	if err := r.Shutdown(t.Context(), d.UUID, meant); !errors.Is(err, ErrNoDomain) {
 		t.Errorf("of a domain that is gone: %v", err)
 	}
 	r.must(t, "define", filepath.Join(r.dir, "vm.xml"))
-	if err := r.Shutdown(t.Context(), d.UUID); !errors.Is(err, ErrNoDomain) {
+	if err := r.Shutdown(t.Context(), d.UUID, meant); !errors.Is(err, ErrNoDomain) {
 		t.Errorf("of a domain that does not run: %v", err)
 	}
 }
@@ -219,7 +221,7 @@ func TestKilledLibvirt(t *testing.T) {
 	if err := unix.Kill(daemon, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "nobody answers", func() bool { return r.Shutdown(t.Context(), vm1.UUID) != nil })
+	eventually(t, "nobody answers", func() bool { return r.Shutdown(t.Context(), vm1.UUID, always) != nil })
 	after, err := r.List()
 	if diff := cmp.Diff(before, after); diff != "" || err != nil {
 		t.Errorf("%v (-before +after)\n%s", err, diff)
@@ -228,7 +230,7 @@ func TestKilledLibvirt(t *testing.T) {
 		t.Errorf("%+v is not run any more", after[0])
 	}
 	r.start(t)
-	if err := r.Shutdown(context.Background(), vm1.UUID); err != nil {
+	if err := r.Shutdown(context.Background(), vm1.UUID, always); err != nil {
 		t.Errorf("by the next daemon: %v", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,33 +24,16 @@ const maxRecord = 8 << 20
 // the file system, and may be called from several goroutines at once.
 type Records struct {
 	Dir string // such as /run/libvirt/qemu
+
+	// Logger is told what keeps Watch from hearing of changes at once; nil: nobody is.
+	Logger *slog.Logger
 }
 
 // List returns the running domains in the order of their names. Where some records
 // cannot be read, it returns the others with the error. A directory that is not there
 // is an error that wraps [fs.ErrNotExist]: libvirt has not run since the node booted,
 // or is elsewhere.
-func (r Records) List() ([]Domain, error) { return r.read(0) }
-
-// Find returns the domain whose record has the pid. It is proof of nothing else: see
-// [Domain.RunBy]. An error comes only with ok false: several records have the pid, or
-// one that cannot be read may have been the one.
-func (r Records) Find(pid int) (d Domain, ok bool, err error) {
-	if pid <= 0 {
-		return d, false, fmt.Errorf("find the domain of pid %d: want more than 0", pid)
-	}
-	found, err := r.read(pid)
-	switch len(found) {
-	case 0:
-		return d, false, err
-	case 1:
-		return found[0], true, nil
-	}
-	return d, false, fmt.Errorf("records of libvirt: domains %q and %q both have pid %d", found[0].Name, found[1].Name, pid)
-}
-
-// read returns the domains of one pid, or of all for 0.
-func (r Records) read(pid int) (domains []Domain, err error) {
+func (r Records) List() (domains []Domain, err error) {
 	dir, err := os.Open(r.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("records of libvirt: %w", err)
@@ -61,7 +45,7 @@ func (r Records) read(pid int) (domains []Domain, err error) {
 	}
 	var faults []error
 	for _, name := range recordsAmong(entries) {
-		d, ok, err := readRecord(dir, name, pid)
+		d, ok, err := readRecord(dir, name)
 		if err != nil {
 			faults = append(faults, fmt.Errorf("record of libvirt %s: %w", filepath.Join(r.Dir, name), err))
 		}
@@ -70,6 +54,27 @@ func (r Records) read(pid int) (domains []Domain, err error) {
 		}
 	}
 	return domains, errors.Join(faults...)
+}
+
+// Runs returns nil if, by libvirt's record, the domain is run by the process that d
+// says. Where another one does the error wraps [ErrOtherProcess], where there is no
+// record [ErrNoDomain].
+func (r Records) Runs(d Domain) error {
+	dir, err := os.Open(r.Dir)
+	if err != nil {
+		return fmt.Errorf("records of libvirt: %w", err)
+	}
+	defer dir.Close()
+	now, ok, err := readRecord(dir, d.Name+recordSuffix)
+	switch {
+	case err != nil:
+		return fmt.Errorf("record of libvirt %s: %w", filepath.Join(r.Dir, d.Name+recordSuffix), err)
+	case !ok:
+		return fmt.Errorf("%w: there is no record of %s", ErrNoDomain, d.Name)
+	case now != d:
+		return fmt.Errorf("%w %s: %s in process %d, and %s in %d was meant", ErrOtherProcess, d.Name, now.UUID, now.PID, d.UUID, d.PID)
+	}
+	return nil
 }
 
 // recordsAmong returns the names of files that may be records, sorted. What libvirt is
@@ -86,7 +91,7 @@ func recordsAmong(entries []fs.DirEntry) (names []string) {
 
 // readRecord reads one record of the directory, as parse does. One that is gone
 // meanwhile is no error.
-func readRecord(dir *os.File, name string, pid int) (d Domain, ok bool, err error) {
+func readRecord(dir *os.File, name string) (d Domain, ok bool, err error) {
 	f, err := openRecord(dir, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return d, false, nil
@@ -95,7 +100,7 @@ func readRecord(dir *os.File, name string, pid int) (d Domain, ok bool, err erro
 		return d, false, err
 	}
 	defer f.Close()
-	d, ok, err = parse(bufio.NewReader(f), pid)
+	d, ok, err = parse(bufio.NewReader(f))
 	if err == nil && ok && d.Name+recordSuffix != name {
 		return Domain{}, false, fmt.Errorf("it is about domain %q", d.Name)
 	}

@@ -3,64 +3,118 @@ package libvirt
 import (
 	"context"
 	"errors"
-	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/fsnotify/fsnotify"
 	"golang.org/x/sys/unix"
 )
 
+// pollEvery is the time between two looks where the kernel does not notify.
+const pollEvery = 5 * time.Second
+
 // Watch calls changed once at its start, and then whenever records may have come, gone
 // or changed, until ctx is done. Calls follow one another; what happens during one
 // leads to a single one after it. The directory may come later, or go and come again.
-// The error says that the kernel lets nothing be watched.
-func (r Records) Watch(ctx context.Context, changed func()) error {
-	watcher, err := fsnotify.NewWatcher()
-	if err != nil {
-		return fmt.Errorf("watch records of libvirt %s: %w", r.Dir, err)
+//
+// Where the kernel gives no notifications (inotify), for lack of instances or watches,
+// changed is called every five seconds until it does, and Logger is told.
+func (r Records) Watch(ctx context.Context, changed func()) {
+	newWatch(r).run(ctx, changed)
+}
+
+// watch belongs to one goroutine.
+type watch struct {
+	dir     string
+	logger  *slog.Logger
+	connect func() (*fsnotify.Watcher, error)
+	poll    time.Duration
+	dirty   chan struct{}
+	deaf    bool // and that was told
+}
+
+func newWatch(r Records) *watch {
+	w := &watch{
+		dir: filepath.Clean(r.Dir), logger: r.Logger, connect: fsnotify.NewWatcher,
+		poll: pollEvery, dirty: make(chan struct{}, 1),
 	}
-	defer watcher.Close()
-	dirty, done := make(chan struct{}, 1), make(chan struct{})
+	if w.logger == nil {
+		w.logger = slog.New(slog.DiscardHandler)
+	}
+	return w
+}
+
+func (w *watch) run(ctx context.Context, changed func()) {
+	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for range dirty {
+		for range w.dirty {
 			changed()
 		}
 	}()
-	err = follow(ctx, watcher, filepath.Clean(r.Dir), dirty)
-	close(dirty)
-	<-done
-	if err != nil {
-		return fmt.Errorf("watch records of libvirt %s: %w", r.Dir, err)
+	for again := true; again; {
+		again = w.listen(ctx)
 	}
-	return nil
+	close(w.dirty)
+	<-done
+}
+
+// listen returns false when ctx is done, and true to be called again, a while after the
+// kernel has refused to notify.
+func (w *watch) listen(ctx context.Context) bool {
+	err := w.follow(ctx)
+	if err == nil {
+		return false
+	}
+	if !w.deaf {
+		w.deaf = true
+		w.logger.Warn("the kernel does not notify of libvirt's records; they are looked at every so often instead",
+			"every", w.poll, "dir", w.dir, "error", err)
+	}
+	mark(w.dirty)
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(w.poll):
+		return true
+	}
 }
 
 // follow watches the directory or, where that is not there, the nearest one above it
-// that is, and marks as dirty what it sees.
-func follow(ctx context.Context, watcher *fsnotify.Watcher, dir string, dirty chan<- struct{}) error {
-	at, err := watchNearest(watcher, dir)
-	mark(dirty)
+// that is, and marks as dirty what it sees. The error says that nothing can be watched.
+func (w *watch) follow(ctx context.Context) error {
+	watcher, err := w.connect()
+	if err != nil {
+		return err
+	}
+	defer watcher.Close()
+	at, err := watchNearest(watcher, w.dir)
+	if err == nil && w.deaf {
+		w.deaf = false
+		w.logger.Info("the kernel notifies of libvirt's records again", "dir", w.dir)
+	}
+	mark(w.dirty)
 	for err == nil {
 		select {
 		case <-ctx.Done():
 			return nil
 		case event := <-watcher.Events:
-			if at == dir && event.Name != dir {
+			if at == w.dir && event.Name != w.dir {
 				if isRecord(event) {
-					mark(dirty)
+					mark(w.dirty)
 				}
 				continue
 			}
 			_ = watcher.Remove(at) // it may be gone, and its watch with it
 			before := at
-			if at, err = watchNearest(watcher, dir); at == dir || before == dir {
-				mark(dirty)
+			if at, err = watchNearest(watcher, w.dir); at == w.dir || before == w.dir {
+				mark(w.dirty)
 			}
 		case <-watcher.Errors: //nolint:errcheck // such as an overflow of the kernel's queue: what it was is no matter
-			mark(dirty)
+			mark(w.dirty)
 		}
 	}
 	return err

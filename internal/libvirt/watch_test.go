@@ -1,22 +1,35 @@
 package libvirt
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"golang.org/x/sys/unix"
 )
 
-// watch watches a directory, and returns a channel that has the latest count of the
+// counted watches a directory, and returns a channel that has the latest count of the
 // domains there.
-func watch(t *testing.T, dir string) <-chan int {
+func counted(t *testing.T, dir string) <-chan int {
 	t.Helper()
-	r, counts := Records{dir}, make(chan int, 1)
+	return countedBy(t, newWatch(Records{Dir: dir}))
+}
+
+func countedBy(t *testing.T, w *watch) <-chan int {
+	t.Helper()
+	r, counts := Records{Dir: w.dir}, make(chan int, 1)
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
+	ended := make(chan struct{})
 	go func() {
-		ended <- r.Watch(ctx, func() {
+		defer close(ended)
+		w.run(ctx, func() {
 			all, _ := r.List()
 			select {
 			case <-counts:
@@ -27,9 +40,7 @@ func watch(t *testing.T, dir string) <-chan int {
 	}()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("Watch: %v", err)
-		}
+		<-ended
 	})
 	return counts
 }
@@ -60,7 +71,7 @@ func replace(t *testing.T, dir, name, from string) {
 func TestWatch(t *testing.T) {
 	dir := t.TempDir()
 	replace(t, dir, "old.xml", "libvirt-1.3.xml")
-	counts := watch(t, dir)
+	counts := counted(t, dir)
 	await(t, counts, 1)
 	for range 100 { // a burst is told of at its end, however often in between
 		replace(t, dir, "vm-1.xml", "libvirt-9.0.xml")
@@ -76,7 +87,7 @@ func TestWatch(t *testing.T) {
 func TestWatchAwaitsDirectory(t *testing.T) {
 	top := t.TempDir()
 	dir := filepath.Join(top, "run", "libvirt", "qemu")
-	counts := watch(t, dir)
+	counts := counted(t, dir)
 	await(t, counts, 0)
 	for range 3 {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -90,5 +101,64 @@ func TestWatchAwaitsDirectory(t *testing.T) {
 			t.Fatal(err)
 		}
 		await(t, counts, 0)
+	}
+}
+
+// Where the kernel gives no notifications, the directory is looked at every so often
+// until it does.
+func TestWatchWithoutNotifications(t *testing.T) {
+	var log bytes.Buffer
+	var refused, allowed atomic.Int32
+	var fault atomic.Pointer[error]
+	dir := t.TempDir()
+	w := newWatch(Records{Dir: dir, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	w.poll = time.Millisecond
+	none := error(unix.EMFILE)
+	fault.Store(&none)
+	w.connect = func() (*fsnotify.Watcher, error) {
+		if err := *fault.Load(); err != nil {
+			refused.Add(1)
+			return nil, err
+		}
+		allowed.Add(1)
+		return fsnotify.NewWatcher()
+	}
+	t.Run("watch", func(t *testing.T) {
+		counts := countedBy(t, w)
+		await(t, counts, 0)
+		replace(t, dir, "old.xml", "libvirt-1.3.xml")
+		await(t, counts, 1)
+		for refused.Load() < 10 {
+			<-time.After(time.Millisecond)
+		}
+		var enough error
+		fault.Store(&enough)
+		replace(t, dir, "vm-1.xml", "libvirt-9.0.xml")
+		await(t, counts, 2)
+		for allowed.Load() == 0 {
+			<-time.After(time.Millisecond)
+		}
+	})
+	for _, want := range []string{"does not notify of libvirt's records", unix.EMFILE.Error(), "notifies of libvirt's records again"} {
+		if got := strings.Count(log.String(), want); got != 1 {
+			t.Errorf("%q is told %d times, want once:\n%s", want, got, &log)
+		}
+	}
+}
+
+// A directory whose parents cannot be watched, for want of watches, is looked at.
+func TestWatchWithoutWatches(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), strings.Repeat("x", 300)) // ENAMETOOLONG, as good as ENOSPC
+	w := newWatch(Records{Dir: dir})
+	w.poll = time.Millisecond
+	ctx, cancel := context.WithCancel(t.Context())
+	calls := 0
+	w.run(ctx, func() {
+		if calls++; calls == 3 {
+			cancel()
+		}
+	})
+	if calls < 3 {
+		t.Errorf("%d calls", calls)
 	}
 }

@@ -118,6 +118,9 @@ mooring_events_total{reason="MemlockRefused",type="Warning"} 0
 mooring_events_total{reason="NeighbourMemlock",type="Warning"} 0
 mooring_events_total{reason="OwnerGone",type="Warning"} 0
 mooring_events_total{reason="PodDirFailed",type="Warning"} 0
+mooring_events_total{reason="ResizeDone",type="Normal"} 0
+mooring_events_total{reason="ResizeFailed",type="Warning"} 0
+mooring_events_total{reason="ResizeStarted",type="Normal"} 0
 mooring_events_total{reason="StopConfirmed",type="Normal"} 0
 mooring_events_total{reason="StopRequested",type="Normal"} 0
 mooring_events_total{reason="VMGone",type="Normal"} 0

@@ -71,11 +71,14 @@ mooring_nri_synchronized 0
 func testTracker() agentapi.Tracker {
 	return agentapi.Tracker{
 		Available: true, Processes: 12, MaxProcesses: 32768, Groups: 3, MaxGroups: 4096,
-		LostEvents: 7, LostProcesses: 2, Stale: 1,
+		LostEvents: 7, LostProcesses: 2, Stale: 1, LeftOut: 4,
 	}
 }
 
 const wantTracker = `
+# HELP mooring_tracker_calls_left_out_total Calls of the tracker's programs that the kernel left out.
+# TYPE mooring_tracker_calls_left_out_total counter
+mooring_tracker_calls_left_out_total 4
 # HELP mooring_tracker_events_lost_total Events that the kernel had no room for.
 # TYPE mooring_tracker_events_lost_total counter
 mooring_tracker_events_lost_total 7

@@ -46,6 +46,8 @@ func newTrackerCollector(state State) *trackerCollector {
 				func(t agentapi.Tracker) float64 { return float64(t.LostProcesses) }),
 			counted("tracker_stale_processes_total", "Processes whose end was missed, found when their number came again.",
 				func(t agentapi.Tracker) float64 { return float64(t.Stale) }),
+			counted("tracker_calls_left_out_total", "Calls of the tracker's programs that the kernel left out.",
+				func(t agentapi.Tracker) float64 { return float64(t.LeftOut) }),
 		},
 	}
 }

@@ -17,11 +17,12 @@ func (m *Metrics) startAtZero() {
 		agentapi.ReasonVMKilled, agentapi.ReasonVMStuck, agentapi.ReasonWouldStop,
 		agentapi.ReasonGracePeriodRefused, agentapi.ReasonDomainRefused, agentapi.ReasonDomainClaimed, agentapi.ReasonLeaseExpired,
 		agentapi.ReasonVMShutdown, agentapi.ReasonVMTerminated, // could not be done
+		agentapi.ReasonResizeFailed,
 	)
 	m.eventsAtZero(agentapi.Normal,
 		agentapi.ReasonLimitRepaired, agentapi.ReasonLimitYielded, agentapi.ReasonWouldSet,
 		agentapi.ReasonVMStarted, agentapi.ReasonVMGone, agentapi.ReasonStopRequested, agentapi.ReasonStopConfirmed,
-		agentapi.ReasonVMShutdown, agentapi.ReasonVMTerminated,
+		agentapi.ReasonVMShutdown, agentapi.ReasonVMTerminated, agentapi.ReasonResizeStarted, agentapi.ReasonResizeDone,
 	)
 	for _, outcome := range []plugin.Outcome{
 		plugin.OutcomeSet, plugin.OutcomeYielded, plugin.OutcomeRefused,

@@ -34,6 +34,7 @@ func TestKernel(t *testing.T, newMachine func(t *testing.T) Machine) {
 		"processes of a cgroup":           testProcesses,
 		"processes of no cgroup":          testNoCgroup,
 		"limit can be read and set":       testSetMemlock,
+		"what is locked":                  testLocked,
 		"another process has the pid":     testReusedPID,
 		"a process that exited":           testExited,
 		"files of a cgroup":               testReadCgroup,
@@ -76,6 +77,26 @@ func testProcesses(t *testing.T, m Machine) {
 
 func isIn(cgroup string) func(lifecycle.Process) bool {
 	return func(p lifecycle.Process) bool { return p.Cgroup == cgroup }
+}
+
+// A process that waits has locked nothing, as far as anybody knows.
+func testLocked(t *testing.T, m Machine) {
+	cgroup := m.NewCgroup(t, "")
+	m.Start(t, cgroup)
+	p := process1(t, m, cgroup)
+	if locked, err := m.Kernel().Locked(p); locked != 0 || err != nil {
+		t.Errorf("Locked = %d, %v, want nothing", locked, err)
+	}
+	if _, err := m.Kernel().Locked(lifecycle.Process{PID: p.PID, StartTime: p.StartTime + 1}); !errors.Is(err, lifecycle.ErrGone) {
+		t.Errorf("Locked of another process that had the pid: %v, want ErrGone", err)
+	}
+	m.Kill(t, p.PID)
+	if _, err := m.Kernel().Locked(p); !errors.Is(err, lifecycle.ErrGone) {
+		t.Errorf("Locked of a process that has ended: %v, want ErrGone", err)
+	}
+	if available, err := m.Kernel().MemAvailable(); available == 0 || err != nil {
+		t.Errorf("MemAvailable = %d, %v", available, err)
+	}
 }
 
 func testNoCgroup(t *testing.T, m Machine) {

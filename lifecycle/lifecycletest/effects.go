@@ -110,6 +110,13 @@ func (d *Domains) Run(domain lifecycle.Domain) {
 	d.running = append(d.running, domain)
 }
 
+// Forget removes what runs of a domain.
+func (d *Domains) Forget(uuid string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.running = slices.DeleteFunc(d.running, func(domain lifecycle.Domain) bool { return domain.UUID == uuid })
+}
+
 // Running implements [lifecycle.Domains].
 func (d *Domains) Running() ([]lifecycle.Domain, error) {
 	d.mu.Lock()

@@ -38,6 +38,8 @@ type Kernel struct {
 	ticks   uint64
 	procs   map[int]process
 	cgroups map[string]map[string]string // path -> file -> content
+	locked  map[int]uint64               // bytes, by pid
+	memory  uint64                       // available
 }
 
 type process struct {
@@ -52,7 +54,7 @@ var _ lifecycle.Kernel = (*Kernel)(nil)
 func NewKernel() *Kernel {
 	return &Kernel{
 		procs: map[int]process{}, cgroups: map[string]map[string]string{"/": {}},
-		signals: map[int][]string{}, args: map[int][]string{},
+		signals: map[int][]string{}, args: map[int][]string{}, locked: map[int]uint64{}, memory: 64 << 30,
 	}
 }
 
@@ -73,6 +75,7 @@ func (k *Kernel) Start(pid int, cgroup string, limit lifecycle.Rlimit) lifecycle
 func (k *Kernel) Exit(pid int) {
 	k.mu.Lock()
 	delete(k.procs, pid)
+	delete(k.locked, pid)
 	ended := k.take(pid)
 	k.mu.Unlock()
 	for _, tell := range ended {
@@ -157,6 +160,35 @@ func (k *Kernel) SetMemlock(p lifecycle.Process, limit lifecycle.Rlimit) error {
 	now.limit = limit
 	k.procs[p.PID] = now
 	return nil
+}
+
+// Lock has the process that has the pid lock so many bytes.
+func (k *Kernel) Lock(pid int, bytes uint64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.locked[pid] = bytes
+}
+
+// Locked implements [lifecycle.Kernel].
+func (k *Kernel) Locked(p lifecycle.Process) (uint64, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	_, err := k.lookup(p)
+	return k.locked[p.PID], err
+}
+
+// SetMemAvailable says how many bytes of memory the node has yet.
+func (k *Kernel) SetMemAvailable(bytes uint64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.memory = bytes
+}
+
+// MemAvailable implements [lifecycle.Kernel].
+func (k *Kernel) MemAvailable() (uint64, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.memory, nil
 }
 
 // lookup needs the lock.

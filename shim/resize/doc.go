@@ -39,9 +39,10 @@
 //
 // Each step tells what it does, what confirms it, within which time, and how it is
 // undone. An order that libvirt took is not confirmed by that: the guest's own figure is
-// what counts. An order whose answer got lost is not given again; whether it was carried
-// out shows in what is. Before each step is looked whether the VM is still as it was
-// planned, and that no migration is under way; the agent holds migrations off meanwhile.
+// what counts. If its answer got lost, what is shows whether it was carried out: if not,
+// an order that says what is to be is given again, and one to plug or unplug a DIMM is
+// not. Before each step is looked whether the VM is still as it was planned, and that no
+// migration is under way; the agent holds migrations off meanwhile.
 //
 // If a step fails, what was begun is undone in reverse, but for 8 and 9, which follow
 // when the VM is as wanted. A guest that gave only a part of what it was asked for keeps

@@ -130,6 +130,10 @@ func (u *run) confirm(ctx context.Context, step Step, ordered error) error {
 			if ordered != nil && !uncertain(ordered) {
 				return ordered
 			}
+			if errors.Is(ordered, virt.ErrConnection) && absolute(step) {
+				ordered = step.do(ctx, u.hands, is)
+				continue
+			}
 		case !uncertain(err):
 			return err
 		}

@@ -63,6 +63,16 @@ func waits(s Step) bool {
 	return s.kind() == kindAwaitLimit || s.kind() == kindAwaitRoom
 }
 
+// absolute reports whether an order says what is to be, so that libvirt may be given it
+// twice.
+func absolute(s Step) bool {
+	switch s.kind() {
+	case kindSetVCPUs, kindSetBandwidth, kindRequestMemory, kindSetBalloon:
+		return true
+	}
+	return false
+}
+
 // Room is how large the VM may be: with a memory.max of at least Max it may have so
 // much Memory, in bytes, and so many VCPUs. The zero value allows all: no memory limit
 // is known.

@@ -27,7 +27,7 @@ func (s SetVCPUs) Within() time.Duration { return s.Bound }
 
 // ConfirmedBy implements Step.
 func (SetVCPUs) ConfirmedBy() string {
-	return "the guest, which uses all that are new, or no more than are left; where nobody can tell, the hypervisor, which has so many"
+	return "the guest, which uses all that are new, or no more than are left; where it has never told, the hypervisor, which has so many"
 }
 
 // UndoneBy implements Step.
@@ -57,6 +57,8 @@ func (s SetVCPUs) done(is Is) error {
 	switch {
 	case v.Plugged != s.To:
 		return fmt.Errorf("the domain has %d vCPUs: want %d", v.Plugged, s.To)
+	case v.Online == virt.Unknown && s.To > s.From && s.Used != virt.Unknown:
+		return fmt.Errorf("the guest has %d vCPUs, and does not tell any more how many it uses", v.Plugged)
 	case v.Online != virt.Unknown && (v.Online < s.least() || v.Online > s.To):
 		return fmt.Errorf("the guest uses %d of its %d vCPUs", v.Online, v.Plugged)
 	}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"libvirt.org/go/libvirt"
 
@@ -109,28 +108,4 @@ func (c *connection) adopt(d *libvirt.Domain) (*domain, error) {
 	}
 	name, err := d.GetName()
 	return &domain{c: c, uuid: uuid, name: name}, err
-}
-
-// asked are the domains whose guest agents have not answered yet.
-type asked struct {
-	mu  sync.Mutex
-	all map[string]bool
-}
-
-// begin reports whether a domain's agent may be asked; then end has to follow.
-func (a *asked) begin(uuid string) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.all == nil {
-		a.all = map[string]bool{}
-	}
-	free := !a.all[uuid]
-	a.all[uuid] = true
-	return free
-}
-
-func (a *asked) end(uuid string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.all, uuid)
 }

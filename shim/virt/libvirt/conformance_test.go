@@ -3,11 +3,11 @@
 package libvirt
 
 import (
-	"os"
 	"syscall"
 	"testing"
 
 	"github.com/mooring-vm/mooring/shim/virt"
+	"github.com/mooring-vm/mooring/shim/virt/libvirt/libvirttest"
 	"github.com/mooring-vm/mooring/shim/virt/virttest"
 )
 
@@ -23,14 +23,14 @@ func TestConformanceOfQEMU(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots a guest")
 	}
-	d := startDaemon(t, cpu...)
-	v := linux(t, d)
+	d := libvirttest.Start(t, true)
+	v := d.Linux(t)
 	virttest.Run(t, func(t *testing.T) virttest.Fixture {
-		c := open(t, d.uri, Options{MaxBackoff: quick})
+		c := open(t, d.URI, Options{MaxBackoff: quick})
 		return virttest.Fixture{
-			Connection: c, Domain: d.boot(t, c, v), VCPUs: true, Unplug: d.unplugs(t), Agent: true, VirtioMem: "virtiomem0",
-			DIMM: 128 << 20, Balloon: true, Bandwidth: d.limitsCPU(), ACPI: true,
-			Lose: func(t *testing.T) { d.signal(t, syscall.SIGKILL) }, Return: d.start,
+			Connection: c, Domain: boot(t, d, c, v), VCPUs: true, Unplug: d.Unplugs(t), Agent: true, VirtioMem: "virtiomem0",
+			DIMM: 128 << 20, Balloon: true, Bandwidth: d.LimitsCPU(), ACPI: true,
+			Lose: func(t *testing.T) { d.Signal(t, syscall.SIGKILL) }, Return: d.Return,
 		}
 	})
 }
@@ -47,13 +47,6 @@ func ofTestDriver(t *testing.T, c virt.Connection) virt.Domain {
 		t.Fatal(err)
 	}
 	return find(t, c, "vm-1")
-}
-
-// limitsCPU reports whether domains get the CPU controller.
-func (d *daemon) limitsCPU() bool {
-	_, v1 := os.Stat("/sys/fs/cgroup/cpu/" + d.cgroup)
-	_, v2 := os.Stat("/sys/fs/cgroup/" + d.cgroup)
-	return v1 == nil || v2 == nil
 }
 
 func find(t *testing.T, c virt.Connection, name string) virt.Domain {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+	"golang.org/x/sync/singleflight"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/mooring-vm/mooring/shim/virt"
@@ -22,7 +23,7 @@ type connection struct {
 	o     Options
 	hub   notice.Hub
 	calls *semaphore.Weighted
-	asked asked
+	asked singleflight.Group // guest agents, by UUID
 	stop  context.CancelFunc
 	ended chan struct{} // closed when nothing is opened any more
 

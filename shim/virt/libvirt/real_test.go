@@ -5,11 +5,15 @@ package libvirt
 import (
 	"context"
 	"errors"
+	"fmt"
 	"syscall"
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/mooring-vm/mooring/shim/virt"
+	"github.com/mooring-vm/mooring/shim/virt/libvirt/libvirttest"
 )
 
 const mib = 1 << 20
@@ -36,9 +40,9 @@ func until(t *testing.T, d virt.Domain, what string, is func(virt.State, error) 
 // Firmware answers nothing: what libvirt was asked for is not what there is. The domain
 // has no definition that could be changed with it.
 func TestGuestWithoutSystem(t *testing.T) {
-	d := startDaemon(t)
-	c := open(t, d.uri, Options{})
-	v := d.create(t, c, vm{})
+	d := libvirttest.Start(t, false)
+	c := open(t, d.URI, Options{})
+	v := create(t, d, c)
 	must(t, v.SetVCPUs(t.Context(), 2), v.RequestMemory(t.Context(), "virtiomem0", 64*mib), v.AttachDIMM(t.Context(), 0, 128*mib))
 	must(t, v.DetachDIMM(t.Context(), "dimm0"), v.Shutdown(t.Context(), virt.ACPI))
 	s := until(t, v, "it is resized", func(s virt.State, _ error) bool { return s.VCPUs.Plugged == 2 })
@@ -57,8 +61,8 @@ func TestGuestWithoutSystem(t *testing.T) {
 
 // libvirt may have no CPU controller, as in session mode.
 func TestWithoutController(t *testing.T) {
-	d := startDaemon(t)
-	v := d.create(t, open(t, d.uri, Options{}), vm{})
+	d := libvirttest.Start(t, false)
+	v := create(t, d, open(t, d.URI, Options{}))
 	if s, err := v.State(t.Context()); err != nil || s.Bandwidth != (virt.Bandwidth{}) {
 		t.Errorf("%+v, %v, want no bandwidth", s, err)
 	}
@@ -72,11 +76,12 @@ func TestStubbornGuest(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots a guest")
 	}
-	d := startDaemon(t)
-	v := d.boot(t, open(t, d.uri, Options{}), linux(t, d, "guest.keep-cpus-offline", "guest.ignore-power-button"))
+	d := libvirttest.Start(t, false)
+	v := boot(t, d, open(t, d.URI, Options{}), d.Linux(t, "guest.keep-cpus-offline", "guest.ignore-power-button"))
 	until(t, v, "the agent answers", func(s virt.State, _ error) bool { return s.VCPUs.Online == 1 })
+	askAtOnce(t, v)
 	must(t, v.SetVCPUs(t.Context(), 3), v.Shutdown(t.Context(), virt.ACPI))
-	d.console(t, "power button ignored")
+	d.AwaitConsole(t, "power button ignored")
 	if s, err := v.State(t.Context()); err != nil || s.Phase != virt.Running || s.VCPUs.Plugged != 3 || s.VCPUs.Online != 1 {
 		t.Errorf("%+v, %v, want 3 plugged, 1 online", s, err)
 	}
@@ -86,15 +91,33 @@ func TestStubbornGuest(t *testing.T) {
 	until(t, v, "it is off", func(s virt.State, _ error) bool { return s.Phase == virt.ShutOff })
 }
 
+// askAtOnce has several ask the agent, which all get its answer.
+func askAtOnce(t *testing.T, v virt.Domain) {
+	t.Helper()
+	var all errgroup.Group
+	for range 8 {
+		all.Go(func() error {
+			s, err := v.State(t.Context())
+			if err == nil && s.VCPUs.Online != 1 {
+				err = fmt.Errorf("%d vCPUs online, want 1", s.VCPUs.Online)
+			}
+			return err
+		})
+	}
+	if err := all.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
 // A daemon that hangs holds no caller longer than its context, and is taken as lost;
 // what it carries out later is not known.
 func TestDaemonThatHangs(t *testing.T) {
-	d := startDaemon(t)
-	c := open(t, d.uri, Options{KeepAlive: time.Second, Calls: 2, MaxBackoff: quick})
-	v := d.create(t, c, vm{})
+	d := libvirttest.Start(t, false)
+	c := open(t, d.URI, Options{KeepAlive: time.Second, Calls: 2, MaxBackoff: quick})
+	v := create(t, d, c)
 	changed, err := v.Changed(t.Context())
 	must(t, err)
-	d.signal(t, syscall.SIGSTOP)
+	d.Signal(t, syscall.SIGSTOP)
 	ended, cancel := context.WithCancel(t.Context())
 	for range 3 { // one more than there may be
 		go func() { _, _ = v.State(ended) }()
@@ -109,7 +132,7 @@ func TestDaemonThatHangs(t *testing.T) {
 	for len(changed) > 0 {
 		<-changed
 	}
-	d.signal(t, syscall.SIGCONT)
+	d.Signal(t, syscall.SIGCONT)
 	<-changed
 	until(t, v, "it is back", func(s virt.State, err error) bool { return err == nil && s.Phase == virt.Running })
 }

@@ -84,29 +84,27 @@ var pausedByMigration = map[libvirt.DomainPausedReason]bool{
 }
 
 // online asks the guest agent, which is the guest's and need not answer. While a
-// question is open there is no second one.
+// question is open there is no second one: who asks meanwhile gets the same answer.
 func (d *domain) online(ctx context.Context) int {
 	ctx, cancel := context.WithTimeout(ctx, d.c.o.Agent)
 	defer cancel()
-	answer := make(chan int, 1)
-	err := d.c.call(ctx, func(l *link) error {
-		if !d.c.asked.begin(d.uuid) {
-			answer <- virt.Unknown
-			return nil
-		}
-		defer d.c.asked.end(d.uuid)
-		handle, err := l.domain(d.uuid)
-		if err != nil {
+	answer := d.c.asked.DoChan(d.uuid, func() (any, error) {
+		var n int32
+		err := d.c.call(context.WithoutCancel(ctx), func(l *link) error {
+			handle, err := l.domain(d.uuid)
+			if err == nil {
+				n, err = handle.GetVcpusFlags(libvirt.DOMAIN_VCPU_GUEST)
+			}
 			return err
-		}
-		n, err := handle.GetVcpusFlags(libvirt.DOMAIN_VCPU_GUEST)
-		if err == nil {
-			answer <- int(n)
-		}
-		return err
+		})
+		return int(n), err
 	})
-	if err != nil {
-		return virt.Unknown
+	select {
+	case a := <-answer:
+		if a.Err == nil {
+			return a.Val.(int)
+		}
+	case <-ctx.Done():
 	}
-	return <-answer
+	return virt.Unknown
 }

@@ -1,0 +1,102 @@
+package podapi
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// State is what a resize is doing.
+type State string
+
+// The states of a resize.
+const (
+	StateIdle     State = "Idle"     // nothing was asked for yet
+	StatePlanned  State = "Planned"  // of a dry run: this would be done
+	StateResizing State = "Resizing" // a plan is being carried out
+	StateDone     State = "Done"     // the VM is as it is wanted
+	StateFailed   State = "Failed"   // it is not; Error says why
+	StateRefused  State = "Refused"  // it cannot become so, and nothing was done
+)
+
+// Bounds of a report.
+const (
+	MaxLines = 64  // in each list
+	MaxLine  = 512 // bytes
+)
+
+// Report is what a pod tells of its resizes. It is shown to people as the pod's own
+// words, and decides nothing.
+type Report struct {
+	Generation uint64   `json:"generation"` // of the [Wanted] that it is about
+	State      State    `json:"state"`
+	Plan       []string `json:"plan,omitempty"` // what each step does, in order
+	Steps      []Step   `json:"steps,omitempty"`
+	Notes      []string `json:"notes,omitempty"`
+	Error      string   `json:"error,omitempty"`
+	Actual     *Actual  `json:"actual,omitempty"` // nil: not known
+}
+
+// Step is a step that was begun.
+type Step struct {
+	What    string    `json:"what"`
+	Undo    bool      `json:"undo,omitempty"` // it takes back another
+	Started time.Time `json:"started"`
+	Seconds float64   `json:"seconds"`         // that it took
+	Error   string    `json:"error,omitempty"` // it was not confirmed; empty: it was
+}
+
+// Actual is what the VM is.
+type Actual struct {
+	Memory uint64 `json:"memory"`          // bytes that the guest has
+	VCPUs  int    `json:"vcpus"`           // that are plugged
+	Online int    `json:"online"`          // that the guest uses; -1: not known
+	Quota  string `json:"quota,omitempty"` // CPU bandwidth of the VM, for people
+}
+
+// Check returns an error that names the field, its value and what is allowed.
+func (r Report) Check() error {
+	switch r.State {
+	case StateIdle, StatePlanned, StateResizing, StateDone, StateFailed, StateRefused:
+	default:
+		return fmt.Errorf("state: %.40q: want one of %s, %s, %s, %s, %s, %s", r.State,
+			StateIdle, StatePlanned, StateResizing, StateDone, StateFailed, StateRefused)
+	}
+	if err := checkLines("plan", r.Plan); err != nil {
+		return err
+	}
+	if err := checkLines("notes", r.Notes); err != nil {
+		return err
+	}
+	texts := []string{r.Error}
+	if r.Actual != nil {
+		texts = append(texts, r.Actual.Quota)
+	}
+	for _, s := range r.Steps {
+		texts = append(texts, s.What, s.Error)
+	}
+	if len(r.Steps) > MaxLines {
+		return fmt.Errorf("steps: %d of them: want at most %d", len(r.Steps), MaxLines)
+	}
+	return checkTexts("steps, error", texts)
+}
+
+func checkLines(field string, lines []string) error {
+	if len(lines) > MaxLines {
+		return fmt.Errorf("%s: %d lines: want at most %d", field, len(lines), MaxLines)
+	}
+	return checkTexts(field, lines)
+}
+
+// checkTexts checks that each text can be shown in one line.
+func checkTexts(field string, texts []string) error {
+	unprintable := func(r rune) bool { return !unicode.IsPrint(r) }
+	for _, t := range texts {
+		if len(t) > MaxLine || !utf8.ValidString(t) || strings.ContainsFunc(t, unprintable) {
+			return fmt.Errorf("%s: %.40q: want lines of printable text, at most %d bytes each", field, t, MaxLine)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,31 @@
+// Command mooring-shim runs beside the launcher of a VM, as a sidecar: it resizes the
+// VM through libvirt as the pod wants it, and has its guest shut down gracefully.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mooring-vm/mooring/internal/buildinfo"
+	"github.com/mooring-vm/mooring/internal/shimcmd"
+)
+
+// version is set by release builds.
+var version string
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "mooring-shim:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
+	defer stop()
+	return shimcmd.Command(buildinfo.Read(version), os.Stderr).ExecuteContext(ctx)
+}

@@ -1,0 +1,157 @@
+package suite
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/shim/virt/virttest/guest"
+)
+
+// guestDir has on the node what a Linux guest is booted with.
+const guestDir = "/opt/suite/guest"
+
+// linuxXML is a VM whose guest answers, without headroom.
+const linuxXML = `<domain type='qemu'>
+  <name>%s</name><memory unit='MiB'>160</memory><vcpu>1</vcpu>
+  <os><type arch='x86_64' machine='q35'>hvm</type>
+    <kernel>` + guestDir + `/vmlinuz</kernel><initrd>` + guestDir + `/initramfs</initrd><cmdline>` + guest.Arguments + `</cmdline></os>
+  <features><acpi/><apic/><smm state='off'/></features>
+  <on_poweroff>destroy</on_poweroff><on_crash>destroy</on_crash>
+  <devices>
+    <emulator>/usr/bin/qemu-system-x86_64</emulator><controller type='usb' model='none'/>
+    <serial type='file'><source path='%[1]s'/></serial>
+    <channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel>
+    <memballoon model='virtio'/>
+  </devices>
+</domain>
+`
+
+// TestResize: a real guest on the node grows with what its pod asks for, and is shut
+// down by the shim, all of it beside the agent and the node's libvirt.
+func TestResize(t *testing.T) {
+	f := setUpVMs(t)
+	f.pushGuest(t)
+	f.pushShim(t)
+	asks := map[string]string{api.RequiresLockKey: "true", api.GracePeriodKey: "60s"}
+	v := f.runLaunchers(t, placements()[3:], want{annotations: asks})[0]
+	f.startLinux(t, v)
+	f.awaitVM(t, v, agentapi.VMRunning)
+	f.runShim(t, v)
+
+	f.resize(t, v, "--vcpus=2", "--memory=416Mi", "--cpu-quota=150%")
+	f.guestSays(t, v, "cpus=0-1 ")
+	r := f.reported(t, v)
+	if r.State != podapi.StateDone || r.Actual == nil || r.Actual.VCPUs != 2 || r.Actual.Memory != 416<<20 {
+		t.Errorf("the pod reports %+v", r)
+	}
+	if got := f.output(t, "virsh", "vcpucount", "--live", v.domain()); strings.TrimSpace(got) != "2" {
+		t.Errorf("libvirt has %s vCPUs", got)
+	}
+	t.Logf("QEMU may lock %s", f.memlockOf(t, itoa(v.process.pid)))
+	f.resize(t, v, "--vcpus=2", "--memory=288Mi", "--cpu-quota=none")
+	if r := f.reported(t, v); r.State != podapi.StateDone || r.Actual == nil || r.Actual.Memory != 288<<20 || r.Actual.Quota != "none" {
+		t.Errorf("the pod reports %+v", r)
+	}
+	if _, err := v.launcher.PreStop(t.Context(), patience, preStop, "prestop"); err != nil {
+		t.Errorf("the hook ended with %v", err)
+	}
+	f.guestSays(t, v, "power off")
+	f.awaitEnd(t, v.process)
+	f.neverTold(t, v.pod, agentapi.ReasonVMTerminated)
+}
+
+// pushGuest brings kernel and initramfs to the node.
+func (f fixture) pushGuest(t *testing.T) {
+	t.Helper()
+	kernel, err := guest.Kernel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := guest.Make(t.Context(), kernel, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.output(t, "mkdir", "-p", guestDir)
+	for from, to := range map[string]string{g.Kernel: "vmlinuz", g.Initramfs: "initramfs"} {
+		if err := f.Push(t.Context(), from, guestDir+"/"+to, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// shimBinary is mooring-shim on the node.
+const shimBinary = "/opt/suite/mooring-shim"
+
+// pushShim builds mooring-shim, which loads the node's libvirt, and brings it there.
+func (f fixture) pushShim(t *testing.T) {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "mooring-shim")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "../../cmd/mooring-shim")
+	build.Env = append(os.Environ(), "CGO_ENABLED=1")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building mooring-shim: %v\n%s", err, out)
+	}
+	if err := f.Push(t.Context(), binary, shimBinary, 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// startLinux has the node's libvirt start a VM with a Linux guest and headroom.
+func (f fixture) startLinux(t *testing.T, v *vm) {
+	t.Helper()
+	xml, dir := fmt.Sprintf(linuxXML, v.domain()), guestDir+"/"+v.domain()
+	xml = strings.Replace(xml, "path='"+v.domain()+"'", "path='"+dir+"/console'", 1)
+	f.output(t, "mkdir", "-p", "-m", "0777", dir)
+	if err := f.PushFrom(t.Context(), strings.NewReader(xml), dir+"/plain.xml", 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f.output(t, "sh", "-c", `mooring domain prepare --memory-capacity=1024 --cpu-capacity=4 "$1/plain.xml" >"$1/vm.xml" && virsh -q create "$1/vm.xml"`, "sh", dir)
+	if err := f.learnDomain(t.Context(), v); err != nil {
+		t.Fatal(err)
+	}
+	f.guestSays(t, v, "cpus=0 ")
+}
+
+// guestSays waits until the guest has told something on its console.
+func (f fixture) guestSays(t *testing.T, v *vm, what string) {
+	t.Helper()
+	said := func() string { return f.output(t, "sh", "-c", "cat "+guestDir+"/"+v.domain()+"/console; true") }
+	eventually(t, "the guest to say "+what, func() bool { return strings.Contains(said(), what) }, said)
+}
+
+// runShim runs mooring-shim on the node, for a VM of the node's libvirt.
+func (f fixture) runShim(t *testing.T, v *vm) {
+	t.Helper()
+	dir := guestDir + "/" + v.domain()
+	f.nodeProcess(t, fmt.Sprintf("mkdir -p %[1]s/journal; exec %[2]s run --journal=%[1]s/journal --domain=%[3]s --agent=%[4]s/agent.sock "+
+		"--stop-file=%[4]s/pod/stop --grace-period=50s --overhead=128Mi", dir, shimBinary, v.domain(), podDir(v.pod)))
+}
+
+// resize asks for another size as a user of a node without Kubernetes does.
+func (f fixture) resize(t *testing.T, v *vm, flags ...string) {
+	t.Helper()
+	args := append([]string{"resize", v.pod.Namespace + "/" + v.pod.Name, "--wait"}, flags...)
+	out, err := f.agent.CLI(t.Context(), args...)
+	t.Logf("mooring %s\n%s", strings.Join(args, " "), out)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reported is what the pod has told of its last resize.
+func (f fixture) reported(t *testing.T, v *vm) podapi.Report {
+	t.Helper()
+	var r podapi.Report
+	if err := json.Unmarshal([]byte(f.output(t, "cat", podDir(v.pod)+"/resize.json")), &r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}

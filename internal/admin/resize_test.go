@@ -1,0 +1,80 @@
+package admin
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/podapi"
+)
+
+// sizes answers as a test wants, and notes what it was asked.
+type sizes struct {
+	pods  []agentapi.ResizedPod
+	err   error
+	asked []podapi.Size
+}
+
+func (s *sizes) Ask(_, _ string, size podapi.Size, _ bool) ([]agentapi.ResizedPod, error) {
+	s.asked = append(s.asked, size)
+	return s.pods, s.err
+}
+
+func TestResize(t *testing.T) {
+	server := testServer()
+	asked := &sizes{pods: []agentapi.ResizedPod{{UID: "1", Generation: 7}}}
+	server.Sizes = asked
+	client, _ := startServer(t, server)
+	size := podapi.Size{VCPUs: 4, Memory: 4 << 30, CPUQuota: "150%"}
+	answer, err := client.Resize(t.Context(), "ns", "vm", agentapi.ResizeRequest{Size: size, DryRun: true})
+	want := agentapi.ResizeAnswer{Pods: asked.pods, Size: size, DryRun: true}
+	if diff := cmp.Diff(want, answer); diff != "" || err != nil {
+		t.Errorf("%v (-want +got)\n%s", err, diff)
+	}
+	if diff := cmp.Diff([]podapi.Size{size}, asked.asked); diff != "" {
+		t.Errorf("asked for (-want +got)\n%s", diff)
+	}
+	asked.pods = nil
+	_, err = client.Resize(t.Context(), "ns", "vm", agentapi.ResizeRequest{Size: size})
+	if _, ok := errors.AsType[*NotFoundError](err); !ok {
+		t.Errorf("error %v, want a NotFoundError", err)
+	}
+	asked.err = errors.New("this node has Kubernetes")
+	_, err = client.Resize(t.Context(), "ns", "vm", agentapi.ResizeRequest{Size: size})
+	if err == nil || !strings.Contains(err.Error(), "resize of pod ns/vm: this node has Kubernetes") {
+		t.Errorf("error %v, want the reason", err)
+	}
+}
+
+// What makes no sense is not passed on.
+func TestResizeRequest(t *testing.T) {
+	server := testServer()
+	asked := &sizes{}
+	server.Sizes = asked
+	for body, want := range map[string]string{
+		`{}`:                    "want one of vcpus, memory and cpuQuota",
+		`{"vcpus":-1}`:          "vcpus: -1: want 1 to 8192",
+		`{"vcpus":8193}`:        "vcpus: 8193: want 1 to 8192",
+		`{"memory":-1}`:         "memory: -1: want more than 0 bytes",
+		`{"cpuQuota":"lots"}`:   `cpuQuota: "lots": `,
+		`{"vcpus":1,"uid":"1"}`: `unknown field "uid"`,
+		`{"vcpus":1}{}`:         "want one JSON object",
+		`{"cpuQuota":"` + strings.Repeat("x", 5000) + `"}`: "too large",
+	} {
+		answer := httptest.NewRecorder()
+		path := agentapi.PathLaunchers + "/ns/vm" + agentapi.SuffixResize
+		server.Handler().ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodPut, path, strings.NewReader(body)))
+		text := strings.ReplaceAll(answer.Body.String(), `\"`, `"`)
+		if answer.Code != http.StatusBadRequest || !strings.Contains(text, want) {
+			t.Errorf("%.40s: %d %s, want 400 with %q", body, answer.Code, text, want)
+		}
+	}
+	if len(asked.asked) > 0 {
+		t.Errorf("asked for %v", asked.asked)
+	}
+}

@@ -1,0 +1,194 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/podapi"
+)
+
+// resizeFlags is what a resize is asked for with.
+type resizeFlags struct {
+	vcpus        int
+	memory       string
+	cpuQuota     string
+	dryRun, wait bool
+	timeout      time.Duration
+}
+
+const (
+	// resizeTimeout is how long is waited for the pod where nothing else is said.
+	resizeTimeout = 10 * time.Minute
+
+	// reportEvery is how often the agent is asked what the pod has told.
+	reportEvery = 250 * time.Millisecond
+)
+
+func (p *Program) resizeCommand() *cobra.Command {
+	var flags resizeFlags
+	cmd := &cobra.Command{
+		Use:   "resize POD (--vcpus N | --memory QUANTITY | --cpu-quota PERCENT)... [--dry-run | --wait]",
+		Short: "Ask for another size of a running VM",
+		Long: "Asks for another size of a pod's VM, on a node without Kubernetes. It takes the place of\n" +
+			"what was asked before; what is left out follows the container's limits. With Kubernetes\n" +
+			"the pod's own annotations say it, and the error has the command that sets them.\n\n" +
+			"The sidecar in the pod does the work. What is printed of it is what it tells.\n\n" +
+			"POD is as for inspect. All launchers of pods with that namespace and name are meant.",
+		Example: fmt.Sprintf("  %[1]s resize vms/vm-1 --vcpus 4 --memory 4Gi --wait\n"+
+			"  %[1]s resize vms/vm-1 --cpu-quota 150%% --dry-run", p.displayName()),
+		Args:                  between(1, 1, "POD: NAMESPACE/NAME, NAME or UID"),
+		DisableFlagsInUseLine: true,
+	}
+	cmd.Flags().IntVar(&flags.vcpus, "vcpus", 0, "number of vCPUs")
+	cmd.Flags().StringVar(&flags.memory, "memory", "", "memory of the guest, such as 4Gi")
+	cmd.Flags().StringVar(&flags.cpuQuota, "cpu-quota", "", `CPU time of all vCPUs together in percent of one CPU, such as 150%; or "none"`)
+	cmd.Flags().BoolVar(&flags.dryRun, "dry-run", false, "only have it planned, and show the plan")
+	cmd.Flags().BoolVar(&flags.wait, "wait", false, "show the plan and each step, until the VM is as wanted")
+	cmd.Flags().DurationVar(&flags.timeout, "timeout", resizeTimeout, "how long to wait for the pod")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		request, err := flags.request(cmd)
+		if err != nil {
+			return err
+		}
+		return p.resize(cmd.Context(), args[0], request, flags)
+	}
+	return cmd
+}
+
+// request is what the flags ask for.
+func (f resizeFlags) request(cmd *cobra.Command) (agentapi.ResizeRequest, error) {
+	given := cmd.Flags().Changed
+	annotations := map[string]string{}
+	for flag, a := range map[string]struct{ key, value string }{
+		"vcpus": {api.VCPUsKey, fmt.Sprint(f.vcpus)}, "memory": {api.ResizeMemoryKey, f.memory}, "cpu-quota": {api.CPUQuotaKey, f.cpuQuota},
+	} {
+		if given(flag) {
+			annotations[a.key] = a.value
+		}
+	}
+	switch {
+	case f.dryRun && f.wait:
+		return agentapi.ResizeRequest{}, usage("%s: --dry-run waits for the plan by itself: want not both it and --wait", cmd.CommandPath())
+	case len(annotations) == 0:
+		return agentapi.ResizeRequest{}, usage("%s: want --vcpus, --memory or --cpu-quota", cmd.CommandPath())
+	case f.timeout <= 0:
+		return agentapi.ResizeRequest{}, usage("--timeout %s: want more than 0", f.timeout)
+	}
+	wish, err := api.Parse(annotations, "")
+	if err != nil {
+		return agentapi.ResizeRequest{}, usage("%s: %w", cmd.CommandPath(), err)
+	}
+	return agentapi.ResizeRequest{Size: podapi.SizeOf(wish), DryRun: f.dryRun}, nil
+}
+
+// resize asks for a size, and shows what the pod tells of it where that is wanted.
+func (p *Program) resize(ctx context.Context, pod string, request agentapi.ResizeRequest, flags resizeFlags) error {
+	bounded, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	found, err := find(bounded, p.client(), pod)
+	if err != nil {
+		return err
+	}
+	ref := found[0].Pod
+	answer, err := p.client().Resize(bounded, ref.Namespace, ref.Name, request)
+	if err != nil {
+		return err
+	}
+	for _, asked := range answer.Pods {
+		p.printAsked(ref, answer)
+		if !flags.wait && !flags.dryRun {
+			continue
+		}
+		if err := p.follow(ctx, ref, asked, flags); err != nil {
+			return err
+		}
+	}
+	return p.missingSidecar(found, flags)
+}
+
+func (p *Program) printAsked(pod agentapi.PodRef, answer agentapi.ResizeAnswer) {
+	what := "asked for"
+	if answer.DryRun {
+		what = "asked for a plan for"
+	}
+	fmt.Fprintf(p.Out, "%s: %s %s\n", printable(pod.Namespace+"/"+pod.Name), what, sizeText(answer.Size))
+}
+
+// missingSidecar tells that nobody may be there to do what was asked for.
+func (p *Program) missingSidecar(found []agentapi.Launcher, flags resizeFlags) error {
+	if flags.wait || flags.dryRun {
+		return nil
+	}
+	for _, l := range found {
+		if l.Resize != nil {
+			return nil
+		}
+	}
+	_, err := fmt.Fprintln(p.ErrOut, "nobody in the pod has told of a resize yet: it needs Mooring's sidecar, or a client of the pod's socket")
+	return err
+}
+
+func sizeText(s podapi.Size) string {
+	var all []string
+	if s.VCPUs != 0 {
+		all = append(all, fmt.Sprintf("%d vCPUs", s.VCPUs))
+	}
+	if s.Memory != 0 {
+		all = append(all, api.Bytes(s.Memory).String()+" of memory")
+	}
+	if s.CPUQuota != "" {
+		all = append(all, "CPU quota "+s.CPUQuota)
+	}
+	return strings.Join(all, ", ")
+}
+
+// follow shows what the pod tells of what was asked, until it is done.
+func (p *Program) follow(ctx context.Context, pod agentapi.PodRef, asked agentapi.ResizedPod, flags resizeFlags) error {
+	ctx, cancel := context.WithTimeout(ctx, flags.timeout)
+	defer cancel()
+	ticker := time.NewTicker(reportEvery)
+	defer ticker.Stop()
+	shown := progress{out: p.Out, dryRun: flags.dryRun}
+	for {
+		report, err := p.report(ctx, pod, asked)
+		if err != nil {
+			return err
+		}
+		if report != nil {
+			if over, err := shown.show(*report); over {
+				return err
+			}
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return shown.late(ctx, flags.timeout)
+		}
+	}
+}
+
+// report is what the pod has told of what was asked; nil: nothing.
+func (p *Program) report(ctx context.Context, pod agentapi.PodRef, asked agentapi.ResizedPod) (*podapi.Report, error) {
+	launchers, err := p.client().LaunchersOfPod(ctx, pod.Namespace, pod.Name)
+	if ctx.Err() != nil {
+		return nil, nil //nolint:nilerr // the caller looks at ctx
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range launchers {
+		if l.Pod.UID == asked.UID && l.Resize != nil && l.Resize.Report.Generation >= asked.Generation {
+			return &l.Resize.Report, nil
+		}
+	}
+	return nil, nil
+}
+
+var errSilent = errors.New("the pod has told nothing of it: it needs Mooring's sidecar, or a client of the pod's socket, that looks after its VM")

@@ -1,0 +1,98 @@
+package kube
+
+import (
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/api/podapi"
+)
+
+// Launchers tells which pods run a VM, and in which of their containers. It is pure.
+type Launchers func(labels, annotations map[string]string) (container string, ok bool)
+
+// Desired is what a launcher pod is wanted to be, as its spec and annotations say now.
+type Desired struct {
+	// Limits are those of the launcher, and Pod those of the pod as a whole.
+	Limits, Pod podapi.Limits
+
+	// Annotations are those that concern the size of the VM.
+	Annotations map[string]string
+}
+
+// Desired returns what a launcher pod is wanted to be; false for another pod, and for
+// one that was not seen yet. The UID is the one that the container runtime knows. It
+// never blocks on I/O.
+func (c *PodCache) Desired(podUID string) (Desired, bool) {
+	pod, ok := c.find(podUID)
+	if !ok || c.launchers == nil {
+		return Desired{}, false
+	}
+	name, ok := c.launchers(pod.Labels, pod.Annotations)
+	if !ok {
+		return Desired{}, false
+	}
+	d := Desired{Annotations: podapi.SizeAnnotations(pod.Annotations)}
+	if pod.Spec.Resources != nil {
+		d.Pod = limitsOf(pod.Spec.Resources.Limits)
+	}
+	for _, container := range pod.Spec.Containers {
+		if container.Name == name {
+			d.Limits = limitsOf(container.Resources.Limits)
+		}
+	}
+	return d, true
+}
+
+func limitsOf(list corev1.ResourceList) podapi.Limits {
+	return podapi.Limits{Memory: list.Memory().Value(), CPU: list.Cpu().MilliValue()}
+}
+
+// KeepLaunchers has the cache keep what [PodCache.Desired] answers from, of the pods
+// that run a VM. To be called before Run.
+func (c *PodCache) KeepLaunchers(launchers Launchers) { c.launchers = launchers }
+
+// lean adds to what transform keeps. Like that, it can be called on what it returned.
+func (c *PodCache) lean(transform cache.TransformFunc) cache.TransformFunc {
+	return func(obj any) (any, error) {
+		kept, err := transform(obj)
+		pod, ok := obj.(*corev1.Pod)
+		if err == nil && ok {
+			c.keepDesired(kept.(*corev1.Pod), pod)
+		}
+		return kept, err
+	}
+}
+
+// keepDesired keeps what Desired answers from, of launcher pods alone: their labels, the
+// annotations that are ours, and the limits of containers.
+func (c *PodCache) keepDesired(kept, pod *corev1.Pod) {
+	if c.launchers == nil {
+		return
+	}
+	name, ok := c.launchers(pod.Labels, pod.Annotations)
+	if !ok {
+		return
+	}
+	kept.Labels = pod.Labels
+	ours := map[string]string{}
+	for key, value := range pod.Annotations {
+		if api.Relevant(map[string]string{key: ""}) {
+			ours[key] = value
+		}
+	}
+	maps.Copy(ours, kept.Annotations)
+	kept.Annotations = ours
+	if pod.Spec.Resources != nil {
+		kept.Spec.Resources = &corev1.ResourceRequirements{Limits: pod.Spec.Resources.Limits}
+	}
+	for _, container := range pod.Spec.Containers {
+		if container.Name == name {
+			kept.Spec.Containers = []corev1.Container{{
+				Name: name, Resources: corev1.ResourceRequirements{Limits: container.Resources.Limits},
+			}}
+		}
+	}
+}

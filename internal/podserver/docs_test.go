@@ -1,0 +1,51 @@
+package podserver
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/mooring-vm/mooring/api/podapi"
+)
+
+// Every resource, code and field is documented.
+func TestDocs(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "pod-socket.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc := string(text)
+	for _, path := range []string{
+		podapi.PathSeen, podapi.PathLock, podapi.PathNeed, podapi.PathHold, podapi.PathWanted, podapi.PathChanges, podapi.PathReport,
+	} {
+		if !strings.Contains(doc, path+"`") {
+			t.Errorf("docs/pod-socket.md does not tell of %s", path)
+		}
+	}
+	for code := range statuses {
+		if !strings.Contains(doc, "| `"+code+"` | ") {
+			t.Errorf("docs/pod-socket.md does not tell of code %s", code)
+		}
+	}
+	for _, v := range []any{podapi.Seen{}, podapi.Wanted{}, podapi.Change{}, podapi.Report{}, podapi.Step{}, podapi.Actual{}, podapi.Limits{}} {
+		for _, name := range names(reflect.TypeOf(v)) {
+			if !strings.Contains(doc, "`"+name+"`") && !strings.Contains(doc, `"`+name+`"`) {
+				t.Errorf("docs/pod-socket.md does not tell of %s of %T", name, v)
+			}
+		}
+	}
+}
+
+func names(of reflect.Type) (all []string) {
+	for field := range of.Fields() {
+		if field.Anonymous {
+			all = append(all, names(field.Type)...)
+			continue
+		}
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		all = append(all, name)
+	}
+	return all
+}

@@ -1,0 +1,170 @@
+package podserver
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/mooring-vm/mooring/api/podapi"
+)
+
+// complainEvery is how often the log tells of a pod that cannot be answered.
+const complainEvery = 10 * time.Second
+
+// Pod answers for one pod. The methods may be called from several goroutines at once,
+// and make a bounded number of local system calls. Errors are [*Refusal], or the
+// kernel's.
+type Pod interface {
+	Seen() (podapi.Seen, error)
+	Lock(podapi.Lock) error
+	Need(podapi.Need) error
+	Hold(time.Duration) error // 0 or less ends it
+	Wanted() (podapi.Wanted, error)
+	Report(podapi.Report) error
+
+	// Glance is what a stream looks at, and cheap.
+	Glance() Glance
+}
+
+// Glance is what changes are told of.
+type Glance struct {
+	PodMax, ContainerMax, Lock podapi.Amount
+	VM                         int
+	Generation                 uint64 // of what is wanted
+}
+
+// Refusal is an answer that is no 200.
+type Refusal struct {
+	Code    string // one of podapi's
+	Message string
+}
+
+// Error implements error.
+func (r *Refusal) Error() string { return r.Message }
+
+func refused(code, format string, args ...any) *Refusal {
+	return &Refusal{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// statuses are those of the codes.
+var statuses = map[string]int{
+	podapi.CodeInvalid:   http.StatusBadRequest,
+	podapi.CodeTooLarge:  http.StatusRequestEntityTooLarge,
+	podapi.CodeNotFound:  http.StatusNotFound,
+	podapi.CodeRefused:   http.StatusForbidden,
+	podapi.CodeNoVM:      http.StatusConflict,
+	podapi.CodeLocked:    http.StatusConflict,
+	podapi.CodeMigrating: http.StatusConflict,
+	podapi.CodeBusy:      http.StatusTooManyRequests,
+	podapi.CodeStarting:  http.StatusServiceUnavailable,
+	podapi.CodeFailed:    http.StatusInternalServerError,
+}
+
+// handle answers requests for one pod.
+type handle struct {
+	pod        Pod
+	logger     *slog.Logger
+	streams    chan struct{} // has an element for each stream
+	complaints *rate.Limiter
+}
+
+func (h *handle) seen(w http.ResponseWriter, _ *http.Request) {
+	seen, err := h.pod.Seen()
+	h.answer(w, seen, err)
+}
+
+func (h *handle) wanted(w http.ResponseWriter, _ *http.Request) {
+	wanted, err := h.pod.Wanted()
+	h.answer(w, wanted, err)
+}
+
+func (h *handle) lock(w http.ResponseWriter, r *http.Request) {
+	request, err := read[podapi.Lock](w, r, podapi.MaxRequest)
+	if err == nil {
+		err = h.pod.Lock(request)
+	}
+	if err != nil {
+		h.refuse(w, err)
+		return
+	}
+	h.seen(w, r)
+}
+
+func (h *handle) need(w http.ResponseWriter, r *http.Request) {
+	request, err := read[podapi.Need](w, r, podapi.MaxRequest)
+	if err == nil {
+		err = h.pod.Need(request)
+	}
+	h.answer(w, request, err)
+}
+
+func (h *handle) hold(w http.ResponseWriter, r *http.Request) {
+	request, err := read[podapi.Hold](w, r, podapi.MaxRequest)
+	if err == nil {
+		err = h.pod.Hold(request.Period())
+	}
+	h.answer(w, request, err)
+}
+
+func (h *handle) endHold(w http.ResponseWriter, _ *http.Request) {
+	h.answer(w, podapi.Hold{}, h.pod.Hold(0))
+}
+
+func (h *handle) report(w http.ResponseWriter, r *http.Request) {
+	report, err := read[podapi.Report](w, r, podapi.MaxReport)
+	if err == nil {
+		err = h.pod.Report(report)
+	}
+	h.answer(w, struct{}{}, err)
+}
+
+func (h *handle) notFound(w http.ResponseWriter, r *http.Request) {
+	h.refuse(w, refused(podapi.CodeNotFound, "no such resource: %.20q %.80q; docs/pod-socket.md lists them", r.Method, r.URL.Path))
+}
+
+// read reads the body of a request.
+func read[T interface{ Check() error }](w http.ResponseWriter, r *http.Request, most int64) (T, error) {
+	value, err := podapi.Decode[T](http.MaxBytesReader(w, r.Body, most))
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		return value, refused(podapi.CodeTooLarge, "want a body of at most %d bytes", most)
+	}
+	if err != nil {
+		return value, refused(podapi.CodeInvalid, "%v", err)
+	}
+	return value, nil
+}
+
+// answer answers with a value, or with what keeps it from being given.
+func (h *handle) answer(w http.ResponseWriter, value any, err error) {
+	if err != nil {
+		h.refuse(w, err)
+		return
+	}
+	h.write(w, http.StatusOK, value)
+}
+
+// refuse answers with an error. What is no refusal is for the log: it can have paths of
+// the node.
+func (h *handle) refuse(w http.ResponseWriter, err error) {
+	r, ok := errors.AsType[*Refusal](err)
+	if !ok {
+		if h.complaints.Allow() {
+			h.logger.Warn("a pod could not be answered", "error", err)
+		}
+		r = refused(podapi.CodeFailed, "the node's kernel could not be asked; the agent's log says why")
+	}
+	h.write(w, statuses[r.Code], podapi.Error{Code: r.Code, Message: r.Message})
+}
+
+func (h *handle) write(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	if err := json.NewEncoder(w).Encode(body); err != nil {
+		h.logger.Debug("answering a pod failed", "error", err)
+	}
+}

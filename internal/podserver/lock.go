@@ -1,0 +1,89 @@
+package podserver
+
+import (
+	"errors"
+
+	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/lifecycle"
+)
+
+// Lock implements [Pod].
+func (p *pod) Lock(request podapi.Lock) error {
+	if err := p.acts(); err != nil {
+		return err
+	}
+	p.locking.Lock()
+	defer p.locking.Unlock()
+	l, vm, err := p.vm()
+	if err != nil {
+		return err
+	}
+	if request.AtLeast != nil {
+		return ended(p.raise(l, vm, lifecycle.Limit(*request.AtLeast)))
+	}
+	return ended(p.lower(l, vm, lifecycle.Limit(*request.AtMost)))
+}
+
+// raise has the lock decided on and entered before the process gets it: what it may lock
+// is counted from then on.
+func (p *pod) raise(l lifecycle.Launcher, vm lifecycle.Process, to lifecycle.Limit) error {
+	before := l.VMLock(vm)
+	if err := p.node.Grant(l.Container.ID, vm, to); err != nil {
+		return refused(podapi.CodeRefused, "memory lock: %v", err)
+	}
+	err := lifecycle.RaiseMemlock(p.node.Kernel, vm, to)
+	if err != nil {
+		p.enter(l, vm, p.has(vm, before, to))
+		return err
+	}
+	p.node.Logger.Info("memory lock of a VM raised", "uid", p.uid, "pid", vm.PID, "memlock", to)
+	return nil
+}
+
+// has is what a process may lock after an attempt to change it from one to another.
+func (p *pod) has(vm lifecycle.Process, one, other lifecycle.Limit) lifecycle.Limit {
+	now, err := p.node.Kernel.Memlock(vm)
+	if err != nil {
+		return max(one, other) // the safe side; if it is gone, it holds nothing
+	}
+	return min(max(now.Soft, one), max(one, other))
+}
+
+// lower has the process hold to the new lock before others can have the rest.
+func (p *pod) lower(l lifecycle.Launcher, vm lifecycle.Process, to lifecycle.Limit) error {
+	if given := l.Given.Memlock; given != nil && to < *given {
+		return refused(podapi.CodeRefused, "memory lock: %s is less than the %s that the launcher was given", to, *given)
+	}
+	err := lifecycle.LowerMemlock(p.node.Kernel, vm, to)
+	switch {
+	case errors.Is(err, lifecycle.ErrLocked):
+		return refused(podapi.CodeLocked, "memory lock: %v", err)
+	case err != nil:
+		return err
+	}
+	if to < l.VMLock(vm) {
+		p.enter(l, vm, to)
+	}
+	p.node.Logger.Info("memory lock of a VM lowered", "uid", p.uid, "pid", vm.PID, "memlock", to)
+	return nil
+}
+
+func (p *pod) enter(l lifecycle.Launcher, vm lifecycle.Process, lock lifecycle.Limit) {
+	p.node.Registry.Update(l.Container.ID, func(now *lifecycle.Launcher) { now.SetLock(vm, lock) })
+}
+
+// Need implements [Pod].
+func (p *pod) Need(request podapi.Need) error {
+	if err := p.acts(); err != nil {
+		return err
+	}
+	l, vm, err := p.vm()
+	if err != nil {
+		if *request.Bytes == 0 {
+			return nil // nothing needs anything
+		}
+		return err
+	}
+	p.node.Registry.Update(l.Container.ID, func(now *lifecycle.Launcher) { now.SetNeed(vm, uint64(*request.Bytes)) })
+	return nil
+}

@@ -1,0 +1,166 @@
+package podserver
+
+import (
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/lifecycle"
+)
+
+// Node answers for the pods of the node. All fields but Desired and Reports are
+// required, and set before it is used.
+type Node struct {
+	Registry *lifecycle.Registry
+	Kernel   lifecycle.Kernel
+	Recorder lifecycle.Recorder
+	Logger   *slog.Logger
+
+	// Cgroup finds the cgroup of a launcher: [lifecycle.Guard.Cgroup].
+	Cgroup func(lifecycle.Launcher) (string, error)
+
+	// Grant decides on a memory lock, and enters it: plugin.Plugin.GrantLock.
+	Grant func(containerID string, vm lifecycle.Process, lock lifecycle.Limit) error
+
+	// Enforce is set if the policy acts. Otherwise pods are only shown what is.
+	Enforce bool
+
+	// Ready reports whether all launchers of the node are known.
+	Ready func() bool
+
+	// Clock gives the generations of what is wanted.
+	Clock lifecycle.Clock
+
+	Desired Desired // nil: there is no Kubernetes
+	Store   Store
+	Reports Reports // nil: reports are shown, and not left in the pod
+
+	mu   sync.Mutex
+	pods map[string]*pod // by UID
+}
+
+// Desired knows what the pods of the node are wanted to be, from memory.
+type Desired interface {
+	// Desired returns false for a pod that is not known.
+	Desired(podUID string) (PodSpec, bool)
+}
+
+// PodSpec is what a pod says of its launcher in Kubernetes.
+type PodSpec struct {
+	Limits, Pod podapi.Limits     // of the launcher and of the pod as a whole
+	Annotations map[string]string // those that concern its size
+}
+
+// Reports leaves reports where pods can read them: see [lifecycle.PodDirs].
+type Reports interface {
+	WriteReport(uid string, data []byte) error
+}
+
+const (
+	// eventEvery is how often an event tells of a pod's resizes, and eventBurst how many
+	// more there are at first.
+	eventEvery = 20 * time.Second
+	eventBurst = 6
+)
+
+// pod is one, with what is kept of it.
+type pod struct {
+	node *Node
+	uid  string
+
+	locking sync.Mutex // one change of the memory lock at a time
+	events  *rate.Limiter
+
+	mu      sync.Mutex
+	held    time.Time     // until when leases are kept from beginning
+	leasing int           // leases that are beginning
+	wanted  podapi.Wanted // as it was told last
+	state   podapi.State  // as it was reported last
+}
+
+var _ Pods = (*Node)(nil)
+
+// Pod implements [Pods].
+func (n *Node) Pod(uid string) Pod { return n.pod(uid) }
+
+func (n *Node) pod(uid string) *pod {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.pods == nil {
+		n.pods = map[string]*pod{}
+	}
+	p := n.pods[uid]
+	if p == nil {
+		p = &pod{node: n, uid: uid, events: rate.NewLimiter(rate.Every(eventEvery), eventBurst)}
+		n.pods[uid] = p
+	}
+	return p
+}
+
+// Forget implements [Pods].
+func (n *Node) Forget(uid string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.pods, uid)
+	if err := n.Store.Delete(uid); err != nil {
+		n.Logger.Warn("what was wanted of a pod is still stored", "uid", uid, "error", err)
+	}
+}
+
+// launcher returns the pod's, which runs.
+func (p *pod) launcher() (lifecycle.Launcher, error) {
+	for _, l := range p.node.Registry.OfPod(p.uid) {
+		if l.State == agentapi.StateRunning {
+			return l, nil
+		}
+	}
+	if !p.node.Ready() {
+		return lifecycle.Launcher{}, refused(podapi.CodeStarting, "the agent does not know all launchers of the node yet: try again")
+	}
+	return lifecycle.Launcher{}, refused(podapi.CodeNoVM, "no launcher of the pod runs")
+}
+
+// vm returns the launcher with its VM process.
+func (p *pod) vm() (lifecycle.Launcher, lifecycle.Process, error) {
+	l, err := p.launcher()
+	if err != nil {
+		return l, lifecycle.Process{}, err
+	}
+	vm, err := l.VM()
+	if err != nil {
+		err = refused(podapi.CodeNoVM, "%v", err)
+	}
+	return l, vm, err
+}
+
+// ended turns the end of a process or a container into an answer.
+func ended(err error) error {
+	if errors.Is(err, lifecycle.ErrGone) {
+		return refused(podapi.CodeNoVM, "%v: it has just ended", lifecycle.ErrNoVM)
+	}
+	return err
+}
+
+// acts returns an error in mode observe.
+func (p *pod) acts() error {
+	if p.node.Enforce {
+		return nil
+	}
+	return refused(podapi.CodeRefused, "the node policy is in mode observe, which changes nothing")
+}
+
+func amount(l lifecycle.Limit) podapi.Amount { return podapi.Amount(l) }
+
+func quantity(bytes uint64) string { return podapi.Amount(bytes).String() }
+
+// parse reads the annotations that concern a size.
+func parse(annotations map[string]string, container string) (podapi.Size, error) {
+	request, err := api.Parse(annotations, container)
+	return podapi.SizeOf(request), err
+}

@@ -1,0 +1,357 @@
+package podserver_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/shim/agent"
+	"github.com/mooring-vm/mooring/shim/resize"
+)
+
+// What resize.Node promises holds through the client, the socket and the server.
+func TestNode(t *testing.T) {
+	for name, test := range map[string]func(t *testing.T, r *rig, n *agent.Client){
+		"seen":                             testSeen,
+		"raise":                            testRaise,
+		"raised already":                   testRaised,
+		"raise beyond the ceiling":         testBeyondCeiling,
+		"raise beyond the node":            testBeyondNode,
+		"raise while no VM runs":           testNoVM,
+		"raise while two VM processes run": testTwoVMs,
+		"raise, and the kernel fails":      testRaiseFails,
+		"lower":                            testLower,
+		"lower below what is locked":       testLocked,
+		"lower below what was given":       testGiven,
+		"what is lower is left":            testLowAlready,
+		"need":                             testNeed,
+		"hold":                             testHold,
+		"migrating":                        testMigrating,
+		"changed":                          testChanged,
+		"a VM that starts anew":            testNewVM,
+		"the agent does not know the pod":  testStarting,
+		"wanted":                           testWanted,
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			test(t, r, agent.New(r.serve(t, "a")))
+		})
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantCode checks what the agent refuses with.
+func wantCode(t *testing.T, err error, code string) {
+	t.Helper()
+	refused, ok := errors.AsType[*agent.RefusedError](err)
+	if !ok || refused.Code != code {
+		t.Errorf("error %v, want one with code %s", err, code)
+	}
+}
+
+func (r *rig) granted() uint64 { return uint64(r.registry.Account().Granted) }
+
+// The node has 8Gi of 16Gi left in kubepods.slice: 2 of the 10 that are used are cache.
+func testSeen(t *testing.T, r *rig, n *agent.Client) {
+	r.kernel.Lock(101, gi)
+	want := resize.Seen{PodMax: resize.NoLimit, ContainerMax: 4 * gi, Lock: 2 * gi, Locked: gi, Room: 8 * gi}
+	got, err := n.Seen(t.Context())
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("%v (-want +got)\n%s", err, diff)
+	}
+	r.kernel.SetMemAvailable(3 * gi)
+	if got, err := n.Seen(t.Context()); got.Room != 3*gi || err != nil {
+		t.Errorf("room %d, %v, want what the node has", got.Room, err)
+	}
+	all, err := n.Look(t.Context())
+	if all.Floor != podapi.Amount(2*gi) || all.Ceiling != podapi.Amount(8*gi) || all.VM != 101 || err != nil {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
+
+func testRaise(t *testing.T, r *rig, n *agent.Client) {
+	must(t, n.RaiseLock(t.Context(), 5*gi))
+	if got := r.lock(t, "a"); got != 5*gi || r.granted() != 7*gi {
+		t.Errorf("lock %d, account %d, want 5Gi and 7Gi", got, r.granted())
+	}
+	if other := r.lock(t, "b"); other != 2*gi {
+		t.Errorf("the other pod's VM may lock %d", other)
+	}
+}
+
+func testRaised(t *testing.T, r *rig, n *agent.Client) {
+	must(t, n.RaiseLock(t.Context(), 5*gi))
+	must(t, n.RaiseLock(t.Context(), 3*gi))
+	if got := r.lock(t, "a"); got != 5*gi || r.set() != 1 || r.granted() != 7*gi {
+		t.Errorf("lock %d, set %d times, account %d", got, r.set(), r.granted())
+	}
+}
+
+func testBeyondCeiling(t *testing.T, r *rig, n *agent.Client) {
+	for _, bytes := range []uint64{8*gi + 1, resize.NoLimit, resize.NoLimit - 1} {
+		wantCode(t, n.RaiseLock(t.Context(), bytes), podapi.CodeRefused)
+	}
+	if got := r.lock(t, "a"); got != 2*gi || r.set() != 0 || r.granted() != 4*gi {
+		t.Errorf("lock %d, set %d times, account %d, want nothing done", got, r.set(), r.granted())
+	}
+	must(t, n.RaiseLock(t.Context(), 8*gi))
+}
+
+// nodeMax is 12Gi for both.
+func testBeyondNode(t *testing.T, r *rig, n *agent.Client) {
+	other := agent.New(r.serve(t, "b"))
+	must(t, other.RaiseLock(t.Context(), 6*gi))
+	wantCode(t, n.RaiseLock(t.Context(), 6*gi+1), podapi.CodeRefused)
+	must(t, n.RaiseLock(t.Context(), 6*gi))
+	must(t, other.LowerLock(t.Context(), 4*gi))
+	must(t, n.RaiseLock(t.Context(), 8*gi))
+	if r.granted() != 12*gi {
+		t.Errorf("account %d, want 12Gi", r.granted())
+	}
+}
+
+func testNoVM(t *testing.T, r *rig, n *agent.Client) {
+	r.kernel.Exit(101)
+	wantCode(t, n.RaiseLock(t.Context(), 5*gi), podapi.CodeNoVM) // nobody was told of its end yet
+	r.showVMs("a")
+	wantCode(t, n.RaiseLock(t.Context(), 5*gi), podapi.CodeNoVM)
+	wantCode(t, n.LowerLock(t.Context(), 5*gi), podapi.CodeNoVM)
+	wantCode(t, n.Need(t.Context(), 5*gi), podapi.CodeNoVM)
+	must(t, n.Need(t.Context(), 0))
+	if r.granted() != 4*gi {
+		t.Errorf("account %d, want 4Gi", r.granted())
+	}
+}
+
+func testTwoVMs(t *testing.T, r *rig, n *agent.Client) {
+	r.showVMs("a", r.vms["a"], r.kernel.Start(102, cgroupOf("a"), same(2*gi)))
+	wantCode(t, n.RaiseLock(t.Context(), 5*gi), podapi.CodeNoVM)
+	if r.set() != 0 {
+		t.Error("a memory lock was set")
+	}
+}
+
+func testRaiseFails(t *testing.T, r *rig, n *agent.Client) {
+	r.kernel.BeforeSet = func(lifecycle.Process) error { return errors.New("not permitted") }
+	wantCode(t, n.RaiseLock(t.Context(), 5*gi), podapi.CodeFailed)
+	if r.granted() != 4*gi {
+		t.Errorf("account %d, want what is", r.granted())
+	}
+}
+
+func testLower(t *testing.T, r *rig, n *agent.Client) {
+	must(t, n.RaiseLock(t.Context(), 8*gi))
+	r.kernel.Lock(101, 3*gi)
+	must(t, n.LowerLock(t.Context(), 3*gi))
+	if got := r.lock(t, "a"); got != 3*gi || r.granted() != 5*gi {
+		t.Errorf("lock %d, account %d, want 3Gi and 5Gi", got, r.granted())
+	}
+}
+
+func testLocked(t *testing.T, r *rig, n *agent.Client) {
+	must(t, n.RaiseLock(t.Context(), 8*gi))
+	r.kernel.Lock(101, 3*gi+1)
+	wantCode(t, n.LowerLock(t.Context(), 3*gi), podapi.CodeLocked)
+	// It locks more while its limit is being lowered.
+	r.kernel.Lock(101, gi)
+	r.kernel.BeforeSet = func(lifecycle.Process) error {
+		r.kernel.Lock(101, 4*gi)
+		return nil
+	}
+	wantCode(t, n.LowerLock(t.Context(), 3*gi), podapi.CodeLocked)
+	if got := r.lock(t, "a"); got != 8*gi || r.granted() != 10*gi {
+		t.Errorf("lock %d, account %d, want them as they were", got, r.granted())
+	}
+}
+
+func testGiven(t *testing.T, r *rig, n *agent.Client) {
+	wantCode(t, n.LowerLock(t.Context(), 2*gi-1), podapi.CodeRefused)
+	if got := r.lock(t, "a"); got != 2*gi || r.set() != 0 {
+		t.Errorf("lock %d, set %d times, want nothing done", got, r.set())
+	}
+}
+
+func testLowAlready(t *testing.T, r *rig, n *agent.Client) {
+	must(t, n.LowerLock(t.Context(), 5*gi))
+	if got := r.lock(t, "a"); got != 2*gi || r.set() != 0 || r.granted() != 4*gi {
+		t.Errorf("lock %d, set %d times, account %d, want nothing done", got, r.set(), r.granted())
+	}
+}
+
+func testNeed(t *testing.T, r *rig, n *agent.Client) {
+	must(t, n.Need(t.Context(), 3*gi))
+	needs := func(uid string) uint64 {
+		l, _ := r.registry.Find("ID-" + uid)
+		return l.Needs()
+	}
+	if needs("a") != 3*gi || needs("b") != 0 {
+		t.Errorf("need %d and %d, want 3Gi of one", needs("a"), needs("b"))
+	}
+	must(t, n.Need(t.Context(), 0))
+	if needs("a") != 0 {
+		t.Error("the need has not ended")
+	}
+	must(t, n.Need(t.Context(), 3*gi))
+	r.showVMs("a")
+	if needs("a") != 0 {
+		t.Error("the need has not ended with the VM")
+	}
+}
+
+// leases notes how many were granted.
+type leases int
+
+func (l *leases) Lease(context.Context, string, string, time.Duration, string) (int, error) {
+	*l++
+	return 1, nil
+}
+
+func testHold(t *testing.T, r *rig, n *agent.Client) {
+	var granted leases
+	held := r.Holding(&granted)
+	lease := func(pod string, d time.Duration) error {
+		_, err := held.Lease(t.Context(), "vms", pod, d, "migration")
+		return err
+	}
+	must(t, n.Hold(t.Context(), time.Minute))
+	if err := lease("pod-a", time.Minute); err == nil || granted != 0 {
+		t.Errorf("a lease began while the VM is resized: %v", err)
+	}
+	must(t, lease("pod-b", time.Minute))
+	must(t, lease("pod-a", 0))
+	must(t, n.Hold(t.Context(), 0))
+	must(t, lease("pod-a", time.Minute))
+	if granted != 3 {
+		t.Errorf("%d leases, want 3", granted)
+	}
+}
+
+func testMigrating(t *testing.T, r *rig, n *agent.Client) {
+	set := func(until time.Time) {
+		r.registry.Update("ID-a", func(l *lifecycle.Launcher) { l.Lease = newLease(until) })
+	}
+	set(time.Now().Add(time.Hour))
+	err := n.Hold(t.Context(), time.Second)
+	wantCode(t, err, podapi.CodeMigrating)
+	if !errors.Is(err, resize.ErrMigrating) || errors.Is(err, resize.ErrAgent) {
+		t.Errorf("error %v, want ErrMigrating", err)
+	}
+	set(time.Now().Add(-time.Second))
+	must(t, n.Hold(t.Context(), time.Second))
+}
+
+func testChanged(t *testing.T, r *rig, n *agent.Client) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	changed, err := n.Changed(ctx)
+	must(t, err)
+	await(t, changed)
+	first, err := n.Wanted(ctx)
+	must(t, err)
+	r.kernel.Write(cgroupOf("a"), "memory.max", "5368709120\n")
+	await(t, changed)
+	r.registry.Update("ID-a", func(l *lifecycle.Launcher) { l.Limits.CPU = 4000 })
+	await(t, changed)
+	if next, err := n.Wanted(ctx); next.Generation <= first.Generation || err != nil {
+		t.Errorf("generation %d after %d, %v", next.Generation, first.Generation, err)
+	}
+	cancel()
+	for range changed { // until it is closed
+	}
+}
+
+func await[T any](t *testing.T, c <-chan T) (value T) {
+	t.Helper()
+	select {
+	case value = <-c:
+	case <-time.After(deadline):
+		t.Fatal("nothing came")
+	}
+	return value
+}
+
+func testNewVM(t *testing.T, r *rig, n *agent.Client) {
+	must(t, n.RaiseLock(t.Context(), 5*gi))
+	must(t, n.Need(t.Context(), 3*gi))
+	r.startVM("a", 103)
+	if l, _ := r.registry.Find("ID-a"); l.Live != nil || r.granted() != 4*gi {
+		t.Errorf("%+v, account %d: what the VM before had is left", l.Live, r.granted())
+	}
+	must(t, n.RaiseLock(t.Context(), 4*gi))
+	if got := r.lock(t, "a"); got != 4*gi {
+		t.Errorf("lock %d, want 4Gi", got)
+	}
+}
+
+func testStarting(t *testing.T, r *rig, n *agent.Client) {
+	r.registry.StopSandbox("")
+	_, err := n.Seen(t.Context())
+	wantCode(t, err, podapi.CodeNoVM)
+	r.ready = false
+	if _, err := n.Seen(t.Context()); !errors.Is(err, resize.ErrAgent) {
+		t.Errorf("error %v, want ErrAgent", err)
+	}
+}
+
+func testWanted(t *testing.T, r *rig, n *agent.Client) {
+	first, err := n.Wanted(t.Context())
+	must(t, err)
+	want := podapi.Wanted{Generation: first.Generation, Launcher: "compute", Limits: podapi.Limits{Memory: int64(4 * gi), CPU: 2000}}
+	if diff := cmp.Diff(want, first); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	r.registry.Update("ID-a", func(l *lifecycle.Launcher) {
+		l.SizeAnnotations = map[string]string{"vcpus.resize.mooring.dev": "4", "cpu-quota.resize.mooring.dev": "150%"}
+	})
+	next, err := n.Wanted(t.Context())
+	must(t, err)
+	if want := (podapi.Size{VCPUs: 4, CPUQuota: "150%"}); next.Size != want || next.Generation <= first.Generation {
+		t.Errorf("%+v, want %+v and a higher generation than %d", next, want, first.Generation)
+	}
+	r.registry.Update("ID-a", func(l *lifecycle.Launcher) {
+		l.SizeAnnotations = map[string]string{"vcpus.resize.mooring.dev": "lots"}
+	})
+	if bad, err := n.Wanted(t.Context()); bad.Error == "" || bad.Size != (podapi.Size{}) || err != nil {
+		t.Errorf("%+v, %v, want an error that can be shown", bad, err)
+	}
+}
+
+// The agent is away: nobody knows, and it is found again.
+func TestNodeAway(t *testing.T) {
+	r := newRig(t)
+	socket := filepath.Join(t.TempDir(), "s")
+	n := agent.New(socket)
+	if err := n.RaiseLock(t.Context(), gi); !errors.Is(err, resize.ErrAgent) {
+		t.Errorf("error %v, want ErrAgent", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	changed, err := n.Changed(ctx)
+	must(t, err)
+	stop := r.serveAt(t, "a", socket)
+	await(t, changed)
+	must(t, n.Need(ctx, 3*gi))
+	stop()
+	r.registry.Update("ID-a", func(l *lifecycle.Launcher) { l.Live = nil }) // a new agent knows nothing of it
+	r.serveAt(t, "a", socket)
+	await(t, changed)
+	if l, _ := r.registry.Find("ID-a"); l.Needs() != 3*gi {
+		t.Errorf("need %d, want what the agent was told before", l.Needs())
+	}
+	cancel()
+	if err := n.Need(ctx, 0); !errors.Is(err, context.Canceled) || errors.Is(err, resize.ErrAgent) {
+		t.Errorf("error %v, want that of the context", err)
+	}
+}

@@ -1,0 +1,89 @@
+package podserver
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/lifecycle"
+)
+
+// Report implements [Pod]. It is what the pod says: it is shown, left in the pod's
+// directory, and told as Events when the state changes. Nothing is decided by it.
+func (p *pod) Report(report podapi.Report) error {
+	l, err := p.launcher()
+	if err != nil {
+		return err
+	}
+	p.node.Registry.Update(l.Container.ID, func(now *lifecycle.Launcher) {
+		now.Resize = &agentapi.Resize{Reported: time.Now(), Report: report}
+	})
+	p.tell(l, report)
+	return p.leave(report)
+}
+
+// leave writes the report where the pod can read it.
+func (p *pod) leave(report podapi.Report) error {
+	if p.node.Reports == nil {
+		return nil
+	}
+	data, err := json.Marshal(report)
+	if err != nil {
+		return fmt.Errorf("report of a pod: %w", err)
+	}
+	if len(data) > podapi.MaxReport {
+		return refused(podapi.CodeTooLarge, "the report has %d bytes when it is written: want at most %d", len(data), podapi.MaxReport)
+	}
+	return p.node.Reports.WriteReport(p.uid, data)
+}
+
+// tell tells of a state that was not reported before, unless there was much to tell.
+func (p *pod) tell(l lifecycle.Launcher, report podapi.Report) {
+	p.mu.Lock()
+	news := report.State != p.state
+	p.state = report.State
+	p.mu.Unlock()
+	event, ok := eventOf(report)
+	if !news || !ok || !p.events.Allow() {
+		return
+	}
+	event.Time, event.Pod, event.Container = time.Now(), l.Pod, l.Container
+	p.node.Recorder.Record(event)
+}
+
+// eventOf is what a report is worth telling; ok is false for nothing.
+func eventOf(r podapi.Report) (event agentapi.Event, ok bool) {
+	switch r.State {
+	case podapi.StateResizing:
+		text := fmt.Sprintf("the pod says that its VM is being resized, in %d steps", len(r.Plan))
+		return agentapi.Event{Type: agentapi.Normal, Reason: agentapi.ReasonResizeStarted, Message: text}, true
+	case podapi.StateDone:
+		text := "the pod says that its VM is as it is wanted"
+		if r.Actual != nil {
+			text += fmt.Sprintf(": %s, %d vCPUs", quantity(r.Actual.Memory), r.Actual.VCPUs)
+		}
+		return agentapi.Event{Type: agentapi.Normal, Reason: agentapi.ReasonResizeDone, Message: text}, true
+	case podapi.StateFailed, podapi.StateRefused:
+		text := "the pod says that its VM could not be resized: " + oneLine(r.Error)
+		return agentapi.Event{Type: agentapi.Warning, Reason: agentapi.ReasonResizeFailed, Message: text}, true
+	}
+	return agentapi.Event{}, false
+}
+
+// oneLine is a text for one line, bounded.
+func oneLine(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, strings.ReplaceAll(text, "\n", "; "))
+	if len(text) > podapi.MaxLine {
+		text = strings.ToValidUTF8(text[:podapi.MaxLine-3], "") + "..."
+	}
+	return text
+}

@@ -1,0 +1,180 @@
+package podserver_test
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/internal/podserver"
+	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/shim/agent"
+)
+
+// files is what was left for pods to read, by UID.
+type files struct {
+	mu   sync.Mutex
+	left map[string]string
+}
+
+func (f *files) WriteReport(uid string, data []byte) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.left == nil {
+		f.left = map[string]string{}
+	}
+	f.left[uid] = string(data)
+	return nil
+}
+
+// A report is shown, left in the pod, and told; a state that lasts is told once.
+func TestReport(t *testing.T) {
+	r := newRig(t)
+	var left files
+	r.Reports = &left
+	n := agent.New(r.serve(t, "a"))
+	report := podapi.Report{Generation: 7, State: podapi.StateResizing, Plan: []string{"set 4 vCPUs"}}
+	must(t, n.Report(t.Context(), report))
+	report.Steps = []podapi.Step{{What: "set 4 vCPUs", Seconds: 0.5}}
+	must(t, n.Report(t.Context(), report))
+	report.State, report.Error = podapi.StateFailed, "the guest does not answer"
+	must(t, n.Report(t.Context(), report))
+	report.State, report.Error, report.Actual = podapi.StateDone, "", &podapi.Actual{Memory: 2 * gi, VCPUs: 4}
+	must(t, n.Report(t.Context(), report))
+
+	l, _ := r.registry.Find("ID-a")
+	if diff := cmp.Diff(report, l.Resize.Report); diff != "" || l.Resize.Reported.IsZero() {
+		t.Errorf("shown (-want +got)\n%s", diff)
+	}
+	if !strings.Contains(left.left["a"], `"generation":7,"state":"Done"`) || len(left.left) != 1 {
+		t.Errorf("left: %v", left.left)
+	}
+	want := []agentapi.Reason{agentapi.ReasonResizeStarted, agentapi.ReasonResizeFailed, agentapi.ReasonResizeDone}
+	if diff := cmp.Diff(want, r.recorder.Reasons()); diff != "" {
+		t.Errorf("events (-want +got)\n%s", diff)
+	}
+	for i, want := range []string{"in 1 steps", "the guest does not answer", "2Gi, 4 vCPUs"} {
+		if e := r.recorder.Events()[i]; !strings.Contains(e.Message, want) || e.Pod.UID != "a" {
+			t.Errorf("event %+v, want one with %q", e, want)
+		}
+	}
+}
+
+// A pod that reports without pause writes few Events.
+func TestReportFlood(t *testing.T) {
+	r := newRig(t)
+	p := r.Pod("a")
+	for i := range 500 {
+		state := podapi.StateResizing
+		if i%2 == 1 {
+			state = podapi.StateFailed
+		}
+		must(t, p.Report(podapi.Report{State: state}))
+	}
+	if n := len(r.recorder.Events()); n < 2 || n > 10 {
+		t.Errorf("%d events of 500 reports", n)
+	}
+}
+
+// What is asked of the agent is wanted from then on, and by an agent that comes later.
+func TestAsk(t *testing.T) {
+	r := newRig(t)
+	before, err := r.Pod("a").Wanted()
+	must(t, err)
+	size := podapi.Size{VCPUs: 4, Memory: int64(4 * gi), CPUQuota: "150%"}
+	pods, err := r.Ask("vms", "pod-a", size, false)
+	must(t, err)
+	after, err := r.Pod("a").Wanted()
+	must(t, err)
+	if after.Size != size || after.Generation <= before.Generation || len(pods) != 1 || pods[0].Generation != after.Generation {
+		t.Errorf("%+v, asked of %+v", after, pods)
+	}
+	if other, err := r.Pod("b").Wanted(); other.Size != (podapi.Size{}) || err != nil {
+		t.Errorf("of another pod %+v is wanted, %v", other, err)
+	}
+	if _, err := r.Ask("vms", "pod-a", podapi.Size{VCPUs: 8}, true); err != nil {
+		t.Error(err)
+	}
+	try, err := r.Pod("a").Wanted()
+	if try.Size != size || try.DryRun == nil || *try.DryRun != (podapi.Size{VCPUs: 8}) || try.Generation <= after.Generation || err != nil {
+		t.Errorf("%+v, %v: want a dry run beside what is wanted", try, err)
+	}
+	if pods, err := r.Ask("vms", "pod-c", size, false); len(pods) > 0 || err != nil {
+		t.Errorf("asked of %v, %v", pods, err)
+	}
+	r.Forget("a")
+	if gone, err := r.Pod("a").Wanted(); gone.Size != (podapi.Size{}) || err != nil {
+		t.Errorf("%+v is wanted after the pod is gone, %v", gone, err)
+	}
+}
+
+func TestFileStore(t *testing.T) {
+	dir := t.TempDir()
+	open := func() *podserver.FileStore {
+		s, err := podserver.OpenFileStore(dir)
+		must(t, err)
+		return s
+	}
+	s := open()
+	asked := podserver.Asked{Size: podapi.Size{VCPUs: 4}, DryRun: &podapi.Size{Memory: 1}}
+	must(t, s.Put("a", asked))
+	must(t, s.Put("b", asked))
+	must(t, s.Delete("b"))
+	must(t, s.Delete("b"))
+	must(t, s.Close())
+	s = open()
+	defer s.Close()
+	got, ok := s.Get("a")
+	if diff := cmp.Diff(asked, got); diff != "" || !ok {
+		t.Errorf("stored: %t (-want +got)\n%s", ok, diff)
+	}
+	if _, ok := s.Get("b"); ok {
+		t.Error("what was deleted is there")
+	}
+	if err := s.Put("../b", asked); err == nil {
+		t.Error("a file was made outside of the store")
+	}
+}
+
+// specs is what Kubernetes says.
+type specs map[string]podserver.PodSpec
+
+func (s specs) Desired(uid string) (podserver.PodSpec, bool) {
+	spec, ok := s[uid]
+	return spec, ok
+}
+
+// Where there is Kubernetes, the pod says it: its limits come before those that the
+// runtime knows, and the agent is not to be asked.
+func TestKubernetesSaysIt(t *testing.T) {
+	r := newRig(t)
+	r.Desired = specs{"a": {
+		Limits: podapi.Limits{Memory: int64(6 * gi), CPU: 3000}, Pod: podapi.Limits{Memory: int64(8 * gi)},
+		Annotations: map[string]string{"memory.resize.mooring.dev": "5Gi"},
+	}}
+	r.registry.Update("ID-a", func(l *lifecycle.Launcher) { l.SizeAnnotations = map[string]string{"vcpus.resize.mooring.dev": "1"} })
+	got, err := r.Pod("a").Wanted()
+	want := podapi.Wanted{
+		Generation: got.Generation, Launcher: "compute", Limits: podapi.Limits{Memory: int64(6 * gi), CPU: 3000},
+		Pod: podapi.Limits{Memory: int64(8 * gi)}, Size: podapi.Size{Memory: int64(5 * gi)},
+	}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("%v (-want +got)\n%s", err, diff)
+	}
+	_, err = r.Ask("vms", "pod-a", podapi.Size{VCPUs: 4, CPUQuota: "none"}, false)
+	if !errors.Is(err, podserver.ErrKubernetes) ||
+		!strings.Contains(err.Error(), "kubectl -n vms annotate --overwrite pod pod-a vcpus.resize.mooring.dev=4 cpu-quota.resize.mooring.dev=none") {
+		t.Errorf("error %v, want the command that asks the pod", err)
+	}
+}
+
+// A hold is no longer than a lease.
+func TestMaxHold(t *testing.T) {
+	if podapi.MaxHold != agentapi.MaxLease {
+		t.Errorf("a hold may last %s, a lease %s", podapi.MaxHold, agentapi.MaxLease)
+	}
+}

@@ -1,0 +1,77 @@
+package podserver
+
+import (
+	"errors"
+	"path"
+
+	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/lifecycle"
+)
+
+// Seen implements [Pod].
+func (p *pod) Seen() (podapi.Seen, error) {
+	l, err := p.launcher()
+	if err != nil {
+		return podapi.Seen{}, err
+	}
+	cgroup, err := p.node.Cgroup(l)
+	if err != nil {
+		return podapi.Seen{}, ended(err)
+	}
+	podMax, containerMax, err := p.limits(cgroup)
+	room, roomErr := lifecycle.Room(p.node.Kernel, path.Dir(cgroup))
+	if err := errors.Join(err, roomErr); err != nil {
+		return podapi.Seen{}, err
+	}
+	seen := podapi.Seen{PodMax: podMax, ContainerMax: containerMax, Room: podapi.Amount(room)}
+	return seen, ended(p.seeVM(&l, &seen))
+}
+
+// limits reads memory.max of the pod's cgroup and of its container's. The pod's is the
+// one above: a launcher has none between.
+func (p *pod) limits(cgroup string) (pod, container podapi.Amount, err error) {
+	above, err := lifecycle.MemoryMax(p.node.Kernel, path.Dir(cgroup))
+	own, ownErr := lifecycle.MemoryMax(p.node.Kernel, cgroup)
+	return amount(above), amount(own), errors.Join(err, ownErr)
+}
+
+// seeVM adds what concerns the VM process, if there is one.
+func (p *pod) seeVM(l *lifecycle.Launcher, seen *podapi.Seen) error {
+	if l.Given.Memlock != nil {
+		seen.Floor = amount(*l.Given.Memlock)
+	}
+	seen.Ceiling = seen.Floor
+	if l.Ceiling != nil {
+		seen.Ceiling = max(seen.Floor, amount(*l.Ceiling))
+	}
+	vm, err := l.VM()
+	if err != nil {
+		return nil //nolint:nilerr // none runs, which is shown
+	}
+	limit, err := p.node.Kernel.Memlock(vm)
+	if err != nil {
+		return err
+	}
+	locked, err := p.node.Kernel.Locked(vm)
+	seen.VM, seen.Lock, seen.Locked = vm.PID, amount(limit.Soft), podapi.Amount(locked)
+	return err
+}
+
+// Glance implements [Pod]. What cannot be read is shown as nothing.
+func (p *pod) Glance() Glance {
+	var g Glance
+	wanted, _ := p.Wanted()
+	g.Generation = wanted.Generation
+	l, err := p.launcher()
+	if err != nil {
+		return g
+	}
+	if cgroup, err := p.node.Cgroup(l); err == nil {
+		g.PodMax, g.ContainerMax, _ = p.limits(cgroup)
+	}
+	if vm, err := l.VM(); err == nil {
+		limit, _ := p.node.Kernel.Memlock(vm)
+		g.VM, g.Lock = vm.PID, amount(limit.Soft)
+	}
+	return g
+}

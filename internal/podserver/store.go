@@ -1,0 +1,116 @@
+package podserver
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+)
+
+// Store keeps what the agent was asked for pods. The methods may be called from several
+// goroutines at once.
+type Store interface {
+	Get(uid string) (Asked, bool)
+	Put(uid string, asked Asked) error
+	Delete(uid string) error
+}
+
+const (
+	storeDir = "wanted"
+	newFile  = ".new"
+)
+
+// FileStore is a [Store] of one file for each pod, in a directory that only root may
+// enter. It is read once, when it is opened.
+type FileStore struct {
+	root *os.Root
+
+	mu    sync.Mutex
+	known map[string]Asked // by pod UID
+}
+
+var _ Store = (*FileStore)(nil)
+
+// OpenFileStore opens the store below root, such as /run/mooring, and makes it. What
+// cannot be read there is an error, and left out.
+func OpenFileStore(root string) (*FileStore, error) {
+	dir := filepath.Join(root, storeDir)
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, fmt.Errorf("open the store of what is wanted: %w", err)
+	}
+	r, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open the store of what is wanted: %w", err)
+	}
+	s := &FileStore{root: r, known: map[string]Asked{}}
+	if err := s.load(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open the store of what is wanted: %w", err), r.Close())
+	}
+	return s, nil
+}
+
+func (s *FileStore) load() error {
+	entries, err := fs.ReadDir(s.root.FS(), ".")
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		data, err := s.root.ReadFile(e.Name())
+		if err != nil {
+			return err
+		}
+		var asked Asked
+		if json.Unmarshal(data, &asked) != nil { // half written before a crash
+			if err := s.root.Remove(e.Name()); err != nil {
+				return err
+			}
+			continue
+		}
+		s.known[e.Name()] = asked
+	}
+	delete(s.known, newFile)
+	return nil
+}
+
+// Close gives back what the store holds open.
+func (s *FileStore) Close() error { return s.root.Close() }
+
+// Get implements [Store].
+func (s *FileStore) Get(uid string) (Asked, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	asked, ok := s.known[uid]
+	return asked, ok
+}
+
+// Put implements [Store]. What is stored is there whole, or as before.
+func (s *FileStore) Put(uid string, asked Asked) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	data, err := json.Marshal(asked)
+	if err == nil {
+		err = s.root.WriteFile(newFile, data, 0o600)
+	}
+	if err == nil {
+		err = s.root.Rename(newFile, uid)
+	}
+	if err != nil {
+		return fmt.Errorf("store what is wanted of pod %s: %w", uid, err)
+	}
+	s.known[uid] = asked
+	return nil
+}
+
+// Delete implements [Store].
+func (s *FileStore) Delete(uid string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.known[uid]; !ok {
+		return nil
+	}
+	delete(s.known, uid)
+	return s.root.Remove(uid)
+}

@@ -1,0 +1,81 @@
+package podserver
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/mooring-vm/mooring/api/podapi"
+)
+
+const (
+	// maxStreams is how many a pod may have at once.
+	maxStreams = 4
+
+	// glanceEvery is how soon a change is told, aliveEvery how often it is told that
+	// there is none.
+	glanceEvery = time.Second
+	aliveEvery  = 15 * time.Second
+)
+
+// changes tells of changes until the pod goes away, or does not read.
+func (h *handle) changes(w http.ResponseWriter, r *http.Request) {
+	select {
+	case h.streams <- struct{}{}:
+		defer func() { <-h.streams }()
+	default:
+		h.refuse(w, refused(podapi.CodeBusy, "there are %d streams already", maxStreams))
+		return
+	}
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	w.WriteHeader(http.StatusOK)
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Time{}) // that of the request, which has come in
+	h.stream(w, r)
+}
+
+func (h *handle) stream(w http.ResponseWriter, r *http.Request) {
+	glances, alive := time.NewTicker(glanceEvery), time.NewTicker(aliveEvery)
+	defer glances.Stop()
+	defer alive.Stop()
+	was := h.pod.Glance()
+	err := writeLine(w, podapi.Change{Changed: podapi.ChangedNone, Generation: was.Generation})
+	for err == nil {
+		select {
+		case <-r.Context().Done():
+			return
+		case <-alive.C:
+			err = writeLine(w, podapi.Change{Changed: podapi.ChangedNone, Generation: was.Generation})
+		case <-glances.C:
+			is := h.pod.Glance()
+			err = writeChanges(w, was, is)
+			was = is
+		}
+	}
+}
+
+// writeChanges tells what is otherwise than before.
+func writeChanges(w http.ResponseWriter, was, is Glance) error {
+	var errs []error
+	if was.Generation != is.Generation {
+		errs = append(errs, writeLine(w, podapi.Change{Changed: podapi.ChangedWanted, Generation: is.Generation}))
+	}
+	if was.Generation = is.Generation; was != is {
+		errs = append(errs, writeLine(w, podapi.Change{Changed: podapi.ChangedSeen, Generation: is.Generation}))
+	}
+	return errors.Join(errs...)
+}
+
+// writeLine gives each line its own time, so that a pod that does not read holds no
+// goroutine for ever.
+func writeLine(w http.ResponseWriter, change podapi.Change) error {
+	control := http.NewResponseController(w)
+	if err := control.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	if err := json.NewEncoder(w).Encode(change); err != nil {
+		return err
+	}
+	return control.Flush()
+}

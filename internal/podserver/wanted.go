@@ -1,0 +1,74 @@
+package podserver
+
+import (
+	"time"
+
+	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/lifecycle"
+)
+
+// Asked is what was asked of the agent for a pod, on a node without Kubernetes.
+type Asked struct {
+	podapi.Size
+	DryRun *podapi.Size `json:"dryRun,omitempty"`
+}
+
+// Wanted implements [Pod]. Where there is Kubernetes, the pod's own spec and annotations
+// say it; else what the runtime was asked for last, and what the agent was asked.
+func (p *pod) Wanted() (podapi.Wanted, error) {
+	l, err := p.launcher()
+	if err != nil {
+		return podapi.Wanted{}, err
+	}
+	w := podapi.Wanted{
+		Launcher: l.Container.Name, Outside: l.Domain != "",
+		Limits: podapi.Limits{Memory: l.Limits.Memory, CPU: l.Limits.CPU},
+	}
+	annotations := l.SizeAnnotations
+	if spec, ok := p.spec(); ok {
+		w.Limits, w.Pod, annotations = spec.Limits, spec.Pod, spec.Annotations
+	}
+	if w.Size, err = parse(annotations, l.Container.Name); err != nil {
+		w.Error = oneLine(err.Error())
+	}
+	if asked, ok := p.node.Store.Get(p.uid); ok {
+		w.DryRun = asked.DryRun
+		if asked.Size != (podapi.Size{}) {
+			w.Size, w.Error = asked.Size, ""
+		}
+	}
+	return p.number(w), nil
+}
+
+func (p *pod) spec() (PodSpec, bool) {
+	if p.node.Desired == nil {
+		return PodSpec{}, false
+	}
+	return p.node.Desired.Desired(p.uid)
+}
+
+// number gives what is wanted its generation: another one if it is otherwise than when
+// it was told last. It begins with the time since the node's boot, so that an agent that
+// is started again begins above what its predecessor has told.
+func (p *pod) number(w podapi.Wanted) podapi.Wanted {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w.Generation = p.wanted.Generation
+	if w.Generation == 0 || !same(w, p.wanted) {
+		w.Generation = max(w.Generation+1, milliseconds(p.node.Clock.Now()))
+		p.wanted = w
+	}
+	return w
+}
+
+func same(a, b podapi.Wanted) bool {
+	if (a.DryRun == nil) != (b.DryRun == nil) || a.DryRun != nil && *a.DryRun != *b.DryRun {
+		return false
+	}
+	a.DryRun, b.DryRun = nil, nil
+	return a == b
+}
+
+func milliseconds(now lifecycle.Boottime) uint64 {
+	return uint64(max(time.Duration(now).Milliseconds(), 1))
+}

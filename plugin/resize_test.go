@@ -1,0 +1,140 @@
+package plugin_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	nri "github.com/containerd/nri/pkg/api"
+
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/plugin"
+)
+
+// launchVM has a launcher run, with a VM process.
+func (n *node) launchVM(t *testing.T, pod *nri.PodSandbox, pid int) (*nri.Container, lifecycle.Process) {
+	t.Helper()
+	ctr := newContainer(pod, "compute")
+	_, err := n.create(pod, ctr)
+	must(t, err)
+	n.start(ctr, pid, lifecycle.Rlimit{Soft: gi, Hard: gi})
+	must(t, n.PostStartContainer(context.Background(), pod, ctr))
+	vm := n.kernel.Start(pid+1, cgroupOf(ctr), lifecycle.Rlimit{Soft: gi, Hard: gi})
+	n.registry.Update(ctr.GetId(), func(l *lifecycle.Launcher) {
+		l.VMs = []agentapi.VM{{PID: vm.PID, StartTime: vm.StartTime, State: agentapi.VMRunning}}
+	})
+	return ctr, vm
+}
+
+func update(n *node, pod *nri.PodSandbox, ctr *nri.Container, memory, quota int64) error {
+	r := &nri.LinuxResources{
+		Memory: &nri.LinuxMemory{Limit: nri.Int64(memory)},
+		Cpu:    &nri.LinuxCPU{Quota: nri.Int64(quota), Period: nri.UInt64(100000)},
+	}
+	_, err := n.UpdateContainer(context.Background(), pod, ctr, r)
+	return err
+}
+
+// While the VM needs more, a lower memory limit is an error that names both, for that
+// launcher alone; what was asked for is noted all the same.
+func TestUpdateBelowNeed(t *testing.T) {
+	n := newNode(t, policy.Enforce)
+	pod, other := newPod("u1", nil), newPod("u2", nil)
+	ctr, vm := n.launchVM(t, pod, 100)
+	otherCtr, _ := n.launchVM(t, other, 200)
+	n.registry.Update(ctr.GetId(), func(l *lifecycle.Launcher) { l.SetNeed(vm, 3*gi) })
+
+	err := update(n, pod, ctr, 2*gi, 150000)
+	if refusal, ok := errors.AsType[*plugin.Refusal](err); !ok || !strings.Contains(err.Error(), `container "compute" of pod trusted/vm-u1 to 2Gi: its VM needs 3Gi`) {
+		t.Errorf("error %v (%T), want a refusal that names need and limit", err, refusal)
+	}
+	if got := n.launcher(t, pod).Limits; got != (lifecycle.ContainerLimits{Memory: 2 * gi, CPU: 1500}) {
+		t.Errorf("limits that are wanted: %+v", got)
+	}
+	must(t, update(n, pod, ctr, 3*gi, 150000))
+	must(t, update(n, pod, ctr, 0, 50000)) // of the CPU alone
+	must(t, update(n, pod, ctr, -1, -1))
+	must(t, update(n, other, otherCtr, 1, 0))
+	must(t, update(n, pod, newContainer(pod, "sidecar"), 1, 0))
+	if got := n.launcher(t, pod).Limits; got != (lifecycle.ContainerLimits{}) {
+		t.Errorf("limits after they were taken away: %+v", got)
+	}
+	n.registry.Update(ctr.GetId(), func(l *lifecycle.Launcher) { l.VMs = nil })
+	must(t, update(n, pod, ctr, gi, 0))
+}
+
+func TestUpdateInObserveMode(t *testing.T) {
+	n := newNode(t, policy.Observe)
+	pod := newPod("u1", nil)
+	ctr, vm := n.launchVM(t, pod, 100)
+	n.registry.Update(ctr.GetId(), func(l *lifecycle.Launcher) { l.SetNeed(vm, 3*gi) })
+	must(t, update(n, pod, ctr, 2*gi, 0))
+}
+
+// What a VM may ever lock is what its rule allows, whatever its launcher asked for.
+func TestCeiling(t *testing.T) {
+	tenant, vague, stranger := facts("tenant-1", nil), facts("accounts", nil), facts("none", nil)
+	endless, beyond := facts("trusted", nil), facts("trusted", vfio())
+	endless.MemoryLimit = 0
+	beyond.NodeMemory = gi
+	bad := facts("trusted", map[string]string{api.GuestMemoryKey: "lots"})
+	for name, c := range map[string]struct {
+		facts plugin.Facts
+		want  *lifecycle.Limit
+	}{
+		"asks for nothing":                   {tenant, limit(16 * gi)},
+		"unlimited":                          {facts("trusted", vfio()), limit(lifecycle.Unlimited)},
+		"unlimited without a memory limit":   {endless, limit(32 * gi)},
+		"unlimited beyond the node's memory": {beyond, limit(32 * gi)},
+		"account not known":                  {vague, nil},
+		"no rule":                            {stranger, nil},
+		"is refused":                         {bad, limit(lifecycle.Unlimited)},
+	} {
+		got := plugin.Decide(parsePolicy(t, policy.Enforce), c.facts).Ceiling
+		if (got == nil) != (c.want == nil) || got != nil && *got != *c.want {
+			t.Errorf("%s: ceiling %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// A lock is granted within the rule and what others leave of the node, and counted.
+func TestGrantLock(t *testing.T) {
+	n := newNode(t, policy.Enforce)
+	tenant := newPod("u1", nil)
+	tenant.Namespace = "tenant-1"
+	ctr, vm := n.launchVM(t, tenant, 100)
+	rich := newPod("u2", map[string]string{api.RequiresLockKey: "true", api.GuestMemoryKey: "32Gi", plugin.OverheadKey: "0"})
+	_, err := n.create(rich, newContainer(rich, "compute"))
+	must(t, err)
+	for _, c := range []struct {
+		lock lifecycle.Limit
+		want string // of the error; empty: none
+		sum  int64
+	}{
+		{16*gi + 1, "the node policy allows pod tenant-1/vm-u1 up to 16Gi of locked memory", 32 * gi},
+		{lifecycle.Unlimited, "and unlimited is asked for", 32 * gi},
+		{10 * gi, "", 42 * gi},
+		{9 * gi, "", 42 * gi},
+		{16 * gi, "", 48 * gi},
+	} {
+		err := n.GrantLock(ctr.GetId(), vm, c.lock)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want one with %q", c.lock, err, c.want)
+		}
+		if got := n.registry.Account().Granted; got != c.sum {
+			t.Errorf("%s: account %d, want %d", c.lock, got, c.sum)
+		}
+	}
+	if err := n.GrantLock("none", vm, gi); err == nil {
+		t.Error("an unknown container was granted a lock")
+	}
+	// The next launcher has what is left: 16Gi of 64Gi.
+	late := newPod("u3", map[string]string{api.RequiresLockKey: "true", api.GuestMemoryKey: "17Gi", plugin.OverheadKey: "0"})
+	if _, err := n.create(late, newContainer(late, "compute")); err == nil || !strings.Contains(err.Error(), "nodeMax") {
+		t.Errorf("error %v, want one about memlock.nodeMax", err)
+	}
+}

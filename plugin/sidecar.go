@@ -1,0 +1,97 @@
+package plugin
+
+import (
+	"maps"
+	"sync"
+
+	nri "github.com/containerd/nri/pkg/api"
+
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/lifecycle"
+)
+
+// sidecars are the containers that are shown a pod directory without being launchers.
+// A directory that one of them sees is kept: another of the same name would be another.
+// Its methods may be called from several goroutines at once.
+type sidecars struct {
+	mu  sync.Mutex
+	all map[string]sidecar // by container ID
+}
+
+type sidecar struct {
+	uid, sandbox string
+	generation   lifecycle.Generation // when it was last heard of
+}
+
+func (s *sidecars) add(containerID string, one sidecar) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil {
+		s.all = map[string]sidecar{}
+	}
+	s.all[containerID] = one
+}
+
+// drop forgets those that a condition holds for.
+func (s *sidecars) drop(is func(containerID string, one sidecar) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.all, is)
+}
+
+func (s *sidecars) has(podUID string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, one := range s.all {
+		if one.uid == podUID {
+			return true
+		}
+	}
+	return false
+}
+
+// isSidecar reports whether the container is the one that the pod of a launcher names
+// as its sidecar.
+func (p *Plugin) isSidecar(pod *nri.PodSandbox, ctr *nri.Container) bool {
+	name, ok, _ := api.Sidecar(pod.GetAnnotations()) // a bad one refuses the launcher
+	if !ok || name != ctr.GetName() {
+		return false
+	}
+	launcher, ok := Recognise(p.Policy, pod.GetLabels(), pod.GetAnnotations())
+	return ok && launcher != name
+}
+
+// adjustSidecar shows a sidecar the pod's directory. It may start long before the
+// launcher does.
+func (p *Plugin) adjustSidecar(pod *nri.PodSandbox, ctr *nri.Container) (*nri.ContainerAdjustment, error) {
+	if p.Policy.Mode != policy.Enforce || !p.isSidecar(pod, ctr) {
+		return nil, nil
+	}
+	l := lifecycle.Launcher{Launcher: agentapi.Launcher{
+		Pod: podRef(pod), Container: agentapi.ContainerRef{Name: ctr.GetName(), ID: ctr.GetId()},
+	}}
+	p.noteSidecar(pod, ctr)
+	dir, err := p.PodDirs.Create(l.Pod.UID)
+	if err != nil {
+		p.sidecars.drop(func(id string, _ sidecar) bool { return id == ctr.GetId() })
+		return nil, p.fail(l, err)
+	}
+	p.log(l).Info("sidecar adjusted")
+	return adjustment(Decision{}, dir, p.Hook), nil
+}
+
+func (p *Plugin) noteSidecar(pod *nri.PodSandbox, ctr *nri.Container) {
+	p.sidecars.add(ctr.GetId(), sidecar{uid: pod.GetUid(), sandbox: pod.GetId(), generation: p.Registry.Generation()})
+}
+
+// dropSidecars forgets those that a list, which is not older than they are, does not
+// have.
+func (p *Plugin) dropSidecars(s *snapshot) {
+	listed := map[string]bool{}
+	for _, ctr := range s.containers {
+		listed[ctr.GetId()] = true
+	}
+	p.sidecars.drop(func(id string, one sidecar) bool { return one.generation < s.generation && !listed[id] })
+}

@@ -1,0 +1,213 @@
+// Package coordinator is what mooring-shim does beside a launcher: it makes the VM as
+// large as its pod wants it, and has the guest shut down when the pod asks for its end.
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/shim/resize"
+	"github.com/mooring-vm/mooring/shim/resize/wanted"
+	"github.com/mooring-vm/mooring/shim/shutdown"
+	"github.com/mooring-vm/mooring/shim/virt"
+)
+
+// Agent is the node's agent, as the pod's socket shows it.
+type Agent interface {
+	resize.Node
+
+	// Wanted reads what the VM is wanted to be.
+	Wanted(ctx context.Context) (podapi.Wanted, error)
+
+	// Report tells people how a resize fares.
+	Report(ctx context.Context, r podapi.Report) error
+}
+
+// Config is what a coordinator works with. Log, Follow, Policy and Shutdown may be left
+// zero.
+type Config struct {
+	// Connection is that to libvirt, and Domain the name or UUID of the VM; empty: the
+	// only one that runs.
+	Connection virt.Connection
+	Domain     string
+
+	Agent   Agent
+	Journal resize.Journal
+
+	// Stops reports whether the pod has asked for the end of its VM. nil: it never does.
+	Stops func() (bool, error)
+
+	// Overhead is what the launcher needs beside the guest's memory.
+	Overhead wanted.Overhead
+
+	// Follow has the VM become what the container's limits leave room for. Otherwise
+	// they are but the bounds of what is asked for in so many words.
+	Follow bool
+
+	Policy   resize.Policy
+	Shutdown shutdown.Options
+	Log      *slog.Logger
+}
+
+const (
+	// period is how often is looked where nothing tells.
+	period = 500 * time.Millisecond
+
+	// A resize that failed is tried again, as long as it is wanted: after retryFirst, and
+	// after twice the time each time, up to retryMax.
+	retryFirst = 15 * time.Second
+	retryMax   = 5 * time.Minute
+)
+
+// Coordinator looks after one VM at a time.
+type Coordinator struct{ Config }
+
+// New returns a coordinator. The error names the field that is missing.
+func New(c Config) (*Coordinator, error) {
+	for _, f := range []struct {
+		name    string
+		missing bool
+	}{
+		{"Connection", c.Connection == nil}, {"Agent", c.Agent == nil}, {"Journal", c.Journal == nil}, {"Overhead", c.Overhead == nil},
+	} {
+		if f.missing {
+			return nil, fmt.Errorf("new coordinator: %s is required", f.name)
+		}
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Stops == nil {
+		c.Stops = func() (bool, error) { return false, nil }
+	}
+	if c.Shutdown.Log == nil {
+		c.Shutdown.Log = c.Log
+	}
+	return &Coordinator{c}, nil
+}
+
+// Run looks after the VM, and after the next one when that has ended, until ctx is
+// done. It waits for libvirt, the VM and the agent for as long as they are away.
+func (c *Coordinator) Run(ctx context.Context) {
+	for {
+		d, err := c.await(ctx)
+		if err != nil {
+			return
+		}
+		c.tend(ctx, d)
+	}
+}
+
+// await waits for the VM to run. The error is that of ctx.
+func (c *Coordinator) await(ctx context.Context) (virt.Domain, error) {
+	var told string
+	for {
+		d, err := c.find(ctx)
+		if err == nil {
+			return d, nil
+		}
+		if ctx.Err() == nil && err.Error() != told {
+			told = err.Error()
+			c.Log.Info("waiting for the VM", "reason", err)
+		}
+		if err := pause(ctx, period); err != nil {
+			return nil, err
+		}
+	}
+}
+
+var errNone = errors.New("no VM runs")
+
+// find returns the VM, if it runs.
+func (c *Coordinator) find(ctx context.Context) (virt.Domain, error) {
+	if c.Domain != "" {
+		d, err := c.Connection.Domain(ctx, c.Domain)
+		if err != nil {
+			return nil, err
+		}
+		return d, running(ctx, d)
+	}
+	all, err := c.Connection.Domains(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(d virt.Domain) bool { return running(ctx, d) != nil })
+	switch len(all) {
+	case 0:
+		return nil, errNone
+	case 1:
+		return all[0], nil
+	}
+	return nil, fmt.Errorf("%d VMs run: want one, or the name of one of them", len(all))
+}
+
+func running(ctx context.Context, d virt.Domain) error {
+	s, err := d.State(ctx)
+	if err == nil && ended(s) {
+		err = errNone
+	}
+	return err
+}
+
+func ended(s virt.State) bool { return s.Phase == virt.ShutOff || s.Phase == virt.Crashed }
+
+// tend looks after one VM until it has ended, or ctx is done.
+func (c *Coordinator) tend(ctx context.Context, d virt.Domain) {
+	alive, end := context.WithCancel(ctx)
+	defer end()
+	resized := make(chan struct{})
+	go func() {
+		defer close(resized)
+		r := resizer{Coordinator: c, domain: d}
+		r.run(alive)
+	}()
+	asked := c.watch(alive, d)
+	end()
+	<-resized // nothing is plugged while the guest shuts down
+	if !asked || ctx.Err() != nil {
+		return
+	}
+	c.Log.Info("the pod asks for the end of its VM, and the guest is asked to shut down")
+	outcome, err := shutdown.Run(ctx, d, c.Shutdown)
+	if err != nil {
+		c.Log.Warn(err.Error())
+		return
+	}
+	c.Log.Info("the VM has ended", "how", outcome)
+}
+
+// watch waits until the pod asks for the end of the VM, or that has ended.
+func (c *Coordinator) watch(ctx context.Context, d virt.Domain) (asked bool) {
+	for ctx.Err() == nil {
+		stop, err := c.Stops()
+		if err != nil {
+			c.Log.Debug("whether the pod asks for the end of its VM is not known", "error", err)
+		}
+		if stop {
+			return true
+		}
+		s, err := d.State(ctx)
+		if errors.Is(err, virt.ErrNoDomain) || err == nil && ended(s) {
+			return false
+		}
+		_ = pause(ctx, period) // the loop looks at ctx
+	}
+	return false
+}
+
+// pause waits, and returns the error of ctx.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

@@ -1,0 +1,245 @@
+package coordinator_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/shim/coordinator"
+	"github.com/mooring-vm/mooring/shim/resize"
+	"github.com/mooring-vm/mooring/shim/resize/wanted"
+	"github.com/mooring-vm/mooring/shim/virt"
+	"github.com/mooring-vm/mooring/shim/virt/virttest"
+)
+
+const (
+	mi = int64(1) << 20
+	gi = int64(1) << 30
+)
+
+// memory is a journal.
+type memory struct{ record *resize.Record }
+
+func (m *memory) Load() (resize.Record, error) {
+	if m.record == nil {
+		return resize.Record{}, resize.ErrNoRecord
+	}
+	return *m.record, nil
+}
+
+func (m *memory) Store(r resize.Record) error { m.record = &r; return nil }
+
+// rig is a pod with a VM, in a bubble of synctest.
+type rig struct {
+	*virttest.Domain
+	hypervisor *virttest.Fake
+	agent      *agent
+	stop       bool
+	end        func()
+}
+
+func inBubble(t *testing.T, change func(*coordinator.Config), test func(t *testing.T, r *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := &rig{agent: &agent{}}
+		r.agent.wanted = podapi.Wanted{Generation: 1, Launcher: "compute", Limits: podapi.Limits{Memory: 3 * gi, CPU: 4000}}
+		r.hypervisor = virttest.New(state())
+		r.Domain = r.hypervisor.Only()
+		config := coordinator.Config{
+			Connection: r.hypervisor, Agent: r.agent, Journal: &memory{}, Overhead: wanted.Fixed(uint64(gi)),
+			Stops: func() (bool, error) { return r.stop, nil }, Policy: resize.Policy{Shrink: true},
+		}
+		if change != nil {
+			change(&config)
+		}
+		c, err := coordinator.New(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); c.Run(ctx) }()
+		r.end = sync.OnceFunc(func() { cancel(); <-done })
+		defer r.end()
+		synctest.Wait()
+		test(t, r)
+	})
+}
+
+// state is that of a VM with room for more.
+func state() virt.State {
+	return virt.State{
+		UUID: "6b0d8f0e-6e2e-4c52-9d2c-0c1c6a1d2a3b", Name: "vm", Phase: virt.Running,
+		VCPUs: virt.VCPUs{Plugged: 1, Boot: 1, Maximum: 8, Online: 1},
+		Memory: virt.Memory{Boot: uint64(gi), Maximum: uint64(8 * gi), Cells: 1, Devices: []virt.MemoryDevice{
+			{Alias: "virtiomem0", Model: virt.VirtioMem, Size: uint64(4 * gi), Block: uint64(2 * mi)},
+		}},
+		Bandwidth: virt.Bandwidth{Period: 100 * time.Millisecond, Quota: virt.Unlimited, Supported: true},
+	}
+}
+
+// want changes what is wanted, and waits until all has been done that can be at once.
+func (r *rig) want(change func(*podapi.Wanted)) {
+	r.agent.want(change)
+	synctest.Wait()
+}
+
+func (r *rig) state(t *testing.T) virt.State {
+	t.Helper()
+	s, err := r.State(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestNothingIsWanted: a VM is let be as long as nobody asks for another size in so many
+// words.
+func TestNothingIsWanted(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		time.Sleep(time.Minute)
+		if calls := r.Calls(); len(calls) != 0 {
+			t.Errorf("calls %v", calls)
+		}
+		r.agent.last(t, podapi.StateDone)
+	})
+}
+
+// TestFollow: the VM becomes what the limits leave room for.
+func TestFollow(t *testing.T) {
+	inBubble(t, func(c *coordinator.Config) { c.Follow = true }, func(t *testing.T, r *rig) {
+		time.Sleep(time.Second)
+		s := r.state(t)
+		if s.Memory.Devices[0].Current != uint64(gi) || s.VCPUs.Plugged != 4 {
+			t.Errorf("memory %+v, vCPUs %+v", s.Memory, s.VCPUs)
+		}
+	})
+}
+
+func TestResize(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		r.want(func(w *podapi.Wanted) { w.VCPUs, w.Memory = 3, 2*gi })
+		time.Sleep(time.Second)
+		done := r.agent.last(t, podapi.StateDone)
+		if done.Generation != 2 || len(done.Steps) == 0 || done.Actual == nil || done.Actual.VCPUs != 3 || done.Actual.Memory != uint64(2*gi) {
+			t.Errorf("report %+v", done)
+		}
+		states := []podapi.State{}
+		for _, report := range r.agent.reports {
+			states = append(states, report.State)
+		}
+		if want := []podapi.State{podapi.StateDone, podapi.StateResizing, podapi.StateDone}; !slices.Equal(states, want) {
+			t.Errorf("states %v, want %v", states, want)
+		}
+	})
+}
+
+// TestRefused: what cannot be is told once, with all reasons, and nothing is done.
+func TestRefused(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		r.want(func(w *podapi.Wanted) { w.VCPUs, w.Limits.CPU = 9, 16000 })
+		refused := r.agent.last(t, podapi.StateRefused)
+		if !strings.Contains(refused.Error, "9") || len(r.Calls()) != 0 {
+			t.Errorf("report %+v, calls %v", refused, r.Calls())
+		}
+		told := len(r.agent.reports)
+		time.Sleep(time.Hour)
+		if len(r.agent.reports) != told {
+			t.Errorf("reports %+v", r.agent.reports[told:])
+		}
+		r.want(func(w *podapi.Wanted) { w.VCPUs = 3; w.Limits.CPU = 2000 })
+		if refused := r.agent.last(t, podapi.StateRefused); !strings.Contains(refused.Error, "vcpus.resize.mooring.dev") {
+			t.Errorf("report %+v", refused)
+		}
+	})
+}
+
+// TestTriedAgain: a guest that does not answer now may later.
+func TestTriedAgain(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		r.SetGuest(virttest.Guest{KeepVCPUsOffline: true})
+		r.want(func(w *podapi.Wanted) { w.VCPUs = 2 })
+		time.Sleep(20 * time.Minute)
+		if failed := r.agent.last(t, podapi.StateFailed); !strings.Contains(failed.Error, "vCPUs") || len(r.agent.reports) != 3 {
+			t.Errorf("reports %+v", r.agent.reports)
+		}
+		r.SetGuest(virttest.Guest{})
+		time.Sleep(6 * time.Minute)
+		r.agent.last(t, podapi.StateDone)
+		if s := r.state(t); s.VCPUs.Online != 2 {
+			t.Errorf("vCPUs %+v", s.VCPUs)
+		}
+	})
+}
+
+func TestDryRun(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		r.want(func(w *podapi.Wanted) { w.DryRun = &podapi.Size{VCPUs: 2} })
+		if len(r.Calls()) != 0 {
+			t.Errorf("calls %v", r.Calls())
+		}
+		at := slices.IndexFunc(r.agent.reports, func(p podapi.Report) bool { return p.State == podapi.StatePlanned })
+		if at < 0 || len(r.agent.reports[at].Plan) == 0 {
+			t.Errorf("reports %+v", r.agent.reports)
+		}
+	})
+}
+
+// TestStop: the guest is asked to shut down, and nothing is plugged meanwhile. The next
+// VM is looked after again.
+func TestStop(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		r.SetGuest(virttest.Guest{Late: true})
+		r.stop = true
+		time.Sleep(time.Second)
+		r.agent.mu.Lock()
+		r.agent.wanted.VCPUs, r.agent.wanted.Generation = 2, 2
+		r.agent.mu.Unlock()
+		time.Sleep(10 * time.Second)
+		r.Answer()
+		time.Sleep(time.Second)
+		if s := r.state(t); s.Phase != virt.ShutOff || s.VCPUs.Plugged != 1 {
+			t.Fatalf("state %+v", s)
+		}
+		r.stop = false
+		r.SetGuest(virttest.Guest{})
+		r.Set(func(s *virt.State) { s.Phase = virt.Running })
+		time.Sleep(10 * time.Second)
+		if s := r.state(t); s.Phase != virt.Running || s.VCPUs.Plugged != 2 {
+			t.Errorf("the next VM: %+v", s)
+		}
+	})
+}
+
+// TestAway: nothing is concluded while libvirt or the agent is away.
+func TestAway(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		r.hypervisor.Lose()
+		r.want(func(w *podapi.Wanted) { w.VCPUs = 2 })
+		time.Sleep(time.Minute)
+		r.agent.mu.Lock()
+		r.agent.away = true
+		r.agent.mu.Unlock()
+		r.hypervisor.Return()
+		time.Sleep(time.Minute)
+		r.agent.mu.Lock()
+		r.agent.away = false
+		r.agent.mu.Unlock()
+		time.Sleep(10 * time.Minute)
+		r.agent.last(t, podapi.StateDone)
+		if s := r.state(t); s.VCPUs.Plugged != 2 {
+			t.Errorf("vCPUs %+v", s.VCPUs)
+		}
+	})
+}
+
+func TestNew(t *testing.T) {
+	if _, err := coordinator.New(coordinator.Config{Connection: virttest.New()}); err == nil || !strings.Contains(err.Error(), "Agent is required") {
+		t.Errorf("error %v", err)
+	}
+}

@@ -1,0 +1,146 @@
+//go:build cgo && libvirt_dlopen
+
+package coordinator_test
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/shim/headroom"
+	"github.com/mooring-vm/mooring/shim/virt"
+)
+
+// sizes are what faults come between.
+func sizes(i int) (bytes int64, change func(*podapi.Wanted)) {
+	bytes, bandwidth := booted, "80%"
+	if i%2 > 0 {
+		bytes, bandwidth = booted+64*mi, "160%"
+	}
+	return bytes, func(w *podapi.Wanted) { w.Memory, w.CPUQuota = bytes, bandwidth }
+}
+
+// between wants something else, and has something happen after the nth record of it,
+// while the coordinator waits; false: there are not so many.
+func (p *pod) between(t *testing.T, nth int, change func(*podapi.Wanted), happens func()) bool {
+	t.Helper()
+	reached, on := make(chan struct{}), make(chan struct{})
+	written := 0
+	hook := func() {
+		if written++; written == nth {
+			close(reached)
+			<-on
+		}
+	}
+	p.stored.Store(&hook)
+	defer p.stored.Store(nil)
+	generation := p.agent.want(change)
+	some := false
+	patiently(t, func() bool {
+		select {
+		case <-reached:
+			some = true
+		default:
+		}
+		return some || p.ended(generation)
+	}, func() { t.Errorf("neither is record %d written, nor is it done", nth) })
+	if some {
+		happens()
+	}
+	close(on)
+	return some
+}
+
+// ended reports whether people were told how a resize ended.
+func (p *pod) ended(generation uint64) bool {
+	reports := p.agent.told()
+	last := reports[len(reports)-1]
+	return last.Generation >= generation && last.State != podapi.StateResizing
+}
+
+// testShimEnds: the next shim finishes what the journal has, after whichever record.
+func (p *pod) testShimEnds(t *testing.T) {
+	n := 1
+	for ; ; n++ {
+		want, change := sizes(n)
+		some := p.between(t, n, change, func() { p.dead.Store(true) })
+		if !some {
+			break
+		}
+		p.end()
+		p.run(t)
+		p.finishes(t, n, want)
+	}
+	if n < 5 {
+		t.Errorf("%d records in a resize, want more", n-1)
+	}
+}
+
+// testLibvirtdKilled: a coordinator goes on when libvirt is back.
+func (p *pod) testLibvirtdKilled(t *testing.T) {
+	for n := 1; n <= 4; n++ {
+		want, change := sizes(n)
+		if !p.between(t, n, change, func() { p.daemon.Signal(t, syscall.SIGKILL) }) {
+			t.Fatalf("no record %d", n)
+		}
+		p.daemon.Return(t)
+		p.finishes(t, n, want)
+	}
+}
+
+// finishes waits until the VM is as the generation of the moment wants it.
+func (p *pod) finishes(t *testing.T, n int, memory int64) {
+	t.Helper()
+	if r := p.outcome(t, p.agent.generation()); r.State != podapi.StateDone {
+		t.Fatalf("after record %d: report %+v", n, r)
+	}
+	if s := p.read(t); s.Memory.Balloon != uint64(memory) {
+		t.Errorf("after record %d: memory %+v, want %d", n, s.Memory, memory)
+	}
+}
+
+// testChanged: what is not wanted any more is given up.
+func (p *pod) testChanged(t *testing.T) {
+	if !p.between(t, 1, guestMemory(2*booted), func() { p.agent.want(guestMemory(booted + 64*mi)) }) {
+		t.Fatal("no record")
+	}
+	p.finishes(t, 1, booted+64*mi)
+}
+
+// TestStubborn: a guest that takes vCPUs and does not use them has them taken back, as
+// far as QEMU can, and one that does not listen to the power button is destroyed.
+func TestStubborn(t *testing.T) {
+	p := start(t, headroom.Options{}, "guest.keep-cpus-offline", "guest.keep-memory-offline", "guest.ignore-power-button")
+	left := 2
+	if p.daemon.Unplugs(t) {
+		left = 1
+	}
+	r := p.want(t, vcpus(2))
+	if r.State != podapi.StateFailed || !strings.Contains(r.Error, "the guest uses 1 of its 2 vCPUs") {
+		t.Errorf("report %+v, want it failed", r)
+	}
+	if a := r.Actual; a == nil || a.VCPUs != left || a.Online != 1 {
+		t.Errorf("actual %+v, want %d vCPUs, of which the guest uses 1", a, left)
+	}
+	if len(r.Steps) != 2 || !r.Steps[1].Undo {
+		t.Errorf("steps %+v, want one and its undoing", r.Steps)
+	}
+	p.agent.want(vcpus(0))
+	p.testKept(t)
+	p.stop.Store(true)
+	p.await(t, "the domain is destroyed", func(s virt.State) bool { return s.Phase == virt.ShutOff })
+	p.daemon.AwaitConsole(t, "power button ignored")
+}
+
+// testKept: memory that a guest has taken counts as its own, also while it leaves it
+// offline: nobody can tell.
+func (p *pod) testKept(t *testing.T) {
+	before := p.daemon.Memory(t)
+	if s := p.done(t, guestMemory(2*booted)); s.Memory.Devices[0].Current != uint64(booted) {
+		t.Errorf("memory %+v, want %d taken", s.Memory, booted)
+	}
+	if after := p.daemon.Memory(t); after != before {
+		t.Errorf("the guest uses %d bytes, want the %d from before", after, before)
+	}
+}

@@ -1,0 +1,187 @@
+//go:build cgo && libvirt_dlopen
+
+package coordinator_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/shim/coordinator"
+	"github.com/mooring-vm/mooring/shim/headroom"
+	"github.com/mooring-vm/mooring/shim/resize"
+	"github.com/mooring-vm/mooring/shim/resize/journal"
+	"github.com/mooring-vm/mooring/shim/resize/wanted"
+	"github.com/mooring-vm/mooring/shim/shutdown"
+	"github.com/mooring-vm/mooring/shim/virt"
+	"github.com/mooring-vm/mooring/shim/virt/libvirt"
+	"github.com/mooring-vm/mooring/shim/virt/libvirt/libvirttest"
+)
+
+// booted is the memory of the guests.
+const booted = 256 * mi
+
+// pod is a launcher whose VM is QEMU's, under a libvirtd of the test's own.
+type pod struct {
+	daemon     *libvirttest.Daemon
+	connection virt.Connection
+	virt.Domain
+	agent *agent
+	stop  atomic.Bool
+
+	dir    string                 // the journal's
+	stored atomic.Pointer[func()] // is called after each record
+	dead   atomic.Bool
+	end    func()
+}
+
+// start boots a guest that was prepared to grow, and looks after it.
+func start(t *testing.T, o headroom.Options, options ...string) *pod {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("boots a guest")
+	}
+	daemon := libvirttest.Start(t, true)
+	p := &pod{daemon: daemon, connection: connect(t, daemon.URI), dir: t.TempDir(), agent: &agent{}}
+	vm := daemon.Linux(t, options...)
+	vm.Plain, vm.Memory = true, int(booted/mi)
+	o.Memory, o.CPUs = 1024, 8
+	prepared, err := headroom.Prepare([]byte(vm.XML(t)), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	daemon.Boot(t, string(prepared.XML))
+	p.agent.wanted = podapi.Wanted{Generation: 1, Launcher: "compute", Limits: podapi.Limits{Memory: 3 * gi, CPU: 8000}}
+	if p.Domain, err = p.connection.Domain(t.Context(), libvirttest.Name); err != nil {
+		t.Fatal(err)
+	}
+	p.await(t, "the guest answers", func(s virt.State) bool { return s.VCPUs.Online == 1 })
+	p.run(t)
+	t.Cleanup(func() { p.end() })
+	return p
+}
+
+func connect(t *testing.T, uri string) virt.Connection {
+	t.Helper()
+	if err := libvirt.StartEvents(); err != nil {
+		libvirttest.Need(t, err.Error())
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c, err := libvirt.Open(ctx, uri, libvirt.Options{MaxBackoff: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// run starts a coordinator with the journal of the one before, until end.
+func (p *pod) run(t *testing.T) {
+	t.Helper()
+	file, err := journal.Open(p.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.dead.Store(false)
+	c, err := coordinator.New(coordinator.Config{
+		Connection: p.connection, Agent: p.agent, Journal: hooked{file, p}, Overhead: wanted.Fixed(uint64(gi)),
+		Stops:    func() (bool, error) { return p.stop.Load(), nil },
+		Policy:   resize.Policy{Shrink: true, Bounds: resize.Bounds{VCPUs: 10 * time.Second, Poll: 200 * time.Millisecond}},
+		Shutdown: shutdown.Options{Grace: 10 * time.Second, Resend: time.Second},
+		Log:      slog.New(slog.NewTextHandler(t.Output(), nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); c.Run(ctx) }()
+	p.end = sync.OnceFunc(func() { cancel(); <-done; _ = file.Close() })
+}
+
+// hooked is a journal with which a coordinator can be ended between any two steps.
+type hooked struct {
+	resize.Journal
+	pod *pod
+}
+
+func (h hooked) Store(r resize.Record) error {
+	if h.pod.dead.Load() {
+		return errors.New("the shim is dead")
+	}
+	err := h.Journal.Store(r)
+	if stored := h.pod.stored.Load(); stored != nil {
+		(*stored)()
+	}
+	return err
+}
+
+// await waits until the VM is so.
+func (p *pod) await(t *testing.T, what string, is func(virt.State) bool) virt.State {
+	t.Helper()
+	var s virt.State
+	var err error
+	patiently(t, func() bool {
+		s, err = p.State(t.Context())
+		return err == nil && is(s)
+	}, func() { t.Fatalf("it never came that %s: %+v, %v", what, s, err) })
+	return s
+}
+
+// patiently waits, as long as emulated guests on busy machines may take.
+func patiently(t *testing.T, is func() bool, never func()) {
+	t.Helper()
+	over := time.NewTimer(90 * time.Second)
+	defer over.Stop()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for !is() {
+		select {
+		case <-tick.C:
+		case <-over.C:
+			never()
+			return
+		}
+	}
+}
+
+// want wants something else, and returns the last report about it.
+func (p *pod) want(t *testing.T, change func(*podapi.Wanted)) podapi.Report {
+	t.Helper()
+	return p.outcome(t, p.agent.want(change))
+}
+
+// outcome waits until people are told how a resize ended.
+func (p *pod) outcome(t *testing.T, generation uint64) (last podapi.Report) {
+	t.Helper()
+	patiently(t, func() bool {
+		reports := p.agent.told()
+		if len(reports) == 0 {
+			return false
+		}
+		last = reports[len(reports)-1]
+		return last.State != podapi.StateResizing && last.Generation >= generation
+	}, func() { t.Fatalf("generation %d has not ended: %+v", generation, last) })
+	return last
+}
+
+// done is a resize that has to succeed.
+func (p *pod) done(t *testing.T, change func(*podapi.Wanted)) virt.State {
+	t.Helper()
+	if r := p.want(t, change); r.State != podapi.StateDone {
+		t.Fatalf("report %+v, want it %s", r, podapi.StateDone)
+	}
+	return p.read(t)
+}
+
+// read is what the VM is.
+func (p *pod) read(t *testing.T) virt.State {
+	t.Helper()
+	return p.await(t, "it is read", func(virt.State) bool { return true })
+}

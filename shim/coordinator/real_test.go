@@ -1,0 +1,159 @@
+//go:build cgo && libvirt_dlopen
+
+package coordinator_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/shim/headroom"
+	"github.com/mooring-vm/mooring/shim/virt"
+)
+
+func vcpus(n int) func(*podapi.Wanted)         { return func(w *podapi.Wanted) { w.VCPUs = n } }
+func guestMemory(n int64) func(*podapi.Wanted) { return func(w *podapi.Wanted) { w.Memory = n } }
+func quota(q string) func(*podapi.Wanted)      { return func(w *podapi.Wanted) { w.CPUQuota = q } }
+
+// TestVirtioMem takes one guest through all that it agrees to, and in the end it shuts
+// down when it is asked.
+func TestVirtioMem(t *testing.T) {
+	p := start(t, headroom.Options{Device: headroom.VirtioMem})
+	for _, test := range []struct {
+		name string
+		f    func(*pod, *testing.T)
+	}{
+		{"vCPUs are plugged", (*pod).testPlug},
+		{"memory grows and shrinks", (*pod).testMemory},
+		{"bandwidth is set, changed and removed", (*pod).testBandwidth},
+		{"what cannot be is refused", (*pod).testRefused},
+		{"something else is wanted in the middle", (*pod).testChanged},
+		{"the shim ends between steps", (*pod).testShimEnds},
+		{"libvirtd is killed between steps", (*pod).testLibvirtdKilled},
+		{"vCPUs are unplugged", (*pod).testUnplug},
+		{"the guest shuts down", (*pod).testShutdown},
+	} {
+		if !t.Run(test.name, func(t *testing.T) { test.f(p, t) }) {
+			return // the next one's guest would be another
+		}
+	}
+}
+
+// testPlug also sees to it that all vCPUs together get no more than one got before.
+func (p *pod) testPlug(t *testing.T) {
+	limits := p.daemon.LimitsCPU()
+	if limits {
+		p.done(t, quota("50%"))
+	}
+	s := p.done(t, vcpus(4))
+	if s.VCPUs.Plugged != 4 || s.VCPUs.Online != 4 {
+		t.Errorf("vCPUs %+v, want 4 that the guest uses", s.VCPUs)
+	}
+	if limits && s.Bandwidth.Quota != s.Bandwidth.Period/8 {
+		t.Errorf("bandwidth %+v, want half a CPU for 4 vCPUs", s.Bandwidth)
+	}
+	p.daemon.AwaitConsole(t, "cpus=0-3")
+}
+
+// testUnplug: what QEMU or the guest do not confirm is told as it is.
+func (p *pod) testUnplug(t *testing.T) {
+	report := p.want(t, vcpus(2))
+	s := p.read(t)
+	if p.daemon.Unplugs(t) {
+		if report.State != podapi.StateDone || s.VCPUs.Plugged != 2 {
+			t.Errorf("report %+v, vCPUs %+v", report, s.VCPUs)
+		}
+		return
+	}
+	if report.State != podapi.StateFailed || !strings.Contains(report.Error, "the domain has 4 vCPUs: want 2") {
+		t.Errorf("report %+v, want that it failed", report)
+	}
+	if a := report.Actual; a == nil || a.VCPUs != 4 || s.VCPUs.Plugged != 4 {
+		t.Errorf("actual %+v, vCPUs %+v, want the 4 that there are", a, s.VCPUs)
+	}
+}
+
+func (p *pod) testMemory(t *testing.T) {
+	before := p.daemon.Memory(t)
+	if s := p.done(t, guestMemory(2*booted)); s.Memory.Balloon != uint64(2*booted) {
+		t.Errorf("memory %+v, want twice what the guest booted with", s.Memory)
+	}
+	p.awaitGuest(t, before+booted)
+	if s := p.done(t, guestMemory(booted)); s.Memory.Balloon != uint64(booted) {
+		t.Errorf("memory %+v, want what the guest booted with", s.Memory)
+	}
+	p.awaitGuest(t, before)
+}
+
+// awaitGuest waits until the guest itself has so much memory, but for what it needs to
+// manage it.
+func (p *pod) awaitGuest(t *testing.T, want int64) {
+	t.Helper()
+	var got int64
+	patiently(t, func() bool {
+		got = p.daemon.Memory(t)
+		return got <= want && got > want-16*mi
+	}, func() { t.Fatalf("the guest has %d bytes, want %d", got, want) })
+}
+
+func (p *pod) testBandwidth(t *testing.T) {
+	if !p.daemon.LimitsCPU() {
+		t.Skip("missing: a CPU controller for libvirt")
+	}
+	for _, step := range []struct {
+		quota string
+		want  time.Duration // of 100 ms, for each of 4 vCPUs
+	}{
+		{"150%", 37500 * time.Microsecond}, {"60%", 15 * time.Millisecond}, {"none", virt.Unlimited},
+	} {
+		if s := p.done(t, quota(step.quota)); s.Bandwidth.Quota != step.want || s.Bandwidth.Period != 100*time.Millisecond {
+			t.Errorf("%s: %+v, want a quota of %s", step.quota, s.Bandwidth, step.want)
+		}
+	}
+}
+
+func (p *pod) testRefused(t *testing.T) {
+	for _, c := range []struct {
+		change func(*podapi.Wanted)
+		want   string
+	}{
+		{guestMemory(booted + mi), "want 256Mi or 258Mi"},
+		{guestMemory(2 * gi), "which is 1Gi"},
+		{guestMemory(128 * mi), "less than the guest booted with"},
+		{guestMemory(4 * gi), "memory.resize.mooring.dev"},
+	} {
+		p.refused(t, c.change, c.want)
+	}
+	p.done(t, guestMemory(booted))
+}
+
+// refused is a resize that must be refused, with that among the reasons.
+func (p *pod) refused(t *testing.T, change func(*podapi.Wanted), why string) {
+	t.Helper()
+	before := p.read(t)
+	if r := p.want(t, change); r.State != podapi.StateRefused || !strings.Contains(r.Error, why) || len(r.Steps) > 0 {
+		t.Errorf("report %+v, want it refused because of %q", r, why)
+	}
+	if after := p.read(t); after.Memory.Balloon != before.Memory.Balloon || len(after.Memory.Devices) != len(before.Memory.Devices) {
+		t.Errorf("memory %+v, was %+v", after.Memory, before.Memory)
+	}
+}
+
+// testShutdown: the guest obeys the power button.
+func (p *pod) testShutdown(t *testing.T) {
+	p.stop.Store(true)
+	p.await(t, "the guest has shut down", func(s virt.State) bool { return s.Phase == virt.ShutOff })
+	p.daemon.AwaitConsole(t, "GUEST power off")
+}
+
+// TestDIMM is about a guest that grows by DIMMs, of which one fits.
+func TestDIMM(t *testing.T) {
+	p := start(t, headroom.Options{Device: headroom.DIMM, Slots: 1})
+	p.testMemory(t)
+	p.refused(t, guestMemory(2*booted+mi), "want 512Mi or 640Mi")
+	p.done(t, guestMemory(booted+128*mi))
+	p.refused(t, guestMemory(2*booted), "all 1 memory slots of the domain are used")
+	p.refused(t, guestMemory(booted+64*mi), "want 256Mi")
+	p.done(t, guestMemory(booted))
+}

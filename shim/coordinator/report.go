@@ -1,0 +1,105 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/shim/resize"
+	"github.com/mooring-vm/mooring/shim/virt"
+)
+
+// tell tells people, once of what fails again and again. What cannot be told is logged,
+// and keeps nothing from going on.
+func (r *resizer) tell(ctx context.Context, report podapi.Report) {
+	news := failure{report.Generation, report.State, report.Error}
+	if report.Error != "" && news == r.told {
+		return
+	}
+	r.told = news
+	if err := r.Agent.Report(ctx, report); err != nil && ctx.Err() == nil {
+		r.Log.Warn("the agent was not told how the resize fares", "state", report.State, "error", err)
+	}
+}
+
+// failure is what makes one failure the same as another, for people.
+type failure struct {
+	generation uint64
+	state      podapi.State
+	why        string
+}
+
+// outcome is what people are told of a run.
+func outcome(generation uint64, r resize.Report, err error) podapi.Report {
+	report := podapi.Report{Generation: generation, State: podapi.StateDone, Notes: lines(r.Notes)}
+	if refused(err) {
+		report.State = podapi.StateRefused
+	} else if err != nil {
+		report.State = podapi.StateFailed
+	}
+	if err != nil {
+		report.Error = line(err.Error())
+	}
+	for _, s := range r.Steps[max(0, len(r.Steps)-podapi.MaxLines):] {
+		report.Steps = append(report.Steps, podapi.Step{
+			What: line(s.What), Undo: s.Undo, Started: s.Started, Seconds: s.Took.Seconds(), Error: line(s.Error),
+		})
+	}
+	if a := r.Actual; a != nil {
+		report.Actual = &podapi.Actual{Memory: a.Memory, VCPUs: a.VCPUs, Online: a.Online, Quota: quota(a)}
+	}
+	return report
+}
+
+// refused reports whether nothing was done because it cannot be.
+func refused(err error) bool {
+	refusal, invalid := (*resize.Refusal)(nil), (*api.InvalidError)(nil)
+	return errors.As(err, &refusal) || errors.As(err, &invalid)
+}
+
+func quota(a *resize.Actual) string {
+	switch {
+	case a.Quota == virt.Unlimited:
+		return "none"
+	case a.Period == 0:
+		return ""
+	}
+	return a.Quota.Round(time.Microsecond).String() + " of each " + a.Period.String() + ", for each vCPU"
+}
+
+func steps(p resize.Plan) []string {
+	all := make([]string, 0, len(p.Steps))
+	for _, s := range p.Steps {
+		all = append(all, s.String())
+	}
+	return lines(all)
+}
+
+func lines(texts []string) []string {
+	var all []string
+	for _, t := range texts[:min(len(texts), podapi.MaxLines)] {
+		all = append(all, line(t))
+	}
+	return all
+}
+
+// line makes a text one that a report may have.
+func line(text string) string {
+	text = strings.ToValidUTF8(text, "?")
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, text)
+	for len(text) > podapi.MaxLine {
+		_, size := utf8.DecodeLastRuneInString(text)
+		text = text[:len(text)-size]
+	}
+	return text
+}

@@ -1,0 +1,103 @@
+package coordinator
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/shim/resize"
+	"github.com/mooring-vm/mooring/shim/resize/wanted"
+	"github.com/mooring-vm/mooring/shim/virt"
+)
+
+// wish returns what is wanted, as it changes. What cannot be read, and sizes that the
+// limits do not allow, change nothing: the next resize tells of them.
+func (r *resizer) wish(ctx context.Context) (resize.Wish, error) {
+	last, err := r.wanted(ctx, *r.latest.Load())
+	if err != nil {
+		return nil, err
+	}
+	return func() resize.Wanted {
+		w := *r.latest.Load()
+		if int64(w.Generation) == last.Generation {
+			return last
+		}
+		if next, err := r.wanted(ctx, w); err == nil {
+			last = next
+		}
+		return last
+	}, nil
+}
+
+func (r *resizer) wanted(ctx context.Context, w podapi.Wanted) (resize.Wanted, error) {
+	size, err := r.size(ctx, w)
+	return resize.Wanted{Generation: int64(w.Generation), Size: size}, err
+}
+
+// size returns the size that the pod wants for the guest as it is.
+func (r *resizer) size(ctx context.Context, w podapi.Wanted) (wanted.Size, error) {
+	if w.Error != "" {
+		return wanted.Size{}, fmt.Errorf("what is wanted cannot be read: %s", w.Error)
+	}
+	state, err := r.domain.State(ctx)
+	if err != nil {
+		return wanted.Size{}, err
+	}
+	request, err := w.Size.Request()
+	if err != nil {
+		return wanted.Size{}, err
+	}
+	size, err := wanted.From(podOf(w), r.guestOf(state), r.Overhead, request)
+	if err != nil || r.Follow {
+		return size, err
+	}
+	if request.Memory == nil {
+		size.Memory, size.Overhead, size.Limit = 0, 0, 0
+	}
+	if request.VCPUs == nil {
+		size.VCPUs = 0
+	}
+	if request.CPUQuota == nil {
+		size.Bandwidth = nil
+	}
+	return size, nil
+}
+
+func podOf(w podapi.Wanted) wanted.Pod {
+	return wanted.Pod{
+		Launcher: w.Launcher, Outside: w.Outside, Memory: w.Pod.Memory, CPU: w.Pod.CPU,
+		Containers: []wanted.Container{{Name: w.Launcher, Memory: w.Limits.Memory, CPU: w.Limits.CPU}},
+	}
+}
+
+// guestOf returns what sizes depend on.
+func (r *resizer) guestOf(s virt.State) wanted.Guest {
+	g := wanted.Guest{Boot: s.Memory.Boot, VCPUs: s.VCPUs.Plugged}
+	for _, d := range s.Memory.Devices {
+		if d.Model == virt.VirtioMem {
+			g.Block = d.Block
+			return g
+		}
+	}
+	if s.Memory.Slots > 0 {
+		g.Block = r.Policy.DIMMBlock
+	}
+	return g
+}
+
+// plan returns what is going to be done, for people.
+func (r *resizer) plan(ctx context.Context, w resize.Wanted) []string {
+	p, err := r.makePlan(ctx, w)
+	if err != nil {
+		return nil // the run tells
+	}
+	return steps(p)
+}
+
+func (r *resizer) makePlan(ctx context.Context, w resize.Wanted) (resize.Plan, error) {
+	is, err := resize.Read(ctx, r.domain, r.Agent)
+	if err != nil {
+		return resize.Plan{}, err
+	}
+	return resize.MakePlan(is, w, r.Policy)
+}

@@ -1,0 +1,17 @@
+package prestop
+
+import (
+	"fmt"
+
+	"github.com/mooring-vm/mooring/shim/internal/touch"
+)
+
+// Asked reports whether the pod asks for the end of its VM, and has no answer yet. It
+// makes one system call.
+func Asked(file string) (bool, error) {
+	at, err := touch.At(file)
+	if err != nil {
+		return false, fmt.Errorf("look for a request: %w", err)
+	}
+	return !at.IsZero(), nil
+}

@@ -1,0 +1,75 @@
+package resize_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mooring-vm/mooring/shim/resize"
+	"github.com/mooring-vm/mooring/shim/resize/wanted"
+	"github.com/mooring-vm/mooring/shim/virt"
+	"github.com/mooring-vm/mooring/shim/virt/virttest"
+)
+
+// mute is a domain whose agent falls silent when vCPUs are plugged.
+type mute struct {
+	defined
+	silent bool
+}
+
+func (m *mute) SetVCPUs(ctx context.Context, n int) error {
+	m.silent = true
+	return m.defined.SetVCPUs(ctx, n)
+}
+
+func (m *mute) State(ctx context.Context) (virt.State, error) {
+	s, err := m.defined.State(ctx)
+	if m.silent {
+		s.VCPUs.Online = virt.Unknown
+	}
+	return s, err
+}
+
+// small is a fake of 1 vCPU, which the guest uses.
+func small() *virttest.Fake {
+	return virttest.New(virt.State{
+		UUID: "00000000-0000-4000-8000-000000000001", Name: "vm", Phase: virt.Running,
+		VCPUs:  virt.VCPUs{Plugged: 1, Maximum: 4, Boot: 1, Online: 1},
+		Memory: virt.Memory{Boot: gi, Maximum: 4 * gi, Slots: 4, Cells: 1},
+	})
+}
+
+func toVCPUs(d virt.Domain, n int) (resize.Report, error) {
+	r := resize.Runner{Domain: d, Node: unbound{}, Journal: &memory{calls: &calls{}}, Policy: resize.Policy{Shrink: true}}
+	return r.Run(context.Background(), func() resize.Wanted { return resize.Wanted{Size: wanted.Size{VCPUs: n}} })
+}
+
+// TestSilenceConfirmsNothing: a guest that told how many vCPUs it uses, and does not any
+// more, has not confirmed the new ones.
+func TestSilenceConfirmsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &mute{defined: defined{small().Only()}}
+		_, err := toVCPUs(d, 2)
+		if err == nil || !strings.Contains(err.Error(), "does not tell any more") {
+			t.Errorf("error %v", err)
+		}
+		if s, err := d.State(t.Context()); err != nil || s.VCPUs.Plugged != 1 {
+			t.Errorf("vCPUs %+v, %v, want them undone", s.VCPUs, err)
+		}
+	})
+}
+
+// TestOrderLost: one that never came to libvirt is given again when that is back.
+func TestOrderLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := small()
+		fake.LoseOnCall(virttest.Before)
+		time.AfterFunc(time.Second, fake.Return)
+		report, err := toVCPUs(defined{fake.Only()}, 2)
+		if err != nil || len(report.Steps) != 1 || report.Actual.Online != 2 {
+			t.Errorf("report %+v, %v", report, err)
+		}
+	})
+}

@@ -1,0 +1,89 @@
+//go:build cgo && libvirt_dlopen
+
+package libvirttest
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	"libvirt.org/go/libvirt"
+)
+
+// Need skips a test for what is missing, except where CI says that all is there.
+func Need(t *testing.T, missing ...string) {
+	t.Helper()
+	switch {
+	case len(missing) == 0:
+	case os.Getenv("MOORING_CI_REQUIRE") != "":
+		t.Fatalf("missing: %s", strings.Join(missing, ", "))
+	default:
+		t.Skipf("missing: %s", strings.Join(missing, ", "))
+	}
+}
+
+func missingPrograms(names ...string) []string {
+	var missing []string
+	for _, name := range names {
+		if _, err := exec.LookPath(name); err != nil {
+			missing = append(missing, name)
+		}
+	}
+	if os.Geteuid() != 0 {
+		missing = append(missing, "root, for namespaces")
+	}
+	return missing
+}
+
+// Unplugs reports whether this QEMU unplugs vCPUs without KVM: 10.0 and older do not.
+func (d *Daemon) Unplugs(t *testing.T) (can bool) {
+	t.Helper()
+	d.Raw(t, func(conn *libvirt.Connect) error {
+		qemu, err := conn.GetVersion()
+		libvirtd, libvirtErr := conn.GetLibVersion()
+		t.Logf("libvirt %d, QEMU %d", libvirtd, qemu)
+		can = qemu >= 11_000_000
+		return errors.Join(err, libvirtErr)
+	})
+	return can
+}
+
+// LimitsCPU reports whether domains get the CPU controller.
+func (d *Daemon) LimitsCPU() bool {
+	_, v1 := os.Stat("/sys/fs/cgroup/cpu/" + d.cgroup)
+	_, v2 := os.Stat("/sys/fs/cgroup/" + d.cgroup)
+	return v1 == nil || v2 == nil
+}
+
+func (d *Daemon) removeCgroups(t *testing.T) {
+	t.Helper()
+	for _, hierarchy := range []string{"", "cpu", "cpuacct"} {
+		removeCgroup(t, filepath.Join("/sys/fs/cgroup", hierarchy, d.cgroup))
+	}
+}
+
+func removeCgroup(t *testing.T, path string) {
+	t.Helper()
+	var folders []string
+	err := filepath.WalkDir(path, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			folders = append(folders, path)
+		}
+		return err
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	for _, folder := range slices.Backward(folders) {
+		err = errors.Join(err, unix.Rmdir(folder))
+	}
+	if err != nil {
+		t.Errorf("remove cgroup %s: %v", path, err)
+	}
+}

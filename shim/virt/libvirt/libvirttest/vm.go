@@ -1,0 +1,160 @@
+//go:build cgo && libvirt_dlopen
+
+package libvirttest
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"text/template"
+	"time"
+
+	"libvirt.org/go/libvirt"
+
+	"github.com/mooring-vm/mooring/shim/virt/virttest/guest"
+)
+
+// Name is that of the domains.
+const Name = "vm-1"
+
+// VM is what the domains of tests differ in.
+type VM struct {
+	Kernel, Initrd, Arguments string
+	Console                   string
+
+	Memory int  // MiB; 0: 160
+	Plain  bool // without headroom; otherwise with more of it than a user would ask for
+}
+
+var vmXML = template.Must(template.New("vm").Parse(`<domain type='qemu'>
+  <name>` + Name + `</name>
+  {{if not .Plain}}<maxMemory slots='3' unit='MiB'>1024</maxMemory>{{end}}
+  <memory unit='MiB'>{{.Memory}}</memory>
+  {{if .Plain}}<vcpu>1</vcpu>{{else}}<vcpu placement='static' current='1'>16</vcpu>{{end}}
+  <os>
+    <type arch='x86_64' machine='q35'>hvm</type>
+    {{with .Kernel}}<kernel>{{.}}</kernel><initrd>{{$.Initrd}}</initrd><cmdline>{{$.Arguments}}</cmdline>{{end}}
+  </os>
+  <features><acpi/><apic/><smm state='off'/></features>
+  {{if not .Plain}}<cpu><numa><cell id='0' cpus='0-15' memory='{{.Memory}}' unit='MiB'/></numa></cpu>{{end}}
+  <on_poweroff>destroy</on_poweroff>
+  <on_crash>destroy</on_crash>
+  <devices>
+    <controller type='usb' model='none'/>
+    {{with .Console}}<serial type='file'><source path='{{.}}'/></serial>{{end}}
+    <channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel>
+    <memballoon model='virtio'/>
+    {{if not .Plain}}<memory model='virtio-mem'><target>
+      <size unit='MiB'>256</size><node>0</node><block unit='MiB'>2</block><requested unit='KiB'>0</requested>
+    </target></memory>{{end}}
+  </devices>
+</domain>`))
+
+// XML is the VM's definition.
+func (v VM) XML(t *testing.T) string {
+	t.Helper()
+	if v.Memory == 0 {
+		v.Memory = 160
+	}
+	var out strings.Builder
+	if err := vmXML.Execute(&out, v); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// Linux is a VM whose guest answers. The options are those of package guest.
+func (d *Daemon) Linux(t *testing.T, options ...string) VM {
+	t.Helper()
+	kernel, err := guest.Kernel()
+	if err != nil {
+		Need(t, err.Error())
+	}
+	g, err := guest.Make(t.Context(), kernel, d.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// libvirtd may see another root, but always this folder.
+	copied := filepath.Join(d.Dir, "vmlinuz")
+	data, err := os.ReadFile(g.Kernel)
+	if err == nil {
+		err = os.WriteFile(copied, data, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return VM{
+		Kernel: copied, Initrd: g.Initramfs, Console: d.consoleFile(),
+		Arguments: strings.Join(append([]string{guest.Arguments}, options...), " "),
+	}
+}
+
+// Boot defines a domain and starts it.
+func (d *Daemon) Boot(t *testing.T, xml string) {
+	t.Helper()
+	d.Raw(t, func(conn *libvirt.Connect) error {
+		handle, err := conn.DomainDefineXML(xml)
+		if err != nil {
+			return err
+		}
+		return handle.Create()
+	})
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("console: %s", d.Said(t))
+		}
+	})
+}
+
+// Create starts a domain that has no definition but its own.
+func (d *Daemon) Create(t *testing.T, xml string) {
+	t.Helper()
+	d.Raw(t, func(conn *libvirt.Connect) error {
+		_, err := conn.DomainCreateXML(xml, 0)
+		return err
+	})
+}
+
+func (d *Daemon) consoleFile() string { return filepath.Join(d.Dir, "console") }
+
+// Said is what the guest has said on its console.
+func (d *Daemon) Said(t *testing.T) string {
+	t.Helper()
+	said, err := os.ReadFile(d.consoleFile())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return string(said)
+}
+
+// AwaitConsole waits until the guest has said something.
+func (d *Daemon) AwaitConsole(t *testing.T, text string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for !strings.Contains(d.Said(t), text) {
+		if ctx.Err() != nil {
+			t.Fatalf("the guest never said %q: %q", text, d.Said(t))
+		}
+		<-tick.C
+	}
+}
+
+// Memory is how much the guest has, in bytes and in its own words.
+func (d *Daemon) Memory(t *testing.T) (bytes int64) {
+	t.Helper()
+	for line := range strings.Lines(d.Said(t)) {
+		_, figure, ok := strings.Cut(line, " memory=")
+		if kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(figure), "kB"), 10, 64); ok && err == nil {
+			bytes = kib << 10
+		}
+	}
+	return bytes
+}
