@@ -33,8 +33,8 @@ type Limits struct {
 	CPU    int64 `json:"cpu,omitempty"`
 }
 
-// Size is what annotations, or `mooring resize`, want within the limits. What is empty
-// follows the limits.
+// Size is what annotations, or `mooring resize`, want within the limits. What is empty is
+// let be, or follows the limits if the sidecar is told to.
 type Size struct {
 	VCPUs    int    `json:"vcpus,omitempty"`
 	Memory   int64  `json:"memory,omitempty"`   // bytes

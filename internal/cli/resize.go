@@ -37,7 +37,7 @@ func (p *Program) resizeCommand() *cobra.Command {
 		Use:   "resize POD (--vcpus N | --memory QUANTITY | --cpu-quota PERCENT)... [--dry-run | --wait]",
 		Short: "Ask for another size of a running VM",
 		Long: "Asks for another size of a pod's VM, on a node without Kubernetes. It takes the place of\n" +
-			"what was asked before; what is left out follows the container's limits. With Kubernetes\n" +
+			"what was asked before; what is left out is let be, or follows the limits if the sidecar is to. With Kubernetes\n" +
 			"the pod's own annotations say it, and the error has the command that sets them.\n\n" +
 			"The sidecar in the pod does the work. What is printed of it is what it tells.\n\n" +
 			"POD is as for inspect. All launchers of pods with that namespace and name are meant.",

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,7 +40,7 @@ type rig struct {
 	*virttest.Domain
 	hypervisor *virttest.Fake
 	agent      *agent
-	stop       bool
+	stop       atomic.Bool
 	end        func()
 }
 
@@ -52,7 +53,7 @@ func inBubble(t *testing.T, change func(*coordinator.Config), test func(t *testi
 		r.Domain = r.hypervisor.Only()
 		config := coordinator.Config{
 			Connection: r.hypervisor, Agent: r.agent, Journal: &memory{}, Overhead: wanted.Fixed(uint64(gi)),
-			Stops: func() (bool, error) { return r.stop, nil }, Policy: resize.Policy{Shrink: true},
+			Stops: func() (bool, error) { return r.stop.Load(), nil }, Policy: resize.Policy{Shrink: true},
 		}
 		if change != nil {
 			change(&config)
@@ -195,7 +196,7 @@ func TestDryRun(t *testing.T) {
 func TestStop(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.SetGuest(virttest.Guest{Late: true})
-		r.stop = true
+		r.stop.Store(true)
 		time.Sleep(time.Second)
 		r.agent.mu.Lock()
 		r.agent.wanted.VCPUs, r.agent.wanted.Generation = 2, 2
@@ -206,7 +207,7 @@ func TestStop(t *testing.T) {
 		if s := r.state(t); s.Phase != virt.ShutOff || s.VCPUs.Plugged != 1 {
 			t.Fatalf("state %+v", s)
 		}
-		r.stop = false
+		r.stop.Store(false)
 		r.SetGuest(virttest.Guest{})
 		r.Set(func(s *virt.State) { s.Phase = virt.Running })
 		time.Sleep(10 * time.Second)

@@ -92,7 +92,7 @@ func (p *pod) run(t *testing.T) {
 	c, err := coordinator.New(coordinator.Config{
 		Connection: p.connection, Agent: p.agent, Journal: hooked{file, p}, Overhead: wanted.Fixed(uint64(gi)),
 		Stops:    func() (bool, error) { return p.stop.Load(), nil },
-		Policy:   resize.Policy{Shrink: true, Bounds: resize.Bounds{VCPUs: 10 * time.Second, Poll: 200 * time.Millisecond}},
+		Policy:   resize.Policy{Shrink: true, Bounds: resize.Bounds{VCPUs: 15 * time.Second, Poll: 200 * time.Millisecond}},
 		Shutdown: shutdown.Options{Grace: 10 * time.Second, Resend: time.Second},
 		Log:      slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})

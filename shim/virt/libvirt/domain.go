@@ -64,12 +64,16 @@ func (d *domain) change(ctx context.Context, what string, f func(*libvirt.Domain
 }
 
 // XML returns the definition of the running domain.
-func (d *domain) XML(ctx context.Context) (text string, err error) {
-	err = d.do(ctx, "read its XML", func(handle *libvirt.Domain) (err error) {
+func (d *domain) XML(ctx context.Context) (string, error) {
+	var text string
+	err := d.do(ctx, "read its XML", func(handle *libvirt.Domain) (err error) {
 		text, err = handle.GetXMLDesc(0)
 		return err
 	})
-	return text, err
+	if err != nil {
+		return "", err // what ctx ended may still write to text
+	}
+	return text, nil
 }
 
 // SetVCPUs plugs or unplugs vCPUs. libvirt waits 5 s for the guest to give one back;

@@ -20,10 +20,13 @@ func (d *domain) State(ctx context.Context) (virt.State, error) {
 		s, agent, err = stateOf(handle)
 		return err
 	})
-	if err == nil && agent {
+	if err != nil {
+		return virt.State{}, err // what ctx ended may still write to s
+	}
+	if agent {
 		s.VCPUs.Online = d.online(ctx)
 	}
-	return s, err
+	return s, nil
 }
 
 func stateOf(handle *libvirt.Domain) (s virt.State, agent bool, err error) {

@@ -4,6 +4,7 @@ package libvirttest
 
 import (
 	"bytes"
+	"context"
 	_ "embed"
 	"fmt"
 	"io"
@@ -84,7 +85,7 @@ func (d *Daemon) configure(t *testing.T, limitCPU bool) {
 func (d *Daemon) enter(t *testing.T) {
 	t.Helper()
 	var log bytes.Buffer
-	cmd := exec.Command("sh", filepath.Join(d.Dir, "start"), d.Dir, d.cgroup)
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "sh", filepath.Join(d.Dir, "start"), d.Dir, d.cgroup)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
 	cmd.Stdout, cmd.Stderr = &log, &log
 	var err error
