@@ -198,6 +198,11 @@ const patience = 2 * time.Minute
 // eventually polls until done, and fails when that takes too long.
 func eventually(t *testing.T, what string, done func() bool, last func() string) {
 	t.Helper()
+	within(t, patience, what, done, last)
+}
+
+func within(t *testing.T, patience time.Duration, what string, done func() bool, last func() string) {
+	t.Helper()
 	for deadline := time.Now().Add(patience); !done(); time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited too long for %s; last: %s", what, last())
