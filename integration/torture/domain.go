@@ -47,6 +47,7 @@ func (w *world) startsItsDomain(l *launcher, i *instance) {
 			w.say("the domain of launcher %d: %v", l.number, err)
 		}
 		if vm != nil {
+			vm.asked = err != nil // libvirt ends itself what it could not start
 			vm.owner, vm.name = i.owner, fmt.Sprintf("domain %s of launcher %d", domainOf(pod.Pod), l.number)
 			w.check.watch(vm)
 		}
