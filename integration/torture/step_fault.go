@@ -50,11 +50,11 @@ func pausesAgent(ctx context.Context, w *world) (string, error) {
 	return d.String(), nil
 }
 
-// stormForks are more than the tracker's ring has room for, with their ends, and
-// stormPatience is how long they may take.
+// stormForks are more than the tracker's ring of 7,400 events has room for, with their
+// ends, and stormPatience is how long they may take.
 const (
-	stormForks    = 8000
-	stormPatience = time.Minute
+	stormForks    = 4400
+	stormPatience = 30 * time.Second
 )
 
 // overflows has more happen than the tracker can tell while the agent hangs. It takes as
@@ -78,10 +78,11 @@ func overflows(ctx context.Context, w *world) (string, error) {
 	if err := p.signal(unix.SIGSTOP); err != nil {
 		return "", err
 	}
-	told, err := w.tellsAny(fmt.Sprintf(`(for i in $(seq %d); do (:); done) &`, stormForks))
+	told, err := w.tellsAny(fmt.Sprintf(`for half in 1 2; do (for i in $(seq %d); do (:); done) & done`, stormForks/2))
 	if told != "" && err == nil {
-		w.overflows++
-		err = awaitForks(ctx, before+stormForks)
+		if err = awaitForks(ctx, before+stormForks); err == nil {
+			w.overflows++
+		}
 	}
 	return told, errors.Join(err, p.signal(unix.SIGCONT))
 }
