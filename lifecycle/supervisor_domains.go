@@ -29,6 +29,9 @@ func (s *Supervisor) bindDomain(ctx context.Context, d Domain, p Tracked, own st
 	}
 	if late != nil {
 		s.tellLate(late, d, p)
+		if late.stopsLate() {
+			t = late
+		}
 	}
 	if t == nil {
 		return
@@ -115,6 +118,10 @@ func (s *Supervisor) tellClaimed(t, first *tied, d Domain) {
 	})
 }
 
+// stopsLate reports whether a domain that starts after the launcher has ended is stopped:
+// where policy says so, and the moment of the end is known.
+func (t *tied) stopsLate() bool { return t.Terms.StopUnattended && !t.blind }
+
 // tellLate tells once of a domain's process that nobody is known to answer for.
 func (s *Supervisor) tellLate(t *tied, d Domain, p Tracked) {
 	if t.late[p.name()] {
@@ -125,10 +132,14 @@ func (s *Supervisor) tellLate(t *tied, d Domain, p Tracked) {
 	if t.blind {
 		when = "was last seen"
 	}
+	then := "is left alone"
+	if t.stopsLate() {
+		then = "is stopped"
+	}
 	v := VM{Executable: p.Executable, Domain: &d}
 	s.tell(t, Tell{
 		Type: agentapi.Warning, Reason: agentapi.ReasonVMUnattended, PID: p.PID,
-		Message: v.name() + " is unattended: it started after its launcher " + when + ", and is left alone",
+		Message: v.name() + " is unattended: it started after its launcher " + when + ", and " + then,
 	})
 }
 

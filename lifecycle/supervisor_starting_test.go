@@ -134,6 +134,38 @@ func TestDomainThatStartsAfterTheEnd(t *testing.T) {
 	})
 }
 
+// TestDomainThatStartsAfterTheEndIsStopped: where policy says so. An agent that has not
+// seen the launcher's end leaves it alone.
+func TestDomainThatStartsAfterTheEndIsStopped(t *testing.T) {
+	for name, blind := range map[string]bool{"seen": false, "not seen": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, strict, func(r *rig) {
+				l := r.launch("vm", declares)
+				inside := r.qemu(l.cgroup)
+				r.kernel.Deaf = func(pid int, _ string) bool { return pid == inside.PID }
+				if blind {
+					r.after(time.Minute)
+					r.stop()
+					r.after(time.Minute)
+					r.kernel.Exit(l.owner.PID)
+					r.config.Registry = lifecycle.NewRegistry()
+					r.start()
+					r.Reconciled()
+				} else {
+					r.exit(l.owner, "SIGKILL")
+				}
+				r.after(2 * time.Second)
+				vm := r.domain("/machine/x")
+				r.after(5 * time.Minute)
+				r.unattended(vm)
+				if lives := r.lives(vm); lives != blind {
+					t.Errorf("the VM lives: %t, want %t", lives, blind)
+				}
+			})
+		})
+	}
+}
+
 // unattended fails unless that was told once of a process.
 func (r *rig) unattended(p lifecycle.Process) {
 	r.t.Helper()

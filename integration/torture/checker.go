@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // checker watches processes and holds what happens to them against two promises:
@@ -31,6 +33,21 @@ const ownersGrace = 10 * time.Second
 
 // tick is how often the checker looks. That costs one system call for all.
 const tick = 100 * time.Millisecond
+
+// watchLate adds a subject that libvirt may have started when its owner had ended, and
+// ends it if so: it outlives nobody, and the agent may know nothing of it any more.
+func (c *checker) watchLate(s *subject) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.subjects = append(c.subjects, s)
+	began, err := s.began()
+	if err != nil || !s.owner.isGone() || began.Before(s.owner.gone) {
+		return err
+	}
+	s.asked, s.judged = true, true
+	c.log("%s started after its owner's end, and is ended", s.describe(c.began))
+	return s.signal(unix.SIGKILL)
+}
 
 // watch adds a subject.
 func (c *checker) watch(s *subject) {

@@ -49,7 +49,9 @@ func (w *world) startsItsDomain(l *launcher, i *instance) {
 		if vm != nil {
 			vm.asked = err != nil // libvirt ends itself what it could not start
 			vm.owner, vm.name = i.owner, fmt.Sprintf("domain %s of launcher %d", domainOf(pod.Pod), l.number)
-			w.check.watch(vm)
+			if err := w.check.watchLate(vm); err != nil {
+				w.say("watching %s: %v", vm.name, err)
+			}
 		}
 		w.mu.Lock()
 		defer w.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -46,6 +47,16 @@ func startOf(pid int) (uint64, error) {
 		return 0, fmt.Errorf("process %d: %q is not what proc_pid_stat(5) describes", pid, text)
 	}
 	return strconv.ParseUint(fields[22-3], 10, 64)
+}
+
+// began is when the process started, to ten milliseconds.
+func (p process) began() (time.Time, error) {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
+		return time.Time{}, fmt.Errorf("reading the clock: %w", err)
+	}
+	const tick = 10 * time.Millisecond
+	return time.Now().Add(time.Duration(p.start)*tick - time.Duration(now.Nano())), nil
 }
 
 func (p process) signal(s unix.Signal) error {
