@@ -123,3 +123,12 @@ func TestNarratorForgets(t *testing.T) {
 		}
 	}
 }
+
+// An end may be told long after it: the tracker's ring outlives an agent.
+func TestNarratorTellsWhen(t *testing.T) {
+	e := happens(bpf.Exit, anOwner())
+	e.Time = 5_000_000_123
+	if told, ok := new(narrator).sighting(&e); !ok || told.At != lifecycle.Boottime(e.Time) {
+		t.Errorf("told %+v (%t), want it at %d", told, ok, e.Time)
+	}
+}
