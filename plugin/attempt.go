@@ -81,6 +81,9 @@ func (c *Connection) start(ctx context.Context, st stub.Stub, t *trunk) error {
 	case <-t.closed():
 		why = errors.New("the runtime closed the connection before the plugin was configured")
 	case <-ctx.Done():
+		if now, _ := c.Status(); now.Phase == Synchronized && c.returns(started) {
+			return nil // requests may be under way: they are answered first
+		}
 		why = ctx.Err()
 	case <-time.After(c.StartTimeout):
 		why = fmt.Errorf("the runtime did not configure the plugin within %s", c.StartTimeout)
@@ -95,6 +98,18 @@ func (c *Connection) start(ctx context.Context, st stub.Stub, t *trunk) error {
 		c.Observer.StubAbandoned()
 	}
 	return why
+}
+
+// returns reports whether Start returns without an error, which it is about to do once
+// the plugin is synchronised.
+func (c *Connection) returns(started chan error) bool {
+	select {
+	case err := <-started:
+		started <- err
+		return err == nil
+	case <-time.After(stopTimeout):
+		return false
+	}
 }
 
 // serve waits for the end of the connection. When it is the agent that ends, what
