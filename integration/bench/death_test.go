@@ -29,7 +29,7 @@ func buildAgent(t *testing.T) string {
 
 func TestDeaths(t *testing.T) {
 	if testing.Short() {
-		t.Skip("builds the agent")
+		t.Skip("left out with -short: builds the agent")
 	}
 	needsTracker(t)
 	found, err := deaths(t.Context(), buildAgent(t), deathAmounts{residents: 2, rounds: 1, inRound: 2, qemu: 1})

@@ -53,7 +53,7 @@ func TestHold(t *testing.T) {
 
 func TestResident(t *testing.T) {
 	if testing.Short() {
-		t.Skip("builds the agent")
+		t.Skip("left out with -short: builds the agent")
 	}
 	needsTracker(t)
 	found, err := resident(t.Context(), buildAgent(t), 3, true, 0, 0)

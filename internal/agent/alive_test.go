@@ -181,11 +181,7 @@ func TestLockHeld(t *testing.T) {
 func TestFenceBesideFailingAgents(t *testing.T) {
 	config := testConfig(t)
 	config.BPFDir = mountBPF(t)
-	runtime := startRuntime(t, config.NRISocket)
-	a := start(t, config)
-	a.requireTracker(t)
-	a.waitReady(t)
-	runtime.BlockPluginSync().Unblock()
+	a, runtime := startTracking(t, config)
 	launch(t, config, runtime, "lives") // so that there is something to take over
 	log := startFence(t, config)
 	if err := a.stop(); err != nil {

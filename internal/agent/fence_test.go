@@ -65,11 +65,7 @@ func startFence(t *testing.T, config Config) (log *syncBuffer) {
 func TestFence(t *testing.T) {
 	config := testConfig(t)
 	config.BPFDir = mountBPF(t)
-	runtime := startRuntime(t, config.NRISocket)
-	a := start(t, config)
-	a.requireTracker(t)
-	a.waitReady(t)
-	runtime.BlockPluginSync().Unblock()
+	a, runtime := startTracking(t, config)
 	dies, lives := launch(t, config, runtime, "dies"), launch(t, config, runtime, "lives")
 	vm, gone := runIn(t, dies.cgroup, emulator(t), "1000")
 	_, otherGone := runIn(t, lives.cgroup, emulator(t), "1000")

@@ -58,11 +58,7 @@ func TestPodSocket(t *testing.T) {
 		skip(t, "this process may lock less than 4 MiB")
 	}
 	config := testConfig(t)
-	runtime := startRuntime(t, config.NRISocket)
-	a := start(t, config)
-	a.requireTracker(t)
-	a.waitReady(t)
-	runtime.BlockPluginSync().Unblock()
+	a, runtime := startTracking(t, config)
 	l := launch(t, config, runtime, "vm")
 	n := a.client(t, "uid-vm")
 	if err := n.RaiseLock(t.Context(), mi); err == nil || !strings.Contains(err.Error(), "no VM process runs") {

@@ -139,14 +139,22 @@ func (r *running) requireTracker(t *testing.T) {
 	}
 }
 
-// TestVMEndsWithItsLauncher: real processes, tracked by the real kernel.
-func TestVMEndsWithItsLauncher(t *testing.T) {
-	config := testConfig(t)
+// startTracking starts an agent that follows processes, for a runtime whose plugins are
+// synchronised. It skips where the kernel lets no processes be tracked.
+func startTracking(t *testing.T, config Config) (*running, *adaptation.Adaptation) {
+	t.Helper()
 	runtime := startRuntime(t, config.NRISocket)
 	a := start(t, config)
 	a.requireTracker(t)
 	a.waitReady(t)
 	runtime.BlockPluginSync().Unblock()
+	return a, runtime
+}
+
+// TestVMEndsWithItsLauncher: real processes, tracked by the real kernel.
+func TestVMEndsWithItsLauncher(t *testing.T) {
+	config := testConfig(t)
+	a, runtime := startTracking(t, config)
 	l := launch(t, config, runtime, "vm")
 	vm, gone := runIn(t, l.cgroup, emulator(t), "1000")
 	a.awaitPhase(t, "vm", agentapi.PhaseActive, 1)

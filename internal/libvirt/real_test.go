@@ -31,7 +31,7 @@ mount --bind "$1/etc" /etc/libvirt
 { cat /etc/group; echo "libvirt-qemu:x:64055:"; echo "kvm:x:64056:"; } >"$1/group"
 mount --bind "$1/passwd" /etc/passwd
 mount --bind "$1/group" /etc/group
-exec libvirtd --config /etc/libvirt/libvirtd.conf
+exec libvirtd --config /etc/libvirt/libvirtd.conf --pid-file "$1/run/libvirtd.pid"
 `
 
 const qemuConfig = `user = "root"

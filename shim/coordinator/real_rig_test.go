@@ -44,7 +44,7 @@ type pod struct {
 func start(t *testing.T, o headroom.Options, options ...string) *pod {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("boots a guest")
+		t.Skip("left out with -short: boots a guest")
 	}
 	daemon := libvirttest.Start(t, true)
 	p := &pod{daemon: daemon, connection: connect(t, daemon.URI), dir: t.TempDir(), agent: &agent{}}

@@ -31,8 +31,8 @@ func accepted(t *testing.T, name string, text []byte) {
 func needVirsh(t *testing.T) {
 	t.Helper()
 	if _, err := exec.LookPath("virsh"); err != nil {
-		if os.Getenv("MOORING_REQUIRE_LIBVIRT") != "" {
-			t.Fatal("missing: virsh, and MOORING_REQUIRE_LIBVIRT is set")
+		if os.Getenv("MOORING_CI_REQUIRE") != "" {
+			t.Fatal("missing: virsh, and MOORING_CI_REQUIRE is set")
 		}
 		t.Skip("missing: virsh")
 	}

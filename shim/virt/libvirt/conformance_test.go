@@ -21,7 +21,7 @@ func TestConformanceOfTestDriver(t *testing.T) {
 
 func TestConformanceOfQEMU(t *testing.T) {
 	if testing.Short() {
-		t.Skip("boots a guest")
+		t.Skip("left out with -short: boots a guest")
 	}
 	d := libvirttest.Start(t, true)
 	v := d.Linux(t)

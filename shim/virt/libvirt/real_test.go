@@ -74,7 +74,7 @@ func TestWithoutController(t *testing.T) {
 // A guest may take vCPUs and not use them, and not listen to the button.
 func TestStubbornGuest(t *testing.T) {
 	if testing.Short() {
-		t.Skip("boots a guest")
+		t.Skip("left out with -short: boots a guest")
 	}
 	d := libvirttest.Start(t, false)
 	v := boot(t, d, open(t, d.URI, Options{}), d.Linux(t, "guest.keep-cpus-offline", "guest.ignore-power-button"))

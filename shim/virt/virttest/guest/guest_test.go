@@ -16,7 +16,7 @@ import (
 // kernel has built in, and those that the guest does not need, stay away.
 func TestMake(t *testing.T) {
 	if testing.Short() {
-		t.Skip("builds a program")
+		t.Skip("left out with -short: builds a program")
 	}
 	kernel, dir := t.TempDir(), t.TempDir()
 	for _, name := range []string{"virtio_mem.ko.xz", "virtio.ko", "dummy.ko"} {
