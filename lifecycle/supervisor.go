@@ -23,8 +23,8 @@ const (
 	aliveEvery = time.Second
 )
 
-// SupervisorConfig is what a supervisor works with. Domains, Signs, Guard, Observer
-// and Alive are optional.
+// SupervisorConfig is what a supervisor works with. Domains, Signs, Guard, Observer,
+// Alive and Back are optional.
 type SupervisorConfig struct {
 	Registry  *Registry
 	Tracker   Tracker
@@ -44,6 +44,10 @@ type SupervisorConfig struct {
 
 	// Alive is called about once a second while the supervisor works.
 	Alive func()
+
+	// Back is called after an absence in which others may have stood in, and returns
+	// once they have stepped aside.
+	Back func(context.Context)
 }
 
 // VMGuard checks the memory lock of a VM process that has just started: see [Guard].
@@ -253,7 +257,7 @@ func (s *Supervisor) Run(ctx context.Context) {
 	s.alive()
 	s.turn = s.Clock.Now()
 	for ctx.Err() == nil {
-		s.noticeStall()
+		s.noticeStall(ctx)
 		for _, deal := range s.take() {
 			deal(ctx)
 		}
@@ -276,26 +280,6 @@ func (s *Supervisor) Run(ctx context.Context) {
 		s.noteAlive()
 	}
 	s.closeAll()
-}
-
-// stall is how long a turn of Run can last before it is taken for an absence: the
-// agent was stopped, or the node slept.
-const stall = 10 * time.Second
-
-// noticeStall begins to expect heartbeats anew when nobody could see any, or give any.
-func (s *Supervisor) noticeStall() {
-	now := s.Clock.Now()
-	if now.Sub(s.turn) > stall {
-		s.Logger.Warn("nothing was supervised for a while", "for", now.Sub(s.turn))
-		for _, t := range s.ties {
-			if t.OwnerGone == "" && !s.ownerLives(t) {
-				t.blind = true
-				s.ownerEnded(t, "nobody watched", 0)
-			}
-			s.step(t, Resumed{})
-		}
-	}
-	s.turn = now
 }
 
 func (s *Supervisor) alive() {

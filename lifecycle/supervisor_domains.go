@@ -118,9 +118,9 @@ func (s *Supervisor) tellClaimed(t, first *tied, d Domain) {
 	})
 }
 
-// stopsLate reports whether a domain that starts after the launcher has ended is stopped:
-// where policy says so, and the moment of the end is known.
-func (t *tied) stopsLate() bool { return t.Terms.StopUnattended && !t.blind }
+// stopsLate reports whether a domain that starts after the launcher has ended, or was last
+// seen, is stopped.
+func (t *tied) stopsLate() bool { return t.Terms.StopUnattended }
 
 // tellLate tells once of a domain's process that nobody is known to answer for.
 func (s *Supervisor) tellLate(t *tied, d Domain, p Tracked) {

@@ -48,7 +48,7 @@ func newAlive(root string, clock lifecycle.Clock, logger *slog.Logger) *alive {
 }
 
 // begin has a fence that acts step aside, and waits for that: what two do at once is
-// done twice. A fence that hangs is not waited for.
+// done twice.
 func (a *alive) begin(ctx context.Context) {
 	path := filepath.Join(a.root, startFile)
 	lock, err := holdLock(path)
@@ -57,11 +57,22 @@ func (a *alive) begin(ctx context.Context) {
 		err = touchFile(path)
 	}
 	a.warn(err)
+	a.awaitFence(ctx)
+}
+
+// back is called by a supervisor that has hung: a fence may have acted for it.
+func (a *alive) back(ctx context.Context) {
+	a.worked()
+	a.awaitFence(ctx)
+}
+
+// awaitFence waits until no fence acts. One that hangs is not waited for.
+func (a *alive) awaitFence(ctx context.Context) {
 	gone := func(context.Context) (bool, error) {
 		held, err := lockHeld(filepath.Join(a.root, fenceFile))
 		return !held, err
 	}
-	err = wait.PollUntilContextTimeout(ctx, asidePeriod, asideTimeout, true, gone)
+	err := wait.PollUntilContextTimeout(ctx, asidePeriod, asideTimeout, true, gone)
 	if err != nil && ctx.Err() == nil {
 		a.logger.Warn("the fence does not step aside; the agent goes on beside it", "error", err)
 	}

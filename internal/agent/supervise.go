@@ -61,6 +61,7 @@ func (a *Agent) makeSupervisor(ctx context.Context) (err error) {
 		Logger:    a.logger,
 		Terms:     terms(a.policy),
 		Alive:     a.alive.worked,
+		Back:      a.alive.back,
 	}
 	if d := nodeDomains(a.policy); d != nil {
 		config.Domains = d
