@@ -143,11 +143,18 @@ func (s *Supervisor) tellLate(t *tied, d Domain, p Tracked) {
 	})
 }
 
+// DomainUUID returns the UUID that a launcher declares its domain by. What does not read
+// as one to libvirt is a name.
+func DomainUUID(declared string) (id uuid.UUID, ok bool) {
+	const plain, hyphened = 32, 36 // uuid.Parse knows other forms, which libvirt does not
+	id, err := uuid.Parse(declared)
+	return id, err == nil && (len(declared) == plain || len(declared) == hyphened)
+}
+
 // is reports whether a launcher that declares this means the domain. What reads as a
 // UUID is never taken for a name.
 func (d Domain) is(declared string) bool {
-	const plain, hyphened = 32, 36 // uuid.Parse knows other forms, which libvirt does not
-	if id, err := uuid.Parse(declared); err == nil && (len(declared) == plain || len(declared) == hyphened) {
+	if id, ok := DomainUUID(declared); ok {
 		own, err := uuid.Parse(d.UUID)
 		return err == nil && id == own
 	}

@@ -4,11 +4,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/lifecycle"
 )
 
 // askLifecycle enters what is asked for the life of the VM. It is only the domain
@@ -37,10 +36,7 @@ func (d *decider) allowGracePeriod(asked time.Duration) {
 // domainOf returns a declared domain, a UUID in the form that libvirt writes, so
 // that the same one is not claimed in two ways.
 func domainOf(declared string) string {
-	if len(declared) != 32 && len(declared) != 36 { // the other forms of package uuid are names to libvirt
-		return declared
-	}
-	if id, err := uuid.Parse(declared); err == nil {
+	if id, ok := lifecycle.DomainUUID(declared); ok {
 		return id.String()
 	}
 	return declared
