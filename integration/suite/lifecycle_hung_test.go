@@ -43,7 +43,7 @@ func TestHungLauncher(t *testing.T) {
 // runBeating runs launchers with a heartbeat and a VM.
 func (f fixture) runBeating(t *testing.T, at []placement) []*vm {
 	t.Helper()
-	vms := f.runLaunchers(t, at, want{annotations: map[string]string{api.WatchdogKey: "30s"}})
+	vms := f.runLaunchers(t, at, want{annotations: map[string]string{api.WatchdogKey: "20s"}})
 	each(t, vms, func(ctx context.Context, v *vm) error { return f.tell(ctx, v, beats) })
 	for _, v := range vms {
 		f.awaitHeartbeat(t, v)

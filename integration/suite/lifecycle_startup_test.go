@@ -38,7 +38,7 @@ func TestCoreStartup(t *testing.T) {
 				}
 			})
 		}
-	}, noFault)
+	}, noFault, agentKilled)
 }
 
 // TestUnattendedStart: a VM that starts without the heartbeat that its launcher

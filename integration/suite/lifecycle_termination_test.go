@@ -30,7 +30,7 @@ func TestCorePodTermination(t *testing.T) {
 	underFaults(t, func(t *testing.T, f fixture, x fault) {
 		vms := f.fleet(t, want{owner: careless})
 		f.terminate(t, vms, x)
-	}, noFault, agentKilled)
+	}, noFault, agentKilled, agentAway)
 }
 
 // TestStubbornLauncher: an owner that does not answer SIGTERM keeps nobody.
@@ -50,7 +50,7 @@ func TestClusterShutdown(t *testing.T) {
 			f.moveElsewhere(t, v)
 		}
 		f.terminate(t, vms, x)
-	}, noFault)
+	}, noFault, agentKilled)
 }
 
 // terminate ends pods, with a fault in the middle, and checks that no VM outlives
