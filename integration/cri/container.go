@@ -23,6 +23,8 @@ type Container struct {
 	Devices []string
 	// Mounts are directories of the node, read-only, by their place in the container.
 	Mounts map[string]string
+	// Shared are directories of the node that the container may write to, likewise.
+	Shared map[string]string
 	// Privileged needs a privileged pod.
 	Privileged bool
 }
@@ -71,6 +73,9 @@ func (c Container) mounts() []*runtimeapi.Mount {
 	var all []*runtimeapi.Mount
 	for at, path := range c.Mounts {
 		all = append(all, &runtimeapi.Mount{ContainerPath: at, HostPath: path, Readonly: true})
+	}
+	for at, path := range c.Shared {
+		all = append(all, &runtimeapi.Mount{ContainerPath: at, HostPath: path})
 	}
 	return all
 }

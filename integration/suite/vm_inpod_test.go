@@ -27,9 +27,12 @@ const inPod = `export HOME=/tmp XDG_RUNTIME_DIR=/tmp/run PATH=/usr/sbin:/usr/bin
 
 // startInPod has a launcher start a libvirt, which virsh does by itself, and that a VM.
 func (f fixture) startInPod(ctx context.Context, v *vm) error {
-	xml := domainXML(v.domain(), `<memory unit='MiB'>64</memory>`, "")
-	const script = inPod + `echo "$1" >/tmp/run/vm.xml; exec virsh -q -c qemu:///session create --paused /tmp/run/vm.xml`
-	if _, err := v.launcher.Exec(ctx, "sh", "-c", script, "sh", xml); err != nil {
+	return f.createInPod(ctx, v, domainXML(v.domain(), `<memory unit='MiB'>64</memory>`, ""), "--paused")
+}
+
+func (f fixture) createInPod(ctx context.Context, v *vm, xml string, flags ...string) error {
+	const script = inPod + `echo "$1" >/tmp/run/vm.xml; shift; exec virsh -q -c qemu:///session create /tmp/run/vm.xml "$@"`
+	if _, err := v.launcher.Exec(ctx, append([]string{"sh", "-c", script, "sh", xml}, flags...)...); err != nil {
 		return err
 	}
 	return f.learn(ctx, v)

@@ -83,6 +83,7 @@ type want struct {
 	owner       string         // dutiful where empty
 	start       string         // asChild where empty
 	container   *cri.Container // launcherOf(owner) where nil
+	sidecar     *cri.Container // runs before it
 }
 
 // runLauncher runs a pod with a launcher, and no VM yet.
@@ -104,6 +105,11 @@ func (f fixture) runLauncher(ctx context.Context, at placement, w want) (*vm, er
 		return v, err
 	}
 	v.launcher = &cri.Instance{Sandbox: s}
+	if w.sidecar != nil {
+		if _, err := s.Run(ctx, *w.sidecar); err != nil {
+			return v, err
+		}
+	}
 	c := launcherOf(w.owner)
 	if w.container != nil {
 		c = *w.container
