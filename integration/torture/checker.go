@@ -153,7 +153,7 @@ func (c *checker) judge(s *subject, now time.Time, since time.Duration) {
 		s.orphaned += since
 		outlived := now.Sub(s.owner.gone)
 		c.worst = max(c.worst, outlived)
-		if s.orphaned > c.bound || outlived > c.absolute {
+		if s.orphaned > c.bound+s.patience || outlived > c.absolute {
 			c.find(s, fmt.Sprintf("outlives its owner by %.1f s, in %.1f of which the agent ran", outlived.Seconds(), s.orphaned.Seconds()))
 		}
 	case s.isGone() && !s.asked && !s.owner.isGone():

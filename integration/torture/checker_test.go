@@ -57,6 +57,11 @@ func TestChecker(t *testing.T) {
 			c.ask(s.owner, s.vm)
 			kill(t, s.owner)
 		}, finding: "outlives its owner"},
+		"VM outlives its owner, as it may": {happens: func(t *testing.T, c *checker, s cast) {
+			s.vm.patience = time.Hour
+			c.ask(s.owner, s.vm)
+			kill(t, s.owner)
+		}},
 		"VM outlives its owner while the agent is away": {happens: func(t *testing.T, c *checker, s cast) {
 			c.ask(s.owner, s.vm)
 			kill(t, s.owner)

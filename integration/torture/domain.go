@@ -9,11 +9,16 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/mooring-vm/mooring/integration/cri"
 )
+
+// secondLook is how long an agent that has not seen a domain start waits until it knows
+// who else declares it (docs/lifecycle.md), with the time that the runtime takes.
+const secondLook = 40 * time.Second
 
 func domainOf(p cri.Pod) string { return "vm-" + p.UID[:8] }
 
@@ -42,6 +47,7 @@ func (w *world) startsItsDomain(l *launcher, i *instance) {
 	w.background.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), renewTimeout)
 		defer cancel()
+		seen := w.up.Load()
 		vm, err := startDomain(ctx, pod)
 		if err != nil {
 			w.say("the domain of launcher %d: %v", l.number, err)
@@ -49,6 +55,9 @@ func (w *world) startsItsDomain(l *launcher, i *instance) {
 		if vm != nil {
 			vm.asked = err != nil // libvirt ends itself what it could not start
 			vm.owner, vm.name = i.owner, fmt.Sprintf("domain %s of launcher %d", domainOf(pod.Pod), l.number)
+			if !seen || !w.up.Load() {
+				vm.patience = secondLook
+			}
 			if err := w.check.watchLate(vm); err != nil {
 				w.say("watching %s: %v", vm.name, err)
 			}

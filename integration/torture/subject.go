@@ -11,6 +11,8 @@ type subject struct {
 	name  string
 	owner *subject // of a VM; nil for owners and bystanders
 
+	patience time.Duration // that it may outlive its owner beyond the bound
+
 	asked    bool          // this program has asked for its end, or for its owner's
 	gone     time.Time     // when its end was seen
 	orphaned time.Duration // lived after its owner's end while the agent ran
