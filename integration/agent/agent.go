@@ -23,8 +23,11 @@ const (
 	fenceUnit  = "mooring-fence.service"
 )
 
-// Agent is the agent of a node.
-type Agent struct{ node node.Node }
+// Agent is the agent of a node. Its methods must not be called at once with SetPolicy.
+type Agent struct {
+	node   node.Node
+	policy string // that it runs with; empty: not known
+}
 
 // ErrNoValidator is what deploy/install.sh ends with where containerd does not
 // heed required plugins.
@@ -41,7 +44,7 @@ func Install(ctx context.Context, n node.Node, source, policy string) (*Agent, e
 	if err := n.PushFrom(ctx, strings.NewReader(policy), policyFile, 0o644); err != nil {
 		return nil, fmt.Errorf("installing the agent: %w", err)
 	}
-	a := &Agent{node: n}
+	a := &Agent{node: n, policy: policy}
 	_, err := n.Output(ctx, releaseDir+"/deploy/install.sh")
 	if err != nil && strings.Contains(err.Error(), "WARNING: Mooring is installed and runs") {
 		return a, errors.Join(ErrNoValidator, a.WaitReady(ctx))
@@ -98,15 +101,24 @@ func pushTree(ctx context.Context, n node.Node, from, to string) error {
 	})
 }
 
-// SetPolicy replaces the policy and restarts the agent and the fence with it.
+// SetPolicy replaces the policy and restarts the agent and the fence with it, if it is
+// another one.
 func (a *Agent) SetPolicy(ctx context.Context, policy string) error {
+	if a.policy == policy {
+		return nil
+	}
+	a.policy = ""
 	if err := a.node.PushFrom(ctx, strings.NewReader(policy), policyFile, 0o644); err != nil {
 		return fmt.Errorf("setting the policy: %w", err)
 	}
 	if _, err := a.node.Output(ctx, "systemctl", "restart", fenceUnit); err != nil {
 		return fmt.Errorf("setting the policy: %w", err)
 	}
-	return a.Restart(ctx)
+	if err := a.Restart(ctx); err != nil {
+		return err
+	}
+	a.policy = policy
+	return nil
 }
 
 // Restart restarts the agent and returns when it is ready.

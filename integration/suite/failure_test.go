@@ -244,15 +244,7 @@ func (f fixture) granted(t *testing.T) int64 {
 }
 
 func TestObserveModeChangesNothing(t *testing.T) {
-	f := setUp(t)
-	if err := f.agent.SetPolicy(t.Context(), strings.Replace(policy, "mode: enforce", "mode: observe", 1)); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := f.agent.SetPolicy(t.Context(), policy); err != nil {
-			t.Error(err)
-		}
-	}()
+	f := setUpWith(t, strings.Replace(policy, "mode: enforce", "mode: observe", 1))
 	good := launcher(map[string]string{api.RequiresLockKey: "true", "memory.high" + api.CgroupSuffix: "512Mi"})
 	i := f.run(t, good, cri.Container{MemoryLimit: gib})
 	if got := f.memlock(t, i); got != both(8*mib) {

@@ -53,11 +53,17 @@ var installed = sync.OnceValues(func() (*agent.Agent, error) {
 // setUp returns the shared node with the agent running under the suite's policy.
 func setUp(t *testing.T) fixture {
 	t.Helper()
+	return setUpWith(t, policy)
+}
+
+// setUpWith is setUp with another policy. The next test sets its own.
+func setUpWith(t *testing.T, policy string) fixture {
+	t.Helper()
 	f := bare(t)
 	var err error
 	f.agent, err = installed()
 	f.checkInstallation(t, err)
-	if err := f.agent.WaitReady(t.Context()); err != nil {
+	if err := errors.Join(f.agent.SetPolicy(t.Context(), policy), f.agent.WaitReady(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	return f

@@ -22,7 +22,7 @@ lifecycle:
 // domainRule lets the suite's launchers bind node-level domains.
 const domainRule = "- name: tenants\n"
 
-// setUpVMs is setUp with a policy for VM processes, until the test ends.
+// setUpVMs is setUp with a policy for VM processes.
 func setUpVMs(t *testing.T) fixture {
 	t.Helper()
 	return setUpVMsWith(t, "")
@@ -31,17 +31,8 @@ func setUpVMs(t *testing.T) fixture {
 // setUpVMsWith is setUpVMs with more lines for the policy's lifecycle section.
 func setUpVMsWith(t *testing.T, lines string) fixture {
 	t.Helper()
-	f := setUp(t)
 	asked := strings.Replace(policy, domainRule, domainRule+"  domains: [\"vm-*\"]\n", 1) + lifecyclePolicy + lines
-	if err := f.agent.SetPolicy(t.Context(), asked); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := f.agent.SetPolicy(cleanUpContext(t), policy); err != nil {
-			t.Error(err)
-		}
-	})
-	return f
+	return setUpWith(t, asked)
 }
 
 // cleanUpContext is for what happens when a test's own context has ended.
