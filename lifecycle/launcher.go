@@ -61,6 +61,9 @@ type Launcher struct {
 	// cgroup v2 hierarchy, empty until the guard has found it.
 	Cgroup string
 
+	// Stop is what the pod is asked for now; nil: nothing.
+	Stop *PodStop
+
 	generation uint64    // of the last Put or Enter
 	repairTold time.Time // when an event last told of a repair
 	beat       Beat

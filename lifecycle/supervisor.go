@@ -55,7 +55,7 @@ type VMGuard interface{ EnqueueVM(containerID string) }
 
 // What [SupervisorObserver] is told of.
 const (
-	ActedShutdown  = "shutdown"  // libvirt was asked to shut a guest down
+	ActedShutdown  = "shutdown"  // libvirt or the pod was asked to shut a guest down
 	ActedTerminate = "terminate" // SIGTERM
 	ActedKill      = "kill"      // SIGKILL
 	ActedConfirm   = "confirm"   // a pod was told that its VM is gone
@@ -90,6 +90,7 @@ type Supervisor struct {
 	// What follows belongs to the goroutine of Run.
 	ties    map[string]*tied // by container ID
 	byGroup map[uint64]*tied
+	takers  map[string]bool // UIDs of pods in which somebody takes requests
 	looks   looks
 	rescan  rescan
 	slow    sync.WaitGroup
@@ -122,7 +123,7 @@ type tied struct {
 func NewSupervisor(cfg SupervisorConfig) *Supervisor {
 	return &Supervisor{
 		SupervisorConfig: cfg, holding: map[string]int{}, reading: map[Process]*reading{}, wake: make(chan struct{}, 1),
-		ties: map[string]*tied{}, byGroup: map[uint64]*tied{}, looks: looks{wanted: map[*tied]uint64{}},
+		ties: map[string]*tied{}, byGroup: map[uint64]*tied{}, takers: map[string]bool{}, looks: looks{wanted: map[*tied]uint64{}},
 	}
 }
 
@@ -201,29 +202,6 @@ func (s *Supervisor) Signed(podUID string) {
 
 // DomainsChanged tells that domains of the node's libvirt have come or gone.
 func (s *Supervisor) DomainsChanged() { s.post(s.lookAtDomains) }
-
-// Lease holds back what would be done to the VM processes of a pod's launchers without
-// the pod asking, for that long; 0 ends the lease there is. It returns how many
-// launchers it concerns, once it holds.
-func (s *Supervisor) Lease(ctx context.Context, namespace, pod string, period time.Duration, reason string) (launchers int, err error) {
-	found := make(chan int, 1)
-	s.put(func(context.Context) {
-		n := 0
-		for _, t := range s.ties {
-			if ref := t.Launcher.Pod; ref.Namespace == namespace && ref.Name == pod {
-				s.step(t, Leased{For: period, Reason: reason})
-				n++
-			}
-		}
-		found <- n
-	})
-	select {
-	case n := <-found:
-		return n, nil
-	case <-ctx.Done():
-		return 0, fmt.Errorf("lease for pod %s/%s: %w", namespace, pod, ctx.Err())
-	}
-}
 
 // HasPod reports whether a launcher of the pod is not over: its directory is needed.
 func (s *Supervisor) HasPod(uid string) bool {

@@ -20,6 +20,8 @@ func (s *Supervisor) act(t *tied, a Action) {
 		s.tell(t, a)
 	case Shutdown:
 		s.shutdown(t, a)
+	case AskPod:
+		s.acted(a, nil) // it is shown what it is asked for
 	case Terminate:
 		s.signal(t, a, a.VM, Handle.Terminate)
 	case Kill:
@@ -156,7 +158,7 @@ func (s *Supervisor) acted(a Action, err error) {
 		return
 	}
 	switch a.(type) {
-	case Shutdown:
+	case Shutdown, AskPod:
 		s.Observer.Acted(ActedShutdown, err)
 	case Terminate:
 		s.Observer.Acted(ActedTerminate, err)

@@ -14,7 +14,9 @@ func (s *Supervisor) enroll(l Launcher) *tied {
 	if !l.Undecided {
 		m.Domain = l.Domain
 	}
-	return s.add(NewTie(m, s.terms(l), s.Clock.Now()))
+	t := s.add(NewTie(m, s.terms(l), s.Clock.Now()))
+	s.settleTakers(l.Pod.UID, leftWait)
+	return t
 }
 
 // signs reports whether the pod can give signs: it has no directory when it was
@@ -126,6 +128,7 @@ func (s *Supervisor) restore(ctx context.Context, tie Tie) {
 	terms := s.Terms // the policy's may have changed
 	terms.GracePeriod, terms.Watchdog = tie.Terms.GracePeriod, tie.Terms.Watchdog
 	s.step(t, TermsChanged{Terms: terms}) // with which what was under way goes on
+	s.settleTakers(t.Launcher.Pod.UID, awayWait)
 	s.holdAgain(ctx, t)
 	s.readSigns(t)
 	s.want(ctx, t, t.wanted())
@@ -135,7 +138,8 @@ func (s *Supervisor) restore(ctx context.Context, tie Tie) {
 func (s *Supervisor) step(t *tied, in Input) {
 	now := s.Clock.Now()
 	next, actions := Step(t.Tie, now, in)
-	if t.OwnerGone == "" && next.OwnerGone != "" {
+	ends := t.OwnerGone == "" && next.OwnerGone != ""
+	if ends {
 		t.lingers = now.Add(lingerPeriod)
 	}
 	t.Tie = next
@@ -143,6 +147,9 @@ func (s *Supervisor) step(t *tied, in Input) {
 		s.act(t, a)
 	}
 	s.keep(t)
+	if ends {
+		s.settleTakers(t.Launcher.Pod.UID, leftWait)
+	}
 }
 
 // drop forgets a tie that is over: no process of its group is left either, that could
@@ -198,8 +205,9 @@ func (s *Supervisor) show(t *tied) {
 	if t.OwnerGone != "" {
 		watchdog = 0 // nobody expects a heartbeat
 	}
+	stop := t.podStop(s.Clock.Now())
 	change := func(l *Launcher) {
-		l.Phase, l.PhaseSince, l.Why = t.Phase, since, t.Why
+		l.Phase, l.PhaseSince, l.Why, l.Stop = t.Phase, since, t.Why, stop
 		l.VMs, l.Lease, l.beat, l.watchdog = vms, lease, t.Beat, watchdog
 	}
 	if s.Registry.Update(t.Launcher.Container.ID, change) || len(vms) == 0 || t.OwnerGone == "" {
@@ -228,8 +236,9 @@ func (s *Supervisor) vms(t *tied) []agentapi.VM {
 }
 
 func (s *Supervisor) lease(t *tied) *agentapi.Lease {
-	if t.Lease.Until == 0 {
+	last := t.lasting()
+	if last.Until == 0 {
 		return nil
 	}
-	return &agentapi.Lease{Reason: t.Lease.Reason, Until: wall(s.Clock, t.Lease.Until)}
+	return &agentapi.Lease{Reason: last.Reason, Until: wall(s.Clock, last.Until)}
 }

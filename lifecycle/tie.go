@@ -42,9 +42,12 @@ type Tie struct {
 	StopAsked bool `json:"stopAsked,omitempty"`
 	StopDone  bool `json:"stopDone,omitempty"`
 
-	Beat  Beat  `json:"beat"`
-	Lease Lease `json:"lease"`
-	VMs   []VM  `json:"vms,omitempty"` // in the order of their start; those that are gone are not in it
+	Taker Taker `json:"taker,omitzero"`
+
+	Beat     Beat  `json:"beat"`
+	Lease    Lease `json:"lease"`
+	PodLease Lease `json:"podLease,omitzero"` // that the pod itself has asked for
+	VMs      []VM  `json:"vms,omitempty"`     // in the order of their start; those that are gone are not in it
 
 	hungTold  bool // since the last heartbeat
 	leaseTold bool // that a lease holds a stop back
@@ -105,8 +108,9 @@ type VM struct {
 	// Unattended is why it is to be stopped where the terms say so.
 	Unattended string `json:"unattended,omitempty"`
 
-	Stage Stage    `json:"stage"` // how far its end is
-	Due   Boottime `json:"due"`   // when the next stage is entered; only from StageShutdown on
+	Stage Stage    `json:"stage"`           // how far its end is
+	Due   Boottime `json:"due"`             // when the next stage is entered; only from StageShutdown on
+	ByPod bool     `json:"byPod,omitempty"` // in StageShutdown: its pod is asked, and libvirt is not
 }
 
 // Domain is a domain of a node-level libvirt.
@@ -122,7 +126,7 @@ type Stage int
 // The stages of an end, in their order.
 const (
 	StageNone     Stage = iota
-	StageShutdown       // the guest has been asked, or may have been
+	StageShutdown       // the guest has been asked, or may have been: by libvirt or by its pod
 	StageTerm           // SIGTERM was sent
 	StageKill           // SIGKILL was sent
 )
@@ -155,7 +159,15 @@ func (t *Tie) vm(p Process) *VM {
 func (p Process) is(other Process) bool { return p.PID == other.PID && p.StartTime == other.StartTime }
 
 // leased reports whether a lease holds.
-func (t *Tie) leased(now Boottime) bool { return now < t.Lease.Until }
+func (t *Tie) leased(now Boottime) bool { return now < t.lasting().Until }
+
+// lasting returns the lease that ends last.
+func (t *Tie) lasting() Lease {
+	if t.PodLease.Until > t.Lease.Until {
+		return t.PodLease
+	}
+	return t.Lease
+}
 
 // expired reports whether the launcher has missed its heartbeat.
 func (t *Tie) expired(now Boottime) bool {
@@ -189,15 +201,15 @@ func (t *Tie) Due() (at Boottime, ok bool) {
 	}
 	for _, v := range t.VMs {
 		if v.Stage != StageNone && !t.handsOff() {
-			consider(v.Due)
+			consider(t.dueOf(&v))
 		}
 	}
 	switch {
 	case t.Over():
 	case t.restless():
 		consider(t.Since)
-	case t.Lease.Until > 0:
-		consider(t.Lease.Until)
+	case t.lasting().Until > 0:
+		consider(t.lasting().Until)
 	case t.Terms.Watchdog > 0 && t.Owner != nil && t.OwnerGone == "" && !t.hungTold && !t.draining() && !t.handsOff():
 		consider(t.Beat.At.Add(t.Terms.Watchdog) + 1)
 	}

@@ -10,7 +10,7 @@ import (
 // order, and outside of Step.
 type Action interface{ action() }
 
-// Shutdown asks the guest of a node-level VM to shut down.
+// Shutdown has libvirt ask the guest of a node-level VM to shut down.
 type Shutdown struct{ VM VM }
 
 // Terminate sends SIGTERM.

@@ -121,16 +121,18 @@ func TestDocumentedStages(t *testing.T) {
 	ways := map[string][]any{
 		"it has to end, and is node-level":                           {nodeStarts, stopAsked},
 		"it has to end, its pod asks for it, and the launcher lives": {podStarts, stopAsked},
+		"it has to end, and somebody in its pod takes requests":      {podStarts, takerCame, ownerEnded},
 		"it has to end, and nobody can ask the guest":                {podStarts, ownerEnded},
 		"the grace period is over":                                   {nodeStarts, stopAsked, due{}},
 		"libvirt cannot ask the guest":                               {nodeStarts, stopAsked, cannotAsk},
-		"it is of the pod, and the launcher ends":                    {podStarts, stopAsked, ownerEnded},
+		"it is of the pod, and nobody there is left to ask":          {podStarts, stopAsked, ownerEnded},
+		"it is node-level, and its pod takes no request any more":    {nodeStarts, takerCame, ownerEnded, lifecycle.TakerLeft{}},
 		"the term period is over":                                    {podStarts, ownerEnded, due{}},
 		"it is still there":                                          {podStarts, ownerEnded, due{}, due{}},
 		"the policy changes to observe mode":                         {podStarts, ownerEnded, lifecycle.TermsChanged{Terms: observed()}},
 	}
 	deeds := map[string]string{
-		"libvirt is asked to have the guest shut down": "shutdown(7)", "SIGTERM": "terminate(7)",
+		"libvirt is asked to have the guest shut down": "shutdown(7)", "its pod is asked to": "askPod(7)", "SIGTERM": "terminate(7)",
 		"SIGKILL": "kill(7)", "SIGKILL again": "kill(7)", "nothing: the pod asks the guest": "", "nothing more": "",
 	}
 	for _, row := range documented(t, "From", "When", "To", "What is done") {

@@ -39,6 +39,10 @@ type Beaten struct{}
 type Leased struct {
 	For    time.Duration
 	Reason string
+
+	// Pod is set if the pod itself asks. Its lease is one beside the other's: the pod
+	// cannot shorten nor end that, but who ends that ends the pod's, too.
+	Pod bool
 }
 
 // Resumed says that nobody could see heartbeats for a while, or give any.

@@ -58,3 +58,50 @@ func TestTieLease(t *testing.T) {
 		)},
 	})
 }
+
+// A pod's own lease counts beside that of somebody else, which it cannot touch.
+func TestTiePodLease(t *testing.T) {
+	expired := "LeaseExpired OwnerGone VMTerminated terminate(7)"
+	ended := "OwnerGone VMTerminated terminate(7)"
+	runScenarios(t, []scenario{
+		{"holds back a stop until it expires", enforced(), attended(podStarts,
+			moment{5, podLeased(20), "Active 7=Running/none", ""},
+			moment{6, ownerEnded, "Active 7=Running/none", ""},
+			moment{25, due{}, "Draining 7=Stopping/term", expired},
+		)},
+		{"is ended", enforced(), attended(podStarts,
+			moment{5, podLeased(20), "Active 7=Running/none", ""},
+			moment{6, ownerEnded, "Active 7=Running/none", ""},
+			moment{7, podLeased(0), "Draining 7=Stopping/term", ended},
+		)},
+		{"does not shorten the other", enforced(), attended(podStarts,
+			moment{5, leased(20), "Active 7=Running/none", ""},
+			moment{6, podLeased(2), "Active 7=Running/none", ""},
+			moment{7, ownerEnded, "Active 7=Running/none", ""},
+			moment{25, due{}, "Draining 7=Stopping/term", expired},
+		)},
+		{"does not end the other", enforced(), attended(podStarts,
+			moment{5, leased(20), "Active 7=Running/none", ""},
+			moment{6, podLeased(30), "Active 7=Running/none", ""},
+			moment{7, podLeased(0), "Active 7=Running/none", ""},
+			moment{8, ownerEnded, "Active 7=Running/none", ""},
+			moment{25, due{}, "Draining 7=Stopping/term", expired},
+		)},
+		{"holds when the other is over", enforced(), attended(podStarts,
+			moment{5, leased(10), "Active 7=Running/none", ""},
+			moment{6, podLeased(30), "Active 7=Running/none", ""},
+			moment{7, ownerEnded, "Active 7=Running/none", ""},
+			moment{16, ticked, "Active 7=Running/none", ""},
+			moment{36, due{}, "Draining 7=Stopping/term", expired},
+		)},
+		{"is ended with the other", enforced(), attended(podStarts,
+			moment{5, podLeased(30), "Active 7=Running/none", ""},
+			moment{6, ownerEnded, "Active 7=Running/none", ""},
+			moment{7, leased(0), "Draining 7=Stopping/term", ended},
+		)},
+		{"does not hold back what the pod asks for", enforced(), attended(nodeStarts,
+			moment{5, podLeased(20), "Active 7=Running/none", ""},
+			moment{6, stopAsked, "Draining 7=Stopping/shutdown", "StopRequested VMShutdown shutdown(7)"},
+		)},
+	})
+}

@@ -25,8 +25,11 @@ type tieModel struct {
 	owner, gone bool
 	goneAt      lifecycle.Boottime
 	beat        lifecycle.Beat
-	leaseUntil  lifecycle.Boottime
+	leaseUntil  lifecycle.Boottime // of the lease that ends last
+	lease       lifecycle.Boottime // until when the one that is not the pod's holds
+	podLease    lifecycle.Boottime
 	asked, done bool // a stop was asked for and not confirmed; one was confirmed
+	taker       lifecycle.Taker
 
 	everAsked, everHung bool
 	unattended          map[lifecycle.Process]bool
@@ -56,6 +59,8 @@ type move struct{ from, to string }
 type end struct {
 	grace lifecycle.Boottime // not over before
 	hurry bool               // the guest cannot be waited for
+	pod   bool               // its pod was asked
+	asked bool               // libvirt was asked
 	term  lifecycle.Boottime // not over before; 0: no SIGTERM
 }
 
@@ -104,11 +109,14 @@ func (m *tieModel) operations() map[string]func(*rapid.T) {
 		"stop asked":    m.stopAsked,
 		"beaten":        func(t *rapid.T) { m.step(t, beaten) },
 		"leased":        func(t *rapid.T) { m.step(t, leased(rapid.IntRange(-1, int(maxLease/time.Second)).Draw(t, "lease"))) },
+		"pod leased":    func(t *rapid.T) { m.step(t, podLeased(rapid.IntRange(-1, int(maxLease/time.Second)).Draw(t, "lease"))) },
+		"taker comes":   func(t *rapid.T) { m.step(t, lifecycle.TakerCame{}) },
+		"taker leaves":  m.takerLeaves,
 		"looked":        m.looked,
 		"all end":       m.allEnd,
 		"action failed": m.actionFailed,
 		"terms change":  func(t *rapid.T) { m.step(t, lifecycle.TermsChanged{Terms: drawTerms(t)}) },
-		"restart":       func(*rapid.T) { m.restart() },
+		"restart":       m.restart,
 	}
 }
 
@@ -184,9 +192,12 @@ func (m *tieModel) actionFailed(t *rapid.T) {
 
 // restart is what the tie goes through when its agent ends and another takes over.
 // Looks of the one are unknown to the other.
-func (m *tieModel) restart() {
+func (m *tieModel) restart(t *rapid.T) {
 	m.tie = restored(m.tie)
 	m.looks, m.last = map[uint64]int{}, 0
+	if !m.tie.Terms.ProofOnly {
+		m.stepNow(t, lifecycle.TakerLeft{Wait: 15 * time.Second})
+	}
 }
 
 func restored(tie lifecycle.Tie) lifecycle.Tie {
@@ -272,7 +283,9 @@ func (m *tieModel) remember(before lifecycle.Tie, in lifecycle.Input) {
 	case lifecycle.Beaten:
 		m.beat = lifecycle.Beat{Seen: true, At: m.now}
 	case lifecycle.Leased:
-		m.leaseUntil = m.now.Add(max(in.For, 0))
+		m.leased(in)
+	case lifecycle.TakerCame, lifecycle.TakerLeft:
+		m.rememberTaker(in)
 	case lifecycle.VMStarted:
 		m.unattended[in.VM.Process] = m.unattended[in.VM.Process] || m.done || m.silent()
 	case lifecycle.Looked:
@@ -292,6 +305,18 @@ func (m *tieModel) remember(before lifecycle.Tie, in lifecycle.Input) {
 	}
 	dropped := !m.tie.Terms.Enforce && !m.handsOff()
 	maps.DeleteFunc(m.ends, func(p lifecycle.Process, _ *end) bool { return dropped || m.vm(p) == nil })
+}
+
+// leased: each lease is its own, but that the pod's ends with the other.
+func (m *tieModel) leased(in lifecycle.Leased) {
+	until := m.now.Add(max(in.For, 0))
+	if !in.Pod {
+		m.lease = until
+	}
+	if in.Pod || in.For <= 0 {
+		m.podLease = until
+	}
+	m.leaseUntil = max(m.lease, m.podLease)
 }
 
 func (m *tieModel) expired() bool {
@@ -323,6 +348,10 @@ func (m *tieModel) note(a lifecycle.Action) {
 	case lifecycle.Tell:
 		m.told[lifecycle.Tell{Type: a.Type, Reason: a.Reason}] = true
 		m.noteSpared(a)
+	case lifecycle.AskPod:
+		m.end(a.VM.Process).pod = true
+	case lifecycle.Shutdown:
+		m.end(a.VM.Process).asked = true
 	case lifecycle.Terminate:
 		m.end(a.VM.Process).term = m.now.Add(m.tie.Terms.TermPeriod)
 	}

@@ -22,9 +22,12 @@ func (m *tieModel) check(t *rapid.T, before lifecycle.Tie, a lifecycle.Action) {
 	case lifecycle.Shutdown:
 		m.checkReason(t, before, a.VM)
 		m.checkShutdown(t, a.VM)
+	case lifecycle.AskPod:
+		m.checkReason(t, before, a.VM)
+		m.checkAskPod(t, before, a.VM)
 	case lifecycle.Terminate:
 		m.checkReason(t, before, a.VM)
-		m.checkTerminate(t, a.VM)
+		m.checkTerminate(t, before, a.VM)
 	case lifecycle.Kill:
 		m.checkReason(t, before, a.VM)
 		if e := m.ends[a.VM.Process]; e == nil || e.term == 0 || m.now < e.term {
@@ -67,19 +70,23 @@ func (m *tieModel) checkShutdown(t *rapid.T, v lifecycle.VM) {
 	if v.Domain == nil {
 		t.Fatalf("libvirt is asked to shut down %d, a process of the pod", v.PID)
 	}
-	if m.ends[v.Process] != nil {
+	e := m.ends[v.Process]
+	if e != nil && (e.asked || e.term != 0 || !e.pod) {
 		t.Fatalf("the guest of %d is asked again", v.PID)
+	}
+	if e != nil && m.expected() {
+		t.Fatalf("libvirt is asked to shut down %d, although the pod was, and somebody there takes that", v.PID)
 	}
 }
 
 // checkTerminate: a guest that may be shutting down gets its grace period.
-func (m *tieModel) checkTerminate(t *rapid.T, v lifecycle.VM) {
+func (m *tieModel) checkTerminate(t *rapid.T, before lifecycle.Tie, v lifecycle.VM) {
 	e := m.end(v.Process)
-	hopeless := v.Domain == nil && m.gone
+	hopeless := v.Domain == nil && (m.gone || !m.asked) && !m.expected()
 	if m.now < e.grace && !e.hurry && !hopeless {
 		t.Fatalf("SIGTERM for %d at %v, within the grace period until %v", v.PID, m.now, e.grace)
 	}
-	if v.Domain != nil && e.grace == 0 {
+	if e.grace == 0 && (v.Domain != nil || m.couldAsk(before, v)) {
 		t.Fatalf("SIGTERM for %d, whose guest was never asked", v.PID)
 	}
 	if v.Domain == nil && e.grace == 0 && m.asked && !m.gone {
@@ -204,7 +211,7 @@ func (m *tieModel) checkBounds(t *rapid.T) {
 		limit = max(m.now, m.leaseUntil).Add(maxGrace + maxTerm)
 	}
 	if m.twin == nil && rapid.Bool().Draw(t, "restart before the end") {
-		m.restart()
+		m.restart(t)
 	}
 	m.killAll(t, limit)
 	m.finish(t)

@@ -88,6 +88,10 @@ func leased(seconds int) lifecycle.Leased {
 	return lifecycle.Leased{For: time.Duration(seconds) * time.Second, Reason: "migration"}
 }
 
+func podLeased(seconds int) lifecycle.Leased {
+	return lifecycle.Leased{For: time.Duration(seconds) * time.Second, Reason: "migration by the pod", Pod: true}
+}
+
 const booted = lifecycle.Boottime(1000 * time.Second)
 
 func atSecond(n int) lifecycle.Boottime { return booted.Add(time.Duration(n) * time.Second) }
@@ -175,6 +179,8 @@ func showAction(a lifecycle.Action) string {
 		return string(a.Reason)
 	case lifecycle.Shutdown:
 		return fmt.Sprintf("shutdown(%d)", a.VM.PID)
+	case lifecycle.AskPod:
+		return fmt.Sprintf("askPod(%d)", a.VM.PID)
 	case lifecycle.Terminate:
 		return fmt.Sprintf("terminate(%d)", a.VM.PID)
 	case lifecycle.Kill:

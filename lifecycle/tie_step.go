@@ -79,11 +79,16 @@ func (Beaten) apply(t *Tie, s *step) {
 
 func (i Leased) apply(t *Tie, s *step) {
 	t.leaseTold = false
-	if i.For <= 0 {
-		t.Lease = Lease{}
-		return
+	var lease Lease
+	if i.For > 0 {
+		lease = Lease{Until: s.now.Add(i.For), Reason: i.Reason}
 	}
-	t.Lease = Lease{Until: s.now.Add(i.For), Reason: i.Reason}
+	if i.Pod || i.For <= 0 {
+		t.PodLease = lease
+	}
+	if !i.Pod {
+		t.Lease = lease
+	}
 }
 
 func (Resumed) apply(t *Tie, s *step) { t.Beat.At = s.now }
@@ -165,11 +170,11 @@ func (t *Tie) orphan(v *VM, why string, s *step) {
 
 // watch notices that the heartbeat stays away, or that a lease is over.
 func (t *Tie) watch(s *step) {
-	if t.Lease.Until > 0 && !t.leased(s.now) {
+	if last := t.lasting(); last.Until > 0 && !t.leased(s.now) {
 		if t.leaseTold {
-			s.tell(agentapi.Warning, agentapi.ReasonLeaseExpired, 0, "the lease for %q is over", t.Lease.Reason)
+			s.tell(agentapi.Warning, agentapi.ReasonLeaseExpired, 0, "the lease for %q is over", last.Reason)
 		}
-		t.Lease, t.leaseTold = Lease{}, false
+		t.Lease, t.PodLease, t.leaseTold = Lease{}, Lease{}, false
 	}
 	t.hungTold = t.hungTold && t.expired(s.now)
 	quiet := t.OwnerGone == "" && t.Owner != nil && t.expired(s.now)
@@ -207,7 +212,7 @@ func (t *Tie) drain(s *step) {
 	if !t.StopAsked && t.leased(s.now) {
 		if !t.leaseTold {
 			t.leaseTold = true
-			t.Why = why + "; held back by a lease for " + t.Lease.Reason
+			t.Why = why + "; held back by a lease for " + t.lasting().Reason
 		}
 		return
 	}

@@ -22,8 +22,8 @@ func (t *Tie) stop(s *step) {
 			t.judge(v, s)
 		case s.now >= v.Due:
 			t.next(v, s)
-		case v.Stage == StageShutdown && t.hopeless(v):
-			t.next(v, s) // whoever could have asked the guest is gone
+		case t.onTaker(v) && !t.expected(s.now):
+			t.forsake(v, s) // whoever could have asked the guest is gone
 		}
 	}
 }
@@ -31,7 +31,7 @@ func (t *Tie) stop(s *step) {
 // spare ends nothing that was begun: it is enforced no more. What would be done, and why,
 // is told anew.
 func (v *VM) spare(s *step) {
-	v.Stage, v.Due = StageNone, 0
+	v.Stage, v.Due, v.ByPod = StageNone, 0, false
 	v.State, v.Since, v.Why = agentapi.VMRunning, s.now, "the policy has changed to observe mode"
 }
 
@@ -53,12 +53,10 @@ func (t *Tie) judge(v *VM, s *step) {
 	}
 }
 
-// hopeless reports whether nobody can ask the guest to shut down any more.
-func (t *Tie) hopeless(v *VM) bool { return v.Domain == nil && t.OwnerGone != "" }
-
-// begin begins to end a VM process: the guest of a node-level VM is asked to shut
-// down. Within the pod it is for the pod to do so, as long as its launcher lives:
-// who asks for a stop may have asked the guest before.
+// begin begins to end a VM process. Whoever can do it gracefully is asked first: the
+// pod, if somebody there takes that; else, for a node-level VM, libvirt. A pod that asks
+// for the stop itself may have asked its guest before, and goes on with that for as long
+// as its launcher lives.
 func (t *Tie) begin(v *VM, why string, s *step) {
 	if !t.Terms.Enforce {
 		if v.Why != why {
@@ -69,15 +67,21 @@ func (t *Tie) begin(v *VM, why string, s *step) {
 	}
 	v.Why = why
 	switch {
+	case v.Domain == nil && t.StopAsked && t.OwnerGone == "":
+		v.enter(StageShutdown, t.Terms.GracePeriod, s)
+	case t.asksPod(v, s.now):
+		t.askPod(v, s)
 	case v.Domain != nil:
 		v.enter(StageShutdown, t.Terms.GracePeriod, s)
-		s.tell(agentapi.Normal, agentapi.ReasonVMShutdown, v.PID, "the guest of %s is asked to shut down: %s", v.name(), why)
-		s.do(Shutdown{*v})
-	case t.StopAsked && !t.hopeless(v):
-		v.enter(StageShutdown, t.Terms.GracePeriod, s)
+		t.askLibvirt(v, s)
 	default:
 		t.next(v, s)
 	}
+}
+
+func (t *Tie) askLibvirt(v *VM, s *step) {
+	s.tell(agentapi.Normal, agentapi.ReasonVMShutdown, v.PID, "the guest of %s is asked to shut down: %s", v.name(), v.Why)
+	s.do(Shutdown{*v})
 }
 
 // next goes one stage on.
@@ -99,7 +103,7 @@ func (t *Tie) next(v *VM, s *step) {
 }
 
 func (v *VM) enter(stage Stage, period time.Duration, s *step) {
-	v.Stage, v.Due = stage, s.now.Add(period)
+	v.Stage, v.Due, v.ByPod = stage, s.now.Add(period), false
 	state := agentapi.VMStopping
 	if stage == StageKill {
 		state = agentapi.VMKilling

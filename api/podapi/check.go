@@ -3,11 +3,18 @@ package podapi
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
-// MaxHold is the longest hold, that of the longest lease.
+// MaxHold is the longest hold, that of the longest lease that `mooring lease` sets.
 const MaxHold = time.Hour
+
+// Bounds of a lease that a pod takes. It can be made longer while the launcher runs.
+const (
+	MaxLease  = 10 * time.Minute
+	MaxReason = 200 // bytes
+)
 
 // Check returns an error unless exactly one field is set.
 func (l Lock) Check() error {
@@ -38,3 +45,20 @@ func (h Hold) Check() error {
 
 // Period is how long the hold is to last.
 func (h Hold) Period() time.Duration { return time.Duration(h.Seconds) * time.Second }
+
+// Check returns an error that names the field, its value and what is allowed.
+func (l Lease) Check() error {
+	if most := int64(MaxLease / time.Second); l.Seconds < 1 || l.Seconds > most {
+		return fmt.Errorf("seconds: %d: want 1 to %d", l.Seconds, most)
+	}
+	if len(l.Reason) > MaxReason {
+		return fmt.Errorf("reason: %d bytes: want at most %d", len(l.Reason), MaxReason)
+	}
+	if strings.TrimSpace(l.Reason) == "" {
+		return fmt.Errorf("reason: %q: want one line of text that says what the lease is for", l.Reason)
+	}
+	return checkTexts("reason", []string{l.Reason})
+}
+
+// Period is how long the lease is to last.
+func (l Lease) Period() time.Duration { return time.Duration(l.Seconds) * time.Second }

@@ -19,6 +19,7 @@ const (
 	PathLock    = "/v1/lock"    // PUT: [Lock], answered with [Seen]
 	PathNeed    = "/v1/need"    // PUT: [Need]
 	PathHold    = "/v1/hold"    // PUT: [Hold]; DELETE
+	PathLease   = "/v1/lease"   // PUT: [Lease]; DELETE
 	PathWanted  = "/v1/wanted"  // GET: [Wanted]
 	PathChanges = "/v1/changes" // GET: a stream of [Change], one a line
 	PathReport  = "/v1/report"  // PUT: [Report]
@@ -74,6 +75,13 @@ type Hold struct {
 	Seconds int64 `json:"seconds"`
 }
 
+// Lease holds back, for that long from now, what the agent would do to the pod's VM
+// process without the pod asking: for a migration, in which a launcher may fall silent.
+type Lease struct {
+	Seconds int64  `json:"seconds"`
+	Reason  string `json:"reason"` // in one line; it is shown to people
+}
+
 // What a [Change] is about.
 const (
 	ChangedSeen   = "seen"
@@ -96,6 +104,7 @@ const (
 	CodeNoVM      = "noVM"      // 409: no VM process of the pod runs
 	CodeLocked    = "locked"    // 409: the VM process has more locked
 	CodeMigrating = "migrating" // 409: the VM is being migrated
+	CodeHeld      = "held"      // 409: the VM is being resized
 	CodeBusy      = "busy"      // 429: too many requests; try again
 	CodeStarting  = "starting"  // 503: the agent does not know the pod yet; try again
 	CodeFailed    = "failed"    // 500: the kernel could not be asked

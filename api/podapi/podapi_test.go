@@ -54,6 +54,13 @@ func TestCheck(t *testing.T) {
 		"no hold":          {podapi.Hold{}, "seconds: 0: want 1 to 3600"},
 		"negative hold":    {podapi.Hold{Seconds: -1}, "seconds: -1: want 1 to 3600"},
 		"endless hold":     {podapi.Hold{Seconds: 3601}, "seconds: 3601: want 1 to 3600"},
+		"lease":            {podapi.Lease{Seconds: 600, Reason: "migration"}, ""},
+		"no lease":         {podapi.Lease{Reason: "migration"}, "seconds: 0: want 1 to 600"},
+		"negative lease":   {podapi.Lease{Seconds: -1, Reason: "migration"}, "seconds: -1: want 1 to 600"},
+		"endless lease":    {podapi.Lease{Seconds: 601, Reason: "migration"}, "seconds: 601: want 1 to 600"},
+		"no reason":        {podapi.Lease{Seconds: 1, Reason: " "}, `reason: " ": want one line`},
+		"a long reason":    {podapi.Lease{Seconds: 1, Reason: line}, "reason: 512 bytes: want at most 200"},
+		"a forged reason":  {podapi.Lease{Seconds: 1, Reason: "a\nb"}, "printable"},
 		"report":           {podapi.Report{State: podapi.StateDone, Plan: []string{line}, Steps: []podapi.Step{{What: "a"}}}, ""},
 		"no state":         {podapi.Report{}, `state: "": want one of Idle`},
 		"odd state":        {podapi.Report{State: "x"}, `state: "x": want one of`},
@@ -76,6 +83,7 @@ func TestCheck(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{
 		`{"atLeast":4096}`, `{"atMost":"unlimited"}`, `{"bytes":0}`, `{"seconds":60}`,
+		`{"seconds":600,"reason":"migration"}`, `{"seconds":601,"reason":"migration"}`, `{"seconds":1,"reason":"\n"}`,
 		`{"generation":1,"state":"Done","plan":["a"],"steps":[{"what":"a","started":"2026-01-02T03:04:05Z","seconds":0.5}]}`,
 		`{"atLeast":-1}`, `{"atLeast":1}{}`, "\x00", `{"state":"Done","error":"\u001b"}`,
 	} {
@@ -85,6 +93,7 @@ func FuzzDecode(f *testing.F) {
 		again[podapi.Lock](t, data)
 		again[podapi.Need](t, data)
 		again[podapi.Hold](t, data)
+		again[podapi.Lease](t, data)
 		again[podapi.Report](t, data)
 	})
 }

@@ -30,6 +30,9 @@ func (a *Agent) makePods(context.Context) (err error) {
 	if a.kube != nil {
 		a.pods.Desired = desired{a.kube.pods}
 	}
+	if a.supervision != nil {
+		a.pods.Takes = a.supervision.Takes
+	}
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package podserver
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,9 +24,14 @@ type Pod interface {
 	Seen() (podapi.Seen, error)
 	Lock(podapi.Lock) error
 	Need(podapi.Need) error
-	Hold(time.Duration) error // 0 or less ends it
+	Hold(time.Duration) error                                        // 0 or less ends it
+	Lease(ctx context.Context, d time.Duration, reason string) error // likewise
 	Wanted() (podapi.Wanted, error)
 	Report(podapi.Report) error
+	Stop() (podapi.Stop, error)
+
+	// Take says that a client takes requests to end its VM, until leave is called.
+	Take() (leave func())
 
 	// Glance is what a stream looks at, and cheap.
 	Glance() Glance
@@ -36,6 +42,7 @@ type Glance struct {
 	PodMax, ContainerMax, Lock podapi.Amount
 	VM                         int
 	Generation                 uint64 // of what is wanted
+	Stop                       bool   // the pod is asked to end its VM
 }
 
 // Refusal is an answer that is no 200.
@@ -60,6 +67,7 @@ var statuses = map[string]int{
 	podapi.CodeNoVM:      http.StatusConflict,
 	podapi.CodeLocked:    http.StatusConflict,
 	podapi.CodeMigrating: http.StatusConflict,
+	podapi.CodeHeld:      http.StatusConflict,
 	podapi.CodeBusy:      http.StatusTooManyRequests,
 	podapi.CodeStarting:  http.StatusServiceUnavailable,
 	podapi.CodeFailed:    http.StatusInternalServerError,
@@ -113,6 +121,18 @@ func (h *handle) hold(w http.ResponseWriter, r *http.Request) {
 
 func (h *handle) endHold(w http.ResponseWriter, _ *http.Request) {
 	h.answer(w, podapi.Hold{}, h.pod.Hold(0))
+}
+
+func (h *handle) lease(w http.ResponseWriter, r *http.Request) {
+	request, err := read[podapi.Lease](w, r, podapi.MaxRequest)
+	if err == nil {
+		err = h.pod.Lease(r.Context(), request.Period(), request.Reason)
+	}
+	h.answer(w, request, err)
+}
+
+func (h *handle) endLease(w http.ResponseWriter, r *http.Request) {
+	h.answer(w, podapi.Lease{}, h.pod.Lease(r.Context(), 0, ""))
 }
 
 func (h *handle) report(w http.ResponseWriter, r *http.Request) {

@@ -45,6 +45,8 @@ func request(method, path, body string) string {
 // What makes no sense, or asks for too much, is refused, and nothing is done.
 func TestHostileRequests(t *testing.T) {
 	r := newRig(t)
+	granted := &leases{rig: r}
+	r.Holding(granted)
 	socket := r.serve(t, "a")
 	long := strings.Repeat("x", 64<<10)
 	for name, c := range map[string]struct {
@@ -75,6 +77,11 @@ func TestHostileRequests(t *testing.T) {
 		"a proxy's":              {request("GET", "http://169.254.169.254/v1/other", ""), 404, podapi.CodeNotFound},
 		"another method":         {request("POST", podapi.PathLock, `{"atLeast":1}`), 404, podapi.CodeNotFound},
 		"an endless hold":        {request("PUT", podapi.PathHold, `{"seconds":9223372036854775807}`), 400, podapi.CodeInvalid},
+		"an endless lease":       {request("PUT", podapi.PathLease, `{"seconds":601,"reason":"x"}`), 400, podapi.CodeInvalid},
+		"a lease of long ago":    {request("PUT", podapi.PathLease, `{"seconds":-9223372036854775808,"reason":"x"}`), 400, podapi.CodeInvalid},
+		"a lease for nothing":    {request("PUT", podapi.PathLease, `{"seconds":1,"reason":""}`), 400, podapi.CodeInvalid},
+		"another pod's lease":    {request("PUT", podapi.PathLease, `{"seconds":1,"reason":"x","pod":"pod-b"}`), 400, podapi.CodeInvalid},
+		"a lease in red":         {request("PUT", podapi.PathLease, `{"seconds":1,"reason":"\u001b[31m"}`), 400, podapi.CodeInvalid},
 		"an endless need":        {request("PUT", podapi.PathNeed, `{"bytes":"unlimited"}`), 400, podapi.CodeInvalid},
 		"no text":                {request("PUT", podapi.PathReport, `{"state":"Done","error":"\u001b[2J"}`), 400, podapi.CodeInvalid},
 	} {
@@ -83,8 +90,8 @@ func TestHostileRequests(t *testing.T) {
 			t.Errorf("%s: answered %d %q, want %d %q", name, status, code, c.status, c.code)
 		}
 	}
-	if r.set() != 0 || r.lock(t, "a") != 2*gi || r.lock(t, "b") != 2*gi || r.granted() != 4*gi {
-		t.Errorf("memory locks were set %d times, account %d: want nothing done", r.set(), r.granted())
+	if r.set() != 0 || r.lock(t, "a") != 2*gi || r.lock(t, "b") != 2*gi || r.granted() != 4*gi || granted.set != 0 {
+		t.Errorf("memory locks were set %d times, account %d, %d leases: want nothing done", r.set(), r.granted(), granted.set)
 	}
 	if events := r.recorder.Events(); len(events) > 0 {
 		t.Errorf("events: %v", events)

@@ -14,7 +14,7 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle"
 )
 
-// Node answers for the pods of the node. All fields but Desired and Reports are
+// Node answers for the pods of the node. All fields but Desired, Reports and Takes are
 // required, and set before it is used.
 type Node struct {
 	Registry *lifecycle.Registry
@@ -41,8 +41,16 @@ type Node struct {
 	Store   Store
 	Reports Reports // nil: reports are shown, and not left in the pod
 
+	// Takes is told whether somebody in a pod takes requests to end its VM:
+	// [lifecycle.Supervisor.Takes]. nil: nobody asks. It must not block.
+	Takes func(uid string, takes bool)
+
+	leases Leases // that pods take; nil: VM processes are not tracked here
+
 	mu   sync.Mutex
 	pods map[string]*pod // by UID
+
+	takers takers
 }
 
 // Desired knows what the pods of the node are wanted to be, from memory.

@@ -32,6 +32,10 @@ func TestNode(t *testing.T) {
 		"what is lower is left":            testLowAlready,
 		"need":                             testNeed,
 		"hold":                             testHold,
+		"lease":                            testLease,
+		"lease while a hold lasts":         testLeaseHeld,
+		"lease while no launcher runs":     testLeaseNoLauncher,
+		"lease that cannot be set":         testLeaseFails,
 		"migrating":                        testMigrating,
 		"changed":                          testChanged,
 		"a VM that starts anew":            testNewVM,
@@ -210,31 +214,23 @@ func testNeed(t *testing.T, r *rig, n *agent.Client) {
 	}
 }
 
-// leases notes how many were granted.
-type leases int
-
-func (l *leases) Lease(context.Context, string, string, time.Duration, string) (int, error) {
-	*l++
-	return 1, nil
-}
-
 func testHold(t *testing.T, r *rig, n *agent.Client) {
-	var granted leases
-	held := r.Holding(&granted)
+	granted := &leases{rig: r}
+	held := r.Holding(granted)
 	lease := func(pod string, d time.Duration) error {
 		_, err := held.Lease(t.Context(), "vms", pod, d, "migration")
 		return err
 	}
 	must(t, n.Hold(t.Context(), time.Minute))
-	if err := lease("pod-a", time.Minute); err == nil || granted != 0 {
+	if err := lease("pod-a", time.Minute); err == nil || granted.set != 0 {
 		t.Errorf("a lease began while the VM is resized: %v", err)
 	}
 	must(t, lease("pod-b", time.Minute))
 	must(t, lease("pod-a", 0))
 	must(t, n.Hold(t.Context(), 0))
 	must(t, lease("pod-a", time.Minute))
-	if granted != 3 {
-		t.Errorf("%d leases, want 3", granted)
+	if granted.set != 3 {
+		t.Errorf("%d leases, want 3", granted.set)
 	}
 }
 

@@ -62,6 +62,8 @@ func (p *pod) Glance() Glance {
 	var g Glance
 	wanted, _ := p.Wanted()
 	g.Generation = wanted.Generation
+	stop, _ := p.Stop()
+	g.Stop = stop.Asked
 	l, err := p.launcher()
 	if err != nil {
 		return g

@@ -161,9 +161,12 @@ func handler(pod Pod, logger *slog.Logger) http.Handler {
 	mux.HandleFunc("PUT "+podapi.PathNeed, h.need)
 	mux.HandleFunc("PUT "+podapi.PathHold, h.hold)
 	mux.HandleFunc("DELETE "+podapi.PathHold, h.endHold)
+	mux.HandleFunc("PUT "+podapi.PathLease, h.lease)
+	mux.HandleFunc("DELETE "+podapi.PathLease, h.endLease)
 	mux.HandleFunc("GET "+podapi.PathWanted, h.wanted)
 	mux.HandleFunc("GET "+podapi.PathChanges, h.changes)
 	mux.HandleFunc("PUT "+podapi.PathReport, h.report)
+	mux.HandleFunc("GET "+podapi.PathStop, h.stop)
 	mux.HandleFunc("/", h.notFound)
 	requests := rate.NewLimiter(requestRate, requestBurst)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -21,6 +21,11 @@ const (
 
 // changes tells of changes until the pod goes away, or does not read.
 func (h *handle) changes(w http.ResponseWriter, r *http.Request) {
+	takes, err := takesStops(r.URL.RawQuery)
+	if err != nil {
+		h.refuse(w, err)
+		return
+	}
 	select {
 	case h.streams <- struct{}{}:
 		defer func() { <-h.streams }()
@@ -32,6 +37,9 @@ func (h *handle) changes(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusOK)
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Time{}) // that of the request, which has come in
+	if takes {
+		defer h.pod.Take()()
+	}
 	h.stream(w, r)
 }
 
@@ -61,7 +69,10 @@ func writeChanges(w http.ResponseWriter, was, is Glance) error {
 	if was.Generation != is.Generation {
 		errs = append(errs, writeLine(w, podapi.Change{Changed: podapi.ChangedWanted, Generation: is.Generation}))
 	}
-	if was.Generation = is.Generation; was != is {
+	if was.Stop != is.Stop {
+		errs = append(errs, writeLine(w, podapi.Change{Changed: podapi.ChangedStop, Generation: is.Generation}))
+	}
+	if was.Generation, was.Stop = is.Generation, is.Stop; was != is {
 		errs = append(errs, writeLine(w, podapi.Change{Changed: podapi.ChangedSeen, Generation: is.Generation}))
 	}
 	return errors.Join(errs...)

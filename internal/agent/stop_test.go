@@ -1,0 +1,80 @@
+package agent
+
+import (
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/podapi"
+)
+
+// asked is a pod with a VM process and a client that takes requests, whose launcher has
+// just ended.
+type asked struct {
+	*running
+	stops   <-chan podapi.Stop
+	process *os.Process
+	gone    <-chan struct{}
+	status  func() syscall.WaitStatus // once it is gone
+}
+
+func askedToStop(t *testing.T, gracePeriod string) *asked {
+	t.Helper()
+	config := testConfig(t)
+	policy := strings.Replace(testPolicy, "mode: enforce\n", "mode: enforce\nlifecycle: {gracePeriod: "+gracePeriod+"}\n", 1)
+	if err := os.WriteFile(config.Policy, []byte(policy), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a, runtime := startTracking(t, config)
+	l := launch(t, config, runtime, "vm")
+	vm, gone := runIn(t, l.cgroup, emulator(t), "1000")
+	a.awaitPhase(t, "vm", agentapi.PhaseActive, 1)
+	stops := a.client(t, l.pod.GetUid()).Stops(t.Context())
+	if stop := receive(t, stops, "what the pod is asked"); stop.Asked {
+		t.Errorf("the pod is asked although its launcher lives: %+v", stop)
+	}
+	if err := l.owner.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if stop := receive(t, stops, "a request"); !stop.Asked || stop.Why != "the launcher is gone" {
+		t.Errorf("the pod is asked for %+v", stop)
+	}
+	status := func() syscall.WaitStatus { return vm.ProcessState.Sys().(syscall.WaitStatus) }
+	return &asked{a, stops, vm.Process, gone, status}
+}
+
+// TestPodEndsItsVM: the pod is asked first, and nothing else is done.
+func TestPodEndsItsVM(t *testing.T) {
+	a := askedToStop(t, "10m")
+	wantAlive(t, a.gone, "the VM process, which the pod is to end,")
+	if err := a.process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	<-a.gone
+	if got := a.status().Signal(); got != syscall.SIGINT {
+		t.Errorf("the VM process ended by %v", got)
+	}
+	a.awaitPhase(t, "vm", agentapi.PhaseDone, 0)
+	if stop := receive(t, a.stops, "that nothing is asked any more"); stop.Asked {
+		t.Errorf("the pod is asked for %+v", stop)
+	}
+	if text := a.log.String(); strings.Contains(text, string(agentapi.ReasonVMTerminated)) || !strings.Contains(text, string(agentapi.ReasonVMShutdown)) {
+		t.Error("want the VM's shutdown in the log, and no SIGTERM")
+	}
+}
+
+// TestPodDoesNothing: it has its grace period, and no more.
+func TestPodDoesNothing(t *testing.T) {
+	a := askedToStop(t, "3s")
+	<-a.gone
+	if got := a.status().Signal(); got != syscall.SIGTERM {
+		t.Errorf("the VM process ended by %v, want SIGTERM", got)
+	}
+	a.awaitPhase(t, "vm", agentapi.PhaseDone, 0)
+	shutdown, term, ok := strings.Cut(a.log.String(), string(agentapi.ReasonVMTerminated))
+	if !ok || !strings.Contains(shutdown, string(agentapi.ReasonVMShutdown)) || strings.Contains(term, string(agentapi.ReasonVMShutdown)) {
+		t.Error("want the VM's shutdown in the log, and SIGTERM after that")
+	}
+}
