@@ -43,7 +43,7 @@ func New(socket string) *Client {
 
 const (
 	// maxConnections leaves some of those that the agent gives a pod to others in it.
-	maxConnections = 4
+	maxConnections = 5
 
 	// idleTimeout is shorter than the agent's: it does not close what is about to be
 	// used.
@@ -103,9 +103,22 @@ func (c *Client) Hold(ctx context.Context, d time.Duration) error {
 		_, err := ask[json.RawMessage](ctx, c, http.MethodDelete, podapi.PathHold, nil)
 		return err
 	}
-	seconds := int64((min(d, podapi.MaxHold) + time.Second - 1) / time.Second)
-	return c.put(ctx, podapi.PathHold, podapi.Hold{Seconds: seconds})
+	return c.put(ctx, podapi.PathHold, podapi.Hold{Seconds: seconds(min(d, podapi.MaxHold))})
 }
+
+// Lease holds back what the agent would do to the pod's VM without the pod asking, for
+// that long from now, at most [podapi.MaxLease]; 0 or less ends what it has held back
+// so far. Parts of a second are rounded up.
+func (c *Client) Lease(ctx context.Context, d time.Duration, reason string) error {
+	if d <= 0 {
+		_, err := ask[json.RawMessage](ctx, c, http.MethodDelete, podapi.PathLease, nil)
+		return err
+	}
+	return c.put(ctx, podapi.PathLease, podapi.Lease{Seconds: seconds(min(d, podapi.MaxLease)), Reason: reason})
+}
+
+// seconds rounds up.
+func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
 // Wanted reads what the VM is asked to be.
 func (c *Client) Wanted(ctx context.Context) (podapi.Wanted, error) {

@@ -84,6 +84,9 @@ func TestQuestions(t *testing.T) {
 		{func() error { return n.Hold(t.Context(), 1500*time.Millisecond) }, `PUT /v1/hold {"seconds":2}`},
 		{func() error { return n.Hold(t.Context(), 100*time.Hour) }, `PUT /v1/hold {"seconds":3600}`},
 		{func() error { return n.Hold(t.Context(), -1) }, `DELETE /v1/hold `},
+		{func() error { return n.Lease(t.Context(), 1500*time.Millisecond, "migration") }, `PUT /v1/lease {"seconds":2,"reason":"migration"}`},
+		{func() error { return n.Lease(t.Context(), time.Hour, "migration") }, `PUT /v1/lease {"seconds":600,"reason":"migration"}`},
+		{func() error { return n.Lease(t.Context(), 0, "") }, `DELETE /v1/lease `},
 	} {
 		if err := c.call(); got != c.want || err != nil {
 			t.Errorf("sent %s, %v, want %s", got, err, c.want)

@@ -27,22 +27,27 @@ func (c *Client) Changed(ctx context.Context) (<-chan struct{}, error) {
 	hints := make(chan struct{}, 1)
 	go func() {
 		defer close(hints)
-		c.follow(ctx, func() {
-			select {
-			case hints <- struct{}{}:
-			default:
+		c.follow(ctx, podapi.PathChanges, func(ctx context.Context, change podapi.Change, first bool) {
+			if first {
+				c.tellAgain(ctx)
+			}
+			if first || change.Changed != podapi.ChangedNone {
+				give(hints)
 			}
 		})
 	}()
 	return hints, nil
 }
 
-// follow reads the stream of changes until ctx is done, and connects again where it
-// ends.
-func (c *Client) follow(ctx context.Context, hint func()) {
+// told is called for each line of a stream. Those that only show that the connection is
+// there are no hints, but for the first.
+type told func(ctx context.Context, change podapi.Change, first bool)
+
+// follow reads a stream of changes until ctx is done, and connects again where it ends.
+func (c *Client) follow(ctx context.Context, path string, tell told) {
 	pause := leastPause
 	for ctx.Err() == nil {
-		if c.read(ctx, hint) {
+		if c.read(ctx, path, tell) {
 			pause = leastPause
 		}
 		timer := time.NewTimer(pause)
@@ -55,30 +60,24 @@ func (c *Client) follow(ctx context.Context, hint func()) {
 	}
 }
 
-// read reads one stream to its end, and reports whether it told anything. Lines that
-// only show that the connection is there are no hints, but for the first.
-func (c *Client) read(ctx context.Context, hint func()) (told bool) {
+// read reads one stream to its end, and reports whether it told anything.
+func (c *Client) read(ctx context.Context, path string, tell told) (some bool) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	silence := time.AfterFunc(quiet, func() { cancel(fmt.Errorf("the agent told nothing for %s", quiet)) })
 	defer silence.Stop()
-	body, err := c.open(ctx, http.MethodGet, podapi.PathChanges, nil)
+	body, err := c.open(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return false
 	}
 	defer body.Close()
-	for decoder := json.NewDecoder(body); ; told = true {
+	for decoder := json.NewDecoder(body); ; some = true {
 		var change podapi.Change
 		if decoder.Decode(&change) != nil {
-			return told
+			return some
 		}
 		silence.Reset(quiet)
-		if !told {
-			c.tellAgain(ctx)
-		}
-		if !told || change.Changed != podapi.ChangedNone {
-			hint()
-		}
+		tell(ctx, change, !some)
 	}
 }
 

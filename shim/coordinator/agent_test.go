@@ -14,11 +14,18 @@ import (
 
 // agent is one that lets the VM be as large as it likes.
 type agent struct {
+	stopping
+
 	mu      sync.Mutex
 	away    bool
 	wanted  podapi.Wanted
 	reports []podapi.Report
 	changes map[chan struct{}]bool
+
+	held, leased bool
+	taken        int    // leases, and how often they were renewed
+	lock         uint64 // of QEMU; 0: it may lock anything
+	raised       []uint64
 }
 
 func (a *agent) answer() error {
@@ -48,13 +55,58 @@ func (a *agent) Seen(context.Context) (resize.Seen, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	limit := uint64(a.wanted.Limits.Memory)
-	return resize.Seen{PodMax: limit, ContainerMax: limit, Lock: resize.NoLimit, Room: resize.NoLimit}, a.answer()
+	seen := resize.Seen{PodMax: limit, ContainerMax: limit, Lock: resize.NoLimit, Room: resize.NoLimit}
+	if a.lock > 0 {
+		seen.Lock = a.lock
+	}
+	return seen, a.answer()
 }
 
-func (a *agent) RaiseLock(context.Context, uint64) error   { return nil }
-func (a *agent) LowerLock(context.Context, uint64) error   { return nil }
-func (a *agent) Need(context.Context, uint64) error        { return nil }
-func (a *agent) Hold(context.Context, time.Duration) error { return nil }
+func (a *agent) RaiseLock(_ context.Context, bytes uint64) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.away {
+		return resize.ErrAgent
+	}
+	a.lock, a.raised = max(a.lock, bytes), append(a.raised, bytes)
+	return nil
+}
+
+func (a *agent) LowerLock(context.Context, uint64) error { return nil }
+func (a *agent) Need(context.Context, uint64) error      { return nil }
+
+// Hold and Lease keep each other from beginning.
+func (a *agent) Hold(_ context.Context, d time.Duration) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if d > 0 && a.leased {
+		return resize.ErrMigrating
+	}
+	a.held = d > 0
+	return a.answer()
+}
+
+func (a *agent) Lease(_ context.Context, d time.Duration, _ string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.away:
+		return resize.ErrAgent
+	case d > 0 && a.held:
+		return errors.New("the VM is being resized")
+	case d > 0:
+		a.taken++
+	}
+	a.leased = d > 0
+	return nil
+}
+
+// hasLease reports whether a lease holds, and how often it was taken or renewed.
+func (a *agent) hasLease() (leased bool, taken int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.leased, a.taken
+}
 
 func (a *agent) Changed(ctx context.Context) (<-chan struct{}, error) {
 	a.mu.Lock()

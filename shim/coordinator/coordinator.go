@@ -26,6 +26,14 @@ type Agent interface {
 
 	// Report tells people how a resize fares.
 	Report(ctx context.Context, r podapi.Report) error
+
+	// Stops has the agent ask the pod before it ends the VM by itself, until ctx is done,
+	// and returns what it asks for, as it changes. It does not block.
+	Stops(ctx context.Context) <-chan podapi.Stop
+
+	// Lease holds back, for that long from now, what the agent would do to the VM without
+	// the pod asking; 0 or less ends that. Holds and leases keep each other from beginning.
+	Lease(ctx context.Context, d time.Duration, reason string) error
 }
 
 // Config is what a coordinator works with. Log, Follow, Policy and Shutdown may be left
@@ -158,40 +166,33 @@ func ended(s virt.State) bool { return s.Phase == virt.ShutOff || s.Phase == vir
 
 // tend looks after one VM until it has ended, or ctx is done.
 func (c *Coordinator) tend(ctx context.Context, d virt.Domain) {
+	ctx, leave := context.WithCancel(ctx)
+	defer leave()
+	o := &orders{file: c.Stops, agent: c.Agent, log: c.Log}
 	alive, end := context.WithCancel(ctx)
 	defer end()
 	resized := make(chan struct{})
 	go func() {
 		defer close(resized)
-		r := resizer{Coordinator: c, domain: d}
-		r.run(alive)
+		k := keeper{Coordinator: c, domain: d}
+		k.run(ctx, alive)
 	}()
-	asked := c.watch(alive, d)
+	asked := c.watch(ctx, d, o)
 	end()
 	<-resized // nothing is plugged while the guest shuts down
-	if !asked || ctx.Err() != nil {
-		return
+	if asked && ctx.Err() == nil {
+		c.shutDown(ctx, d, o)
 	}
-	c.Log.Info("the pod asks for the end of its VM, and the guest is asked to shut down")
-	outcome, err := shutdown.Run(ctx, d, c.Shutdown)
-	if err != nil {
-		c.Log.Warn(err.Error())
-		return
-	}
-	c.Log.Info("the VM has ended", "how", outcome)
 }
 
-// watch waits until the pod asks for the end of the VM, or that has ended.
-func (c *Coordinator) watch(ctx context.Context, d virt.Domain) (asked bool) {
+// watch waits until somebody asks for the end of the VM, or that has ended.
+func (c *Coordinator) watch(ctx context.Context, d virt.Domain, o *orders) (asked bool) {
 	for ctx.Err() == nil {
-		stop, err := c.Stops()
-		if err != nil {
-			c.Log.Debug("whether the pod asks for the end of its VM is not known", "error", err)
-		}
-		if stop {
+		if o.read() {
 			return true
 		}
 		s, err := d.State(ctx)
+		o.looked(ctx, err)
 		if errors.Is(err, virt.ErrNoDomain) || err == nil && ended(s) {
 			return false
 		}

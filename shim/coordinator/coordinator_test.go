@@ -24,22 +24,33 @@ const (
 )
 
 // memory is a journal.
-type memory struct{ record *resize.Record }
+type memory struct {
+	mu     sync.Mutex
+	record *resize.Record
+}
 
 func (m *memory) Load() (resize.Record, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if m.record == nil {
 		return resize.Record{}, resize.ErrNoRecord
 	}
 	return *m.record, nil
 }
 
-func (m *memory) Store(r resize.Record) error { m.record = &r; return nil }
+func (m *memory) Store(r resize.Record) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.record = &r
+	return nil
+}
 
 // rig is a pod with a VM, in a bubble of synctest.
 type rig struct {
 	*virttest.Domain
 	hypervisor *virttest.Fake
 	agent      *agent
+	config     coordinator.Config
 	stop       atomic.Bool
 	end        func()
 }
@@ -58,18 +69,25 @@ func inBubble(t *testing.T, change func(*coordinator.Config), test func(t *testi
 		if change != nil {
 			change(&config)
 		}
-		c, err := coordinator.New(config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); c.Run(ctx) }()
-		r.end = sync.OnceFunc(func() { cancel(); <-done })
-		defer r.end()
-		synctest.Wait()
+		r.config = config
+		r.run(t)
+		defer func() { r.end() }()
 		test(t, r)
 	})
+}
+
+// run starts a coordinator, until end.
+func (r *rig) run(t *testing.T) {
+	t.Helper()
+	c, err := coordinator.New(r.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); c.Run(ctx) }()
+	r.end = sync.OnceFunc(func() { cancel(); <-done })
+	synctest.Wait()
 }
 
 // state is that of a VM with room for more.

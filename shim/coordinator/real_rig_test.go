@@ -43,27 +43,39 @@ type pod struct {
 // start boots a guest that was prepared to grow, and looks after it.
 func start(t *testing.T, o headroom.Options, options ...string) *pod {
 	t.Helper()
+	p := newPod(t)
+	p.boot(t, o, options...)
+	p.run(t)
+	return p
+}
+
+// newPod is one without a VM.
+func newPod(t *testing.T) *pod {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("left out with -short: boots a guest")
 	}
 	daemon := libvirttest.Start(t, true)
-	p := &pod{daemon: daemon, connection: connect(t, daemon.URI), dir: t.TempDir(), agent: &agent{}}
-	vm := daemon.Linux(t, options...)
+	p := &pod{daemon: daemon, connection: connect(t, daemon.URI), dir: t.TempDir(), agent: &agent{}, end: func() {}}
+	p.agent.wanted = podapi.Wanted{Generation: 1, Launcher: "compute", Limits: podapi.Limits{Memory: 3 * gi, CPU: 8000}}
+	t.Cleanup(func() { p.end() })
+	return p
+}
+
+func (p *pod) boot(t *testing.T, o headroom.Options, options ...string) {
+	t.Helper()
+	vm := p.daemon.Linux(t, options...)
 	vm.Plain, vm.Memory = true, int(booted/mi)
 	o.Memory, o.CPUs = 1024, 8
 	prepared, err := headroom.Prepare([]byte(vm.XML(t)), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	daemon.Boot(t, string(prepared.XML))
-	p.agent.wanted = podapi.Wanted{Generation: 1, Launcher: "compute", Limits: podapi.Limits{Memory: 3 * gi, CPU: 8000}}
+	p.daemon.Boot(t, string(prepared.XML))
 	if p.Domain, err = p.connection.Domain(t.Context(), libvirttest.Name); err != nil {
 		t.Fatal(err)
 	}
 	p.await(t, "the guest answers", func(s virt.State) bool { return s.VCPUs.Online == 1 })
-	p.run(t)
-	t.Cleanup(func() { p.end() })
-	return p
 }
 
 func connect(t *testing.T, uri string) virt.Connection {

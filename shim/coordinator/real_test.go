@@ -147,7 +147,15 @@ func (p *pod) testShutdown(t *testing.T) {
 	p.daemon.AwaitConsole(t, "GUEST power off")
 }
 
-// TestDIMM is about a guest that grows by DIMMs, of which one fits.
+// testAgentAsks: the guest obeys the power button, whoever asks for the end of its VM.
+func (p *pod) testAgentAsks(t *testing.T) {
+	p.agent.asks(podapi.Stop{Asked: true, Why: "the launcher hangs, and the policy says stop", Seconds: 600})
+	p.await(t, "the guest has shut down", func(s virt.State) bool { return s.Phase == virt.ShutOff })
+	p.daemon.AwaitConsole(t, "GUEST power off")
+}
+
+// TestDIMM is about a guest that grows by DIMMs, of which one fits. In the end the agent
+// asks for the end of its VM.
 func TestDIMM(t *testing.T) {
 	p := start(t, headroom.Options{Device: headroom.DIMM, Slots: 1})
 	p.testMemory(t)
@@ -156,4 +164,5 @@ func TestDIMM(t *testing.T) {
 	p.refused(t, guestMemory(2*booted), "all 1 memory slots of the domain are used")
 	p.refused(t, guestMemory(booted+64*mi), "want 256Mi")
 	p.done(t, guestMemory(booted))
+	p.testAgentAsks(t)
 }

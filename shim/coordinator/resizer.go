@@ -154,6 +154,10 @@ func (r *resizer) resize(ctx context.Context) {
 	if ctx.Err() != nil {
 		return // the VM ends, or another shim goes on
 	}
+	if err != nil && r.migrates(ctx) {
+		r.later() // unless a keeper has seen it first
+		return
+	}
 	if err != nil {
 		r.Log.Warn("the VM is not as it is wanted", "error", err)
 		r.later()
@@ -193,8 +197,11 @@ func (r *resizer) fail(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	r.Log.Warn("the VM cannot be resized now", "error", err)
 	r.later()
+	if r.migrates(ctx) {
+		return
+	}
+	r.Log.Warn("the VM cannot be resized now", "error", err)
 	r.tell(ctx, outcome(r.latest.Load().Generation, resize.Report{}, err))
 }
 

@@ -32,6 +32,10 @@ type Options struct {
 	// boots, or is busy, loses some.
 	Resend time.Duration
 
+	// Sooner tells of moments at which the grace period is over, if that is sooner; nil:
+	// none.
+	Sooner <-chan time.Time
+
 	Log *slog.Logger // nil: none
 }
 
@@ -91,27 +95,46 @@ type run struct {
 	Options
 	domain  virt.Domain
 	changes <-chan struct{}
+	over    time.Time // when the grace period is; zero: it is
 }
 
 // ask asks the guest until it has ended, or its grace period is over.
 func (r *run) ask(ctx context.Context) (ended bool, err error) {
-	over := time.Now().Add(r.Grace)
+	end := time.Now().Add(r.Grace)
+	r.over = end
 	for i, way := range r.Ways {
-		until := over
+		until := end
 		if i < len(r.Ways)-1 && way.Within > 0 {
-			until = time.Now().Add(min(way.Within, time.Until(over)))
+			until = time.Now().Add(way.Within)
 		}
 		ended, err := r.askBy(ctx, way.How, until)
 		if ended || err != nil {
 			return ended, err
 		}
 	}
-	return r.await(ctx, over)
+	return r.await(ctx, end)
+}
+
+// bound returns the end of the grace period if that is sooner.
+func (r *run) bound(until time.Time) time.Time {
+	if !r.over.IsZero() && r.over.Before(until) {
+		return r.over
+	}
+	return until
+}
+
+// hurry takes a moment at which the grace period is over.
+func (r *run) hurry(over time.Time, ok bool) {
+	if !ok {
+		r.Sooner = nil
+	} else if over.Before(r.over) {
+		r.over = over
+	}
 }
 
 // askBy asks in one way. It gives up early where that way is not there.
 func (r *run) askBy(ctx context.Context, how virt.Shutdown, until time.Time) (ended bool, err error) {
-	for time.Now().Before(until) {
+	for time.Now().Before(r.bound(until)) {
 		switch err := r.domain.Shutdown(ctx, how); {
 		case over(err):
 			return true, nil
@@ -132,9 +155,9 @@ func (r *run) askBy(ctx context.Context, how virt.Shutdown, until time.Time) (en
 	return false, nil
 }
 
-// await waits for the end of the domain, for so long.
+// await waits for the end of the domain, for so long, and within the grace period.
 func (r *run) await(ctx context.Context, until time.Time) (ended bool, err error) {
-	timer := time.NewTimer(time.Until(until))
+	timer := time.NewTimer(time.Until(r.bound(until)))
 	defer timer.Stop()
 	for {
 		if ended, err := r.ended(ctx); ended || err != nil {
@@ -145,6 +168,9 @@ func (r *run) await(ctx context.Context, until time.Time) (ended bool, err error
 			return false, ctx.Err()
 		case <-timer.C:
 			return r.ended(ctx)
+		case over, ok := <-r.Sooner:
+			r.hurry(over, ok)
+			timer.Reset(time.Until(r.bound(until)))
 		case _, ok := <-r.changes:
 			if !ok {
 				r.changes = nil
@@ -168,6 +194,7 @@ func (r *run) ended(ctx context.Context) (bool, error) {
 // destroy ends the domain by force, and does not rest before it has ended.
 func (r *run) destroy(ctx context.Context) error {
 	r.Log.Warn("the guest did not shut down in its grace period; the domain is destroyed", "grace", r.Grace)
+	r.over = time.Time{}
 	for {
 		err := r.domain.Destroy(ctx)
 		if over(err) {

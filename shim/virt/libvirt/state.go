@@ -45,7 +45,8 @@ func stateOf(handle *libvirt.Domain) (s virt.State, agent bool, err error) {
 		return s, false, err
 	}
 	s.Migrating, err = migrating(handle, state, reason)
-	return s, s.Phase == virt.Running && def.agentConnected(), err
+	asks := s.Phase == virt.Running && !s.Migrating // or the answer may go to the target
+	return s, asks && def.agentConnected(), err
 }
 
 // phases has no entry for a state that libvirt does not know itself.
@@ -59,7 +60,8 @@ var phases = map[libvirt.DomainState]virt.Phase{
 	libvirt.DOMAIN_PMSUSPENDED: virt.Suspended,
 }
 
-// migrating asks for the job at the source; a target's domain says it by itself.
+// migrating asks for the job at the source. A target's domain says it by itself while it
+// waits; before and after that, that there are no figures of its job says so.
 func migrating(handle *libvirt.Domain, state libvirt.DomainState, reason int) (bool, error) {
 	switch {
 	case state == libvirt.DOMAIN_SHUTOFF:
@@ -69,7 +71,10 @@ func migrating(handle *libvirt.Domain, state libvirt.DomainState, reason int) (b
 		return true, nil
 	}
 	job, err := handle.GetJobStats(0)
-	if is(err, libvirt.ERR_NO_SUPPORT, libvirt.ERR_OPERATION_INVALID) {
+	switch {
+	case is(err, libvirt.ERR_OPERATION_UNSUPPORTED): // only of a target's job
+		return true, nil
+	case is(err, libvirt.ERR_NO_SUPPORT, libvirt.ERR_OPERATION_INVALID):
 		return false, nil
 	}
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/google/uuid"
 	"golang.org/x/sys/unix"
 	"libvirt.org/go/libvirt"
 )
@@ -72,7 +73,7 @@ func (d *Daemon) configure(t *testing.T, limitCPU bool) {
 	}
 	for name, text := range map[string]string{
 		"etc/qemu.conf":     qemuConfig + "cgroup_controllers = [" + controllers + "]\n",
-		"etc/libvirtd.conf": "auth_unix_rw = \"none\"\nlog_outputs = \"3:stderr\"\n",
+		"etc/libvirtd.conf": fmt.Sprintf("auth_unix_rw = \"none\"\nlog_outputs = \"3:stderr\"\nhost_uuid = %q\n", uuid.NewString()), // or none could migrate to another
 		"start":             string(script),
 	} {
 		if err := os.WriteFile(filepath.Join(d.Dir, name), []byte(text), 0o600); err != nil {

@@ -1,0 +1,96 @@
+package agent_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mooring-vm/mooring/api/podapi"
+)
+
+// TestStops: the agent is told that somebody takes requests, and is asked after each
+// connection and each line that says so, until it answers.
+func TestStops(t *testing.T) {
+	var questions atomic.Int64
+	lines, streams := make(chan string), make(chan string, 8)
+	n := answering(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == podapi.PathStop {
+			q := questions.Add(1)
+			if q == 1 {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return
+			}
+			fmt.Fprintf(w, `{"asked":%t,"why":"w","seconds":%d}`, q > 2, q)
+			return
+		}
+		streams <- r.URL.String()
+		for line := range lines {
+			if line == "" {
+				return // the agent ends
+			}
+			fmt.Fprintf(w, `{"changed":%q}`+"\n", line)
+			_ = http.NewResponseController(w).Flush()
+		}
+	})
+	t.Cleanup(func() { close(lines) })
+	stops := n.Stops(t.Context())
+	tell := func(all ...string) {
+		t.Helper()
+		for _, line := range all {
+			lines <- line
+		}
+	}
+	tell(podapi.ChangedNone)
+	wantStop(t, stops, podapi.Stop{Why: "w", Seconds: 2})
+	tell(podapi.ChangedSeen, podapi.ChangedNone, podapi.ChangedWanted, podapi.ChangedStop)
+	wantStop(t, stops, podapi.Stop{Asked: true, Why: "w", Seconds: 3})
+	tell("", podapi.ChangedNone) // it is back
+	wantStop(t, stops, podapi.Stop{Asked: true, Why: "w", Seconds: 4})
+	for range 2 {
+		if got := <-streams; got != "/v1/changes?stops=1" {
+			t.Errorf("asked for %s", got)
+		}
+	}
+}
+
+func wantStop(t *testing.T, stops <-chan podapi.Stop, want podapi.Stop) {
+	t.Helper()
+	select {
+	case got := <-stops:
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got)\n%s", diff)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("nothing was told")
+	}
+}
+
+// TestStopsOfAnOldAgent: one that does not know of them asks for nothing.
+func TestStopsOfAnOldAgent(t *testing.T) {
+	asked := make(chan struct{}, 8)
+	n := answering(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == podapi.PathStop {
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = io.WriteString(w, `{"code":"notFound","message":"m"}`)
+			asked <- struct{}{}
+			return
+		}
+		_, _ = io.WriteString(w, `{"changed":"none"}`+"\n")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	stops := n.Stops(t.Context())
+	<-asked
+	select {
+	case stop := <-stops:
+		t.Errorf("told %+v", stop)
+	case <-asked:
+		t.Error("asked again")
+	case <-time.After(2 * time.Second):
+	}
+}

@@ -1,0 +1,214 @@
+package coordinator_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/shim/coordinator"
+	"github.com/mooring-vm/mooring/shim/resize"
+	"github.com/mooring-vm/mooring/shim/virt"
+	"github.com/mooring-vm/mooring/shim/virt/virttest"
+)
+
+// migrate begins or ends a migration, and waits until all has been done that can be at
+// once.
+func (r *rig) migrate(migrating bool) {
+	r.Set(func(s *virt.State) { s.Migrating = migrating })
+	synctest.Wait()
+}
+
+func (r *rig) leased(t *testing.T, want bool) {
+	t.Helper()
+	if got, _ := r.agent.hasLease(); got != want {
+		t.Errorf("a lease holds: %t, want %t", got, want)
+	}
+}
+
+// TestMigration: a lease holds from its beginning to its end, and is renewed. What is
+// wanted meanwhile is done afterwards.
+func TestMigration(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		r.leased(t, false)
+		r.migrate(true)
+		r.leased(t, true)
+		r.want(func(w *podapi.Wanted) { w.VCPUs = 2 })
+		time.Sleep(time.Hour)
+		r.leased(t, true)
+		if _, taken := r.agent.hasLease(); time.Hour/time.Duration(taken) >= podapi.MaxLease {
+			t.Errorf("the lease was taken %d times in an hour, and holds for %s at a time", taken, podapi.MaxLease)
+		}
+		if calls := r.Calls(); len(calls) > 0 {
+			t.Errorf("calls %v while it is migrated", calls)
+		}
+		r.migrate(false)
+		r.leased(t, false)
+		time.Sleep(time.Second)
+		r.agent.last(t, podapi.StateDone)
+		if s := r.state(t); s.VCPUs.Plugged != 2 {
+			t.Errorf("vCPUs %+v, want 2", s.VCPUs)
+		}
+	})
+}
+
+// TestMigrationInAResize: what was begun is left as it is, so that the lease can be
+// taken, and finished afterwards.
+func TestMigrationInAResize(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		r.SetGuest(virttest.Guest{Late: true})
+		r.want(func(w *podapi.Wanted) { w.VCPUs, w.Memory = 2, 2*gi })
+		time.Sleep(2 * time.Second)
+		begun := len(r.Calls())
+		r.migrate(true)
+		r.leased(t, true)
+		r.Answer()
+		time.Sleep(time.Hour)
+		if calls := r.Calls(); begun == 0 || len(calls) != begun {
+			t.Errorf("calls %v, want the first %d", calls, begun)
+		}
+		r.SetGuest(virttest.Guest{})
+		r.migrate(false)
+		r.leased(t, false)
+		time.Sleep(time.Minute)
+		r.agent.last(t, podapi.StateDone)
+		if s := r.state(t); s.VCPUs.Online != 2 || s.Memory.Devices[0].Current != uint64(gi) {
+			t.Errorf("vCPUs %+v, memory %+v", s.VCPUs, s.Memory)
+		}
+		for _, report := range r.agent.told() {
+			if report.Error != "" {
+				t.Errorf("report %+v: a migration was taken for a failure", report)
+			}
+		}
+	})
+}
+
+// TestMigratedAway: the VM is somebody else's. The lease is given back, nothing is left
+// to be finished, and the next VM is looked after.
+func TestMigratedAway(t *testing.T) {
+	j := &memory{}
+	inBubble(t, func(c *coordinator.Config) { c.Journal = j }, func(t *testing.T, r *rig) {
+		r.SetGuest(virttest.Guest{Late: true})
+		r.want(func(w *podapi.Wanted) { w.VCPUs = 2 })
+		time.Sleep(2 * time.Second)
+		r.migrate(true)
+		if record, err := j.Load(); err != nil || record.Phase != resize.Running {
+			t.Fatalf("record %+v, %v, want one to be finished", record, err)
+		}
+		r.Set(func(s *virt.State) { s.Migrating, s.Phase = false, virt.ShutOff })
+		time.Sleep(time.Second)
+		r.leased(t, false)
+		if record, err := j.Load(); err != nil || record.Phase != resize.Ended || record.Report == nil {
+			t.Errorf("record %+v, %v, want it ended", record, err)
+		}
+		r.SetGuest(virttest.Guest{})
+		r.Set(func(s *virt.State) { s.Phase, s.VCPUs.Plugged, s.VCPUs.Online = virt.Running, 1, 1 })
+		time.Sleep(10 * time.Second)
+		if s := r.state(t); s.VCPUs.Plugged != 2 {
+			t.Errorf("the next VM: %+v", s)
+		}
+	})
+}
+
+// TestMigratedAwayWithAnothersJournal: what is another VM's is left alone.
+func TestMigratedAwayWithAnothersJournal(t *testing.T) {
+	j := &memory{record: &resize.Record{Domain: "another", Phase: resize.Running}}
+	inBubble(t, func(c *coordinator.Config) { c.Journal = j }, func(t *testing.T, r *rig) {
+		r.migrate(true)
+		r.Set(func(s *virt.State) { s.Migrating, s.Phase = false, virt.ShutOff })
+		time.Sleep(time.Second)
+		if record, err := j.Load(); err != nil || record.Phase != resize.Running {
+			t.Errorf("record %+v, %v, want it as it was", record, err)
+		}
+	})
+}
+
+// TestMigrationComes: a VM that waits at its target is leased and left alone, and looked
+// after once it runs.
+func TestMigrationComes(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		r.Set(func(s *virt.State) { s.Phase = virt.ShutOff })
+		time.Sleep(time.Second)
+		r.want(func(w *podapi.Wanted) { w.VCPUs = 2 })
+		r.Set(func(s *virt.State) { s.Phase, s.Migrating = virt.Paused, true })
+		time.Sleep(time.Hour)
+		r.leased(t, true)
+		if calls := r.Calls(); len(calls) > 0 {
+			t.Errorf("calls %v while it is migrated", calls)
+		}
+		r.Set(func(s *virt.State) { s.Phase, s.Migrating = virt.Running, false })
+		time.Sleep(time.Second)
+		r.leased(t, false)
+		if s := r.state(t); s.VCPUs.Plugged != 2 {
+			t.Errorf("vCPUs %+v, want 2", s.VCPUs)
+		}
+	})
+}
+
+// TestMigrationFails: an incoming VM that is gone again leaves no lease behind.
+func TestMigrationFails(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		r.Set(func(s *virt.State) { s.Phase, s.Migrating = virt.Paused, true })
+		time.Sleep(time.Second)
+		r.leased(t, true)
+		r.Set(func(s *virt.State) { s.Phase, s.Migrating = virt.ShutOff, false })
+		time.Sleep(time.Second)
+		r.leased(t, false)
+	})
+}
+
+// TestMigrationWhileAgentIsAway: it is asked for the lease until it answers, and likewise
+// to take it back.
+func TestMigrationWhileAgentIsAway(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		away := func(is bool) {
+			r.agent.mu.Lock()
+			defer r.agent.mu.Unlock()
+			r.agent.away = is
+		}
+		away(true)
+		r.migrate(true)
+		time.Sleep(10 * time.Second)
+		r.leased(t, false)
+		away(false)
+		time.Sleep(2 * time.Second)
+		r.leased(t, true)
+		away(true)
+		r.migrate(false)
+		r.want(func(w *podapi.Wanted) { w.VCPUs = 2 })
+		time.Sleep(time.Minute + 100*time.Millisecond)
+		away(false)
+		time.Sleep(2 * time.Second)
+		r.leased(t, false)
+		if s := r.state(t); s.VCPUs.Plugged != 2 {
+			t.Errorf("vCPUs %+v, want 2", s.VCPUs)
+		}
+	})
+}
+
+// TestShimEndsInAMigration: the lease outlives it, and the next one gives it back.
+func TestShimEndsInAMigration(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		r.migrate(true)
+		r.end()
+		r.leased(t, true)
+		r.migrate(false)
+		r.run(t)
+		r.leased(t, false)
+	})
+}
+
+// TestStopInAMigration: what the pod asks for does not wait.
+func TestStopInAMigration(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		r.migrate(true)
+		r.stop.Store(true)
+		time.Sleep(2 * time.Second)
+		r.leased(t, false)
+		r.migrate(false)
+		time.Sleep(time.Minute)
+		if s := r.state(t); s.Phase != virt.ShutOff {
+			t.Errorf("state %+v, want it shut off", s)
+		}
+	})
+}

@@ -1,0 +1,243 @@
+//go:build cgo && libvirt_dlopen
+
+package coordinator_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/shim/headroom"
+	"github.com/mooring-vm/mooring/shim/resize"
+	"github.com/mooring-vm/mooring/shim/resize/journal"
+	"github.com/mooring-vm/mooring/shim/virt"
+	"github.com/mooring-vm/mooring/shim/virt/libvirt/libvirttest"
+)
+
+const (
+	dimm = 128 * mi
+
+	// given is the memory lock that a launcher was created with: what libvirt wants for
+	// the VM as it boots, with a device of the host.
+	given = uint64(booted + gi)
+)
+
+// side is one of a migration: a pod with a libvirtd, an agent, a journal and a
+// coordinator of its own.
+type side struct {
+	*pod
+	vm *watched
+}
+
+func newSide(t *testing.T) *side {
+	t.Helper()
+	s := &side{pod: newPod(t)}
+	s.agent.lock = given
+	s.vm = &watched{Connection: s.connection, agent: s.agent}
+	s.connection = s.vm
+	return s
+}
+
+// TestLiveMigration moves a guest from one libvirtd to another.
+func TestLiveMigration(t *testing.T) {
+	m := &move{source: newSide(t), target: newSide(t)}
+	m.source.boot(t, headroom.Options{Device: headroom.DIMM, Slots: 2})
+	m.target.daemon.Linux(t) // the files that its QEMU reads
+	m.source.run(t)
+	m.target.run(t)
+	m.source.done(t, guestMemory(booted+dimm))
+	for _, test := range []struct {
+		name string
+		f    func(*move, *testing.T)
+	}{
+		{"an aborted one leaves the VM where it is", (*move).testAbort},
+		{"one that comes between two steps of a resize", (*move).testBetween},
+		{"one that succeeds takes the VM along", (*move).testSuccess},
+		{"the guest shuts down there", func(m *move, t *testing.T) { m.target.testShutdown(t) }},
+	} {
+		if !t.Run(test.name, func(t *testing.T) { test.f(m, t) }) {
+			return
+		}
+	}
+}
+
+type move struct{ source, target *side }
+
+// seen waits until both shims have seen a migration. The VM has been given one DIMM.
+func (m *move) seen(t *testing.T) {
+	t.Helper()
+	m.source.awaitLease(t, true)
+	m.target.awaitLease(t, true)
+	m.target.awaitLock(t, given+uint64(dimm))
+}
+
+func (m *move) testAbort(t *testing.T) {
+	migration := m.source.daemon.Migrate(t, m.target.daemon)
+	m.seen(t)
+	wanted := m.source.agent.want(vcpus(2))
+	m.leftAlone(t)
+	m.abort(t, migration)
+	if r := m.source.outcome(t, wanted); r.State != podapi.StateDone {
+		t.Errorf("report %+v, want it done afterwards", r)
+	}
+	if s := m.source.read(t); s.Migrating || s.Phase != virt.Running || s.VCPUs.Plugged != 2 || s.VCPUs.Online != 2 {
+		t.Errorf("%+v, want it to run with 2 vCPUs", s)
+	}
+	m.check(t)
+}
+
+// abort wants everything to be as before at both ends.
+func (m *move) abort(t *testing.T, migration *libvirttest.Migration) {
+	t.Helper()
+	migration.Abort(t)
+	if err := migration.Wait(); err == nil {
+		t.Error("an aborted migration has succeeded")
+	}
+	m.source.awaitLease(t, false)
+	m.target.awaitLease(t, false)
+	m.target.awaitNothing(t)
+}
+
+// testBetween: nobody has asked the agent, which would have refused it. The resize goes
+// on where the migration leaves the VM.
+func (m *move) testBetween(t *testing.T) {
+	m.target.newQEMU()
+	var migration *libvirttest.Migration
+	some := m.source.between(t, 1, vcpus(3), func() {
+		migration = m.source.daemon.Migrate(t, m.target.daemon)
+		m.source.await(t, "it is migrated", func(s virt.State) bool { return s.Migrating })
+	})
+	if !some {
+		t.Fatal("no record")
+	}
+	m.seen(t)
+	m.leftAlone(t)
+	if s := m.source.read(t); s.VCPUs.Plugged != 2 {
+		t.Errorf("vCPUs %+v, want 2", s.VCPUs)
+	}
+	m.abort(t, migration)
+	if r := m.source.outcome(t, m.source.agent.generation()); r.State != podapi.StateDone {
+		t.Errorf("report %+v, want it done afterwards", r)
+	}
+	if s := m.source.read(t); s.VCPUs.Online != 3 {
+		t.Errorf("vCPUs %+v, want 3", s.VCPUs)
+	}
+	m.check(t)
+}
+
+func (m *move) testSuccess(t *testing.T) {
+	m.target.newQEMU()
+	migration := m.source.daemon.Migrate(t, m.target.daemon)
+	m.seen(t)
+	wanted := m.target.agent.want(func(w *podapi.Wanted) { w.VCPUs, w.Memory = 4, 2*booted })
+	m.leftAlone(t)
+	migration.Hurry(t)
+	if err := migration.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	m.source.await(t, "the source has ended", func(s virt.State) bool { return s.Phase == virt.ShutOff })
+	m.source.awaitLease(t, false)
+	m.target.awaitLease(t, false)
+	m.target.find(t)
+	if r := m.target.outcome(t, wanted); r.State != podapi.StateDone {
+		t.Fatalf("report %+v, want it done at the target", r)
+	}
+	if s := m.target.read(t); s.VCPUs.Online != 4 || s.Memory.Balloon != uint64(2*booted) {
+		t.Errorf("%+v, want 4 vCPUs and %d bytes", s, 2*booted)
+	}
+	m.target.daemon.AwaitConsole(t, "cpus=0-3")
+	m.target.awaitLock(t, given+uint64(booted))
+	m.target.awaitRecord(t)
+	m.check(t)
+}
+
+// leftAlone gives the shims time to do what they must not: they look several times.
+func (m *move) leftAlone(t *testing.T) {
+	t.Helper()
+	for _, s := range []*side{m.source, m.target} {
+		enough := s.vm.looked() + 6
+		patiently(t, func() bool { return s.vm.looked() >= enough }, func() { t.Fatal("nobody looks at the VM") })
+	}
+	if s := m.source.read(t); !s.Migrating {
+		t.Fatalf("%+v, want the migration to go on", s)
+	}
+	m.check(t)
+}
+
+// check wants that nothing was changed while a lease held, and that nobody ended a VM.
+func (m *move) check(t *testing.T) {
+	t.Helper()
+	for name, s := range map[string]*side{"source": m.source, "target": m.target} {
+		wrong, ended := s.vm.noted()
+		if len(wrong) > 0 || len(ended) > 0 {
+			t.Errorf("at the %s was changed during a migration: %v; was ended: %v", name, wrong, ended)
+		}
+	}
+}
+
+func (s *side) awaitLease(t *testing.T, want bool) {
+	t.Helper()
+	patiently(t, func() bool {
+		got, _ := s.agent.hasLease()
+		return got == want
+	}, func() { t.Fatalf("it never came that a lease holds: %t", want) })
+}
+
+// awaitLock waits until QEMU may lock so much, and wants that nobody asked for more.
+func (s *side) awaitLock(t *testing.T, want uint64) {
+	t.Helper()
+	var raised []uint64
+	patiently(t, func() bool {
+		s.agentDo(func(a *agent) { raised = slices.Clone(a.raised) })
+		return slices.Contains(raised, want)
+	}, func() { t.Fatalf("the memory lock was raised to %v, want %d", raised, want) })
+	if slices.Max(raised) != want {
+		t.Errorf("the memory lock was raised to %v, want %d", raised, want)
+	}
+}
+
+// newQEMU says that the QEMU before is gone: the next one has the lock of its launcher.
+func (s *side) newQEMU() { s.agentDo(func(a *agent) { a.lock, a.raised = given, nil }) }
+
+func (s *side) agentDo(f func(*agent)) {
+	s.agent.mu.Lock()
+	defer s.agent.mu.Unlock()
+	f(s.agent)
+}
+
+// find finds the VM that has come.
+func (s *side) find(t *testing.T) {
+	t.Helper()
+	var err error
+	if s.Domain, err = s.connection.Domain(t.Context(), libvirttest.Name); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *side) awaitNothing(t *testing.T) {
+	t.Helper()
+	var err error
+	patiently(t, func() bool {
+		_, err = s.connection.Domain(t.Context(), libvirttest.Name)
+		return errors.Is(err, virt.ErrNoDomain)
+	}, func() { t.Fatalf("error %v, want the VM gone", err) })
+}
+
+// awaitRecord wants the resize in the journal of this end.
+func (s *side) awaitRecord(t *testing.T) {
+	t.Helper()
+	s.end()
+	file, err := journal.Open(s.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	record, err := file.Load()
+	if err != nil || record.Phase != resize.Ended || record.Domain != s.read(t).UUID {
+		t.Errorf("record %+v, %v, want that of the VM", record, err)
+	}
+	if err := file.Close(); err != nil {
+		t.Error(err)
+	}
+	s.run(t)
+}
