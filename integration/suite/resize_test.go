@@ -47,7 +47,7 @@ func TestResize(t *testing.T) {
 	v := f.runLaunchers(t, placements()[3:], want{annotations: asks})[0]
 	f.startLinux(t, v)
 	f.awaitVM(t, v, agentapi.VMRunning)
-	f.runShim(t, v)
+	f.runShim(t, v, "--grace-period=50s")
 
 	f.resize(t, v, "--vcpus=2", "--memory=416Mi", "--cpu-quota=150%")
 	f.guestSays(t, v, "cpus=0-1 ")
@@ -131,11 +131,11 @@ func (f fixture) guestSays(t *testing.T, v *vm, what string) {
 }
 
 // runShim runs mooring-shim on the node, for a VM of the node's libvirt.
-func (f fixture) runShim(t *testing.T, v *vm) {
+func (f fixture) runShim(t *testing.T, v *vm, flags ...string) {
 	t.Helper()
 	dir := guestDir + "/" + v.domain()
 	f.nodeProcess(t, fmt.Sprintf("mkdir -p %[1]s/journal; exec %[2]s run --journal=%[1]s/journal --domain=%[3]s --agent=%[4]s/agent.sock "+
-		"--stop-file=%[4]s/pod/stop --grace-period=50s --overhead=128Mi", dir, shimBinary, v.domain(), podDir(v.pod)))
+		"--stop-file=%[4]s/pod/stop --overhead=128Mi %[5]s", dir, shimBinary, v.domain(), podDir(v.pod), strings.Join(flags, " ")))
 }
 
 // resize asks for another size as a user of a node without Kubernetes does.

@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -33,6 +34,25 @@ func TestSidecar(t *testing.T) {
 	}
 	f.awaitEnd(t, v.process)
 	f.awaitEvent(t, v.pod, agentapi.ReasonStopConfirmed)
+	f.neverTold(t, v.pod, agentapi.ReasonVMTerminated)
+}
+
+// TestShimIsAskedFirst: a VM that its launcher has left behind is the shim's to end, as
+// long as one follows.
+func TestShimIsAskedFirst(t *testing.T) {
+	f := setUpVMs(t)
+	f.pushShim(t)
+	v := f.runVM(t, placements()[3], want{owner: careless, annotations: map[string]string{api.GracePeriodKey: "2m"}})
+	f.awaitVM(t, v, agentapi.VMRunning)
+	f.runShim(t, v, "--grace-period=4s")
+	stored := "/run/mooring/ties/" + v.launcher.ID + ".json"
+	kept := func() string { return f.output(t, "cat", stored) }
+	eventually(t, "the shim to take requests", func() bool { return strings.Contains(kept(), `"taker":{"here":true}`) }, kept)
+	each(t, []*vm{v}, func(ctx context.Context, v *vm) error { return f.signal(ctx, "KILL", v.owner) })
+	if e := f.awaitEvent(t, v.pod, agentapi.ReasonVMShutdown); !strings.Contains(e.Message, "the pod is asked") {
+		t.Errorf("the agent told %q", e.Message)
+	}
+	f.awaitEnd(t, v.process)
 	f.neverTold(t, v.pod, agentapi.ReasonVMTerminated)
 }
 
