@@ -297,6 +297,19 @@ func (r *Registry) OfPod(uid string) []Launcher {
 	return found
 }
 
+// StopOf returns what a pod is asked for first, also on behalf of a launcher that was
+// replaced.
+func (r *Registry) StopOf(podUID string) (stop PodStop, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for l := range r.all() {
+		if l.Pod.UID == podUID && l.Stop != nil && (!ok || l.Stop.Due < stop.Due) {
+			stop, ok = *l.Stop, true
+		}
+	}
+	return stop, ok
+}
+
 // HasPod reports whether any launcher of the pod is known.
 func (r *Registry) HasPod(uid string) bool {
 	r.mu.Lock()

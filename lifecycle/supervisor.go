@@ -114,6 +114,7 @@ type tied struct {
 	here      Boottime  // since when this supervisor looks after it
 	restored  bool      // it was taken over from an earlier one
 	blind     bool      // nobody saw its owner end
+	doubtful  bool      // there may be launchers that nobody here has heard of
 	lingers   Boottime  // until when it is looked after when it is over
 	heartbeat time.Time // that of the pod's file, only to be compared
 	claimTold bool      // that another launcher has its domain
@@ -164,8 +165,13 @@ func (s *Supervisor) Started(l Launcher) {
 // called for each.
 func (s *Supervisor) Reconciled() {
 	s.put(func(ctx context.Context) {
-		if !s.reconciled {
-			s.reconciled = true
+		doubted := !s.reconciled
+		s.reconciled = true
+		for _, t := range s.ties {
+			doubted = doubted || t.doubtful
+			t.doubtful = false
+		}
+		if doubted {
 			s.lookAtAll(ctx)
 		}
 	})

@@ -92,6 +92,7 @@ func (s *Supervisor) leftBy(d Domain, p Process) (owner, late *tied) {
 		case p.StartTime < t.Owner.StartTime, s.claimedElsewhere(t, d):
 		case p.startedBefore(t.OwnerGoneAt):
 			return t, nil
+		case t.doubtful: // one that declares it may have started it
 		case late == nil || late.OwnerGoneAt < t.OwnerGoneAt:
 			late = t
 		}

@@ -34,6 +34,9 @@ func (s *Supervisor) LeasePod(ctx context.Context, uid string, period time.Durat
 func (s *Supervisor) leaseAll(ctx context.Context, concerns func(*tied) bool, in Leased) (launchers int, err error) {
 	found := make(chan int, 1)
 	s.put(func(context.Context) {
+		if ctx.Err() != nil && in.For > 0 {
+			return // who asked was told that there is none
+		}
 		n := 0
 		for _, t := range s.ties {
 			if concerns(t) {

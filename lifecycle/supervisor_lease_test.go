@@ -1,6 +1,7 @@
 package lifecycle_test
 
 import (
+	"context"
 	"testing"
 	"time"
 )
@@ -65,6 +66,22 @@ func TestLeasePodEnds(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A lease that nobody has waited for does not hold later.
+func TestLeasePodTooLate(t *testing.T) {
+	inBubble(t, nil, func(r *rig) {
+		l := r.launch("vm", nil)
+		vm := r.qemu(l.cgroup)
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if n, err := r.LeasePod(ctx, l.Pod.UID, time.Minute, "migration"); n != 0 || err == nil {
+			t.Fatalf("LeasePod = %d, %v", n, err)
+		}
+		r.exit(l.owner, "exit code 0")
+		r.after(time.Second)
+		r.sent(vm, "TERM")
+	})
 }
 
 // leaseShown checks what people see.

@@ -181,7 +181,8 @@ func (s *Supervisor) domainsClear(t *tied, v *view) bool {
 	if t.Launcher.Domain == "" {
 		return true
 	}
-	if v.domainsUnknown || t.blind && !s.reconciled {
+	waits := t.blind || t.restored && t.OwnerGone != "" && !s.Terms.ProofOnly
+	if v.domainsUnknown || waits && !s.reconciled {
 		return false
 	}
 	known := s.known()

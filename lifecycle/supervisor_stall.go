@@ -25,6 +25,7 @@ func (s *Supervisor) resume(ctx context.Context) {
 		s.learnEnds()
 	}
 	for _, t := range s.ties {
+		t.doubtful = true
 		if t.OwnerGone == "" && !s.ownerLives(t) {
 			t.blind = true
 			s.ownerEnded(t, "nobody watched", 0)

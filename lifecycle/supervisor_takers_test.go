@@ -227,3 +227,47 @@ func TestTakerBeforeItsLauncher(t *testing.T) {
 		r.sent(vm, "TERM")
 	})
 }
+
+// TestLauncherThatNeverStarted: it is no reason not to ask the pod of another, once it
+// is gone.
+func TestLauncherThatNeverStarted(t *testing.T) {
+	inBubble(t, nil, func(r *rig) {
+		r.Reconciled()
+		l := r.launch("vm", nil)
+		r.qemu(l.cgroup)
+		r.takes(l, true)
+		second := l.Launcher
+		second.Container.ID, second.Container.PID, second.State = "id-second", 0, agentapi.StateCreated
+		r.config.Registry.Put(second)
+		if err := r.Register(second, ""); err != nil {
+			t.Fatal(err)
+		}
+		r.after(time.Second)
+		r.config.Registry.RemoveContainer("id-second")
+		r.after(5 * time.Minute)
+		r.exit(l.owner, "SIGKILL")
+		r.askedFor(l, true)
+	})
+}
+
+// TestReplacedLauncherLeavesItsVM: what the pod is asked for on behalf of a launcher that
+// has a successor can be found by the pod.
+func TestReplacedLauncherLeavesItsVM(t *testing.T) {
+	inBubble(t, nil, func(r *rig) {
+		r.Reconciled()
+		l := r.launch("vm", declares)
+		r.domain("/machine/x")
+		r.takes(l, true)
+		r.leasePod(l, 2*time.Minute, 1)
+		r.exit(l.owner, "SIGKILL")
+		r.config.Registry.Enter(l.Container.ID, agentapi.StateStopped, 0)
+		again := r.launch("vm", func(l *lifecycle.Launcher) { declares(l); l.Container.ID = "id-again" })
+		r.after(10 * time.Second)
+		r.exit(again.owner, "SIGKILL")
+		r.config.Registry.Enter(again.Container.ID, agentapi.StateStopped, 0)
+		r.after(2 * time.Minute)
+		if stop, ok := r.config.Registry.StopOf(l.Pod.UID); !ok || stop.Due == 0 {
+			t.Errorf("the pod finds %+v, %t", stop, ok)
+		}
+	})
+}

@@ -119,7 +119,7 @@ func (s *Supervisor) restore(ctx context.Context, tie Tie) {
 	}
 	tie.Beat.At = s.Clock.Now() // nobody looked for one
 	t := s.add(tie)
-	t.restored = true
+	t.restored, t.doubtful = true, true
 	s.log(&t.Tie).Info("launcher taken over", "phase", t.Phase, "vms", len(t.VMs))
 	if t.Launcher.Group != 0 {
 		s.byGroup[t.Launcher.Group] = t
@@ -179,6 +179,7 @@ func (s *Supervisor) drop(ctx context.Context, t *tied) {
 		delete(s.holding, uid)
 	}
 	s.mu.Unlock()
+	s.settleTakers(t.Launcher.Pod.UID, leftWait)
 	s.Registry.Release(id)
 	s.log(&t.Tie).Info("launcher is over", "why", t.Why)
 	for _, other := range s.ties { // that may have waited for it

@@ -67,7 +67,7 @@ func TestPodEndsItsVM(t *testing.T) {
 
 // TestPodDoesNothing: it has its grace period, and no more.
 func TestPodDoesNothing(t *testing.T) {
-	a := askedToStop(t, "3s")
+	a := askedToStop(t, "15s")
 	<-a.gone
 	if got := a.status().Signal(); got != syscall.SIGTERM {
 		t.Errorf("the VM process ended by %v, want SIGTERM", got)

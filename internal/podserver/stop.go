@@ -75,11 +75,9 @@ func (t *takers) leave(uid string, k *taker, tell func(string, bool)) {
 // Stop implements [Pod]. What is asked is shown also after the launcher's end: that is
 // when there is most to ask for.
 func (p *pod) Stop() (podapi.Stop, error) {
-	for _, l := range p.node.Registry.OfPod(p.uid) {
-		if l.Stop != nil {
-			left := max(l.Stop.Due.Sub(p.node.Clock.Now()), 0)
-			return podapi.Stop{Asked: true, Why: l.Stop.Why, Seconds: int64(left / time.Second)}, nil
-		}
+	if stop, ok := p.node.Registry.StopOf(p.uid); ok {
+		left := max(stop.Due.Sub(p.node.Clock.Now()), 0)
+		return podapi.Stop{Asked: true, Why: stop.Why, Seconds: int64(left / time.Second)}, nil
 	}
 	if !p.node.Ready() {
 		return podapi.Stop{}, refused(podapi.CodeStarting, "the agent does not know all launchers of the node yet: try again")

@@ -52,6 +52,18 @@ func TestMigration(t *testing.T) {
 	})
 }
 
+// TestMigrationAgain: one that follows at once has a lease of its own.
+func TestMigrationAgain(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		for range 3 {
+			r.migrate(true)
+			r.leased(t, true)
+			r.migrate(false)
+			r.leased(t, false)
+		}
+	})
+}
+
 // TestMigrationInAResize: what was begun is left as it is, so that the lease can be
 // taken, and finished afterwards.
 func TestMigrationInAResize(t *testing.T) {
