@@ -41,7 +41,7 @@ type pod struct {
 }
 
 // start boots a guest that was prepared to grow, and looks after it.
-func start(t *testing.T, o headroom.Options, options ...string) *pod {
+func start(t testing.TB, o headroom.Options, options ...string) *pod {
 	t.Helper()
 	p := newPod(t)
 	p.boot(t, o, options...)
@@ -50,7 +50,7 @@ func start(t *testing.T, o headroom.Options, options ...string) *pod {
 }
 
 // newPod is one without a VM.
-func newPod(t *testing.T) *pod {
+func newPod(t testing.TB) *pod {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("left out with -short: boots a guest")
@@ -62,7 +62,7 @@ func newPod(t *testing.T) *pod {
 	return p
 }
 
-func (p *pod) boot(t *testing.T, o headroom.Options, options ...string) {
+func (p *pod) boot(t testing.TB, o headroom.Options, options ...string) {
 	t.Helper()
 	vm := p.daemon.Linux(t, options...)
 	vm.Plain, vm.Memory = true, int(booted/mi)
@@ -78,7 +78,7 @@ func (p *pod) boot(t *testing.T, o headroom.Options, options ...string) {
 	p.await(t, "the guest answers", func(s virt.State) bool { return s.VCPUs.Online == 1 })
 }
 
-func connect(t *testing.T, uri string) virt.Connection {
+func connect(t testing.TB, uri string) virt.Connection {
 	t.Helper()
 	if err := libvirt.StartEvents(); err != nil {
 		libvirttest.Need(t, err.Error())
@@ -94,7 +94,7 @@ func connect(t *testing.T, uri string) virt.Connection {
 }
 
 // run starts a coordinator with the journal of the one before, until end.
-func (p *pod) run(t *testing.T) {
+func (p *pod) run(t testing.TB) {
 	t.Helper()
 	file, err := journal.Open(p.dir)
 	if err != nil {
@@ -135,7 +135,7 @@ func (h hooked) Store(r resize.Record) error {
 }
 
 // await waits until the VM is so.
-func (p *pod) await(t *testing.T, what string, is func(virt.State) bool) virt.State {
+func (p *pod) await(t testing.TB, what string, is func(virt.State) bool) virt.State {
 	t.Helper()
 	var s virt.State
 	var err error
@@ -147,7 +147,7 @@ func (p *pod) await(t *testing.T, what string, is func(virt.State) bool) virt.St
 }
 
 // patiently waits, as long as emulated guests on busy machines may take.
-func patiently(t *testing.T, is func() bool, never func()) {
+func patiently(t testing.TB, is func() bool, never func()) {
 	t.Helper()
 	over := time.NewTimer(90 * time.Second)
 	defer over.Stop()
@@ -164,13 +164,13 @@ func patiently(t *testing.T, is func() bool, never func()) {
 }
 
 // want wants something else, and returns the last report about it.
-func (p *pod) want(t *testing.T, change func(*podapi.Wanted)) podapi.Report {
+func (p *pod) want(t testing.TB, change func(*podapi.Wanted)) podapi.Report {
 	t.Helper()
 	return p.outcome(t, p.agent.want(change))
 }
 
 // outcome waits until people are told how a resize ended.
-func (p *pod) outcome(t *testing.T, generation uint64) (last podapi.Report) {
+func (p *pod) outcome(t testing.TB, generation uint64) (last podapi.Report) {
 	t.Helper()
 	patiently(t, func() bool {
 		reports := p.agent.told()
@@ -184,7 +184,7 @@ func (p *pod) outcome(t *testing.T, generation uint64) (last podapi.Report) {
 }
 
 // done is a resize that has to succeed.
-func (p *pod) done(t *testing.T, change func(*podapi.Wanted)) virt.State {
+func (p *pod) done(t testing.TB, change func(*podapi.Wanted)) virt.State {
 	t.Helper()
 	if r := p.want(t, change); r.State != podapi.StateDone {
 		t.Fatalf("report %+v, want it %s", r, podapi.StateDone)
@@ -193,7 +193,7 @@ func (p *pod) done(t *testing.T, change func(*podapi.Wanted)) virt.State {
 }
 
 // read is what the VM is.
-func (p *pod) read(t *testing.T) virt.State {
+func (p *pod) read(t testing.TB) virt.State {
 	t.Helper()
 	return p.await(t, "it is read", func(virt.State) bool { return true })
 }

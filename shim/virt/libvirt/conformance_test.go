@@ -30,7 +30,7 @@ func TestConformanceOfQEMU(t *testing.T) {
 		return virttest.Fixture{
 			Connection: c, Domain: boot(t, d, c, v), VCPUs: true, Unplug: d.Unplugs(t), Agent: true, VirtioMem: "virtiomem0",
 			DIMM: 128 << 20, Balloon: true, Bandwidth: d.LimitsCPU(), ACPI: true,
-			Lose: func(t *testing.T) { d.Signal(t, syscall.SIGKILL) }, Return: d.Return,
+			Lose: func(t *testing.T) { d.Signal(t, syscall.SIGKILL) }, Return: func(t *testing.T) { d.Return(t) },
 		}
 	})
 }

@@ -46,7 +46,7 @@ type Daemon struct {
 // Start runs libvirtd until the test ends, with whatever it has started. It skips the
 // test where that cannot be. Bandwidth is a matter of the CPU controllers, which are
 // used where limitCPU is set and the machine has them.
-func Start(t *testing.T, limitCPU bool) *Daemon {
+func Start(t testing.TB, limitCPU bool) *Daemon {
 	t.Helper()
 	Need(t, missingPrograms("libvirtd", "qemu-system-x86_64")...)
 	dir, err := os.MkdirTemp("", "virt")
@@ -61,7 +61,7 @@ func Start(t *testing.T, limitCPU bool) *Daemon {
 	return d
 }
 
-func (d *Daemon) configure(t *testing.T, limitCPU bool) {
+func (d *Daemon) configure(t testing.TB, limitCPU bool) {
 	t.Helper()
 	etc := filepath.Join(d.Dir, "etc")
 	if err := os.Mkdir(etc, 0o700); err != nil {
@@ -83,7 +83,7 @@ func (d *Daemon) configure(t *testing.T, limitCPU bool) {
 }
 
 // enter starts the namespaces, in which no libvirtd runs yet.
-func (d *Daemon) enter(t *testing.T) {
+func (d *Daemon) enter(t testing.TB) {
 	t.Helper()
 	var log bytes.Buffer
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "sh", filepath.Join(d.Dir, "start"), d.Dir, d.cgroup)
@@ -108,7 +108,7 @@ func (d *Daemon) enter(t *testing.T) {
 }
 
 // Return starts libvirtd, which does not run, and does not wait for it.
-func (d *Daemon) Return(t *testing.T) {
+func (d *Daemon) Return(t testing.TB) {
 	t.Helper()
 	if _, err := io.WriteString(d.turnOn, "\n"); err != nil {
 		t.Fatal(err)
@@ -116,7 +116,7 @@ func (d *Daemon) Return(t *testing.T) {
 }
 
 // Signal sends a signal to libvirtd alone.
-func (d *Daemon) Signal(t *testing.T, signal syscall.Signal) {
+func (d *Daemon) Signal(t testing.TB, signal syscall.Signal) {
 	t.Helper()
 	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", d.init))
 	if err != nil {
@@ -136,7 +136,7 @@ func (d *Daemon) Signal(t *testing.T, signal syscall.Signal) {
 }
 
 // Raw does what the shim never does, with a connection of its own.
-func (d *Daemon) Raw(t *testing.T, f func(*libvirt.Connect) error) {
+func (d *Daemon) Raw(t testing.TB, f func(*libvirt.Connect) error) {
 	t.Helper()
 	conn, err := libvirt.NewConnect(d.URI)
 	if err != nil {

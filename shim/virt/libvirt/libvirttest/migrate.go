@@ -18,7 +18,7 @@ type Migration struct {
 
 // Migrate begins to migrate the domain to another daemon, which must have the files of
 // the guest, too. It goes as slowly as libvirt lets it, until [Migration.Hurry].
-func (d *Daemon) Migrate(t *testing.T, to *Daemon) *Migration {
+func (d *Daemon) Migrate(t testing.TB, to *Daemon) *Migration {
 	t.Helper()
 	m := &Migration{from: dial(t, d), to: dial(t, to), ended: make(chan error, 1)}
 	var text string
@@ -42,7 +42,7 @@ func (d *Daemon) Migrate(t *testing.T, to *Daemon) *Migration {
 	return m
 }
 
-func dial(t *testing.T, d *Daemon) *libvirt.Connect {
+func dial(t testing.TB, d *Daemon) *libvirt.Connect {
 	t.Helper()
 	conn, err := libvirt.NewConnect(d.URI)
 	if err != nil {
@@ -53,7 +53,7 @@ func dial(t *testing.T, d *Daemon) *libvirt.Connect {
 }
 
 // Hurry lets it go as fast as it can.
-func (m *Migration) Hurry(t *testing.T) {
+func (m *Migration) Hurry(t testing.TB) {
 	t.Helper()
 	const enough = 4096 // MiB/s
 	if err := m.domain.MigrateSetMaxSpeed(enough, 0); err != nil {
@@ -62,7 +62,7 @@ func (m *Migration) Hurry(t *testing.T) {
 }
 
 // Abort gives it up, as far as libvirt can.
-func (m *Migration) Abort(t *testing.T) {
+func (m *Migration) Abort(t testing.TB) {
 	t.Helper()
 	if err := m.domain.AbortJob(); err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 )
 
 // Need skips a test for what is missing, except where CI says that all is there.
-func Need(t *testing.T, missing ...string) {
+func Need(t testing.TB, missing ...string) {
 	t.Helper()
 	switch {
 	case len(missing) == 0:
@@ -42,7 +42,7 @@ func missingPrograms(names ...string) []string {
 }
 
 // Unplugs reports whether this QEMU unplugs vCPUs without KVM: 10.0 and older do not.
-func (d *Daemon) Unplugs(t *testing.T) (can bool) {
+func (d *Daemon) Unplugs(t testing.TB) (can bool) {
 	t.Helper()
 	d.Raw(t, func(conn *libvirt.Connect) error {
 		qemu, err := conn.GetVersion()
@@ -61,14 +61,14 @@ func (d *Daemon) LimitsCPU() bool {
 	return v1 == nil || v2 == nil
 }
 
-func (d *Daemon) removeCgroups(t *testing.T) {
+func (d *Daemon) removeCgroups(t testing.TB) {
 	t.Helper()
 	for _, hierarchy := range []string{"", "cpu", "cpuacct"} {
 		removeCgroup(t, filepath.Join("/sys/fs/cgroup", hierarchy, d.cgroup))
 	}
 }
 
-func removeCgroup(t *testing.T, path string) {
+func removeCgroup(t testing.TB, path string) {
 	t.Helper()
 	var folders []string
 	err := filepath.WalkDir(path, func(path string, d fs.DirEntry, err error) error {

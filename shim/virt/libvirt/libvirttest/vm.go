@@ -56,7 +56,7 @@ var vmXML = template.Must(template.New("vm").Parse(`<domain type='qemu'>
 </domain>`))
 
 // XML is the VM's definition.
-func (v VM) XML(t *testing.T) string {
+func (v VM) XML(t testing.TB) string {
 	t.Helper()
 	if v.Memory == 0 {
 		v.Memory = 160
@@ -69,7 +69,7 @@ func (v VM) XML(t *testing.T) string {
 }
 
 // Linux is a VM whose guest answers. The options are those of package guest.
-func (d *Daemon) Linux(t *testing.T, options ...string) VM {
+func (d *Daemon) Linux(t testing.TB, options ...string) VM {
 	t.Helper()
 	kernel, err := guest.Kernel()
 	if err != nil {
@@ -95,7 +95,7 @@ func (d *Daemon) Linux(t *testing.T, options ...string) VM {
 }
 
 // Boot defines a domain and starts it.
-func (d *Daemon) Boot(t *testing.T, xml string) {
+func (d *Daemon) Boot(t testing.TB, xml string) {
 	t.Helper()
 	d.Raw(t, func(conn *libvirt.Connect) error {
 		handle, err := conn.DomainDefineXML(xml)
@@ -112,7 +112,7 @@ func (d *Daemon) Boot(t *testing.T, xml string) {
 }
 
 // Create starts a domain that has no definition but its own.
-func (d *Daemon) Create(t *testing.T, xml string) {
+func (d *Daemon) Create(t testing.TB, xml string) {
 	t.Helper()
 	d.Raw(t, func(conn *libvirt.Connect) error {
 		_, err := conn.DomainCreateXML(xml, 0)
@@ -123,7 +123,7 @@ func (d *Daemon) Create(t *testing.T, xml string) {
 func (d *Daemon) consoleFile() string { return filepath.Join(d.Dir, "console") }
 
 // Said is what the guest has said on its console.
-func (d *Daemon) Said(t *testing.T) string {
+func (d *Daemon) Said(t testing.TB) string {
 	t.Helper()
 	said, err := os.ReadFile(d.consoleFile())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -133,7 +133,7 @@ func (d *Daemon) Said(t *testing.T) string {
 }
 
 // AwaitConsole waits until the guest has said something.
-func (d *Daemon) AwaitConsole(t *testing.T, text string) {
+func (d *Daemon) AwaitConsole(t testing.TB, text string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -148,7 +148,7 @@ func (d *Daemon) AwaitConsole(t *testing.T, text string) {
 }
 
 // Memory is how much the guest has, in bytes and in its own words.
-func (d *Daemon) Memory(t *testing.T) (bytes int64) {
+func (d *Daemon) Memory(t testing.TB) (bytes int64) {
 	t.Helper()
 	for line := range strings.Lines(d.Said(t)) {
 		_, figure, ok := strings.Cut(line, " memory=")
