@@ -1,12 +1,14 @@
 package lifecycle_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -83,7 +85,26 @@ func (m *linuxMachine) Start(t *testing.T, cgroup string) int {
 	}
 	m.children[cmd.Process.Pid] = cmd
 	t.Cleanup(func() { m.Kill(t, cmd.Process.Pid) })
+	awaitArguments(t, cmd.Process.Pid, "cat\x00")
 	return cmd.Process.Pid
+}
+
+// awaitArguments waits until a process shows what it has executed: for a moment it may
+// have the arguments of who started it.
+func awaitArguments(t *testing.T, pid int, want string) {
+	t.Helper()
+	over := time.After(time.Minute)
+	for {
+		got, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if err == nil && string(got) == want {
+			return
+		}
+		select {
+		case <-time.After(time.Millisecond):
+		case <-over:
+			t.Fatalf("process %d has the arguments %q, %v, want %q", pid, got, err, want)
+		}
+	}
 }
 
 func (m *linuxMachine) Kill(t *testing.T, pid int) {

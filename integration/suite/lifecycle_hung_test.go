@@ -72,8 +72,7 @@ func (f fixture) silence(t *testing.T, vms ...*vm) {
 		if err := f.tell(ctx, v, `kill "$beat"; wait "$beat"; : >/tmp/silent`); err != nil {
 			return err
 		}
-		const silent = `until [ -e "$1" ]; do sleep 0.1; done`
-		if _, err := f.Output(ctx, "sh", "-c", silent, "sh", fmt.Sprintf("/proc/%d/root/tmp/silent", v.owner.pid)); err != nil {
+		if err := f.awaitFile(ctx, v, "/tmp/silent"); err != nil {
 			return err
 		}
 		return f.signal(ctx, "STOP", v.owner)

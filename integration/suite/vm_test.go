@@ -66,7 +66,7 @@ const (
 // How an owner starts its VM.
 const (
 	asChild  = `qemu & vm=$!`
-	asDaemon = `(qemu -daemonize)` // forks twice, with a session of its own
+	asDaemon = `rm -f /tmp/daemon; (qemu -daemonize); : >/tmp/daemon` // forks twice, with a session of its own
 )
 
 // launcherOf is the container that an owner runs in.
@@ -136,6 +136,11 @@ func (f fixture) start(ctx context.Context, v *vm, how string) error {
 	if err := f.tell(ctx, v, how); err != nil {
 		return err
 	}
+	if how == asDaemon { // before that, there is who becomes the daemon's parent
+		if err := f.awaitFile(ctx, v, "/tmp/daemon"); err != nil {
+			return err
+		}
+	}
 	return f.learn(ctx, v)
 }
 
@@ -147,6 +152,16 @@ func (f fixture) learn(ctx context.Context, v *vm) error {
 	}
 	v.process, err = f.awaitEmulator(ctx, cgroup)
 	return err
+}
+
+// awaitFile waits until a launcher has a file.
+func (f fixture) awaitFile(ctx context.Context, v *vm, file string) error {
+	const there = `until [ -e "$1" ]; do sleep 0.1; done`
+	_, err := f.Output(ctx, "timeout", "60", "sh", "-c", there, "sh", fmt.Sprintf("/proc/%d/root%s", v.owner.pid, file))
+	if err != nil {
+		return fmt.Errorf("waiting for %s in the launcher: %w", file, err)
+	}
+	return nil
 }
 
 // tell has an owner run a line of shell, whatever the runtime is doing.
