@@ -138,6 +138,9 @@ func (r *rawLibvirt) memory(ctx context.Context, n int) error {
 	if text, err = device.Marshal(); err != nil {
 		return err
 	}
+	for len(r.taken) > 0 {
+		<-r.taken // of the sidecar's turns
+	}
 	if err := r.domain.UpdateDeviceFlags(text, libvirt.DOMAIN_DEVICE_MODIFY_LIVE); err != nil {
 		return err
 	}

@@ -54,9 +54,6 @@ func (r *resizer) size(ctx context.Context, w podapi.Wanted) (wanted.Size, error
 	if request.Memory == nil {
 		size.Memory, size.Overhead, size.Limit = 0, 0, 0
 	}
-	if request.VCPUs == nil {
-		size.VCPUs = 0
-	}
 	if request.CPUQuota == nil {
 		size.Bandwidth = nil
 	}
@@ -72,7 +69,7 @@ func podOf(w podapi.Wanted) wanted.Pod {
 
 // guestOf returns what sizes depend on.
 func (r *resizer) guestOf(s virt.State) wanted.Guest {
-	g := wanted.Guest{Boot: s.Memory.Boot, VCPUs: s.VCPUs.Plugged}
+	g := wanted.Guest{Boot: s.Memory.Boot, VCPUs: s.VCPUs.Plugged, KeepsVCPUs: !r.Follow}
 	for _, d := range s.Memory.Devices {
 		if d.Model == virt.VirtioMem {
 			g.Block = d.Block

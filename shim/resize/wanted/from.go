@@ -48,6 +48,9 @@ func (s *sizer) vcpus() error {
 	s.size.VCPUs = int(min(bound, math.MaxInt32))
 	asked := s.request.VCPUs
 	if asked == nil {
+		if s.guest.KeepsVCPUs {
+			s.size.VCPUs = 0
+		}
 		return nil
 	}
 	if bound > 0 && int64(*asked) > bound {

@@ -171,3 +171,16 @@ func TestOverheadFails(t *testing.T) {
 		t.Error("a guest beyond an int64 is taken")
 	}
 }
+
+// A quota is spread over the vCPUs that there will be, not over those that the limit
+// leaves room for.
+func TestFromForAGuestThatKeepsItsVCPUs(t *testing.T) {
+	keeps := guest
+	keeps.KeepsVCPUs = true
+	request := api.Request{CPUQuota: &api.CPUQuota{Percent: 150}}
+	want := wanted.Size{Bandwidth: &wanted.Bandwidth{Period: 100 * time.Millisecond, Quota: 75 * time.Millisecond}}
+	got, err := wanted.From(launcher(0, 8000), keeps, nil, request)
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got)\n%s", err, diff)
+	}
+}

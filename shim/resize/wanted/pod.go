@@ -51,6 +51,10 @@ type Guest struct {
 	Boot  uint64 // bytes that it booted with
 	Block uint64 // what it takes and gives memory in, in bytes
 	VCPUs int
+
+	// KeepsVCPUs has it keep those that it has, unless the request says otherwise,
+	// whatever the limits leave room for.
+	KeepsVCPUs bool
 }
 
 // down is the largest size that the guest can have and that is not above n: what it
