@@ -1,6 +1,7 @@
 package lifecycle_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -65,19 +66,21 @@ func TestFloodOfStrangers(t *testing.T) {
 // sleptClock has slept a while.
 type sleptClock struct {
 	lifecycle.Clock
-	slept *lifecycle.Boottime
+	slept *atomic.Int64 // nanoseconds
 }
 
-func (c sleptClock) Now() lifecycle.Boottime { return c.Clock.Now() + *c.slept }
+func (c sleptClock) Now() lifecycle.Boottime {
+	return c.Clock.Now() + lifecycle.Boottime(c.slept.Load())
+}
 
 // TestSuspendedNode: nobody could give a sign of life, nor see one.
 func TestSuspendedNode(t *testing.T) {
-	slept := lifecycle.Boottime(0)
+	var slept atomic.Int64
 	inBubble(t, func(c *lifecycle.SupervisorConfig) { strict(c); c.Clock = sleptClock{c.Clock, &slept} }, func(r *rig) {
 		l := r.launch("vm", watched)
 		r.beat(l)
 		vm := r.qemu(l.cgroup)
-		slept = lifecycle.Boottime(5 * time.Minute)
+		slept.Store(int64(5 * time.Minute))
 		r.Hint(l.Container.ID)
 		r.after(watchdog / 2)
 		r.sent(vm)

@@ -1,6 +1,7 @@
 package lifecycle_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,12 +12,12 @@ import (
 // TestDomainOfAPodUnheardOf: while nobody looks, the launcher of a domain ends, and
 // another pod starts the domain, of which nobody here has heard when it is looked at.
 func TestDomainOfAPodUnheardOf(t *testing.T) {
-	slept := lifecycle.Boottime(0)
+	var slept atomic.Int64
 	for name, absence := range map[string]func(*rig, launcher) lifecycle.Process{
 		"the agent hangs": func(r *rig, l launcher) lifecycle.Process {
-			slept += lifecycle.Boottime(30 * time.Second)
+			slept.Add(int64(30 * time.Second))
 			r.kernel.Exit(l.owner.PID)
-			slept += lifecycle.Boottime(30 * time.Second)
+			slept.Add(int64(30 * time.Second))
 			return r.startsUnseen()
 		},
 		"the agent is started again": func(r *rig, l launcher) lifecycle.Process {
@@ -31,7 +32,7 @@ func TestDomainOfAPodUnheardOf(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			slept = 0
+			slept.Store(0)
 			change := func(c *lifecycle.SupervisorConfig) { strict(c); c.Clock = sleptClock{c.Clock, &slept} }
 			inBubble(t, change, func(r *rig) {
 				r.kernel.Clock = r.config.Clock
