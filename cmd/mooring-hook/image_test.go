@@ -51,7 +51,7 @@ func TestProgramIsStaticAndSmall(t *testing.T) {
 func emptyRoot(t *testing.T) (root string, run func(args ...string) (int, string)) {
 	t.Helper()
 	if os.Getuid() != 0 {
-		t.Skip("chroot needs root")
+		t.Skip("missing: root, for chroot")
 	}
 	root = t.TempDir()
 	pod := filepath.Join(root, "run/mooring/pod")

@@ -13,7 +13,7 @@ import (
 func TestUnits(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
-		t.Skip("no systemd here")
+		t.Skip("missing: systemd")
 	}
 	dir := t.TempDir()
 	var paths []string

@@ -48,7 +48,7 @@ func own() {
 // its process is killed and cleans nothing up.
 func TestKilledOwnerLeavesNothing(t *testing.T) {
 	if testing.Short() {
-		t.Skip("boots a node: left to the full tier")
+		t.Skip("left out with -short: boots a node")
 	}
 	before := machineState(t)
 	owner, dir, qemu := startOwner(t)
@@ -144,7 +144,7 @@ func machineState(t *testing.T) string {
 // to be counted on: what it looks for is there in a guest that works.
 func TestProbeBoots(t *testing.T) {
 	if testing.Short() {
-		t.Skip("boots a kernel: left to the full tier")
+		t.Skip("left out with -short: boots a kernel")
 	}
 	img, err := throwaway.Build(t.Context(), throwaway.Options{Spec: image.SpecFromEnv(), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {

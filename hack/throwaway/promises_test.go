@@ -14,7 +14,7 @@ import (
 // TestNodeHasWhatItPromises is the inventory of the node.
 func TestNodeHasWhatItPromises(t *testing.T) {
 	if testing.Short() {
-		t.Skip("boots a node: left to the full tier")
+		t.Skip("left out with -short: boots a node")
 	}
 	n := attachOrStart(t)
 	for what, c := range map[string]promise{

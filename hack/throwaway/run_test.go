@@ -20,7 +20,7 @@ import (
 // it can do, is tested without a node in cmd/node.
 func TestInterruptedRunLeavesNothing(t *testing.T) {
 	if testing.Short() {
-		t.Skip("boots a node: left to the full tier")
+		t.Skip("left out with -short: boots a node")
 	}
 	bin := filepath.Join(t.TempDir(), "node")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "./cmd/node")

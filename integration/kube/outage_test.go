@@ -34,7 +34,7 @@ func TestEventsOfAShortOutageAreKept(t *testing.T) {
 // event up, with more events behind it than its queue takes.
 func TestEventsOfALongOutageAreCounted(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes the recorder's five attempts, some 15 seconds")
+		t.Skip("left out with -short: takes the recorder's five attempts, some 15 seconds")
 	}
 	plane := Start(t)
 	admin := clientFor(t, plane.Config())

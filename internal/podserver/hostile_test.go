@@ -234,7 +234,7 @@ func TestHostileStreams(t *testing.T) {
 // A pod that does not send its request to the end is cut off.
 func TestHostileSlowloris(t *testing.T) {
 	if testing.Short() {
-		t.Skip("waits for the server's time-outs: left out with -short")
+		t.Skip("left out with -short: waits for the server's time-outs")
 	}
 	r := newRig(t)
 	conn, err := net.Dial("unix", r.serve(t, "a"))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/internal/podserver"
 	"github.com/mooring-vm/mooring/lifecycle"
 	"github.com/mooring-vm/mooring/shim/agent"
 	"github.com/mooring-vm/mooring/shim/resize"
@@ -17,8 +18,9 @@ import (
 // leases are shown as the supervisor's are, and counted.
 type leases struct {
 	*rig
-	set int
-	err error
+	set  int
+	err  error
+	done func() // is called before a lease holds; nil: nothing is
 }
 
 func (l *leases) Lease(_ context.Context, _, pod string, period time.Duration, reason string) (int, error) {
@@ -34,6 +36,9 @@ func (l *leases) enter(uid string, period time.Duration, reason string) (int, er
 		return 0, l.err
 	}
 	l.set++
+	if l.done != nil {
+		l.done()
+	}
 	known := l.registry.Update("ID-"+uid, func(now *lifecycle.Launcher) {
 		now.Lease = nil
 		if period > 0 {
@@ -50,6 +55,17 @@ func (l *leases) enter(uid string, period time.Duration, reason string) (int, er
 func (r *rig) leased(uid string) *agentapi.Lease {
 	l, _ := r.registry.Find("ID-" + uid)
 	return l.Lease
+}
+
+// testHoldWhileALeaseBegins: whichever begins first keeps the other from it.
+func testHoldWhileALeaseBegins(t *testing.T, r *rig, n *agent.Client) {
+	var held error
+	other := r.Pod("a")
+	r.Holding(&leases{rig: r, done: func() { held = other.Hold(time.Minute) }})
+	must(t, n.Lease(t.Context(), time.Minute, "migration"))
+	if refusal, ok := errors.AsType[*podserver.Refusal](held); !ok || refusal.Code != podapi.CodeMigrating {
+		t.Errorf("error %v of a hold, want one with code %s", held, podapi.CodeMigrating)
+	}
 }
 
 func testLease(t *testing.T, r *rig, n *agent.Client) {

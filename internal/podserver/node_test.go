@@ -33,6 +33,7 @@ func TestNode(t *testing.T) {
 		"need":                             testNeed,
 		"hold":                             testHold,
 		"lease":                            testLease,
+		"hold while a lease begins":        testHoldWhileALeaseBegins,
 		"lease while a hold lasts":         testLeaseHeld,
 		"lease while no launcher runs":     testLeaseNoLauncher,
 		"lease that cannot be set":         testLeaseFails,
