@@ -26,7 +26,9 @@ func CacheNames() []string { return []string{cacheName} }
 
 // programs are the names that the binary is called by. The module in
 // components/ says what each of them runs.
-func programs() []string { return []string{"etcd", "kube-apiserver"} }
+func programs() []string {
+	return []string{"etcd", "kube-apiserver", "kube-controller-manager", "kubelet"}
+}
 
 // Build compiles the programs of the control plane into the user's cache, or
 // finds them there: a folder as KUBEBUILDER_ASSETS has it. Compiling takes
@@ -46,7 +48,7 @@ func Build(ctx context.Context, log *slog.Logger) (*cache.Entry, error) {
 		return nil, fmt.Errorf("reading the module of the control plane: %w", err)
 	}
 	return store.LogTo(log).Get(ctx, cacheName, key, func(ctx context.Context, dir string) error {
-		log.Info("building etcd and kube-apiserver from their modules, about five minutes on two cores")
+		log.Info("building the programs of Kubernetes from their modules, about six minutes on two cores")
 		return build(ctx, module, dir)
 	})
 }

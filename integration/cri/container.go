@@ -102,6 +102,11 @@ func (s *Sandbox) Run(ctx context.Context, c Container) (*Instance, error) {
 	return i, i.Start(ctx)
 }
 
+// Adopt returns a container that a kubelet has created.
+func (c *Client) Adopt(p Pod, name, id string) *Instance {
+	return &Instance{Container: Container{Name: name}, ID: id, Sandbox: &Sandbox{Pod: p, client: c}}
+}
+
 // Start starts a created container.
 func (i *Instance) Start(ctx context.Context) error {
 	_, err := i.Sandbox.client.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: i.ID})

@@ -36,6 +36,9 @@ type Node interface {
 	Pull(ctx context.Context, remote, local string) error
 	// Dial connects to a socket of the node; network is "tcp" or "unix".
 	Dial(ctx context.Context, network, address string) (net.Conn, error)
+	// Listen has the node listen on a TCP address of its own; what connects there is
+	// accepted here.
+	Listen(address string) (net.Listener, error)
 	// ContainerdSocket is the path of containerd's socket on the node.
 	ContainerdSocket() string
 	// Done is closed when the node is lost.

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -15,14 +16,18 @@ import (
 	"k8s.io/component-base/cli"
 	_ "k8s.io/component-base/logs/json/register"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
+	controllers "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
 // programs run until their end and return the exit code, by the names that
 // hack/kube links to this binary.
 func programs() map[string]func() int {
 	return map[string]func() int{
-		"etcd":           etcd,
-		"kube-apiserver": func() int { return cli.Run(apiserver.NewAPIServerCommand()) },
+		"etcd":                    etcd,
+		"kube-apiserver":          func() int { return cli.Run(apiserver.NewAPIServerCommand()) },
+		"kube-controller-manager": func() int { return cli.Run(controllers.NewControllerManagerCommand()) },
+		"kubelet":                 func() int { return cli.Run(kubelet.NewKubeletCommand(context.Background())) },
 	}
 }
 

@@ -311,3 +311,62 @@ func TestTerminal(t *testing.T) {
 		t.Errorf("got %q, %v, want a terminal of 41 97", out.String(), err)
 	}
 }
+
+func TestListen(t *testing.T) {
+	c := connect(t, serve(t))
+	l, err := c.Listen(freeAddress(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Listen(l.Addr().String()); err == nil {
+		t.Error("the same port was given twice")
+	}
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.Copy(conn, conn)
+			_ = conn.Close()
+		}
+	}()
+	for range 2 {
+		echoes(t, l.Addr().String())
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if conn, err := net.Dial("tcp", l.Addr().String()); err == nil {
+		_ = conn.Close()
+		t.Error("somebody still listens after Close")
+	}
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return l.Addr().String()
+}
+
+func echoes(t *testing.T, address string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Write([]byte("there and back")); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, len("there and back"))
+	if _, err := io.ReadFull(conn, got); err != nil || string(got) != "there and back" {
+		t.Errorf("got %q, %v", got, err)
+	}
+}

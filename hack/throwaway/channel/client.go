@@ -192,3 +192,14 @@ func (c *Client) Dial(ctx context.Context, network, address string) (net.Conn, e
 	}
 	return conn, nil
 }
+
+// Listen has the node listen on a TCP address of its own, such as "127.0.0.1:6443".
+// What connects there is accepted here. The listener ends with Close, and with the
+// connection to the node.
+func (c *Client) Listen(address string) (net.Listener, error) {
+	l, err := c.ssh.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listening on %s in the node: %w", address, c.lost(err))
+	}
+	return l, nil
+}

@@ -16,11 +16,14 @@ import (
 
 // New returns a server that gives root to whoever has the authorized key.
 func New(host ssh.Signer, authorized ssh.PublicKey) *ssh.Server {
+	back := &ssh.ForwardedTCPHandler{}
 	return &ssh.Server{
 		HostSigners:      []ssh.Signer{host},
 		PublicKeyHandler: func(_ ssh.Context, key ssh.PublicKey) bool { return ssh.KeysEqual(key, authorized) },
 		Handler:          handle,
 		PtyCallback:      func(ssh.Context, ssh.Pty) bool { return true },
+
+		ReversePortForwardingCallback: func(ssh.Context, string, uint32) bool { return true },
 		ChannelHandlers: map[string]ssh.ChannelHandler{
 			"session":                        ssh.DefaultSessionHandler,
 			"direct-tcpip":                   forwardTCP,
@@ -28,6 +31,8 @@ func New(host ssh.Signer, authorized ssh.PublicKey) *ssh.Server {
 		},
 		RequestHandlers: map[string]ssh.RequestHandler{
 			"keepalive@openssh.com": func(ssh.Context, *ssh.Server, *gossh.Request) (bool, []byte) { return true, nil },
+			"tcpip-forward":         back.HandleSSHRequest,
+			"cancel-tcpip-forward":  back.HandleSSHRequest,
 		},
 		SubsystemHandlers: map[string]ssh.SubsystemHandler{"sftp": serveFiles},
 	}
