@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/mooring-vm/mooring/api/podapi"
 )
 
 // The names on the wire are a contract: scripts read them.
@@ -40,12 +42,13 @@ func TestWireFormat(t *testing.T) {
 		"event": {Event{since, Warning, ReasonLimitMissing, "m", pod, container},
 			`{"time":"2026-01-02T03:04:05Z","type":"Warning","reason":"LimitMissing","message":"m",` +
 				`"pod":{"namespace":"vms","name":"launcher-1","uid":"uid-1"},"container":{"name":"compute","id":"c1","pid":42}}`},
-		"node": {Node{"v1", "observe", "/etc/p.yaml", NRI{NRISynchronized, since, "e"}, Runtime{"containerd", "2"}, Account{1, 2, 3}, Tracker{true, "e", 4, 5, 6, 7, 8, 9, 10, 11}},
+		"node": {Node{"v1", "observe", "/etc/p.yaml", NRI{NRISynchronized, since, "e"}, Runtime{"containerd", "2"}, Account{1, 2, 3}, Tracker{true, "e", 4, 5, 6, 7, 8, 9, 10, 11}, podapi.Headroom{Memory: 12, CPUs: 13}},
 			`{"version":"v1","mode":"observe","policy":"/etc/p.yaml","nri":{"state":"Synchronized","since":"2026-01-02T03:04:05Z","error":"e"},` +
 				`"runtime":{"name":"containerd","version":"2"},"memlock":{"granted":1,"unlimited":2,"max":3},` +
-				`"tracker":{"available":true,"error":"e","processes":4,"maxProcesses":5,"groups":6,"maxGroups":7,"lostEvents":8,"lostProcesses":9,"stale":10,"leftOut":11}}`},
-		"no tracker": {Tracker{Error: "e"}, `{"available":false,"error":"e"}`},
-		"error":      {Error{"m"}, `{"message":"m"}`},
+				`"tracker":{"available":true,"error":"e","processes":4,"maxProcesses":5,"groups":6,"maxGroups":7,"lostEvents":8,"lostProcesses":9,"stale":10,"leftOut":11},"headroom":{"memoryCapacity":12,"cpuCapacity":13}}`},
+		"node without headroom": {Node{}.Headroom, `{}`},
+		"no tracker":            {Tracker{Error: "e"}, `{"available":false,"error":"e"}`},
+		"error":                 {Error{"m"}, `{"message":"m"}`},
 	} {
 		got, err := json.Marshal(c.value)
 		if diff := cmp.Diff(c.want, string(got)); diff != "" || err != nil {

@@ -1,6 +1,10 @@
 package agentapi
 
-import "time"
+import (
+	"time"
+
+	"github.com/mooring-vm/mooring/api/podapi"
+)
 
 // NRIState is how far the agent's connection to the container runtime is.
 type NRIState string
@@ -21,6 +25,8 @@ type Node struct {
 	Runtime Runtime `json:"runtime"`
 	Memlock Account `json:"memlock"`
 	Tracker Tracker `json:"tracker"`
+
+	Headroom podapi.Headroom `json:"headroom,omitzero"` // that the policy gives VMs; 0: what it does not say
 }
 
 // NRI is the connection to the container runtime.

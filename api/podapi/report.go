@@ -56,6 +56,9 @@ type Actual struct {
 	Quota  string `json:"quota,omitempty"` // CPU bandwidth of the VM, for people
 }
 
+// String returns what Events tell: "4Gi, 4 vCPUs".
+func (a Actual) String() string { return fmt.Sprintf("%s, %d vCPUs", Amount(a.Memory), a.VCPUs) }
+
 // Check returns an error that names the field, its value and what is allowed.
 func (r Report) Check() error {
 	switch r.State {

@@ -19,6 +19,7 @@ type document struct {
 	Mode       json.RawMessage   `json:"mode"`
 	Memlock    nodeMemlockFields `json:"memlock"`
 	Lifecycle  lifecycleFields   `json:"lifecycle"`
+	Headroom   headroomFields    `json:"headroom"`
 	Profiles   []profileFields   `json:"profiles"`
 	Rules      []ruleFields      `json:"rules"`
 }
@@ -58,6 +59,7 @@ func (r *reader) policy(doc document) *Policy {
 			Repair:  optional(r, "memlock.repair", doc.Memlock.Repair, RepairReport, oneOf(RepairReport, RepairPrlimit)),
 		},
 		Lifecycle: r.lifecycle(doc.Lifecycle),
+		Headroom:  r.headroom(doc.Headroom),
 	}
 	for i, fields := range doc.Profiles {
 		p.Profiles = append(p.Profiles, r.profile(fmt.Sprintf("profiles[%d]", i), fields))

@@ -13,6 +13,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/mooring-vm/mooring/api"
 )
 
 const head = "apiVersion: mooring.dev/v1alpha1\nkind: NodePolicy\n"
@@ -30,6 +32,7 @@ lifecycle:
   hung: stop
   fenceAfter: 5s
   libvirt: {records: /run/records, socket: /run/virtqemud-sock}
+headroom: {memoryCapacity: 64Gi, cpuCapacity: 16}
 profiles:
 - name: kubevirt
   podLabels: {kubevirt.io: virt-launcher, tier: "1"}
@@ -54,6 +57,7 @@ func TestParse(t *testing.T) {
 			Unattended: ReactionStop, Hung: ReactionStop, FenceAfter: 5 * time.Second,
 			Libvirt: &Libvirt{Records: "/run/records", Socket: "/run/virtqemud-sock"},
 		},
+		Headroom: Headroom{Memory: 64 << 30, CPUs: 16},
 		Profiles: []Profile{{"kubevirt", map[string]string{"kubevirt.io": "virt-launcher", "tier": "1"}, "compute"}},
 		Rules: []Rule{
 			{"tenants", []string{"vms", "tenant-*", "t[0-9]?"}, []string{"default", "vm-*.x"}, PodMemlock{16 << 30, true},
@@ -173,7 +177,7 @@ func refusedInLists() []refusal {
 }
 
 func TestParseRefuses(t *testing.T) {
-	for _, c := range slices.Concat(refusedAtTop(), refusedInLists(), refusedInLifecycle()) {
+	for _, c := range slices.Concat(refusedAtTop(), refusedInLists(), refusedInLifecycle(), refusedInHeadroom()) {
 		got, err := Parse([]byte(c.text))
 		if err == nil || got != nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%.200s\ngot %v, %v\nwant %s", c.text, got, err, c.want)
@@ -261,6 +265,9 @@ func checkSound(t *testing.T, p *Policy) {
 		t.Errorf("got %+v", p)
 	}
 	checkSoundLifecycle(t, p.Lifecycle)
+	if h := p.Headroom; h.Memory < 0 || h.Memory%mib != 0 || h.Memory > maxCapacity || h.CPUs < 0 || h.CPUs > api.MaxVCPUs {
+		t.Errorf("got %+v", h)
+	}
 	for _, f := range p.Profiles {
 		if f.Name == "" || f.Container == "" || len(f.PodLabels) == 0 {
 			t.Errorf("got %+v", f)

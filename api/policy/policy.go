@@ -40,6 +40,7 @@ type Policy struct {
 	Mode      Mode
 	Memlock   NodeMemlock
 	Lifecycle Lifecycle
+	Headroom  Headroom
 	Profiles  []Profile // in the file's order
 	Rules     []Rule    // in the file's order: the first that matches decides
 }
@@ -48,6 +49,13 @@ type Policy struct {
 type NodeMemlock struct {
 	NodeMax int64 // bytes; ceiling for the sum over all launchers; 0: none
 	Repair  Repair
+}
+
+// Headroom is how far VMs of the node are to be able to grow, where nothing else says it.
+// It is what they are started with room for, and no limit.
+type Headroom struct {
+	Memory int64 // bytes, whole MiB; 0: the node's memory
+	CPUs   int   // vCPUs; 0: the node's CPUs
 }
 
 // Profile recognises launcher pods that carry no launcher annotation.

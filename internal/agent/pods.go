@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 
+	"github.com/mooring-vm/mooring/api/podapi"
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/internal/kube"
 	"github.com/mooring-vm/mooring/internal/podserver"
@@ -26,6 +27,7 @@ func (a *Agent) makePods(context.Context) (err error) {
 		Clock:    lifecycle.LinuxClock{},
 		Store:    a.wanted,
 		Reports:  a.podDirs,
+		Headroom: headroomOf(a.policy),
 	}
 	if a.kube != nil {
 		a.pods.Desired = desired{a.kube.pods}
@@ -35,6 +37,9 @@ func (a *Agent) makePods(context.Context) (err error) {
 	}
 	return nil
 }
+
+// headroomOf is what is told of the policy's capacities.
+func headroomOf(p *policy.Policy) podapi.Headroom { return podapi.Headroom(p.Headroom) }
 
 // desired translates what Kubernetes says of pods.
 type desired struct{ pods *kube.PodCache }

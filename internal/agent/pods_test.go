@@ -104,7 +104,7 @@ func TestPodSocket(t *testing.T) {
 		t.Errorf("update to the need: %v", err)
 	}
 
-	if code, out, errOut := a.mooring("resize", "vms/vm", "--vcpus", "4"); code != cli.ExitOK {
+	if code, out, errOut := a.mooring("resize", "vms/vm", "--vcpus", "4", "--kubeconfig="); code != cli.ExitOK {
 		t.Errorf("mooring resize: %d %s%s", code, out, errOut)
 	}
 	if w, err := n.Wanted(t.Context()); w.VCPUs != 4 || w.Limits.Memory != 2<<30 || err != nil {

@@ -33,6 +33,8 @@ func (a *Agent) Node() agentapi.Node {
 		Runtime: agentapi.Runtime{Name: status.RuntimeName, Version: status.RuntimeVersion},
 		Memlock: account,
 		Tracker: a.trackerState(),
+
+		Headroom: headroomOf(a.policy),
 	}
 }
 

@@ -22,13 +22,13 @@ const (
 	ExitFailure    = 1 // none of the others
 	ExitUsage      = 2 // the command line makes no sense
 	ExitNotRunning = 3 // no agent answers, or it went away
-	ExitNotFound   = 4 // the pod has no launcher on this node
-	ExitPermission = 5 // only root may ask
+	ExitNotFound   = 4 // the pod has no launcher on this node, or is not in the cluster
+	ExitPermission = 5 // only root may ask, or the API server does not let the caller
 	ExitRefused    = 6 // the pod would be refused
 )
 
 const exitCodes = `Exit codes: 0 success, 1 failure, 2 wrong usage, 3 the agent does not run,
-4 no such launcher on this node, 5 permission denied, 6 the pod would be refused.`
+4 no such launcher on this node or pod in the cluster, 5 permission denied, 6 the pod would be refused.`
 
 // answerTimeout bounds a question to the agent; streams have no bound.
 const answerTimeout = 10 * time.Second
@@ -70,7 +70,7 @@ func exitCode(err error) int {
 	if _, ok := errors.AsType[*admin.NotFoundError](err); ok {
 		return ExitNotFound
 	}
-	if _, ok := errors.AsType[*admin.PermissionError](err); ok {
+	if _, ok := errors.AsType[*admin.PermissionError](err); ok || isForbidden(err) {
 		return ExitPermission
 	}
 	if _, ok := errors.AsType[*refusedError](err); ok {
@@ -104,10 +104,13 @@ func (p *Program) root() *cobra.Command {
 	return root
 }
 
+// pluginPrefix begins the names of kubectl's plugins.
+const pluginPrefix = "kubectl-"
+
 // displayName is how users call the program: kubectl runs `kubectl-mooring` as
 // its subcommand.
 func (p *Program) displayName() string {
-	if strings.HasPrefix(filepath.Base(p.Name), "kubectl-") {
+	if strings.HasPrefix(filepath.Base(p.Name), pluginPrefix) {
 		return "kubectl mooring"
 	}
 	return "mooring"

@@ -8,10 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/internal/admin"
@@ -27,20 +29,23 @@ type agent struct {
 	socket string
 	events *admin.Ring
 	leases *testLeases
+	node   atomic.Pointer[agentapi.Node]
 	stop   func()
 }
 
 func startAgent(t *testing.T, launchers ...agentapi.Launcher) *agent {
 	t.Helper()
+	t.Setenv(clientcmd.RecommendedConfigPathEnvVar, "") // a cluster of whoever runs the tests
 	a := &agent{
 		socket: filepath.Join(t.TempDir(), "agent.sock"), events: admin.NewRing(10, 10),
 		leases: &testLeases{launchers: launchers},
 	}
+	a.node.Store(&testNode)
 	server := &admin.Server{
 		Launchers: a.leases,
 		Leases:    a.leases,
 		Sizes:     a.leases,
-		Node:      func() agentapi.Node { return testNode },
+		Node:      func() agentapi.Node { return *a.node.Load() },
 		Events:    a.events,
 		Logger:    slog.New(slog.DiscardHandler),
 	}

@@ -2,11 +2,14 @@ package cli
 
 import (
 	"bytes"
+	"context"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"testing/fstest"
 
+	"github.com/mooring-vm/mooring/api/podapi"
 	"github.com/mooring-vm/mooring/shim/headroom"
 )
 
@@ -64,13 +67,64 @@ func TestDomainPrepareForThisMachine(t *testing.T) {
 		"proc/meminfo":                  {Data: []byte("MemTotal: 8388608 kB\n")},
 		"sys/devices/system/cpu/online": {Data: []byte("0-15\n")},
 	}
-	err := testProgram(&out, &errOut).domainPrepare(strings.NewReader(growableXML), machine, headroom.Options{Memory: -1}, stdin)
+	program, o := testProgram(&out, &errOut), headroom.Options{Memory: -1}
+	err := program.fillIn(t.Context(), machine, &o, headroom.Source{Policy: noPolicy})
+	if err == nil {
+		err = program.domainPrepare(strings.NewReader(growableXML), o, stdin)
+	}
 	if err != nil || !strings.Contains(errOut.String(), "up to 16\n") || !strings.Contains(errOut.String(), "up to 8192 MiB") {
 		t.Errorf("%v\n%s", err, errOut.String())
 	}
-	err = testProgram(&out, &errOut).domainPrepare(strings.NewReader(growableXML), fstest.MapFS{}, headroom.Options{}, stdin)
+	err = program.fillIn(t.Context(), fstest.MapFS{}, &headroom.Options{}, headroom.Source{Policy: noPolicy})
 	if err == nil || !strings.Contains(err.Error(), "the host's memory: ") || !strings.Contains(err.Error(), "want --memory-capacity") {
 		t.Errorf("of a machine that tells nothing: %v", err)
+	}
+}
+
+func noPolicy(context.Context) (podapi.Headroom, error) { return podapi.Headroom{}, nil }
+
+// With an agent they are those of the node policy, and flags win over it.
+func TestDomainPrepareByPolicy(t *testing.T) {
+	const memory, vcpus, both = "up to 4096 MiB", "up to 8\n", "capacity of memory and CPUs: as the node policy says\n"
+	a := startAgent(t)
+	node := testNode
+	node.Headroom = podapi.Headroom{Memory: 4 << 30, CPUs: 8}
+	a.node.Store(&node)
+	for args, want := range map[string][]string{
+		"":                       {both, memory, vcpus},
+		"--cpu-capacity 6":       {"capacity of memory: as the node policy says\n", memory, "up to 6\n"},
+		"--memory-capacity 2048": {"capacity of CPUs: as the node policy says\n", "up to 2048 MiB", vcpus},
+		"--memory-capacity 2048 --cpu-capacity 3": {"up to 2048 MiB", "up to 3\n"},
+		"--memory-device dimm":                    {both, memory, vcpus},
+		"--memory-capacity 2048 --cpu-capacity 0": {"up to 2048 MiB"},
+	} {
+		got := runPrepare(t, growableXML, append([]string{"--socket", a.socket}, strings.Fields(args)...)...)
+		if got.code != ExitOK || strings.Count(got.errOut, "capacity of ") > 1 {
+			t.Errorf("%s: %+v", args, got)
+		}
+		for _, line := range want {
+			if !strings.Contains(got.errOut, line) {
+				t.Errorf("%s: %q, want %q in it", args, got.errOut, line)
+			}
+		}
+		if says := len(want) > 0 && strings.HasPrefix(want[0], "capacity of "); says != strings.Contains(got.errOut, "as the node policy says") {
+			t.Errorf("%s: %q", args, got.errOut)
+		}
+	}
+}
+
+// An agent that does not answer is told of; one that there is not is none.
+func TestDomainPrepareWithoutAgent(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "agent.sock")
+	if got := runPrepare(t, growableXML, "--socket", socket); got.code != ExitOK || strings.Contains(got.errOut, "not known") {
+		t.Errorf("without a socket: %+v", got)
+	}
+	if err := os.WriteFile(socket, nil, 0o600); err != nil { // nobody listens
+		t.Fatal(err)
+	}
+	got := runPrepare(t, growableXML, "--socket", socket)
+	if got.code != ExitOK || !strings.Contains(got.errOut, "what the node policy gives VMs is not known, and this machine is taken instead: mooring-agent is not running") {
+		t.Errorf("with a socket that nobody listens on: %+v", got)
 	}
 }
 

@@ -21,6 +21,7 @@ type resizeFlags struct {
 	cpuQuota     string
 	dryRun, wait bool
 	timeout      time.Duration
+	cluster      clusterFlags
 }
 
 const (
@@ -36,13 +37,21 @@ func (p *Program) resizeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resize POD (--vcpus N | --memory QUANTITY | --cpu-quota PERCENT)... [--dry-run | --wait]",
 		Short: "Ask for another size of a running VM",
-		Long: "Asks for another size of a pod's VM, on a node without Kubernetes. It takes the place of\n" +
-			"what was asked before; what is left out is let be, or follows the limits if the sidecar is to. With Kubernetes\n" +
-			"the pod's own annotations say it, and the error has the command that sets them.\n\n" +
-			"The sidecar in the pod does the work. What is printed of it is what it tells.\n\n" +
-			"POD is as for inspect. All launchers of pods with that namespace and name are meant.",
+		Long: "Asks for another size of a pod's VM. The sidecar in the pod does the work, and what is\n" +
+			"printed of it is what it tells.\n\n" +
+			"With Kubernetes the pod's own annotations say the size. They are patched, and nothing else of\n" +
+			"the pod, in the cluster of --kubeconfig, of KUBECONFIG, or as `kubectl mooring` that of\n" +
+			"kubectl; annotations that no flag is for stay. It takes a role with the verb \"patch\" for\n" +
+			"pods. With --dry-run the API server checks the patch and forgets it, and the agent of this\n" +
+			"node, if it has the pod, has it planned. --wait follows what the agent shows if the pod is on\n" +
+			"this node, and else the pod's Events, which tell the beginning and the end, and no steps;\n" +
+			"for that it takes the verb \"get\" for pods, and \"list\" and \"watch\" for events.\n\n" +
+			"Without Kubernetes the agent of this node is asked. It takes the place of what was asked\n" +
+			"before; what is left out is let be, or follows the limits if the sidecar is to. POD is as for\n" +
+			"inspect, and all launchers of pods with that namespace and name are meant.",
 		Example: fmt.Sprintf("  %[1]s resize vms/vm-1 --vcpus 4 --memory 4Gi --wait\n"+
-			"  %[1]s resize vms/vm-1 --cpu-quota 150%% --dry-run", p.displayName()),
+			"  %[1]s resize vms/vm-1 --cpu-quota 150%% --dry-run\n"+
+			"  %[1]s resize -n vms vm-1 --memory 4Gi --kubeconfig admin.conf", p.displayName()),
 		Args:                  between(1, 1, "POD: NAMESPACE/NAME, NAME or UID"),
 		DisableFlagsInUseLine: true,
 	}
@@ -52,12 +61,20 @@ func (p *Program) resizeCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&flags.dryRun, "dry-run", false, "only have it planned, and show the plan")
 	cmd.Flags().BoolVar(&flags.wait, "wait", false, "show the plan and each step, until the VM is as wanted")
 	cmd.Flags().DurationVar(&flags.timeout, "timeout", resizeTimeout, "how long to wait for the pod")
+	flags.cluster.add(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		request, err := flags.request(cmd)
 		if err != nil {
 			return err
 		}
-		return p.resize(cmd.Context(), args[0], request, flags)
+		c, err := p.cluster(cmd, flags.cluster)
+		if err != nil {
+			return err
+		}
+		if c != nil {
+			return p.resizeInCluster(cmd.Context(), c, args[0], request, flags)
+		}
+		return p.resize(cmd.Context(), flags.cluster.prefixed(args[0]), request, flags)
 	}
 	return cmd
 }

@@ -18,7 +18,7 @@ var ErrKubernetes = errors.New("this node has Kubernetes, where the pod's own li
 // no dry run.
 func (n *Node) Ask(namespace, name string, size podapi.Size, dryRun bool) (pods []agentapi.ResizedPod, err error) {
 	if n.Desired != nil && !dryRun {
-		return nil, fmt.Errorf("%w: `%s`", ErrKubernetes, annotate(namespace, name, size))
+		return nil, fmt.Errorf("%w: with --kubeconfig they are set, or by `%s`", ErrKubernetes, annotate(namespace, name, size))
 	}
 	for _, l := range n.Registry.List() {
 		if l.Pod.Namespace != namespace || l.Pod.Name != name {

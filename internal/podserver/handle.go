@@ -29,6 +29,7 @@ type Pod interface {
 	Wanted() (podapi.Wanted, error)
 	Report(podapi.Report) error
 	Stop() (podapi.Stop, error)
+	Headroom() podapi.Headroom
 
 	// Take says that a client takes requests to end its VM, until leave is called.
 	Take() (leave func())
@@ -89,6 +90,10 @@ func (h *handle) seen(w http.ResponseWriter, _ *http.Request) {
 func (h *handle) wanted(w http.ResponseWriter, _ *http.Request) {
 	wanted, err := h.pod.Wanted()
 	h.answer(w, wanted, err)
+}
+
+func (h *handle) headroom(w http.ResponseWriter, _ *http.Request) {
+	h.answer(w, h.pod.Headroom(), nil)
 }
 
 func (h *handle) lock(w http.ResponseWriter, r *http.Request) {

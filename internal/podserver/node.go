@@ -14,8 +14,8 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle"
 )
 
-// Node answers for the pods of the node. All fields but Desired, Reports and Takes are
-// required, and set before it is used.
+// Node answers for the pods of the node. All fields but Desired, Headroom, Reports and
+// Takes are required, and set before it is used.
 type Node struct {
 	Registry *lifecycle.Registry
 	Kernel   lifecycle.Kernel
@@ -36,6 +36,9 @@ type Node struct {
 
 	// Clock gives the generations of what is wanted.
 	Clock lifecycle.Clock
+
+	// Headroom is what pods are told of the node policy's capacities.
+	Headroom podapi.Headroom
 
 	Desired Desired // nil: there is no Kubernetes
 	Store   Store
@@ -90,6 +93,7 @@ type pod struct {
 	leasing int           // leases that are beginning
 	wanted  podapi.Wanted // as it was told last
 	state   podapi.State  // as it was reported last
+	told    uint64        // the latest generation that was reported
 }
 
 var _ Pods = (*Node)(nil)
@@ -164,8 +168,6 @@ func (p *pod) acts() error {
 }
 
 func amount(l lifecycle.Limit) podapi.Amount { return podapi.Amount(l) }
-
-func quantity(bytes uint64) string { return podapi.Amount(bytes).String() }
 
 // parse reads the annotations that concern a size.
 func parse(annotations map[string]string, container string) (podapi.Size, error) {

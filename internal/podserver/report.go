@@ -41,11 +41,12 @@ func (p *pod) leave(report podapi.Report) error {
 	return p.node.Reports.WriteReport(p.uid, data)
 }
 
-// tell tells of a state that was not reported before, unless there was much to tell.
+// tell tells of a state that was not reported before, or of what came of something else
+// that was wanted, unless there was much to tell.
 func (p *pod) tell(l lifecycle.Launcher, report podapi.Report) {
 	p.mu.Lock()
-	news := report.State != p.state
-	p.state = report.State
+	news := report.State != p.state || report.Generation > p.told && report.State != podapi.StateResizing
+	p.state, p.told = report.State, max(p.told, report.Generation)
 	p.mu.Unlock()
 	event, ok := eventOf(report)
 	if !news || !ok || !p.events.Allow() {
@@ -64,7 +65,7 @@ func eventOf(r podapi.Report) (event agentapi.Event, ok bool) {
 	case podapi.StateDone:
 		text := "the pod says that its VM is as it is wanted"
 		if r.Actual != nil {
-			text += fmt.Sprintf(": %s, %d vCPUs", quantity(r.Actual.Memory), r.Actual.VCPUs)
+			text += ": " + r.Actual.String()
 		}
 		return agentapi.Event{Type: agentapi.Normal, Reason: agentapi.ReasonResizeDone, Message: text}, true
 	case podapi.StateFailed, podapi.StateRefused:

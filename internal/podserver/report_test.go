@@ -64,6 +64,24 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// What came of something else that was wanted is told also where nothing had to be done;
+// the same again is not, and neither is an attempt at the same.
+func TestReportOfAnotherGeneration(t *testing.T) {
+	r := newRig(t)
+	p := r.Pod("a")
+	for _, report := range []podapi.Report{
+		{Generation: 7, State: podapi.StateDone}, {Generation: 7, State: podapi.StateDone}, {Generation: 8, State: podapi.StateDone},
+		{Generation: 9, State: podapi.StateRefused, Error: "a"}, {Generation: 9, State: podapi.StateRefused, Error: "a"},
+		{Generation: 10, State: podapi.StateRefused, Error: "b"}, {Generation: 11, State: podapi.StatePlanned}, {Generation: 8, State: podapi.StatePlanned},
+	} {
+		must(t, p.Report(report))
+	}
+	want := []agentapi.Reason{agentapi.ReasonResizeDone, agentapi.ReasonResizeDone, agentapi.ReasonResizeFailed, agentapi.ReasonResizeFailed}
+	if diff := cmp.Diff(want, r.recorder.Reasons()); diff != "" {
+		t.Errorf("events (-want +got)\n%s", diff)
+	}
+}
+
 // A pod that reports without pause writes few Events.
 func TestReportFlood(t *testing.T) {
 	r := newRig(t)

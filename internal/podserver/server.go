@@ -167,6 +167,7 @@ func handler(pod Pod, logger *slog.Logger) http.Handler {
 	mux.HandleFunc("GET "+podapi.PathChanges, h.changes)
 	mux.HandleFunc("PUT "+podapi.PathReport, h.report)
 	mux.HandleFunc("GET "+podapi.PathStop, h.stop)
+	mux.HandleFunc("GET "+podapi.PathHeadroom, h.headroom)
 	mux.HandleFunc("/", h.notFound)
 	requests := rate.NewLimiter(requestRate, requestBurst)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

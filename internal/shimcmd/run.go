@@ -21,7 +21,6 @@ import (
 	"github.com/mooring-vm/mooring/shim/prestop"
 	"github.com/mooring-vm/mooring/shim/resize"
 	"github.com/mooring-vm/mooring/shim/resize/journal"
-	"github.com/mooring-vm/mooring/shim/resize/wanted"
 	"github.com/mooring-vm/mooring/shim/shutdown"
 	"github.com/mooring-vm/mooring/shim/virt"
 	"github.com/mooring-vm/mooring/shim/virt/libvirt"
@@ -32,7 +31,7 @@ type runFlags struct {
 	connect, domain string
 	socket, stop    string
 	journal         string
-	overhead        string
+	overhead        overheadFlags
 	maxMemory       string
 	follow          bool
 	heartbeat       bool
@@ -69,7 +68,7 @@ func (f *runFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.socket, "agent", podapi.Socket, "the agent's `socket`")
 	flags.StringVar(&f.stop, "stop-file", prestop.DefaultFile, "`file` that is touched when the pod asks for the end of its VM; empty: none")
 	flags.StringVar(&f.journal, "journal", "", "`directory` of its own, that outlives this program; required")
-	flags.StringVar(&f.overhead, "overhead", "256Mi", "`quantity` of memory that the launcher needs beside the guest's")
+	f.overhead.add(flags)
 	flags.BoolVar(&f.follow, "follow-limits", false, "have the VM become what the container's limits leave room for, also without annotations")
 	flags.BoolVar(&f.heartbeat, "heartbeat", false, "give the pod's heartbeat")
 	flags.StringSliceVar(&f.asks, "ask", []string{string(virt.ACPI)}, "how the guest is asked to shut down, in this order: acpi, guest-agent")
@@ -129,10 +128,6 @@ func (f *runFlags) config(log *slog.Logger) (coordinator.Config, error) {
 	if f.journal == "" {
 		return coordinator.Config{}, errors.New("--journal: want a directory of its own, such as an emptyDir that is mounted there")
 	}
-	overhead, err := api.ParseBytes(f.overhead)
-	if err != nil {
-		return coordinator.Config{}, fmt.Errorf("--overhead: %w", err)
-	}
 	if f.maxMemory != "" {
 		most, err := api.ParseBytes(f.maxMemory)
 		if err != nil {
@@ -140,11 +135,13 @@ func (f *runFlags) config(log *slog.Logger) (coordinator.Config, error) {
 		}
 		f.policy.MaxMemory = uint64(most)
 	}
+	var err error
 	if f.shutdown.Ways, err = f.ways(); err != nil {
 		return coordinator.Config{}, err
 	}
-	c := coordinator.Config{
-		Domain: f.domain, Overhead: wanted.Fixed(uint64(overhead)), Follow: f.follow, Policy: f.policy, Shutdown: f.shutdown, Log: log,
+	c := coordinator.Config{Domain: f.domain, Follow: f.follow, Policy: f.policy, Shutdown: f.shutdown, Log: log}
+	if c.Overhead, c.Formula, err = f.overhead.read(); err != nil {
+		return coordinator.Config{}, err
 	}
 	if f.stop != "" {
 		c.Stops = func() (bool, error) { return prestop.Asked(f.stop) }

@@ -125,6 +125,12 @@ func (c *Client) Wanted(ctx context.Context) (podapi.Wanted, error) {
 	return ask[podapi.Wanted](ctx, c, http.MethodGet, podapi.PathWanted, nil)
 }
 
+// Headroom reads how far the VM is to be able to grow, as the node policy has it. An agent
+// that is older and knows nothing of it refuses with the code [podapi.CodeNotFound].
+func (c *Client) Headroom(ctx context.Context) (podapi.Headroom, error) {
+	return ask[podapi.Headroom](ctx, c, http.MethodGet, podapi.PathHeadroom, nil)
+}
+
 // Report tells how a resize fares.
 func (c *Client) Report(ctx context.Context, report podapi.Report) error {
 	return c.put(ctx, podapi.PathReport, report)

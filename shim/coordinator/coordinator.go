@@ -50,8 +50,10 @@ type Config struct {
 	// Stops reports whether the pod has asked for the end of its VM. nil: it never does.
 	Stops func() (bool, error)
 
-	// Overhead is what the launcher needs beside the guest's memory.
+	// Overhead is what the launcher needs beside the guest's memory. Formula, if there is
+	// one, takes its place: it is asked for the VM as its domain is at the time.
 	Overhead wanted.Overhead
+	Formula  *wanted.Formula
 
 	// Follow has the VM become what the container's limits leave room for. Otherwise
 	// they are but the bounds of what is asked for in so many words.
@@ -81,7 +83,7 @@ func New(c Config) (*Coordinator, error) {
 		name    string
 		missing bool
 	}{
-		{"Connection", c.Connection == nil}, {"Agent", c.Agent == nil}, {"Journal", c.Journal == nil}, {"Overhead", c.Overhead == nil},
+		{"Connection", c.Connection == nil}, {"Agent", c.Agent == nil}, {"Journal", c.Journal == nil}, {"Overhead or Formula", c.Overhead == nil && c.Formula == nil},
 	} {
 		if f.missing {
 			return nil, fmt.Errorf("new coordinator: %s is required", f.name)

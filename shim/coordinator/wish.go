@@ -47,7 +47,11 @@ func (r *resizer) size(ctx context.Context, w podapi.Wanted) (wanted.Size, error
 	if err != nil {
 		return wanted.Size{}, err
 	}
-	size, err := wanted.From(podOf(w), r.guestOf(state), r.Overhead, request)
+	overhead, err := r.overhead(ctx)
+	if err != nil {
+		return wanted.Size{}, err
+	}
+	size, err := wanted.From(podOf(w), r.guestOf(state), overhead, request)
 	if err != nil || r.Follow {
 		return size, err
 	}
@@ -58,6 +62,18 @@ func (r *resizer) size(ctx context.Context, w podapi.Wanted) (wanted.Size, error
 		size.Bandwidth = nil
 	}
 	return size, nil
+}
+
+// overhead is that of the VM as it is: a device that was plugged in counts.
+func (r *resizer) overhead(ctx context.Context) (wanted.Overhead, error) {
+	if r.Formula == nil {
+		return r.Overhead, nil
+	}
+	text, err := r.domain.XML(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return r.Formula.Of(text)
 }
 
 func podOf(w podapi.Wanted) wanted.Pod {

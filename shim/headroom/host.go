@@ -9,10 +9,11 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// Host is what a domain may grow to where nobody gave a capacity.
+// Host is what a domain may grow to where nobody gave a capacity: what the machine has, or
+// what its owner says in place of that ([Source]).
 type Host struct {
 	Memory int64 // MiB, rounded down
-	CPUs   int   // that are online
+	CPUs   int
 }
 
 // ReadHost reads the host's memory and CPUs from /proc and /sys below root, which is

@@ -39,10 +39,14 @@ type Config struct {
 	// the VM does not start, and KubeVirt shows the reason.
 	BestEffort bool
 
+	// Host is asked for each domain how far it may grow where the options leave it open;
+	// nil: Options.Host. With an error the domain gets no headroom.
+	Host func(ctx context.Context) (headroom.Host, error)
+
 	Log *slog.Logger // nil: none
 }
 
-// AddFlags adds the flags that set c, but for the log and the host of its options.
+// AddFlags adds the flags that set c, but for the log and the host.
 func (c *Config) AddFlags(flags *pflag.FlagSet) {
 	c.Options.AddFlags(flags)
 	flags.StringVar(&c.Socket, "socket", DefaultSocket, "the `file` to listen on, in a directory that KubeVirt mounts")

@@ -2,6 +2,7 @@ package hook_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -29,6 +31,37 @@ var (
 	versions = []string{"v1alpha1", "v1alpha2", "v1alpha3"}
 	sev      = strings.Replace(vm, "<devices>", `<launchSecurity type="sev"/><devices>`, 1)
 )
+
+// What the options leave open somebody is asked for, each time. Where that fails the VM
+// does not start, or starts as it is.
+func TestHostIsAsked(t *testing.T) {
+	var host atomic.Pointer[headroom.Host]
+	away := errors.New("the agent is away")
+	ask := func(context.Context) (headroom.Host, error) {
+		if h := host.Load(); h != nil {
+			return *h, nil
+		}
+		return headroom.Host{}, away
+	}
+	s := start(t, hook.Config{Host: ask, Options: headroom.Options{CPUs: 8, Host: headroom.Host{Memory: 1, CPUs: 1}}})
+	best := start(t, hook.Config{Host: ask, BestEffort: true, Options: headroom.Options{Host: headroom.Host{Memory: 1, CPUs: 1}}})
+	if _, err := s.define(t.Context(), "v1alpha3", vm); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "mooring: the agent is away") {
+		t.Errorf("got %v", err)
+	}
+	if got, err := best.define(t.Context(), "v1alpha3", vm); got != vm || err != nil {
+		t.Errorf("with best effort: %v\n%s", err, got)
+	}
+	for _, memory := range []int64{2048, 4096} {
+		host.Store(&headroom.Host{Memory: memory, CPUs: 4})
+		want, err := headroom.Prepare([]byte(vm), headroom.Options{Memory: memory, CPUs: 8})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := s.define(t.Context(), "v1alpha3", vm); got != string(want.XML) || err != nil {
+			t.Errorf("%d MiB: %v\n%s", memory, err, got)
+		}
+	}
+}
 
 // Each version defines domains as the pure function does, and has the methods that it
 // has been published with.

@@ -66,9 +66,9 @@ func (s *server) Info(context.Context, *info.InfoParams) (*info.InfoResult, erro
 	return r, nil
 }
 
-func (s *server) OnDefineDomain(_ context.Context, p *v1alpha3.OnDefineDomainParams) (*v1alpha3.OnDefineDomainResult, error) {
+func (s *server) OnDefineDomain(ctx context.Context, p *v1alpha3.OnDefineDomainParams) (*v1alpha3.OnDefineDomainResult, error) {
 	log := s.log.With("vmi", nameOf(p.GetVmi()))
-	r, err := headroom.Prepare(p.GetDomainXML(), s.config.Options)
+	r, err := s.prepare(ctx, p.GetDomainXML())
 	switch {
 	case err == nil:
 		log.Info("the domain has its headroom", "changed", r.Changed, "notes", r.Notes)
@@ -81,8 +81,28 @@ func (s *server) OnDefineDomain(_ context.Context, p *v1alpha3.OnDefineDomainPar
 	return nil, status.Error(code(err), "mooring: "+err.Error())
 }
 
-// code tells a domain that can get no headroom from text that is no domain.
+func (s *server) prepare(ctx context.Context, text []byte) (headroom.Result, error) {
+	o := s.config.Options
+	if s.config.Host != nil {
+		var err error
+		if o.Host, err = s.config.Host(ctx); err != nil {
+			return headroom.Result{}, &hostError{err}
+		}
+	}
+	return headroom.Prepare(text, o)
+}
+
+// hostError is an error of [Config.Host].
+type hostError struct{ error }
+
+func (e *hostError) Unwrap() error { return e.error }
+
+// code tells a domain that can get no headroom, and one of which is not known how much,
+// from text that is no domain.
 func code(err error) codes.Code {
+	if _, ok := errors.AsType[*hostError](err); ok {
+		return codes.Unavailable
+	}
 	if _, ok := errors.AsType[*headroom.RefusedError](err); ok {
 		return codes.FailedPrecondition
 	}

@@ -1,5 +1,6 @@
 // Package wanted computes the size that a VM is to have from the pod that it runs in:
-// the one source of what is wanted. It is arithmetic on numbers that it is given.
+// the one source of what is wanted. It is arithmetic on numbers that it is given; of the domain it reads
+// what KubeVirt's formula for the overhead wants to know ([Formula]).
 //
 // The limits of the launcher container are the bound, whatever the other containers of
 // the pod have; a limit of the pod as a whole bounds it, too. Requests have no part in

@@ -3,6 +3,7 @@ package wanted
 import (
 	"fmt"
 	"math"
+	"math/bits"
 
 	"github.com/mooring-vm/mooring/memlock/kubevirt"
 )
@@ -17,8 +18,9 @@ func Fixed(bytes uint64) Overhead {
 }
 
 // KubeVirt is what KubeVirt, in that version, adds for a VM like vm with another size
-// ([kubevirt.Overhead]). A memory request or limit that vm has becomes the guest's
-// memory; one that it has not stays empty, as KubeVirt then counts no page tables.
+// ([kubevirt.Overhead]). Where vm has a guest's memory, a memory request and limit of
+// another size keep their proportion to it; else they become the guest's memory. One that
+// vm has not stays empty, as KubeVirt then counts no page tables.
 func KubeVirt(vm kubevirt.VM, version kubevirt.Version, ratio kubevirt.Ratio) Overhead {
 	return func(guest uint64, vcpus int) (uint64, error) {
 		if guest > math.MaxInt64 || vcpus < 0 || uint64(vcpus) > math.MaxUint32 {
@@ -28,14 +30,30 @@ func KubeVirt(vm kubevirt.VM, version kubevirt.Version, ratio kubevirt.Ratio) Ov
 		sized.CPU.Sockets, sized.CPU.Cores, sized.CPU.Threads = uint32(vcpus), 1, 1
 		m := &sized.Memory
 		m.Guest, m.MaxGuest = int64(guest), 0
-		for _, at := range []*int64{&m.Request, &m.Limit} {
-			if *at > 0 {
-				*at = int64(guest)
-			}
-		}
+		m.Request, m.Limit = scaled(m.Request, vm.Memory.Guest, guest), scaled(m.Limit, vm.Memory.Guest, guest)
 		_, total, err := kubevirt.Overhead(sized, version, ratio)
 		return uint64(total), err
 	}
+}
+
+// scaled is what becomes of an amount beside a guest's memory when that becomes another.
+// It is rounded up, and at most an int64.
+func scaled(amount, before int64, guest uint64) int64 {
+	if amount <= 0 {
+		return amount // [kubevirt.Overhead] refuses what is negative
+	}
+	if before <= 0 {
+		return int64(guest)
+	}
+	high, low := bits.Mul64(uint64(amount), guest)
+	if high >= uint64(before) {
+		return math.MaxInt64
+	}
+	quotient, rest := bits.Div64(high, low, uint64(before))
+	if rest > 0 {
+		quotient++
+	}
+	return int64(min(quotient, math.MaxInt64))
 }
 
 // fit returns the largest guest that fits a memory limit with its overhead, and that

@@ -1,12 +1,14 @@
 package wanted_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/memlock/kubevirt"
 	"github.com/mooring-vm/mooring/shim/resize/wanted"
 	"github.com/mooring-vm/mooring/shim/virt"
 )
@@ -31,6 +33,82 @@ func TestMemoryFits(t *testing.T) {
 			t.Fatalf("limit %d, %+v: %+v", limit, g, s)
 		}
 	})
+}
+
+// What KubeVirt's formula leaves of a memory limit fits it to the byte, whatever the VM,
+// the version and the ratio, and a block more would not. Only a limit that is too low for
+// the least guest is refused.
+func TestFormulaIsSolvedExactly(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f, domain := anyFormula(t)
+		overhead, err := f.Of(domain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := wanted.Guest{
+			Boot:  rapid.Uint64Range(1, 512).Draw(t, "boot") * 2 * mi,
+			Block: rapid.SampledFrom([]uint64{2 * mi, 128 * mi, gi}).Draw(t, "block"), VCPUs: rapid.IntRange(1, 512).Draw(t, "vCPUs"),
+		}
+		limit := rapid.Uint64Range(1, rapid.SampledFrom([]uint64{gi, 64 * gi, 1 << 50}).Draw(t, "order")).Draw(t, "limit")
+		s, err := wanted.From(launcher(limit, 0), g, overhead, api.Request{})
+		next := s.Memory + g.Block
+		if err != nil {
+			next = (g.Boot-1)%g.Block + 1 // the least
+		}
+		more, failed := overhead(next, g.VCPUs)
+		if failed != nil || next+more <= limit {
+			t.Fatalf("limit %d, %+v: %+v, %v, and %d with %d fits; %v", limit, g, s, err, next, more, failed)
+		}
+		if err == nil && (s.Memory+s.Overhead > limit || s.Memory%g.Block != g.Boot%g.Block) {
+			t.Fatalf("limit %d, %+v: %+v", limit, g, s)
+		}
+	})
+}
+
+// Who does not name a version is not given less than by one: main counts the most.
+func TestMainCountsTheMost(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f, domain := anyFormula(t)
+		newest := f
+		newest.Version = kubevirt.Main()
+		guest, vcpus := rapid.Uint64Range(mi, 1<<45).Draw(t, "guest"), rapid.IntRange(1, 512).Draw(t, "vCPUs")
+		if old, most := bytesOf(t, f, domain, guest, vcpus), bytesOf(t, newest, domain, guest, vcpus); old > most {
+			t.Fatalf("%d by %s, and %d by main", old, f.Version, most)
+		}
+	})
+}
+
+func bytesOf(t *rapid.T, f wanted.Formula, domain string, guest uint64, vcpus int) uint64 {
+	overhead, err := f.Of(domain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bytes, err := overhead(guest, vcpus)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes
+}
+
+// anyFormula draws a formula and a domain.
+func anyFormula(t *rapid.T) (f wanted.Formula, domain string) {
+	var err error
+	version := rapid.SampledFrom([]string{"0.54", "0.57", "0.58.2", "0.59", "1.0", "1.1", "1.4.1", "1.5", "1.5.3", "1.6.4", "1.7", "1.9", "main"})
+	if f.Version, err = kubevirt.ParseVersion(version.Draw(t, "version")); err != nil {
+		t.Fatal(err)
+	}
+	if f.Ratio, err = kubevirt.ParseRatio(rapid.SampledFrom([]string{"1", "1.0001", "1.5", "4.5"}).Draw(t, "ratio")); err != nil {
+		t.Fatal(err)
+	}
+	if f.Check() != nil { // a version without ratio
+		f.Ratio = kubevirt.Ratio{}
+	}
+	f.Guaranteed = rapid.Bool().Draw(t, "guaranteed")
+	f.Extra = rapid.Int64Range(0, int64(gi)).Draw(t, "extra")
+	some := func(text string) string { return strings.Repeat(text, rapid.IntRange(0, 1).Draw(t, text)) }
+	domain = "<domain type='kvm'>" + some("<cputune><vcpupin vcpu='0' cpuset='1'/></cputune>") + some("<launchSecurity type='sev-snp'/>") +
+		"<devices>" + some("<graphics type='vnc'/>") + some("<tpm/>") + some("<hostdev mode='subsystem' type='pci'/>") + "</devices></domain>"
+	return f, domain
 }
 
 // libvirt takes what is computed, and it is right to the microsecond.

@@ -1,0 +1,271 @@
+package kubetest
+
+import (
+	"bytes"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/hack/kube"
+	"github.com/mooring-vm/mooring/internal/cli"
+	agentkube "github.com/mooring-vm/mooring/internal/kube"
+	"github.com/mooring-vm/mooring/internal/podserver"
+	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/lifecycletest"
+)
+
+// What `mooring resize` needs. Each is enough for what its name says.
+var (
+	mayPatch = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"patch"}}
+	mayGet   = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}}
+	mayList  = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"list"}}
+	mayWatch = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"watch"}}
+)
+
+// output is what a command says. It may be read while the command runs.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// resizer runs `mooring resize` as somebody with some rights, on a machine without agent.
+type resizer struct {
+	kubeconfig string
+	nowhere    string
+}
+
+// newResizer returns one for a service account of the namespace, who may do that.
+func newResizer(t *testing.T, plane *kube.ControlPlane, namespace, account string, rules ...rbacv1.PolicyRule) *resizer {
+	t.Helper()
+	admin, meta := clientFor(t, plane.Config()), metav1.ObjectMeta{Name: account}
+	_, err := admin.RbacV1().Roles(namespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = admin.RbacV1().RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: account},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: account, Namespace: namespace}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &resizer{nowhere: filepath.Join(t.TempDir(), "agent.sock")}
+	if r.kubeconfig, err = plane.Kubeconfig(t.Context(), namespace, account); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// run returns the exit code.
+func (r *resizer) run(t *testing.T, out, errOut *output, args ...string) int {
+	t.Helper()
+	program := cli.Program{Name: "mooring", Out: out, ErrOut: errOut, Now: time.Now}
+	return program.Run(t.Context(), append([]string{"resize", "--kubeconfig", r.kubeconfig, "--socket", r.nowhere}, args...))
+}
+
+// eventually runs it until it says what is wanted: the authorizer learns of roles a
+// moment after they were stored.
+func (r *resizer) eventually(t *testing.T, code int, want string, args ...string) {
+	t.Helper()
+	var out, errOut output
+	eventually(t, want, func() bool {
+		out, errOut = output{}, output{}
+		got := r.run(t, &out, &errOut, args...)
+		return got == code && strings.Contains(out.String()+errOut.String(), want)
+	})
+}
+
+// vm makes the pod of a VM.
+func vm(t *testing.T, client kubernetes.Interface, namespace string) *corev1.Pod {
+	t.Helper()
+	p := pod("vm-1", node, "")
+	p.Labels = map[string]string{"app": "vm"}
+	p.Annotations = map[string]string{"launcher.mooring.dev": "compute", "cpu-quota.resize.mooring.dev": "150%", "example.org/owner": "me"}
+	created, err := client.CoreV1().Pods(namespace).Create(t.Context(), p, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return created
+}
+
+func get(t *testing.T, client kubernetes.Interface, p *corev1.Pod) *corev1.Pod {
+	t.Helper()
+	now, err := client.CoreV1().Pods(p.Namespace).Get(t.Context(), p.Name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return now
+}
+
+// The right to patch is enough, nothing else of the pod changes, and the agent's cache
+// learns of it.
+func TestResizePatchesTheAnnotations(t *testing.T) {
+	plane := Start(t)
+	admin := clientFor(t, plane.Config())
+	namespace := Namespace(t, admin, "patcher")
+	r := newResizer(t, plane, namespace, "patcher", mayPatch)
+	before := vm(t, admin, namespace)
+	pods := launcherPods(t, agentClient(t, agentConfig(t, plane)))
+
+	r.eventually(t, cli.ExitOK, namespace+"/vm-1: could be annotated with 4 vCPUs, 4Gi of memory\n", "vm-1", "--vcpus", "4", "--memory", "4096Mi", "--dry-run")
+	if diff := cmp.Diff(before, get(t, admin, before)); diff != "" {
+		t.Fatalf("a dry run changes the pod (-want +got):\n%s", diff)
+	}
+	r.eventually(t, cli.ExitOK, namespace+"/vm-1: annotated with 4 vCPUs, 4Gi of memory\n", "vm-1", "--vcpus", "4", "--memory", "4096Mi")
+
+	after := get(t, admin, before)
+	want := before.DeepCopy()
+	want.Annotations["vcpus.resize.mooring.dev"], want.Annotations["memory.resize.mooring.dev"] = "4", "4Gi"
+	managers := after.ManagedFields
+	want.ResourceVersion, want.ManagedFields = after.ResourceVersion, after.ManagedFields
+	if diff := cmp.Diff(want, after); diff != "" {
+		t.Errorf("the pod (-want +got):\n%s", diff)
+	}
+	if last := managers[len(managers)-1]; last.Manager != "mooring" {
+		t.Errorf("the annotations are %q's", last.Manager)
+	}
+	eventually(t, "the agent to know the size", func() bool {
+		desired, known := pods.Desired(string(before.UID))
+		return known && desired.Annotations["vcpus.resize.mooring.dev"] == "4" && desired.Annotations["memory.resize.mooring.dev"] == "4Gi" &&
+			desired.Annotations["cpu-quota.resize.mooring.dev"] == "150%"
+	})
+}
+
+// launcherPods is the agent's pod cache, which keeps what sizes VMs are to have.
+func launcherPods(t *testing.T, client kubernetes.Interface) *agentkube.PodCache {
+	t.Helper()
+	c, err := agentkube.NewPodCache(client, node, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.KeepLaunchers(func(_, annotations map[string]string) (string, bool) {
+		name, ok := annotations["launcher.mooring.dev"]
+		return name, ok
+	})
+	done := make(chan struct{})
+	go func() { defer close(done); c.Run(t.Context()) }()
+	t.Cleanup(func() { <-done }) // the test's context is done by then
+	return c
+}
+
+// Each right that is missing is named, with the pod; so is a pod that is not there.
+func TestResizeNamesTheRightThatIsMissing(t *testing.T) {
+	plane := Start(t)
+	admin := clientFor(t, plane.Config())
+	accounts := []string{"nothing", "patch", "get", "list"}
+	namespace := Namespace(t, admin, accounts...)
+	vm(t, admin, namespace)
+	rules := []rbacv1.PolicyRule{mayPatch, mayGet, mayList}
+	for i, want := range []string{
+		`cannot patch resource "pods" in API group "" in the namespace "` + namespace + `": it takes a role with the verb "patch" for pods there`,
+		`cannot get resource "pods" in API group "" in the namespace "` + namespace + `": it takes a role with the verb "get" for pods there`,
+		`cannot list resource "events" in API group "" in the namespace "` + namespace + `": it takes a role with the verb "list" for events there`,
+		`it takes a role with the verb "watch" for events there`,
+	} {
+		r := newResizer(t, plane, namespace, accounts[i], rules[:i]...)
+		args := []string{namespace + "/vm-1", "--vcpus", "2"}
+		if i > 0 {
+			args = append(args, "--wait")
+		}
+		r.eventually(t, cli.ExitPermission, want, args...)
+	}
+	r := newResizer(t, plane, namespace, "default", mayPatch, mayGet)
+	for _, more := range [][]string{nil, {"--wait"}, {"--dry-run"}} {
+		r.eventually(t, cli.ExitNotFound, "resize of pod "+namespace+`/none: pods "none" not found`, append(more, "none", "--vcpus", "2")...)
+	}
+}
+
+// reporter is the agent's end: what a pod reports becomes Events.
+func reporter(t *testing.T, p *corev1.Pod, r *recording) podserver.Pod {
+	t.Helper()
+	registry := lifecycle.NewRegistry()
+	registry.Put(lifecycle.Launcher{Launcher: agentapi.Launcher{
+		Pod:       agentapi.PodRef{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID)},
+		Container: agentapi.ContainerRef{Name: "compute", ID: "1"}, State: agentapi.StateRunning,
+	}})
+	n := &podserver.Node{
+		Registry: registry, Recorder: r.Recorder, Logger: slog.New(slog.DiscardHandler), Ready: func() bool { return true }, Clock: lifecycletest.NewClock(),
+	}
+	return n.Pod(string(p.UID))
+}
+
+// Without an agent at hand the Events of the pod tell how it fares: what was told before,
+// or is about another size, is not taken for it.
+func TestResizeWaitsForEvents(t *testing.T) {
+	plane := Start(t)
+	admin := clientFor(t, plane.Config())
+	namespace := Namespace(t, admin, "waiter")
+	r := newResizer(t, plane, namespace, "waiter", mayPatch, mayGet, mayList, mayWatch)
+	p := vm(t, admin, namespace)
+	recorder := startRecorder(t, agentClient(t, agentConfig(t, plane)), node)
+	agent := reporter(t, p, recorder)
+	report := func(generation uint64, state podapi.State, vcpus int) { // each with words of its own, as equal ones are told once a minute
+		t.Helper()
+		err := agent.Report(podapi.Report{
+			Generation: generation, State: state, Plan: make([]string, generation), Error: "no room", Actual: &podapi.Actual{Memory: 4 << 30, VCPUs: vcpus},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	report(2, podapi.StateDone, 1)
+	recorder.await(t, agentkube.Written, 1)
+	r.eventually(t, cli.ExitOK, "could be annotated", "vm-1", "--vcpus", "2", "--dry-run") // the role is known
+
+	for _, c := range []struct {
+		generation uint64
+		size       []string
+		state      podapi.State
+		code       int
+		want       string
+	}{
+		{4, []string{"--vcpus", "2", "--memory", "4Gi"}, podapi.StateDone, cli.ExitOK, "ResizeDone  the pod says that its VM is as it is wanted: 4Gi, 2 vCPUs\n"},
+		{7, []string{"--vcpus", "3"}, podapi.StateRefused, cli.ExitFailure, "ResizeFailed  the pod says that its VM could not be resized: no room\n"},
+	} {
+		var out, errOut output
+		code := make(chan int, 1)
+		go func() { code <- r.run(t, &out, &errOut, append(c.size, "vm-1", "--wait")...) }()
+		eventually(t, "the watch", func() bool { return strings.Contains(errOut.String(), "no agent here has the pod") })
+		report(c.generation-1, podapi.StateResizing, 1)
+		if c.state == podapi.StateDone {
+			report(c.generation, podapi.StateDone, 8) // about what was wanted before
+			eventually(t, "what is about another size", func() bool { return strings.Contains(out.String(), "4Gi, 8 vCPUs\n") })
+		}
+		report(c.generation+1, c.state, 2)
+		if got := <-code; got != c.code || !strings.HasSuffix(out.String(), c.want) || !strings.Contains(out.String(), "ResizeStarted  ") {
+			t.Errorf("%v: exit code %d\n%s%s", c.size, got, out.String(), errOut.String())
+		}
+	}
+	var out, errOut output // what the pod has asked for before was refused, and is told again
+	if code := r.run(t, &out, &errOut, "vm-1", "--vcpus", "3", "--wait"); code != cli.ExitFailure || !strings.Contains(errOut.String(), "the pod has asked for that before") {
+		t.Errorf("the same again: exit code %d\n%s%s", code, out.String(), errOut.String())
+	}
+	out, errOut = output{}, output{}
+	if code := r.run(t, &out, &errOut, "vm-1", "--vcpus", "1", "--wait", "--timeout", "1s"); code != cli.ExitFailure || !strings.Contains(errOut.String(), "waited for 1s, and no Event tells") {
+		t.Errorf("of a pod that says nothing: exit code %d\n%s%s", code, out.String(), errOut.String())
+	}
+}

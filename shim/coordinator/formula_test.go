@@ -1,0 +1,59 @@
+package coordinator_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/memlock/kubevirt"
+	"github.com/mooring-vm/mooring/shim/coordinator"
+	"github.com/mooring-vm/mooring/shim/resize/wanted"
+)
+
+func byFormula(t *testing.T, follow bool) func(*coordinator.Config) {
+	t.Helper()
+	version, err := kubevirt.ParseVersion("1.7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(c *coordinator.Config) {
+		c.Overhead, c.Follow, c.Formula = nil, follow, &wanted.Formula{Version: version}
+	}
+}
+
+// TestFollowByFormula: of 3Gi the processes, an I/O thread and the four vCPUs that there
+// will be take 260 MiB, and the page tables 5.5 MiB; the guest has blocks of 2 MiB.
+func TestFollowByFormula(t *testing.T) {
+	inBubble(t, byFormula(t, true), func(t *testing.T, r *rig) {
+		time.Sleep(time.Second)
+		if s := r.state(t); s.Memory.Devices[0].Current != uint64((2806-1024)*mi) || s.VCPUs.Plugged != 4 {
+			t.Errorf("memory %+v, vCPUs %+v", s.Memory, s.VCPUs)
+		}
+	})
+}
+
+// TestFormulaBounds: more vCPUs leave less to the guest.
+func TestFormulaBounds(t *testing.T) {
+	inBubble(t, byFormula(t, false), func(t *testing.T, r *rig) {
+		r.want(func(w *podapi.Wanted) { w.Memory = 2806 * mi })
+		time.Sleep(time.Second)
+		r.agent.last(t, podapi.StateDone)
+		r.want(func(w *podapi.Wanted) { w.Limits.CPU, w.VCPUs = 8000, 8 })
+		time.Sleep(time.Second)
+		refused := r.agent.last(t, podapi.StateRefused)
+		if want := `memory.resize.mooring.dev: "2806Mi": want at most 2774Mi: the memory limit is 3Gi`; !strings.Contains(refused.Error, want) {
+			t.Errorf("report %+v, want %s", refused, want)
+		}
+	})
+}
+
+func TestOverheadIsRequired(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		config := r.config
+		config.Overhead = nil
+		if _, err := coordinator.New(config); err == nil || !strings.Contains(err.Error(), "Overhead or Formula is required") {
+			t.Errorf("got %v", err)
+		}
+	})
+}

@@ -1,0 +1,48 @@
+package headroom
+
+import (
+	"context"
+
+	"github.com/spf13/pflag"
+
+	"github.com/mooring-vm/mooring/api/podapi"
+)
+
+// Source is where capacities come from that no flag says: the node policy, and else the
+// host. A flag wins over the policy, also one that says 0, which is the host's.
+type Source struct {
+	Host Host
+
+	// Policy asks for the capacities of the node policy.
+	Policy func(ctx context.Context) (podapi.Headroom, error)
+
+	memory, cpus bool // flags that were given
+}
+
+// Heed has flags that were given win. They are those of [Options.AddFlags].
+func (s *Source) Heed(flags *pflag.FlagSet) {
+	s.memory, s.cpus = flags.Changed(memoryFlag), flags.Changed(cpuFlag)
+}
+
+// Read returns what to have as [Options.Host], and from says which capacities of it the
+// policy has given; nil: none. The policy is asked only for what no flag says. With the
+// error, which is that of asking, the host's come all the same.
+func (s *Source) Read(ctx context.Context) (h Host, from []string, err error) {
+	h = s.Host
+	if s.memory && s.cpus {
+		return h, nil, nil
+	}
+	p, err := s.Policy(ctx)
+	if err != nil {
+		return h, nil, err
+	}
+	if memory := p.Memory >> 20; !s.memory && memory > 0 {
+		h.Memory = memory
+		from = append(from, "memory")
+	}
+	if !s.cpus && p.CPUs > 0 {
+		h.CPUs = p.CPUs
+		from = append(from, "CPUs")
+	}
+	return h, from, nil
+}
