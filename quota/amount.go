@@ -1,0 +1,90 @@
+package quota
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// add adds b to a, in place.
+func add(a, b corev1.ResourceList) {
+	for name, q := range b {
+		sum := a[name].DeepCopy()
+		sum.Add(q)
+		a[name] = sum
+	}
+}
+
+// minus returns a - b, for what is in a.
+func minus(a, b corev1.ResourceList) corev1.ResourceList {
+	out := a.DeepCopy()
+	for name, q := range b {
+		if left, ok := out[name]; ok {
+			left.Sub(q)
+			out[name] = left
+		}
+	}
+	return out
+}
+
+// most returns the larger of a and b, for each that is in one of them.
+func most(a, b corev1.ResourceList) corev1.ResourceList {
+	out := a.DeepCopy()
+	if out == nil {
+		out = corev1.ResourceList{}
+	}
+	for name, q := range b {
+		if now, ok := out[name]; !ok || q.Cmp(now) > 0 {
+			out[name] = q.DeepCopy()
+		}
+	}
+	return out
+}
+
+// positive returns what is above zero.
+func positive(a corev1.ResourceList) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	for name, q := range a {
+		if q.Sign() > 0 {
+			out[name] = q.DeepCopy()
+		}
+	}
+	return out
+}
+
+// same says whether two lists have the same names with the same amounts.
+func same(a, b corev1.ResourceList) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for name, q := range a {
+		if other, ok := b[name]; !ok || q.Cmp(other) != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// names returns the sorted names of a list.
+func names(a corev1.ResourceList) []corev1.ResourceName {
+	out := make([]corev1.ResourceName, 0, len(a))
+	for name := range a {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// show prints amounts for people.
+func show(a corev1.ResourceList) string {
+	if len(a) == 0 {
+		return "nothing"
+	}
+	parts := make([]string, 0, len(a))
+	for _, name := range names(a) {
+		q := a[name]
+		parts = append(parts, string(name)+"="+q.String())
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,61 @@
+package quota
+
+import (
+	"encoding/json"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-vm/mooring/api/v1alpha1"
+)
+
+// annotate plans the namespace's annotations that say how it is shared out: of each
+// resource the least that a quota leaves, among the quotas that launchers fall under.
+// Quantities are written as strings.
+func (p *planner) annotate() []Action {
+	if p.Namespace == nil || p.terminating() {
+		return nil
+	}
+	var vm, maintenance corev1.ResourceList
+	for _, a := range p.accounts {
+		if under, err := FallsUnder(v1alpha1.ReservedPod{Role: v1alpha1.RoleLauncher}, a.Quota); err != nil || !under {
+			continue
+		}
+		vm, maintenance = least(vm, a.Shares.VM), least(maintenance, a.Shares.Maintenance)
+	}
+	want := Annotations{p.o.Prefix + "vmAvailable": available(vm), p.o.Prefix + "maintenanceAvailable": available(maintenance)}
+	for key, value := range want {
+		if p.Namespace.Annotations[key] == value {
+			delete(want, key)
+		}
+	}
+	if len(want) == 0 {
+		return nil
+	}
+	return []Action{AnnotateNamespace{want}}
+}
+
+func least(a, b corev1.ResourceList) corev1.ResourceList {
+	out := most(nil, a)
+	for name, q := range b {
+		if now, ok := out[name]; !ok || q.Cmp(now) < 0 {
+			out[name] = q.DeepCopy()
+		}
+	}
+	return out
+}
+
+// available is {"limit":{"limitsCpu":"5"}}; empty for an empty list.
+func available(list corev1.ResourceList) string {
+	limit := map[string]string{}
+	if q, ok := list[corev1.ResourceLimitsCPU]; ok {
+		limit["limitsCpu"] = q.String()
+	}
+	if q, ok := list[corev1.ResourceLimitsMemory]; ok {
+		limit["limitsMemory"] = q.String()
+	}
+	if len(limit) == 0 {
+		return ""
+	}
+	text, _ := json.Marshal(map[string]any{"limit": limit}) // strings alone: cannot fail
+	return string(text)
+}

@@ -1,0 +1,71 @@
+package quota
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-vm/mooring/api/v1alpha1"
+)
+
+// Free returns what pods other than those of migrations may still use: the smaller of
+//
+//	status.hard - status.used - reservations whose pods are not charged yet
+//	VMs' share  - (status.used - reservations whose pods are charged)
+//
+// and never less than zero. Without a maintenance share the second is the first, as soon as
+// status.hard has followed; then both are what the proposal calls hard - (used -
+// reservations), with base for hard and all targets charged.
+//
+// For resources of which kube-apiserver does not know the use yet, nothing is returned.
+func (a Account) Free() corev1.ResourceList {
+	free := corev1.ResourceList{}
+	for name, hard := range a.Quota.Status.Hard {
+		used, known := a.Quota.Status.Used[name]
+		if !known {
+			continue
+		}
+		left := hard.DeepCopy()
+		left.Sub(used)
+		left.Sub(a.Outstanding[name])
+		if share, shared := a.Shares.VM[name]; shared {
+			ours := share.DeepCopy()
+			ours.Sub(used)
+			ours.Add(a.Reserved[name])
+			ours.Sub(a.Outstanding[name])
+			if ours.Cmp(left) < 0 {
+				left = ours
+			}
+		}
+		if left.Sign() < 0 {
+			left.Set(0)
+		}
+		free[name] = left
+	}
+	return free
+}
+
+// Check says whether a pod that is no migration's fits what is free. A pod that does not
+// fall under the quota does. The error names what there is too little of.
+func (a Account) Check(pod v1alpha1.ReservedPod) error {
+	under, err := FallsUnder(pod, a.Quota)
+	if err != nil || !under {
+		return err
+	}
+	free := a.Free()
+	var lacking []string
+	for _, name := range names(free) {
+		if wants := pod.Charge[name]; wants.Sign() > 0 && wants.Cmp(free[name]) > 0 {
+			lacking = append(lacking, fmt.Sprintf("%s: requested %s, free %s", name, wants.String(), quantity(free[name])))
+		}
+	}
+	if len(lacking) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("ResourceQuota %s: %s", a.Quota.Name, strings.Join(lacking, "; "))
+	if len(a.Holders) > 0 {
+		text += fmt.Sprintf(" (reserved for %d migrations: %s)", len(a.Holders), show(a.Reserved))
+	}
+	return fmt.Errorf("%s", text)
+}

@@ -1,0 +1,162 @@
+package quota
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/mooring-vm/mooring/api"
+)
+
+// MaintenanceAnnotation of a namespace says which share of its quota is for migrations. It
+// goes before the annotation "maintenanceQuota" under [Options.Prefix], which reads the
+// same: {"limit":{"limitsCpuPercent":50,"limitsMemoryPercent":"50"}}.
+const MaintenanceAnnotation = "maintenance.quota" + api.Suffix
+
+// Maintenance is which share of a quota is for migrations, in percent, 0 to 100. Zero, or
+// nothing, is no share.
+type Maintenance struct{ CPU, Memory int64 }
+
+// MaintenanceOf reads the annotation of a namespace. Without one there is no share. The
+// error is an [*api.InvalidError].
+func MaintenanceOf(ns *corev1.Namespace, o Options) (Maintenance, error) {
+	if ns == nil {
+		return Maintenance{}, nil
+	}
+	for _, key := range []string{MaintenanceAnnotation, o.withDefaults().Prefix + "maintenanceQuota"} {
+		if text := ns.Annotations[key]; text != "" {
+			return parseMaintenance(key, text)
+		}
+	}
+	return Maintenance{}, nil
+}
+
+// parseMaintenance reads percentages, within "limit" or without it. Their names are written
+// in several ways, and so are the numbers: 50, and "50".
+func parseMaintenance(key, text string) (Maintenance, error) {
+	invalid := func(format string, args ...any) (Maintenance, error) {
+		return Maintenance{}, &api.InvalidError{Key: key, Value: text, Allowed: fmt.Sprintf(format, args...)}
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(text), &fields); err != nil {
+		return invalid(`want JSON as {"limit":{"limitsCpuPercent":50,"limitsMemoryPercent":50}}`)
+	}
+	if inner, ok := fields["limit"]; ok && len(fields) == 1 {
+		fields = nil
+		if err := json.Unmarshal(inner, &fields); err != nil {
+			return invalid("limit: want an object with limitsCpuPercent and limitsMemoryPercent")
+		}
+	}
+	var m Maintenance
+	seen := map[string]bool{}
+	for name, raw := range fields {
+		into := m.field(name)
+		if into == nil || seen[strings.ToLower(name)] {
+			return invalid("%.80q: want limitsCpuPercent and limitsMemoryPercent, each once", name)
+		}
+		seen[strings.ToLower(name)] = true
+		percent, err := parsePercent(raw)
+		if err != nil {
+			return invalid("%s: %v", name, err)
+		}
+		*into = percent
+	}
+	return m, nil
+}
+
+func (m *Maintenance) field(name string) *int64 {
+	switch strings.ToLower(name) {
+	case "limitscpupercent":
+		return &m.CPU
+	case "limitsmemorypercent":
+		return &m.Memory
+	}
+	return nil
+}
+
+func parsePercent(raw json.RawMessage) (int64, error) {
+	text := string(raw)
+	if strings.HasPrefix(text, `"`) {
+		if err := json.Unmarshal(raw, &text); err != nil {
+			return 0, err
+		}
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 || n > 100 {
+		return 0, fmt.Errorf("%.80s: want a whole number from 0 to 100", raw)
+	}
+	return n, nil
+}
+
+// Shares are the two parts of a quota's base. A resource that is in neither is not shared
+// out, and held to nothing but the quota; one with zero is held to zero.
+type Shares struct {
+	VM          corev1.ResourceList // for VMs
+	Maintenance corev1.ResourceList // for migrations
+}
+
+// Of shares a base out: trunc(base * percent / 100) is for migrations, in thousandths of a
+// CPU and in bytes, and the rest for VMs.
+func (m Maintenance) Of(base corev1.ResourceList) Shares {
+	s := Shares{VM: corev1.ResourceList{}, Maintenance: corev1.ResourceList{}}
+	if cpu, ok := base[corev1.ResourceLimitsCPU]; ok && m.CPU > 0 {
+		part := resource.NewMilliQuantity(percent(cpu.MilliValue(), m.CPU), resource.DecimalSI)
+		s.put(corev1.ResourceLimitsCPU, cpu, *part)
+	}
+	if memory, ok := base[corev1.ResourceLimitsMemory]; ok && m.Memory > 0 {
+		part := resource.NewQuantity(percent(memory.Value(), m.Memory), memory.Format)
+		s.put(corev1.ResourceLimitsMemory, memory, *part)
+	}
+	return s
+}
+
+func (s Shares) put(name corev1.ResourceName, all, part resource.Quantity) {
+	rest := all.DeepCopy()
+	rest.Sub(part)
+	s.VM[name], s.Maintenance[name] = rest, part
+}
+
+// percent does not overflow.
+func percent(n, p int64) int64 { return n/100*p + n%100*p/100 }
+
+// CheckVM says whether VMs that are charged with used may become one more. The error names
+// what there is too little of.
+func (s Shares) CheckVM(used, more corev1.ResourceList) error {
+	return within("VM available resources are", s.VM, used, more)
+}
+
+// CheckMigration says whether migrations that are charged with used may become one more
+// without a quota being raised for it.
+func (s Shares) CheckMigration(used, more corev1.ResourceList) error {
+	return within("maintenance resource is", s.Maintenance, used, more)
+}
+
+func within(what string, available, used, more corev1.ResourceList) error {
+	var lacking []string
+	for _, name := range names(available) {
+		free := available[name].DeepCopy()
+		free.Sub(used[name])
+		if wants := more[name]; wants.Sign() > 0 && wants.Cmp(free) > 0 {
+			lacking = append(lacking, fmt.Sprintf("%s: requested %s, free %s of %s",
+				name, wants.String(), floor(free), quantity(available[name])))
+		}
+	}
+	if len(lacking) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s insufficient: %s", what, strings.Join(lacking, "; "))
+}
+
+func quantity(q resource.Quantity) string { return q.String() }
+
+// floor prints what is free; of what is overdrawn nothing is.
+func floor(q resource.Quantity) string {
+	if q.Sign() < 0 {
+		return "0"
+	}
+	return q.String()
+}

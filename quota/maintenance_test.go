@@ -1,0 +1,184 @@
+package quota_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/quota"
+)
+
+const proposed = "harvesterhci.io/maintenanceQuota"
+
+func TestMaintenanceOf(t *testing.T) {
+	for text, want := range map[string]quota.Maintenance{
+		``:                                    {},
+		`{"limit":{"limitsCPUPercent":"50"}}`: {CPU: 50},
+		`{"limit":{"limitsCPUPercent":50}}`:   {CPU: 50},
+		`{"limit":{"limitsCpuPercent":50,"LimitsMemoryPercent":20}}`:     {CPU: 50, Memory: 20},
+		`{"limit":{"LimitsCpuPercent":"100","limitsMemoryPercent":"0"}}`: {CPU: 100},
+		`{"limitsCpuPercent":1,"limitsMemoryPercent":2}`:                 {CPU: 1, Memory: 2},
+		`{"limit":{}}`: {}, `{}`: {},
+	} {
+		if got, err := quota.MaintenanceOf(space(proposed, text), quota.Options{}); err != nil || got != want {
+			t.Errorf("%s: %+v, %v; want %+v", text, got, err, want)
+		}
+	}
+	ours := space(proposed, `{"limitsCpuPercent":1}`, quota.MaintenanceAnnotation, `{"limitsCpuPercent":2}`)
+	if got, err := quota.MaintenanceOf(ours, quota.Options{}); err != nil || got.CPU != 2 {
+		t.Errorf("%+v, %v: want our annotation to win", got, err)
+	}
+}
+
+func TestMaintenanceRefuses(t *testing.T) {
+	for text, want := range map[string]string{
+		`50`: `want JSON as`, `{"limit":50}`: "limit: want an object",
+		`{"limitsCpuPercent":101}`:                    "limitsCpuPercent: 101: want a whole number from 0 to 100",
+		`{"limitsCpuPercent":-1}`:                     "limitsCpuPercent: -1: want",
+		`{"limitsCpuPercent":"50%"}`:                  `limitsCpuPercent: "50%": want`,
+		`{"limitsCpuPercent":0.5}`:                    "limitsCpuPercent: 0.5: want",
+		`{"limitsCpuPercent":null}`:                   "limitsCpuPercent: null: want",
+		`{"cpu":50}`:                                  `"cpu": want limitsCpuPercent and limitsMemoryPercent`,
+		`{"limitsCpuPercent":1,"LimitsCPUPercent":2}`: "each once",
+		`{"limit":{},"limitsCpuPercent":2}`:           `"limit": want`,
+	} {
+		_, err := quota.MaintenanceOf(space(proposed, text), quota.Options{})
+		var invalid *api.InvalidError
+		if !errors.As(err, &invalid) || invalid.Key != proposed || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want an error with %s", text, err, want)
+		}
+	}
+}
+
+func FuzzMaintenanceAnnotation(f *testing.F) {
+	for _, seed := range []string{`{}`, `{"limit":{"limitsCpuPercent":"50"}}`, `{"LIMITSmemoryPERCENT":7}`, `{"limit":null}`, `{"limitsCpuPercent":"\u0031"}`, `{"limitsCpuPercent":"`} {
+		f.Add(seed)
+	}
+	base := list("limits.cpu", "7", "limits.memory", "9Ei")
+	f.Fuzz(func(t *testing.T, text string) {
+		m, err := quota.MaintenanceOf(space(proposed, text), quota.Options{})
+		if err != nil {
+			if !strings.Contains(err.Error(), proposed) || len(err.Error()) > 2<<10 {
+				t.Errorf("the error does not name the annotation, or is long: %v", err)
+			}
+			return
+		}
+		shares := m.Of(base)
+		for name, part := range shares.Maintenance {
+			sum := shares.VM[name].DeepCopy()
+			sum.Add(part)
+			if all := base[name]; sum.Cmp(all) != 0 || part.Sign() < 0 || part.Cmp(all) > 0 {
+				t.Errorf("%s: shares %v of %s", name, shares, all.String())
+			}
+		}
+	})
+}
+
+func TestShares(t *testing.T) {
+	base := list("limits.cpu", "1001m", "limits.memory", "1001", "pods", "3")
+	for name, tt := range map[string]struct {
+		m               quota.Maintenance
+		vm, maintenance corev1.ResourceList
+	}{
+		"cut at thousandths and bytes": {quota.Maintenance{CPU: 50, Memory: 50},
+			list("limits.cpu", "501m", "limits.memory", "501"), list("limits.cpu", "500m", "limits.memory", "500")},
+		"absent is not zero":     {quota.Maintenance{CPU: 10}, list("limits.cpu", "901m"), list("limits.cpu", "100m")},
+		"100 % is not unlimited": {quota.Maintenance{Memory: 100}, list("limits.memory", "0"), list("limits.memory", "1001")},
+		"0 % is no share":        {quota.Maintenance{}, list(), list()},
+	} {
+		got := tt.m.Of(base)
+		if d := diff(quota.Shares{VM: tt.vm, Maintenance: tt.maintenance}, got); d != "" {
+			t.Errorf("%s (-want +got):\n%s", name, d)
+		}
+	}
+	all := quota.Maintenance{CPU: 100}.Of(base)
+	if err := all.CheckVM(nil, list("limits.cpu", "1m")); err == nil {
+		t.Error("with all of it for migrations VMs may have none")
+	}
+	if err := all.CheckVM(nil, list("limits.memory", "9Ei")); err != nil {
+		t.Errorf("memory is not shared out: %v", err)
+	}
+}
+
+// The test plan of the proposal: a quota of 4 CPUs and 5Gi, one half of each for
+// migrations; VM1 and VM2 with 1 CPU and 1Gi each. With the proposal's own 298Mi of
+// overhead for each, as it wants it, two VMs have no room in one half, so they are counted
+// as its implementation did: without. What the webhooks, backups and upgrades of scenarios
+// 2, 3, 5 and 6 do beyond that is not the planner's.
+func proposal() (quota.Shares, corev1.ResourceList) {
+	return quota.Maintenance{CPU: 50, Memory: 50}.Of(list("limits.cpu", "4", "limits.memory", "5Gi")),
+		list("limits.cpu", "1", "limits.memory", "1Gi")
+}
+
+func twice(l corev1.ResourceList) corev1.ResourceList {
+	out := l.DeepCopy()
+	plus(out, l)
+	return out
+}
+
+func TestScenario1And2OneMigration(t *testing.T) {
+	base := list("limits.cpu", "4", "limits.memory", "5Gi")
+	s := pending(hard(base, nil))
+	s.Namespace = space(proposed, `{"limit":{"limitsCpuPercent":"50","LimitsMemoryPercent":50}}`)
+	s.Pods = []*corev1.Pod{launcher("source", "vm", "1", "1Gi"), launcher("other", "other", "1", "1Gi")}
+	s = settled(t, s)
+	wantHard(t, s, base) // the share has room for it
+	if w := worldOf(s); !w.admits(target("target", "vm", "m", "1", "1Gi")) {
+		t.Error("the target is refused")
+	}
+	want := map[string]string{proposed: s.Namespace.Annotations[proposed],
+		"harvesterhci.io/vmAvailable":          `{"limit":{"limitsCpu":"2","limitsMemory":"2560Mi"}}`,
+		"harvesterhci.io/maintenanceAvailable": `{"limit":{"limitsCpu":"2","limitsMemory":"2560Mi"}}`}
+	if d := diff(want, s.Namespace.Annotations); d != "" {
+		t.Errorf("annotations (-want +got):\n%s", d)
+	}
+	delete(s.Namespace.Annotations, proposed)
+	if s = settled(t, s); len(s.Namespace.Annotations) > 0 {
+		t.Errorf("annotations are left: %v", s.Namespace.Annotations)
+	}
+}
+
+func TestScenario3AThirdVM(t *testing.T) {
+	shares, vm := proposal()
+	if err := shares.CheckVM(vm, vm); err != nil {
+		t.Errorf("VM2: %v", err)
+	}
+	err := shares.CheckVM(twice(vm), vm)
+	want := "VM available resources are insufficient: limits.cpu: requested 1, free 0 of 2; limits.memory: requested 1Gi, free 512Mi of 2560Mi"
+	if err == nil || err.Error() != want {
+		t.Errorf("VM3: got %v, want %s", err, want)
+	}
+}
+
+func TestScenario4TheMaintenanceShareIsFull(t *testing.T) {
+	shares, vm := proposal()
+	if err := shares.CheckMigration(twice(vm), vm); err == nil || !strings.HasPrefix(err.Error(), "maintenance resource is insufficient: limits.cpu: requested 1, free 0 of 2") {
+		t.Errorf("got %v", err)
+	}
+	s := pending(hard(list("limits.cpu", "4", "limits.memory", "5Gi"), nil))
+	s.Namespace = space(proposed, `{"limit":{"limitsCpuPercent":25,"limitsMemoryPercent":25}}`)
+	s.VMIs = append(s.VMIs, quota.VMI{Name: "b", UID: "b"})
+	s.Pods = []*corev1.Pod{launcher("vm", "vm", "1", "1Gi"), launcher("b", "b", "1", "1Gi")}
+	s.Migrations = append(s.Migrations, migration("n", "b", kubevirtv1.MigrationPending))
+	wantHard(t, settled(t, s), list("limits.cpu", "5", "limits.memory", "5888Mi")) // only the rest is scaled
+}
+
+func TestScenario5ARestoredVMIsHeldToItsShare(t *testing.T) {
+	w := worldOf(snapshot(hard(list("limits.cpu", "4", "limits.memory", "5Gi"), nil)))
+	w.s.Namespace = space(proposed, `{"limit":{"limitsCpuPercent":50}}`)
+	w.s.Pods = []*corev1.Pod{launcher("vm", "vm", "1", "1Gi"), launcher("b", "b", "1", "1Gi")}
+	w.follow()
+	restored := quota.Reserve("", launcher("c", "c", "1", "1Gi"))
+	if err := account(t, w.snapshot()).Check(restored); err == nil {
+		t.Error("two VMs have all that VMs may have")
+	}
+	w.s.Pods = w.s.Pods[1:]
+	w.follow()
+	if err := account(t, w.snapshot()).Check(restored); err != nil {
+		t.Errorf("VM2 was stopped: %v", err)
+	}
+}

@@ -1,0 +1,85 @@
+package quota_test
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+	"pgregory.net/rapid"
+
+	"github.com/mooring-vm/mooring/api/v1alpha1"
+	"github.com/mooring-vm/mooring/quota"
+)
+
+// judge checks a write at the moment at which it is made.
+func (m *model) judge(a quota.Action) {
+	switch a := a.(type) {
+	case quota.ReleaseReservation:
+		m.judgeRelease(a.Reservation)
+	case quota.WriteQuota:
+		if m.s.Quotas[0].ResourceVersion == a.ResourceVersion {
+			m.judgeQuota(a)
+		}
+	}
+}
+
+// judgeRelease: with a reservation go pods, or their quota is too small for them.
+func (m *model) judgeRelease(r *v1alpha1.MigrationReservation) {
+	if !quota.Holds(r) {
+		return
+	}
+	source, target := false, false
+	for _, pod := range m.running(string(r.Spec.VMI.UID)) {
+		source = source || r.Spec.Source != nil && pod.UID == r.Spec.Source.UID
+		target = target || pod.Labels[kubevirtv1.MigrationJobLabel] == r.Name
+	}
+	if source && target {
+		m.t.Fatalf("%s was released, and both of its pods are charged", r.Name)
+	}
+}
+
+// judgeQuota: what a quota is raised by is in the ledger, or was when the cache was made.
+func (m *model) judgeQuota(w quota.WriteQuota) {
+	most := map[string]corev1.ResourceList{}
+	for _, r := range slices.Concat(m.s.Reservations, m.cache.Reservations) {
+		sum := corev1.ResourceList{}
+		for _, pod := range r.Spec.Pods {
+			plus(sum, pod.Charge)
+		}
+		for name, q := range most[r.Name] {
+			if had := sum[name]; q.Cmp(had) > 0 {
+				sum[name] = q
+			}
+		}
+		most[r.Name] = sum
+	}
+	allowed := m.truth.DeepCopy()
+	for _, sum := range most {
+		plus(allowed, sum)
+	}
+	for name, q := range w.Hard {
+		if most := allowed[name]; q.Cmp(most) > 0 {
+			m.t.Fatalf("%s is raised to %s, and base and ledger are %s", name, q.String(), most.String())
+		}
+	}
+}
+
+func plus(a, b corev1.ResourceList) {
+	for name, q := range b {
+		sum := a[name].DeepCopy()
+		sum.Add(q)
+		a[name] = sum
+	}
+}
+
+// Check is what holds at every moment.
+func (m *model) Check(t *rapid.T) {
+	for name, q := range m.s.Quotas[0].Spec.Hard {
+		if base, ok := m.truth[name]; !ok || q.Cmp(base) < 0 {
+			t.Fatalf("%s is %s, and its base is %s", name, q.String(), base.String())
+		}
+	}
+	if len(m.s.Quotas[0].Spec.Hard) != len(m.truth) {
+		t.Fatalf("a resource went missing: %v", m.s.Quotas[0].Spec.Hard)
+	}
+}

@@ -1,0 +1,283 @@
+package quota_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/mooring-vm/mooring/api/v1alpha1"
+	"github.com/mooring-vm/mooring/quota"
+)
+
+// pending is a snapshot with a migration that nothing is reserved for yet.
+func pending(quotas ...*corev1.ResourceQuota) quota.Snapshot {
+	s := snapshot(quotas...)
+	s.Migrations = []*kubevirtv1.VirtualMachineInstanceMigration{migration("m", "vm", kubevirtv1.MigrationPending)}
+	s.Pods = []*corev1.Pod{launcher("source", "vm", "2", "4Gi")}
+	return s
+}
+
+func TestTheLedgerIsWrittenFirst(t *testing.T) {
+	s := pending(hard(list("limits.cpu", "2"), nil))
+	s.Live = false
+	r := &v1alpha1.MigrationReservation{}
+	r.Name, r.Namespace, r.Finalizers = "m", namespace, []string{v1alpha1.Finalizer}
+	r.Spec = v1alpha1.MigrationReservationSpec{
+		Migration: v1alpha1.Reference{Name: "m", UID: "m"},
+		VMI:       v1alpha1.Reference{Name: "vm", UID: "vm"},
+		Source:    &v1alpha1.Reference{Name: "source", UID: "source"},
+		Pods:      []v1alpha1.ReservedPod{{Role: v1alpha1.RoleLauncher, Charge: both("2", "4Gi")}},
+		From:      v1alpha1.Estimated,
+	}
+	want := []quota.Action{
+		quota.CreateReservation{Reservation: r},
+		quota.WriteQuota{Name: "quota", UID: "quota", ResourceVersion: "1", Hard: list("limits.cpu", "4"), Annotations: quota.Annotations{
+			quota.BaseAnnotation: `{"limits.cpu":"2"}`, quota.AppliedAnnotation: `{"limits.cpu":"4"}`,
+			"harvesterhci.io/migratingVMs": `{"vm":{"limits.cpu":"2"}}`,
+		}},
+	}
+	if d := diff(want, quota.MakePlan(s, quota.Options{}).Actions); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+func TestGrantedWhenStatusHasFollowed(t *testing.T) {
+	s := pending(hard(list("limits.cpu", "2"), nil))
+	w := worldOf(s)
+	for _, a := range quota.MakePlan(s, quota.Options{}).Actions {
+		if err := w.do(a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if p := quota.MakePlan(w.snapshot(), quota.Options{}); len(p.Actions)+len(p.Reports) > 0 {
+		t.Errorf("%+v: want nothing before status.hard has followed", p)
+	}
+	w.follow()
+	p := quota.MakePlan(w.snapshot(), quota.Options{})
+	if len(p.Reports) != 1 || p.Reports[0].Reason != quota.ReasonGranted {
+		t.Errorf("reports %+v, want one, of the grant", p.Reports)
+	}
+	r := reservation(t, settled(t, w.snapshot()))
+	if r.Status.Phase != v1alpha1.PhaseGranted || !meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionGranted) {
+		t.Errorf("status %+v, want Granted", r.Status)
+	}
+}
+
+func TestNothingIsReserved(t *testing.T) {
+	for name, change := range map[string]func(s *quota.Snapshot){
+		"without a quota": func(s *quota.Snapshot) { s.Quotas = nil },
+		"opted out": func(s *quota.Snapshot) {
+			s.Quotas[0].Annotations = map[string]string{"harvesterhci.io/skipResourceQuotaAutoScaling": "true"}
+		},
+		"out of scope": func(s *quota.Snapshot) {
+			s.Quotas[0].Spec.Scopes = []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeBestEffort}
+		},
+		"succeeded": func(s *quota.Snapshot) { s.Migrations[0].Status.Phase = kubevirtv1.MigrationSucceeded },
+		"failed":    func(s *quota.Snapshot) { s.Migrations[0].Status.Phase = kubevirtv1.MigrationFailed },
+		"aborted": func(s *quota.Snapshot) {
+			with(s.Migrations[0], kubevirtv1.VirtualMachineInstanceMigrationAbortRequested)
+		},
+		"being deleted": func(s *quota.Snapshot) { s.Migrations[0].DeletionTimestamp = &metav1.Time{Time: s.Now} },
+		"to elsewhere": func(s *quota.Snapshot) {
+			s.Migrations[0].Spec.SendTo = &kubevirtv1.VirtualMachineInstanceMigrationSource{}
+		},
+		"no such VMI":       func(s *quota.Snapshot) { s.VMIs = nil },
+		"no pod to see":     func(s *quota.Snapshot) { s.Pods = nil },
+		"namespace going":   func(s *quota.Snapshot) { s.Namespace.DeletionTimestamp = &metav1.Time{Time: s.Now} },
+		"target is charged": func(s *quota.Snapshot) { s.Pods = append(s.Pods, target("target", "vm", "m", "2", "4Gi")) },
+		"unreadable base":   func(s *quota.Snapshot) { annotated(s.Quotas[0], "?", "") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := pending(hard(list("limits.cpu", "2"), nil))
+			change(&s)
+			for _, a := range quota.MakePlan(s, quota.Options{}).Actions {
+				if _, ledger := a.(quota.CreateReservation); !ledger || name != "unreadable base" {
+					t.Errorf("%T", a)
+				}
+			}
+		})
+	}
+}
+
+func TestFaultsAreToldAndLeaveTheQuotaAlone(t *testing.T) {
+	bad, good := hard(list("limits.cpu", "2"), nil), hard(list("limits.cpu", "2"), nil)
+	good.Name, good.UID = "good", "good"
+	s := pending(annotated(bad, "?", ""), good)
+	s.Namespace.Annotations = map[string]string{quota.MaintenanceAnnotation: "?"}
+	p := quota.MakePlan(s, quota.Options{})
+	var faults []string
+	for _, f := range p.Faults {
+		faults = append(faults, f.Kind+" "+f.Name)
+	}
+	if d := cmp.Diff([]string{"Namespace vms", "ResourceQuota quota"}, faults); d != "" {
+		t.Errorf("faults (-want +got):\n%s", d)
+	}
+	s = settled(t, s)
+	wantHard(t, s, list("limits.cpu", "2"))
+	if d := diff(list("limits.cpu", "4"), s.Quotas[1].Spec.Hard); d != "" {
+		t.Errorf("the other quota (-want +got):\n%s", d)
+	}
+}
+
+func TestEveryQuotaThatThePodFallsUnder(t *testing.T) {
+	cpu, scopedOut, class := hard(list("limits.cpu", "2"), nil), hard(list("pods", "1"), nil), hard(list("requests.memory", "4Gi"), nil)
+	scopedOut.Name, scopedOut.UID, scopedOut.Spec.Scopes = "other", "other", []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeTerminating}
+	class.Name, class.UID, class.Spec.Scopes = "class", "class", []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopePriorityClass}
+	s := pending(cpu, scopedOut, class)
+	s.Pods[0].Spec.PriorityClassName = "high"
+	s = settled(t, s)
+	for i, want := range []corev1.ResourceList{list("limits.cpu", "4"), list("pods", "1"), list("requests.memory", "8Gi")} {
+		if d := diff(want, s.Quotas[i].Spec.Hard); d != "" {
+			t.Errorf("%s (-want +got):\n%s", s.Quotas[i].Name, d)
+		}
+	}
+}
+
+func TestTimeout(t *testing.T) {
+	base := list("limits.cpu", "2")
+	s := pending(hard(base, nil))
+	with(s.Migrations[0], kubevirtv1.VirtualMachineInstanceMigrationRejectedByResourceQuota)
+	s = settled(t, s)
+	if again, want := quota.MakePlan(s, quota.Options{}).Again, start().Add(quota.DefaultTimeout); !again.Equal(want) {
+		t.Errorf("again at %s, want %s", again, want)
+	}
+	s.Now = start().Add(quota.DefaultTimeout)
+	p := quota.MakePlan(s, quota.Options{})
+	if len(p.Reports) != 1 || p.Reports[0].Reason != quota.ReasonTimedOut || p.Reports[0].Type != corev1.EventTypeWarning {
+		t.Errorf("reports %+v, want one, of the time-out", p.Reports)
+	}
+	s = settled(t, s)
+	wantHard(t, s, base)
+	r := reservation(t, s)
+	if r.Status.Phase != v1alpha1.PhaseExpired || !meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionTimedOut) {
+		t.Errorf("status %+v, want Expired", r.Status)
+	}
+	s.Pods = append(s.Pods, target("target", "vm", "m", "2", "4Gi")) // there was room after all
+	wantHard(t, settled(t, s), base)
+	s.Migrations[0].Status.Phase = kubevirtv1.MigrationFailed
+	wantNothing(t, settled(t, s), base)
+}
+
+func TestNoTimeoutWithoutARejection(t *testing.T) { // a drain has more migrations than KubeVirt does at once
+	s := settled(t, pending(hard(list("limits.cpu", "2"), nil)))
+	s.Now = start().Add(24 * time.Hour)
+	wantHard(t, settled(t, s), list("limits.cpu", "4"))
+}
+
+func TestATargetEndsTheDeadline(t *testing.T) {
+	s := pending(hard(list("limits.cpu", "2"), nil))
+	with(s.Migrations[0], kubevirtv1.VirtualMachineInstanceMigrationRejectedByResourceQuota)
+	s = settled(t, s)
+	s.Pods = append(s.Pods, target("target", "vm", "m", "2", "4Gi"))
+	s = settled(t, s)
+	if r := reservation(t, s); r.Spec.Deadline != nil || r.Spec.From != v1alpha1.Rendered || r.Status.Target.Name != "target" {
+		t.Errorf("%+v: want the target's charge and no deadline", r)
+	}
+}
+
+func TestDrain(t *testing.T) {
+	s := snapshot(hard(list("limits.cpu", "200", "pods", "100"), nil))
+	s.VMIs = nil
+	for i := range 100 {
+		vm := fmt.Sprintf("vm-%03d", i)
+		s.VMIs = append(s.VMIs, quota.VMI{Name: vm, UID: types.UID(vm)})
+		s.Pods = append(s.Pods, launcher(vm, vm, "2", "4Gi"))
+		s.Migrations = append(s.Migrations, migration("m-"+vm, vm, kubevirtv1.MigrationPending))
+	}
+	s = settled(t, s)
+	wantHard(t, s, list("limits.cpu", "400", "pods", "200"))
+	for i, m := range s.Migrations {
+		m.Status.Phase = kubevirtv1.MigrationSucceeded
+		s.Pods = append(s.Pods, target("t-"+s.VMIs[i].Name, s.VMIs[i].Name, m.Name, "2", "4Gi"))
+		ended(s.Pods[i])
+	}
+	wantNothing(t, settled(t, s), list("limits.cpu", "200", "pods", "100"))
+}
+
+func TestAStoredPodIsStillCounted(t *testing.T) {
+	base := list("limits.cpu", "2", "count/pods", "1")
+	s := moving(t, base)
+	s.Migrations[0].Status.Phase = kubevirtv1.MigrationSucceeded
+	ended(s.Pods[0])
+	s = settled(t, s)
+	wantHard(t, s, list("limits.cpu", "2", "count/pods", "2"))
+	s.Pods = s.Pods[1:]
+	wantNothing(t, settled(t, s), base)
+}
+
+func TestADeletedPodIsChargedForItsGracePeriodOnceMore(t *testing.T) {
+	base := list("limits.cpu", "2")
+	s := moving(t, base)
+	s.Migrations[0].Status.Phase = kubevirtv1.MigrationSucceeded
+	s.Pods[0].DeletionTimestamp, s.Pods[0].DeletionGracePeriodSeconds = &metav1.Time{Time: s.Now}, new(int64(30))
+	s = settled(t, s)
+	wantHard(t, s, list("limits.cpu", "4"))
+	s.Now = quota.MakePlan(s, quota.Options{}).Again
+	if want := start().Add(31 * time.Second); !s.Now.Equal(want) {
+		t.Fatalf("again at %s, want %s", s.Now, want)
+	}
+	wantNothing(t, settled(t, s), base)
+}
+
+func TestAReservationThatSomebodyDeletesCountsOn(t *testing.T) {
+	s := moving(t, list("limits.cpu", "2"))
+	s.Reservations[0].DeletionTimestamp = &metav1.Time{Time: s.Now}
+	wantHard(t, settled(t, s), list("limits.cpu", "4"))
+	s.Reservations[0].DeletionTimestamp, s.Reservations[0].Finalizers = nil, nil
+	if s = settled(t, s); !slices.Contains(reservation(t, s).Finalizers, v1alpha1.Finalizer) {
+		t.Error("want the finalizer back")
+	}
+}
+
+func TestOptingOutInTheMiddle(t *testing.T) {
+	base := list("limits.cpu", "2")
+	s := moving(t, base)
+	s.Quotas[0].Annotations["harvesterhci.io/skipResourceQuotaAutoScaling"] = "true"
+	wantHard(t, settled(t, s), base)
+}
+
+func TestTooManyVMsForAnAnnotation(t *testing.T) {
+	s := snapshot(hard(list("limits.cpu", "2000"), nil))
+	for i := range 1000 {
+		vm := fmt.Sprintf("vm-%0100d", i)
+		s.VMIs = append(s.VMIs, quota.VMI{Name: vm, UID: types.UID(vm)})
+		s.Pods = append(s.Pods, launcher(vm, vm, "2", "4Gi"))
+		s.Migrations = append(s.Migrations, migration("m-"+vm, vm, kubevirtv1.MigrationPending))
+	}
+	s = settled(t, s)
+	wantHard(t, s, list("limits.cpu", "4000"))
+	if text, ok := s.Quotas[0].Annotations["harvesterhci.io/migratingVMs"]; ok {
+		t.Errorf("an annotation of %d bytes", len(text))
+	}
+}
+
+func TestNamespaceGoing(t *testing.T) {
+	s := moving(t, list("limits.cpu", "2"))
+	s.Namespace.DeletionTimestamp = &metav1.Time{Time: s.Now}
+	if s = settled(t, s); len(s.Reservations) != 1 {
+		t.Fatal("released while both pods are charged")
+	}
+	s.Pods, s.Quotas = nil, nil
+	if s = settled(t, s); len(s.Reservations) > 0 {
+		t.Error("a finalizer holds the namespace up")
+	}
+}
+
+func TestASnapshotIsNotChanged(t *testing.T) {
+	s := moving(t, list("limits.cpu", "2", "count/pods", "3"))
+	s.Migrations[0].Status.Phase = kubevirtv1.MigrationSucceeded
+	ended(s.Pods[0])
+	before := copied(s)
+	quota.MakePlan(s, quota.Options{})
+	if d := cmp.Diff(before, s); d != "" {
+		t.Errorf("(-before +after):\n%s", d)
+	}
+}

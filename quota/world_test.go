@@ -1,0 +1,201 @@
+package quota_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/mooring-vm/mooring/api/v1alpha1"
+	"github.com/mooring-vm/mooring/quota"
+)
+
+// world is a namespace as the API server has it.
+type world struct {
+	s       quota.Snapshot
+	version int
+}
+
+func worldOf(s quota.Snapshot) *world { return &world{s: copied(s), version: 1000} }
+
+// snapshot is live.
+func (w *world) snapshot() quota.Snapshot {
+	s := copied(w.s)
+	s.Live = true
+	return s
+}
+
+// copied shares no object with its argument.
+func copied(s quota.Snapshot) quota.Snapshot {
+	s.Namespace = s.Namespace.DeepCopy()
+	s.VMIs = slices.Clone(s.VMIs)
+	s.Migrations = copies(s.Migrations)
+	s.Pods = copies(s.Pods)
+	s.Reservations = copies(s.Reservations)
+	s.Quotas = copies(s.Quotas)
+	return s
+}
+
+func copies[T interface{ DeepCopy() T }](all []T) []T {
+	out := make([]T, len(all))
+	for i, one := range all {
+		out[i] = one.DeepCopy()
+	}
+	return out
+}
+
+func (w *world) next() string {
+	w.version++
+	return strconv.Itoa(w.version)
+}
+
+var errConflict = errors.New("conflict")
+
+// do is one write; a release is two.
+func (w *world) do(a quota.Action) error {
+	switch a := a.(type) {
+	case quota.CreateReservation:
+		return w.create(a.Reservation)
+	case quota.UpdateReservation:
+		return w.update(a.Reservation, func(to *v1alpha1.MigrationReservation) {
+			to.Finalizers, to.Spec = a.Reservation.Finalizers, a.Reservation.Spec
+		})
+	case quota.UpdateStatus:
+		return w.update(a.Reservation, func(to *v1alpha1.MigrationReservation) { to.Status = a.Reservation.Status })
+	case quota.ReleaseReservation:
+		if err := w.remove(a); err != nil {
+			return err
+		}
+		return w.remove(a)
+	case quota.WriteQuota:
+		return w.write(a)
+	case quota.AnnotateNamespace:
+		w.s.Namespace.Annotations = a.Annotations.Apply(w.s.Namespace.Annotations)
+		return nil
+	}
+	return fmt.Errorf("unknown action %T", a)
+}
+
+func (w *world) find(name string) int {
+	return slices.IndexFunc(w.s.Reservations, func(r *v1alpha1.MigrationReservation) bool { return r.Name == name })
+}
+
+func (w *world) create(r *v1alpha1.MigrationReservation) error {
+	if w.find(r.Name) >= 0 {
+		return errConflict
+	}
+	r = r.DeepCopy()
+	r.ResourceVersion, r.Status = w.next(), v1alpha1.MigrationReservationStatus{}
+	r.CreationTimestamp = metav1.Time{Time: w.s.Now}
+	w.s.Reservations = append(w.s.Reservations, r)
+	return nil
+}
+
+// update checks the version of what the plan was made from.
+func (w *world) update(r *v1alpha1.MigrationReservation, change func(to *v1alpha1.MigrationReservation)) error {
+	at := w.find(r.Name)
+	if at < 0 || w.s.Reservations[at].ResourceVersion != r.ResourceVersion && !w.ours(at, r) {
+		return errConflict
+	}
+	to := w.s.Reservations[at].DeepCopy()
+	change(to)
+	to.Annotations = map[string]string{"after": r.ResourceVersion}
+	to.ResourceVersion = w.next()
+	w.s.Reservations[at] = to
+	return nil
+}
+
+// ours says whether the write before this one was the same plan's.
+func (w *world) ours(at int, r *v1alpha1.MigrationReservation) bool {
+	return w.s.Reservations[at].Annotations["after"] == r.ResourceVersion
+}
+
+// remove deletes at first, and takes the finalizer away then.
+func (w *world) remove(a quota.ReleaseReservation) error {
+	at := w.find(a.Reservation.Name)
+	if at < 0 {
+		return errConflict
+	}
+	r := w.s.Reservations[at]
+	if r.DeletionTimestamp != nil {
+		w.s.Reservations = slices.Delete(slices.Clone(w.s.Reservations), at, at+1)
+		return nil
+	}
+	if r.ResourceVersion != a.Reservation.ResourceVersion {
+		return errConflict
+	}
+	r = r.DeepCopy()
+	r.DeletionTimestamp, r.ResourceVersion = &metav1.Time{Time: w.s.Now}, w.next()
+	w.s.Reservations[at] = r
+	return nil
+}
+
+func (w *world) write(a quota.WriteQuota) error {
+	at := slices.IndexFunc(w.s.Quotas, func(q *corev1.ResourceQuota) bool { return q.UID == a.UID })
+	if at < 0 || w.s.Quotas[at].ResourceVersion != a.ResourceVersion {
+		return errConflict
+	}
+	w.s.Quotas[at] = a.Apply(w.s.Quotas[at])
+	w.s.Quotas[at].ResourceVersion = w.next()
+	return nil
+}
+
+// follow is kube-controller-manager: status.hard follows, and the use is counted.
+func (w *world) follow() {
+	for i, q := range w.s.Quotas {
+		q = q.DeepCopy()
+		q.Status.Hard, q.Status.Used = q.Spec.Hard.DeepCopy(), w.used(q)
+		q.ResourceVersion = w.next()
+		w.s.Quotas[i] = q
+	}
+}
+
+// used is what pods are charged, in the resources of a quota. Quotas have no scopes here.
+func (w *world) used(q *corev1.ResourceQuota) corev1.ResourceList {
+	used := corev1.ResourceList{}
+	for name := range q.Spec.Hard {
+		var sum resource.Quantity
+		for _, pod := range w.s.Pods {
+			if charge, ok := quota.Charge(pod)[name]; ok && (quota.Charged(pod, w.s.Now) || name == "count/pods") {
+				sum.Add(charge)
+			}
+		}
+		used[name] = sum
+	}
+	return used
+}
+
+// admits says whether the pod may be created, as kube-apiserver does it.
+func (w *world) admits(pod *corev1.Pod) bool {
+	for _, q := range w.s.Quotas {
+		used := w.used(q)
+		for name, charge := range quota.Charge(pod) {
+			most, ok := q.Status.Hard[name]
+			sum := used[name].DeepCopy()
+			sum.Add(charge)
+			if ok && sum.Cmp(most) > 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// pods of a VM that are charged.
+func (w *world) running(vmi string) []*corev1.Pod {
+	var all []*corev1.Pod
+	for _, pod := range w.s.Pods {
+		if pod.Labels[kubevirtv1.CreatedByLabel] == vmi && quota.Charged(pod, w.s.Now) {
+			all = append(all, pod)
+		}
+	}
+	return all
+}
+
+func (w *world) pass(d time.Duration) { w.s.Now = w.s.Now.Add(d) }
