@@ -1,0 +1,75 @@
+package v1alpha1_test
+
+import (
+	"os"
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/mooring-vm/mooring/api/v1alpha1"
+)
+
+func TestSchemeKnowsTheTypes(t *testing.T) {
+	s := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(s); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"MigrationReservation", "MigrationReservationList"} {
+		if !s.Recognizes(v1alpha1.GroupVersion().WithKind(kind)) {
+			t.Errorf("%s is not known", kind)
+		}
+	}
+}
+
+// crd is what of the generated CustomResourceDefinition has to agree with the code.
+type crd struct {
+	Spec struct {
+		Group string
+		Scope string
+		Names struct {
+			Kind       string
+			ShortNames []string
+		}
+		Versions []struct {
+			Name         string
+			Subresources map[string]any
+			Schema       struct {
+				OpenAPIV3Schema struct {
+					Properties struct {
+						Status struct {
+							Properties struct {
+								Phase struct{ Enum []v1alpha1.Phase }
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestCRDAgreesWithTheTypes(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/kubernetes/crds/mooring.dev_migrationreservations.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c crd
+	if err := yaml.Unmarshal(text, &c); err != nil {
+		t.Fatal(err)
+	}
+	if c.Spec.Group != v1alpha1.Group || c.Spec.Scope != "Namespaced" || c.Spec.Names.Kind != "MigrationReservation" ||
+		!slices.Equal(c.Spec.Names.ShortNames, []string{"mres"}) || len(c.Spec.Versions) != 1 {
+		t.Fatalf("%+v", c.Spec)
+	}
+	v := c.Spec.Versions[0]
+	if _, ok := v.Subresources["status"]; !ok || v.Name != v1alpha1.Version {
+		t.Errorf("version %s with subresources %v: want %s with status", v.Name, v.Subresources, v1alpha1.Version)
+	}
+	phases := slices.Sorted(slices.Values(v.Schema.OpenAPIV3Schema.Properties.Status.Properties.Phase.Enum))
+	want := []v1alpha1.Phase{v1alpha1.PhaseCharged, v1alpha1.PhaseExpired, v1alpha1.PhaseGranted, v1alpha1.PhaseReleasing, v1alpha1.PhaseReserved}
+	if !slices.Equal(phases, want) {
+		t.Errorf("phases %v, want %v", phases, want)
+	}
+}
