@@ -12,6 +12,11 @@ const tailLines = 15
 
 // log opens a file that a program writes to, over its restarts.
 func (c *ControlPlane) log(name string) (*os.File, error) {
+	for _, f := range c.logs {
+		if filepath.Base(f.Name()) == name {
+			return f, nil
+		}
+	}
 	f, err := os.OpenFile(filepath.Join(c.temp.Dir, name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err

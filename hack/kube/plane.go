@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -42,6 +43,7 @@ type ControlPlane struct {
 	programs *cache.Entry
 	temp     *cache.Temp
 	logs     []*os.File
+	beside   []*Process
 	plane    *envtest.ControlPlane
 	admin    *rest.Config
 }
@@ -49,7 +51,7 @@ type ControlPlane struct {
 // Start builds what is not cached and returns when kube-apiserver answers and
 // the namespace "default" is there. RBAC is on; nobody is let in without
 // credentials; a pod gets a service account, which must exist, as everywhere.
-// There are no controllers. ctx ends a build; the rest is over in seconds.
+// There are no controllers before StartControllers. ctx ends a build; the rest is over in seconds.
 //
 // The control plane ends with Stop, and at the latest with this process,
 // whatever ends it.
@@ -137,6 +139,9 @@ func (c *ControlPlane) StartAPIServer() error {
 // more than once.
 func (c *ControlPlane) Stop() error {
 	var errs []error
+	for _, p := range slices.Backward(c.beside) {
+		errs = append(errs, p.Stop())
+	}
 	if c.plane != nil {
 		errs = append(errs, c.plane.Stop())
 	}

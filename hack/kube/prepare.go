@@ -23,6 +23,9 @@ func (c *ControlPlane) prepare() error {
 	if err := os.WriteFile(in("authentication.yaml"), authentication, 0o600); err != nil {
 		return err
 	}
+	if err := writeFrontProxyCA(in(frontProxyCA)); err != nil {
+		return err
+	}
 	etcd := &envtest.Etcd{Path: c.program("etcd"), DataDir: in("etcd"), StartTimeout: startTimeout}
 	server := &envtest.APIServer{Path: c.program("kube-apiserver"), CertDir: in("certificates"), StartTimeout: startTimeout}
 	server.Configure().
@@ -33,7 +36,12 @@ func (c *ControlPlane) prepare() error {
 		Set("shutdown-send-retry-after", "true").
 		// the machine may have no address but the loopback one
 		Set("advertise-address", "127.0.0.1").
-		Set("endpoint-reconciler-type", "none")
+		Set("endpoint-reconciler-type", "none").
+		// as every distribution has it; API servers of others ask for it
+		Set("requestheader-client-ca-file", in(frontProxyCA)).
+		Set("requestheader-username-headers", "X-Remote-User").
+		Set("requestheader-group-headers", "X-Remote-Group").
+		Set("requestheader-extra-headers-prefix", "X-Remote-Extra-")
 	c.plane = &envtest.ControlPlane{Etcd: etcd, APIServer: server}
 	return c.keepLogs()
 }

@@ -17,7 +17,7 @@ func keepLogs(t testing.TB, c *kube.ControlPlane) {
 		if err != nil {
 			t.Logf("keeping the control plane's logs: %v", err)
 		}
-		t.Logf("the logs of etcd and kube-apiserver are in %s", dir)
+		t.Logf("the logs of its programs are in %s", dir)
 	})
 }
 

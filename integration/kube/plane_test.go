@@ -23,9 +23,14 @@ import (
 // ownerEnv turns the test binary into a process that owns a control plane.
 const ownerEnv = "MOORING_TEST_OWNER"
 
-// own starts a control plane, tells where its logs are, and waits to be killed.
+// own starts a control plane with a controller, tells where its logs are, and waits
+// to be killed.
 func own() {
-	c, err := kube.Start(context.Background(), kube.Options{Log: logger()})
+	ctx := context.Background()
+	c, err := kube.Start(ctx, kube.Options{Log: logger()})
+	if err == nil {
+		_, err = c.StartControllers(ctx, quotaController)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -38,7 +43,7 @@ func own() {
 // its process is killed and cleans nothing up.
 func TestKilledOwnerLeavesNothing(t *testing.T) {
 	dir, kill := startOwner(t)
-	if diff := cmp.Diff([]string{"etcd", "kube-apiserver"}, programsOf(t, dir)); diff != "" {
+	if diff := cmp.Diff([]string{"etcd", "kube-apiserver", "kube-controller-manager"}, programsOf(t, dir)); diff != "" {
 		t.Fatalf("programs (-want +got):\n%s", diff)
 	}
 	kill()

@@ -1,0 +1,114 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+const controllerManager = "kube-controller-manager"
+
+// StartControllers starts kube-controller-manager with the controllers of those
+// names and no others, and returns when it answers. What they are called:
+// `kube-controller-manager --help`, at --controllers. An unknown one is an error.
+//
+// Each call starts another one; stop the first before the second.
+func (c *ControlPlane) StartControllers(ctx context.Context, names ...string) (*Process, error) {
+	kubeconfig, err := c.adminKubeconfig()
+	if err != nil {
+		return nil, err
+	}
+	port, err := FreePort()
+	if err != nil {
+		return nil, err
+	}
+	p, err := c.Start(controllerManager, c.program(controllerManager),
+		"--kubeconfig="+kubeconfig,
+		"--controllers="+strings.Join(names, ","),
+		"--leader-elect=false",
+		"--bind-address=127.0.0.1",
+		"--secure-port="+strconv.Itoa(port),
+		"--cert-dir="+c.File("certificates"),
+	)
+	if err != nil {
+		return nil, err
+	}
+	url := fmt.Sprintf("https://127.0.0.1:%d/healthz", port)
+	if err := c.AwaitOK(ctx, p, url, nil); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// adminKubeconfig writes a kubeconfig for who may do everything.
+func (c *ControlPlane) adminKubeconfig() (string, error) {
+	path := c.File("admin.kubeconfig")
+	const name = "admin"
+	err := clientcmd.WriteToFile(clientcmdapi.Config{
+		Clusters: map[string]*clientcmdapi.Cluster{name: {Server: c.admin.Host, CertificateAuthorityData: c.admin.CAData}},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{
+			name: {ClientCertificateData: c.admin.CertData, ClientKeyData: c.admin.KeyData},
+		},
+		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
+		CurrentContext: name,
+	}, path)
+	if err != nil {
+		return "", fmt.Errorf("writing a kubeconfig: %w", err)
+	}
+	return path, nil
+}
+
+// FreePort is a port of the loopback address that nobody listened on a moment ago.
+func FreePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("looking for a free port: %w", err)
+	}
+	return l.Addr().(*net.TCPAddr).Port, l.Close()
+}
+
+// AwaitOK returns when a program that serves on loopback, with whatever
+// certificate, says 200 at url and accept, if there is one, likes what it says. A
+// program that ends or takes minutes is stopped, and an error with the ends of
+// all logs.
+func (c *ControlPlane) AwaitOK(ctx context.Context, p *Process, url string, accept func(*http.Response) bool) error {
+	client, err := rest.HTTPClientFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{Insecure: true}})
+	if err != nil {
+		return err
+	}
+	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, startTimeout, true, func(ctx context.Context) (bool, error) {
+		select {
+		case <-p.Exited():
+			return false, exit(p.err)
+		default:
+			return answers(ctx, client, url, accept), nil
+		}
+	})
+	if err != nil {
+		_ = p.Stop()
+		return fmt.Errorf("starting %s: %w\n%s", p.name, err, c.tails())
+	}
+	return nil
+}
+
+func answers(ctx context.Context, client *http.Client, url string, accept func(*http.Response) bool) bool {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return false
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return false
+	}
+	defer response.Body.Close()
+	return response.StatusCode == http.StatusOK && (accept == nil || accept(response))
+}

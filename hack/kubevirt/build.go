@@ -1,0 +1,70 @@
+package kubevirt
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/mooring-vm/mooring/hack/module"
+	"github.com/mooring-vm/mooring/hack/throwaway/cache"
+)
+
+const (
+	cacheName   = "kubevirt"
+	packagePath = "github.com/mooring-vm/mooring/hack/kubevirt"
+	binary      = "kubevirt"
+)
+
+// CacheNames are the names of the cache entries that Build makes.
+func CacheNames() []string { return []string{cacheName} }
+
+// programs are the names that the binary is called by. The module in
+// components/ says what each of them runs.
+func programs() []string { return []string{apiProgram, controllerProgram, generator} }
+
+// generator is the program that writes the manifests.
+const generator = "manifests"
+
+// Build compiles the programs of KubeVirt into the user's cache, or finds them
+// there, and beside them what virt-operator would install: crds.yaml, rbac.yaml,
+// webhooks.yaml. Compiling takes minutes, in which log hears of it. The working
+// directory must be in a checkout of Mooring.
+func Build(ctx context.Context, log *slog.Logger) (*cache.Entry, error) {
+	store, err := cache.Default()
+	if err != nil {
+		return nil, err
+	}
+	components, err := module.Find(ctx, packagePath, "components")
+	if err != nil {
+		return nil, err
+	}
+	key, err := components.Key(programs()...)
+	if err != nil {
+		return nil, err
+	}
+	return store.LogTo(log).Get(ctx, cacheName, key, func(ctx context.Context, dir string) error {
+		log.Info("building the programs of KubeVirt from their module, about three minutes on two cores")
+		return build(ctx, components, dir)
+	})
+}
+
+func build(ctx context.Context, components module.Module, dir string) error {
+	version, err := components.Version(ctx, "kubevirt.io/kubevirt")
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(dir, binary)
+	if err := components.Build(ctx, file, "-X kubevirt.io/client-go/version.gitVersion="+version); err != nil {
+		return err
+	}
+	if err := module.Link(file, programs()...); err != nil {
+		return err
+	}
+	manifests := exec.CommandContext(ctx, filepath.Join(dir, generator), dir)
+	if out, err := manifests.CombinedOutput(); err != nil {
+		return fmt.Errorf("generating KubeVirt's manifests: %w\n%s", err, out)
+	}
+	return nil
+}

@@ -1,0 +1,74 @@
+package kubevirt
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mooring-vm/mooring/hack/kube"
+)
+
+const controllerProgram = "virt-controller"
+
+// StartController starts a stopped virt-controller, and returns when it leads and
+// its caches are filled.
+func (k *KubeVirt) StartController(ctx context.Context) error {
+	port, err := kube.FreePort()
+	if err != nil {
+		return err
+	}
+	pair, err := k.servingPair(controllerProgram)
+	if err != nil {
+		return err
+	}
+	p, err := k.run(ctx, controllerProgram, controllerAccount, port,
+		"--launcher-image=registry.test/virt-launcher",
+		"--exporter-image=registry.test/virt-exportserver",
+		"--prom-cert-file="+pair.certFile,
+		"--prom-key-file="+pair.keyFile,
+	)
+	if err != nil {
+		return err
+	}
+	if err := k.plane.AwaitOK(ctx, p, fmt.Sprintf("https://127.0.0.1:%d/leader", port), leads); err != nil {
+		return err
+	}
+	k.controller = p
+	return nil
+}
+
+// StopController ends virt-controller, so that VMs and migrations stay as they are
+// until StartController.
+func (k *KubeVirt) StopController(ctx context.Context) error {
+	if err := k.controller.Stop(); err != nil {
+		return err
+	}
+	k.controller = nil
+	// which the next one would wait for, because this one does not give it back
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: controllerProgram}}
+	if err := k.admin.Delete(ctx, lease); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("ending the term of virt-controller: %w", err)
+	}
+	return nil
+}
+
+// run starts a program of KubeVirt with the rights of a service account.
+func (k *KubeVirt) run(ctx context.Context, name, account string, port int, args ...string) (*kube.Process, error) {
+	kubeconfig, err := k.plane.Kubeconfig(ctx, Namespace, account)
+	if err != nil {
+		return nil, err
+	}
+	common := []string{"--kubeconfig=" + kubeconfig, "--listen=127.0.0.1", "--port=" + strconv.Itoa(port)}
+	return k.plane.Start(name, k.file(name), append(common, args...)...)
+}
+
+func leads(response *http.Response) bool {
+	var says struct{ APIServer struct{ Leader string } }
+	return json.NewDecoder(response.Body).Decode(&says) == nil && says.APIServer.Leader == "true"
+}

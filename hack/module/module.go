@@ -1,0 +1,98 @@
+// Package module builds programs from modules of their own, which lie below
+// Mooring's but have other dependencies.
+package module
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/mooring-vm/mooring/hack/throwaway/cache"
+	"github.com/mooring-vm/mooring/hack/throwaway/child"
+)
+
+// Module is a folder with a go.mod and one program.
+type Module struct {
+	dir string
+}
+
+// Find returns the module in the folder name below the package of that path,
+// which is one of Mooring's. The working directory must be in a checkout of
+// Mooring.
+func Find(ctx context.Context, packagePath, name string) (Module, error) {
+	dir, err := run(goCommand(ctx, "", "list", "-f", "{{.Dir}}", packagePath))
+	if err != nil {
+		return Module{}, fmt.Errorf("finding the checkout of Mooring: %w", err)
+	}
+	return Module{dir: filepath.Join(dir, name)}, nil
+}
+
+// Key is the content address of what is built from the module: another one when
+// a file of it, Go or one of the parts changes.
+func (m Module) Key(parts ...string) (cache.Key, error) {
+	files, err := os.ReadDir(m.dir)
+	if err != nil {
+		return "", fmt.Errorf("reading a module: %w", err)
+	}
+	parts = append([]string{runtime.Version(), runtime.GOARCH}, parts...)
+	for _, f := range files {
+		content, err := os.ReadFile(filepath.Join(m.dir, f.Name()))
+		if err != nil {
+			return "", fmt.Errorf("reading a module: %w", err)
+		}
+		parts = append(parts, f.Name(), string(content))
+	}
+	return cache.KeyOf(parts...), nil
+}
+
+// Version is the version that the module requires of another one.
+func (m Module) Version(ctx context.Context, of string) (string, error) {
+	version, err := run(goCommand(ctx, m.dir, "list", "-m", "-f", "{{.Version}}", of))
+	if err != nil {
+		return "", fmt.Errorf("finding the version of %s: %w", of, err)
+	}
+	return version, nil
+}
+
+// Build compiles the module's program, without cgo, into a new file. What is
+// built twice is the same.
+func (m Module) Build(ctx context.Context, file string, ldflags ...string) error {
+	flags := "-ldflags=" + strings.Join(append([]string{"-s", "-w"}, ldflags...), " ")
+	if _, err := run(goCommand(ctx, m.dir, "build", "-trimpath", flags, "-o", file, ".")); err != nil {
+		return fmt.Errorf("building %s: %w", filepath.Base(file), err)
+	}
+	return nil
+}
+
+// Link makes the program be found by the names of those that it contains. The
+// links are beside it.
+func Link(file string, names ...string) error {
+	for _, name := range names {
+		if err := os.Symlink(filepath.Base(file), filepath.Join(filepath.Dir(file), name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func goCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
+	cmd := child.Isolated(ctx, "go", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false", "GOWORK=off")
+	return cmd
+}
+
+// run returns what cmd prints. Standard error is part of the error.
+func run(cmd *exec.Cmd) (string, error) {
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := child.Run(cmd); err != nil {
+		return "", fmt.Errorf("go %s: %w\n%s", cmd.Args[1], err, stderr.String())
+	}
+	return strings.TrimSpace(stdout.String()), nil
+}

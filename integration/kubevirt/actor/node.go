@@ -1,0 +1,87 @@
+package actor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	virtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// NodeNames are the names of the Nodes.
+func NodeNames() []string { return []string{"node-1", "node-2"} }
+
+// machineType is what "q35", which VMIs ask for, means to the QEMU of the Nodes.
+const machineType = "pc-q35-rhel9.6.0"
+
+// MakeNodes makes the Nodes that are not there. What a test has written to one stays.
+func MakeNodes(ctx context.Context, api client.Client) error {
+	for _, name := range NodeNames() {
+		n := node(name)
+		status := n.Status
+		err := api.Create(ctx, n)
+		if apierrors.IsAlreadyExists(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("making node %q: %w", name, err)
+		}
+		if err := sayReady(ctx, api, n, status); err != nil {
+			return fmt.Errorf("making node %q: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// sayReady takes away the taint that every new Node gets.
+func sayReady(ctx context.Context, api client.Client, n *corev1.Node, status corev1.NodeStatus) error {
+	n.Spec.Taints = nil
+	if err := api.Update(ctx, n); err != nil {
+		return err
+	}
+	n.Status = status
+	return api.Status().Update(ctx, n)
+}
+
+// node is as kubelet and virt-handler, with its labeller and its heartbeat, leave
+// one. The heart beats far in the future, or virt-controller would fail the VMIs.
+func node(name string) *corev1.Node {
+	resources := corev1.ResourceList{
+		corev1.ResourceCPU:              resource.MustParse("1000"),
+		corev1.ResourceMemory:           resource.MustParse("10Ti"),
+		corev1.ResourcePods:             resource.MustParse("10k"),
+		corev1.ResourceEphemeralStorage: resource.MustParse("10Ti"),
+		"devices.kubevirt.io/kvm":       resource.MustParse("10k"),
+		"devices.kubevirt.io/tun":       resource.MustParse("10k"),
+		"devices.kubevirt.io/vhost-net": resource.MustParse("10k"),
+	}
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        name,
+			Annotations: map[string]string{virtv1.VirtHandlerHeartbeat: time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339)},
+			Labels: map[string]string{
+				corev1.LabelHostname:                           name,
+				corev1.LabelArchStable:                         "amd64",
+				corev1.LabelOSStable:                           "linux",
+				virtv1.NodeSchedulable:                         "true",
+				virtv1.SupportedMachineTypeLabel + "q35":       "true",
+				virtv1.SupportedMachineTypeLabel + machineType: "true",
+				virtv1.CPUModelLabel + "EPYC":                  "true",
+				virtv1.CPUFeatureLabel + "svm":                 "true",
+				virtv1.CPUModelVendorLabel + "AMD":             "true",
+				virtv1.HostModelCPULabel + "EPYC":              "true",
+				virtv1.HostModelRequiredFeaturesLabel + "svm":  "true",
+				virtv1.SupportedHostModelMigrationCPU + "EPYC": "true",
+			},
+		},
+		Status: corev1.NodeStatus{
+			Capacity: resources, Allocatable: resources,
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()}},
+		},
+	}
+}
