@@ -109,22 +109,23 @@ func (p *pod) testChanged(t *testing.T) {
 }
 
 // TestStubborn: a guest that takes vCPUs and does not use them has them taken back, as
-// far as QEMU can, and one that does not listen to the power button is destroyed.
+// far as QEMU can, and with them the memory that came before; CloudStack leaves that. One
+// that does not listen to the power button is destroyed.
 func TestStubborn(t *testing.T) {
 	p := start(t, headroom.Options{}, "guest.keep-cpus-offline", "guest.keep-memory-offline", "guest.ignore-power-button")
 	left := 2
 	if p.daemon.Unplugs(t) {
 		left = 1
 	}
-	r := p.want(t, vcpus(2))
+	r := p.want(t, func(w *podapi.Wanted) { w.VCPUs, w.Memory = 2, booted+64*mi })
 	if r.State != podapi.StateFailed || !strings.Contains(r.Error, "the guest uses 1 of its 2 vCPUs") {
 		t.Errorf("report %+v, want it failed", r)
 	}
-	if a := r.Actual; a == nil || a.VCPUs != left || a.Online != 1 {
-		t.Errorf("actual %+v, want %d vCPUs, of which the guest uses 1", a, left)
+	if a := r.Actual; a == nil || a.VCPUs != left || a.Online != 1 || a.Memory != uint64(booted) {
+		t.Errorf("actual %+v, want %d vCPUs, of which the guest uses 1, and %d bytes", a, left, booted)
 	}
-	if len(r.Steps) != 2 || !r.Steps[1].Undo {
-		t.Errorf("steps %+v, want one and its undoing", r.Steps)
+	if n := len(r.Steps); n != 5 || !r.Steps[n-2].Undo || !r.Steps[n-1].Undo {
+		t.Errorf("steps %+v, want three and the undoing of two", r.Steps)
 	}
 	p.agent.want(vcpus(0))
 	p.testKept(t)

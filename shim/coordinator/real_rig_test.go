@@ -31,8 +31,12 @@ type pod struct {
 	daemon     *libvirttest.Daemon
 	connection virt.Connection
 	virt.Domain
-	agent *agent
-	stop  atomic.Bool
+	agent  *agent
+	bounds resize.Bounds
+	stop   atomic.Bool
+
+	needs   atomic.Uint64 // what limits must not fall below, as the agent was told
+	lowered atomic.Uint64 // the container's memory.max as somebody else has set it; 0: nobody has
 
 	dir    string                 // the journal's
 	stored atomic.Pointer[func()] // is called after each record
@@ -57,6 +61,7 @@ func newPod(t testing.TB) *pod {
 	}
 	daemon := libvirttest.Start(t, true)
 	p := &pod{daemon: daemon, connection: connect(t, daemon.URI), dir: t.TempDir(), agent: &agent{}, end: func() {}}
+	p.bounds = resize.Bounds{VCPUs: 15 * time.Second, Poll: 200 * time.Millisecond}
 	p.agent.wanted = podapi.Wanted{Generation: 1, Launcher: "compute", Limits: podapi.Limits{Memory: 3 * gi, CPU: 8000}}
 	t.Cleanup(func() { p.end() })
 	return p
@@ -67,15 +72,27 @@ func (p *pod) boot(t testing.TB, o headroom.Options, options ...string) {
 	vm := p.daemon.Linux(t, options...)
 	vm.Plain, vm.Memory = true, int(booted/mi)
 	o.Memory, o.CPUs = 1024, 8
-	prepared, err := headroom.Prepare([]byte(vm.XML(t)), o)
+	p.bootXML(t, prepared(t, vm.XML(t), o))
+}
+
+// prepared is a definition with headroom.
+func prepared(t testing.TB, xml string, o headroom.Options) string {
+	t.Helper()
+	result, err := headroom.Prepare([]byte(xml), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.daemon.Boot(t, string(prepared.XML))
+	return string(result.XML)
+}
+
+func (p *pod) bootXML(t testing.TB, xml string) {
+	t.Helper()
+	p.daemon.Boot(t, xml)
+	var err error
 	if p.Domain, err = p.connection.Domain(t.Context(), libvirttest.Name); err != nil {
 		t.Fatal(err)
 	}
-	p.await(t, "the guest answers", func(s virt.State) bool { return s.VCPUs.Online == 1 })
+	p.await(t, "the guest answers", func(s virt.State) bool { return s.VCPUs.Online == s.VCPUs.Boot })
 }
 
 func connect(t testing.TB, uri string) virt.Connection {
@@ -102,9 +119,9 @@ func (p *pod) run(t testing.TB) {
 	}
 	p.dead.Store(false)
 	c, err := coordinator.New(coordinator.Config{
-		Connection: p.connection, Agent: p.agent, Journal: hooked{file, p}, Overhead: wanted.Fixed(uint64(gi)),
+		Connection: p.connection, Agent: cgroups{p.agent, p}, Journal: hooked{file, p}, Overhead: wanted.Fixed(uint64(gi)),
 		Stops:    func() (bool, error) { return p.stop.Load(), nil },
-		Policy:   resize.Policy{Shrink: true, Bounds: resize.Bounds{VCPUs: 15 * time.Second, Poll: 200 * time.Millisecond}},
+		Policy:   resize.Policy{Shrink: true, Bounds: p.bounds},
 		Shutdown: shutdown.Options{Grace: 10 * time.Second, Resend: time.Second},
 		Log:      slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
@@ -115,6 +132,25 @@ func (p *pod) run(t testing.TB) {
 	done := make(chan struct{})
 	go func() { defer close(done); c.Run(ctx) }()
 	p.end = sync.OnceFunc(func() { cancel(); <-done; _ = file.Close() })
+}
+
+// cgroups is an agent whose pod has cgroups that others write to.
+type cgroups struct {
+	*agent
+	pod *pod
+}
+
+func (c cgroups) Seen(ctx context.Context) (resize.Seen, error) {
+	seen, err := c.agent.Seen(ctx)
+	if lowered := c.pod.lowered.Load(); lowered > 0 {
+		seen.ContainerMax = lowered
+	}
+	return seen, err
+}
+
+func (c cgroups) Need(ctx context.Context, bytes uint64) error {
+	c.pod.needs.Store(bytes)
+	return c.agent.Need(ctx, bytes)
 }
 
 // hooked is a journal with which a coordinator can be ended between any two steps.

@@ -29,6 +29,7 @@ func TestVirtioMem(t *testing.T) {
 		{"bandwidth is set, changed and removed", (*pod).testBandwidth},
 		{"what cannot be is refused", (*pod).testRefused},
 		{"something else is wanted in the middle", (*pod).testChanged},
+		{"the container's limit is lowered between steps", (*pod).testLimitLowered},
 		{"the shim ends between steps", (*pod).testShimEnds},
 		{"libvirtd is killed between steps", (*pod).testLibvirtdKilled},
 		{"vCPUs are unplugged", (*pod).testUnplug},

@@ -22,8 +22,22 @@ func (r *resizer) tell(ctx context.Context, report podapi.Report) {
 		return
 	}
 	r.told = news
-	if err := r.Agent.Report(ctx, report); err != nil && ctx.Err() == nil {
+	if err := r.insist(ctx, report); err != nil && ctx.Err() == nil {
 		r.Log.Warn("the agent was not told how the resize fares", "state", report.State, "error", err)
+	}
+}
+
+// insist tells an agent that is away for a moment once it is back, but for what is told
+// again soon. One that was started again asks for a generation of its own.
+func (r *resizer) insist(ctx context.Context, report podapi.Report) error {
+	for tries := 5; ; tries-- {
+		err := r.Agent.Report(ctx, report)
+		if !errors.Is(err, resize.ErrAgent) || report.State == podapi.StateResizing || tries == 0 {
+			return err
+		}
+		if err := pause(ctx, time.Second); err != nil {
+			return err
+		}
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 // Recover takes up a run that its journal has not ended: it undoes on if it was undone,
 // and otherwise finishes what is wanted now, or undoes what was begun if that is not
 // possible any more. It is to be called before the first Run. Without such a run it
-// does nothing, and tells so with ok.
+// tells so with ok, and does nothing but to let migrations begin.
 //
 // What the journal tells is what was begun. What the VM is, libvirt, the guest and the
 // kernel tell. A record that cannot be read, or is another domain's, is an error, and
@@ -17,6 +17,7 @@ import (
 func (r *Runner) Recover(ctx context.Context, wish Wish) (report Report, ok bool, err error) {
 	record, err := r.Journal.Load()
 	if errors.Is(err, ErrNoRecord) || err == nil && record.Phase == Ended {
+		r.newRun(wish).letGo() // whoever died may have held migrations off, and not begun, or not let them
 		return Report{}, false, nil
 	}
 	if err != nil {
@@ -30,7 +31,7 @@ func (r *Runner) Recover(ctx context.Context, wish Wish) (report Report, ok bool
 	if record.Domain != u.record.Domain {
 		return Report{}, false, fmt.Errorf("the journal is that of domain %s, and this is domain %s: it is left alone", record.Domain, u.record.Domain)
 	}
-	u.record, u.pending = record, true
+	u.record, u.pending, u.holding = record, true, true // the one before was
 	u.report.Wanted = record.Wanted
 	report, err = u.conclude(ctx, u.resume(ctx))
 	return report, true, err

@@ -61,11 +61,7 @@ type run struct {
 
 // begin looks at the domain once, and listens to what changes until end is called.
 func (r *Runner) begin(ctx context.Context, wish Wish) (u *run, end func(), err error) {
-	u = &run{Runner: *r, hands: hands{r.Domain, r.Node}, wish: wish}
-	u.Policy = r.Policy.withDefaults()
-	if u.Log == nil {
-		u.Log = slog.New(slog.DiscardHandler)
-	}
+	u = r.newRun(wish)
 	is, err := u.look(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -78,6 +74,15 @@ func (r *Runner) begin(ctx context.Context, wish Wish) (u *run, end func(), err 
 		u.release()
 	}
 	return u, end, nil
+}
+
+func (r *Runner) newRun(wish Wish) *run {
+	u := &run{Runner: *r, hands: hands{r.Domain, r.Node}, wish: wish}
+	u.Policy = r.Policy.withDefaults()
+	if u.Log == nil {
+		u.Log = slog.New(slog.DiscardHandler)
+	}
+	return u
 }
 
 // reach plans and acts until the VM is as it is wanted.
@@ -146,11 +151,9 @@ func (u *run) settle(ctx context.Context, w Wanted) {
 	if need == 0 {
 		return
 	}
-	if err := u.node.Need(ctx, need); err != nil {
+	if err := u.need(ctx, need); err != nil {
 		u.closing = errors.Join(u.closing, fmt.Errorf("tell the agent what the VM needs: %w", err))
-		return
 	}
-	u.guarded = need
 }
 
 // stopped is an error with which the VM is left as it is.
@@ -161,6 +164,14 @@ func (s *stopped) Unwrap() error { return s.err }
 
 // stay leaves the VM as it is, and the run in the journal.
 func (u *run) stay(err error) error { return &stopped{err} }
+
+// stayIf does so where libvirt or the agent has stayed away.
+func (u *run) stayIf(away bool, err error) error {
+	if away {
+		return u.stay(err)
+	}
+	return err
+}
 
 // final reports whether nothing more may be done to the VM.
 func final(err error) bool {

@@ -30,11 +30,32 @@ func (u *run) lookGuarded(ctx context.Context) (Is, error) {
 	if err != nil || u.record.Wanted.Size.Memory == 0 || is.Seen.Max() <= u.guarded {
 		return is, err
 	}
-	if err := u.node.Need(ctx, is.Seen.Max()); err != nil {
+	if err := u.need(ctx, is.Seen.Max()); err != nil {
 		return Is{}, fmt.Errorf("keep limits from being lowered: %w", err)
 	}
-	u.guarded = is.Seen.Max()
 	return u.look(ctx)
+}
+
+// need tells the agent what limits must not fall below.
+func (u *run) need(ctx context.Context, bytes uint64) error {
+	err := u.insist(ctx, func(ctx context.Context) error { return u.node.Need(ctx, bytes) })
+	if err == nil {
+		u.guarded = bytes
+	}
+	return err
+}
+
+// insist asks the agent for what may be asked twice, until it has answered, for as long
+// as policy says.
+func (u *run) insist(ctx context.Context, ask func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, u.Policy.Bounds.Read)
+	defer cancel()
+	for {
+		err := ask(ctx)
+		if err == nil || !uncertain(err) || u.wait(ctx) != nil {
+			return err
+		}
+	}
 }
 
 // listen subscribes to what changes. Without events it is looked from time to time.

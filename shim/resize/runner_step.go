@@ -61,7 +61,7 @@ func (u *run) attempt(ctx context.Context, step Step, begun func() error) error 
 	}
 	is, err := u.lookGuarded(ctx)
 	if err != nil {
-		return err
+		return u.stayIf(uncertain(err), err)
 	}
 	if err := alive(is); err != nil {
 		return err
@@ -83,8 +83,9 @@ func (u *run) attempt(ctx context.Context, step Step, begun func() error) error 
 // hold keeps migrations from beginning for as long as the step and its undoing take.
 func (u *run) hold(ctx context.Context, step Step) error {
 	u.holding = true
-	if err := u.node.Hold(ctx, 2*step.Within()+u.Policy.Bounds.Read); err != nil {
-		return fmt.Errorf("hold migrations off: %w", err)
+	period := 2*step.Within() + u.Policy.Bounds.Read
+	if err := u.insist(ctx, func(ctx context.Context) error { return u.node.Hold(ctx, period) }); err != nil {
+		return u.stayIf(uncertain(err), fmt.Errorf("hold migrations off: %w", err))
 	}
 	return nil
 }
@@ -92,12 +93,15 @@ func (u *run) hold(ctx context.Context, step Step) error {
 // release lets migrations begin again. Where it fails they may when the time is over
 // for which they were held off.
 func (u *run) release() {
-	if !u.holding {
-		return
+	if u.holding {
+		u.letGo()
 	}
+}
+
+func (u *run) letGo() {
 	ctx, cancel := context.WithTimeout(context.Background(), u.Policy.Bounds.Lock)
 	defer cancel()
-	if err := u.node.Hold(ctx, 0); err != nil {
+	if err := u.insist(ctx, func(ctx context.Context) error { return u.node.Hold(ctx, 0) }); err != nil {
 		u.Log.Warn("migrations cannot be allowed again; they are when the hold is over", "error", err)
 	}
 }
@@ -130,7 +134,7 @@ func (u *run) confirm(ctx context.Context, step Step, ordered error) error {
 			if ordered != nil && !uncertain(ordered) {
 				return ordered
 			}
-			if errors.Is(ordered, virt.ErrConnection) && absolute(step) {
+			if lost(ordered) && absolute(step) {
 				ordered = step.do(ctx, u.hands, is)
 				continue
 			}
@@ -141,10 +145,14 @@ func (u *run) confirm(ctx context.Context, step Step, ordered error) error {
 			return errSuperseded
 		}
 		if u.wait(ctx) != nil {
-			return errors.Join(fmt.Errorf("not confirmed within %s: %w", step.Within(), missing), ordered)
+			missed := errors.Join(fmt.Errorf("not confirmed within %s: %w", step.Within(), missing), ordered)
+			return u.stayIf(lost(err), missed)
 		}
 	}
 }
+
+// lost reports whether a call may never have come to libvirt, or to the agent.
+func lost(err error) bool { return errors.Is(err, virt.ErrConnection) || errors.Is(err, ErrAgent) }
 
 // errSuperseded ends a wait for what is not wanted any more.
 var errSuperseded = errors.New("something else is wanted by now")

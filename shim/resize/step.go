@@ -63,11 +63,10 @@ func waits(s Step) bool {
 	return s.kind() == kindAwaitLimit || s.kind() == kindAwaitRoom
 }
 
-// absolute reports whether an order says what is to be, so that libvirt may be given it
-// twice.
+// absolute reports whether an order says what is to be, so that it may be given twice.
 func absolute(s Step) bool {
 	switch s.kind() {
-	case kindSetVCPUs, kindSetBandwidth, kindRequestMemory, kindSetBalloon:
+	case kindSetVCPUs, kindSetBandwidth, kindRequestMemory, kindSetBalloon, kindRaiseLock, kindLowerLock:
 		return true
 	}
 	return false

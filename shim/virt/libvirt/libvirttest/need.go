@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -59,6 +60,36 @@ func (d *Daemon) LimitsCPU() bool {
 	_, v1 := os.Stat("/sys/fs/cgroup/cpu/" + d.cgroup)
 	_, v2 := os.Stat("/sys/fs/cgroup/" + d.cgroup)
 	return v1 == nil || v2 == nil
+}
+
+// Throttled is how often the domain's first vCPU was held back, because it had used its
+// bandwidth.
+func (d *Daemon) Throttled(t testing.TB) (n int) {
+	t.Helper()
+	for _, hierarchy := range []string{"", "cpu"} {
+		// A folder that goes meanwhile is another's.
+		_ = filepath.WalkDir(filepath.Join("/sys/fs/cgroup", hierarchy, d.cgroup), func(path string, _ fs.DirEntry, err error) error {
+			if err == nil && strings.HasSuffix(path, "/vcpu0/cpu.stat") {
+				n = statistic(t, path, "nr_throttled")
+			}
+			return nil
+		})
+	}
+	return n
+}
+
+func statistic(t testing.TB, path, name string) int {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, found := strings.Cut(string(text), name+" ")
+	n, err := strconv.Atoi(strings.TrimSpace(strings.SplitN(after, "\n", 2)[0]))
+	if !found || err != nil {
+		t.Fatalf("%s: no %s in %q", path, name, text)
+	}
+	return n
 }
 
 func (d *Daemon) removeCgroups(t testing.TB) {

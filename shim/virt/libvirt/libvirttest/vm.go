@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -26,6 +27,7 @@ const Name = "vm-1"
 type VM struct {
 	Kernel, Initrd, Arguments string
 	Console                   string
+	Heart                     string // socket of its second serial port
 
 	Memory int  // MiB; 0: 160
 	Plain  bool // without headroom; otherwise with more of it than a user would ask for
@@ -47,6 +49,7 @@ var vmXML = template.Must(template.New("vm").Parse(`<domain type='qemu'>
   <devices>
     <controller type='usb' model='none'/>
     {{with .Console}}<serial type='file'><source path='{{.}}'/></serial>{{end}}
+    {{with .Heart}}<serial type='unix'><source mode='bind' path='{{.}}'/></serial>{{end}}
     <channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel>
     <memballoon model='virtio'/>
     {{if not .Plain}}<memory model='virtio-mem'><target>
@@ -88,10 +91,14 @@ func (d *Daemon) Linux(t testing.TB, options ...string) VM {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return VM{
+	v := VM{
 		Kernel: copied, Initrd: g.Initramfs, Console: d.consoleFile(),
 		Arguments: strings.Join(append([]string{guest.Arguments}, options...), " "),
 	}
+	if slices.Contains(options, "guest.heartbeat") {
+		v.Heart = d.heartSocket()
+	}
+	return v
 }
 
 // Boot defines a domain and starts it.

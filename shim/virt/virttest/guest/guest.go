@@ -5,6 +5,10 @@
 //	guest.keep-cpus-offline    does not use vCPUs that are plugged
 //	guest.keep-memory-offline  does not use memory that is plugged
 //	guest.ignore-power-button  goes on running
+//	guest.busy                 computes all the time, and tells how much it has done
+//	guest.use-memory           uses nearly all memory, so that it cannot give it back
+//	guest.heartbeat            writes to its second serial port all the time
+//	guest.touch-memory         writes to most of its memory, whenever its size changes
 package guest
 
 import (

@@ -27,6 +27,12 @@ func main() {
 	go buttons(news)
 	go agent(log)
 	go uevents(log, news)
+	if o["busy"] {
+		go work()
+	}
+	if o["heartbeat"] {
+		go beat(log)
+	}
 	serve(o, news)
 }
 
@@ -84,6 +90,12 @@ func serve(o options, news <-chan string) {
 		if now := size(); now != told {
 			fmt.Println("GUEST", now)
 			told = now
+			if o["touch-memory"] {
+				touch()
+			}
+		}
+		if o["use-memory"] {
+			useMemory()
 		}
 		if <-news == powerButton {
 			press(o)
@@ -114,9 +126,14 @@ func online(pattern, from, to string) {
 }
 
 func size() string {
+	return "cpus=" + onlineCPUs() + " memory=" + strings.ReplaceAll(meminfo("MemTotal:"), " ", "")
+}
+
+// meminfo is a line of proc_meminfo(5), such as "262144 kB".
+func meminfo(name string) string {
 	for line := range strings.Lines(read("/proc/meminfo")) {
-		if total, ok := strings.CutPrefix(line, "MemTotal:"); ok {
-			return "cpus=" + onlineCPUs() + " memory=" + strings.ReplaceAll(strings.TrimSpace(total), " ", "")
+		if figure, ok := strings.CutPrefix(line, name); ok {
+			return strings.TrimSpace(figure)
 		}
 	}
 	return ""

@@ -1,0 +1,103 @@
+//go:build cgo && libvirt_dlopen
+
+package coordinator_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	rawlibvirt "libvirt.org/go/libvirt"
+
+	"github.com/mooring-vm/mooring/shim/headroom"
+	"github.com/mooring-vm/mooring/shim/virt/libvirt/libvirttest"
+)
+
+// TestBandwidthIsWhatTheGuestGets: a guest that computes all the time gets as much as it
+// is given, and does as much. On a busy machine it may get less, but never more.
+func TestBandwidthIsWhatTheGuestGets(t *testing.T) {
+	p := newPod(t)
+	if !p.daemon.LimitsCPU() {
+		t.Skip("missing: a CPU controller for libvirt")
+	}
+	p.boot(t, headroom.Options{}, "guest.busy")
+	p.run(t)
+	p.daemon.AwaitConsole(t, "GUEST work=1 ")
+	before := share{}
+	for _, step := range []struct {
+		quota       string
+		most, least float64 // CPUs
+	}{{"5%", 0.05, 0}, {"15%", 0.15, 0.07}, {"none", 1, 0.21}} {
+		p.done(t, quota(step.quota))
+		got := p.getsMore(t, step.least, 1.2*before.does)
+		t.Logf("with %s: %+v", step.quota, got)
+		if got.cpus > 1.3*step.most || step.quota == "none" && got.throttled > 0 {
+			t.Errorf("with %s: %+v, want at most %.2f CPUs", step.quota, got, step.most)
+		}
+		before = got
+	}
+}
+
+// share is what a guest got for some time.
+type share struct {
+	cpus      float64
+	does      float64 // of its work in a second
+	throttled int     // how often it was held back
+}
+
+// getsMore measures until the guest gets more than that. On a machine that has no more to
+// give, which is not what holds it back, the test cannot tell.
+func (p *pod) getsMore(t *testing.T, cpus, does float64) (got share) {
+	t.Helper()
+	for range 20 {
+		if got = p.gets(t); got.cpus > cpus && got.does > does {
+			return got
+		}
+		if got.throttled > 10 { // of 20 periods: in each of these it got all that it may have
+			t.Errorf("%+v, want more than %.2f CPUs, and %.1f of its work in a second", got, cpus, does)
+		}
+	}
+	if !t.Failed() {
+		t.Skipf("missing: a CPU with time for a guest that is not held back and gets %+v", got)
+	}
+	return got
+}
+
+// gets measures for some periods. Clocks are read so that it is rather too little.
+func (p *pod) gets(t *testing.T) share {
+	t.Helper()
+	began := time.Now()
+	used, done, throttled := p.used(t), p.did(t), p.daemon.Throttled(t)
+	<-time.After(20 * 100 * time.Millisecond)
+	used, done, throttled = p.used(t)-used, p.did(t)-done, p.daemon.Throttled(t)-throttled
+	took := time.Since(began).Seconds()
+	return share{cpus: used.Seconds() / took, does: float64(done) / took, throttled: throttled}
+}
+
+// used is the CPU time of the first vCPU.
+func (p *pod) used(t *testing.T) (cpu time.Duration) {
+	t.Helper()
+	p.daemon.Raw(t, func(conn *rawlibvirt.Connect) error {
+		d, err := conn.LookupDomainByName(libvirttest.Name)
+		if err != nil {
+			return err
+		}
+		vcpus, err := d.GetVcpus()
+		if err == nil {
+			cpu = time.Duration(vcpus[0].CpuTime)
+		}
+		return err
+	})
+	return cpu
+}
+
+// did is how much work the guest has done, in its own words.
+func (p *pod) did(t *testing.T) (n int) {
+	t.Helper()
+	said := p.daemon.Said(t)
+	if at := strings.LastIndex(said, "work="); at >= 0 {
+		_, _ = fmt.Sscanf(said[at:], "work=%d", &n) // a line that is half written is a smaller number
+	}
+	return n
+}

@@ -1,0 +1,71 @@
+//go:build cgo && libvirt_dlopen
+
+package coordinator_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/shim/headroom"
+	"github.com/mooring-vm/mooring/shim/virt/libvirt/libvirttest"
+)
+
+// cells are two, with a vCPU each.
+const cells = `<cpu><numa>
+  <cell id='0' cpus='0' memory='128' unit='MiB'/><cell id='1' cpus='1' memory='128' unit='MiB'/>
+</numa></cpu></domain>`
+
+// TestCloudStackCasesOnQEMU: what CloudStack's live scaling does with each, and what is
+// done here. Those that fail on the way are in TestStubborn, and all of them, with the
+// fake, in package resize.
+func TestCloudStackCasesOnQEMU(t *testing.T) {
+	p := newPod(t)
+	vm := p.daemon.Linux(t)
+	vm.Plain, vm.Memory = true, int(booted/mi)
+	two := strings.NewReplacer("<vcpu>1</vcpu>", "<vcpu>2</vcpu>", "</domain>", cells).Replace(vm.XML(t))
+	p.bootXML(t, prepared(t, two, headroom.Options{Device: headroom.DIMM, Slots: 3, Memory: 1024, CPUs: 8}))
+	p.run(t)
+	for _, c := range []struct {
+		name, theirs, ours string
+		vcpus              int
+		memory             int64
+		cells              []int // of the DIMMs
+	}{
+		{"memory and vCPUs", "memory, then vCPUs", "the same", 3, booted + dimm, []int{0}},
+		{"several NUMA cells", "node 0, always", "the emptiest one", 3, booted + 2*dimm, []int{0, 1}},
+		{"less of one, more of another", "refused: only scaling up", "shrinks, then grows", 4, booted + dimm, []int{0}},
+		{"only less memory", "refused: only scaling up", "shrinks", 4, booted, nil},
+	} {
+		s := p.done(t, func(w *podapi.Wanted) { w.VCPUs, w.Memory = c.vcpus, c.memory })
+		if s.VCPUs.Online != c.vcpus || s.Memory.Balloon != uint64(c.memory) || len(s.Memory.Devices) != len(c.cells) {
+			t.Fatalf("%s (theirs: %s; ours: %s): %+v", c.name, c.theirs, c.ours, s)
+		}
+		for i, d := range s.Memory.Devices {
+			if d.Cell != c.cells[i] {
+				t.Errorf("%s (theirs: %s; ours: %s): %+v, want it in cell %d", c.name, c.theirs, c.ours, d, c.cells[i])
+			}
+		}
+	}
+	// Theirs: error 530 of the second scaling beyond what was fixed at boot.
+	p.refused(t, guestMemory(booted+8*dimm), "<maxMemory> of the domain, which is 1Gi")
+	p.refused(t, vcpus(9), "9") // theirs: fails after the memory was plugged
+}
+
+// TestNotPrepared: a domain without headroom is left alone, and all reasons are given.
+// CloudStack fails when limits were reserved, or memory was plugged.
+func TestNotPrepared(t *testing.T) {
+	p := newPod(t)
+	p.daemon.Boot(t, libvirttest.VM{Plain: true, Memory: int(booted / mi)}.XML(t)) // firmware alone
+	var err error
+	if p.Domain, err = p.connection.Domain(t.Context(), libvirttest.Name); err != nil {
+		t.Fatal(err)
+	}
+	p.run(t)
+	both := func(w *podapi.Wanted) { w.VCPUs, w.Memory = 2, 2*booted }
+	p.refused(t, both, "was not prepared for more memory")
+	p.refused(t, both, "not prepared for more")
+	if s := p.read(t); s.VCPUs.Plugged != 1 {
+		t.Errorf("vCPUs %+v, want 1", s.VCPUs)
+	}
+}

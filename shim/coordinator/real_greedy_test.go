@@ -1,0 +1,57 @@
+//go:build cgo && libvirt_dlopen
+
+package coordinator_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/shim/headroom"
+	"github.com/mooring-vm/mooring/shim/virt"
+)
+
+// TestGreedy: a guest that uses its memory cannot give it back. In bounded time people
+// are told what it has, and no limit may be lower than that.
+func TestGreedy(t *testing.T) {
+	t.Parallel()
+	for _, device := range []headroom.Device{headroom.VirtioMem, headroom.DIMM} {
+		t.Run(string(device), func(t *testing.T) {
+			t.Parallel()
+			p := newPod(t)
+			p.bounds.Shrink = 4 * time.Second
+			p.boot(t, headroom.Options{Device: device, Slots: 1}, "guest.use-memory")
+			p.run(t)
+			p.done(t, guestMemory(2*booted))
+			patiently(t, func() bool { return p.uses(t) > booted+64*mi }, func() { t.Fatal("the guest does not use its memory") })
+			r := p.want(t, guestMemory(booted))
+			if r.State != podapi.StateFailed || !strings.Contains(r.Error, "not confirmed within 4s") {
+				t.Errorf("report %+v, want it failed", r)
+			}
+			s := p.read(t)
+			if r.Actual == nil || r.Actual.Memory != s.Memory.Balloon || r.Actual.Memory <= uint64(booted) {
+				t.Errorf("actual %+v, memory %+v, want that of the guest", r.Actual, s.Memory)
+			}
+			if d := s.Memory.Devices[0]; d.Model == virt.VirtioMem && d.Requested != d.Current {
+				t.Errorf("%+v, want that the guest is not asked any more", d)
+			}
+			if needs := p.needs.Load(); needs < s.Memory.Balloon+uint64(gi) {
+				t.Errorf("limits may be as low as %d, and the guest has %d", needs, s.Memory.Balloon)
+			}
+		})
+	}
+}
+
+// uses is how much memory the guest uses, in its own words.
+func (p *pod) uses(t *testing.T) (bytes int64) {
+	t.Helper()
+	for line := range strings.Lines(p.daemon.Said(t)) {
+		var more int64
+		if n, _ := fmt.Sscanf(line, "GUEST uses %d bytes more", &more); n == 1 {
+			bytes += more
+		}
+	}
+	return bytes
+}

@@ -1,0 +1,35 @@
+//go:build cgo && libvirt_dlopen
+
+package coordinator_test
+
+import (
+	"testing"
+
+	"github.com/mooring-vm/mooring/api/podapi"
+)
+
+// testLimitLowered: somebody else lowers the container's memory.max in the middle of a
+// resize, after whichever record. The VM is as wanted or as before, and people are told
+// which.
+func (p *pod) testLimitLowered(t *testing.T) {
+	grown, failed := booted+64*mi, 0
+	for n := 1; ; n++ {
+		p.done(t, guestMemory(booted))
+		if !p.between(t, n, guestMemory(grown), func() { p.lowered.Store(uint64(booted + gi)) }) {
+			break
+		}
+		r := p.outcome(t, p.agent.generation())
+		want := grown
+		if r.State == podapi.StateFailed {
+			want = booted
+			failed++
+		}
+		if s := p.read(t); s.Memory.Balloon != uint64(want) || s.Memory.Devices[0].Requested != s.Memory.Devices[0].Current {
+			t.Errorf("after record %d: report %+v, memory %+v, want %d", n, r, s.Memory, want)
+		}
+		p.lowered.Store(0)
+	}
+	if failed != 2 {
+		t.Errorf("it failed %d times, want that it does when the limit is lowered before the guest is asked", failed)
+	}
+}

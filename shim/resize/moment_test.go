@@ -1,0 +1,67 @@
+package resize_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"github.com/mooring-vm/mooring/shim/resize"
+)
+
+// An agent or a libvirt that is away for a moment, whichever call is lost, undoes
+// nothing: the run goes on.
+func TestAwayForAMoment(t *testing.T) {
+	for name, build := range map[string]func() (*model, uint64, int){
+		"grow":   func() (*model, uint64, int) { return vm(t).virtioMem(2*gi, 0).passthrough(), 2 * gi, 4 },
+		"shrink": func() (*model, uint64, int) { return vm(t).virtioMem(2*gi, gi).passthrough(), gi, 1 },
+	} {
+		for _, f := range []fault{loseBefore, loseAfter} {
+			t.Run(fmt.Sprintf("%s/%s", name, f), func(t *testing.T) {
+				for at, hit := 0, true; hit; at++ {
+					synctest.Test(t, func(t *testing.T) {
+						m, bytes, vcpus := build()
+						r := newRig(m)
+						m.calls.faults = map[int]fault{at: f}
+						r.want = m.to(bytes, vcpus)
+						m.node.limit = r.want.Size.Limit
+						report, err := r.Run(context.Background(), func() resize.Wanted { return r.want })
+						hit = m.calls.n > at
+						if err != nil && !errors.Is(err, errFault) { // the journal has no connection to lose
+							t.Errorf("call %d: %v\n%s", at, err, steps(report))
+						}
+					})
+				}
+			})
+		}
+	}
+}
+
+// One that stays away leaves the run as it is, to be gone on with.
+func TestAwayForLong(t *testing.T) {
+	for at, hit := 0, true; hit; at++ {
+		synctest.Test(t, func(t *testing.T) {
+			m := vm(t).virtioMem(2*gi, 0).passthrough()
+			r := newRig(m)
+			m.calls.faults = map[int]fault{at: outage}
+			report, err := r.run(t, m.to(2*gi, 4))
+			hit = m.calls.n > at
+			if err == nil || errors.Is(err, errFault) {
+				return
+			}
+			for _, s := range report.Steps {
+				if s.Undo {
+					t.Errorf("call %d: undone after %v\n%s", at, err, steps(report))
+				}
+			}
+			if record, lost := r.journal.Load(); lost == nil && record.Phase != resize.Running {
+				t.Errorf("call %d: the journal says %s after %v", at, record.Phase, err)
+			}
+			report, ok, err := r.Recover(context.Background(), func() resize.Wanted { return r.want })
+			if err != nil || ok && report.Actual.Memory != 2*gi {
+				t.Errorf("call %d: afterwards %v, %+v", at, err, report.Actual)
+			}
+		})
+	}
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// work tells each time that it has done as much again.
+func work() {
+	const much = 1 << 19
+	x := uint32(1)
+	for n := 1; ; n++ {
+		for range much {
+			x = x*1664525 + 1013904223
+		}
+		fmt.Printf("GUEST work=%d of %08x\n", n, x)
+	}
+}
+
+// beat writes a byte every few milliseconds, for as long as the guest runs.
+func beat(log *slog.Logger) {
+	port, err := os.OpenFile("/dev/ttyS1", os.O_WRONLY|syscall.O_NOCTTY, 0)
+	if err != nil {
+		log.Error("heartbeat", "error", err)
+		return
+	}
+	defer port.Close()
+	for range time.Tick(5 * time.Millisecond) {
+		_, _ = port.WriteString(".")
+	}
+}
+
+// useMemory leaves a little for the kernel. What is used is never given back.
+func useMemory() {
+	const left = 64 << 10
+	kib, err := strconv.Atoi(strings.TrimSuffix(meminfo("MemAvailable:"), " kB"))
+	if err != nil || kib <= left {
+		return
+	}
+	used, err := unix.Mmap(-1, 0, (kib-left)<<10, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
+	if err == nil {
+		err = pin(used)
+	}
+	fmt.Println("GUEST uses", len(used), "bytes more", err)
+}
+
+// pin has a pipe hold a page in each MiB, so that the kernel can move none of them: it
+// would, as long as anything is free, and then run out of memory.
+func pin(memory []byte) error {
+	const stride = 1 << 20
+	pipe := make([]int, 2)
+	if err := unix.Pipe2(pipe, unix.O_NONBLOCK); err != nil {
+		return err
+	}
+	if _, err := unix.FcntlInt(uintptr(pipe[1]), unix.F_SETPIPE_SZ, 1<<20); err != nil {
+		return err
+	}
+	for at := 0; at < len(memory); at += stride {
+		page := unix.Iovec{Base: &memory[at]}
+		page.SetLen(1)
+		if _, err := unix.Vmsplice(pipe[1], []unix.Iovec{page}, unix.SPLICE_F_NONBLOCK); err != nil && err != unix.EAGAIN {
+			return err
+		}
+	}
+	return nil
+}
