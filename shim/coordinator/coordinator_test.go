@@ -196,6 +196,30 @@ func TestTriedAgain(t *testing.T) {
 	})
 }
 
+// TestBegunAndNotWanted: what a shim that died has begun is undone, also if what is wanted
+// now cannot be had: limits that were lowered are not to be exceeded until somebody asks
+// for less.
+func TestBegunAndNotWanted(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		r.SetGuest(virttest.Guest{KeepVCPUsOffline: true})
+		r.want(func(w *podapi.Wanted) { w.VCPUs, w.Memory = 2, 2*gi })
+		time.Sleep(10 * time.Second)
+		r.end()
+		if s := r.state(t); s.Memory.Devices[0].Current != uint64(gi) {
+			t.Fatalf("memory %+v, want that it has grown and the rest is under way", s.Memory)
+		}
+		r.want(func(w *podapi.Wanted) { w.Limits.Memory = 2 * gi })
+		r.run(t)
+		time.Sleep(10 * time.Minute)
+		if s := r.state(t); s.Memory.Devices[0].Current != 0 {
+			t.Errorf("memory %+v", s.Memory)
+		}
+		if refused := r.agent.last(t, podapi.StateRefused); !strings.Contains(refused.Error, "memory.resize.mooring.dev") {
+			t.Errorf("report %+v", refused)
+		}
+	})
+}
+
 func TestDryRun(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.want(func(w *podapi.Wanted) { w.DryRun = &podapi.Size{VCPUs: 2} })

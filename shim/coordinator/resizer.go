@@ -104,7 +104,7 @@ func (r *resizer) next(ctx context.Context) bool {
 
 // recover ends what an earlier shim has begun, and reports whether that is done with.
 func (r *resizer) recover(ctx context.Context) bool {
-	wish, err := r.wish(ctx)
+	wish, err := r.wishOrBegun(ctx)
 	if err != nil {
 		r.fail(ctx, err)
 		return false

@@ -29,6 +29,26 @@ func (r *resizer) wish(ctx context.Context) (resize.Wish, error) {
 	}, nil
 }
 
+// wishOrBegun is wish. Where what is wanted cannot be had it is what the journal has begun,
+// which is finished if it is still possible, and undone otherwise.
+func (r *resizer) wishOrBegun(ctx context.Context) (resize.Wish, error) {
+	wish, err := r.wish(ctx)
+	if err == nil || unfinished(err) || ctx.Err() != nil {
+		return wish, err
+	}
+	record, noRecord := r.Journal.Load()
+	if noRecord != nil {
+		return nil, err
+	}
+	last := record.Wanted
+	return func() resize.Wanted {
+		if next, err := r.wanted(ctx, *r.latest.Load()); err == nil {
+			last = next
+		}
+		return last
+	}, nil
+}
+
 func (r *resizer) wanted(ctx context.Context, w podapi.Wanted) (resize.Wanted, error) {
 	size, err := r.size(ctx, w)
 	return resize.Wanted{Generation: int64(w.Generation), Size: size}, err
