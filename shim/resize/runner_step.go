@@ -146,7 +146,7 @@ func (u *run) confirm(ctx context.Context, step Step, ordered error) error {
 		}
 		if u.wait(ctx) != nil {
 			missed := errors.Join(fmt.Errorf("not confirmed within %s: %w", step.Within(), missing), ordered)
-			return u.stayIf(lost(err), missed)
+			return u.stayIf(lost(err) || lost(ordered) && absolute(step), missed)
 		}
 	}
 }

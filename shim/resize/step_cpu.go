@@ -66,12 +66,12 @@ func (s SetVCPUs) done(is Is) error {
 }
 
 // least is how many vCPUs the guest uses at least when it has taken the new ones: those
-// that it had taken offline itself stay so.
+// that it had taken offline itself stay so. A guest that did not tell used one at least.
 func (s SetVCPUs) least() int {
-	if s.To < s.From || s.Used == virt.Unknown {
+	if s.To < s.From {
 		return 1
 	}
-	return min(s.To, s.Used+s.To-s.From)
+	return min(s.To, max(s.Used, 1)+s.To-s.From)
 }
 
 func (s SetVCPUs) undo(is Is) Step {

@@ -91,7 +91,7 @@ func serve(o options, news <-chan string) {
 			fmt.Println("GUEST", now)
 			told = now
 			if o["touch-memory"] {
-				touch()
+				go touch()
 			}
 		}
 		if o["use-memory"] {
