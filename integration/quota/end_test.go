@@ -1,0 +1,92 @@
+package quota
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mooring-vm/mooring/api/v1alpha1"
+	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
+	"github.com/mooring-vm/mooring/quota"
+)
+
+// A migration that a quota rejects all the same, because that has opted out, holds the
+// others for a time only.
+func TestTimeOut(t *testing.T) {
+	c, _ := start(t, "--rejected-timeout=2s")
+	ns := c.Namespace(t, full())
+	c.Quota(t, &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: ns, Name: "strict", Annotations: map[string]string{quota.DefaultPrefix + "skipResourceQuotaAutoScaling": "true"},
+		},
+		Spec: corev1.ResourceQuotaSpec{Hard: list("pods", "1")},
+	})
+	m := c.Migrate(t, c.RunningVMI(t, ns, "vm", small()))
+	m.AwaitRejected(t)
+	r := awaitPhase(t, c, ns, v1alpha1.PhaseExpired)
+	if r.Spec.Deadline == nil {
+		t.Errorf("it has expired without a deadline: %+v", r.Spec)
+	}
+	awaitHard(t, c, ns, kubevirttest.QuotaName, full())
+	awaitHard(t, c, ns, "strict", list("pods", "1"))
+	awaitEvents(t, c, m.Get(t), quota.ReasonReserved, quota.ReasonTimedOut)
+	m.Abort(t)
+	awaitClean(t, c, ns, kubevirttest.QuotaName, full())
+}
+
+// A namespace that is deleted in the middle of a migration is not held up.
+func TestNamespaceDeleted(t *testing.T) {
+	c, _ := start(t)
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "deleted-"}}
+	if err := c.Client.Create(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the service account", func() error {
+		return c.Client.Get(t.Context(), client.ObjectKey{Namespace: ns.Name, Name: "default"}, &corev1.ServiceAccount{})
+	})
+	c.Quota(t, &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: kubevirttest.QuotaName},
+		Spec:       corev1.ResourceQuotaSpec{Hard: full()},
+	})
+	charged(t, c, ns.Name)
+	if err := c.Client.Delete(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the namespace to be gone", func() error {
+		err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(ns), ns)
+		if err == nil {
+			return fmt.Errorf("%+v, reservations %+v", ns.Status, reservations(t, c, ns.Name))
+		}
+		return client.IgnoreNotFound(err)
+	})
+}
+
+// What the API server says of a patch whose test fails is how the controller knows it: as
+// invalid, and without a cause.
+func TestFailedPatch(t *testing.T) {
+	c := kubevirttest.Start(t)
+	ns := c.Namespace(t, full())
+	q := quotaOf(t, c, ns, kubevirttest.QuotaName)
+	try := func(patch string) *metav1.StatusDetails {
+		t.Helper()
+		err := c.Client.Patch(t.Context(), q.DeepCopy(), client.RawPatch(types.JSONPatchType, []byte(patch)))
+		if !apierrors.IsInvalid(err) {
+			t.Fatalf("%s: %v, want it to be invalid", patch, err)
+		}
+		var status apierrors.APIStatus
+		errors.As(err, &status)
+		return status.Status().Details
+	}
+	if d := try(`[{"op": "test", "path": "/metadata/annotations", "value": {"a": "b"}}]`); d != nil && len(d.Causes) > 0 {
+		t.Errorf("causes of a test that failed: %v", d.Causes)
+	}
+	if d := try(`[{"op": "add", "path": "/spec/hard", "value": {"pods": "-1"}}]`); d == nil || len(d.Causes) == 0 {
+		t.Error("no cause of a quota that is invalid")
+	}
+}

@@ -1,0 +1,127 @@
+package quota
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mooring-vm/mooring/api/v1alpha1"
+	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
+)
+
+// patience is no measure of anything: a busy machine may take a while.
+const patience = time.Minute
+
+// eventually returns when check says nil, and fails t with its last error if it does not.
+func eventually(t *testing.T, what string, check func() error) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+		last = check()
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("waiting for %s: %v", what, last)
+	}
+}
+
+func list(pairs ...string) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		out[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return out
+}
+
+func quotaOf(t *testing.T, c *kubevirttest.Cluster, namespace, name string) *corev1.ResourceQuota {
+	t.Helper()
+	q := &corev1.ResourceQuota{}
+	if err := c.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, q); err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+// reservations are the ledger of a namespace.
+func reservations(t *testing.T, c *kubevirttest.Cluster, namespace string) []v1alpha1.MigrationReservation {
+	t.Helper()
+	all := &unstructured.UnstructuredList{}
+	all.SetAPIVersion(v1alpha1.GroupVersion().String())
+	all.SetKind("MigrationReservationList")
+	if err := c.Client.List(t.Context(), all, client.InNamespace(namespace)); err != nil {
+		t.Fatal(err)
+	}
+	out := make([]v1alpha1.MigrationReservation, len(all.Items))
+	for i, o := range all.Items {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &out[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out
+}
+
+// awaitPhase returns the only reservation of a namespace when it is in a phase.
+func awaitPhase(t *testing.T, c *kubevirttest.Cluster, namespace string, phase v1alpha1.Phase) v1alpha1.MigrationReservation {
+	t.Helper()
+	var found v1alpha1.MigrationReservation
+	eventually(t, "a reservation that is "+string(phase), func() error {
+		all := reservations(t, c, namespace)
+		if len(all) != 1 || all[0].Status.Phase != phase {
+			return fmt.Errorf("%+v", all)
+		}
+		found = all[0]
+		return nil
+	})
+	return found
+}
+
+// awaitHard returns when spec.hard and status.hard of a quota are what they should be.
+func awaitHard(t *testing.T, c *kubevirttest.Cluster, namespace, name string, want corev1.ResourceList) {
+	t.Helper()
+	eventually(t, "the quota to be what it should be", func() error {
+		q := quotaOf(t, c, namespace, name)
+		if !equality.Semantic.DeepEqual(q.Spec.Hard, want) || !equality.Semantic.DeepEqual(q.Status.Hard, want) {
+			return fmt.Errorf("spec.hard %v, status.hard %v, want %v", q.Spec.Hard, q.Status.Hard, want)
+		}
+		return nil
+	})
+}
+
+// awaitClean returns when nothing is left of any migration: the quota is at its base and
+// has no annotations, and the ledger is empty.
+func awaitClean(t *testing.T, c *kubevirttest.Cluster, namespace, name string, base corev1.ResourceList) {
+	t.Helper()
+	awaitHard(t, c, namespace, name, base)
+	eventually(t, "nothing to be left", func() error {
+		if all := reservations(t, c, namespace); len(all) > 0 {
+			return fmt.Errorf("reservations %+v", all)
+		}
+		if left := quotaOf(t, c, namespace, name).Annotations; len(left) > 0 {
+			return fmt.Errorf("annotations %v", left)
+		}
+		return nil
+	})
+}
+
+// plus is the sum of what is reserved and the base, in the resources of the base.
+func plus(base corev1.ResourceList, r v1alpha1.MigrationReservation) corev1.ResourceList {
+	sum := base.DeepCopy()
+	for _, pod := range r.Spec.Pods {
+		for name, charge := range pod.Charge {
+			if q, ok := sum[name]; ok {
+				q.Add(charge)
+				sum[name] = q
+			}
+		}
+	}
+	return sum
+}

@@ -1,0 +1,140 @@
+package quota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mooring-vm/mooring/hack/kube"
+	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
+	"github.com/mooring-vm/mooring/internal/buildinfo"
+	"github.com/mooring-vm/mooring/internal/controllercmd"
+)
+
+// system is the controller's namespace.
+const system = "mooring-system"
+
+// program is mooring-controller, in a process of its own.
+type program struct {
+	plane   *kube.ControlPlane
+	name    string
+	args    []string
+	listen  string
+	process *kube.Process // nil: it does not run
+}
+
+// serveAs is the first argument that makes the test binary mooring-controller.
+const serveAs = "mooring-controller"
+
+// serve is mooring-controller.
+func serve(args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	command := controllercmd.Command(buildinfo.Info{Version: "test"}, os.Stderr)
+	command.SetArgs(args)
+	if err := command.ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		return 1
+	}
+	return 0
+}
+
+// start returns the shared cluster with the controller at work in it until t ends, with
+// these arguments beside those that it needs. Its log is kept with those of the cluster.
+func start(t *testing.T, args ...string) (*kubevirttest.Cluster, *program) {
+	t.Helper()
+	c := kubevirttest.Start(t)
+	p := install(t, c, serveAs)
+	p.args = append(p.args, args...)
+	p.start(t)
+	return c, p
+}
+
+// install does what an administrator does.
+func install(t *testing.T, c *kubevirttest.Cluster, name string) *program {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}}
+	if err := c.Client.Create(t.Context(), ns); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"crds/mooring.dev_migrationreservations.yaml", "controller-role.yaml"} {
+		if err := apply(t.Context(), c.Plane, filepath.Join("..", "..", "deploy", "kubernetes", file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kubeconfig, err := c.Plane.Kubeconfig(t.Context(), system, "mooring-controller")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := kube.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &program{plane: c.Plane, name: name, listen: fmt.Sprintf("127.0.0.1:%d", port)}
+	t.Cleanup(func() { p.stop(t) })
+	p.args = []string{serveAs, "--kubeconfig=" + kubeconfig, "--lease-namespace=" + system, "--listen=" + p.listen, "--log-level=debug"}
+	return p
+}
+
+func apply(ctx context.Context, plane *kube.ControlPlane, file string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = plane.Apply(ctx, f)
+	return err
+}
+
+// start starts the controller, and returns when it can work.
+func (p *program) start(t *testing.T) {
+	t.Helper()
+	var err error
+	if p.process, err = p.plane.Start(p.name, os.Args[0], p.args...); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the controller to be ready", func() error {
+		_, err := p.get(t.Context(), "/readyz")
+		return err
+	})
+}
+
+// stop ends the controller as SIGTERM does, if it runs.
+func (p *program) stop(t *testing.T) {
+	t.Helper()
+	if p.process == nil {
+		return
+	}
+	if err := p.process.Stop(); err != nil {
+		t.Errorf("ending the controller: %v", err)
+	}
+	p.process = nil
+}
+
+func (p *program) get(ctx context.Context, path string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.listen+path, nil)
+	if err != nil {
+		return "", err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = errors.New(response.Status + ": " + string(body))
+	}
+	return string(body), err
+}

@@ -1,0 +1,50 @@
+package quota
+
+import (
+	"testing"
+
+	virtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/mooring-vm/mooring/api/v1alpha1"
+	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
+)
+
+// A controller goes on from what its predecessor left: with a migration that a quota has
+// rejected, one under way, and one that has ended meanwhile.
+func TestRestarts(t *testing.T) {
+	c, p := start(t)
+	p.stop(t)
+	ns := c.Namespace(t, full())
+	m := c.MigrateUntil(t, c.RunningVMI(t, ns, "vm", small()), virtv1.MigrationPreparingTarget)
+	m.AwaitRejected(t)
+
+	p.start(t)
+	m.Await(t, virtv1.MigrationPreparingTarget)
+	r := awaitPhase(t, c, ns, v1alpha1.PhaseCharged)
+
+	p.stop(t)
+	awaitHard(t, c, ns, kubevirttest.QuotaName, plus(full(), r))
+	m.GoOn(t)
+	m.Await(t, virtv1.MigrationSucceeded)
+	awaitHard(t, c, ns, kubevirttest.QuotaName, plus(full(), r))
+
+	p.start(t)
+	awaitClean(t, c, ns, kubevirttest.QuotaName, full())
+	checkWrites(t, p)
+}
+
+// The controller that waits takes over from the one that ends, and does nothing before.
+func TestStandBy(t *testing.T) {
+	c, first := start(t)
+	second := install(t, c, "second-controller")
+	second.start(t)
+	ns := c.Namespace(t, full())
+	m, _ := charged(t, c, ns)
+	if _, done := writes(t, second); done > 0 {
+		t.Errorf("%d writes of the one that waits", done)
+	}
+	first.stop(t)
+	m.GoOn(t)
+	awaitClean(t, c, ns, kubevirttest.QuotaName, full())
+	checkWrites(t, second)
+}

@@ -1,0 +1,95 @@
+package quota
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
+)
+
+// TestRights asks the API server for everything that the controller may do and a service
+// account without roles may not. That it suffices is shown by the other tests.
+func TestRights(t *testing.T) {
+	c := kubevirttest.Start(t)
+	install(t, c, serveAs)
+	want := []string{
+		"create /events", "create coordination.k8s.io/leases", "create events.k8s.io/events",
+		"create mooring.dev/migrationreservations",
+		"delete mooring.dev/migrationreservations",
+		"get /namespaces", "get coordination.k8s.io/leases mooring-controller",
+		"list /namespaces", "list /pods", "list /resourcequotas",
+		"list kubevirt.io/virtualmachineinstancemigrations", "list kubevirt.io/virtualmachineinstances",
+		"list mooring.dev/migrationreservations",
+		"patch /events", "patch /namespaces", "patch /resourcequotas", "patch events.k8s.io/events",
+		"patch mooring.dev/migrationreservations",
+		"update coordination.k8s.io/leases mooring-controller",
+		"update mooring.dev/migrationreservations", "update mooring.dev/migrationreservations/status",
+		"watch /namespaces", "watch /pods", "watch /resourcequotas",
+		"watch kubevirt.io/virtualmachineinstancemigrations", "watch kubevirt.io/virtualmachineinstances",
+		"watch mooring.dev/migrationreservations",
+	}
+	nobody := rules(t, c, "default")
+	own := slices.DeleteFunc(rules(t, c, "mooring-controller"), func(rule string) bool { return slices.Contains(nobody, rule) })
+	if diff := cmp.Diff(want, own); diff != "" {
+		t.Errorf("what the controller may do (-want +got):\n%s", diff)
+	}
+}
+
+// rules lists what a service account may do in the controller's namespace, one verb and
+// resource a line.
+func rules(t *testing.T, c *kubevirttest.Cluster, account string) []string {
+	t.Helper()
+	eventually(t, "the service account "+account, func() error {
+		_, err := c.Plane.Kubeconfig(t.Context(), system, account)
+		return err
+	})
+	path, err := c.Plane.Kubeconfig(t.Context(), system, account)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reviewed(t, config)
+}
+
+func reviewed(t *testing.T, config *rest.Config) []string {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	review, err := client.AuthorizationV1().SelfSubjectRulesReviews().Create(t.Context(), &authorizationv1.SelfSubjectRulesReview{
+		Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: system},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, r := range review.Status.ResourceRules {
+		for _, group := range r.APIGroups {
+			for _, resource := range r.Resources {
+				for _, verb := range r.Verbs {
+					all = append(all, suffixed(verb+" "+group+"/"+resource, r.ResourceNames))
+				}
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func suffixed(rule string, names []string) string {
+	for _, name := range names {
+		rule += " " + name
+	}
+	return rule
+}

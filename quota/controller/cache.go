@@ -1,0 +1,48 @@
+package controller
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// CacheOptions are those that the controller's caches have to have: they hold of a VM what
+// quotas ask about and nothing else, and hand out what nobody may change.
+func CacheOptions() cache.Options {
+	shared := true
+	return cache.Options{
+		ReaderFailOnMissingInformer:  true,
+		DefaultTransform:             cache.TransformStripManagedFields(),
+		DefaultUnsafeDisableDeepCopy: &shared,
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Pod{}: {Label: podsOfVMs(), Transform: transform(trimPod)},
+			vmiMetadata(): {Transform: transform(trimMetadata)},
+		},
+	}
+}
+
+// transform makes a cache's transformation of a function for one type.
+func transform[T any](trim func(T) T) func(any) (any, error) {
+	return func(o any) (any, error) {
+		if typed, ok := o.(T); ok {
+			return trim(typed), nil
+		}
+		return nil, fmt.Errorf("caching a %T: want a %T", o, *new(T))
+	}
+}
+
+// trimMetadata keeps what identifies an object.
+func trimMetadata(o *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{TypeMeta: o.TypeMeta, ObjectMeta: identity(o.ObjectMeta)}
+}
+
+func identity(m metav1.ObjectMeta) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion,
+		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp,
+		DeletionGracePeriodSeconds: m.DeletionGracePeriodSeconds,
+	}
+}

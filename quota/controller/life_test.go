@@ -1,0 +1,207 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/apimachinery/pkg/util/validation"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/mooring-vm/mooring/api/v1alpha1"
+)
+
+// step is something that happens to a migration, and what is to be so afterwards.
+type step struct {
+	name   string
+	happen func(*testing.T, *world)
+	want   func(*testing.T, *world)
+}
+
+func reserved(phase v1alpha1.Phase) func(*testing.T, *world) {
+	return func(t *testing.T, w *world) {
+		t.Helper()
+		if hard := w.quota(t).Spec.Hard; !same(hard, doubled()) {
+			t.Fatalf("hard is %v, want %v", hard, doubled())
+		}
+		if all := w.ledger(t); len(all) != 1 || all[0].Status.Phase != phase {
+			t.Fatalf("reservations %+v, want one that is %s", all, phase)
+		}
+	}
+}
+
+func cleaned(t *testing.T, w *world) { w.clean(t) }
+
+// The lives of migrations.
+func lives() map[string][]step {
+	begin := []step{
+		{"pending", func(t *testing.T, w *world) { w.create(t, migration(kubevirtv1.MigrationPending)) }, reserved(v1alpha1.PhaseGranted)},
+		{"target", func(t *testing.T, w *world) { w.create(t, target()) }, reserved(v1alpha1.PhaseCharged)},
+	}
+	with := func(more ...step) []step { return append(begin[:2:2], more...) }
+	return map[string][]step{
+		"succeeded": with(
+			step{"success", func(t *testing.T, w *world) { w.toPhase(t, kubevirtv1.MigrationSucceeded) }, reserved(v1alpha1.PhaseReleasing)},
+			step{"source gone", func(t *testing.T, w *world) { w.remove(t, launcher("source", nil)) }, cleaned},
+		),
+		"failed": with(
+			step{"failure", func(t *testing.T, w *world) { w.toPhase(t, kubevirtv1.MigrationFailed) }, reserved(v1alpha1.PhaseReleasing)},
+			step{"target gone", func(t *testing.T, w *world) { w.remove(t, target()) }, cleaned},
+		),
+		"deleted": with(
+			step{"migration and target gone", func(t *testing.T, w *world) {
+				w.remove(t, migration(""))
+				w.remove(t, target())
+			}, cleaned},
+		),
+	}
+}
+
+func TestLives(t *testing.T) {
+	for name, life := range lives() {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			r := w.reconciler(interceptor.Funcs{})
+			for _, s := range life {
+				s.happen(t, w)
+				if err := w.settle(t, r); err != nil {
+					t.Fatalf("%s: %v", s.name, err)
+				}
+				w.check(t)
+				s.want(t, w)
+			}
+			checkEconomy(t, r)
+		})
+	}
+}
+
+// checkEconomy fails t if the life of one migration has cost more calls than it has to.
+func checkEconomy(t *testing.T, r *Reconciler) {
+	t.Helper()
+	conflicts, writes := 0.0, 0.0
+	for _, k := range []kind{kindReservation, kindStatus, kindQuota, kindNamespace} {
+		conflicts += testutil.ToFloat64(r.Metrics.writes.WithLabelValues(string(k), outcomeConflict))
+		writes += testutil.ToFloat64(r.Metrics.writes.WithLabelValues(string(k), outcomeDone))
+	}
+	looks := testutil.ToFloat64(r.Metrics.looks.WithLabelValues(lookLive)) + testutil.ToFloat64(r.Metrics.looks.WithLabelValues(lookLedger))
+	if conflicts > 0 || writes > 9 || looks > 2 {
+		t.Errorf("%v conflicts, %v writes, %v looks at the API server; want none, 9 and 2 at most", conflicts, writes, looks)
+	}
+}
+
+var errKilled = errors.New("killed")
+
+// killer lets so many writes be and no more, as a controller does that is killed. The
+// last may be done without its answer being heard.
+type killer struct {
+	left   int
+	unsaid bool
+	killed bool
+}
+
+func (k *killer) write(do func() error) error {
+	if k.killed {
+		return errKilled
+	}
+	if k.left--; k.left >= 0 {
+		return do()
+	}
+	k.killed = true
+	if k.unsaid {
+		_ = do()
+	}
+	return errKilled
+}
+
+func (k *killer) hooks() interceptor.Funcs {
+	return interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			return k.write(func() error { return c.Create(ctx, o, opts...) })
+		},
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+			return k.write(func() error { return c.Update(ctx, o, opts...) })
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			return k.write(func() error { return c.Patch(ctx, o, p, opts...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			return k.write(func() error { return c.Delete(ctx, o, opts...) })
+		},
+		SubResourceUpdate: func(ctx context.Context, c client.Client, name string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+			return k.write(func() error { return c.SubResource(name).Update(ctx, o, opts...) })
+		},
+	}
+}
+
+// A controller that is killed before or after any of its writes leaves a state that its
+// successor goes on from, and in which no quota is raised
+// before there is a reservation.
+func TestKilledAtEachWrite(t *testing.T) {
+	for name, life := range lives() {
+		checkKills(t, name, life, false)
+	}
+	checkKills(t, "succeeded", lives()["succeeded"], true)
+}
+
+func checkKills(t *testing.T, name string, life []step, unsaid bool) {
+	t.Helper()
+	writes := 0
+	for killedAt(t, name, life, writes, unsaid) {
+		writes++
+	}
+	if writes < 5 {
+		t.Errorf("%s: killed at %d writes only", name, writes)
+	}
+}
+
+// Names of 253 characters, the longest that there are, end up in no name and no key.
+func TestLongNames(t *testing.T) {
+	long := strings.Repeat("v", 253)
+	w := newWorldOf(t, long)
+	r := w.reconciler(interceptor.Funcs{})
+	m := migration(kubevirtv1.MigrationPending)
+	m.Name, m.Spec.VMIName = long, long
+	w.create(t, m)
+	if err := w.settle(t, r); err != nil {
+		t.Fatal(err)
+	}
+	reserved(v1alpha1.PhaseGranted)(t, w)
+	for key := range w.quota(t).Annotations {
+		if problems := validation.IsQualifiedName(key); len(problems) > 0 {
+			t.Errorf("annotation %s: %v", key, problems)
+		}
+	}
+}
+
+// killedAt lives a life with a kill at the nth write, and says whether there was one.
+func killedAt(t *testing.T, name string, life []step, n int, unsaid bool) (killed bool) {
+	t.Run(fmt.Sprintf("%s/%d/unsaid=%t", name, n, unsaid), func(t *testing.T) {
+		w := newWorld(t)
+		k := &killer{left: n, unsaid: unsaid}
+		r := w.reconciler(k.hooks())
+		for _, s := range life {
+			s.happen(t, w)
+			err := w.settle(t, r)
+			w.check(t)
+			if s.name == "pending" {
+				w.checkLedgerFirst(t)
+			}
+			if errors.Is(err, errKilled) {
+				r = w.reconciler(interceptor.Funcs{})
+				err = w.settle(t, r)
+			}
+			if err != nil {
+				t.Fatalf("%s: %v", s.name, err)
+			}
+			w.check(t)
+			s.want(t, w)
+		}
+		killed = k.killed
+	})
+	return killed
+}

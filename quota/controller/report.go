@@ -1,0 +1,148 @@
+package controller
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/mooring-vm/mooring/quota"
+)
+
+// The action that Events name: what was being done.
+const eventAction = "ScaleQuota"
+
+// Reasons of Events on quotas and on what is left alone. Those on migrations are in
+// package quota.
+const (
+	ReasonOverrun = "QuotaOverrun"
+	ReasonFault   = "QuotaFault"
+)
+
+// maxNote is how long the text of an Event may be, in bytes.
+const maxNote = 1024
+
+// report tells the Events that an action is the cause of.
+func (r *Reconciler) report(namespace string, done quota.Action, reports []quota.Report) {
+	name, reasons := causes(done)
+	for _, report := range reports {
+		if report.Reservation != name || !slices.Contains(reasons, report.Reason) {
+			continue
+		}
+		migration := &corev1.ObjectReference{
+			APIVersion: kubevirtv1.GroupVersion.String(), Kind: kubevirtv1.VirtualMachineInstanceMigrationGroupVersionKind.Kind,
+			Namespace: namespace, Name: report.Migration.Name, UID: report.Migration.UID,
+		}
+		r.event(migration, report.Type, report.Reason, report.Message)
+	}
+}
+
+// causes are the reservation that an action is about and the reasons that it gives.
+func causes(a quota.Action) (reservation string, reasons []string) {
+	switch a := a.(type) {
+	case quota.CreateReservation:
+		return a.Reservation.Name, []string{quota.ReasonReserved}
+	case quota.UpdateReservation:
+		return a.Reservation.Name, []string{quota.ReasonGrown}
+	case quota.UpdateStatus:
+		return a.Reservation.Name, []string{quota.ReasonGranted, quota.ReasonTimedOut}
+	case quota.ReleaseReservation:
+		return a.Reservation.Name, []string{quota.ReasonReleased}
+	}
+	return "", nil
+}
+
+func (r *Reconciler) event(on *corev1.ObjectReference, kind, reason, message string) {
+	r.Logger.Info(message, "reason", reason, "kind", on.Kind, "namespace", on.Namespace, "name", on.Name)
+	if len(message) > maxNote {
+		message = strings.ToValidUTF8(message[:maxNote-3], "") + "..."
+	}
+	r.Events.Eventf(on, nil, kind, reason, eventAction, "%s", message)
+}
+
+// states are what is so in a namespace until it changes: texts, by object.
+type states struct {
+	overruns map[string]overrun // by quota
+	faults   map[corev1.ObjectReference]string
+}
+
+// overrun is that of a quota. Kubernetes counts for a while what is not used any more, and
+// so one is told when it has lasted.
+type overrun struct {
+	text  string
+	since time.Time
+	told  bool
+}
+
+// overrunPatience is how long an overrun has to last.
+const overrunPatience = 30 * time.Second
+
+func (before states) next(namespace string, plan quota.Plan, at time.Time) states {
+	now := states{overruns: map[string]overrun{}, faults: map[corev1.ObjectReference]string{}}
+	for _, o := range plan.Overruns {
+		text := fmt.Sprintf("more is used than the quota allows: %s; nothing is reserved for migrations", strings.Join(names(o.Excess), ", "))
+		now.overruns[o.Quota] = overrun{text: text, since: at}
+		if was := before.overruns[o.Quota]; was.text == text {
+			now.overruns[o.Quota] = was
+		}
+	}
+	for _, f := range plan.Faults {
+		now.faults[faulty(namespace, f)] = f.Err.Error()
+	}
+	return now
+}
+
+func names(list corev1.ResourceList) []string {
+	var all []string
+	for name := range maps.Keys(list) {
+		all = append(all, string(name))
+	}
+	slices.Sort(all)
+	return all
+}
+
+func faulty(namespace string, f quota.Fault) corev1.ObjectReference {
+	ref := corev1.ObjectReference{APIVersion: "v1", Kind: f.Kind, Namespace: namespace, Name: f.Name}
+	switch f.Kind {
+	case "Namespace":
+		ref.Namespace = ""
+	case "ResourceQuota":
+	default:
+		ref.APIVersion = kubevirtv1.GroupVersion.String()
+	}
+	return ref
+}
+
+// tellStates tells of overruns and faults what was not told before, and returns when
+// there is more to tell; zero: there is not.
+func (r *Reconciler) tellStates(ns *namespace, plan quota.Plan) (again time.Time) {
+	now := ns.states.next(ns.name, plan, r.Now())
+	for name, o := range now.overruns {
+		lasted := o.since.Add(overrunPatience)
+		switch {
+		case o.told:
+		case r.Now().Before(lasted):
+			again = lasted
+		default:
+			r.event(reference("ResourceQuota", ns.name, name), corev1.EventTypeWarning, ReasonOverrun, o.text)
+			o.told = true
+			now.overruns[name] = o
+		}
+	}
+	for ref, text := range now.faults {
+		if ns.states.faults[ref] != text {
+			r.event(&ref, corev1.EventTypeWarning, ReasonFault, text)
+		}
+	}
+	r.Metrics.tell(ns.states, now)
+	ns.states = now
+	return again
+}
+
+func reference(kind, namespace, name string) *corev1.ObjectReference {
+	return &corev1.ObjectReference{APIVersion: "v1", Kind: kind, Namespace: namespace, Name: name}
+}

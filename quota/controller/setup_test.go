@@ -1,0 +1,98 @@
+package controller
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+// bare is a manager of an API server that serves the kinds of a mapper.
+type bare struct {
+	manager.Manager
+	mapper meta.RESTMapper
+	scheme *runtime.Scheme
+}
+
+func (b bare) GetRESTMapper() meta.RESTMapper { return b.mapper }
+func (b bare) GetScheme() *runtime.Scheme     { return b.scheme }
+func (b bare) Add(manager.Runnable) error     { return nil }
+
+// Without KubeVirt the controller is not ready, says what it waits for, and says it once.
+func TestKindsAreWaitedFor(t *testing.T) {
+	scheme, err := NewScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	var log bytes.Buffer
+	c, err := Add(bare{mapper: mapper, scheme: scheme}, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range watches() {
+		for range 2 {
+			if c.kindsThere() {
+				t.Fatal("kinds are there that are not served")
+			}
+		}
+		gvk, err := apiutil.GVKForObject(w.object, scheme)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Ready(nil); !strings.Contains(err.Error(), gvk.Kind) {
+			t.Errorf("not ready: %v, want it to name %s", err, gvk.Kind)
+		}
+		mapper.Add(gvk, meta.RESTScopeNamespace)
+	}
+	if !c.kindsThere() {
+		t.Errorf("missing: %v", missingKinds(mapper, scheme))
+	}
+	if got, want := strings.Count(log.String(), "level=ERROR"), len(watches()); got != want {
+		t.Errorf("told %d times, want %d:\n%s", got, want, log.String())
+	}
+}
+
+var metricRow = regexp.MustCompile("(?m)^\\| `(mooring_[a-z_]+)` \\| ([a-z]+) \\| ([^|]+) \\|")
+
+// The table names every metric, with its type and its labels.
+func TestMetricsAreDocumented(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "quota.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]string{}
+	for _, row := range metricRow.FindAllStringSubmatch(string(text), -1) {
+		documented[row[1]] = row[2] + " " + row[3]
+	}
+	registry := prometheus.NewRegistry()
+	NewMetrics(registry)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := map[string]string{}
+	for _, family := range families {
+		var labels []string
+		for _, label := range family.GetMetric()[0].GetLabel() { // sorted
+			labels = append(labels, "`"+label.GetName()+"`")
+		}
+		if len(labels) == 0 {
+			labels = []string{"none"}
+		}
+		served[family.GetName()] = strings.ToLower(family.GetType().String()) + " " + strings.Join(labels, ", ")
+	}
+	if diff := cmp.Diff(served, documented); diff != "" {
+		t.Errorf("metrics (-served +documented):\n%s", diff)
+	}
+}

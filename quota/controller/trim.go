@@ -1,0 +1,61 @@
+package controller
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/mooring-vm/mooring/api/v1alpha1"
+	"github.com/mooring-vm/mooring/quota"
+)
+
+// trimPod keeps of a pod whose it is, and what ResourceQuotas charge and ask about as if
+// it had one container that is never resized: a seventh of a launcher pod. That nothing is
+// missing is held by a test.
+func trimPod(pod *corev1.Pod) *corev1.Pod {
+	out := &corev1.Pod{ObjectMeta: identity(pod.ObjectMeta)}
+	out.Labels = trimLabels(pod.Labels)
+	if owner := metav1.GetControllerOf(pod); owner != nil {
+		out.OwnerReferences = []metav1.OwnerReference{*owner}
+	}
+	facts := quota.Reserve(v1alpha1.RoleLauncher, pod)
+	out.Spec = corev1.PodSpec{
+		Containers:            []corev1.Container{{Resources: resources(facts.Charge)}},
+		ActiveDeadlineSeconds: pod.Spec.ActiveDeadlineSeconds,
+		PriorityClassName:     pod.Spec.PriorityClassName,
+	}
+	if facts.CrossNamespaceAffinity {
+		out.Spec.Affinity = pod.Spec.Affinity
+	}
+	out.Status = corev1.PodStatus{Phase: pod.Status.Phase, QOSClass: corev1.PodQOSBurstable}
+	if facts.BestEffort {
+		out.Status.QOSClass = corev1.PodQOSBestEffort
+	}
+	return out
+}
+
+// resources are those that this is charged for.
+func resources(charge corev1.ResourceList) corev1.ResourceRequirements {
+	out := corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}}
+	for name, q := range charge {
+		if of, ok := strings.CutPrefix(string(name), corev1.DefaultResourceRequestsPrefix); ok {
+			out.Requests[corev1.ResourceName(of)] = q
+		}
+		if of, ok := strings.CutPrefix(string(name), "limits."); ok {
+			out.Limits[corev1.ResourceName(of)] = q
+		}
+	}
+	return out
+}
+
+func trimLabels(labels map[string]string) map[string]string {
+	out := map[string]string{}
+	for _, key := range []string{kubevirtv1.AppLabel, kubevirtv1.CreatedByLabel, kubevirtv1.MigrationJobLabel} {
+		if value, ok := labels[key]; ok {
+			out[key] = value
+		}
+	}
+	return out
+}
