@@ -1,0 +1,191 @@
+package suite
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/integration/node"
+	"github.com/mooring-vm/mooring/shim/virt/virttest/guest"
+)
+
+// TestInPlaceResize: a pod that Kubernetes resizes in place has a VM that follows, grows
+// and gives back memory that its guest has written to, and never has more than its
+// limits. Real kubelet, real API server, a real guest.
+func TestInPlaceResize(t *testing.T) {
+	if os.Getenv(allEnv) == "" {
+		t.Skip("a Linux guest takes minutes to boot on an emulated node: runs with " + allEnv)
+	}
+	f := setUpVMs(t)
+	f.pushGuest(t)
+	f.pushShim(t)
+	c := f.joinCluster(t)
+	v := c.runFollowing(t, "1", "512Mi")
+	samples := c.sample(t, v)
+
+	c.resizePod(t, v, "2", "768Mi")
+	c.awaitActual(t, v, "2", "768Mi")
+	c.awaitSize(t, v, podapi.Actual{VCPUs: 2, Memory: 512 << 20})
+	c.guestTold(t, v, "cpus=0-1 ")
+	c.guestTold(t, v, "touched 3") // of 512 MiB
+
+	c.resizePod(t, v, "2", "512Mi")
+	c.awaitActual(t, v, "2", "512Mi")
+	c.awaitSize(t, v, podapi.Actual{VCPUs: 2, Memory: 256 << 20})
+	samples.check(t, 512<<20, 768<<20, 512<<20)
+
+	c.deletePod(t, v)
+	f.neverTold(t, v.pod, agentapi.ReasonVMTerminated)
+}
+
+// runFollowing runs a launcher and a sidecar that follows its limits, and a VM of 256 MiB.
+func (c cluster) runFollowing(t *testing.T, cpu, memory string) *vm {
+	t.Helper()
+	dir := "/opt/suite/following"
+	c.output(t, "sh", "-c", `rm -rf "$1"; install -d -m 0755 /opt/suite && install -d -m 0700 -o "$2" "$1" "$1/run" "$1/journal"`, "sh", dir, itoa(libvirtUser))
+	compute, shim := withLibvirt(), shimContainer(dir)
+	compute.Name = "compute"
+	compute.Shared = map[string]string{"/tmp/run": dir + "/run"}
+	compute.Mounts[guestDir] = guestDir
+	shim.Args = append(shim.Args, "--follow-limits", "--overhead=256Mi", "--grace-period=90s", "--log-level=debug")
+	launcherSpec, volumes := kubernetesContainer(compute)
+	shimSpec, more := kubernetesContainer(shim)
+	p := launcher(map[string]string{api.SidecarKey: sidecarName, api.GracePeriodKey: "2m"})
+	p.Namespace = namespace
+	c.makeNamespace(t)
+	v := c.createPod(t, p, limited(launcherSpec, cpu, memory), limited(shimSpec, "1", "128Mi"), append(volumes, more...))
+	var probing error
+	within(t, 3*patience, "libvirt to know its emulators", func() bool { // with the CPU that the pod has
+		_, probing = v.launcher.Exec(t.Context(), "sh", "-c", inPod+"virsh -q -c qemu:///session domcapabilities >/dev/null")
+		return probing == nil
+	}, func() string { return fmt.Sprint(probing) })
+	c.write(t, dir+"/plain.xml", followingXML(v))
+	if err := c.createInPod(t.Context(), v, c.cli(t, "domain", "prepare", "--memory-capacity=1024", "--cpu-capacity=4", dir+"/plain.xml")); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitVM(t, v, agentapi.VMRunning)
+	c.guestTold(t, v, "cpus=0 ")
+	return v
+}
+
+// followingXML is linuxXML for a libvirt in the pod, with a guest that writes to its
+// memory and a QEMU that keeps little for itself.
+func followingXML(v *vm) string {
+	xml := strings.Replace(fmt.Sprintf(linuxXML, v.domain()), "path='"+v.domain()+"'", "path='/tmp/run/console'", 1)
+	xml = strings.Replace(xml, "<memory unit='MiB'>160<", "<memory unit='MiB'>256<", 1)
+	xml = strings.Replace(xml, "<smm state='off'/>", "<smm state='off'/><tcg><tb-cache unit='MiB'>96</tb-cache></tcg>", 1)
+	return strings.Replace(xml, guest.Arguments, guest.Arguments+" guest.touch-memory", 1)
+}
+
+func (c cluster) makeNamespace(t *testing.T) {
+	t.Helper()
+	_, err := c.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+	if _, err := c.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// guestTold waits until the guest in the pod has told something on its console.
+func (c cluster) guestTold(t *testing.T, v *vm, what string) {
+	t.Helper()
+	said := func() string { return c.output(t, "sh", "-c", "cat /opt/suite/following/run/console; true") }
+	within(t, 8*patience, "the guest to say "+what, func() bool { return strings.Contains(said(), what) }, said)
+}
+
+// awaitSize waits until the pod has told that its VM is so large, by which it is done.
+func (c cluster) awaitSize(t *testing.T, v *vm, want podapi.Actual) {
+	t.Helper()
+	var last podapi.Report
+	within(t, 4*patience, "the VM to have its size", func() bool {
+		if _, err := c.Output(t.Context(), "test", "-e", podDir(v.pod)+"/resize.json"); err != nil {
+			return false
+		}
+		last = c.reported(t, v)
+		return last.State == podapi.StateDone && last.Actual != nil && last.Actual.VCPUs == want.VCPUs && last.Actual.Memory == want.Memory
+	}, func() string { return fmt.Sprintf("%+v", last) })
+}
+
+// deletePod deletes a pod as a user does, and waits until it and its VM are gone.
+func (c cluster) deletePod(t *testing.T, v *vm) {
+	t.Helper()
+	if err := c.CoreV1().Pods(v.pod.Namespace).Delete(t.Context(), v.pod.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.guestTold(t, v, "power off")
+	c.awaitEnd(t, v.process)
+	within(t, 2*patience, "the pod to be gone", func() bool {
+		_, err := c.CoreV1().Pods(v.pod.Namespace).Get(t.Context(), v.pod.Name, metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	}, func() string { return c.story(t, v.pod) })
+}
+
+// samples are what the node has of a container's memory, from its sampling on.
+type samples struct {
+	text *bytes.Buffer
+	stop func()
+}
+
+// sampling prints, each time that something of it changes: the limits of pod and
+// container, and how often the kernel has killed.
+const sampling = `while sleep 0.1; do
+	pod=$(cat "$1/../memory.max") own=$(cat "$1/memory.max") now=$(cat "$1/memory.current") kills=$(sed -n 's/^oom_kill //p' "$1/memory.events")
+	[ "$pod $own $kills" = "$last" ] || echo "$pod $own $now $kills"
+	last="$pod $own $kills"
+done`
+
+// sample watches the cgroups of a launcher.
+func (c cluster) sample(t *testing.T, v *vm) samples {
+	t.Helper()
+	cgroup, err := c.cgroupOf(t.Context(), v.owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	s := samples{text: &bytes.Buffer{}}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = c.Run(ctx, node.Command{Args: []string{"sh", "-c", sampling, "sh", "/sys/fs/cgroup" + cgroup}, Stdout: s.text})
+	}()
+	s.stop = func() { cancel(); <-ended }
+	t.Cleanup(s.stop)
+	return s
+}
+
+// check ends the sampling. The container's limit was these, one after the other, the
+// pod's never below it, and nothing was killed.
+func (s samples) check(t *testing.T, limits ...int64) {
+	t.Helper()
+	s.stop()
+	var own []int64
+	for line := range strings.Lines(s.text.String()) {
+		var pod, limit, now, kills int64
+		if _, err := fmt.Sscan(line, &pod, &limit, &now, &kills); err != nil {
+			t.Fatalf("a sample is %q: %v", line, err)
+		}
+		if kills != 0 || pod < limit || now > limit {
+			t.Errorf("pod %d, container %d, in use %d, %d killed", pod, limit, now, kills)
+		}
+		if len(own) == 0 || own[len(own)-1] != limit {
+			own = append(own, limit)
+		}
+	}
+	if fmt.Sprint(own) != fmt.Sprint(limits) {
+		t.Errorf("memory.max of the container was %v, want %v", own, limits)
+	}
+	t.Logf("pod's limit, container's, in use, killed:\n%s", s.text)
+}
