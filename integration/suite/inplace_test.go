@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -16,12 +17,11 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/podapi"
 	"github.com/mooring-vm/mooring/integration/node"
-	"github.com/mooring-vm/mooring/shim/virt/virttest/guest"
 )
 
 // TestInPlaceResize: a pod that Kubernetes resizes in place has a VM that follows, grows
-// and gives back memory that its guest has written to, and never has more than its
-// limits. Real kubelet, real API server, a real guest.
+// and gives back memory that is really taken, and never has more than its limits. Real
+// kubelet, real API server, a real guest.
 func TestInPlaceResize(t *testing.T) {
 	if os.Getenv(allEnv) == "" {
 		t.Skip("a Linux guest takes minutes to boot on an emulated node: runs with " + allEnv)
@@ -37,9 +37,9 @@ func TestInPlaceResize(t *testing.T) {
 	c.awaitActual(t, v, "2", "768Mi")
 	c.awaitSize(t, v, podapi.Actual{VCPUs: 2, Memory: 512 << 20})
 	c.guestTold(t, v, "cpus=0-1 ")
-	c.guestTold(t, v, "touched 3") // of 512 MiB
+	c.awaitUse(t, v, 512<<20)
 
-	c.resizePod(t, v, "2", "512Mi")
+	c.resizePod(t, v, "2", "512Mi") // which kubelet does not even begin before the VM has given its memory back
 	c.awaitActual(t, v, "2", "512Mi")
 	c.awaitSize(t, v, podapi.Actual{VCPUs: 2, Memory: 256 << 20})
 	samples.check(t, 512<<20, 768<<20, 512<<20)
@@ -78,13 +78,13 @@ func (c cluster) runFollowing(t *testing.T, cpu, memory string) *vm {
 	return v
 }
 
-// followingXML is linuxXML for a libvirt in the pod, with a guest that writes to its
-// memory and a QEMU that keeps little for itself.
+// followingXML is linuxXML for a libvirt in the pod, with a QEMU that takes the guest's
+// memory at once, also what is plugged, and keeps little for itself.
 func followingXML(v *vm) string {
 	xml := strings.Replace(fmt.Sprintf(linuxXML, v.domain()), "path='"+v.domain()+"'", "path='/tmp/run/console'", 1)
 	xml = strings.Replace(xml, "<memory unit='MiB'>160<", "<memory unit='MiB'>256<", 1)
 	xml = strings.Replace(xml, "<smm state='off'/>", "<smm state='off'/><tcg><tb-cache unit='MiB'>96</tb-cache></tcg>", 1)
-	return strings.Replace(xml, guest.Arguments, guest.Arguments+" guest.touch-memory", 1)
+	return strings.Replace(xml, "<os>", "<memoryBacking><allocation mode='immediate'/></memoryBacking><os>", 1)
 }
 
 func (c cluster) makeNamespace(t *testing.T) {
@@ -117,6 +117,20 @@ func (c cluster) awaitSize(t *testing.T, v *vm, want podapi.Actual) {
 		last = c.reported(t, v)
 		return last.State == podapi.StateDone && last.Actual != nil && last.Actual.VCPUs == want.VCPUs && last.Actual.Memory == want.Memory
 	}, func() string { return fmt.Sprintf("%+v", last) })
+}
+
+// awaitUse waits until the launcher's container uses more than that.
+func (c cluster) awaitUse(t *testing.T, v *vm, bytes int64) {
+	t.Helper()
+	cgroup, err := c.cgroupOf(t.Context(), v.owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	use := func() string { return c.output(t, "cat", "/sys/fs/cgroup"+cgroup+"/memory.current") }
+	within(t, 2*patience, fmt.Sprintf("the container to use more than %d bytes", bytes), func() bool {
+		n, err := strconv.ParseInt(use(), 10, 64)
+		return err == nil && n > bytes
+	}, use)
 }
 
 // deletePod deletes a pod as a user does, and waits until it and its VM are gone.

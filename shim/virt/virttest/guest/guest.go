@@ -8,7 +8,6 @@
 //	guest.busy                 computes all the time, and tells how much it has done
 //	guest.use-memory           uses nearly all memory, so that it cannot give it back
 //	guest.heartbeat            writes to its second serial port all the time
-//	guest.touch-memory         writes to most of its memory, whenever its size changes
 package guest
 
 import (

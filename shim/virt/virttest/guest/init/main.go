@@ -90,9 +90,6 @@ func serve(o options, news <-chan string) {
 		if now := size(); now != told {
 			fmt.Println("GUEST", now)
 			told = now
-			if o["touch-memory"] {
-				go touch()
-			}
 		}
 		if o["use-memory"] {
 			useMemory()
