@@ -74,11 +74,19 @@ func askPolicy(ctx context.Context, client *agent.Client, socket string) (policy
 	if _, err := os.Stat(filepath.Dir(socket)); errors.Is(err, fs.ErrNotExist) {
 		return podapi.Headroom{}, nil
 	}
+	var away error
 	waited := wait.PollUntilContextTimeout(ctx, agentPeriod, agentPatience, true, func(ctx context.Context) (bool, error) {
 		policy, err = client.Headroom(ctx)
-		return !errors.Is(err, resize.ErrAgent), nil
+		if errors.Is(err, resize.ErrAgent) {
+			away = err
+			return false, nil
+		}
+		return true, nil
 	})
-	if waited != nil && err == nil {
+	switch {
+	case away != nil && (waited != nil || errors.Is(err, context.DeadlineExceeded)): // why it took so long
+		err = away
+	case waited != nil && err == nil:
 		err = waited
 	}
 	if refused, ok := errors.AsType[*agent.RefusedError](err); ok && refused.Code == podapi.CodeNotFound {

@@ -98,7 +98,7 @@ func TestCapacitiesThatAreNotKnown(t *testing.T) {
 	for socket, want := range map[string]string{
 		away: "what the node policy gives VMs is not known: no connection to the agent", filepath.Join(dir, "not yet"): "no connection to the agent", failing: "out of order",
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*agentPeriod)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*agentPeriod)
 		_, err := ask(t, ctx, socket, "")
 		cancel()
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "--memory-capacity") {
