@@ -10,7 +10,7 @@ TOOL := $(GO) tool -modfile=tools/go.mod
 TEST := mkdir -p "$$MOORING_ARTEFACTS" && $(TOOL) gotestsum --format=pkgname --format-hide-empty-pkg --jsonfile="$$MOORING_ARTEFACTS"
 
 # Recipes put the lists into a variable first: only then a failing go list fails them.
-NODE_TESTS := /hack/throwaway$$|/integration/(kube|suite)$$
+NODE_TESTS := /hack/throwaway$$|/integration/(kube|kubevirt|quota|suite)$$
 UNIT        = $$(go list ./... | grep -vE '$(NODE_TESTS)')
 SUITES     ?= $$(go list ./... | grep -E '$(NODE_TESTS)')
 # Unit tests that see more of a real system in the node than on most machines.
