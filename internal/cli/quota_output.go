@@ -1,0 +1,175 @@
+package cli
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+)
+
+func (p *Program) writeQuotaStatus(s quotaStatusJSON) error {
+	for _, q := range s.Quotas {
+		if err := p.writeQuota(q); err != nil {
+			return err
+		}
+	}
+	if len(s.Quotas) == 0 {
+		fmt.Fprintf(p.Out, "no ResourceQuota in namespace %s, or none without a fault\n\n", s.Namespace)
+	}
+	if text := s.Maintenance.String(); text != "" {
+		fmt.Fprintf(p.Out, "set aside for migrations: %s\n\n", text)
+	}
+	if err := p.writeMigrations(s); err != nil {
+		return err
+	}
+	if err := p.writeSettings(s.KubeVirt); err != nil {
+		return err
+	}
+	p.writeFaults(s)
+	return nil
+}
+
+// String is empty without a share.
+func (m maintenanceJSON) String() string {
+	var all []string
+	if m.CPU > 0 {
+		all = append(all, fmt.Sprintf("%d%% of limits.cpu", m.CPU))
+	}
+	if m.Memory > 0 {
+		all = append(all, fmt.Sprintf("%d%% of limits.memory", m.Memory))
+	}
+	return strings.Join(all, ", ")
+}
+
+func (p *Program) writeQuota(q quotaJSON) error {
+	text := q.Name
+	if q.OptedOut {
+		text += ", which is to be left alone: nothing is reserved in it"
+	}
+	fmt.Fprintf(p.Out, "ResourceQuota %s\n", printable(text))
+	if err := table(p.Out, resourceRows(q.Resources)); err != nil {
+		return err
+	}
+	if waits := notInForce(q); len(waits) > 0 {
+		fmt.Fprintf(p.Out, "not in force yet: %s\n", printable(strings.Join(waits, ", ")))
+	}
+	fmt.Fprintln(p.Out)
+	return nil
+}
+
+// resourceRows has columns for shares where there are any.
+func resourceRows(all []resourceJSON) [][]string {
+	shared := slices.ContainsFunc(all, func(r resourceJSON) bool { return r.VMShare != "" })
+	rows := [][]string{{"RESOURCE", "BASE", "RESERVED", "HARD", "USED", "FREE FOR VMS"}}
+	if shared {
+		rows[0] = append(rows[0], "VMS' SHARE", "MIGRATIONS' SHARE")
+	}
+	for _, r := range all {
+		row := []string{r.Name, r.Base, r.Reserved, r.Hard, r.Used, r.Free}
+		if shared {
+			row = append(row, r.VMShare, r.MaintenanceShare)
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// notInForce is what Kubernetes or the controller has not taken over. Of a quota that is
+// to be left alone nothing is wanted.
+func notInForce(q quotaJSON) []string {
+	var all []string
+	for _, r := range q.Resources {
+		if !r.InForce && !q.OptedOut {
+			all = append(all, r.Name+" "+r.Wanted)
+		}
+	}
+	return all
+}
+
+func (p *Program) writeMigrations(s quotaStatusJSON) error {
+	if len(s.Migrations) == 0 {
+		fmt.Fprintf(p.Out, "no migrations are under way\n\n")
+		return nil
+	}
+	charged := chargedIn(s.Quotas)
+	rows := [][]string{{"VM", "MIGRATION", "STATE", "RESERVATION", "HOLDS", "DEADLINE"}}
+	for _, m := range s.Migrations {
+		state := m.State
+		if m.Rejected {
+			state += " (rejected by a quota)"
+		}
+		rows = append(rows, []string{m.VM, m.Migration, state, string(m.Phase), holds(m.Reserved, charged), p.until(m.Deadline)})
+	}
+	err := table(p.Out, rows)
+	fmt.Fprintln(p.Out)
+	return err
+}
+
+// chargedIn are the resources that a quota has. Without quotas that is none.
+func chargedIn(quotas []quotaJSON) map[corev1.ResourceName]bool {
+	all := map[corev1.ResourceName]bool{}
+	for _, q := range quotas {
+		for _, r := range q.Resources {
+			all[corev1.ResourceName(r.Name)] = true
+		}
+	}
+	return all
+}
+
+// holds is what of a reservation there is a quota for.
+func holds(list corev1.ResourceList, charged map[corev1.ResourceName]bool) string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		if charged[name] {
+			all = append(all, string(name)+" "+amount(list, name))
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+func (p *Program) until(deadline *time.Time) string {
+	if deadline == nil {
+		return ""
+	}
+	left := deadline.Sub(p.Now())
+	if left < 0 {
+		return "passed " + duration.HumanDuration(-left) + " ago"
+	}
+	return "in " + duration.HumanDuration(left)
+}
+
+func (p *Program) writeSettings(k kubevirtJSON) error {
+	if k.Object == "" {
+		fmt.Fprintf(p.Out, "KubeVirt's settings: %s\n", oneLine(k.Missing))
+		return nil
+	}
+	fmt.Fprintf(p.Out, "KubeVirt %s, settings of migrations\n", printable(k.Object))
+	var rows [][]string
+	for _, s := range k.Settings {
+		row := []string{s.Name, strings.TrimSpace(s.Value + " " + s.Unit)}
+		if s.Default {
+			row = append(row, "KubeVirt's default")
+		} else {
+			row = append(row, "set")
+		}
+		rows = append(rows, row)
+	}
+	return table(p.Out, rows)
+}
+
+// writeFaults tells last what is wrong, where it is seen.
+func (p *Program) writeFaults(s quotaStatusJSON) {
+	if len(s.Faults)+len(s.Notes) > 0 {
+		fmt.Fprintln(p.Out)
+	}
+	for _, f := range s.Faults {
+		fmt.Fprintf(p.Out, "fault: %s %s: %s\n", f.Kind, oneLine(f.Name), oneLine(f.Message))
+	}
+	for _, note := range s.Notes {
+		fmt.Fprintf(p.Out, "note: %s\n", oneLine(note))
+	}
+}

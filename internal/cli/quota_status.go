@@ -1,0 +1,195 @@
+package cli
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/mooring-vm/mooring/api/v1alpha1"
+	"github.com/mooring-vm/mooring/quota"
+)
+
+// quotaStatusJSON is what `quota status -o json` prints: a stable contract. No list in it
+// is null.
+type quotaStatusJSON struct {
+	Namespace   string          `json:"namespace"`
+	Maintenance maintenanceJSON `json:"maintenance"`
+	Quotas      []quotaJSON     `json:"quotas"`
+	Migrations  []migrationJSON `json:"migrations"`
+	KubeVirt    kubevirtJSON    `json:"kubevirt"`
+	Faults      []faultJSON     `json:"faults"`
+	Notes       []string        `json:"notes"`
+}
+
+// maintenanceJSON is the share of the base that is for migrations.
+type maintenanceJSON struct {
+	CPU    int64 `json:"cpu_percent"`
+	Memory int64 `json:"memory_percent"`
+}
+
+type quotaJSON struct {
+	Name      string         `json:"name"`
+	OptedOut  bool           `json:"opted_out"`
+	Resources []resourceJSON `json:"resources"`
+}
+
+// resourceJSON has quantities. What is not known, or is not there, is empty.
+type resourceJSON struct {
+	Name             string `json:"name"`
+	Base             string `json:"base,omitempty"`
+	Reserved         string `json:"reserved,omitempty"`
+	Wanted           string `json:"wanted,omitempty"` // hard, as soon as Kubernetes has taken it over
+	Hard             string `json:"hard,omitempty"`
+	Used             string `json:"used,omitempty"`
+	Free             string `json:"free,omitempty"`
+	VMShare          string `json:"vm_share,omitempty"`
+	MaintenanceShare string `json:"maintenance_share,omitempty"`
+	InForce          bool   `json:"in_force"` // hard has what is wanted
+}
+
+// migrationJSON is a migration under way, or one for which there is a reservation.
+type migrationJSON struct {
+	VM        string              `json:"vm"`
+	Migration string              `json:"migration"`
+	UID       string              `json:"uid"`
+	State     string              `json:"state,omitempty"` // KubeVirt's phase, or "gone"; empty: not known
+	Rejected  bool                `json:"rejected"`        // by a quota, as KubeVirt says
+	Phase     v1alpha1.Phase      `json:"phase,omitempty"` // of the reservation; empty: there is none
+	Reserved  corev1.ResourceList `json:"reserved"`
+	Deadline  *time.Time          `json:"deadline,omitempty"`
+}
+
+type faultJSON struct {
+	Kind    string `json:"kind"`
+	Name    string `json:"name"`
+	Message string `json:"message"`
+}
+
+func newQuotaStatus(r quotaReader, o quota.Options) quotaStatusJSON {
+	accounts, faults := quota.Accounts(r.snapshot, o)
+	share, _ := quota.MaintenanceOf(r.snapshot.Namespace, o) // what is wrong with it is among the faults
+	s := quotaStatusJSON{
+		Namespace:   r.namespace,
+		Maintenance: maintenanceJSON(share),
+		Quotas:      []quotaJSON{},
+		Migrations:  newMigrationsJSON(r),
+		KubeVirt:    newKubevirtJSON(r),
+		Faults:      []faultJSON{},
+		Notes:       append([]string{}, r.notes...),
+	}
+	for _, a := range accounts {
+		s.Quotas = append(s.Quotas, newQuotaJSON(a))
+	}
+	for _, f := range faults {
+		message := strings.TrimPrefix(f.Err.Error(), f.Kind+" "+f.Name+": ")
+		s.Faults = append(s.Faults, faultJSON{f.Kind, f.Name, message})
+	}
+	return s
+}
+
+func newQuotaJSON(a quota.Account) quotaJSON {
+	q := quotaJSON{Name: a.Quota.Name, OptedOut: a.OptedOut, Resources: []resourceJSON{}}
+	all := maps.Clone(a.Base)
+	maps.Copy(all, a.Quota.Status.Hard)
+	free := a.Free()
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		r := resourceJSON{
+			Name:             string(name),
+			Base:             amount(a.Base, name),
+			Reserved:         amount(a.Reserved, name),
+			Wanted:           amount(a.Desired, name),
+			Hard:             amount(a.Quota.Status.Hard, name),
+			Used:             amount(a.Quota.Status.Used, name),
+			Free:             amount(free, name),
+			VMShare:          amount(a.Shares.VM, name),
+			MaintenanceShare: amount(a.Shares.Maintenance, name),
+			InForce:          reaches(a.Quota.Status.Hard, a.Desired, name),
+		}
+		if r.Base != "" {
+			r.Reserved = cmp.Or(r.Reserved, "0")
+		}
+		q.Resources = append(q.Resources, r)
+	}
+	return q
+}
+
+// amount is what a list has of a resource, or empty.
+func amount(list corev1.ResourceList, name corev1.ResourceName) string {
+	q, ok := list[name]
+	if !ok {
+		return ""
+	}
+	return q.String()
+}
+
+// reaches says whether hard has what is wanted of a resource.
+func reaches(hard, wanted corev1.ResourceList, name corev1.ResourceName) bool {
+	has, known := hard[name]
+	return known && has.Cmp(wanted[name]) >= 0
+}
+
+func newMigrationsJSON(r quotaReader) []migrationJSON {
+	all := []migrationJSON{}
+	byUID := map[string]*kubevirtv1.VirtualMachineInstanceMigration{}
+	for _, m := range r.snapshot.Migrations {
+		byUID[string(m.UID)] = m
+	}
+	for _, reservation := range r.snapshot.Reservations {
+		j := reserved(reservation)
+		if m := byUID[j.UID]; m != nil {
+			j.observe(m)
+		} else if r.known {
+			j.State = "gone"
+		}
+		delete(byUID, j.UID)
+		all = append(all, j)
+	}
+	for uid, m := range byUID {
+		if !m.IsFinal() {
+			j := migrationJSON{VM: m.Spec.VMIName, Migration: m.Name, UID: uid, Reserved: corev1.ResourceList{}}
+			j.observe(m)
+			all = append(all, j)
+		}
+	}
+	slices.SortFunc(all, func(a, b migrationJSON) int {
+		return cmp.Or(cmp.Compare(a.VM, b.VM), cmp.Compare(a.Migration, b.Migration), cmp.Compare(a.UID, b.UID))
+	})
+	return all
+}
+
+// reserved is what a reservation holds, and for whom. One that has expired holds nothing.
+func reserved(r *v1alpha1.MigrationReservation) migrationJSON {
+	j := migrationJSON{
+		VM: r.Spec.VMI.Name, Migration: r.Spec.Migration.Name, UID: r.Name,
+		Phase: cmp.Or(r.Status.Phase, v1alpha1.PhaseReserved), Reserved: corev1.ResourceList{},
+	}
+	if r.Spec.Deadline != nil {
+		j.Deadline = &r.Spec.Deadline.Time
+	}
+	if !quota.Holds(r) {
+		return j
+	}
+	for _, pod := range r.Spec.Pods {
+		for name, q := range pod.Charge {
+			sum := j.Reserved[name].DeepCopy()
+			sum.Add(q)
+			j.Reserved[name] = sum
+		}
+	}
+	return j
+}
+
+// observe takes over what KubeVirt says.
+func (j *migrationJSON) observe(m *kubevirtv1.VirtualMachineInstanceMigration) {
+	j.State = cmp.Or(string(m.Status.Phase), string(kubevirtv1.MigrationPending))
+	for _, c := range m.Status.Conditions {
+		if c.Type == kubevirtv1.VirtualMachineInstanceMigrationRejectedByResourceQuota && c.Status == corev1.ConditionTrue {
+			j.Rejected = true
+		}
+	}
+}

@@ -1,0 +1,216 @@
+package cli
+
+import (
+	"bytes"
+	"net/http"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+)
+
+func quotaStatusOf(t *testing.T, s *quotaServer, args ...string) result {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	args = append([]string{"quota", "status", "vms", "--kubeconfig", s.kubeconfig}, args...)
+	code := testProgram(&out, &errOut).Run(t.Context(), args)
+	return result{code, out.String(), errOut.String()}
+}
+
+func TestQuotaStatus(t *testing.T) {
+	for name, args := range map[string][]string{"quota-status": nil, "quota-status-json": {"-o", "json"}} {
+		t.Run(name, func(t *testing.T) {
+			got := quotaStatusOf(t, startQuotaServer(t), args...)
+			if got.code != ExitOK || got.errOut != "" {
+				t.Errorf("exit code %d, stderr %q", got.code, got.errOut)
+			}
+			golden(t, name, got.out)
+		})
+	}
+	goldens(t, &agent{}, map[string][]string{"help-quota-status": {"help", "quota", "status"}})
+}
+
+// It only reads, and pods before all else: see quota.Account.Free.
+func TestQuotaStatusReads(t *testing.T) {
+	s := startQuotaServer(t)
+	if got := quotaStatusOf(t, s); got.code != ExitOK {
+		t.Errorf("%+v", got)
+	}
+	var want []string
+	for _, path := range []string{podsPath, reservationsPath, migrationsPath, quotasPath, namespacePath, kubevirtsPath} {
+		want = append(want, "GET "+path)
+	}
+	if diff := cmp.Diff(want, s.asked); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// What is missing around the quotas is said, and the rest is shown.
+func TestQuotaStatusWithout(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*quotaServer)
+		want   []string
+	}{
+		"reservations": {func(s *quotaServer) { delete(s.has, reservationsPath) },
+			[]string{"limits.cpu     8     0 ", "note: migrationreservations.mooring.dev is not installed in the cluster: nothing is reserved\n"}},
+		"KubeVirt": {func(s *quotaServer) { delete(s.has, kubevirtsPath); delete(s.has, migrationsPath) },
+			[]string{"db   m-db       -      Charged", "\nKubeVirt's settings: KubeVirt is not installed in the cluster\n"}},
+		"its object": {func(s *quotaServer) { s.has[kubevirtsPath] = kubevirtv1.KubeVirtList{} },
+			[]string{"\nKubeVirt's settings: KubeVirt is not installed in the cluster\n"}},
+		"a right to read it": {func(s *quotaServer) { s.refuse(kubevirtsPath, "kubevirts") },
+			[]string{`KubeVirt's settings: not known: `, `it takes a role with the verb "list" for kubevirts there`}},
+		"settings": {func(s *quotaServer) {
+			s.has[kubevirtsPath] = kubevirtv1.KubeVirtList{Items: make([]kubevirtv1.KubeVirt, 1)}
+		},
+			[]string{"parallelMigrationsPerCluster       5             KubeVirt's default", "allowWorkloadDisruption            false         KubeVirt's default"}},
+		"settings that make sense": {func(s *quotaServer) { s.has[kubevirtsPath] = map[string]any{"items": "none"} },
+			[]string{"KubeVirt's settings: not known: decode a *v1.KubeVirtList: "}},
+		"a right to see migrations": {func(s *quotaServer) { s.refuse(migrationsPath, "virtualmachineinstancemigrations") },
+			[]string{"db   m-db       -      Charged", `it takes a role with the verb "list" for virtualmachineinstancemigrations there`}},
+		"migrations": {func(s *quotaServer) { delete(s.has, reservationsPath); delete(s.has, migrationsPath) }, []string{"no migrations are under way\n"}},
+		"a migration": {func(s *quotaServer) { s.has[migrationsPath] = kubevirtv1.VirtualMachineInstanceMigrationList{} },
+			[]string{"db   m-db       gone   Charged"}},
+		"quotas": {func(s *quotaServer) { s.has[quotasPath] = corev1.ResourceQuotaList{} }, []string{"no ResourceQuota in namespace vms"}},
+		"a share that can be read": {func(s *quotaServer) {
+			s.has[namespacePath] = corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "vms", Annotations: map[string]string{"harvesterhci.io/maintenanceQuota": "half"}}}
+		}, []string{`fault: Namespace vms: annotation harvesterhci.io/maintenanceQuota: "half": want JSON`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := startQuotaServer(t)
+			c.change(s)
+			got := quotaStatusOf(t, s)
+			if got.code != ExitOK || got.errOut != "" {
+				t.Errorf("exit code %d, stderr %q", got.code, got.errOut)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(got.out, want) {
+					t.Errorf("does not say %q:\n%s", want, got.out)
+				}
+			}
+		})
+	}
+}
+
+// Without what the figures are made of, there are none.
+func TestQuotaStatusErrors(t *testing.T) {
+	forbidden := func(path, resource string) func(*quotaServer) {
+		return func(s *quotaServer) { s.refuse(path, resource) }
+	}
+	for name, c := range map[string]struct {
+		change func(*quotaServer)
+		args   []string
+		code   int
+		want   string
+	}{
+		"no such namespace": {func(s *quotaServer) {
+			s.has[namespacePath] = failure(http.StatusNotFound, metav1.StatusReasonNotFound, `namespaces "vms" not found`)
+		}, nil, ExitNotFound, "error: quota status of namespace vms: namespaces \"vms\" not found\n"},
+		"no right to pods":         {forbidden(podsPath, "pods"), nil, ExitPermission, `it takes a role with the verb "list" for pods there`},
+		"no right to reservations": {forbidden(reservationsPath, "migrationreservations"), nil, ExitPermission, `it takes a role with the verb "list" for migrationreservations there`},
+		"no right to quotas":       {forbidden(quotasPath, "resourcequotas"), nil, ExitPermission, `it takes a role with the verb "list" for resourcequotas there`},
+		"reservations of another version": {func(s *quotaServer) { s.has[reservationsPath] = map[string]any{"items": 7} }, nil, ExitFailure,
+			"quota status of namespace vms: decode a *v1alpha1.MigrationReservationList: "},
+		"prefix":               {nil, []string{"--annotation-prefix=example.com"}, ExitUsage, `--annotation-prefix "example.com": want a domain and a slash`},
+		"manager's annotation": {nil, []string{"--manager-annotation=a b"}, ExitUsage, `--manager-annotation "a b": want the name of an annotation, or -`},
+		"manager's label":      {nil, []string{"--manager-label=-"}, ExitUsage, `--manager-label "-": want the name of a label`},
+		"no cluster":           {nil, []string{"--kubeconfig="}, ExitUsage, "no cluster is named: want --kubeconfig FILE, or KUBECONFIG"},
+		"two namespaces":       {nil, []string{"lab"}, ExitUsage, "want NAMESPACE"},
+		"format":               {nil, []string{"-o", "wide"}, ExitUsage, "want table or json"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := startQuotaServer(t)
+			if c.change != nil {
+				c.change(s)
+			}
+			got := quotaStatusOf(t, s, c.args...)
+			if got.code != c.code || !strings.Contains(got.errOut, c.want) || got.out != "" {
+				t.Errorf("got %+v, want exit code %d and %q", got, c.code, c.want)
+			}
+		})
+	}
+}
+
+func TestQuotaStatusOfNoNamespace(t *testing.T) {
+	for _, namespace := range []string{"", "a/b", "..", "Vms"} {
+		var out, errOut bytes.Buffer
+		code := testProgram(&out, &errOut).Run(t.Context(), []string{"quota", "status", namespace})
+		if code != ExitUsage || !strings.Contains(errOut.String(), "want the name of one") {
+			t.Errorf("%q: exit code %d, %q", namespace, code, errOut.String())
+		}
+	}
+}
+
+// The flags say how annotations are read, as those of the controller do.
+func TestQuotaStatusFlags(t *testing.T) {
+	s := startQuotaServer(t)
+	s.has[namespacePath] = corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "vms", Annotations: map[string]string{
+		"example.com/maintenanceQuota": `{"limitsMemoryPercent": 25}`,
+		"example.com/quota":            `{"limit":{"limitsCpu":"7"}}`,
+	}}}
+	managed := raisedQuota()
+	managed.Labels = map[string]string{"example.com/managed": "true"}
+	s.has[quotasPath] = corev1.ResourceQuotaList{Items: []corev1.ResourceQuota{managed}}
+	got := quotaStatusOf(t, s, "--annotation-prefix=example.com/", "--manager-annotation=example.com/quota", "--manager-label=example.com/managed")
+	for _, want := range []string{"limits.cpu     7  ", "set aside for migrations: 25% of limits.memory\n"} {
+		if !strings.Contains(got.out, want) {
+			t.Errorf("does not say %q:\n%s%s", want, got.out, got.errOut)
+		}
+	}
+}
+
+// Without a flag it is the cluster of KUBECONFIG, or that of kubectl.
+func TestQuotaStatusAsks(t *testing.T) {
+	s, none := startQuotaServer(t), filepath.Join(t.TempDir(), "none")
+	home := clientcmd.RecommendedHomeFile
+	t.Cleanup(func() { clientcmd.RecommendedHomeFile = home })
+	for name, c := range map[string]struct {
+		env, home string
+		code      int
+	}{
+		"environment": {s.kubeconfig, none, ExitOK},
+		"kubectl's":   {"", s.kubeconfig, ExitOK},
+		"none":        {"", none, ExitUsage},
+	} {
+		t.Setenv(clientcmd.RecommendedConfigPathEnvVar, c.env)
+		clientcmd.RecommendedHomeFile = c.home
+		var out, errOut bytes.Buffer
+		if code := testProgram(&out, &errOut).Run(t.Context(), []string{"quota", "status", "vms"}); code != c.code {
+			t.Errorf("%s: exit code %d, %q; want %d", name, code, errOut.String(), c.code)
+		}
+	}
+}
+
+// What is called KubeVirt's default is what KubeVirt's own documentation says.
+func TestQuotaDefaults(t *testing.T) {
+	documented := kubevirtv1.MigrationConfiguration{}.SwaggerDoc()
+	settings := migrationSettings(&kubevirtv1.MigrationConfiguration{})
+	if len(settings) != 8 {
+		t.Errorf("%+v", settings)
+	}
+	for _, s := range settings {
+		text, known := documented[s.Name]
+		_, says, has := strings.Cut(text, "Defaults to ")
+		if !known || !s.Default || has && !strings.HasPrefix(says, s.Value) {
+			t.Errorf("%+v, documented as %q", s, text)
+		}
+	}
+}
+
+func TestQuotaInDocs(t *testing.T) {
+	s := startQuotaServer(t)
+	s.documented()
+	t.Setenv(clientcmd.RecommendedConfigPathEnvVar, s.kubeconfig)
+	doc := readDoc(t, "docs", "quota.md")
+	runCommandsIn(t, "quota.md", 1, nil)
+	for _, name := range jsonNames(reflect.TypeFor[quotaStatusJSON]()) {
+		if !strings.Contains(doc, "`"+name+"`") {
+			t.Errorf("docs/quota.md does not tell of %s", name)
+		}
+	}
+}
