@@ -15,9 +15,6 @@ const (
 	binary      = "kube"
 )
 
-// CacheNames are the names of the cache entries that Build makes.
-func CacheNames() []string { return []string{cacheName} }
-
 // programs are the names that the binary is called by. The module in
 // components/ says what each of them runs.
 func programs() []string {
@@ -29,22 +26,10 @@ func programs() []string {
 // minutes, in which log hears of it. The working directory must be in a
 // checkout of Mooring.
 func Build(ctx context.Context, log *slog.Logger) (*cache.Entry, error) {
-	store, err := cache.Default()
-	if err != nil {
-		return nil, err
-	}
-	components, err := module.Find(ctx, packagePath, "components")
-	if err != nil {
-		return nil, err
-	}
-	key, err := components.Key(programs()...)
-	if err != nil {
-		return nil, err
-	}
-	return store.LogTo(log).Get(ctx, cacheName, key, func(ctx context.Context, dir string) error {
-		log.Info("building the programs of Kubernetes from their modules, about six minutes on two cores")
-		return build(ctx, components, dir)
-	})
+	return module.Programs{
+		Package: packagePath, Cache: cacheName, Names: programs(), Make: build,
+		Takes: "the programs of Kubernetes from their modules, about six minutes on two cores",
+	}.Build(ctx, log)
 }
 
 func build(ctx context.Context, components module.Module, dir string) error {

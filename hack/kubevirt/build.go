@@ -17,9 +17,6 @@ const (
 	binary      = "kubevirt"
 )
 
-// CacheNames are the names of the cache entries that Build makes.
-func CacheNames() []string { return []string{cacheName} }
-
 // programs are the names that the binary is called by. The module in
 // components/ says what each of them runs.
 func programs() []string { return []string{apiProgram, controllerProgram, generator} }
@@ -32,22 +29,10 @@ const generator = "manifests"
 // webhooks.yaml. Compiling takes minutes, in which log hears of it. The working
 // directory must be in a checkout of Mooring.
 func Build(ctx context.Context, log *slog.Logger) (*cache.Entry, error) {
-	store, err := cache.Default()
-	if err != nil {
-		return nil, err
-	}
-	components, err := module.Find(ctx, packagePath, "components")
-	if err != nil {
-		return nil, err
-	}
-	key, err := components.Key(programs()...)
-	if err != nil {
-		return nil, err
-	}
-	return store.LogTo(log).Get(ctx, cacheName, key, func(ctx context.Context, dir string) error {
-		log.Info("building the programs of KubeVirt from their module, about three minutes on two cores")
-		return build(ctx, components, dir)
-	})
+	return module.Programs{
+		Package: packagePath, Cache: cacheName, Names: programs(), Make: build,
+		Takes: "the programs of KubeVirt from their module, about three minutes on two cores",
+	}.Build(ctx, log)
 }
 
 func build(ctx context.Context, components module.Module, dir string) error {
