@@ -2,6 +2,7 @@ package quota
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -96,7 +97,7 @@ func (p *planner) begin(e entry, all []entry) {
 	}
 	p.deadline(r, e)
 	p.written = append(p.written, CreateReservation{r})
-	p.tell(r, corev1.EventTypeNormal, ReasonReserved, "quotas are to allow %s more (%s)", show(total(r)), r.Spec.From)
+	p.tell(r, corev1.EventTypeNormal, ReasonReserved, "quotas are to allow %s more (%s)", p.shown(total(r)), r.Spec.From)
 	p.keep(draft{is: r})
 }
 
@@ -111,7 +112,7 @@ func (p *planner) follow(e entry, all []entry) {
 	p.charge(r, e, source)
 	p.deadline(r, e)
 	if grown := positive(minus(total(r), total(e.was))); len(grown) > 0 {
-		p.tell(r, corev1.EventTypeNormal, ReasonGrown, "the target pod needs %s more than was reserved", show(grown))
+		p.tell(r, corev1.EventTypeNormal, ReasonGrown, "the target pod needs %s more than was reserved", p.shown(grown))
 	}
 	p.update(e.was, r)
 	p.keep(draft{was: e.was, is: r, target: reference(e.target.launcher)})
@@ -150,7 +151,7 @@ func (p *planner) expire(e entry) {
 		return
 	}
 	p.tell(e.was, corev1.EventTypeWarning, ReasonTimedOut,
-		"a quota still rejects the target pod; %s are not reserved any more, and not again for this migration", show(total(e.was)))
+		"a quota still rejects the target pod; %s are not reserved any more, and not again for this migration", p.shown(total(e.was)))
 	p.keep(draft{was: e.was, is: e.was, phase: v1alpha1.PhaseExpired})
 }
 
@@ -164,7 +165,7 @@ func (p *planner) release(e entry) {
 	why := map[outcome]string{succeeded: "the source pod is not charged any more", failed: "the target pod is not charged",
 		gone: "the migration is gone", underWay: "the VM is gone"}[e.outcome()]
 	p.dropped = append(p.dropped, ReleaseReservation{e.was, why})
-	p.tell(e.was, corev1.EventTypeNormal, ReasonReleased, "%s: %s are not reserved any more", why, show(total(e.was)))
+	p.tell(e.was, corev1.EventTypeNormal, ReasonReleased, "%s: %s are not reserved any more", why, p.shown(total(e.was)))
 }
 
 func (p *planner) update(was, is *v1alpha1.MigrationReservation) {
@@ -182,4 +183,13 @@ func (p *planner) tell(r *v1alpha1.MigrationReservation, kind, reason, format st
 	p.reports = append(p.reports, Report{
 		Type: kind, Reason: reason, Message: fmt.Sprintf(format, args...), Reservation: r.Name, Migration: r.Spec.Migration,
 	})
+}
+
+// shown is a charge for people: what of it some quota of the namespace has.
+func (p *planner) shown(charge corev1.ResourceList) string {
+	in := corev1.ResourceList{}
+	for _, q := range p.Quotas {
+		maps.Copy(in, q.Spec.Hard)
+	}
+	return show(only(charge, in))
 }

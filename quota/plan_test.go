@@ -49,6 +49,15 @@ func TestTheLedgerIsWrittenFirst(t *testing.T) {
 	}
 }
 
+// TestEventsTellWhatQuotasHave: a launcher is charged a dozen resources, of which a quota
+// has few.
+func TestEventsTellWhatQuotasHave(t *testing.T) {
+	reports := quota.MakePlan(pending(hard(list("limits.cpu", "2"), nil)), quota.Options{}).Reports
+	if len(reports) != 1 || reports[0].Message != "quotas are to allow limits.cpu=2 more (Estimated)" {
+		t.Errorf("reports %+v", reports)
+	}
+}
+
 func TestGrantedWhenStatusHasFollowed(t *testing.T) {
 	s := pending(hard(list("limits.cpu", "2"), nil))
 	w := worldOf(s)

@@ -74,7 +74,7 @@ func (p *planner) state(d draft) {
 		p.stated = append(p.stated, UpdateStatus{r})
 	}
 	if r.Status.Phase == v1alpha1.PhaseGranted && d.was.Status.Phase != v1alpha1.PhaseGranted {
-		p.tell(r, corev1.EventTypeNormal, ReasonGranted, "every quota allows %s more", show(total(r)))
+		p.tell(r, corev1.EventTypeNormal, ReasonGranted, "every quota allows %s more", p.shown(total(r)))
 	}
 }
 
