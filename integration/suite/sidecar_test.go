@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -21,7 +22,7 @@ const sidecarName = "shim"
 func TestSidecar(t *testing.T) {
 	f := setUpVMs(t)
 	f.pushShim(t)
-	v := f.runWithSidecar(t)
+	v := f.runWithSidecar(t, withSidecar{prepare: []string{"--cpu-capacity=4"}})
 	f.resize(t, v, "--vcpus=3")
 	if r := f.reported(t, v); r.State != podapi.StateDone || r.Actual == nil || r.Actual.VCPUs != 3 {
 		t.Errorf("the pod reports %+v", r)
@@ -56,9 +57,49 @@ func TestShimIsAskedFirst(t *testing.T) {
 	f.neverTold(t, v.pod, agentapi.ReasonVMTerminated)
 }
 
+// TestHotplugWithALock: a VM with a VFIO device gets more memory, all of which its QEMU
+// pins. libvirt in an unprivileged launcher may not raise its lock; the agent does it
+// before the memory is plugged.
+func TestHotplugWithALock(t *testing.T) {
+	f := setUpVMs(t)
+	f.pushShim(t)
+	group := f.bindVFIO(t)[0]
+	f.output(t, "chown", itoa(libvirtUser), group)
+	v := f.runWithSidecar(t, withSidecar{
+		annotations: map[string]string{api.DevicesKey: "vfio=1", api.GuestMemoryKey: "64Mi"},
+		groups:      []string{group, "/dev/vfio/vfio"}, devices: hostdev(vfioDevices[0]),
+		prepare: []string{"--memory-capacity=1024", "--memory-device=dimm", "--cpu-capacity=2"},
+	})
+	pins := func(mem int64) {
+		t.Helper()
+		if got := f.memlockOf(t, itoa(v.process.pid)); got != both(mem+gib) {
+			t.Errorf("QEMU may lock %s, want %s", got, both(mem+gib))
+		}
+		pinned := func() string {
+			return f.output(t, "sed", "-n", `s/^VmLck:\s*\([0-9]*\) kB$/\1/p`, "/proc/"+itoa(v.process.pid)+"/status")
+		}
+		eventually(t, "QEMU to pin the guest's memory", func() bool {
+			kib, err := strconv.ParseInt(pinned(), 10, 64)
+			return err == nil && kib<<10 >= mem
+		}, pinned)
+	}
+	pins(64 * mib)
+	f.resize(t, v, "--memory=192Mi")
+	pins(192 * mib)
+	f.neverTold(t, v.pod, agentapi.ReasonVMTerminated)
+}
+
+// withSidecar is what a VM beside a sidecar has of its own.
+type withSidecar struct {
+	annotations map[string]string
+	groups      []string // device files of the launcher
+	devices     string   // of the domain
+	prepare     []string // flags, for its headroom
+}
+
 // runWithSidecar runs a pod whose launcher and sidecar share libvirt's directory, and a
-// VM that has room for more vCPUs.
-func (f fixture) runWithSidecar(t *testing.T) *vm {
+// VM that has room for more.
+func (f fixture) runWithSidecar(t *testing.T, w withSidecar) *vm {
 	t.Helper()
 	dir := "/opt/suite/sidecar-" + uuid.NewString()[:8]
 	f.output(t, "sh", "-c", `install -d -m 0755 /opt/suite && install -d -m 0700 -o "$2" "$1" "$1/run" "$1/journal"`, "sh", dir, itoa(libvirtUser))
@@ -68,15 +109,16 @@ func (f fixture) runWithSidecar(t *testing.T) *vm {
 		}
 	})
 	compute, sidecar := withLibvirt(), shimContainer(dir)
+	compute.Devices = w.groups
 	compute.Shared = map[string]string{"/tmp/run": dir + "/run"}
 	v := f.runLaunchers(t, placements()[:1], want{
-		annotations: map[string]string{api.SidecarKey: sidecarName, api.GracePeriodKey: "2m"},
+		annotations: with(map[string]string{api.SidecarKey: sidecarName, api.GracePeriodKey: "2m"}, w.annotations),
 		container:   &compute, sidecar: &sidecar,
 	})[0]
-	if err := f.PushFrom(t.Context(), strings.NewReader(domainXML(v.domain(), `<memory unit='MiB'>64</memory>`, "")), dir+"/plain.xml", 0o644); err != nil {
+	if err := f.PushFrom(t.Context(), strings.NewReader(domainXML(v.domain(), `<memory unit='MiB'>64</memory>`, w.devices)), dir+"/plain.xml", 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.createInPod(t.Context(), v, f.cli(t, "domain", "prepare", "--cpu-capacity=4", dir+"/plain.xml")); err != nil {
+	if err := f.createInPod(t.Context(), v, f.cli(t, append(append([]string{"domain", "prepare"}, w.prepare...), dir+"/plain.xml")...)); err != nil {
 		t.Fatal(err)
 	}
 	f.awaitVM(t, v, agentapi.VMRunning)
