@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mooring-vm/mooring/internal/logflags"
 	"github.com/mooring-vm/mooring/lifecycle"
 )
 
@@ -73,10 +74,10 @@ func TestVersion(t *testing.T) {
 }
 
 func TestLogger(t *testing.T) {
-	tests := map[string]string{formatText: "level=WARN msg=seen pod=vms/vm", formatJSON: `"msg":"seen","pod":"vms/vm"`}
+	tests := map[string]string{logflags.Text: "level=WARN msg=seen pod=vms/vm", logflags.JSON: `"msg":"seen","pod":"vms/vm"`}
 	for format, want := range tests {
 		var out bytes.Buffer
-		logger, err := newLogger(&out, slog.LevelWarn, format)
+		logger, err := logflags.New(&out, slog.LevelWarn, format)
 		if err != nil {
 			t.Fatal(err)
 		}

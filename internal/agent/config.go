@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/mooring-vm/mooring/internal/kube"
+	"github.com/mooring-vm/mooring/internal/logflags"
 )
 
 const (
@@ -56,7 +57,7 @@ func DefaultConfig() Config {
 		Listen:      "127.0.0.1:9808",
 		BPFDir:      "/sys/fs/bpf/mooring",
 		Hook:        "/usr/local/libexec/mooring/mooring-hook",
-		LogFormat:   formatText,
+		LogFormat:   logflags.Text,
 		Proc:        "/proc",
 		Cgroup:      "/sys/fs/cgroup",
 		PodsTimeout: podsTimeout,
@@ -88,8 +89,7 @@ func (c *Config) addTrackerFlag(flags *pflag.FlagSet) {
 }
 
 func (c *Config) addLogFlags(flags *pflag.FlagSet) {
-	flags.TextVar(&c.LogLevel, "log-level", c.LogLevel, "debug, info, warn or error")
-	flags.StringVar(&c.LogFormat, "log-format", c.LogFormat, formatText+" or "+formatJSON)
+	logflags.Add(flags, &c.LogLevel, &c.LogFormat)
 }
 
 func (c *Config) addRootFlag(flags *pflag.FlagSet) {

@@ -7,12 +7,7 @@ import (
 	"time"
 
 	"github.com/mooring-vm/mooring/internal/asynclog"
-)
-
-// Log formats.
-const (
-	formatText = "text"
-	formatJSON = "json"
+	"github.com/mooring-vm/mooring/internal/logflags"
 )
 
 const (
@@ -26,26 +21,15 @@ const (
 // that is stuck must not hold up the node's containers. Closing writes what still
 // waits.
 func openLog(w io.Writer, level slog.Level, format string) (logger *slog.Logger, closeLog func(), err error) {
-	direct, err := newLogger(w, level, format)
+	direct, err := logflags.New(w, level, format)
 	if err != nil {
 		return nil, nil, err
 	}
 	queue := asynclog.New(w, logQueue, func(lines uint64) {
 		direct.Warn("log lines were dropped: they were not read in time", "lines", lines)
 	})
-	logger, err = newLogger(queue, level, format)
+	logger, err = logflags.New(queue, level, format)
 	return logger, func() { queue.Close(logFlush) }, err
-}
-
-func newLogger(w io.Writer, level slog.Level, format string) (*slog.Logger, error) {
-	options := &slog.HandlerOptions{Level: level}
-	switch format {
-	case formatText:
-		return slog.New(slog.NewTextHandler(w, options)), nil
-	case formatJSON:
-		return slog.New(slog.NewJSONHandler(w, options)), nil
-	}
-	return nil, fmt.Errorf("--log-format %q: want %s or %s", format, formatText, formatJSON)
 }
 
 // PrintError writes the error that ends the program, unless nobody reads w: then

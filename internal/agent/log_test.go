@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"github.com/mooring-vm/mooring/internal/logflags"
 )
 
 // stuck is the log of a node whose journal does not read.
@@ -24,7 +26,7 @@ func (s *stuck) Write(p []byte) (int, error) {
 func TestLogWaitsForNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := &stuck{let: make(chan struct{})}
-		logger, closeLog, err := openLog(out, slog.LevelInfo, formatJSON)
+		logger, closeLog, err := openLog(out, slog.LevelInfo, logflags.JSON)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,7 +49,7 @@ func TestLogWaitsForNobody(t *testing.T) {
 func TestEndsWithoutAReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := &stuck{let: make(chan struct{})}
-		_, closeLog, err := openLog(out, slog.LevelInfo, formatText)
+		_, closeLog, err := openLog(out, slog.LevelInfo, logflags.Text)
 		if err != nil {
 			t.Fatal(err)
 		}

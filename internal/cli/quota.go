@@ -3,13 +3,13 @@ package cli
 import (
 	"context"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/mooring-vm/mooring/internal/kube"
+	"github.com/mooring-vm/mooring/internal/quotaflags"
 	"github.com/mooring-vm/mooring/quota"
 )
 
@@ -61,12 +61,7 @@ func (o *quotaOptions) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&o.kubeconfig, kubeconfigFlag, "",
 		"`file` with the cluster to ask, or "+kube.InCluster+" for the pod's service account; without it KUBECONFIG, or kubectl's")
-	flags.StringVar(&o.quota.Prefix, "annotation-prefix", quota.DefaultPrefix,
-		"prefix of the annotations that users and other controllers share")
-	flags.StringVar(&o.quota.ManagerAnnotation, "manager-annotation", quota.DefaultManagerAnnotation,
-		"annotation of namespaces in which a manager of quotas keeps their base; "+quota.NoManager+" for none")
-	flags.StringVar(&o.quota.ManagerLabel, "manager-label", quota.DefaultManagerLabel,
-		"label, with value true, of the quota that the manager keeps")
+	quotaflags.Add(flags, &o.quota)
 }
 
 // check returns what is wrong with a command line. It allows what the controller does.
@@ -74,15 +69,8 @@ func (o quotaOptions) check(namespace string) error {
 	if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
 		return usage("namespace %q: want the name of one: %s", namespace, problems[0])
 	}
-	domain, slash := strings.CutSuffix(o.quota.Prefix, "/")
-	if problems := validation.IsDNS1123Subdomain(domain); !slash || len(problems) > 0 {
-		return usage("--annotation-prefix %q: want a domain and a slash, such as %s", o.quota.Prefix, quota.DefaultPrefix)
-	}
-	if name := o.quota.ManagerAnnotation; name != quota.NoManager && len(validation.IsQualifiedName(name)) > 0 {
-		return usage("--manager-annotation %q: want the name of an annotation, or %s", name, quota.NoManager)
-	}
-	if name := o.quota.ManagerLabel; len(validation.IsQualifiedName(name)) > 0 {
-		return usage("--manager-label %q: want the name of a label", name)
+	if err := quotaflags.Check(o.quota); err != nil {
+		return usage("%w", err)
 	}
 	return nil
 }

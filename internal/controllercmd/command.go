@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -13,15 +12,10 @@ import (
 	runtimelog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/mooring-vm/mooring/internal/buildinfo"
+	"github.com/mooring-vm/mooring/internal/logflags"
 )
 
 const program = "mooring-controller"
-
-// Log formats.
-const (
-	formatText = "text"
-	formatJSON = "json"
-)
 
 // Command returns the controller's command line. It logs to w.
 func Command(build buildinfo.Info, w io.Writer) *cobra.Command {
@@ -58,7 +52,7 @@ func run(ctx context.Context, config Config, build buildinfo.Info, w io.Writer) 
 	if err := config.check(); err != nil {
 		return err
 	}
-	logger, err := newLogger(w, config.LogLevel, config.LogFormat)
+	logger, err := logflags.New(w, config.LogLevel, config.LogFormat)
 	if err != nil {
 		return err
 	}
@@ -75,15 +69,4 @@ func run(ctx context.Context, config Config, build buildinfo.Info, w io.Writer) 
 	}
 	logger.Info("the controller has stopped")
 	return nil
-}
-
-func newLogger(w io.Writer, level slog.Level, format string) (*slog.Logger, error) {
-	options := &slog.HandlerOptions{Level: level}
-	switch format {
-	case formatText:
-		return slog.New(slog.NewTextHandler(w, options)), nil
-	case formatJSON:
-		return slog.New(slog.NewJSONHandler(w, options)), nil
-	}
-	return nil, fmt.Errorf("--log-format %q: want %s or %s", format, formatText, formatJSON)
 }

@@ -3,13 +3,13 @@ package controllercmd
 import (
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/mooring-vm/mooring/internal/kube"
+	"github.com/mooring-vm/mooring/internal/logflags"
+	"github.com/mooring-vm/mooring/internal/quotaflags"
 	"github.com/mooring-vm/mooring/quota"
 )
 
@@ -32,13 +32,8 @@ func DefaultConfig() Config {
 		Listen:         ":9809",
 		LeaderElection: true,
 		Workers:        8,
-		Quota: quota.Options{
-			Timeout:           quota.DefaultTimeout,
-			Prefix:            quota.DefaultPrefix,
-			ManagerAnnotation: quota.DefaultManagerAnnotation,
-			ManagerLabel:      quota.DefaultManagerLabel,
-		},
-		LogFormat: formatText,
+		Quota:          quota.Options{Timeout: quota.DefaultTimeout},
+		LogFormat:      logflags.Text,
 	}
 }
 
@@ -54,14 +49,8 @@ func (c *Config) addFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&c.Workers, "workers", c.Workers, "how many namespaces are dealt with at once")
 	flags.DurationVar(&c.Quota.Timeout, "rejected-timeout", c.Quota.Timeout,
 		"how long something is reserved for a migration that a quota rejects all the same")
-	flags.StringVar(&c.Quota.Prefix, "annotation-prefix", c.Quota.Prefix,
-		"prefix of the annotations that users and other controllers share")
-	flags.StringVar(&c.Quota.ManagerAnnotation, "manager-annotation", c.Quota.ManagerAnnotation,
-		"annotation of namespaces in which a manager of quotas keeps their base; "+quota.NoManager+" for none")
-	flags.StringVar(&c.Quota.ManagerLabel, "manager-label", c.Quota.ManagerLabel,
-		"label, with value true, of the quota that the manager keeps")
-	flags.TextVar(&c.LogLevel, "log-level", c.LogLevel, "debug, info, warn or error")
-	flags.StringVar(&c.LogFormat, "log-format", c.LogFormat, formatText+" or "+formatJSON)
+	quotaflags.Add(flags, &c.Quota)
+	logflags.Add(flags, &c.LogLevel, &c.LogFormat)
 }
 
 // check returns what is wrong with a command line, by its flag.
@@ -72,17 +61,5 @@ func (c *Config) check() error {
 	if c.Quota.Timeout < time.Second {
 		return fmt.Errorf("--rejected-timeout %s: want 1s or more", c.Quota.Timeout)
 	}
-	domain, slash := strings.CutSuffix(c.Quota.Prefix, "/")
-	if problems := validation.IsDNS1123Subdomain(domain); !slash || len(problems) > 0 {
-		return fmt.Errorf("--annotation-prefix %q: want a domain and a slash, such as %s", c.Quota.Prefix, quota.DefaultPrefix)
-	}
-	if name := c.Quota.ManagerAnnotation; name != quota.NoManager && !qualified(name) {
-		return fmt.Errorf("--manager-annotation %q: want the name of an annotation, or %s", name, quota.NoManager)
-	}
-	if name := c.Quota.ManagerLabel; !qualified(name) {
-		return fmt.Errorf("--manager-label %q: want the name of a label", name)
-	}
-	return nil
+	return quotaflags.Check(c.Quota)
 }
-
-func qualified(name string) bool { return len(validation.IsQualifiedName(name)) == 0 }

@@ -2,18 +2,18 @@
 package shimcmd
 
 import (
-	"fmt"
 	"io"
 	"log/slog"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mooring-vm/mooring/internal/buildinfo"
+	"github.com/mooring-vm/mooring/internal/logflags"
 )
 
 // Command returns the command. It logs to w.
 func Command(build buildinfo.Info, w io.Writer) *cobra.Command {
-	log := logging{w: w}
+	log := logging{w: w, format: logflags.Text}
 	root := &cobra.Command{
 		Use:   "mooring-shim",
 		Short: "Runs beside a VM's launcher: live resize, graceful shutdown, and headroom for KubeVirt",
@@ -24,9 +24,7 @@ func Command(build buildinfo.Info, w io.Writer) *cobra.Command {
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		Version:           build.String(),
 	}
-	flags := root.PersistentFlags()
-	flags.TextVar(&log.level, "log-level", slog.LevelInfo, "debug, info, warn or error")
-	flags.StringVar(&log.format, "log-format", "text", "text or json")
+	logflags.Add(root.PersistentFlags(), &log.level, &log.format)
 	root.AddCommand(runCommand(&log), hookCommand(&log))
 	return root
 }
@@ -38,13 +36,4 @@ type logging struct {
 	format string
 }
 
-func (l *logging) open() (*slog.Logger, error) {
-	options := &slog.HandlerOptions{Level: l.level}
-	switch l.format {
-	case "text":
-		return slog.New(slog.NewTextHandler(l.w, options)), nil
-	case "json":
-		return slog.New(slog.NewJSONHandler(l.w, options)), nil
-	}
-	return nil, fmt.Errorf("--log-format %q: want text or json", l.format)
-}
+func (l *logging) open() (*slog.Logger, error) { return logflags.New(l.w, l.level, l.format) }
