@@ -4,23 +4,10 @@
 package main
 
 import (
-	"context"
-	"fmt"
-	"log/slog"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/mooring-vm/mooring/hack/kubevirt"
+	"github.com/mooring-vm/mooring/hack/module"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	entry, err := kubevirt.Build(ctx, slog.New(slog.NewTextHandler(os.Stderr, nil)))
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "hack/kubevirt:", err)
-		os.Exit(1)
-	}
-	fmt.Println(entry.Dir)
-}
+func main() { os.Exit(module.Main("hack/kubevirt", kubevirt.Build)) }

@@ -1,0 +1,26 @@
+package module
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/mooring-vm/mooring/hack/throwaway/cache"
+)
+
+// Main is the program of a package that builds ahead of the tests: it prints the
+// folder of what was built, and returns the exit code.
+func Main(name string, build func(context.Context, *slog.Logger) (*cache.Entry, error)) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	entry, err := build(ctx, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		return 1
+	}
+	fmt.Println(entry.Dir)
+	return 0
+}
