@@ -57,7 +57,8 @@ func (c cluster) runFollowing(t *testing.T, cpu, memory string) *vm {
 	compute.Name = "compute"
 	compute.Shared = map[string]string{"/tmp/run": dir + "/run"}
 	compute.Mounts[guestDir] = guestDir
-	shim.Args = append(shim.Args, "--follow-limits", "--overhead=256Mi", "--grace-period=90s", "--log-level=debug")
+	shim.Args = append(shim.Args, "--follow-limits", "--overhead=256Mi", "--grace-period=90s", "--log-level=debug",
+		"--grow-timeout=5m", "--shrink-timeout=10m", "--vcpu-timeout=10m") // the guest is emulated on an emulated node
 	launcherSpec, volumes := kubernetesContainer(compute)
 	shimSpec, more := kubernetesContainer(shim)
 	p := launcher(map[string]string{api.SidecarKey: sidecarName, api.GracePeriodKey: "2m"})
@@ -110,7 +111,7 @@ func (c cluster) guestTold(t *testing.T, v *vm, what string) {
 func (c cluster) awaitSize(t *testing.T, v *vm, want podapi.Actual) {
 	t.Helper()
 	var last podapi.Report
-	within(t, 4*patience, "the VM to have its size", func() bool {
+	within(t, 12*patience, "the VM to have its size", func() bool {
 		if _, err := c.Output(t.Context(), "test", "-e", podDir(v.pod)+"/resize.json"); err != nil {
 			return false
 		}

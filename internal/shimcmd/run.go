@@ -77,6 +77,9 @@ func (f *runFlags) add(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.shutdown.Resend, "resend", 5*time.Second, "how often it is asked again")
 	flags.BoolVar(&f.policy.Shrink, "shrink", true, "let the VM become smaller, too")
 	flags.BoolVar(&f.policy.Balloon, "balloon", false, "use the balloon where nothing else can change the memory")
+	flags.DurationVar(&f.policy.Bounds.Grow, "grow-timeout", time.Minute, "how long the guest has to take memory")
+	flags.DurationVar(&f.policy.Bounds.Shrink, "shrink-timeout", 2*time.Minute, "how long the guest has to give memory back")
+	flags.DurationVar(&f.policy.Bounds.VCPUs, "vcpu-timeout", 30*time.Second, "how long the guest has to take vCPUs into use, or to give them back")
 	flags.StringVar(&f.maxMemory, "max-memory", "", "`quantity` that the guest may have at most; without it what its domain allows")
 	flags.IntVar(&f.policy.MaxVCPUs, "max-vcpus", 0, "vCPUs that it may have at most; 0: what its domain allows")
 }
@@ -135,6 +138,9 @@ func (f *runFlags) config(log *slog.Logger) (coordinator.Config, error) {
 		}
 		f.policy.MaxMemory = uint64(most)
 	}
+	if err := f.checkTimeouts(); err != nil {
+		return coordinator.Config{}, err
+	}
 	var err error
 	if f.shutdown.Ways, err = f.ways(); err != nil {
 		return coordinator.Config{}, err
@@ -147,6 +153,20 @@ func (f *runFlags) config(log *slog.Logger) (coordinator.Config, error) {
 		c.Stops = func() (bool, error) { return prestop.Asked(f.stop) }
 	}
 	return c, nil
+}
+
+// checkTimeouts keeps a bound from being taken for the default.
+func (f *runFlags) checkTimeouts() error {
+	bounds := f.policy.Bounds
+	for _, of := range []struct {
+		flag  string
+		bound time.Duration
+	}{{"grow", bounds.Grow}, {"shrink", bounds.Shrink}, {"vcpu", bounds.VCPUs}} {
+		if of.bound < time.Second {
+			return fmt.Errorf("--%s-timeout %s: want 1s or more", of.flag, of.bound)
+		}
+	}
+	return nil
 }
 
 func (f *runFlags) ways() ([]shutdown.Way, error) {

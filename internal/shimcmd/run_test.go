@@ -20,6 +20,8 @@ func TestBadFlags(t *testing.T) {
 		{"run --journal=" + filepath.Join(dir, "none"), "--journal: "},
 		{"run --journal=" + dir + " --overhead=-1", "--overhead: "},
 		{"run --journal=" + dir + " --max-memory=1.5", "--max-memory: "},
+		{"run --journal=" + dir + " --shrink-timeout=0", "--shrink-timeout 0s: want 1s or more"},
+		{"run --journal=" + dir + " --vcpu-timeout=-1m", "--vcpu-timeout -1m0s: want 1s or more"},
 		{"run --journal=" + dir + " --ask=telepathy", `--ask "telepathy": want some of acpi, guest-agent`},
 		{"run --journal=" + dir + " --ask=", "--ask: empty"},
 		{"run extra", "unknown command"},

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -81,12 +82,7 @@ func loadModule(path string) error {
 func serve(o options, news <-chan string) {
 	told := ""
 	for {
-		if !o["keep-cpus-offline"] {
-			online("/sys/devices/system/cpu/cpu[0-9]*/online", "0", "1")
-		}
-		if !o["keep-memory-offline"] {
-			online("/sys/devices/system/memory/memory*/state", "offline", "online_movable")
-		}
+		left := bringOnline(o)
 		if now := size(); now != told {
 			fmt.Println("GUEST", now)
 			told = now
@@ -94,9 +90,35 @@ func serve(o options, news <-chan string) {
 		if o["use-memory"] {
 			useMemory()
 		}
-		if <-news == powerButton {
+		if next(news, left) == powerButton {
 			press(o)
 		}
+	}
+}
+
+// bringOnline says whether something would not be brought online.
+func bringOnline(o options) (left bool) {
+	if !o["keep-cpus-offline"] {
+		left = online("/sys/devices/system/cpu/cpu[0-9]*/online", "0", "1")
+	}
+	if !o["keep-memory-offline"] {
+		left = online("/sys/devices/system/memory/memory*/state", "offline", "online_movable") || left
+	}
+	return left
+}
+
+// next waits for news, or only for a while: a CPU of an emulated machine that does not come
+// up in the time that the kernel gives it may do so later.
+func next(news <-chan string, left bool) string {
+	var again <-chan time.Time
+	if left {
+		again = time.After(5 * time.Second)
+	}
+	select {
+	case what := <-news:
+		return what
+	case <-again:
+		return ""
 	}
 }
 
@@ -113,13 +135,14 @@ func powerOff() {
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
 }
 
-func online(pattern, from, to string) {
+func online(pattern, from, to string) (left bool) {
 	all, _ := filepath.Glob(pattern)
 	for _, path := range all {
 		if read(path) == from {
-			_ = os.WriteFile(path, []byte(to), 0o644)
+			left = os.WriteFile(path, []byte(to), 0o644) != nil || left
 		}
 	}
+	return left
 }
 
 func size() string {
