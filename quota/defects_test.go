@@ -142,7 +142,9 @@ func TestDefects7And8TheTargetPodSaysWhatItNeeds(t *testing.T) { // #9753: overh
 	s.Migrations = []*kubevirtv1.VirtualMachineInstanceMigration{migration("m", "vm", kubevirtv1.MigrationPending)}
 	s.Pods = []*corev1.Pod{launcher("source", "vm", "2", "4797464313")}
 	s = settled(t, s)
-	s.Targets = []quota.Target{{Migration: "m", Pod: target("target", "vm", "m", "3", "5682461313")}}
+	larger := target("target", "vm", "m", "3", "5682461313")
+	seen := quota.Reserve(v1alpha1.RoleLauncher, larger)
+	s.Reservations[0].Annotations = map[string]string{quota.TargetAnnotation: quota.FormatRendered(seen)}
 	p := quota.MakePlan(s, quota.Options{})
 	if len(p.Reports) == 0 || p.Reports[0].Reason != quota.ReasonGrown || !strings.Contains(p.Reports[0].Message, "limits.memory=884997") {
 		t.Errorf("reports %+v: want one of a larger target", p.Reports)
@@ -150,7 +152,7 @@ func TestDefects7And8TheTargetPodSaysWhatItNeeds(t *testing.T) { // #9753: overh
 	s = settled(t, s)
 	wantHard(t, s, list("limits.cpu", "5", "limits.memory", "10479925626"))
 
-	s.Pods, s.Targets = append(s.Pods, s.Targets[0].Pod), nil
+	s.Pods = append(s.Pods, larger)
 	s.Migrations[0].Status.Phase = kubevirtv1.MigrationSucceeded
 	ended(s.Pods[0])
 	s = settled(t, s)

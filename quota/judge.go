@@ -86,14 +86,25 @@ func (p *planner) charge(r *v1alpha1.MigrationReservation, e entry, source *core
 		r.Spec.Pods, r.Spec.From = merge(r.Spec.Pods, known), v1alpha1.Rendered
 		return
 	}
-	if at := slices.IndexFunc(p.Targets, func(t Target) bool { return t.Migration == types.UID(e.name) }); at >= 0 {
-		known := []v1alpha1.ReservedPod{Reserve(v1alpha1.RoleLauncher, p.Targets[at].Pod)}
-		r.Spec.Pods, r.Spec.From = merge(merge(r.Spec.Pods, estimate), known), v1alpha1.Rendered
+	if seen := p.seen(r); len(seen) > 0 {
+		r.Spec.Pods, r.Spec.From = merge(merge(r.Spec.Pods, estimate), seen), v1alpha1.Rendered
 		return
 	}
 	if r.Spec.From != v1alpha1.Rendered && len(estimate) > 0 {
 		r.Spec.Pods, r.Spec.From = estimate, v1alpha1.Estimated
 	}
+}
+
+// seen is what a webhook has seen of the target pod.
+func (p *planner) seen(r *v1alpha1.MigrationReservation) []v1alpha1.ReservedPod {
+	pod, err := Rendered(r)
+	if err != nil {
+		p.faults = append(p.faults, Fault{"MigrationReservation", r.Name, err})
+	}
+	if pod == nil {
+		return nil
+	}
+	return []v1alpha1.ReservedPod{*pod}
 }
 
 // merge replaces pods by those of the same role.

@@ -26,21 +26,12 @@ type Snapshot struct {
 	Pods         []*corev1.Pod // launchers and attachment pods; others do no harm
 	Reservations []*v1alpha1.MigrationReservation
 	Quotas       []*corev1.ResourceQuota
-
-	// Targets are target pods that an admission webhook has seen and that may not exist.
-	Targets []Target
 }
 
 // VMI is what is to be known of a VirtualMachineInstance: its metadata.
 type VMI struct {
 	Name string
 	UID  types.UID
-}
-
-// Target is a target pod as it was rendered for a migration.
-type Target struct {
-	Migration types.UID
-	Pod       *corev1.Pod
 }
 
 // Options are the settings of the quota controller. The zero value means the defaults.
