@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
+	"github.com/mooring-vm/mooring/api/v1alpha1"
 	"github.com/mooring-vm/mooring/quota"
 )
 
@@ -58,10 +59,15 @@ func causes(a quota.Action) (reservation string, reasons []string) {
 
 func (r *Reconciler) event(on *corev1.ObjectReference, kind, reason, message string) {
 	r.Logger.Info(message, "reason", reason, "kind", on.Kind, "namespace", on.Namespace, "name", on.Name)
-	if len(message) > maxNote {
-		message = strings.ToValidUTF8(message[:maxNote-3], "") + "..."
+	r.Events.Eventf(on, nil, kind, reason, eventAction, "%s", shortened(message))
+}
+
+// shortened is a text that an Event takes.
+func shortened(message string) string {
+	if len(message) <= maxNote {
+		return message
 	}
-	r.Events.Eventf(on, nil, kind, reason, eventAction, "%s", message)
+	return strings.ToValidUTF8(message[:maxNote-3], "") + "..."
 }
 
 // states are what is so in a namespace until it changes: texts, by object.
@@ -111,6 +117,8 @@ func faulty(namespace string, f quota.Fault) corev1.ObjectReference {
 	case "Namespace":
 		ref.Namespace = ""
 	case "ResourceQuota":
+	case "MigrationReservation":
+		ref.APIVersion = v1alpha1.GroupVersion().String()
 	default:
 		ref.APIVersion = kubevirtv1.GroupVersion.String()
 	}

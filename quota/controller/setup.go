@@ -16,10 +16,13 @@ import (
 	kubescheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/util/workqueue"
 	kubevirtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 	"github.com/mooring-vm/mooring/quota"
@@ -81,10 +84,12 @@ func (c *Controller) Start(ctx context.Context) error {
 	if !c.awaitKinds(ctx) {
 		return nil
 	}
-	inner, err := c.build()
-	if err == nil {
-		err = c.manager.Add(inner)
-	}
+	reconciler := NewReconciler(Config{
+		Client: c.manager.GetClient(), Live: c.manager.GetAPIReader(), Events: c.manager.GetEventRecorder(Name),
+		Options: c.options.Quota, Metrics: c.options.Metrics, Logger: c.options.Logger,
+	})
+	halted := source.Kind[client.Object](c.manager.GetCache(), vmiMetadata(), &handler.EnqueueRequestForObject{})
+	err := errors.Join(c.add(Name, reconciler, c.sources()...), c.add(Name+"-halt", Halter{reconciler}, halted))
 	if err != nil {
 		return fmt.Errorf("starting the quota controller: %w", err)
 	}
@@ -146,26 +151,31 @@ func missingKinds(served meta.RESTMapper, scheme *runtime.Scheme) []string {
 	return missing
 }
 
-func (c *Controller) build() (controller.Controller, error) {
-	reconciler := NewReconciler(Config{
-		Client: c.manager.GetClient(), Live: c.manager.GetAPIReader(), Events: c.manager.GetEventRecorder(Name),
-		Options: c.options.Quota, Metrics: c.options.Metrics, Logger: c.options.Logger,
-	})
+func (c *Controller) sources() []source.Source {
+	var all []source.Source
+	for _, w := range watches() {
+		all = append(all, w.source(c.manager.GetCache()))
+	}
+	return all
+}
+
+// add adds a controller to the manager, with its workers.
+func (c *Controller) add(name string, by reconcile.Reconciler, from ...source.Source) error {
 	options := controller.Options{
-		Reconciler:              reconciler,
+		Reconciler:              by,
 		MaxConcurrentReconciles: c.options.Workers,
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minFailureDelay, maxFailureDelay),
 		EnableWarmup:            new(true), // so that who leads next has its caches filled
 	}
 	options.DefaultFromConfig(c.manager.GetControllerOptions())
-	inner, err := controller.NewUnmanaged(Name, options)
+	inner, err := controller.NewUnmanaged(name, options)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for _, w := range watches() {
-		if err := inner.Watch(w.source(c.manager.GetCache())); err != nil {
-			return nil, err
+	for _, s := range from {
+		if err := inner.Watch(s); err != nil {
+			return err
 		}
 	}
-	return inner, nil
+	return c.manager.Add(inner)
 }

@@ -10,8 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/managedfields"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,8 +44,9 @@ func newWorldOf(t *testing.T, vm string) *world {
 		t.Fatal(err)
 	}
 	vmi := &kubevirtv1.VirtualMachineInstance{ObjectMeta: named(vm, "vmi-uid")}
-	api := fake.NewClientBuilder().WithScheme(scheme).
-		WithTypeConverters(managedfields.NewDeducedTypeConverter()). // the default takes a third of a second
+	// The default tracks whose which field is, which takes long, and not all types can be.
+	plain := clienttesting.NewObjectTracker(scheme, serializer.NewCodecFactory(scheme).UniversalDecoder())
+	api := fake.NewClientBuilder().WithScheme(scheme).WithObjectTracker(plain).
 		WithStatusSubresource(&v1alpha1.MigrationReservation{}, &corev1.ResourceQuota{}).
 		WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceName, UID: "ns-uid"}},
 			newQuota(), vmi, launcher("source", nil)).

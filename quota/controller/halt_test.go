@@ -1,0 +1,160 @@
+package controller
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/mooring-vm/mooring/quota"
+)
+
+const rejection = `pods "virt-launcher-late" is forbidden: exceeded quota: quota, requested: pods=1, used: pods=1, limited: pods=1`
+
+// lateVM is one that starts, and whose launcher pod a quota rejects.
+func lateVM(change func(*kubevirtv1.VirtualMachine, *kubevirtv1.VirtualMachineInstance)) (*kubevirtv1.VirtualMachine, *kubevirtv1.VirtualMachineInstance) {
+	vm := &kubevirtv1.VirtualMachine{ObjectMeta: named("late", "late-vm")}
+	vm.Spec.RunStrategy, vm.Spec.Template = new(kubevirtv1.RunStrategyAlways), &kubevirtv1.VirtualMachineInstanceTemplateSpec{}
+	vmi := &kubevirtv1.VirtualMachineInstance{ObjectMeta: named("late", "late-vmi")}
+	vmi.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(vm, kubevirtv1.VirtualMachineGroupVersionKind)}
+	vmi.Status.Phase = kubevirtv1.Pending
+	vmi.Status.Conditions = []kubevirtv1.VirtualMachineInstanceCondition{{
+		Type: kubevirtv1.VirtualMachineInstanceSynchronized, Status: corev1.ConditionFalse, Reason: "FailedCreate", Message: rejection,
+	}}
+	if change != nil {
+		change(vm, vmi)
+	}
+	return vm, vmi
+}
+
+// look has a Halter look at the late VM, and returns the VM and the Event, if there is one.
+func lookAtLateVM(t *testing.T, w *world, hooks interceptor.Funcs) (*kubevirtv1.VirtualMachine, string) {
+	t.Helper()
+	r := w.reconciler(hooks)
+	name := types.NamespacedName{Namespace: namespaceName, Name: "late"}
+	if _, err := (Halter{r}).Reconcile(t.Context(), reconcile.Request{NamespacedName: name}); err != nil {
+		t.Fatal(err)
+	}
+	vm := &kubevirtv1.VirtualMachine{}
+	if err := w.api.Get(t.Context(), name, vm); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case event := <-r.Events.(*events.FakeRecorder).Events:
+		return vm, event
+	default:
+		return vm, ""
+	}
+}
+
+// migrating is a world whose quota is raised.
+func migrating(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t)
+	w.create(t, migration(kubevirtv1.MigrationPending))
+	w.settle(t, w.reconciler(interceptor.Funcs{}))
+	return w
+}
+
+func TestAVMThatDoesNotFitIsHalted(t *testing.T) {
+	for name, change := range map[string]func(*kubevirtv1.VirtualMachine, *kubevirtv1.VirtualMachineInstance){
+		"runStrategy": nil,
+		"running": func(vm *kubevirtv1.VirtualMachine, _ *kubevirtv1.VirtualMachineInstance) {
+			vm.Spec.RunStrategy, vm.Spec.Running = nil, new(true)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := migrating(t)
+			vm, vmi := lateVM(change)
+			w.create(t, vm)
+			w.create(t, vmi)
+			vm, event := lookAtLateVM(t, w, interceptor.Funcs{})
+			if vm.Spec.Running != nil || vm.Spec.RunStrategy == nil || *vm.Spec.RunStrategy != kubevirtv1.RunStrategyHalted {
+				t.Errorf("running %v, runStrategy %v, want Halted", vm.Spec.Running, vm.Spec.RunStrategy)
+			}
+			if got := vm.Annotations[quota.DefaultPrefix+haltedAnnotation]; got != rejection {
+				t.Errorf("annotation %q, want what KubeVirt said", got)
+			}
+			if !strings.Contains(event, ReasonHalted) || !strings.Contains(event, rejection) {
+				t.Errorf("Event %q", event)
+			}
+			if _, event := lookAtLateVM(t, w, interceptor.Funcs{}); event != "" {
+				t.Errorf("told again: %s", event)
+			}
+		})
+	}
+}
+
+func TestVMsThatAreNotHalted(t *testing.T) {
+	type change = func(*kubevirtv1.VirtualMachine, *kubevirtv1.VirtualMachineInstance)
+	for name, change := range map[string]change{
+		"runs": func(_ *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachineInstance) {
+			vmi.Status.Phase, vmi.Status.NodeName = kubevirtv1.Running, "node"
+		},
+		"fails for another reason": func(_ *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachineInstance) {
+			vmi.Status.Conditions[0].Message = "no service account"
+		},
+		"was rejected once": func(_ *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachineInstance) {
+			vmi.Status.Conditions[0].Status = corev1.ConditionTrue
+		},
+		"is no VM's": func(_ *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachineInstance) { vmi.OwnerReferences = nil },
+		"is a VM's that was made again": func(_ *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachineInstance) {
+			vmi.OwnerReferences[0].UID = "old"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := migrating(t)
+			vm, vmi := lateVM(change)
+			w.create(t, vm)
+			w.create(t, vmi)
+			wantUntouched(t, w, interceptor.Funcs{})
+		})
+	}
+}
+
+func TestNobodyIsHaltedWhereNothingIsKept(t *testing.T) {
+	w := newWorld(t)
+	vm, vmi := lateVM(nil)
+	w.create(t, vm)
+	w.create(t, vmi)
+	wantUntouched(t, w, interceptor.Funcs{})
+}
+
+// A launcher pod that caches do not show yet (harvester#7585).
+func TestAVMWhosePodIsNotCachedIsNotHalted(t *testing.T) {
+	w := migrating(t)
+	vm, vmi := lateVM(nil)
+	pod := launcher("virt-launcher-late", map[string]string{kubevirtv1.CreatedByLabel: "late-vmi"})
+	for _, o := range []client.Object{vm, vmi, pod} {
+		w.create(t, o)
+	}
+	hidden := 0
+	wantUntouched(t, w, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if _, pods := list.(*corev1.PodList); pods {
+				hidden++
+				return nil
+			}
+			return c.List(ctx, list, opts...)
+		},
+	})
+	if hidden == 0 {
+		t.Error("no cache was asked")
+	}
+}
+
+func wantUntouched(t *testing.T, w *world, hooks interceptor.Funcs) {
+	t.Helper()
+	vm, event := lookAtLateVM(t, w, hooks)
+	if *vm.Spec.RunStrategy != kubevirtv1.RunStrategyAlways || len(vm.Annotations) > 0 || event != "" {
+		t.Errorf("runStrategy %s, annotations %v, Event %q: want a VM that was left alone", *vm.Spec.RunStrategy, vm.Annotations, event)
+	}
+}
