@@ -47,7 +47,7 @@ func TestResize(t *testing.T) {
 	v := f.runLaunchers(t, placements()[3:], want{annotations: asks})[0]
 	f.startLinux(t, v)
 	f.awaitVM(t, v, agentapi.VMRunning)
-	f.runShim(t, v, "--grace-period=50s")
+	f.runShim(t, v, "--grace-period=50s", "--grow-timeout=5m", "--shrink-timeout=10m", "--vcpu-timeout=10m") // the guest is slow
 
 	f.resize(t, v, "--vcpus=2", "--memory=416Mi", "--cpu-quota=150%")
 	f.guestSays(t, v, "cpus=0-1 ")
@@ -127,7 +127,7 @@ func (f fixture) startLinux(t *testing.T, v *vm) {
 func (f fixture) guestSays(t *testing.T, v *vm, what string) {
 	t.Helper()
 	said := func() string { return f.output(t, "sh", "-c", "cat "+guestDir+"/"+v.domain()+"/console; true") }
-	within(t, 3*patience, "the guest to say "+what, func() bool { return strings.Contains(said(), what) }, said)
+	within(t, 8*patience, "the guest to say "+what, func() bool { return strings.Contains(said(), what) }, said)
 }
 
 // runShim runs mooring-shim on the node, for a VM of the node's libvirt.
