@@ -22,6 +22,8 @@ func format(v float64, u Unit) string {
 		return fmt.Sprintf("%.0f%%", 100*v)
 	case Count:
 		return fmt.Sprintf("%.0f", v)
+	case Each:
+		return fmt.Sprintf("%.2f", v)
 	}
 	return digits(v) + " " + string(u)
 }

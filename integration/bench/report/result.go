@@ -24,6 +24,7 @@ const (
 	PerSecond Unit = "1/s"
 	Share     Unit = "share" // of one
 	Count     Unit = "count"
+	Each      Unit = "each" // so many for each of something
 )
 
 // Result is what one or several runs found. A table is of one run as a whole.

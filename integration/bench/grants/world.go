@@ -1,0 +1,143 @@
+package grants
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	system    = "mooring-system"
+	quotaName = "quota"
+
+	// writers are how many write at once.
+	writers = 32
+)
+
+// memory is what a launcher is charged.
+func memory() resource.Quantity { return resource.MustParse("1Gi") }
+
+// install applies CRD and rights of install.yaml.
+func (b *bed) install(ctx context.Context) error {
+	text, err := os.ReadFile(b.Manifest)
+	if err != nil {
+		return err
+	}
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
+		for _, kind := range []string{"Namespace", "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"} {
+			if !strings.Contains("\n"+document, "\nkind: "+kind+"\n") {
+				continue
+			}
+			if _, err := b.plane.Apply(ctx, strings.NewReader(document)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func space(i int) string { return fmt.Sprintf("vms-%d", i) }
+
+func vm(i int) string { return fmt.Sprintf("vm-%d", i) }
+
+// fill makes namespaces whose quota is full of launchers.
+func (b *bed) fill(ctx context.Context) error {
+	if err := each(ctx, b.Namespaces, func(ctx context.Context, i int) error {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: space(i)}}
+		if err := b.api.Create(ctx, ns); err != nil {
+			return err
+		}
+		if err := b.account(ctx, ns.Name); err != nil {
+			return err
+		}
+		return b.api.Create(ctx, &corev1.ResourceQuota{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: quotaName},
+			Spec:       corev1.ResourceQuotaSpec{Hard: hard(b.VMs)},
+		})
+	}); err != nil {
+		return err
+	}
+	if err := b.awaitQuotas(ctx, func(q *corev1.ResourceQuota) bool { return len(q.Status.Used) == len(q.Spec.Hard) }); err != nil {
+		return err
+	}
+	if err := each(ctx, b.Namespaces*b.VMs, func(ctx context.Context, i int) error {
+		return b.launch(ctx, space(i%b.Namespaces), vm(i/b.Namespaces))
+	}); err != nil {
+		return err
+	}
+	return b.awaitQuotas(ctx, func(q *corev1.ResourceQuota) bool {
+		used := q.Status.Used[corev1.ResourcePods]
+		return used.Value() == int64(b.VMs)
+	})
+}
+
+// account waits for the service account that pods need.
+func (b *bed) account(ctx context.Context, namespace string) error {
+	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		err := b.api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "default"}, &corev1.ServiceAccount{})
+		return err == nil, client.IgnoreNotFound(err)
+	})
+}
+
+// hard is a quota with room for so many launchers.
+func hard(launchers int) corev1.ResourceList {
+	one := memory()
+	return corev1.ResourceList{
+		corev1.ResourcePods:           *resource.NewQuantity(int64(launchers), resource.DecimalSI),
+		corev1.ResourceRequestsMemory: *resource.NewQuantity(one.Value()*int64(launchers), resource.BinarySI),
+	}
+}
+
+// launch makes a VMI and its launcher pod.
+func (b *bed) launch(ctx context.Context, namespace, name string) error {
+	guest := memory()
+	vmi := &kubevirtv1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	vmi.Spec.Domain.Memory = &kubevirtv1.Memory{Guest: &guest}
+	if err := b.api.Create(ctx, vmi); err != nil {
+		return err
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "virt-launcher-" + name}}
+	pod.Labels = map[string]string{kubevirtv1.AppLabel: "virt-launcher", kubevirtv1.CreatedByLabel: string(vmi.UID)}
+	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(vmi, kubevirtv1.VirtualMachineInstanceGroupVersionKind)}
+	pod.Spec.Containers = []corev1.Container{{
+		Name: "compute", Image: "registry.test/launcher",
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: memory()}},
+	}}
+	return b.api.Create(ctx, pod)
+}
+
+// awaitQuotas waits until all quotas are so.
+func (b *bed) awaitQuotas(ctx context.Context, so func(*corev1.ResourceQuota) bool) error {
+	return wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
+		all := &corev1.ResourceQuotaList{}
+		if err := b.api.List(ctx, all); err != nil {
+			return false, err
+		}
+		for i := range all.Items {
+			if !so(&all.Items[i]) {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+}
+
+// each does something n times, some at once.
+func each(ctx context.Context, n int, do func(context.Context, int) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(writers)
+	for i := range n {
+		group.Go(func() error { return do(ctx, i) })
+	}
+	return group.Wait()
+}

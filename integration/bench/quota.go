@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mooring-vm/mooring/integration/bench/grants"
+	"github.com/mooring-vm/mooring/integration/bench/report"
+	"github.com/mooring-vm/mooring/integration/bench/stats"
+)
+
+// grantTable is that of the waits for a quota.
+const grantTable = "quota_grant"
+
+// mostGrant is the goal for the p99 of a thousand migrations at once, in seconds.
+const mostGrant = 0.5
+
+// onePatch is who does the least that can be done.
+const onePatch = "one patch for each"
+
+// quotaCommand measures the controller of quotas.
+func quotaCommand() *cobra.Command {
+	var f measureFlags
+	o := grants.Options{Namespaces: 100, VMs: 10, Sizes: []int{1, 100, 1000}, Rounds: []int{40, 4, 2}, Residents: 10000}
+	c := &cobra.Command{
+		Use:   "quota",
+		Short: "Measure how long migrations wait for their quota, on a control plane of its own",
+		Long: "Runs etcd, kube-apiserver, kube-controller-manager and KubeVirt's virt-api, all built from their\n" +
+			"modules, beside mooring-controller.",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if f.quick {
+				o.Namespaces, o.VMs, o.Sizes, o.Rounds, o.Residents = 2, 2, []int{1, 4}, []int{1, 1}, 104
+			}
+			found, err := measureGrants(c.Context(), o)
+			if err != nil {
+				return err
+			}
+			return publish(tables{grantTable: grantRows(o, found)}, f.result)
+		},
+	}
+	f.add(c)
+	c.Flags().StringVar(&o.Controller, "controller", "bin/mooring-controller", "the controller's program")
+	c.Flags().StringVar(&o.Manifest, "manifest", "deploy/kubernetes/install.yaml", "CRD and rights of the controller")
+	return c
+}
+
+func measureGrants(ctx context.Context, o grants.Options) (grants.Found, error) {
+	say("%s: %v migrations at once over %d namespaces", grantTable, o.Sizes, o.Namespaces)
+	return grants.Measure(ctx, o)
+}
+
+func grantRows(o grants.Options, found grants.Found) []report.Row {
+	var rows []report.Row
+	for _, size := range o.Sizes {
+		what := fmt.Sprintf("%d at once, until status.hard is raised", size)
+		raw, ours := many(what, onePatch, found.Raw[size]), many(what, mooring, found.Mooring[size])
+		ratio := stats.RatioOfMedians(found.Mooring[size], found.Raw[size])
+		ours.Ratio = &ratio
+		if size == 1000 {
+			ours.Goals = []report.Goal{{Of: report.P99, Most: mostGrant}}
+		}
+		rows = append(rows, raw, ours)
+	}
+	return append(rows,
+		report.Row{What: "writes to the API server, a migration", Who: mooring, Unit: report.Each, Value: found.Writes},
+		report.Row{What: "of them that met a conflict", Who: mooring, Unit: report.Each, Value: found.Conflicts},
+		report.Row{What: fmt.Sprintf("resident memory beside %d VMs", found.ResidentLaunched), Who: mooring, Unit: report.Bytes, Value: found.Memory},
+	)
+}

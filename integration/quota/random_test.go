@@ -1,0 +1,297 @@
+package quota
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	virtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
+	"github.com/mooring-vm/mooring/integration/kubevirt/actor"
+)
+
+const (
+	walkers   = 3
+	walkSteps = 15
+)
+
+// TestRandomly has migrations begin, stop, fail and be aborted in several namespaces, while
+// quotas are edited and made again and the controller is killed again and again. No quota
+// is ever below its base, and in the end nothing is left.
+func TestRandomly(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	c, p := start(t, "--leader-election=false") // who is killed leaves its lease for a while
+	killing, stopKilling := context.WithCancel(t.Context())
+	killed := make(chan struct{})
+	go func() {
+		defer close(killed)
+		p.kill(killing, t, rand.New(rand.NewPCG(seed, walkers)))
+	}()
+	walks := make([]*walk, walkers)
+	t.Run("walks", func(t *testing.T) {
+		for i := range walks {
+			t.Run(strconv.Itoa(i), func(t *testing.T) {
+				t.Parallel()
+				walks[i] = newWalk(t, c, rand.New(rand.NewPCG(seed, uint64(i))))
+				walks[i].wander(t)
+			})
+		}
+	})
+	stopKilling()
+	<-killed
+}
+
+// kill kills the controller and starts it again, until ctx ends; then it runs.
+func (p *program) kill(ctx context.Context, t *testing.T, random *rand.Rand) {
+	for times := 1; ; times++ {
+		select {
+		case <-ctx.Done():
+			t.Logf("killed %d times", times-1)
+			return
+		case <-time.After(time.Duration(200+random.IntN(3000)) * time.Millisecond):
+		}
+		if err := syscall.Kill(p.process.Pid(), syscall.SIGKILL); err != nil {
+			t.Errorf("killing the controller: %v", err)
+			return
+		}
+		_ = p.process.Stop() // that it has ended by itself is an error
+		p.start(t)
+	}
+}
+
+// walk is a namespace in which things happen.
+type walk struct {
+	c      *kubevirttest.Cluster
+	random *rand.Rand
+	space  string
+	vmis   []*virtv1.VirtualMachineInstance
+	bases  []version // that were written, oldest first
+	quotas []version // that were seen, once the watch has ended
+}
+
+// version is a quota's spec.hard at a resourceVersion.
+type version struct {
+	at   uint64
+	hard corev1.ResourceList
+}
+
+func versionOf(t *testing.T, q *corev1.ResourceQuota) version {
+	t.Helper()
+	at, err := strconv.ParseUint(q.ResourceVersion, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return version{at, q.Spec.Hard.DeepCopy()}
+}
+
+// roomFor is a quota that two VMs fill, in one of several ways.
+func roomFor(way int) corev1.ResourceList {
+	return []corev1.ResourceList{
+		list("requests.memory", "3Gi", "requests.cpu", "600m", "pods", "2"),
+		list("requests.memory", "4Gi", "requests.cpu", "600m", "pods", "2"),
+		list("requests.memory", "3Gi", "requests.cpu", "700m", "pods", "3"),
+	}[way]
+}
+
+func newWalk(t *testing.T, c *kubevirttest.Cluster, random *rand.Rand) *walk {
+	t.Helper()
+	w := &walk{c: c, random: random, space: c.Namespace(t, roomFor(0))}
+	w.bases = []version{{0, roomFor(0)}}
+	for i := range 2 {
+		w.vmis = append(w.vmis, c.RunningVMI(t, w.space, fmt.Sprintf("vm-%d", i), small()))
+	}
+	return w
+}
+
+// wander walks, and then has everything end.
+func (w *walk) wander(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	watched := make(chan error, 1)
+	go func() { watched <- w.watch(ctx, t) }()
+	for range walkSteps {
+		w.step(t)
+		select {
+		case <-time.After(time.Duration(w.random.IntN(1500)) * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+	for _, m := range w.underWay(t) {
+		w.goOn(t, m)
+	}
+	awaitClean(t, w.c, w.space, kubevirttest.QuotaName, w.bases[len(w.bases)-1].hard)
+	cancel()
+	if err := <-watched; err != nil {
+		t.Errorf("watching the quota: %v", err)
+	}
+	w.check(t)
+}
+
+func (w *walk) step(t *testing.T) {
+	t.Helper()
+	switch n := w.random.IntN(10); {
+	case n < 4:
+		w.begin(t)
+	case n < 6:
+		if all := w.underWay(t); len(all) > 0 {
+			w.goOn(t, all[w.random.IntN(len(all))])
+		}
+	case n < 7:
+		if all := w.underWay(t); len(all) > 0 {
+			w.must(t, w.c.Client.Delete(t.Context(), all[w.random.IntN(len(all))]))
+		}
+	case n < 9:
+		w.edit(t)
+	default:
+		w.makeAgain(t)
+	}
+}
+
+// begin has a VM migrate, as far as it may; KubeVirt refuses a second migration of one VM.
+func (w *walk) begin(t *testing.T) {
+	t.Helper()
+	until := []virtv1.VirtualMachineInstanceMigrationPhase{
+		"", virtv1.MigrationPreparingTarget, virtv1.MigrationTargetReady, virtv1.MigrationRunning,
+	}[w.random.IntN(4)]
+	vmi := w.vmis[w.random.IntN(len(w.vmis))]
+	m := &virtv1.VirtualMachineInstanceMigration{ObjectMeta: metav1.ObjectMeta{Namespace: w.space, GenerateName: vmi.Name + "-"}}
+	m.Spec.VMIName = vmi.Name
+	m.Annotations = map[string]string{}
+	if until != "" {
+		m.Annotations[actor.Until] = string(until)
+	}
+	if w.random.IntN(4) == 0 {
+		m.Annotations[actor.Fail] = "the walk says so"
+	}
+	if err := w.c.Client.Create(t.Context(), m); err != nil && !strings.Contains(err.Error(), "in-flight migration") {
+		t.Fatal(err)
+	}
+}
+
+// underWay are the migrations that have not ended.
+func (w *walk) underWay(t *testing.T) []*virtv1.VirtualMachineInstanceMigration {
+	t.Helper()
+	list := &virtv1.VirtualMachineInstanceMigrationList{}
+	if err := w.c.Client.List(t.Context(), list, client.InNamespace(w.space)); err != nil {
+		t.Fatal(err)
+	}
+	var all []*virtv1.VirtualMachineInstanceMigration
+	for i := range list.Items {
+		if !list.Items[i].IsFinal() && list.Items[i].DeletionTimestamp == nil {
+			all = append(all, &list.Items[i])
+		}
+	}
+	return all
+}
+
+// goOn lets a migration go to its end.
+func (w *walk) goOn(t *testing.T, m *virtv1.VirtualMachineInstanceMigration) {
+	t.Helper()
+	patch := []byte(`{"metadata":{"annotations":{"` + actor.Until + `":null}}}`)
+	w.must(t, w.c.Client.Patch(t.Context(), m, client.RawPatch(types.MergePatchType, patch)))
+}
+
+// edit writes another base, as an administrator does.
+func (w *walk) edit(t *testing.T) {
+	t.Helper()
+	base := roomFor(w.random.IntN(3))
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"hard": base}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: w.space, Name: kubevirttest.QuotaName}}
+	if err := w.c.Client.Patch(t.Context(), q, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		t.Fatal(err)
+	}
+	w.based(t, q, base)
+}
+
+// makeAgain deletes the quota and makes it anew.
+func (w *walk) makeAgain(t *testing.T) {
+	t.Helper()
+	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: w.space, Name: kubevirttest.QuotaName}}
+	if err := w.c.Client.Delete(t.Context(), q); err != nil {
+		t.Fatal(err)
+	}
+	base := roomFor(w.random.IntN(3))
+	q = &corev1.ResourceQuota{ObjectMeta: q.ObjectMeta, Spec: corev1.ResourceQuotaSpec{Hard: base}}
+	q.ObjectMeta = metav1.ObjectMeta{Namespace: w.space, Name: kubevirttest.QuotaName}
+	if err := w.c.Client.Create(t.Context(), q); err != nil {
+		t.Fatal(err)
+	}
+	w.based(t, q, base)
+}
+
+// based notes that a base was written.
+func (w *walk) based(t *testing.T, q *corev1.ResourceQuota, base corev1.ResourceList) {
+	t.Helper()
+	v := versionOf(t, q)
+	w.bases = append(w.bases, version{v.at, base})
+}
+
+// watch notes every quota that there is until ctx ends.
+func (w *walk) watch(ctx context.Context, t *testing.T) error {
+	watching, err := client.NewWithWatch(w.c.Plane.Config(), client.Options{})
+	if err != nil {
+		return err
+	}
+	events, err := watching.Watch(ctx, &corev1.ResourceQuotaList{}, client.InNamespace(w.space))
+	if err != nil {
+		return err
+	}
+	defer events.Stop()
+	for event := range events.ResultChan() {
+		if q, ok := event.Object.(*corev1.ResourceQuota); ok && event.Type != watch.Deleted {
+			w.quotas = append(w.quotas, versionOf(t, q))
+		}
+	}
+	return nil
+}
+
+// check holds every quota that was seen against the base of its time.
+func (w *walk) check(t *testing.T) {
+	t.Helper()
+	raised := 0
+	for _, q := range w.quotas {
+		base := w.bases[0].hard
+		for _, b := range w.bases {
+			if b.at <= q.at {
+				base = b.hard
+			}
+		}
+		for name, least := range base {
+			has := q.hard[name]
+			if has.Cmp(least) < 0 {
+				t.Errorf("at %d %s is %s, below its base %s", q.at, name, &has, &least)
+			}
+			if has.Cmp(least) > 0 {
+				raised++
+			}
+		}
+	}
+	if raised == 0 {
+		t.Error("the quota was never raised")
+	}
+}
+
+// must passes over what has gone meanwhile.
+func (w *walk) must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
+}
