@@ -39,6 +39,8 @@ func TestMigrations(t *testing.T) {
 			"a quota is made again": testQuotaMadeAgain,
 			"a long name":           testLongName,
 			"three at once":         testThreeAtOnce,
+			"a LimitRange":          testLimitRange,
+			"resized in place":      testResizedInPlace,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()

@@ -66,6 +66,7 @@ func containerStatus(c corev1.Container, state corev1.ContainerState) corev1.Con
 	return corev1.ContainerStatus{
 		Name: c.Name, Image: c.Image, ImageID: "sha256:0", State: state,
 		Ready: true, Started: new(state.Running != nil),
+		Resources: c.Resources.DeepCopy(), AllocatedResources: c.Resources.Requests, // without, nobody may resize the pod
 	}
 }
 
