@@ -10,7 +10,7 @@ TOOL := $(GO) tool -modfile=tools/go.mod
 TEST := mkdir -p "$$MOORING_ARTEFACTS" && $(TOOL) gotestsum --format=pkgname --format-hide-empty-pkg --jsonfile="$$MOORING_ARTEFACTS"
 
 # Recipes put the lists into a variable first: only then a failing go list fails them.
-NODE_TESTS := /hack/throwaway$$|/integration/(kube|kubevirt|quota|suite)$$
+NODE_TESTS := /hack/throwaway$$|/integration/(deploy|kube|kubevirt|quota|suite)$$
 UNIT        = $$(go list ./... | grep -vE '$(NODE_TESTS)')
 SUITES     ?= $$(go list ./... | grep -E '$(NODE_TESTS)')
 # Unit tests that see more of a real system in the node than on most machines.
@@ -25,8 +25,11 @@ STEPS      ?= 2000
 SEED       ?= 1
 # In runs, as with -fuzztime: a duration sometimes ends in "context deadline exceeded".
 FUZZTIME   ?= 200000x
+# Of images: what is put before their names, and their tag.
+REGISTRY   ?=
+TAG        ?= latest
 
-.PHONY: help run node check test unit suites units-in-node suites-in-node torture matrix bench fuzz build generate lint verify clean
+.PHONY: help run node check test unit suites units-in-node suites-in-node torture matrix bench fuzz build images chart generate lint verify clean
 help: ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 10
 
@@ -72,8 +75,9 @@ bench: ## benchmarks; BASE=FILE compares with another bench.txt, RESULT=docs/ben
 	@hack/setup build && mkdir -p "$$MOORING_ARTEFACTS"
 	$(GO) test -run='^$$' -bench=. -benchmem -benchtime=$(BENCHTIME) -count=$(COUNT) $(BENCH) | tee "$$MOORING_ARTEFACTS"/bench.txt
 	$(TOOL) benchstat $(BASE) "$$MOORING_ARTEFACTS"/bench.txt
-	. hack/env.sh && CGO_ENABLED=0 go build -trimpath -buildvcs=auto -ldflags=-s -o bin/ ./cmd/mooring-agent ./integration/bench
+	. hack/env.sh && CGO_ENABLED=0 go build -trimpath -buildvcs=auto -ldflags=-s -o bin/ ./cmd/mooring-agent ./cmd/mooring-controller ./integration/bench
 	bin/bench machine $(QUICK) --result="$(RESULT)"
+	bin/bench quota $(QUICK) --result="$(RESULT)"
 	$(if $(QUICK),@echo 'the node is left out: BENCHTIME is 1x',hack/node run -- bin/bench node --result="$(RESULT)")
 
 fuzz: ## each fuzz target for FUZZTIME
@@ -90,6 +94,15 @@ build: ## programs into bin/: static ones, and mooring-shim, which loads libvirt
 	@hack/setup build
 	$(GO) version && packages="$$(go list ./cmd/... | grep -v '/mooring-shim$$')" && CGO_ENABLED=0 go build -trimpath -buildvcs=auto -ldflags=-s -o bin/ $$packages
 	. hack/env.sh && CGO_ENABLED=1 go build -trimpath -buildvcs=auto -ldflags=-s -o bin/ ./cmd/mooring-shim
+
+images: build ## container images into bin/images/, without a daemon; REGISTRY and TAG name them
+	$(GO) run ./hack/image --registry="$(REGISTRY)" --tag="$(TAG)"
+
+chart: ## the Helm chart into bin/
+	@hack/setup build
+	. hack/env.sh && deploy/helm/render
+	$(TOOL) helm lint --strict deploy/helm/mooring
+	$(TOOL) helm package --destination=bin deploy/helm/mooring
 
 generate: ## generated files anew
 	@hack/setup build bpf

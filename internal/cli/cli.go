@@ -100,7 +100,7 @@ func (p *Program) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
 	root.PersistentFlags().StringVar(&p.socket, "socket", agentapi.DefaultSocket, "the agent's socket")
 	root.AddCommand(p.psCommand(), p.inspectCommand(), p.watchCommand(), p.leaseCommand(), p.resizeCommand(), p.versionCommand())
-	root.AddCommand(p.policyCommand(), p.memlockCommand(), p.domainCommand(), p.quotaCommand(), p.doctorCommand())
+	root.AddCommand(p.policyCommand(), p.memlockCommand(), p.domainCommand(), p.quotaCommand(), p.doctorCommand(), p.uninstallCommand())
 	return root
 }
 

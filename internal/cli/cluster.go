@@ -44,6 +44,7 @@ func (f *clusterFlags) prefixed(pod string) string {
 // cluster is an API server, and the namespace that is meant where none is said.
 type cluster struct {
 	kubernetes.Interface
+	config    *rest.Config
 	namespace string
 }
 
@@ -94,7 +95,7 @@ func (p *Program) newCluster(config *rest.Config, namespace string) (*cluster, e
 	if err != nil {
 		return nil, err
 	}
-	return &cluster{client, namespace}, nil
+	return &cluster{client, config, namespace}, nil
 }
 
 // pod splits what names a pod: NAMESPACE/NAME, or NAME.

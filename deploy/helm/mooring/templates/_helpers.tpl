@@ -1,0 +1,112 @@
+{{/* Labels of a part: call with its name. */}}
+{{- define "mooring.labels" -}}
+app.kubernetes.io/name: mooring
+app.kubernetes.io/component: {{ . }}
+{{- end }}
+
+{{/* The image of a part: call with (list $ "agent"). */}}
+{{- define "mooring.image" -}}
+{{- $images := (index . 0).Values.images -}}
+{{- $image := index $images (index . 1) -}}
+{{- with $images.registry }}{{ trimSuffix "/" . }}/{{ end -}}
+{{ $image.name }}{{ if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag }}{{ end -}}
+{{- end }}
+
+{{/* The node policy. Its mode is the chart's. */}}
+{{- define "mooring.policy" -}}
+{{- if .Values.agent.policy -}}
+{{- $said := (fromYaml .Values.agent.policy).mode -}}
+{{- if ne $said .Values.mode -}}
+{{- fail (printf "agent.policy has mode %q, and mode is %q: want the same in both" (toString $said) .Values.mode) -}}
+{{- end -}}
+{{ trim .Values.agent.policy }}
+{{- else if eq .Values.mode "enforce" -}}
+{{- fail "agent.policy: mode enforce needs rules of your own: --set-file agent.policy=policy.yaml; deploy/policy/enforce.yaml is one to begin with" -}}
+{{- else -}}
+{{ trim (.Files.Get "files/policy/observe.yaml") }}
+{{- end -}}
+{{- end }}
+
+{{/* Namespaces that neither webhooks nor policies look at. */}}
+{{- define "mooring.excluded" -}}
+matchExpressions:
+- key: kubernetes.io/metadata.name
+  operator: NotIn
+  values: {{ concat (list "kube-system" .Release.Namespace) .Values.webhooks.excludedNamespaces | uniq | toJson }}
+{{- end }}
+
+{{- define "mooring.serves" -}}
+{{- if and .Values.controller.enabled .Values.webhooks.enabled }}true{{ end -}}
+{{- end }}
+
+{{/* Which annotations quotas are read by: the same for who writes them and who clears them away. */}}
+{{- define "mooring.quotaFlags" -}}
+- --annotation-prefix={{ .annotationPrefix }}
+- --manager-annotation={{ .managerAnnotation }}
+- --manager-label={{ .managerLabel }}
+{{- end }}
+
+{{/* Pod security "restricted". */}}
+{{- define "mooring.restrictedPod" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+seccompProfile:
+  type: RuntimeDefault
+{{- end }}
+
+{{- define "mooring.restrictedContainer" -}}
+privileged: false
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end }}
+
+{{/* What all webhooks have: call with (list $ PATH SIDE-EFFECTS). */}}
+{{- define "mooring.webhook" -}}
+{{- with index . 0 -}}
+clientConfig:
+  service:
+    name: mooring-controller
+    namespace: {{ .Release.Namespace }}
+    path: {{ index $ 1 }}
+namespaceSelector:
+  {{- include "mooring.excluded" . | nindent 2 }}
+matchPolicy: Equivalent
+failurePolicy: {{ .Values.webhooks.failurePolicy }}
+timeoutSeconds: {{ .Values.webhooks.timeoutSeconds }}
+sideEffects: {{ index $ 2 }}
+admissionReviewVersions: [v1]
+{{- end -}}
+{{- end }}
+
+{{/* The keys of annotations that a request sets, changes or takes away. */}}
+{{- define "mooring.changed" -}}
+- name: before
+  expression: "oldObject == null ? {} : oldObject.metadata.?annotations.orValue({})"
+- name: after
+  expression: object.metadata.?annotations.orValue({})
+- name: changed
+  expression: >-
+    variables.after.filter(k, !(k in variables.before) || variables.before[k] != variables.after[k])
+    + variables.before.filter(k, !(k in variables.after))
+{{- end }}
+
+{{/* Lets those through who may "set" a resource that is there for that alone. */}}
+{{- define "mooring.maySet" -}}
+validations:
+- expression: >-
+    variables.ours.size() == 0
+    || authorizer.group('mooring.dev').resource('{{ . }}').namespace(request.namespace).check('set').allowed()
+  reason: Forbidden
+  message: annotations of Mooring's take the verb "set" for {{ . }}.mooring.dev in the namespace
+  messageExpression: >-
+    request.userInfo.username + ' may not change ' + variables.ours.join(', ')
+    + ': it takes the verb "set" for {{ . }}.mooring.dev in namespace ' + request.namespace
+{{- end }}
+
+{{- define "mooring.uninstallHook" -}}
+helm.sh/hook: pre-delete
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end }}

@@ -1,0 +1,204 @@
+package deploy
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+// decode reads the objects of a manifest by kind and name.
+func decode(t *testing.T, manifest string) map[string]*unstructured.Unstructured {
+	t.Helper()
+	all := map[string]*unstructured.Unstructured{}
+	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(manifest), 4096)
+	for {
+		o := &unstructured.Unstructured{}
+		if err := decoder.Decode(&o.Object); err != nil {
+			if err.Error() == "EOF" {
+				return all
+			}
+			t.Fatal(err)
+		}
+		if len(o.Object) > 0 {
+			all[o.GetKind()+" "+o.GetName()] = o
+		}
+	}
+}
+
+func TestLint(t *testing.T) {
+	for name, args := range map[string][]string{
+		"defaults": nil,
+		"enforce":  enforce(),
+		"all":      {"--set=monitoring.enabled=true,networkPolicy.enabled=true,crds.keep=true"},
+	} {
+		if out, err := helm(t, append([]string{"lint", "--strict", chart}, args...)...); err != nil {
+			t.Errorf("%s: %v: %s", name, err, out)
+		}
+	}
+}
+
+// What makes no sense is refused, by the name of the value and with what is allowed.
+func TestValuesAreChecked(t *testing.T) {
+	observing := filepath.Join(t.TempDir(), "policy.yaml")
+	if err := os.WriteFile(observing, []byte("mode: observe\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]struct {
+		args []string
+		want []string
+	}{
+		"unknown value":          {[]string{"--set=agents.enabled=false"}, []string{"agents"}},
+		"unknown value below":    {[]string{"--set=agent.enable=false"}, []string{"enable"}},
+		"mode":                   {[]string{"--set=mode=strict"}, []string{"mode", "observe", "enforce"}},
+		"failure policy":         {[]string{"--set=webhooks.failurePolicy=ignore"}, []string{"failurePolicy", "Ignore", "Fail"}},
+		"no number":              {[]string{"--set-string=controller.replicas=2"}, []string{"replicas", "integer"}},
+		"digest":                 {[]string{"--set=images.agent.digest=abc"}, []string{"digest", "sha256"}},
+		"prefix without a slash": {[]string{"--set=controller.quota.annotationPrefix=example.com"}, []string{"annotationPrefix"}},
+		"enforce without rules":  {[]string{"--set=mode=enforce"}, []string{"agent.policy", "--set-file"}},
+		"two modes": {[]string{"--set=mode=enforce", "--set-file=agent.policy=" + observing},
+			[]string{`agent.policy has mode "observe", and mode is "enforce"`}},
+		"clean-up below an agent": {[]string{"--set=nodeCleanup.enabled=true"}, []string{"agent.enabled=false"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			out, err := helm(t, append([]string{"template", chart}, tt.args...)...)
+			for _, want := range tt.want {
+				if err == nil || !strings.Contains(out, want) {
+					t.Errorf("%v, printed %q, want %q in it", err, out, want)
+				}
+			}
+		})
+	}
+}
+
+func TestParts(t *testing.T) {
+	all := decode(t, render(t))
+	tests := map[string]struct {
+		args    []string
+		without []string // of what the defaults make
+		with    []string
+	}{
+		"no agent": {
+			[]string{"--set=agent.enabled=false,fence.enabled=false"},
+			[]string{"DaemonSet mooring-agent", "DaemonSet mooring-fence", "ConfigMap mooring-agent", "ClusterRole mooring-agent"}, nil,
+		},
+		"no controller": {
+			[]string{"--set=controller.enabled=false"},
+			[]string{
+				"Deployment mooring-controller", "Service mooring-controller", "PodDisruptionBudget mooring-controller", "Job mooring-uninstall",
+				"ValidatingWebhookConfiguration mooring-guard", "MutatingWebhookConfiguration mooring-launcher", "ClusterRole mooring-controller",
+			}, nil,
+		},
+		"no webhooks": {
+			[]string{"--set=webhooks.enabled=false"},
+			[]string{
+				"ValidatingWebhookConfiguration mooring-guard", "MutatingWebhookConfiguration mooring-launcher",
+				"Secret mooring-webhook-certificates",
+			}, nil,
+		},
+		"no policy": {
+			[]string{"--set=annotations.policy=false"},
+			[]string{"ValidatingAdmissionPolicy mooring-annotations", "ValidatingAdmissionPolicyBinding mooring-quota-annotations"}, nil,
+		},
+		"more": {
+			[]string{"--set=monitoring.enabled=true,networkPolicy.enabled=true"}, nil,
+			[]string{"ServiceMonitor mooring-controller", "PodMonitor mooring-agent", "NetworkPolicy mooring-controller"},
+		},
+		"clean-up": {
+			[]string{"--set=agent.enabled=false,fence.enabled=false,nodeCleanup.enabled=true"}, nil,
+			[]string{"DaemonSet mooring-node-cleanup"},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := decode(t, render(t, tt.args...))
+			for _, object := range tt.without {
+				if got[object] != nil || all[object] == nil {
+					t.Errorf("%s: there %t, by default %t", object, got[object] != nil, all[object] != nil)
+				}
+			}
+			for _, object := range tt.with {
+				if got[object] == nil || all[object] != nil {
+					t.Errorf("%s: there %t, by default %t", object, got[object] != nil, all[object] != nil)
+				}
+			}
+		})
+	}
+}
+
+func TestImages(t *testing.T) {
+	digest := "sha256:" + strings.Repeat("ab", 32)
+	got := map[string]bool{}
+	for line := range strings.Lines(render(t, "--set=images.registry=registry.example.com/vm/,images.agent.digest="+digest+",images.controller.tag=v1")) {
+		if image, ok := strings.CutPrefix(strings.TrimSpace(line), "image: "); ok {
+			got[image] = true
+		}
+	}
+	want := map[string]bool{
+		"registry.example.com/vm/mooring-agent@" + digest: true, "registry.example.com/vm/mooring-controller:v1": true,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("images (-want +got):\n%s", diff)
+	}
+}
+
+func TestModes(t *testing.T) {
+	for mode, args := range map[string][]string{"observe": nil, "enforce": enforce()} {
+		objects := decode(t, render(t, args...))
+		policy, _, _ := unstructured.NestedString(objects["ConfigMap mooring-agent"].Object, "data", "policy.yaml")
+		if diff := cmp.Diff(read(t, "../../deploy/policy/"+mode+".yaml"), strings.TrimSpace(policy)); diff != "" {
+			t.Errorf("%s: node policy (-want +got):\n%s", mode, diff)
+		}
+		for _, name := range []string{"mooring-annotations", "mooring-quota-annotations"} {
+			binding := objects["ValidatingAdmissionPolicyBinding "+name]
+			actions, _, _ := unstructured.NestedStringSlice(binding.Object, "spec", "validationActions")
+			if want := map[string]string{"observe": "[Warn Audit]", "enforce": "[Deny Audit]"}[mode]; fmt.Sprint(actions) != want {
+				t.Errorf("%s: %s does %v, want %s", mode, name, actions, want)
+			}
+		}
+	}
+}
+
+// CRDs are part of the release, so that an upgrade brings the new ones.
+func TestCRDs(t *testing.T) {
+	const name = "CustomResourceDefinition migrationreservations.mooring.dev"
+	if o := decode(t, render(t))[name]; o == nil || o.GetAnnotations()["helm.sh/resource-policy"] != "" {
+		t.Errorf("by default: %v", o)
+	}
+	if o := decode(t, render(t, "--set=crds.keep=true"))[name]; o.GetAnnotations()["helm.sh/resource-policy"] != "keep" {
+		t.Errorf("annotations %v", o.GetAnnotations())
+	}
+	if o := decode(t, render(t, "--set=crds.install=false"))[name]; o != nil {
+		t.Error("it is there without")
+	}
+}
+
+// The hook leaves nothing behind either.
+func TestUninstallIsAHook(t *testing.T) {
+	hooks := 0
+	for name, o := range decode(t, render(t)) {
+		annotations := o.GetAnnotations()
+		if o.GetLabels()["app.kubernetes.io/component"] != "uninstall" {
+			if annotations["helm.sh/hook"] != "" {
+				t.Errorf("%s is a hook", name)
+			}
+			continue
+		}
+		hooks++
+		if annotations["helm.sh/hook"] != "pre-delete" || !strings.Contains(annotations["helm.sh/hook-delete-policy"], "hook-succeeded") {
+			t.Errorf("%s: annotations %v", name, annotations)
+		}
+	}
+	if hooks != 6 {
+		t.Errorf("%d objects, want 6", hooks)
+	}
+	if len(decode(t, render(t, "--no-hooks")))+hooks != len(decode(t, render(t))) {
+		t.Error("--no-hooks leaves out something else")
+	}
+}

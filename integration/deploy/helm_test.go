@@ -1,0 +1,100 @@
+package deploy
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// kubeconfig writes one for who may do everything.
+func kubeconfig(t *testing.T, config *rest.Config) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	err := clientcmd.WriteToFile(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: config.Host, CertificateAuthorityData: config.CAData}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"c": {ClientCertificateData: config.CertData, ClientKeyData: config.KeyData}},
+		Contexts:       map[string]*clientcmdapi.Context{"c": {Cluster: "c", AuthInfo: "c"}},
+		CurrentContext: "c",
+	}, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// runJob stands in for the Job controller and kubelet: it runs what the Job of helm
+// uninstall would, with the rights of its account, and says that the Job has succeeded.
+func (u *used) runJob(ctx context.Context) error {
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		return u.readJob(ctx) == nil, nil
+	})
+	if err != nil {
+		return err
+	}
+	var last error
+	err = wait.PollUntilContextTimeout(ctx, time.Second, patience, true, func(ctx context.Context) (bool, error) {
+		_, last = u.run(ctx) // roles are heeded with a delay, for which a Job has its retries
+		return last == nil, nil
+	})
+	if err != nil {
+		return last
+	}
+	var job batchv1.Job
+	if err := u.admin.Get(ctx, uninstallJob(), &job); err != nil {
+		return err
+	}
+	now := metav1.Now()
+	job.Status.StartTime, job.Status.CompletionTime, job.Status.Succeeded = &now, &now, 1
+	for _, condition := range []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet, batchv1.JobComplete} {
+		job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{
+			Type: condition, Status: corev1.ConditionTrue, LastTransitionTime: now,
+		})
+	}
+	return u.admin.Status().Update(ctx, &job)
+}
+
+// TestHelm has Helm install, upgrade and uninstall the release, with a migration under way
+// at the end: nothing is left but the namespace.
+func TestHelm(t *testing.T) {
+	u := newUsed(t)
+	u.objects = apply(t, u.plane, render(t))
+	u.remove(t) // what other tests have applied is not this release's
+	to := []string{"--namespace=" + system, "--kubeconfig=" + kubeconfig(t, u.plane.Config())}
+	do := func(args ...string) {
+		t.Helper()
+		if out, err := helm(t, append(args, to...)...); err != nil {
+			t.Fatalf("helm %s: %v: %s", args[0], err, out)
+		}
+	}
+	do("install", "mooring", chart)
+	do(append([]string{"upgrade", "mooring", chart, "--set=images.controller.tag=v2"}, enforce()...)...)
+	u.migrate(t)
+	ended := make(chan error, 1)
+	go func() { ended <- u.runJob(t.Context()) }()
+	do("uninstall", "mooring")
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range u.objects {
+		if o.GetKind() != "Namespace" {
+			u.awaitGone(t, o)
+		}
+	}
+	var q corev1.ResourceQuota
+	if err := u.admin.Get(t.Context(), client.ObjectKey{Namespace: u.namespace, Name: "default"}, &q); err != nil {
+		t.Fatal(err)
+	}
+	if pods := q.Spec.Hard[corev1.ResourcePods]; pods.String() != "3" || len(q.Annotations) > 0 {
+		t.Errorf("pods %s, annotations %v", pods.String(), q.Annotations)
+	}
+}

@@ -1,0 +1,99 @@
+// Package deploy tests the chart with Helm itself, and what it makes on a real
+// kube-apiserver.
+package deploy
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mooring-vm/mooring/hack/kube"
+	kubetest "github.com/mooring-vm/mooring/integration/kube"
+	"github.com/mooring-vm/mooring/internal/uninstall"
+)
+
+const (
+	chart  = "../../deploy/helm/mooring"
+	system = "mooring-system"
+)
+
+// patience is no measure of anything: a busy machine may take a while.
+const patience = time.Minute
+
+func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
+
+// helm runs Helm with no configuration of whoever runs the tests, and returns what it
+// printed. Compiling it the first time takes minutes.
+func helm(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	home := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"tool", "-modfile=../../tools/go.mod", "helm"}, args...)...)
+	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	err := cmd.Run()
+	if err != nil {
+		out.Write(said.Bytes())
+	}
+	return out.String(), err
+}
+
+// render returns what the chart makes of values, in a namespace that it makes, too.
+func render(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := helm(t, append([]string{"template", "mooring", chart, "--namespace=" + system, "--set=namespace.create=true"}, args...)...)
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return out
+}
+
+// apply applies a manifest as `kubectl apply --server-side` does.
+func apply(t *testing.T, plane *kube.ControlPlane, manifest string) []*unstructured.Unstructured {
+	t.Helper()
+	objects, err := plane.Apply(t.Context(), strings.NewReader(manifest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(bytes.TrimSpace(text))
+}
+
+// clientFor returns a client that knows Kubernetes' types and Mooring's.
+func clientFor(t *testing.T, config *rest.Config) client.Client {
+	t.Helper()
+	c, err := uninstall.NewClient(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func eventually(t *testing.T, what string, done func() error) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+		last = done()
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("waiting for %s: %v", what, last)
+	}
+}

@@ -1,0 +1,244 @@
+package deploy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mooring-vm/mooring/api/v1alpha1"
+	"github.com/mooring-vm/mooring/hack/kube"
+	kubetest "github.com/mooring-vm/mooring/integration/kube"
+	"github.com/mooring-vm/mooring/internal/cli"
+	"github.com/mooring-vm/mooring/quota"
+)
+
+// used is a cluster with Mooring in it, in mode enforce, and a migration under way.
+type used struct {
+	plane     *kube.ControlPlane
+	admin     client.Client
+	namespace string
+	objects   []*unstructured.Unstructured // of the chart, with what helm uninstall runs
+	uninstall []string                     // the command line of that
+}
+
+func newUsed(t *testing.T) *used {
+	t.Helper()
+	plane := kubetest.Start(t)
+	clientset, err := kubernetes.NewForConfig(plane.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &used{plane: plane, admin: clientFor(t, plane.Config()), namespace: kubetest.Namespace(t, clientset)}
+}
+
+func startUsed(t *testing.T) *used {
+	t.Helper()
+	u := newUsed(t)
+	u.objects = apply(t, u.plane, render(t, enforce()...))
+	if err := u.readJob(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	u.migrate(t)
+	eventually(t, "the rights of the account", func() error {
+		_, err := u.run(t.Context(), "--dry-run")
+		return err
+	})
+	return u
+}
+
+// enforce are values for a cluster in which Mooring acts.
+func enforce() []string {
+	return []string{"--set=mode=enforce", "--set-file=agent.policy=../../deploy/policy/enforce.yaml"}
+}
+
+// readJob takes the command line over from the Job, and the rights from its account.
+func (u *used) readJob(ctx context.Context) error {
+	var job batchv1.Job
+	if err := u.admin.Get(ctx, uninstallJob(), &job); err != nil {
+		return err
+	}
+	kubeconfig, err := u.plane.Kubeconfig(ctx, system, job.Spec.Template.Spec.ServiceAccountName)
+	if err != nil {
+		return err
+	}
+	u.uninstall = nil
+	for _, arg := range job.Spec.Template.Spec.Containers[0].Args {
+		u.uninstall = append(u.uninstall, strings.Replace(arg, "in-cluster", kubeconfig, 1))
+	}
+	return nil
+}
+
+func uninstallJob() client.ObjectKey {
+	return client.ObjectKey{Namespace: system, Name: "mooring-uninstall"}
+}
+
+// migrate leaves what the controller leaves while a VM is migrated.
+func (u *used) migrate(t *testing.T) {
+	t.Helper()
+	raised := &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: u.namespace, Name: "default", Annotations: map[string]string{
+			quota.BaseAnnotation: `{"pods":"3"}`, quota.AppliedAnnotation: `{"pods":"4"}`, quota.DefaultPrefix + "migratingVMs": `{}`,
+		}},
+		Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("4")}},
+	}
+	reservation := &v1alpha1.MigrationReservation{
+		ObjectMeta: metav1.ObjectMeta{Namespace: u.namespace, Name: "uid-1", Finalizers: []string{v1alpha1.Finalizer}},
+		Spec: v1alpha1.MigrationReservationSpec{
+			Migration: v1alpha1.Reference{Name: "migration"}, VMI: v1alpha1.Reference{Name: "vm"}, From: v1alpha1.Estimated,
+			Pods: []v1alpha1.ReservedPod{{Role: v1alpha1.RoleLauncher, Charge: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1")}}},
+		},
+	}
+	eventually(t, "the CRD to be served", func() error { return u.admin.Create(t.Context(), reservation) })
+	if err := u.admin.Create(t.Context(), raised); err != nil {
+		t.Fatal(err)
+	}
+	annotated := client.RawPatch(client.Merge.Type(), fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"{}"}}}`, quota.DefaultPrefix+"vmAvailable"))
+	if err := u.admin.Patch(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: u.namespace}}, annotated); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run runs the command line that helm uninstall runs, with the same rights.
+func (u *used) run(ctx context.Context, more ...string) (string, error) {
+	return mooring(ctx, append(append([]string{}, u.uninstall...), more...)...)
+}
+
+func mooring(ctx context.Context, args ...string) (string, error) {
+	var out bytes.Buffer
+	program := &cli.Program{Name: "mooring", Out: &out, ErrOut: &out, Now: time.Now}
+	if code := program.Run(ctx, args); code != cli.ExitOK {
+		return out.String(), fmt.Errorf("exit code %d: %s", code, out.String())
+	}
+	return out.String(), nil
+}
+
+// lead has somebody hold the controller's lease for two seconds.
+func (u *used) lead(t *testing.T) {
+	t.Helper()
+	holder, seconds, now := "controller-1", int32(2), metav1.NowMicro()
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "mooring-controller"},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: &now},
+	}
+	if err := u.admin.Create(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestUninstall has nothing left in the cluster that holds anybody up: first by what helm
+// uninstall runs before, then by the removal of what the chart has made.
+func TestUninstall(t *testing.T) {
+	u := startUsed(t)
+	u.lead(t)
+	out, err := u.run(t.Context(), "--force=false")
+	if err == nil || !strings.Contains(out, "a controller is at work, controller-1") {
+		t.Errorf("while a controller is at work: %v", err)
+	}
+	out, err = u.run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := strings.ReplaceAll(`scale Deployment mooring-system/mooring-controller down to 0: done
+remove ValidatingWebhookConfiguration mooring-guard: done
+remove MutatingWebhookConfiguration mooring-launcher: done
+remove ValidatingAdmissionPolicyBinding mooring-annotations: done
+remove ValidatingAdmissionPolicyBinding mooring-quota-annotations: done
+restore ResourceQuota NAMESPACE/default: pods 4 -> 3: done
+remove MigrationReservation NAMESPACE/uid-1 of migration migration, whose pods quotas may refuse from now on: done
+clear the computed annotations of namespace NAMESPACE: done
+`, "NAMESPACE", u.namespace)
+	if diff := cmp.Diff(want, out); diff != "" {
+		t.Errorf("printed (-want +got):\n%s", diff)
+	}
+	u.checkCleared(t)
+	u.checkScaled(t)
+	if out, err := u.run(t.Context()); err != nil || out != "nothing is left to take away\n" {
+		t.Errorf("the second time: %v, printed %q", err, out)
+	}
+	u.remove(t)
+	if out, err := mooring(t.Context(), "uninstall", u.uninstall[1]); err == nil {
+		t.Errorf("an account that is gone may do it: %s", out)
+	}
+}
+
+func (u *used) checkCleared(t *testing.T) {
+	t.Helper()
+	var hooks admissionv1.ValidatingWebhookConfigurationList
+	var mutating admissionv1.MutatingWebhookConfigurationList
+	var bindings admissionv1.ValidatingAdmissionPolicyBindingList
+	var reservations v1alpha1.MigrationReservationList
+	for _, list := range []client.ObjectList{&hooks, &mutating, &bindings, &reservations} {
+		if err := u.admin.List(t.Context(), list); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(hooks.Items) + len(mutating.Items) + len(bindings.Items) + len(reservations.Items); n > 0 {
+		t.Errorf("%d webhook configurations, policy bindings and reservations are left", n)
+	}
+	var q corev1.ResourceQuota
+	var ns corev1.Namespace
+	for key, o := range map[client.ObjectKey]client.Object{
+		{Namespace: u.namespace, Name: "default"}: &q,
+		{Name: u.namespace}:                       &ns,
+	} {
+		if err := u.admin.Get(t.Context(), key, o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if pods := q.Spec.Hard[corev1.ResourcePods]; pods.String() != "3" || len(q.Annotations)+len(ns.Annotations) > 0 {
+		t.Errorf("pods %s, annotations %v and %v", pods.String(), q.Annotations, ns.Annotations)
+	}
+}
+
+func (u *used) checkScaled(t *testing.T) {
+	t.Helper()
+	var d appsv1.Deployment
+	if err := u.admin.Get(t.Context(), client.ObjectKey{Namespace: system, Name: "mooring-controller"}, &d); err != nil || *d.Spec.Replicas != 0 {
+		t.Errorf("%v replicas, %v", d.Spec.Replicas, err)
+	}
+}
+
+// remove deletes what the chart has made but for the namespace, which takes a controller
+// that is not there, and sees it gone: the CRD with all reservations.
+func (u *used) remove(t *testing.T) {
+	t.Helper()
+	for _, o := range u.objects {
+		if o.GetKind() == "Namespace" {
+			continue
+		}
+		if err := u.admin.Delete(t.Context(), o, client.PropagationPolicy(metav1.DeletePropagationBackground)); client.IgnoreNotFound(err) != nil {
+			t.Errorf("%s %s: %v", o.GetKind(), o.GetName(), err)
+			continue
+		}
+		u.awaitGone(t, o)
+	}
+}
+
+func (u *used) awaitGone(t *testing.T, o *unstructured.Unstructured) {
+	t.Helper()
+	eventually(t, o.GetKind()+" "+o.GetName()+" to be gone", func() error {
+		err := u.admin.Get(t.Context(), client.ObjectKeyFromObject(o), o.DeepCopy())
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return errors.Join(err, errors.New("it is there"))
+	})
+}

@@ -1,0 +1,259 @@
+package uninstall
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/mooring-vm/mooring/api/v1alpha1"
+	"github.com/mooring-vm/mooring/quota"
+)
+
+func limits(cpu string) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceLimitsCPU: resource.MustParse(cpu)}
+}
+
+func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
+
+func inVMs(name string, annotations map[string]string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: "vms", Name: name, Annotations: annotations}
+}
+
+func raisedQuota(name, base, applied, hard string) *corev1.ResourceQuota {
+	return &corev1.ResourceQuota{
+		ObjectMeta: inVMs(name, map[string]string{
+			quota.BaseAnnotation:           `{"limits.cpu":"` + base + `"}`,
+			quota.AppliedAnnotation:        `{"limits.cpu":"` + applied + `"}`,
+			"harvesterhci.io/migratingVMs": `{"web":{"limits.cpu":"4"}}`,
+			"example.com/kept":             "yes",
+		}),
+		Spec: corev1.ResourceQuotaSpec{Hard: limits(hard)},
+	}
+}
+
+func reservation(name string) *v1alpha1.MigrationReservation {
+	return &v1alpha1.MigrationReservation{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: name, Finalizers: []string{v1alpha1.Finalizer}},
+		Spec:       v1alpha1.MigrationReservationSpec{Migration: v1alpha1.Reference{Name: "m-" + name}},
+	}
+}
+
+func lease(renewed time.Time) *coordinationv1.Lease {
+	holder, seconds := "controller-1", int32(15)
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: DefaultNamespace, Name: controllerName},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: &metav1.MicroTime{Time: renewed},
+		},
+	}
+}
+
+func deployment(replicas int32) *appsv1.Deployment {
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: DefaultNamespace, Name: controllerName},
+		Spec:       appsv1.DeploymentSpec{Replicas: &replicas},
+	}
+}
+
+// newCluster returns one with those objects, and what it tells.
+func newCluster(t *testing.T, objects ...client.Object) (*Cluster, *[]string) {
+	t.Helper()
+	known := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(known); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var told []string
+	c := &Cluster{
+		Client:    fake.NewClientBuilder().WithScheme(known).WithObjects(objects...).Build(),
+		Namespace: DefaultNamespace, Quota: quota.Options{Prefix: quota.DefaultPrefix},
+		Patience: time.Minute, Now: time.Now,
+		Report: Report{Tell: func(line string) { told = append(told, line) }},
+	}
+	return c, &told
+}
+
+func installed() []client.Object {
+	return []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "vms", Annotations: map[string]string{
+			"harvesterhci.io/vmAvailable": "{}", "harvesterhci.io/maintenanceAvailable": "{}", "harvesterhci.io/maintenanceQuota": "{}",
+		}}},
+		&admissionv1.ValidatingWebhookConfiguration{ObjectMeta: named(guardName)},
+		&admissionv1.MutatingWebhookConfiguration{ObjectMeta: named(launcherName)},
+		&admissionv1.MutatingWebhookConfiguration{ObjectMeta: named("another")},
+		&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: named("mooring-annotations")},
+		raisedQuota("default", "12", "16", "16"),
+		&corev1.ResourceQuota{ObjectMeta: inVMs("plain", nil), Spec: corev1.ResourceQuotaSpec{Hard: limits("3")}},
+		reservation("uid-1"),
+	}
+}
+
+func TestClusterIsCleared(t *testing.T) {
+	c, told := newCluster(t, installed()...)
+	if err := c.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"remove ValidatingWebhookConfiguration mooring-guard: done",
+		"remove MutatingWebhookConfiguration mooring-launcher: done",
+		"remove ValidatingAdmissionPolicyBinding mooring-annotations: done",
+		"restore ResourceQuota vms/default: limits.cpu 16 -> 12: done",
+		"remove MigrationReservation vms/uid-1 of migration m-uid-1, whose pods quotas may refuse from now on: done",
+		"clear the computed annotations of namespace vms: done",
+	}
+	if diff := cmp.Diff(want, *told); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+	checkCleared(t, c)
+	*told = nil
+	if err := c.Run(t.Context()); err != nil || len(*told) > 0 {
+		t.Errorf("the second time: %v, told %q", err, *told)
+	}
+}
+
+func checkCleared(t *testing.T, c *Cluster) {
+	t.Helper()
+	var hooks admissionv1.MutatingWebhookConfigurationList
+	var quotas corev1.ResourceQuotaList
+	var reservations v1alpha1.MigrationReservationList
+	var ns corev1.Namespace
+	for _, list := range []client.ObjectList{&hooks, &quotas, &reservations} {
+		if err := c.Client.List(t.Context(), list); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Client.Get(t.Context(), client.ObjectKey{Name: "vms"}, &ns); err != nil {
+		t.Fatal(err)
+	}
+	if len(hooks.Items) != 1 || len(reservations.Items) != 0 {
+		t.Errorf("%d webhooks, want that of somebody else; %d reservations, want none", len(hooks.Items), len(reservations.Items))
+	}
+	for _, q := range quotas.Items {
+		want := map[string]string{"default": "12", "plain": "3"}[q.Name]
+		if hard := q.Spec.Hard[corev1.ResourceLimitsCPU]; hard.String() != want {
+			t.Errorf("quota %s has %s, want %s", q.Name, hard.String(), want)
+		}
+	}
+	if diff := cmp.Diff(map[string]string{"example.com/kept": "yes"}, quotas.Items[0].Annotations); diff != "" {
+		t.Errorf("annotations of the quota (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]string{"harvesterhci.io/maintenanceQuota": "{}"}, ns.Annotations); diff != "" {
+		t.Errorf("annotations of the namespace (-want +got):\n%s", diff)
+	}
+}
+
+func TestDryRunDoesNothing(t *testing.T) {
+	objects := append(installed(), lease(time.Now()), deployment(2))
+	c, told := newCluster(t, objects...)
+	c.Report.DryRun, c.Force = true, true
+	if err := c.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(*told) != 7 {
+		t.Errorf("told %q", *told)
+	}
+	for _, line := range *told {
+		if !strings.HasPrefix(line, "would ") {
+			t.Errorf("told %q", line)
+		}
+	}
+	for _, o := range objects {
+		was := o.GetResourceVersion()
+		if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil || was != "" && o.GetResourceVersion() != was {
+			t.Errorf("%T %s was changed, or is gone: %v", o, o.GetName(), err)
+		}
+	}
+}
+
+// An administrator's edit of a raised quota is the base, as for the controller.
+func TestEditedQuotaIsKept(t *testing.T) {
+	c, _ := newCluster(t, raisedQuota("default", "12", "16", "20"))
+	if err := c.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var q corev1.ResourceQuota
+	if err := c.Client.Get(t.Context(), client.ObjectKey{Namespace: "vms", Name: "default"}, &q); err != nil {
+		t.Fatal(err)
+	}
+	if hard := q.Spec.Hard[corev1.ResourceLimitsCPU]; hard.String() != "20" || q.Annotations[quota.BaseAnnotation] != "" {
+		t.Errorf("%s, annotations %v", hard.String(), q.Annotations)
+	}
+}
+
+// What cannot be restored is named, and keeps nothing else from being done.
+func TestFaultIsToldAndTheRestIsDone(t *testing.T) {
+	faulty := raisedQuota("faulty", "many", "16", "16")
+	c, _ := newCluster(t, append(installed(), faulty)...)
+	err := c.Run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "namespace vms: ResourceQuota faulty: annotation base.quota.mooring.dev") {
+		t.Errorf("got %v, want the quota, its namespace and its annotation", err)
+	}
+	if err := c.Client.Delete(t.Context(), faulty); err != nil {
+		t.Fatal(err)
+	}
+	checkCleared(t, c)
+}
+
+func TestControllerAtWork(t *testing.T) {
+	c, told := newCluster(t, append(installed(), lease(time.Now()))...)
+	err := c.Run(t.Context())
+	running, ok := errors.AsType[*RunningError](err)
+	if !ok || running.Holder != "controller-1" || len(*told) > 0 {
+		t.Errorf("got %v, told %q", err, *told)
+	}
+	c, _ = newCluster(t, append(installed(), lease(time.Now().Add(-time.Minute)))...)
+	if err := c.Run(t.Context()); err != nil {
+		t.Errorf("with a lease that has run out: %v", err)
+	}
+}
+
+func TestControllerIsStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, told := newCluster(t, append(installed(), lease(time.Now()), deployment(2))...)
+		c.Force = true
+		if err := c.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if (*told)[0] != "scale Deployment mooring-system/mooring-controller down to 0: done" || len(*told) != 7 {
+			t.Errorf("told %q", *told)
+		}
+		var d appsv1.Deployment
+		if err := c.Client.Get(t.Context(), c.controllerKey(), &d); err != nil || *d.Spec.Replicas != 0 {
+			t.Errorf("replicas %v, %v", d.Spec.Replicas, err)
+		}
+	})
+}
+
+// A pod that hangs does not hold up who uninstalls.
+func TestControllerThatDoesNotEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hangs := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: DefaultNamespace, Name: "hangs",
+			Labels: map[string]string{"app.kubernetes.io/name": "mooring", "app.kubernetes.io/component": "controller"},
+		}}
+		c, told := newCluster(t, append(installed(), deployment(1), hangs)...)
+		c.Force = true
+		if err := c.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if (*told)[1] != "the controller has not ended within 1m0s: going on without" {
+			t.Errorf("told %q", *told)
+		}
+		checkCleared(t, c)
+	})
+}

@@ -1,0 +1,211 @@
+package uninstall
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+// system is a stand-in that notes its calls.
+type system struct {
+	mounts  int // stacked on each other
+	calls   []string
+	refused error
+}
+
+func (s *system) Unmount(string) error {
+	if s.mounts == 0 {
+		return ErrNotMounted
+	}
+	s.mounts--
+	return s.refused
+}
+
+func (s *system) Systemctl(_ context.Context, args ...string) error {
+	s.calls = append(s.calls, strings.Join(args, " "))
+	return s.refused
+}
+
+// newNode returns one with those files and folders (with a slash), and what it tells.
+func newNode(t *testing.T, paths ...string) (*Node, *system, *[]string) {
+	t.Helper()
+	host, err := os.MkdirTemp("", "node") // short enough for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(host) })
+	for _, path := range paths {
+		at := filepath.Join(host, path)
+		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(path, "/") {
+			err = os.MkdirAll(at, 0o755)
+		} else {
+			err = os.WriteFile(at, nil, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var told []string
+	s := &system{mounts: 2}
+	n := DefaultNode()
+	n.Host, n.System, n.Report = host, s, Report{Tell: func(line string) { told = append(told, line) }}
+	return &n, s, &told
+}
+
+// remaining lists the files of a node.
+func remaining(t *testing.T, n *Node) (paths []string) {
+	t.Helper()
+	err := filepath.WalkDir(n.Host, func(path string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			paths = append(paths, strings.TrimPrefix(path, n.Host))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
+}
+
+func withUnits() []string {
+	return []string{
+		"/etc/systemd/system/mooring-agent.service", "/etc/systemd/system/mooring-fence.service",
+		"/etc/systemd/system/run-mooring.mount", "/etc/systemd/system/other.service",
+		"/sys/fs/bpf/mooring/v1/links/exec", "/sys/fs/bpf/another", "/run/mooring/",
+		"/usr/local/libexec/mooring/mooring-hook", "/etc/mooring/policy.yaml",
+	}
+}
+
+func TestNodeWithUnits(t *testing.T) {
+	n, s, told := newNode(t, withUnits()...)
+	if err := n.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantCalls := []string{
+		"disable --now mooring-agent.service", "disable --now mooring-fence.service", "disable run-mooring.mount", "daemon-reload",
+	}
+	if diff := cmp.Diff(wantCalls, s.calls); diff != "" || s.mounts != 0 {
+		t.Errorf("%d mounts are left; systemctl (-want +got):\n%s", s.mounts, diff)
+	}
+	left := []string{"/etc/mooring/policy.yaml", "/etc/systemd/system/other.service", "/sys/fs/bpf/another"}
+	if diff := cmp.Diff(left, remaining(t, n)); diff != "" {
+		t.Errorf("left (-want +got):\n%s", diff)
+	}
+	if exists(n.at(n.Root)) || (*told)[len(*told)-1] != "left: /etc/mooring" {
+		t.Errorf("%s is there: %t; told %q", n.Root, exists(n.at(n.Root)), *told)
+	}
+}
+
+// A DaemonSet has no units, and its hook elsewhere.
+func TestNodeOfADaemonSet(t *testing.T) {
+	n, s, told := newNode(t, "/opt/mooring/libexec/mooring-hook", "/sys/fs/bpf/mooring/v1/events", "/run/mooring/")
+	if err := n.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"remove /sys/fs/bpf/mooring: done", "unmount /run/mooring: done", "remove /opt/mooring: done"}
+	if diff := cmp.Diff(want, *told); diff != "" || len(s.calls) > 0 || len(remaining(t, n)) > 0 {
+		t.Errorf("calls %q, left %q, told (-want +got):\n%s", s.calls, remaining(t, n), diff)
+	}
+	*told = nil
+	if err := n.Run(t.Context()); err != nil || len(*told) > 0 {
+		t.Errorf("the second time: %v, told %q", err, *told)
+	}
+}
+
+func TestNodeDryRun(t *testing.T) {
+	n, s, told := newNode(t, withUnits()...)
+	n.Report.DryRun = true
+	if err := n.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(remaining(t, n)) != len(withUnits())-1 || s.mounts != 2 || len(s.calls) > 0 {
+		t.Errorf("%d mounts, calls %q, files %q", s.mounts, s.calls, remaining(t, n))
+	}
+	if len(*told) != 8 {
+		t.Errorf("told %q", *told)
+	}
+}
+
+// An agent that is no unit cannot be stopped from here, and would go on.
+func TestNodeWithAnAgent(t *testing.T) {
+	n, _, _ := newNode(t, "/run/mooring/", "/sys/fs/bpf/mooring/v1/events")
+	l, err := net.Listen("unix", n.socket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	err = n.Run(t.Context())
+	if _, ok := errors.AsType[*AgentRunsError](err); !ok || len(remaining(t, n)) != 2 {
+		t.Errorf("got %v, left %q", err, remaining(t, n))
+	}
+	n.Force = true
+	n.System = &system{}
+	if err := n.Run(t.Context()); err == nil { // the socket keeps the folder
+		t.Error("a folder that is in use was removed")
+	}
+	if exists(n.at(n.BPFDir)) {
+		t.Error("pins are left")
+	}
+}
+
+func TestNodeErrorsNameWhatFailed(t *testing.T) {
+	refused := errors.New("refused")
+	n, s, _ := newNode(t, withUnits()...)
+	s.refused = refused
+	if err := n.Run(t.Context()); !errors.Is(err, refused) || !strings.Contains(err.Error(), "mooring-agent.service") {
+		t.Errorf("got %v", err)
+	}
+	n, s, _ = newNode(t, "/run/mooring/", "/opt/mooring/libexec/mooring-hook")
+	s.refused = refused
+	if err := n.Run(t.Context()); !errors.Is(err, refused) || !strings.Contains(err.Error(), "unmount /run/mooring") {
+		t.Errorf("got %v", err)
+	}
+	if exists(n.at("/opt/mooring")) {
+		t.Error("what does not depend on it was not done")
+	}
+}
+
+// A tmpfs goes, also one that is used, and one that is mounted over another.
+func TestUnmount(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("missing: root, to mount")
+	}
+	n, _, told := newNode(t, "/run/mooring/")
+	n.System = Linux{}
+	at := n.at(n.Root)
+	for range 2 {
+		if err := unix.Mount("tmpfs", at, "tmpfs", 0, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, err := os.Create(filepath.Join(at, "used"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := n.Run(t.Context()); err != nil || exists(at) {
+		t.Errorf("%v, told %q; it is there: %t", err, *told, exists(at))
+	}
+}
+
+func TestSystemctlErrorsSayWhatItSaid(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "systemctl"), []byte("#!/bin/sh\necho refused $*; exit 1\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":/bin")
+	err := Linux{}.Systemctl(t.Context(), "disable", "a.service")
+	if err == nil || !strings.Contains(err.Error(), "systemctl disable a.service: exit status 1: refused disable a.service") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,144 @@
+package uninstall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mooring-vm/mooring/quota"
+)
+
+// restoreQuotas sets quotas that are raised back to their base. One whose base cannot be
+// read is an error, and left alone.
+func (c *Cluster) restoreQuotas(ctx context.Context) error {
+	namespaces, err := c.namespaces(ctx)
+	if err != nil {
+		return err
+	}
+	var quotas corev1.ResourceQuotaList
+	if err := c.Client.List(ctx, &quotas); err != nil {
+		return fmt.Errorf("list ResourceQuotas: %w", err)
+	}
+	var errs []error
+	for _, q := range quotas.Items {
+		if !c.annotated(&q) {
+			continue
+		}
+		errs = append(errs, c.restoreQuota(ctx, &q, namespaces[q.Namespace]))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Cluster) namespaces(ctx context.Context) (map[string]*corev1.Namespace, error) {
+	var list corev1.NamespaceList
+	if err := c.Client.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("list namespaces: %w", err)
+	}
+	all := make(map[string]*corev1.Namespace, len(list.Items))
+	for i := range list.Items {
+		all[list.Items[i].Name] = &list.Items[i]
+	}
+	return all, nil
+}
+
+// quotaKeys are the annotations that the controller writes on quotas.
+func (c *Cluster) quotaKeys() []string {
+	return []string{quota.BaseAnnotation, quota.AppliedAnnotation, c.Quota.Prefix + "migratingVMs"}
+}
+
+func (c *Cluster) annotated(q *corev1.ResourceQuota) bool {
+	return slices.ContainsFunc(c.quotaKeys(), func(key string) bool { return q.Annotations[key] != "" })
+}
+
+func (c *Cluster) restoreQuota(ctx context.Context, q *corev1.ResourceQuota, ns *corev1.Namespace) error {
+	restored, err := c.restored(q, ns)
+	if err != nil {
+		return err
+	}
+	what := fmt.Sprintf("restore ResourceQuota %s/%s%s", q.Namespace, q.Name, difference(q.Spec.Hard, restored.Spec.Hard))
+	return c.Report.do(what, func() error { return c.writeQuota(ctx, restored, ns) })
+}
+
+// writeQuota writes over what it was computed from. What was changed meanwhile, as the
+// status is all the time, is read and computed anew.
+func (c *Cluster) writeQuota(ctx context.Context, restored *corev1.ResourceQuota, ns *corev1.Namespace) error {
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		conflict := c.Client.Update(ctx, restored)
+		if client.IgnoreNotFound(conflict) == nil {
+			return nil
+		}
+		now := &corev1.ResourceQuota{}
+		err := c.Client.Get(ctx, client.ObjectKeyFromObject(restored), now)
+		if err != nil {
+			return err
+		}
+		if restored, err = c.restored(now, ns); err != nil {
+			return err
+		}
+		return conflict
+	})
+	return client.IgnoreNotFound(err)
+}
+
+// restored is the quota as it is without the controller.
+func (c *Cluster) restored(q *corev1.ResourceQuota, ns *corev1.Namespace) (*corev1.ResourceQuota, error) {
+	base, err := quota.Base(q, ns, c.Quota)
+	if err != nil {
+		return nil, fmt.Errorf("namespace %s: %w: set spec.hard as it is to be, and take the annotations %s away",
+			q.Namespace, err, strings.Join(c.quotaKeys(), ", "))
+	}
+	restored := q.DeepCopy()
+	restored.Spec.Hard = base
+	for _, key := range c.quotaKeys() {
+		delete(restored.Annotations, key)
+	}
+	return restored, nil
+}
+
+// difference is ": limits.cpu 16 -> 12"; empty where there is none.
+func difference(was, is corev1.ResourceList) string {
+	var changes []string
+	for _, name := range slices.Sorted(maps.Keys(was)) {
+		before, after := was[name], is[name]
+		if before.Cmp(after) != 0 {
+			changes = append(changes, fmt.Sprintf("%s %s -> %s", name, before.String(), after.String()))
+		}
+	}
+	if len(changes) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(changes, ", ")
+}
+
+// clearNamespaces takes annotations away that were computed, and are not any more.
+func (c *Cluster) clearNamespaces(ctx context.Context) error {
+	namespaces, err := c.namespaces(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(namespaces)) {
+		errs = append(errs, c.clearNamespace(ctx, namespaces[name]))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Cluster) clearNamespace(ctx context.Context, ns *corev1.Namespace) error {
+	was := ns.DeepCopy()
+	for _, key := range []string{"vmAvailable", "maintenanceAvailable"} {
+		delete(ns.Annotations, c.Quota.Prefix+key)
+	}
+	if len(was.Annotations) == len(ns.Annotations) {
+		return nil
+	}
+	return c.Report.do("clear the computed annotations of namespace "+ns.Name, func() error {
+		return client.IgnoreNotFound(c.Client.Patch(ctx, ns, client.MergeFrom(was)))
+	})
+}
