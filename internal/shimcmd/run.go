@@ -155,15 +155,20 @@ func (f *runFlags) config(log *slog.Logger) (coordinator.Config, error) {
 	return c, nil
 }
 
-// checkTimeouts keeps a bound from being taken for the default.
+// mostTimeout is the longest bound of a step: migrations are held off for twice that and
+// a little more, and for podapi.MaxHold at most.
+const mostTimeout = 29 * time.Minute
+
+// checkTimeouts keeps a bound from being taken for the default, and a step from outliving
+// what holds migrations off.
 func (f *runFlags) checkTimeouts() error {
 	bounds := f.policy.Bounds
 	for _, of := range []struct {
 		flag  string
 		bound time.Duration
 	}{{"grow", bounds.Grow}, {"shrink", bounds.Shrink}, {"vcpu", bounds.VCPUs}} {
-		if of.bound < time.Second {
-			return fmt.Errorf("--%s-timeout %s: want 1s or more", of.flag, of.bound)
+		if of.bound < time.Second || of.bound > mostTimeout {
+			return fmt.Errorf("--%s-timeout %s: want 1s to %s", of.flag, of.bound, mostTimeout)
 		}
 	}
 	return nil

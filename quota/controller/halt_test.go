@@ -60,7 +60,7 @@ func migrating(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
 	w.create(t, migration(kubevirtv1.MigrationPending))
-	w.settle(t, w.reconciler(interceptor.Funcs{}))
+	w.must(t, w.settle(t, w.reconciler(interceptor.Funcs{})))
 	return w
 }
 

@@ -29,8 +29,9 @@ type Node interface {
 	LowerLock(ctx context.Context, bytes uint64) error
 
 	// Need tells how much memory the pod and its container need from now on. Until it
-	// is told less, the agent refuses updates of the container with a lower limit; until
-	// it is told at all, any lower limit. What it was told outlives the shim.
+	// is told less, the agent refuses updates of the container with a lower limit. What it
+	// was told outlives the shim, but not the agent: until it is told again, it refuses
+	// none, and only kubelet's own look at what is used is left.
 	Need(ctx context.Context, bytes uint64) error
 
 	// Hold keeps a migration from beginning for that long, from now; 0 or less gives it

@@ -13,7 +13,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -34,8 +33,9 @@ type Holder struct {
 	Logger *slog.Logger
 	Secret types.NamespacedName
 
-	pair atomic.Pointer[tls.Certificate]
-	read []byte // certificate and key
+	pair    atomic.Pointer[tls.Certificate]
+	read    []byte // certificate and key
+	trouble string // what was told last
 }
 
 // NeedLeaderElection says that every replica serves.
@@ -44,19 +44,30 @@ func (h *Holder) NeedLeaderElection() bool { return false }
 // Start follows the Secret until ctx ends. While it cannot be read, the last certificate
 // stays.
 func (h *Holder) Start(ctx context.Context) error {
-	trouble := ""
-	look := func(ctx context.Context) (bool, error) {
-		if err := h.Look(ctx); err != nil && err.Error() != trouble {
-			trouble = err.Error()
-			h.Logger.Warn("the certificate of the webhooks cannot be read", "secret", h.Secret.String(), "error", err)
+	for {
+		h.tell(h.Look(ctx))
+		period := holderPeriod
+		if h.pair.Load() == nil {
+			period = hastyPeriod
 		}
-		return h.pair.Load() != nil, nil
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(period):
+		}
 	}
-	if wait.PollUntilContextCancel(ctx, hastyPeriod, true, look) != nil {
-		return nil
+}
+
+// tell logs what is wrong, once.
+func (h *Holder) tell(err error) {
+	now := ""
+	if err != nil {
+		now = err.Error()
 	}
-	wait.UntilWithContext(ctx, func(ctx context.Context) { _, _ = look(ctx) }, holderPeriod)
-	return nil
+	if now != h.trouble && err != nil {
+		h.Logger.Warn("the certificate of the webhooks cannot be read", "secret", h.Secret.String(), "error", err)
+	}
+	h.trouble = now
 }
 
 // Look reads the Secret once.
