@@ -60,7 +60,7 @@ func parseBool(s string) (bool, error) {
 // concerns the pod as a whole.
 func lookupKey(base string) (podWide bool, err error) {
 	known := []string{LauncherKey, SidecarKey, APIVersionKey}
-	if slices.Contains(known, base) {
+	if slices.Contains(known, base) || slices.ContainsFunc(webhookFields(), func(f field) bool { return f.key == base }) {
 		return true, nil
 	}
 	if file, ok := strings.CutSuffix(base, CgroupSuffix); ok {

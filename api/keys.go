@@ -8,9 +8,9 @@ const Suffix = ".mooring.dev"
 // the file's name: "memory.high.cgroup.mooring.dev".
 const CgroupSuffix = ".cgroup" + Suffix
 
-// Annotation keys. Every key but [LauncherKey], [SidecarKey] and [APIVersionKey] may
-// be given for the pod (KEY or KEY/pod) or for one container (KEY/container.NAME);
-// those three concern the pod as a whole and take the first two forms only.
+// Annotation keys. Most may be given for the pod (KEY or KEY/pod) or for one container
+// (KEY/container.NAME). [LauncherKey], [SidecarKey], [APIVersionKey] and the keys of
+// admission webhooks concern the pod as a whole and take the first two forms only.
 const (
 	// LauncherKey names the container that runs the VM.
 	LauncherKey = "launcher" + Suffix
@@ -56,6 +56,23 @@ const (
 
 	// CPUQuotaKey is the CPU bandwidth the VM should have: see [CPUQuota].
 	CPUQuotaKey = "cpu-quota.resize" + Suffix
+)
+
+// Keys by which admission webhooks are asked for something, and in which they note what
+// they did. They are checked like the others; a node does nothing by them.
+const (
+	// InjectSidecarKey asks for mooring-shim in a launcher pod: see [Injection].
+	InjectSidecarKey = "sidecar.inject" + Suffix
+
+	// InjectPreStopKey ("true" or "false") asks for the preStop hook of a launcher.
+	InjectPreStopKey = "prestop.inject" + Suffix
+
+	// AddedKey is how much of [ValueKey] Mooring's own webhook has added.
+	AddedKey = "added.memlock" + Suffix
+
+	// RenderedKey is what the launcher container's resources were when the pod was made:
+	// see [Rendered].
+	RenderedKey = "rendered.resize" + Suffix
 )
 
 // APIVersion is the version of the annotation contract that this package reads

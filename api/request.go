@@ -87,7 +87,7 @@ func Parse(annotations map[string]string, container string) (Request, error) {
 	p := parser{annotations: annotations, container: container}
 	p.checkKeys()
 	p.checkNames()
-	for _, f := range fields() {
+	for _, f := range slices.Concat(fields(), webhookFields()) {
 		p.read(f)
 	}
 	p.readCgroup()

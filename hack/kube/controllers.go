@@ -23,6 +23,11 @@ const controllerManager = "kube-controller-manager"
 //
 // Each call starts another one; stop the first before the second.
 func (c *ControlPlane) StartControllers(ctx context.Context, names ...string) (*Process, error) {
+	return c.StartControllersWith(ctx, nil, names...)
+}
+
+// StartControllersWith is StartControllers with further flags of kube-controller-manager.
+func (c *ControlPlane) StartControllersWith(ctx context.Context, flags []string, names ...string) (*Process, error) {
 	kubeconfig, err := c.adminKubeconfig()
 	if err != nil {
 		return nil, err
@@ -31,14 +36,14 @@ func (c *ControlPlane) StartControllers(ctx context.Context, names ...string) (*
 	if err != nil {
 		return nil, err
 	}
-	p, err := c.Start(controllerManager, c.program(controllerManager),
-		"--kubeconfig="+kubeconfig,
-		"--controllers="+strings.Join(names, ","),
+	p, err := c.Start(controllerManager, c.program(controllerManager), append([]string{
+		"--kubeconfig=" + kubeconfig,
+		"--controllers=" + strings.Join(names, ","),
 		"--leader-elect=false",
 		"--bind-address=127.0.0.1",
-		"--secure-port="+strconv.Itoa(port),
-		"--cert-dir="+c.File("certificates"),
-	)
+		"--secure-port=" + strconv.Itoa(port),
+		"--cert-dir=" + c.File("certificates"),
+	}, flags...)...)
 	if err != nil {
 		return nil, err
 	}

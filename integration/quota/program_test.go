@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 	"testing"
 
@@ -61,17 +60,15 @@ func start(t *testing.T, args ...string) (*kubevirttest.Cluster, *program) {
 	return c, p
 }
 
-// install does what an administrator does.
+// install does what an administrator does with install.yaml.
 func install(t *testing.T, c *kubevirttest.Cluster, name string) *program {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}}
 	if err := c.Client.Create(t.Context(), ns); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
-	for _, file := range []string{"crds/mooring.dev_migrationreservations.yaml", "controller-role.yaml"} {
-		if err := apply(t.Context(), c.Plane, filepath.Join("..", "..", "deploy", "kubernetes", file)); err != nil {
-			t.Fatal(err)
-		}
+	for _, o := range manifests(t, "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Secret") {
+		apply(t, c, o)
 	}
 	kubeconfig, err := c.Plane.Kubeconfig(t.Context(), system, "mooring-controller")
 	if err != nil {
@@ -85,16 +82,6 @@ func install(t *testing.T, c *kubevirttest.Cluster, name string) *program {
 	t.Cleanup(func() { p.stop(t) })
 	p.args = []string{serveAs, "--kubeconfig=" + kubeconfig, "--lease-namespace=" + system, "--listen=" + p.listen, "--log-level=debug"}
 	return p
-}
-
-func apply(ctx context.Context, plane *kube.ControlPlane, file string) error {
-	f, err := os.Open(file)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	_, err = plane.Apply(ctx, f)
-	return err
 }
 
 // start starts the controller, and returns when it can work.

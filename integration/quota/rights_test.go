@@ -15,7 +15,8 @@ import (
 )
 
 // TestRights asks the API server for everything that the controller may do and a service
-// account without roles may not. That it suffices is shown by the other tests.
+// account without roles may not; KubeVirt lets everybody read its own object and the
+// instance types of the cluster. That it suffices is shown by the other tests.
 func TestRights(t *testing.T) {
 	c := kubevirttest.Start(t)
 	install(t, c, serveAs)
@@ -23,12 +24,26 @@ func TestRights(t *testing.T) {
 		"create /events", "create coordination.k8s.io/leases", "create events.k8s.io/events",
 		"create mooring.dev/migrationreservations",
 		"delete mooring.dev/migrationreservations",
-		"get /namespaces", "get coordination.k8s.io/leases mooring-controller",
-		"list /namespaces", "list /pods", "list /resourcequotas",
+		"get /namespaces", "get /pods", "get /secrets mooring-webhook-certificates",
+		"get admissionregistration.k8s.io/mutatingwebhookconfigurations mooring-launcher",
+		"get admissionregistration.k8s.io/validatingwebhookconfigurations mooring-guard",
+		"get apps/controllerrevisions",
+		"get coordination.k8s.io/leases mooring-controller",
+		"get instancetype.kubevirt.io/virtualmachineinstancetypes", "get instancetype.kubevirt.io/virtualmachinepreferences",
+		"get kubevirt.io/virtualmachineinstances", "get kubevirt.io/virtualmachines",
+		"get mooring.dev/migrationreservations",
+		"get snapshot.kubevirt.io/virtualmachinesnapshotcontents", "get snapshot.kubevirt.io/virtualmachinesnapshots",
+		"list /limitranges", "list /namespaces", "list /pods", "list /resourcequotas",
 		"list kubevirt.io/virtualmachineinstancemigrations", "list kubevirt.io/virtualmachineinstances",
 		"list mooring.dev/migrationreservations",
-		"patch /events", "patch /namespaces", "patch /resourcequotas", "patch events.k8s.io/events",
+		"patch /events", "patch /namespaces", "patch /resourcequotas",
+		"patch admissionregistration.k8s.io/mutatingwebhookconfigurations mooring-launcher",
+		"patch admissionregistration.k8s.io/validatingwebhookconfigurations mooring-guard",
+		"patch events.k8s.io/events",
+		"patch kubevirt.io/virtualmachines",
 		"patch mooring.dev/migrationreservations",
+		"set mooring.dev/podannotations", "set mooring.dev/quotaannotations",
+		"update /secrets mooring-webhook-certificates",
 		"update coordination.k8s.io/leases mooring-controller",
 		"update mooring.dev/migrationreservations", "update mooring.dev/migrationreservations/status",
 		"watch /namespaces", "watch /pods", "watch /resourcequotas",

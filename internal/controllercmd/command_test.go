@@ -38,6 +38,10 @@ func TestCommandErrors(t *testing.T) {
 		"prefix of a slash":      {[]string{"--annotation-prefix=/"}, `--annotation-prefix "/"`},
 		"manager's annotation":   {[]string{"--manager-annotation=a b"}, `--manager-annotation "a b"`},
 		"manager's label":        {[]string{"--manager-label=-"}, `--manager-label "-"`},
+		"webhook without port":   {[]string{"--webhook-listen=localhost"}, "--webhook-listen: address localhost: missing port"},
+		"webhook's name":         {[]string{"--webhook-listen=:9443", "--webhook-dns-name=a_b"}, `--webhook-dns-name "a_b": want a DNS name`},
+		"webhook's Secret":       {[]string{"--webhook-listen=:9443", "--webhook-secret=A"}, `--webhook-secret "A": want the name of an object`},
+		"webhook's Service":      {[]string{"--webhook-listen=:9443", "--webhook-service=A"}, `--webhook-service "A": want the name of an object`},
 		"no kubeconfig":          {[]string{"--kubeconfig=/nonexistent"}, "start the controller: read kubeconfig"},
 	}
 	for name, tt := range tests {

@@ -21,6 +21,7 @@ type Config struct {
 	LeaderElection bool
 	Workers        int
 	Quota          quota.Options
+	Webhook        WebhookConfig
 	LogLevel       slog.Level
 	LogFormat      string
 }
@@ -33,6 +34,7 @@ func DefaultConfig() Config {
 		LeaderElection: true,
 		Workers:        8,
 		Quota:          quota.Options{Timeout: quota.DefaultTimeout},
+		Webhook:        defaultWebhookConfig(),
 		LogFormat:      logflags.Text,
 	}
 }
@@ -50,6 +52,7 @@ func (c *Config) addFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&c.Quota.Timeout, "rejected-timeout", c.Quota.Timeout,
 		"how long something is reserved for a migration that a quota rejects all the same")
 	quotaflags.Add(flags, &c.Quota)
+	c.Webhook.addFlags(flags)
 	logflags.Add(flags, &c.LogLevel, &c.LogFormat)
 }
 
@@ -61,5 +64,8 @@ func (c *Config) check() error {
 	if c.Quota.Timeout < time.Second {
 		return fmt.Errorf("--rejected-timeout %s: want 1s or more", c.Quota.Timeout)
 	}
-	return quotaflags.Check(c.Quota)
+	if err := quotaflags.Check(c.Quota); err != nil {
+		return err
+	}
+	return c.Webhook.check()
 }

@@ -1,6 +1,7 @@
 package controllercmd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -43,16 +44,25 @@ func newProgram(ctx context.Context, config Config, logger *slog.Logger) (manage
 	if err != nil {
 		return nil, err
 	}
+	serving, err := addWebhooks(m, config, logger)
+	if err != nil {
+		return nil, err
+	}
 	if config.Listen == "" {
 		return m, nil
 	}
 	// The registry of the libraries has what they and Go's runtime count.
 	served := prometheus.Gatherers{registry, runtimemetrics.Registry}
-	side, err := newSide(ctx, config.Listen, served, quotas.Ready, logger)
+	side, err := newSide(ctx, config.Listen, served, both(quotas.Ready, serving), logger)
 	if err != nil {
 		return nil, err
 	}
 	return m, m.Add(side)
+}
+
+// both is a check that passes when two do.
+func both(first, second healthz.Checker) healthz.Checker {
+	return func(r *http.Request) error { return cmp.Or(first(r), second(r)) }
 }
 
 func newManager(config Config) (manager.Manager, error) {

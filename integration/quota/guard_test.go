@@ -1,0 +1,258 @@
+package quota
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mooring-vm/mooring/api/v1alpha1"
+	hackkubevirt "github.com/mooring-vm/mooring/hack/kubevirt"
+	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
+	"github.com/mooring-vm/mooring/quota"
+)
+
+// startGuarded is startServing for a KubeVirt whose version is known. It returns when the
+// guards are asked.
+func startGuarded(t *testing.T) (*kubevirttest.Cluster, *program) {
+	t.Helper()
+	c, p := startServing(t)
+	sayVersion(t, c)
+	ns := &corev1.Namespace{}
+	ns.Name = c.Namespace(t, nil)
+	rubbish := `{"metadata": {"annotations": {"` + quota.MaintenanceAnnotation + `": "rubbish"}}}`
+	eventually(t, "the guards to be asked", func() error {
+		err := c.Client.Patch(t.Context(), ns, client.RawPatch(types.MergePatchType, []byte(rubbish)), client.DryRunAll)
+		return refusal(err, "namespaces.guard.mooring.dev", quota.MaintenanceAnnotation)
+	})
+	return c, p
+}
+
+// sayVersion does what virt-operator does, which does not run here.
+func sayVersion(t *testing.T, c *kubevirttest.Cluster) {
+	t.Helper()
+	object := &kubevirtv1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: hackkubevirt.Namespace, Name: hackkubevirt.Name}}
+	version := client.RawPatch(types.MergePatchType, []byte(`{"status": {"observedKubeVirtVersion": "v1.7.0"}}`))
+	if err := c.Client.Status().Patch(t.Context(), object, version); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// refusal says what is wrong with an error that should be a guard's refusal.
+func refusal(err error, parts ...string) error {
+	if err == nil {
+		return errors.New("it passed")
+	}
+	if !apierrors.IsForbidden(err) {
+		return fmt.Errorf("want a refusal: %w", err)
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			return fmt.Errorf("%w: want %q in it", err, part)
+		}
+	}
+	return nil
+}
+
+func wantRefusal(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	if wrong := refusal(err, parts...); wrong != nil {
+		t.Error(wrong)
+	}
+}
+
+func wantPass(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Errorf("want it to pass: %v", err)
+	}
+}
+
+// TestGuardedQuotas has one controller guard all of these at once.
+func TestGuardedQuotas(t *testing.T) {
+	c, _ := startGuarded(t)
+	t.Run("all", func(t *testing.T) {
+		for name, test := range map[string]func(*testing.T, *kubevirttest.Cluster){
+			"edits":          testEditsWhileReserved,
+			"a manager":      testManagerWhileReserved,
+			"a namespace":    testNamespaceEndsWhileReserved,
+			"below use":      testLimitBelowUse,
+			"over the quota": testVMsOverQuota,
+			"two launchers":  testRoomForOne,
+			"instance types": testInstanceTypeOverQuota,
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				test(t, c)
+			})
+		}
+	})
+}
+
+// A quota that is raised is left alone by others until the migration has ended; what the
+// controller itself writes passes, or the migration would not end.
+func testEditsWhileReserved(t *testing.T, c *kubevirttest.Cluster) {
+	ns := c.Namespace(t, full())
+	m, r := charged(t, c, ns)
+	awaitHard(t, c, ns, kubevirttest.QuotaName, plus(full(), r))
+	q := quotaOf(t, c, ns, kubevirttest.QuotaName)
+	names := []string{"resourcequotas.guard.mooring.dev", m.Get(t).Name + " of VM vm"}
+	wantRefusal(t, c.Client.Delete(t.Context(), q.DeepCopy()), names...)
+	wantRefusal(t, c.Client.Patch(t.Context(), q.DeepCopy(), merge(`{"spec": {"hard": {"pods": "5"}}}`)), names...)
+	// who may write what base a quota has is the admission policy's to say, where there is one
+	base := merge(`{"metadata": {"annotations": {"` + quota.BaseAnnotation + `": "{}"}}}`)
+	wantRefusal(t, c.Client.Patch(t.Context(), q.DeepCopy(), base), quota.BaseAnnotation)
+	wantPass(t, c.Client.Patch(t.Context(), q.DeepCopy(), merge(`{"metadata": {"labels": {"a": "b"}}}`)))
+
+	m.GoOn(t)
+	m.Await(t, kubevirtv1.MigrationSucceeded)
+	awaitClean(t, c, ns, kubevirttest.QuotaName, full())
+	q = quotaOf(t, c, ns, kubevirttest.QuotaName)
+	wantPass(t, c.Client.Patch(t.Context(), q.DeepCopy(), merge(`{"spec": {"hard": {"pods": "5"}}}`)))
+	wantPass(t, c.Client.Delete(t.Context(), q))
+}
+
+func merge(text string) client.Patch { return client.RawPatch(types.MergePatchType, []byte(text)) }
+
+// A manager of quotas may set them to the base, and nothing else.
+func testManagerWhileReserved(t *testing.T, c *kubevirttest.Cluster) {
+	ns := &corev1.Namespace{}
+	ns.Name = c.Namespace(t, nil)
+	annotation := func(value string) client.Patch {
+		return merge(fmt.Sprintf(`{"metadata": {"annotations": {%q: %s}}}`, quota.DefaultManagerAnnotation, value))
+	}
+	base := `"{\"limit\": {\"requestsMemory\": \"2Gi\", \"pods\": \"1\"}}"`
+	wantPass(t, c.Client.Patch(t.Context(), ns.DeepCopy(), annotation(base)))
+	c.Quota(t, &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: kubevirttest.QuotaName, Labels: map[string]string{quota.DefaultManagerLabel: "true"}},
+		Spec:       corev1.ResourceQuotaSpec{Hard: list("requests.memory", "2Gi", "pods", "1")},
+	})
+	m, r := charged(t, c, ns.Name)
+	raised := plus(list("requests.memory", "2Gi", "pods", "1"), r)
+	awaitHard(t, c, ns.Name, kubevirttest.QuotaName, raised)
+	names := []string{"namespaces.guard.mooring.dev", m.Get(t).Name + " of VM vm"}
+	wantRefusal(t, c.Client.Patch(t.Context(), ns.DeepCopy(), annotation(`"{\"limit\": {\"pods\": \"7\"}}"`)), names...)
+	wantRefusal(t, c.Client.Patch(t.Context(), ns.DeepCopy(), annotation("null")), names...)
+	share := merge(`{"metadata": {"annotations": {"` + quota.MaintenanceAnnotation + `": "{\"limitsCpuPercent\": 5}"}}}`)
+	wantRefusal(t, c.Client.Patch(t.Context(), ns.DeepCopy(), share), names...)
+	q := quotaOf(t, c, ns.Name, kubevirttest.QuotaName)
+	wantPass(t, c.Client.Patch(t.Context(), q, merge(`{"spec": {"hard": {"requests.memory": "2Gi", "pods": "1"}}}`)))
+	awaitHard(t, c, ns.Name, kubevirttest.QuotaName, raised)
+	m.GoOn(t)
+	m.Await(t, kubevirtv1.MigrationSucceeded)
+	awaitClean(t, c, ns.Name, kubevirttest.QuotaName, list("requests.memory", "2Gi", "pods", "1"))
+}
+
+// The end of a namespace takes all with it.
+func testNamespaceEndsWhileReserved(t *testing.T, c *kubevirttest.Cluster) {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "deleted-"}}
+	if err := c.Client.Create(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the service account", func() error {
+		return c.Client.Get(t.Context(), client.ObjectKey{Namespace: ns.Name, Name: "default"}, &corev1.ServiceAccount{})
+	})
+	c.Quota(t, &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: kubevirttest.QuotaName},
+		Spec:       corev1.ResourceQuotaSpec{Hard: full()},
+	})
+	charged(t, c, ns.Name)
+	wantPass(t, c.Client.Delete(t.Context(), ns))
+	eventually(t, "the namespace to be gone", func() error {
+		err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(ns), ns)
+		if err == nil {
+			return fmt.Errorf("%+v", ns.Status)
+		}
+		return client.IgnoreNotFound(err)
+	})
+}
+
+func testLimitBelowUse(t *testing.T, c *kubevirttest.Cluster) {
+	ns := c.Namespace(t, full())
+	c.RunningVMI(t, ns, "vm", small())
+	eventually(t, "the launcher to be charged", func() error {
+		if pods := c.Used(t, ns)["pods"]; pods.Value() != 1 {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	q := quotaOf(t, c, ns, kubevirttest.QuotaName)
+	wantRefusal(t, c.Client.Patch(t.Context(), q.DeepCopy(), merge(`{"spec": {"hard": {"requests.memory": "1Gi"}}}`)), "requests.memory: 1Gi is less than the", "are used")
+	wantPass(t, c.Client.Patch(t.Context(), q.DeepCopy(), merge(`{"spec": {"hard": {"requests.memory": "1900Mi"}}}`)))
+}
+
+// TestGuardsThatAreAway: with the controller down, nothing is held up.
+func TestGuardsThatAreAway(t *testing.T) {
+	c, p := startGuarded(t)
+	ns := c.Namespace(t, full())
+	m, _ := charged(t, c, ns)
+	q := quotaOf(t, c, ns, kubevirttest.QuotaName)
+	edit := merge(`{"spec": {"hard": {"requests.memory": "64Gi", "requests.cpu": "64", "pods": "64"}}}`)
+	wantRefusal(t, c.Client.Patch(t.Context(), q.DeepCopy(), edit), "resourcequotas.guard.mooring.dev")
+	wantRefusal(t, c.Client.Create(t.Context(), newVM(ns, "second", kubevirtv1.RunStrategyAlways)), "virtualmachines.guard.mooring.dev")
+	p.stop(t)
+	wantPass(t, c.Client.Patch(t.Context(), q.DeepCopy(), edit))
+	second := newVM(ns, "second", kubevirtv1.RunStrategyAlways)
+	wantPass(t, c.Client.Create(t.Context(), second))
+	running(t, c, second)
+	for _, share := range []string{`"rubbish"`, "null"} {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}
+		wantPass(t, c.Client.Patch(t.Context(), namespace, merge(`{"metadata": {"annotations": {"`+quota.MaintenanceAnnotation+`": `+share+`}}}`)))
+	}
+	p.start(t)
+	m.GoOn(t)
+	m.Await(t, kubevirtv1.MigrationSucceeded)
+	eventually(t, "nothing to be reserved", func() error {
+		if left := reservations(t, c, ns); len(left) > 0 {
+			return fmt.Errorf("reservations %+v", left)
+		}
+		return nil
+	})
+}
+
+// TestLargerTarget: KubeVirt's settings have changed since the source was made, and the
+// quota rejects the target pod. Nobody but the guard has seen what it needs.
+func TestLargerTarget(t *testing.T) {
+	c, _ := startGuarded(t)
+	ns := c.Namespace(t, full())
+	vmi := c.RunningVMI(t, ns, "vm", small())
+	c.SetHard(t, ns, c.Used(t, ns))
+	base := quotaOf(t, c, ns, kubevirttest.QuotaName).Spec.Hard
+	source := c.Launchers(t, vmi)[0]
+	configure(t, c, `{"spec": {"configuration": {"additionalGuestMemoryOverheadRatio": "3"}}}`)
+	awaitLarger(t, c, &source)
+
+	m := c.MigrateUntil(t, vmi, kubevirtv1.MigrationPreparingTarget)
+	m.Await(t, kubevirtv1.MigrationPreparingTarget)
+	r := awaitPhase(t, c, ns, v1alpha1.PhaseCharged)
+	target := quota.Charge(m.Target(t))["requests.memory"]
+	if from := quota.Charge(&source)["requests.memory"]; target.Cmp(from) <= 0 {
+		t.Errorf("the target is charged %s, and the source %s", &target, &from)
+	}
+	awaitHard(t, c, ns, kubevirttest.QuotaName, plus(base, r))
+	awaitEvents(t, c, m.Get(t), quota.ReasonGrown)
+	m.GoOn(t)
+	m.Await(t, kubevirtv1.MigrationSucceeded)
+}
+
+// awaitLarger returns when virt-controller makes launchers that need more memory.
+func awaitLarger(t *testing.T, c *kubevirttest.Cluster, than *corev1.Pod) {
+	t.Helper()
+	ns, n := c.Namespace(t, nil), 0
+	eventually(t, "KubeVirt to hear of its settings", func() error {
+		n++
+		vmi := c.VMI(t, ns, fmt.Sprint("vm-", n), small())
+		had, has := quota.Charge(than)["requests.memory"], quota.Charge(launcherOf(t, c, vmi))["requests.memory"]
+		if has.Cmp(had) <= 0 {
+			return fmt.Errorf("a launcher needs %s", &has)
+		}
+		return nil
+	})
+}

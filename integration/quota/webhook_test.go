@@ -1,0 +1,168 @@
+package quota
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/mooring-vm/mooring/hack/kube"
+	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
+	"github.com/mooring-vm/mooring/quota"
+	"github.com/mooring-vm/mooring/quota/webhook"
+	"github.com/mooring-vm/mooring/quota/webhook/certificates"
+)
+
+// startServing is start with the webhooks of install.yaml, which the API server calls by
+// localhost as there are no Services here. They are gone when t ends.
+func startServing(t *testing.T, args ...string) (*kubevirttest.Cluster, *program) {
+	t.Helper()
+	c := kubevirttest.Start(t)
+	p := install(t, c, serveAs)
+	port, err := kube.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	applyWebhooks(t, c, fmt.Sprintf("https://localhost:%d", port))
+	p.args = append(p.args, fmt.Sprintf("--webhook-listen=127.0.0.1:%d", port), "--webhook-dns-name=localhost")
+	p.args = append(p.args, args...)
+	p.start(t)
+	eventually(t, "the API server to be told whom to trust", func() error { return trusted(t, c) })
+	return c, p
+}
+
+// manifests are the documents of install.yaml of these kinds.
+func manifests(t *testing.T, kinds ...string) []*unstructured.Unstructured {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "kubernetes", "install.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []*unstructured.Unstructured
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
+		o := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(document), &o.Object); err != nil {
+			t.Fatal(err)
+		}
+		for _, kind := range kinds {
+			if o.GetKind() == kind {
+				all = append(all, o)
+			}
+		}
+	}
+	return all
+}
+
+// applyWebhooks registers the webhooks as install.yaml does, but for where they are.
+func applyWebhooks(t *testing.T, c *kubevirttest.Cluster, base string) {
+	t.Helper()
+	all := manifests(t, "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
+	if len(all) != 2 {
+		t.Fatalf("install.yaml has %d webhook configurations, want 2", len(all))
+	}
+	for _, o := range all {
+		hooks, _, err := unstructured.NestedSlice(o.Object, "webhooks")
+		if err != nil || len(hooks) == 0 {
+			t.Fatalf("%s %s: no webhooks: %v", o.GetKind(), o.GetName(), err)
+		}
+		for _, hook := range hooks {
+			object := hook.(map[string]any)
+			path, _, err := unstructured.NestedString(object, "clientConfig", "service", "path")
+			if err != nil || path == "" {
+				t.Fatalf("%s: no path: %v", object["name"], err)
+			}
+			object["clientConfig"] = map[string]any{"url": base + path}
+		}
+		o.Object["webhooks"] = hooks
+		t.Cleanup(func() { remove(t, c, o) })
+		apply(t, c, o)
+	}
+}
+
+func apply(t *testing.T, c *kubevirttest.Cluster, o *unstructured.Unstructured) {
+	t.Helper()
+	text, err := yaml.Marshal(o.Object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Plane.Apply(t.Context(), bytes.NewReader(text)); err != nil {
+		t.Fatalf("applying %s %s: %v", o.GetKind(), o.GetName(), err)
+	}
+}
+
+func remove(t *testing.T, c *kubevirttest.Cluster, o client.Object) {
+	t.Helper()
+	if err := c.Client.Delete(context.WithoutCancel(t.Context()), o); err != nil && !apierrors.IsNotFound(err) {
+		t.Errorf("removing %s: %v", o.GetName(), err)
+	}
+}
+
+// trusted says why a webhook is called by nobody yet.
+func trusted(t *testing.T, c *kubevirttest.Cluster) error {
+	v, m := &admissionv1.ValidatingWebhookConfiguration{}, &admissionv1.MutatingWebhookConfiguration{}
+	err := errors.Join(
+		c.Client.Get(t.Context(), client.ObjectKey{Name: webhook.ValidatingConfiguration}, v),
+		c.Client.Get(t.Context(), client.ObjectKey{Name: webhook.MutatingConfiguration}, m))
+	for _, hook := range v.Webhooks {
+		err = errors.Join(err, bundled(hook.Name, hook.ClientConfig))
+	}
+	for _, hook := range m.Webhooks {
+		err = errors.Join(err, bundled(hook.Name, hook.ClientConfig))
+	}
+	return err
+}
+
+func bundled(name string, config admissionv1.WebhookClientConfig) error {
+	if len(config.CABundle) == 0 {
+		return errors.New(name + " has no caBundle")
+	}
+	return nil
+}
+
+// TestCertificates: the webhooks are called, also after their certificates were lost.
+func TestCertificates(t *testing.T) {
+	c, _ := startServing(t)
+	ns := &corev1.Namespace{}
+	ns.Name = c.Namespace(t, nil)
+	refused := func() error {
+		text := `{"metadata":{"annotations":{"` + quota.MaintenanceAnnotation + `":"half"}}}`
+		err := c.Client.Patch(t.Context(), ns, client.RawPatch(types.MergePatchType, []byte(text)), client.DryRunAll)
+		if err == nil || !strings.Contains(err.Error(), "namespaces.guard.mooring.dev") {
+			return fmt.Errorf("a share that is no number: %w", errors.Join(err, errors.New("want a refusal")))
+		}
+		return nil
+	}
+	eventually(t, "the webhooks to be called", refused)
+	secret := &corev1.Secret{}
+	if err := c.Client.Get(t.Context(), client.ObjectKey{Namespace: system, Name: "mooring-webhook-certificates"}, secret); err != nil {
+		t.Fatal(err)
+	}
+	was := secret.Data[certificates.BundleKey]
+	secret.Data = nil
+	if err := c.Client.Update(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a new authority to be trusted", func() error {
+		v := &admissionv1.ValidatingWebhookConfiguration{}
+		if err := c.Client.Get(t.Context(), client.ObjectKey{Name: webhook.ValidatingConfiguration}, v); err != nil {
+			return err
+		}
+		if bytes.Equal(v.Webhooks[0].ClientConfig.CABundle, was) {
+			return errors.New("it is the old one")
+		}
+		return nil
+	})
+	eventually(t, "the webhooks to be called again", refused)
+}

@@ -1,0 +1,156 @@
+package estimate
+
+import (
+	"encoding/json"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+)
+
+// hooksAnnotation has the hook sidecars that a VM wants: a list.
+const hooksAnnotation = "hooks.kubevirt.io/hookSidecars"
+
+// support is what a container beside the VM's asks for, and what it is held to. Empty is
+// nothing.
+type support struct{ requestCPU, requestMemory, limitCPU, limitMemory string }
+
+// What KubeVirt's own containers have, unless supportContainerResources says otherwise.
+func diskSupport() support    { return support{"1m", "1M", "10m", "40M"} }
+func copySupport() support    { return support{"10m", "1M", "100m", "40M"} }
+func consoleSupport() support { return support{"5m", "35M", "15m", "60M"} }
+func fsSupport() support      { return support{"10m", "1M", "100m", "80M"} }
+
+// exclusive says whether all containers have to ask for as much as they are held to.
+func (r *renderer) exclusive() bool {
+	return r.vmi.IsCPUDedicated() || r.vmi.WantsToHaveQOSGuaranteed()
+}
+
+// sized sizes a container of a kind.
+func (r *renderer) sized(kind kubevirtv1.SupportContainerType, s support) corev1.Container {
+	of := corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}}
+	set(of.Requests, corev1.ResourceCPU, s.requestCPU)
+	set(of.Requests, corev1.ResourceMemory, s.requestMemory)
+	set(of.Limits, corev1.ResourceCPU, s.limitCPU)
+	set(of.Limits, corev1.ResourceMemory, s.limitMemory)
+	for _, c := range r.config.SupportContainerResources {
+		if c.Type == kind {
+			override(of.Requests, c.Resources.Requests)
+			override(of.Limits, c.Resources.Limits)
+		}
+	}
+	if r.exclusive() {
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			if limit, ok := of.Limits[name]; ok {
+				of.Requests[name] = limit
+			}
+		}
+	}
+	return corev1.Container{Resources: of}
+}
+
+func set(list corev1.ResourceList, name corev1.ResourceName, text string) {
+	if q, err := resource.ParseQuantity(text); err == nil {
+		list[name] = q
+	}
+}
+
+// override takes over CPU and memory that are not zero.
+func override(list, by corev1.ResourceList) {
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		if q, ok := by[name]; ok && !q.IsZero() {
+			list[name] = q
+		}
+	}
+}
+
+// containers are those that run beside the VM's.
+func (r *renderer) containers() []corev1.Container {
+	var all []corev1.Container
+	if !r.gate("ImageVolume") {
+		all = append(all, slices.Repeat([]corev1.Container{r.disk()}, r.disks())...)
+	}
+	for _, volume := range r.vmi.Spec.Volumes {
+		if r.shared(volume.Name) {
+			all = append(all, r.sized(kubevirtv1.VirtioFS, fsSupport()))
+		}
+	}
+	hook := support{}
+	if r.exclusive() {
+		hook = support{limitCPU: "200m", limitMemory: "64M"}
+	}
+	return append(all, slices.Repeat([]corev1.Container{r.sized(kubevirtv1.SideCar, hook)}, r.hooks())...)
+}
+
+// initContainers are those that run before the VM's, and the console's, which stays.
+func (r *renderer) initContainers() []corev1.Container {
+	var all []corev1.Container
+	if r.logsConsole() {
+		console := r.sized(kubevirtv1.GuestConsoleLog, consoleSupport())
+		console.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
+		all = append(all, console)
+	}
+	disks := r.disks()
+	if disks > 0 && !r.gate("ImageVolume") {
+		program := copySupport()
+		if r.exclusive() {
+			program.limitCPU = "10m"
+		}
+		all = append(all, r.sized(kubevirtv1.ContainerDisk, program))
+	}
+	return append(all, slices.Repeat([]corev1.Container{r.disk()}, disks)...)
+}
+
+// disk is the container of a container disk.
+func (r *renderer) disk() corev1.Container {
+	c := r.sized(kubevirtv1.ContainerDisk, diskSupport())
+	set(c.Resources.Requests, corev1.ResourceEphemeralStorage, ephemeralStorage)
+	return c
+}
+
+// disks is how many images the VM has: container disks, and a kernel.
+func (r *renderer) disks() int {
+	n := 0
+	for _, volume := range r.vmi.Spec.Volumes {
+		if volume.ContainerDisk != nil {
+			n++
+		}
+	}
+	if f := r.domain.Firmware; f != nil && f.KernelBoot != nil && f.KernelBoot.Container != nil {
+		n++
+	}
+	return n
+}
+
+// shared says whether a volume is a file system of the guest's.
+func (r *renderer) shared(volume string) bool {
+	return slices.ContainsFunc(r.domain.Devices.Filesystems, func(f kubevirtv1.Filesystem) bool { return f.Name == volume })
+}
+
+// hooks is how many hook sidecars there are: those that the VM wants, and those of network
+// binding plugins.
+func (r *renderer) hooks() int {
+	var wanted []json.RawMessage
+	if err := json.Unmarshal([]byte(r.vmi.Annotations[hooksAnnotation]), &wanted); err != nil {
+		wanted = nil // KubeVirt makes no launcher then
+	}
+	n := len(wanted)
+	for _, plugin := range r.bindings() {
+		if plugin.SidecarImage != "" {
+			n++
+		}
+	}
+	return n
+}
+
+func (r *renderer) logsConsole() bool {
+	devices := r.domain.Devices
+	switch {
+	case !isNot(devices.AutoattachSerialConsole, false):
+		return false
+	case devices.LogSerialConsole != nil:
+		return *devices.LogSerialConsole
+	}
+	return r.config.VirtualMachineOptions == nil || r.config.VirtualMachineOptions.DisableSerialConsoleLog == nil
+}

@@ -1,0 +1,146 @@
+package estimate
+
+import (
+	"cmp"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/mooring-vm/mooring/memlock/kubevirt"
+)
+
+// enterDefaults enters what virt-api's webhook does when the instance is made. On one that
+// is in the cluster it changes nothing.
+func (r *renderer) enterDefaults() {
+	r.enterArchitecture()
+	r.enterCPURequest()
+	if r.webhookEntersMemory() {
+		r.enterMemoryRequest(r.requests())
+	}
+	r.enterGuestMemory()
+	r.enterTopology()
+	enterInterface(&r.vmi.Spec)
+}
+
+func (r *renderer) enterArchitecture() {
+	configured := ""
+	if r.config.ArchitectureConfiguration != nil {
+		configured = r.config.ArchitectureConfiguration.DefaultArchitecture
+	}
+	r.vmi.Spec.Architecture = cmp.Or(r.vmi.Spec.Architecture, configured, "amd64")
+}
+
+// requests are those of the domain, to be added to.
+func (r *renderer) requests() corev1.ResourceList {
+	if r.domain.Resources.Requests == nil {
+		r.domain.Resources.Requests = corev1.ResourceList{}
+	}
+	return r.domain.Resources.Requests
+}
+
+// webhookDefaultCPURequest is a setting that KubeVirt takes for none.
+const webhookDefaultCPURequest = "100m"
+
+func (r *renderer) enterCPURequest() {
+	resources := r.domain.Resources
+	if limit := resources.Limits[corev1.ResourceCPU]; !limit.IsZero() && resources.Requests.Cpu().IsZero() {
+		r.requests()[corev1.ResourceCPU] = limit
+	}
+	_, has := resources.Requests[corev1.ResourceCPU]
+	set := r.config.CPURequest
+	if has || set == nil || r.vmi.IsCPUDedicated() || set.Cmp(resource.MustParse(webhookDefaultCPURequest)) == 0 {
+		return
+	}
+	r.requests()[corev1.ResourceCPU] = *set
+}
+
+// webhookEntersMemory says whether the webhook of the version enters a memory request,
+// which page tables are then computed from. Since 1.6.4 the pod alone gets it.
+func (r *renderer) webhookEntersMemory() bool {
+	since, err := kubevirt.ParseVersion("1.6.4")
+	return err == nil && r.Cluster.Version.Compare(since) < 0
+}
+
+// enterMemoryRequest enters the request for memory where there is none.
+func (r *renderer) enterMemoryRequest(requests corev1.ResourceList) {
+	if had := requests[corev1.ResourceMemory]; !had.IsZero() {
+		return
+	}
+	if limit := r.domain.Resources.Limits[corev1.ResourceMemory]; !limit.IsZero() {
+		requests[corev1.ResourceMemory] = limit
+		return
+	}
+	guest := r.guestOrPage()
+	if guest == nil || guest.Sign() <= 0 {
+		return
+	}
+	if r.developer.MemoryOvercommit != defaultMemoryOvercommit {
+		guest = resource.NewQuantity(guest.Value()*100/int64(r.developer.MemoryOvercommit), guest.Format)
+	}
+	requests[corev1.ResourceMemory] = *guest
+}
+
+// guestOrPage is the guest's memory, or else one huge page; nil: neither is given.
+func (r *renderer) guestOrPage() *resource.Quantity {
+	memory := r.domain.Memory
+	if memory == nil {
+		return nil
+	}
+	if memory.Guest != nil {
+		return memory.Guest
+	}
+	if memory.Hugepages != nil {
+		if page, err := resource.ParseQuantity(memory.Hugepages.PageSize); err == nil {
+			return &page
+		}
+	}
+	return nil
+}
+
+func (r *renderer) enterGuestMemory() {
+	if r.domain.Memory == nil {
+		r.domain.Memory = &kubevirtv1.Memory{}
+	}
+	memory, resources := r.domain.Memory, r.domain.Resources
+	switch {
+	case memory.Guest != nil:
+	case !resources.Requests.Memory().IsZero():
+		memory.Guest = new(resources.Requests.Memory().DeepCopy())
+	case !resources.Limits.Memory().IsZero():
+		memory.Guest = new(resources.Limits.Memory().DeepCopy())
+	default:
+		memory.Guest = r.guestOrPage()
+	}
+}
+
+func (r *renderer) enterTopology() {
+	if r.domain.CPU == nil {
+		r.domain.CPU = &kubevirtv1.CPU{}
+	}
+	cpu := r.domain.CPU
+	if cpu.Sockets|cpu.Cores|cpu.Threads != 0 {
+		return
+	}
+	sockets := int64(1)
+	if limit, ok := r.domain.Resources.Limits[corev1.ResourceCPU]; ok {
+		sockets = limit.Value()
+	} else if request, ok := r.domain.Resources.Requests[corev1.ResourceCPU]; ok {
+		sockets = request.Value()
+	}
+	cpu.Sockets, cpu.Cores, cpu.Threads = uint32(sockets), 1, 1
+}
+
+// enterInterface enters the one that an instance gets that asks for none, and does not
+// decline it. Which binding it has does not matter here.
+func enterInterface(spec *kubevirtv1.VirtualMachineInstanceSpec) {
+	devices := &spec.Domain.Devices
+	if !isNot(devices.AutoattachPodInterface, false) || len(spec.Networks)+len(devices.Interfaces) > 0 {
+		return
+	}
+	devices.Interfaces = []kubevirtv1.Interface{*kubevirtv1.DefaultMasqueradeNetworkInterface()}
+	spec.Networks = []kubevirtv1.Network{*kubevirtv1.DefaultPodNetwork()}
+}
+
+// isNot says whether a setting is absent or another one.
+func isNot(setting *bool, value bool) bool { return setting == nil || *setting != value }

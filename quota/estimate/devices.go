@@ -1,0 +1,94 @@
+package estimate
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+)
+
+// Devices of KubeVirt's own device plugins.
+const (
+	kvmDevice         = corev1.ResourceName("devices.kubevirt.io/kvm")
+	tunDevice         = corev1.ResourceName("devices.kubevirt.io/tun")
+	vhostNetDevice    = corev1.ResourceName("devices.kubevirt.io/vhost-net")
+	vhostVsockDevice  = corev1.ResourceName("devices.kubevirt.io/vhost-vsock")
+	sevDevice         = corev1.ResourceName("devices.kubevirt.io/sev")
+	reservationDevice = corev1.ResourceName("devices.kubevirt.io/pr-helper")
+)
+
+func one() resource.Quantity { return *resource.NewQuantity(1, resource.DecimalSI) }
+
+// virtualization asks for what makes a VM fast, and for what carries its network.
+func (r *renderer) virtualization(s sizes) {
+	devices := r.domain.Devices
+	virtio := slices.ContainsFunc(devices.Interfaces, func(i kubevirtv1.Interface) bool {
+		return i.Model == "" || i.Model == kubevirtv1.VirtIO
+	})
+	fast := !r.developer.UseEmulation
+	for name, wanted := range map[corev1.ResourceName]bool{
+		tunDevice:        len(devices.Interfaces) > 0 || isNot(devices.AutoattachPodInterface, false),
+		vhostNetDevice:   virtio && fast,
+		kvmDevice:        fast,
+		vhostVsockDevice: !isNot(devices.AutoattachVSOCK, true),
+	} {
+		if wanted {
+			s.own.Limits[name] = one()
+		}
+	}
+}
+
+// devices asks for those that the VM names, one by one.
+func (r *renderer) devices(s sizes) {
+	var names []string
+	for _, gpu := range r.domain.Devices.GPUs {
+		if gpu.ClaimRequest == nil {
+			names = append(names, gpu.DeviceName)
+		}
+	}
+	for _, device := range r.domain.Devices.HostDevices {
+		if device.ClaimRequest == nil {
+			names = append(names, device.DeviceName)
+		}
+	}
+	if security := r.domain.LaunchSecurity; security != nil && (security.SEV != nil || security.SNP != nil) {
+		names = append(names, string(sevDevice))
+	}
+	if slices.ContainsFunc(r.domain.Devices.Disks, func(d kubevirtv1.Disk) bool { return d.LUN != nil && d.LUN.Reservation }) {
+		names = append(names, string(reservationDevice))
+	}
+	for _, name := range names {
+		if name != "" {
+			grow(s.made.Limits, corev1.ResourceName(name), one())
+			grow(s.made.Requests, corev1.ResourceName(name), one())
+		}
+	}
+}
+
+// unknown names what a launcher may be charged beyond the estimate.
+func (r *renderer) unknown() []string {
+	var all []string
+	add := func(is bool, what string) {
+		if is {
+			all = append(all, what)
+		}
+	}
+	claims := len(r.vmi.Spec.ResourceClaims) > 0
+	multus := slices.ContainsFunc(r.vmi.Spec.Networks, func(n kubevirtv1.Network) bool { return n.Multus != nil })
+	add(multus, "devices that a NetworkAttachmentDefinition asks for")
+	add(claims, "devices of resource claims")
+	add(r.config.DefaultRuntimeClass != "", "the overhead of RuntimeClass "+r.config.DefaultRuntimeClass)
+	add(r.domain.CPU.IsolateEmulatorThread && r.gate("AlignCPUs"), "a CPU that makes the number even")
+	add(r.hotplugged(), "the pod that holds hot-plugged disks")
+	return all
+}
+
+func (r *renderer) hotplugged() bool {
+	return slices.ContainsFunc(r.vmi.Spec.Volumes, func(v kubevirtv1.Volume) bool {
+		return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.Hotpluggable || v.DataVolume != nil && v.DataVolume.Hotpluggable
+	})
+}
+
+// gate says whether a feature gate is opened that is closed by default.
+func (r *renderer) gate(name string) bool { return slices.Contains(r.developer.FeatureGates, name) }

@@ -1,0 +1,92 @@
+package guard_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	registrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	"sigs.k8s.io/yaml"
+
+	"github.com/mooring-vm/mooring/quota"
+	"github.com/mooring-vm/mooring/quota/webhook/guard"
+)
+
+func read(t *testing.T, path ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(append([]string{"..", "..", ".."}, path...)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestDocumentedWebhooks holds the table in docs/webhooks.md, and what is said below it of
+// all of them, against install.yaml.
+func TestDocumentedWebhooks(t *testing.T) {
+	docs := read(t, "docs", "webhooks.md")
+	found := 0
+	for document := range strings.SplitSeq(read(t, "deploy", "kubernetes", "install.yaml"), "\n---\n") {
+		all := &registrationv1.ValidatingWebhookConfiguration{} // a mutating one has all that is asked for here
+		if err := yaml.Unmarshal([]byte(document), all); err != nil || !strings.HasSuffix(all.Kind, "WebhookConfiguration") {
+			continue
+		}
+		for _, hook := range all.Webhooks {
+			found++
+			if !strings.Contains(docs, "| `"+hook.Name+"` |") {
+				t.Errorf("docs/webhooks.md has no row of %s", hook.Name)
+			}
+			if *hook.FailurePolicy != registrationv1.Ignore || *hook.TimeoutSeconds != 5 {
+				t.Errorf("%s: %s, %d seconds: the docs say Ignore and 5", hook.Name, *hook.FailurePolicy, *hook.TimeoutSeconds)
+			}
+			if excluded := excluded(hook.NamespaceSelector); !slices.Equal(excluded, []string{"kube-system", "mooring-system"}) {
+				t.Errorf("%s leaves out %q", hook.Name, excluded)
+			}
+		}
+	}
+	if found != 6 {
+		t.Errorf("install.yaml has %d webhooks, want 6", found)
+	}
+}
+
+func excluded(s *metav1.LabelSelector) []string {
+	for _, e := range s.MatchExpressions {
+		if e.Key == corev1.LabelMetadataName && e.Operator == metav1.LabelSelectorOpNotIn {
+			return e.Values
+		}
+	}
+	return nil
+}
+
+// TestDocumentedMessages: every message in docs/webhooks.md is what the guards say.
+func TestDocumentedMessages(t *testing.T) {
+	docs := read(t, "docs", "webhooks.md")
+	busy := newWorld(t, namespace(manager, managed16), edit(raised(), managed), reservation(), kubevirtObject())
+	idle := newWorld(t, namespace(), quiet(), kubevirtObject())
+	pod := ask(t, admissionv1.Create, nil, made("9Gi", ""))
+	pod.Namespace = "vms"
+	for _, of := range []struct {
+		guard   admission.Handler
+		request admission.Request
+	}{
+		{guard.NewQuota(busy.guard), ask(t, admissionv1.Delete, raised(), nil)},
+		{guard.NewQuota(busy.guard), ask(t, admissionv1.Update, raised(), edit(raised(), hard("limits.cpu", "20")))},
+		{guard.NewQuota(busy.guard), ask(t, admissionv1.Update, raised(), edit(raised(), annotate(quota.BaseAnnotation, "{}")))},
+		{guard.NewQuota(idle.guard), ask(t, admissionv1.Update, quiet(), edit(quiet(), hard("limits.cpu", "3")))},
+		{guard.NewNamespace(busy.guard), ask(t, admissionv1.Update, namespace(manager, managed16), namespace())},
+		{guard.NewNamespace(busy.guard), ask(t, admissionv1.Update, namespace(), namespace(shareKey, `{"limitsCpuPercent":50}`))},
+		{guard.NewVM(idle.guard), ask(t, admissionv1.Create, nil, vm(always, "4Gi"))},
+		{guard.NewLauncher(busy.guard), pod},
+	} {
+		message := of.guard.Handle(t.Context(), of.request).Result.Message
+		if message == "" || !strings.Contains(docs, "    "+message+"\n") {
+			t.Errorf("docs/webhooks.md does not have:\n    %s", message)
+		}
+	}
+}

@@ -1,0 +1,44 @@
+package guard
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/mooring-vm/mooring/api/v1alpha1"
+)
+
+// maxNamed is how many migrations a message names.
+const maxNamed = 10
+
+// held refuses a change that cannot be made while something is reserved.
+func held(what string, holders []*v1alpha1.MigrationReservation) error {
+	they := "they have ended, or abort them"
+	if len(holders) == 1 {
+		they = "it has ended, or abort it"
+	}
+	return refuse("%s while room is reserved for %s. Wait until %s (kubectl delete vmim NAME), and try again", what, named(holders), they)
+}
+
+// named names migrations and their VMs.
+func named(holders []*v1alpha1.MigrationReservation) string {
+	var names []string
+	for i, r := range holders {
+		if i == maxNamed {
+			names = append(names, fmt.Sprintf("%d more", len(holders)-i))
+			break
+		}
+		names = append(names, fmt.Sprintf("%s of VM %s", r.Spec.Migration.Name, r.Spec.VMI.Name))
+	}
+	if len(holders) == 1 {
+		return "live migration " + names[0]
+	}
+	return "live migrations " + strings.Join(names, ", ")
+}
+
+func sorted(list corev1.ResourceList) []corev1.ResourceName {
+	return slices.Sorted(maps.Keys(list))
+}

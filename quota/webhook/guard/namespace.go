@@ -1,0 +1,117 @@
+package guard
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/mooring-vm/mooring/api/v1alpha1"
+	"github.com/mooring-vm/mooring/quota"
+)
+
+// NewNamespace returns the handler for UPDATE of Namespaces, without their status. Of the
+// annotation of a manager of quotas it refuses
+//
+//   - a change or the removal while something is reserved in a quota that the manager keeps;
+//   - a limit that is lowered below what is used;
+//
+// and of the annotation that sets a share aside for migrations
+//
+//   - a value that cannot be read;
+//   - another share while something is reserved.
+//
+// It passes what is done to a namespace that ends.
+func NewNamespace(c Config) admission.Handler {
+	return newGuard(c, "namespaces", Config.judgeNamespace)
+}
+
+func (c Config) judgeNamespace(ctx context.Context, r admission.Request) error {
+	was, is := &corev1.Namespace{}, &corev1.Namespace{}
+	if err := decode(r.OldObject, was); err != nil {
+		return err
+	}
+	if err := decode(r.Object, is); err != nil {
+		return err
+	}
+	shared := slices.ContainsFunc(c.shareAnnotations(), func(key string) bool { return was.Annotations[key] != is.Annotations[key] })
+	managed := was.Annotations[c.managerAnnotation()] != is.Annotations[c.managerAnnotation()]
+	if terminating(was) || terminating(is) || !shared && !managed {
+		return nil
+	}
+	if shared {
+		if _, err := quota.MaintenanceOf(is, c.Quota); err != nil {
+			return refuse("namespace %s: %v", is.Name, err)
+		}
+	}
+	s, err := c.read(ctx, is.Name)
+	if err != nil {
+		return err
+	}
+	s.Namespace = was
+	if shared {
+		if err := c.judgeShare(s, is); err != nil {
+			return err
+		}
+	}
+	if managed {
+		return c.judgeManaged(s, is)
+	}
+	return nil
+}
+
+// judgeShare judges another share for migrations.
+func (c Config) judgeShare(s quota.Snapshot, is *corev1.Namespace) error {
+	was, unreadable := quota.MaintenanceOf(s.Namespace, c.Quota)
+	becomes, err := quota.MaintenanceOf(is, c.Quota)
+	if err != nil || unreadable != nil || was == becomes {
+		return err
+	}
+	var holders []*v1alpha1.MigrationReservation
+	for _, r := range s.Reservations {
+		if quota.Holds(r) {
+			holders = append(holders, r)
+		}
+	}
+	if len(holders) > 0 {
+		return held("the share of namespace "+is.Name+" that is set aside for migrations cannot be changed", holders)
+	}
+	return nil
+}
+
+// judgeManaged judges what a manager's annotation makes of the quotas that it keeps.
+func (c Config) judgeManaged(s quota.Snapshot, is *corev1.Namespace) error {
+	removed := is.Annotations[c.managerAnnotation()] == ""
+	accounts, _ := quota.Accounts(s, c.Quota)
+	for _, a := range accounts {
+		if a.OptedOut || a.Quota.Labels[c.managerLabel()] != "true" {
+			continue
+		}
+		becomes, err := quota.Base(a.Quota, is, c.Quota)
+		same := err == nil && !removed && equality.Semantic.DeepEqual(a.Base, becomes)
+		if len(a.Holders) > 0 && !same {
+			return held("annotation "+c.managerAnnotation()+" of namespace "+is.Name+" cannot be changed", a.Holders)
+		}
+		if err != nil {
+			return err
+		}
+		if err := lowered(a, a.Base, becomes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c Config) managerAnnotation() string {
+	return cmp.Or(c.Quota.ManagerAnnotation, quota.DefaultManagerAnnotation)
+}
+
+func (c Config) managerLabel() string { return cmp.Or(c.Quota.ManagerLabel, quota.DefaultManagerLabel) }
+
+// shareAnnotations are the two that quota.MaintenanceOf reads.
+func (c Config) shareAnnotations() []string {
+	return []string{quota.MaintenanceAnnotation, cmp.Or(c.Quota.Prefix, quota.DefaultPrefix) + "maintenanceQuota"}
+}

@@ -1,0 +1,117 @@
+package guard_test
+
+import (
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mooring-vm/mooring/api/v1alpha1"
+	"github.com/mooring-vm/mooring/quota"
+	"github.com/mooring-vm/mooring/quota/webhook/guard"
+)
+
+const (
+	manager   = quota.DefaultManagerAnnotation
+	managed16 = `{"limit":{"limitsCpu":"8000m","limitsMemory":"16Gi"}}`
+	shareKey  = quota.DefaultPrefix + "maintenanceQuota"
+)
+
+// managed is a quota that a manager keeps.
+func managed(q *corev1.ResourceQuota) {
+	q.Labels = map[string]string{quota.DefaultManagerLabel: "true"}
+}
+
+func TestManagerAnnotation(t *testing.T) {
+	busy := []string{manager, "namespace vms", "migrate-db of VM db"}
+	for name, test := range map[string]struct {
+		quota    *corev1.ResourceQuota
+		was, is  string
+		reserved bool
+		why      []string
+	}{
+		"changed while reserved":      {edit(raised(), managed), managed16, `{"limit":{"limitsCpu":"9000m"}}`, true, busy},
+		"removed while reserved":      {edit(raised(), managed), managed16, "", true, busy},
+		"unreadable while reserved":   {edit(raised(), managed), managed16, "{", true, busy},
+		"written another way":         {edit(raised(), managed), managed16, `{"limit": {"limitsCpu": "8", "limitsMemory": "16384Mi"}, "used": {}}`, true, nil},
+		"of no quota that is managed": {raised(), managed16, "", true, nil},
+		"opted out":                   {edit(edit(raised(), managed), optOut), managed16, "", true, nil},
+		"removed":                     {edit(quiet(), managed), managed16, "", false, nil},
+		"changed":                     {edit(quiet(), managed), managed16, `{"limit":{"limitsCpu":"5"}}`, false, nil},
+		"below use":                   {edit(quiet(), managed), managed16, `{"limit":{"limitsCpu":"3"}}`, false, []string{"limits.cpu: 3 is less than the 4", "ResourceQuota default"}},
+		"opted out, below use":        {edit(edit(quiet(), managed), optOut), managed16, `{"limit":{"limitsCpu":"3"}}`, false, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := []client.Object{namespace(manager, test.was), test.quota}
+			if test.reserved {
+				objects = append(objects, reservation())
+			}
+			w := newWorld(t, objects...)
+			is := namespace()
+			if test.is != "" {
+				is = namespace(manager, test.is)
+			}
+			r := ask(t, admissionv1.Update, namespace(manager, test.was), is)
+			want(t, guard.NewNamespace(w.guard).Handle(t.Context(), r), test.why...)
+		})
+	}
+}
+
+func TestShareAnnotation(t *testing.T) {
+	const half = `{"limitsCpuPercent":50}`
+	for name, test := range map[string]struct {
+		key, was, is string
+		ledger       *v1alpha1.MigrationReservation
+		why          []string
+	}{
+		"set":                        {shareKey, "", half, nil, nil},
+		"set while reserved":         {shareKey, "", half, reservation(), []string{"share of namespace vms", "migrate-db of VM db"}},
+		"taken away while reserved":  {shareKey, half, "", reservation(), []string{"share of namespace vms"}},
+		"ours, while reserved":       {quota.MaintenanceAnnotation, half, `{"limitsCpuPercent":60}`, reservation(), []string{"share of namespace vms"}},
+		"written another way":        {shareKey, half, `{"limit":{"limitsCpuPercent":"50"}}`, reservation(), nil},
+		"reservation has expired":    {shareKey, "", half, expired(), nil},
+		"too much":                   {shareKey, "", `{"limitsCpuPercent":101}`, nil, []string{"namespace vms", shareKey, "from 0 to 100"}},
+		"no JSON":                    {quota.MaintenanceAnnotation, half, "half", nil, []string{quota.MaintenanceAnnotation, "want JSON"}},
+		"from what cannot be read":   {shareKey, "half", half, reservation(), nil},
+		"what it was cannot be read": {shareKey, "half", "half", reservation(), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := []client.Object{namespace(), raised()}
+			if test.ledger != nil {
+				objects = append(objects, test.ledger)
+			}
+			w := newWorld(t, objects...)
+			r := ask(t, admissionv1.Update, namespace(test.key, test.was), namespace(test.key, test.is))
+			want(t, guard.NewNamespace(w.guard).Handle(t.Context(), r), test.why...)
+		})
+	}
+}
+
+// TestNamespacesThatEnd: nothing holds one up.
+func TestNamespacesThatEnd(t *testing.T) {
+	w := newWorld(t, ending(), edit(raised(), managed), reservation())
+	was, is := namespace(manager, managed16), ending()
+	is.Annotations = map[string]string{shareKey: "rubbish"}
+	want(t, guard.NewNamespace(w.guard).Handle(t.Context(), ask(t, admissionv1.Update, was, is)))
+}
+
+// TestOtherNamespaces: an edit of anything else costs no look at the cluster.
+func TestOtherNamespaces(t *testing.T) {
+	w := newWorld(t) // has no namespace to be read
+	is := namespace(manager, managed16)
+	metav1.SetMetaDataAnnotation(&is.ObjectMeta, "example.com/a", "b")
+	want(t, guard.NewNamespace(w.guard).Handle(t.Context(), ask(t, admissionv1.Update, namespace(manager, managed16), is)))
+}
+
+// TestOwnNames: another manager, and another prefix, are those that count.
+func TestOwnNames(t *testing.T) {
+	w := newWorld(t, namespace("a.example/quota", managed16),
+		edit(raised(), func(q *corev1.ResourceQuota) { q.Labels = map[string]string{"a.example/managed": "true"} }), reservation())
+	w.guard.Quota = quota.Options{Prefix: "b.example/", ManagerAnnotation: "a.example/quota", ManagerLabel: "a.example/managed"}
+	h := guard.NewNamespace(w.guard)
+	want(t, h.Handle(t.Context(), ask(t, admissionv1.Update, namespace("a.example/quota", managed16), namespace())), "a.example/quota")
+	want(t, h.Handle(t.Context(), ask(t, admissionv1.Update, namespace(), namespace("b.example/maintenanceQuota", "?"))), "b.example/maintenanceQuota")
+	want(t, h.Handle(t.Context(), ask(t, admissionv1.Update, namespace(manager, managed16), namespace())))
+}

@@ -1,0 +1,91 @@
+package guard
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mooring-vm/mooring/api/v1alpha1"
+	"github.com/mooring-vm/mooring/quota"
+)
+
+// read reads what accounts are computed from: pods before the quotas that they are charged
+// to, and reservations before the pods that they are for.
+func (c Config) read(ctx context.Context, namespace string) (quota.Snapshot, error) {
+	s := quota.Snapshot{Now: c.Now(), Namespace: &corev1.Namespace{}}
+	if err := c.Live.Get(ctx, client.ObjectKey{Name: namespace}, s.Namespace); err != nil {
+		return s, fmt.Errorf("reading namespace %q: %w", namespace, err)
+	}
+	ledger, pods, quotas := &v1alpha1.MigrationReservationList{}, &corev1.PodList{}, &corev1.ResourceQuotaList{}
+	for _, err := range []error{
+		c.list(ctx, namespace, ledger),
+		c.list(ctx, namespace, pods, client.MatchingLabelsSelector{Selector: podsOfVMs()}),
+		c.list(ctx, namespace, quotas),
+	} {
+		if err != nil {
+			return s, err
+		}
+	}
+	s.Reservations, s.Pods, s.Quotas = pointers(ledger.Items), pointers(pods.Items), pointers(quotas.Items)
+	return s, nil
+}
+
+func (c Config) list(ctx context.Context, namespace string, to client.ObjectList, options ...client.ListOption) error {
+	if err := c.Live.List(ctx, to, append(options, client.InNamespace(namespace))...); err != nil {
+		return fmt.Errorf("reading a %T: %w", to, err)
+	}
+	return nil
+}
+
+func pointers[T any](items []T) []*T {
+	out := make([]*T, len(items))
+	for i := range items {
+		out[i] = &items[i]
+	}
+	return out
+}
+
+// podsOfVMs selects launcher pods and those that hold hot-plugged disks.
+func podsOfVMs() labels.Selector {
+	requirement, err := labels.NewRequirement(kubevirtv1.AppLabel, selection.In, []string{launcherValue, "hotplug-disk"})
+	if err != nil {
+		panic(err) // constants that a test has seen
+	}
+	return labels.NewSelector().Add(*requirement)
+}
+
+// launcherValue is the value of KubeVirt's label on launcher pods.
+const launcherValue = "virt-launcher"
+
+func terminating(ns *corev1.Namespace) bool { return ns.DeletionTimestamp != nil }
+
+// ofPods says whether pods are charged under a name of ResourceQuota.
+func ofPods(name corev1.ResourceName) bool {
+	q := &corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{name: {}}}}
+	under, err := quota.FallsUnder(v1alpha1.ReservedPod{}, q)
+	return err == nil && under
+}
+
+// lowered refuses limits of the new list that are lower than in the old one, and lower than
+// what is used. It is for a quota that nothing is reserved in.
+func lowered(a quota.Account, before, after corev1.ResourceList) error {
+	used := a.Quota.Status.Used
+	var low []string
+	for _, name := range sorted(after) {
+		was, had := before[name]
+		limit, in := after[name], used[name]
+		if had && ofPods(name) && limit.Cmp(was) < 0 && limit.Cmp(in) < 0 {
+			low = append(low, fmt.Sprintf("%s: %s is less than the %s that are used", name, &limit, &in))
+		}
+	}
+	if len(low) == 0 {
+		return nil
+	}
+	return refuse("the limits of ResourceQuota %s cannot be lowered so far: %s. Stop VMs or other pods first", a.Quota.Name, strings.Join(low, "; "))
+}

@@ -1,0 +1,200 @@
+package guard_test
+
+import (
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mooring-vm/mooring/quota/webhook/guard"
+)
+
+// vm needs two CPUs and, of memory, twice what it has and its overhead, for the quotas here.
+func vm(strategy kubevirtv1.VirtualMachineRunStrategy, memory string) *kubevirtv1.VirtualMachine {
+	v := &kubevirtv1.VirtualMachine{ObjectMeta: inVMs("web")}
+	v.Spec.RunStrategy = &strategy
+	v.Spec.Template = &kubevirtv1.VirtualMachineInstanceTemplateSpec{}
+	v.Spec.Template.Spec.Domain = kubevirtv1.DomainSpec{
+		CPU: &kubevirtv1.CPU{Cores: 2}, Memory: &kubevirtv1.Memory{Guest: new(resource.MustParse(memory))},
+	}
+	return v
+}
+
+func running(v *kubevirtv1.VirtualMachine) { v.Status.Created = true }
+
+// actions are state change requests, as the subresources of a VM make them.
+func actions(all ...kubevirtv1.StateChangeRequestAction) func(*kubevirtv1.VirtualMachine) {
+	return func(v *kubevirtv1.VirtualMachine) {
+		for _, action := range all {
+			v.Status.StateChangeRequests = append(v.Status.StateChangeRequests, kubevirtv1.VirtualMachineStateChangeRequest{Action: action})
+		}
+	}
+}
+
+func label(v *kubevirtv1.VirtualMachine) {
+	v.Spec.Template.ObjectMeta.Labels = map[string]string{"a": "b"}
+}
+
+func rerun(v *kubevirtv1.VirtualMachine) { v.Status.RunStrategy = kubevirtv1.RunStrategyRerunOnFailure }
+
+const (
+	always = kubevirtv1.RunStrategyAlways
+	halted = kubevirtv1.RunStrategyHalted
+	manual = kubevirtv1.RunStrategyManual
+)
+
+// large is refused by a quota that has 8 GiB left.
+func large() []string {
+	return []string{"VirtualMachine web does not fit", "ResourceQuota default", "limits.memory: requested", "free 8Gi", "276Mi of its memory are the launcher's overhead", "2 times the request"}
+}
+
+// grown is large for one that was to run before.
+func grown() []string { return append(large(), "it grows by more than is free") }
+
+func TestVMs(t *testing.T) {
+	starts, stops := kubevirtv1.StartRequest, kubevirtv1.StopRequest
+	for name, test := range map[string]struct {
+		was, is *kubevirtv1.VirtualMachine // was nil: made
+		why     []string
+	}{
+		"made":                            {nil, vm(always, "3Gi"), nil},
+		"made, large":                     {nil, vm(always, "4Gi"), large()},
+		"made, large, once":               {nil, vm(kubevirtv1.RunStrategyOnce, "4Gi"), large()},
+		"made, large, rerun":              {nil, vm(kubevirtv1.RunStrategyRerunOnFailure, "4Gi"), large()},
+		"made, large, halted":             {nil, vm(halted, "4Gi"), nil},
+		"made, large, manual":             {nil, vm(manual, "4Gi"), nil},
+		"made, large, deprecated":         {nil, edit(vm(halted, "4Gi"), func(v *kubevirtv1.VirtualMachine) { v.Spec.RunStrategy, v.Spec.Running = nil, new(true) }), large()},
+		"two strategies are no VM":        {nil, edit(vm(always, "4Gi"), func(v *kubevirtv1.VirtualMachine) { v.Spec.Running = new(true) }), nil},
+		"no template is no VM":            {nil, edit(vm(always, "4Gi"), func(v *kubevirtv1.VirtualMachine) { v.Spec.Template = nil }), nil},
+		"started":                         {vm(halted, "3Gi"), vm(always, "3Gi"), nil},
+		"started, large":                  {vm(halted, "4Gi"), vm(always, "4Gi"), large()},
+		"stopped, large":                  {vm(always, "4Gi"), vm(halted, "4Gi"), nil},
+		"changed while halted":            {vm(halted, "1Gi"), vm(halted, "4Gi"), nil},
+		"changed while manual":            {vm(manual, "1Gi"), vm(manual, "4Gi"), nil},
+		"changed while it runs":           {vm(always, "1Gi"), vm(always, "6Gi"), grown()},
+		"changed a little":                {vm(always, "1Gi"), vm(always, "4Gi"), nil},
+		"changed, and did not fit before": {vm(always, "9Gi"), vm(always, "8Gi"), nil},
+		"metadata":                        {vm(always, "4Gi"), edit(vm(always, "4Gi"), func(v *kubevirtv1.VirtualMachine) { v.Labels = map[string]string{"a": "b"} }), nil},
+		"manual, changed, runs":           {edit(vm(manual, "1Gi"), running), edit(vm(manual, "6Gi"), running), grown()},
+		"rerun, has been stopped":         {edit(vm(kubevirtv1.RunStrategyRerunOnFailure, "1Gi"), rerun), edit(vm(kubevirtv1.RunStrategyRerunOnFailure, "4Gi"), rerun), nil},
+		"deleted with its finalizers":     {vm(always, "1Gi"), edit(vm(always, "4Gi"), func(v *kubevirtv1.VirtualMachine) { v.DeletionTimestamp = ending().DeletionTimestamp }), nil},
+		"status: start":                   {vm(manual, "3Gi"), edit(vm(manual, "3Gi"), actions(starts)), nil},
+		"status: start, large":            {vm(manual, "4Gi"), edit(vm(manual, "4Gi"), actions(starts)), large()},
+		"status: paused start, large":     {vm(halted, "4Gi"), edit(vm(halted, "4Gi"), actions(starts)), large()},
+		"status: restart, large":          {vm(manual, "4Gi"), edit(vm(manual, "4Gi"), actions(stops, starts)), large()},
+		"status: stop":                    {vm(always, "4Gi"), edit(vm(always, "4Gi"), actions(stops)), nil},
+		"status: start was asked for":     {edit(vm(manual, "4Gi"), actions(starts)), edit(edit(vm(manual, "4Gi"), actions(starts)), running), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, namespace(), quiet(), kubevirtObject())
+			r := ask(t, admissionv1.Create, nil, test.is)
+			if test.was != nil {
+				r = ask(t, admissionv1.Update, test.was, test.is)
+			}
+			if len(name) > 7 && name[:7] == "status:" {
+				r.SubResource = "status"
+			}
+			want(t, guard.NewVM(w.guard).Handle(t.Context(), r), test.why...)
+		})
+	}
+}
+
+// TestRunningVMs: of one that runs only the growth counts.
+func TestRunningVMs(t *testing.T) {
+	q := quiet()
+	q.Status.Used = list("limits.cpu", "8", "limits.memory", "16Gi", "pods", "10")
+	for name, test := range map[string]struct {
+		was, is *kubevirtv1.VirtualMachine
+		why     []string
+	}{
+		"restarted as it is": {vm(manual, "2Gi"), edit(vm(manual, "2Gi"), actions(kubevirtv1.StopRequest, kubevirtv1.StartRequest)), nil},
+		"shrunk":             {vm(always, "2Gi"), vm(always, "1Gi"), nil},
+		"labelled":           {vm(always, "4Gi"), edit(vm(always, "4Gi"), label), nil}, // though it is larger than its launcher
+		"grown":              {vm(always, "2Gi"), vm(always, "3Gi"), []string{"it grows by", "limits.memory: requested"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, namespace(), q, kubevirtObject(), launcher("web", "2015m", "4992Mi"), launcher("other", "2", "9Gi"))
+			r := ask(t, admissionv1.Update, test.was, test.is)
+			if len(test.is.Status.StateChangeRequests) > 0 {
+				r.SubResource = "status"
+			}
+			want(t, guard.NewVM(w.guard).Handle(t.Context(), r), test.why...)
+		})
+	}
+}
+
+// TestEndedLaunchers: one that has ended is not there to be grown.
+func TestEndedLaunchers(t *testing.T) {
+	ended := launcher("web", "2015m", "4992Mi")
+	ended.Status.Phase = corev1.PodFailed
+	w := newWorld(t, namespace(), quiet(), kubevirtObject(), ended)
+	want(t, guard.NewVM(w.guard).Handle(t.Context(), ask(t, admissionv1.Update, vm(halted, "4Gi"), vm(always, "4Gi"))), large()...)
+}
+
+// TestReservedShare: what is free for VMs is not what a migration needs, nor its share.
+func TestReservedShare(t *testing.T) {
+	half := namespace(shareKey, `{"limitsMemoryPercent":50}`)
+	full := raised() // the target is not there yet: 12Gi are free in status.hard, and 4Gi of them reserved
+	for name, test := range map[string]struct {
+		objects []client.Object
+		size    string
+		why     []string
+	}{
+		"fits beside":          {[]client.Object{namespace(), full, reservation()}, "3Gi", nil},
+		"would take of it":     {[]client.Object{namespace(), full, reservation()}, "4Gi", []string{"free 8Gi", "reserved for 1 migrations"}},
+		"nothing is reserved":  {[]client.Object{namespace(), full}, "4Gi", nil},
+		"the migrations' half": {[]client.Object{half, quiet()}, "1Gi", []string{"free 0"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, append(test.objects, kubevirtObject())...)
+			r := ask(t, admissionv1.Create, nil, vm(always, test.size))
+			want(t, guard.NewVM(w.guard).Handle(t.Context(), r), test.why...)
+		})
+	}
+}
+
+// TestVMsOfOthers: who is not asked about, and who makes the launchers that are.
+func TestVMsOfOthers(t *testing.T) {
+	start := ask(t, admissionv1.Create, nil, edit(vm(always, "4Gi"), func(v *kubevirtv1.VirtualMachine) { v.Namespace = "" }))
+	start.Namespace = "vms"
+	h := guard.NewVM(newWorld(t, namespace(), quiet(), kubevirtObject()).guard)
+	start.UserInfo.Username = virtController
+	want(t, h.Handle(t.Context(), start))
+	start.UserInfo.Username = "system:serviceaccount:kubevirt:kubevirt-apiserver" // whom people start VMs by
+	want(t, h.Handle(t.Context(), start), large()...)
+	start.UserInfo.Username = own
+	want(t, h.Handle(t.Context(), start))
+	scale := ask(t, admissionv1.Update, vm(halted, "4Gi"), vm(always, "4Gi"))
+	scale.SubResource = "scale"
+	want(t, h.Handle(t.Context(), scale))
+}
+
+func TestNoQuotaNoQuestion(t *testing.T) {
+	h := guard.NewVM(newWorld(t, namespace()).guard) // no KubeVirt object either
+	want(t, h.Handle(t.Context(), ask(t, admissionv1.Create, nil, vm(always, "4Gi"))))
+}
+
+func TestVMOfAnUnknownKubeVirt(t *testing.T) {
+	h := guard.NewVM(newWorld(t, namespace(), quiet()).guard)
+	got := h.Handle(t.Context(), ask(t, admissionv1.Create, nil, vm(always, "4Gi")))
+	if !got.Allowed || len(got.Warnings) != 1 {
+		t.Errorf("got %+v: want one warning", got)
+	}
+}
+
+// TestScopes: a VM is held to the quotas that its launcher falls under.
+func TestScopes(t *testing.T) {
+	q := edit(quiet(), func(q *corev1.ResourceQuota) {
+		q.Spec.ScopeSelector = &corev1.ScopeSelector{MatchExpressions: []corev1.ScopedResourceSelectorRequirement{
+			{ScopeName: corev1.ResourceQuotaScopePriorityClass, Operator: corev1.ScopeSelectorOpIn, Values: []string{"high"}},
+		}}
+	})
+	h := guard.NewVM(newWorld(t, namespace(), q, kubevirtObject()).guard)
+	want(t, h.Handle(t.Context(), ask(t, admissionv1.Create, nil, vm(always, "4Gi"))))
+	high := vm(always, "4Gi")
+	high.Spec.Template.Spec.PriorityClassName = "high"
+	want(t, h.Handle(t.Context(), ask(t, admissionv1.Create, nil, high)), large()...)
+}

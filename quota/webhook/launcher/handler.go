@@ -1,0 +1,183 @@
+package launcher
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/mooring-vm/mooring/quota/virt"
+)
+
+// timeout is how long is read for a pod. The API server waits a little longer.
+const timeout = 3 * time.Second
+
+// Config is what a handler works with.
+type Config struct {
+	// Reader reads from the API server: namespaces, pods, and VirtualMachineInstances without
+	// their type, so that no field of theirs is lost.
+	Reader client.Reader
+
+	// Cluster returns what the cluster's KubeVirt is set to. Nil: it is read with Reader,
+	// for each pod.
+	Cluster func(context.Context) (virt.Cluster, error)
+
+	// Shim is the sidecar that is added where it is asked for.
+	Shim Shim
+
+	// Logger hears of what could not be done. Nil: nobody does.
+	Logger *slog.Logger
+}
+
+// New returns the handler. It may be called from several goroutines at once. A pod that
+// cannot be judged, because something cannot be read within three seconds, passes as it is,
+// with a warning.
+func New(c Config) admission.Handler {
+	if c.Cluster == nil {
+		c.Cluster = func(ctx context.Context) (virt.Cluster, error) { return virt.Read(ctx, c.Reader) }
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &handler{c}
+}
+
+type handler struct{ Config }
+
+// Handle implements admission.Handler.
+func (h *handler) Handle(ctx context.Context, req admission.Request) admission.Response {
+	pod := &corev1.Pod{}
+	if err := json.Unmarshal(req.Object.Raw, pod); err != nil {
+		return admission.Errored(http.StatusBadRequest, fmt.Errorf("reading the pod: %w", err))
+	}
+	pod.Namespace = req.Namespace // of one that is created it may be empty
+	if _, _, ok := IsLauncher(pod); !ok {
+		return admission.Allowed("")
+	}
+	log := h.Logger.With("pod", req.Namespace+"/"+pod.GenerateName+pod.Name)
+	in, err := h.read(ctx, pod)
+	if err != nil {
+		return unread(in, err, log)
+	}
+	if in.VMI == nil {
+		log.Debug("the VM of a launcher pod is gone")
+		return admission.Allowed("")
+	}
+	return respond(in, log)
+}
+
+// unread answers where something could not be read: with a refusal where it is known all the
+// same that the VM was resized in place.
+func unread(in Input, err error, log *slog.Logger) admission.Response {
+	if in.wasResized() {
+		log.Warn("a launcher pod is refused", "error", err)
+		return admission.Denied(cannotBeSized(err).Error())
+	}
+	log.Warn("a launcher pod is left as it is", "error", err)
+	return admission.Allowed("").WithWarnings(leftAsItIs(err))
+}
+
+// respond answers with what becomes of a pod.
+func respond(in Input, log *slog.Logger) admission.Response {
+	out, err := Mutate(in)
+	if err != nil {
+		log.Warn("a launcher pod is refused", "reason", err)
+		return admission.Denied(err.Error())
+	}
+	for _, warning := range out.Warnings {
+		log.Warn(warning)
+	}
+	if out.Pod == nil {
+		return admission.Allowed("").WithWarnings(out.Warnings...)
+	}
+	return patch(in.Pod, out.Pod).WithWarnings(out.Warnings...)
+}
+
+// patch is the difference between two versions of a pod. Neither is the one that the API
+// server has sent: that may have fields that are not known here, and keeps them.
+func patch(before, after *corev1.Pod) admission.Response {
+	from, err := json.Marshal(before)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("writing the pod: %w", err))
+	}
+	to, err := json.Marshal(after)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("writing the pod: %w", err))
+	}
+	return admission.PatchResponseFromRaw(from, to)
+}
+
+// read reads what is decided by, all at once. Without a VMI the pod's is gone.
+func (h *handler) read(ctx context.Context, pod *corev1.Pod) (Input, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	in := Input{Pod: pod, Shim: h.Shim}
+	var all errgroup.Group
+	all.Go(func() error { return h.readVMI(ctx, &in) })
+	all.Go(func() error { return h.readNamespace(ctx, &in) })
+	all.Go(func() (err error) {
+		in.Cluster, err = h.Cluster(ctx)
+		return err
+	})
+	if isTarget(pod) {
+		all.Go(func() error {
+			in.Launchers, in.LaunchersErr = h.launchers(ctx, pod)
+			return nil
+		})
+	}
+	err := all.Wait()
+	return in, err
+}
+
+// readVMI reads the VMI that a launcher is for, if it is there.
+func (h *handler) readVMI(ctx context.Context, in *Input) error {
+	name, uid, _ := IsLauncher(in.Pod)
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(kubevirtv1.VirtualMachineInstanceGroupVersionKind)
+	err := h.Reader.Get(ctx, client.ObjectKey{Namespace: in.Pod.Namespace, Name: name}, object)
+	if apierrors.IsNotFound(err) || err == nil && object.GetUID() != uid {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading VirtualMachineInstance %s/%s: %w", in.Pod.Namespace, name, err)
+	}
+	if in.Reserved, err = ReadReserved(object.Object); err != nil {
+		return fmt.Errorf("VirtualMachineInstance %s/%s: %w", in.Pod.Namespace, name, err)
+	}
+	vmi := &kubevirtv1.VirtualMachineInstance{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, vmi); err != nil {
+		return fmt.Errorf("VirtualMachineInstance %s/%s: %w", in.Pod.Namespace, name, err)
+	}
+	in.VMI = vmi
+	return nil
+}
+
+func (h *handler) readNamespace(ctx context.Context, in *Input) error {
+	ns := &corev1.Namespace{}
+	if err := h.Reader.Get(ctx, client.ObjectKey{Name: in.Pod.Namespace}, ns); err != nil {
+		return fmt.Errorf("reading namespace %s: %w", in.Pod.Namespace, err)
+	}
+	in.Namespace = ns.Annotations
+	return nil
+}
+
+// launchers are those of the VMI that a launcher is for.
+func (h *handler) launchers(ctx context.Context, pod *corev1.Pod) ([]corev1.Pod, error) {
+	list := &corev1.PodList{}
+	of := client.MatchingLabels{kubevirtv1.CreatedByLabel: pod.Labels[kubevirtv1.CreatedByLabel]}
+	if err := h.Reader.List(ctx, list, client.InNamespace(pod.Namespace), of); err != nil {
+		return nil, fmt.Errorf("listing the launchers of the VM: %w", err)
+	}
+	return list.Items, nil
+}

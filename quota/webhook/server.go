@@ -1,0 +1,102 @@
+// Package webhook serves the admission webhooks of mooring-controller: [guard] checks what
+// has to do with quotas, [launcher] writes the annotations of launcher pods.
+package webhook
+
+import (
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/mooring-vm/mooring/quota"
+	"github.com/mooring-vm/mooring/quota/virt"
+	"github.com/mooring-vm/mooring/quota/webhook/certificates"
+	"github.com/mooring-vm/mooring/quota/webhook/guard"
+	"github.com/mooring-vm/mooring/quota/webhook/launcher"
+)
+
+// The names of the configurations that the API server knows the webhooks by.
+const (
+	ValidatingConfiguration = "mooring-guard"
+	MutatingConfiguration   = "mooring-launcher"
+)
+
+// clusterPeriod is how old what is known of the cluster's KubeVirt may be.
+const clusterPeriod = 10 * time.Second
+
+// Options are those of [Add].
+type Options struct {
+	Listen string               // TCP address, HOST:PORT
+	Names  []string             // DNS names that the API server calls
+	Secret types.NamespacedName // with the certificates
+
+	Quota  quota.Options
+	Exempt []string // names of users and groups that the guard lets pass
+	Shim   launcher.Shim
+	Logger *slog.Logger
+}
+
+// Add adds the webhooks to a manager, whose scheme is that of the quota controller: a
+// server in every replica, and the keeper of its certificates in the one that leads. It
+// returns a check for a probe.
+func Add(m manager.Manager, o Options) (ready func(*http.Request) error, err error) {
+	holder := &certificates.Holder{Reader: m.GetAPIReader(), Logger: o.Logger, Secret: o.Secret}
+	keeper := &certificates.Keeper{
+		Client: m.GetClient(), Reader: m.GetAPIReader(), Logger: o.Logger,
+		Secret: o.Secret, Names: o.Names, Validating: ValidatingConfiguration, Mutating: MutatingConfiguration, Now: time.Now,
+	}
+	server, err := newServer(o.Listen, holder)
+	if err != nil {
+		return nil, err
+	}
+	for path, handler := range handlers(m, o) {
+		server.Register(path, &admission.Webhook{Handler: handler})
+	}
+	for _, part := range []manager.Runnable{holder, keeper, server} {
+		if err := m.Add(part); err != nil {
+			return nil, err
+		}
+	}
+	return holder.Ready, nil
+}
+
+func newServer(listen string, holder *certificates.Holder) (webhook.Server, error) {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return nil, fmt.Errorf("--webhook-listen: %w", err)
+	}
+	number, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || number == 0 {
+		return nil, fmt.Errorf("--webhook-listen %q: want a port from 1 to 65535", listen)
+	}
+	return webhook.NewServer(webhook.Options{
+		Host: host, Port: int(number),
+		TLSOpts: []func(*tls.Config){func(c *tls.Config) {
+			c.MinVersion = tls.VersionTLS13
+			c.GetCertificate = holder.Certificate
+		}},
+	}), nil
+}
+
+// handlers are what is served, by path.
+func handlers(m manager.Manager, o Options) map[string]admission.Handler {
+	exempt := append([]string{guard.KubeSystem}, o.Exempt...)
+	g := guard.Config{Live: m.GetAPIReader(), Client: m.GetClient(), Quota: o.Quota, Exempt: exempt, Logger: o.Logger}
+	cluster := virt.Cached(m.GetAPIReader(), clusterPeriod)
+	return map[string]admission.Handler{
+		"/validate-resourcequota":         guard.NewQuota(g),
+		"/validate-namespace":             guard.NewNamespace(g),
+		"/validate-virtualmachine":        guard.NewVM(g),
+		"/validate-virtualmachinerestore": guard.NewRestore(g),
+		"/validate-launcher":              guard.NewLauncher(g),
+		"/mutate-launcher":                launcher.New(launcher.Config{Reader: m.GetAPIReader(), Cluster: cluster, Shim: o.Shim, Logger: o.Logger}),
+	}
+}
