@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -98,12 +99,13 @@ func versionOf(t *testing.T, q *corev1.ResourceQuota) version {
 	return version{at, q.Spec.Hard.DeepCopy()}
 }
 
-// roomFor is a quota that two VMs fill, in one of several ways.
+// roomFor is a quota that two VMs fill, in one of several ways. None is what another one is
+// raised to: who writes that has edited nothing (package quota).
 func roomFor(way int) corev1.ResourceList {
 	return []corev1.ResourceList{
 		list("requests.memory", "3Gi", "requests.cpu", "600m", "pods", "2"),
 		list("requests.memory", "4Gi", "requests.cpu", "600m", "pods", "2"),
-		list("requests.memory", "3Gi", "requests.cpu", "700m", "pods", "3"),
+		list("requests.memory", "3Gi", "requests.cpu", "700m", "pods", "5"),
 	}[way]
 }
 
@@ -130,7 +132,7 @@ func (w *walk) wander(t *testing.T) {
 		case <-ctx.Done():
 		}
 	}
-	for _, m := range w.underWay(t) {
+	for _, m := range w.notEnded(t) { // an abort waits, too, until a migration has begun
 		w.goOn(t, m)
 	}
 	awaitClean(t, w.c, w.space, kubevirttest.QuotaName, w.bases[len(w.bases)-1].hard)
@@ -182,8 +184,13 @@ func (w *walk) begin(t *testing.T) {
 	}
 }
 
-// underWay are the migrations that have not ended.
+// underWay are the migrations that nobody has aborted, of those that have not ended.
 func (w *walk) underWay(t *testing.T) []*virtv1.VirtualMachineInstanceMigration {
+	t.Helper()
+	return slices.DeleteFunc(w.notEnded(t), func(m *virtv1.VirtualMachineInstanceMigration) bool { return m.DeletionTimestamp != nil })
+}
+
+func (w *walk) notEnded(t *testing.T) []*virtv1.VirtualMachineInstanceMigration {
 	t.Helper()
 	list := &virtv1.VirtualMachineInstanceMigrationList{}
 	if err := w.c.Client.List(t.Context(), list, client.InNamespace(w.space)); err != nil {
@@ -191,7 +198,7 @@ func (w *walk) underWay(t *testing.T) []*virtv1.VirtualMachineInstanceMigration 
 	}
 	var all []*virtv1.VirtualMachineInstanceMigration
 	for i := range list.Items {
-		if !list.Items[i].IsFinal() && list.Items[i].DeletionTimestamp == nil {
+		if !list.Items[i].IsFinal() {
 			all = append(all, &list.Items[i])
 		}
 	}
