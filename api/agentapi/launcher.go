@@ -39,6 +39,7 @@ type Launcher struct {
 	Heartbeat *Heartbeat `json:"heartbeat,omitempty"`
 	Lease     *Lease     `json:"lease,omitempty"`
 	Resize    *Resize    `json:"resize,omitempty"` // nil: the pod has told of none
+	DryRun    *Resize    `json:"dryRun,omitempty"` // what the pod told last of a dry run; nil: nothing
 }
 
 // Status is how a setting fared.

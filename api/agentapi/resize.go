@@ -31,7 +31,7 @@ type ResizeAnswer struct {
 }
 
 // ResizedPod is a pod whose VM is to have another size. What is reported of that
-// generation, or of a higher one, is about it.
+// generation, or of a higher one, is about it; of a dry run only what is of that one.
 type ResizedPod struct {
 	UID        string `json:"uid"`
 	Generation uint64 `json:"generation"`

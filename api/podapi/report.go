@@ -30,9 +30,10 @@ const (
 // Report is what a pod tells of its resizes. It is shown to people as the pod's own
 // words, and decides nothing.
 type Report struct {
-	Generation uint64   `json:"generation"` // of the [Wanted] that it is about
+	Generation uint64   `json:"generation"`       // of the [Wanted] that it is about, or of its [DryRun]
+	DryRun     bool     `json:"dryRun,omitempty"` // it answers a dry run
 	State      State    `json:"state"`
-	Plan       []string `json:"plan,omitempty"` // what each step does, in order
+	Plan       []string `json:"plan,omitempty"` // what each step does, in order, also those that are done
 	Steps      []Step   `json:"steps,omitempty"`
 	Notes      []string `json:"notes,omitempty"`
 	Error      string   `json:"error,omitempty"`
@@ -67,6 +68,9 @@ func (r Report) Check() error {
 		return fmt.Errorf("state: %.40q: want one of %s, %s, %s, %s, %s, %s", r.State,
 			StateIdle, StatePlanned, StateResizing, StateDone, StateFailed, StateRefused)
 	}
+	if err := r.checkDryRun(); err != nil {
+		return err
+	}
 	if err := checkLines("plan", r.Plan); err != nil {
 		return err
 	}
@@ -84,6 +88,17 @@ func (r Report) Check() error {
 		return fmt.Errorf("steps: %d of them: want at most %d", len(r.Steps), MaxLines)
 	}
 	return checkTexts("steps, error", texts)
+}
+
+// checkDryRun checks that a plan is reported of a dry run, and nothing that was done.
+func (r Report) checkDryRun() error {
+	switch planned := r.State == StatePlanned; {
+	case planned && !r.DryRun:
+		return fmt.Errorf("state: %s: want dryRun with it", r.State)
+	case r.DryRun && !planned && r.State != StateRefused && r.State != StateFailed:
+		return fmt.Errorf("state: %s: want %s, %s or %s of a dry run", r.State, StatePlanned, StateRefused, StateFailed)
+	}
+	return nil
 }
 
 func checkLines(field string, lines []string) error {

@@ -8,7 +8,8 @@ import (
 
 // Wanted is what a VM is asked to be.
 type Wanted struct {
-	// Generation grows with every change, also past a restart of the agent.
+	// Generation grows with every change of the rest, also past a restart of the agent.
+	// A dry run is no change.
 	Generation uint64 `json:"generation"`
 
 	// Launcher is the container that runs the VM, with its limits; Pod are those of the
@@ -21,10 +22,18 @@ type Wanted struct {
 	Outside bool `json:"outside,omitempty"`
 
 	Size
-	DryRun *Size `json:"dryRun,omitempty"` // nil: none is asked for
+	DryRun *DryRun `json:"dryRun,omitempty"` // nil: none is asked for
 
 	// Error says why annotations could not be read; Size is empty then.
 	Error string `json:"error,omitempty"`
+}
+
+// DryRun is a size of which only a plan is to be reported.
+type DryRun struct {
+	// Generation is another one each time that somebody asks, also for the same size. It
+	// has nothing to do with that of what is wanted.
+	Generation uint64 `json:"generation"`
+	Size
 }
 
 // Limits are limits: memory in bytes, CPU in thousandths of a CPU; 0 is none.

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -24,13 +23,8 @@ type resizeFlags struct {
 	cluster      clusterFlags
 }
 
-const (
-	// resizeTimeout is how long is waited for the pod where nothing else is said.
-	resizeTimeout = 10 * time.Minute
-
-	// reportEvery is how often the agent is asked what the pod has told.
-	reportEvery = 250 * time.Millisecond
-)
+// resizeTimeout is how long is waited for the pod where nothing else is said.
+const resizeTimeout = 10 * time.Minute
 
 func (p *Program) resizeCommand() *cobra.Command {
 	var flags resizeFlags
@@ -120,10 +114,7 @@ func (p *Program) resize(ctx context.Context, pod string, request agentapi.Resiz
 	}
 	for _, asked := range answer.Pods {
 		p.printAsked(ref, answer)
-		if !flags.wait && !flags.dryRun {
-			continue
-		}
-		if err := p.follow(ctx, ref, asked, flags); err != nil {
+		if err := p.followAsked(ctx, ref, asked, flags); err != nil {
 			return err
 		}
 	}
@@ -165,47 +156,3 @@ func sizeText(s podapi.Size) string {
 	}
 	return strings.Join(all, ", ")
 }
-
-// follow shows what the pod tells of what was asked, until it is done.
-func (p *Program) follow(ctx context.Context, pod agentapi.PodRef, asked agentapi.ResizedPod, flags resizeFlags) error {
-	ctx, cancel := context.WithTimeout(ctx, flags.timeout)
-	defer cancel()
-	ticker := time.NewTicker(reportEvery)
-	defer ticker.Stop()
-	shown := progress{out: p.Out, dryRun: flags.dryRun}
-	for {
-		report, err := p.report(ctx, pod, asked)
-		if err != nil {
-			return err
-		}
-		if report != nil {
-			if over, err := shown.show(*report); over {
-				return err
-			}
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return shown.late(ctx, flags.timeout)
-		}
-	}
-}
-
-// report is what the pod has told of what was asked; nil: nothing.
-func (p *Program) report(ctx context.Context, pod agentapi.PodRef, asked agentapi.ResizedPod) (*podapi.Report, error) {
-	launchers, err := p.client().LaunchersOfPod(ctx, pod.Namespace, pod.Name)
-	if ctx.Err() != nil {
-		return nil, nil //nolint:nilerr // the caller looks at ctx
-	}
-	if err != nil {
-		return nil, err
-	}
-	for _, l := range launchers {
-		if l.Pod.UID == asked.UID && l.Resize != nil && l.Resize.Report.Generation >= asked.Generation {
-			return &l.Resize.Report, nil
-		}
-	}
-	return nil, nil
-}
-
-var errSilent = errors.New("the pod has told nothing of it: it needs Mooring's sidecar, or a client of the pod's socket, that looks after its VM")

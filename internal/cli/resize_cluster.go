@@ -107,7 +107,8 @@ func scopedLike(annotations, set map[string]string) []string {
 
 // planOnNode has the agent of this node make the plan, if it has the pod.
 func (p *Program) planOnNode(ctx context.Context, pod *corev1.Pod, ref agentapi.PodRef, request agentapi.ResizeRequest, flags resizeFlags) error {
-	if _, here := p.launcherHere(ctx, ref); !here {
+	l, here := p.launcherHere(ctx, ref)
+	if !here {
 		where := "its node"
 		if pod.Spec.NodeName != "" {
 			where = "node " + pod.Spec.NodeName
@@ -118,13 +119,18 @@ func (p *Program) planOnNode(ctx context.Context, pod *corev1.Pod, ref agentapi.
 	}
 	bounded, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
+	wish, err := api.Parse(podapi.SizeAnnotations(pod.Annotations), l.Container.Name)
+	if err != nil {
+		return fmt.Errorf("pod %s/%s: %w", ref.Namespace, ref.Name, err)
+	}
+	request.Size = podapi.SizeOf(wish) // with what the pod asks for besides
 	answer, err := p.client().Resize(bounded, ref.Namespace, ref.Name, request)
 	if err != nil {
 		return err
 	}
 	for _, asked := range answer.Pods {
 		if asked.UID == ref.UID {
-			return p.follow(ctx, ref, asked, flags)
+			return p.awaitPlan(ctx, ref, asked, flags)
 		}
 	}
 	return nil

@@ -149,11 +149,16 @@ func TestResizeOfAPodThatIsHere(t *testing.T) {
 		change func(*apiServer, *agent)
 		want   result
 	}{
-		"dry run": {"--vcpus 4 --dry-run", func(_ *apiServer, a *agent) {
-			a.leases.report = func(podapi.Size, bool) podapi.Report {
-				return podapi.Report{Generation: 8, State: podapi.StatePlanned, Plan: resized().Plan}
+		"dry run": {"--vcpus 4 --dry-run", func(s *apiServer, a *agent) {
+			s.pod.Annotations = map[string]string{"vcpus.resize.mooring.dev": "4", "cpu-quota.resize.mooring.dev": "150%"}
+			a.leases.report = func(size podapi.Size, _ bool) podapi.Report {
+				return podapi.Report{Generation: 7, DryRun: true, State: podapi.StatePlanned, Plan: []string{sizeText(size)}}
 			}
-		}, result{ExitOK, "vms/vfio: could be annotated with 4 vCPUs\n" + plan, ""}},
+		}, result{ExitOK, "vms/vfio: could be annotated with 4 vCPUs\nplan  1  4 vCPUs, CPU quota 150%\n", ""}},
+		"dry run of a pod with bad annotations": {"--vcpus 4 --dry-run", func(s *apiServer, _ *agent) {
+			s.pod.Annotations = map[string]string{"vcpus.resize.mooring.dev": "4", "cpu-quota.resize.mooring.dev": "fast"}
+		}, result{ExitFailure, "vms/vfio: could be annotated with 4 vCPUs\n",
+			"error: pod vms/vfio: annotation cpu-quota.resize.mooring.dev: \"fast\": want percent of one CPU between 1% and 819200%, such as 150%; or \"none\"\n"}},
 		"wait": {"--vcpus 4 --wait", func(s *apiServer, a *agent) {
 			a.leases.tell(podapi.Report{Generation: 6, State: podapi.StateFailed, Error: "of what was wanted before"})
 			s.onPut = func() { a.leases.tell(resized()) }

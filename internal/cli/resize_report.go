@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -16,45 +15,46 @@ import (
 
 // progress shows reports as they come, each line once.
 type progress struct {
-	out    io.Writer
-	dryRun bool
+	out io.Writer
 
 	heard   bool
-	planned bool // the plan was shown
-	steps   int  // that were shown
+	planned uint64 // generation whose plan was shown; 0: none was
+	steps   map[podapi.Step]bool
 }
 
 // show shows what is new in a report. over is true for the last one; then the error says
 // what became of it.
 func (s *progress) show(r podapi.Report) (over bool, err error) {
-	if r.State == podapi.StatePlanned && !s.dryRun {
-		return false, nil // of a dry run that somebody else has asked for
-	}
 	s.heard = true
-	if !s.planned && len(r.Plan) > 0 {
-		s.planned = true
-		for i, step := range r.Plan {
-			fmt.Fprintf(s.out, "plan %2d  %s\n", i+1, printable(step))
+	if s.planned != r.Generation && len(r.Plan) > 0 {
+		s.planned = r.Generation
+		printPlan(s.out, r)
+	}
+	for _, step := range r.Steps {
+		if !s.steps[stepKey(step)] {
+			s.steps[stepKey(step)] = true
+			fmt.Fprintln(s.out, stepLine(step))
 		}
 	}
-	for ; s.steps < len(r.Steps); s.steps++ {
-		fmt.Fprintln(s.out, stepLine(r.Steps[s.steps]))
-	}
 	return s.end(r)
+}
+
+// stepKey is what makes a step the same in another report, which may have its texts
+// shorter.
+func stepKey(s podapi.Step) podapi.Step {
+	return podapi.Step{Undo: s.Undo, Started: s.Started.UTC(), Seconds: s.Seconds}
+}
+
+func printPlan(w io.Writer, r podapi.Report) {
+	for i, step := range r.Plan {
+		fmt.Fprintf(w, "plan %2d  %s\n", i+1, printable(step))
+	}
 }
 
 func (s *progress) end(r podapi.Report) (over bool, err error) {
 	switch r.State {
 	case podapi.StateDone:
-		if s.dryRun {
-			return false, nil // of what was wanted before
-		}
 		fmt.Fprintln(s.out, "done"+actualText(r.Actual))
-		return true, nil
-	case podapi.StatePlanned:
-		if len(r.Plan) == 0 {
-			fmt.Fprintln(s.out, "nothing to do")
-		}
 		return true, nil
 	case podapi.StateFailed, podapi.StateRefused:
 		return true, fmt.Errorf("the pod says that its VM could not be resized (%s): %s", r.State, oneLine(r.Error))
@@ -62,15 +62,27 @@ func (s *progress) end(r podapi.Report) (over bool, err error) {
 	return false, nil
 }
 
-// late is the error of who has waited for too long.
-func (s *progress) late(ctx context.Context, timeout time.Duration) error {
-	switch {
-	case !errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return ctx.Err()
-	case !s.heard:
-		return fmt.Errorf("waited for %s: %w", timeout, errSilent)
+// showPlan shows the answer to a dry run.
+func (p *Program) showPlan(r podapi.Report) error {
+	if r.State != podapi.StatePlanned {
+		return fmt.Errorf("the pod says that its VM cannot be resized so (%s): %s", r.State, oneLine(r.Error))
 	}
-	return fmt.Errorf("waited for %s: the pod says that it is still at work; `mooring inspect` shows how far it is", timeout)
+	printPlan(p.Out, r)
+	if len(r.Plan) == 0 {
+		fmt.Fprintln(p.Out, "nothing to do")
+	}
+	for _, note := range r.Notes {
+		fmt.Fprintf(p.Out, "note: %s\n", printable(note))
+	}
+	return nil
+}
+
+// late is the error of who has waited for too long.
+func (s *progress) late() error {
+	if !s.heard {
+		return errSilent
+	}
+	return errors.New("the pod says that it is still at work; `mooring inspect` shows how far it is")
 }
 
 func stepLine(s podapi.Step) string {

@@ -22,8 +22,14 @@ func (l *testLeases) Ask(namespace, pod string, size podapi.Size, dryRun bool) (
 		if of.Pod.Namespace != namespace || of.Pod.Name != pod {
 			continue
 		}
-		if l.report != nil {
-			of.Resize = &agentapi.Resize{Reported: now.Add(-5 * time.Second), Report: l.report(size, dryRun)}
+		if l.report == nil {
+			return []agentapi.ResizedPod{{UID: of.Pod.UID, Generation: 7}}, nil
+		}
+		told := &agentapi.Resize{Reported: now.Add(-5 * time.Second), Report: l.report(size, dryRun)}
+		if told.Report.DryRun {
+			of.DryRun = told
+		} else {
+			of.Resize = told
 		}
 		return []agentapi.ResizedPod{{UID: of.Pod.UID, Generation: 7}}, nil
 	}
@@ -69,10 +75,19 @@ func TestResize(t *testing.T) {
 		"failed": {failed(podapi.StateFailed), []string{"--vcpus", "4", "--wait"},
 			result{ExitFailure, "vms/vfio: asked for 4 vCPUs\n" + plan + steps + ": not confirmed\n11:59:51     0.00s  set 2 vCPUs (taken back)\n",
 				"error: the pod says that its VM could not be resized (Failed): the guest?does not answer\n"}},
-		"planned": {podapi.Report{Generation: 8, State: podapi.StatePlanned, Plan: resized().Plan}, []string{"--vcpus", "4", "--dry-run"},
+		"planned": {podapi.Report{Generation: 7, DryRun: true, State: podapi.StatePlanned, Plan: resized().Plan}, []string{"--vcpus", "4", "--dry-run"},
 			result{ExitOK, "vms/vfio: asked for a plan for 4 vCPUs\n" + plan, ""}},
-		"nothing to do": {podapi.Report{Generation: 8, State: podapi.StatePlanned}, []string{"--cpu-quota", "none", "--dry-run"},
-			result{ExitOK, "vms/vfio: asked for a plan for CPU quota none\nnothing to do\n", ""}},
+		"nothing to do": {podapi.Report{Generation: 7, DryRun: true, State: podapi.StatePlanned, Notes: []string{"a\tb"}}, []string{"--cpu-quota", "none", "--dry-run"},
+			result{ExitOK, "vms/vfio: asked for a plan for CPU quota none\nnothing to do\nnote: a?b\n", ""}},
+		"cannot be": {podapi.Report{Generation: 7, DryRun: true, State: podapi.StateRefused, Error: "too much"}, []string{"--vcpus", "4", "--dry-run"},
+			result{ExitFailure, "vms/vfio: asked for a plan for 4 vCPUs\n", "error: the pod says that its VM cannot be resized so (Refused): too much\n"}},
+		"planned before": {podapi.Report{Generation: 6, DryRun: true, State: podapi.StatePlanned}, []string{"--vcpus", "4", "--dry-run", "--timeout", "10ms"},
+			result{ExitFailure, "vms/vfio: asked for a plan for 4 vCPUs\n", "error: waited for 10ms: " + errSilent.Error() + "\n"}},
+		"planned for somebody else": {podapi.Report{Generation: 8, DryRun: true, State: podapi.StatePlanned}, []string{"--vcpus", "4", "--dry-run"},
+			result{ExitFailure, "vms/vfio: asked for a plan for 4 vCPUs\n",
+				"error: another dry run was asked for meanwhile, and took the place of this one: try again\n"}},
+		"resized, not planned": {resized(), []string{"--vcpus", "4", "--dry-run", "--timeout", "10ms"},
+			result{ExitFailure, "vms/vfio: asked for a plan for 4 vCPUs\n", "error: waited for 10ms: " + errSilent.Error() + "\n"}},
 		"of an earlier size": {podapi.Report{Generation: 6, State: podapi.StateDone}, []string{"--vcpus", "4", "--wait", "--timeout", "10ms"},
 			result{ExitFailure, "vms/vfio: asked for 4 vCPUs\n", "error: waited for 10ms: " + errSilent.Error() + "\n"}},
 		"at work": {podapi.Report{Generation: 7, State: podapi.StateResizing}, []string{"--vcpus", "4", "--wait", "--timeout", "10ms"},

@@ -13,9 +13,9 @@ import (
 var ErrKubernetes = errors.New("this node has Kubernetes, where the pod's own limits and annotations say what size its VM is to have")
 
 // Ask sets what a pod's VM is to become, in place of what was asked before, or what a
-// dry run is to be made for. It returns the pods that are meant: those of that name
-// whose launcher runs. The error is [ErrKubernetes] where there is Kubernetes, and it is
-// no dry run.
+// dry run is to be made for, in place of the one before. It returns the pods that are
+// meant: those of that name whose launcher runs. The error is [ErrKubernetes] where there
+// is Kubernetes, and it is no dry run.
 func (n *Node) Ask(namespace, name string, size podapi.Size, dryRun bool) (pods []agentapi.ResizedPod, err error) {
 	if n.Desired != nil && !dryRun {
 		return nil, fmt.Errorf("%w: with --kubeconfig they are set, or by `%s`", ErrKubernetes, annotate(namespace, name, size))
@@ -28,22 +28,43 @@ func (n *Node) Ask(namespace, name string, size podapi.Size, dryRun bool) (pods 
 		if _, err := p.launcher(); err != nil {
 			continue
 		}
-		asked, _ := n.Store.Get(l.Pod.UID)
+		ask := p.ask
 		if dryRun {
-			asked.DryRun = &size
-		} else {
-			asked = Asked{Size: size}
+			ask = p.tryOut
 		}
-		if err := n.Store.Put(l.Pod.UID, asked); err != nil {
-			return pods, err
-		}
-		wanted, err := p.Wanted()
+		generation, err := ask(size)
 		if err != nil {
 			return pods, err
 		}
-		pods = append(pods, agentapi.ResizedPod{UID: l.Pod.UID, Generation: wanted.Generation})
+		pods = append(pods, agentapi.ResizedPod{UID: l.Pod.UID, Generation: generation})
 	}
 	return pods, nil
+}
+
+// ask returns the generation of what is wanted then. A dry run that is under way goes on.
+func (p *pod) ask(size podapi.Size) (generation uint64, err error) {
+	p.node.asking.Lock()
+	defer p.node.asking.Unlock()
+	asked, _ := p.node.Store.Get(p.uid)
+	asked.Size = size
+	if err := p.node.Store.Put(p.uid, asked); err != nil {
+		return 0, err
+	}
+	wanted, err := p.Wanted()
+	return wanted.Generation, err
+}
+
+// tryOut returns the generation of the dry run.
+func (p *pod) tryOut(size podapi.Size) (generation uint64, err error) {
+	p.node.asking.Lock()
+	defer p.node.asking.Unlock()
+	asked, _ := p.node.Store.Get(p.uid)
+	if asked.DryRun != nil {
+		generation = asked.DryRun.Generation
+	}
+	generation = p.node.after(generation)
+	asked.DryRun = &podapi.DryRun{Generation: generation, Size: size}
+	return generation, p.node.Store.Put(p.uid, asked)
 }
 
 // annotate is the command that asks a pod for a size.

@@ -30,7 +30,7 @@ func TestDocs(t *testing.T) {
 			t.Errorf("docs/pod-socket.md does not tell of code %s", code)
 		}
 	}
-	for _, v := range []any{podapi.Seen{}, podapi.Wanted{}, podapi.Change{}, podapi.Stop{}, podapi.Report{}, podapi.Step{}, podapi.Actual{}, podapi.Limits{}, podapi.Headroom{}} {
+	for _, v := range []any{podapi.Seen{}, podapi.Wanted{}, podapi.DryRun{}, podapi.Change{}, podapi.Stop{}, podapi.Report{}, podapi.Step{}, podapi.Actual{}, podapi.Limits{}, podapi.Headroom{}} {
 		for _, name := range names(reflect.TypeOf(v)) {
 			if !strings.Contains(doc, "`"+name+"`") && !strings.Contains(doc, `"`+name+`"`) {
 				t.Errorf("docs/pod-socket.md does not tell of %s of %T", name, v)

@@ -42,7 +42,7 @@ type Pod interface {
 type Glance struct {
 	PodMax, ContainerMax, Lock podapi.Amount
 	VM                         int
-	Generation                 uint64 // of what is wanted
+	Generation, DryRun         uint64 // of what is wanted, and of the last dry run
 	Stop                       bool   // the pod is asked to end its VM
 }
 

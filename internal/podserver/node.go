@@ -50,6 +50,8 @@ type Node struct {
 
 	leases Leases // that pods take; nil: VM processes are not tracked here
 
+	asking sync.Mutex // one change of what the store has at a time
+
 	mu   sync.Mutex
 	pods map[string]*pod // by UID
 

@@ -13,15 +13,19 @@ import (
 )
 
 // Report implements [Pod]. It is what the pod says: it is shown, left in the pod's
-// directory, and told as Events when the state changes. Nothing is decided by it.
+// directory, and told as Events when the state changes. Nothing is decided by it. The
+// answer to a dry run is only shown, beside what was reported last.
 func (p *pod) Report(report podapi.Report) error {
 	l, err := p.launcher()
 	if err != nil {
 		return err
 	}
-	p.node.Registry.Update(l.Container.ID, func(now *lifecycle.Launcher) {
-		now.Resize = &agentapi.Resize{Reported: time.Now(), Report: report}
-	})
+	said := &agentapi.Resize{Reported: time.Now(), Report: report}
+	if report.DryRun {
+		p.node.Registry.Update(l.Container.ID, func(now *lifecycle.Launcher) { now.DryRun = said })
+		return nil
+	}
+	p.node.Registry.Update(l.Container.ID, func(now *lifecycle.Launcher) { now.Resize = said })
 	p.tell(l, report)
 	return p.leave(report)
 }

@@ -62,6 +62,9 @@ func (p *pod) Glance() Glance {
 	var g Glance
 	wanted, _ := p.Wanted()
 	g.Generation = wanted.Generation
+	if wanted.DryRun != nil {
+		g.DryRun = wanted.DryRun.Generation
+	}
 	stop, _ := p.Stop()
 	g.Stop = stop.Asked
 	l, err := p.launcher()

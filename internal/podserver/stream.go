@@ -66,13 +66,13 @@ func (h *handle) stream(w http.ResponseWriter, r *http.Request) {
 // writeChanges tells what is otherwise than before.
 func writeChanges(w http.ResponseWriter, was, is Glance) error {
 	var errs []error
-	if was.Generation != is.Generation {
+	if was.Generation != is.Generation || was.DryRun != is.DryRun {
 		errs = append(errs, writeLine(w, podapi.Change{Changed: podapi.ChangedWanted, Generation: is.Generation}))
 	}
 	if was.Stop != is.Stop {
 		errs = append(errs, writeLine(w, podapi.Change{Changed: podapi.ChangedStop, Generation: is.Generation}))
 	}
-	if was.Generation, was.Stop = is.Generation, is.Stop; was != is {
+	if was.Generation, was.DryRun, was.Stop = is.Generation, is.DryRun, is.Stop; was != is {
 		errs = append(errs, writeLine(w, podapi.Change{Changed: podapi.ChangedSeen, Generation: is.Generation}))
 	}
 	return errors.Join(errs...)

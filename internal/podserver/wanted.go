@@ -4,13 +4,12 @@ import (
 	"time"
 
 	"github.com/mooring-vm/mooring/api/podapi"
-	"github.com/mooring-vm/mooring/lifecycle"
 )
 
 // Asked is what was asked of the agent for a pod, on a node without Kubernetes.
 type Asked struct {
 	podapi.Size
-	DryRun *podapi.Size `json:"dryRun,omitempty"`
+	DryRun *podapi.DryRun `json:"dryRun,omitempty"`
 }
 
 // Wanted implements [Pod]. Where there is Kubernetes, the pod's own spec and annotations
@@ -48,27 +47,27 @@ func (p *pod) spec() (PodSpec, bool) {
 }
 
 // number gives what is wanted its generation: another one if it is otherwise than when
-// it was told last. It begins with the time since the node's boot, so that an agent that
-// is started again begins above what its predecessor has told.
+// it was told last.
 func (p *pod) number(w podapi.Wanted) podapi.Wanted {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	w.Generation = p.wanted.Generation
 	if w.Generation == 0 || !same(w, p.wanted) {
-		w.Generation = max(w.Generation+1, milliseconds(p.node.Clock.Now()))
+		w.Generation = p.node.after(w.Generation)
 		p.wanted = w
 	}
 	return w
 }
 
+// same leaves dry runs out: they change nothing.
 func same(a, b podapi.Wanted) bool {
-	if (a.DryRun == nil) != (b.DryRun == nil) || a.DryRun != nil && *a.DryRun != *b.DryRun {
-		return false
-	}
 	a.DryRun, b.DryRun = nil, nil
 	return a == b
 }
 
-func milliseconds(now lifecycle.Boottime) uint64 {
-	return uint64(max(time.Duration(now).Milliseconds(), 1))
+// after is the generation that follows another. It is at least the time since the node's
+// boot, so that an agent that is started again begins above what its predecessor has told.
+func (n *Node) after(generation uint64) uint64 {
+	now := time.Duration(n.Clock.Now()).Milliseconds()
+	return max(generation+1, uint64(max(now, 1)))
 }

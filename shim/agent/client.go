@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"sync"
@@ -88,9 +89,10 @@ func (c *Client) LowerLock(ctx context.Context, bytes uint64) error {
 }
 
 // Need implements [resize.Node]. An agent that was away is told again once it is back,
-// as long as somebody listens to [Client.Changed].
+// as long as somebody listens to [Client.Changed]. What is more than the largest limit is
+// told as that.
 func (c *Client) Need(ctx context.Context, bytes uint64) error {
-	need := podapi.Need{Bytes: amount(bytes)}
+	need := podapi.Need{Bytes: amount(min(bytes, math.MaxInt64))}
 	c.mu.Lock()
 	c.need = &need
 	c.mu.Unlock()

@@ -2,7 +2,9 @@ package coordinator_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -20,6 +22,7 @@ type agent struct {
 	away    bool
 	wanted  podapi.Wanted
 	reports []podapi.Report
+	plans   []podapi.Report // answers to dry runs
 	changes map[chan struct{}]bool
 
 	held, leased bool
@@ -44,8 +47,16 @@ func (a *agent) Wanted(context.Context) (podapi.Wanted, error) {
 func (a *agent) Report(_ context.Context, r podapi.Report) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err := errors.Join(a.answer(), r.Check()); err != nil {
+	text, err := json.Marshal(r)
+	if len(text) > podapi.MaxReport {
+		err = fmt.Errorf("%d bytes: want at most %d", len(text), podapi.MaxReport)
+	}
+	if err := errors.Join(a.answer(), r.Check(), err); err != nil {
 		return err
+	}
+	if r.DryRun {
+		a.plans = append(a.plans, r)
+		return nil
 	}
 	a.reports = append(a.reports, r)
 	return nil
@@ -131,13 +142,25 @@ func (a *agent) want(change func(*podapi.Wanted)) uint64 {
 	defer a.mu.Unlock()
 	change(&a.wanted)
 	a.wanted.Generation++
+	a.hint()
+	return a.wanted.Generation
+}
+
+// tryOut asks for a dry run.
+func (a *agent) tryOut(generation uint64, size podapi.Size) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.wanted.DryRun = &podapi.DryRun{Generation: generation, Size: size}
+	a.hint()
+}
+
+func (a *agent) hint() {
 	for c := range a.changes {
 		select {
 		case c <- struct{}{}:
 		default:
 		}
 	}
-	return a.wanted.Generation
 }
 
 // last is the report that is to be told last.
@@ -156,6 +179,22 @@ func (a *agent) told() []podapi.Report {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.reports)
+}
+
+// answers are those to dry runs.
+func (a *agent) answers() []podapi.Report {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.plans)
+}
+
+// states are those that were reported, each as often as it began.
+func (a *agent) states() []podapi.State {
+	var all []podapi.State
+	for _, r := range a.told() {
+		all = append(all, r.State)
+	}
+	return slices.Compact(all)
 }
 
 func (a *agent) generation() uint64 {

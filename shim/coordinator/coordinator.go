@@ -157,20 +157,16 @@ func (c *Coordinator) find(ctx context.Context) (virt.Domain, error) {
 }
 
 func running(ctx context.Context, d virt.Domain) error {
-	s, err := d.State(ctx)
-	if err == nil && ended(s) {
+	phase, err := d.Phase(ctx)
+	if err == nil && phase.Ended() {
 		err = errNone
 	}
 	return err
 }
 
-func ended(s virt.State) bool { return s.Phase == virt.ShutOff || s.Phase == virt.Crashed }
-
-// tend looks after one VM until it has ended, or ctx is done.
+// tend looks after one VM until it has ended, or ctx is done. Nothing new is plugged
+// while the guest shuts down. What is left to be said to the agent then is said meanwhile.
 func (c *Coordinator) tend(ctx context.Context, d virt.Domain) {
-	ctx, leave := context.WithCancel(ctx)
-	defer leave()
-	o := &orders{file: c.Stops, agent: c.Agent, log: c.Log}
 	alive, end := context.WithCancel(ctx)
 	defer end()
 	resized := make(chan struct{})
@@ -179,28 +175,22 @@ func (c *Coordinator) tend(ctx context.Context, d virt.Domain) {
 		k := keeper{Coordinator: c, domain: d}
 		k.run(ctx, alive)
 	}()
-	asked := c.watch(ctx, d, o)
-	end()
-	<-resized // nothing is plugged while the guest shuts down
-	if asked && ctx.Err() == nil {
-		c.shutDown(ctx, d, o)
-	}
+	defer func() { <-resized }() // one at a time has the journal
+	c.attend(ctx, d, end)
 }
 
-// watch waits until somebody asks for the end of the VM, or that has ended.
-func (c *Coordinator) watch(ctx context.Context, d virt.Domain, o *orders) (asked bool) {
-	for ctx.Err() == nil {
-		if o.read() {
-			return true
-		}
-		s, err := d.State(ctx)
-		o.looked(ctx, err)
-		if errors.Is(err, virt.ErrNoDomain) || err == nil && ended(s) {
-			return false
-		}
-		_ = pause(ctx, period) // the loop looks at ctx
+// attend waits until somebody asks for the end of the VM, or that has ended. Then it ends
+// what else is done with the VM, and sees to its end.
+func (c *Coordinator) attend(ctx context.Context, d virt.Domain, end func()) {
+	ctx, leave := context.WithCancel(ctx)
+	defer leave()
+	w := newWatcher(ctx, d, orders{file: c.Stops, agent: c.Agent, log: c.Log})
+	defer w.close()
+	asked := w.watch(ctx)
+	end()
+	if asked {
+		c.shutDown(ctx, w)
 	}
-	return false
 }
 
 // pause waits, and returns the error of ctx.

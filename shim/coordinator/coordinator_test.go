@@ -148,11 +148,7 @@ func TestResize(t *testing.T) {
 		if done.Generation != 2 || len(done.Steps) == 0 || done.Actual == nil || done.Actual.VCPUs != 3 || done.Actual.Memory != uint64(2*gi) {
 			t.Errorf("report %+v", done)
 		}
-		states := []podapi.State{}
-		for _, report := range r.agent.reports {
-			states = append(states, report.State)
-		}
-		if want := []podapi.State{podapi.StateDone, podapi.StateResizing, podapi.StateDone}; !slices.Equal(states, want) {
+		if states, want := r.agent.states(), []podapi.State{podapi.StateDone, podapi.StateResizing, podapi.StateDone}; !slices.Equal(states, want) {
 			t.Errorf("states %v, want %v", states, want)
 		}
 	})
@@ -184,7 +180,7 @@ func TestTriedAgain(t *testing.T) {
 		r.SetGuest(virttest.Guest{KeepVCPUsOffline: true})
 		r.want(func(w *podapi.Wanted) { w.VCPUs = 2 })
 		time.Sleep(20 * time.Minute)
-		if failed := r.agent.last(t, podapi.StateFailed); !strings.Contains(failed.Error, "vCPUs") || len(r.agent.reports) != 3 {
+		if failed := r.agent.last(t, podapi.StateFailed); !strings.Contains(failed.Error, "vCPUs") || len(r.agent.states()) != 3 {
 			t.Errorf("reports %+v", r.agent.reports)
 		}
 		r.SetGuest(virttest.Guest{})
@@ -216,19 +212,6 @@ func TestBegunAndNotWanted(t *testing.T) {
 		}
 		if refused := r.agent.last(t, podapi.StateRefused); !strings.Contains(refused.Error, "memory.resize.mooring.dev") {
 			t.Errorf("report %+v", refused)
-		}
-	})
-}
-
-func TestDryRun(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, r *rig) {
-		r.want(func(w *podapi.Wanted) { w.DryRun = &podapi.Size{VCPUs: 2} })
-		if len(r.Calls()) != 0 {
-			t.Errorf("calls %v", r.Calls())
-		}
-		at := slices.IndexFunc(r.agent.reports, func(p podapi.Report) bool { return p.State == podapi.StatePlanned })
-		if at < 0 || len(r.agent.reports[at].Plan) == 0 {
-			t.Errorf("reports %+v", r.agent.reports)
 		}
 	})
 }

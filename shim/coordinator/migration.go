@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// lookEvery is how often is looked whether the VM is migrated where nothing tells.
+	// lookEvery is how often is looked whether the VM is migrated. libvirt does not tell
+	// when a migration begins, but only when its first memory is sent.
 	lookEvery = 2 * period
 
 	// renewEvery is how often the lease of a migration is renewed. It is taken for
@@ -88,12 +89,12 @@ func (k *keeper) follow(ctx context.Context) {
 // look has the VM resized or left alone, as its state wants it. While that is not known,
 // what was is left as it is.
 func (k *keeper) look(ctx context.Context) {
-	s, err := k.domain.State(ctx)
-	if err != nil || ended(s) {
+	l, err := k.domain.Life(ctx)
+	if err != nil || l.Phase.Ended() {
 		return
 	}
-	if s.Migrating != k.migrating {
-		k.uuid, k.migrating = s.UUID, s.Migrating
+	if l.Migrating != k.migrating {
+		k.uuid, k.migrating = l.UUID, l.Migrating
 		k.turn()
 	}
 	if k.migrating {
@@ -148,8 +149,8 @@ func (k *keeper) resume(ctx context.Context) {
 // migrates reports whether a migration has come between: what is wanted has not failed
 // then, and is done afterwards.
 func (r *resizer) migrates(ctx context.Context) bool {
-	s, err := r.domain.State(ctx)
-	return err == nil && s.Migrating
+	l, err := r.domain.Life(ctx)
+	return err == nil && l.Migrating
 }
 
 // take takes the lease, and renews it.

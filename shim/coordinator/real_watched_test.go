@@ -24,7 +24,7 @@ type watched struct {
 	agent *agent
 
 	mu    sync.Mutex
-	looks int      // at the VM's state
+	looks int      // at where the VM is in its life
 	wrong []string // what was changed although a lease holds
 	ended []string // who ended the VM
 }
@@ -78,11 +78,11 @@ func (w *watched) looked() int {
 	return w.looks
 }
 
-func (d watchedDomain) State(ctx context.Context) (virt.State, error) {
+func (d watchedDomain) Life(ctx context.Context) (virt.Life, error) {
 	d.by.mu.Lock()
 	d.by.looks++
 	d.by.mu.Unlock()
-	return d.Domain.State(ctx)
+	return d.Domain.Life(ctx)
 }
 
 func (d watchedDomain) XML(ctx context.Context) (string, error) {

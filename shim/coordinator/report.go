@@ -14,31 +14,61 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// tell tells people, once of what fails again and again. What cannot be told is logged,
-// and keeps nothing from going on.
+// tellWithin is how long the agent has to take a report. A resize waits for it.
+const tellWithin = time.Second
+
+// tell tells people, once of what fails again and again.
 func (r *resizer) tell(ctx context.Context, report podapi.Report) {
 	news := failure{report.Generation, report.State, report.Error}
 	if report.Error != "" && news == r.told {
 		return
 	}
 	r.told = news
+	r.send(ctx, report)
+}
+
+// progress returns what tells people how far a run is: its plan, and each step when it is
+// done.
+func (r *resizer) progress(ctx context.Context, generation uint64) func(resize.Report) {
+	return func(report resize.Report) {
+		now := max(generation, uint64(report.Wanted.Generation))
+		if r.retry > 0 && now == generation {
+			return // nobody wants to hear of each attempt
+		}
+		told := outcome(now, report, nil)
+		told.State = podapi.StateResizing
+		r.tell(ctx, told)
+	}
+}
+
+// send tells the agent. What cannot be told is logged, and keeps nothing from going on.
+func (r *resizer) send(ctx context.Context, report podapi.Report) {
+	report = report.Fit()
 	if err := r.insist(ctx, report); err != nil && ctx.Err() == nil {
 		r.Log.Warn("the agent was not told how the resize fares", "state", report.State, "error", err)
 	}
 }
 
-// insist tells an agent that is away for a moment once it is back, but for what is told
-// again soon. One that was started again asks for a generation of its own.
+// insist tells an agent that is away for a moment, or has heard too much, once it listens
+// again; but not what is told again soon. One that was started again asks for a generation
+// of its own.
 func (r *resizer) insist(ctx context.Context, report podapi.Report) error {
 	for tries := 5; ; tries-- {
-		err := r.Agent.Report(ctx, report)
-		if !errors.Is(err, resize.ErrAgent) || report.State == podapi.StateResizing || tries == 0 {
+		err := r.try(ctx, report)
+		away := errors.Is(err, resize.ErrAgent) || errors.Is(err, context.DeadlineExceeded)
+		if !away || report.State == podapi.StateResizing || tries == 0 {
 			return err
 		}
 		if err := pause(ctx, time.Second); err != nil {
 			return err
 		}
 	}
+}
+
+func (r *resizer) try(ctx context.Context, report podapi.Report) error {
+	ctx, cancel := context.WithTimeout(ctx, tellWithin)
+	defer cancel()
+	return r.Agent.Report(ctx, report)
 }
 
 // failure is what makes one failure the same as another, for people.
@@ -50,7 +80,7 @@ type failure struct {
 
 // outcome is what people are told of a run.
 func outcome(generation uint64, r resize.Report, err error) podapi.Report {
-	report := podapi.Report{Generation: generation, State: podapi.StateDone, Notes: lines(r.Notes)}
+	report := podapi.Report{Generation: generation, State: podapi.StateDone, Plan: lines(r.Plan), Notes: lines(r.Notes)}
 	if refused(err) {
 		report.State = podapi.StateRefused
 	} else if err != nil {
@@ -84,14 +114,6 @@ func quota(a *resize.Actual) string {
 		return ""
 	}
 	return a.Quota.Round(time.Microsecond).String() + " of each " + a.Period.String() + ", for each vCPU"
-}
-
-func steps(p resize.Plan) []string {
-	all := make([]string, 0, len(p.Steps))
-	for _, s := range p.Steps {
-		all = append(all, s.String())
-	}
-	return lines(all)
 }
 
 func lines(texts []string) []string {

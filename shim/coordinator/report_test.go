@@ -2,12 +2,17 @@ package coordinator_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/mooring-vm/mooring/api/podapi"
 	"github.com/mooring-vm/mooring/shim/coordinator"
 	"github.com/mooring-vm/mooring/shim/resize"
+	"github.com/mooring-vm/mooring/shim/virt"
+	"github.com/mooring-vm/mooring/shim/virt/virttest"
 )
 
 // busy is an agent that has other things to do when it is told how a resize ended.
@@ -31,8 +36,124 @@ func TestReportIsNotLost(t *testing.T) {
 	inBubble(t, away, func(t *testing.T, r *rig) {
 		r.want(func(w *podapi.Wanted) { w.VCPUs = 3 })
 		time.Sleep(4 * time.Second)
-		if done := r.agent.last(t, podapi.StateDone); done.Generation != 2 || len(r.agent.told()) != 3 {
+		if done := r.agent.last(t, podapi.StateDone); done.Generation != 2 || len(r.agent.states()) != 3 {
 			t.Errorf("reports %+v, want that of each end", r.agent.told())
 		}
+	})
+}
+
+// TestProgress: people see the plan before the first step, and each step when it is done;
+// who asks afterwards sees all of it.
+func TestProgress(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		r.SetGuest(virttest.Guest{Late: true})
+		r.want(func(w *podapi.Wanted) { w.VCPUs, w.Memory = 3, 2*gi })
+		time.Sleep(time.Second)
+		first := r.agent.told()[1]
+		if first.State != podapi.StateResizing || first.Generation != 2 || len(first.Plan) < 3 || len(first.Steps) != 0 {
+			t.Errorf("told first: %+v, want the plan", first)
+		}
+		now := r.agent.last(t, podapi.StateResizing)
+		if len(now.Steps) != 1 || now.Steps[0].What != first.Plan[0] || now.Actual != nil || !slices.Equal(now.Plan, first.Plan) {
+			t.Errorf("while the guest thinks: %+v, want the plan and the step that was done", now)
+		}
+		r.Answer()
+		r.SetGuest(virttest.Guest{})
+		time.Sleep(time.Minute)
+		done := r.agent.last(t, podapi.StateDone)
+		if !slices.Equal(done.Plan, first.Plan) || len(done.Steps) != len(done.Plan) {
+			t.Errorf("in the end: %+v, want plan and steps", done)
+		}
+	})
+}
+
+// TestUndoingIsSeen: steps that take back others are told, too, and the plan is still
+// there.
+func TestUndoingIsSeen(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		r.SetGuest(virttest.Guest{KeepVCPUsOffline: true})
+		r.want(func(w *podapi.Wanted) { w.VCPUs = 2 })
+		time.Sleep(5 * time.Minute)
+		failed := r.agent.last(t, podapi.StateFailed)
+		before := r.agent.told()[len(r.agent.told())-2]
+		if n := len(before.Steps); before.State != podapi.StateResizing || n == 0 || !before.Steps[n-1].Undo || n != len(failed.Steps) {
+			t.Errorf("before the end %+v, want what was taken back", before)
+		}
+		if !slices.Equal(failed.Plan, before.Plan) || len(failed.Plan) == 0 {
+			t.Errorf("in the end %+v, want the plan", failed)
+		}
+	})
+}
+
+// deaf is an agent that does not answer reports of progress.
+type deaf struct{ *agent }
+
+func (d deaf) Report(ctx context.Context, r podapi.Report) error {
+	if r.State == podapi.StateResizing {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return d.agent.Report(ctx, r)
+}
+
+// TestProgressHoldsUpNothing: a resize waits for each report a moment, and no longer.
+func TestProgressHoldsUpNothing(t *testing.T) {
+	hangs := func(c *coordinator.Config) { c.Agent = deaf{c.Agent.(*agent)} }
+	inBubble(t, hangs, func(t *testing.T, r *rig) {
+		r.want(func(w *podapi.Wanted) { w.VCPUs, w.Memory = 3, 2*gi })
+		time.Sleep(10 * time.Second)
+		if done := r.agent.last(t, podapi.StateDone); done.Generation != 2 {
+			t.Errorf("report %+v", done)
+		}
+	})
+}
+
+// TestLongReportIsNotLost: plan and steps that are too long to tell are cut, and people
+// are told how it ended.
+func TestLongReportIsNotLost(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		const dimms, size = 40, uint64(128 * mi)
+		r.Set(func(s *virt.State) {
+			s.Memory.Slots, s.Memory.Devices = dimms, nil
+			for slot := range dimms {
+				s.Memory.Devices = append(s.Memory.Devices, virt.MemoryDevice{
+					Alias: fmt.Sprintf("dimm%0200d", slot), Model: virt.DIMM, Size: size,
+				})
+			}
+		})
+		r.want(func(w *podapi.Wanted) { w.Memory, w.Limits.Memory = gi, 8*gi })
+		time.Sleep(time.Minute)
+		done := r.agent.last(t, podapi.StateDone)
+		if done.Generation != 2 || len(done.Steps) < dimms || len(done.Plan) < dimms || done.Actual == nil || done.Actual.Memory != uint64(gi) {
+			t.Errorf("%d steps of %d, report %+v", len(done.Steps), len(done.Plan), done)
+		}
+		if !slices.ContainsFunc(done.Plan, func(line string) bool { return strings.HasSuffix(line, "...") }) {
+			t.Errorf("plan %q: want long lines cut", done.Plan)
+		}
+	})
+}
+
+// TestProgressOfSomethingElse: attempts at the same again are not told of, but what is
+// wanted in the middle of one is.
+func TestProgressOfSomethingElse(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		r.SetGuest(virttest.Guest{Late: true})
+		r.want(func(w *podapi.Wanted) { w.Memory = gi + 512*mi })
+		time.Sleep(70 * time.Second) // the guest has had a minute
+		r.agent.last(t, podapi.StateFailed)
+		told, calls := len(r.agent.told()), len(r.Calls())
+		time.Sleep(15 * time.Second)
+		if now := r.agent.told(); len(now) != told || len(r.Calls()) == calls {
+			t.Errorf("calls %q, told %+v: want another attempt, of which nothing is told", r.Calls(), now[told:])
+		}
+		r.want(func(w *podapi.Wanted) { w.Memory = 2 * gi })
+		r.SetGuest(virttest.Guest{})
+		r.Answer()
+		time.Sleep(time.Minute)
+		begun := func(p podapi.Report) bool { return p.State == podapi.StateResizing && p.Generation == 3 }
+		if now := r.agent.told(); !slices.ContainsFunc(now[told:], begun) {
+			t.Errorf("reports %+v, want the plan for 2Gi", now[told:])
+		}
+		r.agent.last(t, podapi.StateDone)
 	})
 }

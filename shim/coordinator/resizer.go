@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,23 +18,21 @@ type resizer struct {
 	domain virt.Domain
 
 	latest atomic.Pointer[podapi.Wanted] // nil: not known yet
-	news   chan struct{}
+	news   chan struct{}                 // something else is wanted
+	dry    chan struct{}                 // another dry run is
 
-	done  uint64 // generation that needs no more; it counts from 1
-	dry   podapi.Size
+	done  uint64        // generation that needs no more; it counts from 1
 	retry time.Duration // 0: the last one did not fail
 	told  failure       // last
 }
 
 // run resizes until ctx is done.
 func (r *resizer) run(ctx context.Context) {
-	r.news = make(chan struct{}, 1)
-	listening := make(chan struct{})
-	go func() {
-		defer close(listening)
-		r.listen(ctx)
-	}()
-	defer func() { <-listening }()
+	r.news, r.dry = make(chan struct{}, 1), make(chan struct{}, 1)
+	var others sync.WaitGroup
+	defer others.Wait()
+	others.Go(func() { r.listen(ctx) })
+	others.Go(func() { r.tryOut(ctx) })
 	for recovered := false; r.next(ctx); {
 		if !recovered {
 			recovered = r.recover(ctx)
@@ -66,7 +65,7 @@ func (r *resizer) listen(ctx context.Context) {
 	}
 }
 
-// look asks what is wanted, and wakes the resizer if that is news.
+// look asks what is wanted, and wakes who has something to do by it.
 func (r *resizer) look(ctx context.Context) {
 	w, err := r.Agent.Wanted(ctx)
 	if err != nil {
@@ -75,11 +74,18 @@ func (r *resizer) look(ctx context.Context) {
 		}
 		return
 	}
-	if old := r.latest.Swap(&w); old != nil && old.Generation == w.Generation {
-		return
+	old := r.latest.Swap(&w)
+	if old == nil || old.Generation != w.Generation {
+		wake(r.news)
 	}
+	if another(old, &w) {
+		wake(r.dry)
+	}
+}
+
+func wake(c chan<- struct{}) {
 	select {
-	case r.news <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -109,7 +115,7 @@ func (r *resizer) recover(ctx context.Context) bool {
 		r.fail(ctx, err)
 		return false
 	}
-	report, some, err := r.runner().Recover(ctx, wish)
+	report, some, err := r.runner(ctx).Recover(ctx, wish)
 	switch {
 	case ctx.Err() != nil:
 		return false
@@ -133,7 +139,6 @@ func unfinished(err error) bool {
 // resize makes the VM what it is wanted to be now.
 func (r *resizer) resize(ctx context.Context) {
 	w := *r.latest.Load()
-	r.tryOut(ctx, w)
 	if w.Generation == r.done {
 		return
 	}
@@ -147,10 +152,7 @@ func (r *resizer) resize(ctx context.Context) {
 		r.fail(ctx, err)
 		return
 	}
-	if plan := r.plan(ctx, wish()); len(plan) > 0 && r.retry == 0 { // nobody wants to hear of each attempt
-		r.tell(ctx, podapi.Report{Generation: w.Generation, State: podapi.StateResizing, Plan: plan})
-	}
-	report, err := r.runner().Run(ctx, wish)
+	report, err := r.runner(ctx).Run(ctx, wish)
 	if ctx.Err() != nil {
 		return // the VM ends, or another shim goes on
 	}
@@ -168,28 +170,11 @@ func (r *resizer) resize(ctx context.Context) {
 	r.tell(ctx, outcome(max(w.Generation, uint64(report.Wanted.Generation)), report, err))
 }
 
-// tryOut tells what a size would take that somebody only asks about.
-func (r *resizer) tryOut(ctx context.Context, w podapi.Wanted) {
-	if w.DryRun == nil || *w.DryRun == r.dry {
-		return
+func (r *resizer) runner(ctx context.Context) *resize.Runner {
+	return &resize.Runner{
+		Domain: r.domain, Node: r.Agent, Journal: r.Journal, Policy: r.Policy, Log: r.Log,
+		Progress: r.progress(ctx, r.latest.Load().Generation),
 	}
-	r.dry = *w.DryRun
-	report := podapi.Report{Generation: w.Generation, State: podapi.StatePlanned}
-	w.Size = *w.DryRun
-	size, err := r.size(ctx, w)
-	var plan resize.Plan
-	if err == nil {
-		plan, err = r.makePlan(ctx, resize.Wanted{Generation: int64(w.Generation), Size: size})
-	}
-	if err != nil {
-		report.State, report.Error = podapi.StateRefused, line(err.Error())
-	}
-	report.Plan, report.Notes = steps(plan), lines(plan.Notes)
-	r.tell(ctx, report)
-}
-
-func (r *resizer) runner() *resize.Runner {
-	return &resize.Runner{Domain: r.domain, Node: r.Agent, Journal: r.Journal, Policy: r.Policy, Log: r.Log}
 }
 
 // fail tells that nothing could be begun.

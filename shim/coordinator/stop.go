@@ -2,21 +2,16 @@ package coordinator
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 
 	"github.com/mooring-vm/mooring/api/podapi"
 	"github.com/mooring-vm/mooring/shim/shutdown"
-	"github.com/mooring-vm/mooring/shim/virt"
 )
 
 // lostAfter is how long libvirt may be away before the shim leaves the VM's end to the
 // agent: nobody here could see to it.
 const lostAfter = 5 * time.Second
-
-// errWithdrawn says that the agent asks no more: the VM has ended, or is ended otherwise.
-var errWithdrawn = errors.New("the agent does not ask for the end of the VM any more")
 
 // orders say whether a VM is to end. The pod asks by its file, and for good; the agent
 // asks for reasons of its own.
@@ -25,50 +20,56 @@ type orders struct {
 	agent Agent
 	log   *slog.Logger
 
-	stops   <-chan podapi.Stop // nil: the agent does not ask
-	leave   func()             // has it ask no more
-	reached time.Time          // when libvirt answered last
+	stops  <-chan podapi.Stop // nil: the agent does not ask
+	leave  func()             // has it ask no more; nil: it does not
+	silent time.Time          // since when libvirt has not answered; zero: it has
 
 	byPod   bool
 	byAgent podapi.Stop // as it was told last
 	due     time.Time   // when the agent goes on by itself, if it asks
 }
 
-// looked takes the outcome of a look at the VM. The agent asks as long as that works.
-func (o *orders) looked(ctx context.Context, err error) {
-	if !errors.Is(err, virt.ErrConnection) {
-		o.reached = time.Now()
-	}
-	lost := time.Since(o.reached) > lostAfter
+// judge has the agent ask, but not while libvirt is away. It can ask until ctx is done.
+func (o *orders) judge(ctx context.Context) {
+	lost := !o.silent.IsZero() && time.Since(o.silent) > lostAfter
 	switch {
-	case !lost && o.leave == nil:
+	case o.silent.IsZero() && o.leave == nil:
 		ctx, o.leave = context.WithCancel(ctx)
 		o.stops = o.agent.Stops(ctx)
 	case lost && o.leave != nil:
 		o.log.Warn("libvirt is away, and the end of the VM is left to the agent")
-		o.leave()
-		o.stops, o.leave, o.byAgent = nil, nil, podapi.Stop{}
+		o.leaveAgent()
 	}
 }
 
-// read reads what is asked for now, and reports whether the VM is to end.
-func (o *orders) read() bool {
-	select {
-	case stop, ok := <-o.stops:
-		if !ok {
-			o.stops = nil
-			break
-		}
-		o.byAgent, o.due = stop, time.Now().Add(stop.Left())
-	default:
+// leaveAgent has the agent ask no more, and forgets what it has asked for.
+func (o *orders) leaveAgent() {
+	if o.leave != nil {
+		o.leave()
 	}
+	o.stops, o.leave, o.byAgent = nil, nil, podapi.Stop{}
+}
+
+// readFile reads whether the pod asks.
+func (o *orders) readFile() {
 	asked, err := o.file()
 	if err != nil {
 		o.log.Debug("whether the pod asks for the end of its VM is not known", "error", err)
 	}
 	o.byPod = o.byPod || asked && err == nil
-	return o.byPod || o.byAgent.Asked
 }
+
+// hear takes what the agent asks for.
+func (o *orders) hear(stop podapi.Stop, ok bool) {
+	if !ok {
+		o.stops = nil
+		return
+	}
+	o.byAgent, o.due = stop, time.Now().Add(stop.Left())
+}
+
+// asked reports whether the VM is to end.
+func (o *orders) asked() bool { return o.byPod || o.byAgent.Asked }
 
 // reason is for people.
 func (o *orders) reason() string {
@@ -78,53 +79,55 @@ func (o *orders) reason() string {
 	return o.byAgent.Why
 }
 
-// follow tells of the end of the agent's patience, and of another if that changes, until
-// ctx is done, or nobody asks any more: then the error is errWithdrawn. The agent can ask
-// for as long as tending lasts.
-func (o *orders) follow(ctx, tending context.Context, d virt.Domain, sooner chan time.Time) error {
-	var told time.Time
-	for {
-		_, err := d.State(ctx)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		o.looked(tending, err)
-		if !o.read() {
-			return errWithdrawn
-		}
-		if o.byAgent.Asked && !o.due.Equal(told) {
-			told = o.due
-			select {
-			case <-sooner: // which nobody has taken
-			default:
-			}
-			sooner <- told
-		}
-		_ = pause(ctx, period) // the loop looks at ctx
+// tell tells of the end of the agent's patience if that is not told, and returns it.
+func (o *orders) tell(sooner chan time.Time, told time.Time) time.Time {
+	if !o.byAgent.Asked || o.due.Equal(told) {
+		return told
 	}
+	select {
+	case <-sooner: // which nobody has taken
+	default:
+	}
+	sooner <- o.due
+	return o.due
+}
+
+// follow tells of the end of the agent's patience, and of another if that changes, until
+// done is closed, ctx is done, or nobody asks any more: then it returns true.
+func (w *watcher) follow(ctx context.Context, done <-chan struct{}, sooner chan time.Time) (withdrawn bool) {
+	var told time.Time
+	for w.asked() {
+		told = w.tell(sooner, told)
+		if !w.next(ctx, done) {
+			return false
+		}
+	}
+	return true
 }
 
 // shutDown has the guest shut down, once for all who ask, within the least time that
 // anybody has for it. It gives up when nobody asks any more.
-func (c *Coordinator) shutDown(ctx context.Context, d virt.Domain, o *orders) {
-	c.Log.Info("the guest is asked to shut down", "reason", o.reason())
-	tending := ctx
-	ctx, end := context.WithCancelCause(ctx)
+func (c *Coordinator) shutDown(ctx context.Context, w *watcher) {
+	c.Log.Info("the guest is asked to shut down", "reason", w.reason())
 	options, sooner := c.Shutdown, make(chan time.Time, 1)
 	options.Sooner = sooner
-	followed := make(chan struct{})
+	asking, end := context.WithCancel(ctx)
+	defer end()
+	var outcome shutdown.Outcome
+	var err error
+	done := make(chan struct{})
 	go func() {
-		defer close(followed)
-		end(o.follow(ctx, tending, d, sooner))
+		defer close(done)
+		outcome, err = shutdown.Run(asking, w.domain, options)
 	}()
-	outcome, err := shutdown.Run(ctx, d, options)
-	end(nil)
-	<-followed
+	withdrawn := w.follow(ctx, done, sooner)
+	end()
+	<-done
 	switch {
 	case err == nil:
 		c.Log.Info("the VM has ended", "how", outcome)
-	case errors.Is(context.Cause(ctx), errWithdrawn):
-		c.Log.Info(errWithdrawn.Error())
+	case withdrawn:
+		c.Log.Info("the agent does not ask for the end of the VM any more")
 	default:
 		c.Log.Warn(err.Error())
 	}

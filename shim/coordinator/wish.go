@@ -59,7 +59,7 @@ func (r *resizer) size(ctx context.Context, w podapi.Wanted) (wanted.Size, error
 	if w.Error != "" {
 		return wanted.Size{}, fmt.Errorf("what is wanted cannot be read: %s", w.Error)
 	}
-	state, err := r.domain.State(ctx)
+	state, err := r.domain.StateWithoutGuest(ctx)
 	if err != nil {
 		return wanted.Size{}, err
 	}
@@ -116,21 +116,4 @@ func (r *resizer) guestOf(s virt.State) wanted.Guest {
 		g.Block = r.Policy.DIMMBlock
 	}
 	return g
-}
-
-// plan returns what is going to be done, for people.
-func (r *resizer) plan(ctx context.Context, w resize.Wanted) []string {
-	p, err := r.makePlan(ctx, w)
-	if err != nil {
-		return nil // the run tells
-	}
-	return steps(p)
-}
-
-func (r *resizer) makePlan(ctx context.Context, w resize.Wanted) (resize.Plan, error) {
-	is, err := resize.Read(ctx, r.domain, r.Agent)
-	if err != nil {
-		return resize.Plan{}, err
-	}
-	return resize.MakePlan(is, w, r.Policy)
 }

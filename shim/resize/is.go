@@ -35,20 +35,23 @@ type Seen struct {
 // Max is how much memory the container may have, its pod considered.
 func (s Seen) Max() uint64 { return min(s.PodMax, s.ContainerMax) }
 
-// Read reads what a VM is. It blocks as long as libvirt and the agent take to answer.
-// The errors are theirs, and a definition that cannot be read.
+// Read reads what a VM is, without asking its guest: VCPUs.Online is virt.Unknown. It
+// blocks as long as libvirt and the agent take to answer. The errors are theirs, and a
+// definition that cannot be read.
 func Read(ctx context.Context, d virt.Domain, n Node) (Is, error) {
 	return new(reader).read(ctx, d, n)
 }
 
 // reader reads what a VM is, and parses a definition only when it has changed.
 type reader struct {
+	asks bool // the guest is asked for the vCPUs that it uses
+
 	text   string
 	parsed domain.Definition
 }
 
 func (r *reader) read(ctx context.Context, d virt.Domain, n Node) (Is, error) {
-	state, err := d.State(ctx)
+	state, err := r.state(ctx, d)
 	if err != nil {
 		return Is{}, fmt.Errorf("read the state of the domain: %w", err)
 	}
@@ -61,6 +64,13 @@ func (r *reader) read(ctx context.Context, d virt.Domain, n Node) (Is, error) {
 		return Is{}, fmt.Errorf("ask the agent for limits: %w", err)
 	}
 	return Is{Domain: state, Definition: definition, Seen: seen}, nil
+}
+
+func (r *reader) state(ctx context.Context, d virt.Domain) (virt.State, error) {
+	if r.asks {
+		return d.State(ctx)
+	}
+	return d.StateWithoutGuest(ctx)
 }
 
 func (r *reader) definition(ctx context.Context, d virt.Domain) (domain.Definition, error) {

@@ -26,6 +26,22 @@ func (m *model) State(ctx context.Context) (s virt.State, err error) {
 	return s, err
 }
 
+func (m *model) StateWithoutGuest(ctx context.Context) (virt.State, error) {
+	s, err := m.State(ctx)
+	s.VCPUs.Online = virt.Unknown
+	return s, err
+}
+
+func (m *model) Phase(ctx context.Context) (virt.Phase, error) {
+	s, err := m.State(ctx)
+	return s.Phase, err
+}
+
+func (m *model) Life(ctx context.Context) (virt.Life, error) {
+	s, err := m.State(ctx)
+	return virt.Life{UUID: s.UUID, Phase: s.Phase, Migrating: s.Migrating}, err
+}
+
 func (m *model) XML(ctx context.Context) (text string, err error) {
 	err = m.calls.do(virt.ErrConnection, func() error {
 		text = m.xml()

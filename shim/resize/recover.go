@@ -17,7 +17,7 @@ import (
 func (r *Runner) Recover(ctx context.Context, wish Wish) (report Report, ok bool, err error) {
 	record, err := r.Journal.Load()
 	if errors.Is(err, ErrNoRecord) || err == nil && record.Phase == Ended {
-		r.newRun(wish).letGo() // whoever died may have held migrations off, and not begun, or not let them
+		r.newRun(wish).letGo(ctx) // whoever died may have held migrations off, and not begun, or not let them
 		return Report{}, false, nil
 	}
 	if err != nil {
@@ -32,7 +32,7 @@ func (r *Runner) Recover(ctx context.Context, wish Wish) (report Report, ok bool
 		return Report{}, false, fmt.Errorf("the journal is that of domain %s, and this is domain %s: it is left alone", record.Domain, u.record.Domain)
 	}
 	u.record, u.pending, u.holding = record, true, true // the one before was
-	u.report.Wanted = record.Wanted
+	u.report.Wanted, u.report.Plan = record.Wanted, record.Steps.Texts()
 	report, err = u.conclude(ctx, u.resume(ctx))
 	return report, true, err
 }
@@ -65,7 +65,8 @@ func (u *run) catchUp(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, step.Within())
 	defer cancel()
-	err := u.report.time(step, false, func() error {
+	defer u.asking(asksGuest(step))()
+	err := u.time(step, false, func() error {
 		if err := u.hold(ctx, step); err != nil {
 			return err
 		}

@@ -1,14 +1,19 @@
 package resize
 
 import (
+	"slices"
 	"time"
 )
 
 // Report tells what a run did and what the VM is after it.
 type Report struct {
-	Wanted Wanted       `json:"wanted"`
-	Steps  []StepReport `json:"steps"`
-	Notes  []string     `json:"notes,omitempty"`
+	Wanted Wanted `json:"wanted"`
+
+	// Plan is what each step does, in order: those that were begun, and those that were
+	// planned last.
+	Plan  []string     `json:"plan,omitempty"`
+	Steps []StepReport `json:"steps"`
+	Notes []string     `json:"notes,omitempty"`
 
 	// AsWanted is set if the VM is as it is wanted, and Actual what it is; nil if that
 	// could not be read.
@@ -33,7 +38,7 @@ type Actual struct {
 	Possible uint64 `json:"possible"` // what it can take without being asked again
 
 	VCPUs  int           `json:"vcpus"`
-	Online int           `json:"online"` // virt.Unknown: nobody can tell
+	Online int           `json:"online"` // virt.Unknown: nobody can tell, or was asked: vCPUs were left alone
 	Period time.Duration `json:"period"`
 	Quota  time.Duration `json:"quota"` // or virt.Unlimited
 
@@ -51,6 +56,16 @@ func (is Is) Actual() Actual {
 		VCPUs: d.VCPUs.Plugged, Online: d.VCPUs.Online, Period: d.Bandwidth.Period, Quota: d.Bandwidth.Quota,
 		PodMax: s.PodMax, ContainerMax: s.ContainerMax, Lock: s.Lock, Locked: s.Locked,
 	}
+}
+
+// progress tells how far the run is.
+func (u *run) progress() {
+	if u.Progress == nil {
+		return
+	}
+	report := u.report
+	report.Steps = slices.Clone(report.Steps)
+	u.Progress(report)
 }
 
 // errText is the text of an error, or nothing.

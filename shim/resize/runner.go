@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/mooring-vm/mooring/shim/virt"
 )
@@ -17,6 +18,10 @@ type Runner struct {
 	Journal Journal
 	Policy  Policy
 	Log     *slog.Logger // nil: none
+
+	// Progress is told of a plan before its first step, and after each step. The run
+	// waits for it. The caller owns the report, which has no end yet. nil: nobody is told.
+	Progress func(Report)
 }
 
 // Wish returns the wanted state of the moment. It is asked between steps.
@@ -67,11 +72,11 @@ func (r *Runner) begin(ctx context.Context, wish Wish) (u *run, end func(), err 
 		return nil, nil, err
 	}
 	u.record = Record{Domain: is.Domain.UUID, Phase: Running, Wanted: wish()}
-	ctx, cancel := context.WithCancel(ctx)
-	u.listen(ctx)
+	listening, cancel := context.WithCancel(ctx)
+	u.listen(listening)
 	end = func() {
 		cancel()
-		u.release()
+		u.release(ctx)
 	}
 	return u, end, nil
 }
@@ -90,7 +95,7 @@ func (u *run) reach(ctx context.Context) error {
 	for {
 		want := u.wish()
 		u.record.Wanted, u.report.Wanted, u.closing = want, want, nil
-		is, err := u.look(ctx)
+		is, err := u.lookFor(ctx, want)
 		if err != nil {
 			return u.stay(err)
 		}
@@ -98,10 +103,11 @@ func (u *run) reach(ctx context.Context) error {
 		if err != nil {
 			return u.failed(ctx, err)
 		}
-		u.report.Notes = plan.Notes
 		u.record.adopt(plan)
+		u.report.Notes, u.report.Plan = plan.Notes, u.record.Steps.Texts()
 		if len(plan.Steps) > 0 {
 			u.pending = true
+			u.progress()
 		}
 		changed, err := u.carryOut(ctx, plan)
 		if err != nil {
@@ -195,6 +201,7 @@ func (u *run) failed(ctx context.Context, err error) error {
 // conclude reads what the VM is, and ends the run in the journal and in the report.
 func (u *run) conclude(ctx context.Context, err error) (Report, error) {
 	err = errors.Join(err, u.closing)
+	defer u.asking(slices.ContainsFunc(u.record.Steps, asksGuest))()
 	is, unread := u.look(ctx)
 	if unread != nil {
 		err = errors.Join(err, u.stay(fmt.Errorf("what the VM is now is not known: %w", unread)))

@@ -23,6 +23,33 @@ func (u *run) look(ctx context.Context) (Is, error) {
 	}
 }
 
+// lookFor is look for a plan. The guest is asked if its vCPUs are to change: what it uses
+// of them is part of that step.
+func (u *run) lookFor(ctx context.Context, w Wanted) (Is, error) {
+	is, err := u.look(ctx)
+	if err != nil || w.Size.VCPUs == 0 || w.Size.VCPUs == is.Domain.VCPUs.Plugged {
+		return is, err
+	}
+	return u.lookClosely(ctx)
+}
+
+// lookClosely is look with the guest's own word.
+func (u *run) lookClosely(ctx context.Context) (Is, error) {
+	defer u.asking(true)()
+	return u.look(ctx)
+}
+
+// asking has the guest asked from now on, or not, until the function that it returns
+// restores what was.
+func (u *run) asking(asks bool) (restore func()) {
+	before := u.asks
+	u.asks = asks
+	return func() { u.asks = before }
+}
+
+// asksGuest reports whether the guest has a word in what becomes of a step.
+func asksGuest(s Step) bool { return s.kind() == kindSetVCPUs }
+
 // lookGuarded reads what the VM is, with an agent that lets no limit fall below what
 // was read: not before the VM is as wanted may limits be lower than they were.
 func (u *run) lookGuarded(ctx context.Context) (Is, error) {

@@ -11,7 +11,7 @@ import (
 
 // perform does the next step of the record.
 func (u *run) perform(ctx context.Context, step Step) error {
-	err := u.report.time(step, false, func() error {
+	err := u.time(step, false, func() error {
 		return u.attempt(ctx, step, func() error {
 			u.record.Begun++
 			return u.store()
@@ -34,12 +34,13 @@ func (u *run) log(step Step, err error) {
 }
 
 // time does a step and reports it.
-func (r *Report) time(step Step, undo bool, do func() error) error {
+func (u *run) time(step Step, undo bool, do func() error) error {
 	started := time.Now()
 	err := do()
-	r.Steps = append(r.Steps, StepReport{
+	u.report.Steps = append(u.report.Steps, StepReport{
 		What: step.String(), Undo: undo, Started: started, Took: time.Since(started), Error: errText(err),
 	})
+	u.progress()
 	return err
 }
 
@@ -56,6 +57,7 @@ func (u *run) store() error {
 func (u *run) attempt(ctx context.Context, step Step, begun func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, step.Within())
 	defer cancel()
+	defer u.asking(asksGuest(step))()
 	if err := u.hold(ctx, step); err != nil {
 		return err
 	}
@@ -92,16 +94,25 @@ func (u *run) hold(ctx context.Context, step Step) error {
 
 // release lets migrations begin again. Where it fails they may when the time is over
 // for which they were held off.
-func (u *run) release() {
+func (u *run) release(ctx context.Context) {
 	if u.holding {
-		u.letGo()
+		u.letGo(ctx)
 	}
 }
 
-func (u *run) letGo() {
-	ctx, cancel := context.WithTimeout(context.Background(), u.Policy.Bounds.Lock)
+// letGo asks the agent until it has answered. Once ctx is done, somebody waits for the
+// run to end: then it asks once more, and no longer than between two looks.
+func (u *run) letGo(ctx context.Context) {
+	free := func(ctx context.Context) error { return u.node.Hold(ctx, 0) }
+	bounded, cancel := context.WithTimeout(ctx, u.Policy.Bounds.Lock)
 	defer cancel()
-	if err := u.insist(ctx, func(ctx context.Context) error { return u.node.Hold(ctx, 0) }); err != nil {
+	err := u.insist(bounded, free)
+	if err != nil && ctx.Err() != nil {
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), u.Policy.Bounds.Poll)
+		defer cancel()
+		err = free(last)
+	}
+	if err != nil {
 		u.Log.Warn("migrations cannot be allowed again; they are when the hold is over", "error", err)
 	}
 }

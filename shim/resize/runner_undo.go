@@ -26,6 +26,7 @@ func (u *run) undo(ctx context.Context) error {
 
 // undoLast takes back the last step that was begun.
 func (u *run) undoLast(ctx context.Context) error {
+	defer u.asking(asksGuest(u.record.Steps[u.record.Begun-1]))()
 	is, err := u.look(ctx)
 	if err != nil {
 		return u.stay(err)
@@ -34,7 +35,7 @@ func (u *run) undoLast(ctx context.Context) error {
 	if back == nil {
 		return nil
 	}
-	err = u.report.time(back, true, func() error {
+	err = u.time(back, true, func() error {
 		return u.attempt(ctx, back, func() error { return nil })
 	})
 	u.log(back, err)

@@ -28,6 +28,15 @@ const (
 // Steps are steps in their order. They can be written as JSON and read back.
 type Steps []Step
 
+// Texts says what each step does.
+func (s Steps) Texts() []string {
+	all := make([]string, 0, len(s))
+	for _, step := range s {
+		all = append(all, step.String())
+	}
+	return all
+}
+
 // named is a step with its kind.
 type named struct {
 	Kind kind            `json:"kind"`

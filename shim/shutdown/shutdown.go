@@ -7,9 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
+	"sync"
 	"time"
 
+	"github.com/mooring-vm/mooring/shim/internal/asking"
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
@@ -69,22 +70,22 @@ func (o Options) withDefaults() Options {
 // is no proof of an end. What libvirt says of the end is a statement about its own
 // records; whether the process is gone is the agent's to confirm.
 //
+// The times hold whether libvirt answers or not. A call that hangs is left to itself, and
+// there is at most one of a kind.
+//
 // A domain that libvirt does not know, or that does not run, has ended. The error is
 // that of ctx.
 func Run(ctx context.Context, d virt.Domain, o Options) (Outcome, error) {
-	r := run{Options: o.withDefaults(), domain: d}
-	changes, err := d.Changed(ctx)
-	if err != nil {
-		r.Log.Debug("no events of the domain; it is looked at instead", "error", err)
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r := run{Options: o.withDefaults(), domain: d, calls: &calls}
+	outcome, err := Ended, r.ask(ctx)
+	if err == nil {
+		outcome, err = Destroyed, r.destroy(ctx)
 	}
-	r.changes = changes
-	outcome := Ended
-	ended, err := r.ask(ctx)
-	if !ended && err == nil {
-		outcome = Destroyed
-		err = r.destroy(ctx)
-	}
-	if err != nil {
+	if !errors.Is(err, errEnded) {
 		return "", fmt.Errorf("shut down the domain: %w", err)
 	}
 	return outcome, nil
@@ -93,13 +94,19 @@ func Run(ctx context.Context, d virt.Domain, o Options) (Outcome, error) {
 // run is one shutdown.
 type run struct {
 	Options
-	domain  virt.Domain
+	domain virt.Domain
+	calls  *sync.WaitGroup // those under way
+
+	order   *asking.Call // the last one
+	look    *asking.Call
+	stale   bool // there is something new since the look that is under way
 	changes <-chan struct{}
 	over    time.Time // when the grace period is; zero: it is
 }
 
-// ask asks the guest until it has ended, or its grace period is over.
-func (r *run) ask(ctx context.Context) (ended bool, err error) {
+// ask asks the guest until its grace period is over. The error is errEnded or that of ctx.
+func (r *run) ask(ctx context.Context) error {
+	r.listen(ctx)
 	end := time.Now().Add(r.Grace)
 	r.over = end
 	for i, way := range r.Ways {
@@ -107,9 +114,8 @@ func (r *run) ask(ctx context.Context) (ended bool, err error) {
 		if i < len(r.Ways)-1 && way.Within > 0 {
 			until = time.Now().Add(way.Within)
 		}
-		ended, err := r.askBy(ctx, way.How, until)
-		if ended || err != nil {
-			return ended, err
+		if err := r.askBy(ctx, way.How, until); err != nil {
+			return err
 		}
 	}
 	return r.await(ctx, end)
@@ -133,77 +139,38 @@ func (r *run) hurry(over time.Time, ok bool) {
 }
 
 // askBy asks in one way. It gives up early where that way is not there.
-func (r *run) askBy(ctx context.Context, how virt.Shutdown, until time.Time) (ended bool, err error) {
+func (r *run) askBy(ctx context.Context, how virt.Shutdown, until time.Time) error {
+	r.orders(func(ctx context.Context) error { return r.domain.Shutdown(ctx, how) })
 	for time.Now().Before(r.bound(until)) {
-		switch err := r.domain.Shutdown(ctx, how); {
-		case over(err):
-			return true, nil
-		case errors.Is(err, virt.ErrUnsupported):
-			r.Log.Info("the guest cannot be asked in this way", "way", how, "error", err)
-			return false, nil
-		case err != nil && ctx.Err() == nil:
-			r.Log.Warn("the guest was not asked to shut down", "way", how, "error", err)
+		if !r.order.Ask(ctx) {
+			r.Log.Warn("whether the guest was asked to shut down is not known: libvirt does not answer", "way", how)
 		}
 		next := time.Now().Add(r.Resend)
 		if until.Before(next) {
 			next = until
 		}
-		if ended, err := r.await(ctx, next); ended || err != nil {
-			return ended, err
+		err := r.await(ctx, next)
+		if errors.Is(err, virt.ErrUnsupported) {
+			r.Log.Info("the guest cannot be asked in this way", "way", how, "error", err)
+			return nil
+		}
+		if err != nil {
+			return err
 		}
 	}
-	return false, nil
-}
-
-// await waits for the end of the domain, for so long, and within the grace period.
-func (r *run) await(ctx context.Context, until time.Time) (ended bool, err error) {
-	timer := time.NewTimer(time.Until(r.bound(until)))
-	defer timer.Stop()
-	for {
-		if ended, err := r.ended(ctx); ended || err != nil {
-			return ended, err
-		}
-		select {
-		case <-ctx.Done():
-			return false, ctx.Err()
-		case <-timer.C:
-			return r.ended(ctx)
-		case over, ok := <-r.Sooner:
-			r.hurry(over, ok)
-			timer.Reset(time.Until(r.bound(until)))
-		case _, ok := <-r.changes:
-			if !ok {
-				r.changes = nil
-			}
-		}
-	}
-}
-
-// ended looks whether the domain has ended. Only ctx makes it fail.
-func (r *run) ended(ctx context.Context) (bool, error) {
-	state, err := r.domain.State(ctx)
-	switch {
-	case ctx.Err() != nil:
-		return false, ctx.Err()
-	case err != nil:
-		return over(err), nil
-	}
-	return slices.Contains([]virt.Phase{virt.ShutOff, virt.Crashed}, state.Phase), nil
+	return nil
 }
 
 // destroy ends the domain by force, and does not rest before it has ended.
 func (r *run) destroy(ctx context.Context) error {
 	r.Log.Warn("the guest did not shut down in its grace period; the domain is destroyed", "grace", r.Grace)
 	r.over = time.Time{}
+	r.orders(r.domain.Destroy)
 	for {
-		err := r.domain.Destroy(ctx)
-		if over(err) {
-			return nil
+		if !r.order.Ask(ctx) {
+			r.Log.Warn("whether the domain was destroyed is not known: libvirt does not answer")
 		}
-		if err != nil && ctx.Err() == nil {
-			r.Log.Warn("the domain was not destroyed", "error", err)
-		}
-		if ended, err := r.await(ctx, time.Now().Add(r.Resend)); ended || err != nil {
+		if err := r.await(ctx, time.Now().Add(r.Resend)); err != nil {
 			return err
 		}
 	}

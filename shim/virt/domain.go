@@ -29,8 +29,21 @@ var (
 //
 // All methods may be called from several goroutines at once.
 type Domain interface {
-	// State reads what the domain is.
+	// Phase reads the phase alone: one short question, which libvirt answers also while
+	// another call changes the domain, or hangs. It is for those who look again and again.
+	Phase(ctx context.Context) (Phase, error)
+
+	// Life reads Phase, and whether the domain is migrated: a second short question, which
+	// waits for a call that changes the domain.
+	Life(ctx context.Context) (Life, error)
+
+	// State reads what the domain is, and asks the guest for the vCPUs that it uses. A
+	// guest may take seconds to answer, or to be given up.
 	State(ctx context.Context) (State, error)
+
+	// StateWithoutGuest is State without a question to the guest: VCPUs.Online is
+	// Unknown.
+	StateWithoutGuest(ctx context.Context) (State, error)
 
 	// XML returns the definition of the running domain.
 	XML(ctx context.Context) (string, error)

@@ -18,6 +18,13 @@ type State struct {
 	Bandwidth Bandwidth
 }
 
+// Life is where a domain is in its life. The fields are those of [State].
+type Life struct {
+	UUID      string
+	Phase     Phase
+	Migrating bool
+}
+
 // Phase is the phase of a domain's life.
 type Phase string
 
@@ -30,6 +37,9 @@ const (
 	Crashed    Phase = "crashed"
 	Suspended  Phase = "suspended" // the guest sleeps
 )
+
+// Ended reports whether the domain does not run any more.
+func (p Phase) Ended() bool { return p == ShutOff || p == Crashed }
 
 // VCPUs are counts of virtual CPUs.
 type VCPUs struct {

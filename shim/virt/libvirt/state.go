@@ -10,23 +10,64 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
+// Phase asks for the state, for which libvirt waits for nothing.
+func (d *domain) Phase(ctx context.Context) (virt.Phase, error) {
+	var now virt.Phase
+	err := d.do(ctx, "read its phase", func(handle *libvirt.Domain) error {
+		state, _, err := handle.GetState()
+		now = phases[state]
+		return err
+	})
+	if err != nil {
+		return "", err // what ctx ended may still write to now
+	}
+	return now, nil
+}
+
+// Life asks for the state, and for the job of a domain that has not ended.
+func (d *domain) Life(ctx context.Context) (virt.Life, error) {
+	l := virt.Life{UUID: d.uuid}
+	err := d.do(ctx, "read whether it is migrated", func(handle *libvirt.Domain) (err error) {
+		l.Phase, l.Migrating, err = phaseOf(handle)
+		return err
+	})
+	if err != nil {
+		return virt.Life{}, err // what ctx ended may still write to l
+	}
+	return l, nil
+}
+
 // State reads what libvirt knows, and asks the guest agent for the vCPUs that are
 // online if the guest has one that answers in time. Nobody else can tell: libvirt shows
 // each plugged vCPU of QEMU as running.
 func (d *domain) State(ctx context.Context) (virt.State, error) {
-	var s virt.State
-	var agent bool
-	err := d.do(ctx, "read its state", func(handle *libvirt.Domain) (err error) {
-		s, agent, err = stateOf(handle)
-		return err
-	})
-	if err != nil {
-		return virt.State{}, err // what ctx ended may still write to s
-	}
+	s, agent, err := d.known(ctx)
 	if agent {
 		s.VCPUs.Online = d.online(ctx)
 	}
-	return s, nil
+	return s, err
+}
+
+// StateWithoutGuest reads what libvirt knows.
+func (d *domain) StateWithoutGuest(ctx context.Context) (virt.State, error) {
+	s, _, err := d.known(ctx)
+	return s, err
+}
+
+// known reads what libvirt knows: also whether the guest has an agent that can be asked.
+func (d *domain) known(ctx context.Context) (s virt.State, agent bool, err error) {
+	var got struct {
+		virt.State
+		agent bool
+	}
+	err = d.do(ctx, "read its state", func(handle *libvirt.Domain) (err error) {
+		got.State, got.agent, err = stateOf(handle)
+		return err
+	})
+	if err != nil {
+		return virt.State{}, false, err // what ctx ended may still write to what was read
+	}
+	return got.State, got.agent, nil
 }
 
 func stateOf(handle *libvirt.Domain) (s virt.State, agent bool, err error) {
@@ -35,18 +76,22 @@ func stateOf(handle *libvirt.Domain) (s virt.State, agent bool, err error) {
 		return s, false, err
 	}
 	s = def.state()
-	state, reason, err := handle.GetState()
-	if err != nil {
-		return s, false, err
-	}
-	s.Phase = phases[state]
 	s.Bandwidth, err = bandwidth(handle)
 	if err != nil {
 		return s, false, err
 	}
-	s.Migrating, err = migrating(handle, state, reason)
+	s.Phase, s.Migrating, err = phaseOf(handle)
 	asks := s.Phase == virt.Running && !s.Migrating // or the answer may go to the target
 	return s, asks && def.agentConnected(), err
+}
+
+func phaseOf(handle *libvirt.Domain) (p virt.Phase, migrates bool, err error) {
+	state, reason, err := handle.GetState()
+	if err != nil {
+		return "", false, err
+	}
+	migrates, err = migrating(handle, state, reason)
+	return phases[state], migrates, err
 }
 
 // phases has no entry for a state that libvirt does not know itself.

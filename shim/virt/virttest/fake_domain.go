@@ -17,6 +17,7 @@ type Domain struct {
 	state   virt.State
 	guest   Guest
 	calls   []string
+	looks   Looks
 	pending []func() // what the guest has not answered
 }
 
@@ -35,10 +36,49 @@ func (d *Domain) Calls() []string {
 	return slices.Clone(d.calls)
 }
 
-// State tells what the domain is.
-func (d *Domain) State(ctx context.Context) (virt.State, error) {
+// Looks are how often was asked what the domain is.
+type Looks struct {
+	Phase, Life, State int
+	Guest              int // how often the guest was asked
+}
+
+// Looks returns how often was asked so far what the domain is.
+func (d *Domain) Looks() Looks {
 	d.fake.mu.Lock()
 	defer d.fake.mu.Unlock()
+	return d.looks
+}
+
+// Phase tells the phase.
+func (d *Domain) Phase(ctx context.Context) (virt.Phase, error) {
+	s, err := d.look(ctx, func(l *Looks) { l.Phase++ })
+	return s.Phase, err
+}
+
+// Life tells where the domain is in its life.
+func (d *Domain) Life(ctx context.Context) (virt.Life, error) {
+	s, err := d.look(ctx, func(l *Looks) { l.Life++ })
+	return virt.Life{UUID: s.UUID, Phase: s.Phase, Migrating: s.Migrating}, err
+}
+
+// State tells what the domain is.
+func (d *Domain) State(ctx context.Context) (virt.State, error) {
+	return d.look(ctx, func(l *Looks) { l.State++; l.Guest++ })
+}
+
+// StateWithoutGuest does so without the guest.
+func (d *Domain) StateWithoutGuest(ctx context.Context) (virt.State, error) {
+	s, err := d.look(ctx, func(l *Looks) { l.State++ })
+	if err == nil {
+		s.VCPUs.Online = virt.Unknown
+	}
+	return s, err
+}
+
+func (d *Domain) look(ctx context.Context, count func(*Looks)) (virt.State, error) {
+	d.fake.mu.Lock()
+	defer d.fake.mu.Unlock()
+	count(&d.looks)
 	if err := d.fake.answers(ctx); err != nil {
 		return virt.State{}, fmt.Errorf("domain %s: read its state: %w", d.state.Name, err)
 	}

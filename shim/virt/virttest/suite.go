@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -140,6 +141,22 @@ func (f Fixture) testFind(t *testing.T) {
 	}
 }
 
+// agree wants that all ways to look at the domain tell the same.
+func (f Fixture) agree(t *testing.T) {
+	t.Helper()
+	want := f.state(t)
+	if p, err := f.Domain.Phase(t.Context()); err != nil || p != want.Phase {
+		t.Errorf("Phase = %q, %v, and the state is %+v", p, err, want)
+	}
+	if l, err := f.Domain.Life(t.Context()); err != nil || l != (virt.Life{UUID: want.UUID, Phase: want.Phase, Migrating: want.Migrating}) {
+		t.Errorf("Life = %+v, %v, and the state is %+v", l, err, want)
+	}
+	want.VCPUs.Online = virt.Unknown
+	if s, err := f.Domain.StateWithoutGuest(t.Context()); err != nil || !reflect.DeepEqual(s, want) {
+		t.Errorf("StateWithoutGuest = %+v, %v, want %+v", s, err, want)
+	}
+}
+
 func (f Fixture) testState(t *testing.T) {
 	s := f.state(t)
 	v := s.VCPUs
@@ -149,6 +166,7 @@ func (f Fixture) testState(t *testing.T) {
 	if s.Bandwidth.Supported != f.Bandwidth || f.Balloon && !s.Memory.Ballooned {
 		t.Errorf("%+v, want bandwidth %t, balloon %t", s, f.Bandwidth, f.Balloon)
 	}
+	f.agree(t)
 	text, err := f.Domain.XML(t.Context())
 	if err != nil || !strings.Contains(text, "<uuid>"+s.UUID+"</uuid>") {
 		t.Errorf("XML = %q, %v, want one with %s", text, err, s.UUID)

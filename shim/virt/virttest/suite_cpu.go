@@ -31,6 +31,7 @@ func (f Fixture) testPlug(t *testing.T) {
 		online = n
 	}
 	f.await(t, "vCPUs are plugged, and online", func(s virt.State) bool { return s.VCPUs.Plugged == n && s.VCPUs.Online == online })
+	f.agree(t)
 }
 
 func (f Fixture) testUnplug(t *testing.T) {

@@ -18,6 +18,15 @@ func (f Fixture) testContext(t *testing.T) {
 	if _, err := f.Domain.State(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("State of a context that is done: %v", err)
 	}
+	if _, err := f.Domain.Phase(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Phase of a context that is done: %v", err)
+	}
+	if _, err := f.Domain.Life(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Life of a context that is done: %v", err)
+	}
+	if _, err := f.Domain.StateWithoutGuest(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("StateWithoutGuest of a context that is done: %v", err)
+	}
 	if _, err := f.Domain.Changed(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("Changed of a context that is done: %v", err)
 	}
@@ -38,6 +47,9 @@ func (f Fixture) testLoss(t *testing.T) {
 	}
 	if !errors.Is(err, virt.ErrConnection) {
 		t.Errorf("State without libvirt: %v, want that %v", err, virt.ErrConnection)
+	}
+	if _, err := f.Domain.Phase(ctx); !errors.Is(err, virt.ErrConnection) {
+		t.Errorf("Phase without libvirt: %v, want that %v", err, virt.ErrConnection)
 	}
 	for len(changed) > 0 {
 		<-changed
@@ -63,6 +75,7 @@ func (f Fixture) testShutdown(t *testing.T) {
 		must(t, f.Domain.Destroy(t.Context()))
 	}
 	f.await(t, "it is off", func(s virt.State) bool { return s.Phase == virt.ShutOff })
+	f.agree(t)
 	for what, err := range map[string]error{
 		"vCPUs":    f.Domain.SetVCPUs(t.Context(), 1),
 		"shutdown": f.Domain.Shutdown(t.Context(), virt.ACPI),

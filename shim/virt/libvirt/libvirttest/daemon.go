@@ -118,6 +118,17 @@ func (d *Daemon) Return(t testing.TB) {
 // Signal sends a signal to libvirtd alone.
 func (d *Daemon) Signal(t testing.TB, signal syscall.Signal) {
 	t.Helper()
+	d.signal(t, "libvirtd", signal)
+}
+
+// SignalQEMU sends a signal to the QEMU of the one domain.
+func (d *Daemon) SignalQEMU(t testing.TB, signal syscall.Signal) {
+	t.Helper()
+	d.signal(t, "qemu-system-x86", signal) // as long as names of processes are
+}
+
+func (d *Daemon) signal(t testing.TB, program string, signal syscall.Signal) {
+	t.Helper()
 	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", d.init))
 	if err != nil {
 		t.Fatal(err)
@@ -125,14 +136,14 @@ func (d *Daemon) Signal(t testing.TB, signal syscall.Signal) {
 	for _, child := range strings.Fields(string(children)) {
 		pid, _ := strconv.Atoi(child)
 		name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
-		if strings.TrimSpace(string(name)) == "libvirtd" {
+		if strings.TrimSpace(string(name)) == program {
 			if err := unix.Kill(pid, signal); err != nil {
 				t.Fatal(err)
 			}
 			return
 		}
 	}
-	t.Fatal("libvirtd does not run")
+	t.Fatalf("%s does not run", program)
 }
 
 // Raw does what the shim never does, with a connection of its own.

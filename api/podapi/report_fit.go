@@ -1,0 +1,78 @@
+package podapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"unicode/utf8"
+)
+
+// leastLine is how short [Report.Fit] makes lines before it leaves any out.
+const leastLine = 64
+
+// Fit returns the report as one that the agent takes: with as much of its lists as fits
+// into [MaxReport]. Lines are cut first. Then the steps that were done first are left
+// out, and the last lines of plan and notes; a note says so. State, error and what the VM
+// is are as they were. The report is one that Check accepts, and is not changed.
+func (r Report) Fit() Report {
+	for most := MaxLine; most >= leastLine; most /= 2 {
+		if cut := r.withLines(most); cut.fits() {
+			return cut
+		}
+	}
+	short := r.withLines(leastLine)
+	for keep := MaxLines / 2; keep > 0; keep /= 2 {
+		if some := short.withLists(keep); some.fits() {
+			return some
+		}
+	}
+	return short.withLists(0)
+}
+
+func (r Report) fits() bool {
+	text, err := json.Marshal(r)
+	return err == nil && len(text) <= MaxReport
+}
+
+// withLines cuts the lines of the lists.
+func (r Report) withLines(most int) Report {
+	r.Plan, r.Notes = cutAll(r.Plan, most), cutAll(r.Notes, most)
+	steps := make([]Step, 0, len(r.Steps))
+	for _, s := range r.Steps {
+		s.What, s.Error = cut(s.What, most), cut(s.Error, most)
+		steps = append(steps, s)
+	}
+	if len(steps) > 0 {
+		r.Steps = steps
+	}
+	return r
+}
+
+// withLists leaves the last steps, and the first lines of plan and notes.
+func (r Report) withLists(keep int) Report {
+	r.Steps = r.Steps[max(0, len(r.Steps)-keep):]
+	r.Plan = r.Plan[:min(len(r.Plan), keep)]
+	note := fmt.Sprintf("some of plan, steps and notes is left out: a report has at most %d bytes", MaxReport)
+	r.Notes = append([]string{note}, r.Notes[:min(len(r.Notes), max(keep-1, 0))]...)
+	return r
+}
+
+func cutAll(lines []string, most int) []string {
+	var all []string
+	for _, line := range lines {
+		all = append(all, cut(line, most))
+	}
+	return all
+}
+
+// cut cuts a line between characters, and marks it.
+func cut(line string, most int) string {
+	const mark = "..."
+	if len(line) <= most {
+		return line
+	}
+	end := most - len(mark)
+	for !utf8.RuneStart(line[end]) {
+		end--
+	}
+	return line[:end] + mark
+}

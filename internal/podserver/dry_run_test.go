@@ -1,0 +1,77 @@
+package podserver_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/shim/agent"
+)
+
+// tryOut asks for a dry run, and returns its generation, as the pod is told it.
+func (r *rig) tryOut(t *testing.T, size podapi.Size) uint64 {
+	t.Helper()
+	pods, err := r.Ask("vms", "pod-a", size, true)
+	must(t, err)
+	w, err := r.Pod("a").Wanted()
+	must(t, err)
+	if len(pods) != 1 || w.DryRun == nil || w.DryRun.Size != size || w.DryRun.Generation != pods[0].Generation {
+		t.Fatalf("asked of %+v, and the pod is told %+v", pods, w)
+	}
+	return w.DryRun.Generation
+}
+
+// Each dry run is another one, also of the same size, and none changes what is wanted. A
+// stream tells of it.
+func TestTryOut(t *testing.T) {
+	r := newRig(t)
+	size := podapi.Size{VCPUs: 4}
+	asked, err := r.Ask("vms", "pod-a", size, false)
+	must(t, err)
+	glance := r.Pod("a").Glance()
+	first := r.tryOut(t, podapi.Size{VCPUs: 8})
+	second := r.tryOut(t, podapi.Size{VCPUs: 8})
+	if second <= first || r.Pod("a").Glance().DryRun != second || glance.DryRun != 0 {
+		t.Errorf("dry runs %d and %d, glances %+v and %+v", first, second, glance, r.Pod("a").Glance())
+	}
+	if w, err := r.Pod("a").Wanted(); w.Size != size || w.Generation != asked[0].Generation || err != nil {
+		t.Errorf("%+v is wanted, %v: want what was before", w, err)
+	}
+	_, err = r.Ask("vms", "pod-a", podapi.Size{VCPUs: 2}, false)
+	must(t, err)
+	if w, err := r.Pod("a").Wanted(); w.DryRun == nil || w.DryRun.Generation != second || err != nil {
+		t.Errorf("%+v is wanted, %v: want the dry run still to be answered", w, err)
+	}
+	if third := r.tryOut(t, podapi.Size{VCPUs: 8}); third <= second {
+		t.Errorf("dry runs %d and %d", second, third)
+	}
+}
+
+// The answer to a dry run is shown beside the last report; it is no Event, and not left in
+// the pod.
+func TestReportOfADryRun(t *testing.T) {
+	r := newRig(t)
+	var left files
+	r.Reports = &left
+	n := agent.New(r.serve(t, "a"))
+	done := podapi.Report{Generation: 7, State: podapi.StateDone}
+	must(t, n.Report(t.Context(), done))
+	before, events := left.left["a"], len(r.recorder.Events())
+	for _, answer := range []podapi.Report{
+		{Generation: 900, DryRun: true, State: podapi.StatePlanned, Plan: []string{"set 4 vCPUs"}},
+		{Generation: 901, DryRun: true, State: podapi.StateRefused, Error: "too many"},
+	} {
+		must(t, n.Report(t.Context(), answer))
+		l, _ := r.registry.Find("ID-a")
+		if diff := cmp.Diff(answer, l.DryRun.Report); diff != "" || l.DryRun.Reported.IsZero() {
+			t.Errorf("shown (-want +got)\n%s", diff)
+		}
+		if diff := cmp.Diff(done, l.Resize.Report); diff != "" {
+			t.Errorf("the last report (-want +got)\n%s", diff)
+		}
+	}
+	if left.left["a"] != before || len(r.recorder.Events()) != events {
+		t.Errorf("left: %v, events %+v", left.left, r.recorder.Events())
+	}
+}

@@ -1,0 +1,210 @@
+package coordinator_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/shim/coordinator"
+	"github.com/mooring-vm/mooring/shim/resize"
+	"github.com/mooring-vm/mooring/shim/virt"
+	"github.com/mooring-vm/mooring/shim/virt/virttest"
+)
+
+// mute is an agent that takes questions and, from some moment on, answers none.
+type mute struct {
+	*agent
+	silent atomic.Bool
+}
+
+func (m *mute) wait(ctx context.Context) error {
+	if !m.silent.Load() {
+		return nil
+	}
+	<-ctx.Done()
+	return errors.Join(resize.ErrAgent, ctx.Err())
+}
+
+func (m *mute) Wanted(ctx context.Context) (podapi.Wanted, error) {
+	if err := m.wait(ctx); err != nil {
+		return podapi.Wanted{}, err
+	}
+	return m.agent.Wanted(ctx)
+}
+
+func (m *mute) Report(ctx context.Context, r podapi.Report) error {
+	return errors.Join(m.wait(ctx), m.agent.Report(ctx, r))
+}
+
+func (m *mute) Seen(ctx context.Context) (resize.Seen, error) {
+	if err := m.wait(ctx); err != nil {
+		return resize.Seen{}, err
+	}
+	return m.agent.Seen(ctx)
+}
+
+func (m *mute) Hold(ctx context.Context, d time.Duration) error {
+	return errors.Join(m.wait(ctx), m.agent.Hold(ctx, d))
+}
+
+func (m *mute) Lease(ctx context.Context, d time.Duration, reason string) error {
+	return errors.Join(m.wait(ctx), m.agent.Lease(ctx, d, reason))
+}
+
+// asksGuest waits for at most half a second, in which the guest is to be asked.
+func (r *rig) asksGuest(t *testing.T) {
+	t.Helper()
+	time.Sleep(time.Second / 2)
+	synctest.Wait()
+	if r.requests() != 1 {
+		t.Errorf("the guest was asked %d times to shut down in half a second", r.requests())
+	}
+}
+
+// TestStopWithoutAgent: the guest does not wait for an agent that never answers, in a
+// resize or after a migration. The next VM does not wait long either.
+func TestStopWithoutAgent(t *testing.T) {
+	for name, before := range map[string]func(r *rig){
+		"nothing is under way": func(*rig) {},
+		"in a resize": func(r *rig) {
+			r.SetGuest(virttest.Guest{Late: true})
+			r.want(func(w *podapi.Wanted) { w.VCPUs = 2 })
+			time.Sleep(3 * time.Second)
+			if held := func() bool { r.agent.mu.Lock(); defer r.agent.mu.Unlock(); return r.agent.held }; !held() {
+				panic("nothing is under way")
+			}
+		},
+		"in a migration": func(r *rig) { r.migrate(true) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := &mute{}
+			inBubble(t, func(c *coordinator.Config) {
+				m.agent = c.Agent.(*agent)
+				c.Agent = m
+			}, func(t *testing.T, r *rig) {
+				before(r)
+				m.silent.Store(true)
+				r.stop.Store(true)
+				r.asksGuest(t)
+				r.SetGuest(virttest.Guest{})
+				r.Set(func(s *virt.State) { s.Phase, s.Migrating = virt.ShutOff, false })
+				r.stop.Store(false)
+				time.Sleep(6 * time.Second)
+				r.Set(func(s *virt.State) { s.Phase, s.VCPUs = virt.Running, state().VCPUs })
+				r.stop.Store(true)
+				time.Sleep(time.Second)
+				if s := r.state(t); s.Phase != virt.ShutOff {
+					t.Errorf("the next VM: %+v", s)
+				}
+			})
+		})
+	}
+}
+
+// stuck is a libvirt that, from some moment on, does not tell what a VM is.
+type stuck struct {
+	virt.Connection
+	hangs atomic.Bool
+}
+
+type stuckDomain struct {
+	virt.Domain
+	by *stuck
+}
+
+func (s *stuck) Domains(ctx context.Context) ([]virt.Domain, error) {
+	all, err := s.Connection.Domains(ctx)
+	for i, d := range all {
+		all[i] = stuckDomain{d, s}
+	}
+	return all, err
+}
+
+func (d stuckDomain) Life(ctx context.Context) (virt.Life, error) {
+	if err := d.wait(ctx); err != nil {
+		return virt.Life{}, err
+	}
+	return d.Domain.Life(ctx)
+}
+
+func (d stuckDomain) Phase(ctx context.Context) (virt.Phase, error) {
+	if err := d.wait(ctx); err != nil {
+		return "", err
+	}
+	return d.Domain.Phase(ctx)
+}
+
+func (d stuckDomain) wait(ctx context.Context) error {
+	if !d.by.hangs.Load() {
+		return nil
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// TestStopWhileLibvirtHangs: the pod's request is seen, and the guest asked. The agent is
+// not kept waiting.
+func TestStopWhileLibvirtHangs(t *testing.T) {
+	s := &stuck{}
+	inBubble(t, func(c *coordinator.Config) {
+		s.Connection = c.Connection
+		c.Connection = s
+	}, func(t *testing.T, r *rig) {
+		r.SetGuest(virttest.Guest{IgnoreShutdown: true})
+		s.hangs.Store(true)
+		time.Sleep(4 * time.Second)
+		if r.agent.asked() != 1 {
+			t.Error("a moment without an answer is too long")
+		}
+		time.Sleep(4 * time.Second)
+		if r.agent.asked() != 0 {
+			t.Error("the agent is kept waiting")
+		}
+		r.stop.Store(true)
+		r.asksGuest(t)
+		time.Sleep(31 * time.Second)
+		if !slices.Contains(r.Calls(), "destroy it") {
+			t.Errorf("calls %v, want it destroyed in the end", r.Calls())
+		}
+	})
+}
+
+// TestIdle: a VM that nobody wants anything of costs short questions to libvirt, and none
+// to its guest.
+func TestIdle(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		before := r.Looks()
+		time.Sleep(time.Hour)
+		after := r.Looks()
+		if after.Guest != before.Guest || after.State != before.State {
+			t.Errorf("%+v after an hour, %+v before, want no look at more than its life", after, before)
+		}
+		if each := time.Hour / time.Duration(after.Life-before.Life+after.Phase-before.Phase); each < 500*time.Millisecond {
+			t.Errorf("it is looked at the VM each %s", each)
+		}
+	})
+}
+
+// TestGuestIsAsked: for its vCPUs alone, and only where they change.
+func TestGuestIsAsked(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		before := r.Looks().Guest
+		r.want(func(w *podapi.Wanted) { w.CPUQuota = "50%" })
+		r.want(func(w *podapi.Wanted) { w.Memory = 2 * gi })
+		time.Sleep(10 * time.Second)
+		r.agent.last(t, podapi.StateDone)
+		if got := r.Looks().Guest; got != before {
+			t.Errorf("the guest was asked %d times about bandwidth and memory", got-before)
+		}
+		r.want(func(w *podapi.Wanted) { w.VCPUs = 2 })
+		time.Sleep(10 * time.Second)
+		if done := r.agent.last(t, podapi.StateDone); done.Actual.Online != 2 || r.Looks().Guest == before {
+			t.Errorf("report %+v: the guest was not asked for its vCPUs", done)
+		}
+	})
+}

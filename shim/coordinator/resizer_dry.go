@@ -1,0 +1,56 @@
+package coordinator
+
+import (
+	"context"
+
+	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/shim/resize"
+)
+
+// another reports whether a dry run is asked for that was not asked for before.
+func another(old, now *podapi.Wanted) bool {
+	if now.DryRun == nil {
+		return false
+	}
+	return old == nil || old.DryRun == nil || old.DryRun.Generation != now.DryRun.Generation
+}
+
+// tryOut answers dry runs until ctx is done, also while the VM is being resized: a plan
+// is made for the VM as it is at the time, and nothing is done.
+func (r *resizer) tryOut(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.dry:
+			r.send(ctx, r.planned(ctx, *r.latest.Load()))
+		}
+	}
+}
+
+// planned is the answer to a dry run.
+func (r *resizer) planned(ctx context.Context, w podapi.Wanted) podapi.Report {
+	w.Generation, w.Size, w.Error = w.DryRun.Generation, w.DryRun.Size, ""
+	report := podapi.Report{Generation: w.Generation, DryRun: true, State: podapi.StatePlanned}
+	plan, err := r.planOf(ctx, w)
+	switch {
+	case refused(err):
+		report.State, report.Error = podapi.StateRefused, line(err.Error())
+	case err != nil:
+		report.State, report.Error = podapi.StateFailed, line(err.Error())
+	}
+	report.Plan, report.Notes = lines(plan.Steps.Texts()), lines(plan.Notes)
+	return report
+}
+
+func (r *resizer) planOf(ctx context.Context, w podapi.Wanted) (resize.Plan, error) {
+	want, err := r.wanted(ctx, w)
+	if err != nil {
+		return resize.Plan{}, err
+	}
+	is, err := resize.Read(ctx, r.domain, r.Agent)
+	if err != nil {
+		return resize.Plan{}, err
+	}
+	return resize.MakePlan(is, want, r.Policy)
+}

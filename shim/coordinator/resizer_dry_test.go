@@ -1,0 +1,97 @@
+package coordinator_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/shim/virt/virttest"
+)
+
+// plan is the answer to the dry run of that generation, the only one to it.
+func (r *rig) plan(t *testing.T, generation uint64) podapi.Report {
+	t.Helper()
+	synctest.Wait()
+	answers := slices.DeleteFunc(r.agent.answers(), func(p podapi.Report) bool { return p.Generation != generation })
+	if len(answers) != 1 {
+		t.Fatalf("answers %+v to dry run %d, want one", answers, generation)
+	}
+	return answers[0]
+}
+
+// TestDryRun: each is answered once, also when the same size is asked about twice, and
+// nothing is done or reported besides.
+func TestDryRun(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		for generation := range uint64(3) {
+			r.agent.tryOut(70+generation, podapi.Size{VCPUs: 2})
+			if p := r.plan(t, 70+generation); p.State != podapi.StatePlanned || len(p.Plan) == 0 {
+				t.Errorf("answer %+v, want a plan", p)
+			}
+		}
+		time.Sleep(time.Hour)
+		if len(r.agent.answers()) != 3 || len(r.agent.told()) != 1 || len(r.Calls()) != 0 {
+			t.Errorf("answers %+v, reports %+v, calls %v", r.agent.answers(), r.agent.told(), r.Calls())
+		}
+	})
+}
+
+// TestDryRunsAndResizes: neither has anything to do with the other.
+func TestDryRunsAndResizes(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		r.agent.tryOut(1, podapi.Size{VCPUs: 2})
+		r.plan(t, 1)
+		r.want(func(w *podapi.Wanted) { w.VCPUs = 2 })
+		r.agent.last(t, podapi.StateDone)
+		r.agent.tryOut(2, podapi.Size{VCPUs: 2})
+		if p := r.plan(t, 2); p.State != podapi.StatePlanned || len(p.Plan) != 0 {
+			t.Errorf("answer %+v, want nothing left to do", p)
+		}
+		if states, want := r.agent.states(), []podapi.State{podapi.StateDone, podapi.StateResizing, podapi.StateDone}; !slices.Equal(states, want) {
+			t.Errorf("states %v, want %v", states, want)
+		}
+	})
+}
+
+// TestDryRunWhileResizing: it is answered at once, and the resize goes on as planned.
+func TestDryRunWhileResizing(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		r.SetGuest(virttest.Guest{Late: true})
+		r.want(func(w *podapi.Wanted) { w.Memory = 2 * gi })
+		before := r.agent.last(t, podapi.StateResizing)
+		r.agent.tryOut(1, podapi.Size{VCPUs: 2})
+		if p := r.plan(t, 1); p.State != podapi.StatePlanned || len(p.Plan) == 0 {
+			t.Errorf("answer %+v, want a plan", p)
+		}
+		r.Answer()
+		time.Sleep(time.Second)
+		done := r.agent.last(t, podapi.StateDone)
+		if !slices.Equal(done.Plan, before.Plan) || len(done.Steps) != len(done.Plan) {
+			t.Errorf("report %+v, want the plan %q and no other", done, before.Plan)
+		}
+	})
+}
+
+// TestDryRunRefused: what cannot be is told as it is of a resize, also where what is
+// wanted cannot be read.
+func TestDryRunRefused(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		r.want(func(w *podapi.Wanted) { w.Error = "rubbish" })
+		r.agent.tryOut(1, podapi.Size{VCPUs: 9})
+		if p := r.plan(t, 1); p.State != podapi.StateRefused || !strings.Contains(p.Error, "vcpus.resize.mooring.dev") {
+			t.Errorf("answer %+v", p)
+		}
+		r.agent.tryOut(2, podapi.Size{VCPUs: 2})
+		if p := r.plan(t, 2); p.State != podapi.StatePlanned {
+			t.Errorf("answer %+v", p)
+		}
+		r.hypervisor.Lose()
+		r.agent.tryOut(3, podapi.Size{VCPUs: 2})
+		if p := r.plan(t, 3); p.State != podapi.StateFailed {
+			t.Errorf("answer %+v", p)
+		}
+	})
+}

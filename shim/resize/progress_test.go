@@ -1,0 +1,86 @@
+package resize_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mooring-vm/mooring/shim/resize"
+	"github.com/mooring-vm/mooring/shim/resize/wanted"
+)
+
+// told runs, and returns what was told on the way: how many steps were planned and done.
+func (r *rig) told(t *testing.T, w resize.Wanted) (told []string, last resize.Report) {
+	t.Helper()
+	var before resize.Report
+	r.Progress = func(p resize.Report) {
+		if n := len(before.Steps); n > len(p.Steps) || !slices.Equal(before.Steps, p.Steps[:n]) || p.Actual != nil {
+			t.Errorf("told %+v after %+v: want what was done before, and no end", p, before)
+		}
+		before = p
+		told = append(told, fmt.Sprintf("%d of %d", len(p.Steps), len(p.Plan)))
+	}
+	last, _ = r.run(t, w)
+	return told, last
+}
+
+// Each plan is told before its first step, and each step once it is done. The last report
+// has all of it.
+func TestProgress(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		m    func(*model)
+		want []string
+	}{
+		{"done", func(*model) {}, []string{"0 of 3", "1 of 3", "2 of 3", "3 of 3"}},
+		{"undone", func(m *model) { m.guest.refuseTake = true }, []string{"0 of 3", "1 of 3", "2 of 3", "3 of 3"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := vm(t).virtioMem(2*gi, 0)
+				r := newRig(m)
+				c.m(m)
+				told, last := r.told(t, m.to(2*gi, 4))
+				if diff := cmp.Diff(c.want, told); diff != "" {
+					t.Errorf("told (-want +got)\n%s", diff)
+				}
+				if len(last.Plan) != 3 || last.Plan[0] != last.Steps[0].What || len(last.Steps) != len(told)-1 {
+					t.Errorf("in the end: plan %q, steps\n%s", last.Plan, steps(last))
+				}
+			})
+		})
+	}
+}
+
+// Where nothing is to be done there is nothing to tell.
+func TestNoProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(vm(t))
+		if told, last := r.told(t, resize.Wanted{Size: wanted.Size{VCPUs: 2}}); len(told) > 0 || len(last.Plan) > 0 {
+			t.Errorf("told %q, in the end %q", told, last.Plan)
+		}
+	})
+}
+
+// A plan that takes the place of another has what was begun before, too.
+func TestProgressOfAnotherPlan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(vm(t).virtioMem(2*gi, 0))
+		r.m.after = func() {
+			r.m.after = nil
+			r.want = r.m.to(gi+512*mi, 2)
+			r.want.Generation, r.m.node.limit = 2, r.want.Size.Limit
+		}
+		_, last := r.told(t, r.m.to(2*gi, 2))
+		var done []string
+		for _, s := range last.Steps {
+			done = append(done, s.What)
+		}
+		if diff := cmp.Diff(last.Plan, done); diff != "" || last.Wanted.Generation != 2 || last.Error != "" {
+			t.Errorf("%s: plan and steps (-plan +steps)\n%s", last.Error, diff)
+		}
+	})
+}

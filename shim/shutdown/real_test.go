@@ -1,0 +1,64 @@
+//go:build cgo && libvirt_dlopen
+
+package shutdown_test
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mooring-vm/mooring/shim/shutdown"
+	"github.com/mooring-vm/mooring/shim/virt"
+	"github.com/mooring-vm/mooring/shim/virt/libvirt"
+	"github.com/mooring-vm/mooring/shim/virt/libvirt/libvirttest"
+)
+
+// TestQEMUThatHangs: libvirt waits for a QEMU that is stopped, without a bound of its own.
+// The domain is destroyed all the same, long before anybody gives the test up.
+func TestQEMUThatHangs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out with -short: libvirt takes its time to end a QEMU that hangs")
+	}
+	daemon := libvirttest.Start(t, false)
+	if err := libvirt.StartEvents(); err != nil {
+		libvirttest.Need(t, err.Error())
+	}
+	c, err := libvirt.Open(t.Context(), daemon.URI, libvirt.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	daemon.Create(t, libvirttest.VM{}.XML(t))
+	d, err := c.Domain(t.Context(), libvirttest.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	daemon.SignalQEMU(t, syscall.SIGSTOP)
+	hangs(t, d)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	got, err := shutdown.Run(ctx, d, shutdown.Options{Grace: 3 * time.Second, Resend: time.Second})
+	if err != nil || got != shutdown.Destroyed {
+		t.Errorf("outcome %q, error %v, want it %s", got, err, shutdown.Destroyed)
+	}
+	if _, err := d.Phase(t.Context()); !errors.Is(err, virt.ErrNoDomain) {
+		t.Errorf("the domain is still there: %v", err)
+	}
+}
+
+// hangs checks that the guest cannot be asked, and that this is what the test is about.
+func hangs(t *testing.T, d virt.Domain) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := d.Shutdown(ctx, virt.ACPI); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("Shutdown of a QEMU that hangs: %v, want that %v", err, context.DeadlineExceeded)
+	}
+	ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if phase, err := d.Phase(ctx); err != nil || phase != virt.Running {
+		t.Errorf("phase %q, %v, while that call lasts, want it %s", phase, err, virt.Running)
+	}
+}
