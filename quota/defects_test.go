@@ -145,6 +145,10 @@ func TestDefects7And8TheTargetPodSaysWhatItNeeds(t *testing.T) { // #9753: overh
 	larger := target("target", "vm", "m", "3", "5682461313")
 	seen := quota.Reserve(v1alpha1.RoleLauncher, larger)
 	s.Reservations[0].Annotations = map[string]string{quota.TargetAnnotation: quota.FormatRendered(seen)}
+	if actions := quota.MakePlan(s, quota.Options{}).Actions; len(actions) > 0 {
+		t.Errorf("actions %+v for a pod that KubeVirt does not say to have been rejected", actions)
+	}
+	with(s.Migrations[0], kubevirtv1.VirtualMachineInstanceMigrationRejectedByResourceQuota)
 	p := quota.MakePlan(s, quota.Options{})
 	if len(p.Reports) == 0 || p.Reports[0].Reason != quota.ReasonGrown || !strings.Contains(p.Reports[0].Message, "limits.memory=884997") {
 		t.Errorf("reports %+v: want one of a larger target", p.Reports)

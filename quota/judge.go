@@ -86,7 +86,7 @@ func (p *planner) charge(r *v1alpha1.MigrationReservation, e entry, source *core
 		r.Spec.Pods, r.Spec.From = merge(r.Spec.Pods, known), v1alpha1.Rendered
 		return
 	}
-	if seen := p.seen(r); len(seen) > 0 {
+	if seen := p.seen(r); len(seen) > 0 && e.rejected() {
 		r.Spec.Pods, r.Spec.From = merge(merge(r.Spec.Pods, estimate), seen), v1alpha1.Rendered
 		return
 	}
@@ -95,7 +95,8 @@ func (p *planner) charge(r *v1alpha1.MigrationReservation, e entry, source *core
 	}
 }
 
-// seen is what a webhook has seen of the target pod.
+// seen is what a webhook has seen of the target pod. It counts while KubeVirt, too, says that
+// a quota has rejected one: not everybody who can reach the webhook is the API server.
 func (p *planner) seen(r *v1alpha1.MigrationReservation) []v1alpha1.ReservedPod {
 	pod, err := Rendered(r)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 
 // TargetAnnotation of a reservation is what the target pod is charged, as an admission
 // webhook has seen it: a [v1alpha1.ReservedPod] as JSON. A pod that a quota rejects is seen
-// by nobody else.
+// by nobody else. It counts only while the migration has the condition that says so.
 const TargetAnnotation = "target.quota" + api.Suffix
 
 // Rendered returns the target pod that an admission webhook has seen, or nil. The error is

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,55 +28,93 @@ const (
 	haltedAnnotation = "insufficient-resource-quota"
 
 	actionHalt = "HaltVM"
-
-	// exceededQuota is what the API server says of a pod that a ResourceQuota rejects.
-	exceededQuota = "exceeded quota"
 )
 
-// Halter halts VMs whose launcher pod a quota rejects while something of the quota is kept
-// for migrations: KubeVirt would try for ever, and take what is kept the moment that it can.
-// It is the second check after the admission webhooks, for what they have not seen. VMs of
-// a namespace in which nothing is kept for migrations are KubeVirt's business.
-type Halter struct{ *Reconciler }
+// Halter halts VMs whose launcher pod a quota rejects that keeps something for migrations:
+// KubeVirt would try for ever, and take what is kept the moment that it can. It is the second
+// check after the admission webhooks, for what they have not seen. A VM that another quota
+// rejects, or that would fit by now, is KubeVirt's business, which tries again.
+type Halter struct {
+	*Reconciler
+
+	mu    sync.Mutex
+	since map[types.NamespacedName]time.Time // VMIs that do not fit, from when on
+}
+
+// NewHalter returns a Halter that remembers nothing yet.
+func NewHalter(r *Reconciler) *Halter {
+	return &Halter{Reconciler: r, since: map[types.NamespacedName]time.Time{}}
+}
+
+// haltPatience is how long a VM has to lack room: what ends is not charged any more only
+// after some seconds.
+const haltPatience = 10 * time.Second
 
 // Reconcile looks at a VMI: in caches, which most of them need nothing more than, and then
-// as everything is on the API server.
-func (h Halter) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	for _, at := range []look{h.glance(), h.lastLook()} {
-		if waits, err := h.waits(ctx, request.NamespacedName, at); err != nil || !waits {
-			return reconcile.Result{}, client.IgnoreNotFound(err)
-		}
+// as everything is on the API server. A VM is halted at the second such look.
+func (h *Halter) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	vm, why, err := h.lacking(ctx, request.NamespacedName)
+	if err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if left := h.patience(request.NamespacedName, vm != nil); left > 0 || vm == nil {
+		return reconcile.Result{RequeueAfter: left}, nil
+	}
+	return reconcile.Result{}, h.halt(ctx, types.NamespacedName{Namespace: request.Namespace, Name: vm.Name}, vm.UID, why)
+}
+
+// patience is how long to wait before a VM is halted.
+func (h *Halter) patience(name types.NamespacedName, lacks bool) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !lacks {
+		delete(h.since, name)
+		return 0
+	}
+	if _, known := h.since[name]; !known {
+		h.since[name] = h.Now()
+	}
+	return h.since[name].Add(haltPatience).Sub(h.Now())
+}
+
+// lacking returns the VM that a VMI is of, and what KubeVirt says of it, if there is no room
+// for its launcher pod in a quota that keeps something for migrations; otherwise nil.
+func (h *Halter) lacking(ctx context.Context, name types.NamespacedName) (*metav1.OwnerReference, string, error) {
+	if _, waits, err := h.waits(ctx, name, h.glance()); err != nil || !waits {
+		return nil, "", err
 	}
 	vmi := &kubevirtv1.VirtualMachineInstance{}
-	if err := h.Live.Get(ctx, request.NamespacedName, vmi); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+	if err := h.Live.Get(ctx, name, vmi); err != nil {
+		return nil, "", err
 	}
 	owner, why := metav1.GetControllerOf(vmi), rejectedBecause(vmi)
 	if why == "" || owner == nil || owner.Kind != "VirtualMachine" || vmi.DeletionTimestamp != nil || !begins(vmi) {
-		return reconcile.Result{}, nil
+		return nil, "", nil
 	}
-	return reconcile.Result{}, h.halt(ctx, types.NamespacedName{Namespace: vmi.Namespace, Name: owner.Name}, owner.UID, why)
+	accounts, waits, err := h.waits(ctx, name, h.lastLook())
+	holds := func(r rejection) bool { return r.holds(accounts) }
+	if err != nil || !waits || !slices.ContainsFunc(rejections(why), holds) {
+		return nil, "", err
+	}
+	return owner, why, nil
 }
 
 // waits says whether a VMI has no launcher pod, while a quota of its namespace keeps
-// something for migrations.
-func (h Halter) waits(ctx context.Context, name types.NamespacedName, at look) (bool, error) {
+// something for migrations, and returns the accounts of all quotas.
+func (h *Halter) waits(ctx context.Context, name types.NamespacedName, at look) ([]quota.Account, bool, error) {
 	s, err := h.read(ctx, name.Namespace, at)
 	if err != nil {
-		return false, err
+		return nil, false, err
 	}
 	of := slices.IndexFunc(s.VMIs, func(v quota.VMI) bool { return v.Name == name.Name })
 	if of < 0 || slices.ContainsFunc(s.Pods, func(pod *corev1.Pod) bool {
 		return pod.Labels[kubevirtv1.CreatedByLabel] == string(s.VMIs[of].UID) && quota.Charged(pod, s.Now)
 	}) {
-		return false, nil
+		return nil, false, nil
 	}
 	accounts, _ := quota.Accounts(s, h.Options)
-	return slices.ContainsFunc(accounts, keeps), nil
+	return accounts, slices.ContainsFunc(accounts, keeps), nil
 }
-
-// keeps says whether a quota keeps something for migrations.
-func keeps(a quota.Account) bool { return len(a.Holders) > 0 || len(a.Shares.Maintenance) > 0 }
 
 // begins says that a VMI has no node yet.
 func begins(vmi *kubevirtv1.VirtualMachineInstance) bool {
@@ -97,7 +137,7 @@ func rejectedBecause(vmi *kubevirtv1.VirtualMachineInstance) string {
 }
 
 // halt sets a VM's run strategy, if it is still the same VM, and tells why.
-func (h Halter) halt(ctx context.Context, name types.NamespacedName, uid types.UID, why string) error {
+func (h *Halter) halt(ctx context.Context, name types.NamespacedName, uid types.UID, why string) error {
 	vm := &kubevirtv1.VirtualMachine{}
 	if err := h.Live.Get(ctx, name, vm); err != nil {
 		return client.IgnoreNotFound(err)
@@ -125,7 +165,7 @@ func halted(vm *kubevirtv1.VirtualMachine) bool {
 
 // haltPatch is a merge patch at the resourceVersion that was read. A VM has either
 // spec.running or spec.runStrategy.
-func (h Halter) haltPatch(vm *kubevirtv1.VirtualMachine, why string) ([]byte, error) {
+func (h *Halter) haltPatch(vm *kubevirtv1.VirtualMachine, why string) ([]byte, error) {
 	return json.Marshal(map[string]any{
 		"metadata": map[string]any{
 			"resourceVersion": vm.ResourceVersion,
@@ -135,7 +175,7 @@ func (h Halter) haltPatch(vm *kubevirtv1.VirtualMachine, why string) ([]byte, er
 	})
 }
 
-func (h Halter) prefix() string {
+func (h *Halter) prefix() string {
 	if h.Options.Prefix != "" {
 		return h.Options.Prefix
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/mooring-vm/mooring/quota"
 )
 
-const rejection = `pods "virt-launcher-late" is forbidden: exceeded quota: quota, requested: pods=1, used: pods=1, limited: pods=1`
+const rejected = `pods "virt-launcher-late" is forbidden: exceeded quota: quota, requested: pods=1, used: pods=1, limited: pods=1`
 
 // lateVM is one that starts, and whose launcher pod a quota rejects.
 func lateVM(change func(*kubevirtv1.VirtualMachine, *kubevirtv1.VirtualMachineInstance)) (*kubevirtv1.VirtualMachine, *kubevirtv1.VirtualMachineInstance) {
@@ -27,7 +27,7 @@ func lateVM(change func(*kubevirtv1.VirtualMachine, *kubevirtv1.VirtualMachineIn
 	vmi.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(vm, kubevirtv1.VirtualMachineGroupVersionKind)}
 	vmi.Status.Phase = kubevirtv1.Pending
 	vmi.Status.Conditions = []kubevirtv1.VirtualMachineInstanceCondition{{
-		Type: kubevirtv1.VirtualMachineInstanceSynchronized, Status: corev1.ConditionFalse, Reason: "FailedCreate", Message: rejection,
+		Type: kubevirtv1.VirtualMachineInstanceSynchronized, Status: corev1.ConditionFalse, Reason: "FailedCreate", Message: rejected,
 	}}
 	if change != nil {
 		change(vm, vmi)
@@ -35,13 +35,18 @@ func lateVM(change func(*kubevirtv1.VirtualMachine, *kubevirtv1.VirtualMachineIn
 	return vm, vmi
 }
 
-// look has a Halter look at the late VM, and returns the VM and the Event, if there is one.
+// lookAtLateVM has a Halter look at the late VM for as long as it wants, and returns the VM and
+// the Event, if there is one.
 func lookAtLateVM(t *testing.T, w *world, hooks interceptor.Funcs) (*kubevirtv1.VirtualMachine, string) {
 	t.Helper()
 	r := w.reconciler(hooks)
 	name := types.NamespacedName{Namespace: namespaceName, Name: "late"}
-	if _, err := (Halter{r}).Reconcile(t.Context(), reconcile.Request{NamespacedName: name}); err != nil {
-		t.Fatal(err)
+	h := NewHalter(r)
+	for again := true; again; {
+		result, err := h.Reconcile(t.Context(), reconcile.Request{NamespacedName: name})
+		w.must(t, err)
+		w.now = w.now.Add(result.RequeueAfter)
+		again = result.RequeueAfter > 0
 	}
 	vm := &kubevirtv1.VirtualMachine{}
 	if err := w.api.Get(t.Context(), name, vm); err != nil {
@@ -55,13 +60,22 @@ func lookAtLateVM(t *testing.T, w *world, hooks interceptor.Funcs) (*kubevirtv1.
 	}
 }
 
-// migrating is a world whose quota is raised.
+// migrating is a world whose quota is raised, and else full.
 func migrating(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
 	w.create(t, migration(kubevirtv1.MigrationPending))
 	w.must(t, w.settle(t, w.reconciler(interceptor.Funcs{})))
+	w.use(t, base())
 	return w
+}
+
+// use has Kubernetes count this as used.
+func (w *world) use(t *testing.T, used corev1.ResourceList) {
+	t.Helper()
+	q := w.quota(t)
+	q.Status.Used = used
+	w.must(t, w.api.Status().Update(t.Context(), q))
 }
 
 func TestAVMThatDoesNotFitIsHalted(t *testing.T) {
@@ -80,10 +94,10 @@ func TestAVMThatDoesNotFitIsHalted(t *testing.T) {
 			if vm.Spec.Running != nil || vm.Spec.RunStrategy == nil || *vm.Spec.RunStrategy != kubevirtv1.RunStrategyHalted {
 				t.Errorf("running %v, runStrategy %v, want Halted", vm.Spec.Running, vm.Spec.RunStrategy)
 			}
-			if got := vm.Annotations[quota.DefaultPrefix+haltedAnnotation]; got != rejection {
+			if got := vm.Annotations[quota.DefaultPrefix+haltedAnnotation]; got != rejected {
 				t.Errorf("annotation %q, want what KubeVirt said", got)
 			}
-			if !strings.Contains(event, ReasonHalted) || !strings.Contains(event, rejection) {
+			if !strings.Contains(event, ReasonHalted) || !strings.Contains(event, rejected) {
 				t.Errorf("Event %q", event)
 			}
 			if _, event := lookAtLateVM(t, w, interceptor.Funcs{}); event != "" {
@@ -98,6 +112,9 @@ func TestVMsThatAreNotHalted(t *testing.T) {
 	for name, change := range map[string]change{
 		"runs": func(_ *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachineInstance) {
 			vmi.Status.Phase, vmi.Status.NodeName = kubevirtv1.Running, "node"
+		},
+		"is rejected by another quota": func(_ *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachineInstance) {
+			vmi.Status.Conditions[0].Message = strings.ReplaceAll(rejected, "quota: quota,", "quota: other,")
 		},
 		"fails for another reason": func(_ *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachineInstance) {
 			vmi.Status.Conditions[0].Message = "no service account"
@@ -117,6 +134,30 @@ func TestVMsThatAreNotHalted(t *testing.T) {
 			w.create(t, vmi)
 			wantUntouched(t, w, interceptor.Funcs{})
 		})
+	}
+}
+
+// What a VM was rejected for may have become free since.
+func TestAVMThatFitsByNowIsNotHalted(t *testing.T) {
+	w := migrating(t)
+	vm, vmi := lateVM(nil)
+	w.create(t, vm)
+	w.create(t, vmi)
+	h := NewHalter(w.reconciler(interceptor.Funcs{}))
+	request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespaceName, Name: "late"}}
+	first, err := h.Reconcile(t.Context(), request)
+	w.must(t, err)
+	if first.RequeueAfter != haltPatience {
+		t.Errorf("looked again after %s, want %s", first.RequeueAfter, haltPatience)
+	}
+	w.use(t, corev1.ResourceList{corev1.ResourcePods: {}, corev1.ResourceRequestsMemory: {}})
+	w.now = w.now.Add(haltPatience)
+	if _, err := h.Reconcile(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	w.must(t, w.api.Get(t.Context(), request.NamespacedName, vm))
+	if *vm.Spec.RunStrategy != kubevirtv1.RunStrategyAlways {
+		t.Errorf("it is %s", *vm.Spec.RunStrategy)
 	}
 }
 

@@ -89,7 +89,7 @@ func (c *Controller) Start(ctx context.Context) error {
 		Options: c.options.Quota, Metrics: c.options.Metrics, Logger: c.options.Logger,
 	})
 	halted := source.Kind[client.Object](c.manager.GetCache(), vmiMetadata(), &handler.EnqueueRequestForObject{})
-	err := errors.Join(c.add(Name, reconciler, c.sources()...), c.add(Name+"-halt", Halter{reconciler}, halted))
+	err := errors.Join(c.add(Name, reconciler, c.sources()...), c.add(Name+"-halt", NewHalter(reconciler), halted))
 	if err != nil {
 		return fmt.Errorf("starting the quota controller: %w", err)
 	}
