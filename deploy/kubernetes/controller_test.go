@@ -86,11 +86,11 @@ type hook struct {
 
 func TestWebhooks(t *testing.T) {
 	got := map[string]hook{}
-	for _, w := range the[*admissionv1.ValidatingWebhookConfiguration](t, "mooring-guard").Webhooks {
+	for _, w := range theIn[*admissionv1.ValidatingWebhookConfiguration](t, "webhooks.yaml", "mooring-guard").Webhooks {
 		checkWebhook(t, w.Name, w.ClientConfig, w.NamespaceSelector, w.FailurePolicy, w.TimeoutSeconds)
 		got[w.Name] = newHook(w.ClientConfig, w.Rules, w.SideEffects, w.ObjectSelector)
 	}
-	for _, w := range the[*admissionv1.MutatingWebhookConfiguration](t, "mooring-launcher").Webhooks {
+	for _, w := range theIn[*admissionv1.MutatingWebhookConfiguration](t, "webhooks.yaml", "mooring-launcher").Webhooks {
 		checkWebhook(t, w.Name, w.ClientConfig, w.NamespaceSelector, w.FailurePolicy, w.TimeoutSeconds)
 		got[w.Name] = newHook(w.ClientConfig, w.Rules, w.SideEffects, w.ObjectSelector)
 		if *w.ReinvocationPolicy != admissionv1.IfNeededReinvocationPolicy {

@@ -27,11 +27,11 @@ import (
 
 const namespace = "mooring-system"
 
-// decode reads every document of install.yaml into its type. Unknown and
+// decode reads every document of a manifest into its type. Unknown and
 // duplicate fields are errors.
-func decode(t *testing.T) []runtime.Object {
+func decode(t *testing.T, file string) []runtime.Object {
 	t.Helper()
-	content, err := os.ReadFile("install.yaml")
+	content, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,11 +62,16 @@ func decode(t *testing.T) []runtime.Object {
 	}
 }
 
-// the returns the only object of a type with that name.
+// the returns the only object of a type with that name in install.yaml.
 func the[T metav1.Object](t *testing.T, name string) T {
 	t.Helper()
+	return theIn[T](t, "install.yaml", name)
+}
+
+func theIn[T metav1.Object](t *testing.T, file, name string) T {
+	t.Helper()
 	var found []T
-	for _, object := range decode(t) {
+	for _, object := range decode(t, file) {
 		if typed, ok := object.(T); ok && typed.GetName() == name {
 			found = append(found, typed)
 		}
@@ -78,11 +83,6 @@ func the[T metav1.Object](t *testing.T, name string) T {
 }
 
 func TestObjects(t *testing.T) {
-	var got []string
-	for _, object := range decode(t) {
-		meta := object.(metav1.Object)
-		got = append(got, object.GetObjectKind().GroupVersionKind().Kind+" "+meta.GetNamespace()+"/"+meta.GetName())
-	}
 	want := []string{
 		"Namespace /mooring-system",
 		"PodDisruptionBudget mooring-system/mooring-controller",
@@ -94,9 +94,11 @@ func TestObjects(t *testing.T) {
 		"CustomResourceDefinition /migrationreservations.mooring.dev",
 		"ClusterRole /mooring-agent",
 		"ClusterRole /mooring-annotations",
+		"ClusterRole /mooring-launchers",
 		"ClusterRole /mooring-controller",
 		"ClusterRoleBinding /mooring-agent",
 		"ClusterRoleBinding /mooring-annotations",
+		"ClusterRoleBinding /mooring-launchers",
 		"ClusterRoleBinding /mooring-controller",
 		"Role mooring-system/mooring-controller",
 		"RoleBinding mooring-system/mooring-controller",
@@ -104,16 +106,30 @@ func TestObjects(t *testing.T) {
 		"DaemonSet mooring-system/mooring-agent",
 		"DaemonSet mooring-system/mooring-fence",
 		"Deployment mooring-system/mooring-controller",
-		"MutatingWebhookConfiguration /mooring-launcher",
-		"ValidatingWebhookConfiguration /mooring-guard",
 		"ValidatingAdmissionPolicy /mooring-annotations",
+		"ValidatingAdmissionPolicy /mooring-launchers",
 		"ValidatingAdmissionPolicy /mooring-quota-annotations",
 		"ValidatingAdmissionPolicyBinding /mooring-annotations",
+		"ValidatingAdmissionPolicyBinding /mooring-launchers",
 		"ValidatingAdmissionPolicyBinding /mooring-quota-annotations",
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("objects (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, objects(t, "install.yaml")); diff != "" {
+		t.Errorf("install.yaml (-want +got):\n%s", diff)
 	}
+	want = []string{"MutatingWebhookConfiguration /mooring-launcher", "ValidatingWebhookConfiguration /mooring-guard"}
+	if diff := cmp.Diff(want, objects(t, "webhooks.yaml")); diff != "" {
+		t.Errorf("webhooks.yaml (-want +got):\n%s", diff)
+	}
+}
+
+// objects lists what is in a manifest, one KIND NAMESPACE/NAME each.
+func objects(t *testing.T, file string) (all []string) {
+	t.Helper()
+	for _, object := range decode(t, file) {
+		meta := object.(metav1.Object)
+		all = append(all, object.GetObjectKind().GroupVersionKind().Kind+" "+meta.GetNamespace()+"/"+meta.GetName())
+	}
+	return all
 }
 
 func TestPolicy(t *testing.T) {
@@ -159,7 +175,7 @@ func TestRights(t *testing.T) {
 // daemonSets returns those of the agent and of the fence.
 func daemonSets(t *testing.T) (agent, fence *appsv1.DaemonSet) {
 	t.Helper()
-	for _, object := range decode(t) {
+	for _, object := range decode(t, "install.yaml") {
 		set, ok := object.(*appsv1.DaemonSet)
 		switch {
 		case ok && set.Name == "mooring-agent":

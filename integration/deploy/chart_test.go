@@ -56,6 +56,7 @@ func TestValuesAreChecked(t *testing.T) {
 		"unknown value":          {[]string{"--set=agents.enabled=false"}, []string{"agents"}},
 		"unknown value below":    {[]string{"--set=agent.enable=false"}, []string{"enable"}},
 		"mode":                   {[]string{"--set=mode=strict"}, []string{"mode", "observe", "enforce"}},
+		"webhooks":               {[]string{"--set=webhooks.enabled=maybe"}, []string{"enabled", "auto"}},
 		"failure policy":         {[]string{"--set=webhooks.failurePolicy=ignore"}, []string{"failurePolicy", "Ignore", "Fail"}},
 		"no number":              {[]string{"--set-string=controller.replicas=2"}, []string{"replicas", "integer"}},
 		"digest":                 {[]string{"--set=images.agent.digest=abc"}, []string{"digest", "sha256"}},
@@ -78,10 +79,11 @@ func TestValuesAreChecked(t *testing.T) {
 }
 
 func TestParts(t *testing.T) {
-	all := decode(t, render(t))
+	const hooks = "--set=webhooks.enabled=true"
+	all := decode(t, render(t, hooks))
 	tests := map[string]struct {
 		args    []string
-		without []string // of what the defaults make
+		without []string // of what the defaults make, with webhooks
 		with    []string
 	}{
 		"no agent": {
@@ -91,7 +93,7 @@ func TestParts(t *testing.T) {
 		"no controller": {
 			[]string{"--set=controller.enabled=false"},
 			[]string{
-				"Deployment mooring-controller", "Service mooring-controller", "PodDisruptionBudget mooring-controller", "Job mooring-uninstall",
+				"Deployment mooring-controller", "Service mooring-controller", "PodDisruptionBudget mooring-controller",
 				"ValidatingWebhookConfiguration mooring-guard", "MutatingWebhookConfiguration mooring-launcher", "ClusterRole mooring-controller",
 			}, nil,
 		},
@@ -104,8 +106,16 @@ func TestParts(t *testing.T) {
 		},
 		"no policy": {
 			[]string{"--set=annotations.policy=false"},
-			[]string{"ValidatingAdmissionPolicy mooring-annotations", "ValidatingAdmissionPolicyBinding mooring-quota-annotations"}, nil,
+			[]string{
+				"ValidatingAdmissionPolicy mooring-annotations", "ValidatingAdmissionPolicyBinding mooring-quota-annotations",
+				"ValidatingAdmissionPolicy mooring-launchers", "ClusterRoleBinding mooring-launchers",
+			}, nil,
 		},
+		"nobody may label": {
+			[]string{"--set=annotations.setters=null"},
+			[]string{"ClusterRoleBinding mooring-annotations", "ClusterRoleBinding mooring-launchers"}, nil,
+		},
+		"no uninstall": {[]string{"--set=uninstall.hook=false"}, []string{"Job mooring-uninstall", "ClusterRole mooring-uninstall"}, nil},
 		"more": {
 			[]string{"--set=monitoring.enabled=true,networkPolicy.enabled=true"}, nil,
 			[]string{"ServiceMonitor mooring-controller", "PodMonitor mooring-agent", "NetworkPolicy mooring-controller"},
@@ -117,7 +127,7 @@ func TestParts(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := decode(t, render(t, tt.args...))
+			got := decode(t, render(t, append([]string{hooks}, tt.args...)...))
 			for _, object := range tt.without {
 				if got[object] != nil || all[object] == nil {
 					t.Errorf("%s: there %t, by default %t", object, got[object] != nil, all[object] != nil)
@@ -155,7 +165,7 @@ func TestModes(t *testing.T) {
 		if diff := cmp.Diff(read(t, "../../deploy/policy/"+mode+".yaml"), strings.TrimSpace(policy)); diff != "" {
 			t.Errorf("%s: node policy (-want +got):\n%s", mode, diff)
 		}
-		for _, name := range []string{"mooring-annotations", "mooring-quota-annotations"} {
+		for _, name := range []string{"mooring-annotations", "mooring-launchers", "mooring-quota-annotations"} {
 			binding := objects["ValidatingAdmissionPolicyBinding "+name]
 			actions, _, _ := unstructured.NestedStringSlice(binding.Object, "spec", "validationActions")
 			if want := map[string]string{"observe": "[Warn Audit]", "enforce": "[Deny Audit]"}[mode]; fmt.Sprint(actions) != want {
@@ -179,10 +189,17 @@ func TestCRDs(t *testing.T) {
 	}
 }
 
-// The hook leaves nothing behind either.
+// The hook leaves nothing behind either. What a controller has left has to be taken away
+// also where there is none any more.
 func TestUninstallIsAHook(t *testing.T) {
-	hooks := 0
-	for name, o := range decode(t, render(t)) {
+	checkHooks(t)
+	checkHooks(t, "--set=controller.enabled=false,agent.enabled=false,fence.enabled=false")
+}
+
+func checkHooks(t *testing.T, args ...string) {
+	t.Helper()
+	all, hooks := decode(t, render(t, args...)), 0
+	for name, o := range all {
 		annotations := o.GetAnnotations()
 		if o.GetLabels()["app.kubernetes.io/component"] != "uninstall" {
 			if annotations["helm.sh/hook"] != "" {
@@ -198,7 +215,7 @@ func TestUninstallIsAHook(t *testing.T) {
 	if hooks != 6 {
 		t.Errorf("%d objects, want 6", hooks)
 	}
-	if len(decode(t, render(t, "--no-hooks")))+hooks != len(decode(t, render(t))) {
+	if len(decode(t, render(t, append(args, "--no-hooks")...)))+hooks != len(all) {
 		t.Error("--no-hooks leaves out something else")
 	}
 }

@@ -64,10 +64,20 @@ func (u *used) runJob(ctx context.Context) error {
 }
 
 // TestHelm has Helm install, upgrade and uninstall the release, with a migration under way
-// at the end: nothing is left but the namespace.
+// at the end: nothing is left but the namespace. That holds also for who has switched the
+// controller off in the middle of it.
 func TestHelm(t *testing.T) {
+	for name, last := range map[string][]string{"as it is": nil, "after its controller": {"--set=controller.enabled=false"}} {
+		t.Run(name, func(t *testing.T) { release(t, last) })
+	}
+}
+
+// release goes through the life of a release. The last values, if any, are those of an
+// upgrade while a migration is under way.
+func release(t *testing.T, last []string) {
+	t.Helper()
 	u := newUsed(t)
-	u.objects = apply(t, u.plane, render(t))
+	u.objects = apply(t, u.plane, render(t, "--set=webhooks.enabled=true"))
 	u.remove(t) // what other tests have applied is not this release's
 	to := []string{"--namespace=" + system, "--kubeconfig=" + kubeconfig(t, u.plane.Config())}
 	do := func(args ...string) {
@@ -79,6 +89,9 @@ func TestHelm(t *testing.T) {
 	do("install", "mooring", chart)
 	do(append([]string{"upgrade", "mooring", chart, "--set=images.controller.tag=v2"}, enforce()...)...)
 	u.migrate(t)
+	if last != nil {
+		do(append(append([]string{"upgrade", "mooring", chart}, enforce()...), last...)...)
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- u.runJob(t.Context()) }()
 	do("uninstall", "mooring")

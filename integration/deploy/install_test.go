@@ -23,6 +23,7 @@ func TestInstallIsAccepted(t *testing.T) {
 		t.Errorf("%d objects", n)
 	}
 	apply(t, plane, manifest)
+	apply(t, plane, read(t, "../../deploy/kubernetes/webhooks.yaml"))
 	apply(t, plane, read(t, "../../deploy/kubernetes/agent-role.yaml"))
 	apply(t, plane, read(t, "../../deploy/kubernetes/controller-role.yaml"))
 	apply(t, plane, render(t, "--set=networkPolicy.enabled=true"))
@@ -74,7 +75,8 @@ func TestControllerIsRestricted(t *testing.T) {
 func TestReapplyKeepsWhatTheControllerFillsIn(t *testing.T) {
 	plane := kubetest.Start(t)
 	admin := clientFor(t, plane.Config())
-	apply(t, plane, render(t))
+	const hooks = "--set=webhooks.enabled=true"
+	apply(t, plane, render(t, hooks))
 	guard := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "mooring-guard"}}
 	patch := client.RawPatch(types.JSONPatchType, []byte(`[{"op":"add","path":"/webhooks/0/clientConfig/caBundle","value":"Y2E="}]`))
 	if err := admin.Patch(t.Context(), guard, patch); err != nil {
@@ -85,7 +87,7 @@ func TestReapplyKeepsWhatTheControllerFillsIn(t *testing.T) {
 	if err := admin.Patch(t.Context(), secret, patch); err != nil {
 		t.Fatal(err)
 	}
-	apply(t, plane, render(t, "--set=webhooks.timeoutSeconds=3"))
+	apply(t, plane, render(t, hooks, "--set=webhooks.timeoutSeconds=3"))
 	for _, o := range []client.Object{guard, secret} {
 		if err := admin.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
 			t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-vm/mooring/hack/kube"
@@ -283,4 +284,10 @@ func TestObserveWarns(t *testing.T) {
 	if told := p.warnings.take(); told != "" {
 		t.Errorf("another annotation: warned of %q", told)
 	}
+	p.awaitLabels(t, func(err error) error {
+		if told := p.warnings.take(); err != nil || !strings.Contains(told, "plain may not change "+kubevirtv1.MigrationJobLabel) {
+			return notYet{err}
+		}
+		return nil
+	})
 }

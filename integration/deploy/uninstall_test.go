@@ -160,6 +160,7 @@ func TestUninstall(t *testing.T) {
 remove ValidatingWebhookConfiguration mooring-guard: done
 remove MutatingWebhookConfiguration mooring-launcher: done
 remove ValidatingAdmissionPolicyBinding mooring-annotations: done
+remove ValidatingAdmissionPolicyBinding mooring-launchers: done
 remove ValidatingAdmissionPolicyBinding mooring-quota-annotations: done
 restore ResourceQuota NAMESPACE/default: pods 4 -> 3: done
 remove MigrationReservation NAMESPACE/uid-1 of migration migration, whose pods quotas may refuse from now on: done
@@ -169,7 +170,7 @@ clear the computed annotations of namespace NAMESPACE: done
 		t.Errorf("printed (-want +got):\n%s", diff)
 	}
 	u.checkCleared(t)
-	u.checkScaled(t)
+	u.checkScaled(t, 0)
 	if out, err := u.run(t.Context()); err != nil || out != "nothing is left to take away\n" {
 		t.Errorf("the second time: %v, printed %q", err, out)
 	}
@@ -208,11 +209,46 @@ func (u *used) checkCleared(t *testing.T) {
 	}
 }
 
-func (u *used) checkScaled(t *testing.T) {
+func (u *used) checkScaled(t *testing.T, want int32) {
 	t.Helper()
 	var d appsv1.Deployment
-	if err := u.admin.Get(t.Context(), client.ObjectKey{Namespace: system, Name: "mooring-controller"}, &d); err != nil || *d.Spec.Replicas != 0 {
-		t.Errorf("%v replicas, %v", d.Spec.Replicas, err)
+	if err := u.admin.Get(t.Context(), client.ObjectKey{Namespace: system, Name: "mooring-controller"}, &d); err != nil {
+		t.Fatal(err)
+	}
+	if *d.Spec.Replicas != want {
+		t.Errorf("%d replicas, want %d", *d.Spec.Replicas, want)
+	}
+}
+
+// TestUninstallRefusesBeforeItChangesAnything has a quota that cannot be set back, as nobody
+// knows to what. When that is mended, the next attempt does it all.
+func TestUninstallRefusesBeforeItChangesAnything(t *testing.T) {
+	u := startUsed(t)
+	u.annotateQuota(t, quota.BaseAnnotation, `"many"`)
+	out, err := u.run(t.Context())
+	if err == nil || strings.Contains(out, "done") || !strings.Contains(out, "read the base of ResourceQuota "+u.namespace+"/default") {
+		t.Errorf("%v, printed %q", err, out)
+	}
+	u.checkScaled(t, 2)
+	for _, o := range u.objects {
+		if err := u.admin.Get(t.Context(), client.ObjectKeyFromObject(o), o.DeepCopy()); err != nil {
+			t.Errorf("%s: %v", o.GetKind(), err)
+		}
+	}
+	u.annotateQuota(t, quota.BaseAnnotation, `{"pods":"3"}`)
+	if out, err := u.run(t.Context()); err != nil {
+		t.Fatalf("%v, printed %q", err, out)
+	}
+	u.checkCleared(t)
+	u.remove(t)
+}
+
+func (u *used) annotateQuota(t *testing.T, key, value string) {
+	t.Helper()
+	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: u.namespace, Name: "default"}}
+	patch := client.RawPatch(client.Merge.Type(), fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, key, value))
+	if err := u.admin.Patch(t.Context(), q, patch); err != nil {
+		t.Fatal(err)
 	}
 }
 

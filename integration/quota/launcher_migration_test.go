@@ -115,8 +115,10 @@ func testTwoLaunchers(t *testing.T, c *kubevirttest.Cluster) {
 	if err := c.Client.Create(t.Context(), other); err != nil {
 		t.Fatal(err)
 	}
-	err := c.Client.Create(t.Context(), target, client.DryRunAll)
-	wantRefusal(t, err, "launchers.mooring.dev", "which of its 2 launchers it runs in is not known: left-over, "+source.Name)
+	eventually(t, "KubeVirt to list both", func() error {
+		err := c.Client.Create(t.Context(), target.DeepCopy(), client.DryRunAll)
+		return refusal(err, "launchers.mooring.dev", "which of its 2 launchers it runs in is not known: left-over, "+source.Name)
+	})
 }
 
 // copyOf is a launcher like another.

@@ -67,7 +67,7 @@ func install(t *testing.T, c *kubevirttest.Cluster, name string) *program {
 	if err := c.Client.Create(t.Context(), ns); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
-	for _, o := range manifests(t, "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Secret") {
+	for _, o := range manifests(t, "install.yaml", "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Secret") {
 		apply(t, c, o)
 	}
 	kubeconfig, err := c.Plane.Kubeconfig(t.Context(), system, "mooring-controller")

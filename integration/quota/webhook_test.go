@@ -25,7 +25,7 @@ import (
 	"github.com/mooring-vm/mooring/quota/webhook/certificates"
 )
 
-// startServing is start with the webhooks of install.yaml, which the API server calls by
+// startServing is start with the webhooks of webhooks.yaml, which the API server calls by
 // localhost as there are no Services here. They are gone when t ends.
 func startServing(t *testing.T, args ...string) (*kubevirttest.Cluster, *program) {
 	t.Helper()
@@ -43,10 +43,10 @@ func startServing(t *testing.T, args ...string) (*kubevirttest.Cluster, *program
 	return c, p
 }
 
-// manifests are the documents of install.yaml of these kinds.
-func manifests(t *testing.T, kinds ...string) []*unstructured.Unstructured {
+// manifests are the documents of a file of deploy/kubernetes of these kinds.
+func manifests(t *testing.T, file string, kinds ...string) []*unstructured.Unstructured {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "kubernetes", "install.yaml"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "kubernetes", file))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,12 +65,12 @@ func manifests(t *testing.T, kinds ...string) []*unstructured.Unstructured {
 	return all
 }
 
-// applyWebhooks registers the webhooks as install.yaml does, but for where they are.
+// applyWebhooks registers the webhooks as webhooks.yaml does, but for where they are.
 func applyWebhooks(t *testing.T, c *kubevirttest.Cluster, base string) {
 	t.Helper()
-	all := manifests(t, "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
+	all := manifests(t, "webhooks.yaml", "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
 	if len(all) != 2 {
-		t.Fatalf("install.yaml has %d webhook configurations, want 2", len(all))
+		t.Fatalf("webhooks.yaml has %d webhook configurations, want 2", len(all))
 	}
 	for _, o := range all {
 		hooks, _, err := unstructured.NestedSlice(o.Object, "webhooks")

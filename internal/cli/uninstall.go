@@ -37,11 +37,12 @@ func (p *Program) uninstallCommand() *cobra.Command {
 		Use:   "uninstall [--node]",
 		Short: "Take away what Mooring leaves in a cluster, or on this node",
 		Long: "Takes away what would hold somebody up when Mooring is gone, and says what it did.\n\n" +
-			"In a cluster: the webhooks and what puts the policies for annotations into force;\n" +
+			"In a cluster: the webhooks and what puts the policies for pods and quotas into force;\n" +
 			"ResourceQuotas get their base back; reservations of migrations go, with their finalizer;\n" +
 			"so do annotations of namespaces that the controller has computed. A controller that is at\n" +
-			"work would undo it: it is stopped first with --force, and otherwise nothing is done. The\n" +
-			"rest is whose who installed it: helm uninstall (which runs this by itself), or kubectl delete.\n\n" +
+			"work would undo it: it is stopped first with --force, and otherwise nothing is done. Nor is\n" +
+			"anything where a quota's base cannot be read, or a controller stays at work. The rest is whose who\n" +
+			"installed it: helm uninstall (which runs this by itself), or kubectl delete.\n\n" +
 			"On a node, as root: the units of agent and fence, what is pinned below /sys/fs/bpf, the tmpfs\n" +
 			"at /run/mooring, and the program for launchers. Launchers that run keep their limits. The\n" +
 			"policy, the setting for containerd and the programs are left.\n\n" +

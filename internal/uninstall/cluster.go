@@ -29,7 +29,9 @@ const (
 )
 
 // policyBindings put the chart's policies into force.
-func policyBindings() []string { return []string{"mooring-annotations", "mooring-quota-annotations"} }
+func policyBindings() []string {
+	return []string{"mooring-annotations", "mooring-launchers", "mooring-quota-annotations"}
+}
 
 // Cluster is what Mooring has put into a cluster.
 type Cluster struct {
@@ -60,10 +62,14 @@ func NewClient(config *rest.Config) (client.Client, error) {
 	return client.New(config, client.Options{Scheme: known})
 }
 
-// Run takes it away. It goes on after an error with what does not depend on it, and
-// returns all of them; a [*RunningError] comes before anything is done. CRDs, roles and
-// what runs are left to whoever has applied them.
+// Run takes it away. Nothing is changed where a quota's base cannot be read, nor where a
+// controller stays at work, a [*RunningError]. After that it goes on after an error with
+// what does not depend on it, and returns all of them. CRDs, roles and what runs are left
+// to whoever has applied them.
 func (c *Cluster) Run(ctx context.Context) error {
+	if err := c.checkQuotas(ctx); err != nil {
+		return err
+	}
 	if err := c.stopController(ctx); err != nil {
 		return err
 	}

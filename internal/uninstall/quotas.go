@@ -15,23 +15,39 @@ import (
 	"github.com/mooring-vm/mooring/quota"
 )
 
-// restoreQuotas sets quotas that are raised back to their base. One whose base cannot be
-// read is an error, and left alone.
-func (c *Cluster) restoreQuotas(ctx context.Context) error {
-	namespaces, err := c.namespaces(ctx)
-	if err != nil {
+// checkQuotas returns an error that names each quota that could not be restored. It
+// changes nothing.
+func (c *Cluster) checkQuotas(ctx context.Context) error {
+	return c.eachQuota(ctx, func(q *corev1.ResourceQuota, ns *corev1.Namespace) error {
+		_, err := c.restored(q, ns)
 		return err
-	}
+	})
+}
+
+// restoreQuotas sets quotas that are raised back to their base. One whose base cannot be
+// read any more is an error, and left alone.
+func (c *Cluster) restoreQuotas(ctx context.Context) error {
+	return c.eachQuota(ctx, func(q *corev1.ResourceQuota, ns *corev1.Namespace) error {
+		return c.restoreQuota(ctx, q, ns)
+	})
+}
+
+// eachQuota calls do for each quota that the controller has written to, and returns all
+// errors.
+func (c *Cluster) eachQuota(ctx context.Context, do func(*corev1.ResourceQuota, *corev1.Namespace) error) error {
 	var quotas corev1.ResourceQuotaList
 	if err := c.Client.List(ctx, &quotas); err != nil {
 		return fmt.Errorf("list ResourceQuotas: %w", err)
 	}
+	namespaces, err := c.namespaces(ctx)
+	if err != nil {
+		return err
+	}
 	var errs []error
 	for _, q := range quotas.Items {
-		if !c.annotated(&q) {
-			continue
+		if ns := namespaces[q.Namespace]; ns != nil && c.annotated(&q) { // else it has gone with its namespace
+			errs = append(errs, do(&q, ns))
 		}
-		errs = append(errs, c.restoreQuota(ctx, &q, namespaces[q.Namespace]))
 	}
 	return errors.Join(errs...)
 }
@@ -91,8 +107,8 @@ func (c *Cluster) writeQuota(ctx context.Context, restored *corev1.ResourceQuota
 func (c *Cluster) restored(q *corev1.ResourceQuota, ns *corev1.Namespace) (*corev1.ResourceQuota, error) {
 	base, err := quota.Base(q, ns, c.Quota)
 	if err != nil {
-		return nil, fmt.Errorf("namespace %s: %w: set spec.hard as it is to be, and take the annotations %s away",
-			q.Namespace, err, strings.Join(c.quotaKeys(), ", "))
+		return nil, fmt.Errorf("read the base of ResourceQuota %s/%s: %w: set spec.hard as it is to be, and take the annotations %s away",
+			q.Namespace, q.Name, err, strings.Join(c.quotaKeys(), ", "))
 	}
 	restored := q.DeepCopy()
 	restored.Spec.Hard = base

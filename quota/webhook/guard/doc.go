@@ -14,6 +14,10 @@
 // refuses the second one only if status.hard is full; what both took may be reserved.
 // The controller looks a second time.
 //
+// That a request comes from the API server is not checked. Nothing is written by what a
+// request alone says: what a migration's target pod is charged is noted if migration and VM
+// are in the cluster, and it is not far more than the VM is likely to need.
+//
 // A VM is judged by an estimate of its launcher. The launcher itself is judged when it is
 // made, and by what it is charged.
 package guard

@@ -28,11 +28,11 @@ func read(t *testing.T, path ...string) string {
 }
 
 // TestDocumentedWebhooks holds the table in docs/webhooks.md, and what is said below it of
-// all of them, against install.yaml.
+// all of them, against webhooks.yaml.
 func TestDocumentedWebhooks(t *testing.T) {
 	docs := read(t, "docs", "webhooks.md")
 	found := 0
-	for document := range strings.SplitSeq(read(t, "deploy", "kubernetes", "install.yaml"), "\n---\n") {
+	for document := range strings.SplitSeq(read(t, "deploy", "kubernetes", "webhooks.yaml"), "\n---\n") {
 		all := &registrationv1.ValidatingWebhookConfiguration{} // a mutating one has all that is asked for here
 		if err := yaml.Unmarshal([]byte(document), all); err != nil || !strings.HasSuffix(all.Kind, "WebhookConfiguration") {
 			continue
@@ -51,7 +51,7 @@ func TestDocumentedWebhooks(t *testing.T) {
 		}
 	}
 	if found != 6 {
-		t.Errorf("install.yaml has %d webhooks, want 6", found)
+		t.Errorf("webhooks.yaml has %d webhooks, want 6", found)
 	}
 }
 
@@ -88,5 +88,16 @@ func TestDocumentedMessages(t *testing.T) {
 		if message == "" || !strings.Contains(docs, "    "+message+"\n") {
 			t.Errorf("docs/webhooks.md does not have:\n    %s", message)
 		}
+	}
+}
+
+// TestDocumentedWarning: so is the warning of a target that is not noted.
+func TestDocumentedWarning(t *testing.T) {
+	w := newWorld(t, append(migrating(), namespace(), raised(), reservation(), kubevirtObject())...)
+	r := ask(t, admissionv1.Create, nil, made("99Gi", "m-db"))
+	r.Namespace, r.UserInfo.Username = "vms", virtController
+	got := guard.NewLauncher(w.guard).Handle(t.Context(), r)
+	if len(got.Warnings) != 1 || !strings.Contains(read(t, "docs", "webhooks.md"), "    "+got.Warnings[0]+"\n") {
+		t.Errorf("docs/webhooks.md does not have:\n    %s", got.Warnings)
 	}
 }

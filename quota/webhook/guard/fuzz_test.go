@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -22,18 +21,26 @@ func FuzzHandlers(f *testing.F) {
 		f.Add(text, []byte(`{"spec":{"hard":{"pods":"1"}}}`), "")
 		f.Add([]byte(`{"spec":{"running":true}}`), text, "")
 	}
-	handlers := newWorld(f, namespace(manager, managed16), raised(), reservation(), kubevirtObject(), launcher("web", "1", "1Gi")).handlers()
+	handlers := newWorld(f, append(migrating(),
+		namespace(manager, managed16), raised(), reservation(), kubevirtObject(), launcher("web", "1", "1Gi"))...).handlers()
 	f.Fuzz(func(t *testing.T, was, is []byte, subresource string) {
 		r := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
-			Namespace: "vms", SubResource: subresource, UserInfo: authenticationv1.UserInfo{Username: eve},
+			Namespace: "vms", SubResource: subresource,
 			OldObject: runtime.RawExtension{Raw: was}, Object: runtime.RawExtension{Raw: is},
 		}}
-		for _, r.Operation = range []admissionv1.Operation{admissionv1.Create, admissionv1.Update, admissionv1.Delete} {
-			for name, h := range handlers {
-				if got := h.Handle(t.Context(), r); !got.Allowed && got.Result.Message == "" {
-					t.Errorf("%s: refused without a reason", name)
-				}
+		for _, r.UserInfo.Username = range []string{eve, virtController} {
+			for _, r.Operation = range []admissionv1.Operation{admissionv1.Create, admissionv1.Update, admissionv1.Delete} {
+				judgeAll(t, handlers, r)
 			}
 		}
 	})
+}
+
+func judgeAll(t *testing.T, handlers map[string]admission.Handler, r admission.Request) {
+	t.Helper()
+	for name, h := range handlers {
+		if got := h.Handle(t.Context(), r); !got.Allowed && got.Result.Message == "" {
+			t.Errorf("%s: refused without a reason", name)
+		}
+	}
 }

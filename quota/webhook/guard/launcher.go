@@ -2,16 +2,11 @@ package guard
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/types"
 	kubevirtv1 "kubevirt.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/mooring-vm/mooring/api/v1alpha1"
@@ -29,6 +24,10 @@ const exceeded = "exceeded quota"
 // refuses a migration's target pod: what that is charged it writes to the reservation, in
 // [quota.TargetAnnotation], as nobody else sees a pod that a quota then rejects. A target
 // pod is one that virt-controller makes; with the label of one, others are still judged.
+//
+// What is written is first held against the cluster, as a request need not come from the API
+// server. Where it is not likely, nothing is written, and the pod passes
+// with a warning.
 func NewLauncher(c Config) admission.Handler { return newGuard(c, "launchers", Config.judgeLauncher) }
 
 func (c Config) judgeLauncher(ctx context.Context, r admission.Request) error {
@@ -41,18 +40,20 @@ func (c Config) judgeLauncher(ctx context.Context, r admission.Request) error {
 	}
 	pod.Namespace = r.Namespace
 	reserve := quota.Reserve(v1alpha1.RoleLauncher, pod)
-	migration := pod.Labels[kubevirtv1.MigrationJobLabel]
-	if migration == "" {
+	if pod.Labels[kubevirtv1.MigrationJobLabel] == "" {
 		return c.judgePod(ctx, pod, reserve)
 	}
 	cluster, err := virt.Read(ctx, c.Live)
-	if err == nil && r.UserInfo.Username != cluster.Controller() {
+	if err != nil {
+		return fmt.Errorf("finding out who makes the target pods of migrations: %w", err)
+	}
+	if r.UserInfo.Username != cluster.Controller() {
 		return c.judgePod(ctx, pod, reserve)
 	}
 	if r.DryRun != nil && *r.DryRun {
 		return nil
 	}
-	return c.sayRendered(ctx, client.ObjectKey{Namespace: r.Namespace, Name: migration}, reserve)
+	return c.sayRendered(ctx, cluster, pod, reserve)
 }
 
 // judgePod judges a launcher by what it is charged.
@@ -78,34 +79,4 @@ func (c Config) lacking(s quota.Snapshot, pod v1alpha1.ReservedPod) string {
 		}
 	}
 	return strings.Join(errs, "; ")
-}
-
-// sayRendered writes to a reservation what its target pod is charged, unless it is known.
-func (c Config) sayRendered(ctx context.Context, key client.ObjectKey, pod v1alpha1.ReservedPod) error {
-	r := &v1alpha1.MigrationReservation{}
-	if err := c.Live.Get(ctx, key, r); err != nil {
-		if client.IgnoreNotFound(err) == nil {
-			return nil // it needs none, or comes later: KubeVirt tries again
-		}
-		return fmt.Errorf("reading reservation %q: %w", key.Name, err)
-	}
-	if known(r, pod) {
-		return nil
-	}
-	patch, _ := json.Marshal(map[string]any{"metadata": map[string]any{ // strings alone: cannot fail
-		"uid": r.UID, "annotations": map[string]string{quota.TargetAnnotation: quota.FormatRendered(pod)},
-	}})
-	if err := c.Client.Patch(ctx, r, client.RawPatch(types.MergePatchType, patch)); err != nil {
-		return fmt.Errorf("writing to reservation %q what the target pod is charged: %w", key.Name, err)
-	}
-	return nil
-}
-
-// known says whether a reservation has it already what its target pod is charged.
-func known(r *v1alpha1.MigrationReservation, pod v1alpha1.ReservedPod) bool {
-	if _, said := r.Annotations[quota.TargetAnnotation]; said {
-		seen, err := quota.Rendered(r)
-		return err == nil && seen != nil && equality.Semantic.DeepEqual(*seen, pod)
-	}
-	return slices.ContainsFunc(r.Spec.Pods, func(p v1alpha1.ReservedPod) bool { return equality.Semantic.DeepEqual(p, pod) })
 }

@@ -26,15 +26,20 @@ func (c Config) estimate(ctx context.Context, s quota.Snapshot, cluster virt.Clu
 	if err := c.expand(ctx, vm, &vmi.Spec); err != nil {
 		return estimate.Launcher{}, err
 	}
+	return c.estimateInstance(ctx, s, cluster, vmi)
+}
+
+// estimateInstance estimates the launcher of an instance.
+func (c Config) estimateInstance(ctx context.Context, s quota.Snapshot, cluster virt.Cluster, vmi *kubevirtv1.VirtualMachineInstance) (estimate.Launcher, error) {
 	ranges := &corev1.LimitRangeList{}
-	if err := c.list(ctx, vm.Namespace, ranges); err != nil {
+	if err := c.list(ctx, vmi.Namespace, ranges); err != nil {
 		return estimate.Launcher{}, err
 	}
 	l, err := estimate.Of(estimate.Input{
 		VMI: vmi, Namespace: s.Namespace, Quotas: s.Quotas, LimitRanges: pointers(ranges.Items), Cluster: cluster,
 	})
 	if len(l.Unknown) > 0 {
-		c.Logger.Debug("a launcher may need more than is estimated", "namespace", vm.Namespace, "vm", vm.Name, "for", strings.Join(l.Unknown, ", "))
+		c.Logger.Debug("a launcher may need more than is estimated", "namespace", vmi.Namespace, "vm", vmi.Name, "for", strings.Join(l.Unknown, ", "))
 	}
 	return l, err
 }

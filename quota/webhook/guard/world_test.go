@@ -94,7 +94,7 @@ func reservation() *v1alpha1.MigrationReservation {
 func launcher(vm, cpu, memory string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: inVMs("virt-launcher-" + vm)}
 	pod.Labels = map[string]string{kubevirtv1.AppLabel: "virt-launcher"}
-	pod.OwnerReferences = []metav1.OwnerReference{{Kind: "VirtualMachineInstance", Name: vm, Controller: new(true)}}
+	pod.OwnerReferences = []metav1.OwnerReference{{Kind: "VirtualMachineInstance", Name: vm, UID: types.UID("vmi-" + vm), Controller: new(true)}}
 	pod.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Limits: list("cpu", cpu, "memory", memory)}}}
 	pod.Status.Phase = corev1.PodRunning
 	return pod

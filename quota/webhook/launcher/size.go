@@ -50,13 +50,32 @@ func (m *mutation) findSize() error {
 	return nil
 }
 
-// sources are the launchers that the VM may run in: on its node, and not ended or ending.
+// sources are the launchers that the VM may run in: on its node, and not ended or ending. Of
+// several those that KubeVirt has seen, if it has seen any.
 func (in *Input) sources() []*corev1.Pod {
 	var all []*corev1.Pod
 	for i := range in.Launchers {
 		pod := &in.Launchers[i]
 		elsewhere := in.VMI != nil && in.VMI.Status.NodeName != "" && pod.Spec.NodeName != in.VMI.Status.NodeName
 		if !elsewhere && in.before(pod) {
+			all = append(all, pod)
+		}
+	}
+	if active := in.active(all); len(active) > 0 {
+		return active
+	}
+	return all
+}
+
+// active are those of some pods that the VM's status lists. KubeVirt lists each pod whose
+// controller is the VM, when it comes to it.
+func (in *Input) active(pods []*corev1.Pod) []*corev1.Pod {
+	if in.VMI == nil {
+		return nil
+	}
+	var all []*corev1.Pod
+	for _, pod := range pods {
+		if _, ok := in.VMI.Status.ActivePods[pod.UID]; ok {
 			all = append(all, pod)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	"pgregory.net/rapid"
 
@@ -186,6 +187,36 @@ func TestTwoSources(t *testing.T) {
 			}
 		} else if err != nil || out.Pod != nil {
 			t.Errorf("%s: got %v, %v", name, err, out.Pod)
+		}
+	}
+}
+
+// Of two launchers the VM runs in the one that KubeVirt lists.
+func TestActiveSources(t *testing.T) {
+	larger := resizedTo(resources("400m", "4Gi", "4", "5Gi"))
+	other := func(pod *corev1.Pod) { pod.Name, pod.UID = "other", "other" }
+	for name, c := range map[string]struct {
+		active    []types.UID
+		launchers []corev1.Pod
+		refused   bool
+		resized   bool
+	}{
+		"the resized one":            {[]types.UID{"source"}, []corev1.Pod{newSource(larger), newSource(other)}, false, true},
+		"the other":                  {[]types.UID{"source"}, []corev1.Pod{newSource(), newSource(other, larger)}, false, false},
+		"both":                       {[]types.UID{"source", "other"}, []corev1.Pod{newSource(larger), newSource(other)}, true, false},
+		"neither":                    {[]types.UID{"x"}, []corev1.Pod{newSource(larger), newSource(other)}, true, false},
+		"it alone, and not listed":   {[]types.UID{"x"}, []corev1.Pod{newSource(larger)}, false, true},
+		"a listed one that has gone": {[]types.UID{"source", "gone"}, []corev1.Pod{newSource(larger), newSource(other)}, false, true},
+	} {
+		in := input(newTarget(nil), newVMI())
+		in.VMI.Status.ActivePods = map[types.UID]string{}
+		for _, uid := range c.active {
+			in.VMI.Status.ActivePods[uid] = "node-1"
+		}
+		in.Launchers = c.launchers
+		out, err := Mutate(in)
+		if _, refused := errors.AsType[*Refusal](err); refused != c.refused || (out.Pod != nil) != c.resized {
+			t.Errorf("%s: got %v, changed: %t", name, err, out.Pod != nil)
 		}
 	}
 }

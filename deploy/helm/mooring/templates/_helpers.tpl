@@ -27,16 +27,23 @@ app.kubernetes.io/component: {{ . }}
 {{- end -}}
 {{- end }}
 
-{{/* Namespaces that neither webhooks nor policies look at. */}}
+{{/* Leaves kube-system, the release's own namespace and others out: call with (list $ NAMES). */}}
 {{- define "mooring.excluded" -}}
 matchExpressions:
 - key: kubernetes.io/metadata.name
   operator: NotIn
-  values: {{ concat (list "kube-system" .Release.Namespace) .Values.webhooks.excludedNamespaces | uniq | toJson }}
+  values: {{ concat (list "kube-system" (index . 0).Release.Namespace) (index . 1) | uniq | toJson }}
 {{- end }}
 
+{{/* Whether the controller is ready for webhook requests. */}}
 {{- define "mooring.serves" -}}
-{{- if and .Values.controller.enabled .Values.webhooks.enabled }}true{{ end -}}
+{{- if and .Values.controller.enabled (ne (toString .Values.webhooks.enabled) "false") }}true{{ end -}}
+{{- end }}
+
+{{/* Whether the API server is told to send them. */}}
+{{- define "mooring.calls" -}}
+{{- $wanted := toString .Values.webhooks.enabled -}}
+{{- if and .Values.controller.enabled (or (eq $wanted "true") (and (eq $wanted "auto") (eq .Values.mode "enforce"))) }}true{{ end -}}
 {{- end }}
 
 {{/* Which annotations quotas are read by: the same for who writes them and who clears them away. */}}
@@ -63,7 +70,7 @@ capabilities:
   drop: [ALL]
 {{- end }}
 
-{{/* What all webhooks have: call with (list $ PATH SIDE-EFFECTS). */}}
+{{/* What all webhooks have: call with (list $ PATH SIDE-EFFECTS FAILURE-POLICY). */}}
 {{- define "mooring.webhook" -}}
 {{- with index . 0 -}}
 clientConfig:
@@ -72,38 +79,38 @@ clientConfig:
     namespace: {{ .Release.Namespace }}
     path: {{ index $ 1 }}
 namespaceSelector:
-  {{- include "mooring.excluded" . | nindent 2 }}
+  {{- include "mooring.excluded" (list . .Values.webhooks.excludedNamespaces) | nindent 2 }}
 matchPolicy: Equivalent
-failurePolicy: {{ .Values.webhooks.failurePolicy }}
+failurePolicy: {{ index $ 3 }}
 timeoutSeconds: {{ .Values.webhooks.timeoutSeconds }}
 sideEffects: {{ index $ 2 }}
 admissionReviewVersions: [v1]
 {{- end -}}
 {{- end }}
 
-{{/* The keys of annotations that a request sets, changes or takes away. */}}
+{{/* The keys that a request sets, changes or takes away: call with "annotations" or "labels". */}}
 {{- define "mooring.changed" -}}
 - name: before
-  expression: "oldObject == null ? {} : oldObject.metadata.?annotations.orValue({})"
+  expression: "oldObject == null ? {} : oldObject.metadata.?{{ . }}.orValue({})"
 - name: after
-  expression: object.metadata.?annotations.orValue({})
+  expression: object.metadata.?{{ . }}.orValue({})
 - name: changed
   expression: >-
     variables.after.filter(k, !(k in variables.before) || variables.before[k] != variables.after[k])
     + variables.before.filter(k, !(k in variables.after))
 {{- end }}
 
-{{/* Lets those through who may "set" a resource that is there for that alone. */}}
+{{/* Lets those through who may "set" a resource that is there for that alone: call with (list "labels" RESOURCE). */}}
 {{- define "mooring.maySet" -}}
 validations:
 - expression: >-
     variables.ours.size() == 0
-    || authorizer.group('mooring.dev').resource('{{ . }}').namespace(request.namespace).check('set').allowed()
+    || authorizer.group('mooring.dev').resource('{{ index . 1 }}').namespace(request.namespace).check('set').allowed()
   reason: Forbidden
-  message: annotations of Mooring's take the verb "set" for {{ . }}.mooring.dev in the namespace
+  message: these {{ index . 0 }} take the verb "set" for {{ index . 1 }}.mooring.dev in the namespace
   messageExpression: >-
     request.userInfo.username + ' may not change ' + variables.ours.join(', ')
-    + ': it takes the verb "set" for {{ . }}.mooring.dev in namespace ' + request.namespace
+    + ': it takes the verb "set" for {{ index . 1 }}.mooring.dev in namespace ' + request.namespace
 {{- end }}
 
 {{- define "mooring.uninstallHook" -}}

@@ -1,0 +1,178 @@
+package deploy
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kubetest "github.com/mooring-vm/mooring/integration/kube"
+)
+
+// configurations are what the API server is told of webhooks by.
+func configurations() []string {
+	return []string{"ValidatingWebhookConfiguration mooring-guard", "MutatingWebhookConfiguration mooring-launcher"}
+}
+
+// A first install has nobody's requests refused: webhooks are called in mode enforce, or
+// where they are asked for. The controller is ready for them before.
+func TestWebhooksFollowTheMode(t *testing.T) {
+	const on, off = "--set=webhooks.enabled=true", "--set=webhooks.enabled=false"
+	tests := map[string]struct {
+		args          []string
+		called, ready bool
+	}{
+		"observe":              {nil, false, true},
+		"observe, asked for":   {[]string{on}, true, true},
+		"enforce":              {enforce(), true, true},
+		"enforce, not wanted":  {append(enforce(), off), false, false},
+		"asked of no one":      {[]string{on, "--set=controller.enabled=false"}, false, false},
+		"enforce, nobody asks": {append(enforce(), "--set=controller.enabled=false"), false, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			all := decode(t, render(t, tt.args...))
+			for _, configuration := range configurations() {
+				if (all[configuration] != nil) != tt.called {
+					t.Errorf("%s: there %t, want %t", configuration, all[configuration] != nil, tt.called)
+				}
+			}
+			secret, served := all["Secret mooring-webhook-certificates"] != nil, serves(t, all["Deployment mooring-controller"])
+			if secret != tt.ready || served != tt.ready {
+				t.Errorf("there is a Secret: %t, the controller serves: %t; want %t", secret, served, tt.ready)
+			}
+		})
+	}
+}
+
+// serves reports whether a controller listens for webhook requests.
+func serves(t *testing.T, deployment *unstructured.Unstructured) bool {
+	t.Helper()
+	if deployment == nil {
+		return false
+	}
+	containers, _, err := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers")
+	if err != nil || len(containers) != 1 {
+		t.Fatalf("containers %v, %v", containers, err)
+	}
+	args, _, err := unstructured.NestedStringSlice(containers[0].(map[string]any), "args")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.Contains(args, "--webhook-listen=:9443")
+}
+
+// With Fail and without a controller, Kubernetes' own must be able to delete a namespace
+// with its quotas.
+func TestFailIsForVMsAlone(t *testing.T) {
+	got := map[string]string{}
+	all := decode(t, render(t, append(enforce(), "--set=webhooks.failurePolicy=Fail")...))
+	for _, configuration := range configurations() {
+		for _, hook := range webhooks(t, all[configuration]) {
+			got[hook["name"].(string)] = hook["failurePolicy"].(string)
+		}
+	}
+	want := map[string]string{
+		"resourcequotas.guard.mooring.dev": "Ignore", "namespaces.guard.mooring.dev": "Ignore",
+		"virtualmachines.guard.mooring.dev": "Fail", "virtualmachinerestores.guard.mooring.dev": "Fail",
+		"launchers.guard.mooring.dev": "Fail", "launchers.mooring.dev": "Fail",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("failure policies (-want +got):\n%s", diff)
+	}
+}
+
+// TestFailKeepsNoNamespace has nobody answer, with Fail: launchers are refused, while what
+// Kubernetes does to end a namespace passes.
+func TestFailKeepsNoNamespace(t *testing.T) {
+	plane := kubetest.Start(t)
+	p := newPoliced(t, plane)
+	apply(t, plane, render(t, "--set=webhooks.enabled=true,webhooks.failurePolicy=Fail"))
+	launcher := p.pod("launcher", nil)
+	launcher.Labels = map[string]string{kubevirtv1.AppLabel: "virt-launcher"}
+	create := func() error { return p.admin.Create(t.Context(), launcher.DeepCopy(), client.DryRunAll) }
+	defer p.stopCalls(t, create)
+	eventually(t, "launchers to be refused", func() error {
+		if err := create(); !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), "launchers.") {
+			return notYet{err}
+		}
+		return nil
+	})
+	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "default"}}
+	if err := p.admin.Create(t.Context(), q); err != nil {
+		t.Fatal(err)
+	}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.namespace}}
+	labelled := client.RawPatch(client.Merge.Type(), []byte(`{"metadata":{"labels":{"a":"b"}}}`))
+	if err := p.admin.Patch(t.Context(), ns, labelled); err != nil {
+		t.Errorf("a namespace is changed: %v", err)
+	}
+	collector := p.as(t, "system:serviceaccount:kube-system:namespace-controller", rest.NoWarnings{})
+	if err := collector.Delete(t.Context(), q); err != nil {
+		t.Errorf("a quota is deleted with its namespace: %v", err)
+	}
+}
+
+// stopCalls takes the webhooks away, and returns when the API server heeds it.
+func (p *policed) stopCalls(t *testing.T, create func() error) {
+	t.Helper()
+	for _, o := range []client.Object{
+		&admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "mooring-guard"}},
+		&admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "mooring-launcher"}},
+	} {
+		if err := p.admin.Delete(t.Context(), o); err != nil {
+			t.Error(err)
+		}
+	}
+	eventually(t, "launchers to be let through", create)
+}
+
+func webhooks(t *testing.T, configuration *unstructured.Unstructured) (all []map[string]any) {
+	t.Helper()
+	hooks, _, err := unstructured.NestedSlice(configuration.Object, "webhooks")
+	if err != nil || len(hooks) == 0 {
+		t.Fatalf("%s: %d webhooks, %v", configuration.GetName(), len(hooks), err)
+	}
+	for _, hook := range hooks {
+		all = append(all, hook.(map[string]any))
+	}
+	return all
+}
+
+// Who takes a namespace out of the webhooks' sight has not opened it to everybody's
+// annotations.
+func TestExcludedNamespaces(t *testing.T) {
+	all := decode(t, render(t, append(enforce(), "--set=webhooks.excludedNamespaces={a},annotations.excludedNamespaces={b}")...))
+	for _, configuration := range configurations() {
+		for _, hook := range webhooks(t, all[configuration]) {
+			checkExcluded(t, hook["name"].(string), hook["namespaceSelector"], "a")
+		}
+	}
+	for _, name := range []string{"mooring-annotations", "mooring-launchers", "mooring-quota-annotations"} {
+		constraints, _, err := unstructured.NestedMap(all["ValidatingAdmissionPolicy "+name].Object, "spec", "matchConstraints")
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkExcluded(t, name, constraints["namespaceSelector"], "b")
+	}
+}
+
+// checkExcluded checks that a selector leaves out what it always does, and one namespace.
+func checkExcluded(t *testing.T, name string, selector any, namespace string) {
+	t.Helper()
+	want := map[string]any{"matchExpressions": []any{map[string]any{
+		"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": []any{"kube-system", system, namespace},
+	}}}
+	if diff := cmp.Diff(any(want), selector); diff != "" {
+		t.Errorf("%s: namespaces (-want +got):\n%s", name, diff)
+	}
+}

@@ -1,0 +1,110 @@
+package guard
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mooring-vm/mooring/api/v1alpha1"
+	"github.com/mooring-vm/mooring/quota"
+	"github.com/mooring-vm/mooring/quota/estimate"
+	"github.com/mooring-vm/mooring/quota/virt"
+)
+
+// verify holds a target pod against its migration and its VM in the cluster. A request that
+// says that it is virt-controller's need not be: whoever reaches the webhook can send one.
+func (c Config) verify(ctx context.Context, cluster virt.Cluster, pod *corev1.Pod, charge v1alpha1.ReservedPod) error {
+	vmi, err := c.migrating(ctx, pod)
+	if err != nil {
+		return err
+	}
+	s, err := c.read(ctx, pod.Namespace)
+	if err != nil {
+		return err
+	}
+	launcher, err := c.estimateInstance(ctx, s, cluster, vmi)
+	if err != nil {
+		return err
+	}
+	return likely(charge.Charge, launcher, present(s, vmi, pod), limited(s.Quotas))
+}
+
+// migrating is the VM whose migration a target pod is made for, and which controls it.
+func (c Config) migrating(ctx context.Context, pod *corev1.Pod) (*kubevirtv1.VirtualMachineInstance, error) {
+	uid := types.UID(pod.Labels[kubevirtv1.MigrationJobLabel])
+	all := &kubevirtv1.VirtualMachineInstanceMigrationList{}
+	if err := c.list(ctx, pod.Namespace, all); err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(all.Items, func(m kubevirtv1.VirtualMachineInstanceMigration) bool { return m.UID == uid })
+	if i < 0 || all.Items[i].IsFinal() {
+		return nil, fmt.Errorf("no migration with UID %q is under way", uid)
+	}
+	vmi := &kubevirtv1.VirtualMachineInstance{}
+	name := all.Items[i].Spec.VMIName
+	if err := c.Live.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: name}, vmi); err != nil {
+		return nil, fmt.Errorf("reading VirtualMachineInstance %q: %w", name, err)
+	}
+	if !metav1.IsControlledBy(pod, vmi) {
+		return nil, fmt.Errorf("the pod's controller is not VirtualMachineInstance %q, which migrates", name)
+	}
+	return vmi, nil
+}
+
+// present is what the launcher that a VM runs in is charged: of each resource the most, if
+// there are several that it may run in. KubeVirt's list of a VM's pods counts where there is
+// one.
+func present(s quota.Snapshot, vmi *kubevirtv1.VirtualMachineInstance, target *corev1.Pod) corev1.ResourceList {
+	charge := corev1.ResourceList{}
+	for _, pod := range s.Pods {
+		_, active := vmi.Status.ActivePods[pod.UID]
+		migrates := pod.Labels[kubevirtv1.MigrationJobLabel] == target.Labels[kubevirtv1.MigrationJobLabel]
+		if metav1.IsControlledBy(pod, vmi) && pod.Spec.NodeName == vmi.Status.NodeName && !migrates &&
+			(active || len(vmi.Status.ActivePods) == 0) && quota.Charged(pod, s.Now) {
+			most(charge, quota.Charge(pod))
+		}
+	}
+	return charge
+}
+
+// limited are the resources that some quota limits.
+func limited(quotas []*corev1.ResourceQuota) corev1.ResourceList {
+	names := corev1.ResourceList{}
+	for _, q := range quotas {
+		most(names, q.Spec.Hard)
+	}
+	return names
+}
+
+// likely says whether a target pod may be charged so much: of each resource twice what its
+// launcher is estimated at, or twice what the VM's present one is charged, whose VM may have
+// been resized. A resource that neither has is not likely where a quota limits it, unless
+// the estimate is known to lack something.
+func likely(charge corev1.ResourceList, launcher estimate.Launcher, present, limited corev1.ResourceList) error {
+	bounds := launcher.Pod.Charge.DeepCopy()
+	most(bounds, present)
+	var much []string
+	for _, name := range sorted(charge) {
+		bound, bounded := bounds[name]
+		_, matters := limited[name]
+		if !bounded && (!matters || len(launcher.Unknown) > 0) {
+			continue
+		}
+		bound = bound.DeepCopy()
+		bound.Add(bounds[name])
+		if q := charge[name]; q.Cmp(bound) > 0 {
+			much = append(much, fmt.Sprintf("%s: %s, want at most %s", name, &q, &bound))
+		}
+	}
+	if len(much) == 0 {
+		return nil
+	}
+	return fmt.Errorf("it is more than twice what the VM is likely to need: %s", strings.Join(much, "; "))
+}
