@@ -41,6 +41,10 @@ func TestMigrations(t *testing.T) {
 			"three at once":         testThreeAtOnce,
 			"a LimitRange":          testLimitRange,
 			"resized in place":      testResizedInPlace,
+			"a drain":               testDrain,
+			"aborted in each phase": testAbortedInEachPhase,
+			"aborted while pending": testAbortedWhilePending,
+			"VMI gone at the end":   testVMIGoneAtCompletion,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
