@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,6 +18,7 @@ import (
 	hackkubevirt "github.com/mooring-vm/mooring/hack/kubevirt"
 	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
 	"github.com/mooring-vm/mooring/quota"
+	"github.com/mooring-vm/mooring/quota/controller"
 )
 
 // startGuarded is startServing for a KubeVirt whose version is known. It returns when the
@@ -240,6 +242,22 @@ func TestLargerTarget(t *testing.T) {
 	awaitEvents(t, c, m.Get(t), quota.ReasonGrown)
 	m.GoOn(t)
 	m.Await(t, kubevirtv1.MigrationSucceeded)
+	awaitHard(t, c, ns, kubevirttest.QuotaName, base)
+	eventually(t, "what stays above the base to be reported", func() error { return overrunTold(t, c, ns) })
+}
+
+func overrunTold(t *testing.T, c *kubevirttest.Cluster, ns string) error {
+	t.Helper()
+	events := &eventsv1.EventList{}
+	if err := c.Client.List(t.Context(), events, client.InNamespace(ns)); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range events.Items {
+		if e.Reason == controller.ReasonOverrun && e.Regarding.Name == kubevirttest.QuotaName {
+			return nil
+		}
+	}
+	return errors.New("no Event says so")
 }
 
 // awaitLarger returns when virt-controller makes launchers that need more memory.
