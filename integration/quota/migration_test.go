@@ -42,6 +42,7 @@ func TestMigrations(t *testing.T) {
 			"a LimitRange":          testLimitRange,
 			"resized in place":      testResizedInPlace,
 			"a drain":               testDrain,
+			"quota status":          testStatus,
 			"aborted in each phase": testAbortedInEachPhase,
 			"aborted while pending": testAbortedWhilePending,
 			"VMI gone at the end":   testVMIGoneAtCompletion,
