@@ -175,6 +175,16 @@ func TestModes(t *testing.T) {
 	}
 }
 
+// No VM is halted in mode observe.
+func TestVMsAreHaltedInModeEnforce(t *testing.T) {
+	for want, args := range map[bool][]string{false: nil, true: enforce()} {
+		if got := !strings.Contains(render(t, args...), "- --halt-vms=false\n"); got != want {
+			t.Errorf("with %v VMs are halted: %t, want %t", args, got, want)
+		}
+	}
+}
+
+
 // CRDs are part of the release, so that an upgrade brings the new ones.
 func TestCRDs(t *testing.T) {
 	const name = "CustomResourceDefinition migrationreservations.mooring.dev"

@@ -20,6 +20,7 @@ type Config struct {
 	LeaseNamespace string
 	LeaderElection bool
 	Workers        int
+	Halt           bool
 	Quota          quota.Options
 	Webhook        WebhookConfig
 	LogLevel       slog.Level
@@ -33,6 +34,7 @@ func DefaultConfig() Config {
 		Listen:         ":9809",
 		LeaderElection: true,
 		Workers:        8,
+		Halt:           true,
 		Quota:          quota.Options{Timeout: quota.DefaultTimeout},
 		Webhook:        defaultWebhookConfig(),
 		LogFormat:      logflags.Text,
@@ -49,6 +51,7 @@ func (c *Config) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&c.LeaseNamespace, "lease-namespace", c.LeaseNamespace,
 		"namespace of the lease that is the leader's (default: that of the pod)")
 	flags.IntVar(&c.Workers, "workers", c.Workers, "how many namespaces are dealt with at once")
+	flags.BoolVar(&c.Halt, "halt-vms", c.Halt, "halt VMs that find no room in a quota that keeps something for migrations")
 	flags.DurationVar(&c.Quota.Timeout, "rejected-timeout", c.Quota.Timeout,
 		"how long something is reserved for a migration that a quota rejects all the same")
 	quotaflags.Add(flags, &c.Quota)

@@ -39,7 +39,7 @@ func newProgram(ctx context.Context, config Config, logger *slog.Logger) (manage
 	}
 	registry := prometheus.NewRegistry()
 	quotas, err := controller.Add(m, controller.Options{
-		Quota: config.Quota, Workers: config.Workers, Metrics: controller.NewMetrics(registry), Logger: logger,
+		Quota: config.Quota, Workers: config.Workers, Halt: config.Halt, Metrics: controller.NewMetrics(registry), Logger: logger,
 	})
 	if err != nil {
 		return nil, err

@@ -54,7 +54,8 @@ func NewScheme() (*runtime.Scheme, error) {
 // Options are those of [Add].
 type Options struct {
 	Quota   quota.Options
-	Workers int // how many namespaces are dealt with at once
+	Workers int  // how many namespaces are dealt with at once
+	Halt    bool // VMs that lack room: [Halter]
 	Metrics *Metrics
 	Logger  *slog.Logger
 }
@@ -88,8 +89,11 @@ func (c *Controller) Start(ctx context.Context) error {
 		Client: c.manager.GetClient(), Live: c.manager.GetAPIReader(), Events: c.manager.GetEventRecorder(Name),
 		Options: c.options.Quota, Metrics: c.options.Metrics, Logger: c.options.Logger,
 	})
-	halted := source.Kind[client.Object](c.manager.GetCache(), vmiMetadata(), &handler.EnqueueRequestForObject{})
-	err := errors.Join(c.add(Name, reconciler, c.sources()...), c.add(Name+"-halt", NewHalter(reconciler), halted))
+	err := c.add(Name, reconciler, c.sources()...)
+	if err == nil && c.options.Halt {
+		vmis := source.Kind[client.Object](c.manager.GetCache(), vmiMetadata(), &handler.EnqueueRequestForObject{})
+		err = c.add(Name+"-halt", NewHalter(reconciler), vmis)
+	}
 	if err != nil {
 		return fmt.Errorf("starting the quota controller: %w", err)
 	}
