@@ -184,7 +184,6 @@ func TestVMsAreHaltedInModeEnforce(t *testing.T) {
 	}
 }
 
-
 // CRDs are part of the release, so that an upgrade brings the new ones.
 func TestCRDs(t *testing.T) {
 	const name = "CustomResourceDefinition migrationreservations.mooring.dev"
