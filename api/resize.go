@@ -16,35 +16,57 @@ const (
 
 const quotaNone = "none"
 
-// CPUQuota is a CPU bandwidth: percent of one CPU, or no limit (None), in which
-// case Percent is 0.
+// MaxMHz is the highest frequency that is accepted.
+const MaxMHz = 100000
+
+// CPUQuota is a CPU bandwidth, in one of three ways: percent of one CPU; a frequency of
+// each vCPU, in MHz, on a host whose CPUs have another one; or no limit (None). What is of
+// another way is 0.
 type CPUQuota struct {
-	Percent int
-	None    bool
+	Percent     int
+	MHz, OfHost int
+	None        bool
 }
 
-// String returns the annotation value: "150%" or "none". [ParseCPUQuota] reads it
-// back to the same CPUQuota.
+// String returns the annotation value: "150%", "1200/2400MHz" or "none". [ParseCPUQuota]
+// reads it back to the same CPUQuota.
 func (q CPUQuota) String() string {
-	if q.None {
+	switch {
+	case q.None:
 		return quotaNone
+	case q.OfHost > 0:
+		return strconv.Itoa(q.MHz) + "/" + strconv.Itoa(q.OfHost) + "MHz"
 	}
 	return strconv.Itoa(q.Percent) + "%"
 }
 
-// ParseCPUQuota reads a percentage of one CPU between 1 and [MaxCPUPercent], with
-// or without its sign ("150%", "150": one and a half CPUs), or "none". The error
-// is an [*InvalidError] without key.
+// ParseCPUQuota reads a percentage of one CPU between 1 and [MaxCPUPercent], with or
+// without its sign ("150%", "150": one and a half CPUs); two frequencies between 1 and
+// [MaxMHz] ("1200/2400MHz": each vCPU is half as fast as a CPU of the host, which has
+// 2400 MHz); or "none". The error is an [*InvalidError] without key.
 func ParseCPUQuota(s string) (CPUQuota, error) {
 	if s == quotaNone {
 		return CPUQuota{None: true}, nil
 	}
+	if pair, ok := strings.CutSuffix(s, "MHz"); ok {
+		return parseFrequency(s, pair)
+	}
 	n, ok := parseCount(strings.TrimSuffix(s, "%"), 1, MaxCPUPercent)
 	if !ok {
-		return CPUQuota{}, invalid(s, "want percent of one CPU between 1%% and %d%%, such as 150%%; or %q",
+		return CPUQuota{}, invalid(s, "want percent of one CPU between 1%% and %d%%, such as 150%%; two frequencies such as 1200/2400MHz; or %q",
 			MaxCPUPercent, quotaNone)
 	}
 	return CPUQuota{Percent: int(n)}, nil
+}
+
+func parseFrequency(s, pair string) (CPUQuota, error) {
+	vm, host, _ := strings.Cut(pair, "/")
+	m, ok := parseCount(vm, 1, MaxMHz)
+	h, known := parseCount(host, 1, MaxMHz)
+	if !ok || !known {
+		return CPUQuota{}, invalid(s, "want two frequencies between 1 and %d, of a vCPU and of the host's CPUs, such as 1200/2400MHz", MaxMHz)
+	}
+	return CPUQuota{MHz: int(m), OfHost: int(h)}, nil
 }
 
 func parseVCPUs(s string) (int, error) {

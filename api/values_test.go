@@ -126,6 +126,7 @@ func TestDevicesRoundTrip(t *testing.T) {
 func TestParseCPUQuota(t *testing.T) {
 	for in, want := range map[string]CPUQuota{
 		"none": {None: true}, "1": {Percent: 1}, "150": {Percent: 150}, "150%": {Percent: 150}, "819200%": {Percent: MaxCPUPercent},
+		"1200/2400MHz": {MHz: 1200, OfHost: 2400}, "3000/2400MHz": {MHz: 3000, OfHost: 2400}, "1/100000MHz": {MHz: 1, OfHost: MaxMHz},
 	} {
 		got, err := ParseCPUQuota(in)
 		if err != nil || got != want {
@@ -135,6 +136,7 @@ func TestParseCPUQuota(t *testing.T) {
 	for _, in := range []string{
 		"", "0", "0%", "-1", "-1%", "+150%", "1.5", "150.5%", "150%%", "%", "150 %", " 150", "1e3", "819201%", "None", "unlimited",
 		"-0", "0150", "99999999999999999999", "١٥٠",
+		"MHz", "1200MHz", "/2400MHz", "1200/MHz", "0/2400MHz", "1200/0MHz", "1200/100001MHz", "1200/2400", "1.2/2.4GHz", "1200/2400/1MHz", "1200/2400mhz",
 	} {
 		got, err := ParseCPUQuota(in)
 		checkRefused(t, in, got, err)
@@ -142,7 +144,7 @@ func TestParseCPUQuota(t *testing.T) {
 }
 
 func FuzzParseCPUQuota(f *testing.F) {
-	for _, s := range []string{"none", "150%", "150", "", "%", "-1", "1e30", "819200%", "99999999999999999999%"} {
+	for _, s := range []string{"none", "150%", "150", "", "%", "-1", "1e30", "819200%", "99999999999999999999%", "1200/2400MHz", "0/0MHz"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -151,7 +153,13 @@ func FuzzParseCPUQuota(f *testing.F) {
 			checkRefused(t, s, q, err)
 			return
 		}
-		if q.None == (q.Percent > 0) || q.Percent > MaxCPUPercent {
+		ways := 0
+		for _, way := range []bool{q.None, q.Percent > 0, q.MHz > 0 && q.OfHost > 0} {
+			if way {
+				ways++
+			}
+		}
+		if ways != 1 || q.Percent > MaxCPUPercent || max(q.MHz, q.OfHost) > MaxMHz {
 			t.Errorf("%q: got %+v", s, q)
 		}
 		if again, err := ParseCPUQuota(q.String()); err != nil || again != q {

@@ -51,7 +51,7 @@ func (p *Program) resizeCommand() *cobra.Command {
 	}
 	cmd.Flags().IntVar(&flags.vcpus, "vcpus", 0, "number of vCPUs")
 	cmd.Flags().StringVar(&flags.memory, "memory", "", "memory of the guest, such as 4Gi")
-	cmd.Flags().StringVar(&flags.cpuQuota, "cpu-quota", "", `CPU time of all vCPUs together in percent of one CPU, such as 150%; or "none"`)
+	cmd.Flags().StringVar(&flags.cpuQuota, "cpu-quota", "", `CPU time of all vCPUs together in percent of one CPU, such as 150%; frequencies of a vCPU and of the host, such as 1200/2400MHz; or "none"`)
 	cmd.Flags().BoolVar(&flags.dryRun, "dry-run", false, "only have it planned, and show the plan")
 	cmd.Flags().BoolVar(&flags.wait, "wait", false, "show the plan and each step, until the VM is as wanted")
 	cmd.Flags().DurationVar(&flags.timeout, "timeout", resizeTimeout, "how long to wait for the pod")

@@ -158,7 +158,7 @@ func TestResizeOfAPodThatIsHere(t *testing.T) {
 		"dry run of a pod with bad annotations": {"--vcpus 4 --dry-run", func(s *apiServer, _ *agent) {
 			s.pod.Annotations = map[string]string{"vcpus.resize.mooring.dev": "4", "cpu-quota.resize.mooring.dev": "fast"}
 		}, result{ExitFailure, "vms/vfio: could be annotated with 4 vCPUs\n",
-			"error: pod vms/vfio: annotation cpu-quota.resize.mooring.dev: \"fast\": want percent of one CPU between 1% and 819200%, such as 150%; or \"none\"\n"}},
+			"error: pod vms/vfio: annotation cpu-quota.resize.mooring.dev: \"fast\": want percent of one CPU between 1% and 819200%, such as 150%; two frequencies such as 1200/2400MHz; or \"none\"\n"}},
 		"wait": {"--vcpus 4 --wait", func(s *apiServer, a *agent) {
 			a.leases.tell(podapi.Report{Generation: 6, State: podapi.StateFailed, Error: "of what was wanted before"})
 			s.onPut = func() { a.leases.tell(resized()) }

@@ -16,7 +16,7 @@ import (
 // Of request only VCPUs, Memory and CPUQuota count. An annotated size is taken as it is:
 // one that the guest cannot have exactly is the planner's to refuse. A quota is the CPU
 // time of all vCPUs together in percent of one CPU: with "150%" they get one and a half
-// CPUs. "none" takes the limit of the vCPUs away; the container's CPU limit stays.
+// CPUs; or, as "1200/2400MHz", a frequency of each ([Frequency]). "none" takes the limit of the vCPUs away; the container's CPU limit stays.
 //
 // The errors are [*api.InvalidError] for annotations that ask for more than the limits,
 // and limits that no VM fits in; all of them, joined.
@@ -108,6 +108,8 @@ func (s *sizer) bandwidth() error {
 	case asked.None:
 		s.size.Bandwidth = &Bandwidth{Period: microseconds(usualPeriod), Quota: virt.Unlimited}
 		return nil
+	case asked.OfHost > 0:
+		return s.frequency(*asked)
 	default:
 		milli = int64(asked.Percent) * 10
 		if s.cpu > 0 && milli > s.cpu {
@@ -122,6 +124,21 @@ func (s *sizer) bandwidth() error {
 		return err
 	}
 	b.FromLimit = milli == s.cpu && !s.pod.Outside
+	s.size.Bandwidth = &b
+	return nil
+}
+
+// frequency makes each vCPU as fast as asked. All of them together stay within the limit.
+func (s *sizer) frequency(asked api.CPUQuota) error {
+	b, err := Frequency(int64(asked.MHz), int64(asked.OfHost))
+	if err != nil {
+		return &api.InvalidError{Key: api.CPUQuotaKey, Value: asked.String(), Allowed: err.Error()}
+	}
+	vcpus := int64(s.count())
+	all := vcpus * 1000 * int64(min(asked.MHz, asked.OfHost))
+	if s.cpu > 0 && all > s.cpu*int64(asked.OfHost) {
+		return tooMuch(api.CPUQuotaKey, asked.String(), "want at most %s for %d vCPUs together, which is the CPU limit", percent(s.cpu), vcpus)
+	}
 	s.size.Bandwidth = &b
 	return nil
 }

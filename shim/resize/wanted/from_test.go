@@ -106,6 +106,10 @@ func TestFromAnnotations(t *testing.T) {
 		{launcher(0, 0), map[string]string{"memory": "1000M", "vcpus": "3"}, wanted.Size{Memory: 1e9, Overhead: gi, VCPUs: 3}},
 		{launcher(0, 0), map[string]string{"cpu-quota": "50"},
 			wanted.Size{Bandwidth: &wanted.Bandwidth{Period: 100 * time.Millisecond, Quota: 25 * time.Millisecond}}},
+		{launcher(0, 2000), map[string]string{"vcpus": "2", "cpu-quota": "1200/2400MHz"},
+			wanted.Size{VCPUs: 2, Bandwidth: &wanted.Bandwidth{Period: 100 * time.Millisecond, Quota: 50 * time.Millisecond}}},
+		{launcher(0, 2000), map[string]string{"vcpus": "2", "cpu-quota": "3000/2400MHz"},
+			wanted.Size{VCPUs: 2, Bandwidth: &wanted.Bandwidth{Period: 100 * time.Millisecond, Quota: virt.Unlimited}}},
 	} {
 		got, err := wanted.From(c.pod, guest, wanted.Fixed(gi), request(t, c.annotation))
 		if diff := cmp.Diff(c.want, got); diff != "" || err != nil {
@@ -142,6 +146,10 @@ func TestFromRefuses(t *testing.T) {
 		}},
 		{launcher(gi, 0), nil, []string{"memory limit: 1Gi leaves nothing to the guest: the launcher needs 1Gi beside it"}},
 		{launcher(0, 0), map[string]string{"vcpus": "11", "cpu-quota": "1%"}, []string{"less than 0.1 % of a CPU for each vCPU"}},
+		{launcher(0, 1500), map[string]string{"vcpus": "2", "cpu-quota": "2000/2400MHz"}, []string{
+			`annotation cpu-quota.resize.mooring.dev: "2000/2400MHz": want at most 150% for 2 vCPUs together, which is the CPU limit`,
+		}},
+		{launcher(0, 0), map[string]string{"cpu-quota": "1/2400MHz"}, []string{`"1/2400MHz": `, "less than 0.1 % of a CPU for each vCPU"}},
 		{outside, map[string]string{"cpu-quota": "none"}, []string{`annotation cpu-quota.resize.mooring.dev: "none": the VM runs outside`, "at most 150%"}},
 		{launcher(0, -1), nil, []string{`limits of container "compute": -1: want no less than 0`}},
 		{wanted.Pod{Launcher: "x"}, nil, []string{`no container "x"`}},
