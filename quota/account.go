@@ -3,9 +3,11 @@ package quota
 import (
 	"cmp"
 	"encoding/json"
+	"math"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 )
@@ -116,14 +118,55 @@ func only(list, in corev1.ResourceList) corev1.ResourceList {
 	return out
 }
 
-// inForce says whether status.hard, which admission compares with, has all that is wanted.
-func (a Account) inForce() bool {
-	for name, want := range a.Desired {
-		if hard, ok := a.Quota.Status.Hard[name]; !ok || hard.Cmp(want) < 0 {
+// inForce says whether status.hard, which admission compares with, has room for a holder
+// beside those before it: the ones that it had room for already, and then the older ones.
+func (a Account) inForce(holder string) bool {
+	sum := corev1.ResourceList{}
+	for _, r := range slices.SortedStableFunc(slices.Values(a.Holders), before) {
+		add(sum, a.chargeOf(r))
+		if r.Name == holder {
+			return a.has(Desired(a.Base, sum, a.Shares.Maintenance))
+		}
+	}
+	return true
+}
+
+// before orders reservations as they get room.
+func before(a, b *v1alpha1.MigrationReservation) int {
+	late := func(r *v1alpha1.MigrationReservation) int {
+		if meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionGranted) {
+			return 0
+		}
+		return 1
+	}
+	created := func(r *v1alpha1.MigrationReservation) int64 {
+		if r.CreationTimestamp.IsZero() { // it is about to be
+			return math.MaxInt64
+		}
+		return r.CreationTimestamp.Unix()
+	}
+	return cmp.Or(cmp.Compare(late(a), late(b)), cmp.Compare(created(a), created(b)), cmp.Compare(a.Name, b.Name))
+}
+
+// has says whether status.hard is no less than this.
+func (a Account) has(hard corev1.ResourceList) bool {
+	for name, want := range hard {
+		if is, ok := a.Quota.Status.Hard[name]; !ok || is.Cmp(want) < 0 {
 			return false
 		}
 	}
 	return true
+}
+
+// chargeOf is what a reservation holds in the quota.
+func (a Account) chargeOf(r *v1alpha1.MigrationReservation) corev1.ResourceList {
+	sum := corev1.ResourceList{}
+	for _, pod := range r.Spec.Pods {
+		if under, err := FallsUnder(pod, a.Quota); err == nil && under {
+			add(sum, only(pod.Charge, a.Base))
+		}
+	}
+	return sum
 }
 
 // write returns the write that brings the quota to what is desired, and whether there is
@@ -170,11 +213,7 @@ func (a Account) migratingVMs() string {
 		if sum == nil {
 			sum = corev1.ResourceList{}
 		}
-		for _, pod := range r.Spec.Pods {
-			if under, err := FallsUnder(pod, a.Quota); err == nil && under {
-				add(sum, only(pod.Charge, a.Base))
-			}
-		}
+		add(sum, a.chargeOf(r))
 		vms[r.Spec.VMI.Name] = sum
 	}
 	text, err := json.Marshal(vms)

@@ -290,3 +290,46 @@ func TestASnapshotIsNotChanged(t *testing.T) {
 		t.Errorf("(-before +after):\n%s", d)
 	}
 }
+
+// A migration that may go on is not held up by one that comes later, and its reservation is
+// not written again for it.
+func TestWhatIsGrantedStaysSo(t *testing.T) {
+	s := snapshot(hard(list("limits.cpu", "4", "pods", "2"), nil))
+	s.VMIs = []quota.VMI{{Name: "vm", UID: "vm"}, {Name: "other", UID: "other"}}
+	s.Pods = []*corev1.Pod{launcher("source", "vm", "2", "4Gi"), launcher("another", "other", "2", "4Gi")}
+	s.Migrations = []*kubevirtv1.VirtualMachineInstanceMigration{migration("m", "vm", kubevirtv1.MigrationPending)}
+	s = settled(t, s)
+	s.Migrations = append(s.Migrations, migration("later", "other", kubevirtv1.MigrationPending))
+	w := worldOf(s)
+	for range 3 {
+		for _, a := range quota.MakePlan(w.snapshot(), quota.Options{}).Actions {
+			if u, ok := a.(quota.UpdateStatus); ok && u.Reservation.Name == "m" {
+				t.Errorf("written again: %+v", u.Reservation.Status)
+			}
+			if err := w.do(a); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	wantPhases(t, w, map[string]v1alpha1.Phase{"m": v1alpha1.PhaseGranted, "later": v1alpha1.PhaseReserved})
+	w.follow()
+	for _, a := range quota.MakePlan(w.snapshot(), quota.Options{}).Actions {
+		if err := w.do(a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantPhases(t, w, map[string]v1alpha1.Phase{"m": v1alpha1.PhaseGranted, "later": v1alpha1.PhaseGranted})
+}
+
+func wantPhases(t *testing.T, w *world, want map[string]v1alpha1.Phase) {
+	t.Helper()
+	got := map[string]v1alpha1.Phase{}
+	for _, r := range w.snapshot().Reservations {
+		if got[r.Name] = r.Status.Phase; r.Status.Phase == "" {
+			got[r.Name] = v1alpha1.PhaseReserved
+		}
+	}
+	if d := diff(want, got); d != "" {
+		t.Errorf("phases (-want +got):\n%s", d)
+	}
+}

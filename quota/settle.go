@@ -82,7 +82,7 @@ func (p *planner) state(d draft) {
 func (p *planner) granted(r *v1alpha1.MigrationReservation) bool {
 	for _, a := range p.accounts {
 		holds := slices.ContainsFunc(a.Holders, func(h *v1alpha1.MigrationReservation) bool { return h.Name == r.Name })
-		if holds && !a.inForce() {
+		if holds && !a.inForce(r.Name) {
 			return false
 		}
 	}
