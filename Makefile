@@ -60,7 +60,7 @@ units-in-node:
 	$(TEST)/units-in-node.json -- -count=1 -timeout=10m -exec="'$(CURDIR)/hack/on-node'" $(IN_NODE)
 
 suites-in-node:
-	. hack/env.sh && packages="$(SUITES)" && $(TEST)/suites.json -- -count=1 -timeout=45m -p=1 $$packages
+	. hack/env.sh && packages="$(SUITES)" && $(TEST)/suites.json -- -count=1 -timeout=60m -p=1 $$packages
 
 torture: ## STEPS random faults on a node with launchers and VMs; SEED chooses them
 	@hack/setup build node
