@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kubevirtv1 "kubevirt.io/api/core/v1"
@@ -54,8 +55,8 @@ const haltPatience = 10 * time.Second
 // as everything is on the API server. A VM is halted at the second such look.
 func (h *Halter) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	vm, why, err := h.lacking(ctx, request.NamespacedName)
-	if err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+	if client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, err
 	}
 	if left := h.patience(request.NamespacedName, vm != nil); left > 0 || vm == nil {
 		return reconcile.Result{RequeueAfter: left}, nil
@@ -149,8 +150,12 @@ func (h *Halter) halt(ctx context.Context, name types.NamespacedName, uid types.
 	if err != nil {
 		return err
 	}
-	if err := h.Client.Patch(ctx, vm, client.RawPatch(types.MergePatchType, patch)); err != nil {
-		return fmt.Errorf("halting VM %s: %w", name, client.IgnoreNotFound(err))
+	err = h.Client.Patch(ctx, vm, client.RawPatch(types.MergePatchType, patch))
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("halting VM %s: %w", name, err)
 	}
 	h.Logger.Warn("a VM was halted: its launcher pod does not fit what is not kept for migrations", "vm", name.String(), "reason", why)
 	note := "halted, as its launcher pod does not fit the quota, of which a part is kept for migrations: " + why

@@ -6,7 +6,9 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	kubevirtv1 "kubevirt.io/api/core/v1"
@@ -197,5 +199,39 @@ func wantUntouched(t *testing.T, w *world, hooks interceptor.Funcs) {
 	vm, event := lookAtLateVM(t, w, hooks)
 	if *vm.Spec.RunStrategy != kubevirtv1.RunStrategyAlways || len(vm.Annotations) > 0 || event != "" {
 		t.Errorf("runStrategy %s, annotations %v, Event %q: want a VM that was left alone", *vm.Spec.RunStrategy, vm.Annotations, event)
+	}
+}
+
+// A VM, its VMI or its namespace may go at any moment. Nothing is remembered of them then.
+func TestWhatGoesIsNoErrorOfTheHalter(t *testing.T) {
+	gone := func(resource string) error {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: resource}, "late")
+	}
+	for name, hooks := range map[string]interceptor.Funcs{
+		"the VM": {Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+			return gone("virtualmachines")
+		}},
+		"the namespace": {Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return gone("namespaces")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := migrating(t)
+			vm, vmi := lateVM(nil)
+			w.create(t, vm)
+			w.create(t, vmi)
+			h := NewHalter(w.reconciler(interceptor.Funcs{}))
+			request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespaceName, Name: "late"}}
+			result, err := h.Reconcile(t.Context(), request)
+			w.must(t, err)
+			w.now = w.now.Add(result.RequeueAfter)
+			h.Client = interceptor.NewClient(w.api, hooks)
+			if _, err := h.Reconcile(t.Context(), request); err != nil {
+				t.Error(err)
+			}
+			if name == "the namespace" && len(h.since) > 0 {
+				t.Errorf("remembered: %v", h.since)
+			}
+		})
 	}
 }
