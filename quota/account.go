@@ -32,7 +32,7 @@ type Account struct {
 // Accounts computes the account of each quota of a snapshot, by name. Quotas that cannot
 // be dealt with are left out, and are among the faults.
 func Accounts(s Snapshot, o Options) ([]Account, []Fault) {
-	return newPods(s).accounts(s, o.withDefaults(), s.Reservations)
+	return newPods(s).accounts(s, o.WithDefaults(), s.Reservations)
 }
 
 func (p pods) accounts(s Snapshot, o Options, ledger []*v1alpha1.MigrationReservation) ([]Account, []Fault) {
@@ -100,7 +100,7 @@ func Holds(r *v1alpha1.MigrationReservation) bool { return r.Status.Phase != v1a
 
 // optedOut says whether a quota's annotation wants it to be left alone.
 func optedOut(q *corev1.ResourceQuota, o Options) bool {
-	return q.Annotations[o.Prefix+"skipResourceQuotaAutoScaling"] == "true"
+	return q.Annotations[o.Prefix+SkipName] == "true"
 }
 
 func sortedQuotas(quotas []*corev1.ResourceQuota) []*corev1.ResourceQuota {
@@ -173,7 +173,7 @@ func (a Account) chargeOf(r *v1alpha1.MigrationReservation) corev1.ResourceList 
 // anything to write.
 func (a Account) write(o Options) (WriteQuota, bool) {
 	w := WriteQuota{Name: a.Quota.Name, UID: a.Quota.UID, ResourceVersion: a.Quota.ResourceVersion, Hard: a.Desired}
-	migrating := o.Prefix + "migratingVMs"
+	migrating := o.Prefix + MigratingName
 	switch {
 	case len(a.Holders) > 0:
 		w.Annotations = Annotations{

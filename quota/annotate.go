@@ -22,7 +22,7 @@ func (p *planner) annotate() []Action {
 		}
 		vm, maintenance = least(vm, a.Shares.VM), least(maintenance, a.Shares.Maintenance)
 	}
-	want := Annotations{p.o.Prefix + "vmAvailable": available(vm), p.o.Prefix + "maintenanceAvailable": available(maintenance)}
+	want := Annotations{p.o.Prefix + VMAvailableName: available(vm), p.o.Prefix + MaintenanceAvailableName: available(maintenance)}
 	for key, value := range want {
 		if p.Namespace.Annotations[key] == value {
 			delete(want, key)

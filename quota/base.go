@@ -34,7 +34,7 @@ func Base(q *corev1.ResourceQuota, ns *corev1.Namespace, o Options) (corev1.Reso
 	if err != nil {
 		return nil, fmt.Errorf("ResourceQuota %s: %w", q.Name, err)
 	}
-	managed, err := managedBase(q, ns, o.withDefaults())
+	managed, err := managedBase(q, ns, o.WithDefaults())
 	if err != nil {
 		return nil, fmt.Errorf("namespace %s: %w", ns.Name, err)
 	}

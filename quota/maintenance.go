@@ -27,7 +27,7 @@ func MaintenanceOf(ns *corev1.Namespace, o Options) (Maintenance, error) {
 	if ns == nil {
 		return Maintenance{}, nil
 	}
-	for _, key := range []string{MaintenanceAnnotation, o.withDefaults().Prefix + "maintenanceQuota"} {
+	for _, key := range []string{MaintenanceAnnotation, o.WithDefaults().Prefix + MaintenanceName} {
 		if text := ns.Annotations[key]; text != "" {
 			return parseMaintenance(key, text)
 		}

@@ -15,7 +15,7 @@ import (
 // concurrently: nothing of the snapshot is changed. Carried out, and planned for anew from
 // what then is, the plan is empty, apart from what states it tells.
 func MakePlan(s Snapshot, o Options) Plan {
-	p := &planner{Snapshot: s, o: o.withDefaults(), pods: newPods(s), vmis: map[string]types.UID{}}
+	p := &planner{Snapshot: s, o: o.WithDefaults(), pods: newPods(s), vmis: map[string]types.UID{}}
 	for _, v := range s.VMIs {
 		p.vmis[v.Name] = v.UID
 	}

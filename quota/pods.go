@@ -7,14 +7,33 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 )
 
-// launcherValue is the value of KubeVirt's label on launcher pods.
-const launcherValue = "virt-launcher"
+// LauncherApp and AttachmentApp are the values of KubeVirt's label on launcher pods, and on
+// those that hold hot-plugged disks.
+const (
+	LauncherApp   = "virt-launcher"
+	AttachmentApp = "hotplug-disk"
+)
+
+// Exceeded is what the API server says of a pod that a ResourceQuota rejects, and what
+// KubeVirt looks for in an error to know that a quota is the reason.
+const Exceeded = "exceeded quota"
+
+// PodsOfVMs selects the pods that a [Snapshot] has.
+func PodsOfVMs() labels.Selector {
+	requirement, err := labels.NewRequirement(kubevirtv1.AppLabel, selection.In, []string{LauncherApp, AttachmentApp})
+	if err != nil {
+		panic(err) // constants that a test has seen
+	}
+	return labels.NewSelector().Add(*requirement)
+}
 
 // pods finds the pods of a snapshot.
 type pods struct {
@@ -40,7 +59,7 @@ func newPods(s Snapshot) pods {
 }
 
 func (p pods) enter(pod *corev1.Pod) {
-	if pod.Labels[kubevirtv1.AppLabel] != launcherValue {
+	if pod.Labels[kubevirtv1.AppLabel] != LauncherApp {
 		if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "Pod" {
 			p.attached[owner.UID] = append(p.attached[owner.UID], pod)
 		}

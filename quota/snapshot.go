@@ -61,10 +61,21 @@ const (
 	DefaultManagerLabel      = "resourcequota.management.cattle.io/default-resource-quota"
 )
 
+// Names of annotations under [Options.Prefix].
+const (
+	SkipName                 = "skipResourceQuotaAutoScaling" // of a quota, by users
+	MigratingName            = "migratingVMs"                 // of a quota, for readers
+	MaintenanceName          = "maintenanceQuota"             // of a namespace, by users
+	VMAvailableName          = "vmAvailable"                  // of a namespace, for readers
+	MaintenanceAvailableName = "maintenanceAvailable"         // likewise
+	HaltedName               = "insufficient-resource-quota"  // of a VM that was halted, for readers
+)
+
 // NoManager is the [Options.ManagerAnnotation] of a cluster without a manager of quotas.
 const NoManager = "-"
 
-func (o Options) withDefaults() Options {
+// WithDefaults returns the options with the defaults for what is not set.
+func (o Options) WithDefaults() Options {
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout
 	}

@@ -12,10 +12,8 @@ import (
 
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 	"github.com/mooring-vm/mooring/quota"
+	"github.com/mooring-vm/mooring/quota/read"
 )
-
-// podsOfVMs selects launcher pods and those that hold hot-plugged disks.
-const podsOfVMs = kubevirtv1.AppLabel + " in (virt-launcher,hotplug-disk)"
 
 // quotaReader reads what the quotas of a namespace are judged by.
 type quotaReader struct {
@@ -44,11 +42,11 @@ func (r *quotaReader) read(ctx context.Context) error {
 }
 
 func (r *quotaReader) readPods(ctx context.Context) error {
-	list, err := r.client.CoreV1().Pods(r.namespace).List(ctx, metav1.ListOptions{LabelSelector: podsOfVMs})
+	list, err := r.client.CoreV1().Pods(r.namespace).List(ctx, metav1.ListOptions{LabelSelector: quota.PodsOfVMs().String()})
 	if err != nil {
 		return r.failed(err, "list", "pods")
 	}
-	r.snapshot.Pods = pointers(list.Items)
+	r.snapshot.Pods = read.Pointers(list.Items)
 	return nil
 }
 
@@ -59,7 +57,7 @@ func (r *quotaReader) readReservations(ctx context.Context) error {
 		r.notes = append(r.notes, "migrationreservations.mooring.dev is not installed in the cluster: nothing is reserved")
 		return nil
 	}
-	r.snapshot.Reservations = pointers(list.Items)
+	r.snapshot.Reservations = read.Pointers(list.Items)
 	return r.failed(err, "list", "migrationreservations")
 }
 
@@ -74,7 +72,7 @@ func (r *quotaReader) readMigrations(ctx context.Context) error {
 		r.notes = append(r.notes, err.Error())
 		return nil
 	}
-	r.snapshot.Migrations, r.known = pointers(list.Items), err == nil
+	r.snapshot.Migrations, r.known = read.Pointers(list.Items), err == nil
 	return r.failed(err, "list", "virtualmachineinstancemigrations")
 }
 
@@ -83,7 +81,7 @@ func (r *quotaReader) readQuotas(ctx context.Context) error {
 	if err != nil {
 		return r.failed(err, "list", "resourcequotas")
 	}
-	r.snapshot.Quotas = pointers(list.Items)
+	r.snapshot.Quotas = read.Pointers(list.Items)
 	return nil
 }
 
@@ -126,12 +124,4 @@ func (r *quotaReader) get(ctx context.Context, into any, path ...string) error {
 
 func (r *quotaReader) failed(err error, verb, resource string) error {
 	return clusterError(err, verb, resource, fmt.Sprintf("quota status of namespace %s", r.namespace))
-}
-
-func pointers[T any](items []T) []*T {
-	out := make([]*T, len(items))
-	for i := range items {
-		out[i] = &items[i]
-	}
-	return out
 }

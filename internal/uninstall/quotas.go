@@ -66,7 +66,7 @@ func (c *Cluster) namespaces(ctx context.Context) (map[string]*corev1.Namespace,
 
 // quotaKeys are the annotations that the controller writes on quotas.
 func (c *Cluster) quotaKeys() []string {
-	return []string{quota.BaseAnnotation, quota.AppliedAnnotation, c.Quota.Prefix + "migratingVMs"}
+	return []string{quota.BaseAnnotation, quota.AppliedAnnotation, c.Quota.Prefix + quota.MigratingName}
 }
 
 func (c *Cluster) annotated(q *corev1.ResourceQuota) bool {
@@ -148,7 +148,7 @@ func (c *Cluster) clearNamespaces(ctx context.Context) error {
 
 func (c *Cluster) clearNamespace(ctx context.Context, ns *corev1.Namespace) error {
 	was := ns.DeepCopy()
-	for _, key := range []string{"vmAvailable", "maintenanceAvailable"} {
+	for _, key := range []string{quota.VMAvailableName, quota.MaintenanceAvailableName} {
 		delete(ns.Annotations, c.Quota.Prefix+key)
 	}
 	if len(was.Annotations) == len(ns.Annotations) {

@@ -7,6 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mooring-vm/mooring/quota"
 )
 
 // CacheOptions are those that the controller's caches have to have: they hold of a VM what
@@ -18,7 +20,7 @@ func CacheOptions() cache.Options {
 		DefaultTransform:             cache.TransformStripManagedFields(),
 		DefaultUnsafeDisableDeepCopy: &shared,
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}: {Label: podsOfVMs(), Transform: transform(trimPod)},
+			&corev1.Pod{}: {Label: quota.PodsOfVMs(), Transform: transform(trimPod)},
 			vmiMetadata(): {Transform: transform(trimMetadata)},
 		},
 	}

@@ -107,7 +107,7 @@ func TestTrimmedPodsKeepWhatTheyAreFor(t *testing.T) {
 
 func TestPodsOfVMs(t *testing.T) {
 	for value, want := range map[string]bool{"virt-launcher": true, "hotplug-disk": true, "virt-handler": false} {
-		if got := podsOfVMs().Matches(labels.Set{kubevirtv1.AppLabel: value}); got != want {
+		if got := quota.PodsOfVMs().Matches(labels.Set{kubevirtv1.AppLabel: value}); got != want {
 			t.Errorf("%s: got %t, want %t", value, got, want)
 		}
 	}

@@ -24,10 +24,6 @@ const (
 	// ReasonHalted is that of the Event on a VM that was halted.
 	ReasonHalted = "InsufficientResourceQuota"
 
-	// haltedAnnotation, under the prefix that users and other controllers share, says on a
-	// VM why it was halted.
-	haltedAnnotation = "insufficient-resource-quota"
-
 	actionHalt = "HaltVM"
 )
 
@@ -130,7 +126,7 @@ func begins(vmi *kubevirtv1.VirtualMachineInstance) bool {
 func rejectedBecause(vmi *kubevirtv1.VirtualMachineInstance) string {
 	for _, c := range vmi.Status.Conditions {
 		if c.Type == kubevirtv1.VirtualMachineInstanceSynchronized && c.Status == corev1.ConditionFalse &&
-			strings.Contains(c.Message, exceededQuota) {
+			strings.Contains(c.Message, quota.Exceeded) {
 			return c.Message
 		}
 	}
@@ -174,15 +170,8 @@ func (h *Halter) haltPatch(vm *kubevirtv1.VirtualMachine, why string) ([]byte, e
 	return json.Marshal(map[string]any{
 		"metadata": map[string]any{
 			"resourceVersion": vm.ResourceVersion,
-			"annotations":     map[string]string{h.prefix() + haltedAnnotation: why},
+			"annotations":     map[string]string{h.Options.Prefix + quota.HaltedName: why},
 		},
 		"spec": map[string]any{"running": nil, "runStrategy": kubevirtv1.RunStrategyHalted},
 	})
-}
-
-func (h *Halter) prefix() string {
-	if h.Options.Prefix != "" {
-		return h.Options.Prefix
-	}
-	return quota.DefaultPrefix
 }

@@ -96,7 +96,7 @@ func TestAVMThatDoesNotFitIsHalted(t *testing.T) {
 			if vm.Spec.Running != nil || vm.Spec.RunStrategy == nil || *vm.Spec.RunStrategy != kubevirtv1.RunStrategyHalted {
 				t.Errorf("running %v, runStrategy %v, want Halted", vm.Spec.Running, vm.Spec.RunStrategy)
 			}
-			if got := vm.Annotations[quota.DefaultPrefix+haltedAnnotation]; got != rejected {
+			if got := vm.Annotations[quota.DefaultPrefix+quota.HaltedName]; got != rejected {
 				t.Errorf("annotation %q, want what KubeVirt said", got)
 			}
 			if !strings.Contains(event, ReasonHalted) || !strings.Contains(event, rejected) {

@@ -50,6 +50,7 @@ func NewReconciler(c Config) *Reconciler {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	c.Options = c.Options.WithDefaults()
 	return &Reconciler{Config: c, namespaces: namespaces{all: map[string]*namespace{}}}
 }
 

@@ -11,13 +11,9 @@ import (
 	"github.com/mooring-vm/mooring/quota"
 )
 
-// exceededQuota is what is said of a pod that a ResourceQuota rejects, by the API server and
-// by the webhook that guards what is kept.
-const exceededQuota = "exceeded quota"
-
 var (
 	// byQuota is what the API server says: the quota, and what the pod wants of it.
-	byQuota = regexp.MustCompile(exceededQuota + `: ([^,\s]+), requested: (\S+), used: `)
+	byQuota = regexp.MustCompile(quota.Exceeded + `: ([^,\s]+), requested: (\S+), used: `)
 	// byGuard is what the webhook says of each quota, and byGuardOf of each resource of it.
 	byGuard   = regexp.MustCompile(`ResourceQuota (\S+): ((?:[^;:\s]+: requested [^;,\s]+, free [^;\s]+(?:; )?)+)`)
 	byGuardOf = regexp.MustCompile(`([^;:\s]+): requested ([^;,\s]+), free`)

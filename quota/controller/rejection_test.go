@@ -44,7 +44,7 @@ func TestRejectionsOfAnAccount(t *testing.T) {
 	if err == nil {
 		t.Fatal("a launcher fits a full quota")
 	}
-	got := rejections(exceededQuota + ": the launcher of VM late does not fit: " + err.Error())
+	got := rejections(quota.Exceeded + ": the launcher of VM late does not fit: " + err.Error())
 	want := []rejection{{"quota", base()}}
 	if len(got) != 1 || got[0].quota != want[0].quota || !same(got[0].wants, want[0].wants) {
 		t.Errorf("got %+v of %v, want %+v", got, err, want)

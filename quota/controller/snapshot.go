@@ -7,13 +7,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 	"github.com/mooring-vm/mooring/quota"
+	"github.com/mooring-vm/mooring/quota/read"
 )
 
 // look is where the parts of a snapshot are read.
@@ -73,65 +72,41 @@ func (r *Reconciler) read(ctx context.Context, name string, from look) (quota.Sn
 	}
 	in := client.InNamespace(name)
 	ledger, quotas := &v1alpha1.MigrationReservationList{}, &corev1.ResourceQuotaList{}
-	if err := list(ctx, from.written, ledger, in); err != nil {
+	if err := read.List(ctx, from.written, ledger, in); err != nil {
 		return s, err
 	}
 	if from.name == lookCache && len(ledger.Items) == 0 {
 		// Most namespaces have no quota, and then need no look at their pods.
-		if err := list(ctx, from.written, quotas, in); err != nil || len(quotas.Items) == 0 {
+		if err := read.List(ctx, from.written, quotas, in); err != nil || len(quotas.Items) == 0 {
 			return s, err
 		}
 	}
 	if err := readWorld(ctx, from.world, &s, in); err != nil {
 		return s, err
 	}
-	if err := list(ctx, from.written, quotas, in); err != nil {
+	if err := read.List(ctx, from.written, quotas, in); err != nil {
 		return s, err
 	}
-	s.Reservations, s.Quotas = pointers(ledger.Items), pointers(quotas.Items)
+	s.Reservations, s.Quotas = read.Pointers(ledger.Items), read.Pointers(quotas.Items)
 	return s, nil
 }
 
 func readWorld(ctx context.Context, from client.Reader, s *quota.Snapshot, in client.InNamespace) error {
 	migrations, vmis, pods := &kubevirtv1.VirtualMachineInstanceMigrationList{}, vmiMetadataList(), &corev1.PodList{}
-	if err := list(ctx, from, migrations, in); err != nil {
+	if err := read.List(ctx, from, migrations, in); err != nil {
 		return err
 	}
-	if err := list(ctx, from, vmis, in); err != nil {
+	if err := read.List(ctx, from, vmis, in); err != nil {
 		return err
 	}
-	if err := list(ctx, from, pods, in, client.MatchingLabelsSelector{Selector: podsOfVMs()}); err != nil {
+	if err := read.List(ctx, from, pods, in, client.MatchingLabelsSelector{Selector: quota.PodsOfVMs()}); err != nil {
 		return err
 	}
-	s.Pods, s.Migrations = pointers(pods.Items), pointers(migrations.Items)
+	s.Pods, s.Migrations = read.Pointers(pods.Items), read.Pointers(migrations.Items)
 	for i := range vmis.Items {
 		s.VMIs = append(s.VMIs, quota.VMI{Name: vmis.Items[i].Name, UID: vmis.Items[i].UID})
 	}
 	return nil
-}
-
-func list(ctx context.Context, from client.Reader, to client.ObjectList, options ...client.ListOption) error {
-	if err := from.List(ctx, to, options...); err != nil {
-		return fmt.Errorf("reading a %T: %w", to, err)
-	}
-	return nil
-}
-
-func pointers[T any](items []T) []*T {
-	out := make([]*T, len(items))
-	for i := range items {
-		out[i] = &items[i]
-	}
-	return out
-}
-
-// podsOfVMs selects launcher pods and those that hold hot-plugged disks.
-func podsOfVMs() labels.Selector {
-	requirement, err := labels.NewRequirement(kubevirtv1.AppLabel, selection.In, []string{"virt-launcher", "hotplug-disk"})
-	if err != nil {
-		panic(err) // constants that a test has seen
-	}
-	return labels.NewSelector().Add(*requirement)
 }
 
 func vmiMetadata() *metav1.PartialObjectMetadata {

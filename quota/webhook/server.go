@@ -89,8 +89,8 @@ func newServer(listen string, holder *certificates.Holder) (webhook.Server, erro
 // handlers are what is served, by path.
 func handlers(m manager.Manager, o Options) map[string]admission.Handler {
 	exempt := append([]string{guard.KubeSystem}, o.Exempt...)
-	g := guard.Config{Live: m.GetAPIReader(), Client: m.GetClient(), Quota: o.Quota, Exempt: exempt, Logger: o.Logger}
 	cluster := virt.Cached(m.GetAPIReader(), clusterPeriod)
+	g := guard.Config{Live: m.GetAPIReader(), Client: m.GetClient(), Cluster: cluster, Quota: o.Quota, Exempt: exempt, Logger: o.Logger}
 	return map[string]admission.Handler{
 		"/validate-resourcequota":         guard.NewQuota(g),
 		"/validate-namespace":             guard.NewNamespace(g),

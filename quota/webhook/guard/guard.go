@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/mooring-vm/mooring/quota"
+	"github.com/mooring-vm/mooring/quota/virt"
 )
 
 // KubeSystem is the group of Kubernetes' own controllers, which should be exempt: they
@@ -33,6 +34,10 @@ type Config struct {
 
 	// Client writes the annotation of a reservation that says what a target pod is charged.
 	Client client.Client
+
+	// Cluster returns what the cluster's KubeVirt is set to. Nil: it is read with Live, for
+	// each request.
+	Cluster func(context.Context) (virt.Cluster, error)
 
 	// Quota are the options of the quota controller.
 	Quota quota.Options
@@ -66,6 +71,10 @@ func newGuard(c Config, name string, judge func(Config, context.Context, admissi
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	if c.Cluster == nil {
+		c.Cluster = func(ctx context.Context) (virt.Cluster, error) { return virt.Read(ctx, c.Live) }
+	}
+	c.Quota = c.Quota.WithDefaults()
 	return &guard{c, name, func(ctx context.Context, r admission.Request) error { return judge(c, ctx, r) }}
 }
 

@@ -11,11 +11,7 @@ import (
 
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 	"github.com/mooring-vm/mooring/quota"
-	"github.com/mooring-vm/mooring/quota/virt"
 )
-
-// exceeded is what KubeVirt looks for in an error to know that a quota is the reason.
-const exceeded = "exceeded quota"
 
 // NewLauncher returns the handler for CREATE of launcher pods, after all that mutates them
 // and before ResourceQuotas are asked.
@@ -35,7 +31,7 @@ func (c Config) judgeLauncher(ctx context.Context, r admission.Request) error {
 	if err := decode(r.Object, pod); err != nil {
 		return err
 	}
-	if pod.Labels[kubevirtv1.AppLabel] != launcherValue {
+	if pod.Labels[kubevirtv1.AppLabel] != quota.LauncherApp {
 		return nil
 	}
 	pod.Namespace = r.Namespace
@@ -43,7 +39,7 @@ func (c Config) judgeLauncher(ctx context.Context, r admission.Request) error {
 	if pod.Labels[kubevirtv1.MigrationJobLabel] == "" {
 		return c.judgePod(ctx, pod, reserve)
 	}
-	cluster, err := virt.Read(ctx, c.Live)
+	cluster, err := c.Cluster(ctx)
 	if err != nil {
 		return fmt.Errorf("finding out who makes the target pods of migrations: %w", err)
 	}
@@ -66,7 +62,7 @@ func (c Config) judgePod(ctx context.Context, pod *corev1.Pod, reserve v1alpha1.
 	if lacking == "" {
 		return nil
 	}
-	return refuse("%s: the launcher of VM %s does not fit: %s", exceeded, vmOf(pod), lacking)
+	return refuse("%s: the launcher of VM %s does not fit: %s", quota.Exceeded, vmOf(pod), lacking)
 }
 
 // lacking says what there is too little of for a pod that is no migration's; empty: nothing.

@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"cmp"
 	"context"
 	"slices"
 
@@ -38,7 +37,7 @@ func (c Config) judgeNamespace(ctx context.Context, r admission.Request) error {
 		return err
 	}
 	shared := slices.ContainsFunc(c.shareAnnotations(), func(key string) bool { return was.Annotations[key] != is.Annotations[key] })
-	managed := was.Annotations[c.managerAnnotation()] != is.Annotations[c.managerAnnotation()]
+	managed := was.Annotations[c.Quota.ManagerAnnotation] != is.Annotations[c.Quota.ManagerAnnotation]
 	if terminating(was) || terminating(is) || !shared && !managed {
 		return nil
 	}
@@ -84,16 +83,16 @@ func (c Config) judgeShare(s quota.Snapshot, is *corev1.Namespace) error {
 
 // judgeManaged judges what a manager's annotation makes of the quotas that it keeps.
 func (c Config) judgeManaged(s quota.Snapshot, is *corev1.Namespace) error {
-	removed := is.Annotations[c.managerAnnotation()] == ""
+	removed := is.Annotations[c.Quota.ManagerAnnotation] == ""
 	accounts, _ := quota.Accounts(s, c.Quota)
 	for _, a := range accounts {
-		if a.OptedOut || a.Quota.Labels[c.managerLabel()] != "true" {
+		if a.OptedOut || a.Quota.Labels[c.Quota.ManagerLabel] != "true" {
 			continue
 		}
 		becomes, err := quota.Base(a.Quota, is, c.Quota)
 		same := err == nil && !removed && equality.Semantic.DeepEqual(a.Base, becomes)
 		if len(a.Holders) > 0 && !same {
-			return held("annotation "+c.managerAnnotation()+" of namespace "+is.Name+" cannot be changed", a.Holders)
+			return held("annotation "+c.Quota.ManagerAnnotation+" of namespace "+is.Name+" cannot be changed", a.Holders)
 		}
 		if err != nil {
 			return err
@@ -105,13 +104,7 @@ func (c Config) judgeManaged(s quota.Snapshot, is *corev1.Namespace) error {
 	return nil
 }
 
-func (c Config) managerAnnotation() string {
-	return cmp.Or(c.Quota.ManagerAnnotation, quota.DefaultManagerAnnotation)
-}
-
-func (c Config) managerLabel() string { return cmp.Or(c.Quota.ManagerLabel, quota.DefaultManagerLabel) }
-
 // shareAnnotations are the two that quota.MaintenanceOf reads.
 func (c Config) shareAnnotations() []string {
-	return []string{quota.MaintenanceAnnotation, cmp.Or(c.Quota.Prefix, quota.DefaultPrefix) + "maintenanceQuota"}
+	return []string{quota.MaintenanceAnnotation, c.Quota.Prefix + quota.MaintenanceName}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mooring-vm/mooring/quota"
 	"github.com/mooring-vm/mooring/quota/estimate"
+	"github.com/mooring-vm/mooring/quota/read"
 	"github.com/mooring-vm/mooring/quota/virt"
 )
 
@@ -36,7 +37,7 @@ func (c Config) estimateInstance(ctx context.Context, s quota.Snapshot, cluster 
 		return estimate.Launcher{}, err
 	}
 	l, err := estimate.Of(estimate.Input{
-		VMI: vmi, Namespace: s.Namespace, Quotas: s.Quotas, LimitRanges: pointers(ranges.Items), Cluster: cluster,
+		VMI: vmi, Namespace: s.Namespace, Quotas: s.Quotas, LimitRanges: read.Pointers(ranges.Items), Cluster: cluster,
 	})
 	if len(l.Unknown) > 0 {
 		c.Logger.Debug("a launcher may need more than is estimated", "namespace", vmi.Namespace, "vm", vmi.Name, "for", strings.Join(l.Unknown, ", "))

@@ -6,13 +6,11 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
-	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 	"github.com/mooring-vm/mooring/quota"
+	"github.com/mooring-vm/mooring/quota/read"
 )
 
 // read reads what accounts are computed from: pods before the quotas that they are charged
@@ -25,43 +23,20 @@ func (c Config) read(ctx context.Context, namespace string) (quota.Snapshot, err
 	ledger, pods, quotas := &v1alpha1.MigrationReservationList{}, &corev1.PodList{}, &corev1.ResourceQuotaList{}
 	for _, err := range []error{
 		c.list(ctx, namespace, ledger),
-		c.list(ctx, namespace, pods, client.MatchingLabelsSelector{Selector: podsOfVMs()}),
+		c.list(ctx, namespace, pods, client.MatchingLabelsSelector{Selector: quota.PodsOfVMs()}),
 		c.list(ctx, namespace, quotas),
 	} {
 		if err != nil {
 			return s, err
 		}
 	}
-	s.Reservations, s.Pods, s.Quotas = pointers(ledger.Items), pointers(pods.Items), pointers(quotas.Items)
+	s.Reservations, s.Pods, s.Quotas = read.Pointers(ledger.Items), read.Pointers(pods.Items), read.Pointers(quotas.Items)
 	return s, nil
 }
 
 func (c Config) list(ctx context.Context, namespace string, to client.ObjectList, options ...client.ListOption) error {
-	if err := c.Live.List(ctx, to, append(options, client.InNamespace(namespace))...); err != nil {
-		return fmt.Errorf("reading a %T: %w", to, err)
-	}
-	return nil
+	return read.List(ctx, c.Live, to, append(options, client.InNamespace(namespace))...)
 }
-
-func pointers[T any](items []T) []*T {
-	out := make([]*T, len(items))
-	for i := range items {
-		out[i] = &items[i]
-	}
-	return out
-}
-
-// podsOfVMs selects launcher pods and those that hold hot-plugged disks.
-func podsOfVMs() labels.Selector {
-	requirement, err := labels.NewRequirement(kubevirtv1.AppLabel, selection.In, []string{launcherValue, "hotplug-disk"})
-	if err != nil {
-		panic(err) // constants that a test has seen
-	}
-	return labels.NewSelector().Add(*requirement)
-}
-
-// launcherValue is the value of KubeVirt's label on launcher pods.
-const launcherValue = "virt-launcher"
 
 func terminating(ns *corev1.Namespace) bool { return ns.DeletionTimestamp != nil }
 

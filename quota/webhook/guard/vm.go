@@ -14,7 +14,6 @@ import (
 
 	"github.com/mooring-vm/mooring/quota"
 	"github.com/mooring-vm/mooring/quota/estimate"
-	"github.com/mooring-vm/mooring/quota/virt"
 )
 
 // NewVM returns the handler for CREATE and UPDATE of VirtualMachines, and for UPDATE of
@@ -53,7 +52,7 @@ func (c Config) judgeSize(ctx context.Context, user string, was, is *kubevirtv1.
 	if err != nil || terminating(s.Namespace) || len(s.Quotas) == 0 {
 		return err
 	}
-	cluster, err := virt.Read(ctx, c.Live)
+	cluster, err := c.Cluster(ctx)
 	if err != nil || user == cluster.Controller() {
 		return err
 	}
@@ -141,7 +140,7 @@ func sameSize(was, is *kubevirtv1.VirtualMachine) bool {
 func charged(s quota.Snapshot, vm string) corev1.ResourceList {
 	sum := corev1.ResourceList{}
 	for _, pod := range s.Pods {
-		if vmOf(pod) == vm && pod.Labels[kubevirtv1.AppLabel] == launcherValue && quota.Charged(pod, s.Now) {
+		if vmOf(pod) == vm && pod.Labels[kubevirtv1.AppLabel] == quota.LauncherApp && quota.Charged(pod, s.Now) {
 			most(sum, quota.Charge(pod))
 		}
 	}

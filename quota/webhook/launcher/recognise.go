@@ -6,17 +6,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	kubevirtv1 "kubevirt.io/api/core/v1"
-)
 
-// launcherValue is the value of KubeVirt's label on launcher pods.
-const launcherValue = "virt-launcher"
+	"github.com/mooring-vm/mooring/quota"
+)
 
 // IsLauncher reports whether a pod is the launcher of a VirtualMachineInstance by its label
 // and by its owner, and of which. A pod that only has volumes bound, which KubeVirt makes
 // beforehand, runs no VM.
 func IsLauncher(pod *corev1.Pod) (vmi string, uid types.UID, ok bool) {
 	owner := metav1.GetControllerOf(pod)
-	if pod.Labels[kubevirtv1.AppLabel] != launcherValue || owner == nil || owner.Kind != kubevirtv1.VirtualMachineInstanceGroupVersionKind.Kind {
+	if pod.Labels[kubevirtv1.AppLabel] != quota.LauncherApp || owner == nil || owner.Kind != kubevirtv1.VirtualMachineInstanceGroupVersionKind.Kind {
 		return "", "", false
 	}
 	if _, bindsVolumes := pod.Annotations[kubevirtv1.EphemeralProvisioningObject]; bindsVolumes {
