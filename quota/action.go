@@ -17,6 +17,10 @@ type Plan struct {
 	// for anew.
 	Actions []Action
 
+	// Needed is how many of the Actions, the first ones, quotas depend on. The others only
+	// tell what is, and may be left to a later plan.
+	Needed int
+
 	// Reports are events, for changes that the actions make. They are told after the action
 	// that their Reservation is in.
 	Reports []Report

@@ -39,7 +39,8 @@ type planner struct {
 	faults   []Fault
 
 	written []Action // creates and updates
-	stated  []Action
+	ended   []Action // states with which a reservation counts no more
+	stated  []Action // the others
 	dropped []Action
 	quotas  []Action
 	reports []Report
@@ -54,10 +55,11 @@ type draft struct {
 }
 
 // plan puts the actions into their order: what is reserved, then what is expired or
-// released, then the quotas, which follow from it.
+// released, then the quotas, which follow from it, and last what only tells.
 func (p *planner) plan() Plan {
+	needed := slices.Concat(p.written, p.ended, p.dropped, p.quotas)
 	return Plan{
-		Actions: slices.Concat(p.written, p.stated, p.dropped, p.quotas, p.annotate()),
+		Actions: slices.Concat(needed, p.stated, p.annotate()), Needed: len(needed),
 		Reports: p.reports, Overruns: p.overruns(), Faults: p.faults, Live: p.live, Again: p.wake(),
 	}
 }

@@ -70,7 +70,10 @@ func (p *planner) state(d draft) {
 		return // it has to be created first
 	}
 	unstated := d.was.Status.Phase == "" && r.Status.Phase == v1alpha1.PhaseReserved
-	if !unstated && !equality.Semantic.DeepEqual(d.was.Status, r.Status) {
+	switch changed := !unstated && !equality.Semantic.DeepEqual(d.was.Status, r.Status); {
+	case changed && Holds(d.was) != Holds(r):
+		p.ended = append(p.ended, UpdateStatus{r})
+	case changed:
 		p.stated = append(p.stated, UpdateStatus{r})
 	}
 	if r.Status.Phase == v1alpha1.PhaseGranted && d.was.Status.Phase != v1alpha1.PhaseGranted {

@@ -13,16 +13,21 @@ import (
 )
 
 // apply does the actions of a plan in their order, up to the first that fails, and tells
-// the reports of those that are done.
-func (r *Reconciler) apply(ctx context.Context, ns *namespace, s quota.Snapshot, plan quota.Plan) error {
+// the reports of those that are done. What is not needed it leaves where enough workers are
+// at that, and says whether it has done all.
+func (r *Reconciler) apply(ctx context.Context, ns *namespace, s quota.Snapshot, plan quota.Plan) (all bool, err error) {
 	w := &writer{Reconciler: r, ns: ns, snapshot: s, versions: map[string]string{}}
-	for _, action := range plan.Actions {
-		if err := w.do(ctx, action); err != nil {
-			return err
-		}
-		r.report(ns.name, action, plan.Reports)
+	if err := w.all(ctx, plan.Actions[:plan.Needed], plan.Reports); err != nil || plan.Needed == len(plan.Actions) {
+		return err == nil, err
 	}
-	return nil
+	select {
+	case r.telling <- struct{}{}:
+		defer func() { <-r.telling }()
+		err := w.all(ctx, plan.Actions[plan.Needed:], plan.Reports)
+		return err == nil, err
+	default:
+		return false, nil
+	}
 }
 
 // writer carries out one plan.
@@ -31,6 +36,17 @@ type writer struct {
 	ns       *namespace
 	snapshot quota.Snapshot
 	versions map[string]string // that this plan has led reservations to
+}
+
+// all does actions up to the first that fails.
+func (w *writer) all(ctx context.Context, actions []quota.Action, reports []quota.Report) error {
+	for _, action := range actions {
+		if err := w.do(ctx, action); err != nil {
+			return err
+		}
+		w.report(w.ns.name, action, reports)
+	}
+	return nil
 }
 
 func (w *writer) do(ctx context.Context, action quota.Action) error {

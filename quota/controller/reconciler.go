@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/mooring-vm/mooring/quota"
@@ -17,6 +18,12 @@ const (
 	// unseenTimeout is how long a worker waits for caches to show what it has written.
 	// Then it asks the API server.
 	unseenTimeout = time.Second
+
+	// tellers is how many workers may write at once what only tells what is: the others
+	// raise quotas meanwhile, for which migrations wait. tellDelay is for those that are too
+	// many.
+	tellers   = 2
+	tellDelay = 250 * time.Millisecond
 
 	// The first and the longest wait after a conflict.
 	minConflictDelay = 5 * time.Millisecond
@@ -43,6 +50,7 @@ type Config struct {
 type Reconciler struct {
 	Config
 	namespaces namespaces
+	telling    chan struct{} // as many as tell at the moment
 }
 
 // NewReconciler returns a reconciler that remembers nothing yet.
@@ -51,7 +59,7 @@ func NewReconciler(c Config) *Reconciler {
 		c.Now = time.Now
 	}
 	c.Options = c.Options.WithDefaults()
-	return &Reconciler{Config: c, namespaces: namespaces{all: map[string]*namespace{}}}
+	return &Reconciler{Config: c, namespaces: namespaces{all: map[string]*namespace{}}, telling: make(chan struct{}, tellers)}
 }
 
 // Reconcile brings a namespace's ledger and quotas to what its migrations need now. It
@@ -80,7 +88,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 
 // carryOut does what a plan says, and says when to plan again.
 func (r *Reconciler) carryOut(ctx context.Context, ns *namespace, s quota.Snapshot, plan quota.Plan) (reconcile.Result, error) {
-	err := r.apply(ctx, ns, s, plan)
+	all, err := r.apply(ctx, ns, s, plan)
 	if stale(err) {
 		r.Logger.Debug("what was planned from has changed", "namespace", ns.name, "error", err)
 		return reconcile.Result{RequeueAfter: ns.conflict()}, nil
@@ -90,8 +98,11 @@ func (r *Reconciler) carryOut(ctx context.Context, ns *namespace, s quota.Snapsh
 		return reconcile.Result{}, err
 	}
 	ns.conflicts = 0
-	told := r.tellStates(ns, plan)
-	return reconcile.Result{RequeueAfter: r.again(plan, told)}, nil
+	again := r.again(plan, r.tellStates(ns, plan))
+	if !all {
+		return reconcile.Result{RequeueAfter: tellDelay, Priority: new(handler.LowPriority)}, nil
+	}
+	return reconcile.Result{RequeueAfter: again}, nil
 }
 
 // again is how long to wait for the first of some moments (zero is none), or for the news

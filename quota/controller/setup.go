@@ -85,11 +85,15 @@ func (c *Controller) Start(ctx context.Context) error {
 	if !c.awaitKinds(ctx) {
 		return nil
 	}
+	recorder, err := c.newRecorder(ctx)
+	if err != nil {
+		return err
+	}
 	reconciler := NewReconciler(Config{
-		Client: c.manager.GetClient(), Live: c.manager.GetAPIReader(), Events: c.manager.GetEventRecorder(Name),
+		Client: c.manager.GetClient(), Live: c.manager.GetAPIReader(), Events: recorder,
 		Options: c.options.Quota, Metrics: c.options.Metrics, Logger: c.options.Logger,
 	})
-	err := c.add(Name, reconciler, c.sources()...)
+	err = c.add(Name, reconciler, c.sources()...)
 	if err == nil && c.options.Halt {
 		vmis := source.Kind[client.Object](c.manager.GetCache(), vmiMetadata(), &handler.EnqueueRequestForObject{})
 		err = c.add(Name+"-halt", NewHalter(reconciler), vmis)

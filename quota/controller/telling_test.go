@@ -1,0 +1,50 @@
+package controller
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	"github.com/mooring-vm/mooring/api/v1alpha1"
+)
+
+// Quotas are raised also while as many workers tell what is as may; that is made up for.
+func TestQuotasAreRaisedBeforeAnythingIsTold(t *testing.T) {
+	w := newWorld(t)
+	r := w.reconciler(interceptor.Funcs{})
+	for range tellers {
+		r.telling <- struct{}{}
+	}
+	w.create(t, migration(kubevirtv1.MigrationPending))
+	w.must(t, w.settle(t, r))
+	if got := w.quota(t).Spec.Hard; !same(got, doubled()) {
+		t.Errorf("hard is %v, want %v", got, doubled())
+	}
+	result, err := reconcileOnce(r)
+	w.must(t, err)
+	if w.granted(t) || result.RequeueAfter <= 0 || result.RequeueAfter > time.Second ||
+		result.Priority == nil || *result.Priority != handler.LowPriority {
+		t.Errorf("granted is %v, and again %+v, want it left for later", w.granted(t), result)
+	}
+	<-r.telling
+	w.must(t, w.settle(t, r))
+	if !w.granted(t) {
+		t.Error("it was never told that the reservation is granted")
+	}
+	if len(r.telling) != tellers-1 {
+		t.Errorf("%d are said to tell, want %d", len(r.telling), tellers-1)
+	}
+}
+
+func (w *world) granted(t *testing.T) bool {
+	t.Helper()
+	all := w.ledger(t)
+	if len(all) != 1 {
+		t.Fatalf("%d reservations, want one", len(all))
+	}
+	return meta.IsStatusConditionTrue(all[0].Status.Conditions, v1alpha1.ConditionGranted)
+}
