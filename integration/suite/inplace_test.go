@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -23,9 +22,7 @@ import (
 // and gives back memory that is really taken, and never has more than its limits. Real
 // kubelet, real API server, a real guest.
 func TestInPlaceResize(t *testing.T) {
-	if os.Getenv(allEnv) == "" {
-		t.Skip("a Linux guest takes minutes to boot on an emulated node: runs with " + allEnv)
-	}
+	bootsLinux(t)
 	f := setUpVMs(t)
 	f.pushGuest(t)
 	f.pushShim(t)
@@ -36,7 +33,7 @@ func TestInPlaceResize(t *testing.T) {
 	c.resizePod(t, v, "2", "768Mi")
 	c.awaitActual(t, v, "2", "768Mi")
 	c.awaitSize(t, v, podapi.Actual{VCPUs: 2, Memory: 512 << 20})
-	c.guestTold(t, v, "cpus=0-1 ")
+	c.guestSays(t, v, "cpus=0-1 ")
 	c.awaitUse(t, v, 512<<20)
 
 	c.resizePod(t, v, "2", "512Mi") // which kubelet does not even begin before the VM has given its memory back
@@ -57,14 +54,15 @@ func (c cluster) runFollowing(t *testing.T, cpu, memory string) *vm {
 	compute.Name = "compute"
 	compute.Shared = map[string]string{"/tmp/run": dir + "/run"}
 	compute.Mounts[guestDir] = guestDir
-	shim.Args = append(shim.Args, "--follow-limits", "--overhead=256Mi", "--grace-period=90s", "--log-level=debug",
-		"--grow-timeout=5m", "--shrink-timeout=10m", "--vcpu-timeout=10m") // the guest is emulated on an emulated node
+	shim.Args = append(shim.Args, "--follow-limits", "--overhead=256Mi", "--grace-period=90s", "--log-level=debug")
+	shim.Args = append(shim.Args, slowGuest()...)
 	launcherSpec, volumes := kubernetesContainer(compute)
 	shimSpec, more := kubernetesContainer(shim)
 	p := launcher(map[string]string{api.SidecarKey: sidecarName, api.GracePeriodKey: "2m"})
 	p.Namespace = namespace
 	c.makeNamespace(t)
 	v := c.createPod(t, p, limited(launcherSpec, cpu, memory), limited(shimSpec, "1", "128Mi"), append(volumes, more...))
+	v.console = dir + "/run/console"
 	var probing error
 	within(t, 3*patience, "libvirt to know its emulators", func() bool { // with the CPU that the pod has
 		_, probing = v.launcher.Exec(t.Context(), "sh", "-c", inPod+"virsh -q -c qemu:///session domcapabilities >/dev/null")
@@ -75,7 +73,7 @@ func (c cluster) runFollowing(t *testing.T, cpu, memory string) *vm {
 		t.Fatal(err)
 	}
 	c.awaitVM(t, v, agentapi.VMRunning)
-	c.guestTold(t, v, "cpus=0 ")
+	c.guestSays(t, v, "cpus=0 ")
 	return v
 }
 
@@ -98,13 +96,6 @@ func (c cluster) makeNamespace(t *testing.T) {
 	if _, err := c.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// guestTold waits until the guest in the pod has told something on its console.
-func (c cluster) guestTold(t *testing.T, v *vm, what string) {
-	t.Helper()
-	said := func() string { return c.output(t, "sh", "-c", "cat /opt/suite/following/run/console; true") }
-	within(t, 8*patience, "the guest to say "+what, func() bool { return strings.Contains(said(), what) }, said)
 }
 
 // awaitSize waits until the pod has told that its VM is so large, by which it is done.
@@ -140,7 +131,7 @@ func (c cluster) deletePod(t *testing.T, v *vm) {
 	if err := c.CoreV1().Pods(v.pod.Namespace).Delete(t.Context(), v.pod.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.guestTold(t, v, "power off")
+	c.guestSays(t, v, "power off")
 	c.awaitEnd(t, v.process)
 	within(t, 2*patience, "the pod to be gone", func() bool {
 		_, err := c.CoreV1().Pods(v.pod.Namespace).Get(t.Context(), v.pod.Name, metav1.GetOptions{})

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -37,9 +38,7 @@ const linuxXML = `<domain type='qemu'>
 // TestResize: a real guest on the node grows with what its pod asks for, and is shut
 // down by the shim, all of it beside the agent and the node's libvirt.
 func TestResize(t *testing.T) {
-	if os.Getenv(allEnv) == "" {
-		t.Skip("a Linux guest takes minutes to boot on an emulated node: runs with " + allEnv)
-	}
+	bootsLinux(t)
 	f := setUpVMs(t)
 	f.pushGuest(t)
 	f.pushShim(t)
@@ -47,20 +46,15 @@ func TestResize(t *testing.T) {
 	v := f.runLaunchers(t, placements()[3:], want{annotations: asks})[0]
 	f.startLinux(t, v)
 	f.awaitVM(t, v, agentapi.VMRunning)
-	f.runShim(t, v, "--grace-period=50s", "--grow-timeout=5m", "--shrink-timeout=10m", "--vcpu-timeout=10m") // the guest is slow
+	f.runShim(t, v, append(slowGuest(), "--grace-period=50s")...)
 
-	f.resize(t, v, "--vcpus=2", "--memory=416Mi", "--cpu-quota=150%")
+	f.becomes(t, v, 2, 320, "--vcpus=2", "--memory=320Mi", "--cpu-quota=150%")
 	f.guestSays(t, v, "cpus=0-1 ")
-	r := f.reported(t, v)
-	if r.State != podapi.StateDone || r.Actual == nil || r.Actual.VCPUs != 2 || r.Actual.Memory != 416<<20 {
-		t.Errorf("the pod reports %+v", r)
-	}
 	if got := f.output(t, "virsh", "vcpucount", "--live", v.domain()); strings.TrimSpace(got) != "2" {
 		t.Errorf("libvirt has %s vCPUs", got)
 	}
-	t.Logf("QEMU may lock %s", f.memlockOf(t, itoa(v.process.pid)))
-	f.resize(t, v, "--vcpus=2", "--memory=288Mi", "--cpu-quota=none")
-	if r := f.reported(t, v); r.State != podapi.StateDone || r.Actual == nil || r.Actual.Memory != 288<<20 || r.Actual.Quota != "none" {
+	f.becomes(t, v, 2, 320, "--cpu-quota=80%")
+	if r := f.becomes(t, v, 2, 160, "--memory=160Mi", "--cpu-quota=none"); r.Actual.Quota != "none" {
 		t.Errorf("the pod reports %+v", r)
 	}
 	if _, err := v.launcher.PreStop(t.Context(), patience, preStop, "prestop"); err != nil {
@@ -69,6 +63,66 @@ func TestResize(t *testing.T) {
 	f.guestSays(t, v, "power off")
 	f.awaitEnd(t, v.process)
 	f.neverTold(t, v.pod, agentapi.ReasonVMTerminated)
+}
+
+// TestResizeWithALock: a Linux guest with a VFIO device, in an unprivileged launcher with
+// a libvirt of its own, becomes larger and smaller by DIMM and vCPUs. At each size its QEMU
+// may lock what libvirt computes for it, and no more.
+func TestResizeWithALock(t *testing.T) {
+	bootsLinux(t)
+	f := setUpVMs(t)
+	f.pushGuest(t)
+	f.pushShim(t)
+	group := f.bindVFIO(t)[0]
+	f.output(t, "chown", itoa(libvirtUser), group)
+	v := f.runWithSidecar(t, withSidecar{
+		linux:       true,
+		annotations: map[string]string{api.DevicesKey: "vfio=1", api.GuestMemoryKey: "160Mi"},
+		groups:      []string{group, "/dev/vfio/vfio"}, devices: hostdev(vfioDevices[0]),
+		prepare: []string{"--memory-capacity=1024", "--memory-device=dimm", "--cpu-capacity=4"},
+		flags:   slowGuest(),
+	})
+	f.guestSays(t, v, "cpus=0 ")
+	f.pins(t, v, 160*mib)
+	f.becomes(t, v, 4, 160, "--vcpus=4")
+	f.guestSays(t, v, "cpus=0-3 ")
+	f.becomes(t, v, 4, 288, "--memory=288Mi")
+	f.pins(t, v, 288*mib)
+	f.becomes(t, v, 4, 160, "--memory=160Mi")
+	f.pins(t, v, 160*mib)
+	f.fewerVCPUs(t, v, 2)
+	f.neverTold(t, v.pod, agentapi.ReasonVMTerminated)
+}
+
+// fewerVCPUs asks for fewer vCPUs. A QEMU that unplugs none without KVM, as that of the
+// node, is no success, and what it then has is told.
+func (f fixture) fewerVCPUs(t *testing.T, v *vm, n int) {
+	t.Helper()
+	out, err := f.agent.CLI(t.Context(), "resize", v.pod.Namespace+"/"+v.pod.Name, "--wait", "--vcpus="+strconv.Itoa(n))
+	t.Logf("%s\n%v", out, err)
+	r := f.reported(t, v)
+	has := f.inLauncher(t, v, "virsh -c qemu:///session vcpucount --live "+v.domain())
+	switch {
+	case r.Actual == nil:
+		t.Errorf("the pod reports %+v", r)
+	case err == nil && (r.State != podapi.StateDone || r.Actual.VCPUs != n || has != strconv.Itoa(n)):
+		t.Errorf("done, libvirt has %s vCPUs, and the pod reports %+v", has, r)
+	case err != nil && (r.State != podapi.StateFailed || r.Error == "" || has == strconv.Itoa(n)):
+		t.Errorf("not done, libvirt has %s vCPUs, and the pod reports %+v", has, r)
+	}
+}
+
+// bootsLinux skips what takes too long to be done each time.
+func bootsLinux(t *testing.T) {
+	t.Helper()
+	if os.Getenv(allEnv) == "" {
+		t.Skip("a Linux guest takes minutes to boot on an emulated node: runs with " + allEnv)
+	}
+}
+
+// slowGuest are flags of mooring-shim for a guest that is emulated on an emulated node.
+func slowGuest() []string {
+	return []string{"--grow-timeout=5m", "--shrink-timeout=10m", "--vcpu-timeout=10m"}
 }
 
 // pushGuest brings kernel and initramfs to the node.
@@ -112,6 +166,7 @@ func (f fixture) startLinux(t *testing.T, v *vm) {
 	t.Helper()
 	xml, dir := fmt.Sprintf(linuxXML, v.domain()), guestDir+"/"+v.domain()
 	xml = strings.Replace(xml, "path='"+v.domain()+"'", "path='"+dir+"/console'", 1)
+	v.console = dir + "/console"
 	f.output(t, "mkdir", "-p", "-m", "0777", dir)
 	if err := f.PushFrom(t.Context(), strings.NewReader(xml), dir+"/plain.xml", 0o644); err != nil {
 		t.Fatal(err)
@@ -126,7 +181,7 @@ func (f fixture) startLinux(t *testing.T, v *vm) {
 // guestSays waits until the guest has told something on its console.
 func (f fixture) guestSays(t *testing.T, v *vm, what string) {
 	t.Helper()
-	said := func() string { return f.output(t, "sh", "-c", "cat "+guestDir+"/"+v.domain()+"/console; true") }
+	said := func() string { return f.output(t, "sh", "-c", "cat "+v.console+"; true") }
 	within(t, 8*patience, "the guest to say "+what, func() bool { return strings.Contains(said(), what) }, said)
 }
 
@@ -147,6 +202,17 @@ func (f fixture) resize(t *testing.T, v *vm, flags ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// becomes asks for another size, and checks that the VM has it, in vCPUs and MiB.
+func (f fixture) becomes(t *testing.T, v *vm, vcpus int, mem uint64, flags ...string) podapi.Report {
+	t.Helper()
+	f.resize(t, v, flags...)
+	r := f.reported(t, v)
+	if r.State != podapi.StateDone || r.Actual == nil || r.Actual.VCPUs != vcpus || r.Actual.Memory != mem<<20 {
+		t.Fatalf("the pod reports %+v, want %d vCPUs and %d MiB", r, vcpus, mem)
+	}
+	return r
 }
 
 // reported is what the pod has told of its last resize.

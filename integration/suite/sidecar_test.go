@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -70,23 +71,26 @@ func TestHotplugWithALock(t *testing.T) {
 		groups:      []string{group, "/dev/vfio/vfio"}, devices: hostdev(vfioDevices[0]),
 		prepare: []string{"--memory-capacity=1024", "--memory-device=dimm", "--cpu-capacity=2"},
 	})
-	pins := func(mem int64) {
-		t.Helper()
-		if got := f.memlockOf(t, itoa(v.process.pid)); got != both(mem+gib) {
-			t.Errorf("QEMU may lock %s, want %s", got, both(mem+gib))
-		}
-		pinned := func() string {
-			return f.output(t, "sed", "-n", `s/^VmLck:\s*\([0-9]*\) kB$/\1/p`, "/proc/"+itoa(v.process.pid)+"/status")
-		}
-		eventually(t, "QEMU to pin the guest's memory", func() bool {
-			kib, err := strconv.ParseInt(pinned(), 10, 64)
-			return err == nil && kib<<10 >= mem
-		}, pinned)
-	}
-	pins(64 * mib)
+	f.pins(t, v, 64*mib)
 	f.resize(t, v, "--memory=192Mi")
-	pins(192 * mib)
+	f.pins(t, v, 192*mib)
 	f.neverTold(t, v.pod, agentapi.ReasonVMTerminated)
+}
+
+// pins checks that QEMU may lock what libvirt computes for a VM of that size with a VFIO
+// device, and waits until it has locked the guest's memory.
+func (f fixture) pins(t *testing.T, v *vm, mem int64) {
+	t.Helper()
+	if got := f.memlockOf(t, itoa(v.process.pid)); got != both(mem+gib) {
+		t.Errorf("QEMU may lock %s, want %s", got, both(mem+gib))
+	}
+	pinned := func() string {
+		return f.output(t, "sed", "-n", `s/^VmLck:\s*\([0-9]*\) kB$/\1/p`, "/proc/"+itoa(v.process.pid)+"/status")
+	}
+	eventually(t, "QEMU to pin the guest's memory", func() bool {
+		kib, err := strconv.ParseInt(pinned(), 10, 64)
+		return err == nil && kib<<10 >= mem
+	}, pinned)
 }
 
 // withSidecar is what a VM beside a sidecar has of its own.
@@ -95,6 +99,10 @@ type withSidecar struct {
 	groups      []string // device files of the launcher
 	devices     string   // of the domain
 	prepare     []string // flags, for its headroom
+	flags       []string // of mooring-shim
+
+	// linux is a guest that answers, instead of a firmware with 64 MiB.
+	linux bool
 }
 
 // runWithSidecar runs a pod whose launcher and sidecar share libvirt's directory, and a
@@ -109,13 +117,22 @@ func (f fixture) runWithSidecar(t *testing.T, w withSidecar) *vm {
 		}
 	})
 	compute, sidecar := withLibvirt(), shimContainer(dir)
+	sidecar.Args = append(sidecar.Args, w.flags...)
 	compute.Devices = w.groups
+	if w.linux {
+		compute.Mounts[guestDir] = guestDir
+	}
 	compute.Shared = map[string]string{"/tmp/run": dir + "/run"}
 	v := f.runLaunchers(t, placements()[:1], want{
 		annotations: with(map[string]string{api.SidecarKey: sidecarName, api.GracePeriodKey: "2m"}, w.annotations),
 		container:   &compute, sidecar: &sidecar,
 	})[0]
-	if err := f.PushFrom(t.Context(), strings.NewReader(domainXML(v.domain(), `<memory unit='MiB'>64</memory>`, w.devices)), dir+"/plain.xml", 0o644); err != nil {
+	v.console = dir + "/run/console"
+	xml := domainXML(v.domain(), `<memory unit='MiB'>64</memory>`, w.devices)
+	if w.linux {
+		xml = strings.NewReplacer("path='"+v.domain()+"'", "path='/tmp/run/console'", "</devices>", w.devices+"</devices>").Replace(fmt.Sprintf(linuxXML, v.domain()))
+	}
+	if err := f.PushFrom(t.Context(), strings.NewReader(xml), dir+"/plain.xml", 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.createInPod(t.Context(), v, f.cli(t, append(append([]string{"domain", "prepare"}, w.prepare...), dir+"/plain.xml")...)); err != nil {

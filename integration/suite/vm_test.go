@@ -39,6 +39,7 @@ type vm struct {
 	launcher *cri.Instance
 	owner    process // the launcher's first
 	process  process // runs QEMU; 0 before it was started
+	console  string  // the file on the node that a Linux guest writes to
 }
 
 // domain is the libvirt domain's name of a VM that is one.
