@@ -25,7 +25,7 @@ func TestAnnotationsAreDocumented(t *testing.T) {
 	doc := readDoc(t, "annotations.md")
 	words := append(api.CgroupFiles(),
 		api.LauncherKey, api.SidecarKey, api.APIVersionKey, api.RequiresLockKey, api.ValueKey, api.GuestMemoryKey, api.DevicesKey, "<file>"+api.CgroupSuffix,
-		api.GracePeriodKey, api.WatchdogKey, api.DomainKey, api.VCPUsKey, api.ResizeMemoryKey, api.CPUQuotaKey,
+		api.GracePeriodKey, api.WatchdogKey, api.DomainKey, api.VCPUsKey, api.ResizeMemoryKey, api.CPUQuotaKey, api.CPUSharesKey,
 		api.InjectSidecarKey, api.InjectPreStopKey, api.AddedKey, api.RenderedKey, api.APIVersion, api.Unlimited)
 	for _, word := range words {
 		if !regexp.MustCompile("(?m)^\\|.*`" + regexp.QuoteMeta(word) + "`").MatchString(doc) {

@@ -26,6 +26,7 @@ var fields = sync.OnceValue(func() []field {
 		{VCPUsKey, pointer(parseVCPUs, func(r *Request) **int { return &r.VCPUs })},
 		{ResizeMemoryKey, pointer(parsePositiveBytes, func(r *Request) **int64 { return &r.Memory })},
 		{CPUQuotaKey, pointer(ParseCPUQuota, func(r *Request) **CPUQuota { return &r.CPUQuota })},
+		{CPUSharesKey, pointer(parseCPUShares, func(r *Request) **int { return &r.CPUShares })},
 	}
 })
 

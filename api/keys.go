@@ -56,6 +56,9 @@ const (
 
 	// CPUQuotaKey is the CPU bandwidth the VM should have: see [CPUQuota].
 	CPUQuotaKey = "cpu-quota.resize" + Suffix
+
+	// CPUSharesKey is the weight that the VM should have against others for CPU time.
+	CPUSharesKey = "cpu-shares.resize" + Suffix
 )
 
 // Keys by which admission webhooks are asked for something, and in which they note what

@@ -22,9 +22,10 @@ type Request struct {
 	Watchdog    *time.Duration // whole seconds, > 0
 	Domain      string         // libvirt UUID or name
 
-	VCPUs    *int      // > 0
-	Memory   *int64    // bytes, > 0; desired size of the VM
-	CPUQuota *CPUQuota // desired CPU bandwidth
+	VCPUs     *int      // > 0
+	Memory    *int64    // bytes, > 0; desired size of the VM
+	CPUQuota  *CPUQuota // desired CPU bandwidth
+	CPUShares *int      // > 0; desired weight against others, as cgroup v2's cpu.weight has it
 }
 
 // CgroupSetting is the wish to have Value in the cgroup v2 file named File of

@@ -26,7 +26,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("value.memlock.mooring.dev=1Gi\nrequires-lock.memlock.mooring.dev=true", "compute")
 	f.Add("devices.memlock.mooring.dev=vfio=2,iommu\nguest-memory.memlock.mooring.dev/pod=1e30", "compute")
 	f.Add("memory.high.cgroup.mooring.dev=9Gi\nio.max.cgroup.mooring.dev/container.compute=8:16 rbps=1Mi", "compute")
-	f.Add("launcher.mooring.dev=compute\napi-version.mooring.dev=v1alpha1\nvcpus.resize.mooring.dev=4\ncpu-quota.resize.mooring.dev=none", "")
+	f.Add("launcher.mooring.dev=compute\napi-version.mooring.dev=v1alpha1\nvcpus.resize.mooring.dev=4\ncpu-quota.resize.mooring.dev=none\ncpu-shares.resize.mooring.dev=200", "")
 	f.Add("grace-period.lifecycle.mooring.dev=90s\nwatchdog.lifecycle.mooring.dev=1m\ndomain.lifecycle.mooring.dev=vm", "a/b")
 	f.Add("memory.resize.mooring.dev=-1\n/=\n.mooring.dev=\nmooring.dev/container.=\nVALUE.MEMLOCK.MOORING.DEV/pod=1", "\xff")
 	f.Fuzz(func(t *testing.T, text, container string) {
@@ -89,6 +89,7 @@ func canonical(r Request) map[string]string {
 	set(VCPUsKey, r.VCPUs != nil, func() string { return strconv.Itoa(*r.VCPUs) })
 	set(ResizeMemoryKey, r.Memory != nil, func() string { return Bytes(*r.Memory).String() })
 	set(CPUQuotaKey, r.CPUQuota != nil, func() string { return r.CPUQuota.String() })
+	set(CPUSharesKey, r.CPUShares != nil, func() string { return strconv.Itoa(*r.CPUShares) })
 	for _, s := range r.Cgroup {
 		a[s.File+CgroupSuffix] = s.Value
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	yes, four, gib, minute := true, 4, int64(1<<30), time.Minute
+	yes, four, shares, gib, minute := true, 4, 200, int64(1<<30), time.Minute
 	for name, c := range map[string]struct {
 		annotations map[string]string
 		want        Request
@@ -21,11 +21,11 @@ func TestParse(t *testing.T) {
 		"everything": {map[string]string{
 			LauncherKey: "compute", APIVersionKey: "v1alpha1", RequiresLockKey: "true", ValueKey: "1Gi", GuestMemoryKey: "1Gi",
 			DevicesKey: "vfio=2,iommu", GracePeriodKey: "1m", WatchdogKey: "60s", DomainKey: "vm-1", VCPUsKey: "4",
-			ResizeMemoryKey: "1Gi", CPUQuotaKey: "150%",
+			ResizeMemoryKey: "1Gi", CPUQuotaKey: "150%", CPUSharesKey: "200",
 			"memory.high.cgroup.mooring.dev": "9Gi", "hugetlb.2MB.max.cgroup.mooring.dev": "2Mi", "io.weight.cgroup.mooring.dev": "50",
 		}, Request{
 			RequiresLock: &yes, Value: &Lockable{Bytes: gib}, GuestMemory: &gib, Devices: Devices{VFIO: 2, IOMMU: true},
-			GracePeriod: &minute, Watchdog: &minute, Domain: "vm-1", VCPUs: &four, Memory: &gib, CPUQuota: &CPUQuota{Percent: 150},
+			GracePeriod: &minute, Watchdog: &minute, Domain: "vm-1", VCPUs: &four, Memory: &gib, CPUQuota: &CPUQuota{Percent: 150}, CPUShares: &shares,
 			Cgroup: []CgroupSetting{{"hugetlb.2MB.max", "2097152"}, {"io.weight", "default 50"}, {"memory.high", "9663676416"}},
 		}},
 		"container before pod before bare": {map[string]string{
@@ -72,6 +72,8 @@ func refusedByValue() []refusal {
 		{DomainKey, "a/b", "UUID or name"},
 		{VCPUsKey, "0", "between 1 and 8192"},
 		{CPUQuotaKey, "-5%", "between 1% and 819200%"},
+		{CPUSharesKey, "1", "want CPU shares between 2 and 10000"},
+		{CPUSharesKey + "/container.compute", "10001", "want CPU shares between 2 and 10000"},
 		{LauncherKey, "", "want a container's name"},
 		{LauncherKey, "My_Container", "want a container's name"},
 		{LauncherKey, strings.Repeat("x", 64), "want a container's name"},

@@ -12,6 +12,13 @@ const (
 
 	// MaxCPUPercent is the highest bandwidth that is accepted: MaxVCPUs whole CPUs.
 	MaxCPUPercent = 100 * MaxVCPUs
+
+	// MinCPUShares is the lowest weight that is accepted. cgroup v2 has 1, too; but libvirt
+	// before 9.1 refuses a definition with it, and so each migration of such a VM.
+	MinCPUShares = 2
+
+	// MaxCPUShares is the highest weight that cgroup v2 has.
+	MaxCPUShares = 10000
 )
 
 const quotaNone = "none"
@@ -73,6 +80,14 @@ func parseVCPUs(s string) (int, error) {
 	n, ok := parseCount(s, 1, MaxVCPUs)
 	if !ok {
 		return 0, invalid(s, "want a number of virtual CPUs between 1 and %d, such as 4", MaxVCPUs)
+	}
+	return int(n), nil
+}
+
+func parseCPUShares(s string) (int, error) {
+	n, ok := parseCount(s, MinCPUShares, MaxCPUShares)
+	if !ok {
+		return 0, invalid(s, "want CPU shares between %d and %d, such as 200: the weight of cgroup v2, of which 100 is usual", MinCPUShares, MaxCPUShares)
 	}
 	return int(n), nil
 }

@@ -143,6 +143,19 @@ func TestParseCPUQuota(t *testing.T) {
 	}
 }
 
+func TestParseCPUShares(t *testing.T) {
+	for in, want := range map[string]int{"2": 2, "100": 100, "10000": MaxCPUShares} {
+		got, err := parseCPUShares(in)
+		if err != nil || got != want {
+			t.Errorf("parseCPUShares(%q) = %d, %v, want %d", in, got, err, want)
+		}
+	}
+	for _, in := range []string{"", "0", "1", "-2", "+2", "10001", "262144", "1.5", "1e3", "100%", "1k", " 100", "0100", "none", "99999999999999999999", "١٠٠"} {
+		got, err := parseCPUShares(in)
+		checkRefused(t, in, got, err)
+	}
+}
+
 func FuzzParseCPUQuota(f *testing.F) {
 	for _, s := range []string{"none", "150%", "150", "", "%", "-1", "1e30", "819200%", "99999999999999999999%", "1200/2400MHz", "0/0MHz"} {
 		f.Add(s)

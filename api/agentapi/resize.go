@@ -48,8 +48,11 @@ func (r ResizeRequest) Check() error {
 	if _, err := r.Request(); err != nil {
 		return fmt.Errorf("cpuQuota: %q: %w", r.CPUQuota, err)
 	}
+	if r.CPUShares != 0 && (r.CPUShares < api.MinCPUShares || r.CPUShares > api.MaxCPUShares) {
+		return fmt.Errorf("cpuShares: %d: want %d to %d", r.CPUShares, api.MinCPUShares, api.MaxCPUShares)
+	}
 	if r.Size == (podapi.Size{}) {
-		return errors.New("want one of vcpus, memory and cpuQuota at least")
+		return errors.New("want one of vcpus, memory, cpuQuota and cpuShares at least")
 	}
 	return nil
 }

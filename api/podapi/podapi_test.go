@@ -121,13 +121,13 @@ func again[T interface{ Check() error }](t *testing.T, data []byte) {
 
 func TestSizeIsARequest(t *testing.T) {
 	request, err := api.Parse(map[string]string{
-		api.VCPUsKey: "4", api.ResizeMemoryKey: "4Gi", api.CPUQuotaKey: "150%",
+		api.VCPUsKey: "4", api.ResizeMemoryKey: "4Gi", api.CPUQuotaKey: "150%", api.CPUSharesKey: "200",
 	}, "compute")
 	if err != nil {
 		t.Fatal(err)
 	}
 	size := podapi.SizeOf(request)
-	if want := (podapi.Size{VCPUs: 4, Memory: 4 << 30, CPUQuota: "150%"}); size != want {
+	if want := (podapi.Size{VCPUs: 4, Memory: 4 << 30, CPUQuota: "150%", CPUShares: 200}); size != want {
 		t.Errorf("size %+v, want %+v", size, want)
 	}
 	again, err := size.Request()

@@ -55,6 +55,9 @@ type Actual struct {
 	VCPUs  int    `json:"vcpus"`           // that are plugged
 	Online int    `json:"online"`          // that the guest uses; -1: not known
 	Quota  string `json:"quota,omitempty"` // CPU bandwidth of the VM, for people
+
+	// Shares are the VM's CPU shares; 0: not known.
+	Shares uint64 `json:"shares,omitempty"`
 }
 
 // String returns what Events tell: "4Gi, 4 vCPUs".

@@ -43,11 +43,12 @@ type Limits struct {
 }
 
 // Size is what annotations, or `mooring resize`, want within the limits. What is empty is
-// let be, or follows the limits if the sidecar is told to.
+// let be, or follows the limits if the sidecar is told to; CPU shares follow none.
 type Size struct {
-	VCPUs    int    `json:"vcpus,omitempty"`
-	Memory   int64  `json:"memory,omitempty"`   // bytes
-	CPUQuota string `json:"cpuQuota,omitempty"` // as [api.ParseCPUQuota] reads it
+	VCPUs     int    `json:"vcpus,omitempty"`
+	Memory    int64  `json:"memory,omitempty"`    // bytes
+	CPUQuota  string `json:"cpuQuota,omitempty"`  // as [api.ParseCPUQuota] reads it
+	CPUShares int    `json:"cpuShares,omitempty"` // from [api.MinCPUShares] to [api.MaxCPUShares]
 }
 
 // SizeAnnotations returns those of a pod that concern the size of its VM; nil: none.
@@ -79,6 +80,9 @@ func SizeOf(r api.Request) Size {
 	if r.CPUQuota != nil {
 		s.CPUQuota = r.CPUQuota.String()
 	}
+	if r.CPUShares != nil {
+		s.CPUShares = *r.CPUShares
+	}
 	return s
 }
 
@@ -90,6 +94,9 @@ func (s Size) Request() (api.Request, error) {
 	}
 	if s.Memory != 0 {
 		r.Memory = &s.Memory
+	}
+	if s.CPUShares != 0 {
+		r.CPUShares = &s.CPUShares
 	}
 	if s.CPUQuota == "" {
 		return r, nil

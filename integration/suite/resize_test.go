@@ -48,7 +48,7 @@ func TestResize(t *testing.T) {
 	f.awaitVM(t, v, agentapi.VMRunning)
 	f.runShim(t, v, append(slowGuest(), "--grace-period=50s")...)
 
-	f.becomes(t, v, 2, 320, "--vcpus=2", "--memory=320Mi", "--cpu-quota=150%")
+	f.becomes(t, v, 2, 320, "--vcpus=2", "--memory=320Mi", "--cpu-quota=150%", "--cpu-shares=200")
 	f.guestSays(t, v, "cpus=0-1 ")
 	if got := f.output(t, "virsh", "vcpucount", "--live", v.domain()); strings.TrimSpace(got) != "2" {
 		t.Errorf("libvirt has %s vCPUs", got)

@@ -30,7 +30,7 @@ func TestResize(t *testing.T) {
 	asked := &sizes{pods: []agentapi.ResizedPod{{UID: "1", Generation: 7}}}
 	server.Sizes = asked
 	client, _ := startServer(t, server)
-	size := podapi.Size{VCPUs: 4, Memory: 4 << 30, CPUQuota: "150%"}
+	size := podapi.Size{VCPUs: 4, Memory: 4 << 30, CPUQuota: "150%", CPUShares: 200}
 	answer, err := client.Resize(t.Context(), "ns", "vm", agentapi.ResizeRequest{Size: size, DryRun: true})
 	want := agentapi.ResizeAnswer{Pods: asked.pods, Size: size, DryRun: true}
 	if diff := cmp.Diff(want, answer); diff != "" || err != nil {
@@ -57,11 +57,14 @@ func TestResizeRequest(t *testing.T) {
 	asked := &sizes{}
 	server.Sizes = asked
 	for body, want := range map[string]string{
-		`{}`:                    "want one of vcpus, memory and cpuQuota",
+		`{}`:                    "want one of vcpus, memory, cpuQuota and cpuShares",
 		`{"vcpus":-1}`:          "vcpus: -1: want 1 to 8192",
 		`{"vcpus":8193}`:        "vcpus: 8193: want 1 to 8192",
 		`{"memory":-1}`:         "memory: -1: want more than 0 bytes",
 		`{"cpuQuota":"lots"}`:   `cpuQuota: "lots": `,
+		`{"cpuShares":1}`:       "cpuShares: 1: want 2 to 10000",
+		`{"cpuShares":-2}`:      "cpuShares: -2: want 2 to 10000",
+		`{"cpuShares":10001}`:   "cpuShares: 10001: want 2 to 10000",
 		`{"vcpus":1,"uid":"1"}`: `unknown field "uid"`,
 		`{"vcpus":1}{}`:         "want one JSON object",
 		`{"cpuQuota":"` + strings.Repeat("x", 5000) + `"}`: "too large",

@@ -18,6 +18,7 @@ type resizeFlags struct {
 	vcpus        int
 	memory       string
 	cpuQuota     string
+	cpuShares    int
 	dryRun, wait bool
 	timeout      time.Duration
 	cluster      clusterFlags
@@ -29,7 +30,7 @@ const resizeTimeout = 10 * time.Minute
 func (p *Program) resizeCommand() *cobra.Command {
 	var flags resizeFlags
 	cmd := &cobra.Command{
-		Use:   "resize POD (--vcpus N | --memory QUANTITY | --cpu-quota PERCENT)... [--dry-run | --wait]",
+		Use:   "resize POD (--vcpus N | --memory QUANTITY | --cpu-quota PERCENT | --cpu-shares N)... [--dry-run | --wait]",
 		Short: "Ask for another size of a running VM",
 		Long: "Asks for another size of a pod's VM. The sidecar in the pod does the work, and what is\n" +
 			"printed of it is what it tells.\n\n" +
@@ -52,6 +53,7 @@ func (p *Program) resizeCommand() *cobra.Command {
 	cmd.Flags().IntVar(&flags.vcpus, "vcpus", 0, "number of vCPUs")
 	cmd.Flags().StringVar(&flags.memory, "memory", "", "memory of the guest, such as 4Gi")
 	cmd.Flags().StringVar(&flags.cpuQuota, "cpu-quota", "", `CPU time of all vCPUs together in percent of one CPU, such as 150%; frequencies of a vCPU and of the host, such as 1200/2400MHz; or "none"`)
+	cmd.Flags().IntVar(&flags.cpuShares, "cpu-shares", 0, fmt.Sprintf("weight against other VMs for CPU time, %d to %d; 100 is usual", api.MinCPUShares, api.MaxCPUShares))
 	cmd.Flags().BoolVar(&flags.dryRun, "dry-run", false, "only have it planned, and show the plan")
 	cmd.Flags().BoolVar(&flags.wait, "wait", false, "show the plan and each step, until the VM is as wanted")
 	cmd.Flags().DurationVar(&flags.timeout, "timeout", resizeTimeout, "how long to wait for the pod")
@@ -78,7 +80,8 @@ func (f resizeFlags) request(cmd *cobra.Command) (agentapi.ResizeRequest, error)
 	given := cmd.Flags().Changed
 	annotations := map[string]string{}
 	for flag, a := range map[string]struct{ key, value string }{
-		"vcpus": {api.VCPUsKey, fmt.Sprint(f.vcpus)}, "memory": {api.ResizeMemoryKey, f.memory}, "cpu-quota": {api.CPUQuotaKey, f.cpuQuota},
+		"vcpus": {api.VCPUsKey, fmt.Sprint(f.vcpus)}, "memory": {api.ResizeMemoryKey, f.memory},
+		"cpu-quota": {api.CPUQuotaKey, f.cpuQuota}, "cpu-shares": {api.CPUSharesKey, fmt.Sprint(f.cpuShares)},
 	} {
 		if given(flag) {
 			annotations[a.key] = a.value
@@ -88,7 +91,7 @@ func (f resizeFlags) request(cmd *cobra.Command) (agentapi.ResizeRequest, error)
 	case f.dryRun && f.wait:
 		return agentapi.ResizeRequest{}, usage("%s: --dry-run waits for the plan by itself: want not both it and --wait", cmd.CommandPath())
 	case len(annotations) == 0:
-		return agentapi.ResizeRequest{}, usage("%s: want --vcpus, --memory or --cpu-quota", cmd.CommandPath())
+		return agentapi.ResizeRequest{}, usage("%s: want --vcpus, --memory, --cpu-quota or --cpu-shares", cmd.CommandPath())
 	case f.timeout <= 0:
 		return agentapi.ResizeRequest{}, usage("--timeout %s: want more than 0", f.timeout)
 	}
@@ -153,6 +156,9 @@ func sizeText(s podapi.Size) string {
 	}
 	if s.CPUQuota != "" {
 		all = append(all, "CPU quota "+s.CPUQuota)
+	}
+	if s.CPUShares != 0 {
+		all = append(all, fmt.Sprintf("%d CPU shares", s.CPUShares))
 	}
 	return strings.Join(all, ", ")
 }

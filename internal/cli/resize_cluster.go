@@ -64,6 +64,9 @@ func annotationsOf(s podapi.Size) map[string]string {
 	if s.CPUQuota != "" {
 		all[api.CPUQuotaKey] = s.CPUQuota
 	}
+	if s.CPUShares != 0 {
+		all[api.CPUSharesKey] = strconv.Itoa(s.CPUShares)
+	}
 	return all
 }
 
@@ -156,7 +159,7 @@ func (p *Program) launcherHere(ctx context.Context, pod agentapi.PodRef) (agenta
 // flagsText are the flags that ask for a size.
 func flagsText(s podapi.Size) string {
 	var text strings.Builder
-	names := map[string]string{api.VCPUsKey: "vcpus", api.ResizeMemoryKey: "memory", api.CPUQuotaKey: "cpu-quota"}
+	names := map[string]string{api.VCPUsKey: "vcpus", api.ResizeMemoryKey: "memory", api.CPUQuotaKey: "cpu-quota", api.CPUSharesKey: "cpu-shares"}
 	all := annotationsOf(s)
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		fmt.Fprintf(&text, " --%s %s", names[key], all[key])

@@ -87,9 +87,10 @@ func TestResizePatch(t *testing.T) {
 			patched + `{"metadata":{"annotations":{"cpu-quota.resize.mooring.dev":"150%","memory.resize.mooring.dev":"4Gi"}}}`,
 			"vms/vfio: annotated with 4Gi of memory, CPU quota 150%\n",
 		},
-		"--vcpus 4 --dry-run": {
-			strings.Replace(patched, "fieldManager", "dryRun=All&fieldManager", 1) + `{"metadata":{"annotations":{"vcpus.resize.mooring.dev":"4"}}}`,
-			"vms/vfio: could be annotated with 4 vCPUs\n",
+		"--cpu-shares 200": {patched + `{"metadata":{"annotations":{"cpu-shares.resize.mooring.dev":"200"}}}`, "vms/vfio: annotated with 200 CPU shares\n"},
+		"--vcpus 4 --cpu-shares 200 --dry-run": {
+			strings.Replace(patched, "fieldManager", "dryRun=All&fieldManager", 1) + `{"metadata":{"annotations":{"cpu-shares.resize.mooring.dev":"200","vcpus.resize.mooring.dev":"4"}}}`,
+			"vms/vfio: could be annotated with 4 vCPUs, 200 CPU shares\n",
 		},
 	} {
 		s := startAPIServer(t)
@@ -100,7 +101,7 @@ func TestResizePatch(t *testing.T) {
 		if diff := cmp.Diff([]string{want.request}, s.asked); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", args, diff)
 		}
-		if strings.Contains(args, "dry-run") && got.errOut != "the plan is made on node node-2: run there `mooring resize vms/vfio --vcpus 4 --dry-run --kubeconfig=`\n" {
+		if strings.Contains(args, "dry-run") && got.errOut != "the plan is made on node node-2: run there `mooring resize vms/vfio --cpu-shares 200 --vcpus 4 --dry-run --kubeconfig=`\n" {
 			t.Errorf("%s: %q", args, got.errOut)
 		}
 	}
@@ -150,11 +151,11 @@ func TestResizeOfAPodThatIsHere(t *testing.T) {
 		want   result
 	}{
 		"dry run": {"--vcpus 4 --dry-run", func(s *apiServer, a *agent) {
-			s.pod.Annotations = map[string]string{"vcpus.resize.mooring.dev": "4", "cpu-quota.resize.mooring.dev": "150%"}
+			s.pod.Annotations = map[string]string{"vcpus.resize.mooring.dev": "4", "cpu-quota.resize.mooring.dev": "150%", "cpu-shares.resize.mooring.dev": "200"}
 			a.leases.report = func(size podapi.Size, _ bool) podapi.Report {
 				return podapi.Report{Generation: 7, DryRun: true, State: podapi.StatePlanned, Plan: []string{sizeText(size)}}
 			}
-		}, result{ExitOK, "vms/vfio: could be annotated with 4 vCPUs\nplan  1  4 vCPUs, CPU quota 150%\n", ""}},
+		}, result{ExitOK, "vms/vfio: could be annotated with 4 vCPUs\nplan  1  4 vCPUs, CPU quota 150%, 200 CPU shares\n", ""}},
 		"dry run of a pod with bad annotations": {"--vcpus 4 --dry-run", func(s *apiServer, _ *agent) {
 			s.pod.Annotations = map[string]string{"vcpus.resize.mooring.dev": "4", "cpu-quota.resize.mooring.dev": "fast"}
 		}, result{ExitFailure, "vms/vfio: could be annotated with 4 vCPUs\n",

@@ -107,6 +107,9 @@ func actualText(a *podapi.Actual) string {
 	if a.Quota != "" {
 		text += ", CPU quota " + printable(a.Quota)
 	}
+	if a.Shares != 0 {
+		text += fmt.Sprintf(", %d CPU shares", a.Shares)
+	}
 	return text
 }
 

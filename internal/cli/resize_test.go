@@ -67,8 +67,8 @@ func TestResize(t *testing.T) {
 		args   []string
 		want   result
 	}{
-		"asked": {resized(), []string{"--vcpus", "4", "--memory", "4Gi", "--cpu-quota", "150"},
-			result{ExitOK, "vms/vfio: asked for 4 vCPUs, 4Gi of memory, CPU quota 150%\n",
+		"asked": {resized(), []string{"--vcpus", "4", "--memory", "4Gi", "--cpu-quota", "150", "--cpu-shares", "200"},
+			result{ExitOK, "vms/vfio: asked for 4 vCPUs, 4Gi of memory, CPU quota 150%, 200 CPU shares\n",
 				"nobody in the pod has told of a resize yet: it needs Mooring's sidecar, or a client of the pod's socket\n"}},
 		"done": {resized(), []string{"--vcpus", "4", "--wait"},
 			result{ExitOK, "vms/vfio: asked for 4 vCPUs\n" + plan + steps + "\ndone: 4Gi of memory, 4 vCPUs (3 in use)\n", ""}},
@@ -118,11 +118,12 @@ func TestResizeErrors(t *testing.T) {
 		code int
 		want string
 	}{
-		"nothing":      {[]string{"vfio"}, ExitUsage, "want --vcpus, --memory or --cpu-quota"},
+		"nothing":      {[]string{"vfio"}, ExitUsage, "want --vcpus, --memory, --cpu-quota or --cpu-shares"},
 		"no vCPU":      {[]string{"vfio", "--vcpus", "0"}, ExitUsage, "want a number of virtual CPUs between 1 and 8192"},
 		"negative":     {[]string{"vfio", "--vcpus", "-1"}, ExitUsage, "want a number of virtual CPUs"},
 		"bad quantity": {[]string{"vfio", "--memory", "lots"}, ExitUsage, `memory.resize.mooring.dev: "lots"`},
 		"bad quota":    {[]string{"vfio", "--cpu-quota", "0%"}, ExitUsage, "want percent of one CPU"},
+		"no shares":    {[]string{"vfio", "--cpu-shares", "0"}, ExitUsage, `cpu-shares.resize.mooring.dev: "0": want CPU shares between 2 and 10000`},
 		"both":         {[]string{"vfio", "--vcpus", "1", "--wait", "--dry-run"}, ExitUsage, "want not both"},
 		"no time":      {[]string{"vfio", "--vcpus", "1", "--timeout", "0s"}, ExitUsage, "--timeout 0s"},
 		"unknown pod":  {[]string{"none", "--vcpus", "1"}, ExitNotFound, `no pod "none"`},

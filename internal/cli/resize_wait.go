@@ -144,7 +144,7 @@ func (w *waiter) show(e *corev1.Event) (over bool, err error) {
 }
 
 // isWanted reports whether a VM that is as it was wanted is as it is wanted now: the Event
-// can be about what was wanted before. It does not tell the CPU bandwidth.
+// can be about what was wanted before. It does not tell CPU bandwidth and shares.
 func (w *waiter) isWanted(message string) bool {
 	return (w.size.Memory == 0 || strings.Contains(message, ": "+podapi.Amount(w.size.Memory).String()+", ")) &&
 		(w.size.VCPUs == 0 || strings.Contains(message, fmt.Sprintf(", %d vCPUs", w.size.VCPUs)))

@@ -117,7 +117,7 @@ func (w *whole) startShim(t *testing.T, socket string) {
 		Memory: virt.Memory{Boot: gi, Maximum: 8 * gi, Cells: 1, Devices: []virt.MemoryDevice{
 			{Alias: "virtiomem0", Model: virt.VirtioMem, Size: 4 * gi, Block: 2 << 20},
 		}},
-		Bandwidth: virt.Bandwidth{Period: 100 * time.Millisecond, Quota: virt.Unlimited, Supported: true},
+		Bandwidth: virt.Bandwidth{Period: 100 * time.Millisecond, Quota: virt.Unlimited, Shares: 100, Supported: true},
 	})
 	w.Domain = hypervisor.Only()
 	c, err := coordinator.New(coordinator.Config{
@@ -184,7 +184,7 @@ func TestDryRunsAndResizes(t *testing.T) {
 	if calls := w.Calls(); len(calls) != 0 {
 		t.Errorf("dry runs did %q", calls)
 	}
-	want := result{ExitOK, "vms/vm-1: asked for 2 vCPUs\nplan  1  " + step + "TIME  " + step + "done: 1Gi of memory, 2 vCPUs, CPU quota none\n", ""}
+	want := result{ExitOK, "vms/vm-1: asked for 2 vCPUs\nplan  1  " + step + "TIME  " + step + "done: 1Gi of memory, 2 vCPUs, CPU quota none, 100 CPU shares\n", ""}
 	if diff := cmp.Diff(want, w.resize(t, "--vcpus", "2", "--wait"), cmp.AllowUnexported(result{})); diff != "" {
 		t.Errorf("resize (-want +got)\n%s", diff)
 	}
@@ -197,6 +197,20 @@ func TestDryRunsAndResizes(t *testing.T) {
 	}
 	if diff := cmp.Diff(before, w.resizes()); diff != "" {
 		t.Errorf("dry runs were told as Events (-want +got)\n%s", diff)
+	}
+}
+
+// Quota and shares are one step, and what they are is shown.
+func TestResizeOfBandwidth(t *testing.T) {
+	w := startWhole(t, 4*gi)
+	const step = "let each vCPU run 50ms in 100ms instead of without a limit, and give the VM 200 CPU shares instead of 100\n"
+	want := result{ExitOK, "vms/vm-1: asked for CPU quota 50%, 200 CPU shares\nplan  1  " + step + "TIME  " + step +
+		"done: 1Gi of memory, 1 vCPUs, CPU quota 50ms of each 100ms, for each vCPU, 200 CPU shares\n", ""}
+	if diff := cmp.Diff(want, w.resize(t, "--cpu-quota", "50%", "--cpu-shares", "200", "--wait"), cmp.AllowUnexported(result{})); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if inspected := run(t.Context(), t, w.socket, "inspect", "vms/vm-1"); !strings.Contains(inspected.out, ", 200 CPU shares\n") {
+		t.Errorf("inspect shows %s", inspected.out)
 	}
 }
 

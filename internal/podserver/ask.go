@@ -79,5 +79,8 @@ func annotate(namespace, name string, size podapi.Size) string {
 	if size.CPUQuota != "" {
 		command += fmt.Sprintf(" %s=%s", api.CPUQuotaKey, size.CPUQuota)
 	}
+	if size.CPUShares != 0 {
+		command += fmt.Sprintf(" %s=%d", api.CPUSharesKey, size.CPUShares)
+	}
 	return command
 }

@@ -310,11 +310,11 @@ func testWanted(t *testing.T, r *rig, n *agent.Client) {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	r.registry.Update("ID-a", func(l *lifecycle.Launcher) {
-		l.SizeAnnotations = map[string]string{"vcpus.resize.mooring.dev": "4", "cpu-quota.resize.mooring.dev": "150%"}
+		l.SizeAnnotations = map[string]string{"vcpus.resize.mooring.dev": "4", "cpu-quota.resize.mooring.dev": "150%", "cpu-shares.resize.mooring.dev": "200"}
 	})
 	next, err := n.Wanted(t.Context())
 	must(t, err)
-	if want := (podapi.Size{VCPUs: 4, CPUQuota: "150%"}); next.Size != want || next.Generation <= first.Generation {
+	if want := (podapi.Size{VCPUs: 4, CPUQuota: "150%", CPUShares: 200}); next.Size != want || next.Generation <= first.Generation {
 		t.Errorf("%+v, want %+v and a higher generation than %d", next, want, first.Generation)
 	}
 	r.registry.Update("ID-a", func(l *lifecycle.Launcher) {

@@ -104,7 +104,7 @@ func TestAsk(t *testing.T) {
 	r := newRig(t)
 	before, err := r.Pod("a").Wanted()
 	must(t, err)
-	size := podapi.Size{VCPUs: 4, Memory: int64(4 * gi), CPUQuota: "150%"}
+	size := podapi.Size{VCPUs: 4, Memory: int64(4 * gi), CPUQuota: "150%", CPUShares: 200}
 	pods, err := r.Ask("vms", "pod-a", size, false)
 	must(t, err)
 	after, err := r.Pod("a").Wanted()
@@ -177,9 +177,9 @@ func TestKubernetesSaysIt(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got)\n%s", err, diff)
 	}
-	_, err = r.Ask("vms", "pod-a", podapi.Size{VCPUs: 4, CPUQuota: "none"}, false)
+	_, err = r.Ask("vms", "pod-a", podapi.Size{VCPUs: 4, CPUQuota: "none", CPUShares: 200}, false)
 	if !errors.Is(err, podserver.ErrKubernetes) ||
-		!strings.Contains(err.Error(), "kubectl -n vms annotate --overwrite pod pod-a vcpus.resize.mooring.dev=4 cpu-quota.resize.mooring.dev=none") {
+		!strings.Contains(err.Error(), "kubectl -n vms annotate --overwrite pod pod-a vcpus.resize.mooring.dev=4 cpu-quota.resize.mooring.dev=none cpu-shares.resize.mooring.dev=200") {
 		t.Errorf("error %v, want the command that asks the pod", err)
 	}
 }

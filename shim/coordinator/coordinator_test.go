@@ -98,7 +98,7 @@ func state() virt.State {
 		Memory: virt.Memory{Boot: uint64(gi), Maximum: uint64(8 * gi), Cells: 1, Devices: []virt.MemoryDevice{
 			{Alias: "virtiomem0", Model: virt.VirtioMem, Size: uint64(4 * gi), Block: uint64(2 * mi)},
 		}},
-		Bandwidth: virt.Bandwidth{Period: 100 * time.Millisecond, Quota: virt.Unlimited, Supported: true},
+		Bandwidth: virt.Bandwidth{Period: 100 * time.Millisecond, Quota: virt.Unlimited, Shares: 100, Supported: true},
 	}
 }
 
@@ -136,6 +136,47 @@ func TestFollow(t *testing.T) {
 		s := r.state(t)
 		if s.Memory.Devices[0].Current != uint64(gi) || s.VCPUs.Plugged != 4 {
 			t.Errorf("memory %+v, vCPUs %+v", s.Memory, s.VCPUs)
+		}
+		r.want(func(w *podapi.Wanted) { w.Limits.CPU = 2500 })
+		time.Sleep(time.Second)
+		if b := r.state(t).Bandwidth; b.Quota == virt.Unlimited || b.Shares != 100 {
+			t.Errorf("bandwidth %+v, want that of the limit, and shares let be", b)
+		}
+	})
+}
+
+// TestShares: they are set with the bandwidth, and let be where nobody asks for any.
+func TestShares(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		for _, c := range []struct {
+			quota  string
+			shares int
+			then   uint64
+		}{{"50%", 200, 200}, {"80%", 0, 200}, {"", 50, 50}, {"", 0, 50}} {
+			r.want(func(w *podapi.Wanted) { w.CPUQuota, w.CPUShares = c.quota, c.shares })
+			time.Sleep(time.Second)
+			if done := r.agent.last(t, podapi.StateDone); done.Actual.Shares != c.then || r.state(t).Bandwidth.Shares != c.then {
+				t.Errorf("report %+v, bandwidth %+v, want %d shares", done.Actual, r.state(t).Bandwidth, c.then)
+			}
+		}
+		want := []string{
+			"set CPU bandwidth to period 100ms, quota 50ms, shares 200", "set CPU bandwidth to period 100ms, quota 80ms, shares 0",
+			"set CPU bandwidth to period 0s, quota 0s, shares 50",
+		}
+		if calls := r.Calls(); !slices.Equal(calls, want) {
+			t.Errorf("calls %q, want %q", calls, want)
+		}
+	})
+}
+
+// TestSharesAreRefused where libvirt has no CPU controller, whatever the limit.
+func TestSharesAreRefused(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		r.Set(func(s *virt.State) { s.Bandwidth = virt.Bandwidth{} })
+		r.want(func(w *podapi.Wanted) { w.CPUQuota, w.CPUShares = "400%", 200 })
+		refused := r.agent.last(t, podapi.StateRefused)
+		if !strings.Contains(refused.Error, "CPU shares: this libvirt cannot change them") || strings.Contains(refused.Error, "bandwidth") || len(r.Calls()) != 0 {
+			t.Errorf("report %+v, calls %v", refused, r.Calls())
 		}
 	})
 }

@@ -62,8 +62,8 @@ func (p *pod) testUnplug(t *testing.T) {
 	report := p.want(t, vcpus(2))
 	s := p.read(t)
 	if p.daemon.Unplugs(t) {
-		if report.State != podapi.StateDone || s.VCPUs.Plugged != 2 {
-			t.Errorf("report %+v, vCPUs %+v", report, s.VCPUs)
+		if report.State != podapi.StateDone || s.VCPUs.Plugged != 2 || s.VCPUs.Online != 2 {
+			t.Errorf("report %+v, vCPUs %+v, want 2 that the guest uses", report, s.VCPUs)
 		}
 		return
 	}
@@ -98,18 +98,22 @@ func (p *pod) awaitGuest(t *testing.T, want int64) {
 	}, func() { t.Fatalf("the guest has %d bytes, want %d", got, want) })
 }
 
+// testBandwidth also sets shares, in the same call.
 func (p *pod) testBandwidth(t *testing.T) {
 	if !p.daemon.LimitsCPU() {
 		t.Skip("missing: a CPU controller for libvirt")
 	}
 	for _, step := range []struct {
-		quota string
-		want  time.Duration // of 100 ms, for each of 4 vCPUs
+		quota  string
+		shares int
+		want   time.Duration // of 100 ms, for each of 4 vCPUs
 	}{
-		{"150%", 37500 * time.Microsecond}, {"60%", 15 * time.Millisecond}, {"none", virt.Unlimited},
+		{"150%", 200, 37500 * time.Microsecond}, {"60%", 10000, 15 * time.Millisecond}, {"60%", 2, 15 * time.Millisecond}, {"none", 1024, virt.Unlimited},
 	} {
-		if s := p.done(t, quota(step.quota)); s.Bandwidth.Quota != step.want || s.Bandwidth.Period != 100*time.Millisecond {
-			t.Errorf("%s: %+v, want a quota of %s", step.quota, s.Bandwidth, step.want)
+		report := p.want(t, func(w *podapi.Wanted) { w.CPUQuota, w.CPUShares = step.quota, step.shares })
+		want := virt.Bandwidth{Period: 100 * time.Millisecond, Quota: step.want, Shares: uint64(step.shares), Supported: true}
+		if got := p.read(t).Bandwidth; report.State != podapi.StateDone || len(report.Steps) != 1 || got != want {
+			t.Errorf("%+v, want %+v by one step: %+v", got, want, report)
 		}
 	}
 }

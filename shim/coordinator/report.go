@@ -95,7 +95,7 @@ func outcome(generation uint64, r resize.Report, err error) podapi.Report {
 		})
 	}
 	if a := r.Actual; a != nil {
-		report.Actual = &podapi.Actual{Memory: a.Memory, VCPUs: a.VCPUs, Online: a.Online, Quota: quota(a)}
+		report.Actual = &podapi.Actual{Memory: a.Memory, VCPUs: a.VCPUs, Online: a.Online, Quota: quota(a), Shares: a.Shares}
 	}
 	return report
 }

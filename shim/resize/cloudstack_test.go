@@ -92,31 +92,42 @@ func beginWith(lines, prefixes string) bool {
 	return true
 }
 
-// CloudStack sets the period and then the quota, and takes a limit away by the quota
-// alone. Here it is one call.
+// CloudStack sets the shares, then the period and then the quota, and takes a limit away by
+// the quota alone; shares are only ever raised. Here it is one call, and shares go both ways.
 func TestBandwidthInOneCall(t *testing.T) {
 	for _, c := range []struct {
 		name            string
 		period, quota   time.Duration // that the domain has
-		want            wanted.Bandwidth
+		want            wanted.Size
 		calls           int
 		periodThen, now time.Duration
+		shares          uint64
 	}{
-		{"set", 100 * time.Millisecond, virt.Unlimited, wanted.Bandwidth{Period: time.Second, Quota: 50 * time.Millisecond}, 1, time.Second, 50 * time.Millisecond},
-		{"changed", time.Second, 50 * time.Millisecond, wanted.Bandwidth{Period: 100 * time.Millisecond, Quota: 50 * time.Millisecond}, 1, 100 * time.Millisecond, 50 * time.Millisecond},
-		{"removed", time.Second, 50 * time.Millisecond, wanted.Bandwidth{Period: 100 * time.Millisecond, Quota: virt.Unlimited}, 1, 100 * time.Millisecond, virt.Unlimited},
-		{"none, and the period is another", time.Second, virt.Unlimited, wanted.Bandwidth{Period: 100 * time.Millisecond, Quota: virt.Unlimited}, 0, time.Second, virt.Unlimited},
+		{"set", 100 * time.Millisecond, virt.Unlimited, share(time.Second, 50*time.Millisecond, 0), 1, time.Second, 50 * time.Millisecond, 100},
+		{"changed", time.Second, 50 * time.Millisecond, share(100*time.Millisecond, 50*time.Millisecond, 0), 1, 100 * time.Millisecond, 50 * time.Millisecond, 100},
+		{"removed", time.Second, 50 * time.Millisecond, share(100*time.Millisecond, virt.Unlimited, 0), 1, 100 * time.Millisecond, virt.Unlimited, 100},
+		{"none, and the period is another", time.Second, virt.Unlimited, share(100*time.Millisecond, virt.Unlimited, 0), 0, time.Second, virt.Unlimited, 100},
+		{"with more shares", 100 * time.Millisecond, virt.Unlimited, share(time.Second, 50*time.Millisecond, 200), 1, time.Second, 50 * time.Millisecond, 200},
+		{"with fewer shares", time.Second, 50 * time.Millisecond, share(100*time.Millisecond, virt.Unlimited, 50), 1, 100 * time.Millisecond, virt.Unlimited, 50},
+		{"as it is, with more shares", time.Second, 50 * time.Millisecond, share(time.Second, 50*time.Millisecond, 200), 1, time.Second, 50 * time.Millisecond, 200},
+		{"shares alone", time.Second, 50 * time.Millisecond, wanted.Size{Shares: 2}, 1, time.Second, 50 * time.Millisecond, 2},
+		{"all as it is", time.Second, 50 * time.Millisecond, share(time.Second, 50*time.Millisecond, 100), 0, time.Second, 50 * time.Millisecond, 100},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(vm(t))
 			r.m.state.Bandwidth.Period, r.m.state.Bandwidth.Quota = c.period, c.quota
 			calls := 0
 			r.m.after = func() { calls++ }
-			_, err := r.run(t, resize.Wanted{Size: wanted.Size{Bandwidth: &c.want}})
+			report, err := r.run(t, resize.Wanted{Size: c.want})
 			b := r.m.state.Bandwidth
-			if err != nil || calls != c.calls || b.Period != c.periodThen || b.Quota != c.now || b.Shares != 100 {
-				t.Errorf("%s: %v, %d calls, %+v", c.name, err, calls, b)
+			if err != nil || calls != c.calls || b.Period != c.periodThen || b.Quota != c.now || b.Shares != c.shares || report.Actual.Shares != c.shares {
+				t.Errorf("%s: %v, %d calls, %+v, reported as %+v", c.name, err, calls, b, report.Actual)
 			}
 		})
 	}
+}
+
+// share is a size that is a bandwidth, and shares where they are not 0.
+func share(period, quota time.Duration, shares uint64) wanted.Size {
+	return wanted.Size{Bandwidth: &wanted.Bandwidth{Period: period, Quota: quota}, Shares: shares}
 }

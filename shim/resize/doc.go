@@ -33,7 +33,8 @@
 //
 // libvirt holds each vCPU to the bandwidth, not their sum. Bandwidth before more vCPUs,
 // and after fewer, keeps vCPUs times bandwidth at or below the larger of before and
-// after, in whichever direction the bandwidth goes.
+// after, in whichever direction the bandwidth goes. CPU shares are set with it, in one
+// order.
 //
 // # Steps
 //

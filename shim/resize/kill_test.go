@@ -37,6 +37,7 @@ func failAt(t *testing.T, build func() (*model, uint64, int), f fault, at int) (
 	}
 	w := &world{t: t, m: m.settled(), policy: resize.Policy{Shrink: true}, journal: &memory{calls: &m.calls}}
 	w.want = m.to(bytes, vcpus)
+	w.want.Size.Shares = 2 * usual
 	m.node.limit = w.want.Size.Limit
 	m.calls.faults = map[int]fault{at: f}
 	report, dead, err := w.live()

@@ -18,6 +18,9 @@ const (
 	gi = uint64(1) << 30
 )
 
+// usual are the CPU shares of a VM that nobody has given others.
+const usual = 100
+
 // model is a hypervisor with its guest, and the node around it, all in one. It checks
 // what must hold at every moment, and calls broken where it does not.
 type model struct {
@@ -68,7 +71,7 @@ func newModel(boot, most uint64, broken func(string, ...any)) *model {
 		UUID: "a-vm", Name: "vm", Phase: virt.Running,
 		VCPUs:     virt.VCPUs{Plugged: 2, Maximum: 8, Boot: 1, Online: 2},
 		Memory:    virt.Memory{Boot: boot, Maximum: most, Slots: 8, Cells: 2, Ballooned: true, Balloon: boot},
-		Bandwidth: virt.Bandwidth{Period: 100 * time.Millisecond, Quota: virt.Unlimited, Shares: 100, Supported: true},
+		Bandwidth: virt.Bandwidth{Period: 100 * time.Millisecond, Quota: virt.Unlimited, Shares: usual, Supported: true},
 	}
 	m.node = node{beside: 64 * mi, held: false}
 	m.node.seen = resize.Seen{Lock: 8 * mi, Room: resize.NoLimit}

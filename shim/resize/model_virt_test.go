@@ -118,6 +118,9 @@ func (m *model) SetBandwidth(ctx context.Context, b virt.Bandwidth) error {
 		if b.Quota != 0 {
 			m.state.Bandwidth.Quota = b.Quota
 		}
+		if b.Shares != 0 {
+			m.state.Bandwidth.Shares = b.Shares
+		}
 		return nil
 	})
 }

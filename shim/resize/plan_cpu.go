@@ -4,7 +4,7 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// cpu plans vCPUs and bandwidth. A vCPU that the guest itself has taken offline is no
+// cpu plans vCPUs, bandwidth and shares. A vCPU that the guest itself has taken offline is no
 // reason to plug one.
 func (b *builder) cpu() {
 	b.planBandwidth()
@@ -37,17 +37,24 @@ func (b *builder) checkVCPUs(want int, v virt.VCPUs) {
 	}
 }
 
+// planBandwidth plans one step for period, quota and shares.
 func (b *builder) planBandwidth() {
+	step := SetBandwidth{Bound: b.policy.Bounds.CPU}
+	b.planQuota(&step)
+	b.planShares(&step)
+	if step.wants() != (virt.Bandwidth{}) {
+		b.bandwidth = Steps{step}
+	}
+}
+
+func (b *builder) planQuota(step *SetBandwidth) {
 	want, is := b.want.Bandwidth, b.is.Domain.Bandwidth
 	if want == nil || same(virt.Bandwidth{Period: want.Period, Quota: want.Quota}, is) {
 		return
 	}
 	switch {
 	case is.Supported:
-		step := SetBandwidth{
-			FromPeriod: is.Period, FromQuota: is.Quota, Period: want.Period, Quota: want.Quota, Bound: b.policy.Bounds.CPU,
-		}
-		b.bandwidth = Steps{step}
+		step.FromPeriod, step.FromQuota, step.Period, step.Quota = is.Period, is.Quota, want.Period, want.Quota
 	case want.FromLimit:
 		b.notes = append(b.notes, "CPU bandwidth: this libvirt cannot change it; the container's own CPU limit holds the VM")
 	default:
@@ -55,10 +62,14 @@ func (b *builder) planBandwidth() {
 	}
 }
 
-// same tells whether vCPUs may run as much. Without a quota the period says nothing.
-func same(a, b virt.Bandwidth) bool {
-	if a.Quota == virt.Unlimited || b.Quota == virt.Unlimited {
-		return a.Quota == b.Quota
+// planShares takes no limit of the container for them: that says nothing about others.
+func (b *builder) planShares(step *SetBandwidth) {
+	want, is := b.want.Shares, b.is.Domain.Bandwidth
+	switch {
+	case want == 0 || want == is.Shares:
+	case is.Supported && is.Shares > 0:
+		step.FromShares, step.Shares = is.Shares, want
+	default:
+		b.refuse(NoShares, "CPU shares: this libvirt cannot change them; a CPU request of the container weighs it with the VM in it, and its CPU limit does not")
 	}
-	return a.Period == b.Period && a.Quota == b.Quota
 }

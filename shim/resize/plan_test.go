@@ -97,6 +97,15 @@ func TestPlanOrder(t *testing.T) {
 			"let each vCPU run 50ms in 100ms instead of without a limit",
 			"wait until the memory.max of the container is 1098Mi",
 		}},
+		{"more vCPUs and shares, less bandwidth", weighed(t, 50), gi, 4, half, []string{
+			"wait until the memory.max of pod and container are at least 1122Mi",
+			"let each vCPU run 50ms in 100ms instead of without a limit, and give the VM 200 CPU shares instead of 50",
+			"give the guest 4 vCPUs instead of 2",
+		}},
+		{"fewer shares", weighed(t, 1024), gi, 2, nil, []string{
+			"give the VM 200 CPU shares instead of 1024",
+			"wait until the memory.max of the container is 1106Mi",
+		}},
 		{"more memory, fewer vCPUs", vm(t).virtioMem(2*gi, 0), 2 * gi, 1, nil, []string{
 			"wait until the memory.max of pod and container are at least 2124Mi",
 			"give the guest 1 vCPUs instead of 2",
@@ -116,6 +125,9 @@ func TestPlanOrder(t *testing.T) {
 	} {
 		w := c.m.settled().to(c.memory, c.vcpus)
 		w.Size.Bandwidth = c.bandwidth
+		if c.m.state.Bandwidth.Shares != usual {
+			w.Size.Shares = 200
+		}
 		if c.memory == gi && len(c.want) == 0 {
 			w.Size.Limit = 0
 		}
@@ -124,6 +136,11 @@ func TestPlanOrder(t *testing.T) {
 			t.Errorf("%s: %v (-want +got)\n%s", c.name, err, diff)
 		}
 	}
+}
+
+// weighed is a VM with other shares than usual.
+func weighed(t *testing.T, shares uint64) *model {
+	return changed(t, func(m *model) { m.state.Bandwidth.Shares = shares })
 }
 
 var cmpEmpty = cmp.Transformer("empty", func(s []string) string { return strings.Join(s, "\n") })

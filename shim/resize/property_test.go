@@ -57,6 +57,7 @@ func (w *world) size(t *rapid.T) wanted.Size {
 	return wanted.Size{
 		Memory: memory, Overhead: overhead, Limit: memory + overhead + uint64(rapid.IntRange(0, 3).Draw(t, "spare"))*8*mi,
 		VCPUs: vcpus, Bandwidth: &wanted.Bandwidth{Period: 100 * time.Millisecond, Quota: quota},
+		Shares: rapid.SampledFrom([]uint64{0, 2, 100, 10000}).Draw(t, "shares"),
 	}
 }
 
@@ -140,7 +141,7 @@ func (w *world) truthful(report resize.Report, err error) {
 	m := w.m.state
 	truth := resize.Actual{
 		Memory: m.Memory.Balloon, Possible: w.possible(), VCPUs: m.VCPUs.Plugged, Online: m.VCPUs.Online,
-		Period: m.Bandwidth.Period, Quota: m.Bandwidth.Quota,
+		Period: m.Bandwidth.Period, Quota: m.Bandwidth.Quota, Shares: m.Bandwidth.Shares,
 		PodMax: w.m.node.seen.PodMax, ContainerMax: w.m.node.seen.ContainerMax,
 		Lock: w.m.node.seen.Lock, Locked: w.m.node.seen.Locked,
 	}
@@ -167,7 +168,8 @@ func (w *world) possible() uint64 {
 func (w *world) is(wanted resize.Wanted) bool {
 	s, is := wanted.Size, w.m.state
 	return is.Memory.Balloon == s.Memory && is.VCPUs.Plugged == s.VCPUs &&
-		(s.Bandwidth == nil || is.Bandwidth.Quota == s.Bandwidth.Quota)
+		(s.Bandwidth == nil || is.Bandwidth.Quota == s.Bandwidth.Quota) &&
+		(s.Shares == 0 || is.Bandwidth.Shares == s.Shares)
 }
 
 // mend ends all that goes wrong.

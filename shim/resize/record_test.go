@@ -3,11 +3,14 @@ package resize_test
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mooring-vm/mooring/shim/resize"
 	"github.com/mooring-vm/mooring/shim/resize/wanted"
+	"github.com/mooring-vm/mooring/shim/virt"
 )
 
 // everyStep has one step of each kind.
@@ -15,7 +18,7 @@ func everyStep() resize.Steps {
 	room := resize.Room{Max: resize.NoLimit, Memory: gi, VCPUs: 2}
 	return resize.Steps{
 		resize.AwaitRoom{Need: 1, Bound: 1}, resize.SettleMemory{Alias: "a"}, resize.SetVCPUs{From: 1, To: 2, Room: room},
-		resize.SetBandwidth{Quota: -1}, resize.RaiseLock{To: resize.NoLimit}, resize.RequestMemory{Alias: "a", To: 1, Room: room},
+		resize.SetBandwidth{Quota: -1, FromShares: 100, Shares: 200}, resize.RaiseLock{To: resize.NoLimit}, resize.RequestMemory{Alias: "a", To: 1, Room: room},
 		resize.AttachDIMM{Known: []string{"b"}}, resize.DetachDIMM{Alias: "b"}, resize.SetBalloon{To: 1},
 		resize.AwaitLimit{Limit: 1}, resize.LowerLock{To: 1, Beyond: 2},
 	}
@@ -24,8 +27,8 @@ func everyStep() resize.Steps {
 func TestRecordIsReadBack(t *testing.T) {
 	want := resize.Record{
 		Domain: "uuid", Phase: resize.Ended, Steps: everyStep(), Begun: 3, Confirmed: 2,
-		Wanted: resize.Wanted{Generation: 7, Size: wanted.Size{Memory: gi, Bandwidth: &wanted.Bandwidth{Quota: -1}}},
-		Report: &resize.Report{Steps: []resize.StepReport{{What: "x", Undo: true, Error: "y"}}, Actual: &resize.Actual{PodMax: resize.NoLimit}},
+		Wanted: resize.Wanted{Generation: 7, Size: wanted.Size{Memory: gi, Bandwidth: &wanted.Bandwidth{Quota: -1}, Shares: 200}},
+		Report: &resize.Report{Steps: []resize.StepReport{{What: "x", Undo: true, Error: "y"}}, Actual: &resize.Actual{PodMax: resize.NoLimit, Shares: 200}},
 	}
 	text, err := want.Encode()
 	if err != nil {
@@ -35,6 +38,39 @@ func TestRecordIsReadBack(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got)\n%s", err, diff)
 	}
+}
+
+// A record from before there were shares leaves them as they are.
+func TestRecordWithoutShares(t *testing.T) {
+	const old = `{"version":1,"record":{"domain":"uuid","wanted":{"generation":7,"size":{"bandwidth":{"period":100000000,"quota":50000000}}},"phase":"running",` +
+		`"steps":[{"kind":"set-bandwidth","step":{"fromPeriod":100000000,"fromQuota":-1,"period":100000000,"quota":50000000,"bound":10000000000}}],` +
+		`"begun":1,"confirmed":0}}`
+	got, err := resize.DecodeRecord([]byte(old))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := resize.Steps{resize.SetBandwidth{
+		FromPeriod: 100 * time.Millisecond, FromQuota: virt.Unlimited, Period: 100 * time.Millisecond, Quota: 50 * time.Millisecond, Bound: 10 * time.Second,
+	}}
+	if diff := cmp.Diff(want, got.Steps); diff != "" || got.Wanted.Size.Shares != 0 {
+		t.Errorf("%+v (-want +got)\n%s", got.Wanted, diff)
+	}
+	again, err := got.Encode()
+	if string(again) != old || err != nil {
+		t.Errorf("%v, %s is written as %s", err, old, again)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(weighed(t, 50))
+		r.m.state.Bandwidth.Quota = 50 * time.Millisecond
+		got.Domain, got.Phase = r.m.state.UUID, resize.Undoing
+		if err := r.journal.Store(got); err != nil {
+			t.Fatal(err)
+		}
+		_, _, _ = r.Recover(t.Context(), func() resize.Wanted { return resize.Wanted{} })
+		if b := r.m.state.Bandwidth; b.Quota != virt.Unlimited || b.Shares != 50 {
+			t.Errorf("undone to %+v", b)
+		}
+	})
 }
 
 func TestBadRecords(t *testing.T) {

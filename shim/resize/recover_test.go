@@ -22,13 +22,14 @@ func TestKilledRunIsUndone(t *testing.T) {
 				m.guest.refuseTake = true
 				w := &world{t: t, m: m, policy: resize.Policy{Shrink: true}, journal: &memory{calls: &m.calls}}
 				w.want = m.to(2*gi, 4)
+				w.want.Size.Shares = 2 * usual
 				m.node.limit = w.want.Size.Limit
 				m.calls.faults = map[int]fault{at: f}
 				report, dead, err := w.live()
 				if dead {
 					report, _, err = w.live()
 				}
-				want := resize.Actual{Memory: gi, Possible: gi, VCPUs: 2, Online: 2, Lock: 2 * gi, Locked: gi}
+				want := resize.Actual{Memory: gi, Possible: gi, VCPUs: 2, Online: 2, Shares: usual, Lock: 2 * gi, Locked: gi}
 				got := resize.Actual{}
 				if report.Actual != nil {
 					got = *report.Actual

@@ -21,6 +21,7 @@ const (
 	Forbidden    Code = "policy"
 	NoRoom       Code = "no-room" // on the node
 	NoBandwidth  Code = "no-bandwidth"
+	NoShares     Code = "no-shares"
 	NoLock       Code = "no-lock"    // libvirt's memory lock cannot be computed
 	OverLimit    Code = "over-limit" // the container's memory limit is too low for it
 )

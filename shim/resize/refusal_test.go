@@ -83,3 +83,22 @@ func TestBandwidthOfTheContainer(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 }
+
+// That limit says nothing of the weight against others.
+func TestSharesOfTheContainer(t *testing.T) {
+	for name, unable := range map[string]func(*model){
+		"no CPU controller":  func(m *model) { m.state.Bandwidth.Supported = false },
+		"no shares are told": func(m *model) { m.state.Bandwidth.Shares = 0 },
+	} {
+		m := changed(t, unable).settled()
+		w := resize.Wanted{Size: wanted.Size{Shares: 200}}
+		got := refusal(t, read(t, m), w, resize.Policy{})
+		if len(got.Reasons) != 1 || !got.Has(resize.NoShares) || !strings.Contains(got.Error(), "CPU shares: this libvirt cannot change them") {
+			t.Errorf("%s: got %v", name, got)
+		}
+		w.Size.Bandwidth = &wanted.Bandwidth{Period: 100 * time.Millisecond, Quota: 50 * time.Millisecond, FromLimit: true}
+		if got := refusal(t, read(t, m), w, resize.Policy{}); len(got.Reasons) != 1 || !got.Has(resize.NoShares) {
+			t.Errorf("%s, with a bandwidth of the limit: got %v", name, got)
+		}
+	}
+}

@@ -41,6 +41,7 @@ type Actual struct {
 	Online int           `json:"online"` // virt.Unknown: nobody can tell, or was asked: vCPUs were left alone
 	Period time.Duration `json:"period"`
 	Quota  time.Duration `json:"quota"` // or virt.Unlimited
+	Shares uint64        `json:"shares,omitempty"`
 
 	PodMax       uint64 `json:"podMax"`
 	ContainerMax uint64 `json:"containerMax"`
@@ -53,7 +54,7 @@ func (is Is) Actual() Actual {
 	d, s := is.Domain, is.Seen
 	return Actual{
 		Memory: is.Guest(), Possible: is.Possible(),
-		VCPUs: d.VCPUs.Plugged, Online: d.VCPUs.Online, Period: d.Bandwidth.Period, Quota: d.Bandwidth.Quota,
+		VCPUs: d.VCPUs.Plugged, Online: d.VCPUs.Online, Period: d.Bandwidth.Period, Quota: d.Bandwidth.Quota, Shares: d.Bandwidth.Shares,
 		PodMax: s.PodMax, ContainerMax: s.ContainerMax, Lock: s.Lock, Locked: s.Locked,
 	}
 }

@@ -128,3 +128,41 @@ func TestRefusedOrder(t *testing.T) {
 		}
 	})
 }
+
+// Bandwidth and shares are taken back in one order, as far as they were set.
+func TestUndoOfBandwidth(t *testing.T) {
+	half := &wanted.Bandwidth{Period: 100 * time.Millisecond, Quota: 50 * time.Millisecond}
+	for _, c := range []struct {
+		bandwidth *wanted.Bandwidth
+		shares    uint64
+		want      string // that takes it back
+	}{
+		{half, 200, "<+ let each vCPU run without a limit instead of 50ms in 100ms, and give the VM 100 CPU shares instead of 200"},
+		{half, 0, "<+ let each vCPU run without a limit instead of 50ms in 100ms"},
+		{nil, 200, "<+ give the VM 100 CPU shares instead of 200"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(unwilling(t)) // to use the vCPUs that come after it
+			w := r.m.to(gi, 4)
+			w.Size.Bandwidth, w.Size.Shares = c.bandwidth, c.shares
+			before := r.m.state.Bandwidth
+			report, err := r.run(t, w)
+			told := strings.Split(steps(report), "\n")
+			if err == nil || told[len(told)-1] != c.want || r.m.state.Bandwidth != before {
+				t.Errorf("got %v, %+v, want %q last in\n%s", err, r.m.state.Bandwidth, c.want, steps(report))
+			}
+		})
+	}
+}
+
+// What libvirt takes and does not do is not taken for done.
+func TestSharesAreReadBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(vm(t))
+		r.m.after = func() { r.m.state.Bandwidth.Shares = usual }
+		_, err := r.run(t, resize.Wanted{Size: share(100*time.Millisecond, 50*time.Millisecond, 200)})
+		if err == nil || !strings.Contains(err.Error(), "the VM has 100 CPU shares: want 200") || r.m.state.Bandwidth.Quota != virt.Unlimited {
+			t.Errorf("got %v, %+v", err, r.m.state.Bandwidth)
+		}
+	})
+}

@@ -223,8 +223,8 @@ func differing(now corev1.ResourceList, was api.Amounts) corev1.ResourceList {
 func resizeKeys(annotations map[string]string) map[string]string {
 	found := map[string]string{}
 	for key, value := range annotations {
-		base, _, _ := strings.Cut(key, "/")
-		if base == api.VCPUsKey || base == api.ResizeMemoryKey || base == api.CPUQuotaKey {
+		switch base, _, _ := strings.Cut(key, "/"); base {
+		case api.VCPUsKey, api.ResizeMemoryKey, api.CPUQuotaKey, api.CPUSharesKey:
 			found[key] = value
 		}
 	}

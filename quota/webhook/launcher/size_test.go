@@ -85,10 +85,10 @@ func infeasible(pod *corev1.Pod) {
 func TestTargetAnnotations(t *testing.T) {
 	in := input(newTarget(map[string]string{api.ResizeMemoryKey + "/container.compute": "1Gi", api.CPUQuotaKey: "100%"}), newVMI(withGPUs(1)))
 	in.Launchers = []corev1.Pod{newSource(annotated(map[string]string{
-		api.RenderedKey: asCame, api.VCPUsKey: "8", api.ResizeMemoryKey: "6Gi", "value.memlock.mooring.dev": "1Ti",
+		api.RenderedKey: asCame, api.VCPUsKey: "8", api.ResizeMemoryKey: "6Gi", api.CPUSharesKey: "200", "value.memlock.mooring.dev": "1Ti",
 	}))}
 	pod := mutated(t, in)
-	want := locked(api.DevicesKey, "vfio=1", api.VCPUsKey, "8", api.ResizeMemoryKey, "6Gi", api.CPUQuotaKey, "100%", api.GuestMemoryKey, "6Gi",
+	want := locked(api.DevicesKey, "vfio=1", api.VCPUsKey, "8", api.ResizeMemoryKey, "6Gi", api.CPUQuotaKey, "100%", api.CPUSharesKey, "200", api.GuestMemoryKey, "6Gi",
 		api.ValueKey, pod.Annotations[api.ValueKey], api.AddedKey, pod.Annotations[api.ValueKey])
 	if diff := cmp.Diff(want, pod.Annotations); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

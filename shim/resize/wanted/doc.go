@@ -12,6 +12,7 @@
 //	               whole blocks
 //	vCPUs          CPU limit, rounded up
 //	bandwidth      CPU limit, spread over the vCPUs
+//	shares         as they are: only an annotation changes them
 //
 // Without a limit, that respect of the VM is left as it is. Annotations refine within
 // the limits: what is above them is an error.

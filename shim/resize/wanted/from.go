@@ -13,10 +13,10 @@ import (
 // From returns the size that a pod's limits and annotations want for a guest. It is
 // pure.
 //
-// Of request only VCPUs, Memory and CPUQuota count. An annotated size is taken as it is:
+// Of request only VCPUs, Memory, CPUQuota and CPUShares count. An annotated size is taken as it is:
 // one that the guest cannot have exactly is the planner's to refuse. A quota is the CPU
 // time of all vCPUs together in percent of one CPU: with "150%" they get one and a half
-// CPUs; or, as "1200/2400MHz", a frequency of each ([Frequency]). "none" takes the limit of the vCPUs away; the container's CPU limit stays.
+// CPUs; or, as "1200/2400MHz", a frequency of each ([Frequency]). "none" takes the limit of the vCPUs away; the container's CPU limit stays. Shares follow no limit.
 //
 // The errors are [*api.InvalidError] for annotations that ask for more than the limits,
 // and limits that no VM fits in; all of them, joined.
@@ -26,6 +26,9 @@ func From(p Pod, g Guest, overhead Overhead, request api.Request) (Size, error) 
 		return Size{}, err
 	}
 	s := sizer{pod: p, guest: g, overhead: overhead, request: request, memory: memory, cpu: cpu}
+	if request.CPUShares != nil {
+		s.size.Shares = uint64(*request.CPUShares)
+	}
 	err = errors.Join(s.vcpus(), s.guestMemory(), s.bandwidth())
 	if err != nil {
 		return Size{}, err

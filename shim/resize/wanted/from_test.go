@@ -110,6 +110,7 @@ func TestFromAnnotations(t *testing.T) {
 			wanted.Size{VCPUs: 2, Bandwidth: &wanted.Bandwidth{Period: 100 * time.Millisecond, Quota: 50 * time.Millisecond}}},
 		{launcher(0, 2000), map[string]string{"vcpus": "2", "cpu-quota": "3000/2400MHz"},
 			wanted.Size{VCPUs: 2, Bandwidth: &wanted.Bandwidth{Period: 100 * time.Millisecond, Quota: virt.Unlimited}}},
+		{launcher(0, 2000), map[string]string{"cpu-shares": "200"}, wanted.Size{VCPUs: 2, Bandwidth: unlimited(), Shares: 200}},
 	} {
 		got, err := wanted.From(c.pod, guest, wanted.Fixed(gi), request(t, c.annotation))
 		if diff := cmp.Diff(c.want, got); diff != "" || err != nil {

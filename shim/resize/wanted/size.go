@@ -12,6 +12,9 @@ type Size struct {
 
 	VCPUs     int        `json:"vcpus,omitempty"`
 	Bandwidth *Bandwidth `json:"bandwidth,omitempty"`
+
+	// Shares are the weight of the VM against others: cpu.weight with cgroup v2.
+	Shares uint64 `json:"shares,omitempty"`
 }
 
 // Need is what the container's memory limit has to be at least; 0 where no memory is

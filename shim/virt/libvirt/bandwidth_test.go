@@ -17,9 +17,10 @@ func TestParameters(t *testing.T) {
 		bandwidth virt.Bandwidth
 		want      libvirt.DomainSchedulerParameters
 	}{
-		"all":         {virt.Bandwidth{Period: 100 * time.Millisecond, Quota: 50 * time.Millisecond, Shares: 10}, libvirt.DomainSchedulerParameters{VcpuPeriodSet: true, VcpuPeriod: 100000, VcpuQuotaSet: true, VcpuQuota: 50000, CpuSharesSet: true, CpuShares: 10}},
-		"quota alone": {virt.Bandwidth{Quota: time.Millisecond}, libvirt.DomainSchedulerParameters{VcpuQuotaSet: true, VcpuQuota: 1000}},
-		"no limit":    {virt.Bandwidth{Quota: virt.Unlimited}, libvirt.DomainSchedulerParameters{VcpuQuotaSet: true, VcpuQuota: 17592186044415}},
+		"all":          {virt.Bandwidth{Period: 100 * time.Millisecond, Quota: 50 * time.Millisecond, Shares: 10}, libvirt.DomainSchedulerParameters{VcpuPeriodSet: true, VcpuPeriod: 100000, VcpuQuotaSet: true, VcpuQuota: 50000, CpuSharesSet: true, CpuShares: 10}},
+		"quota alone":  {virt.Bandwidth{Quota: time.Millisecond}, libvirt.DomainSchedulerParameters{VcpuQuotaSet: true, VcpuQuota: 1000}},
+		"shares alone": {virt.Bandwidth{Shares: 2}, libvirt.DomainSchedulerParameters{CpuSharesSet: true, CpuShares: 2}},
+		"no limit":     {virt.Bandwidth{Quota: virt.Unlimited}, libvirt.DomainSchedulerParameters{VcpuQuotaSet: true, VcpuQuota: 17592186044415}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := parameters(c.bandwidth)

@@ -57,7 +57,7 @@ func (d *Domain) answer(f func(Guest)) {
 	f(d.guest)
 }
 
-// checkBandwidth has the bounds of libvirt 7.0 and newer.
+// checkBandwidth has the bounds of libvirt 7.0 and newer, with cgroup v2.
 func checkBandwidth(b virt.Bandwidth) error {
 	const least = time.Millisecond
 	switch {
@@ -65,6 +65,8 @@ func checkBandwidth(b virt.Bandwidth) error {
 		return fmt.Errorf("period %s: want %s to %s", b.Period, least, time.Second)
 	case b.Quota != 0 && b.Quota != virt.Unlimited && b.Quota < least:
 		return fmt.Errorf("quota %s: want %s or more, or unlimited", b.Quota, least)
+	case b.Shares > 10000:
+		return fmt.Errorf("shares %d: want 1 to 10000", b.Shares)
 	case b.Period == 0 && b.Quota == 0 && b.Shares == 0:
 		return errors.New("neither period, quota nor shares")
 	}

@@ -48,7 +48,9 @@ func (f Fixture) testUnplug(t *testing.T) {
 		return
 	}
 	must(t, err)
-	f.await(t, "vCPUs are unplugged", func(s virt.State) bool { return s.VCPUs.Plugged == boot })
+	f.await(t, "vCPUs are unplugged, and the guest uses the others", func(s virt.State) bool {
+		return s.VCPUs.Plugged == boot && (!f.Agent || s.VCPUs.Online == boot)
+	})
 }
 
 func (f Fixture) testBandwidth(t *testing.T) {
@@ -56,6 +58,7 @@ func (f Fixture) testBandwidth(t *testing.T) {
 	const period, quota, shares = 100 * time.Millisecond, 50 * time.Millisecond, 2048
 	if !f.Bandwidth {
 		f.refused(t, "bandwidth", set(virt.Bandwidth{Quota: quota}), virt.ErrUnsupported)
+		f.refused(t, "shares", set(virt.Bandwidth{Shares: shares}), virt.ErrUnsupported)
 		return
 	}
 	is := func(what string, want virt.Bandwidth) {
@@ -71,8 +74,11 @@ func (f Fixture) testBandwidth(t *testing.T) {
 	is("the quota alone", virt.Bandwidth{Period: period, Quota: 2 * quota, Shares: shares})
 	must(t, set(virt.Bandwidth{Quota: virt.Unlimited}))
 	is("no limit", virt.Bandwidth{Period: period, Quota: virt.Unlimited, Shares: shares})
-	for _, wrong := range []virt.Bandwidth{{}, {Period: -1}, {Quota: -2}, {Period: time.Hour}, {Quota: time.Microsecond}, {Quota: 1}} {
+	must(t, set(virt.Bandwidth{Shares: 2}))
+	is("the shares alone", virt.Bandwidth{Period: period, Quota: virt.Unlimited, Shares: 2})
+	must(t, set(virt.Bandwidth{Shares: 10000}))
+	for _, wrong := range []virt.Bandwidth{{}, {Period: -1}, {Quota: -2}, {Period: time.Hour}, {Quota: time.Microsecond}, {Quota: 1}, {Shares: 1 << 20}} {
 		f.refused(t, "a wrong bandwidth", set(wrong))
 	}
-	is("after refusals", virt.Bandwidth{Period: period, Quota: virt.Unlimited, Shares: shares})
+	is("after refusals", virt.Bandwidth{Period: period, Quota: virt.Unlimited, Shares: 10000})
 }

@@ -1,0 +1,96 @@
+package resize
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mooring-vm/mooring/shim/virt"
+)
+
+// SetBandwidth changes how long each vCPU may run in each period, and the VM's weight
+// against others, in one order. A quota or shares of 0 are left as they are.
+type SetBandwidth struct {
+	FromPeriod time.Duration `json:"fromPeriod"`
+	FromQuota  time.Duration `json:"fromQuota"`
+	Period     time.Duration `json:"period"`
+	Quota      time.Duration `json:"quota"`
+	FromShares uint64        `json:"fromShares,omitempty"`
+	Shares     uint64        `json:"shares,omitempty"`
+	Bound      time.Duration `json:"bound"`
+}
+
+// String implements fmt.Stringer.
+func (s SetBandwidth) String() string {
+	var all []string
+	if s.Quota != 0 {
+		all = append(all, fmt.Sprintf("let each vCPU run %s instead of %s", share(s.Period, s.Quota), share(s.FromPeriod, s.FromQuota)))
+	}
+	if s.Shares != 0 {
+		all = append(all, fmt.Sprintf("give the VM %d CPU shares instead of %d", s.Shares, s.FromShares))
+	}
+	return strings.Join(all, ", and ")
+}
+
+func share(period, quota time.Duration) string {
+	if quota == virt.Unlimited {
+		return "without a limit"
+	}
+	return fmt.Sprintf("%s in %s", quota, period)
+}
+
+// Within implements Step.
+func (s SetBandwidth) Within() time.Duration { return s.Bound }
+
+// ConfirmedBy implements Step.
+func (SetBandwidth) ConfirmedBy() string { return "the domain's scheduler parameters" }
+
+// UndoneBy implements Step.
+func (SetBandwidth) UndoneBy() string { return "setting what there was" }
+
+func (SetBandwidth) kind() kind { return kindSetBandwidth }
+
+func (s SetBandwidth) do(ctx context.Context, h hands, _ Is) error {
+	return h.domain.SetBandwidth(ctx, s.wants())
+}
+
+func (s SetBandwidth) wants() virt.Bandwidth {
+	return virt.Bandwidth{Period: s.Period, Quota: s.Quota, Shares: s.Shares}
+}
+
+func (s SetBandwidth) done(is Is) error {
+	var missing []error
+	now := is.Domain.Bandwidth
+	if s.Quota != 0 && !same(s.wants(), now) {
+		missing = append(missing, fmt.Errorf("each vCPU may run %s: want %s", share(now.Period, now.Quota), share(s.Period, s.Quota)))
+	}
+	if s.Shares != 0 && now.Shares != s.Shares {
+		missing = append(missing, fmt.Errorf("the VM has %d CPU shares: want %d", now.Shares, s.Shares))
+	}
+	return errors.Join(missing...)
+}
+
+// undo takes back what the step has set, and nothing else.
+func (s SetBandwidth) undo(is Is) Step {
+	now, back := is.Domain.Bandwidth, SetBandwidth{Bound: s.Bound}
+	if had := (virt.Bandwidth{Period: s.FromPeriod, Quota: s.FromQuota}); s.Quota != 0 && !same(had, now) {
+		back.FromPeriod, back.FromQuota, back.Period, back.Quota = now.Period, now.Quota, had.Period, had.Quota
+	}
+	if s.Shares != 0 && s.FromShares != now.Shares {
+		back.FromShares, back.Shares = now.Shares, s.FromShares
+	}
+	if back.Quota == 0 && back.Shares == 0 {
+		return nil
+	}
+	return back
+}
+
+// same tells whether vCPUs may run as much. Without a quota the period says nothing.
+func same(a, b virt.Bandwidth) bool {
+	if a.Quota == virt.Unlimited || b.Quota == virt.Unlimited {
+		return a.Quota == b.Quota
+	}
+	return a.Period == b.Period && a.Quota == b.Quota
+}
