@@ -33,7 +33,7 @@ func DefaultConfig() Config {
 		Kubeconfig:     kube.InCluster,
 		Listen:         ":9809",
 		LeaderElection: true,
-		Workers:        8,
+		Workers:        32,
 		Halt:           true,
 		Quota:          quota.Options{Timeout: quota.DefaultTimeout},
 		Webhook:        defaultWebhookConfig(),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,6 +20,8 @@ import (
 const (
 	system    = "mooring-system"
 	quotaName = "quota"
+	// spacePrefix is that of the names of namespaces.
+	spacePrefix = "vms-"
 
 	// writers are how many write at once.
 	writers = 32
@@ -46,7 +49,7 @@ func (b *bed) install(ctx context.Context) error {
 	return nil
 }
 
-func space(i int) string { return fmt.Sprintf("vms-%d", i) }
+func space(i int) string { return spacePrefix + strconv.Itoa(i) }
 
 func vm(i int) string { return fmt.Sprintf("vm-%d", i) }
 
