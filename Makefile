@@ -21,6 +21,8 @@ BENCHTIME  ?= 1s
 RESULT     ?= $(MOORING_ARTEFACTS)/benchmarks.json
 # Whether everything works, in seconds; the figures are worth nothing.
 QUICK      ?= $(if $(filter 1x,$(BENCHTIME)),--quick)
+# Of libvirt and QEMU: the machine's, and those of Debian releases.
+VERSIONS   ?= host trixie forky
 STEPS      ?= 2000
 SEED       ?= 1
 # In runs, as with -fuzztime: a duration sometimes ends in "context deadline exceeded".
@@ -29,9 +31,9 @@ FUZZTIME   ?= 200000x
 REGISTRY   ?=
 TAG        ?= latest
 
-.PHONY: help run node check test unit suites units-in-node suites-in-node torture matrix bench fuzz build images chart generate lint verify clean
+.PHONY: help run node check test unit suites units-in-node suites-in-node conformance torture matrix bench fuzz build images chart generate lint verify clean
 help: ## list the targets
-	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 13
 
 run: ## show on a throw-away node what Mooring does
 	@hack/setup build node
@@ -61,6 +63,21 @@ units-in-node:
 
 suites-in-node:
 	. hack/env.sh && packages="$(SUITES)" && $(TEST)/suites.json -- -count=1 -timeout=60m -p=1 $$packages
+
+conformance: ## the tests with libvirt and QEMU on VERSIONS of them: host, trixie and forky
+	@hack/setup test node
+	@$(MAKE) --no-print-directory --keep-going $(VERSIONS:%=conformance-on-%)
+	@cd "$$MOORING_ARTEFACTS" && grep -oE 'libvirt [0-9]+, QEMU [0-9]+, unplugs vCPUs: (true|false)' $(VERSIONS:%=conformance-%.json) | sort -u
+	$(if $(filter forky,$(VERSIONS)),@grep -q 'unplugs vCPUs: true' "$$MOORING_ARTEFACTS"/conformance-forky.json || { echo 'nothing has unplugged vCPUs' && false; })
+	@cd "$$MOORING_ARTEFACTS" && ! sed -nE 's/.*"Action":"(pass|skip)","Package":"([^"]*)","Test":"([^"]*)".*/\1 \2.\3/p' $(VERSIONS:%=conformance-%.json) | \
+		awk '{seen[$$2] = seen[$$2] $$1} END {for (t in seen) if (seen[t] !~ /pass/) print "skipped on each version: " t}' | grep .
+
+# The packages whose tests start a libvirtd, and the suite on the fake.
+conformance-on-%:
+	. hack/env.sh && root= && if [[ $* != host ]]; then root=$$(go run ./hack/libvirt-root $*); fi && \
+		packages=$$(grep -rl --include='*_test.go' '/libvirttest"' . | xargs -n1 dirname | sort -u) && \
+		export MOORING_CI_REQUIRE=1 MOORING_LIBVIRT_ROOT="$$root" && \
+		$(TEST)/conformance-$*.json -- -count=1 -timeout=30m -p=1 $$packages ./shim/virt/virttest
 
 torture: ## STEPS random faults on a node with launchers and VMs; SEED chooses them
 	@hack/setup build node

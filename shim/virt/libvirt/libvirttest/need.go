@@ -29,11 +29,21 @@ func Need(t testing.TB, missing ...string) {
 	}
 }
 
+// EnvRoot names a root file system whose libvirtd and QEMU are to be used, instead of the
+// machine's. `go run ./hack/libvirt-root forky` makes one.
+const EnvRoot = "MOORING_LIBVIRT_ROOT"
+
 func missingPrograms(names ...string) []string {
 	var missing []string
+	root := os.Getenv(EnvRoot)
 	for _, name := range names {
-		if _, err := exec.LookPath(name); err != nil {
-			missing = append(missing, name)
+		switch {
+		case root == "":
+			if _, err := exec.LookPath(name); err != nil {
+				missing = append(missing, name)
+			}
+		case !inRoot(root, name):
+			missing = append(missing, name+" in "+EnvRoot+"="+root)
 		}
 	}
 	if os.Geteuid() != 0 {
@@ -42,14 +52,19 @@ func missingPrograms(names ...string) []string {
 	return missing
 }
 
+func inRoot(root, name string) bool {
+	found, err := fs.Glob(os.DirFS(root), "usr/*bin/"+name)
+	return err == nil && len(found) > 0
+}
+
 // Unplugs reports whether this QEMU unplugs vCPUs without KVM: 10.0 and older do not.
 func (d *Daemon) Unplugs(t testing.TB) (can bool) {
 	t.Helper()
 	d.Raw(t, func(conn *libvirt.Connect) error {
 		qemu, err := conn.GetVersion()
 		libvirtd, libvirtErr := conn.GetLibVersion()
-		t.Logf("libvirt %d, QEMU %d", libvirtd, qemu)
 		can = qemu >= 11_000_000
+		t.Logf("libvirt %d, QEMU %d, unplugs vCPUs: %t", libvirtd, qemu, can)
 		return errors.Join(err, libvirtErr)
 	})
 	return can
