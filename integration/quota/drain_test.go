@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	virtv1 "kubevirt.io/api/core/v1"
@@ -23,27 +24,45 @@ func testDrain(t *testing.T, c *kubevirttest.Cluster) {
 		vmi := c.RunningVMI(t, ns, name, small())
 		vmis, nodes[name] = append(vmis, vmi), vmi.Status.NodeName
 	}
-	halted := startingVM(ns, "halted")
-	halted.Spec.RunStrategy = new(virtv1.RunStrategyHalted)
-	if err := c.Client.Create(t.Context(), halted); err != nil {
+	if err := c.Client.Create(t.Context(), newVM(ns, "halted", virtv1.RunStrategyHalted)); err != nil {
 		t.Fatal(err)
 	}
 	for _, vmi := range vmis {
-		err := c.Client.SubResource("eviction").Create(t.Context(), &c.Launchers(t, vmi)[0], &policyv1.Eviction{})
-		if !apierrors.IsTooManyRequests(err) {
-			t.Fatalf("got %v, want to be told to try again", err)
-		}
+		evict(t, c, nodes[vmi.Name], vmi)
 	}
 	for _, vmi := range vmis {
-		eventually(t, vmi.Name+" to be elsewhere", func() error {
-			if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(vmi), vmi); err != nil {
-				return err
-			}
-			if vmi.Status.Phase != virtv1.Running || vmi.Status.NodeName == nodes[vmi.Name] {
-				return fmt.Errorf("it is %s on %s", vmi.Status.Phase, vmi.Status.NodeName)
-			}
-			return nil
-		})
+		awaitElsewhere(t, c, vmi, nodes[vmi.Name])
 	}
 	awaitClean(t, c, ns, kubevirttest.QuotaName, base)
+}
+
+// evict evicts the launcher of a VM that runs on a node, which KubeVirt answers with a
+// migration.
+func evict(t *testing.T, c *kubevirttest.Cluster, node string, vmi *virtv1.VirtualMachineInstance) {
+	t.Helper()
+	for _, pod := range c.Launchers(t, vmi) {
+		if pod.Spec.NodeName != node || pod.Status.Phase != corev1.PodRunning {
+			continue
+		}
+		err := c.Client.SubResource("eviction").Create(t.Context(), &pod, &policyv1.Eviction{})
+		if !apierrors.IsTooManyRequests(err) {
+			t.Fatalf("%s: got %v, want to be told to try again", pod.Name, err)
+		}
+		return
+	}
+	t.Fatalf("%s does not run on %s", vmi.Name, node)
+}
+
+// awaitElsewhere returns when a VM runs, and not on this node.
+func awaitElsewhere(t *testing.T, c *kubevirttest.Cluster, vmi *virtv1.VirtualMachineInstance, node string) {
+	t.Helper()
+	eventually(t, vmi.Name+" to be elsewhere", func() error {
+		if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(vmi), vmi); err != nil {
+			return err
+		}
+		if vmi.Status.Phase != virtv1.Running || vmi.Status.NodeName == node {
+			return fmt.Errorf("it is %s on %s", vmi.Status.Phase, vmi.Status.NodeName)
+		}
+		return nil
+	})
 }

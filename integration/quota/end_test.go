@@ -2,7 +2,6 @@ package quota
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -43,28 +42,9 @@ func TestTimeOut(t *testing.T) {
 // A namespace that is deleted in the middle of a migration is not held up.
 func TestNamespaceDeleted(t *testing.T) {
 	c, _ := start(t)
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "deleted-"}}
-	if err := c.Client.Create(t.Context(), ns); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the service account", func() error {
-		return c.Client.Get(t.Context(), client.ObjectKey{Namespace: ns.Name, Name: "default"}, &corev1.ServiceAccount{})
-	})
-	c.Quota(t, &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: kubevirttest.QuotaName},
-		Spec:       corev1.ResourceQuotaSpec{Hard: full()},
-	})
+	ns := mortal(t, c)
 	charged(t, c, ns.Name)
-	if err := c.Client.Delete(t.Context(), ns); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the namespace to be gone", func() error {
-		err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(ns), ns)
-		if err == nil {
-			return fmt.Errorf("%+v, reservations %+v", ns.Status, reservations(t, c, ns.Name))
-		}
-		return client.IgnoreNotFound(err)
-	})
+	deleted(t, c, ns)
 }
 
 // What the API server says of a patch whose test fails is how the controller knows it: as

@@ -55,6 +55,11 @@ func refusal(err error, parts ...string) error {
 	if !apierrors.IsForbidden(err) {
 		return fmt.Errorf("want a refusal: %w", err)
 	}
+	return says(err, parts...)
+}
+
+// says looks for what an error should say.
+func says(err error, parts ...string) error {
 	for _, part := range parts {
 		if !strings.Contains(err.Error(), part) {
 			return fmt.Errorf("%w: want %q in it", err, part)
@@ -80,21 +85,14 @@ func wantPass(t *testing.T, err error) {
 // TestGuardedQuotas has one controller guard all of these at once.
 func TestGuardedQuotas(t *testing.T) {
 	c, _ := startGuarded(t)
-	t.Run("all", func(t *testing.T) {
-		for name, test := range map[string]func(*testing.T, *kubevirttest.Cluster){
-			"edits":          testEditsWhileReserved,
-			"a manager":      testManagerWhileReserved,
-			"a namespace":    testNamespaceEndsWhileReserved,
-			"below use":      testLimitBelowUse,
-			"over the quota": testVMsOverQuota,
-			"two launchers":  testRoomForOne,
-			"instance types": testInstanceTypeOverQuota,
-		} {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				test(t, c)
-			})
-		}
+	inParallel(t, c, map[string]func(*testing.T, *kubevirttest.Cluster){
+		"edits":          testEditsWhileReserved,
+		"a manager":      testManagerWhileReserved,
+		"a namespace":    testNamespaceEndsWhileReserved,
+		"below use":      testLimitBelowUse,
+		"over the quota": testVMsOverQuota,
+		"two launchers":  testRoomForOne,
+		"instance types": testInstanceTypeOverQuota,
 	})
 }
 
@@ -154,37 +152,15 @@ func testManagerWhileReserved(t *testing.T, c *kubevirttest.Cluster) {
 
 // The end of a namespace takes all with it.
 func testNamespaceEndsWhileReserved(t *testing.T, c *kubevirttest.Cluster) {
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "deleted-"}}
-	if err := c.Client.Create(t.Context(), ns); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the service account", func() error {
-		return c.Client.Get(t.Context(), client.ObjectKey{Namespace: ns.Name, Name: "default"}, &corev1.ServiceAccount{})
-	})
-	c.Quota(t, &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: kubevirttest.QuotaName},
-		Spec:       corev1.ResourceQuotaSpec{Hard: full()},
-	})
+	ns := mortal(t, c)
 	charged(t, c, ns.Name)
-	wantPass(t, c.Client.Delete(t.Context(), ns))
-	eventually(t, "the namespace to be gone", func() error {
-		err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(ns), ns)
-		if err == nil {
-			return fmt.Errorf("%+v", ns.Status)
-		}
-		return client.IgnoreNotFound(err)
-	})
+	deleted(t, c, ns)
 }
 
 func testLimitBelowUse(t *testing.T, c *kubevirttest.Cluster) {
 	ns := c.Namespace(t, full())
 	c.RunningVMI(t, ns, "vm", small())
-	eventually(t, "the launcher to be charged", func() error {
-		if pods := c.Used(t, ns)["pods"]; pods.Value() != 1 {
-			return errors.New("it is not")
-		}
-		return nil
-	})
+	awaitPods(t, c, ns, 1)
 	q := quotaOf(t, c, ns, kubevirttest.QuotaName)
 	wantRefusal(t, c.Client.Patch(t.Context(), q.DeepCopy(), merge(`{"spec": {"hard": {"requests.memory": "1Gi"}}}`)), "requests.memory: 1Gi is less than the", "are used")
 	wantPass(t, c.Client.Patch(t.Context(), q.DeepCopy(), merge(`{"spec": {"hard": {"requests.memory": "1900Mi"}}}`)))

@@ -1,7 +1,6 @@
 package quota
 
 import (
-	"errors"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,9 +23,15 @@ func newVM(namespace, name string, strategy kubevirtv1.VirtualMachineRunStrategy
 // running returns when a VM's instance runs.
 func running(t *testing.T, c *kubevirttest.Cluster, vm *kubevirtv1.VirtualMachine) {
 	t.Helper()
-	vmi := &kubevirtv1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: vm.Namespace, Name: vm.Name}}
+	c.AwaitRunning(t, instance(t, c, vm))
+}
+
+// instance returns a VM's instance when there is one.
+func instance(t *testing.T, c *kubevirttest.Cluster, vm *kubevirtv1.VirtualMachine) *kubevirtv1.VirtualMachineInstance {
+	t.Helper()
+	vmi := &kubevirtv1.VirtualMachineInstance{}
 	eventually(t, "the instance of VM "+vm.Name, func() error { return c.Client.Get(t.Context(), client.ObjectKeyFromObject(vm), vmi) })
-	c.AwaitRunning(t, vmi)
+	return vmi
 }
 
 // toStart asks for a start as virt-api does.
@@ -47,12 +52,7 @@ func testVMsOverQuota(t *testing.T, c *kubevirttest.Cluster) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: kubevirttest.QuotaName},
 		Spec:       corev1.ResourceQuotaSpec{Hard: list("requests.memory", "1Gi", "pods", "1")},
 	})
-	eventually(t, "the quota to be more than full", func() error {
-		if used := c.Used(t, ns)["pods"]; used.Value() != 2 {
-			return errors.New("it is not")
-		}
-		return nil
-	})
+	awaitPods(t, c, ns, 2)
 	why := []string{"virtualmachines.guard.mooring.dev", "ResourceQuota " + kubevirttest.QuotaName, "requests.memory: requested", "free 0", "launcher's overhead"}
 	wantRefusal(t, c.Client.Create(t.Context(), newVM(ns, "third", always)), append(why, "VirtualMachine third")...)
 	larger := merge(`{"spec": {"template": {"spec": {"domain": {"memory": {"guest": "2Gi"}}}}}}`)
@@ -67,12 +67,7 @@ func testVMsOverQuota(t *testing.T, c *kubevirttest.Cluster) {
 
 	wantPass(t, c.Client.Patch(t.Context(), first.DeepCopy(), merge(`{"spec": {"runStrategy": "Halted"}}`)))
 	wantPass(t, c.Client.Delete(t.Context(), second))
-	eventually(t, "the quota to be empty", func() error {
-		if used := c.Used(t, ns)["pods"]; !used.IsZero() {
-			return errors.New("it is not")
-		}
-		return nil
-	})
+	awaitPods(t, c, ns, 0)
 }
 
 // The estimate lets pass what fits to the byte: the second VM is refused, the first is not.
@@ -83,14 +78,9 @@ func testRoomForOne(t *testing.T, c *kubevirttest.Cluster) {
 	probe := c.RunningVMI(t, ns, "probe", small())
 	c.Quota(t, &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: kubevirttest.QuotaName},
-		Spec:       corev1.ResourceQuotaSpec{Hard: list("requests.memory", "64Gi", "requests.cpu", "64")},
+		Spec:       corev1.ResourceQuotaSpec{Hard: list("requests.memory", "64Gi", "requests.cpu", "64", "pods", "64")},
 	})
-	eventually(t, "the launcher to be charged", func() error {
-		if used := c.Used(t, ns)["requests.memory"]; used.IsZero() {
-			return errors.New("it is not")
-		}
-		return nil
-	})
+	awaitPods(t, c, ns, 1)
 	c.SetHard(t, ns, c.Used(t, ns))
 	wantRefusal(t, c.Client.Status().Patch(t.Context(), first.DeepCopy(), toStart()), "VirtualMachine first")
 	if err := c.Client.Delete(t.Context(), probe); err != nil {

@@ -7,22 +7,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
 	"github.com/mooring-vm/mooring/quota/controller"
 )
-
-// startingVM is a VM that runs always.
-func startingVM(namespace, name string) *virtv1.VirtualMachine {
-	vmi := kubevirttest.NewVMI(namespace, name, small())
-	vm := &virtv1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	vm.Spec.RunStrategy = new(virtv1.RunStrategyAlways)
-	vm.Spec.Template = &virtv1.VirtualMachineInstanceTemplateSpec{Spec: vmi.Spec}
-	return vm
-}
 
 // A VM that would take what is kept for migrations, and that no webhook has seen, is halted,
 // and told why. One in a namespace where nothing is kept tries on, as KubeVirt has it.
@@ -31,7 +21,7 @@ func TestHalted(t *testing.T) {
 	ns, other := c.Namespace(t, full()), c.Namespace(t, full())
 	charged(t, c, ns)
 	c.RunningVMI(t, other, "vm", small())
-	late, lateThere := startingVM(ns, "late"), startingVM(other, "late")
+	late, lateThere := newVM(ns, "late", virtv1.RunStrategyAlways), newVM(other, "late", virtv1.RunStrategyAlways)
 	for _, vm := range []*virtv1.VirtualMachine{late, lateThere} {
 		if err := c.Client.Create(t.Context(), vm); err != nil {
 			t.Fatal(err)

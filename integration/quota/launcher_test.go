@@ -30,25 +30,18 @@ func TestLauncherWebhook(t *testing.T) {
 	sayVersion(t, c)
 	permitDevices(t, c)
 	awaitAsked(t, c)
-	t.Run("all", func(t *testing.T) {
-		for name, test := range map[string]func(*testing.T, *kubevirttest.Cluster){
-			"a VM that needs nothing":        testNeedsNothing,
-			"no launcher":                    testNoLauncher,
-			"a GPU and a host device":        testDevices,
-			"reservedOverhead":               testReserved,
-			"real time":                      testRealtime,
-			"a migration has the same lock":  testMigratedLock,
-			"a migration has the VM's size":  testMigratedSize,
-			"which launcher is not known":    testTwoLaunchers,
-			"sidecar and preStop":            testSidecar,
-			"sidecar, by the namespace":      testSidecarOfNamespace,
-			"a pod is never made to be less": testBesideOthers,
-		} {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				test(t, c)
-			})
-		}
+	inParallel(t, c, map[string]func(*testing.T, *kubevirttest.Cluster){
+		"a VM that needs nothing":        testNeedsNothing,
+		"no launcher":                    testNoLauncher,
+		"a GPU and a host device":        testDevices,
+		"reservedOverhead":               testReserved,
+		"real time":                      testRealtime,
+		"a migration has the same lock":  testMigratedLock,
+		"a migration has the VM's size":  testMigratedSize,
+		"which launcher is not known":    testTwoLaunchers,
+		"sidecar and preStop":            testSidecar,
+		"sidecar, by the namespace":      testSidecarOfNamespace,
+		"a pod is never made to be less": testBesideOthers,
 	})
 }
 

@@ -34,6 +34,19 @@ func eventually(t *testing.T, what string, check func() error) {
 	}
 }
 
+// inParallel runs tests in one cluster at once, and returns when all have ended.
+func inParallel(t *testing.T, c *kubevirttest.Cluster, tests map[string]func(*testing.T, *kubevirttest.Cluster)) {
+	t.Helper()
+	t.Run("all", func(t *testing.T) {
+		for name, test := range tests {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				test(t, c)
+			})
+		}
+	})
+}
+
 func list(pairs ...string) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -107,6 +120,17 @@ func awaitClean(t *testing.T, c *kubevirttest.Cluster, namespace, name string, b
 		}
 		if left := quotaOf(t, c, namespace, name).Annotations; len(left) > 0 {
 			return fmt.Errorf("annotations %v", left)
+		}
+		return nil
+	})
+}
+
+// awaitPods returns when a namespace's quota counts so many pods.
+func awaitPods(t *testing.T, c *kubevirttest.Cluster, namespace string, n int64) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d pods to be charged", n), func() error {
+		if used := c.Used(t, namespace)["pods"]; used.Value() != n {
+			return fmt.Errorf("%s are", &used)
 		}
 		return nil
 	})

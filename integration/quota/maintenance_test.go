@@ -6,12 +6,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/resource"
 	virtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
+	"github.com/mooring-vm/mooring/integration/kubevirt/actor"
 	"github.com/mooring-vm/mooring/quota"
 )
 
@@ -21,7 +21,7 @@ func TestMaintenanceShare(t *testing.T) {
 	c, _ := start(t)
 	ns := c.Namespace(t, list("limits.memory", "64Gi"))
 	first := c.RunningVMI(t, ns, "first", small())
-	launcher := c.Used(t, ns)["limits.memory"]
+	launcher := c.Used(t, ns)
 	base := times(launcher, 4)
 	c.SetHard(t, ns, base)
 	setShare(t, c, ns, `{"limit":{"limitsMemoryPercent":"25"}}`)
@@ -39,6 +39,69 @@ func TestMaintenanceShare(t *testing.T) {
 	one.GoOn(t)
 	two.GoOn(t)
 	awaitClean(t, c, ns, kubevirttest.QuotaName, base)
+}
+
+// TestUpgrade is scenario 6 of the proposal of that share: a cluster is upgraded, which drains
+// node after node and replaces the controller. VMs that fill the other half of a quota run
+// on, and the quota stays as it is.
+func TestUpgrade(t *testing.T) {
+	c, p := startGuarded(t)
+	ns := c.Namespace(t, list("limits.cpu", "64", "limits.memory", "64Gi"))
+	vm1, vm2 := proposed(ns, "vm1"), proposed(ns, "vm2")
+	nodes := actor.NodeNames()
+	var base corev1.ResourceList
+	cordoned(t, c, nodes[1], func() {
+		wantPass(t, c.Client.Create(t.Context(), vm1))
+		running(t, c, vm1)
+		base = times(c.Used(t, ns), 4)
+		c.SetHard(t, ns, base)
+		setShare(t, c, ns, `{"limit":{"limitsCpuPercent":"50","limitsMemoryPercent":50}}`)
+		wantPass(t, c.Client.Create(t.Context(), vm2))
+		running(t, c, vm2)
+	})
+	wantRefusal(t, c.Client.Create(t.Context(), proposed(ns, "vm3")), "VirtualMachine vm3", "limits.cpu: requested", "limits.memory: requested")
+
+	quotas := watching(t, c, ns)
+	for _, node := range nodes {
+		p.stop(t)
+		p.start(t)
+		cordoned(t, c, node, func() { drain(t, c, node, vm1, vm2) })
+		awaitClean(t, c, ns, kubevirttest.QuotaName, base)
+	}
+	for _, q := range quotas() {
+		if !equality.Semantic.DeepEqual(q.hard, base) {
+			t.Errorf("at %d hard was %v, and the base is %v", q.at, q.hard, base)
+		}
+	}
+}
+
+// proposed is a VM of the proposal.
+func proposed(namespace, name string) *virtv1.VirtualMachine {
+	vm := newVM(namespace, name, virtv1.RunStrategyAlways)
+	domain := &vm.Spec.Template.Spec.Domain
+	domain.CPU.Cores, domain.Resources.Limits = 1, list("cpu", "1", "memory", "1Gi")
+	return vm
+}
+
+// drain evicts VMs from the node that they run on, and returns when they run elsewhere.
+func drain(t *testing.T, c *kubevirttest.Cluster, node string, vms ...*virtv1.VirtualMachine) {
+	t.Helper()
+	for _, vm := range vms {
+		evict(t, c, node, instance(t, c, vm))
+	}
+	for _, vm := range vms {
+		awaitElsewhere(t, c, instance(t, c, vm), node)
+	}
+}
+
+// cordoned does something while a node takes no pods.
+func cordoned(t *testing.T, c *kubevirttest.Cluster, name string, do func()) {
+	t.Helper()
+	node := &corev1.Node{}
+	node.Name = name
+	change(t, c, node, func() { node.Spec.Unschedulable = true })
+	defer change(t, c, node, func() { node.Spec.Unschedulable = false })
+	do()
 }
 
 // setShare annotates a namespace, and returns when what it comes to is written.
@@ -65,7 +128,12 @@ func setShare(t *testing.T, c *kubevirttest.Cluster, namespace, text string) {
 	})
 }
 
-// times is a limit of memory for so many launchers.
-func times(launcher resource.Quantity, n int64) corev1.ResourceList {
-	return corev1.ResourceList{corev1.ResourceLimitsMemory: *resource.NewQuantity(launcher.Value()*n, resource.BinarySI)}
+// times is what so many launchers are charged.
+func times(launcher corev1.ResourceList, n int64) corev1.ResourceList {
+	sum := corev1.ResourceList{}
+	for name, q := range launcher {
+		q.Mul(n)
+		sum[name] = q
+	}
+	return sum
 }

@@ -27,31 +27,24 @@ func full() corev1.ResourceList {
 // TestMigrations has one controller deal with all of these at once.
 func TestMigrations(t *testing.T) {
 	c, p := start(t)
-	t.Run("all", func(t *testing.T) {
-		for name, test := range map[string]func(*testing.T, *kubevirttest.Cluster){
-			"succeeds":              testSucceeds,
-			"fails":                 testFails,
-			"is aborted":            testIsAborted,
-			"its VM is deleted":     testVMDeleted,
-			"an administrator":      testAdministratorEdits,
-			"a manager of quotas":   testManagerResets,
-			"several quotas":        testSeveralQuotas,
-			"a quota is made again": testQuotaMadeAgain,
-			"a long name":           testLongName,
-			"three at once":         testThreeAtOnce,
-			"a LimitRange":          testLimitRange,
-			"resized in place":      testResizedInPlace,
-			"a drain":               testDrain,
-			"quota status":          testStatus,
-			"aborted in each phase": testAbortedInEachPhase,
-			"aborted while pending": testAbortedWhilePending,
-			"VMI gone at the end":   testVMIGoneAtCompletion,
-		} {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				test(t, c)
-			})
-		}
+	inParallel(t, c, map[string]func(*testing.T, *kubevirttest.Cluster){
+		"succeeds":              testSucceeds,
+		"fails":                 testFails,
+		"is aborted":            testIsAborted,
+		"its VM is deleted":     testVMDeleted,
+		"an administrator":      testAdministratorEdits,
+		"a manager of quotas":   testManagerResets,
+		"several quotas":        testSeveralQuotas,
+		"a quota is made again": testQuotaMadeAgain,
+		"a long name":           testLongName,
+		"three at once":         testThreeAtOnce,
+		"a LimitRange":          testLimitRange,
+		"resized in place":      testResizedInPlace,
+		"a drain":               testDrain,
+		"quota status":          testStatus,
+		"aborted in each phase": testAbortedInEachPhase,
+		"aborted while pending": testAbortedWhilePending,
+		"VMI gone at the end":   testVMIGoneAtCompletion,
 	})
 	checkWrites(t, p)
 }

@@ -39,21 +39,12 @@ func testLimitRange(t *testing.T, c *kubevirttest.Cluster) {
 	m := c.MigrateUntil(t, vmi, virtv1.MigrationPreparingTarget)
 	m.Await(t, virtv1.MigrationPreparingTarget)
 	r := awaitPhase(t, c, ns, v1alpha1.PhaseCharged)
-	awaitHard(t, c, ns, kubevirttest.QuotaName, twice(full))
+	awaitHard(t, c, ns, kubevirttest.QuotaName, times(full, 2))
 	if got := r.Spec.Pods[0].Charge[corev1.ResourceLimitsMemory]; got.Cmp(full[corev1.ResourceLimitsMemory]) != 0 {
 		t.Errorf("reserved %s of limits.memory, want what one launcher is charged", &got)
 	}
 	m.GoOn(t)
 	awaitClean(t, c, ns, kubevirttest.QuotaName, full)
-}
-
-func twice(l corev1.ResourceList) corev1.ResourceList {
-	sum := corev1.ResourceList{}
-	for name, q := range l {
-		q.Add(q)
-		sum[name] = q
-	}
-	return sum
 }
 
 // A source pod that was resized in place is charged its new size, and as much is reserved

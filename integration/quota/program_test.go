@@ -2,10 +2,7 @@ package quota
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
@@ -26,11 +23,12 @@ const system = "mooring-system"
 
 // program is mooring-controller, in a process of its own.
 type program struct {
-	plane   *kube.ControlPlane
-	name    string
-	args    []string
-	listen  string
-	process *kube.Process // nil: it does not run
+	plane    *kube.ControlPlane
+	name     string
+	args     []string
+	listen   string
+	webhooks string        // host and port; empty: it serves none
+	process  *kube.Process // nil: it does not run
 }
 
 // serveAs is the first argument that makes the test binary mooring-controller.
@@ -60,14 +58,18 @@ func start(t *testing.T, args ...string) (*kubevirttest.Cluster, *program) {
 	return c, p
 }
 
-// install does what an administrator does with install.yaml.
+// install does what an administrator does with install.yaml, and with controller-role.yaml for
+// a controller that halts VMs.
 func install(t *testing.T, c *kubevirttest.Cluster, name string) *program {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}}
 	if err := c.Client.Create(t.Context(), ns); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
-	for _, o := range manifests(t, "install.yaml", "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Secret") {
+	roles := []string{"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
+	for _, o := range append(
+		manifests(t, "install.yaml", append(roles, "CustomResourceDefinition", "Secret")...), manifests(t, "controller-role.yaml", roles...)...,
+	) {
 		apply(t, c, o)
 	}
 	kubeconfig, err := c.Plane.Kubeconfig(t.Context(), system, "mooring-controller")
@@ -110,18 +112,5 @@ func (p *program) stop(t *testing.T) {
 }
 
 func (p *program) get(ctx context.Context, path string) (string, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.listen+path, nil)
-	if err != nil {
-		return "", err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = errors.New(response.Status + ": " + string(body))
-	}
-	return string(body), err
+	return kube.Get(ctx, "http://"+p.listen+path)
 }

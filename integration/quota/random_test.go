@@ -122,24 +122,19 @@ func newWalk(t *testing.T, c *kubevirttest.Cluster, random *rand.Rand) *walk {
 // wander walks, and then has everything end.
 func (w *walk) wander(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	watched := make(chan error, 1)
-	go func() { watched <- w.watch(ctx, t) }()
+	quotas := watching(t, w.c, w.space)
 	for range walkSteps {
 		w.step(t)
 		select {
 		case <-time.After(time.Duration(w.random.IntN(1500)) * time.Millisecond):
-		case <-ctx.Done():
+		case <-t.Context().Done():
 		}
 	}
 	for _, m := range w.notEnded(t) { // an abort waits, too, until a migration has begun
 		w.goOn(t, m)
 	}
 	awaitClean(t, w.c, w.space, kubevirttest.QuotaName, w.bases[len(w.bases)-1].hard)
-	cancel()
-	if err := <-watched; err != nil {
-		t.Errorf("watching the quota: %v", err)
-	}
+	w.quotas = quotas()
 	w.check(t)
 }
 
@@ -250,23 +245,36 @@ func (w *walk) based(t *testing.T, q *corev1.ResourceQuota, base corev1.Resource
 	w.bases = append(w.bases, version{v.at, base})
 }
 
-// watch notes every quota that there is until ctx ends.
-func (w *walk) watch(ctx context.Context, t *testing.T) error {
-	watching, err := client.NewWithWatch(w.c.Plane.Config(), client.Options{})
+// watching notes what the quota of a namespace is. The function that it returns ends that,
+// and returns what was noted.
+func watching(t *testing.T, c *kubevirttest.Cluster, namespace string) func() []version {
+	t.Helper()
+	watcher, err := client.NewWithWatch(c.Plane.Config(), client.Options{})
 	if err != nil {
-		return err
+		t.Fatal(err)
 	}
-	events, err := watching.Watch(ctx, &corev1.ResourceQuotaList{}, client.InNamespace(w.space))
+	events, err := watcher.Watch(t.Context(), &corev1.ResourceQuotaList{}, client.InNamespace(namespace))
 	if err != nil {
-		return err
+		t.Fatal(err)
 	}
-	defer events.Stop()
-	for event := range events.ResultChan() {
-		if q, ok := event.Object.(*corev1.ResourceQuota); ok && event.Type != watch.Deleted {
-			w.quotas = append(w.quotas, versionOf(t, q))
+	var all []version
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for event := range events.ResultChan() {
+			if q, ok := event.Object.(*corev1.ResourceQuota); ok && event.Type != watch.Deleted {
+				all = append(all, versionOf(t, q))
+			}
 		}
+	}()
+	return func() []version {
+		events.Stop()
+		<-ended
+		if len(all) == 0 {
+			t.Error("the quota was never seen")
+		}
+		return all
 	}
-	return nil
 }
 
 // check holds every quota that was seen against the base of its time.

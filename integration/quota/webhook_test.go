@@ -11,18 +11,14 @@ import (
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/mooring-vm/mooring/hack/kube"
 	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
-	"github.com/mooring-vm/mooring/quota"
 	"github.com/mooring-vm/mooring/quota/webhook"
-	"github.com/mooring-vm/mooring/quota/webhook/certificates"
 )
 
 // startServing is start with the webhooks of webhooks.yaml, which the API server calls by
@@ -30,17 +26,25 @@ import (
 func startServing(t *testing.T, args ...string) (*kubevirttest.Cluster, *program) {
 	t.Helper()
 	c := kubevirttest.Start(t)
+	p := installServing(t, c)
+	p.args = append(p.args, args...)
+	p.start(t)
+	eventually(t, "the API server to be told whom to trust", func() error { return trusted(t, c) })
+	return c, p
+}
+
+// installServing is install with the webhooks.
+func installServing(t *testing.T, c *kubevirttest.Cluster) *program {
+	t.Helper()
 	p := install(t, c, serveAs)
 	port, err := kube.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	applyWebhooks(t, c, fmt.Sprintf("https://localhost:%d", port))
+	p.webhooks = fmt.Sprintf("localhost:%d", port)
+	applyWebhooks(t, c, "https://"+p.webhooks)
 	p.args = append(p.args, fmt.Sprintf("--webhook-listen=127.0.0.1:%d", port), "--webhook-dns-name=localhost")
-	p.args = append(p.args, args...)
-	p.start(t)
-	eventually(t, "the API server to be told whom to trust", func() error { return trusted(t, c) })
-	return c, p
+	return p
 }
 
 // manifests are the documents of a file of deploy/kubernetes of these kinds.
@@ -111,58 +115,38 @@ func remove(t *testing.T, c *kubevirttest.Cluster, o client.Object) {
 
 // trusted says why a webhook is called by nobody yet.
 func trusted(t *testing.T, c *kubevirttest.Cluster) error {
+	t.Helper()
+	var missing []error
+	for name, bundle := range bundles(t, c) {
+		if len(bundle) == 0 {
+			missing = append(missing, errors.New(name+" has no caBundle"))
+		}
+	}
+	return errors.Join(missing...)
+}
+
+// bundles are the caBundles of the webhooks, by their names.
+func bundles(t *testing.T, c *kubevirttest.Cluster) map[string][]byte {
+	t.Helper()
+	v, m := configurations(t, c)
+	all := map[string][]byte{}
+	for _, hook := range v.Webhooks {
+		all[hook.Name] = hook.ClientConfig.CABundle
+	}
+	for _, hook := range m.Webhooks {
+		all[hook.Name] = hook.ClientConfig.CABundle
+	}
+	return all
+}
+
+func configurations(t *testing.T, c *kubevirttest.Cluster) (*admissionv1.ValidatingWebhookConfiguration, *admissionv1.MutatingWebhookConfiguration) {
+	t.Helper()
 	v, m := &admissionv1.ValidatingWebhookConfiguration{}, &admissionv1.MutatingWebhookConfiguration{}
 	err := errors.Join(
 		c.Client.Get(t.Context(), client.ObjectKey{Name: webhook.ValidatingConfiguration}, v),
 		c.Client.Get(t.Context(), client.ObjectKey{Name: webhook.MutatingConfiguration}, m))
-	for _, hook := range v.Webhooks {
-		err = errors.Join(err, bundled(hook.Name, hook.ClientConfig))
-	}
-	for _, hook := range m.Webhooks {
-		err = errors.Join(err, bundled(hook.Name, hook.ClientConfig))
-	}
-	return err
-}
-
-func bundled(name string, config admissionv1.WebhookClientConfig) error {
-	if len(config.CABundle) == 0 {
-		return errors.New(name + " has no caBundle")
-	}
-	return nil
-}
-
-// TestCertificates: the webhooks are called, also after their certificates were lost.
-func TestCertificates(t *testing.T) {
-	c, _ := startServing(t)
-	ns := &corev1.Namespace{}
-	ns.Name = c.Namespace(t, nil)
-	refused := func() error {
-		text := `{"metadata":{"annotations":{"` + quota.MaintenanceAnnotation + `":"half"}}}`
-		err := c.Client.Patch(t.Context(), ns, client.RawPatch(types.MergePatchType, []byte(text)), client.DryRunAll)
-		if err == nil || !strings.Contains(err.Error(), "namespaces.guard.mooring.dev") {
-			return fmt.Errorf("a share that is no number: %w", errors.Join(err, errors.New("want a refusal")))
-		}
-		return nil
-	}
-	eventually(t, "the webhooks to be called", refused)
-	secret := &corev1.Secret{}
-	if err := c.Client.Get(t.Context(), client.ObjectKey{Namespace: system, Name: "mooring-webhook-certificates"}, secret); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
-	was := secret.Data[certificates.BundleKey]
-	secret.Data = nil
-	if err := c.Client.Update(t.Context(), secret); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "a new authority to be trusted", func() error {
-		v := &admissionv1.ValidatingWebhookConfiguration{}
-		if err := c.Client.Get(t.Context(), client.ObjectKey{Name: webhook.ValidatingConfiguration}, v); err != nil {
-			return err
-		}
-		if bytes.Equal(v.Webhooks[0].ClientConfig.CABundle, was) {
-			return errors.New("it is the old one")
-		}
-		return nil
-	})
-	eventually(t, "the webhooks to be called again", refused)
+	return v, m
 }
