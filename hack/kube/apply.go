@@ -18,7 +18,7 @@ const fieldOwner = client.FieldOwner("hack-kube")
 // `kubectl apply --server-side` does, and returns them as they were read. A
 // field that Kubernetes does not have is an error.
 func (c *ControlPlane) Apply(ctx context.Context, manifest io.Reader) ([]*unstructured.Unstructured, error) {
-	objects, err := decode(manifest)
+	objects, err := Decode(manifest)
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +34,8 @@ func (c *ControlPlane) Apply(ctx context.Context, manifest io.Reader) ([]*unstru
 	return objects, nil
 }
 
-func decode(manifest io.Reader) ([]*unstructured.Unstructured, error) {
+// Decode reads the objects of a manifest, in their order.
+func Decode(manifest io.Reader) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	decoder := yaml.NewYAMLOrJSONDecoder(manifest, 4096)
 	for {

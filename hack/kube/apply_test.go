@@ -21,7 +21,7 @@ func TestDecode(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			objects, err := decode(strings.NewReader(tt.manifest))
+			objects, err := Decode(strings.NewReader(tt.manifest))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -38,7 +38,7 @@ func TestDecode(t *testing.T) {
 
 func TestDecodeRefusesWhatIsNoManifest(t *testing.T) {
 	for _, manifest := range []string{"{", "- a list", "kind: A\n---\n\t"} {
-		if objects, err := decode(strings.NewReader(manifest)); err == nil {
+		if objects, err := Decode(strings.NewReader(manifest)); err == nil {
 			t.Errorf("read %q as %v", manifest, objects)
 		}
 	}

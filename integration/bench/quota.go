@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -14,8 +16,17 @@ import (
 // grantTable is that of the waits for a quota.
 const grantTable = "quota_grant"
 
+// reviewTable is that of the webhooks' answers.
+const reviewTable = "quota_reviews"
+
+// mostReview is the goal for the p99 of the webhook that writes annotations, in seconds.
+const mostReview = 0.01
+
 // mostGrant is the goal for the p99 of a thousand migrations at once, in seconds.
 const mostGrant = 0.5
+
+// oneRead is who does the least that a webhook that looks at the cluster has to.
+const oneRead = "one read from the API server"
 
 // onePatch is who does the least that can be done.
 const onePatch = "one patch for each"
@@ -23,7 +34,7 @@ const onePatch = "one patch for each"
 // quotaCommand measures the controller of quotas.
 func quotaCommand() *cobra.Command {
 	var f measureFlags
-	o := grants.Options{Namespaces: 100, VMs: 10, Sizes: []int{1, 100, 1000}, Rounds: []int{40, 4, 2}, Residents: 10000}
+	o := grants.Options{Namespaces: 100, VMs: 10, Sizes: []int{1, 100, 1000}, Rounds: []int{40, 4, 2}, Residents: 10000, Reviews: 1000}
 	c := &cobra.Command{
 		Use:   "quota",
 		Short: "Measure how long migrations wait for their quota, on a control plane of its own",
@@ -32,17 +43,18 @@ func quotaCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if f.quick {
-				o.Namespaces, o.VMs, o.Sizes, o.Rounds, o.Residents = 2, 2, []int{1, 4}, []int{1, 1}, 104
+				o.Namespaces, o.VMs, o.Sizes, o.Rounds, o.Residents, o.Reviews = 2, 2, []int{1, 4}, []int{1, 1}, 104, 3
 			}
 			found, err := measureGrants(c.Context(), o)
 			if err != nil {
 				return err
 			}
-			return publish(tables{grantTable: grantRows(o, found)}, f.result)
+			return publish(tables{grantTable: grantRows(o, found), reviewTable: reviewRows(found)}, f.result)
 		},
 	}
 	f.add(c)
 	c.Flags().StringVar(&o.Controller, "controller", "bin/mooring-controller", "the controller's program")
+	c.Flags().StringVar(&o.Webhooks, "webhooks", "deploy/kubernetes/webhooks.yaml", "the controller's webhooks")
 	c.Flags().StringVar(&o.Manifest, "manifest", "deploy/kubernetes/install.yaml", "CRD and rights of the controller")
 	return c
 }
@@ -69,4 +81,18 @@ func grantRows(o grants.Options, found grants.Found) []report.Row {
 		report.Row{What: "of them that met a conflict", Who: mooring, Unit: report.Each, Value: found.Conflicts},
 		report.Row{What: fmt.Sprintf("resident memory beside %d VMs", found.ResidentLaunched), Who: mooring, Unit: report.Bytes, Value: found.Memory},
 	)
+}
+
+func reviewRows(found grants.Found) []report.Row {
+	rows := []report.Row{many("anything", oneRead, found.Read)}
+	for _, what := range slices.Sorted(maps.Keys(found.Reviewed)) {
+		row := many(what, mooring, found.Reviewed[what])
+		ratio := stats.RatioOfMedians(found.Reviewed[what], found.Read)
+		row.Ratio = &ratio
+		if what == grants.LauncherAnnotations {
+			row.Goals = []report.Goal{{Of: report.P99, Most: mostReview}}
+		}
+		rows = append(rows, row)
+	}
+	return rows
 }

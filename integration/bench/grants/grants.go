@@ -23,11 +23,13 @@ import (
 type Options struct {
 	Controller string // the program
 	Manifest   string // install.yaml: CRD and rights
+	Webhooks   string // webhooks.yaml
 	Namespaces int
 	VMs        int   // of each namespace
 	Sizes      []int // how many migrations begin at once: a multiple of Namespaces, or less than that
 	Rounds     []int // how often, for each size
 	Residents  int   // VMs in the end, for the controller's memory
+	Reviews    int   // requests to each webhook, beside them
 }
 
 // Found is what was measured: seconds by how many migrations began at once, and what a
@@ -38,6 +40,9 @@ type Found struct {
 	Conflicts        float64 // likewise
 	Memory           float64 // bytes (RSS), beside Residents VMs
 	ResidentLaunched int
+
+	Reviewed map[string][]float64 // seconds for an answer of a webhook, by what was asked
+	Read     []float64            // seconds for a read from the API server, meanwhile
 }
 
 // bed is a control plane with namespaces that are full.
@@ -62,7 +67,13 @@ func Measure(ctx context.Context, o Options) (found Found, err error) {
 	if found.Raw, err = b.times(ctx, b.raw); err != nil {
 		return found, fmt.Errorf("writing quotas alone: %w", err)
 	}
-	return found, b.measureController(ctx, &found)
+	if err := b.measureController(ctx, &found); err != nil {
+		return found, err
+	}
+	if err := b.measureReviews(ctx, &found); err != nil {
+		return found, fmt.Errorf("asking webhooks: %w", err)
+	}
+	return found, nil
 }
 
 // prepare starts what a cluster with KubeVirt has. virt-controller is stopped: it would

@@ -56,7 +56,7 @@ type controller struct {
 	url     string
 }
 
-func (b *bed) startController(ctx context.Context) (*controller, error) {
+func (b *bed) startController(ctx context.Context, more ...string) (*controller, error) {
 	kubeconfig, err := b.plane.Kubeconfig(ctx, system, "mooring-controller")
 	if err != nil {
 		return nil, err
@@ -71,7 +71,8 @@ func (b *bed) startController(ctx context.Context) (*controller, error) {
 	}
 	listen := fmt.Sprintf("127.0.0.1:%d", port)
 	c := &controller{url: "http://" + listen}
-	c.process, err = b.plane.Start("mooring-controller", program, "--kubeconfig="+kubeconfig, "--lease-namespace="+system, "--listen="+listen)
+	args := append([]string{"--kubeconfig=" + kubeconfig, "--lease-namespace=" + system, "--listen=" + listen}, more...)
+	c.process, err = b.plane.Start("mooring-controller", program, args...)
 	if err != nil {
 		return nil, err
 	}

@@ -1,20 +1,25 @@
 package grants
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mooring-vm/mooring/hack/kube"
 )
 
 const (
@@ -30,23 +35,35 @@ const (
 // memory is what a launcher is charged.
 func memory() resource.Quantity { return resource.MustParse("1Gi") }
 
-// install applies CRD and rights of install.yaml.
+// install applies of install.yaml what the controller needs, and neither it nor policies.
 func (b *bed) install(ctx context.Context) error {
 	text, err := os.ReadFile(b.Manifest)
 	if err != nil {
 		return err
 	}
-	for document := range strings.SplitSeq(string(text), "\n---\n") {
-		for _, kind := range []string{"Namespace", "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"} {
-			if !strings.Contains("\n"+document, "\nkind: "+kind+"\n") {
-				continue
-			}
-			if _, err := b.plane.Apply(ctx, strings.NewReader(document)); err != nil {
-				return err
-			}
+	objects, err := kube.Decode(bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	kinds := []string{"Namespace", "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Secret"}
+	for _, o := range objects {
+		if !slices.Contains(kinds, o.GetKind()) {
+			continue
+		}
+		if err := b.apply(ctx, o); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+func (b *bed) apply(ctx context.Context, o *unstructured.Unstructured) error {
+	manifest, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	_, err = b.plane.Apply(ctx, bytes.NewReader(manifest))
+	return err
 }
 
 func space(i int) string { return spacePrefix + strconv.Itoa(i) }

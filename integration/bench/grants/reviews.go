@@ -1,0 +1,210 @@
+package grants
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	registrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mooring-vm/mooring/hack/kube"
+	"github.com/mooring-vm/mooring/hack/kubevirt"
+	"github.com/mooring-vm/mooring/quota/webhook"
+)
+
+// LauncherAnnotations is the review of the webhook that all launchers wait for.
+const LauncherAnnotations = "a launcher's annotations, target of a migration"
+
+// review is a request that the API server makes of a webhook.
+type review struct {
+	what     string
+	path     string
+	kind     string
+	resource string
+	now, was client.Object // was is nil where it is created
+}
+
+// measureReviews runs mooring-controller with its webhooks, and asks them as the API server
+// does: one request after the other, over a TLS connection that stays.
+func (b *bed) measureReviews(ctx context.Context, found *Found) (err error) {
+	port, err := kube.FreePort()
+	if err != nil {
+		return err
+	}
+	url := fmt.Sprintf("https://localhost:%d", port)
+	if err := b.register(ctx, url); err != nil {
+		return err
+	}
+	c, err := b.startController(ctx, fmt.Sprintf("--webhook-listen=127.0.0.1:%d", port), "--webhook-dns-name=localhost")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.process.Stop()) }()
+	asks, err := b.trusting(ctx)
+	if err != nil {
+		return err
+	}
+	all, err := b.reviews(ctx)
+	if err != nil {
+		return err
+	}
+	found.Reviewed = map[string][]float64{}
+	for i := range b.Reviews + 1 {
+		if err := b.reviewOnce(ctx, asks, url, all, found, i > 0); err != nil { // the first connects
+			return err
+		}
+	}
+	return nil
+}
+
+// reviewOnce has each webhook asked once, and an object read once, in random order.
+func (b *bed) reviewOnce(ctx context.Context, asks *http.Client, url string, all []review, found *Found, counts bool) error {
+	for _, i := range rand.Perm(len(all) + 1) {
+		start := time.Now()
+		if i == len(all) {
+			if err := b.api.Get(ctx, client.ObjectKey{Name: space(0)}, &corev1.Namespace{}); err != nil {
+				return err
+			}
+			if counts {
+				found.Read = append(found.Read, time.Since(start).Seconds())
+			}
+			continue
+		}
+		if err := ask(ctx, asks, url, all[i]); err != nil {
+			return fmt.Errorf("%s: %w", all[i].what, err)
+		}
+		if counts {
+			found.Reviewed[all[i].what] = append(found.Reviewed[all[i].what], time.Since(start).Seconds())
+		}
+	}
+	return nil
+}
+
+// register enters the webhooks in the API server, so that the controller says whom to trust.
+func (b *bed) register(ctx context.Context, url string) error {
+	text, err := os.ReadFile(b.Webhooks)
+	if err != nil {
+		return err
+	}
+	objects, err := kube.Decode(bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	for _, o := range objects {
+		if err := kube.ServeAt(url, o); err != nil {
+			return err
+		}
+		if err := b.apply(ctx, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// trusting is a client that trusts whom the API server trusts.
+func (b *bed) trusting(ctx context.Context) (*http.Client, error) {
+	roots := x509.NewCertPool()
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		hooks := &registrationv1.MutatingWebhookConfiguration{}
+		if err := b.api.Get(ctx, client.ObjectKey{Name: webhook.MutatingConfiguration}, hooks); err != nil {
+			return false, err
+		}
+		return roots.AppendCertsFromPEM(hooks.Webhooks[0].ClientConfig.CABundle), nil
+	})
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}}}, err
+}
+
+// reviews are requests that the webhooks have to look at the cluster for.
+func (b *bed) reviews(ctx context.Context) ([]review, error) {
+	kv := &kubevirtv1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: kubevirt.Namespace, Name: kubevirt.Name}}
+	version := client.RawPatch(types.MergePatchType, []byte(`{"status": {"observedKubeVirtVersion": "v1.7.0"}}`))
+	vmi, launcher := &kubevirtv1.VirtualMachineInstance{}, &corev1.Pod{}
+	quota, namespace := &corev1.ResourceQuota{}, &corev1.Namespace{}
+	err := errors.Join(
+		b.api.Status().Patch(ctx, kv, version),
+		b.api.Get(ctx, client.ObjectKey{Namespace: space(0), Name: vm(0)}, vmi),
+		b.api.Get(ctx, client.ObjectKey{Namespace: space(0), Name: "virt-launcher-" + vm(0)}, launcher),
+		b.api.Get(ctx, client.ObjectKey{Namespace: space(0), Name: quotaName}, quota),
+		b.api.Get(ctx, client.ObjectKey{Name: space(0)}, namespace))
+	if err != nil {
+		return nil, err
+	}
+	target := launcher.DeepCopy()
+	target.Labels[kubevirtv1.MigrationJobLabel] = "migration"
+	raised, shared := quota.DeepCopy(), namespace.DeepCopy()
+	raised.Spec.Hard = hard(b.VMs + 1)
+	shared.Annotations = map[string]string{"harvesterhci.io/maintenanceQuota": `{"limitsCpuPercent": 10}`}
+	another := &kubevirtv1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: space(0), Name: "another"}}
+	another.Spec.RunStrategy = new(kubevirtv1.RunStrategyAlways)
+	another.Spec.Template = &kubevirtv1.VirtualMachineInstanceTemplateSpec{Spec: vmi.Spec}
+	return []review{
+		{LauncherAnnotations, "/mutate-launcher", "Pod", "pods", target, nil},
+		{"a launcher against what is reserved", "/validate-launcher", "Pod", "pods", launcher, nil},
+		{"a VM against what is free", "/validate-virtualmachine", "VirtualMachine", "virtualmachines", another, nil},
+		{"an edit of a ResourceQuota", "/validate-resourcequota", "ResourceQuota", "resourcequotas", raised, quota},
+		{"an edit of a namespace's share", "/validate-namespace", "Namespace", "namespaces", shared, namespace},
+	}, nil
+}
+
+// ask asks a webhook once. That it could not judge is an error; that it refuses is not.
+func ask(ctx context.Context, by *http.Client, url string, r review) error {
+	body, err := r.body()
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url+r.path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := by.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err
+	}
+	answer := admissionv1.AdmissionReview{}
+	if err := json.Unmarshal(text, &answer); err != nil {
+		return fmt.Errorf("%s: %w: %s", response.Status, err, text)
+	}
+	if answer.Response == nil || len(answer.Response.Warnings) > 0 {
+		return fmt.Errorf("%s: no judgement: %s", response.Status, text)
+	}
+	return nil
+}
+
+func (r review) body() ([]byte, error) {
+	request := &admissionv1.AdmissionRequest{
+		UID: "review", Kind: metav1.GroupVersionKind{Version: "v1", Kind: r.kind}, Resource: metav1.GroupVersionResource{Version: "v1", Resource: r.resource},
+		Namespace: cmp.Or(r.now.GetNamespace(), r.now.GetName()), Name: r.now.GetName(), Operation: admissionv1.Create,
+	}
+	request.UserInfo.Username = "somebody"
+	request.Object = runtime.RawExtension{Object: r.now}
+	if r.was != nil {
+		request.Operation, request.OldObject = admissionv1.Update, runtime.RawExtension{Object: r.was}
+	}
+	return json.Marshal(admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"}, Request: request,
+	})
+}
