@@ -1,6 +1,10 @@
 package agentapi
 
-import "time"
+import (
+	"time"
+
+	"github.com/mooring-vm/mooring/api/podapi"
+)
 
 // EventType is Normal or Warning, as in Kubernetes.
 type EventType string
@@ -59,4 +63,18 @@ type Event struct {
 	Message   string       `json:"message"`
 	Pod       PodRef       `json:"pod"`
 	Container ContainerRef `json:"container"`
+
+	// Wanted is what the resize was asked for that it is about; nil: it is about none, or
+	// nobody knows.
+	Wanted *WantedSize `json:"wanted,omitempty"`
+}
+
+// WantedKey is the annotation of a Kubernetes Event with its [WantedSize], as JSON. An
+// Event's words are for people.
+const WantedKey = "wanted.event.mooring.dev"
+
+// WantedSize is what a resize was asked for.
+type WantedSize struct {
+	Generation uint64 `json:"generation"` // as in [podapi.Wanted]
+	podapi.Size
 }

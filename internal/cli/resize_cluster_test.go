@@ -30,7 +30,9 @@ type apiServer struct {
 	pod    corev1.Pod
 	asked  []string // requests
 	answer *metav1.Status
-	onPut  func() // when the pod is patched
+	onPut  func()         // when the pod is patched
+	events []corev1.Event // that there are before
+	later  []corev1.Event // and that come when they are watched
 }
 
 func startAPIServer(t *testing.T) *apiServer {
@@ -64,8 +66,13 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case s.answer != nil:
 		answer = s.answer
+	case strings.HasSuffix(r.URL.Path, "/events") && r.URL.Query().Get("watch") != "":
+		s.watch(w, r)
+		return
 	case strings.HasSuffix(r.URL.Path, "/events"):
-		answer = corev1.EventList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "EventList"}, ListMeta: metav1.ListMeta{ResourceVersion: "7"}}
+		answer = corev1.EventList{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "EventList"}, ListMeta: metav1.ListMeta{ResourceVersion: "7"}, Items: s.events,
+		}
 	case r.Method == http.MethodPatch && s.onPut != nil:
 		s.onPut()
 		answer = s.pod
@@ -75,6 +82,22 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(int(s.answer.Code))
 	}
 	_ = json.NewEncoder(w).Encode(answer)
+}
+
+// watch tells of the Events that come later, and then of none.
+func (s *apiServer) watch(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	for _, e := range s.later {
+		kind := "ADDED"
+		if e.Series != nil {
+			kind = "MODIFIED"
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"type": kind, "object": e})
+	}
+	_ = http.NewResponseController(w).Flush()
+	s.mu.Unlock()
+	<-r.Context().Done()
+	s.mu.Lock()
 }
 
 const patched = "PATCH /api/v1/namespaces/vms/pods/vfio fieldManager=mooring application/merge-patch+json "

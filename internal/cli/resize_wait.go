@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +16,7 @@ import (
 	toolswatch "k8s.io/client-go/tools/watch"
 	"k8s.io/klog/v2"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/podapi"
 )
@@ -34,6 +34,7 @@ type waiter struct {
 	told    uint64 // latest generation that the agent of this node showed before
 	version string // of the list of Events before
 	last    *corev1.Event
+	before  told // what Events had told by then
 }
 
 // begin notes what was told before the pod is patched.
@@ -48,6 +49,9 @@ func (w *waiter) begin(ctx context.Context, asked map[string]string) error {
 	for key, value := range asked {
 		w.same = w.same && pod.Annotations[key] == value
 	}
+	if wish, err := api.Parse(podapi.SizeAnnotations(pod.Annotations), ""); err == nil {
+		w.same = w.same || covers(podapi.SizeOf(wish), w.size) // in other words
+	}
 	ref := agentapi.PodRef{Namespace: pod.Namespace, Name: pod.Name, UID: w.uid}
 	if l, here := w.launcherHere(ctx, ref); here {
 		if l.Resize != nil {
@@ -58,7 +62,7 @@ func (w *waiter) begin(ctx context.Context, asked map[string]string) error {
 	return w.listEvents(bounded)
 }
 
-// listEvents notes the last Event that tells of a resize.
+// listEvents notes which Events tell of a resize, and the last of them.
 func (w *waiter) listEvents(ctx context.Context) error {
 	list, err := w.events().List(ctx, w.ofPod(metav1.ListOptions{}))
 	if err != nil {
@@ -66,7 +70,12 @@ func (w *waiter) listEvents(ctx context.Context) error {
 	}
 	w.version = list.ResourceVersion
 	for i := range list.Items {
-		if e := &list.Items[i]; isResize(e) && (w.last == nil || timeOf(e).After(timeOf(w.last))) {
+		e := &list.Items[i]
+		if !isResize(e) {
+			continue
+		}
+		w.before.note(e)
+		if w.last == nil || timeOf(e).After(timeOf(w.last)) {
 			w.last = e
 		}
 	}
@@ -136,18 +145,13 @@ func (w *waiter) show(e *corev1.Event) (over bool, err error) {
 	fmt.Fprintf(w.Out, "%s  %s  %s\n", timeOf(e).Local().Format(time.TimeOnly), printable(e.Reason), printable(e.Message))
 	switch agentapi.Reason(e.Reason) {
 	case agentapi.ReasonResizeDone:
-		return w.isWanted(e.Message), nil
+		return w.isNews(e) && w.concerns(e), nil
 	case agentapi.ReasonResizeFailed:
-		return true, errors.New("the VM could not be resized")
+		if w.isNews(e) && (w.concerns(e) || unreadable(e)) {
+			return true, errors.New("the VM could not be resized")
+		}
 	}
 	return false, nil
-}
-
-// isWanted reports whether a VM that is as it was wanted is as it is wanted now: the Event
-// can be about what was wanted before. It does not tell CPU bandwidth and shares.
-func (w *waiter) isWanted(message string) bool {
-	return (w.size.Memory == 0 || strings.Contains(message, ": "+podapi.Amount(w.size.Memory).String()+", ")) &&
-		(w.size.VCPUs == 0 || strings.Contains(message, fmt.Sprintf(", %d vCPUs", w.size.VCPUs)))
 }
 
 func isResize(e *corev1.Event) bool {

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -33,8 +34,9 @@ func eventObject(event agentapi.Event, node string, stamp int64) *eventsv1.Event
 	}
 	return &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{
-			Name:      util.GenerateEventName(regarding.Name, stamp),
-			Namespace: namespace,
+			Name:        util.GenerateEventName(regarding.Name, stamp),
+			Namespace:   namespace,
+			Annotations: annotations(event),
 		},
 		EventTime:           metav1.NewMicroTime(event.Time),
 		ReportingController: reportingController,
@@ -45,6 +47,18 @@ func eventObject(event agentapi.Event, node string, stamp int64) *eventsv1.Event
 		Note:                truncate(event.Message, maxNote),
 		Type:                string(event.Type),
 	}
+}
+
+// annotations are for programs; nil: there is nothing to tell them.
+func annotations(event agentapi.Event) map[string]string {
+	if event.Wanted == nil {
+		return nil
+	}
+	text, err := json.Marshal(event.Wanted)
+	if err != nil {
+		return nil // numbers and a string, which cannot fail
+	}
+	return map[string]string{agentapi.WantedKey: string(text)}
 }
 
 func reference(event agentapi.Event, node string) corev1.ObjectReference {

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/podapi"
 )
 
 func TestEventObject(t *testing.T) {
@@ -35,6 +36,21 @@ func TestEventObject(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, eventObject(event, testNode, 0x18ea)); diff != "" {
 		t.Errorf("Event (-want +got):\n%s", diff)
+	}
+}
+
+// Programs that read Events need not read their words.
+func TestEventObjectOfAResize(t *testing.T) {
+	event := refusal("resized")
+	event.Wanted = &agentapi.WantedSize{Generation: 7, Size: podapi.Size{VCPUs: 4, CPUQuota: "150%"}}
+	want := map[string]string{"wanted.event.mooring.dev": `{"generation":7,"vcpus":4,"cpuQuota":"150%"}`}
+	if diff := cmp.Diff(want, eventObject(event, testNode, 1).Annotations); diff != "" {
+		t.Errorf("annotations (-want +got):\n%s", diff)
+	}
+	same := event
+	same.Wanted = &agentapi.WantedSize{Generation: 8, Size: event.Wanted.Size}
+	if keyOf(event) == keyOf(same) {
+		t.Error("what is told of two resizes becomes one series")
 	}
 }
 

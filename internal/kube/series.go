@@ -29,6 +29,7 @@ type seriesKey struct {
 	eventType agentapi.EventType
 	reason    agentapi.Reason
 	message   string
+	wanted    agentapi.WantedSize
 }
 
 // series is one Event and the equal ones that followed it.
@@ -40,13 +41,17 @@ type series struct {
 }
 
 func keyOf(event agentapi.Event) seriesKey {
-	return seriesKey{
+	key := seriesKey{
 		pod:       event.Pod,
 		container: event.Container.Name,
 		eventType: event.Type,
 		reason:    event.Reason,
 		message:   event.Message,
 	}
+	if event.Wanted != nil {
+		key.wanted = *event.Wanted
+	}
+	return key
 }
 
 func (r *Recorder) handle(ctx context.Context, event agentapi.Event) {

@@ -71,7 +71,7 @@ func (r *rig) granted() uint64 { return uint64(r.registry.Account().Granted) }
 // The node has 8Gi of 16Gi left in kubepods.slice: 2 of the 10 that are used are cache.
 func testSeen(t *testing.T, r *rig, n *agent.Client) {
 	r.kernel.Lock(101, gi)
-	want := resize.Seen{PodMax: resize.NoLimit, ContainerMax: 4 * gi, Lock: 2 * gi, Locked: gi, Room: 8 * gi}
+	want := resize.Seen{PodMax: resize.NoLimit, ContainerMax: 4 * gi, Lock: 2 * gi, Locked: gi, Floor: 2 * gi, Room: 8 * gi}
 	got, err := n.Seen(t.Context())
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got)\n%s", err, diff)

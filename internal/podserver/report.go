@@ -51,13 +51,23 @@ func (p *pod) tell(l lifecycle.Launcher, report podapi.Report) {
 	p.mu.Lock()
 	news := report.State != p.state || report.Generation > p.told && report.State != podapi.StateResizing
 	p.state, p.told = report.State, max(p.told, report.Generation)
+	about := p.about(report.Generation)
 	p.mu.Unlock()
 	event, ok := eventOf(report)
 	if !news || !ok || !p.events.Allow() {
 		return
 	}
-	event.Time, event.Pod, event.Container = time.Now(), l.Pod, l.Container
+	event.Time, event.Pod, event.Container, event.Wanted = time.Now(), l.Pod, l.Container, about
 	p.node.Recorder.Record(event)
+}
+
+// about is what was wanted with that generation; nil: it was told before the agent was
+// started again, or something else is wanted by now. It is called with mu locked.
+func (p *pod) about(generation uint64) *agentapi.WantedSize {
+	if generation == 0 || generation != p.wanted.Generation {
+		return nil
+	}
+	return &agentapi.WantedSize{Generation: generation, Size: p.wanted.Size}
 }
 
 // eventOf is what a report is worth telling; ok is false for nothing.

@@ -83,6 +83,26 @@ func TestReportOfAnotherGeneration(t *testing.T) {
 	}
 }
 
+// What is told of the size that is wanted now says which that is, for programs.
+func TestReportIsAboutASize(t *testing.T) {
+	r := newRig(t)
+	size := podapi.Size{VCPUs: 4, CPUQuota: "150%", CPUShares: 200}
+	asked, err := r.Ask("vms", "pod-a", size, false)
+	must(t, err)
+	generation := asked[0].Generation
+	for _, g := range []uint64{generation - 1, generation, generation + 1} {
+		must(t, r.Pod("a").Report(podapi.Report{Generation: g, State: podapi.StateDone}))
+	}
+	var got []*agentapi.WantedSize
+	for _, e := range r.recorder.Events() {
+		got = append(got, e.Wanted)
+	}
+	want := []*agentapi.WantedSize{nil, {Generation: generation, Size: size}, nil}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
 // A pod that reports without pause writes few Events.
 func TestReportFlood(t *testing.T) {
 	r := newRig(t)

@@ -24,8 +24,8 @@ var _ resize.Node = (*Client)(nil)
 // block until the agent has answered, or their context is done.
 //
 // An agent that is away, or has just started and does not know the pod yet, is
-// [resize.ErrAgent]. What it refuses is a [*RefusedError], and where a migration is
-// under way [resize.ErrMigrating], too.
+// [resize.ErrAgent]. What it refuses is a [*RefusedError]: by its policy also
+// [resize.ErrPolicy], and where a migration is under way [resize.ErrMigrating].
 type Client struct {
 	http http.Client
 
@@ -59,9 +59,15 @@ type RefusedError struct {
 
 func (e *RefusedError) Error() string { return "the agent refuses: " + e.Message }
 
-// Is reports whether a migration is what keeps it from being done.
+// Is reports whether a migration, or the policy, is what keeps it from being done.
 func (e *RefusedError) Is(target error) bool {
-	return target == resize.ErrMigrating && e.Code == podapi.CodeMigrating
+	switch e.Code {
+	case podapi.CodeMigrating:
+		return target == resize.ErrMigrating
+	case podapi.CodeRefused:
+		return target == resize.ErrPolicy
+	}
+	return false
 }
 
 // Look reads all that the agent shows.
@@ -74,7 +80,7 @@ func (c *Client) Seen(ctx context.Context) (resize.Seen, error) {
 	s, err := c.Look(ctx)
 	return resize.Seen{
 		PodMax: uint64(s.PodMax), ContainerMax: uint64(s.ContainerMax),
-		Lock: uint64(s.Lock), Locked: uint64(s.Locked), Room: uint64(s.Room),
+		Lock: uint64(s.Lock), Locked: uint64(s.Locked), Floor: uint64(s.Floor), Room: uint64(s.Room),
 	}, err
 }
 

@@ -62,6 +62,9 @@ func TestAnswers(t *testing.T) {
 		if errors.Is(err, resize.ErrMigrating) != (c.code == podapi.CodeMigrating) {
 			t.Errorf("%s: error %v, and a migration", name, err)
 		}
+		if errors.Is(err, resize.ErrPolicy) != (c.code == podapi.CodeRefused) {
+			t.Errorf("%s: error %v, and the policy", name, err)
+		}
 	}
 }
 

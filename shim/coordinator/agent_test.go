@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"github.com/mooring-vm/mooring/api/podapi"
+	shimagent "github.com/mooring-vm/mooring/shim/agent"
 	"github.com/mooring-vm/mooring/shim/resize"
 )
 
-// agent is one that lets the VM be as large as it likes.
+// agent is one that lets the VM be as large as it likes, unless a test says otherwise.
 type agent struct {
 	stopping
 
@@ -29,6 +30,9 @@ type agent struct {
 	taken        int    // leases, and how often they were renewed
 	lock         uint64 // of QEMU; 0: it may lock anything
 	raised       []uint64
+
+	floor, ceiling uint64 // of lock; a ceiling of 0 is none
+	limit, need    uint64 // memory.max of the container, and what it must not fall below
 }
 
 func (a *agent) answer() error {
@@ -65,8 +69,10 @@ func (a *agent) Report(_ context.Context, r podapi.Report) error {
 func (a *agent) Seen(context.Context) (resize.Seen, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	limit := uint64(a.wanted.Limits.Memory)
-	seen := resize.Seen{PodMax: limit, ContainerMax: limit, Lock: resize.NoLimit, Room: resize.NoLimit}
+	if limit := uint64(a.wanted.Limits.Memory); limit > a.limit || limit >= a.need {
+		a.limit = limit
+	}
+	seen := resize.Seen{PodMax: a.limit, ContainerMax: a.limit, Lock: resize.NoLimit, Floor: a.floor, Room: resize.NoLimit}
 	if a.lock > 0 {
 		seen.Lock = a.lock
 	}
@@ -76,15 +82,43 @@ func (a *agent) Seen(context.Context) (resize.Seen, error) {
 func (a *agent) RaiseLock(_ context.Context, bytes uint64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.away {
+	switch {
+	case a.away:
 		return resize.ErrAgent
+	case a.ceiling > 0 && bytes > a.ceiling:
+		return forbidden("memory lock: %d is more than %d", bytes, a.ceiling)
 	}
 	a.lock, a.raised = max(a.lock, bytes), append(a.raised, bytes)
 	return nil
 }
 
-func (a *agent) LowerLock(context.Context, uint64) error { return nil }
-func (a *agent) Need(context.Context, uint64) error      { return nil }
+func (a *agent) LowerLock(_ context.Context, bytes uint64) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.away:
+		return resize.ErrAgent
+	case bytes < a.floor:
+		return forbidden("memory lock: %d is less than the %d that the launcher was given", bytes, a.floor)
+	}
+	if a.lock == 0 || bytes < a.lock {
+		a.lock = bytes
+	}
+	return nil
+}
+
+func forbidden(format string, args ...any) error {
+	return &shimagent.RefusedError{Code: podapi.CodeRefused, Message: fmt.Sprintf(format, args...)}
+}
+
+func (a *agent) Need(_ context.Context, bytes uint64) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.away {
+		a.need = bytes
+	}
+	return a.answer()
+}
 
 // Hold and Lease keep each other from beginning.
 func (a *agent) Hold(_ context.Context, d time.Duration) error {

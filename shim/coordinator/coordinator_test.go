@@ -145,6 +145,37 @@ func TestFollow(t *testing.T) {
 	})
 }
 
+// TestFollowWithDIMMs: the VM becomes the largest that the limits leave room for of what
+// whole DIMMs can make it, and never more. What a smaller limit leaves beside the DIMMs
+// that are there is plugged with the next change.
+func TestFollowWithDIMMs(t *testing.T) {
+	follow := func(c *coordinator.Config) { c.Follow = true }
+	inBubble(t, follow, func(t *testing.T, r *rig) {
+		r.Set(func(s *virt.State) {
+			s.Memory = virt.Memory{Boot: uint64(gi), Maximum: uint64(8 * gi), Slots: 4, Cells: 1}
+		})
+		for _, c := range []struct {
+			limit int64 // 1Gi of it is the overhead
+			dimms []int64
+		}{
+			{3*gi + 50*mi, []int64{gi}}, {4*gi - mi, []int64{gi, 896 * mi}}, {4 * gi, []int64{gi, 896 * mi, 128 * mi}},
+			{4*gi - mi, []int64{gi, 896 * mi}}, {3*gi + 50*mi, []int64{gi}}, {3*gi - mi, nil},
+			{3*gi - mi, []int64{896 * mi}}, {3*gi - mi, []int64{896 * mi}}, {2 * gi, nil},
+		} {
+			r.want(func(w *podapi.Wanted) { w.Limits.Memory = c.limit })
+			time.Sleep(time.Minute)
+			r.agent.last(t, podapi.StateDone)
+			var got []int64
+			for _, d := range r.state(t).Memory.Devices {
+				got = append(got, int64(d.Size))
+			}
+			if !slices.Equal(got, c.dimms) {
+				t.Errorf("with a limit of %d MiB DIMMs %v, want %v", c.limit/mi, got, c.dimms)
+			}
+		}
+	})
+}
+
 // TestShares: they are set with the bandwidth, and let be where nobody asks for any.
 func TestShares(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {

@@ -201,7 +201,6 @@ func (k *keeper) raiseLock(ctx context.Context) error {
 	if err != nil || wants == 0 {
 		return err
 	}
-	wants += min(k.Policy.LockBeyond, resize.NoLimit-wants)
 	if is.Seen.Lock >= wants {
 		return nil
 	}

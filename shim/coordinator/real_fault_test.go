@@ -6,9 +6,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/mooring-vm/mooring/api/podapi"
 	"github.com/mooring-vm/mooring/shim/headroom"
+	"github.com/mooring-vm/mooring/shim/shutdown"
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
@@ -132,6 +134,25 @@ func TestStubborn(t *testing.T) {
 	p.stop.Store(true)
 	p.await(t, "the domain is destroyed", func(s virt.State) bool { return s.Phase == virt.ShutOff })
 	p.daemon.AwaitConsole(t, "power button ignored")
+}
+
+// TestGuestAgentIsAskedNext: a guest that does not listen to the power button for as long
+// as that is pressed shuts down when its agent is asked.
+func TestGuestAgentIsAskedNext(t *testing.T) {
+	t.Parallel()
+	p := newPod(t)
+	p.asks = shutdown.Options{
+		Ways:  []shutdown.Way{{How: virt.ACPI, Within: 3 * time.Second}, {How: virt.GuestAgent}},
+		Grace: 80 * time.Second, Resend: time.Second,
+	}
+	p.boot(t, headroom.Options{}, "guest.ignore-power-button")
+	p.run(t)
+	p.stop.Store(true)
+	p.await(t, "the guest has shut down", func(s virt.State) bool { return s.Phase == virt.ShutOff })
+	_, after, ignored := strings.Cut(p.daemon.Said(t), "power button ignored")
+	if !ignored || !strings.Contains(after, "GUEST power off") {
+		t.Errorf("the guest says %q, want that it ignores the power button, and powers off then", p.daemon.Said(t))
+	}
 }
 
 // testKept: memory that a guest has taken counts as its own, also while it leaves it

@@ -33,7 +33,7 @@ type side struct {
 func newSide(t *testing.T) *side {
 	t.Helper()
 	s := &side{pod: newPod(t)}
-	s.agent.lock = given
+	s.agent.lock, s.agent.floor = given, given
 	s.vm = &watched{Connection: s.connection, agent: s.agent}
 	s.connection = s.vm
 	return s

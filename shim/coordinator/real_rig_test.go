@@ -32,7 +32,8 @@ type pod struct {
 	connection virt.Connection
 	virt.Domain
 	agent  *agent
-	bounds resize.Bounds
+	policy resize.Policy
+	asks   shutdown.Options
 	stop   atomic.Bool
 
 	needs   atomic.Uint64 // what limits must not fall below, as the agent was told
@@ -61,7 +62,8 @@ func newPod(t testing.TB) *pod {
 	}
 	daemon := libvirttest.Start(t, true)
 	p := &pod{daemon: daemon, connection: connect(t, daemon.URI), dir: t.TempDir(), agent: &agent{}, end: func() {}}
-	p.bounds = resize.Bounds{VCPUs: 15 * time.Second, Poll: 200 * time.Millisecond}
+	p.policy = resize.Policy{Shrink: true, Bounds: resize.Bounds{VCPUs: 15 * time.Second, Poll: 200 * time.Millisecond}}
+	p.asks = shutdown.Options{Grace: 10 * time.Second, Resend: time.Second}
 	p.agent.wanted = podapi.Wanted{Generation: 1, Launcher: "compute", Limits: podapi.Limits{Memory: 3 * gi, CPU: 8000}}
 	t.Cleanup(func() { p.end() })
 	return p
@@ -121,8 +123,8 @@ func (p *pod) run(t testing.TB) {
 	c, err := coordinator.New(coordinator.Config{
 		Connection: p.connection, Agent: cgroups{p.agent, p}, Journal: hooked{file, p}, Overhead: wanted.Fixed(uint64(gi)),
 		Stops:    func() (bool, error) { return p.stop.Load(), nil },
-		Policy:   resize.Policy{Shrink: true, Bounds: p.bounds},
-		Shutdown: shutdown.Options{Grace: 10 * time.Second, Resend: time.Second},
+		Policy:   p.policy,
+		Shutdown: p.asks,
 		Log:      slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	if err != nil {

@@ -26,6 +26,7 @@ func TestVirtioMem(t *testing.T) {
 	}{
 		{"vCPUs are plugged", (*pod).testPlug},
 		{"memory grows and shrinks", (*pod).testMemory},
+		{"memory falls below the boot size by the balloon", (*pod).testBalloon},
 		{"bandwidth is set, changed and removed", (*pod).testBandwidth},
 		{"what cannot be is refused", (*pod).testRefused},
 		{"something else is wanted in the middle", (*pod).testChanged},
@@ -85,6 +86,23 @@ func (p *pod) testMemory(t *testing.T) {
 		t.Errorf("memory %+v, want what the guest booted with", s.Memory)
 	}
 	p.awaitGuest(t, before)
+}
+
+// testBalloon: less than the guest booted with is the balloon's doing, and more than that
+// the device's. What the balloon leaves is what the guest's driver says.
+func (p *pod) testBalloon(t *testing.T) {
+	p.end()
+	p.policy.Balloon = true
+	p.run(t)
+	for _, bytes := range []int64{booted - 64*mi, booted + 64*mi, booted} {
+		s := p.done(t, guestMemory(bytes))
+		if plugged := uint64(max(bytes, booted) - booted); s.Memory.Balloon != uint64(bytes) || s.Memory.Devices[0].Current != plugged {
+			t.Errorf("memory %+v, want %d, of which %d are plugged in", s.Memory, bytes, plugged)
+		}
+	}
+	p.end()
+	p.policy.Balloon = false
+	p.run(t)
 }
 
 // awaitGuest waits until the guest itself has so much memory, but for what it needs to

@@ -11,12 +11,6 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// hostDevice is one that is assigned to a VM: with it the memory lock that libvirt wants
-// for QEMU depends on the guest's memory.
-const hostDevice = `<hostdev mode='subsystem' type='pci' managed='yes'><source>
-  <address domain='0x0000' bus='0x01' slot='0x00' function='0x0'/>
-</source></hostdev></devices>`
-
 // watched is a libvirt whose VM has a device of the host, as far as its definition
 // tells. What a coordinator does to the VM is noted.
 type watched struct {

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -81,7 +82,7 @@ type failure struct {
 // outcome is what people are told of a run.
 func outcome(generation uint64, r resize.Report, err error) podapi.Report {
 	report := podapi.Report{Generation: generation, State: podapi.StateDone, Plan: lines(r.Plan), Notes: lines(r.Notes)}
-	if refused(err) {
+	if refused(err) || forbidden(r, err) {
 		report.State = podapi.StateRefused
 	} else if err != nil {
 		report.State = podapi.StateFailed
@@ -104,6 +105,12 @@ func outcome(generation uint64, r resize.Report, err error) podapi.Report {
 func refused(err error) bool {
 	refusal, invalid := (*resize.Refusal)(nil), (*api.InvalidError)(nil)
 	return errors.As(err, &refusal) || errors.As(err, &invalid)
+}
+
+// forbidden reports whether the agent did not allow a step, and the VM is as it was.
+func forbidden(r resize.Report, err error) bool {
+	stuck := func(s resize.StepReport) bool { return s.Undo && s.Error != "" }
+	return errors.Is(err, resize.ErrPolicy) && !r.AsWanted && !slices.ContainsFunc(r.Steps, stuck)
 }
 
 func quota(a *resize.Actual) string {

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -107,13 +108,15 @@ func podOf(w podapi.Wanted) wanted.Pod {
 func (r *resizer) guestOf(s virt.State) wanted.Guest {
 	g := wanted.Guest{Boot: s.Memory.Boot, VCPUs: s.VCPUs.Plugged, KeepsVCPUs: !r.Follow}
 	for _, d := range s.Memory.Devices {
-		if d.Model == virt.VirtioMem {
-			g.Block = d.Block
-			return g
+		switch d.Model {
+		case virt.VirtioMem:
+			g.Block = cmp.Or(g.Block, d.Block)
+		case virt.DIMM:
+			g.DIMMs = append(g.DIMMs, d.Size)
 		}
 	}
 	if s.Memory.Slots > 0 {
-		g.Block = r.Policy.DIMMBlock
+		g.Block = cmp.Or(g.Block, resize.DIMMBlock)
 	}
 	return g
 }

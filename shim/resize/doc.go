@@ -18,7 +18,7 @@
 //	6  RequestMemory, AttachDIMM, SetBalloon   more
 //	7  SetVCPUs       more; SetBandwidth before it
 //	8  AwaitLimit     memory.max of the container is as low as wanted
-//	9  LowerLock      never below what is locked, nor what libvirt wants
+//	9  LowerLock      never below what is locked, what libvirt wants, nor what the launcher was given
 //
 // Memory that a guest has must be within memory.max, or the kernel kills QEMU, and
 // memory that a device pins within the memory lock, or libvirt does not plug it: so

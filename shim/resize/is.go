@@ -28,6 +28,9 @@ type Seen struct {
 	// Lock is the memory lock (RLIMIT_MEMLOCK) of QEMU, and Locked what it has locked.
 	Lock, Locked uint64
 
+	// Floor is what Lock cannot be lowered below: what the launcher was given.
+	Floor uint64
+
 	// Room is how much memory the node has yet for this pod.
 	Room uint64
 }

@@ -102,6 +102,16 @@ func (m *model) passthrough() *model {
 	return m
 }
 
+// given says what the memory lock of the launcher is by its annotations. What QEMU has is
+// as high if it was repaired, and otherwise as libvirt has set it.
+func (m *model) given(bytes uint64, repaired bool) *model {
+	m.node.seen.Floor = bytes
+	if repaired {
+		m.node.seen.Lock = max(m.node.seen.Lock, bytes)
+	}
+	return m
+}
+
 // settled gives the container the limit that the VM needs and little more.
 func (m *model) settled() *model {
 	m.node.limit = m.largest() + 16*mi

@@ -164,6 +164,10 @@ func (a agent) RaiseLock(ctx context.Context, bytes uint64) error {
 
 func (a agent) LowerLock(ctx context.Context, bytes uint64) error {
 	return a.call(ctx, func() error {
+		if floor := a.m.node.seen.Floor; bytes < floor {
+			a.m.broken("the lock is to be lowered to %d, and the launcher was given %d", bytes, floor)
+			return errRefused
+		}
 		if bytes < a.m.locked() {
 			a.m.broken("the lock is to be lowered to %d, and %d are locked", bytes, a.m.locked())
 		}

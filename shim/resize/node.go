@@ -11,6 +11,9 @@ var (
 	// ErrAgent: the agent is away, and whether the call was carried out is not known.
 	ErrAgent = errors.New("no connection to the agent")
 
+	// ErrPolicy: the policy of the node does not allow it.
+	ErrPolicy = errors.New("the node's policy does not allow it")
+
 	// ErrMigrating: the VM is being migrated, or is about to be.
 	ErrMigrating = errors.New("the VM is being migrated")
 )
@@ -25,7 +28,7 @@ type Node interface {
 	RaiseLock(ctx context.Context, bytes uint64) error
 
 	// LowerLock sets the memory lock of QEMU, soft and hard, if it is higher. It is
-	// refused below what QEMU has locked at that moment.
+	// refused below what QEMU has locked at that moment, and below [Seen].Floor.
 	LowerLock(ctx context.Context, bytes uint64) error
 
 	// Need tells how much memory the pod and its container need from now on. Until it

@@ -17,9 +17,8 @@ func (b *builder) growDIMM(all, want uint64) {
 	if used := dimms(m); used >= m.Slots {
 		b.refuse(NoSlot, "memory: all %d memory slots of the domain are used", m.Slots)
 	}
-	block := b.policy.DIMMBlock
-	if rest := (want - all) % block; rest > 0 {
-		b.misaligned(want, want-rest, want-rest+block, show(block)+" that DIMMs come in")
+	if rest := (want - all) % DIMMBlock; rest > 0 {
+		b.misaligned(want, want-rest, want-rest+DIMMBlock, show(DIMMBlock)+" that DIMMs come in")
 	}
 	if cell, ok := b.cell(); ok {
 		step := AttachDIMM{Cell: cell, Size: want - all, Known: aliases(m), Room: b.then(), Bound: b.policy.Bounds.Grow}
@@ -32,13 +31,6 @@ func (b *builder) growDIMM(all, want uint64) {
 // several.
 func (b *builder) cell() (int, bool) {
 	m := b.is.Domain.Memory
-	if chosen := b.policy.Cell; chosen != nil {
-		if *chosen < 0 || *chosen >= m.Cells {
-			b.refuse(NoCell, "memory: the node's policy wants DIMMs in NUMA cell %d, and the guest has %d cells", *chosen, m.Cells)
-			return 0, false
-		}
-		return *chosen, true
-	}
 	if m.Cells == 0 {
 		b.refuse(NoCell, "memory: the guest has no NUMA cell for a DIMM: it was not prepared for more memory")
 		return 0, false

@@ -14,8 +14,9 @@ func lockable(bytes uint64) uint64 {
 	return (bytes + moduleStep - 1) / moduleStep * (moduleStep / memlockdomain.KiB)
 }
 
-// lock plans the memory lock: what libvirt wants for the domain with the new devices,
-// and what policy adds. A lock that libvirt has no opinion on is left alone.
+// lock plans the memory lock: what libvirt wants for the domain with the new devices. It
+// is not lowered below what the launcher was given, which the agent refuses. A lock that
+// libvirt has no opinion on is left alone.
 func (b *builder) lock() {
 	wants, err := lockWanted(b.after)
 	if err != nil {
@@ -25,23 +26,12 @@ func (b *builder) lock() {
 	if wants == 0 {
 		return
 	}
-	wants = plus(wants, b.policy.LockBeyond)
 	seen := b.is.Seen
 	if len(b.take) > 0 && seen.Lock < wants {
 		b.raise = Steps{RaiseLock{From: seen.Lock, To: wants, Bound: b.policy.Bounds.Lock}}
 	}
-	to := max(wants, b.policy.LockFloor, seen.Locked)
+	to := max(wants, seen.Floor, seen.Locked)
 	if seen.Lock != NoLimit && to < seen.Lock {
-		b.lower = Steps{LowerLock{
-			From: seen.Lock, To: to, Beyond: b.policy.LockBeyond, Bound: b.policy.Bounds.Lock,
-		}}
+		b.lower = Steps{LowerLock{From: seen.Lock, To: to, Bound: b.policy.Bounds.Lock}}
 	}
-}
-
-// plus adds up limits.
-func plus(a, b uint64) uint64 {
-	if a > NoLimit-b {
-		return NoLimit
-	}
-	return a + b
 }

@@ -11,13 +11,6 @@ type Policy struct {
 	Shrink  bool // guests may be asked to give memory and vCPUs back
 	Balloon bool // the balloon may be used
 
-	DIMMBlock uint64 // DIMMs are multiples of it; 0: 128 MiB
-	Cell      *int   // the NUMA cell for DIMMs; nil: the one whose devices have least
-
-	// LockBeyond is lockable memory beyond what libvirt wants, and LockFloor what the
-	// memory lock is never lowered below, in bytes.
-	LockBeyond, LockFloor uint64
-
 	Bounds Bounds
 }
 
@@ -38,13 +31,11 @@ type Bounds struct {
 
 const mebi = 1 << 20
 
-// dimmBlock is what Linux guests on x86 plug and unplug memory in.
-const dimmBlock = 128 * mebi
+// DIMMBlock is what Linux guests on x86 plug and unplug memory in, in bytes. DIMMs are
+// multiples of it.
+const DIMMBlock = 128 * mebi
 
 func (p Policy) withDefaults() Policy {
-	if p.DIMMBlock == 0 {
-		p.DIMMBlock = dimmBlock
-	}
 	p.Bounds = p.Bounds.withDefaults()
 	return p
 }

@@ -95,6 +95,7 @@ func drawWorld(t *rapid.T) *world {
 	}
 	if !w.policy.Balloon && rapid.Bool().Draw(t, "vfio") {
 		m.passthrough()
+		m.given(rapid.SampledFrom([]uint64{0, gi, 2560 * mi, 8 * gi}).Draw(t, "given"), rapid.Bool().Draw(t, "repaired"))
 	}
 	w.fine = len(m.state.Memory.Devices) > 0 && !hasDIMMs(m)
 	m.guest.lag = rapid.IntRange(0, 5).Draw(t, "lag")
@@ -179,6 +180,37 @@ func (w *world) mend() {
 	w.m.node.intruder, w.m.node.limit = false, w.want.Size.Limit
 	lag := w.m.guest.lag
 	w.m.guest = guest{lag: lag, balloonTo: w.m.guest.balloonTo, leaving: w.m.guest.leaving}
+}
+
+// No plan has the agent lower the lock below what the launcher was given, which it
+// refuses, and a VM that is as wanted needs no plan.
+func TestPlansOfTheLock(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		m := drawWorld(r).m
+		is, err := resize.Read(context.Background(), m, agent{m})
+		if err != nil {
+			r.Fatal(err)
+		}
+		is.Seen.Lock = max(is.Seen.Lock, is.Seen.Floor)
+		as := resize.Wanted{Size: wanted.Size{Memory: is.Guest(), VCPUs: is.Domain.VCPUs.Plugged}}
+		plan, err := resize.MakePlan(is, as, resize.Policy{})
+		if wants, _ := is.LockWanted(); err != nil || is.Seen.Lock == max(wants, is.Seen.Floor) && len(plan.Steps) > 0 {
+			r.Fatalf("%+v is as wanted, and the plan %v, %v", is.Seen, texts(plan.Steps), err)
+		}
+		is.Seen.Lock += uint64(rapid.IntRange(0, 4).Draw(r, "more")) * gi
+		for _, memory := range []uint64{gi, is.Guest()} {
+			as.Size.Memory = memory
+			plan, err := resize.MakePlan(is, as, resize.Policy{Shrink: true})
+			if err != nil {
+				r.Fatal(err)
+			}
+			for _, s := range plan.Steps {
+				if l, ok := s.(resize.LowerLock); ok && l.To < is.Seen.Floor {
+					r.Fatalf("%s, and the launcher was given %d", l, is.Seen.Floor)
+				}
+			}
+		}
+	})
 }
 
 // Whatever goes wrong, the VM never has more than its limits allow (the model checks

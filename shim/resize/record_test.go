@@ -20,7 +20,7 @@ func everyStep() resize.Steps {
 		resize.AwaitRoom{Need: 1, Bound: 1}, resize.SettleMemory{Alias: "a"}, resize.SetVCPUs{From: 1, To: 2, Room: room},
 		resize.SetBandwidth{Quota: -1, FromShares: 100, Shares: 200}, resize.RaiseLock{To: resize.NoLimit}, resize.RequestMemory{Alias: "a", To: 1, Room: room},
 		resize.AttachDIMM{Known: []string{"b"}}, resize.DetachDIMM{Alias: "b"}, resize.SetBalloon{To: 1},
-		resize.AwaitLimit{Limit: 1}, resize.LowerLock{To: 1, Beyond: 2},
+		resize.AwaitLimit{Limit: 1}, resize.LowerLock{To: 1},
 	}
 }
 

@@ -14,7 +14,7 @@ const (
 	Alignment    Code = "alignment"     // no device can make exactly that size
 	NoSlot       Code = "no-slot"
 	NotPrepared  Code = "not-prepared" // the domain has no headroom
-	NoCell       Code = "no-cell"      // no NUMA cell for a DIMM, or not that one
+	NoCell       Code = "no-cell"      // no NUMA cell for a DIMM
 	BelowBoot    Code = "below-boot"   // less than the guest booted with
 	Migrating    Code = "migrating"
 	NotRunning   Code = "not-running"

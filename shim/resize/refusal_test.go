@@ -12,7 +12,6 @@ import (
 
 func TestRefusals(t *testing.T) {
 	allowed := resize.Policy{Shrink: true}
-	cell := 2
 	for _, c := range []struct {
 		name   string
 		m      *model
@@ -35,7 +34,6 @@ func TestRefusals(t *testing.T) {
 		{"no maxMemory", vm(t), func(m *model) { m.state.Memory.Maximum = 0 }, 2 * gi, 2, allowed, resize.NotPrepared, "was not prepared for more memory"},
 		{"no vCPUs to plug", vm(t), func(m *model) { m.state.VCPUs.Boot, m.state.VCPUs.Maximum = 2, 2 }, gi, 3, allowed, resize.NotPrepared, "not prepared for more"},
 		{"no NUMA cell", vm(t), func(m *model) { m.state.Memory.Cells = 0 }, 2 * gi, 2, allowed, resize.NoCell, "no NUMA cell for a DIMM"},
-		{"not that NUMA cell", vm(t), nil, 2 * gi, 2, resize.Policy{Cell: &cell}, resize.NoCell, "NUMA cell 2, and the guest has 2 cells"},
 		{"below boot, no balloon allowed", vm(t), nil, 512 * mi, 2, allowed, resize.BelowBoot, "booted with, which is 1Gi, and the node's policy allows no balloon"},
 		{"below boot, no balloon", vm(t), func(m *model) { m.state.Memory.Ballooned = false }, 512 * mi, 2, allowed, resize.BelowBoot, "it has no balloon"},
 		{"a balloon with a VFIO device", vm(t).passthrough(), nil, 512 * mi, 2, resize.Policy{Shrink: true, Balloon: true}, resize.BelowBoot, "devices pin the guest's memory"},

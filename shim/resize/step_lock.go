@@ -27,7 +27,7 @@ func (RaiseLock) ConfirmedBy() string { return "the limit of the process, as the
 
 // UndoneBy implements Step.
 func (RaiseLock) UndoneBy() string {
-	return "lowering it, not below what is locked nor what libvirt wants"
+	return "lowering it, not below what is locked, what libvirt wants, nor what the launcher was given"
 }
 
 func (RaiseLock) kind() kind { return kindRaiseLock }
@@ -48,13 +48,12 @@ func (s RaiseLock) undo(is Is) Step {
 	return LowerLock{From: is.Seen.Lock, To: s.From, Bound: s.Bound}
 }
 
-// LowerLock lowers the memory lock of QEMU, never below what it has locked or what
-// libvirt wants for the domain as it then is.
+// LowerLock lowers the memory lock of QEMU, never below what it has locked, what
+// libvirt wants for the domain as it then is, or what the launcher was given.
 type LowerLock struct {
-	From   uint64        `json:"from"`
-	To     uint64        `json:"to"`
-	Beyond uint64        `json:"beyond,omitempty"` // what libvirt wants
-	Bound  time.Duration `json:"bound"`
+	From  uint64        `json:"from"`
+	To    uint64        `json:"to"`
+	Bound time.Duration `json:"bound"`
 }
 
 // String implements fmt.Stringer.
@@ -84,7 +83,7 @@ func (s LowerLock) do(ctx context.Context, h hands, is Is) error {
 // lowest is how low the lock may be.
 func (s LowerLock) lowest(is Is) (uint64, error) {
 	wants, err := is.LockWanted()
-	return max(s.To, plus(wants, s.Beyond), is.Seen.Locked), err
+	return max(s.To, wants, is.Seen.Floor, is.Seen.Locked), err
 }
 
 func (s LowerLock) done(is Is) error {

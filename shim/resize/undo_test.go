@@ -66,22 +66,33 @@ func TestLockIsNotBelowWhatIsLocked(t *testing.T) {
 	if last := texts(plan.Steps)[len(plan.Steps)-1]; last != "lower the memory lock of QEMU from 3Gi to 3071Mi" {
 		t.Errorf("got %q", last)
 	}
-	is.Seen.Locked = 0
-	for _, c := range []struct {
-		policy resize.Policy
-		want   string
-	}{
-		{resize.Policy{Shrink: true, LockBeyond: 256 * mi}, "lower the memory lock of QEMU from 3Gi to 2304Mi"},
-		{resize.Policy{Shrink: true, LockFloor: 2560 * mi}, "lower the memory lock of QEMU from 3Gi to 2560Mi"},
-	} {
-		plan, err := resize.MakePlan(is, m.to(gi, 2), c.policy)
-		if err != nil {
-			t.Fatal(err)
+}
+
+// The launcher was given more than libvirt wants for its VM: that is what the lock begins
+// with, and what it comes back to.
+func TestLockIsNotBelowWhatWasGiven(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(vm(t).passthrough())
+		r.m.node.seen.Lock, r.m.node.seen.Floor = 2560*mi, 2560*mi
+		for _, c := range []struct{ memory, lock uint64 }{{gi, 2560 * mi}, {2 * gi, 3 * gi}, {gi, 2560 * mi}} {
+			report, err := r.run(t, r.m.to(c.memory, 2))
+			if err != nil || report.Actual.Memory != c.memory || report.Actual.Lock != c.lock {
+				t.Errorf("got %v, %+v, want a lock of %d\n%s", err, report.Actual, c.lock, steps(report))
+			}
 		}
-		if last := texts(plan.Steps)[len(plan.Steps)-1]; last != c.want {
-			t.Errorf("got %q, want %q", last, c.want)
+	})
+}
+
+// Nor is it where a lock that was raised is taken back.
+func TestUndoOfTheLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(unwilling(t).passthrough())
+		r.m.node.seen.Floor = 2560 * mi // and somebody has lowered it by hand
+		report, err := r.run(t, r.m.to(2*gi, 4))
+		if err == nil || report.Actual.Memory != gi || report.Actual.Lock != 2560*mi {
+			t.Errorf("got %v, %+v\n%s", err, report.Actual, steps(report))
 		}
-	}
+	})
 }
 
 // Nor may it be when that is more than when it was planned.

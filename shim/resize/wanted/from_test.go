@@ -93,6 +93,38 @@ func TestFromLimits(t *testing.T) {
 	}
 }
 
+// A guest grows by whole blocks above all that it has, and shrinks by the DIMMs that there
+// are, the last one first.
+func TestFromLimitsWithDIMMs(t *testing.T) {
+	some := []uint64{512 * mi, 256 * mi} // above 1Gi
+	for _, c := range []struct {
+		name  string
+		dimms []uint64
+		block uint64
+		limit uint64
+		want  uint64
+	}{
+		{"none, more", nil, 128 * mi, 2*gi + 50*mi, 2 * gi},
+		{"none, exact", nil, 128 * mi, gi, gi},
+		{"more", some, 128 * mi, 2*gi + 50*mi, 2 * gi},
+		{"as much", some, 128 * mi, 1792 * mi, 1792 * mi},
+		{"too little for another", some, 128 * mi, 1919 * mi, 1792 * mi},
+		{"less, between the sizes", some, 128 * mi, 1791 * mi, 1536 * mi},
+		{"less, exact", some, 128 * mi, 1536 * mi, 1536 * mi},
+		{"less, and both", some, 128 * mi, 1535 * mi, gi},
+		{"below what it booted with", some, 128 * mi, 1000 * mi, 896 * mi},
+		{"of an odd size, more", []uint64{100 * mi}, 128 * mi, gi + 300*mi, gi + 228*mi},
+		{"with virtio-mem, more", some, 2 * mi, 1801 * mi, 1800 * mi},
+		{"with virtio-mem, less than the DIMMs", some, 2 * mi, 1791 * mi, 1536 * mi},
+	} {
+		g := wanted.Guest{Boot: gi, DIMMs: c.dimms, Block: c.block, VCPUs: 1}
+		got, err := wanted.From(launcher(c.limit, 0), g, wanted.Fixed(0), api.Request{})
+		if err != nil || got.Memory != c.want {
+			t.Errorf("%s: %d MiB, %v, want %d", c.name, got.Memory/mi, err, c.want/mi)
+		}
+	}
+}
+
 func TestFromAnnotations(t *testing.T) {
 	for _, c := range []struct {
 		pod        wanted.Pod

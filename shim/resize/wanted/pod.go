@@ -48,8 +48,9 @@ func least(a, b int64) int64 {
 
 // Guest is what the size depends on of the guest as it is.
 type Guest struct {
-	Boot  uint64 // bytes that it booted with
-	Block uint64 // what it takes and gives memory in, in bytes
+	Boot  uint64   // bytes that it booted with
+	DIMMs []uint64 // bytes of each; it gives them back whole, the last one first
+	Block uint64   // what it takes memory in, and gives back what is no DIMM, in bytes
 	VCPUs int
 
 	// KeepsVCPUs has it keep those that it has, unless the request says otherwise,
@@ -57,11 +58,23 @@ type Guest struct {
 	KeepsVCPUs bool
 }
 
-// down is the largest size that the guest can have and that is not above n: what it
-// booted with, and whole blocks more or less.
+// down is the largest size that the guest can come to have and that is not above n: what
+// it booted with and its DIMMs, without the last of them where that is more than n; and
+// whole blocks more, where it has all its DIMMs, or less, where it has none.
 func (g Guest) down(n uint64) uint64 {
+	size, left := g.Boot, len(g.DIMMs)
+	for _, d := range g.DIMMs {
+		size += d
+	}
+	for size > n && left > 0 {
+		left--
+		size -= g.DIMMs[left]
+	}
+	if size <= n && left < len(g.DIMMs) {
+		return size
+	}
 	if g.Block == 0 {
 		return n
 	}
-	return n - (n%g.Block+g.Block-g.Boot%g.Block)%g.Block
+	return n - (n%g.Block+g.Block-size%g.Block)%g.Block
 }

@@ -66,8 +66,10 @@ func TestWithoutController(t *testing.T) {
 	if s, err := v.State(t.Context()); err != nil || s.Bandwidth != (virt.Bandwidth{}) {
 		t.Errorf("%+v, %v, want no bandwidth", s, err)
 	}
-	if err := v.SetBandwidth(t.Context(), virt.Bandwidth{Quota: virt.Unlimited}); !errors.Is(err, virt.ErrUnsupported) {
-		t.Errorf("SetBandwidth: %v, want that %v", err, virt.ErrUnsupported)
+	for _, b := range []virt.Bandwidth{{Quota: virt.Unlimited}, {Shares: 200}} {
+		if err := v.SetBandwidth(t.Context(), b); !errors.Is(err, virt.ErrUnsupported) {
+			t.Errorf("SetBandwidth of %+v: %v, want that %v", b, err, virt.ErrUnsupported)
+		}
 	}
 }
 

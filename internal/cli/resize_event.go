@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/podapi"
+)
+
+// told is what Events have told of a pod's resizes.
+type told struct {
+	events      map[types.UID]bool
+	generations map[uint64]bool
+}
+
+func (t *told) note(e *corev1.Event) {
+	if t.events == nil {
+		t.events, t.generations = map[types.UID]bool{}, map[uint64]bool{}
+	}
+	t.events[e.UID] = true
+	if about, ok := aboutOf(e); ok {
+		t.generations[about.Generation] = true
+	}
+}
+
+// aboutOf is what the resize was asked for that an Event is about. ok is false where the
+// agent did not know, or is older.
+func aboutOf(e *corev1.Event) (about agentapi.WantedSize, ok bool) {
+	err := json.Unmarshal([]byte(e.Annotations[agentapi.WantedKey]), &about)
+	return about, err == nil
+}
+
+// isNews reports whether an Event can be about what was asked for. One that was there when
+// the pod was patched, and comes again because it is counted, is about what was asked for
+// before, unless that is the same.
+func (w *waiter) isNews(e *corev1.Event) bool {
+	if about, ok := aboutOf(e); ok && w.before.generations[about.Generation] {
+		return w.same
+	}
+	return w.same || !w.before.events[e.UID]
+}
+
+// concerns reports whether an Event is about all that was asked for. One that does not say
+// what it is about has but its words, and nothing of CPU bandwidth and shares in them.
+func (w *waiter) concerns(e *corev1.Event) bool {
+	if about, ok := aboutOf(e); ok {
+		return covers(about.Size, w.size)
+	}
+	if agentapi.Reason(e.Reason) == agentapi.ReasonResizeFailed {
+		return true
+	}
+	return w.size.CPUQuota == "" && w.size.CPUShares == 0 &&
+		(w.size.Memory == 0 || strings.Contains(e.Message, ": "+podapi.Amount(w.size.Memory).String()+", ")) &&
+		(w.size.VCPUs == 0 || strings.Contains(e.Message, fmt.Sprintf(", %d vCPUs", w.size.VCPUs)))
+}
+
+// unreadable reports whether the pod asked for no size, or for one that cannot be read.
+func unreadable(e *corev1.Event) bool {
+	about, ok := aboutOf(e)
+	return ok && about.Size == (podapi.Size{})
+}
+
+// covers reports whether a size has all that is asked for.
+func covers(size, asked podapi.Size) bool {
+	return (asked.VCPUs == 0 || asked.VCPUs == size.VCPUs) && (asked.Memory == 0 || asked.Memory == size.Memory) &&
+		(asked.CPUQuota == "" || asked.CPUQuota == size.CPUQuota) && (asked.CPUShares == 0 || asked.CPUShares == size.CPUShares)
+}
