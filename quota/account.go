@@ -15,10 +15,11 @@ import (
 // Account is what there is to say of one quota.
 type Account struct {
 	Quota    *corev1.ResourceQuota
-	OptedOut bool // nothing is reserved in it
+	OptedOut bool // nothing is reserved in it, or set aside, and nobody is held to it
 
 	Base    corev1.ResourceList // see [Base]
-	Shares  Shares              // of the base
+	Shares  Shares              // of the base; none where it has opted out
+	Aside   corev1.ResourceList // what of the share for migrations VMs leave: see [Desired]
 	Desired corev1.ResourceList // see [Desired]
 
 	// Holders are the reservations that fall under it, by name.
@@ -48,8 +49,14 @@ func (p pods) accounts(s Snapshot, o Options, ledger []*v1alpha1.MigrationReserv
 			faults = append(faults, Fault{"ResourceQuota", q.Name, err})
 			continue
 		}
-		a.Shares = maintenance.Of(a.Base)
-		a.Desired = Desired(a.Base, a.Reserved, a.Shares.Maintenance)
+		if !a.OptedOut {
+			a.Shares = maintenance.Of(a.Base)
+		}
+		if a.Aside, err = p.aside(a); err != nil {
+			faults = append(faults, Fault{"ResourceQuota", q.Name, err})
+			continue
+		}
+		a.Desired = Desired(a.Base, a.Reserved, a.Aside)
 		all = append(all, a)
 	}
 	return all, faults
@@ -125,7 +132,7 @@ func (a Account) inForce(holder string) bool {
 	for _, r := range slices.SortedStableFunc(slices.Values(a.Holders), before) {
 		add(sum, a.chargeOf(r))
 		if r.Name == holder {
-			return a.has(Desired(a.Base, sum, a.Shares.Maintenance))
+			return a.has(Desired(a.Base, sum, a.Aside))
 		}
 	}
 	return true

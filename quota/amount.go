@@ -28,8 +28,8 @@ func minus(a, b corev1.ResourceList) corev1.ResourceList {
 	return out
 }
 
-// most returns the larger of a and b, for each that is in one of them.
-func most(a, b corev1.ResourceList) corev1.ResourceList {
+// Most returns the larger of a and b, for each that is in one of them.
+func Most(a, b corev1.ResourceList) corev1.ResourceList {
 	out := a.DeepCopy()
 	if out == nil {
 		out = corev1.ResourceList{}

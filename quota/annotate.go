@@ -35,7 +35,7 @@ func (p *planner) annotate() []Action {
 }
 
 func least(a, b corev1.ResourceList) corev1.ResourceList {
-	out := most(nil, a)
+	out := Most(nil, a)
 	for name, q := range b {
 		if now, ok := out[name]; !ok || q.Cmp(now) < 0 {
 			out[name] = q.DeepCopy()

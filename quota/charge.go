@@ -92,8 +92,8 @@ func chargedUntil(pod *corev1.Pod) (time.Time, bool) {
 	return pod.DeletionTimestamp.Add(time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second), true
 }
 
-// ofPods says whether a name in a ResourceQuota is one that pods are charged under.
-func ofPods(name corev1.ResourceName) bool {
+// OfPods says whether a name in a ResourceQuota is one that pods are charged under.
+func OfPods(name corev1.ResourceName) bool {
 	switch name {
 	case corev1.ResourcePods, countPods,
 		corev1.ResourceCPU, corev1.ResourceRequestsCPU, corev1.ResourceLimitsCPU,

@@ -32,8 +32,9 @@
 // the other one has gone instead, what is left is within the base, too. Where it is not
 // known how a migration ended, its object being gone, it is one of the two; when the VM or
 // the namespace is gone as well, both. What a reservation is for is
-// known ever better: it is that of the source pod (Estimated), then of the target pod as
-// an admission webhook or the API server shows it (Rendered).
+// known ever better: it is that of the source pod (Estimated), or what the target pod is
+// likely to be (Computed) if a quota rejects that and [Snapshot.Estimates] says so, then of
+// the target pod as an admission webhook or the API server shows it (Rendered).
 //
 // A pod that has ended and is still stored is charged count/pods. Where a quota has that,
 // the reservation keeps so much until the pod is gone.
@@ -53,6 +54,7 @@
 //     controller then reads reservations, migrations, VMIs, pods and quotas from the API
 //     server, in this order, sets [Snapshot.Live], and plans once more. A migration is
 //     read before its pods so that one that has ended can make no pod that is not seen.
+//   - [ToEstimate] says of which VMs it has to find out what a target pod is charged.
 //   - Plan again at [Plan.Again], and when a migration, VMI, launcher, attachment pod,
 //     reservation, quota or the namespace changes. When a migration may go on is seen in
 //     the condition Granted: admission compares with status.hard, which follows spec.hard.

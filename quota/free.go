@@ -1,9 +1,6 @@
 package quota
 
 import (
-	"fmt"
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mooring-vm/mooring/api/v1alpha1"
@@ -47,25 +44,28 @@ func (a Account) Free() corev1.ResourceList {
 }
 
 // Check says whether a pod that is no migration's fits what is free. A pod that does not
-// fall under the quota does. The error names what there is too little of.
+// fall under the quota does, and any pod where the quota has opted out: that is Kubernetes'
+// to judge. The error names what there is too little of.
 func (a Account) Check(pod v1alpha1.ReservedPod) error {
+	if a.OptedOut {
+		return nil
+	}
 	under, err := FallsUnder(pod, a.Quota)
 	if err != nil || !under {
 		return err
 	}
 	free := a.Free()
-	var lacking []string
+	var lacking []corev1.ResourceName
 	for _, name := range names(free) {
 		if wants := pod.Charge[name]; wants.Sign() > 0 && wants.Cmp(free[name]) > 0 {
-			lacking = append(lacking, fmt.Sprintf("%s: requested %s, free %s", name, wants.String(), quantity(free[name])))
+			lacking = append(lacking, name)
 		}
 	}
 	if len(lacking) == 0 {
 		return nil
 	}
-	text := fmt.Sprintf("ResourceQuota %s: %s", a.Quota.Name, strings.Join(lacking, "; "))
-	if len(a.Holders) > 0 {
-		text += fmt.Sprintf(" (reserved for %d migrations: %s)", len(a.Holders), show(a.Reserved))
-	}
-	return fmt.Errorf("%s", text)
+	return a.lacks(pod.Charge, free, lacking)
 }
+
+// Keeps says whether the quota keeps something for migrations.
+func (a Account) Keeps() bool { return len(a.Holders) > 0 || len(a.Shares.Maintenance) > 0 }

@@ -68,3 +68,28 @@ func TestCheckLeavesTheReservedShareAlone(t *testing.T) {
 		t.Errorf("out of scope: %v", err)
 	}
 }
+
+// A quota that has opted out is left alone: it is not shared out, and holds nobody to anything.
+func TestAnOptedOutQuotaHasNoShares(t *testing.T) {
+	base := list("limits.cpu", "4", "limits.memory", "8Gi")
+	q := hard(base, list("limits.cpu", "3", "limits.memory", "5Gi"))
+	q.Annotations = map[string]string{"harvesterhci.io/skipResourceQuotaAutoScaling": "true"}
+	s := pending(q)
+	s.Namespace = space(proposed, `{"limitsCpuPercent":50,"limitsMemoryPercent":50}`)
+	s.Pods = append(s.Pods, target("target", "vm", "m", "1", "1Gi"))
+	s = settled(t, s)
+	a := account(t, s)
+	if len(a.Shares.VM)+len(a.Shares.Maintenance) > 0 {
+		t.Errorf("shares %v", a.Shares)
+	}
+	if d := diff(list("limits.cpu", "1", "limits.memory", "3Gi"), a.Free()); d != "" {
+		t.Errorf("free (-want +got):\n%s", d)
+	}
+	if err := a.Check(quota.Reserve(v1alpha1.RoleLauncher, launcher("late", "late", "8", "1Gi"))); err != nil {
+		t.Errorf("refused: %v", err)
+	}
+	if d := diff(space(proposed, s.Namespace.Annotations[proposed]).Annotations, s.Namespace.Annotations); d != "" {
+		t.Errorf("annotations of the namespace (-want +got):\n%s", d)
+	}
+	wantHard(t, s, base)
+}

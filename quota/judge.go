@@ -79,19 +79,27 @@ func (p *planner) underAny(r *v1alpha1.MigrationReservation) bool {
 }
 
 // charge enters what is known best of what the target pods are charged: the pods
-// themselves, or what a webhook has seen of them, or else the source as it is now.
+// themselves, or what a webhook has seen of them, or else the source as it is now, with
+// what the target is estimated at beyond that.
 func (p *planner) charge(r *v1alpha1.MigrationReservation, e entry, source *corev1.Pod) {
-	estimate := p.pods.family(source).reserve()
+	present := p.pods.family(source).reserve()
 	if known := e.target.reserve(); len(known) > 0 && known[0].Role == v1alpha1.RoleLauncher {
 		r.Spec.Pods, r.Spec.From = merge(r.Spec.Pods, known), v1alpha1.Rendered
 		return
 	}
 	if seen := p.seen(r); len(seen) > 0 && e.rejected() {
-		r.Spec.Pods, r.Spec.From = merge(merge(r.Spec.Pods, estimate), seen), v1alpha1.Rendered
+		r.Spec.Pods, r.Spec.From = merge(merge(r.Spec.Pods, present), seen), v1alpha1.Rendered
 		return
 	}
-	if r.Spec.From != v1alpha1.Rendered && len(estimate) > 0 {
-		r.Spec.Pods, r.Spec.From = estimate, v1alpha1.Estimated
+	if r.Spec.From == v1alpha1.Rendered {
+		return
+	}
+	estimate := p.estimate(r, e)
+	if len(present) > 0 {
+		r.Spec.Pods, r.Spec.From = present, v1alpha1.Estimated
+	}
+	if estimate != nil {
+		enterEstimate(r, *estimate)
 	}
 }
 

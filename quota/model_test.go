@@ -16,6 +16,7 @@ import (
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	"pgregory.net/rapid"
 
+	"github.com/mooring-vm/mooring/api/v1alpha1"
 	"github.com/mooring-vm/mooring/quota"
 )
 
@@ -241,9 +242,20 @@ func (m *model) Refresh(t *rapid.T) {
 func (m *model) Control(t *rapid.T) {
 	s := copied(m.cache)
 	s.Now, s.Live = m.s.Now, false
-	if p := quota.MakePlan(s, quota.Options{}); m.carry(p, rapid.IntRange(0, 12).Draw(t, "dies")) && p.Live {
-		m.carry(quota.MakePlan(m.snapshot(), quota.Options{}), rapid.IntRange(0, 12).Draw(t, "dies"))
+	if p := quota.MakePlan(m.estimated(s), quota.Options{}); m.carry(p, rapid.IntRange(0, 12).Draw(t, "dies")) && p.Live {
+		m.carry(quota.MakePlan(m.estimated(m.snapshot()), quota.Options{}), rapid.IntRange(0, 12).Draw(t, "dies"))
 	}
+}
+
+// estimated enters some of the estimates that are wanted, right or wrong.
+func (m *model) estimated(s quota.Snapshot) quota.Snapshot {
+	s.Estimates = map[types.UID]v1alpha1.ReservedPod{}
+	for _, v := range quota.ToEstimate(s) {
+		if rapid.Bool().Draw(m.t, "known") {
+			s.Estimates[v.UID] = quota.Reserve(v1alpha1.RoleLauncher, target("", v.Name, "", m.size(), "1"))
+		}
+	}
+	return s
 }
 
 // carry does the first so many writes of a plan and says whether that were all.

@@ -15,16 +15,21 @@ import (
 // concurrently: nothing of the snapshot is changed. Carried out, and planned for anew from
 // what then is, the plan is empty, apart from what states it tells.
 func MakePlan(s Snapshot, o Options) Plan {
-	p := &planner{Snapshot: s, o: o.WithDefaults(), pods: newPods(s), vmis: map[string]types.UID{}}
-	for _, v := range s.VMIs {
-		p.vmis[v.Name] = v.UID
-	}
+	p := newPlanner(s, o)
 	all := p.entries()
 	for _, e := range all {
 		p.decide(e, all)
 	}
 	p.settle()
 	return p.plan()
+}
+
+func newPlanner(s Snapshot, o Options) *planner {
+	p := &planner{Snapshot: s, o: o.WithDefaults(), pods: newPods(s), vmis: map[string]types.UID{}}
+	for _, v := range s.VMIs {
+		p.vmis[v.Name] = v.UID
+	}
+	return p
 }
 
 // planner makes one plan.
@@ -113,8 +118,12 @@ func (p *planner) follow(e entry, all []entry) {
 	}
 	p.charge(r, e, source)
 	p.deadline(r, e)
-	if grown := positive(minus(total(r), total(e.was))); len(grown) > 0 {
-		p.tell(r, corev1.EventTypeNormal, ReasonGrown, "the target pod needs %s more than was reserved", p.shown(grown))
+	if grown := p.limited(positive(minus(total(r), total(e.was)))); len(grown) > 0 {
+		needs := "needs"
+		if r.Spec.From == v1alpha1.Computed {
+			needs = "is rejected, and likely to need"
+		}
+		p.tell(r, corev1.EventTypeNormal, ReasonGrown, "the target pod %s %s more than was reserved", needs, show(grown))
 	}
 	p.update(e.was, r)
 	p.keep(draft{was: e.was, is: r, target: reference(e.target.launcher)})
@@ -188,10 +197,13 @@ func (p *planner) tell(r *v1alpha1.MigrationReservation, kind, reason, format st
 }
 
 // shown is a charge for people: what of it some quota of the namespace has.
-func (p *planner) shown(charge corev1.ResourceList) string {
+func (p *planner) shown(charge corev1.ResourceList) string { return show(p.limited(charge)) }
+
+// limited is what of a charge some quota of the namespace has.
+func (p *planner) limited(charge corev1.ResourceList) corev1.ResourceList {
 	in := corev1.ResourceList{}
 	for _, q := range p.Quotas {
 		maps.Copy(in, q.Spec.Hard)
 	}
-	return show(only(charge, in))
+	return only(charge, in)
 }

@@ -22,10 +22,6 @@ const (
 	AttachmentApp = "hotplug-disk"
 )
 
-// Exceeded is what the API server says of a pod that a ResourceQuota rejects, and what
-// KubeVirt looks for in an error to know that a quota is the reason.
-const Exceeded = "exceeded quota"
-
 // PodsOfVMs selects the pods that a [Snapshot] has.
 func PodsOfVMs() labels.Selector {
 	requirement, err := labels.NewRequirement(kubevirtv1.AppLabel, selection.In, []string{LauncherApp, AttachmentApp})

@@ -42,7 +42,7 @@ func FallsUnder(p v1alpha1.ReservedPod, q *corev1.ResourceQuota) (bool, error) {
 		return false, nil
 	}
 	for name := range q.Spec.Hard {
-		if ofPods(name) {
+		if OfPods(name) {
 			return true, nil
 		}
 	}

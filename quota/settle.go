@@ -132,7 +132,7 @@ func (p *planner) overruns() []Overrun {
 // excess is what pods use beyond the base.
 func (a Account) excess() corev1.ResourceList {
 	out := positive(minus(only(a.Quota.Status.Used, a.Base), a.Base))
-	maps.DeleteFunc(out, func(name corev1.ResourceName, _ resource.Quantity) bool { return !ofPods(name) })
+	maps.DeleteFunc(out, func(name corev1.ResourceName, _ resource.Quantity) bool { return !OfPods(name) })
 	return out
 }
 

@@ -26,6 +26,10 @@ type Snapshot struct {
 	Pods         []*corev1.Pod // launchers and attachment pods; others do no harm
 	Reservations []*v1alpha1.MigrationReservation
 	Quotas       []*corev1.ResourceQuota
+
+	// Estimates are what target pods are likely to be charged, by the UID of their VMI, for
+	// those that [ToEstimate] wants to know it of. One that is missing is not known.
+	Estimates map[types.UID]v1alpha1.ReservedPod
 }
 
 // VMI is what is to be known of a VirtualMachineInstance: its metadata.

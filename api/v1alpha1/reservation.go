@@ -114,12 +114,15 @@ const (
 
 // ChargeOrigin says where a charge was read from.
 //
-// +kubebuilder:validation:Enum=Estimated;Rendered
+// +kubebuilder:validation:Enum=Estimated;Computed;Rendered
 type ChargeOrigin string
 
 const (
 	// Estimated charges are those of the source pod. The target may need more.
 	Estimated ChargeOrigin = "Estimated"
+	// Computed charges are those that KubeVirt is likely to make the target with, and of each
+	// resource at least those of the source pod. A quota has rejected a target of that size.
+	Computed ChargeOrigin = "Computed"
 	// Rendered charges are those of the target pod itself.
 	Rendered ChargeOrigin = "Rendered"
 )

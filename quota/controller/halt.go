@@ -89,8 +89,8 @@ func (h *Halter) lacking(ctx context.Context, name types.NamespacedName) (*metav
 		return nil, "", nil
 	}
 	accounts, waits, err := h.waits(ctx, name, h.lastLook())
-	holds := func(r rejection) bool { return r.holds(accounts) }
-	if err != nil || !waits || !slices.ContainsFunc(rejections(why), holds) {
+	holds := func(r quota.Rejection) bool { return r.Holds(accounts) }
+	if err != nil || !waits || !slices.ContainsFunc(quota.Rejections(why), holds) {
 		return nil, "", err
 	}
 	return owner, why, nil
@@ -110,7 +110,7 @@ func (h *Halter) waits(ctx context.Context, name types.NamespacedName, at look) 
 		return nil, false, nil
 	}
 	accounts, _ := quota.Accounts(s, h.Options)
-	return accounts, slices.ContainsFunc(accounts, keeps), nil
+	return accounts, slices.ContainsFunc(accounts, quota.Account.Keeps), nil
 }
 
 // begins says that a VMI has no node yet.

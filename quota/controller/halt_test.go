@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -165,6 +166,23 @@ func TestAVMThatFitsByNowIsNotHalted(t *testing.T) {
 
 func TestNobodyIsHaltedWhereNothingIsKept(t *testing.T) {
 	w := newWorld(t)
+	vm, vmi := lateVM(nil)
+	w.create(t, vm)
+	w.create(t, vmi)
+	wantUntouched(t, w, interceptor.Funcs{})
+}
+
+// A share that is set aside in a quota which has opted out keeps nothing.
+func TestNobodyIsHaltedWhereAQuotaHasOptedOut(t *testing.T) {
+	w := newWorld(t)
+	ns, q := &corev1.Namespace{}, w.quota(t)
+	w.must(t, w.api.Get(t.Context(), client.ObjectKey{Name: namespaceName}, ns))
+	ns.Annotations = map[string]string{quota.MaintenanceAnnotation: `{"limitsMemoryPercent":50}`}
+	w.must(t, w.api.Update(t.Context(), ns))
+	q.Spec.Hard[corev1.ResourceLimitsMemory] = resource.MustParse("1Gi")
+	q.Annotations = map[string]string{quota.DefaultPrefix + quota.SkipName: "true"}
+	w.must(t, w.api.Update(t.Context(), q))
+	w.use(t, base())
 	vm, vmi := lateVM(nil)
 	w.create(t, vm)
 	w.create(t, vmi)

@@ -22,7 +22,7 @@ func (n *namespaces) get(name string) *namespace {
 	defer n.mu.Unlock()
 	ns := n.all[name]
 	if ns == nil {
-		ns = &namespace{name: name}
+		ns = &namespace{name: name, estimates: estimates{}}
 		n.all[name] = ns
 	}
 	return ns
@@ -43,6 +43,7 @@ type namespace struct {
 	distrust  bool              // of the cached ledger and quotas, until they were read live
 	conflicts int               // in a row
 	states    states            // that were told
+	estimates estimates
 }
 
 // object is one that is written.

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/mooring-vm/mooring/quota"
+	"github.com/mooring-vm/mooring/quota/virt"
 )
 
 const (
@@ -36,6 +37,9 @@ type Config struct {
 	Client client.Client
 	// Live reads from the API server.
 	Live client.Reader
+	// Cluster returns what the cluster's KubeVirt is set to. Nil: it is read with Live, each
+	// time that it is needed.
+	Cluster func(context.Context) (virt.Cluster, error)
 	// Events records Events. It must not block.
 	Events  events.EventRecorder
 	Options quota.Options
@@ -58,6 +62,9 @@ func NewReconciler(c Config) *Reconciler {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	if c.Cluster == nil {
+		c.Cluster = func(ctx context.Context) (virt.Cluster, error) { return virt.Read(ctx, c.Live) }
+	}
 	c.Options = c.Options.WithDefaults()
 	return &Reconciler{Config: c, namespaces: namespaces{all: map[string]*namespace{}}, telling: make(chan struct{}, tellers)}
 }
@@ -76,11 +83,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	case wait > 0:
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
+	r.enterEstimates(ctx, ns, &s)
 	plan := quota.MakePlan(s, r.Options)
 	if plan.Live && len(plan.Actions) == 0 && !s.Live {
 		if s, err = r.read(ctx, ns.name, r.lastLook()); err != nil {
 			return reconcile.Result{}, client.IgnoreNotFound(err)
 		}
+		r.enterEstimates(ctx, ns, &s)
 		plan = quota.MakePlan(s, r.Options)
 	}
 	return r.carryOut(ctx, ns, s, plan)
@@ -98,7 +107,7 @@ func (r *Reconciler) carryOut(ctx context.Context, ns *namespace, s quota.Snapsh
 		return reconcile.Result{}, err
 	}
 	ns.conflicts = 0
-	again := r.again(plan, r.tellStates(ns, plan))
+	again := r.again(plan, r.tellStates(ns, plan), ns.estimates.ends())
 	if !all {
 		return reconcile.Result{RequeueAfter: tellDelay, Priority: new(handler.LowPriority)}, nil
 	}
@@ -107,14 +116,14 @@ func (r *Reconciler) carryOut(ctx context.Context, ns *namespace, s quota.Snapsh
 
 // again is how long to wait for the first of some moments (zero is none), or for the news
 // of what was written, which might be missed; zero: for ever.
-func (r *Reconciler) again(plan quota.Plan, more time.Time) time.Duration {
+func (r *Reconciler) again(plan quota.Plan, more ...time.Time) time.Duration {
 	var after time.Duration
 	sooner := func(d time.Duration) {
 		if after == 0 || d < after {
 			after = max(d, time.Millisecond)
 		}
 	}
-	for _, at := range []time.Time{plan.Again, more} {
+	for _, at := range append(more, plan.Again) {
 		if !at.IsZero() {
 			sooner(at.Sub(r.Now()))
 		}

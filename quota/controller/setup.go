@@ -26,6 +26,7 @@ import (
 
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 	"github.com/mooring-vm/mooring/quota"
+	"github.com/mooring-vm/mooring/quota/virt"
 )
 
 // Name is that of the controller in metrics, logs and Events.
@@ -91,6 +92,7 @@ func (c *Controller) Start(ctx context.Context) error {
 	}
 	reconciler := NewReconciler(Config{
 		Client: c.manager.GetClient(), Live: c.manager.GetAPIReader(), Events: recorder,
+		Cluster: virt.Cached(c.manager.GetAPIReader(), estimatePeriod),
 		Options: c.options.Quota, Metrics: c.options.Metrics, Logger: c.options.Logger,
 	})
 	err = c.add(Name, reconciler, c.sources()...)

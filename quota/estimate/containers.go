@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/mooring-vm/mooring/quota/sidecar"
 )
 
 // hooksAnnotation has the hook sidecars that a VM wants: a list.
@@ -100,6 +102,23 @@ func (r *renderer) initContainers() []corev1.Container {
 		all = append(all, r.sized(kubevirtv1.ContainerDisk, program))
 	}
 	return append(all, slices.Repeat([]corev1.Container{r.disk()}, disks)...)
+}
+
+// shimAsked says whether the webhook of launchers adds mooring-shim.
+func (r *renderer) shimAsked() bool {
+	if !r.Shim || r.Namespace == nil {
+		return false
+	}
+	asked, _ := sidecar.Asked(r.vmi.Annotations, r.Namespace.Annotations)
+	return asked.Sidecar
+}
+
+// shim is what the webhook adds beside a container that is filled already.
+func shim(launcher corev1.Container) corev1.Container {
+	return corev1.Container{
+		Resources:     sidecar.Resources(sidecar.Guaranteed(launcher.Resources)),
+		RestartPolicy: new(corev1.ContainerRestartPolicyAlways),
+	}
 }
 
 // disk is the container of a container disk.

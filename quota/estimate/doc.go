@@ -7,8 +7,8 @@
 // version that runs (package memlock/kubevirt), CPUs by cpuAllocationRatio or one by one
 // where they are dedicated, huge pages, devices, limits that KubeVirt adds where a quota
 // wants them, and the containers for container disks, virtiofs, hooks and the guest's
-// console. Then LimitRanges fill what is open, and package quota computes the charge. That
-// it comes to what the real virt-controller renders is held by an integration test.
+// console. Then LimitRanges fill what is open, mooring-shim comes beside where it is asked
+// for, and package quota computes the charge. That it comes to what the real virt-controller renders is held by an integration test.
 //
 // Other versions of KubeVirt differ in their overhead, which is theirs here, and may in
 // details, which are not: what is exact is the pod. [Launcher.Unknown] names what a pod may

@@ -26,6 +26,9 @@ type Input struct {
 	LimitRanges []*corev1.LimitRange
 
 	Cluster virt.Cluster
+
+	// Shim says that launchers which ask for mooring-shim get it.
+	Shim bool
 }
 
 // Launcher is the estimate of a launcher pod.
@@ -60,6 +63,10 @@ func Of(in Input) (Launcher, error) {
 		Affinity:          r.vmi.Spec.Affinity,
 	}}
 	fill(pod, in.LimitRanges)
+	if r.shimAsked() {
+		pod.Spec.InitContainers = append(pod.Spec.InitContainers, shim(pod.Spec.Containers[0]))
+		fill(pod, in.LimitRanges)
+	}
 	l := Launcher{Pod: quota.Reserve(v1alpha1.RoleLauncher, pod), Overhead: overhead, Unknown: r.unknown()}
 	if r.lacksLimit(corev1.ResourceMemory) && !r.vmi.IsCPUDedicated() {
 		l.LimitRatio = r.limitRatio()

@@ -13,6 +13,7 @@ import (
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	"pgregory.net/rapid"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/memlock/kubevirt"
 	"github.com/mooring-vm/mooring/quota/estimate"
 	"github.com/mooring-vm/mooring/quota/virt"
@@ -261,6 +262,63 @@ func TestLimitRange(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", name, &got, &q)
 		}
 	}
+}
+
+// TestShim: mooring-shim wants 10m and 64Mi, and is held to 100m and 64Mi.
+func TestShim(t *testing.T) {
+	yes, no := map[string]string{api.InjectSidecarKey: "follow-limits"}, map[string]string{api.InjectSidecarKey: "false"}
+	own := map[string]string{api.InjectSidecarKey: "true", api.SidecarKey: "shim"}
+	for name, c := range map[string]struct {
+		vm, namespace map[string]string
+		want          bool
+	}{
+		"nobody asks":          {nil, nil, false},
+		"the VM":               {yes, nil, true},
+		"its namespace":        {nil, yes, true},
+		"the VM, against it":   {no, yes, false},
+		"it has one":           {own, yes, false},
+		"what cannot be read":  {nil, map[string]string{api.InjectSidecarKey: "maybe"}, false},
+		"the VM, all the same": {yes, no, true},
+	} {
+		in := input(t)
+		in.Shim = true
+		without := of(t, in).Pod.Charge
+		in.VMI.Annotations, in.Namespace.Annotations = c.vm, c.namespace
+		got := added(of(t, in).Pod.Charge, without)
+		want := corev1.ResourceList{}
+		if c.want {
+			want = list("cpu", "10m", "requests.cpu", "10m", "limits.cpu", "100m", "memory", "64Mi", "requests.memory", "64Mi", "limits.memory", "64Mi")
+		}
+		if diff := cmp.Diff(want, got, equal()); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", name, diff)
+		}
+		in.Shim = false
+		if got := added(of(t, in).Pod.Charge, without); len(got) > 0 {
+			t.Errorf("%s, and there is none to add: %v", name, got)
+		}
+	}
+}
+
+// TestShimOfAGuaranteedLauncher: it stays one.
+func TestShimOfAGuaranteedLauncher(t *testing.T) {
+	in := input(t)
+	in.Shim, in.VMI.Spec.Domain.CPU.DedicatedCPUPlacement = true, true
+	without := of(t, in).Pod.Charge
+	in.VMI.Annotations = map[string]string{api.InjectSidecarKey: "true"}
+	if got := added(of(t, in).Pod.Charge, without)["requests.cpu"]; got.String() != "100m" {
+		t.Errorf("requests.cpu: %s more, want 100m", &got)
+	}
+}
+
+// added is what a charge is more than another.
+func added(charge, than corev1.ResourceList) corev1.ResourceList {
+	more := corev1.ResourceList{}
+	for name, q := range charge {
+		if q.Sub(than[name]); !q.IsZero() {
+			more[name] = q
+		}
+	}
+	return more
 }
 
 func TestUnknown(t *testing.T) {

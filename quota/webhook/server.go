@@ -90,7 +90,10 @@ func newServer(listen string, holder *certificates.Holder) (webhook.Server, erro
 func handlers(m manager.Manager, o Options) map[string]admission.Handler {
 	exempt := append([]string{guard.KubeSystem}, o.Exempt...)
 	cluster := virt.Cached(m.GetAPIReader(), clusterPeriod)
-	g := guard.Config{Live: m.GetAPIReader(), Client: m.GetClient(), Cluster: cluster, Quota: o.Quota, Exempt: exempt, Logger: o.Logger}
+	g := guard.Config{
+		Live: m.GetAPIReader(), Client: m.GetClient(), Cluster: cluster, Shim: o.Shim.Image != "",
+		Quota: o.Quota, Exempt: exempt, Logger: o.Logger,
+	}
 	return map[string]admission.Handler{
 		"/validate-resourcequota":         guard.NewQuota(g),
 		"/validate-namespace":             guard.NewNamespace(g),

@@ -39,6 +39,9 @@ type Config struct {
 	// each request.
 	Cluster func(context.Context) (virt.Cluster, error)
 
+	// Shim says that the webhook of launchers adds mooring-shim where it is asked for.
+	Shim bool
+
 	// Quota are the options of the quota controller.
 	Quota quota.Options
 

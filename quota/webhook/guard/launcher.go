@@ -3,7 +3,6 @@ package guard
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	kubevirtv1 "kubevirt.io/api/core/v1"
@@ -62,17 +61,11 @@ func (c Config) judgePod(ctx context.Context, pod *corev1.Pod, reserve v1alpha1.
 	if lacking == "" {
 		return nil
 	}
-	return refuse("%s: the launcher of VM %s does not fit: %s", quota.Exceeded, vmOf(pod), lacking)
+	return refusal{quota.RefuseLauncher(vmOf(pod), lacking)}
 }
 
 // lacking says what there is too little of for a pod that is no migration's; empty: nothing.
 func (c Config) lacking(s quota.Snapshot, pod v1alpha1.ReservedPod) string {
 	accounts, _ := quota.Accounts(s, c.Quota)
-	var errs []string
-	for _, a := range accounts {
-		if err := a.Check(pod); err != nil {
-			errs = append(errs, err.Error())
-		}
-	}
-	return strings.Join(errs, "; ")
+	return quota.Lacking(accounts, pod)
 }

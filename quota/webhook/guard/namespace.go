@@ -2,7 +2,10 @@ package guard
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -21,7 +24,8 @@ import (
 // and of the annotation that sets a share aside for migrations
 //
 //   - a value that cannot be read;
-//   - another share while something is reserved.
+//   - another share while something is reserved;
+//   - one that leaves to VMs less than is used.
 //
 // It passes what is done to a namespace that ends.
 func NewNamespace(c Config) admission.Handler {
@@ -78,7 +82,40 @@ func (c Config) judgeShare(s quota.Snapshot, is *corev1.Namespace) error {
 	if len(holders) > 0 {
 		return held("the share of namespace "+is.Name+" that is set aside for migrations cannot be changed", holders)
 	}
-	return nil
+	before, _ := quota.Accounts(s, c.Quota)
+	s.Namespace = is
+	after, _ := quota.Accounts(s, c.Quota)
+	return leavesTooLittle(is.Name, before, after)
+}
+
+// leavesTooLittle refuses a share that leaves VMs less than before, and less than is used.
+// Nothing of that is a migration's.
+func leavesTooLittle(namespace string, before, after []quota.Account) error {
+	was := map[string]corev1.ResourceList{}
+	for _, a := range before {
+		was[a.Quota.Name] = forVMs(a)
+	}
+	var low []string
+	for _, a := range after {
+		if under, err := quota.FallsUnder(v1alpha1.ReservedPod{Role: v1alpha1.RoleLauncher}, a.Quota); err != nil || !under {
+			continue
+		}
+		if of := tooLow(a.Quota.Status.Used, was[a.Quota.Name], a.Shares.VM); len(of) > 0 {
+			low = append(low, fmt.Sprintf("ResourceQuota %s: %s", a.Quota.Name, strings.Join(of, "; ")))
+		}
+	}
+	if len(low) == 0 {
+		return nil
+	}
+	return refuse("the share of namespace %s that is set aside for migrations would leave too little for VMs: %s. "+
+		"Stop VMs or other pods first, or set less aside", namespace, strings.Join(low, "; "))
+}
+
+// forVMs is what pods that are no migration's may use.
+func forVMs(a quota.Account) corev1.ResourceList {
+	all := maps.Clone(a.Base)
+	maps.Copy(all, a.Shares.VM)
+	return all
 }
 
 // judgeManaged judges what a manager's annotation makes of the quotas that it keeps.

@@ -89,6 +89,35 @@ func TestShareAnnotation(t *testing.T) {
 	}
 }
 
+// TestShareThatIsTooLarge: what it leaves to VMs is no less than what is used, of which
+// nothing is a migration's here. The quota has 8 CPUs and 16Gi, and half is used.
+func TestShareThatIsTooLarge(t *testing.T) {
+	scoped := func(q *corev1.ResourceQuota) {
+		q.Spec.Scopes = []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeTerminating}
+	}
+	tooLarge := []string{"share of namespace vms", "ResourceQuota default: limits.cpu: 3920m is less than the 4 that are used", "limits.memory: 4Gi is less than the 8Gi"}
+	for name, test := range map[string]struct {
+		quota   *corev1.ResourceQuota
+		was, is *corev1.Namespace
+		why     []string
+	}{
+		"as much as is used":   {quiet(), namespace(), namespace(shareKey, `{"limitsCpuPercent":50,"limitsMemoryPercent":50}`), nil},
+		"more":                 {quiet(), namespace(), namespace(shareKey, `{"limitsCpuPercent":51,"limitsMemoryPercent":75}`), tooLarge},
+		"of memory alone":      {quiet(), namespace(shareKey, `{"limitsCpuPercent":60}`), namespace(shareKey, `{"limitsCpuPercent":60,"limitsMemoryPercent":75}`), tooLarge[2:]},
+		"less, and still much": {quiet(), namespace(shareKey, `{"limitsCpuPercent":90}`), namespace(shareKey, `{"limitsCpuPercent":80}`), nil},
+		"taken away":           {quiet(), namespace(shareKey, `{"limitsCpuPercent":90}`), namespace(), nil},
+		"opted out":            {edit(quiet(), optOut), namespace(), namespace(shareKey, `{"limitsCpuPercent":90}`), nil},
+		"of no VMs' quota":     {edit(quiet(), scoped), namespace(), namespace(shareKey, `{"limitsCpuPercent":90}`), nil},
+		"with a larger base": {edit(quiet(), managed), namespace(manager, managed16),
+			namespace(manager, `{"limit":{"limitsCpu":"16","limitsMemory":"16Gi"}}`, shareKey, `{"limitsCpuPercent":75}`), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, test.was, test.quota)
+			want(t, guard.NewNamespace(w.guard).Handle(t.Context(), ask(t, admissionv1.Update, test.was, test.is)), test.why...)
+		})
+	}
+}
+
 // TestNamespacesThatEnd: nothing holds one up.
 func TestNamespacesThatEnd(t *testing.T) {
 	w := newWorld(t, ending(), edit(raised(), managed), reservation())

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kubevirtv1 "kubevirt.io/api/core/v1"
@@ -32,13 +31,7 @@ func (c Config) estimate(ctx context.Context, s quota.Snapshot, cluster virt.Clu
 
 // estimateInstance estimates the launcher of an instance.
 func (c Config) estimateInstance(ctx context.Context, s quota.Snapshot, cluster virt.Cluster, vmi *kubevirtv1.VirtualMachineInstance) (estimate.Launcher, error) {
-	ranges := &corev1.LimitRangeList{}
-	if err := c.list(ctx, vmi.Namespace, ranges); err != nil {
-		return estimate.Launcher{}, err
-	}
-	l, err := estimate.Of(estimate.Input{
-		VMI: vmi, Namespace: s.Namespace, Quotas: s.Quotas, LimitRanges: read.Pointers(ranges.Items), Cluster: cluster,
-	})
+	l, err := read.Launcher(ctx, c.Live, vmi.Namespace, estimate.Input{VMI: vmi, Namespace: s.Namespace, Quotas: s.Quotas, Cluster: cluster, Shim: c.Shim})
 	if len(l.Unknown) > 0 {
 		c.Logger.Debug("a launcher may need more than is estimated", "namespace", vmi.Namespace, "vm", vmi.Name, "for", strings.Join(l.Unknown, ", "))
 	}

@@ -40,27 +40,25 @@ func (c Config) list(ctx context.Context, namespace string, to client.ObjectList
 
 func terminating(ns *corev1.Namespace) bool { return ns.DeletionTimestamp != nil }
 
-// ofPods says whether pods are charged under a name of ResourceQuota.
-func ofPods(name corev1.ResourceName) bool {
-	q := &corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{name: {}}}}
-	under, err := quota.FallsUnder(v1alpha1.ReservedPod{}, q)
-	return err == nil && under
-}
-
 // lowered refuses limits of the new list that are lower than in the old one, and lower than
 // what is used. It is for a quota that nothing is reserved in.
 func lowered(a quota.Account, before, after corev1.ResourceList) error {
-	used := a.Quota.Status.Used
-	var low []string
-	for _, name := range sorted(after) {
-		was, had := before[name]
-		limit, in := after[name], used[name]
-		if had && ofPods(name) && limit.Cmp(was) < 0 && limit.Cmp(in) < 0 {
-			low = append(low, fmt.Sprintf("%s: %s is less than the %s that are used", name, &limit, &in))
-		}
-	}
+	low := tooLow(a.Quota.Status.Used, before, after)
 	if len(low) == 0 {
 		return nil
 	}
 	return refuse("the limits of ResourceQuota %s cannot be lowered so far: %s. Stop VMs or other pods first", a.Quota.Name, strings.Join(low, "; "))
+}
+
+// tooLow names limits that are lower than before, and lower than what pods use.
+func tooLow(used, before, after corev1.ResourceList) []string {
+	var low []string
+	for _, name := range sorted(after) {
+		was, had := before[name]
+		limit, in := after[name], used[name]
+		if had && quota.OfPods(name) && limit.Cmp(was) < 0 && limit.Cmp(in) < 0 {
+			low = append(low, fmt.Sprintf("%s: %s is less than the %s that are used", name, &limit, &in))
+		}
+	}
+	return low
 }

@@ -64,7 +64,7 @@ func (c Config) judgeSize(ctx context.Context, user string, was, is *kubevirtv1.
 	if was != nil {
 		was.Namespace = is.Namespace
 		if before, err := c.estimate(ctx, s, cluster, was); err == nil {
-			most(has, before.Pod.Charge)
+			has = quota.Most(has, before.Pod.Charge)
 		}
 	}
 	wants := launcher.Pod
@@ -141,19 +141,10 @@ func charged(s quota.Snapshot, vm string) corev1.ResourceList {
 	sum := corev1.ResourceList{}
 	for _, pod := range s.Pods {
 		if vmOf(pod) == vm && pod.Labels[kubevirtv1.AppLabel] == quota.LauncherApp && quota.Charged(pod, s.Now) {
-			most(sum, quota.Charge(pod))
+			sum = quota.Most(sum, quota.Charge(pod))
 		}
 	}
 	return sum
-}
-
-// most makes a list the larger of two, for each resource.
-func most(list, or corev1.ResourceList) {
-	for name, q := range or {
-		if had, ok := list[name]; !ok || q.Cmp(had) > 0 {
-			list[name] = q
-		}
-	}
 }
 
 // vmOf is the name of the VM that a launcher is for, which is that of its instance.

@@ -9,6 +9,7 @@ import (
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/quota/webhook/guard"
 )
 
@@ -57,36 +58,37 @@ func grown() []string { return append(large(), "it grows by more than is free") 
 func TestVMs(t *testing.T) {
 	starts, stops := kubevirtv1.StartRequest, kubevirtv1.StopRequest
 	for name, test := range map[string]struct {
-		was, is *kubevirtv1.VirtualMachine // was nil: made
-		why     []string
+		was, is     *kubevirtv1.VirtualMachine // was nil: made
+		why         []string
+		subresource string
 	}{
-		"made":                            {nil, vm(always, "3Gi"), nil},
-		"made, large":                     {nil, vm(always, "4Gi"), large()},
-		"made, large, once":               {nil, vm(kubevirtv1.RunStrategyOnce, "4Gi"), large()},
-		"made, large, rerun":              {nil, vm(kubevirtv1.RunStrategyRerunOnFailure, "4Gi"), large()},
-		"made, large, halted":             {nil, vm(halted, "4Gi"), nil},
-		"made, large, manual":             {nil, vm(manual, "4Gi"), nil},
-		"made, large, deprecated":         {nil, edit(vm(halted, "4Gi"), func(v *kubevirtv1.VirtualMachine) { v.Spec.RunStrategy, v.Spec.Running = nil, new(true) }), large()},
-		"two strategies are no VM":        {nil, edit(vm(always, "4Gi"), func(v *kubevirtv1.VirtualMachine) { v.Spec.Running = new(true) }), nil},
-		"no template is no VM":            {nil, edit(vm(always, "4Gi"), func(v *kubevirtv1.VirtualMachine) { v.Spec.Template = nil }), nil},
-		"started":                         {vm(halted, "3Gi"), vm(always, "3Gi"), nil},
-		"started, large":                  {vm(halted, "4Gi"), vm(always, "4Gi"), large()},
-		"stopped, large":                  {vm(always, "4Gi"), vm(halted, "4Gi"), nil},
-		"changed while halted":            {vm(halted, "1Gi"), vm(halted, "4Gi"), nil},
-		"changed while manual":            {vm(manual, "1Gi"), vm(manual, "4Gi"), nil},
-		"changed while it runs":           {vm(always, "1Gi"), vm(always, "6Gi"), grown()},
-		"changed a little":                {vm(always, "1Gi"), vm(always, "4Gi"), nil},
-		"changed, and did not fit before": {vm(always, "9Gi"), vm(always, "8Gi"), nil},
-		"metadata":                        {vm(always, "4Gi"), edit(vm(always, "4Gi"), func(v *kubevirtv1.VirtualMachine) { v.Labels = map[string]string{"a": "b"} }), nil},
-		"manual, changed, runs":           {edit(vm(manual, "1Gi"), running), edit(vm(manual, "6Gi"), running), grown()},
-		"rerun, has been stopped":         {edit(vm(kubevirtv1.RunStrategyRerunOnFailure, "1Gi"), rerun), edit(vm(kubevirtv1.RunStrategyRerunOnFailure, "4Gi"), rerun), nil},
-		"deleted with its finalizers":     {vm(always, "1Gi"), edit(vm(always, "4Gi"), func(v *kubevirtv1.VirtualMachine) { v.DeletionTimestamp = ending().DeletionTimestamp }), nil},
-		"status: start":                   {vm(manual, "3Gi"), edit(vm(manual, "3Gi"), actions(starts)), nil},
-		"status: start, large":            {vm(manual, "4Gi"), edit(vm(manual, "4Gi"), actions(starts)), large()},
-		"status: paused start, large":     {vm(halted, "4Gi"), edit(vm(halted, "4Gi"), actions(starts)), large()},
-		"status: restart, large":          {vm(manual, "4Gi"), edit(vm(manual, "4Gi"), actions(stops, starts)), large()},
-		"status: stop":                    {vm(always, "4Gi"), edit(vm(always, "4Gi"), actions(stops)), nil},
-		"status: start was asked for":     {edit(vm(manual, "4Gi"), actions(starts)), edit(edit(vm(manual, "4Gi"), actions(starts)), running), nil},
+		"made":                            {nil, vm(always, "3Gi"), nil, ""},
+		"made, large":                     {nil, vm(always, "4Gi"), large(), ""},
+		"made, large, once":               {nil, vm(kubevirtv1.RunStrategyOnce, "4Gi"), large(), ""},
+		"made, large, rerun":              {nil, vm(kubevirtv1.RunStrategyRerunOnFailure, "4Gi"), large(), ""},
+		"made, large, halted":             {nil, vm(halted, "4Gi"), nil, ""},
+		"made, large, manual":             {nil, vm(manual, "4Gi"), nil, ""},
+		"made, large, deprecated":         {nil, edit(vm(halted, "4Gi"), func(v *kubevirtv1.VirtualMachine) { v.Spec.RunStrategy, v.Spec.Running = nil, new(true) }), large(), ""},
+		"two strategies are no VM":        {nil, edit(vm(always, "4Gi"), func(v *kubevirtv1.VirtualMachine) { v.Spec.Running = new(true) }), nil, ""},
+		"no template is no VM":            {nil, edit(vm(always, "4Gi"), func(v *kubevirtv1.VirtualMachine) { v.Spec.Template = nil }), nil, ""},
+		"started":                         {vm(halted, "3Gi"), vm(always, "3Gi"), nil, ""},
+		"started, large":                  {vm(halted, "4Gi"), vm(always, "4Gi"), large(), ""},
+		"stopped, large":                  {vm(always, "4Gi"), vm(halted, "4Gi"), nil, ""},
+		"changed while halted":            {vm(halted, "1Gi"), vm(halted, "4Gi"), nil, ""},
+		"changed while manual":            {vm(manual, "1Gi"), vm(manual, "4Gi"), nil, ""},
+		"changed while it runs":           {vm(always, "1Gi"), vm(always, "6Gi"), grown(), ""},
+		"changed a little":                {vm(always, "1Gi"), vm(always, "4Gi"), nil, ""},
+		"changed, and did not fit before": {vm(always, "9Gi"), vm(always, "8Gi"), nil, ""},
+		"metadata":                        {vm(always, "4Gi"), edit(vm(always, "4Gi"), func(v *kubevirtv1.VirtualMachine) { v.Labels = map[string]string{"a": "b"} }), nil, ""},
+		"manual, changed, runs":           {edit(vm(manual, "1Gi"), running), edit(vm(manual, "6Gi"), running), grown(), ""},
+		"rerun, has been stopped":         {edit(vm(kubevirtv1.RunStrategyRerunOnFailure, "1Gi"), rerun), edit(vm(kubevirtv1.RunStrategyRerunOnFailure, "4Gi"), rerun), nil, ""},
+		"deleted with its finalizers":     {vm(always, "1Gi"), edit(vm(always, "4Gi"), func(v *kubevirtv1.VirtualMachine) { v.DeletionTimestamp = ending().DeletionTimestamp }), nil, ""},
+		"status: start":                   {vm(manual, "3Gi"), edit(vm(manual, "3Gi"), actions(starts)), nil, "status"},
+		"status: start, large":            {vm(manual, "4Gi"), edit(vm(manual, "4Gi"), actions(starts)), large(), "status"},
+		"status: paused start, large":     {vm(halted, "4Gi"), edit(vm(halted, "4Gi"), actions(starts)), large(), "status"},
+		"status: restart, large":          {vm(manual, "4Gi"), edit(vm(manual, "4Gi"), actions(stops, starts)), large(), "status"},
+		"status: stop":                    {vm(always, "4Gi"), edit(vm(always, "4Gi"), actions(stops)), nil, "status"},
+		"status: start was asked for":     {edit(vm(manual, "4Gi"), actions(starts)), edit(edit(vm(manual, "4Gi"), actions(starts)), running), nil, "status"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, namespace(), quiet(), kubevirtObject())
@@ -94,9 +96,7 @@ func TestVMs(t *testing.T) {
 			if test.was != nil {
 				r = ask(t, admissionv1.Update, test.was, test.is)
 			}
-			if len(name) > 7 && name[:7] == "status:" {
-				r.SubResource = "status"
-			}
+			r.SubResource = test.subresource
 			want(t, guard.NewVM(w.guard).Handle(t.Context(), r), test.why...)
 		})
 	}
@@ -153,6 +153,78 @@ func TestReservedShare(t *testing.T) {
 			r := ask(t, admissionv1.Create, nil, vm(always, test.size))
 			want(t, guard.NewVM(w.guard).Handle(t.Context(), r), test.why...)
 		})
+	}
+}
+
+// TestVMsWithoutLimits: KubeVirt makes limits up where a quota wants them. Where none does, a
+// VM is held to what it requests.
+func TestVMsWithoutLimits(t *testing.T) {
+	limited := func(memory string) *kubevirtv1.VirtualMachine {
+		return edit(vm(always, memory), func(v *kubevirtv1.VirtualMachine) {
+			v.Spec.Template.Spec.Domain.Resources.Limits = list("cpu", "2", "memory", memory)
+		})
+	}
+	bare := edit(vm(always, "1Gi"), func(v *kubevirtv1.VirtualMachine) {
+		v.Spec.Template.Spec.Domain = kubevirtv1.DomainSpec{}
+	})
+	requests := edit(quiet(), func(q *corev1.ResourceQuota) {
+		q.Spec.Hard = list("requests.memory", "16Gi")
+		q.Status.Hard, q.Status.Used = q.Spec.Hard, list("requests.memory", "8Gi")
+	})
+	for name, test := range map[string]struct {
+		quota *corev1.ResourceQuota
+		vm    *kubevirtv1.VirtualMachine
+		why   []string
+	}{
+		"without limits, twice 4Gi":     {quiet(), vm(always, "4Gi"), large()},
+		"with limits, 4Gi":              {quiet(), limited("4Gi"), nil},
+		"with limits, 8Gi":              {quiet(), limited("8Gi"), []string{"limits.memory: requested", "free 8Gi"}},
+		"no limit is wanted, 7Gi":       {requests, vm(always, "7Gi"), nil},
+		"no limit is wanted, 8Gi":       {requests, vm(always, "8Gi"), []string{"requests.memory: requested", "free 8Gi"}},
+		"it says nothing of its memory": {quiet(), bare, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, namespace(), test.quota, kubevirtObject())
+			want(t, guard.NewVM(w.guard).Handle(t.Context(), ask(t, admissionv1.Create, nil, test.vm)), test.why...)
+		})
+	}
+}
+
+// TestShim: mooring-shim is charged with the launcher that gets it.
+func TestShim(t *testing.T) {
+	plain := vm(always, "3790Mi") // its launcher leaves less than 64Mi of what is free
+	asks := edit(plain, func(v *kubevirtv1.VirtualMachine) {
+		v.Spec.Template.ObjectMeta.Annotations = map[string]string{api.InjectSidecarKey: "true"}
+	})
+	for name, test := range map[string]struct {
+		vm   *kubevirtv1.VirtualMachine
+		ns   *corev1.Namespace
+		shim bool
+		why  []string
+	}{
+		"nobody asks":        {plain, namespace(), true, nil},
+		"the VM":             {asks, namespace(), true, []string{"limits.memory: requested 8654128896, free 8Gi"}},
+		"its namespace":      {plain, namespace(api.InjectSidecarKey, "true"), true, []string{"limits.memory: requested 8654128896"}},
+		"there is none here": {asks, namespace(), false, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, test.ns, quiet(), kubevirtObject())
+			w.guard.Shim = test.shim
+			want(t, guard.NewVM(w.guard).Handle(t.Context(), ask(t, admissionv1.Create, nil, test.vm)), test.why...)
+		})
+	}
+}
+
+// TestOptedOut: nothing is refused in a quota that is to be left alone, with or without a
+// share. Kubernetes judges it.
+func TestOptedOut(t *testing.T) {
+	out := edit(quiet(), optOut)
+	for _, ns := range []*corev1.Namespace{namespace(), namespace(shareKey, `{"limitsCpuPercent":50,"limitsMemoryPercent":50}`)} {
+		w := newWorld(t, ns, out, kubevirtObject())
+		want(t, guard.NewVM(w.guard).Handle(t.Context(), ask(t, admissionv1.Create, nil, vm(always, "4Gi"))))
+		r := ask(t, admissionv1.Create, nil, made("9Gi", ""))
+		r.Namespace = "vms"
+		want(t, guard.NewLauncher(w.guard).Handle(t.Context(), r))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/quota/sidecar"
 )
 
 var (
@@ -78,7 +79,7 @@ func TestDocumentedKeys(t *testing.T) {
 // The figures of the documentation are those of the code.
 func TestDocumentedFigures(t *testing.T) {
 	doc := readDoc(t)
-	r := shimResources(false)
+	r := sidecar.Resources(false)
 	for what, want := range map[string]string{
 		"resources": r.Limits.Memory().String() + " and " + r.Requests.Cpu().String() + " to " + r.Limits.Cpu().String() + " CPU",
 		"between":   "waits for 15 seconds more", "after": "at least 45 seconds more", "least": "has 5 seconds less",

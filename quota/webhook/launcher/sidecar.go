@@ -5,10 +5,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/memlock/kubevirt"
+	"github.com/mooring-vm/mooring/quota/sidecar"
 )
 
 const (
@@ -21,9 +21,9 @@ const (
 	libvirtSocket = libvirtDir + "/virtqemud-sock"
 )
 
-// addSidecar adds mooring-shim, unless the pod names a sidecar of its own.
+// addSidecar adds mooring-shim where it is asked for.
 func (m *mutation) addSidecar(vm kubevirt.VM) {
-	if _, ok, _ := api.Sidecar(m.pod.Annotations); ok || !m.wishes.sidecar.Sidecar {
+	if !m.wishes.sidecar.Sidecar {
 		return
 	}
 	mounts := m.container().VolumeMounts
@@ -55,7 +55,7 @@ func (m *mutation) shim(vm kubevirt.VM) corev1.Container {
 		Command:                  []string{"mooring-shim", "run"},
 		Args:                     m.shimArgs(vm),
 		RestartPolicy:            new(corev1.ContainerRestartPolicyAlways),
-		Resources:                shimResources(guaranteed(m.container().Resources)),
+		Resources:                sidecar.Resources(sidecar.Guaranteed(m.container().Resources)),
 		SecurityContext:          m.shimSecurity(),
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 	}
@@ -130,30 +130,6 @@ func (m *mutation) shimSecurity() *corev1.SecurityContext {
 		s.SELinuxOptions = launcher.SELinuxOptions.DeepCopy()
 	}
 	return s
-}
-
-// shimResources are requests and limits, for quotas that demand both. A pod of the class
-// Guaranteed stays one.
-func shimResources(guaranteed bool) corev1.ResourceRequirements {
-	limits := corev1.ResourceList{
-		corev1.ResourceCPU:    resource.MustParse("100m"),
-		corev1.ResourceMemory: resource.MustParse("64Mi"),
-	}
-	requests := limits.DeepCopy()
-	if !guaranteed {
-		requests[corev1.ResourceCPU] = resource.MustParse("10m")
-	}
-	return corev1.ResourceRequirements{Requests: requests, Limits: limits}
-}
-
-func guaranteed(r corev1.ResourceRequirements) bool {
-	for _, name := range sizes() {
-		limit, ok := r.Limits[name]
-		if request := r.Requests[name]; !ok || request.Cmp(limit) != 0 {
-			return false
-		}
-	}
-	return true
 }
 
 // seconds is a number of seconds that fits a grace period.
