@@ -17,7 +17,19 @@ import (
 //
 // For resources of which kube-apiserver does not know the use yet, nothing is returned.
 func (a Account) Free() corev1.ResourceList {
-	free := corev1.ResourceList{}
+	free := a.left()
+	for name, q := range free {
+		if q.Sign() < 0 {
+			q.Set(0)
+			free[name] = q
+		}
+	}
+	return free
+}
+
+// left is what is free; of what is overdrawn less than zero.
+func (a Account) left() corev1.ResourceList {
+	all := corev1.ResourceList{}
 	for name, hard := range a.Quota.Status.Hard {
 		used, known := a.Quota.Status.Used[name]
 		if !known {
@@ -31,22 +43,33 @@ func (a Account) Free() corev1.ResourceList {
 			ours.Sub(used)
 			ours.Add(a.Reserved[name])
 			ours.Sub(a.Outstanding[name])
-			if ours.Cmp(left) < 0 {
-				left = ours
-			}
+			left = smaller(left, ours)
 		}
-		if left.Sign() < 0 {
-			left.Set(0)
-		}
-		free[name] = left
+		all[name] = left
 	}
-	return free
+	return all
 }
 
 // Check says whether a pod that is no migration's fits what is free. A pod that does not
 // fall under the quota does, and any pod where the quota has opted out: that is Kubernetes'
 // to judge. The error names what there is too little of.
-func (a Account) Check(pod v1alpha1.ReservedPod) error {
+func (a Account) Check(pod v1alpha1.ReservedPod) error { return a.check(pod, a.Free()) }
+
+// CheckAgain is Check for a pod that is made when another is gone that is charged with has:
+// of what is overdrawn, that gives back as much less.
+func (a Account) CheckAgain(pod v1alpha1.ReservedPod, has corev1.ResourceList) error {
+	free := a.left()
+	for name, q := range free {
+		q.Add(has[name])
+		if q.Sign() < 0 {
+			q.Set(0)
+		}
+		free[name] = q
+	}
+	return a.check(pod, free)
+}
+
+func (a Account) check(pod v1alpha1.ReservedPod, free corev1.ResourceList) error {
 	if a.OptedOut {
 		return nil
 	}
@@ -54,7 +77,6 @@ func (a Account) Check(pod v1alpha1.ReservedPod) error {
 	if err != nil || !under {
 		return err
 	}
-	free := a.Free()
 	var lacking []corev1.ResourceName
 	for _, name := range names(free) {
 		if wants := pod.Charge[name]; wants.Sign() > 0 && wants.Cmp(free[name]) > 0 {

@@ -26,9 +26,18 @@ func RefuseLauncher(vm, lacking string) string {
 // Lacking says what there is too little of for a pod that is no migration's, in each quota;
 // empty: nothing.
 func Lacking(accounts []Account, pod v1alpha1.ReservedPod) string {
+	return lacking(accounts, func(a Account) error { return a.Check(pod) })
+}
+
+// LackingAgain is [Lacking] by [Account.CheckAgain].
+func LackingAgain(accounts []Account, pod v1alpha1.ReservedPod, has corev1.ResourceList) string {
+	return lacking(accounts, func(a Account) error { return a.CheckAgain(pod, has) })
+}
+
+func lacking(accounts []Account, check func(Account) error) string {
 	var why []string
 	for _, a := range accounts {
-		if err := a.Check(pod); err != nil {
+		if err := check(a); err != nil {
 			why = append(why, err.Error())
 		}
 	}

@@ -34,7 +34,7 @@ func told(err error, parts ...string) error {
 	if !apierrors.IsInternalError(err) { // as which virt-api hands it on
 		return fmt.Errorf("want a refusal: %w", err)
 	}
-	return says(err, append(parts, "virtualmachines.guard.mooring.dev", "does not fit", "ResourceQuota "+kubevirttest.QuotaName)...)
+	return says(err, append(parts, "virtualmachines.guard.mooring.dev", "ResourceQuota "+kubevirttest.QuotaName)...)
 }
 
 func wantTold(t *testing.T, err error, parts ...string) {
@@ -100,17 +100,20 @@ func (v *virtctl) testFull(t *testing.T, c *kubevirttest.Cluster) {
 	running(t, c, asleep)
 }
 
-// Over the quota, to restart and to stop a VM is not refused. But the restarted one waits:
-// what is no migration's Kubernetes lets nobody have over the quota.
+// Over the quota, a VM is not restarted, as it would not start again. It runs on. To stop it
+// is not refused.
 func (v *virtctl) testOverQuota(t *testing.T, c *kubevirttest.Cluster) {
 	ns := v.namespace(t, c)
 	first, second := newVM(ns, "first", kubevirtv1.RunStrategyAlways), newVM(ns, "second", kubevirtv1.RunStrategyManual)
 	v.started(t, c, first, second)
 	limit(t, c, ns, "2Gi", "1", 2)
 	was := instance(t, c, first).UID
-	wantPass(t, v.restart(t, first))
-	eventually(t, "its launcher to be rejected", func() error { return rejectedByQuota(t, c, first) })
+	wantTold(t, v.restart(t, first), "VirtualMachine "+first.Name+" could not start again", "requests.memory: requested")
+	if is := instance(t, c, first); is.UID != was || !is.IsRunning() {
+		t.Errorf("%s does not run on: instance %s is %s, and was %s", first.Name, is.UID, is.Status.Phase, was)
+	}
 	wantPass(t, v.stop(t, second))
+	eventually(t, "what is used to be within the quota", func() error { return v.restart(t, first) })
 	awaitRestarted(t, c, first, was)
 }
 

@@ -19,7 +19,7 @@ import (
 // NewVM returns the handler for CREATE and UPDATE of VirtualMachines, and for UPDATE of
 // their status, where a start is asked for. It refuses a VM whose launcher would need more
 // than is free, the launcher's overhead included; of one that runs, or was to, what it grows
-// by counts. It asks only where the request makes a launcher: that a VM is stopped, deleted or
+// by counts. A restart over the quota it refuses, too: nothing would start again. It asks only where the request makes a launcher: that a VM is stopped, deleted or
 // changed while it stands still passes always.
 //
 // virt-controller's own requests pass: the launcher that it makes is judged.
@@ -69,11 +69,17 @@ func (c Config) judgeSize(ctx context.Context, user string, was, is *kubevirtv1.
 	}
 	wants := launcher.Pod
 	wants.Charge = growth(wants.Charge, has)
-	lacking := c.lacking(s, wants)
-	if lacking == "" {
+	if lacking := c.lacking(s, wants); lacking != "" {
+		return refuse("%s does not fit: %s", what, tooLarge(launcher, lacking, len(has) > 0))
+	}
+	if was != nil || len(has) == 0 {
 		return nil
 	}
-	return refuse("%s does not fit: %s", what, tooLarge(launcher, lacking, len(has) > 0))
+	accounts, _ := quota.Accounts(s, c.Quota)
+	if lacking := quota.LackingAgain(accounts, launcher.Pod, has); lacking != "" {
+		return refuse("%s could not start again: %s. Stop another VM, or have the quota raised", what, lacking)
+	}
+	return nil
 }
 
 // tooLarge says why a VM does not fit, and what comes of KubeVirt in that.

@@ -126,6 +126,32 @@ func TestRunningVMs(t *testing.T) {
 	}
 }
 
+// TestRestartOverTheQuota: what is used beyond a quota nobody gets again.
+func TestRestartOverTheQuota(t *testing.T) {
+	over := quiet()
+	over.Status.Used = list("limits.cpu", "8", "limits.memory", "18Gi", "pods", "10") // 2Gi more than there are
+	restarted := func(memory string) *kubevirtv1.VirtualMachine {
+		return edit(vm(manual, memory), actions(kubevirtv1.StopRequest, kubevirtv1.StartRequest))
+	}
+	for name, test := range map[string]struct {
+		was, is *kubevirtv1.VirtualMachine
+		sub     string
+		why     []string
+	}{
+		"as it is":           {vm(manual, "2Gi"), restarted("2Gi"), "status", []string{"VirtualMachine web could not start again", "free 2944Mi"}},
+		"as small as is due": {vm(manual, "1Gi"), restarted("1Gi"), "status", nil},
+		"stopped":            {vm(manual, "2Gi"), edit(vm(manual, "2Gi"), actions(kubevirtv1.StopRequest)), "status", nil},
+		"shrunk":             {vm(always, "2Gi"), vm(always, "1Gi"), "", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, namespace(), over, kubevirtObject(), launcher("web", "2015m", "4992Mi"), launcher("other", "2", "9Gi"))
+			r := ask(t, admissionv1.Update, test.was, test.is)
+			r.SubResource = test.sub
+			want(t, guard.NewVM(w.guard).Handle(t.Context(), r), test.why...)
+		})
+	}
+}
+
 // TestEndedLaunchers: one that has ended is not there to be grown.
 func TestEndedLaunchers(t *testing.T) {
 	ended := launcher("web", "2015m", "4992Mi")
