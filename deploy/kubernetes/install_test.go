@@ -94,6 +94,7 @@ func TestObjects(t *testing.T) {
 		"CustomResourceDefinition /migrationreservations.mooring.dev",
 		"ClusterRole /mooring-agent",
 		"ClusterRole /mooring-annotations",
+		"ClusterRole /mooring-namespace-annotations",
 		"ClusterRole /mooring-launchers",
 		"ClusterRole /mooring-controller",
 		"ClusterRoleBinding /mooring-agent",
@@ -109,9 +110,13 @@ func TestObjects(t *testing.T) {
 		"ValidatingAdmissionPolicy /mooring-annotations",
 		"ValidatingAdmissionPolicy /mooring-launchers",
 		"ValidatingAdmissionPolicy /mooring-quota-annotations",
+		"ValidatingAdmissionPolicy /mooring-namespace-annotations",
+		"ValidatingAdmissionPolicy /mooring-vm-annotations",
 		"ValidatingAdmissionPolicyBinding /mooring-annotations",
 		"ValidatingAdmissionPolicyBinding /mooring-launchers",
+		"ValidatingAdmissionPolicyBinding /mooring-namespace-annotations",
 		"ValidatingAdmissionPolicyBinding /mooring-quota-annotations",
+		"ValidatingAdmissionPolicyBinding /mooring-vm-annotations",
 	}
 	if diff := cmp.Diff(want, objects(t, "install.yaml")); diff != "" {
 		t.Errorf("install.yaml (-want +got):\n%s", diff)

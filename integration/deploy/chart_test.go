@@ -4,31 +4,30 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/mooring-vm/mooring/hack/kube"
 )
 
 // decode reads the objects of a manifest by kind and name.
 func decode(t *testing.T, manifest string) map[string]*unstructured.Unstructured {
 	t.Helper()
-	all := map[string]*unstructured.Unstructured{}
-	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(manifest), 4096)
-	for {
-		o := &unstructured.Unstructured{}
-		if err := decoder.Decode(&o.Object); err != nil {
-			if err.Error() == "EOF" {
-				return all
-			}
-			t.Fatal(err)
-		}
-		if len(o.Object) > 0 {
-			all[o.GetKind()+" "+o.GetName()] = o
-		}
+	objects, err := kube.Decode(strings.NewReader(manifest))
+	if err != nil {
+		t.Fatal(err)
 	}
+	all := map[string]*unstructured.Unstructured{}
+	for _, o := range objects {
+		all[o.GetKind()+" "+o.GetName()] = o
+	}
+	return all
 }
 
 func TestLint(t *testing.T) {
@@ -53,12 +52,17 @@ func TestValuesAreChecked(t *testing.T) {
 		args []string
 		want []string
 	}{
-		"unknown value":          {[]string{"--set=agents.enabled=false"}, []string{"agents"}},
-		"unknown value below":    {[]string{"--set=agent.enable=false"}, []string{"enable"}},
-		"mode":                   {[]string{"--set=mode=strict"}, []string{"mode", "observe", "enforce"}},
-		"webhooks":               {[]string{"--set=webhooks.enabled=maybe"}, []string{"enabled", "auto"}},
-		"failure policy":         {[]string{"--set=webhooks.failurePolicy=ignore"}, []string{"failurePolicy", "Ignore", "Fail"}},
-		"no number":              {[]string{"--set-string=controller.replicas=2"}, []string{"replicas", "integer"}},
+		"unknown value":       {[]string{"--set=agents.enabled=false"}, []string{"agents"}},
+		"unknown value below": {[]string{"--set=agent.enable=false"}, []string{"enable"}},
+		"mode":                {[]string{"--set=mode=strict"}, []string{"mode", "observe", "enforce"}},
+		"webhooks":            {[]string{"--set=webhooks.enabled=maybe"}, []string{"enabled", "auto"}},
+		"failure policy":      {[]string{"--set=webhooks.failurePolicy=ignore"}, []string{"failurePolicy", "Ignore", "Fail"}},
+		"no number":           {[]string{"--set-string=controller.replicas=2"}, []string{"replicas", "integer"}},
+		"time-out":            {[]string{"--set=webhooks.timeoutSeconds=3"}, []string{"timeoutSeconds", "4"}},
+		"nobody to answer": {append(enforce(), "--set=webhooks.failurePolicy=Fail,controller.replicas=0"),
+			[]string{"controller.replicas is 0", "want at least 1"}},
+		"no namespace":           {[]string{"--namespace=default"}, []string{`"default"`, "--namespace=mooring-system"}},
+		"namespace of another":   {[]string{"--namespace=kube-system"}, []string{`"kube-system"`, "--namespace=mooring-system"}},
 		"digest":                 {[]string{"--set=images.agent.digest=abc"}, []string{"digest", "sha256"}},
 		"prefix without a slash": {[]string{"--set=controller.quota.annotationPrefix=example.com"}, []string{"annotationPrefix"}},
 		"enforce without rules":  {[]string{"--set=mode=enforce"}, []string{"agent.policy", "--set-file"}},
@@ -68,7 +72,7 @@ func TestValuesAreChecked(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			out, err := helm(t, append([]string{"template", chart}, tt.args...)...)
+			out, err := helm(t, append([]string{"template", chart, "--namespace=" + system}, tt.args...)...)
 			for _, want := range tt.want {
 				if err == nil || !strings.Contains(out, want) {
 					t.Errorf("%v, printed %q, want %q in it", err, out, want)
@@ -165,7 +169,7 @@ func TestModes(t *testing.T) {
 		if diff := cmp.Diff(read(t, "../../deploy/policy/"+mode+".yaml"), strings.TrimSpace(policy)); diff != "" {
 			t.Errorf("%s: node policy (-want +got):\n%s", mode, diff)
 		}
-		for _, name := range []string{"mooring-annotations", "mooring-launchers", "mooring-quota-annotations"} {
+		for _, name := range policies() {
 			binding := objects["ValidatingAdmissionPolicyBinding "+name]
 			actions, _, _ := unstructured.NestedStringSlice(binding.Object, "spec", "validationActions")
 			if want := map[string]string{"observe": "[Warn Audit]", "enforce": "[Deny Audit]"}[mode]; fmt.Sprint(actions) != want {
@@ -175,11 +179,59 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// No VM is halted in mode observe.
+// No VM is halted in mode observe, and a controller that halts none may not write to VMs.
 func TestVMsAreHaltedInModeEnforce(t *testing.T) {
-	for want, args := range map[bool][]string{false: nil, true: enforce()} {
-		if got := !strings.Contains(render(t, args...), "- --halt-vms=false\n"); got != want {
-			t.Errorf("with %v VMs are halted: %t, want %t", args, got, want)
+	tests := map[string]struct {
+		args          []string
+		observe, halt bool
+	}{
+		"observe":                   {nil, true, false},
+		"enforce":                   {enforce(), false, true},
+		"enforce, but for that":     {append(enforce(), "--set=controller.args={--halt-vms=false}"), false, false},
+		"observe, but for that":     {[]string{"--set=controller.args={--workers=2,--halt-vms}"}, true, true},
+		"the last one counts":       {[]string{"--set=controller.args={--halt-vms=false,--halt-vms=true}"}, true, true},
+		"enforce, without webhooks": {append(enforce(), "--set=webhooks.enabled=false"), false, true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			text := render(t, tt.args...)
+			if got := strings.Contains(text, "- --halt-vms=false\n        - --log-format=json\n"); got != tt.observe {
+				t.Errorf("the chart's flag is there: %t, want %t", got, tt.observe)
+			}
+			if got := verbs(t, decode(t, text)["ClusterRole mooring-controller"], "virtualmachines"); slices.Contains(got, "patch") != tt.halt {
+				t.Errorf("of VMs it may %v, want patch among it: %t", got, tt.halt)
+			}
+		})
+	}
+	without := decode(t, render(t, "--set=webhooks.enabled=false"))["ClusterRole mooring-controller"]
+	if got := verbs(t, without, "virtualmachines"); len(got) > 0 {
+		t.Errorf("of VMs a controller may %v that neither halts them nor is asked about them", got)
+	}
+}
+
+// verbs are what a role allows with a resource.
+func verbs(t *testing.T, role *unstructured.Unstructured, resource string) (all []string) {
+	t.Helper()
+	r := &rbacv1.ClusterRole{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(role.Object, r); err != nil {
+		t.Fatal(err)
+	}
+	for _, rule := range r.Rules {
+		if slices.Contains(rule.Resources, resource) {
+			all = append(all, rule.Verbs...)
+		}
+	}
+	return all
+}
+
+// Annotations of namespaces are the controller's to set only where its own have that prefix.
+func TestControllerAnnotatesNamespaces(t *testing.T) {
+	for prefix, want := range map[string]bool{"harvesterhci.io/": false, "vm.mooring.dev/": true} {
+		all := decode(t, render(t, "--set=controller.quota.annotationPrefix="+prefix))
+		for _, role := range []string{"ClusterRole mooring-controller", "ClusterRole mooring-uninstall"} {
+			if got := verbs(t, all[role], "namespaceannotations"); (len(got) > 0) != want {
+				t.Errorf("%s: %s may %v, want that it may: %t", prefix, role, got, want)
+			}
 		}
 	}
 }

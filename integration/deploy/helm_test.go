@@ -3,6 +3,7 @@ package deploy
 import (
 	"context"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -86,8 +87,11 @@ func release(t *testing.T, last []string) {
 			t.Fatalf("helm %s: %v: %s", args[0], err, out)
 		}
 	}
-	do("install", "mooring", chart)
-	do(append([]string{"upgrade", "mooring", chart, "--set=images.controller.tag=v2"}, enforce()...)...)
+	do("install", "mooring", chart, "--set=images.controller.tag=v2")
+	do(append([]string{"upgrade", "mooring", chart, "--reset-then-reuse-values"}, enforce()...)...)
+	if image := u.controllerImage(t); !strings.HasSuffix(image, ":v2") {
+		t.Errorf("after an upgrade the controller's image is %s", image)
+	}
 	u.migrate(t)
 	if last != nil {
 		do(append(append([]string{"upgrade", "mooring", chart}, enforce()...), last...)...)

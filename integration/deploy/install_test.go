@@ -87,13 +87,13 @@ func TestReapplyKeepsWhatTheControllerFillsIn(t *testing.T) {
 	if err := admin.Patch(t.Context(), secret, patch); err != nil {
 		t.Fatal(err)
 	}
-	apply(t, plane, render(t, hooks, "--set=webhooks.timeoutSeconds=3"))
+	apply(t, plane, render(t, hooks, "--set=webhooks.timeoutSeconds=7"))
 	for _, o := range []client.Object{guard, secret} {
 		if err := admin.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if w := guard.Webhooks[0]; *w.TimeoutSeconds != 3 || string(w.ClientConfig.CABundle) != "ca" {
+	if w := guard.Webhooks[0]; *w.TimeoutSeconds != 7 || string(w.ClientConfig.CABundle) != "ca" {
 		t.Errorf("time-out %d, caBundle %q", *w.TimeoutSeconds, w.ClientConfig.CABundle)
 	}
 	if string(secret.Data["tls.crt"]) != "certificate" {

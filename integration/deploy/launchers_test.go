@@ -1,11 +1,9 @@
 package deploy
 
 import (
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	kubevirtv1 "kubevirt.io/api/core/v1"
@@ -38,12 +36,7 @@ func (p *policed) awaitLabels(t *testing.T, heeded func(err error) error) {
 func enforcedLabels(t *testing.T) (*policed, client.Client) {
 	t.Helper()
 	p := enforced(t)
-	p.awaitLabels(t, func(err error) error {
-		if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "mooring-launchers") {
-			return nil
-		}
-		return notYet{err}
-	})
+	p.awaitLabels(t, func(err error) error { return refusedBy("mooring-launchers", err) })
 	p.bind(t, virtController, "everything-"+p.namespace)
 	kubevirt := p.as(t, virtController, rest.NoWarnings{})
 	eventually(t, "the rights of KubeVirt's controller", func() error {

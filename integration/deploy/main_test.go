@@ -5,6 +5,7 @@ package deploy
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -16,9 +17,10 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/mooring-vm/mooring/api/v1alpha1"
 	"github.com/mooring-vm/mooring/hack/kube"
 	kubetest "github.com/mooring-vm/mooring/integration/kube"
-	"github.com/mooring-vm/mooring/internal/uninstall"
+	"github.com/mooring-vm/mooring/integration/kubevirt/actor"
 )
 
 const (
@@ -29,7 +31,17 @@ const (
 // patience is no measure of anything: a busy machine may take a while.
 const patience = time.Minute
 
-func TestMain(m *testing.M) { os.Exit(kubetest.Main(m)) }
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == serveAs {
+		os.Exit(serve(os.Args[2:]))
+	}
+	code := kubetest.Main(m)
+	if err := stopKubeVirt(); err != nil {
+		fmt.Fprintln(os.Stderr, "stopping KubeVirt:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
 
 // helm runs Helm with no configuration of whoever runs the tests, and returns what it
 // printed. Compiling it the first time takes minutes.
@@ -76,10 +88,19 @@ func read(t *testing.T, path string) string {
 	return string(bytes.TrimSpace(text))
 }
 
-// clientFor returns a client that knows Kubernetes' types and Mooring's.
+// clientFor returns a client that knows Kubernetes' types, Mooring's and KubeVirt's.
 func clientFor(t *testing.T, config *rest.Config) client.Client {
 	t.Helper()
-	c, err := uninstall.NewClient(config)
+	known, err := actor.Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := v1alpha1.AddToScheme(known); err != nil {
+		t.Fatal(err)
+	}
+	config = rest.CopyConfig(config)
+	config.QPS = -1
+	c, err := client.New(config, client.Options{Scheme: known})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/mooring-vm/mooring/api/v1alpha1"
 	"github.com/mooring-vm/mooring/hack/kube"
 	kubetest "github.com/mooring-vm/mooring/integration/kube"
 	"github.com/mooring-vm/mooring/quota"
@@ -41,8 +42,8 @@ func (w *warnings) take() string {
 	return strings.Join(w.said, "\n")
 }
 
-// policed is a namespace with two users who may do everything to pods and quotas, and of
-// whom one may set annotations.
+// policed is a namespace with two users who may do everything to what the policies are for,
+// and of whom one may set annotations of pods.
 type policed struct {
 	namespace        string
 	admin            client.Client
@@ -57,11 +58,22 @@ func newPoliced(t *testing.T, plane *kube.ControlPlane) *policed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &policed{namespace: kubetest.Namespace(t, clientset), admin: clientFor(t, plane.Config()), warnings: &warnings{}, config: plane.Config()}
+	return newPolicedIn(t, plane, kubetest.Namespace(t, clientset))
+}
+
+func newPolicedIn(t *testing.T, plane *kube.ControlPlane, namespace string) *policed {
+	t.Helper()
+	p := &policed{namespace: namespace, admin: clientFor(t, plane.Config()), warnings: &warnings{}, config: plane.Config()}
 	all := &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: "everything-" + p.namespace},
 		Rules: []rbacv1.PolicyRule{{
-			APIGroups: []string{""}, Resources: []string{"pods", "pods/status", "pods/binding", "resourcequotas"}, Verbs: []string{"*"},
+			APIGroups: []string{""}, Verbs: []string{"*"},
+			Resources: []string{"pods", "pods/status", "pods/binding", "resourcequotas", "namespaces", "namespaces/status", "namespaces/finalize"},
+		}, {
+			APIGroups: []string{v1alpha1.Group}, Verbs: []string{"*"}, Resources: []string{"migrationreservations"},
+		}, {
+			APIGroups: []string{"kubevirt.io", "pool.kubevirt.io", "instancetype.kubevirt.io", "snapshot.kubevirt.io", "clone.kubevirt.io"},
+			Verbs:     []string{"*"}, Resources: []string{"*"},
 		}},
 	}
 	if err := p.admin.Create(t.Context(), all); err != nil {
@@ -128,13 +140,16 @@ func startPoliced(t *testing.T, mode string) *policed {
 func enforced(t *testing.T) *policed {
 	t.Helper()
 	p := startPoliced(t, "enforce")
-	p.await(t, func(err error) error {
-		if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "mooring-annotations") {
-			return nil
-		}
-		return notYet{err}
-	})
+	p.await(t, func(err error) error { return refusedBy("mooring-annotations", err) })
 	return p
+}
+
+// refusedBy says what is wrong with an error that should be a policy's.
+func refusedBy(policy string, err error) error {
+	if apierrors.IsForbidden(err) && strings.Contains(err.Error(), policy) {
+		return nil
+	}
+	return notYet{err}
 }
 
 // notYet is what is seen before a policy is in force.

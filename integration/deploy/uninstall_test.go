@@ -161,7 +161,9 @@ remove ValidatingWebhookConfiguration mooring-guard: done
 remove MutatingWebhookConfiguration mooring-launcher: done
 remove ValidatingAdmissionPolicyBinding mooring-annotations: done
 remove ValidatingAdmissionPolicyBinding mooring-launchers: done
+remove ValidatingAdmissionPolicyBinding mooring-namespace-annotations: done
 remove ValidatingAdmissionPolicyBinding mooring-quota-annotations: done
+remove ValidatingAdmissionPolicyBinding mooring-vm-annotations: done
 restore ResourceQuota NAMESPACE/default: pods 4 -> 3: done
 remove MigrationReservation NAMESPACE/uid-1 of migration migration, whose pods quotas may refuse from now on: done
 clear the computed annotations of namespace NAMESPACE: done
@@ -277,4 +279,42 @@ func (u *used) awaitGone(t *testing.T, o *unstructured.Unstructured) {
 		}
 		return errors.Join(err, errors.New("it is there"))
 	})
+}
+
+// TestUninstallAfterwards: who has deleted everything while something was reserved, as helm
+// uninstall --no-hooks does, is left with a CRD that does not go, and can still mend it.
+func TestUninstallAfterwards(t *testing.T) {
+	u := startUsed(t)
+	var crd *unstructured.Unstructured
+	for _, o := range u.objects {
+		switch o.GetKind() {
+		case "Namespace":
+			continue
+		case "CustomResourceDefinition":
+			crd = o
+		}
+		if err := u.admin.Delete(t.Context(), o); client.IgnoreNotFound(err) != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the CRD to wait for the reservation", func() error {
+		if err := u.admin.Get(t.Context(), client.ObjectKeyFromObject(crd), crd); err != nil {
+			return err
+		}
+		if crd.GetDeletionTimestamp() == nil {
+			return errors.New("it is not being deleted")
+		}
+		return nil
+	})
+	if out, err := mooring(t.Context(), "uninstall", "--kubeconfig="+kubeconfig(t, u.plane.Config()), "--namespace="+system, "--force"); err != nil {
+		t.Fatalf("%v, printed %q", err, out)
+	}
+	u.awaitGone(t, crd)
+	var q corev1.ResourceQuota
+	if err := u.admin.Get(t.Context(), client.ObjectKey{Namespace: u.namespace, Name: "default"}, &q); err != nil {
+		t.Fatal(err)
+	}
+	if pods := q.Spec.Hard[corev1.ResourcePods]; pods.String() != "3" || len(q.Annotations) > 0 {
+		t.Errorf("pods %s, annotations %v", pods.String(), q.Annotations)
+	}
 }

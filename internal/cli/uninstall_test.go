@@ -106,7 +106,7 @@ func (w *notingWriter) Write(p []byte) (int, error) {
 func TestUninstallFlagsInDocs(t *testing.T) {
 	program := testProgram(&bytes.Buffer{}, &bytes.Buffer{})
 	flags := program.uninstallCommand().Flags()
-	others := map[string]bool{"reuse-values": true, "set": true, "no-hooks": true} // Helm's
+	others := map[string]bool{"reset-then-reuse-values": true, "set": true, "no-hooks": true} // Helm's
 	found := 0
 	for _, flag := range regexp.MustCompile(`--([a-z][a-z-]+)`).FindAllStringSubmatch(readDoc(t, "docs", "uninstall.md"), -1) {
 		found++

@@ -30,7 +30,7 @@ const (
 
 // policyBindings put the chart's policies into force.
 func policyBindings() []string {
-	return []string{"mooring-annotations", "mooring-launchers", "mooring-quota-annotations"}
+	return []string{"mooring-annotations", "mooring-launchers", "mooring-namespace-annotations", "mooring-quota-annotations", "mooring-vm-annotations"}
 }
 
 // Cluster is what Mooring has put into a cluster.

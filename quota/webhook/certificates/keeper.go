@@ -62,25 +62,29 @@ func (k *Keeper) Keep(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("secret %s: %w", k.Secret, err)
 	}
-	validating := &admissionv1.ValidatingWebhookConfiguration{}
-	if err := k.keepBundle(ctx, k.Validating, validating, bundle, func() (all []*admissionv1.WebhookClientConfig) {
-		for i := range validating.Webhooks {
-			all = append(all, &validating.Webhooks[i].ClientConfig)
-		}
-		return all
-	}); err != nil {
+	validating, mutating := &admissionv1.ValidatingWebhookConfiguration{}, &admissionv1.MutatingWebhookConfiguration{}
+	if err := k.keepBundle(ctx, k.Validating, validating, bundle); err != nil {
 		return fmt.Errorf("ValidatingWebhookConfiguration %s: %w", k.Validating, err)
 	}
-	mutating := &admissionv1.MutatingWebhookConfiguration{}
-	if err := k.keepBundle(ctx, k.Mutating, mutating, bundle, func() (all []*admissionv1.WebhookClientConfig) {
-		for i := range mutating.Webhooks {
-			all = append(all, &mutating.Webhooks[i].ClientConfig)
-		}
-		return all
-	}); err != nil {
+	if err := k.keepBundle(ctx, k.Mutating, mutating, bundle); err != nil {
 		return fmt.Errorf("MutatingWebhookConfiguration %s: %w", k.Mutating, err)
 	}
 	return nil
+}
+
+// clientConfigs are those of a configuration's webhooks.
+func clientConfigs(o client.Object) (all []admissionv1.WebhookClientConfig) {
+	switch o := o.(type) {
+	case *admissionv1.ValidatingWebhookConfiguration:
+		for i := range o.Webhooks {
+			all = append(all, o.Webhooks[i].ClientConfig)
+		}
+	case *admissionv1.MutatingWebhookConfiguration:
+		for i := range o.Webhooks {
+			all = append(all, o.Webhooks[i].ClientConfig)
+		}
+	}
+	return all
 }
 
 // keepSecret returns the bundle.
@@ -106,12 +110,12 @@ func (k *Keeper) keepSecret(ctx context.Context) ([]byte, error) {
 
 // keepBundle writes the bundle where a configuration has another one. The patch tests
 // the resourceVersion, so that it finds the webhooks that it is for.
-func (k *Keeper) keepBundle(ctx context.Context, name string, o client.Object, bundle []byte, of func() []*admissionv1.WebhookClientConfig) error {
+func (k *Keeper) keepBundle(ctx context.Context, name string, o client.Object, bundle []byte) error {
 	if err := k.Reader.Get(ctx, client.ObjectKey{Name: name}, o); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	patch := []map[string]any{{"op": "test", "path": "/metadata/resourceVersion", "value": o.GetResourceVersion()}}
-	for i, config := range of() {
+	for i, config := range clientConfigs(o) {
 		if !bytes.Equal(config.CABundle, bundle) {
 			path := fmt.Sprintf("/webhooks/%d/clientConfig/caBundle", i)
 			patch = append(patch, map[string]any{"op": "add", "path": path, "value": bundle})

@@ -81,6 +81,7 @@ func TestDocumentedMessages(t *testing.T) {
 		{guard.NewQuota(idle.guard), ask(t, admissionv1.Update, quiet(), edit(quiet(), hard("limits.cpu", "3")))},
 		{guard.NewNamespace(busy.guard), ask(t, admissionv1.Update, namespace(manager, managed16), namespace())},
 		{guard.NewNamespace(busy.guard), ask(t, admissionv1.Update, namespace(), namespace(shareKey, `{"limitsCpuPercent":50}`))},
+		{guard.NewNamespace(idle.guard), ask(t, admissionv1.Update, namespace(), namespace(shareKey, `{"limitsCpuPercent":75}`))},
 		{guard.NewVM(idle.guard), ask(t, admissionv1.Create, nil, vm(always, "4Gi"))},
 		{guard.NewLauncher(busy.guard), pod},
 	} {

@@ -46,6 +46,17 @@ matchExpressions:
 {{- if and .Values.controller.enabled (or (eq $wanted "true") (and (eq $wanted "auto") (eq .Values.mode "enforce"))) }}true{{ end -}}
 {{- end }}
 
+{{/* Whether the controller halts VMs: the last of its flags counts. */}}
+{{- define "mooring.halts" -}}
+{{- $halts := eq .Values.mode "enforce" -}}
+{{- range .Values.controller.args -}}
+{{- if regexMatch "^--halt-vms(=|$)" . -}}
+{{- $halts = not (regexMatch "=(0|f|F|false|False|FALSE)$" .) -}}
+{{- end -}}
+{{- end -}}
+{{- if $halts }}true{{ end -}}
+{{- end }}
+
 {{/* Which annotations quotas are read by: the same for who writes them and who clears them away. */}}
 {{- define "mooring.quotaFlags" -}}
 - --annotation-prefix={{ .annotationPrefix }}
@@ -88,29 +99,64 @@ admissionReviewVersions: [v1]
 {{- end -}}
 {{- end }}
 
+{{/* The policies for who may set what: each has a binding of its name. */}}
+{{- define "mooring.policies" -}}
+{{- list "mooring-annotations" "mooring-launchers" "mooring-namespace-annotations" "mooring-quota-annotations" "mooring-vm-annotations" | toJson -}}
+{{- end }}
+
+{{/* What the controller may "set". It writes to namespaces below a prefix that is Mooring's only if told to. */}}
+{{- define "mooring.setByController" -}}
+[quotaannotations{{ if regexMatch "[.]mooring[.]dev/$" .Values.controller.quota.annotationPrefix }}, namespaceannotations{{ end }}]
+{{- end }}
+
 {{/* The keys that a request sets, changes or takes away: call with "annotations" or "labels". */}}
 {{- define "mooring.changed" -}}
 - name: before
   expression: "oldObject == null ? {} : oldObject.metadata.?{{ . }}.orValue({})"
 - name: after
   expression: object.metadata.?{{ . }}.orValue({})
+{{ include "mooring.difference" . }}
+{{- end }}
+
+{{- define "mooring.difference" -}}
 - name: changed
   expression: >-
     variables.after.filter(k, !(k in variables.before) || variables.before[k] != variables.after[k])
     + variables.before.filter(k, !(k in variables.after))
 {{- end }}
 
-{{/* Lets those through who may "set" a resource that is there for that alone: call with (list "labels" RESOURCE). */}}
+{{/* The metadata that KubeVirt makes a launcher pod's of, or null: call with "object" or "oldObject". */}}
+{{- define "mooring.launcherMetadata" -}}
+request.resource.resource == 'virtualmachineinstances' ? {{ . }}.metadata
+: request.resource.group == 'instancetype.kubevirt.io' ? {{ . }}.spec
+: request.resource.group == 'pool.kubevirt.io' ? {{ . }}.spec.?virtualMachineTemplate.?spec.?template.?metadata.orValue(null)
+: request.resource.group == 'snapshot.kubevirt.io' ? {{ . }}.spec.?source.?virtualMachine.?spec.?template.?metadata.orValue(null)
+: {{ . }}.spec.?template.?metadata.orValue(null)
+{{- end }}
+
+{{/* Which annotations are Mooring's. */}}
+{{- define "mooring.isOurs" -}}
+k.endsWith('.mooring.dev') || k.contains('.mooring.dev/')
+{{- end }}
+
+{{/* Lets those through who may "set" a resource that is there for that alone: call with
+     (list "labels" RESOURCE), and an expression for the namespace if the request may have none. */}}
 {{- define "mooring.maySet" -}}
+{{- $namespace := "request.namespace" -}}
+{{- $where := "in namespace ' + request.namespace" -}}
+{{- if gt (len .) 2 -}}
+{{- $namespace = index . 2 -}}
+{{- $where = printf "in ' + (%s == '' ? 'all namespaces' : 'namespace ' + %s)" $namespace $namespace -}}
+{{- end -}}
 validations:
 - expression: >-
     variables.ours.size() == 0
-    || authorizer.group('mooring.dev').resource('{{ index . 1 }}').namespace(request.namespace).check('set').allowed()
+    || authorizer.group('mooring.dev').resource('{{ index . 1 }}').namespace({{ $namespace }}).check('set').allowed()
   reason: Forbidden
   message: these {{ index . 0 }} take the verb "set" for {{ index . 1 }}.mooring.dev in the namespace
   messageExpression: >-
     request.userInfo.username + ' may not change ' + variables.ours.join(', ')
-    + ': it takes the verb "set" for {{ index . 1 }}.mooring.dev in namespace ' + request.namespace
+    + ': it takes the verb "set" for {{ index . 1 }}.mooring.dev {{ $where }}
 {{- end }}
 
 {{- define "mooring.uninstallHook" -}}

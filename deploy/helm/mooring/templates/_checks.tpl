@@ -1,0 +1,44 @@
+{{/* What a schema cannot say of values, and what the cluster says of them. */}}
+{{- define "mooring.check" -}}
+{{- include "mooring.checkNamespace" . -}}
+{{- include "mooring.checkReplicas" . -}}
+{{- include "mooring.checkSetters" . -}}
+{{- end }}
+
+{{/* Webhooks and policies leave the release's namespace out, and Kubernetes' own ones are not only ours. */}}
+{{- define "mooring.checkNamespace" -}}
+{{- if has .Release.Namespace (list "default" "kube-system" "kube-public" "kube-node-lease") -}}
+{{- fail (printf "the release's namespace is %q, in which webhooks and policies would see nothing: want one that is Mooring's alone: --namespace=mooring-system" .Release.Namespace) -}}
+{{- end -}}
+{{- end }}
+
+{{- define "mooring.checkReplicas" -}}
+{{- if and (include "mooring.calls" .) (eq .Values.webhooks.failurePolicy "Fail") (eq (int .Values.controller.replicas) 0) -}}
+{{- fail "controller.replicas is 0, and webhooks.failurePolicy is Fail: VMs could neither be changed nor started nor migrated: want at least 1, or webhooks.enabled=false with it" -}}
+{{- end -}}
+{{- end }}
+
+{{/* KubeVirt's controller makes the launchers, from the namespace of the KubeVirt object. */}}
+{{- define "mooring.checkSetters" -}}
+{{- if and .Values.annotations.policy .Values.annotations.setters (.Capabilities.APIVersions.Has "kubevirt.io/v1/KubeVirt") -}}
+{{- range (lookup "kubevirt.io/v1" "KubeVirt" "" "").items -}}
+{{- $namespace := .metadata.namespace -}}
+{{- if not (include "mooring.maySetIn" (list $.Values.annotations.setters $namespace)) -}}
+{{- fail (printf "annotations.setters: KubeVirt is in namespace %q, and its controller there is not among them, so that launchers would be refused in mode enforce: want --set-json 'annotations.setters=[{\"kind\":\"ServiceAccount\",\"name\":\"kubevirt-controller\",\"namespace\":%q}]'" $namespace $namespace) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* Whether KubeVirt's controller is a setter, by one of its names: call with (list SETTERS NAMESPACE). */}}
+{{- define "mooring.maySetIn" -}}
+{{- $namespace := index . 1 -}}
+{{- $user := printf "system:serviceaccount:%s:kubevirt-controller" $namespace -}}
+{{- $groups := list "system:authenticated" "system:serviceaccounts" (printf "system:serviceaccounts:%s" $namespace) -}}
+{{- range index . 0 -}}
+{{- if or (and (eq .kind "ServiceAccount") (eq .name "kubevirt-controller") (eq (toString .namespace) $namespace))
+  (and (eq .kind "User") (eq .name $user)) (and (eq .kind "Group") (has .name $groups)) -}}
+true
+{{- end -}}
+{{- end -}}
+{{- end }}

@@ -1,0 +1,89 @@
+package deploy
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mooring-vm/mooring/hack/kube"
+	"github.com/mooring-vm/mooring/internal/buildinfo"
+	"github.com/mooring-vm/mooring/internal/controllercmd"
+)
+
+// serveAs is the first argument that makes the test binary mooring-controller.
+const serveAs = "mooring-controller"
+
+// serve is mooring-controller.
+func serve(args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	command := controllercmd.Command(buildinfo.Info{Version: "test"}, os.Stderr)
+	command.SetArgs(args)
+	if err := command.ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		return 1
+	}
+	return 0
+}
+
+// startController runs the program in a process of its own, with the command line and the
+// rights that the chart gives it, and returns when it can work.
+func (u *used) startController(t *testing.T) *kube.Process {
+	t.Helper()
+	kubeconfig, err := u.plane.Kubeconfig(t.Context(), system, "mooring-controller")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := kube.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	listen := fmt.Sprintf("127.0.0.1:%d", port)
+	args := append([]string{serveAs}, u.controller(t).Spec.Template.Spec.Containers[0].Args...)
+	args = append(args, "--kubeconfig="+kubeconfig, "--lease-namespace="+system, "--listen="+listen)
+	process, err := u.plane.Start(serveAs, os.Args[0], args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = process.Stop() }) // for a test that fails before it is stopped
+	eventually(t, "the controller to be ready", func() error {
+		_, err := kube.Get(t.Context(), "http://"+listen+"/readyz")
+		return err
+	})
+	return process
+}
+
+func (u *used) controller(t *testing.T) *appsv1.Deployment {
+	t.Helper()
+	d := &appsv1.Deployment{}
+	if err := u.admin.Get(t.Context(), controllerKey(), d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func controllerKey() client.ObjectKey {
+	return client.ObjectKey{Namespace: system, Name: "mooring-controller"}
+}
+
+// endWhenScaledDown stands in for the Deployment controller and kubelet: it ends the program
+// when its Deployment wants no replica any more.
+func (u *used) endWhenScaledDown(ctx context.Context, process *kube.Process) error {
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		d := &appsv1.Deployment{}
+		err := u.admin.Get(ctx, controllerKey(), d)
+		return err == nil && *d.Spec.Replicas == 0, err
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for the Deployment to be scaled down: %w", err)
+	}
+	return process.Stop()
+}

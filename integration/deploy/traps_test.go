@@ -1,0 +1,90 @@
+package deploy
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	kubetest "github.com/mooring-vm/mooring/integration/kube"
+)
+
+// wouldInstall returns what an install would say, as far as the API server has no objection.
+func wouldInstall(t *testing.T, config *rest.Config, args ...string) (string, error) {
+	t.Helper()
+	return helm(t, append([]string{
+		"install", "mooring", chart, "--namespace=" + system, "--kubeconfig=" + kubeconfig(t, config), "--dry-run=server", "--take-ownership",
+	}, args...)...)
+}
+
+// TestKubeVirtsNamespaceIsLookedUp: launchers would be refused where KubeVirt is in a
+// namespace that the values do not name.
+func TestKubeVirtsNamespaceIsLookedUp(t *testing.T) {
+	config := startKubeVirt(t).Plane.Config()
+	const elsewhere = `--set-json=annotations.setters=[{"kind":"ServiceAccount","name":"kubevirt-controller","namespace":"harvester-system"}]`
+	out, err := wouldInstall(t, config, elsewhere)
+	for _, want := range []string{`annotations.setters: KubeVirt is in namespace "kubevirt"`, `--set-json 'annotations.setters=[{"kind":"ServiceAccount",`, `"namespace":"kubevirt"}]'`} {
+		if err == nil || !strings.Contains(out, want) {
+			t.Errorf("%v, printed %q, want %q in it", err, out, want)
+		}
+	}
+	for name, args := range map[string][]string{
+		"the default":        nil,
+		"by a user name":     {`--set-json=annotations.setters=[{"kind":"User","name":"` + virtController + `"}]`},
+		"by a group":         {`--set-json=annotations.setters=[{"kind":"Group","name":"system:serviceaccounts:kubevirt"}]`},
+		"bound by oneself":   {"--set=annotations.setters=null"},
+		"without the policy": {elsewhere, "--set=annotations.policy=false"},
+	} {
+		if out, err := wouldInstall(t, config, args...); err != nil {
+			t.Errorf("%s: %v: %s", name, err, out)
+		}
+	}
+}
+
+// TestNoKubeVirtIsTold: a controller that waits for KubeVirt is not ready, and says nothing.
+func TestNoKubeVirtIsTold(t *testing.T) {
+	const told = "There is no KubeVirt in this cluster."
+	without, with := kubetest.Start(t).Config(), startKubeVirt(t).Plane.Config()
+	for name, tt := range map[string]struct {
+		config *rest.Config
+		args   []string
+		want   bool
+	}{
+		"without KubeVirt":      {without, nil, true},
+		"without a controller":  {without, []string{"--set=controller.enabled=false"}, false},
+		"in a cluster that has": {with, nil, false},
+	} {
+		out, err := wouldInstall(t, tt.config, tt.args...)
+		if err != nil || strings.Contains(out, told) != tt.want {
+			t.Errorf("%s: %v, printed %q", name, err, out[max(0, len(out)-2000):])
+		}
+	}
+}
+
+// TestHelmTakesOver what install.yaml has made: Helm takes over what it has not made if it is
+// told to, and only then.
+func TestHelmTakesOver(t *testing.T) {
+	u := newUsed(t)
+	u.objects = apply(t, u.plane, render(t, "--set=webhooks.enabled=true"))
+	u.remove(t) // what other tests have applied is not as install.yaml has it
+	apply(t, u.plane, read(t, "../../deploy/kubernetes/install.yaml"))
+	to := []string{"--namespace=" + system, "--kubeconfig=" + kubeconfig(t, u.plane.Config())}
+	install := append([]string{"install", "mooring", chart, "--set=images.controller.tag=v2"}, to...)
+	if out, err := helm(t, install...); err == nil || !strings.Contains(out, "invalid ownership metadata") {
+		t.Errorf("without a word: %v, printed %q", err, out)
+	}
+	if out, err := helm(t, append(install, "--take-ownership", "--force-conflicts")...); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if image := u.controllerImage(t); !strings.HasSuffix(image, ":v2") {
+		t.Errorf("the controller's image is %s", image)
+	}
+	if out, err := helm(t, append([]string{"uninstall", "mooring", "--no-hooks"}, to...)...); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+}
+
+func (u *used) controllerImage(t *testing.T) string {
+	t.Helper()
+	return u.controller(t).Spec.Template.Spec.Containers[0].Image
+}
