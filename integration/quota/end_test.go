@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,23 +21,31 @@ import (
 func TestTimeOut(t *testing.T) {
 	c, _ := start(t, "--rejected-timeout=2s")
 	ns := c.Namespace(t, full())
-	c.Quota(t, &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: ns, Name: "strict", Annotations: map[string]string{quota.DefaultPrefix + "skipResourceQuotaAutoScaling": "true"},
-		},
-		Spec: corev1.ResourceQuotaSpec{Hard: list("pods", "1")},
-	})
+	c.Quota(t, strict(ns))
 	m := c.Migrate(t, c.RunningVMI(t, ns, "vm", small()))
 	m.AwaitRejected(t)
 	r := awaitPhase(t, c, ns, v1alpha1.PhaseExpired)
 	if r.Spec.Deadline == nil {
 		t.Errorf("it has expired without a deadline: %+v", r.Spec)
 	}
+	if all := r.Status.Conditions; !meta.IsStatusConditionTrue(all, v1alpha1.ConditionTimedOut) || !meta.IsStatusConditionFalse(all, v1alpha1.ConditionGranted) {
+		t.Errorf("conditions %+v: want it to have timed out, and not to be granted", all)
+	}
 	awaitHard(t, c, ns, kubevirttest.QuotaName, full())
 	awaitHard(t, c, ns, "strict", list("pods", "1"))
 	awaitEvents(t, c, m.Get(t), quota.ReasonReserved, quota.ReasonTimedOut)
 	m.Abort(t)
 	awaitClean(t, c, ns, kubevirttest.QuotaName, full())
+}
+
+// strict is a quota that has opted out, and has no room for a second launcher.
+func strict(namespace string) *corev1.ResourceQuota {
+	return &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: "strict", Annotations: map[string]string{quota.DefaultPrefix + "skipResourceQuotaAutoScaling": "true"},
+		},
+		Spec: corev1.ResourceQuotaSpec{Hard: list("pods", "1")},
+	}
 }
 
 // A namespace that is deleted in the middle of a migration is not held up.

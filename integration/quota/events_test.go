@@ -16,6 +16,12 @@ import (
 // checkEvents looks for one Event of each reason on a migration.
 func checkEvents(t *testing.T, c *kubevirttest.Cluster, m *virtv1.VirtualMachineInstanceMigration, reasons []string) error {
 	t.Helper()
+	return lacks(reasons, countEvents(t, c, m))
+}
+
+// countEvents counts the controller's Events on a migration by their reasons.
+func countEvents(t *testing.T, c *kubevirttest.Cluster, m *virtv1.VirtualMachineInstanceMigration) map[string]int {
+	t.Helper()
 	all := &eventsv1.EventList{}
 	if err := c.Client.List(t.Context(), all, client.InNamespace(m.Namespace)); err != nil {
 		t.Fatal(err)
@@ -26,7 +32,7 @@ func checkEvents(t *testing.T, c *kubevirttest.Cluster, m *virtv1.VirtualMachine
 			got[e.Reason]++
 		}
 	}
-	return lacks(reasons, got)
+	return got
 }
 
 var writeCount = regexp.MustCompile(`(?m)^mooring_quota_writes_total\{object="(\w+)",outcome="(\w+)"\} (\d+)$`)

@@ -61,14 +61,14 @@ func TestUpgrade(t *testing.T) {
 	})
 	wantRefusal(t, c.Client.Create(t.Context(), proposed(ns, "vm3")), "VirtualMachine vm3", "limits.cpu: requested", "limits.memory: requested")
 
-	quotas := watching(t, c, ns)
+	seen := watching(t, c, ns)
 	for _, node := range nodes {
 		p.stop(t)
 		p.start(t)
 		cordoned(t, c, node, func() { drain(t, c, node, vm1, vm2) })
 		awaitClean(t, c, ns, kubevirttest.QuotaName, base)
 	}
-	for _, q := range quotas() {
+	for _, q := range seen().quotas {
 		if !equality.Semantic.DeepEqual(q.hard, base) {
 			t.Errorf("at %d hard was %v, and the base is %v", q.at, q.hard, base)
 		}

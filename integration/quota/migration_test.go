@@ -45,6 +45,11 @@ func TestMigrations(t *testing.T) {
 		"aborted in each phase": testAbortedInEachPhase,
 		"aborted while pending": testAbortedWhilePending,
 		"VMI gone at the end":   testVMIGoneAtCompletion,
+		"vanishes":              testVanishes,
+		"vanishes, pending":     testVanishesWhilePending,
+		"migrates again":        testMigratesAgain,
+		"two of a VM at once":   testTwoAtOnce,
+		"limits are edited":     testLimitsEdited,
 	})
 	checkWrites(t, p)
 }
@@ -70,6 +75,7 @@ func testSucceeds(t *testing.T, c *kubevirttest.Cluster) {
 	if r.Spec.From != v1alpha1.Rendered {
 		t.Errorf("reserved what was %s, want %s", r.Spec.From, v1alpha1.Rendered)
 	}
+	wantMigratingVMs(t, c, ns, quota.DefaultPrefix, r)
 	source := m.Source(t)
 	c.Keep(t, source)
 	m.GoOn(t)

@@ -10,9 +10,11 @@ import (
 )
 
 // A controller goes on from what its predecessor left: with a migration that a quota has
-// rejected, one under way, and one that has ended meanwhile.
+// rejected, one under way, and one that has ended meanwhile. Its annotations have another
+// prefix.
 func TestRestarts(t *testing.T) {
-	c, p := start(t)
+	const prefix = "example.org/"
+	c, p := start(t, "--annotation-prefix="+prefix)
 	p.stop(t)
 	ns := c.Namespace(t, full())
 	m := c.MigrateUntil(t, c.RunningVMI(t, ns, "vm", small()), virtv1.MigrationPreparingTarget)
@@ -24,6 +26,7 @@ func TestRestarts(t *testing.T) {
 
 	p.stop(t)
 	awaitHard(t, c, ns, kubevirttest.QuotaName, plus(full(), r))
+	wantMigratingVMs(t, c, ns, prefix, r)
 	m.GoOn(t)
 	m.Await(t, virtv1.MigrationSucceeded)
 	awaitHard(t, c, ns, kubevirttest.QuotaName, plus(full(), r))

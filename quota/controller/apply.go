@@ -97,6 +97,7 @@ func (w *writer) release(ctx context.Context, planned *v1alpha1.MigrationReserva
 			return fmt.Errorf("letting go of reservation %s: %w", o.Name, err)
 		}
 	}
+	w.ns.released(kindReservation, planned, w.Now())
 	return nil
 }
 

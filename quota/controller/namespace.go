@@ -80,6 +80,15 @@ func (n *namespace) wrote(k kind, o client.Object, now time.Time) {
 	n.since = now
 }
 
+// gone is remembered of an object that was let go of: it is not to be shown any more.
+const gone = "gone"
+
+// released remembers that, so that nothing is reserved by a cache that still shows it.
+func (n *namespace) released(k kind, o client.Object, now time.Time) {
+	n.wrote(k, o, now)
+	n.unseen[object{k, o.GetName(), o.GetUID()}] = gone
+}
+
 // conflict returns how long to wait after one.
 func (n *namespace) conflict() time.Duration {
 	n.distrust = true
@@ -105,7 +114,8 @@ func (n *namespace) look(s quota.Snapshot) bool {
 	}
 	shown[object{kindNamespace, n.name, s.Namespace.UID}] = s.Namespace.ResourceVersion
 	for o, written := range n.unseen {
-		if version, ok := shown[o]; ok && atLeast(version, written) {
+		version, ok := shown[o]
+		if written == gone && !ok || written != gone && ok && atLeast(version, written) {
 			delete(n.unseen, o)
 		}
 	}

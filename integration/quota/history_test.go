@@ -1,0 +1,235 @@
+package quota
+
+import (
+	"strconv"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	virtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mooring-vm/mooring/api/v1alpha1"
+	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
+	"github.com/mooring-vm/mooring/quota"
+	"github.com/mooring-vm/mooring/quota/controller"
+)
+
+// version is a quota's spec.hard at a resourceVersion.
+type version struct {
+	at   uint64
+	hard corev1.ResourceList
+}
+
+// entry is what a reservation holds from a resourceVersion on.
+type entry struct {
+	at     uint64
+	name   string              // the migration's UID
+	charge corev1.ResourceList // nil: nothing any more
+}
+
+// history is what was seen of a namespace's quota and of its ledger. One etcd counts the
+// resourceVersions of both, so they say what came first.
+type history struct {
+	quotas []version
+	ledger []entry
+	ended  map[string]uint64 // migrations, by UID, and from when on
+}
+
+func at(t *testing.T, o runtime.Object) uint64 {
+	t.Helper()
+	m, err := meta.Accessor(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.ParseUint(m.GetResourceVersion(), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func versionOf(t *testing.T, q *corev1.ResourceQuota) version {
+	t.Helper()
+	return version{at(t, q), q.Spec.Hard.DeepCopy()}
+}
+
+// watching notes what the quota and the ledger of a namespace are, and migrations that end. The function that it
+// returns ends that, and returns what was noted.
+func watching(t *testing.T, c *kubevirttest.Cluster, namespace string) func() history {
+	t.Helper()
+	h := history{ended: map[string]uint64{}}
+	stopLedger := watched(t, c, namespace, &v1alpha1.MigrationReservationList{}, func(event watch.Event) {
+		if r, ok := event.Object.(*v1alpha1.MigrationReservation); ok {
+			e := entry{at: at(t, r), name: r.Name}
+			if event.Type != watch.Deleted && quota.Holds(r) {
+				e.charge = reserved(r)
+			}
+			h.ledger = append(h.ledger, e)
+		}
+	})
+	stopQuotas := watched(t, c, namespace, &corev1.ResourceQuotaList{}, func(event watch.Event) {
+		if q, ok := event.Object.(*corev1.ResourceQuota); ok && event.Type != watch.Deleted {
+			h.quotas = append(h.quotas, versionOf(t, q))
+		}
+	})
+	stopMigrations := watched(t, c, namespace, &virtv1.VirtualMachineInstanceMigrationList{}, func(event watch.Event) {
+		m, ok := event.Object.(*virtv1.VirtualMachineInstanceMigration)
+		if !ok || h.ended[string(m.UID)] > 0 {
+			return
+		}
+		if m.IsFinal() || event.Type == watch.Deleted {
+			h.ended[string(m.UID)] = at(t, m)
+		}
+	})
+	return func() history {
+		stopQuotas()
+		stopLedger()
+		stopMigrations()
+		if len(h.quotas) == 0 {
+			t.Error("the quota was never seen")
+		}
+		return h
+	}
+}
+
+// watched has each change of a namespace's objects of a kind noted, until it is told to stop.
+func watched(t *testing.T, c *kubevirttest.Cluster, namespace string, kind client.ObjectList, note func(watch.Event)) (stop func()) {
+	t.Helper()
+	scheme, err := controller.NewScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	watcher, err := client.NewWithWatch(c.Plane.Config(), client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, err := watcher.Watch(t.Context(), kind, client.InNamespace(namespace))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for event := range events.ResultChan() {
+			note(event)
+		}
+	}()
+	return func() {
+		events.Stop()
+		<-ended
+	}
+}
+
+// reserved is the sum of what a reservation holds.
+func reserved(r *v1alpha1.MigrationReservation) corev1.ResourceList {
+	sum := corev1.ResourceList{}
+	for _, pod := range r.Spec.Pods {
+		for name, charge := range pod.Charge {
+			q := sum[name]
+			q.Add(charge)
+			sum[name] = q
+		}
+	}
+	return sum
+}
+
+// check holds every quota that was seen against the base of its time, which is among those
+// that were written, oldest first:
+//
+//   - It is never below its base.
+//   - Whoever else than the one who writes bases changes spec.hard makes it base + what is in
+//     the ledger at that moment. So what a quota is raised by is in the ledger before.
+//
+// Between two changes it may well be above that: what is not needed any more leaves the
+// ledger first, and then the quota is lowered, by the next controller where this one has died.
+//
+// It returns how often the quota was set to more than its base.
+func (h history) check(t *testing.T, bases []version) (raised int) {
+	t.Helper()
+	var before corev1.ResourceList
+	for _, q := range h.quotas {
+		base := inForceAt(bases, q.at)
+		if !atLeast(q.hard, base.hard) {
+			t.Errorf("at %d hard is %v, below its base %v", q.at, q.hard, base.hard)
+		}
+		changed := !equality.Semantic.DeepEqual(before, q.hard)
+		before = q.hard
+		if base.at == q.at || !changed {
+			continue
+		}
+		if want := h.with(base.hard, q.at); !equality.Semantic.DeepEqual(q.hard, want) {
+			t.Errorf("at %d hard becomes %v, and base and ledger are %v", q.at, q.hard, want)
+		}
+		if !equality.Semantic.DeepEqual(q.hard, base.hard) {
+			raised++
+		}
+	}
+	return raised
+}
+
+func inForceAt(bases []version, at uint64) version {
+	in := bases[0]
+	for _, b := range bases {
+		if b.at <= at {
+			in = b
+		}
+	}
+	return in
+}
+
+func atLeast(hard, least corev1.ResourceList) bool {
+	for name, q := range least {
+		has, ok := hard[name]
+		if !ok || has.Cmp(q) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// with is a base and what was in the ledger at a resourceVersion, in resources of the base.
+func (h history) with(base corev1.ResourceList, at uint64) corev1.ResourceList {
+	sum := base.DeepCopy()
+	for _, e := range h.ledgerAt(at) {
+		for name := range base {
+			q := sum[name]
+			q.Add(e.charge[name])
+			sum[name] = q
+		}
+	}
+	return sum
+}
+
+func (h history) ledgerAt(at uint64) map[string]entry {
+	ledger := map[string]entry{}
+	for _, e := range h.ledger {
+		switch {
+		case e.at > at:
+		case e.charge == nil:
+			delete(ledger, e.name)
+		default:
+			ledger[e.name] = e
+		}
+	}
+	return ledger
+}
+
+// checkOneAtATime fails t if something was reserved for two migrations that had not ended.
+func (h history) checkOneAtATime(t *testing.T) {
+	t.Helper()
+	for _, e := range h.ledger {
+		underWay := 0
+		for uid := range h.ledgerAt(e.at) {
+			if end, ended := h.ended[uid]; !ended || e.at < end {
+				underWay++
+			}
+		}
+		if underWay > 1 {
+			t.Errorf("at %d there are %d reservations of migrations that have not ended", e.at, underWay)
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package quota
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	virtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mooring-vm/mooring/api/v1alpha1"
+	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
+	"github.com/mooring-vm/mooring/integration/kubevirt/actor"
+)
+
+// A VM is to migrate again while the source of its first migration runs on. What is reserved
+// for the first stays so until that has ended, for which KubeVirt waits, too.
+func testMigratesAgain(t *testing.T, c *kubevirttest.Cluster) {
+	ns := c.Namespace(t, full())
+	seen := watching(t, c, ns)
+	m, first := charged(t, c, ns)
+	source := m.Source(t)
+	c.Keep(t, source)
+	m.GoOn(t)
+	m.Await(t, virtv1.MigrationSucceeded)
+	awaitPhase(t, c, ns, v1alpha1.PhaseReleasing)
+
+	vmi := kubevirttest.NewVMI(ns, "vm", small())
+	c.AwaitRunning(t, vmi)
+	again := c.MigrateUntil(t, vmi, virtv1.MigrationPreparingTarget)
+	again.Await(t, virtv1.MigrationPending)
+	awaitReservation(t, c, ns, again, v1alpha1.PhaseGranted)
+	awaitReservation(t, c, ns, m, v1alpha1.PhaseReleasing)
+	if hard := quotaOf(t, c, ns, kubevirttest.QuotaName).Spec.Hard; !atLeast(hard, plus(full(), first)) {
+		t.Errorf("hard is %v, and the source and the target of the first migration are charged", hard)
+	}
+
+	c.Release(t, source)
+	again.Await(t, virtv1.MigrationPreparingTarget)
+	second := awaitPhase(t, c, ns, v1alpha1.PhaseCharged) // it alone is left
+	awaitHard(t, c, ns, kubevirttest.QuotaName, plus(full(), second))
+	again.GoOn(t)
+	again.Await(t, virtv1.MigrationSucceeded)
+	awaitClean(t, c, ns, kubevirttest.QuotaName, full())
+	seen().check(t, []version{{0, full()}})
+}
+
+// KubeVirt refuses a second migration of a VM while there is one under way, unless both come
+// at once. Then something is reserved for one of them, and for the other when that has ended.
+// Which is first is KubeVirt's choice, and either gets through.
+func testTwoAtOnce(t *testing.T, c *kubevirttest.Cluster) {
+	ns := c.Namespace(t, full())
+	seen := watching(t, c, ns)
+	c.RunningVMI(t, ns, "vm", small())
+	both := twoLetIn(t, c, ns)
+	awaitOneOf(t, c, both, func(m *virtv1.VirtualMachineInstanceMigration) bool {
+		return m.Status.Phase == virtv1.MigrationPreparingTarget
+	})
+	awaitRaised(t, c, ns, full())
+	for len(both) > 0 {
+		for _, m := range both {
+			goOn(t, c, m)
+		}
+		ended := awaitOneOf(t, c, both, (*virtv1.VirtualMachineInstanceMigration).IsFinal)
+		if phase := both[ended].Status.Phase; phase != virtv1.MigrationSucceeded {
+			t.Errorf("%s is %s", both[ended].Name, phase)
+		}
+		both = slices.Delete(both, ended, ended+1)
+	}
+	awaitClean(t, c, ns, kubevirttest.QuotaName, full())
+	h := seen()
+	h.check(t, []version{{0, full()}})
+	h.checkOneAtATime(t)
+}
+
+// awaitOneOf returns the index of a migration that is as it should be, when there is one.
+func awaitOneOf(
+	t *testing.T, c *kubevirttest.Cluster, all []*virtv1.VirtualMachineInstanceMigration, right func(*virtv1.VirtualMachineInstanceMigration) bool,
+) int {
+	t.Helper()
+	found := -1
+	eventually(t, "one of the migrations", func() error {
+		for i, m := range all {
+			if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {
+				return err
+			}
+			if right(m) {
+				found = i
+				return nil
+			}
+		}
+		return fmt.Errorf("none of %d", len(all))
+	})
+	return found
+}
+
+// twoLetIn returns two migrations of the VM of a namespace. They go no further than to
+// PreparingTarget.
+func twoLetIn(t *testing.T, c *kubevirttest.Cluster, ns string) []*virtv1.VirtualMachineInstanceMigration {
+	t.Helper()
+	var both []*virtv1.VirtualMachineInstanceMigration
+	eventually(t, "two migrations to be let in at once", func() error {
+		both = letIn(t, c, ns)
+		if len(both) == 2 {
+			return nil
+		}
+		for _, m := range both {
+			goOn(t, c, m)
+			if err := c.Client.Delete(t.Context(), m); client.IgnoreNotFound(err) != nil {
+				t.Fatal(err)
+			}
+			awaitMigrationGone(t, c, m)
+		}
+		return fmt.Errorf("%d were", len(both))
+	})
+	return both
+}
+
+// letIn makes two migrations at once, and returns those that nobody has refused.
+func letIn(t *testing.T, c *kubevirttest.Cluster, ns string) []*virtv1.VirtualMachineInstanceMigration {
+	t.Helper()
+	var made [2]*virtv1.VirtualMachineInstanceMigration
+	var errs [2]error
+	var all sync.WaitGroup
+	for i := range made {
+		all.Go(func() {
+			m := &virtv1.VirtualMachineInstanceMigration{ObjectMeta: metav1.ObjectMeta{
+				Namespace: ns, GenerateName: "vm-", Annotations: map[string]string{actor.Until: string(virtv1.MigrationPreparingTarget)},
+			}}
+			m.Spec.VMIName = "vm"
+			if errs[i] = c.Client.Create(t.Context(), m); errs[i] == nil {
+				made[i] = m
+			}
+		})
+	}
+	all.Wait()
+	if err := errors.Join(errs[:]...); err != nil && !strings.Contains(err.Error(), "in-flight migration") {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(made[:], func(m *virtv1.VirtualMachineInstanceMigration) bool { return m == nil })
+}
+
+func awaitMigrationGone(t *testing.T, c *kubevirttest.Cluster, m *virtv1.VirtualMachineInstanceMigration) {
+	t.Helper()
+	eventually(t, m.Name+" to be gone", func() error {
+		err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(m), m)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return cmp.Or(err, fmt.Errorf("it is %s", m.Status.Phase))
+	})
+}
+
+// awaitReservation returns the reservation of a migration when it is in a phase.
+func awaitReservation(t *testing.T, c *kubevirttest.Cluster, ns string, m *kubevirttest.Migration, phase v1alpha1.Phase) v1alpha1.MigrationReservation {
+	t.Helper()
+	var found v1alpha1.MigrationReservation
+	uid := m.Get(t).UID
+	eventually(t, "its reservation to be "+string(phase), func() error {
+		for _, r := range reservations(t, c, ns) {
+			if found = r; r.Spec.Migration.UID == uid && r.Status.Phase == phase {
+				return nil
+			}
+		}
+		return fmt.Errorf("%+v", reservations(t, c, ns))
+	})
+	return found
+}

@@ -1,0 +1,36 @@
+package controller
+
+import (
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mooring-vm/mooring/api/v1alpha1"
+)
+
+// A ledger that does not show yet that a reservation was released raises nothing by it, when
+// the cache of quotas is ahead.
+func TestReleasesAreWaitedFor(t *testing.T) {
+	w, lag := newWorld(t), &lagging{}
+	r := w.reconciler(lag.hooks())
+	life := lives()["succeeded"]
+	for _, s := range life[:3] {
+		s.happen(t, w)
+		w.must(t, w.settle(t, r))
+	}
+	old := &v1alpha1.MigrationReservationList{}
+	w.must(t, w.api.List(t.Context(), old, client.InNamespace(namespaceName)))
+	lag.kept = []client.ObjectList{old}
+	life[3].happen(t, w)
+	if _, err := reconcileOnce(r); err != nil {
+		t.Fatal(err)
+	}
+	w.clean(t)
+	w.enforce(t)
+	checkWaits(t, w, r)
+	w.now = w.now.Add(unseenTimeout)
+	if _, err := reconcileOnce(r); err != nil {
+		t.Fatal(err)
+	}
+	w.clean(t)
+}
