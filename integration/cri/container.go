@@ -128,9 +128,12 @@ func (i *Instance) Remove(ctx context.Context) error {
 	return err
 }
 
+// execTimeout is in seconds, and less than callTimeout: the runtime's answer tells more.
+const execTimeout = 100
+
 // Exec runs a command in the container and returns its standard output.
 func (i *Instance) Exec(ctx context.Context, args ...string) (string, error) {
-	r, err := i.Sandbox.client.ExecSync(ctx, &runtimeapi.ExecSyncRequest{ContainerId: i.ID, Cmd: args, Timeout: 60})
+	r, err := i.Sandbox.client.ExecSync(ctx, &runtimeapi.ExecSyncRequest{ContainerId: i.ID, Cmd: args, Timeout: execTimeout})
 	if err != nil {
 		return "", fmt.Errorf("running %v in container %s: %w", args, i.Name, err)
 	}

@@ -53,10 +53,13 @@ func TestResize(t *testing.T) {
 	if got := f.output(t, "virsh", "vcpucount", "--live", v.domain()); strings.TrimSpace(got) != "2" {
 		t.Errorf("libvirt has %s vCPUs", got)
 	}
+	f.runsFor(t, v, 2, "75000 100000", "200")
 	f.becomes(t, v, 2, 320, "--cpu-quota=80%")
+	f.runsFor(t, v, 2, "40000 100000", "200")
 	if r := f.becomes(t, v, 2, 160, "--memory=160Mi", "--cpu-quota=none"); r.Actual.Quota != "none" {
 		t.Errorf("the pod reports %+v", r)
 	}
+	f.runsFor(t, v, 2, "max 100000", "200")
 	if _, err := v.launcher.PreStop(t.Context(), patience, preStop, "prestop"); err != nil {
 		t.Errorf("the hook ended with %v", err)
 	}
@@ -83,13 +86,13 @@ func TestResizeWithALock(t *testing.T) {
 		flags:   slowGuest(),
 	})
 	f.guestSays(t, v, "cpus=0 ")
-	f.pins(t, v, 160*mib)
+	f.pins(t, v, 160*mib, 160*mib+gib)
 	f.becomes(t, v, 4, 160, "--vcpus=4")
 	f.guestSays(t, v, "cpus=0-3 ")
 	f.becomes(t, v, 4, 288, "--memory=288Mi")
-	f.pins(t, v, 288*mib)
+	f.pins(t, v, 288*mib, 288*mib+gib)
 	f.becomes(t, v, 4, 160, "--memory=160Mi")
-	f.pins(t, v, 160*mib)
+	f.pins(t, v, 160*mib, 160*mib+gib)
 	f.fewerVCPUs(t, v, 2)
 	f.neverTold(t, v.pod, agentapi.ReasonVMTerminated)
 }
@@ -101,7 +104,7 @@ func (f fixture) fewerVCPUs(t *testing.T, v *vm, n int) {
 	out, err := f.agent.CLI(t.Context(), "resize", v.pod.Namespace+"/"+v.pod.Name, "--wait", "--vcpus="+strconv.Itoa(n))
 	t.Logf("%s\n%v", out, err)
 	r := f.reported(t, v)
-	has := f.inLauncher(t, v, "virsh -c qemu:///session vcpucount --live "+v.domain())
+	has := f.vcpus(t, v, v.domain())
 	switch {
 	case r.Actual == nil:
 		t.Errorf("the pod reports %+v", r)
@@ -164,18 +167,25 @@ func (f fixture) pushShim(t *testing.T) {
 // startLinux has the node's libvirt start a VM with a Linux guest and headroom.
 func (f fixture) startLinux(t *testing.T, v *vm) {
 	t.Helper()
-	xml, dir := fmt.Sprintf(linuxXML, v.domain()), guestDir+"/"+v.domain()
-	xml = strings.Replace(xml, "path='"+v.domain()+"'", "path='"+dir+"/console'", 1)
-	v.console = dir + "/console"
+	v.console = guestDir + "/" + v.domain() + "/console"
+	xml := strings.Replace(fmt.Sprintf(linuxXML, v.domain()), "path='"+v.domain()+"'", "path='"+v.console+"'", 1)
+	f.startPrepared(t, v, xml, "--memory-capacity=1024", "--cpu-capacity=4")
+	f.guestSays(t, v, "cpus=0 ")
+}
+
+// startPrepared has the node's libvirt start a VM with headroom.
+func (f fixture) startPrepared(t *testing.T, v *vm, xml string, flags ...string) {
+	t.Helper()
+	dir := guestDir + "/" + v.domain()
 	f.output(t, "mkdir", "-p", "-m", "0777", dir)
 	if err := f.PushFrom(t.Context(), strings.NewReader(xml), dir+"/plain.xml", 0o644); err != nil {
 		t.Fatal(err)
 	}
-	f.output(t, "sh", "-c", `mooring domain prepare --memory-capacity=1024 --cpu-capacity=4 "$1/plain.xml" >"$1/vm.xml" && virsh -q create "$1/vm.xml"`, "sh", dir)
+	const start = `cd "$1" && shift && mooring domain prepare "$@" plain.xml >vm.xml && virsh -q create vm.xml`
+	f.output(t, append([]string{"sh", "-c", start, "sh", dir}, flags...)...)
 	if err := f.learnDomain(t.Context(), v); err != nil {
 		t.Fatal(err)
 	}
-	f.guestSays(t, v, "cpus=0 ")
 }
 
 // guestSays waits until the guest has told something on its console.

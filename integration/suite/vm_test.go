@@ -37,9 +37,11 @@ type vm struct {
 	placement
 	pod      cri.Pod
 	launcher *cri.Instance
-	owner    process // the launcher's first
-	process  process // runs QEMU; 0 before it was started
-	console  string  // the file on the node that a Linux guest writes to
+	sidecar  *cri.Instance // nil where there is none
+	owner    process       // the launcher's first
+	process  process       // runs QEMU; 0 before it was started
+	console  string        // the file on the node that a Linux guest writes to
+	shared   string        // the directory on the node that launcher and sidecar share
 }
 
 // domain is the libvirt domain's name of a VM that is one.
@@ -107,7 +109,7 @@ func (f fixture) runLauncher(ctx context.Context, at placement, w want) (*vm, er
 	}
 	v.launcher = &cri.Instance{Sandbox: s}
 	if w.sidecar != nil {
-		if _, err := s.Run(ctx, *w.sidecar); err != nil {
+		if v.sidecar, err = s.Run(ctx, *w.sidecar); err != nil {
 			return v, err
 		}
 	}

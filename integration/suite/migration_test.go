@@ -1,0 +1,164 @@
+package suite
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+)
+
+// restless is the file on the node with a firmware that goes on writing to 2 MiB of its
+// memory, which no migration gets done with at 1 MiB/s.
+const restless = "/opt/suite/restless.rom"
+
+// restlessROM is that firmware.
+func restlessROM() []byte {
+	const code, gdtr, gdt, reset = 0xff00, 0xff80, 0xff90, 0xfff0
+	rom := make([]byte, 0x10000)
+	copy(rom[reset:], []byte{0xe9, 0x0d, 0xff}) // jmp code
+	copy(rom[code:], []byte{
+		0xfa,                                     // cli
+		0x2e, 0x66, 0x0f, 0x01, 0x16, 0x80, 0xff, // lgdt cs:gdtr
+		0x0f, 0x20, 0xc0, 0x0c, 0x01, 0x0f, 0x22, 0xc0, // cr0 |= protected mode
+		0xb8, 0x08, 0x00, 0x8e, 0xd8, // ds = all memory
+		0x66, 0xbe, 0x00, 0x00, 0x10, 0x00, // again: esi = 1 MiB
+		0x67, 0xfe, 0x06, // next: inc byte [esi]
+		0x66, 0x81, 0xc6, 0x00, 0x10, 0x00, 0x00, // esi += 4 KiB
+		0x66, 0x81, 0xfe, 0x00, 0x00, 0x30, 0x00, // esi < 3 MiB?
+		0x72, 0xed, // then next
+		0xeb, 0xe5, // else again
+	})
+	copy(rom[gdtr:], []byte{0x0f, 0x00, 0x90, 0xff, 0xff, 0xff})              // of gdt below 4 GiB
+	copy(rom[gdt+8:], []byte{0xff, 0xff, 0x00, 0x00, 0x00, 0x93, 0xcf, 0x00}) // after the empty one: data, from 0 on, 4 GiB
+	return rom
+}
+
+// TestLiveMigration: a VM moves from one pod to another, each with a libvirt and a sidecar
+// of its own. One agent is asked for a lease by both. Meanwhile nothing is resized, and
+// that the VM is gone from its launcher afterwards is no reason to end anything.
+func TestLiveMigration(t *testing.T) {
+	f := setUpVMs(t)
+	f.pushShim(t)
+	m := f.newMove(t)
+	m.begin(t)
+	for _, v := range []*vm{m.source, m.target} {
+		m.awaitLease(t, v, true)
+	}
+	m.cli(t, "resize", m.target.pod.Namespace+"/"+m.target.pod.Name, "--vcpus=3")
+	m.goOn(t, 2)
+	for name, v := range map[string]*vm{"source": m.source, "target": m.target} {
+		if got := m.vcpus(t, v, m.source.domain()); got != "1" {
+			t.Errorf("the %s has %s vCPUs during the migration, want 1", name, got)
+		}
+	}
+	m.finish(t)
+	for _, v := range []*vm{m.source, m.target} {
+		m.awaitLease(t, v, false)
+	}
+	m.arrived(t)
+	for _, v := range []*vm{m.source, m.target} {
+		m.neverTold(t, v.pod, agentapi.ReasonVMShutdown, agentapi.ReasonVMTerminated, agentapi.ReasonVMKilled, agentapi.ReasonStopRequested)
+		if !m.lives(t, v.owner) {
+			t.Errorf("the launcher of pod %s has ended", v.pod.Name)
+		}
+	}
+}
+
+// move is a VM on its way between two launchers.
+type move struct {
+	fixture
+	source, target *vm
+}
+
+func (f fixture) newMove(t *testing.T) move {
+	t.Helper()
+	if err := f.PushFrom(t.Context(), bytes.NewReader(restlessROM()), restless, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	m := move{fixture: f, target: f.runBesideSidecar(t, withSidecar{firmware: restless})}
+	w := withSidecar{firmware: restless, prepare: []string{"--cpu-capacity=4"}, peer: m.target.shared + "/run"}
+	m.source = f.runBesideSidecar(t, w)
+	for _, v := range []*vm{m.source, m.target} { // one host takes no VM from itself
+		f.inLauncher(t, v, fmt.Sprintf(`mkdir -p /tmp/.config/libvirt && echo 'host_uuid = "%s"' >/tmp/.config/libvirt/libvirtd.conf &&
+			virsh -q -c qemu:///session list`, uuid.NewString()))
+	}
+	f.startWithSidecar(t, m.source, w)
+	return m
+}
+
+// begin begins to migrate, at 1 MiB/s.
+func (m move) begin(t *testing.T) {
+	t.Helper()
+	migrate := "virsh -c qemu:///session migrate --live --bandwidth 1 " + m.source.domain() +
+		" 'qemu+unix:///session?socket=/tmp/peer/libvirt/libvirt-sock' tcp://127.0.0.1 --listen-address 127.0.0.1"
+	m.inLauncher(t, m.source, "("+migrate+"; echo $? >/tmp/run/ended) >/tmp/run/migrate.log 2>&1 </dev/null &")
+}
+
+// said is what virsh said of the migration.
+func (m move) said(t *testing.T) string {
+	return m.output(t, "sh", "-c", `cat "$1/migrate.log" "$1/ended"; true`, "sh", m.source.shared+"/run")
+}
+
+func (m move) awaitLease(t *testing.T, v *vm, holds bool) {
+	t.Helper()
+	var last *agentapi.Lease
+	eventually(t, fmt.Sprintf("pod %s to have a lease: %t", v.pod.Name, holds), func() bool {
+		last = m.inspect(t, v.pod).Lease
+		return (last != nil) == holds && (last == nil || strings.Contains(last.Reason, "a live migration"))
+	}, func() string { return fmt.Sprintf("%+v; %s", last, m.said(t)) })
+}
+
+// goOn waits until QEMU has gone over the memory some times more: for so long the shims
+// do not do what they must not.
+func (m move) goOn(t *testing.T, times int) {
+	t.Helper()
+	enough := m.round(t) + times
+	within(t, 2*patience, "the migration to go on", func() bool { return m.round(t) >= enough }, func() string { return m.said(t) })
+}
+
+var iteration = regexp.MustCompile(`Iteration: +(\d+)`)
+
+func (m move) round(t *testing.T) int {
+	t.Helper()
+	found := iteration.FindStringSubmatch(m.inLauncher(t, m.source, "virsh -c qemu:///session domjobinfo "+m.source.domain()))
+	if found == nil {
+		return 0
+	}
+	n, err := strconv.Atoi(found[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// finish lets the migration come to its end.
+func (m move) finish(t *testing.T) {
+	t.Helper()
+	const hurry = "virsh -q -c qemu:///session migrate-setspeed %[1]s 4096 && virsh -q -c qemu:///session migrate-setmaxdowntime %[1]s 60000"
+	m.inLauncher(t, m.source, fmt.Sprintf(hurry, m.source.domain()))
+	ended := func() string { return m.output(t, "sh", "-c", `cat "$1/run/ended"; true`, "sh", m.source.shared) }
+	eventually(t, "the migration to end", func() bool { return ended() != "" }, func() string { return m.said(t) })
+	if ended() != "0" {
+		t.Fatalf("virsh migrate: %s", m.said(t))
+	}
+}
+
+// arrived wants the VM to be the target's, and to become there what was wanted of it.
+func (m move) arrived(t *testing.T) {
+	t.Helper()
+	m.awaitEnd(t, m.source.process)
+	if err := m.learn(t.Context(), m.target); err != nil {
+		t.Fatal(err)
+	}
+	m.awaitVM(t, m.target, agentapi.VMRunning)
+	m.becomes(t, m.target, 3, 64, "--vcpus=3")
+	if got := m.vcpus(t, m.target, m.source.domain()); got != "3" {
+		t.Errorf("libvirt has %s vCPUs, want 3", got)
+	}
+}
