@@ -19,6 +19,7 @@ import (
 
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 	"github.com/mooring-vm/mooring/hack/kube"
+	"github.com/mooring-vm/mooring/integration/controllerprogram"
 	kubetest "github.com/mooring-vm/mooring/integration/kube"
 	"github.com/mooring-vm/mooring/integration/kubevirt/actor"
 )
@@ -32,9 +33,7 @@ const (
 const patience = time.Minute
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == serveAs {
-		os.Exit(serve(os.Args[2:]))
-	}
+	controllerprogram.Main()
 	code := kubetest.Main(m)
 	if err := stopKubeVirt(); err != nil {
 		fmt.Fprintln(os.Stderr, "stopping KubeVirt:", err)

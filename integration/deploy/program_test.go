@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"testing"
 	"time"
 
@@ -14,25 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/mooring-vm/mooring/hack/kube"
-	"github.com/mooring-vm/mooring/internal/buildinfo"
-	"github.com/mooring-vm/mooring/internal/controllercmd"
+	"github.com/mooring-vm/mooring/integration/controllerprogram"
 )
-
-// serveAs is the first argument that makes the test binary mooring-controller.
-const serveAs = "mooring-controller"
-
-// serve is mooring-controller.
-func serve(args []string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	command := controllercmd.Command(buildinfo.Info{Version: "test"}, os.Stderr)
-	command.SetArgs(args)
-	if err := command.ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		return 1
-	}
-	return 0
-}
 
 // startController runs the program in a process of its own, with the command line and the
 // rights that the chart gives it, and returns when it can work.
@@ -47,9 +28,9 @@ func (u *used) startController(t *testing.T) *kube.Process {
 		t.Fatal(err)
 	}
 	listen := fmt.Sprintf("127.0.0.1:%d", port)
-	args := append([]string{serveAs}, u.controller(t).Spec.Template.Spec.Containers[0].Args...)
+	args := append([]string{controllerprogram.Name}, u.controller(t).Spec.Template.Spec.Containers[0].Args...)
 	args = append(args, "--kubeconfig="+kubeconfig, "--lease-namespace="+system, "--listen="+listen)
-	process, err := u.plane.Start(serveAs, os.Args[0], args...)
+	process, err := u.plane.Start(controllerprogram.Name, os.Args[0], args...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/mooring-vm/mooring/integration/controllerprogram"
 	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
 	"github.com/mooring-vm/mooring/quota"
 	"github.com/mooring-vm/mooring/quota/webhook/certificates"
@@ -69,7 +70,7 @@ func TestCertificates(t *testing.T) {
 // others.
 func aged(t *testing.T, ages ...time.Duration) map[string][]byte {
 	t.Helper()
-	names := []string{serveAs + "." + system + ".svc", serveAs + "." + system, "localhost"}
+	names := []string{controllerprogram.Name + "." + system + ".svc", controllerprogram.Name + "." + system, "localhost"}
 	var data map[string][]byte
 	for _, age := range ages {
 		var err error
@@ -201,7 +202,7 @@ func callOn(ctx context.Context, c *kubevirttest.Cluster, namespace string) erro
 
 // lease is that of who leads.
 func lease() *coordinationv1.Lease {
-	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: serveAs}}
+	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: controllerprogram.Name}}
 }
 
 // keepWaiting has a controller that is started find that another one leads: it serves, and

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/mooring-vm/mooring/api/v1alpha1"
+	"github.com/mooring-vm/mooring/integration/controllerprogram"
 	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
 	"github.com/mooring-vm/mooring/quota/controller"
 )
@@ -27,7 +28,7 @@ import (
 // with an API server, a quota controller and a virt-controller that are real.
 func TestKilledAtEachWrite(t *testing.T) {
 	c := kubevirttest.Start(t)
-	install(t, c, serveAs)
+	install(t, c, controllerprogram.Name)
 	inParallel(t, c, map[string]func(*testing.T, *kubevirttest.Cluster){
 		"and knows what it wrote": func(t *testing.T, c *kubevirttest.Cluster) { testKilled(t, c, false) },
 		"and does not know":       func(t *testing.T, c *kubevirttest.Cluster) { testKilled(t, c, true) },

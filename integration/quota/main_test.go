@@ -6,13 +6,12 @@ import (
 	"os"
 	"testing"
 
+	"github.com/mooring-vm/mooring/integration/controllerprogram"
 	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == serveAs {
-		os.Exit(serve(os.Args[2:]))
-	}
+	controllerprogram.Main()
 	// Under -race: a controller that has one ends, which fails the test.
 	if err := os.Setenv("GORACE", "halt_on_error=1"); err != nil {
 		panic(err)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,9 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-vm/mooring/hack/kube"
+	"github.com/mooring-vm/mooring/integration/controllerprogram"
 	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
-	"github.com/mooring-vm/mooring/internal/buildinfo"
-	"github.com/mooring-vm/mooring/internal/controllercmd"
 )
 
 // system is the controller's namespace.
@@ -31,28 +28,12 @@ type program struct {
 	process  *kube.Process // nil: it does not run
 }
 
-// serveAs is the first argument that makes the test binary mooring-controller.
-const serveAs = "mooring-controller"
-
-// serve is mooring-controller.
-func serve(args []string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	command := controllercmd.Command(buildinfo.Info{Version: "test"}, os.Stderr)
-	command.SetArgs(args)
-	if err := command.ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		return 1
-	}
-	return 0
-}
-
 // start returns the shared cluster with the controller at work in it until t ends, with
 // these arguments beside those that it needs. Its log is kept with those of the cluster.
 func start(t *testing.T, args ...string) (*kubevirttest.Cluster, *program) {
 	t.Helper()
 	c := kubevirttest.Start(t)
-	p := install(t, c, serveAs)
+	p := install(t, c, controllerprogram.Name)
 	p.args = append(p.args, args...)
 	p.start(t)
 	return c, p
@@ -82,7 +63,7 @@ func install(t *testing.T, c *kubevirttest.Cluster, name string) *program {
 	}
 	p := &program{plane: c.Plane, name: name, listen: fmt.Sprintf("127.0.0.1:%d", port)}
 	t.Cleanup(func() { p.stop(t) })
-	p.args = []string{serveAs, "--kubeconfig=" + kubeconfig, "--lease-namespace=" + system, "--listen=" + p.listen, "--log-level=debug"}
+	p.args = []string{controllerprogram.Name, "--kubeconfig=" + kubeconfig, "--lease-namespace=" + system, "--listen=" + p.listen, "--log-level=debug"}
 	return p
 }
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/mooring-vm/mooring/integration/controllerprogram"
 	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
 )
 
@@ -19,7 +20,7 @@ import (
 // instance types of the cluster. That it suffices is shown by the other tests.
 func TestRights(t *testing.T) {
 	c := kubevirttest.Start(t)
-	install(t, c, serveAs)
+	install(t, c, controllerprogram.Name)
 	want := []string{
 		"create /events", "create coordination.k8s.io/leases", "create events.k8s.io/events",
 		"create mooring.dev/migrationreservations",

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/mooring-vm/mooring/hack/kube"
+	"github.com/mooring-vm/mooring/integration/controllerprogram"
 	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
 	"github.com/mooring-vm/mooring/quota/webhook"
 )
@@ -36,7 +37,7 @@ func startServing(t *testing.T, args ...string) (*kubevirttest.Cluster, *program
 // installServing is install with the webhooks.
 func installServing(t *testing.T, c *kubevirttest.Cluster) *program {
 	t.Helper()
-	p := install(t, c, serveAs)
+	p := install(t, c, controllerprogram.Name)
 	port, err := kube.FreePort()
 	if err != nil {
 		t.Fatal(err)
@@ -50,23 +51,16 @@ func installServing(t *testing.T, c *kubevirttest.Cluster) *program {
 // manifests are the documents of a file of deploy/kubernetes of these kinds.
 func manifests(t *testing.T, file string, kinds ...string) []*unstructured.Unstructured {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "kubernetes", file))
+	text, err := os.Open(filepath.Join("..", "..", "deploy", "kubernetes", file))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all []*unstructured.Unstructured
-	for document := range strings.SplitSeq(string(text), "\n---\n") {
-		o := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte(document), &o.Object); err != nil {
-			t.Fatal(err)
-		}
-		for _, kind := range kinds {
-			if o.GetKind() == kind {
-				all = append(all, o)
-			}
-		}
+	defer text.Close()
+	objects, err := kube.Decode(text)
+	if err != nil {
+		t.Fatalf("%s: %v", file, err)
 	}
-	return all
+	return slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool { return !slices.Contains(kinds, o.GetKind()) })
 }
 
 // applyWebhooks registers the webhooks as webhooks.yaml does, but for where they are.
@@ -77,19 +71,9 @@ func applyWebhooks(t *testing.T, c *kubevirttest.Cluster, base string) {
 		t.Fatalf("webhooks.yaml has %d webhook configurations, want 2", len(all))
 	}
 	for _, o := range all {
-		hooks, _, err := unstructured.NestedSlice(o.Object, "webhooks")
-		if err != nil || len(hooks) == 0 {
-			t.Fatalf("%s %s: no webhooks: %v", o.GetKind(), o.GetName(), err)
+		if err := kube.ServeAt(base, o); err != nil {
+			t.Fatal(err)
 		}
-		for _, hook := range hooks {
-			object := hook.(map[string]any)
-			path, _, err := unstructured.NestedString(object, "clientConfig", "service", "path")
-			if err != nil || path == "" {
-				t.Fatalf("%s: no path: %v", object["name"], err)
-			}
-			object["clientConfig"] = map[string]any{"url": base + path}
-		}
-		o.Object["webhooks"] = hooks
 		t.Cleanup(func() { remove(t, c, o) })
 		apply(t, c, o)
 	}
