@@ -158,27 +158,32 @@ func testManagerResets(t *testing.T, c *kubevirttest.Cluster) {
 // Each quota is raised in what it has, and one that the pods do not fall under is not.
 func testSeveralQuotas(t *testing.T, c *kubevirttest.Cluster) {
 	ns := c.Namespace(t, list("requests.memory", "2Gi"))
+	lasting := strings.Repeat("lasting.", 31) + "quota" // 253 characters
 	hards := map[string]corev1.ResourceList{
-		"pods": list("pods", "1"), "count": list("count/pods", "1"), "terminating": list("pods", "1"), "secrets": list("secrets", "7"),
+		"pods": list("pods", "1"), "count": list("count/pods", "1"), "terminating": list("pods", "1"), lasting: list("pods", "1"), "secrets": list("secrets", "7"),
+	}
+	scopes := map[string]corev1.ResourceQuotaScope{
+		"terminating": corev1.ResourceQuotaScopeTerminating, lasting: corev1.ResourceQuotaScopeNotTerminating,
 	}
 	for name, hard := range hards {
 		q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
 		q.Spec.Hard = hard.DeepCopy()
-		if name == "terminating" {
-			q.Spec.Scopes = []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeTerminating}
+		if scope, ok := scopes[name]; ok {
+			q.Spec.Scopes = []corev1.ResourceQuotaScope{scope}
 		}
 		c.Quota(t, q)
 	}
 	m, r := charged(t, c, ns)
 	awaitHard(t, c, ns, kubevirttest.QuotaName, plus(list("requests.memory", "2Gi"), r))
 	for name, want := range map[string]corev1.ResourceList{
-		"pods": list("pods", "2"), "count": list("count/pods", "2"), "terminating": list("pods", "1"), "secrets": list("secrets", "7"),
+		"pods": list("pods", "2"), "count": list("count/pods", "2"), "terminating": list("pods", "1"), lasting: list("pods", "2"), "secrets": list("secrets", "7"),
 	} {
 		awaitHard(t, c, ns, name, want)
 	}
 	m.GoOn(t)
 	m.Await(t, virtv1.MigrationSucceeded)
 	awaitHard(t, c, ns, "pods", hards["pods"])
+	awaitHard(t, c, ns, lasting, hards[lasting])
 	awaitHard(t, c, ns, "count", list("count/pods", "2")) // the source pod has ended, and is stored
 	if err := c.Client.Delete(t.Context(), m.Source(t)); err != nil {
 		t.Fatal(err)
