@@ -27,9 +27,10 @@ STEPS      ?= 2000
 SEED       ?= 1
 # In runs, as with -fuzztime: a duration sometimes ends in "context deadline exceeded".
 FUZZTIME   ?= 200000x
-# Of images: what is put before their names, and their tag.
+# Of images: what is put before their names, their tag, and which; all without it.
 REGISTRY   ?=
 TAG        ?= latest
+ONLY       ?=
 
 .PHONY: help run node check test unit suites units-in-node suites-in-node conformance torture matrix bench fuzz build images chart generate lint verify clean
 help: ## list the targets
@@ -112,8 +113,9 @@ build: ## programs into bin/: static ones, and mooring-shim, which loads libvirt
 	$(GO) version && packages="$$(go list ./cmd/... | grep -v '/mooring-shim$$')" && CGO_ENABLED=0 go build -trimpath -buildvcs=auto -ldflags=-s -o bin/ $$packages
 	. hack/env.sh && CGO_ENABLED=1 go build -trimpath -buildvcs=auto -ldflags=-s -o bin/ ./cmd/mooring-shim
 
-images: build ## container images into bin/images/, without a daemon; REGISTRY and TAG name them
-	$(GO) run ./hack/image --registry="$(REGISTRY)" --tag="$(TAG)"
+images: build ## container images into bin/images/, without a daemon; REGISTRY and TAG name them, ONLY chooses
+	$(if $(ONLY),,@hack/setup node)
+	$(GO) run ./hack/image --registry="$(REGISTRY)" --tag="$(TAG)" --only="$(ONLY)"
 
 chart: ## the Helm chart into bin/
 	@hack/setup build

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,11 +39,21 @@ func program(t *testing.T) []byte {
 	return content
 }
 
+// static are the images without packages.
+func static() []recipe {
+	return slices.DeleteFunc(recipes(), func(r recipe) bool { return r.libvirt })
+}
+
+func quietly(t *testing.T, o options) error {
+	t.Helper()
+	return run(t.Context(), o, slog.New(slog.NewTextHandler(t.Output(), nil)))
+}
+
 // programs puts all programs into a new folder, as of then.
 func programs(t *testing.T, content []byte, mode os.FileMode, then time.Time) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, r := range recipes() {
+	for _, r := range static() {
 		for _, name := range r.programs {
 			path := filepath.Join(dir, name)
 			if err := os.WriteFile(path, content, mode); err != nil {
@@ -55,15 +67,15 @@ func programs(t *testing.T, content []byte, mode os.FileMode, then time.Time) st
 	return dir
 }
 
-// made makes all images, and returns the bytes of the files.
-func made(t *testing.T, bin string) map[string]string {
+// made makes images, and returns the bytes of the files.
+func made(t *testing.T, bin string, of []recipe) map[string]string {
 	t.Helper()
-	o := options{bin: bin, out: t.TempDir(), registry: "registry.example.com/vm/", tag: "v1", arch: "amd64"}
-	if err := run(o); err != nil {
+	o := options{bin: bin, out: t.TempDir(), registry: "registry.example.com/vm/", tag: "v1", arch: "amd64", only: strings.Join(names(of), ",")}
+	if err := quietly(t, o); err != nil {
 		t.Fatal(err)
 	}
 	files := map[string]string{}
-	for _, r := range recipes() {
+	for _, r := range of {
 		content, err := os.ReadFile(filepath.Join(o.out, r.name+".tar"))
 		if err != nil {
 			t.Fatal(err)
@@ -75,14 +87,14 @@ func made(t *testing.T, bin string) map[string]string {
 
 func TestImagesAreReproducible(t *testing.T) {
 	content := program(t)
-	first := made(t, programs(t, content, 0o700, time.Unix(1, 0)))
-	second := made(t, programs(t, content, 0o644, time.Unix(2_000_000_000, 0)))
+	first := made(t, programs(t, content, 0o700, time.Unix(1, 0)), static())
+	second := made(t, programs(t, content, 0o644, time.Unix(2_000_000_000, 0)), static())
 	for name := range first {
 		if first[name] != second[name] {
 			t.Errorf("%s differs", name)
 		}
 	}
-	other := made(t, programs(t, append(content, 0), 0o700, time.Unix(1, 0)))
+	other := made(t, programs(t, append(content, 0), 0o700, time.Unix(1, 0)), static())
 	for name := range first {
 		if first[name] == other[name] {
 			t.Errorf("%s does not depend on its programs", name)
@@ -93,11 +105,11 @@ func TestImagesAreReproducible(t *testing.T) {
 func TestImage(t *testing.T) {
 	bin := programs(t, program(t), 0o700, time.Now())
 	out := t.TempDir()
-	o := options{bin: bin, out: out, tag: "latest", arch: "arm64"}
-	if err := run(o); err != nil {
+	o := options{bin: bin, out: out, tag: "latest", arch: "arm64", only: strings.Join(names(static()), ",")}
+	if err := quietly(t, o); err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range recipes() {
+	for _, r := range static() {
 		image, err := tarball.ImageFromPath(filepath.Join(out, r.name+".tar"), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -118,17 +130,17 @@ func TestImage(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := []string{"usr/ 0755", "usr/local/ 0755", "usr/local/bin/ 0755"}
-		for _, name := range r.programs {
+		for _, name := range slices.Sorted(slices.Values(r.programs)) {
 			want = append(want, "usr/local/bin/"+name+" 0755")
 		}
-		if diff := cmp.Diff(want, names(t, content)); diff != "" {
+		if diff := cmp.Diff(want, listed(t, content)); diff != "" {
 			t.Errorf("%s has (-want +got):\n%s", r.name, diff)
 		}
 	}
 }
 
-// names lists what is in an archive, with modes. All is root's, and of no time.
-func names(t *testing.T, archive io.Reader) (all []string) {
+// listed is what is in an archive, with modes. All is root's, and of no time.
+func listed(t *testing.T, archive io.Reader) (all []string) {
 	t.Helper()
 	for r := tar.NewReader(archive); ; {
 		h, err := r.Next()
@@ -151,16 +163,31 @@ func TestProgramsHaveToBeStatic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = run(options{bin: programs(t, shell, 0o700, time.Now()), out: t.TempDir(), tag: "latest"})
+	err = quietly(t, options{bin: programs(t, shell, 0o700, time.Now()), out: t.TempDir(), tag: "latest"})
 	if err == nil || !strings.Contains(err.Error(), "CGO_ENABLED=0") {
 		t.Errorf("got %v", err)
 	}
-	err = run(options{bin: programs(t, []byte("#!/bin/sh\n"), 0o700, time.Now()), out: t.TempDir(), tag: "latest"})
+	err = quietly(t, options{bin: programs(t, []byte("#!/bin/sh\n"), 0o700, time.Now()), out: t.TempDir(), tag: "latest"})
 	if err == nil || !strings.Contains(err.Error(), "is no program") {
 		t.Errorf("got %v", err)
 	}
-	if err := run(options{bin: t.TempDir(), out: t.TempDir(), tag: "latest"}); !errors.Is(err, os.ErrNotExist) {
+	if err := quietly(t, options{bin: t.TempDir(), out: t.TempDir(), tag: "latest"}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without programs: %v", err)
+	}
+}
+
+func TestOnly(t *testing.T) {
+	o := options{bin: programs(t, program(t), 0o700, time.Now()), out: t.TempDir(), tag: "latest", arch: "amd64", only: "mooring-controller"}
+	if err := quietly(t, o); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(o.out, "*"))
+	if err != nil || len(files) != 1 || filepath.Base(files[0]) != "mooring-controller.tar" {
+		t.Errorf("made %v, %v", files, err)
+	}
+	o.only = "mooring-agent,agent"
+	if err := quietly(t, o); err == nil || !strings.Contains(err.Error(), `--only "mooring-agent,agent": want some of mooring-agent,mooring-controller,mooring-shim`) {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -1,17 +1,23 @@
-// Command image makes Mooring's container images of the programs in bin/, without a daemon
-// and without a base: a file for each that `docker load`, `ctr images import` and
-// `crane push` take. The same programs give the same image to the byte.
+// Command image makes Mooring's container images of the programs in bin/, without a daemon:
+// a file for each that `docker load`, `ctr images import` and `crane push` take. They have
+// no base, but for mooring-shim's, which has Debian's packages of libvirt's client library.
+// The same programs and packages give the same image to the byte.
 //
-//	go run ./hack/image [--tag=TAG] [--registry=REGISTRY] [--out=DIR]
+//	go run ./hack/image [--tag=TAG] [--registry=REGISTRY] [--out=DIR] [--only=IMAGE,...]
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
+	"log/slog"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
@@ -19,7 +25,7 @@ import (
 
 // options are the command line.
 type options struct {
-	bin, out, registry, tag, arch string
+	bin, out, registry, tag, arch, only string
 }
 
 func main() {
@@ -29,20 +35,28 @@ func main() {
 	flag.StringVar(&o.registry, "registry", "", "put before the names of images, with a slash between")
 	flag.StringVar(&o.tag, "tag", "latest", "tag of the images")
 	flag.StringVar(&o.arch, "arch", runtime.GOARCH, "what the programs are built for, as GOARCH")
+	flag.StringVar(&o.only, "only", "", "make only these images, such as mooring-agent,mooring-controller, which take no packages")
 	flag.Parse()
-	if err := run(o); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, o, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
 }
 
 // run writes all images, and prints of each the name, the digest and the file.
-func run(o options) error {
+func run(ctx context.Context, o options, log *slog.Logger) error {
+	chosen, err := o.recipes()
+	if err != nil {
+		return err
+	}
 	if err := os.MkdirAll(o.out, 0o755); err != nil {
 		return err
 	}
-	for _, r := range recipes() {
-		digest, path, err := write(r, o)
+	for _, r := range chosen {
+		digest, path, err := write(ctx, r, o, log)
 		if err != nil {
 			return fmt.Errorf("make image %s: %w", r.name, err)
 		}
@@ -51,12 +65,34 @@ func run(o options) error {
 	return nil
 }
 
-func write(r recipe, o options) (digest, path string, err error) {
+func (o options) recipes() (chosen []recipe, err error) {
+	all := recipes()
+	if o.only == "" {
+		return all, nil
+	}
+	for want := range strings.SplitSeq(o.only, ",") {
+		at := slices.IndexFunc(all, func(r recipe) bool { return r.name == want })
+		if at < 0 {
+			return nil, fmt.Errorf("--only %q: want some of %s", o.only, strings.Join(names(all), ","))
+		}
+		chosen = append(chosen, all[at])
+	}
+	return chosen, nil
+}
+
+func names(recipes []recipe) (all []string) {
+	for _, r := range recipes {
+		all = append(all, r.name)
+	}
+	return all
+}
+
+func write(ctx context.Context, r recipe, o options, log *slog.Logger) (digest, path string, err error) {
 	tag, err := name.NewTag(o.reference(r.name))
 	if err != nil {
 		return "", "", err
 	}
-	image, err := r.image(o.bin, o.arch)
+	image, err := r.image(ctx, o.bin, o.arch, log)
 	if err != nil {
 		return "", "", err
 	}

@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"io"
+	"log/slog"
 	"path/filepath"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -17,37 +19,38 @@ const folder = "/usr/local/bin"
 // nobody is the user of images that need no root.
 const nobody = "65532:65532"
 
-// recipe is an image of static programs.
+// recipe is an image of programs. They are static, but for those that load libvirt's client
+// library: that is a layer of its own below them.
 type recipe struct {
 	name     string
 	programs []string // the first one is what the image runs
 	user     string   // empty: root
+	libvirt  bool
 }
 
-// recipes are those of all images. mooring-shim loads libvirt and is not among them:
-// deploy/kubernetes/Dockerfile.shim has a base for it.
 func recipes() []recipe {
 	return []recipe{
 		{name: "mooring-agent", programs: []string{"mooring-agent", "mooring", "mooring-hook"}},
 		{name: "mooring-controller", programs: []string{"mooring-controller", "mooring"}, user: nobody},
+		{name: "mooring-shim", programs: []string{"mooring-shim"}, user: nobody, libvirt: true},
 	}
 }
 
 // image makes the image of programs in the folder bin.
-func (r recipe) image(bin, arch string) (v1.Image, error) {
-	content, err := r.layer(bin)
+func (r recipe) image(ctx context.Context, bin, arch string, log *slog.Logger) (v1.Image, error) {
+	trees, err := r.trees(ctx, bin, arch, log)
 	if err != nil {
 		return nil, err
 	}
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
-		return io.NopCloser(bytes.NewReader(content)), nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	image, err := mutate.AppendLayers(empty.Image, layer)
-	if err != nil {
-		return nil, err
+	image := empty.Image
+	for _, t := range trees {
+		layer, err := t.layer()
+		if err != nil {
+			return nil, err
+		}
+		if image, err = mutate.AppendLayers(image, layer); err != nil {
+			return nil, err
+		}
 	}
 	config, err := image.ConfigFile()
 	if err != nil {
@@ -56,6 +59,30 @@ func (r recipe) image(bin, arch string) (v1.Image, error) {
 	config = config.DeepCopy()
 	config.OS, config.Architecture, config.Config = "linux", arch, r.config()
 	return mutate.ConfigFile(image, config)
+}
+
+// trees are what is in the image's layers, the lowest first.
+func (r recipe) trees(ctx context.Context, bin, arch string, log *slog.Logger) ([]tree, error) {
+	if !r.libvirt {
+		programs, err := r.tree(bin, nil)
+		return []tree{programs}, err
+	}
+	libraries, err := libvirtTree(ctx, arch, log)
+	if err != nil {
+		return nil, err
+	}
+	programs, err := r.tree(bin, libraries)
+	return []tree{libraries, programs}, err
+}
+
+func (t tree) layer() (v1.Layer, error) {
+	content, err := t.archive()
+	if err != nil {
+		return nil, err
+	}
+	return tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(content)), nil
+	}, tarball.WithCompressedCaching)
 }
 
 func (r recipe) config() v1.Config {

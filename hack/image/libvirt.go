@@ -1,0 +1,176 @@
+package main
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/mooring-vm/mooring/hack/throwaway/cache"
+	"github.com/mooring-vm/mooring/hack/throwaway/child"
+)
+
+// suite is the Debian release whose libvirt is in an image.
+const suite = "trixie"
+
+// packages come with what they depend on. There is no shell and no program among them.
+const packages = "libvirt0"
+
+// libvirtSO is what the binding opens.
+const libvirtSO = "libvirt.so.0"
+
+// entryName is that of the node's root file systems: `hack/node clean` drops these with
+// them.
+const entryName = "rootfs"
+
+// archiveFile is in the cache's entry what mmdebstrap wrote.
+const archiveFile = "root.tar"
+
+// keyring is named because mmdebstrap finds it by itself only where gpg is installed.
+const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
+
+// note leaves for scanners which packages these are, each in a file as distroless images
+// have it, and of which release; and the licences that packages refer to. Those are
+// base-files', which is not unpacked as a whole because it depends on an awk.
+const note = `set -eu
+cd "$1"
+mkdir -p var/lib/dpkg/status.d
+for deb in var/cache/apt/archives/*.deb; do
+	dpkg-deb --field "$deb" >"var/lib/dpkg/status.d/$(dpkg-deb --field "$deb" Package)"
+done
+cd tmp
+APT_CONFIG=${MMDEBSTRAP_APT_CONFIG:?} apt-get -q download base-files
+dpkg-deb --fsys-tarfile base-files_*.deb |
+	tar -x -C .. ./etc/debian_version ./etc/os-release ./usr/lib/os-release ./usr/share/common-licenses
+`
+
+// libvirtTree is libvirt's client library and what it depends on. What is not cached is
+// unpacked, which takes no root.
+func libvirtTree(ctx context.Context, arch string, log *slog.Logger) (_ tree, err error) {
+	args, err := arguments(arch)
+	if err != nil {
+		return nil, err
+	}
+	store, err := cache.Default()
+	if err != nil {
+		return nil, err
+	}
+	entry, err := store.LogTo(log).Get(ctx, entryName, cache.KeyOf(args...), func(ctx context.Context, dir string) error {
+		log.Info("unpacking libvirt's client library, half a minute", "suite", suite)
+		return unpack(ctx, args, filepath.Join(dir, archiveFile))
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, entry.Close()) }()
+	archive, err := os.Open(filepath.Join(entry.Dir, archiveFile))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = archive.Close() }()
+	if info, err := archive.Stat(); err == nil {
+		log.Info("libvirt's client library; `hack/node clean` has the next run get newer packages", "suite", suite, "unpacked", info.ModTime().Format(time.DateOnly))
+	}
+	t, err := readTree(archive, kept)
+	if err != nil {
+		return nil, fmt.Errorf("packages of Debian %s: %w", suite, err)
+	}
+	t.link()
+	return t, nil
+}
+
+// arguments name no mirror: mmdebstrap knows the one of each Debian release, and an apt
+// proxy of the machine applies.
+func arguments(arch string) ([]string, error) {
+	if arch != "amd64" && arch != "arm64" { // others have other names in Debian
+		return nil, fmt.Errorf("--arch %q: want amd64 or arm64", arch)
+	}
+	return []string{
+		"--variant=extract", "--format=tar", "--skip=output/dev", "--quiet",
+		"--architectures=" + arch, "--keyring=" + keyring, "--include=" + packages,
+		`--aptopt=Apt::Install-Recommends "false"`,
+		`--aptopt=APT::Sandbox::User "root"`,
+		`--aptopt=Acquire::Retries "3"`,
+		"--extract-hook=" + note,
+		suite, "-",
+	}, nil
+}
+
+// missingTools is what this machine lacks to unpack packages.
+func missingTools() []string {
+	var missing []string
+	if _, err := exec.LookPath("mmdebstrap"); err != nil {
+		missing = append(missing, "mmdebstrap")
+	}
+	if _, err := os.Stat(keyring); err != nil {
+		missing = append(missing, keyring)
+	}
+	return missing
+}
+
+func unpack(ctx context.Context, args []string, path string) (err error) {
+	if missing := missingTools(); len(missing) > 0 {
+		return fmt.Errorf("missing: %s; on Debian and Ubuntu `hack/setup node` installs them; --only=mooring-agent,mooring-controller leaves this image out",
+			strings.Join(missing, ", "))
+	}
+	out, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	mode := "--mode=root"
+	if os.Geteuid() != 0 {
+		mode = "--mode=chrootless" // nothing of the packages is run
+	}
+	var said strings.Builder
+	cmd := child.Isolated(ctx, "mmdebstrap", append([]string{mode}, args...)...)
+	cmd.Stdout, cmd.Stderr = out, &said
+	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8")
+	if err := child.Run(cmd); err != nil {
+		return fmt.Errorf("unpacking libvirt of Debian %s: mmdebstrap: %w\n%s", suite, err, strings.TrimSpace(said.String()))
+	}
+	return nil
+}
+
+// kept leaves out what apt, dpkg and mmdebstrap work with, some of it the machine's, and
+// what is for people.
+func kept(name string) bool {
+	if rest, ok := strings.CutPrefix(name, "usr/share/"); ok {
+		switch dir, _, _ := strings.Cut(rest, "/"); dir {
+		case "doc":
+			return filepath.Base(name) == "copyright" || strings.Count(rest, "/") == 1 // the latter for links to other packages'
+		case "man", "locale", "info", "lintian":
+			return false
+		}
+		return true
+	}
+	switch name {
+	case "etc/fstab", "etc/hostname", "etc/resolv.conf":
+		return false
+	}
+	for _, dir := range []string{"etc/apt/", "etc/dpkg/"} {
+		if strings.HasPrefix(name, dir) {
+			return false
+		}
+	}
+	return strings.HasPrefix(name, "etc/") || strings.HasPrefix(name, "usr/") || strings.HasPrefix(name, "var/lib/dpkg/status.d/")
+}
+
+// link adds what Debian has beside packages: the loader is looked for in /lib64 or /lib,
+// and sockets in /run or /var/run.
+func (t tree) link() {
+	for _, dir := range []string{"lib", "lib64"} {
+		if _, there := t["usr/"+dir]; there {
+			t.put(dir, file{kind: tar.TypeSymlink, mode: 0o777, link: "usr/" + dir})
+		}
+	}
+	t.put("run", file{kind: tar.TypeDir, mode: 0o755})
+	t.put("var/run", file{kind: tar.TypeSymlink, mode: 0o777, link: "/run"})
+	t.put("tmp", file{kind: tar.TypeDir, mode: 0o1777})
+}
