@@ -15,7 +15,10 @@ import (
 func TestConformanceOfTestDriver(t *testing.T) {
 	virttest.Run(t, func(t *testing.T) virttest.Fixture {
 		c := open(t, "test:///default", Options{})
-		return virttest.Fixture{Connection: c, Domain: ofTestDriver(t, c), VCPUs: true, Unplug: true}
+		return virttest.Fixture{
+			Connection: c, Domain: ofTestDriver(t, c), VCPUs: true, Unplug: true,
+			Defined: func(t *testing.T) virt.State { return defined(t, c.(*connection).link.conn, "vm-1") },
+		}
 	})
 }
 
@@ -28,7 +31,7 @@ func TestConformanceOfQEMU(t *testing.T) {
 	virttest.Run(t, func(t *testing.T) virttest.Fixture {
 		c := open(t, d.URI, Options{MaxBackoff: quick})
 		return virttest.Fixture{
-			Connection: c, Domain: boot(t, d, c, v), VCPUs: true, Unplug: d.Unplugs(t), Agent: true, VirtioMem: "virtiomem0",
+			Connection: c, Domain: boot(t, d, c, v), Defined: func(t *testing.T) virt.State { return definedBy(t, d) }, VCPUs: true, Unplug: d.Unplugs(t), Agent: true, VirtioMem: "virtiomem0",
 			DIMM: 128 << 20, Balloon: true, Bandwidth: d.LimitsCPU(), ACPI: true,
 			Lose: func(t *testing.T) { d.Signal(t, syscall.SIGKILL) }, Return: func(t *testing.T) { d.Return(t) },
 		}

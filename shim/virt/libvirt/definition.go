@@ -174,17 +174,22 @@ func (def definition) device(alias string) (libvirtxml.DomainMemorydev, error) {
 }
 
 // like finds the device of a definition that is a running domain's: the one at the
-// same address, or else one of the same kind, cell and size.
-func (def definition) like(live libvirtxml.DomainMemorydev) (libvirtxml.DomainMemorydev, bool) {
+// same address, or else one of the same kind, cell and size that is no other device's:
+// a definition loses a DIMM before the guest does, which may be asked again.
+func (def definition) like(device libvirtxml.DomainMemorydev, live definition) (libvirtxml.DomainMemorydev, bool) {
 	all := def.memoryDevices()
-	at := slices.IndexFunc(all, func(m libvirtxml.DomainMemorydev) bool { return alike(m, live) && sameAddress(m, live) })
+	at := slices.IndexFunc(all, func(m libvirtxml.DomainMemorydev) bool { return alike(m, device) && sameAddress(m, device) })
 	if at < 0 {
-		at = slices.IndexFunc(all, func(m libvirtxml.DomainMemorydev) bool { return alike(m, live) })
+		at = slices.IndexFunc(all, func(m libvirtxml.DomainMemorydev) bool { return alike(m, device) && !live.hasAtAddressOf(m) })
 	}
 	if at < 0 {
 		return libvirtxml.DomainMemorydev{}, false
 	}
 	return all[at], true
+}
+
+func (def definition) hasAtAddressOf(device libvirtxml.DomainMemorydev) bool {
+	return slices.ContainsFunc(def.memoryDevices(), func(m libvirtxml.DomainMemorydev) bool { return sameAddress(m, device) })
 }
 
 func alike(a, b libvirtxml.DomainMemorydev) bool {

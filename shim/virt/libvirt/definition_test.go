@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"libvirt.org/go/libvirtxml"
 
 	"github.com/mooring-vm/mooring/shim/virt"
 )
@@ -78,13 +79,26 @@ func TestLike(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found, ok := defined.like(device); !ok || found.Alias != nil || found.Target.Size.Value != 131072 {
+	if found, ok := defined.like(device, live); !ok || found.Alias != nil || found.Target.Size.Value != 131072 {
 		t.Errorf("found %+v, %t, want the DIMM", found, ok)
 	}
-	device.Target.Size.Value++
-	if found, ok := defined.like(device); ok {
+	larger := device
+	larger.Target = &libvirtxml.DomainMemorydevTarget{Size: &libvirtxml.DomainMemorydevTargetSize{Value: 131073, Unit: "KiB"}, Node: device.Target.Node}
+	if found, ok := defined.like(larger, live); ok {
 		t.Errorf("found %+v, which has another size", found)
 	}
+	second := slotted(device, 1)
+	if found, ok := defined.like(second, definition{}); !ok || found.Target.Size.Value != 131072 {
+		t.Errorf("found %+v, %t, want the DIMM, which is only in another slot", found, ok)
+	}
+	if found, ok := defined.like(second, live); ok {
+		t.Errorf("found %+v, which is another DIMM's", found)
+	}
+}
+
+func slotted(dimm libvirtxml.DomainMemorydev, slot uint) libvirtxml.DomainMemorydev {
+	dimm.Address = &libvirtxml.DomainAddress{DIMM: &libvirtxml.DomainAddressDIMM{Slot: &slot}}
+	return dimm
 }
 
 func FuzzDefinition(f *testing.F) {

@@ -10,8 +10,9 @@
 // libvirt has one event loop for each process. A main calls [StartEvents] before
 // [Open]: without events a connection is not seen to be lost, and [Open] refuses.
 //
-// There is no event of vCPUs that are plugged, of what a guest makes of them, and of
-// bandwidth: who waits for those has to look again.
+// There is no event of vCPUs that are plugged, of what a guest makes of them, of
+// bandwidth, and of the end of a migration where the domain runs on: who waits for those
+// has to look again.
 //
 // # Definitions
 //

@@ -10,55 +10,57 @@ import (
 
 // watch registers for all that State tells and libvirt has an event for. Changes of
 // tunables have one too, but the binding panics when it comes.
-func (l *link) watch(changed func(uuid string)) error {
-	tell := func(d *libvirt.Domain) {
-		if uuid, err := d.GetUUIDString(); err == nil {
-			changed(uuid)
-		}
-	}
-	for _, register := range l.registrations(tell) {
-		id, err := register()
+func (l *link) watch(told func(uuid, event string)) error {
+	for event, register := range l.registrations() {
+		id, err := register(func(d *libvirt.Domain) {
+			if uuid, err := d.GetUUIDString(); err == nil {
+				told(uuid, event)
+			}
+		})
 		if is(err, libvirt.ERR_NO_SUPPORT, libvirt.ERR_INVALID_ARG, libvirt.ERR_RPC) {
 			continue // an older libvirt does not know the event
 		}
 		if err != nil {
-			return fmt.Errorf("register for events: %w", explained(err))
+			return fmt.Errorf("register for %s events: %w", event, explained(err))
 		}
 		l.callbacks = append(l.callbacks, id)
 	}
 	return nil
 }
 
-func (l *link) registrations(tell func(*libvirt.Domain)) []func() (int, error) {
-	return []func() (int, error){
-		func() (int, error) {
+type listener func(*libvirt.Domain)
+
+// registrations have the names of virsh-event(1).
+func (l *link) registrations() map[string]func(listener) (int, error) {
+	return map[string]func(listener) (int, error){
+		"lifecycle": func(tell listener) (int, error) {
 			return l.conn.DomainEventLifecycleRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, _ *libvirt.DomainEventLifecycle) { tell(d) })
 		},
-		func() (int, error) {
+		"balloon-change": func(tell listener) (int, error) {
 			return l.conn.DomainEventBalloonChangeRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, _ *libvirt.DomainEventBalloonChange) { tell(d) })
 		},
-		func() (int, error) {
+		"memory-device-size-change": func(tell listener) (int, error) {
 			return l.conn.DomainEventMemoryDeviceSizeChangeRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, _ *libvirt.DomainEventMemoryDeviceSizeChange) { tell(d) })
 		},
-		func() (int, error) {
+		"device-added": func(tell listener) (int, error) {
 			return l.conn.DomainEventDeviceAddedRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, _ *libvirt.DomainEventDeviceAdded) { tell(d) })
 		},
-		func() (int, error) {
+		"device-removed": func(tell listener) (int, error) {
 			return l.conn.DomainEventDeviceRemovedRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, _ *libvirt.DomainEventDeviceRemoved) { tell(d) })
 		},
-		func() (int, error) {
+		"device-removal-failed": func(tell listener) (int, error) {
 			return l.conn.DomainEventDeviceRemovalFailedRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, _ *libvirt.DomainEventDeviceRemovalFailed) { tell(d) })
 		},
-		func() (int, error) {
+		"vcpu-removed": func(tell listener) (int, error) {
 			return l.conn.DomainEventVcpuRemovedRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, _ *libvirt.DomainEventVcpuRemoved) { tell(d) })
 		},
-		func() (int, error) {
+		"agent-lifecycle": func(tell listener) (int, error) {
 			return l.conn.DomainEventAgentLifecycleRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, _ *libvirt.DomainEventAgentLifecycle) { tell(d) })
 		},
-		func() (int, error) {
+		"job-completed": func(tell listener) (int, error) {
 			return l.conn.DomainEventJobCompletedRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, _ *libvirt.DomainEventJobCompleted) { tell(d) })
 		},
-		func() (int, error) {
+		"migration-iteration": func(tell listener) (int, error) {
 			return l.conn.DomainEventMigrationIterationRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, _ *libvirt.DomainEventMigrationIteration) { tell(d) })
 		},
 	}

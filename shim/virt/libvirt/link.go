@@ -24,20 +24,20 @@ type link struct {
 }
 
 // connect blocks until libvirt has answered: for as long as a daemon hangs.
-func connect(uri string, keepAlive time.Duration, changed func(uuid string)) (*link, error) {
+func connect(uri string, keepAlive time.Duration, told func(uuid, event string)) (*link, error) {
 	conn, err := libvirt.NewConnect(uri)
 	if err != nil {
 		return nil, explained(err)
 	}
 	l := &link{conn: conn, lost: make(chan struct{}), domains: map[string]*libvirt.Domain{}}
-	if err := l.prepare(keepAlive, changed); err != nil {
+	if err := l.prepare(keepAlive, told); err != nil {
 		l.close()
 		return nil, err
 	}
 	return l, nil
 }
 
-func (l *link) prepare(keepAlive time.Duration, changed func(uuid string)) error {
+func (l *link) prepare(keepAlive time.Duration, told func(uuid, event string)) error {
 	const missed = 3
 	// A driver within the process has no connection that could be lost.
 	err := l.conn.RegisterCloseCallback(func(*libvirt.Connect, libvirt.ConnectCloseReason) { l.lose() })
@@ -48,7 +48,7 @@ func (l *link) prepare(keepAlive time.Duration, changed func(uuid string)) error
 	if err != nil && !is(err, libvirt.ERR_NO_SUPPORT) {
 		return fmt.Errorf("keep the connection alive: %w", explained(err))
 	}
-	return l.watch(changed)
+	return l.watch(told)
 }
 
 func (l *link) lose() { l.loseOnce.Do(func() { close(l.lost) }) }

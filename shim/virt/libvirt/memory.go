@@ -116,7 +116,7 @@ func (d *domain) changeDevice(ctx context.Context, what, alias string, f func(*l
 		if err != nil {
 			return fmt.Errorf("in its definition: %w", explained(err))
 		}
-		if same, ok := defined.like(device); ok {
+		if same, ok := defined.like(device, live); ok {
 			err = f(handle, same, libvirt.DOMAIN_DEVICE_MODIFY_CONFIG)
 		}
 		if err != nil {

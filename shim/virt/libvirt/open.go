@@ -114,7 +114,7 @@ func (c *connection) attempt(ctx context.Context) (*link, error) {
 	}
 	done := make(chan result, 1)
 	go func() {
-		l, err := connect(c.uri, c.o.KeepAlive, c.hub.Tell)
+		l, err := connect(c.uri, c.o.KeepAlive, c.told)
 		done <- result{l, err}
 	}()
 	select {
@@ -128,6 +128,12 @@ func (c *connection) attempt(ctx context.Context) (*link, error) {
 		}()
 		return nil, fmt.Errorf("%w: %w", virt.ErrConnection, ctx.Err())
 	}
+}
+
+// told is called for each event of libvirt's.
+func (c *connection) told(uuid, event string) {
+	c.o.Log.Debug("libvirt tells of a domain", "uuid", uuid, "event", event)
+	c.hub.Tell(uuid)
 }
 
 // Close ends the connection. Calls under way end by themselves.

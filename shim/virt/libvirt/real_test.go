@@ -40,10 +40,14 @@ func until(t *testing.T, d virt.Domain, what string, is func(virt.State, error) 
 // Firmware answers nothing: what libvirt was asked for is not what there is. The domain
 // has no definition that could be changed with it.
 func TestGuestWithoutSystem(t *testing.T) {
-	d := libvirttest.Start(t, false)
+	d := libvirttest.Start(t, true)
 	c := open(t, d.URI, Options{})
 	v := create(t, d, c)
 	must(t, v.SetVCPUs(t.Context(), 2), v.RequestMemory(t.Context(), "virtiomem0", 64*mib), v.AttachDIMM(t.Context(), 0, 128*mib))
+	must(t, v.SetBalloon(t.Context(), 128*mib))
+	if d.LimitsCPU() {
+		must(t, v.SetBandwidth(t.Context(), virt.Bandwidth{Quota: 50 * time.Millisecond, Shares: 200}))
+	}
 	must(t, v.DetachDIMM(t.Context(), "dimm0"), v.Shutdown(t.Context(), virt.ACPI))
 	s := until(t, v, "it is resized", func(s virt.State, _ error) bool { return s.VCPUs.Plugged == 2 })
 	if s.Phase != virt.Running || s.VCPUs.Online != virt.Unknown || len(s.Memory.Devices) != 2 {

@@ -27,6 +27,9 @@ type Fixture struct {
 	Bandwidth bool
 	ACPI      bool // the guest listens to the power button
 
+	// Defined is the domain as it will be after its next start. nil: it has none.
+	Defined func(t *testing.T) virt.State
+
 	// Lose ends libvirt, and Return starts it again. nil: that cannot be.
 	Lose, Return func(t *testing.T)
 }
@@ -92,6 +95,17 @@ func (f Fixture) await(t *testing.T, what string, is func(virt.State) bool) {
 		if ctx.Err() != nil {
 			t.Fatalf("it never came that %s: %+v, %v", what, s, err)
 		}
+	}
+}
+
+// defined wants that the next start is so, too.
+func (f Fixture) defined(t *testing.T, what string, is func(virt.State) bool) {
+	t.Helper()
+	if f.Defined == nil {
+		return
+	}
+	if s := f.Defined(t); !is(s) {
+		t.Errorf("%s: the definition is %+v", what, s)
 	}
 }
 

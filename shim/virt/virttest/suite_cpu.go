@@ -1,6 +1,7 @@
 package virttest
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -26,12 +27,18 @@ func (f Fixture) testPlug(t *testing.T) {
 		f.await(t, "the agent answers", func(s virt.State) bool { return s.VCPUs.Online == before.Plugged })
 	}
 	must(t, f.Domain.SetVCPUs(t.Context(), n))
+	f.defines(t, n)
 	online := virt.Unknown
 	if f.Agent {
 		online = n
 	}
 	f.await(t, "vCPUs are plugged, and online", func(s virt.State) bool { return s.VCPUs.Plugged == n && s.VCPUs.Online == online })
 	f.agree(t)
+}
+
+func (f Fixture) defines(t *testing.T, vcpus int) {
+	t.Helper()
+	f.defined(t, fmt.Sprintf("%d vCPUs", vcpus), func(s virt.State) bool { return s.VCPUs.Plugged == vcpus })
 }
 
 func (f Fixture) testUnplug(t *testing.T) {
@@ -45,9 +52,11 @@ func (f Fixture) testUnplug(t *testing.T) {
 		if v := f.state(t).VCPUs; v.Plugged != boot+more {
 			t.Errorf("%+v, want %d plugged", v, boot+more)
 		}
+		f.defines(t, boot+more)
 		return
 	}
 	must(t, err)
+	f.defines(t, boot)
 	f.await(t, "vCPUs are unplugged, and the guest uses the others", func(s virt.State) bool {
 		return s.VCPUs.Plugged == boot && (!f.Agent || s.VCPUs.Online == boot)
 	})
@@ -67,6 +76,7 @@ func (f Fixture) testBandwidth(t *testing.T) {
 		if got := f.state(t).Bandwidth; got != want {
 			t.Errorf("%s: %+v, want %+v", what, got, want)
 		}
+		f.defined(t, what, func(s virt.State) bool { return s.Bandwidth == want })
 	}
 	must(t, set(virt.Bandwidth{Period: period, Quota: quota, Shares: shares}))
 	is("all", virt.Bandwidth{Period: period, Quota: quota, Shares: shares})

@@ -1,6 +1,7 @@
 package virttest
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -26,6 +27,9 @@ func (f Fixture) testVirtioMem(t *testing.T) {
 		if d := f.device(t); d.Requested != bytes {
 			t.Errorf("%+v, want %d requested", d, bytes)
 		}
+		f.defined(t, fmt.Sprintf("virtio-mem of %d bytes", bytes), func(s virt.State) bool {
+			return slices.ContainsFunc(s.Memory.Devices, func(d virt.MemoryDevice) bool { return d.Model == virt.VirtioMem && d.Requested == bytes })
+		})
 		f.await(t, "the guest has what was requested", func(s virt.State) bool {
 			return has(s, f.VirtioMem).Current == bytes && s.Memory.Balloon == balloon+bytes
 		})
@@ -64,8 +68,21 @@ func (f Fixture) testDIMM(t *testing.T) {
 	if want := (virt.MemoryDevice{Alias: d.Alias, Model: virt.DIMM, Size: f.DIMM}); d != want || d.Alias == "" {
 		t.Errorf("the DIMM is %+v, want %+v", d, want)
 	}
+	f.definesDIMMs(t, 1)
 	f.refused(t, "another DIMM", f.Domain.DetachDIMM(t.Context(), d.Alias+"0"), virt.ErrNoDevice)
 	f.detachAll(t)
+}
+
+func (f Fixture) definesDIMMs(t *testing.T, n int) {
+	t.Helper()
+	f.defined(t, fmt.Sprintf("%d DIMMs", n), func(s virt.State) bool {
+		for _, d := range s.Memory.Devices {
+			if d.Model == virt.DIMM && d.Size == f.DIMM && d.Cell == 0 {
+				n--
+			}
+		}
+		return n == 0
+	})
 }
 
 // detachAll asks again until the guest has brought online, and can give, what it has.
@@ -81,6 +98,7 @@ func (f Fixture) detachAll(t *testing.T) {
 		}
 		return gone
 	})
+	f.definesDIMMs(t, 0)
 }
 
 func (f Fixture) testSlots(t *testing.T) {
@@ -98,6 +116,7 @@ func (f Fixture) testSlots(t *testing.T) {
 	if got, least := len(f.state(t).Memory.Devices), m.Slots; got != len(m.Devices)+plugged-1 || got < least {
 		t.Errorf("%d devices after %d DIMMs were tried, %d before: want %d or more", got, plugged, len(m.Devices), least)
 	}
+	f.definesDIMMs(t, plugged-1)
 	f.detachAll(t)
 }
 
@@ -112,6 +131,7 @@ func (f Fixture) testBalloon(t *testing.T) {
 	f.refused(t, "more than there is", set(all+1<<30))
 	for _, bytes := range []uint64{all - 32<<20, all} {
 		must(t, set(bytes))
+		f.defined(t, fmt.Sprintf("a balloon that leaves %d bytes", bytes), func(s virt.State) bool { return s.Memory.Balloon == bytes })
 		f.await(t, "the guest has what the balloon leaves", func(s virt.State) bool { return s.Memory.Balloon == bytes })
 	}
 }

@@ -4,6 +4,7 @@
 //
 //	guest.keep-cpus-offline    does not use vCPUs that are plugged
 //	guest.keep-memory-offline  does not use memory that is plugged
+//	guest.keep-dimms           does not give DIMMs back
 //	guest.ignore-power-button  goes on running
 //	guest.busy                 computes all the time, and tells how much it has done
 //	guest.use-memory           uses nearly all memory, so that it cannot give it back

@@ -28,6 +28,9 @@ func main() {
 	go buttons(news)
 	go agent(log)
 	go uevents(log, news)
+	if o["keep-dimms"] {
+		keepDIMMs(log)
+	}
 	if o["busy"] {
 		go work()
 	}
@@ -76,6 +79,13 @@ func loadModule(path string) error {
 		flags = 4 // MODULE_INIT_COMPRESSED_FILE
 	}
 	return unix.FinitModule(int(f.Fd()), "", flags)
+}
+
+// keepDIMMs has the kernel refuse at once.
+func keepDIMMs(log *slog.Logger) {
+	if err := os.WriteFile("/sys/firmware/acpi/hotplug/memory/enabled", []byte("0"), 0o644); err != nil {
+		log.Error("keep DIMMs", "error", err)
+	}
 }
 
 // serve brings online what is plugged, and tells the guest's size when it changes.

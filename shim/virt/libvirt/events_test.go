@@ -1,0 +1,196 @@
+//go:build cgo && libvirt_dlopen
+
+package libvirt
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"libvirt.org/go/libvirt"
+
+	"github.com/mooring-vm/mooring/shim/virt"
+	"github.com/mooring-vm/mooring/shim/virt/libvirt/libvirttest"
+)
+
+// events are those that a connection is told, by name.
+type events chan string
+
+func hear(t *testing.T, d *libvirttest.Daemon) events {
+	t.Helper()
+	_ = open(t, d.URI, Options{}) // waits for libvirtd
+	told := make(events, 1024)
+	l, err := connect(d.URI, time.Minute, func(_, event string) { told <- event })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.close)
+	return told
+}
+
+// next waits for one of the events, and leaves out others.
+func (e events) next(t *testing.T, wanted ...string) string {
+	t.Helper()
+	late := time.After(time.Minute)
+	for {
+		select {
+		case event := <-e:
+			if slices.Contains(wanted, event) {
+				return event
+			}
+		case <-late:
+			t.Fatalf("libvirt never told of %q", wanted)
+		}
+	}
+}
+
+// raw changes the domain with a second connection.
+func raw(t *testing.T, d *libvirttest.Daemon, f func(*libvirt.Domain) error) {
+	t.Helper()
+	d.Raw(t, func(conn *libvirt.Connect) error {
+		handle, err := conn.LookupDomainByName(libvirttest.Name)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = handle.Free() }()
+		return f(handle)
+	})
+}
+
+const dimmXML = `<memory model='dimm'><target><size unit='MiB'>128</size><node>0</node></target></memory>`
+
+// request has another connection ask for virtio-mem.
+func request(t *testing.T, d *libvirttest.Daemon, bytes uint64) {
+	t.Helper()
+	raw(t, d, func(handle *libvirt.Domain) error {
+		live, err := read(handle, 0)
+		if err != nil {
+			return err
+		}
+		device, err := live.device("virtiomem0")
+		if err != nil {
+			return err
+		}
+		device.Target.Requested.Value = uint(bytes >> 10)
+		return withXML(device, libvirt.DOMAIN_DEVICE_MODIFY_LIVE, handle.UpdateDeviceFlags)
+	})
+}
+
+func attachDIMM(handle *libvirt.Domain) error {
+	return handle.AttachDeviceFlags(dimmXML, libvirt.DOMAIN_DEVICE_MODIFY_LIVE)
+}
+
+func detachDIMM(handle *libvirt.Domain) error {
+	return handle.DetachDeviceAlias("dimm0", libvirt.DOMAIN_DEVICE_MODIFY_LIVE)
+}
+
+// Each event that libvirt has and a guest or another connection brings about is heard.
+func TestEvents(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out with -short: boots a guest")
+	}
+	d := libvirttest.Start(t, false)
+	told := hear(t, d)
+	v := boot(t, d, open(t, d.URI, Options{}), d.Linux(t))
+	told.next(t, "lifecycle")
+	told.next(t, "agent-lifecycle")
+	d.AwaitConsole(t, "GUEST cpus=")
+	raw(t, d, func(handle *libvirt.Domain) error { return handle.SetMemoryFlags(128<<10, libvirt.DOMAIN_MEM_LIVE) })
+	told.next(t, "balloon-change")
+	request(t, d, 64*mib)
+	told.next(t, "memory-device-size-change")
+	raw(t, d, attachDIMM)
+	told.next(t, "device-added")
+	for removed := false; !removed; { // a guest that is not ready refuses
+		raw(t, d, detachDIMM)
+		removed = told.next(t, "device-removed", "device-removal-failed") == "device-removed"
+	}
+	if d.Unplugs(t) && tellsOfVCPUs(t, d) {
+		must(t, v.SetVCPUs(t.Context(), 2))
+		until(t, v, "the guest uses them", func(s virt.State, _ error) bool { return s.VCPUs.Online == 2 })
+		must(t, v.SetVCPUs(t.Context(), 1))
+		told.next(t, "vcpu-removed")
+	}
+}
+
+// tellsOfVCPUs reports whether libvirt's library and daemon are 12.4 or newer.
+func tellsOfVCPUs(t *testing.T, d *libvirttest.Daemon) bool {
+	t.Helper()
+	library, err := libvirt.GetVersion()
+	must(t, err)
+	oldest := library
+	d.Raw(t, func(conn *libvirt.Connect) error {
+		daemon, err := conn.GetLibVersion()
+		oldest = min(library, daemon)
+		return err
+	})
+	return oldest >= 12_004_000
+}
+
+func TestEventOfRefusal(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out with -short: boots a guest")
+	}
+	d := libvirttest.Start(t, false)
+	told := hear(t, d)
+	boot(t, d, open(t, d.URI, Options{}), d.Linux(t, "guest.keep-dimms"))
+	d.AwaitConsole(t, "GUEST cpus=")
+	raw(t, d, attachDIMM)
+	raw(t, d, detachDIMM)
+	told.next(t, "device-removal-failed")
+}
+
+func TestEventsOfMigration(t *testing.T) {
+	source, target := libvirttest.Start(t, false), libvirttest.Start(t, false)
+	told := hear(t, source)
+	_ = open(t, target.URI, Options{})
+	boot(t, source, open(t, source.URI, Options{}), libvirttest.VM{})
+	m := source.Migrate(t, target)
+	told.next(t, "migration-iteration")
+	must(t, m.Wait())
+	told.next(t, "job-completed")
+}
+
+// Who looks only when told sees what a guest and other connections do.
+func TestNotices(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out with -short: boots a guest")
+	}
+	d := libvirttest.Start(t, false)
+	v := boot(t, d, open(t, d.URI, Options{}), d.Linux(t))
+	d.AwaitConsole(t, "GUEST cpus=")
+	heed := whenTold(t, v)
+	raw(t, d, (*libvirt.Domain).Suspend)
+	heed("it is paused", func(s virt.State) bool { return s.Phase == virt.Paused })
+	raw(t, d, (*libvirt.Domain).Resume)
+	heed("it runs", func(s virt.State) bool { return s.Phase == virt.Running })
+	request(t, d, 64*mib)
+	heed("the guest has taken memory", func(s virt.State) bool { return s.Memory.Devices[0].Current == 64*mib })
+	raw(t, d, attachDIMM)
+	heed("it has a DIMM", func(s virt.State) bool { return len(s.Memory.Devices) == 2 })
+	raw(t, d, func(handle *libvirt.Domain) error {
+		return handle.ShutdownFlags(libvirt.DOMAIN_SHUTDOWN_ACPI_POWER_BTN)
+	})
+	heed("the guest is off", func(s virt.State) bool { return s.Phase == virt.ShutOff })
+}
+
+// whenTold returns what waits until the domain is so, and looks after each notice alone.
+func whenTold(t *testing.T, v virt.Domain) func(what string, is func(virt.State) bool) {
+	t.Helper()
+	changed, err := v.Changed(t.Context())
+	must(t, err)
+	return func(what string, is func(virt.State) bool) {
+		t.Helper()
+		late := time.After(time.Minute)
+		for {
+			select {
+			case <-changed:
+			case <-late:
+				t.Fatalf("nobody told that %s", what)
+			}
+			if s, err := v.StateWithoutGuest(t.Context()); err == nil && is(s) {
+				return
+			}
+		}
+	}
+}

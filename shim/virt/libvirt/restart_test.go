@@ -1,0 +1,78 @@
+//go:build cgo && libvirt_dlopen
+
+package libvirt
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"libvirt.org/go/libvirt"
+
+	"github.com/mooring-vm/mooring/shim/virt"
+	"github.com/mooring-vm/mooring/shim/virt/libvirt/libvirttest"
+)
+
+// defined is what a domain's definition says that runs with its next start.
+func defined(t *testing.T, conn *libvirt.Connect, name string) virt.State {
+	t.Helper()
+	handle, err := conn.LookupDomainByName(name)
+	must(t, err)
+	defer func() { _ = handle.Free() }()
+	def, err := read(handle, libvirt.DOMAIN_XML_INACTIVE)
+	must(t, err)
+	s := def.state()
+	// The test driver refuses it.
+	if params, err := handle.GetSchedulerParametersFlags(libvirt.DOMAIN_AFFECT_CONFIG); err == nil {
+		s.Bandwidth = fromParameters(params)
+	}
+	return s
+}
+
+func definedBy(t *testing.T, d *libvirttest.Daemon) (s virt.State) {
+	t.Helper()
+	d.Raw(t, func(conn *libvirt.Connect) error {
+		s = defined(t, conn, libvirttest.Name)
+		return nil
+	})
+	return s
+}
+
+// What was changed is there after the next start, and vCPUs can be unplugged then.
+func TestRestart(t *testing.T) {
+	d := libvirttest.Start(t, true)
+	v := boot(t, d, open(t, d.URI, Options{}), libvirttest.VM{})
+	must(t, v.SetVCPUs(t.Context(), 3), v.RequestMemory(t.Context(), "virtiomem0", 64*mib), v.AttachDIMM(t.Context(), 0, 128*mib))
+	if d.LimitsCPU() {
+		must(t, v.SetBandwidth(t.Context(), virt.Bandwidth{Period: 100 * time.Millisecond, Quota: 50 * time.Millisecond, Shares: 200}))
+	}
+	want, err := v.State(t.Context())
+	must(t, err, v.Destroy(t.Context()))
+	if want.VCPUs.Plugged != 3 || want.VCPUs.Boot != 1 || len(want.Memory.Devices) != 2 {
+		t.Errorf("%+v before, want 3 vCPUs, 1 of them at boot, and 2 devices", want)
+	}
+	d.Raw(t, func(conn *libvirt.Connect) error {
+		handle, err := conn.LookupDomainByName(libvirttest.Name)
+		must(t, err)
+		return handle.Create()
+	})
+	got, err := v.State(t.Context())
+	must(t, err)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("after its next start (-before +after)\n%s", diff)
+	}
+}
+
+// A guest may be asked again for a DIMM: the definition has lost it by then, and loses
+// no other that is alike.
+func TestDIMMAskedForAgain(t *testing.T) {
+	d := libvirttest.Start(t, false)
+	v := boot(t, d, open(t, d.URI, Options{}), libvirttest.VM{})
+	must(t, v.AttachDIMM(t.Context(), 0, 128*mib), v.AttachDIMM(t.Context(), 0, 128*mib))
+	for range 2 {
+		must(t, v.DetachDIMM(t.Context(), "dimm0"))
+	}
+	if s := definedBy(t, d); len(s.Memory.Devices) != 2 {
+		t.Errorf("the definition has %+v, want virtio-mem and the other DIMM", s.Memory.Devices)
+	}
+}
