@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
+	"github.com/mooring-vm/mooring/integration/kubevirt/actor"
 )
 
 // A drain evicts all launchers at once: KubeVirt migrates their VMs, through a full quota. A
@@ -34,6 +36,75 @@ func testDrain(t *testing.T, c *kubevirttest.Cluster) {
 		awaitElsewhere(t, c, vmi, nodes[vmi.Name])
 	}
 	awaitClean(t, c, ns, kubevirttest.QuotaName, base)
+}
+
+// TestMaintenanceOfANode drains a node of more VMs than KubeVirt migrates at once, in a quota
+// that is full to the byte. A VM that has its only replica there is stopped meanwhile:
+// nothing is ever reserved for it, and the others run on.
+func TestMaintenanceOfANode(t *testing.T) {
+	c, _ := start(t)
+	ns := c.Namespace(t, list("requests.memory", "64Gi", "pods", "64"))
+	node := actor.NodeNames()[0]
+	vms, single := eightOn(t, c, ns, node)
+	base := c.Used(t, ns)
+	c.SetHard(t, ns, base)
+	seen := watching(t, c, ns)
+	cordoned(t, c, node, func() {
+		for _, vm := range vms {
+			evict(t, c, node, vm)
+		}
+		eventually(t, "something to be reserved", func() error {
+			if len(reservations(t, c, ns)) == 0 {
+				return errors.New("nothing is")
+			}
+			return nil
+		})
+		wantPass(t, c.Client.Patch(t.Context(), single, merge(`{"spec": {"runStrategy": "Halted"}}`)))
+		for _, vm := range vms {
+			was := vm.UID
+			awaitElsewhere(t, c, vm, node)
+			if vm.UID != was {
+				t.Errorf("%s has started anew", vm.Name)
+			}
+		}
+		awaitStopped(t, c, single)
+	})
+	awaitClean(t, c, ns, kubevirttest.QuotaName, base)
+	if raised := seen().check(t, []version{{0, base}}); raised == 0 {
+		t.Error("the quota was never seen to be raised")
+	}
+	all := &virtv1.VirtualMachineInstanceMigrationList{}
+	if err := c.Client.List(t.Context(), all, client.InNamespace(ns)); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range all.Items {
+		if m.Spec.VMIName == single.Name || m.Status.Phase != virtv1.MigrationSucceeded {
+			t.Errorf("the migration of %s is %s", m.Spec.VMIName, m.Status.Phase)
+		}
+	}
+}
+
+// eightOn has eight VMs run on a node. The last is that of a VirtualMachine.
+func eightOn(t *testing.T, c *kubevirttest.Cluster, ns, node string) ([]*virtv1.VirtualMachineInstance, *virtv1.VirtualMachine) {
+	t.Helper()
+	single := newVM(ns, "single", virtv1.RunStrategyAlways)
+	var vms []*virtv1.VirtualMachineInstance
+	cordoned(t, c, actor.NodeNames()[1], func() {
+		wantPass(t, c.Client.Create(t.Context(), single))
+		for i := range 7 {
+			vms = append(vms, c.VMI(t, ns, fmt.Sprintf("vm-%d", i), small()))
+		}
+		for _, vm := range vms {
+			c.AwaitRunning(t, vm)
+		}
+		running(t, c, single)
+	})
+	for _, vm := range append([]*virtv1.VirtualMachineInstance{instance(t, c, single)}, vms...) {
+		if vm.Status.NodeName != node {
+			t.Fatalf("%s runs on %s, want %s", vm.Name, vm.Status.NodeName, node)
+		}
+	}
+	return vms, single
 }
 
 // evict evicts the launcher of a VM that runs on a node, which KubeVirt answers with a
