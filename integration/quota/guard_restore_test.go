@@ -16,7 +16,7 @@ import (
 )
 
 // TestGuardedRestores: a VM is to be restored as it was when it was larger. There is no
-// storage here that a snapshot could be taken with, so its objects are made by hand.
+// storage here that a snapshot of a VM with volumes could be taken with, so its objects are made by hand.
 func TestGuardedRestores(t *testing.T) {
 	c, _ := startGuarded(t)
 	configure(t, c, `{"spec": {"configuration": {"developerConfiguration": {"featureGates": ["Snapshot"]}}}}`)
