@@ -89,7 +89,14 @@ func (w *world) lost(ctx context.Context) error {
 	if w.bare {
 		return nil
 	}
-	if err := w.agentGet(ctx, agentapi.PathNode, &n); err != nil {
+	// One of the last steps may have killed the agent.
+	limited, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	err := w.agentGet(limited, agentapi.PathNode, &n)
+	for ; err != nil && limited.Err() == nil; err = w.agentGet(limited, agentapi.PathNode, &n) {
+		pause(limited, tick)
+	}
+	if err != nil {
 		return err
 	}
 	fmt.Printf("\nthe tracker has lost %d events, in %d storms that the agent slept through\n", n.Tracker.LostEvents, w.overflows)
