@@ -3,13 +3,19 @@ package quota
 import (
 	"slices"
 
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 )
 
 // ToEstimate returns the VMIs of which the planner wants to know what a target pod is likely
 // to be charged: a quota rejects it though it has room for one like the source, and no
-// webhook has seen it. It is pure.
+// webhook has seen it. It is pure, and cheap where no quota rejects anything.
 func ToEstimate(s Snapshot) []VMI {
+	rejected := func(m *kubevirtv1.VirtualMachineInstanceMigration) bool { return entry{migration: m}.rejected() }
+	if !slices.ContainsFunc(s.Migrations, rejected) {
+		return nil
+	}
 	p := newPlanner(s, Options{})
 	var all []VMI
 	for _, e := range p.entries() {
