@@ -1,7 +1,6 @@
 package quota
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,6 +20,7 @@ import (
 	"github.com/mooring-vm/mooring/integration/controllerprogram"
 	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
 	"github.com/mooring-vm/mooring/quota/controller"
+	"github.com/mooring-vm/mooring/quota/controller/controllertest"
 )
 
 // A controller that is killed after any of its writes, whether it has heard of it or not,
@@ -43,7 +43,7 @@ func testKilled(t *testing.T, c *kubevirttest.Cluster, unsaid bool) {
 	l := &life{c: c, api: asController(t, c), space: ns}
 	seen := watching(t, c, ns)
 	writes := 0
-	for l.live(t, vmi, &killer{at: writes, unsaid: unsaid}) {
+	for l.live(t, vmi, &controllertest.Killer{At: writes, Unsaid: unsaid}) {
 		writes++
 	}
 	if writes < 6 {
@@ -80,15 +80,15 @@ type life struct {
 	c          *kubevirttest.Cluster
 	api        client.WithWatch
 	space      string
-	killer     *killer
+	killer     *controllertest.Killer
 	reconciler *controller.Reconciler
 }
 
 // live has the VM migrate once, and says whether the controller was killed. Its successor
 // lives on.
-func (l *life) live(t *testing.T, vmi *virtv1.VirtualMachineInstance, k *killer) (killed bool) {
+func (l *life) live(t *testing.T, vmi *virtv1.VirtualMachineInstance, k *controllertest.Killer) (killed bool) {
 	t.Helper()
-	l.killer, l.reconciler = k, l.controller(k.hooks())
+	l.killer, l.reconciler = k, l.controller(k.Hooks())
 	m := l.c.MigrateUntil(t, vmi, virtv1.MigrationPreparingTarget)
 	l.until(t, v1alpha1.PhaseCharged)
 	source := m.Source(t)
@@ -103,7 +103,7 @@ func (l *life) live(t *testing.T, vmi *virtv1.VirtualMachineInstance, k *killer)
 	if left := quotaOf(t, l.c, l.space, kubevirttest.QuotaName).Annotations; len(left) > 0 {
 		t.Errorf("annotations %v", left)
 	}
-	return k.killed
+	return k.Killed()
 }
 
 // until has the controllers work until the reservation is in a phase and the quota is raised
@@ -139,7 +139,7 @@ func (l *life) work(t *testing.T, what string, check func() error) {
 	request := reconcile.Request{NamespacedName: types.NamespacedName{Name: l.space}}
 	eventually(t, what, func() error {
 		_, err := l.reconciler.Reconcile(t.Context(), request)
-		if errors.Is(err, errKilled) {
+		if errors.Is(err, controllertest.ErrKilled) {
 			l.checkDeath(t)
 			l.reconciler = l.controller(interceptor.Funcs{})
 		}
@@ -154,7 +154,7 @@ func (l *life) work(t *testing.T, what string, check func() error) {
 // it knows of the first: the ledger says what the quota is not raised by yet.
 func (l *life) checkDeath(t *testing.T) {
 	t.Helper()
-	if l.killer.at != 1 || l.killer.unsaid {
+	if l.killer.At != 1 || l.killer.Unsaid {
 		return
 	}
 	hard, ledger := quotaOf(t, l.c, l.space, kubevirttest.QuotaName).Spec.Hard, reservations(t, l.c, l.space)
@@ -169,49 +169,4 @@ func (l *life) controller(hooks interceptor.Funcs) *controller.Reconciler {
 		Client: interceptor.NewClient(l.api, hooks), Live: l.api, Events: events.NewFakeRecorder(1000),
 		Metrics: controller.NewMetrics(prometheus.NewRegistry()), Logger: slog.New(slog.DiscardHandler),
 	})
-}
-
-var errKilled = errors.New("killed")
-
-// killer lets so many writes be and no more, as a controller does that is killed. The last
-// may be done without its answer being heard.
-type killer struct {
-	at     int // how many it lets be
-	unsaid bool
-	done   int
-	killed bool
-}
-
-func (k *killer) write(do func() error) error {
-	if k.killed {
-		return errKilled
-	}
-	if k.done++; k.done <= k.at {
-		return do()
-	}
-	k.killed = true
-	if k.unsaid {
-		_ = do()
-	}
-	return errKilled
-}
-
-func (k *killer) hooks() interceptor.Funcs {
-	return interceptor.Funcs{
-		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			return k.write(func() error { return c.Create(ctx, o, opts...) })
-		},
-		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
-			return k.write(func() error { return c.Update(ctx, o, opts...) })
-		},
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			return k.write(func() error { return c.Patch(ctx, o, p, opts...) })
-		},
-		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-			return k.write(func() error { return c.Delete(ctx, o, opts...) })
-		},
-		SubResourceUpdate: func(ctx context.Context, c client.Client, name string, o client.Object, opts ...client.SubResourceUpdateOption) error {
-			return k.write(func() error { return c.SubResource(name).Update(ctx, o, opts...) })
-		},
-	}
 }

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,10 +9,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/apimachinery/pkg/util/validation"
 	kubevirtv1 "kubevirt.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/mooring-vm/mooring/api/v1alpha1"
+	"github.com/mooring-vm/mooring/quota/controller/controllertest"
 )
 
 // step is something that happens to a migration, and what is to be so afterwards.
@@ -94,50 +93,6 @@ func checkEconomy(t *testing.T, r *Reconciler) {
 	}
 }
 
-var errKilled = errors.New("killed")
-
-// killer lets so many writes be and no more, as a controller does that is killed. The
-// last may be done without its answer being heard.
-type killer struct {
-	left   int
-	unsaid bool
-	killed bool
-}
-
-func (k *killer) write(do func() error) error {
-	if k.killed {
-		return errKilled
-	}
-	if k.left--; k.left >= 0 {
-		return do()
-	}
-	k.killed = true
-	if k.unsaid {
-		_ = do()
-	}
-	return errKilled
-}
-
-func (k *killer) hooks() interceptor.Funcs {
-	return interceptor.Funcs{
-		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			return k.write(func() error { return c.Create(ctx, o, opts...) })
-		},
-		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
-			return k.write(func() error { return c.Update(ctx, o, opts...) })
-		},
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			return k.write(func() error { return c.Patch(ctx, o, p, opts...) })
-		},
-		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-			return k.write(func() error { return c.Delete(ctx, o, opts...) })
-		},
-		SubResourceUpdate: func(ctx context.Context, c client.Client, name string, o client.Object, opts ...client.SubResourceUpdateOption) error {
-			return k.write(func() error { return c.SubResource(name).Update(ctx, o, opts...) })
-		},
-	}
-}
-
 // A controller that is killed before or after any of its writes leaves a state that its
 // successor goes on from, and in which no quota is raised
 // before there is a reservation.
@@ -182,8 +137,8 @@ func TestLongNames(t *testing.T) {
 func killedAt(t *testing.T, name string, life []step, n int, unsaid bool) (killed bool) {
 	t.Run(fmt.Sprintf("%s/%d/unsaid=%t", name, n, unsaid), func(t *testing.T) {
 		w := newWorld(t)
-		k := &killer{left: n, unsaid: unsaid}
-		r := w.reconciler(k.hooks())
+		k := &controllertest.Killer{At: n, Unsaid: unsaid}
+		r := w.reconciler(k.Hooks())
 		for _, s := range life {
 			s.happen(t, w)
 			err := w.settle(t, r)
@@ -191,7 +146,7 @@ func killedAt(t *testing.T, name string, life []step, n int, unsaid bool) (kille
 			if s.name == "pending" {
 				w.checkLedgerFirst(t)
 			}
-			if errors.Is(err, errKilled) {
+			if errors.Is(err, controllertest.ErrKilled) {
 				r = w.reconciler(interceptor.Funcs{})
 				err = w.settle(t, r)
 			}
@@ -201,7 +156,7 @@ func killedAt(t *testing.T, name string, life []step, n int, unsaid bool) (kille
 			w.check(t)
 			s.want(t, w)
 		}
-		killed = k.killed
+		killed = k.Killed()
 	})
 	return killed
 }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/mooring-vm/mooring/quota"
+	"github.com/mooring-vm/mooring/quota/controller/controllertest"
 )
 
 func causeOfHard() metav1.StatusCause {
@@ -64,9 +65,9 @@ func TestEventsAreToldOnce(t *testing.T) {
 // A write that fails tells nothing.
 func TestFailuresAreNotTold(t *testing.T) {
 	w := newWorld(t)
-	r := w.reconciler((&killer{}).hooks())
+	r := w.reconciler((&controllertest.Killer{}).Hooks())
 	w.create(t, migration(kubevirtv1.MigrationPending))
-	if err := w.settle(t, r); !errors.Is(err, errKilled) {
+	if err := w.settle(t, r); !errors.Is(err, controllertest.ErrKilled) {
 		t.Fatal(err)
 	}
 	if all := told(r); len(all) > 0 {
