@@ -14,6 +14,7 @@ import (
 
 	"github.com/mooring-vm/mooring/hack/throwaway/cache"
 	"github.com/mooring-vm/mooring/hack/throwaway/child"
+	"github.com/mooring-vm/mooring/hack/throwaway/image"
 )
 
 // suite is the Debian release whose libvirt is in an image.
@@ -25,15 +26,8 @@ const packages = "libvirt0"
 // libvirtSO is what the binding opens.
 const libvirtSO = "libvirt.so.0"
 
-// entryName is that of the node's root file systems: `hack/node clean` drops these with
-// them.
-const entryName = "rootfs"
-
 // archiveFile is in the cache's entry what mmdebstrap wrote.
 const archiveFile = "root.tar"
-
-// keyring is named because mmdebstrap finds it by itself only where gpg is installed.
-const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 // note leaves for scanners which packages these are, each in a file as distroless images
 // have it, and of which release; and the licences that packages refer to. Those are
@@ -61,7 +55,7 @@ func libvirtTree(ctx context.Context, arch string, log *slog.Logger) (_ tree, er
 	if err != nil {
 		return nil, err
 	}
-	entry, err := store.LogTo(log).Get(ctx, entryName, cache.KeyOf(args...), func(ctx context.Context, dir string) error {
+	entry, err := store.LogTo(log).Get(ctx, image.RootfsName, cache.KeyOf(args...), func(ctx context.Context, dir string) error {
 		log.Info("unpacking libvirt's client library, half a minute", "suite", suite)
 		return unpack(ctx, args, filepath.Join(dir, archiveFile))
 	})
@@ -93,7 +87,7 @@ func arguments(arch string) ([]string, error) {
 	}
 	return []string{
 		"--variant=extract", "--format=tar", "--skip=output/dev", "--quiet",
-		"--architectures=" + arch, "--keyring=" + keyring, "--include=" + packages,
+		"--architectures=" + arch, "--keyring=" + image.Keyring, "--include=" + packages,
 		`--aptopt=Apt::Install-Recommends "false"`,
 		`--aptopt=APT::Sandbox::User "root"`,
 		`--aptopt=Acquire::Retries "3"`,
@@ -108,8 +102,8 @@ func missingTools() []string {
 	if _, err := exec.LookPath("mmdebstrap"); err != nil {
 		missing = append(missing, "mmdebstrap")
 	}
-	if _, err := os.Stat(keyring); err != nil {
-		missing = append(missing, keyring)
+	if _, err := os.Stat(image.Keyring); err != nil {
+		missing = append(missing, image.Keyring)
 	}
 	return missing
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/mooring-vm/mooring/hack/throwaway/cache"
+	"github.com/mooring-vm/mooring/hack/throwaway/image"
 )
 
 func withLibvirt() []recipe {
@@ -69,8 +70,8 @@ func unpacked(libc []byte) []entry {
 // fake puts an mmdebstrap in the way that writes these, and empties the cache.
 func fake(t *testing.T, entries []entry, owner int, then time.Time) {
 	t.Helper()
-	if _, err := os.Stat(keyring); err != nil {
-		t.Skip("missing: " + keyring)
+	if _, err := os.Stat(image.Keyring); err != nil {
+		t.Skip("missing: " + image.Keyring)
 	}
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
@@ -198,7 +199,7 @@ func TestPackagesThatAreNotToBeHad(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	o.arch = "amd64"
-	if _, err := os.Stat(keyring); err == nil {
+	if _, err := os.Stat(image.Keyring); err == nil {
 		fakeScript(t, "echo no mirror >&2; exit 1\n", nil)
 		if err := quietly(t, o); err == nil || !strings.Contains(err.Error(), "unpacking libvirt of Debian trixie: mmdebstrap: exit status 1\nno mirror") {
 			t.Errorf("got %v", err)

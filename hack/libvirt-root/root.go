@@ -15,10 +15,6 @@ import (
 	"github.com/mooring-vm/mooring/hack/throwaway/image"
 )
 
-// entryName is that of the node's root file systems: `hack/node clean` drops these with
-// them.
-const entryName = "rootfs"
-
 // root makes what is not cached. Others may do the same meanwhile.
 func root(ctx context.Context, suite string, log *slog.Logger) (string, error) {
 	if err := (image.Spec{Suite: suite, Containerd: image.DistributionContainerd}).Validate(); err != nil {
@@ -28,8 +24,8 @@ func root(ctx context.Context, suite string, log *slog.Logger) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	args := arguments(suite)
-	entry, err := store.LogTo(log).Get(ctx, entryName, cache.KeyOf(append(args, programs()...)...), func(ctx context.Context, dir string) error {
+	args := image.Mmdebstrap(suite, packages)
+	entry, err := store.LogTo(log).Get(ctx, image.RootfsName, cache.KeyOf(append(args, programs()...)...), func(ctx context.Context, dir string) error {
 		log.Info("unpacking libvirt and QEMU, half a minute", "suite", suite)
 		return unpack(ctx, suite, args, dir)
 	})
@@ -39,25 +35,8 @@ func root(ctx context.Context, suite string, log *slog.Logger) (string, error) {
 	return entry.Dir, entry.Close()
 }
 
-// arguments name no mirror: mmdebstrap knows the one of each Debian release, and an apt
-// proxy of the machine applies.
-func arguments(suite string) []string {
-	args := []string{
-		"--mode=root", "--variant=minbase", "--quiet",
-		// mmdebstrap finds it by itself only where gpg is installed
-		"--keyring=/usr/share/keyrings/debian-archive-keyring.gpg",
-		"--include=libvirt-daemon,libvirt-daemon-driver-qemu,qemu-system-x86",
-		`--aptopt=Apt::Install-Recommends "false"`,
-		`--aptopt=APT::Sandbox::User "root"`,
-		// testing's Release file is often past its date
-		`--aptopt=Acquire::Check-Valid-Until "false"`,
-		`--aptopt=Acquire::Retries "3"`,
-	}
-	for _, dir := range []string{"doc", "man", "locale", "info", "lintian"} {
-		args = append(args, "--dpkgopt=path-exclude=/usr/share/"+dir+"/*")
-	}
-	return append(args, suite)
-}
+// packages are libvirt's daemon with QEMU, and what they depend on.
+const packages = "libvirt-daemon,libvirt-daemon-driver-qemu,qemu-system-x86"
 
 // programs are what tests look for.
 func programs() []string { return []string{"usr/sbin/libvirtd", "usr/bin/qemu-system-x86_64"} }

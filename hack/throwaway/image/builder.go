@@ -35,7 +35,7 @@ func NewBuilder(store *cache.Store, source string, log *slog.Logger) *Builder {
 const keptDisks = 2
 
 // CacheNames are the names of the entries that a builder makes.
-func CacheNames() []string { return []string{diskName, containerdName, rootfsName} }
+func CacheNames() []string { return []string{diskName, containerdName, RootfsName} }
 
 // Image is what a node boots from. Its files stay in place until Close.
 type Image struct {

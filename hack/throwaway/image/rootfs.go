@@ -13,7 +13,10 @@ import (
 
 // A rootfs entry holds the unpacked root file system and its kernel.
 const (
-	rootfsName = "rootfs"
+	// RootfsName is that of the cache's entries with Debian packages, which
+	// `hack/node clean` drops.
+	RootfsName = "rootfs"
+
 	treeDir    = "root"
 	kernelFile = "vmlinux"
 )
@@ -25,7 +28,7 @@ const rootfsRecipe = "2"
 func (b *Builder) rootfs(ctx context.Context, spec Spec) (*cache.Entry, error) {
 	packages := strings.Join(spec.packages(), ",")
 	key := cache.KeyOf(rootfsRecipe, spec.Suite, packages)
-	return b.store.Get(ctx, rootfsName, key, func(ctx context.Context, dir string) error {
+	return b.store.Get(ctx, RootfsName, key, func(ctx context.Context, dir string) error {
 		if err := checkRoot("the node's root file system"); err != nil {
 			return err
 		}
@@ -38,15 +41,16 @@ func (b *Builder) rootfs(ctx context.Context, spec Spec) (*cache.Entry, error) {
 	})
 }
 
-// keyring is named because mmdebstrap finds it by itself only where gpg is
+// Keyring is named because mmdebstrap finds it by itself only where gpg is
 // installed, and Ubuntu's apt does not trust Debian's keys.
-const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
+const Keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
-// mmdebstrap names no mirror: the tool knows the one of each Debian release,
+// Mmdebstrap returns the arguments of mmdebstrap, but for the folder, that unpack a system
+// with these packages. They name no mirror: the tool knows the one of each Debian release,
 // and an apt proxy of the machine applies.
-func (b *Builder) mmdebstrap(ctx context.Context, suite, packages, tree string) error {
+func Mmdebstrap(suite, packages string) []string {
 	args := []string{
-		"--mode=root", "--variant=minbase", "--quiet", "--keyring=" + keyring,
+		"--mode=root", "--variant=minbase", "--quiet", "--keyring=" + Keyring,
 		"--include=" + packages,
 		`--aptopt=Apt::Install-Recommends "false"`,
 		`--aptopt=APT::Sandbox::User "root"`,
@@ -57,7 +61,11 @@ func (b *Builder) mmdebstrap(ctx context.Context, suite, packages, tree string) 
 	for _, dir := range []string{"doc", "man", "locale", "info", "lintian"} {
 		args = append(args, "--dpkgopt=path-exclude=/usr/share/"+dir+"/*")
 	}
-	cmd := child.Isolated(ctx, "mmdebstrap", append(args, suite, tree)...)
+	return append(args, suite)
+}
+
+func (b *Builder) mmdebstrap(ctx context.Context, suite, packages, tree string) error {
+	cmd := child.Isolated(ctx, "mmdebstrap", append(Mmdebstrap(suite, packages), tree)...)
 	cmd.Env = append(os.Environ(), "INITRD=No", "LC_ALL=C.UTF-8") // the node boots without an initrd
 	if err := b.run(cmd); err != nil {
 		return fmt.Errorf("unpacking Debian %s: %w", suite, err)
