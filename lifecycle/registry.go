@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"cmp"
 	"iter"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -14,7 +15,8 @@ import (
 // several goroutines at once; they take a short lock, under which nothing is done
 // but arithmetic and copying, so NRI handlers may call them.
 //
-// Everything in it is rebuilt from the runtime and the kernel after a restart.
+// Everything in it is rebuilt from the runtime and the kernel after a restart, but for
+// what VMs have said: see RecallNeeds.
 type Registry struct {
 	now func() time.Time
 
@@ -23,6 +25,7 @@ type Registry struct {
 	left       map[string]*Launcher // by container ID: replaced, while VM processes of them are left
 	byID       map[string]*Launcher // all of both, by the runtime's ID of their container
 	held       tally                // by all of both
+	recalled   map[Process]uint64   // see [Registry.RecallNeeds]
 	generation uint64
 }
 
@@ -137,7 +140,33 @@ func (r *Registry) change(l *Launcher, change func(*Launcher)) {
 	r.held.sub(l)
 	change(l)
 	l.settleLive()
+	r.recall(l)
 	r.held.add(l)
+}
+
+// RecallNeeds says what VM processes have told an earlier agent that they need. It is
+// taken up once a launcher is known to have such a process. What is not taken up stays.
+func (r *Registry) RecallNeeds(needs map[Process]uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.recalled = maps.Clone(needs)
+	for l := range r.all() {
+		r.recall(l)
+	}
+}
+
+// recall takes up what was recalled of the launcher's VM processes. The caller holds the
+// lock.
+func (r *Registry) recall(l *Launcher) {
+	if len(r.recalled) == 0 {
+		return
+	}
+	for vm := range l.vmProcesses() {
+		if need, ok := r.recalled[vm]; ok {
+			l.SetNeed(vm, need)
+			delete(r.recalled, vm)
+		}
+	}
 }
 
 // Get returns a copy of the launcher, as its latest container has it.

@@ -35,6 +35,7 @@ func (a *Agent) makePods(context.Context) (err error) {
 	if a.supervision != nil {
 		a.pods.Takes = a.supervision.Takes
 	}
+	a.pods.RecallNeeds()
 	return nil
 }
 

@@ -85,5 +85,28 @@ func (p *pod) Need(request podapi.Need) error {
 		return err
 	}
 	p.node.Registry.Update(l.Container.ID, func(now *lifecycle.Launcher) { now.SetNeed(vm, uint64(*request.Bytes)) })
+	if err := p.keepNeed(Need{PID: vm.PID, StartTime: vm.StartTime, Bytes: uint64(*request.Bytes)}); err != nil {
+		p.node.Logger.Warn("what a VM needs will be forgotten if the agent restarts", "uid", p.uid, "pid", vm.PID, "error", err)
+	}
 	return nil
 }
+
+// keepNeed leaves what the VM needs for an agent that comes after this one.
+func (p *pod) keepNeed(need Need) error {
+	p.node.asking.Lock()
+	defer p.node.asking.Unlock()
+	asked, _ := p.node.Store.Get(p.uid)
+	switch {
+	case asked.Need != nil && *asked.Need == need, asked.Need == nil && need.Bytes == 0:
+		return nil
+	case need.Bytes == 0:
+		asked.Need = nil
+	default:
+		asked.Need = &need
+	}
+	return p.node.Store.Put(p.uid, asked)
+}
+
+// RecallNeeds has the registry know what VMs have told an agent before this one that
+// they need.
+func (n *Node) RecallNeeds() { n.Registry.RecallNeeds(n.Store.Needs()) }

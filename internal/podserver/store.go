@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+
+	"github.com/mooring-vm/mooring/lifecycle"
 )
 
 // Store keeps what the agent was asked for pods. The methods may be called from several
@@ -16,6 +18,9 @@ type Store interface {
 	Get(uid string) (Asked, bool)
 	Put(uid string, asked Asked) error
 	Delete(uid string) error
+
+	// Needs returns what VM processes of all pods need.
+	Needs() map[lifecycle.Process]uint64
 }
 
 const (
@@ -102,6 +107,19 @@ func (s *FileStore) Put(uid string, asked Asked) error {
 	}
 	s.known[uid] = asked
 	return nil
+}
+
+// Needs implements [Store].
+func (s *FileStore) Needs() map[lifecycle.Process]uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	needs := map[lifecycle.Process]uint64{}
+	for _, asked := range s.known {
+		if n := asked.Need; n != nil {
+			needs[lifecycle.Process{PID: n.PID, StartTime: n.StartTime}] = n.Bytes
+		}
+	}
+	return needs
 }
 
 // Delete implements [Store].

@@ -6,10 +6,19 @@ import (
 	"github.com/mooring-vm/mooring/api/podapi"
 )
 
-// Asked is what was asked of the agent for a pod, on a node without Kubernetes.
+// Asked is what was asked of the agent for a pod, on a node without Kubernetes, and what
+// its VM said that it needs.
 type Asked struct {
 	podapi.Size
 	DryRun *podapi.DryRun `json:"dryRun,omitempty"`
+	Need   *Need          `json:"need,omitempty"`
+}
+
+// Need is what a VM process needs as the memory limit of its launcher.
+type Need struct {
+	PID       int    `json:"pid"`
+	StartTime uint64 `json:"startTime"`
+	Bytes     uint64 `json:"bytes"`
 }
 
 // Wanted implements [Pod]. Where there is Kubernetes, the pod's own spec and annotations
