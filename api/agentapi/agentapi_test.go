@@ -39,12 +39,12 @@ func TestWireFormat(t *testing.T) {
 			`"lease":{"reason":"migration","until":"2026-01-02T03:04:05Z"}}`},
 		"no heartbeat yet": {Heartbeat{Watchdog: 0.5}, `{"watchdog":0.5}`},
 		"lease request":    {LeaseRequest{300, "migration"}, `{"seconds":300,"reason":"migration"}`},
-		"event": {Event{since, Warning, ReasonLimitMissing, "m", pod, container, nil},
+		"event": {Event{since, Warning, ReasonLimitMissing, "m", pod, container, nil, nil},
 			`{"time":"2026-01-02T03:04:05Z","type":"Warning","reason":"LimitMissing","message":"m",` +
 				`"pod":{"namespace":"vms","name":"launcher-1","uid":"uid-1"},"container":{"name":"compute","id":"c1","pid":42}}`},
-		"event of a resize": {Event{Reason: ReasonResizeDone, Wanted: &WantedSize{7, podapi.Size{VCPUs: 4}}},
+		"event of a resize": {Event{Reason: ReasonResizeDone, Wanted: &WantedSize{7, podapi.Size{VCPUs: 4}}, Report: &podapi.Report{Generation: 7, State: podapi.StateDone}},
 			`{"time":"0001-01-01T00:00:00Z","type":"","reason":"ResizeDone","message":"","pod":{"namespace":"","name":"","uid":""},` +
-				`"container":{"name":""},"wanted":{"generation":7,"vcpus":4}}`},
+				`"container":{"name":""},"wanted":{"generation":7,"vcpus":4},"report":{"generation":7,"state":"Done"}}`},
 		"node": {Node{"v1", "observe", "/etc/p.yaml", NRI{NRISynchronized, since, "e"}, Runtime{"containerd", "2"}, Account{1, 2, 3}, Tracker{true, "e", 4, 5, 6, 7, 8, 9, 10, 11}, podapi.Headroom{Memory: 12, CPUs: 13}},
 			`{"version":"v1","mode":"observe","policy":"/etc/p.yaml","nri":{"state":"Synchronized","since":"2026-01-02T03:04:05Z","error":"e"},` +
 				`"runtime":{"name":"containerd","version":"2"},"memlock":{"granted":1,"unlimited":2,"max":3},` +

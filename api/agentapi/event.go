@@ -67,11 +67,23 @@ type Event struct {
 	// Wanted is what the resize was asked for that it is about; nil: it is about none, or
 	// nobody knows.
 	Wanted *WantedSize `json:"wanted,omitempty"`
+
+	// Report is what the pod had said of the resize by then, with at most [MaxEventReport]
+	// bytes as JSON; nil: it is about none.
+	Report *podapi.Report `json:"report,omitempty"`
 }
 
 // WantedKey is the annotation of a Kubernetes Event with its [WantedSize], as JSON. An
 // Event's words are for people.
 const WantedKey = "wanted.event.mooring.dev"
+
+// ReportKey is the annotation of a Kubernetes Event with its [podapi.Report], as JSON: the
+// pod's own words. Of an Event that was counted it is the latest.
+const ReportKey = "report.event.mooring.dev"
+
+// MaxEventReport bounds the report of an event, in bytes as JSON. A report whose lists are
+// empty is never longer.
+const MaxEventReport = 8 << 10
 
 // WantedSize is what a resize was asked for.
 type WantedSize struct {

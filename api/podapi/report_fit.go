@@ -9,28 +9,32 @@ import (
 // leastLine is how short [Report.Fit] makes lines before it leaves any out.
 const leastLine = 64
 
-// Fit returns the report as one that the agent takes: with as much of its lists as fits
-// into [MaxReport]. Lines are cut first. Then the steps that were done first are left
-// out, and the last lines of plan and notes; a note says so. State, error and what the VM
-// is are as they were. The report is one that Check accepts, and is not changed.
-func (r Report) Fit() Report {
+// Fit returns the report as one that the agent takes: [Report.FitInto] of [MaxReport].
+func (r Report) Fit() Report { return r.FitInto(MaxReport) }
+
+// FitInto returns the report with as much of its lists as fits into that many bytes of
+// JSON. Lines are cut first. Then the steps that were done first are left out, and the
+// last lines of plan and notes; a note says so. State, error and what the VM is are as
+// they were, for which 7 KiB are always enough. The report is one that Check accepts, and
+// is not changed.
+func (r Report) FitInto(bytes int) Report {
 	for most := MaxLine; most >= leastLine; most /= 2 {
-		if cut := r.withLines(most); cut.fits() {
+		if cut := r.withLines(most); cut.fits(bytes) {
 			return cut
 		}
 	}
 	short := r.withLines(leastLine)
 	for keep := MaxLines / 2; keep > 0; keep /= 2 {
-		if some := short.withLists(keep); some.fits() {
+		if some := short.withLists(keep, bytes); some.fits(bytes) {
 			return some
 		}
 	}
-	return short.withLists(0)
+	return short.withLists(0, bytes)
 }
 
-func (r Report) fits() bool {
+func (r Report) fits(bytes int) bool {
 	text, err := json.Marshal(r)
-	return err == nil && len(text) <= MaxReport
+	return err == nil && len(text) <= bytes
 }
 
 // withLines cuts the lines of the lists.
@@ -48,10 +52,10 @@ func (r Report) withLines(most int) Report {
 }
 
 // withLists leaves the last steps, and the first lines of plan and notes.
-func (r Report) withLists(keep int) Report {
+func (r Report) withLists(keep, bytes int) Report {
 	r.Steps = r.Steps[max(0, len(r.Steps)-keep):]
 	r.Plan = r.Plan[:min(len(r.Plan), keep)]
-	note := fmt.Sprintf("some of plan, steps and notes is left out: a report has at most %d bytes", MaxReport)
+	note := fmt.Sprintf("some of plan, steps and notes is left out: a report has at most %d bytes here", bytes)
 	r.Notes = append([]string{note}, r.Notes[:min(len(r.Notes), max(keep-1, 0))]...)
 	return r
 }

@@ -88,3 +88,19 @@ func TestFitAny(t *testing.T) {
 		check(t, was, was.Fit())
 	})
 }
+
+// Events have less room, and the longest error fits also there.
+func TestFitInto(t *testing.T) {
+	was := largest("<")
+	for _, bytes := range []int{7 << 10, 8 << 10} {
+		is := was.FitInto(bytes)
+		text, err := json.Marshal(is)
+		if err != nil || len(text) > bytes {
+			t.Errorf("%d bytes, %v: want at most %d", len(text), err, bytes)
+		}
+		check(t, was, is)
+		if len(is.Notes) == 0 || !strings.Contains(is.Notes[0], fmt.Sprint(bytes)) {
+			t.Errorf("notes %q, want that something is left out of %d bytes", is.Notes, bytes)
+		}
+	}
+}

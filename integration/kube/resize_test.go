@@ -2,6 +2,7 @@ package kubetest
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -213,6 +214,21 @@ func reporter(t *testing.T, p *corev1.Pod, r *recording) podserver.Pod {
 	return n.Pod(string(p.UID))
 }
 
+// said is a report with as many steps planned as its generation says, and one done.
+func said(generation uint64, state podapi.State, vcpus int) podapi.Report {
+	r := podapi.Report{Generation: generation, State: state, Actual: &podapi.Actual{Memory: 4 << 30, VCPUs: vcpus, Online: vcpus}}
+	for i := range generation {
+		r.Plan = append(r.Plan, fmt.Sprintf("step %d", i+1))
+	}
+	if state != podapi.StateResizing {
+		r.Steps = []podapi.Step{{What: "step 1", Started: time.Unix(int64(generation), 0), Seconds: 1.5}}
+	}
+	if state == podapi.StateRefused {
+		r.Error = "no room"
+	}
+	return r
+}
+
 // Without an agent at hand the Events of the pod tell how it fares: what was told before,
 // or is about another size, is not taken for it.
 func TestResizeWaitsForEvents(t *testing.T) {
@@ -225,10 +241,7 @@ func TestResizeWaitsForEvents(t *testing.T) {
 	agent := reporter(t, p, recorder)
 	report := func(generation uint64, state podapi.State, vcpus int) { // each with words of its own, as equal ones are told once a minute
 		t.Helper()
-		err := agent.Report(podapi.Report{
-			Generation: generation, State: state, Plan: make([]string, generation), Error: "no room", Actual: &podapi.Actual{Memory: 4 << 30, VCPUs: vcpus},
-		})
-		if err != nil {
+		if err := agent.Report(said(generation, state, vcpus)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -241,10 +254,10 @@ func TestResizeWaitsForEvents(t *testing.T) {
 		size       []string
 		state      podapi.State
 		code       int
-		want       string
+		out, err   string // the last of it
 	}{
-		{4, []string{"--vcpus", "2", "--memory", "4Gi"}, podapi.StateDone, cli.ExitOK, "ResizeDone  the pod says that its VM is as it is wanted: 4Gi, 2 vCPUs\n"},
-		{7, []string{"--vcpus", "3"}, podapi.StateRefused, cli.ExitFailure, "ResizeFailed  the pod says that its VM could not be resized: no room\n"},
+		{4, []string{"--vcpus", "2", "--memory", "4Gi"}, podapi.StateDone, cli.ExitOK, "    1.50s  step 1\ndone: 4Gi of memory, 2 vCPUs\n", "when it ends\n"},
+		{7, []string{"--vcpus", "3"}, podapi.StateRefused, cli.ExitFailure, "    1.50s  step 1\n", "could not be resized (Refused): no room\n"},
 	} {
 		var out, errOut output
 		code := make(chan int, 1)
@@ -256,7 +269,8 @@ func TestResizeWaitsForEvents(t *testing.T) {
 			eventually(t, "what is about another size", func() bool { return strings.Contains(out.String(), "4Gi, 8 vCPUs\n") })
 		}
 		report(c.generation+1, c.state, 2)
-		if got := <-code; got != c.code || !strings.HasSuffix(out.String(), c.want) || !strings.Contains(out.String(), "ResizeStarted  ") {
+		const plan = "\nplan  1  step 1\nplan  2  step 2\nplan  3  step 3\n"
+		if got := <-code; got != c.code || !strings.HasSuffix(out.String(), c.out) || !strings.HasSuffix(errOut.String(), c.err) || !strings.Contains(out.String(), plan) {
 			t.Errorf("%v: exit code %d\n%s%s", c.size, got, out.String(), errOut.String())
 		}
 	}

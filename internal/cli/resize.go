@@ -39,11 +39,11 @@ func (p *Program) resizeCommand() *cobra.Command {
 			"kubectl; annotations that no flag is for stay. It takes a role with the verb \"patch\" for\n" +
 			"pods. With --dry-run the API server checks the patch and forgets it, and the agent of this\n" +
 			"node, if it has the pod, has it planned. --wait follows what the agent shows if the pod is on\n" +
-			"this node, and else the pod's Events, which tell the beginning and the end, and no steps;\n" +
-			"for that it takes the verb \"get\" for pods, and \"list\" and \"watch\" for events. The Event\n" +
-			"that it waits for is one of a generation that no Event told of before the patch, and says\n" +
-			"in its annotation " + agentapi.WantedKey + " that the pod asked for just what the flags\n" +
-			"ask for: for what they leave out it may be anything.\n\n" +
+			"this node, and else the pod's Events, which tell the plan when it begins, and all steps when\n" +
+			"it ends; for that it takes the verb \"get\" for pods, and \"list\" and \"watch\" for events. The\n" +
+			"Event that it waits for is one of a generation that no Event told of before the patch, and\n" +
+			"says in its annotation " + agentapi.WantedKey + " that the pod asked for just what the\n" +
+			"flags ask for: for what they leave out it may be anything.\n\n" +
 			"Without Kubernetes the agent of this node is asked. It takes the place of what was asked\n" +
 			"before; what is left out is let be, or follows the limits if the sidecar is to. POD is as for\n" +
 			"inspect, and all launchers of pods with that namespace and name are meant.",

@@ -35,6 +35,37 @@ func aboutOf(e *corev1.Event) (about agentapi.WantedSize, ok bool) {
 	return about, err == nil
 }
 
+// reportOf is what the pod had said when an Event was told. ok is false where the agent is
+// older, and for what no agent writes: it is read strictly, must be about what the Event is
+// about, and so cannot tell of another end than the Event does.
+func reportOf(e *corev1.Event) (report podapi.Report, ok bool) {
+	text := e.Annotations[agentapi.ReportKey]
+	if text == "" || len(text) > agentapi.MaxEventReport {
+		return podapi.Report{}, false
+	}
+	report, err := podapi.Decode[podapi.Report](strings.NewReader(text))
+	if err != nil || report.DryRun || reasonOf(report.State) != agentapi.Reason(e.Reason) {
+		return podapi.Report{}, false
+	}
+	if about, known := aboutOf(e); known && about.Generation != report.Generation {
+		return podapi.Report{}, false
+	}
+	return report, true
+}
+
+// reasonOf is that of the Events that tell of a state; empty: none do.
+func reasonOf(state podapi.State) agentapi.Reason {
+	switch state {
+	case podapi.StateResizing:
+		return agentapi.ReasonResizeStarted
+	case podapi.StateDone:
+		return agentapi.ReasonResizeDone
+	case podapi.StateFailed, podapi.StateRefused:
+		return agentapi.ReasonResizeFailed
+	}
+	return ""
+}
+
 // isNews reports whether an Event can be about what was asked for. One that was there when
 // the pod was patched, and comes again because it is counted, is about what was asked for
 // before, unless that is the same.
@@ -45,24 +76,20 @@ func (w *waiter) isNews(e *corev1.Event) bool {
 	return w.same || !w.before.events[e.UID]
 }
 
-// concerns reports whether an Event is about all that was asked for. One that does not say
-// what it is about has but its words, and nothing of CPU bandwidth and shares in them.
+// concerns reports whether an Event is about all that was asked for, or says that nothing
+// can be read of that. One that does not say what it is about has but its words, and
+// nothing of CPU bandwidth and shares in them.
 func (w *waiter) concerns(e *corev1.Event) bool {
+	reason := agentapi.Reason(e.Reason)
 	if about, ok := aboutOf(e); ok {
-		return covers(about.Size, w.size)
+		return covers(about.Size, w.size) || reason == agentapi.ReasonResizeFailed && about.Size == (podapi.Size{})
 	}
-	if agentapi.Reason(e.Reason) == agentapi.ReasonResizeFailed {
+	if reason != agentapi.ReasonResizeDone {
 		return true
 	}
 	return w.size.CPUQuota == "" && w.size.CPUShares == 0 &&
 		(w.size.Memory == 0 || strings.Contains(e.Message, ": "+podapi.Amount(w.size.Memory).String()+", ")) &&
 		(w.size.VCPUs == 0 || strings.Contains(e.Message, fmt.Sprintf(", %d vCPUs", w.size.VCPUs)))
-}
-
-// unreadable reports whether the pod asked for no size, or for one that cannot be read.
-func unreadable(e *corev1.Event) bool {
-	about, ok := aboutOf(e)
-	return ok && about.Size == (podapi.Size{})
 }
 
 // covers reports whether a size has all that is asked for.

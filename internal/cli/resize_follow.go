@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/mooring-vm/mooring/api/agentapi"
-	"github.com/mooring-vm/mooring/api/podapi"
 )
 
 // reportEvery is how often the agent is asked what the pod has told.
@@ -30,7 +29,7 @@ func (p *Program) followAsked(ctx context.Context, pod agentapi.PodRef, asked ag
 
 // follow shows what the pod tells of a resize, until it is done.
 func (p *Program) follow(ctx context.Context, pod agentapi.PodRef, asked agentapi.ResizedPod, flags resizeFlags) error {
-	shown := progress{out: p.Out, steps: map[podapi.Step]bool{}}
+	shown := newProgress(p.Out)
 	return p.poll(ctx, pod, asked, flags, func(l agentapi.Launcher) (over bool, err error) {
 		if l.Resize == nil || l.Resize.Report.Generation < asked.Generation {
 			return false, nil

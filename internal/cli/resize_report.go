@@ -22,6 +22,8 @@ type progress struct {
 	steps   map[podapi.Step]bool
 }
 
+func newProgress(out io.Writer) progress { return progress{out: out, steps: map[podapi.Step]bool{}} }
+
 // show shows what is new in a report. over is true for the last one; then the error says
 // what became of it.
 func (s *progress) show(r podapi.Report) (over bool, err error) {

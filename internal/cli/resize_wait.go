@@ -34,7 +34,8 @@ type waiter struct {
 	told    uint64 // latest generation that the agent of this node showed before
 	version string // of the list of Events before
 	last    *corev1.Event
-	before  told // what Events had told by then
+	before  told     // what Events had told by then
+	shown   progress // of the reports that Events carry
 }
 
 // begin notes what was told before the pod is patched.
@@ -102,7 +103,8 @@ func (w *waiter) wait(ctx context.Context, pod agentapi.PodRef) error {
 
 // followEvents follows the pod's Events, where no agent that has the pod can be asked.
 func (w *waiter) followEvents(ctx context.Context) error {
-	fmt.Fprintln(w.ErrOut, "no agent here has the pod: what follows are its Events, which tell no plan and no steps")
+	fmt.Fprintln(w.ErrOut, "no agent here has the pod: what follows is what its Events tell: the plan when it begins, and all steps when it ends")
+	w.shown = newProgress(w.Out)
 	if w.same && w.last != nil {
 		if over, err := w.show(w.last); over || err != nil {
 			return err
@@ -141,13 +143,19 @@ func (w *waiter) event(e watch.Event) (over bool, err error) {
 	return w.show(event)
 }
 
+// show shows the report of an Event about what was asked for, as on the pod's node, and of
+// others the words.
 func (w *waiter) show(e *corev1.Event) (over bool, err error) {
+	ours := w.isNews(e) && w.concerns(e)
+	if report, ok := reportOf(e); ok && ours {
+		return w.shown.show(report)
+	}
 	fmt.Fprintf(w.Out, "%s  %s  %s\n", timeOf(e).Local().Format(time.TimeOnly), printable(e.Reason), printable(e.Message))
 	switch agentapi.Reason(e.Reason) {
 	case agentapi.ReasonResizeDone:
-		return w.isNews(e) && w.concerns(e), nil
+		return ours, nil
 	case agentapi.ReasonResizeFailed:
-		if w.isNews(e) && (w.concerns(e) || unreadable(e)) {
+		if ours {
 			return true, errors.New("the VM could not be resized")
 		}
 	}

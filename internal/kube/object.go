@@ -3,6 +3,7 @@ package kube
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"unicode/utf8"
 
@@ -52,13 +53,26 @@ func eventObject(event agentapi.Event, node string, stamp int64) *eventsv1.Event
 // annotations are for programs; nil: there is nothing to tell them.
 func annotations(event agentapi.Event) map[string]string {
 	if event.Wanted == nil {
+		return reportAnnotation(event)
+	}
+	all := map[string]string{}
+	if text, err := json.Marshal(event.Wanted); err == nil { // numbers and a string, which cannot fail
+		all[agentapi.WantedKey] = string(text)
+	}
+	maps.Copy(all, reportAnnotation(event))
+	return all
+}
+
+// reportAnnotation is what the pod has said; nil: nothing, or more than Events carry.
+func reportAnnotation(event agentapi.Event) map[string]string {
+	if event.Report == nil {
 		return nil
 	}
-	text, err := json.Marshal(event.Wanted)
-	if err != nil {
-		return nil // numbers and a string, which cannot fail
+	text, err := json.Marshal(event.Report)
+	if err != nil || len(text) > agentapi.MaxEventReport {
+		return nil
 	}
-	return map[string]string{agentapi.WantedKey: string(text)}
+	return map[string]string{agentapi.ReportKey: string(text)}
 }
 
 func reference(event agentapi.Event, node string) corev1.ObjectReference {

@@ -54,6 +54,30 @@ func TestEventObjectOfAResize(t *testing.T) {
 	}
 }
 
+// What the pod has said is there for programs, within bounds, and does not end a series.
+func TestEventObjectWithAReport(t *testing.T) {
+	event := refusal("resized")
+	event.Report = &podapi.Report{Generation: 7, State: podapi.StateResizing, Plan: []string{"set 4 vCPUs"}}
+	want := map[string]string{"report.event.mooring.dev": `{"generation":7,"state":"Resizing","plan":["set 4 vCPUs"]}`}
+	if diff := cmp.Diff(want, eventObject(event, testNode, 1).Annotations); diff != "" {
+		t.Errorf("annotations (-want +got):\n%s", diff)
+	}
+	both := event
+	both.Wanted, both.Report = &agentapi.WantedSize{Generation: 7}, &podapi.Report{Generation: 7, State: podapi.StateResizing}
+	want = map[string]string{"wanted.event.mooring.dev": `{"generation":7}`, "report.event.mooring.dev": `{"generation":7,"state":"Resizing"}`}
+	if diff := cmp.Diff(want, eventObject(both, testNode, 1).Annotations); diff != "" {
+		t.Errorf("both annotations (-want +got):\n%s", diff)
+	}
+	long := event
+	long.Report = &podapi.Report{Notes: []string{strings.Repeat("n", agentapi.MaxEventReport)}}
+	if got := eventObject(long, testNode, 1).Annotations; got != nil {
+		t.Errorf("annotations of %d bytes", len(got["report.event.mooring.dev"]))
+	}
+	if keyOf(event) != keyOf(long) {
+		t.Error("equal events with other reports are two series")
+	}
+}
+
 func TestEventObjectWithoutAPodIsAboutTheNode(t *testing.T) {
 	got := eventObject(agentapi.Event{Type: agentapi.Normal, Time: time.Now()}, testNode, 1)
 	want := corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: testNode, UID: testNode}

@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/podapi"
 )
 
 type outcomes map[Outcome]int
@@ -104,6 +105,47 @@ func TestEqualEventsBecomeASeries(t *testing.T) {
 		wantCounts(t, r.list(t), map[string]int32{"too much": 5, "still too much": 1})
 		r.stop()
 		r.wantOutcomes(t, outcomes{Written: 2, Merged: 4})
+	})
+}
+
+// An Event that is counted has the latest report, and loses nothing else.
+func TestASeriesHasTheLatestReport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecording(t)
+		r.start(t)
+		report := func(plan string) {
+			e := refusal("failed")
+			e.Wanted, e.Report = &agentapi.WantedSize{Generation: 7}, &podapi.Report{Generation: 7, State: podapi.StateFailed, Plan: []string{plan}}
+			r.Record(e)
+			synctest.Wait()
+		}
+		want := func(count int32, plan string) {
+			t.Helper()
+			wantCounts(t, r.list(t), map[string]int32{"failed": count})
+			want := map[string]string{
+				"wanted.event.mooring.dev": `{"generation":7}`,
+				"report.event.mooring.dev": `{"generation":7,"state":"Failed","plan":["` + plan + `"]}`,
+			}
+			if diff := cmp.Diff(want, r.list(t)[0].Annotations); diff != "" {
+				t.Errorf("annotations (-want +got):\n%s", diff)
+			}
+		}
+		report("a")
+		want(1, "a")
+		report("b")
+		want(2, "b")
+		report("c")
+		want(2, "b") // until it is counted
+		time.Sleep(seriesPeriod)
+		synctest.Wait()
+		want(3, "c")
+		r.stop()
+		r.wantOutcomes(t, outcomes{Written: 1, Merged: 2})
+		for _, known := range r.series {
+			if known.report != nil || known.event.Annotations != nil {
+				t.Errorf("kept of a series that is written: %v, %v", known.report, known.event.Annotations)
+			}
+		}
 	})
 }
 

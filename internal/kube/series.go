@@ -23,6 +23,8 @@ const (
 	maxSeries = 4096
 )
 
+// seriesKey is what makes events equal. Their reports may differ: an attempt takes another
+// time than the one before.
 type seriesKey struct {
 	pod       agentapi.PodRef
 	container string
@@ -34,7 +36,8 @@ type seriesKey struct {
 
 // series is one Event and the equal ones that followed it.
 type series struct {
-	event    *eventsv1.Event // as the API server has it
+	event    *eventsv1.Event   // as the API server has it, without annotations
+	report   map[string]string // annotation that is not written yet; nil: none
 	count    int32
 	written  int32
 	lastSeen time.Time
@@ -61,7 +64,7 @@ func (r *Recorder) handle(ctx context.Context, event agentapi.Event) {
 	}
 	key := keyOf(event)
 	if known := r.series[key]; known != nil {
-		r.repeat(ctx, key, known)
+		r.repeat(ctx, key, known, event)
 		return
 	}
 	if len(r.series) >= maxSeries || !r.limiters.allow(event.Pod) {
@@ -90,15 +93,17 @@ func (r *Recorder) create(ctx context.Context, key seriesKey, object *eventsv1.E
 			slog.String("pod", key.pod.Namespace+"/"+key.pod.Name), slog.Any("error", err))
 		return
 	}
+	created.Annotations = nil // there may be thousands of series
 	r.series[key] = &series{event: created, count: 1, written: 1, lastSeen: time.Now()}
 	r.count(Written)
 }
 
 // repeat writes the second event at once, so that a repetition is seen, and
 // leaves the others to the next sweep.
-func (r *Recorder) repeat(ctx context.Context, key seriesKey, known *series) {
+func (r *Recorder) repeat(ctx context.Context, key seriesKey, known *series, event agentapi.Event) {
 	known.count++
 	known.lastSeen = time.Now()
+	known.report = reportAnnotation(event)
 	r.count(Merged)
 	if known.written == 1 {
 		r.writeOne(ctx, key, known)
@@ -134,7 +139,7 @@ func (r *Recorder) writeOne(ctx context.Context, key seriesKey, known *series) {
 	}
 	switch {
 	case err == nil:
-		known.written = known.count
+		known.written, known.report = known.count, nil
 	case apierrors.IsNotFound(err):
 		// Events expire; the next equal one starts anew.
 		delete(r.series, key)
@@ -145,10 +150,14 @@ func (r *Recorder) writeOne(ctx context.Context, key seriesKey, known *series) {
 }
 
 func seriesPatch(known *series) ([]byte, error) {
-	patch, err := json.Marshal(map[string]any{"series": eventsv1.EventSeries{
+	change := map[string]any{"series": eventsv1.EventSeries{
 		Count:            known.count,
 		LastObservedTime: metav1.NewMicroTime(known.lastSeen),
-	}})
+	}}
+	if known.report != nil {
+		change["metadata"] = map[string]any{"annotations": known.report}
+	}
+	patch, err := json.Marshal(change)
 	if err != nil {
 		return nil, fmt.Errorf("encode the series: %w", err)
 	}

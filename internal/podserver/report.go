@@ -57,7 +57,8 @@ func (p *pod) tell(l lifecycle.Launcher, report podapi.Report) {
 	if !news || !ok || !p.events.Allow() {
 		return
 	}
-	event.Time, event.Pod, event.Container, event.Wanted = time.Now(), l.Pod, l.Container, about
+	said := report.FitInto(agentapi.MaxEventReport)
+	event.Time, event.Pod, event.Container, event.Wanted, event.Report = time.Now(), l.Pod, l.Container, about, &said
 	p.node.Recorder.Record(event)
 }
 

@@ -1,10 +1,12 @@
 package podserver_test
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -100,6 +102,38 @@ func TestReportIsAboutASize(t *testing.T) {
 	want := []*agentapi.WantedSize{nil, {Generation: generation, Size: size}, nil}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// Each Event has what was said by then, cut to what Events carry; what is shown on the node
+// is not.
+func TestReportIsToldWhole(t *testing.T) {
+	r := newRig(t)
+	begun := podapi.Report{Generation: 7, State: podapi.StateResizing, Plan: []string{"set 4 vCPUs", "plug 2Gi"}}
+	done := begun
+	done.State, done.Notes, done.Actual = podapi.StateDone, []string{"the balloon is empty"}, &podapi.Actual{Memory: 4 * gi, VCPUs: 4}
+	done.Steps = []podapi.Step{{What: "set 4 vCPUs", Started: time.Unix(7, 0), Seconds: 0.5}, {What: "plug 2Gi", Started: time.Unix(8, 0), Seconds: 1.5}}
+	long := podapi.Report{Generation: 8, State: podapi.StateFailed, Error: strings.Repeat("<", podapi.MaxLine)}
+	for i := range podapi.MaxLines {
+		long.Steps = append(long.Steps, podapi.Step{What: strings.Repeat("<", podapi.MaxLine), Started: time.Unix(int64(i), 0)})
+	}
+	for _, report := range []podapi.Report{begun, done, long} {
+		must(t, r.Pod("a").Report(report))
+	}
+	events := r.recorder.Events()
+	if diff := cmp.Diff([]*podapi.Report{&begun, &done}, []*podapi.Report{events[0].Report, events[1].Report}); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	cut := events[2].Report
+	text, err := json.Marshal(cut)
+	if err != nil || len(text) > agentapi.MaxEventReport || cut.Check() != nil || cut.Error != long.Error {
+		t.Errorf("%d bytes, %v, %v: want at most %d, with the error", len(text), err, cut.Check(), agentapi.MaxEventReport)
+	}
+	if n := len(cut.Steps); n == 0 || n == podapi.MaxLines || !cut.Steps[n-1].Started.Equal(long.Steps[podapi.MaxLines-1].Started) {
+		t.Errorf("%d steps, want the last ones", n)
+	}
+	if l, _ := r.registry.Find("ID-a"); len(l.Resize.Report.Steps) != podapi.MaxLines {
+		t.Errorf("%d steps are shown, want all", len(l.Resize.Report.Steps))
 	}
 }
 

@@ -1,0 +1,47 @@
+package kubetest
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/podapi"
+	agentkube "github.com/mooring-vm/mooring/internal/kube"
+)
+
+// The API server takes the largest report, and that an Event which is counted gets another
+// one.
+func TestResizeReportOfASeries(t *testing.T) {
+	plane := Start(t)
+	admin := clientFor(t, plane.Config())
+	namespace := Namespace(t, admin)
+	r := startRecorder(t, agentClient(t, agentConfig(t, plane)), node)
+	large := said(podapi.MaxLines, podapi.StateRefused, 4)
+	for range podapi.MaxLines {
+		large.Notes = append(large.Notes, strings.Repeat("<", podapi.MaxLine))
+	}
+	large = large.FitInto(agentapi.MaxEventReport)
+	for _, report := range []podapi.Report{said(2, podapi.StateRefused, 4), large, said(3, podapi.StateRefused, 4)} {
+		event := refusal(namespace, "vm", "no room")
+		event.Reason, event.Wanted, event.Report = agentapi.ReasonResizeFailed, &agentapi.WantedSize{Generation: 7}, &report
+		r.Record(event)
+	}
+	r.stop()
+	r.want(t, outcomes{agentkube.Written: 1, agentkube.Merged: 2})
+
+	got := listEvents(t, admin, namespace)
+	if len(got) != 1 || got[0].Series == nil || got[0].Series.Count != 3 {
+		t.Fatalf("got %v, want one Event that was counted", got)
+	}
+	latest, err := json.Marshal(said(3, podapi.StateRefused, 4))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"wanted.event.mooring.dev": `{"generation":7}`, "report.event.mooring.dev": string(latest)}
+	if diff := cmp.Diff(want, got[0].Annotations); diff != "" {
+		t.Errorf("annotations (-want +got):\n%s", diff)
+	}
+}
