@@ -4,7 +4,10 @@ package coordinator_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -18,59 +21,120 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt/libvirt/libvirttest"
 )
 
-// BenchmarkResize is the time from the request to what confirms it: the guest, for
-// memory and vCPUs, and libvirt, for bandwidth. Each is done in turns by the sidecar, and
-// by the least that does it through libvirt alone. The figures are medians, but for the
-// pause, which is the longest time without a beat of the guest's heart in a second or as
+// samplesFile is where the environment says that `bin/bench resize` reads them.
+const samplesFile = "MOORING_SAMPLES"
+
+// BenchmarkResize is the time from the request to what confirms it: the guest, for vCPUs
+// and for what a device has of memory, and libvirt, for what it plugs in and for bandwidth.
+// Each is done in turns by the sidecar, and by the least that does it through libvirt alone.
+// A pause is the longest time without a beat of the guest's heart in a second, or for as
 // long as it takes. There is a beat every 5 ms.
 func BenchmarkResize(b *testing.B) {
+	virtioMem, dimm := headroom.Options{Device: headroom.VirtioMem}, headroom.Options{Device: headroom.DIMM, Slots: 2}
+	memory := func(n int) func(*podapi.Wanted) { return guestMemory(booted + int64(n%2)*128*mi) }
+	all := figures{}
 	for _, kind := range []resizeKind{
-		{"virtio-mem", 8, (*rawLibvirt).memory, func(n int) func(*podapi.Wanted) { return guestMemory(booted + int64(n%2)*128*mi) }},
-		{"bandwidth", 20, (*rawLibvirt).bandwidth, func(n int) func(*podapi.Wanted) { return quota([]string{"50%", "80%"}[n%2]) }},
-		{"vCPU", 6, (*rawLibvirt).vcpu, func(n int) func(*podapi.Wanted) { return vcpus(n + 1) }},
+		{"virtio-mem", virtioMem, 1, 24, (*rawLibvirt).memory, memory, [2]string{"128 MiB less, virtio-mem", "128 MiB more, virtio-mem"}},
+		{"DIMM", dimm, 1, 24, (*rawLibvirt).dimm, memory, [2]string{"128 MiB less, a DIMM", "128 MiB more, a DIMM"}},
+		{
+			"bandwidth", virtioMem, 1, 40, (*rawLibvirt).bandwidth,
+			func(n int) func(*podapi.Wanted) { return quota([]string{"50%", "80%"}[n%2]) }, [2]string{"another bandwidth", "another bandwidth"},
+		},
+		{
+			"vCPU", virtioMem, 4, 6, (*rawLibvirt).vcpu,
+			func(n int) func(*podapi.Wanted) { return vcpus(n + 1) }, [2]string{"one vCPU more", "one vCPU more"},
+		},
 	} {
-		b.Run(kind.name, func(b *testing.B) { kind.measure(b) })
+		kind.measure(b, all)
+	}
+	if file := os.Getenv(samplesFile); file != "" {
+		all.save(b, file)
 	}
 }
 
-// resizeKind is what is resized. The n of its functions counts from 1.
+// resizeKind is what is resized, in so many guests, each so often. The n of its functions
+// counts from 1 in each guest.
 type resizeKind struct {
-	name   string
-	rounds int
-	raw    func(*rawLibvirt, context.Context, int) error
-	wish   func(n int) func(*podapi.Wanted)
+	name           string
+	device         headroom.Options
+	guests, rounds int
+	raw            func(*rawLibvirt, context.Context, int) error
+	wish           func(n int) func(*podapi.Wanted)
+	what           [2]string // by n%2
 }
 
-// measure takes all rounds for one iteration: a guest boots for each.
-func (k resizeKind) measure(b *testing.B) {
-	for range b.N {
-		p := newPod(b)
-		p.boot(b, headroom.Options{Device: headroom.VirtioMem}, "guest.heartbeat")
-		raw, heart := newRaw(b, p.daemon.URI), p.daemon.Heart(b)
-		var alone, shim samples
-		for n := 1; n <= k.rounds; n++ {
-			if n%4 < 2 { // of up and down, each has as much
-				alone.add(b, heart, func() error { return k.raw(raw, b.Context(), n) })
-				continue
+// measure takes all rounds in each guest for one iteration.
+func (k resizeKind) measure(b *testing.B, all figures) {
+	b.Helper()
+	if os.Getenv("MOORING_QUICK") != "" {
+		k.guests, k.rounds = 1, 4
+	}
+	for guest := range k.guests {
+		b.Run(fmt.Sprintf("%s/%d", k.name, guest+1), func(b *testing.B) {
+			for range b.N {
+				k.inGuest(b, all)
 			}
-			p.agent.want(func(w *podapi.Wanted) { w.VCPUs, w.Memory, w.CPUQuota = 0, 0, "" })
-			p.run(b)
-			p.await(b, "the guest answers", func(s virt.State) bool { return s.VCPUs.Online > 0 })
-			shim.add(b, heart, func() error { return p.resized(b.Context(), p.agent.want(k.wish(n))) })
-			p.end()
-		}
-		b.Logf("without a beat: libvirt alone %v, the shim %v", alone.paused, shim.paused)
-		of, by := median(alone.took), median(shim.took)
-		b.ReportMetric(of, "libvirt-ms")
-		b.ReportMetric(by, "shim-ms")
-		b.ReportMetric(by/of, "shim/libvirt")
-		b.ReportMetric(slices.Max(alone.paused).Seconds()*1000, "libvirt-pause-ms")
-		b.ReportMetric(slices.Max(shim.paused).Seconds()*1000, "shim-pause-ms")
+		})
+	}
+	for _, what := range slices.Compact(k.what[:]) {
+		b.Logf("%s: libvirt alone %v, the shim %v", what, all.of(what, "libvirt"), all.of(what, "shim"))
 	}
 }
 
-// samples are of one way to resize.
-type samples struct{ took, paused []time.Duration }
+func (k resizeKind) inGuest(b *testing.B, all figures) {
+	p := newPod(b)
+	p.boot(b, k.device, "guest.heartbeat")
+	raw, heart := newRaw(b, p.daemon.URI), p.daemon.Heart(b)
+	for n := 1; n <= k.rounds; n++ {
+		what := k.what[n%2]
+		if n%4 < 2 { // of up and down, each has as much
+			all.of(what, "libvirt").add(b, heart, func() error { return k.raw(raw, b.Context(), n) })
+			continue
+		}
+		p.agent.want(func(w *podapi.Wanted) { w.VCPUs, w.Memory, w.CPUQuota = 0, 0, "" })
+		p.run(b)
+		p.await(b, "the guest answers", func(s virt.State) bool { return s.VCPUs.Online > 0 })
+		all.of(what, "shim").add(b, heart, func() error { return p.resized(b.Context(), p.agent.want(k.wish(n))) })
+		p.end()
+	}
+}
+
+// figures are samples by what was done, and with what.
+type figures map[string]map[string]*samples
+
+func (f figures) of(what, with string) *samples {
+	if f[what] == nil {
+		f[what] = map[string]*samples{}
+	}
+	if f[what][with] == nil {
+		f[what][with] = &samples{}
+	}
+	return f[what][with]
+}
+
+func (f figures) save(b *testing.B, file string) {
+	b.Helper()
+	data, err := json.Marshal(f)
+	if err == nil {
+		err = os.WriteFile(file, data, 0o600)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// samples are of one way to resize, in seconds.
+type samples struct {
+	Took   []float64 `json:"took"`
+	Paused []float64 `json:"paused"`
+}
+
+func (s *samples) String() string {
+	if len(s.Took) == 0 {
+		return "not measured"
+	}
+	return fmt.Sprintf("%.1f ms, longest pause %.0f ms", 1000*median(s.Took), 1000*median(s.Paused))
+}
 
 func (s *samples) add(b *testing.B, heart *libvirttest.Heart, do func() error) {
 	b.Helper()
@@ -79,16 +143,12 @@ func (s *samples) add(b *testing.B, heart *libvirttest.Heart, do func() error) {
 	if err := do(); err != nil {
 		b.Fatal(err)
 	}
-	s.took = append(s.took, time.Since(began))
+	s.Took = append(s.Took, time.Since(began).Seconds())
 	<-second // what takes longer is not to meet with more of the machine's own pauses
-	s.paused = append(s.paused, heart.Longest())
+	s.Paused = append(s.Paused, heart.Longest().Seconds())
 }
 
-// median returns milliseconds.
-func median(of []time.Duration) float64 {
-	slices.Sort(of)
-	return of[len(of)/2].Seconds() * 1000
-}
+func median(of []float64) float64 { return slices.Sorted(slices.Values(of))[len(of)/2] }
 
 // resized waits until people are told that it is done.
 func (p *pod) resized(ctx context.Context, generation uint64) error {
@@ -116,6 +176,7 @@ func (p *pod) resized(ctx context.Context, generation uint64) error {
 type rawLibvirt struct {
 	domain *libvirt.Domain
 	taken  chan uint64 // sizes of virtio-mem that the guest has confirmed, in KiB
+	gone   chan string // devices that were unplugged
 }
 
 func newRaw(b *testing.B, uri string) *rawLibvirt {
@@ -125,7 +186,7 @@ func newRaw(b *testing.B, uri string) *rawLibvirt {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _, _ = conn.Close() })
-	r := &rawLibvirt{taken: make(chan uint64, 64)}
+	r := &rawLibvirt{taken: make(chan uint64, 64), gone: make(chan string, 64)}
 	if r.domain, err = conn.LookupDomainByName(libvirttest.Name); err != nil {
 		b.Fatal(err)
 	}
@@ -136,26 +197,39 @@ func newRaw(b *testing.B, uri string) *rawLibvirt {
 	if err != nil {
 		b.Fatal(err)
 	}
+	_, err = conn.DomainEventDeviceRemovedRegister(r.domain,
+		func(_ *libvirt.Connect, _ *libvirt.Domain, e *libvirt.DomainEventDeviceRemoved) { r.gone <- e.DevAlias })
+	if err != nil {
+		b.Fatal(err)
+	}
 	return r
 }
 
-func (r *rawLibvirt) memory(ctx context.Context, n int) error {
+// device is the memory device that the domain has.
+func (r *rawLibvirt) device() (device libvirtxml.DomainMemorydev, err error) {
 	text, err := r.domain.GetXMLDesc(0)
 	if err != nil {
-		return err
+		return device, err
 	}
 	var definition libvirtxml.Domain
 	if err := definition.Unmarshal(text); err != nil {
+		return device, err
+	}
+	return definition.Devices.Memorydevs[0], nil
+}
+
+func (r *rawLibvirt) memory(ctx context.Context, n int) error {
+	device, err := r.device()
+	if err != nil {
 		return err
 	}
-	device, size := definition.Devices.Memorydevs[0], uint(n%2)*128<<10
+	size := uint(n%2) * 128 << 10
 	device.Target.Requested = &libvirtxml.DomainMemorydevTargetRequested{Value: size, Unit: "KiB"}
-	if text, err = device.Marshal(); err != nil {
+	text, err := device.Marshal()
+	if err != nil {
 		return err
 	}
-	for len(r.taken) > 0 {
-		<-r.taken // of the sidecar's turns
-	}
+	forgetAll(r.taken)
 	if err := r.domain.UpdateDeviceFlags(text, libvirt.DOMAIN_DEVICE_MODIFY_LIVE); err != nil {
 		return err
 	}
@@ -168,6 +242,38 @@ func (r *rawLibvirt) memory(ctx context.Context, n int) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+	}
+}
+
+// forgetAll takes what came of the sidecar's turns.
+func forgetAll[T any](c <-chan T) {
+	for len(c) > 0 {
+		<-c
+	}
+}
+
+func (r *rawLibvirt) dimm(ctx context.Context, n int) error {
+	if n%2 == 1 {
+		return r.domain.AttachDeviceFlags(
+			`<memory model="dimm"><target><size unit="MiB">128</size><node>0</node></target></memory>`, libvirt.DOMAIN_DEVICE_MODIFY_LIVE)
+	}
+	device, err := r.device()
+	if err != nil {
+		return err
+	}
+	text, err := device.Marshal()
+	if err != nil {
+		return err
+	}
+	forgetAll(r.gone)
+	if err := r.domain.DetachDeviceFlags(text, libvirt.DOMAIN_DEVICE_MODIFY_LIVE); err != nil {
+		return err
+	}
+	select {
+	case <-r.gone:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

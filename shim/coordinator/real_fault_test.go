@@ -23,8 +23,9 @@ func sizes(i int) (bytes int64, change func(*podapi.Wanted)) {
 	return bytes, func(w *podapi.Wanted) { w.Memory, w.CPUQuota = bytes, bandwidth }
 }
 
-// between wants something else, and has something happen after the nth record of it,
-// while the coordinator waits; false: there are not so many.
+// between wants something else, and has something happen at the nth moment of it, while
+// the coordinator waits; false: there are not so many. A step has two, of which the first
+// is before it is looked whether it may be done.
 func (p *pod) between(t *testing.T, nth int, change func(*podapi.Wanted), happens func()) bool {
 	t.Helper()
 	reached, on := make(chan struct{}), make(chan struct{})
@@ -35,8 +36,8 @@ func (p *pod) between(t *testing.T, nth int, change func(*podapi.Wanted), happen
 			<-on
 		}
 	}
-	p.stored.Store(&hook)
-	defer p.stored.Store(nil)
+	p.moment.Store(&hook)
+	defer p.moment.Store(nil)
 	generation := p.agent.want(change)
 	some := false
 	patiently(t, func() bool {
@@ -46,7 +47,7 @@ func (p *pod) between(t *testing.T, nth int, change func(*podapi.Wanted), happen
 		default:
 		}
 		return some || p.ended(generation)
-	}, func() { t.Errorf("neither is record %d written, nor is it done", nth) })
+	}, func() { t.Errorf("neither has moment %d come, nor is it done", nth) })
 	if some {
 		happens()
 	}
@@ -104,7 +105,7 @@ func (p *pod) finishes(t *testing.T, n int, memory int64) {
 
 // testChanged: what is not wanted any more is given up.
 func (p *pod) testChanged(t *testing.T) {
-	if !p.between(t, 1, guestMemory(2*booted), func() { p.agent.want(guestMemory(booted + 64*mi)) }) {
+	if !p.between(t, 2, guestMemory(2*booted), func() { p.agent.want(guestMemory(booted + 64*mi)) }) {
 		t.Fatal("no record")
 	}
 	p.finishes(t, 1, booted+64*mi)

@@ -104,7 +104,7 @@ func (m *move) abort(t *testing.T, migration *libvirttest.Migration) {
 func (m *move) testBetween(t *testing.T) {
 	m.target.newQEMU()
 	var migration *libvirttest.Migration
-	some := m.source.between(t, 1, vcpus(3), func() {
+	some := m.source.between(t, 2, vcpus(3), func() {
 		migration = m.source.daemon.Migrate(t, m.target.daemon)
 		m.source.await(t, "it is migrated", func(s virt.State) bool { return s.Migrating })
 	})

@@ -40,7 +40,7 @@ type pod struct {
 	lowered atomic.Uint64 // the container's memory.max as somebody else has set it; 0: nobody has
 
 	dir    string                 // the journal's
-	stored atomic.Pointer[func()] // is called after each record
+	moment atomic.Pointer[func()] // is called as each step begins, and after each record
 	dead   atomic.Bool
 	end    func()
 }
@@ -155,6 +155,15 @@ func (c cgroups) Need(ctx context.Context, bytes uint64) error {
 	return c.agent.Need(ctx, bytes)
 }
 
+// Hold is what each step begins with.
+func (c cgroups) Hold(ctx context.Context, d time.Duration) error {
+	err := c.agent.Hold(ctx, d)
+	if d > 0 {
+		c.pod.pass()
+	}
+	return err
+}
+
 // hooked is a journal with which a coordinator can be ended between any two steps.
 type hooked struct {
 	resize.Journal
@@ -166,10 +175,15 @@ func (h hooked) Store(r resize.Record) error {
 		return errors.New("the shim is dead")
 	}
 	err := h.Journal.Store(r)
-	if stored := h.pod.stored.Load(); stored != nil {
-		(*stored)()
-	}
+	h.pod.pass()
 	return err
+}
+
+// pass is called where a coordinator can be interfered with.
+func (p *pod) pass() {
+	if moment := p.moment.Load(); moment != nil {
+		(*moment)()
+	}
 }
 
 // await waits until the VM is so.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 
 	"github.com/mooring-vm/mooring/shim/virt"
 )
@@ -58,6 +57,7 @@ type run struct {
 	record  Record
 	report  Report
 	guarded uint64 // what the agent was told that limits must not fall below
+	latest  *Is    // what the VM is; nil: something may have been done since it was read
 	changes [2]<-chan struct{}
 	holding bool // migrations are held off
 	pending bool // the journal has, or should have, a run that has not ended
@@ -71,7 +71,7 @@ func (r *Runner) begin(ctx context.Context, wish Wish) (u *run, end func(), err 
 	if err != nil {
 		return nil, nil, err
 	}
-	u.record = Record{Domain: is.Domain.UUID, Phase: Running, Wanted: wish()}
+	u.record, u.latest = Record{Domain: is.Domain.UUID, Phase: Running, Wanted: wish()}, &is
 	listening, cancel := context.WithCancel(ctx)
 	u.listen(listening)
 	end = func() {
@@ -201,8 +201,7 @@ func (u *run) failed(ctx context.Context, err error) error {
 // conclude reads what the VM is, and ends the run in the journal and in the report.
 func (u *run) conclude(ctx context.Context, err error) (Report, error) {
 	err = errors.Join(err, u.closing)
-	defer u.asking(slices.ContainsFunc(u.record.Steps, asksGuest))()
-	is, unread := u.look(ctx)
+	is, unread := u.lookAtLast(ctx)
 	if unread != nil {
 		err = errors.Join(err, u.stay(fmt.Errorf("what the VM is now is not known: %w", unread)))
 	} else {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -26,11 +27,29 @@ func (u *run) look(ctx context.Context) (Is, error) {
 // lookFor is look for a plan. The guest is asked if its vCPUs are to change: what it uses
 // of them is part of that step.
 func (u *run) lookFor(ctx context.Context, w Wanted) (Is, error) {
-	is, err := u.look(ctx)
+	is, err := u.lookUnlessKnown(ctx)
+	u.latest = nil // a later plan is for what the VM is then
 	if err != nil || w.Size.VCPUs == 0 || w.Size.VCPUs == is.Domain.VCPUs.Plugged {
 		return is, err
 	}
 	return u.lookClosely(ctx)
+}
+
+// lookAtLast is look for what is told of the run. The guest has a word in it where its
+// vCPUs were to change.
+func (u *run) lookAtLast(ctx context.Context) (Is, error) {
+	if slices.ContainsFunc(u.record.Steps, asksGuest) {
+		return u.lookClosely(ctx)
+	}
+	return u.lookUnlessKnown(ctx)
+}
+
+// lookUnlessKnown is look where nothing was done since the last one.
+func (u *run) lookUnlessKnown(ctx context.Context) (Is, error) {
+	if u.latest != nil {
+		return *u.latest, nil
+	}
+	return u.look(ctx)
 }
 
 // lookClosely is look with the guest's own word.

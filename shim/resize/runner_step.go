@@ -21,8 +21,8 @@ func (u *run) perform(ctx context.Context, step Step) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", step, err)
 	}
-	u.record.Confirmed = u.record.Begun
-	return u.store()
+	u.record.Confirmed = u.record.Begun // written with what follows: whoever takes over waits for this step, and finds it done
+	return nil
 }
 
 func (u *run) log(step Step, err error) {
@@ -58,6 +58,7 @@ func (u *run) attempt(ctx context.Context, step Step, begun func() error) error 
 	ctx, cancel := context.WithTimeout(ctx, step.Within())
 	defer cancel()
 	defer u.asking(asksGuest(step))()
+	u.latest = nil
 	if err := u.hold(ctx, step); err != nil {
 		return err
 	}
@@ -129,14 +130,16 @@ func alive(is Is) error {
 }
 
 // confirm waits until a step has taken place. ordered is what became of the order: an
-// order that was refused is confirmed only if it took place all the same.
+// order that was refused is confirmed only if it took place all the same. One that had to
+// be given again had less time than it may take.
 func (u *run) confirm(ctx context.Context, step Step, ordered error) error {
-	missing := errors.New("nobody answers")
+	missing, again := errors.New("nobody answers"), false
 	for {
 		is, err := u.read(ctx, u.domain, u.node)
 		switch {
 		case err == nil:
 			if missing = step.done(is); missing == nil {
+				u.latest = &is
 				return nil
 			}
 			if err := alive(is); err != nil {
@@ -146,7 +149,7 @@ func (u *run) confirm(ctx context.Context, step Step, ordered error) error {
 				return ordered
 			}
 			if lost(ordered) && absolute(step) {
-				ordered = step.do(ctx, u.hands, is)
+				again, ordered = true, step.do(ctx, u.hands, is)
 				continue
 			}
 		case !uncertain(err):
@@ -157,7 +160,7 @@ func (u *run) confirm(ctx context.Context, step Step, ordered error) error {
 		}
 		if u.wait(ctx) != nil {
 			missed := errors.Join(fmt.Errorf("not confirmed within %s: %w", step.Within(), missing), ordered)
-			return u.stayIf(lost(err) || lost(ordered) && absolute(step), missed)
+			return u.stayIf(lost(err) || again || lost(ordered) && absolute(step), missed)
 		}
 	}
 }
