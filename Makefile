@@ -10,9 +10,11 @@ TOOL := $(GO) tool -modfile=tools/go.mod
 TEST := mkdir -p "$$MOORING_ARTEFACTS" && $(TOOL) gotestsum --format=pkgname --format-hide-empty-pkg --jsonfile="$$MOORING_ARTEFACTS"
 
 # Recipes put the lists into a variable first: only then a failing go list fails them.
-NODE_TESTS := /hack/throwaway$$|/integration/(deploy|kube|kubevirt|quota|suite)$$
-UNIT        = $$(go list ./... | grep -vE '$(NODE_TESTS)')
+NODE_TESTS    := /hack/throwaway$$|/integration/suite$$
+CLUSTER_TESTS := /integration/(deploy|kube|kubevirt|quota)$$
+UNIT        = $$(go list ./... | grep -vE '$(NODE_TESTS)|$(CLUSTER_TESTS)')
 SUITES     ?= $$(go list ./... | grep -E '$(NODE_TESTS)')
+CLUSTER    ?= $$(go list ./... | grep -E '$(CLUSTER_TESTS)')
 # Unit tests that see more of a real system in the node than on most machines.
 IN_NODE    ?= ./deploy/systemd ./internal/agent ./internal/libvirt ./lifecycle
 BENCH      ?= ./bpf ./lifecycle/... ./memlock/... ./plugin/...
@@ -32,7 +34,7 @@ REGISTRY   ?=
 TAG        ?= latest
 ONLY       ?=
 
-.PHONY: help run node check test unit suites units-in-node suites-in-node conformance torture matrix bench fuzz build images chart generate lint verify clean
+.PHONY: help run node check test unit suites cluster units-in-node suites-in-node conformance torture matrix bench fuzz build images chart generate lint verify clean
 help: ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 13
 
@@ -50,7 +52,7 @@ check: ## the quick tier: builds, vets and runs the unit tests, without a node
 	. hack/env.sh && ! "$$(go env GOROOT)"/bin/gofmt -l . | grep .
 	. hack/env.sh && packages="$(UNIT)" && $(TEST)/check.json -- -race -short -timeout=5m $$packages
 
-test: unit suites ## every test, also those on a throw-away node
+test: unit suites cluster ## every test, also those on a throw-away node
 
 unit:
 	@hack/setup test
@@ -58,6 +60,11 @@ unit:
 
 suites:
 	hack/node run -- $(MAKE) units-in-node suites-in-node
+
+# With a real control plane on this machine, and no node.
+cluster:
+	@hack/setup test
+	. hack/env.sh && packages="$(CLUSTER)" && $(TEST)/cluster.json -- -count=1 -timeout=60m -p=1 $$packages
 
 units-in-node:
 	$(TEST)/units-in-node.json -- -count=1 -timeout=10m -exec="'$(CURDIR)/hack/on-node'" $(IN_NODE)
@@ -90,12 +97,15 @@ matrix: ## the core on other runtimes and kernels, into docs/compatibility.md; C
 	@$(GO) run ./integration/matrix $(CELL)
 
 bench: ## benchmarks; BASE=FILE compares with another bench.txt, RESULT=docs/benchmarks.json publishes
-	@hack/setup build && mkdir -p "$$MOORING_ARTEFACTS"
+	@hack/setup build test && mkdir -p "$$MOORING_ARTEFACTS"
 	$(GO) test -run='^$$' -bench=. -benchmem -benchtime=$(BENCHTIME) -count=$(COUNT) $(BENCH) | tee "$$MOORING_ARTEFACTS"/bench.txt
 	$(TOOL) benchstat $(BASE) "$$MOORING_ARTEFACTS"/bench.txt
 	. hack/env.sh && CGO_ENABLED=0 go build -trimpath -buildvcs=auto -ldflags=-s -o bin/ ./cmd/mooring-agent ./cmd/mooring-controller ./integration/bench
 	bin/bench machine $(QUICK) --result="$(RESULT)"
 	bin/bench quota $(QUICK) --result="$(RESULT)"
+	rm -f "$$MOORING_ARTEFACTS"/resize.json
+	. hack/env.sh && $(if $(QUICK),MOORING_QUICK=1) MOORING_SAMPLES="$$MOORING_ARTEFACTS"/resize.json go test -run='^$$' -bench=Resize -benchtime=1x ./shim/coordinator
+	bin/bench resize --samples="$$MOORING_ARTEFACTS"/resize.json --result="$(RESULT)"
 	$(if $(QUICK),@echo 'the node is left out: BENCHTIME is 1x',hack/node run -- bin/bench node --result="$(RESULT)")
 
 fuzz: ## each fuzz target for FUZZTIME
