@@ -22,6 +22,8 @@ type machine struct {
 	sockets       int // 0 without a topology
 	cells         []cell
 	huge          uint64 // the largest huge page in KiB; 0: none
+
+	orphan *element // see findOrphan; the sizes are those without it
 }
 
 // cell is a NUMA cell. Which vCPUs it has may be left out.
@@ -38,15 +40,13 @@ const maxNumber = 1 << 14
 var list = regexp.MustCompile(`^[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*$`)
 
 func read(text []byte) (*machine, error) {
-	def, err := domain.Parse(text)
-	if err != nil {
+	root, malformed := parse(text)
+	orphan := findOrphan(root)
+	def, err := domain.Parse(without(text, orphan))
+	if err = cmp.Or(err, malformed); err != nil { // the former says more
 		return nil, err
 	}
-	root, err := parse(text)
-	if err != nil {
-		return nil, err
-	}
-	m := &machine{document: &document{text: text, root: root}, Definition: def}
+	m := &machine{document: &document{text: text, root: root}, Definition: def, orphan: orphan}
 	for _, step := range []func() error{m.readVCPUs, m.readTopology, m.readCells, m.readHugePages} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("domain XML: %w", err)

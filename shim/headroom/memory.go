@@ -1,6 +1,7 @@
 package headroom
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -32,12 +33,7 @@ func (p *plan) planMemory() {
 }
 
 func (p *plan) hasVirtioMem() bool {
-	for _, m := range p.root.first("devices").all("memory") {
-		if m.attr("model") == "virtio-mem" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.memoryDevices(), isVirtioMem)
 }
 
 func (p *plan) chooseDevice() {
@@ -91,7 +87,7 @@ func (p *plan) applyMemory() {
 	most := p.Memory + p.size
 	if e := p.root.first("maxMemory"); e != nil {
 		p.setSize(e, most)
-		if e.attr("slots") == "" {
+		if slices.Contains([]string{"", "0"}, e.attr("slots")) { // KubeVirt writes the latter
 			p.setAttr(e, "slots", strconv.Itoa(slots))
 		}
 		return
@@ -113,6 +109,12 @@ func (p *plan) applyVirtioMem() {
 	}
 	if p.root.first("currentMemory") == nil {
 		p.after(beside, number("currentMemory", p.Memory, "unit", "KiB"))
+	}
+	if p.orphan != nil {
+		target := p.orphan.first("target")
+		p.setSize(target.first("size"), p.size)
+		p.setSize(target.first("block"), p.block)
+		return
 	}
 	device := node{name: "memory", attrs: []string{"model", "virtio-mem"}, children: []node{{name: "target", children: []node{
 		number("size", p.size, "unit", "KiB"),

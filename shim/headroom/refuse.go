@@ -74,7 +74,7 @@ func (p *plan) refuseMemory() {
 	if p.huge > 0 && p.Memory%p.huge != 0 {
 		p.cannot("memory: %d KiB: want a multiple of the huge page, which is %d KiB", p.Memory, p.huge)
 	}
-	if len(p.cells) == 0 && len(p.root.first("devices").all("memory")) > 0 {
+	if len(p.cells) == 0 && len(p.memoryDevices()) > 0 {
 		p.cannot("devices/memory without a NUMA cell: how much of the memory is theirs is not clear")
 	}
 }

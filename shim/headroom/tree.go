@@ -25,7 +25,7 @@ type element struct {
 // span is a piece of the text.
 type span struct{ from, to int }
 
-// parse reads a text that [domain.Parse] has taken: it has one root element.
+// parse reads a text with one root element.
 func parse(text []byte) (*element, error) {
 	in := xml.NewDecoder(bytes.NewReader(text))
 	in.CharsetReader = func(_ string, r io.Reader) (io.Reader, error) { return r, nil }
