@@ -19,7 +19,7 @@ const (
 
 // programs are the names that the binary is called by. The module in
 // components/ says what each of them runs.
-func programs() []string { return []string{apiProgram, controllerProgram, generator} }
+func programs() []string { return []string{apiProgram, controllerProgram, launcherProgram, generator} }
 
 // generator is the program that writes the manifests.
 const generator = "manifests"

@@ -1,6 +1,6 @@
 // Package kubevirt builds KubeVirt's virt-api and virt-controller from their
 // module and runs them beside a control plane: real VMs as far as the API server
-// sees them, for tests.
+// sees them, for tests. [Launcher] is what virt-launcher makes of them for libvirt.
 package kubevirt
 
 import (

@@ -74,6 +74,9 @@ func (p *plan) refuseMemory() {
 	if p.huge > 0 && p.Memory%p.huge != 0 {
 		p.cannot("memory: %d KiB: want a multiple of the huge page, which is %d KiB", p.Memory, p.huge)
 	}
+	if p.orphan != nil && p.device == DIMM {
+		p.cannot("devices/memory: a virtio-mem device without maxMemory: want none where DIMMs are to be plugged in")
+	}
 	if len(p.cells) == 0 && len(p.memoryDevices()) > 0 {
 		p.cannot("devices/memory without a NUMA cell: how much of the memory is theirs is not clear")
 	}

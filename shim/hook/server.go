@@ -3,7 +3,6 @@ package hook
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 
@@ -67,8 +66,9 @@ func (s *server) Info(context.Context, *info.InfoParams) (*info.InfoResult, erro
 }
 
 func (s *server) OnDefineDomain(ctx context.Context, p *v1alpha3.OnDefineDomainParams) (*v1alpha3.OnDefineDomainResult, error) {
-	log := s.log.With("vmi", nameOf(p.GetVmi()))
-	r, err := s.prepare(ctx, p.GetDomainXML())
+	v := readVMI(p.GetVmi())
+	log := s.log.With("vmi", v.name())
+	r, err := s.prepare(ctx, p.GetDomainXML(), v)
 	switch {
 	case err == nil:
 		log.Info("the domain has its headroom", "changed", r.Changed, "notes", r.Notes)
@@ -81,15 +81,21 @@ func (s *server) OnDefineDomain(ctx context.Context, p *v1alpha3.OnDefineDomainP
 	return nil, status.Error(code(err), "mooring: "+err.Error())
 }
 
-func (s *server) prepare(ctx context.Context, text []byte) (headroom.Result, error) {
+func (s *server) prepare(ctx context.Context, text []byte, v vmi) (headroom.Result, error) {
 	o := s.config.Options
+	o.Block = cmp.Or(o.Block, v.hugePage())
 	if s.config.Host != nil {
 		var err error
 		if o.Host, err = s.config.Host(ctx); err != nil {
 			return headroom.Result{}, &hostError{err}
 		}
 	}
-	return headroom.Prepare(text, o)
+	r, err := headroom.Prepare(text, o)
+	if err == nil && r.Changed && v.Spec.Domain.CPU.Realtime != nil {
+		return headroom.Result{}, &headroom.RefusedError{Reasons: []string{
+			"spec.domain.cpu.realtime: new vCPUs and memory would break the promises of a real-time guest"}}
+	}
+	return r, err
 }
 
 // hostError is an error of [Config.Host].
@@ -119,18 +125,4 @@ func (s *server) Shutdown(context.Context, *v1alpha3.ShutdownParams) (*v1alpha3.
 	s.log.Info("the VM has ended")
 	s.end()
 	return &v1alpha3.ShutdownResult{}, nil
-}
-
-// nameOf finds a VMI's name, which is for the log alone.
-func nameOf(vmi []byte) string {
-	var v struct {
-		Metadata struct {
-			Namespace string `json:"namespace"`
-			Name      string `json:"name"`
-		} `json:"metadata"`
-	}
-	if json.Unmarshal(vmi, &v) != nil || v.Metadata.Name == "" {
-		return "unknown"
-	}
-	return v.Metadata.Namespace + "/" + v.Metadata.Name
 }

@@ -23,6 +23,7 @@ func programs() map[string]func() error {
 	return map[string]func() error{
 		"virt-api":        virtAPI,
 		"virt-controller": virtController,
+		"launcher":        launcher,
 		"manifests":       manifests,
 	}
 }

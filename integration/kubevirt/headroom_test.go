@@ -1,0 +1,211 @@
+package kubevirttest
+
+import (
+	"cmp"
+	"encoding/xml"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/resource"
+	virtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/mooring-vm/mooring/hack/kubevirt"
+	"github.com/mooring-vm/mooring/shim/headroom"
+	"github.com/mooring-vm/mooring/shim/hook"
+)
+
+// capacity is what the sidecar of these tests gives.
+func capacity() headroom.Options { return headroom.Options{Memory: 4096, CPUs: 8} }
+
+// launchedVM is a VM that has everything that most have.
+func launchedVM(change func(*virtv1.VirtualMachineInstanceSpec)) *virtv1.VirtualMachineInstance {
+	vmi := NewVMI("vms", "db", Size{Cores: 1, Memory: "1Gi"})
+	vmi.UID = "5d307ca9-b3ef-428c-8861-06e72d69f223"
+	vmi.Spec.Domain.Firmware = &virtv1.Firmware{UUID: vmi.UID}
+	if change != nil {
+		change(&vmi.Spec)
+	}
+	return vmi
+}
+
+// room is how far a domain may grow: MiB and vCPUs.
+type room struct {
+	vcpus, maxVCPUs   uint
+	memory, maxMemory uint
+	virtioMem         uint // blocks of it, in MiB
+}
+
+// grown is what a VM of 1 GiB gets.
+func grown(vcpus uint) room {
+	return room{vcpus: vcpus, maxVCPUs: 8, memory: 1024, maxMemory: 4096, virtioMem: 2}
+}
+
+type launchedCase struct {
+	change  func(*virtv1.VirtualMachineInstanceSpec)
+	request kubevirt.Request
+	want    room
+	kept    bool   // as KubeVirt has it, byte for byte
+	refused string // a piece of the reason
+}
+
+func launchedCases() map[string]launchedCase {
+	type spec = *virtv1.VirtualMachineInstanceSpec
+	cpu := func(c virtv1.CPU) func(spec) { return func(s spec) { s.Domain.CPU = &c } }
+	hugepages := func(size string) func(spec) {
+		return func(s spec) { s.Domain.Memory.Hugepages = &virtv1.Hugepages{PageSize: size} }
+	}
+	pinned := func(s spec) { s.Domain.CPU = &virtv1.CPU{Cores: 2, DedicatedCPUPlacement: true} }
+	four := kubevirt.Request{CPUSet: []int{2, 3, 4, 5}}
+	return map[string]launchedCase{
+		"plain":    {want: grown(1)},
+		"emulated": {request: kubevirt.Request{Emulated: true}, want: grown(1)},
+		"topology": {change: cpu(virtv1.CPU{Sockets: 2, Cores: 1, Threads: 2}), want: grown(4)},
+		"sockets of three": {change: cpu(virtv1.CPU{Sockets: 1, Cores: 3, Threads: 1}),
+			want: room{vcpus: 3, maxVCPUs: 6, memory: 1024, maxMemory: 4096, virtioMem: 2}},
+		"live update": {change: cpu(virtv1.CPU{Sockets: 1}), request: kubevirt.Request{LiveUpdate: true}, kept: true,
+			want: room{vcpus: 1, maxVCPUs: 4, memory: 1024, maxMemory: 4096}},
+		"live update, cores alone": {request: kubevirt.Request{LiveUpdate: true}, want: room{vcpus: 1, maxVCPUs: 8, memory: 1024, maxMemory: 4096}},
+		"maxGuest and maxSockets": {kept: true, want: room{vcpus: 1, maxVCPUs: 2, memory: 1024, maxMemory: 2048}, change: func(s spec) {
+			most := resource.MustParse("2Gi")
+			s.Domain.CPU.MaxSockets, s.Domain.Memory.MaxGuest = 2, &most
+		}},
+		"maxSockets alone": {change: func(s spec) { s.Domain.CPU.MaxSockets = 2 }, want: room{vcpus: 1, maxVCPUs: 2, memory: 1024, maxMemory: 4096, virtioMem: 2}},
+		"huge pages":       {change: hugepages("2Mi"), want: grown(1)},
+		"gigantic pages":   {change: hugepages("1Gi"), want: room{vcpus: 1, maxVCPUs: 8, memory: 1024, maxMemory: 4096, virtioMem: 1024}},
+		"dedicated CPUs":   {change: pinned, request: four, want: grown(2)},
+		"NUMA passthrough": {request: four, want: grown(2), change: func(s spec) {
+			hugepages("2Mi")(s)
+			pinned(s)
+			s.Domain.CPU.NUMA = &virtv1.NUMA{GuestMappingPassthrough: &virtv1.NUMAGuestMappingPassthrough{}}
+		}},
+		"real time": {request: four, refused: "real-time", change: func(s spec) {
+			hugepages("2Mi")(s)
+			pinned(s)
+			s.Domain.CPU.NUMA = &virtv1.NUMA{GuestMappingPassthrough: &virtv1.NUMAGuestMappingPassthrough{}}
+			s.Domain.CPU.Realtime = &virtv1.Realtime{}
+		}},
+		"host devices": {request: kubevirt.Request{HostDevices: []string{"0000:3b:02.1", "0000:3b:02.2"}}, want: grown(1)},
+		"virtiofs": {want: grown(1), change: func(s spec) {
+			s.Domain.Devices.Filesystems = []virtv1.Filesystem{{Name: "root", Virtiofs: &virtv1.FilesystemVirtiofs{}}}
+		}},
+		"UEFI": {want: grown(1), change: func(s spec) {
+			on := true
+			s.Domain.Features = &virtv1.Features{SMM: &virtv1.FeatureState{Enabled: &on}}
+			s.Domain.Firmware.Bootloader = &virtv1.Bootloader{EFI: &virtv1.EFI{SecureBoot: &on}}
+		}},
+		"arm64": {change: func(s spec) { s.Architecture = "arm64" }, refused: `os/type arch "aarch64": want x86_64`},
+		"SEV": {refused: "launchSecurity: ", change: func(s spec) {
+			s.Domain.LaunchSecurity = &virtv1.LaunchSecurity{SEV: &virtv1.SEV{}}
+		}},
+	}
+}
+
+// TestLaunchedVMsGetHeadroom has KubeVirt's own code make the definition, ask the sidecar
+// and read what it answers, both times that virt-launcher does.
+func TestLaunchedVMsGetHeadroom(t *testing.T) {
+	l := Launch(t, hook.Config{Options: capacity()})
+	for name, c := range launchedCases() {
+		t.Run(name, func(t *testing.T) {
+			c.request.VMI = launchedVM(c.change)
+			first := Define(t, l, c.request)
+			c.check(t, first)
+			if c.refused != "" {
+				return
+			}
+			c.request.Defined = first.Answered
+			second := Define(t, l, c.request)
+			if c.want.virtioMem > 0 && !strings.Contains(second.Asked, "<memory model") {
+				t.Fatalf("the second definition is without the first one's memory device\n%s", second.Asked)
+			}
+			c.check(t, second)
+		})
+	}
+}
+
+// TestLaunchersSpeakWithTheSidecar in each version of the protocol. The newest ends it,
+// which Launch sees to.
+func TestLaunchersSpeakWithTheSidecar(t *testing.T) {
+	for _, version := range []string{"v1alpha1", "v1alpha2", "v1alpha3"} {
+		t.Run(version, func(t *testing.T) {
+			l := Launch(t, hook.Config{Version: version, Options: capacity()})
+			plain := launchedCase{want: grown(1)}
+			plain.check(t, Define(t, l, kubevirt.Request{VMI: launchedVM(nil)}))
+		})
+	}
+}
+
+func (c launchedCase) check(t *testing.T, d kubevirt.Definition) {
+	t.Helper()
+	switch {
+	case c.refused != "":
+		if !strings.Contains(d.Error, c.refused) || d.Answered != "" {
+			t.Errorf("error %q, want one with %q\n%s", d.Error, c.refused, d.Asked)
+		}
+		return
+	case d.Error != "":
+		t.Fatalf("%s\n%s", d.Error, d.Asked)
+	case c.kept && d.Answered != d.Asked:
+		t.Errorf("it has headroom, and changed: %s", gocmp.Diff(d.Asked, d.Answered))
+	}
+	if got := roomOf(t, d.Answered); got != c.want {
+		t.Errorf("got %+v, want %+v\n%s", got, c.want, d.Answered)
+	}
+	if diff := gocmp.Diff(others(t, d.Asked), others(t, d.Answered)); diff != "" {
+		t.Errorf("what is none of the sidecar's business changed: %s", diff)
+	}
+	if again, err := headroom.Prepare([]byte(d.Answered), capacity()); err != nil || again.Changed {
+		t.Errorf("not the same again: %v\n%s", err, again.XML)
+	}
+	// virt-launcher's own struct has no place for vcpu's current: it defines the text.
+	for _, lost := range missing(ours(t, d.Answered), ours(t, d.Kept)) {
+		if !strings.HasPrefix(lost, "/domain/vcpu@current=") {
+			t.Errorf("virt-launcher does not read %s\n%s", lost, d.Kept)
+		}
+	}
+}
+
+// sized is a size with its unit.
+type sized struct {
+	Unit  string `xml:"unit,attr"`
+	Value uint   `xml:",chardata"`
+}
+
+func (s *sized) mebibytes() uint {
+	switch {
+	case s == nil:
+		return 0
+	case s.Unit == "b":
+		return s.Value >> 20
+	}
+	return s.Value >> 10
+}
+
+func roomOf(t *testing.T, text string) room {
+	t.Helper()
+	var d struct {
+		VCPU struct {
+			Current uint `xml:"current,attr"`
+			Most    uint `xml:",chardata"`
+		} `xml:"vcpu"`
+		Each []struct {
+			Enabled string `xml:"enabled,attr"`
+		} `xml:"vcpus>vcpu"`
+		Memory  *sized `xml:"memory"`
+		Current *sized `xml:"currentMemory"`
+		Most    *sized `xml:"maxMemory"`
+		Block   *sized `xml:"devices>memory>target>block"`
+	}
+	if err := xml.Unmarshal([]byte(text), &d); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range d.Each {
+		if v.Enabled == "yes" {
+			d.VCPU.Current++
+		}
+	}
+	return room{
+		vcpus: d.VCPU.Current, maxVCPUs: d.VCPU.Most, virtioMem: d.Block.mebibytes(),
+		memory: cmp.Or(d.Current, d.Memory).mebibytes(), maxMemory: d.Most.mebibytes(),
+	}
+}

@@ -1,0 +1,61 @@
+package kubevirttest
+
+import (
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// headroomPaths are what the sidecar may change.
+var headroomPaths = regexp.MustCompile(`^/domain/(vcpus?|maxMemory|memory|currentMemory|cpu/topology@sockets|cpu/numa|devices/memory)\b`)
+
+// lines writes a tree as a line for each element, attribute and text, in their order.
+func lines(t testing.TB, text string) (all []string) {
+	t.Helper()
+	in := xml.NewDecoder(strings.NewReader(text))
+	path := ""
+	for {
+		token, err := in.Token()
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		if err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		switch x := token.(type) {
+		case xml.StartElement:
+			path += "/" + x.Name.Local
+			all = append(all, path)
+			for _, a := range x.Attr {
+				all = append(all, fmt.Sprintf("%s@%s=%q", path, a.Name.Local, a.Value))
+			}
+		case xml.EndElement:
+			path = path[:strings.LastIndexByte(path, '/')]
+		case xml.CharData:
+			if word := strings.TrimSpace(string(x)); word != "" {
+				all = append(all, fmt.Sprintf("%s=%q", path, word))
+			}
+		}
+	}
+}
+
+// others are the lines that the sidecar has to leave as they are, and ours all the rest.
+func others(t testing.TB, text string) []string {
+	t.Helper()
+	return slices.DeleteFunc(lines(t, text), headroomPaths.MatchString)
+}
+
+func ours(t testing.TB, text string) []string {
+	t.Helper()
+	return slices.DeleteFunc(lines(t, text), func(line string) bool { return !headroomPaths.MatchString(line) })
+}
+
+// missing are the lines that are not among the others.
+func missing(lines, others []string) []string {
+	return slices.DeleteFunc(lines, func(line string) bool { return slices.Contains(others, line) })
+}
