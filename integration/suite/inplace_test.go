@@ -145,9 +145,9 @@ type samples struct {
 	stop func()
 }
 
-// sampling prints, each time that something of it changes: the limits of pod and
+// limitsOfPod prints, each time that something of it changes: the limits of pod and
 // container, and how often the kernel has killed.
-const sampling = `while sleep 0.1; do
+const limitsOfPod = `while sleep 0.1; do
 	pod=$(cat "$1/../memory.max") own=$(cat "$1/memory.max") now=$(cat "$1/memory.current") kills=$(sed -n 's/^oom_kill //p' "$1/memory.events")
 	[ "$pod $own $kills" = "$last" ] || echo "$pod $own $now $kills"
 	last="$pod $own $kills"
@@ -160,12 +160,18 @@ func (c cluster) sample(t *testing.T, v *vm) samples {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return c.sampling(t, "sh", "-c", limitsOfPod, "sh", "/sys/fs/cgroup"+cgroup)
+}
+
+// sampling runs a program on the node that prints samples.
+func (f fixture) sampling(t *testing.T, args ...string) samples {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	s := samples{text: &bytes.Buffer{}}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = c.Run(ctx, node.Command{Args: []string{"sh", "-c", sampling, "sh", "/sys/fs/cgroup" + cgroup}, Stdout: s.text})
+		_ = f.Run(ctx, node.Command{Args: args, Stdout: s.text})
 	}()
 	s.stop = func() { cancel(); <-ended }
 	t.Cleanup(s.stop)

@@ -125,7 +125,7 @@ func bootsLinux(t *testing.T) {
 
 // slowGuest are flags of mooring-shim for a guest that is emulated on an emulated node.
 func slowGuest() []string {
-	return []string{"--grow-timeout=5m", "--shrink-timeout=10m", "--vcpu-timeout=10m"}
+	return []string{"--grow-timeout=5m", "--shrink-timeout=10m", "--vcpu-timeout=3m"}
 }
 
 // pushGuest brings kernel and initramfs to the node.
