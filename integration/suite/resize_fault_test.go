@@ -120,8 +120,9 @@ func (g *growing) loweredAfter(t *testing.T) {
 	before := g.memoryMax(t)
 	g.setMemoryMax(t, fmt.Sprint(g.need(g.size)-pageSize))
 	release()
-	if r := g.awaitDone(t); r.Error != "" {
-		t.Errorf("the pod reports %+v", r)
+	r := g.awaitDone(t)
+	if low := func(note string) bool { return strings.HasPrefix(note, "memory.max is ") }; r.Error != "" || !slices.ContainsFunc(r.Notes, low) {
+		t.Errorf("the pod reports %+v, want a note of the limit", r)
 	}
 	g.bothLive(t, g.vm)
 	g.pins(t, g.vm, g.size, g.lock(g.size))

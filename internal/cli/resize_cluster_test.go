@@ -186,9 +186,9 @@ func TestResizeOfAPodThatIsHere(t *testing.T) {
 		"wait": {"--vcpus 4 --wait", func(s *apiServer, a *agent) {
 			a.leases.tell(podapi.Report{Generation: 6, State: podapi.StateFailed, Error: "of what was wanted before"})
 			s.onPut = func() { a.leases.tell(resized()) }
-		}, result{ExitOK, annotated + plan + steps + "\ndone: 4Gi of memory, 4 vCPUs (3 in use)\n", ""}},
+		}, result{ExitOK, annotated + plan + steps + "\nnote: the balloon is empty\ndone: 4Gi of memory, 4 vCPUs (3 in use)\n", ""}},
 		"asked for before": {"--vcpus 3 --wait", func(_ *apiServer, a *agent) { a.leases.tell(resized()) },
-			result{ExitOK, "vms/vfio: annotated with 3 vCPUs\n" + plan + steps + "\ndone: 4Gi of memory, 4 vCPUs (3 in use)\n", "the pod has asked for that before\n"}},
+			result{ExitOK, "vms/vfio: annotated with 3 vCPUs\n" + plan + steps + "\nnote: the balloon is empty\ndone: 4Gi of memory, 4 vCPUs (3 in use)\n", "the pod has asked for that before\n"}},
 		"nothing new": {"--vcpus 4 --wait --timeout 10ms", func(_ *apiServer, a *agent) { a.leases.tell(resized()) },
 			result{ExitFailure, annotated, "error: waited for 10ms: " + errSilent.Error() + "\n"}},
 		"replaced": {"--vcpus 4 --wait", func(s *apiServer, _ *agent) { s.onPut = func() { s.pod.UID = "other" } },

@@ -51,7 +51,7 @@ func TestWaitShowsReports(t *testing.T) {
 	older.Generation = 6
 	tacit := start
 	tacit.Annotations = map[string]string{agentapi.ReportKey: start.Annotations[agentapi.ReportKey]}
-	whole := annotated + plan + steps + "\ndone: 4Gi of memory, 4 vCPUs (3 in use)\n"
+	whole := annotated + plan + steps + "\nnote: the balloon is empty\ndone: 4Gi of memory, 4 vCPUs (3 in use)\n"
 	for name, c := range map[string]struct {
 		events []corev1.Event
 		want   result
@@ -61,7 +61,7 @@ func TestWaitShowsReports(t *testing.T) {
 		"nothing but the end":  {[]corev1.Event{done}, result{ExitOK, whole, elsewhere}},
 		"nobody knows of what": {[]corev1.Event{tacit, done}, result{ExitOK, whole, elsewhere}},
 		"failed": {[]corev1.Event{start, reports(t, "b", four, unconfirmed())}, result{
-			ExitFailure, annotated + plan + steps + ": not confirmed\n11:59:51     0.00s  set 2 vCPUs (taken back)\n",
+			ExitFailure, annotated + plan + steps + ": not confirmed\n11:59:51     0.00s  set 2 vCPUs (taken back)\nnote: the balloon is empty\n",
 			elsewhere + "error: the pod says that its VM could not be resized (Failed): the guest does not answer\n",
 		}},
 		"nothing can be read": {[]corev1.Event{reports(t, "b", podapi.Size{}, podapi.Report{Generation: 7, State: podapi.StateRefused, Error: "no number"})}, result{

@@ -53,7 +53,17 @@ func printPlan(w io.Writer, r podapi.Report) {
 	}
 }
 
+func printNotes(w io.Writer, indent string, r podapi.Report) {
+	for _, note := range r.Notes {
+		fmt.Fprintf(w, "%snote: %s\n", indent, printable(note))
+	}
+}
+
 func (s *progress) end(r podapi.Report) (over bool, err error) {
+	switch r.State {
+	case podapi.StateDone, podapi.StateFailed, podapi.StateRefused:
+		printNotes(s.out, "", r)
+	}
 	switch r.State {
 	case podapi.StateDone:
 		fmt.Fprintln(s.out, "done"+actualText(r.Actual))
@@ -73,9 +83,7 @@ func (p *Program) showPlan(r podapi.Report) error {
 	if len(r.Plan) == 0 {
 		fmt.Fprintln(p.Out, "nothing to do")
 	}
-	for _, note := range r.Notes {
-		fmt.Fprintf(p.Out, "note: %s\n", printable(note))
-	}
+	printNotes(p.Out, "", r)
 	return nil
 }
 
@@ -132,7 +140,5 @@ func describeResize(w io.Writer, r *agentapi.Resize, now time.Time) {
 	for _, step := range report.Steps {
 		fmt.Fprintf(w, "  %s\n", stepLine(step))
 	}
-	for _, note := range report.Notes {
-		fmt.Fprintf(w, "  note: %s\n", printable(note))
-	}
+	printNotes(w, "  ", report)
 }

@@ -208,6 +208,7 @@ func (u *run) conclude(ctx context.Context, err error) (Report, error) {
 		actual := is.Actual()
 		u.report.Actual = &actual
 		u.report.AsWanted = asWanted(is, u.report.Wanted, u.Policy)
+		u.noteLowered(is)
 	}
 	u.report.Error = errText(err)
 	if u.pending && !errors.As(err, new(*stopped)) {
@@ -218,6 +219,15 @@ func (u *run) conclude(ctx context.Context, err error) (Report, error) {
 		}
 	}
 	return u.report, err
+}
+
+// noteLowered tells of a limit that somebody has lowered after the last order was given.
+func (u *run) noteLowered(is Is) {
+	need := u.report.Wanted.Size.Need()
+	if limit := is.Seen.Max(); u.report.AsWanted && limit < need {
+		u.report.Notes = append(u.report.Notes, fmt.Sprintf(
+			"memory.max is %s by now, and the VM may need %s: who uses more than that is killed", show(limit), show(need)))
+	}
 }
 
 // asWanted reports whether nothing is left to do but to wait for limits.

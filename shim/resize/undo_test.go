@@ -18,7 +18,7 @@ func TestUndoNeverAddsUp(t *testing.T) {
 		r := newRig(vm(t).virtioMem(2*gi, 0))
 		r.m.after = func() {
 			if r.m.state.Memory.Devices[0].Requested == gi {
-				r.m.guest.partly = gi // and nothing any more
+				r.m.guest.partly = gi                                           // and nothing any more
 				r.m.calls.faults = map[int]fault{r.m.calls.n + 2: refuseBefore} // the look that would confirm it
 			}
 		}

@@ -77,6 +77,48 @@ func TestOnTheFake(t *testing.T) {
 	})
 }
 
+// lowering is a node where somebody lowers the container's limit once a DIMM is plugged.
+type lowering struct {
+	unbound
+	domain virt.Domain
+	to     uint64
+}
+
+func (l lowering) Seen(ctx context.Context) (resize.Seen, error) {
+	seen, err := l.unbound.Seen(ctx)
+	if s, _ := l.domain.State(ctx); len(s.Memory.Devices) > 0 {
+		seen.ContainerMax = l.to
+	}
+	return seen, err
+}
+
+// A limit that is lowered when it is too late to stop for it is told of.
+func TestLoweredTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for limit, note := range map[uint64]string{
+			2*gi + 64*mi:     "",
+			2*gi + 64*mi - 1: "memory.max is 2214592511 by now, and the VM may need 2112Mi: who uses more than that is killed",
+		} {
+			fake := virttest.New(virt.State{
+				UUID: "00000000-0000-4000-8000-000000000001", Name: "vm", Phase: virt.Running,
+				Memory: virt.Memory{Boot: gi, Maximum: 4 * gi, Slots: 4, Cells: 1},
+			})
+			domain := defined{fake.Only()}
+			r := resize.Runner{
+				Domain: domain, Node: lowering{domain: domain, to: limit}, Journal: &memory{calls: &calls{}}, Policy: resize.Policy{Shrink: true},
+			}
+			want := resize.Wanted{Size: wanted.Size{Memory: 2 * gi, Overhead: 64 * mi}}
+			report, err := r.Run(context.Background(), func() resize.Wanted { return want })
+			if err != nil || report.Actual.Memory != 2*gi || strings.Join(report.Notes, "; ") != note {
+				t.Errorf("got %v, %+v, notes %q, want %q\n%s", err, report.Actual, report.Notes, note, steps(report))
+			}
+			if err := fake.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
 // short leaves the sizes of devices out.
 func short(calls []string) string {
 	for i := range calls {
