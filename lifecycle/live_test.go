@@ -237,3 +237,28 @@ func TestPodDirsFollow(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What VMs said to an earlier agent is taken up whether their launchers are known already
+// or come later, once, and of the process that said it.
+func TestRecallNeeds(t *testing.T) {
+	launcher := func(id string, pid int) lifecycle.Launcher {
+		l := lifecycle.Launcher{}
+		l.Pod.UID, l.Container.ID, l.State = id, id, agentapi.StateRunning
+		l.VMs = []agentapi.VM{{PID: pid, StartTime: 1}}
+		return l
+	}
+	r := lifecycle.NewRegistry()
+	r.Put(launcher("before", 1))
+	r.RecallNeeds(map[lifecycle.Process]uint64{{PID: 1, StartTime: 1}: 10, {PID: 2, StartTime: 1}: 20, {PID: 3, StartTime: 2}: 30})
+	r.Put(launcher("after", 2))
+	r.Put(launcher("another", 3))
+	for id, want := range map[string]uint64{"before": 10, "after": 20, "another": 0} {
+		if l, _ := r.Find(id); l.Needs() != want {
+			t.Errorf("%s needs %d, want %d", id, l.Needs(), want)
+		}
+	}
+	r.Update("after", func(l *lifecycle.Launcher) { l.SetNeed(lifecycle.Process{PID: 2, StartTime: 1}, 0) })
+	if l, _ := r.Find("after"); l.Needs() != 0 {
+		t.Errorf("needs %d after it said that it needs nothing", l.Needs())
+	}
+}

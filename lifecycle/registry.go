@@ -77,6 +77,7 @@ func (r *Registry) put(l Launcher) {
 	if l.Container.ID != "" {
 		r.byID[l.Container.ID] = &l
 	}
+	r.recall(&l)
 	r.held.add(&l)
 }
 

@@ -223,6 +223,9 @@ func (s limitSamples) kept(t *testing.T, g *growing, had int64) {
 		t.Fatal("no sample was taken")
 	}
 	for line := range strings.Lines(text) {
+		if !strings.HasSuffix(line, "\n") {
+			break // it was ended in the middle of a line
+		}
 		var podMax, ownMax string
 		var kills, locked, lock int64
 		if _, err := fmt.Sscan(line, &podMax, &ownMax, &kills, &locked, &lock); err != nil {

@@ -23,9 +23,19 @@ func (t *told) note(e *corev1.Event) {
 		t.events, t.generations = map[types.UID]bool{}, map[uint64]bool{}
 	}
 	t.events[e.UID] = true
-	if about, ok := aboutOf(e); ok {
-		t.generations[about.Generation] = true
+	if generation, ok := generationOf(e); ok {
+		t.generations[generation] = true
 	}
+}
+
+// generationOf is what an Event is about, also where something else was wanted by the time
+// that the agent told it.
+func generationOf(e *corev1.Event) (generation uint64, ok bool) {
+	if about, ok := aboutOf(e); ok {
+		return about.Generation, true
+	}
+	report, ok := reportOf(e)
+	return report.Generation, ok
 }
 
 // aboutOf is what the resize was asked for that an Event is about. ok is false where the
@@ -70,7 +80,7 @@ func reasonOf(state podapi.State) agentapi.Reason {
 // the pod was patched, and comes again because it is counted, is about what was asked for
 // before, unless that is the same.
 func (w *waiter) isNews(e *corev1.Event) bool {
-	if about, ok := aboutOf(e); ok && w.before.generations[about.Generation] {
+	if generation, ok := generationOf(e); ok && w.before.generations[generation] {
 		return w.same
 	}
 	return w.same || !w.before.events[e.UID]

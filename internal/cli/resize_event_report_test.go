@@ -150,3 +150,18 @@ func TestEventAnnotationsInDocs(t *testing.T) {
 		}
 	}
 }
+
+// What came of something that was wanted before is no answer, also where the agent knew
+// of something newer when it told it.
+func TestNewsByTheReport(t *testing.T) {
+	var w waiter
+	begun := reports(t, "a", podapi.Size{VCPUs: 4}, podapi.Report{Generation: 7, State: podapi.StateResizing})
+	w.before.note(&begun)
+	for generation, want := range map[uint64]bool{7: false, 8: true} {
+		failed := reports(t, "b", podapi.Size{}, podapi.Report{Generation: generation, State: podapi.StateFailed, Error: "no"})
+		delete(failed.Annotations, agentapi.WantedKey)
+		if got := w.isNews(&failed); got != want {
+			t.Errorf("generation %d after 7: news %t, want %t", generation, got, want)
+		}
+	}
+}

@@ -292,14 +292,12 @@ func (r *rawLibvirt) vcpu(ctx context.Context, n int) error {
 	if err := r.domain.SetVcpusFlags(uint(n+1), libvirt.DOMAIN_VCPU_LIVE); err != nil {
 		return err
 	}
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
 	for ctx.Err() == nil {
-		<-tick.C
 		guest, err := r.domain.GetGuestVcpus(0)
 		if err == nil && len(slices.DeleteFunc(guest.Online, func(is bool) bool { return !is })) == n+1 {
 			return nil
 		}
+		time.Sleep(time.Millisecond)
 	}
 	return ctx.Err()
 }

@@ -62,7 +62,7 @@ func (p *pod) ended(generation uint64) bool {
 	return last.Generation >= generation && last.State != podapi.StateResizing
 }
 
-// testShimEnds: the next shim finishes what the journal has, after whichever record.
+// testShimEnds: the next shim finishes what the journal has, at whichever moment.
 func (p *pod) testShimEnds(t *testing.T) {
 	n := 1
 	for ; ; n++ {
@@ -76,7 +76,7 @@ func (p *pod) testShimEnds(t *testing.T) {
 		p.finishes(t, n, want)
 	}
 	if n < 5 {
-		t.Errorf("%d records in a resize, want more", n-1)
+		t.Errorf("%d moments in a resize, want more", n-1)
 	}
 }
 
@@ -85,7 +85,7 @@ func (p *pod) testLibvirtdKilled(t *testing.T) {
 	for n := 1; n <= 4; n++ {
 		want, change := sizes(n)
 		if !p.between(t, n, change, func() { p.daemon.Signal(t, syscall.SIGKILL) }) {
-			t.Fatalf("no record %d", n)
+			t.Fatalf("no moment %d", n)
 		}
 		p.daemon.Return(t)
 		p.finishes(t, n, want)
@@ -96,10 +96,10 @@ func (p *pod) testLibvirtdKilled(t *testing.T) {
 func (p *pod) finishes(t *testing.T, n int, memory int64) {
 	t.Helper()
 	if r := p.outcome(t, p.agent.generation()); r.State != podapi.StateDone {
-		t.Fatalf("after record %d: report %+v", n, r)
+		t.Fatalf("at moment %d: report %+v", n, r)
 	}
 	if s := p.read(t); s.Memory.Balloon != uint64(memory) {
-		t.Errorf("after record %d: memory %+v, want %d", n, s.Memory, memory)
+		t.Errorf("at moment %d: memory %+v, want %d", n, s.Memory, memory)
 	}
 }
 

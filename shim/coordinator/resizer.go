@@ -38,7 +38,7 @@ func (r *resizer) run(ctx context.Context) {
 			recovered = r.recover(ctx)
 		}
 		if recovered {
-			r.resize(ctx)
+			recovered = r.resize(ctx)
 		}
 	}
 }
@@ -119,7 +119,7 @@ func (r *resizer) recover(ctx context.Context) bool {
 	switch {
 	case ctx.Err() != nil:
 		return false
-	case unfinished(err):
+	case unfinished(err) || resize.Left(err):
 		r.fail(ctx, err)
 		return false
 	case err != nil:
@@ -136,29 +136,29 @@ func unfinished(err error) bool {
 	return errors.Is(err, virt.ErrConnection) || errors.Is(err, resize.ErrAgent) || errors.Is(err, resize.ErrMigrating)
 }
 
-// resize makes the VM what it is wanted to be now.
-func (r *resizer) resize(ctx context.Context) {
+// resize makes the VM what it is wanted to be now, and reports whether that has ended.
+func (r *resizer) resize(ctx context.Context) bool {
 	w := *r.latest.Load()
 	if w.Generation == r.done {
-		return
+		return true
 	}
 	if w.Error != "" {
 		r.tell(ctx, podapi.Report{Generation: w.Generation, State: podapi.StateRefused, Error: line(w.Error)})
 		r.done = w.Generation
-		return
+		return true
 	}
 	wish, err := r.wish(ctx)
 	if err != nil {
 		r.fail(ctx, err)
-		return
+		return true
 	}
 	report, err := r.runner(ctx).Run(ctx, wish)
 	if ctx.Err() != nil {
-		return // the VM ends, or another shim goes on
+		return true // the VM ends, or another shim goes on
 	}
 	if err != nil && r.migrates(ctx) {
 		r.later() // unless a keeper has seen it first
-		return
+		return !resize.Left(err)
 	}
 	if err != nil {
 		r.Log.Warn("the VM is not as it is wanted", "error", err)
@@ -168,6 +168,7 @@ func (r *resizer) resize(ctx context.Context) {
 		r.Log.Info("the VM is as it is wanted", "generation", r.done, "steps", len(report.Steps))
 	}
 	r.tell(ctx, outcome(max(w.Generation, uint64(report.Wanted.Generation)), report, err))
+	return !resize.Left(err)
 }
 
 func (r *resizer) runner(ctx context.Context) *resize.Runner {

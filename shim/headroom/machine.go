@@ -21,6 +21,7 @@ type machine struct {
 	perSocket     int // vCPUs of a socket; 1 without a topology
 	sockets       int // 0 without a topology
 	cells         []cell
+	pages         uint64 // huge pages without a size, in KiB
 	huge          uint64 // the largest huge page in KiB; 0: none
 
 	orphan *element // see findOrphan; the sizes are those without it
@@ -39,14 +40,15 @@ const maxNumber = 1 << 14
 // list matches lists that cpuset reads, of numbers below 100,000.
 var list = regexp.MustCompile(`^[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*$`)
 
-func read(text []byte) (*machine, error) {
+// read reads a domain. pages is the size of huge pages that have none there, in MiB.
+func read(text []byte, pages int64) (*machine, error) {
 	root, malformed := parse(text)
 	orphan := findOrphan(root)
 	def, err := domain.Parse(without(text, orphan))
 	if err = cmp.Or(err, malformed); err != nil { // the former says more
 		return nil, err
 	}
-	m := &machine{document: &document{text: text, root: root}, Definition: def, orphan: orphan}
+	m := &machine{document: &document{text: text, root: root}, Definition: def, orphan: orphan, pages: uint64(pages) << 10}
 	for _, step := range []func() error{m.readVCPUs, m.readTopology, m.readCells, m.readHugePages} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("domain XML: %w", err)
@@ -130,15 +132,18 @@ func (m *machine) readCells() error {
 	return nil
 }
 
-// readHugePages takes those without a size for the smallest: which they are is known
-// only to the host.
+// readHugePages takes those without a size for what the caller says: which they are is
+// known only to the host.
 func (m *machine) readHugePages() error {
 	pages := m.root.first("memoryBacking", "hugepages")
 	if pages == nil {
 		return nil
 	}
-	m.huge = minBlock << 10
-	for i, page := range pages.all("page") {
+	all := pages.all("page")
+	if m.huge = m.pages; len(all) > 0 {
+		m.huge = minBlock << 10
+	}
+	for i, page := range all {
 		element := fmt.Sprintf("memoryBacking/hugepages/page[%d] size", i)
 		size, err := strconv.ParseUint(page.attr("size"), 10, 64)
 		if err != nil {

@@ -6,6 +6,9 @@ import (
 	"strings"
 )
 
+// leastDIMM is what mooring-shim grows a VM by, in KiB.
+const leastDIMM = 128 << 10
+
 // planMemory decides what the memory may become, and through which device.
 func (p *plan) planMemory() {
 	capacity := uint64(p.options.Memory) << 10
@@ -24,6 +27,9 @@ func (p *plan) planMemory() {
 	p.chooseDevice()
 	if p.device == DIMM {
 		p.note("memory: %d MiB, and up to %d MiB in %d DIMM slots", p.Memory>>10, p.options.Memory, p.options.Slots)
+		if p.huge > leastDIMM {
+			p.note("memory: QEMU takes DIMMs of whole huge pages alone, which are %d MiB each", p.huge>>10)
+		}
 	} else {
 		p.sizeVirtioMem()
 	}

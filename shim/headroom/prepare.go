@@ -36,6 +36,7 @@ type Options struct {
 	Device Device // what its memory grows by
 	Slots  int    // for DIMMs, 1 to 256; 0: DefaultSlots
 	Block  int64  // of virtio-mem, in MiB, a power of two; 0: 2 MiB, or the domain's huge page
+	Pages  int64  // MiB, the host's huge page that the VM has where its XML gives no size; 0: 2 MiB
 	Host   Host   // looked at where a capacity is 0 or less
 }
 
@@ -65,7 +66,7 @@ func Prepare(text []byte, o Options) (Result, error) {
 	if err := o.complete(); err != nil {
 		return Result{}, err
 	}
-	m, err := read(text)
+	m, err := read(text, max(o.Pages, minBlock))
 	if err != nil {
 		return Result{}, err
 	}

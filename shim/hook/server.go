@@ -83,7 +83,7 @@ func (s *server) OnDefineDomain(ctx context.Context, p *v1alpha3.OnDefineDomainP
 
 func (s *server) prepare(ctx context.Context, text []byte, v vmi) (headroom.Result, error) {
 	o := s.config.Options
-	o.Block = cmp.Or(o.Block, v.hugePage())
+	o.Pages = v.hugePage()
 	if s.config.Host != nil {
 		var err error
 		if o.Host, err = s.config.Host(ctx); err != nil {

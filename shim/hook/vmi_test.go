@@ -28,10 +28,22 @@ func TestHugePagesOfTheVMI(t *testing.T) {
 		{hook.Config{}, `{`, "<block unit=\"KiB\">2048<"},
 		{given, pages + `2Mi"}}}}}`, "<block unit=\"KiB\">4096<"},
 	} {
-		got, err := start(t, c.config).call(t.Context(), "v1alpha3.Callbacks/OnDefineDomain", message{1: {vm}, 2: {c.vmi}})
+		huge := strings.Replace(vm, "<os>", "<memoryBacking><hugepages/></memoryBacking><os>", 1)
+		got, err := start(t, c.config).call(t.Context(), "v1alpha3.Callbacks/OnDefineDomain", message{1: {huge}, 2: {c.vmi}})
 		if err != nil || !strings.Contains(got[1][0], c.want) {
 			t.Errorf("%s: %v\n%s", c.vmi, err, got[1])
 		}
+	}
+}
+
+// A block that the VMI's pages do not fit is refused, as where the XML says their size.
+func TestBlockBelowThePagesOfTheVMI(t *testing.T) {
+	s := start(t, hook.Config{Options: headroom.Options{Memory: 4096, CPUs: 8, Block: 4}})
+	huge := strings.Replace(vm, "<os>", "<memoryBacking><hugepages/></memoryBacking><os>", 1)
+	_, err := s.call(t.Context(), "v1alpha3.Callbacks/OnDefineDomain",
+		message{1: {huge}, 2: {`{"spec":{"domain":{"memory":{"hugepages":{"pageSize":"1Gi"}}}}}`}})
+	if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "want a multiple of the huge page, which is 1048576 KiB") {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -33,8 +33,9 @@ type Node interface {
 
 	// Need tells how much memory the pod and its container need from now on. Until it
 	// is told less, the agent refuses updates of the container with a lower limit. What it
-	// was told outlives the shim, but not the agent: until it is told again, it refuses
-	// none, and only kubelet's own look at what is used is left.
+	// was told outlives the shim, and the agent: one that is started again knows it once
+	// it knows the VM process. Until then it refuses none, and only kubelet's own look at
+	// what is used is left.
 	Need(ctx context.Context, bytes uint64) error
 
 	// Hold keeps a migration from beginning for that long, from now; 0 or less gives it

@@ -63,6 +63,7 @@ func (u *run) catchUp(ctx context.Context) error {
 	if closing(step) {
 		return nil
 	}
+	u.latest = nil
 	ctx, cancel := context.WithTimeout(ctx, step.Within())
 	defer cancel()
 	defer u.asking(asksGuest(step))()
@@ -75,8 +76,8 @@ func (u *run) catchUp(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", step, err)
 	}
-	u.record.Confirmed = u.record.Begun
-	return u.store()
+	u.record.Confirmed = u.record.Begun // written with what follows, as by perform
+	return nil
 }
 
 // looksDone reports whether a new plan has nothing left to do.

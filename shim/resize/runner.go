@@ -45,6 +45,9 @@ func (r *Runner) Run(ctx context.Context, wish Wish) (Report, error) {
 		return Report{Error: errText(err)}, err
 	}
 	defer end()
+	if before, err := r.Journal.Load(); err == nil {
+		u.before = before
+	}
 	return u.conclude(ctx, u.reach(ctx))
 }
 
@@ -57,6 +60,7 @@ type run struct {
 	record  Record
 	report  Report
 	guarded uint64 // what the agent was told that limits must not fall below
+	before  Record // of the run before; empty where there is none
 	latest  *Is    // what the VM is; nil: something may have been done since it was read
 	changes [2]<-chan struct{}
 	holding bool // migrations are held off
@@ -98,6 +102,9 @@ func (u *run) reach(ctx context.Context) error {
 		is, err := u.lookFor(ctx, want)
 		if err != nil {
 			return u.stay(err)
+		}
+		if err := u.doubt(is, want); err != nil {
+			return u.failed(ctx, err)
 		}
 		plan, err := MakePlan(is, want, u.Policy)
 		if err != nil {
@@ -168,6 +175,10 @@ type stopped struct{ err error }
 func (s *stopped) Error() string { return s.err.Error() }
 func (s *stopped) Unwrap() error { return s.err }
 
+// Left reports whether a run was left as it is, by its error: it is for
+// [Runner.Recover] to go on with.
+func Left(err error) bool { return errors.As(err, new(*stopped)) }
+
 // stay leaves the VM as it is, and the run in the journal.
 func (u *run) stay(err error) error { return &stopped{err} }
 
@@ -181,7 +192,7 @@ func (u *run) stayIf(away bool, err error) error {
 
 // final reports whether nothing more may be done to the VM.
 func final(err error) bool {
-	return errors.As(err, new(*stopped)) || errors.Is(err, ErrMigrating)
+	return Left(err) || errors.Is(err, ErrMigrating)
 }
 
 // failed undoes what was begun, unless the VM is to be left alone.
@@ -211,7 +222,7 @@ func (u *run) conclude(ctx context.Context, err error) (Report, error) {
 		u.noteLowered(is)
 	}
 	u.report.Error = errText(err)
-	if u.pending && !errors.As(err, new(*stopped)) {
+	if u.pending && !Left(err) {
 		u.record.Phase, u.record.Report = Ended, &u.report
 		if lost := u.Journal.Store(u.record); lost != nil {
 			err = errors.Join(err, fmt.Errorf("write the journal: %w", lost))

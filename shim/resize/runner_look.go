@@ -24,12 +24,12 @@ func (u *run) look(ctx context.Context) (Is, error) {
 	}
 }
 
-// lookFor is look for a plan. The guest is asked if its vCPUs are to change: what it uses
-// of them is part of that step.
+// lookFor is look for a plan. The guest is asked if its vCPUs are to change, or if it has
+// not used those that it was given: what it uses of them is part of that step.
 func (u *run) lookFor(ctx context.Context, w Wanted) (Is, error) {
 	is, err := u.lookUnlessKnown(ctx)
 	u.latest = nil // a later plan is for what the VM is then
-	if err != nil || w.Size.VCPUs == 0 || w.Size.VCPUs == is.Domain.VCPUs.Plugged {
+	if _, doubted := u.doubted(w); err != nil || !doubted && (w.Size.VCPUs == 0 || w.Size.VCPUs == is.Domain.VCPUs.Plugged) {
 		return is, err
 	}
 	return u.lookClosely(ctx)
@@ -38,7 +38,7 @@ func (u *run) lookFor(ctx context.Context, w Wanted) (Is, error) {
 // lookAtLast is look for what is told of the run. The guest has a word in it where its
 // vCPUs were to change.
 func (u *run) lookAtLast(ctx context.Context) (Is, error) {
-	if slices.ContainsFunc(u.record.Steps, asksGuest) {
+	if _, doubted := u.doubted(u.report.Wanted); doubted || slices.ContainsFunc(u.record.Steps, asksGuest) {
 		return u.lookClosely(ctx)
 	}
 	return u.lookUnlessKnown(ctx)
@@ -116,6 +116,7 @@ func (u *run) listen(ctx context.Context) {
 
 // wait waits until something may have changed. The error is that of ctx.
 func (u *run) wait(ctx context.Context) error {
+	u.latest = nil
 	timer := time.NewTimer(u.Policy.Bounds.Poll)
 	defer timer.Stop()
 	select {

@@ -1,0 +1,90 @@
+package resize_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mooring-vm/mooring/shim/resize"
+	"github.com/mooring-vm/mooring/shim/resize/wanted"
+	"github.com/mooring-vm/mooring/shim/virt"
+	"github.com/mooring-vm/mooring/shim/virt/virttest"
+)
+
+// idle is a domain whose guest uses one vCPU, whatever it has.
+type idle struct {
+	defined
+	keeps bool // QEMU unplugs none
+}
+
+func (d idle) State(ctx context.Context) (virt.State, error) {
+	s, err := d.defined.State(ctx)
+	s.VCPUs.Online = 1
+	return s, err
+}
+
+func (d idle) StateWithoutGuest(ctx context.Context) (virt.State, error) {
+	s, err := d.defined.StateWithoutGuest(ctx)
+	s.VCPUs.Online = virt.Unknown
+	return s, err
+}
+
+func (d idle) SetVCPUs(ctx context.Context, n int) error {
+	if s, err := d.State(ctx); d.keeps && err == nil && n < s.VCPUs.Plugged {
+		return errors.New("unplugs none")
+	}
+	return d.defined.SetVCPUs(ctx, n)
+}
+
+func runnerOf(d virt.Domain) *resize.Runner {
+	return &resize.Runner{Domain: d, Node: unbound{}, Journal: &memory{calls: &calls{}}, Policy: resize.Policy{Shrink: true}}
+}
+
+func twoVCPUs(generation int64) resize.Wish {
+	return func() resize.Wanted { return resize.Wanted{Generation: generation, Size: wanted.Size{VCPUs: 2}} }
+}
+
+const uses = "the guest uses 1 of its 2 vCPUs"
+
+// vCPUs that the guest does not use, and that could not be taken back, are no success the
+// next time that it is tried, although there is nothing left to order.
+func TestUnusedIsNotDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := runnerOf(idle{defined{small().Only()}, true})
+		if _, err := r.Run(t.Context(), twoVCPUs(1)); err == nil || !strings.Contains(err.Error(), "not all of it could be undone") {
+			t.Fatalf("error %v", err)
+		}
+		for range 2 {
+			report, err := r.Run(t.Context(), twoVCPUs(1))
+			if err == nil || !strings.HasSuffix(err.Error(), uses) || resize.Left(err) || len(report.Steps) != 0 || report.Actual.Online != 1 {
+				t.Errorf("tried again: %v, %+v", err, report)
+			}
+		}
+		report, err := r.Run(t.Context(), twoVCPUs(2))
+		if err != nil || report.Actual.VCPUs != 2 || report.Actual.Online != 1 {
+			t.Errorf("wanted anew: %v, %+v, want it told what the guest uses", err, report.Actual)
+		}
+	})
+}
+
+// An order that had to be given again, and is not confirmed in time, is left as it is:
+// who takes over gives it all its time, and undoes it then.
+func TestOrderLostAndUnused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := small()
+		fake.LoseOnCall(virttest.Before)
+		time.AfterFunc(time.Second, fake.Return)
+		r := runnerOf(idle{defined{fake.Only()}, false})
+		report, err := r.Run(t.Context(), twoVCPUs(1))
+		if !resize.Left(err) || !strings.Contains(err.Error(), uses) || len(report.Steps) != 1 || report.Actual.VCPUs != 2 {
+			t.Fatalf("error %v, %+v, want it left", err, report)
+		}
+		report, some, err := r.Recover(t.Context(), twoVCPUs(1))
+		if !some || err == nil || resize.Left(err) || !strings.Contains(err.Error(), uses) || report.Actual.VCPUs != 1 {
+			t.Errorf("taken over: %v, %v, %+v, want it undone", some, err, report)
+		}
+	})
+}

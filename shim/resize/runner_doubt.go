@@ -1,0 +1,32 @@
+package resize
+
+import "fmt"
+
+// doubted returns the step of a run that failed before, if that was to have the guest use
+// as many vCPUs as are wanted. A VM that has them then may be one of which they could
+// not be taken back.
+func (u *run) doubted(w Wanted) (step SetVCPUs, ok bool) {
+	b := u.before
+	if b.Domain != u.record.Domain || b.Report == nil || b.Report.Error == "" {
+		return SetVCPUs{}, false
+	}
+	for _, s := range b.Steps {
+		if s, is := s.(SetVCPUs); is && s.To == w.Size.VCPUs {
+			return s, true
+		}
+	}
+	return SetVCPUs{}, false
+}
+
+// doubt returns an error if what was wanted in the run before, and is yet, still is not so,
+// although there is nothing left to order. What is wanted anew begins with what there is.
+func (u *run) doubt(is Is, w Wanted) error {
+	step, ok := u.doubted(w)
+	if !ok || w.Generation != u.before.Wanted.Generation || is.Domain.VCPUs.Plugged != step.To {
+		return nil
+	}
+	if err := step.done(is); err != nil {
+		return fmt.Errorf("%s: %w", step, err)
+	}
+	return nil
+}
