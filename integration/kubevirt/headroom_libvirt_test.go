@@ -46,11 +46,15 @@ func TestLibvirtTakesLaunchedVMs(t *testing.T) {
 	daemon := libvirttest.Start(t, false)
 	l := Launch(t, hook.Config{Options: capacity()})
 	for name, c := range launchedCases() {
-		if c.refused != "" || slotless(t, daemon) && c.want.virtioMem == 0 {
-			continue
+		if c.refused != "" {
+			continue // libvirt is given none
 		}
 		t.Run(name, func(t *testing.T) {
 			c.request.VMI, c.request.Emulated = launchedVM(c.change), true
+			if c.want.virtioMem == 0 && wantsSlots(t, daemon) {
+				refusedAsAsked(t, daemon, Define(t, l, c.request))
+				return
+			}
 			var second kubevirt.Definition
 			daemon.Raw(t, func(conn *libvirtgo.Connect) (err error) {
 				first, err := conn.DomainDefineXML(Define(t, l, c.request).Answered)
@@ -69,16 +73,31 @@ func TestLibvirtTakesLaunchedVMs(t *testing.T) {
 	}
 }
 
-// slotless reports whether this libvirt takes no maximum of memory without slots, as
+// wantsSlots reports whether this libvirt takes no maximum of memory without slots, as
 // KubeVirt's own headroom is: that is so before 9.5, and no launcher has one as old.
-func slotless(t *testing.T, daemon *libvirttest.Daemon) (refuses bool) {
+func wantsSlots(t *testing.T, daemon *libvirttest.Daemon) (wants bool) {
 	t.Helper()
 	daemon.Raw(t, func(conn *libvirtgo.Connect) error {
 		version, err := conn.GetLibVersion()
-		refuses = version < 9_005_000
+		wants = version < 9_005_000
 		return err
 	})
-	return refuses
+	return wants
+}
+
+// refusedAsAsked wants libvirt to refuse KubeVirt's own XML, and the sidecar's answer for
+// the same reason.
+func refusedAsAsked(t *testing.T, daemon *libvirttest.Daemon, d kubevirt.Definition) {
+	t.Helper()
+	daemon.Raw(t, func(conn *libvirtgo.Connect) error {
+		for _, text := range []string{d.Asked, d.Answered} {
+			_, err := conn.DomainDefineXML(text)
+			if err == nil || !strings.Contains(err.Error(), "both maximum memory size and memory slot count must be specified") {
+				t.Errorf("got %v for\n%s", err, text)
+			}
+		}
+		return nil
+	})
 }
 
 // launched is a VM as KubeVirt starts it where there is no KVM.

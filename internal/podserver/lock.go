@@ -77,6 +77,8 @@ func (p *pod) Need(request podapi.Need) error {
 	if err := p.acts(); err != nil {
 		return err
 	}
+	p.needing.Lock() // what is stored last is what the registry has last
+	defer p.needing.Unlock()
 	l, vm, err := p.vm()
 	if err != nil {
 		if *request.Bytes == 0 {

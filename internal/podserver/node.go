@@ -88,6 +88,7 @@ type pod struct {
 	uid  string
 
 	locking sync.Mutex // one change of the memory lock at a time
+	needing sync.Mutex // one change of what the VM needs
 	events  *rate.Limiter
 
 	mu      sync.Mutex

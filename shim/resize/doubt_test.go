@@ -1,8 +1,6 @@
 package resize_test
 
 import (
-	"context"
-	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,29 +12,11 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt/virttest"
 )
 
-// idle is a domain whose guest uses one vCPU, whatever it has.
-type idle struct {
-	defined
-	keeps bool // QEMU unplugs none
-}
-
-func (d idle) State(ctx context.Context) (virt.State, error) {
-	s, err := d.defined.State(ctx)
-	s.VCPUs.Online = 1
-	return s, err
-}
-
-func (d idle) StateWithoutGuest(ctx context.Context) (virt.State, error) {
-	s, err := d.defined.StateWithoutGuest(ctx)
-	s.VCPUs.Online = virt.Unknown
-	return s, err
-}
-
-func (d idle) SetVCPUs(ctx context.Context, n int) error {
-	if s, err := d.State(ctx); d.keeps && err == nil && n < s.VCPUs.Plugged {
-		return errors.New("unplugs none")
-	}
-	return d.defined.SetVCPUs(ctx, n)
+// unused is a fake whose guest uses none of the vCPUs that it gets.
+func unused(keeps bool) *virttest.Fake {
+	fake := small()
+	fake.Only().SetGuest(virttest.Guest{KeepVCPUsOffline: true, KeepVCPUs: keeps})
+	return fake
 }
 
 func runnerOf(d virt.Domain) *resize.Runner {
@@ -53,7 +33,7 @@ const uses = "the guest uses 1 of its 2 vCPUs"
 // next time that it is tried, although there is nothing left to order.
 func TestUnusedIsNotDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := runnerOf(idle{defined{small().Only()}, true})
+		r := runnerOf(defined{unused(true).Only()})
 		if _, err := r.Run(t.Context(), twoVCPUs(1)); err == nil || !strings.Contains(err.Error(), "not all of it could be undone") {
 			t.Fatalf("error %v", err)
 		}
@@ -74,10 +54,10 @@ func TestUnusedIsNotDone(t *testing.T) {
 // who takes over gives it all its time, and undoes it then.
 func TestOrderLostAndUnused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fake := small()
+		fake := unused(false)
 		fake.LoseOnCall(virttest.Before)
 		time.AfterFunc(time.Second, fake.Return)
-		r := runnerOf(idle{defined{fake.Only()}, false})
+		r := runnerOf(defined{fake.Only()})
 		report, err := r.Run(t.Context(), twoVCPUs(1))
 		if !resize.Left(err) || !strings.Contains(err.Error(), uses) || len(report.Steps) != 1 || report.Actual.VCPUs != 2 {
 			t.Fatalf("error %v, %+v, want it left", err, report)
