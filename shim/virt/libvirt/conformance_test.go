@@ -49,6 +49,12 @@ func ofTestDriver(t *testing.T, c virt.Connection) virt.Domain {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { // the driver lives as long as this process
+		_ = handle.Destroy()
+		if err := handle.Undefine(); err != nil {
+			t.Error(err)
+		}
+	})
 	return find(t, c, "vm-1")
 }
 
