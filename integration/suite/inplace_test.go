@@ -125,13 +125,25 @@ func (c cluster) awaitUse(t *testing.T, v *vm, bytes int64) {
 	}, use)
 }
 
-// deletePod deletes a pod as a user does, and waits until it and its VM are gone.
+// deletePod deletes a pod as a user does, and waits until its guest has shut down, and it
+// and its VM are gone.
 func (c cluster) deletePod(t *testing.T, v *vm) {
+	t.Helper()
+	c.askToDelete(t, v)
+	c.guestSays(t, v, "power off")
+	c.awaitGone(t, v)
+}
+
+func (c cluster) askToDelete(t *testing.T, v *vm) {
 	t.Helper()
 	if err := c.CoreV1().Pods(v.pod.Namespace).Delete(t.Context(), v.pod.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.guestSays(t, v, "power off")
+}
+
+// awaitGone waits until a pod that is being deleted, and its VM, are gone.
+func (c cluster) awaitGone(t *testing.T, v *vm) {
+	t.Helper()
 	c.awaitEnd(t, v.process)
 	within(t, 2*patience, "the pod to be gone", func() bool {
 		_, err := c.CoreV1().Pods(v.pod.Namespace).Get(t.Context(), v.pod.Name, metav1.GetOptions{})

@@ -60,6 +60,12 @@ func (c cluster) createPod(t *testing.T, p cri.Pod, launcher, sidecar corev1.Con
 			InitContainers:                []corev1.Container{sidecar}, Containers: []corev1.Container{launcher}, Volumes: volumes,
 		},
 	}
+	return c.runPod(t, pod, p, launcher.Name)
+}
+
+// runPod has the kubelet run a pod, and returns the launcher's container when it runs.
+func (c cluster) runPod(t *testing.T, pod *corev1.Pod, p cri.Pod, launcher string) *vm {
+	t.Helper()
 	created, err := c.CoreV1().Pods(p.Namespace).Create(t.Context(), pod, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +73,7 @@ func (c cluster) createPod(t *testing.T, p cri.Pod, launcher, sidecar corev1.Con
 	v := &vm{placement: placements()[0], pod: p}
 	v.pod.UID = string(created.UID)
 	t.Cleanup(func() { c.forcePodAway(t, v) })
-	v.launcher = c.cri.Adopt(v.pod, launcher.Name, c.awaitRunning(t, v.pod, launcher.Name))
+	v.launcher = c.cri.Adopt(v.pod, launcher, c.awaitRunning(t, v.pod, launcher))
 	pid, err := v.launcher.Pid(t.Context())
 	if err != nil {
 		t.Fatal(err)
