@@ -29,7 +29,7 @@ func TestDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	request, err := api.Parse(pod.Metadata.Annotations, "compute")
-	if err != nil || *request.VCPUs != 2 || *request.Memory != 4*gi || request.CPUQuota.Percent != 150 {
+	if err != nil || *request.VCPUs != 2 || *request.Memory != 4*gi || request.CPUQuota != nil {
 		t.Errorf("%+v, %v", request, err)
 	}
 	name, ok, err := api.Sidecar(pod.Metadata.Annotations)

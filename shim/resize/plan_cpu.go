@@ -1,6 +1,10 @@
 package resize
 
 import (
+	"cmp"
+	"math"
+
+	"github.com/mooring-vm/mooring/shim/resize/wanted"
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
@@ -55,11 +59,19 @@ func (b *builder) planQuota(step *SetBandwidth) {
 	switch {
 	case is.Supported:
 		step.FromPeriod, step.FromQuota, step.Period, step.Quota = is.Period, is.Quota, want.Period, want.Quota
+	case want.Quota == virt.Unlimited: // which they are: nothing but the container's limit holds them
 	case want.FromLimit:
 		b.notes = append(b.notes, "CPU bandwidth: this libvirt cannot change it; the container's own CPU limit holds the VM")
 	default:
-		b.refuse(NoBandwidth, "CPU bandwidth: this libvirt cannot change it, and the container's CPU limit is not the one that is wanted")
+		b.refuse(NoBandwidth, "CPU bandwidth: this libvirt cannot change it, and the container's CPU limit is not the one that is wanted: "+
+			"want that to be %dm", b.allVCPUs(*want))
 	}
+}
+
+// allVCPUs is the bandwidth of all vCPUs together, in thousandths of a CPU.
+func (b *builder) allVCPUs(each wanted.Bandwidth) int64 {
+	vcpus := cmp.Or(b.want.VCPUs, b.is.Domain.VCPUs.Plugged)
+	return int64(math.Round(1000 * float64(vcpus) * float64(each.Quota) / float64(each.Period)))
 }
 
 // planShares takes no limit of the container for them: that says nothing about others.

@@ -77,8 +77,15 @@ func TestBandwidthOfTheContainer(t *testing.T) {
 		t.Errorf("got %v, %v", plan, err)
 	}
 	w.Size.Bandwidth.FromLimit = false
-	if got := refusal(t, read(t, m), w, resize.Policy{}); !got.Has(resize.NoBandwidth) {
-		t.Errorf("got %v", got)
+	for vcpus, help := range map[int]string{0: "want that to be 1000m", 3: "want that to be 1500m"} {
+		w.Size.VCPUs = vcpus
+		if got := refusal(t, read(t, m), w, resize.Policy{}); !got.Has(resize.NoBandwidth) || !strings.Contains(got.Error(), help) {
+			t.Errorf("for %d vCPUs: got %v, want %s", vcpus, got, help)
+		}
+	}
+	w.Size = wanted.Size{Bandwidth: &wanted.Bandwidth{Period: 100 * time.Millisecond, Quota: virt.Unlimited}}
+	if plan, err := resize.MakePlan(read(t, m), w, resize.Policy{}); err != nil || len(plan.Steps) > 0 {
+		t.Errorf("without a limit of their own, which they have not: got %v, %v", plan, err)
 	}
 }
 

@@ -140,8 +140,11 @@ func TestFromAnnotations(t *testing.T) {
 			wanted.Size{Bandwidth: &wanted.Bandwidth{Period: 100 * time.Millisecond, Quota: 25 * time.Millisecond}}},
 		{launcher(0, 2000), map[string]string{"vcpus": "2", "cpu-quota": "1200/2400MHz"},
 			wanted.Size{VCPUs: 2, Bandwidth: &wanted.Bandwidth{Period: 100 * time.Millisecond, Quota: 50 * time.Millisecond}}},
-		{launcher(0, 2000), map[string]string{"vcpus": "2", "cpu-quota": "3000/2400MHz"},
-			wanted.Size{VCPUs: 2, Bandwidth: &wanted.Bandwidth{Period: 100 * time.Millisecond, Quota: virt.Unlimited}}},
+		{launcher(0, 1000), map[string]string{"vcpus": "1", "cpu-quota": "1200/2400MHz"},
+			wanted.Size{VCPUs: 1, Bandwidth: &wanted.Bandwidth{Period: 100 * time.Millisecond, Quota: 50 * time.Millisecond}}},
+		{launcher(0, 1500), map[string]string{"vcpus": "2", "cpu-quota": "1800/2400MHz"},
+			wanted.Size{VCPUs: 2, Bandwidth: &wanted.Bandwidth{Period: 100 * time.Millisecond, Quota: 75 * time.Millisecond, FromLimit: true}}},
+		{launcher(0, 2000), map[string]string{"vcpus": "2", "cpu-quota": "3000/2400MHz"}, wanted.Size{VCPUs: 2, Bandwidth: unlimited()}},
 		{launcher(0, 2000), map[string]string{"cpu-shares": "200"}, wanted.Size{VCPUs: 2, Bandwidth: unlimited(), Shares: 200}},
 	} {
 		got, err := wanted.From(c.pod, guest, wanted.Fixed(gi), request(t, c.annotation))
