@@ -58,6 +58,9 @@ type node struct {
 	need  uint64 // what the agent was told
 	held  bool
 
+	// backoff is how many looks pass before kubelet lowers a limit that it may.
+	backoff, waited int
+
 	// intruder lowers the container's limit to what the VM uses, whatever the agent says.
 	intruder bool
 
@@ -284,11 +287,20 @@ func (m *model) kubelet() {
 		m.node.limit = m.largest()
 		s.ContainerMax, s.PodMax = m.node.limit, m.node.limit+32*mi
 	}
-	if m.node.limit > s.ContainerMax || m.node.limit >= m.node.need {
+	if m.node.limit > s.ContainerMax || m.node.limit >= m.node.need && m.lowers() {
 		s.ContainerMax, s.PodMax = m.node.limit, m.node.limit+32*mi
 	}
 	s.Locked = m.locked()
 	m.check("kubelet")
+}
+
+// lowers reports whether kubelet tries to lower a limit at this look.
+func (m *model) lowers() bool {
+	if m.node.waited++; m.node.waited <= m.node.backoff {
+		return false
+	}
+	m.node.waited = 0
+	return true
 }
 
 var errRefused = errors.New("refused")

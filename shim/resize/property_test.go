@@ -99,6 +99,7 @@ func drawWorld(t *rapid.T) *world {
 	}
 	w.fine = len(m.state.Memory.Devices) > 0 && !hasDIMMs(m)
 	m.guest.lag = rapid.IntRange(0, 5).Draw(t, "lag")
+	m.node.backoff = rapid.IntRange(0, 3).Draw(t, "backoff")
 	m.guest.refuseGive = rapid.IntRange(0, 3).Draw(t, "refuse to give") == 0
 	m.guest.refuseTake = rapid.IntRange(0, 3).Draw(t, "refuse to take") == 0
 	m.guest.partly = uint64(rapid.SampledFrom([]int{0, 0, 2, 64}).Draw(t, "partly")) * mi

@@ -69,6 +69,15 @@ func (u *run) asking(asks bool) (restore func()) {
 // asksGuest reports whether the guest has a word in what becomes of a step.
 func asksGuest(s Step) bool { return s.kind() == kindSetVCPUs }
 
+// lookBefore is the look before a step. When only closing steps are left the agent has been
+// told that limits may be lower, and that stands.
+func (u *run) lookBefore(ctx context.Context, step Step) (Is, error) {
+	if closing(step) {
+		return u.look(ctx)
+	}
+	return u.lookGuarded(ctx)
+}
+
 // lookGuarded reads what the VM is, with an agent that lets no limit fall below what
 // was read: not before the VM is as wanted may limits be lower than they were.
 func (u *run) lookGuarded(ctx context.Context) (Is, error) {

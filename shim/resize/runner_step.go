@@ -62,7 +62,7 @@ func (u *run) attempt(ctx context.Context, step Step, begun func() error) error 
 	if err := u.hold(ctx, step); err != nil {
 		return err
 	}
-	is, err := u.lookGuarded(ctx)
+	is, err := u.lookBefore(ctx, step)
 	if err != nil {
 		return u.stayIf(uncertain(err), err)
 	}

@@ -267,3 +267,24 @@ func TestDomainIsGone(t *testing.T) {
 		}
 	})
 }
+
+// Kubelet lowers a limit when it tries again, and finds then what the agent was told when
+// the VM had given its memory back.
+func TestLimitsMayFallUntilKubeletTriesAgain(t *testing.T) {
+	for name, m := range map[string]*model{
+		"memory was given back": vm(t).virtioMem(2*gi, gi),
+		"none had to be":        vm(t).virtioMem(2*gi, 0),
+		"and a lock is lowered": vm(t).virtioMem(2*gi, gi).passthrough(),
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(m)
+			m.node.backoff = 20
+			m.node.seen.ContainerMax, m.node.seen.PodMax = 8*gi, 9*gi
+			w := r.m.to(gi, 2)
+			_, err := r.run(t, w)
+			if err != nil || m.node.seen.ContainerMax != w.Size.Limit || m.node.need > w.Size.Limit {
+				t.Errorf("%s: got %v, limit %d, need %d, want %d", name, err, m.node.seen.ContainerMax, m.node.need, w.Size.Limit)
+			}
+		})
+	}
+}
