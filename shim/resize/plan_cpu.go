@@ -58,6 +58,7 @@ func (b *builder) planQuota(step *SetBandwidth) {
 	}
 	switch {
 	case is.Supported:
+		step.FromVCPUs = b.is.Domain.VCPUs.Plugged
 		step.FromPeriod, step.FromQuota, step.Period, step.Quota = is.Period, is.Quota, want.Period, want.Quota
 	case want.Quota == virt.Unlimited: // which they are: nothing but the container's limit holds them
 	case want.FromLimit:

@@ -13,6 +13,7 @@ import (
 // SetBandwidth changes how long each vCPU may run in each period, and the VM's weight
 // against others, in one order. A quota or shares of 0 are left as they are.
 type SetBandwidth struct {
+	FromVCPUs  int           `json:"fromVCPUs,omitempty"` // plugged before
 	FromPeriod time.Duration `json:"fromPeriod"`
 	FromQuota  time.Duration `json:"fromQuota"`
 	Period     time.Duration `json:"period"`
@@ -72,10 +73,13 @@ func (s SetBandwidth) done(is Is) error {
 	return errors.Join(missing...)
 }
 
-// undo takes back what the step has set, and nothing else.
+// undo takes back what the step has set, and nothing else. vCPUs that stay, and were not
+// there before, do not get what each had then: together that may be more than is allowed.
 func (s SetBandwidth) undo(is Is) Step {
 	now, back := is.Domain.Bandwidth, SetBandwidth{Bound: s.Bound}
-	if had := (virt.Bandwidth{Period: s.FromPeriod, Quota: s.FromQuota}); s.Quota != 0 && !same(had, now) {
+	had := virt.Bandwidth{Period: s.FromPeriod, Quota: s.FromQuota}
+	stay := s.FromVCPUs > 0 && is.Domain.VCPUs.Plugged > s.FromVCPUs
+	if s.Quota != 0 && !same(had, now) && !(stay && longer(had, now)) {
 		back.FromPeriod, back.FromQuota, back.Period, back.Quota = now.Period, now.Quota, had.Period, had.Quota
 	}
 	if s.Shares != 0 && s.FromShares != now.Shares {
@@ -85,6 +89,14 @@ func (s SetBandwidth) undo(is Is) Step {
 		return nil
 	}
 	return back
+}
+
+// longer tells whether vCPUs may run for longer with a than with b.
+func longer(a, b virt.Bandwidth) bool {
+	if a.Quota == virt.Unlimited || b.Quota == virt.Unlimited {
+		return b.Quota != virt.Unlimited
+	}
+	return float64(a.Quota)/float64(a.Period) > float64(b.Quota)/float64(b.Period)
 }
 
 // same tells whether vCPUs may run as much. Without a quota the period says nothing.

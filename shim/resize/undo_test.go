@@ -177,3 +177,23 @@ func TestSharesAreReadBack(t *testing.T) {
 		}
 	})
 }
+
+// vCPUs that cannot be taken back get no more together than they had, or were to have.
+func TestUndoOfBandwidthWithVCPUsThatStay(t *testing.T) {
+	for name, had := range map[string]time.Duration{"75%": 75 * time.Millisecond, "without a limit": virt.Unlimited} {
+		synctest.Test(t, func(t *testing.T) {
+			m := unwilling(t) // to use vCPUs
+			m.guest.refuseGive = true
+			m.state.Bandwidth.Quota = had
+			r := newRig(m)
+			w := r.m.to(gi, 4)
+			w.Size = share(100*time.Millisecond, 37500*time.Microsecond, 200)
+			w.Size.VCPUs = 4
+			report, err := r.run(t, w)
+			now := r.m.state.Bandwidth
+			if err == nil || r.m.state.VCPUs.Plugged != 4 || now.Quota != 37500*time.Microsecond || now.Shares != usual {
+				t.Errorf("%s: got %v, %d vCPUs, %+v\n%s", name, err, r.m.state.VCPUs.Plugged, now, steps(report))
+			}
+		})
+	}
+}
