@@ -111,19 +111,23 @@ func plugged(m virt.Memory, of func(virt.MemoryDevice) uint64) uint64 {
 	return sum
 }
 
-// current is what the guest has of a device.
+// current is what the guest has of a device. What is neither virtio-mem nor DIMM, such as
+// an NVDIMM, is a disk to it.
 func current(d virt.MemoryDevice) uint64 {
-	if d.Model == virt.VirtioMem {
+	switch d.Model {
+	case virt.VirtioMem:
 		return d.Current
+	case virt.DIMM:
+		return d.Size
 	}
-	return d.Size
+	return 0
 }
 
 func atMost(d virt.MemoryDevice) uint64 {
 	if d.Model == virt.VirtioMem {
 		return max(d.Current, d.Requested)
 	}
-	return d.Size
+	return current(d)
 }
 
 func size(d virt.MemoryDevice) uint64 { return d.Size }

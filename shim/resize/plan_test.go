@@ -177,3 +177,14 @@ func TestRefusalNamesAll(t *testing.T) {
 		t.Errorf("%v (-want +got)\n%s", got, diff)
 	}
 }
+
+// An NVDIMM is a disk to the guest: it is no part of the memory that is wanted.
+func TestNVDIMMIsNoMemory(t *testing.T) {
+	m := vm(t).virtioMem(2*gi, gi)
+	m.state.Memory.Devices = append(m.state.Memory.Devices, virt.MemoryDevice{Alias: "nvdimm0", Model: "nvdimm", Size: 2 * gi})
+	is := read(t, m.settled())
+	plan, err := resize.MakePlan(is, resize.Wanted{Size: wanted.Size{Memory: 2 * gi}}, resize.Policy{Shrink: true})
+	if is.Guest() != 2*gi || is.Possible() != 2*gi || err != nil || len(plan.Steps) > 0 {
+		t.Errorf("the guest has %d, can have %d, and is to do %v, %v", is.Guest(), is.Possible(), texts(plan.Steps), err)
+	}
+}
