@@ -72,17 +72,7 @@ func (r *resizer) size(ctx context.Context, w podapi.Wanted) (wanted.Size, error
 	if err != nil {
 		return wanted.Size{}, err
 	}
-	size, err := wanted.From(podOf(w), r.guestOf(state), overhead, request)
-	if err != nil || r.Follow {
-		return size, err
-	}
-	if request.Memory == nil {
-		size.Memory, size.Overhead, size.Limit = 0, 0, 0
-	}
-	if request.CPUQuota == nil {
-		size.Bandwidth = nil
-	}
-	return size, nil
+	return wanted.From(podOf(w), r.guestOf(state), overhead, request)
 }
 
 // overhead is that of the VM as it is: a device that was plugged in counts.
@@ -106,7 +96,7 @@ func podOf(w podapi.Wanted) wanted.Pod {
 
 // guestOf returns what sizes depend on.
 func (r *resizer) guestOf(s virt.State) wanted.Guest {
-	g := wanted.Guest{Boot: s.Memory.Boot, VCPUs: s.VCPUs.Plugged, KeepsVCPUs: !r.Follow}
+	g := wanted.Guest{Boot: s.Memory.Boot, VCPUs: s.VCPUs.Plugged, Keeps: !r.Follow}
 	for _, d := range s.Memory.Devices {
 		switch d.Model {
 		case virt.VirtioMem:

@@ -51,7 +51,7 @@ func (s *sizer) vcpus() error {
 	s.size.VCPUs = int(min(bound, math.MaxInt32))
 	asked := s.request.VCPUs
 	if asked == nil {
-		if s.guest.KeepsVCPUs {
+		if s.guest.Keeps {
 			s.size.VCPUs = 0
 		}
 		return nil
@@ -75,7 +75,7 @@ func (s *sizer) guestMemory() error {
 	if s.request.Memory != nil {
 		return s.annotatedMemory(uint64(*s.request.Memory))
 	}
-	if s.memory == 0 {
+	if s.memory == 0 || s.guest.Keeps {
 		return nil
 	}
 	var err error
@@ -105,6 +105,8 @@ func (s *sizer) annotatedMemory(asked uint64) error {
 func (s *sizer) bandwidth() error {
 	milli, asked := s.cpu, s.request.CPUQuota
 	switch {
+	case asked == nil && s.guest.Keeps:
+		return nil
 	case asked == nil:
 	case asked.None && s.pod.Outside && s.cpu > 0:
 		return tooMuch(api.CPUQuotaKey, asked.String(), "the VM runs outside of the pod, so nothing else holds it to the CPU limit: want at most %s", percent(s.cpu))

@@ -216,15 +216,26 @@ func TestOverheadFails(t *testing.T) {
 	}
 }
 
-// A quota is spread over the vCPUs that there will be, not over those that the limit
-// leaves room for.
-func TestFromForAGuestThatKeepsItsVCPUs(t *testing.T) {
+// What nobody asks for stays, also where the limits leave no room for it. A quota is spread
+// over the vCPUs that there will be, not over those that the limit leaves room for.
+func TestFromForAGuestThatKeepsWhatItHas(t *testing.T) {
 	keeps := guest
-	keeps.KeepsVCPUs = true
-	request := api.Request{CPUQuota: &api.CPUQuota{Percent: 150}}
-	want := wanted.Size{Bandwidth: &wanted.Bandwidth{Period: 100 * time.Millisecond, Quota: 75 * time.Millisecond}}
-	got, err := wanted.From(launcher(0, 8000), keeps, nil, request)
-	if diff := cmp.Diff(want, got); err != nil || diff != "" {
-		t.Errorf("%v (-want +got)\n%s", err, diff)
+	keeps.Keeps = true
+	vcpus, memory := 3, int64(2*gi)
+	for _, c := range []struct {
+		pod     wanted.Pod
+		request api.Request
+		want    wanted.Size
+	}{
+		{launcher(mi, 8000), api.Request{}, wanted.Size{}},
+		{launcher(mi, 8000), api.Request{VCPUs: &vcpus}, wanted.Size{VCPUs: 3}},
+		{launcher(mi, 8000), api.Request{CPUQuota: &api.CPUQuota{Percent: 150}},
+			wanted.Size{Bandwidth: &wanted.Bandwidth{Period: 100 * time.Millisecond, Quota: 75 * time.Millisecond}}},
+		{launcher(4*gi, 8000), api.Request{Memory: &memory}, wanted.Size{Memory: 2 * gi, Overhead: gi, Limit: 4 * gi}},
+	} {
+		got, err := wanted.From(c.pod, keeps, wanted.Fixed(gi), c.request)
+		if diff := cmp.Diff(c.want, got); err != nil || diff != "" {
+			t.Errorf("%+v: %v (-want +got)\n%s", c.request, err, diff)
+		}
 	}
 }

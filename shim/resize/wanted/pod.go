@@ -53,9 +53,9 @@ type Guest struct {
 	Block uint64   // what it takes memory in, and gives back what is no DIMM, in bytes
 	VCPUs int
 
-	// KeepsVCPUs has it keep those that it has, unless the request says otherwise,
+	// Keeps has it keep vCPUs, memory and bandwidth of which the request says nothing,
 	// whatever the limits leave room for.
-	KeepsVCPUs bool
+	Keeps bool
 }
 
 // down is the largest size that the guest can come to have and that is not above n: what
