@@ -26,6 +26,8 @@ type agent struct {
 	plans   []podapi.Report // answers to dry runs
 	changes map[chan struct{}]bool
 
+	hears func(podapi.Report) // of each that is no answer to a dry run; may be nil
+
 	held, leased bool
 	taken        int    // leases, and how often they were renewed
 	lock         uint64 // of QEMU; 0: it may lock anything
@@ -61,6 +63,9 @@ func (a *agent) Report(_ context.Context, r podapi.Report) error {
 	if r.DryRun {
 		a.plans = append(a.plans, r)
 		return nil
+	}
+	if a.hears != nil {
+		a.hears(r)
 	}
 	a.reports = append(a.reports, r)
 	return nil

@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/shim/coordinator"
+	"github.com/mooring-vm/mooring/shim/resize"
+	"github.com/mooring-vm/mooring/shim/resize/wanted"
 	"github.com/mooring-vm/mooring/shim/virt"
 	"github.com/mooring-vm/mooring/shim/virt/virttest"
 )
@@ -48,5 +51,52 @@ func TestUnusedStaysFailed(t *testing.T) {
 		r.Set(func(s *virt.State) { s.VCPUs.Online = 2 }) // its user has brought it online
 		time.Sleep(10 * time.Minute)
 		r.agent.last(t, podapi.StateDone)
+	})
+}
+
+// A VM that is started anew in the middle, under the same UUID, is not taken for the one
+// that was resized.
+func TestStartedAnewWhileResized(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		once := false
+		r.agent.hears = func(p podapi.Report) {
+			if p.State == podapi.StateResizing && len(p.Steps) > 0 && !once {
+				once = true
+				r.Set(func(s *virt.State) { s.VCPUs.Plugged, s.VCPUs.Online = 1, 1 })
+			}
+		}
+		r.want(func(w *podapi.Wanted) { w.VCPUs = 2 })
+		if last := r.agent.last(t, podapi.StateFailed); !strings.Contains(last.Error, "started anew") {
+			t.Errorf("report %+v", last)
+		}
+		time.Sleep(time.Minute)
+		r.agent.last(t, podapi.StateDone)
+		if s := r.state(t); s.VCPUs.Plugged != 2 {
+			t.Errorf("vCPUs %+v", s.VCPUs)
+		}
+	})
+}
+
+// What becomes of an earlier resize is told of that one, and not of what is wanted now.
+func TestTakenUpIsTold(t *testing.T) {
+	j := &memory{}
+	earlier := resize.Wanted{Generation: 1, Size: wanted.Size{VCPUs: 3}}
+	record := resize.Record{Domain: state().UUID, Wanted: earlier, Phase: resize.Undoing, Begun: 1, Steps: resize.Steps{
+		resize.SetVCPUs{From: 1, To: 3, Used: 1, Bound: time.Second},
+	}}
+	if err := j.Store(record); err != nil {
+		t.Fatal(err)
+	}
+	inBubble(t, func(c *coordinator.Config) {
+		c.Journal = j
+		c.Agent.(*agent).wanted.Generation, c.Agent.(*agent).wanted.VCPUs = 2, 2
+	}, func(t *testing.T, r *rig) {
+		time.Sleep(time.Minute)
+		r.agent.last(t, podapi.StateDone)
+		for _, told := range r.agent.told() {
+			if failed := told.State == podapi.StateFailed; failed != (told.Generation == 1) {
+				t.Errorf("told %+v", told)
+			}
+		}
 	})
 }

@@ -126,7 +126,7 @@ func (r *resizer) recover(ctx context.Context) bool {
 		r.Log.Warn("what was begun before could not be ended", "error", err)
 	}
 	if some {
-		r.tell(ctx, outcome(r.latest.Load().Generation, report, err))
+		r.tell(ctx, outcome(uint64(report.Wanted.Generation), report, err)) // which may be older than what is wanted now
 	}
 	return true
 }
@@ -155,6 +155,9 @@ func (r *resizer) resize(ctx context.Context) bool {
 	report, err := r.runner(ctx).Run(ctx, wish)
 	if ctx.Err() != nil {
 		return true // the VM ends, or another shim goes on
+	}
+	if err == nil && !report.AsWanted {
+		err = errors.New("the VM is not what it was made: somebody else has changed it, or it has been started anew")
 	}
 	if err != nil && r.migrates(ctx) {
 		r.later() // unless a keeper has seen it first

@@ -23,7 +23,9 @@ func (r *resizer) tryOut(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-r.dry:
-			r.send(ctx, r.planned(ctx, *r.latest.Load()))
+			if w := *r.latest.Load(); w.DryRun != nil { // an agent that was started anew may have lost it
+				r.send(ctx, r.planned(ctx, w))
+			}
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package coordinator_test
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/shim/coordinator"
 	"github.com/mooring-vm/mooring/shim/virt/virttest"
 )
 
@@ -92,6 +94,31 @@ func TestDryRunRefused(t *testing.T) {
 		r.agent.tryOut(3, podapi.Size{VCPUs: 2})
 		if p := r.plan(t, 3); p.State != podapi.StateFailed {
 			t.Errorf("answer %+v", p)
+		}
+	})
+}
+
+// slow is an agent that takes its time over answers to dry runs.
+type slow struct{ *agent }
+
+func (s slow) Report(ctx context.Context, r podapi.Report) error {
+	if r.DryRun {
+		time.Sleep(5 * time.Second)
+	}
+	return s.agent.Report(ctx, r)
+}
+
+// TestLostDryRun: of one that the agent has lost meanwhile nobody asks any more.
+func TestLostDryRun(t *testing.T) {
+	inBubble(t, func(c *coordinator.Config) { c.Agent = slow{c.Agent.(*agent)} }, func(t *testing.T, r *rig) {
+		for generation := range uint64(2) {
+			r.agent.tryOut(1+generation, podapi.Size{VCPUs: 2})
+			synctest.Wait()
+		}
+		r.want(func(w *podapi.Wanted) { w.DryRun = nil })
+		time.Sleep(time.Minute)
+		if answers := r.agent.answers(); len(answers) != 1 || answers[0].Generation != 1 {
+			t.Errorf("answers %+v, want one to the first", answers)
 		}
 	})
 }

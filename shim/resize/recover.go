@@ -63,21 +63,29 @@ func (u *run) catchUp(ctx context.Context) error {
 	if closing(step) {
 		return nil
 	}
-	u.latest = nil
-	ctx, cancel := context.WithTimeout(ctx, step.Within())
-	defer cancel()
-	defer u.asking(asksGuest(step))()
-	err := u.time(step, false, func() error {
-		if err := u.hold(ctx, step); err != nil {
-			return err
-		}
-		return u.confirm(ctx, step, nil)
-	})
-	if err != nil {
+	err := u.time(step, false, func() error { return u.awaitBegun(ctx, step) })
+	switch {
+	case err == nil:
+	case ctx.Err() == nil && !final(err) && u.wish().Generation != u.record.Wanted.Generation:
+		u.Log.Info("a step that was begun has not taken place, and something else is wanted by now", "step", step.String(), "error", err)
+		return nil
+	default:
 		return fmt.Errorf("%s: %w", step, err)
 	}
 	u.record.Confirmed = u.record.Begun // written with what follows, as by perform
 	return nil
+}
+
+// awaitBegun waits for a step of which nobody knows whether its order was given.
+func (u *run) awaitBegun(ctx context.Context, step Step) error {
+	u.latest = nil
+	ctx, cancel := context.WithTimeout(ctx, step.Within())
+	defer cancel()
+	defer u.asking(asksGuest(step))()
+	if err := u.hold(ctx, step); err != nil {
+		return err
+	}
+	return u.confirm(ctx, step, nil)
 }
 
 // looksDone reports whether a new plan has nothing left to do.

@@ -109,3 +109,26 @@ func TestRecoverRefuses(t *testing.T) {
 		}
 	})
 }
+
+// What was begun and has not come is no failure of what is wanted instead, which is so.
+func TestBegunAndNotWantedAnyMore(t *testing.T) {
+	for _, begun := range []resize.Step{
+		resize.AwaitRoom{Need: 64 * gi, Bound: time.Minute},
+		resize.SetVCPUs{From: 2, To: 4, Used: 2, Bound: time.Minute},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(vm(t))
+			earlier, now := r.m.to(gi, 4), r.m.to(gi, 2)
+			now.Generation = 2
+			record := resize.Record{Domain: "a-vm", Wanted: earlier, Phase: resize.Running, Begun: 1, Steps: resize.Steps{begun}}
+			if err := r.journal.Store(record); err != nil {
+				t.Fatal(err)
+			}
+			r.m.node.limit = now.Size.Limit
+			report, ok, err := r.Recover(context.Background(), func() resize.Wanted { return now })
+			if !ok || err != nil || report.Wanted.Generation != 2 || !report.AsWanted || r.m.state.VCPUs.Plugged != 2 {
+				t.Errorf("%s: got %v, %v, %+v", begun, ok, err, report)
+			}
+		})
+	}
+}
