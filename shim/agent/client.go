@@ -11,7 +11,6 @@ import (
 	"math"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/mooring-vm/mooring/api/podapi"
@@ -29,8 +28,7 @@ var _ resize.Node = (*Client)(nil)
 type Client struct {
 	http http.Client
 
-	mu   sync.Mutex
-	need *podapi.Need // as it was told last
+	need chan *podapi.Need // as it was told last; whoever has taken it tells the agent
 }
 
 // New returns a client for the agent at a socket, such as [podapi.Socket]. It does not
@@ -39,7 +37,10 @@ func New(socket string) *Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}
-	return &Client{http: http.Client{Transport: &http.Transport{DialContext: dial, MaxConnsPerHost: maxConnections, IdleConnTimeout: idleTimeout}}}
+	transport := &http.Transport{DialContext: dial, MaxConnsPerHost: maxConnections, IdleConnTimeout: idleTimeout}
+	c := &Client{http: http.Client{Transport: transport}, need: make(chan *podapi.Need, 1)}
+	c.need <- nil
+	return c
 }
 
 const (
@@ -98,10 +99,13 @@ func (c *Client) LowerLock(ctx context.Context, bytes uint64) error {
 // as long as somebody listens to [Client.Changed]. What is more than the largest limit is
 // told as that.
 func (c *Client) Need(ctx context.Context, bytes uint64) error {
-	need := podapi.Need{Bytes: amount(min(bytes, math.MaxInt64))}
-	c.mu.Lock()
-	c.need = &need
-	c.mu.Unlock()
+	select {
+	case <-c.need:
+	case <-ctx.Done():
+		return fmt.Errorf("tell the agent what the VM needs: %w", ctx.Err())
+	}
+	need := &podapi.Need{Bytes: amount(min(bytes, math.MaxInt64))}
+	defer func() { c.need <- need }()
 	return c.put(ctx, podapi.PathNeed, need)
 }
 

@@ -84,10 +84,12 @@ func (c *Client) read(ctx context.Context, path string, tell told) (some bool) {
 // tellAgain tells an agent that may have been started again what the VM needs. What it
 // refuses is found when it is told something new.
 func (c *Client) tellAgain(ctx context.Context) {
-	c.mu.Lock()
-	need := c.need
-	c.mu.Unlock()
-	if need != nil {
-		_ = c.put(ctx, podapi.PathNeed, need)
+	select {
+	case need := <-c.need:
+		defer func() { c.need <- need }()
+		if need != nil {
+			_ = c.put(ctx, podapi.PathNeed, need)
+		}
+	case <-ctx.Done():
 	}
 }

@@ -125,6 +125,13 @@ func (a *agent) Need(_ context.Context, bytes uint64) error {
 	return a.answer()
 }
 
+// needs is what the VM was told to need last.
+func (a *agent) needs() uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.need
+}
+
 // Hold and Lease keep each other from beginning.
 func (a *agent) Hold(_ context.Context, d time.Duration) error {
 	a.mu.Lock()

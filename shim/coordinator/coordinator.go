@@ -156,6 +156,13 @@ func (c *Coordinator) find(ctx context.Context) (virt.Domain, error) {
 	return nil, fmt.Errorf("%d VMs run: want one, or the name of one of them", len(all))
 }
 
+// gone reports whether a VM has certainly ended.
+func gone(ctx context.Context, d virt.Domain) bool {
+	return ended(running(ctx, d))
+}
+
+func ended(err error) bool { return errors.Is(err, errNone) || errors.Is(err, virt.ErrNoDomain) }
+
 func running(ctx context.Context, d virt.Domain) error {
 	phase, err := d.Phase(ctx)
 	if err == nil && phase.Ended() {
@@ -175,8 +182,20 @@ func (c *Coordinator) tend(ctx context.Context, d virt.Domain) {
 		k := keeper{Coordinator: c, domain: d}
 		k.run(ctx, alive)
 	}()
-	defer func() { <-resized }() // one at a time has the journal
 	c.attend(ctx, d, end)
+	<-resized // one at a time has the journal
+	if ctx.Err() == nil && gone(ctx, d) {
+		c.needNothing(ctx)
+	}
+}
+
+// needNothing has what a VM needed that has ended not be said of the next one.
+func (c *Coordinator) needNothing(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, giveBackWithin)
+	defer cancel()
+	if err := c.Agent.Need(ctx, 0); err != nil {
+		c.Log.Debug("the agent is not told that the VM needs nothing any more; it knows when its process has ended", "error", err)
+	}
 }
 
 // attend waits until somebody asks for the end of the VM, or that has ended. Then it ends

@@ -100,3 +100,37 @@ func TestTakenUpIsTold(t *testing.T) {
 		}
 	})
 }
+
+// A VM that ends, and is started anew as libvirt comes back, is resized as what it is.
+func TestStartedAnewWhileLibvirtIsAway(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		r.want(func(w *podapi.Wanted) { w.VCPUs, w.Memory = 2, 2*gi })
+		r.agent.last(t, podapi.StateDone)
+		before := len(r.agent.told())
+		r.hypervisor.Lose()
+		r.hypervisor.StartAnew(state())
+		time.Sleep(5 * time.Second)
+		r.hypervisor.Return()
+		time.Sleep(time.Minute)
+		r.agent.last(t, podapi.StateDone)
+		s, err := r.hypervisor.Only().State(t.Context())
+		if err != nil || s.VCPUs.Plugged != 2 || s.Memory.Devices[0].Current != uint64(gi) || len(r.agent.told()) == before {
+			t.Errorf("%+v, %v, want 2 vCPUs and 2 GiB again", s, err)
+		}
+	})
+}
+
+// What a VM needed that has ended is not said of the next one.
+func TestNeedEndsWithItsVM(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, r *rig) {
+		r.want(func(w *podapi.Wanted) { w.Memory = 2 * gi })
+		if need := r.agent.needs(); need != 3*uint64(gi) {
+			t.Fatalf("it needs %d", need)
+		}
+		r.Set(func(s *virt.State) { s.Phase = virt.ShutOff })
+		time.Sleep(10 * time.Second)
+		if need := r.agent.needs(); need != 0 {
+			t.Errorf("it needs %d, and has ended", need)
+		}
+	})
+}

@@ -53,15 +53,10 @@ func (k *keeper) run(shim, alive context.Context) {
 	ctx, cancel := context.WithTimeout(shim, giveBackWithin)
 	defer cancel()
 	k.giveBack(ctx)
-	if k.migrating && k.gone(ctx) {
+	if k.migrating && gone(ctx, k.domain) {
 		k.Log.Info("the VM is gone from here with its migration")
 		k.close()
 	}
-}
-
-func (k *keeper) gone(ctx context.Context) bool {
-	err := running(ctx, k.domain)
-	return errors.Is(err, errNone) || errors.Is(err, virt.ErrNoDomain)
 }
 
 // follow looks whenever something may have changed.

@@ -97,7 +97,7 @@ func (w *watcher) looked(ctx context.Context, err error) {
 	if !errors.Is(err, virt.ErrConnection) {
 		w.silent = time.Time{}
 	}
-	w.gone = errors.Is(err, errNone) || errors.Is(err, virt.ErrNoDomain)
+	w.gone = ended(err)
 	w.judge(ctx)
 	if w.stale {
 		w.lookAgain(ctx)

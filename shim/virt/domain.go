@@ -31,6 +31,7 @@ var (
 type Domain interface {
 	// Phase reads the phase alone: one short question, which libvirt answers also while
 	// another call changes the domain, or hangs. It is for those who look again and again.
+	// A domain that was started anew since it was found is another one: [ErrNoDomain].
 	Phase(ctx context.Context) (Phase, error)
 
 	// Life reads Phase, and whether the domain is migrated: a second short question, which

@@ -35,6 +35,7 @@ const (
 	InShutdown Phase = "in shutdown"
 	ShutOff    Phase = "shut off"
 	Crashed    Phase = "crashed"
+	Panicked   Phase = "panicked"  // the guest has, and QEMU was told to keep it
 	Suspended  Phase = "suspended" // the guest sleeps
 )
 

@@ -107,5 +107,15 @@ func (c *connection) adopt(d *libvirt.Domain) (*domain, error) {
 		return nil, err
 	}
 	name, err := d.GetName()
-	return &domain{c: c, uuid: uuid, name: name}, err
+	return &domain{c: c, uuid: uuid, name: name, start: startOf(d)}, err
+}
+
+// startOf is the ID of a domain that runs, else 0. libvirt begins with 1, and keeps it when
+// it is restarted itself.
+func startOf(d *libvirt.Domain) uint {
+	id, err := d.GetID()
+	if err != nil {
+		return 0
+	}
+	return id
 }

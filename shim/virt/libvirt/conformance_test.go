@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 
+	"libvirt.org/go/libvirt"
+
 	"github.com/mooring-vm/mooring/shim/virt"
 	"github.com/mooring-vm/mooring/shim/virt/libvirt/libvirttest"
 	"github.com/mooring-vm/mooring/shim/virt/virttest"
@@ -17,7 +19,8 @@ func TestConformanceOfTestDriver(t *testing.T) {
 		c := open(t, "test:///default", Options{})
 		return virttest.Fixture{
 			Connection: c, Domain: ofTestDriver(t, c), VCPUs: true, Unplug: true,
-			Defined: func(t *testing.T) virt.State { return defined(t, c.(*connection).link.conn, "vm-1") },
+			Defined:   func(t *testing.T) virt.State { return defined(t, c.(*connection).link.conn, "vm-1") },
+			StartAnew: func(t *testing.T) { startAnew(t, c.(*connection).link.conn, "vm-1") },
 		}
 	})
 }
@@ -33,12 +36,26 @@ func TestConformanceOfQEMU(t *testing.T) {
 		return virttest.Fixture{
 			Connection: c, Domain: boot(t, d, c, v), Defined: func(t *testing.T) virt.State { return definedBy(t, d) }, VCPUs: true, Unplug: d.Unplugs(t), Agent: true, VirtioMem: "virtiomem0",
 			DIMM: 128 << 20, Balloon: true, Bandwidth: d.LimitsCPU(), ACPI: true,
+			StartAnew: func(t *testing.T) {
+				d.Raw(t, func(conn *libvirt.Connect) error {
+					startAnew(t, conn, libvirttest.Name)
+					return nil
+				})
+			},
 			Lose: func(t *testing.T) { d.Signal(t, syscall.SIGKILL) }, Return: func(t *testing.T) { d.Return(t) },
 		}
 	})
 }
 
 // ofTestDriver makes a domain with room: the one that is there has none.
+func startAnew(t *testing.T, conn *libvirt.Connect, name string) {
+	t.Helper()
+	handle, err := conn.LookupDomainByName(name)
+	must(t, err)
+	defer func() { _ = handle.Free() }()
+	must(t, handle.Create())
+}
+
 func ofTestDriver(t *testing.T, c virt.Connection) virt.Domain {
 	t.Helper()
 	handle, err := c.(*connection).link.conn.DomainDefineXML(`<domain type='test'><name>vm-1</name>

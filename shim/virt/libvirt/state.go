@@ -4,18 +4,27 @@ package libvirt
 
 import (
 	"context"
+	"fmt"
 
 	"libvirt.org/go/libvirt"
 
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// Phase asks for the state, for which libvirt waits for nothing.
+// Phase asks for the state, for which libvirt waits for nothing. Which start of the domain
+// it is of, a new handle knows.
 func (d *domain) Phase(ctx context.Context) (virt.Phase, error) {
 	var now virt.Phase
-	err := d.do(ctx, "read its phase", func(handle *libvirt.Domain) error {
-		state, _, err := handle.GetState()
-		now = phases[state]
+	err := d.on(ctx, "read its phase", func(l *link) error {
+		handle, err := l.conn.LookupDomainByUUIDString(d.uuid)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = handle.Free() }()
+		if start := startOf(handle); d.start != 0 && start != 0 && start != d.start {
+			return fmt.Errorf("%w: it has been started anew", virt.ErrNoDomain)
+		}
+		now, err = phase(handle)
 		return err
 	})
 	if err != nil {
@@ -91,17 +100,42 @@ func phaseOf(handle *libvirt.Domain) (p virt.Phase, migrates bool, err error) {
 		return "", false, err
 	}
 	migrates, err = migrating(handle, state, reason)
-	return phases[state], migrates, err
+	if err != nil {
+		return "", false, err
+	}
+	p, err = phaseIn(handle, state)
+	return p, migrates, err
 }
 
-// phases has no entry for a state that libvirt does not know itself.
+func phase(handle *libvirt.Domain) (virt.Phase, error) {
+	state, _, err := handle.GetState()
+	if err != nil {
+		return "", err
+	}
+	return phaseIn(handle, state)
+}
+
+// phaseIn tells a guest that has panicked from a QEMU that has crashed: with
+// <on_crash>preserve</on_crash> it stays, with all its memory.
+func phaseIn(handle *libvirt.Domain, state libvirt.DomainState) (virt.Phase, error) {
+	if state != libvirt.DOMAIN_CRASHED {
+		return phases[state], nil
+	}
+	active, err := handle.IsActive()
+	if active {
+		return virt.Panicked, err
+	}
+	return virt.Crashed, err
+}
+
+// phases has no entry for a state that libvirt does not know itself, nor for DOMAIN_CRASHED,
+// which is one of two.
 var phases = map[libvirt.DomainState]virt.Phase{
 	libvirt.DOMAIN_RUNNING:     virt.Running,
 	libvirt.DOMAIN_BLOCKED:     virt.Running,
 	libvirt.DOMAIN_PAUSED:      virt.Paused,
 	libvirt.DOMAIN_SHUTDOWN:    virt.InShutdown,
 	libvirt.DOMAIN_SHUTOFF:     virt.ShutOff,
-	libvirt.DOMAIN_CRASHED:     virt.Crashed,
 	libvirt.DOMAIN_PMSUSPENDED: virt.Suspended,
 }
 

@@ -55,6 +55,12 @@ func (f *Fake) Return() {
 	f.hub.TellAll()
 }
 
+// StartAnew ends the domain that is the first one, and starts it as that.
+func (f *Fake) StartAnew(s virt.State) {
+	f.set(func() { f.domains[0] = &Domain{fake: f, state: clone(s)} })
+	f.hub.Tell(s.UUID)
+}
+
 func (f *Fake) set(change func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -78,7 +84,10 @@ func (f *Fake) Domain(ctx context.Context, nameOrUUID string) (virt.Domain, erro
 }
 
 // Only returns the one domain that the hypervisor was made with first, for its knobs.
-func (f *Fake) Only() *Domain { return f.domains[0] }
+func (f *Fake) Only() (d *Domain) {
+	f.set(func() { d = f.domains[0] })
+	return d
+}
 
 // Domains lists all domains.
 func (f *Fake) Domains(ctx context.Context) ([]virt.Domain, error) {

@@ -79,7 +79,11 @@ func (d *Domain) look(ctx context.Context, count func(*Looks)) (virt.State, erro
 	d.fake.mu.Lock()
 	defer d.fake.mu.Unlock()
 	count(&d.looks)
-	if err := d.fake.answers(ctx); err != nil {
+	err := d.fake.answers(ctx)
+	if err == nil && !slices.Contains(d.fake.domains, d) {
+		err = virt.ErrNoDomain
+	}
+	if err != nil {
 		return virt.State{}, fmt.Errorf("domain %s: read its state: %w", d.state.Name, err)
 	}
 	return clone(d.state), nil

@@ -30,6 +30,9 @@ type Fixture struct {
 	// Defined is the domain as it will be after its next start. nil: it has none.
 	Defined func(t *testing.T) virt.State
 
+	// StartAnew starts the domain when it is off. nil: that cannot be.
+	StartAnew func(t *testing.T)
+
 	// Lose ends libvirt, and Return starts it again. nil: that cannot be.
 	Lose, Return func(t *testing.T)
 }
@@ -54,6 +57,7 @@ func Run(t *testing.T, newFixture func(t *testing.T) Fixture) {
 		{"libvirt goes and comes back", Fixture.testLoss},
 		{"vCPUs are unplugged", Fixture.testUnplug},
 		{"the domain is shut down", Fixture.testShutdown},
+		{"started anew it is another one", Fixture.testStartAnew},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.f(f, t) })
 	}

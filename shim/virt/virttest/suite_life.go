@@ -86,3 +86,22 @@ func (f Fixture) testShutdown(t *testing.T) {
 		}
 	}
 }
+
+func (f Fixture) testStartAnew(t *testing.T) {
+	if f.StartAnew == nil {
+		t.Skip("this domain is not started anew")
+	}
+	off := f.state(t)
+	f.StartAnew(t)
+	if p, err := f.Domain.Phase(t.Context()); !errors.Is(err, virt.ErrNoDomain) {
+		t.Errorf("it is %s, %v, want that %v", p, err, virt.ErrNoDomain)
+	}
+	again, err := f.Connection.Domain(t.Context(), off.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := again.Phase(t.Context()); p != virt.Running || err != nil {
+		t.Errorf("found again it is %s, %v", p, err)
+	}
+	must(t, again.Destroy(t.Context()))
+}

@@ -27,7 +27,8 @@ func TestFake(t *testing.T) {
 		return Fixture{
 			Connection: f, Domain: f.Only(), VCPUs: true, Unplug: true, Agent: true, VirtioMem: "virtiomem0",
 			DIMM: 128 * mib, Balloon: true, Bandwidth: true, ACPI: true,
-			Lose: func(*testing.T) { f.Lose() }, Return: func(*testing.T) { f.Return() },
+			StartAnew: func(*testing.T) { f.StartAnew(domainState()) },
+			Lose:      func(*testing.T) { f.Lose() }, Return: func(*testing.T) { f.Return() },
 		}
 	})
 }

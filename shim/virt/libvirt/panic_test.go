@@ -1,0 +1,50 @@
+//go:build cgo && libvirt_dlopen
+
+package libvirt
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mooring-vm/mooring/shim/virt"
+	"github.com/mooring-vm/mooring/shim/virt/libvirt/libvirttest"
+)
+
+// panicROM is a firmware that tells QEMU's pvpanic device of a panic, and halts.
+func panicROM() []byte {
+	rom := make([]byte, 64<<10)
+	copy(rom[len(rom)-16:], []byte{ // where an x86 begins
+		0xba, 0x05, 0x05, // mov dx, 0x505
+		0xb0, 0x01, // mov al, 1
+		0xee,       // out dx, al
+		0xf4,       // hlt
+		0xeb, 0xfd, // jmp to hlt
+	})
+	return rom
+}
+
+// A guest that has panicked, and that QEMU was told to keep, has not ended.
+func TestPanickedGuestIsKept(t *testing.T) {
+	d := libvirttest.Start(t, true)
+	c := open(t, d.URI, Options{})
+	rom := filepath.Join(d.Dir, "panic.rom")
+	if err := os.WriteFile(rom, panicROM(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	d.Create(t, strings.NewReplacer(
+		"</os>", "<loader readonly='yes' type='rom'>"+rom+"</loader></os>",
+		"<on_crash>destroy", "<on_crash>preserve",
+		"</devices>", "<panic model='isa'/></devices>",
+	).Replace(libvirttest.VM{}.XML(t)))
+	v := find(t, c, libvirttest.Name)
+	s := until(t, v, "it has panicked", func(s virt.State, _ error) bool { return s.Phase == virt.Panicked || s.Phase.Ended() })
+	p, err := v.Phase(t.Context())
+	if s.Phase.Ended() || p != virt.Panicked || err != nil {
+		t.Fatalf("it is %s, and %s, %v", s.Phase, p, err)
+	}
+	must(t, v.Destroy(t.Context()))
+	until(t, v, "it is gone", func(_ virt.State, err error) bool { return errors.Is(err, virt.ErrNoDomain) })
+}
