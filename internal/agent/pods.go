@@ -50,3 +50,6 @@ func (d desired) Desired(uid string) (podserver.PodSpec, bool) {
 	found, ok := d.pods.Desired(uid)
 	return podserver.PodSpec(found), ok
 }
+
+// Synced implements [podserver.Desired].
+func (d desired) Synced() bool { return d.pods.Synced() }

@@ -97,7 +97,8 @@ func (a *Agent) watchDomains(ctx context.Context) {
 }
 
 // awaitPods waits a while for the pods of the node: without them, rules that name
-// service accounts refuse new launchers, and nothing is decided on old ones.
+// service accounts refuse new launchers, nothing is decided on old ones, and no pod is
+// told what size its VM is to have.
 func (a *Agent) awaitPods(ctx context.Context) {
 	if a.kube == nil {
 		return
@@ -105,7 +106,7 @@ func (a *Agent) awaitPods(ctx context.Context) {
 	listed := func(context.Context) (bool, error) { return a.kube.pods.Synced(), nil }
 	err := wait.PollUntilContextTimeout(ctx, settlePeriod, a.config.PodsTimeout, true, listed)
 	if err != nil && ctx.Err() == nil {
-		a.logger.Warn("going on without the list of pods; launchers whose rule names service accounts have to wait",
+		a.logger.Warn("going on without the list of pods; launchers whose rule names service accounts, and resizes of VMs, have to wait",
 			"after", a.config.PodsTimeout)
 	}
 }

@@ -18,10 +18,25 @@ func (p *pod) Lock(request podapi.Lock) error {
 	if err != nil {
 		return err
 	}
+	before, err := p.node.Kernel.Memlock(vm)
+	if err != nil {
+		return ended(err)
+	}
+	defer p.logChange(vm, before)
 	if request.AtLeast != nil {
 		return ended(p.raise(l, vm, lifecycle.Limit(*request.AtLeast)))
 	}
 	return ended(p.lower(l, vm, lifecycle.Limit(*request.AtMost)))
+}
+
+// logChange has the log tell of a lock that is another one than before, a few times a
+// minute: a pod can ask for the one that it has, and for two in turn.
+func (p *pod) logChange(vm lifecycle.Process, before lifecycle.Rlimit) {
+	now, err := p.node.Kernel.Memlock(vm)
+	if err != nil || now == before || !p.changes.Allow() {
+		return
+	}
+	p.node.Logger.Info("memory lock of a VM changed", "uid", p.uid, "pid", vm.PID, "memlock", now.Soft, "before", before.Soft)
 }
 
 // raise has the lock decided on and entered before the process gets it: what it may lock
@@ -34,10 +49,8 @@ func (p *pod) raise(l lifecycle.Launcher, vm lifecycle.Process, to lifecycle.Lim
 	err := lifecycle.RaiseMemlock(p.node.Kernel, vm, to)
 	if err != nil {
 		p.enter(l, vm, p.has(vm, before, to))
-		return err
 	}
-	p.node.Logger.Info("memory lock of a VM raised", "uid", p.uid, "pid", vm.PID, "memlock", to)
-	return nil
+	return err
 }
 
 // has is what a process may lock after an attempt to change it from one to another.
@@ -64,7 +77,6 @@ func (p *pod) lower(l lifecycle.Launcher, vm lifecycle.Process, to lifecycle.Lim
 	if to < l.VMLock(vm) {
 		p.enter(l, vm, to)
 	}
-	p.node.Logger.Info("memory lock of a VM lowered", "uid", p.uid, "pid", vm.PID, "memlock", to)
 	return nil
 }
 

@@ -3,6 +3,8 @@ package podserver
 import (
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -62,6 +64,10 @@ type Node struct {
 type Desired interface {
 	// Desired returns false for a pod that is not known.
 	Desired(podUID string) (PodSpec, bool)
+
+	// Synced reports whether all pods are known. Before that, one that is not known
+	// means nothing.
+	Synced() bool
 }
 
 // PodSpec is what a pod says of its launcher in Kubernetes.
@@ -76,8 +82,8 @@ type Reports interface {
 }
 
 const (
-	// eventEvery is how often an event tells of a pod's resizes, and eventBurst how many
-	// more there are at first.
+	// eventEvery is how often an event tells of a pod's resizes, or the log of its memory
+	// lock, and eventBurst how many more there are at first.
 	eventEvery = 20 * time.Second
 	eventBurst = 6
 )
@@ -89,7 +95,9 @@ type pod struct {
 
 	locking sync.Mutex // one change of the memory lock at a time
 	needing sync.Mutex // one change of what the VM needs
+	telling sync.Mutex // one reading of what is wanted, until it is numbered
 	events  *rate.Limiter
+	changes *rate.Limiter // of the memory lock, that the log tells of
 
 	mu      sync.Mutex
 	held    time.Time     // until when leases are kept from beginning
@@ -112,16 +120,45 @@ func (n *Node) pod(uid string) *pod {
 	}
 	p := n.pods[uid]
 	if p == nil {
-		p = &pod{node: n, uid: uid, events: rate.NewLimiter(rate.Every(eventEvery), eventBurst)}
+		p = &pod{
+			node: n, uid: uid,
+			events: rate.NewLimiter(rate.Every(eventEvery), eventBurst), changes: rate.NewLimiter(rate.Every(eventEvery), eventBurst),
+		}
 		n.pods[uid] = p
 	}
 	return p
 }
 
 // Forget implements [Pods].
-func (n *Node) Forget(uid string) {
+func (n *Node) Forget(uid string) { n.forget(uid, func(string) bool { return true }) }
+
+// Sweep implements [Pods].
+func (n *Node) Sweep(gone func(uid string) bool) {
+	if !n.Ready() {
+		return
+	}
+	for _, uid := range n.kept() {
+		n.forget(uid, gone)
+	}
+}
+
+// kept returns the pods of which anything is kept, some of them twice.
+func (n *Node) kept() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	return slices.AppendSeq(n.Store.UIDs(), maps.Keys(n.pods))
+}
+
+// forget forgets a pod whose directory is gone. Where a launcher is known, the directory
+// is about to be made. What is asked for a launcher that comes meanwhile is stored after it.
+func (n *Node) forget(uid string, gone func(uid string) bool) {
+	n.asking.Lock()
+	defer n.asking.Unlock()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.Registry.HasPod(uid) || !gone(uid) {
+		return
+	}
 	delete(n.pods, uid)
 	if err := n.Store.Delete(uid); err != nil {
 		n.Logger.Warn("what was wanted of a pod is still stored", "uid", uid, "error", err)

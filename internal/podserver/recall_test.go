@@ -58,6 +58,7 @@ func TestNeedOutlivesTheAgent(t *testing.T) {
 		t.Errorf("need %d of another process than said so, want none", got)
 	}
 
+	r.remove("a")
 	r.Forget("a")
 	if left := r.open(t, root).Needs(); len(left) != 0 {
 		t.Errorf("%v is stored of a pod that is gone", left)

@@ -172,7 +172,9 @@ func TestAsk(t *testing.T) {
 	if pods, err := r.Ask("vms", "pod-c", size, false); len(pods) > 0 || err != nil {
 		t.Errorf("asked of %v, %v", pods, err)
 	}
+	r.remove("a")
 	r.Forget("a")
+	r.add("a", 300)
 	if gone, err := r.Pod("a").Wanted(); gone.Size != (podapi.Size{}) || err != nil {
 		t.Errorf("%+v is wanted after the pod is gone, %v", gone, err)
 	}
@@ -213,6 +215,8 @@ func (s specs) Desired(uid string) (podserver.PodSpec, bool) {
 	spec, ok := s[uid]
 	return spec, ok
 }
+
+func (specs) Synced() bool { return true }
 
 // Where there is Kubernetes, the pod says it: its limits come before those that the
 // runtime knows, and the agent is not to be asked.

@@ -136,6 +136,12 @@ func (r *rig) add(uid string, pid int) {
 	r.startVM(uid, pid+1)
 }
 
+// remove removes the launcher of a pod, whose VM has ended.
+func (r *rig) remove(uid string) {
+	r.showVMs(uid)
+	r.registry.RemoveContainer("ID-" + uid)
+}
+
 // startVM starts a VM process, in place of the one before.
 func (r *rig) startVM(uid string, pid int) {
 	r.vms[uid] = r.kernel.Start(pid, cgroupOf(uid), same(2*gi))

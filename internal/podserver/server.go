@@ -31,6 +31,9 @@ const (
 	// first.
 	requestRate  = 20
 	requestBurst = 40
+
+	// sweepEvery is the time between two looks for pods that are gone.
+	sweepEvery = 10 * time.Second
 )
 
 // Dirs has the directories of pods: see [lifecycle.PodDirs].
@@ -45,8 +48,15 @@ type Pods interface {
 	// Pod returns what answers for a pod.
 	Pod(uid string) Pod
 
-	// Forget says that the pod has no directory any more.
+	// Forget says that the pod has no directory any more. One that has a launcher is
+	// kept.
 	Forget(uid string)
+
+	// Sweep forgets all pods that have neither a launcher nor a directory: those that
+	// went while the agent was away, and those that asked for something in their last
+	// moment. gone must not block; nor is anything forgotten while not all launchers
+	// are known.
+	Sweep(gone func(uid string) bool)
 }
 
 // Server listens in the directory of each pod.
@@ -84,6 +94,7 @@ func (s *Server) Run(ctx context.Context) error {
 	defer s.serving.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	s.serving.Go(func() { s.sweep(ctx) })
 	return s.Dirs.Follow(ctx, func(uid string) { s.look(ctx, uid) })
 }
 
@@ -94,15 +105,33 @@ func (s *Server) look(ctx context.Context, uid string) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		s.close(uid)
-		if has != nil {
-			s.Pods.Forget(uid)
-		}
+		s.Pods.Forget(uid)
 	case err != nil:
 		s.Logger.Warn("the directory of a pod cannot be looked at", "uid", uid, "error", err)
 	case has == nil || !has.serves(id):
 		s.close(uid)
 		s.open(ctx, uid)
 	}
+}
+
+// sweep has pods that are gone forgotten until ctx is done.
+func (s *Server) sweep(ctx context.Context) {
+	round := time.NewTicker(sweepEvery)
+	defer round.Stop()
+	for {
+		s.Pods.Sweep(s.gone)
+		select {
+		case <-ctx.Done():
+			return
+		case <-round.C:
+		}
+	}
+}
+
+// gone reports whether a pod has no directory.
+func (s *Server) gone(uid string) bool {
+	_, err := s.Dirs.ID(uid)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 func (s *Server) close(uid string) {

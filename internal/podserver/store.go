@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/mooring-vm/mooring/lifecycle"
@@ -18,6 +20,9 @@ type Store interface {
 	Get(uid string) (Asked, bool)
 	Put(uid string, asked Asked) error
 	Delete(uid string) error
+
+	// UIDs returns the pods of which anything is stored, in no order.
+	UIDs() []string
 
 	// Needs returns what VM processes of all pods need.
 	Needs() map[lifecycle.Process]uint64
@@ -107,6 +112,13 @@ func (s *FileStore) Put(uid string, asked Asked) error {
 	}
 	s.known[uid] = asked
 	return nil
+}
+
+// UIDs implements [Store].
+func (s *FileStore) UIDs() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.known))
 }
 
 // Needs implements [Store].

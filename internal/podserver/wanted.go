@@ -22,8 +22,21 @@ type Need struct {
 }
 
 // Wanted implements [Pod]. Where there is Kubernetes, the pod's own spec and annotations
-// say it; else what the runtime was asked for last, and what the agent was asked.
+// say it; else what the runtime was asked for last, and what the agent was asked. What
+// is read first is numbered first: nothing older gets a higher generation.
 func (p *pod) Wanted() (podapi.Wanted, error) {
+	p.telling.Lock()
+	defer p.telling.Unlock()
+	w, err := p.lookUp()
+	if err != nil {
+		return podapi.Wanted{}, err
+	}
+	return p.number(w), nil
+}
+
+// lookUp reads what is wanted where it is said, which blocks for nothing but a file that
+// is being stored. It is called with telling locked.
+func (p *pod) lookUp() (podapi.Wanted, error) {
 	l, err := p.launcher()
 	if err != nil {
 		return podapi.Wanted{}, err
@@ -33,7 +46,11 @@ func (p *pod) Wanted() (podapi.Wanted, error) {
 		Limits: podapi.Limits{Memory: l.Limits.Memory, CPU: l.Limits.CPU},
 	}
 	annotations := l.SizeAnnotations
-	if spec, ok := p.spec(); ok {
+	spec, known, err := p.spec()
+	if err != nil {
+		return podapi.Wanted{}, err
+	}
+	if known {
 		w.Limits, w.Pod, annotations = spec.Limits, spec.Pod, spec.Annotations
 	}
 	if w.Size, err = parse(annotations, l.Container.Name); err != nil {
@@ -45,14 +62,21 @@ func (p *pod) Wanted() (podapi.Wanted, error) {
 			w.Size, w.Error = asked.Size, ""
 		}
 	}
-	return p.number(w), nil
+	return w, nil
 }
 
-func (p *pod) spec() (PodSpec, bool) {
+// spec returns what Kubernetes says; false: it does not know the pod. Until it has told
+// of the node's pods nobody knows: the size that the pod was created with may be long past.
+func (p *pod) spec() (PodSpec, bool, error) {
 	if p.node.Desired == nil {
-		return PodSpec{}, false
+		return PodSpec{}, false, nil
 	}
-	return p.node.Desired.Desired(p.uid)
+	synced := p.node.Desired.Synced() // before the pod is looked up, or it could come in between
+	spec, known := p.node.Desired.Desired(p.uid)
+	if !known && !synced {
+		return PodSpec{}, false, refused(podapi.CodeStarting, "the API server has not told of the node's pods yet: try again")
+	}
+	return spec, known, nil
 }
 
 // number gives what is wanted its generation: another one if it is otherwise than when
