@@ -79,7 +79,7 @@ func (s SetBandwidth) undo(is Is) Step {
 	now, back := is.Domain.Bandwidth, SetBandwidth{Bound: s.Bound}
 	had := virt.Bandwidth{Period: s.FromPeriod, Quota: s.FromQuota}
 	stay := s.FromVCPUs > 0 && is.Domain.VCPUs.Plugged > s.FromVCPUs
-	if s.Quota != 0 && !same(had, now) && !(stay && longer(had, now)) {
+	if s.Quota != 0 && !same(had, now) && (!stay || !longer(had, now)) {
 		back.FromPeriod, back.FromQuota, back.Period, back.Quota = now.Period, now.Quota, had.Period, had.Quota
 	}
 	if s.Shares != 0 && s.FromShares != now.Shares {
