@@ -26,21 +26,22 @@ func (u *run) undo(ctx context.Context) error {
 
 // undoLast takes back the last step that was begun.
 func (u *run) undoLast(ctx context.Context) error {
-	defer u.asking(asksGuest(u.record.Steps[u.record.Begun-1]))()
+	step := u.record.Steps[u.record.Begun-1]
+	defer u.asking(asksGuest(step))()
 	is, err := u.look(ctx)
 	if err != nil {
 		return u.stay(err)
 	}
-	back := u.record.Steps[u.record.Begun-1].undo(is)
+	back, left := step.undo(is), leaves(step, is)
 	if back == nil {
-		return nil
+		return left
 	}
 	err = u.time(back, true, func() error {
 		return u.attempt(ctx, back, func() error { return nil })
 	})
 	u.log(back, err)
 	if err != nil {
-		return fmt.Errorf("%s: %w", back, err)
+		err = fmt.Errorf("%s: %w", back, err)
 	}
-	return nil
+	return errors.Join(err, left)
 }

@@ -52,6 +52,17 @@ func check(s Step, is Is) error {
 	return nil
 }
 
+// leaver is a step of which something may have to be left as it is, although it is undone:
+// without that the VM would be larger than it was. leaves tells of it.
+type leaver interface{ leaves(Is) error }
+
+func leaves(s Step, is Is) error {
+	if l, ok := s.(leaver); ok {
+		return l.leaves(is)
+	}
+	return nil
+}
+
 // closing reports whether a step follows when the VM is as it is wanted. Its failure
 // undoes nothing.
 func closing(s Step) bool {

@@ -77,9 +77,7 @@ func (s SetBandwidth) done(is Is) error {
 // there before, do not get what each had then: together that may be more than is allowed.
 func (s SetBandwidth) undo(is Is) Step {
 	now, back := is.Domain.Bandwidth, SetBandwidth{Bound: s.Bound}
-	had := virt.Bandwidth{Period: s.FromPeriod, Quota: s.FromQuota}
-	stay := s.FromVCPUs > 0 && is.Domain.VCPUs.Plugged > s.FromVCPUs
-	if s.Quota != 0 && !same(had, now) && (!stay || !longer(had, now)) {
+	if had := s.had(); s.Quota != 0 && !same(had, now) && s.leaves(is) == nil {
 		back.FromPeriod, back.FromQuota, back.Period, back.Quota = now.Period, now.Quota, had.Period, had.Quota
 	}
 	if s.Shares != 0 && s.FromShares != now.Shares {
@@ -89,6 +87,20 @@ func (s SetBandwidth) undo(is Is) Step {
 		return nil
 	}
 	return back
+}
+
+func (s SetBandwidth) had() virt.Bandwidth {
+	return virt.Bandwidth{Period: s.FromPeriod, Quota: s.FromQuota}
+}
+
+// leaves implements leaver.
+func (s SetBandwidth) leaves(is Is) error {
+	had, now, vcpus := s.had(), is.Domain.Bandwidth, is.Domain.VCPUs.Plugged
+	if s.Quota == 0 || s.FromVCPUs == 0 || vcpus <= s.FromVCPUs || !longer(had, now) {
+		return nil
+	}
+	return fmt.Errorf("each vCPU may still run %s: there are %d, and the %d before might run %s",
+		share(now.Period, now.Quota), vcpus, s.FromVCPUs, share(had.Period, had.Quota))
 }
 
 // longer tells whether vCPUs may run for longer with a than with b.
