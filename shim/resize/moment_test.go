@@ -65,3 +65,31 @@ func TestAwayForLong(t *testing.T) {
 		})
 	}
 }
+
+// Somebody lowers memory.max to what the VM uses, shortly after an order was lost or
+// refused: what is ordered again, or taken back, still fits. The model checks that.
+func TestLimitFallsAfterAFault(t *testing.T) {
+	for name, to := range map[string]func(*model) resize.Wanted{
+		"vCPUs":   func(m *model) resize.Wanted { return m.to(gi, 4) },
+		"balloon": func(m *model) resize.Wanted { return m.to(gi-256*mi, 2) },
+	} {
+		for _, first := range []fault{loseBefore, refuseAfter, refuseBefore} {
+			for at := range 40 {
+				for later := range 9 {
+					synctest.Test(t, func(t *testing.T) {
+						r := newRig(vm(t))
+						r.m.guest.lag = 3
+						r.m.calls.intrude = func() { r.m.node.intruder = true }
+						r.m.calls.faults = map[int]fault{at: first, at + 1 + later: intrude}
+						w := to(r.m)
+						r.m.node.limit = w.Size.Limit
+						_, _ = r.Run(t.Context(), func() resize.Wanted { return w })
+						if t.Failed() {
+							t.Fatalf("%s: %s at call %d, and lowered %d later", name, first, at, 1+later)
+						}
+					})
+				}
+			}
+		}
+	}
+}

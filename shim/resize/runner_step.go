@@ -149,6 +149,9 @@ func (u *run) confirm(ctx context.Context, step Step, ordered error) error {
 				return ordered
 			}
 			if lost(ordered) && absolute(step) {
+				if err := room(step, is); err != nil {
+					return err
+				}
 				again, ordered = true, step.do(ctx, u.hands, is)
 				continue
 			}

@@ -32,6 +32,7 @@ func (u *run) undoLast(ctx context.Context) error {
 	if err != nil {
 		return u.stay(err)
 	}
+	u.latest = &is
 	back, left := step.undo(is), leaves(step, is)
 	if back == nil {
 		return left

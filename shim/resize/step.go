@@ -44,10 +44,24 @@ type hands struct {
 // checker is a step that needs more than a running domain to be begun.
 type checker interface{ check(Is) error }
 
-// check looks whether a step may be done now.
+// check looks whether a step may be begun now.
 func check(s Step, is Is) error {
 	if c, ok := s.(checker); ok {
-		return c.check(is)
+		if err := c.check(is); err != nil {
+			return err
+		}
+	}
+	return room(s, is)
+}
+
+// grower is a step by which the VM may become larger: room checks that the limits of the
+// moment allow it.
+type grower interface{ room(Is) error }
+
+// room is looked for whenever an order is given, also again.
+func room(s Step, is Is) error {
+	if g, ok := s.(grower); ok {
+		return g.room(is)
 	}
 	return nil
 }

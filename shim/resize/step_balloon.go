@@ -32,8 +32,10 @@ func (SetBalloon) UndoneBy() string {
 
 func (SetBalloon) kind() kind { return kindSetBalloon }
 
-func (s SetBalloon) check(is Is) error {
-	if s.To > s.From {
+// room looks at limits also where the guest is to keep what it had at the last look: it may
+// have given more since.
+func (s SetBalloon) room(is Is) error {
+	if s.To >= s.From {
 		return s.Room.check(is, is.Possible()-is.Guest()+s.To, is.Domain.VCPUs.Plugged)
 	}
 	return nil

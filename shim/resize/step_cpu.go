@@ -44,6 +44,10 @@ func (s SetVCPUs) check(is Is) error {
 	if n := is.Domain.VCPUs.Plugged; n != s.From {
 		return fmt.Errorf("the domain has %d vCPUs, and had %d when it was planned", n, s.From)
 	}
+	return nil
+}
+
+func (s SetVCPUs) room(is Is) error {
 	if s.To > s.From {
 		return s.Room.check(is, is.Possible(), s.To)
 	}

@@ -43,7 +43,12 @@ func (s RequestMemory) check(is Is) error {
 		return fmt.Errorf("the domain has no memory device %s any more", s.Alias)
 	case d.Current != s.From:
 		return fmt.Errorf("the guest has %s of its device %s, and had %s when it was planned", show(d.Current), s.Alias, show(s.From))
-	case s.To > s.From:
+	}
+	return nil
+}
+
+func (s RequestMemory) room(is Is) error {
+	if d, ok := is.device(s.Alias); ok && s.To > s.From {
 		return s.Room.check(is, is.Possible()-atMost(d)+s.To, is.Domain.VCPUs.Plugged)
 	}
 	return nil
