@@ -116,6 +116,9 @@ func (r *resizer) recover(ctx context.Context) bool {
 		return false
 	}
 	report, some, err := r.runner(ctx).Recover(ctx, wish)
+	if some && err == nil && !report.AsWanted {
+		err = errChanged
+	}
 	switch {
 	case ctx.Err() != nil:
 		return false
@@ -130,6 +133,9 @@ func (r *resizer) recover(ctx context.Context) bool {
 	}
 	return true
 }
+
+// errChanged is told where all steps are done and the VM is not as wanted all the same.
+var errChanged = errors.New("the VM is not what it was made: somebody else has changed it, or it has been started anew")
 
 // unfinished reports whether a run goes on from its journal later.
 func unfinished(err error) bool {
@@ -157,7 +163,7 @@ func (r *resizer) resize(ctx context.Context) bool {
 		return true // the VM ends, or another shim goes on
 	}
 	if err == nil && !report.AsWanted {
-		err = errors.New("the VM is not what it was made: somebody else has changed it, or it has been started anew")
+		err = errChanged
 	}
 	if err != nil && r.migrates(ctx) {
 		r.later() // unless a keeper has seen it first

@@ -69,10 +69,10 @@ func (b *builder) planQuota(step *SetBandwidth) {
 	}
 }
 
-// allVCPUs is the bandwidth of all vCPUs together, in thousandths of a CPU.
+// allVCPUs is the bandwidth of all vCPUs together, in thousandths of a CPU, rounded up.
 func (b *builder) allVCPUs(each wanted.Bandwidth) int64 {
 	vcpus := cmp.Or(b.want.VCPUs, b.is.Domain.VCPUs.Plugged)
-	return int64(math.Round(1000 * float64(vcpus) * float64(each.Quota) / float64(each.Period)))
+	return int64(math.Ceil(float64(1000*int64(vcpus)*each.Quota.Microseconds()) / float64(each.Period.Microseconds())))
 }
 
 // planShares takes no limit of the container for them: that says nothing about others.

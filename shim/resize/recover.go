@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
+
+	"github.com/mooring-vm/mooring/shim/resize/wanted"
 )
 
 // Recover takes up a run that its journal has not ended: it undoes on if it was undone,
@@ -66,7 +69,7 @@ func (u *run) catchUp(ctx context.Context) error {
 	err := u.time(step, false, func() error { return u.awaitBegun(ctx, step) })
 	switch {
 	case err == nil:
-	case ctx.Err() == nil && !final(err) && u.wish().Generation != u.record.Wanted.Generation:
+	case ctx.Err() == nil && !final(err) && !wantedYet(step, u.record.Wanted.Size, u.wish().Size):
 		u.Log.Info("a step that was begun has not taken place, and something else is wanted by now", "step", step.String(), "error", err)
 		return nil
 	default:
@@ -74,6 +77,18 @@ func (u *run) catchUp(ctx context.Context) error {
 	}
 	u.record.Confirmed = u.record.Begun // written with what follows, as by perform
 	return nil
+}
+
+// wantedYet reports whether what a step was for is wanted now. A new generation alone says
+// nothing: an agent that was started again has another one for the same.
+func wantedYet(s Step, before, now wanted.Size) bool {
+	switch s := s.(type) {
+	case SetVCPUs:
+		return now.VCPUs == s.To
+	case AwaitRoom:
+		return now.Need() == s.Need
+	}
+	return reflect.DeepEqual(before, now)
 }
 
 // awaitBegun waits for a step of which nobody knows whether its order was given.

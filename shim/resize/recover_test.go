@@ -132,3 +132,24 @@ func TestBegunAndNotWantedAnyMore(t *testing.T) {
 		})
 	}
 }
+
+// An agent that was started again has another generation for the same size. vCPUs that the
+// guest does not use are none the better for that.
+func TestBegunIsWantedYet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(unwilling(t))
+		r.m.state.VCPUs.Plugged = 4
+		w := r.m.to(gi, 4)
+		record := resize.Record{Domain: "a-vm", Wanted: w, Phase: resize.Running, Begun: 1, Steps: resize.Steps{
+			resize.SetVCPUs{From: 2, To: 4, Used: 2, Bound: time.Minute},
+		}}
+		if err := r.journal.Store(record); err != nil {
+			t.Fatal(err)
+		}
+		w.Generation, r.m.node.limit = 2, w.Size.Limit
+		report, ok, err := r.Recover(context.Background(), func() resize.Wanted { return w })
+		if !ok || err == nil || !strings.Contains(err.Error(), "the guest uses 2 of its 4 vCPUs") || r.m.state.VCPUs.Plugged != 2 {
+			t.Errorf("got %v, %v, %+v", ok, err, report)
+		}
+	})
+}

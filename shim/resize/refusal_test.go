@@ -83,6 +83,10 @@ func TestBandwidthOfTheContainer(t *testing.T) {
 			t.Errorf("for %d vCPUs: got %v, want %s", vcpus, got, help)
 		}
 	}
+	w.Size = wanted.Size{VCPUs: 1, Bandwidth: &wanted.Bandwidth{Period: 100008 * time.Microsecond, Quota: 41670 * time.Microsecond}}
+	if got := refusal(t, read(t, m), w, resize.Policy{}); !strings.Contains(got.Error(), "want that to be 417m") {
+		t.Errorf("got %v", got)
+	}
 	w.Size = wanted.Size{Bandwidth: &wanted.Bandwidth{Period: 100 * time.Millisecond, Quota: virt.Unlimited}}
 	if plan, err := resize.MakePlan(read(t, m), w, resize.Policy{}); err != nil || len(plan.Steps) > 0 {
 		t.Errorf("without a limit of their own, which they have not: got %v, %v", plan, err)

@@ -69,7 +69,8 @@ func (u *run) attempt(ctx context.Context, step Step, begun func() error) error 
 	if err := alive(is); err != nil {
 		return err
 	}
-	if step.done(is) != nil {
+	done := step.done(is) == nil && !stops(step)
+	if !done {
 		if err := check(step, is); err != nil {
 			return err
 		}
@@ -77,7 +78,7 @@ func (u *run) attempt(ctx context.Context, step Step, begun func() error) error 
 	if err := begun(); err != nil {
 		return err
 	}
-	if step.done(is) == nil {
+	if done {
 		return nil
 	}
 	return u.confirm(ctx, step, step.do(ctx, u.hands, is))

@@ -88,6 +88,13 @@ func waits(s Step) bool {
 	return s.kind() == kindAwaitLimit || s.kind() == kindAwaitRoom
 }
 
+// stops reports whether a step has the guest stay as it is, and not do later what it was
+// asked for. That it is so already is no reason not to say it.
+func stops(s Step) bool {
+	b, ok := s.(SetBalloon)
+	return ok && b.From == b.To
+}
+
 // absolute reports whether an order says what is to be, so that it may be given twice.
 func absolute(s Step) bool {
 	switch s.kind() {

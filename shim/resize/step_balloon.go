@@ -16,6 +16,9 @@ type SetBalloon struct {
 
 // String implements fmt.Stringer.
 func (s SetBalloon) String() string {
+	if stops(s) {
+		return fmt.Sprintf("let the balloon leave the %s to the guest that it leaves", show(s.To))
+	}
 	return fmt.Sprintf("let the balloon leave %s instead of %s to the guest", show(s.To), show(s.From))
 }
 
@@ -32,8 +35,8 @@ func (SetBalloon) UndoneBy() string {
 
 func (SetBalloon) kind() kind { return kindSetBalloon }
 
-// room looks at limits also where the guest is to keep what it had at the last look: it may
-// have given more since.
+// room looks at limits also where a guest that was giving memory is to keep what it had at the
+// last look: it may have given more since.
 func (s SetBalloon) room(is Is) error {
 	if s.To >= s.From {
 		return s.Room.check(is, is.Possible()-is.Guest()+s.To, is.Domain.VCPUs.Plugged)
@@ -55,7 +58,10 @@ func (s SetBalloon) done(is Is) error {
 func (s SetBalloon) undo(is Is) Step {
 	now := is.Guest()
 	back := SetBalloon{From: now, To: s.From, Room: s.Room, Bound: s.Bound}
-	if s.To < s.From && now != s.To {
+	switch {
+	case s.To > s.From:
+		back.Room = Room{} // to take no more fits under any limit
+	case now != s.To:
 		back.To = now
 	}
 	return back

@@ -198,3 +198,26 @@ func TestUndoOfBandwidthWithVCPUsThatStay(t *testing.T) {
 		})
 	}
 }
+
+// A guest that has not done what its balloon was told is told to leave it, and does not do it
+// later, when limits may be lower.
+func TestBalloonIsStopped(t *testing.T) {
+	for _, to := range []uint64{gi, gi / 4} {
+		synctest.Test(t, func(t *testing.T) {
+			m := vm(t)
+			m.state.Memory.Balloon, m.guest.balloonTo = gi/2, gi/2
+			m.guest.refuseTake, m.guest.refuseGive = true, true
+			r := newRig(m)
+			report, err := r.run(t, m.to(to, 2))
+			if err == nil || m.guest.balloonTo != gi/2 || !strings.Contains(steps(report), "<+ let the balloon leave the 512Mi to the guest") {
+				t.Errorf("to %d: got %v, the balloon is told %d\n%s", to, err, m.guest.balloonTo, steps(report))
+			}
+			m.guest.refuseTake, m.guest.refuseGive = false, false
+			w := m.to(gi/2, 2)
+			w.Generation = 2
+			if _, err := r.run(t, w); err != nil || m.state.Memory.Balloon != gi/2 || m.node.seen.ContainerMax != w.Size.Limit {
+				t.Errorf("to %d, and back: got %v, %d, limit %d", to, err, m.state.Memory.Balloon, m.node.seen.ContainerMax)
+			}
+		})
+	}
+}

@@ -144,7 +144,7 @@ func (s *sizer) frequency(asked api.CPUQuota) error {
 	if s.cpu > 0 && all > s.cpu*int64(asked.OfHost) {
 		return tooMuch(api.CPUQuotaKey, asked.String(), "want at most %s for %d vCPUs together, which is the CPU limit", percent(s.cpu), vcpus)
 	}
-	b.FromLimit = all == s.cpu*int64(asked.OfHost) && !s.pod.Outside
+	b.FromLimit = s.cpu > 0 && all > (s.cpu-1)*int64(asked.OfHost) && !s.pod.Outside // rounded up
 	s.size.Bandwidth = &b
 	return nil
 }

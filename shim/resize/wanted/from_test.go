@@ -144,6 +144,10 @@ func TestFromAnnotations(t *testing.T) {
 			wanted.Size{VCPUs: 1, Bandwidth: &wanted.Bandwidth{Period: 100 * time.Millisecond, Quota: 50 * time.Millisecond}}},
 		{launcher(0, 1500), map[string]string{"vcpus": "2", "cpu-quota": "1800/2400MHz"},
 			wanted.Size{VCPUs: 2, Bandwidth: &wanted.Bandwidth{Period: 100 * time.Millisecond, Quota: 75 * time.Millisecond, FromLimit: true}}},
+		{launcher(0, 417), map[string]string{"vcpus": "1", "cpu-quota": "1000/2400MHz"},
+			wanted.Size{VCPUs: 1, Bandwidth: &wanted.Bandwidth{Period: 100008 * time.Microsecond, Quota: 41670 * time.Microsecond, FromLimit: true}}},
+		{launcher(0, 418), map[string]string{"vcpus": "1", "cpu-quota": "1000/2400MHz"},
+			wanted.Size{VCPUs: 1, Bandwidth: &wanted.Bandwidth{Period: 100008 * time.Microsecond, Quota: 41670 * time.Microsecond}}},
 		{launcher(0, 2000), map[string]string{"vcpus": "2", "cpu-quota": "3000/2400MHz"}, wanted.Size{VCPUs: 2, Bandwidth: unlimited()}},
 		{launcher(0, 2000), map[string]string{"cpu-shares": "200"}, wanted.Size{VCPUs: 2, Bandwidth: unlimited(), Shares: 200}},
 	} {
