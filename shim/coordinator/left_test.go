@@ -1,6 +1,7 @@
 package coordinator_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -131,6 +132,32 @@ func TestNeedEndsWithItsVM(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		if need := r.agent.needs(); need != 0 {
 			t.Errorf("it needs %d, and has ended", need)
+		}
+	})
+}
+
+// Nor is it when an earlier shim has begun the resize.
+func TestStartedAnewWhileTakenUp(t *testing.T) {
+	j := &memory{}
+	record := resize.Record{Domain: state().UUID, Wanted: resize.Wanted{Generation: 1, Size: wanted.Size{VCPUs: 2}}, Phase: resize.Running}
+	if err := j.Store(record); err != nil {
+		t.Fatal(err)
+	}
+	inBubble(t, func(c *coordinator.Config) {
+		a, d, once := c.Agent.(*agent), c.Connection.(*virttest.Fake).Only(), false
+		c.Journal, a.wanted.VCPUs = j, 2
+		a.hears = func(p podapi.Report) {
+			if p.State == podapi.StateResizing && len(p.Steps) > 0 && !once {
+				once = true
+				d.Set(func(s *virt.State) { s.VCPUs.Plugged, s.VCPUs.Online = 1, 1 })
+			}
+		}
+	}, func(t *testing.T, r *rig) {
+		time.Sleep(time.Minute)
+		if states, want := r.agent.states(), []podapi.State{
+			podapi.StateResizing, podapi.StateFailed, podapi.StateResizing, podapi.StateDone,
+		}; !slices.Equal(states, want) {
+			t.Errorf("states %v, want %v", states, want)
 		}
 	})
 }
