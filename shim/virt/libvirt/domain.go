@@ -23,18 +23,13 @@ var _ virt.Domain = (*domain)(nil)
 
 // do calls libvirt about the domain. The error says what was being done.
 func (d *domain) do(ctx context.Context, what string, f func(*libvirt.Domain) error) error {
-	return d.on(ctx, what, func(l *link) error {
+	err := d.c.call(ctx, func(l *link) error {
 		handle, err := l.domain(d.uuid)
 		if err != nil {
 			return err
 		}
 		return notRunning(handle, f(handle))
 	})
-}
-
-// on is do for what the link's own handle cannot tell.
-func (d *domain) on(ctx context.Context, what string, f func(*link) error) error {
-	err := d.c.call(ctx, f)
 	if err != nil {
 		return fmt.Errorf("domain %s: %s: %w", d.name, what, err)
 	}

@@ -34,7 +34,12 @@ type listener func(*libvirt.Domain)
 func (l *link) registrations() map[string]func(listener) (int, error) {
 	return map[string]func(listener) (int, error){
 		"lifecycle": func(tell listener) (int, error) {
-			return l.conn.DomainEventLifecycleRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, _ *libvirt.DomainEventLifecycle) { tell(d) })
+			return l.conn.DomainEventLifecycleRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, e *libvirt.DomainEventLifecycle) {
+				if e.Event == libvirt.DOMAIN_EVENT_STARTED {
+					l.startedAnew(d)
+				}
+				tell(d)
+			})
 		},
 		"balloon-change": func(tell listener) (int, error) {
 			return l.conn.DomainEventBalloonChangeRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, _ *libvirt.DomainEventBalloonChange) { tell(d) })

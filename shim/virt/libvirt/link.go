@@ -4,6 +4,8 @@ package libvirt
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,7 +21,8 @@ type link struct {
 	calls    sync.WaitGroup // those under way
 
 	mu        sync.Mutex
-	domains   map[string]*libvirt.Domain // by UUID
+	domains   map[string]*libvirt.Domain // by UUID, each with the ID of its start
+	old       []*libvirt.Domain          // of starts before; somebody may be using them
 	callbacks []int
 }
 
@@ -68,11 +71,27 @@ func (l *link) domain(uuid string) (*libvirt.Domain, error) {
 	return d, nil
 }
 
+// startedAnew keeps the handle that an event has brought: it has the new start's ID, and to
+// look the domain up may take as long as a QEMU hangs.
+func (l *link) startedAnew(d *libvirt.Domain) {
+	uuid, err := d.GetUUIDString()
+	if err != nil {
+		return // it has none only if it is no domain
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	has, ok := l.domains[uuid]
+	if !ok || d.Ref() != nil {
+		return
+	}
+	l.domains[uuid], l.old = d, append(l.old, has)
+}
+
 // close ends the connection when the calls under way have returned. Errors are of a
 // connection that is lost already.
 func (l *link) close() {
 	l.calls.Wait()
-	for _, d := range l.domains {
+	for _, d := range slices.AppendSeq(l.old, maps.Values(l.domains)) {
 		_ = d.Free()
 	}
 	// Each of them holds the connection.

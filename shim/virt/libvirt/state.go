@@ -12,15 +12,10 @@ import (
 )
 
 // Phase asks for the state, for which libvirt waits for nothing. Which start of the domain
-// it is of, a new handle knows.
+// it is of, the link's handle knows.
 func (d *domain) Phase(ctx context.Context) (virt.Phase, error) {
 	var now virt.Phase
-	err := d.on(ctx, "read its phase", func(l *link) error {
-		handle, err := l.conn.LookupDomainByUUIDString(d.uuid)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = handle.Free() }()
+	err := d.do(ctx, "read its phase", func(handle *libvirt.Domain) (err error) {
 		if start := startOf(handle); d.start != 0 && start != 0 && start != d.start {
 			return fmt.Errorf("%w: it has been started anew", virt.ErrNoDomain)
 		}

@@ -30,7 +30,7 @@ type Fixture struct {
 	// Defined is the domain as it will be after its next start. nil: it has none.
 	Defined func(t *testing.T) virt.State
 
-	// StartAnew starts the domain when it is off. nil: that cannot be.
+	// StartAnew starts the domain when it is off.
 	StartAnew func(t *testing.T)
 
 	// Lose ends libvirt, and Return starts it again. nil: that cannot be.

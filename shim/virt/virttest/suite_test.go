@@ -41,6 +41,6 @@ func TestFakeThatCanLittle(t *testing.T) {
 		s.VCPUs.Online = virt.Unknown
 		f := New(s)
 		f.Only().SetGuest(Guest{KeepVCPUs: true})
-		return Fixture{Connection: f, Domain: f.Only(), VCPUs: true, ACPI: true}
+		return Fixture{Connection: f, Domain: f.Only(), StartAnew: func(*testing.T) { f.StartAnew(s) }, VCPUs: true, ACPI: true}
 	})
 }
