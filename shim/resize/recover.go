@@ -63,7 +63,7 @@ func (u *run) catchUp(ctx context.Context) error {
 		return nil
 	}
 	step := u.record.Steps[u.record.Begun-1]
-	if closing(step) {
+	if closing(step) || waits(step) { // nothing was ordered
 		return nil
 	}
 	err := u.time(step, false, func() error { return u.awaitBegun(ctx, step) })
@@ -82,11 +82,8 @@ func (u *run) catchUp(ctx context.Context) error {
 // wantedYet reports whether what a step was for is wanted now. A new generation alone says
 // nothing: an agent that was started again has another one for the same.
 func wantedYet(s Step, before, now wanted.Size) bool {
-	switch s := s.(type) {
-	case SetVCPUs:
+	if s, ok := s.(SetVCPUs); ok {
 		return now.VCPUs == s.To
-	case AwaitRoom:
-		return now.Need() == s.Need
 	}
 	return reflect.DeepEqual(before, now)
 }
