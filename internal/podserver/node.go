@@ -152,17 +152,28 @@ func (n *Node) kept() []string {
 // forget forgets a pod whose directory is gone. Where a launcher is known, the directory
 // is about to be made. What is asked for a launcher that comes meanwhile is stored after it.
 func (n *Node) forget(uid string, gone func(uid string) bool) {
-	n.asking.Lock()
-	defer n.asking.Unlock()
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	if n.Registry.HasPod(uid) || !gone(uid) {
 		return
 	}
-	delete(n.pods, uid)
+	n.asking.Lock()
+	defer n.asking.Unlock()
+	if !n.drop(uid) {
+		return
+	}
 	if err := n.Store.Delete(uid); err != nil {
 		n.Logger.Warn("what was wanted of a pod is still stored", "uid", uid, "error", err)
 	}
+}
+
+// drop forgets what is in memory of a pod, unless a launcher of it has come meanwhile.
+func (n *Node) drop(uid string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.Registry.HasPod(uid) {
+		return false
+	}
+	delete(n.pods, uid)
+	return true
 }
 
 // launcher returns the pod's, which runs.
