@@ -146,7 +146,10 @@ func TestTargetIsValid(t *testing.T) {
 		in.Pod.Spec.Containers[0].Resources = rendered
 		in.Launchers = []corev1.Pod{newSource(resizedTo(draw(t)))}
 		out, err := Mutate(in)
-		if err != nil || out.Pod == nil {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out.Pod == nil {
 			t.Skip("left as it is")
 		}
 		got := out.Pod.Spec.Containers[0].Resources
