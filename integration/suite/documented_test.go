@@ -34,8 +34,7 @@ func TestDocumentedPod(t *testing.T) {
 	c.startDocumented(t, v)
 
 	c.awaitSize(t, v, podapi.Actual{VCPUs: 2, Memory: 192 << 20})
-	out, err := c.agent.CLI(t.Context(), "resize", "-n", pod.Namespace, pod.Name, "--vcpus=3", "--wait", "--kubeconfig="+kubeletDir+"/kubelet.conf")
-	t.Logf("%s\n%v", out, err)
+	out, err := c.resizeByAPI(t, v, "--vcpus=3")
 	if err != nil || !strings.Contains(out, "3 vCPUs") {
 		t.Errorf("mooring resize printed %q, %v", out, err)
 	}
@@ -46,12 +45,10 @@ func TestDocumentedPod(t *testing.T) {
 		t.Errorf("libvirt has %s vCPUs, want 3", got)
 	}
 	// Bandwidth is the container's there. What cannot be is refused, with what helps.
-	out, err = c.agent.CLI(t.Context(), "resize", "-n", pod.Namespace, pod.Name, "--cpu-quota=150%", "--wait", "--kubeconfig="+kubeletDir+"/kubelet.conf")
-	if err == nil || !strings.Contains(out+err.Error(), "want that to be 1500m") {
+	if out, err := c.resizeByAPI(t, v, "--cpu-quota=150%"); err == nil || !strings.Contains(out+err.Error(), "want that to be 1500m") {
 		t.Errorf("mooring resize --cpu-quota printed %q, %v", out, err)
 	}
-	out, err = c.agent.CLI(t.Context(), "resize", "-n", pod.Namespace, pod.Name, "--cpu-quota=none", "--wait", "--kubeconfig="+kubeletDir+"/kubelet.conf")
-	if err != nil {
+	if out, err := c.resizeByAPI(t, v, "--cpu-quota=none"); err != nil {
 		t.Errorf("mooring resize --cpu-quota=none printed %q, %v", out, err)
 	}
 
@@ -59,6 +56,14 @@ func TestDocumentedPod(t *testing.T) {
 	c.awaitGone(t, v)
 	c.awaitEvent(t, v.pod, agentapi.ReasonStopConfirmed)
 	c.neverTold(t, v.pod, agentapi.ReasonVMTerminated)
+}
+
+// resizeByAPI asks for another size as a user of the cluster does, and waits.
+func (c cluster) resizeByAPI(t *testing.T, v *vm, flag string) (out string, err error) {
+	t.Helper()
+	out, err = c.agent.CLI(t.Context(), "resize", "-n", v.pod.Namespace, v.pod.Name, flag, "--wait", "--kubeconfig="+kubeletDir+"/kubelet.conf")
+	t.Logf("%s: %v\n%s", flag, err, out)
+	return out, err
 }
 
 var yamlBlock = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
