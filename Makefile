@@ -16,7 +16,7 @@ UNIT        = $$(go list ./... | grep -vE '$(NODE_TESTS)|$(CLUSTER_TESTS)')
 SUITES     ?= $$(go list ./... | grep -E '$(NODE_TESTS)')
 CLUSTER    ?= $$(go list ./... | grep -E '$(CLUSTER_TESTS)')
 # Unit tests that see more of a real system in the node than on most machines.
-IN_NODE    ?= ./deploy/systemd ./internal/agent ./internal/libvirt ./lifecycle
+IN_NODE    ?= ./deploy/systemd ./agent ./agent/libvirt ./lifecycle
 BENCH      ?= ./bpf ./lifecycle/... ./memlock/... ./plugin/...
 COUNT      ?= 6
 BENCHTIME  ?= 1s

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mooring-vm/mooring/internal/agent"
+	"github.com/mooring-vm/mooring/agent"
 )
 
 // dump is what `containerd config dump` of 2.4 says about NRI.

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/mooring-vm/mooring/internal/agent"
+	"github.com/mooring-vm/mooring/agent"
 	"github.com/mooring-vm/mooring/internal/buildinfo"
 )
 

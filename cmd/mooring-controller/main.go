@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mooring-vm/mooring/internal/buildinfo"
-	"github.com/mooring-vm/mooring/internal/controllercmd"
+	"github.com/mooring-vm/mooring/quota/command"
 )
 
 // version is set by release builds.
@@ -28,5 +28,5 @@ func main() {
 func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	defer stop()
-	return controllercmd.Command(buildinfo.Read(version), os.Stderr).ExecuteContext(ctx)
+	return command.Command(buildinfo.Read(version), os.Stderr).ExecuteContext(ctx)
 }

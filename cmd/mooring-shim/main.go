@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mooring-vm/mooring/internal/buildinfo"
-	"github.com/mooring-vm/mooring/internal/shimcmd"
+	"github.com/mooring-vm/mooring/shim/command"
 )
 
 // version is set by release builds.
@@ -27,5 +27,5 @@ func main() {
 func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	defer stop()
-	return shimcmd.Command(buildinfo.Read(version), os.Stderr).ExecuteContext(ctx)
+	return command.Command(buildinfo.Read(version), os.Stderr).ExecuteContext(ctx)
 }

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mooring-vm/mooring/cli"
 	"github.com/mooring-vm/mooring/internal/buildinfo"
-	"github.com/mooring-vm/mooring/internal/cli"
 )
 
 // version is set by release builds.

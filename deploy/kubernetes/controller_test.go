@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/mooring-vm/mooring/internal/buildinfo"
-	"github.com/mooring-vm/mooring/internal/controllercmd"
+	"github.com/mooring-vm/mooring/quota/command"
 )
 
 const controllerName = "mooring-controller"
@@ -27,15 +27,15 @@ func controllerSpec(t *testing.T) corev1.PodSpec {
 // the objects that they name.
 func TestControllerCommandLine(t *testing.T) {
 	container := controllerSpec(t).Containers[0]
-	command := controllercmd.Command(buildinfo.Info{}, io.Discard)
-	if err := command.ParseFlags(container.Args); err != nil {
+	root := command.Command(buildinfo.Info{}, io.Discard)
+	if err := root.ParseFlags(container.Args); err != nil {
 		t.Fatal(err)
 	}
 	for port, flag := range map[string]string{"metrics": "listen", "webhooks": "webhook-listen"} {
 		at := slices.IndexFunc(container.Ports, func(p corev1.ContainerPort) bool { return p.Name == port })
-		want := map[string]int32{":9809": 9809, ":9443": 9443}[command.Flag(flag).Value.String()]
+		want := map[string]int32{":9809": 9809, ":9443": 9443}[root.Flag(flag).Value.String()]
 		if at < 0 || container.Ports[at].ContainerPort != want {
-			t.Errorf("--%s is %s, the ports are %v", flag, command.Flag(flag).Value, container.Ports)
+			t.Errorf("--%s is %s, the ports are %v", flag, root.Flag(flag).Value, container.Ports)
 		}
 	}
 	for _, probe := range []*corev1.Probe{container.LivenessProbe, container.ReadinessProbe} {
@@ -43,8 +43,8 @@ func TestControllerCommandLine(t *testing.T) {
 			t.Errorf("probe of port %q", probe.HTTPGet.Port.StrVal)
 		}
 	}
-	the[*corev1.Service](t, command.Flag("webhook-service").Value.String())
-	the[*corev1.Secret](t, command.Flag("webhook-secret").Value.String())
+	the[*corev1.Service](t, root.Flag("webhook-service").Value.String())
+	the[*corev1.Secret](t, root.Flag("webhook-secret").Value.String())
 }
 
 // One replica works while a node is drained, or lost.

@@ -20,8 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/mooring-vm/mooring/agent"
 	"github.com/mooring-vm/mooring/api/policy"
-	"github.com/mooring-vm/mooring/internal/agent"
 	"github.com/mooring-vm/mooring/internal/buildinfo"
 )
 

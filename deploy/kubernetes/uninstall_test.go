@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mooring-vm/mooring/internal/agent"
-	"github.com/mooring-vm/mooring/internal/uninstall"
+	"github.com/mooring-vm/mooring/agent"
+	"github.com/mooring-vm/mooring/cli/uninstall"
 )
 
 // TestUninstallKnowsWhatTheAgentLeaves compares what is taken away from nodes with what

@@ -8,11 +8,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mooring-vm/mooring/agent/admin"
+	"github.com/mooring-vm/mooring/agent/asynclog"
+	"github.com/mooring-vm/mooring/agent/metrics"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
-	"github.com/mooring-vm/mooring/internal/admin"
-	"github.com/mooring-vm/mooring/internal/asynclog"
-	"github.com/mooring-vm/mooring/internal/metrics"
 	"github.com/mooring-vm/mooring/lifecycle"
 	"github.com/mooring-vm/mooring/lifecycle/lifecycletest"
 	"github.com/mooring-vm/mooring/plugin"
@@ -31,7 +31,7 @@ type mooringParts struct {
 	closeLog func()
 }
 
-// newMooring puts the plugin together as package internal/agent does, with the
+// newMooring puts the plugin together as package agent does, with the
 // log, metrics, events and pod directories that it has there. Only the kernel is
 // not the real one: no container that is measured has a process, so that the guard
 // never asks it, and a machine without cgroup v2 will do.

@@ -28,7 +28,7 @@ func parts() []part {
 		{"decision: annotations, memory lock, policy", "plugin.Decide"},
 		{"answer: rlimit, cgroup settings, mounts", "plugin.adjustment"},
 		{"log line", "log/slog."},
-		{"metrics", "internal/metrics."},
+		{"metrics", "agent/metrics."},
 		{"the rest of the handler", handlerFunction},
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/mooring-vm/mooring/internal/admin"
+	"github.com/mooring-vm/mooring/agent/admin"
 	"github.com/mooring-vm/mooring/lifecycle"
 )
 

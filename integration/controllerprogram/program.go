@@ -10,7 +10,7 @@ import (
 	"syscall"
 
 	"github.com/mooring-vm/mooring/internal/buildinfo"
-	"github.com/mooring-vm/mooring/internal/controllercmd"
+	"github.com/mooring-vm/mooring/quota/command"
 )
 
 // Name is the first argument that makes a test binary mooring-controller.
@@ -27,9 +27,9 @@ func Main() {
 func serve(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	command := controllercmd.Command(buildinfo.Info{Version: "test"}, os.Stderr)
-	command.SetArgs(args)
-	if err := command.ExecuteContext(ctx); err != nil {
+	root := command.Command(buildinfo.Info{Version: "test"}, os.Stderr)
+	root.SetArgs(args)
+	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		return 1
 	}

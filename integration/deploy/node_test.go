@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/mooring-vm/mooring/internal/uninstall"
+	"github.com/mooring-vm/mooring/cli/uninstall"
 )
 
 // cleanup returns the pod that takes away what agents leave on a node.

@@ -24,9 +24,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mooring-vm/mooring/api/v1alpha1"
+	"github.com/mooring-vm/mooring/cli"
 	"github.com/mooring-vm/mooring/hack/kube"
 	kubetest "github.com/mooring-vm/mooring/integration/kube"
-	"github.com/mooring-vm/mooring/internal/cli"
 	"github.com/mooring-vm/mooring/quota"
 )
 

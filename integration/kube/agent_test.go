@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/mooring-vm/mooring/hack/kube"
-	agentkube "github.com/mooring-vm/mooring/internal/kube"
+	"github.com/mooring-vm/mooring/internal/kubeclient"
 )
 
 const manifest = "../../deploy/kubernetes/install.yaml"
@@ -33,7 +33,7 @@ func agentConfig(t *testing.T, c *kube.ControlPlane) *rest.Config {
 
 func loadConfig(t *testing.T, kubeconfig string) *rest.Config {
 	t.Helper()
-	config, err := agentkube.LoadConfig(kubeconfig)
+	config, err := kubeclient.LoadConfig(kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func loadConfig(t *testing.T, kubeconfig string) *rest.Config {
 // agentClient is the client that the agent uses.
 func agentClient(t *testing.T, config *rest.Config) kubernetes.Interface {
 	t.Helper()
-	client, err := agentkube.NewClient(config, "mooring-agent")
+	client, err := kubeclient.NewClient(config, "mooring-agent")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	agentkube "github.com/mooring-vm/mooring/agent/kube"
 	"github.com/mooring-vm/mooring/api/agentapi"
-	agentkube "github.com/mooring-vm/mooring/internal/kube"
 )
 
 // told is what an Event tells, without when and under which name.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	agentkube "github.com/mooring-vm/mooring/internal/kube"
+	agentkube "github.com/mooring-vm/mooring/agent/kube"
 )
 
 func TestEventsOfAShortOutageAreKept(t *testing.T) {

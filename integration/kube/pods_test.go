@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	agentkube "github.com/mooring-vm/mooring/internal/kube"
+	agentkube "github.com/mooring-vm/mooring/agent/kube"
 )
 
 func pod(name, node, account string) *corev1.Pod {

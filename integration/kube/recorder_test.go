@@ -14,8 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	agentkube "github.com/mooring-vm/mooring/agent/kube"
 	"github.com/mooring-vm/mooring/api/agentapi"
-	agentkube "github.com/mooring-vm/mooring/internal/kube"
 )
 
 type outcomes map[agentkube.Outcome]int

@@ -7,9 +7,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	agentkube "github.com/mooring-vm/mooring/agent/kube"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/podapi"
-	agentkube "github.com/mooring-vm/mooring/internal/kube"
 )
 
 // The API server takes the largest report, and that an Event which is counted gets another

@@ -17,12 +17,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	agentkube "github.com/mooring-vm/mooring/agent/kube"
+	"github.com/mooring-vm/mooring/agent/podserver"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/cli"
 	"github.com/mooring-vm/mooring/hack/kube"
-	"github.com/mooring-vm/mooring/internal/cli"
-	agentkube "github.com/mooring-vm/mooring/internal/kube"
-	"github.com/mooring-vm/mooring/internal/podserver"
 	"github.com/mooring-vm/mooring/lifecycle"
 	"github.com/mooring-vm/mooring/lifecycle/lifecycletest"
 )

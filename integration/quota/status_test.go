@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	virtv1 "kubevirt.io/api/core/v1"
 
+	"github.com/mooring-vm/mooring/cli"
 	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
-	"github.com/mooring-vm/mooring/internal/cli"
 )
 
 // testStatus asks `mooring quota status` in the middle of a migration.

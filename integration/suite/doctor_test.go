@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/version"
 
-	"github.com/mooring-vm/mooring/internal/doctor"
+	"github.com/mooring-vm/mooring/agent/doctor"
 )
 
 // doctor runs the tool on the node and returns its findings by check.

@@ -108,7 +108,7 @@ func request(method, path, body string) string {
 	return fmt.Sprintf("%s %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", method, path, len(body), body)
 }
 
-// harmful is what internal/podserver is tested with, and what another pod is called.
+// harmful is what agent/podserver is tested with, and what another pod is called.
 func harmful(other cri.Pod) map[string]harm {
 	long := strings.Repeat("x", 64<<10)
 	invalid, refused, unknown := answer{400, podapi.CodeInvalid}, answer{403, podapi.CodeRefused}, answer{404, podapi.CodeNotFound}

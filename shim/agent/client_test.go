@@ -16,7 +16,7 @@ import (
 	"github.com/mooring-vm/mooring/shim/resize"
 )
 
-// What a client does with a real agent is in internal/podserver; here an agent answers
+// What a client does with a real agent is in agent/podserver; here an agent answers
 // what a test wants.
 func answering(t *testing.T, handler http.HandlerFunc) *agent.Client {
 	t.Helper()

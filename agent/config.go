@@ -1,0 +1,110 @@
+package agent
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/spf13/pflag"
+
+	"github.com/mooring-vm/mooring/internal/kubeclient"
+	"github.com/mooring-vm/mooring/internal/logflags"
+)
+
+const (
+	// pluginName is what required-plugins annotations name.
+	pluginName = "mooring"
+	socketName = "agent.sock"
+
+	// podsTimeout is short beside kubelet's patience: a node whose API server
+	// is away must start its pods all the same.
+	podsTimeout = 10 * time.Second
+)
+
+// Config is the agent's command line.
+type Config struct {
+	Policy      string
+	Root        string
+	NRISocket   string
+	PluginIndex string
+	Listen      string
+	Hook        string
+	Kubeconfig  string
+	NodeName    string
+	BPFDir      string // folder for pins in a bpf file system; empty: nothing is pinned
+	LogLevel    slog.Level
+	LogFormat   string
+
+	// Proc and Cgroup are where procfs and the cgroup v2 hierarchy are
+	// mounted. Only tests have reason to change them.
+	Proc, Cgroup string
+
+	// PodsTimeout is how long the agent waits for the list of pods before it
+	// asks the runtime for containers.
+	PodsTimeout time.Duration
+}
+
+// DefaultConfig is what the agent does without flags.
+func DefaultConfig() Config {
+	return Config{
+		Policy:      "/etc/mooring/policy.yaml",
+		Root:        "/run/mooring",
+		NRISocket:   api.DefaultSocketPath,
+		PluginIndex: "90",
+		Listen:      "127.0.0.1:9808",
+		BPFDir:      "/sys/fs/bpf/mooring",
+		Hook:        "/usr/local/libexec/mooring/mooring-hook",
+		LogFormat:   logflags.Text,
+		Proc:        "/proc",
+		Cgroup:      "/sys/fs/cgroup",
+		PodsTimeout: podsTimeout,
+	}
+}
+
+// addFlags binds the flags to c, with the present values as defaults.
+func (c *Config) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&c.Policy, "policy", c.Policy, "node policy file; read once, at the start")
+	flags.StringVar(&c.NRISocket, "nri-socket", c.NRISocket, "the container runtime's socket for NRI plugins")
+	flags.StringVar(&c.PluginIndex, "plugin-index", c.PluginIndex,
+		"two digits; the runtime asks plugins with lower ones first")
+	flags.StringVar(&c.Listen, "listen", c.Listen,
+		"TCP address for /metrics, /healthz and /readyz, and on a loopback address\n"+
+			"/debug/pprof; empty for none")
+	flags.StringVar(&c.Hook, "hook", c.Hook,
+		"program that launchers find at /run/mooring/hook, as the node knows it; empty for none")
+	flags.StringVar(&c.Kubeconfig, "kubeconfig", c.Kubeconfig,
+		"kubeconfig file, or "+kubeclient.InCluster+" for the pod's service account; without it there are no Events,\n"+
+			"and rules that name service accounts refuse")
+	flags.StringVar(&c.NodeName, "node-name", c.NodeName, "name of this node in Kubernetes (default: the host name)")
+	c.addTrackerFlag(flags)
+	c.addLogFlags(flags)
+}
+
+func (c *Config) addTrackerFlag(flags *pflag.FlagSet) {
+	flags.StringVar(&c.BPFDir, "bpf-dir", c.BPFDir,
+		"folder in a bpf file system, where what tracks processes is kept while no agent runs")
+}
+
+func (c *Config) addLogFlags(flags *pflag.FlagSet) {
+	logflags.Add(flags, &c.LogLevel, &c.LogFormat)
+}
+
+func (c *Config) addRootFlag(flags *pflag.FlagSet) {
+	flags.StringVar(&c.Root, "root", c.Root, "the agent's tmpfs, with its socket and the pod directories")
+}
+
+// node returns the name of this node in Kubernetes.
+func (c *Config) node() (string, error) {
+	if c.NodeName != "" {
+		return c.NodeName, nil
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("name of this node: %w; use --node-name", err)
+	}
+	// As kubelet does: Kubernetes knows lower-case names only.
+	return strings.ToLower(strings.TrimSpace(name)), nil
+}

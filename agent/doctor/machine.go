@@ -1,0 +1,107 @@
+package doctor
+
+import (
+	"context"
+	"debug/buildinfo"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+
+	"github.com/mooring-vm/mooring/agent/admin"
+	"github.com/mooring-vm/mooring/lifecycle"
+)
+
+// Options say where things are on this machine.
+type Options struct {
+	RuntimeEndpoint string // of CRI: unix:///path, or the path
+	AgentSocket     string
+	Config          string // of containerd; empty: found out
+}
+
+// ThisMachine is the machine that this runs on.
+func ThisMachine(o Options) Machine {
+	return Machine{
+		Root:   os.DirFS("/"),
+		Config: o.Config,
+		Runtime: func(ctx context.Context) (Runtime, error) {
+			return askRuntime(ctx, strings.TrimPrefix(o.RuntimeEndpoint, "unix://"))
+		},
+		BuildInfo: func(pid int) (*debug.BuildInfo, error) { return buildinfo.ReadFile(procPath(pid, "exe")) },
+		Agent:     func(ctx context.Context) (Agent, error) { return askAgent(ctx, o.AgentSocket) },
+		PodDirs:   func() error { return lifecycle.CheckPodDirs(filepath.Dir(o.AgentSocket)) },
+		Peers:     peersOf,
+		Version:   runVersion,
+	}
+}
+
+func askAgent(ctx context.Context, socket string) (Agent, error) {
+	node, err := admin.NewClient(socket).Node(ctx)
+	if _, ok := errors.AsType[*admin.PermissionError](err); ok {
+		return Agent{}, fmt.Errorf("%w: %w", fs.ErrPermission, err)
+	}
+	if err != nil {
+		return Agent{}, err
+	}
+	conn, err := dialUnix(ctx, socket)
+	if err != nil {
+		return Agent{Node: node}, nil // it has answered; only its pid is not known
+	}
+	defer conn.Close()
+	return Agent{Node: node, PID: peerPID(conn)}, nil
+}
+
+// peersOf lists the processes whose unix sockets are connected to those that were
+// accepted at a path, in this network namespace.
+func peersOf(socket string) ([]Process, error) {
+	inodes, err := peerInodes(socket)
+	if err != nil || len(inodes) == 0 {
+		return nil, err
+	}
+	processes, err := holders(inodes)
+	if err != nil {
+		return nil, fmt.Errorf("processes connected to %s: %w", socket, err)
+	}
+	if missing := len(inodes) - len(processes); missing > 0 {
+		return processes, fmt.Errorf("processes connected to %s: %d of %d could not be found", socket, missing, len(inodes))
+	}
+	return processes, nil
+}
+
+// holders finds the processes that have the sockets open, one for each socket.
+func holders(inodes map[uint32]bool) (all []Process, err error) {
+	links, err := filepath.Glob("/proc/[0-9]*/fd/*")
+	if err != nil {
+		return nil, err
+	}
+	found := map[uint32]bool{}
+	for _, link := range links {
+		target, err := os.Readlink(link)
+		var inode uint32
+		if err != nil || !scan(target, &inode) || !inodes[inode] || found[inode] {
+			continue
+		}
+		found[inode] = true
+		all = append(all, processOf(link))
+	}
+	return all, nil
+}
+
+func scan(target string, inode *uint32) bool {
+	n, err := fmt.Sscanf(target, "socket:[%d]", inode)
+	return n == 1 && err == nil
+}
+
+// processOf names the process of /proc/PID/fd/N.
+func processOf(link string) (p Process) {
+	_, _ = fmt.Sscanf(link, "/proc/%d/", &p.PID) // Glob has found digits there
+	comm, err := os.ReadFile(procPath(p.PID, "comm"))
+	if err != nil {
+		comm = []byte("a process that has ended")
+	}
+	p.Name = strings.TrimSpace(string(comm))
+	return p
+}

@@ -1,0 +1,60 @@
+package agent
+
+import (
+	"log/slog"
+
+	"github.com/mooring-vm/mooring/agent/kube"
+	"github.com/mooring-vm/mooring/agent/metrics"
+	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/internal/kubeclient"
+	"github.com/mooring-vm/mooring/plugin"
+)
+
+// kubernetes is what the agent has of a cluster.
+type kubernetes struct {
+	pods   *kube.PodCache
+	events *kube.Recorder
+}
+
+func newKubernetes(config *Config, p *policy.Policy, counts *metrics.Metrics, logger *slog.Logger) (*kubernetes, error) {
+	node, err := config.node()
+	if err != nil {
+		return nil, err
+	}
+	rest, err := kubeclient.LoadConfig(config.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	client, err := kubeclient.NewClient(rest, "mooring-agent")
+	if err != nil {
+		return nil, err
+	}
+	pods, err := kube.NewPodCache(client, node, logger)
+	if err != nil {
+		return nil, err
+	}
+	pods.KeepLaunchers(func(labels, annotations map[string]string) (string, bool) {
+		return plugin.Recognise(p, labels, annotations)
+	})
+	events, err := kube.NewRecorder(kube.RecorderConfig{
+		Client: client,
+		Node:   node,
+		Logger: logger,
+		Count:  func(outcome kube.Outcome) { counts.KubeEvent(string(outcome)) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &kubernetes{pods: pods, events: events}, nil
+}
+
+// warnAboutAccounts tells of rules that need Kubernetes, to an operator who has
+// not given it.
+func warnAboutAccounts(p *policy.Policy, logger *slog.Logger) {
+	for _, rule := range p.Rules {
+		if len(rule.ServiceAccounts) > 0 {
+			logger.Warn("rule names service accounts, which are not known without --kubeconfig: what it matches is refused",
+				"rule", rule.Name)
+		}
+	}
+}

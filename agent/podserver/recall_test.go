@@ -1,0 +1,77 @@
+package podserver_test
+
+import (
+	"testing"
+
+	"github.com/mooring-vm/mooring/agent/podserver"
+	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/shim/agent"
+)
+
+// restart has what the agent knows be that of one that has just been started: of the VMs
+// that run it knows nothing but what the store has.
+func (r *rig) restart(t *testing.T, root string) {
+	t.Helper()
+	for uid := range r.vms {
+		r.registry.Update("ID-"+uid, func(l *lifecycle.Launcher) { l.VMs, l.Live = nil, nil })
+	}
+	r.Store = r.open(t, root)
+	r.RecallNeeds()
+}
+
+func (r *rig) open(t *testing.T, root string) podserver.Store {
+	t.Helper()
+	store, err := podserver.OpenFileStore(root)
+	must(t, err)
+	t.Cleanup(func() { must(t, store.Close()) })
+	return store
+}
+
+func (r *rig) need(uid string) uint64 {
+	l, _ := r.registry.Find("ID-" + uid)
+	return l.Needs()
+}
+
+// What a VM needs holds again as soon as an agent that was started anew knows the process.
+func TestNeedOutlivesTheAgent(t *testing.T) {
+	r, root := newRig(t), t.TempDir()
+	r.Store = r.open(t, root)
+	a, b := agent.New(r.serve(t, "a")), agent.New(r.serve(t, "b"))
+	must(t, a.Need(t.Context(), 3*gi))
+	must(t, b.Need(t.Context(), 2*gi))
+	must(t, b.Need(t.Context(), 0))
+
+	r.restart(t, root)
+	if got := r.need("a"); got != 0 {
+		t.Errorf("need %d of a launcher without a VM process, want none", got)
+	}
+	r.showVMs("a", r.vms["a"])
+	r.showVMs("b", r.vms["b"])
+	if r.need("a") != 3*gi || r.need("b") != 0 {
+		t.Errorf("needs %d and %d, want 3Gi of one", r.need("a"), r.need("b"))
+	}
+
+	must(t, a.Need(t.Context(), gi))
+	r.restart(t, root)
+	r.startVM("a", 300)
+	if got := r.need("a"); got != 0 {
+		t.Errorf("need %d of another process than said so, want none", got)
+	}
+
+	r.remove("a")
+	r.Forget("a")
+	if left := r.open(t, root).Needs(); len(left) != 0 {
+		t.Errorf("%v is stored of a pod that is gone", left)
+	}
+}
+
+// It is no size that anybody asked for.
+func TestNeedAsksForNothing(t *testing.T) {
+	r := newRig(t)
+	before, err := r.Pod("a").Wanted()
+	must(t, err)
+	must(t, agent.New(r.serve(t, "a")).Need(t.Context(), 3*gi))
+	if after, err := r.Pod("a").Wanted(); err != nil || after != before {
+		t.Errorf("wanted %+v, %v, want %+v as before", after, err, before)
+	}
+}

@@ -1,0 +1,127 @@
+package podserver_test
+
+import (
+	"context"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mooring-vm/mooring/agent/podserver"
+	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/lifecycle"
+)
+
+// fewDirs is pod directories in which nobody can listen. It tells of those that went, once.
+type fewDirs struct {
+	podserver.Dirs
+	there map[string]bool
+	went  []string
+}
+
+func (d fewDirs) Follow(ctx context.Context, changed func(uid string)) error {
+	for _, uid := range slices.Concat(slices.Collect(maps.Keys(d.there)), d.went) {
+		changed(uid)
+	}
+	<-ctx.Done()
+	return nil
+}
+
+func (d fewDirs) ID(uid string) (lifecycle.DirID, error) {
+	if d.there[uid] {
+		return lifecycle.DirID{}, fs.ErrPermission
+	}
+	return lifecycle.DirID{}, fs.ErrNotExist
+}
+
+// What is stored of pods that are gone is deleted, whenever they went; what is stored of
+// others stays. Pods a and b have a launcher.
+func TestSweep(t *testing.T) {
+	for name, test := range map[string]struct {
+		dirs   fewDirs
+		ready  bool
+		stored []string // "d" is stored later
+		left   []string
+	}{
+		"gone while the agent was away": {fewDirs{}, true, []string{"a", "c"}, []string{"a"}},
+		"not known yet":                 {fewDirs{}, false, []string{"a", "c"}, []string{"a", "c", "d"}},
+		"a directory and no launcher":   {fewDirs{there: map[string]bool{"c": true, "d": true}}, true, []string{"b", "c"}, []string{"b", "c", "d"}},
+		"it never had a socket":         {fewDirs{went: []string{"c"}}, false, []string{"a", "c"}, []string{"a", "d"}},
+		"its directory is to be made":   {fewDirs{went: []string{"a"}}, true, []string{"a", "c"}, []string{"a"}},
+		"asked in its last moment":      {fewDirs{went: []string{"d"}}, true, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.Ready = func() bool { return test.ready }
+				asked := podserver.Asked{Size: podapi.Size{VCPUs: 4}}
+				for _, uid := range test.stored {
+					must(t, r.Store.Put(uid, asked))
+				}
+				stop := r.follow(t, test.dirs)
+				synctest.Wait()
+				must(t, r.Store.Put("d", asked))
+				<-time.After(time.Minute)
+				stop()
+				if left := slices.Sorted(slices.Values(r.Store.UIDs())); !slices.Equal(left, test.left) {
+					t.Errorf("of %v something is stored, want of %v", left, test.left)
+				}
+			})
+		})
+	}
+}
+
+// follow runs a server over those directories, until it is stopped.
+func (r *rig) follow(t *testing.T, dirs podserver.Dirs) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	server := &podserver.Server{Dirs: dirs, Pods: r, Logger: slog.New(slog.DiscardHandler)}
+	go func() { done <- server.Run(ctx) }()
+	return func() {
+		cancel()
+		must(t, <-done)
+	}
+}
+
+// It waits until all launchers are known.
+func TestSweepOnceReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		var ready atomic.Bool
+		r.Ready = ready.Load
+		must(t, r.Store.Put("c", podserver.Asked{Size: podapi.Size{VCPUs: 4}}))
+		defer r.follow(t, fewDirs{})()
+		<-time.After(time.Minute)
+		if _, ok := r.Store.Get("c"); !ok {
+			t.Error("it is deleted although its launcher may run")
+		}
+		ready.Store(true)
+		<-time.After(time.Minute)
+		if _, ok := r.Store.Get("c"); ok {
+			t.Error("it is still stored")
+		}
+	})
+}
+
+// What is known of a pod is forgotten with its launcher and its directory, and no sooner.
+func TestSweepKnown(t *testing.T) {
+	r := newRig(t)
+	before := r.Pod("a")
+	r.Sweep(func(string) bool { return true })
+	if r.Pod("a") != before {
+		t.Error("a pod with a launcher is forgotten")
+	}
+	r.remove("a")
+	r.Sweep(func(string) bool { return false })
+	if r.Pod("a") != before {
+		t.Error("a pod with a directory is forgotten")
+	}
+	r.Sweep(func(string) bool { return true })
+	if r.Pod("a") == before {
+		t.Error("a pod that is gone is not forgotten")
+	}
+}

@@ -1,0 +1,138 @@
+package podserver_test
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mooring-vm/mooring/agent/podserver"
+	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/shim/agent"
+	"github.com/mooring-vm/mooring/shim/resize"
+)
+
+// listing is Kubernetes that tells of its pods late: early of those that were seen before
+// the list was whole.
+type listing struct {
+	early, all specs
+	synced     atomic.Bool
+}
+
+func (l *listing) Desired(uid string) (podserver.PodSpec, bool) {
+	if l.synced.Load() {
+		return l.all.Desired(uid)
+	}
+	return l.early.Desired(uid)
+}
+
+func (l *listing) Synced() bool { return l.synced.Load() }
+
+func vcpus(n string) map[string]string { return map[string]string{"vcpus.resize.mooring.dev": n} }
+
+// As long as the API server has not told of the pods, nobody takes the size that a pod was
+// created with for the one that is wanted; and the pod is told when it is known.
+func TestNotListedYet(t *testing.T) {
+	for name, test := range map[string]struct {
+		early, all specs
+		before     int // vCPUs that are wanted; 0: nobody knows
+		after      int
+	}{
+		"unknown":       {nil, specs{"a": {Annotations: vcpus("4")}}, 0, 4},
+		"known already": {specs{"a": {Annotations: vcpus("2")}}, specs{"a": {Annotations: vcpus("4")}}, 2, 4},
+		"never known":   {nil, nil, 0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, kube := newRig(t), &listing{early: test.early, all: test.all}
+			r.Desired = kube
+			r.registry.Update("ID-a", func(l *lifecycle.Launcher) { l.SizeAnnotations = vcpus("1") })
+			n := agent.New(r.serve(t, "a"))
+			changed, err := n.Changed(t.Context())
+			must(t, err)
+			await(t, changed)
+			before, err := n.Wanted(t.Context())
+			if before.VCPUs != test.before || (test.before == 0) != errors.Is(err, resize.ErrAgent) {
+				t.Errorf("%+v is wanted, %v, want %d vCPUs, or of none an agent that is away", before, err, test.before)
+			}
+			if g := r.Pod("a").Glance(); g.Generation != before.Generation {
+				t.Errorf("generation %d at a glance, want %d", g.Generation, before.Generation)
+			}
+			kube.synced.Store(true)
+			await(t, changed)
+			after, err := n.Wanted(t.Context())
+			if after.VCPUs != test.after || after.Generation <= before.Generation || err != nil {
+				t.Errorf("%+v is wanted, %v, want %d vCPUs, and another generation than %d", after, err, test.after, before.Generation)
+			}
+		})
+	}
+}
+
+// A dry run that is asked for before the pods are known is told with what is wanted.
+func TestTryOutNotListedYet(t *testing.T) {
+	r, kube := newRig(t), &listing{all: specs{"a": {Annotations: vcpus("4")}}}
+	r.Desired = kube
+	asked, err := r.Ask("vms", "pod-a", podapi.Size{VCPUs: 8}, true)
+	must(t, err)
+	wantRefusal := func(err error) {
+		t.Helper()
+		if refusal, ok := errors.AsType[*podserver.Refusal](err); !ok || refusal.Code != podapi.CodeStarting {
+			t.Errorf("error %v, want one with code %s", err, podapi.CodeStarting)
+		}
+	}
+	_, err = r.Pod("a").Wanted()
+	wantRefusal(err)
+	kube.synced.Store(true)
+	if w, err := r.Pod("a").Wanted(); w.DryRun == nil || w.DryRun.Generation != asked[0].Generation || w.VCPUs != 4 || err != nil {
+		t.Errorf("%+v, %v, want the dry run %+v", w, err, asked)
+	}
+}
+
+// meanwhile is a store of which the first answer comes late.
+type meanwhile struct {
+	podserver.Store
+	first atomic.Pointer[func()] // is called before the first answer is given
+}
+
+func (m *meanwhile) Get(uid string) (podserver.Asked, bool) {
+	asked, ok := m.Store.Get(uid)
+	if first := m.first.Swap(nil); first != nil {
+		(*first)()
+	}
+	return asked, ok
+}
+
+// A size that is asked for while another request reads the one before has the higher
+// generation: reports of the older are not taken for reports of the new one.
+func TestAskWhileItIsRead(t *testing.T) {
+	r := newRig(t)
+	store := &meanwhile{Store: r.Store}
+	r.Store = store
+	_, err := r.Ask("vms", "pod-a", podapi.Size{VCPUs: 2}, false)
+	must(t, err)
+	asked := make(chan uint64, 1)
+	ask := func() {
+		defer close(asked)
+		if pods, err := r.Ask("vms", "pod-a", podapi.Size{VCPUs: 4}, false); err != nil || len(pods) != 1 {
+			t.Errorf("asked of %+v, %v", pods, err)
+		} else {
+			asked <- pods[0].Generation
+		}
+	}
+	late := func() {
+		go ask()
+		for end := time.Now().Add(200 * time.Millisecond); len(asked) == 0 && time.Now().Before(end); { // where it has to wait, nothing comes
+			<-time.After(time.Millisecond)
+		}
+	}
+	store.first.Store(&late)
+	old, err := r.Pod("a").Wanted()
+	must(t, err)
+	generation := await(t, asked)
+	if old.VCPUs != 2 || old.Generation >= generation {
+		t.Errorf("%+v was read, and generation %d asked for: want a higher one", old, generation)
+	}
+	if now, err := r.Pod("a").Wanted(); now.VCPUs != 4 || now.Generation != generation || err != nil {
+		t.Errorf("%+v is wanted, %v, want what was asked for, of generation %d", now, err, generation)
+	}
+}

@@ -1,0 +1,122 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mooring-vm/mooring/agent/admin"
+	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/shim/headroom"
+)
+
+func (p *Program) domainCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "domain",
+		Short: "Prepare a domain XML for growth",
+		Long:  "Looks at a domain XML in a file. Needs no agent, no node and no root.",
+		Args:  unknownCommand,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(p.domainPrepareCommand())
+	return cmd
+}
+
+func (p *Program) domainPrepareCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "prepare [FILE]",
+		Short: "Give a domain the headroom to grow while it runs",
+		Long: "Reads a domain XML, and writes it with the headroom to grow to the capacities: more\n" +
+			"vCPUs than there are at the start, and a maximum memory with a virtio-mem device or slots\n" +
+			"for DIMMs. What the domain has of headroom it keeps, and all else is written as it was\n" +
+			"read. What was changed or kept, and why, is said on standard error. A domain that can get\n" +
+			"no headroom is refused with every reason.\n\n" +
+			"Without FILE, or where it is -, standard input is read. Without capacities the domain may\n" +
+			"grow as far as the node policy says, if an agent answers here and its policy says it, and\n" +
+			"else to the memory and the CPUs of the machine that this runs on.",
+		Example: "  " + p.displayName() + " domain prepare --memory-capacity 16384 --cpu-capacity 8 db.xml >grown.xml\n" +
+			"  virsh dumpxml --inactive db | " + p.displayName() + " domain prepare | virsh define /dev/stdin",
+		Args: between(0, 1, "at most one FILE"),
+	}
+	var o headroom.Options
+	o.AddFlags(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		file := stdin
+		if len(args) > 0 {
+			file = args[0]
+		}
+		source := headroom.Source{Policy: p.capacities}
+		source.Heed(cmd.Flags())
+		if err := p.fillIn(cmd.Context(), os.DirFS("/"), &o, source); err != nil {
+			return err
+		}
+		return p.domainPrepare(cmd.InOrStdin(), o, file)
+	}
+	return cmd
+}
+
+// fillIn finds the capacities that no flag says.
+func (p *Program) fillIn(ctx context.Context, root fs.FS, o *headroom.Options, source headroom.Source) (err error) {
+	if o.Memory > 0 && o.CPUs > 0 {
+		return nil
+	}
+	var noHost error
+	source.Host, noHost = headroom.ReadHost(root)
+	host, from, err := source.Read(ctx)
+	if err != nil {
+		fmt.Fprintf(p.ErrOut, "what the node policy gives VMs is not known, and this machine is taken instead: %s\n", oneLine(err.Error()))
+	}
+	if noHost != nil && (o.Memory <= 0 && host.Memory == 0 || o.CPUs <= 0 && host.CPUs == 0) {
+		return fmt.Errorf("%w: want --memory-capacity and --cpu-capacity", noHost)
+	}
+	if len(from) > 0 {
+		fmt.Fprintf(p.ErrOut, "capacity of %s: as the node policy says\n", strings.Join(from, " and "))
+	}
+	o.Host = host
+	return nil
+}
+
+// capacities asks the agent for those of the node policy. Where none runs nobody says any.
+func (p *Program) capacities(ctx context.Context) (podapi.Headroom, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	node, err := p.client().Node(ctx)
+	if away, ok := errors.AsType[*admin.NotRunningError](err); ok && errors.Is(away.Err, fs.ErrNotExist) {
+		return podapi.Headroom{}, nil
+	}
+	return node.Headroom, err
+}
+
+func (p *Program) domainPrepare(in io.Reader, o headroom.Options, file string) error {
+	if err := o.Check(); err != nil {
+		return &usageError{err}
+	}
+	text, err := readInput(in, file)
+	if err != nil {
+		return err
+	}
+	if file == stdin {
+		file = "standard input"
+	}
+	prepared, err := headroom.Prepare(text, o)
+	if refused, ok := errors.AsType[*headroom.RefusedError](err); ok {
+		for _, reason := range refused.Reasons {
+			fmt.Fprintf(p.ErrOut, "refused: %s\n", oneLine(reason))
+		}
+		return fmt.Errorf("%s: the domain can get no headroom", file)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	for _, note := range prepared.Notes {
+		fmt.Fprintln(p.ErrOut, oneLine(note))
+	}
+	_, err = p.Out.Write(prepared.XML)
+	return err
+}

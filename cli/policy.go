@@ -1,0 +1,68 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mooring-vm/mooring/agent/policycheck"
+	"github.com/mooring-vm/mooring/api/policy"
+)
+
+// stdin is the FILE that stands for standard input.
+const stdin = "-"
+
+func (p *Program) policyCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "policy",
+		Short: "Check a node policy, and explain what it does with a pod",
+		Long:  "Looks at a node policy in a file. Needs no agent, no node and no root.",
+		Args:  unknownCommand,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(p.policyCheckCommand(), p.explainCommand())
+	return cmd
+}
+
+func (p *Program) policyCheckCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "check FILE",
+		Short: "Say what is wrong with a node policy",
+		Long: "Reads a node policy as the agent would at its start, and says all that is wrong with\n" +
+			"it: then the exit code is 1. Warns of what is allowed, and surely not meant. FILE may\n" +
+			"be - for standard input.",
+		Args: between(1, 1, "FILE"),
+	}
+	output := formatFlag(cmd, formatText, formatJSON)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return p.policyCheck(cmd.InOrStdin(), *output, args[0]) }
+	return cmd
+}
+
+func (p *Program) policyCheck(in io.Reader, output format, file string) error {
+	checked, err := loadPolicy(in, file)
+	report := policycheck.NewReport(file, checked, err)
+	if output == formatJSON {
+		return errors.Join(writeJSON(p.Out, report), err)
+	}
+	if err != nil {
+		return err
+	}
+	if file == stdin {
+		file = "standard input"
+	}
+	fmt.Fprintln(p.Out, printable(policycheck.Summary(file, checked)))
+	for _, w := range report.Warnings {
+		fmt.Fprintf(p.Out, "warning: %s\n", printable(w.String()))
+	}
+	return nil
+}
+
+// loadPolicy reads a policy from a file, or from in.
+func loadPolicy(in io.Reader, file string) (*policy.Policy, error) {
+	if file == stdin {
+		return policycheck.Read("on standard input", in)
+	}
+	return policy.Load(file)
+}

@@ -1,0 +1,290 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mooring-vm/mooring/agent/admin"
+	"github.com/mooring-vm/mooring/agent/podserver"
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/lifecycletest"
+	shimagent "github.com/mooring-vm/mooring/shim/agent"
+	"github.com/mooring-vm/mooring/shim/coordinator"
+	"github.com/mooring-vm/mooring/shim/resize"
+	"github.com/mooring-vm/mooring/shim/resize/wanted"
+	"github.com/mooring-vm/mooring/shim/virt"
+	"github.com/mooring-vm/mooring/shim/virt/virttest"
+)
+
+const gi = 1 << 30
+
+// whole is a pod with a VM, the shim that resizes it, and the agent that both the shim
+// and this program ask. Only kernel and libvirt are none.
+type whole struct {
+	*virttest.Domain
+	socket   string // of the agent, for this program
+	registry *lifecycle.Registry
+	recorder *lifecycletest.Recorder
+}
+
+// startWhole starts it with a memory limit of the container; 0: none.
+func startWhole(t *testing.T, limit int64) *whole {
+	t.Helper()
+	const cgroup = "/kubepods.slice/poda.slice/cri-ID-a.scope"
+	w := &whole{socket: filepath.Join(t.TempDir(), "agent.sock"), registry: lifecycle.NewRegistry(), recorder: &lifecycletest.Recorder{}}
+	kernel, log := lifecycletest.NewKernel(), slog.New(slog.DiscardHandler)
+	locked := lifecycle.Rlimit{Soft: gi, Hard: gi}
+	kernel.Start(100, cgroup, locked)
+	vm := kernel.Start(101, cgroup, locked)
+	for _, path := range []string{"/kubepods.slice", "/kubepods.slice/poda.slice", cgroup} {
+		kernel.Write(path, "memory.max", "max\n")
+	}
+	if limit > 0 {
+		kernel.Write(cgroup, "memory.max", fmt.Sprintln(limit))
+	}
+	w.registry.Put(lifecycle.Launcher{
+		Launcher: agentapi.Launcher{
+			Pod:       agentapi.PodRef{Namespace: "vms", Name: "vm-1", UID: "a"},
+			Container: agentapi.ContainerRef{Name: "compute", ID: "ID-a", PID: 100}, State: agentapi.StateRunning,
+			VMs: []agentapi.VM{{PID: vm.PID, StartTime: vm.StartTime, State: agentapi.VMRunning}},
+		},
+		Limits: lifecycle.ContainerLimits{Memory: limit, CPU: 8000},
+	})
+	store, err := podserver.OpenFileStore(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	node := &podserver.Node{
+		Registry: w.registry, Kernel: kernel, Recorder: w.recorder, Logger: log, Store: store, Clock: lifecycletest.NewClock(),
+		Cgroup:  func(lifecycle.Launcher) (string, error) { return cgroup, nil },
+		Grant:   func(string, lifecycle.Process, lifecycle.Limit) error { return errors.New("nothing is to be locked") },
+		Enforce: true, Ready: func() bool { return true },
+	}
+	server := &admin.Server{Launchers: w, Sizes: node, Node: func() agentapi.Node { return testNode }, Events: admin.NewRing(1, 1), Logger: log}
+	pods := filepath.Join(t.TempDir(), "pod.sock")
+	w.background(t, w.socket, server.Serve)
+	w.background(t, pods, func(ctx context.Context, l net.Listener) error { return podserver.Serve(ctx, l, node.Pod("a"), log) })
+	w.startShim(t, pods)
+	return w
+}
+
+// Launchers implements [admin.Launchers].
+func (w *whole) Launchers() (all []agentapi.Launcher) {
+	for _, l := range w.registry.List() {
+		all = append(all, l.Launcher)
+	}
+	return all
+}
+
+// background serves on a socket until the test ends.
+func (w *whole) background(t *testing.T, socket string, serve func(context.Context, net.Listener) error) {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- serve(ctx, l) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// startShim has a VM of 1Gi and one vCPU be resized.
+func (w *whole) startShim(t *testing.T, socket string) {
+	t.Helper()
+	hypervisor := virttest.New(virt.State{
+		UUID: "6b0d8f0e-6e2e-4c52-9d2c-0c1c6a1d2a3b", Name: "vm", Phase: virt.Running,
+		VCPUs: virt.VCPUs{Plugged: 1, Boot: 1, Maximum: 8, Online: 1},
+		Memory: virt.Memory{Boot: gi, Maximum: 8 * gi, Cells: 1, Devices: []virt.MemoryDevice{
+			{Alias: "virtiomem0", Model: virt.VirtioMem, Size: 4 * gi, Block: 2 << 20},
+		}},
+		Bandwidth: virt.Bandwidth{Period: 100 * time.Millisecond, Quota: virt.Unlimited, Shares: 100, Supported: true},
+	})
+	w.Domain = hypervisor.Only()
+	c, err := coordinator.New(coordinator.Config{
+		Connection: hypervisor, Agent: shimagent.New(socket), Journal: &paper{}, Overhead: wanted.Fixed(gi), Policy: resize.Policy{Shrink: true},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan struct{})
+	go func() { defer close(done); c.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+}
+
+// paper is a journal.
+type paper struct{ record *resize.Record }
+
+func (p *paper) Load() (resize.Record, error) {
+	if p.record == nil {
+		return resize.Record{}, resize.ErrNoRecord
+	}
+	return *p.record, nil
+}
+
+func (p *paper) Store(r resize.Record) error {
+	p.record = &r
+	return nil
+}
+
+// resize runs the command, with times left out of what it prints.
+func (w *whole) resize(t *testing.T, args ...string) result {
+	t.Helper()
+	got := run(t.Context(), t, w.socket, append([]string{"resize", "vms/vm-1", "--timeout", "1m"}, args...)...)
+	got.out = timeless(got.out)
+	return got
+}
+
+func timeless(text string) string {
+	return regexp.MustCompile(`\d\d:\d\d:\d\d +\d+\.\d\ds`).ReplaceAllString(text, "TIME")
+}
+
+// resizes are the Events of the pod's resizes.
+func (w *whole) resizes() (all []agentapi.Reason) {
+	for _, e := range w.recorder.Events() {
+		all = append(all, e.Reason)
+	}
+	return all
+}
+
+// A dry run is answered each time, whatever was asked for before, and does nothing; each
+// resize shows its plan and what came of it.
+func TestDryRunsAndResizes(t *testing.T) {
+	w := startWhole(t, 4*gi)
+	const (
+		step   = "give the guest 2 vCPUs instead of 1\n"
+		dryRun = "vms/vm-1: asked for a plan for 2 vCPUs\n"
+	)
+	planned := result{ExitOK, dryRun + "plan  1  " + step, ""}
+	for range 2 {
+		if diff := cmp.Diff(planned, w.resize(t, "--vcpus", "2", "--dry-run"), cmp.AllowUnexported(result{})); diff != "" {
+			t.Errorf("dry run (-want +got)\n%s", diff)
+		}
+	}
+	if calls := w.Calls(); len(calls) != 0 {
+		t.Errorf("dry runs did %q", calls)
+	}
+	want := result{ExitOK, "vms/vm-1: asked for 2 vCPUs\nplan  1  " + step + "TIME  " + step + "done: 1Gi of memory, 2 vCPUs, CPU quota none, 100 CPU shares\n", ""}
+	if diff := cmp.Diff(want, w.resize(t, "--vcpus", "2", "--wait"), cmp.AllowUnexported(result{})); diff != "" {
+		t.Errorf("resize (-want +got)\n%s", diff)
+	}
+	before := w.resizes()
+	if diff := cmp.Diff(result{ExitOK, dryRun + "nothing to do\n", ""}, w.resize(t, "--vcpus", "2", "--dry-run"), cmp.AllowUnexported(result{})); diff != "" {
+		t.Errorf("dry run afterwards (-want +got)\n%s", diff)
+	}
+	if got := w.resize(t, "--memory", "64Gi", "--dry-run"); got.code != ExitFailure || !strings.Contains(got.errOut, "cannot be resized so (Refused): ") {
+		t.Errorf("dry run of what cannot be: %+v", got)
+	}
+	if diff := cmp.Diff(before, w.resizes()); diff != "" {
+		t.Errorf("dry runs were told as Events (-want +got)\n%s", diff)
+	}
+}
+
+// Quota and shares are one step, and what they are is shown.
+func TestResizeOfBandwidth(t *testing.T) {
+	w := startWhole(t, 4*gi)
+	const step = "let each vCPU run 50ms in 100ms instead of without a limit, and give the VM 200 CPU shares instead of 100\n"
+	want := result{ExitOK, "vms/vm-1: asked for CPU quota 50%, 200 CPU shares\nplan  1  " + step + "TIME  " + step +
+		"done: 1Gi of memory, 1 vCPUs, CPU quota 50ms of each 100ms, for each vCPU, 200 CPU shares\n", ""}
+	if diff := cmp.Diff(want, w.resize(t, "--cpu-quota", "50%", "--cpu-shares", "200", "--wait"), cmp.AllowUnexported(result{})); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if inspected := run(t.Context(), t, w.socket, "inspect", "vms/vm-1"); !strings.Contains(inspected.out, ", 200 CPU shares\n") {
+		t.Errorf("inspect shows %s", inspected.out)
+	}
+}
+
+// A VM grows also where nothing limits its memory.
+func TestResizeWithoutLimit(t *testing.T) {
+	got := startWhole(t, 0).resize(t, "--memory", "2Gi", "--wait")
+	if got.code != ExitOK || !strings.Contains(got.out, "done: 2Gi of memory") {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// screen is what a program prints, as it does.
+type screen struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+	news chan struct{}
+}
+
+func (s *screen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case s.news <- struct{}{}:
+	default:
+	}
+	return s.text.Write(p)
+}
+
+// await waits until something is printed.
+func (s *screen) await(t *testing.T, what string) {
+	t.Helper()
+	late := time.After(time.Minute)
+	for {
+		s.mu.Lock()
+		text := timeless(s.text.String())
+		s.mu.Unlock()
+		if strings.Contains(text, what) {
+			return
+		}
+		select {
+		case <-s.news:
+		case <-late:
+			t.Fatalf("printed: %s\nwant %q", text, what)
+		}
+	}
+}
+
+// Plan and steps are shown while the guest still has something to do, by --wait and by
+// inspect.
+func TestStepsAreShownAsTheyGo(t *testing.T) {
+	w := startWhole(t, 4*gi)
+	w.SetGuest(virttest.Guest{Late: true})
+	s := &screen{news: make(chan struct{}, 1)}
+	program := testProgram(&bytes.Buffer{}, &bytes.Buffer{})
+	program.Out = s
+	done := make(chan int, 1)
+	go func() {
+		done <- program.Run(t.Context(), []string{"resize", "vms/vm-1", "--vcpus", "2", "--memory", "2Gi", "--wait", "--timeout", "1m", "--socket", w.socket})
+	}()
+	s.await(t, "plan  2  ")
+	s.await(t, "TIME  wait until the memory.max")
+	inspected := run(t.Context(), t, w.socket, "inspect", "vms/vm-1")
+	for _, want := range []string{"  Resizing\n", "  plan  3  ", "  TIME  wait until the memory.max"} {
+		if !strings.Contains(timeless(inspected.out), want) {
+			t.Errorf("inspect shows %s\nwant %q", inspected.out, want)
+		}
+	}
+	if len(done) > 0 {
+		t.Error("the resize has ended, and the guest has not answered")
+	}
+	w.SetGuest(virttest.Guest{})
+	w.Answer()
+	if code := <-done; code != ExitOK {
+		t.Errorf("exit code %d", code)
+	}
+	s.await(t, "done: 2Gi of memory, 2 vCPUs")
+}

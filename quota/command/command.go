@@ -1,0 +1,72 @@
+// Package command is the command line of mooring-controller.
+package command
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+	runtimelog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/mooring-vm/mooring/internal/buildinfo"
+	"github.com/mooring-vm/mooring/internal/logflags"
+)
+
+const program = "mooring-controller"
+
+// Command returns the controller's command line. It logs to w.
+func Command(build buildinfo.Info, w io.Writer) *cobra.Command {
+	config := DefaultConfig()
+	root := &cobra.Command{
+		Use:   program,
+		Short: "Raise ResourceQuotas for the live migrations of VMs, and lower them afterwards",
+		Long: "Runs once or twice in a cluster; one is at work, the others wait. Ends on SIGTERM, with\n" +
+			"exit code 0. What it has begun is carried on by the next one.",
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), config, build, w) },
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	config.addFlags(root.Flags())
+	root.AddCommand(versionCommand(build))
+	root.CompletionOptions.DisableDefaultCmd = true
+	return root
+}
+
+func versionCommand(build buildinfo.Info) *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Show the version",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), program, build)
+			return err
+		},
+	}
+}
+
+func run(ctx context.Context, config Config, build buildinfo.Info, w io.Writer) error {
+	if err := config.check(); err != nil {
+		return err
+	}
+	logger, err := logflags.New(w, config.LogLevel, config.LogFormat)
+	if err != nil {
+		return err
+	}
+	// The libraries log through these, and have no other way.
+	klog.SetSlogLogger(logger)
+	runtimelog.SetLogger(logr.FromSlogHandler(logger.Handler()))
+	logger.Info("the controller starts", "version", build.String())
+	p, err := newProgram(ctx, config, logger)
+	if err != nil {
+		return fmt.Errorf("start the controller: %w", err)
+	}
+	if err := p.Start(ctx); err != nil {
+		return fmt.Errorf("run the controller: %w", err)
+	}
+	logger.Info("the controller has stopped")
+	return nil
+}

@@ -1,0 +1,105 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/mooring-vm/mooring/quota"
+	"github.com/mooring-vm/mooring/quota/webhook"
+	"github.com/mooring-vm/mooring/quota/webhook/launcher"
+)
+
+// namespaceFile is where a pod finds the name of its namespace.
+const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+// WebhookConfig is what of the command line the webhooks are set up by.
+type WebhookConfig struct {
+	Listen  string // empty: none are served
+	Service string
+	Names   []string // beside those of the service
+	Secret  string
+	Exempt  []string
+	Shim    launcher.Shim
+}
+
+func defaultWebhookConfig() WebhookConfig {
+	return WebhookConfig{Service: program, Secret: "mooring-webhook-certificates"}
+}
+
+func (c *WebhookConfig) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&c.Listen, "webhook-listen", c.Listen, "TCP address for the admission webhooks, such as :9443; empty for none")
+	flags.StringVar(&c.Service, "webhook-service", c.Service, "Service, in the controller's namespace, that the API server calls the webhooks by")
+	flags.StringSliceVar(&c.Names, "webhook-dns-name", c.Names, "further DNS names that the webhooks' certificate is for")
+	flags.StringVar(&c.Secret, "webhook-secret", c.Secret, "Secret, in the controller's namespace, that the webhooks' certificates are kept in")
+	flags.StringSliceVar(&c.Exempt, "guard-exempt", c.Exempt,
+		"names of users or groups whose changes of quotas are not checked, such as those of a manager of quotas")
+	flags.StringVar(&c.Shim.Image, "shim-image", c.Shim.Image, "image of mooring-shim, for launchers that ask for it; empty: none can")
+}
+
+// check returns what is wrong with a command line, by its flag.
+func (c *WebhookConfig) check() error {
+	if c.Listen == "" {
+		return nil
+	}
+	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
+		return fmt.Errorf("--webhook-listen: %w", err)
+	}
+	for flag, value := range map[string]string{"--webhook-service": c.Service, "--webhook-secret": c.Secret} {
+		if len(validation.IsDNS1123Subdomain(value)) > 0 {
+			return fmt.Errorf("%s %q: want the name of an object", flag, value)
+		}
+	}
+	for _, name := range c.Names {
+		if len(validation.IsDNS1123Subdomain(name)) > 0 {
+			return fmt.Errorf("--webhook-dns-name %q: want a DNS name", name)
+		}
+	}
+	return nil
+}
+
+// options are those of the webhooks of a controller in this namespace.
+func (c *WebhookConfig) options(namespace string, quotas quota.Options, logger *slog.Logger) webhook.Options {
+	names := []string{c.Service + "." + namespace + ".svc", c.Service + "." + namespace}
+	return webhook.Options{
+		Listen: c.Listen, Names: append(names, c.Names...),
+		Secret: types.NamespacedName{Namespace: namespace, Name: c.Secret},
+		Quota:  quotas, Exempt: append([]string{ownUser(namespace)}, c.Exempt...), Shim: c.Shim, Logger: logger,
+	}
+}
+
+// ownUser is the name of the controller's service account.
+func ownUser(namespace string) string { return "system:serviceaccount:" + namespace + ":" + program }
+
+// addWebhooks adds the webhooks where they are wanted, and returns their check for a probe.
+func addWebhooks(m manager.Manager, config Config, logger *slog.Logger) (func(*http.Request) error, error) {
+	if config.Webhook.Listen == "" {
+		return func(*http.Request) error { return nil }, nil
+	}
+	namespace, err := config.namespace()
+	if err != nil {
+		return nil, fmt.Errorf("webhooks: %w", err)
+	}
+	return webhook.Add(m, config.Webhook.options(namespace, config.Quota, logger))
+}
+
+// namespace is the controller's own.
+func (c *Config) namespace() (string, error) {
+	if c.LeaseNamespace != "" {
+		return c.LeaseNamespace, nil
+	}
+	text, err := os.ReadFile(namespaceFile)
+	if errors.Is(err, os.ErrNotExist) {
+		return "", errors.New("in which namespace the controller runs is not known: it is no pod, and --lease-namespace is not given")
+	}
+	return strings.TrimSpace(string(text)), err
+}

@@ -1,0 +1,83 @@
+package command
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/memlock/kubevirt"
+	"github.com/mooring-vm/mooring/shim/resize/wanted"
+)
+
+// byFormula is the word for KubeVirt's formula in place of an amount.
+const byFormula = "kubevirt"
+
+// overheadFlags say what the launcher needs beside the guest's memory.
+type overheadFlags struct {
+	text, ratio, extra string
+	guaranteed         bool
+}
+
+func (o *overheadFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&o.text, "overhead", "256Mi", "`quantity` of memory that the launcher needs beside the guest's; or kubevirt:VERSION for\n"+
+		"what that version of KubeVirt adds for the VM at its new size, and kubevirt for its main branch")
+	flags.StringVar(&o.ratio, "overhead-ratio", "", "KubeVirt's additionalGuestMemoryOverheadRatio, such as 1.5; with --overhead kubevirt")
+	flags.StringVar(&o.extra, "overhead-extra", "0", "`quantity` that is needed besides, such as for exec probes; with --overhead kubevirt")
+	flags.BoolVar(&o.guaranteed, "overhead-guaranteed", false, "the VM's requests are its limits; with --overhead kubevirt")
+}
+
+// read returns the one or the other.
+func (o *overheadFlags) read() (wanted.Overhead, *wanted.Formula, error) {
+	name, version, versioned := strings.Cut(o.text, ":")
+	if name == byFormula {
+		f, err := o.formula(version, versioned)
+		return nil, f, err
+	}
+	if flag, value := o.formulaOnly(); flag != "" {
+		return nil, nil, fmt.Errorf("--%s %s: want it with --overhead %s only", flag, value, byFormula)
+	}
+	bytes, err := api.ParseBytes(o.text)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--overhead: %w, or %s or %s:VERSION", err, byFormula, byFormula)
+	}
+	return wanted.Fixed(uint64(bytes)), nil, nil
+}
+
+// formulaOnly names a flag that is set and has no meaning without the formula.
+func (o *overheadFlags) formulaOnly() (flag, value string) {
+	switch {
+	case o.ratio != "":
+		return "overhead-ratio", o.ratio
+	case o.extra != "0":
+		return "overhead-extra", o.extra
+	case o.guaranteed:
+		return "overhead-guaranteed", "true"
+	}
+	return "", ""
+}
+
+func (o *overheadFlags) formula(version string, versioned bool) (*wanted.Formula, error) {
+	f := &wanted.Formula{Version: kubevirt.Main(), Guaranteed: o.guaranteed}
+	var err error
+	if versioned {
+		if f.Version, err = kubevirt.ParseVersion(version); err != nil {
+			return nil, fmt.Errorf("--overhead %s: %w", o.text, err)
+		}
+	}
+	if o.ratio != "" {
+		if f.Ratio, err = kubevirt.ParseRatio(o.ratio); err != nil {
+			return nil, fmt.Errorf("--overhead-ratio: %w", err)
+		}
+	}
+	extra, err := api.ParseBytes(o.extra)
+	if err != nil {
+		return nil, fmt.Errorf("--overhead-extra: %w", err)
+	}
+	f.Extra = int64(extra)
+	if err := f.Check(); err != nil {
+		return nil, fmt.Errorf("--overhead %s: %w", o.text, err)
+	}
+	return f, nil
+}

@@ -1,0 +1,180 @@
+//go:build cgo && libvirt_dlopen
+
+package command
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mooring-vm/mooring/agent/podserver"
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/lifecycletest"
+)
+
+const (
+	gi     = uint64(1) << 30
+	booted = 256 * uint64(1<<20)
+
+	uid    = "a"
+	cgroup = "/kubepods.slice/poda.slice/cri-ID-a.scope"
+)
+
+// node has one pod. The agent is the real one, as far as the pod's socket goes, and can
+// be killed; the kernel is not.
+type node struct {
+	socket string
+	kernel *lifecycletest.Kernel
+	vm     lifecycle.Process
+	clock  lifecycle.Clock
+	store  *podserver.FileStore
+	held   atomic.Bool // migrations are held off
+
+	asked atomic.Pointer[func(what string)] // is called before each answer
+
+	mu       sync.Mutex
+	current  *podserver.Node
+	registry *lifecycle.Registry
+	listener *cutting
+	served   sync.WaitGroup
+}
+
+func newNode(t *testing.T, socket string) *node {
+	t.Helper()
+	store, err := podserver.OpenFileStore(t.TempDir())
+	must(t, err)
+	n := &node{socket: socket, kernel: lifecycletest.NewKernel(), clock: lifecycletest.NewClock(), store: store}
+	const limit = lifecycle.Limit(gi)
+	n.kernel.Start(100, cgroup, lifecycle.Rlimit{Soft: limit, Hard: limit})
+	n.vm = n.kernel.Start(101, cgroup, lifecycle.Rlimit{Soft: limit, Hard: limit})
+	n.kernel.Write("/kubepods.slice", "memory.max", "max\n")
+	n.kernel.Write("/kubepods.slice/poda.slice", "memory.max", "max\n")
+	n.kernel.Write(cgroup, "memory.max", "3221225472\n")
+	must(t, n.begin())
+	t.Cleanup(func() {
+		n.cut()
+		n.served.Wait()
+		must(t, store.Close())
+	})
+	return n
+}
+
+// begin starts an agent, which knows no more than the kernel, the runtime and the disk
+// tell.
+func (n *node) begin() error {
+	plain, err := net.Listen("unix", n.socket)
+	if err != nil {
+		return err
+	}
+	registry := lifecycle.NewRegistry()
+	registry.Put(lifecycle.Launcher{
+		Launcher: agentapi.Launcher{
+			Pod:       agentapi.PodRef{Namespace: "vms", Name: "pod-a", UID: uid},
+			Container: agentapi.ContainerRef{Name: "compute", ID: "ID-a", PID: 100},
+			State:     agentapi.StateRunning, Rule: "tenants",
+			VMs: []agentapi.VM{{PID: n.vm.PID, StartTime: n.vm.StartTime, State: agentapi.VMRunning}},
+		},
+		Limits: lifecycle.ContainerLimits{Memory: int64(3 * gi), CPU: 8000},
+	})
+	current := &podserver.Node{
+		Registry: registry, Kernel: n.kernel, Recorder: &lifecycletest.Recorder{}, Logger: discard,
+		Cgroup:  func(lifecycle.Launcher) (string, error) { return cgroup, nil },
+		Grant:   func(string, lifecycle.Process, lifecycle.Limit) error { return errors.New("nothing is to be locked") },
+		Enforce: true, Ready: func() bool { return true }, Clock: n.clock, Store: n.store,
+	}
+	listener := &cutting{Listener: plain}
+	n.mu.Lock()
+	n.current, n.registry, n.listener = current, registry, listener
+	n.mu.Unlock()
+	n.held.Store(false)
+	n.served.Go(func() {
+		_ = podserver.Serve(context.Background(), listener, observed{current.Pod(uid), n}, discard) // until it is cut
+	})
+	return nil
+}
+
+// cut is the death of the agent.
+func (n *node) cut() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.listener.cut()
+}
+
+// want asks for another size, as mooring resize does.
+func (n *node) want(t testing.TB, memory uint64, quota string) (generation uint64) {
+	t.Helper()
+	n.mu.Lock()
+	current := n.current
+	n.mu.Unlock()
+	pods, err := current.Ask("vms", "pod-a", podapi.Size{Memory: int64(memory), CPUQuota: quota}, false)
+	must(t, err)
+	if len(pods) != 1 {
+		t.Fatalf("pods %+v, want one", pods)
+	}
+	return pods[0].Generation
+}
+
+func (n *node) launcher() lifecycle.Launcher {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	l, _ := n.registry.Find("ID-a")
+	return l
+}
+
+// reported is the last report of the pod; false: there is none.
+func (n *node) reported() (podapi.Report, bool) {
+	if r := n.launcher().Resize; r != nil {
+		return r.Report, true
+	}
+	return podapi.Report{}, false
+}
+
+// need is what the agent keeps limits from being lowered below.
+func (n *node) need() uint64 {
+	l := n.launcher()
+	return l.Needs()
+}
+
+// observed is a pod's answers, of which a test learns beforehand.
+type observed struct {
+	podserver.Pod
+	node *node
+}
+
+func (o observed) before(what string) {
+	if f := o.node.asked.Load(); f != nil {
+		(*f)(what)
+	}
+}
+
+func (o observed) Seen() (podapi.Seen, error) {
+	o.before("seen")
+	return o.Pod.Seen()
+}
+
+func (o observed) Need(n podapi.Need) error {
+	o.before("need")
+	return o.Pod.Need(n)
+}
+
+func (o observed) Hold(d time.Duration) error {
+	o.before("hold")
+	o.node.held.Store(d > 0)
+	return o.Pod.Hold(d)
+}
+
+func (o observed) Wanted() (podapi.Wanted, error) {
+	o.before("wanted")
+	return o.Pod.Wanted()
+}
+
+func (o observed) Report(r podapi.Report) error {
+	o.before("report")
+	return o.Pod.Report(r)
+}

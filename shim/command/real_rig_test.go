@@ -1,0 +1,252 @@
+//go:build cgo && libvirt_dlopen
+
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/internal/buildinfo"
+	"github.com/mooring-vm/mooring/shim/headroom"
+	"github.com/mooring-vm/mooring/shim/resize"
+	"github.com/mooring-vm/mooring/shim/resize/journal"
+	"github.com/mooring-vm/mooring/shim/virt"
+	"github.com/mooring-vm/mooring/shim/virt/libvirt"
+	"github.com/mooring-vm/mooring/shim/virt/libvirt/libvirttest"
+)
+
+// asShim has the program of the tests be mooring-shim.
+const asShim = "MOORING_TEST_AS_SHIM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asShim) == "" {
+		os.Exit(m.Run())
+	}
+	cmd := Command(buildinfo.Info{}, os.Stderr)
+	cmd.SetArgs(os.Args[1:])
+	if err := cmd.ExecuteContext(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// rig is a VM of a libvirtd of the test's own, with a mooring-shim that is a process of
+// its own, and a node that answers on a socket.
+type rig struct {
+	*node
+	daemon *libvirttest.Daemon
+	virt.Domain
+	dir string       // has the journal and the agent's socket
+	end func(func()) // is called when the test ends
+	log io.Writer
+
+	mu   sync.Mutex
+	shim *exec.Cmd
+	died chan struct{} // closed when that has ended
+}
+
+func newRig(t *testing.T, o headroom.Options, options ...string) *rig {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("left out with -short: boots a guest")
+	}
+	daemon := libvirttest.Start(t, true)
+	r := &rig{daemon: daemon, dir: daemon.Dir, end: t.Cleanup, log: t.Output()}
+	if err := os.Mkdir(r.journal(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r.boot(t, o, options...)
+	r.node = newNode(t, filepath.Join(r.dir, "agent.sock"))
+	r.start(t)
+	return r
+}
+
+func (r *rig) journal() string { return filepath.Join(r.dir, "journal") }
+
+// boot boots a guest of 256 MiB that was prepared to grow.
+func (r *rig) boot(t *testing.T, o headroom.Options, options ...string) {
+	t.Helper()
+	vm := r.daemon.Linux(t, options...)
+	vm.Plain, vm.Memory = true, int(booted>>20)
+	o.Memory, o.CPUs = 1024, 8
+	prepared, err := headroom.Prepare([]byte(vm.XML(t)), o)
+	must(t, err)
+	if err := libvirt.StartEvents(); err != nil {
+		libvirttest.Need(t, err.Error())
+	}
+	c, err := libvirt.Open(t.Context(), r.daemon.URI, libvirt.Options{MaxBackoff: time.Second}) // waits for libvirtd
+	must(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	r.daemon.Boot(t, string(prepared.XML))
+	r.Domain, err = c.Domain(t.Context(), libvirttest.Name)
+	must(t, err)
+	eventually(t, "the guest answers", func() bool { return r.state(t).VCPUs.Online == 1 })
+}
+
+func (r *rig) state(t *testing.T) virt.State {
+	t.Helper()
+	s, err := r.State(t.Context())
+	must(t, err)
+	return s
+}
+
+// start starts the next mooring-shim.
+func (r *rig) start(t *testing.T) {
+	t.Helper()
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), os.Args[0], "run", "--connect="+r.daemon.URI, "--journal="+r.journal(),
+		"--agent="+r.socket, "--stop-file=", "--overhead=1Gi")
+	cmd.Env = append(os.Environ(), asShim+"=1")
+	cmd.Stdout, cmd.Stderr = r.log, r.log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	must(t, cmd.Start())
+	died := make(chan struct{})
+	go func() {
+		defer close(died)
+		_ = cmd.Wait() // it is killed
+	}()
+	r.mu.Lock()
+	r.shim, r.died = cmd, died
+	r.mu.Unlock()
+	r.end(func() {
+		_ = cmd.Process.Kill()
+		<-died
+	})
+}
+
+// kill returns when the shim is dead.
+func (r *rig) kill() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_ = r.shim.Process.Kill()
+	<-r.died
+}
+
+// dead reports whether the shim has ended.
+func (r *rig) dead() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case <-r.died:
+		return true
+	default:
+		return false
+	}
+}
+
+// record is what the journal has.
+func (r *rig) record() (resize.Record, error) {
+	file, err := journal.Open(r.journal())
+	if err != nil {
+		return resize.Record{}, err
+	}
+	record, err := file.Load()
+	return record, errors.Join(err, file.Close())
+}
+
+// moment names what a resize is about when the shim asks the agent for something.
+func (r *rig) moment(what string) string {
+	record, err := r.record()
+	if err != nil || record.Begun == 0 {
+		return fmt.Sprintf("%s %s", what, record.Phase)
+	}
+	progress := "under way"
+	if record.Begun == record.Confirmed {
+		progress = "done"
+	}
+	return fmt.Sprintf("%s %s, %T %s", what, record.Phase, record.Steps[record.Begun-1], progress)
+}
+
+// outcome is the report that ends a resize; false: it has not ended.
+func (r *rig) outcome(generation uint64) (podapi.Report, bool) {
+	report, ok := r.reported()
+	return report, ok && report.Generation >= generation && report.State != podapi.StateResizing
+}
+
+// ends wants that the VM is so, the journal has nothing left to be done, and the node is
+// free for migrations.
+func (r *rig) ends(t *testing.T, report podapi.Report, memory uint64) {
+	t.Helper()
+	if report.State != podapi.StateDone {
+		t.Fatalf("report %+v, want it %s", report, podapi.StateDone)
+	}
+	if s := r.state(t); s.Memory.Balloon != memory || s.Memory.Devices[0].Requested != s.Memory.Devices[0].Current {
+		t.Errorf("memory %+v, want %d", s.Memory, memory)
+	}
+	record, err := r.record()
+	if err != nil || record.Phase != resize.Ended || record.Report == nil || !record.Report.AsWanted {
+		t.Errorf("journal %+v, %v, want it ended", record, err)
+	}
+	eventually(t, "the agent knows what the VM needs", func() bool { return r.need() == memory+gi })
+	eventually(t, "migrations may begin", func() bool { return !r.held.Load() })
+}
+
+func must(t testing.TB, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually waits, as long as emulated guests on busy machines may take.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !is() {
+		if ctx.Err() != nil {
+			t.Fatalf("it never came that %s", what)
+		}
+		<-tick.C
+	}
+}
+
+var _ net.Listener = (*cutting)(nil)
+
+// cutting is a listener of which all connections can be cut, as those of a process that
+// is killed.
+type cutting struct {
+	net.Listener
+	mu   sync.Mutex
+	open []net.Conn
+	over bool
+}
+
+func (c *cutting) Accept() (net.Conn, error) {
+	conn, err := c.Listener.Accept()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil && c.over {
+		_ = conn.Close()
+		return nil, net.ErrClosed
+	}
+	if err == nil {
+		c.open = append(c.open, conn)
+	}
+	return conn, err
+}
+
+func (c *cutting) cut() {
+	_ = c.Listener.Close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.over = true
+	for _, conn := range c.open {
+		_ = conn.Close()
+	}
+}
+
+var discard = slog.New(slog.DiscardHandler)

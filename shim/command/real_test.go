@@ -1,0 +1,97 @@
+//go:build cgo && libvirt_dlopen
+
+package command
+
+import (
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/shim/headroom"
+)
+
+// TestKilled is about what is killed in the middle of resizes, again and again: at each
+// request to the agent that is another in kind, or comes after another record of the
+// journal.
+func TestKilled(t *testing.T) {
+	r := newRig(t, headroom.Options{Device: headroom.VirtioMem})
+	t.Run("the shim", r.testShimIsKilled)
+	t.Run("the agent", r.testAgentIsKilled)
+}
+
+// sizes are a resize up and one down.
+var sizes = []struct {
+	memory uint64
+	quota  string
+}{{booted + 64<<20, "60%"}, {booted, "80%"}}
+
+// testShimIsKilled: the next mooring-shim goes on.
+func (r *rig) testShimIsKilled(t *testing.T) {
+	for _, size := range sizes {
+		over := r.during(r.kill)
+		generation := r.want(t, size.memory, size.quota)
+		var report podapi.Report
+		eventually(t, "the VM is as it is wanted", func() (ended bool) {
+			if r.dead() {
+				r.start(t)
+			}
+			report, ended = r.outcome(generation)
+			return ended && !r.dead()
+		})
+		over(t)
+		if r.dead() {
+			r.start(t)
+		}
+		r.ends(t, report, size.memory)
+	}
+}
+
+// testAgentIsKilled: the shim goes on with the next agent, which does not know any more
+// what the VM needs, nor that it is being resized.
+func (r *rig) testAgentIsKilled(t *testing.T) {
+	for _, size := range sizes {
+		over := r.during(func() {
+			r.cut()
+			if err := r.begin(); err != nil {
+				t.Error(err)
+			}
+		})
+		generation := r.want(t, size.memory, size.quota)
+		var report podapi.Report
+		eventually(t, "the VM is as it is wanted", func() (ended bool) {
+			report, ended = r.outcome(generation)
+			return ended
+		})
+		over(t)
+		r.ends(t, report, size.memory)
+		if r.dead() {
+			t.Fatal("the shim has ended, too")
+		}
+	}
+}
+
+// during has something happen at each moment of a resize, once, until over is called.
+func (r *rig) during(happens func()) (over func(t *testing.T)) {
+	var mu sync.Mutex
+	var moments []string
+	hook := func(what string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if moment := r.moment(what); !slices.Contains(moments, moment) {
+			moments = append(moments, moment)
+			happens()
+		}
+	}
+	r.asked.Store(&hook)
+	return func(t *testing.T) {
+		t.Helper()
+		r.asked.Store(nil)
+		mu.Lock()
+		defer mu.Unlock()
+		t.Logf("killed at %q", moments)
+		if len(moments) < 10 {
+			t.Errorf("killed at %q, want more", moments)
+		}
+	}
+}
