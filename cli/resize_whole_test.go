@@ -119,7 +119,7 @@ func (w *whole) startShim(t *testing.T, socket string) {
 		}},
 		Bandwidth: virt.Bandwidth{Period: 100 * time.Millisecond, Quota: virt.Unlimited, Shares: 100, Supported: true},
 	})
-	w.Domain = hypervisor.Only()
+	w.Domain = hypervisor.First()
 	c, err := coordinator.New(coordinator.Config{
 		Connection: hypervisor, Agent: shimagent.New(socket), Journal: &paper{}, Overhead: wanted.Fixed(gi), Policy: resize.Policy{Shrink: true},
 	})
@@ -282,7 +282,7 @@ func TestStepsAreShownAsTheyGo(t *testing.T) {
 		t.Error("the resize has ended, and the guest has not answered")
 	}
 	w.SetGuest(virttest.Guest{})
-	w.Answer()
+	w.AnswerPending()
 	if code := <-done; code != ExitOK {
 		t.Errorf("exit code %d", code)
 	}

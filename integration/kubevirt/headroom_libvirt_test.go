@@ -32,7 +32,7 @@ func TestLaunchedVMsGrow(t *testing.T) {
 	for _, device := range []headroom.Device{headroom.VirtioMem, headroom.DIMM} {
 		t.Run(string(device), func(t *testing.T) {
 			p := &launched{daemon: libvirttest.Start(t, false)}
-			p.vm = p.daemon.Linux(t)
+			p.vm = p.daemon.LinuxVM(t)
 			p.launch(t, headroom.Options{Memory: 1024, CPUs: 8, Device: device})
 			p.growVCPUs(t)
 			p.growMemory(t, device)
@@ -56,7 +56,7 @@ func TestLibvirtTakesLaunchedVMs(t *testing.T) {
 				return
 			}
 			var second kubevirt.Definition
-			daemon.Raw(t, func(conn *libvirtgo.Connect) (err error) {
+			daemon.WithConnect(t, func(conn *libvirtgo.Connect) (err error) {
 				first, err := conn.DomainDefineXML(Define(t, l, c.request).Answered)
 				if err != nil {
 					return err
@@ -77,7 +77,7 @@ func TestLibvirtTakesLaunchedVMs(t *testing.T) {
 // KubeVirt's own headroom is: that is so before 9.5, and no launcher has one as old.
 func wantsSlots(t *testing.T, daemon *libvirttest.Daemon) (wants bool) {
 	t.Helper()
-	daemon.Raw(t, func(conn *libvirtgo.Connect) error {
+	daemon.WithConnect(t, func(conn *libvirtgo.Connect) error {
 		version, err := conn.GetLibVersion()
 		wants = version < 9_005_000
 		return err
@@ -89,7 +89,7 @@ func wantsSlots(t *testing.T, daemon *libvirttest.Daemon) (wants bool) {
 // the same reason.
 func refusedAsAsked(t *testing.T, daemon *libvirttest.Daemon, d kubevirt.Definition) {
 	t.Helper()
-	daemon.Raw(t, func(conn *libvirtgo.Connect) error {
+	daemon.WithConnect(t, func(conn *libvirtgo.Connect) error {
 		for _, text := range []string{d.Asked, d.Answered} {
 			_, err := conn.DomainDefineXML(text)
 			if err == nil || !strings.Contains(err.Error(), "both maximum memory size and memory slot count must be specified") {
@@ -113,7 +113,7 @@ func (p *launched) launch(t *testing.T, o headroom.Options) {
 	t.Helper()
 	l := Launch(t, hook.Config{Options: o})
 	vmi := p.vmi()
-	p.daemon.Raw(t, func(conn *libvirtgo.Connect) error {
+	p.daemon.WithConnect(t, func(conn *libvirtgo.Connect) error {
 		r := kubevirt.Request{VMI: vmi, Emulated: true}
 		first, err := conn.DomainDefineXML(p.here(t, Define(t, l, r)))
 		if err != nil {

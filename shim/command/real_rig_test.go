@@ -78,18 +78,18 @@ func (r *rig) journal() string { return filepath.Join(r.dir, "journal") }
 // boot boots a guest of 256 MiB that was prepared to grow.
 func (r *rig) boot(t *testing.T, o headroom.Options, options ...string) {
 	t.Helper()
-	vm := r.daemon.Linux(t, options...)
-	vm.Plain, vm.Memory = true, int(booted>>20)
+	vm := r.daemon.LinuxVM(t, options...)
+	vm.NoHeadroom, vm.Memory = true, int(booted>>20)
 	o.Memory, o.CPUs = 1024, 8
 	prepared, err := headroom.Prepare([]byte(vm.XML(t)), o)
 	must(t, err)
 	if err := libvirt.StartEvents(); err != nil {
-		libvirttest.Need(t, err.Error())
+		libvirttest.Require(t, err.Error())
 	}
 	c, err := libvirt.Open(t.Context(), r.daemon.URI, libvirt.Options{MaxBackoff: time.Second}) // waits for libvirtd
 	must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
-	r.daemon.Boot(t, string(prepared.XML))
+	r.daemon.BootDefined(t, string(prepared.XML))
 	r.Domain, err = c.Domain(t.Context(), libvirttest.Name)
 	must(t, err)
 	eventually(t, "the guest answers", func() bool { return r.state(t).VCPUs.Online == 1 })

@@ -61,7 +61,7 @@ func inBubble(t *testing.T, change func(*coordinator.Config), test func(t *testi
 		r := &rig{agent: &agent{}}
 		r.agent.wanted = podapi.Wanted{Generation: 1, Launcher: "compute", Limits: podapi.Limits{Memory: 3 * gi, CPU: 4000}}
 		r.hypervisor = virttest.New(state())
-		r.Domain = r.hypervisor.Only()
+		r.Domain = r.hypervisor.First()
 		config := coordinator.Config{
 			Connection: r.hypervisor, Agent: r.agent, Journal: &memory{}, Overhead: wanted.Fixed(uint64(gi)),
 			Stops: func() (bool, error) { return r.stop.Load(), nil }, Policy: resize.Policy{Shrink: true},
@@ -299,7 +299,7 @@ func TestStop(t *testing.T) {
 		r.agent.wanted.VCPUs, r.agent.wanted.Generation = 2, 2
 		r.agent.mu.Unlock()
 		time.Sleep(10 * time.Second)
-		r.Answer()
+		r.AnswerPending()
 		time.Sleep(time.Second)
 		if s := r.state(t); s.Phase != virt.ShutOff || s.VCPUs.Plugged != 1 {
 			t.Fatalf("state %+v", s)
@@ -317,13 +317,13 @@ func TestStop(t *testing.T) {
 // TestAway: nothing is concluded while libvirt or the agent is away.
 func TestAway(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
-		r.hypervisor.Lose()
+		r.hypervisor.Disconnect()
 		r.want(func(w *podapi.Wanted) { w.VCPUs = 2 })
 		time.Sleep(time.Minute)
 		r.agent.mu.Lock()
 		r.agent.away = true
 		r.agent.mu.Unlock()
-		r.hypervisor.Return()
+		r.hypervisor.Reconnect()
 		time.Sleep(time.Minute)
 		r.agent.mu.Lock()
 		r.agent.away = false

@@ -178,9 +178,9 @@ func TestStopWhileLibvirtHangs(t *testing.T) {
 // to its guest.
 func TestIdle(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
-		before := r.Looks()
+		before := r.Reads()
 		time.Sleep(time.Hour)
-		after := r.Looks()
+		after := r.Reads()
 		if after.Guest != before.Guest || after.State != before.State {
 			t.Errorf("%+v after an hour, %+v before, want no look at more than its life", after, before)
 		}
@@ -193,17 +193,17 @@ func TestIdle(t *testing.T) {
 // TestGuestIsAsked: for its vCPUs alone, and only where they change.
 func TestGuestIsAsked(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
-		before := r.Looks().Guest
+		before := r.Reads().Guest
 		r.want(func(w *podapi.Wanted) { w.CPUQuota = "50%" })
 		r.want(func(w *podapi.Wanted) { w.Memory = 2 * gi })
 		time.Sleep(10 * time.Second)
 		r.agent.last(t, podapi.StateDone)
-		if got := r.Looks().Guest; got != before {
+		if got := r.Reads().Guest; got != before {
 			t.Errorf("the guest was asked %d times about bandwidth and memory", got-before)
 		}
 		r.want(func(w *podapi.Wanted) { w.VCPUs = 2 })
 		time.Sleep(10 * time.Second)
-		if done := r.agent.last(t, podapi.StateDone); done.Actual.Online != 2 || r.Looks().Guest == before {
+		if done := r.agent.last(t, podapi.StateDone); done.Actual.Online != 2 || r.Reads().Guest == before {
 			t.Errorf("report %+v: the guest was not asked for its vCPUs", done)
 		}
 	})

@@ -19,8 +19,8 @@ import (
 func TestLeftIsTakenUp(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.SetGuest(virttest.Guest{KeepVCPUsOffline: true})
-		r.hypervisor.LoseOnCall(virttest.Before)
-		time.AfterFunc(time.Second, r.hypervisor.Return)
+		r.hypervisor.DisconnectOnCall(virttest.Before)
+		time.AfterFunc(time.Second, r.hypervisor.Reconnect)
 		r.want(func(w *podapi.Wanted) { w.VCPUs = 2 })
 		time.Sleep(40 * time.Second)
 		if last := r.agent.last(t, podapi.StateFailed); !strings.Contains(last.Error, "the guest uses 1 of its 2 vCPUs") {
@@ -108,13 +108,13 @@ func TestStartedAnewWhileLibvirtIsAway(t *testing.T) {
 		r.want(func(w *podapi.Wanted) { w.VCPUs, w.Memory = 2, 2*gi })
 		r.agent.last(t, podapi.StateDone)
 		before := len(r.agent.told())
-		r.hypervisor.Lose()
-		r.hypervisor.StartAnew(state())
+		r.hypervisor.Disconnect()
+		r.hypervisor.Restart(state())
 		time.Sleep(5 * time.Second)
-		r.hypervisor.Return()
+		r.hypervisor.Reconnect()
 		time.Sleep(time.Minute)
 		r.agent.last(t, podapi.StateDone)
-		s, err := r.hypervisor.Only().State(t.Context())
+		s, err := r.hypervisor.First().State(t.Context())
 		if err != nil || s.VCPUs.Plugged != 2 || s.Memory.Devices[0].Current != uint64(gi) || len(r.agent.told()) == before {
 			t.Errorf("%+v, %v, want 2 vCPUs and 2 GiB again", s, err)
 		}
@@ -144,7 +144,7 @@ func TestStartedAnewWhileTakenUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	inBubble(t, func(c *coordinator.Config) {
-		a, d, once := c.Agent.(*agent), c.Connection.(*virttest.Fake).Only(), false
+		a, d, once := c.Agent.(*agent), c.Connection.(*virttest.Fake).First(), false
 		c.Journal, a.wanted.VCPUs = j, 2
 		a.hears = func(p podapi.Report) {
 			if p.State == podapi.StateResizing && len(p.Steps) > 0 && !once {

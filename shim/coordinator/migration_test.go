@@ -74,7 +74,7 @@ func TestMigrationInAResize(t *testing.T) {
 		begun := len(r.Calls())
 		r.migrate(true)
 		r.leased(t, true)
-		r.Answer()
+		r.AnswerPending()
 		time.Sleep(time.Hour)
 		if calls := r.Calls(); begun == 0 || len(calls) != begun {
 			t.Errorf("calls %v, want the first %d", calls, begun)

@@ -18,7 +18,7 @@ import (
 // is given, and does as much. On a busy machine it may get less, but never more.
 func TestBandwidthIsWhatTheGuestGets(t *testing.T) {
 	p := newPod(t)
-	if !p.daemon.LimitsCPU() {
+	if !p.daemon.HasCPUController() {
 		t.Skip("missing: a CPU controller for libvirt")
 	}
 	p.boot(t, headroom.Options{}, "guest.busy")
@@ -68,9 +68,9 @@ func (p *pod) getsMore(t *testing.T, cpus, does float64) (got share) {
 func (p *pod) gets(t *testing.T) share {
 	t.Helper()
 	began := time.Now()
-	used, done, throttled := p.used(t), p.did(t), p.daemon.Throttled(t)
+	used, done, throttled := p.used(t), p.did(t), p.daemon.ThrottledCount(t)
 	<-time.After(20 * 100 * time.Millisecond)
-	used, done, throttled = p.used(t)-used, p.did(t)-done, p.daemon.Throttled(t)-throttled
+	used, done, throttled = p.used(t)-used, p.did(t)-done, p.daemon.ThrottledCount(t)-throttled
 	took := time.Since(began).Seconds()
 	return share{cpus: used.Seconds() / took, does: float64(done) / took, throttled: throttled}
 }
@@ -78,7 +78,7 @@ func (p *pod) gets(t *testing.T) share {
 // used is the CPU time of the first vCPU.
 func (p *pod) used(t *testing.T) (cpu time.Duration) {
 	t.Helper()
-	p.daemon.Raw(t, func(conn *rawlibvirt.Connect) error {
+	p.daemon.WithConnect(t, func(conn *rawlibvirt.Connect) error {
 		d, err := conn.LookupDomainByName(libvirttest.Name)
 		if err != nil {
 			return err
@@ -95,7 +95,7 @@ func (p *pod) used(t *testing.T) (cpu time.Duration) {
 // did is how much work the guest has done, in its own words.
 func (p *pod) did(t *testing.T) (n int) {
 	t.Helper()
-	said := p.daemon.Said(t)
+	said := p.daemon.Console(t)
 	if at := strings.LastIndex(said, "work="); at >= 0 {
 		_, _ = fmt.Sscanf(said[at:], "work=%d", &n) // a line that is half written is a smaller number
 	}

@@ -88,7 +88,7 @@ func (k resizeKind) measure(b *testing.B, all figures) {
 func (k resizeKind) inGuest(b *testing.B, all figures) {
 	p := newPod(b)
 	p.boot(b, k.device, "guest.heartbeat")
-	raw, heart := newRaw(b, p.daemon.URI), p.daemon.Heart(b)
+	raw, heart := newRaw(b, p.daemon.URI), p.daemon.Heartbeat(b)
 	for n := 1; n <= k.rounds; n++ {
 		what := k.what[n%2]
 		if n%4 < 2 { // of up and down, each has as much
@@ -140,17 +140,17 @@ func (s *samples) String() string {
 	return fmt.Sprintf("%.1f ms, longest pause %.0f ms", 1000*median(s.Took), 1000*median(s.Paused))
 }
 
-func (s *samples) add(b *testing.B, heart *libvirttest.Heart, do func() error) {
+func (s *samples) add(b *testing.B, heart *libvirttest.Heartbeat, do func() error) {
 	b.Helper()
 	time.Sleep(apart)
-	heart.Longest()
+	heart.LongestGap()
 	second, began := time.After(time.Second), time.Now()
 	if err := do(); err != nil {
 		b.Fatal(err)
 	}
 	s.Took = append(s.Took, time.Since(began).Seconds())
 	<-second // what takes longer is not to meet with more of the machine's own pauses
-	s.Paused = append(s.Paused, heart.Longest().Seconds())
+	s.Paused = append(s.Paused, heart.LongestGap().Seconds())
 }
 
 func median(of []float64) float64 { return slices.Sorted(slices.Values(of))[len(of)/2] }

@@ -21,8 +21,8 @@ const cells = `<cpu><numa>
 // fake, in package resize.
 func TestCloudStackCasesOnQEMU(t *testing.T) {
 	p := newPod(t)
-	vm := p.daemon.Linux(t)
-	vm.Plain, vm.Memory = true, int(booted/mi)
+	vm := p.daemon.LinuxVM(t)
+	vm.NoHeadroom, vm.Memory = true, int(booted/mi)
 	two := strings.NewReplacer("<vcpu>1</vcpu>", "<vcpu>2</vcpu>", "</domain>", cells).Replace(vm.XML(t))
 	p.bootXML(t, prepared(t, two, headroom.Options{Device: headroom.DIMM, Slots: 3, Memory: 1024, CPUs: 8}))
 	p.run(t)
@@ -56,7 +56,7 @@ func TestCloudStackCasesOnQEMU(t *testing.T) {
 // CloudStack fails when limits were reserved, or memory was plugged.
 func TestNotPrepared(t *testing.T) {
 	p := newPod(t)
-	p.daemon.Boot(t, libvirttest.VM{Plain: true, Memory: int(booted / mi)}.XML(t)) // firmware alone
+	p.daemon.BootDefined(t, libvirttest.VM{NoHeadroom: true, Memory: int(booted / mi)}.XML(t)) // firmware alone
 	var err error
 	if p.Domain, err = p.connection.Domain(t.Context(), libvirttest.Name); err != nil {
 		t.Fatal(err)

@@ -84,10 +84,10 @@ func (p *pod) testShimEnds(t *testing.T) {
 func (p *pod) testLibvirtdKilled(t *testing.T) {
 	for n := 1; n <= 4; n++ {
 		want, change := sizes(n)
-		if !p.between(t, n, change, func() { p.daemon.Signal(t, syscall.SIGKILL) }) {
+		if !p.between(t, n, change, func() { p.daemon.SignalLibvirtd(t, syscall.SIGKILL) }) {
 			t.Fatalf("no moment %d", n)
 		}
-		p.daemon.Return(t)
+		p.daemon.StartLibvirtd(t)
 		p.finishes(t, n, want)
 	}
 }
@@ -117,7 +117,7 @@ func (p *pod) testChanged(t *testing.T) {
 func TestStubborn(t *testing.T) {
 	p := start(t, headroom.Options{}, "guest.keep-cpus-offline", "guest.keep-memory-offline", "guest.ignore-power-button")
 	left := 2
-	if p.daemon.Unplugs(t) {
+	if p.daemon.UnplugsVCPUs(t) {
 		left = 1
 	}
 	r := p.want(t, func(w *podapi.Wanted) { w.VCPUs, w.Memory = 2, booted+64*mi })
@@ -150,20 +150,20 @@ func TestGuestAgentIsAskedNext(t *testing.T) {
 	p.run(t)
 	p.stop.Store(true)
 	p.await(t, "the guest has shut down", func(s virt.State) bool { return s.Phase == virt.ShutOff })
-	_, after, ignored := strings.Cut(p.daemon.Said(t), "power button ignored")
+	_, after, ignored := strings.Cut(p.daemon.Console(t), "power button ignored")
 	if !ignored || !strings.Contains(after, "GUEST power off") {
-		t.Errorf("the guest says %q, want that it ignores the power button, and powers off then", p.daemon.Said(t))
+		t.Errorf("the guest says %q, want that it ignores the power button, and powers off then", p.daemon.Console(t))
 	}
 }
 
 // testKept: memory that a guest has taken counts as its own, also while it leaves it
 // offline: nobody can tell.
 func (p *pod) testKept(t *testing.T) {
-	before := p.daemon.Memory(t)
+	before := p.daemon.GuestMemory(t)
 	if s := p.done(t, guestMemory(2*booted)); s.Memory.Devices[0].Current != uint64(booted) {
 		t.Errorf("memory %+v, want %d taken", s.Memory, booted)
 	}
-	if after := p.daemon.Memory(t); after != before {
+	if after := p.daemon.GuestMemory(t); after != before {
 		t.Errorf("the guest uses %d bytes, want the %d from before", after, before)
 	}
 }

@@ -47,7 +47,7 @@ func TestGreedy(t *testing.T) {
 // uses is how much memory the guest uses, in its own words.
 func (p *pod) uses(t *testing.T) (bytes int64) {
 	t.Helper()
-	for line := range strings.Lines(p.daemon.Said(t)) {
+	for line := range strings.Lines(p.daemon.Console(t)) {
 		var more int64
 		if n, _ := fmt.Sscanf(line, "GUEST uses %d bytes more", &more); n == 1 {
 			bytes += more

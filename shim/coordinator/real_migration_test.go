@@ -43,7 +43,7 @@ func newSide(t *testing.T) *side {
 func TestLiveMigration(t *testing.T) {
 	m := &move{source: newSide(t), target: newSide(t)}
 	m.source.boot(t, headroom.Options{Device: headroom.DIMM, Slots: 2})
-	m.target.daemon.Linux(t) // the files that its QEMU reads
+	m.target.daemon.LinuxVM(t) // the files that its QEMU reads
 	m.source.run(t)
 	m.target.run(t)
 	m.source.done(t, guestMemory(booted+dimm))
@@ -132,7 +132,7 @@ func (m *move) testSuccess(t *testing.T) {
 	m.seen(t)
 	wanted := m.target.agent.want(func(w *podapi.Wanted) { w.VCPUs, w.Memory = 4, 2*booted })
 	m.leftAlone(t)
-	migration.Hurry(t)
+	migration.FullSpeed(t)
 	if err := migration.Wait(); err != nil {
 		t.Fatal(err)
 	}

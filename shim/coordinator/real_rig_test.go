@@ -71,8 +71,8 @@ func newPod(t testing.TB) *pod {
 
 func (p *pod) boot(t testing.TB, o headroom.Options, options ...string) {
 	t.Helper()
-	vm := p.daemon.Linux(t, options...)
-	vm.Plain, vm.Memory = true, int(booted/mi)
+	vm := p.daemon.LinuxVM(t, options...)
+	vm.NoHeadroom, vm.Memory = true, int(booted/mi)
 	o.Memory, o.CPUs = 1024, 8
 	p.bootXML(t, prepared(t, vm.XML(t), o))
 }
@@ -89,7 +89,7 @@ func prepared(t testing.TB, xml string, o headroom.Options) string {
 
 func (p *pod) bootXML(t testing.TB, xml string) {
 	t.Helper()
-	p.daemon.Boot(t, xml)
+	p.daemon.BootDefined(t, xml)
 	var err error
 	if p.Domain, err = p.connection.Domain(t.Context(), libvirttest.Name); err != nil {
 		t.Fatal(err)
@@ -100,7 +100,7 @@ func (p *pod) bootXML(t testing.TB, xml string) {
 func connect(t testing.TB, uri string) virt.Connection {
 	t.Helper()
 	if err := libvirt.StartEvents(); err != nil {
-		libvirttest.Need(t, err.Error())
+		libvirttest.Require(t, err.Error())
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

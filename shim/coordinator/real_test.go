@@ -44,7 +44,7 @@ func TestVirtioMem(t *testing.T) {
 
 // testPlug also sees to it that the bandwidth is spread over more vCPUs.
 func (p *pod) testPlug(t *testing.T) {
-	limits := p.daemon.LimitsCPU()
+	limits := p.daemon.HasCPUController()
 	if limits {
 		p.done(t, quota("200%"))
 	}
@@ -62,7 +62,7 @@ func (p *pod) testPlug(t *testing.T) {
 func (p *pod) testUnplug(t *testing.T) {
 	report := p.want(t, vcpus(2))
 	s := p.read(t)
-	if p.daemon.Unplugs(t) {
+	if p.daemon.UnplugsVCPUs(t) {
 		if report.State != podapi.StateDone || s.VCPUs.Plugged != 2 || s.VCPUs.Online != 2 {
 			t.Errorf("report %+v, vCPUs %+v, want 2 that the guest uses", report, s.VCPUs)
 		}
@@ -77,7 +77,7 @@ func (p *pod) testUnplug(t *testing.T) {
 }
 
 func (p *pod) testMemory(t *testing.T) {
-	before := p.daemon.Memory(t)
+	before := p.daemon.GuestMemory(t)
 	if s := p.done(t, guestMemory(2*booted)); s.Memory.Balloon != uint64(2*booted) {
 		t.Errorf("memory %+v, want twice what the guest booted with", s.Memory)
 	}
@@ -111,14 +111,14 @@ func (p *pod) awaitGuest(t *testing.T, want int64) {
 	t.Helper()
 	var got int64
 	patiently(t, func() bool {
-		got = p.daemon.Memory(t)
+		got = p.daemon.GuestMemory(t)
 		return got <= want && got > want-16*mi
 	}, func() { t.Fatalf("the guest has %d bytes, want %d", got, want) })
 }
 
 // testBandwidth also sets shares, in the same call.
 func (p *pod) testBandwidth(t *testing.T) {
-	if !p.daemon.LimitsCPU() {
+	if !p.daemon.HasCPUController() {
 		t.Skip("missing: a CPU controller for libvirt")
 	}
 	for _, step := range []struct {

@@ -57,7 +57,7 @@ func TestProgress(t *testing.T) {
 		if len(now.Steps) != 1 || now.Steps[0].What != first.Plan[0] || now.Actual != nil || !slices.Equal(now.Plan, first.Plan) {
 			t.Errorf("while the guest thinks: %+v, want the plan and the step that was done", now)
 		}
-		r.Answer()
+		r.AnswerPending()
 		r.SetGuest(virttest.Guest{})
 		time.Sleep(time.Minute)
 		done := r.agent.last(t, podapi.StateDone)
@@ -148,7 +148,7 @@ func TestProgressOfSomethingElse(t *testing.T) {
 		}
 		r.want(func(w *podapi.Wanted) { w.Memory = 2 * gi })
 		r.SetGuest(virttest.Guest{})
-		r.Answer()
+		r.AnswerPending()
 		time.Sleep(time.Minute)
 		begun := func(p podapi.Report) bool { return p.State == podapi.StateResizing && p.Generation == 3 }
 		if now := r.agent.told(); !slices.ContainsFunc(now[told:], begun) {

@@ -68,7 +68,7 @@ func TestDryRunWhileResizing(t *testing.T) {
 		if p := r.plan(t, 1); p.State != podapi.StatePlanned || len(p.Plan) == 0 {
 			t.Errorf("answer %+v, want a plan", p)
 		}
-		r.Answer()
+		r.AnswerPending()
 		time.Sleep(time.Second)
 		done := r.agent.last(t, podapi.StateDone)
 		if !slices.Equal(done.Plan, before.Plan) || len(done.Steps) != len(done.Plan) {
@@ -90,7 +90,7 @@ func TestDryRunRefused(t *testing.T) {
 		if p := r.plan(t, 2); p.State != podapi.StatePlanned {
 			t.Errorf("answer %+v", p)
 		}
-		r.hypervisor.Lose()
+		r.hypervisor.Disconnect()
 		r.agent.tryOut(3, podapi.Size{VCPUs: 2})
 		if p := r.plan(t, 3); p.State != podapi.StateFailed {
 			t.Errorf("answer %+v", p)

@@ -174,7 +174,7 @@ func TestOutOfReach(t *testing.T) {
 				if asks {
 					r.agent.asks(within(1000))
 				}
-				r.hypervisor.Lose()
+				r.hypervisor.Disconnect()
 				time.Sleep(4 * time.Second)
 				if r.agent.asked() != 1 {
 					t.Error("a moment without libvirt is too long")
@@ -184,7 +184,7 @@ func TestOutOfReach(t *testing.T) {
 					t.Error("the agent is kept waiting")
 				}
 				r.agent.asks(podapi.Stop{}) // it has gone on by itself
-				r.hypervisor.Return()
+				r.hypervisor.Reconnect()
 				time.Sleep(time.Minute)
 				synctest.Wait()
 				if r.agent.asked() != 1 {

@@ -50,7 +50,7 @@ func toVCPUs(d virt.Domain, n int) (resize.Report, error) {
 // more, has not confirmed the new ones.
 func TestSilenceConfirmsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &mute{defined: defined{small().Only()}}
+		d := &mute{defined: defined{small().First()}}
 		_, err := toVCPUs(d, 2)
 		if err == nil || !strings.Contains(err.Error(), "does not tell any more") {
 			t.Errorf("error %v", err)
@@ -65,9 +65,9 @@ func TestSilenceConfirmsNothing(t *testing.T) {
 func TestOrderLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := small()
-		fake.LoseOnCall(virttest.Before)
-		time.AfterFunc(time.Second, fake.Return)
-		report, err := toVCPUs(defined{fake.Only()}, 2)
+		fake.DisconnectOnCall(virttest.Before)
+		time.AfterFunc(time.Second, fake.Reconnect)
+		report, err := toVCPUs(defined{fake.First()}, 2)
 		if err != nil || len(report.Steps) != 1 || report.Actual.Online != 2 {
 			t.Errorf("report %+v, %v", report, err)
 		}

@@ -15,7 +15,7 @@ import (
 // unused is a fake whose guest uses none of the vCPUs that it gets.
 func unused(keeps bool) *virttest.Fake {
 	fake := small()
-	fake.Only().SetGuest(virttest.Guest{KeepVCPUsOffline: true, KeepVCPUs: keeps})
+	fake.First().SetGuest(virttest.Guest{KeepVCPUsOffline: true, KeepVCPUs: keeps})
 	return fake
 }
 
@@ -33,7 +33,7 @@ const uses = "the guest uses 1 of its 2 vCPUs"
 // next time that it is tried, although there is nothing left to order.
 func TestUnusedIsNotDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := runnerOf(defined{unused(true).Only()})
+		r := runnerOf(defined{unused(true).First()})
 		if _, err := r.Run(t.Context(), twoVCPUs(1)); err == nil || !strings.Contains(err.Error(), "not all of it could be undone") {
 			t.Fatalf("error %v", err)
 		}
@@ -55,9 +55,9 @@ func TestUnusedIsNotDone(t *testing.T) {
 func TestOrderLostAndUnused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := unused(false)
-		fake.LoseOnCall(virttest.Before)
-		time.AfterFunc(time.Second, fake.Return)
-		r := runnerOf(defined{fake.Only()})
+		fake.DisconnectOnCall(virttest.Before)
+		time.AfterFunc(time.Second, fake.Reconnect)
+		r := runnerOf(defined{fake.First()})
 		report, err := r.Run(t.Context(), twoVCPUs(1))
 		if !resize.Left(err) || !strings.Contains(err.Error(), uses) || len(report.Steps) != 1 || report.Actual.VCPUs != 2 {
 			t.Fatalf("error %v, %+v, want it left", err, report)

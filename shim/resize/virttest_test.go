@@ -51,10 +51,10 @@ func TestOnTheFake(t *testing.T) {
 			Memory:    virt.Memory{Boot: gi, Maximum: 4 * gi, Slots: 4, Cells: 1},
 			Bandwidth: virt.Bandwidth{Period: 100 * time.Millisecond, Quota: virt.Unlimited, Shares: 1024, Supported: true},
 		})
-		fake.LoseOnCall(virttest.After)
-		time.AfterFunc(time.Minute/2-time.Second, fake.Return)
+		fake.DisconnectOnCall(virttest.After)
+		time.AfterFunc(time.Minute/2-time.Second, fake.Reconnect)
 		r := resize.Runner{
-			Domain: defined{fake.Only()}, Node: unbound{}, Journal: &memory{calls: &calls{}},
+			Domain: defined{fake.First()}, Node: unbound{}, Journal: &memory{calls: &calls{}},
 			Policy: resize.Policy{Shrink: true, Bounds: resize.Bounds{Poll: time.Hour}},
 		}
 		started := time.Now()
@@ -65,7 +65,7 @@ func TestOnTheFake(t *testing.T) {
 			}
 		}
 		want := "attach|set vCPUs to 4|set vCPUs to 1|detach"
-		if diff := cmp.Diff(want, short(fake.Only().Calls())); diff != "" {
+		if diff := cmp.Diff(want, short(fake.First().Calls())); diff != "" {
 			t.Errorf("orders (-want +got)\n%s", diff)
 		}
 		if took := time.Since(started); took != 29*time.Second {
@@ -103,7 +103,7 @@ func TestLoweredTooLate(t *testing.T) {
 				UUID: "00000000-0000-4000-8000-000000000001", Name: "vm", Phase: virt.Running,
 				Memory: virt.Memory{Boot: gi, Maximum: 4 * gi, Slots: 4, Cells: 1},
 			})
-			domain := defined{fake.Only()}
+			domain := defined{fake.First()}
 			r := resize.Runner{
 				Domain: domain, Node: lowering{domain: domain, to: limit}, Journal: &memory{calls: &calls{}}, Policy: resize.Policy{Shrink: true},
 			}

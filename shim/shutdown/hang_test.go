@@ -95,7 +95,7 @@ func TestLibvirtHangs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				fake := virttest.New(virt.State{Name: "vm", Phase: virt.Running})
-				d := &hanging{Domain: fake.Only(), calls: tt.calls, open: map[string]int{}}
+				d := &hanging{Domain: fake.First(), calls: tt.calls, open: map[string]int{}}
 				began, o := time.Now(), shutdown.Options{Ways: tt.ways}
 				if tt.sooner > 0 {
 					sooner := make(chan time.Time, 1)

@@ -23,14 +23,14 @@ func TestQEMUThatHangs(t *testing.T) {
 	}
 	daemon := libvirttest.Start(t, false)
 	if err := libvirt.StartEvents(); err != nil {
-		libvirttest.Need(t, err.Error())
+		libvirttest.Require(t, err.Error())
 	}
 	c, err := libvirt.Open(t.Context(), daemon.URI, libvirt.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	daemon.Create(t, libvirttest.VM{}.XML(t))
+	daemon.CreateTransient(t, libvirttest.VM{}.XML(t))
 	d, err := c.Domain(t.Context(), libvirttest.Name)
 	if err != nil {
 		t.Fatal(err)

@@ -36,7 +36,7 @@ func (d *domain) Shutdown(ctx context.Context, how virt.Shutdown) error {
 
 func newDomain() (*domain, *virttest.Fake) {
 	fake := virttest.New(virt.State{UUID: "6b0d8f0e-6e2e-4c52-9d2c-0c1c6a1d2a3b", Name: "vm", Phase: virt.Running})
-	return &domain{Domain: fake.Only()}, fake
+	return &domain{Domain: fake.First()}, fake
 }
 
 func acpi(n int) []string { return slices.Repeat([]string{"acpi"}, n) }
@@ -58,9 +58,12 @@ func TestRun(t *testing.T) {
 		"hears the agent":    {func(d *domain, _ *virttest.Fake) { d.deaf = []virt.Shutdown{virt.ACPI} }, both, shutdown.Ended, append(acpi(3), "guest-agent"), 12 * time.Second},
 		"has no agent":       {func(d *domain, _ *virttest.Fake) { deaf(d); d.without = []virt.Shutdown{virt.GuestAgent} }, both, shutdown.Destroyed, append(acpi(3), "guest-agent"), 30 * time.Second},
 		"has no ACPI":        {func(d *domain, _ *virttest.Fake) { d.without = []virt.Shutdown{virt.ACPI} }, both, shutdown.Ended, []string{"acpi", "guest-agent"}, 0},
-		"libvirt away":       {func(_ *domain, f *virttest.Fake) { f.Lose(); time.AfterFunc(9*time.Second, f.Return) }, nil, shutdown.Ended, acpi(3), 10 * time.Second},
-		"libvirt away, long": {func(_ *domain, f *virttest.Fake) { f.Lose(); time.AfterFunc(34*time.Second, f.Return) }, nil, shutdown.Destroyed, acpi(6), 35 * time.Second},
-		"lost on the call":   {func(_ *domain, f *virttest.Fake) { f.LoseOnCall(virttest.After); time.AfterFunc(time.Second, f.Return) }, nil, shutdown.Ended, acpi(1), time.Second},
+		"libvirt away":       {func(_ *domain, f *virttest.Fake) { f.Disconnect(); time.AfterFunc(9*time.Second, f.Reconnect) }, nil, shutdown.Ended, acpi(3), 10 * time.Second},
+		"libvirt away, long": {func(_ *domain, f *virttest.Fake) { f.Disconnect(); time.AfterFunc(34*time.Second, f.Reconnect) }, nil, shutdown.Destroyed, acpi(6), 35 * time.Second},
+		"lost on the call": {func(_ *domain, f *virttest.Fake) {
+			f.DisconnectOnCall(virttest.After)
+			time.AfterFunc(time.Second, f.Reconnect)
+		}, nil, shutdown.Ended, acpi(1), time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -104,7 +107,7 @@ func deaf(d *domain) { d.SetGuest(virttest.Guest{IgnoreShutdown: true}) }
 
 func late(d *domain, after time.Duration) {
 	d.SetGuest(virttest.Guest{Late: true})
-	time.AfterFunc(after, d.Answer)
+	time.AfterFunc(after, d.AnswerPending)
 }
 
 func end(d *domain) { d.Set(func(s *virt.State) { s.Phase = virt.ShutOff }) }

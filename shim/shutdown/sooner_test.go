@@ -25,7 +25,7 @@ func TestSooner(t *testing.T) {
 		"at once":             {3 * time.Second, 3 * time.Second, nil, 3 * time.Second},
 		"already":             {3 * time.Second, time.Second, nil, 3 * time.Second},
 		"later":               {3 * time.Second, time.Hour, nil, 30 * time.Second},
-		"libvirt is away yet": {3 * time.Second, 8 * time.Second, func(_ *domain, f *virttest.Fake) { f.Lose(); time.AfterFunc(9*time.Second, f.Return) }, 13 * time.Second},
+		"libvirt is away yet": {3 * time.Second, 8 * time.Second, func(_ *domain, f *virttest.Fake) { f.Disconnect(); time.AfterFunc(9*time.Second, f.Reconnect) }, 13 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

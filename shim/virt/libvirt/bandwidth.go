@@ -20,29 +20,29 @@ const unlimitedQuota = 17592186044415
 
 // SetBandwidth sets all in one call.
 func (d *domain) SetBandwidth(ctx context.Context, b virt.Bandwidth) error {
-	params, err := parameters(b)
+	params, err := schedulerParameters(b)
 	if err != nil {
 		return fmt.Errorf("domain %s: set CPU bandwidth: %w", d.name, err)
 	}
-	what := fmt.Sprintf("set CPU bandwidth to period %s, quota %s, shares %d", b.Period, b.Quota, b.Shares)
-	return d.change(ctx, what, func(handle *libvirt.Domain, impact libvirt.DomainModificationImpact) error {
-		return withoutCgroup(handle, handle.SetSchedulerParametersFlags(params, impact))
+	action := fmt.Sprintf("set CPU bandwidth to period %s, quota %s, shares %d", b.Period, b.Quota, b.Shares)
+	return d.change(ctx, action, func(handle *libvirt.Domain, impact libvirt.DomainModificationImpact) error {
+		return asNoCgroup(handle, handle.SetSchedulerParametersFlags(params, impact))
 	})
 }
 
 // withoutCgroup tells a domain whose libvirt may not use the CPU controller from one
 // that does not run: libvirt has one code for both.
-func withoutCgroup(handle *libvirt.Domain, err error) error {
-	if !is(err, libvirt.ERR_OPERATION_INVALID) {
+func asNoCgroup(handle *libvirt.Domain, err error) error {
+	if !hasCode(err, libvirt.ERR_OPERATION_INVALID) {
 		return err
 	}
-	if active, unknown := handle.IsActive(); unknown != nil || !active {
+	if active, activeErr := handle.IsActive(); activeErr != nil || !active {
 		return err
 	}
-	return fmt.Errorf("%w: %w", virt.ErrUnsupported, explained(err))
+	return fmt.Errorf("%w: %w", virt.ErrUnsupported, classified(err))
 }
 
-func parameters(b virt.Bandwidth) (*libvirt.DomainSchedulerParameters, error) {
+func schedulerParameters(b virt.Bandwidth) (*libvirt.DomainSchedulerParameters, error) {
 	switch {
 	case b.Period == 0 && b.Quota == 0 && b.Shares == 0:
 		return nil, errors.New("neither period, quota nor shares")
@@ -64,18 +64,18 @@ func parameters(b virt.Bandwidth) (*libvirt.DomainSchedulerParameters, error) {
 
 // bandwidth reads what libvirt can change. Without a cgroup there is nothing; the test
 // driver does not take the binding's flags.
-func bandwidth(handle *libvirt.Domain) (virt.Bandwidth, error) {
-	p, err := handle.GetSchedulerParametersFlags(libvirt.DOMAIN_AFFECT_CURRENT)
-	if is(err, libvirt.ERR_OPERATION_UNSUPPORTED, libvirt.ERR_NO_SUPPORT, libvirt.ERR_OPERATION_INVALID, libvirt.ERR_INVALID_ARG) {
+func readBandwidth(handle *libvirt.Domain) (virt.Bandwidth, error) {
+	params, err := handle.GetSchedulerParametersFlags(libvirt.DOMAIN_AFFECT_CURRENT)
+	if hasCode(err, libvirt.ERR_OPERATION_UNSUPPORTED, libvirt.ERR_NO_SUPPORT, libvirt.ERR_OPERATION_INVALID, libvirt.ERR_INVALID_ARG) {
 		return virt.Bandwidth{}, nil
 	}
 	if err != nil {
 		return virt.Bandwidth{}, err
 	}
-	return fromParameters(p), nil
+	return bandwidthFromParameters(params), nil
 }
 
-func fromParameters(p *libvirt.DomainSchedulerParameters) virt.Bandwidth {
+func bandwidthFromParameters(p *libvirt.DomainSchedulerParameters) virt.Bandwidth {
 	b := virt.Bandwidth{
 		Period: time.Duration(p.VcpuPeriod) * time.Microsecond,
 		Quota:  virt.Unlimited,

@@ -12,7 +12,7 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-func TestParameters(t *testing.T) {
+func TestSchedulerParameters(t *testing.T) {
 	for name, c := range map[string]struct {
 		bandwidth virt.Bandwidth
 		want      libvirt.DomainSchedulerParameters
@@ -23,7 +23,7 @@ func TestParameters(t *testing.T) {
 		"no limit":     {virt.Bandwidth{Quota: virt.Unlimited}, libvirt.DomainSchedulerParameters{VcpuQuotaSet: true, VcpuQuota: 17592186044415}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := parameters(c.bandwidth)
+			got, err := schedulerParameters(c.bandwidth)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -35,9 +35,9 @@ func TestParameters(t *testing.T) {
 }
 
 // What libvirt's versions tell of vCPUs that may always run.
-func TestUnlimited(t *testing.T) {
+func TestUnlimitedQuota(t *testing.T) {
 	for _, quota := range []int64{-1, 0, 17592186044415} {
-		got := fromParameters(&libvirt.DomainSchedulerParameters{VcpuPeriodSet: true, VcpuPeriod: 100000, VcpuQuotaSet: true, VcpuQuota: quota})
+		got := bandwidthFromParameters(&libvirt.DomainSchedulerParameters{VcpuPeriodSet: true, VcpuPeriod: 100000, VcpuQuotaSet: true, VcpuQuota: quota})
 		if want := (virt.Bandwidth{Period: 100 * time.Millisecond, Quota: virt.Unlimited, Supported: true}); got != want {
 			t.Errorf("quota %d: %+v, want %+v", quota, got, want)
 		}

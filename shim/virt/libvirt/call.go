@@ -15,19 +15,19 @@ import (
 // call runs f, which calls libvirt, in a goroutine of its own, and returns before it
 // does if ctx is done.
 func (c *connection) call(ctx context.Context, f func(*link) error) error {
-	if err := c.calls.Acquire(ctx, 1); err != nil {
+	if err := c.callSlots.Acquire(ctx, 1); err != nil {
 		return err
 	}
-	l, err := c.hold()
+	l, err := c.acquireLink()
 	if err != nil {
-		c.calls.Release(1)
+		c.callSlots.Release(1)
 		return err
 	}
 	done := make(chan error, 1)
 	go func() {
-		err := l.explained(f(l))
+		err := l.classified(f(l))
 		l.calls.Done()
-		c.calls.Release(1)
+		c.callSlots.Release(1)
 		done <- err
 	}()
 	select {
@@ -39,7 +39,7 @@ func (c *connection) call(ctx context.Context, f func(*link) error) error {
 }
 
 // hold returns the link, and keeps it open until its calls.Done.
-func (c *connection) hold() (*link, error) {
+func (c *connection) acquireLink() (*link, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.link == nil {
@@ -50,11 +50,11 @@ func (c *connection) hold() (*link, error) {
 }
 
 // explained also knows an error for the connection's that does not say so.
-func (l *link) explained(err error) error {
+func (l *link) classified(err error) error {
 	if err == nil {
 		return nil
 	}
-	err = explained(err)
+	err = classified(err)
 	if alive, broken := l.conn.IsAlive(); (broken != nil || !alive) && !errors.Is(err, virt.ErrConnection) {
 		return fmt.Errorf("%w: %w", virt.ErrConnection, err)
 	}
@@ -66,13 +66,13 @@ func (c *connection) Domain(ctx context.Context, nameOrUUID string) (virt.Domain
 	var found *domain
 	err := c.call(ctx, func(l *link) error {
 		d, err := l.conn.LookupDomainByUUIDString(nameOrUUID)
-		if err != nil && is(err, libvirt.ERR_NO_DOMAIN, libvirt.ERR_INVALID_ARG) {
+		if err != nil && hasCode(err, libvirt.ERR_NO_DOMAIN, libvirt.ERR_INVALID_ARG) {
 			d, err = l.conn.LookupDomainByName(nameOrUUID)
 		}
 		if err != nil {
 			return err
 		}
-		found, err = c.adopt(d)
+		found, err = c.newDomain(d)
 		return err
 	})
 	if err != nil {
@@ -88,7 +88,7 @@ func (c *connection) Domains(ctx context.Context) ([]virt.Domain, error) {
 		all, err := l.conn.ListAllDomains(0)
 		var errs []error
 		for i := range all {
-			d, err := c.adopt(&all[i])
+			d, err := c.newDomain(&all[i])
 			found, errs = append(found, d), append(errs, err)
 		}
 		return errors.Join(append(errs, err)...)
@@ -100,19 +100,19 @@ func (c *connection) Domains(ctx context.Context) ([]virt.Domain, error) {
 }
 
 // adopt frees libvirt's handle: a domain outlives the link.
-func (c *connection) adopt(d *libvirt.Domain) (*domain, error) {
+func (c *connection) newDomain(d *libvirt.Domain) (*domain, error) {
 	defer func() { _ = d.Free() }()
 	uuid, err := d.GetUUIDString()
 	if err != nil {
 		return nil, err
 	}
 	name, err := d.GetName()
-	return &domain{c: c, uuid: uuid, name: name, start: startOf(d)}, err
+	return &domain{c: c, uuid: uuid, name: name, startID: startID(d)}, err
 }
 
 // startOf is the ID of a domain that runs, else 0. libvirt begins with 1, and keeps it when
 // it is restarted itself.
-func startOf(d *libvirt.Domain) uint {
+func startID(d *libvirt.Domain) uint {
 	id, err := d.GetID()
 	if err != nil {
 		return 0

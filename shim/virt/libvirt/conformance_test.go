@@ -14,41 +14,41 @@ import (
 )
 
 // libvirt's own fake knows vCPUs and a balloon, and that is all.
-func TestConformanceOfTestDriver(t *testing.T) {
+func TestTestDriverConformance(t *testing.T) {
 	virttest.Run(t, func(t *testing.T) virttest.Fixture {
 		c := open(t, "test:///default", Options{})
 		return virttest.Fixture{
-			Connection: c, Domain: ofTestDriver(t, c), VCPUs: true, Unplug: true,
-			Defined:   func(t *testing.T) virt.State { return defined(t, c.(*connection).link.conn, "vm-1") },
-			StartAnew: func(t *testing.T) { startAnew(t, c.(*connection).link.conn, "vm-1") },
+			Connection: c, Domain: testDriverDomain(t, c), VCPUs: true, Unplug: true,
+			Defined: func(t *testing.T) virt.State { return readDefined(t, c.(*connection).link.conn, "vm-1") },
+			Restart: func(t *testing.T) { startAgain(t, c.(*connection).link.conn, "vm-1") },
 		}
 	})
 }
 
-func TestConformanceOfQEMU(t *testing.T) {
+func TestQEMUConformance(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out with -short: boots a guest")
 	}
 	d := libvirttest.Start(t, true)
-	v := d.Linux(t)
+	v := d.LinuxVM(t)
 	virttest.Run(t, func(t *testing.T) virttest.Fixture {
-		c := open(t, d.URI, Options{MaxBackoff: quick})
+		c := open(t, d.URI, Options{MaxBackoff: shortPause})
 		return virttest.Fixture{
-			Connection: c, Domain: boot(t, d, c, v), Defined: func(t *testing.T) virt.State { return definedBy(t, d) }, VCPUs: true, Unplug: d.Unplugs(t), Agent: true, VirtioMem: "virtiomem0",
-			DIMM: 128 << 20, Balloon: true, Bandwidth: d.LimitsCPU(), ACPI: true,
-			StartAnew: func(t *testing.T) {
-				d.Raw(t, func(conn *libvirt.Connect) error {
-					startAnew(t, conn, libvirttest.Name)
+			Connection: c, Domain: bootDefined(t, d, c, v), Defined: func(t *testing.T) virt.State { return readDefinedOf(t, d) }, VCPUs: true, Unplug: d.UnplugsVCPUs(t), Agent: true, VirtioMem: "virtiomem0",
+			DIMM: 128 << 20, Balloon: true, Bandwidth: d.HasCPUController(), ACPI: true,
+			Restart: func(t *testing.T) {
+				d.WithConnect(t, func(conn *libvirt.Connect) error {
+					startAgain(t, conn, libvirttest.Name)
 					return nil
 				})
 			},
-			Lose: func(t *testing.T) { d.Signal(t, syscall.SIGKILL) }, Return: func(t *testing.T) { d.Return(t) },
+			StopLibvirt: func(t *testing.T) { d.SignalLibvirtd(t, syscall.SIGKILL) }, StartLibvirt: func(t *testing.T) { d.StartLibvirtd(t) },
 		}
 	})
 }
 
 // ofTestDriver makes a domain with room: the one that is there has none.
-func startAnew(t *testing.T, conn *libvirt.Connect, name string) {
+func startAgain(t *testing.T, conn *libvirt.Connect, name string) {
 	t.Helper()
 	handle, err := conn.LookupDomainByName(name)
 	must(t, err)
@@ -56,7 +56,7 @@ func startAnew(t *testing.T, conn *libvirt.Connect, name string) {
 	must(t, handle.Create())
 }
 
-func ofTestDriver(t *testing.T, c virt.Connection) virt.Domain {
+func testDriverDomain(t *testing.T, c virt.Connection) virt.Domain {
 	t.Helper()
 	handle, err := c.(*connection).link.conn.DomainDefineXML(`<domain type='test'><name>vm-1</name>
 		<memory>262144</memory><vcpu current='1'>16</vcpu><os><type>hvm</type></os></domain>`)

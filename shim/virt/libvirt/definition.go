@@ -30,15 +30,15 @@ func parseDefinition(text string) (definition, error) {
 	if err := def.Unmarshal(text); err != nil {
 		return def, fmt.Errorf("read the domain's XML: %w", err)
 	}
-	var more struct {
+	var extra struct {
 		Memory []struct {
 			Current amount `xml:"target>current"`
 		} `xml:"devices>memory"`
 	}
-	if err := xml.Unmarshal([]byte(text), &more); err != nil {
+	if err := xml.Unmarshal([]byte(text), &extra); err != nil {
 		return def, fmt.Errorf("read the domain's XML: %w", err)
 	}
-	for _, m := range more.Memory {
+	for _, m := range extra.Memory {
 		def.current = append(def.current, m.Current)
 	}
 	return def, def.check()
@@ -64,7 +64,7 @@ func (def definition) check() error {
 			return errors.New("read the domain's XML: a memory device has no size")
 		}
 		units = append(units, def.current[i].Unit)
-		units = append(units, unitsOf(*m.Target)...)
+		units = append(units, targetUnits(*m.Target)...)
 	}
 	for _, unit := range units {
 		if unit != "" && unit != "KiB" {
@@ -74,7 +74,7 @@ func (def definition) check() error {
 	return nil
 }
 
-func unitsOf(target libvirtxml.DomainMemorydevTarget) []string {
+func targetUnits(target libvirtxml.DomainMemorydevTarget) []string {
 	units := []string{target.Size.Unit}
 	if target.Block != nil {
 		units = append(units, target.Block.Unit)
@@ -109,8 +109,8 @@ func (def definition) vcpus() virt.VCPUs {
 	}
 	v.Boot = v.Plugged
 	if def.VCPUs != nil {
-		for _, one := range def.VCPUs.VCPU {
-			if one.Enabled == "yes" && one.Hotpluggable == "yes" {
+		for _, vcpu := range def.VCPUs.VCPU {
+			if vcpu.Enabled == "yes" && vcpu.Hotpluggable == "yes" {
 				v.Boot--
 			}
 		}
@@ -123,12 +123,12 @@ func (def definition) memory() virt.Memory {
 	for _, d := range m.Devices {
 		m.Boot -= min(d.Size, m.Boot)
 	}
-	if most := def.MaximumMemory; most != nil {
-		m.Maximum, m.Slots = fromKiB(most.Value), int(most.Slots)
+	if maxMemory := def.MaximumMemory; maxMemory != nil {
+		m.Maximum, m.Slots = fromKiB(maxMemory.Value), int(maxMemory.Slots)
 	}
 	m.Balloon = fromKiB(def.Memory.Value)
-	if now := def.CurrentMemory; now != nil {
-		m.Balloon = fromKiB(now.Value)
+	if current := def.CurrentMemory; current != nil {
+		m.Balloon = fromKiB(current.Value)
 	}
 	m.Ballooned = def.Devices != nil && def.Devices.MemBalloon != nil && def.Devices.MemBalloon.Model != "none"
 	return m
@@ -176,11 +176,11 @@ func (def definition) device(alias string) (libvirtxml.DomainMemorydev, error) {
 // like finds the device of a definition that is a running domain's: the one at the
 // same address, or else one of the same kind, cell and size that is no other device's:
 // a definition loses a DIMM before the guest does, which may be asked again.
-func (def definition) like(device libvirtxml.DomainMemorydev, live definition) (libvirtxml.DomainMemorydev, bool) {
+func (def definition) counterpart(device libvirtxml.DomainMemorydev, live definition) (libvirtxml.DomainMemorydev, bool) {
 	all := def.memoryDevices()
-	at := slices.IndexFunc(all, func(m libvirtxml.DomainMemorydev) bool { return alike(m, device) && sameAddress(m, device) })
+	at := slices.IndexFunc(all, func(m libvirtxml.DomainMemorydev) bool { return sameKind(m, device) && sameAddress(m, device) })
 	if at < 0 {
-		at = slices.IndexFunc(all, func(m libvirtxml.DomainMemorydev) bool { return alike(m, device) && !live.hasAtAddressOf(m) })
+		at = slices.IndexFunc(all, func(m libvirtxml.DomainMemorydev) bool { return sameKind(m, device) && !live.hasDeviceAtAddressOf(m) })
 	}
 	if at < 0 {
 		return libvirtxml.DomainMemorydev{}, false
@@ -188,11 +188,11 @@ func (def definition) like(device libvirtxml.DomainMemorydev, live definition) (
 	return all[at], true
 }
 
-func (def definition) hasAtAddressOf(device libvirtxml.DomainMemorydev) bool {
+func (def definition) hasDeviceAtAddressOf(device libvirtxml.DomainMemorydev) bool {
 	return slices.ContainsFunc(def.memoryDevices(), func(m libvirtxml.DomainMemorydev) bool { return sameAddress(m, device) })
 }
 
-func alike(a, b libvirtxml.DomainMemorydev) bool {
+func sameKind(a, b libvirtxml.DomainMemorydev) bool {
 	return a.Model == b.Model && *a.Target.Size == *b.Target.Size && reflect.DeepEqual(a.Target.Node, b.Target.Node)
 }
 

@@ -46,7 +46,7 @@ func TestDefinition(t *testing.T) {
 	}
 }
 
-func TestDefinitionIsRefused(t *testing.T) {
+func TestInvalidDefinition(t *testing.T) {
 	for name, c := range map[string]struct{ old, now, want string }{
 		"another document":    {"<domain", "", "but have <name>"},
 		"another unit":        {"<memory unit='KiB'>", "<memory unit='MiB'>", `unit "MiB": want KiB`},
@@ -66,7 +66,7 @@ func TestDefinitionIsRefused(t *testing.T) {
 }
 
 // What a running domain has is found in its definition, where it has no alias.
-func TestLike(t *testing.T) {
+func TestCounterpart(t *testing.T) {
 	live, err := parseDefinition(resized(t))
 	if err != nil {
 		t.Fatal(err)
@@ -79,19 +79,19 @@ func TestLike(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found, ok := defined.like(device, live); !ok || found.Alias != nil || found.Target.Size.Value != 131072 {
+	if found, ok := defined.counterpart(device, live); !ok || found.Alias != nil || found.Target.Size.Value != 131072 {
 		t.Errorf("found %+v, %t, want the DIMM", found, ok)
 	}
 	larger := device
 	larger.Target = &libvirtxml.DomainMemorydevTarget{Size: &libvirtxml.DomainMemorydevTargetSize{Value: 131073, Unit: "KiB"}, Node: device.Target.Node}
-	if found, ok := defined.like(larger, live); ok {
+	if found, ok := defined.counterpart(larger, live); ok {
 		t.Errorf("found %+v, which has another size", found)
 	}
 	second := slotted(device, 1)
-	if found, ok := defined.like(second, definition{}); !ok || found.Target.Size.Value != 131072 {
+	if found, ok := defined.counterpart(second, definition{}); !ok || found.Target.Size.Value != 131072 {
 		t.Errorf("found %+v, %t, want the DIMM, which is only in another slot", found, ok)
 	}
-	if found, ok := defined.like(second, live); ok {
+	if found, ok := defined.counterpart(second, live); ok {
 		t.Errorf("found %+v, which is another DIMM's", found)
 	}
 }

@@ -16,43 +16,43 @@ import (
 type domain struct {
 	c          *connection
 	uuid, name string
-	start      uint // libvirt's ID, which each start has its own of; 0: it did not run when it was found
+	startID    uint // libvirt's ID, which each start has its own of; 0: it did not run when it was found
 }
 
 var _ virt.Domain = (*domain)(nil)
 
 // do calls libvirt about the domain. The error says what was being done.
-func (d *domain) do(ctx context.Context, what string, f func(*libvirt.Domain) error) error {
+func (d *domain) withHandle(ctx context.Context, action string, f func(*libvirt.Domain) error) error {
 	err := d.c.call(ctx, func(l *link) error {
-		handle, err := l.domain(d.uuid)
+		handle, err := l.handle(d.uuid)
 		if err != nil {
 			return err
 		}
-		return notRunning(handle, f(handle))
+		return asNotRunning(handle, f(handle))
 	})
 	if err != nil {
-		return fmt.Errorf("domain %s: %s: %w", d.name, what, err)
+		return fmt.Errorf("domain %s: %s: %w", d.name, action, err)
 	}
 	return nil
 }
 
 // notRunning tells a domain that does not run from the other reasons that libvirt has
 // one code for.
-func notRunning(handle *libvirt.Domain, err error) error {
-	if !is(err, libvirt.ERR_OPERATION_INVALID) {
+func asNotRunning(handle *libvirt.Domain, err error) error {
+	if !hasCode(err, libvirt.ERR_OPERATION_INVALID) {
 		return err
 	}
-	if active, unknown := handle.IsActive(); unknown == nil && !active {
-		return fmt.Errorf("%w: %w", virt.ErrNotRunning, explained(err))
+	if active, activeErr := handle.IsActive(); activeErr == nil && !active {
+		return fmt.Errorf("%w: %w", virt.ErrNotRunning, classified(err))
 	}
 	return err
 }
 
 // change does what changes the domain, and its definition if it has one of its own: a
 // transient domain has none.
-func (d *domain) change(ctx context.Context, what string, f func(*libvirt.Domain, libvirt.DomainModificationImpact) error) error {
-	defer d.c.hub.Tell(d.uuid)
-	return d.do(ctx, what, func(handle *libvirt.Domain) error {
+func (d *domain) change(ctx context.Context, action string, f func(*libvirt.Domain, libvirt.DomainModificationImpact) error) error {
+	defer d.c.hub.Notify(d.uuid)
+	return d.withHandle(ctx, action, func(handle *libvirt.Domain) error {
 		persistent, err := handle.IsPersistent()
 		if err != nil {
 			return err
@@ -67,7 +67,7 @@ func (d *domain) change(ctx context.Context, what string, f func(*libvirt.Domain
 // XML returns the definition of the running domain.
 func (d *domain) XML(ctx context.Context) (string, error) {
 	var text string
-	err := d.do(ctx, "read its XML", func(handle *libvirt.Domain) (err error) {
+	err := d.withHandle(ctx, "read its XML", func(handle *libvirt.Domain) (err error) {
 		text, err = handle.GetXMLDesc(0)
 		return err
 	})
@@ -92,12 +92,12 @@ func (d *domain) SetVCPUs(ctx context.Context, n int) error {
 // setVCPUs asks first for what can be unplugged, which is a matter of definitions.
 func setVCPUs(handle *libvirt.Domain, n int, flags libvirt.DomainVcpuFlags) error {
 	if flags&libvirt.DOMAIN_VCPU_CONFIG != 0 {
-		err := explained(handle.SetVcpusFlags(uint(n), flags|libvirt.DOMAIN_VCPU_HOTPLUGGABLE))
+		err := classified(handle.SetVcpusFlags(uint(n), flags|libvirt.DOMAIN_VCPU_HOTPLUGGABLE))
 		if !errors.Is(err, virt.ErrUnsupported) {
-			return unplugged(err)
+			return asUnconfirmedUnplug(err)
 		}
 	}
-	return unplugged(handle.SetVcpusFlags(uint(n), flags))
+	return asUnconfirmedUnplug(handle.SetVcpusFlags(uint(n), flags))
 }
 
 // Shutdown asks the guest in that way and in no other: libvirt would choose. An agent
@@ -112,15 +112,15 @@ func (d *domain) Shutdown(ctx context.Context, how virt.Shutdown) error {
 	if !ok {
 		return fmt.Errorf("domain %s: shut down by %q: want %q or %q", d.name, how, virt.ACPI, virt.GuestAgent)
 	}
-	return d.do(ctx, "ask the guest to shut down by "+string(how), func(handle *libvirt.Domain) error {
-		return agentGone(handle.ShutdownFlags(flag))
+	return d.withHandle(ctx, "ask the guest to shut down by "+string(how), func(handle *libvirt.Domain) error {
+		return asAgentGone(handle.ShutdownFlags(flag))
 	})
 }
 
 // Destroy ends QEMU with SIGTERM and, when that does not end it, with SIGKILL: without
 // libvirt's flag "graceful", which leaves it running then.
 func (d *domain) Destroy(ctx context.Context) error {
-	return d.do(ctx, "destroy it", func(handle *libvirt.Domain) error {
+	return d.withHandle(ctx, "destroy it", func(handle *libvirt.Domain) error {
 		return handle.DestroyFlags(libvirt.DOMAIN_DESTROY_DEFAULT)
 	})
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // kinds are the codes that say the same whatever was asked.
-var kinds = map[libvirt.ErrorNumber]error{
+var errorKinds = map[libvirt.ErrorNumber]error{
 	libvirt.ERR_NO_DOMAIN:             virt.ErrNoDomain,
 	libvirt.ERR_NO_SUPPORT:            virt.ErrUnsupported,
 	libvirt.ERR_OPERATION_UNSUPPORTED: virt.ErrUnsupported,
@@ -29,13 +29,13 @@ var kinds = map[libvirt.ErrorNumber]error{
 }
 
 // explained adds the error that callers tell apart, and keeps libvirt's own.
-func explained(err error) error {
-	var done failure
+func classified(err error) error {
+	var already libvirtError
 	var answer libvirt.Error
-	if errors.As(err, &done) || !errors.As(err, &answer) {
+	if errors.As(err, &already) || !errors.As(err, &answer) {
 		return err
 	}
-	kind := kinds[answer.Code]
+	kind := errorKinds[answer.Code]
 	switch {
 	case answer.Domain == libvirt.FROM_RPC:
 		kind = virt.ErrConnection
@@ -43,22 +43,22 @@ func explained(err error) error {
 		kind = virt.ErrUnsupported
 	}
 	if kind == nil {
-		return failure{answer}
+		return libvirtError{answer}
 	}
-	return fmt.Errorf("%w: %w", kind, failure{answer})
+	return fmt.Errorf("%w: %w", kind, libvirtError{answer})
 }
 
 // unknownFlags is the answer of drivers that can less than QEMU's. There is no code.
 var unknownFlags = regexp.MustCompile("^unsupported flags |mutually exclusive$")
 
 // failure is an answer of libvirt, shown in its words.
-type failure struct{ answer libvirt.Error }
+type libvirtError struct{ answer libvirt.Error }
 
-func (f failure) Error() string { return f.answer.Message }
-func (f failure) Unwrap() error { return f.answer }
+func (f libvirtError) Error() string { return f.answer.Message }
+func (f libvirtError) Unwrap() error { return f.answer }
 
 // is reports whether libvirt's answer has one of the codes.
-func is(err error, codes ...libvirt.ErrorNumber) bool {
+func hasCode(err error, codes ...libvirt.ErrorNumber) bool {
 	var answer libvirt.Error
 	if !errors.As(err, &answer) {
 		return false
@@ -73,17 +73,17 @@ func is(err error, codes ...libvirt.ErrorNumber) bool {
 
 // unplugged knows the answer of versions that have no code for an unplug that the guest
 // has not confirmed.
-func unplugged(err error) error {
-	if is(err, libvirt.ERR_OPERATION_FAILED) && strings.Contains(err.Error(), "timed out") {
-		return fmt.Errorf("%w: %w", virt.ErrUnconfirmed, explained(err))
+func asUnconfirmedUnplug(err error) error {
+	if hasCode(err, libvirt.ERR_OPERATION_FAILED) && strings.Contains(err.Error(), "timed out") {
+		return fmt.Errorf("%w: %w", virt.ErrUnconfirmed, classified(err))
 	}
 	return err
 }
 
 // agentGone knows the answer for an agent whose channel ended. There is no code.
-func agentGone(err error) error {
-	if is(err, libvirt.ERR_INTERNAL_ERROR) && strings.Contains(err.Error(), "End of file from agent socket") {
-		return fmt.Errorf("%w: %w", virt.ErrUnconfirmed, explained(err))
+func asAgentGone(err error) error {
+	if hasCode(err, libvirt.ERR_INTERNAL_ERROR) && strings.Contains(err.Error(), "End of file from agent socket") {
+		return fmt.Errorf("%w: %w", virt.ErrUnconfirmed, classified(err))
 	}
 	return err
 }

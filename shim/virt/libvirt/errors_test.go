@@ -12,7 +12,7 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-func TestExplained(t *testing.T) {
+func TestClassified(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  libvirt.Error
 		kind error
@@ -27,28 +27,28 @@ func TestExplained(t *testing.T) {
 		"bad argument":     {libvirt.Error{Code: libvirt.ERR_INVALID_ARG, Message: "no"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := explained(c.err)
-			if c.kind != nil && !errors.Is(got, c.kind) || !is(got, c.err.Code) {
+			got := classified(c.err)
+			if c.kind != nil && !errors.Is(got, c.kind) || !hasCode(got, c.err.Code) {
 				t.Errorf("%v, want that %v, of libvirt's %v", got, c.kind, c.err)
 			}
-			if again := explained(fmt.Errorf("again: %w", got)); again.Error() != "again: "+got.Error() {
+			if again := classified(fmt.Errorf("again: %w", got)); again.Error() != "again: "+got.Error() {
 				t.Errorf("explained twice: %v", again)
 			}
 		})
 	}
 }
 
-func TestUnconfirmed(t *testing.T) {
-	for what, err := range map[string]error{
-		"unplug of old versions":    unplugged(libvirt.Error{Code: libvirt.ERR_OPERATION_FAILED, Message: "vcpu unplug request timed out"}),
-		"shutdown of a quick guest": agentGone(libvirt.Error{Code: libvirt.ERR_INTERNAL_ERROR, Message: "internal error: End of file from agent socket"}),
+func TestUnconfirmedErrors(t *testing.T) {
+	for name, err := range map[string]error{
+		"unplug of old versions":    asUnconfirmedUnplug(libvirt.Error{Code: libvirt.ERR_OPERATION_FAILED, Message: "vcpu unplug request timed out"}),
+		"shutdown of a quick guest": asAgentGone(libvirt.Error{Code: libvirt.ERR_INTERNAL_ERROR, Message: "internal error: End of file from agent socket"}),
 	} {
 		if !errors.Is(err, virt.ErrUnconfirmed) {
-			t.Errorf("%s: %v, want that %v", what, err, virt.ErrUnconfirmed)
+			t.Errorf("%s: %v, want that %v", name, err, virt.ErrUnconfirmed)
 		}
 	}
 	other := libvirt.Error{Code: libvirt.ERR_INTERNAL_ERROR, Message: "something else"}
-	if errors.Is(unplugged(other), virt.ErrUnconfirmed) || errors.Is(agentGone(other), virt.ErrUnconfirmed) {
+	if errors.Is(asUnconfirmedUnplug(other), virt.ErrUnconfirmed) || errors.Is(asAgentGone(other), virt.ErrUnconfirmed) {
 		t.Errorf("%v is taken for a guest that did not confirm", other)
 	}
 }

@@ -10,63 +10,63 @@ import (
 
 // watch registers for all that State tells and libvirt has an event for. Changes of
 // tunables have one too, but the binding panics when it comes.
-func (l *link) watch(told func(uuid, event string)) error {
+func (l *link) registerEvents(onEvent func(uuid, event string)) error {
 	for event, register := range l.registrations() {
 		id, err := register(func(d *libvirt.Domain) {
 			if uuid, err := d.GetUUIDString(); err == nil {
-				told(uuid, event)
+				onEvent(uuid, event)
 			}
 		})
-		if is(err, libvirt.ERR_NO_SUPPORT, libvirt.ERR_INVALID_ARG, libvirt.ERR_RPC) {
+		if hasCode(err, libvirt.ERR_NO_SUPPORT, libvirt.ERR_INVALID_ARG, libvirt.ERR_RPC) {
 			continue // an older libvirt does not know the event
 		}
 		if err != nil {
-			return fmt.Errorf("register for %s events: %w", event, explained(err))
+			return fmt.Errorf("register for %s events: %w", event, classified(err))
 		}
 		l.callbacks = append(l.callbacks, id)
 	}
 	return nil
 }
 
-type listener func(*libvirt.Domain)
+type domainFunc func(*libvirt.Domain)
 
 // registrations have the names of virsh-event(1).
-func (l *link) registrations() map[string]func(listener) (int, error) {
-	return map[string]func(listener) (int, error){
-		"lifecycle": func(tell listener) (int, error) {
+func (l *link) registrations() map[string]func(domainFunc) (int, error) {
+	return map[string]func(domainFunc) (int, error){
+		"lifecycle": func(notify domainFunc) (int, error) {
 			return l.conn.DomainEventLifecycleRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, e *libvirt.DomainEventLifecycle) {
 				if e.Event == libvirt.DOMAIN_EVENT_STARTED {
-					l.startedAnew(d)
+					l.replaceHandle(d)
 				}
-				tell(d)
+				notify(d)
 			})
 		},
-		"balloon-change": func(tell listener) (int, error) {
-			return l.conn.DomainEventBalloonChangeRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, _ *libvirt.DomainEventBalloonChange) { tell(d) })
+		"balloon-change": func(notify domainFunc) (int, error) {
+			return l.conn.DomainEventBalloonChangeRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, _ *libvirt.DomainEventBalloonChange) { notify(d) })
 		},
-		"memory-device-size-change": func(tell listener) (int, error) {
-			return l.conn.DomainEventMemoryDeviceSizeChangeRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, _ *libvirt.DomainEventMemoryDeviceSizeChange) { tell(d) })
+		"memory-device-size-change": func(notify domainFunc) (int, error) {
+			return l.conn.DomainEventMemoryDeviceSizeChangeRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, _ *libvirt.DomainEventMemoryDeviceSizeChange) { notify(d) })
 		},
-		"device-added": func(tell listener) (int, error) {
-			return l.conn.DomainEventDeviceAddedRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, _ *libvirt.DomainEventDeviceAdded) { tell(d) })
+		"device-added": func(notify domainFunc) (int, error) {
+			return l.conn.DomainEventDeviceAddedRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, _ *libvirt.DomainEventDeviceAdded) { notify(d) })
 		},
-		"device-removed": func(tell listener) (int, error) {
-			return l.conn.DomainEventDeviceRemovedRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, _ *libvirt.DomainEventDeviceRemoved) { tell(d) })
+		"device-removed": func(notify domainFunc) (int, error) {
+			return l.conn.DomainEventDeviceRemovedRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, _ *libvirt.DomainEventDeviceRemoved) { notify(d) })
 		},
-		"device-removal-failed": func(tell listener) (int, error) {
-			return l.conn.DomainEventDeviceRemovalFailedRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, _ *libvirt.DomainEventDeviceRemovalFailed) { tell(d) })
+		"device-removal-failed": func(notify domainFunc) (int, error) {
+			return l.conn.DomainEventDeviceRemovalFailedRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, _ *libvirt.DomainEventDeviceRemovalFailed) { notify(d) })
 		},
-		"vcpu-removed": func(tell listener) (int, error) {
-			return l.conn.DomainEventVcpuRemovedRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, _ *libvirt.DomainEventVcpuRemoved) { tell(d) })
+		"vcpu-removed": func(notify domainFunc) (int, error) {
+			return l.conn.DomainEventVcpuRemovedRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, _ *libvirt.DomainEventVcpuRemoved) { notify(d) })
 		},
-		"agent-lifecycle": func(tell listener) (int, error) {
-			return l.conn.DomainEventAgentLifecycleRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, _ *libvirt.DomainEventAgentLifecycle) { tell(d) })
+		"agent-lifecycle": func(notify domainFunc) (int, error) {
+			return l.conn.DomainEventAgentLifecycleRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, _ *libvirt.DomainEventAgentLifecycle) { notify(d) })
 		},
-		"job-completed": func(tell listener) (int, error) {
-			return l.conn.DomainEventJobCompletedRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, _ *libvirt.DomainEventJobCompleted) { tell(d) })
+		"job-completed": func(notify domainFunc) (int, error) {
+			return l.conn.DomainEventJobCompletedRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, _ *libvirt.DomainEventJobCompleted) { notify(d) })
 		},
-		"migration-iteration": func(tell listener) (int, error) {
-			return l.conn.DomainEventMigrationIterationRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, _ *libvirt.DomainEventMigrationIteration) { tell(d) })
+		"migration-iteration": func(notify domainFunc) (int, error) {
+			return l.conn.DomainEventMigrationIterationRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, _ *libvirt.DomainEventMigrationIteration) { notify(d) })
 		},
 	}
 }

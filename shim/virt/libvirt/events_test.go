@@ -16,47 +16,47 @@ import (
 // events are those that a connection is told, by name.
 type events chan string
 
-func hear(t *testing.T, d *libvirttest.Daemon) events {
+func listen(t *testing.T, d *libvirttest.Daemon) events {
 	t.Helper()
 	_ = open(t, d.URI, Options{}) // waits for libvirtd
-	told := make(events, 1024)
-	l, err := connect(d.URI, time.Minute, func(_, event string) { told <- event })
+	heard := make(events, 1024)
+	l, err := connect(d.URI, time.Minute, func(_, event string) { heard <- event })
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(l.close)
-	return told
+	return heard
 }
 
 // next waits for one of the events, and leaves out others.
-func (e events) next(t *testing.T, wanted ...string) string {
+func (e events) next(t *testing.T, names ...string) string {
 	t.Helper()
-	event := e.within(time.Minute, wanted...)
-	if event == "" {
-		t.Fatalf("libvirt never told of %q", wanted)
+	name := e.within(time.Minute, names...)
+	if name == "" {
+		t.Fatalf("libvirt never told of %q", names)
 	}
-	return event
+	return name
 }
 
 // within is next for events that may never come; then it is empty.
-func (e events) within(bound time.Duration, wanted ...string) string {
-	late := time.After(bound)
+func (e events) within(bound time.Duration, names ...string) string {
+	timeout := time.After(bound)
 	for {
 		select {
-		case event := <-e:
-			if slices.Contains(wanted, event) {
-				return event
+		case name := <-e:
+			if slices.Contains(names, name) {
+				return name
 			}
-		case <-late:
+		case <-timeout:
 			return ""
 		}
 	}
 }
 
 // raw changes the domain with a second connection.
-func raw(t *testing.T, d *libvirttest.Daemon, f func(*libvirt.Domain) error) {
+func withDomain(t *testing.T, d *libvirttest.Daemon, f func(*libvirt.Domain) error) {
 	t.Helper()
-	d.Raw(t, func(conn *libvirt.Connect) error {
+	d.WithConnect(t, func(conn *libvirt.Connect) error {
 		handle, err := conn.LookupDomainByName(libvirttest.Name)
 		if err != nil {
 			return err
@@ -71,8 +71,8 @@ const dimmXML = `<memory model='dimm'><target><size unit='MiB'>128</size><node>0
 // request has another connection ask for virtio-mem.
 func request(t *testing.T, d *libvirttest.Daemon, bytes uint64) {
 	t.Helper()
-	raw(t, d, func(handle *libvirt.Domain) error {
-		live, err := read(handle, 0)
+	withDomain(t, d, func(handle *libvirt.Domain) error {
+		live, err := readDefinition(handle, 0)
 		if err != nil {
 			return err
 		}
@@ -99,39 +99,39 @@ func TestEvents(t *testing.T) {
 		t.Skip("left out with -short: boots a guest")
 	}
 	d := libvirttest.Start(t, false)
-	told := hear(t, d)
-	v := boot(t, d, open(t, d.URI, Options{}), d.Linux(t))
-	told.next(t, "lifecycle")
-	told.next(t, "agent-lifecycle")
+	heard := listen(t, d)
+	v := bootDefined(t, d, open(t, d.URI, Options{}), d.LinuxVM(t))
+	heard.next(t, "lifecycle")
+	heard.next(t, "agent-lifecycle")
 	d.AwaitConsole(t, "GUEST cpus=")
-	raw(t, d, func(handle *libvirt.Domain) error { return handle.SetMemoryFlags(128<<10, libvirt.DOMAIN_MEM_LIVE) })
-	told.next(t, "balloon-change")
+	withDomain(t, d, func(handle *libvirt.Domain) error { return handle.SetMemoryFlags(128<<10, libvirt.DOMAIN_MEM_LIVE) })
+	heard.next(t, "balloon-change")
 	request(t, d, 64*mib)
-	told.next(t, "memory-device-size-change")
-	raw(t, d, attachDIMM)
-	told.next(t, "device-added")
+	heard.next(t, "memory-device-size-change")
+	withDomain(t, d, attachDIMM)
+	heard.next(t, "device-added")
 	for tries, removed := 1, false; !removed; tries++ { // a guest that is not ready refuses, or says nothing
-		raw(t, d, detachDIMM)
-		removed = told.within(20*time.Second, "device-removed", "device-removal-failed") == "device-removed"
+		withDomain(t, d, detachDIMM)
+		removed = heard.within(20*time.Second, "device-removed", "device-removal-failed") == "device-removed"
 		if !removed && tries == 10 {
 			t.Fatal("the DIMM was never given back")
 		}
 	}
-	if d.Unplugs(t) && tellsOfVCPUs(t, d) {
+	if d.UnplugsVCPUs(t) && hasVCPUEvents(t, d) {
 		must(t, v.SetVCPUs(t.Context(), 2))
-		until(t, v, "the guest uses them", func(s virt.State, _ error) bool { return s.VCPUs.Online == 2 })
+		awaitState(t, v, "the guest uses them", func(s virt.State, _ error) bool { return s.VCPUs.Online == 2 })
 		must(t, v.SetVCPUs(t.Context(), 1))
-		told.next(t, "vcpu-removed")
+		heard.next(t, "vcpu-removed")
 	}
 }
 
 // tellsOfVCPUs reports whether libvirt's library and daemon are 12.4 or newer.
-func tellsOfVCPUs(t *testing.T, d *libvirttest.Daemon) bool {
+func hasVCPUEvents(t *testing.T, d *libvirttest.Daemon) bool {
 	t.Helper()
 	library, err := libvirt.GetVersion()
 	must(t, err)
 	oldest := library
-	d.Raw(t, func(conn *libvirt.Connect) error {
+	d.WithConnect(t, func(conn *libvirt.Connect) error {
 		daemon, err := conn.GetLibVersion()
 		oldest = min(library, daemon)
 		return err
@@ -139,68 +139,68 @@ func tellsOfVCPUs(t *testing.T, d *libvirttest.Daemon) bool {
 	return oldest >= 12_004_000
 }
 
-func TestEventOfRefusal(t *testing.T) {
+func TestRemovalFailedEvent(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out with -short: boots a guest")
 	}
 	d := libvirttest.Start(t, false)
-	told := hear(t, d)
-	boot(t, d, open(t, d.URI, Options{}), d.Linux(t, "guest.keep-dimms"))
+	heard := listen(t, d)
+	bootDefined(t, d, open(t, d.URI, Options{}), d.LinuxVM(t, "guest.keep-dimms"))
 	d.AwaitConsole(t, "GUEST cpus=")
-	raw(t, d, attachDIMM)
-	raw(t, d, detachDIMM)
-	told.next(t, "device-removal-failed")
+	withDomain(t, d, attachDIMM)
+	withDomain(t, d, detachDIMM)
+	heard.next(t, "device-removal-failed")
 }
 
-func TestEventsOfMigration(t *testing.T) {
+func TestMigrationEvents(t *testing.T) {
 	source, target := libvirttest.Start(t, false), libvirttest.Start(t, false)
-	told := hear(t, source)
+	heard := listen(t, source)
 	_ = open(t, target.URI, Options{})
-	boot(t, source, open(t, source.URI, Options{}), libvirttest.VM{})
+	bootDefined(t, source, open(t, source.URI, Options{}), libvirttest.VM{})
 	m := source.Migrate(t, target)
-	told.next(t, "migration-iteration")
+	heard.next(t, "migration-iteration")
 	must(t, m.Wait())
-	told.next(t, "job-completed")
+	heard.next(t, "job-completed")
 }
 
 // Who looks only when told sees what a guest and other connections do.
-func TestNotices(t *testing.T) {
+func TestChangedNotices(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out with -short: boots a guest")
 	}
 	d := libvirttest.Start(t, false)
-	v := boot(t, d, open(t, d.URI, Options{}), d.Linux(t))
+	v := bootDefined(t, d, open(t, d.URI, Options{}), d.LinuxVM(t))
 	d.AwaitConsole(t, "GUEST cpus=")
-	heed := whenTold(t, v)
-	raw(t, d, (*libvirt.Domain).Suspend)
-	heed("it is paused", func(s virt.State) bool { return s.Phase == virt.Paused })
-	raw(t, d, (*libvirt.Domain).Resume)
-	heed("it runs", func(s virt.State) bool { return s.Phase == virt.Running })
+	await := awaitByNotices(t, v)
+	withDomain(t, d, (*libvirt.Domain).Suspend)
+	await("it is paused", func(s virt.State) bool { return s.Phase == virt.Paused })
+	withDomain(t, d, (*libvirt.Domain).Resume)
+	await("it runs", func(s virt.State) bool { return s.Phase == virt.Running })
 	request(t, d, 64*mib)
-	heed("the guest has taken memory", func(s virt.State) bool { return s.Memory.Devices[0].Current == 64*mib })
-	raw(t, d, attachDIMM)
-	heed("it has a DIMM", func(s virt.State) bool { return len(s.Memory.Devices) == 2 })
-	raw(t, d, func(handle *libvirt.Domain) error {
+	await("the guest has taken memory", func(s virt.State) bool { return s.Memory.Devices[0].Current == 64*mib })
+	withDomain(t, d, attachDIMM)
+	await("it has a DIMM", func(s virt.State) bool { return len(s.Memory.Devices) == 2 })
+	withDomain(t, d, func(handle *libvirt.Domain) error {
 		return handle.ShutdownFlags(libvirt.DOMAIN_SHUTDOWN_ACPI_POWER_BTN)
 	})
-	heed("the guest is off", func(s virt.State) bool { return s.Phase == virt.ShutOff })
+	await("the guest is off", func(s virt.State) bool { return s.Phase == virt.ShutOff })
 }
 
 // whenTold returns what waits until the domain is so, and looks after each notice alone.
-func whenTold(t *testing.T, v virt.Domain) func(what string, is func(virt.State) bool) {
+func awaitByNotices(t *testing.T, v virt.Domain) func(what string, is func(virt.State) bool) {
 	t.Helper()
 	changed, err := v.Changed(t.Context())
 	must(t, err)
-	return func(what string, is func(virt.State) bool) {
+	return func(condition string, met func(virt.State) bool) {
 		t.Helper()
-		late := time.After(time.Minute)
+		timeout := time.After(time.Minute)
 		for {
 			select {
 			case <-changed:
-			case <-late:
-				t.Fatalf("nobody told that %s", what)
+			case <-timeout:
+				t.Fatalf("nobody told that %s", condition)
 			}
-			if s, err := v.StateWithoutGuest(t.Context()); err == nil && is(s) {
+			if s, err := v.StateWithoutGuest(t.Context()); err == nil && met(s) {
 				return
 			}
 		}

@@ -20,78 +20,78 @@ type link struct {
 	loseOnce sync.Once
 	calls    sync.WaitGroup // those under way
 
-	mu        sync.Mutex
-	domains   map[string]*libvirt.Domain // by UUID, each with the ID of its start
-	old       []*libvirt.Domain          // of starts before; somebody may be using them
-	callbacks []int
+	mu           sync.Mutex
+	handles      map[string]*libvirt.Domain // by UUID, each with the ID of its start
+	staleHandles []*libvirt.Domain          // of starts before; somebody may be using them
+	callbacks    []int
 }
 
 // connect blocks until libvirt has answered: for as long as a daemon hangs.
-func connect(uri string, keepAlive time.Duration, told func(uuid, event string)) (*link, error) {
+func connect(uri string, keepAlive time.Duration, onEvent func(uuid, event string)) (*link, error) {
 	conn, err := libvirt.NewConnect(uri)
 	if err != nil {
-		return nil, explained(err)
+		return nil, classified(err)
 	}
-	l := &link{conn: conn, lost: make(chan struct{}), domains: map[string]*libvirt.Domain{}}
-	if err := l.prepare(keepAlive, told); err != nil {
+	l := &link{conn: conn, lost: make(chan struct{}), handles: map[string]*libvirt.Domain{}}
+	if err := l.prepare(keepAlive, onEvent); err != nil {
 		l.close()
 		return nil, err
 	}
 	return l, nil
 }
 
-func (l *link) prepare(keepAlive time.Duration, told func(uuid, event string)) error {
+func (l *link) prepare(keepAlive time.Duration, onEvent func(uuid, event string)) error {
 	const missed = 3
 	// A driver within the process has no connection that could be lost.
 	err := l.conn.RegisterCloseCallback(func(*libvirt.Connect, libvirt.ConnectCloseReason) { l.lose() })
-	if err != nil && !is(err, libvirt.ERR_NO_SUPPORT) {
-		return fmt.Errorf("learn of a lost connection: %w", explained(err))
+	if err != nil && !hasCode(err, libvirt.ERR_NO_SUPPORT) {
+		return fmt.Errorf("learn of a lost connection: %w", classified(err))
 	}
 	err = l.conn.SetKeepAlive(int(keepAlive/time.Second), missed)
-	if err != nil && !is(err, libvirt.ERR_NO_SUPPORT) {
-		return fmt.Errorf("keep the connection alive: %w", explained(err))
+	if err != nil && !hasCode(err, libvirt.ERR_NO_SUPPORT) {
+		return fmt.Errorf("keep the connection alive: %w", classified(err))
 	}
-	return l.watch(told)
+	return l.registerEvents(onEvent)
 }
 
 func (l *link) lose() { l.loseOnce.Do(func() { close(l.lost) }) }
 
 // domain returns libvirt's handle of a domain, which is the link's own.
-func (l *link) domain(uuid string) (*libvirt.Domain, error) {
+func (l *link) handle(uuid string) (*libvirt.Domain, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if d, ok := l.domains[uuid]; ok {
+	if d, ok := l.handles[uuid]; ok {
 		return d, nil
 	}
 	d, err := l.conn.LookupDomainByUUIDString(uuid)
 	if err != nil {
 		return nil, err
 	}
-	l.domains[uuid] = d
+	l.handles[uuid] = d
 	return d, nil
 }
 
 // startedAnew keeps the handle that an event has brought: it has the new start's ID, and to
 // look the domain up may take as long as a QEMU hangs.
-func (l *link) startedAnew(d *libvirt.Domain) {
+func (l *link) replaceHandle(d *libvirt.Domain) {
 	uuid, err := d.GetUUIDString()
 	if err != nil {
 		return // it has none only if it is no domain
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	has, ok := l.domains[uuid]
+	previous, ok := l.handles[uuid]
 	if !ok || d.Ref() != nil {
 		return
 	}
-	l.domains[uuid], l.old = d, append(l.old, has)
+	l.handles[uuid], l.staleHandles = d, append(l.staleHandles, previous)
 }
 
 // close ends the connection when the calls under way have returned. Errors are of a
 // connection that is lost already.
 func (l *link) close() {
 	l.calls.Wait()
-	for _, d := range slices.AppendSeq(l.old, maps.Values(l.domains)) {
+	for _, d := range slices.AppendSeq(l.staleHandles, maps.Values(l.handles)) {
 		_ = d.Free()
 	}
 	// Each of them holds the connection.

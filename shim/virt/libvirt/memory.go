@@ -20,7 +20,7 @@ func (d *domain) SetBalloon(ctx context.Context, bytes uint64) error {
 		return fmt.Errorf("domain %s: set the balloon: %w", d.name, err)
 	}
 	return d.change(ctx, fmt.Sprintf("leave %d KiB to the guest with the balloon", kib), func(handle *libvirt.Domain, impact libvirt.DomainModificationImpact) error {
-		def, err := read(handle, 0)
+		def, err := readDefinition(handle, 0)
 		if err != nil {
 			return err
 		}
@@ -28,14 +28,14 @@ func (d *domain) SetBalloon(ctx context.Context, bytes uint64) error {
 		if !memory.Ballooned {
 			return fmt.Errorf("the domain has no balloon: %w", virt.ErrUnsupported)
 		}
-		var without uint64
+		var virtioMem uint64
 		for _, device := range memory.Devices {
-			without += device.Current >> 10
+			virtioMem += device.Current >> 10
 		}
-		if without > kib {
-			return fmt.Errorf("virtio-mem has %d KiB, which the balloon cannot take", without)
+		if virtioMem > kib {
+			return fmt.Errorf("virtio-mem has %d KiB, which the balloon cannot take", virtioMem)
 		}
-		return handle.SetMemoryFlags(kib-without, libvirt.DomainMemoryModFlags(impact))
+		return handle.SetMemoryFlags(kib-virtioMem, libvirt.DomainMemoryModFlags(impact))
 	})
 }
 
@@ -50,7 +50,7 @@ func (d *domain) AttachDIMM(ctx context.Context, cell int, bytes uint64) error {
 		Node: &libvirtxml.DomainMemorydevTargetNode{Value: uint(cell)},
 	}}
 	return d.change(ctx, fmt.Sprintf("attach a DIMM of %d KiB to cell %d", kib, cell), func(handle *libvirt.Domain, impact libvirt.DomainModificationImpact) error {
-		def, err := read(handle, 0)
+		def, err := readDefinition(handle, 0)
 		if err == nil && def.MaximumMemory == nil {
 			err = fmt.Errorf("the domain has no maxMemory: %w", virt.ErrUnsupported)
 		}
@@ -99,9 +99,9 @@ func withXML(device libvirtxml.DomainMemorydev, flags libvirt.DomainDeviceModify
 
 // changeDevice does what changes a memory device: to the running domain, and then to
 // the definition if it has the device.
-func (d *domain) changeDevice(ctx context.Context, what, alias string, f func(*libvirt.Domain, libvirtxml.DomainMemorydev, libvirt.DomainDeviceModifyFlags) error) error {
-	return d.change(ctx, what, func(handle *libvirt.Domain, impact libvirt.DomainModificationImpact) error {
-		live, err := read(handle, 0)
+func (d *domain) changeDevice(ctx context.Context, action, alias string, f func(*libvirt.Domain, libvirtxml.DomainMemorydev, libvirt.DomainDeviceModifyFlags) error) error {
+	return d.change(ctx, action, func(handle *libvirt.Domain, impact libvirt.DomainModificationImpact) error {
+		live, err := readDefinition(handle, 0)
 		if err != nil {
 			return err
 		}
@@ -112,21 +112,21 @@ func (d *domain) changeDevice(ctx context.Context, what, alias string, f func(*l
 		if err := f(handle, device, libvirt.DOMAIN_DEVICE_MODIFY_LIVE); err != nil || impact == libvirt.DOMAIN_AFFECT_LIVE {
 			return err
 		}
-		defined, err := read(handle, libvirt.DOMAIN_XML_INACTIVE)
+		defined, err := readDefinition(handle, libvirt.DOMAIN_XML_INACTIVE)
 		if err != nil {
-			return fmt.Errorf("in its definition: %w", explained(err))
+			return fmt.Errorf("in its definition: %w", classified(err))
 		}
-		if same, ok := defined.like(device, live); ok {
+		if same, ok := defined.counterpart(device, live); ok {
 			err = f(handle, same, libvirt.DOMAIN_DEVICE_MODIFY_CONFIG)
 		}
 		if err != nil {
-			return fmt.Errorf("in its definition: %w", explained(err))
+			return fmt.Errorf("in its definition: %w", classified(err))
 		}
 		return nil
 	})
 }
 
-func read(handle *libvirt.Domain, flags libvirt.DomainXMLFlags) (definition, error) {
+func readDefinition(handle *libvirt.Domain, flags libvirt.DomainXMLFlags) (definition, error) {
 	text, err := handle.GetXMLDesc(flags)
 	if err != nil {
 		return definition{}, err

@@ -18,33 +18,33 @@ func TestMigration(t *testing.T) {
 		t.Skip("left out with -short: boots a guest")
 	}
 	source, target := libvirttest.Start(t, false), libvirttest.Start(t, false)
-	there, here := open(t, target.URI, Options{}), open(t, source.URI, Options{})
-	target.Linux(t)
-	v := boot(t, source, here, source.Linux(t))
-	until(t, v, "the agent answers", func(s virt.State, _ error) bool { return s.VCPUs.Online == 1 })
+	targetConn, sourceConn := open(t, target.URI, Options{}), open(t, source.URI, Options{})
+	target.LinuxVM(t)
+	v := bootDefined(t, source, sourceConn, source.LinuxVM(t))
+	awaitState(t, v, "the agent answers", func(s virt.State, _ error) bool { return s.VCPUs.Online == 1 })
 	migrating := func(s virt.State, err error) bool { return err == nil && s.Migrating }
 
 	m := source.Migrate(t, target)
-	until(t, v, "the source migrates", migrating)
-	w := arrives(t, there)
-	if s, err := w.State(t.Context()); err != nil || !s.Migrating {
+	awaitState(t, v, "the source migrates", migrating)
+	arrived := awaitDomain(t, targetConn)
+	if s, err := arrived.State(t.Context()); err != nil || !s.Migrating {
 		t.Errorf("%+v, %v at the target, want it to migrate", s, err)
 	}
-	until(t, w, "the guest waits at the target", func(s virt.State, err error) bool {
+	awaitState(t, arrived, "the guest waits at the target", func(s virt.State, err error) bool {
 		return migrating(s, err) && s.Phase == virt.Paused
 	})
 	m.Abort(t)
 	if err := m.Wait(); err == nil {
 		t.Error("an aborted migration has succeeded")
 	}
-	until(t, v, "it runs at the source", func(s virt.State, err error) bool {
+	awaitState(t, v, "it runs at the source", func(s virt.State, err error) bool {
 		return err == nil && !s.Migrating && s.Phase == virt.Running
 	})
-	until(t, w, "nothing is left at the target", func(_ virt.State, err error) bool { return errors.Is(err, virt.ErrNoDomain) })
+	awaitState(t, arrived, "nothing is left at the target", func(_ virt.State, err error) bool { return errors.Is(err, virt.ErrNoDomain) })
 }
 
 // arrives waits for the domain that is to come.
-func arrives(t *testing.T, c virt.Connection) virt.Domain {
+func awaitDomain(t *testing.T, c virt.Connection) virt.Domain {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -19,13 +19,13 @@ import (
 
 // connection keeps a link to libvirt, and opens the next when one is lost.
 type connection struct {
-	uri   string
-	o     Options
-	hub   notice.Hub
-	calls *semaphore.Weighted
-	asked singleflight.Group // guest agents, by UUID
-	stop  context.CancelFunc
-	ended chan struct{} // closed when nothing is opened any more
+	uri        string
+	options    Options
+	hub        notice.Hub
+	callSlots  *semaphore.Weighted
+	agentCalls singleflight.Group // guest agents, by UUID
+	stop       context.CancelFunc
+	closed     chan struct{} // closed when nothing is opened any more
 
 	mu   sync.Mutex
 	link *link // nil while libvirt is away
@@ -41,63 +41,63 @@ func Open(ctx context.Context, uri string, o Options) (virt.Connection, error) {
 		return nil, fmt.Errorf("connect to libvirt at %q: %w", uri, err)
 	}
 	o = o.withDefaults()
-	c := &connection{uri: uri, o: o, calls: semaphore.NewWeighted(int64(o.Calls)), ended: make(chan struct{})}
+	c := &connection{uri: uri, options: o, callSlots: semaphore.NewWeighted(int64(o.MaxCalls)), closed: make(chan struct{})}
 	first, err := c.connect(ctx, func(err error) bool { return errors.Is(err, virt.ErrConnection) })
 	if err != nil {
 		return nil, err
 	}
 	c.link = first
-	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+	maintainCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	c.stop = stop
-	go c.keep(life, first)
+	go c.maintain(maintainCtx, first)
 	return c, nil
 }
 
 // keep replaces links that are lost until ctx is done.
-func (c *connection) keep(ctx context.Context, l *link) {
-	defer close(c.ended)
+func (c *connection) maintain(ctx context.Context, l *link) {
+	defer close(c.closed)
 	always := func(error) bool { return true }
 	for {
 		select {
 		case <-ctx.Done():
-			c.use(nil)
+			c.setLink(nil)
 			go l.close() // a call that hangs keeps it
 			return
 		case <-l.lost:
 		}
-		c.o.Log.Warn("the connection to libvirt is lost", "uri", c.uri)
-		c.use(nil)
+		c.options.Log.Warn("the connection to libvirt is lost", "uri", c.uri)
+		c.setLink(nil)
 		go l.close()
 		next, err := c.connect(ctx, always)
 		if err != nil {
 			return
 		}
-		c.o.Log.Info("connected to libvirt again", "uri", c.uri)
-		c.use(next)
-		c.hub.TellAll()
+		c.options.Log.Info("connected to libvirt again", "uri", c.uri)
+		c.setLink(next)
+		c.hub.NotifyAll()
 		l = next
 	}
 }
 
-func (c *connection) use(l *link) {
+func (c *connection) setLink(l *link) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.link = l
 }
 
 // connect tries until it succeeds, ctx is done, or an error is not worth it.
-func (c *connection) connect(ctx context.Context, worth func(error) bool) (*link, error) {
-	backoff := wait.Backoff{Duration: c.o.MinBackoff, Factor: 2, Jitter: 0.5, Steps: 64, Cap: c.o.MaxBackoff}
+func (c *connection) connect(ctx context.Context, retryable func(error) bool) (*link, error) {
+	backoff := wait.Backoff{Duration: c.options.MinBackoff, Factor: 2, Jitter: 0.5, Steps: 64, Cap: c.options.MaxBackoff}
 	for {
-		l, err := c.attempt(ctx)
+		l, err := c.connectOnce(ctx)
 		if err == nil {
 			return l, nil
 		}
 		err = fmt.Errorf("connect to libvirt at %q: %w", c.uri, err)
-		if ctx.Err() != nil || !worth(err) {
+		if ctx.Err() != nil || !retryable(err) {
 			return nil, err
 		}
-		c.o.Log.Debug("no connection to libvirt", "uri", c.uri, "error", err)
+		c.options.Log.Debug("no connection to libvirt", "uri", c.uri, "error", err)
 		select {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("%w: %w", err, ctx.Err())
@@ -107,14 +107,14 @@ func (c *connection) connect(ctx context.Context, worth func(error) bool) (*link
 }
 
 // attempt leaves an attempt that hangs to itself when ctx is done.
-func (c *connection) attempt(ctx context.Context) (*link, error) {
+func (c *connection) connectOnce(ctx context.Context) (*link, error) {
 	type result struct {
 		l   *link
 		err error
 	}
 	done := make(chan result, 1)
 	go func() {
-		l, err := connect(c.uri, c.o.KeepAlive, c.told)
+		l, err := connect(c.uri, c.options.KeepAlive, c.onEvent)
 		done <- result{l, err}
 	}()
 	select {
@@ -131,15 +131,15 @@ func (c *connection) attempt(ctx context.Context) (*link, error) {
 }
 
 // told is called for each event of libvirt's.
-func (c *connection) told(uuid, event string) {
-	c.o.Log.Debug("libvirt tells of a domain", "uuid", uuid, "event", event)
-	c.hub.Tell(uuid)
+func (c *connection) onEvent(uuid, event string) {
+	c.options.Log.Debug("libvirt tells of a domain", "uuid", uuid, "event", event)
+	c.hub.Notify(uuid)
 }
 
 // Close ends the connection. Calls under way end by themselves.
 func (c *connection) Close() error {
 	c.stop()
-	<-c.ended
+	<-c.closed
 	c.hub.Close()
 	return nil
 }

@@ -19,10 +19,10 @@ type Options struct {
 	KeepAlive time.Duration
 
 	// Calls is how many calls may be under way at once. 16.
-	Calls int
+	MaxCalls int
 
 	// Agent is how long State waits for the guest agent. 2 s.
-	Agent time.Duration
+	AgentTimeout time.Duration
 }
 
 func (o Options) withDefaults() Options {
@@ -32,7 +32,7 @@ func (o Options) withDefaults() Options {
 	o.MinBackoff = cmp.Or(o.MinBackoff, 100*time.Millisecond)
 	o.MaxBackoff = cmp.Or(o.MaxBackoff, 5*time.Second)
 	o.KeepAlive = max(cmp.Or(o.KeepAlive, 5*time.Second), time.Second)
-	o.Calls = cmp.Or(o.Calls, 16)
-	o.Agent = cmp.Or(o.Agent, 2*time.Second)
+	o.MaxCalls = cmp.Or(o.MaxCalls, 16)
+	o.AgentTimeout = cmp.Or(o.AgentTimeout, 2*time.Second)
 	return o
 }

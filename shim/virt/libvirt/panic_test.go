@@ -27,24 +27,24 @@ func panicROM() []byte {
 }
 
 // A guest that has panicked, and that QEMU was told to keep, has not ended.
-func TestPanickedGuestIsKept(t *testing.T) {
+func TestPanickedGuestStays(t *testing.T) {
 	d := libvirttest.Start(t, true)
 	c := open(t, d.URI, Options{})
 	rom := filepath.Join(d.Dir, "panic.rom")
 	if err := os.WriteFile(rom, panicROM(), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	d.Create(t, strings.NewReplacer(
+	d.CreateTransient(t, strings.NewReplacer(
 		"</os>", "<loader readonly='yes' type='rom'>"+rom+"</loader></os>",
 		"<on_crash>destroy", "<on_crash>preserve",
 		"</devices>", "<panic model='isa'/></devices>",
 	).Replace(libvirttest.VM{}.XML(t)))
 	v := find(t, c, libvirttest.Name)
-	s := until(t, v, "it has panicked", func(s virt.State, _ error) bool { return s.Phase == virt.Panicked || s.Phase.Ended() })
+	s := awaitState(t, v, "it has panicked", func(s virt.State, _ error) bool { return s.Phase == virt.Panicked || s.Phase.Ended() })
 	p, err := v.Phase(t.Context())
 	if s.Phase.Ended() || p != virt.Panicked || err != nil {
 		t.Fatalf("it is %s, and %s, %v", s.Phase, p, err)
 	}
 	must(t, v.Destroy(t.Context()))
-	until(t, v, "it is gone", func(_ virt.State, err error) bool { return errors.Is(err, virt.ErrNoDomain) })
+	awaitState(t, v, "it is gone", func(_ virt.State, err error) bool { return errors.Is(err, virt.ErrNoDomain) })
 }

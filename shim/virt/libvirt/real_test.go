@@ -19,7 +19,7 @@ import (
 const mib = 1 << 20
 
 // until waits until the domain is so.
-func until(t *testing.T, d virt.Domain, what string, is func(virt.State, error) bool) virt.State {
+func awaitState(t *testing.T, d virt.Domain, condition string, met func(virt.State, error) bool) virt.State {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -27,11 +27,11 @@ func until(t *testing.T, d virt.Domain, what string, is func(virt.State, error) 
 	defer tick.Stop()
 	for {
 		s, err := d.State(ctx)
-		if is(s, err) {
+		if met(s, err) {
 			return s
 		}
 		if ctx.Err() != nil {
-			t.Fatalf("it never came that %s: %+v, %v", what, s, err)
+			t.Fatalf("it never came that %s: %+v, %v", condition, s, err)
 		}
 		<-tick.C
 	}
@@ -39,17 +39,17 @@ func until(t *testing.T, d virt.Domain, what string, is func(virt.State, error) 
 
 // Firmware answers nothing: what libvirt was asked for is not what there is. The domain
 // has no definition that could be changed with it.
-func TestGuestWithoutSystem(t *testing.T) {
+func TestGuestWithoutOS(t *testing.T) {
 	d := libvirttest.Start(t, true)
 	c := open(t, d.URI, Options{})
-	v := create(t, d, c)
+	v := createTransient(t, d, c)
 	must(t, v.SetVCPUs(t.Context(), 2), v.RequestMemory(t.Context(), "virtiomem0", 64*mib), v.AttachDIMM(t.Context(), 0, 128*mib))
 	must(t, v.SetBalloon(t.Context(), 128*mib))
-	if d.LimitsCPU() {
+	if d.HasCPUController() {
 		must(t, v.SetBandwidth(t.Context(), virt.Bandwidth{Quota: 50 * time.Millisecond, Shares: 200}))
 	}
 	must(t, v.DetachDIMM(t.Context(), "dimm0"), v.Shutdown(t.Context(), virt.ACPI))
-	s := until(t, v, "it is resized", func(s virt.State, _ error) bool { return s.VCPUs.Plugged == 2 })
+	s := awaitState(t, v, "it is resized", func(s virt.State, _ error) bool { return s.VCPUs.Plugged == 2 })
 	if s.Phase != virt.Running || s.VCPUs.Online != virt.Unknown || len(s.Memory.Devices) != 2 {
 		t.Errorf("%+v, want a domain that runs, a DIMM, and nobody to tell of vCPUs", s)
 	}
@@ -60,13 +60,13 @@ func TestGuestWithoutSystem(t *testing.T) {
 		t.Error("an agent that is not there took an order")
 	}
 	must(t, v.Destroy(t.Context()))
-	until(t, v, "it is gone", func(_ virt.State, err error) bool { return errors.Is(err, virt.ErrNoDomain) })
+	awaitState(t, v, "it is gone", func(_ virt.State, err error) bool { return errors.Is(err, virt.ErrNoDomain) })
 }
 
 // libvirt may have no CPU controller, as in session mode.
-func TestWithoutController(t *testing.T) {
+func TestNoCPUController(t *testing.T) {
 	d := libvirttest.Start(t, false)
-	v := create(t, d, open(t, d.URI, Options{}))
+	v := createTransient(t, d, open(t, d.URI, Options{}))
 	if s, err := v.State(t.Context()); err != nil || s.Bandwidth != (virt.Bandwidth{}) {
 		t.Errorf("%+v, %v, want no bandwidth", s, err)
 	}
@@ -78,14 +78,14 @@ func TestWithoutController(t *testing.T) {
 }
 
 // A guest may take vCPUs and not use them, and not listen to the button.
-func TestStubbornGuest(t *testing.T) {
+func TestGuestIgnoresRequests(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out with -short: boots a guest")
 	}
 	d := libvirttest.Start(t, false)
-	v := boot(t, d, open(t, d.URI, Options{}), d.Linux(t, "guest.keep-cpus-offline", "guest.ignore-power-button"))
-	until(t, v, "the agent answers", func(s virt.State, _ error) bool { return s.VCPUs.Online == 1 })
-	askAtOnce(t, v)
+	v := bootDefined(t, d, open(t, d.URI, Options{}), d.LinuxVM(t, "guest.keep-cpus-offline", "guest.ignore-power-button"))
+	awaitState(t, v, "the agent answers", func(s virt.State, _ error) bool { return s.VCPUs.Online == 1 })
+	askAgentConcurrently(t, v)
 	must(t, v.SetVCPUs(t.Context(), 3), v.Shutdown(t.Context(), virt.ACPI))
 	d.AwaitConsole(t, "power button ignored")
 	if s, err := v.State(t.Context()); err != nil || s.Phase != virt.Running || s.VCPUs.Plugged != 3 || s.VCPUs.Online != 1 {
@@ -94,15 +94,15 @@ func TestStubbornGuest(t *testing.T) {
 	if err := v.Shutdown(t.Context(), virt.GuestAgent); err != nil && !errors.Is(err, virt.ErrUnconfirmed) {
 		t.Error(err)
 	}
-	until(t, v, "it is off", func(s virt.State, _ error) bool { return s.Phase == virt.ShutOff })
+	awaitState(t, v, "it is off", func(s virt.State, _ error) bool { return s.Phase == virt.ShutOff })
 }
 
 // askAtOnce has several ask the agent, which all get its answer.
-func askAtOnce(t *testing.T, v virt.Domain) {
+func askAgentConcurrently(t *testing.T, v virt.Domain) {
 	t.Helper()
-	var all errgroup.Group
+	var callers errgroup.Group
 	for range 8 {
-		all.Go(func() error {
+		callers.Go(func() error {
 			s, err := v.State(t.Context())
 			if err == nil && s.VCPUs.Online != 1 {
 				err = fmt.Errorf("%d vCPUs online, want 1", s.VCPUs.Online)
@@ -110,44 +110,44 @@ func askAtOnce(t *testing.T, v virt.Domain) {
 			return err
 		})
 	}
-	if err := all.Wait(); err != nil {
+	if err := callers.Wait(); err != nil {
 		t.Error(err)
 	}
 }
 
 // A daemon that hangs holds no caller longer than its context, and is taken as lost;
 // what it carries out later is not known.
-func TestDaemonThatHangs(t *testing.T) {
+func TestHangingDaemon(t *testing.T) {
 	d := libvirttest.Start(t, false)
-	c := open(t, d.URI, Options{KeepAlive: time.Second, Calls: 2, MaxBackoff: quick})
-	v := create(t, d, c)
+	c := open(t, d.URI, Options{KeepAlive: time.Second, MaxCalls: 2, MaxBackoff: shortPause})
+	v := createTransient(t, d, c)
 	changed, err := v.Changed(t.Context())
 	must(t, err)
-	d.Signal(t, syscall.SIGSTOP)
+	d.SignalLibvirtd(t, syscall.SIGSTOP)
 	ended, cancel := context.WithCancel(t.Context())
 	for range 3 { // one more than there may be
 		go func() { _, _ = v.State(ended) }()
 	}
-	short, end := context.WithTimeout(t.Context(), quick)
+	short, end := context.WithTimeout(t.Context(), shortPause)
 	defer end()
 	if _, err := v.State(short); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("State of a daemon that hangs: %v, want that %v", err, context.DeadlineExceeded)
 	}
 	cancel()
-	until(t, v, "the connection is lost", func(_ virt.State, err error) bool { return errors.Is(err, virt.ErrConnection) })
+	awaitState(t, v, "the connection is lost", func(_ virt.State, err error) bool { return errors.Is(err, virt.ErrConnection) })
 	for len(changed) > 0 {
 		<-changed
 	}
-	d.Signal(t, syscall.SIGCONT)
+	d.SignalLibvirtd(t, syscall.SIGCONT)
 	<-changed
-	until(t, v, "it is back", func(s virt.State, err error) bool { return err == nil && s.Phase == virt.Running })
+	awaitState(t, v, "it is back", func(s virt.State, err error) bool { return err == nil && s.Phase == virt.Running })
 }
 
 func TestOpenWithoutDaemon(t *testing.T) {
 	must(t, StartEvents())
-	ctx, cancel := context.WithTimeout(t.Context(), 2*quick)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*shortPause)
 	defer cancel()
-	_, err := Open(ctx, "qemu+unix:///system?socket="+t.TempDir()+"/none", Options{MinBackoff: time.Millisecond, MaxBackoff: quick})
+	_, err := Open(ctx, "qemu+unix:///system?socket="+t.TempDir()+"/none", Options{MinBackoff: time.Millisecond, MaxBackoff: shortPause})
 	if !errors.Is(err, virt.ErrConnection) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Open: %v, want that %v", err, virt.ErrConnection)
 	}

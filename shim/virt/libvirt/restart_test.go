@@ -14,25 +14,25 @@ import (
 )
 
 // defined is what a domain's definition says that runs with its next start.
-func defined(t *testing.T, conn *libvirt.Connect, name string) virt.State {
+func readDefined(t *testing.T, conn *libvirt.Connect, name string) virt.State {
 	t.Helper()
 	handle, err := conn.LookupDomainByName(name)
 	must(t, err)
 	defer func() { _ = handle.Free() }()
-	def, err := read(handle, libvirt.DOMAIN_XML_INACTIVE)
+	def, err := readDefinition(handle, libvirt.DOMAIN_XML_INACTIVE)
 	must(t, err)
 	s := def.state()
 	// The test driver refuses it.
 	if params, err := handle.GetSchedulerParametersFlags(libvirt.DOMAIN_AFFECT_CONFIG); err == nil {
-		s.Bandwidth = fromParameters(params)
+		s.Bandwidth = bandwidthFromParameters(params)
 	}
 	return s
 }
 
-func definedBy(t *testing.T, d *libvirttest.Daemon) (s virt.State) {
+func readDefinedOf(t *testing.T, d *libvirttest.Daemon) (s virt.State) {
 	t.Helper()
-	d.Raw(t, func(conn *libvirt.Connect) error {
-		s = defined(t, conn, libvirttest.Name)
+	d.WithConnect(t, func(conn *libvirt.Connect) error {
+		s = readDefined(t, conn, libvirttest.Name)
 		return nil
 	})
 	return s
@@ -41,9 +41,9 @@ func definedBy(t *testing.T, d *libvirttest.Daemon) (s virt.State) {
 // What was changed is there after the next start, and vCPUs can be unplugged then.
 func TestRestart(t *testing.T) {
 	d := libvirttest.Start(t, true)
-	v := boot(t, d, open(t, d.URI, Options{}), libvirttest.VM{})
+	v := bootDefined(t, d, open(t, d.URI, Options{}), libvirttest.VM{})
 	must(t, v.SetVCPUs(t.Context(), 3), v.RequestMemory(t.Context(), "virtiomem0", 64*mib), v.AttachDIMM(t.Context(), 0, 128*mib))
-	if d.LimitsCPU() {
+	if d.HasCPUController() {
 		must(t, v.SetBandwidth(t.Context(), virt.Bandwidth{Period: 100 * time.Millisecond, Quota: 50 * time.Millisecond, Shares: 200}))
 	}
 	want, err := v.State(t.Context())
@@ -51,7 +51,7 @@ func TestRestart(t *testing.T) {
 	if want.VCPUs.Plugged != 3 || want.VCPUs.Boot != 1 || len(want.Memory.Devices) != 2 {
 		t.Errorf("%+v before, want 3 vCPUs, 1 of them at boot, and 2 devices", want)
 	}
-	d.Raw(t, func(conn *libvirt.Connect) error {
+	d.WithConnect(t, func(conn *libvirt.Connect) error {
 		handle, err := conn.LookupDomainByName(libvirttest.Name)
 		must(t, err)
 		return handle.Create()
@@ -65,14 +65,14 @@ func TestRestart(t *testing.T) {
 
 // A guest may be asked again for a DIMM: the definition has lost it by then, and loses
 // no other that is alike.
-func TestDIMMAskedForAgain(t *testing.T) {
+func TestRepeatedDIMMDetach(t *testing.T) {
 	d := libvirttest.Start(t, false)
-	v := boot(t, d, open(t, d.URI, Options{}), libvirttest.VM{})
+	v := bootDefined(t, d, open(t, d.URI, Options{}), libvirttest.VM{})
 	must(t, v.AttachDIMM(t.Context(), 0, 128*mib), v.AttachDIMM(t.Context(), 0, 128*mib))
 	for range 2 {
 		must(t, v.DetachDIMM(t.Context(), "dimm0"))
 	}
-	if s := definedBy(t, d); len(s.Memory.Devices) != 2 {
+	if s := readDefinedOf(t, d); len(s.Memory.Devices) != 2 {
 		t.Errorf("the definition has %+v, want virtio-mem and the other DIMM", s.Memory.Devices)
 	}
 }

@@ -14,105 +14,105 @@ import (
 // Phase asks for the state, for which libvirt waits for nothing. Which start of the domain
 // it is of, the link's handle knows.
 func (d *domain) Phase(ctx context.Context) (virt.Phase, error) {
-	var now virt.Phase
-	err := d.do(ctx, "read its phase", func(handle *libvirt.Domain) (err error) {
-		if start := startOf(handle); d.start != 0 && start != 0 && start != d.start {
+	var phase virt.Phase
+	err := d.withHandle(ctx, "read its phase", func(handle *libvirt.Domain) (err error) {
+		if start := startID(handle); d.startID != 0 && start != 0 && start != d.startID {
 			return fmt.Errorf("%w: it has been started anew", virt.ErrNoDomain)
 		}
-		now, err = phase(handle)
+		phase, err = readPhase(handle)
 		return err
 	})
 	if err != nil {
 		return "", err // what ctx ended may still write to now
 	}
-	return now, nil
+	return phase, nil
 }
 
 // Life asks for the state, and for the job of a domain that has not ended.
 func (d *domain) Life(ctx context.Context) (virt.Life, error) {
-	l := virt.Life{UUID: d.uuid}
-	err := d.do(ctx, "read whether it is migrated", func(handle *libvirt.Domain) (err error) {
-		l.Phase, l.Migrating, err = phaseOf(handle)
+	life := virt.Life{UUID: d.uuid}
+	err := d.withHandle(ctx, "read whether it is migrated", func(handle *libvirt.Domain) (err error) {
+		life.Phase, life.Migrating, err = readPhaseAndMigration(handle)
 		return err
 	})
 	if err != nil {
 		return virt.Life{}, err // what ctx ended may still write to l
 	}
-	return l, nil
+	return life, nil
 }
 
 // State reads what libvirt knows, and asks the guest agent for the vCPUs that are
 // online if the guest has one that answers in time. Nobody else can tell: libvirt shows
 // each plugged vCPU of QEMU as running.
 func (d *domain) State(ctx context.Context) (virt.State, error) {
-	s, agent, err := d.known(ctx)
-	if agent {
-		s.VCPUs.Online = d.online(ctx)
+	s, hasAgent, err := d.readState(ctx)
+	if hasAgent {
+		s.VCPUs.Online = d.onlineVCPUs(ctx)
 	}
 	return s, err
 }
 
 // StateWithoutGuest reads what libvirt knows.
 func (d *domain) StateWithoutGuest(ctx context.Context) (virt.State, error) {
-	s, _, err := d.known(ctx)
+	s, _, err := d.readState(ctx)
 	return s, err
 }
 
 // known reads what libvirt knows: also whether the guest has an agent that can be asked.
-func (d *domain) known(ctx context.Context) (s virt.State, agent bool, err error) {
+func (d *domain) readState(ctx context.Context) (s virt.State, hasAgent bool, err error) {
 	var got struct {
 		virt.State
-		agent bool
+		hasAgent bool
 	}
-	err = d.do(ctx, "read its state", func(handle *libvirt.Domain) (err error) {
-		got.State, got.agent, err = stateOf(handle)
+	err = d.withHandle(ctx, "read its state", func(handle *libvirt.Domain) (err error) {
+		got.State, got.hasAgent, err = readHandleState(handle)
 		return err
 	})
 	if err != nil {
 		return virt.State{}, false, err // what ctx ended may still write to what was read
 	}
-	return got.State, got.agent, nil
+	return got.State, got.hasAgent, nil
 }
 
-func stateOf(handle *libvirt.Domain) (s virt.State, agent bool, err error) {
-	def, err := read(handle, 0)
+func readHandleState(handle *libvirt.Domain) (s virt.State, hasAgent bool, err error) {
+	def, err := readDefinition(handle, 0)
 	if err != nil {
 		return s, false, err
 	}
 	s = def.state()
-	s.Bandwidth, err = bandwidth(handle)
+	s.Bandwidth, err = readBandwidth(handle)
 	if err != nil {
 		return s, false, err
 	}
-	s.Phase, s.Migrating, err = phaseOf(handle)
-	asks := s.Phase == virt.Running && !s.Migrating // or the answer may go to the target
-	return s, asks && def.agentConnected(), err
+	s.Phase, s.Migrating, err = readPhaseAndMigration(handle)
+	askAgent := s.Phase == virt.Running && !s.Migrating // or the answer may go to the target
+	return s, askAgent && def.agentConnected(), err
 }
 
-func phaseOf(handle *libvirt.Domain) (p virt.Phase, migrates bool, err error) {
+func readPhaseAndMigration(handle *libvirt.Domain) (p virt.Phase, migrating bool, err error) {
 	state, reason, err := handle.GetState()
 	if err != nil {
 		return "", false, err
 	}
-	migrates, err = migrating(handle, state, reason)
+	migrating, err = isMigrating(handle, state, reason)
 	if err != nil {
 		return "", false, err
 	}
-	p, err = phaseIn(handle, state)
-	return p, migrates, err
+	p, err = phaseFromState(handle, state)
+	return p, migrating, err
 }
 
-func phase(handle *libvirt.Domain) (virt.Phase, error) {
+func readPhase(handle *libvirt.Domain) (virt.Phase, error) {
 	state, _, err := handle.GetState()
 	if err != nil {
 		return "", err
 	}
-	return phaseIn(handle, state)
+	return phaseFromState(handle, state)
 }
 
 // phaseIn tells a guest that has panicked from a QEMU that has crashed: with
 // <on_crash>preserve</on_crash> it stays, with all its memory.
-func phaseIn(handle *libvirt.Domain, state libvirt.DomainState) (virt.Phase, error) {
+func phaseFromState(handle *libvirt.Domain, state libvirt.DomainState) (virt.Phase, error) {
 	if state != libvirt.DOMAIN_CRASHED {
 		return phases[state], nil
 	}
@@ -136,7 +136,7 @@ var phases = map[libvirt.DomainState]virt.Phase{
 
 // migrating asks for the job at the source. A target's domain says it by itself while it
 // waits; before and after that, that there are no figures of its job says so.
-func migrating(handle *libvirt.Domain, state libvirt.DomainState, reason int) (bool, error) {
+func isMigrating(handle *libvirt.Domain, state libvirt.DomainState, reason int) (bool, error) {
 	switch {
 	case state == libvirt.DOMAIN_SHUTOFF:
 		return false, nil
@@ -146,9 +146,9 @@ func migrating(handle *libvirt.Domain, state libvirt.DomainState, reason int) (b
 	}
 	job, err := handle.GetJobStats(0)
 	switch {
-	case is(err, libvirt.ERR_OPERATION_UNSUPPORTED): // only of a target's job
+	case hasCode(err, libvirt.ERR_OPERATION_UNSUPPORTED): // only of a target's job
 		return true, nil
-	case is(err, libvirt.ERR_NO_SUPPORT, libvirt.ERR_OPERATION_INVALID):
+	case hasCode(err, libvirt.ERR_NO_SUPPORT, libvirt.ERR_OPERATION_INVALID):
 		return false, nil
 	}
 	if err != nil {
@@ -167,13 +167,13 @@ var pausedByMigration = map[libvirt.DomainPausedReason]bool{
 
 // online asks the guest agent, which is the guest's and need not answer. While a
 // question is open there is no second one: who asks meanwhile gets the same answer.
-func (d *domain) online(ctx context.Context) int {
-	ctx, cancel := context.WithTimeout(ctx, d.c.o.Agent)
+func (d *domain) onlineVCPUs(ctx context.Context) int {
+	ctx, cancel := context.WithTimeout(ctx, d.c.options.AgentTimeout)
 	defer cancel()
-	answer := d.c.asked.DoChan(d.uuid, func() (any, error) {
+	answer := d.c.agentCalls.DoChan(d.uuid, func() (any, error) {
 		var n int32
 		err := d.c.call(context.WithoutCancel(ctx), func(l *link) error {
-			handle, err := l.domain(d.uuid)
+			handle, err := l.handle(d.uuid)
 			if err == nil {
 				n, err = handle.GetVcpusFlags(libvirt.DOMAIN_VCPU_GUEST)
 			}

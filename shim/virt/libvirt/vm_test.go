@@ -12,18 +12,18 @@ import (
 )
 
 // quick is a pause between attempts that tests can wait for.
-const quick = 200 * time.Millisecond
+const shortPause = 200 * time.Millisecond
 
 // boot starts a domain that has a definition, and create one that has none.
-func boot(t *testing.T, d *libvirttest.Daemon, c virt.Connection, v libvirttest.VM) virt.Domain {
+func bootDefined(t *testing.T, d *libvirttest.Daemon, c virt.Connection, v libvirttest.VM) virt.Domain {
 	t.Helper()
-	d.Boot(t, v.XML(t))
+	d.BootDefined(t, v.XML(t))
 	return find(t, c, libvirttest.Name)
 }
 
-func create(t *testing.T, d *libvirttest.Daemon, c virt.Connection) virt.Domain {
+func createTransient(t *testing.T, d *libvirttest.Daemon, c virt.Connection) virt.Domain {
 	t.Helper()
-	d.Create(t, libvirttest.VM{}.XML(t))
+	d.CreateTransient(t, libvirttest.VM{}.XML(t))
 	return find(t, c, libvirttest.Name)
 }
 
@@ -31,7 +31,7 @@ func create(t *testing.T, d *libvirttest.Daemon, c virt.Connection) virt.Domain 
 func open(t *testing.T, uri string, o Options) virt.Connection {
 	t.Helper()
 	if err := StartEvents(); err != nil {
-		libvirttest.Need(t, err.Error())
+		libvirttest.Require(t, err.Error())
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

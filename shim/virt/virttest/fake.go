@@ -44,24 +44,24 @@ func New(states ...virt.State) *Fake {
 }
 
 // Lose has libvirt go away until Return.
-func (f *Fake) Lose() { f.set(func() { f.away = true }) }
+func (f *Fake) Disconnect() { f.locked(func() { f.away = true }) }
 
 // LoseOnCall has libvirt go away during the next call that changes something.
-func (f *Fake) LoseOnCall(c Cut) { f.set(func() { f.cut = c }) }
+func (f *Fake) DisconnectOnCall(c Cut) { f.locked(func() { f.cut = c }) }
 
 // Return has libvirt come back.
-func (f *Fake) Return() {
-	f.set(func() { f.away = false })
-	f.hub.TellAll()
+func (f *Fake) Reconnect() {
+	f.locked(func() { f.away = false })
+	f.hub.NotifyAll()
 }
 
 // StartAnew ends the domain that is the first one, and starts it as that.
-func (f *Fake) StartAnew(s virt.State) {
-	f.set(func() { f.domains[0] = &Domain{fake: f, state: clone(s)} })
-	f.hub.Tell(s.UUID)
+func (f *Fake) Restart(s virt.State) {
+	f.locked(func() { f.domains[0] = &Domain{fake: f, state: clone(s)} })
+	f.hub.Notify(s.UUID)
 }
 
-func (f *Fake) set(change func()) {
+func (f *Fake) locked(change func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	change()
@@ -69,7 +69,7 @@ func (f *Fake) set(change func()) {
 
 // Domain finds a domain.
 func (f *Fake) Domain(ctx context.Context, nameOrUUID string) (virt.Domain, error) {
-	all, err := f.all(ctx)
+	all, err := f.listDomains(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("find domain %q: %w", nameOrUUID, err)
 	}
@@ -84,14 +84,14 @@ func (f *Fake) Domain(ctx context.Context, nameOrUUID string) (virt.Domain, erro
 }
 
 // Only returns the one domain that the hypervisor was made with first, for its knobs.
-func (f *Fake) Only() (d *Domain) {
-	f.set(func() { d = f.domains[0] })
+func (f *Fake) First() (d *Domain) {
+	f.locked(func() { d = f.domains[0] })
 	return d
 }
 
 // Domains lists all domains.
 func (f *Fake) Domains(ctx context.Context) ([]virt.Domain, error) {
-	all, err := f.all(ctx)
+	all, err := f.listDomains(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list domains: %w", err)
 	}
@@ -102,14 +102,14 @@ func (f *Fake) Domains(ctx context.Context) ([]virt.Domain, error) {
 	return found, nil
 }
 
-func (f *Fake) all(ctx context.Context) ([]*Domain, error) {
+func (f *Fake) listDomains(ctx context.Context) ([]*Domain, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.domains, f.answers(ctx)
+	return f.domains, f.available(ctx)
 }
 
 // answers is called with mu held.
-func (f *Fake) answers(ctx context.Context) error {
+func (f *Fake) available(ctx context.Context) error {
 	if f.away || f.closed {
 		return virt.ErrConnection
 	}
@@ -118,7 +118,7 @@ func (f *Fake) answers(ctx context.Context) error {
 
 // Close ends the connection.
 func (f *Fake) Close() error {
-	f.set(func() { f.closed = true })
+	f.locked(func() { f.closed = true })
 	f.hub.Close()
 	return nil
 }

@@ -17,7 +17,7 @@ type Domain struct {
 	state   virt.State
 	guest   Guest
 	calls   []string
-	looks   Looks
+	reads   Reads
 	pending []func() // what the guest has not answered
 }
 
@@ -25,8 +25,8 @@ var _ virt.Domain = (*Domain)(nil)
 
 // Set changes the domain behind the caller's back, for example to a migration.
 func (d *Domain) Set(change func(*virt.State)) {
-	d.fake.set(func() { change(&d.state) })
-	d.fake.hub.Tell(d.state.UUID)
+	d.fake.locked(func() { change(&d.state) })
+	d.fake.hub.Notify(d.state.UUID)
 }
 
 // Calls returns all calls so far that asked for a change, carried out or not.
@@ -37,49 +37,49 @@ func (d *Domain) Calls() []string {
 }
 
 // Looks are how often was asked what the domain is.
-type Looks struct {
+type Reads struct {
 	Phase, Life, State int
 	Guest              int // how often the guest was asked
 }
 
 // Looks returns how often was asked so far what the domain is.
-func (d *Domain) Looks() Looks {
+func (d *Domain) Reads() Reads {
 	d.fake.mu.Lock()
 	defer d.fake.mu.Unlock()
-	return d.looks
+	return d.reads
 }
 
 // Phase tells the phase.
 func (d *Domain) Phase(ctx context.Context) (virt.Phase, error) {
-	s, err := d.look(ctx, func(l *Looks) { l.Phase++ })
+	s, err := d.read(ctx, func(l *Reads) { l.Phase++ })
 	return s.Phase, err
 }
 
 // Life tells where the domain is in its life.
 func (d *Domain) Life(ctx context.Context) (virt.Life, error) {
-	s, err := d.look(ctx, func(l *Looks) { l.Life++ })
+	s, err := d.read(ctx, func(l *Reads) { l.Life++ })
 	return virt.Life{UUID: s.UUID, Phase: s.Phase, Migrating: s.Migrating}, err
 }
 
 // State tells what the domain is.
 func (d *Domain) State(ctx context.Context) (virt.State, error) {
-	return d.look(ctx, func(l *Looks) { l.State++; l.Guest++ })
+	return d.read(ctx, func(l *Reads) { l.State++; l.Guest++ })
 }
 
 // StateWithoutGuest does so without the guest.
 func (d *Domain) StateWithoutGuest(ctx context.Context) (virt.State, error) {
-	s, err := d.look(ctx, func(l *Looks) { l.State++ })
+	s, err := d.read(ctx, func(l *Reads) { l.State++ })
 	if err == nil {
 		s.VCPUs.Online = virt.Unknown
 	}
 	return s, err
 }
 
-func (d *Domain) look(ctx context.Context, count func(*Looks)) (virt.State, error) {
+func (d *Domain) read(ctx context.Context, count func(*Reads)) (virt.State, error) {
 	d.fake.mu.Lock()
 	defer d.fake.mu.Unlock()
-	count(&d.looks)
-	err := d.fake.answers(ctx)
+	count(&d.reads)
+	err := d.fake.available(ctx)
 	if err == nil && !slices.Contains(d.fake.domains, d) {
 		err = virt.ErrNoDomain
 	}
@@ -95,19 +95,19 @@ func clone(s virt.State) virt.State {
 }
 
 // change does what a call asks for, and tells of it.
-func (d *Domain) change(ctx context.Context, what string, f func() error) error {
-	defer d.fake.hub.Tell(d.state.UUID)
+func (d *Domain) change(ctx context.Context, action string, f func() error) error {
+	defer d.fake.hub.Notify(d.state.UUID)
 	d.fake.mu.Lock()
 	defer d.fake.mu.Unlock()
-	if err := d.carryOut(ctx, what, f); err != nil {
-		return fmt.Errorf("domain %s: %s: %w", d.state.Name, what, err)
+	if err := d.execute(ctx, action, f); err != nil {
+		return fmt.Errorf("domain %s: %s: %w", d.state.Name, action, err)
 	}
 	return nil
 }
 
-func (d *Domain) carryOut(ctx context.Context, what string, f func() error) error {
-	d.calls = append(d.calls, what)
-	if err := d.fake.answers(ctx); err != nil {
+func (d *Domain) execute(ctx context.Context, action string, f func() error) error {
+	d.calls = append(d.calls, action)
+	if err := d.fake.available(ctx); err != nil {
 		return err
 	}
 	cut := d.fake.cut
@@ -115,7 +115,7 @@ func (d *Domain) carryOut(ctx context.Context, what string, f func() error) erro
 	if cut == Before {
 		return virt.ErrConnection
 	}
-	err := d.allowed(f)
+	err := d.ifAllowed(f)
 	if cut == After {
 		return virt.ErrConnection
 	}
@@ -123,7 +123,7 @@ func (d *Domain) carryOut(ctx context.Context, what string, f func() error) erro
 }
 
 // allowed refuses what libvirt refuses whatever it is.
-func (d *Domain) allowed(f func() error) error {
+func (d *Domain) ifAllowed(f func() error) error {
 	switch {
 	case d.state.Phase == virt.ShutOff || d.state.Phase == virt.Crashed:
 		return virt.ErrNotRunning
@@ -144,18 +144,18 @@ func (d *Domain) SetVCPUs(ctx context.Context, n int) error {
 			return fmt.Errorf("%d vCPUs: %d cannot be unplugged", n, v.Boot)
 		case n >= v.Plugged:
 			v.Plugged = n
-			d.answer(func(g Guest) { d.useVCPUs(g) })
+			d.answerWith(func(g Guest) { d.setOnlineVCPUs(g) })
 			return nil
 		case d.guest.KeepVCPUs:
 			return virt.ErrUnconfirmed
 		}
 		v.Plugged = n
-		d.useVCPUs(d.guest)
+		d.setOnlineVCPUs(d.guest)
 		return nil
 	})
 }
 
-func (d *Domain) useVCPUs(g Guest) {
+func (d *Domain) setOnlineVCPUs(g Guest) {
 	v := &d.state.VCPUs
 	if v.Online == virt.Unknown {
 		return
@@ -168,21 +168,21 @@ func (d *Domain) useVCPUs(g Guest) {
 // SetBandwidth is as libvirt's.
 func (d *Domain) SetBandwidth(ctx context.Context, b virt.Bandwidth) error {
 	return d.change(ctx, fmt.Sprintf("set CPU bandwidth to period %s, quota %s, shares %d", b.Period, b.Quota, b.Shares), func() error {
-		now := &d.state.Bandwidth
-		if !now.Supported {
+		current := &d.state.Bandwidth
+		if !current.Supported {
 			return virt.ErrUnsupported
 		}
 		if err := checkBandwidth(b); err != nil {
 			return err
 		}
 		if b.Period != 0 {
-			now.Period = b.Period
+			current.Period = b.Period
 		}
 		if b.Quota != 0 {
-			now.Quota = b.Quota
+			current.Quota = b.Quota
 		}
 		if b.Shares != 0 {
-			now.Shares = b.Shares
+			current.Shares = b.Shares
 		}
 		return nil
 	})
@@ -198,7 +198,7 @@ func (d *Domain) Shutdown(ctx context.Context, how virt.Shutdown) error {
 			return virt.ErrUnsupported
 		}
 		if !d.guest.IgnoreShutdown {
-			d.answer(func(Guest) { d.off() })
+			d.answerWith(func(Guest) { d.powerOff() })
 		}
 		return nil
 	})
@@ -206,14 +206,14 @@ func (d *Domain) Shutdown(ctx context.Context, how virt.Shutdown) error {
 
 // Destroy ends it, also during a migration.
 func (d *Domain) Destroy(ctx context.Context) error {
-	d.fake.set(func() { d.state.Migrating = false })
+	d.fake.locked(func() { d.state.Migrating = false })
 	return d.change(ctx, "destroy it", func() error {
-		d.off()
+		d.powerOff()
 		return nil
 	})
 }
 
-func (d *Domain) off() {
+func (d *Domain) powerOff() {
 	d.state.Phase = virt.ShutOff
 	d.state.VCPUs.Online = virt.Unknown
 	d.pending = nil

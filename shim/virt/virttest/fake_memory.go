@@ -22,13 +22,13 @@ func (d *Domain) RequestMemory(ctx context.Context, alias string, bytes uint64) 
 			return fmt.Errorf("%d bytes: want a multiple of the block, %d", bytes, m.Block)
 		}
 		m.Requested = bytes
-		d.answer(func(g Guest) { d.resize(alias, g) })
+		d.answerWith(func(g Guest) { d.resizeVirtioMem(alias, g) })
 		return nil
 	})
 }
 
 // resize brings a device as near to what was requested as the guest does.
-func (d *Domain) resize(alias string, g Guest) {
+func (d *Domain) resizeVirtioMem(alias string, g Guest) {
 	m, err := d.device(alias, virt.VirtioMem)
 	if err != nil {
 		return
@@ -62,7 +62,7 @@ func (d *Domain) device(alias string, model virt.MemoryModel) (*virt.MemoryDevic
 func (d *Domain) AttachDIMM(ctx context.Context, cell int, bytes uint64) error {
 	return d.change(ctx, fmt.Sprintf("attach a DIMM of %d bytes to cell %d", bytes, cell), func() error {
 		m := &d.state.Memory
-		if err := d.fits(cell, bytes); err != nil {
+		if err := d.checkDIMM(cell, bytes); err != nil {
 			return err
 		}
 		m.Devices = append(m.Devices, virt.MemoryDevice{
@@ -73,12 +73,12 @@ func (d *Domain) AttachDIMM(ctx context.Context, cell int, bytes uint64) error {
 	})
 }
 
-func (d *Domain) fits(cell int, bytes uint64) error {
+func (d *Domain) checkDIMM(cell int, bytes uint64) error {
 	const unit = 1 << 20 // what QEMU takes; a guest may want more
 	m := d.state.Memory
-	taken := m.Boot + bytes
+	total := m.Boot + bytes
 	for _, device := range m.Devices {
-		taken += device.Size
+		total += device.Size
 	}
 	switch {
 	case m.Maximum == 0 || m.Cells == 0:
@@ -89,8 +89,8 @@ func (d *Domain) fits(cell int, bytes uint64) error {
 		return fmt.Errorf("cell %d: there are %d", cell, m.Cells)
 	case len(m.Devices) >= m.Slots:
 		return fmt.Errorf("none of %d slots is free", m.Slots)
-	case taken > m.Maximum:
-		return fmt.Errorf("%d bytes in all: the maximum is %d", taken, m.Maximum)
+	case total > m.Maximum:
+		return fmt.Errorf("%d bytes in all: the maximum is %d", total, m.Maximum)
 	}
 	return nil
 }
@@ -109,16 +109,16 @@ func (d *Domain) DetachDIMM(ctx context.Context, alias string) error {
 		if _, err := d.device(alias, virt.DIMM); err != nil {
 			return err
 		}
-		d.answer(func(g Guest) {
+		d.answerWith(func(g Guest) {
 			if !g.KeepDIMMs {
-				d.remove(alias)
+				d.removeDIMM(alias)
 			}
 		})
 		return nil
 	})
 }
 
-func (d *Domain) remove(alias string) {
+func (d *Domain) removeDIMM(alias string) {
 	m := &d.state.Memory
 	if gone, err := d.device(alias, virt.DIMM); err == nil {
 		m.Balloon -= min(gone.Size, m.Balloon)
@@ -143,7 +143,7 @@ func (d *Domain) SetBalloon(ctx context.Context, bytes uint64) error {
 		if bytes%1024 != 0 || bytes > plugged {
 			return fmt.Errorf("%d bytes: want a multiple of 1024, at most the %d that the guest has", bytes, plugged)
 		}
-		d.answer(func(g Guest) {
+		d.answerWith(func(g Guest) {
 			if !g.IgnoreBalloon {
 				d.state.Memory.Balloon = bytes
 			}

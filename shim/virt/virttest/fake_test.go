@@ -8,11 +8,11 @@ import (
 )
 
 // What a guest makes of what was asked for is in the state alone.
-func TestGuests(t *testing.T) {
+func TestGuestBehaviour(t *testing.T) {
 	for name, c := range map[string]struct {
-		guest Guest
-		ask   func(d *Domain) error
-		want  func(s virt.State) bool
+		guest  Guest
+		action func(d *Domain) error
+		want   func(s virt.State) bool
 	}{
 		"keeps vCPUs offline": {
 			Guest{KeepVCPUsOffline: true},
@@ -55,9 +55,9 @@ func TestGuests(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := New(domainState()).Only()
+			d := New(domainState()).First()
 			d.SetGuest(c.guest)
-			if err := c.ask(d); err != nil {
+			if err := c.action(d); err != nil {
 				t.Fatal(err)
 			}
 			if s, err := d.State(t.Context()); err != nil || !c.want(s) {
@@ -68,41 +68,41 @@ func TestGuests(t *testing.T) {
 }
 
 func TestLateGuest(t *testing.T) {
-	d := New(domainState()).Only()
+	d := New(domainState()).First()
 	d.SetGuest(Guest{Late: true})
 	must(t, d.SetVCPUs(t.Context(), 4), d.RequestMemory(t.Context(), "virtiomem0", 64*mib))
 	if s, _ := d.State(t.Context()); s.VCPUs.Plugged != 4 || s.VCPUs.Online != 1 || s.Memory.Devices[0].Current != 0 {
 		t.Errorf("%+v before the guest answered", s)
 	}
-	d.Answer()
+	d.AnswerPending()
 	if s, _ := d.State(t.Context()); s.VCPUs.Online != 4 || s.Memory.Devices[0].Current != 64*mib {
 		t.Errorf("%+v after it", s)
 	}
 }
 
 // Whether a call was carried out when the connection was lost, its error does not tell.
-func TestLoseOnCall(t *testing.T) {
+func TestDisconnectOnCall(t *testing.T) {
 	for cut, plugged := range map[Cut]int{Before: 1, After: 4} {
 		f := New(domainState())
-		f.LoseOnCall(cut)
-		if err := f.Only().SetVCPUs(t.Context(), 4); !errors.Is(err, virt.ErrConnection) {
+		f.DisconnectOnCall(cut)
+		if err := f.First().SetVCPUs(t.Context(), 4); !errors.Is(err, virt.ErrConnection) {
 			t.Errorf("the call's error is %v, want that %v", err, virt.ErrConnection)
 		}
-		if _, err := f.Only().State(t.Context()); !errors.Is(err, virt.ErrConnection) {
+		if _, err := f.First().State(t.Context()); !errors.Is(err, virt.ErrConnection) {
 			t.Errorf("the next call's error is %v, want that %v", err, virt.ErrConnection)
 		}
-		f.Return()
-		if s, err := f.Only().State(t.Context()); err != nil || s.VCPUs.Plugged != plugged {
+		f.Reconnect()
+		if s, err := f.First().State(t.Context()); err != nil || s.VCPUs.Plugged != plugged {
 			t.Errorf("cut %d: %+v, %v, want %d vCPUs", cut, s.VCPUs, err, plugged)
 		}
-		if calls := f.Only().Calls(); len(calls) != 1 {
+		if calls := f.First().Calls(); len(calls) != 1 {
 			t.Errorf("calls are %q, want one", calls)
 		}
 	}
 }
 
 func TestMigration(t *testing.T) {
-	d := New(domainState()).Only()
+	d := New(domainState()).First()
 	d.Set(func(s *virt.State) { s.Migrating = true })
 	if err := d.SetVCPUs(t.Context(), 2); err == nil {
 		t.Error("a domain was resized while it migrates")

@@ -10,7 +10,7 @@ import (
 
 // XML returns a definition with little more in it than the memory and the vCPUs.
 func (d *Domain) XML(ctx context.Context) (string, error) {
-	s, err := d.look(ctx, func(*Looks) {})
+	s, err := d.read(ctx, func(*Reads) {})
 	if err != nil {
 		return "", err
 	}

@@ -35,21 +35,21 @@ type Guest struct {
 }
 
 // SetGuest has the guest behave so from now on.
-func (d *Domain) SetGuest(g Guest) { d.fake.set(func() { d.guest = g }) }
+func (d *Domain) SetGuest(g Guest) { d.fake.locked(func() { d.guest = g }) }
 
 // Answer has a late guest do what it was asked so far.
-func (d *Domain) Answer() {
-	d.fake.set(func() {
+func (d *Domain) AnswerPending() {
+	d.fake.locked(func() {
 		for _, f := range d.pending {
 			f()
 		}
 		d.pending = nil
 	})
-	d.fake.hub.Tell(d.state.UUID)
+	d.fake.hub.Notify(d.state.UUID)
 }
 
 // answer has the guest do something as it behaves when it does it.
-func (d *Domain) answer(f func(Guest)) {
+func (d *Domain) answerWith(f func(Guest)) {
 	if d.guest.Late {
 		d.pending = append(d.pending, func() { f(d.guest) })
 		return

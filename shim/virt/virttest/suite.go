@@ -31,10 +31,10 @@ type Fixture struct {
 	Defined func(t *testing.T) virt.State
 
 	// StartAnew starts the domain when it is off.
-	StartAnew func(t *testing.T)
+	Restart func(t *testing.T)
 
 	// Lose ends libvirt, and Return starts it again. nil: that cannot be.
-	Lose, Return func(t *testing.T)
+	StopLibvirt, StartLibvirt func(t *testing.T)
 }
 
 // Run is the conformance suite of [virt.Connection] and [virt.Domain]. It takes the
@@ -45,7 +45,7 @@ func Run(t *testing.T, newFixture func(t *testing.T) Fixture) {
 		name string
 		f    func(Fixture, *testing.T)
 	}{
-		{"domains are found", Fixture.testFind},
+		{"domains are found", Fixture.testLookup},
 		{"state makes sense", Fixture.testState},
 		{"vCPUs are plugged", Fixture.testPlug},
 		{"virtio-mem grows and shrinks", Fixture.testVirtioMem},
@@ -54,17 +54,17 @@ func Run(t *testing.T, newFixture func(t *testing.T) Fixture) {
 		{"the balloon is set", Fixture.testBalloon},
 		{"bandwidth is set and removed", Fixture.testBandwidth},
 		{"contexts end calls and watches", Fixture.testContext},
-		{"libvirt goes and comes back", Fixture.testLoss},
+		{"libvirt goes and comes back", Fixture.testConnectionLoss},
 		{"vCPUs are unplugged", Fixture.testUnplug},
 		{"the domain is shut down", Fixture.testShutdown},
-		{"started anew it is another one", Fixture.testStartAnew},
+		{"started anew it is another one", Fixture.testRestart},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.f(f, t) })
 	}
 }
 
 // patience is for emulated guests on busy machines.
-const patience = 90 * time.Second
+const stateTimeout = 90 * time.Second
 
 func (f Fixture) state(t *testing.T) virt.State {
 	t.Helper()
@@ -77,44 +77,44 @@ func (f Fixture) state(t *testing.T) virt.State {
 
 // await waits until the state is so: for notices, and because there is none of all
 // that a guest does, from time to time.
-func (f Fixture) await(t *testing.T, what string, is func(virt.State) bool) {
+func (f Fixture) await(t *testing.T, condition string, met func(virt.State) bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), stateTimeout)
 	defer cancel()
 	changed, err := f.Domain.Changed(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	look := time.NewTicker(100 * time.Millisecond)
-	defer look.Stop()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
 	for {
 		s, err := f.Domain.State(ctx)
-		if err == nil && is(s) {
+		if err == nil && met(s) {
 			return
 		}
 		select {
 		case <-changed:
-		case <-look.C:
+		case <-tick.C:
 		}
 		if ctx.Err() != nil {
-			t.Fatalf("it never came that %s: %+v, %v", what, s, err)
+			t.Fatalf("it never came that %s: %+v, %v", condition, s, err)
 		}
 	}
 }
 
 // defined wants that the next start is so, too.
-func (f Fixture) defined(t *testing.T, what string, is func(virt.State) bool) {
+func (f Fixture) expectDefined(t *testing.T, what string, met func(virt.State) bool) {
 	t.Helper()
 	if f.Defined == nil {
 		return
 	}
-	if s := f.Defined(t); !is(s) {
+	if s := f.Defined(t); !met(s) {
 		t.Errorf("%s: the definition is %+v", what, s)
 	}
 }
 
 // refused wants an error that names the domain.
-func (f Fixture) refused(t *testing.T, what string, err error, kinds ...error) {
+func (f Fixture) expectRefused(t *testing.T, what string, err error, kinds ...error) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), f.state(t).Name) {
 		t.Errorf("%s: %v, want an error that names the domain", what, err)
@@ -133,7 +133,7 @@ func must(t *testing.T, errs ...error) {
 	}
 }
 
-func (f Fixture) testFind(t *testing.T) {
+func (f Fixture) testLookup(t *testing.T) {
 	want := f.state(t)
 	for _, name := range []string{want.Name, want.UUID} {
 		d, err := f.Connection.Domain(t.Context(), name)
@@ -160,7 +160,7 @@ func (f Fixture) testFind(t *testing.T) {
 }
 
 // agree wants that all ways to look at the domain tell the same.
-func (f Fixture) agree(t *testing.T) {
+func (f Fixture) expectReadsAgree(t *testing.T) {
 	t.Helper()
 	want := f.state(t)
 	if p, err := f.Domain.Phase(t.Context()); err != nil || p != want.Phase {
@@ -184,7 +184,7 @@ func (f Fixture) testState(t *testing.T) {
 	if s.Bandwidth.Supported != f.Bandwidth || f.Balloon && !s.Memory.Ballooned {
 		t.Errorf("%+v, want bandwidth %t, balloon %t", s, f.Bandwidth, f.Balloon)
 	}
-	f.agree(t)
+	f.expectReadsAgree(t)
 	text, err := f.Domain.XML(t.Context())
 	if err != nil || !strings.Contains(text, "<uuid>"+s.UUID+"</uuid>") {
 		t.Errorf("XML = %q, %v, want one with %s", text, err, s.UUID)

@@ -8,17 +8,17 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-const more = 2 // vCPUs that are plugged and unplugged
+const extraVCPUs = 2 // vCPUs that are plugged and unplugged
 
 func (f Fixture) testPlug(t *testing.T) {
 	before := f.state(t).VCPUs
-	n := before.Boot + more
+	n := before.Boot + extraVCPUs
 	if !f.VCPUs {
-		f.refused(t, "vCPUs", f.Domain.SetVCPUs(t.Context(), n), virt.ErrUnsupported)
+		f.expectRefused(t, "vCPUs", f.Domain.SetVCPUs(t.Context(), n), virt.ErrUnsupported)
 		return
 	}
 	for _, wrong := range []int{-1, 0, before.Maximum + 1} {
-		f.refused(t, "too few or too many vCPUs", f.Domain.SetVCPUs(t.Context(), wrong))
+		f.expectRefused(t, "too few or too many vCPUs", f.Domain.SetVCPUs(t.Context(), wrong))
 	}
 	if after := f.state(t).VCPUs; after.Plugged != before.Plugged || after.Maximum != before.Maximum {
 		t.Errorf("%+v after refusals, %+v before", after, before)
@@ -27,18 +27,18 @@ func (f Fixture) testPlug(t *testing.T) {
 		f.await(t, "the agent answers", func(s virt.State) bool { return s.VCPUs.Online == before.Plugged })
 	}
 	must(t, f.Domain.SetVCPUs(t.Context(), n))
-	f.defines(t, n)
+	f.expectDefinedVCPUs(t, n)
 	online := virt.Unknown
 	if f.Agent {
 		online = n
 	}
 	f.await(t, "vCPUs are plugged, and online", func(s virt.State) bool { return s.VCPUs.Plugged == n && s.VCPUs.Online == online })
-	f.agree(t)
+	f.expectReadsAgree(t)
 }
 
-func (f Fixture) defines(t *testing.T, vcpus int) {
+func (f Fixture) expectDefinedVCPUs(t *testing.T, vcpus int) {
 	t.Helper()
-	f.defined(t, fmt.Sprintf("%d vCPUs", vcpus), func(s virt.State) bool { return s.VCPUs.Plugged == vcpus })
+	f.expectDefined(t, fmt.Sprintf("%d vCPUs", vcpus), func(s virt.State) bool { return s.VCPUs.Plugged == vcpus })
 }
 
 func (f Fixture) testUnplug(t *testing.T) {
@@ -48,15 +48,15 @@ func (f Fixture) testUnplug(t *testing.T) {
 	boot := f.state(t).VCPUs.Boot
 	err := f.Domain.SetVCPUs(t.Context(), boot)
 	if !f.Unplug {
-		f.refused(t, "vCPUs that stay", err, virt.ErrUnconfirmed)
-		if v := f.state(t).VCPUs; v.Plugged != boot+more {
-			t.Errorf("%+v, want %d plugged", v, boot+more)
+		f.expectRefused(t, "vCPUs that stay", err, virt.ErrUnconfirmed)
+		if v := f.state(t).VCPUs; v.Plugged != boot+extraVCPUs {
+			t.Errorf("%+v, want %d plugged", v, boot+extraVCPUs)
 		}
-		f.defines(t, boot+more)
+		f.expectDefinedVCPUs(t, boot+extraVCPUs)
 		return
 	}
 	must(t, err)
-	f.defines(t, boot)
+	f.expectDefinedVCPUs(t, boot)
 	f.await(t, "vCPUs are unplugged, and the guest uses the others", func(s virt.State) bool {
 		return s.VCPUs.Plugged == boot && (!f.Agent || s.VCPUs.Online == boot)
 	})
@@ -66,29 +66,29 @@ func (f Fixture) testBandwidth(t *testing.T) {
 	set := func(b virt.Bandwidth) error { return f.Domain.SetBandwidth(t.Context(), b) }
 	const period, quota, shares = 100 * time.Millisecond, 50 * time.Millisecond, 2048
 	if !f.Bandwidth {
-		f.refused(t, "bandwidth", set(virt.Bandwidth{Quota: quota}), virt.ErrUnsupported)
-		f.refused(t, "shares", set(virt.Bandwidth{Shares: shares}), virt.ErrUnsupported)
+		f.expectRefused(t, "bandwidth", set(virt.Bandwidth{Quota: quota}), virt.ErrUnsupported)
+		f.expectRefused(t, "shares", set(virt.Bandwidth{Shares: shares}), virt.ErrUnsupported)
 		return
 	}
-	is := func(what string, want virt.Bandwidth) {
+	expect := func(what string, want virt.Bandwidth) {
 		t.Helper()
 		want.Supported = true
 		if got := f.state(t).Bandwidth; got != want {
 			t.Errorf("%s: %+v, want %+v", what, got, want)
 		}
-		f.defined(t, what, func(s virt.State) bool { return s.Bandwidth == want })
+		f.expectDefined(t, what, func(s virt.State) bool { return s.Bandwidth == want })
 	}
 	must(t, set(virt.Bandwidth{Period: period, Quota: quota, Shares: shares}))
-	is("all", virt.Bandwidth{Period: period, Quota: quota, Shares: shares})
+	expect("all", virt.Bandwidth{Period: period, Quota: quota, Shares: shares})
 	must(t, set(virt.Bandwidth{Quota: 2 * quota}))
-	is("the quota alone", virt.Bandwidth{Period: period, Quota: 2 * quota, Shares: shares})
+	expect("the quota alone", virt.Bandwidth{Period: period, Quota: 2 * quota, Shares: shares})
 	must(t, set(virt.Bandwidth{Quota: virt.Unlimited}))
-	is("no limit", virt.Bandwidth{Period: period, Quota: virt.Unlimited, Shares: shares})
+	expect("no limit", virt.Bandwidth{Period: period, Quota: virt.Unlimited, Shares: shares})
 	must(t, set(virt.Bandwidth{Shares: 2}))
-	is("the shares alone", virt.Bandwidth{Period: period, Quota: virt.Unlimited, Shares: 2})
+	expect("the shares alone", virt.Bandwidth{Period: period, Quota: virt.Unlimited, Shares: 2})
 	must(t, set(virt.Bandwidth{Shares: 10000}))
 	for _, wrong := range []virt.Bandwidth{{}, {Period: -1}, {Quota: -2}, {Period: time.Hour}, {Quota: time.Microsecond}, {Quota: 1}, {Shares: 1 << 20}} {
-		f.refused(t, "a wrong bandwidth", set(wrong))
+		f.expectRefused(t, "a wrong bandwidth", set(wrong))
 	}
-	is("after refusals", virt.Bandwidth{Period: period, Quota: virt.Unlimited, Shares: 10000})
+	expect("after refusals", virt.Bandwidth{Period: period, Quota: virt.Unlimited, Shares: 10000})
 }

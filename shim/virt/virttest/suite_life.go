@@ -33,15 +33,15 @@ func (f Fixture) testContext(t *testing.T) {
 	}
 }
 
-func (f Fixture) testLoss(t *testing.T) {
-	if f.Lose == nil {
+func (f Fixture) testConnectionLoss(t *testing.T) {
+	if f.StopLibvirt == nil {
 		return
 	}
 	before := f.state(t)
 	changed, err := f.Domain.Changed(t.Context())
 	must(t, err)
-	f.Lose(t)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	f.StopLibvirt(t)
+	ctx, cancel := context.WithTimeout(t.Context(), stateTimeout)
 	defer cancel()
 	for err == nil && ctx.Err() == nil {
 		_, err = f.Domain.State(ctx)
@@ -55,7 +55,7 @@ func (f Fixture) testLoss(t *testing.T) {
 	for len(changed) > 0 {
 		<-changed
 	}
-	f.Return(t)
+	f.StartLibvirt(t)
 	select {
 	case <-changed:
 	case <-ctx.Done():
@@ -67,32 +67,32 @@ func (f Fixture) testLoss(t *testing.T) {
 }
 
 func (f Fixture) testShutdown(t *testing.T) {
-	f.refused(t, "a way that is none", f.Domain.Shutdown(t.Context(), "politely"))
+	f.expectRefused(t, "a way that is none", f.Domain.Shutdown(t.Context(), "politely"))
 	err := f.Domain.Shutdown(t.Context(), virt.ACPI)
 	if f.ACPI {
 		must(t, err)
 	} else {
-		f.refused(t, "the power button", err, virt.ErrUnsupported)
+		f.expectRefused(t, "the power button", err, virt.ErrUnsupported)
 		must(t, f.Domain.Destroy(t.Context()))
 	}
 	f.await(t, "it is off", func(s virt.State) bool { return s.Phase == virt.ShutOff })
-	f.agree(t)
+	f.expectReadsAgree(t)
 	for what, err := range map[string]error{
 		"vCPUs":    f.Domain.SetVCPUs(t.Context(), 1),
 		"shutdown": f.Domain.Shutdown(t.Context(), virt.ACPI),
 		"destroy":  f.Domain.Destroy(t.Context()),
 	} {
 		if what != "shutdown" || f.ACPI {
-			f.refused(t, what+" of a domain that is off", err, virt.ErrNotRunning)
+			f.expectRefused(t, what+" of a domain that is off", err, virt.ErrNotRunning)
 		}
 	}
 }
 
-func (f Fixture) testStartAnew(t *testing.T) {
-	off := f.state(t)
-	f.StartAnew(t)
-	f.comesToBeAnother(t)
-	again, err := f.Connection.Domain(t.Context(), off.Name)
+func (f Fixture) testRestart(t *testing.T) {
+	before := f.state(t)
+	f.Restart(t)
+	f.awaitReplaced(t)
+	again, err := f.Connection.Domain(t.Context(), before.Name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,9 +104,9 @@ func (f Fixture) testStartAnew(t *testing.T) {
 
 // comesToBeAnother waits until the domain that was found is none any more: it may be by an
 // event that this is learned.
-func (f Fixture) comesToBeAnother(t *testing.T) {
+func (f Fixture) awaitReplaced(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), stateTimeout)
 	defer cancel()
 	for {
 		p, err := f.Domain.Phase(ctx)

@@ -10,38 +10,38 @@ import (
 
 func (f Fixture) testVirtioMem(t *testing.T) {
 	request := func(alias string, bytes uint64) error { return f.Domain.RequestMemory(t.Context(), alias, bytes) }
-	f.refused(t, "a device that is not there", request("nothing", 0), virt.ErrNoDevice)
+	f.expectRefused(t, "a device that is not there", request("nothing", 0), virt.ErrNoDevice)
 	if f.VirtioMem == "" {
 		return
 	}
-	before := f.device(t)
+	before := f.virtioMemDevice(t)
 	balloon := f.state(t).Memory.Balloon
 	for _, wrong := range []uint64{1, before.Block / 2, before.Size + before.Block} {
-		f.refused(t, "an unaligned or too large request", request(f.VirtioMem, wrong))
+		f.expectRefused(t, "an unaligned or too large request", request(f.VirtioMem, wrong))
 	}
-	if after := f.device(t); after != before {
+	if after := f.virtioMemDevice(t); after != before {
 		t.Errorf("%+v after refusals, %+v before", after, before)
 	}
 	for _, bytes := range []uint64{16 * before.Block, 4 * before.Block, 0} {
 		must(t, request(f.VirtioMem, bytes))
-		if d := f.device(t); d.Requested != bytes {
+		if d := f.virtioMemDevice(t); d.Requested != bytes {
 			t.Errorf("%+v, want %d requested", d, bytes)
 		}
-		f.defined(t, fmt.Sprintf("virtio-mem of %d bytes", bytes), func(s virt.State) bool {
+		f.expectDefined(t, fmt.Sprintf("virtio-mem of %d bytes", bytes), func(s virt.State) bool {
 			return slices.ContainsFunc(s.Memory.Devices, func(d virt.MemoryDevice) bool { return d.Model == virt.VirtioMem && d.Requested == bytes })
 		})
 		f.await(t, "the guest has what was requested", func(s virt.State) bool {
-			return has(s, f.VirtioMem).Current == bytes && s.Memory.Balloon == balloon+bytes
+			return findDevice(s, f.VirtioMem).Current == bytes && s.Memory.Balloon == balloon+bytes
 		})
 	}
 }
 
-func (f Fixture) device(t *testing.T) virt.MemoryDevice {
+func (f Fixture) virtioMemDevice(t *testing.T) virt.MemoryDevice {
 	t.Helper()
-	return has(f.state(t), f.VirtioMem)
+	return findDevice(f.state(t), f.VirtioMem)
 }
 
-func has(s virt.State, alias string) virt.MemoryDevice {
+func findDevice(s virt.State, alias string) virt.MemoryDevice {
 	at := slices.IndexFunc(s.Memory.Devices, func(d virt.MemoryDevice) bool { return d.Alias == alias })
 	if at < 0 {
 		return virt.MemoryDevice{}
@@ -52,30 +52,30 @@ func has(s virt.State, alias string) virt.MemoryDevice {
 func (f Fixture) testDIMM(t *testing.T) {
 	attach := func(cell int, bytes uint64) error { return f.Domain.AttachDIMM(t.Context(), cell, bytes) }
 	if f.DIMM == 0 {
-		f.refused(t, "a DIMM", attach(0, 128<<20), virt.ErrUnsupported)
+		f.expectRefused(t, "a DIMM", attach(0, 128<<20), virt.ErrUnsupported)
 		return
 	}
 	before := f.state(t).Memory
-	f.refused(t, "no cell", attach(before.Cells, f.DIMM))
-	f.refused(t, "a size that is none", attach(0, 1))
-	f.refused(t, "more than the maximum", attach(0, before.Maximum))
+	f.expectRefused(t, "no cell", attach(before.Cells, f.DIMM))
+	f.expectRefused(t, "a size that is none", attach(0, 1))
+	f.expectRefused(t, "more than the maximum", attach(0, before.Maximum))
 	must(t, attach(0, f.DIMM))
-	now := f.state(t).Memory
-	if len(now.Devices) != len(before.Devices)+1 || now.Boot != before.Boot || now.Balloon != before.Balloon+f.DIMM {
-		t.Fatalf("%+v after a DIMM, %+v before", now, before)
+	after := f.state(t).Memory
+	if len(after.Devices) != len(before.Devices)+1 || after.Boot != before.Boot || after.Balloon != before.Balloon+f.DIMM {
+		t.Fatalf("%+v after a DIMM, %+v before", after, before)
 	}
-	d := now.Devices[len(now.Devices)-1]
+	d := after.Devices[len(after.Devices)-1]
 	if want := (virt.MemoryDevice{Alias: d.Alias, Model: virt.DIMM, Size: f.DIMM}); d != want || d.Alias == "" {
 		t.Errorf("the DIMM is %+v, want %+v", d, want)
 	}
-	f.definesDIMMs(t, 1)
-	f.refused(t, "another DIMM", f.Domain.DetachDIMM(t.Context(), d.Alias+"0"), virt.ErrNoDevice)
+	f.expectDefinedDIMMs(t, 1)
+	f.expectRefused(t, "another DIMM", f.Domain.DetachDIMM(t.Context(), d.Alias+"0"), virt.ErrNoDevice)
 	f.detachAll(t)
 }
 
-func (f Fixture) definesDIMMs(t *testing.T, n int) {
+func (f Fixture) expectDefinedDIMMs(t *testing.T, n int) {
 	t.Helper()
-	f.defined(t, fmt.Sprintf("%d DIMMs", n), func(s virt.State) bool {
+	f.expectDefined(t, fmt.Sprintf("%d DIMMs", n), func(s virt.State) bool {
 		for _, d := range s.Memory.Devices {
 			if d.Model == virt.DIMM && d.Size == f.DIMM && d.Cell == 0 {
 				n--
@@ -98,7 +98,7 @@ func (f Fixture) detachAll(t *testing.T) {
 		}
 		return gone
 	})
-	f.definesDIMMs(t, 0)
+	f.expectDefinedDIMMs(t, 0)
 }
 
 func (f Fixture) testSlots(t *testing.T) {
@@ -111,27 +111,27 @@ func (f Fixture) testSlots(t *testing.T) {
 	for ; err == nil && plugged <= m.Slots; plugged++ {
 		err = f.Domain.AttachDIMM(t.Context(), 0, f.DIMM)
 	}
-	f.refused(t, "a DIMM without a slot", err)
+	f.expectRefused(t, "a DIMM without a slot", err)
 	// Older versions of libvirt let virtio-mem have slots, too.
 	if got, least := len(f.state(t).Memory.Devices), m.Slots; got != len(m.Devices)+plugged-1 || got < least {
 		t.Errorf("%d devices after %d DIMMs were tried, %d before: want %d or more", got, plugged, len(m.Devices), least)
 	}
-	f.definesDIMMs(t, plugged-1)
+	f.expectDefinedDIMMs(t, plugged-1)
 	f.detachAll(t)
 }
 
 func (f Fixture) testBalloon(t *testing.T) {
 	set := func(bytes uint64) error { return f.Domain.SetBalloon(t.Context(), bytes) }
-	all := f.state(t).Memory.Balloon
+	full := f.state(t).Memory.Balloon
 	if !f.Balloon {
-		f.refused(t, "a balloon", set(all/2), virt.ErrUnsupported)
+		f.expectRefused(t, "a balloon", set(full/2), virt.ErrUnsupported)
 		return
 	}
-	f.refused(t, "half a KiB", set(all-512))
-	f.refused(t, "more than there is", set(all+1<<30))
-	for _, bytes := range []uint64{all - 32<<20, all} {
+	f.expectRefused(t, "half a KiB", set(full-512))
+	f.expectRefused(t, "more than there is", set(full+1<<30))
+	for _, bytes := range []uint64{full - 32<<20, full} {
 		must(t, set(bytes))
-		f.defined(t, fmt.Sprintf("a balloon that leaves %d bytes", bytes), func(s virt.State) bool { return s.Memory.Balloon == bytes })
+		f.expectDefined(t, fmt.Sprintf("a balloon that leaves %d bytes", bytes), func(s virt.State) bool { return s.Memory.Balloon == bytes })
 		f.await(t, "the guest has what the balloon leaves", func(s virt.State) bool { return s.Memory.Balloon == bytes })
 	}
 }

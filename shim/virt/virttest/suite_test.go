@@ -25,22 +25,22 @@ func TestFake(t *testing.T) {
 	Run(t, func(*testing.T) Fixture {
 		f := New(domainState())
 		return Fixture{
-			Connection: f, Domain: f.Only(), VCPUs: true, Unplug: true, Agent: true, VirtioMem: "virtiomem0",
+			Connection: f, Domain: f.First(), VCPUs: true, Unplug: true, Agent: true, VirtioMem: "virtiomem0",
 			DIMM: 128 * mib, Balloon: true, Bandwidth: true, ACPI: true,
-			StartAnew: func(*testing.T) { f.StartAnew(domainState()) },
-			Lose:      func(*testing.T) { f.Lose() }, Return: func(*testing.T) { f.Return() },
+			Restart:     func(*testing.T) { f.Restart(domainState()) },
+			StopLibvirt: func(*testing.T) { f.Disconnect() }, StartLibvirt: func(*testing.T) { f.Reconnect() },
 		}
 	})
 }
 
-func TestFakeThatCanLittle(t *testing.T) {
+func TestMinimalFake(t *testing.T) {
 	Run(t, func(*testing.T) Fixture {
 		s := domainState()
 		s.Memory = virt.Memory{Boot: 160 * mib, Balloon: 160 * mib}
 		s.Bandwidth = virt.Bandwidth{}
 		s.VCPUs.Online = virt.Unknown
 		f := New(s)
-		f.Only().SetGuest(Guest{KeepVCPUs: true})
-		return Fixture{Connection: f, Domain: f.Only(), StartAnew: func(*testing.T) { f.StartAnew(s) }, VCPUs: true, ACPI: true}
+		f.First().SetGuest(Guest{KeepVCPUs: true})
+		return Fixture{Connection: f, Domain: f.First(), Restart: func(*testing.T) { f.Restart(s) }, VCPUs: true, ACPI: true}
 	})
 }

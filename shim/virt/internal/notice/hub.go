@@ -9,9 +9,9 @@ import (
 // Hub is whom to tell. The zero value is ready; all methods may be called from several
 // goroutines at once.
 type Hub struct {
-	mu     sync.Mutex
-	closed bool
-	all    map[chan struct{}]string // the domain's UUID
+	mu          sync.Mutex
+	closed      bool
+	subscribers map[chan struct{}]string // the domain's UUID
 }
 
 // Subscribe returns a channel that holds one notice, closed when ctx is done or the
@@ -24,36 +24,36 @@ func (h *Hub) Subscribe(ctx context.Context, uuid string) <-chan struct{} {
 		close(c)
 		return c
 	}
-	if h.all == nil {
-		h.all = map[chan struct{}]string{}
+	if h.subscribers == nil {
+		h.subscribers = map[chan struct{}]string{}
 	}
-	h.all[c] = uuid
-	context.AfterFunc(ctx, func() { h.drop(c) })
+	h.subscribers[c] = uuid
+	context.AfterFunc(ctx, func() { h.unsubscribe(c) })
 	return c
 }
 
-func (h *Hub) drop(c chan struct{}) {
+func (h *Hub) unsubscribe(c chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if _, ok := h.all[c]; ok {
-		delete(h.all, c)
+	if _, ok := h.subscribers[c]; ok {
+		delete(h.subscribers, c)
 		close(c)
 	}
 }
 
 // Tell tells those of one domain. It never blocks: a notice that nobody has taken yet stands for all later ones.
-func (h *Hub) Tell(uuid string) {
-	h.send(func(of string) bool { return of == uuid })
+func (h *Hub) Notify(uuid string) {
+	h.send(func(subscribed string) bool { return subscribed == uuid })
 }
 
 // TellAll tells those of all domains.
-func (h *Hub) TellAll() { h.send(func(string) bool { return true }) }
+func (h *Hub) NotifyAll() { h.send(func(string) bool { return true }) }
 
-func (h *Hub) send(to func(uuid string) bool) {
+func (h *Hub) send(match func(uuid string) bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for c, uuid := range h.all {
-		if !to(uuid) {
+	for c, uuid := range h.subscribers {
+		if !match(uuid) {
 			continue
 		}
 		select {
@@ -68,8 +68,8 @@ func (h *Hub) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.closed = true
-	for c := range h.all {
-		delete(h.all, c)
+	for c := range h.subscribers {
+		delete(h.subscribers, c)
 		close(c)
 	}
 }

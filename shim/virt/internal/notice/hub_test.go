@@ -11,18 +11,18 @@ func TestHub(t *testing.T) {
 		var h Hub
 		ctx, cancel := context.WithCancel(t.Context())
 		one, other := h.Subscribe(ctx, "1"), h.Subscribe(t.Context(), "2")
-		h.Tell("1")
-		h.Tell("1") // nobody has taken the first
+		h.Notify("1")
+		h.Notify("1") // nobody has taken the first
 		if <-one; len(one) != 0 || len(other) != 0 {
 			t.Errorf("%d and %d notices are left, want none", len(one), len(other))
 		}
-		h.TellAll()
+		h.NotifyAll()
 		if len(one) != 1 || len(other) != 1 {
 			t.Errorf("%d and %d notices for all, want 1 each", len(one), len(other))
 		}
 		cancel()
 		synctest.Wait()
-		h.Tell("1")
+		h.Notify("1")
 		<-one // what was sent before
 		if _, open := <-one; open {
 			t.Error("the channel is open after its context")

@@ -38,9 +38,9 @@ type Daemon struct {
 	Dir string // where it finds files of the test
 	URI string
 
-	cgroup string
-	turnOn io.Writer // starts libvirtd with each line
-	init   int       // the namespace's first process
+	cgroup    string
+	startPipe io.Writer // starts libvirtd with each line
+	initPID   int       // the namespace's first process
 }
 
 // Start runs libvirtd until the test ends, with whatever it has started. It skips the
@@ -48,7 +48,7 @@ type Daemon struct {
 // used where limitCPU is set and the machine has them.
 func Start(t testing.TB, limitCPU bool) *Daemon {
 	t.Helper()
-	Need(t, missingPrograms("libvirtd", "qemu-system-x86_64")...)
+	Require(t, missingPrograms("libvirtd", "qemu-system-x86_64")...)
 	dir, err := os.MkdirTemp("", "virt")
 	if err != nil {
 		t.Fatal(err)
@@ -56,8 +56,8 @@ func Start(t testing.TB, limitCPU bool) *Daemon {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	d := &Daemon{Dir: dir, cgroup: filepath.Base(dir), URI: "qemu+unix:///system?socket=" + filepath.Join(dir, "run", "libvirt-sock")}
 	d.configure(t, limitCPU)
-	d.enter(t)
-	d.Return(t)
+	d.startNamespace(t)
+	d.StartLibvirtd(t)
 	return d
 }
 
@@ -83,20 +83,20 @@ func (d *Daemon) configure(t testing.TB, limitCPU bool) {
 }
 
 // enter starts the namespaces, in which no libvirtd runs yet.
-func (d *Daemon) enter(t testing.TB) {
+func (d *Daemon) startNamespace(t testing.TB) {
 	t.Helper()
 	var log bytes.Buffer
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "sh", filepath.Join(d.Dir, "start"), d.Dir, d.cgroup)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
 	cmd.Stdout, cmd.Stderr = &log, &log
 	var err error
-	if d.turnOn, err = cmd.StdinPipe(); err != nil {
+	if d.startPipe, err = cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	d.init = cmd.Process.Pid
+	d.initPID = cmd.Process.Pid
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // until all of the namespace has ended
@@ -108,15 +108,15 @@ func (d *Daemon) enter(t testing.TB) {
 }
 
 // Return starts libvirtd, which does not run, and does not wait for it.
-func (d *Daemon) Return(t testing.TB) {
+func (d *Daemon) StartLibvirtd(t testing.TB) {
 	t.Helper()
-	if _, err := io.WriteString(d.turnOn, "\n"); err != nil {
+	if _, err := io.WriteString(d.startPipe, "\n"); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // Signal sends a signal to libvirtd alone.
-func (d *Daemon) Signal(t testing.TB, signal syscall.Signal) {
+func (d *Daemon) SignalLibvirtd(t testing.TB, signal syscall.Signal) {
 	t.Helper()
 	d.signal(t, "libvirtd", signal)
 }
@@ -129,7 +129,7 @@ func (d *Daemon) SignalQEMU(t testing.TB, signal syscall.Signal) {
 
 func (d *Daemon) signal(t testing.TB, program string, signal syscall.Signal) {
 	t.Helper()
-	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", d.init))
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", d.initPID))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func (d *Daemon) signal(t testing.TB, program string, signal syscall.Signal) {
 }
 
 // Raw does what the shim never does, with a connection of its own.
-func (d *Daemon) Raw(t testing.TB, f func(*libvirt.Connect) error) {
+func (d *Daemon) WithConnect(t testing.TB, f func(*libvirt.Connect) error) {
 	t.Helper()
 	conn, err := libvirt.NewConnect(d.URI)
 	if err != nil {

@@ -10,24 +10,24 @@ import (
 	"time"
 )
 
-func (d *Daemon) heartSocket() string { return filepath.Join(d.Dir, "heart") }
+func (d *Daemon) heartbeatSocket() string { return filepath.Join(d.Dir, "heart") }
 
 // Heart is the heartbeat of a guest that was booted with guest.heartbeat, as the host
 // sees it.
-type Heart struct {
-	mu      sync.Mutex
-	last    time.Time
-	longest time.Duration
+type Heartbeat struct {
+	mu         sync.Mutex
+	last       time.Time
+	longestGap time.Duration
 }
 
 // Heart listens until the test ends. The guest runs.
-func (d *Daemon) Heart(t testing.TB) *Heart {
+func (d *Daemon) Heartbeat(t testing.TB) *Heartbeat {
 	t.Helper()
-	conn, err := new(net.Dialer).DialContext(t.Context(), "unix", d.heartSocket())
+	conn, err := new(net.Dialer).DialContext(t.Context(), "unix", d.heartbeatSocket())
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &Heart{last: time.Now()}
+	h := &Heartbeat{last: time.Now()}
 	done := make(chan struct{})
 	t.Cleanup(func() {
 		conn.Close()
@@ -37,25 +37,25 @@ func (d *Daemon) Heart(t testing.TB) *Heart {
 		defer close(done)
 		for some := make([]byte, 4096); err == nil; {
 			_, err = conn.Read(some)
-			h.beats()
+			h.recordBeat()
 		}
 	}()
 	return h
 }
 
-func (h *Heart) beats() {
+func (h *Heartbeat) recordBeat() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
-	h.longest, h.last = max(h.longest, now.Sub(h.last)), now
+	h.longestGap, h.last = max(h.longestGap, now.Sub(h.last)), now
 }
 
 // Longest is the longest time without a beat since it was asked before.
-func (h *Heart) Longest() time.Duration {
-	h.beats()
+func (h *Heartbeat) LongestGap() time.Duration {
+	h.recordBeat()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	longest := h.longest
-	h.longest = 0
+	longest := h.longestGap
+	h.longestGap = 0
 	return longest
 }

@@ -53,7 +53,7 @@ func dial(t testing.TB, d *Daemon) *libvirt.Connect {
 }
 
 // Hurry lets it go as fast as it can.
-func (m *Migration) Hurry(t testing.TB) {
+func (m *Migration) FullSpeed(t testing.TB) {
 	t.Helper()
 	const enough = 4096 // MiB/s
 	if err := m.domain.MigrateSetMaxSpeed(enough, 0); err != nil {

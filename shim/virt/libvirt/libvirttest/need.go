@@ -18,7 +18,7 @@ import (
 )
 
 // Need skips a test for what is missing, except where CI says that all is there.
-func Need(t testing.TB, missing ...string) {
+func Require(t testing.TB, missing ...string) {
 	t.Helper()
 	switch {
 	case len(missing) == 0:
@@ -42,7 +42,7 @@ func missingPrograms(names ...string) []string {
 			if _, err := exec.LookPath(name); err != nil {
 				missing = append(missing, name)
 			}
-		case !inRoot(root, name):
+		case !existsInRoot(root, name):
 			missing = append(missing, name+" in "+EnvRoot+"="+root)
 		}
 	}
@@ -52,15 +52,15 @@ func missingPrograms(names ...string) []string {
 	return missing
 }
 
-func inRoot(root, name string) bool {
+func existsInRoot(root, name string) bool {
 	found, err := fs.Glob(os.DirFS(root), "usr/*bin/"+name)
 	return err == nil && len(found) > 0
 }
 
 // Unplugs reports whether this QEMU unplugs vCPUs without KVM: 10.0 and older do not.
-func (d *Daemon) Unplugs(t testing.TB) (can bool) {
+func (d *Daemon) UnplugsVCPUs(t testing.TB) (can bool) {
 	t.Helper()
-	d.Raw(t, func(conn *libvirt.Connect) error {
+	d.WithConnect(t, func(conn *libvirt.Connect) error {
 		qemu, err := conn.GetVersion()
 		libvirtd, libvirtErr := conn.GetLibVersion()
 		can = qemu >= 11_000_000
@@ -71,7 +71,7 @@ func (d *Daemon) Unplugs(t testing.TB) (can bool) {
 }
 
 // LimitsCPU reports whether domains get the CPU controller.
-func (d *Daemon) LimitsCPU() bool {
+func (d *Daemon) HasCPUController() bool {
 	_, v1 := os.Stat("/sys/fs/cgroup/cpu/" + d.cgroup)
 	_, v2 := os.Stat("/sys/fs/cgroup/" + d.cgroup)
 	return v1 == nil || v2 == nil
@@ -79,13 +79,13 @@ func (d *Daemon) LimitsCPU() bool {
 
 // Throttled is how often the domain's first vCPU was held back, because it had used its
 // bandwidth.
-func (d *Daemon) Throttled(t testing.TB) (n int) {
+func (d *Daemon) ThrottledCount(t testing.TB) (n int) {
 	t.Helper()
 	for _, hierarchy := range []string{"", "cpu"} {
 		// A folder that goes meanwhile is another's.
 		_ = filepath.WalkDir(filepath.Join("/sys/fs/cgroup", hierarchy, d.cgroup), func(path string, _ fs.DirEntry, err error) error {
 			if err == nil && strings.HasSuffix(path, "/vcpu0/cpu.stat") {
-				n = statistic(t, path, "nr_throttled")
+				n = readStatistic(t, path, "nr_throttled")
 			}
 			return nil
 		})
@@ -93,7 +93,7 @@ func (d *Daemon) Throttled(t testing.TB) (n int) {
 	return n
 }
 
-func statistic(t testing.TB, path, name string) int {
+func readStatistic(t testing.TB, path, name string) int {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {

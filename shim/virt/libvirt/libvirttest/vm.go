@@ -27,10 +27,10 @@ const Name = "vm-1"
 type VM struct {
 	Kernel, Initrd, Arguments string
 	Console                   string
-	Heart                     string // socket of its second serial port
+	HeartbeatSocket           string // socket of its second serial port
 
-	Memory int  // MiB; 0: 160
-	Plain  bool // without headroom; otherwise with more of it than a user would ask for
+	Memory     int  // MiB; 0: 160
+	NoHeadroom bool // without headroom; otherwise with more of it than a user would ask for
 }
 
 var vmXML = template.Must(template.New("vm").Parse(`<domain type='qemu'>
@@ -72,11 +72,11 @@ func (v VM) XML(t testing.TB) string {
 }
 
 // Linux is a VM whose guest answers. The options are those of package guest.
-func (d *Daemon) Linux(t testing.TB, options ...string) VM {
+func (d *Daemon) LinuxVM(t testing.TB, options ...string) VM {
 	t.Helper()
 	kernel, err := guest.Kernel()
 	if err != nil {
-		Need(t, err.Error())
+		Require(t, err.Error())
 	}
 	g, err := guest.Make(t.Context(), kernel, d.Dir)
 	if err != nil {
@@ -96,15 +96,15 @@ func (d *Daemon) Linux(t testing.TB, options ...string) VM {
 		Arguments: strings.Join(append([]string{guest.Arguments}, options...), " "),
 	}
 	if slices.Contains(options, "guest.heartbeat") {
-		v.Heart = d.heartSocket()
+		v.HeartbeatSocket = d.heartbeatSocket()
 	}
 	return v
 }
 
 // Boot defines a domain and starts it.
-func (d *Daemon) Boot(t testing.TB, xml string) {
+func (d *Daemon) BootDefined(t testing.TB, xml string) {
 	t.Helper()
-	d.Raw(t, func(conn *libvirt.Connect) error {
+	d.WithConnect(t, func(conn *libvirt.Connect) error {
 		handle, err := conn.DomainDefineXML(xml)
 		if err != nil {
 			return err
@@ -113,15 +113,15 @@ func (d *Daemon) Boot(t testing.TB, xml string) {
 	})
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("console: %s", d.Said(t))
+			t.Logf("console: %s", d.Console(t))
 		}
 	})
 }
 
 // Create starts a domain that has no definition but its own.
-func (d *Daemon) Create(t testing.TB, xml string) {
+func (d *Daemon) CreateTransient(t testing.TB, xml string) {
 	t.Helper()
-	d.Raw(t, func(conn *libvirt.Connect) error {
+	d.WithConnect(t, func(conn *libvirt.Connect) error {
 		_, err := conn.DomainCreateXML(xml, 0)
 		return err
 	})
@@ -130,13 +130,13 @@ func (d *Daemon) Create(t testing.TB, xml string) {
 func (d *Daemon) consoleFile() string { return filepath.Join(d.Dir, "console") }
 
 // Said is what the guest has said on its console.
-func (d *Daemon) Said(t testing.TB) string {
+func (d *Daemon) Console(t testing.TB) string {
 	t.Helper()
-	said, err := os.ReadFile(d.consoleFile())
+	text, err := os.ReadFile(d.consoleFile())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
-	return string(said)
+	return string(text)
 }
 
 // AwaitConsole waits until the guest has said something.
@@ -146,18 +146,18 @@ func (d *Daemon) AwaitConsole(t testing.TB, text string) {
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for !strings.Contains(d.Said(t), text) {
+	for !strings.Contains(d.Console(t), text) {
 		if ctx.Err() != nil {
-			t.Fatalf("the guest never said %q: %q", text, d.Said(t))
+			t.Fatalf("the guest never said %q: %q", text, d.Console(t))
 		}
 		<-tick.C
 	}
 }
 
 // Memory is how much the guest has, in bytes and in its own words.
-func (d *Daemon) Memory(t testing.TB) (bytes int64) {
+func (d *Daemon) GuestMemory(t testing.TB) (bytes int64) {
 	t.Helper()
-	for line := range strings.Lines(d.Said(t)) {
+	for line := range strings.Lines(d.Console(t)) {
 		_, figure, ok := strings.Cut(line, " memory=")
 		if kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(figure), "kB"), 10, 64); ok && err == nil {
 			bytes = kib << 10

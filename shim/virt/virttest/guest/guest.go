@@ -41,7 +41,7 @@ type Guest struct{ Kernel, Initramfs string }
 // Kernel returns the folder with vmlinuz and lib/modules that hack/setup keeps in
 // the cache. The error names what is missing.
 func Kernel() (string, error) {
-	dir, err := cache()
+	dir, err := cacheDir()
 	if err != nil {
 		return "", err
 	}
@@ -52,7 +52,7 @@ func Kernel() (string, error) {
 	return dir, nil
 }
 
-func cache() (string, error) {
+func cacheDir() (string, error) {
 	if dir := os.Getenv("MOORING_CACHE"); dir != "" {
 		return dir, nil
 	}
@@ -94,7 +94,7 @@ func initramfs(program, tree string) ([]byte, error) {
 		errs = append(errs, addFile(w, name, file, 0o644))
 		fmt.Fprintf(&list, "/%s\n", name)
 	}
-	errs = append(errs, add(w, "modules/list", []byte(list.String()), 0o644), w.Close())
+	errs = append(errs, addData(w, "modules/list", []byte(list.String()), 0o644), w.Close())
 	return out.Bytes(), errors.Join(errs...)
 }
 
@@ -122,10 +122,10 @@ func addFile(w *cpio.Writer, name, path string, mode cpio.FileMode) error {
 	if err != nil {
 		return err
 	}
-	return add(w, name, data, mode)
+	return addData(w, name, data, mode)
 }
 
-func add(w *cpio.Writer, name string, data []byte, mode cpio.FileMode) error {
+func addData(w *cpio.Writer, name string, data []byte, mode cpio.FileMode) error {
 	if err := w.WriteHeader(&cpio.Header{Name: name, Mode: cpio.TypeReg | mode, Size: int64(len(data))}); err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 
 // agent speaks as much of the QEMU guest agent's protocol as libvirt needs to count
 // CPUs and to shut down.
-func agent(log *slog.Logger) {
+func runAgent(log *slog.Logger) {
 	port, err := openPort("org.qemu.guest_agent.0")
 	if err != nil {
 		log.Error("agent", "error", err)
@@ -36,7 +36,7 @@ func openPort(name string) (*os.File, error) {
 	return nil, fmt.Errorf("no port %s", name)
 }
 
-type question struct {
+type request struct {
 	Execute   string
 	Arguments struct {
 		ID int64
@@ -53,23 +53,23 @@ func serveAgent(port *os.File) {
 			<-time.After(hostAway)
 			continue
 		}
-		q, err := parseQuestion(line)
+		q, err := parseRequest(line)
 		if err != nil {
 			continue
 		}
-		answer, _ := json.Marshal(answerTo(q))
+		answer, _ := json.Marshal(handleRequest(q))
 		fmt.Fprintf(port, "%s\n", answer)
 	}
 }
 
 // parseQuestion leaves out the byte that is not JSON, with which libvirt begins each
 // conversation.
-func parseQuestion(line []byte) (q question, err error) {
+func parseRequest(line []byte) (q request, err error) {
 	err = json.Unmarshal(line[max(bytes.IndexByte(line, '{'), 0):], &q)
 	return q, err
 }
 
-func answerTo(q question) map[string]any {
+func handleRequest(q request) map[string]any {
 	switch q.Execute {
 	case "guest-sync":
 		return map[string]any{"return": q.Arguments.ID}

@@ -13,17 +13,17 @@ import (
 const powerButton = "power button"
 
 // buttons tells of the ACPI power button, whichever input device it is.
-func buttons(news chan<- string) {
+func watchButtons(events chan<- string) {
 	devices, _ := filepath.Glob("/dev/input/event*")
 	for _, path := range devices {
 		if f, err := os.Open(path); err == nil {
-			go watchKeys(f, news)
+			go watchKeys(f, events)
 		}
 	}
 }
 
 // watchKeys reads struct input_event: 16 bytes of time, type, code and value.
-func watchKeys(f *os.File, news chan<- string) {
+func watchKeys(f *os.File, events chan<- string) {
 	const isKey, power = 1, 116
 	event := make([]byte, 24)
 	for {
@@ -32,13 +32,13 @@ func watchKeys(f *os.File, news chan<- string) {
 		}
 		kind, code := binary.LittleEndian.Uint16(event[16:]), binary.LittleEndian.Uint16(event[18:])
 		if kind == isKey && code == power && event[20] == 1 {
-			news <- powerButton
+			events <- powerButton
 		}
 	}
 }
 
 // uevents tells of CPUs and memory that come and go.
-func uevents(log *slog.Logger, news chan<- string) {
+func watchUevents(log *slog.Logger, events chan<- string) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_KOBJECT_UEVENT)
 	if err == nil {
 		err = unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: 1})
@@ -51,7 +51,7 @@ func uevents(log *slog.Logger, news chan<- string) {
 	for {
 		n, err := unix.Read(fd, message)
 		if text := string(message[:max(n, 0)]); err != nil || strings.Contains(text, "/cpu") || strings.Contains(text, "/memory") {
-			news <- "uevent" // an error is of messages that were lost
+			events <- "uevent" // an error is of messages that were lost
 		}
 	}
 }

@@ -17,15 +17,15 @@ func TestAnswer(t *testing.T) {
 		"\xff{\"execute\":\"guest-sync\",\"arguments\":{\"id\":42}}\n": `{"return":42}`,
 		`{"execute":"guest-none"}`:                                     `{"error":{"class":"CommandNotFound","desc":"guest-none"}}`,
 	} {
-		q, err := parseQuestion([]byte(line))
+		q, err := parseRequest([]byte(line))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := json.Marshal(answerTo(q)); string(got) != want || err != nil {
+		if got, err := json.Marshal(handleRequest(q)); string(got) != want || err != nil {
 			t.Errorf("%q: %s, %v, want %s", line, got, err, want)
 		}
 	}
-	if _, err := parseQuestion([]byte("\xff\n")); err == nil {
+	if _, err := parseRequest([]byte("\xff\n")); err == nil {
 		t.Error("a question that is none was understood")
 	}
 }

@@ -24,20 +24,20 @@ func main() {
 	log := slog.New(slog.NewTextHandler(os.Stdout, nil))
 	o := parse(read("/proc/cmdline"))
 	loadModules(log)
-	news := make(chan string)
-	go buttons(news)
-	go agent(log)
-	go uevents(log, news)
+	events := make(chan string)
+	go watchButtons(events)
+	go runAgent(log)
+	go watchUevents(log, events)
 	if o["keep-dimms"] {
 		keepDIMMs(log)
 	}
 	if o["busy"] {
-		go work()
+		go compute()
 	}
 	if o["heartbeat"] {
-		go beat(log)
+		go sendHeartbeats(log)
 	}
-	serve(o, news)
+	serve(o, events)
 }
 
 func mounts() error {
@@ -89,50 +89,50 @@ func keepDIMMs(log *slog.Logger) {
 }
 
 // serve brings online what is plugged, and tells the guest's size when it changes.
-func serve(o options, news <-chan string) {
-	told := ""
+func serve(o options, events <-chan string) {
+	reported := ""
 	for {
-		left := bringOnline(o)
-		if now := size(); now != told {
-			fmt.Println("GUEST", now)
-			told = now
+		incomplete := bringOnline(o)
+		if current := size(); current != reported {
+			fmt.Println("GUEST", current)
+			reported = current
 		}
 		if o["use-memory"] {
 			useMemory()
 		}
-		if next(news, left) == powerButton {
-			press(o)
+		if nextEvent(events, incomplete) == powerButton {
+			pressPowerButton(o)
 		}
 	}
 }
 
 // bringOnline says whether something would not be brought online.
-func bringOnline(o options) (left bool) {
+func bringOnline(o options) (incomplete bool) {
 	if !o["keep-cpus-offline"] {
-		left = online("/sys/devices/system/cpu/cpu[0-9]*/online", "0", "1")
+		incomplete = setOnline("/sys/devices/system/cpu/cpu[0-9]*/online", "0", "1")
 	}
 	if !o["keep-memory-offline"] {
-		left = online("/sys/devices/system/memory/memory*/state", "offline", "online_movable") || left
+		incomplete = setOnline("/sys/devices/system/memory/memory*/state", "offline", "online_movable") || incomplete
 	}
-	return left
+	return incomplete
 }
 
 // next waits for news, or only for a while: a CPU of an emulated machine that does not come
 // up in the time that the kernel gives it may do so later.
-func next(news <-chan string, left bool) string {
-	var again <-chan time.Time
-	if left {
-		again = time.After(5 * time.Second)
+func nextEvent(events <-chan string, incomplete bool) string {
+	var retry <-chan time.Time
+	if incomplete {
+		retry = time.After(5 * time.Second)
 	}
 	select {
-	case what := <-news:
-		return what
-	case <-again:
+	case event := <-events:
+		return event
+	case <-retry:
 		return ""
 	}
 }
 
-func press(o options) {
+func pressPowerButton(o options) {
 	if o["ignore-power-button"] {
 		fmt.Println("GUEST power button ignored")
 		return
@@ -145,14 +145,14 @@ func powerOff() {
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
 }
 
-func online(pattern, from, to string) (left bool) {
+func setOnline(pattern, from, to string) (incomplete bool) {
 	all, _ := filepath.Glob(pattern)
 	for _, path := range all {
 		if read(path) == from {
-			left = os.WriteFile(path, []byte(to), 0o644) != nil || left
+			incomplete = os.WriteFile(path, []byte(to), 0o644) != nil || incomplete
 		}
 	}
-	return left
+	return incomplete
 }
 
 func size() string {

@@ -13,11 +13,11 @@ import (
 )
 
 // work tells each time that it has done as much again.
-func work() {
-	const much = 1 << 19
+func compute() {
+	const steps = 1 << 19
 	x := uint32(1)
 	for n := 1; ; n++ {
-		for range much {
+		for range steps {
 			x = x*1664525 + 1013904223
 		}
 		fmt.Printf("GUEST work=%d of %08x\n", n, x)
@@ -25,7 +25,7 @@ func work() {
 }
 
 // beat writes a byte every few milliseconds, for as long as the guest runs.
-func beat(log *slog.Logger) {
+func sendHeartbeats(log *slog.Logger) {
 	port, err := os.OpenFile("/dev/ttyS1", os.O_WRONLY|syscall.O_NOCTTY, 0)
 	if err != nil {
 		log.Error("heartbeat", "error", err)
@@ -39,12 +39,12 @@ func beat(log *slog.Logger) {
 
 // useMemory leaves a little for the kernel. What is used is never given back.
 func useMemory() {
-	const left = 64 << 10
+	const reserve = 64 << 10
 	kib, err := strconv.Atoi(strings.TrimSuffix(meminfo("MemAvailable:"), " kB"))
-	if err != nil || kib <= left {
+	if err != nil || kib <= reserve {
 		return
 	}
-	used, err := unix.Mmap(-1, 0, (kib-left)<<10, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
+	used, err := unix.Mmap(-1, 0, (kib-reserve)<<10, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
 	if err == nil {
 		err = pin(used)
 	}
