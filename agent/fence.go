@@ -212,7 +212,7 @@ func (f *fence) supervision() (v *supervision, err error) {
 		return nil, err
 	}
 	v = &supervision{}
-	view, err := bpf.Look(f.config.BPFDir)
+	view, err := bpf.OpenView(f.config.BPFDir)
 	if err != nil {
 		return v, fmt.Errorf("look at what the agent tracks: %w", err)
 	}

@@ -55,7 +55,7 @@ func shownTracker(stats *bpf.Stats) agentapi.Tracker {
 		Available: true,
 		Processes: stats.Processes, MaxProcesses: stats.MaxProcesses,
 		Groups: stats.Groups, MaxGroups: stats.MaxGroups,
-		LostEvents: stats.LostEvents, LostProcesses: stats.LostProcesses, Stale: stats.Stale, LeftOut: stats.LeftOut,
+		LostEvents: stats.LostEvents, LostProcesses: stats.LostProcesses, Stale: stats.Stale, LeftOut: stats.SkippedCalls,
 	}
 }
 

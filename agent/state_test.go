@@ -12,7 +12,7 @@ import (
 // Each kind of loss is shown, and none in the place of another.
 func TestShownTracker(t *testing.T) {
 	got := shownTracker(&bpf.Stats{
-		Processes: 1, MaxProcesses: 2, Groups: 3, MaxGroups: 4, LostEvents: 5, LostProcesses: 6, Stale: 7, LeftOut: 8,
+		Processes: 1, MaxProcesses: 2, Groups: 3, MaxGroups: 4, LostEvents: 5, LostProcesses: 6, Stale: 7, SkippedCalls: 8,
 	})
 	want := agentapi.Tracker{
 		Available: true, Processes: 1, MaxProcesses: 2, Groups: 3, MaxGroups: 4, LostEvents: 5, LostProcesses: 6, Stale: 7, LeftOut: 8,

@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BenchmarkProcess runs a short program again and again, and reports what the
-// kernel says that the tracker's programs took of it: ns for each call.
+// BenchmarkProcess runs a short program repeatedly and reports the kernel's cost of each tracker
+// program: ns per call.
 func BenchmarkProcess(b *testing.B) {
 	cases := []struct {
 		name      string
-		inside    bool // of a registered cgroup
-		unscanned bool // there is a registered cgroup, and no Resync was since
+		inside    bool // in a registered cgroup
+		unscanned bool // a cgroup was registered after the last Resync
 		read      bool
 		program   string
 	}{
@@ -29,7 +29,7 @@ func BenchmarkProcess(b *testing.B) {
 	}
 	for _, c := range cases {
 		b.Run(c.name, func(b *testing.B) {
-			tracker := open(b, Options{patience: time.Second})
+			tracker := open(b, Options{readInterval: time.Second})
 			group := newCgroup(b)
 			register(b, tracker, group)
 			if !c.unscanned {
@@ -55,7 +55,7 @@ func measure(b *testing.B, tracker *Tracker, in *cgroup, path string) {
 	b.Helper()
 	counting, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
 	if err != nil {
-		skip(b, "the kernel does not count what programs take: %v", err)
+		skipOrFail(b, "the kernel does not count what programs take: %v", err)
 	}
 	b.Cleanup(func() { _ = counting.Close() })
 	costs := map[string][]float64{}
@@ -73,8 +73,8 @@ func measure(b *testing.B, tracker *Tracker, in *cgroup, path string) {
 	}
 }
 
-// addCosts adds the mean of what each program took since a while. Of many such
-// means the median is reported: it has less of what else the machine does.
+// addCosts adds each program's mean cost since before. The benchmark reports the median of these
+// means, because other load on the machine moves it less.
 func addCosts(b *testing.B, tracker *Tracker, before Stats, costs map[string][]float64) Stats {
 	b.Helper()
 	now := figures(b, tracker)

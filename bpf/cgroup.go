@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CgroupID returns the id of a cgroup v2, by its folder, which is the folder's
-// inode number. Ids are not used again until the node reboots.
+// CgroupID returns the id of the cgroup v2 at path: the inode number of its directory. The kernel
+// does not reuse an id before a reboot.
 func CgroupID(path string) (uint64, error) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(path, &fs); err != nil {
@@ -21,7 +21,7 @@ func CgroupID(path string) (uint64, error) {
 		return 0, fmt.Errorf("cgroup %s: %w", path, err)
 	}
 	if stat.Mode&unix.S_IFMT != unix.S_IFDIR {
-		return 0, fmt.Errorf("%s is not the folder of a cgroup", path)
+		return 0, fmt.Errorf("%s is not the directory of a cgroup", path)
 	}
 	return stat.Ino, nil
 }

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// child is a process that a test started, and speaks with line by line.
+// child is a process of a test, which exchanges lines with it.
 type child struct {
 	t      testing.TB
 	cmd    *exec.Cmd
@@ -23,7 +23,7 @@ type child struct {
 	stdout *bufio.Reader
 }
 
-// shell runs a script of sh. In a cgroup: it is born there (CLONE_INTO_CGROUP).
+// shell runs a sh script. With a cgroup, the shell is born in it (CLONE_INTO_CGROUP).
 func shell(t testing.TB, in *cgroup, script string, args ...string) *child {
 	t.Helper()
 	return start(t, in, exec.Command("/bin/sh", append([]string{"-c", script, "sh"}, args...)...))
@@ -63,28 +63,28 @@ func start(t testing.TB, in *cgroup, cmd *exec.Cmd) *child {
 
 func (c *child) pid() int { return c.cmd.Process.Pid }
 
-// say writes a line to the process.
-func (c *child) say(line string) {
+// writeLine writes a line to the process.
+func (c *child) writeLine(line string) {
 	c.t.Helper()
 	if _, err := fmt.Fprintln(c.stdin, line); err != nil {
 		c.t.Fatal(err)
 	}
 }
 
-// line reads a line that the process writes.
-func (c *child) line() string {
+// readLine reads a line of the process.
+func (c *child) readLine() string {
 	c.t.Helper()
 	line, err := c.stdout.ReadString('\n')
 	if err != nil {
-		c.t.Fatalf("reading what %v says: %v", c.cmd.Args, err)
+		c.t.Fatalf("reading output of %v: %v", c.cmd.Args, err)
 	}
 	return strings.TrimSpace(line)
 }
 
-// number reads a line with a number, which is mostly that of a process.
-func (c *child) number() int {
+// readNumber reads a line with a number, mostly a process number.
+func (c *child) readNumber() int {
 	c.t.Helper()
-	n, err := strconv.Atoi(c.line())
+	n, err := strconv.Atoi(c.readLine())
 	if err != nil || n <= 0 {
 		c.t.Fatalf("%v says %d (%v), want a number above 0", c.cmd.Args, n, err)
 	}
@@ -98,7 +98,7 @@ func (c *child) wait() syscall.WaitStatus {
 	return status
 }
 
-// kill ends the process, if the test has not, and all that it left behind.
+// kill kills the process and its descendants, if the test has not.
 func (c *child) kill() {
 	_ = unix.Kill(-c.pid(), unix.SIGKILL)
 	if c.cmd.ProcessState == nil {
@@ -106,19 +106,19 @@ func (c *child) kill() {
 	}
 }
 
-// emulator is a program that is called like an emulator, and sleeps.
+// emulator returns a program that has an emulator's name and sleeps.
 func emulator(t testing.TB) string {
 	t.Helper()
 	return program(t, emulatorName)
 }
 
-// program is sleep under another name.
+// program returns sleep under another name.
 func program(t testing.TB, name string) string {
 	t.Helper()
 	return programOf(t, "sleep", name)
 }
 
-// programOf is a program under another name.
+// programOf returns a program under another name.
 func programOf(t testing.TB, program, name string) string {
 	t.Helper()
 	original, err := exec.LookPath(program)
@@ -136,7 +136,7 @@ func programOf(t testing.TB, program, name string) string {
 	return path
 }
 
-// move moves a process, or a thread, as a container runtime does.
+// move moves a process or thread into a cgroup, like a container runtime.
 func move(t testing.TB, to cgroup, file string, id int) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(to.path, file), []byte(strconv.Itoa(id)), 0); err != nil {

@@ -9,8 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fromBytes copies what the kernel wrote into one of the generated types, which
-// have its layout.
+// fromBytes copies kernel bytes into one of the generated types, which have the same layout.
 func fromBytes[T trackerEvent | trackerProcess](raw []byte) (T, error) {
 	var value T
 	if len(raw) < int(unsafe.Sizeof(value)) {
@@ -20,7 +19,7 @@ func fromBytes[T trackerEvent | trackerProcess](raw []byte) (T, error) {
 	return value, nil
 }
 
-// decodeEvent decodes a record of the ring.
+// decodeEvent decodes a record of the event ring.
 func decodeEvent(raw []byte) (Event, error) {
 	e, err := fromBytes[trackerEvent](raw)
 	if err != nil {
@@ -45,7 +44,7 @@ var kinds = map[trackerKind]Kind{
 	trackerKindKIND_MOVE: Move,
 }
 
-// exitStatus decodes a status as wait(2) has it.
+// exitStatus decodes a wait(2) status.
 func exitStatus(status uint32) ExitStatus {
 	signal := syscall.Signal(status & 0x7f)
 	if signal != 0 {
@@ -57,7 +56,8 @@ func exitStatus(status uint32) ExitStatus {
 func tracked(p *trackerProcess) (Tracked, error) {
 	end := bytes.IndexByte(p.Name[:], 0)
 	if end < 0 || p.Pid == 0 || p.Pid > 1<<30 || p.Parent > 1<<30 {
-		return Tracked{}, fmt.Errorf("record of process %d with parent %d and name %q: not one of the tracker's", p.Pid, p.Parent, p.Name)
+		return Tracked{}, fmt.Errorf("record of process %d with parent %d and name %q: not from this tracker",
+			p.Pid, p.Parent, p.Name)
 	}
 	return Tracked{
 		Process:  identity(p),
@@ -75,7 +75,7 @@ func identity(p *trackerProcess) Process {
 	return Process{PID: int(p.Pid), StartTime: p.Start}
 }
 
-// device turns the kernel's own encoding into that of stat(2).
+// device converts the kernel's device encoding to that of stat(2).
 func device(d uint32) uint64 {
 	return unix.Mkdev(d>>20, d&(1<<20-1))
 }

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sample is a record as the kernel writes it.
+// sample is a record as written by the kernel.
 func sample(edit func(*trackerEvent)) []byte {
 	e := trackerEvent{Time: 2e9, Kind: trackerKindKIND_EXIT, Status: 0x8b}
 	e.Process = trackerProcess{Start: 1e9, Group: 5, Cgroup: 6, Inode: 7, Device: 8<<20 | 1, Pid: 9, Parent: 1, Emulator: 1}

@@ -1,29 +1,28 @@
-// Package bpf knows, from inside the kernel, which processes belong to which
-// registered cgroup, and of every start of an emulator on the node.
+// Package bpf tracks, inside the kernel, which processes belong to which registered cgroup, and
+// every start of an emulator on the node.
 //
-// A [Tracker] loads programs on the tracepoints of fork, exec, exit and cgroup
-// moves. They keep a map of processes, which is the truth ([View.Snapshot]), and
-// write events to a ring, which are hints ([Tracker.Events]): when the ring is
-// full the newest events are dropped and counted, the map stays right. With
-// [Options.Dir] all of it is pinned, works on while no process has it open, and
-// is taken over by the next [Open].
+// A [Tracker] attaches programs to the tracepoints of fork, exec, exit and cgroup moves. The
+// programs keep a map of processes ([View.Snapshot]), which is the truth. They also write events to
+// a ring ([Tracker.Events]), which are hints: when the ring is full, the kernel drops and counts
+// new events, and the map stays right. With [Options.Dir], maps and programs are pinned. They keep
+// working while no process has them open, and the next [Open] takes them over.
 //
-// A process belongs to a group, which is the id of a registered cgroup:
+// A process belongs to a group. The group's id is the id of a registered cgroup. The first matching
+// rule decides:
 //
-//   - if it is in that cgroup or below it, the nearest one counts;
-//   - else if it was born to a process of the group, however often it forked
-//     since, and whatever cgroup it has moved to;
-//   - or if [Tracker.Bind] said so.
+//   - [Tracker.Bind] put the process into a group;
+//   - the process is in a registered cgroup or below one, and the nearest one counts;
+//   - a parent belonged to the group at the fork. The process keeps this group in whatever cgroup
+//     it moves to.
 //
-// There is room for [Options.MaxProcesses], and no group has all of it. While some
-// had none, [View.Complete] says so, and what is not in the map may yet be there.
+// The map has room for [Options.MaxProcesses], and no group can use all of it. When a process found
+// no room, [View.Complete] returns false: a process missing from the map may still exist.
 //
-// Its identity is [Process]: the number, in the pid namespace of whoever opened
-// the tracker, and the start time. Processes that cannot be seen in that
-// namespace are not tracked.
+// [Process] identifies a process by its number, in the pid namespace of the program that opened the
+// tracker, and its start time. The tracker ignores processes that are invisible in this namespace.
 //
-// It takes Linux 5.15 or newer with BTF, CAP_BPF and CAP_PERFMON, and for pins a
-// bpf file system. Nothing here knows what a pod is.
+// The tracker needs Linux 5.15 or newer with BTF, CAP_BPF and CAP_PERFMON, and for pins a bpf file
+// system. This package does not know pods.
 package bpf
 
 //go:generate ./generate

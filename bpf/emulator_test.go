@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// run starts a program and waits for its end.
+// runProgram runs a program to its end and returns its number.
 func runProgram(t testing.TB, cmd *exec.Cmd) int {
 	t.Helper()
 	if err := cmd.Run(); err != nil {
@@ -37,7 +37,7 @@ func TestEmulatorOutsideOfGroups(t *testing.T) {
 	})
 }
 
-// TestNoEmulator starts what looks like an emulator, and is none.
+// TestNoEmulator starts programs that resemble an emulator.
 func TestNoEmulator(t *testing.T) {
 	sleep, err := exec.LookPath("sleep")
 	if err != nil {
@@ -72,8 +72,8 @@ func TestNoEmulator(t *testing.T) {
 	}
 }
 
-// TestEmulatorForks is what QEMU's -daemonize does: the child is an emulator as
-// well. What it executes next is not.
+// TestEmulatorForks forks as QEMU's -daemonize does: the child is an emulator, too, until it
+// executes another file.
 func TestEmulatorForks(t *testing.T) {
 	shell, err := filepath.EvalSymlinks("/bin/sh")
 	if err != nil {
@@ -83,7 +83,7 @@ func TestEmulatorForks(t *testing.T) {
 	r := record(t, tracker)
 	c := start(t, nil, exec.Command("/bin/sh", "-c", "(read line; exec sleep 600) & echo $!; wait"))
 	c.cmd.Stdin = nil
-	pid := c.number()
+	pid := c.readNumber()
 	if e := r.wait(Fork, pid); !e.Emulator || e.Group != 0 {
 		t.Errorf("%+v, want an emulator without a group", e)
 	}
@@ -101,14 +101,14 @@ func TestEmulatorThatExecutesAnother(t *testing.T) {
 	if p, ok := find(t, tracker, c.pid()); !ok || !p.Emulator {
 		t.Errorf("snapshot has %+v (%t), want an emulator", p, ok)
 	}
-	c.say("exec")
+	c.writeLine("exec")
 	r.waitFor(func(e Event) bool { return e.Kind == Exec && e.PID == c.pid() && !e.Emulator }, "the other program")
 	if p, ok := find(t, tracker, c.pid()); ok {
 		t.Errorf("snapshot has %+v, which is no emulator any more", p)
 	}
 }
 
-// TestEmulatorsChange opens the same pins with other names of emulators.
+// TestEmulatorsChange reopens the pins with other emulator names.
 func TestEmulatorsChange(t *testing.T) {
 	dir, other := bpffs(t), emulatorName+"-2"
 	first := exec.Command(emulator(t), "600")

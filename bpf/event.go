@@ -5,60 +5,57 @@ import (
 	"syscall"
 )
 
-// tick is what /proc/PID/stat counts start times in, in nanoseconds.
+// tick is the unit of start times in /proc/PID/stat, in nanoseconds.
 const tick = 10_000_000
 
-// Process is the identity of a process. Its number may be reused, but not by one
-// that started at the same time.
+// Process identifies a process. The kernel may reuse the number, but not with the same start time.
 type Process struct {
 	PID       int
 	StartTime uint64 // CLOCK_BOOTTIME in ns
 }
 
-// Ticks returns the start time as field 22 of /proc/PID/stat has it, in
-// hundredths of a second. Linux has 100 of them for user space on every
-// architecture.
+// Ticks returns the start time in hundredths of a second, as in field 22 of /proc/PID/stat. User
+// space sees 100 ticks a second on every architecture.
 func (p Process) Ticks() uint64 {
 	return p.StartTime / tick
 }
 
-// File is the file that a process executes. For a script it is the interpreter.
+// File is the executable of a process. For a script it is the interpreter.
 type File struct {
-	Name   string // without its folder, cut after 63 bytes
-	Inode  uint64 // as the file system has it: stat(2) may differ, for example on overlayfs
-	Device uint64 // as stat(2) encodes it
+	Name   string // base name, cut after 63 bytes
+	Inode  uint64 // from the file system; stat(2) may differ, for example on overlayfs
+	Device uint64 // in the encoding of stat(2)
 }
 
-// Tracked is what is known of a process.
+// Tracked is the tracker's record of a process.
 type Tracked struct {
 	Process
-	Parent   int    // number of the parent when the process was born or found, 0 when it cannot be seen
-	Group    uint64 // id of the registered cgroup that it belongs to, 0 for none
-	Cgroup   uint64 // id of the cgroup that it is in (v2)
-	Emulator bool   // it executes a file whose name is one of Options.Emulators
+	Parent   int    // number of the parent at birth or at the scan, 0 if invisible
+	Group    uint64 // id of the registered cgroup of its group, 0 for none
+	Cgroup   uint64 // id of its cgroup (v2)
+	Emulator bool   // the name of its executable is one of Options.Emulators
 	Watched  bool   // see Tracker.Watch
-	Bound    bool   // the group is from Tracker.Bind, or that of a parent whose was
+	Bound    bool   // the group comes from Tracker.Bind, of this process or of an ancestor
 	File     File
 }
 
-// Kind is what an event tells of.
+// Kind is the kind of an event.
 type Kind uint8
 
 // The kinds of events.
 const (
-	// Fork: a process was born, and belongs to a group or executes an emulator, as
-	// its parent does.
+	// Fork: a process was born, and it belongs to a group or executes an emulator, like its parent.
 	Fork Kind = iota + 1
-	// Exec: a process executes another file. A process without a group that no
-	// longer executes an emulator is forgotten with this event.
+	// Exec: a process executes another file. With this event the tracker drops a process without a
+	// group that no longer executes an emulator.
 	Exec
-	// Exit: the last thread of a process ended. Its memory may take a while
-	// longer to be freed: a pidfd tells when it is gone.
+	// Exit: the last thread of a process ended. The kernel may free its memory a little later: wait
+	// for the pidfd.
 	Exit
-	// Move: a process came into a registered cgroup, or moved to another one.
+	// Move: a process entered a registered cgroup, or moved to another one.
 	Move
-	// Lost: since the last event, events were dropped, or there was no room for
-	// processes. Only the kind is set. To call Resync.
+	// Lost: since the last event, events were dropped or processes found no room. Only Kind is set.
+	// Call Resync.
 	Lost
 )
 
@@ -79,20 +76,19 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// ExitStatus is how a process ended. Code is 0 when a signal ended it.
+// ExitStatus is the end of a process. Code is 0 after a signal.
 type ExitStatus struct {
 	Code       int
 	Signal     syscall.Signal // 0 for none
 	CoreDumped bool
 }
 
-// Event is what happened to a process, and what is known of it after that. The
-// events of one process come in their order; those of several, by and large. For an
-// emulator that there was no room for, Fork, Exec or Move come nevertheless, but
-// nothing after that: see View.Complete.
+// Event is a change of a process, with its record after the change. Events of one process arrive in
+// order, those of several processes nearly so. An emulator without room in the map still causes
+// Fork, Exec or Move, and no later event: see View.Complete.
 type Event struct {
 	Kind Kind
-	Time uint64 // when it happened: CLOCK_BOOTTIME in ns
+	Time uint64 // of the change: CLOCK_BOOTTIME in ns
 	Tracked
-	Exit ExitStatus // of an Exit
+	Exit ExitStatus // of an Exit event
 }

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestExits has processes end in all ways there are, and wants one event for each,
-// with what wait(2) says.
+// TestExits ends processes in every possible way and wants one event each, with the status of
+// wait(2).
 func TestExits(t *testing.T) {
 	tests := map[string]struct {
 		start func(*testing.T, cgroup) (c *child, pid int)
@@ -14,36 +14,36 @@ func TestExits(t *testing.T) {
 		times int
 	}{
 		"code": {
-			start: itself(func(t *testing.T, group cgroup) *child { return shell(t, &group, "exit 7") }),
+			start: exitItself(func(t *testing.T, group cgroup) *child { return shell(t, &group, "exit 7") }),
 			want:  ExitStatus{Code: 7},
 		},
 		"signal": {
-			start: itself(func(t *testing.T, group cgroup) *child { return shell(t, &group, "kill -TERM $$") }),
+			start: exitItself(func(t *testing.T, group cgroup) *child { return shell(t, &group, "kill -TERM $$") }),
 			want:  ExitStatus{Signal: syscall.SIGTERM},
 		},
 		"the first thread ends first": {
-			start: itself(func(t *testing.T, group cgroup) *child {
-				c := play(t, &group, "leader first")
-				c.number()
-				c.say("end")
+			start: exitItself(func(t *testing.T, group cgroup) *child {
+				c := startRole(t, &group, "leader first")
+				c.readNumber()
+				c.writeLine("end")
 				return c
 			}),
 			want: ExitStatus{Code: 5},
 		},
 		"threads race": {
-			start: itself(func(t *testing.T, group cgroup) *child { return play(t, &group, "race") }),
+			start: exitItself(func(t *testing.T, group cgroup) *child { return startRole(t, &group, "race") }),
 			want:  ExitStatus{Code: 6},
 			times: 40,
 		},
 		"another thread than the first executes": {
-			start: itself(func(t *testing.T, group cgroup) *child { return play(t, &group, "exec thread") }),
+			start: exitItself(func(t *testing.T, group cgroup) *child { return startRole(t, &group, "exec thread") }),
 			want:  ExitStatus{Code: 4},
 			times: 5,
 		},
 		"exit(2) of the only thread": {
 			start: func(t *testing.T, group cgroup) (*child, int) {
-				c := play(t, &group, "sys_exit")
-				return c, c.number()
+				c := startRole(t, &group, "sys_exit")
+				return c, c.readNumber()
 			},
 			want: ExitStatus{Code: 9},
 		},
@@ -65,15 +65,15 @@ func TestExits(t *testing.T) {
 	})
 }
 
-func itself(start func(*testing.T, cgroup) *child) func(*testing.T, cgroup) (*child, int) {
+func exitItself(start func(*testing.T, cgroup) *child) func(*testing.T, cgroup) (*child, int) {
 	return func(t *testing.T, group cgroup) (*child, int) {
 		c := start(t, group)
 		return c, c.pid()
 	}
 }
 
-// wantOneExit looks for the exit of a process that has been waited for. A marker
-// that ends later shows that no second one is to come.
+// wantOneExit expects one exit event of a reaped process. The exit of a later marker proves that no
+// second event follows.
 func wantOneExit(t *testing.T, tracker *Tracker, r *recorder, pid int, want ExitStatus) {
 	t.Helper()
 	r.wait(Exit, runMarker(t))

@@ -15,14 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// emulatorName is what the tests' emulators are called: as qemu-system-x86_64, it
-// is longer than a thread's name can be.
+// emulatorName is the name of the tests' emulators. Like qemu-system-x86_64, it is longer than a
+// thread name can be.
 const emulatorName = "mooring-test-emulator"
 
 const deadline = 2 * time.Minute
 
-// skip skips a test for want of what it names, or fails it where that must be.
-func skip(t testing.TB, format string, args ...any) {
+// skipOrFail skips a test because of a missing requirement, or fails it under MOORING_CI_REQUIRE.
+func skipOrFail(t testing.TB, format string, args ...any) {
 	t.Helper()
 	if os.Getenv("MOORING_REQUIRE_BPF") != "" {
 		t.Fatalf(format, args...)
@@ -36,12 +36,12 @@ func open(t testing.TB, o Options) *Tracker {
 	if o.Emulators == nil {
 		o.Emulators = []string{emulatorName}
 	}
-	if o.patience == 0 {
-		o.patience = 10 * time.Millisecond
+	if o.readInterval == 0 {
+		o.readInterval = 10 * time.Millisecond
 	}
 	tracker, err := Open(o)
 	if errors.Is(err, ErrUnsupported) {
-		skip(t, "%v", err)
+		skipOrFail(t, "%v", err)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func bpffs(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := unix.Mount("bpf", dir, "bpf", 0, ""); err != nil {
-		skip(t, "no bpf file system can be mounted: %v", err)
+		skipOrFail(t, "no bpf file system can be mounted: %v", err)
 	}
 	t.Cleanup(func() {
 		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
@@ -65,7 +65,7 @@ func bpffs(t testing.TB) string {
 	return filepath.Join(dir, "mooring")
 }
 
-// cgroup is a cgroup of the test's own.
+// cgroup is a cgroup that belongs to the test.
 type cgroup struct {
 	path string
 	id   uint64
@@ -83,7 +83,7 @@ func cgroupRoot(t testing.TB) string {
 			return root
 		}
 	}
-	skip(t, "no cgroup v2 is mounted at /sys/fs/cgroup or /sys/fs/cgroup/unified")
+	skipOrFail(t, "no cgroup v2 is mounted at /sys/fs/cgroup or /sys/fs/cgroup/unified")
 	return ""
 }
 
@@ -91,7 +91,7 @@ func cgroupBelow(t testing.TB, parent, name string) cgroup {
 	t.Helper()
 	path := filepath.Join(parent, name)
 	if err := os.Mkdir(path, 0o755); err != nil {
-		skip(t, "no cgroup can be made: %v", err)
+		skipOrFail(t, "no cgroup can be made: %v", err)
 	}
 	id, err := CgroupID(path)
 	if err != nil {
@@ -128,7 +128,7 @@ func eventually(t testing.TB, holds func() bool, format string, args ...any) {
 	}
 }
 
-// recorder keeps the events of a tracker.
+// recorder collects the events of a tracker.
 type recorder struct {
 	t      testing.TB
 	mu     sync.Mutex
@@ -157,7 +157,7 @@ func (r *recorder) add(e Event) {
 	r.events = append(r.events, e)
 }
 
-// matching returns the events that a condition holds for.
+// matching returns the events that match the condition.
 func (r *recorder) matching(is func(Event) bool) []Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -180,7 +180,7 @@ func (r *recorder) waitFor(is func(Event) bool, format string, args ...any) Even
 	return got[0]
 }
 
-// find returns what a snapshot has of a process.
+// find returns a process from a snapshot.
 func find(t testing.TB, tracker *Tracker, pid int) (Tracked, bool) {
 	t.Helper()
 	all, err := tracker.Snapshot()
@@ -194,8 +194,7 @@ func find(t testing.TB, tracker *Tracker, pid int) (Tracked, bool) {
 	return all[at], true
 }
 
-// runMarker runs an emulator and returns its number: once its exit is told,
-// everything is that was before it.
+// runMarker runs an emulator and returns its number. Its exit event follows all earlier events.
 func runMarker(t testing.TB) int {
 	t.Helper()
 	return runProgram(t, exec.Command(emulator(t), "0"))

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestGroups has a process get into the group of a registered cgroup in all ways
-// there are, and looks it up in events and in the map.
+// TestGroups brings a process into the group of a registered cgroup in every possible way, and
+// checks events and map.
 func TestGroups(t *testing.T) {
 	tests := map[string]func(t *testing.T, tracker *Tracker, group cgroup) (pid int, kind Kind){
 		"born into the cgroup": func(t *testing.T, _ *Tracker, group cgroup) (int, Kind) {
@@ -20,21 +20,21 @@ func TestGroups(t *testing.T) {
 		},
 		"moved": func(t *testing.T, _ *Tracker, group cgroup) (int, Kind) {
 			c := shell(t, nil, "echo; read line")
-			c.line() // what happens during an exec is told as the exec
+			c.readLine() // a change during an exec is part of the Exec event
 			move(t, group, "cgroup.procs", c.pid())
 			return c.pid(), Move
 		},
 		"forked": func(t *testing.T, _ *Tracker, group cgroup) (int, Kind) {
-			return shell(t, &group, "sleep 600 & echo $!; wait").number(), Fork
+			return shell(t, &group, "sleep 600 & echo $!; wait").readNumber(), Fork
 		},
 		"forked twice, the parent gone": func(t *testing.T, _ *Tracker, group cgroup) (int, Kind) {
-			return shell(t, &group, "(sleep 600 </dev/null >/dev/null & echo $!)").number(), Fork
+			return shell(t, &group, "(sleep 600 </dev/null >/dev/null & echo $!)").readNumber(), Fork
 		},
 		"vfork": func(t *testing.T, _ *Tracker, group cgroup) (int, Kind) {
-			return play(t, &group, "spawn").number(), Fork
+			return startRole(t, &group, "spawn").readNumber(), Fork
 		},
 		"CLONE_PARENT": func(t *testing.T, _ *Tracker, group cgroup) (int, Kind) {
-			pid := play(t, &group, "clone parent").number()
+			pid := startRole(t, &group, "clone parent").readNumber()
 			t.Cleanup(func() { killAndReap(t, pid) })
 			return pid, Fork
 		},
@@ -46,8 +46,8 @@ func TestGroups(t *testing.T) {
 		"forked after its parent was moved out": func(t *testing.T, _ *Tracker, group cgroup) (int, Kind) {
 			c := shell(t, &group, "read line; sleep 600 </dev/null & echo $!; wait")
 			move(t, newCgroup(t), "cgroup.procs", c.pid())
-			c.say("fork")
-			return c.number(), Fork
+			c.writeLine("fork")
+			return c.readNumber(), Fork
 		},
 		"an emulator that is moved in": func(t *testing.T, tracker *Tracker, group cgroup) (int, Kind) {
 			c := start(t, nil, exec.Command(emulator(t), "600"))
@@ -59,7 +59,7 @@ func TestGroups(t *testing.T) {
 			unregister(t, tracker, group)
 			c := shell(t, &group, "read line; exec sleep 600")
 			register(t, tracker, group)
-			c.say("exec")
+			c.writeLine("exec")
 			return c.pid(), Exec
 		},
 		"executes below a cgroup that was registered late": func(t *testing.T, tracker *Tracker, group cgroup) (int, Kind) {
@@ -68,14 +68,14 @@ func TestGroups(t *testing.T) {
 			below := parent.below(t, "container")
 			c := shell(t, &below, "read line; exec sleep 600")
 			register(t, tracker, group)
-			c.say("exec")
+			c.writeLine("exec")
 			return c.pid(), Exec
 		},
 		"of two registered cgroups, the nearer": func(t *testing.T, tracker *Tracker, group cgroup) (int, Kind) {
 			parent := newCgroup(t)
 			register(t, tracker, parent)
 			c := shell(t, &parent, "echo; read line")
-			c.line()
+			c.readLine()
 			move(t, group, "cgroup.procs", c.pid())
 			return c.pid(), Move
 		},

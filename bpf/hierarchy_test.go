@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestCgroupV1 moves a process into a cgroup v1 whose id is registered: ids of v1
-// and of v2 say nothing of each other.
+// TestCgroupV1 moves a process into a cgroup v1 with the id of a registered cgroup v2: the ids are
+// unrelated.
 func TestCgroupV1(t *testing.T) {
 	tracker := open(t, Options{})
 	v1 := newCgroupV1(t)
@@ -20,7 +20,7 @@ func TestCgroupV1(t *testing.T) {
 	r := record(t, tracker)
 	c := shell(t, nil, "read line; exec sleep 600")
 	move(t, v1, "cgroup.procs", c.pid())
-	c.say("exec")
+	c.writeLine("exec")
 	r.wait(Exit, runMarker(t))
 	if got := r.matching(func(e Event) bool { return e.PID == c.pid() }); len(got) != 0 {
 		t.Errorf("events: %+v, want none", got)
@@ -32,9 +32,9 @@ func TestCgroupV1(t *testing.T) {
 
 const hierarchyName = "mooring-bpf-test"
 
-// endHierarchy unmounts a hierarchy. That ends it, a little later, if all its cgroups
-// have ended, which takes a little as well: else it is mounted and unmounted again. It
-// would show in the cgroup file of every process.
+// endHierarchy unmounts a hierarchy. The kernel removes it a little later, after all its cgroups.
+// If cgroups remain, endHierarchy mounts and unmounts it again, because it would appear in the
+// cgroup file of every process.
 func endHierarchy(t *testing.T, root string) {
 	t.Helper()
 	for range 10 {
@@ -57,12 +57,12 @@ func endHierarchy(t *testing.T, root string) {
 	t.Error(errors.Join(errors.New("the hierarchy does not end"), unix.Unmount(root, 0)))
 }
 
-// newCgroupV1 makes a cgroup in a hierarchy of its own, without controllers.
+// newCgroupV1 creates a cgroup in a new hierarchy without controllers.
 func newCgroupV1(t *testing.T) cgroup {
 	t.Helper()
 	root := t.TempDir()
 	if err := unix.Mount("none", root, "cgroup", 0, "none,name="+hierarchyName); err != nil {
-		skip(t, "no cgroup v1 hierarchy can be mounted: %v", err)
+		skipOrFail(t, "no cgroup v1 hierarchy can be mounted: %v", err)
 	}
 	t.Cleanup(func() { endHierarchy(t, root) })
 	path := filepath.Join(root, "group")

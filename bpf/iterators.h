@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Programs that user space runs over all tasks, by reading a file. They write a
- * struct process for each process that they have something to say of.
+ * Programs over all tasks. User space runs them by reading a file. They write a
+ * struct process for each reported process.
  */
 #pragma once
 
@@ -26,7 +26,7 @@ SEC("iter/task") int list(struct bpf_iter__task *ctx)
 	return 0;
 }
 
-/* Whom a process belongs to that is not tracked. */
+/* The group of an untracked process. */
 INLINE __u64 group_of(struct task_struct *task, struct task_struct *leader)
 {
 	__u64 group = group_above((__u64)cgroup_of(task));
@@ -40,8 +40,8 @@ INLINE __u64 group_of(struct task_struct *task, struct task_struct *leader)
 	return of ? of->group : 0;
 }
 
-/* Enters a process that was missed. */
-INLINE void adopt(struct seq_file *seq, struct task_struct *task, struct task_struct *leader)
+/* Adds an untracked process that should be tracked. */
+INLINE void add_missing(struct seq_file *seq, struct task_struct *task, struct task_struct *leader)
 {
 	struct process new = { .group = group_of(task, leader) };
 	struct file *file = executed_by(task);
@@ -55,8 +55,8 @@ INLINE void adopt(struct seq_file *seq, struct task_struct *task, struct task_st
 		end(tgid, task);
 }
 
-/* Brings what is known of a process up to date. */
-INLINE void renew(struct seq_file *seq, struct process *process, struct task_struct *task)
+/* Updates the entry of a tracked process. */
+INLINE void update(struct seq_file *seq, struct process *process, struct task_struct *task)
 {
 	struct file *file = executed_by(task);
 	struct process now = *process;
@@ -65,7 +65,7 @@ INLINE void renew(struct seq_file *seq, struct process *process, struct task_str
 	if (!describe(&now, task, task))
 		return;
 	if (now.pid == process->pid)
-		now.parent = process->parent; /* at birth: later it is whoever reaps */
+		now.parent = process->parent; /* the parent at birth, not a later reaper */
 	if (group && !now.bound)
 		now.group = group;
 	if (file)
@@ -84,9 +84,8 @@ INLINE void renew(struct seq_file *seq, struct process *process, struct task_str
 }
 
 /*
- * Makes the map what it would be if nothing had been missed, and writes what that
- * changed. What cannot be written for lack of room is left as it is: the kernel
- * then shows the same task again.
+ * Corrects the map of processes and writes each correction. A correction that does
+ * not fit into the buffer is not made: the kernel then shows the same task again.
  */
 SEC("iter/task") int scan(struct bpf_iter__task *ctx)
 {
@@ -98,14 +97,14 @@ SEC("iter/task") int scan(struct bpf_iter__task *ctx)
 	leader = leader_of(task);
 	process = find(READ(task, tgid), leader);
 	if (!process)
-		adopt(ctx->meta->seq, task, leader);
+		add_missing(ctx->meta->seq, task, leader);
 	else if (task == leader)
-		renew(ctx->meta->seq, process, task);
+		update(ctx->meta->seq, process, task);
 	return 0;
 }
 
-/* Whether a process is the one that was asked for. */
-INLINE bool is_asked(const struct request *request, const struct settings *settings, struct task_struct *task)
+/* Whether the request names this process. */
+INLINE bool is_requested(const struct request *request, const struct settings *settings, struct task_struct *task)
 {
 	__u64 start = READ(task, start_boottime);
 
@@ -114,7 +113,7 @@ INLINE bool is_asked(const struct request *request, const struct settings *setti
 	return start == request->start && visible_pid(settings, task) == request->pid;
 }
 
-/* Does to one process, tracked or not, what the request says. */
+/* Applies the request to one process, tracked or not. */
 SEC("iter/task") int mark(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
@@ -126,7 +125,7 @@ SEC("iter/task") int mark(struct bpf_iter__task *ctx)
 
 	if (!task || !settings || !request || leader_of(task) != task || !alive(task))
 		return 0;
-	if (!is_asked(request, settings, task) || !describe(&new, task, task))
+	if (!is_requested(request, settings, task) || !describe(&new, task, task))
 		return 0;
 	tgid = READ(task, tgid);
 	process = find(tgid, task);
@@ -152,7 +151,7 @@ SEC("iter/task") int mark(struct bpf_iter__task *ctx)
 	return 0;
 }
 
-/* Enters the pid namespace of whoever runs this: user space cannot learn the level. */
+/* Stores the pid namespace of the reader, because user space cannot learn its level. */
 SEC("iter/task") int locate(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = current_task();

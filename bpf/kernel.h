@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What the tracker reads of the kernel's types, and no more: CO-RE finds the
- * members in the running kernel's BTF by name, so that order and size here mean
- * nothing.
+ * The members of kernel types that the tracker reads. CO-RE finds them by name in
+ * the BTF of the running kernel, so order and size here have no meaning.
  */
 #pragma once
 
@@ -92,7 +91,7 @@ struct cgroup_root {
 };
 
 struct cgroup {
-	struct cgroup_subsys_state self; /* the first member of the kernel's, too */
+	struct cgroup_subsys_state self; /* first, as in the kernel */
 	struct kernfs_node *kn;
 	struct cgroup_root *root;
 };

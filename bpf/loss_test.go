@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestRingOverflows has nobody read while more happens than the ring can hold.
+// TestRingOverflows causes more events than the ring can hold, without a reader.
 func TestRingOverflows(t *testing.T) {
 	group := newCgroup(t)
 	tracker := open(t, Options{RingBytes: uint32(os.Getpagesize())})
 	register(t, tracker, group)
 	c := shell(t, &group, manyForks(200)+"; sleep 600 </dev/null & echo $!; wait")
-	last := c.number()
+	last := c.readNumber()
 	s := figures(t, tracker)
 	if s.LostEvents == 0 || s.LostProcesses != 0 {
 		t.Errorf("figures: %+v, want lost events, and no lost processes", s)
@@ -29,11 +29,11 @@ func TestRingOverflows(t *testing.T) {
 	c.kill()
 	r.wait(Exit, last)
 	if n := len(r.matching(func(e Event) bool { return e.Kind == Lost })); n != 1 {
-		t.Errorf("told %d times of losses, want once", n)
+		t.Errorf("%d reports of losses, want one", n)
 	}
 }
 
-// TestProcessesGone has the map hold a process that has ended unnoticed.
+// TestProcessesGone leaves an ended process in the map.
 func TestProcessesGone(t *testing.T) {
 	tracker := open(t, Options{})
 	stale := trackerProcess{Start: 5, Group: 6, Pid: 1 << 22}
@@ -52,15 +52,15 @@ func TestProcessesGone(t *testing.T) {
 	}
 }
 
-// TestForkStorm has a group and others fork at the same time, and wants to be told
-// of each of the group's processes, and of nobody else's.
+// TestForkStorm lets a group and other processes fork concurrently, and wants the events of the
+// group's processes alone.
 func TestForkStorm(t *testing.T) {
 	group := newCgroup(t)
-	tracker := open(t, Options{RingBytes: 16 << 20}) // however slow the reader is
+	tracker := open(t, Options{RingBytes: 16 << 20}) // large enough for a slow reader
 	register(t, tracker, group)
 	stays := shell(t, &group, "read line")
 	r := record(t, tracker)
-	ours, others := play(t, &group, "storm"), play(t, nil, "storm")
+	ours, others := startRole(t, &group, "storm"), startRole(t, nil, "storm")
 	const exits = 3000
 	eventually(t, func() bool {
 		return len(r.matching(func(e Event) bool { return e.Kind == Exit })) >= exits
@@ -70,7 +70,7 @@ func TestForkStorm(t *testing.T) {
 	eventually(t, func() bool { return len(procs(t, group)) == 1 }, "the storm to end")
 	changes, err := tracker.Resync()
 	wantTracked(t, tracker, group, stays.pid())
-	if n := figures(t, tracker).LeftOut; n > 0 && err == nil {
+	if n := figures(t, tracker).SkippedCalls; n > 0 && err == nil {
 		t.Logf("the kernel left %d calls out, and Resync found %d processes gone", n, len(changes.Gone))
 		return
 	}
@@ -80,15 +80,14 @@ func TestForkStorm(t *testing.T) {
 	if s := figures(t, tracker); s.LostEvents+s.LostProcesses+s.Stale != 0 {
 		t.Fatalf("figures: %+v, want no losses", s)
 	}
-	wantTally(t, tracker, 1)
+	wantEntryCounts(t, tracker, 1)
 	r.wait(Exit, runMarker(t))
 	r.stop()
 	wantBirthsAndDeaths(t, r, group, stays.pid(), started)
 }
 
-// wantBirthsAndDeaths looks whether each process of the group was told of when it
-// began and when it ended, except for one that lives. The storm executed a shell
-// so many times.
+// wantBirthsAndDeaths expects a birth and an exit event for each process of the group, except for
+// one that still runs. shells is how often the storm executed a shell.
 func wantBirthsAndDeaths(t *testing.T, r *recorder, group cgroup, lives, shells int) {
 	t.Helper()
 	living := map[Process]int{}
@@ -110,18 +109,18 @@ func wantBirthsAndDeaths(t *testing.T, r *recorder, group cgroup, lives, shells 
 			t.Errorf("process %+v: %d more forks than exits", p, n)
 		}
 	}
-	if shells != -1 { // and the storm itself
+	if shells != -1 { // the storm itself is the -1
 		t.Errorf("%d more shells than executed files", shells+1)
 	}
 }
 
-// stop ends a storm, and returns how many times it forked.
+// stop ends a storm and returns its number of forks.
 func stop(t *testing.T, storm *child) int {
 	t.Helper()
 	if err := storm.cmd.Process.Signal(unix.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	n := storm.number()
+	n := storm.readNumber()
 	storm.wait()
 	return n
 }
@@ -135,7 +134,7 @@ func figures(t testing.TB, tracker *Tracker) Stats {
 	return s
 }
 
-// procs returns the processes that are in a cgroup.
+// procs returns the processes of a cgroup.
 func procs(t *testing.T, c cgroup) []int {
 	t.Helper()
 	text, err := os.ReadFile(c.path + "/cgroup.procs")
@@ -153,8 +152,7 @@ func procs(t *testing.T, c cgroup) []int {
 	return all
 }
 
-// wantTracked looks whether a snapshot has these processes of a group, and no
-// others.
+// wantTracked expects these processes of a group in a snapshot and nothing else.
 func wantTracked(t *testing.T, tracker *Tracker, group cgroup, want ...int) {
 	t.Helper()
 	all, err := tracker.Snapshot()

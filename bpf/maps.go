@@ -8,10 +8,10 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// nameSize is the size of a file's name in the maps, with its NUL.
+// nameSize is the size of a file name in the maps, NUL included.
 const nameSize = len(trackerProcess{}.Name)
 
-// mapSet is the tracker's maps by name.
+// mapSet holds the tracker's maps by name.
 type mapSet map[string]*ebpf.Map
 
 func (m mapSet) close() error {
@@ -22,35 +22,35 @@ func (m mapSet) close() error {
 	return errors.Join(errs...)
 }
 
-// createMaps makes empty maps.
+// createMaps creates empty maps.
 func createMaps(spec *ebpf.CollectionSpec) (mapSet, error) {
 	m := mapSet{}
 	for name, one := range spec.Maps {
 		created, err := ebpf.NewMap(one)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("map %s: %w", name, explain(err)), m.close())
+			return nil, errors.Join(fmt.Errorf("map %s: %w", name, explainLoadError(err)), m.close())
 		}
 		m[name] = created
 	}
 	return m, nil
 }
 
-// configure enters what may differ from one process that opens the tracker to the
-// next. The pid namespace is left to the program locate.
-func (m mapSet) configure(o Options) error {
+// writeSettings writes the settings and emulators of these options into the maps. The program
+// set_pid_namespace writes the pid namespace.
+func (m mapSet) writeSettings(o Options) error {
 	settings, err := m.getSettings()
 	if err != nil {
 		return err
 	}
 	settings.Step = uint64(o.RingBytes / 8)
-	o.limit(&settings)
+	o.setShares(&settings)
 	names := map[[nameSize]byte]bool{}
 	lengths := uint64(0)
 	for _, name := range o.Emulators {
 		names[fileName(name)] = true
 		lengths |= 1 << len(name)
 	}
-	settings.NameLengths |= lengths // of the old names too, until they are gone
+	settings.NameLengths |= lengths // keep those of the old names until they are removed
 	if err := m.putSettings(settings); err != nil {
 		return err
 	}
@@ -101,8 +101,8 @@ func fileName(name string) [nameSize]byte {
 	return key
 }
 
-// readMap returns all of a hash. It reads in batches: what is there throughout is
-// in it, however many others come and go meanwhile.
+// readMap returns all entries of a hash map. It reads in batches, so an entry present throughout is
+// in the result, however many entries come and go.
 func readMap[K comparable, V any](m *ebpf.Map) (map[K]V, error) {
 	const batch = 1024
 	var (

@@ -10,14 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// succeed makes the first generation of pins, or the next one, with what the
-// current one knows. The new programs run before the old ones end, and the old
-// ones end only when everything is copied: so every process is known to at least
-// one of the two.
-func (t *Tracker) succeed(spec *ebpf.CollectionSpec, current generation) error {
+// startGeneration creates the first generation of pins, or the next one with the content of the
+// current one. The new programs run before the old ones end, and the old ones end after the copy.
+// So at least one of the two tracks each process at any time.
+func (t *Tracker) startGeneration(spec *ebpf.CollectionSpec, current generation) error {
 	next := generation{schema: schema, number: current.number + 1}
 	dir := t.path(next)
-	if err := t.startNew(spec); err != nil {
+	if err := t.createNew(spec); err != nil {
 		return err
 	}
 	if err := t.maps.pin(dir); err != nil {
@@ -41,7 +40,7 @@ func (t *Tracker) succeed(spec *ebpf.CollectionSpec, current generation) error {
 	return removePins(t.path(current))
 }
 
-// migrate copies groups and processes from older maps.
+// migrate copies groups and processes from the maps of an older generation.
 func (t *Tracker) migrate(from string) error {
 	old, err := pinnedMaps(from, trackerMapGroups, trackerMapProcesses)
 	if err != nil {
@@ -66,16 +65,15 @@ func (t *Tracker) copy(old mapSet) error {
 		if err != nil {
 			return fmt.Errorf("taking over processes: %w", err)
 		}
-		if !again { // all parents are known to the new programs
-			t.behind = true
+		if !again { // the new programs know all parents
+			t.eventsMissing = true
 			return nil
 		}
 	}
 }
 
-// copyProcesses copies entries that are not there yet, and reports whether there
-// may be more, and leaves out those that have no room. An older value may be shorter,
-// and a newer one longer.
+// copyProcesses copies the entries missing here and reports whether there may be more. It skips an
+// entry without room. A value of an older layout may be shorter, of a newer one longer.
 func (t *Tracker) copyProcesses(from *ebpf.Map) (again bool, err error) {
 	iterator := from.Iterate()
 	var (
@@ -91,12 +89,12 @@ func (t *Tracker) copyProcesses(from *ebpf.Map) (again bool, err error) {
 		case err == nil:
 			again = true
 		case errors.Is(err, unix.E2BIG):
-			continue // Open looks for it once more
+			continue // Open scans for it later
 		case !errors.Is(err, unix.EEXIST):
 			return false, err
 		}
 	}
-	if errors.Is(iterator.Err(), ebpf.ErrIterationAborted) { // much came and went meanwhile
+	if errors.Is(iterator.Err(), ebpf.ErrIterationAborted) { // many entries came and went
 		return true, nil
 	}
 	return again, iterator.Err()

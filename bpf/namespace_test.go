@@ -13,35 +13,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cgroupKey names, in the environment, the cgroup that a nested tracker registers.
+// cgroupKey is the environment variable with the cgroup for a nested tracker.
 const cgroupKey = "MOORING_BPF_TEST_CGROUP"
 
-// TestNestedNamespaces runs two trackers of the same cgroup on one kernel, the
-// second in a pid namespace of its own, as an agent in a kind node does. Each knows
-// processes by the numbers that it sees, and the inner one none but its own.
+// TestNestedNamespaces runs two trackers of one cgroup on one kernel, the second in its own pid
+// namespace like an agent in a kind node. Each uses the numbers of its own namespace, and the inner
+// one tracks only processes of its namespace.
 func TestNestedNamespaces(t *testing.T) {
 	eachVariant(t, func(t *testing.T, o Options) {
 		group := newCgroup(t)
 		outer := open(t, o)
 		register(t, outer, group)
 		r := record(t, outer)
-		cmd := playing("nested", cgroupKey+"="+group.path)
+		cmd := roleCommand("nested", cgroupKey+"="+group.path)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID}
 		inner := start(t, nil, cmd)
 		ours := shell(t, &group, "read line")
 		vm := start(t, nil, exec.Command(emulator(t), "600"))
-		inner.number() // the tracker is open
+		inner.readNumber() // the tracker is open
 		again := shell(t, &group, "exit 0")
 		again.wait()
-		inner.say("go on")
-		pid := inner.number()
+		inner.writeLine("go on")
+		pid := inner.readNumber()
 		theirs := r.waitFor(func(e Event) bool {
 			return e.Kind == Exec && !slices.Contains([]int{ours.pid(), again.pid(), vm.pid()}, e.PID)
 		}, "the inner process")
 		if theirs.PID == pid || theirs.Group != group.id || theirs.Parent != inner.pid() {
 			t.Errorf("%+v, want another number than %d, and parent %d", theirs, pid, inner.pid())
 		}
-		inner.say("end")
+		inner.writeLine("end")
 		if status := inner.wait(); status.ExitStatus() != 0 {
 			t.Errorf("the inner tracker ends with %d", status.ExitStatus())
 		}
@@ -51,7 +51,7 @@ func TestNestedNamespaces(t *testing.T) {
 	})
 }
 
-// nestedRole opens a tracker in a pid namespace of its own.
+// nestedRole opens a tracker in its own pid namespace.
 func nestedRole() error {
 	path := os.Getenv(cgroupKey)
 	id, err := CgroupID(path)
@@ -66,11 +66,11 @@ func nestedRole() error {
 		return err
 	}
 	fmt.Println(os.Getpid())
-	told()
+	awaitLine()
 	return errors.Join(nestedChild(tracker, path), tracker.Close())
 }
 
-// nestedChild wants to know one process, in which it starts, and no other.
+// nestedChild starts a process in the cgroup and expects it alone in the snapshot.
 func nestedChild(tracker *Tracker, cgroup string) error {
 	dir, err := os.Open(cgroup)
 	if err != nil {
@@ -90,7 +90,7 @@ func nestedChild(tracker *Tracker, cgroup string) error {
 		return fmt.Errorf("snapshot: %+v, %w, want process %d alone", all, err, cmd.Process.Pid)
 	}
 	fmt.Println(cmd.Process.Pid)
-	told()
+	awaitLine()
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	defer cancel()
 	var strangers error
@@ -99,7 +99,7 @@ func nestedChild(tracker *Tracker, cgroup string) error {
 	}
 	err = tracker.Events(ctx, func(e Event) {
 		if e.PID != cmd.Process.Pid {
-			strangers = fmt.Errorf("%+v is not of this namespace", e)
+			strangers = fmt.Errorf("%+v is from another namespace", e)
 		}
 		if e.Kind == Exit {
 			cancel()

@@ -11,44 +11,44 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Options says how to track. The zero value tracks unpinned, and no emulators.
+// Options configures a tracker. The zero value tracks without pins and without emulators.
 type Options struct {
-	// Dir is the folder for pins, in a bpf file system, and made if need be.
-	// Empty: nothing is pinned, and everything ends with Close.
+	// Dir is the directory for pins, in a bpf file system. Open creates it. Empty: no pins, and the
+	// tracker ends with Close.
 	Dir string
 
-	// Emulators are base names of the files whose execution makes a process an
-	// emulator: 1 to 63 bytes each, at most 256.
+	// Emulators are base names of executables. Executing one makes a process an emulator. 1 to 63
+	// bytes each, at most 256 names.
 	Emulators []string
 
-	// MaxProcesses is how many processes can be tracked at a time, at least 16. 0:
-	// 32,768, which takes about 6 MiB of kernel memory. The last quarter is for
-	// emulators and watched processes. A group may have an eighth of all, and its
-	// emulators half as many more; so may the emulators of a cgroup without a group.
+	// MaxProcesses is the number of processes in the map, at least 16. 0: 32,768, about 6 MiB of
+	// kernel memory. Only emulators and watched processes can use the last quarter. A group can use
+	// an eighth of the map, and its emulators half as much again. The same holds for the emulators
+	// of a cgroup without a group.
 	MaxProcesses uint32
 
-	// MaxGroups is how many cgroups can be registered. 0: 4,096.
+	// MaxGroups is the number of registered cgroups. 0: 4,096.
 	MaxGroups uint32
 
-	// RingBytes is the size of the ring of events: a power of two, and at least
-	// the size of a page. 0: 1 MiB, room for some 7,000 events.
+	// RingBytes is the size of the event ring: a power of two, at least a page. 0: 1 MiB, room for
+	// about 7,000 events.
 	RingBytes uint32
 
-	// Logger is told of take-overs and upgrades. nil: nobody is.
+	// Logger gets a line for each take-over, upgrade and failed read. nil: no log.
 	Logger *slog.Logger
 
-	raw      bool          // as if tp_btf could not be attached
-	build    string        // tells one object from another; empty: its hash
-	patience time.Duration // for how long an event may wait that is not urgent
+	raw          bool          // use raw tracepoints, as if tp_btf were unavailable
+	build        string        // distinguishes builds of the object; empty: its hash
+	readInterval time.Duration // longest wait of an event that is not urgent
 }
 
 const (
 	maxEmulators = 256
-	minProcesses = 16 // of which a share of an eighth can be halved
+	minProcesses = 16 // the smallest size with an eighth that can be halved
 )
 
-// complete checks the options and fills in what they leave open.
-func (o Options) complete() (Options, error) {
+// withDefaults checks the options and fills in the defaults.
+func (o Options) withDefaults() (Options, error) {
 	if o.MaxProcesses == 0 {
 		o.MaxProcesses = 32 << 10
 	}
@@ -58,8 +58,8 @@ func (o Options) complete() (Options, error) {
 	if o.RingBytes == 0 {
 		o.RingBytes = 1 << 20
 	}
-	if o.patience == 0 {
-		o.patience = time.Second
+	if o.readInterval == 0 {
+		o.readInterval = time.Second
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -81,15 +81,15 @@ func (o Options) complete() (Options, error) {
 	return o, nil
 }
 
-// limit enters who may have how much of the map of processes.
-func (o Options) limit(s *trackerSettings) {
+// setShares sets the parts of the map for groups and for ordinary processes.
+func (o Options) setShares(s *trackerSettings) {
 	s.Ordinary = o.MaxProcesses / 4 * 3
 	s.Share = o.MaxProcesses / 8
 	s.ShareTotal = s.Share + s.Share/2
 }
 
-// size gives the maps the sizes that the options ask for.
-func (o Options) size(spec *ebpf.CollectionSpec) {
+// setMapSizes sets the sizes of the maps.
+func (o Options) setMapSizes(spec *ebpf.CollectionSpec) {
 	spec.Maps[trackerMapProcesses].MaxEntries = o.MaxProcesses
 	spec.Maps[trackerMapGroups].MaxEntries = o.MaxGroups
 	spec.Maps[trackerMapEvents].MaxEntries = o.RingBytes

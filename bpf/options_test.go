@@ -32,13 +32,13 @@ func TestOptionsThatAreRefused(t *testing.T) {
 func TestPinsNeedABPFFileSystem(t *testing.T) {
 	open(t, Options{})
 	if _, err := Open(Options{Dir: t.TempDir()}); !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "mount -t bpf") {
-		t.Errorf("%v, want %v and what to do", err, ErrUnsupported)
+		t.Errorf("%v, want %v and a remedy", err, ErrUnsupported)
 	}
 	file := t.TempDir() + "/file"
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Open(Options{Dir: file}); err == nil {
-		t.Error("a file was taken for a folder")
+		t.Error("a file was accepted as a directory")
 	}
 }

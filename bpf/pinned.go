@@ -11,7 +11,7 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// pin pins all maps, in a folder that it makes.
+// pin creates the directory and pins all maps in it.
 func (m mapSet) pin(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return fmt.Errorf("pinning maps: %w", err)
@@ -24,7 +24,7 @@ func (m mapSet) pin(dir string) error {
 	return nil
 }
 
-// pinnedMaps opens the named maps that are pinned in a folder.
+// pinnedMaps opens the named maps pinned in a directory.
 func pinnedMaps(dir string, names ...string) (mapSet, error) {
 	m := mapSet{}
 	for _, name := range names {
@@ -37,7 +37,7 @@ func pinnedMaps(dir string, names ...string) (mapSet, error) {
 	return m, nil
 }
 
-// compatiblePins opens the pinned maps, if they are what spec asks for.
+// compatiblePins opens the pinned maps if all fit spec.
 func compatiblePins(dir string, spec *ebpf.CollectionSpec) (mapSet, error) {
 	m := mapSet{}
 	for name, one := range spec.Maps {
@@ -53,7 +53,7 @@ func compatiblePins(dir string, spec *ebpf.CollectionSpec) (mapSet, error) {
 	return m, nil
 }
 
-// pin pins programs and links, in a folder that it makes.
+// pin creates the directory and pins programs and links in it.
 func (p *programs) pin(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return fmt.Errorf("pinning programs: %w", err)
@@ -71,7 +71,7 @@ func (p *programs) pin(dir string) error {
 	return markReady(dir)
 }
 
-// pinnedPrograms opens pinned programs of a folder, some of them with their links.
+// pinnedPrograms opens pinned programs: linked with their links, others without.
 func pinnedPrograms(dir string, linked, others []string) (*programs, error) {
 	p := &programs{programs: map[string]*ebpf.Program{}, links: map[string]link.Link{}}
 	for _, name := range slices.Concat(linked, others) {

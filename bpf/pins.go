@@ -15,19 +15,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// schema is the version of the maps' layout and meaning. A struct process that
-// only grows at its end, and a map of another size, do not need another: Open
-// copies what was there. Programs of another build go over the same maps.
+// schema is the version of layout and meaning of the maps. It stays the same when struct process
+// grows at its end or a map changes its size: Open copies the entries. Programs of another build
+// use the same maps.
 const schema = 2
 
-// A folder of pins holds generations of maps, and each of these its programs:
+// pins is a locked directory of pins. It holds generations of maps, and each generation holds its
+// programs:
 //
 //	v2-3/                  schema 2, third generation
 //	    processes, ...     maps
 //	    build-0123456789ab/
 //	        handle_fork, ...           links
 //	        handle_fork_program, ...   programs
-//	        ready/         made last: all pins are there
+//	        ready/         created last: all pins are there
 //	    ready/
 type pins struct {
 	dir  string
@@ -40,17 +41,17 @@ const (
 	programSuffix = "_program"
 )
 
-// openPins makes the folder if need be, and locks it until close.
+// openPins creates the directory and locks it until close.
 func openPins(dir string) (*pins, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("folder of pins: %w", err)
+		return nil, fmt.Errorf("directory of pins: %w", err)
 	}
 	if err := wantBPFFS(dir); err != nil {
 		return nil, err
 	}
 	lock, err := os.Open(dir)
 	if err != nil {
-		return nil, fmt.Errorf("folder of pins: %w", err)
+		return nil, fmt.Errorf("directory of pins: %w", err)
 	}
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = lock.Close()
@@ -65,10 +66,10 @@ func openPins(dir string) (*pins, error) {
 func wantBPFFS(dir string) error {
 	var stat unix.Statfs_t
 	if err := unix.Statfs(dir, &stat); err != nil {
-		return fmt.Errorf("folder of pins %s: %w", dir, err)
+		return fmt.Errorf("directory of pins %s: %w", dir, err)
 	}
 	if stat.Type != unix.BPF_FS_MAGIC {
-		return unsupported("%s is not in a bpf file system; mount one: mount -t bpf bpf /sys/fs/bpf", dir)
+		return unsupported("%s is not in a bpf file system: mount -t bpf bpf /sys/fs/bpf", dir)
 	}
 	return nil
 }
@@ -86,12 +87,11 @@ func (g generation) name() string {
 	return fmt.Sprintf("v%d-%d", g.schema, g.number)
 }
 
-// generations returns the complete ones, the newest last, and the names of what
-// was left half done.
+// generations returns the complete generations, newest last, and the names of incomplete ones.
 func generations(dir string) (complete []generation, partial []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, nil, fmt.Errorf("folder of pins: %w", err)
+		return nil, nil, fmt.Errorf("directory of pins: %w", err)
 	}
 	for _, e := range entries {
 		var g generation
@@ -108,8 +108,8 @@ func generations(dir string) (complete []generation, partial []string, err error
 	return complete, partial, nil
 }
 
-// current returns the newest complete generation, and removes all others: they
-// are of an earlier take-over that did not end. The zero generation: there is none.
+// current returns the newest complete generation and removes all others, which an interrupted
+// take-over left. The zero generation means none.
 func (p *pins) current() (generation, error) {
 	complete, leftover, err := generations(p.dir)
 	if err != nil {
@@ -142,7 +142,7 @@ func markReady(dir string) error {
 	return nil
 }
 
-// removePins removes a folder of pins, the mark that it is complete first.
+// removePins removes a directory of pins, its ready mark first.
 func removePins(dir string) error {
 	err := os.Remove(filepath.Join(dir, ready))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -154,7 +154,7 @@ func removePins(dir string) error {
 	return nil
 }
 
-// buildDir is the folder for the programs of this build.
+// buildDir is the directory for the programs of this build.
 func (o Options) buildDir(generation string) string {
 	build := o.build
 	if build == "" {
@@ -168,7 +168,7 @@ func (o Options) buildDir(generation string) string {
 func removeOtherBuilds(generation, keep string) (removed []string, err error) {
 	entries, err := os.ReadDir(generation)
 	if err != nil {
-		return nil, fmt.Errorf("folder of pins: %w", err)
+		return nil, fmt.Errorf("directory of pins: %w", err)
 	}
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), buildPrefix) && e.Name() != filepath.Base(keep) {

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestRestart has everything happen while no process has the tracker open.
+// TestRestart changes processes while no process has the tracker open.
 func TestRestart(t *testing.T) {
 	o := Options{Dir: bpffs(t)}
 	group := newCgroup(t)
@@ -30,9 +30,9 @@ func TestRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	stays.say("fork")
-	forked := stays.number()
-	ends.say("end")
+	stays.writeLine("fork")
+	forked := stays.readNumber()
+	ends.writeLine("end")
 	ends.wait()
 	vm := start(t, &group, exec.Command(emulator(t), "600"))
 
@@ -57,14 +57,14 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestSuccession opens pins that differ from what would be made now, and wants to
-// find all that can be known from the map alone.
-func TestSuccession(t *testing.T) {
+// TestReplacedPins opens pins that differ from new ones, and expects everything that the map alone
+// can show.
+func TestReplacedPins(t *testing.T) {
 	tests := map[string]struct {
 		before, after Options
 		between       func(t *testing.T, dir string)
-		generation    string // that is there in the end
-		lost          bool   // events may have been
+		generation    string // afterwards
+		lost          bool   // events may be missing
 	}{
 		"the same":          {generation: "v2-1"},
 		"other programs":    {before: Options{build: "1"}, after: Options{build: "2"}, generation: "v2-1"},
@@ -103,28 +103,28 @@ func TestSuccession(t *testing.T) {
 			c.wait()
 			wantOneExit(t, tracker, r, c.pid(), ExitStatus{})
 			if lost := r.matching(func(e Event) bool { return e.Kind == Lost }); len(lost) > 0 != test.lost {
-				t.Errorf("told of losses: %v, want %t", lost, test.lost)
+				t.Errorf("losses reported: %v, want %t", lost, test.lost)
 			}
 		})
 	}
 }
 
-// populate opens a tracker, has it know processes by cgroup, by lineage and by
-// hand, and closes it. It returns the snapshot.
+// populate opens a tracker, adds processes by cgroup, by lineage and by Bind, and closes it. It
+// returns the snapshot.
 func populate(t *testing.T, o Options) (cgroup, []Tracked) {
 	t.Helper()
 	group := newCgroup(t)
 	tracker := open(t, o)
 	register(t, tracker, group)
 	shell(t, &group, "read line")
-	orphan := shell(t, &group, "(sleep 600 </dev/null >/dev/null & echo $!)").number()
+	orphan := shell(t, &group, "(sleep 600 </dev/null >/dev/null & echo $!)").readNumber()
 	move(t, newCgroup(t), "cgroup.procs", orphan)
 	bound := identify(t, shell(t, nil, "read line").pid())
 	if err := errors.Join(tracker.Bind(bound, group.id), tracker.Watch(bound)); err != nil {
 		t.Fatal(err)
 	}
 	self := filepath.Base(os.Args[0])
-	eventually(t, func() bool { // their programs, and no child any more
+	eventually(t, func() bool { // they execute their programs, and have no children
 		all, err := tracker.Snapshot()
 		return err == nil && len(all) == 3 && !slices.ContainsFunc(all, func(p Tracked) bool {
 			return p.File.Name == self || p.PID == orphan && p.File.Name == "dash"
@@ -169,7 +169,7 @@ func mkdir(names ...string) func(*testing.T, string) {
 	}
 }
 
-// wantPins looks whether all that is there is one generation with one build.
+// wantPins expects one generation with one build.
 func wantPins(t *testing.T, dir, generation, build string) {
 	t.Helper()
 	got, err := filepath.Glob(filepath.Join(dir, "v*", "build-*", ready))
@@ -178,18 +178,18 @@ func wantPins(t *testing.T, dir, generation, build string) {
 		t.Errorf("pins: %q, %v, want %q", got, err, want)
 	}
 	if got, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(got) != 1 {
-		t.Errorf("pins: %q, %v, want one folder", got, err)
+		t.Errorf("pins: %q, %v, want one directory", got, err)
 	}
 }
 
-// TestSuccessionUnderLoad replaces programs and maps again and again while a group
-// forks, and wants the end of every process that began.
-func TestSuccessionUnderLoad(t *testing.T) {
+// TestReplacementUnderLoad replaces programs and maps repeatedly while a group forks, and wants the
+// exit of every process.
+func TestReplacementUnderLoad(t *testing.T) {
 	o := Options{Dir: bpffs(t)}
 	group := newCgroup(t)
 	tracker := open(t, o)
 	register(t, tracker, group)
-	storm := play(t, &group, "storm")
+	storm := startRole(t, &group, "storm")
 	for i := range uint32(6) {
 		if err := tracker.Close(); err != nil {
 			t.Fatal(err)
@@ -200,7 +200,7 @@ func TestSuccessionUnderLoad(t *testing.T) {
 		r := record(t, tracker)
 		r.waitFor(func(e Event) bool { return e.Kind == Exit && e.Group == group.id }, "the storm to go on")
 		if _, ok := find(t, tracker, storm.pid()); !ok {
-			t.Fatalf("after %d successions the storm is not tracked", i+1)
+			t.Fatalf("after %d replacements the storm is not tracked", i+1)
 		}
 		r.stop()
 	}
@@ -211,7 +211,7 @@ func TestSuccessionUnderLoad(t *testing.T) {
 	if all, err := tracker.Snapshot(); err != nil || len(all) != 0 {
 		t.Errorf("snapshot: %+v, %v, want nothing", all, err)
 	}
-	wantTally(t, tracker, 0)
+	wantEntryCounts(t, tracker, 0)
 }
 
 func TestBusy(t *testing.T) {
@@ -234,16 +234,16 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-func TestLook(t *testing.T) {
+func TestOpenView(t *testing.T) {
 	dir := bpffs(t)
-	if _, err := Look(filepath.Dir(dir)); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("where there is no tracker: %v, want %v", err, fs.ErrNotExist)
+	if _, err := OpenView(filepath.Dir(dir)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without a tracker: %v, want %v", err, fs.ErrNotExist)
 	}
-	if _, err := Look(t.TempDir()); !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "mount -t bpf") {
-		t.Errorf("outside of a bpf file system: %v, want %v and what to do", err, ErrUnsupported)
+	if _, err := OpenView(t.TempDir()); !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "mount -t bpf") {
+		t.Errorf("outside of a bpf file system: %v, want %v and a remedy", err, ErrUnsupported)
 	}
 	group, want := populate(t, Options{Dir: dir})
-	view, err := Look(dir)
+	view, err := OpenView(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,14 +257,15 @@ func TestLook(t *testing.T) {
 		t.Errorf("figures: %+v, %v, want %d processes", s, err, len(want))
 	}
 	if view.Replaced() {
-		t.Error("the maps are said to be replaced")
+		t.Error("Replaced is true before a replacement")
 	}
 	if other := open(t, Options{Dir: dir, MaxProcesses: 1000}); other.Replaced() || !view.Replaced() {
-		t.Errorf("after maps of another size: the tracker's %t, those looked at %t, want these to be replaced", other.Replaced(), view.Replaced())
+		t.Errorf("after maps of another size: Replaced is %t for the tracker and %t for the view, want false and true",
+			other.Replaced(), view.Replaced())
 	}
 }
 
-// TestCopyOfOlderProcesses copies values that are shorter than today's.
+// TestCopyOfOlderProcesses copies values shorter than today's.
 func TestCopyOfOlderProcesses(t *testing.T) {
 	tracker := open(t, Options{MaxProcesses: 100})
 	old, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 16, MaxEntries: 10})

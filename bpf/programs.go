@@ -11,26 +11,26 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// rawSuffix ends the names of the programs for kernels that do not let tp_btf be
-// attached.
+// rawSuffix ends the names of the programs for kernels without tp_btf.
 const rawSuffix = "_raw"
 
-// iterators are the programs that user space runs; the others handle tracepoints.
+// iterators are the programs that user space runs by reading them.
 func iterators() []string {
 	return []string{trackerProgList, trackerProgScan, trackerProgMark, trackerProgLocate}
 }
 
+// handlers are the programs attached to tracepoints.
 func handlers() []string {
 	return []string{trackerProgHandleFork, trackerProgHandleExec, trackerProgHandleExit, trackerProgHandleMove}
 }
 
-// onDemand are the programs that are run by Run, without a link.
+// onDemand are the programs that user space runs by BPF_PROG_RUN.
 func onDemand() []string {
 	return []string{trackerProgEdit}
 }
 
-// programs are loaded, and linked to what runs them. Links and programs are under
-// the same names, those of tp_btf also where it is raw_tp.
+// programs holds loaded programs and their links by name. A raw_tp program has the name of its
+// tp_btf variant.
 type programs struct {
 	programs map[string]*ebpf.Program
 	links    map[string]link.Link
@@ -47,13 +47,13 @@ func (p *programs) close() error {
 	return errors.Join(errs...)
 }
 
-// iterator returns one of iterators.
+// iterator returns the iterator with this name.
 func (p *programs) iterator(name string) *link.Iter {
 	return p.links[name].(*link.Iter)
 }
 
-// load loads the programs over maps and links the iterators. The handlers are
-// left for attach.
+// load loads the programs over the maps and links the iterators. [programs.attach] links the
+// handlers.
 func load(o Options, spec *ebpf.CollectionSpec, m mapSet) (*programs, error) {
 	cache := btf.NewCache()
 	if !o.raw {
@@ -61,11 +61,11 @@ func load(o Options, spec *ebpf.CollectionSpec, m mapSet) (*programs, error) {
 		if err == nil {
 			return p, nil
 		}
-		o.Logger.Info("typed tracepoints cannot be used, trying raw ones", slog.Any("error", err))
+		o.Logger.Info("typed tracepoints are unavailable, trying raw ones", slog.Any("error", err))
 	}
 	p, err := loadVariant(spec, m, rawSuffix, cache)
 	if err != nil {
-		return nil, fmt.Errorf("loading programs: %w", explain(err))
+		return nil, fmt.Errorf("loading programs: %w", explainLoadError(err))
 	}
 	return p, nil
 }
@@ -93,10 +93,10 @@ func loadVariant(spec *ebpf.CollectionSpec, m mapSet, suffix string, cache *btf.
 	return p, nil
 }
 
-// attach has the handlers called from now on.
+// attach attaches the handlers to their tracepoints.
 func (p *programs) attach() error {
 	if err := p.linkAll(handlers(), linkHandler); err != nil {
-		return explain(err)
+		return explainLoadError(err)
 	}
 	return nil
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Reading the kernel's structs. Everything goes through bpf_probe_read_kernel, so
- * that the same bodies serve tp_btf, raw_tp and iterators.
+ * Reads of kernel structs. All go through bpf_probe_read_kernel, so the same
+ * bodies serve tp_btf, raw_tp and iterators.
  */
 #pragma once
 
@@ -34,7 +34,7 @@ INLINE bool alive(struct task_struct *task)
 	return READ(signal, live.counter) > 0;
 }
 
-/* The group's status is in one of two places; the last thread's own says nothing. */
+/* The status of a process. The exit code of its last thread has no meaning. */
 INLINE __u32 exit_status(struct task_struct *task)
 {
 	struct signal_struct *signal = READ(task, signal);
@@ -59,7 +59,7 @@ INLINE __u32 namespace_inum(struct upid *upid)
 	return READ(ns, ns.inum);
 }
 
-/* The number of a process in the namespace of the settings, 0: not seen there. */
+/* The number of a process in the pid namespace of the settings, 0: invisible there. */
 INLINE __u32 visible_pid(const struct settings *settings, struct task_struct *leader)
 {
 	struct pid *pid = READ(leader, thread_pid);
@@ -77,7 +77,7 @@ INLINE __u64 cgroup_id(struct cgroup *cgroup)
 	return READ(node, id);
 }
 
-/* The cgroup v2 of a task, on hybrid machines too. */
+/* The cgroup v2 of a task, also on machines with v1 and v2. */
 INLINE struct cgroup *cgroup_of(struct task_struct *task)
 {
 	struct css_set *set = READ(task, cgroups);

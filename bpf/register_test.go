@@ -40,12 +40,12 @@ func wantRegistered(t *testing.T, view *View, want ...uint64) {
 	}
 }
 
-// TestResyncFindsWhoIsInside registers a cgroup that has processes, one of which
-// has a child elsewhere.
-func TestResyncFindsWhoIsInside(t *testing.T) {
+// TestResyncFindsMembers registers a cgroup with processes. One of them has a child in another
+// cgroup.
+func TestResyncFindsMembers(t *testing.T) {
 	group := newCgroup(t)
 	c := shell(t, &group, "sleep 600 </dev/null & echo $!; wait")
-	moved := c.number()
+	moved := c.readNumber()
 	move(t, newCgroup(t), "cgroup.procs", moved)
 	tracker := open(t, Options{})
 	register(t, tracker, group)
@@ -93,8 +93,8 @@ func TestBind(t *testing.T) {
 	if e := r.wait(Move, c.pid()); e.Group != group.id || e.Cgroup != other.id || !e.Bound {
 		t.Errorf("%+v, want group %d in cgroup %d", e, group.id, other.id)
 	}
-	c.say("fork")
-	if e := r.wait(Fork, c.number()); e.Group != group.id || !e.Bound {
+	c.writeLine("fork")
+	if e := r.wait(Fork, c.readNumber()); e.Group != group.id || !e.Bound {
 		t.Errorf("%+v, want group %d", e, group.id)
 	}
 	if changes, err := tracker.Resync(); err != nil || len(changes.Found) != 0 {
@@ -102,7 +102,7 @@ func TestBind(t *testing.T) {
 	}
 }
 
-// identify returns the identity of a process as /proc has it, in ticks.
+// identify returns the identity of a process from /proc, with its start time in ticks.
 func identify(t *testing.T, pid int) Process {
 	t.Helper()
 	p, err := procfs.NewProc(pid)
@@ -139,7 +139,7 @@ func TestNoSuchProcess(t *testing.T) {
 	}
 }
 
-// thread returns the number of a thread that is not the first.
+// thread returns the number of a thread other than the first.
 func thread(t *testing.T) int {
 	t.Helper()
 	threads, err := os.ReadDir("/proc/self/task")

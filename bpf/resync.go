@@ -10,32 +10,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Changes is what Resync had to put right.
+// Changes is the result of Resync.
 type Changes struct {
-	Found []Tracked // were missing, or had another group or file; with ErrFull some still are
-	Gone  []Tracked // were in the map, and do not run
+	Found []Tracked // were missing or had another group or file; incomplete with ErrFull
+	Gone  []Tracked // were in the map without a running process
 }
 
-// maxPasses bounds how often Resync looks for children of those it has found.
+// maxPasses bounds the passes that search for children of processes found before.
 const maxPasses = 16
 
-// Resync makes the map of processes what it would be if nothing had been missed,
-// and returns what that changed: processes of registered cgroups, children of
-// tracked processes, emulators and executed files are entered, and processes that
-// have ended are removed. To call after Register, after a Lost event, and now and
-// then. What is lost for good is the group of a process that had moved out of its
-// cgroup, and whose parent has ended. It writes no events; an event that was lost
-// shows in how Snapshot differs from what the caller knew.
+// Resync scans the node and corrects the map of processes: it adds processes of registered cgroups,
+// children of tracked processes and emulators, updates executables, and removes processes that have
+// ended. Call it after Register, after a Lost event, and periodically. It cannot restore the group
+// of a process that had left its cgroup and whose parent has ended. It writes no events: compare
+// Snapshot with your records to find missed changes.
 //
-// It walks all threads a few times, about a millisecond for each few thousand. With
-// ErrFull it has done what it could, and View.Complete stays as it was.
+// It walks all threads a few times, about a millisecond for each few thousand. With ErrFull it has
+// added the processes with room, and View.Complete stays unchanged.
 func (t *Tracker) Resync() (Changes, error) {
-	t.asking.Lock()
-	defer t.asking.Unlock()
-	announced := t.registrations()
+	t.scanMutex.Lock()
+	defer t.scanMutex.Unlock()
+	announced := t.registrationCount()
 	changes, lost, err := t.resync()
 	if err == nil {
-		err = t.scanned(announced, lost)
+		err = t.markScanned(announced, lost)
 	}
 	if err != nil {
 		return changes, fmt.Errorf("synchronizing the map of processes: %w", err)
@@ -43,14 +41,13 @@ func (t *Tracker) Resync() (Changes, error) {
 	return changes, nil
 }
 
-// resync returns also how many processes had been lost when it began to look for
-// them.
+// resync also returns the number of lost processes from before its scan.
 func (t *Tracker) resync() (c Changes, lost uint64, err error) {
 	before, err := readMap[uint32, trackerProcess](t.maps[trackerMapProcesses])
 	if err != nil {
 		return c, 0, err
 	}
-	if c.Gone, err = t.removeGone(before); err != nil { // first, for it makes room
+	if c.Gone, err = t.removeGone(before); err != nil { // first, because it makes room
 		return c, 0, err
 	}
 	full, err := t.count(trackerCounterCOUNT_LOST_PROCESSES)
@@ -65,13 +62,14 @@ func (t *Tracker) resync() (c Changes, lost uint64, err error) {
 	}
 	now, err := t.count(trackerCounterCOUNT_LOST_PROCESSES)
 	if err == nil && now != full {
-		err = fmt.Errorf("%d processes have no room, which is for %d in all: %w", now-full, t.options.MaxProcesses, ErrFull)
+		err = fmt.Errorf("no room for %d processes, the map has %d entries: %w",
+			now-full, t.options.MaxProcesses, ErrFull)
 	}
 	return c, lost, err
 }
 
-// scan enters what is missing, until a pass finds nothing: one that was not
-// tracked yet may have had children behind the back of the pass that found it.
+// scan adds missing processes until a pass finds none. A process found by one pass may have had
+// untracked children during this pass.
 func (t *Tracker) scan() ([]Tracked, error) {
 	found := map[Process]trackerProcess{}
 	for range maxPasses {
@@ -93,8 +91,8 @@ func (t *Tracker) scan() ([]Tracked, error) {
 	return trackedAll(slices.Collect(maps.Values(found)))
 }
 
-// removeGone removes processes that none of two listings has. They were in the map
-// before the first, and a process that runs is in it for as long as it does.
+// removeGone removes the processes missing from two listings. Each of them was in the map before
+// the first listing, and a running process is in every listing.
 func (t *Tracker) removeGone(before map[uint32]trackerProcess) ([]Tracked, error) {
 	for range 2 {
 		records, err := run(t.programs.iterator(trackerProgList))
@@ -110,7 +108,7 @@ func (t *Tracker) removeGone(before map[uint32]trackerProcess) ([]Tracked, error
 	var gone []trackerProcess
 	for tgid, p := range before {
 		err := t.edit(trackerChange{Process: trackerProcess{Start: p.Start}, Tgid: tgid, Forget: 1})
-		if errors.Is(err, unix.ESRCH) { // it was not told too late, but while we looked
+		if errors.Is(err, unix.ESRCH) { // its exit event arrived meanwhile
 			continue
 		}
 		if err != nil {
@@ -121,8 +119,8 @@ func (t *Tracker) removeGone(before map[uint32]trackerProcess) ([]Tracked, error
 	return trackedAll(gone)
 }
 
-// edit changes the map of processes, by a program that keeps the filter in front
-// of it right.
+// edit changes the map of processes by a program, which also keeps the filter in front of the map
+// right.
 func (t *Tracker) edit(change trackerChange) error {
 	result, err := t.programs.programs[trackerProgEdit].Run(&ebpf.RunOptions{Context: change})
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/mooring-vm/mooring/bpf/clonetest"
 )
 
-// TestReusedNumber has two processes with the same number, one after the other.
+// TestReusedNumber runs two processes with the same number, one after the other.
 func TestReusedNumber(t *testing.T) {
 	group := newCgroup(t)
 	tracker := open(t, Options{})
@@ -23,7 +23,7 @@ func TestReusedNumber(t *testing.T) {
 	killAndReap(t, first)
 	second, err := cloneInto(t, group, first)
 	if errors.Is(err, unix.EPERM) {
-		skip(t, "no right to choose a process number (set_tid): %v", err)
+		skipOrFail(t, "no right to choose a process number (set_tid): %v", err)
 	}
 	if err != nil || second != first {
 		t.Fatalf("a second process with number %d: %d, %v", first, second, err)
@@ -44,8 +44,8 @@ func TestReusedNumber(t *testing.T) {
 	killAndReap(t, second)
 }
 
-// TestReusedNumberOfAMissedExit has the map hold a process whose end was missed, and
-// whose number another one got.
+// TestReusedNumberOfAMissedExit leaves a process with a missed exit in the map and reuses its
+// number.
 func TestReusedNumberOfAMissedExit(t *testing.T) {
 	tests := map[string]bool{"that is tracked": true, "that is not tracked": false}
 	for name, tracked := range tests {
@@ -66,7 +66,7 @@ func TestReusedNumberOfAMissedExit(t *testing.T) {
 			}
 			pid, err := cloneInto(t, group, probe)
 			if errors.Is(err, unix.EPERM) {
-				skip(t, "no right to choose a process number (set_tid): %v", err)
+				skipOrFail(t, "no right to choose a process number (set_tid): %v", err)
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -89,8 +89,8 @@ func TestReusedNumberOfAMissedExit(t *testing.T) {
 	}
 }
 
-// cloneInto starts a process in a cgroup, with a number of the caller's choice
-// unless it is 0. The process does nothing until it is killed.
+// cloneInto starts a process in a cgroup, with the given number unless it is 0. The process waits
+// for a signal.
 func cloneInto(t *testing.T, c cgroup, number int) (int, error) {
 	t.Helper()
 	dir, err := os.Open(c.path)

@@ -13,12 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestRights opens a tracker as somebody who has CAP_BPF and CAP_PERFMON alone.
+// TestRights opens a tracker with CAP_BPF and CAP_PERFMON alone.
 func TestRights(t *testing.T) {
-	open(t, Options{}) // skips where it cannot work
+	open(t, Options{}) // skips on a kernel without support
 	for _, role := range []string{"rights", "rights raw"} {
 		t.Run(role, func(t *testing.T) {
-			cmd := playing(role)
+			cmd := roleCommand(role)
 			cmd.SysProcAttr = &syscall.SysProcAttr{
 				Credential:  &syscall.Credential{Uid: 65534, Gid: 65534},
 				AmbientCaps: []uintptr{unix.CAP_BPF, unix.CAP_PERFMON},
@@ -32,17 +32,17 @@ func TestRights(t *testing.T) {
 
 func TestNoRights(t *testing.T) {
 	open(t, Options{})
-	cmd := playing("rights")
+	cmd := roleCommand("rights")
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Credential:  &syscall.Credential{Uid: 65534, Gid: 65534},
 		AmbientCaps: []uintptr{unix.CAP_PERFMON},
 	}
-	if output, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(output), "it takes CAP_BPF and CAP_PERFMON") {
+	if output, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(output), "CAP_BPF and CAP_PERFMON are required") {
 		t.Errorf("%v\n%s\nwant the capabilities named", err, output)
 	}
 }
 
-// rightsRole tracks another process from its first to its last breath.
+// rightsRole tracks another process from exec to exit.
 func rightsRole(raw bool) error {
 	sleep, err := exec.LookPath("sleep")
 	if err != nil {
@@ -62,7 +62,7 @@ func rightsRole(raw bool) error {
 	return errors.Join(follow(tracker, cmd), tracker.Close())
 }
 
-// follow waits for the execution of a program, ends it, and waits for its exit.
+// follow waits for a program's Exec event, ends it, and waits for its Exit event.
 func follow(tracker *Tracker, cmd *exec.Cmd) error {
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	defer cancel()

@@ -17,7 +17,7 @@ import (
 	"github.com/mooring-vm/mooring/bpf/clonetest"
 )
 
-// roleKey names, in the environment, what this test program is to be instead.
+// roleKey is the environment variable with the role of this test program.
 const roleKey = "MOORING_BPF_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -43,31 +43,31 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// play starts this test program in a role.
-func play(t testing.TB, in *cgroup, role string, env ...string) *child {
+// startRole starts this test program in a role.
+func startRole(t testing.TB, in *cgroup, role string, env ...string) *child {
 	t.Helper()
-	return start(t, in, playing(role, env...))
+	return start(t, in, roleCommand(role, env...))
 }
 
-func playing(role string, env ...string) *exec.Cmd {
+func roleCommand(role string, env ...string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(append(os.Environ(), roleKey+"="+role), env...)
 	return cmd
 }
 
-// told waits for a line from the test.
-func told() {
+// awaitLine waits for a line from the test.
+func awaitLine() {
 	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
 }
 
-// spawnRole starts a program as Go does, by CLONE_VFORK and CLONE_VM.
+// spawnRole starts a program like os/exec, by CLONE_VFORK and CLONE_VM.
 func spawnRole() error {
 	cmd := exec.Command("/bin/sh", "-c", "echo $$; read line")
 	cmd.Stdin, cmd.Stdout = os.Stdin, os.Stdout
 	return cmd.Run()
 }
 
-// cloneParentRole has a child that is its parent's, says its number and ends.
+// cloneParentRole starts a child with CLONE_PARENT, prints its number and exits.
 func cloneParentRole() error {
 	pid, err := clonetest.Child{Flags: unix.CLONE_PARENT, Code: clonetest.Forever}.Start()
 	if err == nil {
@@ -76,10 +76,10 @@ func cloneParentRole() error {
 	return err
 }
 
-// leaderFirstRole ends its first thread, and after a line all others with 5.
+// leaderFirstRole ends its first thread, and after a line exits with code 5.
 func leaderFirstRole() error {
 	go func() {
-		told()
+		awaitLine()
 		os.Exit(5)
 	}()
 	if unix.Gettid() != unix.Getpid() {
@@ -90,7 +90,7 @@ func leaderFirstRole() error {
 	return err
 }
 
-// raceRole has many threads end the process at once.
+// raceRole ends the process from many threads at once.
 func raceRole() error {
 	var ready sync.WaitGroup
 	begin := make(chan struct{})
@@ -108,9 +108,9 @@ func raceRole() error {
 	select {}
 }
 
-// execThreadRole executes a shell from a thread that is not the first.
+// execThreadRole executes a shell from a thread other than the first.
 func execThreadRole() error {
-	runtime.LockOSThread() // the first thread, most likely, so that it is not the other
+	runtime.LockOSThread() // keeps the first thread, most likely, so the goroutine gets another
 	failed := make(chan error)
 	go func() {
 		runtime.LockOSThread()
@@ -122,8 +122,7 @@ func execThreadRole() error {
 	return <-failed
 }
 
-// sysExitRole has a child that ends with 9 by exit(2) of its only thread, and says
-// its number.
+// sysExitRole prints the number of a child whose only thread ends by exit(2) with code 9.
 func sysExitRole() error {
 	pid, err := clonetest.Child{Signal: unix.SIGCHLD, Code: 9}.Start()
 	if err != nil {
@@ -134,8 +133,7 @@ func sysExitRole() error {
 	return err
 }
 
-// stormRole starts processes, each of which starts another, until it is told to
-// end by SIGTERM. It then says how many.
+// stormRole starts processes that each start another, until SIGTERM, and prints their number.
 func stormRole() error {
 	end := make(chan os.Signal, 1)
 	signal.Notify(end, unix.SIGTERM)

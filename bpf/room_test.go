@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// TestOneGroupTakesItsShare has a group fork more than its share, and another one
-// start an emulator.
-func TestOneGroupTakesItsShare(t *testing.T) {
+// TestGroupLimitedToItsShare lets a group fork beyond its share, while another group starts an
+// emulator.
+func TestGroupLimitedToItsShare(t *testing.T) {
 	eachVariant(t, func(t *testing.T, o Options) {
 		noisy, quiet := newCgroup(t), newCgroup(t)
 		o.MaxProcesses = 64
@@ -41,11 +41,11 @@ func TestOneGroupTakesItsShare(t *testing.T) {
 		resync(t, tracker)
 		wantComplete(t, &tracker.View, true)
 		wantTracked(t, tracker, quiet, vm.pid())
-		wantTally(t, tracker, 1)
+		wantEntryCounts(t, tracker, 1)
 	})
 }
 
-// TestLastQuarter has groups that take all that is for ordinary processes.
+// TestLastQuarter fills the part for ordinary processes.
 func TestLastQuarter(t *testing.T) {
 	tracker := open(t, Options{MaxProcesses: 16})
 	for range 7 {
@@ -76,14 +76,14 @@ func TestLastQuarter(t *testing.T) {
 			return ok
 		}, "%v to be tracked", c.cmd.Args)
 	}
-	wantTally(t, tracker, 15)
+	wantEntryCounts(t, tracker, 15)
 }
 
-// TestEmulatorWithoutRoom has a group start more emulators than there is room for.
-// The reader would not look by itself.
+// TestEmulatorWithoutRoom starts more emulators in a group than have room. The long read interval
+// shows that the ring wakes the reader.
 func TestEmulatorWithoutRoom(t *testing.T) {
 	group, other := newCgroup(t), newCgroup(t)
-	tracker := open(t, Options{MaxProcesses: 16, patience: time.Hour})
+	tracker := open(t, Options{MaxProcesses: 16, readInterval: time.Hour})
 	register(t, tracker, group)
 	register(t, tracker, other)
 	r := record(t, tracker)
@@ -91,7 +91,7 @@ func TestEmulatorWithoutRoom(t *testing.T) {
 	for range 4 { // the share is 3
 		vm := start(t, &group, exec.Command(emulator(t), "600"))
 		if e := r.wait(Exec, vm.pid()); !e.Emulator || e.Group != group.id || e.File.Name != emulatorName || e.StartTime == 0 {
-			t.Errorf("%+v, want all that is known of an emulator", e)
+			t.Errorf("%+v, want the full record of an emulator", e)
 		}
 		if _, ok := find(t, tracker, vm.pid()); ok {
 			tracked++
@@ -138,17 +138,17 @@ func TestLossesOutliveTheTracker(t *testing.T) {
 			eventually(t, func() bool { return len(procs(t, group)) == 0 }, "the crowd to end")
 			resync(t, tracker)
 			wantComplete(t, &tracker.View, true)
-			wantTally(t, tracker, 0)
+			wantEntryCounts(t, tracker, 0)
 			closeTracker(t, tracker)
 			wantCompletePins(t, o.Dir, true)
 		})
 	}
 }
 
-// TestNeverScanned looks at maps that nobody has looked for processes with.
+// TestNeverScanned opens a view of maps before any scan.
 func TestNeverScanned(t *testing.T) {
 	tracker := open(t, Options{})
-	if err := tracker.change(func(s *trackerSettings) { s.Complete = 0 }); err != nil {
+	if err := tracker.updateSettings(func(s *trackerSettings) { s.Complete = 0 }); err != nil {
 		t.Fatal(err)
 	}
 	wantComplete(t, &tracker.View, false)
@@ -156,12 +156,11 @@ func TestNeverScanned(t *testing.T) {
 	wantComplete(t, &tracker.View, true)
 }
 
-// fill starts a shell in a group, and so many processes of its own, none of which
-// ends by itself.
+// fill starts a shell with n child processes in a group. They run until killed.
 func fill(t *testing.T, group cgroup, n int) *child {
 	t.Helper()
 	c := shell(t, &group, `i=0; while [ $i -lt $1 ]; do sleep 600 </dev/null >/dev/null & i=$((i+1)); done; echo done; wait`, strconv.Itoa(n))
-	c.line()
+	c.readLine()
 	return c
 }
 
@@ -188,7 +187,7 @@ func wantComplete(t *testing.T, view *View, want bool) {
 
 func wantCompletePins(t *testing.T, dir string, want bool) {
 	t.Helper()
-	view, err := Look(dir)
+	view, err := OpenView(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,9 +195,8 @@ func wantCompletePins(t *testing.T, dir string, want bool) {
 	wantComplete(t, view, want)
 }
 
-// wantTally looks whether there are so many entries, and whether all that counts
-// them agrees.
-func wantTally(t *testing.T, tracker *Tracker, want int) {
+// wantEntryCounts expects this number of entries in the map and in all its counters.
+func wantEntryCounts(t *testing.T, tracker *Tracker, want int) {
 	t.Helper()
 	var tally trackerTally
 	if err := tracker.maps[trackerMapTally].Lookup(uint32(0), &tally); err != nil {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* What is known of processes, and telling user space of its changes. */
+/* Changes of the map of processes and their events. */
 #pragma once
 
-/* Not for each event: where nobody reads, a wake-up is dear and in vain. */
+/* Not for each event: without a reader, a wake-up is expensive and useless. */
 INLINE bool fills_up(const struct settings *settings)
 {
 	__u64 now = bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA), before = now - sizeof(struct event);
@@ -11,10 +11,10 @@ INLINE bool fills_up(const struct settings *settings)
 }
 
 /*
- * An event is a hint, the map is the truth: it wakes the reader only if it is
- * urgent, or if the ring fills up.
+ * Writes an event. An event is a hint, the map is the truth: the event wakes the
+ * reader only if it is urgent or the ring fills up.
  */
-static __noinline int tell(enum kind kind, const struct process *process, __u32 status, bool urgent)
+static __noinline int write_event(enum kind kind, const struct process *process, __u32 status, bool urgent)
 {
 	const struct settings *settings = get_settings();
 	struct event *event;
@@ -34,7 +34,7 @@ static __noinline int tell(enum kind kind, const struct process *process, __u32 
 	return 0;
 }
 
-/* Looks a process up, and forgets one that had its number before it. */
+/* Finds the entry of a process, and removes the entry of an earlier process with its number. */
 INLINE struct process *find(__u32 tgid, struct task_struct *leader)
 {
 	struct process *process = bpf_map_lookup_elem(&processes, &tgid);
@@ -66,7 +66,7 @@ static __noinline __u64 group_above(__u64 address)
 	return 0;
 }
 
-/* Enters the executed file; readers see by the revision when it is half done. */
+/* Sets the executable. The revision shows readers an unfinished write. */
 static __noinline void set_file(struct process *process, struct file *file)
 {
 	struct dentry *dentry = READ(file, f_path.dentry);
@@ -84,7 +84,7 @@ static __noinline void set_file(struct process *process, struct file *file)
 	process->revision++;
 }
 
-/* Fills in all but the file and the group, if the agent can see the process. */
+/* Sets all but executable and group. False if the process is invisible in the namespace. */
 static __noinline bool describe(struct process *process, struct task_struct *leader, struct task_struct *task)
 {
 	const struct settings *settings = get_settings();
@@ -99,20 +99,20 @@ static __noinline bool describe(struct process *process, struct task_struct *lea
 	return process->pid != 0;
 }
 
-/* Nonzero if it is there already, or there is no room. */
+/* Adds an entry. Nonzero: it exists, or there is no room. */
 static __noinline int add(__u32 tgid, struct task_struct *leader, struct process *process)
 {
 	int err = enter(tgid, process);
 
-	if (err == -EEXIST && !find(tgid, leader)) /* a predecessor was, and no longer is */
+	if (err == -EEXIST && !find(tgid, leader)) /* find removed an earlier process */
 		err = enter(tgid, process);
 	if (err && err != -EEXIST)
 		count(COUNT_LOST_PROCESSES);
 	return err;
 }
 
-/* Enters a process and tells of it; of an emulator also if there is no room for it. */
-static __noinline int introduce(__u32 tgid, struct task_struct *leader, struct process *process, enum kind kind)
+/* Adds an entry and writes an event. An emulator without room gets an event, too. */
+static __noinline int add_and_report(__u32 tgid, struct task_struct *leader, struct process *process, enum kind kind)
 {
 	int err;
 
@@ -120,14 +120,14 @@ static __noinline int introduce(__u32 tgid, struct task_struct *leader, struct p
 		return 0;
 	err = add(tgid, leader, process);
 	if (!err || (err != -EEXIST && process->emulator))
-		tell(kind, process, 0, process->emulator);
+		write_event(kind, process, 0, process->emulator);
 	return err;
 }
 
 /*
- * Ends an entry when the last thread has gone. Several threads may each believe to
- * be the last, and whoever adds an entry looks again: the one that succeeds in
- * deleting tells.
+ * Removes an entry after the last thread. Several threads may each be the last, and
+ * a program that adds an entry checks again. The one whose removal succeeds writes
+ * the event.
  */
 static __noinline void end(__u32 tgid, struct task_struct *task)
 {
@@ -139,5 +139,5 @@ static __noinline void end(__u32 tgid, struct task_struct *task)
 	last = *process;
 	if (last.start != READ(leader_of(task), start_boottime) || !forget(tgid))
 		return;
-	tell(KIND_EXIT, &last, exit_status(task), last.emulator || last.watched);
+	write_event(KIND_EXIT, &last, exit_status(task), last.emulator || last.watched);
 }

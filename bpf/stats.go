@@ -5,40 +5,40 @@ import (
 	"time"
 )
 
-// Stats is how a tracker fares.
+// Stats are figures about a tracker.
 type Stats struct {
 	Processes    int // tracked now
 	MaxProcesses int
 	Groups       int // registered now
 	MaxGroups    int
 
-	// Counted since the maps were made.
-	LostEvents    uint64 // for which the ring had no room
-	LostProcesses uint64 // for which there was no room, each as often as it was tried: Resync finds them
-	Stale         uint64 // whose exit was missed, found when their number came again
-	LeftOut       uint64 // calls of handlers that the kernel left out: Resync finds what they were about
+	// Counted since the maps were created.
+	LostEvents    uint64 // dropped because the ring was full
+	LostProcesses uint64 // found no room, counted at each attempt; Resync finds them
+	Stale         uint64 // exit was missed, noticed at the reuse of the number
+	SkippedCalls  uint64 // handler calls skipped by the kernel; Resync finds the processes
 
 	Programs []ProgramStats // by name
 }
 
-// ProgramStats is what a handler cost. The kernel counts only while
-// kernel.bpf_stats_enabled is 1, or ebpf.EnableStats is in effect.
+// ProgramStats is the cost of a handler. The kernel counts only while kernel.bpf_stats_enabled is 1
+// or ebpf.EnableStats is in effect.
 type ProgramStats struct {
 	Name    string // of the tracepoint
 	Runs    uint64
 	Runtime time.Duration
 }
 
-// Stats returns figures. It reads the whole map of processes.
+// Stats returns the figures. It reads the whole map of processes.
 func (v *View) Stats() (Stats, error) {
 	var s Stats
-	if err := v.fill(&s); err != nil {
+	if err := v.readStats(&s); err != nil {
 		return s, fmt.Errorf("reading the tracker's figures: %w", err)
 	}
 	return s, nil
 }
 
-func (v *View) fill(s *Stats) error {
+func (v *View) readStats(s *Stats) error {
 	processes, err := readMap[uint32, trackerProcess](v.maps[trackerMapProcesses])
 	if err != nil {
 		return err
@@ -62,7 +62,7 @@ func (v *View) fill(s *Stats) error {
 	if err != nil {
 		return err
 	}
-	s.LeftOut = lost - s.LostProcesses
+	s.SkippedCalls = lost - s.LostProcesses
 	s.Programs, err = v.programStats()
 	return err
 }

@@ -9,12 +9,12 @@
 #include <bpf_helpers.h>
 #include "tracker.h"
 #include "read.h"
-#include "room.h"
+#include "capacity.h"
 #include "state.h"
 
 char __license[] SEC("license") = "Dual BSD/GPL";
 
-/* A child is its parent's, and that of the cgroup it is born into. */
+/* A child gets the group of its parent, or of the cgroup that it is born into. */
 static __noinline int born(__u64 child_address, __u64 parent_address)
 {
 	struct task_struct *child = (void *)child_address, *parent = (void *)parent_address;
@@ -38,7 +38,7 @@ static __noinline int born(__u64 child_address, __u64 parent_address)
 		return 0;
 	if (!of)
 		set_file(&new, executed_by(child));
-	introduce(tgid, child, &new, KIND_FORK);
+	add_and_report(tgid, child, &new, KIND_FORK);
 	return 0;
 }
 
@@ -47,7 +47,7 @@ INLINE struct css_set *cgroups_of(struct task_struct *task, bool typed)
 	return typed ? task->cgroups : READ(task, cgroups);
 }
 
-/* A parent that is not tracked matters only if CLONE_INTO_CGROUP put the child elsewhere. */
+/* With an untracked parent, only a child in another cgroup (CLONE_INTO_CGROUP) matters. */
 INLINE int on_fork(struct task_struct *parent, struct task_struct *child, bool typed)
 {
 	if (!may_be_tracked(bpf_get_current_pid_tgid() >> 32) &&
@@ -56,13 +56,13 @@ INLINE int on_fork(struct task_struct *parent, struct task_struct *child, bool t
 	return born((__u64)child, (__u64)parent);
 }
 
-/* Replaces the executed file of a tracked process. */
+/* Replaces the executable of a tracked process. */
 INLINE int re_executed(__u32 tgid, struct process *process, struct file *file)
 {
 	bool was_emulator = process->emulator;
 
 	set_file(process, file);
-	tell(KIND_EXEC, process, 0, was_emulator || process->emulator);
+	write_event(KIND_EXEC, process, 0, was_emulator || process->emulator);
 	if (!process->group && !process->emulator && !process->watched)
 		forget(tgid);
 	return 0;
@@ -73,7 +73,7 @@ static __noinline int executed(__u64 file_address)
 	struct task_struct *task = current_task();
 	struct file *file = (void *)file_address;
 	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
-	struct process *process = find(tgid, task); /* by now the leader */
+	struct process *process = find(tgid, task); /* exec has made this thread the leader */
 	struct process new = {};
 
 	if (process)
@@ -82,7 +82,7 @@ static __noinline int executed(__u64 file_address)
 	new.group = group_above((__u64)cgroup_of(task));
 	if ((!new.group && !new.emulator) || !describe(&new, task, task))
 		return 0;
-	introduce(tgid, task, &new, KIND_EXEC);
+	add_and_report(tgid, task, &new, KIND_EXEC);
 	return 0;
 }
 
@@ -101,13 +101,13 @@ INLINE bool may_be_emulator(const struct settings *settings, struct linux_binprm
 	return length < NAME_SIZE && settings->name_lengths >> length & 1;
 }
 
-/* Of 64 kinds of cgroup ids, so that a word can say which ones matter. */
+/* One of 64 bits for a cgroup id, so that one word can hold a set of ids. */
 INLINE __u64 fresh_bit(__u64 id)
 {
 	return 1ULL << (id * 0x9e3779b97f4a7c15ULL >> 58);
 }
 
-/* Whether this task is in a cgroup that was registered since the last scan. */
+/* Whether this task is in a cgroup registered since the last scan. */
 INLINE bool in_fresh_group(__u64 unscanned)
 {
 	int level;
@@ -126,9 +126,9 @@ INLINE bool in_fresh_group(__u64 unscanned)
 }
 
 /*
- * Processes that were in a cgroup before its registration are found here until a
- * scan has found all: runc's init executes the container's program after the
- * launcher was registered.
+ * Finds processes that were in a cgroup before its registration, until a scan has
+ * found all. Example: runc's init executes the program of the container after the
+ * registration of the launcher.
  */
 INLINE int on_exec(struct linux_binprm *bprm, bool typed)
 {
@@ -151,7 +151,7 @@ INLINE int on_exit(void)
 	return 0;
 }
 
-/* A tracked process that moves out keeps its group: it is still its owner's child. */
+/* A tracked process keeps its group when it leaves the cgroup. */
 INLINE int moved(struct process *process, __u64 cgroup, __u64 group)
 {
 	if (!group || process->bound)
@@ -160,7 +160,7 @@ INLINE int moved(struct process *process, __u64 cgroup, __u64 group)
 		return 0;
 	process->cgroup = cgroup;
 	process->group = group;
-	return tell(KIND_MOVE, process, 0, process->emulator);
+	return write_event(KIND_MOVE, process, 0, process->emulator);
 }
 
 static __noinline int attached(__u64 cgroup_address, __u64 task_address, __u32 whole)
@@ -172,13 +172,13 @@ static __noinline int attached(__u64 cgroup_address, __u64 task_address, __u32 w
 	__u64 group = group_above(cgroup_address);
 	struct process new = { .group = group };
 
-	if (process) /* a single thread says nothing of where its process is */
+	if (process) /* the move of a single thread does not move its process */
 		return moved(process, whole || task == leader ? cgroup_id(to) : process->cgroup, group);
 	if (!group || !describe(&new, leader, task))
 		return 0;
 	new.cgroup = cgroup_id(to);
 	set_file(&new, executed_by(task));
-	if (!introduce(tgid, leader, &new, KIND_MOVE))
+	if (!add_and_report(tgid, leader, &new, KIND_MOVE))
 		end(tgid, task);
 	return 0;
 }
@@ -187,14 +187,14 @@ INLINE int on_attach(struct cgroup *to, struct task_struct *task, bool whole)
 {
 	struct cgroup_root *root = READ(to, root);
 
-	if (READ(root, hierarchy_id)) /* of cgroup v1, whose ids may be those of others in v2 */
+	if (READ(root, hierarchy_id)) /* cgroup v1, whose ids overlap with those of v2 */
 		return 0;
 	return attached((__u64)to, (__u64)task, whole);
 }
 
 /*
- * Each body twice: raw_tp for where tp_btf cannot be attached. Typed arguments can
- * be read without a helper, which is for what everybody pays.
+ * Each handler has a raw_tp variant for kernels without tp_btf. Typed arguments
+ * need no helper call, which keeps the path of untracked processes cheap.
  */
 #define HANDLER(name, tracepoint, call)                                                   \
 	SEC("tp_btf/" tracepoint) int name(__u64 *ctx) { bool typed = true; return call; } \

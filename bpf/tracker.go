@@ -11,33 +11,32 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Tracker tracks processes. Its methods may be called concurrently, but none
-// after Close.
+// Tracker tracks processes. Its methods may be called concurrently, but not after Close.
 type Tracker struct {
 	View
 	options Options
-	pins    *pins // nil: nothing is pinned
+	pins    *pins // nil without pins
 
-	asking    sync.Mutex // one scan, and one request in the map asked, at a time
-	settings  sync.Mutex // one change of the settings at a time
-	announced uint64     // registrations, guarded by settings
-	reading   sync.Mutex // one reader of events
-	lost      uint64     // losses that were told, guarded by reading
-	behind    bool       // events may be missing that nobody counted, guarded by reading
+	scanMutex      sync.Mutex // one scan or one request to the program mark at a time
+	settingsMutex  sync.Mutex // one change of the settings at a time
+	registered     uint64     // number of registrations, guarded by settingsMutex
+	readMutex      sync.Mutex // one reader of events
+	reportedLosses uint64     // losses reported so far, guarded by readMutex
+	eventsMissing  bool       // uncounted events may be missing, guarded by readMutex
 }
 
-// Open loads and attaches the programs, or takes over what an earlier process
-// pinned in Options.Dir: its processes, registered cgroups and events. Programs of
-// another build are replaced, and so are maps of other sizes or an older schema,
-// without a gap in what is tracked; some events may then come twice, and a Lost
-// event says that some may be missing. What Open finds running is in Snapshot,
-// without events; that there is no room for all is no error (see View.Complete).
+// Open loads and attaches the programs, or takes over the pins of an earlier process in
+// Options.Dir: its processes, registered cgroups and events. It replaces programs of another build,
+// and maps of other sizes or an older schema, without a gap in the tracking. After a replacement
+// some events may come twice, and a Lost event reports that some may be missing. Processes that
+// already run are in Snapshot, without events. A lack of room for them is no error (see
+// View.Complete).
 //
-// It fails with ErrUnsupported where the kernel or the rights do not suffice, and
-// with ErrBusy while another process has the folder open. It takes some 100 ms to
-// load programs, and some ms to take them over.
+// It fails with ErrUnsupported if the kernel or the rights do not suffice, and with ErrBusy while
+// another process has the directory open. Loading programs takes about 100 ms, taking them over a
+// few ms.
 func Open(o Options) (*Tracker, error) {
-	o, err := o.complete()
+	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
@@ -45,9 +44,9 @@ func Open(o Options) (*Tracker, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.size(spec)
+	o.setMapSizes(spec)
 	t := &Tracker{options: o}
-	if err := t.start(spec); err != nil {
+	if err := t.openOrCreate(spec); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the tracker: %w", err), t.Close())
 	}
 	if _, err := t.Resync(); err != nil && !errors.Is(err, ErrFull) {
@@ -56,7 +55,7 @@ func Open(o Options) (*Tracker, error) {
 	return t, nil
 }
 
-// Close ends the tracker. What is pinned goes on working.
+// Close closes the tracker. Pinned maps and programs keep working.
 func (t *Tracker) Close() error {
 	err := t.View.Close()
 	if t.pins != nil {
@@ -66,9 +65,9 @@ func (t *Tracker) Close() error {
 	return err
 }
 
-func (t *Tracker) start(spec *ebpf.CollectionSpec) error {
+func (t *Tracker) openOrCreate(spec *ebpf.CollectionSpec) error {
 	if t.options.Dir == "" {
-		return t.startNew(spec)
+		return t.createNew(spec)
 	}
 	var err error
 	if t.pins, err = openPins(t.options.Dir); err != nil {
@@ -83,22 +82,22 @@ func (t *Tracker) start(spec *ebpf.CollectionSpec) error {
 		if err == nil {
 			return t.takeOver(spec, current)
 		}
-		t.options.Logger.Info("pinned maps cannot be used as they are", slog.Any("error", err))
+		t.options.Logger.Info("pinned maps do not fit, replacing them", slog.Any("error", err))
 	}
-	return t.succeed(spec, current)
+	return t.startGeneration(spec, current)
 }
 
 func (t *Tracker) path(g generation) string {
 	return filepath.Join(t.options.Dir, g.name())
 }
 
-// startNew makes maps, loads programs and attaches them.
-func (t *Tracker) startNew(spec *ebpf.CollectionSpec) error {
+// createNew creates maps, loads programs and attaches them.
+func (t *Tracker) createNew(spec *ebpf.CollectionSpec) error {
 	var err error
 	if t.maps, err = createMaps(spec); err != nil {
 		return err
 	}
-	if err := t.maps.configure(t.options); err != nil {
+	if err := t.maps.writeSettings(t.options); err != nil {
 		return err
 	}
 	return t.attach(spec)
@@ -110,24 +109,23 @@ func (t *Tracker) attach(spec *ebpf.CollectionSpec) error {
 	if t.programs, err = load(t.options, spec, t.maps); err != nil {
 		return err
 	}
-	if err := t.locate(); err != nil {
+	if err := t.setPIDNamespace(); err != nil {
 		return err
 	}
 	return t.programs.attach()
 }
 
-// locate has the programs tell processes by their numbers in the pid namespace of
-// this process.
-func (t *Tracker) locate() error {
+// setPIDNamespace makes the programs number processes as in the pid namespace of this process.
+func (t *Tracker) setPIDNamespace() error {
 	_, err := run(t.programs.iterator(trackerProgLocate))
 	return err
 }
 
-// takeOver uses the pinned maps, and the pinned programs if they are of this
-// build. Else it attaches its own before it drops them: handlers that run twice do
-// no harm, a gap would.
+// takeOver uses the pinned maps, and the pinned programs if they are of this build. Otherwise it
+// attaches its own programs before it removes the pinned ones: two handlers do no harm, a gap
+// would.
 func (t *Tracker) takeOver(spec *ebpf.CollectionSpec, g generation) error {
-	if err := t.maps.configure(t.options); err != nil {
+	if err := t.maps.writeSettings(t.options); err != nil {
 		return err
 	}
 	dir := t.options.buildDir(t.path(g))
@@ -144,9 +142,9 @@ func (t *Tracker) takePrograms(spec *ebpf.CollectionSpec, dir string) error {
 		var err error
 		t.programs, err = pinnedPrograms(dir, slices.Concat(handlers(), iterators()), onDemand())
 		if err == nil {
-			return t.locate()
+			return t.setPIDNamespace()
 		}
-		t.options.Logger.Warn("pinned programs cannot be used", slog.Any("error", err))
+		t.options.Logger.Warn("pinned programs do not load, replacing them", slog.Any("error", err))
 	}
 	if err := t.attach(spec); err != nil {
 		return err
@@ -157,8 +155,8 @@ func (t *Tracker) takePrograms(spec *ebpf.CollectionSpec, dir string) error {
 	return t.programs.pin(dir)
 }
 
-// Remove removes all pins of a tracker, and so ends it. It fails with ErrBusy
-// while a process has the tracker open.
+// Remove removes all pins of a tracker, which ends it. It fails with ErrBusy while a process has
+// the tracker open.
 func Remove(dir string) error {
 	p, err := openPins(dir)
 	if err != nil {

@@ -16,20 +16,18 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// View reads what a tracker knows. Its methods may be called concurrently, but
-// none after Close.
+// View reads the records of a tracker. Its methods may be called concurrently, but not after Close.
 type View struct {
 	maps     mapSet
 	programs *programs
-	pinned   string // folder of the maps; empty: they are not pinned, or this process pins them
+	pinned   string // directory of the maps; empty without pins or if this process pinned them
 }
 
-// Look opens the pins of a tracker for reading, whether or not a process has the
-// tracker open. It fails with ErrUnsupported where there can be no pins, and with
-// fs.ErrNotExist where there are none; also for a moment while maps are replaced,
-// after which the view still shows the old ones. The process has to be in the pid
-// namespace of the tracker's.
-func Look(dir string) (*View, error) {
+// OpenView opens the pins of a tracker for reading, whether or not a process has the tracker open.
+// It fails with ErrUnsupported if dir cannot hold pins, and with fs.ErrNotExist if dir holds none.
+// While a tracker replaces its maps, it fails the same way for a moment or opens the old maps (see
+// View.Replaced). This process must be in the tracker's pid namespace.
+func OpenView(dir string) (*View, error) {
 	if err := wantBPFFS(dir); err != nil {
 		return nil, err
 	}
@@ -40,13 +38,13 @@ func Look(dir string) (*View, error) {
 	if len(complete) == 0 {
 		return nil, fmt.Errorf("no tracker is pinned in %s: %w", dir, fs.ErrNotExist)
 	}
-	return look(filepath.Join(dir, complete[len(complete)-1].name()))
+	return openView(filepath.Join(dir, complete[len(complete)-1].name()))
 }
 
-func look(generation string) (*View, error) {
+func openView(generation string) (*View, error) {
 	entries, err := os.ReadDir(generation)
 	if err != nil {
-		return nil, fmt.Errorf("folder of pins: %w", err)
+		return nil, fmt.Errorf("directory of pins: %w", err)
 	}
 	build := slices.IndexFunc(entries, func(e os.DirEntry) bool {
 		return strings.HasPrefix(e.Name(), buildPrefix) && isReady(filepath.Join(generation, e.Name()))
@@ -65,7 +63,7 @@ func look(generation string) (*View, error) {
 	return v, nil
 }
 
-// Close closes the view, which ends nothing.
+// Close closes the view. The tracker keeps working.
 func (v *View) Close() error {
 	var err error
 	if v.programs != nil {
@@ -74,8 +72,8 @@ func (v *View) Close() error {
 	return errors.Join(err, v.maps.close())
 }
 
-// Replaced reports whether a tracker has replaced the maps that Look has found: the
-// view shows what nobody keeps up any more.
+// Replaced reports whether a tracker has replaced the maps behind the view, so that the view is out
+// of date.
 func (v *View) Replaced() bool {
 	return v.pinned != "" && !isReady(v.pinned)
 }
@@ -89,10 +87,10 @@ func (v *View) Registered() ([]uint64, error) {
 	return slices.Sorted(maps.Keys(groups)), nil
 }
 
-// Snapshot returns the tracked processes that run, sorted by number. A process
-// whose last thread has ended is not among them, even if its exit was missed, and
-// neither is one that merely got the number of a tracked one. It walks all
-// threads that this process can see: about a millisecond for each few thousand.
+// Snapshot returns the running tracked processes, sorted by number. It leaves out a process whose
+// last thread has ended, even if its exit was missed, and a process with the reused number of a
+// tracked one. It walks all threads visible to this process: about a millisecond for each few
+// thousand.
 func (v *View) Snapshot() ([]Tracked, error) {
 	records, err := run(v.programs.iterator(trackerProgList))
 	if err != nil {
@@ -101,13 +99,10 @@ func (v *View) Snapshot() ([]Tracked, error) {
 	return trackedAll(records)
 }
 
-// Complete reports whether the map of processes has all that it should have: not
-// from when a process is lost, for want of room or because the kernel left a handler
-// out, until a Resync has found them all,
-// which without losses is that of Open. It outlives restarts. It costs two lookups.
-// Who wants to conclude that a process is gone from its not being in Snapshot asks
-// after taking the snapshot. Of processes that were in a cgroup before it was
-// registered it says nothing.
+// Complete reports whether the map of processes is complete. It is false from the loss of a process
+// (no room, or a handler call skipped by the kernel) until a Resync has found all processes. It
+// survives restarts. It costs two lookups. To conclude from Snapshot that a process is gone, call
+// Complete after Snapshot. Processes in a cgroup before its registration do not count.
 func (v *View) Complete() (bool, error) {
 	settings, err := v.maps.getSettings()
 	if err != nil {
@@ -120,10 +115,9 @@ func (v *View) Complete() (bool, error) {
 	return settings.Complete == lost+1, nil
 }
 
-// lostProcesses counts what the map may lack: processes that it had no room for, and
-// calls of the handlers that the kernel left out. It does where one has interrupted
-// another of its own on the same CPU, which kernels with preemptible tracepoints (7.x)
-// let happen.
+// lostProcesses counts the losses of the map: processes without room, and handler calls skipped by
+// the kernel. The kernel skips a call when a handler interrupts itself on the same CPU, which is
+// possible with preemptible tracepoints (7.x).
 func (v *View) lostProcesses() (uint64, error) {
 	lost, err := v.count(trackerCounterCOUNT_LOST_PROCESSES)
 	if err != nil {
@@ -132,7 +126,7 @@ func (v *View) lostProcesses() (uint64, error) {
 	for _, name := range handlers() {
 		stats, err := v.programs.programs[name].Stats()
 		if err != nil {
-			return 0, fmt.Errorf("asking for the calls of %s that were left out: %w", name, err)
+			return 0, fmt.Errorf("counting skipped calls of %s: %w", name, err)
 		}
 		lost += stats.RecursionMisses
 	}
@@ -152,7 +146,7 @@ func trackedAll(records []trackerProcess) ([]Tracked, error) {
 	return all, nil
 }
 
-// run runs an iterator over all tasks, and returns what it wrote.
+// run runs an iterator over all tasks and returns its records.
 func run(iterator *link.Iter) ([]trackerProcess, error) {
 	file, err := iterator.Open()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestWakes looks at when the ring becomes readable for one who waits for it.
+// TestWakes checks when the ring becomes readable.
 func TestWakes(t *testing.T) {
 	group := newCgroup(t)
 	tracker := open(t, Options{})
@@ -31,7 +31,7 @@ func TestWakes(t *testing.T) {
 		want bool
 	}{
 		{"an ordinary process comes and goes", func() { shell(t, &group, "(sleep 0); exit 0").wait() }, false},
-		{"a watched process ends", func() { owner.say("end"); owner.wait() }, true},
+		{"a watched process ends", func() { owner.writeLine("end"); owner.wait() }, true},
 		{"an emulator comes and goes", func() { runMarker(t) }, true},
 		{"ordinary processes fill the ring", func() { shell(t, &group, manyForks(3000)).wait() }, true},
 	}
@@ -44,25 +44,24 @@ func TestWakes(t *testing.T) {
 	}
 }
 
-// TestWatchTellsInTime has a reader that would not look by itself.
-func TestWatchTellsInTime(t *testing.T) {
-	tracker := open(t, Options{patience: time.Hour})
+// TestWatchedExitWakesReader uses a reader with a long read interval.
+func TestWatchedExitWakesReader(t *testing.T) {
+	tracker := open(t, Options{readInterval: time.Hour})
 	r := record(t, tracker)
 	c := shell(t, nil, "read line; exit 3")
 	if err := tracker.Watch(identify(t, c.pid())); err != nil {
 		t.Fatal(err)
 	}
-	c.say("end")
+	c.writeLine("end")
 	e := r.wait(Exit, c.pid())
 	if !e.Watched || e.Exit.Code != 3 || e.Group != 0 {
 		t.Errorf("%+v, want a watched process with code 3", e)
 	}
 }
 
-// TestEmulatorTellsInTime does what QEMU does to go into the background, and to run
-// a helper. Its reader would not look by itself.
-func TestEmulatorTellsInTime(t *testing.T) {
-	tracker := open(t, Options{patience: time.Hour})
+// TestEmulatorWakesReader daemonizes and runs a helper as QEMU does. The read interval is long.
+func TestEmulatorWakesReader(t *testing.T) {
+	tracker := open(t, Options{readInterval: time.Hour})
 	r := record(t, tracker)
 	fifo := filepath.Join(t.TempDir(), "fifo")
 	if err := unix.Mkfifo(fifo, 0o600); err != nil {
@@ -71,8 +70,8 @@ func TestEmulatorTellsInTime(t *testing.T) {
 	script := `read line; (read line <"$1"; exec sleep 600 </dev/null >/dev/null) & echo $!; wait`
 	c := start(t, nil, exec.Command(programOf(t, "sh", emulatorName), "-c", script, "sh", fifo))
 	parent := r.wait(Exec, c.pid())
-	c.say("fork")
-	child := c.number()
+	c.writeLine("fork")
+	child := c.readNumber()
 	if e := r.wait(Fork, child); !e.Emulator || e.Parent != c.pid() || e.File != parent.File {
 		t.Errorf("%+v, want an emulator like its parent, %+v", e, parent)
 	}
@@ -80,7 +79,7 @@ func TestEmulatorTellsInTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	if e := r.wait(Exec, child); e.Emulator || e.File.Name != "sleep" {
-		t.Errorf("%+v, want what is no emulator any more", e)
+		t.Errorf("%+v, want a process that is no emulator", e)
 	}
 	if p, ok := find(t, tracker, child); ok {
 		t.Errorf("snapshot has %+v, which is no emulator any more", p)
@@ -91,7 +90,7 @@ func manyForks(n int) string {
 	return "i=0; while [ $i -lt " + strconv.Itoa(n) + " ]; do (:); i=$((i+1)); done"
 }
 
-// epoll waits for the ring of a tracker.
+// epoll waits on the ring of a tracker.
 type epoll int
 
 func waitOn(t *testing.T, tracker *Tracker) epoll {
@@ -111,7 +110,7 @@ func waitOn(t *testing.T, tracker *Tracker) epoll {
 	return epoll(fd)
 }
 
-// readable reports whether there was a wake-up; it waits for one that must come.
+// readable reports a wake-up. With wait it waits for one.
 func (e epoll) readable(t *testing.T, wait bool) bool {
 	t.Helper()
 	timeout := 0
@@ -125,7 +124,7 @@ func (e epoll) readable(t *testing.T, wait bool) bool {
 	return n > 0
 }
 
-// drain reads all events, and forgets the wake-ups for them.
+// drain reads all events and resets the wake-ups.
 func (e epoll) drain(t *testing.T, tracker *Tracker) {
 	t.Helper()
 	r := record(t, tracker)

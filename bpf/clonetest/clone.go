@@ -1,5 +1,5 @@
-// Package clonetest starts processes in ways that os/exec has not, for tests of what
-// tells processes apart. Only tests and their programs use it.
+// Package clonetest starts processes in ways that os/exec lacks, for tests of process identity.
+// Only tests and their programs use it.
 package clonetest
 
 import (
@@ -11,23 +11,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Forever is the code of a child that does not end by itself.
+// Forever as a code makes the child wait until a signal kills it.
 const Forever = -1
 
-// Child is a fork of this program that does nothing: it ends at once, or waits to be
-// killed.
+// Child is a fork of this program. It exits at once or waits for a signal.
 type Child struct {
 	Flags  uint64      // of clone3(2)
-	Signal unix.Signal // that its end sends to the parent; 0 for none
-	Cgroup *os.File    // the directory of the cgroup (v2) that it is born in; nil for this program's
-	Number int         // its process number in this program's namespace; 0 lets the kernel choose
-	Code   int         // that it ends with, or Forever
+	Signal unix.Signal // sent to the parent at exit; 0 for none
+	Cgroup *os.File    // directory of its cgroup (v2); nil for this program's cgroup
+	Number int         // process number in this program's pid namespace; 0: the kernel chooses
+	Code   int         // exit code, or Forever
 }
 
-// Start makes the child and returns its number. The error wraps that of clone3(2):
-// EEXIST while another process has the number, zombies included, EPERM without
-// CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN over the namespace. It does not block. The
-// child is the calling thread alone, which is why it cannot run code of Go's.
+// Start starts the child and returns its number. The error wraps that of clone3(2): EEXIST while
+// another process has the number, zombies included, EPERM without CAP_CHECKPOINT_RESTORE or
+// CAP_SYS_ADMIN over the namespace. It does not block. The child consists of the calling thread
+// alone, so it cannot run Go code.
 func (c Child) Start() (pid int, err error) {
 	args := cloneArgs{flags: c.Flags, exitSignal: uint64(c.Signal)}
 	if c.Cgroup != nil {
@@ -55,7 +54,7 @@ type cloneArgs struct {
 	setTID, setTIDSize, cgroup                                           uint64
 }
 
-// clone is fork by clone3, of this thread.
+// clone forks this thread by clone3.
 func clone(args *cloneArgs, code int) (int, unix.Errno) {
 	pid, _, errno := unix.RawSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(args)), unsafe.Sizeof(*args), 0)
 	if errno != 0 || pid != 0 {

@@ -222,7 +222,7 @@ func (s *stage) wrong(truth map[int]bool) (int, error) { return wrong(&s.tracker
 
 // wrongByView is wrong while no process has the tracker open.
 func (s *stage) wrongByView(truth map[int]bool) (int, error) {
-	v, err := bpf.Look(s.options.Dir)
+	v, err := bpf.OpenView(s.options.Dir)
 	if err != nil {
 		return 0, err
 	}

@@ -11,18 +11,18 @@ import (
 	"github.com/cilium/ebpf/ringbuf"
 )
 
-// Events calls handle for each event, also for those that were written while
-// nobody read, until ctx ends, and returns its error. It blocks, and calls handle
-// from no other goroutine; while handle runs, events wait in the ring. It has to
-// return before Close. A second call at the same time fails with ErrBusy.
+// Events calls handle for each event until ctx ends, and returns the error of ctx. Events written
+// before the call come first. It blocks, and calls handle from its own goroutine only. While handle
+// runs, events wait in the ring. Close may be called only after Events has returned. A second
+// concurrent call fails with ErrBusy.
 //
-// Events of emulators are read at once, also of one that executes something else,
-// and so are exits of watched processes. Other events may wait for a second.
+// Events of emulators arrive at once, also the exec of another file, and so do exits of watched
+// processes. Other events may wait for a second.
 func (t *Tracker) Events(ctx context.Context, handle func(Event)) error {
-	if !t.reading.TryLock() {
+	if !t.readMutex.TryLock() {
 		return fmt.Errorf("reading events: %w by another call", ErrBusy)
 	}
-	defer t.reading.Unlock()
+	defer t.readMutex.Unlock()
 	reader, err := ringbuf.NewReader(t.maps[trackerMapEvents])
 	if err != nil {
 		return fmt.Errorf("reading events: %w", err)
@@ -40,8 +40,8 @@ func (t *Tracker) Events(ctx context.Context, handle func(Event)) error {
 func (t *Tracker) read(reader *ringbuf.Reader, handle func(Event)) error {
 	var record ringbuf.Record
 	for {
-		t.tellLost(handle)
-		reader.SetDeadline(time.Now().Add(t.options.patience))
+		t.reportLost(handle)
+		reader.SetDeadline(time.Now().Add(t.options.readInterval))
 		err := t.readUntil(reader, &record, handle)
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
@@ -49,7 +49,7 @@ func (t *Tracker) read(reader *ringbuf.Reader, handle func(Event)) error {
 	}
 }
 
-// readUntil reads until the reader's deadline.
+// readUntil reads until the deadline of the reader.
 func (t *Tracker) readUntil(reader *ringbuf.Reader, record *ringbuf.Record, handle func(Event)) error {
 	for {
 		if err := reader.ReadInto(record); err != nil {
@@ -57,31 +57,31 @@ func (t *Tracker) readUntil(reader *ringbuf.Reader, record *ringbuf.Record, hand
 		}
 		event, err := decodeEvent(record.RawSample)
 		if err != nil {
-			t.options.Logger.Error("an event cannot be read", slog.Any("error", err))
+			t.options.Logger.Error("cannot decode an event", slog.Any("error", err))
 			continue
 		}
 		handle(event)
 		if record.Remaining == 0 {
-			t.tellLost(handle)
+			t.reportLost(handle)
 		}
 	}
 }
 
-// tellLost tells of events and processes that were lost since it last did.
-func (t *Tracker) tellLost(handle func(Event)) {
-	lost, err := t.losses()
+// reportLost calls handle with a Lost event if events or processes were lost since its last call.
+func (t *Tracker) reportLost(handle func(Event)) {
+	lost, err := t.countLosses()
 	if err != nil {
-		t.options.Logger.Error("losses cannot be counted", slog.Any("error", err))
+		t.options.Logger.Error("cannot count lost events", slog.Any("error", err))
 		return
 	}
-	if lost != t.lost || t.behind {
-		t.lost, t.behind = lost, false
+	if lost != t.reportedLosses || t.eventsMissing {
+		t.reportedLosses, t.eventsMissing = lost, false
 		handle(Event{Kind: Lost})
 	}
 }
 
-// losses returns how many events and processes were lost.
-func (t *Tracker) losses() (uint64, error) {
+// countLosses returns the number of lost events and processes so far.
+func (t *Tracker) countLosses() (uint64, error) {
 	events, err := t.count(trackerCounterCOUNT_LOST_EVENTS)
 	if err != nil {
 		return 0, err

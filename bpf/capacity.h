@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The map of processes, and who has room in it. */
+/* The map of processes and its limits. */
 #pragma once
 
 INLINE void count(enum counter which)
@@ -7,7 +7,7 @@ INLINE void count(enum counter which)
 	__u64 *counter = bpf_map_lookup_elem(&counters, &which);
 
 	if (counter)
-		*counter += 1; /* of this CPU alone */
+		*counter += 1; /* per CPU */
 }
 
 INLINE const struct settings *get_settings(void)
@@ -32,7 +32,7 @@ INLINE bool may_be_tracked(__u32 tgid)
 	return slot && *(volatile __u32 *)slot;
 }
 
-/* Emulators without a group have the share of their cgroup: anybody may start such. */
+/* Any pod can start an emulator, so emulators without a group use the share of their cgroup. */
 INLINE __u32 share_of(const struct process *process)
 {
 	__u64 id = process->group ? process->group : process->cgroup;
@@ -47,16 +47,16 @@ INLINE void uncount(struct tally *tally, __u32 share)
 }
 
 /*
- * Counts an entry, if there is room for it. Ordinary processes leave a part of the
- * map, and of their share, to emulators; no share has all of that part. Whom user
- * space watches has room as long as anybody has.
+ * Counts an entry if there is room. Ordinary processes leave a part of the map, and
+ * of their share, to emulators, and no share can fill that part. A watched process
+ * has room until the map is full.
  */
-INLINE bool take_room(const struct settings *settings, struct tally *tally, const struct process *process)
+INLINE bool reserve_entry(const struct settings *settings, struct tally *tally, const struct process *process)
 {
 	volatile __u32 *share = &tally->shares[process->share % (1 << SHARE_BITS)], *entries = &tally->entries;
 
 	__sync_fetch_and_add(share, 1);
-	__sync_fetch_and_add(entries, 1); /* its result is for later kernels, on arm64 */
+	__sync_fetch_and_add(entries, 1); /* a use of its result would need a later kernel on arm64 */
 	if (process->watched)
 		return true;
 	if (process->emulator ? *share <= settings->share_total :
@@ -67,13 +67,12 @@ INLINE bool take_room(const struct settings *settings, struct tally *tally, cons
 }
 
 /*
- * A bucket of the map can be busy: this program has interrupted another one that has
- * it locked, or, since 6.15, waits too long for a processor that the hypervisor does
- * not run.
+ * A bucket of the map can be busy: this program interrupted another one that holds
+ * its lock, or, since 6.15, it waited too long for a CPU that the hypervisor paused.
  */
 #define BUSY_TRIES 8
 
-/* Counts before it enters, so that the filter never hides what is there. */
+/* Counts before it adds the entry, so that the filter never hides an entry. */
 static __noinline int enter(__u32 tgid, struct process *process)
 {
 	__u32 first = 0, *slot = slot_of(tgid);
@@ -86,7 +85,7 @@ static __noinline int enter(__u32 tgid, struct process *process)
 	if (bpf_map_lookup_elem(&processes, &tgid))
 		return -EEXIST;
 	process->share = share_of(process);
-	if (!take_room(settings, counts, process))
+	if (!reserve_entry(settings, counts, process))
 		return -E2BIG;
 	__sync_fetch_and_add(slot, 1);
 	for (int tries = 0; tries < BUSY_TRIES; tries++) {
@@ -101,7 +100,7 @@ static __noinline int enter(__u32 tgid, struct process *process)
 	return err;
 }
 
-/* Of several that try, one succeeds. */
+/* Of several concurrent calls, one succeeds. */
 static __noinline bool forget(__u32 tgid)
 {
 	__u32 first = 0, share, *slot = slot_of(tgid);
@@ -111,14 +110,14 @@ static __noinline bool forget(__u32 tgid)
 
 	if (!process || !slot || !counts)
 		return false;
-	share = process->share; /* the memory is another's once it is deleted */
+	share = process->share; /* the kernel may reuse the memory after the removal */
 	for (int tries = 0; tries < BUSY_TRIES; tries++) {
 		err = bpf_map_delete_elem(&processes, &tgid);
 		if (!err || err == -ENOENT)
 			break;
 	}
 	if (err && err != -ENOENT)
-		count(COUNT_LOST_EVENTS); /* user space looks for what is not there any more */
+		count(COUNT_LOST_EVENTS); /* user space then scans for the ended process */
 	if (err)
 		return false;
 	__sync_fetch_and_add(slot, -1);
