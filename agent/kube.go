@@ -6,8 +6,8 @@ import (
 	"github.com/mooring-vm/mooring/agent/kube"
 	"github.com/mooring-vm/mooring/agent/metrics"
 	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/decide"
 	"github.com/mooring-vm/mooring/internal/kubeclient"
-	"github.com/mooring-vm/mooring/plugin"
 )
 
 // kubernetes is what the agent has of a cluster.
@@ -34,7 +34,7 @@ func newKubernetes(config *Config, p *policy.Policy, counts *metrics.Metrics, lo
 		return nil, err
 	}
 	pods.KeepLaunchers(func(labels, annotations map[string]string) (string, bool) {
-		return plugin.Recognise(p, labels, annotations)
+		return decide.Recognise(p, labels, annotations)
 	})
 	events, err := kube.NewRecorder(kube.RecorderConfig{
 		Client: client,

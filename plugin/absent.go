@@ -9,6 +9,7 @@ import (
 
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/decide"
 	"github.com/mooring-vm/mooring/lifecycle"
 )
 
@@ -47,7 +48,7 @@ func (p *Plugin) await(pod *nri.PodSandbox) {
 // tellAbsent tells of launchers that did not come, once for each pod.
 func (p *Plugin) tellAbsent() {
 	for _, l := range p.absent() {
-		p.tell(lifecycle.Launcher{Launcher: agentapi.Launcher{Pod: l.Pod}}, Remark{
+		p.tell(lifecycle.Launcher{Launcher: agentapi.Launcher{Pod: l.Pod}}, decide.Remark{
 			Type: agentapi.Warning, Reason: agentapi.ReasonAnnotationInvalid,
 			Message: fmt.Sprintf("annotation %s names container %q, which was not created: "+
 				"another container of the pod has started more than %s ago", api.LauncherKey, l.Container.Name, absentAfter),

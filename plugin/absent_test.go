@@ -12,6 +12,7 @@ import (
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/decide/decidetest"
 )
 
 func TestContradiction(t *testing.T) {
@@ -22,7 +23,7 @@ func TestContradiction(t *testing.T) {
 			`the annotation holds, so nothing is set for container "compute"`,
 	} {
 		pod := newPod(launcher, map[string]string{api.LauncherKey: launcher})
-		pod.Labels = launcherLabels()
+		pod.Labels = decidetest.LauncherLabels()
 		must(t, n.RunPodSandbox(context.Background(), pod))
 		if got := messages(n); got != want {
 			t.Errorf("%s: told %q, want %q", launcher, got, want)

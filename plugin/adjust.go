@@ -7,6 +7,7 @@ import (
 	nri "github.com/containerd/nri/pkg/api"
 
 	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/decide"
 	"github.com/mooring-vm/mooring/lifecycle"
 )
 
@@ -23,7 +24,7 @@ const crunSubgroup = "run.oci.systemd.subgroup"
 
 // adjustment translates a decision that acts. hook is the program for the pod, on the
 // node; empty: none.
-func adjustment(d Decision, dir lifecycle.PodDir, hook string) *nri.ContainerAdjustment {
+func adjustment(d decide.Decision, dir lifecycle.PodDir, hook string) *nri.ContainerAdjustment {
 	a := &nri.ContainerAdjustment{}
 	if d.Memlock != nil && !d.Yield {
 		limit := uint64(*d.Memlock) // unlimited is RLIM_INFINITY

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/decide"
 	"github.com/mooring-vm/mooring/lifecycle"
 )
 
@@ -47,7 +48,7 @@ func TestAdjustment(t *testing.T) {
 	const path = "/run/mooring/pods/u"
 	dir := lifecycle.PodDir{Path: path, Heartbeat: path + "/pod/heartbeat", Stop: path + "/pod/stop"}
 	unlimited := lifecycle.Unlimited
-	got := adjustment(Decision{Launcher: true, Memlock: &unlimited}, dir, "/opt/hook")
+	got := adjustment(decide.Decision{Launcher: true, Memlock: &unlimited}, dir, "/opt/hook")
 	want := &nri.ContainerAdjustment{
 		Rlimits: []*nri.POSIXRlimit{{Type: "RLIMIT_MEMLOCK", Soft: math.MaxUint64, Hard: math.MaxUint64}},
 		Mounts: []*nri.Mount{
@@ -72,7 +73,7 @@ func bound(destination, source string, options ...string) *nri.Mount {
 
 func TestAdjustmentYields(t *testing.T) {
 	limit := lifecycle.Limit(4096)
-	got := adjustment(Decision{Launcher: true, Memlock: &limit, Yield: true}, lifecycle.PodDir{}, "")
+	got := adjustment(decide.Decision{Launcher: true, Memlock: &limit, Yield: true}, lifecycle.PodDir{}, "")
 	if len(got.GetRlimits()) != 0 {
 		t.Errorf("rlimits = %v, want none", got.GetRlimits())
 	}

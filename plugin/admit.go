@@ -11,21 +11,22 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/podapi"
 	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/decide"
 	"github.com/mooring-vm/mooring/lifecycle"
 )
 
 // admit decides on a container that is to be created, and enters a launcher into
 // the registry. Other containers cost a few map look-ups.
-func (p *Plugin) admit(pod *nri.PodSandbox, ctr *nri.Container) (lifecycle.Launcher, Decision) {
+func (p *Plugin) admit(pod *nri.PodSandbox, ctr *nri.Container) (lifecycle.Launcher, decide.Decision) {
 	if !p.runsVM(pod, ctr) {
-		return lifecycle.Launcher{}, Decision{}
+		return lifecycle.Launcher{}, decide.Decision{}
 	}
 	facts := p.facts(pod, ctr)
 	p.deciding.Lock()
 	defer p.deciding.Unlock()
 	facts.NodeGranted = p.granted(keyOf(pod, ctr))
 	facts.DomainClaimant = p.claimant(facts, true)
-	d := Decide(p.Policy, facts)
+	d := decide.Container(p.Policy, facts)
 	l := launcher(pod, ctr, d, agentapi.StateCreating)
 	p.Registry.Put(l)
 	return l, d
@@ -43,7 +44,7 @@ func (p *Plugin) granted(without lifecycle.Key) int64 {
 
 // runsVM reports whether the container is the pod's launcher.
 func (p *Plugin) runsVM(pod *nri.PodSandbox, ctr *nri.Container) bool {
-	name, ok := Recognise(p.Policy, pod.GetLabels(), pod.GetAnnotations())
+	name, ok := decide.Recognise(p.Policy, pod.GetLabels(), pod.GetAnnotations())
 	return ok && name == ctr.GetName()
 }
 
@@ -51,8 +52,8 @@ func keyOf(pod *nri.PodSandbox, ctr *nri.Container) lifecycle.Key {
 	return lifecycle.Key{PodUID: pod.GetUid(), Container: ctr.GetName()}
 }
 
-func (p *Plugin) facts(pod *nri.PodSandbox, ctr *nri.Container) Facts {
-	f := Facts{
+func (p *Plugin) facts(pod *nri.PodSandbox, ctr *nri.Container) decide.Facts {
+	f := decide.Facts{
 		Pod:         podRef(pod),
 		Container:   ctr.GetName(),
 		Labels:      pod.GetLabels(),
@@ -88,7 +89,7 @@ func specMemlock(ctr *nri.Container) *lifecycle.Rlimit {
 }
 
 // launcher is what the registry is told of a decision.
-func launcher(pod *nri.PodSandbox, ctr *nri.Container, d Decision, state agentapi.State) lifecycle.Launcher {
+func launcher(pod *nri.PodSandbox, ctr *nri.Container, d decide.Decision, state agentapi.State) lifecycle.Launcher {
 	l := lifecycle.Launcher{
 		Launcher: agentapi.Launcher{
 			Pod:       podRef(pod),
@@ -122,7 +123,7 @@ func launcher(pod *nri.PodSandbox, ctr *nri.Container, d Decision, state agentap
 }
 
 // tell records a remark on a launcher.
-func (p *Plugin) tell(l lifecycle.Launcher, r Remark) {
+func (p *Plugin) tell(l lifecycle.Launcher, r decide.Remark) {
 	level := slog.LevelInfo
 	if r.Type == agentapi.Warning {
 		level = slog.LevelWarn

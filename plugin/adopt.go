@@ -6,6 +6,7 @@ import (
 	nri "github.com/containerd/nri/pkg/api"
 
 	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/decide"
 	"github.com/mooring-vm/mooring/lifecycle"
 )
 
@@ -43,7 +44,7 @@ func (p *Plugin) take(m member, state agentapi.State, since lifecycle.Generation
 }
 
 func (p *Plugin) enterExisting(m member, state agentapi.State, since lifecycle.Generation) (
-	l lifecycle.Launcher, d Decision, ok bool,
+	l lifecycle.Launcher, d decide.Decision, ok bool,
 ) {
 	p.deciding.Lock()
 	defer p.deciding.Unlock()
@@ -59,15 +60,15 @@ func (p *Plugin) enterExisting(m member, state agentapi.State, since lifecycle.G
 }
 
 // judge decides on a container that exists.
-func (p *Plugin) judge(m member, state agentapi.State) (lifecycle.Launcher, Decision) {
+func (p *Plugin) judge(m member, state agentapi.State) (lifecycle.Launcher, decide.Decision) {
 	facts := p.facts(m.pod, m.ctr)
 	facts.Exists = true
 	facts.DomainClaimant = p.claimant(facts, false)
-	d := Decide(p.Policy, facts)
+	d := decide.Container(p.Policy, facts)
 	return launcher(m.pod, m.ctr, d, state), d
 }
 
-func (p *Plugin) tellExisting(l lifecycle.Launcher, d Decision) {
+func (p *Plugin) tellExisting(l lifecycle.Launcher, d decide.Decision) {
 	for _, r := range d.Remarks {
 		if d.Refusal != nil {
 			r.Message = "it runs although it would be refused: " + r.Message
@@ -93,7 +94,7 @@ func (p *Plugin) decideAgain() {
 
 // redecide changes what the decision says of a launcher, and leaves what events
 // have told. ok is false when nothing was decided.
-func (p *Plugin) redecide(id string, m member) (l lifecycle.Launcher, d Decision, ok bool) {
+func (p *Plugin) redecide(id string, m member) (l lifecycle.Launcher, d decide.Decision, ok bool) {
 	p.deciding.Lock()
 	defer p.deciding.Unlock()
 	decided, d := p.judge(m, agentapi.StateCreated)

@@ -14,8 +14,8 @@ import (
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/decide/decidetest"
 	"github.com/mooring-vm/mooring/lifecycle"
-	"github.com/mooring-vm/mooring/plugin"
 )
 
 // accounts are service accounts that become known in time.
@@ -46,11 +46,6 @@ func (n *node) running(pod *nri.PodSandbox, pid int, l uint64) *nri.Container {
 	return ctr
 }
 
-// lock asks for a lock of that much memory.
-func lock(memory string) map[string]string {
-	return map[string]string{api.RequiresLockKey: "true", api.GuestMemoryKey: memory, plugin.OverheadKey: "0"}
-}
-
 // An agent that starts again may know the runtime's containers before it knows the
 // pods' service accounts.
 func TestUnknownServiceAccountLeavesWhatRunsUndecided(t *testing.T) {
@@ -64,7 +59,7 @@ func TestUnknownServiceAccountLeavesWhatRunsUndecided(t *testing.T) {
 		withRun(t, policy.Enforce, func(t *testing.T, n *node) {
 			known := &accounts{}
 			n.Accounts = known
-			pod := newPod("u1", vfio())
+			pod := newPod("u1", decidetest.VFIO())
 			pod.Namespace = "accounts"
 			n.synchronize(t, []*nri.PodSandbox{pod}, []*nri.Container{n.running(pod, 100, 5*gi)})
 			l := n.launcher(t, pod)
@@ -97,7 +92,7 @@ func TestUnknownServiceAccountLeavesWhatRunsUndecided(t *testing.T) {
 
 func TestNewLauncherOfUnknownServiceAccountIsRefused(t *testing.T) {
 	n := newNode(t, policy.Enforce)
-	pod := newPod("u1", vfio())
+	pod := newPod("u1", decidetest.VFIO())
 	pod.Namespace = "accounts"
 	if _, err := n.create(pod, newContainer(pod, "compute")); err == nil || !strings.Contains(err.Error(), "kubelet tries again") {
 		t.Errorf("error = %v, want a refusal", err)
@@ -116,23 +111,23 @@ func TestWhatRunsCountsWhateverIsThoughtOfIt(t *testing.T) {
 		unlimited int
 		due       bool
 	}{
-		"as it was given":                  {"trusted", lock("4Gi"), 4 * gi, 4 * gi, 0, true},
-		"beyond the node's ceiling":        {"trusted", lock("30Gi"), 30 * gi, 30 * gi, 0, true},
-		"its rule allows less by now":      {"tenant-a", lock("17Gi"), 17 * gi, 17 * gi, 0, false},
-		"slipped in, and not allowed":      {"nowhere", lock("1000Gi"), 0, 0, 0, false},
-		"no rule matches any more":         {"nowhere", lock("4Gi"), 4 * gi, 4 * gi, 0, false},
-		"the runtime gave more":            {"trusted", lock("4Gi"), 6 * gi, 6 * gi, 0, true},
+		"as it was given":                  {"trusted", decidetest.Lock("4Gi"), 4 * gi, 4 * gi, 0, true},
+		"beyond the node's ceiling":        {"trusted", decidetest.Lock("30Gi"), 30 * gi, 30 * gi, 0, true},
+		"its rule allows less by now":      {"tenant-a", decidetest.Lock("17Gi"), 17 * gi, 17 * gi, 0, false},
+		"slipped in, and not allowed":      {"nowhere", decidetest.Lock("1000Gi"), 0, 0, 0, false},
+		"no rule matches any more":         {"nowhere", decidetest.Lock("4Gi"), 4 * gi, 4 * gi, 0, false},
+		"the runtime gave more":            {"trusted", decidetest.Lock("4Gi"), 6 * gi, 6 * gi, 0, true},
 		"annotations cannot be read":       {"trusted", map[string]string{api.GuestMemoryKey: "lots"}, 3 * gi, 3 * gi, 0, false},
 		"asks for nothing":                 {"trusted", nil, 3 * gi, 0, 0, false},
-		"unlimited, by its rule":           {"trusted", map[string]string{api.RequiresLockKey: "true", api.ValueKey: "unlimited"}, 1<<64 - 1, 0, 1, true},
-		"unlimited, not by its rule":       {"tenant-a", map[string]string{api.RequiresLockKey: "true", api.ValueKey: "unlimited"}, 1<<64 - 1, 0, 1, false},
-		"unlimited asked, nothing in spec": {"tenant-a", map[string]string{api.RequiresLockKey: "true", api.ValueKey: "unlimited"}, 0, 0, 0, false},
-		"unlimited asked, and not in use":  {"tenant-a", map[string]string{api.RequiresLockKey: "true", api.ValueKey: "unlimited"}, 2 * gi, 2 * gi, 0, false},
+		"unlimited, by its rule":           {"trusted", decidetest.UnlimitedLock(), 1<<64 - 1, 0, 1, true},
+		"unlimited, not by its rule":       {"tenant-a", decidetest.UnlimitedLock(), 1<<64 - 1, 0, 1, false},
+		"unlimited asked, nothing in spec": {"tenant-a", decidetest.UnlimitedLock(), 0, 0, 0, false},
+		"unlimited asked, and not in use":  {"tenant-a", decidetest.UnlimitedLock(), 2 * gi, 2 * gi, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withRun(t, policy.Enforce, func(t *testing.T, n *node) {
-				full := newPod("full", lock("32Gi"))
-				fuller := newPod("fuller", lock("32Gi"))
+				full := newPod("full", decidetest.Lock("32Gi"))
+				fuller := newPod("fuller", decidetest.Lock("32Gi"))
 				for _, pod := range []*nri.PodSandbox{full, fuller} {
 					_, err := n.create(pod, newContainer(pod, "compute"))
 					must(t, err)
@@ -159,10 +154,10 @@ func TestNodeCeilingHoldsWhileAListIsPending(t *testing.T) {
 	var pods []*nri.PodSandbox
 	var ctrs []*nri.Container
 	for i, uid := range []string{"u1", "u2", "again"} {
-		pod := newPod(uid, lock("20Gi"))
+		pod := newPod(uid, decidetest.Lock("20Gi"))
 		pods, ctrs = append(pods, pod), append(ctrs, n.running(pod, 100+i, 20*gi))
 	}
-	stopped := newPod("stopped", lock("30Gi"))
+	stopped := newPod("stopped", decidetest.Lock("30Gi"))
 	exited := newContainer(stopped, "compute")
 	exited.State = nri.ContainerState_CONTAINER_STOPPED
 	_, err := n.Synchronize(context.Background(), append(pods, stopped), append(ctrs, exited))
@@ -170,7 +165,7 @@ func TestNodeCeilingHoldsWhileAListIsPending(t *testing.T) {
 	if n.Reconciled() {
 		t.Error("the list counts as taken over")
 	}
-	late := newPod("late", lock("5Gi"))
+	late := newPod("late", decidetest.Lock("5Gi"))
 	if _, err := n.create(late, newContainer(late, "compute")); err == nil || !strings.Contains(err.Error(), "others have 60Gi") {
 		t.Fatalf("error = %v, want one about the node's ceiling", err)
 	}
@@ -181,7 +176,7 @@ func TestNodeCeilingHoldsWhileAListIsPending(t *testing.T) {
 	_, err = n.create(pods[2], again)
 	must(t, err)
 	must(t, n.PostStartContainer(context.Background(), pods[0], ctrs[0]))
-	small := newPod("small", lock("4Gi"))
+	small := newPod("small", decidetest.Lock("4Gi"))
 	_, err = n.create(small, newContainer(small, "compute"))
 	must(t, err)
 	if _, err := n.create(late, newContainer(late, "compute")); err == nil || !strings.Contains(err.Error(), "others have 64Gi") {
@@ -206,7 +201,7 @@ func TestReconciledOnceTheListIsTakenOver(t *testing.T) {
 func TestReplacedContainersDoNotComeBack(t *testing.T) {
 	ctx := context.Background()
 	withRun(t, policy.Enforce, func(t *testing.T, n *node) {
-		pod := newPod("u1", vfio())
+		pod := newPod("u1", decidetest.VFIO())
 		old, renewed := n.running(pod, 100, 5*gi), newContainer(pod, "compute")
 		renewed.Id = "renewed"
 		_, err := n.Synchronize(ctx, []*nri.PodSandbox{pod}, []*nri.Container{old})
@@ -228,7 +223,7 @@ func TestReplacedContainersDoNotComeBack(t *testing.T) {
 // What was created while the agent was away replaces what it knew before.
 func TestListReplacesWhatIsOlder(t *testing.T) {
 	withRun(t, policy.Enforce, func(t *testing.T, n *node) {
-		pod := newPod("u1", vfio())
+		pod := newPod("u1", decidetest.VFIO())
 		_, err := n.create(pod, newContainer(pod, "compute"))
 		must(t, err)
 		for i, event := range []func(*nri.Container){

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/decide/decidetest"
 	"github.com/mooring-vm/mooring/lifecycle"
 	"github.com/mooring-vm/mooring/lifecycle/lifecycletest"
 	"github.com/mooring-vm/mooring/plugin"
@@ -19,7 +20,7 @@ func TestNodeCeilingHoldsUnderConcurrency(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 100 {
 		all.Go(func() {
-			pod := newPod(fmt.Sprintf("u%d", i), vfio())
+			pod := newPod(fmt.Sprintf("u%d", i), decidetest.VFIO())
 			_, _ = n.create(pod, newContainer(pod, "compute"))
 		})
 	}
@@ -38,7 +39,7 @@ func TestNodeCeilingHoldsUnderConcurrency(t *testing.T) {
 // What a container's creation costs in the plugin, with a real pod directory. The
 // node has 250 launchers already.
 func BenchmarkCreateContainer(b *testing.B) {
-	p, err := policy.Parse([]byte(nodePolicy))
+	p, err := policy.Parse([]byte(decidetest.NodePolicy))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -58,7 +59,7 @@ func BenchmarkCreateContainer(b *testing.B) {
 		b.Fatal(err)
 	}
 	create := func(pod, container string) {
-		sandbox := newPod(pod, vfio())
+		sandbox := newPod(pod, decidetest.VFIO())
 		if _, _, err := n.CreateContainer(context.Background(), sandbox, newContainer(sandbox, container)); err != nil {
 			b.Fatal(err)
 		}

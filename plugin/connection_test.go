@@ -15,6 +15,7 @@ import (
 
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/decide/decidetest"
 	"github.com/mooring-vm/mooring/plugin"
 )
 
@@ -26,7 +27,7 @@ func TestAdjustmentArrives(t *testing.T) {
 	if s, _ := c.Status(); s.RuntimeName != "testruntime" || s.RuntimeVersion != "v1.2.3" || s.Reconnects != 0 {
 		t.Errorf("status = %+v, want testruntime v1.2.3 without reconnects", s)
 	}
-	pod := newPod("u1", vfio())
+	pod := newPod("u1", decidetest.VFIO())
 	adjust, err := r.create(pod, newContainer(pod, "compute"))
 	must(t, err)
 	if l := adjust.GetRlimits(); len(l) != 1 || l[0].GetHard() != 5*gi {
@@ -78,7 +79,7 @@ func TestRefusalArrives(t *testing.T) {
 		}
 	}
 	// A refusal is an answer: the plugin stays.
-	ok := newPod("u2", vfio())
+	ok := newPod("u2", decidetest.VFIO())
 	if _, err := r.create(ok, newContainer(ok, "compute")); err != nil {
 		t.Error(err)
 	}
@@ -96,7 +97,7 @@ func TestReconnectsWhenTheRuntimeRestarts(t *testing.T) {
 			t.Errorf("status = %+v, want %d reconnects and no error", s, restarts)
 		}
 		r.BlockPluginSync().Unblock()
-		pod := newPod(fmt.Sprintf("u%d", restarts), vfio())
+		pod := newPod(fmt.Sprintf("u%d", restarts), decidetest.VFIO())
 		adjust, err := r.create(pod, newContainer(pod, "compute"))
 		must(t, err)
 		if len(adjust.GetRlimits()) != 1 {
@@ -167,7 +168,7 @@ func TestTimedOutPluginFailsTheRequestAndReconnects(t *testing.T) {
 	t.Cleanup(func() { close(s.release) })
 
 	adaptation.SetPluginRequestTimeout(100 * time.Millisecond)
-	pod := newPod("u1", vfio())
+	pod := newPod("u1", decidetest.VFIO())
 	_, err := r.create(pod, newContainer(pod, "compute"))
 	adaptation.SetPluginRequestTimeout(deadline)
 	if !errors.Is(err, context.DeadlineExceeded) {

@@ -16,6 +16,7 @@ import (
 	"github.com/containerd/ttrpc"
 
 	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/decide/decidetest"
 	"github.com/mooring-vm/mooring/plugin"
 )
 
@@ -105,7 +106,7 @@ func TestRuntimeDiesBeforeConfigure(t *testing.T) {
 	r := startRuntime(t, socket)
 	await(t, c, "synchronised", synchronized)
 	r.BlockPluginSync().Unblock()
-	pod := newPod("u1", vfio())
+	pod := newPod("u1", decidetest.VFIO())
 	adjust, err := r.create(pod, newContainer(pod, "compute"))
 	must(t, err)
 	if len(adjust.GetRlimits()) != 1 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/decide"
 	"github.com/mooring-vm/mooring/lifecycle"
 )
 
@@ -37,7 +38,7 @@ func (p *Plugin) Shutdown(context.Context) { p.Logger.Info("runtime says that it
 // RunPodSandbox implements NRI's request. It fails for nobody.
 func (p *Plugin) RunPodSandbox(_ context.Context, pod *nri.PodSandbox) error {
 	defer p.observe("RunPodSandbox", time.Now(), nil)
-	for _, check := range []func(*policy.Policy, map[string]string, map[string]string) (Remark, bool){Stray, Contradiction} {
+	for _, check := range []func(*policy.Policy, map[string]string, map[string]string) (decide.Remark, bool){decide.Stray, decide.Contradiction} {
 		if remark, ok := check(p.Policy, pod.GetLabels(), pod.GetAnnotations()); ok {
 			p.tell(lifecycle.Launcher{Launcher: agentapi.Launcher{Pod: podRef(pod)}}, remark)
 		}
@@ -62,7 +63,7 @@ func (p *Plugin) CreateContainer(_ context.Context, pod *nri.PodSandbox, ctr *nr
 	for _, r := range d.Remarks {
 		p.tell(l, r)
 	}
-	outcome := d.label()
+	outcome := outcomeOf(d)
 	defer func() { p.Observer.Decided(outcome) }()
 	switch {
 	case d.Mode != policy.Enforce:
@@ -86,7 +87,7 @@ var errStopping = errors.New("mooring-agent is stopping; kubelet tries again")
 func (p *Plugin) fail(l lifecycle.Launcher, err error) error {
 	err = fmt.Errorf("mooring refuses container %q of pod %s/%s: its pod directory cannot be made: %w",
 		l.Container.Name, l.Pod.Namespace, l.Pod.Name, err)
-	p.tell(l, Remark{Type: agentapi.Warning, Reason: agentapi.ReasonPodDirFailed, Message: err.Error()})
+	p.tell(l, decide.Remark{Type: agentapi.Warning, Reason: agentapi.ReasonPodDirFailed, Message: err.Error()})
 	p.Registry.Refuse(l.Container.ID, err.Error())
 	return err
 }

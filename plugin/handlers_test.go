@@ -12,6 +12,8 @@ import (
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/decide"
+	"github.com/mooring-vm/mooring/decide/decidetest"
 	"github.com/mooring-vm/mooring/lifecycle"
 	"github.com/mooring-vm/mooring/plugin"
 )
@@ -33,7 +35,7 @@ func (n *node) create(pod *nri.PodSandbox, ctr *nri.Container) (*nri.ContainerAd
 func TestLauncherLife(t *testing.T) {
 	ctx := context.Background()
 	n := newNode(t, policy.Enforce)
-	pod := newPod("u1", vfio())
+	pod := newPod("u1", decidetest.VFIO())
 	ctr := newContainer(pod, "compute")
 
 	must(t, n.RunPodSandbox(ctx, pod))
@@ -74,7 +76,7 @@ func TestRefusedIsShownUntilItsPodIsGone(t *testing.T) {
 	pod := newPod("u1", map[string]string{api.GuestMemoryKey: "lots"})
 	ctr := newContainer(pod, "compute")
 	_, err := n.create(pod, ctr)
-	if _, ok := errors.AsType[*plugin.Refusal](err); !ok {
+	if _, ok := errors.AsType[*decide.Refusal](err); !ok {
 		t.Fatalf("error = %v, want a refusal", err)
 	}
 	// containerd undoes a creation that failed.
@@ -95,9 +97,9 @@ func TestRefusedIsShownUntilItsPodIsGone(t *testing.T) {
 
 func TestRetryReplacesRefusal(t *testing.T) {
 	n := newNode(t, policy.Enforce)
-	big := newPod("big", map[string]string{api.RequiresLockKey: "true", api.GuestMemoryKey: "32Gi", plugin.OverheadKey: "0"})
-	other := newPod("other", map[string]string{api.RequiresLockKey: "true", api.GuestMemoryKey: "32Gi", plugin.OverheadKey: "0"})
-	late := newPod("late", map[string]string{api.RequiresLockKey: "true", api.GuestMemoryKey: "1Gi", plugin.OverheadKey: "0"})
+	big := newPod("big", decidetest.Lock("32Gi"))
+	other := newPod("other", decidetest.Lock("32Gi"))
+	late := newPod("late", decidetest.Lock("1Gi"))
 	for _, pod := range []*nri.PodSandbox{big, other} {
 		_, err := n.create(pod, newContainer(pod, "compute"))
 		must(t, err)
@@ -120,7 +122,7 @@ func TestRetryReplacesRefusal(t *testing.T) {
 func TestPodDirectoryCannotBeMade(t *testing.T) {
 	n := newNode(t, policy.Enforce)
 	n.dirs.fail = errFull
-	pod := newPod("u1", vfio())
+	pod := newPod("u1", decidetest.VFIO())
 	if _, err := n.create(pod, newContainer(pod, "compute")); !errors.Is(err, errFull) {
 		t.Fatalf("error = %v, want %v", err, errFull)
 	}
@@ -138,7 +140,7 @@ func TestPodDirectoryCannotBeMade(t *testing.T) {
 
 func TestObserveModeChangesNothing(t *testing.T) {
 	n := newNode(t, policy.Observe)
-	good, bad := newPod("good", vfio()), newPod("bad", map[string]string{api.GuestMemoryKey: "lots"})
+	good, bad := newPod("good", decidetest.VFIO()), newPod("bad", map[string]string{api.GuestMemoryKey: "lots"})
 	for _, pod := range []*nri.PodSandbox{good, bad} {
 		adjust, err := n.create(pod, newContainer(pod, "compute"))
 		if adjust != nil || err != nil {
@@ -157,7 +159,7 @@ func TestObserveModeChangesNothing(t *testing.T) {
 func TestPlainPods(t *testing.T) {
 	ctx := context.Background()
 	n := newNode(t, policy.Enforce)
-	plain := &nri.PodSandbox{Id: "s", Uid: "u", Namespace: "trusted", Annotations: vfio()}
+	plain := &nri.PodSandbox{Id: "s", Uid: "u", Namespace: "trusted", Annotations: decidetest.VFIO()}
 	ctr := newContainer(plain, "compute")
 	must(t, n.RunPodSandbox(ctx, plain))
 	adjust, err := n.create(plain, ctr)
@@ -206,10 +208,10 @@ func TestUpdateContainerSetsKubeletsFilesAgain(t *testing.T) {
 func TestRemovedSandboxOfPodThatHasANewOne(t *testing.T) {
 	ctx := context.Background()
 	n := newNode(t, policy.Enforce)
-	old := newPod("u1", vfio())
+	old := newPod("u1", decidetest.VFIO())
 	_, err := n.create(old, newContainer(old, "compute"))
 	must(t, err)
-	renewed := newPod("u1", vfio())
+	renewed := newPod("u1", decidetest.VFIO())
 	renewed.Id = "sandbox-new"
 	ctr := newContainer(renewed, "compute")
 	ctr.Id = "id-new"
@@ -240,7 +242,7 @@ func TestEventOfUnknownLauncherRegistersIt(t *testing.T) {
 	for name, event := range events {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t, policy.Enforce)
-			pod := newPod("u1", vfio())
+			pod := newPod("u1", decidetest.VFIO())
 			ctr := newContainer(pod, "compute")
 			n.start(ctr, 100, lifecycle.Rlimit{})
 			must(t, event(n, pod, ctr))
@@ -270,7 +272,7 @@ func TestUnknownLauncherIsNeverRefused(t *testing.T) {
 // An agent that starts again finds in the spec what the last one put there.
 func TestAdoptedLauncherWithItsLimit(t *testing.T) {
 	n := newNode(t, policy.Enforce)
-	asks := vfio()
+	asks := decidetest.VFIO()
 	asks["ulimits.noderesource.dev/container.compute"] = "- {type: memlock, soft: 1, hard: 1}"
 	for name, limit := range map[string]uint64{"as given": 5 * gi, "too low": gi} {
 		pod := newPod(name, asks)

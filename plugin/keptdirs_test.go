@@ -10,6 +10,7 @@ import (
 	nri "github.com/containerd/nri/pkg/api"
 
 	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/decide/decidetest"
 	"github.com/mooring-vm/mooring/plugin"
 )
 
@@ -46,7 +47,7 @@ func TestDirectoryGoesAfterTheTie(t *testing.T) {
 				tie := &oneTie{}
 				tie.there.Store(true)
 				n.Ties = tie
-				pod := newPod("u1", lock("1Gi"))
+				pod := newPod("u1", decidetest.Lock("1Gi"))
 				_, err := n.create(pod, newContainer(pod, "compute"))
 				must(t, err)
 				removed(t, n, pod)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/decide/decidetest"
 )
 
 // ulimitAdjuster is a neighbour: it sets RLIMIT_MEMLOCK for every container.
@@ -68,7 +69,7 @@ func TestTwoPlugins(t *testing.T) {
 			attach(t, r, socket, "90", n, n.observer)
 			addNeighbour(t, r, socket, test.index, test.limit)
 
-			asks := vfio()
+			asks := decidetest.VFIO()
 			for k, v := range test.annotations {
 				asks[k] = v
 			}
@@ -96,7 +97,7 @@ func TestTwoPlugins(t *testing.T) {
 func TestRequiredPluginsAnnotation(t *testing.T) {
 	socket := filepath.Join(socketDir(t), "nri.sock")
 	r := startRuntime(t, socket, adaptation.WithDefaultValidator(&validator.DefaultValidatorConfig{Enable: true}))
-	asks := vfio()
+	asks := decidetest.VFIO()
 	asks["required-plugins.noderesource.dev"] = `["mooring"]`
 	launcher, plain := newPod("u1", asks), newPod("u2", nil)
 

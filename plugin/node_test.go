@@ -14,9 +14,15 @@ import (
 
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/decide/decidetest"
 	"github.com/mooring-vm/mooring/lifecycle"
 	"github.com/mooring-vm/mooring/lifecycle/lifecycletest"
 	"github.com/mooring-vm/mooring/plugin"
+)
+
+const (
+	mi = 1 << 20
+	gi = 1 << 30
 )
 
 // node is a plugin with all that surrounds it.
@@ -43,7 +49,7 @@ func newNode(t *testing.T, mode policy.Mode) *node {
 	})
 	var err error
 	n.Plugin, err = plugin.New(plugin.Config{
-		Policy: parsePolicy(t, mode), Registry: n.registry, Guard: guard, PodDirs: n.dirs,
+		Policy: decidetest.Policy(t, mode), Registry: n.registry, Guard: guard, PodDirs: n.dirs,
 		Recorder: n.recorder, Logger: slog.New(slog.DiscardHandler), Observer: n.observer,
 	})
 	if err != nil {
@@ -65,7 +71,7 @@ func (n *node) launcher(t *testing.T, pod *nri.PodSandbox) lifecycle.Launcher {
 // newPod returns a launcher pod of namespace trusted that asks for something.
 func newPod(uid string, asks map[string]string) *nri.PodSandbox {
 	return &nri.PodSandbox{
-		Id: "sandbox-" + uid, Name: "vm-" + uid, Uid: uid, Namespace: "trusted", Annotations: annotations(asks),
+		Id: "sandbox-" + uid, Name: "vm-" + uid, Uid: uid, Namespace: "trusted", Annotations: decidetest.Launcher(asks),
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/decide"
 )
 
 // Outcome is what became of a launcher container that was to be created.
@@ -52,8 +53,8 @@ func (NopObserver) Connection(Status) {}
 // StubAbandoned implements [Observer].
 func (NopObserver) StubAbandoned() {}
 
-// label returns the outcome of a decision about a launcher.
-func (d Decision) label() Outcome {
+// outcomeOf returns the outcome of a decision about a launcher.
+func outcomeOf(d decide.Decision) Outcome {
 	observe := d.Mode != policy.Enforce
 	switch {
 	case d.Refusal != nil && observe:

@@ -63,8 +63,8 @@ type Config struct {
 
 	Accounts    ServiceAccounts // nil: no service account is known
 	Observer    Observer        // nil: nothing is counted
-	Controllers []string        // see [Facts]; nil: not known
-	NodeMemory  int64           // see [Facts]; 0: not known
+	Controllers []string        // see [decide.Facts]; nil: not known
+	NodeMemory  int64           // see [decide.Facts]; 0: not known
 	SecondLook  time.Duration   // 0: 30 s after a Synchronize
 	Ties        Ties            // nil: [NoTies]
 	Domains     Domains         // nil: a domain is known by what it was declared as

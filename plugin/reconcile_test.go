@@ -11,6 +11,7 @@ import (
 
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/decide/decidetest"
 	"github.com/mooring-vm/mooring/lifecycle"
 )
 
@@ -64,7 +65,7 @@ func TestSynchronizeAdoptsLaunchers(t *testing.T) {
 
 func TestSynchronizeForgetsWhatIsProvenGone(t *testing.T) {
 	withRun(t, policy.Enforce, func(t *testing.T, n *node) {
-		pod := newPod("u1", vfio())
+		pod := newPod("u1", decidetest.VFIO())
 		ctr := newContainer(pod, "compute")
 		n.start(ctr, 100, lifecycle.Rlimit{})
 		must(t, n.PostStartContainer(context.Background(), pod, ctr))
@@ -82,7 +83,7 @@ func TestSynchronizeForgetsWhatIsProvenGone(t *testing.T) {
 // Runtimes have lost containers in Synchronize: what runs is not forgotten.
 func TestSynchronizeKeepsWhatRuns(t *testing.T) {
 	withRun(t, policy.Enforce, func(t *testing.T, n *node) {
-		pod := newPod("u1", vfio())
+		pod := newPod("u1", decidetest.VFIO())
 		ctr := newContainer(pod, "compute")
 		n.start(ctr, 100, lifecycle.Rlimit{})
 		must(t, n.PostStartContainer(context.Background(), pod, ctr))
@@ -95,7 +96,7 @@ func TestSynchronizeKeepsWhatRuns(t *testing.T) {
 
 func TestSynchronizeForgetsUnstartedAtTheSecondLook(t *testing.T) {
 	withRun(t, policy.Enforce, func(t *testing.T, n *node) {
-		pod := newPod("u1", vfio())
+		pod := newPod("u1", decidetest.VFIO())
 		_, err := n.create(pod, newContainer(pod, "compute"))
 		must(t, err)
 		n.synchronize(t, nil, nil)
@@ -115,7 +116,7 @@ func TestSynchronizeForgetsUnstartedAtTheSecondLook(t *testing.T) {
 func TestSynchronizeIsOlderThanLaterEvents(t *testing.T) {
 	ctx := context.Background()
 	withRun(t, policy.Enforce, func(t *testing.T, n *node) {
-		stopped, created := newPod("stopped", vfio()), newPod("created", vfio())
+		stopped, created := newPod("stopped", decidetest.VFIO()), newPod("created", decidetest.VFIO())
 		ctr := newContainer(stopped, "compute")
 		n.start(ctr, 100, lifecycle.Rlimit{})
 		must(t, n.PostStartContainer(ctx, stopped, ctr))
@@ -137,7 +138,7 @@ func TestSynchronizeIsOlderThanLaterEvents(t *testing.T) {
 func TestSynchronizeDoesNotReviveTheRemoved(t *testing.T) {
 	ctx := context.Background()
 	withRun(t, policy.Enforce, func(t *testing.T, n *node) {
-		pod := newPod("u1", vfio())
+		pod := newPod("u1", decidetest.VFIO())
 		ctr := newContainer(pod, "compute")
 		n.start(ctr, 100, lifecycle.Rlimit{})
 		must(t, n.PostStartContainer(ctx, pod, ctr))

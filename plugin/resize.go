@@ -9,6 +9,7 @@ import (
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/decide"
 	"github.com/mooring-vm/mooring/lifecycle"
 )
 
@@ -20,7 +21,7 @@ func (p *Plugin) resize(l lifecycle.Launcher, r *nri.LinuxResources) error {
 	p.Registry.Update(l.Container.ID, func(now *lifecycle.Launcher) { now.Limits = limitsOf(r, now.Limits) })
 	asked := r.GetMemory().GetLimit().GetValue()
 	if need := l.Needs(); asked > 0 && uint64(asked) < need && p.Policy.Mode == policy.Enforce {
-		return &Refusal{
+		return &decide.Refusal{
 			Reason: agentapi.ReasonResizeFailed,
 			Message: fmt.Sprintf("mooring refuses to lower the memory limit of container %q of pod %s/%s to %s: "+
 				"its VM needs %s until it has given memory back; kubelet tries again",
@@ -50,24 +51,6 @@ func limitsOf(r *nri.LinuxResources, was lifecycle.ContainerLimits) lifecycle.Co
 func milli(quota int64, period uint64) int64 {
 	cpus := math.Round(float64(quota) * 1000 / float64(period))
 	return int64(min(max(cpus, 1), 1<<40))
-}
-
-// bound says what the VM of a launcher may ever lock: what its rule allows. An unlimited
-// lock is for a container that has a memory limit. Where no rule is known, it may lock
-// what it is given.
-func (d *decider) bound() {
-	rule, err := d.policy.Match(d.facts.Pod.Namespace, d.facts.ServiceAccount, d.facts.ServiceAccountKnown)
-	if err != nil {
-		return
-	}
-	limit, node := d.facts.MemoryLimit, d.facts.NodeMemory
-	most := lifecycle.Limit(max(rule.Memlock.Max, 0))
-	if rule.Memlock.Unlimited && limit > 0 && (node <= 0 || limit <= node) {
-		most = lifecycle.Unlimited
-	}
-	if most > 0 {
-		d.decision.Ceiling = &most
-	}
 }
 
 // GrantLock enters that a launcher's VM process may lock so much, if policy allows that:

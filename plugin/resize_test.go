@@ -8,11 +8,11 @@ import (
 
 	nri "github.com/containerd/nri/pkg/api"
 
-	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/decide"
+	"github.com/mooring-vm/mooring/decide/decidetest"
 	"github.com/mooring-vm/mooring/lifecycle"
-	"github.com/mooring-vm/mooring/plugin"
 )
 
 // launchVM has a launcher run, with a VM process.
@@ -49,7 +49,7 @@ func TestUpdateBelowNeed(t *testing.T) {
 	n.registry.Update(ctr.GetId(), func(l *lifecycle.Launcher) { l.SetNeed(vm, 3*gi) })
 
 	err := update(n, pod, ctr, 2*gi, 150000)
-	if refusal, ok := errors.AsType[*plugin.Refusal](err); !ok || !strings.Contains(err.Error(), `container "compute" of pod trusted/vm-u1 to 2Gi: its VM needs 3Gi`) {
+	if refusal, ok := errors.AsType[*decide.Refusal](err); !ok || !strings.Contains(err.Error(), `container "compute" of pod trusted/vm-u1 to 2Gi: its VM needs 3Gi`) {
 		t.Errorf("error %v (%T), want a refusal that names need and limit", err, refusal)
 	}
 	if got := n.launcher(t, pod).Limits; got != (lifecycle.ContainerLimits{Memory: 2 * gi, CPU: 1500}) {
@@ -75,39 +75,13 @@ func TestUpdateInObserveMode(t *testing.T) {
 	must(t, update(n, pod, ctr, 2*gi, 0))
 }
 
-// What a VM may ever lock is what its rule allows, whatever its launcher asked for.
-func TestCeiling(t *testing.T) {
-	tenant, vague, stranger := facts("tenant-1", nil), facts("accounts", nil), facts("none", nil)
-	endless, beyond := facts("trusted", nil), facts("trusted", vfio())
-	endless.MemoryLimit = 0
-	beyond.NodeMemory = gi
-	bad := facts("trusted", map[string]string{api.GuestMemoryKey: "lots"})
-	for name, c := range map[string]struct {
-		facts plugin.Facts
-		want  *lifecycle.Limit
-	}{
-		"asks for nothing":                   {tenant, limit(16 * gi)},
-		"unlimited":                          {facts("trusted", vfio()), limit(lifecycle.Unlimited)},
-		"unlimited without a memory limit":   {endless, limit(32 * gi)},
-		"unlimited beyond the node's memory": {beyond, limit(32 * gi)},
-		"account not known":                  {vague, nil},
-		"no rule":                            {stranger, nil},
-		"is refused":                         {bad, limit(lifecycle.Unlimited)},
-	} {
-		got := plugin.Decide(parsePolicy(t, policy.Enforce), c.facts).Ceiling
-		if (got == nil) != (c.want == nil) || got != nil && *got != *c.want {
-			t.Errorf("%s: ceiling %v, want %v", name, got, c.want)
-		}
-	}
-}
-
 // A lock is granted within the rule and what others leave of the node, and counted.
 func TestGrantLock(t *testing.T) {
 	n := newNode(t, policy.Enforce)
 	tenant := newPod("u1", nil)
 	tenant.Namespace = "tenant-1"
 	ctr, vm := n.launchVM(t, tenant, 100)
-	rich := newPod("u2", map[string]string{api.RequiresLockKey: "true", api.GuestMemoryKey: "32Gi", plugin.OverheadKey: "0"})
+	rich := newPod("u2", decidetest.Lock("32Gi"))
 	_, err := n.create(rich, newContainer(rich, "compute"))
 	must(t, err)
 	for _, c := range []struct {
@@ -133,7 +107,7 @@ func TestGrantLock(t *testing.T) {
 		t.Error("an unknown container was granted a lock")
 	}
 	// The next launcher has what is left: 16Gi of 64Gi.
-	late := newPod("u3", map[string]string{api.RequiresLockKey: "true", api.GuestMemoryKey: "17Gi", plugin.OverheadKey: "0"})
+	late := newPod("u3", decidetest.Lock("17Gi"))
 	if _, err := n.create(late, newContainer(late, "compute")); err == nil || !strings.Contains(err.Error(), "nodeMax") {
 		t.Errorf("error %v, want one about memlock.nodeMax", err)
 	}

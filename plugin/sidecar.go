@@ -9,6 +9,7 @@ import (
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/decide"
 	"github.com/mooring-vm/mooring/lifecycle"
 )
 
@@ -59,7 +60,7 @@ func (p *Plugin) isSidecar(pod *nri.PodSandbox, ctr *nri.Container) bool {
 	if !ok || name != ctr.GetName() {
 		return false
 	}
-	launcher, ok := Recognise(p.Policy, pod.GetLabels(), pod.GetAnnotations())
+	launcher, ok := decide.Recognise(p.Policy, pod.GetLabels(), pod.GetAnnotations())
 	return ok && launcher != name
 }
 
@@ -79,7 +80,7 @@ func (p *Plugin) adjustSidecar(pod *nri.PodSandbox, ctr *nri.Container) (*nri.Co
 		return nil, p.fail(l, err)
 	}
 	p.log(l).Info("sidecar adjusted")
-	return adjustment(Decision{}, dir, p.Hook), nil
+	return adjustment(decide.Decision{}, dir, p.Hook), nil
 }
 
 func (p *Plugin) noteSidecar(pod *nri.PodSandbox, ctr *nri.Container) {

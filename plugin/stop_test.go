@@ -11,6 +11,7 @@ import (
 
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/decide/decidetest"
 	"github.com/mooring-vm/mooring/plugin"
 )
 
@@ -48,7 +49,7 @@ func TestStopAnswersRequestsInFlight(t *testing.T) {
 	await(t, c, "synchronised", synchronized)
 	r.BlockPluginSync().Unblock()
 
-	pod := newPod(strings.Repeat("u", 8000), vfio()) // is in the mounts of the answer
+	pod := newPod(strings.Repeat("u", 8000), decidetest.VFIO()) // is in the mounts of the answer
 	answered := make(chan *nri.ContainerAdjustment, 1)
 	go func() {
 		adjust, err := r.create(pod, newContainer(pod, "compute"))

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/decide"
 	"github.com/mooring-vm/mooring/plugin"
 )
 
@@ -25,7 +26,7 @@ func exercised(t *testing.T) *Metrics {
 	m.CheckDropped()
 	m.KubeEvent("written")
 	m.Request("CreateContainer", 30*time.Microsecond, nil)
-	m.Request("CreateContainer", 30*time.Microsecond, fmt.Errorf("wrapped: %w", &plugin.Refusal{Message: "too much"}))
+	m.Request("CreateContainer", 30*time.Microsecond, fmt.Errorf("wrapped: %w", &decide.Refusal{Message: "too much"}))
 	m.Request("CreateContainer", 30*time.Microsecond, errors.New("no room"))
 	m.Decided(plugin.OutcomeRefused)
 	m.Connection(plugin.Status{Phase: plugin.Connecting})

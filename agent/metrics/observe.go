@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/decide"
 	"github.com/mooring-vm/mooring/lifecycle"
 	"github.com/mooring-vm/mooring/plugin"
 )
@@ -68,7 +69,7 @@ func requestStatus(err error) string {
 	if err == nil {
 		return "ok"
 	}
-	if _, refused := errors.AsType[*plugin.Refusal](err); refused {
+	if _, refused := errors.AsType[*decide.Refusal](err); refused {
 		return "refused"
 	}
 	return "error"

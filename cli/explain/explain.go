@@ -10,7 +10,7 @@ import (
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
-	"github.com/mooring-vm/mooring/plugin"
+	"github.com/mooring-vm/mooring/decide"
 )
 
 // Outcome is what would become of a container.
@@ -78,7 +78,7 @@ func Explain(p *policy.Policy, pod *corev1.Pod, node Node) Explanation {
 
 func explainContainer(p *policy.Policy, pod *corev1.Pod, c container, node Node) Container {
 	facts := factsOf(pod, c, node)
-	d := plugin.Decide(p, facts)
+	d := decide.Container(p, facts)
 	result := Container{
 		Name: c.Name, Kind: c.kind, Launcher: d.Launcher, Why: why(p, pod, c.Name), Outcome: outcome(d),
 		MemoryLimit: facts.MemoryLimit, Rule: d.Rule, Settings: d.Settings, Notes: d.Notes, Kernel: kernelShows(d),
@@ -99,7 +99,7 @@ func explainContainer(p *policy.Policy, pod *corev1.Pod, c container, node Node)
 	return result
 }
 
-func outcome(d plugin.Decision) Outcome {
+func outcome(d decide.Decision) Outcome {
 	switch {
 	case !d.Launcher:
 		return LeftAlone
@@ -112,9 +112,9 @@ func outcome(d plugin.Decision) Outcome {
 }
 
 // factsOf gathers what the plugin would know of a container that is created.
-func factsOf(pod *corev1.Pod, c container, node Node) plugin.Facts {
+func factsOf(pod *corev1.Pod, c container, node Node) decide.Facts {
 	limit, _ := memoryLimit(pod, c)
-	return plugin.Facts{
+	return decide.Facts{
 		Pod:                 agentapi.PodRef{Namespace: pod.Namespace, Name: podName(pod), UID: string(pod.UID)},
 		Container:           c.Name,
 		Labels:              pod.Labels,
@@ -138,13 +138,13 @@ func serviceAccount(pod *corev1.Pod) string {
 
 // why says what makes a container a launcher, or not.
 func why(p *policy.Policy, pod *corev1.Pod, name string) string {
-	launcher, ok := plugin.Recognise(p, pod.Labels, pod.Annotations)
+	launcher, ok := decide.Recognise(p, pod.Labels, pod.Annotations)
 	if !ok {
 		return "the pod is no launcher: it has no annotation " + api.LauncherKey + " that can be read, " +
 			"and no profile of the node policy matches its labels"
 	}
 	by := "annotation " + api.LauncherKey
-	if _, annotated := plugin.Recognise(p, nil, pod.Annotations); !annotated {
+	if _, annotated := decide.Recognise(p, nil, pod.Annotations); !annotated {
 		profile, _ := p.Profile(pod.Labels)
 		by = fmt.Sprintf("profile %q of the node policy", profile.Name)
 	}
@@ -157,14 +157,14 @@ func why(p *policy.Policy, pod *corev1.Pod, name string) string {
 // podRemarks tells what the agent would say of the pod when its sandbox is created,
 // and of a launcher that never comes.
 func podRemarks(p *policy.Policy, pod *corev1.Pod) (all []Remark) {
-	for _, check := range []func(*policy.Policy, map[string]string, map[string]string) (plugin.Remark, bool){
-		plugin.Stray, plugin.Contradiction,
+	for _, check := range []func(*policy.Policy, map[string]string, map[string]string) (decide.Remark, bool){
+		decide.Stray, decide.Contradiction,
 	} {
 		if r, ok := check(p, pod.Labels, pod.Annotations); ok {
 			all = append(all, Remark(r))
 		}
 	}
-	launcher, ok := plugin.Recognise(p, pod.Labels, pod.Annotations)
+	launcher, ok := decide.Recognise(p, pod.Labels, pod.Annotations)
 	for _, c := range containersOf(pod) {
 		ok = ok && c.Name != launcher
 	}

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/mooring-vm/mooring/api/policy"
-	"github.com/mooring-vm/mooring/plugin"
+	"github.com/mooring-vm/mooring/decide"
 )
 
 const testPolicy = `
@@ -95,7 +95,7 @@ func TestExplainDomain(t *testing.T) {
 }
 
 func TestOutcomes(t *testing.T) {
-	asks := map[string]string{"requires-lock.memlock.mooring.dev": "true", "guest-memory.memlock.mooring.dev": "32Gi", plugin.OverheadKey: "0"}
+	asks := map[string]string{"requires-lock.memlock.mooring.dev": "true", "guest-memory.memlock.mooring.dev": "32Gi", decide.OverheadKey: "0"}
 	for name, test := range map[string]struct {
 		mode    policy.Mode
 		change  func(*corev1.Pod, *Node)
@@ -134,7 +134,7 @@ func TestOutcomes(t *testing.T) {
 }
 
 func less(p *corev1.Pod, _ *Node) {
-	p.Annotations = map[string]string{"requires-lock.memlock.mooring.dev": "true", "guest-memory.memlock.mooring.dev": "1Gi", plugin.OverheadKey: "0"}
+	p.Annotations = map[string]string{"requires-lock.memlock.mooring.dev": "true", "guest-memory.memlock.mooring.dev": "1Gi", decide.OverheadKey: "0"}
 }
 
 func pids(p *corev1.Pod, _ *Node) {

@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/decide"
 	"github.com/mooring-vm/mooring/lifecycle"
-	"github.com/mooring-vm/mooring/plugin"
 )
 
 // KernelFile is a file of the kernel, and what it would show of the container.
@@ -23,7 +23,7 @@ const LimitsFile = "limits"
 
 // kernelShows returns what the kernel would show of a container that gets what it
 // asks for; nil where nothing is done.
-func kernelShows(d plugin.Decision) (all []KernelFile) {
+func kernelShows(d decide.Decision) (all []KernelFile) {
 	if !d.Act() {
 		return nil
 	}

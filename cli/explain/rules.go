@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/mooring-vm/mooring/api/policy"
-	"github.com/mooring-vm/mooring/plugin"
+	"github.com/mooring-vm/mooring/decide"
 )
 
 // RuleTrace says whether a rule decides for a pod, and why.
@@ -17,7 +17,7 @@ type RuleTrace struct {
 
 // traceRules goes through the rules up to the one that decides, or that ends the
 // search with a refusal. It asks the policy itself about each rule alone.
-func traceRules(p *policy.Policy, f plugin.Facts) (all []RuleTrace) {
+func traceRules(p *policy.Policy, f decide.Facts) (all []RuleTrace) {
 	for _, rule := range p.Rules {
 		err := matchAlone(rule, f)
 		switch {
@@ -32,7 +32,7 @@ func traceRules(p *policy.Policy, f plugin.Facts) (all []RuleTrace) {
 }
 
 // matchAlone returns nil when the policy would decide by this rule if it had no other.
-func matchAlone(rule policy.Rule, f plugin.Facts) error {
+func matchAlone(rule policy.Rule, f decide.Facts) error {
 	alone := policy.Policy{Rules: []policy.Rule{rule}}
 	_, err := alone.Match(f.Pod.Namespace, f.ServiceAccount, f.ServiceAccountKnown)
 	return err
@@ -40,12 +40,12 @@ func matchAlone(rule policy.Rule, f plugin.Facts) error {
 
 // accountDecides reports whether the rule matches the pod's namespace, so that the
 // service account is what is left.
-func accountDecides(rule policy.Rule, f plugin.Facts) bool {
+func accountDecides(rule policy.Rule, f decide.Facts) bool {
 	rule.ServiceAccounts = nil
 	return matchAlone(rule, f) == nil
 }
 
-func mismatch(rule policy.Rule, f plugin.Facts) string {
+func mismatch(rule policy.Rule, f decide.Facts) string {
 	if accountDecides(rule, f) {
 		return fmt.Sprintf("service account %q is none of %s", f.ServiceAccount, strings.Join(rule.ServiceAccounts, ", "))
 	}

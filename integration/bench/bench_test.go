@@ -124,7 +124,7 @@ func TestSharesOf(t *testing.T) {
 	const handler = "example.org/plugin.(*Plugin).CreateContainer"
 	got := sharesOf(&profile.Profile{Sample: []*profile.Sample{
 		stack(30, "syscall.Syscall", "example.org/lifecycle.(*PodDirs).Create", handler),
-		stack(60, "example.org/api.Parse", "example.org/plugin.Decide", handler),
+		stack(60, "example.org/api.Parse", "example.org/decide.Container", handler),
 		stack(10, handler),
 		stack(99, "example.org/lifecycle.(*PodDirs).EmptyTrash", "example.org/plugin.(*Plugin).Run"),
 	}})

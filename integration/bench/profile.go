@@ -25,7 +25,7 @@ func parts() []part {
 	return []part{
 		{"pod directory: a dozen system calls", "lifecycle.(*PodDirs)"},
 		{"registry: the node's account, and entering the launcher", "lifecycle.(*Registry)"},
-		{"decision: annotations, memory lock, policy", "plugin.Decide"},
+		{"decision: annotations, memory lock, policy", "decide.Container"},
 		{"answer: rlimit, cgroup settings, mounts", "plugin.adjustment"},
 		{"log line", "log/slog."},
 		{"metrics", "agent/metrics."},

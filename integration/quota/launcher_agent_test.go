@@ -10,10 +10,10 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/decide"
 	"github.com/mooring-vm/mooring/lifecycle"
 	"github.com/mooring-vm/mooring/memlock/kubevirt"
 	"github.com/mooring-vm/mooring/memlock/kubevirt/vmi"
-	"github.com/mooring-vm/mooring/plugin"
 	"github.com/mooring-vm/mooring/quota/virt"
 	"github.com/mooring-vm/mooring/quota/webhook/launcher"
 )
@@ -35,7 +35,7 @@ func agentLock(t rapid.TB, pod *corev1.Pod, architecture string) *lifecycle.Limi
 		t.Fatal(err)
 	}
 	compute := pod.Spec.Containers[0]
-	d := plugin.Decide(rules, plugin.Facts{
+	d := decide.Container(rules, decide.Facts{
 		Container: compute.Name, Labels: pod.Labels, Annotations: pod.Annotations, Architecture: architecture,
 		MemoryLimit: compute.Resources.Limits.Memory().Value(), CPUs: compute.Resources.Limits.Cpu().MilliValue(),
 	})

@@ -1,22 +1,23 @@
-package plugin_test
+package decide_test
 
 import (
 	"testing"
 
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
-	"github.com/mooring-vm/mooring/plugin"
+	"github.com/mooring-vm/mooring/decide"
+	"github.com/mooring-vm/mooring/decide/decidetest"
 )
 
 // The decision alone, without registry and pod directories.
 func BenchmarkDecide(b *testing.B) {
-	p, err := policy.Parse([]byte(nodePolicy))
+	p, err := policy.Parse([]byte(decidetest.NodePolicy))
 	if err != nil {
 		b.Fatal(err)
 	}
-	facts := plugin.Facts{
+	facts := decide.Facts{
 		Pod: agentapi.PodRef{Namespace: "trusted", Name: "vm", UID: "uid"}, MemoryLimit: 6 * gi,
-		Annotations: annotations(map[string]string{
+		Annotations: decidetest.Launcher(map[string]string{
 			"devices.memlock.mooring.dev": "vfio=1", "guest-memory.memlock.mooring.dev": "4Gi", "memory.high.cgroup.mooring.dev": "5632Mi",
 		}),
 	}
@@ -24,7 +25,7 @@ func BenchmarkDecide(b *testing.B) {
 		b.Run(container, func(b *testing.B) {
 			facts.Container = container
 			for b.Loop() {
-				if d := plugin.Decide(p, facts); d.Launcher != launcher || d.Refusal != nil {
+				if d := decide.Container(p, facts); d.Launcher != launcher || d.Refusal != nil {
 					b.Fatalf("decision = %+v, want one about a launcher: %t", d, launcher)
 				}
 			}

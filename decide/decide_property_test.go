@@ -1,4 +1,4 @@
-package plugin_test
+package decide_test
 
 import (
 	"strings"
@@ -10,13 +10,14 @@ import (
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/decide"
+	"github.com/mooring-vm/mooring/decide/decidetest"
 	"github.com/mooring-vm/mooring/lifecycle"
-	"github.com/mooring-vm/mooring/plugin"
 )
 
 // drawFacts draws from what pods ask for, right and wrong.
-func drawFacts(t *rapid.T) plugin.Facts {
-	f := plugin.Facts{
+func drawFacts(t *rapid.T) decide.Facts {
+	f := decide.Facts{
 		Pod: agentapi.PodRef{
 			Namespace: rapid.SampledFrom([]string{"trusted", "tenant-a", "accounts", "nowhere"}).Draw(t, "namespace"), Name: "vm",
 		},
@@ -57,17 +58,17 @@ func drawFacts(t *rapid.T) plugin.Facts {
 // Whatever is asked: nothing beyond the policy is given, plain containers are left
 // alone, observe mode does nothing, and refusals can be read.
 func TestDecideProperty(t *testing.T) {
-	enforce, observe := parsePolicy(t, policy.Enforce), parsePolicy(t, policy.Observe)
+	enforce, observe := decidetest.Policy(t, policy.Enforce), decidetest.Policy(t, policy.Observe)
 	rapid.Check(t, func(t *rapid.T) {
 		f := drawFacts(t)
-		d := plugin.Decide(enforce, f)
+		d := decide.Container(enforce, f)
 		if name, ok, _ := api.Launcher(f.Annotations); !ok || name != f.Container {
-			if !cmp.Equal(d, plugin.Decision{}) {
+			if !cmp.Equal(d, decide.Decision{}) {
 				t.Fatalf("a plain container got %+v", d)
 			}
 			return
 		}
-		if plugin.Decide(observe, f).Act() {
+		if decide.Container(observe, f).Act() {
 			t.Fatal("observe mode acts")
 		}
 		if d.Refusal != nil {
@@ -87,7 +88,7 @@ func TestDecideProperty(t *testing.T) {
 	})
 }
 
-func checkReadable(t *rapid.T, d plugin.Decision) {
+func checkReadable(t *rapid.T, d decide.Decision) {
 	if d.Act() {
 		t.Fatal("a refusal acts")
 	}
@@ -96,7 +97,7 @@ func checkReadable(t *rapid.T, d plugin.Decision) {
 	}
 }
 
-func checkWithinPolicy(t *rapid.T, p *policy.Policy, f plugin.Facts, d plugin.Decision) {
+func checkWithinPolicy(t *rapid.T, p *policy.Policy, f decide.Facts, d decide.Decision) {
 	rule, err := p.Match(f.Pod.Namespace, f.ServiceAccount, f.ServiceAccountKnown)
 	if err != nil && (d.Memlock != nil || len(d.Cgroup) > 0 || d.Domain != "") {
 		t.Fatalf("given %+v without a rule", d)

@@ -1,4 +1,4 @@
-package plugin_test
+package decide_test
 
 import (
 	"os"
@@ -13,7 +13,8 @@ import (
 
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
-	"github.com/mooring-vm/mooring/plugin"
+	"github.com/mooring-vm/mooring/decide"
+	"github.com/mooring-vm/mooring/decide/decidetest"
 )
 
 var (
@@ -46,7 +47,7 @@ func TestReadmePod(t *testing.T) {
 		t.Fatal(err)
 	}
 	container := pod.Spec.Containers[0]
-	d := plugin.Decide(p, plugin.Facts{
+	d := decide.Container(p, decide.Facts{
 		Pod:         agentapi.PodRef{Namespace: pod.Namespace, Name: pod.Name},
 		Container:   container.Name,
 		Annotations: pod.Annotations,
@@ -64,7 +65,7 @@ func TestReadmePod(t *testing.T) {
 func TestDocumentedRefusals(t *testing.T) {
 	var messages []string
 	for _, test := range refusalTests() {
-		messages = append(messages, plugin.Decide(parsePolicy(t, policy.Enforce), test.facts).Refusal.Message)
+		messages = append(messages, decide.Container(decidetest.Policy(t, policy.Enforce), test.facts).Refusal.Message)
 	}
 	_, rest, _ := strings.Cut(readDoc(t, "docs", "troubleshooting.md"), "\n## The launcher is refused\n")
 	section, _, _ := strings.Cut(rest, "\n## ")

@@ -1,4 +1,4 @@
-package plugin_test
+package decide_test
 
 import (
 	"strings"
@@ -9,8 +9,9 @@ import (
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/decide"
+	"github.com/mooring-vm/mooring/decide/decidetest"
 	"github.com/mooring-vm/mooring/lifecycle"
-	"github.com/mooring-vm/mooring/plugin"
 )
 
 const (
@@ -18,83 +19,28 @@ const (
 	gi = 1 << 30
 )
 
-// nodePolicy is the policy of most tests.
-const nodePolicy = `
-apiVersion: mooring.dev/v1alpha1
-kind: NodePolicy
-mode: enforce
-memlock:
-  nodeMax: 64Gi
-  repair: prlimit
-lifecycle:
-  libvirt: {}
-profiles:
-- name: kubevirt
-  podLabels: {kubevirt.io: virt-launcher}
-  container: compute
-rules:
-- name: trusted
-  namespaces: ["trusted"]
-  memlock: {max: 32Gi, unlimited: true}
-  cgroupFiles: [cpu.max, cpu.max.burst, cpu.weight, cpuset.cpus, cpuset.mems, hugetlb.2MB.max, io.weight, memory.high, memory.low, pids.max]
-  domains: ["vms-*", 5530f9f3-5627-4dec-933e-74ce04c51e18]
-- name: tenants
-  namespaces: ["tenant-*"]
-  memlock: {max: 16Gi}
-  cgroupFiles: [memory.high]
-- name: by-account
-  namespaces: ["accounts"]
-  serviceAccounts: ["vm-*"]
-  memlock: {max: 16Gi}
-  domains: ["vms-*"]
-`
-
-func parsePolicy(t *testing.T, mode policy.Mode) *policy.Policy {
-	t.Helper()
-	p, err := policy.Parse([]byte(nodePolicy))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.Mode = mode
-	return p
-}
-
-// annotations are those of a launcher "compute" that ask for more.
-func annotations(more map[string]string) map[string]string {
-	all := map[string]string{api.LauncherKey: "compute"}
-	for k, v := range more {
-		all[k] = v
-	}
-	return all
-}
-
 // facts are those of container compute in a pod of the namespace.
-func facts(namespace string, asks map[string]string) plugin.Facts {
-	return plugin.Facts{
+func facts(namespace string, asks map[string]string) decide.Facts {
+	return decide.Facts{
 		Pod:         agentapi.PodRef{Namespace: namespace, Name: "vm", UID: "uid-1"},
 		Container:   "compute",
-		Annotations: annotations(asks),
+		Annotations: decidetest.Launcher(asks),
 		MemoryLimit: 2 * gi,
 	}
-}
-
-// vfio asks for 4 GiB + 1 GiB.
-func vfio() map[string]string {
-	return map[string]string{api.GuestMemoryKey: "4Gi", api.DevicesKey: "vfio=1"}
 }
 
 func limit(l lifecycle.Limit) *lifecycle.Limit { return &l }
 
 func TestDecideGives(t *testing.T) {
 	tests := map[string]struct {
-		facts   plugin.Facts
+		facts   decide.Facts
 		memlock *lifecycle.Limit
 		yield   bool
 		cgroup  []api.CgroupSetting
 		rule    string
 	}{
 		"guest memory and a VFIO device": {
-			facts: facts("trusted", vfio()), memlock: limit(5 * gi), rule: "trusted",
+			facts: facts("trusted", decidetest.VFIO()), memlock: limit(5 * gi), rule: "trusted",
 		},
 		"container memory limit where no guest memory is given": {
 			facts:   facts("tenant-a", map[string]string{api.RequiresLockKey: "true"}),
@@ -107,15 +53,15 @@ func TestDecideGives(t *testing.T) {
 			memlock: limit(1826 * mi), rule: "tenants", // 1Gi, 512Mi, and the 290Mi of a launcher's overhead
 		},
 		"exactly the ceiling of the rule": {
-			facts:   facts("tenant-a", map[string]string{api.RequiresLockKey: "true", api.GuestMemoryKey: "16Gi", plugin.OverheadKey: "0"}),
+			facts:   facts("tenant-a", decidetest.Lock("16Gi")),
 			memlock: limit(16 * gi), rule: "tenants",
 		},
 		"unlimited in a container with a memory limit": {
-			facts:   facts("trusted", map[string]string{api.RequiresLockKey: "true", api.ValueKey: "unlimited"}),
+			facts:   facts("trusted", decidetest.UnlimitedLock()),
 			memlock: limit(lifecycle.Unlimited), rule: "trusted",
 		},
 		"unlimited in a container that may have all of the node": {
-			facts:   withNode(facts("trusted", map[string]string{api.RequiresLockKey: "true", api.ValueKey: "unlimited"}), 2*gi),
+			facts:   withNode(facts("trusted", decidetest.UnlimitedLock()), 2*gi),
 			memlock: limit(lifecycle.Unlimited), rule: "trusted",
 		},
 		"cgroup files, sorted and normalised": {
@@ -136,26 +82,26 @@ func TestDecideGives(t *testing.T) {
 			memlock: limit(3367 * mi), rule: "trusted",
 		},
 		"service account that the rule names": {
-			facts:   withAccount(facts("accounts", vfio()), "vm-1"),
+			facts:   withAccount(facts("accounts", decidetest.VFIO()), "vm-1"),
 			memlock: limit(5 * gi), rule: "by-account",
 		},
 		"yields to a spec that has as much": {
-			facts:   withSpec(facts("trusted", vfio()), lifecycle.Rlimit{Soft: 5 * gi, Hard: lifecycle.Unlimited}),
+			facts:   withSpec(facts("trusted", decidetest.VFIO()), lifecycle.Rlimit{Soft: 5 * gi, Hard: lifecycle.Unlimited}),
 			memlock: limit(5 * gi), yield: true, rule: "trusted",
 		},
 		"raises a spec that has less": {
-			facts:   withSpec(facts("trusted", vfio()), lifecycle.Rlimit{Soft: gi, Hard: gi}),
+			facts:   withSpec(facts("trusted", decidetest.VFIO()), lifecycle.Rlimit{Soft: gi, Hard: gi}),
 			memlock: limit(5 * gi), rule: "trusted",
 		},
 		"raises a spec whose soft limit is less": {
-			facts:   withSpec(facts("trusted", vfio()), lifecycle.Rlimit{Soft: gi, Hard: lifecycle.Unlimited}),
+			facts:   withSpec(facts("trusted", decidetest.VFIO()), lifecycle.Rlimit{Soft: gi, Hard: lifecycle.Unlimited}),
 			memlock: limit(5 * gi), rule: "trusted",
 		},
 		"just fits the node": {
-			facts: withGranted(facts("trusted", vfio()), 59*gi), memlock: limit(5 * gi), rule: "trusted",
+			facts: withGranted(facts("trusted", decidetest.VFIO()), 59*gi), memlock: limit(5 * gi), rule: "trusted",
 		},
 		"what runs already is not held to the node's ceiling": {
-			facts: existing(withGranted(facts("trusted", vfio()), 64*gi)), memlock: limit(5 * gi), rule: "trusted",
+			facts: existing(withGranted(facts("trusted", decidetest.VFIO()), 64*gi)), memlock: limit(5 * gi), rule: "trusted",
 		},
 		"unlimited does not count for the node's ceiling": {
 			facts: withGranted(facts("trusted", map[string]string{
@@ -164,7 +110,7 @@ func TestDecideGives(t *testing.T) {
 			memlock: limit(lifecycle.Unlimited), rule: "trusted",
 		},
 		"neighbour who has done it already": {
-			facts: withSpec(withNeighbour(facts("trusted", vfio()), "ulimits.noderesource.dev"),
+			facts: withSpec(withNeighbour(facts("trusted", decidetest.VFIO()), "ulimits.noderesource.dev"),
 				lifecycle.Rlimit{Soft: 6 * gi, Hard: 6 * gi}),
 			memlock: limit(5 * gi), yield: true, rule: "trusted",
 		},
@@ -178,7 +124,7 @@ func TestDecideGives(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			d := plugin.Decide(parsePolicy(t, policy.Enforce), test.facts)
+			d := decide.Container(decidetest.Policy(t, policy.Enforce), test.facts)
 			if d.Refusal != nil {
 				t.Fatalf("refused: %v", d.Refusal)
 			}
@@ -194,83 +140,66 @@ func TestDecideGives(t *testing.T) {
 	}
 }
 
-func withAccount(f plugin.Facts, account string) plugin.Facts {
+func withAccount(f decide.Facts, account string) decide.Facts {
 	f.ServiceAccount, f.ServiceAccountKnown = account, true
 	return f
 }
 
-func withSpec(f plugin.Facts, l lifecycle.Rlimit) plugin.Facts {
+func withSpec(f decide.Facts, l lifecycle.Rlimit) decide.Facts {
 	f.SpecMemlock = &l
 	return f
 }
 
-func withGranted(f plugin.Facts, bytes int64) plugin.Facts {
+func withGranted(f decide.Facts, bytes int64) decide.Facts {
 	f.NodeGranted = bytes
 	return f
 }
 
-func existing(f plugin.Facts) plugin.Facts {
+func existing(f decide.Facts) decide.Facts {
 	f.Exists = true
 	return f
 }
 
-func withNode(f plugin.Facts, memory int64) plugin.Facts {
+func withNode(f decide.Facts, memory int64) decide.Facts {
 	f.NodeMemory = memory
 	return f
 }
 
-func withNeighbour(f plugin.Facts, key string) plugin.Facts {
+func withNeighbour(f decide.Facts, key string) decide.Facts {
 	f.Annotations[key+"/container.compute"] = "- type: RLIMIT_MEMLOCK\n  soft: 1024\n  hard: 1024\n"
 	return f
 }
 
 func TestDecideLeavesAlone(t *testing.T) {
-	other := facts("trusted", vfio())
+	other := facts("trusted", decidetest.VFIO())
 	other.Container = "guest-console-log"
-	plain := facts("trusted", vfio())
+	plain := facts("trusted", decidetest.VFIO())
 	delete(plain.Annotations, api.LauncherKey)
 	badElsewhere := facts("trusted", map[string]string{api.GuestMemoryKey: "lots"})
 	badElsewhere.Container = "guest-console-log"
 	badLauncher := facts("trusted", nil)
 	badLauncher.Annotations[api.LauncherKey] = "Not A Name"
-	for name, f := range map[string]plugin.Facts{
+	for name, f := range map[string]decide.Facts{
 		"another container of a launcher pod":                  other,
 		"a pod without launcher":                               plain,
 		"another container, with annotations that are wrong":   badElsewhere,
 		"a pod whose launcher annotation names no container":   badLauncher,
 		"a pod without any annotation":                         {Container: "compute"},
 		"a pod with another label of KubeVirt":                 {Container: "compute", Labels: map[string]string{"kubevirt.io": "virt-handler"}},
-		"another container of a pod that a profile recognises": {Container: "sidecar", Labels: launcherLabels()},
+		"another container of a pod that a profile recognises": {Container: "sidecar", Labels: decidetest.LauncherLabels()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if d := plugin.Decide(parsePolicy(t, policy.Enforce), f); !cmp.Equal(d, plugin.Decision{}) {
-				t.Errorf("Decide = %+v, want nothing", d)
+			if d := decide.Container(decidetest.Policy(t, policy.Enforce), f); !cmp.Equal(d, decide.Decision{}) {
+				t.Errorf("Container = %+v, want nothing", d)
 			}
 		})
 	}
 }
 
-func launcherLabels() map[string]string { return map[string]string{"kubevirt.io": "virt-launcher"} }
-
-func TestDecideByProfile(t *testing.T) {
-	f := facts("trusted", vfio())
-	delete(f.Annotations, api.LauncherKey)
-	f.Labels = launcherLabels()
-	d := plugin.Decide(parsePolicy(t, policy.Enforce), f)
-	if !d.Act() || d.Memlock == nil || *d.Memlock != 5*gi {
-		t.Errorf("Decide for a pod with KubeVirt's label = %+v, want 5Gi", d)
-	}
-	// The pod's own annotation is more precise than a label.
-	f.Annotations[api.LauncherKey] = "vm"
-	if d := plugin.Decide(parsePolicy(t, policy.Enforce), f); d.Launcher {
-		t.Errorf("container compute is a launcher although the annotation names another: %+v", d)
-	}
-}
-
 func TestDecideNotes(t *testing.T) {
-	raised := withSpec(facts("trusted", vfio()), lifecycle.Rlimit{Soft: gi, Hard: 2 * gi})
+	raised := withSpec(facts("trusted", decidetest.VFIO()), lifecycle.Rlimit{Soft: gi, Hard: 2 * gi})
 	for name, test := range map[string]struct {
-		facts plugin.Facts
+		facts decide.Facts
 		want  string
 	}{
 		"lower limit in the spec":      {raised, "has RLIMIT_MEMLOCK 1Gi (hard 2Gi) already: raised to 5Gi"},
@@ -280,10 +209,25 @@ func TestDecideNotes(t *testing.T) {
 		"requires-lock says it is not": {facts("nowhere", map[string]string{api.RequiresLockKey: "false"}), "is false"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := plugin.Decide(parsePolicy(t, policy.Enforce), test.facts)
+			d := decide.Container(decidetest.Policy(t, policy.Enforce), test.facts)
 			if len(d.Notes) != 1 || !strings.Contains(d.Notes[0], test.want) {
 				t.Errorf("notes = %q, want one with %q", d.Notes, test.want)
 			}
 		})
+	}
+}
+
+func TestDecideByProfile(t *testing.T) {
+	f := facts("trusted", decidetest.VFIO())
+	delete(f.Annotations, api.LauncherKey)
+	f.Labels = decidetest.LauncherLabels()
+	d := decide.Container(decidetest.Policy(t, policy.Enforce), f)
+	if !d.Act() || d.Memlock == nil || *d.Memlock != 5*gi {
+		t.Errorf("Container for a pod with KubeVirt's label = %+v, want 5Gi", d)
+	}
+	// The pod's own annotation is more precise than a label.
+	f.Annotations[api.LauncherKey] = "vm"
+	if d := decide.Container(decidetest.Policy(t, policy.Enforce), f); d.Launcher {
+		t.Errorf("container compute is a launcher although the annotation names another: %+v", d)
 	}
 }

@@ -1,4 +1,4 @@
-package plugin_test
+package decide_test
 
 import (
 	"strings"
@@ -9,14 +9,15 @@ import (
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/decide"
+	"github.com/mooring-vm/mooring/decide/decidetest"
 	"github.com/mooring-vm/mooring/lifecycle"
-	"github.com/mooring-vm/mooring/plugin"
 )
 
 func TestDecideObserves(t *testing.T) {
-	asks := vfio()
+	asks := decidetest.VFIO()
 	asks["memory.high"+api.CgroupSuffix] = "1Gi"
-	d := plugin.Decide(parsePolicy(t, policy.Observe), facts("trusted", asks))
+	d := decide.Container(decidetest.Policy(t, policy.Observe), facts("trusted", asks))
 	if d.Act() {
 		t.Error("observe mode acts")
 	}
@@ -37,9 +38,9 @@ func TestDecideObserves(t *testing.T) {
 
 // TestDecideObserveYields: what enforce mode leaves alone is not told as set.
 func TestDecideObserveYields(t *testing.T) {
-	f := facts("trusted", vfio())
+	f := facts("trusted", decidetest.VFIO())
 	f.SpecMemlock = &lifecycle.Rlimit{Soft: 8 * gi, Hard: 8 * gi}
-	d := plugin.Decide(parsePolicy(t, policy.Observe), f)
+	d := decide.Container(decidetest.Policy(t, policy.Observe), f)
 	want := "observe mode, nothing is done: the container's spec has RLIMIT_MEMLOCK 8Gi already, and 5Gi is asked for: left alone"
 	if len(d.Remarks) != 1 || d.Remarks[0].Reason != agentapi.ReasonWouldSet || d.Remarks[0].Message != want {
 		t.Errorf("remarks = %+v, want %s: %s", d.Remarks, agentapi.ReasonWouldSet, want)
@@ -47,15 +48,15 @@ func TestDecideObserveYields(t *testing.T) {
 }
 
 func TestDecideObserveIsSilentWhereNothingIsAsked(t *testing.T) {
-	if d := plugin.Decide(parsePolicy(t, policy.Observe), facts("trusted", nil)); len(d.Remarks) != 0 {
+	if d := decide.Container(decidetest.Policy(t, policy.Observe), facts("trusted", nil)); len(d.Remarks) != 0 {
 		t.Errorf("remarks = %+v, want none", d.Remarks)
 	}
 }
 
 func TestDecideSettings(t *testing.T) {
-	asks := vfio()
+	asks := decidetest.VFIO()
 	asks["memory.high"+api.CgroupSuffix] = "1Gi"
-	d := plugin.Decide(parsePolicy(t, policy.Enforce), facts("trusted", asks))
+	d := decide.Container(decidetest.Policy(t, policy.Enforce), facts("trusted", asks))
 	want := []agentapi.Setting{
 		{
 			Name: agentapi.MemlockSetting, Asked: "5Gi", Allowed: "32Gi", Given: "5Gi", Status: agentapi.StatusPending,
@@ -72,7 +73,7 @@ func TestDecideSettings(t *testing.T) {
 
 func TestDecideYieldIsTold(t *testing.T) {
 	spec := lifecycle.Rlimit{Soft: 8 * gi, Hard: 8 * gi}
-	d := plugin.Decide(parsePolicy(t, policy.Enforce), withSpec(facts("trusted", vfio()), spec))
+	d := decide.Container(decidetest.Policy(t, policy.Enforce), withSpec(facts("trusted", decidetest.VFIO()), spec))
 	if len(d.Remarks) != 1 || d.Remarks[0].Reason != agentapi.ReasonLimitYielded || d.Remarks[0].Type != agentapi.Normal {
 		t.Errorf("remarks = %+v, want one %s", d.Remarks, agentapi.ReasonLimitYielded)
 	}
@@ -83,7 +84,7 @@ func TestDecideYieldIsTold(t *testing.T) {
 }
 
 func TestStray(t *testing.T) {
-	p := parsePolicy(t, policy.Enforce)
+	p := decidetest.Policy(t, policy.Enforce)
 	asks := map[string]string{api.GuestMemoryKey: "4Gi"}
 	for name, test := range map[string]struct {
 		labels, annotations map[string]string
@@ -91,8 +92,8 @@ func TestStray(t *testing.T) {
 	}{
 		"annotations without a launcher":  {nil, asks, api.LauncherKey},
 		"launcher annotation is no name":  {nil, map[string]string{api.LauncherKey: "Not A Name"}, `"Not A Name"`},
-		"launcher by annotation":          {nil, annotations(asks), ""},
-		"launcher by label":               {launcherLabels(), asks, ""},
+		"launcher by annotation":          {nil, decidetest.Launcher(asks), ""},
+		"launcher by label":               {decidetest.LauncherLabels(), asks, ""},
 		"plain pod":                       {nil, map[string]string{"example.com/a": "b"}, ""},
 		"plain pod without annotations":   {nil, nil, ""},
 		"key that only looks like ours":   {nil, map[string]string{"notmooring.dev/a": "b"}, ""},
@@ -100,7 +101,7 @@ func TestStray(t *testing.T) {
 		"label of another KubeVirt's pod": {map[string]string{"kubevirt.io": "virt-api"}, asks, api.LauncherKey},
 	} {
 		t.Run(name, func(t *testing.T) {
-			remark, ok := plugin.Stray(p, test.labels, test.annotations)
+			remark, ok := decide.Stray(p, test.labels, test.annotations)
 			if ok != (test.want != "") || !strings.Contains(remark.Message, test.want) {
 				t.Errorf("Stray = %+v, %v, want a message with %q", remark, ok, test.want)
 			}

@@ -1,4 +1,4 @@
-package plugin
+package decide
 
 import (
 	"errors"
@@ -101,9 +101,9 @@ func (d Decision) Act() bool {
 	return d.Launcher && !d.Undecided && d.Refusal == nil && d.Mode == policy.Enforce
 }
 
-// Decide decides what a container gets. It is a pure function: it does not block,
+// Container decides what a container gets. It is a pure function: it does not block,
 // and the same arguments give the same decision.
-func Decide(p *policy.Policy, f Facts) Decision {
+func Container(p *policy.Policy, f Facts) Decision {
 	container, ok := Recognise(p, f.Labels, f.Annotations)
 	if !ok || container != f.Container {
 		return Decision{}

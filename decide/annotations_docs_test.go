@@ -1,4 +1,4 @@
-package plugin_test
+package decide_test
 
 import (
 	"os"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/policy"
-	"github.com/mooring-vm/mooring/plugin"
+	"github.com/mooring-vm/mooring/decide"
 )
 
 // pod is what an example in the documentation is read as.
@@ -81,7 +81,7 @@ func lockOf(t *testing.T, example pod) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := plugin.Facts{Container: name, Annotations: example.Metadata.Annotations}
+	f := decide.Facts{Container: name, Annotations: example.Metadata.Annotations}
 	if limit := example.Spec.Containers[0].Resources.Limits.Memory; limit != "" {
 		b, err := api.ParseBytes(limit)
 		if err != nil {
@@ -89,7 +89,7 @@ func lockOf(t *testing.T, example pod) string {
 		}
 		f.MemoryLimit = int64(b)
 	}
-	d := plugin.Decide(rules, f)
+	d := decide.Container(rules, f)
 	switch {
 	case d.Refusal != nil:
 		return d.Refusal.Message

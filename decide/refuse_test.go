@@ -1,4 +1,4 @@
-package plugin_test
+package decide_test
 
 import (
 	"strings"
@@ -7,25 +7,26 @@ import (
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
-	"github.com/mooring-vm/mooring/plugin"
+	"github.com/mooring-vm/mooring/decide"
+	"github.com/mooring-vm/mooring/decide/decidetest"
 )
 
 type refusalTest struct {
-	facts  plugin.Facts
+	facts  decide.Facts
 	reason agentapi.Reason
 	text   []string // all of it has to be in the message
 }
 
 func refusalTests() map[string]refusalTest {
 	file := func(name string) string { return name + api.CgroupSuffix }
-	noLimit := facts("trusted", map[string]string{api.RequiresLockKey: "true", api.ValueKey: "unlimited"})
+	noLimit := facts("trusted", decidetest.UnlimitedLock())
 	noLimit.MemoryLimit = 0
 	ociNoLimit := noLimit
 	ociNoLimit.MemoryLimit = -1
 	nothing := facts("trusted", map[string]string{api.RequiresLockKey: "true"})
 	nothing.MemoryLimit = 0
 	badLauncher := facts("trusted", map[string]string{api.LauncherKey: "Not A Name"})
-	badLauncher.Labels = launcherLabels()
+	badLauncher.Labels = decidetest.LauncherLabels()
 	beyond := noLimit
 	beyond.MemoryLimit, beyond.NodeMemory = 65*gi, 64*gi
 	noHugetlb := facts("trusted", map[string]string{file("hugetlb.2MB.max"): "1Gi"})
@@ -40,7 +41,7 @@ func refusalTests() map[string]refusalTest {
 			},
 		},
 		"unlimited where the rule has none": {
-			facts("tenant-a", map[string]string{api.RequiresLockKey: "true", api.ValueKey: "unlimited"}),
+			facts("tenant-a", decidetest.UnlimitedLock()),
 			agentapi.ReasonMemlockRefused, []string{api.ValueKey + `: "unlimited"`, `"tenants"`, "no unlimited", "16Gi"},
 		},
 		"unlimited without a memory limit": {
@@ -71,18 +72,18 @@ func refusalTests() map[string]refusalTest {
 			facts("tenant-a", manyFiles()), agentapi.ReasonCgroupRefused, []string{"; also: and 2 more"},
 		},
 		"no rule for the namespace": {
-			facts("nowhere", vfio()), agentapi.ReasonMemlockRefused,
+			facts("nowhere", decidetest.VFIO()), agentapi.ReasonMemlockRefused,
 			[]string{"memory lock of 5Gi", `namespace "nowhere"`, "have a rule added"},
 		},
 		"service account that no rule names": {
-			withAccount(facts("accounts", vfio()), "default"), agentapi.ReasonMemlockRefused,
+			withAccount(facts("accounts", decidetest.VFIO()), "default"), agentapi.ReasonMemlockRefused,
 			[]string{`namespace "accounts"`, `service account "default"`},
 		},
 		"service account that is not known": {
-			facts("accounts", vfio()), agentapi.ReasonMemlockRefused, []string{`"by-account"`, "not known"},
+			facts("accounts", decidetest.VFIO()), agentapi.ReasonMemlockRefused, []string{`"by-account"`, "not known"},
 		},
 		"one byte more than fits the node": {
-			withGranted(facts("trusted", vfio()), 59*gi+1), agentapi.ReasonMemlockRefused,
+			withGranted(facts("trusted", decidetest.VFIO()), 59*gi+1), agentapi.ReasonMemlockRefused,
 			[]string{`rule "trusted"`, "memlock.nodeMax", "64Gi", "others have", "elsewhere"},
 		},
 		"nothing to compute from": {
@@ -123,37 +124,29 @@ func refusalTests() map[string]refusalTest {
 			agentapi.ReasonMemlockRefused, []string{"17Gi", "; also: ", "pids.max"},
 		},
 		"neighbour who is asked for the same": {
-			withNeighbour(facts("trusted", vfio()), "ulimits.noderesource.dev"), agentapi.ReasonNeighbourMemlock,
+			withNeighbour(facts("trusted", decidetest.VFIO()), "ulimits.noderesource.dev"), agentapi.ReasonNeighbourMemlock,
 			[]string{"ulimits.noderesource.dev/container.compute", "ulimit-adjuster", "remove memlock from"},
 		},
 		"domain that the rule does not list": {
-			facts("trusted", domain("db-1")), agentapi.ReasonDomainRefused,
+			facts("trusted", decidetest.Domain("db-1")), agentapi.ReasonDomainRefused,
 			[]string{api.DomainKey + `: "db-1"`, `rule "trusted"`, "it allows vms-*, 5530f9f3", "remove the annotation"},
 		},
 		"domain where the rule lists none": {
-			facts("tenant-a", domain("vms-1")), agentapi.ReasonDomainRefused,
+			facts("tenant-a", decidetest.Domain("vms-1")), agentapi.ReasonDomainRefused,
 			[]string{api.DomainKey + `: "vms-1"`, `rule "tenants" of the node policy allows no domains`},
 		},
 		"domain without any rule": {
-			facts("nowhere", domain("vms-1")), agentapi.ReasonDomainRefused, []string{api.DomainKey + `: "vms-1"`, "no rule"},
+			facts("nowhere", decidetest.Domain("vms-1")), agentapi.ReasonDomainRefused, []string{api.DomainKey + `: "vms-1"`, "no rule"},
 		},
 		"domain that another pod has": {
-			claimed(facts("trusted", domain("vms-1"))), agentapi.ReasonDomainClaimed,
+			claimed(facts("trusted", decidetest.Domain("vms-1"))), agentapi.ReasonDomainClaimed,
 			[]string{api.DomainKey + `: "vms-1": pod vms/first has claimed`, "delete that pod"},
 		},
 		"neighbour by its old name": {
-			withNeighbour(facts("trusted", vfio()), "ulimits.nri.containerd.io"), agentapi.ReasonNeighbourMemlock,
+			withNeighbour(facts("trusted", decidetest.VFIO()), "ulimits.nri.containerd.io"), agentapi.ReasonNeighbourMemlock,
 			[]string{"ulimits.nri.containerd.io/container.compute"},
 		},
 	}
-}
-
-// domain declares a domain of the node's libvirt.
-func domain(name string) map[string]string { return map[string]string{api.DomainKey: name} }
-
-func claimed(f plugin.Facts) plugin.Facts {
-	f.DomainClaimant = &agentapi.PodRef{Namespace: "vms", Name: "first"}
-	return f
 }
 
 // manyFiles asks for twelve files that rule tenants does not list.
@@ -171,9 +164,9 @@ func manyFiles() map[string]string {
 func TestDecideRefuses(t *testing.T) {
 	for name, test := range refusalTests() {
 		t.Run(name, func(t *testing.T) {
-			d := plugin.Decide(parsePolicy(t, policy.Enforce), test.facts)
+			d := decide.Container(decidetest.Policy(t, policy.Enforce), test.facts)
 			if d.Refusal == nil || d.Act() {
-				t.Fatalf("Decide = %+v, want a refusal that does not act", d)
+				t.Fatalf("Container = %+v, want a refusal that does not act", d)
 			}
 			checkRefusal(t, d, test)
 			if len(d.Remarks) != 1 || d.Remarks[0].Reason != test.reason || d.Remarks[0].Type != agentapi.Warning {
@@ -188,7 +181,7 @@ func TestDecideRefuses(t *testing.T) {
 	}
 }
 
-func checkRefusal(t *testing.T, d plugin.Decision, test refusalTest) {
+func checkRefusal(t *testing.T, d decide.Decision, test refusalTest) {
 	t.Helper()
 	text := d.Refusal.Error()
 	if d.Refusal.Reason != test.reason {
@@ -208,9 +201,9 @@ func checkRefusal(t *testing.T, d plugin.Decision, test refusalTest) {
 func TestDecideObservesRefusals(t *testing.T) {
 	for name, test := range refusalTests() {
 		t.Run(name, func(t *testing.T) {
-			d := plugin.Decide(parsePolicy(t, policy.Observe), test.facts)
+			d := decide.Container(decidetest.Policy(t, policy.Observe), test.facts)
 			if d.Act() || d.Refusal == nil {
-				t.Fatalf("Decide = %+v, want a refusal that does not act", d)
+				t.Fatalf("Container = %+v, want a refusal that does not act", d)
 			}
 			checkRefusal(t, d, test)
 			if len(d.Remarks) != 1 || d.Remarks[0].Reason != agentapi.ReasonWouldRefuse {
@@ -218,4 +211,9 @@ func TestDecideObservesRefusals(t *testing.T) {
 			}
 		})
 	}
+}
+
+func claimed(f decide.Facts) decide.Facts {
+	f.DomainClaimant = &agentapi.PodRef{Namespace: "vms", Name: "first"}
+	return f
 }

@@ -1,0 +1,101 @@
+package decide_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/decide"
+	"github.com/mooring-vm/mooring/decide/decidetest"
+)
+
+func TestDecideLifecycle(t *testing.T) {
+	f := facts("trusted", map[string]string{
+		api.DomainKey: "vms-1", api.GracePeriodKey: "90s", api.WatchdogKey + "/container.compute": "1h30m",
+	})
+	d := decide.Container(decidetest.Policy(t, policy.Enforce), f)
+	if !d.Act() || d.Rule != "trusted" || d.Domain != "vms-1" || d.GracePeriod != 90*time.Second || d.Watchdog != 90*time.Minute {
+		t.Errorf("decision %+v, refusal %v", d, d.Refusal)
+	}
+	if notes := strings.Join(d.Notes, "\n"); !strings.Contains(notes, `the VM is domain "vms-1" of the node's libvirt`) {
+		t.Errorf("notes %q", notes)
+	}
+	f = facts("nowhere", map[string]string{api.GracePeriodKey: "90s"})
+	if d := decide.Container(decidetest.Policy(t, policy.Enforce), f); !d.Act() || d.GracePeriod != 90*time.Second || d.Watchdog != 0 || d.Domain != "" {
+		t.Errorf("without a rule: %+v", d)
+	}
+}
+
+// The ceiling holds also for launchers that need no rule, and that run already.
+func TestGracePeriodHasACeiling(t *testing.T) {
+	p := decidetest.Policy(t, policy.Enforce)
+	p.Lifecycle.MaxGracePeriod = time.Minute
+	for asked, want := range map[string]time.Duration{"59s": 59 * time.Second, "1m": time.Minute, "61s": time.Minute, "168h": time.Minute} {
+		f := facts("nowhere", map[string]string{api.GracePeriodKey + "/pod": asked})
+		for _, f := range []decide.Facts{f, existing(f)} {
+			d := decide.Container(p, f)
+			if tooLong := len(asked) > 3 || asked == "61s"; d.GracePeriod != want || (d.Refusal != nil) != tooLong {
+				t.Errorf("%s: grace period %s, refusal %v", asked, d.GracePeriod, d.Refusal)
+			}
+		}
+	}
+	d := decide.Container(p, facts("nowhere", map[string]string{api.GracePeriodKey + "/pod": "168h"}))
+	const message = "annotation grace-period.lifecycle.mooring.dev/pod: \"168h\": want at most 1m0s"
+	if d.Refusal.Reason != agentapi.ReasonGracePeriodRefused || !strings.Contains(d.Refusal.Message, message) {
+		t.Errorf("refusal %+v", d.Refusal)
+	}
+}
+
+func TestDomainNeedsLibvirt(t *testing.T) {
+	p := decidetest.Policy(t, policy.Enforce)
+	p.Lifecycle.Libvirt = nil
+	d := decide.Container(p, claimed(facts("trusted", decidetest.Domain("vms-1"))))
+	if d.Refusal == nil || d.Refusal.Reason != agentapi.ReasonDomainRefused || d.Domain != "" ||
+		!strings.Contains(d.Refusal.Message, "names no libvirt of the node (lifecycle.libvirt)") {
+		t.Errorf("decision %+v", d)
+	}
+}
+
+// A launcher that is refused for something else, and runs, keeps its VM.
+func TestRefusedLauncherKeepsItsDomain(t *testing.T) {
+	asks := decidetest.Lock("100Gi")
+	asks[api.DomainKey] = "vms-1"
+	if d := decide.Container(decidetest.Policy(t, policy.Enforce), existing(facts("trusted", asks))); d.Refusal == nil || d.Domain != "vms-1" {
+		t.Errorf("decision %+v", d)
+	}
+	for name, f := range map[string]decide.Facts{
+		"claimed":     claimed(facts("trusted", decidetest.Domain("vms-1"))),
+		"not allowed": facts("trusted", decidetest.Domain("db-1")),
+		"no rule":     facts("nowhere", decidetest.Domain("vms-1")),
+	} {
+		if d := decide.Container(decidetest.Policy(t, policy.Enforce), existing(f)); d.Refusal == nil || d.Domain != "" {
+			t.Errorf("%s: %+v", name, d)
+		}
+	}
+}
+
+// One domain is not two for being written in two ways.
+func TestDomainByAnyForm(t *testing.T) {
+	p := decidetest.Policy(t, policy.Enforce)
+	p.Rules[0].Domains = []string{"*"}
+	for declared, want := range map[string]string{
+		strings.ToUpper(decidetest.DomainUUID): decidetest.DomainUUID, strings.ReplaceAll(decidetest.DomainUUID, "-", ""): decidetest.DomainUUID,
+		"{" + decidetest.DomainUUID + "}": "{" + decidetest.DomainUUID + "}", "VMs-1": "VMs-1", strings.Repeat("g", 32): strings.Repeat("g", 32),
+	} {
+		if d := decide.Container(p, facts("trusted", decidetest.Domain(declared))); d.Domain != want {
+			t.Errorf("%s: domain %q, want %q", declared, d.Domain, want)
+		}
+	}
+}
+
+// The refusal that the documentation shows is the one that users get.
+func TestDocumentedDomainRefusal(t *testing.T) {
+	d := decide.Container(decidetest.Policy(t, policy.Enforce), claimed(facts("trusted", decidetest.Domain("vms-1"))))
+	_, shown, _ := strings.Cut(d.Refusal.Message, ": ")
+	if !strings.Contains(readDoc(t, "docs", "annotations.md"), "\n    "+shown+"\n") {
+		t.Errorf("the documentation does not show\n%s", shown)
+	}
+}

@@ -1,0 +1,66 @@
+package decide_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/decide"
+	"github.com/mooring-vm/mooring/decide/decidetest"
+	"github.com/mooring-vm/mooring/lifecycle"
+)
+
+// The launcher's overhead counts beside the guest's memory: KubeVirt's figure where
+// it wrote one, or else an estimate, which has 8 MiB for each CPU.
+func TestOverhead(t *testing.T) {
+	asks := func(more ...string) map[string]string {
+		annotations := map[string]string{api.RequiresLockKey: "true", api.GuestMemoryKey: "4Gi"}
+		for i := 0; i < len(more); i += 2 {
+			annotations[more[i]] = more[i+1]
+		}
+		return annotations
+	}
+	for name, test := range map[string]struct {
+		annotations  map[string]string
+		cpus         int64
+		architecture string
+		want         lifecycle.Limit
+	}{
+		"estimated":                   {asks(), 0, "amd64", 4*gi + 297*mi}, // 288 MiB, 8 MiB and a byte of page tables
+		"for each CPU":                {asks(), 3500, "amd64", 4*gi + 321*mi},
+		"on Arm":                      {asks(), 0, "arm64", 4*gi + 425*mi},
+		"elsewhere":                   {asks(), 0, "riscv64", 4*gi + 297*mi},
+		"as KubeVirt wrote":           {asks(decide.OverheadKey, "283115521"), 3500, "amd64", 4*gi + 283115521},
+		"libvirt's sum is larger":     {asks(api.DevicesKey, "vfio=1"), 0, "amd64", 5 * gi},
+		"KubeVirt's with VFIO is":     {asks(api.DevicesKey, "vfio=1", decide.OverheadKey, "1356857344"), 0, "amd64", 4*gi + 1356857344},
+		"a memory limit includes it":  {map[string]string{api.RequiresLockKey: "true", decide.OverheadKey: "283115521"}, 0, "", 2 * gi},
+		"nothing is asked, or looked": {map[string]string{decide.OverheadKey: "x"}, 0, "", 0},
+		"no lock is asked for":        {map[string]string{api.GuestMemoryKey: "4Gi", decide.OverheadKey: "x"}, 0, "", 0},
+	} {
+		f := facts("trusted", test.annotations)
+		f.CPUs, f.Architecture = test.cpus, test.architecture
+		d := decide.Container(decidetest.Policy(t, policy.Enforce), f)
+		if d.Refusal != nil {
+			t.Errorf("%s: %v", name, d.Refusal)
+			continue
+		}
+		var got lifecycle.Limit
+		if d.Memlock != nil {
+			got = *d.Memlock
+		}
+		if got != test.want {
+			t.Errorf("%s: got %s, want %s", name, got, test.want)
+		}
+	}
+}
+
+func TestOverheadThatIsNoNumber(t *testing.T) {
+	for _, value := range []string{"", "283Mi", "-1", "1e9", "99999999999999999999"} {
+		f := facts("trusted", map[string]string{api.RequiresLockKey: "true", api.GuestMemoryKey: "4Gi", decide.OverheadKey: value})
+		d := decide.Container(decidetest.Policy(t, policy.Enforce), f)
+		if d.Refusal == nil || !strings.Contains(d.Refusal.Message, decide.OverheadKey+`: "`+value+`": want KubeVirt's number of bytes`) {
+			t.Errorf("%q: %v", value, d.Refusal)
+		}
+	}
+}
