@@ -92,11 +92,11 @@ torture: ## STEPS random faults on a node with launchers and VMs; SEED chooses t
 	$(GO) version && CGO_ENABLED=0 go build -trimpath -ldflags=-s -o bin/ ./integration/torture
 	hack/node run -- bin/torture --steps=$(STEPS) --seed=$(SEED)
 
-matrix: ## the core on other runtimes and kernels, into docs/compatibility.md; CELL=NAME runs one
+matrix: ## the core on other runtimes and kernels, into docs/reference/compatibility.md; CELL=NAME runs one
 	@hack/setup build node
 	@$(GO) run ./integration/matrix $(CELL)
 
-bench: ## benchmarks; BASE=FILE compares with another bench.txt, RESULT=docs/benchmarks.json publishes
+bench: ## benchmarks; BASE=FILE compares with another bench.txt, RESULT=docs/reference/benchmarks.json publishes
 	@hack/setup build test && mkdir -p "$$MOORING_ARTEFACTS"
 	$(GO) test -run='^$$' -bench=. -benchmem -benchtime=$(BENCHTIME) -count=$(COUNT) $(BENCH) | tee "$$MOORING_ARTEFACTS"/bench.txt
 	$(TOOL) benchstat $(BASE) "$$MOORING_ARTEFACTS"/bench.txt

@@ -22,7 +22,7 @@ func readDoc(t *testing.T, name string) string {
 var textBlock = regexp.MustCompile("(?ms)^```text\n(.*?)^```$")
 
 func TestAnnotationsAreDocumented(t *testing.T) {
-	doc := readDoc(t, "annotations.md")
+	doc := readDoc(t, "reference/annotations.md")
 	words := append(api.CgroupFiles(),
 		api.LauncherKey, api.SidecarKey, api.APIVersionKey, api.RequiresLockKey, api.ValueKey, api.GuestMemoryKey, api.DevicesKey, "<file>"+api.CgroupSuffix,
 		api.GracePeriodKey, api.WatchdogKey, api.DomainKey, api.VCPUsKey, api.ResizeMemoryKey, api.CPUQuotaKey, api.CPUSharesKey,
@@ -37,7 +37,7 @@ func TestAnnotationsAreDocumented(t *testing.T) {
 // The message that the documentation shows is the one that users get.
 func TestDocumentedError(t *testing.T) {
 	_, err := api.Parse(map[string]string{api.ValueKey: "16Gb"}, "compute")
-	for _, block := range textBlock.FindAllStringSubmatch(readDoc(t, "annotations.md"), -1) {
+	for _, block := range textBlock.FindAllStringSubmatch(readDoc(t, "reference/annotations.md"), -1) {
 		if strings.TrimSpace(block[1]) != err.Error() {
 			t.Errorf("the documentation shows\n%s\nand users see\n%v", block[1], err)
 		}

@@ -22,7 +22,7 @@ var (
 )
 
 func docPath(elements ...string) string {
-	return filepath.Join(append([]string{"..", ".."}, elements...)...)
+	return filepath.Join(append([]string{".."}, elements...)...)
 }
 
 func readDoc(t *testing.T, elements ...string) string {
@@ -37,16 +37,16 @@ func readDoc(t *testing.T, elements ...string) string {
 // The commands that the documentation shows print what it shows, for the files that
 // it shows.
 func TestPolicyCommandsInDocs(t *testing.T) {
-	doc, readme := readDoc(t, "docs", "policy.md"), readDoc(t, "README.md")
-	runCommandsIn(t, "policy.md", 3, map[string]string{
+	doc, readme := readDoc(t, "docs", "reference", "policy.md"), readDoc(t, "README.md")
+	runCommandsIn(t, "reference/policy.md", 3, map[string]string{
 		"policy.yaml": yamlBlock.FindStringSubmatch(doc)[1],
 		"pod.yaml":    yamlBlock.FindStringSubmatch(readme)[1],
 	})
 }
 
 func TestMemlockCommandsInDocs(t *testing.T) {
-	doc := readDoc(t, "docs", "memlock.md")
-	runCommandsIn(t, "memlock.md", 3, map[string]string{
+	doc := readDoc(t, "docs", "how-to", "memory-lock.md")
+	runCommandsIn(t, "how-to/memory-lock.md", 3, map[string]string{
 		"two-vdpa.xml": xmlBlock.FindStringSubmatch(doc)[1],
 		"gpu.yaml":     yamlBlock.FindStringSubmatch(doc)[1],
 	})
@@ -87,9 +87,9 @@ func runCommandsIn(t *testing.T, page string, least int, files map[string]string
 // Every field of the JSON that scripts read is documented.
 func TestJSONInDocs(t *testing.T) {
 	for file, values := range map[string][]any{
-		"policy.md":  {policycheck.Report{}, explain.Explanation{}},
-		"doctor.md":  {doctor.Report{}},
-		"memlock.md": {memlockJSON{}},
+		"reference/policy.md":   {policycheck.Report{}, explain.Explanation{}},
+		"reference/doctor.md":   {doctor.Report{}},
+		"how-to/memory-lock.md": {memlockJSON{}},
 	} {
 		doc := readDoc(t, "docs", file)
 		for _, v := range values {
@@ -120,17 +120,17 @@ func jsonNames(of reflect.Type) (names []string) {
 
 // Every check of the doctor is described under its name.
 func TestChecksInDocs(t *testing.T) {
-	doc := readDoc(t, "docs", "doctor.md")
+	doc := readDoc(t, "docs", "reference", "doctor.md")
 	for _, f := range doctor.Examine(t.Context(), doctor.Machine{Root: os.DirFS(t.TempDir())}).Findings {
 		if !strings.Contains(doc, "\n| `"+f.Check+"` |") {
-			t.Errorf("docs/doctor.md does not tell of %s", f.Check)
+			t.Errorf("docs/reference/doctor.md does not tell of %s", f.Check)
 		}
 	}
 }
 
 // The exit codes are documented, and in the help.
 func TestExitCodesInDocs(t *testing.T) {
-	if !strings.Contains(readDoc(t, "docs", "troubleshooting.md"), "\n| 6 | ") || !strings.Contains(exitCodes, " 6 ") {
+	if !strings.Contains(readDoc(t, "docs", "how-to", "troubleshoot.md"), "\n| 6 | ") || !strings.Contains(exitCodes, " 6 ") {
 		t.Error("exit code 6 is not documented")
 	}
 }

@@ -18,7 +18,7 @@ func (p *Program) doctorCommand() *cobra.Command {
 		Long: "Looks at the kernel, cgroups, containerd and its NRI, other NRI plugins, kubelet, and\n" +
 			"the agent, and says of each what was found, what it means, and how to mend it. Changes\n" +
 			"nothing. Needs no agent; run it as root, for else much is not known.\n\n" +
-			"Exit code 1: there is a problem. docs/doctor.md describes the findings.",
+			"Exit code 1: there is a problem. docs/reference/doctor.md describes the findings.",
 		Args: between(0, 0, "none"),
 	}
 	var o doctor.Options

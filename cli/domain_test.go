@@ -170,5 +170,5 @@ func runDomain(t *testing.T, args ...string) result {
 }
 
 func TestDomainCommandsInDocs(t *testing.T) {
-	runCommandsIn(t, "headroom.md", 1, map[string]string{"db.xml": xmlBlock.FindStringSubmatch(readDoc(t, "docs", "headroom.md"))[1]})
+	runCommandsIn(t, "how-to/headroom.md", 1, map[string]string{"db.xml": xmlBlock.FindStringSubmatch(readDoc(t, "docs", "how-to", "headroom.md"))[1]})
 }

@@ -206,11 +206,11 @@ func TestQuotaInDocs(t *testing.T) {
 	s := startQuotaServer(t)
 	s.documented()
 	t.Setenv(clientcmd.RecommendedConfigPathEnvVar, s.kubeconfig)
-	doc := readDoc(t, "docs", "quota.md")
-	runCommandsIn(t, "quota.md", 1, nil)
+	doc := readDoc(t, "docs", "how-to", "quota.md")
+	runCommandsIn(t, "how-to/quota.md", 1, nil)
 	for _, name := range jsonNames(reflect.TypeFor[quotaStatusJSON]()) {
 		if !strings.Contains(doc, "`"+name+"`") {
-			t.Errorf("docs/quota.md does not tell of %s", name)
+			t.Errorf("docs/how-to/quota.md does not tell of %s", name)
 		}
 	}
 }

@@ -143,10 +143,10 @@ func TestWaitDistrustsADryRun(t *testing.T) {
 
 // The annotations of Events are documented.
 func TestEventAnnotationsInDocs(t *testing.T) {
-	doc := readDoc(t, "docs", "resize.md")
+	doc := readDoc(t, "docs", "how-to", "resize.md")
 	for _, key := range []string{agentapi.WantedKey, agentapi.ReportKey} {
 		if !strings.Contains(doc, "`"+key+"`") {
-			t.Errorf("docs/resize.md does not tell of %s", key)
+			t.Errorf("docs/how-to/resize.md does not tell of %s", key)
 		}
 	}
 }

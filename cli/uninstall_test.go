@@ -108,7 +108,7 @@ func TestUninstallFlagsInDocs(t *testing.T) {
 	flags := program.uninstallCommand().Flags()
 	others := map[string]bool{"reset-then-reuse-values": true, "set": true, "no-hooks": true} // Helm's
 	found := 0
-	for _, flag := range regexp.MustCompile(`--([a-z][a-z-]+)`).FindAllStringSubmatch(readDoc(t, "docs", "uninstall.md"), -1) {
+	for _, flag := range regexp.MustCompile(`--([a-z][a-z-]+)`).FindAllStringSubmatch(readDoc(t, "docs", "how-to", "uninstall.md"), -1) {
 		found++
 		if flags.Lookup(flag[1]) == nil && !others[flag[1]] && flag[1] != "uninstall" {
 			t.Errorf("--%s does not exist", flag[1])

@@ -34,7 +34,7 @@ var lockLine = regexp.MustCompile(`^# memory lock: (\S+)\n`)
 
 // Every example is a pod that says in its first line what it may lock.
 func TestAnnotationExamples(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "docs", "annotations.md"))
+	text, err := os.ReadFile(filepath.Join("..", "docs", "reference", "annotations.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -67,7 +67,7 @@ func TestDocumentedRefusals(t *testing.T) {
 	for _, test := range refusalTests() {
 		messages = append(messages, decide.Container(decidetest.Policy(t, policy.Enforce), test.facts).Refusal.Message)
 	}
-	_, rest, _ := strings.Cut(readDoc(t, "docs", "troubleshooting.md"), "\n## The launcher is refused\n")
+	_, rest, _ := strings.Cut(readDoc(t, "docs", "how-to", "troubleshoot.md"), "\n## The launcher is refused\n")
 	section, _, _ := strings.Cut(rest, "\n## ")
 	blocks := textBlock.FindAllStringSubmatch(section, -1)
 	if len(blocks) < 10 {

@@ -95,7 +95,7 @@ func TestDomainByAnyForm(t *testing.T) {
 func TestDocumentedDomainRefusal(t *testing.T) {
 	d := decide.Container(decidetest.Policy(t, policy.Enforce), claimed(facts("trusted", decidetest.Domain("vms-1"))))
 	_, shown, _ := strings.Cut(d.Refusal.Message, ": ")
-	if !strings.Contains(readDoc(t, "docs", "annotations.md"), "\n    "+shown+"\n") {
+	if !strings.Contains(readDoc(t, "docs", "reference", "annotations.md"), "\n    "+shown+"\n") {
 		t.Errorf("the documentation does not show\n%s", shown)
 	}
 }

@@ -24,9 +24,9 @@ import (
 
 func readLifecycleDoc(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "docs", "lifecycle.md"))
+	text, err := os.ReadFile(filepath.Join("..", "docs", "explanation", "lifecycle.md"))
 	if errors.Is(err, fs.ErrNotExist) && os.Getenv("MOORING_REQUIRE_CGROUP2") != "" {
-		t.Skip("no docs/lifecycle.md in the node, which gets this package's folder alone")
+		t.Skip("no docs/explanation/lifecycle.md in the node, which gets this package's folder alone")
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -30,7 +30,7 @@ func agent(_ context.Context, s *survey) finding {
 	case errors.Is(s.agentErr, fs.ErrPermission):
 		return finding{Unknown, s.agentErr.Error(), "only root may ask the agent", askAsRoot}
 	case s.agentErr != nil && !s.installed():
-		return finding{Note, "not installed", "nothing is set for launchers", "see docs/install.md"}
+		return finding{Note, "not installed", "nothing is set for launchers", "see docs/how-to/install.md"}
 	case s.agentErr != nil:
 		return finding{Problem, s.agentErr.Error(), "nothing is set for new launchers; those that require the agent are refused",
 			"look at its log: journalctl -u mooring-agent"}

@@ -33,7 +33,7 @@ func containerdVersion(s *survey) finding {
 	v, ok := s.containerd()
 	switch {
 	case s.runtime.Name != "containerd":
-		return finding{Unknown, found, "Mooring is tested with containerd only", "see docs/install.md"}
+		return finding{Unknown, found, "Mooring is tested with containerd only", "see docs/how-to/install.md"}
 	case !ok:
 		return finding{Unknown, found, "not a version that is understood", ""}
 	case !v.AtLeast(version.MustParseGeneric("2.0")):

@@ -22,7 +22,7 @@ func kubelet(ctx context.Context, s *survey) finding {
 	if err != nil {
 		return finding{Unknown, "runs, cgroup driver " + driver, "its version is not known: " + err.Error(), askAsRoot}
 	}
-	return finding{OK, ver + ", cgroup driver " + driver, "creates the pods' cgroups, and owns the files that docs/annotations.md names", ""}
+	return finding{OK, ver + ", cgroup driver " + driver, "creates the pods' cgroups, and owns the files that docs/reference/annotations.md names", ""}
 }
 
 // kubeletVersion asks the program, where only root can have put it there.

@@ -37,7 +37,7 @@ func tracker(_ context.Context, s *survey) finding {
 	t := s.agent.Tracker
 	switch {
 	case s.agentErr != nil && !s.installed():
-		return finding{Note, "not installed", "VM processes are not tracked", "see docs/install.md"}
+		return finding{Note, "not installed", "VM processes are not tracked", "see docs/how-to/install.md"}
 	case s.agentErr != nil:
 		return finding{Unknown, "the agent does not answer", "it is the agent that says whether VM processes are tracked", "see agent"}
 	case !t.Available:
@@ -56,7 +56,7 @@ func hook(_ context.Context, s *survey) finding {
 	case errors.Is(err, fs.ErrNotExist):
 		return finding{
 			s.problemIfInstalled(), "no " + hookPath,
-			"pods have no /run/mooring/hook: those that call it in a preStop hook do not wait for their VM", "install it again: see docs/install.md",
+			"pods have no /run/mooring/hook: those that call it in a preStop hook do not wait for their VM", "install it again: see docs/how-to/install.md",
 		}
 	case err != nil:
 		return finding{Unknown, hookPath + ": " + cause(err).Error(), "pods are given this program", askAsRoot}

@@ -24,7 +24,7 @@ func TestLifecycleFindings(t *testing.T) {
 		"no bpffs":              {with(file("proc/mounts", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n")), "bpffs", Problem, "mount -t bpf"},
 		"another file system":   {with(file("proc/mounts", "tmpfs /sys/fs/bpf tmpfs rw 0 0\n")), "bpffs", Problem, "no bpffs at /sys/fs/bpf"},
 		"no mounts":             {with(file("proc/mounts", "")), "bpffs", Unknown, "procfs"},
-		"no hook":               {with(file("usr/local/libexec/mooring/mooring-hook", "")), "hook", Problem, "docs/install.md"},
+		"no hook":               {with(file("usr/local/libexec/mooring/mooring-hook", "")), "hook", Problem, "docs/how-to/install.md"},
 		"hook for root only":    {hookMode(0o700), "hook", Problem, "0755"},
 		"hook is a directory":   {hookMode(fs.ModeDir | 0o755), "hook", Problem, "drwxr-xr-x"},
 		"policy is none":        {with(file("etc/mooring/policy.yaml", "x")), "node-libvirt", Unknown, "mooring policy check /etc/mooring/policy.yaml"},

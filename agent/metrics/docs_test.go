@@ -83,7 +83,7 @@ func reasonsAtZero(t *testing.T) map[string]bool {
 
 func readDoc(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "metrics.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "metrics.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -149,7 +149,7 @@ func (h *handle) report(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *handle) notFound(w http.ResponseWriter, r *http.Request) {
-	h.refuse(w, refused(podapi.CodeNotFound, "no such resource: %.20q %.80q; docs/pod-socket.md lists them", r.Method, r.URL.Path))
+	h.refuse(w, refused(podapi.CodeNotFound, "no such resource: %.20q %.80q; docs/reference/pod-socket.md lists them", r.Method, r.URL.Path))
 }
 
 // read reads the body of a request.

@@ -3,7 +3,7 @@ package agentapi
 import "time"
 
 // Phase is where a launcher and its VM processes are with each other. The state
-// machine is in docs/lifecycle.md.
+// machine is in docs/explanation/lifecycle.md.
 type Phase string
 
 // The phases of a launcher.

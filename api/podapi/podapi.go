@@ -1,5 +1,5 @@
 // Package podapi is what the agent serves to a pod, on a socket of the pod's own: JSON
-// over HTTP/1.1. docs/pod-socket.md describes it for those who write a client.
+// over HTTP/1.1. docs/reference/pod-socket.md describes it for those who write a client.
 //
 // The socket is the pod: nothing in a request says which one is meant. Requests are read
 // strictly: a field that is not known, a number out of range or anything after the body

@@ -11,7 +11,7 @@ import (
 
 func readDoc(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "policy.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "policy.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,7 @@
 //
 // Pod annotations are user input. Without a rule that matches, nothing is
 // granted. The file is strict YAML: unknown fields, duplicate keys and values out
-// of range are errors that name the field. docs/policy.md describes it for users.
+// of range are errors that name the field. docs/reference/policy.md describes it for users.
 //
 // A Policy is not changed after it was parsed; its methods are pure, do not block
 // and may be called from several goroutines at once.

@@ -19,7 +19,7 @@ import (
 
 func readDocs(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/prestop.md")
+	text, err := os.ReadFile("../../docs/how-to/prestop.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestDocumentedExitCodesAndDefaults(t *testing.T) {
 		fmt.Sprintf("(%.0f seconds by default)", heartbeat.DefaultInterval.Seconds()),
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("docs/prestop.md does not say %q", want)
+			t.Errorf("docs/how-to/prestop.md does not say %q", want)
 		}
 	}
 	if lines := strings.Split(help, "\n"); !slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "Each has --help. Exit codes: 0 done") }) {

@@ -11,7 +11,7 @@ import (
 	"github.com/mooring-vm/mooring/shim/prestop"
 )
 
-// The exit codes, as docs/prestop.md tells them.
+// The exit codes, as docs/how-to/prestop.md tells them.
 const (
 	exitDone        = 0 // the VM is gone, or the heartbeat ended with SIGTERM
 	exitFailed      = 1

@@ -1,6 +1,6 @@
 // Command bench measures what Mooring costs, beside what costs nothing: an empty
 // NRI plugin, and a node without one. It writes the figures as JSON and renders
-// docs/benchmarks.md from them. `make bench` runs it.
+// docs/reference/benchmarks.md from them. `make bench` runs it.
 package main
 
 import (

@@ -23,7 +23,7 @@ func TestWebhooksInDocs(t *testing.T) {
 		want[name] = []string{byDefault[name][0], byDefault[name][1], failure}
 	}
 	got := map[string][]string{}
-	for line := range strings.Lines(read(t, "../../docs/webhooks.md")) {
+	for line := range strings.Lines(read(t, "../../docs/reference/webhooks.md")) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
 		for i := range cells {
 			cells[i] = strings.TrimSpace(cells[i])
@@ -33,7 +33,7 @@ func TestWebhooksInDocs(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("docs/webhooks.md: namespaces, objects and failure policies (-want +got):\n%s", diff)
+		t.Errorf("docs/reference/webhooks.md: namespaces, objects and failure policies (-want +got):\n%s", diff)
 	}
 }
 

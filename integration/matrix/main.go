@@ -1,9 +1,9 @@
 // Command matrix runs the core of the node suite on several runtimes and kernels
-// and writes docs/compatibility.md from what came out.
+// and writes docs/reference/compatibility.md from what came out.
 //
 //	go run ./integration/matrix                      every cell, about two hours when emulated
 //	go run ./integration/matrix trixie/distribution  this cell; what is known of the others stays
-//	go run ./integration/matrix -render              the page anew, from docs/compatibility.json
+//	go run ./integration/matrix -render              the page anew, from docs/reference/compatibility.json
 //
 // It is to be run in the root of a checkout.
 package main
@@ -23,7 +23,7 @@ import (
 //go:generate go run . -render -docs=../../docs
 
 func main() {
-	docs := flag.String("docs", "docs", "folder of compatibility.json and compatibility.md")
+	docs := flag.String("docs", "docs/reference", "folder of compatibility.json and compatibility.md")
 	tests := flag.String("run", "", "run only the tests of the core that match, and keep what is known of the others")
 	handler := flag.String("handler", "", "run with this runtime handler alone, not with all of each cell")
 	only := flag.Bool("render", false, "run nothing, and write compatibility.md from compatibility.json")

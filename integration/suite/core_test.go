@@ -13,7 +13,7 @@ const handlerEnv = "MOORING_SUITE_HANDLER"
 
 // claim makes a test part of the core, what users rely on, which runs on every
 // runtime of the version matrix: go run ./integration/matrix. Names of such tests
-// begin with TestCore. text is what the test shows, for docs/compatibility.md.
+// begin with TestCore. text is what the test shows, for docs/reference/compatibility.md.
 func claim(t *testing.T, text string) {
 	t.Helper()
 	t.Attr("claim", text)

@@ -19,7 +19,7 @@ import (
 	"github.com/mooring-vm/mooring/integration/cri"
 )
 
-// TestDocumentedPod: the pod of docs/resize.md does what is said there, run by a real
+// TestDocumentedPod: the pod of docs/how-to/resize.md does what is said there, run by a real
 // kubelet. Of what is written it is changed what this node cannot have: images, a network,
 // and 4 GiB.
 func TestDocumentedPod(t *testing.T) {
@@ -71,7 +71,7 @@ var yamlBlock = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
 // documentedPod reads it as strictly as the API server.
 func documentedPod(t *testing.T) *corev1.Pod {
 	t.Helper()
-	doc, err := os.ReadFile("../../docs/resize.md")
+	doc, err := os.ReadFile("../../docs/how-to/resize.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // secondLook is how long an agent that has not seen a domain start waits until it knows
-// who else declares it (docs/lifecycle.md), with the time that the runtime takes.
+// who else declares it (docs/explanation/lifecycle.md), with the time that the runtime takes.
 const secondLook = 40 * time.Second
 
 func domainOf(p cri.Pod) string { return "vm-" + p.UID[:8] }

@@ -63,7 +63,7 @@ func TestVersion(t *testing.T) {
 
 // The page of the docs names no flag that does not exist.
 func TestDocumentedFlagsExist(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "quota.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "how-to", "quota.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -67,7 +67,7 @@ var metricRow = regexp.MustCompile("(?m)^\\| `(mooring_[a-z_]+)` \\| ([a-z]+) \\
 
 // The table names every metric, with its type and its labels.
 func TestMetricsAreDocumented(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "quota.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "how-to", "quota.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ var yamlBlock = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
 
 // The documented pod asks for a size that its limits allow, and its sidecar is one.
 func TestDocs(t *testing.T) {
-	doc, err := os.ReadFile(filepath.Join("..", "..", "docs", "resize.md"))
+	doc, err := os.ReadFile(filepath.Join("..", "..", "docs", "how-to", "resize.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

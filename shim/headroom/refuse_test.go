@@ -74,7 +74,7 @@ func TestRefuses(t *testing.T) {
 
 // What is refused is documented, under the element that the reason names.
 func TestRefusalsInDocs(t *testing.T) {
-	doc, err := os.ReadFile(filepath.Join("..", "..", "docs", "headroom.md"))
+	doc, err := os.ReadFile(filepath.Join("..", "..", "docs", "how-to", "headroom.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

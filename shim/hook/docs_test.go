@@ -21,7 +21,7 @@ var yamlBlock = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
 // The documented annotation is one that KubeVirt and the sidecar take, and each flag is
 // documented.
 func TestDocs(t *testing.T) {
-	doc, err := os.ReadFile(filepath.Join("..", "..", "docs", "headroom.md"))
+	doc, err := os.ReadFile(filepath.Join("..", "..", "docs", "how-to", "headroom.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

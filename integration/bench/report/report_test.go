@@ -129,7 +129,7 @@ func TestAPageNeedsAllTables(t *testing.T) {
 
 // The page says what the figures beside it say.
 func TestPublishedPage(t *testing.T) {
-	r, err := Load("../../../docs/benchmarks.json")
+	r, err := Load("../../../docs/reference/benchmarks.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,12 +137,12 @@ func TestPublishedPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := os.ReadFile("../../../docs/benchmarks.md")
+	got, err := os.ReadFile("../../../docs/reference/benchmarks.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("bin/bench render docs/benchmarks.json makes another page (-rendered +there):\n%s", diff)
+		t.Errorf("bin/bench render docs/reference/benchmarks.json makes another page (-rendered +there):\n%s", diff)
 	}
 }
 

@@ -27,10 +27,10 @@ func read(t *testing.T, path ...string) string {
 	return string(text)
 }
 
-// TestDocumentedWebhooks holds the table in docs/webhooks.md, and what is said below it of
+// TestDocumentedWebhooks holds the table in docs/reference/webhooks.md, and what is said below it of
 // all of them, against webhooks.yaml.
 func TestDocumentedWebhooks(t *testing.T) {
-	docs := read(t, "docs", "webhooks.md")
+	docs := read(t, "docs", "reference", "webhooks.md")
 	found := 0
 	for document := range strings.SplitSeq(read(t, "deploy", "kubernetes", "webhooks.yaml"), "\n---\n") {
 		all := &registrationv1.ValidatingWebhookConfiguration{} // a mutating one has all that is asked for here
@@ -40,7 +40,7 @@ func TestDocumentedWebhooks(t *testing.T) {
 		for _, hook := range all.Webhooks {
 			found++
 			if !strings.Contains(docs, "| `"+hook.Name+"` |") {
-				t.Errorf("docs/webhooks.md has no row of %s", hook.Name)
+				t.Errorf("docs/reference/webhooks.md has no row of %s", hook.Name)
 			}
 			if *hook.FailurePolicy != registrationv1.Ignore || *hook.TimeoutSeconds != 5 {
 				t.Errorf("%s: %s, %d seconds: the docs say Ignore and 5", hook.Name, *hook.FailurePolicy, *hook.TimeoutSeconds)
@@ -64,9 +64,9 @@ func excluded(s *metav1.LabelSelector) []string {
 	return nil
 }
 
-// TestDocumentedMessages: every message in docs/webhooks.md is what the guards say.
+// TestDocumentedMessages: every message in docs/reference/webhooks.md is what the guards say.
 func TestDocumentedMessages(t *testing.T) {
-	docs := read(t, "docs", "webhooks.md")
+	docs := read(t, "docs", "reference", "webhooks.md")
 	busy := newWorld(t, namespace(manager, managed16), edit(raised(), managed), reservation(), kubevirtObject())
 	idle := newWorld(t, namespace(), quiet(), kubevirtObject())
 	pod := ask(t, admissionv1.Create, nil, made("9Gi", ""))
@@ -87,7 +87,7 @@ func TestDocumentedMessages(t *testing.T) {
 	} {
 		message := of.guard.Handle(t.Context(), of.request).Result.Message
 		if message == "" || !strings.Contains(docs, "    "+message+"\n") {
-			t.Errorf("docs/webhooks.md does not have:\n    %s", message)
+			t.Errorf("docs/reference/webhooks.md does not have:\n    %s", message)
 		}
 	}
 }
@@ -98,7 +98,7 @@ func TestDocumentedWarning(t *testing.T) {
 	r := ask(t, admissionv1.Create, nil, made("99Gi", "m-db"))
 	r.Namespace, r.UserInfo.Username = "vms", virtController
 	got := guard.NewLauncher(w.guard).Handle(t.Context(), r)
-	if len(got.Warnings) != 1 || !strings.Contains(read(t, "docs", "webhooks.md"), "    "+got.Warnings[0]+"\n") {
-		t.Errorf("docs/webhooks.md does not have:\n    %s", got.Warnings)
+	if len(got.Warnings) != 1 || !strings.Contains(read(t, "docs", "reference", "webhooks.md"), "    "+got.Warnings[0]+"\n") {
+		t.Errorf("docs/reference/webhooks.md does not have:\n    %s", got.Warnings)
 	}
 }

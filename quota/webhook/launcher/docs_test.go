@@ -22,7 +22,7 @@ var (
 
 func readDoc(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "launcher-webhook.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "how-to", "launcher-webhook.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
