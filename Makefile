@@ -96,7 +96,7 @@ matrix: ## the core on other runtimes and kernels, into docs/reference/compatibi
 	@hack/setup build node
 	@$(GO) run ./integration/matrix $(CELL)
 
-bench: ## benchmarks; BASE=FILE compares with another bench.txt, RESULT=docs/reference/benchmarks.json publishes
+bench: ## benchmarks; BASE=FILE compares with another bench.txt, RESULT=integration/bench/benchmarks.json publishes
 	@hack/setup build test && mkdir -p "$$MOORING_ARTEFACTS"
 	$(GO) test -run='^$$' -bench=. -benchmem -benchtime=$(BENCHTIME) -count=$(COUNT) $(BENCH) | tee "$$MOORING_ARTEFACTS"/bench.txt
 	$(TOOL) benchstat $(BASE) "$$MOORING_ARTEFACTS"/bench.txt

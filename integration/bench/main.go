@@ -1,6 +1,6 @@
-// Command bench measures what Mooring costs, beside what costs nothing: an empty
-// NRI plugin, and a node without one. It writes the figures as JSON and renders
-// docs/reference/benchmarks.md from them. `make bench` runs it.
+// Command bench measures the cost of Mooring against an empty NRI plugin and a node without
+// Mooring. It writes the figures as JSON. `make bench` runs it, and `make generate` renders the
+// published figures, benchmarks.json, to pages in docs/reference.
 package main
 
 import (

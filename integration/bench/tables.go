@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -40,8 +39,7 @@ type tables map[string][]report.Row
 
 func (t tables) add(name string, rows []report.Row) { t[name] = rows }
 
-// publish prints tables, and writes them to file, and the page beside it, unless
-// file is empty. The page is left out while a table of it is missing.
+// publish prints tables and writes them to file, unless file is empty.
 func publish(t tables, file string) error {
 	where, err := report.ThisMachine()
 	if err != nil {
@@ -62,15 +60,7 @@ func publishOf(t tables, where report.Machine, file string) error {
 	if file == "" {
 		return nil
 	}
-	if err := r.Save(file); err != nil {
-		return err
-	}
-	err := report.RenderFile(file)
-	if errors.Is(err, report.ErrIncomplete) {
-		say("no page yet: not all of its figures are in %s", file)
-		return nil
-	}
-	return err
+	return r.Save(file)
 }
 
 func roundTripRows(s samples) []report.Row {

@@ -1,11 +1,11 @@
-// Command matrix runs the core of the node suite on several runtimes and kernels
-// and writes docs/reference/compatibility.md from what came out.
+// Command matrix runs the core of the node suite on several runtimes and kernels. It keeps the
+// results in integration/matrix/compatibility.json and renders docs/reference/compatibility.md.
 //
 //	go run ./integration/matrix                      every cell, about two hours when emulated
-//	go run ./integration/matrix trixie/distribution  this cell; what is known of the others stays
-//	go run ./integration/matrix -render              the page anew, from docs/reference/compatibility.json
+//	go run ./integration/matrix trixie/distribution  this cell; the results of the others stay
+//	go run ./integration/matrix -render              render the page from the results
 //
-// It is to be run in the root of a checkout.
+// Run it in the root of a checkout.
 package main
 
 import (
@@ -15,21 +15,21 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 )
 
-//go:generate go run . -render -docs=../../docs
+//go:generate go run . -render -results=compatibility.json -page=../../docs/reference/compatibility.md
 
 func main() {
-	docs := flag.String("docs", "docs/reference", "folder of compatibility.json and compatibility.md")
-	tests := flag.String("run", "", "run only the tests of the core that match, and keep what is known of the others")
-	handler := flag.String("handler", "", "run with this runtime handler alone, not with all of each cell")
-	only := flag.Bool("render", false, "run nothing, and write compatibility.md from compatibility.json")
+	results := flag.String("results", "integration/matrix/compatibility.json", "file with the results")
+	page := flag.String("page", "docs/reference/compatibility.md", "page to render")
+	tests := flag.String("run", "", "run only matching tests of the core, and keep the results of the others")
+	handler := flag.String("handler", "", "run with this runtime handler only")
+	only := flag.Bool("render", false, "run nothing, and render the page from the results")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *docs, *only, selection{names: flag.Args(), handler: *handler, tests: *tests})
+	err := run(ctx, files{*results, *page}, *only, selection{names: flag.Args(), handler: *handler, tests: *tests})
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "matrix:", err)
@@ -37,8 +37,11 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, docs string, renderOnly bool, s selection) error {
-	r := results{file: filepath.Join(docs, "compatibility.json")}
+// files are the paths of the results and of the rendered page.
+type files struct{ results, page string }
+
+func run(ctx context.Context, f files, renderOnly bool, s selection) error {
+	r := results{file: f.results}
 	if err := r.load(); err != nil {
 		return err
 	}
@@ -50,10 +53,10 @@ func run(ctx context.Context, docs string, renderOnly bool, s selection) error {
 		}
 		failed = runCells(ctx, &r, cells)
 	}
-	return errors.Join(failed, writePage(filepath.Join(docs, "compatibility.md"), r))
+	return errors.Join(failed, writePage(f.page, r))
 }
 
-// runCells goes on after a cell that failed, and saves what is known after each.
+// runCells continues after a failed cell, and saves the results after each.
 func runCells(ctx context.Context, r *results, cells []cell) error {
 	var failed []string
 	for _, c := range cells {

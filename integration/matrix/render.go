@@ -21,37 +21,65 @@ func writePage(file string, r results) error {
 	return os.WriteFile(file, page, 0o644)
 }
 
-// page is what the template sees.
+// page is the data of the template.
 type page struct {
 	Columns []column
-	Holds   []row // the same everywhere, as far as it holds
-	Differs []row // holds in ways that depend on the runtime
+	Holds   []row // claims without an outcome of their own
+	Differs []row // claims whose outcome depends on the runtime
 	Broken  []finding
 	Skipped []finding
 }
 
 // column is a cell with the runs of all its handlers.
 type column struct {
+	Key  string // one letter, unique on the page
 	Cell string
 	runs []coreRun
 }
 
-// row is a claim, with one text for each column.
+// row is a claim with its verdicts, in the order of their first column.
 type row struct {
-	Claim string
-	Cells []string
+	Claim    string
+	Verdicts []verdict
 }
 
-// finding is a claim that did not hold, or was not tried.
+// verdict lists the columns in which a claim has this result.
+type verdict struct {
+	Text string
+	Keys []string
+}
+
+// On joins the keys.
+func (v verdict) On() string { return strings.Join(v.Keys, ", ") }
+
+// Holds lists the columns in which the claim holds.
+func (r row) Holds() string {
+	for _, v := range r.Verdicts {
+		if v.Text == passed {
+			return v.On()
+		}
+	}
+	return "none"
+}
+
+// Elsewhere lists the other verdicts with their columns.
+func (r row) Elsewhere() string {
+	var all []string
+	for _, v := range r.Verdicts {
+		if v.Text != passed {
+			all = append(all, v.Text+": "+v.On())
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+// finding is a claim that failed or was skipped.
 type finding struct{ Where, Claim, Reason string }
 
 func render(runs []coreRun) ([]byte, error) {
 	p := page{Columns: columns(runs)}
 	for _, text := range claimTexts(runs) {
-		r := row{Claim: text}
-		for _, c := range p.Columns {
-			r.Cells = append(r.Cells, c.verdict(text))
-		}
+		r := row{Claim: text, Verdicts: verdicts(p.Columns, text)}
 		if dependsOnTheRuntime(runs, text) {
 			p.Differs = append(p.Differs, r)
 		} else {
@@ -68,19 +96,52 @@ func render(runs []coreRun) ([]byte, error) {
 	return b.Bytes(), err
 }
 
+// verdicts groups the columns by their result for a claim. A column whose handlers differ
+// appears in several groups, with the handler behind its key.
+func verdicts(columns []column, claim string) []verdict {
+	var all []verdict
+	add := func(text, key string) {
+		i := slices.IndexFunc(all, func(v verdict) bool { return v.Text == text })
+		if i < 0 {
+			i, all = len(all), append(all, verdict{Text: text})
+		}
+		all[i].Keys = append(all[i].Keys, key)
+	}
+	for _, c := range columns {
+		byHandler := c.verdicts(claim)
+		if len(slices.Compact(slices.Clone(byHandler))) == 1 {
+			add(byHandler[0], c.Key)
+			continue
+		}
+		for i, text := range byHandler {
+			add(text, c.Key+" ("+c.runs[i].Handler+")")
+		}
+	}
+	return all
+}
+
+// verdicts returns the result of a claim with each handler.
+func (c column) verdicts(claim string) []string {
+	var all []string
+	for _, r := range c.runs {
+		all = append(all, r.verdict(claim))
+	}
+	return all
+}
+
 func columns(runs []coreRun) []column {
 	var cs []column
 	for _, r := range runs {
 		i := slices.IndexFunc(cs, func(c column) bool { return c.Cell == r.Cell })
 		if i < 0 {
-			i, cs = len(cs), append(cs, column{Cell: r.Cell})
+			i, cs = len(cs), append(cs, column{Key: string(rune('A' + len(cs))), Cell: r.Cell})
 		}
 		cs[i].runs = append(cs[i].runs, r)
 	}
 	return cs
 }
 
-// claimTexts are those of all runs, in the order of the first that has them.
+// claimTexts returns the claims of all runs, in the order of their first run.
 func claimTexts(runs []coreRun) []string {
 	var texts []string
 	for _, r := range runs {
@@ -108,6 +169,9 @@ func (r coreRun) claim(text string) (claim, bool) {
 	return r.Claims[i], true
 }
 
+// passed is the verdict of a claim that holds without further words.
+const passed = "yes"
+
 func (r coreRun) verdict(text string) string {
 	c, ok := r.claim(text)
 	switch {
@@ -120,43 +184,27 @@ func (r coreRun) verdict(text string) string {
 	case c.Outcome != "":
 		return c.Outcome
 	default:
-		return "yes"
+		return passed
 	}
 }
 
-// verdict names the handlers where they differ.
-func (c column) verdict(text string) string {
-	var all, named []string
-	for _, r := range c.runs {
-		v := r.verdict(text)
-		if !slices.Contains(all, v) {
-			all = append(all, v)
-		}
-		named = append(named, r.Handler+": "+v)
-	}
-	if len(all) == 1 {
-		return all[0]
-	}
-	return strings.Join(named, "; ")
-}
-
-// Fact is what was found in the cell. Every run of it found the same, but for the
-// handlers' versions.
+// Fact returns a version found in the cell. All its runs found the same, except the handlers'
+// versions.
 func (c column) Fact(name string) string {
 	for _, r := range c.runs {
 		if v := r.Facts[name]; v != "" {
 			return v
 		}
 	}
-	return "not told"
+	return "unknown"
 }
 
-// Date is that of the latest run.
+// Date returns the date of the latest run.
 func (c column) Date() string {
 	return slices.MaxFunc(c.runs, func(a, b coreRun) int { return strings.Compare(a.Date, b.Date) }).Date
 }
 
-// Handler is the version of one that was run with.
+// Handler returns the version of a handler, or "not run".
 func (c column) Handler(name string) string {
 	if !slices.ContainsFunc(c.runs, func(r coreRun) bool { return r.Handler == name }) {
 		return "not run"
@@ -164,21 +212,13 @@ func (c column) Handler(name string) string {
 	return c.Fact(name)
 }
 
-// Head is the cell over its column of a table.
-func (c column) Head() string {
-	head := upstream(c.Fact("runtime")) + ", kernel " + upstream(c.Fact("kernel"))
-	if strings.Contains(c.Cell, "-nri") {
-		head += ", NRI " + c.Fact("nri")
-	}
-	var handlers []string
-	for _, r := range c.runs {
-		handlers = append(handlers, r.Handler)
-	}
-	return head + ", " + strings.Join(handlers, " and ")
-}
+// Kernel returns the kernel's release without the distribution's suffix.
+func (c column) Kernel() string { return upstream(c.Fact("kernel")) }
 
-// upstream is NAME VERSION, or VERSION, without what a distribution or a build adds to
-// the version.
+// Runtime returns the runtime's name and version, without a suffix.
+func (c column) Runtime() string { return upstream(c.Fact("runtime")) }
+
+// upstream cuts a distribution's or a build's suffix from "NAME VERSION" or "VERSION".
 func upstream(fact string) string {
 	version := strings.LastIndex(fact, " ") + 1
 	return fact[:version+strings.IndexAny(fact[version:]+"~", "~+-")]

@@ -9,7 +9,7 @@ import (
 )
 
 func TestCoreCgroupSettingsArrive(t *testing.T) {
-	claim(t, "A launcher's cgroup has what its annotations ask for")
+	claim(t, "The launcher's cgroup has the annotated settings")
 	f := setUp(t)
 	settings := map[string]struct{ asked, want string }{
 		"cpu.max":          {"150000 100000", "150000 100000"},

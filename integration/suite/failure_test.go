@@ -38,7 +38,7 @@ func (f fixture) startAgent(t *testing.T) {
 
 // TestCoreWithoutTheAgent is about launchers that require the plugin.
 func TestCoreWithoutTheAgent(t *testing.T) {
-	claim(t, "Agent stopped, a launcher that requires it is created")
+	claim(t, "Agent stopped; a launcher requires it")
 	f := setUp(t)
 	annotations := map[string]string{
 		api.RequiresLockKey:              "true",
@@ -93,7 +93,7 @@ func (f fixture) heldBack(t *testing.T, p cri.Pod) *cri.Instance {
 // TestCoreWhatSlippedThroughIsRepaired: a launcher that does not require the plugin
 // starts without its limit while the agent is away.
 func TestCoreWhatSlippedThroughIsRepaired(t *testing.T) {
-	claim(t, "Agent stopped, a launcher that does not require it is created")
+	claim(t, "Agent stopped; a launcher does not require it")
 	outcome(t, slipped)
 	f := setUp(t)
 	start := f.stopAgent(t)
@@ -180,7 +180,7 @@ func (f fixture) synchronizations(t *testing.T) float64 {
 }
 
 func TestCoreContainerdRestartLeavesTheAgentAlive(t *testing.T) {
-	claim(t, "The agent connects again to a runtime that was restarted, and knows its launchers")
+	claim(t, "The agent reconnects to a restarted runtime and finds its launchers")
 	f := setUp(t)
 	p := launcher(map[string]string{api.RequiresLockKey: "true", api.ValueKey: "1Gi"})
 	f.run(t, p, cri.Container{MemoryLimit: gib})
@@ -214,7 +214,7 @@ func TestReadinessFollowsContainerd(t *testing.T) {
 
 // TestCoreFailedStartGivesTheMemoryBack: runc fails after the container was created.
 func TestCoreFailedStartGivesTheMemoryBack(t *testing.T) {
-	claim(t, "A launcher that fails to start no longer counts for the node's ceiling")
+	claim(t, "A launcher that fails to start leaves the node's account")
 	f := setUp(t)
 	before := f.granted(t)
 	s := f.sandbox(t, launcher(map[string]string{api.RequiresLockKey: "true", api.ValueKey: "1Gi"}))
@@ -264,7 +264,7 @@ func TestObserveModeChangesNothing(t *testing.T) {
 }
 
 func TestCoreStoppedContainersAreForgotten(t *testing.T) {
-	claim(t, "A pod that is removed is forgotten")
+	claim(t, "The agent forgets a removed pod")
 	f := setUp(t)
 	p := launcher(map[string]string{api.RequiresLockKey: "true"})
 	s := f.sandbox(t, p)

@@ -31,11 +31,11 @@ func (f fixture) hangAgent(t *testing.T) (resume func()) {
 // began. The agent must find that launcher as soon as it can.
 func TestCoreHungAgent(t *testing.T) {
 	for name, annotations := range map[string]map[string]string{
-		"that requires it":         {plugin.RequiredPluginsAnnotation: `["mooring"]`},
-		"that does not require it": {},
+		"requires it":         {plugin.RequiredPluginsAnnotation: `["mooring"]`},
+		"does not require it": {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			claim(t, "Agent hangs, a launcher "+name+" is created")
+			claim(t, "Agent hangs; a launcher "+name)
 			f := setUp(t)
 			p := launcher(with(annotations, map[string]string{api.RequiresLockKey: "true", api.ValueKey: "1Gi"}))
 			s := f.sandbox(t, p) // before, so that CreateContainer is what the agent does not answer

@@ -39,7 +39,7 @@ func (f fixture) killAgent(t *testing.T) (start func()) {
 // TestCoreWhatAKilledAgentMissedIsRepaired: one launcher was there when the agent
 // died, and one comes while it is away.
 func TestCoreWhatAKilledAgentMissedIsRepaired(t *testing.T) {
-	claim(t, "Agent killed, a launcher that does not require it is created")
+	claim(t, "Agent killed; a launcher does not require it")
 	outcome(t, slipped)
 	f := setUp(t)
 	annotations := map[string]string{api.RequiresLockKey: "true", api.ValueKey: "1Gi"}

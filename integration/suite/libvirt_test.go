@@ -26,7 +26,7 @@ func hostdev(address string) string {
 }
 
 func TestCoreLibvirtSetsWhatIsComputed(t *testing.T) {
-	claim(t, "What is computed from a domain XML is what libvirt sets for QEMU, with real VFIO devices")
+	claim(t, "The limit computed from a domain XML equals libvirt's, with VFIO devices")
 	f := setUp(t)
 	outcome(t, "libvirt "+f.output(t, "virsh", "--version"))
 	f.bindVFIO(t)

@@ -49,7 +49,7 @@ func (v *vm) left() bool { return v.libvirt || v.name != v.placement.name }
 
 // TestCoreAbnormalExit: however a launcher ends, its VM ends, too.
 func TestCoreAbnormalExit(t *testing.T) {
-	claim(t, "A VM does not outlive its launcher, however that ends")
+	claim(t, "A VM ends with its launcher, however that ends")
 	f := setUpVMs(t)
 	for _, e := range endings() {
 		if runs(t, e.name, !e.more) {

@@ -12,7 +12,7 @@ import (
 // TestCoreStartup: launcher, heartbeat, VM, in this order; the agent knows the VM for
 // what it is, by pid and start time.
 func TestCoreStartup(t *testing.T) {
-	claim(t, "A VM that its launcher starts is known for what it is, in the pod and in the node's libvirt")
+	claim(t, "The agent recognises VM processes, of the pod and of the node's libvirt")
 	underFaults(t, func(t *testing.T, f fixture, x fault) {
 		vms := f.runLaunchers(t, placements(), want{annotations: map[string]string{api.WatchdogKey: "10m"}})
 		for _, v := range vms {

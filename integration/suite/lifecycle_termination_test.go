@@ -26,7 +26,7 @@ type termination struct {
 // TestCorePodTermination: the kubelet runs the hook, and stops the container after it.
 // The hook ends well once the VM is gone, and not before.
 func TestCorePodTermination(t *testing.T) {
-	claim(t, "A pod that is deleted has its VM shut down first")
+	claim(t, "The VM of a deleted pod shuts down first")
 	underFaults(t, func(t *testing.T, f fixture, x fault) {
 		vms := f.fleet(t, want{owner: careless})
 		f.terminate(t, vms, x)

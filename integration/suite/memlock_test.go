@@ -10,7 +10,7 @@ import (
 )
 
 func TestCoreMemlockArrives(t *testing.T) {
-	claim(t, "A launcher has the memory lock that its annotations ask for")
+	claim(t, "A launcher has the annotated memory lock")
 	f := setUp(t)
 	i := f.run(t, launcher(map[string]string{api.GuestMemoryKey: "4Gi", api.DevicesKey: "vfio=1"}), cri.Container{MemoryLimit: 6 * gib})
 	if got, want := f.memlock(t, i), both(5*gib); got != want {
@@ -66,7 +66,7 @@ func TestCoreUnlimitedArrives(t *testing.T) {
 }
 
 func TestCoreMemlockReachesWhatTheContainerStarts(t *testing.T) {
-	claim(t, "What is started in a running launcher has its memory lock")
+	claim(t, "Processes started later have the launcher's memory lock")
 	f := setUp(t)
 	p := launcher(map[string]string{api.RequiresLockKey: "true", api.ValueKey: "3Gi"})
 	i := f.run(t, p, cri.Container{MemoryLimit: gib})
@@ -77,7 +77,7 @@ func TestCoreMemlockReachesWhatTheContainerStarts(t *testing.T) {
 }
 
 func TestCoreOtherContainersStayAsTheyAre(t *testing.T) {
-	claim(t, "Other containers of a launcher's pod are left alone")
+	claim(t, "Other containers of a launcher's pod stay unchanged")
 	f := setUp(t)
 	s := f.sandbox(t, launcher(map[string]string{api.RequiresLockKey: "true", api.ValueKey: "1Gi"}))
 	for name, want := range map[string]string{"compute": both(2 * gib), "sidecar": both(8 * mib)} {
@@ -102,7 +102,7 @@ func TestLauncherByAnnotation(t *testing.T) {
 }
 
 func TestCorePlainPodIsNotTouched(t *testing.T) {
-	claim(t, "A plain pod is left alone, whatever its annotations say")
+	claim(t, "A plain pod stays unchanged, whatever its annotations")
 	f := setUp(t)
 	f.isNotTouched(t, map[string]string{api.RequiresLockKey: "true", api.ValueKey: "1Gi"})
 }
@@ -131,7 +131,7 @@ func (f fixture) isNotTouched(t *testing.T, annotations map[string]string) {
 }
 
 func TestCoreRefusalSaysWhy(t *testing.T) {
-	claim(t, "What the policy does not allow is refused, and kubelet is told why")
+	claim(t, "A launcher beyond the policy is refused, and kubelet gets the reason")
 	f := setUp(t)
 	p := launcher(map[string]string{api.RequiresLockKey: "true", api.ValueKey: "64Gi"})
 	f.isRefused(t, p, gib, []string{api.ValueKey, `"64Gi"`, `rule "tenants"`, "16Gi"})

@@ -12,7 +12,7 @@ import (
 func podDir(p cri.Pod) string { return "/run/mooring/pods/" + p.UID }
 
 func TestCorePodDirectory(t *testing.T) {
-	claim(t, "A launcher has its pod directory, may touch two files in it, and make none")
+	claim(t, "A launcher has its pod directory, can touch two files and make none")
 	f := setUp(t)
 	p := launcher(map[string]string{api.RequiresLockKey: "true"})
 	i := f.run(t, p, cri.Container{MemoryLimit: gib, User: 107})
@@ -84,7 +84,7 @@ func TestPodCanTakeNoRoom(t *testing.T) {
 }
 
 func TestCorePodDirectoryGoesWithThePod(t *testing.T) {
-	claim(t, "The pod directory goes with the pod")
+	claim(t, "The pod directory ends with the pod")
 	f := setUp(t)
 	p := launcher(map[string]string{api.RequiresLockKey: "true"})
 	s := f.sandbox(t, p)
@@ -109,7 +109,7 @@ func TestCoreUserNamespace(t *testing.T) {
 	for _, h := range handlers() {
 		t.Run(h, func(t *testing.T) {
 			if !f.hasUserNamespaces(t, h) {
-				outcome(t, "no pod runs in a user namespace there, with or without a plugin")
+				outcome(t, "no pod runs in a user namespace, plugin or not")
 				f.runsNoUserNamespace(t, h)
 				return
 			}

@@ -11,7 +11,7 @@ import (
 // updates a container. The agent sets them again; without it, what the
 // container's spec keeps in unified does.
 func TestCoreKubeletsUpdateDoesNotUndo(t *testing.T) {
-	claim(t, "An update by kubelet does not undo the cgroup settings, with and without the agent")
+	claim(t, "Cgroup settings survive kubelet's updates, with and without the agent")
 	f := setUp(t)
 	for name, while := range map[string]func(do func()){
 		"while the agent runs":       func(do func()) { do() },

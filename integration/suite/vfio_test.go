@@ -48,7 +48,7 @@ func (f fixture) locked(t *testing.T, i *cri.Instance) int64 {
 }
 
 func TestCoreVFIO(t *testing.T) {
-	claim(t, "QEMU with VFIO devices pins the guest's memory in a launcher that says so, and fails to start in one that does not")
+	claim(t, "QEMU with VFIO devices starts only in a launcher that declares them")
 	f := setUp(t)
 	groups := f.bindVFIO(t)
 	vfio := func(i int) string { return "vfio-pci,host=" + vfioDevices[i] }

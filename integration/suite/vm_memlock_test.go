@@ -35,7 +35,7 @@ func (f fixture) lockedTo(t *testing.T, v *vm, bytes int64) int {
 
 // TestCoreMemlockOfQEMU: the limit is QEMU's, also where somebody else has set another.
 func TestCoreMemlockOfQEMU(t *testing.T) {
-	claim(t, "QEMU has the memory lock that its launcher was given: in the pod, in the node's libvirt, and where a manager sets a lower one")
+	claim(t, "QEMU has its launcher's memory lock: in the pod, by libvirt, lowered later")
 	f := setUpVMs(t)
 	asks := map[string]string{api.RequiresLockKey: "true", api.ValueKey: "1Gi"} // and 1Gi of the container
 	t.Run("child of its launcher", func(t *testing.T) {

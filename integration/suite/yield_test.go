@@ -74,14 +74,14 @@ func (f fixture) specWithMemlock(t *testing.T) []byte {
 // raised. NRI adds the rlimit to the spec beside the one that is there, although
 // the runtime specification forbids that; runtimes set both, ours last.
 func TestCoreLimitInTheSpec(t *testing.T) {
-	claim(t, "A memory lock from the runtime's own configuration is raised if it is too low, else left alone")
+	claim(t, "A memory lock from the runtime's configuration: raised if too low, else kept")
 	f := setUp(t)
 	if name := f.runtime(t).name; name != "containerd" {
 		t.Skipf("the limit comes from a base_runtime_spec, which %s has not", name)
 	}
 	tells := f.runtime(t).features(t).tellsRlimits
 	if !tells {
-		outcome(t, "replaced in both cases: the runtime does not tell plugins of it")
+		outcome(t, "replaced in both cases: the runtime hides it from plugins")
 	}
 	defer f.addMemlockRuntimes(t)()
 	for _, h := range handlers() {

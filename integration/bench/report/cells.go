@@ -8,7 +8,7 @@ import (
 	"github.com/mooring-vm/mooring/integration/bench/stats"
 )
 
-// column shows one aspect of rows.
+// column shows one property of a row.
 type column struct {
 	title string
 	cell  func(Row) (string, error)
@@ -16,7 +16,7 @@ type column struct {
 
 func columns() []column {
 	return []column{
-		{"what", func(r Row) (string, error) { return r.What, nil }},
+		{"measurement", func(r Row) (string, error) { return r.What, nil }},
 		{"with", func(r Row) (string, error) { return r.Who, nil }},
 		{"value", Row.value},
 		{"n", func(r Row) (string, error) {
@@ -29,16 +29,16 @@ func columns() []column {
 			return r.summary(func(s stats.Summary) string { return format(s.P99, r.Unit) }), nil
 		}},
 		{"ratio (95%)", Row.ratio},
-		{"goal", Row.goals},
-		{"reached", Row.verdicts},
 	}
 }
 
-// cells returns the table's lines, the head first. Columns in which nothing is are
-// left out.
-func (t Table) cells() ([][]string, error) {
+// withGoals adds the column of goals, which have a table of their own in the pages.
+func withGoals(columns []column) []column { return append(columns, column{"goal", Row.goals}) }
+
+// cells returns the lines of these columns, the head first, without empty columns.
+func (t Table) cells(columns []column) ([][]string, error) {
 	var kept [][]string
-	for _, c := range columns() {
+	for _, c := range columns {
 		cells := []string{c.title}
 		for _, r := range t.Rows {
 			cell, err := c.cell(r)
@@ -74,7 +74,7 @@ func (r Row) value() (string, error) {
 	return format(r.Value, r.Unit), nil
 }
 
-// summary is empty for a row of a single measurement.
+// summary returns "" for a row of a single measurement.
 func (r Row) summary(show func(stats.Summary) string) string {
 	if r.Summary == nil {
 		return ""
@@ -89,22 +89,28 @@ func (r Row) ratio() (string, error) {
 	return formatRatio(*r.Ratio), nil
 }
 
+// goals shows each goal of the row with its verdict.
 func (r Row) goals() (string, error) {
-	var all []string
-	for _, g := range r.Goals {
-		all = append(all, g.format(r.Unit))
-	}
-	return strings.Join(all, "; "), nil
-}
-
-func (r Row) verdicts() (string, error) {
 	var all []string
 	for _, g := range r.Goals {
 		v, err := r.Verdict(g)
 		if err != nil {
 			return "", err
 		}
-		all = append(all, string(v))
+		all = append(all, fmt.Sprintf("%s: %s", g.format(r.Unit), v))
 	}
 	return strings.Join(all, "; "), nil
+}
+
+// figure shows the part of the row that a goal bounds.
+func (r Row) figure(q Quantity) string {
+	switch {
+	case q == Ratio && r.Ratio != nil:
+		return formatRatio(*r.Ratio)
+	case q == Median && r.Summary != nil:
+		return format(r.Summary.Median, r.Unit)
+	case q == P99 && r.Summary != nil:
+		return format(r.Summary.P99, r.Unit)
+	}
+	return format(r.Value, r.Unit)
 }

@@ -68,10 +68,10 @@ func times(v float64) string {
 
 func (g Goal) format(u Unit) string {
 	if g.Of == Ratio {
-		return fmt.Sprintf("ratio at most %.2f", g.Most)
+		return fmt.Sprintf("ratio ≤ %.2f", g.Most)
 	}
 	if g.Of == Value {
-		return "at most " + format(g.Most, u)
+		return "≤ " + format(g.Most, u)
 	}
-	return fmt.Sprintf("%s at most %s", g.Of, format(g.Most, u))
+	return fmt.Sprintf("%s ≤ %s", g.Of, format(g.Most, u))
 }

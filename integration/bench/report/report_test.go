@@ -88,13 +88,23 @@ func TestTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := strings.Join([]string{
-		"| what | with | n | median | p99 | ratio (95%) | goal | reached |",
-		"|---|---|---|---|---|---|---|---|",
-		"| ask | empty | 10 | 100 µs | 200 µs |  |  |  |",
-		"| ask | Mooring | 10 | 110 µs | 3.00 ms | 1.100 (1.050 to 1.120) | ratio at most 1.15; p99 at most 1.00 ms | met; not met |",
+		"| measurement | with | n | median | p99 | ratio (95%) |",
+		"|---|---|---|---|---|---|",
+		"| ask | empty | 10 | 100 µs | 200 µs |  |",
+		"| ask | Mooring | 10 | 110 µs | 3.00 ms | 1.100 (1.050 to 1.120) |",
 	}, "\n")
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestPrintShowsGoals(t *testing.T) {
+	var out strings.Builder
+	if err := example().Print(&out); err != nil {
+		t.Fatal(err)
+	}
+	if want := "ratio ≤ 1.15: met; p99 ≤ 1.00 ms: not met"; !strings.Contains(out.String(), want) {
+		t.Errorf("printed without %q:\n%s", want, out.String())
 	}
 }
 
@@ -114,35 +124,52 @@ func TestSaveKeepsOtherTables(t *testing.T) {
 	}
 }
 
-func TestAPageNeedsAllTables(t *testing.T) {
+func TestGoalsTable(t *testing.T) {
+	got, err := (Result{Tables: map[string]Table{"example": example()}}).markdownGoals("example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := strings.Join([]string{
+		"| measurement | with | goal | figure | reached |",
+		"|---|---|---|---|---|",
+		"| ask | Mooring | ratio ≤ 1.15 | 1.100 (1.050 to 1.120) | met |",
+		"| ask | Mooring | p99 ≤ 1.00 ms | 3.00 ms | not met |",
+	}, "\n")
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestPagesNeedAllTables(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "figures.json")
 	if err := (Result{Tables: map[string]Table{"round_trip": example()}}).Save(file); err != nil {
 		t.Fatal(err)
 	}
-	if err := RenderFile(file); !errors.Is(err, ErrIncomplete) {
-		t.Errorf("RenderFile = %v, want it to say that tables are missing", err)
-	}
-	if err := RenderFile("figures.txt"); err == nil {
-		t.Error("a page was rendered over its own figures")
+	if err := RenderFile(file, t.TempDir()); !errors.Is(err, ErrIncomplete) {
+		t.Errorf("RenderFile = %v, want ErrIncomplete", err)
 	}
 }
 
-// The page says what the figures beside it say.
-func TestPublishedPage(t *testing.T) {
-	r, err := Load("../../../docs/reference/benchmarks.json")
+func TestPublishedPages(t *testing.T) {
+	r, err := Load("../benchmarks.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := r.Markdown()
+	rendered, err := r.Pages()
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := os.ReadFile("../../../docs/reference/benchmarks.md")
-	if err != nil {
-		t.Fatal(err)
+	for name, want := range rendered {
+		got, err := os.ReadFile(filepath.Join("../../../docs/reference", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, string(got)); diff != "" {
+			t.Errorf("`make generate` changes docs/reference/%s (-rendered +committed):\n%s", name, diff)
+		}
 	}
-	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("bin/bench render docs/reference/benchmarks.json makes another page (-rendered +there):\n%s", diff)
+	if len(rendered) != 5 {
+		t.Errorf("%d pages, want 5", len(rendered))
 	}
 }
 
