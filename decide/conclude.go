@@ -10,33 +10,44 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle"
 )
 
-// conclude turns what was found into the decision's outcome, for the mode that
-// the policy is in.
+// observing begins every remark of observe mode.
+const observing = "observe mode, nothing is done: "
+
+// conclude derives refusal, account, remarks and the state of each setting from the collected
+// requests and faults.
 func (d *decider) conclude() {
 	d.decision.Refusal = d.refusal()
 	d.decision.Demand = d.demand()
-	refusal, observe := d.decision.Refusal, d.decision.Mode != policy.Enforce
-	switch {
-	case d.decision.Undecided:
-	case refusal != nil && observe:
-		d.remark(agentapi.Warning, agentapi.ReasonWouldRefuse, "observe mode, nothing is done: "+refusal.Message)
-	case refusal != nil:
-		d.remark(agentapi.Warning, refusal.Reason, refusal.Message)
-	case observe && d.decision.Yield:
-		d.remark(agentapi.Normal, agentapi.ReasonWouldSet, strings.TrimSuffix(
-			"observe mode, nothing is done: "+d.yielded()+"; would set "+d.outcome(), "; would set "))
-	case observe && len(d.decision.Settings) > 0:
-		d.remark(agentapi.Normal, agentapi.ReasonWouldSet, "observe mode, nothing is done: would set "+d.outcome())
-	case d.decision.Yield:
-		d.remark(agentapi.Normal, agentapi.ReasonLimitYielded, d.yielded())
+	if !d.decision.Undecided {
+		d.addRemark()
 	}
 	for i := range d.decision.Settings {
-		d.mark(&d.decision.Settings[i])
+		d.concludeSetting(&d.decision.Settings[i])
 	}
 }
 
-// mark says what becomes of a setting.
-func (d *decider) mark(s *agentapi.Setting) {
+// addRemark reports a refusal, a limit that Mooring leaves alone, and in observe mode the
+// settings that enforce mode would apply.
+func (d *decider) addRemark() {
+	refusal, observe := d.decision.Refusal, d.decision.Mode != policy.Enforce
+	switch {
+	case refusal != nil && observe:
+		d.remark(agentapi.Warning, agentapi.ReasonWouldRefuse, observing+refusal.Message)
+	case refusal != nil:
+		d.remark(agentapi.Warning, refusal.Reason, refusal.Message)
+	case observe && d.decision.Yield && d.outcome() == "":
+		d.remark(agentapi.Normal, agentapi.ReasonWouldSet, observing+d.yielded())
+	case observe && d.decision.Yield:
+		d.remark(agentapi.Normal, agentapi.ReasonWouldSet, observing+d.yielded()+"; would set "+d.outcome())
+	case observe && len(d.decision.Settings) > 0:
+		d.remark(agentapi.Normal, agentapi.ReasonWouldSet, observing+"would set "+d.outcome())
+	case d.decision.Yield:
+		d.remark(agentapi.Normal, agentapi.ReasonLimitYielded, d.yielded())
+	}
+}
+
+// concludeSetting fills in status, given value and message of a setting.
+func (d *decider) concludeSetting(s *agentapi.Setting) {
 	yield := d.decision.Yield && s.Name == agentapi.MemlockSetting
 	switch {
 	case d.decision.Mode != policy.Enforce:
@@ -52,36 +63,36 @@ func (d *decider) mark(s *agentapi.Setting) {
 	}
 }
 
-// demand is what the launcher counts for in the node's account: what it is given.
-// What runs already counts whatever is thought of it now: its memory is locked.
+// demand returns the launcher's charge in the node's account; nil: none. A new launcher is
+// charged for the lock that it gets. An existing one is charged for its present limit even if
+// the policy would now refuse it, because its processes may have locked that memory.
 func (d *decider) demand() *lifecycle.Limit {
-	asked, refused := d.decision.Memlock, d.decision.Refusal != nil
+	requested, refused := d.decision.Memlock, d.decision.Refusal != nil
 	if !d.facts.Exists {
 		if refused {
 			return nil
 		}
-		return asked
+		return requested
 	}
-	if asked == nil && !refused {
-		return nil // as when it was created
+	if requested == nil && !refused {
+		return nil // as at its creation
 	}
 	switch {
-	case !d.allowed():
-		// What a pod merely asks for must not use up the node: only what it got.
+	case refused || d.decision.Undecided:
+		// An unapproved request must not use up the node.
 		return largest(nil, d.facts.SpecMemlock)
-	case asked != nil && *asked == lifecycle.Unlimited:
-		return asked
+	case requested != nil && *requested == lifecycle.Unlimited:
+		return requested
 	}
-	return largest(asked, d.facts.SpecMemlock)
+	return largest(requested, d.facts.SpecMemlock)
 }
 
-func (d *decider) allowed() bool { return d.decision.Refusal == nil && !d.decision.Undecided }
-
-// largest returns the largest finite one of the limits, else an unlimited one.
-func largest(asked *lifecycle.Limit, spec *lifecycle.Rlimit) *lifecycle.Limit {
+// largest returns the largest finite limit, or unlimited when none is finite. nil: there are no
+// limits.
+func largest(requested *lifecycle.Limit, spec *lifecycle.Rlimit) *lifecycle.Limit {
 	var limits []lifecycle.Limit
-	if asked != nil {
-		limits = append(limits, *asked)
+	if requested != nil {
+		limits = append(limits, *requested)
 	}
 	if spec != nil {
 		limits = append(limits, spec.Soft, spec.Hard)
@@ -97,22 +108,21 @@ func largest(asked *lifecycle.Limit, spec *lifecycle.Rlimit) *lifecycle.Limit {
 }
 
 func (d *decider) yielded() string {
-	return fmt.Sprintf("the container's spec has RLIMIT_MEMLOCK %s already, and %s is asked for: left alone",
+	return fmt.Sprintf("the container's spec has RLIMIT_MEMLOCK %s already, which covers the %s asked for: left alone",
 		d.facts.SpecMemlock.Soft, d.decision.Memlock)
 }
 
-// outcome lists what is set: not a memory lock that is left alone.
+// outcome lists the settings that Mooring applies in enforce mode. It leaves out a memory lock
+// that the spec covers.
 func (d *decider) outcome() string {
 	var all []string
 	for _, s := range d.decision.Settings {
-		name := s.Name
-		if name == agentapi.MemlockSetting {
-			if d.decision.Yield {
-				continue
-			}
-			name = "RLIMIT_MEMLOCK"
+		switch {
+		case s.Name != agentapi.MemlockSetting:
+			all = append(all, s.Name+" to "+quantity(s.Name, s.Asked))
+		case !d.decision.Yield:
+			all = append(all, "RLIMIT_MEMLOCK to "+s.Asked)
 		}
-		all = append(all, name+" to "+s.Asked)
 	}
 	return strings.Join(all, ", ")
 }

@@ -2,6 +2,7 @@ package decide
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -12,10 +13,10 @@ import (
 	"github.com/mooring-vm/mooring/memlock"
 )
 
-// Facts is all that a decision about a container depends on, next to the policy.
+// Facts describe one container, its pod and its node.
 type Facts struct {
 	Pod         agentapi.PodRef
-	Container   string            // name of the container that is to be created
+	Container   string            // name of the container
 	Labels      map[string]string // of the pod
 	Annotations map[string]string // of the pod
 
@@ -25,59 +26,59 @@ type Facts struct {
 	// MemoryLimit is the container's memory limit in bytes, 0 or less for none.
 	MemoryLimit int64
 
-	// CPUs is how many CPUs the container has, in thousandths: the most that its
-	// limit, its cpuset or its request says. 0 when none of them does.
+	// CPUs is the number of CPUs of the container, in thousandths: the largest of its limit, its
+	// cpuset and its request. 0 when the container has none of them.
 	CPUs int64
 
 	// Architecture is the node's, as Kubernetes names it.
 	Architecture string
 
-	// SpecMemlock is the RLIMIT_MEMLOCK in the container's spec. nil: none, so
-	// it inherits the runtime's own. Of a container that is to be created, it
-	// is from the runtime's configuration, or from a plugin that was asked
-	// before.
+	// SpecMemlock is the RLIMIT_MEMLOCK in the container's spec. nil: the container inherits the
+	// limit of the runtime. In the spec of a new container, the limit comes from the runtime's
+	// configuration or from an NRI plugin with a lower index.
 	SpecMemlock *lifecycle.Rlimit
 
-	// NodeMemory is the memory of the node in bytes, 0 when not known.
+	// NodeMemory is the memory of the node in bytes, 0 when unknown.
 	NodeMemory int64
 
-	// Exists is set for a container that was created before, with whatever
-	// its spec has: by an agent that was here earlier, or without one.
+	// Exists is set for a container that the runtime created before this decision: while the agent
+	// was away, or before it was installed. Its spec can no longer change.
 	Exists bool
 
-	// NodeGranted is the locked memory granted to the node's other launchers.
+	// NodeGranted is the locked memory, in bytes, that the node's account charges to all other
+	// launchers.
 	NodeGranted int64
 
-	// DomainClaimant is the other pod that has claimed the domain that this one
-	// declares; nil: none.
+	// DomainClaimant is another pod that has claimed the declared domain. nil: none.
 	DomainClaimant *agentapi.PodRef
 
-	// Controllers are the cgroup controllers that containers of this node can
-	// have; nil when not known, which lets the runtime find out.
+	// Controllers are the cgroup controllers of the node's containers. nil: unknown, the runtime
+	// finds out.
 	Controllers []string
 }
 
-// Remark is something to tell the pod's author: what becomes an event.
+// Remark is the content of an Event for the pod's author.
 type Remark struct {
 	Type    agentapi.EventType
 	Reason  agentapi.Reason
 	Message string
 }
 
-// Decision is what is to be done with a container.
+// Decision says how to treat one container.
 type Decision struct {
-	// Launcher is false for a container that does not run a VM. Nothing else
-	// is set then, and nothing may be done to it.
+	// Launcher is false for a container that does not run a VM. All other fields are empty then,
+	// and Mooring leaves the container alone.
 	Launcher bool
 
-	// NeedsRule is set where something is asked for that a rule has to allow.
+	// NeedsRule is set when the annotations request something that a rule must allow.
 	NeedsRule bool
 
 	Mode     policy.Mode
-	Rule     string              // of the policy that decided; empty when none was needed, or matched
-	Memlock  *lifecycle.Limit    // what the container is to have, nil when it asks for no lock
-	Yield    bool                // the spec has that much already: leave it
-	Demand   *lifecycle.Limit    // what it counts for in the node's account
+	Rule     string              // the deciding rule; empty when none was needed or none matched
+	Compared []policy.Comparison // of the first rules of the policy, up to the one that ended the search
+	Memlock  *lifecycle.Limit    // the requested memory lock; nil: none
+	Yield    bool                // the spec's limit already covers Memlock: leave it
+	Demand   *lifecycle.Limit    // the launcher's charge in the node's account
 	Ceiling  *lifecycle.Limit    // as in [lifecycle.Launcher]
 	Cgroup   []api.CgroupSetting // sorted by file
 	Settings []agentapi.Setting  // for users: memlock first, then cgroup files
@@ -89,29 +90,27 @@ type Decision struct {
 	Domain                string
 	GracePeriod, Watchdog time.Duration
 
-	// Undecided is set for a container that exists while the service account
-	// is not known that says which rule holds: nothing may be done to it, and
-	// nothing told of it, until then.
+	// Undecided is set for an existing container while the agent does not know the service account
+	// that selects the rule. Until then the agent neither changes the container nor reports on it.
 	Undecided bool
 }
 
-// Act reports whether the container gets what was decided. In observe mode, and
-// with a refusal, it gets nothing.
+// Act reports whether the container gets the decided settings. In observe mode, and with a
+// refusal, it gets none.
 func (d Decision) Act() bool {
 	return d.Launcher && !d.Undecided && d.Refusal == nil && d.Mode == policy.Enforce
 }
 
-// Container decides what a container gets. It is a pure function: it does not block,
-// and the same arguments give the same decision.
+// Container decides about a container that the runtime creates, or that it created earlier.
 func Container(p *policy.Policy, f Facts) Decision {
 	container, ok := Recognise(p, f.Labels, f.Annotations)
 	if !ok || container != f.Container {
 		return Decision{}
 	}
 	d := decider{policy: p, facts: f, decision: Decision{Launcher: true, Mode: p.Mode}}
-	d.decide()
+	d.matchRule()
+	d.evaluate()
 	d.conclude()
-	d.bound()
 	return d.decision
 }
 
@@ -121,53 +120,64 @@ type decider struct {
 	facts    Facts
 	decision Decision
 	faults   []fault
+
+	rule    policy.Rule // that matches the pod
+	ruleErr error       // why none matches
 }
 
-// decide collects what is asked for, and all that speaks against it.
-func (d *decider) decide() {
+// matchRule finds the pod's rule.
+func (d *decider) matchRule() {
+	f := d.facts
+	d.rule, d.decision.Compared, d.ruleErr = d.policy.Match(f.Pod.Namespace, f.ServiceAccount, f.ServiceAccountKnown)
+	if d.ruleErr == nil {
+		d.decision.Ceiling = ceiling(d.rule, f)
+	}
+}
+
+// evaluate collects the requested settings and every fault in them.
+func (d *decider) evaluate() {
 	request, err := api.Parse(d.facts.Annotations, d.facts.Container)
 	if err != nil {
 		d.refuse(agentapi.ReasonAnnotationInvalid, "%s; correct it", oneLine(err))
 		return
 	}
-	lock, err := d.lock(request)
+	lock, err := d.computeLock(request)
 	if err != nil {
 		d.refuse(agentapi.ReasonAnnotationInvalid, "%s: %s", d.lockAnnotations(), oneLine(err))
 		return
 	}
 	if !lock.Required {
-		d.note("no memory lock: " + lock.Reason)
+		d.note("no memory lock: %s", lock.Reason)
 	}
-	d.askLifecycle(request)
+	d.setLifecycle(request)
 	if !lock.Required && len(request.Cgroup) == 0 && request.Domain == "" {
-		return // asks for nothing that needs a rule
+		return
 	}
 	d.decision.NeedsRule = true
-	d.ask(lock, request.Cgroup)
-	rule, err := d.policy.Match(d.facts.Pod.Namespace, d.facts.ServiceAccount, d.facts.ServiceAccountKnown)
-	if d.facts.Exists && errors.Is(err, policy.ErrAccountUnknown) {
+	d.enterSettings(lock, request.Cgroup)
+	if d.facts.Exists && errors.Is(d.ruleErr, policy.ErrAccountUnknown) {
 		d.decision.Undecided = true
 		d.keepDomain()
-		d.note("not decided yet: " + err.Error())
+		d.note("not decided yet: %v", d.ruleErr)
 		return
 	}
-	if err != nil {
+	if d.ruleErr != nil {
 		d.decision.Domain = ""
-		d.refuse(d.reason(lock, request), "%s: %s; %s", d.asked(lock, request), err, remedy(err))
+		d.refuse(refusalReason(lock, request), "%s: %s; %s", d.requested(lock, request), d.ruleErr, remedy(d.ruleErr))
 		return
 	}
-	d.decision.Rule = rule.Name
-	d.allowMemlock(rule, lock)
+	d.decision.Rule = d.rule.Name
+	d.allowMemlock(lock)
 	for _, s := range request.Cgroup {
-		d.allowFile(rule, s)
+		d.allowFile(s)
 	}
 	if request.Domain != "" {
-		d.allowDomain(rule, request.Domain)
+		d.allowDomain(request.Domain)
 	}
 }
 
-// lock computes the memory lock.
-func (d *decider) lock(request api.Request) (memlock.Result, error) {
+// computeLock computes the memory lock that the annotations request.
+func (d *decider) computeLock(request api.Request) (memlock.Result, error) {
 	overhead, err := d.overhead(request)
 	if err != nil {
 		return memlock.Result{}, err
@@ -177,7 +187,7 @@ func (d *decider) lock(request api.Request) (memlock.Result, error) {
 	})
 }
 
-// remedy says what helps a container that no rule decides for.
+// remedy returns what to do about a missing rule.
 func remedy(err error) string {
 	if errors.Is(err, policy.ErrAccountUnknown) {
 		return "kubelet tries again"
@@ -185,8 +195,9 @@ func remedy(err error) string {
 	return "have a rule added, or remove the annotations"
 }
 
-// ask enters what is asked for, so that it is shown whatever is decided.
-func (d *decider) ask(lock memlock.Result, files []api.CgroupSetting) {
+// enterSettings adds the requested settings to the decision. Users see them also after a
+// refusal.
+func (d *decider) enterSettings(lock memlock.Result, files []api.CgroupSetting) {
 	if lock.Required {
 		limit := limitOf(lock)
 		d.decision.Memlock = &limit
@@ -200,8 +211,8 @@ func (d *decider) ask(lock memlock.Result, files []api.CgroupSetting) {
 	}
 }
 
-// reason is the one for a refusal of everything that is asked for.
-func (d *decider) reason(lock memlock.Result, request api.Request) agentapi.Reason {
+// refusalReason returns the reason for refusing the whole request.
+func refusalReason(lock memlock.Result, request api.Request) agentapi.Reason {
 	switch {
 	case lock.Required:
 		return agentapi.ReasonMemlockRefused
@@ -211,14 +222,14 @@ func (d *decider) reason(lock memlock.Result, request api.Request) agentapi.Reas
 	return agentapi.ReasonDomainRefused
 }
 
-// setting returns the named setting, which ask has entered, for change.
+// setting returns a setting that enterSettings has added, for change.
 func (d *decider) setting(name string) *agentapi.Setting {
 	at := slices.IndexFunc(d.decision.Settings, func(s agentapi.Setting) bool { return s.Name == name })
 	return &d.decision.Settings[at]
 }
 
-func (d *decider) note(text string) {
-	d.decision.Notes = append(d.decision.Notes, text)
+func (d *decider) note(format string, args ...any) {
+	d.decision.Notes = append(d.decision.Notes, fmt.Sprintf(format, args...))
 }
 
 func (d *decider) remark(kind agentapi.EventType, reason agentapi.Reason, message string) {

@@ -98,7 +98,7 @@ func checkReadable(t *rapid.T, d decide.Decision) {
 }
 
 func checkWithinPolicy(t *rapid.T, p *policy.Policy, f decide.Facts, d decide.Decision) {
-	rule, err := p.Match(f.Pod.Namespace, f.ServiceAccount, f.ServiceAccountKnown)
+	rule, _, err := p.Match(f.Pod.Namespace, f.ServiceAccount, f.ServiceAccountKnown)
 	if err != nil && (d.Memlock != nil || len(d.Cgroup) > 0 || d.Domain != "") {
 		t.Fatalf("given %+v without a rule", d)
 	}

@@ -1,20 +1,16 @@
 package decide
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
-	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/lifecycle"
 )
 
-// askLifecycle enters what is asked for the life of the VM. It is only the domain
-// that needs a rule. The grace period has a ceiling for the node: a VM outside of the
-// pod outlives it for so long.
-func (d *decider) askLifecycle(request api.Request) {
-	d.decision.Domain = domainOf(request.Domain)
+// setLifecycle enters domain, grace period and watchdog. Only the domain needs a rule.
+func (d *decider) setLifecycle(request api.Request) {
+	d.decision.Domain = normalDomain(request.Domain)
 	if request.GracePeriod != nil {
 		d.allowGracePeriod(*request.GracePeriod)
 	}
@@ -23,58 +19,58 @@ func (d *decider) askLifecycle(request api.Request) {
 	}
 }
 
-// allowGracePeriod holds a grace period to the ceiling; so is a launcher that runs.
-func (d *decider) allowGracePeriod(asked time.Duration) {
+// allowGracePeriod checks a grace period against the node's maximum, because a VM outside the
+// pod outlives the pod by as long. A running launcher gets at most the maximum, too.
+func (d *decider) allowGracePeriod(requested time.Duration) {
 	most := d.policy.Lifecycle.MaxGracePeriod
-	d.decision.GracePeriod = min(asked, most)
-	if asked > most {
+	d.decision.GracePeriod = min(requested, most)
+	if requested > most {
 		d.refuse(agentapi.ReasonGracePeriodRefused, "annotation %s: want at most %s, as the node policy says "+
 			"(lifecycle.maxGracePeriod); ask for less, or have the policy changed", d.written(api.GracePeriodKey), most)
 	}
 }
 
-// domainOf returns a declared domain, a UUID in the form that libvirt writes, so
-// that the same one is not claimed in two ways.
-func domainOf(declared string) string {
+// DeclaredDomain returns the domain that the container's annotations declare, a UUID in the form
+// that libvirt writes. ok is false when they declare none.
+func (f Facts) DeclaredDomain() (domain string, ok bool) {
+	_, declared, ok := api.Effective(f.Annotations, api.DomainKey, f.Container)
+	return normalDomain(declared), ok
+}
+
+// normalDomain returns a declared domain, a UUID in the form that libvirt writes. Two spellings
+// of a UUID are thus one claim.
+func normalDomain(declared string) string {
 	if id, ok := lifecycle.DomainUUID(declared); ok {
 		return id.String()
 	}
 	return declared
 }
 
-// allowDomain holds a declared domain against the rule, the node, and the claims of
-// others. Who else has it is told only to those who may have it themselves.
-func (d *decider) allowDomain(rule policy.Rule, declared string) {
-	asked := "annotation " + d.written(api.DomainKey)
+// allowDomain checks a declared domain against the node policy, the rule and other claims. It
+// names the other claimant only to a pod that the rule allows the domain.
+func (d *decider) allowDomain(declared string) {
+	requested := "annotation " + d.written(api.DomainKey)
 	domain := d.decision.Domain
 	d.decision.Domain = ""
 	switch other := d.facts.DomainClaimant; {
 	case d.policy.Lifecycle.Libvirt == nil:
 		d.refuse(agentapi.ReasonDomainRefused, "%s: the node policy names no libvirt of the node (lifecycle.libvirt); "+
-			"remove the annotation, or have the policy changed", asked)
-	case rule.AllowDomain(declared) != nil:
+			"remove the annotation, or have the policy changed", requested)
+	case d.rule.AllowDomain(declared) != nil:
 		d.refuse(agentapi.ReasonDomainRefused, "%s: %s; remove the annotation, or have the policy changed",
-			asked, rule.AllowDomain(declared))
+			requested, d.rule.AllowDomain(declared))
 	case other != nil:
 		d.refuse(agentapi.ReasonDomainClaimed, "%s: pod %s/%s has claimed that domain of the node's libvirt; "+
-			"declare another, or delete that pod", asked, other.Namespace, other.Name)
+			"declare another, or delete that pod", requested, other.Namespace, other.Name)
 	default:
 		d.decision.Domain = domain
-		d.note(fmt.Sprintf("the VM is domain %q of the node's libvirt", domain))
+		d.note("the VM is domain %q of the node's libvirt", domain)
 	}
 }
 
-// keepDomain keeps the domain of a launcher that is not decided on from others,
-// unless one of them has it.
+// keepDomain reserves the domain of an undecided launcher, unless another pod has claimed it.
 func (d *decider) keepDomain() {
 	if d.facts.DomainClaimant != nil {
 		d.decision.Domain = ""
 	}
-}
-
-// DeclaredDomain returns the domain that the container's annotations declare, a UUID in the
-// usual form. ok is false when they declare none.
-func (f Facts) DeclaredDomain() (domain string, ok bool) {
-	_, declared, ok := api.Effective(f.Annotations, api.DomainKey, f.Container)
-	return domainOf(declared), ok
 }

@@ -24,7 +24,7 @@ func TestDecideObserves(t *testing.T) {
 	if len(d.Remarks) != 1 || d.Remarks[0].Reason != agentapi.ReasonWouldSet {
 		t.Fatalf("remarks = %+v, want one %s", d.Remarks, agentapi.ReasonWouldSet)
 	}
-	for _, want := range []string{"RLIMIT_MEMLOCK to 5Gi", "memory.high to 1073741824"} {
+	for _, want := range []string{"RLIMIT_MEMLOCK to 5Gi", "memory.high to 1Gi"} {
 		if !strings.Contains(d.Remarks[0].Message, want) {
 			t.Errorf("message lacks %q: %s", want, d.Remarks[0].Message)
 		}
@@ -41,7 +41,7 @@ func TestDecideObserveYields(t *testing.T) {
 	f := facts("trusted", decidetest.VFIO())
 	f.SpecMemlock = &lifecycle.Rlimit{Soft: 8 * gi, Hard: 8 * gi}
 	d := decide.Container(decidetest.Policy(t, policy.Observe), f)
-	want := "observe mode, nothing is done: the container's spec has RLIMIT_MEMLOCK 8Gi already, and 5Gi is asked for: left alone"
+	want := "observe mode, nothing is done: the container's spec has RLIMIT_MEMLOCK 8Gi already, which covers the 5Gi asked for: left alone"
 	if len(d.Remarks) != 1 || d.Remarks[0].Reason != agentapi.ReasonWouldSet || d.Remarks[0].Message != want {
 		t.Errorf("remarks = %+v, want %s: %s", d.Remarks, agentapi.ReasonWouldSet, want)
 	}
@@ -101,7 +101,7 @@ func TestStray(t *testing.T) {
 		"label of another KubeVirt's pod": {map[string]string{"kubevirt.io": "virt-api"}, asks, api.LauncherKey},
 	} {
 		t.Run(name, func(t *testing.T) {
-			remark, ok := decide.Stray(p, test.labels, test.annotations)
+			remark, ok := decide.StrayAnnotations(p, test.labels, test.annotations)
 			if ok != (test.want != "") || !strings.Contains(remark.Message, test.want) {
 				t.Errorf("Stray = %+v, %v, want a message with %q", remark, ok, test.want)
 			}

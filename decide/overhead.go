@@ -9,21 +9,21 @@ import (
 	"github.com/mooring-vm/mooring/memlock/kubevirt"
 )
 
-// OverheadKey is the annotation in which KubeVirt 1.8 and newer writes what it added
-// to the VM's memory for a launcher pod, in bytes: a fact of the pod, better than
-// anything computed.
+// OverheadKey is the annotation in which KubeVirt 1.8 and newer write the overhead of a launcher
+// pod, in bytes. It is exact, unlike an estimate.
 const OverheadKey = "kubevirt.io/memory-overhead-bytes"
 
 const mib = 1 << 20
 
-// overhead returns what a launcher needs beyond the guest's memory. Where nobody says
-// so, it is what KubeVirt counts for a launcher of a VM with that much memory, and as
-// many CPUs as the container may use: rounded up to a MiB, for it is an estimate. The
-// GiB that KubeVirt counts for VFIO devices is left out: libvirt's sum for devices,
-// which is the least that a launcher with devices gets, has it.
+// overhead returns the launcher's memory beyond the guest's: from [OverheadKey], or else
+// estimated.
+//
+// The estimate is KubeVirt's overhead for a VM with this guest memory and as many CPUs as the
+// container may use, rounded up to a MiB. It omits KubeVirt's GiB for VFIO devices. libvirt's sum
+// for devices contains that GiB and is the minimum of a launcher with devices.
 func (d *decider) overhead(request api.Request) ([]memlock.Term, error) {
 	if request.GuestMemory == nil || !memlock.Required(request) {
-		return nil, nil // nothing to add it to: KubeVirt's annotation is not looked at
+		return nil, nil
 	}
 	if text, ok := d.facts.Annotations[OverheadKey]; ok {
 		bytes, err := strconv.ParseInt(text, 10, 64)
@@ -44,8 +44,8 @@ func (d *decider) overhead(request api.Request) ([]memlock.Term, error) {
 	return []memlock.Term{{Name: "launcher's overhead, estimated", Bytes: (bytes + mib - 1) / mib * mib}}, nil
 }
 
-// kubevirtArchitecture is an architecture of those that KubeVirt counts otherwise than
-// the rest, or else empty.
+// kubevirtArchitecture returns the architecture if KubeVirt's overhead depends on it. Empty: it
+// does not.
 func kubevirtArchitecture(name string) string {
 	if name == "arm64" {
 		return name

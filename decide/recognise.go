@@ -8,12 +8,12 @@ import (
 	"github.com/mooring-vm/mooring/api/policy"
 )
 
-// Recognise returns the name of a pod's launcher container: what the launcher
-// annotation says, else the profile that matches the pod's labels. ok is false for
-// plain pods, which nothing is done to.
+// Recognise returns the name of a pod's launcher container: from the launcher annotation, or else
+// from the profile that matches the pod's labels. ok is false for plain pods, which Mooring leaves
+// alone.
 func Recognise(p *policy.Policy, labels, annotations map[string]string) (container string, ok bool) {
-	// A malformed annotation of a pod that a profile knows is found again by
-	// api.Parse, and refuses the launcher.
+	// If the annotation is malformed and a profile matches, api.Parse finds the fault again.
+	// The launcher is then refused.
 	if container, ok, _ := api.Launcher(annotations); ok {
 		return container, true
 	}
@@ -23,9 +23,9 @@ func Recognise(p *policy.Policy, labels, annotations map[string]string) (contain
 	return "", false
 }
 
-// Stray returns a remark on a plain pod that carries annotations of ours: they do
-// nothing, and its author should know. Plain pods are never refused.
-func Stray(p *policy.Policy, labels, annotations map[string]string) (remark Remark, ok bool) {
+// StrayAnnotations returns a remark on a plain pod with Mooring's annotations, which have no effect.
+// Plain pods are never refused.
+func StrayAnnotations(p *policy.Policy, labels, annotations map[string]string) (remark Remark, ok bool) {
 	if !api.Relevant(annotations) {
 		return Remark{}, false
 	}
@@ -44,9 +44,9 @@ func Stray(p *policy.Policy, labels, annotations map[string]string) (remark Rema
 	}, true
 }
 
-// Contradiction returns a remark on a pod whose annotation names another container
-// than the profile that knows it: one of the two is likely a slip.
-func Contradiction(p *policy.Policy, labels, annotations map[string]string) (remark Remark, ok bool) {
+// ConflictingLauncher returns a remark on a pod whose annotation and profile name different
+// launcher containers. One of the two is probably a mistake.
+func ConflictingLauncher(p *policy.Policy, labels, annotations map[string]string) (remark Remark, ok bool) {
 	name, annotated, _ := api.Launcher(annotations)
 	profile, known := p.Profile(labels)
 	if !annotated || !known || name == profile.Container {

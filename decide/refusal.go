@@ -8,12 +8,12 @@ import (
 
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/lifecycle"
 	"github.com/mooring-vm/mooring/memlock"
 )
 
-// Refusal says why a container may not be created. It is an error whose text
-// kubelet shows to the pod's author: one line that names the annotation, its
-// value, the limit, the rule, and what to do.
+// Refusal says why a request fails. kubelet shows the text to the pod's author: one line with the
+// annotation, its value, the limit, the rule and a remedy.
 type Refusal struct {
 	Reason  agentapi.Reason // of the first fault
 	Message string
@@ -22,10 +22,10 @@ type Refusal struct {
 // Error implements error.
 func (r *Refusal) Error() string { return r.Message }
 
-// maxFaults bounds what is told of one container: the text has to fit Events.
+// maxFaults is the number of faults in one refusal. The text must fit into an Event.
 const maxFaults = 10
 
-// fault is one thing that speaks against a container.
+// fault is one reason to refuse a container.
 type fault struct {
 	reason agentapi.Reason
 	text   string
@@ -35,7 +35,7 @@ func (d *decider) refuse(reason agentapi.Reason, format string, args ...any) {
 	d.faults = append(d.faults, fault{reason, fmt.Sprintf(format, args...)})
 }
 
-// refusal joins the faults, nil when there are none.
+// refusal joins the faults. nil: there are none.
 func (d *decider) refusal() *Refusal {
 	if len(d.faults) == 0 {
 		return nil
@@ -54,11 +54,11 @@ func (d *decider) refusal() *Refusal {
 	}
 }
 
-// asked says what is asked for, and by which annotations.
-func (d *decider) asked(lock memlock.Result, request api.Request) string {
+// requested lists the requested settings and their annotations.
+func (d *decider) requested(lock memlock.Result, request api.Request) string {
 	var all []string
 	if lock.Required {
-		all = append(all, d.askedLock(lock))
+		all = append(all, d.requestedLock(lock))
 	}
 	for _, s := range request.Cgroup {
 		all = append(all, "annotation "+d.written(s.File+api.CgroupSuffix))
@@ -69,13 +69,16 @@ func (d *decider) asked(lock memlock.Result, request api.Request) string {
 	return strings.Join(all, ", ")
 }
 
-// askedLock says what the lock is, what it was computed from, and the annotations
-// that ask for it.
-func (d *decider) askedLock(lock memlock.Result) string {
-	return fmt.Sprintf("%s ask for a memory lock of %s%s", d.lockAnnotations(), limitOf(lock), sumOf(lock))
+// requestedLock names the lock, its terms and its annotations.
+func (d *decider) requestedLock(lock memlock.Result) string {
+	size := "a memory lock of " + limitOf(lock).String()
+	if limitOf(lock) == lifecycle.Unlimited {
+		size = "an unlimited memory lock"
+	}
+	return fmt.Sprintf("%s ask for %s%s", d.lockAnnotations(), size, sumOf(lock))
 }
 
-// sumOf spells out a sum of more than one term.
+// sumOf writes the terms of a sum. One term alone is no sum.
 func sumOf(lock memlock.Result) string {
 	if len(lock.Terms) < 2 {
 		return ""
@@ -87,7 +90,7 @@ func sumOf(lock memlock.Result) string {
 	return " (" + strings.Join(all, " + ") + ")"
 }
 
-// lockAnnotations lists the annotations that a lock comes from.
+// lockAnnotations lists the annotations that request the lock.
 func (d *decider) lockAnnotations() string {
 	var all []string
 	for _, base := range []string{api.RequiresLockKey, api.ValueKey, api.GuestMemoryKey, api.DevicesKey} {
@@ -98,8 +101,8 @@ func (d *decider) lockAnnotations() string {
 	return "annotations " + strings.Join(all, ", ")
 }
 
-// written returns the annotation that holds for the container as its author wrote
-// it, with scope; empty when there is none.
+// written returns the container's effective annotation as its author wrote it, with scope. Empty:
+// there is none.
 func (d *decider) written(base string) string {
 	key, value, ok := api.Effective(d.facts.Annotations, base, d.facts.Container)
 	if !ok {
@@ -121,7 +124,7 @@ func quote(s string) string {
 	return strconv.QuoteToGraphic(s[:cut]) + "..."
 }
 
-// oneLine is the text of an error that may be several, joined.
+// oneLine returns the text of an error, which may join several, in one line.
 func oneLine(err error) string {
 	return strings.ReplaceAll(err.Error(), "\n", "; ")
 }

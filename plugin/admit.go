@@ -66,9 +66,7 @@ func (p *Plugin) facts(pod *nri.PodSandbox, ctr *nri.Container) decide.Facts {
 
 		Architecture: runtime.GOARCH,
 	}
-	if p.Accounts != nil {
-		f.ServiceAccount, f.ServiceAccountKnown = p.Accounts.ServiceAccount(f.Pod.UID)
-	}
+	f.ServiceAccount, f.ServiceAccountKnown = p.serviceAccount(f.Pod.UID)
 	return f
 }
 

@@ -38,7 +38,7 @@ func (p *Plugin) Shutdown(context.Context) { p.Logger.Info("runtime says that it
 // RunPodSandbox implements NRI's request. It fails for nobody.
 func (p *Plugin) RunPodSandbox(_ context.Context, pod *nri.PodSandbox) error {
 	defer p.observe("RunPodSandbox", time.Now(), nil)
-	for _, check := range []func(*policy.Policy, map[string]string, map[string]string) (decide.Remark, bool){decide.Stray, decide.Contradiction} {
+	for _, check := range []func(*policy.Policy, map[string]string, map[string]string) (decide.Remark, bool){decide.StrayAnnotations, decide.ConflictingLauncher} {
 		if remark, ok := check(p.Policy, pod.GetLabels(), pod.GetAnnotations()); ok {
 			p.tell(lifecycle.Launcher{Launcher: agentapi.Launcher{Pod: podRef(pod)}}, remark)
 		}

@@ -11,7 +11,6 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/decide"
-	"github.com/mooring-vm/mooring/decide/decidetest"
 	"github.com/mooring-vm/mooring/lifecycle"
 )
 
@@ -73,42 +72,4 @@ func TestUpdateInObserveMode(t *testing.T) {
 	ctr, vm := n.launchVM(t, pod, 100)
 	n.registry.Update(ctr.GetId(), func(l *lifecycle.Launcher) { l.SetNeed(vm, 3*gi) })
 	must(t, update(n, pod, ctr, 2*gi, 0))
-}
-
-// A lock is granted within the rule and what others leave of the node, and counted.
-func TestGrantLock(t *testing.T) {
-	n := newNode(t, policy.Enforce)
-	tenant := newPod("u1", nil)
-	tenant.Namespace = "tenant-1"
-	ctr, vm := n.launchVM(t, tenant, 100)
-	rich := newPod("u2", decidetest.Lock("32Gi"))
-	_, err := n.create(rich, newContainer(rich, "compute"))
-	must(t, err)
-	for _, c := range []struct {
-		lock lifecycle.Limit
-		want string // of the error; empty: none
-		sum  int64
-	}{
-		{16*gi + 1, "the node policy allows pod tenant-1/vm-u1 up to 16Gi of locked memory", 32 * gi},
-		{lifecycle.Unlimited, "and unlimited is asked for", 32 * gi},
-		{10 * gi, "", 42 * gi},
-		{9 * gi, "", 42 * gi},
-		{16 * gi, "", 48 * gi},
-	} {
-		err := n.GrantLock(ctr.GetId(), vm, c.lock)
-		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: error %v, want one with %q", c.lock, err, c.want)
-		}
-		if got := n.registry.Account().Granted; got != c.sum {
-			t.Errorf("%s: account %d, want %d", c.lock, got, c.sum)
-		}
-	}
-	if err := n.GrantLock("none", vm, gi); err == nil {
-		t.Error("an unknown container was granted a lock")
-	}
-	// The next launcher has what is left: 16Gi of 64Gi.
-	late := newPod("u3", decidetest.Lock("17Gi"))
-	if _, err := n.create(late, newContainer(late, "compute")); err == nil || !strings.Contains(err.Error(), "nodeMax") {
-		t.Errorf("error %v, want one about memlock.nodeMax", err)
-	}
 }

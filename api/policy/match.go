@@ -15,32 +15,55 @@ import (
 var ErrAccountUnknown = errors.New("the service account of this pod is not known to the agent, " +
 	"which has no kubeconfig or does not know the pod yet")
 
-// Match returns the rule that decides for a pod: the first one whose namespaces
-// and service accounts match. known says whether the pod's service account is
-// known; an agent without a connection to Kubernetes does not know it.
+// Comparison is the result of comparing a rule with a pod.
+type Comparison string
+
+// The results of a comparison.
+const (
+	RuleMatches         Comparison = "matches"
+	NamespaceDiffers    Comparison = "namespace differs"
+	AccountDiffers      Comparison = "service account differs"
+	AccountUndetermined Comparison = "service account unknown" // and the rule names service accounts
+)
+
+// Match returns the rule that decides for a pod: the first one whose namespaces and service
+// accounts match. known is false when the agent does not know the pod's service account, for
+// example without a connection to Kubernetes. compared holds a result for each rule that Match has
+// compared, in the order of the policy.
 //
-// The error says for people why there is no rule. A rule that names service
-// accounts and matches the namespace of a pod whose service account is not known
-// is such an error, too, and wraps [ErrAccountUnknown]: to go on to the next rule
-// could grant more than the first would have.
-func (p *Policy) Match(namespace, serviceAccount string, known bool) (Rule, error) {
+// The error says why there is no rule. It wraps [ErrAccountUnknown] if the first rule for the
+// namespace names service accounts and the pod's is unknown. Match does not try the next rule
+// then, because that rule could grant more.
+func (p *Policy) Match(namespace, serviceAccount string, known bool) (rule Rule, compared []Comparison, err error) {
 	for _, r := range p.Rules {
-		switch {
-		case !matchAny(r.Namespaces, namespace):
-			continue
-		case len(r.ServiceAccounts) == 0:
-			return r, nil
-		case !known:
-			return Rule{}, fmt.Errorf("rule %q of the node policy names service accounts, and %w", r.Name, ErrAccountUnknown)
-		case matchAny(r.ServiceAccounts, serviceAccount):
-			return r, nil
+		result := r.compare(namespace, serviceAccount, known)
+		compared = append(compared, result)
+		switch result {
+		case RuleMatches:
+			return r, compared, nil
+		case AccountUndetermined:
+			return Rule{}, compared, fmt.Errorf("rule %q of the node policy names service accounts, and %w", r.Name, ErrAccountUnknown)
 		}
 	}
 	if !known {
-		return Rule{}, fmt.Errorf("no rule of the node policy matches namespace %q", namespace)
+		return Rule{}, compared, fmt.Errorf("no rule of the node policy matches namespace %q", namespace)
 	}
-	return Rule{}, fmt.Errorf("no rule of the node policy matches namespace %q and service account %q",
+	return Rule{}, compared, fmt.Errorf("no rule of the node policy matches namespace %q and service account %q",
 		namespace, serviceAccount)
+}
+
+func (r Rule) compare(namespace, serviceAccount string, known bool) Comparison {
+	switch {
+	case !matchAny(r.Namespaces, namespace):
+		return NamespaceDiffers
+	case len(r.ServiceAccounts) == 0:
+		return RuleMatches
+	case !known:
+		return AccountUndetermined
+	case matchAny(r.ServiceAccounts, serviceAccount):
+		return RuleMatches
+	}
+	return AccountDiffers
 }
 
 func matchAny(globs []string, name string) bool {

@@ -41,12 +41,12 @@ func TestMatch(t *testing.T) {
 		{"", "", false, "", "no rule"},
 		{"tenant-a/b", "default", true, "", "no rule"},
 	} {
-		got, err := p.Match(c.namespace, c.account, c.known)
+		got, _, err := p.Match(c.namespace, c.account, c.known)
 		if got.Name != c.rule || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 			t.Errorf("Match(%q, %q, %v) = %q, %v", c.namespace, c.account, c.known, got.Name, err)
 		}
 	}
-	if _, err := parse(t, "").Match("vms", "x", true); err == nil {
+	if _, _, err := parse(t, "").Match("vms", "x", true); err == nil {
 		t.Error("without rules somebody may ask for something")
 	}
 }
@@ -149,7 +149,7 @@ func TestShippedPolicies(t *testing.T) {
 		if !ok || profile.Container != "compute" {
 			t.Errorf("%s.yaml does not recognise KubeVirt's launcher: %+v", name, profile)
 		}
-		if _, err := p.Match("vms", "", false); err != nil {
+		if _, _, err := p.Match("vms", "", false); err != nil {
 			t.Errorf("%s.yaml: %v", name, err)
 		}
 		checkSound(t, p)

@@ -88,7 +88,7 @@ func explainContainer(p *policy.Policy, pod *corev1.Pod, c container, node Node)
 		result.Refusal = d.Refusal.Message
 	}
 	if d.NeedsRule {
-		result.Rules = traceRules(p, facts)
+		result.Rules = traceRules(p, facts, d.Compared)
 	}
 	if _, fromPod := memoryLimit(pod, c); fromPod && d.Launcher {
 		result.Notes = append(result.Notes, "the container's memory limit is the pod's: spec.resources.limits.memory")
@@ -158,7 +158,7 @@ func why(p *policy.Policy, pod *corev1.Pod, name string) string {
 // and of a launcher that never comes.
 func podRemarks(p *policy.Policy, pod *corev1.Pod) (all []Remark) {
 	for _, check := range []func(*policy.Policy, map[string]string, map[string]string) (decide.Remark, bool){
-		decide.Stray, decide.Contradiction,
+		decide.StrayAnnotations, decide.ConflictingLauncher,
 	} {
 		if r, ok := check(p, pod.Labels, pod.Annotations); ok {
 			all = append(all, Remark(r))

@@ -2,7 +2,9 @@ package explain
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 
 	nri "github.com/containerd/nri/pkg/api"
@@ -14,6 +16,7 @@ import (
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/decide"
 	"github.com/mooring-vm/mooring/lifecycle"
 	"github.com/mooring-vm/mooring/lifecycle/lifecycletest"
 	"github.com/mooring-vm/mooring/plugin"
@@ -37,12 +40,19 @@ type account string
 
 func (a account) ServiceAccount(string) (string, bool) { return string(a), true }
 
-// newPlugin returns the agent's plugin, for pods with a service account.
+// newPlugin returns the agent's plugin, on a node with another launcher that holds node.Granted.
+// The pod's service account is known unless the node says otherwise.
 func newPlugin(t *rapid.T, p *policy.Policy, pod *corev1.Pod, node Node) (*plugin.Plugin, *lifecycletest.Recorder) {
 	recorder := &lifecycletest.Recorder{}
 	config := plugin.Config{
 		Policy: p, Registry: lifecycle.NewRegistry(), Guard: noGuard{}, PodDirs: dirs{}, Recorder: recorder,
 		Logger: slog.New(slog.DiscardHandler), Controllers: node.Controllers, NodeMemory: node.Memory,
+	}
+	if node.Granted > 0 {
+		granted := lifecycle.Limit(node.Granted)
+		config.Registry.Put(lifecycle.Launcher{
+			Launcher: agentapi.Launcher{Pod: agentapi.PodRef{UID: "other"}, State: agentapi.StateRunning}, Demand: &granted,
+		})
 	}
 	if !node.AccountsUnknown {
 		config.Accounts = account(serviceAccount(pod))
@@ -105,6 +115,7 @@ func TestExplainsThePlugin(t *testing.T) {
 		node := Node{
 			Memory:          rapid.SampledFrom([]int64{0, 1 << 30, 64 << 30}).Draw(t, "node memory"),
 			Controllers:     rapid.SampledFrom([][]string{nil, {"memory"}, {"memory", "pids"}}).Draw(t, "controllers"),
+			Granted:         rapid.SampledFrom([]int64{0, 30 << 30, 1 << 40}).Draw(t, "granted"),
 			AccountsUnknown: rapid.Bool().Draw(t, "accounts unknown"),
 		}
 		e := Explain(p, pod, node)
@@ -115,6 +126,67 @@ func TestExplainsThePlugin(t *testing.T) {
 			compare(t, e.Containers[i], adjustment, err, recorder.Events())
 		}
 	})
+}
+
+// The plugin allows a running VM exactly the memory lock that Explain predicts for a new
+// launcher of the same pod, and refuses it for the same reason.
+func TestExplainsALiveRaise(t *testing.T) {
+	p := parsePolicy(t, policy.Enforce)
+	rapid.Check(t, func(t *rapid.T) {
+		pod := drawLockPod(t)
+		node := Node{
+			Memory:          rapid.SampledFrom([]int64{0, 1 << 30, 64 << 30}).Draw(t, "node memory"),
+			Granted:         rapid.SampledFrom([]int64{0, 30 << 30, 1 << 40}).Draw(t, "granted"),
+			AccountsUnknown: rapid.Bool().Draw(t, "accounts unknown"),
+		}
+		explained := Explain(p, pod, node).Containers[1]
+		lock := lockOf(t, explained)
+
+		running := pod.DeepCopy()
+		running.Annotations = map[string]string{api.LauncherKey: "compute"}
+		agent, _ := newPlugin(t, p, running, node)
+		sandbox, ctr := asRuntime(running, containersOf(running)[1])
+		if err := agent.PostStartContainer(t.Context(), sandbox, ctr); err != nil {
+			t.Fatal(err)
+		}
+		err := agent.GrantLock(ctr.GetId(), lifecycle.Process{PID: 1}, lock)
+		if (err == nil) != (explained.Outcome == Given) {
+			t.Fatalf("explained as %s: %q, and the raise is answered with %v", explained.Outcome, explained.Refusal, err)
+		}
+		if err != nil && !strings.Contains(explained.Refusal, errors.Unwrap(err).Error()) {
+			t.Fatalf("explained as\n%s\nand the raise is refused by\n%v", explained.Refusal, err)
+		}
+	})
+}
+
+// drawLockPod draws a pod that requests a memory lock, and nothing else.
+func drawLockPod(t *rapid.T) *corev1.Pod {
+	pod := launcherPod(map[string]string{api.RequiresLockKey: "true", decide.OverheadKey: "0"})
+	pod.UID = "uid"
+	pod.Namespace = rapid.SampledFrom([]string{"vms", "tenant-a", "nowhere"}).Draw(t, "namespace")
+	pod.Spec.ServiceAccountName = rapid.SampledFrom([]string{"", "vm-1"}).Draw(t, "account")
+	if rapid.Bool().Draw(t, "limit") {
+		pod.Spec.Containers[0].Resources.Limits = memory(rapid.SampledFrom([]string{"2Gi", "64Gi"}).Draw(t, "memory"))
+	}
+	if quantity := rapid.SampledFrom([]string{"1Gi", "15Gi", "17Gi", api.Unlimited}).Draw(t, "lock"); quantity == api.Unlimited {
+		pod.Annotations[api.ValueKey] = quantity
+	} else {
+		pod.Annotations[api.GuestMemoryKey] = quantity
+	}
+	return pod
+}
+
+// lockOf returns the memory lock that an explained container requests.
+func lockOf(t *rapid.T, c Container) lifecycle.Limit {
+	asked := c.Settings[0].Asked
+	if asked == api.Unlimited {
+		return lifecycle.Unlimited
+	}
+	bytes, err := api.ParseBytes(asked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lifecycle.Limit(bytes)
 }
 
 // asRuntime is the pod as kubelet and the runtime tell of it: limits are computed

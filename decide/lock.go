@@ -1,0 +1,135 @@
+package decide
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/memlock"
+)
+
+// RaiseFacts describe a running VM process that requests a larger memory lock.
+type RaiseFacts struct {
+	// Facts describe the launcher now. Annotations, labels and the spec do not matter, because
+	// the VM itself requests the lock.
+	Facts
+
+	// Current is the process's memory lock in the node's account.
+	Current lifecycle.Limit
+
+	// Desired is the requested memory lock.
+	Desired lifecycle.Limit
+
+	// Refusal says why the policy refuses the launcher, which runs all the same. Empty: it does not.
+	Refusal string
+}
+
+// Raise decides about a larger memory lock for a running VM process: like [Container] about the
+// same lock of a new launcher. A lock that the process already has needs no rule. The error says
+// why the process does not get the lock.
+func Raise(p *policy.Policy, f RaiseFacts) error {
+	if p.Mode != policy.Enforce {
+		return fmt.Errorf("the node policy is in mode %q, which changes nothing", p.Mode)
+	}
+	if f.Desired <= f.Current {
+		return nil
+	}
+	if err := raise(p, f); err != nil {
+		return fmt.Errorf("mooring refuses to raise the memory lock of container %q of pod %s/%s to %s: %w",
+			f.Container, f.Pod.Namespace, f.Pod.Name, f.Desired, err)
+	}
+	return nil
+}
+
+func raise(p *policy.Policy, f RaiseFacts) error {
+	if f.Refusal != "" {
+		return fmt.Errorf("the launcher runs although the node policy refuses it: %s", f.Refusal)
+	}
+	rule, _, err := p.Match(f.Pod.Namespace, f.ServiceAccount, f.ServiceAccountKnown)
+	if err != nil {
+		return err
+	}
+	f.Exists = false // a raise is a new demand on the node
+	return checkLock(p, rule, f.Facts, f.Desired)
+}
+
+// checkLock checks a memory lock against the rule, the container's memory limit and the node's
+// account. Creation and live raise both decide by it. The error names the bound and a remedy.
+func checkLock(p *policy.Policy, rule policy.Rule, f Facts, lock lifecycle.Limit) error {
+	unlimited, bytes := lock == lifecycle.Unlimited, int64(min(lock, math.MaxInt64))
+	if err := rule.AllowMemlock(bytes, unlimited); err != nil {
+		return fmt.Errorf("%w; ask for less, or have the policy changed", err)
+	}
+	if unlimited {
+		return checkUnlimited(rule, f)
+	}
+	return checkNode(p, rule, f, bytes)
+}
+
+// checkUnlimited returns an error unless a memory limit bounds the container's unlimited lock. A
+// limit beyond the node's memory bounds nothing.
+func checkUnlimited(rule policy.Rule, f Facts) error {
+	var has string
+	switch {
+	case f.MemoryLimit <= 0:
+		has = "none; set its resources.limits.memory"
+	case f.NodeMemory > 0 && f.MemoryLimit > f.NodeMemory:
+		has = fmt.Sprintf("one of %s, which is more than the node's memory of %s and bounds nothing; "+
+			"lower its resources.limits.memory", api.Bytes(f.MemoryLimit), api.Bytes(f.NodeMemory))
+	default:
+		return nil
+	}
+	return fmt.Errorf("rule %q of the node policy allows that, but an unlimited lock is bounded by the "+
+		"container's memory limit alone, and container %q has %s", rule.Name, f.Container, has)
+}
+
+// checkNode checks a finite lock against the node's account. Unlimited locks are not in the
+// account: rules say where they may be, and memory limits bound them. An existing launcher passes,
+// because it has its memory already.
+func checkNode(p *policy.Policy, rule policy.Rule, f Facts, bytes int64) error {
+	most := p.Memlock.NodeMax
+	if f.Exists || most == 0 || bytes <= most-f.NodeGranted {
+		return nil
+	}
+	return fmt.Errorf("rule %q allows that, but the node policy allows %s for all launchers of this node together "+
+		"(memlock.nodeMax), and others have %s; run the pod elsewhere, or wait until others stop",
+		rule.Name, api.Bytes(most), api.Bytes(f.NodeGranted))
+}
+
+// ceiling returns the largest memory lock that [Raise] can allow for a launcher, regardless of
+// the node's account. nil: none.
+func ceiling(rule policy.Rule, f Facts) *lifecycle.Limit {
+	switch {
+	case rule.Memlock.Unlimited && checkUnlimited(rule, f) == nil:
+		return new(lifecycle.Unlimited)
+	case rule.Memlock.Max > 0:
+		return new(lifecycle.Limit(rule.Memlock.Max))
+	}
+	return nil
+}
+
+// allowMemlock checks a required lock against policy, node and spec.
+func (d *decider) allowMemlock(lock memlock.Result) {
+	if !lock.Required {
+		return
+	}
+	d.setting(agentapi.MemlockSetting).Allowed = allowedLock(d.rule, lock.Unlimited)
+	if err := checkLock(d.policy, d.rule, d.facts, limitOf(lock)); err != nil {
+		d.refuse(agentapi.ReasonMemlockRefused, "%s: %s", d.requestedLock(lock), err)
+	}
+	d.compareSpec(limitOf(lock))
+}
+
+// allowedLock returns the rule's bound on a lock for people.
+func allowedLock(rule policy.Rule, unlimited bool) string {
+	switch {
+	case unlimited && rule.Memlock.Unlimited:
+		return api.Unlimited
+	case rule.Memlock.Max == math.MaxInt64:
+		return "any amount"
+	}
+	return api.Bytes(rule.Memlock.Max).String()
+}

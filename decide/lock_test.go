@@ -1,0 +1,107 @@
+package decide_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/decide"
+	"github.com/mooring-vm/mooring/decide/decidetest"
+	"github.com/mooring-vm/mooring/lifecycle"
+	"pgregory.net/rapid"
+)
+
+func TestCeiling(t *testing.T) {
+	tenant, vague, stranger := facts("tenant-1", nil), facts("accounts", nil), facts("none", nil)
+	endless, beyond := facts("trusted", nil), facts("trusted", decidetest.VFIO())
+	endless.MemoryLimit = 0
+	beyond.NodeMemory = gi
+	bad := facts("trusted", map[string]string{api.GuestMemoryKey: "lots"})
+	for name, c := range map[string]struct {
+		facts decide.Facts
+		want  *lifecycle.Limit
+	}{
+		"asks for nothing":                   {tenant, limit(16 * gi)},
+		"unlimited":                          {facts("trusted", decidetest.VFIO()), limit(lifecycle.Unlimited)},
+		"unlimited without a memory limit":   {endless, limit(32 * gi)},
+		"unlimited beyond the node's memory": {beyond, limit(32 * gi)},
+		"account not known":                  {vague, nil},
+		"no rule":                            {stranger, nil},
+		"is refused":                         {bad, limit(lifecycle.Unlimited)},
+	} {
+		got := decide.Container(decidetest.Policy(t, policy.Enforce), c.facts).Ceiling
+		if (got == nil) != (c.want == nil) || got != nil && *got != *c.want {
+			t.Errorf("%s: ceiling %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// drawLockFacts draws a new launcher that requests a memory lock, and nothing else.
+func drawLockFacts(t *rapid.T) (decide.Facts, lifecycle.Limit) {
+	quantity := rapid.SampledFrom([]string{"1", "4Gi", "16Gi", "17179869185", "32Gi", "33Gi", "7Ei"}).Draw(t, "quantity")
+	asks := decidetest.Lock(quantity)
+	bytes, err := api.ParseBytes(quantity)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock := lifecycle.Limit(bytes)
+	if rapid.Bool().Draw(t, "unlimited") {
+		asks, lock = decidetest.UnlimitedLock(), lifecycle.Unlimited
+	}
+	f := facts(rapid.SampledFrom([]string{"trusted", "tenant-a", "accounts", "nowhere"}).Draw(t, "namespace"), asks)
+	f.ServiceAccount = rapid.SampledFrom([]string{"vm-1", "default"}).Draw(t, "account")
+	f.ServiceAccountKnown = rapid.Bool().Draw(t, "known")
+	f.MemoryLimit = rapid.SampledFrom([]int64{-1, 0, gi, 65 * gi}).Draw(t, "limit")
+	f.NodeMemory = rapid.SampledFrom([]int64{0, 64 * gi}).Draw(t, "node memory")
+	f.NodeGranted = rapid.SampledFrom([]int64{0, 32 * gi, 60 * gi, 60*gi + 1, 64 * gi, 1<<63 - 1}).Draw(t, "granted")
+	return f, lock
+}
+
+func TestCreationAndRaiseAgree(t *testing.T) {
+	p := decidetest.Policy(t, policy.Enforce)
+	rapid.Check(t, func(t *rapid.T) {
+		f, lock := drawLockFacts(t)
+		created := decide.Container(p, f)
+		if created.Memlock == nil || *created.Memlock != lock {
+			t.Fatalf("decided about %v, want %s", created.Memlock, lock)
+		}
+		err := decide.Raise(p, decide.RaiseFacts{Facts: f, Desired: lock})
+		if (err == nil) != (created.Refusal == nil) {
+			t.Fatalf("creation %v, raise %v", created.Refusal, err)
+		}
+		if err != nil && !strings.Contains(created.Refusal.Message, errors.Unwrap(err).Error()) {
+			t.Fatalf("creation refused by\n%v\nand the raise by\n%v", created.Refusal, err)
+		}
+		if most := created.Ceiling; err == nil && (most == nil || lock > *most) {
+			t.Fatalf("raised to %s, ceiling %v", lock, most)
+		}
+	})
+}
+
+func TestRaise(t *testing.T) {
+	enforce := decidetest.Policy(t, policy.Enforce)
+	full, denied := facts("tenant-a", nil), facts("nowhere", nil)
+	full.NodeGranted = 64 * gi
+	for name, c := range map[string]struct {
+		policy *policy.Policy
+		facts  decide.RaiseFacts
+		want   string // in the error; empty: allowed
+	}{
+		"within the rule":       {enforce, decide.RaiseFacts{Facts: facts("tenant-a", nil), Current: gi, Desired: 16 * gi}, ""},
+		"beyond the rule":       {enforce, decide.RaiseFacts{Facts: facts("tenant-a", nil), Current: gi, Desired: 17 * gi}, `rule "tenants" of the node policy allows up to 16Gi`},
+		"finite, and unlimited": {enforce, decide.RaiseFacts{Facts: facts("trusted", nil), Desired: 33 * gi}, "allows up to 32Gi"},
+		"node is full":          {enforce, decide.RaiseFacts{Facts: full, Current: gi, Desired: 2 * gi}, "memlock.nodeMax"},
+		"has it already":        {enforce, decide.RaiseFacts{Facts: denied, Current: 2 * gi, Desired: 2 * gi}, ""},
+		"no rule":               {enforce, decide.RaiseFacts{Facts: denied, Current: gi, Desired: 2 * gi}, `no rule of the node policy matches namespace "nowhere"`},
+		"account unknown":       {enforce, decide.RaiseFacts{Facts: facts("accounts", nil), Desired: gi}, policy.ErrAccountUnknown.Error()},
+		"launcher is refused":   {enforce, decide.RaiseFacts{Facts: facts("tenant-a", nil), Desired: gi, Refusal: "too much"}, "runs although the node policy refuses it: too much"},
+		"observe mode":          {decidetest.Policy(t, policy.Observe), decide.RaiseFacts{Facts: facts("tenant-a", nil), Current: gi, Desired: gi}, `mode "observe"`},
+	} {
+		err := decide.Raise(c.policy, c.facts)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package plugin
+
+import (
+	"fmt"
+
+	"github.com/mooring-vm/mooring/decide"
+	"github.com/mooring-vm/mooring/lifecycle"
+)
+
+// GrantLock decides about a larger memory lock of a running VM process, and charges it to the
+// node's account if the policy allows it. The decision shares its lock with CreateContainer, so
+// that two requests cannot both take the rest of the account. It only calculates: the caller sets
+// the limit of the process.
+func (p *Plugin) GrantLock(containerID string, vm lifecycle.Process, lock lifecycle.Limit) error {
+	p.deciding.Lock()
+	defer p.deciding.Unlock()
+	l, ok := p.Registry.Find(containerID)
+	if !ok {
+		return fmt.Errorf("container %s is no launcher any more", containerID)
+	}
+	facts := p.raiseFacts(&l)
+	facts.Current, facts.Desired = l.VMLock(vm), lock
+	if err := decide.Raise(p.Policy, facts); err != nil || lock <= facts.Current {
+		return err
+	}
+	p.Registry.Update(containerID, func(now *lifecycle.Launcher) { now.SetLock(vm, lock) })
+	return nil
+}
+
+// raiseFacts returns the facts about a running launcher. The caller holds deciding.
+func (p *Plugin) raiseFacts(l *lifecycle.Launcher) decide.RaiseFacts {
+	f := decide.Facts{
+		Pod: l.Pod, Container: l.Container.Name,
+		MemoryLimit: l.Limits.Memory, NodeMemory: p.NodeMemory, NodeGranted: p.granted(l.Key()),
+	}
+	f.ServiceAccount, f.ServiceAccountKnown = p.serviceAccount(l.Pod.UID)
+	return decide.RaiseFacts{Facts: f, Refusal: l.Refusal}
+}
+
+// serviceAccount returns the service account of a pod, if it is known.
+func (p *Plugin) serviceAccount(podUID string) (name string, known bool) {
+	if p.Accounts == nil {
+		return "", false
+	}
+	return p.Accounts.ServiceAccount(podUID)
+}
