@@ -171,7 +171,7 @@ func reserved(r *v1alpha1.MigrationReservation) migrationJSON {
 	if r.Spec.Deadline != nil {
 		j.Deadline = &r.Spec.Deadline.Time
 	}
-	if !quota.Holds(r) {
+	if !quota.IsActive(r) {
 		return j
 	}
 	for _, pod := range r.Spec.Pods {

@@ -10,71 +10,67 @@ import (
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 )
 
-// Plan is what is to be done in one namespace.
+// Plan holds the writes for one namespace.
 type Plan struct {
-	// Actions are in the order in which they have to be done. After one that fails, also by
-	// a conflict, nothing more of the plan may be done: what is has to be read and planned
-	// for anew.
+	// Actions must run in order. After a failure or conflict, the caller must stop, read the
+	// namespace and plan again.
 	Actions []Action
 
-	// Needed is how many of the Actions, the first ones, quotas depend on. The others only
-	// tell what is, and may be left to a later plan.
-	Needed int
+	// Required is the number of leading Actions that quotas depend on. The other actions only
+	// report, and a later plan can do them.
+	Required int
 
-	// Reports are events, for changes that the actions make. They are told after the action
-	// that their Reservation is in.
+	// Reports are Events about changes. Write an Event after the action of its reservation.
 	Reports []Report
 
-	// Overruns are the quotas of which more is used than they allow, while nothing is
-	// reserved. It is a state, not a change: who reports it does so when it changes.
+	// Overruns are quotas with more use than base and without reservations. An overrun is a state:
+	// report its changes.
 	Overruns []Overrun
 
-	// Faults are what keeps a quota or a pod from being dealt with. It is a state, too.
+	// Faults are invalid quotas or annotations. A fault is a state, too.
 	Faults []Fault
 
-	// Live says that something may be to be released: the snapshot has to be read live
-	// ([Snapshot.Live]) and planned for once more, after the actions.
-	Live bool
+	// NeedsLive is set if something may have to be released. After the actions, the caller reads a
+	// live snapshot ([Snapshot.Live]) and plans again.
+	NeedsLive bool
 
-	// Again is when the plan changes by time alone; zero: it does not.
-	Again time.Time
+	// NextPlan is the time at which the plan changes without any event; zero: never.
+	NextPlan time.Time
 }
 
 // Action is one write: [CreateReservation], [UpdateReservation], [UpdateStatus],
 // [ReleaseReservation], [WriteQuota] or [AnnotateNamespace].
 type Action interface{ action() }
 
-// CreateReservation enters a reservation in the ledger, with its finalizer. Its status is
-// left out.
+// CreateReservation adds a reservation with its finalizer to the ledger, without a status.
 type CreateReservation struct {
 	Reservation *v1alpha1.MigrationReservation
 }
 
-// UpdateReservation writes metadata and spec, at the resourceVersion that the object has.
+// UpdateReservation writes metadata and spec at the object's resourceVersion.
 type UpdateReservation struct {
 	Reservation *v1alpha1.MigrationReservation
 }
 
-// UpdateStatus writes the status, at the resourceVersion that the object has. Where
-// the same plan has an UpdateReservation for it, at the one that this has led to.
+// UpdateStatus writes the status at the object's resourceVersion, or at the new one after an
+// UpdateReservation of the same plan.
 type UpdateStatus struct {
 	Reservation *v1alpha1.MigrationReservation
 }
 
-// ReleaseReservation deletes a reservation, with its UID and resourceVersion as
-// preconditions, and then takes its finalizer away. Between the two it still counts.
+// ReleaseReservation deletes a reservation, with UID and resourceVersion as preconditions, and then
+// removes its finalizer. The reservation counts until the finalizer is gone.
 type ReleaseReservation struct {
 	Reservation *v1alpha1.MigrationReservation
 	Why         string
 }
 
-// WriteQuota sets spec.hard and annotations of a ResourceQuota in one write, at
-// ResourceVersion.
+// WriteQuota sets spec.hard and annotations of a ResourceQuota in one write at ResourceVersion.
 type WriteQuota struct {
 	Name            string
 	UID             types.UID
 	ResourceVersion string
-	Hard            corev1.ResourceList // all of it
+	Hard            corev1.ResourceList // the complete spec.hard
 	Annotations     Annotations
 }
 
@@ -88,10 +84,10 @@ func (ReleaseReservation) action() {}
 func (WriteQuota) action()         {}
 func (AnnotateNamespace) action()  {}
 
-// Annotations are the ones to write. An empty value: the annotation is taken away.
+// Annotations are annotations to write. An empty value removes the annotation.
 type Annotations map[string]string
 
-// Apply returns what the annotations become. The map that is given is not changed.
+// Apply returns a copy of the map with these annotations.
 func (a Annotations) Apply(to map[string]string) map[string]string {
 	out := maps.Clone(to)
 	if out == nil {
@@ -110,7 +106,7 @@ func (a Annotations) Apply(to map[string]string) map[string]string {
 	return out
 }
 
-// Apply returns the quota as it is to be written. The one that is given is not changed.
+// Apply returns a changed copy of the quota.
 func (w WriteQuota) Apply(to *corev1.ResourceQuota) *corev1.ResourceQuota {
 	out := to.DeepCopy()
 	out.ResourceVersion = w.ResourceVersion
@@ -119,13 +115,13 @@ func (w WriteQuota) Apply(to *corev1.ResourceQuota) *corev1.ResourceQuota {
 	return out
 }
 
-// Report is an event to be told about a migration.
+// Report is an Event about a migration.
 type Report struct {
 	Type        string // corev1.EventTypeNormal or EventTypeWarning
 	Reason      string
 	Message     string
 	Reservation string             // name: the migration's UID
-	Migration   v1alpha1.Reference // what the event is about
+	Migration   v1alpha1.Reference // object of the Event
 }
 
 // Reasons of reports.
@@ -137,15 +133,14 @@ const (
 	ReasonTimedOut = "QuotaTimedOut"
 )
 
-// Overrun is a quota of which more is used than its base allows, with nothing reserved:
-// pods that a migration made are larger than those that they replaced, or an
-// administrator has lowered the quota.
+// Overrun is a quota with more use than base and without reservations. Causes: a target pod larger
+// than its source, or an administrator lowered the quota.
 type Overrun struct {
 	Quota  string
 	Excess corev1.ResourceList
 }
 
-// Fault is what keeps the planner from dealing with an object, which it leaves alone.
+// Fault is an object that the planner cannot use and therefore skips.
 type Fault struct {
 	Kind string // ResourceQuota, Namespace or VirtualMachineInstanceMigration
 	Name string

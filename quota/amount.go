@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// add adds b to a, in place.
+// add adds b to a in place.
 func add(a, b corev1.ResourceList) {
 	for name, q := range b {
 		sum := a[name].DeepCopy()
@@ -16,7 +16,7 @@ func add(a, b corev1.ResourceList) {
 	}
 }
 
-// minus returns a - b, for what is in a.
+// minus returns a - b for the resources of a.
 func minus(a, b corev1.ResourceList) corev1.ResourceList {
 	out := a.DeepCopy()
 	for name, q := range b {
@@ -28,8 +28,8 @@ func minus(a, b corev1.ResourceList) corev1.ResourceList {
 	return out
 }
 
-// Most returns the larger of a and b, for each that is in one of them.
-func Most(a, b corev1.ResourceList) corev1.ResourceList {
+// Max returns the larger amount of a and b for each resource.
+func Max(a, b corev1.ResourceList) corev1.ResourceList {
 	out := a.DeepCopy()
 	if out == nil {
 		out = corev1.ResourceList{}
@@ -42,7 +42,7 @@ func Most(a, b corev1.ResourceList) corev1.ResourceList {
 	return out
 }
 
-// positive returns what is above zero.
+// positive returns the amounts above zero.
 func positive(a corev1.ResourceList) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	for name, q := range a {
@@ -53,8 +53,8 @@ func positive(a corev1.ResourceList) corev1.ResourceList {
 	return out
 }
 
-// same says whether two lists have the same names with the same amounts.
-func same(a, b corev1.ResourceList) bool {
+// equalLists reports whether two lists have the same resources and amounts.
+func equalLists(a, b corev1.ResourceList) bool {
 	if len(a) != len(b) {
 		return false
 	}
@@ -66,7 +66,7 @@ func same(a, b corev1.ResourceList) bool {
 	return true
 }
 
-// names returns the sorted names of a list.
+// names returns the sorted resource names of a list.
 func names(a corev1.ResourceList) []corev1.ResourceName {
 	out := make([]corev1.ResourceName, 0, len(a))
 	for name := range a {
@@ -76,8 +76,8 @@ func names(a corev1.ResourceList) []corev1.ResourceName {
 	return out
 }
 
-// show prints amounts for people.
-func show(a corev1.ResourceList) string {
+// formatAmounts formats amounts for people.
+func formatAmounts(a corev1.ResourceList) string {
 	if len(a) == 0 {
 		return "nothing"
 	}

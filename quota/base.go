@@ -10,25 +10,25 @@ import (
 	"github.com/mooring-vm/mooring/api"
 )
 
-// Annotations of a ResourceQuota that is raised, both a JSON object of quantities. They are
-// written in one write with spec.hard, and taken away when nothing is reserved any more.
+// Annotations of a raised ResourceQuota, each a JSON object of quantities. One write sets them
+// together with spec.hard. The controller removes them with the last reservation.
 const (
-	// BaseAnnotation is what the quota allows apart from reservations.
+	// BaseAnnotation holds the quota's amounts without reservations.
 	BaseAnnotation = "base.quota" + api.Suffix
-	// AppliedAnnotation is what spec.hard was set to. Another spec.hard is somebody's edit.
+	// AppliedAnnotation holds the spec.hard set by the controller. A different spec.hard is an
+	// edit.
 	AppliedAnnotation = "applied.quota" + api.Suffix
 )
 
-// Base returns what a quota allows apart from reservations, for each resource of its
-// spec.hard. In this order:
+// Base returns the quota's amounts without reservations, for each resource of its spec.hard. The
+// first matching source counts:
 //
-//   - what the manager of quotas says, in the namespace's annotation, for the quota with
-//     the manager's label;
-//   - spec.hard, where the quota is not raised;
-//   - the saved base, where spec.hard is what was applied, or has been reset to the base;
-//   - spec.hard: an administrator has edited it, or added the resource.
+//   - the namespace annotation of the quota manager, for the quota with the manager's label;
+//   - spec.hard of a quota that is not raised;
+//   - the saved base, if spec.hard equals the applied value or the base itself;
+//   - spec.hard, edited or extended by an administrator.
 //
-// An annotation that cannot be read is an error, an [*api.InvalidError] inside.
+// An unreadable annotation is an error that wraps an [*api.InvalidError].
 func Base(q *corev1.ResourceQuota, ns *corev1.Namespace, o Options) (corev1.ResourceList, error) {
 	base, err := savedBase(q)
 	if err != nil {
@@ -46,7 +46,7 @@ func Base(q *corev1.ResourceQuota, ns *corev1.Namespace, o Options) (corev1.Reso
 	return base, nil
 }
 
-// savedBase is the base as the quota alone tells it.
+// savedBase returns the base from the quota's own annotations.
 func savedBase(q *corev1.ResourceQuota) (corev1.ResourceList, error) {
 	saved, err := parseList(BaseAnnotation, q.Annotations)
 	if err != nil {
@@ -67,7 +67,7 @@ func savedBase(q *corev1.ResourceQuota) (corev1.ResourceList, error) {
 	return base, nil
 }
 
-// raised says whether a quota has annotations of ours.
+// raised reports whether the quota has the annotations of a raised quota.
 func raised(q *corev1.ResourceQuota) bool {
 	return q.Annotations[BaseAnnotation] != "" || q.Annotations[AppliedAnnotation] != ""
 }
@@ -79,7 +79,9 @@ func parseList(key string, annotations map[string]string) (corev1.ResourceList, 
 	}
 	var raw map[corev1.ResourceName]string
 	if err := json.Unmarshal([]byte(text), &raw); err != nil {
-		return nil, &api.InvalidError{Key: key, Value: text, Allowed: `want a JSON object of quantities, as {"limits.cpu":"4"}`}
+		return nil, &api.InvalidError{
+			Key: key, Value: text, Allowed: `want a JSON object of quantities, such as {"limits.cpu":"4"}`,
+		}
 	}
 	list := corev1.ResourceList{}
 	for name, value := range raw {
@@ -95,7 +97,7 @@ func parseList(key string, annotations map[string]string) (corev1.ResourceList, 
 func parseQuantity(text string) (resource.Quantity, error) {
 	q, err := resource.ParseQuantity(text)
 	if err != nil {
-		return q, fmt.Errorf("%.80q is no quantity: want one as 4, 500m or 8Gi", text)
+		return q, fmt.Errorf("%.80q is no quantity: want one such as 4, 500m or 8Gi", text)
 	}
 	if q.Sign() < 0 {
 		return q, fmt.Errorf("%.80q is negative: want 0 or more", text)
@@ -103,7 +105,7 @@ func parseQuantity(text string) (resource.Quantity, error) {
 	return q, nil
 }
 
-// formatList is what parseList reads.
+// formatList is the inverse of parseList.
 func formatList(list corev1.ResourceList) string {
 	text := make(map[corev1.ResourceName]string, len(list))
 	for name, q := range list {

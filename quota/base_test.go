@@ -73,9 +73,9 @@ func TestBaseRefuses(t *testing.T) {
 		want  string
 	}{
 		"no JSON": {annotated(hard(list("pods", "1"), nil), "4", ""), space(),
-			`ResourceQuota quota: annotation base.quota.mooring.dev: "4": want a JSON object of quantities, as {"limits.cpu":"4"}`},
+			`ResourceQuota quota: annotation base.quota.mooring.dev: "4": want a JSON object of quantities, such as {"limits.cpu":"4"}`},
 		"no quantity": {annotated(hard(list("pods", "1"), nil), "{}", `{"pods":"many"}`), space(),
-			`ResourceQuota quota: annotation applied.quota.mooring.dev: "{\"pods\":\"many\"}": pods: "many" is no quantity: want one as 4, 500m or 8Gi`},
+			`ResourceQuota quota: annotation applied.quota.mooring.dev: "{\"pods\":\"many\"}": pods: "many" is no quantity: want one such as 4, 500m or 8Gi`},
 		"negative": {annotated(hard(list("pods", "1"), nil), `{"pods":"-1"}`, ""), space(),
 			`ResourceQuota quota: annotation base.quota.mooring.dev: "{\"pods\":\"-1\"}": pods: "-1" is negative: want 0 or more`},
 		"the manager's": {managed(hard(list("pods", "1"), nil)), space(quota.DefaultManagerAnnotation, `{"limit":{"pods":3}}`),
@@ -113,7 +113,7 @@ func FuzzManagerAnnotation(f *testing.F) {
 	})
 }
 
-// checkParsed: what is read is not negative, and what cannot be read is named, shortly.
+// checkParsed expects amounts of at least zero, or a short error that names the key.
 func checkParsed(t *testing.T, got corev1.ResourceList, err error, key string) {
 	t.Helper()
 	if err != nil {

@@ -16,15 +16,14 @@ const (
 	countPods      = corev1.ResourceName("count/pods")
 )
 
-// Charge is what ResourceQuotas charge for a pod while it is charged ([Charged]), in their
-// names: cpu and requests.cpu, limits.cpu, the same for memory and ephemeral-storage,
-// hugepages-SIZE and requests.hugepages-SIZE, requests.NAME of extended resources, pods,
-// and count/pods.
+// Charge returns the amounts that ResourceQuotas charge for a pod ([Charged]), by quota resource
+// name: cpu and requests.cpu, limits.cpu, the same for memory and ephemeral-storage, hugepages-SIZE
+// and requests.hugepages-SIZE, requests.NAME of extended resources, pods, and count/pods.
 //
-// It computes as kube-apiserver does (the pod evaluator of pkg/quota/v1/evaluator/core,
-// with the feature gates that are on by default in 1.37): init containers and sidecars,
-// overhead and resources of the whole pod; and of a pod that is resized in place the
-// largest of what is wanted, allocated and in force.
+// The formula is kube-apiserver's (the pod evaluator of pkg/quota/v1/evaluator/core with the
+// default feature gates of 1.37). It includes init containers, sidecars, overhead and pod-level
+// resources. During an in-place resize the largest of desired, allocated and actual resources
+// counts.
 func Charge(pod *corev1.Pod) corev1.ResourceList {
 	options := podresource.PodResourcesOptions{UseStatusResources: true}
 	charge := corev1.ResourceList{countPods: one(), corev1.ResourcePods: one()}
@@ -43,7 +42,7 @@ func Charge(pod *corev1.Pod) corev1.ResourceList {
 
 func one() resource.Quantity { return *resource.NewQuantity(1, resource.DecimalSI) }
 
-// requestNames are the names that a request is charged under.
+// requestNames returns the quota resource names of a request.
 func requestNames(name corev1.ResourceName) []corev1.ResourceName {
 	switch {
 	case basic(name), strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix):
@@ -58,8 +57,7 @@ func basic(name corev1.ResourceName) bool {
 	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage
 }
 
-// extended says whether a name is that of an extended resource, or of a device class in
-// the form of one.
+// extended reports whether a name is an extended resource, or a device class in that form.
 func extended(name corev1.ResourceName) bool {
 	if strings.HasPrefix(string(name), resourcev1.ResourceDeviceClassPrefix) {
 		return true
@@ -68,14 +66,14 @@ func extended(name corev1.ResourceName) bool {
 		len(validation.IsQualifiedName(requestsPrefix+string(name))) == 0
 }
 
-// native says whether a name is Kubernetes' own.
+// native reports whether a resource name belongs to Kubernetes itself.
 func native(name corev1.ResourceName) bool {
 	return !strings.Contains(string(name), "/") || strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }
 
-// Charged says whether a pod is charged at a moment, apart from count/pods, which every
-// pod is as long as it is stored. A pod is charged until it has ended, or until its grace
-// period has passed once more after the moment at which it should have been gone.
+// Charged reports whether quotas charge the pod at this time. Only count/pods is charged for every
+// stored pod. The charge ends with the pod, or one more grace period after the time at which its
+// deletion was due.
 func Charged(pod *corev1.Pod, now time.Time) bool {
 	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return false
@@ -84,7 +82,7 @@ func Charged(pod *corev1.Pod, now time.Time) bool {
 	return !ends || !now.After(until)
 }
 
-// chargedUntil is the last moment at which a pod that is being deleted is charged.
+// chargedUntil returns the end of the charge of a pod in deletion.
 func chargedUntil(pod *corev1.Pod) (time.Time, bool) {
 	if pod.DeletionTimestamp == nil || pod.DeletionGracePeriodSeconds == nil {
 		return time.Time{}, false
@@ -92,8 +90,8 @@ func chargedUntil(pod *corev1.Pod) (time.Time, bool) {
 	return pod.DeletionTimestamp.Add(time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second), true
 }
 
-// OfPods says whether a name in a ResourceQuota is one that pods are charged under.
-func OfPods(name corev1.ResourceName) bool {
+// ChargedForPods reports whether ResourceQuotas charge this resource for pods.
+func ChargedForPods(name corev1.ResourceName) bool {
 	switch name {
 	case corev1.ResourcePods, countPods,
 		corev1.ResourceCPU, corev1.ResourceRequestsCPU, corev1.ResourceLimitsCPU,

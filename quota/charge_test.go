@@ -10,7 +10,7 @@ import (
 	"github.com/mooring-vm/mooring/quota"
 )
 
-// of makes a pod of containers.
+// of returns a pod with these containers.
 func of(containers ...corev1.Container) *corev1.Pod {
 	return &corev1.Pod{Spec: corev1.PodSpec{Containers: containers}}
 }
@@ -19,7 +19,7 @@ func wants(requests, limits corev1.ResourceList) corev1.Container {
 	return corev1.Container{Name: "compute", Resources: corev1.ResourceRequirements{Requests: requests, Limits: limits}}
 }
 
-// console is the container that KubeVirt adds for the guest's console.
+// console is KubeVirt's container for the guest console.
 func console() corev1.Container {
 	c := wants(list("cpu", "5m", "memory", "35M"), list("cpu", "15m", "memory", "60M"))
 	c.Name = "guest-console-log"

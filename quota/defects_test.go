@@ -12,10 +12,10 @@ import (
 	"github.com/mooring-vm/mooring/quota"
 )
 
-// The defects of the controller that this one replaces, and what users met with it. Those
-// of the charge alone are in charge_test.go, those of the base in base_test.go.
+// Defects of the predecessor of this controller, with the issues of its users. Defects of the
+// charge are in charge_test.go, those of the base in base_test.go.
 
-// reserved is a snapshot with a migration "m" of "vm" for which a full quota is raised.
+// reserved returns a snapshot with a migration "m" of "vm" and a raised quota.
 func reserved(t *testing.T, limits corev1.ResourceList, more ...*corev1.Pod) quota.Snapshot {
 	t.Helper()
 	s := snapshot(hard(limits, nil))
@@ -24,7 +24,7 @@ func reserved(t *testing.T, limits corev1.ResourceList, more ...*corev1.Pod) quo
 	return settled(t, s)
 }
 
-// moving is reserved, with the target pod there.
+// moving is reserved with an existing target pod.
 func moving(t *testing.T, limits corev1.ResourceList) quota.Snapshot {
 	t.Helper()
 	s := reserved(t, limits)
@@ -100,11 +100,11 @@ func TestDefect3TwoMigrationsOfOneVM(t *testing.T) {
 	if got := reservation(t, s); got.Name != "n" || got.Spec.Source.Name != "target" {
 		t.Errorf("reserved for %s from %v, want n from target", got.Name, got.Spec.Source)
 	}
-	s.Migrations = s.Migrations[1:] // a late end of the first takes nothing from the second
+	s.Migrations = s.Migrations[1:] // a late end of the first keeps the second's reservation
 	wantHard(t, settled(t, s), list("limits.cpu", "4", "limits.memory", "8Gi"))
 }
 
-func TestDefect4OnlyWhatTheQuotaHas(t *testing.T) { // and the review of PR 3829
+func TestDefect4OnlyResourcesOfTheQuota(t *testing.T) { // and the review of PR 3829
 	for _, base := range []corev1.ResourceList{
 		list("limits.memory", "4Gi"), list("requests.cpu", "2"), list("pods", "1"), list("limits.cpu", "0"), list("services", "1", "memory", "1"),
 	} {
@@ -136,7 +136,7 @@ func TestDefect6HotplugAttachmentPods(t *testing.T) {
 	wantNothing(t, settled(t, s), base)
 }
 
-func TestDefects7And8TheTargetPodSaysWhatItNeeds(t *testing.T) { // #9753: overhead ratio 1.5 to 4.5
+func TestDefects7And8ChargeOfTheTargetPod(t *testing.T) { // #9753: overhead ratio 1.5 to 4.5
 	base := list("limits.cpu", "2", "limits.memory", "4797464313")
 	s := snapshot(hard(base, nil))
 	s.Migrations = []*kubevirtv1.VirtualMachineInstanceMigration{migration("m", "vm", kubevirtv1.MigrationPending)}
@@ -251,7 +251,7 @@ func TestIssue7464LongNames(t *testing.T) {
 	}
 }
 
-func TestIssue7585NothingIsTakenAwayOnTheWordOfACache(t *testing.T) {
+func TestIssue7585CachesReleaseNothing(t *testing.T) {
 	s := moving(t, list("limits.cpu", "2"))
 	s.Migrations[0].Status.Phase = kubevirtv1.MigrationSucceeded
 	s.Pods, s.Live = nil, false
@@ -261,16 +261,16 @@ func TestIssue7585NothingIsTakenAwayOnTheWordOfACache(t *testing.T) {
 			t.Errorf("%T from a cache", a)
 		}
 	}
-	if !p.Live {
+	if !p.NeedsLive {
 		t.Error("want a live snapshot to be asked for")
 	}
 	s.Reservations = nil // a cache may lack the ledger, too
-	if p := quota.MakePlan(s, quota.Options{}); len(p.Actions) > 0 || !p.Live {
+	if p := quota.MakePlan(s, quota.Options{}); len(p.Actions) > 0 || !p.NeedsLive {
 		t.Errorf("%+v: want nothing but a live snapshot", p)
 	}
 }
 
-func TestIssue3974AQuotaBelowItsUseIsTold(t *testing.T) {
+func TestIssue3974OverrunIsReported(t *testing.T) {
 	s := snapshot(hard(list("limits.cpu", "1", "services", "1"), list("limits.cpu", "2", "services", "2")))
 	want := []quota.Overrun{{Quota: "quota", Excess: list("limits.cpu", "1")}}
 	if d := diff(want, quota.MakePlan(s, quota.Options{}).Overruns); d != "" {

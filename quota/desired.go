@@ -6,12 +6,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Desired is what spec.hard has to be, for each resource of the base and no other:
+// Desired returns spec.hard, for each resource of the base and no other:
 //
-//	base + what is reserved beyond what of the base is aside for migrations
+//	base + (reservations - free maintenance share, if positive)
 //
-// That is their share of it, less what VMs have taken of that: they may be larger than what
-// is theirs where they ran before it was shared out.
+// The free maintenance share is the share minus its use by VMs. VMs can use a part of the share if
+// they started before the share existed.
 func Desired(base, reserved, aside corev1.ResourceList) corev1.ResourceList {
 	beyond := positive(minus(reserved, aside))
 	out := base.DeepCopy()
@@ -24,16 +24,16 @@ func Desired(base, reserved, aside corev1.ResourceList) corev1.ResourceList {
 	return out
 }
 
-// aside is what of the share for migrations VMs leave.
-func (p pods) aside(a Account) (corev1.ResourceList, error) {
+// freeMaintenance returns the part of the maintenance share free of VMs.
+func (p pods) freeMaintenance(a Account) (corev1.ResourceList, error) {
 	if len(a.Shares.Maintenance) == 0 {
 		return nil, nil
 	}
-	taken, err := p.ofVMs(a)
+	taken, err := p.chargedToVMs(a)
 	if err != nil {
 		return nil, err
 	}
-	left := minus(only(a.Base, a.Shares.Maintenance), taken)
+	left := minus(restrictTo(a.Base, a.Shares.Maintenance), taken)
 	out := corev1.ResourceList{}
 	for name, share := range a.Shares.Maintenance {
 		if q := left[name]; q.Sign() > 0 {
@@ -50,10 +50,10 @@ func smaller(a, b resource.Quantity) resource.Quantity {
 	return b
 }
 
-// ofVMs is what pods of VMs are charged to a quota, apart from those that are reserved for.
-func (p pods) ofVMs(a Account) (corev1.ResourceList, error) {
+// chargedToVMs returns the quota's charge for VM pods other than reserved target pods.
+func (p pods) chargedToVMs(a Account) (corev1.ResourceList, error) {
 	reserved := map[types.UID]bool{}
-	for _, r := range a.Holders {
+	for _, r := range a.Reservations {
 		if target := p.targets[r.Name]; target != nil {
 			reserved[target.UID] = true
 		}
@@ -63,13 +63,13 @@ func (p pods) ofVMs(a Account) (corev1.ResourceList, error) {
 		if reserved[uid] {
 			continue
 		}
-		for _, pod := range p.family(p.byUID[uid]).reserve() {
+		for _, pod := range p.family(p.byUID[uid]).reservedPods() {
 			under, err := FallsUnder(pod, a.Quota)
 			if err != nil {
 				return nil, err
 			}
 			if under {
-				add(sum, only(pod.Charge, a.Base))
+				add(sum, restrictTo(pod.Charge, a.Base))
 			}
 		}
 	}

@@ -1,18 +1,18 @@
-// Package quota decides by how much ResourceQuotas are raised for live migrations. A
-// migration has two pods at once, and a full quota does not let the second one in.
+// Package quota computes the size of ResourceQuotas during live migrations. A migration runs two
+// pods of a VM at once, and a full quota does not admit the second one.
 //
-//	spec.hard = base + what is reserved beyond the share that is set aside for migrations
+//	spec.hard = base + reservations exceeding the maintenance share
 //
-// It is computed anew each time; nothing is ever subtracted. The package is pure: it knows
-// no client and no clock. [MakePlan] turns what is in a namespace ([Snapshot]) into what is
-// to be written ([Plan]). [Accounts] says what each quota allows, holds and has free;
-// [Charge], [FallsUnder], [Base] and [Maintenance] are the parts of it. All functions may
-// be called concurrently and change nothing that they are given.
+// The package computes spec.hard anew each time and never subtracts. It is pure: no client, no
+// clock. [MakePlan] turns the content of a namespace ([Snapshot]) into writes ([Plan]). [Accounts]
+// returns base, reservations and free amounts of each quota. [Charge], [FallsUnder], [Base] and
+// [Maintenance] are its parts. All functions may be called concurrently and leave their arguments
+// unchanged.
 //
 // # Life of a reservation
 //
 //	migration pending
-//	     │ its pods fall under a quota; no other migration of the VM is before it
+//	     │ its pods fall under a quota, and no earlier migration of the VM is open
 //	     ▼
 //	┌──────────┐ status.hard has it ┌─────────┐ target pod is charged ┌─────────┐
 //	│ Reserved ├───────────────────►│ Granted ├──────────────────────►│ Charged │
@@ -28,46 +28,46 @@
 //	     ▼                             ▼
 //	  released                      released
 //
-// The pod that has to go is the source after a success and the target after a failure; if
-// the other one has gone instead, what is left is within the base, too. Where it is not
-// known how a migration ended, its object being gone, it is one of the two; when the VM or
-// the namespace is gone as well, both. What a reservation is for is
-// known ever better: it is that of the source pod (Estimated), or what the target pod is
-// likely to be (Computed) if a quota rejects that and [Snapshot.Estimates] says so, then of
-// the target pod as an admission webhook or the API server shows it (Rendered).
+// The pod awaited in Releasing is the source after a success and the target after a failure. If the
+// other pod is gone instead, the remaining pod is within the base as well. If the migration object
+// is gone, its outcome is unknown, and the end of either pod suffices. If the VM or the namespace
+// is gone, too, both pods must end.
 //
-// A pod that has ended and is still stored is charged count/pods. Where a quota has that,
-// the reservation keeps so much until the pod is gone.
+// The charge of a reservation improves in steps. Estimated: the charge of the source pod. Computed:
+// an estimate of the target pod from [Snapshot.Estimates], used when a quota rejects the target
+// pod. Rendered: the charge of the real target pod, from the admission webhook or the API server.
 //
-// A reservation that has expired holds nothing. It is kept so that the migration is not
-// reserved for again. The deadline is set when a quota is seen to reject the target pod: a
-// migration that waits for its turn has none.
+// A stored pod that has ended is still charged count/pods. For a quota with count/pods, the
+// reservation keeps this charge until the pod is deleted.
 //
-// # What the controller has to do
+// An expired reservation reserves nothing. The object stays so that the controller does not reserve
+// for this migration again. The deadline starts when a quota rejects the target pod. A migration
+// waiting for its turn has no deadline.
 //
-//   - One writer for each namespace: a queue keyed by it, with leader election.
-//   - Actions in their order, and none after one that failed: a quota is written when the
-//     ledger says why. Then read, and plan anew. A conflict is no error, but worth counting.
-//   - Every write at the resourceVersion that the action carries. An [UpdateStatus] after an
-//     [UpdateReservation] of the same object has to take over the new one.
-//   - A plan from caches releases nothing and lowers no quota: it says so in [Plan.Live]. The
-//     controller then reads reservations, migrations, VMIs, pods and quotas from the API
-//     server, in this order, sets [Snapshot.Live], and plans once more. A migration is
-//     read before its pods so that one that has ended can make no pod that is not seen.
-//   - [ToEstimate] says of which VMs it has to find out what a target pod is charged.
-//   - Plan again at [Plan.Again], and when a migration, VMI, launcher, attachment pod,
-//     reservation, quota or the namespace changes. When a migration may go on is seen in
-//     the condition Granted: admission compares with status.hard, which follows spec.hard.
-//   - Overruns and faults are states. Tell them when they change.
-//   - What is free ([Account.Free]) is too much where the quota was read before a pod
-//     that is charged to it: admission has to read pods first, and live.
+// # Duties of the controller
 //
-// # What it cannot know
+//   - One writer for each namespace: a work queue with the namespace as key, and leader election.
+//   - Run actions in order and stop at the first failure, so that the ledger explains each quota
+//     before it is written. Then read and plan again. Conflicts are normal; count them.
+//   - Write at the resourceVersion of the action. An [UpdateStatus] after an [UpdateReservation] of
+//     the same object uses the new resourceVersion.
+//   - A plan from caches releases nothing and lowers no quota. It sets [Plan.NeedsLive] instead.
+//     The controller then reads reservations, migrations, VMIs, pods and quotas from the API
+//     server, in this order, sets [Snapshot.Live] and plans again. It reads a migration before its
+//     pods, so an ended migration cannot create an unseen pod.
+//   - [VMIsToEstimate] lists the VMIs whose target pod the controller has to estimate.
+//   - Plan again at [Plan.NextPlan] and at each change of a migration, VMI, launcher, attachment
+//     pod, reservation, quota or the namespace. The condition Granted shows that a migration can
+//     continue: admission compares with status.hard, which follows spec.hard.
+//   - Overruns and faults are states. Report their changes.
+//   - [Account.Free] is too high if the quota was read before a pod charged to it. Admission must
+//     read pods first, and live.
 //
-// Whether somebody set spec.hard to what was applied already: it is no edit then. Nor
-// whether somebody took the annotations away while the quota was raised: then the base is
-// what it was raised to. A policy has to keep them from doing so.
+// # Limits
 //
-// The annotation migratingVMs is for readers alone; it is left out where it would get
-// longer than 64 KiB.
+// Setting spec.hard to the applied value is invisible, so it does not count as an edit. If somebody
+// removes the annotations from a raised quota, the raised value becomes the base. An admission
+// policy has to prevent that.
+//
+// The annotation migratingVMs is informational. The package leaves it out above 64 KiB.
 package quota

@@ -12,48 +12,48 @@ import (
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 )
 
-// entry is one migration and what is known of it. Either of the two objects may be missing.
+// entry is one migration with its reservation. Either object may be missing.
 type entry struct {
-	name      string // the migration's UID
-	migration *kubevirtv1.VirtualMachineInstanceMigration
-	was       *v1alpha1.MigrationReservation
+	name        string // the migration's UID
+	migration   *kubevirtv1.VirtualMachineInstanceMigration
+	reservation *v1alpha1.MigrationReservation
 
-	vmi     types.UID // empty: there is no such VMI
+	vmi     types.UID // empty without a VMI
 	target  family
-	waiting bool // for another migration of the same VMI
+	waiting bool // for an earlier migration of the same VMI
 }
 
-// outcome is what became of a migration.
+// outcome is the result of a migration.
 type outcome int
 
 const (
-	underWay outcome = iota
+	running outcome = iota
 	succeeded
 	failed
-	gone // and what became of it is not known
+	unknownOutcome // the migration object is gone
 )
 
 func (e entry) outcome() outcome {
 	switch {
 	case e.migration == nil:
-		return gone
+		return unknownOutcome
 	case e.migration.Status.Phase == kubevirtv1.MigrationSucceeded:
 		return succeeded
 	case e.migration.Status.Phase == kubevirtv1.MigrationFailed:
 		return failed
 	}
-	return underWay
+	return running
 }
 
-// wants says whether something is to be reserved for a migration for which nothing is.
-// What is aborted, or made to be deleted, or takes place elsewhere, needs nothing.
-func (e entry) wants() bool {
-	return e.outcome() == underWay && e.migration.DeletionTimestamp == nil && e.migration.Spec.SendTo == nil &&
-		!e.has(kubevirtv1.VirtualMachineInstanceMigrationAbortRequested) &&
+// needsReservation reports whether a migration without a reservation needs one. An aborted, deleted
+// or outgoing cross-cluster migration does not.
+func (e entry) needsReservation() bool {
+	return e.outcome() == running && e.migration.DeletionTimestamp == nil && e.migration.Spec.SendTo == nil &&
+		!e.hasCondition(kubevirtv1.VirtualMachineInstanceMigrationAbortRequested) &&
 		!e.target.charged(v1alpha1.RoleLauncher) && e.vmi != "" && !e.waiting
 }
 
-func (e entry) has(condition kubevirtv1.VirtualMachineInstanceMigrationConditionType) bool {
+func (e entry) hasCondition(condition kubevirtv1.VirtualMachineInstanceMigrationConditionType) bool {
 	if e.migration == nil {
 		return false
 	}
@@ -62,13 +62,13 @@ func (e entry) has(condition kubevirtv1.VirtualMachineInstanceMigrationCondition
 	})
 }
 
-// rejected says whether a quota keeps the target pod from being created.
+// rejected reports whether a quota prevents the creation of the target pod.
 func (e entry) rejected() bool {
-	return e.target.launcher == nil && e.has(kubevirtv1.VirtualMachineInstanceMigrationRejectedByResourceQuota)
+	return e.target.launcher == nil && e.hasCondition(kubevirtv1.VirtualMachineInstanceMigrationRejectedByResourceQuota)
 }
 
-// entries are the migrations of a snapshot, and the reservations whose migration is gone,
-// in the order in which KubeVirt takes them up.
+// entries returns the migrations of a snapshot, and the reservations without a migration, in
+// KubeVirt's order of processing.
 func (p *planner) entries() []entry {
 	var all []entry
 	ledger := map[string]*v1alpha1.MigrationReservation{}
@@ -76,22 +76,22 @@ func (p *planner) entries() []entry {
 		ledger[r.Name] = r
 	}
 	for _, m := range p.Migrations {
-		all = append(all, entry{name: string(m.UID), migration: m, was: ledger[string(m.UID)], vmi: p.vmis[m.Spec.VMIName]})
+		all = append(all, entry{name: string(m.UID), migration: m, reservation: ledger[string(m.UID)], vmi: p.vmis[m.Spec.VMIName]})
 		delete(ledger, string(m.UID))
 	}
 	for name, r := range ledger {
-		all = append(all, entry{name: name, was: r})
+		all = append(all, entry{name: name, reservation: r})
 	}
 	slices.SortFunc(all, func(a, b entry) int {
 		return cmp.Or(a.created().Compare(b.created().Time), cmp.Compare(a.name, b.name))
 	})
 	for i := range all {
 		all[i].target = p.pods.target(all[i].name)
-		if r := all[i].was; r != nil {
-			all[i].vmi = p.alive(r.Spec.VMI.UID)
+		if r := all[i].reservation; r != nil {
+			all[i].vmi = p.existingVMI(r.Spec.VMI.UID)
 		}
 	}
-	p.queue(all)
+	p.markWaiting(all)
 	return all
 }
 
@@ -99,20 +99,20 @@ func (e entry) created() metav1.Time {
 	if e.migration != nil {
 		return e.migration.CreationTimestamp
 	}
-	return e.was.CreationTimestamp
+	return e.reservation.CreationTimestamp
 }
 
-// queue finds out who has to wait: of several migrations of a VMI KubeVirt does one at a
-// time, and reserves for the next one only when it is known what that starts from.
-func (p *planner) queue(all []entry) {
+// markWaiting marks the migrations that wait. KubeVirt runs one migration of a VMI at a time. The
+// next one gets its reservation when its source pod is known.
+func (p *planner) markWaiting(all []entry) {
 	taken := map[types.UID]bool{}
 	for _, e := range all {
-		if e.outcome() == underWay && (e.was != nil || e.target.launcher != nil) {
+		if e.outcome() == running && (e.reservation != nil || e.target.launcher != nil) {
 			taken[e.vmi] = true
 		}
 	}
 	for i, e := range all {
-		if e.outcome() != underWay || e.was != nil || e.target.launcher != nil {
+		if e.outcome() != running || e.reservation != nil || e.target.launcher != nil {
 			continue
 		}
 		all[i].waiting = taken[e.vmi]
@@ -120,13 +120,13 @@ func (p *planner) queue(all []entry) {
 	}
 }
 
-// source is the launcher pod that the VM of a migration runs in: not its target, nor the
-// target of one that failed, nor the source of one that succeeded.
+// source returns the launcher pod in which the migration's VM runs. It excludes the migration's
+// target, targets of failed migrations and sources of succeeded ones.
 func (p *planner) source(e entry, all []entry) *corev1.Pod {
 	left := map[types.UID]bool{}
 	for _, other := range all {
-		if other.outcome() == succeeded && other.was != nil && other.was.Spec.Source != nil {
-			left[other.was.Spec.Source.UID] = true
+		if other.outcome() == succeeded && other.reservation != nil && other.reservation.Spec.Source != nil {
+			left[other.reservation.Spec.Source.UID] = true
 		}
 		if launcher := other.target.launcher; launcher != nil && (other.outcome() == failed || other.name == e.name) {
 			left[launcher.UID] = true

@@ -8,10 +8,10 @@ import (
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 )
 
-// ToEstimate returns the VMIs of which the planner wants to know what a target pod is likely
-// to be charged: a quota rejects it though it has room for one like the source, and no
-// webhook has seen it. It is pure, and cheap where no quota rejects anything.
-func ToEstimate(s Snapshot) []VMI {
+// VMIsToEstimate returns the VMIs whose target pod needs an estimate: a quota rejects the target
+// although it has room for a pod like the source, and no webhook recorded the target's charge. It
+// is pure, and cheap without rejections.
+func VMIsToEstimate(s Snapshot) []VMI {
 	rejected := func(m *kubevirtv1.VirtualMachineInstanceMigration) bool { return entry{migration: m}.rejected() }
 	if !slices.ContainsFunc(s.Migrations, rejected) {
 		return nil
@@ -19,25 +19,25 @@ func ToEstimate(s Snapshot) []VMI {
 	p := newPlanner(s, Options{})
 	var all []VMI
 	for _, e := range p.entries() {
-		if p.unsized(e) {
-			all = append(all, VMI{Name: e.was.Spec.VMI.Name, UID: e.vmi})
+		if p.needsEstimate(e) {
+			all = append(all, VMI{Name: e.reservation.Spec.VMI.Name, UID: e.vmi})
 		}
 	}
 	return all
 }
 
-func (p *planner) unsized(e entry) bool {
-	if e.was == nil || e.was.Status.Phase != v1alpha1.PhaseGranted || e.outcome() != underWay || !e.rejected() || p.vmiGone(e) {
+func (p *planner) needsEstimate(e entry) bool {
+	if e.reservation == nil || e.reservation.Status.Phase != v1alpha1.PhaseGranted || e.outcome() != running || !e.rejected() || p.vmiGone(e) {
 		return false
 	}
-	seen, _ := Rendered(e.was) // what cannot be read says nothing
+	seen, _ := Rendered(e.reservation) // an unreadable annotation counts as missing
 	return seen == nil
 }
 
-// estimate is what the target pod is likely to be charged, as it is known now, or was when
-// something was reserved by it; nil: it is not known.
+// estimate returns the estimated target pod, from the snapshot or from the reservation; nil without
+// an estimate.
 func (p *planner) estimate(r *v1alpha1.MigrationReservation, e entry) *v1alpha1.ReservedPod {
-	if pod, known := p.Estimates[e.vmi]; known && p.unsized(e) {
+	if pod, known := p.Estimates[e.vmi]; known && p.needsEstimate(e) {
 		return &pod
 	}
 	if at := launcherIn(r.Spec.Pods); at >= 0 && r.Spec.From == v1alpha1.Computed {
@@ -46,15 +46,14 @@ func (p *planner) estimate(r *v1alpha1.MigrationReservation, e entry) *v1alpha1.
 	return nil
 }
 
-// enterEstimate has a reservation hold for its launcher, of each resource, the larger of what
-// it holds and an estimate.
-func enterEstimate(r *v1alpha1.MigrationReservation, estimate v1alpha1.ReservedPod) {
+// raiseToEstimate raises the launcher's charge in a reservation to the estimate, per resource.
+func raiseToEstimate(r *v1alpha1.MigrationReservation, estimate v1alpha1.ReservedPod) {
 	at := launcherIn(r.Spec.Pods)
 	if at < 0 {
 		return
 	}
-	charge := Most(r.Spec.Pods[at].Charge, estimate.Charge)
-	if same(charge, r.Spec.Pods[at].Charge) {
+	charge := Max(r.Spec.Pods[at].Charge, estimate.Charge)
+	if equalLists(charge, r.Spec.Pods[at].Charge) {
 		return
 	}
 	r.Spec.Pods, r.Spec.From = slices.Clone(r.Spec.Pods), v1alpha1.Computed

@@ -14,8 +14,8 @@ import (
 
 const rejectedByQuota = kubevirtv1.VirtualMachineInstanceMigrationRejectedByResourceQuota
 
-// rejected is a snapshot with a reservation that is granted and too small: KubeVirt says that
-// a quota rejects the target pod.
+// rejected returns a snapshot with a granted reservation that is too small: KubeVirt reports a
+// rejected target pod.
 func rejected(t *testing.T) quota.Snapshot {
 	t.Helper()
 	s := settled(t, pending(hard(list("limits.cpu", "2", "limits.memory", "4Gi"), nil)))
@@ -23,7 +23,7 @@ func rejected(t *testing.T) quota.Snapshot {
 	return settled(t, s)
 }
 
-// estimated says what the target pod of the VM is likely to need.
+// estimated sets the estimate of the VM's target pod.
 func estimated(s quota.Snapshot, cpu, memory string) quota.Snapshot {
 	pod := quota.Reserve(v1alpha1.RoleLauncher, target("", "vm", "m", cpu, memory))
 	s.Estimates = map[types.UID]v1alpha1.ReservedPod{"vm": pod}
@@ -37,18 +37,18 @@ func wantOrigin(t *testing.T, s quota.Snapshot, want v1alpha1.ChargeOrigin) {
 	}
 }
 
-func TestALargerTargetIsReservedForByAnEstimate(t *testing.T) {
+func TestEstimateRaisesReservation(t *testing.T) {
 	s := estimated(rejected(t), "1", "6Gi")
 	reports := quota.MakePlan(s, quota.Options{}).Reports
-	if len(reports) != 1 || reports[0].Reason != quota.ReasonGrown || !strings.Contains(reports[0].Message, "likely to need limits.memory=2Gi more") {
-		t.Errorf("reports %+v: want one, that 2Gi more are needed", reports)
+	if len(reports) != 1 || reports[0].Reason != quota.ReasonGrown || !strings.Contains(reports[0].Message, "probably needs limits.memory=2Gi more") {
+		t.Errorf("reports %+v: want one about 2Gi more", reports)
 	}
 	s = settled(t, s)
-	larger := list("limits.cpu", "4", "limits.memory", "10Gi") // of each the more: 2 CPUs of the source, 6Gi
+	larger := list("limits.cpu", "4", "limits.memory", "10Gi") // source: 2 CPUs, estimate: 6Gi
 	wantHard(t, s, larger)
 	wantOrigin(t, s, v1alpha1.Computed)
 
-	s.Estimates = nil // it could not be made again
+	s.Estimates = nil // the estimate failed the second time
 	wantHard(t, settled(t, s), larger)
 	s.Migrations[0].Status.Conditions = nil
 	wantHard(t, settled(t, s), larger)
@@ -58,20 +58,20 @@ func TestALargerTargetIsReservedForByAnEstimate(t *testing.T) {
 	wantOrigin(t, s, v1alpha1.Rendered)
 }
 
-func TestAnEstimateThatIsNoMoreChangesNothing(t *testing.T) {
+func TestSmallerEstimateIsIgnored(t *testing.T) {
 	s := estimated(rejected(t), "2", "3Gi")
 	if p := quota.MakePlan(s, quota.Options{}); len(p.Actions)+len(p.Reports) > 0 {
 		t.Errorf("%+v", p)
 	}
 	wantOrigin(t, s, v1alpha1.Estimated)
 	s = settled(t, estimated(s, "2", "6Gi"))
-	s = settled(t, estimated(s, "2", "3Gi")) // KubeVirt's settings are what they were
+	s = settled(t, estimated(s, "2", "3Gi")) // KubeVirt's settings are back
 	wantHard(t, s, list("limits.cpu", "4", "limits.memory", "8Gi"))
 	wantOrigin(t, s, v1alpha1.Estimated)
 }
 
-// What a webhook has seen of the target goes before what it is likely to be.
-func TestWhatWasSeenGoesBeforeAnEstimate(t *testing.T) {
+// TestWebhookRecordBeatsEstimate: the webhook's record of the target has precedence.
+func TestWebhookRecordBeatsEstimate(t *testing.T) {
 	s := settled(t, estimated(rejected(t), "2", "6Gi"))
 	noted := quota.Reserve(v1alpha1.RoleLauncher, target("", "vm", "m", "3", "5Gi"))
 	s.Reservations[0].Annotations = map[string]string{quota.TargetAnnotation: quota.FormatRendered(noted)}
@@ -80,8 +80,8 @@ func TestWhatWasSeenGoesBeforeAnEstimate(t *testing.T) {
 	wantOrigin(t, s, v1alpha1.Rendered)
 }
 
-func TestToEstimate(t *testing.T) {
-	if d := diff([]quota.VMI{{Name: "vm", UID: "vm"}}, quota.ToEstimate(rejected(t))); d != "" {
+func TestVMIsToEstimate(t *testing.T) {
+	if d := diff([]quota.VMI{{Name: "vm", UID: "vm"}}, quota.VMIsToEstimate(rejected(t))); d != "" {
 		t.Fatalf("(-want +got):\n%s", d)
 	}
 	for name, change := range map[string]func(*quota.Snapshot){
@@ -100,7 +100,7 @@ func TestToEstimate(t *testing.T) {
 	} {
 		s := copied(rejected(t))
 		change(&s)
-		if got := quota.ToEstimate(s); len(got) > 0 {
+		if got := quota.VMIsToEstimate(s); len(got) > 0 {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

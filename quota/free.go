@@ -6,18 +6,18 @@ import (
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 )
 
-// Free returns what pods other than those of migrations may still use: the smaller of
+// Free returns the amount free for pods other than migration targets: the smaller of
 //
 //	status.hard - status.used - reservations whose pods are not charged yet
-//	VMs' share  - (status.used - reservations whose pods are charged)
+//	VM share    - (status.used - reservations whose pods are charged)
 //
-// and never less than zero. Without a maintenance share the second is the first, as soon as
-// status.hard has followed; then both are what the proposal calls hard - (used -
-// reservations), with base for hard and all targets charged.
+// and at least zero. Without a maintenance share both are equal once status.hard has followed
+// spec.hard. Then they match the proposal's formula hard - (used - reservations), with base for
+// hard and all targets charged.
 //
-// For resources of which kube-apiserver does not know the use yet, nothing is returned.
+// A resource whose use kube-apiserver has not computed yet is missing from the result.
 func (a Account) Free() corev1.ResourceList {
-	free := a.left()
+	free := a.remaining()
 	for name, q := range free {
 		if q.Sign() < 0 {
 			q.Set(0)
@@ -27,8 +27,8 @@ func (a Account) Free() corev1.ResourceList {
 	return free
 }
 
-// left is what is free; of what is overdrawn less than zero.
-func (a Account) left() corev1.ResourceList {
+// remaining returns the free amounts, below zero where overdrawn.
+func (a Account) remaining() corev1.ResourceList {
 	all := corev1.ResourceList{}
 	for name, hard := range a.Quota.Status.Hard {
 		used, known := a.Quota.Status.Used[name]
@@ -50,15 +50,15 @@ func (a Account) left() corev1.ResourceList {
 	return all
 }
 
-// Check says whether a pod that is no migration's fits what is free. A pod that does not
-// fall under the quota does, and any pod where the quota has opted out: that is Kubernetes'
-// to judge. The error names what there is too little of.
+// Check reports an error if a pod does not fit into the free amounts. The pod must not be a
+// migration target. A pod outside of the quota fits, and so does every pod after an opt-out:
+// Kubernetes decides about those. The error names the resources with a shortage.
 func (a Account) Check(pod v1alpha1.ReservedPod) error { return a.check(pod, a.Free()) }
 
-// CheckAgain is Check for a pod that is made when another is gone that is charged with has:
-// of what is overdrawn, that gives back as much less.
-func (a Account) CheckAgain(pod v1alpha1.ReservedPod, has corev1.ResourceList) error {
-	free := a.left()
+// CheckReplacement is Check for a pod created after the end of another pod with the charge has. The
+// end of that pod first reduces an overdraft.
+func (a Account) CheckReplacement(pod v1alpha1.ReservedPod, has corev1.ResourceList) error {
+	free := a.remaining()
 	for name, q := range free {
 		q.Add(has[name])
 		if q.Sign() < 0 {
@@ -86,8 +86,10 @@ func (a Account) check(pod v1alpha1.ReservedPod, free corev1.ResourceList) error
 	if len(lacking) == 0 {
 		return nil
 	}
-	return a.lacks(pod.Charge, free, lacking)
+	return a.shortageError(pod.Charge, free, lacking)
 }
 
-// Keeps says whether the quota keeps something for migrations.
-func (a Account) Keeps() bool { return len(a.Holders) > 0 || len(a.Shares.Maintenance) > 0 }
+// KeepsForMigrations reports whether the quota has reservations or a maintenance share.
+func (a Account) KeepsForMigrations() bool {
+	return len(a.Reservations) > 0 || len(a.Shares.Maintenance) > 0
+}

@@ -69,7 +69,7 @@ func TestCheckLeavesTheReservedShareAlone(t *testing.T) {
 	}
 }
 
-// A quota that has opted out is left alone: it is not shared out, and holds nobody to anything.
+// TestAnOptedOutQuotaHasNoShares: an opted-out quota has no shares and limits no VM.
 func TestAnOptedOutQuotaHasNoShares(t *testing.T) {
 	base := list("limits.cpu", "4", "limits.memory", "8Gi")
 	q := hard(base, list("limits.cpu", "3", "limits.memory", "5Gi"))

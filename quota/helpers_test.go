@@ -17,7 +17,7 @@ import (
 
 const namespace = "vms"
 
-// start is when tests begin.
+// start is the time at which tests start.
 func start() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
 
 // list makes a ResourceList of names and quantities.
@@ -34,7 +34,7 @@ func diff(want, got any) string {
 	return cmp.Diff(want, got, cmp.Comparer(func(a, b resource.Quantity) bool { return a.Cmp(b) == 0 }))
 }
 
-// launcher is the launcher pod of a VM that is limited to so much, and wants as much.
+// launcher returns the launcher pod of a VM with these limits and equal requests.
 func launcher(name, vmi string, cpu, memory string) *corev1.Pod {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{container(cpu, memory)}}}
 	pod.Name, pod.Namespace, pod.UID = name, namespace, types.UID(name)
@@ -49,7 +49,7 @@ func container(cpu, memory string) corev1.Container {
 	return corev1.Container{Resources: corev1.ResourceRequirements{Requests: amounts, Limits: amounts}}
 }
 
-// target is the target pod of a migration.
+// target returns the target pod of a migration.
 func target(name, vmi, migration, cpu, memory string) *corev1.Pod {
 	pod := launcher(name, vmi, cpu, memory)
 	pod.Labels[kubevirtv1.MigrationJobLabel] = migration
@@ -62,7 +62,7 @@ func ended(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// attachment is the pod that holds hot-plugged disks for a launcher.
+// attachment returns the pod with hot-plugged disks of a launcher.
 func attachment(of *corev1.Pod) *corev1.Pod {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{container("100m", "80M")}}}
 	pod.Name, pod.Namespace, pod.UID = "hp-"+of.Name, namespace, types.UID("hp-"+of.Name)
@@ -88,7 +88,7 @@ func with(m *kubevirtv1.VirtualMachineInstanceMigration, condition kubevirtv1.Vi
 	return m
 }
 
-// hard is a quota of which so much is used.
+// hard returns a quota with these limits and this use.
 func hard(limits, used corev1.ResourceList) *corev1.ResourceQuota {
 	q := &corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Hard: limits}}
 	q.Name, q.Namespace, q.UID, q.ResourceVersion = "quota", namespace, "quota", "1"
@@ -96,14 +96,14 @@ func hard(limits, used corev1.ResourceList) *corev1.ResourceQuota {
 	return q
 }
 
-// snapshot is live, and has a namespace and the VMI "vm".
+// snapshot returns a live snapshot with a namespace and the VMI "vm".
 func snapshot(quotas ...*corev1.ResourceQuota) quota.Snapshot {
 	ns := &corev1.Namespace{}
 	ns.Name = namespace
 	return quota.Snapshot{Now: start(), Live: true, Namespace: ns, Quotas: quotas, VMIs: []quota.VMI{{Name: "vm", UID: "vm"}}}
 }
 
-// carry does what a plan says, to a snapshot, and lets status.hard follow.
+// carry applies a plan to a snapshot and copies spec.hard to status.hard.
 func carry(t *testing.T, s quota.Snapshot, p quota.Plan) quota.Snapshot {
 	t.Helper()
 	w := worldOf(s)
@@ -116,7 +116,7 @@ func carry(t *testing.T, s quota.Snapshot, p quota.Plan) quota.Snapshot {
 	return w.snapshot()
 }
 
-// settled plans and carries out until there is nothing more to do.
+// settled plans and applies until the plan is empty.
 func settled(t *testing.T, s quota.Snapshot) quota.Snapshot {
 	t.Helper()
 	for range 5 {
@@ -145,7 +145,7 @@ func wantHard(t *testing.T, s quota.Snapshot, want corev1.ResourceList) {
 	}
 }
 
-// wantNothing is what has to be when everything has ended.
+// wantNothing expects a namespace without reservations and with its base.
 func wantNothing(t *testing.T, s quota.Snapshot, base corev1.ResourceList) {
 	t.Helper()
 	wantHard(t, s, base)

@@ -12,16 +12,15 @@ import (
 	"github.com/mooring-vm/mooring/api"
 )
 
-// MaintenanceAnnotation of a namespace says which share of its quota is for migrations. It
-// goes before the annotation "maintenanceQuota" under [Options.Prefix], which reads the
-// same: {"limit":{"limitsCpuPercent":50,"limitsMemoryPercent":"50"}}.
+// MaintenanceAnnotation of a namespace sets the maintenance share of its quotas. It takes
+// precedence over the annotation "maintenanceQuota" under [Options.Prefix], which has the same
+// format: {"limit":{"limitsCpuPercent":50,"limitsMemoryPercent":"50"}}.
 const MaintenanceAnnotation = "maintenance.quota" + api.Suffix
 
-// Maintenance is which share of a quota is for migrations, in percent, 0 to 100. Zero, or
-// nothing, is no share.
+// Maintenance is the maintenance share of a quota in percent, 0 to 100. Zero is no share.
 type Maintenance struct{ CPU, Memory int64 }
 
-// MaintenanceOf reads the annotation of a namespace. Without one there is no share. The
+// MaintenanceOf reads the annotation of a namespace. Without an annotation the share is zero. The
 // error is an [*api.InvalidError].
 func MaintenanceOf(ns *corev1.Namespace, o Options) (Maintenance, error) {
 	if ns == nil {
@@ -35,15 +34,15 @@ func MaintenanceOf(ns *corev1.Namespace, o Options) (Maintenance, error) {
 	return Maintenance{}, nil
 }
 
-// parseMaintenance reads percentages, within "limit" or without it. Their names are written
-// in several ways, and so are the numbers: 50, and "50".
+// parseMaintenance reads percentages, with or without an outer "limit". It ignores the case of
+// names and accepts numbers as 50 and "50".
 func parseMaintenance(key, text string) (Maintenance, error) {
 	invalid := func(format string, args ...any) (Maintenance, error) {
 		return Maintenance{}, &api.InvalidError{Key: key, Value: text, Allowed: fmt.Sprintf(format, args...)}
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(text), &fields); err != nil {
-		return invalid(`want JSON as {"limit":{"limitsCpuPercent":50,"limitsMemoryPercent":50}}`)
+		return invalid(`want JSON such as {"limit":{"limitsCpuPercent":50,"limitsMemoryPercent":50}}`)
 	}
 	if inner, ok := fields["limit"]; ok && len(fields) == 1 {
 		fields = nil
@@ -92,15 +91,15 @@ func parsePercent(raw json.RawMessage) (int64, error) {
 	return n, nil
 }
 
-// Shares are the two parts of a quota's base. A resource that is in neither is not shared
-// out, and held to nothing but the quota; one with zero is held to zero.
+// Shares are the two parts of a quota's base. A resource in neither part has no share, and only the
+// quota limits it. A share of zero is a limit of zero.
 type Shares struct {
 	VM          corev1.ResourceList // for VMs
 	Maintenance corev1.ResourceList // for migrations
 }
 
-// Of shares a base out: trunc(base * percent / 100) is for migrations, in thousandths of a
-// CPU and in bytes, and the rest for VMs.
+// Of divides a base. Migrations get trunc(base * percent / 100), in thousandths of a CPU and in
+// bytes. VMs get the rest.
 func (m Maintenance) Of(base corev1.ResourceList) Shares {
 	s := Shares{VM: corev1.ResourceList{}, Maintenance: corev1.ResourceList{}}
 	if cpu, ok := base[corev1.ResourceLimitsCPU]; ok && m.CPU > 0 {
@@ -120,5 +119,5 @@ func (s Shares) put(name corev1.ResourceName, all, part resource.Quantity) {
 	s.VM[name], s.Maintenance[name] = rest, part
 }
 
-// percent does not overflow.
+// percent computes n * p / 100 without overflow.
 func percent(n, p int64) int64 { return n/100*p + n%100*p/100 }

@@ -38,7 +38,7 @@ func TestMaintenanceOf(t *testing.T) {
 
 func TestMaintenanceRefuses(t *testing.T) {
 	for text, want := range map[string]string{
-		`50`: `want JSON as`, `{"limit":50}`: "limit: want an object",
+		`50`: `want JSON such as`, `{"limit":50}`: "limit: want an object",
 		`{"limitsCpuPercent":101}`:                    "limitsCpuPercent: 101: want a whole number from 0 to 100",
 		`{"limitsCpuPercent":-1}`:                     "limitsCpuPercent: -1: want",
 		`{"limitsCpuPercent":"50%"}`:                  `limitsCpuPercent: "50%": want`,
@@ -112,11 +112,10 @@ func TestAllOfItForMigrations(t *testing.T) {
 	}
 }
 
-// The test plan of the proposal is what follows: a quota of 4 CPUs and 5Gi, one half of each for
-// migrations; VM1 and VM2 with 1 CPU and 1Gi each. With the proposal's own 298Mi of
-// overhead for each, as it wants it, two VMs have no room in one half, so they are counted
-// as its implementation did: without. What the webhooks and backups of scenarios 2, 3 and 5
-// do beyond that is not the planner's.
+// The following tests are the proposal's test plan: a quota of 4 CPUs and 5Gi, half of each for
+// migrations; VM1 and VM2 with 1 CPU and 1Gi each. With the proposal's overhead of 298Mi a VM, two
+// VMs do not fit into one half. So the tests count VMs without overhead, like the proposal's
+// implementation. Webhooks and backups of scenarios 2, 3 and 5 are outside of the planner.
 
 func TestScenario1And2OneMigration(t *testing.T) {
 	base := list("limits.cpu", "4", "limits.memory", "5Gi")
@@ -124,7 +123,7 @@ func TestScenario1And2OneMigration(t *testing.T) {
 	s.Namespace = space(proposed, `{"limit":{"limitsCpuPercent":"50","LimitsMemoryPercent":50}}`)
 	s.Pods = []*corev1.Pod{launcher("source", "vm", "1", "1Gi"), launcher("other", "other", "1", "1Gi")}
 	s = settled(t, s)
-	wantHard(t, s, base) // the share has room for it
+	wantHard(t, s, base) // the share has room
 	if w := worldOf(s); !w.admits(target("target", "vm", "m", "1", "1Gi")) {
 		t.Error("the target is refused")
 	}
@@ -156,8 +155,8 @@ func TestScenario3AThirdVM(t *testing.T) {
 	}
 }
 
-// Unlike in the proposal the second migration is not refused: the quota is raised by what
-// the share lacks. VMs get nothing of that.
+// The proposal refuses the second migration. Mooring raises the quota by the shortage of the share,
+// and VMs cannot use the raise.
 func TestScenario4TheMaintenanceShareIsFull(t *testing.T) {
 	s := pending(hard(list("limits.cpu", "4", "limits.memory", "5Gi"), nil))
 	s.Namespace = space(proposed, `{"limit":{"limitsCpuPercent":25,"limitsMemoryPercent":25}}`)
@@ -165,7 +164,7 @@ func TestScenario4TheMaintenanceShareIsFull(t *testing.T) {
 	s.Pods = []*corev1.Pod{launcher("vm", "vm", "1", "1Gi"), launcher("b", "b", "1", "1Gi")}
 	s.Migrations = append(s.Migrations, migration("n", "b", kubevirtv1.MigrationPending))
 	s = settled(t, s)
-	wantHard(t, s, list("limits.cpu", "5", "limits.memory", "5888Mi")) // only the rest is scaled
+	wantHard(t, s, list("limits.cpu", "5", "limits.memory", "5888Mi")) // only the shortage is added
 	w := worldOf(s)
 	w.follow()
 	if d := diff(list("limits.cpu", "1", "limits.memory", "1792Mi"), account(t, w.snapshot()).Free()); d != "" { // of 3 and 3840Mi
@@ -173,14 +172,14 @@ func TestScenario4TheMaintenanceShareIsFull(t *testing.T) {
 	}
 }
 
-// VMs that were there before their share may have taken what is aside for migrations: then
-// the quota is raised by what these lack.
+// VMs that existed before the shares may use the maintenance share. The quota is then raised by
+// their use of it.
 func TestVMsBeyondTheirShare(t *testing.T) {
 	for name, c := range map[string]struct{ cpu, want string }{
 		"within their share":    {"2", "4"},
 		"beyond it":             {"3", "6"}, // 3 and 3
 		"all of the quota":      {"4", "8"},
-		"more than the quota":   {"5", "9"}, // what is above the base has to go by itself
+		"more than the quota":   {"5", "9"}, // use above the base has to end by itself
 		"a third of what it is": {"1", "4"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -214,8 +213,8 @@ func TestScenario5ARestoredVMIsHeldToItsShare(t *testing.T) {
 	}
 }
 
-// An upgrade drains node after node, and with it KubeVirt makes larger launchers. Both VMs
-// run on all the time, in what is set aside.
+// An upgrade drains node after node and makes launchers larger. Both VMs run all the time, within
+// the maintenance share.
 func TestScenario6AnUpgrade(t *testing.T) {
 	base := list("limits.cpu", "4", "limits.memory", "5Gi")
 	s := snapshot(hard(base, nil))
@@ -233,8 +232,7 @@ func TestScenario6AnUpgrade(t *testing.T) {
 	}
 }
 
-// drained migrates all VMs at once, to launchers with so much memory, and wants the quota to
-// stay as it is.
+// drained migrates all VMs at once to launchers of this memory and expects an unchanged quota.
 func drained(t *testing.T, s quota.Snapshot, node int, memory string) quota.Snapshot {
 	t.Helper()
 	base, sources := s.Quotas[0].Spec.Hard, s.Pods

@@ -9,8 +9,8 @@ import (
 	"github.com/mooring-vm/mooring/api"
 )
 
-// managedBase is what the manager of quotas says of a quota: nothing, where there is no
-// manager, or the quota is not one that it keeps.
+// managedBase returns the quota manager's amounts for a quota. It is empty without a manager or for
+// a quota without the manager's label.
 func managedBase(q *corev1.ResourceQuota, ns *corev1.Namespace, o Options) (corev1.ResourceList, error) {
 	if ns == nil || o.ManagerAnnotation == NoManager || q.Labels[o.ManagerLabel] != "true" {
 		return nil, nil
@@ -18,8 +18,8 @@ func managedBase(q *corev1.ResourceQuota, ns *corev1.Namespace, o Options) (core
 	return parseManaged(o.ManagerAnnotation, ns.Annotations[o.ManagerAnnotation])
 }
 
-// parseManaged reads a manager's annotation: {"limit":{"limitsCpu":"1000m"}}. Names that
-// are not known are the manager's own business.
+// parseManaged reads a manager's annotation: {"limit":{"limitsCpu":"1000m"}}. It ignores unknown
+// names.
 func parseManaged(key, text string) (corev1.ResourceList, error) {
 	if text == "" {
 		return nil, nil
@@ -31,7 +31,7 @@ func parseManaged(key, text string) (corev1.ResourceList, error) {
 		Limit map[string]json.RawMessage `json:"limit"`
 	}
 	if err := json.Unmarshal([]byte(text), &managed); err != nil {
-		return nil, invalid(`want JSON as {"limit":{"limitsCpu":"1000m"}}`)
+		return nil, invalid(`want JSON such as {"limit":{"limitsCpu":"1000m"}}`)
 	}
 	list := corev1.ResourceList{}
 	for theirs, raw := range managed.Limit {
@@ -55,8 +55,8 @@ func parseManaged(key, text string) (corev1.ResourceList, error) {
 	return list, nil
 }
 
-// managedName is Kubernetes' name of a resource that a manager (Rancher) names; empty: it
-// is not known.
+// managedName returns Kubernetes' name for a resource name of the manager (Rancher); empty if
+// unknown.
 func managedName(theirs string) corev1.ResourceName {
 	switch theirs {
 	case "limitsCpu":

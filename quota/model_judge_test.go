@@ -11,7 +11,7 @@ import (
 	"github.com/mooring-vm/mooring/quota"
 )
 
-// judge checks a write at the moment at which it is made.
+// judge checks a write at the time of the write.
 func (m *model) judge(a quota.Action) {
 	switch a := a.(type) {
 	case quota.ReleaseReservation:
@@ -23,9 +23,9 @@ func (m *model) judge(a quota.Action) {
 	}
 }
 
-// judgeRelease: with a reservation go pods, or their quota is too small for them.
+// judgeRelease: a release before the end of the awaited pod needs a quota without room for it.
 func (m *model) judgeRelease(r *v1alpha1.MigrationReservation) {
-	if !quota.Holds(r) {
+	if !quota.IsActive(r) {
 		return
 	}
 	source, target := false, false
@@ -38,7 +38,7 @@ func (m *model) judgeRelease(r *v1alpha1.MigrationReservation) {
 	}
 }
 
-// judgeQuota: what a quota is raised by is in the ledger, or was when the cache was made.
+// judgeQuota: the ledger explains each raise, now or at the time of the cache.
 func (m *model) judgeQuota(w quota.WriteQuota) {
 	most := map[string]corev1.ResourceList{}
 	for _, r := range slices.Concat(m.s.Reservations, m.cache.Reservations) {
@@ -72,7 +72,7 @@ func plus(a, b corev1.ResourceList) {
 	}
 }
 
-// Check is what holds at every moment.
+// Check holds at every step.
 func (m *model) Check(t *rapid.T) {
 	for name, q := range m.s.Quotas[0].Spec.Hard {
 		if base, ok := m.truth[name]; !ok || q.Cmp(base) < 0 {

@@ -20,14 +20,15 @@ import (
 	"github.com/mooring-vm/mooring/quota"
 )
 
-// model is a namespace with VMs, KubeVirt, administrators and a controller that dies
-// between any two writes and sees caches of any age. It checks what must always hold.
+// model is a namespace with VMs, KubeVirt, administrators and a controller. The controller can die
+// between two writes and reads caches of any age. The model checks safety at each step and liveness
+// at the end.
 type model struct {
 	*world
 	t      *rapid.T
 	cache  quota.Snapshot
-	truth  corev1.ResourceList // what administrators want of the quota
-	goes   map[types.UID]bool  // pods that have to
+	truth  corev1.ResourceList // amounts set by administrators
+	goes   map[types.UID]bool  // pods that must end
 	serial int
 }
 
@@ -86,7 +87,7 @@ func (m *model) Migrate(t *rapid.T) {
 	m.s.Migrations = append(m.s.Migrations, one)
 }
 
-// some is a migration that is under way.
+// some returns a running migration.
 func (m *model) some(t *rapid.T) *kubevirtv1.VirtualMachineInstanceMigration {
 	var open []*kubevirtv1.VirtualMachineInstanceMigration
 	for _, one := range m.s.Migrations {
@@ -100,7 +101,7 @@ func (m *model) some(t *rapid.T) *kubevirtv1.VirtualMachineInstanceMigration {
 	return rapid.SampledFrom(open).Draw(t, "migration")
 }
 
-// Create is virt-controller: one target at a time, from one pod.
+// Create acts as virt-controller: one target at a time, from one pod.
 func (m *model) Create(t *rapid.T) {
 	one := m.some(t)
 	running := m.running(one.Spec.VMIName)
@@ -120,7 +121,7 @@ func (m *model) Create(t *rapid.T) {
 	m.s.Pods = append(m.s.Pods, pod)
 }
 
-// Finish ends a migration in one of its ways; pods go later.
+// Finish ends a migration with some outcome. Pods end later.
 func (m *model) Finish(t *rapid.T) {
 	one := m.some(t)
 	succeeds := one.Status.Phase == kubevirtv1.MigrationRunning && len(m.running(one.Spec.VMIName)) == 2 && rapid.Bool().Draw(t, "succeeds")
@@ -142,7 +143,7 @@ func (m *model) Forget(t *rapid.T) {
 	m.s.Migrations = slices.Delete(slices.Clone(m.s.Migrations), at, at+1)
 }
 
-// EndPod ends a pod that has to go, or takes one away that has ended.
+// EndPod ends a pod that must end, or deletes one that has ended.
 func (m *model) EndPod(t *rapid.T) {
 	var loose []*corev1.Pod
 	for _, pod := range m.s.Pods {
@@ -164,12 +165,13 @@ func (m *model) endPod(pod *corev1.Pod) {
 	m.s.Pods = slices.DeleteFunc(slices.Clone(m.s.Pods), func(p *corev1.Pod) bool { return p.UID == pod.UID })
 }
 
-// loose says whether nobody wants a pod.
+// loose reports whether a pod belongs to no VM and no migration.
 func (m *model) loose(pod *corev1.Pod) bool {
 	return m.goes[pod.UID] || pod.DeletionTimestamp != nil || !quota.Charged(pod, m.s.Now)
 }
 
-// end ends a migration: then the target goes, or else every other pod of the VM.
+// end ends a migration. Then the target ends after a failure, or every other pod of the VM after a
+// success.
 func (m *model) end(one *kubevirtv1.VirtualMachineInstanceMigration, succeeds bool) {
 	for _, pod := range m.running(one.Spec.VMIName) {
 		if ours := pod.Labels[kubevirtv1.MigrationJobLabel] == string(one.UID); ours != succeeds {
@@ -183,7 +185,7 @@ func (m *model) Edit(t *rapid.T) {
 	name := rapid.SampledFrom(slices.Sorted(keys(m.truth))).Draw(t, "resource")
 	n := *resource.NewQuantity(int64(rapid.IntRange(1, 9).Draw(t, "hard")), resource.DecimalSI)
 	if applied := jsonList(t, q.Annotations[quota.AppliedAnnotation])[name]; applied.Cmp(n) == 0 {
-		t.Skip("nobody can tell it from no edit")
+		t.Skip("such an edit is invisible")
 	}
 	q.Spec.Hard[name], m.truth[name], q.ResourceVersion = n, n, m.next()
 }
@@ -225,7 +227,7 @@ func (m *model) Pass(t *rapid.T) {
 	m.pass(time.Duration(rapid.IntRange(1, 200).Draw(t, "seconds")) * time.Second)
 }
 
-// Refresh brings some of the caches up to date, and not the others.
+// Refresh updates some of the caches.
 func (m *model) Refresh(t *rapid.T) {
 	now := copied(m.s)
 	for i, refresh := range []func(){
@@ -238,19 +240,19 @@ func (m *model) Refresh(t *rapid.T) {
 	}
 }
 
-// Control plans from caches, and live if the plan asks for it, and may die on the way.
+// Control plans from caches, and live if the plan requires it. It may die between writes.
 func (m *model) Control(t *rapid.T) {
 	s := copied(m.cache)
 	s.Now, s.Live = m.s.Now, false
-	if p := quota.MakePlan(m.estimated(s), quota.Options{}); m.carry(p, rapid.IntRange(0, 12).Draw(t, "dies")) && p.Live {
+	if p := quota.MakePlan(m.estimated(s), quota.Options{}); m.carry(p, rapid.IntRange(0, 12).Draw(t, "dies")) && p.NeedsLive {
 		m.carry(quota.MakePlan(m.estimated(m.snapshot()), quota.Options{}), rapid.IntRange(0, 12).Draw(t, "dies"))
 	}
 }
 
-// estimated enters some of the estimates that are wanted, right or wrong.
+// estimated adds some of the required estimates, right or wrong.
 func (m *model) estimated(s quota.Snapshot) quota.Snapshot {
 	s.Estimates = map[types.UID]v1alpha1.ReservedPod{}
-	for _, v := range quota.ToEstimate(s) {
+	for _, v := range quota.VMIsToEstimate(s) {
 		if rapid.Bool().Draw(m.t, "known") {
 			s.Estimates[v.UID] = quota.Reserve(v1alpha1.RoleLauncher, target("", v.Name, "", m.size(), "1"))
 		}
@@ -258,11 +260,11 @@ func (m *model) estimated(s quota.Snapshot) quota.Snapshot {
 	return s
 }
 
-// carry does the first so many writes of a plan and says whether that were all.
+// carry applies the first writes of a plan and reports whether it applied all.
 func (m *model) carry(p quota.Plan, writes int) bool {
 	for _, a := range p.Actions {
 		if release, ok := a.(quota.ReleaseReservation); ok && writes == 1 {
-			_ = m.remove(release) // and its finalizer stays
+			_ = m.remove(release) // its finalizer stays
 			return false
 		}
 		if writes == 0 {
@@ -280,7 +282,7 @@ func (m *model) carry(p quota.Plan, writes int) bool {
 	return true
 }
 
-// settle lets the controller have its way with what is.
+// settle runs the controller until its plan is empty.
 func (m *model) settle() {
 	for range 4 {
 		m.follow()
@@ -292,7 +294,7 @@ func (m *model) settle() {
 	}
 }
 
-// finish lets every migration end and every pod that nobody wants go.
+// finish ends every migration and every pod that must end.
 func (m *model) finish() {
 	for _, one := range m.s.Migrations {
 		if !one.IsFinal() {
@@ -311,7 +313,7 @@ func (m *model) finish() {
 	m.settle()
 }
 
-// Meddle is what administrators and managers of quotas do.
+// Meddle acts as administrators and quota managers.
 func (m *model) Meddle(t *rapid.T) {
 	rapid.SampledFrom([]func(*rapid.T){m.Edit, m.Reset, m.Recreate, m.StopVM, m.Forget}).Draw(t, "meddle")(t)
 }
@@ -320,7 +322,7 @@ func TestModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newModel(t)
 		m.StartVM(t)
-		for range 3 { // one is too short for migrations to end in all of their ways
+		for range 3 { // one run is too short for all outcomes of a migration
 			t.Repeat(map[string]func(*rapid.T){
 				"": m.Check, "start VM": m.StartVM, "migrate": m.Migrate, "create": m.Create, "create again": m.Create,
 				"finish": m.Finish, "end pod": m.EndPod, "meddle": m.Meddle, "follow": m.Follow, "pass": m.Pass,

@@ -11,16 +11,15 @@ import (
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 )
 
-// MakePlan plans what is to be written in a namespace. It is pure, and may be called
-// concurrently: nothing of the snapshot is changed. Carried out, and planned for anew from
-// what then is, the plan is empty, apart from what states it tells.
+// MakePlan plans the writes for a namespace. It is pure and may be called concurrently. After all
+// writes of a plan, a new plan has no actions; it still lists overruns and faults.
 func MakePlan(s Snapshot, o Options) Plan {
 	p := newPlanner(s, o)
 	all := p.entries()
 	for _, e := range all {
-		p.decide(e, all)
+		p.planReservation(e, all)
 	}
-	p.settle()
+	p.applyDrafts()
 	return p.plan()
 }
 
@@ -32,7 +31,7 @@ func newPlanner(s Snapshot, o Options) *planner {
 	return p
 }
 
-// planner makes one plan.
+// planner computes one plan.
 type planner struct {
 	Snapshot
 	o    Options
@@ -43,53 +42,53 @@ type planner struct {
 	accounts []Account
 	faults   []Fault
 
-	written []Action // creates and updates
-	ended   []Action // states with which a reservation counts no more
-	stated  []Action // the others
-	dropped []Action
-	quotas  []Action
-	reports []Report
-	live    bool
+	reservationWrites []Action // creates and updates
+	expirations       []Action // statuses that end the effect of a reservation
+	statusWrites      []Action // all other statuses
+	releases          []Action
+	quotaWrites       []Action
+	reports           []Report
+	needsLive         bool
 }
 
-// draft is a reservation as it is to be, and how it was.
+// draft is a reservation before and after the plan.
 type draft struct {
-	was, is *v1alpha1.MigrationReservation // was is nil for a new one
-	phase   v1alpha1.Phase                 // empty: as far as quotas and target pod say
-	target  *v1alpha1.Reference
+	before, after *v1alpha1.MigrationReservation // before is nil for a new one
+	phase         v1alpha1.Phase                 // empty: derived from quotas and target pod
+	target        *v1alpha1.Reference
 }
 
-// plan puts the actions into their order: what is reserved, then what is expired or
-// released, then the quotas, which follow from it, and last what only tells.
+// plan orders the actions: reservations, expirations and releases, then the quotas that follow from
+// them, and finally statuses and annotations.
 func (p *planner) plan() Plan {
-	needed := slices.Concat(p.written, p.ended, p.dropped, p.quotas)
+	needed := slices.Concat(p.reservationWrites, p.expirations, p.releases, p.quotaWrites)
 	return Plan{
-		Actions: slices.Concat(needed, p.stated, p.annotate()), Needed: len(needed),
-		Reports: p.reports, Overruns: p.overruns(), Faults: p.faults, Live: p.live, Again: p.wake(),
+		Actions: slices.Concat(needed, p.statusWrites, p.annotate()), Required: len(needed),
+		Reports: p.reports, Overruns: p.overruns(), Faults: p.faults, NeedsLive: p.needsLive, NextPlan: p.nextPlan(),
 	}
 }
 
-// decide drafts what becomes of a migration's reservation.
-func (p *planner) decide(e entry, all []entry) {
+// planReservation drafts the reservation of a migration.
+func (p *planner) planReservation(e entry, all []entry) {
 	switch {
-	case e.was == nil:
-		p.begin(e, all)
-	case p.over(e):
+	case e.reservation == nil:
+		p.reserve(e, all)
+	case p.finished(e):
 		p.release(e)
-	case e.was.Status.Phase == v1alpha1.PhaseExpired:
-		p.keep(draft{was: e.was, is: e.was, phase: v1alpha1.PhaseExpired, target: reference(e.target.launcher)})
-	case e.outcome() != underWay || p.vmiGone(e):
-		p.wait(e)
+	case e.reservation.Status.Phase == v1alpha1.PhaseExpired:
+		p.addDraft(draft{before: e.reservation, after: e.reservation, phase: v1alpha1.PhaseExpired, target: reference(e.target.launcher)})
+	case e.outcome() != running || p.vmiGone(e):
+		p.awaitPodEnd(e)
 	case p.expired(e):
 		p.expire(e)
 	default:
-		p.follow(e, all)
+		p.refresh(e, all)
 	}
 }
 
-// begin reserves for a migration, where there is a quota that its pods fall under.
-func (p *planner) begin(e entry, all []entry) {
-	if !e.wants() || p.terminating() {
+// reserve creates a reservation if a quota charges the migration's pods.
+func (p *planner) reserve(e entry, all []entry) {
+	if !e.needsReservation() || p.terminating() {
 		return
 	}
 	source := p.source(e, all)
@@ -98,112 +97,120 @@ func (p *planner) begin(e entry, all []entry) {
 	r.Spec.Migration = v1alpha1.Reference{Name: e.migration.Name, UID: e.migration.UID}
 	r.Spec.VMI = v1alpha1.Reference{Name: e.migration.Spec.VMIName, UID: e.vmi}
 	r.Spec.Source = reference(source)
-	p.charge(r, e, source)
-	if len(r.Spec.Pods) == 0 || !p.underAny(r) {
+	p.updateCharge(r, e, source)
+	if len(r.Spec.Pods) == 0 || !p.limitedByAnyQuota(r) {
 		return
 	}
-	p.deadline(r, e)
-	p.written = append(p.written, CreateReservation{r})
-	p.tell(r, corev1.EventTypeNormal, ReasonReserved, "quotas are to allow %s more (%s)", p.shown(total(r)), r.Spec.From)
-	p.keep(draft{is: r})
+	p.setDeadline(r, e)
+	p.reservationWrites = append(p.reservationWrites, CreateReservation{r})
+	p.report(r, corev1.EventTypeNormal, ReasonReserved, "reserving %s in ResourceQuotas (%s)",
+		p.formatLimited(total(r)), r.Spec.From)
+	p.addDraft(draft{after: r})
 }
 
-// follow keeps a reservation true: the charge, the source while no target pod has come of
-// it, and the deadline.
-func (p *planner) follow(e entry, all []entry) {
-	r := e.was.DeepCopy()
+// refresh updates a reservation: its charge, its deadline, and its source until the target pod
+// exists.
+func (p *planner) refresh(e entry, all []entry) {
+	r := e.reservation.DeepCopy()
 	source := p.source(e, all)
-	if source != nil && (e.target.launcher == nil || p.weighSource(e) != weighsAll) {
+	if source != nil && (e.target.launcher == nil || p.sourceRemainder(e) != fullyCharged) {
 		r.Spec.Source = reference(source)
 	}
-	p.charge(r, e, source)
-	p.deadline(r, e)
-	if grown := p.limited(positive(minus(total(r), total(e.was)))); len(grown) > 0 {
+	p.updateCharge(r, e, source)
+	p.setDeadline(r, e)
+	if grown := p.limitedByQuotas(positive(minus(total(r), total(e.reservation)))); len(grown) > 0 {
 		needs := "needs"
 		if r.Spec.From == v1alpha1.Computed {
-			needs = "is rejected, and likely to need"
+			needs = "was rejected and probably needs"
 		}
-		p.tell(r, corev1.EventTypeNormal, ReasonGrown, "the target pod %s %s more than was reserved", needs, show(grown))
+		p.report(r, corev1.EventTypeNormal, ReasonGrown, "the target pod %s %s more than reserved",
+			needs, formatAmounts(grown))
 	}
-	p.update(e.was, r)
-	p.keep(draft{was: e.was, is: r, target: reference(e.target.launcher)})
+	p.writeReservation(e.reservation, r)
+	p.addDraft(draft{before: e.reservation, after: r, target: reference(e.target.launcher)})
 }
 
-// wait holds the reservation of a migration that has ended until the pod that has to go is
-// not charged any more. A pod that has ended is stored on, and counted as such.
-func (p *planner) wait(e entry) {
-	r := e.was.DeepCopy()
-	if p.remains(e) == weighsStored {
-		stored(r)
+// awaitPodEnd keeps the reservation of an ended migration until the awaited pod is no longer
+// charged. For a stored pod that has ended, it keeps count/pods alone.
+func (p *planner) awaitPodEnd(e entry) {
+	r := e.reservation.DeepCopy()
+	if p.remainder(e) == storedPodCharged {
+		keepStoredPodCharge(r)
 	}
-	if sameReservation(e.was, r) || p.Live {
-		p.update(e.was, r)
+	if sameReservation(e.reservation, r) || p.Live {
+		p.writeReservation(e.reservation, r)
 	} else {
-		r, p.live = e.was, true
+		r, p.needsLive = e.reservation, true
 	}
 	target := reference(e.target.launcher)
 	if target == nil {
-		target = e.was.Status.Target
+		target = e.reservation.Status.Target
 	}
-	p.keep(draft{was: e.was, is: r, phase: v1alpha1.PhaseReleasing, target: target})
+	p.addDraft(draft{before: e.reservation, after: r, phase: v1alpha1.PhaseReleasing, target: target})
 }
 
-// stored leaves of a reservation what a pod is charged that has ended and is still stored.
-func stored(r *v1alpha1.MigrationReservation) {
+// keepStoredPodCharge reduces a reservation to the charge of a stored pod that has ended.
+func keepStoredPodCharge(r *v1alpha1.MigrationReservation) {
 	r.Spec.Pods = r.Spec.Pods[:1]
 	r.Spec.Pods[0].Charge = corev1.ResourceList{countPods: one()}
 }
 
-// expire lets go of what is reserved for a migration that a quota rejects for too long.
+// expire ends a reservation after its deadline.
 func (p *planner) expire(e entry) {
 	if !p.Live {
-		p.live = true
-		p.keep(draft{was: e.was, is: e.was})
+		p.needsLive = true
+		p.addDraft(draft{before: e.reservation, after: e.reservation})
 		return
 	}
-	p.tell(e.was, corev1.EventTypeWarning, ReasonTimedOut,
-		"a quota still rejects the target pod; %s are not reserved any more, and not again for this migration", p.shown(total(e.was)))
-	p.keep(draft{was: e.was, is: e.was, phase: v1alpha1.PhaseExpired})
+	p.report(e.reservation, corev1.EventTypeWarning, ReasonTimedOut,
+		"a quota still rejects the target pod; %s released, and this migration gets no new reservation",
+		p.formatLimited(total(e.reservation)))
+	p.addDraft(draft{before: e.reservation, after: e.reservation, phase: v1alpha1.PhaseExpired})
 }
 
-// release drops a reservation.
+// release deletes a reservation.
 func (p *planner) release(e entry) {
 	if !p.Live {
-		p.live = true
-		p.keep(draft{was: e.was, is: e.was, phase: v1alpha1.PhaseReleasing, target: e.was.Status.Target})
+		p.needsLive = true
+		p.addDraft(draft{before: e.reservation, after: e.reservation, phase: v1alpha1.PhaseReleasing, target: e.reservation.Status.Target})
 		return
 	}
-	why := map[outcome]string{succeeded: "the source pod is not charged any more", failed: "the target pod is not charged",
-		gone: "the migration is gone", underWay: "the VM is gone"}[e.outcome()]
-	p.dropped = append(p.dropped, ReleaseReservation{e.was, why})
-	p.tell(e.was, corev1.EventTypeNormal, ReasonReleased, "%s: %s are not reserved any more", why, p.shown(total(e.was)))
+	why := map[outcome]string{
+		succeeded: "the source pod is no longer charged", failed: "the target pod is not charged",
+		unknownOutcome: "the migration is gone", running: "the VM is gone",
+	}[e.outcome()]
+	p.releases = append(p.releases, ReleaseReservation{e.reservation, why})
+	p.report(e.reservation, corev1.EventTypeNormal, ReasonReleased, "%s: %s released",
+		why, p.formatLimited(total(e.reservation)))
 }
 
-func (p *planner) update(was, is *v1alpha1.MigrationReservation) {
+func (p *planner) writeReservation(was, is *v1alpha1.MigrationReservation) {
 	if is.DeletionTimestamp == nil && !slices.Contains(is.Finalizers, v1alpha1.Finalizer) {
 		is.Finalizers = append(is.Finalizers, v1alpha1.Finalizer)
 	}
 	if !sameReservation(was, is) {
-		p.written = append(p.written, UpdateReservation{is})
+		p.reservationWrites = append(p.reservationWrites, UpdateReservation{is})
 	}
 }
 
-func (p *planner) keep(d draft) { p.drafts = append(p.drafts, d) }
+func (p *planner) addDraft(d draft) { p.drafts = append(p.drafts, d) }
 
-func (p *planner) tell(r *v1alpha1.MigrationReservation, kind, reason, format string, args ...any) {
+func (p *planner) report(r *v1alpha1.MigrationReservation, kind, reason, format string, args ...any) {
 	p.reports = append(p.reports, Report{
 		Type: kind, Reason: reason, Message: fmt.Sprintf(format, args...), Reservation: r.Name, Migration: r.Spec.Migration,
 	})
 }
 
-// shown is a charge for people: what of it some quota of the namespace has.
-func (p *planner) shown(charge corev1.ResourceList) string { return show(p.limited(charge)) }
+// formatLimited formats the part of a charge that the namespace's quotas limit.
+func (p *planner) formatLimited(charge corev1.ResourceList) string {
+	return formatAmounts(p.limitedByQuotas(charge))
+}
 
-// limited is what of a charge some quota of the namespace has.
-func (p *planner) limited(charge corev1.ResourceList) corev1.ResourceList {
+// limitedByQuotas returns the part of a charge that the namespace's quotas limit.
+func (p *planner) limitedByQuotas(charge corev1.ResourceList) corev1.ResourceList {
 	in := corev1.ResourceList{}
 	for _, q := range p.Quotas {
 		maps.Copy(in, q.Spec.Hard)
 	}
-	return only(charge, in)
+	return restrictTo(charge, in)
 }

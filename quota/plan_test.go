@@ -17,7 +17,7 @@ import (
 	"github.com/mooring-vm/mooring/quota"
 )
 
-// pending is a snapshot with a migration that nothing is reserved for yet.
+// pending returns a snapshot with a migration and no reservation.
 func pending(quotas ...*corev1.ResourceQuota) quota.Snapshot {
 	s := snapshot(quotas...)
 	s.Migrations = []*kubevirtv1.VirtualMachineInstanceMigration{migration("m", "vm", kubevirtv1.MigrationPending)}
@@ -49,11 +49,11 @@ func TestTheLedgerIsWrittenFirst(t *testing.T) {
 	}
 }
 
-// TestEventsTellWhatQuotasHave: a launcher is charged a dozen resources, of which a quota
-// has few.
-func TestEventsTellWhatQuotasHave(t *testing.T) {
+// TestEventsListQuotaResources: a launcher has a charge for a dozen resources, and quotas limit few
+// of them.
+func TestEventsListQuotaResources(t *testing.T) {
 	reports := quota.MakePlan(pending(hard(list("limits.cpu", "2"), nil)), quota.Options{}).Reports
-	if len(reports) != 1 || reports[0].Message != "quotas are to allow limits.cpu=2 more (Estimated)" {
+	if len(reports) != 1 || reports[0].Message != "reserving limits.cpu=2 in ResourceQuotas (Estimated)" {
 		t.Errorf("reports %+v", reports)
 	}
 }
@@ -116,7 +116,7 @@ func TestNothingIsReserved(t *testing.T) {
 	}
 }
 
-func TestFaultsAreToldAndLeaveTheQuotaAlone(t *testing.T) {
+func TestFaultsAreReportedAndSkipped(t *testing.T) {
 	bad, good := hard(list("limits.cpu", "2"), nil), hard(list("limits.cpu", "2"), nil)
 	good.Name, good.UID = "good", "good"
 	s := pending(annotated(bad, "?", ""), good)
@@ -136,7 +136,7 @@ func TestFaultsAreToldAndLeaveTheQuotaAlone(t *testing.T) {
 	}
 }
 
-func TestEveryQuotaThatThePodFallsUnder(t *testing.T) {
+func TestAllQuotasOfThePod(t *testing.T) {
 	cpu, scopedOut, class := hard(list("limits.cpu", "2"), nil), hard(list("pods", "1"), nil), hard(list("requests.memory", "4Gi"), nil)
 	scopedOut.Name, scopedOut.UID, scopedOut.Spec.Scopes = "other", "other", []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeTerminating}
 	class.Name, class.UID, class.Spec.Scopes = "class", "class", []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopePriorityClass}
@@ -155,7 +155,7 @@ func TestTimeout(t *testing.T) {
 	s := pending(hard(base, nil))
 	with(s.Migrations[0], kubevirtv1.VirtualMachineInstanceMigrationRejectedByResourceQuota)
 	s = settled(t, s)
-	if again, want := quota.MakePlan(s, quota.Options{}).Again, start().Add(quota.DefaultTimeout); !again.Equal(want) {
+	if again, want := quota.MakePlan(s, quota.Options{}).NextPlan, start().Add(quota.DefaultTimeout); !again.Equal(want) {
 		t.Errorf("again at %s, want %s", again, want)
 	}
 	s.Now = start().Add(quota.DefaultTimeout)
@@ -169,7 +169,7 @@ func TestTimeout(t *testing.T) {
 	if r.Status.Phase != v1alpha1.PhaseExpired || !meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionTimedOut) {
 		t.Errorf("status %+v, want Expired", r.Status)
 	}
-	s.Pods = append(s.Pods, target("target", "vm", "m", "2", "4Gi")) // there was room after all
+	s.Pods = append(s.Pods, target("target", "vm", "m", "2", "4Gi")) // the quota had room in the end
 	wantHard(t, settled(t, s), base)
 	s.Migrations[0].Status.Phase = kubevirtv1.MigrationFailed
 	wantNothing(t, settled(t, s), base)
@@ -229,14 +229,14 @@ func TestADeletedPodIsChargedForItsGracePeriodOnceMore(t *testing.T) {
 	s.Pods[0].DeletionTimestamp, s.Pods[0].DeletionGracePeriodSeconds = &metav1.Time{Time: s.Now}, new(int64(30))
 	s = settled(t, s)
 	wantHard(t, s, list("limits.cpu", "4"))
-	s.Now = quota.MakePlan(s, quota.Options{}).Again
+	s.Now = quota.MakePlan(s, quota.Options{}).NextPlan
 	if want := start().Add(31 * time.Second); !s.Now.Equal(want) {
 		t.Fatalf("again at %s, want %s", s.Now, want)
 	}
 	wantNothing(t, settled(t, s), base)
 }
 
-func TestAReservationThatSomebodyDeletesCountsOn(t *testing.T) {
+func TestDeletedReservationStillCounts(t *testing.T) {
 	s := moving(t, list("limits.cpu", "2"))
 	s.Reservations[0].DeletionTimestamp = &metav1.Time{Time: s.Now}
 	wantHard(t, settled(t, s), list("limits.cpu", "4"))
@@ -291,9 +291,8 @@ func TestASnapshotIsNotChanged(t *testing.T) {
 	}
 }
 
-// A migration that may go on is not held up by one that comes later, and its reservation is
-// not written again for it.
-func TestWhatIsGrantedStaysSo(t *testing.T) {
+// A later migration does not delay a granted one or cause a write of its reservation.
+func TestGrantedStaysGranted(t *testing.T) {
 	s := snapshot(hard(list("limits.cpu", "4", "pods", "2"), nil))
 	s.VMIs = []quota.VMI{{Name: "vm", UID: "vm"}, {Name: "other", UID: "other"}}
 	s.Pods = []*corev1.Pod{launcher("source", "vm", "2", "4Gi"), launcher("another", "other", "2", "4Gi")}

@@ -15,27 +15,27 @@ import (
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 )
 
-// LauncherApp and AttachmentApp are the values of KubeVirt's label on launcher pods, and on
-// those that hold hot-plugged disks.
+// LauncherApp and AttachmentApp are the values of KubeVirt's app label on launcher pods and on pods
+// with hot-plugged disks.
 const (
 	LauncherApp   = "virt-launcher"
 	AttachmentApp = "hotplug-disk"
 )
 
-// PodsOfVMs selects the pods that a [Snapshot] has.
+// PodsOfVMs selects the pods for a [Snapshot].
 func PodsOfVMs() labels.Selector {
 	requirement, err := labels.NewRequirement(kubevirtv1.AppLabel, selection.In, []string{LauncherApp, AttachmentApp})
 	if err != nil {
-		panic(err) // constants that a test has seen
+		panic(err) // constants, covered by a test
 	}
 	return labels.NewSelector().Add(*requirement)
 }
 
-// pods finds the pods of a snapshot.
+// pods indexes the pods of a snapshot.
 type pods struct {
 	now      time.Time
 	byUID    map[types.UID]*corev1.Pod   // launchers
-	ofVMI    map[types.UID][]*corev1.Pod // launchers, the newest first
+	ofVMI    map[types.UID][]*corev1.Pod // launchers, newest first
 	targets  map[string]*corev1.Pod      // launchers, by the UID of their migration
 	attached map[types.UID][]*corev1.Pod // attachment pods, by the UID of their launcher
 }
@@ -49,12 +49,12 @@ func newPods(s Snapshot) pods {
 		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
 	})
 	for _, pod := range sorted {
-		p.enter(pod)
+		p.add(pod)
 	}
 	return p
 }
 
-func (p pods) enter(pod *corev1.Pod) {
+func (p pods) add(pod *corev1.Pod) {
 	if pod.Labels[kubevirtv1.AppLabel] != LauncherApp {
 		if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "Pod" {
 			p.attached[owner.UID] = append(p.attached[owner.UID], pod)
@@ -73,18 +73,18 @@ func (p pods) enter(pod *corev1.Pod) {
 	}
 }
 
-// migrationOf is the UID of the migration that a launcher pod was made for; empty: none.
-// KubeVirt has it in the label; a label cannot tell what an annotation does not.
+// migrationOf returns the UID of the migration for which KubeVirt created a launcher pod, from its
+// label; empty for none.
 func migrationOf(pod *corev1.Pod) string { return pod.Labels[kubevirtv1.MigrationJobLabel] }
 
-// family is a launcher pod with its attachment pods. All are nil where there is none.
+// family is a launcher pod with its attachment pod. Missing pods are nil.
 type family struct {
 	now        time.Time
 	launcher   *corev1.Pod
-	attachment *corev1.Pod // the one that is charged, if one is
+	attachment *corev1.Pod // preferably a charged one
 }
 
-// target is the target pod of a migration.
+// target returns the target pod of a migration.
 func (p pods) target(migration string) family { return p.family(p.targets[migration]) }
 
 func (p pods) family(launcher *corev1.Pod) family {
@@ -112,7 +112,7 @@ func (f family) charged(role v1alpha1.PodRole) bool {
 	return pod != nil && Charged(pod, f.now)
 }
 
-// outstanding is what of a charge no pod is charged with yet.
+// outstanding returns the part of a charge that no pod is charged yet.
 func (f family) outstanding(role v1alpha1.PodRole, charge corev1.ResourceList) corev1.ResourceList {
 	if f.charged(role) {
 		return nil
@@ -124,8 +124,8 @@ func (f family) outstanding(role v1alpha1.PodRole, charge corev1.ResourceList) c
 	return out
 }
 
-// reserve is what there is to reserve for these pods: for those that are charged.
-func (f family) reserve() []v1alpha1.ReservedPod {
+// reservedPods returns the reservation entries for the charged pods.
+func (f family) reservedPods() []v1alpha1.ReservedPod {
 	var all []v1alpha1.ReservedPod
 	for _, role := range []v1alpha1.PodRole{v1alpha1.RoleLauncher, v1alpha1.RoleAttachment} {
 		if f.charged(role) {
@@ -135,37 +135,37 @@ func (f family) reserve() []v1alpha1.ReservedPod {
 	return all
 }
 
-// weight is how much of a launcher and its attachment pods is still charged.
-type weight int
+// remainder is the remaining charge of a launcher and its attachment pods.
+type remainder int
 
 const (
-	weighsNothing weight = iota
-	weighsStored         // count/pods alone
-	weighsAll
+	nothingCharged   remainder = iota
+	storedPodCharged           // count/pods only
+	fullyCharged
 )
 
-// weigh judges what is left of a launcher with this UID, also where it is gone itself.
-func (p pods) weigh(launcher types.UID) weight {
-	w := weighsNothing
+// remainderOf returns the remaining charge of the launcher with this UID. The launcher itself may
+// be gone.
+func (p pods) remainderOf(launcher types.UID) remainder {
+	w := nothingCharged
 	if pod := p.byUID[launcher]; pod != nil {
-		w = p.weighPod(pod)
+		w = p.podRemainder(pod)
 	}
 	for _, pod := range p.attached[launcher] {
-		w = max(w, p.weighPod(pod))
+		w = max(w, p.podRemainder(pod))
 	}
 	return w
 }
 
-func (p pods) weighPod(pod *corev1.Pod) weight {
+func (p pods) podRemainder(pod *corev1.Pod) remainder {
 	if Charged(pod, p.now) {
-		return weighsAll
+		return fullyCharged
 	}
-	return weighsStored
+	return storedPodCharged
 }
 
-// ends is the first moment at which a pod of these that is being deleted is not charged any
-// more; zero: none is.
-func (p pods) ends() time.Time {
+// firstChargeEnd returns the earliest end of charge among the pods in deletion; zero for none.
+func (p pods) firstChargeEnd() time.Time {
 	var first time.Time
 	see := func(pod *corev1.Pod) {
 		if until, ends := chargedUntil(pod); ends && Charged(pod, p.now) {
@@ -181,7 +181,7 @@ func (p pods) ends() time.Time {
 	return first
 }
 
-// earlier is the earlier of two moments; zero is none.
+// earlier returns the earlier of two times; zero means none.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

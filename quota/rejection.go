@@ -13,25 +13,25 @@ import (
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 )
 
-// Exceeded is what the API server says of a pod that a ResourceQuota rejects, and what
-// KubeVirt looks for in an error to know that a quota is the reason.
+// Exceeded is the API server's phrase for a pod that a ResourceQuota rejects. KubeVirt recognises a
+// rejection by this phrase.
 const Exceeded = "exceeded quota"
 
-// RefuseLauncher says why a launcher is refused that [Lacking] says too little is free for.
-// KubeVirt takes it for what a quota says, and [Rejections] reads it.
+// RefuseLauncher returns the message for a refused launcher with a shortage from [Lacking].
+// KubeVirt treats it as a quota rejection, and [Rejections] can parse it.
 func RefuseLauncher(vm, lacking string) string {
 	return fmt.Sprintf("%s: the launcher of VM %s does not fit: %s", Exceeded, vm, lacking)
 }
 
-// Lacking says what there is too little of for a pod that is no migration's, in each quota;
-// empty: nothing.
+// Lacking describes the shortage in each quota for a pod that is no migration target; empty without
+// a shortage.
 func Lacking(accounts []Account, pod v1alpha1.ReservedPod) string {
 	return lacking(accounts, func(a Account) error { return a.Check(pod) })
 }
 
-// LackingAgain is [Lacking] by [Account.CheckAgain].
-func LackingAgain(accounts []Account, pod v1alpha1.ReservedPod, has corev1.ResourceList) string {
-	return lacking(accounts, func(a Account) error { return a.CheckAgain(pod, has) })
+// LackingForReplacement is [Lacking] with [Account.CheckReplacement].
+func LackingForReplacement(accounts []Account, pod v1alpha1.ReservedPod, has corev1.ResourceList) string {
+	return lacking(accounts, func(a Account) error { return a.CheckReplacement(pod, has) })
 }
 
 func lacking(accounts []Account, check func(Account) error) string {
@@ -44,15 +44,15 @@ func lacking(accounts []Account, check func(Account) error) string {
 	return strings.Join(why, "; ")
 }
 
-// lacks says that these resources are too little for what is wanted.
-func (a Account) lacks(wants, free corev1.ResourceList, of []corev1.ResourceName) error {
+// shortageError describes a shortage of these resources.
+func (a Account) shortageError(wants, free corev1.ResourceList, of []corev1.ResourceName) error {
 	lacking := make([]string, 0, len(of))
 	for _, name := range of {
 		lacking = append(lacking, fmt.Sprintf("%s: requested %s, free %s", name, quantity(wants[name]), quantity(free[name])))
 	}
 	text := fmt.Sprintf("ResourceQuota %s: %s", a.Quota.Name, strings.Join(lacking, "; "))
-	if len(a.Holders) > 0 {
-		text += fmt.Sprintf(" (reserved for %d migrations: %s)", len(a.Holders), show(a.Reserved))
+	if len(a.Reservations) > 0 {
+		text += fmt.Sprintf(" (reserved for %d migrations: %s)", len(a.Reservations), formatAmounts(a.Reserved))
 	}
 	return errors.New(text)
 }
@@ -60,56 +60,56 @@ func (a Account) lacks(wants, free corev1.ResourceList, of []corev1.ResourceName
 func quantity(q resource.Quantity) string { return q.String() }
 
 var (
-	// byQuota is what the API server says: the quota, and what the pod wants of it.
+	// byQuota matches the API server's message: quota and requested amounts.
 	byQuota = regexp.MustCompile(Exceeded + `: ([^,\s]+), requested: (\S+), used: `)
-	// byAccount is what Account.lacks says of a quota, and byAccountOf of a resource of it.
+	// byAccount matches a quota in the text of shortageError, byAccountOf one of its resources.
 	byAccount   = regexp.MustCompile(`ResourceQuota (\S+): ((?:[^;:\s]+: requested [^;,\s]+, free [^;\s]+(?:; )?)+)`)
 	byAccountOf = regexp.MustCompile(`([^;:\s]+): requested ([^;,\s]+), free`)
 )
 
-// Rejection is what a pod wants of a quota that has too little of it.
+// Rejection is a quota and the amounts requested from it by a rejected pod.
 type Rejection struct {
-	Quota string
-	Wants corev1.ResourceList
+	Quota     string
+	Requested corev1.ResourceList
 }
 
-// Rejections reads why a pod was rejected: what the API server says, and what [Lacking] does.
-// What is said in another way is none.
+// Rejections parses the reasons of a rejection, in the API server's format and in that of
+// [Lacking]. It ignores other text.
 func Rejections(message string) []Rejection {
 	var all []Rejection
 	for _, match := range byQuota.FindAllStringSubmatch(message, -1) {
 		r := Rejection{match[1], corev1.ResourceList{}}
 		for pair := range strings.SplitSeq(match[2], ",") {
 			name, amount, _ := strings.Cut(pair, "=")
-			r.enter(name, amount)
+			r.add(name, amount)
 		}
 		all = append(all, r)
 	}
 	for _, match := range byAccount.FindAllStringSubmatch(message, -1) {
 		r := Rejection{match[1], corev1.ResourceList{}}
 		for _, of := range byAccountOf.FindAllStringSubmatch(match[2], -1) {
-			r.enter(of[1], of[2])
+			r.add(of[1], of[2])
 		}
 		all = append(all, r)
 	}
 	return all
 }
 
-func (r Rejection) enter(name, amount string) {
+func (r Rejection) add(name, amount string) {
 	if q, err := resource.ParseQuantity(amount); err == nil {
-		r.Wants[corev1.ResourceName(name)] = q
+		r.Requested[corev1.ResourceName(name)] = q
 	}
 }
 
-// Holds says whether a quota still has too little free for what it has rejected, and keeps
-// something for migrations.
-func (r Rejection) Holds(accounts []Account) bool {
+// StillLacking reports whether the quota still lacks free amounts for the rejected pod, and keeps
+// some for migrations.
+func (r Rejection) StillLacking(accounts []Account) bool {
 	return slices.ContainsFunc(accounts, func(a Account) bool {
-		if a.Quota.Name != r.Quota || !a.Keeps() {
+		if a.Quota.Name != r.Quota || !a.KeepsForMigrations() {
 			return false
 		}
 		for name, free := range a.Free() {
-			if wants := r.Wants[name]; wants.Cmp(free) > 0 {
+			if wants := r.Requested[name]; wants.Cmp(free) > 0 {
 				return true
 			}
 		}

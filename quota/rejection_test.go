@@ -17,11 +17,11 @@ import (
 func TestRejections(t *testing.T) {
 	for message, want := range map[string][]quota.Rejection{
 		`failed to create virtual machine pod: pods "virt-launcher-a-x" is forbidden: exceeded quota: default, requested: limits.memory=1Gi,pods=1, used: limits.memory=4Gi,pods=4, limited: limits.memory=4Gi,pods=4`: {
-			{Quota: "default", Wants: list("limits.memory", "1Gi", "pods", "1")},
+			{Quota: "default", Requested: list("limits.memory", "1Gi", "pods", "1")},
 		},
 		`admission webhook "launchers.guard.mooring.dev" denied the request: exceeded quota: the launcher of VM a does not fit: ResourceQuota default: limits.cpu: requested 2, free 500m; pods: requested 1, free 0 (reserved for 1 migrations: pods=1); ResourceQuota other: requests.memory: requested 1Gi, free 0`: {
-			{Quota: "default", Wants: list("limits.cpu", "2", "pods", "1")},
-			{Quota: "other", Wants: list("requests.memory", "1Gi")},
+			{Quota: "default", Requested: list("limits.cpu", "2", "pods", "1")},
+			{Quota: "other", Requested: list("requests.memory", "1Gi")},
 		},
 		`exceeded quota`:                       nil,
 		`no service account`:                   nil,
@@ -33,9 +33,9 @@ func TestRejections(t *testing.T) {
 	}
 }
 
-// What a launcher is refused with is read as it was meant, whatever the names and amounts:
-// a VM would not be halted for words that nobody reads.
-func TestRefusalsAreRead(t *testing.T) {
+// TestRefusalsParse: the parser reads every refusal, for all names and amounts. Otherwise the
+// controller would not halt the VM.
+func TestRefusalsParse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pod := v1alpha1.ReservedPod{Role: v1alpha1.RoleLauncher, Charge: corev1.ResourceList{}}
 		for _, name := range []corev1.ResourceName{"limits.cpu", "requests.memory", "pods", "requests.example.org/gpu", "requests.hugepages-2Mi"} {
@@ -48,7 +48,7 @@ func TestRefusalsAreRead(t *testing.T) {
 		for _, name := range rapid.SliceOfNDistinct(rapid.StringMatching(`[a-z0-9]([a-z0-9-]{0,9}[a-z0-9])?(\.[a-z0-9]{1,9})?`), 1, 3, rapid.ID).Draw(t, "quotas") {
 			a, rejection := drawAccount(t, name, pod.Charge)
 			accounts = append(accounts, a)
-			if len(rejection.Wants) > 0 {
+			if len(rejection.Requested) > 0 {
 				want = append(want, rejection)
 			}
 		}
@@ -69,32 +69,32 @@ func amount(t *rapid.T, least int64) resource.Quantity {
 	}).Draw(t, "written as")
 }
 
-// drawAccount is an account and what it lacks of a charge.
+// drawAccount returns an account and its shortage for a charge.
 func drawAccount(t *rapid.T, name string, charge corev1.ResourceList) (quota.Account, quota.Rejection) {
-	q, r := hard(corev1.ResourceList{"pods": resource.MustParse("1")}, corev1.ResourceList{}), quota.Rejection{Quota: name, Wants: corev1.ResourceList{}}
+	q, r := hard(corev1.ResourceList{"pods": resource.MustParse("1")}, corev1.ResourceList{}), quota.Rejection{Quota: name, Requested: corev1.ResourceList{}}
 	q.Name = name
-	for _, of := range slices.Sorted(maps.Keys(charge)) { // draws have an order
+	for _, of := range slices.Sorted(maps.Keys(charge)) { // draws need a fixed order
 		wants := charge[of]
 		free := amount(t, 0)
 		q.Status.Hard[of], q.Status.Used[of] = free, resource.Quantity{}
 		if wants.Cmp(free) > 0 {
-			r.Wants[of] = wants
+			r.Requested[of] = wants
 		}
 	}
 	a := quota.Account{Quota: q, Reserved: list("limits.cpu", "1", "pods", "1")}
 	if rapid.Bool().Draw(t, "holds") {
-		a.Holders = []*v1alpha1.MigrationReservation{{}}
+		a.Reservations = []*v1alpha1.MigrationReservation{{}}
 	}
 	return a, r
 }
 
-// A rejection counts as long as the quota has no more room, and keeps some for migrations.
-func TestRejectionsThatHold(t *testing.T) {
+// A rejection counts while the quota has too little room and keeps some for migrations.
+func TestStillLacking(t *testing.T) {
 	full := hard(list("pods", "1"), list("pods", "1"))
-	a := quota.Account{Quota: full, Holders: []*v1alpha1.MigrationReservation{{}}}
-	r := quota.Rejection{Quota: "quota", Wants: list("pods", "1")}
+	a := quota.Account{Quota: full, Reservations: []*v1alpha1.MigrationReservation{{}}}
+	r := quota.Rejection{Quota: "quota", Requested: list("pods", "1")}
 	roomy, kept := a, a
-	roomy.Quota, kept.Holders = hard(list("pods", "2"), list("pods", "1")), nil
+	roomy.Quota, kept.Reservations = hard(list("pods", "2"), list("pods", "1")), nil
 	for name, test := range map[string]struct {
 		of   quota.Account
 		by   quota.Rejection
@@ -103,10 +103,10 @@ func TestRejectionsThatHold(t *testing.T) {
 		"full":                       {a, r, true},
 		"it has room by now":         {roomy, r, false},
 		"nothing is kept":            {kept, r, false},
-		"another quota's":            {a, quota.Rejection{Quota: "other", Wants: r.Wants}, false},
-		"of what there is no end to": {a, quota.Rejection{Quota: "quota", Wants: list("limits.cpu", "1")}, false},
+		"another quota's":            {a, quota.Rejection{Quota: "other", Requested: r.Requested}, false},
+		"of what there is no end to": {a, quota.Rejection{Quota: "quota", Requested: list("limits.cpu", "1")}, false},
 	} {
-		if got := test.by.Holds([]quota.Account{test.of}); got != test.want {
+		if got := test.by.StillLacking([]quota.Account{test.of}); got != test.want {
 			t.Errorf("%s: got %t", name, got)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 )
 
-// Reserve returns what is to be reserved for a pod: its [Charge], and what the scopes of
-// ResourceQuotas ask about.
+// Reserve returns the reservation entry for a pod: its [Charge] and the properties checked by quota
+// scopes.
 func Reserve(role v1alpha1.PodRole, pod *corev1.Pod) v1alpha1.ReservedPod {
 	return v1alpha1.ReservedPod{
 		Role:                   role,
@@ -25,10 +25,10 @@ func Reserve(role v1alpha1.PodRole, pod *corev1.Pod) v1alpha1.ReservedPod {
 	}
 }
 
-// FallsUnder says whether a pod is charged to a quota: it is within every scope of it, and
-// the quota has a resource that pods are charged under. Scopes are judged as kube-apiserver
-// does: a scope that it does not know holds no pod, operators count for PriorityClass
-// alone, and one that it does not know is an error, as every pod is refused for it.
+// FallsUnder reports whether a quota charges a pod: the pod is in every scope of the quota, and the
+// quota has a resource charged for pods. It follows kube-apiserver: no pod is in an unknown scope,
+// only PriorityClass uses operators, and an unknown operator is an error, because the API server
+// then rejects every pod.
 func FallsUnder(p v1alpha1.ReservedPod, q *corev1.ResourceQuota) (bool, error) {
 	within := true
 	for _, scope := range scopes(q) {
@@ -42,7 +42,7 @@ func FallsUnder(p v1alpha1.ReservedPod, q *corev1.ResourceQuota) (bool, error) {
 		return false, nil
 	}
 	for name := range q.Spec.Hard {
-		if OfPods(name) {
+		if ChargedForPods(name) {
 			return true, nil
 		}
 	}
@@ -103,18 +103,18 @@ func inPriorityClass(name string, scope corev1.ScopedResourceSelectorRequirement
 	return class.Matches(has), nil
 }
 
-// bestEffort says whether a pod is of that QoS class: nothing in it wants or limits CPU or
-// memory. A pod with resources of its own is judged by those.
+// bestEffort reports whether a pod has QoS class BestEffort: no requests and limits of CPU or
+// memory. Pod-level resources take precedence.
 func bestEffort(pod *corev1.Pod) bool {
 	if pod.Status.QOSClass != "" {
 		return pod.Status.QOSClass == corev1.PodQOSBestEffort
 	}
 	if podresource.IsPodLevelResourcesSet(pod) {
-		return wantsNothing(*pod.Spec.Resources)
+		return noCPUOrMemory(*pod.Spec.Resources)
 	}
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
-			if !wantsNothing(containers[i].Resources) {
+			if !noCPUOrMemory(containers[i].Resources) {
 				return false
 			}
 		}
@@ -122,7 +122,7 @@ func bestEffort(pod *corev1.Pod) bool {
 	return true
 }
 
-func wantsNothing(r corev1.ResourceRequirements) bool {
+func noCPUOrMemory(r corev1.ResourceRequirements) bool {
 	zero := func(q resource.Quantity) bool { return q.IsZero() }
 	return zero(r.Requests[corev1.ResourceCPU]) && zero(r.Limits[corev1.ResourceCPU]) &&
 		zero(r.Requests[corev1.ResourceMemory]) && zero(r.Limits[corev1.ResourceMemory])

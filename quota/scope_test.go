@@ -86,7 +86,7 @@ func TestFallsUnderRefuses(t *testing.T) {
 	}
 }
 
-func TestReserveReadsWhatScopesAskAbout(t *testing.T) {
+func TestReserveReadsScopeProperties(t *testing.T) {
 	term := corev1.PodAffinityTerm{NamespaceSelector: &metav1.LabelSelector{}}
 	near := of(corev1.Container{})
 	near.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{

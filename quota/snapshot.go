@@ -10,50 +10,48 @@ import (
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 )
 
-// Snapshot is all that the planner knows of one namespace. Its objects may be those of
-// informers: they are never changed.
+// Snapshot is the planner's input for one namespace. The planner does not change its objects, so
+// they may come from informers.
 type Snapshot struct {
 	Now time.Time
 
-	// Live says that all of it was read from the API server, not from caches: reservations,
-	// migrations, VMIs, pods and quotas, in this order. Without it nothing is released and no
-	// quota is lowered.
+	// Live: all objects come from the API server, read in the order reservations, migrations, VMIs,
+	// pods, quotas. Otherwise the plan releases nothing and lowers no quota.
 	Live bool
 
 	Namespace    *corev1.Namespace
 	Migrations   []*kubevirtv1.VirtualMachineInstanceMigration
 	VMIs         []VMI
-	Pods         []*corev1.Pod // launchers and attachment pods; others do no harm
+	Pods         []*corev1.Pod // launchers and attachment pods; the planner ignores other pods
 	Reservations []*v1alpha1.MigrationReservation
 	Quotas       []*corev1.ResourceQuota
 
-	// Estimates are what target pods are likely to be charged, by the UID of their VMI, for
-	// those that [ToEstimate] wants to know it of. One that is missing is not known.
+	// Estimates are estimated target pods by VMI UID, for the VMIs from [VMIsToEstimate].
 	Estimates map[types.UID]v1alpha1.ReservedPod
 }
 
-// VMI is what is to be known of a VirtualMachineInstance: its metadata.
+// VMI identifies a VirtualMachineInstance.
 type VMI struct {
 	Name string
 	UID  types.UID
 }
 
-// Options are the settings of the quota controller. The zero value means the defaults.
+// Options are settings of the quota controller. Zero values mean defaults.
 type Options struct {
-	// Timeout is how long a migration that a quota rejects is reserved for, from the moment
-	// that the rejection was seen. Default: [DefaultTimeout].
+	// Timeout is the time between the first rejection of a target pod and the end of its
+	// reservation. Default: [DefaultTimeout].
 	Timeout time.Duration
 
-	// Prefix is that of the annotations which other controllers read and users write, with
-	// its slash. Default: [DefaultPrefix].
+	// Prefix, with its slash, is the prefix of the annotations shared with other controllers and
+	// users. Default: [DefaultPrefix].
 	Prefix string
 
-	// ManagerAnnotation is the namespace's annotation in which a manager of quotas keeps
-	// their base. Default: [DefaultManagerAnnotation]. "-": there is none.
+	// ManagerAnnotation is the namespace annotation with the amounts of a quota manager. Default:
+	// [DefaultManagerAnnotation]. "-": no manager.
 	ManagerAnnotation string
 
-	// ManagerLabel is the label, with value "true", of the quota that the manager keeps.
-	// Default: [DefaultManagerLabel].
+	// ManagerLabel is the label, with value "true", of quotas under the manager. Default:
+	// [DefaultManagerLabel].
 	ManagerLabel string
 }
 
@@ -67,18 +65,18 @@ const (
 
 // Names of annotations under [Options.Prefix].
 const (
-	SkipName                 = "skipResourceQuotaAutoScaling" // of a quota, by users
-	MigratingName            = "migratingVMs"                 // of a quota, for readers
-	MaintenanceName          = "maintenanceQuota"             // of a namespace, by users
-	VMAvailableName          = "vmAvailable"                  // of a namespace, for readers
-	MaintenanceAvailableName = "maintenanceAvailable"         // likewise
-	HaltedName               = "insufficient-resource-quota"  // of a VM that was halted, for readers
+	SkipName                 = "skipResourceQuotaAutoScaling" // of a quota, set by users
+	MigratingName            = "migratingVMs"                 // of a quota, informational
+	MaintenanceName          = "maintenanceQuota"             // of a namespace, set by users
+	VMAvailableName          = "vmAvailable"                  // of a namespace, informational
+	MaintenanceAvailableName = "maintenanceAvailable"         // of a namespace, informational
+	HaltedName               = "insufficient-resource-quota"  // of a halted VM, informational
 )
 
-// NoManager is the [Options.ManagerAnnotation] of a cluster without a manager of quotas.
+// NoManager is the [Options.ManagerAnnotation] of a cluster without a quota manager.
 const NoManager = "-"
 
-// WithDefaults returns the options with the defaults for what is not set.
+// WithDefaults returns the options with defaults for zero values.
 func (o Options) WithDefaults() Options {
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout

@@ -16,7 +16,7 @@ import (
 	"github.com/mooring-vm/mooring/quota"
 )
 
-// world is a namespace as the API server has it.
+// world is a namespace in the API server.
 type world struct {
 	s       quota.Snapshot
 	version int
@@ -24,14 +24,14 @@ type world struct {
 
 func worldOf(s quota.Snapshot) *world { return &world{s: copied(s), version: 1000} }
 
-// snapshot is live.
+// snapshot returns a live snapshot.
 func (w *world) snapshot() quota.Snapshot {
 	s := copied(w.s)
 	s.Live = true
 	return s
 }
 
-// copied shares no object with its argument.
+// copied returns a deep copy.
 func copied(s quota.Snapshot) quota.Snapshot {
 	s.Namespace = s.Namespace.DeepCopy()
 	s.VMIs = slices.Clone(s.VMIs)
@@ -57,7 +57,7 @@ func (w *world) next() string {
 
 var errConflict = errors.New("conflict")
 
-// do is one write; a release is two.
+// do applies one write. A release takes two.
 func (w *world) do(a quota.Action) error {
 	switch a := a.(type) {
 	case quota.CreateReservation:
@@ -97,7 +97,7 @@ func (w *world) create(r *v1alpha1.MigrationReservation) error {
 	return nil
 }
 
-// update checks the version of what the plan was made from.
+// update checks the resourceVersion of the plan.
 func (w *world) update(r *v1alpha1.MigrationReservation, change func(to *v1alpha1.MigrationReservation)) error {
 	at := w.find(r.Name)
 	if at < 0 || w.s.Reservations[at].ResourceVersion != r.ResourceVersion && !w.ours(at, r) {
@@ -111,12 +111,12 @@ func (w *world) update(r *v1alpha1.MigrationReservation, change func(to *v1alpha
 	return nil
 }
 
-// ours says whether the write before this one was the same plan's.
+// ours reports whether the previous write belongs to the same plan.
 func (w *world) ours(at int, r *v1alpha1.MigrationReservation) bool {
 	return w.s.Reservations[at].Annotations["after"] == r.ResourceVersion
 }
 
-// remove deletes at first, and takes the finalizer away then.
+// remove deletes the object first and removes its finalizer at the second call.
 func (w *world) remove(a quota.ReleaseReservation) error {
 	at := w.find(a.Reservation.Name)
 	if at < 0 {
@@ -146,7 +146,7 @@ func (w *world) write(a quota.WriteQuota) error {
 	return nil
 }
 
-// follow is kube-controller-manager: status.hard follows, and the use is counted.
+// follow acts as kube-controller-manager: it updates status.hard and the use.
 func (w *world) follow() {
 	for i, q := range w.s.Quotas {
 		q = q.DeepCopy()
@@ -156,7 +156,7 @@ func (w *world) follow() {
 	}
 }
 
-// used is what pods are charged, in the resources of a quota. Quotas have no scopes here.
+// used returns the charge of all pods. Quotas in this model have no scopes.
 func (w *world) used(q *corev1.ResourceQuota) corev1.ResourceList {
 	used := corev1.ResourceList{}
 	for name := range q.Spec.Hard {
@@ -171,7 +171,7 @@ func (w *world) used(q *corev1.ResourceQuota) corev1.ResourceList {
 	return used
 }
 
-// admits says whether the pod may be created, as kube-apiserver does it.
+// admits reports whether kube-apiserver would admit the pod.
 func (w *world) admits(pod *corev1.Pod) bool {
 	for _, q := range w.s.Quotas {
 		used := w.used(q)
@@ -187,7 +187,7 @@ func (w *world) admits(pod *corev1.Pod) bool {
 	return true
 }
 
-// pods of a VM that are charged.
+// running returns the charged pods of a VM.
 func (w *world) running(vmi string) []*corev1.Pod {
 	var all []*corev1.Pod
 	for _, pod := range w.s.Pods {

@@ -34,7 +34,7 @@ func (c *Cluster) removeReservations(ctx context.Context) error {
 
 func (c *Cluster) removeReservation(ctx context.Context, r *v1alpha1.MigrationReservation) error {
 	what := fmt.Sprintf("remove MigrationReservation %s/%s", r.Namespace, r.Name)
-	if quota.Holds(r) {
+	if quota.IsActive(r) {
 		what += fmt.Sprintf(" of migration %s, whose pods quotas may refuse from now on", r.Spec.Migration.Name)
 	}
 	return c.Report.do(what, func() error {

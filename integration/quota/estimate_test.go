@@ -283,7 +283,7 @@ func clusterOf(t *testing.T, c *kubevirttest.Cluster) virt.Cluster {
 		t.Fatal(err)
 	}
 	object.Status.ObservedKubeVirtVersion = "v1.7.0"
-	cluster, err := virt.Of(object)
+	cluster, err := virt.FromObject(object)
 	if err != nil {
 		t.Fatal(err)
 	}

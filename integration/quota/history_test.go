@@ -65,7 +65,7 @@ func watching(t *testing.T, c *kubevirttest.Cluster, namespace string) func() hi
 	stopLedger := watched(t, c, namespace, &v1alpha1.MigrationReservationList{}, func(event watch.Event) {
 		if r, ok := event.Object.(*v1alpha1.MigrationReservation); ok {
 			e := entry{at: at(t, r), name: r.Name}
-			if event.Type != watch.Deleted && quota.Holds(r) {
+			if event.Type != watch.Deleted && quota.IsActive(r) {
 				e.charge = reserved(r)
 			}
 			h.ledger = append(h.ledger, e)

@@ -12,7 +12,7 @@ import (
 	"github.com/mooring-vm/mooring/internal/buildinfo"
 )
 
-// execute runs the command line and returns what it printed.
+// execute runs the command line and returns its output.
 func execute(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
@@ -61,14 +61,14 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// The page of the docs names no flag that does not exist.
+// TestDocumentedFlagsExist checks every flag named in the documentation.
 func TestDocumentedFlagsExist(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "how-to", "quota.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	flags := Command(buildinfo.Info{}, io.Discard).Flags()
-	of := map[string]bool{"server-side": true} // kubectl's
+	of := map[string]bool{"server-side": true} // a flag of kubectl
 	for _, found := range regexp.MustCompile(`--([a-z][a-z-]+)`).FindAllStringSubmatch(string(text), -1) {
 		if flags.Lookup(found[1]) == nil && !of[found[1]] {
 			t.Errorf("--%s does not exist", found[1])

@@ -17,13 +17,13 @@ import (
 // at that, and says whether it has done all.
 func (r *Reconciler) apply(ctx context.Context, ns *namespace, s quota.Snapshot, plan quota.Plan) (all bool, err error) {
 	w := &writer{Reconciler: r, ns: ns, snapshot: s, versions: map[string]string{}}
-	if err := w.all(ctx, plan.Actions[:plan.Needed], plan.Reports); err != nil || plan.Needed == len(plan.Actions) {
+	if err := w.all(ctx, plan.Actions[:plan.Required], plan.Reports); err != nil || plan.Required == len(plan.Actions) {
 		return err == nil, err
 	}
 	select {
 	case r.telling <- struct{}{}:
 		defer func() { <-r.telling }()
-		err := w.all(ctx, plan.Actions[plan.Needed:], plan.Reports)
+		err := w.all(ctx, plan.Actions[plan.Required:], plan.Reports)
 		return err == nil, err
 	default:
 		return false, nil

@@ -45,7 +45,7 @@ func (all estimates) ends() time.Time {
 func (r *Reconciler) enterEstimates(ctx context.Context, ns *namespace, s *quota.Snapshot) {
 	maps.DeleteFunc(ns.estimates, func(_ types.UID, e estimated) bool { return !r.Now().Before(e.until) })
 	s.Estimates = map[types.UID]v1alpha1.ReservedPod{}
-	for _, vmi := range quota.ToEstimate(*s) {
+	for _, vmi := range quota.VMIsToEstimate(*s) {
 		if _, known := ns.estimates[vmi.UID]; !known {
 			ns.estimates[vmi.UID] = r.estimated(ctx, *s, vmi)
 		}
@@ -83,5 +83,5 @@ func (r *Reconciler) estimate(ctx context.Context, s quota.Snapshot, of quota.VM
 	if err != nil {
 		return estimate.Launcher{}, err
 	}
-	return read.Launcher(ctx, r.Live, s.Namespace.Name, estimate.Input{VMI: vmi, Namespace: s.Namespace, Quotas: s.Quotas, Cluster: cluster})
+	return read.EstimateLauncher(ctx, r.Live, s.Namespace.Name, estimate.Input{VMI: vmi, Namespace: s.Namespace, Quotas: s.Quotas, Cluster: cluster})
 }

@@ -89,7 +89,7 @@ func (h *Halter) lacking(ctx context.Context, name types.NamespacedName) (*metav
 		return nil, "", nil
 	}
 	accounts, waits, err := h.waits(ctx, name, h.lastLook())
-	holds := func(r quota.Rejection) bool { return r.Holds(accounts) }
+	holds := func(r quota.Rejection) bool { return r.StillLacking(accounts) }
 	if err != nil || !waits || !slices.ContainsFunc(quota.Rejections(why), holds) {
 		return nil, "", err
 	}
@@ -110,7 +110,7 @@ func (h *Halter) waits(ctx context.Context, name types.NamespacedName, at look) 
 		return nil, false, nil
 	}
 	accounts, _ := quota.Accounts(s, h.Options)
-	return accounts, slices.ContainsFunc(accounts, quota.Account.Keeps), nil
+	return accounts, slices.ContainsFunc(accounts, quota.Account.KeepsForMigrations), nil
 }
 
 // begins says that a VMI has no node yet.

@@ -85,7 +85,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	r.enterEstimates(ctx, ns, &s)
 	plan := quota.MakePlan(s, r.Options)
-	if plan.Live && len(plan.Actions) == 0 && !s.Live {
+	if plan.NeedsLive && len(plan.Actions) == 0 && !s.Live {
 		if s, err = r.read(ctx, ns.name, r.lastLook()); err != nil {
 			return reconcile.Result{}, client.IgnoreNotFound(err)
 		}
@@ -123,7 +123,7 @@ func (r *Reconciler) again(plan quota.Plan, more ...time.Time) time.Duration {
 			after = max(d, time.Millisecond)
 		}
 	}
-	for _, at := range append(more, plan.Again) {
+	for _, at := range append(more, plan.NextPlan) {
 		if !at.IsZero() {
 			sooner(at.Sub(r.Now()))
 		}

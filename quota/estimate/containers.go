@@ -109,7 +109,7 @@ func (r *renderer) shimAsked() bool {
 	if !r.Shim || r.Namespace == nil {
 		return false
 	}
-	asked, _ := sidecar.Asked(r.vmi.Annotations, r.Namespace.Annotations)
+	asked, _ := sidecar.Requested(r.vmi.Annotations, r.Namespace.Annotations)
 	return asked.Sidecar
 }
 

@@ -9,9 +9,9 @@ import (
 	"github.com/mooring-vm/mooring/quota/estimate"
 )
 
-// Launcher estimates the launcher of an instance in a namespace, after it has read the
-// LimitRanges there, which in lacks.
-func Launcher(ctx context.Context, from client.Reader, namespace string, in estimate.Input) (estimate.Launcher, error) {
+// EstimateLauncher reads the LimitRanges of the namespace and estimates the launcher of an
+// instance. It sets in.LimitRanges.
+func EstimateLauncher(ctx context.Context, from client.Reader, namespace string, in estimate.Input) (estimate.Launcher, error) {
 	ranges := &corev1.LimitRangeList{}
 	if err := List(ctx, from, ranges, client.InNamespace(namespace)); err != nil {
 		return estimate.Launcher{}, err

@@ -1,4 +1,4 @@
-// Package read reads what quotas are judged by from an API server, or from a cache.
+// Package read reads the objects for quota decisions from an API server or a cache.
 package read
 
 import (
@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// List lists objects. The error says of which kind they are.
+// List lists objects. Its error names their kind.
 func List(ctx context.Context, from client.Reader, to client.ObjectList, options ...client.ListOption) error {
 	if err := from.List(ctx, to, options...); err != nil {
 		return fmt.Errorf("reading a %T: %w", to, err)
@@ -16,7 +16,7 @@ func List(ctx context.Context, from client.Reader, to client.ObjectList, options
 	return nil
 }
 
-// Pointers are those to the items of a list, which are not copied.
+// Pointers returns pointers to the items of a list, without a copy.
 func Pointers[T any](items []T) []*T {
 	out := make([]*T, len(items))
 	for i := range items {

@@ -1,5 +1,5 @@
-// Package sidecar says what mooring-shim adds to launcher pods, for the webhook that adds it
-// and for whoever sizes a launcher beforehand. It is pure.
+// Package sidecar defines the mooring-shim sidecar of launcher pods, for the webhook that adds it
+// and for estimates of a launcher's size. It is pure.
 package sidecar
 
 import (
@@ -9,19 +9,19 @@ import (
 	"github.com/mooring-vm/mooring/api"
 )
 
-// Asked says whether a launcher is to have mooring-shim: by its own annotations, which are
-// those of its VM, or else by its namespace's. One that names a sidecar of its own gets none.
-// The error is that of the namespace's annotation, which then says nothing.
-func Asked(launcher, namespace map[string]string) (api.Injection, error) {
+// Requested reports whether a launcher gets the mooring-shim sidecar. The launcher's annotations,
+// copied from its VM, take precedence over the namespace's. A launcher that names its own sidecar
+// gets none. The error is about the namespace annotation, which is then ignored.
+func Requested(launcher, namespace map[string]string) (api.Injection, error) {
 	if _, own, _ := api.Sidecar(launcher); own {
 		return api.Injection{}, nil
 	}
-	return Wished(launcher, namespace, api.InjectSidecar)
+	return LauncherOrNamespace(launcher, namespace, api.InjectSidecar)
 }
 
-// Wished reads a wish of a launcher, which goes before that of its namespace. A launcher
-// whose annotation cannot be read is taken for one without.
-func Wished[T any](launcher, namespace map[string]string, read func(map[string]string) (T, bool, error)) (T, error) {
+// LauncherOrNamespace reads a setting from the launcher's annotations, or else from the
+// namespace's. It ignores an unreadable launcher annotation.
+func LauncherOrNamespace[T any](launcher, namespace map[string]string, read func(map[string]string) (T, bool, error)) (T, error) {
 	if v, ok, _ := read(launcher); ok {
 		return v, nil
 	}
@@ -29,8 +29,8 @@ func Wished[T any](launcher, namespace map[string]string, read func(map[string]s
 	return v, err
 }
 
-// Resources are requests and limits of mooring-shim, for quotas that demand both. A launcher
-// of the class Guaranteed stays one.
+// Resources returns requests and limits of mooring-shim. Both are set for quotas that require both.
+// With guaranteed, they keep the QoS class Guaranteed.
 func Resources(guaranteed bool) corev1.ResourceRequirements {
 	limits := corev1.ResourceList{
 		corev1.ResourceCPU:    resource.MustParse("100m"),
@@ -43,7 +43,7 @@ func Resources(guaranteed bool) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Requests: requests, Limits: limits}
 }
 
-// Guaranteed says whether a container asks for as much as it is held to.
+// Guaranteed reports whether the requests of a container equal its limits.
 func Guaranteed(r corev1.ResourceRequirements) bool {
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 		limit, ok := r.Limits[name]

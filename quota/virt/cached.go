@@ -8,9 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Cached returns [Read], which asks the API server no more often than once in a while. An
-// error is not kept. It is safe for concurrent use; callers that need a new answer wait
-// for each other.
+// Cached returns a [Read] that queries the API server at most once per period. It does not cache
+// errors. It is safe for concurrent use. Callers block while another one reads.
 func Cached(from client.Reader, while time.Duration) func(context.Context) (Cluster, error) {
 	var (
 		mu    sync.Mutex

@@ -1,5 +1,5 @@
-// Package virt reads what the KubeVirt of a cluster is set to, as far as the size of
-// launcher pods depends on it.
+// Package virt reads the settings of the cluster's KubeVirt that determine the size of launcher
+// pods.
 package virt
 
 import (
@@ -14,12 +14,12 @@ import (
 	"github.com/mooring-vm/mooring/memlock/kubevirt"
 )
 
-// ErrNone is that a cluster has no KubeVirt object.
-var ErrNone = errors.New("the cluster has no object of kind KubeVirt")
+// ErrNoKubeVirt reports a cluster without a KubeVirt object.
+var ErrNoKubeVirt = errors.New("the cluster has no object of kind KubeVirt")
 
 // Cluster is the KubeVirt of a cluster.
 type Cluster struct {
-	Namespace string // that KubeVirt runs in
+	Namespace string // of the KubeVirt object
 	Version   kubevirt.Version
 	Ratio     kubevirt.Ratio // additionalGuestMemoryOverheadRatio
 
@@ -27,17 +27,16 @@ type Cluster struct {
 	Configuration *kubevirtv1.KubeVirtConfiguration
 }
 
-// serviceAccount is that of virt-controller, which makes launcher pods.
+// serviceAccount is the service account of virt-controller, which creates launcher pods.
 const serviceAccount = "kubevirt-controller"
 
-// Controller is the user name of virt-controller.
+// Controller returns the user name of virt-controller.
 func (c Cluster) Controller() string {
 	return "system:serviceaccount:" + c.Namespace + ":" + serviceAccount
 }
 
-// Read reads the cluster's KubeVirt object: there is one, in whichever namespace. The error
-// is [ErrNone], that there are several, that the object cannot be read, or what of it says
-// nothing that is known, by its field.
+// Read reads the cluster's only KubeVirt object, in any namespace. It fails with [ErrNoKubeVirt]
+// for none, and with an error that names the field for several objects or an unknown value.
 func Read(ctx context.Context, from client.Reader) (Cluster, error) {
 	list := &kubevirtv1.KubeVirtList{}
 	if err := from.List(ctx, list); err != nil {
@@ -45,9 +44,9 @@ func Read(ctx context.Context, from client.Reader) (Cluster, error) {
 	}
 	switch len(list.Items) {
 	case 0:
-		return Cluster{}, ErrNone
+		return Cluster{}, ErrNoKubeVirt
 	case 1:
-		return Of(&list.Items[0])
+		return FromObject(&list.Items[0])
 	}
 	var names []string
 	for _, item := range list.Items {
@@ -56,9 +55,8 @@ func Read(ctx context.Context, from client.Reader) (Cluster, error) {
 	return Cluster{}, fmt.Errorf("the cluster has %d objects of kind KubeVirt: %s: want one", len(names), strings.Join(names, ", "))
 }
 
-// Of reads a KubeVirt object. The version is the one that runs, or else the one that is
-// being installed.
-func Of(object *kubevirtv1.KubeVirt) (Cluster, error) {
+// FromObject reads a KubeVirt object. It uses the observed version, or else the target version.
+func FromObject(object *kubevirtv1.KubeVirt) (Cluster, error) {
 	c := Cluster{Namespace: object.Namespace, Configuration: object.Spec.Configuration.DeepCopy()}
 	field, version := "status.observedKubeVirtVersion", object.Status.ObservedKubeVirtVersion
 	if version == "" {

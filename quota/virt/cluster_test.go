@@ -60,8 +60,8 @@ func TestReadWhileInstalled(t *testing.T) {
 }
 
 func TestReadErrors(t *testing.T) {
-	if _, err := read(t); !errors.Is(err, virt.ErrNone) {
-		t.Errorf("got %v, want %v", err, virt.ErrNone)
+	if _, err := read(t); !errors.Is(err, virt.ErrNoKubeVirt) {
+		t.Errorf("got %v, want %v", err, virt.ErrNoKubeVirt)
 	}
 	for want, objects := range map[string][]client.Object{
 		"2 objects of kind KubeVirt: one/kubevirt, two/kubevirt":  {object("one", "v1.7.0", nil), object("two", "v1.7.0", nil)},
@@ -79,14 +79,14 @@ func TestCached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t)
 		read := virt.Cached(c, time.Minute)
-		if _, err := read(t.Context()); !errors.Is(err, virt.ErrNone) {
-			t.Fatalf("got %v, want %v", err, virt.ErrNone)
+		if _, err := read(t.Context()); !errors.Is(err, virt.ErrNoKubeVirt) {
+			t.Fatalf("got %v, want %v", err, virt.ErrNoKubeVirt)
 		}
 		o := object("virt", "v1.7.0", nil)
 		if err := c.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
-		wantVersion(t, read, "1.7.0") // an error was not kept
+		wantVersion(t, read, "1.7.0") // the cache keeps no errors
 		o.Status.ObservedKubeVirtVersion = "v1.8.0"
 		if err := c.Update(t.Context(), o); err != nil {
 			t.Fatal(err)

@@ -68,7 +68,7 @@ func present(s quota.Snapshot, vmi *kubevirtv1.VirtualMachineInstance, target *c
 		migrates := pod.Labels[kubevirtv1.MigrationJobLabel] == target.Labels[kubevirtv1.MigrationJobLabel]
 		if metav1.IsControlledBy(pod, vmi) && pod.Spec.NodeName == vmi.Status.NodeName && !migrates &&
 			(active || len(vmi.Status.ActivePods) == 0) && quota.Charged(pod, s.Now) {
-			charge = quota.Most(charge, quota.Charge(pod))
+			charge = quota.Max(charge, quota.Charge(pod))
 		}
 	}
 	return charge
@@ -78,7 +78,7 @@ func present(s quota.Snapshot, vmi *kubevirtv1.VirtualMachineInstance, target *c
 func limited(quotas []*corev1.ResourceQuota) corev1.ResourceList {
 	names := corev1.ResourceList{}
 	for _, q := range quotas {
-		names = quota.Most(names, q.Spec.Hard)
+		names = quota.Max(names, q.Spec.Hard)
 	}
 	return names
 }
@@ -88,7 +88,7 @@ func limited(quotas []*corev1.ResourceQuota) corev1.ResourceList {
 // been resized. A resource that neither has is not likely where a quota limits it, unless
 // the estimate is known to lack something.
 func likely(charge corev1.ResourceList, launcher estimate.Launcher, present, limited corev1.ResourceList) error {
-	bounds := quota.Most(launcher.Pod.Charge, present)
+	bounds := quota.Max(launcher.Pod.Charge, present)
 	var much []string
 	for _, name := range sorted(charge) {
 		bound, bounded := bounds[name]

@@ -75,7 +75,7 @@ func (c Config) judgeShare(s quota.Snapshot, is *corev1.Namespace) error {
 	}
 	var holders []*v1alpha1.MigrationReservation
 	for _, r := range s.Reservations {
-		if quota.Holds(r) {
+		if quota.IsActive(r) {
 			holders = append(holders, r)
 		}
 	}
@@ -128,8 +128,8 @@ func (c Config) judgeManaged(s quota.Snapshot, is *corev1.Namespace) error {
 		}
 		becomes, err := quota.Base(a.Quota, is, c.Quota)
 		same := err == nil && !removed && equality.Semantic.DeepEqual(a.Base, becomes)
-		if len(a.Holders) > 0 && !same {
-			return held("annotation "+c.Quota.ManagerAnnotation+" of namespace "+is.Name+" cannot be changed", a.Holders)
+		if len(a.Reservations) > 0 && !same {
+			return held("annotation "+c.Quota.ManagerAnnotation+" of namespace "+is.Name+" cannot be changed", a.Reservations)
 		}
 		if err != nil {
 			return err

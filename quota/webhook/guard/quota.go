@@ -41,8 +41,8 @@ func (c Config) judgeQuota(ctx context.Context, r admission.Request) error {
 	switch {
 	case err != nil || !ok:
 		return err
-	case deleted && len(a.Holders) > 0:
-		return held("ResourceQuota "+was.Name+" cannot be deleted", a.Holders)
+	case deleted && len(a.Reservations) > 0:
+		return held("ResourceQuota "+was.Name+" cannot be deleted", a.Reservations)
 	case deleted:
 		return nil
 	}
@@ -75,13 +75,13 @@ func judgeEdit(a quota.Account, is *corev1.ResourceQuota) error {
 	if equality.Semantic.DeepEqual(a.Quota.Spec, is.Spec) {
 		return nil
 	}
-	if len(a.Holders) == 0 {
+	if len(a.Reservations) == 0 {
 		return lowered(a, a.Quota.Spec.Hard, is.Spec.Hard)
 	}
 	if resets(a, is) {
 		return nil
 	}
-	return held("ResourceQuota "+is.Name+" cannot be changed", a.Holders)
+	return held("ResourceQuota "+is.Name+" cannot be changed", a.Reservations)
 }
 
 // sameQuota says whether nothing has changed that is guarded.

@@ -31,7 +31,7 @@ func (c Config) estimate(ctx context.Context, s quota.Snapshot, cluster virt.Clu
 
 // estimateInstance estimates the launcher of an instance.
 func (c Config) estimateInstance(ctx context.Context, s quota.Snapshot, cluster virt.Cluster, vmi *kubevirtv1.VirtualMachineInstance) (estimate.Launcher, error) {
-	l, err := read.Launcher(ctx, c.Live, vmi.Namespace, estimate.Input{VMI: vmi, Namespace: s.Namespace, Quotas: s.Quotas, Cluster: cluster, Shim: c.Shim})
+	l, err := read.EstimateLauncher(ctx, c.Live, vmi.Namespace, estimate.Input{VMI: vmi, Namespace: s.Namespace, Quotas: s.Quotas, Cluster: cluster, Shim: c.Shim})
 	if len(l.Unknown) > 0 {
 		c.Logger.Debug("a launcher may need more than is estimated", "namespace", vmi.Namespace, "vm", vmi.Name, "for", strings.Join(l.Unknown, ", "))
 	}

@@ -56,7 +56,7 @@ func tooLow(used, before, after corev1.ResourceList) []string {
 	for _, name := range sorted(after) {
 		was, had := before[name]
 		limit, in := after[name], used[name]
-		if had && quota.OfPods(name) && limit.Cmp(was) < 0 && limit.Cmp(in) < 0 {
+		if had && quota.ChargedForPods(name) && limit.Cmp(was) < 0 && limit.Cmp(in) < 0 {
 			low = append(low, fmt.Sprintf("%s: %s is less than the %s that are used", name, &limit, &in))
 		}
 	}

@@ -64,7 +64,7 @@ func (c Config) judgeSize(ctx context.Context, user string, was, is *kubevirtv1.
 	if was != nil {
 		was.Namespace = is.Namespace
 		if before, err := c.estimate(ctx, s, cluster, was); err == nil {
-			has = quota.Most(has, before.Pod.Charge)
+			has = quota.Max(has, before.Pod.Charge)
 		}
 	}
 	wants := launcher.Pod
@@ -76,7 +76,7 @@ func (c Config) judgeSize(ctx context.Context, user string, was, is *kubevirtv1.
 		return nil
 	}
 	accounts, _ := quota.Accounts(s, c.Quota)
-	if lacking := quota.LackingAgain(accounts, launcher.Pod, has); lacking != "" {
+	if lacking := quota.LackingForReplacement(accounts, launcher.Pod, has); lacking != "" {
 		return refuse("%s could not start again: %s. Stop another VM, or have the quota raised", what, lacking)
 	}
 	return nil
@@ -147,7 +147,7 @@ func charged(s quota.Snapshot, vm string) corev1.ResourceList {
 	sum := corev1.ResourceList{}
 	for _, pod := range s.Pods {
 		if vmOf(pod) == vm && pod.Labels[kubevirtv1.AppLabel] == quota.LauncherApp && quota.Charged(pod, s.Now) {
-			sum = quota.Most(sum, quota.Charge(pod))
+			sum = quota.Max(sum, quota.Charge(pod))
 		}
 	}
 	return sum

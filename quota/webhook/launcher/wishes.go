@@ -14,8 +14,8 @@ type wishes struct {
 // wish reads the wishes. What the pod has is the VM's, and goes before its namespace's.
 func (m *mutation) wish() {
 	var errs [2]error // of the namespace; api.Parse has taken those of the pod
-	m.wishes.sidecar, errs[0] = sidecar.Asked(m.pod.Annotations, m.Namespace)
-	m.wishes.preStop, errs[1] = sidecar.Wished(m.pod.Annotations, m.Namespace, api.InjectPreStop)
+	m.wishes.sidecar, errs[0] = sidecar.Requested(m.pod.Annotations, m.Namespace)
+	m.wishes.preStop, errs[1] = sidecar.LauncherOrNamespace(m.pod.Annotations, m.Namespace, api.InjectPreStop)
 	for _, err := range errs {
 		if err != nil {
 			m.warn("namespace: %v", err)

@@ -8,9 +8,8 @@ import (
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 )
 
-// annotate plans the namespace's annotations that say how it is shared out: of each
-// resource the least that a quota leaves, among the quotas that launchers fall under.
-// Quantities are written as strings.
+// annotate plans the namespace annotations about the shares. For each resource they show the
+// smallest amount among the quotas for launchers, as quantity strings.
 func (p *planner) annotate() []Action {
 	if p.Namespace == nil || p.terminating() {
 		return nil
@@ -35,7 +34,7 @@ func (p *planner) annotate() []Action {
 }
 
 func least(a, b corev1.ResourceList) corev1.ResourceList {
-	out := Most(nil, a)
+	out := Max(nil, a)
 	for name, q := range b {
 		if now, ok := out[name]; !ok || q.Cmp(now) < 0 {
 			out[name] = q.DeepCopy()
@@ -44,7 +43,7 @@ func least(a, b corev1.ResourceList) corev1.ResourceList {
 	return out
 }
 
-// available is {"limit":{"limitsCpu":"5"}}; empty for an empty list.
+// available returns {"limit":{"limitsCpu":"5"}}, or "" for an empty list.
 func available(list corev1.ResourceList) string {
 	limit := map[string]string{}
 	if q, ok := list[corev1.ResourceLimitsCPU]; ok {

@@ -11,54 +11,54 @@ import (
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 )
 
-// over says whether nothing is to be reserved any more for a migration that something is
-// reserved for: what remains of it is not charged.
-func (p *planner) over(e entry) bool {
-	if e.was.Status.Phase == v1alpha1.PhaseExpired {
-		return e.outcome() != underWay || p.vmiGone(e)
+// finished reports whether an existing reservation can go, because the awaited pod is no longer
+// charged.
+func (p *planner) finished(e entry) bool {
+	if e.reservation.Status.Phase == v1alpha1.PhaseExpired {
+		return e.outcome() != running || p.vmiGone(e)
 	}
 	switch e.outcome() {
-	case underWay:
-		return p.vmiGone(e) && p.remains(e) != weighsAll
-	case gone:
-		return p.remains(e) != weighsAll
+	case running:
+		return p.vmiGone(e) && p.remainder(e) != fullyCharged
+	case unknownOutcome:
+		return p.remainder(e) != fullyCharged
 	}
-	left := p.remains(e)
-	return left == weighsNothing || left == weighsStored && !p.counts(e.was)
+	left := p.remainder(e)
+	return left == nothingCharged || left == storedPodCharged && !p.countsStoredPods(e.reservation)
 }
 
-// remains is how much is still charged that was reserved for: one of the two pods is within
-// the base, so it is the lesser of them. After a success that is the source, which ends, and
-// after a failure the target; it is judged by both because a cache may have shown a wrong
-// source. While nobody knows which of them will stay, the VM being gone, both have to go.
-func (p *planner) remains(e entry) weight {
-	target := weighsNothing
+// remainder returns the charge that remains beyond the base. One of the two pods is within the
+// base, so the smaller charge counts. After a success that is the source, which ends, and after a
+// failure the target. Both count here because a cache may have shown a wrong source. If the VM is
+// gone before an outcome, either pod may stay, so both have to end.
+func (p *planner) remainder(e entry) remainder {
+	target := nothingCharged
 	if launcher := e.target.launcher; launcher != nil {
-		target = p.pods.weigh(launcher.UID)
+		target = p.pods.remainderOf(launcher.UID)
 	}
 	if ended := e.outcome() == succeeded || e.outcome() == failed; !ended && p.vmiGone(e) {
-		return max(p.weighSource(e), target)
+		return max(p.sourceRemainder(e), target)
 	}
-	return min(p.weighSource(e), target)
+	return min(p.sourceRemainder(e), target)
 }
 
-// weighSource judges the source pod. Where none was seen, every launcher of the VMI that no
-// migration was made for, or an older one, may be it.
-func (p *planner) weighSource(e entry) weight {
-	if e.was.Spec.Source != nil {
-		return p.pods.weigh(e.was.Spec.Source.UID)
+// sourceRemainder returns the remaining charge of the source pod. Without a known source, every
+// launcher of the VMI except the target may be the source.
+func (p *planner) sourceRemainder(e entry) remainder {
+	if e.reservation.Spec.Source != nil {
+		return p.pods.remainderOf(e.reservation.Spec.Source.UID)
 	}
-	w := weighsNothing
-	for _, pod := range p.pods.ofVMI[e.was.Spec.VMI.UID] {
+	w := nothingCharged
+	for _, pod := range p.pods.ofVMI[e.reservation.Spec.VMI.UID] {
 		if e.target.launcher == nil || pod.UID != e.target.launcher.UID {
-			w = max(w, p.pods.weigh(pod.UID))
+			w = max(w, p.pods.remainderOf(pod.UID))
 		}
 	}
 	return w
 }
 
-// counts says whether a quota counts stored pods that a reservation is for.
-func (p *planner) counts(r *v1alpha1.MigrationReservation) bool {
+// countsStoredPods reports whether a quota with count/pods charges the reserved launcher.
+func (p *planner) countsStoredPods(r *v1alpha1.MigrationReservation) bool {
 	return slices.ContainsFunc(p.Quotas, func(q *corev1.ResourceQuota) bool {
 		if _, counted := q.Spec.Hard[countPods]; !counted || optedOut(q, p.o) {
 			return false
@@ -68,8 +68,8 @@ func (p *planner) counts(r *v1alpha1.MigrationReservation) bool {
 	})
 }
 
-// underAny says whether a reservation is of use: some quota charges its pods.
-func (p *planner) underAny(r *v1alpha1.MigrationReservation) bool {
+// limitedByAnyQuota reports whether some quota charges the reserved pods.
+func (p *planner) limitedByAnyQuota(r *v1alpha1.MigrationReservation) bool {
 	return slices.ContainsFunc(p.Quotas, func(q *corev1.ResourceQuota) bool {
 		return !optedOut(q, p.o) && slices.ContainsFunc(r.Spec.Pods, func(pod v1alpha1.ReservedPod) bool {
 			under, err := FallsUnder(pod, q)
@@ -78,16 +78,15 @@ func (p *planner) underAny(r *v1alpha1.MigrationReservation) bool {
 	})
 }
 
-// charge enters what is known best of what the target pods are charged: the pods
-// themselves, or what a webhook has seen of them, or else the source as it is now, with
-// what the target is estimated at beyond that.
-func (p *planner) charge(r *v1alpha1.MigrationReservation, e entry, source *corev1.Pod) {
-	present := p.pods.family(source).reserve()
-	if known := e.target.reserve(); len(known) > 0 && known[0].Role == v1alpha1.RoleLauncher {
+// updateCharge sets the best known charge of the target pods. In this order: the real target pods,
+// the webhook's record, or the source pod with the estimate of the target on top.
+func (p *planner) updateCharge(r *v1alpha1.MigrationReservation, e entry, source *corev1.Pod) {
+	present := p.pods.family(source).reservedPods()
+	if known := e.target.reservedPods(); len(known) > 0 && known[0].Role == v1alpha1.RoleLauncher {
 		r.Spec.Pods, r.Spec.From = merge(r.Spec.Pods, known), v1alpha1.Rendered
 		return
 	}
-	if seen := p.seen(r); len(seen) > 0 && e.rejected() {
+	if seen := p.webhookCharge(r); len(seen) > 0 && e.rejected() {
 		r.Spec.Pods, r.Spec.From = merge(merge(r.Spec.Pods, present), seen), v1alpha1.Rendered
 		return
 	}
@@ -99,13 +98,13 @@ func (p *planner) charge(r *v1alpha1.MigrationReservation, e entry, source *core
 		r.Spec.Pods, r.Spec.From = present, v1alpha1.Estimated
 	}
 	if estimate != nil {
-		enterEstimate(r, *estimate)
+		raiseToEstimate(r, *estimate)
 	}
 }
 
-// seen is what a webhook has seen of the target pod. It counts while KubeVirt, too, says that
-// a quota has rejected one: not everybody who can reach the webhook is the API server.
-func (p *planner) seen(r *v1alpha1.MigrationReservation) []v1alpha1.ReservedPod {
+// webhookCharge returns the webhook's record of the target pod. Callers use it only while KubeVirt
+// reports a rejection as well, because clients other than the API server can reach the webhook.
+func (p *planner) webhookCharge(r *v1alpha1.MigrationReservation) []v1alpha1.ReservedPod {
 	pod, err := Rendered(r)
 	if err != nil {
 		p.faults = append(p.faults, Fault{"MigrationReservation", r.Name, err})
@@ -116,7 +115,7 @@ func (p *planner) seen(r *v1alpha1.MigrationReservation) []v1alpha1.ReservedPod 
 	return []v1alpha1.ReservedPod{*pod}
 }
 
-// merge replaces pods by those of the same role.
+// merge replaces pods by others of the same role.
 func merge(pods, by []v1alpha1.ReservedPod) []v1alpha1.ReservedPod {
 	out := slices.Clone(by)
 	for _, pod := range pods {
@@ -135,8 +134,8 @@ func roleOrder(role v1alpha1.PodRole) int {
 	return 1
 }
 
-// deadline gives a migration that a quota rejects its time, once, until it has a target.
-func (p *planner) deadline(r *v1alpha1.MigrationReservation, e entry) {
+// setDeadline sets the deadline at the first rejection and removes it when the target exists.
+func (p *planner) setDeadline(r *v1alpha1.MigrationReservation, e entry) {
 	switch {
 	case e.target.launcher != nil:
 		r.Spec.Deadline = nil
@@ -146,13 +145,13 @@ func (p *planner) deadline(r *v1alpha1.MigrationReservation, e entry) {
 }
 
 func (p *planner) expired(e entry) bool {
-	return e.target.launcher == nil && e.was.Spec.Deadline != nil && !p.Now.Before(e.was.Spec.Deadline.Time)
+	return e.target.launcher == nil && e.reservation.Spec.Deadline != nil && !p.Now.Before(e.reservation.Spec.Deadline.Time)
 }
 
-// vmiGone says whether the VM that a reservation is for is gone, or its namespace is going.
+// vmiGone reports whether the VMI is gone or its namespace is in deletion.
 func (p *planner) vmiGone(e entry) bool { return e.vmi == "" || p.terminating() }
 
-func (p *planner) alive(vmi types.UID) types.UID {
+func (p *planner) existingVMI(vmi types.UID) types.UID {
 	if slices.ContainsFunc(p.VMIs, func(v VMI) bool { return v.UID == vmi }) {
 		return vmi
 	}
@@ -163,7 +162,7 @@ func (p *planner) terminating() bool {
 	return p.Namespace != nil && p.Namespace.DeletionTimestamp != nil
 }
 
-// total is the sum of what is reserved.
+// total returns the sum of a reservation's charges.
 func total(r *v1alpha1.MigrationReservation) corev1.ResourceList {
 	sum := corev1.ResourceList{}
 	for _, pod := range r.Spec.Pods {
@@ -172,8 +171,8 @@ func total(r *v1alpha1.MigrationReservation) corev1.ResourceList {
 	return sum
 }
 
-// sameReservation says whether metadata and spec are the same, whatever the way in which
-// amounts are written.
+// sameReservation reports whether metadata and spec are equal, regardless of how quantities are
+// written.
 func sameReservation(a, b *v1alpha1.MigrationReservation) bool {
 	return slices.Equal(a.Finalizers, b.Finalizers) && a.Spec.From == b.Spec.From &&
 		sameReference(a.Spec.Source, b.Spec.Source) && a.Spec.Deadline.Equal(b.Spec.Deadline) &&
@@ -183,7 +182,7 @@ func sameReservation(a, b *v1alpha1.MigrationReservation) bool {
 func samePod(a, b v1alpha1.ReservedPod) bool {
 	return a.Role == b.Role && a.BestEffort == b.BestEffort && a.Terminating == b.Terminating &&
 		a.PriorityClassName == b.PriorityClassName && a.CrossNamespaceAffinity == b.CrossNamespaceAffinity &&
-		same(a.Charge, b.Charge)
+		equalLists(a.Charge, b.Charge)
 }
 
 func sameReference(a, b *v1alpha1.Reference) bool {
