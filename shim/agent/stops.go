@@ -13,9 +13,9 @@ import (
 // askAgain is how soon the agent is asked again what it wants, if it has not answered.
 const askAgain = time.Second
 
-// Stops has the agent ask the pod before it ends the VM by itself, until ctx is done: to
+// Stops has the agent ask the pod before it ends the VM by itself, until ctx ends: to
 // be called by who can end it gracefully. It returns what the agent asks for, after each
-// connection and as it changes, until ctx is done. The channel has room for one: what
+// connection and as it changes, until ctx ends. The channel has room for one: what
 // nobody has taken yet is replaced. An agent that is away asks for nothing new.
 func (c *Client) Stops(ctx context.Context) <-chan podapi.Stop {
 	stops, hints := make(chan podapi.Stop, 1), make(chan struct{}, 1)

@@ -43,7 +43,7 @@ func (c *Client) Changed(ctx context.Context) (<-chan struct{}, error) {
 // there are no hints, but for the first.
 type told func(ctx context.Context, change podapi.Change, first bool)
 
-// follow reads a stream of changes until ctx is done, and connects again where it ends.
+// follow reads a stream of changes until ctx ends, and connects again where it ends.
 func (c *Client) follow(ctx context.Context, path string, tell told) {
 	pause := leastPause
 	for ctx.Err() == nil {

@@ -84,7 +84,7 @@ func (f *runFlags) add(flags *pflag.FlagSet) {
 	flags.IntVar(&f.policy.MaxVCPUs, "max-vcpus", 0, "vCPUs that it may have at most; 0: what its domain allows")
 }
 
-// run wires everything, and looks after the VM until ctx is done.
+// run wires everything, and looks after the VM until ctx ends.
 func (f *runFlags) run(ctx context.Context, log *slog.Logger) (err error) {
 	config, err := f.config(log)
 	if err != nil {

@@ -27,7 +27,7 @@ type Agent interface {
 	// Report tells people how a resize fares.
 	Report(ctx context.Context, r podapi.Report) error
 
-	// Stops has the agent ask the pod before it ends the VM by itself, until ctx is done,
+	// Stops has the agent ask the pod before it ends the VM by itself, until ctx ends,
 	// and returns what it asks for, as it changes. It does not block.
 	Stops(ctx context.Context) <-chan podapi.Stop
 
@@ -171,7 +171,7 @@ func running(ctx context.Context, d virt.Domain) error {
 	return err
 }
 
-// tend looks after one VM until it has ended, or ctx is done. Nothing new is plugged
+// tend looks after one VM until it has ended, or ctx ends. Nothing new is plugged
 // while the guest shuts down. What is left to be said to the agent then is said meanwhile.
 func (c *Coordinator) tend(ctx context.Context, d virt.Domain) {
 	alive, end := context.WithCancel(ctx)

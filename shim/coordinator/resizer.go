@@ -26,7 +26,7 @@ type resizer struct {
 	told  failure       // last
 }
 
-// run resizes until ctx is done.
+// run resizes until ctx ends.
 func (r *resizer) run(ctx context.Context) {
 	r.news, r.dry = make(chan struct{}, 1), make(chan struct{}, 1)
 	var others sync.WaitGroup
@@ -90,7 +90,7 @@ func wake(c chan<- struct{}) {
 	}
 }
 
-// next waits for something to do; false: ctx is done.
+// next waits for something to do; false: ctx ends.
 func (r *resizer) next(ctx context.Context) bool {
 	var again <-chan time.Time
 	if r.retry > 0 {

@@ -15,7 +15,7 @@ func another(old, now *podapi.Wanted) bool {
 	return old == nil || old.DryRun == nil || old.DryRun.Generation != now.DryRun.Generation
 }
 
-// tryOut answers dry runs until ctx is done, also while the VM is being resized: a plan
+// tryOut answers dry runs until ctx ends, also while the VM is being resized: a plan
 // is made for the VM as it is at the time, and nothing is done.
 func (r *resizer) tryOut(ctx context.Context) {
 	for {

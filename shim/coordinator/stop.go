@@ -29,7 +29,7 @@ type orders struct {
 	due     time.Time   // when the agent goes on by itself, if it asks
 }
 
-// judge has the agent ask, but not while libvirt is away. It can ask until ctx is done.
+// judge has the agent ask, but not while libvirt is away. It can ask until ctx ends.
 func (o *orders) judge(ctx context.Context) {
 	lost := !o.silent.IsZero() && time.Since(o.silent) > lostAfter
 	switch {
@@ -93,7 +93,7 @@ func (o *orders) tell(sooner chan time.Time, told time.Time) time.Time {
 }
 
 // follow tells of the end of the agent's patience, and of another if that changes, until
-// done is closed, ctx is done, or nobody asks any more: then it returns true.
+// done is closed, ctx ends, or nobody asks any more: then it returns true.
 func (w *watcher) follow(ctx context.Context, done <-chan struct{}, sooner chan time.Time) (withdrawn bool) {
 	var told time.Time
 	for w.asked() {

@@ -29,7 +29,7 @@ type watcher struct {
 	gone bool // the VM has ended
 }
 
-// newWatcher looks for the first time. close is to be called when ctx is done.
+// newWatcher looks for the first time. close is to be called when ctx ends.
 func newWatcher(ctx context.Context, d virt.Domain, o orders) *watcher {
 	w := &watcher{orders: o, domain: d, files: time.NewTicker(period), looks: time.NewTicker(lookAnyway)}
 	w.look = asking.New(&w.calls, func(ctx context.Context) error { return running(ctx, d) })
@@ -57,7 +57,7 @@ func (w *watcher) watch(ctx context.Context) (asked bool) {
 	return w.asked() && ctx.Err() == nil
 }
 
-// next waits for something new, and takes it. It returns false when ctx is done, or done
+// next waits for something new, and takes it. It returns false when ctx ends, or done
 // is closed.
 func (w *watcher) next(ctx context.Context, done <-chan struct{}) bool {
 	select {

@@ -34,7 +34,7 @@ func Touch(path string) error {
 	return nil
 }
 
-// Keep gives a heartbeat at once and then one each interval, until ctx is done; then
+// Keep gives a heartbeat at once and then one each interval, until ctx ends; then
 // it returns nil. Steps of the wall clock do not matter. Errors that may pass, such as
 // a lack of memory, are left to the next heartbeat; one that cannot pass ends Keep:
 // [ErrNoDirectory], or that the file must not be touched.

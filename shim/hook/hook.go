@@ -61,7 +61,7 @@ func (c *Config) check() error {
 	return c.Options.Check()
 }
 
-// Serve answers KubeVirt's calls, any number at once, until ctx is done or KubeVirt
+// Serve answers KubeVirt's calls, any number at once, until ctx ends or KubeVirt
 // calls Shutdown, which it does after the VM has ended, so that the pod can. Then it
 // returns nil. A socket that an earlier run has left is replaced.
 //

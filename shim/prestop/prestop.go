@@ -32,7 +32,7 @@ var ErrTimeout = errors.New("nobody confirmed in time that the VM is gone")
 // Options say how to ask. The zero value waits for as long as ctx lets it.
 type Options struct {
 	File    string        // "": DefaultFile
-	Timeout time.Duration // how long to wait for the answer; 0: until ctx is done
+	Timeout time.Duration // how long to wait for the answer; 0: until ctx ends
 	Poll    time.Duration // how often to look for it; 0: DefaultPoll
 
 	now func() time.Time // of the wall clock; nil: the real one
@@ -42,9 +42,9 @@ type Options struct {
 // once the agent has confirmed that no VM of the pod runs. It waits while the agent is
 // away, and through its restarts.
 //
-// The errors are [ErrNoDirectory]; [ErrTimeout] after Timeout; and, once ctx is done,
+// The errors are [ErrNoDirectory]; [ErrTimeout] after Timeout; and, once ctx ends,
 // its cause. In the last two cases the request stays: the pod is ending, and the agent
-// goes on with it. The request is made also if ctx is done already.
+// goes on with it. The request is made also if ctx ends already.
 //
 // Where several ask at the same time, the one answer is for all. One that asks after
 // an answer gets another.
@@ -96,7 +96,7 @@ func ask(ctx context.Context, o Options, tick <-chan time.Time) error {
 // atEpoch leaves room for the coarser clock that file systems go by.
 func atEpoch(now time.Time) bool { return now.Unix() == 0 || now.Unix() == -1 }
 
-// await looks once more when ctx is done: the answer may have come meanwhile.
+// await looks once more when ctx ends: the answer may have come meanwhile.
 func await(ctx context.Context, file string, tick <-chan time.Time) error {
 	for {
 		over := ctx.Err() != nil

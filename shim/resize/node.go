@@ -19,7 +19,7 @@ var (
 )
 
 // Node is what a resize needs of the node's agent. Calls block until it has answered,
-// ctx is done or the connection is lost.
+// ctx ends or the connection is lost.
 type Node interface {
 	// Seen reads what the kernel shows of the pod, its container and its QEMU.
 	Seen(ctx context.Context) (Seen, error)

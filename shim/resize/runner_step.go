@@ -102,7 +102,7 @@ func (u *run) release(ctx context.Context) {
 	}
 }
 
-// letGo asks the agent until it has answered. Once ctx is done, somebody waits for the
+// letGo asks the agent until it has answered. Once ctx ends, somebody waits for the
 // run to end: then it asks once more, and no longer than between two looks.
 func (u *run) letGo(ctx context.Context) {
 	free := func(ctx context.Context) error { return u.node.Hold(ctx, 0) }

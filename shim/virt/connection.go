@@ -2,19 +2,19 @@ package virt
 
 import "context"
 
-// Connection is a connection to a hypervisor's manager. It is opened again by itself
-// when it is lost; calls return [ErrConnection] until it is.
+// Connection is a connection to libvirt. After a loss it reconnects by itself. Calls return
+// [ErrConnection] until the connection is back.
 //
-// All methods may be called from several goroutines at once.
+// All methods are safe for concurrent use.
 type Connection interface {
-	// Domain finds a domain by its UUID or its name; a UUID goes first. The error is
-	// [ErrNoDomain] if there is none.
+	// Domain finds a domain by UUID or by name. A match by UUID wins. The error is [ErrNoDomain] if
+	// there is none.
 	Domain(ctx context.Context, nameOrUUID string) (Domain, error)
 
-	// Domains returns all domains, those that do not run too.
+	// Domains returns all domains, inactive ones included.
 	Domains(ctx context.Context) ([]Domain, error)
 
-	// Close ends the connection and all that uses it. Calls return [ErrConnection]
-	// from then on, and the channels of Changed are closed.
+	// Close ends the connection. Later calls return [ErrConnection], and the channels of Changed
+	// are closed.
 	Close() error
 }

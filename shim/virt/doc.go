@@ -1,6 +1,6 @@
-// Package virt is what the shim asks of the hypervisor's manager: a small interface to
-// one domain, and what a domain is at one moment. [github.com/mooring-vm/mooring/shim/virt/libvirt]
-// is the real one, virttest has a fake and the suite that both pass.
+// Package virt is the shim's interface to libvirt: one connection, one domain, and the state of a
+// domain at one moment. Package [github.com/mooring-vm/mooring/shim/virt/libvirt] implements it
+// with libvirt. Package virttest has a fake. Both pass the same suite.
 //
-// Amounts of memory are bytes everywhere in it; libvirt's KiB end at its border.
+// All amounts of memory are bytes. Package libvirt converts from and to libvirt's KiB.
 package virt

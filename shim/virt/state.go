@@ -2,15 +2,15 @@ package virt
 
 import "time"
 
-// State is what a domain is at one moment, as libvirt and the guest tell it.
+// State is the state of a domain at one moment, as reported by libvirt and the guest.
 type State struct {
 	UUID string
 	Name string
 
 	Phase Phase
 
-	// Migrating is set from the beginning of a migration's preparation to its end, at
-	// its source and at its target.
+	// Migrating is true from the preparation of a migration to its end, on the source and on the
+	// target.
 	Migrating bool
 
 	VCPUs     VCPUs
@@ -18,66 +18,65 @@ type State struct {
 	Bandwidth Bandwidth
 }
 
-// Life is where a domain is in its life. The fields are those of [State].
+// Life is a domain's phase and migration. The fields are those of [State].
 type Life struct {
 	UUID      string
 	Phase     Phase
 	Migrating bool
 }
 
-// Phase is the phase of a domain's life.
+// Phase is a phase in the life of a domain.
 type Phase string
 
-// Phases, as virDomainState has them.
+// The phases, from libvirt's virDomainState.
 const (
 	Running    Phase = "running"
 	Paused     Phase = "paused"
 	InShutdown Phase = "in shutdown"
 	ShutOff    Phase = "shut off"
 	Crashed    Phase = "crashed"
-	Panicked   Phase = "panicked"  // the guest has, and QEMU was told to keep it
+	Panicked   Phase = "panicked"  // the guest kernel panicked, and QEMU keeps running
 	Suspended  Phase = "suspended" // the guest sleeps
 )
 
-// Ended reports whether the domain does not run any more.
+// Ended reports whether the domain has stopped running.
 func (p Phase) Ended() bool { return p == ShutOff || p == Crashed }
 
-// VCPUs are counts of virtual CPUs.
+// VCPUs counts the virtual CPUs of a domain.
 type VCPUs struct {
-	// Plugged is how many the hypervisor has, Maximum how many it can have.
+	// Plugged is the current number in the hypervisor, Maximum the largest possible number.
 	Plugged, Maximum int
 
-	// Boot is how many the domain has without those that can be unplugged.
+	// Boot is the number of plugged vCPUs that cannot be unplugged.
 	Boot int
 
-	// Online is how many the guest uses, in its own words or as the state of its
-	// CPUs shows it, and Unknown if nobody can tell.
+	// Online is the number that the guest uses. It comes from the guest agent and is Unknown
+	// without an answer.
 	Online int
 }
 
-// Unknown is a figure that nobody can tell.
+// Unknown is the value of a count without an answer.
 const Unknown = -1
 
 // Memory is the memory of a domain, in bytes.
 type Memory struct {
-	// Boot is what the guest booted with: without what memory devices add.
+	// Boot is the memory at boot, without memory devices.
 	Boot uint64
 
-	// Maximum is the domain's maxMemory, and 0 if it has none: nothing can be
-	// plugged then.
+	// Maximum is the domain's maxMemory. It is 0 without one, and then no device can be plugged.
 	Maximum uint64
 
-	// Slots is how many memory devices fit.
+	// Slots is the number of memory slots.
 	Slots int
 
-	// Cells is how many NUMA cells the guest has.
+	// Cells is the number of the guest's NUMA cells.
 	Cells int
 
-	// Devices are what was plugged, in libvirt's order.
+	// Devices are the plugged memory devices, in libvirt's order.
 	Devices []MemoryDevice
 
-	// Balloon is what the balloon leaves to the guest, devices included, and
-	// Ballooned whether there is one.
+	// Balloon is the memory that the balloon leaves to the guest, devices included. Ballooned tells
+	// whether the domain has a balloon.
 	Balloon   uint64
 	Ballooned bool
 }
@@ -88,37 +87,36 @@ type MemoryDevice struct {
 	Model MemoryModel
 	Cell  int // the guest's NUMA cell
 
-	// Size is how much it can have at most. A DIMM has all of it.
+	// Size is the device's capacity. A DIMM always provides all of it.
 	Size uint64
 
-	// Block is the unit that the guest takes and gives, Requested what it was asked
-	// to have, and Current what it has: for virtio-mem only.
+	// Block is the granularity, Requested the size requested from the guest, Current the size the
+	// guest has plugged. Only virtio-mem has them.
 	Block, Requested, Current uint64
 }
 
 // MemoryModel is the kind of a memory device.
 type MemoryModel string
 
-// The kinds of memory devices that guests can grow by.
+// The models of memory devices that can be plugged into a guest.
 const (
 	DIMM      MemoryModel = "dimm"
 	VirtioMem MemoryModel = "virtio-mem"
 )
 
-// Bandwidth is what the vCPUs of a domain may use of the host's CPUs. libvirt holds
-// each vCPU to it, not their sum.
+// Bandwidth is the limit of a domain's vCPUs on the host's CPUs. libvirt applies the quota to each
+// vCPU, not to their sum.
 type Bandwidth struct {
-	// Quota is how long each vCPU may run in each Period. Quota is Unlimited if it may
-	// always run.
+	// Quota is the run time allowed to each vCPU in each Period. It is Unlimited without a limit.
 	Period, Quota time.Duration
 
 	// Shares is the weight against other domains: cpu.weight with cgroup v2.
 	Shares uint64
 
-	// Supported tells whether libvirt can change it: not in session mode.
+	// Supported reports whether libvirt can change the bandwidth. In session mode it cannot.
 	Supported bool
 }
 
-// Unlimited is the Quota of vCPUs that may always run. libvirt is told 17592186044415
-// for it, which all its versions take, and tells -1, 0 or that.
+// Unlimited is the Quota of vCPUs without a limit. Package libvirt writes it as 17592186044415,
+// which all versions of libvirt accept. libvirt may report it as -1, 0 or 17592186044415.
 const Unlimited time.Duration = -1

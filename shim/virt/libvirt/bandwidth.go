@@ -13,25 +13,33 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// unlimitedQuota is the most that libvirt takes for a quota, 2^44-1. It means no limit
-// and works everywhere: of -1 libvirt 8.9 and older make what cgroup v2 refuses
-// (libvirt's issue 324), and 0 leaves the quota as it is.
+// unlimitedQuota is libvirt's largest quota, 2^44-1. It means "no limit" in every version. -1 fails
+// with cgroup v2 in libvirt 8.9 and older (libvirt issue 324), and 0 keeps the current quota.
 const unlimitedQuota = 17592186044415
 
-// SetBandwidth sets all in one call.
+// SetBandwidth sets all fields in one call.
 func (d *domain) SetBandwidth(ctx context.Context, b virt.Bandwidth) error {
 	params, err := schedulerParameters(b)
 	if err != nil {
 		return fmt.Errorf("domain %s: set CPU bandwidth: %w", d.name, err)
 	}
-	action := fmt.Sprintf("set CPU bandwidth to period %s, quota %s, shares %d", b.Period, b.Quota, b.Shares)
-	return d.change(ctx, action, func(handle *libvirt.Domain, impact libvirt.DomainModificationImpact) error {
-		return asNoCgroup(handle, handle.SetSchedulerParametersFlags(params, impact))
-	})
+	action := fmt.Sprintf(
+		"set CPU bandwidth to period %s, quota %s, shares %d",
+		b.Period,
+		b.Quota,
+		b.Shares,
+	)
+	return d.change(
+		ctx,
+		action,
+		func(handle *libvirt.Domain, impact libvirt.DomainModificationImpact) error {
+			return asNoCgroup(handle, handle.SetSchedulerParametersFlags(params, impact))
+		},
+	)
 }
 
-// withoutCgroup tells a domain whose libvirt may not use the CPU controller from one
-// that does not run: libvirt has one code for both.
+// asNoCgroup adds [virt.ErrUnsupported] if libvirt cannot use the CPU controller. libvirt has one
+// error code for this case and for a domain that does not run.
 func asNoCgroup(handle *libvirt.Domain, err error) error {
 	if !hasCode(err, libvirt.ERR_OPERATION_INVALID) {
 		return err
@@ -45,7 +53,7 @@ func asNoCgroup(handle *libvirt.Domain, err error) error {
 func schedulerParameters(b virt.Bandwidth) (*libvirt.DomainSchedulerParameters, error) {
 	switch {
 	case b.Period == 0 && b.Quota == 0 && b.Shares == 0:
-		return nil, errors.New("neither period, quota nor shares")
+		return nil, errors.New("want at least one of period, quota and shares")
 	case b.Period < 0 || b.Period%time.Microsecond != 0:
 		return nil, fmt.Errorf("period %d ns: want whole microseconds", b.Period)
 	case b.Quota != virt.Unlimited && (b.Quota < 0 || b.Quota%time.Microsecond != 0):
@@ -62,11 +70,12 @@ func schedulerParameters(b virt.Bandwidth) (*libvirt.DomainSchedulerParameters, 
 	return p, nil
 }
 
-// bandwidth reads what libvirt can change. Without a cgroup there is nothing; the test
-// driver does not take the binding's flags.
+// readBandwidth reads the scheduler parameters. It returns a zero Bandwidth for a domain without a
+// cgroup, and with libvirt's test driver, which rejects the binding's flags.
 func readBandwidth(handle *libvirt.Domain) (virt.Bandwidth, error) {
 	params, err := handle.GetSchedulerParametersFlags(libvirt.DOMAIN_AFFECT_CURRENT)
-	if hasCode(err, libvirt.ERR_OPERATION_UNSUPPORTED, libvirt.ERR_NO_SUPPORT, libvirt.ERR_OPERATION_INVALID, libvirt.ERR_INVALID_ARG) {
+	if hasCode(err, libvirt.ERR_OPERATION_UNSUPPORTED, libvirt.ERR_NO_SUPPORT,
+		libvirt.ERR_OPERATION_INVALID, libvirt.ERR_INVALID_ARG) {
 		return virt.Bandwidth{}, nil
 	}
 	if err != nil {
@@ -80,7 +89,7 @@ func bandwidthFromParameters(p *libvirt.DomainSchedulerParameters) virt.Bandwidt
 		Period: time.Duration(p.VcpuPeriod) * time.Microsecond,
 		Quota:  virt.Unlimited,
 		Shares: p.CpuShares,
-		// Other hypervisors have other parameters.
+		// Other hypervisors have other scheduler parameters.
 		Supported: p.VcpuPeriodSet && p.VcpuQuotaSet,
 	}
 	if p.VcpuQuota > 0 && p.VcpuQuota < unlimitedQuota {

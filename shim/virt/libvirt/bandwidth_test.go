@@ -17,10 +17,29 @@ func TestSchedulerParameters(t *testing.T) {
 		bandwidth virt.Bandwidth
 		want      libvirt.DomainSchedulerParameters
 	}{
-		"all":          {virt.Bandwidth{Period: 100 * time.Millisecond, Quota: 50 * time.Millisecond, Shares: 10}, libvirt.DomainSchedulerParameters{VcpuPeriodSet: true, VcpuPeriod: 100000, VcpuQuotaSet: true, VcpuQuota: 50000, CpuSharesSet: true, CpuShares: 10}},
-		"quota alone":  {virt.Bandwidth{Quota: time.Millisecond}, libvirt.DomainSchedulerParameters{VcpuQuotaSet: true, VcpuQuota: 1000}},
-		"shares alone": {virt.Bandwidth{Shares: 2}, libvirt.DomainSchedulerParameters{CpuSharesSet: true, CpuShares: 2}},
-		"no limit":     {virt.Bandwidth{Quota: virt.Unlimited}, libvirt.DomainSchedulerParameters{VcpuQuotaSet: true, VcpuQuota: 17592186044415}},
+		"all": {
+			virt.Bandwidth{
+				Period: 100 * time.Millisecond,
+				Quota:  50 * time.Millisecond,
+				Shares: 10,
+			},
+			libvirt.DomainSchedulerParameters{
+				VcpuPeriodSet: true, VcpuPeriod: 100000, VcpuQuotaSet: true, VcpuQuota: 50000,
+				CpuSharesSet: true, CpuShares: 10,
+			},
+		},
+		"quota alone": {
+			virt.Bandwidth{Quota: time.Millisecond},
+			libvirt.DomainSchedulerParameters{VcpuQuotaSet: true, VcpuQuota: 1000},
+		},
+		"shares alone": {
+			virt.Bandwidth{Shares: 2},
+			libvirt.DomainSchedulerParameters{CpuSharesSet: true, CpuShares: 2},
+		},
+		"no limit": {
+			virt.Bandwidth{Quota: virt.Unlimited},
+			libvirt.DomainSchedulerParameters{VcpuQuotaSet: true, VcpuQuota: 17592186044415},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := schedulerParameters(c.bandwidth)
@@ -34,11 +53,21 @@ func TestSchedulerParameters(t *testing.T) {
 	}
 }
 
-// What libvirt's versions tell of vCPUs that may always run.
+// libvirt's versions report an unlimited quota in three ways.
 func TestUnlimitedQuota(t *testing.T) {
 	for _, quota := range []int64{-1, 0, 17592186044415} {
-		got := bandwidthFromParameters(&libvirt.DomainSchedulerParameters{VcpuPeriodSet: true, VcpuPeriod: 100000, VcpuQuotaSet: true, VcpuQuota: quota})
-		if want := (virt.Bandwidth{Period: 100 * time.Millisecond, Quota: virt.Unlimited, Supported: true}); got != want {
+		got := bandwidthFromParameters(
+			&libvirt.DomainSchedulerParameters{
+				VcpuPeriodSet: true,
+				VcpuPeriod:    100000,
+				VcpuQuotaSet:  true,
+				VcpuQuota:     quota,
+			},
+		)
+		want := virt.Bandwidth{
+			Period: 100 * time.Millisecond, Quota: virt.Unlimited, Supported: true,
+		}
+		if got != want {
 			t.Errorf("quota %d: %+v, want %+v", quota, got, want)
 		}
 	}

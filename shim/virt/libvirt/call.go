@@ -12,8 +12,8 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// call runs f, which calls libvirt, in a goroutine of its own, and returns before it
-// does if ctx is done.
+// call runs f in a goroutine of its own, because calls of libvirt cannot be interrupted. It returns
+// early if ctx ends. f then runs on.
 func (c *connection) call(ctx context.Context, f func(*link) error) error {
 	if err := c.callSlots.Acquire(ctx, 1); err != nil {
 		return err
@@ -38,7 +38,7 @@ func (c *connection) call(ctx context.Context, f func(*link) error) error {
 	}
 }
 
-// hold returns the link, and keeps it open until its calls.Done.
+// acquireLink returns the current link. The link stays open until the caller calls its calls.Done.
 func (c *connection) acquireLink() (*link, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -49,13 +49,15 @@ func (c *connection) acquireLink() (*link, error) {
 	return c.link, nil
 }
 
-// explained also knows an error for the connection's that does not say so.
+// classified is the function classified, and also detects a broken connection behind an error of
+// another kind.
 func (l *link) classified(err error) error {
 	if err == nil {
 		return nil
 	}
 	err = classified(err)
-	if alive, broken := l.conn.IsAlive(); (broken != nil || !alive) && !errors.Is(err, virt.ErrConnection) {
+	if alive, broken := l.conn.IsAlive(); (broken != nil || !alive) &&
+		!errors.Is(err, virt.ErrConnection) {
 		return fmt.Errorf("%w: %w", virt.ErrConnection, err)
 	}
 	return err
@@ -99,7 +101,7 @@ func (c *connection) Domains(ctx context.Context) ([]virt.Domain, error) {
 	return found, nil
 }
 
-// adopt frees libvirt's handle: a domain outlives the link.
+// newDomain makes a domain from libvirt's handle and frees the handle: a domain outlives the link.
 func (c *connection) newDomain(d *libvirt.Domain) (*domain, error) {
 	defer func() { _ = d.Free() }()
 	uuid, err := d.GetUUIDString()
@@ -110,8 +112,8 @@ func (c *connection) newDomain(d *libvirt.Domain) (*domain, error) {
 	return &domain{c: c, uuid: uuid, name: name, startID: startID(d)}, err
 }
 
-// startOf is the ID of a domain that runs, else 0. libvirt begins with 1, and keeps it when
-// it is restarted itself.
+// startID returns the ID of a running domain, or 0. libvirt assigns a new ID to each start,
+// beginning with 1. The ID survives a restart of libvirtd.
 func startID(d *libvirt.Domain) uint {
 	id, err := d.GetID()
 	if err != nil {

@@ -13,13 +13,18 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt/virttest"
 )
 
-// libvirt's own fake knows vCPUs and a balloon, and that is all.
+// libvirt's test driver supports vCPUs and a balloon only.
 func TestTestDriverConformance(t *testing.T) {
 	virttest.Run(t, func(t *testing.T) virttest.Fixture {
 		c := open(t, "test:///default", Options{})
 		return virttest.Fixture{
-			Connection: c, Domain: testDriverDomain(t, c), VCPUs: true, Unplug: true,
-			Defined: func(t *testing.T) virt.State { return readDefined(t, c.(*connection).link.conn, "vm-1") },
+			Connection: c,
+			Domain:     testDriverDomain(t, c),
+			VCPUs:      true,
+			Unplug:     true,
+			Defined: func(t *testing.T) virt.State {
+				return readDefined(t, c.(*connection).link.conn, "vm-1")
+			},
 			Restart: func(t *testing.T) { startAgain(t, c.(*connection).link.conn, "vm-1") },
 		}
 	})
@@ -34,20 +39,30 @@ func TestQEMUConformance(t *testing.T) {
 	virttest.Run(t, func(t *testing.T) virttest.Fixture {
 		c := open(t, d.URI, Options{MaxBackoff: shortPause})
 		return virttest.Fixture{
-			Connection: c, Domain: bootDefined(t, d, c, v), Defined: func(t *testing.T) virt.State { return readDefinedOf(t, d) }, VCPUs: true, Unplug: d.UnplugsVCPUs(t), Agent: true, VirtioMem: "virtiomem0",
-			DIMM: 128 << 20, Balloon: true, Bandwidth: d.HasCPUController(), ACPI: true,
+			Connection: c,
+			Domain:     bootDefined(t, d, c, v),
+			Defined:    func(t *testing.T) virt.State { return readDefinedOf(t, d) },
+			VCPUs:      true,
+			Unplug:     d.UnplugsVCPUs(t),
+			Agent:      true,
+			VirtioMem:  "virtiomem0",
+			DIMM:       128 << 20,
+			Balloon:    true,
+			Bandwidth:  d.HasCPUController(),
+			ACPI:       true,
 			Restart: func(t *testing.T) {
 				d.WithConnect(t, func(conn *libvirt.Connect) error {
 					startAgain(t, conn, libvirttest.Name)
 					return nil
 				})
 			},
-			StopLibvirt: func(t *testing.T) { d.SignalLibvirtd(t, syscall.SIGKILL) }, StartLibvirt: func(t *testing.T) { d.StartLibvirtd(t) },
+			StopLibvirt:  func(t *testing.T) { d.SignalLibvirtd(t, syscall.SIGKILL) },
+			StartLibvirt: func(t *testing.T) { d.StartLibvirtd(t) },
 		}
 	})
 }
 
-// ofTestDriver makes a domain with room: the one that is there has none.
+// startAgain starts a defined domain that is off.
 func startAgain(t *testing.T, conn *libvirt.Connect, name string) {
 	t.Helper()
 	handle, err := conn.LookupDomainByName(name)
@@ -56,6 +71,7 @@ func startAgain(t *testing.T, conn *libvirt.Connect, name string) {
 	must(t, handle.Create())
 }
 
+// testDriverDomain creates a domain with spare vCPUs. The test driver's own domain has none.
 func testDriverDomain(t *testing.T, c virt.Connection) virt.Domain {
 	t.Helper()
 	handle, err := c.(*connection).link.conn.DomainDefineXML(`<domain type='test'><name>vm-1</name>
@@ -66,7 +82,7 @@ func testDriverDomain(t *testing.T, c virt.Connection) virt.Domain {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { // the driver lives as long as this process
+	t.Cleanup(func() { // the driver keeps its domains until this process ends
 		_ = handle.Destroy()
 		if err := handle.Undefine(); err != nil {
 			t.Error(err)

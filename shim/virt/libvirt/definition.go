@@ -12,11 +12,11 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// definition is a domain's XML, as libvirt writes it: all amounts are KiB.
+// definition is a domain's XML as libvirt writes it. All amounts are KiB.
 type definition struct {
 	libvirtxml.Domain
 
-	// current is what each memory device has: libvirtxml does not read it.
+	// current is the current size of each memory device. libvirtxml does not parse it.
 	current []amount
 }
 
@@ -44,7 +44,7 @@ func parseDefinition(text string) (definition, error) {
 	return def, def.check()
 }
 
-// check refuses what libvirt does not write, so that it is not misread.
+// check rejects XML that libvirt does not write, so that amounts are never misread.
 func (def definition) check() error {
 	if def.Memory == nil || def.VCPU == nil {
 		return errors.New("read the domain's XML: it has no memory or no vcpu element")
@@ -92,7 +92,7 @@ func (def definition) memoryDevices() []libvirtxml.DomainMemorydev {
 	return def.Devices.Memorydevs
 }
 
-// state is all that a definition tells of a domain.
+// state returns the part of a domain's state that its definition holds.
 func (def definition) state() virt.State {
 	return virt.State{
 		UUID:   def.UUID,
@@ -103,7 +103,11 @@ func (def definition) state() virt.State {
 }
 
 func (def definition) vcpus() virt.VCPUs {
-	v := virt.VCPUs{Plugged: int(def.VCPU.Current), Maximum: int(def.VCPU.Value), Online: virt.Unknown}
+	v := virt.VCPUs{
+		Plugged: int(def.VCPU.Current),
+		Maximum: int(def.VCPU.Value),
+		Online:  virt.Unknown,
+	}
 	if v.Plugged == 0 {
 		v.Plugged = v.Maximum
 	}
@@ -130,7 +134,8 @@ func (def definition) memory() virt.Memory {
 	if current := def.CurrentMemory; current != nil {
 		m.Balloon = fromKiB(current.Value)
 	}
-	m.Ballooned = def.Devices != nil && def.Devices.MemBalloon != nil && def.Devices.MemBalloon.Model != "none"
+	m.Ballooned = def.Devices != nil && def.Devices.MemBalloon != nil &&
+		def.Devices.MemBalloon.Model != "none"
 	return m
 }
 
@@ -166,21 +171,39 @@ func (def definition) devices() []virt.MemoryDevice {
 // device finds a memory device by its alias.
 func (def definition) device(alias string) (libvirtxml.DomainMemorydev, error) {
 	all := def.memoryDevices()
-	at := slices.IndexFunc(all, func(m libvirtxml.DomainMemorydev) bool { return m.Alias != nil && m.Alias.Name == alias })
+	at := slices.IndexFunc(
+		all,
+		func(m libvirtxml.DomainMemorydev) bool { return m.Alias != nil && m.Alias.Name == alias },
+	)
 	if at < 0 {
-		return libvirtxml.DomainMemorydev{}, fmt.Errorf("memory device %q: %w", alias, virt.ErrNoDevice)
+		return libvirtxml.DomainMemorydev{}, fmt.Errorf(
+			"memory device %q: %w",
+			alias,
+			virt.ErrNoDevice,
+		)
 	}
 	return all[at], nil
 }
 
-// like finds the device of a definition that is a running domain's: the one at the
-// same address, or else one of the same kind, cell and size that is no other device's:
-// a definition loses a DIMM before the guest does, which may be asked again.
-func (def definition) counterpart(device libvirtxml.DomainMemorydev, live definition) (libvirtxml.DomainMemorydev, bool) {
+// counterpart finds the device of a stored definition that corresponds to a running domain's
+// device. The first choice is the same address. The second is a device of the same model, cell and
+// size whose address no live device has. Without this check a repeated DetachDIMM would remove a
+// different DIMM: the definition loses the DIMM before the guest releases it.
+func (def definition) counterpart(
+	device libvirtxml.DomainMemorydev,
+	live definition,
+) (libvirtxml.DomainMemorydev, bool) {
 	all := def.memoryDevices()
-	at := slices.IndexFunc(all, func(m libvirtxml.DomainMemorydev) bool { return sameKind(m, device) && sameAddress(m, device) })
+	at := slices.IndexFunc(
+		all,
+		func(m libvirtxml.DomainMemorydev) bool {
+			return sameKind(m, device) && sameAddress(m, device)
+		},
+	)
 	if at < 0 {
-		at = slices.IndexFunc(all, func(m libvirtxml.DomainMemorydev) bool { return sameKind(m, device) && !live.hasDeviceAtAddressOf(m) })
+		at = slices.IndexFunc(all, func(m libvirtxml.DomainMemorydev) bool {
+			return sameKind(m, device) && !live.hasDeviceAtAddressOf(m)
+		})
 	}
 	if at < 0 {
 		return libvirtxml.DomainMemorydev{}, false
@@ -189,14 +212,18 @@ func (def definition) counterpart(device libvirtxml.DomainMemorydev, live defini
 }
 
 func (def definition) hasDeviceAtAddressOf(device libvirtxml.DomainMemorydev) bool {
-	return slices.ContainsFunc(def.memoryDevices(), func(m libvirtxml.DomainMemorydev) bool { return sameAddress(m, device) })
+	return slices.ContainsFunc(
+		def.memoryDevices(),
+		func(m libvirtxml.DomainMemorydev) bool { return sameAddress(m, device) },
+	)
 }
 
 func sameKind(a, b libvirtxml.DomainMemorydev) bool {
-	return a.Model == b.Model && *a.Target.Size == *b.Target.Size && reflect.DeepEqual(a.Target.Node, b.Target.Node)
+	return a.Model == b.Model && *a.Target.Size == *b.Target.Size &&
+		reflect.DeepEqual(a.Target.Node, b.Target.Node)
 }
 
-// sameAddress leaves a DIMM's base alone: only a running domain has it.
+// sameAddress compares a DIMM's slot only: the base address exists only in a running domain.
 func sameAddress(a, b libvirtxml.DomainMemorydev) bool {
 	if a.Address == nil || b.Address == nil {
 		return false
@@ -209,7 +236,7 @@ func sameAddress(a, b libvirtxml.DomainMemorydev) bool {
 
 func fromKiB[N uint | uint64](amount N) uint64 { return uint64(amount) << 10 }
 
-// toKiB refuses what libvirt would round.
+// toKiB rejects amounts that libvirt would round.
 func toKiB(bytes uint64) (uint64, error) {
 	if bytes%(1<<10) != 0 {
 		return 0, fmt.Errorf("%d bytes: want a multiple of 1024", bytes)
@@ -223,6 +250,8 @@ func (def definition) agentConnected() bool {
 		return false
 	}
 	return slices.ContainsFunc(def.Devices.Channels, func(c libvirtxml.DomainChannel) bool {
-		return c.Target != nil && c.Target.VirtIO != nil && c.Target.VirtIO.Name == "org.qemu.guest_agent.0" && c.Target.VirtIO.State == "connected"
+		return c.Target != nil && c.Target.VirtIO != nil &&
+			c.Target.VirtIO.Name == "org.qemu.guest_agent.0" &&
+			c.Target.VirtIO.State == "connected"
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// resized is what libvirt 9.0 wrote of a domain of the tests that had been resized.
+// resized returns the XML that libvirt 9.0 wrote for a resized test domain.
 func resized(t testing.TB) string {
 	t.Helper()
 	text, err := os.ReadFile("testdata/resized.xml")
@@ -31,9 +31,21 @@ func TestDefinition(t *testing.T) {
 		Name: "vm-1", UUID: "5530f9f3-5627-4dec-933e-74ce04c51e18",
 		VCPUs: virt.VCPUs{Plugged: 3, Boot: 1, Maximum: 16, Online: virt.Unknown},
 		Memory: virt.Memory{
-			Boot: 160 * mib, Maximum: 1024 * mib, Slots: 3, Cells: 1, Balloon: 352 * mib, Ballooned: true,
+			Boot:      160 * mib,
+			Maximum:   1024 * mib,
+			Slots:     3,
+			Cells:     1,
+			Balloon:   352 * mib,
+			Ballooned: true,
 			Devices: []virt.MemoryDevice{
-				{Alias: "virtiomem0", Model: virt.VirtioMem, Size: 256 * mib, Block: 2 * mib, Requested: 64 * mib, Current: 64 * mib},
+				{
+					Alias:     "virtiomem0",
+					Model:     virt.VirtioMem,
+					Size:      256 * mib,
+					Block:     2 * mib,
+					Requested: 64 * mib,
+					Current:   64 * mib,
+				},
 				{Alias: "dimm0", Model: virt.DIMM, Size: 128 * mib},
 			},
 		},
@@ -48,13 +60,29 @@ func TestDefinition(t *testing.T) {
 
 func TestInvalidDefinition(t *testing.T) {
 	for name, c := range map[string]struct{ old, now, want string }{
-		"another document":    {"<domain", "", "but have <name>"},
-		"another unit":        {"<memory unit='KiB'>", "<memory unit='MiB'>", `unit "MiB": want KiB`},
-		"a device's unit":     {"<size unit='KiB'>", "<size unit='G'>", `unit "G": want KiB`},
-		"of a request":        {"<requested unit='KiB'>", "<requested unit='G'>", `unit "G": want KiB`},
-		"of what there is":    {"<current unit='KiB'>", "<current unit='G'>", `unit "G": want KiB`},
-		"no memory":           {"memory unit='KiB'>557056</memory", "else/", "no memory or no vcpu"},
-		"a device of no size": {"<size unit='KiB'>131072</size>", "", "no size"},
+		"another document": {"<domain", "", "but have <name>"},
+		"another unit": {
+			"<memory unit='KiB'>",
+			"<memory unit='MiB'>",
+			`unit "MiB": want KiB`,
+		},
+		"a device's unit": {"<size unit='KiB'>", "<size unit='G'>", `unit "G": want KiB`},
+		"a request's unit": {
+			"<requested unit='KiB'>",
+			"<requested unit='G'>",
+			`unit "G": want KiB`,
+		},
+		"a current size's unit": {
+			"<current unit='KiB'>",
+			"<current unit='G'>",
+			`unit "G": want KiB`,
+		},
+		"no memory": {
+			"memory unit='KiB'>557056</memory",
+			"else/",
+			"no memory or no vcpu",
+		},
+		"a device without size": {"<size unit='KiB'>131072</size>", "", "no size"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := parseDefinition(strings.Replace(resized(t), c.old, c.now, 1))
@@ -65,13 +93,16 @@ func TestInvalidDefinition(t *testing.T) {
 	}
 }
 
-// What a running domain has is found in its definition, where it has no alias.
+// A running domain's device is found in the stored definition, which has no aliases.
 func TestCounterpart(t *testing.T) {
 	live, err := parseDefinition(resized(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defined, err := parseDefinition(strings.NewReplacer("<alias name='dimm0'/>", "", " base='0x100000000'", "").Replace(resized(t)))
+	defined, err := parseDefinition(
+		strings.NewReplacer("<alias name='dimm0'/>", "", " base='0x100000000'", "").
+			Replace(resized(t)),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,20 +110,31 @@ func TestCounterpart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found, ok := defined.counterpart(device, live); !ok || found.Alias != nil || found.Target.Size.Value != 131072 {
+	if found, ok := defined.counterpart(
+		device,
+		live,
+	); !ok || found.Alias != nil ||
+		found.Target.Size.Value != 131072 {
 		t.Errorf("found %+v, %t, want the DIMM", found, ok)
 	}
 	larger := device
-	larger.Target = &libvirtxml.DomainMemorydevTarget{Size: &libvirtxml.DomainMemorydevTargetSize{Value: 131073, Unit: "KiB"}, Node: device.Target.Node}
+	larger.Target = &libvirtxml.DomainMemorydevTarget{
+		Size: &libvirtxml.DomainMemorydevTargetSize{Value: 131073, Unit: "KiB"},
+		Node: device.Target.Node,
+	}
 	if found, ok := defined.counterpart(larger, live); ok {
-		t.Errorf("found %+v, which has another size", found)
+		t.Errorf("found %+v, want none: it has another size", found)
 	}
 	second := slotted(device, 1)
-	if found, ok := defined.counterpart(second, definition{}); !ok || found.Target.Size.Value != 131072 {
-		t.Errorf("found %+v, %t, want the DIMM, which is only in another slot", found, ok)
+	if found, ok := defined.counterpart(
+		second,
+		definition{},
+	); !ok ||
+		found.Target.Size.Value != 131072 {
+		t.Errorf("found %+v, %t, want the DIMM in the other slot", found, ok)
 	}
 	if found, ok := defined.counterpart(second, live); ok {
-		t.Errorf("found %+v, which is another DIMM's", found)
+		t.Errorf("found %+v, want none: it belongs to another DIMM", found)
 	}
 }
 
@@ -104,7 +146,10 @@ func slotted(dimm libvirtxml.DomainMemorydev, slot uint) libvirtxml.DomainMemory
 func FuzzDefinition(f *testing.F) {
 	f.Add(resized(f))
 	f.Add("<domain><memory>1</memory><vcpu>1</vcpu></domain>")
-	f.Add("<domain><memory>1</memory><vcpu>1</vcpu><devices><memory model='dimm'><target><size>2</size></target></memory></devices></domain>")
+	f.Add(
+		"<domain><memory>1</memory><vcpu>1</vcpu><devices>" +
+			"<memory model='dimm'><target><size>2</size></target></memory></devices></domain>",
+	)
 	f.Fuzz(func(t *testing.T, text string) {
 		def, err := parseDefinition(text)
 		if err != nil {
@@ -112,7 +157,7 @@ func FuzzDefinition(f *testing.F) {
 		}
 		s := def.state()
 		if len(s.Memory.Devices) != len(def.memoryDevices()) || s.VCPUs.Boot > s.VCPUs.Plugged {
-			t.Errorf("%+v makes no sense", s)
+			t.Errorf("inconsistent state %+v", s)
 		}
 		def.agentConnected()
 	})

@@ -1,29 +1,28 @@
-// Package libvirt is [github.com/mooring-vm/mooring/shim/virt] by libvirt: of any
-// hypervisor that it manages, but with QEMU in mind.
+// Package libvirt implements [github.com/mooring-vm/mooring/shim/virt] with libvirt. It is made for
+// QEMU and works with other drivers as far as they support the calls.
 //
-// It opens libvirt.so.0 when it is first used, and needs cgo and the build tag
-// libvirt_dlopen, which hack/env.sh sets; no header of libvirt. Built without them it
-// is there, but [Open] returns an error.
+// It loads libvirt.so.0 on first use. It needs cgo and the build tag libvirt_dlopen, which
+// hack/env.sh sets, but no libvirt headers. Built without them, [Open] returns an error,
+// and TestRealLibvirt fails and lists the tests it stands for.
 //
 // # Events
 //
-// libvirt has one event loop for each process. A main calls [StartEvents] before
-// [Open]: without events a connection is not seen to be lost, and [Open] refuses.
+// libvirt has one event loop per process. A main program calls [StartEvents] before [Open]. Without
+// events a lost connection goes unnoticed, so [Open] fails.
 //
-// There is no event of vCPUs that are plugged, of what a guest makes of them, of
-// bandwidth, and of the end of a migration where the domain runs on: who waits for those
-// has to look again.
+// libvirt has no events for plugged vCPUs and the guest's use of them, for bandwidth, and for the
+// end of a migration after which the domain keeps running. Callers must poll for those changes.
 //
 // # Definitions
 //
-// What changes a running domain changes its definition in the same call of libvirt's,
-// if it has one; a transient domain has none. A virtio-mem request and the unplug of a
-// DIMM take a second call: the error says "in its definition" if that one failed.
+// Each change of a running domain also changes its definition, in the same libvirt call if
+// possible. A transient domain has no definition. A virtio-mem request and the unplug of a DIMM
+// need a second call. If that call fails, the error says "in its definition".
 //
 // # Calls that hang
 //
-// libvirt's calls cannot be ended. Each runs in a goroutine that stays until libvirt
-// answers, also when the context of the caller is done before. There are at most
-// [Options.Calls] of them at a time: more wait for their turn or for their context.
-// The guest agent is asked at most once at a time for each domain.
+// libvirt's calls cannot be interrupted. Each runs in a goroutine that stays until libvirt answers,
+// even after the caller's context ends. At most [Options.MaxCalls] run at a time. More callers
+// wait for a free slot or for their context. For each domain at most one query to the guest agent
+// runs at a time.
 package libvirt

@@ -12,17 +12,21 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// domain is a domain of any link: it is looked up once in each.
+// domain is a domain on any link. Each link looks it up once.
 type domain struct {
 	c          *connection
 	uuid, name string
-	startID    uint // libvirt's ID, which each start has its own of; 0: it did not run when it was found
+	startID    uint // libvirt's ID, new for each start; 0 if the domain was off when found
 }
 
 var _ virt.Domain = (*domain)(nil)
 
-// do calls libvirt about the domain. The error says what was being done.
-func (d *domain) withHandle(ctx context.Context, action string, f func(*libvirt.Domain) error) error {
+// withHandle calls f with libvirt's handle of the domain. action describes f in errors.
+func (d *domain) withHandle(
+	ctx context.Context,
+	action string,
+	f func(*libvirt.Domain) error,
+) error {
 	err := d.c.call(ctx, func(l *link) error {
 		handle, err := l.handle(d.uuid)
 		if err != nil {
@@ -36,8 +40,8 @@ func (d *domain) withHandle(ctx context.Context, action string, f func(*libvirt.
 	return nil
 }
 
-// notRunning tells a domain that does not run from the other reasons that libvirt has
-// one code for.
+// asNotRunning adds [virt.ErrNotRunning] if the domain does not run. libvirt has one error code for
+// this and other cases.
 func asNotRunning(handle *libvirt.Domain, err error) error {
 	if !hasCode(err, libvirt.ERR_OPERATION_INVALID) {
 		return err
@@ -48,9 +52,11 @@ func asNotRunning(handle *libvirt.Domain, err error) error {
 	return err
 }
 
-// change does what changes the domain, and its definition if it has one of its own: a
-// transient domain has none.
-func (d *domain) change(ctx context.Context, action string, f func(*libvirt.Domain, libvirt.DomainModificationImpact) error) error {
+// change calls f to change the domain, and its definition if it has one. A transient domain has
+// none.
+func (d *domain) change(ctx context.Context, action string,
+	f func(*libvirt.Domain, libvirt.DomainModificationImpact) error,
+) error {
 	defer d.c.hub.Notify(d.uuid)
 	return d.withHandle(ctx, action, func(handle *libvirt.Domain) error {
 		persistent, err := handle.IsPersistent()
@@ -64,7 +70,7 @@ func (d *domain) change(ctx context.Context, action string, f func(*libvirt.Doma
 	})
 }
 
-// XML returns the definition of the running domain.
+// XML returns the XML of the running domain.
 func (d *domain) XML(ctx context.Context) (string, error) {
 	var text string
 	err := d.withHandle(ctx, "read its XML", func(handle *libvirt.Domain) (err error) {
@@ -72,24 +78,28 @@ func (d *domain) XML(ctx context.Context) (string, error) {
 		return err
 	})
 	if err != nil {
-		return "", err // what ctx ended may still write to text
+		return "", err // an abandoned call may still write text
 	}
 	return text, nil
 }
 
-// SetVCPUs plugs or unplugs vCPUs. libvirt waits 5 s for the guest to give one back;
-// the error is [virt.ErrUnconfirmed] then. What is added to the definition can be
-// unplugged after the next start, too.
+// SetVCPUs plugs or unplugs vCPUs. libvirt waits 5 s for the guest to release a vCPU. After that
+// the error is [virt.ErrUnconfirmed]. vCPUs added to the definition are hot-pluggable, so they can
+// be unplugged after the next start.
 func (d *domain) SetVCPUs(ctx context.Context, n int) error {
 	if n < 1 {
 		return fmt.Errorf("domain %s: set vCPUs to %d: want 1 or more", d.name, n)
 	}
-	return d.change(ctx, fmt.Sprintf("set vCPUs to %d", n), func(handle *libvirt.Domain, impact libvirt.DomainModificationImpact) error {
-		return setVCPUs(handle, n, libvirt.DomainVcpuFlags(impact))
-	})
+	return d.change(
+		ctx,
+		fmt.Sprintf("set vCPUs to %d", n),
+		func(handle *libvirt.Domain, impact libvirt.DomainModificationImpact) error {
+			return setVCPUs(handle, n, libvirt.DomainVcpuFlags(impact))
+		},
+	)
 }
 
-// setVCPUs asks first for what can be unplugged, which is a matter of definitions.
+// setVCPUs first tries with the flag for hot-pluggable vCPUs, which concerns definitions only.
 func setVCPUs(handle *libvirt.Domain, n int, flags libvirt.DomainVcpuFlags) error {
 	if flags&libvirt.DOMAIN_VCPU_CONFIG != 0 {
 		err := classified(handle.SetVcpusFlags(uint(n), flags|libvirt.DOMAIN_VCPU_HOTPLUGGABLE))
@@ -100,9 +110,9 @@ func setVCPUs(handle *libvirt.Domain, n int, flags libvirt.DomainVcpuFlags) erro
 	return asUnconfirmedUnplug(handle.SetVcpusFlags(uint(n), flags))
 }
 
-// Shutdown asks the guest in that way and in no other: libvirt would choose. An agent
-// that goes before it has answered, as with a guest that is quick, is
-// [virt.ErrUnconfirmed].
+// Shutdown passes exactly one method to libvirt, because without one libvirt would choose. The
+// error is [virt.ErrUnconfirmed] if the agent's channel closes before the answer, as a fast guest
+// does.
 func (d *domain) Shutdown(ctx context.Context, how virt.Shutdown) error {
 	flags := map[virt.Shutdown]libvirt.DomainShutdownFlags{
 		virt.ACPI:       libvirt.DOMAIN_SHUTDOWN_ACPI_POWER_BTN,
@@ -110,22 +120,32 @@ func (d *domain) Shutdown(ctx context.Context, how virt.Shutdown) error {
 	}
 	flag, ok := flags[how]
 	if !ok {
-		return fmt.Errorf("domain %s: shut down by %q: want %q or %q", d.name, how, virt.ACPI, virt.GuestAgent)
+		return fmt.Errorf(
+			"domain %s: shut down by %q: want %q or %q",
+			d.name,
+			how,
+			virt.ACPI,
+			virt.GuestAgent,
+		)
 	}
-	return d.withHandle(ctx, "ask the guest to shut down by "+string(how), func(handle *libvirt.Domain) error {
-		return asAgentGone(handle.ShutdownFlags(flag))
-	})
+	return d.withHandle(
+		ctx,
+		"ask the guest to shut down by "+string(how),
+		func(handle *libvirt.Domain) error {
+			return asAgentGone(handle.ShutdownFlags(flag))
+		},
+	)
 }
 
-// Destroy ends QEMU with SIGTERM and, when that does not end it, with SIGKILL: without
-// libvirt's flag "graceful", which leaves it running then.
+// Destroy ends QEMU with SIGTERM and then with SIGKILL. It does not set libvirt's flag "graceful",
+// which would leave out the SIGKILL.
 func (d *domain) Destroy(ctx context.Context) error {
 	return d.withHandle(ctx, "destroy it", func(handle *libvirt.Domain) error {
 		return handle.DestroyFlags(libvirt.DOMAIN_DESTROY_DEFAULT)
 	})
 }
 
-// Changed tells of libvirt's events, and of what was changed here.
+// Changed receives after each event of libvirt and after each change made through this connection.
 func (d *domain) Changed(ctx context.Context) (<-chan struct{}, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("domain %s: watch it: %w", d.name, err)

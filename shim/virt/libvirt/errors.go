@@ -13,7 +13,7 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// kinds are the codes that say the same whatever was asked.
+// errorKinds maps the libvirt error codes whose meaning does not depend on the call.
 var errorKinds = map[libvirt.ErrorNumber]error{
 	libvirt.ERR_NO_DOMAIN:             virt.ErrNoDomain,
 	libvirt.ERR_NO_SUPPORT:            virt.ErrUnsupported,
@@ -28,7 +28,7 @@ var errorKinds = map[libvirt.ErrorNumber]error{
 	libvirt.ERR_INVALID_CONN:          virt.ErrConnection,
 }
 
-// explained adds the error that callers tell apart, and keeps libvirt's own.
+// classified adds the matching error of package virt and keeps libvirt's error.
 func classified(err error) error {
 	var already libvirtError
 	var answer libvirt.Error
@@ -48,16 +48,16 @@ func classified(err error) error {
 	return fmt.Errorf("%w: %w", kind, libvirtError{answer})
 }
 
-// unknownFlags is the answer of drivers that can less than QEMU's. There is no code.
+// unknownFlags matches the answer of drivers with fewer features than QEMU's. There is no code.
 var unknownFlags = regexp.MustCompile("^unsupported flags |mutually exclusive$")
 
-// failure is an answer of libvirt, shown in its words.
+// libvirtError is an error of libvirt that prints its message only.
 type libvirtError struct{ answer libvirt.Error }
 
 func (f libvirtError) Error() string { return f.answer.Message }
 func (f libvirtError) Unwrap() error { return f.answer }
 
-// is reports whether libvirt's answer has one of the codes.
+// hasCode reports whether err is a libvirt error with one of the codes.
 func hasCode(err error, codes ...libvirt.ErrorNumber) bool {
 	var answer libvirt.Error
 	if !errors.As(err, &answer) {
@@ -71,8 +71,8 @@ func hasCode(err error, codes ...libvirt.ErrorNumber) bool {
 	return false
 }
 
-// unplugged knows the answer of versions that have no code for an unplug that the guest
-// has not confirmed.
+// asUnconfirmedUnplug adds [virt.ErrUnconfirmed] to an unplug timeout. Older versions of libvirt
+// have no error code for it.
 func asUnconfirmedUnplug(err error) error {
 	if hasCode(err, libvirt.ERR_OPERATION_FAILED) && strings.Contains(err.Error(), "timed out") {
 		return fmt.Errorf("%w: %w", virt.ErrUnconfirmed, classified(err))
@@ -80,9 +80,10 @@ func asUnconfirmedUnplug(err error) error {
 	return err
 }
 
-// agentGone knows the answer for an agent whose channel ended. There is no code.
+// asAgentGone adds [virt.ErrUnconfirmed] if the agent's channel closed. There is no code.
 func asAgentGone(err error) error {
-	if hasCode(err, libvirt.ERR_INTERNAL_ERROR) && strings.Contains(err.Error(), "End of file from agent socket") {
+	if hasCode(err, libvirt.ERR_INTERNAL_ERROR) &&
+		strings.Contains(err.Error(), "End of file from agent socket") {
 		return fmt.Errorf("%w: %w", virt.ErrUnconfirmed, classified(err))
 	}
 	return err

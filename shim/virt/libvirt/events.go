@@ -8,8 +8,8 @@ import (
 	"libvirt.org/go/libvirt"
 )
 
-// watch registers for all that State tells and libvirt has an event for. Changes of
-// tunables have one too, but the binding panics when it comes.
+// registerEvents subscribes to every libvirt event about a part of [virt.State]. Changes of
+// tunables have an event too, but the binding panics on it.
 func (l *link) registerEvents(onEvent func(uuid, event string)) error {
 	for event, register := range l.registrations() {
 		id, err := register(func(d *libvirt.Domain) {
@@ -18,7 +18,7 @@ func (l *link) registerEvents(onEvent func(uuid, event string)) error {
 			}
 		})
 		if hasCode(err, libvirt.ERR_NO_SUPPORT, libvirt.ERR_INVALID_ARG, libvirt.ERR_RPC) {
-			continue // an older libvirt does not know the event
+			continue // older versions of libvirt do not have the event
 		}
 		if err != nil {
 			return fmt.Errorf("register for %s events: %w", event, classified(err))
@@ -28,45 +28,83 @@ func (l *link) registerEvents(onEvent func(uuid, event string)) error {
 	return nil
 }
 
+// domainFunc receives the domain of an event.
 type domainFunc func(*libvirt.Domain)
 
-// registrations have the names of virsh-event(1).
+// registrations lists the functions that subscribe to an event, by its name in virsh-event(1).
 func (l *link) registrations() map[string]func(domainFunc) (int, error) {
+	c := l.conn
 	return map[string]func(domainFunc) (int, error){
-		"lifecycle": func(notify domainFunc) (int, error) {
-			return l.conn.DomainEventLifecycleRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, e *libvirt.DomainEventLifecycle) {
-				if e.Event == libvirt.DOMAIN_EVENT_STARTED {
-					l.replaceHandle(d)
-				}
-				notify(d)
-			})
+		"lifecycle": func(f domainFunc) (int, error) {
+			return c.DomainEventLifecycleRegister(nil, l.onLifecycle(f))
 		},
-		"balloon-change": func(notify domainFunc) (int, error) {
-			return l.conn.DomainEventBalloonChangeRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, _ *libvirt.DomainEventBalloonChange) { notify(d) })
+		"balloon-change": func(f domainFunc) (int, error) {
+			return c.DomainEventBalloonChangeRegister(
+				nil,
+				callback[libvirt.DomainEventBalloonChange](f),
+			)
 		},
-		"memory-device-size-change": func(notify domainFunc) (int, error) {
-			return l.conn.DomainEventMemoryDeviceSizeChangeRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, _ *libvirt.DomainEventMemoryDeviceSizeChange) { notify(d) })
+		"memory-device-size-change": func(f domainFunc) (int, error) {
+			return c.DomainEventMemoryDeviceSizeChangeRegister(
+				nil,
+				callback[libvirt.DomainEventMemoryDeviceSizeChange](f),
+			)
 		},
-		"device-added": func(notify domainFunc) (int, error) {
-			return l.conn.DomainEventDeviceAddedRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, _ *libvirt.DomainEventDeviceAdded) { notify(d) })
+		"device-added": func(f domainFunc) (int, error) {
+			return c.DomainEventDeviceAddedRegister(
+				nil,
+				callback[libvirt.DomainEventDeviceAdded](f),
+			)
 		},
-		"device-removed": func(notify domainFunc) (int, error) {
-			return l.conn.DomainEventDeviceRemovedRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, _ *libvirt.DomainEventDeviceRemoved) { notify(d) })
+		"device-removed": func(f domainFunc) (int, error) {
+			return c.DomainEventDeviceRemovedRegister(
+				nil,
+				callback[libvirt.DomainEventDeviceRemoved](f),
+			)
 		},
-		"device-removal-failed": func(notify domainFunc) (int, error) {
-			return l.conn.DomainEventDeviceRemovalFailedRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, _ *libvirt.DomainEventDeviceRemovalFailed) { notify(d) })
+		"device-removal-failed": func(f domainFunc) (int, error) {
+			return c.DomainEventDeviceRemovalFailedRegister(
+				nil,
+				callback[libvirt.DomainEventDeviceRemovalFailed](f),
+			)
 		},
-		"vcpu-removed": func(notify domainFunc) (int, error) {
-			return l.conn.DomainEventVcpuRemovedRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, _ *libvirt.DomainEventVcpuRemoved) { notify(d) })
+		"vcpu-removed": func(f domainFunc) (int, error) {
+			return c.DomainEventVcpuRemovedRegister(
+				nil,
+				callback[libvirt.DomainEventVcpuRemoved](f),
+			)
 		},
-		"agent-lifecycle": func(notify domainFunc) (int, error) {
-			return l.conn.DomainEventAgentLifecycleRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, _ *libvirt.DomainEventAgentLifecycle) { notify(d) })
+		"agent-lifecycle": func(f domainFunc) (int, error) {
+			return c.DomainEventAgentLifecycleRegister(
+				nil,
+				callback[libvirt.DomainEventAgentLifecycle](f),
+			)
 		},
-		"job-completed": func(notify domainFunc) (int, error) {
-			return l.conn.DomainEventJobCompletedRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, _ *libvirt.DomainEventJobCompleted) { notify(d) })
+		"job-completed": func(f domainFunc) (int, error) {
+			return c.DomainEventJobCompletedRegister(
+				nil,
+				callback[libvirt.DomainEventJobCompleted](f),
+			)
 		},
-		"migration-iteration": func(notify domainFunc) (int, error) {
-			return l.conn.DomainEventMigrationIterationRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, _ *libvirt.DomainEventMigrationIteration) { notify(d) })
+		"migration-iteration": func(f domainFunc) (int, error) {
+			return c.DomainEventMigrationIterationRegister(
+				nil,
+				callback[libvirt.DomainEventMigrationIteration](f),
+			)
 		},
 	}
+}
+
+// onLifecycle also replaces the link's handle when the domain starts.
+func (l *link) onLifecycle(f domainFunc) libvirt.DomainEventLifecycleCallback {
+	return func(_ *libvirt.Connect, d *libvirt.Domain, e *libvirt.DomainEventLifecycle) {
+		if e.Event == libvirt.DOMAIN_EVENT_STARTED {
+			l.replaceHandle(d)
+		}
+		f(d)
+	}
+}
+
+func callback[E any](f domainFunc) func(*libvirt.Connect, *libvirt.Domain, *E) {
+	return func(_ *libvirt.Connect, d *libvirt.Domain, _ *E) { f(d) }
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt/libvirt/libvirttest"
 )
 
-// events are those that a connection is told, by name.
+// events are the names of the events that a connection received.
 type events chan string
 
 func listen(t *testing.T, d *libvirttest.Daemon) events {
@@ -28,17 +28,17 @@ func listen(t *testing.T, d *libvirttest.Daemon) events {
 	return heard
 }
 
-// next waits for one of the events, and leaves out others.
+// next waits for one of the named events and skips others.
 func (e events) next(t *testing.T, names ...string) string {
 	t.Helper()
 	name := e.within(time.Minute, names...)
 	if name == "" {
-		t.Fatalf("libvirt never told of %q", names)
+		t.Fatalf("no event of %q", names)
 	}
 	return name
 }
 
-// within is next for events that may never come; then it is empty.
+// within is next with a time limit. It returns "" after that.
 func (e events) within(bound time.Duration, names ...string) string {
 	timeout := time.After(bound)
 	for {
@@ -53,7 +53,7 @@ func (e events) within(bound time.Duration, names ...string) string {
 	}
 }
 
-// raw changes the domain with a second connection.
+// withDomain calls f with the domain on a second connection.
 func withDomain(t *testing.T, d *libvirttest.Daemon, f func(*libvirt.Domain) error) {
 	t.Helper()
 	d.WithConnect(t, func(conn *libvirt.Connect) error {
@@ -66,9 +66,11 @@ func withDomain(t *testing.T, d *libvirttest.Daemon, f func(*libvirt.Domain) err
 	})
 }
 
-const dimmXML = `<memory model='dimm'><target><size unit='MiB'>128</size><node>0</node></target></memory>`
+const dimmXML = `<memory model='dimm'><target>
+	<size unit='MiB'>128</size><node>0</node>
+</target></memory>`
 
-// request has another connection ask for virtio-mem.
+// request requests virtio-mem memory on a second connection.
 func request(t *testing.T, d *libvirttest.Daemon, bytes uint64) {
 	t.Helper()
 	withDomain(t, d, func(handle *libvirt.Domain) error {
@@ -93,7 +95,7 @@ func detachDIMM(handle *libvirt.Domain) error {
 	return handle.DetachDeviceAlias("dimm0", libvirt.DOMAIN_DEVICE_MODIFY_LIVE)
 }
 
-// Each event that libvirt has and a guest or another connection brings about is heard.
+// Each libvirt event that a guest or another connection can cause arrives.
 func TestEvents(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out with -short: boots a guest")
@@ -104,28 +106,44 @@ func TestEvents(t *testing.T) {
 	heard.next(t, "lifecycle")
 	heard.next(t, "agent-lifecycle")
 	d.AwaitConsole(t, "GUEST cpus=")
-	withDomain(t, d, func(handle *libvirt.Domain) error { return handle.SetMemoryFlags(128<<10, libvirt.DOMAIN_MEM_LIVE) })
+	withDomain(
+		t,
+		d,
+		func(handle *libvirt.Domain) error {
+			return handle.SetMemoryFlags(128<<10, libvirt.DOMAIN_MEM_LIVE)
+		},
+	)
 	heard.next(t, "balloon-change")
 	request(t, d, 64*mib)
 	heard.next(t, "memory-device-size-change")
 	withDomain(t, d, attachDIMM)
 	heard.next(t, "device-added")
-	for tries, removed := 1, false; !removed; tries++ { // a guest that is not ready refuses, or says nothing
+	// A guest that is not ready refuses or stays silent.
+	for tries, removed := 1, false; !removed; tries++ {
 		withDomain(t, d, detachDIMM)
-		removed = heard.within(20*time.Second, "device-removed", "device-removal-failed") == "device-removed"
+		removed = heard.within(
+			20*time.Second,
+			"device-removed",
+			"device-removal-failed",
+		) == "device-removed"
 		if !removed && tries == 10 {
-			t.Fatal("the DIMM was never given back")
+			t.Fatal("the guest did not release the DIMM")
 		}
 	}
 	if d.UnplugsVCPUs(t) && hasVCPUEvents(t, d) {
 		must(t, v.SetVCPUs(t.Context(), 2))
-		awaitState(t, v, "the guest uses them", func(s virt.State, _ error) bool { return s.VCPUs.Online == 2 })
+		awaitState(
+			t,
+			v,
+			"the guest uses the vCPUs",
+			func(s virt.State, _ error) bool { return s.VCPUs.Online == 2 },
+		)
 		must(t, v.SetVCPUs(t.Context(), 1))
 		heard.next(t, "vcpu-removed")
 	}
 }
 
-// tellsOfVCPUs reports whether libvirt's library and daemon are 12.4 or newer.
+// hasVCPUEvents reports whether libvirt's library and daemon are 12.4 or newer.
 func hasVCPUEvents(t *testing.T, d *libvirttest.Daemon) bool {
 	t.Helper()
 	library, err := libvirt.GetVersion()
@@ -163,7 +181,7 @@ func TestMigrationEvents(t *testing.T) {
 	heard.next(t, "job-completed")
 }
 
-// Who looks only when told sees what a guest and other connections do.
+// Changed reports changes made by the guest and by other connections.
 func TestChangedNotices(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out with -short: boots a guest")
@@ -177,7 +195,10 @@ func TestChangedNotices(t *testing.T) {
 	withDomain(t, d, (*libvirt.Domain).Resume)
 	await("it runs", func(s virt.State) bool { return s.Phase == virt.Running })
 	request(t, d, 64*mib)
-	await("the guest has taken memory", func(s virt.State) bool { return s.Memory.Devices[0].Current == 64*mib })
+	await(
+		"the guest has taken memory",
+		func(s virt.State) bool { return s.Memory.Devices[0].Current == 64*mib },
+	)
 	withDomain(t, d, attachDIMM)
 	await("it has a DIMM", func(s virt.State) bool { return len(s.Memory.Devices) == 2 })
 	withDomain(t, d, func(handle *libvirt.Domain) error {
@@ -186,7 +207,8 @@ func TestChangedNotices(t *testing.T) {
 	await("the guest is off", func(s virt.State) bool { return s.Phase == virt.ShutOff })
 }
 
-// whenTold returns what waits until the domain is so, and looks after each notice alone.
+// awaitByNotices returns a function that waits for a condition. It reads the state only after a
+// notice.
 func awaitByNotices(t *testing.T, v virt.Domain) func(what string, is func(virt.State) bool) {
 	t.Helper()
 	changed, err := v.Changed(t.Context())
@@ -198,7 +220,7 @@ func awaitByNotices(t *testing.T, v virt.Domain) func(what string, is func(virt.
 			select {
 			case <-changed:
 			case <-timeout:
-				t.Fatalf("nobody told that %s", condition)
+				t.Fatalf("no notice that %s", condition)
 			}
 			if s, err := v.StateWithoutGuest(t.Context()); err == nil && met(s) {
 				return

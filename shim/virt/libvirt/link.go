@@ -12,21 +12,21 @@ import (
 	"libvirt.org/go/libvirt"
 )
 
-// link is one connection of libvirt's, from its beginning to its loss.
+// link is one connection of libvirt, from its opening to its loss.
 type link struct {
 	conn *libvirt.Connect
 
 	lost     chan struct{} // closed when the connection is
 	loseOnce sync.Once
-	calls    sync.WaitGroup // those under way
+	calls    sync.WaitGroup // calls that have not returned
 
 	mu           sync.Mutex
 	handles      map[string]*libvirt.Domain // by UUID, each with the ID of its start
-	staleHandles []*libvirt.Domain          // of starts before; somebody may be using them
+	staleHandles []*libvirt.Domain          // of earlier starts; calls may still use them
 	callbacks    []int
 }
 
-// connect blocks until libvirt has answered: for as long as a daemon hangs.
+// connect blocks until libvirt answers, without a time limit.
 func connect(uri string, keepAlive time.Duration, onEvent func(uuid, event string)) (*link, error) {
 	conn, err := libvirt.NewConnect(uri)
 	if err != nil {
@@ -42,10 +42,12 @@ func connect(uri string, keepAlive time.Duration, onEvent func(uuid, event strin
 
 func (l *link) prepare(keepAlive time.Duration, onEvent func(uuid, event string)) error {
 	const missed = 3
-	// A driver within the process has no connection that could be lost.
-	err := l.conn.RegisterCloseCallback(func(*libvirt.Connect, libvirt.ConnectCloseReason) { l.lose() })
+	// In-process drivers have no connection to lose.
+	err := l.conn.RegisterCloseCallback(
+		func(*libvirt.Connect, libvirt.ConnectCloseReason) { l.lose() },
+	)
 	if err != nil && !hasCode(err, libvirt.ERR_NO_SUPPORT) {
-		return fmt.Errorf("learn of a lost connection: %w", classified(err))
+		return fmt.Errorf("register for the loss of the connection: %w", classified(err))
 	}
 	err = l.conn.SetKeepAlive(int(keepAlive/time.Second), missed)
 	if err != nil && !hasCode(err, libvirt.ERR_NO_SUPPORT) {
@@ -56,7 +58,7 @@ func (l *link) prepare(keepAlive time.Duration, onEvent func(uuid, event string)
 
 func (l *link) lose() { l.loseOnce.Do(func() { close(l.lost) }) }
 
-// domain returns libvirt's handle of a domain, which is the link's own.
+// handle returns libvirt's handle of a domain. The link owns it.
 func (l *link) handle(uuid string) (*libvirt.Domain, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,12 +73,12 @@ func (l *link) handle(uuid string) (*libvirt.Domain, error) {
 	return d, nil
 }
 
-// startedAnew keeps the handle that an event has brought: it has the new start's ID, and to
-// look the domain up may take as long as a QEMU hangs.
+// replaceHandle stores the handle from a start event. It carries the ID of the new start. A lookup
+// for that ID could block for as long as a QEMU hangs.
 func (l *link) replaceHandle(d *libvirt.Domain) {
 	uuid, err := d.GetUUIDString()
 	if err != nil {
-		return // it has none only if it is no domain
+		return // only an invalid handle has no UUID
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,14 +89,14 @@ func (l *link) replaceHandle(d *libvirt.Domain) {
 	l.handles[uuid], l.staleHandles = d, append(l.staleHandles, previous)
 }
 
-// close ends the connection when the calls under way have returned. Errors are of a
-// connection that is lost already.
+// close closes the connection after all running calls have returned. It ignores errors, because the
+// connection may be lost already.
 func (l *link) close() {
 	l.calls.Wait()
 	for _, d := range slices.AppendSeq(l.staleHandles, maps.Values(l.handles)) {
 		_ = d.Free()
 	}
-	// Each of them holds the connection.
+	// Each callback keeps a reference to the connection.
 	for _, id := range l.callbacks {
 		_ = l.conn.DomainEventDeregister(id)
 	}

@@ -9,18 +9,18 @@ import (
 	"libvirt.org/go/libvirt"
 )
 
-// StartEvents registers libvirt's own event loop for this process and runs it until
-// the process ends. What it has done stays: more calls return what the first did.
+// StartEvents registers libvirt's default event loop and runs it until the process ends. Later
+// calls return the result of the first.
 func StartEvents() error { return startEvents() }
 
-// libvirt's event loop is the process's, and cannot be registered twice.
+// libvirt allows one event loop per process, registered once.
 var startEvents = sync.OnceValue(func() error {
 	if err := libvirt.EventRegisterDefaultImpl(); err != nil {
 		return fmt.Errorf("register libvirt's event loop: %w", err)
 	}
 	go func() {
 		for {
-			// It fails when poll does, and there is nobody who could do more than try again.
+			// It fails only if poll(2) fails. The only remedy is another try.
 			_ = libvirt.EventRunDefaultImpl()
 		}
 	}()

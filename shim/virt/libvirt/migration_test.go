@@ -12,7 +12,7 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt/libvirt/libvirttest"
 )
 
-// A migration shows at its source and at its target, from its beginning to its end.
+// Migrating is true on source and target from the beginning of a migration to its end.
 func TestMigration(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out with -short: boots a guest")
@@ -21,7 +21,12 @@ func TestMigration(t *testing.T) {
 	targetConn, sourceConn := open(t, target.URI, Options{}), open(t, source.URI, Options{})
 	target.LinuxVM(t)
 	v := bootDefined(t, source, sourceConn, source.LinuxVM(t))
-	awaitState(t, v, "the agent answers", func(s virt.State, _ error) bool { return s.VCPUs.Online == 1 })
+	awaitState(
+		t,
+		v,
+		"the agent answers",
+		func(s virt.State, _ error) bool { return s.VCPUs.Online == 1 },
+	)
 	migrating := func(s virt.State, err error) bool { return err == nil && s.Migrating }
 
 	m := source.Migrate(t, target)
@@ -40,10 +45,15 @@ func TestMigration(t *testing.T) {
 	awaitState(t, v, "it runs at the source", func(s virt.State, err error) bool {
 		return err == nil && !s.Migrating && s.Phase == virt.Running
 	})
-	awaitState(t, arrived, "nothing is left at the target", func(_ virt.State, err error) bool { return errors.Is(err, virt.ErrNoDomain) })
+	awaitState(
+		t,
+		arrived,
+		"nothing is left at the target",
+		func(_ virt.State, err error) bool { return errors.Is(err, virt.ErrNoDomain) },
+	)
 }
 
-// arrives waits for the domain that is to come.
+// awaitDomain waits until the migrated domain exists on the target.
 func awaitDomain(t *testing.T, c virt.Connection) virt.Domain {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

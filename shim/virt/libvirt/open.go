@@ -17,31 +17,36 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt/internal/notice"
 )
 
-// connection keeps a link to libvirt, and opens the next when one is lost.
+// connection holds the current link to libvirt, and opens a new one after a loss.
 type connection struct {
 	uri        string
 	options    Options
 	hub        notice.Hub
 	callSlots  *semaphore.Weighted
-	agentCalls singleflight.Group // guest agents, by UUID
+	agentCalls singleflight.Group // queries to guest agents, by UUID
 	stop       context.CancelFunc
-	closed     chan struct{} // closed when nothing is opened any more
+	closed     chan struct{} // closed when maintain has returned
 
 	mu   sync.Mutex
 	link *link // nil while libvirt is away
 }
 
-// Open connects to the libvirt of a URI, for example qemu:///session, or
-// qemu+unix:///system?socket=PATH for a daemon in another place. While there is none
-// it tries again until ctx is done; then the error is [virt.ErrConnection] and ctx's.
-// Other errors, such as of a malformed URI, are returned at once.
-// ctx has no part in the connection afterwards: [virt.Connection.Close] ends it.
+// Open connects to the libvirt of a URI. Examples: qemu:///session, or
+// qemu+unix:///system?socket=PATH for a daemon at another socket. While no libvirt answers, Open
+// retries until ctx ends. The error then is [virt.ErrConnection] and ctx's error. Other errors,
+// such as a malformed URI, are returned at once. ctx limits Open only. [virt.Connection.Close] ends
+// the connection.
 func Open(ctx context.Context, uri string, o Options) (virt.Connection, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("connect to libvirt at %q: %w", uri, err)
 	}
 	o = o.withDefaults()
-	c := &connection{uri: uri, options: o, callSlots: semaphore.NewWeighted(int64(o.MaxCalls)), closed: make(chan struct{})}
+	c := &connection{
+		uri:       uri,
+		options:   o,
+		callSlots: semaphore.NewWeighted(int64(o.MaxCalls)),
+		closed:    make(chan struct{}),
+	}
 	first, err := c.connect(ctx, func(err error) bool { return errors.Is(err, virt.ErrConnection) })
 	if err != nil {
 		return nil, err
@@ -53,7 +58,7 @@ func Open(ctx context.Context, uri string, o Options) (virt.Connection, error) {
 	return c, nil
 }
 
-// keep replaces links that are lost until ctx is done.
+// maintain replaces each lost link until ctx ends.
 func (c *connection) maintain(ctx context.Context, l *link) {
 	defer close(c.closed)
 	always := func(error) bool { return true }
@@ -61,18 +66,18 @@ func (c *connection) maintain(ctx context.Context, l *link) {
 		select {
 		case <-ctx.Done():
 			c.setLink(nil)
-			go l.close() // a call that hangs keeps it
+			go l.close() // a hanging call keeps the link open
 			return
 		case <-l.lost:
 		}
-		c.options.Log.Warn("the connection to libvirt is lost", "uri", c.uri)
+		c.options.Log.Warn("lost the connection to libvirt", "uri", c.uri)
 		c.setLink(nil)
 		go l.close()
 		next, err := c.connect(ctx, always)
 		if err != nil {
 			return
 		}
-		c.options.Log.Info("connected to libvirt again", "uri", c.uri)
+		c.options.Log.Info("reconnected to libvirt", "uri", c.uri)
 		c.setLink(next)
 		c.hub.NotifyAll()
 		l = next
@@ -85,9 +90,15 @@ func (c *connection) setLink(l *link) {
 	c.link = l
 }
 
-// connect tries until it succeeds, ctx is done, or an error is not worth it.
+// connect retries until it succeeds, ctx ends, or an error is not retryable.
 func (c *connection) connect(ctx context.Context, retryable func(error) bool) (*link, error) {
-	backoff := wait.Backoff{Duration: c.options.MinBackoff, Factor: 2, Jitter: 0.5, Steps: 64, Cap: c.options.MaxBackoff}
+	backoff := wait.Backoff{
+		Duration: c.options.MinBackoff,
+		Factor:   2,
+		Jitter:   0.5,
+		Steps:    64,
+		Cap:      c.options.MaxBackoff,
+	}
 	for {
 		l, err := c.connectOnce(ctx)
 		if err == nil {
@@ -106,7 +117,7 @@ func (c *connection) connect(ctx context.Context, retryable func(error) bool) (*
 	}
 }
 
-// attempt leaves an attempt that hangs to itself when ctx is done.
+// connectOnce makes one attempt. It abandons a hanging attempt when ctx ends.
 func (c *connection) connectOnce(ctx context.Context) (*link, error) {
 	type result struct {
 		l   *link
@@ -130,13 +141,13 @@ func (c *connection) connectOnce(ctx context.Context) (*link, error) {
 	}
 }
 
-// told is called for each event of libvirt's.
+// onEvent handles each libvirt event.
 func (c *connection) onEvent(uuid, event string) {
-	c.options.Log.Debug("libvirt tells of a domain", "uuid", uuid, "event", event)
+	c.options.Log.Debug("libvirt event", "uuid", uuid, "event", event)
 	c.hub.Notify(uuid)
 }
 
-// Close ends the connection. Calls under way end by themselves.
+// Close ends the connection and does not wait for running calls.
 func (c *connection) Close() error {
 	c.stop()
 	<-c.closed

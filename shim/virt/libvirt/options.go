@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// Options are how to keep a connection. Zero fields have defaults.
+// Options configure a connection. Zero fields have defaults.
 type Options struct {
 	Log *slog.Logger
 
-	// MinBackoff and MaxBackoff bound the pause between two attempts to connect:
-	// 100 ms and 5 s.
+	// MinBackoff and MaxBackoff bound the pause between two attempts to connect. Defaults: 100 ms
+	// and 5 s.
 	MinBackoff, MaxBackoff time.Duration
 
-	// KeepAlive is how often libvirt is asked for a sign of life, in whole seconds.
-	// It is taken as lost after three that did not come. 5 s.
+	// KeepAlive is the interval of keep-alive messages, in whole seconds. After three missed
+	// answers the connection counts as lost. Default: 5 s.
 	KeepAlive time.Duration
 
-	// Calls is how many calls may be under way at once. 16.
+	// MaxCalls is the number of concurrent calls. Default: 16.
 	MaxCalls int
 
-	// Agent is how long State waits for the guest agent. 2 s.
+	// AgentTimeout is the time State waits for the guest agent. Default: 2 s.
 	AgentTimeout time.Duration
 }
 

@@ -18,8 +18,13 @@ import (
 
 const mib = 1 << 20
 
-// until waits until the domain is so.
-func awaitState(t *testing.T, d virt.Domain, condition string, met func(virt.State, error) bool) virt.State {
+// awaitState polls the domain until the condition is met.
+func awaitState(
+	t *testing.T,
+	d virt.Domain,
+	condition string,
+	met func(virt.State, error) bool,
+) virt.State {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -31,39 +36,57 @@ func awaitState(t *testing.T, d virt.Domain, condition string, met func(virt.Sta
 			return s
 		}
 		if ctx.Err() != nil {
-			t.Fatalf("it never came that %s: %+v, %v", condition, s, err)
+			t.Fatalf("never met: %s: %+v, %v", condition, s, err)
 		}
 		<-tick.C
 	}
 }
 
-// Firmware answers nothing: what libvirt was asked for is not what there is. The domain
-// has no definition that could be changed with it.
+// Firmware without an operating system accepts no change, so the state differs from the request.
+// The domain is transient: it has no definition to change.
 func TestGuestWithoutOS(t *testing.T) {
 	d := libvirttest.Start(t, true)
 	c := open(t, d.URI, Options{})
 	v := createTransient(t, d, c)
-	must(t, v.SetVCPUs(t.Context(), 2), v.RequestMemory(t.Context(), "virtiomem0", 64*mib), v.AttachDIMM(t.Context(), 0, 128*mib))
+	must(
+		t,
+		v.SetVCPUs(t.Context(), 2),
+		v.RequestMemory(t.Context(), "virtiomem0", 64*mib),
+		v.AttachDIMM(t.Context(), 0, 128*mib),
+	)
 	must(t, v.SetBalloon(t.Context(), 128*mib))
 	if d.HasCPUController() {
-		must(t, v.SetBandwidth(t.Context(), virt.Bandwidth{Quota: 50 * time.Millisecond, Shares: 200}))
+		must(
+			t,
+			v.SetBandwidth(t.Context(), virt.Bandwidth{Quota: 50 * time.Millisecond, Shares: 200}),
+		)
 	}
 	must(t, v.DetachDIMM(t.Context(), "dimm0"), v.Shutdown(t.Context(), virt.ACPI))
-	s := awaitState(t, v, "it is resized", func(s virt.State, _ error) bool { return s.VCPUs.Plugged == 2 })
+	s := awaitState(
+		t,
+		v,
+		"it is resized",
+		func(s virt.State, _ error) bool { return s.VCPUs.Plugged == 2 },
+	)
 	if s.Phase != virt.Running || s.VCPUs.Online != virt.Unknown || len(s.Memory.Devices) != 2 {
-		t.Errorf("%+v, want a domain that runs, a DIMM, and nobody to tell of vCPUs", s)
+		t.Errorf("%+v, want a running domain, a DIMM, and an unknown number of online vCPUs", s)
 	}
 	if m := s.Memory.Devices[0]; m.Requested != 64*mib || m.Current != 0 {
 		t.Errorf("%+v, want 64 MiB requested and nothing taken", m)
 	}
 	if err := v.Shutdown(t.Context(), virt.GuestAgent); err == nil {
-		t.Error("an agent that is not there took an order")
+		t.Error("shutdown by a missing agent succeeded")
 	}
 	must(t, v.Destroy(t.Context()))
-	awaitState(t, v, "it is gone", func(_ virt.State, err error) bool { return errors.Is(err, virt.ErrNoDomain) })
+	awaitState(
+		t,
+		v,
+		"it is gone",
+		func(_ virt.State, err error) bool { return errors.Is(err, virt.ErrNoDomain) },
+	)
 }
 
-// libvirt may have no CPU controller, as in session mode.
+// libvirt may run without the CPU controller, as in session mode.
 func TestNoCPUController(t *testing.T) {
 	d := libvirttest.Start(t, false)
 	v := createTransient(t, d, open(t, d.URI, Options{}))
@@ -77,27 +100,49 @@ func TestNoCPUController(t *testing.T) {
 	}
 }
 
-// A guest may take vCPUs and not use them, and not listen to the button.
+// A guest may leave plugged vCPUs offline and ignore the power button.
 func TestGuestIgnoresRequests(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out with -short: boots a guest")
 	}
 	d := libvirttest.Start(t, false)
-	v := bootDefined(t, d, open(t, d.URI, Options{}), d.LinuxVM(t, "guest.keep-cpus-offline", "guest.ignore-power-button"))
-	awaitState(t, v, "the agent answers", func(s virt.State, _ error) bool { return s.VCPUs.Online == 1 })
+	v := bootDefined(
+		t,
+		d,
+		open(t, d.URI, Options{}),
+		d.LinuxVM(t, "guest.keep-cpus-offline", "guest.ignore-power-button"),
+	)
+	awaitState(
+		t,
+		v,
+		"the agent answers",
+		func(s virt.State, _ error) bool { return s.VCPUs.Online == 1 },
+	)
 	askAgentConcurrently(t, v)
 	must(t, v.SetVCPUs(t.Context(), 3), v.Shutdown(t.Context(), virt.ACPI))
 	d.AwaitConsole(t, "power button ignored")
-	if s, err := v.State(t.Context()); err != nil || s.Phase != virt.Running || s.VCPUs.Plugged != 3 || s.VCPUs.Online != 1 {
+	if s, err := v.State(
+		t.Context(),
+	); err != nil || s.Phase != virt.Running || s.VCPUs.Plugged != 3 ||
+		s.VCPUs.Online != 1 {
 		t.Errorf("%+v, %v, want 3 plugged, 1 online", s, err)
 	}
-	if err := v.Shutdown(t.Context(), virt.GuestAgent); err != nil && !errors.Is(err, virt.ErrUnconfirmed) {
+	if err := v.Shutdown(
+		t.Context(),
+		virt.GuestAgent,
+	); err != nil &&
+		!errors.Is(err, virt.ErrUnconfirmed) {
 		t.Error(err)
 	}
-	awaitState(t, v, "it is off", func(s virt.State, _ error) bool { return s.Phase == virt.ShutOff })
+	awaitState(
+		t,
+		v,
+		"it is off",
+		func(s virt.State, _ error) bool { return s.Phase == virt.ShutOff },
+	)
 }
 
-// askAtOnce has several ask the agent, which all get its answer.
+// askAgentConcurrently reads the state from several goroutines. All get the agent's answer.
 func askAgentConcurrently(t *testing.T, v virt.Domain) {
 	t.Helper()
 	var callers errgroup.Group
@@ -115,8 +160,8 @@ func askAgentConcurrently(t *testing.T, v virt.Domain) {
 	}
 }
 
-// A daemon that hangs holds no caller longer than its context, and is taken as lost;
-// what it carries out later is not known.
+// A hanging daemon blocks a caller no longer than its context. The connection counts as lost, and
+// the outcome of running calls is unknown.
 func TestHangingDaemon(t *testing.T) {
 	d := libvirttest.Start(t, false)
 	c := open(t, d.URI, Options{KeepAlive: time.Second, MaxCalls: 2, MaxBackoff: shortPause})
@@ -125,7 +170,7 @@ func TestHangingDaemon(t *testing.T) {
 	must(t, err)
 	d.SignalLibvirtd(t, syscall.SIGSTOP)
 	ended, cancel := context.WithCancel(t.Context())
-	for range 3 { // one more than there may be
+	for range 3 { // one more than MaxCalls
 		go func() { _, _ = v.State(ended) }()
 	}
 	short, end := context.WithTimeout(t.Context(), shortPause)
@@ -134,24 +179,43 @@ func TestHangingDaemon(t *testing.T) {
 		t.Errorf("State of a daemon that hangs: %v, want that %v", err, context.DeadlineExceeded)
 	}
 	cancel()
-	awaitState(t, v, "the connection is lost", func(_ virt.State, err error) bool { return errors.Is(err, virt.ErrConnection) })
+	awaitState(
+		t,
+		v,
+		"the connection is lost",
+		func(_ virt.State, err error) bool { return errors.Is(err, virt.ErrConnection) },
+	)
 	for len(changed) > 0 {
 		<-changed
 	}
 	d.SignalLibvirtd(t, syscall.SIGCONT)
 	<-changed
-	awaitState(t, v, "it is back", func(s virt.State, err error) bool { return err == nil && s.Phase == virt.Running })
+	awaitState(
+		t,
+		v,
+		"it is back",
+		func(s virt.State, err error) bool { return err == nil && s.Phase == virt.Running },
+	)
 }
 
 func TestOpenWithoutDaemon(t *testing.T) {
 	must(t, StartEvents())
 	ctx, cancel := context.WithTimeout(t.Context(), 2*shortPause)
 	defer cancel()
-	_, err := Open(ctx, "qemu+unix:///system?socket="+t.TempDir()+"/none", Options{MinBackoff: time.Millisecond, MaxBackoff: shortPause})
+	_, err := Open(
+		ctx,
+		"qemu+unix:///system?socket="+t.TempDir()+"/none",
+		Options{MinBackoff: time.Millisecond, MaxBackoff: shortPause},
+	)
 	if !errors.Is(err, virt.ErrConnection) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Open: %v, want that %v", err, virt.ErrConnection)
 	}
-	if _, err := Open(t.Context(), "test:///nothing", Options{}); err == nil || errors.Is(err, virt.ErrConnection) {
+	if _, err := Open(
+		t.Context(),
+		"test:///nothing",
+		Options{},
+	); err == nil ||
+		errors.Is(err, virt.ErrConnection) {
 		t.Errorf("Open of a test driver without a definition: %v", err)
 	}
 }

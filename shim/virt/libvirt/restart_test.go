@@ -13,7 +13,7 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt/libvirt/libvirttest"
 )
 
-// defined is what a domain's definition says that runs with its next start.
+// readDefined returns the state that the domain will have after its next start.
 func readDefined(t *testing.T, conn *libvirt.Connect, name string) virt.State {
 	t.Helper()
 	handle, err := conn.LookupDomainByName(name)
@@ -22,7 +22,7 @@ func readDefined(t *testing.T, conn *libvirt.Connect, name string) virt.State {
 	def, err := readDefinition(handle, libvirt.DOMAIN_XML_INACTIVE)
 	must(t, err)
 	s := def.state()
-	// The test driver refuses it.
+	// The test driver rejects this call.
 	if params, err := handle.GetSchedulerParametersFlags(libvirt.DOMAIN_AFFECT_CONFIG); err == nil {
 		s.Bandwidth = bandwidthFromParameters(params)
 	}
@@ -38,13 +38,28 @@ func readDefinedOf(t *testing.T, d *libvirttest.Daemon) (s virt.State) {
 	return s
 }
 
-// What was changed is there after the next start, and vCPUs can be unplugged then.
+// Changes survive a restart, after which the vCPUs can be unplugged.
 func TestRestart(t *testing.T) {
 	d := libvirttest.Start(t, true)
 	v := bootDefined(t, d, open(t, d.URI, Options{}), libvirttest.VM{})
-	must(t, v.SetVCPUs(t.Context(), 3), v.RequestMemory(t.Context(), "virtiomem0", 64*mib), v.AttachDIMM(t.Context(), 0, 128*mib))
+	must(
+		t,
+		v.SetVCPUs(t.Context(), 3),
+		v.RequestMemory(t.Context(), "virtiomem0", 64*mib),
+		v.AttachDIMM(t.Context(), 0, 128*mib),
+	)
 	if d.HasCPUController() {
-		must(t, v.SetBandwidth(t.Context(), virt.Bandwidth{Period: 100 * time.Millisecond, Quota: 50 * time.Millisecond, Shares: 200}))
+		must(
+			t,
+			v.SetBandwidth(
+				t.Context(),
+				virt.Bandwidth{
+					Period: 100 * time.Millisecond,
+					Quota:  50 * time.Millisecond,
+					Shares: 200,
+				},
+			),
+		)
 	}
 	want, err := v.State(t.Context())
 	must(t, err, v.Destroy(t.Context()))
@@ -59,12 +74,11 @@ func TestRestart(t *testing.T) {
 	got, err := v.State(t.Context())
 	must(t, err)
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("after its next start (-before +after)\n%s", diff)
+		t.Errorf("after a restart (-before +after)\n%s", diff)
 	}
 }
 
-// A guest may be asked again for a DIMM: the definition has lost it by then, and loses
-// no other that is alike.
+// A repeated detach of a DIMM finds it missing in the definition and must not remove a similar one.
 func TestRepeatedDIMMDetach(t *testing.T) {
 	d := libvirttest.Start(t, false)
 	v := bootDefined(t, d, open(t, d.URI, Options{}), libvirttest.VM{})

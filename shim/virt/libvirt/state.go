@@ -11,39 +11,42 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// Phase asks for the state, for which libvirt waits for nothing. Which start of the domain
-// it is of, the link's handle knows.
+// Phase reads the state only, which libvirt answers without waiting for other calls. The ID in the
+// link's handle identifies the start of the domain.
 func (d *domain) Phase(ctx context.Context) (virt.Phase, error) {
 	var phase virt.Phase
 	err := d.withHandle(ctx, "read its phase", func(handle *libvirt.Domain) (err error) {
 		if start := startID(handle); d.startID != 0 && start != 0 && start != d.startID {
-			return fmt.Errorf("%w: it has been started anew", virt.ErrNoDomain)
+			return fmt.Errorf("%w: the domain was restarted", virt.ErrNoDomain)
 		}
 		phase, err = readPhase(handle)
 		return err
 	})
 	if err != nil {
-		return "", err // what ctx ended may still write to now
+		return "", err // an abandoned call may still write phase
 	}
 	return phase, nil
 }
 
-// Life asks for the state, and for the job of a domain that has not ended.
+// Life reads the state, and the migration job of a domain that has not ended.
 func (d *domain) Life(ctx context.Context) (virt.Life, error) {
 	life := virt.Life{UUID: d.uuid}
-	err := d.withHandle(ctx, "read whether it is migrated", func(handle *libvirt.Domain) (err error) {
-		life.Phase, life.Migrating, err = readPhaseAndMigration(handle)
-		return err
-	})
+	err := d.withHandle(
+		ctx,
+		"read whether it is migrated",
+		func(handle *libvirt.Domain) (err error) {
+			life.Phase, life.Migrating, err = readPhaseAndMigration(handle)
+			return err
+		},
+	)
 	if err != nil {
-		return virt.Life{}, err // what ctx ended may still write to l
+		return virt.Life{}, err // an abandoned call may still write life
 	}
 	return life, nil
 }
 
-// State reads what libvirt knows, and asks the guest agent for the vCPUs that are
-// online if the guest has one that answers in time. Nobody else can tell: libvirt shows
-// each plugged vCPU of QEMU as running.
+// State reads libvirt's state, and asks the guest agent for the online vCPUs if there is an agent.
+// Only the agent knows: libvirt shows each plugged vCPU of QEMU as running.
 func (d *domain) State(ctx context.Context) (virt.State, error) {
 	s, hasAgent, err := d.readState(ctx)
 	if hasAgent {
@@ -52,13 +55,13 @@ func (d *domain) State(ctx context.Context) (virt.State, error) {
 	return s, err
 }
 
-// StateWithoutGuest reads what libvirt knows.
+// StateWithoutGuest reads libvirt's state only.
 func (d *domain) StateWithoutGuest(ctx context.Context) (virt.State, error) {
 	s, _, err := d.readState(ctx)
 	return s, err
 }
 
-// known reads what libvirt knows: also whether the guest has an agent that can be asked.
+// readState reads libvirt's state, and whether the guest has an agent to query.
 func (d *domain) readState(ctx context.Context) (s virt.State, hasAgent bool, err error) {
 	var got struct {
 		virt.State
@@ -69,7 +72,7 @@ func (d *domain) readState(ctx context.Context) (s virt.State, hasAgent bool, er
 		return err
 	})
 	if err != nil {
-		return virt.State{}, false, err // what ctx ended may still write to what was read
+		return virt.State{}, false, err // an abandoned call may still write got
 	}
 	return got.State, got.hasAgent, nil
 }
@@ -85,7 +88,8 @@ func readHandleState(handle *libvirt.Domain) (s virt.State, hasAgent bool, err e
 		return s, false, err
 	}
 	s.Phase, s.Migrating, err = readPhaseAndMigration(handle)
-	askAgent := s.Phase == virt.Running && !s.Migrating // or the answer may go to the target
+	askAgent := s.Phase == virt.Running &&
+		!s.Migrating // during a migration the target may get the answer
 	return s, askAgent && def.agentConnected(), err
 }
 
@@ -110,8 +114,8 @@ func readPhase(handle *libvirt.Domain) (virt.Phase, error) {
 	return phaseFromState(handle, state)
 }
 
-// phaseIn tells a guest that has panicked from a QEMU that has crashed: with
-// <on_crash>preserve</on_crash> it stays, with all its memory.
+// phaseFromState distinguishes a panicked guest from a crashed QEMU. With
+// <on_crash>preserve</on_crash> the panicked guest stays, with all its memory.
 func phaseFromState(handle *libvirt.Domain, state libvirt.DomainState) (virt.Phase, error) {
 	if state != libvirt.DOMAIN_CRASHED {
 		return phases[state], nil
@@ -123,8 +127,8 @@ func phaseFromState(handle *libvirt.Domain, state libvirt.DomainState) (virt.Pha
 	return virt.Crashed, err
 }
 
-// phases has no entry for a state that libvirt does not know itself, nor for DOMAIN_CRASHED,
-// which is one of two.
+// phases has no entry for states that libvirt itself does not know, nor for DOMAIN_CRASHED, which
+// stands for two phases.
 var phases = map[libvirt.DomainState]virt.Phase{
 	libvirt.DOMAIN_RUNNING:     virt.Running,
 	libvirt.DOMAIN_BLOCKED:     virt.Running,
@@ -134,19 +138,21 @@ var phases = map[libvirt.DomainState]virt.Phase{
 	libvirt.DOMAIN_PMSUSPENDED: virt.Suspended,
 }
 
-// migrating asks for the job at the source. A target's domain says it by itself while it
-// waits; before and after that, that there are no figures of its job says so.
+// isMigrating reads the migration job on the source. A waiting target shows its migration in the
+// state. Before and after that phase, the target's job has no statistics, and that error identifies
+// it.
 func isMigrating(handle *libvirt.Domain, state libvirt.DomainState, reason int) (bool, error) {
 	switch {
 	case state == libvirt.DOMAIN_SHUTOFF:
 		return false, nil
 	case state == libvirt.DOMAIN_PAUSED && pausedByMigration[libvirt.DomainPausedReason(reason)],
-		state == libvirt.DOMAIN_RUNNING && libvirt.DomainRunningReason(reason) == libvirt.DOMAIN_RUNNING_POSTCOPY:
+		state == libvirt.DOMAIN_RUNNING &&
+			libvirt.DomainRunningReason(reason) == libvirt.DOMAIN_RUNNING_POSTCOPY:
 		return true, nil
 	}
 	job, err := handle.GetJobStats(0)
 	switch {
-	case hasCode(err, libvirt.ERR_OPERATION_UNSUPPORTED): // only of a target's job
+	case hasCode(err, libvirt.ERR_OPERATION_UNSUPPORTED): // only for the job of a target
 		return true, nil
 	case hasCode(err, libvirt.ERR_NO_SUPPORT, libvirt.ERR_OPERATION_INVALID):
 		return false, nil
@@ -154,7 +160,8 @@ func isMigrating(handle *libvirt.Domain, state libvirt.DomainState, reason int) 
 	if err != nil {
 		return false, err
 	}
-	ofMigration := job.Operation == libvirt.DOMAIN_JOB_OPERATION_MIGRATION_IN || job.Operation == libvirt.DOMAIN_JOB_OPERATION_MIGRATION_OUT
+	ofMigration := job.Operation == libvirt.DOMAIN_JOB_OPERATION_MIGRATION_IN ||
+		job.Operation == libvirt.DOMAIN_JOB_OPERATION_MIGRATION_OUT
 	return job.Type != libvirt.DOMAIN_JOB_NONE && job.OperationSet && ofMigration, nil
 }
 
@@ -165,8 +172,8 @@ var pausedByMigration = map[libvirt.DomainPausedReason]bool{
 	libvirt.DOMAIN_PAUSED_POSTCOPY_FAILED: true,
 }
 
-// online asks the guest agent, which is the guest's and need not answer. While a
-// question is open there is no second one: who asks meanwhile gets the same answer.
+// onlineVCPUs asks the guest agent, which may not answer. At most one query per domain is open.
+// Concurrent callers share its answer.
 func (d *domain) onlineVCPUs(ctx context.Context) int {
 	ctx, cancel := context.WithTimeout(ctx, d.c.options.AgentTimeout)
 	defer cancel()

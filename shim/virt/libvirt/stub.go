@@ -9,10 +9,14 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// Open returns an error: this program was built without libvirt.
+// Open returns an error: this build has no libvirt.
 func Open(_ context.Context, uri string, _ Options) (virt.Connection, error) {
-	return nil, fmt.Errorf("connect to libvirt at %q: %w: built without cgo or without the tag libvirt_dlopen", uri, virt.ErrUnsupported)
+	return nil, fmt.Errorf(
+		"connect to libvirt at %q: %w: built without cgo or without the tag libvirt_dlopen",
+		uri,
+		virt.ErrUnsupported,
+	)
 }
 
-// StartEvents does nothing: this program was built without libvirt.
+// StartEvents does nothing: this build has no libvirt.
 func StartEvents() error { return nil }

@@ -11,11 +11,16 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt/libvirt/libvirttest"
 )
 
-// quick is a pause between attempts that tests can wait for.
+// shortPause is a back-off that tests can wait for.
 const shortPause = 200 * time.Millisecond
 
-// boot starts a domain that has a definition, and create one that has none.
-func bootDefined(t *testing.T, d *libvirttest.Daemon, c virt.Connection, v libvirttest.VM) virt.Domain {
+// bootDefined starts a domain with a definition, createTransient one without.
+func bootDefined(
+	t *testing.T,
+	d *libvirttest.Daemon,
+	c virt.Connection,
+	v libvirttest.VM,
+) virt.Domain {
 	t.Helper()
 	d.BootDefined(t, v.XML(t))
 	return find(t, c, libvirttest.Name)
@@ -27,7 +32,7 @@ func createTransient(t *testing.T, d *libvirttest.Daemon, c virt.Connection) vir
 	return find(t, c, libvirttest.Name)
 }
 
-// open connects, and closes when the test ends.
+// open connects, and closes the connection when the test ends.
 func open(t *testing.T, uri string, o Options) virt.Connection {
 	t.Helper()
 	if err := StartEvents(); err != nil {

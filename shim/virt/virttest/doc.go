@@ -1,3 +1,3 @@
-// Package virttest has a hypervisor for tests, [New], and the conformance suite [Run]
-// of [github.com/mooring-vm/mooring/shim/virt] that it passes as libvirt does.
+// Package virttest has a fake hypervisor, [New], and the conformance suite [Run] of package
+// [github.com/mooring-vm/mooring/shim/virt]. The fake and libvirt both pass it.
 package virttest

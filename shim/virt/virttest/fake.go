@@ -10,8 +10,7 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt/internal/notice"
 )
 
-// Fake is a hypervisor in memory. All methods may be called from several goroutines
-// at once.
+// Fake is a hypervisor in memory. All methods are safe for concurrent use.
 type Fake struct {
 	hub notice.Hub
 
@@ -24,10 +23,10 @@ type Fake struct {
 
 var _ virt.Connection = (*Fake)(nil)
 
-// Cut is when the connection is lost.
+// Cut is the moment at which a call loses the connection.
 type Cut int
 
-// When the connection is lost: Before a call is carried out, or After it.
+// The moments: before or after the fake executes the call.
 const (
 	Never Cut = iota
 	Before
@@ -43,19 +42,19 @@ func New(states ...virt.State) *Fake {
 	return f
 }
 
-// Lose has libvirt go away until Return.
+// Disconnect makes libvirt unreachable until Reconnect.
 func (f *Fake) Disconnect() { f.locked(func() { f.away = true }) }
 
-// LoseOnCall has libvirt go away during the next call that changes something.
+// DisconnectOnCall makes libvirt unreachable during the next changing call.
 func (f *Fake) DisconnectOnCall(c Cut) { f.locked(func() { f.cut = c }) }
 
-// Return has libvirt come back.
+// Reconnect makes libvirt reachable again.
 func (f *Fake) Reconnect() {
 	f.locked(func() { f.away = false })
 	f.hub.NotifyAll()
 }
 
-// StartAnew ends the domain that is the first one, and starts it as that.
+// Restart ends the first domain and starts it again with the given state.
 func (f *Fake) Restart(s virt.State) {
 	f.locked(func() { f.domains[0] = &Domain{fake: f, state: clone(s)} })
 	f.hub.Notify(s.UUID)
@@ -67,7 +66,7 @@ func (f *Fake) locked(change func()) {
 	change()
 }
 
-// Domain finds a domain.
+// Domain finds a domain by UUID or by name.
 func (f *Fake) Domain(ctx context.Context, nameOrUUID string) (virt.Domain, error) {
 	all, err := f.listDomains(ctx)
 	if err != nil {
@@ -83,7 +82,7 @@ func (f *Fake) Domain(ctx context.Context, nameOrUUID string) (virt.Domain, erro
 	return all[at], nil
 }
 
-// Only returns the one domain that the hypervisor was made with first, for its knobs.
+// First returns the first domain, so that tests can set it up.
 func (f *Fake) First() (d *Domain) {
 	f.locked(func() { d = f.domains[0] })
 	return d
@@ -108,7 +107,7 @@ func (f *Fake) listDomains(ctx context.Context) ([]*Domain, error) {
 	return f.domains, f.available(ctx)
 }
 
-// answers is called with mu held.
+// available returns the error of a call at this moment. The caller holds mu.
 func (f *Fake) available(ctx context.Context) error {
 	if f.away || f.closed {
 		return virt.ErrConnection

@@ -13,60 +13,60 @@ import (
 type Domain struct {
 	fake *Fake
 
-	// The rest is under the hypervisor's lock.
+	// The remaining fields are guarded by fake.mu.
 	state   virt.State
 	guest   Guest
 	calls   []string
 	reads   Reads
-	pending []func() // what the guest has not answered
+	pending []func() // reactions that the guest still owes
 }
 
 var _ virt.Domain = (*Domain)(nil)
 
-// Set changes the domain behind the caller's back, for example to a migration.
+// Set changes the state without a call, for example to a migration.
 func (d *Domain) Set(change func(*virt.State)) {
 	d.fake.locked(func() { change(&d.state) })
 	d.fake.hub.Notify(d.state.UUID)
 }
 
-// Calls returns all calls so far that asked for a change, carried out or not.
+// Calls returns all changing calls so far, failed ones included.
 func (d *Domain) Calls() []string {
 	d.fake.mu.Lock()
 	defer d.fake.mu.Unlock()
 	return slices.Clone(d.calls)
 }
 
-// Looks are how often was asked what the domain is.
+// Reads counts the calls that read the domain.
 type Reads struct {
 	Phase, Life, State int
-	Guest              int // how often the guest was asked
+	Guest              int // queries to the guest
 }
 
-// Looks returns how often was asked so far what the domain is.
+// Reads returns the counts so far.
 func (d *Domain) Reads() Reads {
 	d.fake.mu.Lock()
 	defer d.fake.mu.Unlock()
 	return d.reads
 }
 
-// Phase tells the phase.
+// Phase returns the phase.
 func (d *Domain) Phase(ctx context.Context) (virt.Phase, error) {
 	s, err := d.read(ctx, func(l *Reads) { l.Phase++ })
 	return s.Phase, err
 }
 
-// Life tells where the domain is in its life.
+// Life returns phase and migration.
 func (d *Domain) Life(ctx context.Context) (virt.Life, error) {
 	s, err := d.read(ctx, func(l *Reads) { l.Life++ })
 	return virt.Life{UUID: s.UUID, Phase: s.Phase, Migrating: s.Migrating}, err
 }
 
-// State tells what the domain is.
+// State returns the state.
 func (d *Domain) State(ctx context.Context) (virt.State, error) {
 	return d.read(ctx, func(l *Reads) { l.State++; l.Guest++ })
 }
 
-// StateWithoutGuest does so without the guest.
+// StateWithoutGuest returns the state without the guest's answer.
 func (d *Domain) StateWithoutGuest(ctx context.Context) (virt.State, error) {
 	s, err := d.read(ctx, func(l *Reads) { l.State++ })
 	if err == nil {
@@ -94,7 +94,7 @@ func clone(s virt.State) virt.State {
 	return s
 }
 
-// change does what a call asks for, and tells of it.
+// change runs a changing call and notifies subscribers.
 func (d *Domain) change(ctx context.Context, action string, f func() error) error {
 	defer d.fake.hub.Notify(d.state.UUID)
 	d.fake.mu.Lock()
@@ -122,7 +122,7 @@ func (d *Domain) execute(ctx context.Context, action string, f func() error) err
 	return err
 }
 
-// allowed refuses what libvirt refuses whatever it is.
+// ifAllowed runs f, unless the domain's phase or a migration forbids any change.
 func (d *Domain) ifAllowed(f func() error) error {
 	switch {
 	case d.state.Phase == virt.ShutOff || d.state.Phase == virt.Crashed:
@@ -133,7 +133,7 @@ func (d *Domain) ifAllowed(f func() error) error {
 	return f()
 }
 
-// SetVCPUs is as libvirt's: the guest has to let go what is unplugged.
+// SetVCPUs plugs and unplugs as libvirt does: an unplug needs the guest's consent.
 func (d *Domain) SetVCPUs(ctx context.Context, n int) error {
 	return d.change(ctx, fmt.Sprintf("set vCPUs to %d", n), func() error {
 		v := &d.state.VCPUs
@@ -141,7 +141,7 @@ func (d *Domain) SetVCPUs(ctx context.Context, n int) error {
 		case n < 1 || n > v.Maximum:
 			return fmt.Errorf("%d vCPUs: want 1 to %d", n, v.Maximum)
 		case n < v.Boot:
-			return fmt.Errorf("%d vCPUs: %d cannot be unplugged", n, v.Boot)
+			return fmt.Errorf("%d vCPUs: want %d or more, which cannot be unplugged", n, v.Boot)
 		case n >= v.Plugged:
 			v.Plugged = n
 			d.answerWith(func(g Guest) { d.setOnlineVCPUs(g) })
@@ -165,30 +165,39 @@ func (d *Domain) setOnlineVCPUs(g Guest) {
 	}
 }
 
-// SetBandwidth is as libvirt's.
+// SetBandwidth has the bounds of libvirt.
 func (d *Domain) SetBandwidth(ctx context.Context, b virt.Bandwidth) error {
-	return d.change(ctx, fmt.Sprintf("set CPU bandwidth to period %s, quota %s, shares %d", b.Period, b.Quota, b.Shares), func() error {
-		current := &d.state.Bandwidth
-		if !current.Supported {
-			return virt.ErrUnsupported
-		}
-		if err := checkBandwidth(b); err != nil {
-			return err
-		}
-		if b.Period != 0 {
-			current.Period = b.Period
-		}
-		if b.Quota != 0 {
-			current.Quota = b.Quota
-		}
-		if b.Shares != 0 {
-			current.Shares = b.Shares
-		}
-		return nil
-	})
+	return d.change(
+		ctx,
+		fmt.Sprintf(
+			"set CPU bandwidth to period %s, quota %s, shares %d",
+			b.Period,
+			b.Quota,
+			b.Shares,
+		),
+		func() error {
+			current := &d.state.Bandwidth
+			if !current.Supported {
+				return virt.ErrUnsupported
+			}
+			if err := checkBandwidth(b); err != nil {
+				return err
+			}
+			if b.Period != 0 {
+				current.Period = b.Period
+			}
+			if b.Quota != 0 {
+				current.Quota = b.Quota
+			}
+			if b.Shares != 0 {
+				current.Shares = b.Shares
+			}
+			return nil
+		},
+	)
 }
 
-// Shutdown is a word to the guest.
+// Shutdown powers the domain off, unless the guest ignores it.
 func (d *Domain) Shutdown(ctx context.Context, how virt.Shutdown) error {
 	return d.change(ctx, "ask the guest to shut down by "+string(how), func() error {
 		if how != virt.ACPI && how != virt.GuestAgent {
@@ -204,7 +213,7 @@ func (d *Domain) Shutdown(ctx context.Context, how virt.Shutdown) error {
 	})
 }
 
-// Destroy ends it, also during a migration.
+// Destroy powers the domain off, even during a migration.
 func (d *Domain) Destroy(ctx context.Context) error {
 	d.fake.locked(func() { d.state.Migrating = false })
 	return d.change(ctx, "destroy it", func() error {
@@ -219,7 +228,7 @@ func (d *Domain) powerOff() {
 	d.pending = nil
 }
 
-// Changed tells of each change.
+// Changed receives after each change.
 func (d *Domain) Changed(ctx context.Context) (<-chan struct{}, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("domain %s: watch it: %w", d.state.Name, err)

@@ -7,7 +7,7 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// What a guest makes of what was asked for is in the state alone.
+// Calls succeed whatever the guest does. Only the state shows its behaviour.
 func TestGuestBehaviour(t *testing.T) {
 	for name, c := range map[string]struct {
 		guest  Guest
@@ -30,7 +30,10 @@ func TestGuestBehaviour(t *testing.T) {
 		"gives part of the memory": {
 			Guest{KeepMemory: 16 * mib},
 			func(d *Domain) error {
-				return errors.Join(d.RequestMemory(t.Context(), "virtiomem0", 64*mib), d.RequestMemory(t.Context(), "virtiomem0", 0))
+				return errors.Join(
+					d.RequestMemory(t.Context(), "virtiomem0", 64*mib),
+					d.RequestMemory(t.Context(), "virtiomem0", 0),
+				)
 			},
 			func(s virt.State) bool {
 				return s.Memory.Devices[0].Requested == 0 && s.Memory.Devices[0].Current == 16*mib
@@ -39,7 +42,10 @@ func TestGuestBehaviour(t *testing.T) {
 		"keeps DIMMs": {
 			Guest{KeepDIMMs: true},
 			func(d *Domain) error {
-				return errors.Join(d.AttachDIMM(t.Context(), 0, 128*mib), d.DetachDIMM(t.Context(), "dimm0"))
+				return errors.Join(
+					d.AttachDIMM(t.Context(), 0, 128*mib),
+					d.DetachDIMM(t.Context(), "dimm0"),
+				)
 			},
 			func(s virt.State) bool { return len(s.Memory.Devices) == 2 },
 		},
@@ -71,7 +77,10 @@ func TestLateGuest(t *testing.T) {
 	d := New(domainState()).First()
 	d.SetGuest(Guest{Late: true})
 	must(t, d.SetVCPUs(t.Context(), 4), d.RequestMemory(t.Context(), "virtiomem0", 64*mib))
-	if s, _ := d.State(t.Context()); s.VCPUs.Plugged != 4 || s.VCPUs.Online != 1 || s.Memory.Devices[0].Current != 0 {
+	if s, _ := d.State(
+		t.Context(),
+	); s.VCPUs.Plugged != 4 || s.VCPUs.Online != 1 ||
+		s.Memory.Devices[0].Current != 0 {
 		t.Errorf("%+v before the guest answered", s)
 	}
 	d.AnswerPending()
@@ -80,7 +89,7 @@ func TestLateGuest(t *testing.T) {
 	}
 }
 
-// Whether a call was carried out when the connection was lost, its error does not tell.
+// The error of a call that lost its connection does not show whether the call took effect.
 func TestDisconnectOnCall(t *testing.T) {
 	for cut, plugged := range map[Cut]int{Before: 1, After: 4} {
 		f := New(domainState())

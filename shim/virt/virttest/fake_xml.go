@@ -8,16 +8,23 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// XML returns a definition with little more in it than the memory and the vCPUs.
+// XML returns a minimal definition with the memory and the vCPUs.
 func (d *Domain) XML(ctx context.Context) (string, error) {
 	s, err := d.read(ctx, func(*Reads) {})
 	if err != nil {
 		return "", err
 	}
 	definition := libvirtxml.Domain{
-		Type: "qemu", Name: s.Name, UUID: s.UUID,
-		OS:      &libvirtxml.DomainOS{Type: &libvirtxml.DomainOSType{Arch: "x86_64", Machine: "q35", Type: "hvm"}},
-		VCPU:    &libvirtxml.DomainVCPU{Value: uint(s.VCPUs.Maximum), Current: uint(s.VCPUs.Plugged)},
+		Type: "qemu",
+		Name: s.Name,
+		UUID: s.UUID,
+		OS: &libvirtxml.DomainOS{
+			Type: &libvirtxml.DomainOSType{Arch: "x86_64", Machine: "q35", Type: "hvm"},
+		},
+		VCPU: &libvirtxml.DomainVCPU{
+			Value:   uint(s.VCPUs.Maximum),
+			Current: uint(s.VCPUs.Plugged),
+		},
 		Devices: &libvirtxml.DomainDeviceList{},
 	}
 	total := s.Memory.Boot
@@ -27,7 +34,11 @@ func (d *Domain) XML(ctx context.Context) (string, error) {
 	}
 	definition.Memory = &libvirtxml.DomainMemory{Value: kibibytes(total), Unit: "KiB"}
 	if s.Memory.Maximum > 0 {
-		definition.MaximumMemory = &libvirtxml.DomainMaxMemory{Value: kibibytes(s.Memory.Maximum), Unit: "KiB", Slots: uint(s.Memory.Slots)}
+		definition.MaximumMemory = &libvirtxml.DomainMaxMemory{
+			Value: kibibytes(s.Memory.Maximum),
+			Unit:  "KiB",
+			Slots: uint(s.Memory.Slots),
+		}
 	}
 	return definition.Marshal()
 }
@@ -35,10 +46,20 @@ func (d *Domain) XML(ctx context.Context) (string, error) {
 func deviceXML(m virt.MemoryDevice) libvirtxml.DomainMemorydev {
 	target := &libvirtxml.DomainMemorydevTarget{Size: sizeXML(m.Size)}
 	if m.Model == virt.VirtioMem {
-		target.Block = &libvirtxml.DomainMemorydevTargetBlock{Value: kibibytes(m.Block), Unit: "KiB"}
-		target.Requested = &libvirtxml.DomainMemorydevTargetRequested{Value: kibibytes(m.Requested), Unit: "KiB"}
+		target.Block = &libvirtxml.DomainMemorydevTargetBlock{
+			Value: kibibytes(m.Block),
+			Unit:  "KiB",
+		}
+		target.Requested = &libvirtxml.DomainMemorydevTargetRequested{
+			Value: kibibytes(m.Requested),
+			Unit:  "KiB",
+		}
 	}
-	return libvirtxml.DomainMemorydev{Model: string(m.Model), Target: target, Alias: &libvirtxml.DomainAlias{Name: m.Alias}}
+	return libvirtxml.DomainMemorydev{
+		Model:  string(m.Model),
+		Target: target,
+		Alias:  &libvirtxml.DomainAlias{Name: m.Alias},
+	}
 }
 
 func sizeXML(bytes uint64) *libvirtxml.DomainMemorydevTargetSize {

@@ -8,36 +8,35 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// Guest is how the guest of a [Domain] behaves. The zero value does at once what it is
-// asked.
+// Guest is the behaviour of a [Domain]'s guest. The zero value follows every request at once.
 type Guest struct {
-	// KeepVCPUsOffline does not use vCPUs that are plugged.
+	// KeepVCPUsOffline: plugged vCPUs stay offline.
 	KeepVCPUsOffline bool
 
-	// KeepVCPUs does not let go vCPUs.
+	// KeepVCPUs: the guest refuses to release vCPUs.
 	KeepVCPUs bool
 
-	// KeepDIMMs does not let go DIMMs.
+	// KeepDIMMs: the guest refuses to release DIMMs.
 	KeepDIMMs bool
 
-	// KeepMemory is how much of each virtio-mem device it does not give back, and
-	// TakeMemory the most that it takes of each; 0: all.
+	// KeepMemory is the size of each virtio-mem device below which the guest does not shrink it.
+	// TakeMemory is the size above which it does not grow it; 0 means no bound.
 	KeepMemory, TakeMemory uint64
 
-	// IgnoreBalloon lets the balloon be as it is.
+	// IgnoreBalloon: the guest ignores balloon requests.
 	IgnoreBalloon bool
 
-	// IgnoreShutdown goes on running.
+	// IgnoreShutdown: the guest ignores shutdown requests.
 	IgnoreShutdown bool
 
-	// Late answers only when [Domain.Answer] is called.
+	// Late: the guest reacts only when [Domain.AnswerPending] is called.
 	Late bool
 }
 
-// SetGuest has the guest behave so from now on.
+// SetGuest sets the guest's behaviour from now on.
 func (d *Domain) SetGuest(g Guest) { d.fake.locked(func() { d.guest = g }) }
 
-// Answer has a late guest do what it was asked so far.
+// AnswerPending makes a late guest react to all requests so far.
 func (d *Domain) AnswerPending() {
 	d.fake.locked(func() {
 		for _, f := range d.pending {
@@ -48,7 +47,7 @@ func (d *Domain) AnswerPending() {
 	d.fake.hub.Notify(d.state.UUID)
 }
 
-// answer has the guest do something as it behaves when it does it.
+// answerWith runs a reaction of the guest. It sees the behaviour set at that time.
 func (d *Domain) answerWith(f func(Guest)) {
 	if d.guest.Late {
 		d.pending = append(d.pending, func() { f(d.guest) })
@@ -57,7 +56,7 @@ func (d *Domain) answerWith(f func(Guest)) {
 	f(d.guest)
 }
 
-// checkBandwidth has the bounds of libvirt 7.0 and newer, with cgroup v2.
+// checkBandwidth has the bounds of libvirt 7.0 and newer with cgroup v2.
 func checkBandwidth(b virt.Bandwidth) error {
 	const least = time.Millisecond
 	switch {
@@ -68,7 +67,7 @@ func checkBandwidth(b virt.Bandwidth) error {
 	case b.Shares > 10000:
 		return fmt.Errorf("shares %d: want 1 to 10000", b.Shares)
 	case b.Period == 0 && b.Quota == 0 && b.Shares == 0:
-		return errors.New("neither period, quota nor shares")
+		return errors.New("want at least one of period, quota and shares")
 	}
 	return nil
 }

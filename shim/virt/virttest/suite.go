@@ -12,58 +12,58 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// Fixture is a domain that runs, for the suite alone, and what can be done with it.
-// What cannot be done has to be refused with [virt.ErrUnsupported].
+// Fixture is a running domain for the suite, with the features it supports. Other features must
+// return [virt.ErrUnsupported].
 type Fixture struct {
 	Connection virt.Connection
 	Domain     virt.Domain
 
-	VCPUs     bool   // vCPUs can be plugged
-	Unplug    bool   // and unplugged again
+	VCPUs     bool   // can plug vCPUs
+	Unplug    bool   // can unplug vCPUs
 	Agent     bool   // the guest has an agent that counts its vCPUs
-	VirtioMem string // the alias of a virtio-mem device with nothing requested
-	DIMM      uint64 // the size of a DIMM of which Slots fit, and none twice as large as all
+	VirtioMem string // alias of a virtio-mem device with nothing requested
+	DIMM      uint64 // DIMM size; Memory.Slots of them fit below the maximum
 	Balloon   bool
 	Bandwidth bool
-	ACPI      bool // the guest listens to the power button
+	ACPI      bool // the guest obeys the power button
 
-	// Defined is the domain as it will be after its next start. nil: it has none.
+	// Defined returns the state after the next start; nil: the domain has no definition.
 	Defined func(t *testing.T) virt.State
 
-	// StartAnew starts the domain when it is off.
+	// Restart starts the domain after a shutdown.
 	Restart func(t *testing.T)
 
-	// Lose ends libvirt, and Return starts it again. nil: that cannot be.
+	// StopLibvirt kills libvirt, and StartLibvirt starts it again; nil: not possible.
 	StopLibvirt, StartLibvirt func(t *testing.T)
 }
 
-// Run is the conformance suite of [virt.Connection] and [virt.Domain]. It takes the
-// domain of one fixture from test to test, and shuts it down in the end.
+// Run is the conformance suite of [virt.Connection] and [virt.Domain]. All tests use the domain of
+// one fixture, one after the other. The last ones shut it down and restart it.
 func Run(t *testing.T, newFixture func(t *testing.T) Fixture) {
 	f := newFixture(t)
 	for _, test := range []struct {
 		name string
 		f    func(Fixture, *testing.T)
 	}{
-		{"domains are found", Fixture.testLookup},
-		{"state makes sense", Fixture.testState},
-		{"vCPUs are plugged", Fixture.testPlug},
-		{"virtio-mem grows and shrinks", Fixture.testVirtioMem},
-		{"DIMMs are plugged and unplugged", Fixture.testDIMM},
-		{"slots run out", Fixture.testSlots},
-		{"the balloon is set", Fixture.testBalloon},
-		{"bandwidth is set and removed", Fixture.testBandwidth},
-		{"contexts end calls and watches", Fixture.testContext},
-		{"libvirt goes and comes back", Fixture.testConnectionLoss},
-		{"vCPUs are unplugged", Fixture.testUnplug},
-		{"the domain is shut down", Fixture.testShutdown},
-		{"started anew it is another one", Fixture.testRestart},
+		{"lookup", Fixture.testLookup},
+		{"state", Fixture.testState},
+		{"plug vCPUs", Fixture.testPlug},
+		{"grow and shrink virtio-mem", Fixture.testVirtioMem},
+		{"plug and unplug DIMMs", Fixture.testDIMM},
+		{"no free slots", Fixture.testSlots},
+		{"balloon", Fixture.testBalloon},
+		{"bandwidth", Fixture.testBandwidth},
+		{"canceled contexts", Fixture.testContext},
+		{"connection loss", Fixture.testConnectionLoss},
+		{"unplug vCPUs", Fixture.testUnplug},
+		{"shutdown", Fixture.testShutdown},
+		{"restart", Fixture.testRestart},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.f(f, t) })
 	}
 }
 
-// patience is for emulated guests on busy machines.
+// stateTimeout allows for emulated guests on busy machines.
 const stateTimeout = 90 * time.Second
 
 func (f Fixture) state(t *testing.T) virt.State {
@@ -75,8 +75,8 @@ func (f Fixture) state(t *testing.T) virt.State {
 	return s
 }
 
-// await waits until the state is so: for notices, and because there is none of all
-// that a guest does, from time to time.
+// await reads the state until the condition is met. It reads after each notice, and also every 100
+// ms, because some changes of a guest have no event.
 func (f Fixture) await(t *testing.T, condition string, met func(virt.State) bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), stateTimeout)
@@ -97,12 +97,12 @@ func (f Fixture) await(t *testing.T, condition string, met func(virt.State) bool
 		case <-tick.C:
 		}
 		if ctx.Err() != nil {
-			t.Fatalf("it never came that %s: %+v, %v", condition, s, err)
+			t.Fatalf("never met: %s: %+v, %v", condition, s, err)
 		}
 	}
 }
 
-// defined wants that the next start is so, too.
+// expectDefined checks the state after the next start.
 func (f Fixture) expectDefined(t *testing.T, what string, met func(virt.State) bool) {
 	t.Helper()
 	if f.Defined == nil {
@@ -113,7 +113,7 @@ func (f Fixture) expectDefined(t *testing.T, what string, met func(virt.State) b
 	}
 }
 
-// refused wants an error that names the domain.
+// expectRefused expects an error of the given kinds that names the domain.
 func (f Fixture) expectRefused(t *testing.T, what string, err error, kinds ...error) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), f.state(t).Name) {
@@ -152,25 +152,31 @@ func (f Fixture) testLookup(t *testing.T) {
 	if !strings.Contains(found, want.UUID+" <nil>") {
 		t.Errorf("Domains = %s, want %s among them", found, want.UUID)
 	}
-	for _, name := range []string{"nobody", "", "00000000-0000-4000-8000-000000000000"} {
+	for _, name := range []string{"missing", "", "00000000-0000-4000-8000-000000000000"} {
 		if _, err := f.Connection.Domain(t.Context(), name); !errors.Is(err, virt.ErrNoDomain) {
 			t.Errorf("Domain(%q): %v, want that %v", name, err, virt.ErrNoDomain)
 		}
 	}
 }
 
-// agree wants that all ways to look at the domain tell the same.
+// expectReadsAgree checks that all reading methods return the same.
 func (f Fixture) expectReadsAgree(t *testing.T) {
 	t.Helper()
 	want := f.state(t)
 	if p, err := f.Domain.Phase(t.Context()); err != nil || p != want.Phase {
-		t.Errorf("Phase = %q, %v, and the state is %+v", p, err, want)
+		t.Errorf("Phase = %q, %v, want the state's, %+v", p, err, want)
 	}
-	if l, err := f.Domain.Life(t.Context()); err != nil || l != (virt.Life{UUID: want.UUID, Phase: want.Phase, Migrating: want.Migrating}) {
-		t.Errorf("Life = %+v, %v, and the state is %+v", l, err, want)
+	if l, err := f.Domain.Life(
+		t.Context(),
+	); err != nil ||
+		l != (virt.Life{UUID: want.UUID, Phase: want.Phase, Migrating: want.Migrating}) {
+		t.Errorf("Life = %+v, %v, want the state's, %+v", l, err, want)
 	}
 	want.VCPUs.Online = virt.Unknown
-	if s, err := f.Domain.StateWithoutGuest(t.Context()); err != nil || !reflect.DeepEqual(s, want) {
+	if s, err := f.Domain.StateWithoutGuest(
+		t.Context(),
+	); err != nil ||
+		!reflect.DeepEqual(s, want) {
 		t.Errorf("StateWithoutGuest = %+v, %v, want %+v", s, err, want)
 	}
 }
@@ -178,8 +184,10 @@ func (f Fixture) expectReadsAgree(t *testing.T) {
 func (f Fixture) testState(t *testing.T) {
 	s := f.state(t)
 	v := s.VCPUs
-	if s.Phase != virt.Running || s.Migrating || v.Boot < 1 || v.Plugged < v.Boot || v.Maximum < v.Plugged || s.Memory.Boot == 0 {
-		t.Errorf("%+v makes no sense", s)
+	if s.Phase != virt.Running || s.Migrating || v.Boot < 1 || v.Plugged < v.Boot ||
+		v.Maximum < v.Plugged ||
+		s.Memory.Boot == 0 {
+		t.Errorf("inconsistent state %+v", s)
 	}
 	if s.Bandwidth.Supported != f.Bandwidth || f.Balloon && !s.Memory.Ballooned {
 		t.Errorf("%+v, want bandwidth %t, balloon %t", s, f.Bandwidth, f.Balloon)

@@ -8,7 +8,7 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-const extraVCPUs = 2 // vCPUs that are plugged and unplugged
+const extraVCPUs = 2 // plugged and unplugged by the suite
 
 func (f Fixture) testPlug(t *testing.T) {
 	before := f.state(t).VCPUs
@@ -20,11 +20,18 @@ func (f Fixture) testPlug(t *testing.T) {
 	for _, wrong := range []int{-1, 0, before.Maximum + 1} {
 		f.expectRefused(t, "too few or too many vCPUs", f.Domain.SetVCPUs(t.Context(), wrong))
 	}
-	if after := f.state(t).VCPUs; after.Plugged != before.Plugged || after.Maximum != before.Maximum {
+	if after := f.state(
+		t,
+	).VCPUs; after.Plugged != before.Plugged ||
+		after.Maximum != before.Maximum {
 		t.Errorf("%+v after refusals, %+v before", after, before)
 	}
 	if f.Agent {
-		f.await(t, "the agent answers", func(s virt.State) bool { return s.VCPUs.Online == before.Plugged })
+		f.await(
+			t,
+			"the agent answers",
+			func(s virt.State) bool { return s.VCPUs.Online == before.Plugged },
+		)
 	}
 	must(t, f.Domain.SetVCPUs(t.Context(), n))
 	f.expectDefinedVCPUs(t, n)
@@ -32,13 +39,21 @@ func (f Fixture) testPlug(t *testing.T) {
 	if f.Agent {
 		online = n
 	}
-	f.await(t, "vCPUs are plugged, and online", func(s virt.State) bool { return s.VCPUs.Plugged == n && s.VCPUs.Online == online })
+	f.await(
+		t,
+		"vCPUs are plugged, and online",
+		func(s virt.State) bool { return s.VCPUs.Plugged == n && s.VCPUs.Online == online },
+	)
 	f.expectReadsAgree(t)
 }
 
 func (f Fixture) expectDefinedVCPUs(t *testing.T, vcpus int) {
 	t.Helper()
-	f.expectDefined(t, fmt.Sprintf("%d vCPUs", vcpus), func(s virt.State) bool { return s.VCPUs.Plugged == vcpus })
+	f.expectDefined(
+		t,
+		fmt.Sprintf("%d vCPUs", vcpus),
+		func(s virt.State) bool { return s.VCPUs.Plugged == vcpus },
+	)
 }
 
 func (f Fixture) testUnplug(t *testing.T) {
@@ -48,7 +63,7 @@ func (f Fixture) testUnplug(t *testing.T) {
 	boot := f.state(t).VCPUs.Boot
 	err := f.Domain.SetVCPUs(t.Context(), boot)
 	if !f.Unplug {
-		f.expectRefused(t, "vCPUs that stay", err, virt.ErrUnconfirmed)
+		f.expectRefused(t, "unplug that the guest refuses", err, virt.ErrUnconfirmed)
 		if v := f.state(t).VCPUs; v.Plugged != boot+extraVCPUs {
 			t.Errorf("%+v, want %d plugged", v, boot+extraVCPUs)
 		}
@@ -57,7 +72,7 @@ func (f Fixture) testUnplug(t *testing.T) {
 	}
 	must(t, err)
 	f.expectDefinedVCPUs(t, boot)
-	f.await(t, "vCPUs are unplugged, and the guest uses the others", func(s virt.State) bool {
+	f.await(t, "vCPUs are unplugged, and the guest uses the rest", func(s virt.State) bool {
 		return s.VCPUs.Plugged == boot && (!f.Agent || s.VCPUs.Online == boot)
 	})
 }
@@ -87,7 +102,10 @@ func (f Fixture) testBandwidth(t *testing.T) {
 	must(t, set(virt.Bandwidth{Shares: 2}))
 	expect("the shares alone", virt.Bandwidth{Period: period, Quota: virt.Unlimited, Shares: 2})
 	must(t, set(virt.Bandwidth{Shares: 10000}))
-	for _, wrong := range []virt.Bandwidth{{}, {Period: -1}, {Quota: -2}, {Period: time.Hour}, {Quota: time.Microsecond}, {Quota: 1}, {Shares: 1 << 20}} {
+	for _, wrong := range []virt.Bandwidth{
+		{}, {Period: -1}, {Quota: -2}, {Period: time.Hour}, {Quota: time.Microsecond}, {Quota: 1},
+		{Shares: 1 << 20},
+	} {
 		f.expectRefused(t, "a wrong bandwidth", set(wrong))
 	}
 	expect("after refusals", virt.Bandwidth{Period: period, Quota: virt.Unlimited, Shares: 10000})

@@ -14,22 +14,22 @@ func (f Fixture) testContext(t *testing.T) {
 	changed, err := f.Domain.Changed(ctx)
 	must(t, err)
 	cancel()
-	for range changed { // ends when it is closed
+	for range changed { // ends when the channel is closed
 	}
 	if _, err := f.Domain.State(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("State of a context that is done: %v", err)
+		t.Errorf("State of a canceled context: %v", err)
 	}
 	if _, err := f.Domain.Phase(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("Phase of a context that is done: %v", err)
+		t.Errorf("Phase of a canceled context: %v", err)
 	}
 	if _, err := f.Domain.Life(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("Life of a context that is done: %v", err)
+		t.Errorf("Life of a canceled context: %v", err)
 	}
 	if _, err := f.Domain.StateWithoutGuest(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("StateWithoutGuest of a context that is done: %v", err)
+		t.Errorf("StateWithoutGuest of a canceled context: %v", err)
 	}
 	if _, err := f.Domain.Changed(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("Changed of a context that is done: %v", err)
+		t.Errorf("Changed of a canceled context: %v", err)
 	}
 }
 
@@ -59,7 +59,7 @@ func (f Fixture) testConnectionLoss(t *testing.T) {
 	select {
 	case <-changed:
 	case <-ctx.Done():
-		t.Fatal("nobody told that libvirt is back")
+		t.Fatal("no notice that libvirt is back")
 	}
 	f.await(t, "the domain is as before", func(s virt.State) bool {
 		return s.Phase == before.Phase && s.VCPUs == before.VCPUs && s.Bandwidth == before.Bandwidth
@@ -67,7 +67,7 @@ func (f Fixture) testConnectionLoss(t *testing.T) {
 }
 
 func (f Fixture) testShutdown(t *testing.T) {
-	f.expectRefused(t, "a way that is none", f.Domain.Shutdown(t.Context(), "politely"))
+	f.expectRefused(t, "an unknown shutdown method", f.Domain.Shutdown(t.Context(), "politely"))
 	err := f.Domain.Shutdown(t.Context(), virt.ACPI)
 	if f.ACPI {
 		must(t, err)
@@ -75,7 +75,7 @@ func (f Fixture) testShutdown(t *testing.T) {
 		f.expectRefused(t, "the power button", err, virt.ErrUnsupported)
 		must(t, f.Domain.Destroy(t.Context()))
 	}
-	f.await(t, "it is off", func(s virt.State) bool { return s.Phase == virt.ShutOff })
+	f.await(t, "the domain is off", func(s virt.State) bool { return s.Phase == virt.ShutOff })
 	f.expectReadsAgree(t)
 	for what, err := range map[string]error{
 		"vCPUs":    f.Domain.SetVCPUs(t.Context(), 1),
@@ -97,13 +97,13 @@ func (f Fixture) testRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	if p, err := again.Phase(t.Context()); p != virt.Running || err != nil {
-		t.Errorf("found again it is %s, %v", p, err)
+		t.Errorf("phase after the restart is %s, %v", p, err)
 	}
 	must(t, again.Destroy(t.Context()))
 }
 
-// comesToBeAnother waits until the domain that was found is none any more: it may be by an
-// event that this is learned.
+// awaitReplaced waits until the old start of the domain is unknown. An implementation may need an
+// event to learn of the restart.
 func (f Fixture) awaitReplaced(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), stateTimeout)
@@ -115,7 +115,7 @@ func (f Fixture) awaitReplaced(t *testing.T) {
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatalf("it is %s, %v, want that %v", p, err, virt.ErrNoDomain)
+			t.Fatalf("phase of the old start is %s, %v, want %v", p, err, virt.ErrNoDomain)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

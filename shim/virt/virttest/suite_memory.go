@@ -9,8 +9,10 @@ import (
 )
 
 func (f Fixture) testVirtioMem(t *testing.T) {
-	request := func(alias string, bytes uint64) error { return f.Domain.RequestMemory(t.Context(), alias, bytes) }
-	f.expectRefused(t, "a device that is not there", request("nothing", 0), virt.ErrNoDevice)
+	request := func(alias string, bytes uint64) error {
+		return f.Domain.RequestMemory(t.Context(), alias, bytes)
+	}
+	f.expectRefused(t, "a missing device", request("nothing", 0), virt.ErrNoDevice)
 	if f.VirtioMem == "" {
 		return
 	}
@@ -28,9 +30,14 @@ func (f Fixture) testVirtioMem(t *testing.T) {
 			t.Errorf("%+v, want %d requested", d, bytes)
 		}
 		f.expectDefined(t, fmt.Sprintf("virtio-mem of %d bytes", bytes), func(s virt.State) bool {
-			return slices.ContainsFunc(s.Memory.Devices, func(d virt.MemoryDevice) bool { return d.Model == virt.VirtioMem && d.Requested == bytes })
+			return slices.ContainsFunc(
+				s.Memory.Devices,
+				func(d virt.MemoryDevice) bool {
+					return d.Model == virt.VirtioMem && d.Requested == bytes
+				},
+			)
 		})
-		f.await(t, "the guest has what was requested", func(s virt.State) bool {
+		f.await(t, "the guest has the requested size", func(s virt.State) bool {
 			return findDevice(s, f.VirtioMem).Current == bytes && s.Memory.Balloon == balloon+bytes
 		})
 	}
@@ -42,7 +49,10 @@ func (f Fixture) virtioMemDevice(t *testing.T) virt.MemoryDevice {
 }
 
 func findDevice(s virt.State, alias string) virt.MemoryDevice {
-	at := slices.IndexFunc(s.Memory.Devices, func(d virt.MemoryDevice) bool { return d.Alias == alias })
+	at := slices.IndexFunc(
+		s.Memory.Devices,
+		func(d virt.MemoryDevice) bool { return d.Alias == alias },
+	)
 	if at < 0 {
 		return virt.MemoryDevice{}
 	}
@@ -50,26 +60,35 @@ func findDevice(s virt.State, alias string) virt.MemoryDevice {
 }
 
 func (f Fixture) testDIMM(t *testing.T) {
-	attach := func(cell int, bytes uint64) error { return f.Domain.AttachDIMM(t.Context(), cell, bytes) }
+	attach := func(cell int, bytes uint64) error {
+		return f.Domain.AttachDIMM(t.Context(), cell, bytes)
+	}
 	if f.DIMM == 0 {
 		f.expectRefused(t, "a DIMM", attach(0, 128<<20), virt.ErrUnsupported)
 		return
 	}
 	before := f.state(t).Memory
-	f.expectRefused(t, "no cell", attach(before.Cells, f.DIMM))
-	f.expectRefused(t, "a size that is none", attach(0, 1))
-	f.expectRefused(t, "more than the maximum", attach(0, before.Maximum))
+	f.expectRefused(t, "a missing cell", attach(before.Cells, f.DIMM))
+	f.expectRefused(t, "an invalid size", attach(0, 1))
+	f.expectRefused(t, "a size above the maximum", attach(0, before.Maximum))
 	must(t, attach(0, f.DIMM))
 	after := f.state(t).Memory
-	if len(after.Devices) != len(before.Devices)+1 || after.Boot != before.Boot || after.Balloon != before.Balloon+f.DIMM {
+	if len(after.Devices) != len(before.Devices)+1 || after.Boot != before.Boot ||
+		after.Balloon != before.Balloon+f.DIMM {
 		t.Fatalf("%+v after a DIMM, %+v before", after, before)
 	}
 	d := after.Devices[len(after.Devices)-1]
-	if want := (virt.MemoryDevice{Alias: d.Alias, Model: virt.DIMM, Size: f.DIMM}); d != want || d.Alias == "" {
+	if want := (virt.MemoryDevice{Alias: d.Alias, Model: virt.DIMM, Size: f.DIMM}); d != want ||
+		d.Alias == "" {
 		t.Errorf("the DIMM is %+v, want %+v", d, want)
 	}
 	f.expectDefinedDIMMs(t, 1)
-	f.expectRefused(t, "another DIMM", f.Domain.DetachDIMM(t.Context(), d.Alias+"0"), virt.ErrNoDevice)
+	f.expectRefused(
+		t,
+		"detach of another DIMM",
+		f.Domain.DetachDIMM(t.Context(), d.Alias+"0"),
+		virt.ErrNoDevice,
+	)
 	f.detachAll(t)
 }
 
@@ -85,7 +104,7 @@ func (f Fixture) expectDefinedDIMMs(t *testing.T, n int) {
 	})
 }
 
-// detachAll asks again until the guest has brought online, and can give, what it has.
+// detachAll repeats the request until the guest has brought all DIMMs online and released them.
 func (f Fixture) detachAll(t *testing.T) {
 	t.Helper()
 	f.await(t, "DIMMs are gone", func(s virt.State) bool {
@@ -112,9 +131,18 @@ func (f Fixture) testSlots(t *testing.T) {
 		err = f.Domain.AttachDIMM(t.Context(), 0, f.DIMM)
 	}
 	f.expectRefused(t, "a DIMM without a slot", err)
-	// Older versions of libvirt let virtio-mem have slots, too.
-	if got, least := len(f.state(t).Memory.Devices), m.Slots; got != len(m.Devices)+plugged-1 || got < least {
-		t.Errorf("%d devices after %d DIMMs were tried, %d before: want %d or more", got, plugged, len(m.Devices), least)
+	// Older versions of libvirt give virtio-mem devices slots too.
+	if got, least := len(
+		f.state(t).Memory.Devices,
+	), m.Slots; got != len(m.Devices)+plugged-1 ||
+		got < least {
+		t.Errorf(
+			"%d devices after %d DIMMs were tried, %d before: want %d or more",
+			got,
+			plugged,
+			len(m.Devices),
+			least,
+		)
 	}
 	f.expectDefinedDIMMs(t, plugged-1)
 	f.detachAll(t)
@@ -128,10 +156,18 @@ func (f Fixture) testBalloon(t *testing.T) {
 		return
 	}
 	f.expectRefused(t, "half a KiB", set(full-512))
-	f.expectRefused(t, "more than there is", set(full+1<<30))
+	f.expectRefused(t, "a balloon above the guest's memory", set(full+1<<30))
 	for _, bytes := range []uint64{full - 32<<20, full} {
 		must(t, set(bytes))
-		f.expectDefined(t, fmt.Sprintf("a balloon that leaves %d bytes", bytes), func(s virt.State) bool { return s.Memory.Balloon == bytes })
-		f.await(t, "the guest has what the balloon leaves", func(s virt.State) bool { return s.Memory.Balloon == bytes })
+		f.expectDefined(
+			t,
+			fmt.Sprintf("a balloon that leaves %d bytes", bytes),
+			func(s virt.State) bool { return s.Memory.Balloon == bytes },
+		)
+		f.await(
+			t,
+			"the guest has what the balloon leaves",
+			func(s virt.State) bool { return s.Memory.Balloon == bytes },
+		)
 	}
 }

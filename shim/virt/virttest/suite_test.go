@@ -11,13 +11,27 @@ const mib = 1 << 20
 
 func domainState() virt.State {
 	return virt.State{
-		Name: "vm-1", UUID: "5530f9f3-5627-4dec-933e-74ce04c51e18", Phase: virt.Running,
+		Name:  "vm-1",
+		UUID:  "5530f9f3-5627-4dec-933e-74ce04c51e18",
+		Phase: virt.Running,
 		VCPUs: virt.VCPUs{Plugged: 1, Boot: 1, Maximum: 16, Online: 1},
 		Memory: virt.Memory{
-			Boot: 160 * mib, Maximum: 1024 * mib, Slots: 3, Cells: 1, Balloon: 160 * mib, Ballooned: true,
-			Devices: []virt.MemoryDevice{{Alias: "virtiomem0", Model: virt.VirtioMem, Size: 256 * mib, Block: 2 * mib}},
+			Boot:      160 * mib,
+			Maximum:   1024 * mib,
+			Slots:     3,
+			Cells:     1,
+			Balloon:   160 * mib,
+			Ballooned: true,
+			Devices: []virt.MemoryDevice{
+				{Alias: "virtiomem0", Model: virt.VirtioMem, Size: 256 * mib, Block: 2 * mib},
+			},
 		},
-		Bandwidth: virt.Bandwidth{Period: 100 * time.Millisecond, Quota: virt.Unlimited, Shares: 1024, Supported: true},
+		Bandwidth: virt.Bandwidth{
+			Period:    100 * time.Millisecond,
+			Quota:     virt.Unlimited,
+			Shares:    1024,
+			Supported: true,
+		},
 	}
 }
 
@@ -25,10 +39,19 @@ func TestFake(t *testing.T) {
 	Run(t, func(*testing.T) Fixture {
 		f := New(domainState())
 		return Fixture{
-			Connection: f, Domain: f.First(), VCPUs: true, Unplug: true, Agent: true, VirtioMem: "virtiomem0",
-			DIMM: 128 * mib, Balloon: true, Bandwidth: true, ACPI: true,
-			Restart:     func(*testing.T) { f.Restart(domainState()) },
-			StopLibvirt: func(*testing.T) { f.Disconnect() }, StartLibvirt: func(*testing.T) { f.Reconnect() },
+			Connection:   f,
+			Domain:       f.First(),
+			VCPUs:        true,
+			Unplug:       true,
+			Agent:        true,
+			VirtioMem:    "virtiomem0",
+			DIMM:         128 * mib,
+			Balloon:      true,
+			Bandwidth:    true,
+			ACPI:         true,
+			Restart:      func(*testing.T) { f.Restart(domainState()) },
+			StopLibvirt:  func(*testing.T) { f.Disconnect() },
+			StartLibvirt: func(*testing.T) { f.Reconnect() },
 		}
 	})
 }
@@ -41,6 +64,12 @@ func TestMinimalFake(t *testing.T) {
 		s.VCPUs.Online = virt.Unknown
 		f := New(s)
 		f.First().SetGuest(Guest{KeepVCPUs: true})
-		return Fixture{Connection: f, Domain: f.First(), Restart: func(*testing.T) { f.Restart(s) }, VCPUs: true, ACPI: true}
+		return Fixture{
+			Connection: f,
+			Domain:     f.First(),
+			Restart:    func(*testing.T) { f.Restart(s) },
+			VCPUs:      true,
+			ACPI:       true,
+		}
 	})
 }

@@ -1,4 +1,4 @@
-// Package notice tells those who wait that a domain may have changed.
+// Package notice notifies subscribers that a domain may have changed.
 package notice
 
 import (
@@ -6,16 +6,16 @@ import (
 	"sync"
 )
 
-// Hub is whom to tell. The zero value is ready; all methods may be called from several
-// goroutines at once.
+// Hub delivers notices to subscribers. The zero value is ready to use. All methods are safe for
+// concurrent use.
 type Hub struct {
 	mu          sync.Mutex
 	closed      bool
-	subscribers map[chan struct{}]string // the domain's UUID
+	subscribers map[chan struct{}]string // channel to the domain's UUID
 }
 
-// Subscribe returns a channel that holds one notice, closed when ctx is done or the
-// hub is closed.
+// Subscribe returns a channel that buffers one notice. The channel is closed when ctx ends or
+// the hub is closed.
 func (h *Hub) Subscribe(ctx context.Context, uuid string) <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -41,12 +41,13 @@ func (h *Hub) unsubscribe(c chan struct{}) {
 	}
 }
 
-// Tell tells those of one domain. It never blocks: a notice that nobody has taken yet stands for all later ones.
+// Notify notifies the subscribers of one domain. It never blocks: a notice still in the channel
+// stands for all later ones.
 func (h *Hub) Notify(uuid string) {
 	h.send(func(subscribed string) bool { return subscribed == uuid })
 }
 
-// TellAll tells those of all domains.
+// NotifyAll notifies the subscribers of all domains.
 func (h *Hub) NotifyAll() { h.send(func(string) bool { return true }) }
 
 func (h *Hub) send(match func(uuid string) bool) {
@@ -63,7 +64,7 @@ func (h *Hub) send(match func(uuid string) bool) {
 	}
 }
 
-// Close closes all channels, and those that are asked for later.
+// Close closes all channels. Later subscribers get a closed channel.
 func (h *Hub) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -12,7 +12,7 @@ func TestHub(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		one, other := h.Subscribe(ctx, "1"), h.Subscribe(t.Context(), "2")
 		h.Notify("1")
-		h.Notify("1") // nobody has taken the first
+		h.Notify("1") // the first notice is still in the channel
 		if <-one; len(one) != 0 || len(other) != 0 {
 			t.Errorf("%d and %d notices are left, want none", len(one), len(other))
 		}
@@ -23,13 +23,16 @@ func TestHub(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		h.Notify("1")
-		<-one // what was sent before
+		<-one // the notice sent before
 		if _, open := <-one; open {
 			t.Error("the channel is open after its context")
 		}
 		h.Close()
 		<-other
-		for name, c := range map[string]<-chan struct{}{"old": other, "new": h.Subscribe(t.Context(), "1")} {
+		for name, c := range map[string]<-chan struct{}{
+			"old": other,
+			"new": h.Subscribe(t.Context(), "1"),
+		} {
 			if _, open := <-c; open {
 				t.Errorf("%s channel is open after Close", name)
 			}

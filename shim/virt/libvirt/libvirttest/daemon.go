@@ -30,22 +30,26 @@ stdio_handler = "file"
 namespaces = []
 `
 
+const libvirtdConfig = `auth_unix_rw = "none"
+log_outputs = "3:stderr"
+`
+
 //go:embed libvirtd
 var script []byte
 
-// Daemon is a libvirtd of the test's own.
+// Daemon is a libvirtd that belongs to one test.
 type Daemon struct {
-	Dir string // where it finds files of the test
+	Dir string // folder that libvirtd sees under the same path
 	URI string
 
 	cgroup    string
-	startPipe io.Writer // starts libvirtd with each line
-	initPID   int       // the namespace's first process
+	startPipe io.Writer // each line starts libvirtd
+	initPID   int       // the first process of the PID namespace
 }
 
-// Start runs libvirtd until the test ends, with whatever it has started. It skips the
-// test where that cannot be. Bandwidth is a matter of the CPU controllers, which are
-// used where limitCPU is set and the machine has them.
+// Start runs libvirtd until the test ends, and then ends its domains too. It skips the test on a
+// machine without the programs. With limitCPU domains get the CPU controllers if the machine has
+// them.
 func Start(t testing.TB, limitCPU bool) *Daemon {
 	t.Helper()
 	Require(t, missingPrograms("libvirtd", "qemu-system-x86_64")...)
@@ -54,7 +58,11 @@ func Start(t testing.TB, limitCPU bool) *Daemon {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	d := &Daemon{Dir: dir, cgroup: filepath.Base(dir), URI: "qemu+unix:///system?socket=" + filepath.Join(dir, "run", "libvirt-sock")}
+	d := &Daemon{
+		Dir:    dir,
+		cgroup: filepath.Base(dir),
+		URI:    "qemu+unix:///system?socket=" + filepath.Join(dir, "run", "libvirt-sock"),
+	}
 	d.configure(t, limitCPU)
 	d.startNamespace(t)
 	d.StartLibvirtd(t)
@@ -71,9 +79,10 @@ func (d *Daemon) configure(t testing.TB, limitCPU bool) {
 	if limitCPU {
 		controllers = `"cpu", "cpuacct"`
 	}
+	host := uuid.NewString() // migration needs two different hosts
 	for name, text := range map[string]string{
 		"etc/qemu.conf":     qemuConfig + "cgroup_controllers = [" + controllers + "]\n",
-		"etc/libvirtd.conf": fmt.Sprintf("auth_unix_rw = \"none\"\nlog_outputs = \"3:stderr\"\nhost_uuid = %q\n", uuid.NewString()), // or none could migrate to another
+		"etc/libvirtd.conf": libvirtdConfig + fmt.Sprintf("host_uuid = %q\n", host),
 		"start":             string(script),
 	} {
 		if err := os.WriteFile(filepath.Join(d.Dir, name), []byte(text), 0o600); err != nil {
@@ -82,12 +91,21 @@ func (d *Daemon) configure(t testing.TB, limitCPU bool) {
 	}
 }
 
-// enter starts the namespaces, in which no libvirtd runs yet.
+// startNamespace starts the PID and mount namespaces, without libvirtd.
 func (d *Daemon) startNamespace(t testing.TB) {
 	t.Helper()
 	var log bytes.Buffer
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "sh", filepath.Join(d.Dir, "start"), d.Dir, d.cgroup)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	cmd := exec.CommandContext(
+		context.WithoutCancel(t.Context()),
+		"sh",
+		filepath.Join(d.Dir, "start"),
+		d.Dir,
+		d.cgroup,
+	)
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS,
+		Pdeathsig:  syscall.SIGKILL,
+	}
 	cmd.Stdout, cmd.Stderr = &log, &log
 	var err error
 	if d.startPipe, err = cmd.StdinPipe(); err != nil {
@@ -99,7 +117,7 @@ func (d *Daemon) startNamespace(t testing.TB) {
 	d.initPID = cmd.Process.Pid
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // until all of the namespace has ended
+		_ = cmd.Wait() // until all processes of the namespace have ended
 		d.removeCgroups(t)
 		if t.Failed() {
 			t.Logf("libvirtd: %s", log.String())
@@ -107,7 +125,7 @@ func (d *Daemon) startNamespace(t testing.TB) {
 	})
 }
 
-// Return starts libvirtd, which does not run, and does not wait for it.
+// StartLibvirtd starts libvirtd, which must not be running, and does not wait for it.
 func (d *Daemon) StartLibvirtd(t testing.TB) {
 	t.Helper()
 	if _, err := io.WriteString(d.startPipe, "\n"); err != nil {
@@ -115,16 +133,16 @@ func (d *Daemon) StartLibvirtd(t testing.TB) {
 	}
 }
 
-// Signal sends a signal to libvirtd alone.
+// SignalLibvirtd sends a signal to libvirtd only.
 func (d *Daemon) SignalLibvirtd(t testing.TB, signal syscall.Signal) {
 	t.Helper()
 	d.signal(t, "libvirtd", signal)
 }
 
-// SignalQEMU sends a signal to the QEMU of the one domain.
+// SignalQEMU sends a signal to the QEMU of the only domain.
 func (d *Daemon) SignalQEMU(t testing.TB, signal syscall.Signal) {
 	t.Helper()
-	d.signal(t, "qemu-system-x86", signal) // as long as names of processes are
+	d.signal(t, "qemu-system-x86", signal) // the kernel cuts process names to 15 bytes
 }
 
 func (d *Daemon) signal(t testing.TB, program string, signal syscall.Signal) {
@@ -146,7 +164,7 @@ func (d *Daemon) signal(t testing.TB, program string, signal syscall.Signal) {
 	t.Fatalf("%s does not run", program)
 }
 
-// Raw does what the shim never does, with a connection of its own.
+// WithConnect calls f with a connection of its own, for calls that package virt does not have.
 func (d *Daemon) WithConnect(t testing.TB, f func(*libvirt.Connect) error) {
 	t.Helper()
 	conn, err := libvirt.NewConnect(d.URI)

@@ -1,4 +1,4 @@
-// Package libvirttest runs a libvirtd of the test's own, with QEMU and a small Linux
-// guest that answers. It is for tests alone, and needs root, for namespaces. libvirtd and
-// QEMU are the machine's, or those of the root file system that [EnvRoot] names.
+// Package libvirttest runs a private libvirtd with QEMU and a small Linux guest for tests. It needs
+// root for namespaces. libvirtd and QEMU are the machine's, or come from the root file system named
+// by [EnvRoot].
 package libvirttest

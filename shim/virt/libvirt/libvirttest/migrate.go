@@ -9,15 +9,15 @@ import (
 	"libvirt.org/go/libvirt"
 )
 
-// Migration is a live migration that a test has begun.
+// Migration is a running live migration.
 type Migration struct {
 	from, to *libvirt.Connect
 	domain   *libvirt.Domain
 	ended    chan error
 }
 
-// Migrate begins to migrate the domain to another daemon, which must have the files of
-// the guest, too. It goes as slowly as libvirt lets it, until [Migration.Hurry].
+// Migrate starts a migration to another daemon, which needs the guest's files in its own Dir. It
+// runs at libvirt's lowest bandwidth until [Migration.FullSpeed].
 func (d *Daemon) Migrate(t testing.TB, to *Daemon) *Migration {
 	t.Helper()
 	m := &Migration{from: dial(t, d), to: dial(t, to), ended: make(chan error, 1)}
@@ -36,7 +36,11 @@ func (d *Daemon) Migrate(t testing.TB, to *Daemon) *Migration {
 		BandwidthSet: true, Bandwidth: 1, // MiB/s
 	}
 	go func() {
-		_, err := m.domain.Migrate3(m.to, &params, libvirt.MIGRATE_LIVE|libvirt.MIGRATE_PERSIST_DEST)
+		_, err := m.domain.Migrate3(
+			m.to,
+			&params,
+			libvirt.MIGRATE_LIVE|libvirt.MIGRATE_PERSIST_DEST,
+		)
 		m.ended <- err
 	}()
 	return m
@@ -52,7 +56,7 @@ func dial(t testing.TB, d *Daemon) *libvirt.Connect {
 	return conn
 }
 
-// Hurry lets it go as fast as it can.
+// FullSpeed removes the bandwidth limit in practice.
 func (m *Migration) FullSpeed(t testing.TB) {
 	t.Helper()
 	const enough = 4096 // MiB/s
@@ -61,7 +65,7 @@ func (m *Migration) FullSpeed(t testing.TB) {
 	}
 }
 
-// Abort gives it up, as far as libvirt can.
+// Abort cancels the migration if libvirt can.
 func (m *Migration) Abort(t testing.TB) {
 	t.Helper()
 	if err := m.domain.AbortJob(); err != nil {
@@ -69,5 +73,5 @@ func (m *Migration) Abort(t testing.TB) {
 	}
 }
 
-// Wait waits for its end.
+// Wait waits for the end of the migration and returns its error.
 func (m *Migration) Wait() error { return <-m.ended }

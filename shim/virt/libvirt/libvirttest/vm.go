@@ -20,45 +20,50 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt/virttest/guest"
 )
 
-// Name is that of the domains.
+// Name is the name of every test domain.
 const Name = "vm-1"
 
-// VM is what the domains of tests differ in.
+// VM holds the settings in which test domains differ.
 type VM struct {
 	Kernel, Initrd, Arguments string
 	Console                   string
-	HeartbeatSocket           string // socket of its second serial port
+	HeartbeatSocket           string // socket of the second serial port
 
 	Memory     int  // MiB; 0: 160
-	NoHeadroom bool // without headroom; otherwise with more of it than a user would ask for
+	NoHeadroom bool // no maxMemory, no spare vCPUs and no virtio-mem device
 }
 
 var vmXML = template.Must(template.New("vm").Parse(`<domain type='qemu'>
   <name>` + Name + `</name>
-  {{if not .Plain}}<maxMemory slots='3' unit='MiB'>1024</maxMemory>{{end}}
+  {{if not .NoHeadroom}}<maxMemory slots='3' unit='MiB'>1024</maxMemory>{{end}}
   <memory unit='MiB'>{{.Memory}}</memory>
-  {{if .Plain}}<vcpu>1</vcpu>{{else}}<vcpu placement='static' current='1'>16</vcpu>{{end}}
+  {{if .NoHeadroom}}<vcpu>1</vcpu>{{else}}<vcpu placement='static' current='1'>16</vcpu>{{end}}
   <os>
     <type arch='x86_64' machine='q35'>hvm</type>
-    {{with .Kernel}}<kernel>{{.}}</kernel><initrd>{{$.Initrd}}</initrd><cmdline>{{$.Arguments}}</cmdline>{{end}}
+    {{with .Kernel}}
+      <kernel>{{.}}</kernel><initrd>{{$.Initrd}}</initrd><cmdline>{{$.Arguments}}</cmdline>
+    {{end}}
   </os>
   <features><acpi/><apic/><smm state='off'/></features>
-  {{if not .Plain}}<cpu><numa><cell id='0' cpus='0-15' memory='{{.Memory}}' unit='MiB'/></numa></cpu>{{end}}
+  {{if not .NoHeadroom}}
+    <cpu><numa><cell id='0' cpus='0-15' memory='{{.Memory}}' unit='MiB'/></numa></cpu>
+  {{end}}
   <on_poweroff>destroy</on_poweroff>
   <on_crash>destroy</on_crash>
   <devices>
     <controller type='usb' model='none'/>
     {{with .Console}}<serial type='file'><source path='{{.}}'/></serial>{{end}}
-    {{with .Heart}}<serial type='unix'><source mode='bind' path='{{.}}'/></serial>{{end}}
+    {{with .HeartbeatSocket}}<serial type='unix'><source mode='bind' path='{{.}}'/></serial>{{end}}
     <channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel>
     <memballoon model='virtio'/>
-    {{if not .Plain}}<memory model='virtio-mem'><target>
-      <size unit='MiB'>256</size><node>0</node><block unit='MiB'>2</block><requested unit='KiB'>0</requested>
+    {{if not .NoHeadroom}}<memory model='virtio-mem'><target>
+      <size unit='MiB'>256</size><node>0</node>
+      <block unit='MiB'>2</block><requested unit='KiB'>0</requested>
     </target></memory>{{end}}
   </devices>
 </domain>`))
 
-// XML is the VM's definition.
+// XML returns the VM's definition.
 func (v VM) XML(t testing.TB) string {
 	t.Helper()
 	if v.Memory == 0 {
@@ -71,7 +76,7 @@ func (v VM) XML(t testing.TB) string {
 	return out.String()
 }
 
-// Linux is a VM whose guest answers. The options are those of package guest.
+// LinuxVM returns a VM with the Linux guest of package guest, and takes its options.
 func (d *Daemon) LinuxVM(t testing.TB, options ...string) VM {
 	t.Helper()
 	kernel, err := guest.Kernel()
@@ -82,7 +87,7 @@ func (d *Daemon) LinuxVM(t testing.TB, options ...string) VM {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// libvirtd may see another root, but always this folder.
+	// libvirtd may run in another root file system, which always includes this folder.
 	copied := filepath.Join(d.Dir, "vmlinuz")
 	data, err := os.ReadFile(g.Kernel)
 	if err == nil {
@@ -118,7 +123,7 @@ func (d *Daemon) BootDefined(t testing.TB, xml string) {
 	})
 }
 
-// Create starts a domain that has no definition but its own.
+// CreateTransient starts a domain without a persistent definition.
 func (d *Daemon) CreateTransient(t testing.TB, xml string) {
 	t.Helper()
 	d.WithConnect(t, func(conn *libvirt.Connect) error {
@@ -129,7 +134,7 @@ func (d *Daemon) CreateTransient(t testing.TB, xml string) {
 
 func (d *Daemon) consoleFile() string { return filepath.Join(d.Dir, "console") }
 
-// Said is what the guest has said on its console.
+// Console returns the guest's console output so far.
 func (d *Daemon) Console(t testing.TB) string {
 	t.Helper()
 	text, err := os.ReadFile(d.consoleFile())
@@ -139,7 +144,7 @@ func (d *Daemon) Console(t testing.TB) string {
 	return string(text)
 }
 
-// AwaitConsole waits until the guest has said something.
+// AwaitConsole waits until the guest has printed the text on its console.
 func (d *Daemon) AwaitConsole(t testing.TB, text string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -148,18 +153,23 @@ func (d *Daemon) AwaitConsole(t testing.TB, text string) {
 	defer tick.Stop()
 	for !strings.Contains(d.Console(t), text) {
 		if ctx.Err() != nil {
-			t.Fatalf("the guest never said %q: %q", text, d.Console(t))
+			t.Fatalf("the guest never printed %q: %q", text, d.Console(t))
 		}
 		<-tick.C
 	}
 }
 
-// Memory is how much the guest has, in bytes and in its own words.
+// GuestMemory returns the total memory that the guest last reported, in bytes.
 func (d *Daemon) GuestMemory(t testing.TB) (bytes int64) {
 	t.Helper()
 	for line := range strings.Lines(d.Console(t)) {
 		_, figure, ok := strings.Cut(line, " memory=")
-		if kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(figure), "kB"), 10, 64); ok && err == nil {
+		if kib, err := strconv.ParseInt(
+			strings.TrimSuffix(strings.TrimSpace(figure), "kB"),
+			10,
+			64,
+		); ok &&
+			err == nil {
 			bytes = kib << 10
 		}
 	}

@@ -1,14 +1,14 @@
-// Package guest makes the small Linux guest of the tests: Debian's kernel, which
-// hack/setup fetches, and an initramfs with one program. On the kernel's command
-// line, words that begin with "guest." choose how it behaves:
+// Package guest makes the small Linux guest of the tests. It consists of Debian's kernel, which
+// hack/setup downloads, and an initramfs with one program. Words on the kernel's command line that
+// begin with "guest." select its behaviour:
 //
-//	guest.keep-cpus-offline    does not use vCPUs that are plugged
-//	guest.keep-memory-offline  does not use memory that is plugged
-//	guest.keep-dimms           does not give DIMMs back
-//	guest.ignore-power-button  goes on running
-//	guest.busy                 computes all the time, and tells how much it has done
-//	guest.use-memory           uses nearly all memory, so that it cannot give it back
-//	guest.heartbeat            writes to its second serial port all the time
+//	guest.keep-cpus-offline    leaves plugged vCPUs offline
+//	guest.keep-memory-offline  leaves plugged memory offline
+//	guest.keep-dimms           refuses to release DIMMs
+//	guest.ignore-power-button  ignores the power button
+//	guest.busy                 computes without pause and prints its progress
+//	guest.use-memory           occupies nearly all memory, so that it cannot release it
+//	guest.heartbeat            writes to its second serial port every few milliseconds
 package guest
 
 import (
@@ -25,21 +25,21 @@ import (
 	"github.com/cavaliergopher/cpio"
 )
 
-// Arguments are what the kernel always needs: with swiotlb a small guest that can
-// grow to a large one does not boot.
+// Arguments are the fixed part of the kernel's command line. Without swiotlb=noforce a small guest
+// with a large maxMemory does not boot.
 const Arguments = "console=ttyS0 quiet panic=-1 swiotlb=noforce"
 
-// modules in the order in which they can be loaded.
+// modules lists the kernel modules in load order.
 var modules = []string{
 	"virtio_ring", "virtio", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci",
 	"virtio_balloon", "virtio_mem", "virtio_console", "button", "evdev",
 }
 
-// Guest is the files that QEMU boots.
+// Guest is the pair of files that QEMU boots.
 type Guest struct{ Kernel, Initramfs string }
 
-// Kernel returns the folder with vmlinuz and lib/modules that hack/setup keeps in
-// the cache. The error names what is missing.
+// Kernel returns the folder with vmlinuz and lib/modules in the cache of hack/setup. The error
+// names the missing file.
 func Kernel() (string, error) {
 	dir, err := cacheDir()
 	if err != nil {
@@ -47,7 +47,7 @@ func Kernel() (string, error) {
 	}
 	dir = filepath.Join(dir, "guest-kernel")
 	if _, err := os.Stat(filepath.Join(dir, "vmlinuz")); err != nil {
-		return "", fmt.Errorf("no kernel for guests: %w; hack/setup test fetches it", err)
+		return "", fmt.Errorf("no guest kernel: %w; run hack/setup test", err)
 	}
 	return dir, nil
 }
@@ -60,7 +60,7 @@ func cacheDir() (string, error) {
 	return filepath.Join(dir, "mooring"), err
 }
 
-// Make builds the guest's program with go, and writes the initramfs into dir.
+// Make builds the guest's program with go and writes the initramfs into dir.
 func Make(ctx context.Context, kernel, dir string) (Guest, error) {
 	g := Guest{Kernel: filepath.Join(kernel, "vmlinuz"), Initramfs: filepath.Join(dir, "initramfs")}
 	program := filepath.Join(dir, "init")
@@ -98,8 +98,7 @@ func initramfs(program, tree string) ([]byte, error) {
 	return out.Bytes(), errors.Join(errs...)
 }
 
-// findModules finds the modules, compressed or not. What is built into a kernel has
-// no file.
+// findModules finds the module files, compressed or not. A module built into the kernel has none.
 func findModules(tree string) ([]string, error) {
 	found := map[string]string{}
 	err := filepath.WalkDir(tree, func(path string, _ fs.DirEntry, err error) error {
@@ -126,7 +125,9 @@ func addFile(w *cpio.Writer, name, path string, mode cpio.FileMode) error {
 }
 
 func addData(w *cpio.Writer, name string, data []byte, mode cpio.FileMode) error {
-	if err := w.WriteHeader(&cpio.Header{Name: name, Mode: cpio.TypeReg | mode, Size: int64(len(data))}); err != nil {
+	if err := w.WriteHeader(
+		&cpio.Header{Name: name, Mode: cpio.TypeReg | mode, Size: int64(len(data))},
+	); err != nil {
 		return err
 	}
 	_, err := w.Write(data)

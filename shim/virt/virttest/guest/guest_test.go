@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Modules come in the order in which they load, compressed or not; those that the
-// kernel has built in, and those that the guest does not need, stay away.
+// The initramfs lists the modules in load order, compressed or not. It leaves out built-in and
+// unused modules.
 func TestMake(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out with -short: builds a program")
@@ -21,7 +21,10 @@ func TestMake(t *testing.T) {
 	kernel, dir := t.TempDir(), t.TempDir()
 	for _, name := range []string{"virtio_mem.ko.xz", "virtio.ko", "dummy.ko"} {
 		path := filepath.Join(kernel, "lib", "modules", "6.1", name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(name), 0o644)); err != nil {
+		if err := errors.Join(
+			os.MkdirAll(filepath.Dir(path), 0o755),
+			os.WriteFile(path, []byte(name), 0o644),
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -75,7 +78,10 @@ func TestKernel(t *testing.T) {
 		t.Errorf("Kernel of an empty cache = %q, %v", dir, err)
 	}
 	dir := filepath.Join(cache, "guest-kernel")
-	if err := errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, "vmlinuz"), nil, 0o644)); err != nil {
+	if err := errors.Join(
+		os.Mkdir(dir, 0o755),
+		os.WriteFile(filepath.Join(dir, "vmlinuz"), nil, 0o644),
+	); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := Kernel(); got != dir || err != nil {

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// agent speaks as much of the QEMU guest agent's protocol as libvirt needs to count
-// CPUs and to shut down.
+// runAgent implements the part of the QEMU guest agent's protocol that libvirt uses to count CPUs
+// and to shut down.
 func runAgent(log *slog.Logger) {
 	port, err := openPort("org.qemu.guest_agent.0")
 	if err != nil {
@@ -43,7 +43,7 @@ type request struct {
 	}
 }
 
-// serveAgent reads until the guest ends: a port whose host is away reads as ended.
+// serveAgent answers requests until the guest ends. A port without a host reads as EOF.
 func serveAgent(port *os.File) {
 	const hostAway = 100 * time.Millisecond
 	buffered := bufio.NewReader(port)
@@ -62,8 +62,7 @@ func serveAgent(port *os.File) {
 	}
 }
 
-// parseQuestion leaves out the byte that is not JSON, with which libvirt begins each
-// conversation.
+// parseRequest skips the non-JSON byte with which libvirt begins each conversation.
 func parseRequest(line []byte) (q request, err error) {
 	err = json.Unmarshal(line[max(bytes.IndexByte(line, '{'), 0):], &q)
 	return q, err

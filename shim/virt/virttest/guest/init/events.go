@@ -12,7 +12,8 @@ import (
 
 const powerButton = "power button"
 
-// buttons tells of the ACPI power button, whichever input device it is.
+// watchButtons sends an event when the ACPI power button is pressed. Any input device may be the
+// button.
 func watchButtons(events chan<- string) {
 	devices, _ := filepath.Glob("/dev/input/event*")
 	for _, path := range devices {
@@ -22,7 +23,7 @@ func watchButtons(events chan<- string) {
 	}
 }
 
-// watchKeys reads struct input_event: 16 bytes of time, type, code and value.
+// watchKeys reads struct input_event: 16 bytes of time, then type, code and value.
 func watchKeys(f *os.File, events chan<- string) {
 	const isKey, power = 1, 116
 	event := make([]byte, 24)
@@ -37,7 +38,7 @@ func watchKeys(f *os.File, events chan<- string) {
 	}
 }
 
-// uevents tells of CPUs and memory that come and go.
+// watchUevents sends an event when CPUs or memory are plugged or unplugged.
 func watchUevents(log *slog.Logger, events chan<- string) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_KOBJECT_UEVENT)
 	if err == nil {
@@ -50,8 +51,11 @@ func watchUevents(log *slog.Logger, events chan<- string) {
 	message := make([]byte, 8192)
 	for {
 		n, err := unix.Read(fd, message)
-		if text := string(message[:max(n, 0)]); err != nil || strings.Contains(text, "/cpu") || strings.Contains(text, "/memory") {
-			events <- "uevent" // an error is of messages that were lost
+		if text := string(
+			message[:max(n, 0)],
+		); err != nil || strings.Contains(text, "/cpu") ||
+			strings.Contains(text, "/memory") {
+			events <- "uevent" // an error means lost messages
 		}
 	}
 }

@@ -15,7 +15,8 @@ func TestParse(t *testing.T) {
 func TestAnswer(t *testing.T) {
 	for line, want := range map[string]string{
 		"\xff{\"execute\":\"guest-sync\",\"arguments\":{\"id\":42}}\n": `{"return":42}`,
-		`{"execute":"guest-none"}`:                                     `{"error":{"class":"CommandNotFound","desc":"guest-none"}}`,
+
+		`{"execute":"guest-none"}`: `{"error":{"class":"CommandNotFound","desc":"guest-none"}}`,
 	} {
 		q, err := parseRequest([]byte(line))
 		if err != nil {
@@ -26,6 +27,6 @@ func TestAnswer(t *testing.T) {
 		}
 	}
 	if _, err := parseRequest([]byte("\xff\n")); err == nil {
-		t.Error("a question that is none was understood")
+		t.Error("a line without JSON was parsed")
 	}
 }

@@ -1,6 +1,5 @@
-// Command init is the only program of the guest that the tests run: it brings
-// online what is plugged, answers the power button and the guest agent's questions,
-// and tells its size on the console.
+// Command init is the only program of the test guest. It brings plugged CPUs and memory online,
+// answers the power button and the guest agent's requests, and prints its size on the console.
 package main
 
 import (
@@ -59,7 +58,7 @@ func parse(cmdline string) options {
 	return o
 }
 
-// loadModules loads what /modules lists, in its order.
+// loadModules loads the modules in /modules/list.
 func loadModules(log *slog.Logger) {
 	for _, path := range strings.Fields(read("/modules/list")) {
 		if err := loadModule(path); err != nil {
@@ -81,14 +80,18 @@ func loadModule(path string) error {
 	return unix.FinitModule(int(f.Fd()), "", flags)
 }
 
-// keepDIMMs has the kernel refuse at once.
+// keepDIMMs makes the kernel refuse memory unplug at once.
 func keepDIMMs(log *slog.Logger) {
-	if err := os.WriteFile("/sys/firmware/acpi/hotplug/memory/enabled", []byte("0"), 0o644); err != nil {
+	if err := os.WriteFile(
+		"/sys/firmware/acpi/hotplug/memory/enabled",
+		[]byte("0"),
+		0o644,
+	); err != nil {
 		log.Error("keep DIMMs", "error", err)
 	}
 }
 
-// serve brings online what is plugged, and tells the guest's size when it changes.
+// serve brings plugged resources online, and prints the guest's size when it changes.
 func serve(o options, events <-chan string) {
 	reported := ""
 	for {
@@ -106,19 +109,24 @@ func serve(o options, events <-chan string) {
 	}
 }
 
-// bringOnline says whether something would not be brought online.
+// bringOnline reports whether a resource is still offline.
 func bringOnline(o options) (incomplete bool) {
 	if !o["keep-cpus-offline"] {
 		incomplete = setOnline("/sys/devices/system/cpu/cpu[0-9]*/online", "0", "1")
 	}
 	if !o["keep-memory-offline"] {
-		incomplete = setOnline("/sys/devices/system/memory/memory*/state", "offline", "online_movable") || incomplete
+		incomplete = setOnline(
+			"/sys/devices/system/memory/memory*/state",
+			"offline",
+			"online_movable",
+		) ||
+			incomplete
 	}
 	return incomplete
 }
 
-// next waits for news, or only for a while: a CPU of an emulated machine that does not come
-// up in the time that the kernel gives it may do so later.
+// nextEvent waits for an event. If a resource is still offline it waits five seconds at most: a CPU
+// of an emulated machine may miss the kernel's time limit and come online later.
 func nextEvent(events <-chan string, incomplete bool) string {
 	var retry <-chan time.Time
 	if incomplete {
@@ -159,7 +167,7 @@ func size() string {
 	return "cpus=" + onlineCPUs() + " memory=" + strings.ReplaceAll(meminfo("MemTotal:"), " ", "")
 }
 
-// meminfo is a line of proc_meminfo(5), such as "262144 kB".
+// meminfo returns a value of proc_meminfo(5), such as "262144 kB".
 func meminfo(name string) string {
 	for line := range strings.Lines(read("/proc/meminfo")) {
 		if figure, ok := strings.CutPrefix(line, name); ok {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// work tells each time that it has done as much again.
+// compute prints a line after each fixed number of steps.
 func compute() {
 	const steps = 1 << 19
 	x := uint32(1)
@@ -24,7 +24,7 @@ func compute() {
 	}
 }
 
-// beat writes a byte every few milliseconds, for as long as the guest runs.
+// sendHeartbeats writes a byte every five milliseconds while the guest runs.
 func sendHeartbeats(log *slog.Logger) {
 	port, err := os.OpenFile("/dev/ttyS1", os.O_WRONLY|syscall.O_NOCTTY, 0)
 	if err != nil {
@@ -37,22 +37,28 @@ func sendHeartbeats(log *slog.Logger) {
 	}
 }
 
-// useMemory leaves a little for the kernel. What is used is never given back.
+// useMemory occupies all memory but a reserve for the kernel, and never releases it.
 func useMemory() {
 	const reserve = 64 << 10
 	kib, err := strconv.Atoi(strings.TrimSuffix(meminfo("MemAvailable:"), " kB"))
 	if err != nil || kib <= reserve {
 		return
 	}
-	used, err := unix.Mmap(-1, 0, (kib-reserve)<<10, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
+	used, err := unix.Mmap(
+		-1,
+		0,
+		(kib-reserve)<<10,
+		unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE,
+	)
 	if err == nil {
 		err = pin(used)
 	}
 	fmt.Println("GUEST uses", len(used), "bytes more", err)
 }
 
-// pin has a pipe hold a page in each MiB, so that the kernel can move none of them: it
-// would, as long as anything is free, and then run out of memory.
+// pin puts one page of each MiB into a pipe, so that the kernel cannot move it. Otherwise the
+// kernel would move pages while memory is free, and then run out of it.
 func pin(memory []byte) error {
 	const stride = 1 << 20
 	pipe := make([]int, 2)
@@ -65,7 +71,12 @@ func pin(memory []byte) error {
 	for at := 0; at < len(memory); at += stride {
 		page := unix.Iovec{Base: &memory[at]}
 		page.SetLen(1)
-		if _, err := unix.Vmsplice(pipe[1], []unix.Iovec{page}, unix.SPLICE_F_NONBLOCK); err != nil && err != unix.EAGAIN {
+		if _, err := unix.Vmsplice(
+			pipe[1],
+			[]unix.Iovec{page},
+			unix.SPLICE_F_NONBLOCK,
+		); err != nil &&
+			err != unix.EAGAIN {
 			return err
 		}
 	}

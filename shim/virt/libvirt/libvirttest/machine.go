@@ -17,20 +17,8 @@ import (
 	"libvirt.org/go/libvirt"
 )
 
-// Need skips a test for what is missing, except where CI says that all is there.
-func Require(t testing.TB, missing ...string) {
-	t.Helper()
-	switch {
-	case len(missing) == 0:
-	case os.Getenv("MOORING_CI_REQUIRE") != "":
-		t.Fatalf("missing: %s", strings.Join(missing, ", "))
-	default:
-		t.Skipf("missing: %s", strings.Join(missing, ", "))
-	}
-}
-
-// EnvRoot names a root file system whose libvirtd and QEMU are to be used, instead of the
-// machine's. `go run ./hack/libvirt-root forky` makes one.
+// EnvRoot names the environment variable with a root file system whose libvirtd and QEMU replace
+// the machine's. `go run ./hack/libvirt-root forky` makes one.
 const EnvRoot = "MOORING_LIBVIRT_ROOT"
 
 func missingPrograms(names ...string) []string {
@@ -57,7 +45,8 @@ func existsInRoot(root, name string) bool {
 	return err == nil && len(found) > 0
 }
 
-// Unplugs reports whether this QEMU unplugs vCPUs without KVM: 10.0 and older do not.
+// UnplugsVCPUs reports whether this QEMU can unplug vCPUs without KVM. Versions 10.0 and older
+// cannot.
 func (d *Daemon) UnplugsVCPUs(t testing.TB) (can bool) {
 	t.Helper()
 	d.WithConnect(t, func(conn *libvirt.Connect) error {
@@ -70,25 +59,27 @@ func (d *Daemon) UnplugsVCPUs(t testing.TB) (can bool) {
 	return can
 }
 
-// LimitsCPU reports whether domains get the CPU controller.
+// HasCPUController reports whether domains get the CPU controller.
 func (d *Daemon) HasCPUController() bool {
 	_, v1 := os.Stat("/sys/fs/cgroup/cpu/" + d.cgroup)
 	_, v2 := os.Stat("/sys/fs/cgroup/" + d.cgroup)
 	return v1 == nil || v2 == nil
 }
 
-// Throttled is how often the domain's first vCPU was held back, because it had used its
-// bandwidth.
+// ThrottledCount returns how often the kernel throttled the domain's first vCPU.
 func (d *Daemon) ThrottledCount(t testing.TB) (n int) {
 	t.Helper()
 	for _, hierarchy := range []string{"", "cpu"} {
-		// A folder that goes meanwhile is another's.
-		_ = filepath.WalkDir(filepath.Join("/sys/fs/cgroup", hierarchy, d.cgroup), func(path string, _ fs.DirEntry, err error) error {
-			if err == nil && strings.HasSuffix(path, "/vcpu0/cpu.stat") {
-				n = readStatistic(t, path, "nr_throttled")
-			}
-			return nil
-		})
+		// Errors are ignored: folders of other domains may vanish during the walk.
+		_ = filepath.WalkDir(
+			filepath.Join("/sys/fs/cgroup", hierarchy, d.cgroup),
+			func(path string, _ fs.DirEntry, err error) error {
+				if err == nil && strings.HasSuffix(path, "/vcpu0/cpu.stat") {
+					n = readStatistic(t, path, "nr_throttled")
+				}
+				return nil
+			},
+		)
 	}
 	return n
 }

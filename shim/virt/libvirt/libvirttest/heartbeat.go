@@ -12,15 +12,14 @@ import (
 
 func (d *Daemon) heartbeatSocket() string { return filepath.Join(d.Dir, "heart") }
 
-// Heart is the heartbeat of a guest that was booted with guest.heartbeat, as the host
-// sees it.
+// Heartbeat records, on the host, the heartbeats of a guest booted with guest.heartbeat.
 type Heartbeat struct {
 	mu         sync.Mutex
 	last       time.Time
 	longestGap time.Duration
 }
 
-// Heart listens until the test ends. The guest runs.
+// Heartbeat listens to the running guest until the test ends.
 func (d *Daemon) Heartbeat(t testing.TB) *Heartbeat {
 	t.Helper()
 	conn, err := new(net.Dialer).DialContext(t.Context(), "unix", d.heartbeatSocket())
@@ -50,7 +49,7 @@ func (h *Heartbeat) recordBeat() {
 	h.longestGap, h.last = max(h.longestGap, now.Sub(h.last)), now
 }
 
-// Longest is the longest time without a beat since it was asked before.
+// LongestGap returns the longest time between two beats since the previous call.
 func (h *Heartbeat) LongestGap() time.Duration {
 	h.recordBeat()
 	h.mu.Lock()
