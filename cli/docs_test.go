@@ -12,6 +12,7 @@ import (
 
 	"github.com/mooring-vm/mooring/agent/doctor"
 	"github.com/mooring-vm/mooring/agent/policycheck"
+	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/cli/explain"
 )
 
@@ -132,5 +133,18 @@ func TestChecksInDocs(t *testing.T) {
 func TestExitCodesInDocs(t *testing.T) {
 	if !strings.Contains(readDoc(t, "docs", "how-to", "troubleshoot.md"), "\n| 6 | ") || !strings.Contains(exitCodes, " 6 ") {
 		t.Error("exit code 6 is not documented")
+	}
+}
+
+func TestStatusesInDocs(t *testing.T) {
+	doc := readDoc(t, "docs", "reference", "events.md")
+	statuses := []string{string(agentapi.StatusRefused), "would-refuse"}
+	for _, status := range bySeverity {
+		statuses = append(statuses, string(status))
+	}
+	for _, status := range statuses {
+		if !strings.Contains(doc, "\n| `"+status+"` | ") {
+			t.Errorf("docs/reference/events.md lacks the status %s", status)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 )
 
 var (
@@ -16,12 +17,50 @@ var (
 	metricName = regexp.MustCompile(`\bmooring_[a-z_]+`)
 	// reasonRow is a row of the table of reasons: names, and a type for each.
 	reasonRow = regexp.MustCompile("(?m)^\\| (`[A-Z][^|]+`) \\| ((?:Normal|Warning)[^|]*) \\|")
+	// alertRow is a row of the table of alerts, with a remedy.
+	alertRow   = regexp.MustCompile("(?m)^\\| `(Mooring[A-Za-z]+)` \\| [^|]+ \\|$")
+	alertsYAML = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
 )
+
+// controllerPrefix begins the names of the controller's metrics, which its own test checks.
+const controllerPrefix = "mooring_quota_"
+
+func TestEveryAlertHasARemedy(t *testing.T) {
+	doc := readDoc(t, "alerts.md")
+	var file struct {
+		Groups []struct {
+			Name  string
+			Rules []struct {
+				Alert, Expr, For string
+				Annotations      struct{ Summary string }
+			}
+		}
+	}
+	if err := yaml.UnmarshalStrict([]byte(alertsYAML.FindStringSubmatch(doc)[1]), &file); err != nil {
+		t.Fatal(err)
+	}
+	var rules, rows []string
+	for _, rule := range file.Groups[0].Rules {
+		rules = append(rules, rule.Alert)
+		if rule.Expr == "" || rule.Annotations.Summary == "" {
+			t.Errorf("%+v: want an expression and a summary", rule)
+		}
+	}
+	for _, row := range alertRow.FindAllStringSubmatch(doc, -1) {
+		rows = append(rows, row[1])
+	}
+	if diff := cmp.Diff(rules, rows); diff != "" {
+		t.Errorf("alerts (-rules +table):\n%s", diff)
+	}
+}
 
 // The tables name every metric, with its type and its labels.
 func TestMetricsAreDocumented(t *testing.T) {
 	documented := map[string]string{}
-	for _, row := range metricRow.FindAllStringSubmatch(readDoc(t), -1) {
+	for _, row := range metricRow.FindAllStringSubmatch(readDoc(t, "metrics.md"), -1) {
+		if strings.HasPrefix(row[1], controllerPrefix) {
+			continue
+		}
 		if _, twice := documented[row[1]]; twice {
 			t.Errorf("%s is documented twice", row[1])
 		}
@@ -35,8 +74,11 @@ func TestMetricsAreDocumented(t *testing.T) {
 // The text and the alerts name no others.
 func TestDocumentedMetricsExist(t *testing.T) {
 	metrics := served(t)
-	for _, name := range metricName.FindAllString(readDoc(t), -1) {
+	for _, name := range metricName.FindAllString(readDoc(t, "metrics.md")+readDoc(t, "alerts.md"), -1) {
 		base := name
+		if strings.HasPrefix(name, controllerPrefix) {
+			continue
+		}
 		for _, suffix := range []string{"_bucket", "_count", "_sum"} {
 			if of, ok := strings.CutSuffix(name, suffix); ok && strings.HasPrefix(metrics[of], "histogram") {
 				base = of
@@ -51,7 +93,7 @@ func TestDocumentedMetricsExist(t *testing.T) {
 // The table of reasons has every one that starts at zero, with its types.
 func TestReasonsAreDocumented(t *testing.T) {
 	documented := map[string]bool{}
-	for _, row := range reasonRow.FindAllStringSubmatch(readDoc(t), -1) {
+	for _, row := range reasonRow.FindAllStringSubmatch(readDoc(t, "events.md"), -1) {
 		for _, reason := range strings.Split(row[1], ", ") {
 			for kind := range strings.SplitSeq(row[2], ", ") {
 				documented[strings.Trim(reason, "`")+" "+kind] = true
@@ -81,9 +123,9 @@ func reasonsAtZero(t *testing.T) map[string]bool {
 	return all
 }
 
-func readDoc(t *testing.T) string {
+func readDoc(t *testing.T, page string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "metrics.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", page))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/mooring-vm/mooring/quota"
 )
 
 // bare is a manager of an API server that serves the kinds of a mapper.
@@ -67,13 +69,15 @@ var metricRow = regexp.MustCompile("(?m)^\\| `(mooring_[a-z_]+)` \\| ([a-z]+) \\
 
 // The table names every metric, with its type and its labels.
 func TestMetricsAreDocumented(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "how-to", "quota.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "metrics.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	documented := map[string]string{}
 	for _, row := range metricRow.FindAllStringSubmatch(string(text), -1) {
-		documented[row[1]] = row[2] + " " + row[3]
+		if strings.HasPrefix(row[1], "mooring_quota_") {
+			documented[row[1]] = row[2] + " " + row[3]
+		}
 	}
 	registry := prometheus.NewRegistry()
 	NewMetrics(registry)
@@ -94,5 +98,20 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 	if diff := cmp.Diff(served, documented); diff != "" {
 		t.Errorf("metrics (-served +documented):\n%s", diff)
+	}
+}
+
+func TestEventsAreDocumented(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "events.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, reason := range []string{
+		quota.ReasonReserved, quota.ReasonGrown, quota.ReasonGranted, quota.ReasonReleased, quota.ReasonTimedOut,
+		ReasonOverrun, ReasonFault, ReasonHalted,
+	} {
+		if !strings.Contains(string(text), "\n| `"+reason+"` | ") {
+			t.Errorf("docs/reference/events.md lacks %s", reason)
+		}
 	}
 }
