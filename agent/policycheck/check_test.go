@@ -14,7 +14,6 @@ func withDomains(namespaces, domains string) string {
 	return head + "lifecycle: {libvirt: {}}\nrules: [{name: a, namespaces: " + namespaces + ", domains: " + domains + "}]"
 }
 
-// Each policy has one thing that is surely not meant; a warning says where.
 func TestWarnings(t *testing.T) {
 	const rule = "rules: [{name: a, namespaces: [a], memlock: {max: 1Gi}}]\n"
 	for name, test := range map[string]struct {
@@ -28,19 +27,19 @@ func TestWarnings(t *testing.T) {
 		"no repair": {strings.Replace(head, "enforce", "observe", 1) + "memlock: {repair: prlimit}\n" + rule, []string{"mode: observe", "memlock.repair: prlimit does nothing"}},
 		"profile": {
 			head + rule + "profiles: [{name: p, podLabels: {a: b}, container: c}, {name: q, podLabels: {a: b, c: d}, container: c}, {name: r, podLabels: {c: d}, container: c}]",
-			[]string{`profiles[1]: profile "q" never recognises a pod: profile "p"`},
+			[]string{`profiles[1]: profile "q" never recognises a pod, because profile "p"`},
 		},
 		"rule": {
 			head + "rules: [{name: a, namespaces: ['*']}, {name: b, namespaces: [vms, 'x-*']}]",
-			[]string{`rules[1]: rule "b" never decides: rule "a" before it`},
+			[]string{`rules[1]: rule "b" never decides, because rule "a" matches the same pods before it`},
 		},
 		"rule, by several": {
 			head + "rules: [{name: a, namespaces: [a]}, {name: b, namespaces: [b]}, {name: c, namespaces: [a, b]}]",
-			[]string{`rules[2]: rule "c" never decides: one of the rules "a", "b" before it`},
+			[]string{`rules[2]: rule "c" never decides, because rules "a", "b" match the same pods before it`},
 		},
 		"one namespace of a rule": {
 			head + "rules: [{name: a, namespaces: ['vms-*']}, {name: b, namespaces: [x, vms-1]}]",
-			[]string{`rules[1].namespaces[1]: "vms-1" never matches here: rule "a"`},
+			[]string{`rules[1].namespaces[1]: "vms-1" never matches here, because rule "a"`},
 		},
 		"rule with accounts after one without": {
 			head + "rules: [{name: a, namespaces: ['*']}, {name: b, namespaces: [x], serviceAccounts: [s]}]",
@@ -56,7 +55,7 @@ func TestWarnings(t *testing.T) {
 		},
 		"unlimited for all": {
 			head + "rules: [{name: a, namespaces: ['*'], memlock: {unlimited: true, max: 16Gi}}]",
-			[]string{"rules[0].memlock.unlimited: whoever may create a pod"},
+			[]string{"rules[0].memlock.unlimited: a pod of any namespace"},
 		},
 		"unlimited and a ceiling": {
 			head + "memlock: {nodeMax: 1Gi}\nrules: [{name: a, namespaces: [x], memlock: {unlimited: true}}]",
@@ -78,13 +77,13 @@ func TestWarnings(t *testing.T) {
 			strings.Replace(head, "enforce", "observe", 1) + "lifecycle: {unattended: stop, hung: stop}\n" + rule,
 			[]string{"mode: observe", "lifecycle.unattended: stop does nothing while the mode is observe", "lifecycle.hung: stop does nothing"},
 		},
-		"stops":              {head + "lifecycle: {unattended: stop, hung: stop}\n" + rule, nil},
-		"libvirt for nobody": {head + "lifecycle: {libvirt: {}}\n" + rule, []string{"lifecycle.libvirt: no rule allows any of its domains"}},
-		"domains of nothing": {head + "rules: [{name: a, namespaces: [a], domains: [x]}]", []string{"rules[0].domains: lifecycle.libvirt is missing"}},
-		"all domains":        {withDomains("[a]", "['*']"), nil},
-		"domains by prefix":  {withDomains("['t-*']", "['t-*']"), nil},
-		"all domains, glob":  {withDomains("['t-*']", "[x, '**']"), []string{"rules[0].domains[1]: whoever may create a pod in any of the namespaces may bind, and stop, the VMs of all others"}},
-		"all domains, both":  {withDomains("[a, b]", "['*']"), []string{"rules[0].domains[0]: whoever may create a pod"}},
+		"stops":                  {head + "lifecycle: {unattended: stop, hung: stop}\n" + rule, nil},
+		"libvirt without a rule": {head + "lifecycle: {libvirt: {}}\n" + rule, []string{"lifecycle.libvirt: no rule allows any of its domains"}},
+		"domains of nothing":     {head + "rules: [{name: a, namespaces: [a], domains: [x]}]", []string{"rules[0].domains: lifecycle.libvirt is missing"}},
+		"all domains":            {withDomains("[a]", "['*']"), nil},
+		"domains by prefix":      {withDomains("['t-*']", "['t-*']"), nil},
+		"all domains, glob":      {withDomains("['t-*']", "[x, '**']"), []string{"rules[0].domains[1]: a pod of any of the namespaces may bind, and stop, the VMs of all others"}},
+		"all domains, both":      {withDomains("[a, b]", "['*']"), []string{"rules[0].domains[0]: a pod of any of the namespaces"}},
 	} {
 		p, err := Read(name, strings.NewReader(test.text))
 		if err != nil {
@@ -104,8 +103,7 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// All faults are reported at once, each with its path.
-func TestReport(t *testing.T) {
+func TestReportHasAllFaultsWithPaths(t *testing.T) {
 	p, err := Read("stdin", strings.NewReader(head+"moe: x\nrules: [{name: a, memlock: {max: 16Gb}}]"))
 	got := NewReport("stdin", p, err)
 	var paths []string

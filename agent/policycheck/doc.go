@@ -1,5 +1,5 @@
-// Package policycheck says what is wrong with a node policy, and what of a valid
-// one is surely not meant. `mooring policy check` and `mooring-agent check` share it.
+// Package policycheck reports the faults of a node policy, and warns about probable mistakes in
+// valid settings. `mooring policy check` and `mooring-agent check` share it.
 //
-// Its functions may be called from several goroutines at once; none but Read blocks.
+// Its functions may be called from several goroutines at once. None but Read blocks.
 package policycheck

@@ -8,27 +8,26 @@ import (
 	"github.com/mooring-vm/mooring/api/policy"
 )
 
-// Report is what is to be said of a policy. It is what `mooring policy check -o
-// json` prints.
+// Report lists the faults and warnings of one policy. `mooring policy check -o json` prints it.
 type Report struct {
 	File     string    `json:"file"`
 	Valid    bool      `json:"valid"`
 	Mode     string    `json:"mode,omitempty"` // empty when not valid
 	Profiles int       `json:"profiles"`
 	Rules    int       `json:"rules"`
-	Faults   []Fault   `json:"faults"`   // never null; why the agent would not start with it
-	Warnings []Warning `json:"warnings"` // never null; legal, but surely not meant
+	Faults   []Fault   `json:"faults"`   // never null; the agent does not start with any of them
+	Warnings []Warning `json:"warnings"` // never null; valid, but probably mistakes
 }
 
-// Fault is one thing for which the agent refuses a policy.
+// Fault is one reason for which the agent refuses a policy.
 type Fault struct {
 	Path    string `json:"path,omitempty"`  // such as rules[1].memlock.max; empty: the file as a whole
 	Value   string `json:"value,omitempty"` // as JSON; empty: there is none
-	Message string `json:"message"`         // what is allowed
+	Message string `json:"message"`         // the allowed values
 }
 
-// Read reads a policy from r, as [policy.Load] does from a file. file is its name in
-// errors. The faults of a policy are one error, which [NewReport] takes apart.
+// Read reads a policy from r, as [policy.Load] does from a file. file is its name in errors. All
+// faults of a policy come as one error, which [NewReport] splits.
 func Read(file string, r io.Reader) (p *policy.Policy, err error) {
 	data, err := io.ReadAll(io.LimitReader(r, policy.MaxSize+1))
 	if err != nil {
@@ -41,7 +40,7 @@ func Read(file string, r io.Reader) (p *policy.Policy, err error) {
 	return p, nil
 }
 
-// NewReport reports on what [Read] or [policy.Load] returned.
+// NewReport reports the result of [Read] or [policy.Load].
 func NewReport(file string, p *policy.Policy, err error) Report {
 	r := Report{File: file, Faults: []Fault{}, Warnings: []Warning{}}
 	if err != nil {
@@ -54,12 +53,12 @@ func NewReport(file string, p *policy.Policy, err error) Report {
 	return r
 }
 
-// Summary is the line that says that a policy is valid.
+// Summary returns the line that calls a policy valid.
 func Summary(file string, p *policy.Policy) string {
 	return fmt.Sprintf("%s is a valid node policy: mode %s, rules: %d", file, p.Mode, len(p.Rules))
 }
 
-// faults takes an error apart into those of single fields.
+// faults splits an error into one fault per field.
 func faults(err error) []Fault {
 	fields := fieldErrors(err)
 	if len(fields) == 0 {
@@ -72,6 +71,7 @@ func faults(err error) []Fault {
 	return all
 }
 
+// fieldErrors collects the field errors in a tree of wrapped and joined errors.
 func fieldErrors(err error) (all []*policy.FieldError) {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range joined.Unwrap() {
@@ -79,7 +79,7 @@ func fieldErrors(err error) (all []*policy.FieldError) {
 		}
 		return all
 	}
-	if f, ok := err.(*policy.FieldError); ok { //nolint:errorlint // the tree is walked by hand, to find all of them
+	if f, ok := err.(*policy.FieldError); ok { //nolint:errorlint // errors.As finds only the first one
 		return []*policy.FieldError{f}
 	}
 	if inner := errors.Unwrap(err); inner != nil {

@@ -2,6 +2,7 @@ package policycheck
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,36 +10,35 @@ import (
 	"github.com/mooring-vm/mooring/api/policy"
 )
 
-// shadowed warns of a rule, or of a namespace of it, that never decides because
-// earlier rules catch all that it would.
+// shadowed warns about a rule, or a namespace of it, that never decides because earlier rules
+// match the same pods.
 func (w *warner) shadowed(i int) {
 	rule := w.policy.Rules[i]
-	var before []policy.Rule
-	for _, early := range w.policy.Rules[:i] {
-		if catchesAccounts(early, rule) {
-			before = append(before, early)
-		}
-	}
-	var caught []int
+	earlier := slices.DeleteFunc(slices.Clone(w.policy.Rules[:i]), func(r policy.Rule) bool {
+		return !coversAccounts(r, rule)
+	})
+	by := make([]string, len(rule.Namespaces)) // name of the rule that covers each namespace
 	for n, glob := range rule.Namespaces {
-		if covers(namespacesOf(before), glob) {
-			caught = append(caught, n)
+		at := slices.IndexFunc(earlier, func(r policy.Rule) bool { return covers(r.Namespaces, glob) })
+		if at >= 0 {
+			by[n] = earlier[at].Name
 		}
 	}
-	if len(caught) == len(rule.Namespaces) {
-		w.warn(fmt.Sprintf("rules[%d]", i), "rule %q never decides: %s before it catches all that it would; put narrow rules before wide ones",
-			rule.Name, names(blame(before, rule.Namespaces...)))
+	if !slices.Contains(by, "") {
+		w.warn(fmt.Sprintf("rules[%d]", i), "rule %q never decides, because %s before it; put narrow rules before wide ones",
+			rule.Name, matching(by))
 		return
 	}
-	for _, n := range caught {
-		w.warn(fmt.Sprintf("rules[%d].namespaces[%d]", i, n), "%q never matches here: %s before it catches all of it",
-			rule.Namespaces[n], names(blame(before, rule.Namespaces[n])))
+	for n, name := range by {
+		if name != "" {
+			w.warn(fmt.Sprintf("rules[%d].namespaces[%d]", i, n), "%q never matches here, because %s before it",
+				rule.Namespaces[n], matching([]string{name}))
+		}
 	}
 }
 
-// catchesAccounts reports whether the early rule matches each service account that
-// the late one matches.
-func catchesAccounts(early, late policy.Rule) bool {
+// coversAccounts reports whether the early rule matches each service account of the late one.
+func coversAccounts(early, late policy.Rule) bool {
 	if len(early.ServiceAccounts) == 0 {
 		return true
 	}
@@ -46,39 +46,27 @@ func catchesAccounts(early, late policy.Rule) bool {
 	if len(accounts) == 0 {
 		accounts = []string{"*"}
 	}
-	for _, glob := range accounts {
-		if !covers([]globList{early.ServiceAccounts}, glob) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(accounts, func(glob string) bool { return !covers(early.ServiceAccounts, glob) })
 }
 
-// blame returns the first rule that covers all the globs alone, where there is one,
-// else all of them.
-func blame(rules []policy.Rule, globs ...string) []policy.Rule {
-	for i, r := range rules {
-		if !slices.ContainsFunc(globs, func(glob string) bool { return !covers([]globList{r.Namespaces}, glob) }) {
-			return rules[i : i+1]
-		}
-	}
-	return rules
+// covers reports whether one of the globs matches every name that glob matches. It compares only
+// the clear cases: "*", the same text, and a glob without wildcards.
+func covers(globs []string, glob string) bool {
+	literal := !strings.ContainsAny(glob, "*?[")
+	return slices.ContainsFunc(globs, func(g string) bool {
+		matched, _ := path.Match(g, glob) // policy.Parse refuses malformed globs
+		return g == "*" || g == glob || literal && matched
+	})
 }
 
-func namespacesOf(rules []policy.Rule) (all []globList) {
-	for _, r := range rules {
-		all = append(all, r.Namespaces)
+// matching says that the named rules match the same pods.
+func matching(names []string) string {
+	names = slices.Compact(slices.Sorted(slices.Values(names)))
+	if len(names) == 1 {
+		return fmt.Sprintf("rule %q matches the same pods", names[0])
 	}
-	return all
-}
-
-func names(rules []policy.Rule) string {
-	quoted := make([]string, len(rules))
-	for i, r := range rules {
-		quoted[i] = strconv.Quote(r.Name)
+	for i, name := range names {
+		names[i] = strconv.Quote(name)
 	}
-	if len(quoted) == 1 {
-		return "rule " + quoted[0]
-	}
-	return "one of the rules " + strings.Join(quoted, ", ")
+	return fmt.Sprintf("rules %s match the same pods", strings.Join(names, ", "))
 }

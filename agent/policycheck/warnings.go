@@ -10,8 +10,7 @@ import (
 	"github.com/mooring-vm/mooring/api/policy"
 )
 
-// Warning is something that a policy may say, and that its author surely did not
-// mean, or should know.
+// Warning is about a valid setting with a side effect, or a probable mistake.
 type Warning struct {
 	Path    string `json:"path"`
 	Message string `json:"message"`
@@ -27,7 +26,7 @@ func Warnings(p *policy.Policy) []Warning {
 	w.lifecycle()
 	w.profiles()
 	if len(p.Rules) == 0 {
-		w.warn("rules", "there are none: whatever a launcher asks for is refused")
+		w.warn("rules", "there are none: the agent refuses every launcher that asks for something")
 	}
 	for i, rule := range p.Rules {
 		w.shadowed(i)
@@ -52,27 +51,28 @@ func (w *warner) mode() {
 	if w.policy.Mode != policy.Observe {
 		return
 	}
-	w.warn("mode", "observe, which is also the default: nothing is set and nobody is refused, "+
-		"the agent only says what it would do; `mode: enforce` acts")
+	w.warn("mode", "observe, which is also the default: the agent sets and refuses nothing, "+
+		"and only reports the settings that it would apply; `mode: enforce` acts")
 	if w.policy.Memlock.Repair == policy.RepairPrlimit {
 		w.warn("memlock.repair", "prlimit does nothing while the mode is observe")
 	}
 }
 
-// profiles looks for those whose pods an earlier one recognises: the first wins.
+// profiles warns about profiles whose pods an earlier profile recognises: the first one wins.
 func (w *warner) profiles() {
 	for i, late := range w.policy.Profiles {
 		for _, early := range w.policy.Profiles[:i] {
 			if !contains(late.PodLabels, early.PodLabels) {
 				continue
 			}
-			w.warn(fmt.Sprintf("profiles[%d]", i), "profile %q never recognises a pod: profile %q before it has "+
-				"recognised all that carry these labels; put the one with more labels first", late.Name, early.Name)
+			w.warn(fmt.Sprintf("profiles[%d]", i), "profile %q never recognises a pod, because profile %q before it "+
+				"recognises all pods with these labels; put the one with more labels first", late.Name, early.Name)
 			break
 		}
 	}
 }
 
+// contains reports whether labels has all of part.
 func contains(labels, part map[string]string) bool {
 	both := maps.Clone(labels)
 	maps.Copy(both, part)
@@ -94,11 +94,11 @@ func (w *warner) memlock(i int, rule policy.Rule) {
 			"its container's memory limit alone")
 	}
 	if node > 0 && most > node && most != math.MaxInt64 {
-		w.warn(path+".max", "%s is more than memlock.nodeMax, %s, which holds for all launchers together: "+
-			"so much is never granted", api.Bytes(most), api.Bytes(node))
+		w.warn(path+".max", "%s is more than memlock.nodeMax, %s, which all launchers of the node share: "+
+			"the agent never grants as much", api.Bytes(most), api.Bytes(node))
 	}
-	if rule.Memlock.Unlimited && covers([]globList{rule.Namespaces}, "*") {
-		w.warn(path+".unlimited", "whoever may create a pod in any namespace may lock as much as its container's memory limit")
+	if rule.Memlock.Unlimited && covers(rule.Namespaces, "*") {
+		w.warn(path+".unlimited", "a pod of any namespace may lock as much as its container's memory limit")
 	}
 }
 
@@ -115,11 +115,11 @@ func (w *warner) cgroupFiles(i int, rule policy.Rule) {
 		}
 	}
 	if len(owned) > 0 {
-		w.warn(path, "kubelet writes %s again and again from the pod's resources: what a launcher asks for is set anew each time",
+		w.warn(path, "kubelet writes %s from the pod's resources: the agent sets the launcher's value again after each write",
 			strings.Join(owned, ", "))
 	}
 	if len(protection) > 0 {
-		w.warn(path, "%s: the kernel protects only as much as the cgroups of the pod and of its QoS class have, too, which are kubelet's",
+		w.warn(path, "%s: the kernel protects only as much as the cgroups of the pod and of its QoS class allow; kubelet sets those",
 			strings.Join(protection, ", "))
 	}
 }
