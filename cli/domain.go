@@ -52,7 +52,7 @@ func (p *Program) domainPrepareCommand() *cobra.Command {
 			file = args[0]
 		}
 		source := headroom.Source{Policy: p.capacities}
-		source.Heed(cmd.Flags())
+		source.UseFlags(cmd.Flags())
 		if err := p.fillIn(cmd.Context(), os.DirFS("/"), &o, source); err != nil {
 			return err
 		}

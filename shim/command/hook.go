@@ -23,8 +23,8 @@ import (
 
 const (
 	// agentPatience is how long an agent may be away that has shown the pod its directory.
-	agentPatience = 10 * time.Second
-	agentPeriod   = 200 * time.Millisecond
+	agentTimeout      = 10 * time.Second
+	agentPollInterval = 200 * time.Millisecond
 )
 
 func hookCommand(log *logging) *cobra.Command {
@@ -43,7 +43,7 @@ func hookCommand(log *logging) *cobra.Command {
 			if config.Options.Host, err = headroom.ReadHost(os.DirFS("/")); err != nil {
 				return fmt.Errorf("hook: %w", err)
 			}
-			config.Host = capacities(config.Options.Host, socket, cmd.Flags(), config.Log)
+			config.Host = capacitySource(config.Options.Host, socket, cmd.Flags(), config.Log)
 			return hook.Serve(cmd.Context(), config)
 		},
 	}
@@ -53,11 +53,11 @@ func hookCommand(log *logging) *cobra.Command {
 }
 
 // capacities is asked how far a domain may grow where the flags leave it open.
-func capacities(host headroom.Host, socket string, flags *pflag.FlagSet, log *slog.Logger) func(context.Context) (headroom.Host, error) {
+func capacitySource(host headroom.Host, socket string, flags *pflag.FlagSet, log *slog.Logger) func(context.Context) (headroom.Host, error) {
 	client := agent.New(socket)
 	source := headroom.Source{Host: host}
-	source.Heed(flags)
-	source.Policy = func(ctx context.Context) (podapi.Headroom, error) { return askPolicy(ctx, client, socket) }
+	source.UseFlags(flags)
+	source.Policy = func(ctx context.Context) (podapi.Headroom, error) { return readPolicy(ctx, client, socket) }
 	return func(ctx context.Context) (headroom.Host, error) {
 		h, from, err := source.Read(ctx)
 		if err != nil {
@@ -70,24 +70,24 @@ func capacities(host headroom.Host, socket string, flags *pflag.FlagSet, log *sl
 
 // askPolicy asks the agent, and waits a while for one that is away. Without the pod's
 // directory there is none; one that knows no such question has a policy that does not say it.
-func askPolicy(ctx context.Context, client *agent.Client, socket string) (policy podapi.Headroom, err error) {
+func readPolicy(ctx context.Context, client *agent.Client, socket string) (policy podapi.Headroom, err error) {
 	if _, err := os.Stat(filepath.Dir(socket)); errors.Is(err, fs.ErrNotExist) {
 		return podapi.Headroom{}, nil
 	}
-	var away error
-	waited := wait.PollUntilContextTimeout(ctx, agentPeriod, agentPatience, true, func(ctx context.Context) (bool, error) {
+	var unreachable error
+	pollErr := wait.PollUntilContextTimeout(ctx, agentPollInterval, agentTimeout, true, func(ctx context.Context) (bool, error) {
 		policy, err = client.Headroom(ctx)
 		if errors.Is(err, resize.ErrAgent) {
-			away = err
+			unreachable = err
 			return false, nil
 		}
 		return true, nil
 	})
 	switch {
-	case away != nil && (waited != nil || errors.Is(err, context.DeadlineExceeded)): // why it took so long
-		err = away
-	case waited != nil && err == nil:
-		err = waited
+	case unreachable != nil && (pollErr != nil || errors.Is(err, context.DeadlineExceeded)): // why it took so long
+		err = unreachable
+	case pollErr != nil && err == nil:
+		err = pollErr
 	}
 	if refused, ok := errors.AsType[*agent.RefusedError](err); ok && refused.Code == podapi.CodeNotFound {
 		return podapi.Headroom{}, nil

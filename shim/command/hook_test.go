@@ -43,7 +43,7 @@ func serve(t *testing.T, socket string, policy podapi.Headroom) {
 	})
 }
 
-func ask(t *testing.T, ctx context.Context, socket, args string) (headroom.Host, error) { //nolint:revive // t comes first
+func readCapacities(t *testing.T, ctx context.Context, socket, args string) (headroom.Host, error) { //nolint:revive // t comes first
 	t.Helper()
 	var o headroom.Options
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -51,11 +51,11 @@ func ask(t *testing.T, ctx context.Context, socket, args string) (headroom.Host,
 	if err := flags.Parse(strings.Fields(args)); err != nil {
 		t.Fatal(err)
 	}
-	return capacities(host, socket, flags, slog.New(slog.DiscardHandler))(ctx)
+	return capacitySource(host, socket, flags, slog.New(slog.DiscardHandler))(ctx)
 }
 
 // The hook learns over the pod's socket what the node policy gives; flags win.
-func TestCapacitiesOfThePolicy(t *testing.T) {
+func TestPolicyCapacities(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	serve(t, socket, podapi.Headroom{Memory: 4 << 30, CPUs: 8})
 	for args, want := range map[string]headroom.Host{
@@ -64,7 +64,7 @@ func TestCapacitiesOfThePolicy(t *testing.T) {
 		"--memory-capacity 0":                  {Memory: 1024, CPUs: 8},
 		"--cpu-capacity 4 --memory-capacity 5": host,
 	} {
-		if got, err := ask(t, t.Context(), socket, args); got != want || err != nil {
+		if got, err := readCapacities(t, t.Context(), socket, args); got != want || err != nil {
 			t.Errorf("%s: %+v, %v, want %+v", args, got, err, want)
 		}
 	}
@@ -72,13 +72,13 @@ func TestCapacitiesOfThePolicy(t *testing.T) {
 
 // Without an agent, or with one whose policy says nothing or that knows no such question,
 // they are the host's.
-func TestCapacitiesOfTheHost(t *testing.T) {
+func TestHostCapacities(t *testing.T) {
 	dir := t.TempDir()
 	silent, old := filepath.Join(dir, "silent"), filepath.Join(dir, "old")
 	serve(t, silent, podapi.Headroom{})
 	answer(t, old, http.StatusNotFound, `{"code":"notFound","message":"no such resource"}`)
 	for _, socket := range []string{filepath.Join(dir, "none", "agent.sock"), silent, old} {
-		if got, err := ask(t, t.Context(), socket, ""); got != host || err != nil {
+		if got, err := readCapacities(t, t.Context(), socket, ""); got != host || err != nil {
 			t.Errorf("%s: %+v, %v", socket, got, err)
 		}
 	}
@@ -86,7 +86,7 @@ func TestCapacitiesOfTheHost(t *testing.T) {
 
 // An agent that is away is waited for, and what it says otherwise is told: a VM that
 // started with the wrong room would keep it.
-func TestCapacitiesThatAreNotKnown(t *testing.T) {
+func TestUnknownCapacities(t *testing.T) {
 	dir := t.TempDir()
 	away, failing := filepath.Join(dir, "away"), filepath.Join(dir, "failing")
 	l := listen(t, away)
@@ -98,32 +98,32 @@ func TestCapacitiesThatAreNotKnown(t *testing.T) {
 	for socket, want := range map[string]string{
 		away: "what the node policy gives VMs is not known: no connection to the agent", filepath.Join(dir, "not yet"): "no connection to the agent", failing: "out of order",
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*agentPeriod)
-		_, err := ask(t, ctx, socket, "")
+		ctx, cancel := context.WithTimeout(t.Context(), 10*agentPollInterval)
+		_, err := readCapacities(t, ctx, socket, "")
 		cancel()
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "--memory-capacity") {
 			t.Errorf("%s: %v, want %s", socket, err, want)
 		}
-		if got, err := ask(t, ctx, socket, "--memory-capacity 1 --cpu-capacity 1"); got != host || err != nil {
+		if got, err := readCapacities(t, ctx, socket, "--memory-capacity 1 --cpu-capacity 1"); got != host || err != nil {
 			t.Errorf("%s, with flags: %+v, %v", socket, got, err)
 		}
 	}
 }
 
 // An agent that comes back in time has its say.
-func TestCapacitiesOfAnAgentThatComesBack(t *testing.T) {
+func TestReturningAgent(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
-	var asked int
+	var requests int
 	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if asked++; asked == 1 {
+		if requests++; requests == 1 {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}
 		_, _ = w.Write([]byte(`{"memoryCapacity":4294967296}`))
 	})
 	handle(t, socket, handler)
-	if got, err := ask(t, t.Context(), socket, ""); got != (headroom.Host{Memory: 4096, CPUs: 2}) || err != nil || asked != 2 {
-		t.Errorf("%+v, %v, asked %d times", got, err, asked)
+	if got, err := readCapacities(t, t.Context(), socket, ""); got != (headroom.Host{Memory: 4096, CPUs: 2}) || err != nil || requests != 2 {
+		t.Errorf("%+v, %v, asked %d times", got, err, requests)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // byFormula is the word for KubeVirt's formula in place of an amount.
-const byFormula = "kubevirt"
+const formulaName = "kubevirt"
 
 // overheadFlags say what the launcher needs beside the guest's memory.
 type overheadFlags struct {
@@ -31,22 +31,22 @@ func (o *overheadFlags) add(flags *pflag.FlagSet) {
 // read returns the one or the other.
 func (o *overheadFlags) read() (wanted.Overhead, *wanted.Formula, error) {
 	name, version, versioned := strings.Cut(o.text, ":")
-	if name == byFormula {
+	if name == formulaName {
 		f, err := o.formula(version, versioned)
 		return nil, f, err
 	}
-	if flag, value := o.formulaOnly(); flag != "" {
-		return nil, nil, fmt.Errorf("--%s %s: want it with --overhead %s only", flag, value, byFormula)
+	if flag, value := o.firstFormulaFlag(); flag != "" {
+		return nil, nil, fmt.Errorf("--%s %s: want it with --overhead %s only", flag, value, formulaName)
 	}
 	bytes, err := api.ParseBytes(o.text)
 	if err != nil {
-		return nil, nil, fmt.Errorf("--overhead: %w, or %s or %s:VERSION", err, byFormula, byFormula)
+		return nil, nil, fmt.Errorf("--overhead: %w, or %s or %s:VERSION", err, formulaName, formulaName)
 	}
 	return wanted.Fixed(uint64(bytes)), nil, nil
 }
 
 // formulaOnly names a flag that is set and has no meaning without the formula.
-func (o *overheadFlags) formulaOnly() (flag, value string) {
+func (o *overheadFlags) firstFormulaFlag() (flag, value string) {
 	switch {
 	case o.ratio != "":
 		return "overhead-ratio", o.ratio

@@ -29,19 +29,19 @@ const (
 // node has one pod. The agent is the real one, as far as the pod's socket goes, and can
 // be killed; the kernel is not.
 type node struct {
-	socket string
-	kernel *lifecycletest.Kernel
-	vm     lifecycle.Process
-	clock  lifecycle.Clock
-	store  *podserver.FileStore
-	held   atomic.Bool // migrations are held off
+	socket            string
+	kernel            *lifecycletest.Kernel
+	vm                lifecycle.Process
+	clock             lifecycle.Clock
+	store             *podserver.FileStore
+	migrationsBlocked atomic.Bool // migrations are held off
 
-	asked atomic.Pointer[func(what string)] // is called before each answer
+	beforeAnswer atomic.Pointer[func(what string)] // is called before each answer
 
 	mu       sync.Mutex
 	current  *podserver.Node
 	registry *lifecycle.Registry
-	listener *cutting
+	listener *cuttableListener
 	served   sync.WaitGroup
 }
 
@@ -56,9 +56,9 @@ func newNode(t *testing.T, socket string) *node {
 	n.kernel.Write("/kubepods.slice", "memory.max", "max\n")
 	n.kernel.Write("/kubepods.slice/poda.slice", "memory.max", "max\n")
 	n.kernel.Write(cgroup, "memory.max", "3221225472\n")
-	must(t, n.begin())
+	must(t, n.startAgent())
 	t.Cleanup(func() {
-		n.cut()
+		n.killAgent()
 		n.served.Wait()
 		must(t, store.Close())
 	})
@@ -67,7 +67,7 @@ func newNode(t *testing.T, socket string) *node {
 
 // begin starts an agent, which knows no more than the kernel, the runtime and the disk
 // tell.
-func (n *node) begin() error {
+func (n *node) startAgent() error {
 	plain, err := net.Listen("unix", n.socket)
 	if err != nil {
 		return err
@@ -88,26 +88,26 @@ func (n *node) begin() error {
 		Grant:   func(string, lifecycle.Process, lifecycle.Limit) error { return errors.New("nothing is to be locked") },
 		Enforce: true, Ready: func() bool { return true }, Clock: n.clock, Store: n.store,
 	}
-	listener := &cutting{Listener: plain}
+	listener := &cuttableListener{Listener: plain}
 	n.mu.Lock()
 	n.current, n.registry, n.listener = current, registry, listener
 	n.mu.Unlock()
-	n.held.Store(false)
+	n.migrationsBlocked.Store(false)
 	n.served.Go(func() {
-		_ = podserver.Serve(context.Background(), listener, observed{current.Pod(uid), n}, discard) // until it is cut
+		_ = podserver.Serve(context.Background(), listener, hookedPod{current.Pod(uid), n}, discard) // until it is cut
 	})
 	return nil
 }
 
 // cut is the death of the agent.
-func (n *node) cut() {
+func (n *node) killAgent() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.listener.cut()
 }
 
 // want asks for another size, as mooring resize does.
-func (n *node) want(t testing.TB, memory uint64, quota string) (generation uint64) {
+func (n *node) requestSize(t testing.TB, memory uint64, quota string) (generation uint64) {
 	t.Helper()
 	n.mu.Lock()
 	current := n.current
@@ -128,7 +128,7 @@ func (n *node) launcher() lifecycle.Launcher {
 }
 
 // reported is the last report of the pod; false: there is none.
-func (n *node) reported() (podapi.Report, bool) {
+func (n *node) lastReport() (podapi.Report, bool) {
 	if r := n.launcher().Resize; r != nil {
 		return r.Report, true
 	}
@@ -136,45 +136,45 @@ func (n *node) reported() (podapi.Report, bool) {
 }
 
 // need is what the agent keeps limits from being lowered below.
-func (n *node) need() uint64 {
+func (n *node) memoryRequirement() uint64 {
 	l := n.launcher()
 	return l.Needs()
 }
 
 // observed is a pod's answers, of which a test learns beforehand.
-type observed struct {
+type hookedPod struct {
 	podserver.Pod
 	node *node
 }
 
-func (o observed) before(what string) {
-	if f := o.node.asked.Load(); f != nil {
-		(*f)(what)
+func (o hookedPod) runHook(question string) {
+	if f := o.node.beforeAnswer.Load(); f != nil {
+		(*f)(question)
 	}
 }
 
-func (o observed) Seen() (podapi.Seen, error) {
-	o.before("seen")
+func (o hookedPod) Seen() (podapi.Seen, error) {
+	o.runHook("seen")
 	return o.Pod.Seen()
 }
 
-func (o observed) Need(n podapi.Need) error {
-	o.before("need")
+func (o hookedPod) Need(n podapi.Need) error {
+	o.runHook("need")
 	return o.Pod.Need(n)
 }
 
-func (o observed) Hold(d time.Duration) error {
-	o.before("hold")
-	o.node.held.Store(d > 0)
+func (o hookedPod) Hold(d time.Duration) error {
+	o.runHook("hold")
+	o.node.migrationsBlocked.Store(d > 0)
 	return o.Pod.Hold(d)
 }
 
-func (o observed) Wanted() (podapi.Wanted, error) {
-	o.before("wanted")
+func (o hookedPod) Wanted() (podapi.Wanted, error) {
+	o.runHook("wanted")
 	return o.Pod.Wanted()
 }
 
-func (o observed) Report(r podapi.Report) error {
-	o.before("report")
+func (o hookedPod) Report(r podapi.Report) error {
+	o.runHook("report")
 	return o.Pod.Report(r)
 }

@@ -28,10 +28,10 @@ import (
 )
 
 // asShim has the program of the tests be mooring-shim.
-const asShim = "MOORING_TEST_AS_SHIM"
+const envRunShim = "MOORING_TEST_AS_SHIM"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asShim) == "" {
+	if os.Getenv(envRunShim) == "" {
 		os.Exit(m.Run())
 	}
 	cmd := Command(buildinfo.Info{}, os.Stderr)
@@ -48,13 +48,13 @@ type rig struct {
 	*node
 	daemon *libvirttest.Daemon
 	virt.Domain
-	dir string       // has the journal and the agent's socket
-	end func(func()) // is called when the test ends
-	log io.Writer
+	dir     string       // has the journal and the agent's socket
+	cleanup func(func()) // is called when the test ends
+	log     io.Writer
 
-	mu   sync.Mutex
-	shim *exec.Cmd
-	died chan struct{} // closed when that has ended
+	mu         sync.Mutex
+	shim       *exec.Cmd
+	shimExited chan struct{} // closed when that has ended
 }
 
 func newRig(t *testing.T, o headroom.Options, options ...string) *rig {
@@ -63,13 +63,13 @@ func newRig(t *testing.T, o headroom.Options, options ...string) *rig {
 		t.Skip("left out with -short: boots a guest")
 	}
 	daemon := libvirttest.Start(t, true)
-	r := &rig{daemon: daemon, dir: daemon.Dir, end: t.Cleanup, log: t.Output()}
+	r := &rig{daemon: daemon, dir: daemon.Dir, cleanup: t.Cleanup, log: t.Output()}
 	if err := os.Mkdir(r.journal(), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	r.boot(t, o, options...)
 	r.node = newNode(t, filepath.Join(r.dir, "agent.sock"))
-	r.start(t)
+	r.startShim(t)
 	return r
 }
 
@@ -103,42 +103,42 @@ func (r *rig) state(t *testing.T) virt.State {
 }
 
 // start starts the next mooring-shim.
-func (r *rig) start(t *testing.T) {
+func (r *rig) startShim(t *testing.T) {
 	t.Helper()
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), os.Args[0], "run", "--connect="+r.daemon.URI, "--journal="+r.journal(),
 		"--agent="+r.socket, "--stop-file=", "--overhead=1Gi")
-	cmd.Env = append(os.Environ(), asShim+"=1")
+	cmd.Env = append(os.Environ(), envRunShim+"=1")
 	cmd.Stdout, cmd.Stderr = r.log, r.log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	must(t, cmd.Start())
-	died := make(chan struct{})
+	exited := make(chan struct{})
 	go func() {
-		defer close(died)
+		defer close(exited)
 		_ = cmd.Wait() // it is killed
 	}()
 	r.mu.Lock()
-	r.shim, r.died = cmd, died
+	r.shim, r.shimExited = cmd, exited
 	r.mu.Unlock()
-	r.end(func() {
+	r.cleanup(func() {
 		_ = cmd.Process.Kill()
-		<-died
+		<-exited
 	})
 }
 
 // kill returns when the shim is dead.
-func (r *rig) kill() {
+func (r *rig) killShim() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_ = r.shim.Process.Kill()
-	<-r.died
+	<-r.shimExited
 }
 
 // dead reports whether the shim has ended.
-func (r *rig) dead() bool {
+func (r *rig) shimHasExited() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	select {
-	case <-r.died:
+	case <-r.shimExited:
 		return true
 	default:
 		return false
@@ -156,27 +156,27 @@ func (r *rig) record() (resize.Record, error) {
 }
 
 // moment names what a resize is about when the shim asks the agent for something.
-func (r *rig) moment(what string) string {
+func (r *rig) moment(question string) string {
 	record, err := r.record()
 	if err != nil || record.Begun == 0 {
-		return fmt.Sprintf("%s %s", what, record.Phase)
+		return fmt.Sprintf("%s %s", question, record.Phase)
 	}
 	progress := "under way"
 	if record.Begun == record.Confirmed {
 		progress = "done"
 	}
-	return fmt.Sprintf("%s %s, %T %s", what, record.Phase, record.Steps[record.Begun-1], progress)
+	return fmt.Sprintf("%s %s, %T %s", question, record.Phase, record.Steps[record.Begun-1], progress)
 }
 
 // outcome is the report that ends a resize; false: it has not ended.
 func (r *rig) outcome(generation uint64) (podapi.Report, bool) {
-	report, ok := r.reported()
+	report, ok := r.lastReport()
 	return report, ok && report.Generation >= generation && report.State != podapi.StateResizing
 }
 
 // ends wants that the VM is so, the journal has nothing left to be done, and the node is
 // free for migrations.
-func (r *rig) ends(t *testing.T, report podapi.Report, memory uint64) {
+func (r *rig) expectDone(t *testing.T, report podapi.Report, memory uint64) {
 	t.Helper()
 	if report.State != podapi.StateDone {
 		t.Fatalf("report %+v, want it %s", report, podapi.StateDone)
@@ -188,8 +188,8 @@ func (r *rig) ends(t *testing.T, report podapi.Report, memory uint64) {
 	if err != nil || record.Phase != resize.Ended || record.Report == nil || !record.Report.AsWanted {
 		t.Errorf("journal %+v, %v, want it ended", record, err)
 	}
-	eventually(t, "the agent knows what the VM needs", func() bool { return r.need() == memory+gi })
-	eventually(t, "migrations may begin", func() bool { return !r.held.Load() })
+	eventually(t, "the agent knows what the VM needs", func() bool { return r.memoryRequirement() == memory+gi })
+	eventually(t, "migrations may begin", func() bool { return !r.migrationsBlocked.Load() })
 }
 
 func must(t testing.TB, errs ...error) {
@@ -200,36 +200,36 @@ func must(t testing.TB, errs ...error) {
 }
 
 // eventually waits, as long as emulated guests on busy machines may take.
-func eventually(t *testing.T, what string, is func() bool) {
+func eventually(t *testing.T, condition string, met func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for !is() {
+	for !met() {
 		if ctx.Err() != nil {
-			t.Fatalf("it never came that %s", what)
+			t.Fatalf("it never came that %s", condition)
 		}
 		<-tick.C
 	}
 }
 
-var _ net.Listener = (*cutting)(nil)
+var _ net.Listener = (*cuttableListener)(nil)
 
 // cutting is a listener of which all connections can be cut, as those of a process that
 // is killed.
-type cutting struct {
+type cuttableListener struct {
 	net.Listener
-	mu   sync.Mutex
-	open []net.Conn
-	over bool
+	mu     sync.Mutex
+	open   []net.Conn
+	closed bool
 }
 
-func (c *cutting) Accept() (net.Conn, error) {
+func (c *cuttableListener) Accept() (net.Conn, error) {
 	conn, err := c.Listener.Accept()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err == nil && c.over {
+	if err == nil && c.closed {
 		_ = conn.Close()
 		return nil, net.ErrClosed
 	}
@@ -239,11 +239,11 @@ func (c *cutting) Accept() (net.Conn, error) {
 	return conn, err
 }
 
-func (c *cutting) cut() {
+func (c *cuttableListener) cut() {
 	_ = c.Listener.Close()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.over = true
+	c.closed = true
 	for _, conn := range c.open {
 		_ = conn.Close()
 	}

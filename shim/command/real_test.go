@@ -14,10 +14,10 @@ import (
 // TestKilled is about what is killed in the middle of resizes, again and again: at each
 // request to the agent that is another in kind, or comes after another record of the
 // journal.
-func TestKilled(t *testing.T) {
+func TestKilledDuringResize(t *testing.T) {
 	r := newRig(t, headroom.Options{Device: headroom.VirtioMem})
-	t.Run("the shim", r.testShimIsKilled)
-	t.Run("the agent", r.testAgentIsKilled)
+	t.Run("the shim", r.testKilledShim)
+	t.Run("the agent", r.testKilledAgent)
 }
 
 // sizes are a resize up and one down.
@@ -27,66 +27,66 @@ var sizes = []struct {
 }{{booted + 64<<20, "60%"}, {booted, "80%"}}
 
 // testShimIsKilled: the next mooring-shim goes on.
-func (r *rig) testShimIsKilled(t *testing.T) {
+func (r *rig) testKilledShim(t *testing.T) {
 	for _, size := range sizes {
-		over := r.during(r.kill)
-		generation := r.want(t, size.memory, size.quota)
+		finish := r.atEachMoment(r.killShim)
+		generation := r.requestSize(t, size.memory, size.quota)
 		var report podapi.Report
 		eventually(t, "the VM is as it is wanted", func() (ended bool) {
-			if r.dead() {
-				r.start(t)
+			if r.shimHasExited() {
+				r.startShim(t)
 			}
 			report, ended = r.outcome(generation)
-			return ended && !r.dead()
+			return ended && !r.shimHasExited()
 		})
-		over(t)
-		if r.dead() {
-			r.start(t)
+		finish(t)
+		if r.shimHasExited() {
+			r.startShim(t)
 		}
-		r.ends(t, report, size.memory)
+		r.expectDone(t, report, size.memory)
 	}
 }
 
 // testAgentIsKilled: the shim goes on with the next agent, which does not know any more
 // what the VM needs, nor that it is being resized.
-func (r *rig) testAgentIsKilled(t *testing.T) {
+func (r *rig) testKilledAgent(t *testing.T) {
 	for _, size := range sizes {
-		over := r.during(func() {
-			r.cut()
-			if err := r.begin(); err != nil {
+		finish := r.atEachMoment(func() {
+			r.killAgent()
+			if err := r.startAgent(); err != nil {
 				t.Error(err)
 			}
 		})
-		generation := r.want(t, size.memory, size.quota)
+		generation := r.requestSize(t, size.memory, size.quota)
 		var report podapi.Report
 		eventually(t, "the VM is as it is wanted", func() (ended bool) {
 			report, ended = r.outcome(generation)
 			return ended
 		})
-		over(t)
-		r.ends(t, report, size.memory)
-		if r.dead() {
+		finish(t)
+		r.expectDone(t, report, size.memory)
+		if r.shimHasExited() {
 			t.Fatal("the shim has ended, too")
 		}
 	}
 }
 
 // during has something happen at each moment of a resize, once, until over is called.
-func (r *rig) during(happens func()) (over func(t *testing.T)) {
+func (r *rig) atEachMoment(action func()) (finish func(t *testing.T)) {
 	var mu sync.Mutex
 	var moments []string
-	hook := func(what string) {
+	hook := func(question string) {
 		mu.Lock()
 		defer mu.Unlock()
-		if moment := r.moment(what); !slices.Contains(moments, moment) {
+		if moment := r.moment(question); !slices.Contains(moments, moment) {
 			moments = append(moments, moment)
-			happens()
+			action()
 		}
 	}
-	r.asked.Store(&hook)
+	r.beforeAnswer.Store(&hook)
 	return func(t *testing.T) {
 		t.Helper()
-		r.asked.Store(nil)
+		r.beforeAnswer.Store(nil)
 		mu.Lock()
 		defer mu.Unlock()
 		t.Logf("killed at %q", moments)

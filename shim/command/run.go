@@ -28,17 +28,17 @@ import (
 
 // runFlags are the flags of run.
 type runFlags struct {
-	connect, domain string
-	socket, stop    string
-	journal         string
-	overhead        overheadFlags
-	maxMemory       string
-	follow          bool
-	heartbeat       bool
-	asks            []string
-	askTimeout      time.Duration
-	policy          resize.Policy
-	shutdown        shutdown.Options
+	connect, domain  string
+	socket, stopFile string
+	journal          string
+	overhead         overheadFlags
+	maxMemory        string
+	follow           bool
+	heartbeat        bool
+	shutdownMethods  []string
+	methodTimeout    time.Duration
+	policy           resize.Policy
+	shutdown         shutdown.Options
 }
 
 func runCommand(log *logging) *cobra.Command {
@@ -66,13 +66,13 @@ func (f *runFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.connect, "connect", "qemu:///system", "libvirt's `URI`")
 	flags.StringVar(&f.domain, "domain", "", "`name` or UUID of the VM; without it the only one that runs")
 	flags.StringVar(&f.socket, "agent", podapi.Socket, "the agent's `socket`")
-	flags.StringVar(&f.stop, "stop-file", prestop.DefaultFile, "`file` that is touched when the pod asks for the end of its VM; empty: none")
+	flags.StringVar(&f.stopFile, "stop-file", prestop.DefaultFile, "`file` that is touched when the pod asks for the end of its VM; empty: none")
 	flags.StringVar(&f.journal, "journal", "", "`directory` of its own, that outlives this program; required")
 	f.overhead.add(flags)
 	flags.BoolVar(&f.follow, "follow-limits", false, "have the VM become what the container's limits leave room for, also without annotations")
 	flags.BoolVar(&f.heartbeat, "heartbeat", false, "give the pod's heartbeat")
-	flags.StringSliceVar(&f.asks, "ask", []string{string(virt.ACPI)}, "how the guest is asked to shut down, in this order: acpi, guest-agent")
-	flags.DurationVar(&f.askTimeout, "ask-timeout", 20*time.Second, "how long it is asked in one way before the next is tried")
+	flags.StringSliceVar(&f.shutdownMethods, "ask", []string{string(virt.ACPI)}, "how the guest is asked to shut down, in this order: acpi, guest-agent")
+	flags.DurationVar(&f.methodTimeout, "ask-timeout", 20*time.Second, "how long it is asked in one way before the next is tried")
 	flags.DurationVar(&f.shutdown.Grace, "grace-period", 30*time.Second, "how long the guest has to shut down before it is destroyed")
 	flags.DurationVar(&f.shutdown.Resend, "resend", 5*time.Second, "how often it is asked again")
 	flags.BoolVar(&f.policy.Shrink, "shrink", true, "let the VM become smaller, too")
@@ -109,21 +109,21 @@ func (f *runFlags) run(ctx context.Context, log *slog.Logger) (err error) {
 		return err
 	}
 	log.Info("looking after the VM of this pod", "libvirt", f.connect, "domain", f.domain)
-	f.lookAfter(ctx, c, log)
+	f.runCoordinator(ctx, c, log)
 	return nil
 }
 
-func (f *runFlags) lookAfter(ctx context.Context, c *coordinator.Coordinator, log *slog.Logger) {
-	var beating sync.WaitGroup
+func (f *runFlags) runCoordinator(ctx context.Context, c *coordinator.Coordinator, log *slog.Logger) {
+	var heartbeats sync.WaitGroup
 	if f.heartbeat {
-		beating.Go(func() {
+		heartbeats.Go(func() {
 			if err := heartbeat.Keep(ctx, heartbeat.DefaultFile, heartbeat.DefaultInterval); err != nil {
 				log.Error("no heartbeat is given any more", "error", err)
 			}
 		})
 	}
 	c.Run(ctx)
-	beating.Wait()
+	heartbeats.Wait()
 }
 
 // config is what the flags say.
@@ -132,59 +132,59 @@ func (f *runFlags) config(log *slog.Logger) (coordinator.Config, error) {
 		return coordinator.Config{}, errors.New("--journal: want a directory of its own, such as an emptyDir that is mounted there")
 	}
 	if f.maxMemory != "" {
-		most, err := api.ParseBytes(f.maxMemory)
+		maximum, err := api.ParseBytes(f.maxMemory)
 		if err != nil {
 			return coordinator.Config{}, fmt.Errorf("--max-memory: %w", err)
 		}
-		f.policy.MaxMemory = uint64(most)
+		f.policy.MaxMemory = uint64(maximum)
 	}
 	if err := f.checkTimeouts(); err != nil {
 		return coordinator.Config{}, err
 	}
 	var err error
-	if f.shutdown.Ways, err = f.ways(); err != nil {
+	if f.shutdown.Steps, err = f.shutdownSteps(); err != nil {
 		return coordinator.Config{}, err
 	}
 	c := coordinator.Config{Domain: f.domain, Follow: f.follow, Policy: f.policy, Shutdown: f.shutdown, Log: log}
 	if c.Overhead, c.Formula, err = f.overhead.read(); err != nil {
 		return coordinator.Config{}, err
 	}
-	if f.stop != "" {
-		c.Stops = func() (bool, error) { return prestop.Asked(f.stop) }
+	if f.stopFile != "" {
+		c.Stops = func() (bool, error) { return prestop.Requested(f.stopFile) }
 	}
 	return c, nil
 }
 
 // mostTimeout is the longest bound of a step: migrations are held off for twice that and
 // a little more, and for podapi.MaxHold at most.
-const mostTimeout = 29 * time.Minute
+const maxStepTimeout = 29 * time.Minute
 
 // checkTimeouts keeps a bound from being taken for the default, and a step from outliving
 // what holds migrations off.
 func (f *runFlags) checkTimeouts() error {
 	bounds := f.policy.Bounds
-	for _, of := range []struct {
+	for _, timeout := range []struct {
 		flag  string
-		bound time.Duration
+		value time.Duration
 	}{{"grow", bounds.Grow}, {"shrink", bounds.Shrink}, {"vcpu", bounds.VCPUs}} {
-		if of.bound < time.Second || of.bound > mostTimeout {
-			return fmt.Errorf("--%s-timeout %s: want 1s to %s", of.flag, of.bound, mostTimeout)
+		if timeout.value < time.Second || timeout.value > maxStepTimeout {
+			return fmt.Errorf("--%s-timeout %s: want 1s to %s", timeout.flag, timeout.value, maxStepTimeout)
 		}
 	}
 	return nil
 }
 
-func (f *runFlags) ways() ([]shutdown.Way, error) {
+func (f *runFlags) shutdownSteps() ([]shutdown.Step, error) {
 	known := []virt.Shutdown{virt.ACPI, virt.GuestAgent}
-	var all []shutdown.Way
-	for _, name := range f.asks {
+	var steps []shutdown.Step
+	for _, name := range f.shutdownMethods {
 		if !slices.Contains(known, virt.Shutdown(name)) {
-			return nil, fmt.Errorf("--ask %q: want some of %s, %s", strings.Join(f.asks, ","), virt.ACPI, virt.GuestAgent)
+			return nil, fmt.Errorf("--ask %q: want some of %s, %s", strings.Join(f.shutdownMethods, ","), virt.ACPI, virt.GuestAgent)
 		}
-		all = append(all, shutdown.Way{How: virt.Shutdown(name), Within: f.askTimeout})
+		steps = append(steps, shutdown.Step{Method: virt.Shutdown(name), Timeout: f.methodTimeout})
 	}
-	if len(all) == 0 {
+	if len(steps) == 0 {
 		return nil, errors.New("--ask: empty: want at least one of acpi, guest-agent")
 	}
-	return all, nil
+	return steps, nil
 }

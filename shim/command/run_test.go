@@ -28,10 +28,10 @@ func TestBadFlags(t *testing.T) {
 		{"--log-format=xml run --journal=" + dir, `--log-format "xml"`},
 		{"hook --version=v9", `version "v9"`},
 	} {
-		var said bytes.Buffer
-		cmd := Command(buildinfo.Info{}, &said)
+		var out bytes.Buffer
+		cmd := Command(buildinfo.Info{}, &out)
 		cmd.SetArgs(strings.Fields(tt.args))
-		cmd.SetOut(&said)
+		cmd.SetOut(&out)
 		if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %s", tt.args, err, tt.want)
 		}

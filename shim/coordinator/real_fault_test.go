@@ -143,7 +143,7 @@ func TestGuestAgentIsAskedNext(t *testing.T) {
 	t.Parallel()
 	p := newPod(t)
 	p.asks = shutdown.Options{
-		Ways:  []shutdown.Way{{How: virt.ACPI, Within: 3 * time.Second}, {How: virt.GuestAgent}},
+		Steps: []shutdown.Step{{Method: virt.ACPI, Timeout: 3 * time.Second}, {Method: virt.GuestAgent}},
 		Grace: 80 * time.Second, Resend: time.Second,
 	}
 	p.boot(t, headroom.Options{}, "guest.ignore-power-button")

@@ -110,7 +110,7 @@ func (w *watcher) follow(ctx context.Context, done <-chan struct{}, sooner chan 
 func (c *Coordinator) shutDown(ctx context.Context, w *watcher) {
 	c.Log.Info("the guest is asked to shut down", "reason", w.reason())
 	options, sooner := c.Shutdown, make(chan time.Time, 1)
-	options.Sooner = sooner
+	options.Deadlines = sooner
 	asking, end := context.WithCancel(ctx)
 	defer end()
 	var outcome shutdown.Outcome

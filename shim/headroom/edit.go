@@ -45,9 +45,9 @@ func (d *document) replace(s span, text string) { d.edits = append(d.edits, edit
 
 // setNumber replaces the number that an element holds.
 func (d *document) setNumber(e *element, number uint64) {
-	at := span{e.open, e.shut}
-	if len(e.words) == 1 && !bytes.ContainsAny(d.text[e.words[0].from:e.words[0].to], "<&") {
-		at = d.trimmed(e.words[0])
+	at := span{e.contentStart, e.contentEnd}
+	if len(e.textSpans) == 1 && !bytes.ContainsAny(d.text[e.textSpans[0].from:e.textSpans[0].to], "<&") {
+		at = d.trimmed(e.textSpans[0])
 	}
 	d.replace(at, strconv.FormatUint(number, 10))
 }
@@ -60,7 +60,7 @@ func (d *document) trimmed(s span) span {
 
 // setAttr sets an attribute to a value that needs no escaping.
 func (d *document) setAttr(e *element, name, value string) {
-	tag := d.text[e.start:e.open]
+	tag := d.text[e.start:e.contentStart]
 	for _, m := range attribute.FindAllSubmatchIndex(tag, -1) {
 		if string(tag[m[2]:m[3]]) == name {
 			d.replace(span{e.start + m[4] + 1, e.start + m[5] - 1}, value)
@@ -74,45 +74,45 @@ func (d *document) setAttr(e *element, name, value string) {
 // quoted quotes as the domain's own type attribute is.
 func (d *document) quoted(value string) string {
 	quote := `'`
-	if m := attribute.FindSubmatch(d.text[d.root.start:d.root.open]); m != nil {
+	if m := attribute.FindSubmatch(d.text[d.root.start:d.root.contentStart]); m != nil {
 		quote = string(m[2][:1])
 	}
 	return quote + value + quote
 }
 
 // before and after add an element beside another, indented like it.
-func (d *document) before(e *element, n node) {
-	d.replace(span{e.start, e.start}, d.render(n, d.lead(e))+d.lead(e))
+func (d *document) insertBefore(e *element, n node) {
+	d.replace(span{e.start, e.start}, d.render(n, d.lineStart(e))+d.lineStart(e))
 }
 
-func (d *document) after(e *element, n node) {
-	d.replace(span{e.end, e.end}, d.lead(e)+d.render(n, d.lead(e)))
+func (d *document) insertAfter(e *element, n node) {
+	d.replace(span{e.end, e.end}, d.lineStart(e)+d.render(n, d.lineStart(e)))
 }
 
 // into adds an element as another's last.
-func (d *document) into(parent *element, n node) {
+func (d *document) appendChild(parent *element, n node) {
 	if last := len(parent.children) - 1; last >= 0 {
-		d.after(parent.children[last], n)
+		d.insertAfter(parent.children[last], n)
 		return
 	}
-	outer := d.lead(parent)
+	outer := d.lineStart(parent)
 	inner := outer
 	if outer != "" {
-		inner += d.step()
+		inner += d.indentUnit()
 	}
 	body := inner + d.render(n, inner) + outer
-	if parent.open < parent.end { // it has an end tag
-		at := parent.open + len(bytes.TrimRight(d.text[parent.open:parent.shut], " \t\r\n"))
-		d.replace(span{at, parent.shut}, body)
+	if parent.contentStart < parent.end { // it has an end tag
+		at := parent.contentStart + len(bytes.TrimRight(d.text[parent.contentStart:parent.contentEnd], " \t\r\n"))
+		d.replace(span{at, parent.contentEnd}, body)
 		return
 	}
-	at := parent.start + len(bytes.TrimRight(d.text[parent.start:parent.open], " \t\r\n/>"))
-	d.replace(span{at, parent.open}, ">"+body+"</"+parent.name+">")
+	at := parent.start + len(bytes.TrimRight(d.text[parent.start:parent.contentStart], " \t\r\n/>"))
+	d.replace(span{at, parent.contentStart}, ">"+body+"</"+parent.name+">")
 }
 
 // lead returns the line break and the indentation before an element, nothing where it
 // does not begin a line.
-func (d *document) lead(e *element) string {
+func (d *document) lineStart(e *element) string {
 	head := d.text[:e.start]
 	line := head[len(bytes.TrimRight(head, " \t")):]
 	switch {
@@ -125,9 +125,9 @@ func (d *document) lead(e *element) string {
 }
 
 // step returns what the domain's children are indented by.
-func (d *document) step() string {
+func (d *document) indentUnit() string {
 	if len(d.root.children) > 0 {
-		if step, ok := strings.CutPrefix(d.lead(d.root.children[0]), d.lead(d.root)); ok && step != "" {
+		if step, ok := strings.CutPrefix(d.lineStart(d.root.children[0]), d.lineStart(d.root)); ok && step != "" {
 			return step
 		}
 	}
@@ -142,12 +142,12 @@ type node struct {
 	children []node
 }
 
-func number(name string, value uint64, attrs ...string) node {
+func numberNode(name string, value uint64, attrs ...string) node {
 	return node{name: name, attrs: attrs, text: strconv.FormatUint(value, 10)}
 }
 
 // render writes a node whose own line begins with lead.
-func (d *document) render(n node, lead string) string {
+func (d *document) render(n node, lineStart string) string {
 	var out strings.Builder
 	out.WriteString("<" + n.name)
 	for i := 0; i < len(n.attrs); i += 2 {
@@ -157,15 +157,15 @@ func (d *document) render(n node, lead string) string {
 		return out.String() + "/>"
 	}
 	out.WriteString(">" + n.text)
-	inner := lead
-	if lead != "" {
-		inner += d.step()
+	inner := lineStart
+	if lineStart != "" {
+		inner += d.indentUnit()
 	}
 	for _, c := range n.children {
 		out.WriteString(inner + d.render(c, inner))
 	}
 	if n.children != nil {
-		out.WriteString(lead)
+		out.WriteString(lineStart)
 	}
 	return out.String() + "</" + n.name + ">"
 }

@@ -37,7 +37,7 @@ const twoVCPUs = `<vcpu placement='static'>2</vcpu>`
 func plain() string { return guest(twoVCPUs, `<cpu mode='host-model'/>`, "") }
 
 // edited replaces pieces of a domain, each of which has to be there.
-func edited(t *testing.T, text string, pairs ...string) string {
+func replaced(t *testing.T, text string, pairs ...string) string {
 	t.Helper()
 	for i := 0; i < len(pairs); i += 2 {
 		if !strings.Contains(text, pairs[i]) {
@@ -51,13 +51,13 @@ func edited(t *testing.T, text string, pairs ...string) string {
 var between = regexp.MustCompile(`>\s+<`)
 
 // flat is a text without the white space between its elements.
-func flat(text string) string { return between.ReplaceAllString(text, "><") }
+func withoutSpace(text string) string { return between.ReplaceAllString(text, "><") }
 
 // four is the capacity of most tests: 4 GiB and 8 vCPUs.
-func four() headroom.Options { return headroom.Options{Memory: 4096, CPUs: 8} }
+func growthOptions() headroom.Options { return headroom.Options{Memory: 4096, CPUs: 8} }
 
-func dimms() headroom.Options {
-	o := four()
+func dimmOptions() headroom.Options {
+	o := growthOptions()
 	o.Device = headroom.DIMM
 	return o
 }

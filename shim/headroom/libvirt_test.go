@@ -13,7 +13,7 @@ import (
 
 // accepted has libvirt check a domain against its schema, and define it. Its test
 // driver takes domains of its own type alone.
-func accepted(t *testing.T, name string, text []byte) {
+func expectAccepted(t *testing.T, name string, text []byte) {
 	t.Helper()
 	for _, kind := range []string{`type="kvm"`, `type='kvm'`, `type='qemu'`} {
 		text = bytes.Replace(text, []byte("<domain "+kind), []byte("<domain type='test'"), 1)
@@ -28,7 +28,7 @@ func accepted(t *testing.T, name string, text []byte) {
 	}
 }
 
-func needVirsh(t *testing.T) {
+func requireVirsh(t *testing.T) {
 	t.Helper()
 	if _, err := exec.LookPath("virsh"); err != nil {
 		if os.Getenv("MOORING_CI_REQUIRE") != "" {
@@ -39,8 +39,8 @@ func needVirsh(t *testing.T) {
 }
 
 // libvirt takes what is prepared.
-func TestLibvirtTakesIt(t *testing.T) {
-	needVirsh(t)
+func TestLibvirtAcceptsPrepared(t *testing.T) {
+	requireVirsh(t)
 	const topology = "<cpu><topology sockets='2' cores='1' threads='1'/>"
 	listed := twoVCPUs + "<vcpus><vcpu id='0' enabled='yes' hotpluggable='no'/><vcpu id='1' enabled='yes' hotpluggable='no'/></vcpus>"
 	for name, text := range map[string]string{
@@ -53,20 +53,20 @@ func TestLibvirtTakesIt(t *testing.T) {
 		"topology":          guest(twoVCPUs, topology+"</cpu>", ""),
 		"listed":            guest(listed, topology+"</cpu>", ""),
 		"cells":             guest(twoVCPUs, topology+"<numa><cell id='0' cpus='0' memory='524288'/><cell id='1' cpus='1' memory='524288'/></numa></cpu>", ""),
-		"hard limit":        edited(t, plain(), "<vcpu", "<memtune><hard_limit unit='GiB'>2</hard_limit></memtune><vcpu"),
-		"locked":            edited(t, plain(), "<os>", "<memoryBacking><locked/></memoryBacking><os>"),
-		"huge pages":        edited(t, plain(), "<os>", "<memoryBacking><hugepages><page size='1' unit='G'/></hugepages></memoryBacking><os>"),
+		"hard limit":        replaced(t, plain(), "<vcpu", "<memtune><hard_limit unit='GiB'>2</hard_limit></memtune><vcpu"),
+		"locked":            replaced(t, plain(), "<os>", "<memoryBacking><locked/></memoryBacking><os>"),
+		"huge pages":        replaced(t, plain(), "<os>", "<memoryBacking><hugepages><page size='1' unit='G'/></hugepages></memoryBacking><os>"),
 	} {
-		for _, o := range []headroom.Options{four(), dimms(), {Memory: 4096, CPUs: 1}, {Memory: 1, CPUs: 8}} {
-			accepted(t, name, prepare(t, text, o).XML)
+		for _, o := range []headroom.Options{growthOptions(), dimmOptions(), {Memory: 4096, CPUs: 1}, {Memory: 1, CPUs: 8}} {
+			expectAccepted(t, name, prepare(t, text, o).XML)
 		}
 	}
 }
 
 // So it does with libvirt's own domains, where the developers' copy of them is there:
 // they are under another licence and not part of this repository.
-func TestLibvirtTakesItsOwn(t *testing.T) {
-	needVirsh(t)
+func TestLibvirtAcceptsItsOwnDomains(t *testing.T) {
+	requireVirsh(t)
 	files, err := filepath.Glob(filepath.Join("..", "..", "..", "shared", "data", "libvirt-memlock", "xml", "*.xml"))
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func TestLibvirtTakesItsOwn(t *testing.T) {
 			continue
 		}
 		prepared++
-		accepted(t, file, r.XML)
+		expectAccepted(t, file, r.XML)
 	}
 	if prepared == 0 {
 		t.Error("none of them was prepared")

@@ -17,14 +17,14 @@ type machine struct {
 	*document
 	domain.Definition // sizes in KiB, rounded up as at the domain's start
 
-	most, current int // vCPUs
-	perSocket     int // vCPUs of a socket; 1 without a topology
-	sockets       int // 0 without a topology
-	cells         []cell
-	pages         uint64 // huge pages without a size, in KiB
-	huge          uint64 // the largest huge page in KiB; 0: none
+	vcpuMaximum, vcpuCurrent int // vCPUs
+	perSocket                int // vCPUs of a socket; 1 without a topology
+	sockets                  int // 0 without a topology
+	cells                    []cell
+	defaultPage              uint64 // huge pages without a size, in KiB
+	hugePage                 uint64 // the largest huge page in KiB; 0: none
 
-	orphan *element // see findOrphan; the sizes are those without it
+	repeatedDevice *element // see findOrphan; the sizes are those without it
 }
 
 // cell is a NUMA cell. Which vCPUs it has may be left out.
@@ -38,17 +38,17 @@ type cell struct {
 const maxNumber = 1 << 14
 
 // list matches lists that cpuset reads, of numbers below 100,000.
-var list = regexp.MustCompile(`^[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*$`)
+var cpuList = regexp.MustCompile(`^[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*$`)
 
 // read reads a domain. pages is the size of huge pages that have none there, in MiB.
-func read(text []byte, pages int64) (*machine, error) {
+func readMachine(text []byte, defaultPage int64) (*machine, error) {
 	root, malformed := parse(text)
-	orphan := findOrphan(root)
-	def, err := domain.Parse(without(text, orphan))
+	repeated := findRepeatedDevice(root)
+	def, err := domain.Parse(blankOut(text, repeated))
 	if err = cmp.Or(err, malformed); err != nil { // the former says more
 		return nil, err
 	}
-	m := &machine{document: &document{text: text, root: root}, Definition: def, orphan: orphan, pages: uint64(pages) << 10}
+	m := &machine{document: &document{text: text, root: root}, Definition: def, repeatedDevice: repeated, defaultPage: uint64(defaultPage) << 10}
 	for _, step := range []func() error{m.readVCPUs, m.readTopology, m.readCells, m.readHugePages} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("domain XML: %w", err)
@@ -58,31 +58,31 @@ func read(text []byte, pages int64) (*machine, error) {
 }
 
 func (m *machine) readVCPUs() (err error) {
-	m.most, m.current = 1, 1
+	m.vcpuMaximum, m.vcpuCurrent = 1, 1
 	vcpu := m.root.first("vcpu")
 	if vcpu == nil {
 		return nil
 	}
-	if m.most, err = count("vcpu", vcpu.value()); err != nil {
+	if m.vcpuMaximum, err = parseCount("vcpu", vcpu.value()); err != nil {
 		return err
 	}
-	m.current = m.most
+	m.vcpuCurrent = m.vcpuMaximum
 	if current := vcpu.attr("current"); current != "" {
-		if m.current, err = count("vcpu current", current); err != nil {
+		if m.vcpuCurrent, err = parseCount("vcpu current", current); err != nil {
 			return err
 		}
 	}
-	if each := m.root.first("vcpus").all("vcpu"); len(each) > 0 {
-		m.current = enabled(each)
+	if listed := m.root.first("vcpus").all("vcpu"); len(listed) > 0 {
+		m.vcpuCurrent = countEnabled(listed)
 	}
-	if m.current > m.most {
-		return fmt.Errorf("vcpu: %d of %d: want no more than there are", m.current, m.most)
+	if m.vcpuCurrent > m.vcpuMaximum {
+		return fmt.Errorf("vcpu: %d of %d: want no more than there are", m.vcpuCurrent, m.vcpuMaximum)
 	}
 	return nil
 }
 
 // enabled counts the vCPUs that are; libvirt goes by these where they are listed.
-func enabled(vcpus []*element) (n int) {
+func countEnabled(vcpus []*element) (n int) {
 	for _, v := range vcpus {
 		if v.attr("enabled") == "yes" {
 			n++
@@ -97,14 +97,14 @@ func (m *machine) readTopology() (err error) {
 	if topology == nil {
 		return nil
 	}
-	if m.sockets, err = count("cpu/topology sockets", topology.attr("sockets")); err != nil {
+	if m.sockets, err = parseCount("cpu/topology sockets", topology.attr("sockets")); err != nil {
 		return err
 	}
 	for _, a := range topology.attrs {
 		if a.Name.Local == "sockets" {
 			continue
 		}
-		n, err := count("cpu/topology "+a.Name.Local, a.Value)
+		n, err := parseCount("cpu/topology "+a.Name.Local, a.Value)
 		if err != nil {
 			return err
 		}
@@ -119,7 +119,7 @@ func (m *machine) readCells() error {
 	for i, e := range m.root.first("cpu", "numa").all("cell") {
 		c := cell{element: e, id: cmp.Or(e.attr("id"), strconv.Itoa(i)), vcpus: cpuset.New()}
 		if text := strings.ReplaceAll(e.attr("cpus"), " ", ""); text != "" {
-			if !list.MatchString(text) {
+			if !cpuList.MatchString(text) {
 				return fmt.Errorf("cpu/numa/cell[%d] cpus %q: want numbers and ranges such as 0-3,8", i, text)
 			}
 			var err error
@@ -140,8 +140,8 @@ func (m *machine) readHugePages() error {
 		return nil
 	}
 	all := pages.all("page")
-	if m.huge = m.pages; len(all) > 0 {
-		m.huge = minBlock << 10
+	if m.hugePage = m.defaultPage; len(all) > 0 {
+		m.hugePage = minBlock << 10
 	}
 	for i, page := range all {
 		element := fmt.Sprintf("memoryBacking/hugepages/page[%d] size", i)
@@ -152,15 +152,15 @@ func (m *machine) readHugePages() error {
 		if size, err = domain.Kibibytes(element, size, page.attr("unit")); err != nil {
 			return err
 		}
-		m.huge = max(m.huge, size)
+		m.hugePage = max(m.hugePage, size)
 	}
 	return nil
 }
 
-func count(what, text string) (int, error) {
+func parseCount(name, text string) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > maxNumber {
-		return 0, fmt.Errorf("%s: %q: want a number from 1 to %d", what, text, maxNumber)
+		return 0, fmt.Errorf("%s: %q: want a number from 1 to %d", name, text, maxNumber)
 	}
 	return n, nil
 }

@@ -17,21 +17,21 @@ func (p *plan) applyCells() {
 		p.addCell()
 	}
 	if len(p.cells) > 1 && p.device == VirtioMem {
-		p.note("NUMA: the new memory is all in cell 0")
+		p.addNote("NUMA: the new memory is all in cell 0")
 	}
 }
 
 func (p *plan) extendCells() {
 	cells := p.cellsWithVCPUs()
-	next, left := p.most, (p.maxVCPUs-p.most)/p.perSocket
+	next, remaining := p.vcpuMaximum, (p.newVCPUMaximum-p.vcpuMaximum)/p.perSocket
 	for i, c := range cells {
-		share := left / (len(cells) - i)
-		left -= share
+		share := remaining / (len(cells) - i)
+		remaining -= share
 		vcpus := c.vcpus.Union(vcpuRange(next, next+share*p.perSocket))
 		next += share * p.perSocket
 		if share > 0 {
 			p.setAttr(c.element, "cpus", vcpus.String())
-			p.note("NUMA: cell %s has the vCPUs %s", c.id, vcpus)
+			p.addNote("NUMA: cell %s has the vCPUs %s", c.id, vcpus)
 		}
 	}
 }
@@ -47,23 +47,23 @@ func (p *plan) cellsWithVCPUs() (found []cell) {
 	if found != nil {
 		return found
 	}
-	return []cell{{p.cells[0].element, p.cells[0].id, vcpuRange(0, p.most)}}
+	return []cell{{p.cells[0].element, p.cells[0].id, vcpuRange(0, p.vcpuMaximum)}}
 }
 
 func (p *plan) addCell() {
-	last := max(p.most, p.maxVCPUs) - 1
+	last := max(p.vcpuMaximum, p.newVCPUMaximum) - 1
 	numa := node{name: "numa", children: []node{{name: "cell", attrs: []string{
 		"id", "0", "cpus", fmt.Sprintf("0-%d", last), "memory", strconv.FormatUint(p.Memory, 10), "unit", "KiB",
 	}}}}
-	p.note("NUMA: one cell with all vCPUs and all memory, because memory is plugged into cells")
+	p.addNote("NUMA: one cell with all vCPUs and all memory, because memory is plugged into cells")
 	cpu := p.root.first("cpu")
 	switch {
 	case cpu == nil:
-		p.into(p.root, node{name: "cpu", children: []node{numa}})
+		p.appendChild(p.root, node{name: "cpu", children: []node{numa}})
 	case cpu.first("numa") != nil:
-		p.into(cpu.first("numa"), numa.children[0])
+		p.appendChild(cpu.first("numa"), numa.children[0])
 	default:
-		p.into(cpu, numa)
+		p.appendChild(cpu, numa)
 	}
 }
 

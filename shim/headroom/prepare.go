@@ -31,13 +31,13 @@ const (
 
 // Options say how far a domain is to be able to grow.
 type Options struct {
-	Memory int64  // MiB, the memory that it starts with included; 0 or less: the host's
-	CPUs   int    // vCPUs; 0 or less: the host's
-	Device Device // what its memory grows by
-	Slots  int    // for DIMMs, 1 to 256; 0: DefaultSlots
-	Block  int64  // of virtio-mem, in MiB, a power of two; 0: 2 MiB, or the domain's huge page
-	Pages  int64  // MiB, the host's huge page that the VM has where its XML gives no size; 0: 2 MiB
-	Host   Host   // looked at where a capacity is 0 or less
+	Memory   int64  // MiB, the memory that it starts with included; 0 or less: the host's
+	CPUs     int    // vCPUs; 0 or less: the host's
+	Device   Device // what its memory grows by
+	Slots    int    // for DIMMs, 1 to 256; 0: DefaultSlots
+	Block    int64  // of virtio-mem, in MiB, a power of two; 0: 2 MiB, or the domain's huge page
+	HugePage int64  // MiB, the host's huge page that the VM has where its XML gives no size; 0: 2 MiB
+	Host     Host   // looked at where a capacity is 0 or less
 }
 
 // Result is a prepared domain.
@@ -66,7 +66,7 @@ func Prepare(text []byte, o Options) (Result, error) {
 	if err := o.complete(); err != nil {
 		return Result{}, err
 	}
-	m, err := read(text, max(o.Pages, minBlock))
+	m, err := readMachine(text, max(o.HugePage, minBlock))
 	if err != nil {
 		return Result{}, err
 	}
@@ -117,23 +117,23 @@ type plan struct {
 	*machine
 	options Options
 
-	maxVCPUs int    // 0: they stay as they are
-	device   Device // Automatic: the memory stays as it is
-	block    uint64 // of virtio-mem, in KiB
-	size     uint64 // of what is added, in KiB
+	newVCPUMaximum int    // 0: they stay as they are
+	device         Device // Automatic: the memory stays as it is
+	block          uint64 // of virtio-mem, in KiB
+	addedSize      uint64 // of what is added, in KiB
 
 	notes   []string
 	reasons []string
 }
 
-func (p *plan) growsVCPUs() bool  { return p.maxVCPUs > 0 }
+func (p *plan) growsVCPUs() bool  { return p.newVCPUMaximum > 0 }
 func (p *plan) growsMemory() bool { return p.device != Automatic }
 
-func (p *plan) note(format string, args ...any) {
+func (p *plan) addNote(format string, args ...any) {
 	p.notes = append(p.notes, fmt.Sprintf(format, args...))
 }
 
-func (p *plan) cannot(format string, args ...any) {
+func (p *plan) addReason(format string, args ...any) {
 	p.reasons = append(p.reasons, fmt.Sprintf(format, args...))
 }
 

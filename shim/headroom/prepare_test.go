@@ -17,8 +17,8 @@ var (
 		"<memory unit='KiB'>1048576<", "<maxMemory slots='1' unit='KiB'>4194304</maxMemory>\n  <memory unit='KiB'>4194304<",
 		"<memballoon model='none'/>", "<memballoon model='none'/>\n    " + virtioMem,
 	}
-	slots = []string{"<memory unit='KiB'>1048576<", "<maxMemory slots='16' unit='KiB'>4194304</maxMemory>\n  <memory unit='KiB'>1048576<"}
-	eight = []string{"<vcpu placement='static'>2<", "<vcpu placement='static' current='2'>8<"}
+	dimmMemory = []string{"<memory unit='KiB'>1048576<", "<maxMemory slots='16' unit='KiB'>4194304</maxMemory>\n  <memory unit='KiB'>1048576<"}
+	eightVCPUs = []string{"<vcpu placement='static'>2<", "<vcpu placement='static' current='2'>8<"}
 )
 
 func numa(cpus string) string {
@@ -43,39 +43,39 @@ func TestPrepare(t *testing.T) {
 		pairs []string
 		notes []string // pieces of them
 	}{
-		"plain": {plain(), four(), pairs(grownMemory, eight, hostModel), []string{
+		"plain": {plain(), growthOptions(), pairs(grownMemory, eightVCPUs, hostModel), []string{
 			"vCPUs: 2, and up to 8", "memory: 1024 MiB, and up to 4096 MiB through a virtio-mem device in blocks of 2 MiB", "NUMA: one cell with all vCPUs"}},
-		"the host's": {plain(), headroom.Options{Host: headroom.Host{Memory: 4096, CPUs: 8}}, pairs(grownMemory, eight, hostModel), nil},
-		"slots":      {plain(), dimms(), pairs(slots, eight, hostModel), []string{"up to 4096 MiB in 16 DIMM slots"}},
-		"vCPUs alone": {plain(), headroom.Options{Memory: 1024, CPUs: 8}, eight,
+		"the host's": {plain(), headroom.Options{Host: headroom.Host{Memory: 4096, CPUs: 8}}, pairs(grownMemory, eightVCPUs, hostModel), nil},
+		"slots":      {plain(), dimmOptions(), pairs(dimmMemory, eightVCPUs, hostModel), []string{"up to 4096 MiB in 16 DIMM slots"}},
+		"vCPUs alone": {plain(), headroom.Options{Memory: 1024, CPUs: 8}, eightVCPUs,
 			[]string{"memory: kept at 1024 MiB: the capacity is 1024 MiB"}},
 		"memory alone": {plain(), headroom.Options{Memory: 4096, CPUs: 1}, pairs(grownMemory, []string{
 			"<cpu mode='host-model'/>", "<cpu mode='host-model'>\n    " + numa("0-1") + "\n  </cpu>"}), []string{"vCPUs: kept at 2: the capacity is 1"}},
 		"nothing": {plain(), headroom.Options{Memory: 512, CPUs: 2}, nil, []string{"vCPUs: kept at 2", "memory: kept at 1024 MiB"}},
-		"no cpu": {guest(twoVCPUs, "<!-- none -->", ""), four(), pairs(grownMemory, eight, []string{
+		"no cpu": {guest(twoVCPUs, "<!-- none -->", ""), growthOptions(), pairs(grownMemory, eightVCPUs, []string{
 			"  </devices>\n", "  </devices>\n  <cpu>\n    " + numa("0-7") + "\n  </cpu>\n"}), nil},
 		"no vcpu": {guest("", "<cpu/>", ""), headroom.Options{Memory: 1, CPUs: 4}, []string{
 			"<name>", "<vcpu current='1'>4</vcpu>\n  <name>"}, []string{"vCPUs: 1, and up to 4"}},
-		"a cell":   {guest(twoVCPUs, oneCell, ""), four(), pairs(grownMemory, eight, extended), []string{"NUMA: cell 0 has the vCPUs 0-7"}},
+		"a cell":   {guest(twoVCPUs, oneCell, ""), growthOptions(), pairs(grownMemory, eightVCPUs, extended), []string{"NUMA: cell 0 has the vCPUs 0-7"}},
 		"cpuset":   {guest("<vcpu placement='static' cpuset='4-7'>2</vcpu>", "", ""), headroom.Options{Memory: 1, CPUs: 4}, []string{"'4-7'>2<", "'4-7' current='2'>4<"}, nil},
-		"balloon":  {edited(t, plain(), "1048576</currentMemory>", "524288</currentMemory>"), four(), pairs(grownMemory, eight, hostModel), nil},
-		"no empty": {edited(t, plain(), "  <currentMemory unit='KiB'>1048576</currentMemory>\n", ""), four(), pairs(grownMemory, []string{"4194304</memory>", "4194304</memory>\n  <currentMemory unit='KiB'>1048576</currentMemory>"}, eight, hostModel), nil},
-		"no room left": {edited(t, guest(twoVCPUs, oneCell, ""), "<memory unit='KiB'>1", "<maxMemory slots='2' unit='GiB'>1</maxMemory>\n  <memory unit='KiB'>1"), dimms(),
-			pairs(eight, extended, []string{"unit='GiB'>1<", "unit='KiB'>4194304<"}), nil},
-		"hard limit": {edited(t, plain(), "<vcpu", "<memtune><hard_limit unit='GiB'>2</hard_limit></memtune><vcpu"), four(), pairs(grownMemory, eight, hostModel),
+		"balloon":  {replaced(t, plain(), "1048576</currentMemory>", "524288</currentMemory>"), growthOptions(), pairs(grownMemory, eightVCPUs, hostModel), nil},
+		"no empty": {replaced(t, plain(), "  <currentMemory unit='KiB'>1048576</currentMemory>\n", ""), growthOptions(), pairs(grownMemory, []string{"4194304</memory>", "4194304</memory>\n  <currentMemory unit='KiB'>1048576</currentMemory>"}, eightVCPUs, hostModel), nil},
+		"no room left": {replaced(t, guest(twoVCPUs, oneCell, ""), "<memory unit='KiB'>1", "<maxMemory slots='2' unit='GiB'>1</maxMemory>\n  <memory unit='KiB'>1"), dimmOptions(),
+			pairs(eightVCPUs, extended, []string{"unit='GiB'>1<", "unit='KiB'>4194304<"}), nil},
+		"hard limit": {replaced(t, plain(), "<vcpu", "<memtune><hard_limit unit='GiB'>2</hard_limit></memtune><vcpu"), growthOptions(), pairs(grownMemory, eightVCPUs, hostModel),
 			[]string{"memtune: the hard limit stays at 2048 MiB"}},
-		"pinned": {edited(t, plain(), "<os>", "<cputune><vcpupin vcpu='0' cpuset='3'/></cputune><os>"), headroom.Options{Memory: 1, CPUs: 4},
+		"pinned": {replaced(t, plain(), "<os>", "<cputune><vcpupin vcpu='0' cpuset='3'/></cputune><os>"), headroom.Options{Memory: 1, CPUs: 4},
 			[]string{"static'>2<", "static' current='2'>4<"}, []string{"the vCPUs from 2 on are not pinned"}},
-		"locked": {edited(t, plain(), "<os>", "<memoryBacking><locked/></memoryBacking><os>"), four(), pairs(slots, eight, hostModel), []string{"DIMMs, and not virtio-mem: QEMU does not lock"}},
-		"vDPA": {guest(twoVCPUs, "<cpu mode='host-model'/>", "<interface type='vdpa'><source dev='/dev/vhost-vdpa-0'/></interface>"), four(),
-			pairs(slots, eight, hostModel), []string{"DIMMs, and not virtio-mem: vDPA"}},
-		"NVMe": {guest(twoVCPUs, "<cpu mode='host-model'/>", "<disk type='nvme'><source type='pci'/></disk>"), four(), pairs(slots, eight, hostModel), []string{"DIMMs, and not virtio-mem: NVMe"}},
-		"huge pages": {edited(t, plain(), "<os>", "<memoryBacking><hugepages><page size='1' unit='G'/></hugepages></memoryBacking><os>"), four(),
-			pairs(grownMemory, eight, hostModel, []string{"<block unit='KiB'>2048<", "<block unit='KiB'>1048576<"}), []string{"in blocks of 1024 MiB"}},
+		"locked": {replaced(t, plain(), "<os>", "<memoryBacking><locked/></memoryBacking><os>"), growthOptions(), pairs(dimmMemory, eightVCPUs, hostModel), []string{"DIMMs, and not virtio-mem: QEMU does not lock"}},
+		"vDPA": {guest(twoVCPUs, "<cpu mode='host-model'/>", "<interface type='vdpa'><source dev='/dev/vhost-vdpa-0'/></interface>"), growthOptions(),
+			pairs(dimmMemory, eightVCPUs, hostModel), []string{"DIMMs, and not virtio-mem: vDPA"}},
+		"NVMe": {guest(twoVCPUs, "<cpu mode='host-model'/>", "<disk type='nvme'><source type='pci'/></disk>"), growthOptions(), pairs(dimmMemory, eightVCPUs, hostModel), []string{"DIMMs, and not virtio-mem: NVMe"}},
+		"huge pages": {replaced(t, plain(), "<os>", "<memoryBacking><hugepages><page size='1' unit='G'/></hugepages></memoryBacking><os>"), growthOptions(),
+			pairs(grownMemory, eightVCPUs, hostModel, []string{"<block unit='KiB'>2048<", "<block unit='KiB'>1048576<"}), []string{"in blocks of 1024 MiB"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := prepare(t, c.text, c.o)
-			if diff := cmp.Diff(edited(t, c.text, c.pairs...), string(got.XML)); diff != "" {
+			if diff := cmp.Diff(replaced(t, c.text, c.pairs...), string(got.XML)); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 			if got.Changed != (len(c.pairs) > 0) {
@@ -90,14 +90,14 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-func TestPrepareOthersDomains(t *testing.T) {
+func TestPrepareKnownDomains(t *testing.T) {
 	for name, c := range map[string]struct {
 		text  string
 		pairs []string
 	}{
 		"KubeVirt": {kubeVirt, []string{
 			`<memory unit="b">1073741824</memory>`, `<maxMemory slots="1" unit="KiB">4194304</maxMemory><memory unit="KiB">4194304</memory><currentMemory unit="KiB">1048576</currentMemory>`,
-			`</memballoon>`, `</memballoon>` + flat(strings.ReplaceAll(virtioMem, `'`, `"`)),
+			`</memballoon>`, `</memballoon>` + withoutSpace(strings.ReplaceAll(virtioMem, `'`, `"`)),
 			`sockets="1"`, `sockets="4"`,
 			`</topology>`, `</topology><numa><cell id="0" cpus="0-7" memory="1048576" unit="KiB"/></numa>`,
 			`placement="static">2<`, `placement="static" current="2">8<`,
@@ -111,17 +111,17 @@ func TestPrepareOthersDomains(t *testing.T) {
 			"<memballoon model='virtio'/>", "<memballoon model='virtio'/>\n" + strings.ReplaceAll(virtioMem, "\n    ", "\n"),
 		}},
 	} {
-		got := prepare(t, c.text, four())
-		if diff := cmp.Diff(edited(t, c.text, c.pairs...), string(got.XML)); diff != "" {
+		got := prepare(t, c.text, growthOptions())
+		if diff := cmp.Diff(replaced(t, c.text, c.pairs...), string(got.XML)); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", name, diff)
 		}
 	}
 }
 
 // Whoever has headroom keeps it, be it smaller, and is told so.
-func TestKeepsHeadroom(t *testing.T) {
+func TestExistingHeadroom(t *testing.T) {
 	large := headroom.Options{Memory: 1 << 20, CPUs: 200}
-	for _, text := range []string{cloudStack, kubeVirtLive, string(prepare(t, plain(), four()).XML), string(prepare(t, plain(), dimms()).XML)} {
+	for _, text := range []string{cloudStack, kubeVirtLive, string(prepare(t, plain(), growthOptions()).XML), string(prepare(t, plain(), dimmOptions()).XML)} {
 		got := prepare(t, text, large)
 		if !bytes.Equal(got.XML, []byte(text)) || got.Changed || len(got.Notes) != 2 {
 			t.Errorf("%+v", got.Notes)
@@ -135,10 +135,10 @@ func TestKeepsHeadroom(t *testing.T) {
 }
 
 // A domain with headroom of one kind gets the other.
-func TestEachKindByItself(t *testing.T) {
+func TestIndependentResources(t *testing.T) {
 	text := guest("<vcpu current='2'>4</vcpu>", "<cpu><topology sockets='4' cores='1' threads='1'/></cpu>", "")
-	want := edited(t, text, pairs(grownMemory, []string{"threads='1'/>", "threads='1'/>" + flat(numa("0-3"))})...)
-	if diff := cmp.Diff(want, string(prepare(t, text, four()).XML)); diff != "" {
+	want := replaced(t, text, pairs(grownMemory, []string{"threads='1'/>", "threads='1'/>" + withoutSpace(numa("0-3"))})...)
+	if diff := cmp.Diff(want, string(prepare(t, text, growthOptions()).XML)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
@@ -147,7 +147,7 @@ func TestTopology(t *testing.T) {
 	for _, c := range []struct {
 		vcpus, capacity int
 		before, after   string
-		most            int // 0: as it was
+		maximum         int // 0: as it was
 		note            string
 	}{
 		{2, 8, "sockets='2' cores='1' threads='1'", "sockets='8' cores='1' threads='1'", 8, "8 sockets instead of 2"},
@@ -160,8 +160,8 @@ func TestTopology(t *testing.T) {
 	} {
 		text := guest(fmt.Sprintf("<vcpu>%d</vcpu>", c.vcpus), "<cpu><topology "+c.before+"/></cpu>", "")
 		want := text
-		if c.most > 0 {
-			want = edited(t, text, fmt.Sprintf("<vcpu>%d<", c.vcpus), fmt.Sprintf("<vcpu current='%d'>%d<", c.vcpus, c.most), c.before, c.after)
+		if c.maximum > 0 {
+			want = replaced(t, text, fmt.Sprintf("<vcpu>%d<", c.vcpus), fmt.Sprintf("<vcpu current='%d'>%d<", c.vcpus, c.maximum), c.before, c.after)
 		}
 		got := prepare(t, text, headroom.Options{Memory: 1, CPUs: c.capacity})
 		if diff := cmp.Diff(want, string(got.XML)); diff != "" {
@@ -199,7 +199,7 @@ func TestListedVCPUs(t *testing.T) {
 	listed := "<vcpus>\n    <vcpu id='0' enabled='yes' hotpluggable='no' order='1'/>\n    <vcpu id='1' enabled='yes' hotpluggable='no' order='2'/>"
 	text := guest(twoVCPUs+"\n  "+listed+"\n  </vcpus>", "<cpu/>", "")
 	added := "\n    <vcpu id='2' enabled='no' hotpluggable='yes'/>\n    <vcpu id='3' enabled='no' hotpluggable='yes'/>"
-	want := edited(t, text, "static'>2<", "static' current='2'>4<", listed, listed+added)
+	want := replaced(t, text, "static'>2<", "static' current='2'>4<", listed, listed+added)
 	if diff := cmp.Diff(want, string(prepare(t, text, headroom.Options{Memory: 1, CPUs: 4}).XML)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // anyDomain draws domains that libvirt would take, of all shapes that Prepare knows.
-func anyDomain(t *rapid.T) string {
+func drawDomain(t *rapid.T) string {
 	chance := func(name, text string) string {
 		if rapid.Bool().Draw(t, name) {
 			return text
@@ -21,23 +21,23 @@ func anyDomain(t *rapid.T) string {
 		return ""
 	}
 	cores, threads, sockets := rapid.IntRange(1, 4).Draw(t, "cores"), rapid.IntRange(1, 2).Draw(t, "threads"), rapid.IntRange(1, 3).Draw(t, "sockets")
-	most := cores * threads * sockets
-	current := rapid.IntRange(1, most).Draw(t, "current")
-	vcpu := fmt.Sprintf("<vcpu%s>%d</vcpu>", chance("has current", fmt.Sprintf(" current='%d'", current)), most)
+	maximum := cores * threads * sockets
+	current := rapid.IntRange(1, maximum).Draw(t, "current")
+	vcpu := fmt.Sprintf("<vcpu%s>%d</vcpu>", chance("has current", fmt.Sprintf(" current='%d'", current)), maximum)
 	topology := chance("topology", fmt.Sprintf("<topology sockets='%d' cores='%d' threads='%d'/>", sockets, cores, threads))
-	cell := chance("cell", fmt.Sprintf("<numa><cell cpus='0-%d' memory='1048576'/></numa>", most-1))
+	cell := chance("cell", fmt.Sprintf("<numa><cell cpus='0-%d' memory='1048576'/></numa>", maximum-1))
 	root := vcpu + chance("hard limit", "<memtune><hard_limit>2097152</hard_limit></memtune>") +
 		chance("huge pages", "<memoryBacking><hugepages/></memoryBacking>") + chance("locked", "<memoryBacking><locked/></memoryBacking>") +
 		chance("maxMemory", "<maxMemory slots='2' unit='GiB'>1</maxMemory>") + chance("arch", "<launchSecurity type='sev'/>")
 	devices := chance("comment", "<!-- none -->") + chance("vDPA", "<interface type='vdpa'/>")
 	text := guest(root, chance("cpu", "<cpu mode='host-model'>"+topology+cell+"</cpu>"), devices)
 	if rapid.Bool().Draw(t, "flat") {
-		text = flat(text)
+		text = withoutSpace(text)
 	}
 	return text
 }
 
-func anyOptions(t *rapid.T) headroom.Options {
+func drawOptions(t *rapid.T) headroom.Options {
 	return headroom.Options{
 		Memory: rapid.Int64Range(1, 1<<20).Draw(t, "memory capacity"),
 		CPUs:   rapid.IntRange(1, 600).Draw(t, "CPU capacity"),
@@ -47,14 +47,14 @@ func anyOptions(t *rapid.T) headroom.Options {
 	}
 }
 
-func TestPreparedIsPrepared(t *testing.T) {
+func TestPrepareIsIdempotent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		text, o := anyDomain(t), anyOptions(t)
+		text, o := drawDomain(t), drawOptions(t)
 		first, err := headroom.Prepare([]byte(text), o)
 		if err != nil {
 			return
 		}
-		holds(t, text, first, o)
+		checkResult(t, text, first, o)
 		second, err := headroom.Prepare(first.XML, o)
 		if err != nil || second.Changed || string(second.XML) != string(first.XML) {
 			t.Fatalf("%+v: not the same again: %v\n%s\n%s", o, err, first.XML, second.XML)
@@ -63,7 +63,7 @@ func TestPreparedIsPrepared(t *testing.T) {
 }
 
 // holds checks what is true of whatever was prepared.
-func holds(t interface{ Fatalf(string, ...any) }, text string, r headroom.Result, o headroom.Options) {
+func checkResult(t interface{ Fatalf(string, ...any) }, text string, r headroom.Result, o headroom.Options) {
 	if r.Changed != (text != string(r.XML)) || len(r.Notes) == 0 {
 		t.Fatalf("changed: %v, notes: %q", r.Changed, r.Notes)
 	}
@@ -80,14 +80,14 @@ func holds(t interface{ Fatalf(string, ...any) }, text string, r headroom.Result
 		t.Fatalf("memory %d of %d, was %d; capacity %d\n%s", after.Memory, after.MaxMemory, before.Memory, capacity, r.XML)
 	}
 	for tag := range strings.SplitSeq(text, "<") {
-		if kept(tag) && !strings.Contains(string(r.XML), tag) {
+		if mustStay(tag) && !strings.Contains(string(r.XML), tag) {
 			t.Fatalf("%q is lost in\n%s", tag, r.XML)
 		}
 	}
 }
 
 // kept reports whether what begins with that tag has no reason to change.
-func kept(tag string) bool {
+func mustStay(tag string) bool {
 	for _, name := range []string{"vcpu", "topology", "cell", "cpu", "maxMemory", "memory ", "memory>", "numa", "devices"} {
 		if strings.HasPrefix(tag, name) {
 			return false

@@ -21,40 +21,40 @@ type refusal struct {
 }
 
 func refusals() []refusal {
-	virtio := four()
+	virtio := growthOptions()
 	virtio.Device = headroom.VirtioMem
-	block := four()
+	block := growthOptions()
 	block.Block = 8
 	return []refusal{
-		{four(), []string{"type='kvm'", "type='lxc'"}, []string{`type "lxc": want kvm or qemu`}},
-		{four(), []string{"arch='x86_64'", "arch='aarch64'"}, []string{`os/type arch "aarch64": want x86_64`}},
-		{four(), []string{"arch='x86_64'", "arch='ppc64le'", "pc-q35-7.2", "pseries", "<acpi/>", ""}, []string{`os/type arch "ppc64le": want x86_64`}},
-		{four(), []string{"arch='x86_64' ", ""}, []string{`os/type arch "": want x86_64`}},
-		{four(), []string{"machine='pc-q35-7.2'", "machine='microvm'"}, []string{`os/type machine "microvm": want a pc or q35 machine`}},
-		{four(), []string{"<acpi/>", ""}, []string{"features: there is no <acpi/>"}},
-		{four(), []string{"<os>", "<launchSecurity type='sev'/><os>"}, []string{"launchSecurity: "}},
-		{four(), []string{"<os>", "<cputune><vcpusched vcpus='0' scheduler='fifo' priority='1'/><vcpusched vcpus='1' scheduler='rr' priority='1'/></cputune><os>"},
+		{growthOptions(), []string{"type='kvm'", "type='lxc'"}, []string{`type "lxc": want kvm or qemu`}},
+		{growthOptions(), []string{"arch='x86_64'", "arch='aarch64'"}, []string{`os/type arch "aarch64": want x86_64`}},
+		{growthOptions(), []string{"arch='x86_64'", "arch='ppc64le'", "pc-q35-7.2", "pseries", "<acpi/>", ""}, []string{`os/type arch "ppc64le": want x86_64`}},
+		{growthOptions(), []string{"arch='x86_64' ", ""}, []string{`os/type arch "": want x86_64`}},
+		{growthOptions(), []string{"machine='pc-q35-7.2'", "machine='microvm'"}, []string{`os/type machine "microvm": want a pc or q35 machine`}},
+		{growthOptions(), []string{"<acpi/>", ""}, []string{"features: there is no <acpi/>"}},
+		{growthOptions(), []string{"<os>", "<launchSecurity type='sev'/><os>"}, []string{"launchSecurity: "}},
+		{growthOptions(), []string{"<os>", "<cputune><vcpusched vcpus='0' scheduler='fifo' priority='1'/><vcpusched vcpus='1' scheduler='rr' priority='1'/></cputune><os>"},
 			[]string{`cputune/vcpusched scheduler "fifo": `}},
-		{four(), []string{"<os>", "<numatune><memnode cellid='0' mode='strict' nodeset='0'/></numatune><os>",
+		{growthOptions(), []string{"<os>", "<numatune><memnode cellid='0' mode='strict' nodeset='0'/></numatune><os>",
 			"<cpu mode='host-model'/>", "<cpu><numa><cell memory='1'/><cell memory='1'/></numa></cpu>"}, []string{"numatune/memnode with 2 NUMA cells"}},
-		{four(), []string{"<cpu mode='host-model'/>", "<cpu><topology sockets='4' cores='1' threads='1'/></cpu>"}, []string{"cpu/topology makes 4 vCPUs, and vcpu says 2: want the same"}},
-		{four(), []string{"<cpu mode='host-model'/>", "<cpu><numa><cell cpus='0-2' memory='1'/></numa></cpu>"}, []string{`cpu/numa/cell[0] cpus "0-2": want them below 2`}},
-		{four(), []string{"1048576<", "1572864<", "<os>", "<memoryBacking><hugepages><page size='1' unit='GiB'/></hugepages></memoryBacking><os>"},
+		{growthOptions(), []string{"<cpu mode='host-model'/>", "<cpu><topology sockets='4' cores='1' threads='1'/></cpu>"}, []string{"cpu/topology makes 4 vCPUs, and vcpu says 2: want the same"}},
+		{growthOptions(), []string{"<cpu mode='host-model'/>", "<cpu><numa><cell cpus='0-2' memory='1'/></numa></cpu>"}, []string{`cpu/numa/cell[0] cpus "0-2": want them below 2`}},
+		{growthOptions(), []string{"1048576<", "1572864<", "<os>", "<memoryBacking><hugepages><page size='1' unit='GiB'/></hugepages></memoryBacking><os>"},
 			[]string{"memory: 1572864 KiB: want a multiple of the huge page, which is 1048576 KiB"}},
 		{block, []string{"<os>", "<memoryBacking><hugepages><page size='1' unit='GiB'/></hugepages></memoryBacking><os>"},
 			[]string{"virtio-mem: a block of 8 MiB: want a multiple of the huge page, which is 1048576 KiB"}},
 		{headroom.Options{Memory: 1025, CPUs: 1}, nil, []string{"virtio-mem: 1 MiB beside the domain's 1024 MiB: want at least a block, which is 2 MiB"}},
 		{virtio, []string{"<os>", "<memoryBacking><locked/></memoryBacking><os>"}, []string{"virtio-mem: QEMU does not lock the memory"}},
 		{virtio, []string{"<memballoon model='none'/>", "<interface type='vdpa'/>"}, []string{"virtio-mem: vDPA devices pin all memory"}},
-		{dimms(), []string{"<memballoon model='none'/>", "<memory model='dimm'><target><size>512</size></target></memory>"}, []string{"devices/memory without a NUMA cell"}},
-		{dimms(), []string{"type='kvm'", "type='xen'", "pc-q35-7.2", "isapc", "<acpi/>", "", "<os>", "<launchSecurity type='s390-pv'/><os>"},
+		{dimmOptions(), []string{"<memballoon model='none'/>", "<memory model='dimm'><target><size>512</size></target></memory>"}, []string{"devices/memory without a NUMA cell"}},
+		{dimmOptions(), []string{"type='kvm'", "type='xen'", "pc-q35-7.2", "isapc", "<acpi/>", "", "<os>", "<launchSecurity type='s390-pv'/><os>"},
 			[]string{"type ", "os/type machine ", "features: ", "launchSecurity: "}},
 	}
 }
 
-func TestRefuses(t *testing.T) {
+func TestRefusals(t *testing.T) {
 	for _, c := range refusals() {
-		text := edited(t, plain(), c.pairs...)
+		text := replaced(t, plain(), c.pairs...)
 		got, err := headroom.Prepare([]byte(text), c.o)
 		refused, ok := errors.AsType[*headroom.RefusedError](err)
 		if !ok || len(refused.Reasons) != len(c.want) {
@@ -90,8 +90,8 @@ func TestRefusalsInDocs(t *testing.T) {
 
 // Where nothing would change nothing is refused: a VM must not fail to start for the
 // headroom that it does not get.
-func TestRefusesNothingThatStays(t *testing.T) {
-	text := edited(t, plain(), "arch='x86_64'", "arch='aarch64'", "<os>", "<launchSecurity type='sev'/><os>")
+func TestUnchangedIsNeverRefused(t *testing.T) {
+	text := replaced(t, plain(), "arch='x86_64'", "arch='aarch64'", "<os>", "<launchSecurity type='sev'/><os>")
 	if got := prepare(t, text, headroom.Options{Memory: 1024, CPUs: 2}); string(got.XML) != text || len(got.Notes) != 2 {
 		t.Errorf("%+v", got)
 	}
@@ -99,7 +99,7 @@ func TestRefusesNothingThatStays(t *testing.T) {
 
 // virtio-mem needs no ACPI.
 func TestMemoryWithoutACPI(t *testing.T) {
-	if got := prepare(t, edited(t, plain(), "<acpi/>", ""), headroom.Options{Memory: 4096, CPUs: 2}); !got.Changed {
+	if got := prepare(t, replaced(t, plain(), "<acpi/>", ""), headroom.Options{Memory: 4096, CPUs: 2}); !got.Changed {
 		t.Errorf("%+v", got)
 	}
 }
@@ -122,7 +122,7 @@ func TestBadXML(t *testing.T) {
 		{"<os>|<memoryBacking><hugepages><page size='1' unit='?'/></hugepages></memoryBacking><os>", `unit "?"`},
 	} {
 		before, after, _ := strings.Cut(c.pair, "|")
-		_, err := headroom.Prepare([]byte(edited(t, plain(), before, after)), four())
+		_, err := headroom.Prepare([]byte(replaced(t, plain(), before, after)), growthOptions())
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", after, err, c.want)
 		}

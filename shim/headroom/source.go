@@ -16,33 +16,33 @@ type Source struct {
 	// Policy asks for the capacities of the node policy.
 	Policy func(ctx context.Context) (podapi.Headroom, error)
 
-	memory, cpus bool // flags that were given
+	memoryFlagSet, cpuFlagSet bool // flags that were given
 }
 
 // Heed has flags that were given win. They are those of [Options.AddFlags].
-func (s *Source) Heed(flags *pflag.FlagSet) {
-	s.memory, s.cpus = flags.Changed(memoryFlag), flags.Changed(cpuFlag)
+func (s *Source) UseFlags(flags *pflag.FlagSet) {
+	s.memoryFlagSet, s.cpuFlagSet = flags.Changed(memoryFlag), flags.Changed(cpuFlag)
 }
 
 // Read returns what to have as [Options.Host], and from says which capacities of it the
 // policy has given; nil: none. The policy is asked only for what no flag says. With the
 // error, which is that of asking, the host's come all the same.
-func (s *Source) Read(ctx context.Context) (h Host, from []string, err error) {
+func (s *Source) Read(ctx context.Context) (h Host, byPolicy []string, err error) {
 	h = s.Host
-	if s.memory && s.cpus {
+	if s.memoryFlagSet && s.cpuFlagSet {
 		return h, nil, nil
 	}
 	p, err := s.Policy(ctx)
 	if err != nil {
 		return h, nil, err
 	}
-	if memory := p.Memory >> 20; !s.memory && memory > 0 {
+	if memory := p.Memory >> 20; !s.memoryFlagSet && memory > 0 {
 		h.Memory = memory
-		from = append(from, "memory")
+		byPolicy = append(byPolicy, "memory")
 	}
-	if !s.cpus && p.CPUs > 0 {
+	if !s.cpuFlagSet && p.CPUs > 0 {
 		h.CPUs = p.CPUs
-		from = append(from, "CPUs")
+		byPolicy = append(byPolicy, "CPUs")
 	}
-	return h, from, nil
+	return h, byPolicy, nil
 }

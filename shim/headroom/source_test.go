@@ -43,7 +43,7 @@ func TestSource(t *testing.T) {
 		if err := flags.Parse(strings.Fields(c.args)); err != nil {
 			t.Fatal(err)
 		}
-		source.Heed(flags)
+		source.UseFlags(flags)
 		got, from, err := source.Read(t.Context())
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -54,7 +54,7 @@ func TestSource(t *testing.T) {
 	}
 }
 
-func TestSourceFails(t *testing.T) {
+func TestSourceError(t *testing.T) {
 	bad, host := errors.New("bad"), Host{Memory: 1, CPUs: 2}
 	source := Source{Host: host, Policy: func(context.Context) (podapi.Headroom, error) { return podapi.Headroom{Memory: 1 << 40}, bad }}
 	if got, from, err := source.Read(t.Context()); got != host || from != nil || !errors.Is(err, bad) {

@@ -9,10 +9,10 @@ import (
 	"github.com/mooring-vm/mooring/shim/headroom"
 )
 
-var toFour = headroom.Options{Memory: 1, CPUs: 4}
+var fourVCPUs = headroom.Options{Memory: 1, CPUs: 4}
 
 // However an element is written that changes, what does not change of it stays.
-func TestWaysToWriteANumber(t *testing.T) {
+func TestNumberSyntax(t *testing.T) {
 	for _, c := range [][2]string{
 		{"<vcpu>2</vcpu>", "<vcpu current='2'>4</vcpu>"},
 		{"<vcpu><!-- of 2 --> 2 <!-- 2 --></vcpu>", "<vcpu current='2'><!-- of 2 --> 4 <!-- 2 --></vcpu>"},
@@ -25,7 +25,7 @@ func TestWaysToWriteANumber(t *testing.T) {
 		{`<vcpu a=" current='9'">2</vcpu>`, `<vcpu a=" current='9'" current='2'>4</vcpu>`},
 		{`<vcpu a='/>'>2</vcpu>`, `<vcpu a='/>' current='2'>4</vcpu>`},
 	} {
-		got := string(prepare(t, guest(c[0], "", ""), toFour).XML)
+		got := string(prepare(t, guest(c[0], "", ""), fourVCPUs).XML)
 		if diff := cmp.Diff(guest(c[1], "", ""), got); diff != "" {
 			t.Errorf("(-want +got)\n%s", diff)
 		}
@@ -33,7 +33,7 @@ func TestWaysToWriteANumber(t *testing.T) {
 }
 
 // Whatever is around it stays, byte for byte.
-func TestKeepsTheRest(t *testing.T) {
+func TestRestIsUnchanged(t *testing.T) {
 	const before, after = "<vcpu>2</vcpu>", "<vcpu current='2'>4</vcpu>"
 	for _, around := range []string{
 		"<?xml version='1.0' encoding='US-ASCII'?>\n<!-- <vcpu>9</vcpu> -->\n%\n<!-- end -->\n",
@@ -46,7 +46,7 @@ func TestKeepsTheRest(t *testing.T) {
 		if strings.HasPrefix(around, "<?xml") {
 			text = strings.Replace(around, "%", guest(before, "", ""), 1)
 		}
-		got := string(prepare(t, text, toFour).XML)
+		got := string(prepare(t, text, fourVCPUs).XML)
 		if diff := cmp.Diff(strings.Replace(text, before, after, 1), got); diff != "" {
 			t.Errorf("(-want +got)\n%s", diff)
 		}
@@ -54,7 +54,7 @@ func TestKeepsTheRest(t *testing.T) {
 }
 
 // What is added is written as its surroundings are.
-func TestWhereElementsAreAdded(t *testing.T) {
+func TestIndentation(t *testing.T) {
 	memory := headroom.Options{Memory: 4096, CPUs: 1}
 	text := guest(twoVCPUs, "<cpu/>", "")
 	for name, c := range map[string]struct{ before, after, want string }{
@@ -63,8 +63,8 @@ func TestWhereElementsAreAdded(t *testing.T) {
 		"empty over lines":    {"<cpu/>", "<cpu>\n  </cpu>", "<cpu>\n    " + numa("0-1") + "\n  </cpu>\n"},
 		"a comment":           {"<cpu/>", "<cpu>\n    <!-- fast -->\n  </cpu>", "<cpu>\n    <!-- fast -->\n    " + numa("0-1") + "\n  </cpu>\n"},
 		"beside others":       {"<cpu/>", "<cpu>\n    <model/>\n  </cpu>", "<model/>\n    " + numa("0-1") + "\n  </cpu>\n"},
-		"on one line":         {"<cpu/>", "<cpu><model/></cpu>", "<cpu><model/>" + flat(numa("0-1")) + "</cpu>\n"},
-		"numa without a cell": {"<cpu/>", "<cpu><numa/></cpu>", "<cpu>" + flat(numa("0-1")) + "</cpu>\n"},
+		"on one line":         {"<cpu/>", "<cpu><model/></cpu>", "<cpu><model/>" + withoutSpace(numa("0-1")) + "</cpu>\n"},
+		"numa without a cell": {"<cpu/>", "<cpu><numa/></cpu>", "<cpu>" + withoutSpace(numa("0-1")) + "</cpu>\n"},
 		"no devices":          {"  <devices>\n    \n    <memballoon model='none'/>\n  </devices>\n", "", "\n  <devices>\n    " + virtioMem + "\n  </devices>\n"},
 		"Windows":             {"\n", "\r\n", "<cpu>\r\n    " + strings.ReplaceAll(numa("0-1"), "\n", "\r\n") + "\r\n  </cpu>\r\n"},
 		"tabs":                {"  ", "\t", "<cpu>\n\t\t" + strings.ReplaceAll(numa("0-1"), "  ", "\t") + "\n\t</cpu>\n"},

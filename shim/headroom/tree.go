@@ -12,14 +12,14 @@ import (
 // element is an element and its place in the text: [start:open] is its start tag,
 // [shut:end] its end tag. Where one tag is both, open, shut and end are the same.
 type element struct {
-	name                   string // empty where it is in a namespace: libvirt's own are in none
-	attrs                  []xml.Attr
-	start, open, shut, end int
-	parent                 *element
-	children               []*element
+	name                                 string // empty where it is in a namespace: libvirt's own are in none
+	attrs                                []xml.Attr
+	start, contentStart, contentEnd, end int
+	parent                               *element
+	children                             []*element
 
-	text  string // all its character data
-	words []span // that of it which is not white space
+	text      string // all its character data
+	textSpans []span // that of it which is not white space
 }
 
 // span is a piece of the text.
@@ -30,7 +30,7 @@ func parse(text []byte) (*element, error) {
 	in := xml.NewDecoder(bytes.NewReader(text))
 	in.CharsetReader = func(_ string, r io.Reader) (io.Reader, error) { return r, nil }
 	top := &element{}
-	at := top
+	current := top
 	for {
 		from := int(in.InputOffset())
 		token, err := in.Token()
@@ -40,7 +40,7 @@ func parse(text []byte) (*element, error) {
 		if err != nil {
 			return nil, fmt.Errorf("domain XML: %w", err)
 		}
-		at = at.take(token, span{from, int(in.InputOffset())})
+		current = current.add(token, span{from, int(in.InputOffset())})
 	}
 	if len(top.children) != 1 {
 		return nil, fmt.Errorf("domain XML: %d root elements: want one", len(top.children))
@@ -49,22 +49,22 @@ func parse(text []byte) (*element, error) {
 }
 
 // take adds what was read, and returns the element that the next belongs to.
-func (e *element) take(token xml.Token, s span) *element {
+func (e *element) add(token xml.Token, s span) *element {
 	switch t := token.(type) {
 	case xml.StartElement:
-		child := &element{attrs: t.Attr, start: s.from, open: s.to, parent: e}
+		child := &element{attrs: t.Attr, start: s.from, contentStart: s.to, parent: e}
 		if t.Name.Space == "" {
 			child.name = t.Name.Local
 		}
 		e.children = append(e.children, child)
 		return child
 	case xml.EndElement:
-		e.shut, e.end = s.from, s.to
+		e.contentEnd, e.end = s.from, s.to
 		return e.parent
 	case xml.CharData:
 		e.text += string(t)
 		if len(bytes.TrimSpace(t)) > 0 {
-			e.words = append(e.words, s)
+			e.textSpans = append(e.textSpans, s)
 		}
 	}
 	return e

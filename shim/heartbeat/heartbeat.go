@@ -52,7 +52,7 @@ func keep(ctx context.Context, interval time.Duration, beat func() error) error 
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
-		if err := beat(); err != nil && lasts(err) {
+		if err := beat(); err != nil && isPermanent(err) {
 			return err
 		}
 		select {
@@ -64,7 +64,7 @@ func keep(ctx context.Context, interval time.Duration, beat func() error) error 
 }
 
 // lasts reports whether trying again is of no use.
-func lasts(err error) bool {
-	lasting := []error{ErrNoDirectory, unix.EACCES, unix.EPERM, unix.EROFS, unix.ELOOP, unix.ENAMETOOLONG, unix.EINVAL, unix.ENOSYS}
-	return slices.ContainsFunc(lasting, func(target error) bool { return errors.Is(err, target) })
+func isPermanent(err error) bool {
+	permanent := []error{ErrNoDirectory, unix.EACCES, unix.EPERM, unix.EROFS, unix.ELOOP, unix.ENAMETOOLONG, unix.EINVAL, unix.ENOSYS}
+	return slices.ContainsFunc(permanent, func(target error) bool { return errors.Is(err, target) })
 }

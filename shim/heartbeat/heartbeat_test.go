@@ -35,7 +35,7 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-func TestKeepSurvivesWhatPasses(t *testing.T) {
+func TestKeepSkipsTemporaryErrors(t *testing.T) {
 	for _, passing := range []error{unix.EINTR, unix.ENOMEM, unix.EIO, unix.ENOSPC, errors.New("unknown")} {
 		beats, err := run(t, time.Second, 2500*time.Millisecond, func(n int) error {
 			if n == 2 {
@@ -49,7 +49,7 @@ func TestKeepSurvivesWhatPasses(t *testing.T) {
 	}
 }
 
-func TestKeepEndsWithWhatLasts(t *testing.T) {
+func TestKeepEndsWithPermanentErrors(t *testing.T) {
 	for _, lasting := range []error{ErrNoDirectory, unix.EACCES, unix.EROFS, unix.EPERM} {
 		beats, err := run(t, time.Second, time.Minute, func(int) error { return fmt.Errorf("touch: %w", lasting) })
 		if !errors.Is(err, lasting) || len(beats) != 1 {
@@ -58,7 +58,7 @@ func TestKeepEndsWithWhatLasts(t *testing.T) {
 	}
 }
 
-func TestKeepRefusesIntervals(t *testing.T) {
+func TestBadIntervals(t *testing.T) {
 	for _, interval := range []time.Duration{0, -time.Second} {
 		if err := Keep(t.Context(), DefaultFile, interval); err == nil || errors.Is(err, ErrNoDirectory) {
 			t.Errorf("interval %s: %v", interval, err)

@@ -106,7 +106,7 @@ type sidecar struct {
 }
 
 // ended waits until Serve has returned.
-func (s *sidecar) ended(t *testing.T) error {
+func (s *sidecar) wait(t *testing.T) error {
 	t.Helper()
 	select {
 	case err := <-s.done:

@@ -79,7 +79,7 @@ func Serve(ctx context.Context, c Config) error {
 	rpc := grpc.NewServer(grpc.ConnectionTimeout(connectTimeout)) // and gRPC's 4 MiB a message, as KubeVirt takes no more
 	s.register(rpc)
 	defer context.AfterFunc(ctx, rpc.Stop)()
-	defer context.AfterFunc(s.over, rpc.GracefulStop)() // after the answer to Shutdown
+	defer context.AfterFunc(s.shutdownCalled, rpc.GracefulStop)() // after the answer to Shutdown
 	s.log.Info("waiting for KubeVirt's calls", "socket", l.Addr().String())
 	if err := rpc.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 		return fmt.Errorf("hook: %w", err)

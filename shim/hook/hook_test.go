@@ -34,17 +34,17 @@ var (
 
 // What the options leave open somebody is asked for, each time. Where that fails the VM
 // does not start, or starts as it is.
-func TestHostIsAsked(t *testing.T) {
+func TestHostCallback(t *testing.T) {
 	var host atomic.Pointer[headroom.Host]
 	away := errors.New("the agent is away")
-	ask := func(context.Context) (headroom.Host, error) {
+	askHost := func(context.Context) (headroom.Host, error) {
 		if h := host.Load(); h != nil {
 			return *h, nil
 		}
 		return headroom.Host{}, away
 	}
-	s := start(t, hook.Config{Host: ask, Options: headroom.Options{CPUs: 8, Host: headroom.Host{Memory: 1, CPUs: 1}}})
-	best := start(t, hook.Config{Host: ask, BestEffort: true, Options: headroom.Options{Host: headroom.Host{Memory: 1, CPUs: 1}}})
+	s := start(t, hook.Config{Host: askHost, Options: headroom.Options{CPUs: 8, Host: headroom.Host{Memory: 1, CPUs: 1}}})
+	best := start(t, hook.Config{Host: askHost, BestEffort: true, Options: headroom.Options{Host: headroom.Host{Memory: 1, CPUs: 1}}})
 	if _, err := s.define(t.Context(), "v1alpha3", vm); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "mooring: the agent is away") {
 		t.Errorf("got %v", err)
 	}
@@ -117,7 +117,7 @@ func TestShutdown(t *testing.T) {
 	if _, err := s.call(t.Context(), "v1alpha3.Callbacks/Shutdown", nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.ended(t); err != nil {
+	if err := s.wait(t); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Lstat(s.socket); !errors.Is(err, fs.ErrNotExist) {
@@ -131,12 +131,12 @@ func TestCancel(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.cancel()
-	if err := s.ended(t); err != nil {
+	if err := s.wait(t); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestErrorsReachKubeVirt(t *testing.T) {
+func TestErrorCodes(t *testing.T) {
 	s := start(t, hook.Config{})
 	for _, c := range []struct {
 		xml  string
@@ -172,7 +172,7 @@ func TestBestEffort(t *testing.T) {
 		t.Errorf("one that can: %q, %v", got, err)
 	}
 	s.cancel()
-	if err := s.ended(t); err != nil {
+	if err := s.wait(t); err != nil {
 		t.Error(err)
 	}
 	for _, want := range []string{"level=WARN", "vmi=vms/db", "launchSecurity: "} {
@@ -217,7 +217,7 @@ func TestLargeDomains(t *testing.T) {
 	}
 }
 
-func TestManyCallsAtOnce(t *testing.T) {
+func TestConcurrentCalls(t *testing.T) {
 	s := start(t, hook.Config{})
 	want, err := s.define(t.Context(), "v1alpha3", vm)
 	if err != nil {
@@ -239,7 +239,7 @@ func TestManyCallsAtOnce(t *testing.T) {
 }
 
 // A container that was restarted finds the socket of its first run.
-func TestReplacesAnOldSocket(t *testing.T) {
+func TestReplacesOldSocket(t *testing.T) {
 	socket := socketPath(t)
 	old, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
 	if err != nil {
@@ -254,7 +254,7 @@ func TestReplacesAnOldSocket(t *testing.T) {
 	}
 }
 
-func TestDoesNotServe(t *testing.T) {
+func TestServeErrors(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)

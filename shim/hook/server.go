@@ -26,15 +26,15 @@ type server struct {
 	info.UnimplementedInfoServer
 	v1alpha3.UnimplementedCallbacksServer
 
-	config Config
-	log    *slog.Logger
-	over   context.Context // done once KubeVirt has called Shutdown
-	end    context.CancelFunc
+	config         Config
+	log            *slog.Logger
+	shutdownCalled context.Context // done once KubeVirt has called Shutdown
+	callShutdown   context.CancelFunc
 }
 
 func newServer(c Config) *server {
 	s := &server{config: c, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler))}
-	s.over, s.end = context.WithCancel(context.Background())
+	s.shutdownCalled, s.callShutdown = context.WithCancel(context.Background())
 	return s
 }
 
@@ -78,12 +78,12 @@ func (s *server) OnDefineDomain(ctx context.Context, p *v1alpha3.OnDefineDomainP
 		return &v1alpha3.OnDefineDomainResult{DomainXML: p.GetDomainXML()}, nil
 	}
 	log.Error("the domain is not to start", "error", err)
-	return nil, status.Error(code(err), "mooring: "+err.Error())
+	return nil, status.Error(statusCode(err), "mooring: "+err.Error())
 }
 
 func (s *server) prepare(ctx context.Context, text []byte, v vmi) (headroom.Result, error) {
 	o := s.config.Options
-	o.Pages = v.hugePage()
+	o.HugePage = v.hugePage()
 	if s.config.Host != nil {
 		var err error
 		if o.Host, err = s.config.Host(ctx); err != nil {
@@ -105,7 +105,7 @@ func (e *hostError) Unwrap() error { return e.error }
 
 // code tells a domain that can get no headroom, and one of which is not known how much,
 // from text that is no domain.
-func code(err error) codes.Code {
+func statusCode(err error) codes.Code {
 	if _, ok := errors.AsType[*hostError](err); ok {
 		return codes.Unavailable
 	}
@@ -123,6 +123,6 @@ func (s *server) PreCloudInitIso(_ context.Context, p *v1alpha3.PreCloudInitIsoP
 // Shutdown ends the sidecar: a pod whose sidecar ran on would never complete.
 func (s *server) Shutdown(context.Context, *v1alpha3.ShutdownParams) (*v1alpha3.ShutdownResult, error) {
 	s.log.Info("the VM has ended")
-	s.end()
+	s.callShutdown()
 	return &v1alpha3.ShutdownResult{}, nil
 }

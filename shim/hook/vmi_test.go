@@ -12,9 +12,9 @@ import (
 )
 
 // What KubeVirt leaves out of the domain XML is taken from the VMI, if the VMI can be read.
-func TestHugePagesOfTheVMI(t *testing.T) {
+func TestVMIHugePages(t *testing.T) {
 	const pages = `{"spec":{"domain":{"memory":{"hugepages":{"pageSize":"`
-	given := hook.Config{Options: headroom.Options{Memory: 4096, CPUs: 8, Block: 4}}
+	blockConfig := hook.Config{Options: headroom.Options{Memory: 4096, CPUs: 8, Block: 4}}
 	for _, c := range []struct {
 		config hook.Config
 		vmi    string
@@ -26,7 +26,7 @@ func TestHugePagesOfTheVMI(t *testing.T) {
 		{hook.Config{}, pages + `large"}}}}}`, "<block unit=\"KiB\">2048<"},
 		{hook.Config{}, `{"spec":7}`, "<block unit=\"KiB\">2048<"},
 		{hook.Config{}, `{`, "<block unit=\"KiB\">2048<"},
-		{given, pages + `2Mi"}}}}}`, "<block unit=\"KiB\">4096<"},
+		{blockConfig, pages + `2Mi"}}}}}`, "<block unit=\"KiB\">4096<"},
 	} {
 		huge := strings.Replace(vm, "<os>", "<memoryBacking><hugepages/></memoryBacking><os>", 1)
 		got, err := start(t, c.config).call(t.Context(), "v1alpha3.Callbacks/OnDefineDomain", message{1: {huge}, 2: {c.vmi}})
@@ -37,7 +37,7 @@ func TestHugePagesOfTheVMI(t *testing.T) {
 }
 
 // A block that the VMI's pages do not fit is refused, as where the XML says their size.
-func TestBlockBelowThePagesOfTheVMI(t *testing.T) {
+func TestBlockBelowVMIHugePage(t *testing.T) {
 	s := start(t, hook.Config{Options: headroom.Options{Memory: 4096, CPUs: 8, Block: 4}})
 	huge := strings.Replace(vm, "<os>", "<memoryBacking><hugepages/></memoryBacking><os>", 1)
 	_, err := s.call(t.Context(), "v1alpha3.Callbacks/OnDefineDomain",
@@ -49,7 +49,7 @@ func TestBlockBelowThePagesOfTheVMI(t *testing.T) {
 
 // KubeVirt makes the vCPUs of a real-time guest such after the start: the XML has no word
 // of it.
-func TestRealTimeOfTheVMI(t *testing.T) {
+func TestVMIRealtime(t *testing.T) {
 	const realTime = `{"spec":{"domain":{"cpu":{"realtime":{"mask":"0-1"}}}}}`
 	s := start(t, hook.Config{})
 	_, err := s.call(t.Context(), "v1alpha3.Callbacks/OnDefineDomain", message{1: {vm}, 2: {realTime}})

@@ -66,10 +66,10 @@ func Run(ctx context.Context, o Options) error {
 	}
 	ticker := time.NewTicker(o.Poll)
 	defer ticker.Stop()
-	if err := ask(ctx, o, ticker.C); err != nil {
+	if err := request(ctx, o, ticker.C); err != nil {
 		return fmt.Errorf("prestop: %w", err)
 	}
-	if err := await(ctx, o.File, ticker.C); err != nil {
+	if err := awaitAnswer(ctx, o.File, ticker.C); err != nil {
 		return fmt.Errorf("prestop: %w", err)
 	}
 	return nil
@@ -77,7 +77,7 @@ func Run(ctx context.Context, o Options) error {
 
 // ask makes the request. While the node's clock stands at the epoch, as it can after
 // a boot without a battery, a touch looks like an answer: then it is repeated.
-func ask(ctx context.Context, o Options, tick <-chan time.Time) error {
+func request(ctx context.Context, o Options, tick <-chan time.Time) error {
 	for {
 		if err := touch.Touch(o.File); err != nil {
 			return err
@@ -97,16 +97,16 @@ func ask(ctx context.Context, o Options, tick <-chan time.Time) error {
 func atEpoch(now time.Time) bool { return now.Unix() == 0 || now.Unix() == -1 }
 
 // await looks once more when ctx ends: the answer may have come meanwhile.
-func await(ctx context.Context, file string, tick <-chan time.Time) error {
+func awaitAnswer(ctx context.Context, file string, tick <-chan time.Time) error {
 	for {
-		over := ctx.Err() != nil
-		at, err := touch.At(file)
+		done := ctx.Err() != nil
+		touched, err := touch.At(file)
 		switch {
 		case err != nil:
 			return err
-		case at.IsZero():
+		case touched.IsZero():
 			return nil
-		case over:
+		case done:
 			return context.Cause(ctx)
 		}
 		select {

@@ -32,7 +32,7 @@ func setTime(t *testing.T, path string, to time.Time) {
 	}
 }
 
-func asked(t *testing.T, path string) bool {
+func requested(t *testing.T, path string) bool {
 	t.Helper()
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -51,7 +51,7 @@ func start(ctx context.Context, o Options) <-chan error {
 }
 
 // waits fails the test if the hook has returned.
-func waits(t *testing.T, done <-chan error) {
+func expectWaiting(t *testing.T, done <-chan error) {
 	t.Helper()
 	synctest.Wait()
 	select {
@@ -66,12 +66,12 @@ func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 2 { // a request after an answer is another one
 			done := start(t.Context(), Options{File: file})
-			waits(t, done)
-			if !asked(t, file) {
+			expectWaiting(t, done)
+			if !requested(t, file) {
 				t.Fatal("nothing was asked")
 			}
 			time.Sleep(time.Hour) // the agent is away
-			waits(t, done)
+			expectWaiting(t, done)
 			setTime(t, file, epoch)
 			if err := <-done; err != nil {
 				t.Error(err)
@@ -80,14 +80,14 @@ func TestRun(t *testing.T) {
 	})
 }
 
-func TestTwoAsk(t *testing.T) {
+func TestTwoRequests(t *testing.T) {
 	file := stopFile(t)
 	synctest.Test(t, func(t *testing.T) {
 		first := start(t.Context(), Options{File: file})
-		waits(t, first)
+		expectWaiting(t, first)
 		second := start(t.Context(), Options{File: file})
-		waits(t, second)
-		waits(t, first)
+		expectWaiting(t, second)
+		expectWaiting(t, first)
 		setTime(t, file, epoch)
 		if err := errors.Join(<-first, <-second); err != nil {
 			t.Error(err)
@@ -100,11 +100,11 @@ func TestClockSteps(t *testing.T) {
 	file := stopFile(t)
 	synctest.Test(t, func(t *testing.T) {
 		done := start(t.Context(), Options{File: file})
-		waits(t, done)
+		expectWaiting(t, done)
 		for _, step := range []time.Time{time.Unix(4e9, 0), time.Unix(1, 0), time.Unix(0, 1), time.Unix(-1, 0), time.Now()} {
 			setTime(t, file, step) // another hook has asked after a step
 			time.Sleep(time.Minute)
-			waits(t, done)
+			expectWaiting(t, done)
 		}
 		setTime(t, file, epoch)
 		if err := <-done; err != nil {
@@ -122,12 +122,12 @@ func TestTimeout(t *testing.T) {
 			t.Errorf("after %s: %v", time.Since(begin), err)
 		}
 	})
-	if !asked(t, file) {
+	if !requested(t, file) {
 		t.Error("the request did not stay")
 	}
 }
 
-func TestEndOfThePod(t *testing.T) {
+func TestContextEnds(t *testing.T) {
 	file := stopFile(t)
 	ended := errors.New("SIGTERM")
 	for name, before := range map[string]bool{"before it asks": true, "while it waits": false} {
@@ -140,14 +140,14 @@ func TestEndOfThePod(t *testing.T) {
 			}
 			done := start(ctx, Options{File: file})
 			if !before {
-				waits(t, done)
+				expectWaiting(t, done)
 				cancel(ended)
 			}
 			if err := <-done; !errors.Is(err, ended) || errors.Is(err, ErrTimeout) {
 				t.Errorf("%s: %v", name, err)
 			}
 		})
-		if !asked(t, file) {
+		if !requested(t, file) {
 			t.Errorf("%s: the request did not stay", name)
 		}
 	}
@@ -158,7 +158,7 @@ func TestAnswerAtTheLastMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := start(ctx, Options{File: file})
-		waits(t, done)
+		expectWaiting(t, done)
 		setTime(t, file, epoch)
 		cancel()
 		if err := <-done; err != nil {
@@ -172,19 +172,19 @@ func TestAnswerAtTheLastMoment(t *testing.T) {
 func TestClockAtTheEpoch(t *testing.T) {
 	file := stopFile(t)
 	synctest.Test(t, func(t *testing.T) {
-		looks := 0
+		reads := 0
 		now := func() time.Time {
-			if looks++; looks > 3 {
+			if reads++; reads > 3 {
 				return time.Unix(1, 0)
 			}
 			setTime(t, file, epoch)
-			return time.Unix(0, int64(looks))
+			return time.Unix(0, int64(reads))
 		}
 		done := start(t.Context(), Options{File: file, now: now})
 		time.Sleep(time.Minute)
-		waits(t, done)
-		if looks != 4 || !asked(t, file) {
-			t.Errorf("after %d looks at the clock: asked = %t", looks, asked(t, file))
+		expectWaiting(t, done)
+		if reads != 4 || !requested(t, file) {
+			t.Errorf("after %d looks at the clock: asked = %t", reads, requested(t, file))
 		}
 		setTime(t, file, epoch)
 		if err := <-done; err != nil {
@@ -217,7 +217,7 @@ func TestBadOptions(t *testing.T) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}
-	if asked(t, file) {
+	if requested(t, file) {
 		t.Error("bad options asked for something")
 	}
 }

@@ -17,7 +17,7 @@ import (
 
 // TestQEMUThatHangs: libvirt waits for a QEMU that is stopped, without a bound of its own.
 // The domain is destroyed all the same, long before anybody gives the test up.
-func TestQEMUThatHangs(t *testing.T) {
+func TestHangingQEMU(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out with -short: libvirt takes its time to end a QEMU that hangs")
 	}
@@ -36,7 +36,7 @@ func TestQEMUThatHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	daemon.SignalQEMU(t, syscall.SIGSTOP)
-	hangs(t, d)
+	expectHanging(t, d)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	got, err := shutdown.Run(ctx, d, shutdown.Options{Grace: 3 * time.Second, Resend: time.Second})
@@ -49,7 +49,7 @@ func TestQEMUThatHangs(t *testing.T) {
 }
 
 // hangs checks that the guest cannot be asked, and that this is what the test is about.
-func hangs(t *testing.T, d virt.Domain) {
+func expectHanging(t *testing.T, d virt.Domain) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()

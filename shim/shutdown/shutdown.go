@@ -16,15 +16,15 @@ import (
 
 // Way is a way to ask, and how long for, before the next way is tried. 0: as long as
 // the grace period lasts.
-type Way struct {
-	How    virt.Shutdown
-	Within time.Duration
+type Step struct {
+	Method  virt.Shutdown
+	Timeout time.Duration
 }
 
 // Options say how to ask. The zero value asks by ACPI alone, for 30 seconds.
 type Options struct {
 	// Ways are tried in this order, the last one until the end; nil: ACPI.
-	Ways []Way
+	Steps []Step
 
 	// Grace is how long the guest has in all; 0: 30 s.
 	Grace time.Duration
@@ -35,7 +35,7 @@ type Options struct {
 
 	// Sooner tells of moments at which the grace period is over, if that is sooner; nil:
 	// none.
-	Sooner <-chan time.Time
+	Deadlines <-chan time.Time
 
 	Log *slog.Logger // nil: none
 }
@@ -56,8 +56,8 @@ func (o Options) withDefaults() Options {
 	if o.Resend <= 0 {
 		o.Resend = 5 * time.Second
 	}
-	if len(o.Ways) == 0 {
-		o.Ways = []Way{{How: virt.ACPI}}
+	if len(o.Steps) == 0 {
+		o.Steps = []Step{{Method: virt.ACPI}}
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -81,7 +81,7 @@ func Run(ctx context.Context, d virt.Domain, o Options) (Outcome, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r := run{Options: o.withDefaults(), domain: d, calls: &calls}
-	outcome, err := Ended, r.ask(ctx)
+	outcome, err := Ended, r.askGuest(ctx)
 	if err == nil {
 		outcome, err = Destroyed, r.destroy(ctx)
 	}
@@ -97,24 +97,24 @@ type run struct {
 	domain virt.Domain
 	calls  *sync.WaitGroup // those under way
 
-	order   *asking.Call // the last one
-	look    *asking.Call
-	stale   bool // there is something new since the look that is under way
-	changes <-chan struct{}
-	over    time.Time // when the grace period is; zero: it is
+	request          *asking.Call // the last one
+	phaseRead        *asking.Call
+	changedSinceRead bool // there is something new since the look that is under way
+	changes          <-chan struct{}
+	graceEnd         time.Time // when the grace period is; zero: it is
 }
 
 // ask asks the guest until its grace period is over. The error is errEnded or that of ctx.
-func (r *run) ask(ctx context.Context) error {
-	r.listen(ctx)
+func (r *run) askGuest(ctx context.Context) error {
+	r.subscribe(ctx)
 	end := time.Now().Add(r.Grace)
-	r.over = end
-	for i, way := range r.Ways {
+	r.graceEnd = end
+	for i, step := range r.Steps {
 		until := end
-		if i < len(r.Ways)-1 && way.Within > 0 {
-			until = time.Now().Add(way.Within)
+		if i < len(r.Steps)-1 && step.Timeout > 0 {
+			until = time.Now().Add(step.Timeout)
 		}
-		if err := r.askBy(ctx, way.How, until); err != nil {
+		if err := r.askWith(ctx, step.Method, until); err != nil {
 			return err
 		}
 	}
@@ -122,28 +122,28 @@ func (r *run) ask(ctx context.Context) error {
 }
 
 // bound returns the end of the grace period if that is sooner.
-func (r *run) bound(until time.Time) time.Time {
-	if !r.over.IsZero() && r.over.Before(until) {
-		return r.over
+func (r *run) withinGrace(until time.Time) time.Time {
+	if !r.graceEnd.IsZero() && r.graceEnd.Before(until) {
+		return r.graceEnd
 	}
 	return until
 }
 
 // hurry takes a moment at which the grace period is over.
-func (r *run) hurry(over time.Time, ok bool) {
+func (r *run) shortenGrace(deadline time.Time, ok bool) {
 	if !ok {
-		r.Sooner = nil
-	} else if over.Before(r.over) {
-		r.over = over
+		r.Deadlines = nil
+	} else if deadline.Before(r.graceEnd) {
+		r.graceEnd = deadline
 	}
 }
 
 // askBy asks in one way. It gives up early where that way is not there.
-func (r *run) askBy(ctx context.Context, how virt.Shutdown, until time.Time) error {
-	r.orders(func(ctx context.Context) error { return r.domain.Shutdown(ctx, how) })
-	for time.Now().Before(r.bound(until)) {
-		if !r.order.Ask(ctx) {
-			r.Log.Warn("whether the guest was asked to shut down is not known: libvirt does not answer", "way", how)
+func (r *run) askWith(ctx context.Context, method virt.Shutdown, until time.Time) error {
+	r.setRequest(func(ctx context.Context) error { return r.domain.Shutdown(ctx, method) })
+	for time.Now().Before(r.withinGrace(until)) {
+		if !r.request.Ask(ctx) {
+			r.Log.Warn("whether the guest was asked to shut down is not known: libvirt does not answer", "way", method)
 		}
 		next := time.Now().Add(r.Resend)
 		if until.Before(next) {
@@ -151,7 +151,7 @@ func (r *run) askBy(ctx context.Context, how virt.Shutdown, until time.Time) err
 		}
 		err := r.await(ctx, next)
 		if errors.Is(err, virt.ErrUnsupported) {
-			r.Log.Info("the guest cannot be asked in this way", "way", how, "error", err)
+			r.Log.Info("the guest cannot be asked in this way", "way", method, "error", err)
 			return nil
 		}
 		if err != nil {
@@ -164,10 +164,10 @@ func (r *run) askBy(ctx context.Context, how virt.Shutdown, until time.Time) err
 // destroy ends the domain by force, and does not rest before it has ended.
 func (r *run) destroy(ctx context.Context) error {
 	r.Log.Warn("the guest did not shut down in its grace period; the domain is destroyed", "grace", r.Grace)
-	r.over = time.Time{}
-	r.orders(r.domain.Destroy)
+	r.graceEnd = time.Time{}
+	r.setRequest(r.domain.Destroy)
 	for {
-		if !r.order.Ask(ctx) {
+		if !r.request.Ask(ctx) {
 			r.Log.Warn("whether the domain was destroyed is not known: libvirt does not answer")
 		}
 		if err := r.await(ctx, time.Now().Add(r.Resend)); err != nil {
@@ -177,6 +177,6 @@ func (r *run) destroy(ctx context.Context) error {
 }
 
 // over reports whether the error says that there is nothing to end.
-func over(err error) bool {
+func isEnded(err error) bool {
 	return errors.Is(err, virt.ErrNoDomain) || errors.Is(err, virt.ErrNotRunning)
 }

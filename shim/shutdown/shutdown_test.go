@@ -18,17 +18,17 @@ import (
 // is set.
 type domain struct {
 	*virttest.Domain
-	without []virt.Shutdown // ways that are not there
-	deaf    []virt.Shutdown // ways that the guest does not hear
-	asked   []string
+	unsupported []virt.Shutdown // ways that are not there
+	ignored     []virt.Shutdown // ways that the guest does not hear
+	requests    []string
 }
 
 func (d *domain) Shutdown(ctx context.Context, how virt.Shutdown) error {
-	d.asked = append(d.asked, string(how))
+	d.requests = append(d.requests, string(how))
 	switch {
-	case slices.Contains(d.without, how):
+	case slices.Contains(d.unsupported, how):
 		return virt.ErrUnsupported
-	case slices.Contains(d.deaf, how):
+	case slices.Contains(d.ignored, how):
 		return nil
 	}
 	return d.Domain.Shutdown(ctx, how)
@@ -42,22 +42,22 @@ func newDomain() (*domain, *virttest.Fake) {
 func acpi(n int) []string { return slices.Repeat([]string{"acpi"}, n) }
 
 func TestRun(t *testing.T) {
-	both := []shutdown.Way{{How: virt.ACPI, Within: 12 * time.Second}, {How: virt.GuestAgent}}
+	both := []shutdown.Step{{Method: virt.ACPI, Timeout: 12 * time.Second}, {Method: virt.GuestAgent}}
 	for name, tt := range map[string]struct {
-		change func(*domain, *virttest.Fake)
-		ways   []shutdown.Way
-		want   shutdown.Outcome
-		asked  []string
-		took   time.Duration
+		change   func(*domain, *virttest.Fake)
+		steps    []shutdown.Step
+		want     shutdown.Outcome
+		requests []string
+		took     time.Duration
 	}{
 		"at once":            {func(*domain, *virttest.Fake) {}, nil, shutdown.Ended, acpi(1), 0},
 		"has ended before":   {func(d *domain, _ *virttest.Fake) { end(d) }, nil, shutdown.Ended, acpi(1), 0},
-		"ends by itself":     {func(d *domain, _ *virttest.Fake) { deaf(d); time.AfterFunc(7*time.Second, func() { end(d) }) }, nil, shutdown.Ended, acpi(2), 7 * time.Second},
-		"answers late":       {func(d *domain, _ *virttest.Fake) { late(d, 8*time.Second) }, nil, shutdown.Ended, acpi(2), 8 * time.Second},
-		"never answers":      {func(d *domain, _ *virttest.Fake) { deaf(d) }, nil, shutdown.Destroyed, acpi(6), 30 * time.Second},
-		"hears the agent":    {func(d *domain, _ *virttest.Fake) { d.deaf = []virt.Shutdown{virt.ACPI} }, both, shutdown.Ended, append(acpi(3), "guest-agent"), 12 * time.Second},
-		"has no agent":       {func(d *domain, _ *virttest.Fake) { deaf(d); d.without = []virt.Shutdown{virt.GuestAgent} }, both, shutdown.Destroyed, append(acpi(3), "guest-agent"), 30 * time.Second},
-		"has no ACPI":        {func(d *domain, _ *virttest.Fake) { d.without = []virt.Shutdown{virt.ACPI} }, both, shutdown.Ended, []string{"acpi", "guest-agent"}, 0},
+		"ends by itself":     {func(d *domain, _ *virttest.Fake) { ignoreShutdown(d); time.AfterFunc(7*time.Second, func() { end(d) }) }, nil, shutdown.Ended, acpi(2), 7 * time.Second},
+		"answers late":       {func(d *domain, _ *virttest.Fake) { answerLate(d, 8*time.Second) }, nil, shutdown.Ended, acpi(2), 8 * time.Second},
+		"never answers":      {func(d *domain, _ *virttest.Fake) { ignoreShutdown(d) }, nil, shutdown.Destroyed, acpi(6), 30 * time.Second},
+		"hears the agent":    {func(d *domain, _ *virttest.Fake) { d.ignored = []virt.Shutdown{virt.ACPI} }, both, shutdown.Ended, append(acpi(3), "guest-agent"), 12 * time.Second},
+		"has no agent":       {func(d *domain, _ *virttest.Fake) { ignoreShutdown(d); d.unsupported = []virt.Shutdown{virt.GuestAgent} }, both, shutdown.Destroyed, append(acpi(3), "guest-agent"), 30 * time.Second},
+		"has no ACPI":        {func(d *domain, _ *virttest.Fake) { d.unsupported = []virt.Shutdown{virt.ACPI} }, both, shutdown.Ended, []string{"acpi", "guest-agent"}, 0},
 		"libvirt away":       {func(_ *domain, f *virttest.Fake) { f.Disconnect(); time.AfterFunc(9*time.Second, f.Reconnect) }, nil, shutdown.Ended, acpi(3), 10 * time.Second},
 		"libvirt away, long": {func(_ *domain, f *virttest.Fake) { f.Disconnect(); time.AfterFunc(34*time.Second, f.Reconnect) }, nil, shutdown.Destroyed, acpi(6), 35 * time.Second},
 		"lost on the call": {func(_ *domain, f *virttest.Fake) {
@@ -72,12 +72,12 @@ func TestRun(t *testing.T) {
 				began := time.Now()
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				got, err := shutdown.Run(ctx, d, shutdown.Options{Ways: tt.ways})
+				got, err := shutdown.Run(ctx, d, shutdown.Options{Steps: tt.steps})
 				if err != nil || got != tt.want {
 					t.Fatalf("outcome %q, error %v, want %q", got, err, tt.want)
 				}
-				if took := time.Since(began); took != tt.took || !slices.Equal(d.asked, tt.asked) {
-					t.Errorf("asked %v and took %v, want %v and %v", d.asked, took, tt.asked, tt.took)
+				if took := time.Since(began); took != tt.took || !slices.Equal(d.requests, tt.requests) {
+					t.Errorf("asked %v and took %v, want %v and %v", d.requests, took, tt.requests, tt.took)
 				}
 				if s, err := d.State(ctx); err != nil || s.Phase != virt.ShutOff {
 					t.Errorf("the domain is %q, %v", s.Phase, err)
@@ -88,10 +88,10 @@ func TestRun(t *testing.T) {
 }
 
 // TestRunIsEnded: whoever calls it off gets told so, and the domain is let be.
-func TestRunIsEnded(t *testing.T) {
+func TestRunCanceled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, _ := newDomain()
-		deaf(d)
+		ignoreShutdown(d)
 		ctx, cancel := context.WithTimeout(t.Context(), 7*time.Second)
 		defer cancel()
 		if _, err := shutdown.Run(ctx, d, shutdown.Options{}); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "shut down the domain") {
@@ -103,9 +103,9 @@ func TestRunIsEnded(t *testing.T) {
 	})
 }
 
-func deaf(d *domain) { d.SetGuest(virttest.Guest{IgnoreShutdown: true}) }
+func ignoreShutdown(d *domain) { d.SetGuest(virttest.Guest{IgnoreShutdown: true}) }
 
-func late(d *domain, after time.Duration) {
+func answerLate(d *domain, after time.Duration) {
 	d.SetGuest(virttest.Guest{Late: true})
 	time.AfterFunc(after, d.AnswerPending)
 }

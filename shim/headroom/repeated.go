@@ -10,7 +10,7 @@ import (
 // when it defines a domain for the second time: with the devices of the first definition,
 // but its own idea of all else. So the device is one that was added here, and is to be the
 // domain's once more.
-func findOrphan(root *element) *element {
+func findRepeatedDevice(root *element) *element {
 	if root.first("maxMemory") != nil {
 		return nil
 	}
@@ -29,11 +29,11 @@ func isVirtioMem(e *element) bool { return e.attr("model") == "virtio-mem" }
 
 // memoryDevices are those of the domain without an orphan.
 func (m *machine) memoryDevices() []*element {
-	return slices.DeleteFunc(m.root.first("devices").all("memory"), func(e *element) bool { return e == m.orphan })
+	return slices.DeleteFunc(m.root.first("devices").all("memory"), func(e *element) bool { return e == m.repeatedDevice })
 }
 
 // without is the text with an element blanked out: what is after it stays in its line.
-func without(text []byte, e *element) []byte {
+func blankOut(text []byte, e *element) []byte {
 	if e == nil {
 		return text
 	}

@@ -12,13 +12,13 @@ import (
 
 // TestSooner: what comes later can shorten the grace period, and nothing makes it longer.
 // How long the domain is destroyed for has nothing to do with it.
-func TestSooner(t *testing.T) {
-	ways := []shutdown.Way{{How: virt.ACPI, Within: 12 * time.Second}, {How: virt.GuestAgent}}
+func TestEarlierDeadline(t *testing.T) {
+	steps := []shutdown.Step{{Method: virt.ACPI, Timeout: 12 * time.Second}, {Method: virt.GuestAgent}}
 	for name, tt := range map[string]struct {
-		told   time.Duration // when
-		moment time.Duration // what
-		change func(*domain, *virttest.Fake)
-		took   time.Duration
+		sentAfter time.Duration // when
+		deadline  time.Duration // what
+		change    func(*domain, *virttest.Fake)
+		took      time.Duration
 	}{
 		"sooner":              {3 * time.Second, 8 * time.Second, nil, 8 * time.Second},
 		"in the second way":   {13 * time.Second, 20 * time.Second, nil, 20 * time.Second},
@@ -30,14 +30,14 @@ func TestSooner(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d, fake := newDomain()
-				deaf(d)
-				d.deaf = []virt.Shutdown{virt.ACPI, virt.GuestAgent}
+				ignoreShutdown(d)
+				d.ignored = []virt.Shutdown{virt.ACPI, virt.GuestAgent}
 				if tt.change != nil {
 					tt.change(d, fake)
 				}
-				began, sooner := time.Now(), make(chan time.Time, 1)
-				time.AfterFunc(tt.told, func() { sooner <- began.Add(tt.moment) })
-				got, err := shutdown.Run(t.Context(), d, shutdown.Options{Ways: ways, Sooner: sooner})
+				began, deadlines := time.Now(), make(chan time.Time, 1)
+				time.AfterFunc(tt.sentAfter, func() { deadlines <- began.Add(tt.deadline) })
+				got, err := shutdown.Run(t.Context(), d, shutdown.Options{Steps: steps, Deadlines: deadlines})
 				if took := time.Since(began); err != nil || got != shutdown.Destroyed || took != tt.took {
 					t.Errorf("outcome %q, error %v, took %s, want %s", got, err, took, tt.took)
 				}
@@ -47,13 +47,13 @@ func TestSooner(t *testing.T) {
 }
 
 // TestSoonerIsClosed: nobody is left who could tell of anything.
-func TestSoonerIsClosed(t *testing.T) {
+func TestClosedDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, _ := newDomain()
-		deaf(d)
-		began, sooner := time.Now(), make(chan time.Time)
-		close(sooner)
-		got, err := shutdown.Run(t.Context(), d, shutdown.Options{Sooner: sooner})
+		ignoreShutdown(d)
+		began, deadlines := time.Now(), make(chan time.Time)
+		close(deadlines)
+		got, err := shutdown.Run(t.Context(), d, shutdown.Options{Deadlines: deadlines})
 		if took := time.Since(began); err != nil || got != shutdown.Destroyed || took != 30*time.Second {
 			t.Errorf("outcome %q, error %v, took %s", got, err, took)
 		}

@@ -8,10 +8,10 @@ import (
 
 // Asked reports whether the pod asks for the end of its VM, and has no answer yet. It
 // makes one system call.
-func Asked(file string) (bool, error) {
-	at, err := touch.At(file)
+func Requested(file string) (bool, error) {
+	touched, err := touch.At(file)
 	if err != nil {
 		return false, fmt.Errorf("look for a request: %w", err)
 	}
-	return !at.IsZero(), nil
+	return !touched.IsZero(), nil
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/mooring-vm/mooring/shim/prestop"
 )
 
-func TestAsked(t *testing.T) {
+func TestRequested(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "stop")
-	if _, err := prestop.Asked(path); !errors.Is(err, prestop.ErrNoDirectory) {
+	if _, err := prestop.Requested(path); !errors.Is(err, prestop.ErrNoDirectory) {
 		t.Errorf("without a directory: %v", err)
 	}
 	if err := unix.Mkfifo(path, 0o666); err != nil {
@@ -24,8 +24,8 @@ func TestAsked(t *testing.T) {
 		if err := os.Chtimes(path, at, at); err != nil {
 			t.Fatal(err)
 		}
-		if asked, err := prestop.Asked(path); err != nil || asked != want {
-			t.Errorf("touched at %v: %v, %v", at, asked, err)
+		if got, err := prestop.Requested(path); err != nil || got != want {
+			t.Errorf("touched at %v: %v, %v", at, got, err)
 		}
 	}
 }
