@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -17,9 +19,8 @@ import (
 )
 
 var (
-	xmlBlock     = regexp.MustCompile("(?ms)^```xml\n(.*?)^```$")
 	yamlBlock    = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
-	consoleBlock = regexp.MustCompile("(?ms)^```console\n\\$ mooring (.*?)\n(.*?)^```$")
+	consoleBlock = regexp.MustCompile("(?ms)^```console\n\\$ mooring ((?:[^\n]*\\\\\n)*[^\n]*)\n(.*?)^```$")
 )
 
 func docPath(elements ...string) string {
@@ -35,26 +36,26 @@ func readDoc(t *testing.T, elements ...string) string {
 	return string(text)
 }
 
-// The commands that the documentation shows print what it shows, for the files that
-// it shows.
+// TestCommandsInDocs runs the mooring commands of these pages in the repository's root, where the
+// files of examples/ are.
+func TestCommandsInDocs(t *testing.T) {
+	for _, page := range []string{
+		"get-started/existing-cluster.md", "get-started/kubevirt.md", "how-to/memory-lock.md", "how-to/headroom.md",
+	} {
+		t.Run(page, func(t *testing.T) { runCommandsIn(t, page, 1, nil) })
+	}
+}
+
 func TestPolicyCommandsInDocs(t *testing.T) {
-	doc, readme := readDoc(t, "docs", "reference", "policy.md"), readDoc(t, "README.md")
 	runCommandsIn(t, "reference/policy.md", 3, map[string]string{
-		"policy.yaml": yamlBlock.FindStringSubmatch(doc)[1],
-		"pod.yaml":    yamlBlock.FindStringSubmatch(readme)[1],
+		"policy.yaml": yamlBlock.FindStringSubmatch(readDoc(t, "docs", "reference", "policy.md"))[1],
+		"pod.yaml":    readDoc(t, "examples", "memory-lock.yaml"),
 	})
 }
 
-func TestMemlockCommandsInDocs(t *testing.T) {
-	doc := readDoc(t, "docs", "how-to", "memory-lock.md")
-	runCommandsIn(t, "how-to/memory-lock.md", 3, map[string]string{
-		"two-vdpa.xml": xmlBlock.FindStringSubmatch(doc)[1],
-		"gpu.yaml":     yamlBlock.FindStringSubmatch(doc)[1],
-	})
-}
-
-// runCommandsIn runs the commands of a page, of which there are at least so many, with
-// those files around. -update writes what they print into the page.
+// runCommandsIn runs the commands of a page, at least so many, and compares their output. With
+// files it runs them in a folder with these files, otherwise in the repository's root.
+// -update writes the output into the page.
 func runCommandsIn(t *testing.T, page string, least int, files map[string]string) {
 	t.Helper()
 	doc := readDoc(t, "docs", page)
@@ -62,13 +63,17 @@ func runCommandsIn(t *testing.T, page string, least int, files map[string]string
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, files)
+	if files == nil {
+		t.Chdir(docPath())
+	} else {
+		write(t, files)
+	}
 	blocks := consoleBlock.FindAllStringSubmatch(doc, -1)
 	if len(blocks) < least {
 		t.Fatalf("found %d commands", len(blocks))
 	}
 	for _, block := range blocks {
-		got := runOn(t, "", strings.Fields(block[1])...)
+		got := runOn(t, "", strings.Fields(strings.ReplaceAll(block[1], "\\\n", " "))...)
 		printed := got.out + got.errOut
 		if *update {
 			doc = strings.Replace(doc, block[0], "```console\n$ mooring "+block[1]+"\n"+printed+"```", 1)
@@ -82,6 +87,70 @@ func runCommandsIn(t *testing.T, page string, least int, files map[string]string
 		if err := os.WriteFile(path, []byte(doc), 0o644); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+var agentBlock = regexp.MustCompile("(?ms)^```console\n# mooring (.*?)\n(.*?)^```$")
+
+// TestAgentCommandsInDocs compares the documented output of mooring ps and inspect with their
+// output for launchers like those of the demonstration. -update writes it into the page.
+func TestAgentCommandsInDocs(t *testing.T) {
+	const page = "get-started/throw-away-node.md"
+	doc := readDoc(t, "docs", page)
+	a := startAgent(t, documentedLaunchers()...)
+	blocks := agentBlock.FindAllStringSubmatch(doc, -1)
+	if len(blocks) < 2 {
+		t.Fatalf("found %d commands", len(blocks))
+	}
+	for _, block := range blocks {
+		got := run(t.Context(), t, a.socket, strings.Fields(block[1])...)
+		if *update {
+			doc = strings.Replace(doc, block[0], "```console\n# mooring "+block[1]+"\n"+got.out+"```", 1)
+			continue
+		}
+		if diff := cmp.Diff(block[2], got.out+got.errOut); diff != "" {
+			t.Errorf("# mooring %s (-documented +printed)\n%s", block[1], diff)
+		}
+	}
+	if *update {
+		if err := os.WriteFile(docPath("docs", page), []byte(doc), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// documentedLaunchers are pods vm-1 to vm-7 of the page: a VFIO launcher, an unlimited one, one with
+// cgroup settings, two refused ones, and one whose VM runs in the node's libvirt.
+func documentedLaunchers() []agentapi.Launcher {
+	launcher := func(n int, age time.Duration, settings ...agentapi.Setting) agentapi.Launcher {
+		l := running("vms", fmt.Sprintf("vm-%d", n), age, settings...)
+		l.Pod.UID = fmt.Sprintf("00000000-0000-4000-8000-%012d", n)
+		l.Container.ID = "842d44034bae276f3ad634b62a66cafa0b3a2bb0320540c0521ef9c6bced28f4"
+		l.Container.PID = 1073
+		l.Phase, l.PhaseSince = agentapi.PhaseRegistered, l.Since
+		return l
+	}
+	refused := func(n int, asked string) agentapi.Launcher {
+		l := launcher(n, 41*time.Second, agentapi.Setting{Name: agentapi.MemlockSetting, Asked: asked, Status: agentapi.StatusRefused})
+		l.State, l.Refusal, l.Container.PID, l.Phase = agentapi.StateRefused, "refused", 0, ""
+		return l
+	}
+	lock := func(asked string, terms ...agentapi.Term) agentapi.Setting {
+		return agentapi.Setting{
+			Name: agentapi.MemlockSetting, Asked: asked, Allowed: "16Gi", Given: asked, Seen: asked, Status: agentapi.StatusApplied, Terms: terms,
+		}
+	}
+	high := agentapi.Setting{Name: "memory.high", Asked: "1610612736", Given: "1610612736", Seen: "1610612736", Status: agentapi.StatusApplied}
+	vm := launcher(7, 12*time.Second)
+	vm.Phase, vm.VMs = agentapi.PhaseActive, []agentapi.VM{process(1893, agentapi.VMRunning, 12*time.Second, "started")}
+	return []agentapi.Launcher{
+		launcher(1, 41*time.Second, lock("5Gi",
+			agentapi.Term{Name: "guest memory", Bytes: 4 << 30}, agentapi.Term{Name: "libvirt's allowance for device I/O", Bytes: 1 << 30})),
+		launcher(2, 41*time.Second, lock("unlimited")),
+		launcher(3, 41*time.Second, high),
+		refused(4, "66Gi"),
+		refused(5, ""),
+		vm,
 	}
 }
 

@@ -168,7 +168,3 @@ func runDomain(t *testing.T, args ...string) result {
 	code := testProgram(&out, &errOut).Run(t.Context(), append([]string{"domain"}, args...))
 	return result{code, out.String(), errOut.String()}
 }
-
-func TestDomainCommandsInDocs(t *testing.T) {
-	runCommandsIn(t, "how-to/headroom.md", 1, map[string]string{"db.xml": xmlBlock.FindStringSubmatch(readDoc(t, "docs", "how-to", "headroom.md"))[1]})
-}

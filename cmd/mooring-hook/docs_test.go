@@ -28,10 +28,12 @@ func readDocs(t *testing.T) string {
 
 func documentedPod(t *testing.T) *corev1.Pod {
 	t.Helper()
-	_, rest, _ := strings.Cut(readDocs(t), "```yaml\n")
-	text, _, _ := strings.Cut(rest, "```")
+	text, err := os.ReadFile("../../examples/lifecycle.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
 	var pod corev1.Pod
-	if err := yaml.UnmarshalStrict([]byte(text), &pod); err != nil {
+	if err := yaml.UnmarshalStrict(text, &pod); err != nil {
 		t.Fatal(err)
 	}
 	return &pod

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -19,7 +18,7 @@ import (
 	"github.com/mooring-vm/mooring/integration/cri"
 )
 
-// TestDocumentedPod: the pod of docs/how-to/resize.md does what is said there, run by a real
+// TestDocumentedPod: the pod of examples/resize.yaml does what is said there, run by a real
 // kubelet. Of what is written it is changed what this node cannot have: images, a network,
 // and 4 GiB.
 func TestDocumentedPod(t *testing.T) {
@@ -66,17 +65,15 @@ func (c cluster) resizeByAPI(t *testing.T, v *vm, flag string) (out string, err 
 	return out, err
 }
 
-var yamlBlock = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
-
 // documentedPod reads it as strictly as the API server.
 func documentedPod(t *testing.T) *corev1.Pod {
 	t.Helper()
-	doc, err := os.ReadFile("../../docs/how-to/resize.md")
+	text, err := os.ReadFile("../../examples/resize.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	pod := &corev1.Pod{}
-	if err := yaml.UnmarshalStrict(yamlBlock.FindSubmatch(doc)[1], pod); err != nil {
+	if err := yaml.UnmarshalStrict(text, pod); err != nil {
 		t.Fatal(err)
 	}
 	return pod

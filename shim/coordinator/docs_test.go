@@ -3,7 +3,6 @@ package coordinator_test
 import (
 	"os"
 	"path/filepath"
-	"regexp"
 	"testing"
 
 	"sigs.k8s.io/yaml"
@@ -11,11 +10,9 @@ import (
 	"github.com/mooring-vm/mooring/api"
 )
 
-var yamlBlock = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
-
-// The documented pod asks for a size that its limits allow, and its sidecar is one.
-func TestDocs(t *testing.T) {
-	doc, err := os.ReadFile(filepath.Join("..", "..", "docs", "how-to", "resize.md"))
+// The example pod asks for a size within its limits, and names a native sidecar.
+func TestExample(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "examples", "resize.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +22,7 @@ func TestDocs(t *testing.T) {
 			InitContainers []struct{ Name, RestartPolicy string }
 		}
 	}
-	if err := yaml.Unmarshal(yamlBlock.FindSubmatch(doc)[1], &pod); err != nil {
+	if err := yaml.Unmarshal(text, &pod); err != nil {
 		t.Fatal(err)
 	}
 	request, err := api.Parse(pod.Metadata.Annotations, "compute")

@@ -1,0 +1,44 @@
+package deploy
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/mooring-vm/mooring/hack/kube"
+)
+
+// TestExamplesApply applies every example as `kubectl apply --server-side --dry-run=server` does,
+// with KubeVirt's own admission webhooks. The namespace is the test's, and not the examples'.
+func TestExamplesApply(t *testing.T) {
+	c := startKubeVirt(t)
+	namespace := c.Namespace(t, nil)
+	admin := client.WithFieldValidation(c.Client, metav1.FieldValidationStrict)
+	files, err := filepath.Glob("../../examples/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("examples: %v, %v", files, err)
+	}
+	for _, file := range files {
+		objects, err := kube.Decode(strings.NewReader(read(t, file)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range objects {
+			switch o.GetKind() {
+			case "NodePolicy": // a file of the node, and no object of the cluster
+				continue
+			case "Namespace":
+				o.SetName(namespace)
+			default:
+				o.SetNamespace(namespace)
+			}
+			applied := client.ApplyConfigurationFromUnstructured(o)
+			if err := admin.Apply(t.Context(), applied, client.DryRunAll, client.FieldOwner("examples"), client.ForceOwnership); err != nil {
+				t.Errorf("%s: %s %s: %v", file, o.GetKind(), o.GetName(), err)
+			}
+		}
+	}
+}
