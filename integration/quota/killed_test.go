@@ -43,7 +43,7 @@ func testKilled(t *testing.T, c *kubevirttest.Cluster, unsaid bool) {
 	l := &life{c: c, api: asController(t, c), space: ns}
 	seen := watching(t, c, ns)
 	writes := 0
-	for l.live(t, vmi, &controllertest.Killer{At: writes, Unsaid: unsaid}) {
+	for l.live(t, vmi, &controllertest.Killer{Writes: writes, AnswerLost: unsaid}) {
 		writes++
 	}
 	if writes < 6 {
@@ -154,7 +154,7 @@ func (l *life) work(t *testing.T, what string, check func() error) {
 // it knows of the first: the ledger says what the quota is not raised by yet.
 func (l *life) checkDeath(t *testing.T) {
 	t.Helper()
-	if l.killer.At != 1 || l.killer.Unsaid {
+	if l.killer.Writes != 1 || l.killer.AnswerLost {
 		return
 	}
 	hard, ledger := quotaOf(t, l.c, l.space, kubevirttest.QuotaName).Spec.Hard, reservations(t, l.c, l.space)

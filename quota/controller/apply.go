@@ -12,36 +12,36 @@ import (
 	"github.com/mooring-vm/mooring/quota"
 )
 
-// apply does the actions of a plan in their order, up to the first that fails, and tells
-// the reports of those that are done. What is not needed it leaves where enough workers are
-// at that, and says whether it has done all.
+// apply runs the actions of a plan in order up to the first failure, and reports the completed
+// ones. Beyond Plan.Required it continues only if fewer than maxReporters workers do the same. all
+// is true if every action ran.
 func (r *Reconciler) apply(ctx context.Context, ns *namespace, s quota.Snapshot, plan quota.Plan) (all bool, err error) {
 	w := &writer{Reconciler: r, ns: ns, snapshot: s, versions: map[string]string{}}
-	if err := w.all(ctx, plan.Actions[:plan.Required], plan.Reports); err != nil || plan.Required == len(plan.Actions) {
+	if err := w.applyAll(ctx, plan.Actions[:plan.Required], plan.Reports); err != nil || plan.Required == len(plan.Actions) {
 		return err == nil, err
 	}
 	select {
-	case r.telling <- struct{}{}:
-		defer func() { <-r.telling }()
-		err := w.all(ctx, plan.Actions[plan.Required:], plan.Reports)
+	case r.reporting <- struct{}{}:
+		defer func() { <-r.reporting }()
+		err := w.applyAll(ctx, plan.Actions[plan.Required:], plan.Reports)
 		return err == nil, err
 	default:
 		return false, nil
 	}
 }
 
-// writer carries out one plan.
+// writer runs one plan.
 type writer struct {
 	*Reconciler
 	ns       *namespace
 	snapshot quota.Snapshot
-	versions map[string]string // that this plan has led reservations to
+	versions map[string]string // resourceVersions of reservations after this plan's writes
 }
 
-// all does actions up to the first that fails.
-func (w *writer) all(ctx context.Context, actions []quota.Action, reports []quota.Report) error {
+// applyAll runs actions up to the first failure.
+func (w *writer) applyAll(ctx context.Context, actions []quota.Action, reports []quota.Report) error {
 	for _, action := range actions {
-		if err := w.do(ctx, action); err != nil {
+		if err := w.applyOne(ctx, action); err != nil {
 			return err
 		}
 		w.report(w.ns.name, action, reports)
@@ -49,7 +49,7 @@ func (w *writer) all(ctx context.Context, actions []quota.Action, reports []quot
 	return nil
 }
 
-func (w *writer) do(ctx context.Context, action quota.Action) error {
+func (w *writer) applyOne(ctx context.Context, action quota.Action) error {
 	switch a := action.(type) {
 	case quota.CreateReservation:
 		return w.create(ctx, a.Reservation)
@@ -64,7 +64,7 @@ func (w *writer) do(ctx context.Context, action quota.Action) error {
 	case quota.AnnotateNamespace:
 		return w.annotateNamespace(ctx, a)
 	}
-	return fmt.Errorf("carrying out a plan: %T is not known", action)
+	return fmt.Errorf("running a plan: unknown action %T", action)
 }
 
 func (w *writer) create(ctx context.Context, planned *v1alpha1.MigrationReservation) error {
@@ -82,7 +82,7 @@ func (w *writer) updateStatus(ctx context.Context, planned *v1alpha1.MigrationRe
 	return w.write(kindStatus, o, "updating the status of", func() error { return w.Client.Status().Update(ctx, o) })
 }
 
-// release deletes a reservation, unless that is done, and then lets go of it.
+// release deletes a reservation if necessary and then removes its finalizer.
 func (w *writer) release(ctx context.Context, planned *v1alpha1.MigrationReservation) error {
 	o := w.latest(planned)
 	if o.DeletionTimestamp == nil {
@@ -94,10 +94,10 @@ func (w *writer) release(ctx context.Context, planned *v1alpha1.MigrationReserva
 	if controllerutil.ContainsFinalizer(o, v1alpha1.Finalizer) {
 		patch := withoutFinalizer(o, v1alpha1.Finalizer)
 		if err := w.count(kindReservation, client.IgnoreNotFound(w.Client.Patch(ctx, o, patch))); err != nil {
-			return fmt.Errorf("letting go of reservation %s: %w", o.Name, err)
+			return fmt.Errorf("removing the finalizer of reservation %s: %w", o.Name, err)
 		}
 	}
-	w.ns.released(kindReservation, planned, w.Now())
+	w.ns.recordRelease(kindReservation, planned, w.Now())
 	return nil
 }
 
@@ -109,7 +109,7 @@ func (w *writer) writeQuota(ctx context.Context, a quota.WriteQuota) error {
 			return w.write(kindQuota, o, "writing", func() error { return w.Client.Patch(ctx, o, quotaPatch(q, a)) })
 		}
 	}
-	return fmt.Errorf("carrying out a plan: quota %q is not in what it was made from", a.Name)
+	return fmt.Errorf("running a plan: quota %q is not in its snapshot", a.Name)
 }
 
 func (w *writer) annotateNamespace(ctx context.Context, a quota.AnnotateNamespace) error {
@@ -119,7 +119,7 @@ func (w *writer) annotateNamespace(ctx context.Context, a quota.AnnotateNamespac
 	return w.write(kindNamespace, o, "annotating", func() error { return w.Client.Patch(ctx, o, patch) })
 }
 
-// latest is a reservation at the version that this plan has led it to.
+// latest returns a reservation at the resourceVersion after this plan's writes.
 func (w *writer) latest(planned *v1alpha1.MigrationReservation) *v1alpha1.MigrationReservation {
 	o := planned.DeepCopy()
 	if version, ok := w.versions[o.Name]; ok {
@@ -128,7 +128,7 @@ func (w *writer) latest(planned *v1alpha1.MigrationReservation) *v1alpha1.Migrat
 	return o
 }
 
-// write does a write that fills o with what is stored then.
+// write runs do, which fills o with the stored object, and records the write.
 func (w *writer) write(k kind, o client.Object, doing string, do func() error) error {
 	name := o.GetName()
 	if err := w.count(k, do()); err != nil {
@@ -137,11 +137,11 @@ func (w *writer) write(k kind, o client.Object, doing string, do func() error) e
 	if k.object() == kindReservation {
 		w.versions[name] = o.GetResourceVersion()
 	}
-	w.ns.wrote(k.object(), o, w.Now())
+	w.ns.recordWrite(k.object(), o, w.Now())
 	return nil
 }
 
 func (w *writer) count(k kind, err error) error {
-	w.Metrics.wrote(k, err)
+	w.Metrics.countWrite(k, err)
 	return err
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/mooring-vm/mooring/quota"
 )
 
-// CacheOptions are those that the controller's caches have to have: they hold of a VM what
-// quotas ask about and nothing else, and hand out what nobody may change.
+// CacheOptions are the required options of the controller's caches. They keep only the parts of VMs
+// and pods that quotas need, and return shared objects, which must not be changed.
 func CacheOptions() cache.Options {
 	shared := true
 	return cache.Options{
@@ -26,7 +26,7 @@ func CacheOptions() cache.Options {
 	}
 }
 
-// transform makes a cache's transformation of a function for one type.
+// transform adapts a function for one type to a cache transformation.
 func transform[T any](trim func(T) T) func(any) (any, error) {
 	return func(o any) (any, error) {
 		if typed, ok := o.(T); ok {
@@ -36,7 +36,7 @@ func transform[T any](trim func(T) T) func(any) (any, error) {
 	}
 }
 
-// trimMetadata keeps what identifies an object.
+// trimMetadata keeps the identity of an object.
 func trimMetadata(o *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{TypeMeta: o.TypeMeta, ObjectMeta: identity(o.ObjectMeta)}
 }

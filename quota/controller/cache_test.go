@@ -24,7 +24,7 @@ func wanting(quantity string) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Requests: memory(quantity), Limits: memory(quantity)}
 }
 
-// rich is a pod with all that quotas ask about, and more.
+// rich is a pod with all properties relevant for quotas, and more.
 func rich() *corev1.Pod {
 	always, deadline := corev1.ContainerRestartPolicyAlways, int64(60)
 	pod := launcher("rich", map[string]string{kubevirtv1.MigrationJobLabel: "m", "vm": "vm", "team": "a"})
@@ -55,7 +55,7 @@ func rich() *corev1.Pod {
 	return pod
 }
 
-// A trimmed pod is to quotas what the whole pod is.
+// TestTrimmedPodsAreChargedTheSame: quotas charge a trimmed pod like the whole pod.
 func TestTrimmedPodsAreChargedTheSame(t *testing.T) {
 	podLevel := rich()
 	podLevel.Spec.Resources = &corev1.ResourceRequirements{Requests: memory("9Gi")}
@@ -89,7 +89,7 @@ func TestTrimmedPodsAreChargedTheSame(t *testing.T) {
 	}
 }
 
-// What a plan is made of is the same for trimmed pods.
+// The inputs of a plan are the same for trimmed pods.
 func TestTrimmedPodsKeepWhatTheyAreFor(t *testing.T) {
 	trimmed := trimPod(rich())
 	if diff := cmp.Diff(map[string]string{
@@ -126,19 +126,19 @@ func TestWhatMatters(t *testing.T) {
 		change  func(client.Object)
 		want    bool
 	}{
-		"a pod's version":        {podMatters, launcher("p", nil), func(o client.Object) { o.SetResourceVersion("2") }, false},
-		"a pod's end":            {podMatters, launcher("p", nil), func(o client.Object) { o.(*corev1.Pod).Status.Phase = corev1.PodFailed }, true},
-		"a pod's deletion":       {podMatters, launcher("p", nil), func(o client.Object) { o.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(9, 0)}) }, true},
-		"a pod's size":           {podMatters, launcher("p", nil), func(o client.Object) { o.(*corev1.Pod).Spec.Containers[0].Resources = wanting("3Gi") }, true},
-		"a quota's use":          {quotaMatters, newQuota(), used("512Mi"), false},
-		"a quota's overrun":      {quotaMatters, newQuota(), used("2Gi"), true},
-		"a quota's hard":         {quotaMatters, newQuota(), func(o client.Object) { o.(*corev1.ResourceQuota).Spec.Hard = doubled() }, true},
-		"a quota's status.hard":  {quotaMatters, newQuota(), func(o client.Object) { o.(*corev1.ResourceQuota).Status.Hard = base() }, true},
-		"a quota's annotations":  {quotaMatters, newQuota(), annotate, true},
-		"a quota's labels":       {quotaMatters, newQuota(), func(o client.Object) { o.SetLabels(map[string]string{"a": "b"}) }, true},
-		"a namespace's labels":   {namespaceMatters, &corev1.Namespace{}, func(o client.Object) { o.SetLabels(map[string]string{"a": "b"}) }, false},
-		"a namespace's settings": {namespaceMatters, &corev1.Namespace{}, annotate, true},
-		"a namespace's end":      {namespaceMatters, &corev1.Namespace{}, func(o client.Object) { o.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(9, 0)}) }, true},
+		"a pod's version":        {podRelevant, launcher("p", nil), func(o client.Object) { o.SetResourceVersion("2") }, false},
+		"a pod's end":            {podRelevant, launcher("p", nil), func(o client.Object) { o.(*corev1.Pod).Status.Phase = corev1.PodFailed }, true},
+		"a pod's deletion":       {podRelevant, launcher("p", nil), func(o client.Object) { o.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(9, 0)}) }, true},
+		"a pod's size":           {podRelevant, launcher("p", nil), func(o client.Object) { o.(*corev1.Pod).Spec.Containers[0].Resources = wanting("3Gi") }, true},
+		"a quota's use":          {quotaRelevant, newQuota(), used("512Mi"), false},
+		"a quota's overrun":      {quotaRelevant, newQuota(), used("2Gi"), true},
+		"a quota's hard":         {quotaRelevant, newQuota(), func(o client.Object) { o.(*corev1.ResourceQuota).Spec.Hard = doubled() }, true},
+		"a quota's status.hard":  {quotaRelevant, newQuota(), func(o client.Object) { o.(*corev1.ResourceQuota).Status.Hard = base() }, true},
+		"a quota's annotations":  {quotaRelevant, newQuota(), annotate, true},
+		"a quota's labels":       {quotaRelevant, newQuota(), func(o client.Object) { o.SetLabels(map[string]string{"a": "b"}) }, true},
+		"a namespace's labels":   {namespaceRelevant, &corev1.Namespace{}, func(o client.Object) { o.SetLabels(map[string]string{"a": "b"}) }, false},
+		"a namespace's settings": {namespaceRelevant, &corev1.Namespace{}, annotate, true},
+		"a namespace's end":      {namespaceRelevant, &corev1.Namespace{}, func(o client.Object) { o.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(9, 0)}) }, true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 )
 
-// outgrown is a world whose VM has a launcher that is smaller than KubeVirt would make it
-// now, and whose quota is raised for a second one of that size.
+// outgrown sets up a VM whose launcher is smaller than a new one would be, with room for a second
+// one of the old size.
 func outgrown(t *testing.T, r *Reconciler, w *world) {
 	t.Helper()
 	vmi := &kubevirtv1.VirtualMachineInstance{}
@@ -37,7 +37,7 @@ func knownKubeVirt() *kubevirtv1.KubeVirt {
 	return k
 }
 
-// counting returns a reconciler and how often it has read a whole VMI.
+// counting returns a reconciler and its number of reads of a whole VMI.
 func (w *world) counting() (*Reconciler, *int) {
 	r, n := w.reconciler(interceptor.Funcs{}), 0
 	r.Live = interceptor.NewClient(w.api, interceptor.Funcs{
@@ -51,7 +51,7 @@ func (w *world) counting() (*Reconciler, *int) {
 	return r, &n
 }
 
-// Without webhooks nobody sees a target pod that a quota rejects. What it needs is estimated.
+// Without webhooks only an estimate shows the charge of a rejected target pod.
 func TestARejectedTargetIsEstimated(t *testing.T) {
 	w := newWorld(t)
 	w.create(t, knownKubeVirt())
@@ -61,17 +61,18 @@ func TestARejectedTargetIsEstimated(t *testing.T) {
 		t.Errorf("%d VMIs were read for a target that no quota had rejected", *reads)
 	}
 	w.must(t, w.settle(t, r))
-	// of 2Gi in one CPU: 220Mi for processes, 8 for the vCPU, 8 for I/O threads, 32 for graphics; and 35M
+	// 2Gi in one vCPU: 220Mi for processes, 8Mi for the vCPU, 8Mi for I/O threads, 32Mi for
+	// graphics; and 35M
 	want := resource.MustParse("3537243840") // with 1Gi for the source
 	if hard := w.quota(t).Spec.Hard[corev1.ResourceRequestsMemory]; hard.Cmp(want) != 0 {
 		t.Errorf("requests.memory is %s, want %s", &hard, &want)
 	}
 	if from := w.ledger(t)[0].Spec.From; from != v1alpha1.Computed {
-		t.Errorf("reserved by what is %s", from)
+		t.Errorf("reservation is %s", from)
 	}
 }
 
-// An estimate is good for a while, and then made again as long as it is wanted.
+// An estimate expires and is made again as long as it is required.
 func TestEstimatesAreMadeNowAndThen(t *testing.T) {
 	w := newWorld(t)
 	r, reads := w.counting()
@@ -91,7 +92,7 @@ func TestEstimatesAreMadeNowAndThen(t *testing.T) {
 	w.now = w.now.Add(estimatePeriod)
 	w.must(t, w.settle(t, r))
 	if from := w.ledger(t)[0].Spec.From; *reads != 2 || from != v1alpha1.Computed {
-		t.Errorf("%d VMIs were read, and reserved by what is %s", *reads, from)
+		t.Errorf("%d reads of a VMI, and the reservation is %s", *reads, from)
 	}
 	w.now = w.now.Add(estimatePeriod)
 	w.toPhase(t, kubevirtv1.MigrationFailed)
@@ -102,7 +103,7 @@ func TestEstimatesAreMadeNowAndThen(t *testing.T) {
 	}
 }
 
-// A VM that was made anew under its name is another one.
+// A new VMI with the name of an old one is a different VMI.
 func TestAVMIThatWasMadeAnewIsNotEstimated(t *testing.T) {
 	w := newWorld(t)
 	w.create(t, knownKubeVirt())
@@ -119,6 +120,6 @@ func TestAVMIThatWasMadeAnewIsNotEstimated(t *testing.T) {
 	})
 	w.must(t, w.settle(t, r))
 	if from := w.ledger(t)[0].Spec.From; from != v1alpha1.Estimated {
-		t.Errorf("reserved by what is %s", from)
+		t.Errorf("reservation is %s", from)
 	}
 }

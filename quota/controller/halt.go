@@ -21,47 +21,47 @@ import (
 )
 
 const (
-	// ReasonHalted is that of the Event on a VM that was halted.
+	// ReasonHalted is the reason of the Event on a halted VM.
 	ReasonHalted = "InsufficientResourceQuota"
 
 	actionHalt = "HaltVM"
 )
 
-// Halter halts VMs whose launcher pod a quota rejects that keeps something for migrations:
-// KubeVirt would try for ever, and take what is kept the moment that it can. It is the second
-// check after the admission webhooks, for what they have not seen. A VM that another quota
-// rejects, or that would fit by now, is KubeVirt's business, which tries again.
+// Halter halts a VM if a quota that keeps room for migrations rejects its launcher pod. KubeVirt
+// would retry forever and take the reserved room as soon as it is free. It is the second check
+// after the admission webhooks, for VMs that bypassed them. KubeVirt retries a VM that another
+// quota rejects or that fits by now.
 type Halter struct {
 	*Reconciler
 
 	mu    sync.Mutex
-	since map[types.NamespacedName]time.Time // VMIs that do not fit, from when on
+	since map[types.NamespacedName]time.Time // first sight of each VMI without room
 }
 
-// NewHalter returns a Halter that remembers nothing yet.
+// NewHalter returns a Halter.
 func NewHalter(r *Reconciler) *Halter {
 	return &Halter{Reconciler: r, since: map[types.NamespacedName]time.Time{}}
 }
 
-// haltPatience is how long a VM has to lack room: what ends is not charged any more only
-// after some seconds.
-const haltPatience = 10 * time.Second
+// minShortage is how long a VM must lack room before it is halted. Kubernetes needs some seconds to
+// notice the end of other pods.
+const minShortage = 10 * time.Second
 
-// Reconcile looks at a VMI: in caches, which most of them need nothing more than, and then
-// as everything is on the API server. A VM is halted at the second such look.
+// Reconcile checks a VMI in the caches, and if it lacks room also on the API server. It halts the
+// VM at the second live check.
 func (h *Halter) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	vm, why, err := h.lacking(ctx, request.NamespacedName)
 	if client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, err
 	}
-	if left := h.patience(request.NamespacedName, vm != nil); left > 0 || vm == nil {
+	if left := h.haltDelay(request.NamespacedName, vm != nil); left > 0 || vm == nil {
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
 	return reconcile.Result{}, h.halt(ctx, types.NamespacedName{Namespace: request.Namespace, Name: vm.Name}, vm.UID, why)
 }
 
-// patience is how long to wait before a VM is halted.
-func (h *Halter) patience(name types.NamespacedName, lacks bool) time.Duration {
+// haltDelay returns the remaining time before a VM is halted.
+func (h *Halter) haltDelay(name types.NamespacedName, lacks bool) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !lacks {
@@ -71,24 +71,24 @@ func (h *Halter) patience(name types.NamespacedName, lacks bool) time.Duration {
 	if _, known := h.since[name]; !known {
 		h.since[name] = h.Now()
 	}
-	return h.since[name].Add(haltPatience).Sub(h.Now())
+	return h.since[name].Add(minShortage).Sub(h.Now())
 }
 
-// lacking returns the VM that a VMI is of, and what KubeVirt says of it, if there is no room
-// for its launcher pod in a quota that keeps something for migrations; otherwise nil.
+// lacking returns the owner VM of a VMI and KubeVirt's rejection message if a quota that keeps room
+// for migrations has no room for its launcher pod; otherwise nil.
 func (h *Halter) lacking(ctx context.Context, name types.NamespacedName) (*metav1.OwnerReference, string, error) {
-	if _, waits, err := h.waits(ctx, name, h.glance()); err != nil || !waits {
+	if _, waits, err := h.waitsForLauncher(ctx, name, h.cacheReaders()); err != nil || !waits {
 		return nil, "", err
 	}
 	vmi := &kubevirtv1.VirtualMachineInstance{}
 	if err := h.Live.Get(ctx, name, vmi); err != nil {
 		return nil, "", err
 	}
-	owner, why := metav1.GetControllerOf(vmi), rejectedBecause(vmi)
-	if why == "" || owner == nil || owner.Kind != "VirtualMachine" || vmi.DeletionTimestamp != nil || !begins(vmi) {
+	owner, why := metav1.GetControllerOf(vmi), rejectionMessage(vmi)
+	if why == "" || owner == nil || owner.Kind != "VirtualMachine" || vmi.DeletionTimestamp != nil || !notScheduled(vmi) {
 		return nil, "", nil
 	}
-	accounts, waits, err := h.waits(ctx, name, h.lastLook())
+	accounts, waits, err := h.waitsForLauncher(ctx, name, h.liveReaders())
 	holds := func(r quota.Rejection) bool { return r.StillLacking(accounts) }
 	if err != nil || !waits || !slices.ContainsFunc(quota.Rejections(why), holds) {
 		return nil, "", err
@@ -96,9 +96,9 @@ func (h *Halter) lacking(ctx context.Context, name types.NamespacedName) (*metav
 	return owner, why, nil
 }
 
-// waits says whether a VMI has no launcher pod, while a quota of its namespace keeps
-// something for migrations, and returns the accounts of all quotas.
-func (h *Halter) waits(ctx context.Context, name types.NamespacedName, at look) ([]quota.Account, bool, error) {
+// waitsForLauncher reports whether a VMI has no launcher pod while a quota of its namespace keeps
+// room for migrations. It also returns the accounts of all quotas.
+func (h *Halter) waitsForLauncher(ctx context.Context, name types.NamespacedName, at readers) ([]quota.Account, bool, error) {
 	s, err := h.read(ctx, name.Namespace, at)
 	if err != nil {
 		return nil, false, err
@@ -113,8 +113,8 @@ func (h *Halter) waits(ctx context.Context, name types.NamespacedName, at look) 
 	return accounts, slices.ContainsFunc(accounts, quota.Account.KeepsForMigrations), nil
 }
 
-// begins says that a VMI has no node yet.
-func begins(vmi *kubevirtv1.VirtualMachineInstance) bool {
+// notScheduled reports whether a VMI has no node yet.
+func notScheduled(vmi *kubevirtv1.VirtualMachineInstance) bool {
 	switch vmi.Status.Phase {
 	case kubevirtv1.VmPhaseUnset, kubevirtv1.Pending, kubevirtv1.Scheduling:
 		return vmi.Status.NodeName == ""
@@ -122,8 +122,8 @@ func begins(vmi *kubevirtv1.VirtualMachineInstance) bool {
 	return false
 }
 
-// rejectedBecause is what virt-controller says of a launcher pod that a quota rejects.
-func rejectedBecause(vmi *kubevirtv1.VirtualMachineInstance) string {
+// rejectionMessage returns virt-controller's message about a launcher pod rejected by a quota.
+func rejectionMessage(vmi *kubevirtv1.VirtualMachineInstance) string {
 	for _, c := range vmi.Status.Conditions {
 		if c.Type == kubevirtv1.VirtualMachineInstanceSynchronized && c.Status == corev1.ConditionFalse &&
 			strings.Contains(c.Message, quota.Exceeded) {
@@ -133,13 +133,13 @@ func rejectedBecause(vmi *kubevirtv1.VirtualMachineInstance) string {
 	return ""
 }
 
-// halt sets a VM's run strategy, if it is still the same VM, and tells why.
+// halt sets a VM's run strategy, if it still is the same VM, and reports the reason.
 func (h *Halter) halt(ctx context.Context, name types.NamespacedName, uid types.UID, why string) error {
 	vm := &kubevirtv1.VirtualMachine{}
 	if err := h.Live.Get(ctx, name, vm); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if vm.UID != uid || vm.DeletionTimestamp != nil || halted(vm) {
+	if vm.UID != uid || vm.DeletionTimestamp != nil || isHalted(vm) {
 		return nil
 	}
 	patch, err := h.haltPatch(vm, why)
@@ -153,19 +153,20 @@ func (h *Halter) halt(ctx context.Context, name types.NamespacedName, uid types.
 	case err != nil:
 		return fmt.Errorf("halting VM %s: %w", name, err)
 	}
-	h.Logger.Warn("a VM was halted: its launcher pod does not fit what is not kept for migrations", "vm", name.String(), "reason", why)
-	note := "halted, as its launcher pod does not fit the quota, of which a part is kept for migrations: " + why
-	h.Events.Eventf(vm, nil, corev1.EventTypeWarning, ReasonHalted, actionHalt, "%s", shortened(note))
+	h.Logger.Warn("halted a VM: its launcher pod does not fit beside the room kept for migrations",
+		"vm", name.String(), "reason", why)
+	note := "halted: its launcher pod does not fit into the quota, which keeps room for migrations: " + why
+	h.Events.Eventf(vm, nil, corev1.EventTypeWarning, ReasonHalted, actionHalt, "%s", shorten(note))
 	return nil
 }
 
-func halted(vm *kubevirtv1.VirtualMachine) bool {
+func isHalted(vm *kubevirtv1.VirtualMachine) bool {
 	strategy, err := vm.RunStrategy()
 	return err != nil || strategy == kubevirtv1.RunStrategyHalted
 }
 
-// haltPatch is a merge patch at the resourceVersion that was read. A VM has either
-// spec.running or spec.runStrategy.
+// haltPatch is a merge patch at the resourceVersion of vm. A VM has either spec.running or
+// spec.runStrategy.
 func (h *Halter) haltPatch(vm *kubevirtv1.VirtualMachine, why string) ([]byte, error) {
 	return json.Marshal(map[string]any{
 		"metadata": map[string]any{

@@ -22,8 +22,8 @@ import (
 
 const rejected = `pods "virt-launcher-late" is forbidden: exceeded quota: quota, requested: pods=1, used: pods=1, limited: pods=1`
 
-// lateVM is one that starts, and whose launcher pod a quota rejects.
-func lateVM(change func(*kubevirtv1.VirtualMachine, *kubevirtv1.VirtualMachineInstance)) (*kubevirtv1.VirtualMachine, *kubevirtv1.VirtualMachineInstance) {
+// rejectedVM is a starting VM whose launcher pod a quota rejects.
+func rejectedVM(change func(*kubevirtv1.VirtualMachine, *kubevirtv1.VirtualMachineInstance)) (*kubevirtv1.VirtualMachine, *kubevirtv1.VirtualMachineInstance) {
 	vm := &kubevirtv1.VirtualMachine{ObjectMeta: named("late", "late-vm")}
 	vm.Spec.RunStrategy, vm.Spec.Template = new(kubevirtv1.RunStrategyAlways), &kubevirtv1.VirtualMachineInstanceTemplateSpec{}
 	vmi := &kubevirtv1.VirtualMachineInstance{ObjectMeta: named("late", "late-vmi")}
@@ -38,9 +38,9 @@ func lateVM(change func(*kubevirtv1.VirtualMachine, *kubevirtv1.VirtualMachineIn
 	return vm, vmi
 }
 
-// lookAtLateVM has a Halter look at the late VM for as long as it wants, and returns the VM and
-// the Event, if there is one.
-func lookAtLateVM(t *testing.T, w *world, hooks interceptor.Funcs) (*kubevirtv1.VirtualMachine, string) {
+// reconcileRejectedVM reconciles rejectedVM until the Halter is finished with it. It returns the VM
+// and the Event, if any.
+func reconcileRejectedVM(t *testing.T, w *world, hooks interceptor.Funcs) (*kubevirtv1.VirtualMachine, string) {
 	t.Helper()
 	r := w.reconciler(hooks)
 	name := types.NamespacedName{Namespace: namespaceName, Name: "late"}
@@ -63,7 +63,7 @@ func lookAtLateVM(t *testing.T, w *world, hooks interceptor.Funcs) (*kubevirtv1.
 	}
 }
 
-// migrating is a world whose quota is raised, and else full.
+// migrating sets up a full quota, raised for a migration.
 func migrating(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
@@ -73,7 +73,7 @@ func migrating(t *testing.T) *world {
 	return w
 }
 
-// use has Kubernetes count this as used.
+// use sets status.used.
 func (w *world) use(t *testing.T, used corev1.ResourceList) {
 	t.Helper()
 	q := w.quota(t)
@@ -90,20 +90,20 @@ func TestAVMThatDoesNotFitIsHalted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := migrating(t)
-			vm, vmi := lateVM(change)
+			vm, vmi := rejectedVM(change)
 			w.create(t, vm)
 			w.create(t, vmi)
-			vm, event := lookAtLateVM(t, w, interceptor.Funcs{})
+			vm, event := reconcileRejectedVM(t, w, interceptor.Funcs{})
 			if vm.Spec.Running != nil || vm.Spec.RunStrategy == nil || *vm.Spec.RunStrategy != kubevirtv1.RunStrategyHalted {
 				t.Errorf("running %v, runStrategy %v, want Halted", vm.Spec.Running, vm.Spec.RunStrategy)
 			}
 			if got := vm.Annotations[quota.DefaultPrefix+quota.HaltedName]; got != rejected {
-				t.Errorf("annotation %q, want what KubeVirt said", got)
+				t.Errorf("annotation %q, want KubeVirt's message", got)
 			}
 			if !strings.Contains(event, ReasonHalted) || !strings.Contains(event, rejected) {
 				t.Errorf("Event %q", event)
 			}
-			if _, event := lookAtLateVM(t, w, interceptor.Funcs{}); event != "" {
+			if _, event := reconcileRejectedVM(t, w, interceptor.Funcs{}); event != "" {
 				t.Errorf("told again: %s", event)
 			}
 		})
@@ -132,7 +132,7 @@ func TestVMsThatAreNotHalted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := migrating(t)
-			vm, vmi := lateVM(change)
+			vm, vmi := rejectedVM(change)
 			w.create(t, vm)
 			w.create(t, vmi)
 			wantUntouched(t, w, interceptor.Funcs{})
@@ -140,21 +140,21 @@ func TestVMsThatAreNotHalted(t *testing.T) {
 	}
 }
 
-// What a VM was rejected for may have become free since.
+// The missing room may have become free.
 func TestAVMThatFitsByNowIsNotHalted(t *testing.T) {
 	w := migrating(t)
-	vm, vmi := lateVM(nil)
+	vm, vmi := rejectedVM(nil)
 	w.create(t, vm)
 	w.create(t, vmi)
 	h := NewHalter(w.reconciler(interceptor.Funcs{}))
 	request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespaceName, Name: "late"}}
 	first, err := h.Reconcile(t.Context(), request)
 	w.must(t, err)
-	if first.RequeueAfter != haltPatience {
-		t.Errorf("looked again after %s, want %s", first.RequeueAfter, haltPatience)
+	if first.RequeueAfter != minShortage {
+		t.Errorf("looked again after %s, want %s", first.RequeueAfter, minShortage)
 	}
 	w.use(t, corev1.ResourceList{corev1.ResourcePods: {}, corev1.ResourceRequestsMemory: {}})
-	w.now = w.now.Add(haltPatience)
+	w.now = w.now.Add(minShortage)
 	if _, err := h.Reconcile(t.Context(), request); err != nil {
 		t.Fatal(err)
 	}
@@ -166,13 +166,13 @@ func TestAVMThatFitsByNowIsNotHalted(t *testing.T) {
 
 func TestNobodyIsHaltedWhereNothingIsKept(t *testing.T) {
 	w := newWorld(t)
-	vm, vmi := lateVM(nil)
+	vm, vmi := rejectedVM(nil)
 	w.create(t, vm)
 	w.create(t, vmi)
 	wantUntouched(t, w, interceptor.Funcs{})
 }
 
-// A share that is set aside in a quota which has opted out keeps nothing.
+// An opted-out quota keeps no maintenance share.
 func TestNobodyIsHaltedWhereAQuotaHasOptedOut(t *testing.T) {
 	w := newWorld(t)
 	ns, q := &corev1.Namespace{}, w.quota(t)
@@ -183,16 +183,16 @@ func TestNobodyIsHaltedWhereAQuotaHasOptedOut(t *testing.T) {
 	q.Annotations = map[string]string{quota.DefaultPrefix + quota.SkipName: "true"}
 	w.must(t, w.api.Update(t.Context(), q))
 	w.use(t, base())
-	vm, vmi := lateVM(nil)
+	vm, vmi := rejectedVM(nil)
 	w.create(t, vm)
 	w.create(t, vmi)
 	wantUntouched(t, w, interceptor.Funcs{})
 }
 
-// A launcher pod that caches do not show yet (harvester#7585).
+// Caches may not show a launcher pod yet (harvester#7585).
 func TestAVMWhosePodIsNotCachedIsNotHalted(t *testing.T) {
 	w := migrating(t)
-	vm, vmi := lateVM(nil)
+	vm, vmi := rejectedVM(nil)
 	pod := launcher("virt-launcher-late", map[string]string{kubevirtv1.CreatedByLabel: "late-vmi"})
 	for _, o := range []client.Object{vm, vmi, pod} {
 		w.create(t, o)
@@ -214,13 +214,13 @@ func TestAVMWhosePodIsNotCachedIsNotHalted(t *testing.T) {
 
 func wantUntouched(t *testing.T, w *world, hooks interceptor.Funcs) {
 	t.Helper()
-	vm, event := lookAtLateVM(t, w, hooks)
+	vm, event := reconcileRejectedVM(t, w, hooks)
 	if *vm.Spec.RunStrategy != kubevirtv1.RunStrategyAlways || len(vm.Annotations) > 0 || event != "" {
 		t.Errorf("runStrategy %s, annotations %v, Event %q: want a VM that was left alone", *vm.Spec.RunStrategy, vm.Annotations, event)
 	}
 }
 
-// A VM, its VMI or its namespace may go at any moment. Nothing is remembered of them then.
+// A VM, its VMI or its namespace may disappear at any time. The Halter then forgets it.
 func TestWhatGoesIsNoErrorOfTheHalter(t *testing.T) {
 	gone := func(resource string) error {
 		return apierrors.NewNotFound(schema.GroupResource{Resource: resource}, "late")
@@ -235,7 +235,7 @@ func TestWhatGoesIsNoErrorOfTheHalter(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := migrating(t)
-			vm, vmi := lateVM(nil)
+			vm, vmi := rejectedVM(nil)
 			w.create(t, vm)
 			w.create(t, vmi)
 			h := NewHalter(w.reconciler(interceptor.Funcs{}))

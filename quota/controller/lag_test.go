@@ -8,8 +8,7 @@ import (
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 )
 
-// A ledger that does not show yet that a reservation was released raises nothing by it, when
-// the cache of quotas is ahead.
+// A ledger cache that misses a release must not raise a quota when the quota cache is ahead.
 func TestReleasesAreWaitedFor(t *testing.T) {
 	w, lag := newWorld(t), &lagging{}
 	r := w.reconciler(lag.hooks())

@@ -15,7 +15,7 @@ import (
 	"github.com/mooring-vm/mooring/quota/controller/controllertest"
 )
 
-// step is something that happens to a migration, and what is to be so afterwards.
+// step is an event of a migration and the expected state afterwards.
 type step struct {
 	name   string
 	happen func(*testing.T, *world)
@@ -36,7 +36,7 @@ func reserved(phase v1alpha1.Phase) func(*testing.T, *world) {
 
 func cleaned(t *testing.T, w *world) { w.clean(t) }
 
-// The lives of migrations.
+// lives returns histories of migrations.
 func lives() map[string][]step {
 	begin := []step{
 		{"pending", func(t *testing.T, w *world) { w.create(t, migration(kubevirtv1.MigrationPending)) }, reserved(v1alpha1.PhaseGranted)},
@@ -79,7 +79,7 @@ func TestLives(t *testing.T) {
 	}
 }
 
-// checkEconomy fails t if the life of one migration has cost more calls than it has to.
+// checkEconomy fails t if one migration needed too many calls.
 func checkEconomy(t *testing.T, r *Reconciler) {
 	t.Helper()
 	conflicts, writes := 0.0, 0.0
@@ -87,15 +87,14 @@ func checkEconomy(t *testing.T, r *Reconciler) {
 		conflicts += testutil.ToFloat64(r.Metrics.writes.WithLabelValues(string(k), outcomeConflict))
 		writes += testutil.ToFloat64(r.Metrics.writes.WithLabelValues(string(k), outcomeDone))
 	}
-	looks := testutil.ToFloat64(r.Metrics.looks.WithLabelValues(lookLive)) + testutil.ToFloat64(r.Metrics.looks.WithLabelValues(lookLedger))
+	looks := testutil.ToFloat64(r.Metrics.reads.WithLabelValues(readLive)) + testutil.ToFloat64(r.Metrics.reads.WithLabelValues(readLedger))
 	if conflicts > 0 || writes > 9 || looks > 2 {
 		t.Errorf("%v conflicts, %v writes, %v looks at the API server; want none, 9 and 2 at most", conflicts, writes, looks)
 	}
 }
 
-// A controller that is killed before or after any of its writes leaves a state that its
-// successor goes on from, and in which no quota is raised
-// before there is a reservation.
+// TestKilledAtEachWrite kills the controller before or after each of its writes. The next
+// controller continues from the stored state, and no quota is raised without a reservation.
 func TestKilledAtEachWrite(t *testing.T) {
 	for name, life := range lives() {
 		checkKills(t, name, life, false)
@@ -114,7 +113,7 @@ func checkKills(t *testing.T, name string, life []step, unsaid bool) {
 	}
 }
 
-// Names of 253 characters, the longest that there are, end up in no name and no key.
+// Names of 253 characters, the maximum, are not part of any name or key.
 func TestLongNames(t *testing.T) {
 	long := strings.Repeat("v", 253)
 	w := newWorldOf(t, long)
@@ -133,11 +132,11 @@ func TestLongNames(t *testing.T) {
 	}
 }
 
-// killedAt lives a life with a kill at the nth write, and says whether there was one.
+// killedAt runs a history with a kill at the nth write and reports whether a kill happened.
 func killedAt(t *testing.T, name string, life []step, n int, unsaid bool) (killed bool) {
 	t.Run(fmt.Sprintf("%s/%d/unsaid=%t", name, n, unsaid), func(t *testing.T) {
 		w := newWorld(t)
-		k := &controllertest.Killer{At: n, Unsaid: unsaid}
+		k := &controllertest.Killer{Writes: n, AnswerLost: unsaid}
 		r := w.reconciler(k.Hooks())
 		for _, s := range life {
 			s.happen(t, w)

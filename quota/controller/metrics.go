@@ -2,10 +2,10 @@ package controller
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Metrics are what the controller counts. Their methods are safe for concurrent use.
+// Metrics are the controller's metrics. Their methods are safe for concurrent use.
 type Metrics struct {
 	writes   *prometheus.CounterVec
-	looks    *prometheus.CounterVec
+	reads    *prometheus.CounterVec
 	overruns prometheus.Gauge
 	faults   prometheus.Gauge
 }
@@ -17,23 +17,23 @@ const (
 	outcomeFailed   = "failed"
 )
 
-// NewMetrics returns metrics that start at zero and are registered.
+// NewMetrics returns registered metrics that start at zero.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mooring_quota_writes_total", Help: "Writes to the API server.",
 		}, []string{"object", "outcome"}),
-		looks: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mooring_quota_looks_total", Help: "Readings of a namespace, by what was read from the API server.",
+		reads: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "mooring_quota_looks_total", Help: "Reads of a namespace, by the part read from the API server.",
 		}, []string{"at"}),
 		overruns: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "mooring_quota_overruns", Help: "Quotas of which more has been used than they allow for a while, with nothing reserved.",
+			Name: "mooring_quota_overruns", Help: "Quotas with more use than base and without reservations, for 30 seconds or more.",
 		}),
 		faults: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "mooring_quota_faults", Help: "Objects that cannot be dealt with and are left alone.",
+			Name: "mooring_quota_faults", Help: "Objects with an invalid field, which the controller skips.",
 		}),
 	}
-	registry.MustRegister(m.writes, m.looks, m.overruns, m.faults)
+	registry.MustRegister(m.writes, m.reads, m.overruns, m.faults)
 	m.startAtZero()
 	return m
 }
@@ -44,12 +44,12 @@ func (m *Metrics) startAtZero() {
 			m.writes.WithLabelValues(string(k), outcome)
 		}
 	}
-	for _, at := range []string{lookCache, lookLedger, lookLive} {
-		m.looks.WithLabelValues(at)
+	for _, at := range []string{readCache, readLedger, readLive} {
+		m.reads.WithLabelValues(at)
 	}
 }
 
-func (m *Metrics) wrote(k kind, err error) {
+func (m *Metrics) countWrite(k kind, err error) {
 	outcome := outcomeDone
 	switch {
 	case stale(err):
@@ -60,18 +60,18 @@ func (m *Metrics) wrote(k kind, err error) {
 	m.writes.WithLabelValues(string(k), outcome).Inc()
 }
 
-func (m *Metrics) looked(at string) { m.looks.WithLabelValues(at).Inc() }
+func (m *Metrics) countRead(at string) { m.reads.WithLabelValues(at).Inc() }
 
-// tell counts what is new in the states of a namespace.
-func (m *Metrics) tell(before, now states) {
-	m.overruns.Add(float64(toldOf(now) - toldOf(before)))
+// setStates updates the gauges by the change of a namespace's states.
+func (m *Metrics) setStates(before, now states) {
+	m.overruns.Add(float64(reportedOverruns(now) - reportedOverruns(before)))
 	m.faults.Add(float64(len(now.faults) - len(before.faults)))
 }
 
-func toldOf(s states) int {
+func reportedOverruns(s states) int {
 	n := 0
 	for _, o := range s.overruns {
-		if o.told {
+		if o.reported {
 			n++
 		}
 	}

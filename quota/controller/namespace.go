@@ -11,7 +11,7 @@ import (
 	"github.com/mooring-vm/mooring/quota"
 )
 
-// namespaces are those that something is remembered of.
+// namespaces holds the memory of all namespaces.
 type namespaces struct {
 	mu  sync.Mutex
 	all map[string]*namespace
@@ -34,26 +34,26 @@ func (n *namespaces) drop(name string) {
 	delete(n.all, name)
 }
 
-// namespace is what is remembered of one. Only the worker that has it uses it. Nothing of
-// it is needed for more than to save reads and to tell things once.
+// namespace is the controller's memory of one namespace. One worker at a time uses it. It only
+// saves reads and prevents repeated reports.
 type namespace struct {
-	name      string
-	unseen    map[object]string // the resourceVersion that was written
-	since     time.Time         // of the last write
-	distrust  bool              // of the cached ledger and quotas, until they were read live
-	conflicts int               // in a row
-	states    states            // that were told
-	estimates estimates
+	name       string
+	unseen     map[object]string // resourceVersions of writes missing from the cache
+	lastWrite  time.Time
+	cacheStale bool   // read ledger and quotas live before the next use of the cache
+	conflicts  int    // in a row
+	states     states // reported so far
+	estimates  estimates
 }
 
-// object is one that is written.
+// object identifies a written object.
 type object struct {
 	kind kind
 	name string
 	uid  types.UID
 }
 
-// kind is a kind of object, in the words of the metrics.
+// kind is a kind of object, named as in the metrics.
 type kind string
 
 const (
@@ -63,7 +63,7 @@ const (
 	kindNamespace   kind = "namespace"
 )
 
-// object is the kind of what a write of this kind changes.
+// object returns the kind of the object that a write changes.
 func (k kind) object() kind {
 	if k == kindStatus {
 		return kindReservation
@@ -71,27 +71,28 @@ func (k kind) object() kind {
 	return k
 }
 
-// wrote remembers a write, so that nothing is planned from a cache that has not seen it.
-func (n *namespace) wrote(k kind, o client.Object, now time.Time) {
+// recordWrite records a write. The controller does not plan from a cache without it.
+func (n *namespace) recordWrite(k kind, o client.Object, now time.Time) {
 	if n.unseen == nil {
 		n.unseen = map[object]string{}
 	}
 	n.unseen[object{k, o.GetName(), o.GetUID()}] = o.GetResourceVersion()
-	n.since = now
+	n.lastWrite = now
 }
 
-// gone is remembered of an object that was let go of: it is not to be shown any more.
+// gone marks a released object: the cache must no longer show it.
 const gone = "gone"
 
-// released remembers that, so that nothing is reserved by a cache that still shows it.
-func (n *namespace) released(k kind, o client.Object, now time.Time) {
-	n.wrote(k, o, now)
+// recordRelease records a release. The controller does not plan from a cache that still shows the
+// object.
+func (n *namespace) recordRelease(k kind, o client.Object, now time.Time) {
+	n.recordWrite(k, o, now)
 	n.unseen[object{k, o.GetName(), o.GetUID()}] = gone
 }
 
-// conflict returns how long to wait after one.
-func (n *namespace) conflict() time.Duration {
-	n.distrust = true
+// conflictDelay returns the wait after a conflict.
+func (n *namespace) conflictDelay() time.Duration {
+	n.cacheStale = true
 	delay := maxConflictDelay
 	if n.conflicts < 8 {
 		delay = min(minConflictDelay<<n.conflicts, maxConflictDelay)
@@ -100,8 +101,8 @@ func (n *namespace) conflict() time.Duration {
 	return delay
 }
 
-// look strikes off what a snapshot shows, and says whether it shows all that was written.
-func (n *namespace) look(s quota.Snapshot) bool {
+// cacheCaughtUp removes the writes shown by a snapshot and reports whether none is missing.
+func (n *namespace) cacheCaughtUp(s quota.Snapshot) bool {
 	if len(n.unseen) == 0 {
 		return true
 	}
@@ -122,12 +123,12 @@ func (n *namespace) look(s quota.Snapshot) bool {
 	return len(n.unseen) == 0
 }
 
-// forgive strikes off everything: what was read came from the API server itself.
-func (n *namespace) forgive() {
-	n.unseen, n.distrust = nil, false
+// trustCache forgets all missing writes after a read from the API server.
+func (n *namespace) trustCache() {
+	n.unseen, n.cacheStale = nil, false
 }
 
-// atLeast says whether a version is the one that was written, or a later one.
+// atLeast reports whether a version is the written one or a later one.
 func atLeast(version, written string) bool {
 	order, err := resourceversion.CompareResourceVersion(version, written)
 	return err == nil && order >= 0

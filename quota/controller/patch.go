@@ -13,11 +13,11 @@ import (
 	"github.com/mooring-vm/mooring/quota"
 )
 
-// operation is one of a JSON patch (RFC 6902).
+// operation is a JSON patch operation (RFC 6902).
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
-	Value any    `json:"value"` // null, for a test: there is none
+	Value any    `json:"value"` // null in a test: the field is missing
 }
 
 func jsonPatch(operations ...operation) client.Patch {
@@ -27,14 +27,14 @@ func jsonPatch(operations ...operation) client.Patch {
 func rawPatch(kind types.PatchType, content any) client.Patch {
 	text, err := json.Marshal(content)
 	if err != nil {
-		panic(err) // strings and quantities alone
+		panic(err) // only strings and quantities
 	}
 	return client.RawPatch(kind, text)
 }
 
-// quotaPatch is the write that is planned, if the quota is still that which it was planned
-// from. Not by its version: kube-apiserver counts a new version with each pod, and would
-// refuse one write after the other.
+// quotaPatch is the planned write, guarded by tests of the fields it was planned from. It does not
+// test the resourceVersion: kube-apiserver changes that with each pod, and write after write would
+// fail.
 func quotaPatch(from *corev1.ResourceQuota, a quota.WriteQuota) client.Patch {
 	to := a.Apply(from)
 	return jsonPatch(
@@ -60,7 +60,7 @@ func orEmpty(annotations map[string]string) map[string]string {
 	return annotations
 }
 
-// withoutFinalizer takes a finalizer away, if the finalizers are still those of o.
+// withoutFinalizer removes a finalizer if the finalizers are still those of o.
 func withoutFinalizer(o client.Object, finalizer string) client.Patch {
 	rest := slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool { return f == finalizer })
 	return jsonPatch(
@@ -70,7 +70,7 @@ func withoutFinalizer(o client.Object, finalizer string) client.Patch {
 	)
 }
 
-// annotationsPatch sets and takes away annotations of the object with this UID.
+// annotationsPatch sets and removes annotations of the object with this UID.
 func annotationsPatch(uid types.UID, annotations quota.Annotations) client.Patch {
 	values := map[string]*string{}
 	for key, value := range annotations {
@@ -82,8 +82,8 @@ func annotationsPatch(uid types.UID, annotations quota.Annotations) client.Patch
 	return rawPatch(types.MergePatchType, map[string]any{"metadata": map[string]any{"uid": uid, "annotations": values}})
 }
 
-// testFailed says whether a test of a JSON patch has failed. The API server calls such a
-// patch invalid, as it does an object, for which it gives causes.
+// testFailed reports whether a test of a JSON patch failed. The API server reports such a patch as
+// invalid without causes. An invalid object has causes.
 func testFailed(err error) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsInvalid(err) || !errors.As(err, &status) {

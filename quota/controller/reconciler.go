@@ -16,29 +16,28 @@ import (
 )
 
 const (
-	// unseenTimeout is how long a worker waits for caches to show what it has written.
-	// Then it asks the API server.
+	// unseenTimeout is how long a worker waits for caches to show its writes. Then it reads from
+	// the API server.
 	unseenTimeout = time.Second
 
-	// tellers is how many workers may write at once what only tells what is: the others
-	// raise quotas meanwhile, for which migrations wait. tellDelay is for those that are too
-	// many.
-	tellers   = 2
-	tellDelay = 250 * time.Millisecond
+	// maxReporters is how many workers may write statuses and annotations at once. The other
+	// workers raise quotas, which migrations wait for. reportDelay is the retry delay of the excess
+	// workers.
+	maxReporters = 2
+	reportDelay  = 250 * time.Millisecond
 
-	// The first and the longest wait after a conflict.
+	// Minimum and maximum wait after a conflict.
 	minConflictDelay = 5 * time.Millisecond
 	maxConflictDelay = time.Second
 )
 
-// Config is what a [Reconciler] works with.
+// Config configures a [Reconciler].
 type Config struct {
-	// Client reads from caches and writes.
+	// Client reads from caches, and writes.
 	Client client.Client
 	// Live reads from the API server.
 	Live client.Reader
-	// Cluster returns what the cluster's KubeVirt is set to. Nil: it is read with Live, each
-	// time that it is needed.
+	// Cluster returns the settings of the cluster's KubeVirt. Nil: read with Live on each use.
 	Cluster func(context.Context) (virt.Cluster, error)
 	// Events records Events. It must not block.
 	Events  events.EventRecorder
@@ -49,15 +48,15 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Reconciler deals with namespaces, which its requests have as names. Any number of
-// namespaces may be reconciled concurrently, but each by one caller at a time.
+// Reconciler reconciles namespaces by name. Different namespaces may be reconciled concurrently,
+// the same namespace only by one caller at a time.
 type Reconciler struct {
 	Config
 	namespaces namespaces
-	telling    chan struct{} // as many as tell at the moment
+	reporting  chan struct{} // holds one token for each reporting worker
 }
 
-// NewReconciler returns a reconciler that remembers nothing yet.
+// NewReconciler returns a reconciler.
 func NewReconciler(c Config) *Reconciler {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -66,11 +65,11 @@ func NewReconciler(c Config) *Reconciler {
 		c.Cluster = func(ctx context.Context) (virt.Cluster, error) { return virt.Read(ctx, c.Live) }
 	}
 	c.Options = c.Options.WithDefaults()
-	return &Reconciler{Config: c, namespaces: namespaces{all: map[string]*namespace{}}, telling: make(chan struct{}, tellers)}
+	return &Reconciler{Config: c, namespaces: namespaces{all: map[string]*namespace{}}, reporting: make(chan struct{}, maxReporters)}
 }
 
-// Reconcile brings a namespace's ledger and quotas to what its migrations need now. It
-// implements [reconcile.Reconciler].
+// Reconcile adapts ledger and quotas of a namespace to its migrations. It implements
+// [reconcile.Reconciler].
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	ns := r.namespaces.get(request.Name)
 	s, wait, err := r.snapshot(ctx, ns)
@@ -83,40 +82,40 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	case wait > 0:
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	r.enterEstimates(ctx, ns, &s)
+	r.addEstimates(ctx, ns, &s)
 	plan := quota.MakePlan(s, r.Options)
 	if plan.NeedsLive && len(plan.Actions) == 0 && !s.Live {
-		if s, err = r.read(ctx, ns.name, r.lastLook()); err != nil {
+		if s, err = r.read(ctx, ns.name, r.liveReaders()); err != nil {
 			return reconcile.Result{}, client.IgnoreNotFound(err)
 		}
-		r.enterEstimates(ctx, ns, &s)
+		r.addEstimates(ctx, ns, &s)
 		plan = quota.MakePlan(s, r.Options)
 	}
-	return r.carryOut(ctx, ns, s, plan)
+	return r.execute(ctx, ns, s, plan)
 }
 
-// carryOut does what a plan says, and says when to plan again.
-func (r *Reconciler) carryOut(ctx context.Context, ns *namespace, s quota.Snapshot, plan quota.Plan) (reconcile.Result, error) {
+// execute runs a plan and returns when to plan again.
+func (r *Reconciler) execute(ctx context.Context, ns *namespace, s quota.Snapshot, plan quota.Plan) (reconcile.Result, error) {
 	all, err := r.apply(ctx, ns, s, plan)
 	if stale(err) {
-		r.Logger.Debug("what was planned from has changed", "namespace", ns.name, "error", err)
-		return reconcile.Result{RequeueAfter: ns.conflict()}, nil
+		r.Logger.Debug("the namespace changed after the plan", "namespace", ns.name, "error", err)
+		return reconcile.Result{RequeueAfter: ns.conflictDelay()}, nil
 	}
 	if err != nil {
-		ns.distrust = true
+		ns.cacheStale = true
 		return reconcile.Result{}, err
 	}
 	ns.conflicts = 0
-	again := r.again(plan, r.tellStates(ns, plan), ns.estimates.ends())
+	again := r.requeueAfter(plan, r.reportStates(ns, plan), ns.estimates.firstExpiry())
 	if !all {
-		return reconcile.Result{RequeueAfter: tellDelay, Priority: new(handler.LowPriority)}, nil
+		return reconcile.Result{RequeueAfter: reportDelay, Priority: new(handler.LowPriority)}, nil
 	}
 	return reconcile.Result{RequeueAfter: again}, nil
 }
 
-// again is how long to wait for the first of some moments (zero is none), or for the news
-// of what was written, which might be missed; zero: for ever.
-func (r *Reconciler) again(plan quota.Plan, more ...time.Time) time.Duration {
+// requeueAfter returns the wait until the first of some times (zero is none), or until events about
+// the plan's writes are overdue; zero: no wait needed.
+func (r *Reconciler) requeueAfter(plan quota.Plan, more ...time.Time) time.Duration {
 	var after time.Duration
 	sooner := func(d time.Duration) {
 		if after == 0 || d < after {
@@ -134,13 +133,13 @@ func (r *Reconciler) again(plan quota.Plan, more ...time.Time) time.Duration {
 	return after
 }
 
-// forget drops what was remembered of a namespace that is gone.
+// forget drops the memory of a deleted namespace.
 func (r *Reconciler) forget(ns *namespace) {
-	r.Metrics.tell(ns.states, states{})
+	r.Metrics.setStates(ns.states, states{})
 	r.namespaces.drop(ns.name)
 }
 
-// stale says whether a write failed because it was planned from what is not so any more.
+// stale reports whether a write failed because its plan is out of date.
 func stale(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) || testFailed(err)
 }

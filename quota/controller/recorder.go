@@ -9,12 +9,12 @@ import (
 	"k8s.io/client-go/tools/events"
 )
 
-// eventRate is how many Events are written in a second, and at once. They are for people:
-// when a thousand migrations begin, three thousand of them must not keep quotas waiting.
+// eventRate is the rate of Events per second, and the burst. Events are for people: the thousands
+// of Events of a thousand migrations must not delay quotas.
 const eventRate = 50
 
-// newRecorder returns a recorder of Events that does not block, and has calls of its own to
-// the API server until ctx ends.
+// newRecorder returns a recorder of Events that does not block. It has its own API client until ctx
+// ends.
 func (c *Controller) newRecorder(ctx context.Context) (events.EventRecorder, error) {
 	config := rest.CopyConfig(c.manager.GetConfig())
 	config.QPS, config.Burst = eventRate, eventRate

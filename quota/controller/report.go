@@ -14,20 +14,19 @@ import (
 	"github.com/mooring-vm/mooring/quota"
 )
 
-// The action that Events name: what was being done.
+// eventAction is the action named in Events.
 const eventAction = "ScaleQuota"
 
-// Reasons of Events on quotas and on what is left alone. Those on migrations are in
-// package quota.
+// Reasons of Events on quotas and on faulty objects. Package quota has those on migrations.
 const (
 	ReasonOverrun = "QuotaOverrun"
 	ReasonFault   = "QuotaFault"
 )
 
-// maxNote is how long the text of an Event may be, in bytes.
+// maxNote is the maximum length of an Event's text in bytes.
 const maxNote = 1024
 
-// report tells the Events that an action is the cause of.
+// report writes the Events caused by a completed action.
 func (r *Reconciler) report(namespace string, done quota.Action, reports []quota.Report) {
 	name, reasons := causes(done)
 	for _, report := range reports {
@@ -42,7 +41,7 @@ func (r *Reconciler) report(namespace string, done quota.Action, reports []quota
 	}
 }
 
-// causes are the reservation that an action is about and the reasons that it gives.
+// causes returns an action's reservation and Event reasons.
 func causes(a quota.Action) (reservation string, reasons []string) {
 	switch a := a.(type) {
 	case quota.CreateReservation:
@@ -59,45 +58,46 @@ func causes(a quota.Action) (reservation string, reasons []string) {
 
 func (r *Reconciler) event(on *corev1.ObjectReference, kind, reason, message string) {
 	r.Logger.Info(message, "reason", reason, "kind", on.Kind, "namespace", on.Namespace, "name", on.Name)
-	r.Events.Eventf(on, nil, kind, reason, eventAction, "%s", shortened(message))
+	r.Events.Eventf(on, nil, kind, reason, eventAction, "%s", shorten(message))
 }
 
-// shortened is a text that an Event takes.
-func shortened(message string) string {
+// shorten cuts a text to the size of an Event.
+func shorten(message string) string {
 	if len(message) <= maxNote {
 		return message
 	}
 	return strings.ToValidUTF8(message[:maxNote-3], "") + "..."
 }
 
-// states are what is so in a namespace until it changes: texts, by object.
+// states are the overruns and faults of a namespace.
 type states struct {
 	overruns map[string]overrun // by quota
 	faults   map[corev1.ObjectReference]string
 }
 
-// overrun is that of a quota. Kubernetes counts for a while what is not used any more, and
-// so one is told when it has lasted.
+// overrun is the overrun of a quota. Kubernetes lowers the use with a delay, so the controller
+// reports an overrun only after minOverrun.
 type overrun struct {
-	text  string
-	since time.Time
-	told  bool
+	text     string
+	since    time.Time
+	reported bool
 }
 
-// overrunPatience is how long an overrun has to last.
-const overrunPatience = 30 * time.Second
+// minOverrun is how long an overrun must last.
+const minOverrun = 30 * time.Second
 
 func (before states) next(namespace string, plan quota.Plan, at time.Time) states {
 	now := states{overruns: map[string]overrun{}, faults: map[corev1.ObjectReference]string{}}
 	for _, o := range plan.Overruns {
-		text := fmt.Sprintf("more is used than the quota allows: %s; nothing is reserved for migrations", strings.Join(names(o.Excess), ", "))
+		text := fmt.Sprintf("use exceeds the quota's base in %s, and nothing is reserved for migrations",
+			strings.Join(names(o.Excess), ", "))
 		now.overruns[o.Quota] = overrun{text: text, since: at}
 		if was := before.overruns[o.Quota]; was.text == text {
 			now.overruns[o.Quota] = was
 		}
 	}
 	for _, f := range plan.Faults {
-		now.faults[faulty(namespace, f)] = f.Err.Error()
+		now.faults[faultReference(namespace, f)] = f.Err.Error()
 	}
 	return now
 }
@@ -111,7 +111,7 @@ func names(list corev1.ResourceList) []string {
 	return all
 }
 
-func faulty(namespace string, f quota.Fault) corev1.ObjectReference {
+func faultReference(namespace string, f quota.Fault) corev1.ObjectReference {
 	ref := corev1.ObjectReference{APIVersion: "v1", Kind: f.Kind, Namespace: namespace, Name: f.Name}
 	switch f.Kind {
 	case "Namespace":
@@ -125,19 +125,19 @@ func faulty(namespace string, f quota.Fault) corev1.ObjectReference {
 	return ref
 }
 
-// tellStates tells of overruns and faults what was not told before, and returns when
-// there is more to tell; zero: there is not.
-func (r *Reconciler) tellStates(ns *namespace, plan quota.Plan) (again time.Time) {
+// reportStates reports new overruns and faults, and returns when the next overrun is due; zero:
+// none.
+func (r *Reconciler) reportStates(ns *namespace, plan quota.Plan) (again time.Time) {
 	now := ns.states.next(ns.name, plan, r.Now())
 	for name, o := range now.overruns {
-		lasted := o.since.Add(overrunPatience)
+		lasted := o.since.Add(minOverrun)
 		switch {
-		case o.told:
+		case o.reported:
 		case r.Now().Before(lasted):
 			again = lasted
 		default:
 			r.event(reference("ResourceQuota", ns.name, name), corev1.EventTypeWarning, ReasonOverrun, o.text)
-			o.told = true
+			o.reported = true
 			now.overruns[name] = o
 		}
 	}
@@ -146,7 +146,7 @@ func (r *Reconciler) tellStates(ns *namespace, plan quota.Plan) (again time.Time
 			r.event(&ref, corev1.EventTypeWarning, ReasonFault, text)
 		}
 	}
-	r.Metrics.tell(ns.states, now)
+	r.Metrics.setStates(ns.states, now)
 	ns.states = now
 	return again
 }

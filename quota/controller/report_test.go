@@ -23,8 +23,8 @@ func causeOfHard() metav1.StatusCause {
 	return metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: "spec.hard"}
 }
 
-// told returns the reasons of the Events since it was last asked.
-func told(r *Reconciler) []string {
+// eventReasons returns the reasons of the Events since the last call.
+func eventReasons(r *Reconciler) []string {
 	var all []string
 	for {
 		select {
@@ -36,7 +36,7 @@ func told(r *Reconciler) []string {
 	}
 }
 
-// Each thing that happens to a reservation is told once, whatever happens meanwhile.
+// Each change of a reservation causes one Event, despite failures.
 func TestEventsAreToldOnce(t *testing.T) {
 	w := newWorld(t)
 	r := w.reconciler(interceptor.Funcs{})
@@ -54,7 +54,7 @@ func TestEventsAreToldOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		all = append(all, told(r)...)
+		all = append(all, eventReasons(r)...)
 	}
 	want := []string{quota.ReasonReserved, quota.ReasonGranted, quota.ReasonGrown, quota.ReasonReleased}
 	if diff := cmp.Diff(want, all); diff != "" {
@@ -62,7 +62,7 @@ func TestEventsAreToldOnce(t *testing.T) {
 	}
 }
 
-// A write that fails tells nothing.
+// A failed write causes no Event.
 func TestFailuresAreNotTold(t *testing.T) {
 	w := newWorld(t)
 	r := w.reconciler((&controllertest.Killer{}).Hooks())
@@ -70,12 +70,12 @@ func TestFailuresAreNotTold(t *testing.T) {
 	if err := w.settle(t, r); !errors.Is(err, controllertest.ErrKilled) {
 		t.Fatal(err)
 	}
-	if all := told(r); len(all) > 0 {
+	if all := eventReasons(r); len(all) > 0 {
 		t.Errorf("told %v", all)
 	}
 }
 
-// Faults are told when they begin, and overruns when they have lasted.
+// Faults are reported at their start, overruns after minOverrun.
 func TestStatesAreToldWhenTheyChange(t *testing.T) {
 	w := newWorld(t)
 	r := w.reconciler(interceptor.Funcs{})
@@ -95,27 +95,27 @@ func TestStatesAreToldWhenTheyChange(t *testing.T) {
 		overrun float64
 	}{
 		{"begins", over("pods"), 0, []string{ReasonFault}, 0},
-		{"has lasted", over("pods"), overrunPatience, []string{ReasonOverrun}, 1},
-		{"lasts on", over("pods"), overrunPatience, nil, 1},
+		{"has lasted", over("pods"), minOverrun, []string{ReasonOverrun}, 1},
+		{"lasts on", over("pods"), minOverrun, nil, 1},
 		{"is another", over("requests.cpu"), 0, nil, 0},
-		{"has lasted again", over("requests.cpu"), overrunPatience, []string{ReasonOverrun}, 1},
+		{"has lasted again", over("requests.cpu"), minOverrun, []string{ReasonOverrun}, 1},
 		{"ends", quota.Plan{}, 0, nil, 0},
 		{"begins again", over("pods"), 0, []string{ReasonFault}, 0},
-		{"ends soon", quota.Plan{}, overrunPatience, nil, 0},
+		{"ends soon", quota.Plan{}, minOverrun, nil, 0},
 	} {
 		w.now = w.now.Add(s.wait)
-		again := r.tellStates(ns, s.plan)
+		again := r.reportStates(ns, s.plan)
 		if waits := len(s.plan.Overruns) > 0 && s.overrun == 0; waits == again.IsZero() {
 			t.Errorf("%s: to be told again at %v", s.name, again)
 		}
-		if diff := cmp.Diff(s.reasons, told(r)); diff != "" {
+		if diff := cmp.Diff(s.reasons, eventReasons(r)); diff != "" {
 			t.Errorf("%s: reasons (-want +got):\n%s", s.name, diff)
 		}
 		if got := testutil.ToFloat64(r.Metrics.overruns); got != s.overrun {
 			t.Errorf("%s: %v overruns, want %v", s.name, got, s.overrun)
 		}
 	}
-	r.tellStates(ns, over("pods"))
+	r.reportStates(ns, over("pods"))
 	r.forget(ns)
 	if got := testutil.ToFloat64(r.Metrics.faults); got != 0 {
 		t.Errorf("%v faults of a namespace that is gone", got)

@@ -29,19 +29,19 @@ import (
 	"github.com/mooring-vm/mooring/quota/virt"
 )
 
-// Name is that of the controller in metrics, logs and Events.
+// Name is the controller's name in metrics, logs and Events.
 const Name = "mooring-quota"
 
 const (
-	// kindsPeriod is how often kinds that are missing are looked for.
+	// kindsPeriod is the period of checks for missing kinds.
 	kindsPeriod = 5 * time.Second
 
-	// The first and the longest wait after a failure.
+	// Minimum and maximum wait after a failure.
 	minFailureDelay = 5 * time.Millisecond
 	maxFailureDelay = 30 * time.Second
 )
 
-// NewScheme returns a scheme with the types that the controller deals with.
+// NewScheme returns a scheme with the controller's types.
 func NewScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{kubescheme.AddToScheme, kubevirtv1.AddToScheme, v1alpha1.AddToScheme} {
@@ -52,11 +52,11 @@ func NewScheme() (*runtime.Scheme, error) {
 	return s, nil
 }
 
-// Options are those of [Add].
+// Options are options of [Add].
 type Options struct {
 	Quota   quota.Options
-	Workers int  // how many namespaces are dealt with at once
-	Halt    bool // VMs that lack room: [Halter]
+	Workers int  // namespaces handled concurrently
+	Halt    bool // halt VMs without room: [Halter]
 	Metrics *Metrics
 	Logger  *slog.Logger
 }
@@ -68,17 +68,15 @@ type Controller struct {
 	unready atomic.Pointer[error]
 }
 
-// Add adds the quota controller to a manager, whose scheme is [NewScheme]'s and whose
-// caches have [CacheOptions]. It begins when the API server knows all kinds that it
-// watches, and the manager leads.
+// Add adds the quota controller to a manager with the scheme of [NewScheme] and [CacheOptions]. It
+// starts when the API server serves all watched kinds and the manager leads.
 func Add(m manager.Manager, o Options) (*Controller, error) {
 	c := &Controller{manager: m, options: o}
 	c.setUnready(errors.New("has not begun"))
 	return c, m.Add(c)
 }
 
-// NeedLeaderElection says that the wait for kinds, and the filling of the caches, does not
-// wait for leadership.
+// NeedLeaderElection returns false: caches fill before leadership.
 func (c *Controller) NeedLeaderElection() bool { return false }
 
 // Start waits for the kinds, starts the controller and returns when its caches are filled.
@@ -106,13 +104,13 @@ func (c *Controller) Start(ctx context.Context) error {
 	return c.awaitCaches(ctx)
 }
 
-// awaitKinds says that the kinds are there, or that ctx has ended before.
+// awaitKinds returns true when the kinds are served, false when ctx ends first.
 func (c *Controller) awaitKinds(ctx context.Context) bool {
-	there := func(context.Context) (bool, error) { return c.kindsThere(), nil }
+	there := func(context.Context) (bool, error) { return c.kindsServed(), nil }
 	return wait.PollUntilContextCancel(ctx, kindsPeriod, true, there) == nil
 }
 
-// awaitCaches returns when the caches are filled, or the controller has to end.
+// awaitCaches returns when the caches are filled or the controller ends.
 func (c *Controller) awaitCaches(ctx context.Context) error {
 	for _, w := range watches() {
 		c.setUnready(fmt.Errorf("the cache of a %T is not filled", w.object))
@@ -124,26 +122,26 @@ func (c *Controller) awaitCaches(ctx context.Context) error {
 	return nil
 }
 
-// Ready says why the controller cannot work yet, or nil. It is a check for a probe.
+// Ready returns the reason why the controller is not ready, or nil. It is a probe check.
 func (c *Controller) Ready(*http.Request) error { return *c.unready.Load() }
 
 func (c *Controller) setUnready(err error) { c.unready.Store(&err) }
 
-// kindsThere says whether the API server knows all kinds, and tells once what is missing.
-func (c *Controller) kindsThere() bool {
+// kindsServed reports whether the API server serves all kinds, and logs missing ones once.
+func (c *Controller) kindsServed() bool {
 	missing := missingKinds(c.manager.GetRESTMapper(), c.manager.GetScheme())
 	if len(missing) == 0 {
 		return true
 	}
 	now := fmt.Errorf("the API server does not serve %s: are KubeVirt's and Mooring's CRDs installed?", strings.Join(missing, ", "))
 	if c.Ready(nil).Error() != now.Error() {
-		c.options.Logger.Error("waiting for what is not there", "error", now)
+		c.options.Logger.Error("waiting for missing kinds", "error", now)
 		c.setUnready(now)
 	}
 	return false
 }
 
-// missingKinds are the kinds that an API server does not know, or why that is not known.
+// missingKinds returns the kinds that the API server does not serve, or the error of the check.
 func missingKinds(served meta.RESTMapper, scheme *runtime.Scheme) []string {
 	var missing []string
 	for _, w := range watches() {
@@ -169,13 +167,13 @@ func (c *Controller) sources() []source.Source {
 	return all
 }
 
-// add adds a controller to the manager, with its workers.
+// add adds a controller with its workers to the manager.
 func (c *Controller) add(name string, by reconcile.Reconciler, from ...source.Source) error {
 	options := controller.Options{
 		Reconciler:              by,
 		MaxConcurrentReconciles: c.options.Workers,
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minFailureDelay, maxFailureDelay),
-		EnableWarmup:            new(true), // so that who leads next has its caches filled
+		EnableWarmup:            new(true), // so the caches of the next leader are filled
 	}
 	options.DefaultFromConfig(c.manager.GetControllerOptions())
 	inner, err := controller.NewUnmanaged(name, options)

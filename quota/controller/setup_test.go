@@ -19,7 +19,7 @@ import (
 	"github.com/mooring-vm/mooring/quota"
 )
 
-// bare is a manager of an API server that serves the kinds of a mapper.
+// bare is a manager with a given mapper.
 type bare struct {
 	manager.Manager
 	mapper meta.RESTMapper
@@ -30,7 +30,7 @@ func (b bare) GetRESTMapper() meta.RESTMapper { return b.mapper }
 func (b bare) GetScheme() *runtime.Scheme     { return b.scheme }
 func (b bare) Add(manager.Runnable) error     { return nil }
 
-// Without KubeVirt the controller is not ready, says what it waits for, and says it once.
+// Without KubeVirt the controller is not ready and logs the missing kinds once.
 func TestKindsAreWaitedFor(t *testing.T) {
 	scheme, err := NewScheme()
 	if err != nil {
@@ -44,7 +44,7 @@ func TestKindsAreWaitedFor(t *testing.T) {
 	}
 	for _, w := range watches() {
 		for range 2 {
-			if c.kindsThere() {
+			if c.kindsServed() {
 				t.Fatal("kinds are there that are not served")
 			}
 		}
@@ -57,7 +57,7 @@ func TestKindsAreWaitedFor(t *testing.T) {
 		}
 		mapper.Add(gvk, meta.RESTScopeNamespace)
 	}
-	if !c.kindsThere() {
+	if !c.kindsServed() {
 		t.Errorf("missing: %v", missingKinds(mapper, scheme))
 	}
 	if got, want := strings.Count(log.String(), "level=ERROR"), len(watches()); got != want {
@@ -67,7 +67,7 @@ func TestKindsAreWaitedFor(t *testing.T) {
 
 var metricRow = regexp.MustCompile("(?m)^\\| `(mooring_[a-z_]+)` \\| ([a-z]+) \\| ([^|]+) \\|")
 
-// The table names every metric, with its type and its labels.
+// The documentation lists every metric with type and labels.
 func TestMetricsAreDocumented(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "metrics.md"))
 	if err != nil {
@@ -88,7 +88,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	served := map[string]string{}
 	for _, family := range families {
 		var labels []string
-		for _, label := range family.GetMetric()[0].GetLabel() { // sorted
+		for _, label := range family.GetMetric()[0].GetLabel() { // in alphabetical order
 			labels = append(labels, "`"+label.GetName()+"`")
 		}
 		if len(labels) == 0 {

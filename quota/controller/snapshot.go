@@ -15,83 +15,83 @@ import (
 	"github.com/mooring-vm/mooring/quota/read"
 )
 
-// look is where the parts of a snapshot are read.
-type look struct {
+// readers are the sources of the parts of a snapshot.
+type readers struct {
 	namespace client.Reader
-	written   client.Reader // what the controller writes: reservations, quotas
-	world     client.Reader // pods, migrations, VMIs
+	ledger    client.Reader // objects written by the controller: reservations, quotas
+	cluster   client.Reader // pods, migrations, VMIs
 	name      string        // in the metrics
 }
 
-// The names of looks.
+// Names of readers.
 const (
-	lookCache  = "cache"
-	lookLedger = "ledger"
-	lookLive   = "live"
+	readCache  = "cache"
+	readLedger = "ledger"
+	readLive   = "live"
 )
 
-// glance costs no call.
-func (r *Reconciler) glance() look { return look{r.Client, r.Client, r.Client, lookCache} }
+// cacheReaders read only from caches.
+func (r *Reconciler) cacheReaders() readers { return readers{r.Client, r.Client, r.Client, readCache} }
 
-// reread is for when the caches do not show what has been written.
-func (r *Reconciler) reread() look { return look{r.Live, r.Live, r.Client, lookLedger} }
+// ledgerReaders read the controller's own objects live, when the caches miss writes.
+func (r *Reconciler) ledgerReaders() readers { return readers{r.Live, r.Live, r.Client, readLedger} }
 
-// lastLook is for before something is released.
-func (r *Reconciler) lastLook() look { return look{r.Client, r.Live, r.Live, lookLive} }
+// liveReaders read live before a release.
+func (r *Reconciler) liveReaders() readers { return readers{r.Client, r.Live, r.Live, readLive} }
 
-// snapshot reads a namespace, from caches where these show all that was written. Else it
-// says how long to wait until they do; they are news, which come by themselves.
+// snapshot reads a namespace from caches if these show all own writes. Otherwise it returns how
+// long to wait for them; an event then triggers the next attempt.
 func (r *Reconciler) snapshot(ctx context.Context, ns *namespace) (quota.Snapshot, time.Duration, error) {
-	from := r.glance()
-	if ns.distrust {
-		from = r.reread()
+	from := r.cacheReaders()
+	if ns.cacheStale {
+		from = r.ledgerReaders()
 	}
 	s, err := r.read(ctx, ns.name, from)
-	if err != nil || ns.distrust {
+	if err != nil || ns.cacheStale {
 		if err == nil {
-			ns.forgive()
+			ns.trustCache()
 		}
 		return s, 0, err
 	}
-	if ns.look(s) {
+	if ns.cacheCaughtUp(s) {
 		return s, 0, nil
 	}
-	if wait := unseenTimeout - r.Now().Sub(ns.since); wait > 0 {
+	if wait := unseenTimeout - r.Now().Sub(ns.lastWrite); wait > 0 {
 		return s, wait, nil
 	}
-	ns.distrust = true
+	ns.cacheStale = true
 	return r.snapshot(ctx, ns)
 }
 
-// read reads a namespace, in the order that [quota.Snapshot] wants.
-func (r *Reconciler) read(ctx context.Context, name string, from look) (quota.Snapshot, error) {
-	r.Metrics.looked(from.name)
-	s := quota.Snapshot{Now: r.Now(), Live: from.name == lookLive, Namespace: &corev1.Namespace{}}
+// read reads a namespace in the order required by [quota.Snapshot].
+func (r *Reconciler) read(ctx context.Context, name string, from readers) (quota.Snapshot, error) {
+	r.Metrics.countRead(from.name)
+	s := quota.Snapshot{Now: r.Now(), Live: from.name == readLive, Namespace: &corev1.Namespace{}}
 	if err := from.namespace.Get(ctx, client.ObjectKey{Name: name}, s.Namespace); err != nil {
 		return s, fmt.Errorf("reading namespace %q: %w", name, err)
 	}
 	in := client.InNamespace(name)
 	ledger, quotas := &v1alpha1.MigrationReservationList{}, &corev1.ResourceQuotaList{}
-	if err := read.List(ctx, from.written, ledger, in); err != nil {
+	if err := read.List(ctx, from.ledger, ledger, in); err != nil {
 		return s, err
 	}
-	if from.name == lookCache && len(ledger.Items) == 0 {
-		// Most namespaces have no quota, and then need no look at their pods.
-		if err := read.List(ctx, from.written, quotas, in); err != nil || len(quotas.Items) == 0 {
+	if from.name == readCache && len(ledger.Items) == 0 {
+		// Most namespaces have no quota. Their pods do not matter.
+		if err := read.List(ctx, from.ledger, quotas, in); err != nil || len(quotas.Items) == 0 {
 			return s, err
 		}
 	}
-	if err := readWorld(ctx, from.world, &s, in); err != nil {
+	if err := readCluster(ctx, from.cluster, &s, in); err != nil {
 		return s, err
 	}
-	if err := read.List(ctx, from.written, quotas, in); err != nil {
+	if err := read.List(ctx, from.ledger, quotas, in); err != nil {
 		return s, err
 	}
 	s.Reservations, s.Quotas = read.Pointers(ledger.Items), read.Pointers(quotas.Items)
 	return s, nil
 }
 
-func readWorld(ctx context.Context, from client.Reader, s *quota.Snapshot, in client.InNamespace) error {
+func readCluster(ctx context.Context, from client.Reader, s *quota.Snapshot, in client.InNamespace) error {
 	migrations, vmis, pods := &kubevirtv1.VirtualMachineInstanceMigrationList{}, vmiMetadataList(), &corev1.PodList{}
 	if err := read.List(ctx, from, migrations, in); err != nil {
 		return err

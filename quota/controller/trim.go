@@ -11,9 +11,9 @@ import (
 	"github.com/mooring-vm/mooring/quota"
 )
 
-// trimPod keeps of a pod whose it is, and what ResourceQuotas charge and ask about as if
-// it had one container that is never resized: a seventh of a launcher pod. That nothing is
-// missing is held by a test.
+// trimPod keeps the identity of a pod, its charge and its scope properties, as if it had one
+// container and no resize: a seventh of a launcher pod. A test proves that quotas see no
+// difference.
 func trimPod(pod *corev1.Pod) *corev1.Pod {
 	out := &corev1.Pod{ObjectMeta: identity(pod.ObjectMeta)}
 	out.Labels = trimLabels(pod.Labels)
@@ -36,7 +36,7 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 	return out
 }
 
-// resources are those that this is charged for.
+// resources returns resources with this charge.
 func resources(charge corev1.ResourceList) corev1.ResourceRequirements {
 	out := corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}}
 	for name, q := range charge {

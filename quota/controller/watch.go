@@ -19,29 +19,29 @@ import (
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 )
 
-// watched is a kind that the controller watches.
-type watched struct {
+// watchedKind is a kind watched by the controller.
+type watchedKind struct {
 	object client.Object
-	// matters says whether a change is one that a plan may follow from. Nil: any is.
-	matters func(before, now client.Object) bool
+	// relevant reports whether a change can change the plan. Nil: always.
+	relevant func(before, now client.Object) bool
 }
 
-// watches are the kinds that the controller watches.
-func watches() []watched {
-	return []watched{
-		{&corev1.Namespace{}, namespaceMatters},
-		{&corev1.ResourceQuota{}, quotaMatters},
-		{&corev1.Pod{}, podMatters},
+// watches returns the watched kinds.
+func watches() []watchedKind {
+	return []watchedKind{
+		{&corev1.Namespace{}, namespaceRelevant},
+		{&corev1.ResourceQuota{}, quotaRelevant},
+		{&corev1.Pod{}, podRelevant},
 		{&v1alpha1.MigrationReservation{}, nil},
 		{&kubevirtv1.VirtualMachineInstanceMigration{}, nil},
-		{vmiMetadata(), never}, // its beginning and its end do
+		{vmiMetadata(), never}, // only creation and deletion matter
 	}
 }
 
-// source has a worker deal with the namespace of each object that matters.
-func (w watched) source(from cache.Cache) source.Source {
+// source enqueues the namespace of each object with a relevant change.
+func (w watchedKind) source(from cache.Cache) source.Source {
 	return source.Kind(from, w.object, handler.EnqueueRequestsFromMapFunc(namespaceOf), predicate.Funcs{
-		UpdateFunc: func(e event.UpdateEvent) bool { return w.matters == nil || w.matters(e.ObjectOld, e.ObjectNew) },
+		UpdateFunc: func(e event.UpdateEvent) bool { return w.relevant == nil || w.relevant(e.ObjectOld, e.ObjectNew) },
 	})
 }
 
@@ -55,21 +55,21 @@ func namespaceOf(_ context.Context, o client.Object) []reconcile.Request {
 
 func never(client.Object, client.Object) bool { return false }
 
-func namespaceMatters(before, now client.Object) bool {
+func namespaceRelevant(before, now client.Object) bool {
 	return !maps.Equal(before.GetAnnotations(), now.GetAnnotations()) ||
 		before.GetDeletionTimestamp().IsZero() != now.GetDeletionTimestamp().IsZero()
 }
 
-// podMatters compares pods that were trimmed to what matters.
-func podMatters(before, now client.Object) bool {
+// podRelevant compares trimmed pods.
+func podRelevant(before, now client.Object) bool {
 	a, b := *before.(*corev1.Pod), *now.(*corev1.Pod)
 	a.ResourceVersion, b.ResourceVersion = "", ""
 	return !equality.Semantic.DeepEqual(a, b)
 }
 
-// quotaMatters leaves out that something else is used, which is what happens to a quota
-// most of the time, unless it is more than there may be.
-func quotaMatters(before, now client.Object) bool {
+// quotaRelevant ignores changes of the use, the most frequent change of a quota, unless the quota
+// is overrun.
+func quotaRelevant(before, now client.Object) bool {
 	a, b := before.(*corev1.ResourceQuota), now.(*corev1.ResourceQuota)
 	return !maps.Equal(a.Annotations, b.Annotations) || !maps.Equal(a.Labels, b.Labels) ||
 		!equality.Semantic.DeepEqual(a.Spec, b.Spec) ||

@@ -26,7 +26,7 @@ import (
 
 const namespaceName = "vms"
 
-// world is a namespace with one VM, in a quota that has room for one launcher.
+// world is a namespace with one VM in a quota with room for one launcher.
 type world struct {
 	api client.WithWatch
 	now time.Time
@@ -44,7 +44,7 @@ func newWorldOf(t *testing.T, vm string) *world {
 		t.Fatal(err)
 	}
 	vmi := &kubevirtv1.VirtualMachineInstance{ObjectMeta: named(vm, "vmi-uid")}
-	// The default tracks whose which field is, which takes long, and not all types can be.
+	// The default field manager tracking is slow and does not support all types.
 	plain := clienttesting.NewObjectTracker(scheme, serializer.NewCodecFactory(scheme).UniversalDecoder())
 	api := fake.NewClientBuilder().WithScheme(scheme).WithObjectTracker(plain).
 		WithStatusSubresource(&v1alpha1.MigrationReservation{}, &corev1.ResourceQuota{}).
@@ -56,7 +56,7 @@ func newWorldOf(t *testing.T, vm string) *world {
 	return w
 }
 
-// createWithUID does what the API server does, and the fake does not.
+// createWithUID sets a UID as the API server does; the fake client does not.
 func createWithUID(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 	if o.GetUID() == "" {
 		o.SetUID(types.UID("uid-of-" + o.GetName()))
@@ -104,7 +104,7 @@ func migration(phase kubevirtv1.VirtualMachineInstanceMigrationPhase) *kubevirtv
 	return m
 }
 
-// reconciler returns one whose writes go through hooks.
+// reconciler returns a reconciler whose writes pass through hooks.
 func (w *world) reconciler(hooks interceptor.Funcs) *Reconciler {
 	return NewReconciler(Config{
 		Client: interceptor.NewClient(w.api, hooks), Live: w.api, Events: events.NewFakeRecorder(1000),
@@ -118,8 +118,7 @@ func reconcileOnce(r *Reconciler) (reconcile.Result, error) {
 	return r.Reconcile(context.Background(), request)
 }
 
-// settle reconciles until there is nothing more to do now, with a quota controller that
-// follows.
+// settle reconciles, and updates status.hard, until nothing is left to do.
 func (w *world) settle(t *testing.T, r *Reconciler) error {
 	t.Helper()
 	for range 20 {
@@ -136,7 +135,7 @@ func (w *world) settle(t *testing.T, r *Reconciler) error {
 	return nil
 }
 
-// version changes with every write to the quota and the ledger.
+// version changes with every write to quota and ledger.
 func (w *world) version(t *testing.T) string {
 	t.Helper()
 	version := w.quota(t).ResourceVersion
@@ -160,7 +159,7 @@ func (w *world) ledger(t *testing.T) []v1alpha1.MigrationReservation {
 	return all.Items
 }
 
-// enforce is kube-controller-manager's part.
+// enforce acts as kube-controller-manager's quota controller.
 func (w *world) enforce(t *testing.T) {
 	t.Helper()
 	q := w.quota(t)
@@ -196,8 +195,7 @@ func (w *world) must(t *testing.T, err error) {
 	}
 }
 
-// check fails t unless hard is at least the base, and above it only with what is needed
-// to lower it again.
+// check fails t unless hard is at least the base, and annotated if above it.
 func (w *world) check(t *testing.T) {
 	t.Helper()
 	q := w.quota(t)
@@ -207,11 +205,11 @@ func (w *world) check(t *testing.T) {
 		}
 	}
 	if !same(q.Spec.Hard, base()) && q.Annotations[quota.BaseAnnotation] == "" {
-		t.Fatalf("hard is %v, and nothing says what the base is", q.Spec.Hard)
+		t.Fatalf("hard is %v, without a base annotation", q.Spec.Hard)
 	}
 }
 
-// checkLedgerFirst fails t if the quota is raised and nothing is reserved.
+// checkLedgerFirst fails t if the quota is raised without a reservation.
 func (w *world) checkLedgerFirst(t *testing.T) {
 	t.Helper()
 	if !same(w.quota(t).Spec.Hard, base()) && len(w.ledger(t)) == 0 {
@@ -219,7 +217,7 @@ func (w *world) checkLedgerFirst(t *testing.T) {
 	}
 }
 
-// clean fails t if anything is left of a migration.
+// clean fails t if a migration left anything behind.
 func (w *world) clean(t *testing.T) {
 	t.Helper()
 	q := w.quota(t)

@@ -1,5 +1,5 @@
-// Package controllertest has what tests of the quota controller need wherever its API server
-// is a fake and where it is real.
+// Package controllertest holds test helpers for the quota controller with a fake or a real API
+// server.
 package controllertest
 
 import (
@@ -10,37 +10,37 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// ErrKilled is what a controller is answered that is not there any more.
+// ErrKilled is the answer to calls of a killed controller.
 var ErrKilled = errors.New("killed")
 
-// Killer lets so many writes be and no more, as a controller does that is killed. It is for
-// one goroutine.
+// Killer allows a number of writes, then all calls fail, as if the controller were killed. It is
+// for one goroutine.
 type Killer struct {
-	At     int  // how many it lets be
-	Unsaid bool // the one after them is done, and its answer not heard
+	Writes     int  // number of allowed writes
+	AnswerLost bool // the next write succeeds, but its answer is lost
 
 	done   int
 	killed bool
 }
 
-// Killed says whether the controller has come to its end.
+// Killed reports whether the controller has been killed.
 func (k *Killer) Killed() bool { return k.killed }
 
 func (k *Killer) write(do func() error) error {
 	if k.killed {
 		return ErrKilled
 	}
-	if k.done++; k.done <= k.At {
+	if k.done++; k.done <= k.Writes {
 		return do()
 	}
 	k.killed = true
-	if k.Unsaid {
+	if k.AnswerLost {
 		_ = do()
 	}
 	return ErrKilled
 }
 
-// Hooks are for the client that the controller writes with.
+// Hooks are hooks for the controller's client.
 func (k *Killer) Hooks() interceptor.Funcs {
 	return interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {

@@ -12,12 +12,12 @@ import (
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 )
 
-// Quotas are raised also while as many workers tell what is as may; that is made up for.
+// Workers raise quotas while maxReporters others write statuses. The skipped statuses follow later.
 func TestQuotasAreRaisedBeforeAnythingIsTold(t *testing.T) {
 	w := newWorld(t)
 	r := w.reconciler(interceptor.Funcs{})
-	for range tellers {
-		r.telling <- struct{}{}
+	for range maxReporters {
+		r.reporting <- struct{}{}
 	}
 	w.create(t, migration(kubevirtv1.MigrationPending))
 	w.must(t, w.settle(t, r))
@@ -30,13 +30,13 @@ func TestQuotasAreRaisedBeforeAnythingIsTold(t *testing.T) {
 		result.Priority == nil || *result.Priority != handler.LowPriority {
 		t.Errorf("granted is %v, and again %+v, want it left for later", w.granted(t), result)
 	}
-	<-r.telling
+	<-r.reporting
 	w.must(t, w.settle(t, r))
 	if !w.granted(t) {
 		t.Error("it was never told that the reservation is granted")
 	}
-	if len(r.telling) != tellers-1 {
-		t.Errorf("%d are said to tell, want %d", len(r.telling), tellers-1)
+	if len(r.reporting) != maxReporters-1 {
+		t.Errorf("%d are said to tell, want %d", len(r.reporting), maxReporters-1)
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 )
 
-// lagging is a cache that stands still: it lists quotas and reservations as they were.
+// lagging is a stale cache: it lists old quotas and reservations.
 type lagging struct{ kept []client.ObjectList }
 
 func (l *lagging) stand(t *testing.T, w *world) {
@@ -53,8 +53,8 @@ func schemeKind(o runtime.Object) string {
 	return ""
 }
 
-// Nothing is planned from a cache that does not show what was written, and what it does
-// not show in time is read from the API server.
+// The controller does not plan from a cache without its own writes. After a timeout it reads from
+// the API server.
 func TestOwnWritesAreWaitedFor(t *testing.T) {
 	for n, name := range []string{"reserved", "charged", "releasing", "released"} {
 		t.Run(name, func(t *testing.T) {
@@ -78,7 +78,7 @@ func TestOwnWritesAreWaitedFor(t *testing.T) {
 				t.Fatal(err)
 			}
 			if calls(r) == before {
-				t.Error("it does not go on with what the API server says")
+				t.Error("it does not continue from the API server")
 			}
 		})
 	}
@@ -92,11 +92,11 @@ func checkWaits(t *testing.T, w *world, r *Reconciler) {
 		t.Fatalf("got %v, %v; want a wait", result, err)
 	}
 	if w.version(t) != written || calls(r) != before {
-		t.Error("it planned from what it knew to be old")
+		t.Error("it planned from a stale cache")
 	}
 }
 
-// calls counts writes, whatever came of them, and looks at the API server.
+// calls counts writes, successful or not, and reads from the API server.
 func calls(r *Reconciler) float64 {
 	n := 0.0
 	for _, k := range []kind{kindReservation, kindStatus, kindQuota, kindNamespace} {
@@ -104,14 +104,13 @@ func calls(r *Reconciler) float64 {
 			n += testutil.ToFloat64(r.Metrics.writes.WithLabelValues(string(k), outcome))
 		}
 	}
-	for _, at := range []string{lookLedger, lookLive} {
-		n += testutil.ToFloat64(r.Metrics.looks.WithLabelValues(at))
+	for _, at := range []string{readLedger, readLive} {
+		n += testutil.ToFloat64(r.Metrics.reads.WithLabelValues(at))
 	}
 	return n
 }
 
-// A write that meets a change leads to a plan from what is stored, at once, and to no
-// error.
+// A conflict leads to an immediate new plan from stored objects, and to no error.
 func TestConflict(t *testing.T) {
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "resourcequotas"}, "quota", errors.New("changed"))
 	refuse := true
@@ -143,7 +142,7 @@ func TestConflict(t *testing.T) {
 	reserved(v1alpha1.PhaseGranted)(t, w)
 }
 
-// What somebody writes to a quota between the reading and the write is not overwritten.
+// The controller does not overwrite an edit between its read and its write.
 func TestEditBetweenReadAndWrite(t *testing.T) {
 	edit := true
 	w := newWorld(t)
@@ -199,7 +198,7 @@ func TestStale(t *testing.T) {
 	}
 }
 
-// A namespace that is gone is forgotten, with what was told of it.
+// The controller forgets a deleted namespace and its reported states.
 func TestNamespaceGone(t *testing.T) {
 	w := newWorld(t)
 	r := w.reconciler(interceptor.Funcs{})
