@@ -1,5 +1,5 @@
-# What is made lands in bin/ and artefacts/, or in the user's cache folder.
-# hack/setup gets what a step needs; hack/env.sh finds the Go that it got.
+# Programs go to bin/, logs and test results to artefacts/, caches to ~/.cache/mooring.
+# hack/setup installs the packages that a step needs. hack/env.sh puts a usable Go into PATH.
 SHELL       := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -8,69 +8,126 @@ export MOORING_ARTEFACTS ?= $(CURDIR)/artefacts
 GO   := . hack/env.sh && go
 TOOL := $(GO) tool -modfile=tools/go.mod
 TEST := mkdir -p "$$MOORING_ARTEFACTS" && $(TOOL) gotestsum --format=pkgname --format-hide-empty-pkg --jsonfile="$$MOORING_ARTEFACTS"
+# Every wait in a test has a deadline of its own. This one only ends a test that hangs.
+TIMEOUT ?= 3h
+# -race makes the unit tests look for data races. They then compile and run several times longer.
+RACE    ?=
+# Emulated nodes and control planes leave the processors idle, so these targets run at once.
+AT_ONCE := --no-print-directory --keep-going --jobs=3
 
-# Recipes put the lists into a variable first: only then a failing go list fails them.
+# The packages of each tier. Recipes store a list in a variable first: else a failing `go list`
+# does not fail them.
 NODE_TESTS    := /hack/throwaway$$|/integration/suite$$
-CLUSTER_TESTS := /integration/(deploy|kube|kubevirt|quota)$$
-UNIT        = $$(go list ./... | grep -vE '$(NODE_TESTS)|$(CLUSTER_TESTS)')
-SUITES     ?= $$(go list ./... | grep -E '$(NODE_TESTS)')
-CLUSTER    ?= $$(go list ./... | grep -E '$(CLUSTER_TESTS)')
-# Unit tests that see more of a real system in the node than on most machines.
+CONTROL_PLANE_TESTS := /integration/(deploy|kube|kubevirt|quota)$$
+UNIT           = $$(go list ./... | grep -vE '$(NODE_TESTS)|$(CONTROL_PLANE_TESTS)')
+SUITES        ?= $$(go list ./... | grep -E '$(NODE_TESTS)')
+CONTROL_PLANES ?= $$(go list ./... | grep -E '$(CONTROL_PLANE_TESTS)')
+# The part of the suites that `make test` runs: tests by name, and one package.
+CORE               := ^(TestCore|TestHookEndsTheVM$$|TestSidecar$$)
+CORE_CONTROL_PLANE := /integration/kube$$
+# Unit tests that reach more of a real system in the node than on most machines.
 IN_NODE    ?= ./deploy/systemd ./agent ./agent/libvirt ./lifecycle
 BENCH      ?= ./bpf ./lifecycle/... ./memlock/... ./plugin/...
 COUNT      ?= 6
 BENCHTIME  ?= 1s
 RESULT     ?= $(MOORING_ARTEFACTS)/benchmarks.json
-# Whether everything works, in seconds; the figures are worth nothing.
+# A quick run takes seconds and shows that every benchmark works. Its figures mean nothing.
 QUICK      ?= $(if $(filter 1x,$(BENCHTIME)),--quick)
-# Of libvirt and QEMU: the machine's, and those of Debian releases.
+# Versions of libvirt and QEMU: those of this machine, and of Debian releases.
 VERSIONS   ?= host trixie forky
 STEPS      ?= 2000
 SEED       ?= 1
-# In runs, as with -fuzztime: a duration sometimes ends in "context deadline exceeded".
+# A number of runs. A duration sometimes ends in "context deadline exceeded".
 FUZZTIME   ?= 200000x
-# Of images: what is put before their names, their tag, and which; all without it.
+# Images: the prefix of their names, their tag, and the names of those to make (all where empty).
 REGISTRY   ?=
 TAG        ?= latest
 ONLY       ?=
 
-.PHONY: help run node check test unit suites cluster units-in-node suites-in-node conformance torture matrix bench fuzz build images chart generate lint verify clean
+.PHONY: help run node check setup node-image kubernetes kubevirt test test-all rest unit node-core control-plane-core \
+	suites units-in-node suites-in-node node-rest suites-rest control-planes control-planes-rest \
+	conformance torture matrix bench fuzz build images chart generate lint verify clean
 help: ## list the targets
-	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 13
+	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
-run: ## show on a throw-away node what Mooring does
-	@hack/setup build node
-	@$(GO) build -o bin/demo ./integration/demo
+run: ## show what Mooring does: a memory lock, a VM's end, a live resize, a migration
+	@hack/setup build node guest
+	@. hack/env.sh && go build -o bin/ ./integration/demo ./cmd/mooring-controller ./cmd/mooring-shim
 	@hack/node run --reuse -- bin/demo
 
 node: ## a shell in the throw-away node
 	@hack/node shell
 
-check: ## the quick tier: builds, vets and runs the unit tests, without a node
+check: ## the quick tier: build, vet, unit tests with -race, without a node
 	@hack/setup test
 	$(GO) build ./... && go vet ./...
 	. hack/env.sh && ! "$$(go env GOROOT)"/bin/gofmt -l . | grep .
-	. hack/env.sh && packages="$(UNIT)" && $(TEST)/check.json -- -race -short -timeout=5m $$packages
+	. hack/env.sh && packages="$(UNIT)" && $(TEST)/check.json -- -race -short -timeout=$(TIMEOUT) $$packages
 
-test: unit suites cluster ## every test, also those on a throw-away node
+setup: ## build once what all tests run on: the node's disk, Kubernetes, KubeVirt
+	@hack/setup build test node
+	@$(MAKE) $(AT_ONCE) node-image kubernetes kubevirt
+
+node-image:
+	@hack/node image >/dev/null
+
+kubernetes:
+	@$(GO) run ./hack/kube/cmd/kube >/dev/null
+
+kubevirt:
+	@$(GO) run ./hack/kubevirt/cmd/kubevirt >/dev/null
+
+test: ## the newcomer's test: unit tests, the core of the node suite, one control-plane suite
+	@hack/setup build test node
+	@$(MAKE) $(AT_ONCE) node-image kubernetes
+	@$(MAKE) $(AT_ONCE) unit node-core control-plane-core
+
+test-all: test rest ## every test that needs no quiet machine; CONTRIBUTING.md lists the others
+
+rest: setup
+	@$(MAKE) $(AT_ONCE) node-rest control-planes-rest
 
 unit:
-	@hack/setup test
-	. hack/env.sh && packages="$(UNIT)" && $(TEST)/unit.json -- -race -timeout=10m $$packages
+	. hack/env.sh && packages="$(UNIT)" && $(TEST)/unit.json -- $(RACE) -timeout=$(TIMEOUT) $$packages
 
-suites:
-	hack/node run -- $(MAKE) units-in-node suites-in-node
+# One node serves all packages of a target. The targets named -in-node need it in $$MOORING_NODE.
+ON_NODE := hack/node run -- env -u MAKEFLAGS $(MAKE) --no-print-directory --keep-going
 
-# With a real control plane on this machine, and no node.
-cluster:
-	@hack/setup test
-	. hack/env.sh && packages="$(CLUSTER)" && $(TEST)/cluster.json -- -count=1 -timeout=60m -p=1 $$packages
+node-core:
+	$(ON_NODE) core-in-node
 
-units-in-node:
-	$(TEST)/units-in-node.json -- -count=1 -timeout=10m -exec="'$(CURDIR)/hack/on-node'" $(IN_NODE)
+node-rest:
+	$(ON_NODE) units-in-node rest-in-node
+
+suites: ## every test on the node
+	@hack/setup build test node
+	$(ON_NODE) units-in-node suites-in-node
+
+core-in-node:
+	$(TEST)/node-core.json -- -count=1 -timeout=$(TIMEOUT) -run='$(CORE)' ./integration/suite
+
+rest-in-node:
+	. hack/env.sh && packages="$(SUITES)" && $(TEST)/node-rest.json -- -count=1 -timeout=$(TIMEOUT) -p=1 -skip='$(CORE)' $$packages
 
 suites-in-node:
-	. hack/env.sh && packages="$(SUITES)" && $(TEST)/suites.json -- -count=1 -timeout=60m -p=1 $$packages
+	. hack/env.sh && packages="$(SUITES)" && $(TEST)/suites.json -- -count=1 -timeout=$(TIMEOUT) -p=1 $$packages
+
+units-in-node:
+	$(TEST)/units-in-node.json -- -count=1 -timeout=$(TIMEOUT) -exec="'$(CURDIR)/hack/on-node'" $(IN_NODE)
+
+# Control planes run on this machine and need no node.
+control-plane-core:
+	. hack/env.sh && packages="$$(go list ./... | grep -E '$(CORE_CONTROL_PLANE)')" && \
+		$(TEST)/control-plane-core.json -- -count=1 -timeout=$(TIMEOUT) $$packages
+
+control-planes-rest:
+	. hack/env.sh && packages="$$(printf '%s\n' $(CONTROL_PLANES) | grep -vE '$(CORE_CONTROL_PLANE)')" && \
+		$(TEST)/control-planes-rest.json -- -count=1 -timeout=$(TIMEOUT) -p=1 $$packages
+
+control-planes: ## every test on a control plane
+	@hack/setup build test
+	@$(MAKE) $(AT_ONCE) kubernetes kubevirt
+	. hack/env.sh && packages="$(CONTROL_PLANES)" && $(TEST)/control-planes.json -- -count=1 -timeout=$(TIMEOUT) -p=1 $$packages
 
 conformance: ## the tests with libvirt and QEMU on VERSIONS of them: host, trixie and forky
 	@hack/setup test node

@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/mooring-vm/mooring/hack/plainlog"
 	"github.com/mooring-vm/mooring/hack/throwaway/cache"
 )
 
@@ -16,7 +17,7 @@ import (
 func Main(name string, build func(context.Context, *slog.Logger) (*cache.Entry, error)) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	entry, err := build(ctx, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	entry, err := build(ctx, plainlog.New(os.Stderr, name))
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
 		return 1

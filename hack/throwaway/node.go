@@ -99,8 +99,8 @@ func (n *Node) explain(ctx context.Context, err error) error {
 	return errors.Join(fmt.Errorf("%w; its console is in %s", err, dir), keeping)
 }
 
-// readyTimeout is that of systemd's start-up under TCG on a busy machine.
-const readyTimeout = 3 * time.Minute
+// readyTimeout bounds systemd's start under TCG on a busy machine.
+const readyTimeout = 10 * time.Minute
 
 // waitReady returns when everything that the node starts by itself is up.
 func (n *Node) waitReady(ctx context.Context) error {

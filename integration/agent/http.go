@@ -15,7 +15,11 @@ import (
 // sidePort is where the agent serves health and metrics by default.
 const sidePort = "127.0.0.1:9808"
 
-const readyTimeout = time.Minute
+// Deadlines on a busy machine: for the agent's start, and for one answer.
+const (
+	readyTimeout  = 3 * time.Minute
+	answerTimeout = 3 * time.Minute
+)
 
 // ErrNotFound is the agent's 404.
 var ErrNotFound = errors.New("not found")
@@ -33,8 +37,8 @@ func (a *Agent) Ready(ctx context.Context) error {
 	return err
 }
 
-// WaitReady waits until the agent is ready, a minute at most, and not for a
-// node that is lost.
+// WaitReady waits until the agent is ready, for readyTimeout at most. It does not
+// wait for a node that is lost.
 func (a *Agent) WaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -67,7 +71,7 @@ func (a *Agent) httpGet(ctx context.Context, network, address, path string) ([]b
 	if err != nil {
 		return nil, err
 	}
-	response, err := (&http.Client{Transport: transport}).Do(request)
+	response, err := (&http.Client{Transport: transport, Timeout: answerTimeout}).Do(request)
 	if err != nil {
 		return nil, fmt.Errorf("asking the agent: %w", err)
 	}

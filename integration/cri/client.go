@@ -15,8 +15,8 @@ import (
 	"github.com/mooring-vm/mooring/integration/node"
 )
 
-// callTimeout is the kubelet's default, runtimeRequestTimeout.
-const callTimeout = 2 * time.Minute
+// callTimeout bounds a call on a busy machine. Kubelet's own runtimeRequestTimeout is 2 minutes.
+const callTimeout = 10 * time.Minute
 
 // Dialer reaches sockets of a node.
 type Dialer interface {
@@ -27,7 +27,7 @@ type Dialer interface {
 }
 
 // Client speaks CRI with a node's containerd. It is safe for concurrent use.
-// Each call ends after two minutes at the latest, and at once when the node is
+// Each call ends after callTimeout at the latest, and at once when the node is
 // lost: with an error that wraps node.ErrLost.
 type Client struct {
 	runtimeapi.RuntimeServiceClient

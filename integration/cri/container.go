@@ -128,8 +128,8 @@ func (i *Instance) Remove(ctx context.Context) error {
 	return err
 }
 
-// execTimeout is in seconds, and less than callTimeout: the runtime's answer tells more.
-const execTimeout = 100
+// execTimeout is in seconds. It is less than callTimeout, because the runtime's error says more.
+const execTimeout = 500
 
 // Exec runs a command in the container and returns its standard output.
 func (i *Instance) Exec(ctx context.Context, args ...string) (string, error) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,156 +13,161 @@ import (
 	"github.com/mooring-vm/mooring/integration/node"
 )
 
-// cleanupTimeout bounds what is done after the demonstration was interrupted.
-const cleanupTimeout = 15 * time.Second
+// policy is the node's policy: it enforces, and allows the namespace "vms" up to 16Gi.
+//
+//go:embed policy.yaml
+var policy string
 
+const (
+	namespace = "vms"
+	mib       = 1 << 20
+	gib       = 1 << 30
+)
+
+// Deadlines of single waits. A busy machine takes several times as long as a quiet one.
+const (
+	waitTimeout    = 3 * time.Minute
+	cleanupTimeout = time.Minute // for the work after an interruption
+)
+
+// demo is a running demonstration.
 type demo struct {
-	node  node.Node
-	agent *agent.Agent
-	cri   *cri.Client
-	// memlock is what containers have that nobody gives another one.
-	memlock string
-	table   table
+	node    node.Node
+	agent   *agent.Agent
+	cri     *cri.Client
+	cluster *cluster
+	screen  *screen
+	// defaultLock is the memory lock of a container that Mooring does not change.
+	defaultLock string
+	// passed and failed count the checks.
+	passed, failed int
 }
 
-// label finds the pods of an earlier run.
-func label() map[string]string { return map[string]string{"app.kubernetes.io/name": "mooring-demo"} }
+// part is one of Mooring's four parts.
+type part struct {
+	title, about string
+	run          func(*demo, context.Context) error
+}
 
-// run goes through all scenarios and prints what came of them, as far as it
-// got. The pods stay. It fails if anything was not as it should be.
+func parts() []part {
+	return []part{
+		{
+			"MEMORY LOCK", "A pod asks for lockable memory in annotations. The policy of the node decides. " +
+				"The container starts with that limit, or is refused with a reason.", (*demo).showMemoryLock,
+		},
+		{
+			"LIFECYCLE", "These VMs run in the libvirt of the node, outside of their pods. " +
+				"A VM ends when its pod ends.", (*demo).showLifecycle,
+		},
+		{
+			"LIVE RESIZE", "A sidecar in the pod changes the size of a running VM. The guest confirms it.",
+			(*demo).showResize,
+		},
+		{
+			"QUOTA", "A live migration needs a second pod, and the quota of the namespace has no room for it. " +
+				"This part runs on this machine: etcd, kube-apiserver, KubeVirt's virt-controller.", (*demo).showMigration,
+		},
+	}
+}
+
+// run shows all parts. The pods stay on the node. A part that cannot go on counts as a failed
+// check, and the next one follows, unless the node is lost or ctx has ended.
 func (d *demo) run(ctx context.Context) error {
 	if err := d.prepare(ctx); err != nil {
 		return err
 	}
-	err := d.playAll(ctx)
-	d.table.print()
-	return errors.Join(err, d.table.verdict())
+	began := time.Now()
+	all := parts()
+	for i, p := range all {
+		d.screen.part(i+1, len(all), p.title, p.about)
+		err := p.run(d, ctx)
+		if ctx.Err() != nil || errors.Is(err, node.ErrLost) {
+			return err
+		}
+		if err != nil {
+			d.check(false, "", err.Error())
+		}
+	}
+	return d.conclude(time.Since(began))
 }
 
-// prepare removes what an earlier run left, and learns the node's default.
+// conclude prints the count of the checks, and fails if one of them failed.
+func (d *demo) conclude(took time.Duration) error {
+	if d.failed > 0 {
+		return fmt.Errorf("%d of %d checks failed, see WRONG above", d.failed, d.passed+d.failed)
+	}
+	d.screen.line("")
+	d.screen.line(d.screen.in(bold, fmt.Sprintf("All %d checks passed, in %v.", d.passed, took.Round(time.Second))))
+	d.screen.line(`On a node of "hack/node up" the pods stay until the next "make run". To look around there: ` +
+		`hack/node shell, then mooring ps, mooring inspect POD, mooring watch. hack/node down ends the node.`)
+	return nil
+}
+
+// prepare removes the pods of an earlier run, and reads the node's default memory lock.
 func (d *demo) prepare(ctx context.Context) error {
-	if err := d.cri.RemovePods(ctx, label()); err != nil {
+	if err := d.cri.RemovePods(ctx, labels()); err != nil {
 		return fmt.Errorf("removing the pods of an earlier run: %w", err)
 	}
 	pid, err := d.node.Output(ctx, "systemctl", "show", "--property=MainPID", "--value", "containerd.service")
 	if err != nil {
 		return err
 	}
-	d.memlock, err = d.memlockOf(ctx, pid)
+	d.defaultLock, err = d.memlockOf(ctx, pid)
 	return err
 }
 
-func (d *demo) playAll(ctx context.Context) error {
-	running := whileTheAgentRuns()
-	if err := d.playSome(ctx, 1, running); err != nil {
-		return err
+// check prints the outcome of a check and counts it.
+func (d *demo) check(ok bool, shown, wrong string) {
+	if ok {
+		d.passed++
+		d.screen.result(true, shown)
+	} else {
+		d.failed++
+		d.screen.result(false, wrong)
 	}
-	if err := d.showCLI(ctx); err != nil {
-		return err
-	}
-	if err := d.playVMs(ctx, len(running)+1); err != nil {
-		return err
-	}
-	return d.withoutTheAgent(ctx, func() error {
-		return d.playSome(ctx, len(running)+len(vmScenarios())+1, whileTheAgentIsStopped())
-	})
 }
 
-// withoutTheAgent stops the agent, and starts it again whatever happens.
-func (d *demo) withoutTheAgent(ctx context.Context, do func() error) (err error) {
-	say("stopping the agent")
-	defer func() {
-		say("starting the agent again")
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
-		defer cancel()
-		err = errors.Join(err, d.agent.Start(ctx))
-	}()
-	if err := d.agent.Stop(ctx); err != nil {
-		return err
-	}
-	return do()
-}
+// labels find the pods of an earlier run.
+func labels() map[string]string { return map[string]string{"app.kubernetes.io/name": "mooring-demo"} }
 
-func (d *demo) playSome(ctx context.Context, first int, some []scenario) error {
-	for i, s := range some {
-		say("pod %d: %s", first+i, s.title)
-		o, err := d.play(ctx, first+i, s)
-		if err != nil {
-			return err
-		}
-		d.table.add(row{number: first + i, title: s.title, asked: asked(s), shown: o.lines(), wrong: s.want.check(o, d.memlock)})
+// pod is the pod vm-NUMBER. The policy's profile recognises it as a launcher unless it is plain.
+func pod(number int, annotations map[string]string, plain bool) cri.Pod {
+	p := cri.Pod{
+		Namespace: namespace, Name: podName(number), UID: fmt.Sprintf("00000000-0000-4000-8000-%012d", number),
+		Annotations: annotations, Labels: labels(),
 	}
-	return nil
-}
-
-func (d *demo) showCLI(ctx context.Context) error {
-	out, err := d.agent.CLI(ctx, "ps")
-	fmt.Printf("\nnode# mooring ps\n%s\n\n", out)
-	if err != nil {
-		return err
+	if !plain {
+		p.Labels["kubevirt.io"] = "virt-launcher"
 	}
-	out, err = d.agent.CLI(ctx, "inspect", "vms/"+podName(3))
-	fmt.Printf("node# mooring inspect vms/%s\n%s\n\n", podName(3), out)
-	return err
+	return p
 }
 
 func podName(number int) string { return fmt.Sprintf("vm-%d", number) }
 
-// play creates a scenario's pod and looks at what came of it.
-func (d *demo) play(ctx context.Context, number int, s scenario) (outcome, error) {
-	pod := cri.Pod{
-		Namespace: "vms", Name: podName(number), UID: fmt.Sprintf("00000000-0000-4000-8000-%012d", number),
-		Annotations: s.annotations, Labels: label(),
-	}
-	if !s.plain {
-		pod.Labels["kubevirt.io"] = "virt-launcher"
-	}
-	sandbox, err := d.cri.RunPod(ctx, pod)
-	if err != nil {
-		return outcome{}, err
-	}
-	container, err := sandbox.Run(ctx, cri.Container{Name: "compute", MemoryLimit: s.memoryLimit})
-	switch {
-	case err != nil && (ctx.Err() != nil || errors.Is(err, node.ErrLost)):
-		return outcome{}, err
-	case err != nil:
-		return outcome{refusal: reason(err)}, nil
-	}
-	return d.seen(ctx, container, s.want.files)
-}
-
-// reason is what the kubelet would show, without the way that it came.
-func reason(err error) string {
-	msg := err.Error()
-	for _, lead := range []string{"mooring refuses", "required plugin"} {
-		if i := strings.Index(msg, lead); i >= 0 {
-			return msg[i:]
+// await polls until done returns true. It returns false after waitTimeout.
+func (d *demo) await(ctx context.Context, what string, done func() (bool, error)) (ok bool, err error) {
+	late, tick := time.After(waitTimeout), time.NewTicker(200*time.Millisecond)
+	defer tick.Stop()
+	err = d.screen.during("waiting for "+what, func() error {
+		for {
+			if ok, err = done(); ok || err != nil {
+				return err
+			}
+			select {
+			case <-tick.C:
+			case <-late:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
 		}
-	}
-	return msg
+	})
+	return ok, err
 }
 
-// seen asks the kernel.
-func (d *demo) seen(ctx context.Context, c *cri.Instance, files []file) (outcome, error) {
-	pid, err := c.Pid(ctx)
-	if err != nil {
-		return outcome{}, err
-	}
-	var o outcome
-	if o.memlock, err = d.memlockOf(ctx, fmt.Sprint(pid)); err != nil {
-		return outcome{}, err
-	}
-	for _, f := range files {
-		value, err := d.node.Output(ctx, "sh", "-c", fmt.Sprintf("cat /sys/fs/cgroup$(sed -n s/^0:://p /proc/%d/cgroup)/%s", pid, f.name))
-		if err != nil {
-			return outcome{}, err
-		}
-		o.files = append(o.files, file{f.name, value})
-	}
-	return o, nil
-}
-
-func (d *demo) memlockOf(ctx context.Context, pid string) (string, error) {
-	limit, err := d.node.Output(ctx, "prlimit", "--memlock", "--output=SOFT,HARD", "--noheadings", "--raw", "--pid="+pid)
-	return readable(limit), err
+// showCommand runs a command of mooring on the node and prints its output.
+func (d *demo) showCommand(ctx context.Context, args ...string) error {
+	out, err := d.agent.CLI(ctx, args...)
+	d.screen.output("node# mooring "+strings.Join(args, " "), out)
+	return err
 }

@@ -1,11 +1,10 @@
-// Command demo shows on the throw-away node what Mooring does: it installs the
-// agent as a user would, creates pods through CRI, and prints beside each other
-// what they asked for and what the kernel shows.
+// Command demo shows the four parts of Mooring. Three run on the throw-away node: a memory
+// lock, a VM that ends with its pod, a VM that grows and shrinks. The fourth runs on a control
+// plane of this machine: a migration through a full quota. It exits with 1 if any check fails.
 package main
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"os"
@@ -17,12 +16,9 @@ import (
 	"github.com/mooring-vm/mooring/integration/cri"
 )
 
-//go:embed policy.yaml
-var policy string
-
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx)
+	err := run(ctx, newScreen(os.Stdout))
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
@@ -30,35 +26,27 @@ func main() {
 	}
 }
 
-func run(ctx context.Context) (err error) {
+func run(ctx context.Context, s *screen) (err error) {
 	n, err := throwaway.AttachCurrent(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, n.Stop()) }()
-	say("installing Mooring on the node: deploy/install.sh, with a policy that enforces")
-	a, err := agent.Install(ctx, n, ".", policy)
-	if err != nil {
-		return err
-	}
 	client, err := cri.Connect(n)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	d := demo{node: n, agent: a, cri: client}
-	if err := d.run(ctx); err != nil {
+	d := &demo{node: n, cri: client, screen: s}
+	d.cluster = startCluster(ctx)
+	defer func() { err = errors.Join(err, d.cluster.stop()) }()
+	s.step("installing Mooring on the node: deploy/install.sh, with a policy that enforces")
+	err = s.during("building the agent, copying it to the node and installing it", func() error {
+		d.agent, err = agent.Install(ctx, n, ".", policy)
+		return err
+	})
+	if err != nil {
 		return err
 	}
-	farewell()
-	return nil
-}
-
-func say(format string, args ...any) { fmt.Printf("--> "+format+"\n", args...) }
-
-func farewell() {
-	fmt.Print(`
-On a node of "hack/node up" the pods stay until the next "make run". To look around there: hack/node shell,
-then mooring ps, mooring inspect POD, mooring watch. hack/node down ends the node.
-`)
+	return d.run(ctx)
 }

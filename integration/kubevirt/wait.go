@@ -10,7 +10,7 @@ import (
 )
 
 // patience is no measure of anything: a busy machine may take a while.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 // Eventually returns when done says true, and fails t if it does not.
 func Eventually(t testing.TB, what string, done func() bool) {

@@ -28,11 +28,17 @@ func Start(t testing.TB) Node {
 		t.Fatalf("starting the node: %v", err)
 	}
 	keepArtefacts(t, n)
-	return n
+	return bounded{n}
 }
 
 // Shared is the node that Start returns, for set-up that no test owns.
-func Shared() (Node, error) { return sharedNode() }
+func Shared() (Node, error) {
+	n, err := sharedNode()
+	if err != nil {
+		return nil, err
+	}
+	return bounded{n}, nil
+}
 
 // Main is for a TestMain: it runs the tests, ends the node if they booted one,
 // and returns the exit code. Without it the node ends with the test binary all

@@ -19,7 +19,7 @@ import (
 )
 
 // patience is no measure of anything: a busy machine may take a while.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // eventually returns when check says nil, and fails t with its last error if it does not.
 func eventually(t *testing.T, what string, check func() error) {

@@ -199,7 +199,7 @@ func (f fixture) awaitSetting(t *testing.T, p cri.Pod, name string, status agent
 
 // patience is for what takes moments on a machine of one's own: the node is
 // emulated, and may have to share the processors.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 // eventually polls until done, and fails when that takes too long.
 func eventually(t *testing.T, what string, done func() bool, last func() string) {

@@ -18,7 +18,7 @@ var ErrLost = errors.New("connection to the node lost")
 // DefaultKeepalive is generous: a node under TCG on a busy machine can stand
 // still for seconds.
 func DefaultKeepalive() Keepalive {
-	return Keepalive{Every: 5 * time.Second, Timeout: 30 * time.Second}
+	return Keepalive{Every: 5 * time.Second, Timeout: 2 * time.Minute}
 }
 
 // Keepalive says how often a node is asked whether it lives, and after how long
@@ -41,11 +41,11 @@ type Target struct {
 	Key     ssh.Signer
 	// Keepalive is DefaultKeepalive where zero.
 	Keepalive Keepalive
-	// ConnectTimeout bounds Connect: 30 seconds where zero.
+	// ConnectTimeout bounds Connect: 2 minutes where zero.
 	ConnectTimeout time.Duration
 }
 
-const connectTimeout = 30 * time.Second
+const connectTimeout = 2 * time.Minute
 
 // Connect returns a connection to the node at target. It fails when the node
 // does not answer in time, and with ctx's cause when ctx ends.

@@ -39,7 +39,7 @@ type VM struct {
 type Options struct {
 	CPUs      int // 2
 	MemoryMiB int // 6144; taken as the guest touches it
-	// Timeout bounds the boot: 2 minutes.
+	// Timeout bounds the boot: 10 minutes. A quiet machine needs 10 seconds under TCG.
 	Timeout time.Duration
 	// Accelerator skips the probe for KVM.
 	Accelerator Accelerator
@@ -51,7 +51,7 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	o.CPUs = defaulted(o.CPUs, 2)
 	o.MemoryMiB = defaulted(o.MemoryMiB, 6144)
-	o.Timeout = defaulted(o.Timeout, 2*time.Minute)
+	o.Timeout = defaulted(o.Timeout, 10*time.Minute)
 	o.Log = defaulted(o.Log, slog.New(slog.DiscardHandler))
 	return o
 }
@@ -143,7 +143,7 @@ func (v *VM) bootOnce(ctx context.Context, c Config, o Options) error {
 	if c.Port, err = freePort(); err != nil {
 		return err
 	}
-	o.Log.Info("booting the node", "accelerator", c.Accelerator.String(), "console", console.Name())
+	o.Log.Info("booting the node", "accelerator", c.Accelerator.String())
 	ready := make(chan string, 1)
 	v.process, err = start(c, c.args(), func(line string) {
 		if key, ok := channel.ParseReady(line); ok {

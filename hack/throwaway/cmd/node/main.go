@@ -5,13 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"github.com/mooring-vm/mooring/hack/plainlog"
 	"github.com/mooring-vm/mooring/hack/throwaway"
 	"github.com/mooring-vm/mooring/hack/throwaway/channel"
 	"github.com/mooring-vm/mooring/hack/throwaway/image"
@@ -64,7 +64,7 @@ func exitCode(err error) int {
 }
 
 func command() *cobra.Command {
-	o := throwaway.Options{Spec: image.SpecFromEnv(), Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+	o := throwaway.Options{Spec: image.SpecFromEnv(), Log: plainlog.New(os.Stderr, "hack/node")}
 	c := &cobra.Command{
 		Use:           "node",
 		Short:         "The throw-away node: a QEMU guest with containerd, NRI, libvirt and every capability",
