@@ -22,11 +22,15 @@ func readDoc(t *testing.T, name string) string {
 var textBlock = regexp.MustCompile("(?ms)^```text\n(.*?)^```$")
 
 func TestAnnotationsAreDocumented(t *testing.T) {
-	doc := readDoc(t, "reference/annotations.md")
-	words := append(api.CgroupFiles(),
+	inTable(t, readDoc(t, "reference/cgroup-files.md"), api.CgroupFiles()...)
+	inTable(t, readDoc(t, "reference/annotations.md"),
 		api.LauncherKey, api.SidecarKey, api.APIVersionKey, api.RequiresLockKey, api.ValueKey, api.GuestMemoryKey, api.DevicesKey, "<file>"+api.CgroupSuffix,
 		api.GracePeriodKey, api.WatchdogKey, api.DomainKey, api.VCPUsKey, api.ResizeMemoryKey, api.CPUQuotaKey, api.CPUSharesKey,
 		api.InjectSidecarKey, api.InjectPreStopKey, api.AddedKey, api.RenderedKey, api.APIVersion, api.Unlimited)
+}
+
+func inTable(t *testing.T, doc string, words ...string) {
+	t.Helper()
 	for _, word := range words {
 		if !regexp.MustCompile("(?m)^\\|.*`" + regexp.QuoteMeta(word) + "`").MatchString(doc) {
 			t.Errorf("no table has %s", word)

@@ -47,7 +47,7 @@ func TestCommandsInDocs(t *testing.T) {
 }
 
 func TestPolicyCommandsInDocs(t *testing.T) {
-	runCommandsIn(t, "reference/policy.md", 3, map[string]string{
+	runCommandsIn(t, "reference/policy-check.md", 3, map[string]string{
 		"policy.yaml": yamlBlock.FindStringSubmatch(readDoc(t, "docs", "reference", "policy.md"))[1],
 		"pod.yaml":    readDoc(t, "examples", "memory-lock.yaml"),
 	})
@@ -157,9 +157,9 @@ func documentedLaunchers() []agentapi.Launcher {
 // Every field of the JSON that scripts read is documented.
 func TestJSONInDocs(t *testing.T) {
 	for file, values := range map[string][]any{
-		"reference/policy.md":   {policycheck.Report{}, explain.Explanation{}},
-		"reference/doctor.md":   {doctor.Report{}},
-		"how-to/memory-lock.md": {memlockJSON{}},
+		"reference/policy-check.md": {policycheck.Report{}, explain.Explanation{}},
+		"reference/doctor.md":       {doctor.Report{}},
+		"how-to/memory-lock.md":     {memlockJSON{}},
 	} {
 		doc := readDoc(t, "docs", file)
 		for _, v := range values {

@@ -34,11 +34,14 @@ var lockLine = regexp.MustCompile(`^# memory lock: (\S+)\n`)
 
 // Every example is a pod that says in its first line what it may lock.
 func TestAnnotationExamples(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "docs", "reference", "annotations.md"))
-	if err != nil {
-		t.Fatal(err)
+	var blocks [][]string
+	for _, page := range []string{"annotations.md", "cgroup-files.md"} {
+		text, err := os.ReadFile(filepath.Join("..", "docs", "reference", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocks = append(blocks, yamlBlock.FindAllStringSubmatch(string(text), -1)...)
 	}
-	blocks := yamlBlock.FindAllStringSubmatch(string(text), -1)
 	if len(blocks) < 5 {
 		t.Fatalf("found %d examples", len(blocks))
 	}
