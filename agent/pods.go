@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 
-	"github.com/mooring-vm/mooring/agent/kube"
 	"github.com/mooring-vm/mooring/agent/podserver"
 	"github.com/mooring-vm/mooring/api/podapi"
 	"github.com/mooring-vm/mooring/api/policy"
@@ -30,7 +29,7 @@ func (a *Agent) makePods(context.Context) (err error) {
 		Headroom: headroomOf(a.policy),
 	}
 	if a.kube != nil {
-		a.pods.Desired = desired{a.kube.pods}
+		a.pods.Desired = a.kube.pods
 	}
 	if a.supervision != nil {
 		a.pods.Takes = a.supervision.Takes
@@ -41,15 +40,3 @@ func (a *Agent) makePods(context.Context) (err error) {
 
 // headroomOf is what is told of the policy's capacities.
 func headroomOf(p *policy.Policy) podapi.Headroom { return podapi.Headroom(p.Headroom) }
-
-// desired translates what Kubernetes says of pods.
-type desired struct{ pods *kube.PodCache }
-
-// Desired implements [podserver.Desired].
-func (d desired) Desired(uid string) (podserver.PodSpec, bool) {
-	found, ok := d.pods.Desired(uid)
-	return podserver.PodSpec(found), ok
-}
-
-// Synced implements [podserver.Desired].
-func (d desired) Synced() bool { return d.pods.Synced() }

@@ -107,7 +107,7 @@ func TestPodSocket(t *testing.T) {
 	if code, out, errOut := a.mooring("resize", "vms/vm", "--vcpus", "4", "--kubeconfig="); code != cli.ExitOK {
 		t.Errorf("mooring resize: %d %s%s", code, out, errOut)
 	}
-	if w, err := n.Wanted(t.Context()); w.VCPUs != 4 || w.Limits.Memory != 2<<30 || err != nil {
+	if w, err := n.Desired(t.Context()); w.VCPUs != 4 || w.Limits.Memory != 2<<30 || err != nil {
 		t.Errorf("wanted: %+v, %v", w, err)
 	}
 	if err := n.Report(t.Context(), podapi.Report{State: podapi.StateDone}); err != nil {
@@ -140,7 +140,7 @@ func TestPodSocketAgain(t *testing.T) {
 	}
 	b := start(t, config)
 	eventually(t, "an answer of the next agent", func() bool {
-		_, err := b.client(t, "uid-vm").Wanted(t.Context())
+		_, err := b.client(t, "uid-vm").Desired(t.Context())
 		refused, ok := errors.AsType[*agent.RefusedError](err)
 		return ok && (refused.Code == podapi.CodeNoVM || refused.Code == podapi.CodeStarting)
 	})

@@ -18,15 +18,15 @@ var fields = sync.OnceValue(func() []field {
 	return []field{
 		{RequiresLockKey, pointer(parseBool, func(r *Request) **bool { return &r.RequiresLock })},
 		{ValueKey, pointer(ParseLockable, func(r *Request) **Lockable { return &r.Value })},
-		{GuestMemoryKey, pointer(parsePositiveBytes, func(r *Request) **int64 { return &r.GuestMemory })},
+		{GuestMemoryKey, pointer(parsePositiveBytes[int64], func(r *Request) **int64 { return &r.GuestMemory })},
 		{DevicesKey, value(ParseDevices, func(r *Request) *Devices { return &r.Devices })},
 		{GracePeriodKey, pointer(parseDuration, func(r *Request) **time.Duration { return &r.GracePeriod })},
 		{WatchdogKey, pointer(parseDuration, func(r *Request) **time.Duration { return &r.Watchdog })},
 		{DomainKey, value(parseDomain, func(r *Request) *string { return &r.Domain })},
-		{VCPUsKey, pointer(parseVCPUs, func(r *Request) **int { return &r.VCPUs })},
-		{ResizeMemoryKey, pointer(parsePositiveBytes, func(r *Request) **int64 { return &r.Memory })},
-		{CPUQuotaKey, pointer(ParseCPUQuota, func(r *Request) **CPUQuota { return &r.CPUQuota })},
-		{CPUSharesKey, pointer(parseCPUShares, func(r *Request) **int { return &r.CPUShares })},
+		{VCPUsKey, value(parseVCPUs, func(r *Request) *int { return &r.Size.VCPUs })},
+		{ResizeMemoryKey, value(parsePositiveBytes[Bytes], func(r *Request) *Bytes { return &r.Size.Memory })},
+		{CPUQuotaKey, value(ParseCPUQuota, func(r *Request) *CPUQuota { return &r.Size.CPUQuota })},
+		{CPUSharesKey, value(parseCPUShares, func(r *Request) *int { return &r.Size.CPUShares })},
 	}
 })
 

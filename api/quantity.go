@@ -50,10 +50,10 @@ func ParseBytes(s string) (Bytes, error) {
 }
 
 // parsePositiveBytes is ParseBytes for amounts of which zero makes no sense.
-func parsePositiveBytes(s string) (int64, error) {
+func parsePositiveBytes[T ~int64](s string) (T, error) {
 	b, err := ParseBytes(s)
 	if err == nil && b == 0 {
 		err = invalid(s, "zero makes no sense here: %s", wantQuantity)
 	}
-	return int64(b), err
+	return T(b), err
 }

@@ -22,10 +22,7 @@ type Request struct {
 	Watchdog    *time.Duration // whole seconds, > 0
 	Domain      string         // libvirt UUID or name
 
-	VCPUs     *int      // > 0
-	Memory    *int64    // bytes, > 0; desired size of the VM
-	CPUQuota  *CPUQuota // desired CPU bandwidth
-	CPUShares *int      // > 0; desired weight against others, as cgroup v2's cpu.weight has it
+	Size Size // desired size of the VM
 }
 
 // CgroupSetting is the wish to have Value in the cgroup v2 file named File of

@@ -3,7 +3,6 @@ package api
 import (
 	"errors"
 	"maps"
-	"strconv"
 	"strings"
 	"testing"
 	"unicode"
@@ -86,10 +85,7 @@ func canonical(r Request) map[string]string {
 	set(GracePeriodKey, r.GracePeriod != nil, func() string { return r.GracePeriod.String() })
 	set(WatchdogKey, r.Watchdog != nil, func() string { return r.Watchdog.String() })
 	set(DomainKey, r.Domain != "", func() string { return r.Domain })
-	set(VCPUsKey, r.VCPUs != nil, func() string { return strconv.Itoa(*r.VCPUs) })
-	set(ResizeMemoryKey, r.Memory != nil, func() string { return Bytes(*r.Memory).String() })
-	set(CPUQuotaKey, r.CPUQuota != nil, func() string { return r.CPUQuota.String() })
-	set(CPUSharesKey, r.CPUShares != nil, func() string { return strconv.Itoa(*r.CPUShares) })
+	maps.Copy(a, r.Size.Annotations())
 	for _, s := range r.Cgroup {
 		a[s.File+CgroupSuffix] = s.Value
 	}

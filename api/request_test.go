@@ -11,7 +11,7 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	yes, four, shares, gib, minute := true, 4, 200, int64(1<<30), time.Minute
+	yes, gib, minute := true, int64(1<<30), time.Minute
 	for name, c := range map[string]struct {
 		annotations map[string]string
 		want        Request
@@ -25,14 +25,15 @@ func TestParse(t *testing.T) {
 			"memory.high.cgroup.mooring.dev": "9Gi", "hugetlb.2MB.max.cgroup.mooring.dev": "2Mi", "io.weight.cgroup.mooring.dev": "50",
 		}, Request{
 			RequiresLock: &yes, Value: &Lockable{Bytes: gib}, GuestMemory: &gib, Devices: Devices{VFIO: 2, IOMMU: true},
-			GracePeriod: &minute, Watchdog: &minute, Domain: "vm-1", VCPUs: &four, Memory: &gib, CPUQuota: &CPUQuota{Percent: 150}, CPUShares: &shares,
+			GracePeriod: &minute, Watchdog: &minute, Domain: "vm-1",
+			Size:   Size{VCPUs: 4, Memory: 1 << 30, CPUQuota: CPUQuota{Percent: 150}, CPUShares: 200},
 			Cgroup: []CgroupSetting{{"hugetlb.2MB.max", "2097152"}, {"io.weight", "default 50"}, {"memory.high", "9663676416"}},
 		}},
 		"container before pod before bare": {map[string]string{
 			ValueKey: "1Ki", ValueKey + "/pod": "2Ki", ValueKey + "/container.compute": "1Gi",
 			VCPUsKey: "2", VCPUsKey + "/pod": "4",
 			"pids.max.cgroup.mooring.dev": "1", "pids.max.cgroup.mooring.dev/pod": "2", "pids.max.cgroup.mooring.dev/container.compute": "3",
-		}, Request{Value: &Lockable{Bytes: gib}, VCPUs: &four, Cgroup: []CgroupSetting{{"pids.max", "3"}}}},
+		}, Request{Value: &Lockable{Bytes: gib}, Size: Size{VCPUs: 4}, Cgroup: []CgroupSetting{{"pids.max", "3"}}}},
 		"values of other containers do not matter": {map[string]string{
 			ValueKey + "/container.sidecar": "garbage", "memory.high.cgroup.mooring.dev/container.sidecar": "-1", DevicesKey + "/pod": "vfio=1",
 		}, Request{Devices: Devices{VFIO: 1}}},

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/podapi"
 )
@@ -19,7 +20,7 @@ type testLeases struct {
 	mu        sync.Mutex
 	launchers []agentapi.Launcher
 	err       error
-	report    func(size podapi.Size, dryRun bool) podapi.Report // what a pod tells that is asked
+	report    func(size api.Size, dryRun bool) podapi.Report // what a pod tells that is asked
 }
 
 func (l *testLeases) Launchers() []agentapi.Launcher {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
-	"github.com/mooring-vm/mooring/api/podapi"
 )
 
 // resizeFlags is what a resize is asked for with.
@@ -42,7 +41,7 @@ func (p *Program) resizeCommand() *cobra.Command {
 			"this node, and else the pod's Events, which tell the plan when it begins, and all steps when\n" +
 			"it ends; for that it takes the verb \"get\" for pods, and \"list\" and \"watch\" for events. The\n" +
 			"Event that it waits for is one of a generation that no Event told of before the patch, and\n" +
-			"says in its annotation " + agentapi.WantedKey + " that the pod asked for just what the\n" +
+			"says in its annotation " + agentapi.DesiredKey + " that the pod asked for just what the\n" +
 			"flags ask for: for what they leave out it may be anything.\n\n" +
 			"Without Kubernetes the agent of this node is asked. It takes the place of what was asked\n" +
 			"before; what is left out is let be, or follows the limits if the sidecar is to. POD is as for\n" +
@@ -98,11 +97,11 @@ func (f resizeFlags) request(cmd *cobra.Command) (agentapi.ResizeRequest, error)
 	case f.timeout <= 0:
 		return agentapi.ResizeRequest{}, usage("--timeout %s: want more than 0", f.timeout)
 	}
-	wish, err := api.Parse(annotations, "")
+	size, err := api.ParseSize(annotations, "")
 	if err != nil {
 		return agentapi.ResizeRequest{}, usage("%s: %w", cmd.CommandPath(), err)
 	}
-	return agentapi.ResizeRequest{Size: podapi.SizeOf(wish), DryRun: f.dryRun}, nil
+	return agentapi.ResizeRequest{Size: size, DryRun: f.dryRun}, nil
 }
 
 // resize asks for a size, and shows what the pod tells of it where that is wanted.
@@ -149,16 +148,16 @@ func (p *Program) missingSidecar(found []agentapi.Launcher, flags resizeFlags) e
 	return err
 }
 
-func sizeText(s podapi.Size) string {
+func sizeText(s api.Size) string {
 	var all []string
 	if s.VCPUs != 0 {
 		all = append(all, fmt.Sprintf("%d vCPUs", s.VCPUs))
 	}
 	if s.Memory != 0 {
-		all = append(all, api.Bytes(s.Memory).String()+" of memory")
+		all = append(all, s.Memory.String()+" of memory")
 	}
-	if s.CPUQuota != "" {
-		all = append(all, "CPU quota "+s.CPUQuota)
+	if s.CPUQuota != (api.CPUQuota{}) {
+		all = append(all, "CPU quota "+s.CPUQuota.String())
 	}
 	if s.CPUShares != 0 {
 		all = append(all, fmt.Sprintf("%d CPU shares", s.CPUShares))

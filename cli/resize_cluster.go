@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
-	"github.com/mooring-vm/mooring/api/podapi"
 )
 
 // fieldManager is who the API server says has set the annotations.
@@ -27,7 +25,7 @@ func (p *Program) resizeInCluster(ctx context.Context, c *cluster, text string, 
 	if err != nil {
 		return err
 	}
-	asked := annotationsOf(request.Size)
+	asked := request.Size.Annotations()
 	w := waiter{Program: p, cluster: c, namespace: namespace, name: name, size: request.Size, flags: flags}
 	if flags.wait {
 		if err := w.begin(ctx, asked); err != nil {
@@ -50,24 +48,6 @@ func (p *Program) resizeInCluster(ctx context.Context, c *cluster, text string, 
 		return w.wait(ctx, ref)
 	}
 	return nil
-}
-
-// annotationsOf are those that ask for a size.
-func annotationsOf(s podapi.Size) map[string]string {
-	all := map[string]string{}
-	if s.VCPUs != 0 {
-		all[api.VCPUsKey] = strconv.Itoa(s.VCPUs)
-	}
-	if s.Memory != 0 {
-		all[api.ResizeMemoryKey] = api.Bytes(s.Memory).String()
-	}
-	if s.CPUQuota != "" {
-		all[api.CPUQuotaKey] = s.CPUQuota
-	}
-	if s.CPUShares != 0 {
-		all[api.CPUSharesKey] = strconv.Itoa(s.CPUShares)
-	}
-	return all
 }
 
 // annotate sets annotations of a pod, and nothing else, whatever else becomes of the pod
@@ -122,11 +102,11 @@ func (p *Program) planOnNode(ctx context.Context, pod *corev1.Pod, ref agentapi.
 	}
 	bounded, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	wish, err := api.Parse(podapi.SizeAnnotations(pod.Annotations), l.Container.Name)
+	size, err := api.ParseSize(pod.Annotations, l.Container.Name)
 	if err != nil {
 		return fmt.Errorf("pod %s/%s: %w", ref.Namespace, ref.Name, err)
 	}
-	request.Size = podapi.SizeOf(wish) // with what the pod asks for besides
+	request.Size = size // also the dimensions that no flag sets
 	answer, err := p.client().Resize(bounded, ref.Namespace, ref.Name, request)
 	if err != nil {
 		return err
@@ -157,10 +137,10 @@ func (p *Program) launcherHere(ctx context.Context, pod agentapi.PodRef) (agenta
 }
 
 // flagsText are the flags that ask for a size.
-func flagsText(s podapi.Size) string {
+func flagsText(s api.Size) string {
 	var text strings.Builder
 	names := map[string]string{api.VCPUsKey: "vcpus", api.ResizeMemoryKey: "memory", api.CPUQuotaKey: "cpu-quota", api.CPUSharesKey: "cpu-shares"}
-	all := annotationsOf(s)
+	all := s.Annotations()
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		fmt.Fprintf(&text, " --%s %s", names[key], all[key])
 	}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/podapi"
 )
@@ -175,7 +176,7 @@ func TestResizeOfAPodThatIsHere(t *testing.T) {
 	}{
 		"dry run": {"--vcpus 4 --dry-run", func(s *apiServer, a *agent) {
 			s.pod.Annotations = map[string]string{"vcpus.resize.mooring.dev": "4", "cpu-quota.resize.mooring.dev": "150%", "cpu-shares.resize.mooring.dev": "200"}
-			a.leases.report = func(size podapi.Size, _ bool) podapi.Report {
+			a.leases.report = func(size api.Size, _ bool) podapi.Report {
 				return podapi.Report{Generation: 7, DryRun: true, State: podapi.StatePlanned, Plan: []string{sizeText(size)}}
 			}
 		}, result{ExitOK, "vms/vfio: could be annotated with 4 vCPUs\nplan  1  4 vCPUs, CPU quota 150%, 200 CPU shares\n", ""}},

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/podapi"
 )
@@ -40,8 +41,8 @@ func generationOf(e *corev1.Event) (generation uint64, ok bool) {
 
 // aboutOf is what the resize was asked for that an Event is about. ok is false where the
 // agent did not know, or is older.
-func aboutOf(e *corev1.Event) (about agentapi.WantedSize, ok bool) {
-	err := json.Unmarshal([]byte(e.Annotations[agentapi.WantedKey]), &about)
+func aboutOf(e *corev1.Event) (about agentapi.DesiredSize, ok bool) {
+	err := json.Unmarshal([]byte(e.Annotations[agentapi.DesiredKey]), &about)
 	return about, err == nil
 }
 
@@ -92,18 +93,18 @@ func (w *waiter) isNews(e *corev1.Event) bool {
 func (w *waiter) concerns(e *corev1.Event) bool {
 	reason := agentapi.Reason(e.Reason)
 	if about, ok := aboutOf(e); ok {
-		return covers(about.Size, w.size) || reason == agentapi.ReasonResizeFailed && about.Size == (podapi.Size{})
+		return covers(about.Size, w.size) || reason == agentapi.ReasonResizeFailed && about.Size == (api.Size{})
 	}
 	if reason != agentapi.ReasonResizeDone {
 		return true
 	}
-	return w.size.CPUQuota == "" && w.size.CPUShares == 0 &&
+	return w.size.CPUQuota == (api.CPUQuota{}) && w.size.CPUShares == 0 &&
 		(w.size.Memory == 0 || strings.Contains(e.Message, ": "+podapi.Amount(w.size.Memory).String()+", ")) &&
 		(w.size.VCPUs == 0 || strings.Contains(e.Message, fmt.Sprintf(", %d vCPUs", w.size.VCPUs)))
 }
 
 // covers reports whether a size has all that is asked for.
-func covers(size, asked podapi.Size) bool {
+func covers(size, asked api.Size) bool {
 	return (asked.VCPUs == 0 || asked.VCPUs == size.VCPUs) && (asked.Memory == 0 || asked.Memory == size.Memory) &&
-		(asked.CPUQuota == "" || asked.CPUQuota == size.CPUQuota) && (asked.CPUShares == 0 || asked.CPUShares == size.CPUShares)
+		(asked.CPUQuota == (api.CPUQuota{}) || asked.CPUQuota == size.CPUQuota) && (asked.CPUShares == 0 || asked.CPUShares == size.CPUShares)
 }

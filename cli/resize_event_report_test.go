@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/podapi"
 )
@@ -17,9 +18,9 @@ import (
 const elsewhere = "no agent here has the pod: what follows is what its Events tell: the plan when it begins, and all steps when it ends\n"
 
 // reports is an Event with what the pod had said.
-func reports(t *testing.T, name string, size podapi.Size, r podapi.Report) corev1.Event {
+func reports(t *testing.T, name string, size api.Size, r podapi.Report) corev1.Event {
 	t.Helper()
-	e := tells(name, reasonOf(r.State), "in words", &agentapi.WantedSize{Generation: r.Generation, Size: size})
+	e := tells(name, reasonOf(r.State), "in words", &agentapi.DesiredSize{Generation: r.Generation, Size: size})
 	text, err := json.Marshal(r)
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +45,7 @@ func unconfirmed() podapi.Report {
 // rest the words.
 func TestWaitShowsReports(t *testing.T) {
 	const annotated, words = "vms/vfio: annotated with 4 vCPUs\n", "  in words\n"
-	four, five := podapi.Size{VCPUs: 4}, podapi.Size{VCPUs: 5}
+	four, five := api.Size{VCPUs: 4}, api.Size{VCPUs: 5}
 	start, done := reports(t, "a", four, begun()), reports(t, "b", four, resized())
 	at := now.Local().Format("15:04:05") + "  "
 	older := begun()
@@ -64,7 +65,7 @@ func TestWaitShowsReports(t *testing.T) {
 			ExitFailure, annotated + plan + steps + ": not confirmed\n11:59:51     0.00s  set 2 vCPUs (taken back)\nnote: the balloon is empty\n",
 			elsewhere + "error: the pod says that its VM could not be resized (Failed): the guest does not answer\n",
 		}},
-		"nothing can be read": {[]corev1.Event{reports(t, "b", podapi.Size{}, podapi.Report{Generation: 7, State: podapi.StateRefused, Error: "no number"})}, result{
+		"nothing can be read": {[]corev1.Event{reports(t, "b", api.Size{}, podapi.Report{Generation: 7, State: podapi.StateRefused, Error: "no number"})}, result{
 			ExitFailure, annotated, elsewhere + "error: the pod says that its VM could not be resized (Refused): no number\n",
 		}},
 		"of another size":   {[]corev1.Event{reports(t, "c", five, older), done}, result{ExitOK, strings.Replace(whole, plan, at+"ResizeStarted"+words+plan, 1), elsewhere}},
@@ -83,7 +84,7 @@ func TestWaitShowsReports(t *testing.T) {
 
 // What no agent writes is not shown: there are the words.
 func TestWaitDistrustsReports(t *testing.T) {
-	four := podapi.Size{VCPUs: 4}
+	four := api.Size{VCPUs: 4}
 	good := reports(t, "a", four, resized()).Annotations[agentapi.ReportKey]
 	with := func(old, by string) string { return strings.Replace(good, old, by, 1) }
 	if _, ok := reportOf(&corev1.Event{Reason: "ResizeDone", ObjectMeta: reports(t, "a", four, resized()).ObjectMeta}); !ok {
@@ -130,12 +131,12 @@ func TestWaitDistrustsReports(t *testing.T) {
 // The answer to a dry run is no end of a resize.
 func TestWaitDistrustsADryRun(t *testing.T) {
 	r := unconfirmed()
-	e := reports(t, "a", podapi.Size{VCPUs: 4}, r)
+	e := reports(t, "a", api.Size{VCPUs: 4}, r)
 	if got, ok := reportOf(&e); !ok || got.State != r.State {
 		t.Errorf("read %+v, %t", got, ok)
 	}
 	r.DryRun = true
-	e = reports(t, "a", podapi.Size{VCPUs: 4}, r)
+	e = reports(t, "a", api.Size{VCPUs: 4}, r)
 	if got, ok := reportOf(&e); ok {
 		t.Errorf("read %+v, want nothing", got)
 	}
@@ -144,7 +145,7 @@ func TestWaitDistrustsADryRun(t *testing.T) {
 // The annotations of Events are documented.
 func TestEventAnnotationsInDocs(t *testing.T) {
 	doc := readDoc(t, "docs", "how-to", "resize.md")
-	for _, key := range []string{agentapi.WantedKey, agentapi.ReportKey} {
+	for _, key := range []string{agentapi.DesiredKey, agentapi.ReportKey} {
 		if !strings.Contains(doc, "`"+key+"`") {
 			t.Errorf("docs/how-to/resize.md does not tell of %s", key)
 		}
@@ -155,11 +156,11 @@ func TestEventAnnotationsInDocs(t *testing.T) {
 // of something newer when it told it.
 func TestNewsByTheReport(t *testing.T) {
 	var w waiter
-	begun := reports(t, "a", podapi.Size{VCPUs: 4}, podapi.Report{Generation: 7, State: podapi.StateResizing})
+	begun := reports(t, "a", api.Size{VCPUs: 4}, podapi.Report{Generation: 7, State: podapi.StateResizing})
 	w.before.note(&begun)
 	for generation, want := range map[uint64]bool{7: false, 8: true} {
-		failed := reports(t, "b", podapi.Size{}, podapi.Report{Generation: generation, State: podapi.StateFailed, Error: "no"})
-		delete(failed.Annotations, agentapi.WantedKey)
+		failed := reports(t, "b", api.Size{}, podapi.Report{Generation: generation, State: podapi.StateFailed, Error: "no"})
+		delete(failed.Annotations, agentapi.DesiredKey)
 		if got := w.isNews(&failed); got != want {
 			t.Errorf("generation %d after 7: news %t, want %t", generation, got, want)
 		}

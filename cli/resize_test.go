@@ -6,12 +6,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/podapi"
 )
 
 // Ask notes nothing but the generation, and has the launcher report what it is to.
-func (l *testLeases) Ask(namespace, pod string, size podapi.Size, dryRun bool) ([]agentapi.ResizedPod, error) {
+func (l *testLeases) Ask(namespace, pod string, size api.Size, dryRun bool) ([]agentapi.ResizedPod, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err != nil {
@@ -96,7 +97,7 @@ func TestResize(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := startAgent(t, vfio("vms"))
-			a.leases.report = func(podapi.Size, bool) podapi.Report { return c.report }
+			a.leases.report = func(api.Size, bool) podapi.Report { return c.report }
 			if got := run(t.Context(), t, a.socket, append([]string{"resize", "vms/vfio"}, c.args...)...); got != c.want {
 				t.Errorf("got %+v, want %+v", got, c.want)
 			}
@@ -106,7 +107,7 @@ func TestResize(t *testing.T) {
 
 func TestInspectShowsResize(t *testing.T) {
 	a := startAgent(t, vfio("vms"))
-	a.leases.report = func(podapi.Size, bool) podapi.Report { return failed(podapi.StateFailed) }
+	a.leases.report = func(api.Size, bool) podapi.Report { return failed(podapi.StateFailed) }
 	run(t.Context(), t, a.socket, "resize", "vfio", "--vcpus", "4")
 	goldens(t, a, map[string][]string{"inspect-resize": {"inspect", "vfio"}})
 }

@@ -18,7 +18,6 @@ import (
 
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
-	"github.com/mooring-vm/mooring/api/podapi"
 )
 
 // waiter follows a resize that was asked for by patching the pod.
@@ -26,7 +25,7 @@ type waiter struct {
 	*Program
 	cluster         *cluster
 	namespace, name string
-	size            podapi.Size
+	size            api.Size
 	flags           resizeFlags
 
 	uid     string
@@ -50,8 +49,8 @@ func (w *waiter) begin(ctx context.Context, asked map[string]string) error {
 	for key, value := range asked {
 		w.same = w.same && pod.Annotations[key] == value
 	}
-	if wish, err := api.Parse(podapi.SizeAnnotations(pod.Annotations), ""); err == nil {
-		w.same = w.same || covers(podapi.SizeOf(wish), w.size) // in other words
+	if size, err := api.ParseSize(pod.Annotations, ""); err == nil {
+		w.same = w.same || covers(size, w.size) // in other words
 	}
 	ref := agentapi.PodRef{Namespace: pod.Namespace, Name: pod.Name, UID: w.uid}
 	if l, here := w.launcherHere(ctx, ref); here {

@@ -24,7 +24,7 @@ import (
 	shimagent "github.com/mooring-vm/mooring/shim/agent"
 	"github.com/mooring-vm/mooring/shim/coordinator"
 	"github.com/mooring-vm/mooring/shim/resize"
-	"github.com/mooring-vm/mooring/shim/resize/wanted"
+	"github.com/mooring-vm/mooring/shim/resize/target"
 	"github.com/mooring-vm/mooring/shim/virt"
 	"github.com/mooring-vm/mooring/shim/virt/virttest"
 )
@@ -121,7 +121,7 @@ func (w *whole) startShim(t *testing.T, socket string) {
 	})
 	w.Domain = hypervisor.First()
 	c, err := coordinator.New(coordinator.Config{
-		Connection: hypervisor, Agent: shimagent.New(socket), Journal: &paper{}, Overhead: wanted.Fixed(gi), Policy: resize.Policy{Shrink: true},
+		Connection: hypervisor, Agent: shimagent.New(socket), Journal: &paper{}, Overhead: target.Fixed(gi), Policy: resize.Policy{Shrink: true},
 	})
 	if err != nil {
 		t.Fatal(err)

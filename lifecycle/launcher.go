@@ -43,10 +43,13 @@ type Launcher struct {
 	// Live is what its VM process has got by a resize; nil: nothing.
 	Live *Live
 
-	// Limits are those that the runtime was asked for last, and SizeAnnotations those
-	// of the pod that say what size its VM is to have.
-	Limits          ContainerLimits
-	SizeAnnotations map[string]string
+	// Limits are those of the latest request to the runtime.
+	Limits ContainerLimits
+
+	// Size is the VM size in the annotations that the pod was created with. SizeError says why
+	// they could not be read; Size is empty then.
+	Size      api.Size
+	SizeError string
 
 	// Domain is the domain of the node's libvirt that the launcher may bind, as
 	// it declared it, a UUID in the usual form. Empty when it declared none, or

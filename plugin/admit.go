@@ -6,10 +6,11 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/mooring-vm/mooring/api"
+
 	nri "github.com/containerd/nri/pkg/api"
 
 	"github.com/mooring-vm/mooring/api/agentapi"
-	"github.com/mooring-vm/mooring/api/podapi"
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/decide"
 	"github.com/mooring-vm/mooring/lifecycle"
@@ -101,12 +102,15 @@ func launcher(pod *nri.PodSandbox, ctr *nri.Container, d decide.Decision, state 
 		SandboxID: pod.GetId(),
 		Limits:    limitsOf(ctr.GetLinux().GetResources(), lifecycle.ContainerLimits{}),
 
-		SizeAnnotations: podapi.SizeAnnotations(pod.GetAnnotations()),
-		Demand:          d.Demand,
-		Undecided:       d.Undecided,
-		Domain:          d.Domain,
-		GracePeriod:     d.GracePeriod,
-		Watchdog:        d.Watchdog,
+		Demand:      d.Demand,
+		Undecided:   d.Undecided,
+		Domain:      d.Domain,
+		GracePeriod: d.GracePeriod,
+		Watchdog:    d.Watchdog,
+	}
+	size, err := api.ParseSize(pod.GetAnnotations(), ctr.GetName())
+	if l.Size = size; err != nil {
+		l.SizeError = err.Error()
 	}
 	if d.Refusal != nil {
 		l.Refusal = d.Refusal.Message

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"net/http"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/podapi"
 )
@@ -14,7 +15,7 @@ const maxResizeRequest = 4 << 10
 type Sizes interface {
 	// Ask sets what the VM of a pod is to become, or what a dry run is to be made for,
 	// and returns the pods that are meant.
-	Ask(namespace, name string, size podapi.Size, dryRun bool) ([]agentapi.ResizedPod, error)
+	Ask(namespace, name string, size api.Size, dryRun bool) ([]agentapi.ResizedPod, error)
 }
 
 func (s *Server) resize(w http.ResponseWriter, r *http.Request) {

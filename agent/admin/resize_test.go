@@ -9,18 +9,18 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
-	"github.com/mooring-vm/mooring/api/podapi"
 )
 
 // sizes answers as a test wants, and notes what it was asked.
 type sizes struct {
 	pods  []agentapi.ResizedPod
 	err   error
-	asked []podapi.Size
+	asked []api.Size
 }
 
-func (s *sizes) Ask(_, _ string, size podapi.Size, _ bool) ([]agentapi.ResizedPod, error) {
+func (s *sizes) Ask(_, _ string, size api.Size, _ bool) ([]agentapi.ResizedPod, error) {
 	s.asked = append(s.asked, size)
 	return s.pods, s.err
 }
@@ -30,13 +30,13 @@ func TestResize(t *testing.T) {
 	asked := &sizes{pods: []agentapi.ResizedPod{{UID: "1", Generation: 7}}}
 	server.Sizes = asked
 	client, _ := startServer(t, server)
-	size := podapi.Size{VCPUs: 4, Memory: 4 << 30, CPUQuota: "150%", CPUShares: 200}
+	size := api.Size{VCPUs: 4, Memory: 4 << 30, CPUQuota: api.CPUQuota{Percent: 150}, CPUShares: 200}
 	answer, err := client.Resize(t.Context(), "ns", "vm", agentapi.ResizeRequest{Size: size, DryRun: true})
 	want := agentapi.ResizeAnswer{Pods: asked.pods, Size: size, DryRun: true}
 	if diff := cmp.Diff(want, answer); diff != "" || err != nil {
 		t.Errorf("%v (-want +got)\n%s", err, diff)
 	}
-	if diff := cmp.Diff([]podapi.Size{size}, asked.asked); diff != "" {
+	if diff := cmp.Diff([]api.Size{size}, asked.asked); diff != "" {
 		t.Errorf("asked for (-want +got)\n%s", diff)
 	}
 	asked.pods = nil

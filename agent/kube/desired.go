@@ -13,28 +13,24 @@ import (
 // Launchers tells which pods run a VM, and in which of their containers. It is pure.
 type Launchers func(labels, annotations map[string]string) (container string, ok bool)
 
-// Desired is what a launcher pod is wanted to be, as its spec and annotations say now.
-type Desired struct {
-	// Limits are those of the launcher, and Pod those of the pod as a whole.
-	Limits, Pod podapi.Limits
-
-	// Annotations are those that concern the size of the VM.
-	Annotations map[string]string
-}
-
-// Desired returns what a launcher pod is wanted to be; false for another pod, and for
-// one that was not seen yet. The UID is the one that the container runtime knows. It
-// never blocks on I/O.
-func (c *PodCache) Desired(podUID string) (Desired, bool) {
+// Desired returns the desired state of the VM of a launcher pod, by the pod's current spec and
+// annotations: limits, and the size that the annotations ask for, for the named container. It is
+// false for other pods and for unknown ones. podUID is the UID that the container runtime knows.
+// It never blocks on I/O.
+func (c *PodCache) Desired(podUID, container string) (podapi.Desired, bool) {
 	pod, ok := c.find(podUID)
 	if !ok || c.launchers == nil {
-		return Desired{}, false
+		return podapi.Desired{}, false
 	}
 	name, ok := c.launchers(pod.Labels, pod.Annotations)
 	if !ok {
-		return Desired{}, false
+		return podapi.Desired{}, false
 	}
-	d := Desired{Annotations: podapi.SizeAnnotations(pod.Annotations)}
+	d := podapi.Desired{Launcher: container}
+	var err error
+	if d.Size, err = api.ParseSize(pod.Annotations, container); err != nil {
+		d.Error = err.Error()
+	}
 	if pod.Spec.Resources != nil {
 		d.Pod = limitsOf(pod.Spec.Resources.Limits)
 	}

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -42,16 +43,16 @@ func annotated(_, annotations map[string]string) (string, bool) {
 func TestDesired(t *testing.T) {
 	client := fake.NewClientset(launcherPod(), pod("uid-2", "plain", "default"))
 	c := startCacheWith(t, client, annotated)
-	want := Desired{
-		Limits: podapi.Limits{Memory: 4 << 30, CPU: 1500}, Pod: podapi.Limits{Memory: 5 << 30, CPU: 2000},
-		Annotations: map[string]string{api.VCPUsKey: "4", api.CPUQuotaKey + "/container.compute": "150%"},
+	want := podapi.Desired{
+		Launcher: "compute", Limits: podapi.Limits{Memory: 4 << 30, CPU: 1500}, Pod: podapi.Limits{Memory: 5 << 30, CPU: 2000},
+		Size: api.Size{VCPUs: 4, CPUQuota: api.CPUQuota{Percent: 150}},
 	}
-	got, ok := c.Desired("uid-1")
+	got, ok := c.Desired("uid-1", "compute")
 	if diff := cmp.Diff(want, got); diff != "" || !ok {
 		t.Errorf("known: %t (-want +got)\n%s", ok, diff)
 	}
 	for _, uid := range []string{"uid-2", "unknown"} {
-		if got, ok := c.Desired(uid); ok {
+		if got, ok := c.Desired(uid, "compute"); ok {
 			t.Errorf("%s is wanted to be %+v", uid, got)
 		}
 	}
@@ -62,8 +63,19 @@ func TestDesired(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the change", func() bool {
-		d, _ := c.Desired("uid-1")
-		return d.Limits == podapi.Limits{Memory: 8 << 30, CPU: 4000} && d.Annotations[api.VCPUsKey] == "8"
+		d, _ := c.Desired("uid-1", "compute")
+		return d.Limits == podapi.Limits{Memory: 8 << 30, CPU: 4000} && d.VCPUs == 8
+	})
+	if d, ok := c.Desired("uid-1", "other"); !ok || d.CPUQuota != (api.CPUQuota{}) {
+		t.Errorf("%+v for another container, want nothing of compute's annotations", d)
+	}
+	changed.Annotations[api.VCPUsKey] = "lots"
+	if _, err := client.CoreV1().Pods(changed.Namespace).Update(t.Context(), changed, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the error", func() bool {
+		d, _ := c.Desired("uid-1", "compute")
+		return d.Size == api.Size{} && strings.Contains(d.Error, `vcpus.resize.mooring.dev: "lots": want a number`)
 	})
 }
 

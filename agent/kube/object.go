@@ -52,12 +52,12 @@ func eventObject(event agentapi.Event, node string, stamp int64) *eventsv1.Event
 
 // annotations are for programs; nil: there is nothing to tell them.
 func annotations(event agentapi.Event) map[string]string {
-	if event.Wanted == nil {
+	if event.Desired == nil {
 		return reportAnnotation(event)
 	}
 	all := map[string]string{}
-	if text, err := json.Marshal(event.Wanted); err == nil { // numbers and a string, which cannot fail
-		all[agentapi.WantedKey] = string(text)
+	if text, err := json.Marshal(event.Desired); err == nil { // numbers and a string, which cannot fail
+		all[agentapi.DesiredKey] = string(text)
 	}
 	maps.Copy(all, reportAnnotation(event))
 	return all

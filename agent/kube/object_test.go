@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/podapi"
 )
@@ -42,13 +43,13 @@ func TestEventObject(t *testing.T) {
 // Programs that read Events need not read their words.
 func TestEventObjectOfAResize(t *testing.T) {
 	event := refusal("resized")
-	event.Wanted = &agentapi.WantedSize{Generation: 7, Size: podapi.Size{VCPUs: 4, CPUQuota: "150%"}}
+	event.Desired = &agentapi.DesiredSize{Generation: 7, Size: api.Size{VCPUs: 4, CPUQuota: api.CPUQuota{Percent: 150}}}
 	want := map[string]string{"wanted.event.mooring.dev": `{"generation":7,"vcpus":4,"cpuQuota":"150%"}`}
 	if diff := cmp.Diff(want, eventObject(event, testNode, 1).Annotations); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
 	same := event
-	same.Wanted = &agentapi.WantedSize{Generation: 8, Size: event.Wanted.Size}
+	same.Desired = &agentapi.DesiredSize{Generation: 8, Size: event.Desired.Size}
 	if keyOf(event) == keyOf(same) {
 		t.Error("what is told of two resizes becomes one series")
 	}
@@ -63,7 +64,7 @@ func TestEventObjectWithAReport(t *testing.T) {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
 	both := event
-	both.Wanted, both.Report = &agentapi.WantedSize{Generation: 7}, &podapi.Report{Generation: 7, State: podapi.StateResizing}
+	both.Desired, both.Report = &agentapi.DesiredSize{Generation: 7}, &podapi.Report{Generation: 7, State: podapi.StateResizing}
 	want = map[string]string{"wanted.event.mooring.dev": `{"generation":7}`, "report.event.mooring.dev": `{"generation":7,"state":"Resizing"}`}
 	if diff := cmp.Diff(want, eventObject(both, testNode, 1).Annotations); diff != "" {
 		t.Errorf("both annotations (-want +got):\n%s", diff)

@@ -115,7 +115,7 @@ func TestASeriesHasTheLatestReport(t *testing.T) {
 		r.start(t)
 		report := func(plan string) {
 			e := refusal("failed")
-			e.Wanted, e.Report = &agentapi.WantedSize{Generation: 7}, &podapi.Report{Generation: 7, State: podapi.StateFailed, Plan: []string{plan}}
+			e.Desired, e.Report = &agentapi.DesiredSize{Generation: 7}, &podapi.Report{Generation: 7, State: podapi.StateFailed, Plan: []string{plan}}
 			r.Record(e)
 			synctest.Wait()
 		}

@@ -31,7 +31,7 @@ type seriesKey struct {
 	eventType agentapi.EventType
 	reason    agentapi.Reason
 	message   string
-	wanted    agentapi.WantedSize
+	desired   agentapi.DesiredSize
 }
 
 // series is one Event and the equal ones that followed it.
@@ -51,8 +51,8 @@ func keyOf(event agentapi.Event) seriesKey {
 		reason:    event.Reason,
 		message:   event.Message,
 	}
-	if event.Wanted != nil {
-		key.wanted = *event.Wanted
+	if event.Desired != nil {
+		key.desired = *event.Desired
 	}
 	return key
 }

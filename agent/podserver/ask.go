@@ -16,7 +16,7 @@ var ErrKubernetes = errors.New("this node has Kubernetes, where the pod's own li
 // dry run is to be made for, in place of the one before. It returns the pods that are
 // meant: those of that name whose launcher runs. The error is [ErrKubernetes] where there
 // is Kubernetes, and it is no dry run.
-func (n *Node) Ask(namespace, name string, size podapi.Size, dryRun bool) (pods []agentapi.ResizedPod, err error) {
+func (n *Node) Ask(namespace, name string, size api.Size, dryRun bool) (pods []agentapi.ResizedPod, err error) {
 	if n.Desired != nil && !dryRun {
 		return nil, fmt.Errorf("%w: with --kubeconfig they are set, or by `%s`", ErrKubernetes, annotate(namespace, name, size))
 	}
@@ -42,7 +42,7 @@ func (n *Node) Ask(namespace, name string, size podapi.Size, dryRun bool) (pods 
 }
 
 // ask returns the generation of what is wanted then. A dry run that is under way goes on.
-func (p *pod) ask(size podapi.Size) (generation uint64, err error) {
+func (p *pod) ask(size api.Size) (generation uint64, err error) {
 	p.node.asking.Lock()
 	defer p.node.asking.Unlock()
 	asked, _ := p.node.Store.Get(p.uid)
@@ -50,12 +50,12 @@ func (p *pod) ask(size podapi.Size) (generation uint64, err error) {
 	if err := p.node.Store.Put(p.uid, asked); err != nil {
 		return 0, err
 	}
-	wanted, err := p.Wanted()
+	wanted, err := p.Desired()
 	return wanted.Generation, err
 }
 
 // tryOut returns the generation of the dry run.
-func (p *pod) tryOut(size podapi.Size) (generation uint64, err error) {
+func (p *pod) tryOut(size api.Size) (generation uint64, err error) {
 	p.node.asking.Lock()
 	defer p.node.asking.Unlock()
 	asked, _ := p.node.Store.Get(p.uid)
@@ -68,19 +68,13 @@ func (p *pod) tryOut(size podapi.Size) (generation uint64, err error) {
 }
 
 // annotate is the command that asks a pod for a size.
-func annotate(namespace, name string, size podapi.Size) string {
+func annotate(namespace, name string, size api.Size) string {
 	command := fmt.Sprintf("kubectl -n %s annotate --overwrite pod %s", namespace, name)
-	if size.VCPUs != 0 {
-		command += fmt.Sprintf(" %s=%d", api.VCPUsKey, size.VCPUs)
-	}
-	if size.Memory != 0 {
-		command += fmt.Sprintf(" %s=%s", api.ResizeMemoryKey, api.Bytes(size.Memory))
-	}
-	if size.CPUQuota != "" {
-		command += fmt.Sprintf(" %s=%s", api.CPUQuotaKey, size.CPUQuota)
-	}
-	if size.CPUShares != 0 {
-		command += fmt.Sprintf(" %s=%d", api.CPUSharesKey, size.CPUShares)
+	annotations := size.Annotations()
+	for _, key := range []string{api.VCPUsKey, api.ResizeMemoryKey, api.CPUQuotaKey, api.CPUSharesKey} {
+		if value, ok := annotations[key]; ok {
+			command += fmt.Sprintf(" %s=%s", key, value)
+		}
 	}
 	return command
 }

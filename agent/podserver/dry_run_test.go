@@ -5,16 +5,17 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/podapi"
 	"github.com/mooring-vm/mooring/shim/agent"
 )
 
 // tryOut asks for a dry run, and returns its generation, as the pod is told it.
-func (r *rig) tryOut(t *testing.T, size podapi.Size) uint64 {
+func (r *rig) tryOut(t *testing.T, size api.Size) uint64 {
 	t.Helper()
 	pods, err := r.Ask("vms", "pod-a", size, true)
 	must(t, err)
-	w, err := r.Pod("a").Wanted()
+	w, err := r.Pod("a").Desired()
 	must(t, err)
 	if len(pods) != 1 || w.DryRun == nil || w.DryRun.Size != size || w.DryRun.Generation != pods[0].Generation {
 		t.Fatalf("asked of %+v, and the pod is told %+v", pods, w)
@@ -26,24 +27,24 @@ func (r *rig) tryOut(t *testing.T, size podapi.Size) uint64 {
 // stream tells of it.
 func TestTryOut(t *testing.T) {
 	r := newRig(t)
-	size := podapi.Size{VCPUs: 4}
+	size := api.Size{VCPUs: 4}
 	asked, err := r.Ask("vms", "pod-a", size, false)
 	must(t, err)
 	glance := r.Pod("a").Glance()
-	first := r.tryOut(t, podapi.Size{VCPUs: 8})
-	second := r.tryOut(t, podapi.Size{VCPUs: 8})
+	first := r.tryOut(t, api.Size{VCPUs: 8})
+	second := r.tryOut(t, api.Size{VCPUs: 8})
 	if second <= first || r.Pod("a").Glance().DryRun != second || glance.DryRun != 0 {
 		t.Errorf("dry runs %d and %d, glances %+v and %+v", first, second, glance, r.Pod("a").Glance())
 	}
-	if w, err := r.Pod("a").Wanted(); w.Size != size || w.Generation != asked[0].Generation || err != nil {
+	if w, err := r.Pod("a").Desired(); w.Size != size || w.Generation != asked[0].Generation || err != nil {
 		t.Errorf("%+v is wanted, %v: want what was before", w, err)
 	}
-	_, err = r.Ask("vms", "pod-a", podapi.Size{VCPUs: 2}, false)
+	_, err = r.Ask("vms", "pod-a", api.Size{VCPUs: 2}, false)
 	must(t, err)
-	if w, err := r.Pod("a").Wanted(); w.DryRun == nil || w.DryRun.Generation != second || err != nil {
+	if w, err := r.Pod("a").Desired(); w.DryRun == nil || w.DryRun.Generation != second || err != nil {
 		t.Errorf("%+v is wanted, %v: want the dry run still to be answered", w, err)
 	}
-	if third := r.tryOut(t, podapi.Size{VCPUs: 8}); third <= second {
+	if third := r.tryOut(t, api.Size{VCPUs: 8}); third <= second {
 		t.Errorf("dry runs %d and %d", second, third)
 	}
 }

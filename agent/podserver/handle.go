@@ -26,7 +26,7 @@ type Pod interface {
 	Need(podapi.Need) error
 	Hold(time.Duration) error                                        // 0 or less ends it
 	Lease(ctx context.Context, d time.Duration, reason string) error // likewise
-	Wanted() (podapi.Wanted, error)
+	Desired() (podapi.Desired, error)
 	Report(podapi.Report) error
 	Stop() (podapi.Stop, error)
 	Headroom() podapi.Headroom
@@ -88,7 +88,7 @@ func (h *handle) seen(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (h *handle) wanted(w http.ResponseWriter, _ *http.Request) {
-	wanted, err := h.pod.Wanted()
+	wanted, err := h.pod.Desired()
 	h.answer(w, wanted, err)
 }
 

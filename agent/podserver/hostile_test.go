@@ -181,7 +181,7 @@ func TestHostileRate(t *testing.T) {
 	defer client.CloseIdleConnections()
 	busy := 0
 	for range 200 {
-		response, err := client.Get("http://agent" + podapi.PathWanted)
+		response, err := client.Get("http://agent" + podapi.PathDesired)
 		must(t, err)
 		_, _ = io.Copy(io.Discard, response.Body)
 		response.Body.Close()

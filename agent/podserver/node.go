@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/podapi"
 	"github.com/mooring-vm/mooring/lifecycle"
@@ -62,18 +61,13 @@ type Node struct {
 
 // Desired knows what the pods of the node are wanted to be, from memory.
 type Desired interface {
-	// Desired returns false for a pod that is not known.
-	Desired(podUID string) (PodSpec, bool)
+	// Desired returns the limits of the pod, and the size that its annotations ask for, for the
+	// named container. It is false for an unknown pod.
+	Desired(podUID, container string) (podapi.Desired, bool)
 
 	// Synced reports whether all pods are known. Before that, one that is not known
 	// means nothing.
 	Synced() bool
-}
-
-// PodSpec is what a pod says of its launcher in Kubernetes.
-type PodSpec struct {
-	Limits, Pod podapi.Limits     // of the launcher and of the pod as a whole
-	Annotations map[string]string // those that concern its size
 }
 
 // Reports leaves reports where pods can read them: see [lifecycle.PodDirs].
@@ -100,11 +94,11 @@ type pod struct {
 	changes *rate.Limiter // of the memory lock, that the log tells of
 
 	mu      sync.Mutex
-	held    time.Time     // until when leases are kept from beginning
-	leasing int           // leases that are beginning
-	wanted  podapi.Wanted // as it was told last
-	state   podapi.State  // as it was reported last
-	told    uint64        // the latest generation that was reported
+	held    time.Time      // until when leases are kept from beginning
+	leasing int            // leases that are beginning
+	wanted  podapi.Desired // as it was told last
+	state   podapi.State   // as it was reported last
+	told    uint64         // the latest generation that was reported
 }
 
 var _ Pods = (*Node)(nil)
@@ -219,9 +213,3 @@ func (p *pod) acts() error {
 }
 
 func amount(l lifecycle.Limit) podapi.Amount { return podapi.Amount(l) }
-
-// parse reads the annotations that concern a size.
-func parse(annotations map[string]string, container string) (podapi.Size, error) {
-	request, err := api.Parse(annotations, container)
-	return podapi.SizeOf(request), err
-}

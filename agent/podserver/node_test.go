@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/podapi"
 	"github.com/mooring-vm/mooring/lifecycle"
 	"github.com/mooring-vm/mooring/shim/agent"
@@ -255,13 +256,13 @@ func testChanged(t *testing.T, r *rig, n *agent.Client) {
 	changed, err := n.Changed(ctx)
 	must(t, err)
 	await(t, changed)
-	first, err := n.Wanted(ctx)
+	first, err := n.Desired(ctx)
 	must(t, err)
 	r.kernel.Write(cgroupOf("a"), "memory.max", "5368709120\n")
 	await(t, changed)
 	r.registry.Update("ID-a", func(l *lifecycle.Launcher) { l.Limits.CPU = 4000 })
 	await(t, changed)
-	if next, err := n.Wanted(ctx); next.Generation <= first.Generation || err != nil {
+	if next, err := n.Desired(ctx); next.Generation <= first.Generation || err != nil {
 		t.Errorf("generation %d after %d, %v", next.Generation, first.Generation, err)
 	}
 	cancel()
@@ -303,24 +304,24 @@ func testStarting(t *testing.T, r *rig, n *agent.Client) {
 }
 
 func testWanted(t *testing.T, r *rig, n *agent.Client) {
-	first, err := n.Wanted(t.Context())
+	first, err := n.Desired(t.Context())
 	must(t, err)
-	want := podapi.Wanted{Generation: first.Generation, Launcher: "compute", Limits: podapi.Limits{Memory: int64(4 * gi), CPU: 2000}}
+	want := podapi.Desired{Generation: first.Generation, Launcher: "compute", Limits: podapi.Limits{Memory: int64(4 * gi), CPU: 2000}}
 	if diff := cmp.Diff(want, first); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	r.registry.Update("ID-a", func(l *lifecycle.Launcher) {
-		l.SizeAnnotations = map[string]string{"vcpus.resize.mooring.dev": "4", "cpu-quota.resize.mooring.dev": "150%", "cpu-shares.resize.mooring.dev": "200"}
+		l.Size = api.Size{VCPUs: 4, CPUQuota: api.CPUQuota{Percent: 150}, CPUShares: 200}
 	})
-	next, err := n.Wanted(t.Context())
+	next, err := n.Desired(t.Context())
 	must(t, err)
-	if want := (podapi.Size{VCPUs: 4, CPUQuota: "150%", CPUShares: 200}); next.Size != want || next.Generation <= first.Generation {
+	if want := (api.Size{VCPUs: 4, CPUQuota: api.CPUQuota{Percent: 150}, CPUShares: 200}); next.Size != want || next.Generation <= first.Generation {
 		t.Errorf("%+v, want %+v and a higher generation than %d", next, want, first.Generation)
 	}
 	r.registry.Update("ID-a", func(l *lifecycle.Launcher) {
-		l.SizeAnnotations = map[string]string{"vcpus.resize.mooring.dev": "lots"}
+		l.Size, l.SizeError = api.Size{}, "two\nlines"
 	})
-	if bad, err := n.Wanted(t.Context()); bad.Error == "" || bad.Size != (podapi.Size{}) || err != nil {
+	if bad, err := n.Desired(t.Context()); bad.Error != "two; lines" || bad.Size != (api.Size{}) || err != nil {
 		t.Errorf("%+v, %v, want an error that can be shown", bad, err)
 	}
 }

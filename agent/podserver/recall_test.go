@@ -68,10 +68,10 @@ func TestNeedOutlivesTheAgent(t *testing.T) {
 // It is no size that anybody asked for.
 func TestNeedAsksForNothing(t *testing.T) {
 	r := newRig(t)
-	before, err := r.Pod("a").Wanted()
+	before, err := r.Pod("a").Desired()
 	must(t, err)
 	must(t, agent.New(r.serve(t, "a")).Need(t.Context(), 3*gi))
-	if after, err := r.Pod("a").Wanted(); err != nil || after != before {
+	if after, err := r.Pod("a").Desired(); err != nil || after != before {
 		t.Errorf("wanted %+v, %v, want %+v as before", after, err, before)
 	}
 }

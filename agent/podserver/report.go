@@ -58,17 +58,17 @@ func (p *pod) tell(l lifecycle.Launcher, report podapi.Report) {
 		return
 	}
 	said := report.FitInto(agentapi.MaxEventReport)
-	event.Time, event.Pod, event.Container, event.Wanted, event.Report = time.Now(), l.Pod, l.Container, about, &said
+	event.Time, event.Pod, event.Container, event.Desired, event.Report = time.Now(), l.Pod, l.Container, about, &said
 	p.node.Recorder.Record(event)
 }
 
 // about is what was wanted with that generation; nil: it was told before the agent was
 // started again, or something else is wanted by now. It is called with mu locked.
-func (p *pod) about(generation uint64) *agentapi.WantedSize {
+func (p *pod) about(generation uint64) *agentapi.DesiredSize {
 	if generation == 0 || generation != p.wanted.Generation {
 		return nil
 	}
-	return &agentapi.WantedSize{Generation: generation, Size: p.wanted.Size}
+	return &agentapi.DesiredSize{Generation: generation, Size: p.wanted.Size}
 }
 
 // eventOf is what a report is worth telling; ok is false for nothing.

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mooring-vm/mooring/agent/podserver"
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/podapi"
 	"github.com/mooring-vm/mooring/lifecycle"
@@ -88,18 +89,18 @@ func TestReportOfAnotherGeneration(t *testing.T) {
 // What is told of the size that is wanted now says which that is, for programs.
 func TestReportIsAboutASize(t *testing.T) {
 	r := newRig(t)
-	size := podapi.Size{VCPUs: 4, CPUQuota: "150%", CPUShares: 200}
+	size := api.Size{VCPUs: 4, CPUQuota: api.CPUQuota{Percent: 150}, CPUShares: 200}
 	asked, err := r.Ask("vms", "pod-a", size, false)
 	must(t, err)
 	generation := asked[0].Generation
 	for _, g := range []uint64{generation - 1, generation, generation + 1} {
 		must(t, r.Pod("a").Report(podapi.Report{Generation: g, State: podapi.StateDone}))
 	}
-	var got []*agentapi.WantedSize
+	var got []*agentapi.DesiredSize
 	for _, e := range r.recorder.Events() {
-		got = append(got, e.Wanted)
+		got = append(got, e.Desired)
 	}
-	want := []*agentapi.WantedSize{nil, {Generation: generation, Size: size}, nil}
+	want := []*agentapi.DesiredSize{nil, {Generation: generation, Size: size}, nil}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
@@ -156,17 +157,17 @@ func TestReportFlood(t *testing.T) {
 // What is asked of the agent is wanted from then on, and by an agent that comes later.
 func TestAsk(t *testing.T) {
 	r := newRig(t)
-	before, err := r.Pod("a").Wanted()
+	before, err := r.Pod("a").Desired()
 	must(t, err)
-	size := podapi.Size{VCPUs: 4, Memory: int64(4 * gi), CPUQuota: "150%", CPUShares: 200}
+	size := api.Size{VCPUs: 4, Memory: 4 << 30, CPUQuota: api.CPUQuota{Percent: 150}, CPUShares: 200}
 	pods, err := r.Ask("vms", "pod-a", size, false)
 	must(t, err)
-	after, err := r.Pod("a").Wanted()
+	after, err := r.Pod("a").Desired()
 	must(t, err)
 	if after.Size != size || after.Generation <= before.Generation || len(pods) != 1 || pods[0].Generation != after.Generation {
 		t.Errorf("%+v, asked of %+v", after, pods)
 	}
-	if other, err := r.Pod("b").Wanted(); other.Size != (podapi.Size{}) || err != nil {
+	if other, err := r.Pod("b").Desired(); other.Size != (api.Size{}) || err != nil {
 		t.Errorf("of another pod %+v is wanted, %v", other, err)
 	}
 	if pods, err := r.Ask("vms", "pod-c", size, false); len(pods) > 0 || err != nil {
@@ -175,7 +176,7 @@ func TestAsk(t *testing.T) {
 	r.remove("a")
 	r.Forget("a")
 	r.add("a", 300)
-	if gone, err := r.Pod("a").Wanted(); gone.Size != (podapi.Size{}) || err != nil {
+	if gone, err := r.Pod("a").Desired(); gone.Size != (api.Size{}) || err != nil {
 		t.Errorf("%+v is wanted after the pod is gone, %v", gone, err)
 	}
 }
@@ -188,7 +189,7 @@ func TestFileStore(t *testing.T) {
 		return s
 	}
 	s := open()
-	asked := podserver.Asked{Size: podapi.Size{VCPUs: 4}, DryRun: &podapi.DryRun{Generation: 7, Size: podapi.Size{Memory: 1}}}
+	asked := podserver.Asked{Size: api.Size{VCPUs: 4}, DryRun: &podapi.DryRun{Generation: 7, Size: api.Size{Memory: 1}}}
 	must(t, s.Put("a", asked))
 	must(t, s.Put("b", asked))
 	must(t, s.Delete("b"))
@@ -209,11 +210,12 @@ func TestFileStore(t *testing.T) {
 }
 
 // specs is what Kubernetes says.
-type specs map[string]podserver.PodSpec
+type specs map[string]podapi.Desired
 
-func (s specs) Desired(uid string) (podserver.PodSpec, bool) {
-	spec, ok := s[uid]
-	return spec, ok
+func (s specs) Desired(uid, container string) (podapi.Desired, bool) {
+	desired, ok := s[uid]
+	desired.Launcher = container
+	return desired, ok
 }
 
 func (specs) Synced() bool { return true }
@@ -224,18 +226,18 @@ func TestKubernetesSaysIt(t *testing.T) {
 	r := newRig(t)
 	r.Desired = specs{"a": {
 		Limits: podapi.Limits{Memory: int64(6 * gi), CPU: 3000}, Pod: podapi.Limits{Memory: int64(8 * gi)},
-		Annotations: map[string]string{"memory.resize.mooring.dev": "5Gi"},
+		Size: api.Size{Memory: 5 << 30},
 	}}
-	r.registry.Update("ID-a", func(l *lifecycle.Launcher) { l.SizeAnnotations = map[string]string{"vcpus.resize.mooring.dev": "1"} })
-	got, err := r.Pod("a").Wanted()
-	want := podapi.Wanted{
+	r.registry.Update("ID-a", func(l *lifecycle.Launcher) { l.Size = api.Size{VCPUs: 1} })
+	got, err := r.Pod("a").Desired()
+	want := podapi.Desired{
 		Generation: got.Generation, Launcher: "compute", Limits: podapi.Limits{Memory: int64(6 * gi), CPU: 3000},
-		Pod: podapi.Limits{Memory: int64(8 * gi)}, Size: podapi.Size{Memory: int64(5 * gi)},
+		Pod: podapi.Limits{Memory: int64(8 * gi)}, Size: api.Size{Memory: 5 << 30},
 	}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got)\n%s", err, diff)
 	}
-	_, err = r.Ask("vms", "pod-a", podapi.Size{VCPUs: 4, CPUQuota: "none", CPUShares: 200}, false)
+	_, err = r.Ask("vms", "pod-a", api.Size{VCPUs: 4, CPUQuota: api.CPUQuota{None: true}, CPUShares: 200}, false)
 	if !errors.Is(err, podserver.ErrKubernetes) ||
 		!strings.Contains(err.Error(), "kubectl -n vms annotate --overwrite pod pod-a vcpus.resize.mooring.dev=4 cpu-quota.resize.mooring.dev=none cpu-shares.resize.mooring.dev=200") {
 		t.Errorf("error %v, want the command that asks the pod", err)

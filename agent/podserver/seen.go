@@ -60,7 +60,7 @@ func (p *pod) seeVM(l *lifecycle.Launcher, seen *podapi.Seen) error {
 // Glance implements [Pod]. What cannot be read is shown as nothing.
 func (p *pod) Glance() Glance {
 	var g Glance
-	wanted, _ := p.Wanted()
+	wanted, _ := p.Desired()
 	g.Generation = wanted.Generation
 	if wanted.DryRun != nil {
 		g.DryRun = wanted.DryRun.Generation

@@ -192,7 +192,7 @@ func handler(pod Pod, logger *slog.Logger) http.Handler {
 	mux.HandleFunc("DELETE "+podapi.PathHold, h.endHold)
 	mux.HandleFunc("PUT "+podapi.PathLease, h.lease)
 	mux.HandleFunc("DELETE "+podapi.PathLease, h.endLease)
-	mux.HandleFunc("GET "+podapi.PathWanted, h.wanted)
+	mux.HandleFunc("GET "+podapi.PathDesired, h.wanted)
 	mux.HandleFunc("GET "+podapi.PathChanges, h.changes)
 	mux.HandleFunc("PUT "+podapi.PathReport, h.report)
 	mux.HandleFunc("GET "+podapi.PathStop, h.stop)

@@ -67,7 +67,7 @@ func (h *handle) stream(w http.ResponseWriter, r *http.Request) {
 func writeChanges(w http.ResponseWriter, was, is Glance) error {
 	var errs []error
 	if was.Generation != is.Generation || was.DryRun != is.DryRun {
-		errs = append(errs, writeLine(w, podapi.Change{Changed: podapi.ChangedWanted, Generation: is.Generation}))
+		errs = append(errs, writeLine(w, podapi.Change{Changed: podapi.ChangedDesired, Generation: is.Generation}))
 	}
 	if was.Stop != is.Stop {
 		errs = append(errs, writeLine(w, podapi.Change{Changed: podapi.ChangedStop, Generation: is.Generation}))

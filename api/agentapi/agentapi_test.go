@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/podapi"
 )
 
@@ -42,7 +43,7 @@ func TestWireFormat(t *testing.T) {
 		"event": {Event{since, Warning, ReasonLimitMissing, "m", pod, container, nil, nil},
 			`{"time":"2026-01-02T03:04:05Z","type":"Warning","reason":"LimitMissing","message":"m",` +
 				`"pod":{"namespace":"vms","name":"launcher-1","uid":"uid-1"},"container":{"name":"compute","id":"c1","pid":42}}`},
-		"event of a resize": {Event{Reason: ReasonResizeDone, Wanted: &WantedSize{7, podapi.Size{VCPUs: 4}}, Report: &podapi.Report{Generation: 7, State: podapi.StateDone}},
+		"event of a resize": {Event{Reason: ReasonResizeDone, Desired: &DesiredSize{7, api.Size{VCPUs: 4}}, Report: &podapi.Report{Generation: 7, State: podapi.StateDone}},
 			`{"time":"0001-01-01T00:00:00Z","type":"","reason":"ResizeDone","message":"","pod":{"namespace":"","name":"","uid":""},` +
 				`"container":{"name":""},"wanted":{"generation":7,"vcpus":4},"report":{"generation":7,"state":"Done"}}`},
 		"node": {Node{"v1", "observe", "/etc/p.yaml", NRI{NRISynchronized, since, "e"}, Runtime{"containerd", "2"}, Account{1, 2, 3}, Tracker{true, "e", 4, 5, 6, 7, 8, 9, 10, 11}, podapi.Headroom{Memory: 12, CPUs: 13}},

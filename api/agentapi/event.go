@@ -3,6 +3,7 @@ package agentapi
 import (
 	"time"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/podapi"
 )
 
@@ -64,18 +65,18 @@ type Event struct {
 	Pod       PodRef       `json:"pod"`
 	Container ContainerRef `json:"container"`
 
-	// Wanted is what the resize was asked for that it is about; nil: it is about none, or
-	// nobody knows.
-	Wanted *WantedSize `json:"wanted,omitempty"`
+	// Desired is the size that the resize in question was to reach; nil: the event is about no
+	// resize, or its size is unknown.
+	Desired *DesiredSize `json:"wanted,omitempty"`
 
 	// Report is what the pod had said of the resize by then, with at most [MaxEventReport]
 	// bytes as JSON; nil: it is about none.
 	Report *podapi.Report `json:"report,omitempty"`
 }
 
-// WantedKey is the annotation of a Kubernetes Event with its [WantedSize], as JSON. An
-// Event's words are for people.
-const WantedKey = "wanted.event.mooring.dev"
+// DesiredKey is the annotation of a Kubernetes Event with its [DesiredSize] as JSON, for
+// programs. The Event's message is for people.
+const DesiredKey = "wanted.event.mooring.dev"
 
 // ReportKey is the annotation of a Kubernetes Event with its [podapi.Report], as JSON: the
 // pod's own words. Of an Event that was counted it is the latest.
@@ -85,8 +86,8 @@ const ReportKey = "report.event.mooring.dev"
 // empty is never longer.
 const MaxEventReport = 8 << 10
 
-// WantedSize is what a resize was asked for.
-type WantedSize struct {
-	Generation uint64 `json:"generation"` // as in [podapi.Wanted]
-	podapi.Size
+// DesiredSize is the size that a resize was to reach.
+type DesiredSize struct {
+	Generation uint64 `json:"generation"` // as in [podapi.Desired]
+	api.Size
 }

@@ -18,7 +18,7 @@ type Resize struct {
 // ResizeRequest asks for another size of a VM, on a node without Kubernetes: the body of
 // a PUT. It takes the place of what was asked before.
 type ResizeRequest struct {
-	podapi.Size
+	api.Size
 	DryRun bool `json:"dryRun,omitempty"` // only have it planned
 }
 
@@ -26,7 +26,7 @@ type ResizeRequest struct {
 // name, one after the other.
 type ResizeAnswer struct {
 	Pods []ResizedPod `json:"pods"`
-	podapi.Size
+	api.Size
 	DryRun bool `json:"dryRun,omitempty"`
 }
 
@@ -45,13 +45,10 @@ func (r ResizeRequest) Check() error {
 	if r.Memory < 0 {
 		return fmt.Errorf("memory: %d: want more than 0 bytes", r.Memory)
 	}
-	if _, err := r.Request(); err != nil {
-		return fmt.Errorf("cpuQuota: %q: %w", r.CPUQuota, err)
-	}
 	if r.CPUShares != 0 && (r.CPUShares < api.MinCPUShares || r.CPUShares > api.MaxCPUShares) {
 		return fmt.Errorf("cpuShares: %d: want %d to %d", r.CPUShares, api.MinCPUShares, api.MaxCPUShares)
 	}
-	if r.Size == (podapi.Size{}) {
+	if r.Size == (api.Size{}) {
 		return errors.New("want one of vcpus, memory, cpuQuota and cpuShares at least")
 	}
 	return nil

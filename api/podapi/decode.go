@@ -5,14 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/mooring-vm/mooring/api"
 )
 
-// Decode reads one value and nothing else, and checks it. Fields that it does not have
-// are an error. It reads to the end of body, which the caller bounds.
+// Decode reads exactly one JSON value and checks it. Unknown fields are an error. It reads body
+// to its end, so the caller must bound it.
 func Decode[T interface{ Check() error }](body io.Reader) (value T, err error) {
 	decoder := json.NewDecoder(body)
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&value); err != nil {
+		if _, invalid := errors.AsType[*api.InvalidError](err); invalid {
+			return value, err // names the field
+		}
 		return value, fmt.Errorf("want one JSON object: %w", err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {

@@ -20,7 +20,7 @@ const (
 	PathNeed    = "/v1/need"    // PUT: [Need]
 	PathHold    = "/v1/hold"    // PUT: [Hold]; DELETE
 	PathLease   = "/v1/lease"   // PUT: [Lease]; DELETE
-	PathWanted  = "/v1/wanted"  // GET: [Wanted]
+	PathDesired = "/v1/wanted"  // GET: [Desired]
 	PathChanges = "/v1/changes" // GET: a stream of [Change], one a line
 	PathReport  = "/v1/report"  // PUT: [Report]
 )
@@ -84,9 +84,9 @@ type Lease struct {
 
 // What a [Change] is about.
 const (
-	ChangedSeen   = "seen"
-	ChangedWanted = "wanted"
-	ChangedNone   = "none" // the connection is there
+	ChangedSeen    = "seen"
+	ChangedDesired = "wanted"
+	ChangedNone    = "none" // the connection is there
 )
 
 // Change is a hint that something may be otherwise than before.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/podapi"
 )
 
@@ -116,28 +115,5 @@ func again[T interface{ Check() error }](t *testing.T, data []byte) {
 	second, err := podapi.Decode[T](bytes.NewReader(text))
 	if diff := cmp.Diff(first, second); diff != "" || err != nil {
 		t.Fatalf("%s: %v (-first +second)\n%s", text, err, diff)
-	}
-}
-
-func TestSizeIsARequest(t *testing.T) {
-	request, err := api.Parse(map[string]string{
-		api.VCPUsKey: "4", api.ResizeMemoryKey: "4Gi", api.CPUQuotaKey: "150%", api.CPUSharesKey: "200",
-	}, "compute")
-	if err != nil {
-		t.Fatal(err)
-	}
-	size := podapi.SizeOf(request)
-	if want := (podapi.Size{VCPUs: 4, Memory: 4 << 30, CPUQuota: "150%", CPUShares: 200}); size != want {
-		t.Errorf("size %+v, want %+v", size, want)
-	}
-	again, err := size.Request()
-	if diff := cmp.Diff(request, again); diff != "" || err != nil {
-		t.Errorf("%v (-request +again)\n%s", err, diff)
-	}
-	if _, err := (podapi.Size{CPUQuota: "x"}).Request(); err == nil {
-		t.Error("a quota of x is taken")
-	}
-	if none, err := (podapi.Size{}).Request(); !cmp.Equal(none, api.Request{}) || err != nil {
-		t.Errorf("%+v, %v of no size", none, err)
 	}
 }

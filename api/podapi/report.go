@@ -30,7 +30,7 @@ const (
 // Report is what a pod tells of its resizes. It is shown to people as the pod's own
 // words, and decides nothing.
 type Report struct {
-	Generation uint64   `json:"generation"`       // of the [Wanted] that it is about, or of its [DryRun]
+	Generation uint64   `json:"generation"`       // of the [Desired] that it is about, or of its [DryRun]
 	DryRun     bool     `json:"dryRun,omitempty"` // it answers a dry run
 	State      State    `json:"state"`
 	Plan       []string `json:"plan,omitempty"` // what each step does, in order, also those that are done

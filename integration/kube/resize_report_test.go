@@ -26,7 +26,7 @@ func TestResizeReportOfASeries(t *testing.T) {
 	large = large.FitInto(agentapi.MaxEventReport)
 	for _, report := range []podapi.Report{said(2, podapi.StateRefused, 4), large, said(3, podapi.StateRefused, 4)} {
 		event := refusal(namespace, "vm", "no room")
-		event.Reason, event.Wanted, event.Report = agentapi.ReasonResizeFailed, &agentapi.WantedSize{Generation: 7}, &report
+		event.Reason, event.Desired, event.Report = agentapi.ReasonResizeFailed, &agentapi.DesiredSize{Generation: 7}, &report
 		r.Record(event)
 	}
 	r.stop()

@@ -19,6 +19,7 @@ import (
 
 	agentkube "github.com/mooring-vm/mooring/agent/kube"
 	"github.com/mooring-vm/mooring/agent/podserver"
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/podapi"
 	"github.com/mooring-vm/mooring/cli"
@@ -150,9 +151,8 @@ func TestResizePatchesTheAnnotations(t *testing.T) {
 		t.Errorf("the annotations are %q's", last.Manager)
 	}
 	eventually(t, "the agent to know the size", func() bool {
-		desired, known := pods.Desired(string(before.UID))
-		return known && desired.Annotations["vcpus.resize.mooring.dev"] == "4" && desired.Annotations["memory.resize.mooring.dev"] == "4Gi" &&
-			desired.Annotations["cpu-quota.resize.mooring.dev"] == "150%"
+		desired, known := pods.Desired(string(before.UID), "compute")
+		return known && desired.Size == api.Size{VCPUs: 4, Memory: 4 << 30, CPUQuota: api.CPUQuota{Percent: 150}}
 	})
 }
 

@@ -132,9 +132,9 @@ func (c *Client) Lease(ctx context.Context, d time.Duration, reason string) erro
 // seconds rounds up.
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
-// Wanted reads what the VM is asked to be.
-func (c *Client) Wanted(ctx context.Context) (podapi.Wanted, error) {
-	return ask[podapi.Wanted](ctx, c, http.MethodGet, podapi.PathWanted, nil)
+// Desired reads what the VM is asked to be.
+func (c *Client) Desired(ctx context.Context) (podapi.Desired, error) {
+	return ask[podapi.Desired](ctx, c, http.MethodGet, podapi.PathDesired, nil)
 }
 
 // Headroom reads how far the VM is to be able to grow, as the node policy has it. An agent

@@ -47,7 +47,7 @@ func TestStops(t *testing.T) {
 	}
 	tell(podapi.ChangedNone)
 	wantStop(t, stops, podapi.Stop{Why: "w", Seconds: 2})
-	tell(podapi.ChangedSeen, podapi.ChangedNone, podapi.ChangedWanted, podapi.ChangedStop)
+	tell(podapi.ChangedSeen, podapi.ChangedNone, podapi.ChangedDesired, podapi.ChangedStop)
 	wantStop(t, stops, podapi.Stop{Asked: true, Why: "w", Seconds: 3})
 	tell("", podapi.ChangedNone) // it is back
 	wantStop(t, stops, podapi.Stop{Asked: true, Why: "w", Seconds: 4})

@@ -8,7 +8,7 @@ import (
 
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/memlock/kubevirt"
-	"github.com/mooring-vm/mooring/shim/resize/wanted"
+	"github.com/mooring-vm/mooring/shim/resize/target"
 )
 
 // byFormula is the word for KubeVirt's formula in place of an amount.
@@ -29,7 +29,7 @@ func (o *overheadFlags) add(flags *pflag.FlagSet) {
 }
 
 // read returns the one or the other.
-func (o *overheadFlags) read() (wanted.Overhead, *wanted.Formula, error) {
+func (o *overheadFlags) read() (target.Overhead, *target.Formula, error) {
 	name, version, versioned := strings.Cut(o.text, ":")
 	if name == formulaName {
 		f, err := o.formula(version, versioned)
@@ -42,7 +42,7 @@ func (o *overheadFlags) read() (wanted.Overhead, *wanted.Formula, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("--overhead: %w, or %s or %s:VERSION", err, formulaName, formulaName)
 	}
-	return wanted.Fixed(uint64(bytes)), nil, nil
+	return target.Fixed(uint64(bytes)), nil, nil
 }
 
 // formulaOnly names a flag that is set and has no meaning without the formula.
@@ -58,8 +58,8 @@ func (o *overheadFlags) firstFormulaFlag() (flag, value string) {
 	return "", ""
 }
 
-func (o *overheadFlags) formula(version string, versioned bool) (*wanted.Formula, error) {
-	f := &wanted.Formula{Version: kubevirt.Main(), Guaranteed: o.guaranteed}
+func (o *overheadFlags) formula(version string, versioned bool) (*target.Formula, error) {
+	f := &target.Formula{Version: kubevirt.Main(), Guaranteed: o.guaranteed}
 	var err error
 	if versioned {
 		if f.Version, err = kubevirt.ParseVersion(version); err != nil {

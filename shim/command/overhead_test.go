@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/mooring-vm/mooring/memlock/kubevirt"
-	"github.com/mooring-vm/mooring/shim/resize/wanted"
+	"github.com/mooring-vm/mooring/shim/resize/target"
 )
 
 func parseOverhead(t *testing.T, args string) *overheadFlags {
@@ -46,7 +46,7 @@ func TestOverheadByFormula(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for args, want := range map[string]wanted.Formula{
+	for args, want := range map[string]target.Formula{
 		"--overhead kubevirt":                                                {Version: kubevirt.Main()},
 		"--overhead kubevirt:1.7 --overhead-ratio 1.5":                       {Version: version, Ratio: ratio},
 		"--overhead kubevirt:v1.7.0 --overhead-guaranteed":                   {Version: version, Guaranteed: true},

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mooring-vm/mooring/agent/podserver"
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/podapi"
 	"github.com/mooring-vm/mooring/lifecycle"
@@ -20,7 +21,7 @@ import (
 
 const (
 	gi     = uint64(1) << 30
-	booted = 256 * uint64(1<<20)
+	booted = 256 << 20
 
 	uid    = "a"
 	cgroup = "/kubepods.slice/poda.slice/cri-ID-a.scope"
@@ -107,12 +108,12 @@ func (n *node) killAgent() {
 }
 
 // want asks for another size, as mooring resize does.
-func (n *node) requestSize(t testing.TB, memory uint64, quota string) (generation uint64) {
+func (n *node) requestSize(t testing.TB, size api.Size) (generation uint64) {
 	t.Helper()
 	n.mu.Lock()
 	current := n.current
 	n.mu.Unlock()
-	pods, err := current.Ask("vms", "pod-a", podapi.Size{Memory: int64(memory), CPUQuota: quota}, false)
+	pods, err := current.Ask("vms", "pod-a", size, false)
 	must(t, err)
 	if len(pods) != 1 {
 		t.Fatalf("pods %+v, want one", pods)
@@ -169,9 +170,9 @@ func (o hookedPod) Hold(d time.Duration) error {
 	return o.Pod.Hold(d)
 }
 
-func (o hookedPod) Wanted() (podapi.Wanted, error) {
+func (o hookedPod) Desired() (podapi.Desired, error) {
 	o.runHook("wanted")
-	return o.Pod.Wanted()
+	return o.Pod.Desired()
 }
 
 func (o hookedPod) Report(r podapi.Report) error {

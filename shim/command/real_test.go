@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/podapi"
 	"github.com/mooring-vm/mooring/shim/headroom"
 )
@@ -21,16 +22,15 @@ func TestKilledDuringResize(t *testing.T) {
 }
 
 // sizes are a resize up and one down.
-var sizes = []struct {
-	memory uint64
-	quota  string
-}{{booted + 64<<20, "60%"}, {booted, "80%"}}
+var sizes = []api.Size{
+	{Memory: booted + 64<<20, CPUQuota: api.CPUQuota{Percent: 60}}, {Memory: booted, CPUQuota: api.CPUQuota{Percent: 80}},
+}
 
 // testShimIsKilled: the next mooring-shim goes on.
 func (r *rig) testKilledShim(t *testing.T) {
 	for _, size := range sizes {
 		finish := r.atEachMoment(r.killShim)
-		generation := r.requestSize(t, size.memory, size.quota)
+		generation := r.requestSize(t, size)
 		var report podapi.Report
 		eventually(t, "the VM is as it is wanted", func() (ended bool) {
 			if r.shimHasExited() {
@@ -43,7 +43,7 @@ func (r *rig) testKilledShim(t *testing.T) {
 		if r.shimHasExited() {
 			r.startShim(t)
 		}
-		r.expectDone(t, report, size.memory)
+		r.expectDone(t, report, uint64(size.Memory))
 	}
 }
 
@@ -57,14 +57,14 @@ func (r *rig) testKilledAgent(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		generation := r.requestSize(t, size.memory, size.quota)
+		generation := r.requestSize(t, size)
 		var report podapi.Report
 		eventually(t, "the VM is as it is wanted", func() (ended bool) {
 			report, ended = r.outcome(generation)
 			return ended
 		})
 		finish(t)
-		r.expectDone(t, report, size.memory)
+		r.expectDone(t, report, uint64(size.Memory))
 		if r.shimHasExited() {
 			t.Fatal("the shim has ended, too")
 		}

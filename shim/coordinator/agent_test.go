@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/podapi"
 	shimagent "github.com/mooring-vm/mooring/shim/agent"
 	"github.com/mooring-vm/mooring/shim/resize"
@@ -21,7 +22,7 @@ type agent struct {
 
 	mu      sync.Mutex
 	away    bool
-	wanted  podapi.Wanted
+	wanted  podapi.Desired
 	reports []podapi.Report
 	plans   []podapi.Report // answers to dry runs
 	changes map[chan struct{}]bool
@@ -44,7 +45,7 @@ func (a *agent) answer() error {
 	return nil
 }
 
-func (a *agent) Wanted(context.Context) (podapi.Wanted, error) {
+func (a *agent) Desired(context.Context) (podapi.Desired, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.wanted, a.answer()
@@ -183,7 +184,7 @@ func (a *agent) Changed(ctx context.Context) (<-chan struct{}, error) {
 }
 
 // want changes what is wanted, tells who listens, and returns the generation.
-func (a *agent) want(change func(*podapi.Wanted)) uint64 {
+func (a *agent) want(change func(*podapi.Desired)) uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	change(&a.wanted)
@@ -193,7 +194,7 @@ func (a *agent) want(change func(*podapi.Wanted)) uint64 {
 }
 
 // tryOut asks for a dry run.
-func (a *agent) tryOut(generation uint64, size podapi.Size) {
+func (a *agent) tryOut(generation uint64, size api.Size) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.wanted.DryRun = &podapi.DryRun{Generation: generation, Size: size}

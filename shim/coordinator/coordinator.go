@@ -12,7 +12,7 @@ import (
 
 	"github.com/mooring-vm/mooring/api/podapi"
 	"github.com/mooring-vm/mooring/shim/resize"
-	"github.com/mooring-vm/mooring/shim/resize/wanted"
+	"github.com/mooring-vm/mooring/shim/resize/target"
 	"github.com/mooring-vm/mooring/shim/shutdown"
 	"github.com/mooring-vm/mooring/shim/virt"
 )
@@ -21,8 +21,8 @@ import (
 type Agent interface {
 	resize.Node
 
-	// Wanted reads what the VM is wanted to be.
-	Wanted(ctx context.Context) (podapi.Wanted, error)
+	// Desired reads what the VM is wanted to be.
+	Desired(ctx context.Context) (podapi.Desired, error)
 
 	// Report tells people how a resize fares.
 	Report(ctx context.Context, r podapi.Report) error
@@ -52,8 +52,8 @@ type Config struct {
 
 	// Overhead is what the launcher needs beside the guest's memory. Formula, if there is
 	// one, takes its place: it is asked for the VM as its domain is at the time.
-	Overhead wanted.Overhead
-	Formula  *wanted.Formula
+	Overhead target.Overhead
+	Formula  *target.Formula
 
 	// Follow has the VM become what the container's limits leave room for. Otherwise
 	// they are but the bounds of what is asked for in so many words.

@@ -10,17 +10,18 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/podapi"
 	"github.com/mooring-vm/mooring/shim/coordinator"
 	"github.com/mooring-vm/mooring/shim/resize"
-	"github.com/mooring-vm/mooring/shim/resize/wanted"
+	"github.com/mooring-vm/mooring/shim/resize/target"
 	"github.com/mooring-vm/mooring/shim/virt"
 	"github.com/mooring-vm/mooring/shim/virt/virttest"
 )
 
 const (
-	mi = int64(1) << 20
-	gi = int64(1) << 30
+	mi = 1 << 20
+	gi = 1 << 30
 )
 
 // memory is a journal.
@@ -59,11 +60,11 @@ func inBubble(t *testing.T, change func(*coordinator.Config), test func(t *testi
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{agent: &agent{}}
-		r.agent.wanted = podapi.Wanted{Generation: 1, Launcher: "compute", Limits: podapi.Limits{Memory: 3 * gi, CPU: 4000}}
+		r.agent.wanted = podapi.Desired{Generation: 1, Launcher: "compute", Limits: podapi.Limits{Memory: 3 * gi, CPU: 4000}}
 		r.hypervisor = virttest.New(state())
 		r.Domain = r.hypervisor.First()
 		config := coordinator.Config{
-			Connection: r.hypervisor, Agent: r.agent, Journal: &memory{}, Overhead: wanted.Fixed(uint64(gi)),
+			Connection: r.hypervisor, Agent: r.agent, Journal: &memory{}, Overhead: target.Fixed(uint64(gi)),
 			Stops: func() (bool, error) { return r.stop.Load(), nil }, Policy: resize.Policy{Shrink: true},
 		}
 		if change != nil {
@@ -103,7 +104,7 @@ func state() virt.State {
 }
 
 // want changes what is wanted, and waits until all has been done that can be at once.
-func (r *rig) want(change func(*podapi.Wanted)) {
+func (r *rig) want(change func(*podapi.Desired)) {
 	r.agent.want(change)
 	synctest.Wait()
 }
@@ -137,7 +138,7 @@ func TestFollow(t *testing.T) {
 		if s.Memory.Devices[0].Current != uint64(gi) || s.VCPUs.Plugged != 4 {
 			t.Errorf("memory %+v, vCPUs %+v", s.Memory, s.VCPUs)
 		}
-		r.want(func(w *podapi.Wanted) { w.Limits.CPU = 2500 })
+		r.want(func(w *podapi.Desired) { w.Limits.CPU = 2500 })
 		time.Sleep(time.Second)
 		if b := r.state(t).Bandwidth; b.Quota == virt.Unlimited || b.Shares != 100 {
 			t.Errorf("bandwidth %+v, want that of the limit, and shares let be", b)
@@ -162,7 +163,7 @@ func TestFollowWithDIMMs(t *testing.T) {
 			{4*gi - mi, []int64{gi, 896 * mi}}, {3*gi + 50*mi, []int64{gi}}, {3*gi - mi, nil},
 			{3*gi - mi, []int64{896 * mi}}, {3*gi - mi, []int64{896 * mi}}, {2 * gi, nil},
 		} {
-			r.want(func(w *podapi.Wanted) { w.Limits.Memory = c.limit })
+			r.want(func(w *podapi.Desired) { w.Limits.Memory = c.limit })
 			time.Sleep(time.Minute)
 			r.agent.last(t, podapi.StateDone)
 			var got []int64
@@ -180,11 +181,11 @@ func TestFollowWithDIMMs(t *testing.T) {
 func TestShares(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		for _, c := range []struct {
-			quota  string
-			shares int
-			then   uint64
-		}{{"50%", 200, 200}, {"80%", 0, 200}, {"", 50, 50}, {"", 0, 50}} {
-			r.want(func(w *podapi.Wanted) { w.CPUQuota, w.CPUShares = c.quota, c.shares })
+			percent int // 0: none is asked for
+			shares  int
+			then    uint64
+		}{{50, 200, 200}, {80, 0, 200}, {0, 50, 50}, {0, 0, 50}} {
+			r.want(func(w *podapi.Desired) { w.CPUQuota, w.CPUShares = api.CPUQuota{Percent: c.percent}, c.shares })
 			time.Sleep(time.Second)
 			if done := r.agent.last(t, podapi.StateDone); done.Actual.Shares != c.then || r.state(t).Bandwidth.Shares != c.then {
 				t.Errorf("report %+v, bandwidth %+v, want %d shares", done.Actual, r.state(t).Bandwidth, c.then)
@@ -204,7 +205,7 @@ func TestShares(t *testing.T) {
 func TestSharesAreRefused(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.Set(func(s *virt.State) { s.Bandwidth = virt.Bandwidth{} })
-		r.want(func(w *podapi.Wanted) { w.CPUQuota, w.CPUShares = "400%", 200 })
+		r.want(func(w *podapi.Desired) { w.CPUQuota, w.CPUShares = api.CPUQuota{Percent: 400}, 200 })
 		refused := r.agent.last(t, podapi.StateRefused)
 		if !strings.Contains(refused.Error, "CPU shares: this libvirt cannot change them") || strings.Contains(refused.Error, "bandwidth") || len(r.Calls()) != 0 {
 			t.Errorf("report %+v, calls %v", refused, r.Calls())
@@ -214,7 +215,7 @@ func TestSharesAreRefused(t *testing.T) {
 
 func TestResize(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
-		r.want(func(w *podapi.Wanted) { w.VCPUs, w.Memory = 3, 2*gi })
+		r.want(func(w *podapi.Desired) { w.VCPUs, w.Memory = 3, 2*gi })
 		time.Sleep(time.Second)
 		done := r.agent.last(t, podapi.StateDone)
 		if done.Generation != 2 || len(done.Steps) == 0 || done.Actual == nil || done.Actual.VCPUs != 3 || done.Actual.Memory != uint64(2*gi) {
@@ -229,7 +230,7 @@ func TestResize(t *testing.T) {
 // TestRefused: what cannot be is told once, with all reasons, and nothing is done.
 func TestRefused(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
-		r.want(func(w *podapi.Wanted) { w.VCPUs, w.Limits.CPU = 9, 16000 })
+		r.want(func(w *podapi.Desired) { w.VCPUs, w.Limits.CPU = 9, 16000 })
 		refused := r.agent.last(t, podapi.StateRefused)
 		if !strings.Contains(refused.Error, "9") || len(r.Calls()) != 0 {
 			t.Errorf("report %+v, calls %v", refused, r.Calls())
@@ -239,7 +240,7 @@ func TestRefused(t *testing.T) {
 		if len(r.agent.reports) != told {
 			t.Errorf("reports %+v", r.agent.reports[told:])
 		}
-		r.want(func(w *podapi.Wanted) { w.VCPUs = 3; w.Limits.CPU = 2000 })
+		r.want(func(w *podapi.Desired) { w.VCPUs = 3; w.Limits.CPU = 2000 })
 		if refused := r.agent.last(t, podapi.StateRefused); !strings.Contains(refused.Error, "vcpus.resize.mooring.dev") {
 			t.Errorf("report %+v", refused)
 		}
@@ -250,7 +251,7 @@ func TestRefused(t *testing.T) {
 func TestTriedAgain(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.SetGuest(virttest.Guest{KeepVCPUsOffline: true})
-		r.want(func(w *podapi.Wanted) { w.VCPUs = 2 })
+		r.want(func(w *podapi.Desired) { w.VCPUs = 2 })
 		time.Sleep(20 * time.Minute)
 		if failed := r.agent.last(t, podapi.StateFailed); !strings.Contains(failed.Error, "vCPUs") || len(r.agent.states()) != 3 {
 			t.Errorf("reports %+v", r.agent.reports)
@@ -270,13 +271,13 @@ func TestTriedAgain(t *testing.T) {
 func TestBegunAndNotWanted(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.SetGuest(virttest.Guest{KeepVCPUsOffline: true})
-		r.want(func(w *podapi.Wanted) { w.VCPUs, w.Memory = 2, 2*gi })
+		r.want(func(w *podapi.Desired) { w.VCPUs, w.Memory = 2, 2*gi })
 		time.Sleep(10 * time.Second)
 		r.end()
 		if s := r.state(t); s.Memory.Devices[0].Current != uint64(gi) {
 			t.Fatalf("memory %+v, want that it has grown and the rest is under way", s.Memory)
 		}
-		r.want(func(w *podapi.Wanted) { w.Limits.Memory = 2 * gi })
+		r.want(func(w *podapi.Desired) { w.Limits.Memory = 2 * gi })
 		r.run(t)
 		time.Sleep(10 * time.Minute)
 		if s := r.state(t); s.Memory.Devices[0].Current != 0 {
@@ -318,7 +319,7 @@ func TestStop(t *testing.T) {
 func TestAway(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.hypervisor.Disconnect()
-		r.want(func(w *podapi.Wanted) { w.VCPUs = 2 })
+		r.want(func(w *podapi.Desired) { w.VCPUs = 2 })
 		time.Sleep(time.Minute)
 		r.agent.mu.Lock()
 		r.agent.away = true

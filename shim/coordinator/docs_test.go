@@ -26,8 +26,8 @@ func TestExample(t *testing.T) {
 		t.Fatal(err)
 	}
 	request, err := api.Parse(pod.Metadata.Annotations, "compute")
-	if err != nil || *request.VCPUs != 2 || *request.Memory != 4*gi || request.CPUQuota != nil {
-		t.Errorf("%+v, %v", request, err)
+	if want := (api.Size{VCPUs: 2, Memory: 4 << 30}); request.Size != want || err != nil {
+		t.Errorf("%+v, %v, want %+v", request.Size, err, want)
 	}
 	name, ok, err := api.Sidecar(pod.Metadata.Annotations)
 	if first := pod.Spec.InitContainers[0]; !ok || err != nil || first.Name != name || first.RestartPolicy != "Always" {

@@ -8,7 +8,7 @@ import (
 	"github.com/mooring-vm/mooring/api/podapi"
 	"github.com/mooring-vm/mooring/memlock/kubevirt"
 	"github.com/mooring-vm/mooring/shim/coordinator"
-	"github.com/mooring-vm/mooring/shim/resize/wanted"
+	"github.com/mooring-vm/mooring/shim/resize/target"
 )
 
 func byFormula(t *testing.T, follow bool) func(*coordinator.Config) {
@@ -18,7 +18,7 @@ func byFormula(t *testing.T, follow bool) func(*coordinator.Config) {
 		t.Fatal(err)
 	}
 	return func(c *coordinator.Config) {
-		c.Overhead, c.Follow, c.Formula = nil, follow, &wanted.Formula{Version: version}
+		c.Overhead, c.Follow, c.Formula = nil, follow, &target.Formula{Version: version}
 	}
 }
 
@@ -36,10 +36,10 @@ func TestFollowByFormula(t *testing.T) {
 // TestFormulaBounds: more vCPUs leave less to the guest.
 func TestFormulaBounds(t *testing.T) {
 	inBubble(t, byFormula(t, false), func(t *testing.T, r *rig) {
-		r.want(func(w *podapi.Wanted) { w.Memory = 2806 * mi })
+		r.want(func(w *podapi.Desired) { w.Memory = 2806 * mi })
 		time.Sleep(time.Second)
 		r.agent.last(t, podapi.StateDone)
-		r.want(func(w *podapi.Wanted) { w.Limits.CPU, w.VCPUs = 8000, 8 })
+		r.want(func(w *podapi.Desired) { w.Limits.CPU, w.VCPUs = 8000, 8 })
 		time.Sleep(time.Second)
 		refused := r.agent.last(t, podapi.StateRefused)
 		if want := `memory.resize.mooring.dev: "2806Mi": want at most 2774Mi: the memory limit is 3Gi`; !strings.Contains(refused.Error, want) {

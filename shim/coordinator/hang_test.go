@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/podapi"
 	"github.com/mooring-vm/mooring/shim/coordinator"
 	"github.com/mooring-vm/mooring/shim/resize"
@@ -30,11 +31,11 @@ func (m *mute) wait(ctx context.Context) error {
 	return errors.Join(resize.ErrAgent, ctx.Err())
 }
 
-func (m *mute) Wanted(ctx context.Context) (podapi.Wanted, error) {
+func (m *mute) Desired(ctx context.Context) (podapi.Desired, error) {
 	if err := m.wait(ctx); err != nil {
-		return podapi.Wanted{}, err
+		return podapi.Desired{}, err
 	}
-	return m.agent.Wanted(ctx)
+	return m.agent.Desired(ctx)
 }
 
 func (m *mute) Report(ctx context.Context, r podapi.Report) error {
@@ -73,7 +74,7 @@ func TestStopWithoutAgent(t *testing.T) {
 		"nothing is under way": func(*rig) {},
 		"in a resize": func(r *rig) {
 			r.SetGuest(virttest.Guest{Late: true})
-			r.want(func(w *podapi.Wanted) { w.VCPUs = 2 })
+			r.want(func(w *podapi.Desired) { w.VCPUs = 2 })
 			time.Sleep(3 * time.Second)
 			if held := func() bool { r.agent.mu.Lock(); defer r.agent.mu.Unlock(); return r.agent.held }; !held() {
 				panic("nothing is under way")
@@ -194,14 +195,14 @@ func TestIdle(t *testing.T) {
 func TestGuestIsAsked(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		before := r.Reads().Guest
-		r.want(func(w *podapi.Wanted) { w.CPUQuota = "50%" })
-		r.want(func(w *podapi.Wanted) { w.Memory = 2 * gi })
+		r.want(func(w *podapi.Desired) { w.CPUQuota = api.CPUQuota{Percent: 50} })
+		r.want(func(w *podapi.Desired) { w.Memory = 2 * gi })
 		time.Sleep(10 * time.Second)
 		r.agent.last(t, podapi.StateDone)
 		if got := r.Reads().Guest; got != before {
 			t.Errorf("the guest was asked %d times about bandwidth and memory", got-before)
 		}
-		r.want(func(w *podapi.Wanted) { w.VCPUs = 2 })
+		r.want(func(w *podapi.Desired) { w.VCPUs = 2 })
 		time.Sleep(10 * time.Second)
 		if done := r.agent.last(t, podapi.StateDone); done.Actual.Online != 2 || r.Reads().Guest == before {
 			t.Errorf("report %+v: the guest was not asked for its vCPUs", done)

@@ -6,10 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/podapi"
 	"github.com/mooring-vm/mooring/shim/coordinator"
 	"github.com/mooring-vm/mooring/shim/resize"
-	"github.com/mooring-vm/mooring/shim/resize/wanted"
+	"github.com/mooring-vm/mooring/shim/resize/target"
 	"github.com/mooring-vm/mooring/shim/virt"
 	"github.com/mooring-vm/mooring/shim/virt/virttest"
 )
@@ -21,7 +22,7 @@ func TestLeftIsTakenUp(t *testing.T) {
 		r.SetGuest(virttest.Guest{KeepVCPUsOffline: true})
 		r.hypervisor.DisconnectOnCall(virttest.Before)
 		time.AfterFunc(time.Second, r.hypervisor.Reconnect)
-		r.want(func(w *podapi.Wanted) { w.VCPUs = 2 })
+		r.want(func(w *podapi.Desired) { w.VCPUs = 2 })
 		time.Sleep(40 * time.Second)
 		if last := r.agent.last(t, podapi.StateFailed); !strings.Contains(last.Error, "the guest uses 1 of its 2 vCPUs") {
 			t.Errorf("report %+v", last)
@@ -41,7 +42,7 @@ func TestLeftIsTakenUp(t *testing.T) {
 func TestUnusedStaysFailed(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.SetGuest(virttest.Guest{KeepVCPUsOffline: true, KeepVCPUs: true})
-		r.want(func(w *podapi.Wanted) { w.VCPUs = 2 })
+		r.want(func(w *podapi.Desired) { w.VCPUs = 2 })
 		time.Sleep(10 * time.Minute)
 		for _, told := range r.agent.told() {
 			if told.State == podapi.StateDone && told.Generation == 2 {
@@ -66,7 +67,7 @@ func TestStartedAnewWhileResized(t *testing.T) {
 				r.Set(func(s *virt.State) { s.VCPUs.Plugged, s.VCPUs.Online = 1, 1 })
 			}
 		}
-		r.want(func(w *podapi.Wanted) { w.VCPUs = 2 })
+		r.want(func(w *podapi.Desired) { w.VCPUs = 2 })
 		if last := r.agent.last(t, podapi.StateFailed); !strings.Contains(last.Error, "started anew") {
 			t.Errorf("report %+v", last)
 		}
@@ -81,8 +82,8 @@ func TestStartedAnewWhileResized(t *testing.T) {
 // What becomes of an earlier resize is told of that one, and not of what is wanted now.
 func TestTakenUpIsTold(t *testing.T) {
 	j := &memory{}
-	earlier := resize.Wanted{Generation: 1, Size: wanted.Size{VCPUs: 3}}
-	record := resize.Record{Domain: state().UUID, Wanted: earlier, Phase: resize.Undoing, Begun: 1, Steps: resize.Steps{
+	earlier := target.Target{Generation: 1, Size: api.Size{VCPUs: 3}}
+	record := resize.Record{Domain: state().UUID, Target: earlier, Phase: resize.Undoing, Begun: 1, Steps: resize.Steps{
 		resize.SetVCPUs{From: 1, To: 3, Used: 1, Bound: time.Second},
 	}}
 	if err := j.Store(record); err != nil {
@@ -105,7 +106,7 @@ func TestTakenUpIsTold(t *testing.T) {
 // A VM that ends, and is started anew as libvirt comes back, is resized as what it is.
 func TestStartedAnewWhileLibvirtIsAway(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
-		r.want(func(w *podapi.Wanted) { w.VCPUs, w.Memory = 2, 2*gi })
+		r.want(func(w *podapi.Desired) { w.VCPUs, w.Memory = 2, 2*gi })
 		r.agent.last(t, podapi.StateDone)
 		before := len(r.agent.told())
 		r.hypervisor.Disconnect()
@@ -124,7 +125,7 @@ func TestStartedAnewWhileLibvirtIsAway(t *testing.T) {
 // What a VM needed that has ended is not said of the next one.
 func TestNeedEndsWithItsVM(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
-		r.want(func(w *podapi.Wanted) { w.Memory = 2 * gi })
+		r.want(func(w *podapi.Desired) { w.Memory = 2 * gi })
 		if need := r.agent.needs(); need != 3*uint64(gi) {
 			t.Fatalf("it needs %d", need)
 		}
@@ -139,7 +140,7 @@ func TestNeedEndsWithItsVM(t *testing.T) {
 // Nor is it when an earlier shim has begun the resize.
 func TestStartedAnewWhileTakenUp(t *testing.T) {
 	j := &memory{}
-	record := resize.Record{Domain: state().UUID, Wanted: resize.Wanted{Generation: 1, Size: wanted.Size{VCPUs: 2}}, Phase: resize.Running}
+	record := resize.Record{Domain: state().UUID, Target: target.Target{Generation: 1, Size: api.Size{VCPUs: 2}}, Phase: resize.Running}
 	if err := j.Store(record); err != nil {
 		t.Fatal(err)
 	}

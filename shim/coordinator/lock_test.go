@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/podapi"
 	"github.com/mooring-vm/mooring/shim/coordinator"
 	"github.com/mooring-vm/mooring/shim/resize"
@@ -64,7 +65,7 @@ func withAgent(t *testing.T, given int64, is func(*agent) coordinator.Agent, tes
 func TestLockThatWasGiven(t *testing.T) {
 	withLock(t, 2*gi+512*mi, func(t *testing.T, r *rig) {
 		for _, c := range []struct{ memory, lock int64 }{{gi, 2*gi + 512*mi}, {2 * gi, 3 * gi}, {gi, 2*gi + 512*mi}} {
-			r.want(func(w *podapi.Wanted) { w.Memory = c.memory })
+			r.want(func(w *podapi.Desired) { w.Memory = api.Bytes(c.memory) })
 			time.Sleep(time.Second)
 			if done := r.agent.last(t, podapi.StateDone); done.Actual.Memory != uint64(c.memory) || r.agent.lock != uint64(c.lock) {
 				t.Errorf("report %+v, and a lock of %d: want %d and %d", done, r.agent.lock, c.memory, c.lock)
@@ -80,7 +81,7 @@ func TestAgentForbids(t *testing.T) {
 		r.agent.mu.Lock()
 		r.agent.ceiling = uint64(2 * gi)
 		r.agent.mu.Unlock()
-		r.want(func(w *podapi.Wanted) { w.Memory = 2 * gi })
+		r.want(func(w *podapi.Desired) { w.Memory = 2 * gi })
 		time.Sleep(time.Hour)
 		if refused := r.agent.last(t, podapi.StateRefused); !strings.Contains(refused.Error, "the agent refuses: memory lock: 3221225472 is more than 2147483648") {
 			t.Errorf("report %+v", refused)
@@ -99,13 +100,13 @@ func TestAgentForbids(t *testing.T) {
 // TestAgentForbidsAndTheRestStays: a VM that is not what it was before was not refused.
 func TestAgentForbidsAndTheRestStays(t *testing.T) {
 	withLock(t, 2*gi, func(t *testing.T, r *rig) {
-		r.want(func(w *podapi.Wanted) { w.VCPUs = 2 })
+		r.want(func(w *podapi.Desired) { w.VCPUs = 2 })
 		time.Sleep(time.Second)
 		r.agent.mu.Lock()
 		r.agent.ceiling = uint64(2 * gi)
 		r.agent.mu.Unlock()
 		r.SetGuest(virttest.Guest{KeepVCPUsOffline: true})
-		r.want(func(w *podapi.Wanted) { w.VCPUs, w.Memory = 1, 2*gi })
+		r.want(func(w *podapi.Desired) { w.VCPUs, w.Memory = 1, 2*gi })
 		time.Sleep(time.Minute)
 		r.agent.last(t, podapi.StateFailed)
 	})
@@ -123,7 +124,7 @@ func (a tacit) Seen(ctx context.Context) (resize.Seen, error) {
 // TestAgentForbidsToLower: a VM that has become as it is wanted was not refused.
 func TestAgentForbidsToLower(t *testing.T) {
 	withAgent(t, 4*gi, func(a *agent) coordinator.Agent { return tacit{a} }, func(t *testing.T, r *rig) {
-		r.want(func(w *podapi.Wanted) { w.VCPUs = 2 })
+		r.want(func(w *podapi.Desired) { w.VCPUs = 2 })
 		time.Sleep(time.Second)
 		if failed := r.agent.last(t, podapi.StateFailed); !strings.Contains(failed.Error, "the agent refuses") || failed.Actual.VCPUs != 2 {
 			t.Errorf("report %+v", failed)

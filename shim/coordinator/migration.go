@@ -219,7 +219,7 @@ func (k *keeper) close() {
 	if err != nil || record.Phase == resize.Ended || record.Domain != k.uuid {
 		return // one that cannot be read has been set aside
 	}
-	record.Phase, record.Report = resize.Ended, &resize.Report{Wanted: record.Wanted, Error: "the VM was migrated away"}
+	record.Phase, record.Report = resize.Ended, &resize.Report{Target: record.Target, Error: "the VM was migrated away"}
 	if err := k.Journal.Store(record); err != nil {
 		k.Log.Warn("the journal still has a resize of a VM that is gone", "error", err)
 	}

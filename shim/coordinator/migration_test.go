@@ -33,7 +33,7 @@ func TestMigration(t *testing.T) {
 		r.leased(t, false)
 		r.migrate(true)
 		r.leased(t, true)
-		r.want(func(w *podapi.Wanted) { w.VCPUs = 2 })
+		r.want(func(w *podapi.Desired) { w.VCPUs = 2 })
 		time.Sleep(time.Hour)
 		r.leased(t, true)
 		if _, taken := r.agent.hasLease(); time.Hour/time.Duration(taken) >= podapi.MaxLease {
@@ -69,7 +69,7 @@ func TestMigrationAgain(t *testing.T) {
 func TestMigrationInAResize(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.SetGuest(virttest.Guest{Late: true})
-		r.want(func(w *podapi.Wanted) { w.VCPUs, w.Memory = 2, 2*gi })
+		r.want(func(w *podapi.Desired) { w.VCPUs, w.Memory = 2, 2*gi })
 		time.Sleep(2 * time.Second)
 		begun := len(r.Calls())
 		r.migrate(true)
@@ -101,7 +101,7 @@ func TestMigratedAway(t *testing.T) {
 	j := &memory{}
 	inBubble(t, func(c *coordinator.Config) { c.Journal = j }, func(t *testing.T, r *rig) {
 		r.SetGuest(virttest.Guest{Late: true})
-		r.want(func(w *podapi.Wanted) { w.VCPUs = 2 })
+		r.want(func(w *podapi.Desired) { w.VCPUs = 2 })
 		time.Sleep(2 * time.Second)
 		r.migrate(true)
 		if record, err := j.Load(); err != nil || record.Phase != resize.Running {
@@ -141,7 +141,7 @@ func TestMigrationComes(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.Set(func(s *virt.State) { s.Phase = virt.ShutOff })
 		time.Sleep(time.Second)
-		r.want(func(w *podapi.Wanted) { w.VCPUs = 2 })
+		r.want(func(w *podapi.Desired) { w.VCPUs = 2 })
 		r.Set(func(s *virt.State) { s.Phase, s.Migrating = virt.Paused, true })
 		time.Sleep(time.Hour)
 		r.leased(t, true)
@@ -187,7 +187,7 @@ func TestMigrationWhileAgentIsAway(t *testing.T) {
 		r.leased(t, true)
 		away(true)
 		r.migrate(false)
-		r.want(func(w *podapi.Wanted) { w.VCPUs = 2 })
+		r.want(func(w *podapi.Desired) { w.VCPUs = 2 })
 		time.Sleep(time.Minute + 100*time.Millisecond)
 		away(false)
 		time.Sleep(2 * time.Second)

@@ -10,6 +10,7 @@ import (
 
 	rawlibvirt "libvirt.org/go/libvirt"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/shim/headroom"
 	"github.com/mooring-vm/mooring/shim/virt/libvirt/libvirttest"
 )
@@ -26,13 +27,13 @@ func TestBandwidthIsWhatTheGuestGets(t *testing.T) {
 	p.daemon.AwaitConsole(t, "GUEST work=1 ")
 	before := share{}
 	for _, step := range []struct {
-		quota       string
+		quota       api.CPUQuota
 		most, least float64 // CPUs
-	}{{"5%", 0.05, 0}, {"15%", 0.15, 0.07}, {"none", 1, 0.21}} {
+	}{{api.CPUQuota{Percent: 5}, 0.05, 0}, {api.CPUQuota{Percent: 15}, 0.15, 0.07}, {api.CPUQuota{None: true}, 1, 0.21}} {
 		p.done(t, quota(step.quota))
 		got := p.getsMore(t, step.least, 1.2*before.does)
 		t.Logf("with %s: %+v", step.quota, got)
-		if got.cpus > 1.3*step.most || step.quota == "none" && got.throttled > 0 {
+		if got.cpus > 1.3*step.most || step.quota.None && got.throttled > 0 {
 			t.Errorf("with %s: %+v, want at most %.2f CPUs", step.quota, got, step.most)
 		}
 		before = got

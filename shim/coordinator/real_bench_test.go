@@ -15,6 +15,7 @@ import (
 	"libvirt.org/go/libvirt"
 	"libvirt.org/go/libvirtxml"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/podapi"
 	"github.com/mooring-vm/mooring/shim/headroom"
 	"github.com/mooring-vm/mooring/shim/virt"
@@ -35,18 +36,18 @@ const samplesFile = "MOORING_SAMPLES"
 // long as it takes. There is a beat every 5 ms.
 func BenchmarkResize(b *testing.B) {
 	virtioMem, dimm := headroom.Options{Device: headroom.VirtioMem}, headroom.Options{Device: headroom.DIMM, Slots: 2}
-	memory := func(n int) func(*podapi.Wanted) { return guestMemory(booted + int64(n%2)*128*mi) }
+	memory := func(n int) func(*podapi.Desired) { return guestMemory(booted + int64(n%2)*128*mi) }
 	all := figures{}
 	for _, kind := range []resizeKind{
 		{"virtio-mem", virtioMem, 1, 32, (*rawLibvirt).memory, memory, [2]string{"128 MiB less, virtio-mem", "128 MiB more, virtio-mem"}},
 		{"DIMM", dimm, 1, 32, (*rawLibvirt).dimm, memory, [2]string{"128 MiB less, a DIMM", "128 MiB more, a DIMM"}},
 		{
 			"bandwidth", virtioMem, 1, 32, (*rawLibvirt).bandwidth,
-			func(n int) func(*podapi.Wanted) { return quota([]string{"50%", "80%"}[n%2]) }, [2]string{"another bandwidth", "another bandwidth"},
+			func(n int) func(*podapi.Desired) { return quota(api.CPUQuota{Percent: []int{50, 80}[n%2]}) }, [2]string{"another bandwidth", "another bandwidth"},
 		},
 		{
 			"vCPU", virtioMem, 4, 6, (*rawLibvirt).vcpu,
-			func(n int) func(*podapi.Wanted) { return vcpus(n + 1) }, [2]string{"one vCPU more", "one vCPU more"},
+			func(n int) func(*podapi.Desired) { return vcpus(n + 1) }, [2]string{"one vCPU more", "one vCPU more"},
 		},
 	} {
 		kind.measure(b, all)
@@ -63,7 +64,7 @@ type resizeKind struct {
 	device         headroom.Options
 	guests, rounds int
 	raw            func(*rawLibvirt, context.Context, int) error
-	wish           func(n int) func(*podapi.Wanted)
+	wish           func(n int) func(*podapi.Desired)
 	what           [2]string // by n%2
 }
 
@@ -95,7 +96,7 @@ func (k resizeKind) inGuest(b *testing.B, all figures) {
 			all.of(what, "libvirt").add(b, heart, func() error { return k.raw(raw, b.Context(), n) })
 			continue
 		}
-		p.agent.want(func(w *podapi.Wanted) { w.VCPUs, w.Memory, w.CPUQuota = 0, 0, "" })
+		p.agent.want(func(w *podapi.Desired) { w.Size = api.Size{CPUShares: w.CPUShares} })
 		p.run(b)
 		p.await(b, "the guest answers", func(s virt.State) bool { return s.VCPUs.Online > 0 })
 		all.of(what, "shim").add(b, heart, func() error { return p.resized(b.Context(), p.agent.want(k.wish(n))) })

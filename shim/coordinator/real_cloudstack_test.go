@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/podapi"
 	"github.com/mooring-vm/mooring/shim/headroom"
 	"github.com/mooring-vm/mooring/shim/virt/libvirt/libvirttest"
@@ -37,7 +38,7 @@ func TestCloudStackCasesOnQEMU(t *testing.T) {
 		{"less of one, more of another", "refused: only scaling up", "shrinks, then grows", 4, booted + dimm, []int{0}},
 		{"only less memory", "refused: only scaling up", "shrinks", 4, booted, nil},
 	} {
-		s := p.done(t, func(w *podapi.Wanted) { w.VCPUs, w.Memory = c.vcpus, c.memory })
+		s := p.done(t, func(w *podapi.Desired) { w.VCPUs, w.Memory = c.vcpus, api.Bytes(c.memory) })
 		if s.VCPUs.Online != c.vcpus || s.Memory.Balloon != uint64(c.memory) || len(s.Memory.Devices) != len(c.cells) {
 			t.Fatalf("%s (theirs: %s; ours: %s): %+v", c.name, c.theirs, c.ours, s)
 		}
@@ -62,7 +63,7 @@ func TestNotPrepared(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.run(t)
-	both := func(w *podapi.Wanted) { w.VCPUs, w.Memory = 2, 2*booted }
+	both := func(w *podapi.Desired) { w.VCPUs, w.Memory = 2, 2*booted }
 	p.refused(t, both, "was not prepared for more memory")
 	p.refused(t, both, "not prepared for more")
 	if s := p.read(t); s.VCPUs.Plugged != 1 {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/podapi"
 	"github.com/mooring-vm/mooring/shim/headroom"
 	"github.com/mooring-vm/mooring/shim/shutdown"
@@ -15,18 +16,18 @@ import (
 )
 
 // sizes are what faults come between.
-func sizes(i int) (bytes int64, change func(*podapi.Wanted)) {
-	bytes, bandwidth := booted, "80%"
+func sizes(i int) (bytes int64, change func(*podapi.Desired)) {
+	bytes, percent := booted, 80
 	if i%2 > 0 {
-		bytes, bandwidth = booted+64*mi, "160%"
+		bytes, percent = booted+64*mi, 160
 	}
-	return bytes, func(w *podapi.Wanted) { w.Memory, w.CPUQuota = bytes, bandwidth }
+	return bytes, func(w *podapi.Desired) { w.Memory, w.CPUQuota = api.Bytes(bytes), api.CPUQuota{Percent: percent} }
 }
 
 // between wants something else, and has something happen at the nth moment of it, while
 // the coordinator waits; false: there are not so many. A step has two, of which the first
 // is before it is looked whether it may be done.
-func (p *pod) between(t *testing.T, nth int, change func(*podapi.Wanted), happens func()) bool {
+func (p *pod) between(t *testing.T, nth int, change func(*podapi.Desired), happens func()) bool {
 	t.Helper()
 	reached, on := make(chan struct{}), make(chan struct{})
 	written := 0
@@ -120,7 +121,7 @@ func TestStubborn(t *testing.T) {
 	if p.daemon.UnplugsVCPUs(t) {
 		left = 1
 	}
-	r := p.want(t, func(w *podapi.Wanted) { w.VCPUs, w.Memory = 2, booted+64*mi })
+	r := p.want(t, func(w *podapi.Desired) { w.VCPUs, w.Memory = 2, booted+64*mi })
 	if r.State != podapi.StateFailed || !strings.Contains(r.Error, "the guest uses 1 of its 2 vCPUs") {
 		t.Errorf("report %+v, want it failed", r)
 	}

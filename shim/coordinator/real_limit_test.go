@@ -12,7 +12,7 @@ import (
 // resize, at whichever moment but the first, at which the VM would wait for the limit. The
 // VM is as wanted or as before, and people are told which.
 func (p *pod) testLimitLowered(t *testing.T) {
-	grown, failed := booted+64*mi, 0
+	grown, failed := int64(booted+64*mi), 0
 	for n := 2; ; n++ {
 		p.done(t, guestMemory(booted))
 		if !p.between(t, n, guestMemory(grown), func() { p.lowered.Store(uint64(booted + gi)) }) {

@@ -130,7 +130,7 @@ func (m *move) testSuccess(t *testing.T) {
 	m.target.newQEMU()
 	migration := m.source.daemon.Migrate(t, m.target.daemon)
 	m.seen(t)
-	wanted := m.target.agent.want(func(w *podapi.Wanted) { w.VCPUs, w.Memory = 4, 2*booted })
+	wanted := m.target.agent.want(func(w *podapi.Desired) { w.VCPUs, w.Memory = 4, 2*booted })
 	m.leftAlone(t)
 	migration.FullSpeed(t)
 	if err := migration.Wait(); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/mooring-vm/mooring/shim/headroom"
 	"github.com/mooring-vm/mooring/shim/resize"
 	"github.com/mooring-vm/mooring/shim/resize/journal"
-	"github.com/mooring-vm/mooring/shim/resize/wanted"
+	"github.com/mooring-vm/mooring/shim/resize/target"
 	"github.com/mooring-vm/mooring/shim/shutdown"
 	"github.com/mooring-vm/mooring/shim/virt"
 	"github.com/mooring-vm/mooring/shim/virt/libvirt"
@@ -64,7 +64,7 @@ func newPod(t testing.TB) *pod {
 	p := &pod{daemon: daemon, connection: connect(t, daemon.URI), dir: t.TempDir(), agent: &agent{}, end: func() {}}
 	p.policy = resize.Policy{Shrink: true, Bounds: resize.Bounds{VCPUs: 15 * time.Second, Poll: 200 * time.Millisecond}}
 	p.asks = shutdown.Options{Grace: 10 * time.Second, Resend: time.Second}
-	p.agent.wanted = podapi.Wanted{Generation: 1, Launcher: "compute", Limits: podapi.Limits{Memory: 3 * gi, CPU: 8000}}
+	p.agent.wanted = podapi.Desired{Generation: 1, Launcher: "compute", Limits: podapi.Limits{Memory: 3 * gi, CPU: 8000}}
 	t.Cleanup(func() { p.end() })
 	return p
 }
@@ -121,7 +121,7 @@ func (p *pod) run(t testing.TB) {
 	}
 	p.dead.Store(false)
 	c, err := coordinator.New(coordinator.Config{
-		Connection: p.connection, Agent: cgroups{p.agent, p}, Journal: hooked{file, p}, Overhead: wanted.Fixed(uint64(gi)),
+		Connection: p.connection, Agent: cgroups{p.agent, p}, Journal: hooked{file, p}, Overhead: target.Fixed(uint64(gi)),
 		Stops:    func() (bool, error) { return p.stop.Load(), nil },
 		Policy:   p.policy,
 		Shutdown: p.asks,
@@ -216,7 +216,7 @@ func patiently(t testing.TB, is func() bool, never func()) {
 }
 
 // want wants something else, and returns the last report about it.
-func (p *pod) want(t testing.TB, change func(*podapi.Wanted)) podapi.Report {
+func (p *pod) want(t testing.TB, change func(*podapi.Desired)) podapi.Report {
 	t.Helper()
 	return p.outcome(t, p.agent.want(change))
 }
@@ -236,7 +236,7 @@ func (p *pod) outcome(t testing.TB, generation uint64) (last podapi.Report) {
 }
 
 // done is a resize that has to succeed.
-func (p *pod) done(t testing.TB, change func(*podapi.Wanted)) virt.State {
+func (p *pod) done(t testing.TB, change func(*podapi.Desired)) virt.State {
 	t.Helper()
 	if r := p.want(t, change); r.State != podapi.StateDone {
 		t.Fatalf("report %+v, want it %s", r, podapi.StateDone)

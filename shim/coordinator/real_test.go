@@ -7,14 +7,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/podapi"
 	"github.com/mooring-vm/mooring/shim/headroom"
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-func vcpus(n int) func(*podapi.Wanted)         { return func(w *podapi.Wanted) { w.VCPUs = n } }
-func guestMemory(n int64) func(*podapi.Wanted) { return func(w *podapi.Wanted) { w.Memory = n } }
-func quota(q string) func(*podapi.Wanted)      { return func(w *podapi.Wanted) { w.CPUQuota = q } }
+func vcpus(n int) func(*podapi.Desired) { return func(w *podapi.Desired) { w.VCPUs = n } }
+func guestMemory(n int64) func(*podapi.Desired) {
+	return func(w *podapi.Desired) { w.Memory = api.Bytes(n) }
+}
+func quota(q api.CPUQuota) func(*podapi.Desired) {
+	return func(w *podapi.Desired) { w.CPUQuota = q }
+}
 
 // TestVirtioMem takes one guest through all that it agrees to, and in the end it shuts
 // down when it is asked.
@@ -46,7 +51,7 @@ func TestVirtioMem(t *testing.T) {
 func (p *pod) testPlug(t *testing.T) {
 	limits := p.daemon.HasCPUController()
 	if limits {
-		p.done(t, quota("200%"))
+		p.done(t, quota(api.CPUQuota{Percent: 200}))
 	}
 	s := p.done(t, vcpus(4))
 	if s.VCPUs.Plugged != 4 || s.VCPUs.Online != 4 {
@@ -122,13 +127,13 @@ func (p *pod) testBandwidth(t *testing.T) {
 		t.Skip("missing: a CPU controller for libvirt")
 	}
 	for _, step := range []struct {
-		quota  string
+		quota  api.CPUQuota
 		shares int
 		want   time.Duration // of 100 ms, for each of 4 vCPUs
 	}{
-		{"150%", 200, 37500 * time.Microsecond}, {"60%", 10000, 15 * time.Millisecond}, {"60%", 2, 15 * time.Millisecond}, {"none", 1024, virt.Unlimited},
+		{api.CPUQuota{Percent: 150}, 200, 37500 * time.Microsecond}, {api.CPUQuota{Percent: 60}, 10000, 15 * time.Millisecond}, {api.CPUQuota{Percent: 60}, 2, 15 * time.Millisecond}, {api.CPUQuota{None: true}, 1024, virt.Unlimited},
 	} {
-		report := p.want(t, func(w *podapi.Wanted) { w.CPUQuota, w.CPUShares = step.quota, step.shares })
+		report := p.want(t, func(w *podapi.Desired) { w.CPUQuota, w.CPUShares = step.quota, step.shares })
 		want := virt.Bandwidth{Period: 100 * time.Millisecond, Quota: step.want, Shares: uint64(step.shares), Supported: true}
 		if got := p.read(t).Bandwidth; report.State != podapi.StateDone || len(report.Steps) != 1 || got != want {
 			t.Errorf("%+v, want %+v by one step: %+v", got, want, report)
@@ -138,7 +143,7 @@ func (p *pod) testBandwidth(t *testing.T) {
 
 func (p *pod) testRefused(t *testing.T) {
 	for _, c := range []struct {
-		change func(*podapi.Wanted)
+		change func(*podapi.Desired)
 		want   string
 	}{
 		{guestMemory(booted + mi), "want 256Mi or 258Mi"},
@@ -152,7 +157,7 @@ func (p *pod) testRefused(t *testing.T) {
 }
 
 // refused is a resize that must be refused, with that among the reasons.
-func (p *pod) refused(t *testing.T, change func(*podapi.Wanted), why string) {
+func (p *pod) refused(t *testing.T, change func(*podapi.Desired), why string) {
 	t.Helper()
 	before := p.read(t)
 	if r := p.want(t, change); r.State != podapi.StateRefused || !strings.Contains(r.Error, why) || len(r.Steps) > 0 {

@@ -32,7 +32,7 @@ func (r *resizer) tell(ctx context.Context, report podapi.Report) {
 // done.
 func (r *resizer) progress(ctx context.Context, generation uint64) func(resize.Report) {
 	return func(report resize.Report) {
-		now := max(generation, uint64(report.Wanted.Generation))
+		now := max(generation, report.Target.Generation)
 		if r.retry > 0 && now == generation {
 			return // nobody wants to hear of each attempt
 		}

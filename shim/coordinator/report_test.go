@@ -34,7 +34,7 @@ func (b *busy) Report(ctx context.Context, r podapi.Report) error {
 func TestReportIsNotLost(t *testing.T) {
 	away := func(c *coordinator.Config) { c.Agent = &busy{agent: c.Agent.(*agent), refuses: 3} }
 	inBubble(t, away, func(t *testing.T, r *rig) {
-		r.want(func(w *podapi.Wanted) { w.VCPUs = 3 })
+		r.want(func(w *podapi.Desired) { w.VCPUs = 3 })
 		time.Sleep(4 * time.Second)
 		if done := r.agent.last(t, podapi.StateDone); done.Generation != 2 || len(r.agent.states()) != 3 {
 			t.Errorf("reports %+v, want that of each end", r.agent.told())
@@ -47,7 +47,7 @@ func TestReportIsNotLost(t *testing.T) {
 func TestProgress(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.SetGuest(virttest.Guest{Late: true})
-		r.want(func(w *podapi.Wanted) { w.VCPUs, w.Memory = 3, 2*gi })
+		r.want(func(w *podapi.Desired) { w.VCPUs, w.Memory = 3, 2*gi })
 		time.Sleep(time.Second)
 		first := r.agent.told()[1]
 		if first.State != podapi.StateResizing || first.Generation != 2 || len(first.Plan) < 3 || len(first.Steps) != 0 {
@@ -72,7 +72,7 @@ func TestProgress(t *testing.T) {
 func TestUndoingIsSeen(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.SetGuest(virttest.Guest{KeepVCPUsOffline: true})
-		r.want(func(w *podapi.Wanted) { w.VCPUs = 2 })
+		r.want(func(w *podapi.Desired) { w.VCPUs = 2 })
 		time.Sleep(5 * time.Minute)
 		failed := r.agent.last(t, podapi.StateFailed)
 		before := r.agent.told()[len(r.agent.told())-2]
@@ -100,7 +100,7 @@ func (d deaf) Report(ctx context.Context, r podapi.Report) error {
 func TestProgressHoldsUpNothing(t *testing.T) {
 	hangs := func(c *coordinator.Config) { c.Agent = deaf{c.Agent.(*agent)} }
 	inBubble(t, hangs, func(t *testing.T, r *rig) {
-		r.want(func(w *podapi.Wanted) { w.VCPUs, w.Memory = 3, 2*gi })
+		r.want(func(w *podapi.Desired) { w.VCPUs, w.Memory = 3, 2*gi })
 		time.Sleep(10 * time.Second)
 		if done := r.agent.last(t, podapi.StateDone); done.Generation != 2 {
 			t.Errorf("report %+v", done)
@@ -121,7 +121,7 @@ func TestLongReportIsNotLost(t *testing.T) {
 				})
 			}
 		})
-		r.want(func(w *podapi.Wanted) { w.Memory, w.Limits.Memory = gi, 8*gi })
+		r.want(func(w *podapi.Desired) { w.Memory, w.Limits.Memory = gi, 8*gi })
 		time.Sleep(time.Minute)
 		done := r.agent.last(t, podapi.StateDone)
 		if done.Generation != 2 || len(done.Steps) < dimms || len(done.Plan) < dimms || done.Actual == nil || done.Actual.Memory != uint64(gi) {
@@ -138,7 +138,7 @@ func TestLongReportIsNotLost(t *testing.T) {
 func TestProgressOfSomethingElse(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.SetGuest(virttest.Guest{Late: true})
-		r.want(func(w *podapi.Wanted) { w.Memory = gi + 512*mi })
+		r.want(func(w *podapi.Desired) { w.Memory = gi + 512*mi })
 		time.Sleep(70 * time.Second) // the guest has had a minute
 		r.agent.last(t, podapi.StateFailed)
 		told, calls := len(r.agent.told()), len(r.Calls())
@@ -146,7 +146,7 @@ func TestProgressOfSomethingElse(t *testing.T) {
 		if now := r.agent.told(); len(now) != told || len(r.Calls()) == calls {
 			t.Errorf("calls %q, told %+v: want another attempt, of which nothing is told", r.Calls(), now[told:])
 		}
-		r.want(func(w *podapi.Wanted) { w.Memory = 2 * gi })
+		r.want(func(w *podapi.Desired) { w.Memory = 2 * gi })
 		r.SetGuest(virttest.Guest{})
 		r.AnswerPending()
 		time.Sleep(time.Minute)

@@ -17,9 +17,9 @@ type resizer struct {
 	*Coordinator
 	domain virt.Domain
 
-	latest atomic.Pointer[podapi.Wanted] // nil: not known yet
-	news   chan struct{}                 // something else is wanted
-	dry    chan struct{}                 // another dry run is
+	latest atomic.Pointer[podapi.Desired] // nil: not known yet
+	news   chan struct{}                  // something else is wanted
+	dry    chan struct{}                  // another dry run is
 
 	done  uint64        // generation that needs no more; it counts from 1
 	retry time.Duration // 0: the last one did not fail
@@ -67,7 +67,7 @@ func (r *resizer) listen(ctx context.Context) {
 
 // look asks what is wanted, and wakes who has something to do by it.
 func (r *resizer) look(ctx context.Context) {
-	w, err := r.Agent.Wanted(ctx)
+	w, err := r.Agent.Desired(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
 			r.Log.Debug("what the VM is wanted to be is not known", "error", err)
@@ -129,7 +129,7 @@ func (r *resizer) recover(ctx context.Context) bool {
 		r.Log.Warn("what was begun before could not be ended", "error", err)
 	}
 	if some {
-		r.tell(ctx, outcome(uint64(report.Wanted.Generation), report, err)) // which may be older than what is wanted now
+		r.tell(ctx, outcome(report.Target.Generation, report, err)) // which may be older than what is wanted now
 	}
 	return true
 }
@@ -173,10 +173,10 @@ func (r *resizer) resize(ctx context.Context) bool {
 		r.Log.Warn("the VM is not as it is wanted", "error", err)
 		r.later()
 	} else {
-		r.done, r.retry = uint64(report.Wanted.Generation), 0
+		r.done, r.retry = report.Target.Generation, 0
 		r.Log.Info("the VM is as it is wanted", "generation", r.done, "steps", len(report.Steps))
 	}
-	r.tell(ctx, outcome(max(w.Generation, uint64(report.Wanted.Generation)), report, err))
+	r.tell(ctx, outcome(max(w.Generation, report.Target.Generation), report, err))
 	return !resize.Left(err)
 }
 

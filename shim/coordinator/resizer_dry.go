@@ -8,7 +8,7 @@ import (
 )
 
 // another reports whether a dry run is asked for that was not asked for before.
-func another(old, now *podapi.Wanted) bool {
+func another(old, now *podapi.Desired) bool {
 	if now.DryRun == nil {
 		return false
 	}
@@ -31,7 +31,7 @@ func (r *resizer) tryOut(ctx context.Context) {
 }
 
 // planned is the answer to a dry run.
-func (r *resizer) planned(ctx context.Context, w podapi.Wanted) podapi.Report {
+func (r *resizer) planned(ctx context.Context, w podapi.Desired) podapi.Report {
 	w.Generation, w.Size, w.Error = w.DryRun.Generation, w.DryRun.Size, ""
 	report := podapi.Report{Generation: w.Generation, DryRun: true, State: podapi.StatePlanned}
 	plan, err := r.planOf(ctx, w)
@@ -45,8 +45,8 @@ func (r *resizer) planned(ctx context.Context, w podapi.Wanted) podapi.Report {
 	return report
 }
 
-func (r *resizer) planOf(ctx context.Context, w podapi.Wanted) (resize.Plan, error) {
-	want, err := r.wanted(ctx, w)
+func (r *resizer) planOf(ctx context.Context, w podapi.Desired) (resize.Plan, error) {
+	want, err := r.target(ctx, w)
 	if err != nil {
 		return resize.Plan{}, err
 	}

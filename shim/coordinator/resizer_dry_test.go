@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/podapi"
 	"github.com/mooring-vm/mooring/shim/coordinator"
 	"github.com/mooring-vm/mooring/shim/virt/virttest"
@@ -29,7 +30,7 @@ func (r *rig) plan(t *testing.T, generation uint64) podapi.Report {
 func TestDryRun(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		for generation := range uint64(3) {
-			r.agent.tryOut(70+generation, podapi.Size{VCPUs: 2})
+			r.agent.tryOut(70+generation, api.Size{VCPUs: 2})
 			if p := r.plan(t, 70+generation); p.State != podapi.StatePlanned || len(p.Plan) == 0 {
 				t.Errorf("answer %+v, want a plan", p)
 			}
@@ -44,11 +45,11 @@ func TestDryRun(t *testing.T) {
 // TestDryRunsAndResizes: neither has anything to do with the other.
 func TestDryRunsAndResizes(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
-		r.agent.tryOut(1, podapi.Size{VCPUs: 2})
+		r.agent.tryOut(1, api.Size{VCPUs: 2})
 		r.plan(t, 1)
-		r.want(func(w *podapi.Wanted) { w.VCPUs = 2 })
+		r.want(func(w *podapi.Desired) { w.VCPUs = 2 })
 		r.agent.last(t, podapi.StateDone)
-		r.agent.tryOut(2, podapi.Size{VCPUs: 2})
+		r.agent.tryOut(2, api.Size{VCPUs: 2})
 		if p := r.plan(t, 2); p.State != podapi.StatePlanned || len(p.Plan) != 0 {
 			t.Errorf("answer %+v, want nothing left to do", p)
 		}
@@ -62,9 +63,9 @@ func TestDryRunsAndResizes(t *testing.T) {
 func TestDryRunWhileResizing(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.SetGuest(virttest.Guest{Late: true})
-		r.want(func(w *podapi.Wanted) { w.Memory = 2 * gi })
+		r.want(func(w *podapi.Desired) { w.Memory = 2 * gi })
 		before := r.agent.last(t, podapi.StateResizing)
-		r.agent.tryOut(1, podapi.Size{VCPUs: 2})
+		r.agent.tryOut(1, api.Size{VCPUs: 2})
 		if p := r.plan(t, 1); p.State != podapi.StatePlanned || len(p.Plan) == 0 {
 			t.Errorf("answer %+v, want a plan", p)
 		}
@@ -81,17 +82,17 @@ func TestDryRunWhileResizing(t *testing.T) {
 // wanted cannot be read.
 func TestDryRunRefused(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
-		r.want(func(w *podapi.Wanted) { w.Error = "rubbish" })
-		r.agent.tryOut(1, podapi.Size{VCPUs: 9})
+		r.want(func(w *podapi.Desired) { w.Error = "rubbish" })
+		r.agent.tryOut(1, api.Size{VCPUs: 9})
 		if p := r.plan(t, 1); p.State != podapi.StateRefused || !strings.Contains(p.Error, "vcpus.resize.mooring.dev") {
 			t.Errorf("answer %+v", p)
 		}
-		r.agent.tryOut(2, podapi.Size{VCPUs: 2})
+		r.agent.tryOut(2, api.Size{VCPUs: 2})
 		if p := r.plan(t, 2); p.State != podapi.StatePlanned {
 			t.Errorf("answer %+v", p)
 		}
 		r.hypervisor.Disconnect()
-		r.agent.tryOut(3, podapi.Size{VCPUs: 2})
+		r.agent.tryOut(3, api.Size{VCPUs: 2})
 		if p := r.plan(t, 3); p.State != podapi.StateFailed {
 			t.Errorf("answer %+v", p)
 		}
@@ -112,10 +113,10 @@ func (s slow) Report(ctx context.Context, r podapi.Report) error {
 func TestLostDryRun(t *testing.T) {
 	inBubble(t, func(c *coordinator.Config) { c.Agent = slow{c.Agent.(*agent)} }, func(t *testing.T, r *rig) {
 		for generation := range uint64(2) {
-			r.agent.tryOut(1+generation, podapi.Size{VCPUs: 2})
+			r.agent.tryOut(1+generation, api.Size{VCPUs: 2})
 			synctest.Wait()
 		}
-		r.want(func(w *podapi.Wanted) { w.DryRun = nil })
+		r.want(func(w *podapi.Desired) { w.DryRun = nil })
 		time.Sleep(time.Minute)
 		if answers := r.agent.answers(); len(answers) != 1 || answers[0].Generation != 1 {
 			t.Errorf("answers %+v, want one to the first", answers)

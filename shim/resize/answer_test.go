@@ -7,8 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/shim/resize"
-	"github.com/mooring-vm/mooring/shim/resize/wanted"
+	"github.com/mooring-vm/mooring/shim/resize/target"
 	"github.com/mooring-vm/mooring/shim/virt"
 	"github.com/mooring-vm/mooring/shim/virt/virttest"
 )
@@ -43,7 +44,7 @@ func small() *virttest.Fake {
 
 func toVCPUs(d virt.Domain, n int) (resize.Report, error) {
 	r := resize.Runner{Domain: d, Node: unbound{}, Journal: &memory{calls: &calls{}}, Policy: resize.Policy{Shrink: true}}
-	return r.Run(context.Background(), func() resize.Wanted { return resize.Wanted{Size: wanted.Size{VCPUs: n}} })
+	return r.Run(context.Background(), func() target.Target { return target.Target{Size: api.Size{VCPUs: n}} })
 }
 
 // TestSilenceConfirmsNothing: a guest that told how many vCPUs it uses, and does not any

@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mooring-vm/mooring/shim/resize"
-	"github.com/mooring-vm/mooring/shim/resize/wanted"
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/shim/resize/target"
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
@@ -52,7 +52,7 @@ func TestCloudStackCases(t *testing.T) {
 			r := newRig(c.m)
 			w := r.m.to(c.memory, c.vcpus)
 			if len(c.steps) == 0 {
-				w.Size.Limit += 16 * mi
+				w.Limit += 16 * mi
 			}
 			report, err := r.run(t, w)
 			if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
@@ -98,7 +98,7 @@ func TestBandwidthInOneCall(t *testing.T) {
 	for _, c := range []struct {
 		name            string
 		period, quota   time.Duration // that the domain has
-		want            wanted.Size
+		want            target.Target
 		calls           int
 		periodThen, now time.Duration
 		shares          uint64
@@ -110,7 +110,7 @@ func TestBandwidthInOneCall(t *testing.T) {
 		{"with more shares", 100 * time.Millisecond, virt.Unlimited, share(time.Second, 50*time.Millisecond, 200), 1, time.Second, 50 * time.Millisecond, 200},
 		{"with fewer shares", time.Second, 50 * time.Millisecond, share(100*time.Millisecond, virt.Unlimited, 50), 1, 100 * time.Millisecond, virt.Unlimited, 50},
 		{"as it is, with more shares", time.Second, 50 * time.Millisecond, share(time.Second, 50*time.Millisecond, 200), 1, time.Second, 50 * time.Millisecond, 200},
-		{"shares alone", time.Second, 50 * time.Millisecond, wanted.Size{Shares: 2}, 1, time.Second, 50 * time.Millisecond, 2},
+		{"shares alone", time.Second, 50 * time.Millisecond, target.Target{Size: api.Size{CPUShares: 2}}, 1, time.Second, 50 * time.Millisecond, 2},
 		{"all as it is", time.Second, 50 * time.Millisecond, share(time.Second, 50*time.Millisecond, 100), 0, time.Second, 50 * time.Millisecond, 100},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestBandwidthInOneCall(t *testing.T) {
 			r.m.state.Bandwidth.Period, r.m.state.Bandwidth.Quota = c.period, c.quota
 			calls := 0
 			r.m.after = func() { calls++ }
-			report, err := r.run(t, resize.Wanted{Size: c.want})
+			report, err := r.run(t, c.want)
 			b := r.m.state.Bandwidth
 			if err != nil || calls != c.calls || b.Period != c.periodThen || b.Quota != c.now || b.Shares != c.shares || report.Actual.Shares != c.shares {
 				t.Errorf("%s: %v, %d calls, %+v, reported as %+v", c.name, err, calls, b, report.Actual)
@@ -128,6 +128,6 @@ func TestBandwidthInOneCall(t *testing.T) {
 }
 
 // share is a size that is a bandwidth, and shares where they are not 0.
-func share(period, quota time.Duration, shares uint64) wanted.Size {
-	return wanted.Size{Bandwidth: &wanted.Bandwidth{Period: period, Quota: quota}, Shares: shares}
+func share(period, quota time.Duration, shares int) target.Target {
+	return target.Target{Size: api.Size{CPUShares: shares}, Bandwidth: &target.Bandwidth{Period: period, Quota: quota}}
 }

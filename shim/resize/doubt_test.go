@@ -6,8 +6,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/shim/resize"
-	"github.com/mooring-vm/mooring/shim/resize/wanted"
+	"github.com/mooring-vm/mooring/shim/resize/target"
 	"github.com/mooring-vm/mooring/shim/virt"
 	"github.com/mooring-vm/mooring/shim/virt/virttest"
 )
@@ -23,8 +24,8 @@ func runnerOf(d virt.Domain) *resize.Runner {
 	return &resize.Runner{Domain: d, Node: unbound{}, Journal: &memory{calls: &calls{}}, Policy: resize.Policy{Shrink: true}}
 }
 
-func twoVCPUs(generation int64) resize.Wish {
-	return func() resize.Wanted { return resize.Wanted{Generation: generation, Size: wanted.Size{VCPUs: 2}} }
+func twoVCPUs(generation uint64) resize.Wish {
+	return func() target.Target { return target.Target{Generation: generation, Size: api.Size{VCPUs: 2}} }
 }
 
 const uses = "the guest uses 1 of its 2 vCPUs"

@@ -37,8 +37,8 @@ func failAt(t *testing.T, build func() (*model, uint64, int), f fault, at int) (
 	}
 	w := &world{t: t, m: m.settled(), policy: resize.Policy{Shrink: true}, journal: &memory{calls: &m.calls}}
 	w.want = m.to(bytes, vcpus)
-	w.want.Size.Shares = 2 * usual
-	m.node.limit = w.want.Size.Limit
+	w.want.CPUShares = 2 * usual
+	m.node.limit = w.want.Limit
 	m.calls.faults = map[int]fault{at: f}
 	report, dead, err := w.live()
 	if !dead {

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	mi = uint64(1) << 20
-	gi = uint64(1) << 30
+	mi = 1 << 20
+	gi = 1 << 30
 )
 
 // usual are the CPU shares of a VM that nobody has given others.

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/mooring-vm/mooring/shim/resize"
+	"github.com/mooring-vm/mooring/shim/resize/target"
 )
 
 // An agent or a libvirt that is away for a moment, whichever call is lost, undoes
@@ -25,8 +26,8 @@ func TestAwayForAMoment(t *testing.T) {
 						r := newRig(m)
 						m.calls.faults = map[int]fault{at: f}
 						r.want = m.to(bytes, vcpus)
-						m.node.limit = r.want.Size.Limit
-						report, err := r.Run(context.Background(), func() resize.Wanted { return r.want })
+						m.node.limit = r.want.Limit
+						report, err := r.Run(context.Background(), func() target.Target { return r.want })
 						hit = m.calls.n > at
 						if err != nil && !errors.Is(err, errFault) { // the journal has no connection to lose
 							t.Errorf("call %d: %v\n%s", at, err, steps(report))
@@ -58,7 +59,7 @@ func TestAwayForLong(t *testing.T) {
 			if record, lost := r.journal.Load(); lost == nil && record.Phase != resize.Running && !report.AsWanted {
 				t.Errorf("call %d: the journal says %s after %v", at, record.Phase, err)
 			}
-			report, ok, err := r.Recover(context.Background(), func() resize.Wanted { return r.want })
+			report, ok, err := r.Recover(context.Background(), func() target.Target { return r.want })
 			if err != nil || ok && report.Actual.Memory != 2*gi {
 				t.Errorf("call %d: afterwards %v, %+v", at, err, report.Actual)
 			}
@@ -69,9 +70,9 @@ func TestAwayForLong(t *testing.T) {
 // Somebody lowers memory.max to what the VM uses, shortly after an order was lost or
 // refused: what is ordered again, or taken back, still fits. The model checks that.
 func TestLimitFallsAfterAFault(t *testing.T) {
-	for name, to := range map[string]func(*model) resize.Wanted{
-		"vCPUs":   func(m *model) resize.Wanted { return m.to(gi, 4) },
-		"balloon": func(m *model) resize.Wanted { return m.to(gi-256*mi, 2) },
+	for name, to := range map[string]func(*model) target.Target{
+		"vCPUs":   func(m *model) target.Target { return m.to(gi, 4) },
+		"balloon": func(m *model) target.Target { return m.to(gi-256*mi, 2) },
 	} {
 		for _, first := range []fault{loseBefore, refuseAfter, refuseBefore} {
 			for at := range 40 {
@@ -82,8 +83,8 @@ func TestLimitFallsAfterAFault(t *testing.T) {
 						r.m.calls.intrude = func() { r.m.node.intruder = true }
 						r.m.calls.faults = map[int]fault{at: first, at + 1 + later: intrude}
 						w := to(r.m)
-						r.m.node.limit = w.Size.Limit
-						_, _ = r.Run(t.Context(), func() resize.Wanted { return w })
+						r.m.node.limit = w.Limit
+						_, _ = r.Run(t.Context(), func() target.Target { return w })
 						if t.Failed() {
 							t.Fatalf("%s: %s at call %d, and lowered %d later", name, first, at, 1+later)
 						}

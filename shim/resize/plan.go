@@ -4,19 +4,13 @@ import (
 	"slices"
 
 	"github.com/mooring-vm/mooring/api"
-	"github.com/mooring-vm/mooring/shim/resize/wanted"
+	"github.com/mooring-vm/mooring/shim/resize/target"
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// Wanted is the one wanted state of a VM. A higher generation replaces it.
-type Wanted struct {
-	Generation int64       `json:"generation"`
-	Size       wanted.Size `json:"size"`
-}
-
 // Plan is how a VM comes to be as it is wanted.
 type Plan struct {
-	Wanted Wanted
+	Target target.Target
 	Steps  Steps
 	Notes  []string // for users: what is wanted and needs no step of ours
 }
@@ -24,8 +18,8 @@ type Plan struct {
 // MakePlan plans how a VM that is so comes to be as it is wanted. It is pure. A VM that
 // is as it is wanted needs no steps. The error is a [*Refusal] with all that speaks
 // against it.
-func MakePlan(is Is, w Wanted, p Policy) (Plan, error) {
-	b := builder{is: is, want: w.Size, policy: p.withDefaults(), after: is.Definition}
+func MakePlan(is Is, t target.Target, p Policy) (Plan, error) {
+	b := builder{is: is, want: t, policy: p.withDefaults(), after: is.Definition}
 	b.memory()
 	b.cpu()
 	b.lock()
@@ -35,13 +29,13 @@ func MakePlan(is Is, w Wanted, p Policy) (Plan, error) {
 	if len(b.reasons) > 0 {
 		return Plan{}, &Refusal{b.reasons}
 	}
-	return Plan{Wanted: w, Steps: steps, Notes: b.notes}, nil
+	return Plan{Target: t, Steps: steps, Notes: b.notes}, nil
 }
 
 // builder makes one plan.
 type builder struct {
 	is     Is
-	want   wanted.Size
+	want   target.Target
 	policy Policy
 
 	after   definition // as the steps leave it
@@ -88,10 +82,10 @@ func (b *builder) general(changes bool) {
 
 // limits plans the waits for memory.max.
 func (b *builder) limits() {
-	limit, need := b.want.Limit, b.want.Need()
+	limit, need := b.want.Limit, b.want.MemoryRequirement()
 	if limit > 0 && need > limit {
 		b.refuse(OverLimit, "memory: %s and %s beside it are more than the container's memory limit, which is %s",
-			show(b.want.Memory), show(b.want.Overhead), show(limit))
+			show(b.want.GuestMemory()), show(b.want.Overhead), show(limit))
 	}
 	if len(b.take)+len(b.plug) > 0 && need > 0 {
 		b.room = Steps{AwaitRoom{Need: need, Bound: b.policy.Bounds.Room}}
@@ -111,7 +105,7 @@ func (b *builder) then() Room {
 	if vcpus == 0 {
 		vcpus = b.is.Domain.VCPUs.Plugged
 	}
-	return Room{Max: b.want.Need(), Memory: b.want.Memory, VCPUs: vcpus}
+	return Room{Max: b.want.MemoryRequirement(), Memory: b.want.GuestMemory(), VCPUs: vcpus}
 }
 
 func (b *builder) before() Room {

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"math"
 
-	"github.com/mooring-vm/mooring/shim/resize/wanted"
+	"github.com/mooring-vm/mooring/shim/resize/target"
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
@@ -70,14 +70,14 @@ func (b *builder) planQuota(step *SetBandwidth) {
 }
 
 // allVCPUs is the bandwidth of all vCPUs together, in thousandths of a CPU, rounded up.
-func (b *builder) allVCPUs(each wanted.Bandwidth) int64 {
+func (b *builder) allVCPUs(each target.Bandwidth) int64 {
 	vcpus := cmp.Or(b.want.VCPUs, b.is.Domain.VCPUs.Plugged)
 	return int64(math.Ceil(float64(1000*int64(vcpus)*each.Quota.Microseconds()) / float64(each.Period.Microseconds())))
 }
 
 // planShares takes no limit of the container for them: that says nothing about others.
 func (b *builder) planShares(step *SetBandwidth) {
-	want, is := b.want.Shares, b.is.Domain.Bandwidth
+	want, is := uint64(b.want.CPUShares), b.is.Domain.Bandwidth
 	switch {
 	case want == 0 || want == is.Shares:
 	case is.Supported && is.Shares > 0:

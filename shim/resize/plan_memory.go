@@ -8,7 +8,7 @@ import (
 // and a guest with an inflated balloon shrinks by it: so the guest never has less than
 // the smaller of what it had and what it is to have.
 func (b *builder) memory() {
-	want, m := b.want.Memory, b.is.Domain.Memory
+	want, m := b.want.GuestMemory(), b.is.Domain.Memory
 	if want == 0 {
 		return
 	}

@@ -9,8 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/shim/resize"
-	"github.com/mooring-vm/mooring/shim/resize/wanted"
+	"github.com/mooring-vm/mooring/shim/resize/target"
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
@@ -34,9 +35,9 @@ func read(t *testing.T, m *model) resize.Is {
 }
 
 // to is a wanted state with an overhead as large as the model's.
-func (m *model) to(memory uint64, vcpus int) resize.Wanted {
+func (m *model) to(memory uint64, vcpus int) target.Target {
 	overhead := m.overhead(memory, vcpus)
-	return resize.Wanted{Generation: 1, Size: wanted.Size{Memory: memory, Overhead: overhead, Limit: memory + overhead, VCPUs: vcpus}}
+	return target.Target{Generation: 1, Size: api.Size{Memory: api.Bytes(memory), VCPUs: vcpus}, Overhead: overhead, Limit: memory + overhead}
 }
 
 // kinds names the steps of a plan in short.
@@ -49,13 +50,13 @@ func texts(steps resize.Steps) []string {
 }
 
 func TestPlanOrder(t *testing.T) {
-	half := &wanted.Bandwidth{Period: 100 * time.Millisecond, Quota: 50 * time.Millisecond}
+	half := &target.Bandwidth{Period: 100 * time.Millisecond, Quota: 50 * time.Millisecond}
 	for _, c := range []struct {
 		name      string
 		m         *model
 		memory    uint64
 		vcpus     int
-		bandwidth *wanted.Bandwidth
+		bandwidth *target.Bandwidth
 		want      []string
 	}{
 		{"nothing", vm(t).virtioMem(gi, 0), gi, 2, nil, nil},
@@ -124,12 +125,12 @@ func TestPlanOrder(t *testing.T) {
 		}},
 	} {
 		w := c.m.settled().to(c.memory, c.vcpus)
-		w.Size.Bandwidth = c.bandwidth
+		w.Bandwidth = c.bandwidth
 		if c.m.state.Bandwidth.Shares != usual {
-			w.Size.Shares = 200
+			w.CPUShares = 200
 		}
 		if c.memory == gi && len(c.want) == 0 {
-			w.Size.Limit = 0
+			w.Limit = 0
 		}
 		plan, err := resize.MakePlan(read(t, c.m), w, resize.Policy{Shrink: true, Balloon: true})
 		if diff := cmp.Diff(c.want, texts(plan.Steps), cmpEmpty); diff != "" || err != nil {
@@ -146,7 +147,7 @@ func weighed(t *testing.T, shares uint64) *model {
 var cmpEmpty = cmp.Transformer("empty", func(s []string) string { return strings.Join(s, "\n") })
 
 // refusal is the error of a plan that has to be refused.
-func refusal(t *testing.T, is resize.Is, w resize.Wanted, p resize.Policy) *resize.Refusal {
+func refusal(t *testing.T, is resize.Is, w target.Target, p resize.Policy) *resize.Refusal {
 	t.Helper()
 	plan, err := resize.MakePlan(is, w, p)
 	r, ok := errors.AsType[*resize.Refusal](err)
@@ -162,7 +163,7 @@ func TestRefusalNamesAll(t *testing.T) {
 	m.state.Phase, m.state.Migrating, m.state.Memory.Slots, m.state.Memory.Cells = virt.Paused, true, 0, 0
 	m.node.seen.Room = 4 * gi
 	w := m.to(9*gi+1, 9)
-	w.Size.Limit = 8 * gi
+	w.Limit = 8 * gi
 	got := refusal(t, read(t, m), w, resize.Policy{MaxMemory: 6 * gi, MaxVCPUs: 3})
 	var codes []resize.Code
 	for _, r := range got.Reasons {
@@ -183,7 +184,7 @@ func TestNVDIMMIsNoMemory(t *testing.T) {
 	m := vm(t).virtioMem(2*gi, gi)
 	m.state.Memory.Devices = append(m.state.Memory.Devices, virt.MemoryDevice{Alias: "nvdimm0", Model: "nvdimm", Size: 2 * gi})
 	is := read(t, m.settled())
-	plan, err := resize.MakePlan(is, resize.Wanted{Size: wanted.Size{Memory: 2 * gi}}, resize.Policy{Shrink: true})
+	plan, err := resize.MakePlan(is, target.Target{Size: api.Size{Memory: 2 * gi}}, resize.Policy{Shrink: true})
 	if is.Guest() != 2*gi || is.Possible() != 2*gi || err != nil || len(plan.Steps) > 0 {
 		t.Errorf("the guest has %d, can have %d, and is to do %v, %v", is.Guest(), is.Possible(), texts(plan.Steps), err)
 	}

@@ -8,12 +8,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/shim/resize"
-	"github.com/mooring-vm/mooring/shim/resize/wanted"
+	"github.com/mooring-vm/mooring/shim/resize/target"
 )
 
 // told runs, and returns what was told on the way: how many steps were planned and done.
-func (r *rig) told(t *testing.T, w resize.Wanted) (told []string, last resize.Report) {
+func (r *rig) told(t *testing.T, w target.Target) (told []string, last resize.Report) {
 	t.Helper()
 	var before resize.Report
 	r.Progress = func(p resize.Report) {
@@ -59,7 +60,7 @@ func TestProgress(t *testing.T) {
 func TestNoProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(vm(t))
-		if told, last := r.told(t, resize.Wanted{Size: wanted.Size{VCPUs: 2}}); len(told) > 0 || len(last.Plan) > 0 {
+		if told, last := r.told(t, target.Target{Size: api.Size{VCPUs: 2}}); len(told) > 0 || len(last.Plan) > 0 {
 			t.Errorf("told %q, in the end %q", told, last.Plan)
 		}
 	})
@@ -72,14 +73,14 @@ func TestProgressOfAnotherPlan(t *testing.T) {
 		r.m.after = func() {
 			r.m.after = nil
 			r.want = r.m.to(gi+512*mi, 2)
-			r.want.Generation, r.m.node.limit = 2, r.want.Size.Limit
+			r.want.Generation, r.m.node.limit = 2, r.want.Limit
 		}
 		_, last := r.told(t, r.m.to(2*gi, 2))
 		var done []string
 		for _, s := range last.Steps {
 			done = append(done, s.What)
 		}
-		if diff := cmp.Diff(last.Plan, done); diff != "" || last.Wanted.Generation != 2 || last.Error != "" {
+		if diff := cmp.Diff(last.Plan, done); diff != "" || last.Target.Generation != 2 || last.Error != "" {
 			t.Errorf("%s: plan and steps (-plan +steps)\n%s", last.Error, diff)
 		}
 	})

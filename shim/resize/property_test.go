@@ -12,8 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/shim/resize"
-	"github.com/mooring-vm/mooring/shim/resize/wanted"
+	"github.com/mooring-vm/mooring/shim/resize/target"
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
@@ -28,7 +29,7 @@ type world struct {
 	t       failer
 	m       *model
 	journal *memory
-	want    resize.Wanted
+	want    target.Target
 	policy  resize.Policy
 	fine    bool // the guest can have any size
 }
@@ -37,10 +38,10 @@ func (w *world) runner() *resize.Runner {
 	return &resize.Runner{Domain: w.m, Node: agent{w.m}, Journal: w.journal, Policy: w.policy}
 }
 
-func (w *world) wish() resize.Wanted { return w.want }
+func (w *world) wish() target.Target { return w.want }
 
 // size draws a size that the model can have.
-func (w *world) size(t *rapid.T) wanted.Size {
+func (w *world) size(t *rapid.T) target.Target {
 	boot := w.m.state.Memory.Boot
 	memory := boot + uint64(rapid.IntRange(0, 8).Draw(t, "blocks"))*128*mi
 	if w.policy.Balloon && rapid.Bool().Draw(t, "below boot") {
@@ -51,14 +52,17 @@ func (w *world) size(t *rapid.T) wanted.Size {
 	}
 	vcpus := rapid.IntRange(1, 8).Draw(t, "vcpus")
 	if w.want.Generation > 0 && !w.fine {
-		memory = w.want.Size.Memory // whole DIMMs may not lead from one size to the other
+		memory = w.want.GuestMemory() // whole DIMMs may not lead from one size to the other
 	}
 	overhead := w.m.overhead(memory, vcpus)
 	quota := rapid.SampledFrom([]time.Duration{virt.Unlimited, 20 * time.Millisecond, 50 * time.Millisecond}).Draw(t, "quota")
-	return wanted.Size{
-		Memory: memory, Overhead: overhead, Limit: memory + overhead + uint64(rapid.IntRange(0, 3).Draw(t, "spare"))*8*mi,
-		VCPUs: vcpus, Bandwidth: &wanted.Bandwidth{Period: 100 * time.Millisecond, Quota: quota},
-		Shares: rapid.SampledFrom([]uint64{0, 2, 100, 10000}).Draw(t, "shares"),
+	return target.Target{
+		Size: api.Size{
+			Memory: api.Bytes(memory), VCPUs: vcpus,
+			CPUShares: rapid.SampledFrom([]int{0, 2, 100, 10000}).Draw(t, "shares"),
+		},
+		Overhead: overhead, Limit: memory + overhead + uint64(rapid.IntRange(0, 3).Draw(t, "spare"))*8*mi,
+		Bandwidth: &target.Bandwidth{Period: 100 * time.Millisecond, Quota: quota},
 	}
 }
 
@@ -110,8 +114,9 @@ func drawWorld(t *rapid.T) *world {
 }
 
 // aim sets what is wanted, of which kubelet knows, too.
-func (w *world) aim(s wanted.Size) {
-	w.want = resize.Wanted{Generation: w.want.Generation + 1, Size: s}
+func (w *world) aim(s target.Target) {
+	s.Generation = w.want.Generation + 1
+	w.want = s
 	w.m.node.limit = s.Limit
 }
 
@@ -154,8 +159,8 @@ func (w *world) truthful(report resize.Report, err error) {
 	if diff := cmp.Diff(truth, *report.Actual); diff != "" {
 		w.t.Fatalf("reported is not what is (-is +reported)\n%s", diff)
 	}
-	if err == nil && !w.is(report.Wanted) {
-		w.t.Fatalf("no error, and the VM is %+v instead of %+v", truth, report.Wanted)
+	if err == nil && !w.is(report.Target) {
+		w.t.Fatalf("no error, and the VM is %+v instead of %+v", truth, report.Target)
 	}
 }
 
@@ -168,18 +173,18 @@ func (w *world) possible() uint64 {
 	return sum
 }
 
-func (w *world) is(wanted resize.Wanted) bool {
-	s, is := wanted.Size, w.m.state
-	return is.Memory.Balloon == s.Memory && is.VCPUs.Plugged == s.VCPUs &&
-		(s.Bandwidth == nil || is.Bandwidth.Quota == s.Bandwidth.Quota) &&
-		(s.Shares == 0 || is.Bandwidth.Shares == s.Shares)
+func (w *world) is(desired target.Target) bool {
+	is := w.m.state
+	return is.Memory.Balloon == desired.GuestMemory() && is.VCPUs.Plugged == desired.VCPUs &&
+		(desired.Bandwidth == nil || is.Bandwidth.Quota == desired.Bandwidth.Quota) &&
+		(desired.CPUShares == 0 || is.Bandwidth.Shares == uint64(desired.CPUShares))
 }
 
 // mend ends all that goes wrong.
 func (w *world) mend() {
 	w.m.calls.faults, w.m.calls.out = nil, 0
 	w.m.state.Migrating, w.m.calls.sawMigration = false, false
-	w.m.node.intruder, w.m.node.limit = false, w.want.Size.Limit
+	w.m.node.intruder, w.m.node.limit = false, w.want.Limit
 	lag := w.m.guest.lag
 	w.m.guest = guest{lag: lag, balloonTo: w.m.guest.balloonTo, leaving: w.m.guest.leaving}
 }
@@ -194,14 +199,14 @@ func TestPlansOfTheLock(t *testing.T) {
 			r.Fatal(err)
 		}
 		is.Seen.Lock = max(is.Seen.Lock, is.Seen.Floor)
-		as := resize.Wanted{Size: wanted.Size{Memory: is.Guest(), VCPUs: is.Domain.VCPUs.Plugged}}
+		as := target.Target{Size: api.Size{Memory: api.Bytes(is.Guest()), VCPUs: is.Domain.VCPUs.Plugged}}
 		plan, err := resize.MakePlan(is, as, resize.Policy{})
 		if wants, _ := is.LockWanted(); err != nil || is.Seen.Lock == max(wants, is.Seen.Floor) && len(plan.Steps) > 0 {
 			r.Fatalf("%+v is as wanted, and the plan %v, %v", is.Seen, texts(plan.Steps), err)
 		}
 		is.Seen.Lock += uint64(rapid.IntRange(0, 4).Draw(r, "more")) * gi
 		for _, memory := range []uint64{gi, is.Guest()} {
-			as.Size.Memory = memory
+			as.Memory = api.Bytes(memory)
 			plan, err := resize.MakePlan(is, as, resize.Policy{Shrink: true})
 			if err != nil {
 				r.Fatal(err)

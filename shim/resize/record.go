@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/mooring-vm/mooring/shim/resize/target"
 )
 
 // Phase is how far a run is.
@@ -19,9 +21,9 @@ const (
 // Record is what the journal has of a run: enough to finish or undo it after the death
 // of whoever ran it.
 type Record struct {
-	Domain string `json:"domain"` // UUID
-	Wanted Wanted `json:"wanted"`
-	Phase  Phase  `json:"phase"`
+	Domain string        `json:"domain"` // UUID
+	Target target.Target `json:"target"`
+	Phase  Phase         `json:"phase"`
 
 	// Steps are those of all plans of the run. The first Begun of them may have taken
 	// effect, and the first Confirmed are known to have.
@@ -47,7 +49,7 @@ type Journal interface {
 var ErrNoRecord = errors.New("the journal has no record")
 
 // recordVersion is the version of the record's JSON.
-const recordVersion = 1
+const recordVersion = 2
 
 // maxSteps bounds the steps of a record. A run has more only if what is wanted changes
 // many times while it lasts; the oldest cannot be undone then.
@@ -115,5 +117,5 @@ func (r *Record) adopt(p Plan) {
 	}
 	r.Steps = append(append(Steps{}, begun...), p.Steps...)
 	r.Begun, r.Confirmed = len(begun), min(r.Confirmed, len(begun))
-	r.Wanted, r.Phase, r.Report = p.Wanted, Running, nil
+	r.Target, r.Phase, r.Report = p.Target, Running, nil
 }

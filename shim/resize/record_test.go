@@ -8,8 +8,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/shim/resize"
-	"github.com/mooring-vm/mooring/shim/resize/wanted"
+	"github.com/mooring-vm/mooring/shim/resize/target"
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
@@ -27,7 +28,7 @@ func everyStep() resize.Steps {
 func TestRecordIsReadBack(t *testing.T) {
 	want := resize.Record{
 		Domain: "uuid", Phase: resize.Ended, Steps: everyStep(), Begun: 3, Confirmed: 2,
-		Wanted: resize.Wanted{Generation: 7, Size: wanted.Size{Memory: gi, Bandwidth: &wanted.Bandwidth{Quota: -1}, Shares: 200}},
+		Target: target.Target{Generation: 7, Size: api.Size{Memory: gi, CPUShares: 200}, Bandwidth: &target.Bandwidth{Quota: -1}},
 		Report: &resize.Report{Steps: []resize.StepReport{{What: "x", Undo: true, Error: "y"}}, Actual: &resize.Actual{PodMax: resize.NoLimit, Shares: 200}},
 	}
 	text, err := want.Encode()
@@ -40,24 +41,24 @@ func TestRecordIsReadBack(t *testing.T) {
 	}
 }
 
-// A record from before there were shares leaves them as they are.
+// A step without shares leaves them as they are.
 func TestRecordWithoutShares(t *testing.T) {
-	const old = `{"version":1,"record":{"domain":"uuid","wanted":{"generation":7,"size":{"bandwidth":{"period":100000000,"quota":50000000}}},"phase":"running",` +
+	const without = `{"version":2,"record":{"domain":"uuid","target":{"generation":7,"size":{},"bandwidth":{"period":100000000,"quota":50000000}},"phase":"running",` +
 		`"steps":[{"kind":"set-bandwidth","step":{"fromPeriod":100000000,"fromQuota":-1,"period":100000000,"quota":50000000,"bound":10000000000}}],` +
 		`"begun":1,"confirmed":0}}`
-	got, err := resize.DecodeRecord([]byte(old))
+	got, err := resize.DecodeRecord([]byte(without))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := resize.Steps{resize.SetBandwidth{
 		FromPeriod: 100 * time.Millisecond, FromQuota: virt.Unlimited, Period: 100 * time.Millisecond, Quota: 50 * time.Millisecond, Bound: 10 * time.Second,
 	}}
-	if diff := cmp.Diff(want, got.Steps); diff != "" || got.Wanted.Size.Shares != 0 {
-		t.Errorf("%+v (-want +got)\n%s", got.Wanted, diff)
+	if diff := cmp.Diff(want, got.Steps); diff != "" || got.Target.CPUShares != 0 {
+		t.Errorf("%+v (-want +got)\n%s", got.Target, diff)
 	}
 	again, err := got.Encode()
-	if string(again) != old || err != nil {
-		t.Errorf("%v, %s is written as %s", err, old, again)
+	if string(again) != without || err != nil {
+		t.Errorf("%v, %s is written as %s", err, without, again)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(weighed(t, 50))
@@ -66,7 +67,7 @@ func TestRecordWithoutShares(t *testing.T) {
 		if err := r.journal.Store(got); err != nil {
 			t.Fatal(err)
 		}
-		_, _, _ = r.Recover(t.Context(), func() resize.Wanted { return resize.Wanted{} })
+		_, _, _ = r.Recover(t.Context(), func() target.Target { return target.Target{} })
 		if b := r.m.state.Bandwidth; b.Quota != virt.Unlimited || b.Shares != 50 {
 			t.Errorf("undone to %+v", b)
 		}
@@ -76,16 +77,16 @@ func TestRecordWithoutShares(t *testing.T) {
 func TestBadRecords(t *testing.T) {
 	for text, want := range map[string]string{
 		``:                          "EOF",
-		`{}`:                        "version 0: want 1",
-		`{"version":2,"record":{}}`: "version 2: want 1",
-		`{"version":1,"record":{"phase":"done"}}`:                                                    `phase "done": want running, undoing or ended`,
-		`{"version":1,"record":{"phase":"running","more":1}}`:                                        "more",
-		`{"version":1,"record":{"phase":"running","steps":[{"kind":"reboot","step":{}}]}}`:           `step of kind "reboot": unknown`,
-		`{"version":1,"record":{"phase":"running","steps":[{"kind":"set-vcpus","step":{"all":1}}]}}`: `step of kind "set-vcpus"`,
-		`{"version":1,"record":{"phase":"running","begun":1}}`:                                       "1 steps begun and 0 confirmed of 0",
-		`{"version":1,"record":{"phase":"running","begun":-1,"confirmed":-1}}`:                       "-1 steps begun",
-		`{"version":1,"record":{"phase":"ended"}}`:                                                   "report: there is none",
-		`{"version":1,"record":{"phase":"running"}} {}`:                                              "something follows",
+		`{}`:                        "version 0: want 2",
+		`{"version":1,"record":{}}`: "version 1: want 2",
+		`{"version":2,"record":{"phase":"done"}}`:                                                    `phase "done": want running, undoing or ended`,
+		`{"version":2,"record":{"phase":"running","more":1}}`:                                        "more",
+		`{"version":2,"record":{"phase":"running","steps":[{"kind":"reboot","step":{}}]}}`:           `step of kind "reboot": unknown`,
+		`{"version":2,"record":{"phase":"running","steps":[{"kind":"set-vcpus","step":{"all":1}}]}}`: `step of kind "set-vcpus"`,
+		`{"version":2,"record":{"phase":"running","begun":1}}`:                                       "1 steps begun and 0 confirmed of 0",
+		`{"version":2,"record":{"phase":"running","begun":-1,"confirmed":-1}}`:                       "-1 steps begun",
+		`{"version":2,"record":{"phase":"ended"}}`:                                                   "report: there is none",
+		`{"version":2,"record":{"phase":"running"}} {}`:                                              "something follows",
 	} {
 		got, err := resize.DecodeRecord([]byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) || !cmp.Equal(got, resize.Record{}) {
@@ -101,8 +102,8 @@ func FuzzDecodeRecord(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(text)
-	f.Add([]byte(`{"version":1,"record":{"phase":"ended","report":{"steps":null,"actual":{}}}}`))
-	f.Add([]byte(`{"version":1,"record":{"phase":"running","steps":[null]}}`))
+	f.Add([]byte(`{"version":2,"record":{"phase":"ended","report":{"steps":null,"actual":{}}}}`))
+	f.Add([]byte(`{"version":2,"record":{"phase":"running","steps":[null]}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		record, err := resize.DecodeRecord(text)
 		if err != nil {

@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 
-	"github.com/mooring-vm/mooring/shim/resize/wanted"
+	"github.com/mooring-vm/mooring/shim/resize/target"
 )
 
 // Recover takes up a run that its journal has not ended: it undoes on if it was undone,
@@ -35,7 +34,7 @@ func (r *Runner) Recover(ctx context.Context, wish Wish) (report Report, ok bool
 		return Report{}, false, fmt.Errorf("the journal is that of domain %s, and this is domain %s: it is left alone", record.Domain, u.record.Domain)
 	}
 	u.record, u.pending, u.holding = record, true, true // the one before was
-	u.report.Wanted, u.report.Plan = record.Wanted, record.Steps.Texts()
+	u.report.Target, u.report.Plan = record.Target, record.Steps.Texts()
 	report, err = u.conclude(ctx, u.resume(ctx))
 	return report, true, err
 }
@@ -69,7 +68,7 @@ func (u *run) catchUp(ctx context.Context) error {
 	err := u.time(step, false, func() error { return u.awaitBegun(ctx, step) })
 	switch {
 	case err == nil:
-	case ctx.Err() == nil && !final(err) && !wantedYet(step, u.record.Wanted.Size, u.wish().Size):
+	case ctx.Err() == nil && !final(err) && !wantedYet(step, u.record.Target, u.wish()):
 		u.Log.Info("a step that was begun has not taken place, and something else is wanted by now", "step", step.String(), "error", err)
 		return nil
 	default:
@@ -81,11 +80,11 @@ func (u *run) catchUp(ctx context.Context) error {
 
 // wantedYet reports whether what a step was for is wanted now. A new generation alone says
 // nothing: an agent that was started again has another one for the same.
-func wantedYet(s Step, before, now wanted.Size) bool {
+func wantedYet(s Step, before, now target.Target) bool {
 	if s, ok := s.(SetVCPUs); ok {
 		return now.VCPUs == s.To
 	}
-	return reflect.DeepEqual(before, now)
+	return now.SameSize(before)
 }
 
 // awaitBegun waits for a step of which nobody knows whether its order was given.

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mooring-vm/mooring/shim/resize"
+	"github.com/mooring-vm/mooring/shim/resize/target"
 )
 
 // The guest uses no new vCPU. Wherever the shim is killed, the next one ends with the VM
@@ -22,8 +23,8 @@ func TestKilledRunIsUndone(t *testing.T) {
 				m.guest.refuseTake = true
 				w := &world{t: t, m: m, policy: resize.Policy{Shrink: true}, journal: &memory{calls: &m.calls}}
 				w.want = m.to(2*gi, 4)
-				w.want.Size.Shares = 2 * usual
-				m.node.limit = w.want.Size.Limit
+				w.want.CPUShares = 2 * usual
+				m.node.limit = w.want.Limit
 				m.calls.faults = map[int]fault{at: f}
 				report, dead, err := w.live()
 				if dead {
@@ -50,7 +51,7 @@ func TestKilledRunIsNotWantedAnyMore(t *testing.T) {
 			m := vm(t).passthrough().settled()
 			w := &world{t: t, m: m, policy: resize.Policy{Shrink: true}, journal: &memory{calls: &m.calls}}
 			w.want = m.to(2*gi, 4)
-			m.node.limit = w.want.Size.Limit
+			m.node.limit = w.want.Limit
 			m.calls.faults = map[int]fault{at: killAfter}
 			if _, dead, _ := w.live(); !dead {
 				return
@@ -74,13 +75,13 @@ func TestUndoGoesOn(t *testing.T) {
 		r := newRig(vm(t))
 		r.m.state.VCPUs.Plugged = 4
 		r.want = r.m.to(gi, 4)
-		record := resize.Record{Domain: "a-vm", Wanted: r.want, Phase: resize.Undoing, Begun: 1, Steps: resize.Steps{
+		record := resize.Record{Domain: "a-vm", Target: r.want, Phase: resize.Undoing, Begun: 1, Steps: resize.Steps{
 			resize.SetVCPUs{From: 2, To: 4, Used: 2, Bound: time.Second},
 		}}
 		if err := r.journal.Store(record); err != nil {
 			t.Fatal(err)
 		}
-		report, ok, err := r.Recover(context.Background(), func() resize.Wanted { return r.want })
+		report, ok, err := r.Recover(context.Background(), func() target.Target { return r.want })
 		if !ok || err == nil || err.Error() != "an earlier run failed and was undone" || report.Actual.VCPUs != 2 {
 			t.Errorf("got %v, %v, %+v", ok, err, report)
 		}
@@ -92,7 +93,7 @@ func TestRecoverRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(vm(t))
 		r.m.state.VCPUs.Plugged = 4
-		wish := func() resize.Wanted { return r.m.to(gi, 2) }
+		wish := func() target.Target { return r.m.to(gi, 2) }
 		if _, ok, err := r.Recover(context.Background(), wish); ok || err != nil {
 			t.Errorf("an empty journal: %v, %v", ok, err)
 		}
@@ -120,13 +121,13 @@ func TestBegunAndNotWantedAnyMore(t *testing.T) {
 			r := newRig(vm(t))
 			earlier, now := r.m.to(gi, 4), r.m.to(gi, 2)
 			now.Generation = 2
-			record := resize.Record{Domain: "a-vm", Wanted: earlier, Phase: resize.Running, Begun: 1, Steps: resize.Steps{begun}}
+			record := resize.Record{Domain: "a-vm", Target: earlier, Phase: resize.Running, Begun: 1, Steps: resize.Steps{begun}}
 			if err := r.journal.Store(record); err != nil {
 				t.Fatal(err)
 			}
-			r.m.node.limit = now.Size.Limit
-			report, ok, err := r.Recover(context.Background(), func() resize.Wanted { return now })
-			if !ok || err != nil || report.Wanted.Generation != 2 || !report.AsWanted || r.m.state.VCPUs.Plugged != 2 {
+			r.m.node.limit = now.Limit
+			report, ok, err := r.Recover(context.Background(), func() target.Target { return now })
+			if !ok || err != nil || report.Target.Generation != 2 || !report.AsWanted || r.m.state.VCPUs.Plugged != 2 {
 				t.Errorf("%s: got %v, %v, %+v", begun, ok, err, report)
 			}
 		})
@@ -140,14 +141,14 @@ func TestBegunIsWantedYet(t *testing.T) {
 		r := newRig(unwilling(t))
 		r.m.state.VCPUs.Plugged = 4
 		w := r.m.to(gi, 4)
-		record := resize.Record{Domain: "a-vm", Wanted: w, Phase: resize.Running, Begun: 1, Steps: resize.Steps{
+		record := resize.Record{Domain: "a-vm", Target: w, Phase: resize.Running, Begun: 1, Steps: resize.Steps{
 			resize.SetVCPUs{From: 2, To: 4, Used: 2, Bound: time.Minute},
 		}}
 		if err := r.journal.Store(record); err != nil {
 			t.Fatal(err)
 		}
-		w.Generation, r.m.node.limit = 2, w.Size.Limit
-		report, ok, err := r.Recover(context.Background(), func() resize.Wanted { return w })
+		w.Generation, r.m.node.limit = 2, w.Limit
+		report, ok, err := r.Recover(context.Background(), func() target.Target { return w })
 		if !ok || err == nil || !strings.Contains(err.Error(), "the guest uses 2 of its 4 vCPUs") || r.m.state.VCPUs.Plugged != 2 {
 			t.Errorf("got %v, %v, %+v", ok, err, report)
 		}

@@ -5,8 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/shim/resize"
-	"github.com/mooring-vm/mooring/shim/resize/wanted"
+	"github.com/mooring-vm/mooring/shim/resize/target"
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
@@ -71,23 +72,23 @@ func TestPolicyIsNoReasonToShrink(t *testing.T) {
 func TestBandwidthOfTheContainer(t *testing.T) {
 	m := vm(t).settled()
 	m.state.Bandwidth.Supported = false
-	w := resize.Wanted{Size: wanted.Size{Bandwidth: &wanted.Bandwidth{Period: 100 * time.Millisecond, Quota: 50 * time.Millisecond, FromLimit: true}}}
+	w := target.Target{Bandwidth: &target.Bandwidth{Period: 100 * time.Millisecond, Quota: 50 * time.Millisecond, FromLimit: true}}
 	plan, err := resize.MakePlan(read(t, m), w, resize.Policy{})
 	if err != nil || len(plan.Steps) > 0 || len(plan.Notes) != 1 {
 		t.Errorf("got %v, %v", plan, err)
 	}
-	w.Size.Bandwidth.FromLimit = false
+	w.Bandwidth.FromLimit = false
 	for vcpus, help := range map[int]string{0: "want that to be 1000m", 3: "want that to be 1500m"} {
-		w.Size.VCPUs = vcpus
+		w.VCPUs = vcpus
 		if got := refusal(t, read(t, m), w, resize.Policy{}); !got.Has(resize.NoBandwidth) || !strings.Contains(got.Error(), help) {
 			t.Errorf("for %d vCPUs: got %v, want %s", vcpus, got, help)
 		}
 	}
-	w.Size = wanted.Size{VCPUs: 1, Bandwidth: &wanted.Bandwidth{Period: 100008 * time.Microsecond, Quota: 41670 * time.Microsecond}}
+	w = target.Target{Size: api.Size{VCPUs: 1}, Bandwidth: &target.Bandwidth{Period: 100008 * time.Microsecond, Quota: 41670 * time.Microsecond}}
 	if got := refusal(t, read(t, m), w, resize.Policy{}); !strings.Contains(got.Error(), "want that to be 417m") {
 		t.Errorf("got %v", got)
 	}
-	w.Size = wanted.Size{Bandwidth: &wanted.Bandwidth{Period: 100 * time.Millisecond, Quota: virt.Unlimited}}
+	w = target.Target{Bandwidth: &target.Bandwidth{Period: 100 * time.Millisecond, Quota: virt.Unlimited}}
 	if plan, err := resize.MakePlan(read(t, m), w, resize.Policy{}); err != nil || len(plan.Steps) > 0 {
 		t.Errorf("without a limit of their own, which they have not: got %v, %v", plan, err)
 	}
@@ -100,12 +101,12 @@ func TestSharesOfTheContainer(t *testing.T) {
 		"no shares are told": func(m *model) { m.state.Bandwidth.Shares = 0 },
 	} {
 		m := changed(t, unable).settled()
-		w := resize.Wanted{Size: wanted.Size{Shares: 200}}
+		w := target.Target{Size: api.Size{CPUShares: 200}}
 		got := refusal(t, read(t, m), w, resize.Policy{})
 		if len(got.Reasons) != 1 || !got.Has(resize.NoShares) || !strings.Contains(got.Error(), "CPU shares: this libvirt cannot change them") {
 			t.Errorf("%s: got %v", name, got)
 		}
-		w.Size.Bandwidth = &wanted.Bandwidth{Period: 100 * time.Millisecond, Quota: 50 * time.Millisecond, FromLimit: true}
+		w.Bandwidth = &target.Bandwidth{Period: 100 * time.Millisecond, Quota: 50 * time.Millisecond, FromLimit: true}
 		if got := refusal(t, read(t, m), w, resize.Policy{}); len(got.Reasons) != 1 || !got.Has(resize.NoShares) {
 			t.Errorf("%s, with a bandwidth of the limit: got %v", name, got)
 		}

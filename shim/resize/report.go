@@ -3,11 +3,13 @@ package resize
 import (
 	"slices"
 	"time"
+
+	"github.com/mooring-vm/mooring/shim/resize/target"
 )
 
 // Report tells what a run did and what the VM is after it.
 type Report struct {
-	Wanted Wanted `json:"wanted"`
+	Target target.Target `json:"target"`
 
 	// Plan is what each step does, in order: those that were begun, and those that were
 	// planned last.

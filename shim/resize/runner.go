@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/mooring-vm/mooring/shim/resize/target"
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
@@ -24,7 +25,7 @@ type Runner struct {
 }
 
 // Wish returns the wanted state of the moment. It is asked between steps.
-type Wish func() Wanted
+type Wish func() target.Target
 
 // Run makes the VM what it is wanted to be, and blocks until it is, a step fails or ctx
 // is done. If the wanted state changes meanwhile, the step that is under way is ended,
@@ -75,7 +76,7 @@ func (r *Runner) begin(ctx context.Context, wish Wish) (u *run, end func(), err 
 	if err != nil {
 		return nil, nil, err
 	}
-	u.record, u.latest = Record{Domain: is.Domain.UUID, Phase: Running, Wanted: wish()}, &is
+	u.record, u.latest = Record{Domain: is.Domain.UUID, Phase: Running, Target: wish()}, &is
 	listening, cancel := context.WithCancel(ctx)
 	u.listen(listening)
 	end = func() {
@@ -98,7 +99,7 @@ func (r *Runner) newRun(wish Wish) *run {
 func (u *run) reach(ctx context.Context) error {
 	for {
 		want := u.wish()
-		u.record.Wanted, u.report.Wanted, u.closing = want, want, nil
+		u.record.Target, u.report.Target, u.closing = want, want, nil
 		is, err := u.lookFor(ctx, want)
 		if err != nil {
 			return u.stay(err)
@@ -135,7 +136,7 @@ func (u *run) carryOut(ctx context.Context, p Plan) (changed bool, err error) {
 		}
 		if closing(step) && !told {
 			told = true
-			u.settle(ctx, p.Wanted)
+			u.settle(ctx, p.Target)
 		}
 		err := u.perform(ctx, step)
 		if errors.Is(err, errSuperseded) {
@@ -150,17 +151,17 @@ func (u *run) carryOut(ctx context.Context, p Plan) (changed bool, err error) {
 		return true, nil
 	}
 	if !told {
-		u.settle(ctx, p.Wanted)
+		u.settle(ctx, p.Target)
 	}
 	return false, nil
 }
 
-func (u *run) changed(p Plan) bool { return u.wish().Generation != p.Wanted.Generation }
+func (u *run) changed(p Plan) bool { return u.wish().Generation != p.Target.Generation }
 
 // settle tells the agent what the VM needs now that it is as wanted: limits may be as
 // low as that.
-func (u *run) settle(ctx context.Context, w Wanted) {
-	need := w.Size.Need()
+func (u *run) settle(ctx context.Context, t target.Target) {
+	need := t.MemoryRequirement()
 	if need == 0 {
 		return
 	}
@@ -218,7 +219,7 @@ func (u *run) conclude(ctx context.Context, err error) (Report, error) {
 	} else {
 		actual := is.Actual()
 		u.report.Actual = &actual
-		u.report.AsWanted = asWanted(is, u.report.Wanted, u.Policy)
+		u.report.AsWanted = asWanted(is, u.report.Target, u.Policy)
 		u.noteLowered(is)
 	}
 	u.report.Error = errText(err)
@@ -234,7 +235,7 @@ func (u *run) conclude(ctx context.Context, err error) (Report, error) {
 
 // noteLowered tells of a limit that somebody has lowered after the last order was given.
 func (u *run) noteLowered(is Is) {
-	need := u.report.Wanted.Size.Need()
+	need := u.report.Target.MemoryRequirement()
 	if limit := is.Seen.Max(); u.report.AsWanted && limit < need {
 		u.report.Notes = append(u.report.Notes, fmt.Sprintf(
 			"memory.max is %s by now, and the VM may need %s: who uses more than that is killed", show(limit), show(need)))
@@ -242,8 +243,8 @@ func (u *run) noteLowered(is Is) {
 }
 
 // asWanted reports whether nothing is left to do but to wait for limits.
-func asWanted(is Is, w Wanted, p Policy) bool {
-	plan, err := MakePlan(is, w, p)
+func asWanted(is Is, t target.Target, p Policy) bool {
+	plan, err := MakePlan(is, t, p)
 	if err != nil {
 		return false
 	}

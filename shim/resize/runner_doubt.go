@@ -1,17 +1,21 @@
 package resize
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/mooring-vm/mooring/shim/resize/target"
+)
 
 // doubted returns the step of a run that failed before, if that was to have the guest use
 // as many vCPUs as are wanted. A VM that has them then may be one of which they could
 // not be taken back.
-func (u *run) doubted(w Wanted) (step SetVCPUs, ok bool) {
+func (u *run) doubted(t target.Target) (step SetVCPUs, ok bool) {
 	b := u.before
 	if b.Domain != u.record.Domain || b.Report == nil || b.Report.Error == "" {
 		return SetVCPUs{}, false
 	}
 	for _, s := range b.Steps {
-		if s, is := s.(SetVCPUs); is && s.To == w.Size.VCPUs {
+		if s, is := s.(SetVCPUs); is && s.To == t.VCPUs {
 			return s, true
 		}
 	}
@@ -20,9 +24,9 @@ func (u *run) doubted(w Wanted) (step SetVCPUs, ok bool) {
 
 // doubt returns an error if what was wanted in the run before, and is yet, still is not so,
 // although there is nothing left to order. What is wanted anew begins with what there is.
-func (u *run) doubt(is Is, w Wanted) error {
-	step, ok := u.doubted(w)
-	if !ok || w.Generation != u.before.Wanted.Generation || is.Domain.VCPUs.Plugged != step.To {
+func (u *run) doubt(is Is, t target.Target) error {
+	step, ok := u.doubted(t)
+	if !ok || t.Generation != u.before.Target.Generation || is.Domain.VCPUs.Plugged != step.To {
 		return nil
 	}
 	if err := step.done(is); err != nil {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/mooring-vm/mooring/shim/resize/target"
 )
 
 // look reads what the VM is, and tries again while libvirt or the agent are away, for
@@ -26,10 +28,10 @@ func (u *run) look(ctx context.Context) (Is, error) {
 
 // lookFor is look for a plan. The guest is asked if its vCPUs are to change, or if it has
 // not used those that it was given: what it uses of them is part of that step.
-func (u *run) lookFor(ctx context.Context, w Wanted) (Is, error) {
+func (u *run) lookFor(ctx context.Context, t target.Target) (Is, error) {
 	is, err := u.lookUnlessKnown(ctx)
 	u.latest = nil // a later plan is for what the VM is then
-	if _, doubted := u.doubted(w); err != nil || !doubted && (w.Size.VCPUs == 0 || w.Size.VCPUs == is.Domain.VCPUs.Plugged) {
+	if _, doubted := u.doubted(t); err != nil || !doubted && (t.VCPUs == 0 || t.VCPUs == is.Domain.VCPUs.Plugged) {
 		return is, err
 	}
 	return u.lookClosely(ctx)
@@ -38,7 +40,7 @@ func (u *run) lookFor(ctx context.Context, w Wanted) (Is, error) {
 // lookAtLast is look for what is told of the run. The guest has a word in it where its
 // vCPUs were to change.
 func (u *run) lookAtLast(ctx context.Context) (Is, error) {
-	if _, doubted := u.doubted(u.report.Wanted); doubted || slices.ContainsFunc(u.record.Steps, asksGuest) {
+	if _, doubted := u.doubted(u.report.Target); doubted || slices.ContainsFunc(u.record.Steps, asksGuest) {
 		return u.lookClosely(ctx)
 	}
 	return u.lookUnlessKnown(ctx)
@@ -82,7 +84,7 @@ func (u *run) lookBefore(ctx context.Context, step Step) (Is, error) {
 // was read: not before the VM is as wanted may limits be lower than they were.
 func (u *run) lookGuarded(ctx context.Context) (Is, error) {
 	is, err := u.look(ctx)
-	if err != nil || u.record.Wanted.Size.Memory == 0 || is.Seen.Max() <= u.guarded {
+	if err != nil || u.record.Target.Memory == 0 || is.Seen.Max() <= u.guarded {
 		return is, err
 	}
 	if err := u.need(ctx, is.Seen.Max()); err != nil {

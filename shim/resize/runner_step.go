@@ -159,7 +159,7 @@ func (u *run) confirm(ctx context.Context, step Step, ordered error) error {
 		case !uncertain(err):
 			return err
 		}
-		if waits(step) && u.wish().Generation != u.record.Wanted.Generation {
+		if waits(step) && u.wish().Generation != u.record.Target.Generation {
 			return errSuperseded
 		}
 		if u.wait(ctx) != nil {

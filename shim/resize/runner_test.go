@@ -10,8 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/shim/resize"
-	"github.com/mooring-vm/mooring/shim/resize/wanted"
+	"github.com/mooring-vm/mooring/shim/resize/target"
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
@@ -20,7 +21,7 @@ type rig struct {
 	*resize.Runner
 	m       *model
 	journal *memory
-	want    resize.Wanted
+	want    target.Target
 }
 
 func newRig(m *model) *rig {
@@ -31,10 +32,10 @@ func newRig(m *model) *rig {
 }
 
 // run runs towards that size, and checks that the journal has the same report.
-func (r *rig) run(t *testing.T, w resize.Wanted) (resize.Report, error) {
+func (r *rig) run(t *testing.T, w target.Target) (resize.Report, error) {
 	t.Helper()
-	r.want, r.m.node.limit = w, w.Size.Limit
-	report, err := r.Run(context.Background(), func() resize.Wanted { return r.want })
+	r.want, r.m.node.limit = w, w.Limit
+	report, err := r.Run(context.Background(), func() target.Target { return r.want })
 	if rec, lost := r.journal.Load(); lost == nil && rec.Phase == resize.Ended {
 		if diff := cmp.Diff(report.Error, rec.Report.Error); diff != "" {
 			t.Errorf("the journal has another report\n%s", diff)
@@ -132,7 +133,7 @@ func TestRunScenarios(t *testing.T) {
 			if report.Actual == nil || report.Actual.Memory != c.after || report.AsWanted != (c.err == "") {
 				t.Errorf("%s: %+v", c.name, report.Actual)
 			}
-			if need := r.m.to(c.memory, c.vcpus).Size.Need(); c.err == "" && r.m.node.need != need || r.m.node.held {
+			if need := r.m.to(c.memory, c.vcpus).MemoryRequirement(); c.err == "" && r.m.node.need != need || r.m.node.held {
 				t.Errorf("%s: the agent was told of %d: want %d; and holds migrations off: %v", c.name, r.m.node.need, need, r.m.node.held)
 			}
 		})
@@ -145,12 +146,12 @@ func TestKubeletDoesNothing(t *testing.T) {
 		r := newRig(vm(t).virtioMem(2*gi, 512*mi))
 		w := r.m.to(2*gi, 2)
 		r.want = w
-		report, err := r.Run(context.Background(), func() resize.Wanted { return w })
+		report, err := r.Run(context.Background(), func() target.Target { return w })
 		if err == nil || !strings.Contains(err.Error(), "want at least 2132Mi") || report.Actual.Memory != gi+512*mi || len(report.Steps) != 1 {
 			t.Errorf("got %v\n%s", err, steps(report))
 		}
 		w = r.m.to(gi, 2)
-		report, err = r.Run(context.Background(), func() resize.Wanted { return w })
+		report, err = r.Run(context.Background(), func() target.Target { return w })
 		if err == nil || !report.AsWanted || report.Actual.Memory != gi || !strings.Contains(steps(report), "- wait until the memory.max of the container is 1106Mi") {
 			t.Errorf("got %v, %+v\n%s", err, report.Actual, steps(report))
 		}
@@ -164,7 +165,7 @@ func TestWantedChanges(t *testing.T) {
 		r := newRig(vm(t).virtioMem(2*gi, 0))
 		r.m.after = func() {
 			r.want = r.m.to(gi+512*mi, 3)
-			r.want.Generation, r.m.node.limit = 2, r.want.Size.Limit
+			r.want.Generation, r.m.node.limit = 2, r.want.Limit
 		}
 		report, err := r.run(t, r.m.to(2*gi, 4))
 		want := "+ wait until the memory.max of pod and container are at least 2148Mi\n" +
@@ -176,7 +177,7 @@ func TestWantedChanges(t *testing.T) {
 		if diff := cmp.Diff(want, steps(report)+"\n"); diff != "" {
 			t.Errorf("(-want +got)\n%s", diff)
 		}
-		if err != nil || report.Wanted.Generation != 2 || report.Actual.Memory != gi+512*mi || report.Actual.VCPUs != 3 {
+		if err != nil || report.Target.Generation != 2 || report.Actual.Memory != gi+512*mi || report.Actual.VCPUs != 3 {
 			t.Errorf("got %v, %+v\n%s", err, report.Actual, steps(report))
 		}
 	})
@@ -188,15 +189,15 @@ func TestWantedChangesWhileWaiting(t *testing.T) {
 		r := newRig(vm(t).virtioMem(2*gi, 0))
 		w := r.m.to(2*gi, 2)
 		later := r.m.to(gi, 2)
-		later.Generation, r.m.node.limit = 2, later.Size.Limit // kubelet raises nothing
+		later.Generation, r.m.node.limit = 2, later.Limit // kubelet raises nothing
 		started := time.Now()
-		report, err := r.Run(context.Background(), func() resize.Wanted {
+		report, err := r.Run(context.Background(), func() target.Target {
 			if time.Since(started) > 10*time.Second {
 				return later
 			}
 			return w
 		})
-		if err != nil || report.Wanted.Generation != 2 || !report.AsWanted || time.Since(started) > time.Minute {
+		if err != nil || report.Target.Generation != 2 || !report.AsWanted || time.Since(started) > time.Minute {
 			t.Errorf("got %v after %s, %+v", err, time.Since(started), report)
 		}
 	})
@@ -208,10 +209,10 @@ func TestWantedChangesAtTheEnd(t *testing.T) {
 		r := newRig(vm(t).virtioMem(2*gi, 0))
 		r.m.after = func() {
 			r.want = r.m.to(gi+512*mi, 2)
-			r.want.Generation, r.m.node.limit = 2, r.want.Size.Limit
+			r.want.Generation, r.m.node.limit = 2, r.want.Limit
 		}
 		report, err := r.run(t, r.m.to(2*gi, 2))
-		if err != nil || report.Wanted.Generation != 2 || report.Actual.Memory != gi+512*mi {
+		if err != nil || report.Target.Generation != 2 || report.Actual.Memory != gi+512*mi {
 			t.Errorf("got %v, %+v\n%s", err, report.Actual, steps(report))
 		}
 	})
@@ -229,7 +230,7 @@ func TestMigrationStopsARun(t *testing.T) {
 			t.Fatalf("got %v\n%s", err, steps(report))
 		}
 		r.m.state.Migrating, r.m.after = false, nil
-		report, ok, err := r.Recover(context.Background(), func() resize.Wanted { return r.want })
+		report, ok, err := r.Recover(context.Background(), func() target.Target { return r.want })
 		if !ok || err != nil || report.Actual.Memory != 2*gi {
 			t.Errorf("recovered: %v, %v, %+v", ok, err, report)
 		}
@@ -243,7 +244,7 @@ func TestOfflineVCPUs(t *testing.T) {
 		m := vm(t).settled()
 		m.state.VCPUs.Plugged, m.state.VCPUs.Online = 4, 3
 		m.guest.refuseTake = true
-		plan, err := resize.MakePlan(read(t, m), resize.Wanted{Size: wanted.Size{VCPUs: 4}}, resize.Policy{})
+		plan, err := resize.MakePlan(read(t, m), target.Target{Size: api.Size{VCPUs: 4}}, resize.Policy{})
 		if err != nil || len(plan.Steps) > 0 {
 			t.Errorf("got %v, %v", texts(plan.Steps), err)
 		}
@@ -282,8 +283,8 @@ func TestLimitsMayFallUntilKubeletTriesAgain(t *testing.T) {
 			m.node.seen.ContainerMax, m.node.seen.PodMax = 8*gi, 9*gi
 			w := r.m.to(gi, 2)
 			_, err := r.run(t, w)
-			if err != nil || m.node.seen.ContainerMax != w.Size.Limit || m.node.need > w.Size.Limit {
-				t.Errorf("%s: got %v, limit %d, need %d, want %d", name, err, m.node.seen.ContainerMax, m.node.need, w.Size.Limit)
+			if err != nil || m.node.seen.ContainerMax != w.Limit || m.node.need > w.Limit {
+				t.Errorf("%s: got %v, limit %d, need %d, want %d", name, err, m.node.seen.ContainerMax, m.node.need, w.Limit)
 			}
 		})
 	}

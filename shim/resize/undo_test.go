@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/mooring-vm/mooring/shim/resize"
-	"github.com/mooring-vm/mooring/shim/resize/wanted"
+	"github.com/mooring-vm/mooring/shim/resize/target"
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
@@ -112,8 +112,8 @@ func TestLimitIsLoweredInBetween(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(vm(t).virtioMem(2*gi, 0))
 		w := r.m.to(2*gi, 2)
-		w.Size.Bandwidth = &wanted.Bandwidth{Period: 100 * time.Millisecond, Quota: 50 * time.Millisecond}
-		w.Size.VCPUs = 1 // its unplugging is the first change
+		w.Bandwidth = &target.Bandwidth{Period: 100 * time.Millisecond, Quota: 50 * time.Millisecond}
+		w.VCPUs = 1 // its unplugging is the first change
 		r.m.after = func() { r.m.node.intruder = true }
 		report, err := r.run(t, w)
 		if err == nil || !strings.Contains(err.Error(), "memory.max of the pod is 1130Mi and that of the container 1098Mi: want at least 2132Mi") ||
@@ -142,10 +142,10 @@ func TestRefusedOrder(t *testing.T) {
 
 // Bandwidth and shares are taken back in one order, as far as they were set.
 func TestUndoOfBandwidth(t *testing.T) {
-	half := &wanted.Bandwidth{Period: 100 * time.Millisecond, Quota: 50 * time.Millisecond}
+	half := &target.Bandwidth{Period: 100 * time.Millisecond, Quota: 50 * time.Millisecond}
 	for _, c := range []struct {
-		bandwidth *wanted.Bandwidth
-		shares    uint64
+		bandwidth *target.Bandwidth
+		shares    int
 		want      string // that takes it back
 	}{
 		{half, 200, "<+ let each vCPU run without a limit instead of 50ms in 100ms, and give the VM 100 CPU shares instead of 200"},
@@ -155,7 +155,7 @@ func TestUndoOfBandwidth(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(unwilling(t)) // to use the vCPUs that come after it
 			w := r.m.to(gi, 4)
-			w.Size.Bandwidth, w.Size.Shares = c.bandwidth, c.shares
+			w.Bandwidth, w.CPUShares = c.bandwidth, c.shares
 			before := r.m.state.Bandwidth
 			report, err := r.run(t, w)
 			told := strings.Split(steps(report), "\n")
@@ -171,7 +171,7 @@ func TestSharesAreReadBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(vm(t))
 		r.m.after = func() { r.m.state.Bandwidth.Shares = usual }
-		_, err := r.run(t, resize.Wanted{Size: share(100*time.Millisecond, 50*time.Millisecond, 200)})
+		_, err := r.run(t, share(100*time.Millisecond, 50*time.Millisecond, 200))
 		if err == nil || !strings.Contains(err.Error(), "the VM has 100 CPU shares: want 200") || r.m.state.Bandwidth.Quota != virt.Unlimited {
 			t.Errorf("got %v, %+v", err, r.m.state.Bandwidth)
 		}
@@ -187,8 +187,8 @@ func TestUndoOfBandwidthWithVCPUsThatStay(t *testing.T) {
 			m.state.Bandwidth.Quota = had
 			r := newRig(m)
 			w := r.m.to(gi, 4)
-			w.Size = share(100*time.Millisecond, 37500*time.Microsecond, 200)
-			w.Size.VCPUs = 4
+			w = share(100*time.Millisecond, 37500*time.Microsecond, 200)
+			w.Generation, w.VCPUs = 1, 4
 			report, err := r.run(t, w)
 			now := r.m.state.Bandwidth
 			told := err != nil && strings.Contains(err.Error(), "each vCPU may still run 37.5ms in 100ms: there are 4, and the 2 before might run ")
@@ -215,7 +215,7 @@ func TestBalloonIsStopped(t *testing.T) {
 			m.guest.refuseTake, m.guest.refuseGive = false, false
 			w := m.to(gi/2, 2)
 			w.Generation = 2
-			if _, err := r.run(t, w); err != nil || m.state.Memory.Balloon != gi/2 || m.node.seen.ContainerMax != w.Size.Limit {
+			if _, err := r.run(t, w); err != nil || m.state.Memory.Balloon != gi/2 || m.node.seen.ContainerMax != w.Limit {
 				t.Errorf("to %d, and back: got %v, %d, limit %d", to, err, m.state.Memory.Balloon, m.node.seen.ContainerMax)
 			}
 		})

@@ -9,8 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/shim/resize"
-	"github.com/mooring-vm/mooring/shim/resize/wanted"
+	"github.com/mooring-vm/mooring/shim/resize/target"
 	"github.com/mooring-vm/mooring/shim/virt"
 	"github.com/mooring-vm/mooring/shim/virt/virttest"
 )
@@ -58,9 +59,9 @@ func TestOnTheFake(t *testing.T) {
 			Policy: resize.Policy{Shrink: true, Bounds: resize.Bounds{Poll: time.Hour}},
 		}
 		started := time.Now()
-		for _, s := range []wanted.Size{{Memory: 2 * gi, VCPUs: 4}, {Memory: gi, VCPUs: 1}} {
-			report, err := r.Run(context.Background(), func() resize.Wanted { return resize.Wanted{Size: s} })
-			if err != nil || report.Actual.Memory != s.Memory || report.Actual.Online != s.VCPUs {
+		for _, s := range []api.Size{{Memory: 2 * gi, VCPUs: 4}, {Memory: gi, VCPUs: 1}} {
+			report, err := r.Run(context.Background(), func() target.Target { return target.Target{Size: s} })
+			if err != nil || report.Actual.Memory != uint64(s.Memory) || report.Actual.Online != s.VCPUs {
 				t.Errorf("got %v, %+v\n%s", err, report.Actual, steps(report))
 			}
 		}
@@ -107,8 +108,8 @@ func TestLoweredTooLate(t *testing.T) {
 			r := resize.Runner{
 				Domain: domain, Node: lowering{domain: domain, to: limit}, Journal: &memory{calls: &calls{}}, Policy: resize.Policy{Shrink: true},
 			}
-			want := resize.Wanted{Size: wanted.Size{Memory: 2 * gi, Overhead: 64 * mi}}
-			report, err := r.Run(context.Background(), func() resize.Wanted { return want })
+			want := target.Target{Size: api.Size{Memory: 2 * gi}, Overhead: 64 * mi}
+			report, err := r.Run(context.Background(), func() target.Target { return want })
 			if err != nil || report.Actual.Memory != 2*gi || strings.Join(report.Notes, "; ") != note {
 				t.Errorf("got %v, %+v, notes %q, want %q\n%s", err, report.Actual, report.Notes, note, steps(report))
 			}

@@ -36,10 +36,9 @@ func (m *mutation) lock(vm kubevirt.VM, request api.Request) (lock, bool, error)
 	if l.guest, _, err = vm.Memory.LargestGuest(); err != nil {
 		return lock{}, false, err
 	}
-	for _, asked := range []*int64{request.GuestMemory, request.Memory} {
-		if asked != nil {
-			l.guest = max(l.guest, *asked)
-		}
+	l.guest = max(l.guest, int64(request.Size.Memory))
+	if request.GuestMemory != nil {
+		l.guest = max(l.guest, *request.GuestMemory)
 	}
 	want, err := m.kubevirtLock(vm, own.Required)
 	if err != nil {

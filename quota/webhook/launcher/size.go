@@ -131,18 +131,9 @@ func sizeOf(pod *corev1.Pod, container string) size {
 		s.guest = limit.Value()
 	}
 	if request, err := api.Parse(pod.Annotations, container); err == nil {
-		s.read(request)
+		s.guest, s.vcpus = max(s.guest, int64(request.Size.Memory)), request.Size.VCPUs
 	}
 	return s
-}
-
-func (s *size) read(request api.Request) {
-	if request.Memory != nil {
-		s.guest = max(s.guest, *request.Memory)
-	}
-	if request.VCPUs != nil {
-		s.vcpus = *request.VCPUs
-	}
 }
 
 // current are the resources of a container now: the largest of what is wanted, unless the

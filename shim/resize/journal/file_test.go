@@ -11,6 +11,7 @@ import (
 
 	"github.com/mooring-vm/mooring/shim/resize"
 	"github.com/mooring-vm/mooring/shim/resize/journal"
+	"github.com/mooring-vm/mooring/shim/resize/target"
 )
 
 func open(t *testing.T, dir string) *journal.File {
@@ -27,9 +28,9 @@ func open(t *testing.T, dir string) *journal.File {
 	return f
 }
 
-func record(generation int64) resize.Record {
+func record(generation uint64) resize.Record {
 	return resize.Record{
-		Domain: "a-vm", Phase: resize.Running, Wanted: resize.Wanted{Generation: generation},
+		Domain: "a-vm", Phase: resize.Running, Target: target.Target{Generation: generation},
 		Steps: resize.Steps{resize.SetVCPUs{From: 1, To: 2}}, Begun: 1,
 	}
 }
@@ -40,7 +41,7 @@ func TestStoreReplaces(t *testing.T) {
 	if _, err := f.Load(); !errors.Is(err, resize.ErrNoRecord) {
 		t.Errorf("an empty journal: %v", err)
 	}
-	for generation := range int64(3) {
+	for generation := range uint64(3) {
 		if err := f.Store(record(generation)); err != nil {
 			t.Fatal(err)
 		}
@@ -74,10 +75,10 @@ func TestUnfinishedFile(t *testing.T) {
 	if err := f.Store(record(1)); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "resize.json.new"), []byte(`{"version":1,"rec`), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "resize.json.new"), []byte(`{"version":2,"rec`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := f.Load(); err != nil || got.Wanted.Generation != 1 {
+	if got, err := f.Load(); err != nil || got.Target.Generation != 1 {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	if err := f.Store(record(2)); err != nil {
@@ -88,7 +89,7 @@ func TestUnfinishedFile(t *testing.T) {
 // What cannot be read is told once, and set aside.
 func TestCorruptFile(t *testing.T) {
 	for name, text := range map[string]string{
-		"empty": "", "torn": `{"version":1,"record":{"pha`, "zeros": strings.Repeat("\x00", 100),
+		"empty": "", "torn": `{"version":2,"record":{"pha`, "zeros": strings.Repeat("\x00", 100),
 		"large": strings.Repeat(" ", 1<<20) + "{}", "other": `{"version":9,"record":{}}`,
 	} {
 		dir := t.TempDir()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mooring-vm/mooring/agent/podserver"
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/podapi"
 	"github.com/mooring-vm/mooring/lifecycle"
 	"github.com/mooring-vm/mooring/shim/agent"
@@ -20,16 +21,16 @@ type listing struct {
 	synced     atomic.Bool
 }
 
-func (l *listing) Desired(uid string) (podserver.PodSpec, bool) {
+func (l *listing) Desired(uid, container string) (podapi.Desired, bool) {
 	if l.synced.Load() {
-		return l.all.Desired(uid)
+		return l.all.Desired(uid, container)
 	}
-	return l.early.Desired(uid)
+	return l.early.Desired(uid, container)
 }
 
 func (l *listing) Synced() bool { return l.synced.Load() }
 
-func vcpus(n string) map[string]string { return map[string]string{"vcpus.resize.mooring.dev": n} }
+func vcpus(n int) api.Size { return api.Size{VCPUs: n} }
 
 // As long as the API server has not told of the pods, nobody takes the size that a pod was
 // created with for the one that is wanted; and the pod is told when it is known.
@@ -39,19 +40,19 @@ func TestNotListedYet(t *testing.T) {
 		before     int // vCPUs that are wanted; 0: nobody knows
 		after      int
 	}{
-		"unknown":       {nil, specs{"a": {Annotations: vcpus("4")}}, 0, 4},
-		"known already": {specs{"a": {Annotations: vcpus("2")}}, specs{"a": {Annotations: vcpus("4")}}, 2, 4},
+		"unknown":       {nil, specs{"a": {Size: vcpus(4)}}, 0, 4},
+		"known already": {specs{"a": {Size: vcpus(2)}}, specs{"a": {Size: vcpus(4)}}, 2, 4},
 		"never known":   {nil, nil, 0, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, kube := newRig(t), &listing{early: test.early, all: test.all}
 			r.Desired = kube
-			r.registry.Update("ID-a", func(l *lifecycle.Launcher) { l.SizeAnnotations = vcpus("1") })
+			r.registry.Update("ID-a", func(l *lifecycle.Launcher) { l.Size = vcpus(1) })
 			n := agent.New(r.serve(t, "a"))
 			changed, err := n.Changed(t.Context())
 			must(t, err)
 			await(t, changed)
-			before, err := n.Wanted(t.Context())
+			before, err := n.Desired(t.Context())
 			if before.VCPUs != test.before || (test.before == 0) != errors.Is(err, resize.ErrAgent) {
 				t.Errorf("%+v is wanted, %v, want %d vCPUs, or of none an agent that is away", before, err, test.before)
 			}
@@ -60,7 +61,7 @@ func TestNotListedYet(t *testing.T) {
 			}
 			kube.synced.Store(true)
 			await(t, changed)
-			after, err := n.Wanted(t.Context())
+			after, err := n.Desired(t.Context())
 			if after.VCPUs != test.after || after.Generation <= before.Generation || err != nil {
 				t.Errorf("%+v is wanted, %v, want %d vCPUs, and another generation than %d", after, err, test.after, before.Generation)
 			}
@@ -70,9 +71,9 @@ func TestNotListedYet(t *testing.T) {
 
 // A dry run that is asked for before the pods are known is told with what is wanted.
 func TestTryOutNotListedYet(t *testing.T) {
-	r, kube := newRig(t), &listing{all: specs{"a": {Annotations: vcpus("4")}}}
+	r, kube := newRig(t), &listing{all: specs{"a": {Size: vcpus(4)}}}
 	r.Desired = kube
-	asked, err := r.Ask("vms", "pod-a", podapi.Size{VCPUs: 8}, true)
+	asked, err := r.Ask("vms", "pod-a", api.Size{VCPUs: 8}, true)
 	must(t, err)
 	wantRefusal := func(err error) {
 		t.Helper()
@@ -80,10 +81,10 @@ func TestTryOutNotListedYet(t *testing.T) {
 			t.Errorf("error %v, want one with code %s", err, podapi.CodeStarting)
 		}
 	}
-	_, err = r.Pod("a").Wanted()
+	_, err = r.Pod("a").Desired()
 	wantRefusal(err)
 	kube.synced.Store(true)
-	if w, err := r.Pod("a").Wanted(); w.DryRun == nil || w.DryRun.Generation != asked[0].Generation || w.VCPUs != 4 || err != nil {
+	if w, err := r.Pod("a").Desired(); w.DryRun == nil || w.DryRun.Generation != asked[0].Generation || w.VCPUs != 4 || err != nil {
 		t.Errorf("%+v, %v, want the dry run %+v", w, err, asked)
 	}
 }
@@ -108,12 +109,12 @@ func TestAskWhileItIsRead(t *testing.T) {
 	r := newRig(t)
 	store := &meanwhile{Store: r.Store}
 	r.Store = store
-	_, err := r.Ask("vms", "pod-a", podapi.Size{VCPUs: 2}, false)
+	_, err := r.Ask("vms", "pod-a", api.Size{VCPUs: 2}, false)
 	must(t, err)
 	asked := make(chan uint64, 1)
 	ask := func() {
 		defer close(asked)
-		if pods, err := r.Ask("vms", "pod-a", podapi.Size{VCPUs: 4}, false); err != nil || len(pods) != 1 {
+		if pods, err := r.Ask("vms", "pod-a", api.Size{VCPUs: 4}, false); err != nil || len(pods) != 1 {
 			t.Errorf("asked of %+v, %v", pods, err)
 		} else {
 			asked <- pods[0].Generation
@@ -126,13 +127,13 @@ func TestAskWhileItIsRead(t *testing.T) {
 		}
 	}
 	store.first.Store(&late)
-	old, err := r.Pod("a").Wanted()
+	old, err := r.Pod("a").Desired()
 	must(t, err)
 	generation := await(t, asked)
 	if old.VCPUs != 2 || old.Generation >= generation {
 		t.Errorf("%+v was read, and generation %d asked for: want a higher one", old, generation)
 	}
-	if now, err := r.Pod("a").Wanted(); now.VCPUs != 4 || now.Generation != generation || err != nil {
+	if now, err := r.Pod("a").Desired(); now.VCPUs != 4 || now.Generation != generation || err != nil {
 		t.Errorf("%+v is wanted, %v, want what was asked for, of generation %d", now, err, generation)
 	}
 }

@@ -1,4 +1,4 @@
-package wanted
+package target
 
 import (
 	"fmt"

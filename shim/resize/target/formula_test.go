@@ -1,17 +1,16 @@
-package wanted_test
+package target_test
 
 import (
 	"strings"
 	"testing"
 
-	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/memlock/kubevirt"
-	"github.com/mooring-vm/mooring/shim/resize/wanted"
+	"github.com/mooring-vm/mooring/shim/resize/target"
 )
 
-func formula(t testing.TB, version, ratio string) wanted.Formula {
+func formula(t testing.TB, version, ratio string) target.Formula {
 	t.Helper()
-	var f wanted.Formula
+	var f target.Formula
 	var err error
 	if f.Version, err = kubevirt.ParseVersion(version); err != nil {
 		t.Fatal(err)
@@ -48,12 +47,12 @@ func TestKubeVirtLimits(t *testing.T) {
 		vm := kubevirt.VM{Memory: kubevirt.Memory{Request: int64(c.request), Guest: int64(c.guest)}}
 		at := guest
 		at.VCPUs = c.vcpus
-		got, err := wanted.From(launcher(c.guest+c.overhead, 0), at, wanted.KubeVirt(vm, f.Version, f.Ratio), api.Request{})
-		if err != nil || got.Memory != c.guest || got.Overhead != c.overhead {
+		got, err := target.Compute(launcher(c.guest+c.overhead, 0), at, target.KubeVirt(vm, f.Version, f.Ratio))
+		if err != nil || got.GuestMemory() != c.guest || got.Overhead != c.overhead {
 			t.Errorf("KubeVirt %s, ratio %q: %+v, %v, want a guest of %d and %d beside it", c.version, c.ratio, got, err, c.guest, c.overhead)
 		}
-		less, err := wanted.From(launcher(c.guest+c.overhead-1, 0), at, wanted.KubeVirt(vm, f.Version, f.Ratio), api.Request{})
-		if err != nil || less.Memory != c.guest-guest.Block {
+		less, err := target.Compute(launcher(c.guest+c.overhead-1, 0), at, target.KubeVirt(vm, f.Version, f.Ratio))
+		if err != nil || less.GuestMemory() != c.guest-guest.Block {
 			t.Errorf("KubeVirt %s, ratio %q, a byte less: %+v, %v, want a block less", c.version, c.ratio, less, err)
 		}
 	}
@@ -112,14 +111,14 @@ const kib = 1 << 10
 func TestFormulaOptions(t *testing.T) {
 	domain := strings.Replace(plain, "%", "", 1)
 	for name, c := range map[string]struct {
-		change func(*wanted.Formula)
+		change func(*target.Formula)
 		want   uint64 // MiB
 	}{
-		"Guaranteed":           {func(f *wanted.Formula) { f.Guaranteed = true }, 338},
-		"more":                 {func(f *wanted.Formula) { f.Extra = int64(110 * mi) }, 348},
-		"half as much again":   {func(f *wanted.Formula) { f.Ratio = formula(t, "1.7", "1.5").Ratio }, 357},
-		"more, without ratio":  {func(f *wanted.Formula) { f.Ratio, f.Extra = formula(t, "1.7", "1.5").Ratio, int64(mi) }, 358},
-		"older, without ratio": {func(f *wanted.Formula) { *f = formula(t, "1.4", "1.5"); f.Guaranteed = true }, 442},
+		"Guaranteed":           {func(f *target.Formula) { f.Guaranteed = true }, 338},
+		"more":                 {func(f *target.Formula) { f.Extra = int64(110 * mi) }, 348},
+		"half as much again":   {func(f *target.Formula) { f.Ratio = formula(t, "1.7", "1.5").Ratio }, 357},
+		"more, without ratio":  {func(f *target.Formula) { f.Ratio, f.Extra = formula(t, "1.7", "1.5").Ratio, int64(mi) }, 358},
+		"older, without ratio": {func(f *target.Formula) { *f = formula(t, "1.4", "1.5"); f.Guaranteed = true }, 442},
 	} {
 		f := formula(t, "1.7", "")
 		c.change(&f)
@@ -155,7 +154,7 @@ func TestFormulaErrors(t *testing.T) {
 	}
 	old := formula(t, "0.57", "1.5")
 	f.Extra = -1
-	for _, bad := range []wanted.Formula{{}, old, f} {
+	for _, bad := range []target.Formula{{}, old, f} {
 		if _, err := bad.Of("<domain/>"); err == nil || bad.Check() == nil {
 			t.Errorf("%+v: taken, and %v", bad, err)
 		}
@@ -168,7 +167,7 @@ func FuzzFormula(f *testing.F) {
 		"<domain/>", plain, "<domain><devices><graphics/><hostdev/><interface type='hostdev'/><disk><source file='/vhostmd0'/></disk></devices></domain>",
 		"<domain><cputune><vcpupin/></cputune><launchSecurity type='sev'/><os><type arch='s390x'/></os></domain>",
 	} {
-		f.Add(domain, gi, mi, 2)
+		f.Add(domain, uint64(gi), uint64(mi), 2)
 	}
 	formula := formula(f, "1.7", "1.5")
 	f.Fuzz(func(t *testing.T, domain string, guest, more uint64, vcpus int) {

@@ -16,4 +16,4 @@
 //
 // Without a limit, that respect of the VM is left as it is. Annotations refine within
 // the limits: what is above them is an error.
-package wanted
+package target

@@ -3,13 +3,14 @@ package podserver
 import (
 	"time"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/podapi"
 )
 
 // Asked is what was asked of the agent for a pod, on a node without Kubernetes, and what
 // its VM said that it needs.
 type Asked struct {
-	podapi.Size
+	api.Size
 	DryRun *podapi.DryRun `json:"dryRun,omitempty"`
 	Need   *Need          `json:"need,omitempty"`
 }
@@ -21,67 +22,63 @@ type Need struct {
 	Bytes     uint64 `json:"bytes"`
 }
 
-// Wanted implements [Pod]. Where there is Kubernetes, the pod's own spec and annotations
+// Desired implements [Pod]. Where there is Kubernetes, the pod's own spec and annotations
 // say it; else what the runtime was asked for last, and what the agent was asked. What
 // is read first is numbered first: nothing older gets a higher generation.
-func (p *pod) Wanted() (podapi.Wanted, error) {
+func (p *pod) Desired() (podapi.Desired, error) {
 	p.telling.Lock()
 	defer p.telling.Unlock()
 	w, err := p.lookUp()
 	if err != nil {
-		return podapi.Wanted{}, err
+		return podapi.Desired{}, err
 	}
 	return p.number(w), nil
 }
 
 // lookUp reads what is wanted where it is said, which blocks for nothing but a file that
 // is being stored. It is called with telling locked.
-func (p *pod) lookUp() (podapi.Wanted, error) {
+func (p *pod) lookUp() (podapi.Desired, error) {
 	l, err := p.launcher()
 	if err != nil {
-		return podapi.Wanted{}, err
+		return podapi.Desired{}, err
 	}
-	w := podapi.Wanted{
-		Launcher: l.Container.Name, Outside: l.Domain != "",
-		Limits: podapi.Limits{Memory: l.Limits.Memory, CPU: l.Limits.CPU},
-	}
-	annotations := l.SizeAnnotations
-	spec, known, err := p.spec()
+	w, known, err := p.inKubernetes(l.Container.Name)
 	if err != nil {
-		return podapi.Wanted{}, err
+		return podapi.Desired{}, err
 	}
-	if known {
-		w.Limits, w.Pod, annotations = spec.Limits, spec.Pod, spec.Annotations
+	if !known {
+		w = podapi.Desired{
+			Launcher: l.Container.Name, Limits: podapi.Limits(l.Limits), Size: l.Size, Error: l.SizeError,
+		}
 	}
-	if w.Size, err = parse(annotations, l.Container.Name); err != nil {
-		w.Error = oneLine(err.Error())
-	}
+	w.Outside, w.Error = l.Domain != "", oneLine(w.Error)
 	if asked, ok := p.node.Store.Get(p.uid); ok {
 		w.DryRun = asked.DryRun
-		if asked.Size != (podapi.Size{}) {
+		if asked.Size != (api.Size{}) {
 			w.Size, w.Error = asked.Size, ""
 		}
 	}
 	return w, nil
 }
 
-// spec returns what Kubernetes says; false: it does not know the pod. Until it has told
-// of the node's pods nobody knows: the size that the pod was created with may be long past.
-func (p *pod) spec() (PodSpec, bool, error) {
+// inKubernetes returns the desired state by the pod's object in Kubernetes; false: there is none.
+// The error says that the node's pods are not listed yet. The size that the pod was created with
+// may be out of date, so it does not count until then.
+func (p *pod) inKubernetes(launcher string) (podapi.Desired, bool, error) {
 	if p.node.Desired == nil {
-		return PodSpec{}, false, nil
+		return podapi.Desired{}, false, nil
 	}
-	synced := p.node.Desired.Synced() // before the pod is looked up, or it could come in between
-	spec, known := p.node.Desired.Desired(p.uid)
+	synced := p.node.Desired.Synced() // first: the list could arrive between the two calls
+	desired, known := p.node.Desired.Desired(p.uid, launcher)
 	if !known && !synced {
-		return PodSpec{}, false, refused(podapi.CodeStarting, "the API server has not told of the node's pods yet: try again")
+		return podapi.Desired{}, false, refused(podapi.CodeStarting, "the API server has not told of the node's pods yet: try again")
 	}
-	return spec, known, nil
+	return desired, known, nil
 }
 
 // number gives what is wanted its generation: another one if it is otherwise than when
 // it was told last.
-func (p *pod) number(w podapi.Wanted) podapi.Wanted {
+func (p *pod) number(w podapi.Desired) podapi.Desired {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	w.Generation = p.wanted.Generation
@@ -93,7 +90,7 @@ func (p *pod) number(w podapi.Wanted) podapi.Wanted {
 }
 
 // same leaves dry runs out: they change nothing.
-func same(a, b podapi.Wanted) bool {
+func same(a, b podapi.Desired) bool {
 	a.DryRun, b.DryRun = nil, nil
 	return a == b
 }

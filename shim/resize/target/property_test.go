@@ -1,4 +1,4 @@
-package wanted_test
+package target_test
 
 import (
 	"strings"
@@ -7,9 +7,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/memlock/kubevirt"
-	"github.com/mooring-vm/mooring/shim/resize/wanted"
+	"github.com/mooring-vm/mooring/shim/resize/target"
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
@@ -17,19 +16,19 @@ import (
 // have, and one more block would not fit.
 func TestMemoryFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		g := wanted.Guest{
+		g := target.Guest{
 			Boot:  rapid.Uint64Range(1, 64).Draw(t, "boot") * 64 * mi,
 			Block: rapid.SampledFrom([]uint64{2 * mi, 128 * mi, gi}).Draw(t, "block"), VCPUs: 1,
 		}
 		per := rapid.Uint64Range(1, 512).Draw(t, "overhead per")
 		overhead := func(guest uint64, _ int) (uint64, error) { return 100*mi + guest/per, nil }
 		limit := rapid.Uint64Range(1, 1<<40).Draw(t, "limit")
-		s, err := wanted.From(launcher(limit, 0), g, overhead, api.Request{})
+		s, err := target.Compute(launcher(limit, 0), g, overhead)
 		if err != nil {
 			return
 		}
-		more, _ := overhead(s.Memory+g.Block, 1)
-		if s.Need() > limit || s.Memory%g.Block != g.Boot%g.Block || s.Memory+g.Block+more <= limit {
+		more, _ := overhead(s.GuestMemory()+g.Block, 1)
+		if s.MemoryRequirement() > limit || s.GuestMemory()%g.Block != g.Boot%g.Block || s.GuestMemory()+g.Block+more <= limit {
 			t.Fatalf("limit %d, %+v: %+v", limit, g, s)
 		}
 	})
@@ -45,13 +44,13 @@ func TestFormulaIsSolvedExactly(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g := wanted.Guest{
+		g := target.Guest{
 			Boot:  rapid.Uint64Range(1, 512).Draw(t, "boot") * 2 * mi,
 			Block: rapid.SampledFrom([]uint64{2 * mi, 128 * mi, gi}).Draw(t, "block"), VCPUs: rapid.IntRange(1, 512).Draw(t, "vCPUs"),
 		}
 		limit := rapid.Uint64Range(1, rapid.SampledFrom([]uint64{gi, 64 * gi, 1 << 50}).Draw(t, "order")).Draw(t, "limit")
-		s, err := wanted.From(launcher(limit, 0), g, overhead, api.Request{})
-		next := s.Memory + g.Block
+		s, err := target.Compute(launcher(limit, 0), g, overhead)
+		next := s.GuestMemory() + g.Block
 		if err != nil {
 			next = (g.Boot-1)%g.Block + 1 // the least
 		}
@@ -59,7 +58,7 @@ func TestFormulaIsSolvedExactly(t *testing.T) {
 		if failed != nil || next+more <= limit {
 			t.Fatalf("limit %d, %+v: %+v, %v, and %d with %d fits; %v", limit, g, s, err, next, more, failed)
 		}
-		if err == nil && (s.Memory+s.Overhead > limit || s.Memory%g.Block != g.Boot%g.Block) {
+		if err == nil && (s.GuestMemory()+s.Overhead > limit || s.GuestMemory()%g.Block != g.Boot%g.Block) {
 			t.Fatalf("limit %d, %+v: %+v", limit, g, s)
 		}
 	})
@@ -78,7 +77,7 @@ func TestMainCountsTheMost(t *testing.T) {
 	})
 }
 
-func bytesOf(t *rapid.T, f wanted.Formula, domain string, guest uint64, vcpus int) uint64 {
+func bytesOf(t *rapid.T, f target.Formula, domain string, guest uint64, vcpus int) uint64 {
 	overhead, err := f.Of(domain)
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +90,7 @@ func bytesOf(t *rapid.T, f wanted.Formula, domain string, guest uint64, vcpus in
 }
 
 // anyFormula draws a formula and a domain.
-func anyFormula(t *rapid.T) (f wanted.Formula, domain string) {
+func anyFormula(t *rapid.T) (f target.Formula, domain string) {
 	var err error
 	version := rapid.SampledFrom([]string{"0.54", "0.57", "0.58.2", "0.59", "1.0", "1.1", "1.4.1", "1.5", "1.5.3", "1.6.4", "1.7", "1.9", "main"})
 	if f.Version, err = kubevirt.ParseVersion(version.Draw(t, "version")); err != nil {
@@ -116,7 +115,7 @@ func TestSpreadIsPrecise(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		milli := rapid.Int64Range(1, 1<<30).Draw(t, "milli")
 		vcpus := rapid.IntRange(1, 8192).Draw(t, "vcpus")
-		b, err := wanted.Spread(milli, vcpus)
+		b, err := target.Spread(milli, vcpus)
 		if err != nil {
 			if milli >= int64(vcpus) {
 				t.Fatalf("%v, and each vCPU has 0.1 %%", err)

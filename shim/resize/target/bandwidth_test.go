@@ -1,4 +1,4 @@
-package wanted_test
+package target_test
 
 import (
 	"strings"
@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/mooring-vm/mooring/shim/resize/wanted"
+	"github.com/mooring-vm/mooring/shim/resize/target"
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
@@ -26,11 +26,11 @@ func TestSpread(t *testing.T) {
 		{5, 1, 200000, 1000},
 		{2999, 3, 102000, 101966},
 	} {
-		want := wanted.Bandwidth{Period: time.Duration(c.period) * time.Microsecond, Quota: time.Duration(c.quota) * time.Microsecond}
+		want := target.Bandwidth{Period: time.Duration(c.period) * time.Microsecond, Quota: time.Duration(c.quota) * time.Microsecond}
 		if c.quota == 0 {
-			want = wanted.Bandwidth{Period: 100 * time.Millisecond, Quota: virt.Unlimited}
+			want = target.Bandwidth{Period: 100 * time.Millisecond, Quota: virt.Unlimited}
 		}
-		got, err := wanted.Spread(c.milli, c.vcpus)
+		got, err := target.Spread(c.milli, c.vcpus)
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("%d for %d vCPUs: %v (-want +got)\n%s", c.milli, c.vcpus, err, diff)
 		}
@@ -39,7 +39,7 @@ func TestSpread(t *testing.T) {
 		milli int64
 		vcpus int
 	}{{0, 1}, {1, 0}, {-1, 1}, {1, 2}} {
-		if got, err := wanted.Spread(c.milli, c.vcpus); err == nil {
+		if got, err := target.Spread(c.milli, c.vcpus); err == nil {
 			t.Errorf("%d for %d vCPUs: got %+v", c.milli, c.vcpus, got)
 		}
 	}
@@ -66,16 +66,16 @@ func TestFrequency(t *testing.T) {
 		{"no VM frequency", 0, 2000, 0, 0, "want both to be known", "1000000/1000: 0.1 %"},
 		{"prime to each other", 2599, 3001, 102034, 88366, "", "10000/8700"},
 	} {
-		got, err := wanted.Frequency(c.vm, c.host)
+		got, err := target.Frequency(c.vm, c.host)
 		if c.err != "" {
 			if err == nil || !strings.Contains(err.Error(), c.err) {
 				t.Errorf("%s: got %+v, %v, want %q; CloudStack: %s", c.name, got, err, c.err, c.theirs)
 			}
 			continue
 		}
-		want := wanted.Bandwidth{Period: time.Duration(c.period) * time.Microsecond, Quota: time.Duration(c.quota) * time.Microsecond}
+		want := target.Bandwidth{Period: time.Duration(c.period) * time.Microsecond, Quota: time.Duration(c.quota) * time.Microsecond}
 		if c.quota == 0 {
-			want = wanted.Bandwidth{Period: 100 * time.Millisecond, Quota: virt.Unlimited}
+			want = target.Bandwidth{Period: 100 * time.Millisecond, Quota: virt.Unlimited}
 		}
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("%s: %v (-want +got; CloudStack: %s)\n%s", c.name, err, c.theirs, diff)

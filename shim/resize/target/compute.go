@@ -1,0 +1,180 @@
+package target
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/shim/virt"
+)
+
+// Compute returns the target for a guest from the limits of its pod and the size that the pod asks
+// for. It is pure.
+//
+// Compute takes the requested memory as it is: the planner refuses memory that the guest cannot
+// have exactly. A quota in percent is the CPU time of all vCPUs together: "150%" gives them one and
+// a half CPUs. A quota such as "1200/2400MHz" is the frequency of each vCPU ([Frequency]). "none"
+// removes the vCPUs' limit; the container's CPU limit stays. CPU shares follow no limit.
+//
+// The error joins all faults: an [*api.InvalidError] for each dimension that exceeds the limits, and
+// limits without space for a guest.
+func Compute(desired podapi.Desired, g Guest, overhead Overhead) (Target, error) {
+	memory, cpu, err := bounds(desired)
+	if err != nil {
+		return Target{}, err
+	}
+	c := computation{
+		desired: desired, guest: g, overhead: overhead, memory: memory, cpu: cpu,
+		target: Target{Generation: desired.Generation, Size: desired.Size},
+	}
+	if err := errors.Join(c.vcpus(), c.guestMemory(), c.bandwidth()); err != nil {
+		return Target{}, err
+	}
+	return c.target, nil
+}
+
+// bounds returns the limits of the VM, in bytes and in thousandths of a CPU; 0 is no limit.
+func bounds(d podapi.Desired) (memory, cpu int64, err error) {
+	for _, n := range []int64{d.Limits.Memory, d.Limits.CPU, d.Pod.Memory, d.Pod.CPU} {
+		if n < 0 {
+			return 0, 0, fmt.Errorf("limits of container %q: %d: want no less than 0", d.Launcher, n)
+		}
+	}
+	return lower(d.Limits.Memory, d.Pod.Memory), lower(d.Limits.CPU, d.Pod.CPU), nil
+}
+
+// lower returns the lower of two limits.
+func lower(a, b int64) int64 {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}
+
+// computation computes one target.
+type computation struct {
+	desired     podapi.Desired
+	guest       Guest
+	overhead    Overhead
+	memory, cpu int64 // limits
+	target      Target
+}
+
+func (c *computation) vcpus() error {
+	most := (c.cpu + 999) / 1000
+	requested := c.desired.VCPUs
+	switch {
+	case requested != 0 && most > 0 && int64(requested) > most:
+		c.target.VCPUs = int(most) // for the errors of the other dimensions
+		return tooMuch(api.VCPUsKey, strconv.Itoa(requested), "want at most %d, which is the CPU limit rounded up", most)
+	case requested == 0 && !c.guest.Keeps:
+		c.target.VCPUs = int(min(most, math.MaxInt32))
+	}
+	return nil
+}
+
+// vcpuCount returns the number of vCPUs that the VM will have.
+func (c *computation) vcpuCount() int {
+	if c.target.VCPUs > 0 {
+		return c.target.VCPUs
+	}
+	return c.guest.VCPUs
+}
+
+func (c *computation) guestMemory() error {
+	if c.desired.Memory != 0 {
+		return c.requestedMemory(uint64(c.desired.Memory))
+	}
+	if c.memory == 0 || c.guest.Keeps {
+		return nil
+	}
+	limit := uint64(c.memory)
+	memory, overhead, err := c.guest.fit(limit, c.vcpuCount(), c.overhead)
+	c.target.Memory, c.target.Overhead, c.target.Limit = api.Bytes(memory), overhead, limit // memory is below limit
+	return err
+}
+
+func (c *computation) requestedMemory(requested uint64) error {
+	overhead, err := c.overhead(requested, c.vcpuCount())
+	if err != nil {
+		return err
+	}
+	limit := uint64(c.memory)
+	if limit > 0 && (requested > limit || overhead > limit-requested) {
+		most, _, err := c.guest.fit(limit, c.vcpuCount(), c.overhead)
+		if err != nil {
+			return err
+		}
+		return tooMuch(api.ResizeMemoryKey, show(requested), "want at most %s: the memory limit is %s, and the launcher needs the rest",
+			show(most), show(limit))
+	}
+	c.target.Overhead, c.target.Limit = overhead, limit
+	return nil
+}
+
+func (c *computation) bandwidth() error {
+	milli, requested := c.cpu, c.desired.CPUQuota
+	switch none := requested == (api.CPUQuota{}); {
+	case none && c.guest.Keeps:
+		return nil
+	case none:
+	case requested.None && c.desired.Outside && c.cpu > 0:
+		return tooMuch(api.CPUQuotaKey, requested.String(), "the VM runs outside of the pod, so nothing else holds it to the CPU limit: want at most %s", percent(c.cpu))
+	case requested.None:
+		c.target.Bandwidth = &Bandwidth{Period: usualPeriod * time.Microsecond, Quota: virt.Unlimited}
+		return nil
+	case requested.OfHost > 0:
+		return c.frequency(requested)
+	default:
+		milli = int64(requested.Percent) * 10
+		if c.cpu > 0 && milli > c.cpu {
+			return tooMuch(api.CPUQuotaKey, requested.String(), "want at most %s, which is the CPU limit", percent(c.cpu))
+		}
+	}
+	if milli == 0 {
+		return nil
+	}
+	b, err := Spread(milli, c.vcpuCount())
+	if err != nil {
+		return err
+	}
+	b.FromLimit = milli == c.cpu && !c.desired.Outside
+	c.target.Bandwidth = &b
+	return nil
+}
+
+// frequency gives each vCPU the requested frequency. All vCPUs together must stay within the limit.
+func (c *computation) frequency(requested api.CPUQuota) error {
+	b, err := Frequency(int64(requested.MHz), int64(requested.OfHost))
+	if err != nil {
+		return &api.InvalidError{Key: api.CPUQuotaKey, Value: requested.String(), Allowed: err.Error()}
+	}
+	vcpus := int64(c.vcpuCount())
+	all := vcpus * 1000 * int64(min(requested.MHz, requested.OfHost))
+	if c.cpu > 0 && all > c.cpu*int64(requested.OfHost) {
+		return tooMuch(api.CPUQuotaKey, requested.String(), "want at most %s for %d vCPUs together, which is the CPU limit", percent(c.cpu), vcpus)
+	}
+	b.FromLimit = c.cpu > 0 && all > (c.cpu-1)*int64(requested.OfHost) && !c.desired.Outside // rounded up
+	c.target.Bandwidth = &b
+	return nil
+}
+
+// percent prints thousandths of a CPU.
+func percent(milli int64) string {
+	return strconv.FormatFloat(float64(milli)/10, 'f', -1, 64) + "%"
+}
+
+func tooMuch(key, value, format string, args ...any) error {
+	return &api.InvalidError{Key: key, Value: value, Allowed: fmt.Sprintf(format, args...)}
+}
+
+func show(n uint64) string {
+	if n > math.MaxInt64 {
+		return strconv.FormatUint(n, 10)
+	}
+	return api.Bytes(n).String()
+}
