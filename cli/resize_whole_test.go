@@ -40,8 +40,14 @@ type whole struct {
 	recorder *lifecycletest.Recorder
 }
 
-// startWhole starts it with a memory limit of the container; 0: none.
+// startWhole starts it with a memory limit of the container; 0: none. The VM has 1 vCPU and 1Gi.
 func startWhole(t *testing.T, limit int64) *whole {
+	t.Helper()
+	return startWholeOf(t, limit, 1, gi)
+}
+
+// startWholeOf is startWhole with a VM that booted with these vCPUs and this memory.
+func startWholeOf(t *testing.T, limit int64, vcpus int, memory uint64) *whole {
 	t.Helper()
 	const cgroup = "/kubepods.slice/poda.slice/cri-ID-a.scope"
 	w := &whole{socket: filepath.Join(t.TempDir(), "agent.sock"), registry: lifecycle.NewRegistry(), recorder: &lifecycletest.Recorder{}}
@@ -78,7 +84,7 @@ func startWhole(t *testing.T, limit int64) *whole {
 	pods := filepath.Join(t.TempDir(), "pod.sock")
 	w.background(t, w.socket, server.Serve)
 	w.background(t, pods, func(ctx context.Context, l net.Listener) error { return podserver.Serve(ctx, l, node.Pod("a"), log) })
-	w.startShim(t, pods)
+	w.startShim(t, pods, vcpus, memory)
 	return w
 }
 
@@ -108,13 +114,13 @@ func (w *whole) background(t *testing.T, socket string, serve func(context.Conte
 	})
 }
 
-// startShim has a VM of 1Gi and one vCPU be resized.
-func (w *whole) startShim(t *testing.T, socket string) {
+// startShim starts a VM that can grow, and the shim that resizes it.
+func (w *whole) startShim(t *testing.T, socket string, vcpus int, memory uint64) {
 	t.Helper()
 	hypervisor := virttest.New(virt.State{
 		UUID: "6b0d8f0e-6e2e-4c52-9d2c-0c1c6a1d2a3b", Name: "vm", Phase: virt.Running,
-		VCPUs: virt.VCPUs{Plugged: 1, Boot: 1, Maximum: 8, Online: 1},
-		Memory: virt.Memory{Boot: gi, Maximum: 8 * gi, Cells: 1, Devices: []virt.MemoryDevice{
+		VCPUs: virt.VCPUs{Plugged: vcpus, Boot: 1, Maximum: 8, Online: vcpus},
+		Memory: virt.Memory{Boot: memory, Maximum: 8 * gi, Cells: 1, Devices: []virt.MemoryDevice{
 			{Alias: "virtiomem0", Model: virt.VirtioMem, Size: 4 * gi, Block: 2 << 20},
 		}},
 		Bandwidth: virt.Bandwidth{Period: 100 * time.Millisecond, Quota: virt.Unlimited, Shares: 100, Supported: true},

@@ -96,7 +96,7 @@ func TestBadOverheads(t *testing.T) {
 }
 
 func TestRunFlagsAreDocumented(t *testing.T) {
-	doc, err := os.ReadFile(filepath.Join("..", "..", "docs", "how-to", "resize.md"))
+	doc, err := os.ReadFile(filepath.Join("..", "..", "docs", "how-to", "resize-sidecar.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
