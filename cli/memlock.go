@@ -97,7 +97,7 @@ func (o memlockOptions) compute(in io.Reader) (memlock.Result, error) {
 	if err != nil {
 		return memlock.Result{}, err
 	}
-	return memlock.VEP144(memlock.Demand{Existing: own.Required, Base: own.Terms, Libvirt: libvirt}, own.Reason)
+	return memlock.VEP144(memlock.Demand{Implicit: own.Required, Base: own.Terms, Libvirt: libvirt}, own.Reason)
 }
 
 func (o memlockOptions) ofDomain(in io.Reader) (memlock.Result, error) {

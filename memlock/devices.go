@@ -2,18 +2,18 @@ package memlock
 
 import "github.com/mooring-vm/mooring/api"
 
-// ioAllowance is what libvirt grants beyond the guest's memory for the I/O
-// memory of passed-through devices (qemuDomainGetMemLockLimitBytes).
+// ioAllowance is the memory that libvirt grants beyond the guest's for the I/O of passed-through
+// devices (qemuDomainGetMemLockLimitBytes).
 const ioAllowance = 1 << 30
 
-// ForDevices returns what libvirt lets QEMU lock for passed-through devices
+// ForDevices returns libvirt's limit for QEMU with passed-through devices
 // (qemuDomainGetMemLockLimitBytes, unchanged from libvirt 9.10 to 11.3):
 //
 //	factor × memory + 1 GiB
 //
-// factor is the number of vDPA and NVMe devices, plus one for all VFIO devices
-// together, or one for each of them when the VM has a virtual IOMMU. Without a
-// device there are no terms. The error is a product beyond an int64.
+// factor is the number of vDPA and NVMe devices, plus one for all VFIO devices together. With a
+// virtual IOMMU each VFIO device counts. Without devices there are no terms. The error is a product
+// beyond an int64.
 func ForDevices(memory Term, d api.Devices) ([]Term, error) {
 	if !d.Any() {
 		return nil, nil
@@ -25,8 +25,7 @@ func ForDevices(memory Term, d api.Devices) ([]Term, error) {
 	return []Term{pinned, {"libvirt's allowance for device I/O", ioAllowance}}, nil
 }
 
-// factor is how many times libvirt counts the guest's memory. It is at least 1
-// when there is a device.
+// factor returns how many times libvirt counts the guest's memory. d has at least one device.
 func factor(d api.Devices) int64 {
 	n := int64(d.VDPA) + int64(d.NVMe)
 	switch {

@@ -6,59 +6,58 @@ import (
 	"github.com/mooring-vm/mooring/api"
 )
 
-// Input is what a launcher container's limit is computed from.
+// Input holds the sizes and requests of one launcher container.
 type Input struct {
-	// Request is what the pod's annotations ask for.
+	// Request is the parsed form of the pod's annotations.
 	Request api.Request
 
-	// ContainerMemoryLimit is the launcher container's memory limit in bytes.
-	// 0, and the -1 of the OCI runtime specification, mean that there is none.
+	// ContainerMemoryLimit is the launcher container's memory limit in bytes. 0 means no limit, and
+	// so does the -1 of the OCI runtime specification.
 	ContainerMemoryLimit int64
 
-	// Overhead is what the launcher needs beyond the guest's memory. It counts
-	// where the guest's memory is known: a memory limit includes it.
+	// Overhead is the launcher's memory beyond the guest's. ForLauncher adds it to the guest's
+	// memory only, because a memory limit includes it.
 	Overhead []Term
 }
 
-// ForLauncher computes the limit of locked memory (RLIMIT_MEMLOCK, soft and
-// hard) that a launcher container needs, by the rule of [VEP144]. The base is
+// ForLauncher computes a launcher container's limit of locked memory (RLIMIT_MEMLOCK, soft and
+// hard) by the rule of [VEP144]. The base is
 //
-//	guest-memory + overhead      where the annotations tell the guest's memory
-//	container memory limit       where they do not
+//	guest-memory + overhead      with the annotation guest-memory
+//	container memory limit       without it
 //
-// and with devices never less than what libvirt computes for them with that
-// memory ([ForDevices]). With the value "unlimited" a required limit is infinite.
+// With devices, the limit is at least libvirt's limit for them ([ForDevices]). With the value
+// "unlimited" a required limit is infinite.
 //
-// The errors are: neither guest memory nor a container limit to compute from,
-// and a limit beyond an int64. Both are for people: they say what to change.
+// The errors are: neither guest memory nor a memory limit, and a limit beyond an int64. Their texts
+// contain a remedy.
 func ForLauncher(in Input) (Result, error) {
 	r := in.Request
-	d := Demand{RequiresLock: asked(r), Existing: r.Devices.Any()}
+	d := Demand{RequiresLock: requiresLock(r), Implicit: r.Devices.Any()}
 	if r.Value != nil {
 		d.Value = *r.Value
 	}
 	if !Required(r) {
-		return VEP144(d, notRequired(r))
+		return VEP144(d, notRequiredReason(r))
 	}
 	if d.Value.Unlimited { // needs no memory to compute from
-		return VEP144(d, because(r))
+		return VEP144(d, requiredReason(r))
 	}
 	var err error
-	if d.Base, d.Least, err = base(in); err != nil {
+	if d.Base, d.Minimum, err = base(in); err != nil {
 		return Result{}, err
 	}
-	return VEP144(d, because(r))
+	return VEP144(d, requiredReason(r))
 }
 
-// Required reports whether a launcher asks for a lock, of whatever size: only then is
-// there anything to compute.
-func Required(r api.Request) bool { return asked(r) || r.Devices.Any() }
+// Required reports whether a launcher requests a lock of any size.
+func Required(r api.Request) bool { return requiresLock(r) || r.Devices.Any() }
 
-func asked(r api.Request) bool {
+func requiresLock(r api.Request) bool {
 	return r.RequiresLock != nil && *r.RequiresLock
 }
 
-// base returns the terms of what the VM itself locks, and what libvirt computes.
+// base returns the terms of the VM's own lock, and those of libvirt's limit.
 func base(in Input) (own, libvirt []Term, err error) {
 	var memory Term
 	switch {
@@ -76,16 +75,16 @@ func base(in Input) (own, libvirt []Term, err error) {
 	return own, libvirt, err
 }
 
-// because says why a lock is required.
-func because(r api.Request) string {
+// requiredReason says why a lock is required.
+func requiredReason(r api.Request) string {
 	if r.Devices.Any() {
 		return "devices pin the VM's memory (" + r.Devices.String() + ")"
 	}
 	return api.RequiresLockKey + " is true"
 }
 
-// notRequired says why no lock is required.
-func notRequired(r api.Request) string {
+// notRequiredReason says why no lock is required.
+func notRequiredReason(r api.Request) string {
 	switch {
 	case r.RequiresLock != nil:
 		return api.RequiresLockKey + " is false, and no device is given"

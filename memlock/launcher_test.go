@@ -16,7 +16,7 @@ const (
 	gi = int64(1) << 30
 )
 
-// request makes a Request of annotations, as a user would.
+// request parses annotations, given as "base=value".
 func request(t *testing.T, annotations ...string) api.Request {
 	t.Helper()
 	m := map[string]string{}
@@ -66,8 +66,7 @@ func TestForLauncher(t *testing.T) {
 	}
 }
 
-// The launcher's overhead counts beside the guest's memory, not beside a memory
-// limit, which includes it. libvirt's sum holds where it is larger.
+// The overhead adds to the guest's memory, but not to a memory limit, which includes it.
 func TestForLauncherWithOverhead(t *testing.T) {
 	overhead := []Term{{"overhead", 300 * mi}}
 	for _, c := range []struct {
@@ -148,7 +147,7 @@ func TestForLauncherRefuses(t *testing.T) {
 	}
 }
 
-// drawInput draws what Parse can return.
+// drawInput draws any result of api.Parse.
 func drawInput(t *rapid.T) Input {
 	count := rapid.IntRange(0, api.MaxDevices)
 	bytes := rapid.Int64Min(0)
@@ -164,7 +163,7 @@ func drawInput(t *rapid.T) Input {
 	return in
 }
 
-// The terms explain the limit: they are never negative and add up to it.
+// Terms are never negative, and their sum is the limit.
 func TestTermsAddUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawInput(t)
@@ -184,7 +183,7 @@ func TestTermsAddUp(t *testing.T) {
 	})
 }
 
-// Who asks for more never gets less: another device, more memory, a higher value.
+// Another device, more memory or a higher value never lowers the limit.
 func TestMoreNeverGivesLess(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		small := drawInput(t)

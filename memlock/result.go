@@ -7,24 +7,23 @@ import (
 	"github.com/mooring-vm/mooring/api"
 )
 
-// Term is one summand of a limit, named for people. Bytes is never negative.
+// Term is one summand of a limit, with a name for people. Bytes is never negative.
 type Term struct {
 	Name  string
 	Bytes int64
 }
 
-// Result is a computed limit. Where Required is false nothing is to be set, and
-// all but Reason is zero.
+// Result is a computed limit. If Required is false, there is no limit to set, and only Reason has a
+// value.
 type Result struct {
-	Required  bool   // a limit is to be set:
-	Unlimited bool   // to infinity, with Bytes 0 and no Terms; or else
-	Bytes     int64  // to this, the sum of Terms
-	Terms     []Term // what Bytes is made of
-	Reason    string // one sentence for people on why it is so
+	Required  bool   // there is a limit to set
+	Unlimited bool   // the limit is infinite; Bytes is 0 and there are no Terms
+	Bytes     int64  // otherwise the limit, the sum of Terms
+	Terms     []Term // the summands of Bytes
+	Reason    string // for people, one sentence
 }
 
-// Limited returns the limit that is the sum of terms. The error is a sum beyond an
-// int64.
+// Limited returns a limit that is the sum of terms. The error is a sum beyond an int64.
 func Limited(reason string, terms ...Term) (Result, error) {
 	total, err := Total(terms)
 	if err != nil {
@@ -33,12 +32,12 @@ func Limited(reason string, terms ...Term) (Result, error) {
 	return Result{Required: true, Bytes: total, Terms: terms, Reason: reason}, nil
 }
 
-// Infinite returns the limit that is none.
+// Infinite returns an unlimited result.
 func Infinite(reason string) Result {
 	return Result{Required: true, Unlimited: true, Reason: reason}
 }
 
-// Covers reports whether r lets a process lock at least as much as o does.
+// Covers reports whether r lets a process lock at least as much as o.
 func (r Result) Covers(o Result) bool {
 	switch {
 	case !o.Required || r.Unlimited:
@@ -49,8 +48,8 @@ func (r Result) Covers(o Result) bool {
 	return r.Bytes >= o.Bytes
 }
 
-// Total adds up terms. The error is a sum beyond an int64; it names the term with
-// which that happens.
+// Total adds up terms. The error is a sum beyond an int64. It names the term at which the sum
+// overflows.
 func Total(terms []Term) (int64, error) {
 	var total int64
 	for _, t := range terms {

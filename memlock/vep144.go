@@ -2,31 +2,31 @@ package memlock
 
 import "github.com/mooring-vm/mooring/api"
 
-// Demand is what a VM's memory lock is computed from, in the words of KubeVirt's
-// VEP 144 (https://github.com/kubevirt/enhancements, veps/sig-compute/144-memory-lock-rlimits).
+// Demand holds the inputs of a VM's memory lock, in the words of KubeVirt's VEP 144
+// (https://github.com/kubevirt/enhancements, veps/sig-compute/144-memory-lock-rlimits).
 type Demand struct {
-	// RequiresLock is VEP 144's requiresLock (in KubeVirt's API, memLock:
-	// Required). False is the same as absent.
+	// RequiresLock is VEP 144's requiresLock (in KubeVirt's API, memLock: Required). False means
+	// the same as absent.
 	RequiresLock bool
 
-	// Value is VEP 144's value (in KubeVirt's API, addedOverhead): lockable
-	// memory beyond the VM's own.
+	// Value is VEP 144's value (in KubeVirt's API, addedOverhead): lockable memory beyond the VM's
+	// own.
 	Value api.Lockable
 
-	// Existing is set where the VM demands a lock by itself: for VFIO, SEV or
-	// real time in KubeVirt, for passed-through devices in libvirt.
-	Existing bool
+	// Implicit is set when the VM needs a lock without a request: for VFIO, SEV or real time in
+	// KubeVirt, for passed-through devices in libvirt.
+	Implicit bool
 
-	// Base is what the VM itself can lock: the guest's memory at the largest
-	// size that the VM may become, and the launcher's overhead.
+	// Base is the VM's own lockable memory: the guest's memory at the VM's largest size, and the
+	// launcher's overhead.
 	Base []Term
 
-	// Least is what the existing conditions give, where that is computed in
-	// another way than Base. The base is never lower.
-	Least []Term
+	// Minimum is the lock of the implicit conditions, if another formula computes it. The result is
+	// at least its total.
+	Minimum []Term
 
-	// Libvirt is libvirt's own limit for the domain, where the domain is
-	// known. The result is never lower: libvirt would fail to set it.
+	// Libvirt is libvirt's own limit for the domain, if the domain is known. The result is never
+	// lower, because libvirt would fail to set its limit.
 	Libvirt Result
 }
 
@@ -38,19 +38,18 @@ type Demand struct {
 //	true            absent    base                 base
 //	true            given     base + value         base + value
 //
-// The VEP only ever adds: the existing conditions hold whatever it says, and its
-// value is added to what they give. A VM for which libvirt sets a limit by itself
-// (vDPA, NVMe, <locked/>) has at least that one.
+// The VEP only adds: implicit conditions hold in any case, and the value comes on top of them. A VM
+// for which libvirt itself sets a limit (vDPA, NVMe, <locked/>) gets at least that limit.
 //
-// reason says why, in a sentence. The error is a sum beyond an int64.
+// reason says why in one sentence. The error is a sum beyond an int64.
 func VEP144(d Demand, reason string) (Result, error) {
-	if !d.RequiresLock && !d.Existing {
+	if !d.RequiresLock && !d.Implicit {
 		return atLeast(d.Libvirt, Result{Reason: reason}), nil
 	}
 	if d.Value.Unlimited {
 		return Infinite(reason + `, and the value is "unlimited"`), nil
 	}
-	terms, err := larger(d.Base, d.Least)
+	terms, err := larger(d.Base, d.Minimum)
 	if err != nil {
 		return Result{}, err
 	}

@@ -25,13 +25,13 @@ func TestVEP144(t *testing.T) {
 		"true with value":        {Demand{RequiresLock: true, Value: api.Lockable{Bytes: gi}}, withValue},
 		"false with value":       {Demand{Value: api.Lockable{Bytes: gi}}, nil},
 		"false with unlimited":   {Demand{Value: api.Lockable{Unlimited: true}}, nil},
-		"with VFIO":              {Demand{Existing: true}, base},
-		"with VFIO, value":       {Demand{Existing: true, Value: api.Lockable{Bytes: gi}}, withValue},
-		"with VFIO, true":        {Demand{Existing: true, RequiresLock: true}, base},
-		"with VFIO, true, value": {Demand{Existing: true, RequiresLock: true, Value: api.Lockable{Bytes: gi}}, withValue},
-		"existing conditions give more": {Demand{RequiresLock: true, Existing: true, Least: []Term{{"4 x", 16 * gi}}, Value: api.Lockable{Bytes: gi}},
+		"with VFIO":              {Demand{Implicit: true}, base},
+		"with VFIO, value":       {Demand{Implicit: true, Value: api.Lockable{Bytes: gi}}, withValue},
+		"with VFIO, true":        {Demand{Implicit: true, RequiresLock: true}, base},
+		"with VFIO, true, value": {Demand{Implicit: true, RequiresLock: true, Value: api.Lockable{Bytes: gi}}, withValue},
+		"existing conditions give more": {Demand{RequiresLock: true, Implicit: true, Minimum: []Term{{"4 x", 16 * gi}}, Value: api.Lockable{Bytes: gi}},
 			[]Term{{"4 x", 16 * gi}, {"value", gi}}},
-		"existing conditions give less": {Demand{Existing: true, Least: []Term{{"little", gi}}}, base},
+		"existing conditions give less": {Demand{Implicit: true, Minimum: []Term{{"little", gi}}}, base},
 	} {
 		d := c.demand
 		d.Base = base
@@ -79,7 +79,7 @@ func TestVEP144Overflows(t *testing.T) {
 	for _, d := range []Demand{
 		{RequiresLock: true, Base: []Term{{"guest memory", math.MaxInt64}, {"overhead", 1}}},
 		{RequiresLock: true, Base: []Term{{"guest memory", math.MaxInt64}}, Value: api.Lockable{Bytes: 1}},
-		{Existing: true, Least: []Term{{"guest memory", math.MaxInt64}, {"more", 1}}},
+		{Implicit: true, Minimum: []Term{{"guest memory", math.MaxInt64}, {"more", 1}}},
 	} {
 		got, err := VEP144(d, "because")
 		if err == nil || !strings.Contains(err.Error(), "more than an int64 holds") {

@@ -4,8 +4,8 @@ import (
 	"libvirt.org/go/libvirtxml"
 )
 
-// chain is a disk image with those that it is based on. libvirtxml does not know
-// NVMe controllers among the latter.
+// chain is a disk image and its backing images. libvirtxml does not read NVMe controllers among the
+// backing images.
 type chain struct {
 	Type         string `xml:"type,attr"`
 	BackingStore *chain `xml:"backingStore"`
@@ -19,8 +19,8 @@ func decodeChains(text []byte) ([]chain, error) {
 	return d.Disks, err
 }
 
-// countDisks counts as libvirt does: a disk once however many NVMe controllers its
-// chain has, but each of its vDPA images.
+// countDisks counts disks as libvirt does. A disk counts once for all NVMe controllers in its
+// chain, but for each of its vDPA images.
 func (def *Definition) countDisks(disks []chain) {
 	for _, disk := range disks {
 		nvme := false
@@ -43,14 +43,14 @@ func (def *Definition) countDevices(d *libvirtxml.Domain) {
 		def.HostBridges = 1
 		return
 	}
-	toPlace := 0
+	withoutAddress := 0
 	for _, h := range d.Devices.Hostdevs {
 		if h.SubsysPCI == nil && h.SubsysMDev == nil {
 			continue
 		}
 		def.VFIO++
-		if h.SubsysPCI != nil && unplaced(h.Address) {
-			toPlace++
+		if h.SubsysPCI != nil && needsAddress(h.Address) {
+			withoutAddress++
 		}
 	}
 	for _, i := range d.Devices.Interfaces {
@@ -58,26 +58,26 @@ func (def *Definition) countDevices(d *libvirtxml.Domain) {
 		case i.Source == nil:
 		case i.Source.VDPA != nil:
 			def.VDPAInterfaces++
-		case i.Source.Hostdev != nil && i.Source.Hostdev.PCI != nil: // a host device in disguise
+		case i.Source.Hostdev != nil && i.Source.Hostdev.PCI != nil: // libvirt treats it as a host device
 			def.VFIO++
-			if unplaced(i.Address) {
-				toPlace++
+			if needsAddress(i.Address) {
+				withoutAddress++
 			}
 		}
 	}
 	def.IOMMU = len(d.Devices.IOMMUs) > 0 || d.Devices.IOMMU != nil
-	def.HostBridges = max(hostBridges(d.Devices.Controllers), 1) + toPlace
+	def.HostBridges = max(hostBridges(d.Devices.Controllers), 1) + withoutAddress
 }
 
-// unplaced reports whether libvirt has yet to choose the address of a device, as it
-// does also for one that says no more than type='pci'.
-func unplaced(a *libvirtxml.DomainAddress) bool {
+// needsAddress reports whether libvirt must still choose the address of a device. A bare type='pci'
+// is no address either.
+func needsAddress(a *libvirtxml.DomainAddress) bool {
 	return a == nil || a.PCI != nil && zero(a.PCI.Domain) && zero(a.PCI.Bus) && zero(a.PCI.Slot)
 }
 
 func zero(n *uint) bool { return n == nil || *n == 0 }
 
-// hostBridges counts the PCI host bridges of a pSeries guest that the XML has.
+// hostBridges counts the PCI host bridges of a pSeries guest in the XML.
 func hostBridges(controllers []libvirtxml.DomainController) int {
 	n := 0
 	for _, c := range controllers {

@@ -3,8 +3,8 @@ package domain
 // KiB is the unit that libvirt computes memory in.
 const KiB = 1024
 
-// Definition is what a memory lock depends on of a domain's definition. Sizes are
-// in KiB, as libvirt has them after it rounded them up at the domain's start.
+// Definition holds the parts of a domain's definition that its memory lock depends on. Sizes are in
+// KiB. libvirt has rounded them up at the domain's start.
 type Definition struct {
 	HardLimit *uint64 // <memtune><hard_limit>, nil when there is none
 	Locked    bool    // <memoryBacking><locked/>
@@ -21,13 +21,12 @@ type Definition struct {
 	VDPADisks      int  // images of type vhostvdpa, in all chains
 	IOMMU          bool // there is a virtual IOMMU
 
-	// HostBridges counts the PCI host bridges of a pSeries guest, among them
-	// those that libvirt adds: the default one, and one for each PCI host
-	// device that has no address yet. Where several of those share an IOMMU
-	// group of the host libvirt adds fewer.
+	// HostBridges counts the PCI host bridges of a pSeries guest. It includes the bridges that
+	// libvirt adds: the default one, and one for each PCI host device without an address. libvirt
+	// adds fewer if several of these devices share an IOMMU group of the host.
 	HostBridges int
 
-	// NVLink2 says that a host device is a GPU with an NVLink2 bridge, which
-	// the host knows and the XML does not tell. Parse leaves it false.
+	// NVLink2 is set if a host device is a GPU with an NVLink2 bridge. The XML does not contain
+	// this fact, so Parse leaves it false.
 	NVLink2 bool
 }

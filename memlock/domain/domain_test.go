@@ -14,7 +14,7 @@ const (
 	mib = int64(1) << 20
 	gib = int64(1) << 30
 
-	unlimited = 9007199254740991 // libvirt's word for it
+	unlimited = 9007199254740991 // libvirt's value for "no limit"
 )
 
 // Pieces of domain XML.
@@ -31,7 +31,7 @@ const (
 	sriov     = `<interface type='hostdev' managed='yes'><source><address type='pci' domain='0' bus='0x3b' slot='0x02' function='0x1'/></source></interface>`
 )
 
-// guest is a domain XML of pieces; those that are devices come under <devices>.
+// guest returns a domain XML with the pieces, devices below <devices>.
 func guest(virt, arch string, pieces ...string) string {
 	var top, devices strings.Builder
 	for _, p := range pieces {
@@ -49,14 +49,14 @@ func guest(virt, arch string, pieces ...string) string {
 
 func pc(pieces ...string) string { return guest("kvm", "x86_64", append(pieces, memory1G)...) }
 
-// with is pc with another memory than 1 GiB.
+// with returns pc with memory other than 1 GiB.
 func with(memory string, pieces ...string) string {
 	return guest("kvm", "x86_64", append(pieces, memory)...)
 }
 
 func pseries(pieces ...string) string { return guest("kvm", "ppc64le", append(pieces, memory1G)...) }
 
-// limitOf is the limit as libvirt's function returns it: 0 for none.
+// limitOf returns the limit in the form of libvirt's function: 0 for none.
 func limitOf(t *testing.T, text string) (int64, memlock.Result) {
 	t.Helper()
 	def, err := domain.Parse([]byte(text))

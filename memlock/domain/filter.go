@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// Elements that a memory lock depends on, at the two upper levels of a domain. In
-// the others nothing that libvirtxml does not know, or knows in another way than
-// libvirt, can keep a lock from being computed. Disks are read by decodeChains.
+// Elements that a memory lock depends on, at the two upper levels of a domain. Below them every
+// element passes, because neither gaps nor differences of libvirtxml there can prevent the
+// computation. decodeChains reads the disks.
 var (
-	ofDomain  = []string{"memory", "maxMemory", "memtune", "memoryBacking", "os", "cpu", "devices"}
-	ofDevices = []string{"hostdev", "interface", "iommu", "controller", "memory"}
+	domainElements = []string{"memory", "maxMemory", "memtune", "memoryBacking", "os", "cpu", "devices"}
+	deviceElements = []string{"hostdev", "interface", "iommu", "controller", "memory"}
 )
 
-// filter hands those elements to libvirtxml.
+// filter passes only these elements to libvirtxml.
 type filter struct {
 	in   *xml.Decoder
 	path []string
-	last string // path of the last element that was handed over
+	last string // path of the last passed element
 }
 
 // Token implements xml.TokenReader.
@@ -27,7 +27,7 @@ func (f *filter) Token() (xml.Token, error) {
 		token, err := f.in.Token()
 		switch t := token.(type) {
 		case xml.StartElement:
-			if t.Name.Space != "" || !f.wanted(t.Name.Local) {
+			if t.Name.Space != "" || !f.includes(t.Name.Local) {
 				if err := f.in.Skip(); err != nil {
 					return nil, err
 				}
@@ -43,18 +43,18 @@ func (f *filter) Token() (xml.Token, error) {
 	}
 }
 
-func (f *filter) wanted(name string) bool {
+func (f *filter) includes(name string) bool {
 	switch {
 	case len(f.path) == 1:
-		return slices.Contains(ofDomain, name)
+		return slices.Contains(domainElements, name)
 	case len(f.path) == 2 && f.path[1] == "devices":
-		return slices.Contains(ofDevices, name)
+		return slices.Contains(deviceElements, name)
 	}
 	return true
 }
 
-// withDefaults writes out what libvirt takes as given and libvirtxml does not: a
-// host device without a mode is one of a subsystem.
+// withDefaults adds a default of libvirt to an element that libvirtxml lacks: a host device without
+// a mode belongs to a subsystem.
 func withDefaults(t xml.StartElement) xml.StartElement {
 	isMode := func(a xml.Attr) bool { return a.Name.Local == "mode" }
 	if t.Name.Local != "hostdev" || slices.ContainsFunc(t.Attr, isMode) {

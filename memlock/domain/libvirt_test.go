@@ -8,9 +8,8 @@ import (
 	"testing"
 )
 
-// The cases of libvirt's own test of the function (tests/qemumemlocktest.c), in
-// domains written anew. libvirt gives a pSeries guest's host device a PCI host
-// bridge of its own, which the XML does not have.
+// The cases of libvirt's own test of the function (tests/qemumemlocktest.c), in new domain XML.
+// libvirt adds a PCI host bridge for the host device of a pSeries guest, which the XML lacks.
 func TestLibvirtsCases(t *testing.T) {
 	ppc := func(virt string, pieces ...string) string { return guest(virt, "ppc64", append(pieces, memory1G)...) }
 	for name, c := range map[string]struct {
@@ -43,8 +42,8 @@ func TestLibvirtsCases(t *testing.T) {
 	}
 }
 
-// The same with libvirt's own XML, where the developers' copy of it is there:
-// it is under another licence and not part of this repository.
+// The same with libvirt's own XML, if the developer has a copy. It has another licence and is not
+// part of this repository.
 func TestLibvirtsTable(t *testing.T) {
 	root := filepath.Join("..", "..", "..", "shared", "data", "libvirt-memlock")
 	f, err := os.Open(filepath.Join(root, "qemumemlock.tsv"))

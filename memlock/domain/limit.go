@@ -8,21 +8,20 @@ import (
 	"github.com/mooring-vm/mooring/memlock"
 )
 
-// Limit returns the limit that libvirt sets for the domain's QEMU process. Where
-// it is not Required, QEMU inherits what libvirt's daemon has. In libvirt's order:
+// Limit returns the limit that libvirt sets for the domain's QEMU process. If it is not Required,
+// QEMU inherits the limit of libvirt's daemon. In libvirt's order:
 //
-//	hard_limit             that, for all of QEMU
+//	hard_limit             this limit, for all of QEMU
 //	locked                 unlimited
-//	pSeries with KVM       see ForPSeries
+//	pSeries with KVM       see forPSeries
 //	passed-through devices factor × memory + 1 GiB, see [memlock.ForDevices]
 //	none of them           not set
 //
-// A device that libvirt hands over with iommufd (libvirt 12.2 and newer) counts as
-// one with VFIO: that is never too little. SEV, real time, USB and SCSI host
-// devices and vhost-user have no part in it.
+// A device with iommufd (libvirt 12.2 and newer) counts like one with VFIO, which is never too
+// little. SEV, real time, USB and SCSI host devices and vhost-user do not count.
 //
-// The source is qemuDomainGetMemLockLimitBytes of libvirt, the same from 9.10 to
-// 11.3. The error is a limit beyond an int64.
+// The source is qemuDomainGetMemLockLimitBytes of libvirt, the same from 9.10 to 11.3. The error is
+// a limit beyond an int64.
 func (def Definition) Limit() (memlock.Result, error) {
 	switch {
 	case def.HardLimit != nil:
@@ -47,14 +46,14 @@ func (def Definition) hardLimit() memlock.Result {
 	if *def.HardLimit == 0 {
 		return memlock.Result{Reason: "<hard_limit> in <memtune> is 0, with which libvirt sets none"}
 	}
-	// A hard limit fits: it is less than unlimitedKiB.
+	// A hard limit fits, because it is below unlimitedKiB.
 	r, _ := limited("<hard_limit> in <memtune> is set, and libvirt prefers it to all else",
 		memlock.Term{Name: "hard_limit", Bytes: int64(*def.HardLimit) * KiB})
 	return r
 }
 
-// limited is memlock.Limited, but that libvirt sets no limit instead of one so
-// large as its own word for none (virProcessSetMaxMemLock).
+// limited returns a finite limit. From libvirt's value for "no limit" on it returns an infinite
+// one, as libvirt does (virProcessSetMaxMemLock).
 func limited(reason string, terms ...memlock.Term) (memlock.Result, error) {
 	r, err := memlock.Limited(reason, terms...)
 	if err == nil && r.Bytes >= unlimitedKiB {

@@ -20,29 +20,29 @@ func TestDevices(t *testing.T) {
 		factor  int64
 		devices string
 	}{
-		"mediated device":               {pc(mdev), 1, "vfio=1"},
-		"two host devices":              {pc(pci, pci), 1, "vfio=2"},
-		"PCI and mediated":              {pc(pci, mdev), 1, "vfio=2"},
-		"two with an IOMMU":             {pc(pci, pci, iommu), 2, "vfio=2,iommu"},
-		"SR-IOV interface":              {pc(sriov), 1, "vfio=1"},
-		"SR-IOV and PCI with an IOMMU":  {pc(sriov, pci, iommu), 2, "vfio=2,iommu"},
-		"NVMe":                          {pc(nvme), 1, "nvme=1"},
-		"two NVMe":                      {pc(nvme, nvme), 2, "nvme=2"},
-		"NVMe with an IOMMU":            {pc(nvme, nvme, iommu), 2, "nvme=2,iommu"},
-		"NVMe under other images":       {pc(backedByNVMe), 1, "nvme=1"},
-		"vDPA interface":                {pc(vdpaNet), 1, "vdpa=1"},
-		"vDPA disk":                     {pc(vdpaDisk), 1, "vdpa=1"},
-		"vDPA disk on another":          {pc(backedByVDPA), 2, "vdpa=2"},
-		"vDPA interfaces and disk":      {pc(vdpaNet, vdpaNet, vdpaDisk), 3, "vdpa=3"},
-		"all with an IOMMU":             {pc(vdpaNet, vdpaDisk, nvme, pci, mdev, sriov, iommu), 6, "vfio=3,vdpa=2,nvme=1,iommu"},
-		"all without":                   {pc(vdpaNet, vdpaDisk, nvme, pci, mdev, sriov), 4, "vfio=3,vdpa=2,nvme=1"},
-		"host device without mode":      {pc(strings.Replace(pci, "mode='subsystem' ", "", 1)), 1, "vfio=1"},
-		"host device by iommufd":        {pc(strings.Replace(pci, "<source>", "<driver iommufd='yes'/><source>", 1)), 1, "vfio=1"},
-		"also where KVM is not used":    {guest("qemu", "x86_64", memory1G, pci, iommu), 1, "vfio=1,iommu"},
-		"also on Arm":                   {guest("kvm", "aarch64", memory1G, pci, "<iommu model='smmuv3'/>"), 1, "vfio=1,iommu"},
-		"TCG pSeries as any other":      {guest("qemu", "ppc64le", memory1G, pci, pci), 1, "vfio=2"},
-		"an architecture not told":      {strings.Replace(pc(pci), " arch='x86_64'", "", 1), 1, "vfio=1"},
-		"libvirt's own idea of a chain": {pc(strings.Replace(nvme, "</disk>", "<backingStore type='nvme'/></disk>", 1)), 1, "nvme=1"},
+		"mediated device":              {pc(mdev), 1, "vfio=1"},
+		"two host devices":             {pc(pci, pci), 1, "vfio=2"},
+		"PCI and mediated":             {pc(pci, mdev), 1, "vfio=2"},
+		"two with an IOMMU":            {pc(pci, pci, iommu), 2, "vfio=2,iommu"},
+		"SR-IOV interface":             {pc(sriov), 1, "vfio=1"},
+		"SR-IOV and PCI with an IOMMU": {pc(sriov, pci, iommu), 2, "vfio=2,iommu"},
+		"NVMe":                         {pc(nvme), 1, "nvme=1"},
+		"two NVMe":                     {pc(nvme, nvme), 2, "nvme=2"},
+		"NVMe with an IOMMU":           {pc(nvme, nvme, iommu), 2, "nvme=2,iommu"},
+		"NVMe under other images":      {pc(backedByNVMe), 1, "nvme=1"},
+		"vDPA interface":               {pc(vdpaNet), 1, "vdpa=1"},
+		"vDPA disk":                    {pc(vdpaDisk), 1, "vdpa=1"},
+		"vDPA disk on another":         {pc(backedByVDPA), 2, "vdpa=2"},
+		"vDPA interfaces and disk":     {pc(vdpaNet, vdpaNet, vdpaDisk), 3, "vdpa=3"},
+		"all with an IOMMU":            {pc(vdpaNet, vdpaDisk, nvme, pci, mdev, sriov, iommu), 6, "vfio=3,vdpa=2,nvme=1,iommu"},
+		"all without":                  {pc(vdpaNet, vdpaDisk, nvme, pci, mdev, sriov), 4, "vfio=3,vdpa=2,nvme=1"},
+		"host device without mode":     {pc(strings.Replace(pci, "mode='subsystem' ", "", 1)), 1, "vfio=1"},
+		"host device by iommufd":       {pc(strings.Replace(pci, "<source>", "<driver iommufd='yes'/><source>", 1)), 1, "vfio=1"},
+		"also where KVM is not used":   {guest("qemu", "x86_64", memory1G, pci, iommu), 1, "vfio=1,iommu"},
+		"also on Arm":                  {guest("kvm", "aarch64", memory1G, pci, "<iommu model='smmuv3'/>"), 1, "vfio=1,iommu"},
+		"TCG pSeries as any other":     {guest("qemu", "ppc64le", memory1G, pci, pci), 1, "vfio=2"},
+		"no architecture":              {strings.Replace(pc(pci), " arch='x86_64'", "", 1), 1, "vfio=1"},
+		"backing store without source": {pc(strings.Replace(nvme, "</disk>", "<backingStore type='nvme'/></disk>", 1)), 1, "nvme=1"},
 	} {
 		got, r := limitOf(t, c.xml)
 		if want := c.factor*gib + gib; got != want || !strings.Contains(r.Reason, "("+c.devices+")") {
@@ -51,7 +51,7 @@ func TestDevices(t *testing.T) {
 	}
 }
 
-// What people take for a reason to lock memory, and libvirt does not.
+// Some settings look like a reason to lock memory, but not to libvirt.
 func TestNotDevices(t *testing.T) {
 	for name, xml := range map[string]string{
 		"USB":                 pc(`<hostdev mode='subsystem' type='usb'><source><vendor id='0x1234'/><product id='0xbeef'/></source></hostdev>`),
@@ -78,8 +78,8 @@ func TestHardLimit(t *testing.T) {
 		`<hard_limit>2097152</hard_limit>`:                       2 * gib,
 		`<hard_limit unit='GiB'>3</hard_limit>`:                  3 * gib,
 		`<hard_limit unit='b'>1025</hard_limit>`:                 2 * kib,
-		`<hard_limit>9007199254740990</hard_limit>`:              unlimited, // more bytes than libvirt's word for it
-		`<hard_limit>9007199254740991</hard_limit>`:              unlimited, // none, and so the next in order
+		`<hard_limit>9007199254740990</hard_limit>`:              unlimited, // more bytes than libvirt's value for "no limit"
+		`<hard_limit>9007199254740991</hard_limit>`:              unlimited, // taken as absent: the next in order counts
 		`<soft_limit>1</soft_limit>`:                             unlimited,
 		`<hard_limit unit='TiB'>8191</hard_limit>`:               8191 << 40,
 		`<hard_limit unit='KB'> 1000 </hard_limit>`:              977 * kib,

@@ -7,27 +7,27 @@ import (
 	"libvirt.org/go/libvirtxml"
 )
 
-// Sizes are rounded up to these when the domain starts, in KiB
+// libvirt rounds sizes up to these steps when the domain starts, in KiB
 // (qemuDomainGetMemorySizeAlignment, qemuDomainGetMemoryModuleSizeAlignment).
 const (
 	memoryStep = 1 << 10
-	moduleStep = 2 << 10
+	deviceStep = 2 << 10
 	ppc64Step  = 256 << 10
 )
 
-// sizes returns the domain's memory and maximum memory in KiB, rounded up as at
-// its start (virDomainDefPostParseMemory, qemuDomainAlignMemorySizes).
+// sizes returns the domain's memory and maximum memory in KiB, rounded up as at its start
+// (virDomainDefPostParseMemory, qemuDomainAlignMemorySizes).
 //
-// <memory> includes the memory devices. Where there are NUMA cells these are the
-// memory that the domain starts with, whatever <memory> says.
+// <memory> includes the memory devices. NUMA cells, if there are any, replace <memory> as the
+// initial memory.
 func sizes(d *libvirtxml.Domain, ppc64 bool) (memory, most uint64, err error) {
-	devices, rounded, err := modules(d, ppc64)
+	devices, rounded, err := memoryDevices(d, ppc64)
 	if err != nil {
 		return 0, 0, err
 	}
-	initial, err := cells(d, ppc64)
+	initial, err := numaMemory(d, ppc64)
 	if err == nil && initial == 0 {
-		initial, err = withoutModules(d, devices, step(ppc64, memoryStep))
+		initial, err = withoutDevices(d, devices, step(ppc64, memoryStep))
 	}
 	if err != nil {
 		return 0, 0, err
@@ -53,8 +53,8 @@ func step(ppc64 bool, otherwise uint64) uint64 {
 	return otherwise
 }
 
-// cells adds up the NUMA cells.
-func cells(d *libvirtxml.Domain, ppc64 bool) (total uint64, err error) {
+// numaMemory returns the sum of the NUMA cells.
+func numaMemory(d *libvirtxml.Domain, ppc64 bool) (total uint64, err error) {
 	if d.CPU == nil || d.CPU.Numa == nil {
 		return 0, nil
 	}
@@ -71,8 +71,8 @@ func cells(d *libvirtxml.Domain, ppc64 bool) (total uint64, err error) {
 	return total, nil
 }
 
-// withoutModules returns what <memory> leaves beside the memory devices.
-func withoutModules(d *libvirtxml.Domain, devices, step uint64) (uint64, error) {
+// withoutDevices returns <memory> without the memory devices, rounded up.
+func withoutDevices(d *libvirtxml.Domain, devices, step uint64) (uint64, error) {
 	if d.Memory == nil {
 		return 0, errors.New("memory: there is none: want <memory>, or memory in <cpu><numa><cell>")
 	}
@@ -86,15 +86,15 @@ func withoutModules(d *libvirtxml.Domain, devices, step uint64) (uint64, error) 
 	return roundUp(memory-devices, step), nil
 }
 
-// modules adds up the memory devices at their full size: a virtio-mem counts with
-// <size>, whatever of it is <requested>. It returns the sum as written, and rounded.
-func modules(d *libvirtxml.Domain, ppc64 bool) (written, rounded uint64, err error) {
+// memoryDevices returns the sum of the memory devices as written, and rounded. A virtio-mem device
+// counts with its full <size>, not with <requested>.
+func memoryDevices(d *libvirtxml.Domain, ppc64 bool) (written, rounded uint64, err error) {
 	if d.Devices == nil {
 		return 0, 0, nil
 	}
 	for i := range d.Devices.Memorydevs {
 		element := fmt.Sprintf("devices/memory[%d] target/size", i)
-		size, whole, err := module(element, &d.Devices.Memorydevs[i], ppc64)
+		size, whole, err := memoryDevice(element, &d.Devices.Memorydevs[i], ppc64)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -108,7 +108,7 @@ func modules(d *libvirtxml.Domain, ppc64 bool) (written, rounded uint64, err err
 	return written, rounded, nil
 }
 
-func module(element string, m *libvirtxml.DomainMemorydev, ppc64 bool) (written, rounded uint64, err error) {
+func memoryDevice(element string, m *libvirtxml.DomainMemorydev, ppc64 bool) (written, rounded uint64, err error) {
 	if m.Target == nil || m.Target.Size == nil {
 		return 0, 0, fmt.Errorf("%s: there is none: want the memory device's size", element)
 	}
@@ -120,12 +120,11 @@ func module(element string, m *libvirtxml.DomainMemorydev, ppc64 bool) (written,
 		rounded, err = nvdimm(element, written, m.Target.Label)
 		return written, rounded, err
 	}
-	return written, roundUp(written, step(ppc64, moduleStep)), nil
+	return written, roundUp(written, step(ppc64, deviceStep)), nil
 }
 
-// nvdimm rounds down what the guest sees of an NVDIMM of a pSeries guest, which is
-// all but its label, to save what is beyond the end of the backing file
-// (qemuDomainNVDimmAlignSizePseries).
+// nvdimm rounds an NVDIMM of a pSeries guest down to whole steps beside its label. The rest would
+// be beyond the end of the backing file (qemuDomainNVDimmAlignSizePseries).
 func nvdimm(element string, size uint64, label *libvirtxml.DomainMemorydevTargetLabel) (uint64, error) {
 	var labelSize uint64
 	if label != nil && label.Size != nil {

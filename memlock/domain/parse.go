@@ -12,10 +12,9 @@ import (
 	"libvirt.org/go/libvirtxml"
 )
 
-// Parse reads a domain XML, as `virsh dumpxml` prints it or as it is given to
-// libvirt. Elements that no lock depends on are not looked at. The errors are XML
-// that is not well-formed or not that of one domain, with the line, and sizes that
-// libvirt refuses, with the element.
+// Parse reads a domain XML, as `virsh dumpxml` prints it or as libvirt takes it. It skips elements
+// without influence on the lock. The errors are malformed XML and anything but one domain, with the
+// line, and sizes that libvirt refuses, with the element.
 func Parse(text []byte) (Definition, error) {
 	d, err := decode(text)
 	if err != nil {
@@ -45,11 +44,11 @@ func decode(text []byte) (*libvirtxml.Domain, error) {
 	var d libvirtxml.Domain
 	f := &filter{in: newDecoder(text)}
 	if err := xml.NewTokenDecoder(f).Decode(&d); err != nil {
-		return nil, f.at(err)
+		return nil, f.locate(err)
 	}
 	f.last = ""
 	if err := atEnd(f.in); err != nil {
-		return nil, f.at(err)
+		return nil, f.locate(err)
 	}
 	return &d, nil
 }
@@ -65,10 +64,10 @@ func newDecoder(text []byte) *xml.Decoder {
 	return in
 }
 
-// at says where in the text an error was found.
-func (f *filter) at(err error) error {
+// locate adds the position in the text to an error.
+func (f *filter) locate(err error) error {
 	if syntax := (*xml.SyntaxError)(nil); errors.As(err, &syntax) {
-		return err // says the line itself
+		return err // contains the line
 	}
 	if errors.Is(err, io.EOF) {
 		return errors.New("there is none: want one <domain> element")
@@ -83,7 +82,7 @@ func (f *filter) at(err error) error {
 	return fmt.Errorf("line %d: %w", line, err)
 }
 
-// atEnd makes sure that nothing but comments and white space is left.
+// atEnd returns an error if anything but comments and white space follows.
 func atEnd(in *xml.Decoder) error {
 	for {
 		token, err := in.Token()
@@ -118,7 +117,7 @@ func hardLimit(d *libvirtxml.Domain) (*uint64, error) {
 	limit := d.MemoryTune.HardLimit
 	size, err := Kibibytes("memtune/hard_limit", limit.Value, limit.Unit)
 	if err != nil || size >= unlimitedKiB {
-		return nil, err // so much is no limit to libvirt
+		return nil, err // libvirt takes it as no limit
 	}
 	return &size, nil
 }

@@ -2,18 +2,18 @@ package domain
 
 import "github.com/mooring-vm/mooring/memlock"
 
-// forPSeries returns libvirt's limit for a pSeries guest with KVM, where the
-// kernel locks the guest's hash table and the tables of its DMA windows for it.
+// forPSeries returns libvirt's limit for a pSeries guest with KVM. The kernel locks the guest's
+// hash table and the tables of its DMA windows.
 //
 //	base         max / 128 + 4 MiB × bridges + 8 MiB
 //	NVLink2      max + 128 TiB / 512 KiB × bridges + 8 MiB
 //	passthrough  the larger of 2 GiB × bridges
 //	             and memory + memory / 512 × bridges + 8 MiB
 //
-// max is the maximum memory, or else the memory. The base holds always; of the
-// other two NVLink2 where there is such a bridge, passthrough with VFIO or NVMe
-// devices or vDPA interfaces (vDPA disks do not count here). Divisions are those of
-// whole KiB. The source is getPPC64MemLockLimitBytes of libvirt.
+// max is the maximum memory, or else the memory. The base always counts. NVLink2 counts if there is
+// such a bridge. Otherwise passthrough counts with VFIO devices, NVMe devices or vDPA interfaces,
+// but not with vDPA disks. Divisions are in whole KiB. The source is getPPC64MemLockLimitBytes of
+// libvirt.
 func (def Definition) forPSeries() (memlock.Result, error) {
 	most := def.MaxMemory
 	if most == 0 {
@@ -39,8 +39,8 @@ func (def Definition) forPSeries() (memlock.Result, error) {
 	return limited(reason, append(terms, pinned...)...)
 }
 
-// withBridges returns a term, windows of so many KiB for each PCI host bridge, and
-// the 8 MiB that libvirt adds for the tables of those windows.
+// withBridges adds two terms to t: windows of the given KiB for each PCI host bridge, and the 8 MiB
+// that libvirt adds for their tables.
 func (def Definition) withBridges(windows string, t memlock.Term, each uint64) ([]memlock.Term, error) {
 	all, err := kib(windows, each).Times(int64(def.HostBridges))
 	return []memlock.Term{t, all, kib("tables of DMA windows", 8<<10)}, err

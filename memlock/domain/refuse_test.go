@@ -66,7 +66,7 @@ func TestLimitBeyondInt64(t *testing.T) {
 	}
 }
 
-// A larger domain never has a lower limit: what hot-plug relies on.
+// A larger domain never has a lower limit. Hot-plug relies on it.
 func TestMoreNeverGivesLess(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		count := rapid.IntRange(0, 64)
@@ -102,7 +102,7 @@ func TestMoreNeverGivesLess(t *testing.T) {
 	})
 }
 
-// Whatever the text: an error, or a limit whose terms make it.
+// Each text gives an error, or a limit that is the sum of its terms.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{pc(pci, iommu, vdpaDisk), pseries(pci), pc(hardLimit), with("", cells("memory='1'"), module("dimm", "<size>1</size>")), "<domain>"} {
 		f.Add(seed)

@@ -9,17 +9,16 @@ import (
 
 const wantUnit = "want b, bytes, or k, M, G, T, P, E alone or with iB (powers of 1024) or B (powers of 1000)"
 
-// unlimitedKiB is libvirt's word for no limit (VIR_DOMAIN_MEMORY_PARAM_UNLIMITED),
-// in KiB where a limit is configured, in bytes where it is set.
+// unlimitedKiB is libvirt's value for "no limit" (VIR_DOMAIN_MEMORY_PARAM_UNLIMITED): in KiB in a
+// definition, in bytes in a process limit.
 const unlimitedKiB = 9007199254740991
 
-// maxKiB is the largest size: what fits a signed 64-bit number of bytes.
+// maxKiB is the largest size. It fits a signed 64-bit number of bytes.
 const maxKiB = 1<<53 - 1
 
-// Kibibytes scales a size of a domain XML to KiB as libvirt does (virScaleInteger):
-// the unit's case does not matter, without one the value is in KiB, and a fraction
-// counts as a whole KiB. element names the size in errors, which are a unit that
-// libvirt does not know, and 8 EiB or more.
+// Kibibytes converts a size of a domain XML to KiB as libvirt does (virScaleInteger). Units ignore
+// case, a value without unit is in KiB, and fractions round up. element names the size in errors.
+// The errors are an unknown unit, and 8 EiB or more.
 func Kibibytes(element string, value uint64, unit string) (uint64, error) {
 	scale, err := scaleOf(unit)
 	if err != nil {
@@ -40,8 +39,8 @@ func add(element string, a, b uint64) (uint64, error) {
 	return a + b, nil
 }
 
-func tooLarge(element, what string) error {
-	return fmt.Errorf("%s: %s: want less than 8 EiB", element, strings.TrimSpace(what))
+func tooLarge(element, amount string) error {
+	return fmt.Errorf("%s: %s: want less than 8 EiB", element, strings.TrimSpace(amount))
 }
 
 func scaleOf(unit string) (uint64, error) {
@@ -71,7 +70,7 @@ func scaleOf(unit string) (uint64, error) {
 	return scale, nil
 }
 
-// roundUp returns the least multiple of step that is not below n.
+// roundUp returns the smallest multiple of step from n on.
 func roundUp(n, step uint64) uint64 {
 	return (n + step - 1) / step * step
 }

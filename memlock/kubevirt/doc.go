@@ -1,30 +1,28 @@
-// Package kubevirt computes, as KubeVirt does and by KubeVirt version, the memory
-// that a launcher needs beyond its guest's ([Overhead]), and from that the memory
-// lock of launchers made the same way ([Limit]).
+// Package kubevirt computes the memory overhead of KubeVirt's launchers by KubeVirt version
+// ([Overhead]), and from it the memory lock of a launcher ([Limit]).
 //
-// The formula is that of GetMemoryOverhead in KubeVirt's virt-controller
-// (pkg/virt-controller/services, since 1.8 pkg/hypervisor/kvm): page tables, a fixed
-// share of each process, vCPUs, I/O threads and whatever else the VM has, with
-// additionalGuestMemoryOverheadRatio on top. testdata/overhead.tsv is what KubeVirt's
-// own code computes for the VMs in testdata/vmis.yaml, release by release, and the
-// tests hold this package against it. hack/golden/kubevirt-overhead makes it anew.
+// The formula is GetMemoryOverhead of KubeVirt's virt-controller (pkg/virt-controller/services,
+// since 1.8 pkg/hypervisor/kvm): page tables, a fixed share for each process, vCPUs, I/O threads
+// and other parts of the VM, multiplied by additionalGuestMemoryOverheadRatio.
+// testdata/overhead.tsv holds the results of KubeVirt's own code for the VMs in testdata/vmis.yaml,
+// release by release. The tests compare this package with it. hack/golden/kubevirt-overhead makes
+// the file anew.
 //
-// A [VM] is read from a VirtualMachineInstance by package vmi.
-// It may be one that a person wrote: what KubeVirt's webhook enters before it
-// computes, Overhead takes into account as far as the object alone tells it:
+// Package vmi reads a [VM] from a VirtualMachineInstance. The object may come from a person.
+// Overhead then adds the defaults of KubeVirt's webhook as far as the object alone determines them:
 //
-//   - requests.cpu is limits.cpu where that is all there is;
+//   - requests.cpu is limits.cpu if only the limit is set;
 //   - the CPU topology is limits.cpu, or else requests.cpu, or else 1, in sockets;
-//   - requests.memory is limits.memory, or else memory.guest, or else one huge page,
-//     up to KubeVirt 1.6.3. Since 1.6.4 and 1.7.0 it stays empty, and a VM without
-//     it has no page tables in its overhead;
+//   - requests.memory is limits.memory, or else memory.guest, or else one huge page, up to KubeVirt
+//     1.6.3. Since 1.6.4 and 1.7.0 it stays empty, and a VM without it has no page tables in its
+//     overhead;
 //   - the architecture is amd64.
 //
-// What depends on the cluster is not: presets, LimitRanges, a memory overcommit other
-// than 100 %, instance types and preferences, another default architecture, memory of
-// network binding plugins, and the maxGuest of 4 x guest that the LiveUpdate roll-out
-// strategy (the default since 1.6) enters. An object as it is in the cluster has all
-// of these entered, but for the binding plugins, and is the better input.
+// Overhead does not know the defaults of the cluster: presets, LimitRanges, a memory overcommit
+// other than 100 %, instance types and preferences, another default architecture, memory of network
+// binding plugins, and the maxGuest of 4 x guest from the LiveUpdate roll-out strategy (the default
+// since 1.6). An object from the cluster contains all of them except the binding plugins, and is
+// the better input.
 //
-// Functions are pure, do not block, and may be called from several goroutines.
+// Functions are pure, do not block, and several goroutines may call them.
 package kubevirt

@@ -1,6 +1,6 @@
 package kubevirt
 
-// Releases returns the version that each row of the table begins with.
+// Releases returns the first version of each row of the table.
 func Releases() []Version {
 	var all []Version
 	for _, r := range releases {

@@ -45,7 +45,7 @@ func vmis(t *testing.T) map[string]kubevirt.VM {
 	return all
 }
 
-// golden reads testdata/overhead.tsv: the head, and the rows.
+// golden reads testdata/overhead.tsv: the header and the rows.
 func golden(t *testing.T) (releases [][]string, rows [][]string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", "overhead.tsv"))
@@ -62,7 +62,7 @@ func golden(t *testing.T) (releases [][]string, rows [][]string) {
 	return releases, rows
 }
 
-// KubeVirt's own code says the same, in each release.
+// The table has the results of KubeVirt's own code.
 func TestOverheadIsKubeVirts(t *testing.T) {
 	vms := vmis(t)
 	columns, rows := golden(t)
@@ -87,8 +87,8 @@ func TestOverheadIsKubeVirts(t *testing.T) {
 	}
 }
 
-// overheadText returns a cell of the table. "-" stands for no ratio in a row, and in
-// a column for what a KubeVirt without ratios says to one.
+// overheadText returns a cell of the table. "-" stands for no ratio in a row, and in a cell for
+// KubeVirt's answer to a ratio that it does not know.
 func overheadText(t *testing.T, vm kubevirt.VM, tag, ratio string) string {
 	t.Helper()
 	version, err := kubevirt.ParseVersion(tag)
@@ -111,9 +111,8 @@ func overheadText(t *testing.T, vm kubevirt.VM, tag, ratio string) string {
 	return strconv.FormatInt(total, 10)
 }
 
-// The golden table has the first release of every row of ours, the last release before
-// it, and so many columns that each row is told from the one before.
-func TestEveryRowIsHeldAgainstKubeVirt(t *testing.T) {
+// Each row of the table starts a column of the golden table. The tests thus check each row.
+func TestGoldenTableCoversEveryRow(t *testing.T) {
 	columns, _ := golden(t)
 	first := map[string]bool{}
 	for _, tags := range columns {
@@ -129,8 +128,8 @@ func TestEveryRowIsHeldAgainstKubeVirt(t *testing.T) {
 	}
 }
 
-// Figures that others published: Harvester's tests, and KubeVirt's.
-func TestOverheadElsewhere(t *testing.T) {
+// Published figures of Harvester's and KubeVirt's tests.
+func TestOverheadMatchesPublishedFigures(t *testing.T) {
 	harvester := kubevirt.VM{CPU: kubevirt.CPU{Cores: 2}, Memory: kubevirt.Memory{Limit: 4 * gi, Request: 2730 * mi}}
 	for _, c := range []struct {
 		version, ratio string

@@ -9,23 +9,22 @@ import (
 
 // Limit computes the memory lock of a VM's launcher.
 //
-// It is required for a VM with devices that are passed through (hostDevices, gpus,
-// interfaces with sriov), with SEV or SEV-SNP, that is realtime, or that demands it
-// with memory.reservedOverhead.memLock, and it is then
+// It is required for a VM with passed-through devices (hostDevices, gpus, interfaces with sriov),
+// with SEV or SEV-SNP, with realtime, or with a request in memory.reservedOverhead.memLock. It is
+// then
 //
 //	overhead + the guest's memory
 //
-// with the overhead of [Overhead] and the most memory that the guest may come to have
-// ([Memory.LargestGuest]), to the byte. KubeVirt's own lock (virt-handler's
-// AdjustResources) has the same terms up to 1.9, with the memory rounded up to 1000
-// bytes, and takes requests.memory where that is more than the guest has; on main it is
-// infinite. The reason says both where it matters.
+// to the byte, with the overhead of [Overhead] and the guest's largest memory
+// ([Memory.LargestGuest]). KubeVirt's own lock (virt-handler's AdjustResources) has the same terms
+// up to 1.9. It rounds the memory up to 1000 bytes, and uses requests.memory if that is more than
+// the guest's memory. On main it is infinite. The reason names these differences.
 //
-// With a virtual IOMMU and several devices libvirt wants the guest's memory once for
-// each of them. KubeVirt since 1.8.3 and 1.9 adds that on suspicion; Limit does not,
-// but its reason says so: only the domain XML tells.
+// With a virtual IOMMU and several devices libvirt needs the guest's memory once for each device.
+// KubeVirt since 1.8.3 and 1.9 assumes an IOMMU and adds that. Limit does not, because only the
+// domain XML shows an IOMMU, but its reason says so.
 //
-// The errors are Overhead's, and a VM without memory, which is named by its fields.
+// The errors are Overhead's, and a VM without memory, with the names of the fields.
 func Limit(vm VM, version Version, ratio Ratio) (memlock.Result, error) {
 	terms, _, err := Overhead(vm, version, ratio)
 	if err != nil {
@@ -41,13 +40,13 @@ func Limit(vm VM, version Version, ratio Ratio) (memlock.Result, error) {
 			"no cpu.realtime, and no memory.reservedOverhead.memLock that is Required"}, nil
 	}
 	terms = append(terms, memlock.Term{Name: fmt.Sprintf("guest memory (%s)", field), Bytes: guest})
-	return memlock.Limited(vm.because(version, conditions), terms...)
+	return memlock.Limited(vm.requiredReason(version, conditions), terms...)
 }
 
-// liveUpdate is the version from which on LiveUpdate is the default.
+// liveUpdate is the first version with LiveUpdate as the default.
 var liveUpdate = v(1, 6, 0)
 
-// conditions names what makes a lock required.
+// conditions lists the VM's fields that require a lock.
 func (vm VM) conditions() []string {
 	var all []string
 	add := func(holds bool, text string) {
@@ -65,11 +64,11 @@ func (vm VM) conditions() []string {
 	return all
 }
 
-// because is the reason of a lock that is required.
-func (vm VM) because(version Version, conditions []string) string {
+// requiredReason returns the reason of a required lock.
+func (vm VM) requiredReason(version Version, conditions []string) string {
 	text := "the VM has " + strings.Join(conditions, ", ")
 	if vm.devices() > 1 {
-		text += "; with a virtual IOMMU libvirt wants more for several devices, see the limit of the domain XML"
+		text += "; with a virtual IOMMU libvirt needs more for several devices, see the limit of the domain XML"
 	}
 	if m := vm.Memory; m.Request > max(m.Guest, m.MaxGuest) && m.Guest > 0 {
 		text += "; KubeVirt's own lock starts from requests.memory, which is more than the guest's"
@@ -81,14 +80,14 @@ func (vm VM) because(version Version, conditions []string) string {
 	if version == Main() {
 		text += "; KubeVirt itself sets no limit any more"
 	}
-	if unknown := vm.unknown(version); len(unknown) > 0 {
+	if unknown := vm.unknownFields(version); len(unknown) > 0 {
 		text += fmt.Sprintf("; KubeVirt %s does not know %s, so it is not in the overhead", version, strings.Join(unknown, " and "))
 	}
 	return text
 }
 
-// unknown names the fields that are set and that the version does not know.
-func (vm VM) unknown(version Version) []string {
+// unknownFields lists the VM's fields that the version does not know.
+func (vm VM) unknownFields(version Version) []string {
 	row, err := releaseOf(version)
 	if err != nil {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/mooring-vm/mooring/memlock"
 )
 
-// Each condition makes a lock required, and is named.
+// Each condition requires a lock, and the reason names it.
 func TestLimitConditions(t *testing.T) {
 	for reason, vm := range map[string]VM{
 		"the VM has hostDevices (1)":                 {HostDevices: 1},
@@ -22,7 +22,7 @@ func TestLimitConditions(t *testing.T) {
 		"the VM has memory.reservedOverhead.memLock": {Memory: Memory{LockRequired: true}},
 		"the VM has gpus (1), launchSecurity.sev":    {GPUs: 1, SEV: true},
 		"the VM has hostDevices (1), gpus (2), interfaces with sriov (1); " +
-			"with a virtual IOMMU libvirt wants more for several devices, see the limit of the domain XML": {HostDevices: 1, GPUs: 2, SRIOV: 1},
+			"with a virtual IOMMU libvirt needs more for several devices, see the limit of the domain XML": {HostDevices: 1, GPUs: 2, SRIOV: 1},
 	} {
 		vm.Memory.Guest = 4*gi + 1
 		version := mustVersion(t, "1.9")
@@ -51,7 +51,7 @@ func TestLimitNotRequired(t *testing.T) {
 	}
 }
 
-// The guest's memory is the largest that it may become.
+// The guest counts with its largest memory.
 func TestLargestGuest(t *testing.T) {
 	m := Memory{MaxGuest: 5, Guest: 4, Request: 3, Limit: 2, HugePage: 1}
 	for _, c := range []struct {
@@ -78,7 +78,7 @@ func TestLargestGuest(t *testing.T) {
 	}
 }
 
-// What a version does not know is not in its overhead, and the reason says so.
+// The reason names fields that the version does not know.
 func TestLimitOfUnknownFields(t *testing.T) {
 	vm := VM{Memory: Memory{Guest: gi, AddedOverhead: gi, LockRequired: true}, SNP: true}
 	for version, want := range map[string]string{
@@ -109,8 +109,8 @@ func TestLimitErrors(t *testing.T) {
 	}
 }
 
-// What makes KubeVirt's own lock another one is said.
-func TestLimitSaysWhatKubeVirtDoes(t *testing.T) {
+// The reason names differences from KubeVirt's own lock.
+func TestReasonNamesDifferencesFromKubeVirt(t *testing.T) {
 	gpu := VM{GPUs: 1, Memory: Memory{Guest: 2 * gi}}
 	template, requested, grown := gpu, gpu, gpu
 	template.Template = true

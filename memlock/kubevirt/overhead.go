@@ -7,13 +7,13 @@ import (
 	"github.com/mooring-vm/mooring/memlock"
 )
 
-// Overhead computes what KubeVirt, in the given version, adds to a VM's memory for its
-// launcher pod: the terms, in KubeVirt's order and none of them 0, and their sum in
-// bytes. The formula is GetMemoryOverhead's, see the package. What the version does
-// not know of a VM it does not count.
+// Overhead computes the memory that KubeVirt, in the given version, adds to a VM's memory for its
+// launcher pod. It returns the terms other than 0 in KubeVirt's order, and their sum in bytes. The
+// formula is GetMemoryOverhead's, see the package. Fields that the version does not know do not
+// count.
 //
-// The errors are: a VM that cannot be, the zero Version, a ratio with a version that
-// has none, and a sum beyond an int64.
+// The errors are: an impossible VM, the zero Version, a ratio for a version without one, and a sum
+// beyond an int64.
 func Overhead(vm VM, version Version, ratio Ratio) ([]memlock.Term, int64, error) {
 	terms, err := overhead(vm, version, ratio)
 	if err != nil {
@@ -54,7 +54,7 @@ func overhead(vm VM, version Version, ratio Ratio) ([]memlock.Term, error) {
 	return slices.DeleteFunc(append(terms, last...), func(t memlock.Term) bool { return t.Bytes == 0 }), nil
 }
 
-// withDefaults enters what KubeVirt's webhook does, as far as later steps read it.
+// withDefaults adds the defaults of KubeVirt's webhook, as far as later steps read them.
 func (r release) withDefaults(vm VM) VM {
 	if vm.CPU.RequestMilli == 0 {
 		vm.CPU.RequestMilli = vm.CPU.LimitMilli
@@ -72,7 +72,7 @@ func (r release) withDefaults(vm VM) VM {
 	return vm
 }
 
-// processes returns what every VM has.
+// processes returns the terms of every VM.
 func (r release) processes(vm VM, vcpus int64) []memlock.Term {
 	daemon := "virtqemud"
 	if r.has(asLibvirtd) {
@@ -94,7 +94,7 @@ func (r release) processes(vm VM, vcpus int64) []memlock.Term {
 	return terms
 }
 
-// devices returns what some VMs have, in the order of KubeVirt's function.
+// devices returns the terms of optional parts, in the order of KubeVirt's function.
 func (r release) devices(vm VM) []memlock.Term {
 	var terms []memlock.Term
 	add := func(name string, counts bool, bytes int64) {
@@ -114,7 +114,7 @@ func (r release) devices(vm VM) []memlock.Term {
 	return terms
 }
 
-// exclusiveTerms returns what a VM is granted that shares no CPU.
+// exclusiveTerms returns the grant for a VM with CPUs of its own.
 func (r release) exclusiveTerms(vm VM) []memlock.Term {
 	switch {
 	case !r.has(exclusiveAfterRatio | exclusiveInRatio):
@@ -127,14 +127,14 @@ func (r release) exclusiveTerms(vm VM) []memlock.Term {
 	return nil
 }
 
-// guaranteed reports whether requests and limits make the pod one of this class.
+// guaranteed reports whether requests and limits give the pod the QoS class Guaranteed.
 func (r release) guaranteed(vm VM) bool {
 	m, c := vm.Memory, vm.CPU
 	memory := m.Request > 0 && m.Request == m.Limit || r.has(noDefaults) && m.Request == 0 && m.Limit > 0
 	return memory && c.RequestMilli > 0 && c.RequestMilli == c.LimitMilli
 }
 
-// multiply adds the ratio's share.
+// multiply appends the term of the ratio.
 func (r release) multiply(terms []memlock.Term, version Version, ratio Ratio) ([]memlock.Term, error) {
 	if ratio == (Ratio{}) {
 		return terms, nil
@@ -154,7 +154,7 @@ func (r release) multiply(terms []memlock.Term, version Version, ratio Ratio) ([
 	return append(terms, share), nil
 }
 
-// count names n things.
+// count returns "1 NAME" or "n NAMEs".
 func count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

@@ -10,7 +10,7 @@ import (
 	"github.com/mooring-vm/mooring/memlock"
 )
 
-// everything has all that some version counts.
+// everything has each part that some version counts.
 func everything() VM {
 	return VM{
 		Memory:       Memory{Request: gi, Limit: gi, Guest: gi, AddedOverhead: 300 * mi, LockRequired: true},
@@ -38,7 +38,7 @@ func mustRatio(t *testing.T, s string) Ratio {
 	return r
 }
 
-// The terms, by name and in order; what is counted after the ratio is behind it.
+// Terms after the ratio are not multiplied by it.
 func TestOverheadTerms(t *testing.T) {
 	common := []memlock.Term{
 		{Name: "page tables", Bytes: 2097152}, {Name: "virt-launcher-monitor", Bytes: 25 * mi}, {Name: "virt-launcher", Bytes: 100 * mi},
@@ -70,7 +70,7 @@ func TestOverheadTerms(t *testing.T) {
 	}
 }
 
-// In the oldest version a part of that is not known.
+// The oldest version does not know some of these terms.
 func TestOverheadOfOldVersion(t *testing.T) {
 	got, _, err := Overhead(everything(), mustVersion(t, "0.54"), Ratio{})
 	if err != nil {
@@ -120,7 +120,7 @@ func TestOverheadErrors(t *testing.T) {
 	}
 }
 
-// The largest amounts that are no error do not overflow on the way.
+// The largest valid amounts do not overflow in between.
 func TestOverheadOfVeryMuch(t *testing.T) {
 	vm := VM{Memory: Memory{Request: math.MaxInt64}, CPU: CPU{Sockets: math.MaxUint32}}
 	got, total, err := Overhead(vm, mustVersion(t, "1.7"), Ratio{})

@@ -21,7 +21,7 @@ func anyVersion(t *rapid.T) Version {
 	return version
 }
 
-// anyRatio draws one that the version knows.
+// anyRatio draws a ratio for a version that knows it.
 func anyRatio(t *rapid.T, version Version) Ratio {
 	row, err := releaseOf(version)
 	if err != nil {
@@ -107,9 +107,8 @@ func TestTermsMakeTheTotal(t *testing.T) {
 	})
 }
 
-// More of anything never makes the overhead smaller. Left out is where one amount takes
-// the place of another: defaults, and requests that grow past the limits of a pod, which
-// then is no longer Guaranteed.
+// A larger amount never lowers the overhead. The test leaves out amounts that replace another one:
+// defaults, and requests beyond the limits of a Guaranteed pod.
 func TestMoreIsNeverLess(t *testing.T) {
 	grow := map[string]func(*VM){
 		"request":   func(vm *VM) { vm.Memory.Request += 1000 },
@@ -150,7 +149,7 @@ func TestMoreIsNeverLess(t *testing.T) {
 	}
 }
 
-// A further condition never makes the lock smaller.
+// Another condition never lowers the lock.
 func TestConditionNeverLowersLimit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		version := anyVersion(t)

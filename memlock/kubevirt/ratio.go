@@ -11,12 +11,12 @@ import (
 // Ratio is KubeVirt's additionalGuestMemoryOverheadRatio. The zero value is none.
 type Ratio struct {
 	factor float64
-	text   string // as it was given; empty: none
+	text   string // the original spelling; empty: none
 }
 
-// ParseRatio reads a ratio as KubeVirt does, with strconv.ParseFloat: "1.5" is half as
-// much overhead again. Below 1 KubeVirt refuses it, and so does ParseRatio, which also
-// refuses what is no finite number.
+// ParseRatio reads a ratio as KubeVirt does, with strconv.ParseFloat. "1.5" adds half of the
+// overhead. KubeVirt and ParseRatio refuse ratios below 1. ParseRatio also refuses infinity and
+// NaN.
 func ParseRatio(s string) (Ratio, error) {
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil || math.IsNaN(f) || math.IsInf(f, 0) || f < 1 {
@@ -25,13 +25,13 @@ func ParseRatio(s string) (Ratio, error) {
 	return Ratio{factor: f, text: s}, nil
 }
 
-// String returns the ratio as it was given, or "" for none.
+// String returns the ratio in its original spelling, or "" for none.
 func (r Ratio) String() string {
 	return r.text
 }
 
-// share returns what the ratio adds to a sum. KubeVirt takes the sum in thousands of
-// bytes, rounded up, and of what is added only whole thousands.
+// share returns the ratio's term for a sum. KubeVirt rounds the sum up to thousands of bytes, and
+// the term down.
 func (r Ratio) share(sum int64) (memlock.Term, error) {
 	more := float64(thousands(sum)) * (r.factor - 1)
 	if more >= math.MaxInt64/1000 {

@@ -17,7 +17,7 @@ func TestParseRatio(t *testing.T) {
 	}
 }
 
-// KubeVirt's webhook refuses all but NaN and infinity, with which its own sum goes wrong.
+// KubeVirt's webhook refuses the same texts except NaN and infinity, which break its own sum.
 func TestParseRatioErrors(t *testing.T) {
 	for _, text := range []string{
 		"", " 1.5", "1.5 ", "1,5", "150%", "x", "NaN", "nan", "Inf", "+Inf", "-Inf", "infinity", "1e999", "-1e999",
@@ -30,7 +30,7 @@ func TestParseRatioErrors(t *testing.T) {
 	}
 }
 
-// The sum counts in whole thousands, rounded up, and the share is cut off to such.
+// The sum rounds up to thousands, and the share down.
 func TestShare(t *testing.T) {
 	for _, c := range []struct {
 		ratio     string

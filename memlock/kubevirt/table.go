@@ -8,7 +8,7 @@ const (
 	gi = mi << 10
 )
 
-// What is the same in every version.
+// Amounts that are the same in every version.
 const (
 	monitor     = 25 * mi
 	perVCPU     = 8 * mi
@@ -27,31 +27,31 @@ const (
 
 const arm64 = "arm64"
 
-// trait is what a version does that not all do.
+// trait is a difference between KubeVirt versions in the overhead.
 type trait uint16
 
 const (
-	asLibvirtd          trait = 1 << iota // the daemon is libvirtd; without, it is virtqemud
+	asLibvirtd          trait = 1 << iota // the daemon is libvirtd instead of virtqemud
 	hasRatio                              // there is an additionalGuestMemoryOverheadRatio
 	exclusiveAfterRatio                   // counts exclusive, without the ratio
 	exclusiveInRatio                      // counts exclusive, and the ratio multiplies it
 	countsPasst                           // counts passt interfaces
-	disablesTPM                           // knows a TPM that is disabled
-	noDefaults                            // leaves requests.memory empty; a memory limit alone makes for Guaranteed
+	disablesTPM                           // knows a disabled TPM
+	noDefaults                            // leaves requests.memory empty; a memory limit alone makes the pod Guaranteed
 	countsSNP                             // counts SEV-SNP
 	countsReserved                        // counts reservedOverhead.addedOverhead
 )
 
-// release is what KubeVirt counts from one version on.
+// release holds the amounts from one version on.
 type release struct {
 	from                                       Version
 	launcher, virtlogd, daemon, qemu, graphics int64 // MiB
 	traits                                     trait
 }
 
-// releases is the table. A row holds up to the next one. The rows are in the order of
-// the versions, so one may take back what an older patch release brought: 0.59.0 was
-// out before the ratio of 0.58.2, and 1.5.0 before the TPM of 1.4.1.
+// releases is the table. A row holds up to the next one. Rows are in the order of versions, so a
+// row may remove a trait of an older patch release: 0.59.0 came out before the ratio of 0.58.2, and
+// 1.5.0 before the TPM of 1.4.1.
 var releases = [...]release{
 	// from, virt-launcher, virtlogd, libvirtd or virtqemud, qemu, graphics
 	{v(0, 54, 0), 75, 17, 33, 30, 16, asLibvirtd},
@@ -82,7 +82,7 @@ func v(major, minor, patch int) Version {
 	return Version{major: major, minor: minor, patch: patch}
 }
 
-// releaseOf returns the row of a version. The error is the zero Version.
+// releaseOf returns the row of a version. The zero Version is an error.
 func releaseOf(version Version) (release, error) {
 	if !version.covered() {
 		return release{}, fmt.Errorf("KubeVirt version %s: %s", version, wantVersion)

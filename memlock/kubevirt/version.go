@@ -7,14 +7,13 @@ import (
 	"strconv"
 )
 
-// Version is a version of KubeVirt that the table covers, from [ParseVersion]. The
-// zero value is none.
+// Version is a version of KubeVirt in the table, from [ParseVersion]. The zero value is no version.
 type Version struct {
 	major, minor, patch int
 	main                bool // newer than every release
 }
 
-// wantVersion follows the table: a test holds it against the table's ends.
+// wantVersion names the versions of the table. A test compares it with the table's ends.
 const wantVersion = "want 0.54 to 0.59 or 1.0 to 1.9, with or without a v in front and a patch release behind, or main"
 
 var versionGrammar = regexp.MustCompile(`^v?(0|[1-9][0-9]?)\.(0|[1-9][0-9]?)(?:\.(0|[1-9][0-9]{0,3}))?(?:[-+][0-9A-Za-z.+-]{1,64})?$`)
@@ -22,11 +21,10 @@ var versionGrammar = regexp.MustCompile(`^v?(0|[1-9][0-9]?)\.(0|[1-9][0-9]?)(?:\
 // Main returns KubeVirt's main branch: newer than every release.
 func Main() Version { return Version{main: true} }
 
-// ParseVersion reads a version as KubeVirt writes it: "v1.7.0", "1.7.0", "1.7", which
-// is 1.7.0, or "main". A patch release that the table does not know is like those
-// before it. What distributions and release candidates put behind ("-rc.1", "+1")
-// does not matter. The error is a version outside of the table, or none; it says what is
-// allowed.
+// ParseVersion reads a version as KubeVirt writes it: "v1.7.0", "1.7.0", "1.7" (the same as 1.7.0)
+// or "main". A later patch release uses the row of the one before it. ParseVersion ignores suffixes
+// of distributions and release candidates ("-rc.1", "+1"). Any other text, and a version outside
+// the table, is an error with the allowed values.
 func ParseVersion(s string) (Version, error) {
 	if s == "main" {
 		return Version{main: true}, nil
@@ -42,7 +40,7 @@ func ParseVersion(s string) (Version, error) {
 	return v, nil
 }
 
-// number is that of a part of the grammar: few digits, or nothing.
+// number returns the value of a few digits, 0 for none.
 func number(digits string) int {
 	n, err := strconv.Atoi(digits)
 	if err != nil {
@@ -51,7 +49,7 @@ func number(digits string) int {
 	return n
 }
 
-// covered reports whether there was such a release line: 1.0 came after 0.59.
+// covered reports whether the table covers the release line: 1.0 follows 0.59.
 func (v Version) covered() bool {
 	switch {
 	case v.main:
@@ -70,8 +68,8 @@ func (v Version) String() string {
 	return fmt.Sprintf("%d.%d.%d", v.major, v.minor, v.patch)
 }
 
-// Compare orders versions: it is negative when v is older than o, and positive when
-// v is newer. main is newer than all others.
+// Compare orders versions: it is negative if v is older than o, positive if v is newer. main is
+// newer than all others.
 func (v Version) Compare(o Version) int {
 	switch {
 	case v.main && o.main:

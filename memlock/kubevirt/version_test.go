@@ -30,7 +30,7 @@ func TestParseVersionErrors(t *testing.T) {
 	}
 }
 
-// A release is computed by the last row that is not newer.
+// The last row up to the version counts.
 func TestReleaseOf(t *testing.T) {
 	for text, row := range map[string]string{
 		"0.54.0": "0.54.0", "0.54.7": "0.54.0", "0.55.2": "0.55.0", "0.56.1": "0.55.0", "0.58.0": "0.57.0", "0.58.1": "0.58.1",

@@ -8,14 +8,14 @@ import (
 	"github.com/mooring-vm/mooring/api"
 )
 
-// VM is what the overhead depends on. The names in the comments are those of the
-// fields of a VirtualMachineInstance, below spec.domain where nothing else is said.
-// The zero value is one vCPU with graphics and no memory.
+// VM holds the fields of a VirtualMachineInstance that the overhead depends on. Comments name the
+// field below spec.domain, or its full path below the object. The zero value has one vCPU with
+// graphics and no memory.
 type VM struct {
 	Memory Memory
 	CPU    CPU
 
-	Template     bool   // it is a VirtualMachine's: what KubeVirt enters into an instance is not there yet
+	Template     bool   // from a VirtualMachine's template, without the defaults of KubeVirt's webhook
 	Architecture string // spec.architecture; empty is amd64
 	NoGraphics   bool   // devices.autoattachGraphicsDevice is false
 	TPM          TPM    // devices.tpm
@@ -33,7 +33,7 @@ type VM struct {
 	ReadinessExec   bool // spec.readinessProbe.exec
 }
 
-// Memory is a VM's memory in bytes; 0 is what was left out.
+// Memory is a VM's memory in bytes; 0 means unset.
 type Memory struct {
 	Request  int64 // resources.requests.memory
 	Limit    int64 // resources.limits.memory
@@ -45,7 +45,7 @@ type Memory struct {
 	LockRequired  bool  // memory.reservedOverhead.memLock is Required
 }
 
-// CPU is a VM's processor; 0 is what was left out.
+// CPU is a VM's processor; 0 means unset.
 type CPU struct {
 	Sockets, Cores, Threads uint32 // of cpu
 
@@ -56,20 +56,20 @@ type CPU struct {
 	Realtime  bool // cpu.realtime is there
 }
 
-// TPM says whether a VM has a TPM.
+// TPM is the state of a VM's TPM.
 type TPM int
 
-// The TPMs. A disabled one has "enabled: false", which KubeVirt knows since 1.4.1
-// and, again, since 1.5.1. Before, it is a TPM like any other.
+// The TPMs. A disabled one has "enabled: false", which KubeVirt knows since 1.4.1 and, again, since
+// 1.5.1. Older versions treat it as enabled.
 const (
 	NoTPM TPM = iota
 	DisabledTPM
 	EnabledTPM
 )
 
-// LargestGuest is the most memory that the guest may come to have, in bytes, and the
-// field that says so: maxGuest, or else what it starts with, which is guest,
-// requests.memory, limits.memory, or a huge page. The error is that there is none.
+// LargestGuest returns the guest's largest memory in bytes, and its field: maxGuest, or else the
+// initial memory from guest, requests.memory, limits.memory or a huge page. The error is a VM
+// without memory.
 func (m Memory) LargestGuest() (bytes int64, field string, err error) {
 	for _, f := range []amount{
 		{"memory.maxGuest", m.MaxGuest}, {"memory.guest", m.Guest}, {"resources.requests.memory", m.Request},
@@ -83,13 +83,13 @@ func (m Memory) LargestGuest() (bytes int64, field string, err error) {
 		"resources.limits.memory or memory.hugepages.pageSize in spec.domain")
 }
 
-// devices is how many devices are passed through with VFIO.
+// devices returns the number of devices passed through with VFIO.
 func (vm VM) devices() int {
 	return vm.HostDevices + vm.GPUs + vm.SRIOV
 }
 
-// vcpus is the product of the topology. Where there is none it is, as KubeVirt enters
-// it, the CPU limit or else the request, rounded up, or else 1.
+// vcpus returns the product of the topology. Without one it is, as in KubeVirt, the CPU limit or
+// else the request, rounded up, or else 1.
 func (c CPU) vcpus() (int64, error) {
 	n := int64(1)
 	switch {
@@ -110,14 +110,14 @@ func (c CPU) vcpus() (int64, error) {
 	return n, nil
 }
 
-// amount is a number and the field it is from.
+// amount is a number and its field.
 type amount struct {
 	field string
 	value int64
 }
 
-// Check finds what no VirtualMachineInstance can have: a number below 0, more guest
-// memory than maxGuest, an unknown architecture. The error names the field.
+// Check returns an error for values that no VirtualMachineInstance can have: a negative number,
+// more guest memory than maxGuest, an unknown architecture. The error names the field.
 func (vm VM) Check() error {
 	m := vm.Memory
 	for _, f := range []amount{
@@ -146,7 +146,7 @@ func checkArchitecture(name string) error {
 	return fmt.Errorf("architecture: %q: want amd64, arm64, s390x or ppc64le", name)
 }
 
-// thousands is n / 1000, rounded up, for an n that is not negative.
+// thousands returns n / 1000, rounded up, for n from 0 on.
 func thousands(n int64) int64 {
 	if n%1000 > 0 {
 		return n/1000 + 1

@@ -12,14 +12,14 @@ import (
 	"sigs.k8s.io/json"
 )
 
-// Some types of KubeVirt's API decode themselves, and overlook unknown fields. These
-// stand in for them.
+// Some types of KubeVirt's API decode themselves and ignore unknown fields. These types replace
+// them.
 type (
 	vmiObject struct {
 		metav1.TypeMeta `json:",inline"`
 		Metadata        metav1.ObjectMeta `json:"metadata"`
 		Spec            vmiSpec           `json:"spec"`
-		Status          gojson.RawMessage `json:"status"` // not read, and newer versions have more in it
+		Status          gojson.RawMessage `json:"status"` // not read: newer versions have more fields
 	}
 	vmObject struct {
 		metav1.TypeMeta `json:",inline"`
@@ -43,29 +43,28 @@ type (
 // apiVersion is that of kubevirt.io/api in go.mod.
 const apiVersion = "1.9.0"
 
-// decode fills an object strictly. Its VirtualMachineInstanceSpec is at path. Of what
-// is wrong it reports as much as it can.
+// decode fills an object strictly. Its VirtualMachineInstanceSpec is at path. It reports as many
+// faults as it can.
 func decode(object []byte, into any, path ...string) error {
 	raw := rawAt(object, path)
 	at := strings.Join(path, ".")
 	if err := raw.checkQuantities(at); err != nil {
 		return err
 	}
-	if err := strictly(object, into, ""); err != nil {
+	if err := decodeStrict(object, into, ""); err != nil {
 		return err
 	}
 	return raw.checkLenient(at)
 }
 
-// strictly fills a part of an object that is at path. Unknown fields are reported
-// all at once.
-func strictly(part []byte, into any, path string) error {
+// decodeStrict fills a part of an object at path. It reports all unknown fields at once.
+func decodeStrict(part []byte, into any, path string) error {
 	if path != "" {
 		path += "."
 	}
 	strict, err := json.UnmarshalStrict(part, into)
 	if wrong, ok := errors.AsType[*gojson.UnmarshalTypeError](err); ok {
-		return fmt.Errorf("%s%s: %s: want %s", path, wrong.Field, wrong.Value, nameOf(wrong.Type))
+		return fmt.Errorf("%s%s: %s: want %s", path, wrong.Field, wrong.Value, describeType(wrong.Type))
 	}
 	if err != nil {
 		return fmt.Errorf("VM: %w", err)
@@ -80,8 +79,8 @@ func strictly(part []byte, into any, path string) error {
 	return errors.Join(faults...)
 }
 
-// nameOf describes for people what a field holds.
-func nameOf(t reflect.Type) string {
+// describeType returns the name of a type for people.
+func describeType(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Struct, reflect.Map:
 		return "a mapping"

@@ -1,4 +1,3 @@
-// Package vmi reads what a launcher's overhead depends on from KubeVirt's objects. It
-// is apart from package kubevirt for the sake of programs that do without KubeVirt's
-// API.
+// Package vmi reads a VM from KubeVirt's objects, for package kubevirt. It is a package of its own
+// because it needs KubeVirt's API.
 package vmi

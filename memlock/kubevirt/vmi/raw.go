@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// rawSpec is what of a VirtualMachineInstanceSpec must be looked at before it is
-// decoded: quantities, whose errors name no field, and what decodes leniently.
+// rawSpec holds the parts of a VirtualMachineInstanceSpec that Read checks before decoding:
+// quantities, because their errors name no field, and types that ignore unknown fields.
 type rawSpec struct {
 	Networks []struct {
 		Pod json.RawMessage `json:"pod"`
@@ -36,8 +36,8 @@ type rawSpec struct {
 	} `json:"domain"`
 }
 
-// rawAt returns the spec at path. It is empty where the structure is another one, as
-// decoding then says.
+// rawAt returns the spec at path. It is empty for an object of another structure, for which the
+// decoder returns an error.
 func rawAt(object []byte, path []string) rawSpec {
 	for _, name := range path {
 		var fields map[string]json.RawMessage
@@ -53,7 +53,7 @@ func rawAt(object []byte, path []string) rawSpec {
 	return raw
 }
 
-// checkQuantities finds the amounts that are no quantities.
+// checkQuantities returns an error for each malformed quantity.
 func (r *rawSpec) checkQuantities(path string) error {
 	var faults []error
 	check := func(field string, raw json.RawMessage) {
@@ -77,17 +77,17 @@ func (r *rawSpec) checkQuantities(path string) error {
 	return errors.Join(faults...)
 }
 
-// checkLenient finds unknown fields in what overlooks them when it decodes.
+// checkLenient returns an error for unknown fields in types that ignore them.
 func (r *rawSpec) checkLenient(path string) error {
 	var faults []error
 	for i, network := range r.Networks {
 		if network.Pod != nil {
-			faults = append(faults, strictly(network.Pod, new(podNetwork), fmt.Sprintf("%s.networks[%d].pod", path, i)))
+			faults = append(faults, decodeStrict(network.Pod, new(podNetwork), fmt.Sprintf("%s.networks[%d].pod", path, i)))
 		}
 	}
 	for i, device := range r.Domain.Devices.Interfaces {
 		if device.DHCPOptions != nil {
-			faults = append(faults, strictly(device.DHCPOptions, new(dhcpOptions), fmt.Sprintf("%s.domain.devices.interfaces[%d].dhcpOptions", path, i)))
+			faults = append(faults, decodeStrict(device.DHCPOptions, new(dhcpOptions), fmt.Sprintf("%s.domain.devices.interfaces[%d].dhcpOptions", path, i)))
 		}
 	}
 	return errors.Join(faults...)

@@ -16,7 +16,7 @@ import (
 	"github.com/mooring-vm/mooring/memlock/kubevirt"
 )
 
-// MaxSize is the largest object, in bytes, that is read.
+// MaxSize is the largest object, in bytes, that Read accepts.
 const MaxSize = 2 << 20
 
 const (
@@ -24,12 +24,11 @@ const (
 	kindVM  = "VirtualMachine"
 )
 
-// Read reads a VM from one YAML or JSON document: a VirtualMachineInstance, which it
-// also is where no kind is given, or a VirtualMachine, for the instance that KubeVirt
-// makes from its template. It is strict: unknown fields and duplicate keys are errors
-// that name them. So are, next to those of [FromVMI]: more than one document or none,
-// another kind, amounts that are no quantities, and a VirtualMachine with an instance
-// type or a preference, which are other objects that say what the VM has.
+// Read reads a VM from one YAML or JSON document: a VirtualMachineInstance, also without a kind, or
+// the template of a VirtualMachine. It is strict: errors name unknown fields and duplicate keys.
+// Beyond the errors of [FromVMI], Read refuses no document or several, another kind, and malformed
+// quantities. It refuses a VirtualMachine with an instance type or a preference, because these
+// other objects define parts of the VM.
 func Read(data []byte) (kubevirt.VM, error) {
 	if len(data) > MaxSize {
 		return kubevirt.VM{}, fmt.Errorf("VM of more than %d bytes", MaxSize)
@@ -78,7 +77,7 @@ func readVM(asJSON []byte) (kubevirt.VM, error) {
 	return read, err
 }
 
-// oneDocument refuses an empty file, and a second YAML document, which would go unread.
+// oneDocument refuses an empty file, and a second YAML document, which Read would ignore.
 func oneDocument(data []byte) error {
 	d := goyaml.NewDecoder(bytes.NewReader(data))
 	documents := 0
@@ -101,7 +100,7 @@ func oneDocument(data []byte) error {
 	}
 }
 
-// kindOf returns the kind of an object that is one of KubeVirt's.
+// kindOf returns the kind of one of KubeVirt's objects.
 func kindOf(asJSON []byte) (string, error) {
 	var object struct {
 		Kind       *string `json:"kind"`
@@ -109,7 +108,7 @@ func kindOf(asJSON []byte) (string, error) {
 	}
 	err := json.Unmarshal(asJSON, &object)
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
-		return "", fmt.Errorf("%s: %s: want %s", wrong.Field, wrong.Value, nameOf(wrong.Type))
+		return "", fmt.Errorf("%s: %s: want %s", wrong.Field, wrong.Value, describeType(wrong.Type))
 	}
 	if err != nil {
 		return "", errors.New("VM: want a mapping with the fields of a VirtualMachineInstance or a VirtualMachine")

@@ -109,7 +109,7 @@ func TestReadParts(t *testing.T) {
 	}
 }
 
-// Each error names the field, its value, and what is allowed.
+// Each error names the field, its value and the allowed values.
 func TestReadErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                      "want a VirtualMachineInstance or a VirtualMachine",
@@ -185,7 +185,7 @@ func TestFromVMI(t *testing.T) {
 	}
 }
 
-// Whatever is read has an overhead, or an error that is no panic.
+// Each text gives an overhead or an error, and no panic.
 func FuzzRead(f *testing.F) {
 	for _, seed := range []string{
 		full, "spec: {domain: {devices: {}, memory: {guest: 4Gi}}}", "kind: VirtualMachine\nspec: {template: {spec: {domain: {}}}}", "[", "a: &a [*a]", "---\n---\n",

@@ -12,13 +12,12 @@ import (
 	"github.com/mooring-vm/mooring/memlock/kubevirt"
 )
 
-// FromVMI takes what the overhead depends on from a VirtualMachineInstance: one that
-// is in the cluster, or one as a person wrote it. It reads the spec alone.
+// FromVMI reads the VM from the spec of a VirtualMachineInstance, from the cluster or from a
+// person.
 //
-// The errors name the field. They are: an amount that is negative, zero where zero
-// makes no sense, or beyond an int64, more guest memory than maxGuest, an unknown
-// architecture or memLock, and no object. Fractions of a byte are rounded up, and those
-// of a thousandth of a CPU, as KubeVirt and Kubernetes do.
+// The errors name the field. They are: a negative amount, a meaningless zero, an amount beyond an
+// int64, more guest memory than maxGuest, an unknown architecture or memLock, and a nil object.
+// Fractions of a byte and of a thousandth of a CPU are rounded up, as in KubeVirt and Kubernetes.
 func FromVMI(vmi *v1.VirtualMachineInstance) (kubevirt.VM, error) {
 	if vmi == nil {
 		return kubevirt.VM{}, errors.New("no VirtualMachineInstance")
@@ -85,15 +84,15 @@ func hasDownwardMetrics(volumes []v1.Volume) bool {
 	return false
 }
 
-// amounts reads quantities and collects what is wrong with them.
+// amounts reads quantities and collects their faults.
 type amounts struct {
 	path   string
 	faults []error
 }
 
 func (a *amounts) memory(m *kubevirt.Memory, domain *v1.DomainSpec) {
-	a.ofList(&m.Request, "requests", domain.Resources.Requests, corev1.ResourceMemory)
-	a.ofList(&m.Limit, "limits", domain.Resources.Limits, corev1.ResourceMemory)
+	a.readResource(&m.Request, "requests", domain.Resources.Requests, corev1.ResourceMemory)
+	a.readResource(&m.Limit, "limits", domain.Resources.Limits, corev1.ResourceMemory)
 	memory := domain.Memory
 	if memory == nil {
 		return
@@ -117,11 +116,11 @@ func (a *amounts) memory(m *kubevirt.Memory, domain *v1.DomainSpec) {
 }
 
 func (a *amounts) cpu(c *kubevirt.CPU, domain *v1.DomainSpec) {
-	// A request of 0 is none, also to KubeVirt.
+	// KubeVirt also takes a request of 0 as none.
 	if request := domain.Resources.Requests.Cpu(); !request.IsZero() {
-		a.ofList(&c.RequestMilli, "requests", domain.Resources.Requests, corev1.ResourceCPU)
+		a.readResource(&c.RequestMilli, "requests", domain.Resources.Requests, corev1.ResourceCPU)
 	}
-	a.ofList(&c.LimitMilli, "limits", domain.Resources.Limits, corev1.ResourceCPU)
+	a.readResource(&c.LimitMilli, "limits", domain.Resources.Limits, corev1.ResourceCPU)
 	if cpu := domain.CPU; cpu != nil {
 		c.Sockets, c.Cores, c.Threads = cpu.Sockets, cpu.Cores, cpu.Threads
 		c.Dedicated = cpu.DedicatedCPUPlacement
@@ -129,8 +128,8 @@ func (a *amounts) cpu(c *kubevirt.CPU, domain *v1.DomainSpec) {
 	}
 }
 
-// ofList reads an amount of resources.requests or resources.limits.
-func (a *amounts) ofList(to *int64, list string, of corev1.ResourceList, name corev1.ResourceName) {
+// readResource reads an amount of resources.requests or resources.limits.
+func (a *amounts) readResource(to *int64, list string, of corev1.ResourceList, name corev1.ResourceName) {
 	scale := resource.Scale(0)
 	if name == corev1.ResourceCPU {
 		scale = resource.Milli
@@ -140,8 +139,7 @@ func (a *amounts) ofList(to *int64, list string, of corev1.ResourceList, name co
 	}
 }
 
-// read reads an amount, which may be absent. ParseQuantity caps at MaxInt64, so that
-// value means "more".
+// read reads an optional amount. ParseQuantity caps at MaxInt64, so this value may mean "more".
 func (a *amounts) read(to *int64, field string, q *resource.Quantity, scale resource.Scale) {
 	switch {
 	case q == nil:
