@@ -28,7 +28,7 @@ func TestDoctor(t *testing.T) {
 	}
 	for _, want := range []string{
 		"problem  kernel: 5.4.0?[2J\n         the agent does not start on kernels before 5.6: they have no openat2(2)\n         To mend it: upgrade the kernel",
-		"ok       btf: /sys/kernel/btf/vmlinux\n         eBPF programs",
+		"ok       btf: /sys/kernel/btf/vmlinux\n         the agent can load its eBPF programs",
 		"note     pod-directories: want; a tmpfs\n",
 	} {
 		if !strings.Contains(out.String(), want) {
@@ -51,7 +51,7 @@ func TestDoctorCommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"problem  nri: switched off by [" + here + "/off.toml]", "containerd: ask the container runtime at /none.sock"} {
+	for _, want := range []string{"problem  nri: switched off by " + here + "/off.toml", "containerd: ask the container runtime at /none.sock"} {
 		if !strings.Contains(got.out, want) {
 			t.Errorf("%q is not in\n%s", want, got.out)
 		}

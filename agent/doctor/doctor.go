@@ -1,6 +1,6 @@
-// Package doctor looks at a node and says what Mooring finds there: what is as it
-// should be, what is not, what that means, and how to mend it. It changes nothing,
-// needs no agent, and says more as root.
+// Package doctor examines a node: its kernel, cgroups, container runtime, kubelet and
+// agent. Each check reports a finding, its meaning and a remedy. The checks change nothing
+// and need no agent. As root they find more.
 package doctor
 
 import (
@@ -8,73 +8,78 @@ import (
 	"io/fs"
 	"runtime/debug"
 
+	"github.com/containerd/containerd/v2/cmd/containerd/server/config"
+
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
-// Status is how a finding is to be taken.
+// Status grades a finding.
 type Status string
 
 // The statuses.
 const (
 	OK      Status = "ok"
-	Note    Status = "note"    // works, and there is something to know
-	Problem Status = "problem" // Mooring does not work, or not as it should
-	Unknown Status = "unknown" // could not be found out
+	Note    Status = "note"    // works, with a limitation or a risk
+	Problem Status = "problem" // Mooring does not work, or only in part
+	Unknown Status = "unknown" // the check found no answer
 )
 
-// Finding is what one check has found. The names of checks are stable.
+// Finding is the result of one check. The names of checks are stable.
 type Finding struct {
 	Check  string `json:"check"`
 	Status Status `json:"status"`
 	Found  string `json:"found"`
 	Means  string `json:"means"`
-	Mend   string `json:"mend,omitempty"` // what to do; empty: nothing
+	Mend   string `json:"mend,omitempty"` // the remedy; empty: none is needed
 }
 
-// Report is what `mooring doctor -o json` prints.
+// Report is the output of `mooring doctor -o json`.
 type Report struct {
 	Findings []Finding `json:"findings"`
-	Problems int       `json:"problems"` // how many findings are one
+	Problems int       `json:"problems"` // the number of findings with status problem
 }
 
-// Machine is the node as the checks see it. Only Root is required: what cannot be
-// asked is not known.
+// Machine gives the checks access to a node. Only Root is required. Without one of the
+// functions, its facts are unknown.
 type Machine struct {
 	// Root is the node's root file system.
 	Root fs.FS
 
-	// Config is the path of containerd's configuration; empty: that of the
-	// running containerd, or else the default one.
+	// Config is the path of containerd's configuration. If it is empty, the checks
+	// take the path from the running containerd, or else the default path.
 	Config string
+
+	// LoadConfig reads containerd's configuration and its imports.
+	LoadConfig func(ctx context.Context, path string) (*config.Config, error)
 
 	// Runtime asks the container runtime for its version.
 	Runtime func(context.Context) (Runtime, error)
 
-	// BuildInfo returns what Go noted in the program that a process runs.
+	// BuildInfo returns the build information in the program of a process.
 	BuildInfo func(pid int) (*debug.BuildInfo, error)
 
-	// Agent asks the agent.
+	// Agent asks the agent for its state.
 	Agent func(context.Context) (Agent, error)
 
-	// PodDirs returns nil when the pod directories' tmpfs is mounted as it should be.
+	// PodDirs returns nil if the tmpfs of the pod directories is mounted correctly.
 	PodDirs func() error
 
-	// Peers lists the processes that are connected to a unix socket.
+	// Peers lists the client processes of a listening unix socket.
 	Peers func(socket string) ([]Process, error)
 
-	// Version runs a program with --version and returns what it prints. Where
-	// pid is not 0, path has to be the file that this process runs. A program
-	// that others than root could have put there is not run: that is an error.
+	// Version runs a program with --version and returns its output. If pid is not 0,
+	// path must be the file that this process runs. If a user other than root could
+	// have written the program, Version returns an error and does not run it.
 	Version func(ctx context.Context, path string, pid int) (string, error)
 }
 
-// Runtime is a container runtime that answers. PID is 0 where it is not known.
+// Runtime is the answer of a container runtime. A PID of 0 means unknown.
 type Runtime struct {
 	Name, Version string
 	PID           int
 }
 
-// Agent is an agent that answers. PID is 0 where it is not known.
+// Agent is the answer of an agent. A PID of 0 means unknown.
 type Agent struct {
 	agentapi.Node
 	PID int
@@ -86,10 +91,10 @@ type Process struct {
 	Name string
 }
 
-// check is one look at what the survey gathered.
+// check derives one finding from the survey.
 type check struct {
 	name string
-	look func(context.Context, *survey) finding
+	run  func(context.Context, *survey) finding
 }
 
 // finding is a Finding without the check's name.
@@ -123,14 +128,16 @@ func checks() []check {
 	}
 }
 
-// Examine looks at a node. It blocks on the file system and on those that are
-// asked, for as long as ctx lets it.
+// Examine runs all checks on a node. It blocks on the file system, the runtime and the
+// agent, at most until ctx ends.
 func Examine(ctx context.Context, m Machine) Report {
 	s := newSurvey(ctx, m)
 	var r Report
 	for _, c := range checks() {
-		f := c.look(ctx, s)
-		r.Findings = append(r.Findings, Finding{Check: c.name, Status: f.status, Found: f.found, Means: f.means, Mend: f.mend})
+		f := c.run(ctx, s)
+		r.Findings = append(r.Findings, Finding{
+			Check: c.name, Status: f.status, Found: f.found, Means: f.means, Mend: f.mend,
+		})
 		if f.status == Problem {
 			r.Problems++
 		}

@@ -22,8 +22,7 @@ func TestGoodNode(t *testing.T) {
 	}
 }
 
-// A machine of which nothing is known is no reason to fail.
-func TestEmptyMachine(t *testing.T) {
+func TestEmptyMachineHasNoProblemButNRI(t *testing.T) {
 	for name, f := range examine(t, func(m *Machine) { *m = Machine{Root: fstest.MapFS{}} }) {
 		if f.Status == Problem && name != "nri" {
 			t.Errorf("%+v", f)
@@ -47,9 +46,9 @@ func TestFindings(t *testing.T) {
 		"memlock of 64 KiB":       {with(file("proc/100/limits", strings.ReplaceAll(limitsOf8Mi, "8388608", "65536  "))), "default-memlock", Note, "soft 64Ki"},
 		"memlock unlimited":       {with(file("proc/100/limits", strings.ReplaceAll(limitsOf8Mi, "8388608", "unlimited"))), "default-memlock", Note, "LimitMEMLOCK=infinity"},
 		"memlock unreadable":      {with(file("proc/100/limits", "")), "default-memlock", Unknown, "cannot be read"},
-		"no OCI runtime":          {with(file("usr/bin/runc", "")), "oci-runtime", Unknown, "neither"},
+		"no OCI runtime":          {with(file("usr/bin/runc", "")), "oci-runtime", Unknown, "neither runc nor crun"},
 		"old runc":                {versionIs("runc version 1.1.15+ds1"), "oci-runtime", Note, "hostUsers"},
-		"untrusted runc":          {noProgramRuns, "oci-runtime", OK, "others than root"},
+		"untrusted runc":          {noProgramRuns, "oci-runtime", OK, "users other than root"},
 		"no tmpfs":                {noPodDirs, "pod-directories", Problem, "run-mooring.mount"},
 		"a capability less":       {with(file("proc/200/status", "CapEff:\t0000000000000000")), "agent-capabilities", Problem, "CAP_SYS_RESOURCE"},
 		"a capability more":       {with(file("proc/200/status", "CapEff:\t000000c001200020")), "agent-capabilities", Note, "others"},
@@ -58,13 +57,13 @@ func TestFindings(t *testing.T) {
 		"agent without a runtime": {agentIs(func(a *Agent) { a.NRI.State = agentapi.NRIDisconnected }), "agent", Problem, "no connection"},
 		"neighbour":               {peersAre([]Process{{200, "mooring-agent"}, {7, "adjuster"}}, nil), "neighbours", Note, "connected: adjuster (pid 7)"},
 		"neighbour, and more":     {peersAre([]Process{{7, "adjuster"}}, errors.New("1 of 2 could not be found")), "neighbours", Note, "there may be more"},
-		"neighbours not known":    {peersAre(nil, fs.ErrPermission), "neighbours", Unknown, "run as root"},
+		"unknown neighbours":      {peersAre(nil, fs.ErrPermission), "neighbours", Unknown, "run as root"},
 		"installed neighbour":     {with(map[string]string{"opt/nri/plugins/10-other": "x", "etc/nri/conf.d/other.conf": "x", "opt/nri/plugins/README": "x"}), "neighbours", Note, "containerd: 10-other (/etc/nri/conf.d/other.conf)"},
 	})
 }
 
-// What is missing before anybody installed Mooring is no problem; afterwards it is.
-func TestNotInstalled(t *testing.T) {
+// A missing part of Mooring is a problem only once Mooring is installed.
+func TestMissingPartsBeforeAndAfterInstallation(t *testing.T) {
 	away := []change{noAgent(errors.New("not running")), noPodDirs}
 	before := examine(t, append(away, with(file("etc/containerd/conf.d/m.toml", "")))...)
 	after := examine(t, append(away, with(map[string]string{"etc/containerd/conf.d/m.toml": "", "etc/mooring/policy.yaml": "x"}))...)

@@ -12,16 +12,17 @@ import (
 
 const runTimeout = 10 * time.Second
 
-// runVersion runs a program with --version, if nobody but root can have put it there.
+// runVersion runs a program with --version, unless a user other than root could have
+// written it. See Machine.Version.
 func runVersion(ctx context.Context, path string, pid int) (string, error) {
 	resolved, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return "", err
 	}
-	if err := trusted(resolved, os.Lstat); err != nil {
+	if err := checkTrusted(resolved, os.Lstat); err != nil {
 		return "", err
 	}
-	if err := isProcess(resolved, pid); err != nil {
+	if err := checkProcess(resolved, pid); err != nil {
 		return "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, runTimeout)
@@ -36,9 +37,9 @@ func runVersion(ctx context.Context, path string, pid int) (string, error) {
 	return string(out), nil
 }
 
-// trusted returns an error unless the file and all directories above it are root's,
+// checkTrusted returns an error unless root owns the file and all directories above it,
 // and only root may write to them.
-func trusted(path string, lstat func(string) (os.FileInfo, error)) error {
+func checkTrusted(path string, lstat func(string) (os.FileInfo, error)) error {
 	for at := path; ; at = filepath.Dir(at) {
 		info, err := lstat(at)
 		if err != nil {
@@ -46,7 +47,7 @@ func trusted(path string, lstat func(string) (os.FileInfo, error)) error {
 		}
 		stat, ok := info.Sys().(*syscall.Stat_t)
 		if !ok || stat.Uid != 0 || info.Mode().Perm()&0o022 != 0 {
-			return fmt.Errorf("%s is not run: others than root may write to %s", path, at)
+			return fmt.Errorf("%s was not run: users other than root may write to %s", path, at)
 		}
 		if at == filepath.Dir(at) {
 			return nil
@@ -54,9 +55,9 @@ func trusted(path string, lstat func(string) (os.FileInfo, error)) error {
 	}
 }
 
-// isProcess returns an error unless the process runs that very file: a container's
-// program may have the same path in its own root.
-func isProcess(path string, pid int) error {
+// checkProcess returns an error unless the process runs this very file: the program of a
+// container may have the same path in its own root. A pid of 0 passes.
+func checkProcess(path string, pid int) error {
 	if pid == 0 {
 		return nil
 	}
@@ -69,7 +70,11 @@ func isProcess(path string, pid int) error {
 		return err
 	}
 	if !os.SameFile(running, file) {
-		return fmt.Errorf("%s is not run: process %d runs another file of that name, perhaps a container's", path, pid)
+		return fmt.Errorf(
+			"%s was not run: process %d runs another file of this name, perhaps in a container",
+			path,
+			pid,
+		)
 	}
 	return nil
 }

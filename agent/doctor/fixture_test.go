@@ -5,9 +5,13 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/containerd/containerd/v2/cmd/containerd/server/config"
 
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
@@ -15,7 +19,7 @@ import (
 const limitsOf8Mi = "Limit                     Soft Limit           Hard Limit           Units     \n" +
 	"Max locked memory         8388608              8388608              bytes     \n"
 
-// goodFiles are those of a node on which all is well, but without kubelet.
+// goodFiles are the files of a node without problems and without kubelet.
 func goodFiles() map[string]string {
 	return map[string]string{
 		"proc/sys/kernel/osrelease":        "6.12.48+deb13-cloud-amd64\n",
@@ -64,8 +68,8 @@ func runtimeOf(r Runtime, err error) func(context.Context) (Runtime, error) {
 	return func(context.Context) (Runtime, error) { return r, err }
 }
 
-// A change is what is otherwise on a machine than on the good one. Those that replace
-// all files come before those that change some.
+// change makes a machine differ from the good one. A change of all files must come before
+// changes of single files.
 type change = func(*Machine)
 
 func both(first, second change) change {
@@ -75,7 +79,7 @@ func both(first, second change) change {
 	}
 }
 
-// with returns the good machine with files changed; an empty one is not there.
+// with gives files another content. An empty content removes the file.
 func with(files map[string]string) change {
 	return func(m *Machine) {
 		all := goodFiles()
@@ -86,14 +90,14 @@ func with(files map[string]string) change {
 
 func file(path, content string) map[string]string { return map[string]string{path: content} }
 
-// also puts more into the root: what is no plain file.
+// also adds entries to the root, such as sockets and directories.
 func also(more fstest.MapFS) change {
 	return func(m *Machine) { maps.Copy(m.Root.(fstest.MapFS), more) }
 }
 
 func runtimeIs(name, version string) change { return runtimeRuns(name, version, 100) }
 
-// runtimeRuns is runtimeIs with the runtime's process; 0 is one that is not known.
+// runtimeRuns is runtimeIs with the runtime's process. A pid of 0 means unknown.
 func runtimeRuns(name, version string, pid int) change {
 	return func(m *Machine) { m.Runtime = runtimeOf(Runtime{name, version, pid}, nil) }
 }
@@ -108,10 +112,10 @@ func versionIs(text string) change {
 	}
 }
 
-// noProgramRuns is a machine whose programs nobody may run.
+// noProgramRuns makes every program untrusted.
 func noProgramRuns(m *Machine) {
 	m.Version = func(context.Context, string, int) (string, error) {
-		return "", errors.New("not run: others than root may write to it")
+		return "", errors.New("not run: users other than root may write to it")
 	}
 }
 
@@ -140,12 +144,37 @@ func peersAre(peers []Process, err error) change {
 	return func(m *Machine) { m.Peers = func(string) ([]Process, error) { return peers, err } }
 }
 
+// loaderOf reads containerd's configuration from copies of the TOML files in root.
+// containerd's code reads real files only.
+func loaderOf(t *testing.T, root fs.FS) func(context.Context, string) (*config.Config, error) {
+	t.Helper()
+	dir := t.TempDir()
+	err := fs.WalkDir(root, ".", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".toml") {
+			return err
+		}
+		content, err := fs.ReadFile(root, path)
+		if err != nil {
+			return err
+		}
+		to := filepath.Join(dir, path)
+		return errors.Join(os.MkdirAll(filepath.Dir(to), 0o700), os.WriteFile(to, content, 0o600))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(ctx context.Context, path string) (*config.Config, error) {
+		return loadConfig(ctx, filepath.Join(dir, path))
+	}
+}
+
 func examine(t *testing.T, changes ...change) map[string]Finding {
 	t.Helper()
 	m := goodMachine()
 	for _, change := range changes {
 		change(&m)
 	}
+	m.LoadConfig = loaderOf(t, m.Root)
 	r := Examine(t.Context(), m)
 	findings := map[string]Finding{}
 	problems := 0
@@ -153,29 +182,29 @@ func examine(t *testing.T, changes ...change) map[string]Finding {
 		if f.Status == Problem {
 			problems++
 			if f.Mend == "" {
-				t.Errorf("a problem that does not say how to mend it: %+v", f)
+				t.Errorf("a problem without a remedy: %+v", f)
 			}
 		}
 		if f.Found == "" || f.Means == "" || findings[f.Check].Check != "" {
-			t.Errorf("empty, or there twice: %+v", f)
+			t.Errorf("empty, or reported twice: %+v", f)
 		}
 		findings[f.Check] = f
 	}
 	if problems != r.Problems {
-		t.Errorf("%d problems, and %d are counted", problems, r.Problems)
+		t.Errorf("%d problems, but the report counts %d", problems, r.Problems)
 	}
 	return findings
 }
 
-// expectation is what a check finds on a machine.
+// expectation is the expected finding of one check on a machine.
 type expectation struct {
 	change change
 	check  string
 	status Status
-	want   string // part of what is found, meant or to be done
+	want   string // part of found, means or mend
 }
 
-// expect examines each machine.
+// expect examines each machine and compares the finding of its check.
 func expect(t *testing.T, all map[string]expectation) {
 	t.Helper()
 	for name, e := range all {

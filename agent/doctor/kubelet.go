@@ -8,29 +8,48 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kubelet looks for kubelet's version and cgroup driver.
+// kubelet reports kubelet's version and cgroup driver.
 func kubelet(ctx context.Context, s *survey) finding {
 	pids := s.processes("kubelet")
 	switch {
 	case len(pids) == 0:
-		return finding{Note, "no process called kubelet", "no kubelet runs here: what it would tell is not known", ""}
+		return finding{
+			Note,
+			"no process called kubelet",
+			"its version and cgroup driver are not known",
+			"",
+		}
 	case len(pids) > 1:
-		return finding{Unknown, "several processes called kubelet", "one of them may be a container's", ""}
+		return finding{
+			Unknown,
+			"several processes called kubelet",
+			"one of them may run in a container",
+			"",
+		}
 	}
 	ver, err := s.kubeletVersion(ctx, pids[0])
 	driver := s.cgroupDriver(pids[0])
 	if err != nil {
-		return finding{Unknown, "runs, cgroup driver " + driver, "its version is not known: " + err.Error(), askAsRoot}
+		return finding{
+			Unknown,
+			"runs, cgroup driver " + driver,
+			"its version is not known: " + err.Error(),
+			asRoot,
+		}
 	}
-	return finding{OK, ver + ", cgroup driver " + driver, "creates the pods' cgroups, and owns the files that docs/reference/annotations.md names", ""}
+	return finding{
+		OK, ver + ", cgroup driver " + driver,
+		"creates the pods' cgroups, and owns the files that docs/reference/annotations.md names",
+		"",
+	}
 }
 
-// kubeletVersion asks the program, where only root can have put it there.
+// kubeletVersion runs the program of a kubelet process with --version.
 func (s *survey) kubeletVersion(ctx context.Context, pid int) (string, error) {
 	if s.Version == nil {
-		return "", errNotAsked
+		return "", errNotChecked
 	}
-	exe, err := fs.ReadLink(s.Root, inside(procPath(pid, "exe")))
+	exe, err := fs.ReadLink(s.Root, fsPath(procPath(pid, "exe")))
 	if err != nil {
 		return "", err
 	}
@@ -38,7 +57,8 @@ func (s *survey) kubeletVersion(ctx context.Context, pid int) (string, error) {
 	return strings.TrimPrefix(strings.TrimSpace(out), "Kubernetes "), err
 }
 
-// cgroupDriver tells kubelet's driver by the cgroup it made, else by its configuration.
+// cgroupDriver returns kubelet's driver: by the cgroup that kubelet made, else by its
+// configuration.
 func (s *survey) cgroupDriver(pid int) string {
 	for i, pods := range kubepods() {
 		if s.exists(cgroupRoot + "/" + pods) {

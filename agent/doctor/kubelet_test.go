@@ -33,23 +33,23 @@ func TestKubelet(t *testing.T) {
 			"kubelet", OK, "v1.37.1, cgroup driver systemd",
 		},
 		"no driver":    {both(runsWith("var/lib/kubelet/config.yaml", "a: b"), link), "kubelet", OK, "cgroup driver unknown"},
-		"not its file": {both(with(runs), both(exe, noProgramRuns)), "kubelet", Unknown, "others than root"},
+		"not its file": {both(with(runs), both(exe, noProgramRuns)), "kubelet", Unknown, "users other than root"},
 	})
 }
 
-// kubeletVersion is of a machine on which only the kubelet may be run.
+// kubeletVersion runs only kubelet.
 func kubeletVersion(_ context.Context, path string, pid int) (string, error) {
 	if strings.HasSuffix(path, "runc") {
 		return "", nil
 	}
 	if path != "/usr/bin/kubelet" || pid != 300 {
-		return "", errors.New("asked for another program")
+		return "", errors.New("another program was run")
 	}
 	return "Kubernetes v1.37.1\n", nil
 }
 
-// Where several processes are called containerd, one may be a container's: then it
-// is the one that listens, or none.
+// One of several processes called containerd may run in a container. Only the listening one
+// counts.
 func TestProcessOfContainerd(t *testing.T) {
 	unknown := runtimeRuns("containerd", "2.4.2", 0)
 	if f := examine(t, unknown)["default-memlock"]; f.Status != OK {
@@ -78,7 +78,7 @@ func FuzzCapabilities(f *testing.F) {
 	f.Add("Name:\tx\nCapEff:\t0000000001000000\n")
 	f.Add("CapEff: -1")
 	f.Fuzz(func(t *testing.T, text string) {
-		if _, ok := capabilities(text); ok && !strings.Contains(text, "CapEff:") {
+		if _, ok := parseCapabilities(text); ok && !strings.Contains(text, "CapEff:") {
 			t.Errorf("read of %q", text)
 		}
 	})

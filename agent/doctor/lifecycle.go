@@ -16,75 +16,109 @@ const (
 	defaultPolicy = "/etc/mooring/policy.yaml"
 )
 
-// bpffs looks for the file system that keeps the tracker's maps while no agent runs.
+// bpffs checks the file system of the tracker's maps, which must outlive the agent.
 func bpffs(_ context.Context, s *survey) finding {
 	mounts, err := s.read("/proc/mounts")
 	if err != nil {
 		return finding{Unknown, err.Error(), "the mounts cannot be read", "mount procfs at /proc"}
 	}
 	if mountTypes(mounts)[bpffsRoot] == "bpf" {
-		return finding{OK, "bpffs at " + bpffsRoot, "what the agent knows of VM processes outlives it", ""}
+		return finding{
+			OK,
+			"bpffs at " + bpffsRoot,
+			"the tracker's records of VM processes outlive the agent",
+			"",
+		}
 	}
 	return finding{
 		s.problemIfInstalled(), "no bpffs at " + bpffsRoot,
-		"nobody follows VM processes while the agent is away, and the fence knows of none",
-		"mount it: mount -t bpf bpf " + bpffsRoot + "; systemd does so by itself",
+		"VM processes are not tracked while the agent is away, and the fence knows none of them",
+		"mount it: mount -t bpf bpf " + bpffsRoot + "; systemd mounts it by default",
 	}
 }
 
-// tracker asks the agent whether it follows VM processes.
+// tracker checks whether the agent tracks VM processes.
 func tracker(_ context.Context, s *survey) finding {
 	t := s.agent.Tracker
 	switch {
 	case s.agentErr != nil && !s.installed():
-		return finding{Note, "not installed", "VM processes are not tracked", "see docs/how-to/install.md"}
+		return finding{
+			Note,
+			"not installed",
+			"VM processes are not tracked",
+			"see docs/how-to/install.md",
+		}
 	case s.agentErr != nil:
-		return finding{Unknown, "the agent does not answer", "it is the agent that says whether VM processes are tracked", "see agent"}
+		return finding{
+			Unknown, "the agent does not answer",
+			"only the agent knows whether VM processes are tracked", "see agent",
+		}
 	case !t.Available:
 		return finding{
-			Problem, cmp.Or(t.Error, "none"), "nothing is done about VMs that outlive their pods",
+			Problem, cmp.Or(t.Error, "none"), "VMs that outlive their pods are not stopped",
 			"see kernel, btf, bpffs and agent-capabilities, and restart the agent",
 		}
 	}
-	return finding{OK, fmt.Sprintf("%d of up to %d processes", t.Processes, t.MaxProcesses), "VM processes are tracked", ""}
+	return finding{
+		OK,
+		fmt.Sprintf("%d of up to %d processes", t.Processes, t.MaxProcesses),
+		"VM processes are tracked",
+		"",
+	}
 }
 
-// hook looks for the program that pods have as their preStop hook.
+// hook checks the program for the preStop hooks of pods.
 func hook(_ context.Context, s *survey) finding {
-	info, err := fs.Stat(s.Root, inside(hookPath))
+	info, err := fs.Stat(s.Root, fsPath(hookPath))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return finding{
 			s.problemIfInstalled(), "no " + hookPath,
-			"pods have no /run/mooring/hook: those that call it in a preStop hook do not wait for their VM", "install it again: see docs/how-to/install.md",
+			"pods have no /run/mooring/hook: a preStop hook that calls it does not wait for the VM",
+			"install it again: see docs/how-to/install.md",
 		}
 	case err != nil:
-		return finding{Unknown, hookPath + ": " + cause(err).Error(), "pods are given this program", askAsRoot}
+		return finding{
+			Unknown,
+			hookPath + ": " + withoutPath(err).Error(),
+			"pods get this program",
+			asRoot,
+		}
 	case !info.Mode().IsRegular() || info.Mode().Perm()&0o555 != 0o555:
 		return finding{
-			Problem, hookPath + ": " + info.Mode().String(), "not everybody can run it, and so some pods cannot",
+			Problem, hookPath + ": " + info.Mode().String(),
+			"some users cannot run it, and so some pods cannot",
 			"install it again, with mode 0755",
 		}
 	}
-	return finding{OK, hookPath, "pods are given it as /run/mooring/hook", ""}
+	return finding{OK, hookPath, "pods get it as /run/mooring/hook", ""}
 }
 
-// nodeLibvirt looks for the libvirt that the node policy names.
+// nodeLibvirt checks the libvirt in the node policy.
 func nodeLibvirt(_ context.Context, s *survey) finding {
+	const (
+		noOwner  = "VMs outside of pods belong to no pod"
+		inPolicy = "the node policy names the node's libvirt, if there is one"
+	)
 	path := cmp.Or(s.agent.Policy, defaultPolicy)
-	text, err := fs.ReadFile(s.Root, inside(path))
+	text, err := fs.ReadFile(s.Root, fsPath(path))
 	if errors.Is(err, fs.ErrNotExist) {
-		return finding{OK, "no node policy at " + path, "VMs outside of pods are nobody's", ""}
+		return finding{OK, "no node policy at " + path, noOwner, ""}
 	}
 	if err != nil {
-		return finding{Unknown, path + ": " + cause(err).Error(), "the node policy says whether there is one", askAsRoot}
+		return finding{Unknown, path + ": " + withoutPath(err).Error(), inPolicy, asRoot}
 	}
 	p, err := policy.Parse(text)
 	switch {
 	case err != nil:
-		return finding{Unknown, path + ": " + oneLine(err), "the node policy says whether there is one", "correct it: mooring policy check " + path}
+		return finding{
+			Unknown,
+			path + ": " + oneLine(err),
+			inPolicy,
+			"correct it: mooring policy check " + path,
+		}
 	case p.Lifecycle.Libvirt == nil:
-		return finding{OK, "the node policy names none", "VMs outside of pods are nobody's", ""}
+		return finding{OK, "the node policy names no libvirt", noOwner, ""}
 	}
 	return findLibvirt(s, *p.Lifecycle.Libvirt)
 }
@@ -95,17 +129,36 @@ func findLibvirt(s *survey, l policy.Libvirt) finding {
 		mode                fs.FileMode
 	}{
 		{l.Records, "a directory", "no VM outside of pods is bound to its pod", fs.ModeDir},
-		{l.Socket, "a socket", "guests outside of pods are not asked to shut down before they are ended", fs.ModeSocket},
+		{l.Socket, "a socket", "guests outside of pods get no request to shut down before their " +
+			"VM is ended", fs.ModeSocket},
 	} {
-		info, err := fs.Stat(s.Root, inside(c.path))
+		info, err := fs.Stat(s.Root, fsPath(c.path))
 		switch {
 		case errors.Is(err, fs.ErrPermission):
-			return finding{Unknown, c.path + ": " + cause(err).Error(), "the node policy names it", askAsRoot}
+			return finding{
+				Unknown,
+				c.path + ": " + withoutPath(err).Error(),
+				"the node policy names it",
+				asRoot,
+			}
 		case err != nil:
-			return finding{Problem, "no " + c.path, c.without, "start libvirt, or correct lifecycle.libvirt in the node policy"}
+			return finding{
+				Problem,
+				"no " + c.path,
+				c.without,
+				"start libvirt, or correct lifecycle.libvirt in the node policy",
+			}
 		case info.Mode().Type() != c.mode:
-			return finding{Problem, fmt.Sprintf("%s is not %s", c.path, c.want), c.without, "correct lifecycle.libvirt in the node policy"}
+			return finding{
+				Problem, fmt.Sprintf("%s is not %s", c.path, c.want), c.without,
+				"correct lifecycle.libvirt in the node policy",
+			}
 		}
 	}
-	return finding{OK, l.Records + " and " + l.Socket, "VMs outside of pods can be bound to their pods", ""}
+	return finding{
+		OK,
+		l.Records + " and " + l.Socket,
+		"VMs outside of pods can be bound to their pods",
+		"",
+	}
 }

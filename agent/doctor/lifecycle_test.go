@@ -12,10 +12,9 @@ import (
 
 const libvirtPolicy = "apiVersion: mooring.dev/v1alpha1\nkind: NodePolicy\nlifecycle: {libvirt: {records: /run/v/qemu, socket: /run/v/sock}}\n"
 
-// withLibvirt returns the good machine with a policy that names a libvirt, and what
-// there is of it.
-func withLibvirt(there fstest.MapFS) change {
-	return both(with(file("etc/mooring/policy.yaml", libvirtPolicy)), also(there))
+// withLibvirt adds a policy that names a libvirt, and the given entries of this libvirt.
+func withLibvirt(entries fstest.MapFS) change {
+	return both(with(file("etc/mooring/policy.yaml", libvirtPolicy)), also(entries))
 }
 
 func TestLifecycleFindings(t *testing.T) {
@@ -28,10 +27,10 @@ func TestLifecycleFindings(t *testing.T) {
 		"hook for root only":    {hookMode(0o700), "hook", Problem, "0755"},
 		"hook is a directory":   {hookMode(fs.ModeDir | 0o755), "hook", Problem, "drwxr-xr-x"},
 		"policy is none":        {with(file("etc/mooring/policy.yaml", "x")), "node-libvirt", Unknown, "mooring policy check /etc/mooring/policy.yaml"},
-		"policy names none":     {with(file("etc/mooring/policy.yaml", strings.Split(libvirtPolicy, "lifecycle")[0])), "node-libvirt", OK, "names none"},
+		"policy names none":     {with(file("etc/mooring/policy.yaml", strings.Split(libvirtPolicy, "lifecycle")[0])), "node-libvirt", OK, "names no libvirt"},
 		"libvirt":               {withLibvirt(fstest.MapFS{"run/v/qemu": records, "run/v/sock": socket}), "node-libvirt", OK, "/run/v/qemu and /run/v/sock"},
 		"libvirt never ran":     {withLibvirt(nil), "node-libvirt", Problem, "no /run/v/qemu"},
-		"libvirt does not run":  {withLibvirt(fstest.MapFS{"run/v/qemu": records}), "node-libvirt", Problem, "not asked to shut down"},
+		"libvirt does not run":  {withLibvirt(fstest.MapFS{"run/v/qemu": records}), "node-libvirt", Problem, "no request to shut down"},
 		"records are no folder": {withLibvirt(fstest.MapFS{"run/v/qemu": socket, "run/v/sock": socket}), "node-libvirt", Problem, "/run/v/qemu is not a directory"},
 		"socket is none":        {withLibvirt(fstest.MapFS{"run/v/qemu": records, "run/v/sock": {}}), "node-libvirt", Problem, "/run/v/sock is not a socket"},
 		"no tracker":            {agentIs(func(a *Agent) { a.Tracker = agentapi.Tracker{Error: "load: no BTF"} }), "tracker", Problem, "load: no BTF"},
@@ -45,8 +44,7 @@ func hookMode(mode fs.FileMode) change {
 	return also(fstest.MapFS{"usr/local/libexec/mooring/mooring-hook": {Mode: mode}})
 }
 
-// What the lifecycle needs is missing from a node before anybody installs Mooring.
-func TestLifecycleNotInstalled(t *testing.T) {
+func TestLifecyclePartsBeforeInstallation(t *testing.T) {
 	findings := examine(t, noAgent(errors.New("not running")), with(map[string]string{
 		"proc/mounts": "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n", "usr/local/libexec/mooring/mooring-hook": "",
 	}))

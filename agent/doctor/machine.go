@@ -15,30 +15,33 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle"
 )
 
-// Options say where things are on this machine.
+// Options are the places of files and sockets on this machine.
 type Options struct {
 	RuntimeEndpoint string // of CRI: unix:///path, or the path
 	AgentSocket     string
-	Config          string // of containerd; empty: found out
+	Config          string // of containerd; empty: the one of the running containerd
 }
 
-// ThisMachine is the machine that this runs on.
+// ThisMachine returns the machine of this program.
 func ThisMachine(o Options) Machine {
 	return Machine{
-		Root:   os.DirFS("/"),
-		Config: o.Config,
+		Root:       os.DirFS("/"),
+		Config:     o.Config,
+		LoadConfig: loadConfig,
 		Runtime: func(ctx context.Context) (Runtime, error) {
-			return askRuntime(ctx, strings.TrimPrefix(o.RuntimeEndpoint, "unix://"))
+			return queryRuntime(ctx, strings.TrimPrefix(o.RuntimeEndpoint, "unix://"))
 		},
-		BuildInfo: func(pid int) (*debug.BuildInfo, error) { return buildinfo.ReadFile(procPath(pid, "exe")) },
-		Agent:     func(ctx context.Context) (Agent, error) { return askAgent(ctx, o.AgentSocket) },
-		PodDirs:   func() error { return lifecycle.CheckPodDirs(filepath.Dir(o.AgentSocket)) },
-		Peers:     peersOf,
-		Version:   runVersion,
+		BuildInfo: func(pid int) (*debug.BuildInfo, error) {
+			return buildinfo.ReadFile(procPath(pid, "exe"))
+		},
+		Agent:   func(ctx context.Context) (Agent, error) { return queryAgent(ctx, o.AgentSocket) },
+		PodDirs: func() error { return lifecycle.CheckPodDirs(filepath.Dir(o.AgentSocket)) },
+		Peers:   peersOf,
+		Version: runVersion,
 	}
 }
 
-func askAgent(ctx context.Context, socket string) (Agent, error) {
+func queryAgent(ctx context.Context, socket string) (Agent, error) {
 	node, err := admin.NewClient(socket).Node(ctx)
 	if _, ok := errors.AsType[*admin.PermissionError](err); ok {
 		return Agent{}, fmt.Errorf("%w: %w", fs.ErrPermission, err)
@@ -48,31 +51,32 @@ func askAgent(ctx context.Context, socket string) (Agent, error) {
 	}
 	conn, err := dialUnix(ctx, socket)
 	if err != nil {
-		return Agent{Node: node}, nil // it has answered; only its pid is not known
+		return Agent{Node: node}, nil // the agent has answered: only its pid is unknown
 	}
 	defer conn.Close()
 	return Agent{Node: node, PID: peerPID(conn)}, nil
 }
 
-// peersOf lists the processes whose unix sockets are connected to those that were
-// accepted at a path, in this network namespace.
+// peersOf lists the client processes of a listening unix socket, in this network
+// namespace.
 func peersOf(socket string) ([]Process, error) {
 	inodes, err := peerInodes(socket)
 	if err != nil || len(inodes) == 0 {
 		return nil, err
 	}
-	processes, err := holders(inodes)
+	processes, err := processesWith(inodes)
 	if err != nil {
 		return nil, fmt.Errorf("processes connected to %s: %w", socket, err)
 	}
 	if missing := len(inodes) - len(processes); missing > 0 {
-		return processes, fmt.Errorf("processes connected to %s: %d of %d could not be found", socket, missing, len(inodes))
+		return processes, fmt.Errorf("processes connected to %s: %d of %d could not be found",
+			socket, missing, len(inodes))
 	}
 	return processes, nil
 }
 
-// holders finds the processes that have the sockets open, one for each socket.
-func holders(inodes map[uint32]bool) (all []Process, err error) {
+// processesWith returns one process for each socket: a process that has it open.
+func processesWith(inodes map[uint32]bool) (all []Process, err error) {
 	links, err := filepath.Glob("/proc/[0-9]*/fd/*")
 	if err != nil {
 		return nil, err
@@ -81,7 +85,7 @@ func holders(inodes map[uint32]bool) (all []Process, err error) {
 	for _, link := range links {
 		target, err := os.Readlink(link)
 		var inode uint32
-		if err != nil || !scan(target, &inode) || !inodes[inode] || found[inode] {
+		if err != nil || !parseSocketLink(target, &inode) || !inodes[inode] || found[inode] {
 			continue
 		}
 		found[inode] = true
@@ -90,12 +94,13 @@ func holders(inodes map[uint32]bool) (all []Process, err error) {
 	return all, nil
 }
 
-func scan(target string, inode *uint32) bool {
+// parseSocketLink reads the inode from a link in /proc/PID/fd.
+func parseSocketLink(target string, inode *uint32) bool {
 	n, err := fmt.Sscanf(target, "socket:[%d]", inode)
 	return n == 1 && err == nil
 }
 
-// processOf names the process of /proc/PID/fd/N.
+// processOf returns the process of /proc/PID/fd/N.
 func processOf(link string) (p Process) {
 	_, _ = fmt.Sscanf(link, "/proc/%d/", &p.PID) // Glob has found digits there
 	comm, err := os.ReadFile(procPath(p.PID, "comm"))

@@ -18,7 +18,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// cri is a CRI of which only Version answers.
+// cri serves Version, and no other method of CRI.
 type cri struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	err error
@@ -59,17 +59,17 @@ func serveCRI(t *testing.T, service cri) (socket string) {
 	return socket
 }
 
-// The runtime is asked as gRPC's own server understands it.
-func TestAskRuntime(t *testing.T) {
-	got, err := askRuntime(t.Context(), serveCRI(t, cri{}))
+// TestQueryRuntime checks the hand-written client against gRPC's own server.
+func TestQueryRuntime(t *testing.T) {
+	got, err := queryRuntime(t.Context(), serveCRI(t, cri{}))
 	if want := (Runtime{"containerd", "v2.4.2", os.Getpid()}); got != want || err != nil {
 		t.Errorf("got %+v, %v; want %+v", got, err, want)
 	}
-	_, err = askRuntime(t.Context(), serveCRI(t, cri{err: status.Error(codes.Unimplemented, "no CRI here")}))
+	_, err = queryRuntime(t.Context(), serveCRI(t, cri{err: status.Error(codes.Unimplemented, "no CRI here")}))
 	if err == nil || !strings.Contains(err.Error(), "status 12") || !strings.Contains(err.Error(), "no CRI here") {
 		t.Errorf("error %v", err)
 	}
-	_, err = askRuntime(t.Context(), socketPath(t))
+	_, err = queryRuntime(t.Context(), socketPath(t))
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("error %v, want one of no such file", err)
 	}
@@ -82,8 +82,7 @@ func FuzzParseVersion(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, message []byte) { _, _, _ = parseVersion(message) })
 }
 
-// Whoever is connected to a socket is found by the kernel's own account, among
-// sockets of all kinds.
+// TestPeers finds the client of a socket among sockets of all kinds.
 func TestPeers(t *testing.T) {
 	socket := socketPath(t)
 	l := listen(t, socket)
@@ -98,7 +97,7 @@ func TestPeers(t *testing.T) {
 		t.Cleanup(func() { _, _ = syscall.Close(pair[0]), syscall.Close(pair[1]) })
 	}
 	if peers, err := peersOf(socket); len(peers) != 0 || err != nil {
-		t.Fatalf("before anybody connects: %v, %v", peers, err)
+		t.Fatalf("peers before a client connects: %v, %v", peers, err)
 	}
 	conn, err := dialUnix(t.Context(), socket)
 	if err != nil {
@@ -115,18 +114,18 @@ func TestPeers(t *testing.T) {
 		t.Errorf("got %v, %v; want this process", peers, err)
 	}
 	if pid := peerPID(conn); pid != os.Getpid() {
-		t.Errorf("it is said that %d listens", pid)
+		t.Errorf("pid of the listener: %d, want this process", pid)
 	}
 }
 
-// info is a file's or a directory's.
+// info returns an lstat result with this owner and mode.
 func info(uid uint32, mode fs.FileMode) func() (os.FileInfo, error) {
 	return func() (os.FileInfo, error) {
 		return fs.Stat(fstest.MapFS{"f": {Mode: mode, Sys: &syscall.Stat_t{Uid: uid}}}, "f")
 	}
 }
 
-func TestTrusted(t *testing.T) {
+func TestCheckTrusted(t *testing.T) {
 	for name, test := range map[string]struct {
 		files map[string]func() (os.FileInfo, error)
 		want  string // empty: trusted
@@ -138,7 +137,7 @@ func TestTrusted(t *testing.T) {
 		"another's folder":  {map[string]func() (os.FileInfo, error){"/": info(1000, 0o755)}, "write to /"},
 		"absent":            {map[string]func() (os.FileInfo, error){"/usr/bin/runc": func() (os.FileInfo, error) { return nil, fs.ErrNotExist }}, "not exist"},
 	} {
-		err := trusted("/usr/bin/runc", func(path string) (os.FileInfo, error) {
+		err := checkTrusted("/usr/bin/runc", func(path string) (os.FileInfo, error) {
 			if stat, ok := test.files[path]; ok {
 				return stat()
 			}
@@ -150,7 +149,7 @@ func TestTrusted(t *testing.T) {
 	}
 }
 
-// A program is run only where it is the one that the process runs.
+// A program runs only if it is trusted and the given process runs the same file.
 func TestRunVersion(t *testing.T) {
 	out, err := runVersion(t.Context(), "/bin/cat", 0)
 	if err != nil || !strings.Contains(out, "cat") {
@@ -169,13 +168,12 @@ func TestRunVersion(t *testing.T) {
 	if err := os.Chmod(own, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := runVersion(t.Context(), own, 0); err == nil || !strings.Contains(err.Error(), "others than root") {
+	if _, err := runVersion(t.Context(), own, 0); err == nil || !strings.Contains(err.Error(), "users other than root") {
 		t.Errorf("error %v", err)
 	}
 }
 
-// On this machine, whatever it is, every check has an answer.
-func TestThisMachine(t *testing.T) {
+func TestEveryCheckAnswersOnThisMachine(t *testing.T) {
 	r := Examine(t.Context(), ThisMachine(Options{RuntimeEndpoint: "unix://" + serveCRI(t, cri{}), AgentSocket: socketPath(t)}))
 	if len(r.Findings) != len(checks()) {
 		t.Errorf("%d findings of %d checks", len(r.Findings), len(checks()))

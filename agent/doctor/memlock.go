@@ -11,28 +11,49 @@ import (
 // memlockName begins the line of RLIMIT_MEMLOCK in /proc/PID/limits.
 const memlockName = "Max locked memory"
 
-// defaultMemlock looks at what containers inherit that nobody sets a limit for.
+// defaultMemlock checks containerd's memory-lock limit: containers inherit it.
 func defaultMemlock(_ context.Context, s *survey) finding {
 	if s.runtime.PID == 0 {
-		return finding{Unknown, "containerd's process is not known", "containers without a limit of their own inherit containerd's", "see containerd"}
+		return finding{
+			Unknown, "containerd's process is not known",
+			"containers without a limit of their own inherit the limit of containerd",
+			"see containerd",
+		}
 	}
 	content, err := s.read(procPath(s.runtime.PID, "limits"))
 	if err != nil {
-		return finding{Unknown, err.Error(), "the limits of containerd cannot be read", askAsRoot}
+		return finding{Unknown, err.Error(), "the limits of containerd cannot be read", asRoot}
 	}
 	limit, ok := parseMemlock(content)
 	found := "soft " + limit.Soft.String() + ", hard " + limit.Hard.String()
 	switch {
 	case !ok:
-		return finding{Unknown, "no line " + memlockName, "the limits of containerd cannot be read", ""}
+		return finding{
+			Unknown,
+			"no line " + memlockName,
+			"the limits of containerd cannot be read",
+			"",
+		}
 	case limit.Soft == lifecycle.Unlimited:
-		return finding{Note, found, "every container of the node may lock all of its memory, whatever the node policy says",
-			"take LimitMEMLOCK=infinity off containerd's unit, once Mooring enforces"}
+		return finding{
+			Note, found,
+			"every container of the node may lock all of its memory, whatever the node policy says",
+			"remove LimitMEMLOCK=infinity from containerd's unit once Mooring enforces",
+		}
 	case limit.Soft < 8<<20:
-		return finding{Note, found, "containers that nobody sets a limit for have very little: io_uring and eBPF of older kernels may fail in them",
-			"that is the default of kernels before 5.16; set LimitMEMLOCK=8M in containerd's unit if it hurts"}
+		return finding{
+			Note, found, "containers without a limit of their own have very little: " +
+				"io_uring and eBPF of older kernels may fail in them",
+			"this is the default of kernels before 5.16; set LimitMEMLOCK=8M in containerd's " +
+				"unit if programs fail",
+		}
 	}
-	return finding{OK, found, "what containers have that nobody sets a limit for; a VM with passed-through devices needs more", ""}
+	return finding{
+		OK, found,
+		"the limit of containers without one of their own; a VM with passed-through devices " +
+			"needs more",
+		"",
+	}
 }
 
 // parseMemlock reads the limit from the content of /proc/PID/limits.

@@ -10,15 +10,17 @@ import (
 	"strings"
 )
 
-// pluginName is how pre-installed NRI plugins are called: index and name.
+// pluginName matches the file name of a pre-installed NRI plugin: index and name.
 var pluginName = regexp.MustCompile(`^[0-9]{2}-.+$`)
 
 const agentProcess = "mooring-agent"
 
-// neighbours looks for other NRI plugins. Those that containerd starts are in a
-// folder; of those that connect, the socket tells the process.
+// neighbours lists the other NRI plugins. containerd starts some from a directory. Others
+// connect to the NRI socket: the socket's peers show their processes.
 func neighbours(_ context.Context, s *survey) finding {
-	const mend = "see that none of them sets RLIMIT_MEMLOCK or the same cgroup files for launchers: the runtime refuses a container for which two plugins do"
+	const mend = "make sure that none of them sets RLIMIT_MEMLOCK or the same cgroup files for " +
+		"launchers: " +
+		"the runtime refuses a container if two plugins set the same value"
 	installed, installedErr := s.preinstalled()
 	connected, connectedErr := s.connected()
 	var found []string
@@ -31,19 +33,36 @@ func neighbours(_ context.Context, s *survey) finding {
 	err := errors.Join(installedErr, connectedErr)
 	switch {
 	case len(found) > 0 && err != nil:
-		return finding{Note, strings.Join(found, "; "), "other plugins may change the same containers; there may be more: " + oneLine(err), mend}
+		return finding{
+			Note, strings.Join(found, "; "),
+			"other plugins may change the same containers; there may be more: " + oneLine(err), mend,
+		}
 	case len(found) > 0:
-		return finding{Note, strings.Join(found, "; "), "other plugins may change the same containers", mend}
+		return finding{
+			Note,
+			strings.Join(found, "; "),
+			"other plugins may change the same containers",
+			mend,
+		}
 	case err != nil:
-		return finding{Unknown, oneLine(err), "whether other NRI plugins run could not be found out", askAsRoot}
+		return finding{
+			Unknown,
+			oneLine(err),
+			"it is not known whether other NRI plugins run",
+			asRoot,
+		}
 	}
-	return finding{OK, "none found", "plugins in pods with a network namespace of their own are not seen", ""}
+	return finding{
+		OK,
+		"none found",
+		"plugins in pods with a network namespace of their own are not visible",
+		"",
+	}
 }
 
-// preinstalled lists the plugins in containerd's folder.
+// preinstalled lists the plugins in containerd's plugin directory.
 func (s *survey) preinstalled() (names []string, err error) {
-	dir := value(s.config.nri.PluginPath, "/opt/nri/plugins")
-	entries, err := fs.ReadDir(s.Root, inside(dir))
+	entries, err := fs.ReadDir(s.Root, fsPath(s.config.nri.PluginPath))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -55,23 +74,24 @@ func (s *survey) preinstalled() (names []string, err error) {
 	return names, nil
 }
 
-// pluginConfig says whether a plugin has a configuration: NN-name.conf, or name.conf.
+// pluginConfig names the configuration of a plugin, NN-name.conf or name.conf, in
+// parentheses. It returns "" for none.
 func (s *survey) pluginConfig(name string) string {
-	dir := value(s.config.nri.PluginConfigPath, "/etc/nri/conf.d")
 	for _, file := range []string{name + ".conf", name[3:] + ".conf"} {
-		if s.exists(path.Join(dir, file)) {
-			return " (" + path.Join(dir, file) + ")"
+		file = path.Join(s.config.nri.PluginConfigPath, file)
+		if s.exists(file) {
+			return " (" + file + ")"
 		}
 	}
 	return ""
 }
 
-// connected lists the processes on NRI's socket but our agent.
+// connected lists the processes on the NRI socket, except the agent.
 func (s *survey) connected() (names []string, err error) {
 	if s.Peers == nil {
-		return nil, errNotAsked
+		return nil, errNotChecked
 	}
-	peers, err := s.Peers(s.socketPath())
+	peers, err := s.Peers(s.config.nri.SocketPath)
 	for _, p := range peers {
 		if p.Name != agentProcess && p.PID != s.agent.PID {
 			names = append(names, fmt.Sprintf("%s (pid %d)", p.Name, p.PID))

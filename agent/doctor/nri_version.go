@@ -9,15 +9,14 @@ import (
 
 const nriModule = "github.com/containerd/nri"
 
-// nriRelease is the NRI that the runtime has in it.
+// nriRelease is the release of NRI that the runtime was built with.
 type nriRelease struct {
-	text string
-	// exact is nil where it is not known to the last digit.
-	exact *version.Version
+	text  string
+	exact *version.Version // nil for a range of releases
 }
 
-// nriOf finds out which NRI the runtime has: what Go noted in its program, or else
-// what releases of containerd have. Distributions build without the former.
+// nriOf returns the runtime's NRI. It reads the module list in the runtime's program.
+// Distributions build without the list: then the release of containerd decides.
 func (s *survey) nriOf(containerd *version.Version) nriRelease {
 	if s.BuildInfo != nil && s.runtime.PID != 0 {
 		if info, err := s.BuildInfo(s.runtime.PID); err == nil {
@@ -29,7 +28,7 @@ func (s *survey) nriOf(containerd *version.Version) nriRelease {
 	return nriOfRelease(containerd)
 }
 
-// moduleVersion is nil where the program does not tell.
+// moduleVersion returns nil for a module that is missing or has no release number.
 func moduleVersion(info *debug.BuildInfo, module string) *version.Version {
 	for _, m := range info.Deps {
 		if m.Path != module {
@@ -45,10 +44,15 @@ func moduleVersion(info *debug.BuildInfo, module string) *version.Version {
 	return nil
 }
 
-// nriOfRelease knows the go.mod of containerd's releases.
+// nriOfRelease maps a release of containerd to the NRI in its go.mod.
 func nriOfRelease(containerd *version.Version) nriRelease {
 	for _, known := range []struct{ containerd, nri string }{
-		{"2.4.2", "0.12.3"}, {"2.3.0", "0.12.0"}, {"2.2.1", "0.11.0"}, {"2.2.0", "0.10.0"}, {"2.1.0", "0.8.0"}, {"1.7.24", "0.6.1"},
+		{"2.4.2", "0.12.3"},
+		{"2.3.0", "0.12.0"},
+		{"2.2.1", "0.11.0"},
+		{"2.2.0", "0.10.0"},
+		{"2.1.0", "0.8.0"},
+		{"1.7.24", "0.6.1"},
 	} {
 		release := version.MustParseGeneric(known.containerd)
 		switch {
@@ -61,20 +65,31 @@ func nriOfRelease(containerd *version.Version) nriRelease {
 	return nriRelease{"an NRI before 0.8.0", nil}
 }
 
-// failurePolicy says what becomes of a request that the agent does not answer in
-// time. FailurePolicy came with NRI 0.12.4.
+// failurePolicy checks whether a request without an answer of the agent fails. NRI has
+// FailurePolicy since 0.12.4.
 func failurePolicy(_ context.Context, s *survey) finding {
-	const means = "when the agent hangs, the request that it does not answer creates its container without limits, " +
-		"even where the pod requires the agent; the ones after it are refused. What slipped through is found later"
-	const mend = "set `memlock.repair: prlimit` in the policy, so that it is repaired; a containerd that is built with NRI 0.12.4 or later refuses it"
+	const means = "when the agent hangs, its unanswered request creates a container without " +
+		"limits, " +
+		"even where the pod requires the agent; later requests are refused. " +
+		"The agent finds such containers afterwards"
+	const mend = "set `memlock.repair: prlimit` in the policy to repair them; " +
+		"a containerd built with NRI 0.12.4 or later refuses the request"
 	v, ok := s.containerd()
 	if !ok {
-		return finding{Unknown, "containerd's version is not known", "with NRI 0.12.4 or later, a request that the agent does not answer is refused", ""}
+		return finding{
+			Unknown, "containerd's version is not known",
+			"with NRI 0.12.4 or later, a request without an answer is refused", "",
+		}
 	}
 	has := s.nriOf(v)
 	switch {
 	case has.exact != nil && has.exact.AtLeast(version.MustParseGeneric("0.12.4")):
-		return finding{OK, has.text, "has FailurePolicy: a request that the agent does not answer is refused", ""}
+		return finding{
+			OK,
+			has.text,
+			"has FailurePolicy: a request that the agent does not answer is refused",
+			"",
+		}
 	case has.exact != nil || !v.AtLeast(version.MustParseGeneric("2.4.2")):
 		return finding{Note, has.text + ", without FailurePolicy", means, mend}
 	}

@@ -10,40 +10,51 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-// programDirs is where services look for programs.
+// programDirs are the directories of the default PATH of services.
 func programDirs() []string {
 	return []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"}
 }
 
 var versionLine = regexp.MustCompile(`(?m)^(?:runc|crun) version (\S+)`)
 
-// ociRuntime looks for the programs that create containers.
+// ociRuntime checks the programs that create containers.
 func ociRuntime(ctx context.Context, s *survey) finding {
 	var found []string
 	old := false
 	for _, name := range []string{"runc", "crun"} {
-		program := s.which(name)
+		program := s.lookPath(name)
 		if program == "" {
 			continue
 		}
 		v := s.ociVersion(ctx, program)
 		found = append(found, strings.TrimSpace(name+" "+v))
 		parsed, err := version.ParseGeneric(v)
-		old = old || name == "runc" && err == nil && !parsed.AtLeast(version.MustParseGeneric("1.2"))
+		old = old ||
+			name == "runc" && err == nil && !parsed.AtLeast(version.MustParseGeneric("1.2"))
 	}
 	text := strings.Join(found, ", ")
 	switch {
 	case text == "":
-		return finding{Unknown, "neither runc nor crun in PATH", "containerd may have another one", ""}
+		return finding{
+			Unknown,
+			"neither runc nor crun in PATH",
+			"containerd may use another program",
+			"",
+		}
 	case old:
-		return finding{Note, text, "works; pods with a user namespace (hostUsers: false) need runc 1.2 or crun", "upgrade runc if you want such pods"}
+		return finding{
+			Note, text,
+			"works; pods with a user namespace (hostUsers: false) need runc 1.2 or crun",
+			"upgrade runc to run such pods",
+		}
 	}
 	return finding{OK, text, "sets the limits from its privileged parent process", ""}
 }
 
-func (s *survey) which(name string) string {
+// lookPath returns the path of an executable file, or "".
+func (s *survey) lookPath(name string) string {
 	for _, dir := range programDirs() {
-		info, err := fs.Stat(s.Root, inside(dir+"/"+name))
+		info, err := fs.Stat(s.Root, fsPath(dir+"/"+name))
 		if err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
 			return dir + "/" + name
 		}

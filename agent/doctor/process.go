@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// processes returns the pids of the processes with a name, as comm has it.
+// processes returns the pids of the processes with this name in /proc/PID/comm.
 func (s *survey) processes(name string) (pids []int) {
 	entries, _ := fs.ReadDir(s.Root, "proc")
 	for _, e := range entries {
@@ -22,8 +22,8 @@ func (s *survey) processes(name string) (pids []int) {
 	return pids
 }
 
-// onlyProcess returns the pid of the process with a name, 0 where there is none or
-// more than one: containers may run programs of the same name.
+// onlyProcess returns the pid of the only process with this name. It returns 0 for none
+// and for several: containers may run programs of the same name.
 func (s *survey) onlyProcess(name string) int {
 	if pids := s.processes(name); len(pids) == 1 {
 		return pids[0]
@@ -31,7 +31,7 @@ func (s *survey) onlyProcess(name string) int {
 	return 0
 }
 
-// commandFlag returns the value of a flag in a process's command line, "" without.
+// commandFlag returns the value of a flag in a process's command line, or "".
 func (s *survey) commandFlag(pid int, names ...string) string {
 	line, err := s.read(procPath(pid, "cmdline"))
 	if err != nil {

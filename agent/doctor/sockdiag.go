@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What sock_diag(7) is asked for, and answers (linux/unix_diag.h).
+// Constants of sock_diag(7), from linux/unix_diag.h.
 const (
 	sockDiagByFamily = 20
 	showName         = 1 << 0
@@ -22,8 +22,8 @@ const (
 	headSize         = 16 // struct unix_diag_msg, before the attributes
 )
 
-// peerInodes returns the inodes of the sockets that are connected to those accepted
-// at a path. Only sock_diag tells who is connected with whom.
+// peerInodes returns the inodes of the client sockets of a listening socket. Only
+// sock_diag connects the two ends of a unix socket.
 func peerInodes(socket string) (map[uint32]bool, error) {
 	answers, err := unixSockets()
 	if err != nil {
@@ -46,7 +46,7 @@ func peerInodes(socket string) (map[uint32]bool, error) {
 	return inodes, nil
 }
 
-// unixSockets asks the kernel for all unix sockets of this network namespace.
+// unixSockets lists all unix sockets of this network namespace.
 func unixSockets() (answers []netlink.Message, err error) {
 	conn, err := netlink.Dial(unix.NETLINK_SOCK_DIAG, nil)
 	if err != nil {
@@ -63,8 +63,8 @@ func unixSockets() (answers []netlink.Message, err error) {
 	})
 }
 
-// parseSocket reads the path that a socket is bound to, or was accepted at, and the
-// inode of the one that it is connected to. Both may be absent.
+// parseSocket reads a socket's path and the inode of its peer. A socket accepted at a path
+// has that path. Both values may be absent.
 func parseSocket(data []byte) (name string, peer uint32, err error) {
 	if len(data) < headSize {
 		return "", 0, fmt.Errorf("an answer of %d bytes, want at least %d", len(data), headSize)
@@ -76,7 +76,8 @@ func parseSocket(data []byte) (name string, peer uint32, err error) {
 	for attributes.Next() {
 		switch attributes.Type() {
 		case attrName:
-			name = strings.TrimRight(string(attributes.Bytes()), "\x00") // it may end so, or not
+			// A final zero byte is optional.
+			name = strings.TrimRight(string(attributes.Bytes()), "\x00")
 		case attrPeer:
 			peer = attributes.Uint32()
 		}

@@ -10,22 +10,22 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-// errNotAsked is the error of what the machine has no means to ask.
-var errNotAsked = errors.New("not asked")
+// errNotChecked is the error for a source that the Machine does not provide.
+var errNotChecked = errors.New("not checked")
 
-// survey is what several checks need, gathered once.
+// survey holds facts that several checks need. newSurvey gathers them once.
 type survey struct {
 	Machine
 	runtime    Runtime
 	runtimeErr error
 	agent      Agent
 	agentErr   error
-	config     config
+	config     containerdConfig
 	configErr  error
 }
 
 func newSurvey(ctx context.Context, m Machine) *survey {
-	s := &survey{Machine: m, runtimeErr: errNotAsked, agentErr: errNotAsked}
+	s := &survey{Machine: m, runtimeErr: errNotChecked, agentErr: errNotChecked}
 	if m.Agent != nil {
 		s.agent, s.agentErr = m.Agent(ctx)
 	}
@@ -33,38 +33,38 @@ func newSurvey(ctx context.Context, m Machine) *survey {
 		s.runtime, s.runtimeErr = m.Runtime(ctx)
 	}
 	if s.runtimeErr != nil && s.agentErr == nil && s.agent.Runtime.Version != "" {
-		s.runtime, s.runtimeErr = Runtime{Name: s.agent.Runtime.Name, Version: s.agent.Runtime.Version}, nil
+		known := s.agent.Runtime
+		s.runtime, s.runtimeErr = Runtime{Name: known.Name, Version: known.Version}, nil
 	}
 	if s.runtime.PID == 0 {
 		s.runtime.PID = s.onlyProcess("containerd")
 	}
-	if s.config, s.configErr = loadConfig(m.Root, s.configPath()); s.runtimeErr == nil && s.runtime.Name != "containerd" {
-		s.config, s.configErr = config{}, fmt.Errorf("the runtime is %s: only containerd's configuration is understood", s.runtime.Name)
-	}
+	s.config, s.configErr = s.readConfig(ctx)
 	return s
 }
 
-// read returns a file of the node, without the blanks around its content.
+// read returns the content of a file of the node, without surrounding blanks.
 func (s *survey) read(path string) (string, error) {
-	content, err := fs.ReadFile(s.Root, inside(path))
+	content, err := fs.ReadFile(s.Root, fsPath(path))
 	if err != nil {
-		return "", fmt.Errorf("read %s: %w", path, cause(err))
+		return "", fmt.Errorf("read %s: %w", path, withoutPath(err))
 	}
 	return strings.TrimSpace(string(content)), nil
 }
 
 func (s *survey) exists(path string) bool {
-	_, err := fs.Lstat(s.Root, inside(path))
+	_, err := fs.Lstat(s.Root, fsPath(path))
 	return err == nil
 }
 
-// installed reports whether somebody has meant Mooring to run here.
+// installed reports whether an operator has installed Mooring on this node.
 func (s *survey) installed() bool {
-	return s.agentErr == nil || s.exists("/etc/mooring/policy.yaml") || s.exists("/run/mooring/agent.sock.lock") ||
+	return s.agentErr == nil || s.exists("/etc/mooring/policy.yaml") ||
+		s.exists("/run/mooring/agent.sock.lock") ||
 		s.exists("/etc/systemd/system/mooring-agent.service")
 }
 
-// problemIfInstalled is for what is missing as long as nobody has installed Mooring.
+// problemIfInstalled returns the status for an absent part of Mooring.
 func (s *survey) problemIfInstalled() Status {
 	if s.installed() {
 		return Problem
@@ -72,8 +72,8 @@ func (s *survey) problemIfInstalled() Status {
 	return Note
 }
 
-// containerd returns the version of the containerd that runs; ok is false when it
-// is not known, or another runtime.
+// containerd returns the version of the running containerd. ok is false for an unknown
+// version and for another runtime.
 func (s *survey) containerd() (v *version.Version, ok bool) {
 	if s.runtimeErr != nil || s.runtime.Name != "containerd" {
 		return nil, false
@@ -82,5 +82,13 @@ func (s *survey) containerd() (v *version.Version, ok bool) {
 	return v, err == nil
 }
 
-// inside turns an absolute path into one that fs.FS takes.
-func inside(path string) string { return strings.TrimPrefix(path, "/") }
+// fsPath turns an absolute path into the form of fs.FS.
+func fsPath(path string) string { return strings.TrimPrefix(path, "/") }
+
+// withoutPath removes the path from an error of an fs.FS: it lacks the leading slash.
+func withoutPath(err error) error {
+	if wrong, ok := errors.AsType[*fs.PathError](err); ok {
+		return wrong.Err
+	}
+	return err
+}

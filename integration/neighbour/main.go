@@ -15,17 +15,13 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/stub"
+	"github.com/opencontainers/runtime-spec/specs-go"
 	"sigs.k8s.io/yaml"
 )
 
 // annotations are ulimit-adjuster's, and one that nobody knows.
 func annotations() []string {
 	return []string{"ulimits.noderesource.dev", "ulimits.neighbour.example"}
-}
-
-type ulimit struct {
-	Type       string
-	Soft, Hard uint64
 }
 
 type neighbour struct{}
@@ -35,7 +31,7 @@ func (neighbour) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.
 	adjustment := &api.ContainerAdjustment{}
 	for _, annotation := range annotations() {
 		key := annotation + "/container." + c.GetName()
-		var ulimits []ulimit
+		var ulimits []specs.POSIXRlimit
 		if err := yaml.UnmarshalStrict([]byte(pod.GetAnnotations()[key]), &ulimits); err != nil {
 			return nil, nil, fmt.Errorf("annotation %s: %w", key, err)
 		}

@@ -78,7 +78,7 @@ func TestDoctor(t *testing.T) {
 // expectRuntime checks what depends on the node's containerd, which is a parameter.
 func (f fixture) expectRuntime(t *testing.T, findings map[string]doctor.Finding) {
 	t.Helper()
-	v := f.version(t, "containerd")
+	v := f.containerdVersion(t)
 	r := f.runtime(t)
 	containerd, validator, policy := doctor.OK, doctor.OK, doctor.Note
 	if !r.features(t).validator {
@@ -115,7 +115,7 @@ func TestDoctorFindsProblems(t *testing.T) {
 
 	f.output(t, "sh", "-c", `printf 'version = 3\n[plugins."io.containerd.nri.v1.nri"]\n  disable = true\n' >`+copied)
 	changed := f.doctor(t, "", "--containerd-config="+copied)
-	expect(t, changed, "nri", doctor.Problem, "switched off by ["+copied+"]")
+	expect(t, changed, "nri", doctor.Problem, "switched off by "+copied)
 	expect(t, changed, "validator", doctor.Problem, "")
 	code, err := f.Output(t.Context(), "sh", "-c", "mooring doctor --containerd-config="+copied+" >/dev/null; echo $?")
 	if err != nil || code != "1" {

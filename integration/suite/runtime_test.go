@@ -2,11 +2,15 @@ package suite
 
 import (
 	"context"
+	"net"
 	"regexp"
 	"strings"
 	"sync"
 	"testing"
 
+	containerd "github.com/containerd/containerd/v2/client"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 	"k8s.io/apimachinery/pkg/util/version"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -98,6 +102,30 @@ var detected = sync.OnceValues(func() (runtime, error) {
 	r.nri, err = nriVersion(n)
 	return r, err
 })
+
+// containerdVersion asks containerd itself, not its CRI plugin.
+func (f fixture) containerdVersion(t *testing.T) *version.Version {
+	t.Helper()
+	dial := func(ctx context.Context, _ string) (net.Conn, error) {
+		return f.Dial(ctx, "unix", f.ContainerdSocket())
+	}
+	c, err := containerd.New(f.ContainerdSocket(), containerd.WithDialOpts([]grpc.DialOption{
+		grpc.WithContextDialer(dial), grpc.WithTransportCredentials(insecure.NewCredentials()),
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	found, err := c.Version(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := version.ParseGeneric(found.Version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
 
 // nriVersion reads what Go or Debian noted when containerd was built.
 func nriVersion(n node.Node) (string, error) {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/opencontainers/runtime-spec/specs-go"
+
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/integration/cri"
@@ -51,18 +53,18 @@ func (f fixture) configureContainerd(t *testing.T, config string) {
 	f.restartContainerd(t)
 }
 
-// specWithMemlock is containerd's default spec with a memory lock.
+// specWithMemlock returns the default spec of the node's containerd with a memory-lock limit.
 func (f fixture) specWithMemlock(t *testing.T) []byte {
 	t.Helper()
-	var spec map[string]any
+	var spec specs.Spec
 	if err := json.Unmarshal([]byte(f.output(t, "ctr", "oci", "spec")), &spec); err != nil {
 		t.Fatal(err)
 	}
-	process, ok := spec["process"].(map[string]any)
-	if !ok {
+	if spec.Process == nil {
 		t.Fatalf("containerd's default spec has no process: %v", spec)
 	}
-	process["rlimits"] = []any{map[string]any{"type": "RLIMIT_MEMLOCK", "soft": specMemlock, "hard": specMemlock}}
+	limit := uint64(specMemlock)
+	spec.Process.Rlimits = []specs.POSIXRlimit{{Type: "RLIMIT_MEMLOCK", Soft: limit, Hard: limit}}
 	b, err := json.Marshal(spec)
 	if err != nil {
 		t.Fatal(err)
