@@ -34,7 +34,7 @@ func (p *Program) memlockCommand() *cobra.Command {
 			"of KubeVirt and the guest's memory, at the largest size that it may become, where the VM\n" +
 			"has VFIO devices, SEV, real time or a required lock. With both: the latter, and never less\n" +
 			"than the former.\n\n" +
-			"FILE may be - for standard input. With -o json, limit_bytes is null where no limit is to be\n" +
+			"FILE may be - for standard input. With -o json, limitBytes is null where no limit is to be\n" +
 			"set, and libvirt's word for unlimited, 9007199254740991, where unlimited is true.",
 		Example: "  virsh dumpxml db | " + p.displayName() + " memlock --domain -\n" +
 			"  " + p.displayName() + " memlock --vmi vmi.yaml --kubevirt-version 1.7 --ratio 1.5 -o json",

@@ -15,9 +15,9 @@ const libvirtUnlimited = 9007199254740991
 
 // memlockJSON is what `memlock -o json` prints: a stable contract.
 type memlockJSON struct {
-	LimitBytes *int64            `json:"limit_bytes"` // null: no limit is to be set
+	LimitBytes *int64            `json:"limitBytes"` // null: no limit is to be set
 	Unlimited  bool              `json:"unlimited"`
-	Terms      []memlockTermJSON `json:"terms"` // never null; they add up to limit_bytes, unless unlimited
+	Terms      []memlockTermJSON `json:"terms"` // never null; they add up to limitBytes, unless unlimited
 	Reason     string            `json:"reason"`
 }
 

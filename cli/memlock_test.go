@@ -100,7 +100,7 @@ func TestMemlockReadsStandardInput(t *testing.T) {
 	var out, errOut bytes.Buffer
 	chosen := formatJSON
 	o := memlockOptions{domain: "-", output: &chosen}
-	if err := testProgram(&out, &errOut).memlock(strings.NewReader(vdpaXML), o); err != nil || !strings.Contains(out.String(), `"limit_bytes": 3221225472`) {
+	if err := testProgram(&out, &errOut).memlock(strings.NewReader(vdpaXML), o); err != nil || !strings.Contains(out.String(), `"limitBytes": 3221225472`) {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 }

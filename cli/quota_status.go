@@ -28,13 +28,13 @@ type quotaStatusJSON struct {
 
 // maintenanceJSON is the share of the base that is for migrations.
 type maintenanceJSON struct {
-	CPU    int64 `json:"cpu_percent"`
-	Memory int64 `json:"memory_percent"`
+	CPU    int64 `json:"cpuPercent"`
+	Memory int64 `json:"memoryPercent"`
 }
 
 type quotaJSON struct {
 	Name      string         `json:"name"`
-	OptedOut  bool           `json:"opted_out"`
+	OptedOut  bool           `json:"optedOut"`
 	Resources []resourceJSON `json:"resources"`
 }
 
@@ -47,9 +47,9 @@ type resourceJSON struct {
 	Hard             string `json:"hard,omitempty"`
 	Used             string `json:"used,omitempty"`
 	Free             string `json:"free,omitempty"`
-	VMShare          string `json:"vm_share,omitempty"`
-	MaintenanceShare string `json:"maintenance_share,omitempty"`
-	InForce          bool   `json:"in_force"` // hard has what is wanted
+	VMShare          string `json:"vmShare,omitempty"`
+	MaintenanceShare string `json:"maintenanceShare,omitempty"`
+	InForce          bool   `json:"inForce"` // hard has what is wanted
 }
 
 // migrationJSON is a migration under way, or one for which there is a reservation.

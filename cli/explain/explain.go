@@ -29,7 +29,7 @@ const (
 type Explanation struct {
 	Namespace      string      `json:"namespace"`
 	Pod            string      `json:"pod"`
-	ServiceAccount string      `json:"service_account"`
+	ServiceAccount string      `json:"serviceAccount"`
 	Mode           string      `json:"mode"`
 	Node           Node        `json:"node"`
 	Refused        bool        `json:"refused"` // one of the containers would not be created
@@ -44,7 +44,7 @@ type Container struct {
 	Launcher    bool               `json:"launcher"`
 	Why         string             `json:"why"` // it is a launcher, or not
 	Outcome     Outcome            `json:"outcome"`
-	MemoryLimit int64              `json:"memory_limit_bytes"` // as the runtime gets it; 0: none
+	MemoryLimit int64              `json:"memoryLimitBytes"`   // as the runtime gets it; 0: none
 	Rule        string             `json:"rule,omitempty"`     // that decided
 	Rules       []RuleTrace        `json:"rules,omitempty"`    // those looked at, up to that one
 	Settings    []agentapi.Setting `json:"settings,omitempty"` // as `mooring inspect` would show them at first

@@ -10,12 +10,12 @@ import (
 // Node is what a decision depends on, next to the pod and the policy. The zero
 // value knows nothing of the node.
 type Node struct {
-	Memory      int64    `json:"memory_bytes"`  // 0: not known
-	Granted     int64    `json:"granted_bytes"` // lockable memory that other launchers were granted
-	Controllers []string `json:"controllers"`   // cgroup controllers; null: not known
+	Memory      int64    `json:"memoryBytes"`  // 0: not known
+	Granted     int64    `json:"grantedBytes"` // lockable memory that other launchers were granted
+	Controllers []string `json:"controllers"`  // cgroup controllers; null: not known
 
 	// AccountsUnknown is set for an agent without a kubeconfig.
-	AccountsUnknown bool `json:"accounts_unknown,omitempty"`
+	AccountsUnknown bool `json:"accountsUnknown,omitempty"`
 }
 
 // ThisNode returns what is known of the machine that it is called on. root is its

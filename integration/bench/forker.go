@@ -20,16 +20,16 @@ const living = 20
 
 // order tells a forker what to do.
 type order struct {
-	Count int           // so many processes, or
-	For   time.Duration // for so long, in which case
-	Stays string        // some of them execute this, and live for a while
+	Count int           `json:"count"` // so many processes, or
+	For   time.Duration `json:"for"`   // for so long, in which case
+	Stays string        `json:"stays"` // some of them execute this, and live for a while
 }
 
 // forked is what a forker has done.
 type forked struct {
-	Started int
-	Took    time.Duration
-	Living  []int // processes
+	Started int           `json:"started"`
+	Took    time.Duration `json:"took"`
+	Living  []int         `json:"living"` // processes
 }
 
 // forker is a process that starts others, one at a time: each executes a small

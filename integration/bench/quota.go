@@ -14,10 +14,10 @@ import (
 )
 
 // grantTable is that of the waits for a quota.
-const grantTable = "quota_grant"
+const grantTable = "quotaGrant"
 
 // reviewTable is that of the webhooks' answers.
-const reviewTable = "quota_reviews"
+const reviewTable = "quotaReviews"
 
 // mostReview is the goal for the p99 of the webhook that writes annotations, in seconds.
 const mostReview = 0.01

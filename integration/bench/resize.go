@@ -19,7 +19,7 @@ const (
 	// resizeTable is that of the time until a resize is confirmed, pauseTable that of the
 	// time for which guests stood still meanwhile.
 	resizeTable = "resize"
-	pauseTable  = "resize_pause"
+	pauseTable  = "resizePause"
 
 	// mostResize is the goal for a resize by the sidecar, of what the least takes.
 	mostResize = 1.1

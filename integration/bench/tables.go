@@ -13,16 +13,16 @@ import (
 
 // The names of the tables, which the page refers to.
 const (
-	roundTripTable   = "round_trip"
+	roundTripTable   = "roundTrip"
 	synchronizeTable = "synchronize"
 	handlerTable     = "handler"
 	residentTable    = "resident"
 	createTable      = "create"
-	nodeAgentTable   = "node_agent"
-	handlerCostTable = "process_handlers"
-	watcherTable     = "process_watchers"
-	deathTable       = "launcher_death"
-	stormTable       = "fork_storm"
+	nodeAgentTable   = "nodeAgent"
+	handlerCostTable = "processHandlers"
+	watcherTable     = "processWatchers"
+	deathTable       = "launcherDeath"
+	stormTable       = "forkStorm"
 )
 
 // The goals of the project.

@@ -18,7 +18,7 @@ type Machine struct {
 	Cores     int    `json:"cores"`
 	Virtual   bool   `json:"virtual"`  // a virtual machine
 	Emulated  bool   `json:"emulated"` // its processor is emulated in software
-	MemoryGiB int    `json:"memory_gib"`
+	MemoryGiB int    `json:"memoryGiB"`
 	Kernel    string `json:"kernel"`
 	Go        string `json:"go"`
 	Procs     int    `json:"gomaxprocs"`

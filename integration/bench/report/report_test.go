@@ -142,7 +142,7 @@ func TestGoalsTable(t *testing.T) {
 
 func TestPagesNeedAllTables(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "figures.json")
-	if err := (Result{Tables: map[string]Table{"round_trip": example()}}).Save(file); err != nil {
+	if err := (Result{Tables: map[string]Table{"roundTrip": example()}}).Save(file); err != nil {
 		t.Fatal(err)
 	}
 	if err := RenderFile(file, t.TempDir()); !errors.Is(err, ErrIncomplete) {
