@@ -13,7 +13,7 @@ import (
 	"github.com/mooring-vm/mooring/decide"
 )
 
-// pod is what an example in the documentation is read as.
+// pod holds the fields of a documented example.
 type pod struct {
 	Metadata struct {
 		Annotations map[string]string `json:"annotations"`
@@ -32,7 +32,7 @@ type pod struct {
 
 var lockLine = regexp.MustCompile(`^# memory lock: (\S+)\n`)
 
-// Every example is a pod that says in its first line what it may lock.
+// The first line of every example names its memory lock.
 func TestAnnotationExamples(t *testing.T) {
 	var blocks [][]string
 	for _, page := range []string{"annotations.md", "cgroup-files.md"} {
@@ -62,7 +62,7 @@ func TestAnnotationExamples(t *testing.T) {
 	}
 }
 
-// anything is a policy that allows what it can.
+// anything is a policy with as few bounds as possible.
 const anything = `
 apiVersion: mooring.dev/v1alpha1
 kind: NodePolicy

@@ -26,8 +26,7 @@ func (d *decider) conclude() {
 	}
 }
 
-// addRemark reports a refusal, a limit that Mooring leaves alone, and in observe mode the
-// settings that enforce mode would apply.
+// addRemark reports a refusal or a yielded limit, and in observe mode the settings of enforce mode.
 func (d *decider) addRemark() {
 	refusal, observe := d.decision.Refusal, d.decision.Mode != policy.Enforce
 	switch {
@@ -64,8 +63,8 @@ func (d *decider) concludeSetting(s *agentapi.Setting) {
 }
 
 // demand returns the launcher's charge in the node's account; nil: none. A new launcher is
-// charged for the lock that it gets. An existing one is charged for its present limit even if
-// the policy would now refuse it, because its processes may have locked that memory.
+// charged for its lock. An existing one is charged for its present limit even if the policy would
+// now refuse it, because its processes may have locked this memory.
 func (d *decider) demand() *lifecycle.Limit {
 	requested, refused := d.decision.Memlock, d.decision.Refusal != nil
 	if !d.facts.Exists {
@@ -112,8 +111,7 @@ func (d *decider) yielded() string {
 		d.facts.SpecMemlock.Soft, d.decision.Memlock)
 }
 
-// outcome lists the settings that Mooring applies in enforce mode. It leaves out a memory lock
-// that the spec covers.
+// outcome lists the settings of enforce mode, without a memory lock covered by the spec.
 func (d *decider) outcome() string {
 	var all []string
 	for _, s := range d.decision.Settings {

@@ -41,12 +41,11 @@ type Facts struct {
 	// NodeMemory is the memory of the node in bytes, 0 when unknown.
 	NodeMemory int64
 
-	// Exists is set for a container that the runtime created before this decision: while the agent
+	// Exists is set for a container created before this decision: while the agent
 	// was away, or before it was installed. Its spec can no longer change.
 	Exists bool
 
-	// NodeGranted is the locked memory, in bytes, that the node's account charges to all other
-	// launchers.
+	// NodeGranted is the locked memory of all other launchers in the node's account, in bytes.
 	NodeGranted int64
 
 	// DomainClaimant is another pod that has claimed the declared domain. nil: none.
@@ -70,12 +69,12 @@ type Decision struct {
 	// and Mooring leaves the container alone.
 	Launcher bool
 
-	// NeedsRule is set when the annotations request something that a rule must allow.
+	// NeedsRule is set when a rule must allow the request.
 	NeedsRule bool
 
 	Mode     policy.Mode
 	Rule     string              // the deciding rule; empty when none was needed or none matched
-	Compared []policy.Comparison // of the first rules of the policy, up to the one that ended the search
+	Compared []policy.Comparison // with the pod: one result per rule, up to the end of the search
 	Memlock  *lifecycle.Limit    // the requested memory lock; nil: none
 	Yield    bool                // the spec's limit already covers Memlock: leave it
 	Demand   *lifecycle.Limit    // the launcher's charge in the node's account
@@ -91,7 +90,7 @@ type Decision struct {
 	GracePeriod, Watchdog time.Duration
 
 	// Undecided is set for an existing container while the agent does not know the service account
-	// that selects the rule. Until then the agent neither changes the container nor reports on it.
+	// selecting the rule. Until then the agent neither changes the container nor reports on it.
 	Undecided bool
 }
 
@@ -101,7 +100,7 @@ func (d Decision) Act() bool {
 	return d.Launcher && !d.Undecided && d.Refusal == nil && d.Mode == policy.Enforce
 }
 
-// Container decides about a container that the runtime creates, or that it created earlier.
+// Container decides about a new or an existing container.
 func Container(p *policy.Policy, f Facts) Decision {
 	container, ok := Recognise(p, f.Labels, f.Annotations)
 	if !ok || container != f.Container {
@@ -121,7 +120,7 @@ type decider struct {
 	decision Decision
 	faults   []fault
 
-	rule    policy.Rule // that matches the pod
+	rule    policy.Rule // of the pod
 	ruleErr error       // why none matches
 }
 
@@ -176,7 +175,7 @@ func (d *decider) evaluate() {
 	}
 }
 
-// computeLock computes the memory lock that the annotations request.
+// computeLock computes the requested memory lock.
 func (d *decider) computeLock(request api.Request) (memlock.Result, error) {
 	overhead, err := d.overhead(request)
 	if err != nil {
@@ -222,7 +221,7 @@ func refusalReason(lock memlock.Result, request api.Request) agentapi.Reason {
 	return agentapi.ReasonDomainRefused
 }
 
-// setting returns a setting that enterSettings has added, for change.
+// setting returns a setting from enterSettings, for change.
 func (d *decider) setting(name string) *agentapi.Setting {
 	at := slices.IndexFunc(d.decision.Settings, func(s agentapi.Setting) bool { return s.Name == name })
 	return &d.decision.Settings[at]

@@ -9,8 +9,8 @@ import (
 	"github.com/mooring-vm/mooring/decide/decidetest"
 )
 
-// The decision alone, without registry and pod directories.
-func BenchmarkDecide(b *testing.B) {
+// BenchmarkContainer measures the decision without registry and pod directories.
+func BenchmarkContainer(b *testing.B) {
 	p, err := policy.Parse([]byte(decidetest.NodePolicy))
 	if err != nil {
 		b.Fatal(err)

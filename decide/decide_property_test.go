@@ -15,7 +15,7 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle"
 )
 
-// drawFacts draws from what pods ask for, right and wrong.
+// drawFacts draws valid and invalid requests.
 func drawFacts(t *rapid.T) decide.Facts {
 	f := decide.Facts{
 		Pod: agentapi.PodRef{
@@ -55,9 +55,9 @@ func drawFacts(t *rapid.T) decide.Facts {
 	return f
 }
 
-// Whatever is asked: nothing beyond the policy is given, plain containers are left
-// alone, observe mode does nothing, and refusals can be read.
-func TestDecideProperty(t *testing.T) {
+// For all requests: no decision exceeds the policy, plain containers stay unchanged, observe mode
+// does nothing, and refusals are readable.
+func TestContainerProperty(t *testing.T) {
 	enforce, observe := decidetest.Policy(t, policy.Enforce), decidetest.Policy(t, policy.Observe)
 	rapid.Check(t, func(t *rapid.T) {
 		f := drawFacts(t)

@@ -19,19 +19,19 @@ const (
 	gi = 1 << 30
 )
 
-// facts are those of container compute in a pod of the namespace.
-func facts(namespace string, asks map[string]string) decide.Facts {
+// facts describe container compute in a pod of the namespace.
+func facts(namespace string, requests map[string]string) decide.Facts {
 	return decide.Facts{
 		Pod:         agentapi.PodRef{Namespace: namespace, Name: "vm", UID: "uid-1"},
 		Container:   "compute",
-		Annotations: decidetest.Launcher(asks),
+		Annotations: decidetest.Launcher(requests),
 		MemoryLimit: 2 * gi,
 	}
 }
 
 func limit(l lifecycle.Limit) *lifecycle.Limit { return &l }
 
-func TestDecideGives(t *testing.T) {
+func TestContainerAllows(t *testing.T) {
 	tests := map[string]struct {
 		facts   decide.Facts
 		memlock *lifecycle.Limit
@@ -71,7 +71,7 @@ func TestDecideGives(t *testing.T) {
 			cgroup: []api.CgroupSetting{{File: "memory.high", Value: "1073741824"}, {File: "pids.max", Value: "512"}},
 			rule:   "trusted",
 		},
-		"a launcher that asks for nothing needs no rule": {facts: facts("nowhere", nil)},
+		"a launcher that requests for nothing needs no rule": {facts: facts("nowhere", nil)},
 		"a value that nothing demands": {
 			facts: facts("nowhere", map[string]string{api.ValueKey: "1Gi"}),
 		},
@@ -93,14 +93,14 @@ func TestDecideGives(t *testing.T) {
 			facts:   withSpec(facts("trusted", decidetest.VFIO()), lifecycle.Rlimit{Soft: gi, Hard: gi}),
 			memlock: limit(5 * gi), rule: "trusted",
 		},
-		"raises a spec whose soft limit is less": {
+		"raises a spec with a lower soft limit": {
 			facts:   withSpec(facts("trusted", decidetest.VFIO()), lifecycle.Rlimit{Soft: gi, Hard: lifecycle.Unlimited}),
 			memlock: limit(5 * gi), rule: "trusted",
 		},
 		"just fits the node": {
 			facts: withGranted(facts("trusted", decidetest.VFIO()), 59*gi), memlock: limit(5 * gi), rule: "trusted",
 		},
-		"what runs already is not held to the node's ceiling": {
+		"an existing launcher may exceed the node's maximum": {
 			facts: existing(withGranted(facts("trusted", decidetest.VFIO()), 64*gi)), memlock: limit(5 * gi), rule: "trusted",
 		},
 		"unlimited does not count for the node's ceiling": {
@@ -109,12 +109,12 @@ func TestDecideGives(t *testing.T) {
 			}), 64*gi),
 			memlock: limit(lifecycle.Unlimited), rule: "trusted",
 		},
-		"neighbour who has done it already": {
+		"another plugin has set the limit": {
 			facts: withSpec(withNeighbour(facts("trusted", decidetest.VFIO()), "ulimits.noderesource.dev"),
 				lifecycle.Rlimit{Soft: 6 * gi, Hard: 6 * gi}),
 			memlock: limit(5 * gi), yield: true, rule: "trusted",
 		},
-		"neighbour who sets another limit": {
+		"another plugin sets another limit": {
 			facts: facts("trusted", map[string]string{
 				api.GuestMemoryKey: "4Gi", api.DevicesKey: "vfio=1",
 				"ulimits.noderesource.dev/container.compute": "- type: nofile\n  soft: 1024\n  hard: 1024\n",
@@ -170,7 +170,7 @@ func withNeighbour(f decide.Facts, key string) decide.Facts {
 	return f
 }
 
-func TestDecideLeavesAlone(t *testing.T) {
+func TestContainerLeavesAlone(t *testing.T) {
 	other := facts("trusted", decidetest.VFIO())
 	other.Container = "guest-console-log"
 	plain := facts("trusted", decidetest.VFIO())
@@ -183,7 +183,7 @@ func TestDecideLeavesAlone(t *testing.T) {
 		"another container of a launcher pod":                  other,
 		"a pod without launcher":                               plain,
 		"another container, with annotations that are wrong":   badElsewhere,
-		"a pod whose launcher annotation names no container":   badLauncher,
+		"a pod with a malformed launcher annotation":           badLauncher,
 		"a pod without any annotation":                         {Container: "compute"},
 		"a pod with another label of KubeVirt":                 {Container: "compute", Labels: map[string]string{"kubevirt.io": "virt-handler"}},
 		"another container of a pod that a profile recognises": {Container: "sidecar", Labels: decidetest.LauncherLabels()},
@@ -196,7 +196,7 @@ func TestDecideLeavesAlone(t *testing.T) {
 	}
 }
 
-func TestDecideNotes(t *testing.T) {
+func TestContainerNotes(t *testing.T) {
 	raised := withSpec(facts("trusted", decidetest.VFIO()), lifecycle.Rlimit{Soft: gi, Hard: 2 * gi})
 	for name, test := range map[string]struct {
 		facts decide.Facts
@@ -204,7 +204,7 @@ func TestDecideNotes(t *testing.T) {
 	}{
 		"lower limit in the spec":      {raised, "has RLIMIT_MEMLOCK 1Gi (hard 2Gi) already: raised to 5Gi"},
 		"nothing demands the value":    {facts("nowhere", map[string]string{api.ValueKey: "1Gi"}), api.RequiresLockKey},
-		"launcher asks for no lock":    {facts("nowhere", nil), "no memory lock: nothing asks for it"},
+		"launcher requests no lock":    {facts("nowhere", nil), "no memory lock: nothing asks for it"},
 		"cgroup files without a lock":  {facts("trusted", map[string]string{"memory.high" + api.CgroupSuffix: "1Gi"}), "no memory lock"},
 		"requires-lock says it is not": {facts("nowhere", map[string]string{api.RequiresLockKey: "false"}), "is false"},
 	} {
@@ -217,7 +217,7 @@ func TestDecideNotes(t *testing.T) {
 	}
 }
 
-func TestDecideByProfile(t *testing.T) {
+func TestContainerByProfile(t *testing.T) {
 	f := facts("trusted", decidetest.VFIO())
 	delete(f.Annotations, api.LauncherKey)
 	f.Labels = decidetest.LauncherLabels()
@@ -225,7 +225,7 @@ func TestDecideByProfile(t *testing.T) {
 	if !d.Act() || d.Memlock == nil || *d.Memlock != 5*gi {
 		t.Errorf("Container for a pod with KubeVirt's label = %+v, want 5Gi", d)
 	}
-	// The pod's own annotation is more precise than a label.
+	// The pod's own annotation takes precedence over the profile.
 	f.Annotations[api.LauncherKey] = "vm"
 	if d := decide.Container(decidetest.Policy(t, policy.Enforce), f); d.Launcher {
 		t.Errorf("container compute is a launcher although the annotation names another: %+v", d)

@@ -56,7 +56,7 @@ func TestExamplePod(t *testing.T) {
 	}
 }
 
-// The refusals that the documentation shows are parts of those that users get.
+// Every refusal in the documentation is part of a real one.
 func TestDocumentedRefusals(t *testing.T) {
 	var messages []string
 	for _, test := range refusalTests() {

@@ -30,14 +30,14 @@ func (d *decider) allowGracePeriod(requested time.Duration) {
 	}
 }
 
-// DeclaredDomain returns the domain that the container's annotations declare, a UUID in the form
-// that libvirt writes. ok is false when they declare none.
+// DeclaredDomain returns the domain declared by the container's annotations, a UUID in libvirt's
+// form. ok is false when they declare none.
 func (f Facts) DeclaredDomain() (domain string, ok bool) {
 	_, declared, ok := api.Effective(f.Annotations, api.DomainKey, f.Container)
 	return normalDomain(declared), ok
 }
 
-// normalDomain returns a declared domain, a UUID in the form that libvirt writes. Two spellings
+// normalDomain returns a declared domain, a UUID in libvirt's form. Two spellings
 // of a UUID are thus one claim.
 func normalDomain(declared string) string {
 	if id, ok := lifecycle.DomainUUID(declared); ok {
@@ -47,7 +47,7 @@ func normalDomain(declared string) string {
 }
 
 // allowDomain checks a declared domain against the node policy, the rule and other claims. It
-// names the other claimant only to a pod that the rule allows the domain.
+// names the other claimant only to a pod with a right to the domain.
 func (d *decider) allowDomain(declared string) {
 	requested := "annotation " + d.written(api.DomainKey)
 	domain := d.decision.Domain

@@ -12,7 +12,7 @@ import (
 	"github.com/mooring-vm/mooring/decide/decidetest"
 )
 
-func TestDecideLifecycle(t *testing.T) {
+func TestContainerLifecycle(t *testing.T) {
 	f := facts("trusted", map[string]string{
 		api.DomainKey: "vms-1", api.GracePeriodKey: "90s", api.WatchdogKey + "/container.compute": "1h30m",
 	})
@@ -29,7 +29,7 @@ func TestDecideLifecycle(t *testing.T) {
 	}
 }
 
-// The ceiling holds also for launchers that need no rule, and that run already.
+// The maximum also applies to launchers without a rule, and to running ones.
 func TestGracePeriodHasACeiling(t *testing.T) {
 	p := decidetest.Policy(t, policy.Enforce)
 	p.Lifecycle.MaxGracePeriod = time.Minute
@@ -59,11 +59,11 @@ func TestDomainNeedsLibvirt(t *testing.T) {
 	}
 }
 
-// A launcher that is refused for something else, and runs, keeps its VM.
+// A running launcher keeps its VM if the policy refuses its memory lock.
 func TestRefusedLauncherKeepsItsDomain(t *testing.T) {
-	asks := decidetest.Lock("100Gi")
-	asks[api.DomainKey] = "vms-1"
-	if d := decide.Container(decidetest.Policy(t, policy.Enforce), existing(facts("trusted", asks))); d.Refusal == nil || d.Domain != "vms-1" {
+	requests := decidetest.Lock("100Gi")
+	requests[api.DomainKey] = "vms-1"
+	if d := decide.Container(decidetest.Policy(t, policy.Enforce), existing(facts("trusted", requests))); d.Refusal == nil || d.Domain != "vms-1" {
 		t.Errorf("decision %+v", d)
 	}
 	for name, f := range map[string]decide.Facts{
@@ -77,7 +77,7 @@ func TestRefusedLauncherKeepsItsDomain(t *testing.T) {
 	}
 }
 
-// One domain is not two for being written in two ways.
+// Two spellings of a UUID are one domain.
 func TestDomainByAnyForm(t *testing.T) {
 	p := decidetest.Policy(t, policy.Enforce)
 	p.Rules[0].Domains = []string{"*"}
@@ -91,7 +91,6 @@ func TestDomainByAnyForm(t *testing.T) {
 	}
 }
 
-// The refusal that the documentation shows is the one that users get.
 func TestDocumentedDomainRefusal(t *testing.T) {
 	d := decide.Container(decidetest.Policy(t, policy.Enforce), claimed(facts("trusted", decidetest.Domain("vms-1"))))
 	_, shown, _ := strings.Cut(d.Refusal.Message, ": ")

@@ -11,7 +11,7 @@ import (
 	"github.com/mooring-vm/mooring/memlock"
 )
 
-// RaiseFacts describe a running VM process that requests a larger memory lock.
+// RaiseFacts describe a running VM process and its request for a larger memory lock.
 type RaiseFacts struct {
 	// Facts describe the launcher now. Annotations, labels and the spec do not matter, because
 	// the VM itself requests the lock.
@@ -23,12 +23,12 @@ type RaiseFacts struct {
 	// Desired is the requested memory lock.
 	Desired lifecycle.Limit
 
-	// Refusal says why the policy refuses the launcher, which runs all the same. Empty: it does not.
+	// Refusal says why the policy refuses the launcher, if it runs in spite of that.
 	Refusal string
 }
 
 // Raise decides about a larger memory lock for a running VM process: like [Container] about the
-// same lock of a new launcher. A lock that the process already has needs no rule. The error says
+// same lock of a new launcher. A lock within the current one needs no rule. The error says
 // why the process does not get the lock.
 func Raise(p *policy.Policy, f RaiseFacts) error {
 	if p.Mode != policy.Enforce {
@@ -99,8 +99,8 @@ func checkNode(p *policy.Policy, rule policy.Rule, f Facts, bytes int64) error {
 		rule.Name, api.Bytes(most), api.Bytes(f.NodeGranted))
 }
 
-// ceiling returns the largest memory lock that [Raise] can allow for a launcher, regardless of
-// the node's account. nil: none.
+// ceiling returns the largest lock [Raise] can allow for a launcher, regardless of the node's
+// account. nil: none.
 func ceiling(rule policy.Rule, f Facts) *lifecycle.Limit {
 	switch {
 	case rule.Memlock.Unlimited && checkUnlimited(rule, f) == nil:

@@ -23,7 +23,7 @@ func TestCeiling(t *testing.T) {
 		facts decide.Facts
 		want  *lifecycle.Limit
 	}{
-		"asks for nothing":                   {tenant, limit(16 * gi)},
+		"requests for nothing":               {tenant, limit(16 * gi)},
 		"unlimited":                          {facts("trusted", decidetest.VFIO()), limit(lifecycle.Unlimited)},
 		"unlimited without a memory limit":   {endless, limit(32 * gi)},
 		"unlimited beyond the node's memory": {beyond, limit(32 * gi)},
@@ -38,19 +38,19 @@ func TestCeiling(t *testing.T) {
 	}
 }
 
-// drawLockFacts draws a new launcher that requests a memory lock, and nothing else.
+// drawLockFacts draws a new launcher with a memory lock as its only request.
 func drawLockFacts(t *rapid.T) (decide.Facts, lifecycle.Limit) {
 	quantity := rapid.SampledFrom([]string{"1", "4Gi", "16Gi", "17179869185", "32Gi", "33Gi", "7Ei"}).Draw(t, "quantity")
-	asks := decidetest.Lock(quantity)
+	requests := decidetest.Lock(quantity)
 	bytes, err := api.ParseBytes(quantity)
 	if err != nil {
 		t.Fatal(err)
 	}
 	lock := lifecycle.Limit(bytes)
 	if rapid.Bool().Draw(t, "unlimited") {
-		asks, lock = decidetest.UnlimitedLock(), lifecycle.Unlimited
+		requests, lock = decidetest.UnlimitedLock(), lifecycle.Unlimited
 	}
-	f := facts(rapid.SampledFrom([]string{"trusted", "tenant-a", "accounts", "nowhere"}).Draw(t, "namespace"), asks)
+	f := facts(rapid.SampledFrom([]string{"trusted", "tenant-a", "accounts", "nowhere"}).Draw(t, "namespace"), requests)
 	f.ServiceAccount = rapid.SampledFrom([]string{"vm-1", "default"}).Draw(t, "account")
 	f.ServiceAccountKnown = rapid.Bool().Draw(t, "known")
 	f.MemoryLimit = rapid.SampledFrom([]int64{-1, 0, gi, 65 * gi}).Draw(t, "limit")

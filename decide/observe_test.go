@@ -14,10 +14,10 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle"
 )
 
-func TestDecideObserves(t *testing.T) {
-	asks := decidetest.VFIO()
-	asks["memory.high"+api.CgroupSuffix] = "1Gi"
-	d := decide.Container(decidetest.Policy(t, policy.Observe), facts("trusted", asks))
+func TestContainerObserves(t *testing.T) {
+	requests := decidetest.VFIO()
+	requests["memory.high"+api.CgroupSuffix] = "1Gi"
+	d := decide.Container(decidetest.Policy(t, policy.Observe), facts("trusted", requests))
 	if d.Act() {
 		t.Error("observe mode acts")
 	}
@@ -36,8 +36,7 @@ func TestDecideObserves(t *testing.T) {
 	}
 }
 
-// TestDecideObserveYields: what enforce mode leaves alone is not told as set.
-func TestDecideObserveYields(t *testing.T) {
+func TestContainerObserveYields(t *testing.T) {
 	f := facts("trusted", decidetest.VFIO())
 	f.SpecMemlock = &lifecycle.Rlimit{Soft: 8 * gi, Hard: 8 * gi}
 	d := decide.Container(decidetest.Policy(t, policy.Observe), f)
@@ -47,16 +46,16 @@ func TestDecideObserveYields(t *testing.T) {
 	}
 }
 
-func TestDecideObserveIsSilentWhereNothingIsAsked(t *testing.T) {
+func TestContainerObserveWithoutRequest(t *testing.T) {
 	if d := decide.Container(decidetest.Policy(t, policy.Observe), facts("trusted", nil)); len(d.Remarks) != 0 {
 		t.Errorf("remarks = %+v, want none", d.Remarks)
 	}
 }
 
-func TestDecideSettings(t *testing.T) {
-	asks := decidetest.VFIO()
-	asks["memory.high"+api.CgroupSuffix] = "1Gi"
-	d := decide.Container(decidetest.Policy(t, policy.Enforce), facts("trusted", asks))
+func TestContainerSettings(t *testing.T) {
+	requests := decidetest.VFIO()
+	requests["memory.high"+api.CgroupSuffix] = "1Gi"
+	d := decide.Container(decidetest.Policy(t, policy.Enforce), facts("trusted", requests))
 	want := []agentapi.Setting{
 		{
 			Name: agentapi.MemlockSetting, Asked: "5Gi", Allowed: "32Gi", Given: "5Gi", Status: agentapi.StatusPending,
@@ -71,7 +70,7 @@ func TestDecideSettings(t *testing.T) {
 	}
 }
 
-func TestDecideYieldIsTold(t *testing.T) {
+func TestContainerYieldIsReported(t *testing.T) {
 	spec := lifecycle.Rlimit{Soft: 8 * gi, Hard: 8 * gi}
 	d := decide.Container(decidetest.Policy(t, policy.Enforce), withSpec(facts("trusted", decidetest.VFIO()), spec))
 	if len(d.Remarks) != 1 || d.Remarks[0].Reason != agentapi.ReasonLimitYielded || d.Remarks[0].Type != agentapi.Normal {
@@ -83,27 +82,27 @@ func TestDecideYieldIsTold(t *testing.T) {
 	}
 }
 
-func TestStray(t *testing.T) {
+func TestStrayAnnotations(t *testing.T) {
 	p := decidetest.Policy(t, policy.Enforce)
-	asks := map[string]string{api.GuestMemoryKey: "4Gi"}
+	requests := map[string]string{api.GuestMemoryKey: "4Gi"}
 	for name, test := range map[string]struct {
 		labels, annotations map[string]string
 		want                string // "": no remark
 	}{
-		"annotations without a launcher":  {nil, asks, api.LauncherKey},
+		"annotations without a launcher":  {nil, requests, api.LauncherKey},
 		"launcher annotation is no name":  {nil, map[string]string{api.LauncherKey: "Not A Name"}, `"Not A Name"`},
-		"launcher by annotation":          {nil, decidetest.Launcher(asks), ""},
-		"launcher by label":               {decidetest.LauncherLabels(), asks, ""},
+		"launcher by annotation":          {nil, decidetest.Launcher(requests), ""},
+		"launcher by label":               {decidetest.LauncherLabels(), requests, ""},
 		"plain pod":                       {nil, map[string]string{"example.com/a": "b"}, ""},
 		"plain pod without annotations":   {nil, nil, ""},
 		"key that only looks like ours":   {nil, map[string]string{"notmooring.dev/a": "b"}, ""},
 		"unknown key under our suffix":    {nil, map[string]string{"x" + api.Suffix: "b"}, api.LauncherKey},
-		"label of another KubeVirt's pod": {map[string]string{"kubevirt.io": "virt-api"}, asks, api.LauncherKey},
+		"label of another KubeVirt's pod": {map[string]string{"kubevirt.io": "virt-api"}, requests, api.LauncherKey},
 	} {
 		t.Run(name, func(t *testing.T) {
 			remark, ok := decide.StrayAnnotations(p, test.labels, test.annotations)
 			if ok != (test.want != "") || !strings.Contains(remark.Message, test.want) {
-				t.Errorf("Stray = %+v, %v, want a message with %q", remark, ok, test.want)
+				t.Errorf("StrayAnnotations = %+v, %v, want a message with %q", remark, ok, test.want)
 			}
 		})
 	}

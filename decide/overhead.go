@@ -20,7 +20,7 @@ const mib = 1 << 20
 //
 // The estimate is KubeVirt's overhead for a VM with this guest memory and as many CPUs as the
 // container may use, rounded up to a MiB. It omits KubeVirt's GiB for VFIO devices. libvirt's sum
-// for devices contains that GiB and is the minimum of a launcher with devices.
+// for devices contains it and is the minimum of a launcher with devices.
 func (d *decider) overhead(request api.Request) ([]memlock.Term, error) {
 	if request.GuestMemory == nil || !memlock.Required(request) {
 		return nil, nil

@@ -11,10 +11,10 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle"
 )
 
-// The launcher's overhead counts beside the guest's memory: KubeVirt's figure where
-// it wrote one, or else an estimate, which has 8 MiB for each CPU.
+// The overhead adds to the guest's memory: KubeVirt's number, or else an estimate with 8 MiB for
+// each CPU.
 func TestOverhead(t *testing.T) {
-	asks := func(more ...string) map[string]string {
+	requests := func(more ...string) map[string]string {
 		annotations := map[string]string{api.RequiresLockKey: "true", api.GuestMemoryKey: "4Gi"}
 		for i := 0; i < len(more); i += 2 {
 			annotations[more[i]] = more[i+1]
@@ -27,16 +27,16 @@ func TestOverhead(t *testing.T) {
 		architecture string
 		want         lifecycle.Limit
 	}{
-		"estimated":                   {asks(), 0, "amd64", 4*gi + 297*mi}, // 288 MiB, 8 MiB and a byte of page tables
-		"for each CPU":                {asks(), 3500, "amd64", 4*gi + 321*mi},
-		"on Arm":                      {asks(), 0, "arm64", 4*gi + 425*mi},
-		"elsewhere":                   {asks(), 0, "riscv64", 4*gi + 297*mi},
-		"as KubeVirt wrote":           {asks(decide.OverheadKey, "283115521"), 3500, "amd64", 4*gi + 283115521},
-		"libvirt's sum is larger":     {asks(api.DevicesKey, "vfio=1"), 0, "amd64", 5 * gi},
-		"KubeVirt's with VFIO is":     {asks(api.DevicesKey, "vfio=1", decide.OverheadKey, "1356857344"), 0, "amd64", 4*gi + 1356857344},
-		"a memory limit includes it":  {map[string]string{api.RequiresLockKey: "true", decide.OverheadKey: "283115521"}, 0, "", 2 * gi},
-		"nothing is asked, or looked": {map[string]string{decide.OverheadKey: "x"}, 0, "", 0},
-		"no lock is asked for":        {map[string]string{api.GuestMemoryKey: "4Gi", decide.OverheadKey: "x"}, 0, "", 0},
+		"estimated":                  {requests(), 0, "amd64", 4*gi + 297*mi}, // 288 MiB, 8 MiB and a byte of page tables
+		"for each CPU":               {requests(), 3500, "amd64", 4*gi + 321*mi},
+		"on Arm":                     {requests(), 0, "arm64", 4*gi + 425*mi},
+		"elsewhere":                  {requests(), 0, "riscv64", 4*gi + 297*mi},
+		"as KubeVirt wrote":          {requests(decide.OverheadKey, "283115521"), 3500, "amd64", 4*gi + 283115521},
+		"libvirt's sum is larger":    {requests(api.DevicesKey, "vfio=1"), 0, "amd64", 5 * gi},
+		"KubeVirt's with VFIO is":    {requests(api.DevicesKey, "vfio=1", decide.OverheadKey, "1356857344"), 0, "amd64", 4*gi + 1356857344},
+		"a memory limit includes it": {map[string]string{api.RequiresLockKey: "true", decide.OverheadKey: "283115521"}, 0, "", 2 * gi},
+		"no lock is requested":       {map[string]string{decide.OverheadKey: "x"}, 0, "", 0},
+		"guest memory alone":         {map[string]string{api.GuestMemoryKey: "4Gi", decide.OverheadKey: "x"}, 0, "", 0},
 	} {
 		f := facts("trusted", test.annotations)
 		f.CPUs, f.Architecture = test.cpus, test.architecture

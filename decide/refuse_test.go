@@ -14,7 +14,7 @@ import (
 type refusalTest struct {
 	facts  decide.Facts
 	reason agentapi.Reason
-	text   []string // all of it has to be in the message
+	text   []string // parts of the message
 }
 
 func refusalTests() map[string]refusalTest {
@@ -123,7 +123,7 @@ func refusalTests() map[string]refusalTest {
 			facts("tenant-a", map[string]string{api.RequiresLockKey: "true", api.GuestMemoryKey: "17Gi", file("pids.max"): "10"}),
 			agentapi.ReasonMemlockRefused, []string{"17Gi", "; also: ", "pids.max"},
 		},
-		"neighbour who is asked for the same": {
+		"another plugin is asked for the same": {
 			withNeighbour(facts("trusted", decidetest.VFIO()), "ulimits.noderesource.dev"), agentapi.ReasonNeighbourMemlock,
 			[]string{"ulimits.noderesource.dev/container.compute", "ulimit-adjuster", "remove memlock from"},
 		},
@@ -149,19 +149,19 @@ func refusalTests() map[string]refusalTest {
 	}
 }
 
-// manyFiles asks for twelve files that rule tenants does not list.
+// manyFiles requests twelve files without permission by rule tenants.
 func manyFiles() map[string]string {
-	asks := map[string]string{}
+	requests := map[string]string{}
 	for _, name := range []string{
 		"cpu.idle", "cpu.weight", "cpuset.cpus", "cpuset.mems", "io.weight", "memory.low", "memory.min", "memory.oom.group",
 		"memory.swap.high", "memory.swap.max", "memory.zswap.max", "pids.max",
 	} {
-		asks[name+api.CgroupSuffix] = "1"
+		requests[name+api.CgroupSuffix] = "1"
 	}
-	return asks
+	return requests
 }
 
-func TestDecideRefuses(t *testing.T) {
+func TestContainerRefuses(t *testing.T) {
 	for name, test := range refusalTests() {
 		t.Run(name, func(t *testing.T) {
 			d := decide.Container(decidetest.Policy(t, policy.Enforce), test.facts)
@@ -197,8 +197,7 @@ func checkRefusal(t *testing.T, d decide.Decision, test refusalTest) {
 	}
 }
 
-// In observe mode the same refusals are told, and nothing else changes.
-func TestDecideObservesRefusals(t *testing.T) {
+func TestContainerObservesRefusals(t *testing.T) {
 	for name, test := range refusalTests() {
 		t.Run(name, func(t *testing.T) {
 			d := decide.Container(decidetest.Policy(t, policy.Observe), test.facts)

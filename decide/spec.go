@@ -30,8 +30,8 @@ func (d *decider) compareSpec(limit lifecycle.Limit) {
 	}
 }
 
-// ulimitAdjusterKey returns the annotation that asks ulimit-adjuster to set RLIMIT_MEMLOCK. The
-// plugin reads the annotation's YAML loosely, so any mention of the limit counts.
+// ulimitAdjusterKey returns the annotation asking ulimit-adjuster to set RLIMIT_MEMLOCK. The plugin
+// reads the annotation's YAML loosely, so any mention of the limit counts.
 func (d *decider) ulimitAdjusterKey() (key string, ok bool) {
 	for _, base := range []string{"ulimits.noderesource.dev", "ulimits.nri.containerd.io"} {
 		key := base + "/container." + d.facts.Container

@@ -1,4 +1,4 @@
-// Package decidetest holds the node policy and the pods that tests of decisions share.
+// Package decidetest holds the node policy and pods for tests of decisions.
 package decidetest
 
 import (
@@ -41,7 +41,7 @@ rules:
   domains: ["vms-*"]
 `
 
-// DomainUUID is a libvirt domain that rule "trusted" of [NodePolicy] allows.
+// DomainUUID is a libvirt domain. Rule "trusted" of [NodePolicy] allows it.
 const DomainUUID = "5530f9f3-5627-4dec-933e-74ce04c51e18"
 
 // Policy returns [NodePolicy] in the given mode.
