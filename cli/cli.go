@@ -47,7 +47,7 @@ type Program struct {
 // Run executes the command line and returns the exit code. It ends when ctx is
 // done.
 func (p *Program) Run(ctx context.Context, args []string) int {
-	root := p.root()
+	root := p.Command()
 	root.SetArgs(args)
 	root.SetIn(p.In)
 	root.SetOut(p.Out)
@@ -79,7 +79,8 @@ func exitCode(err error) int {
 	return ExitFailure
 }
 
-func (p *Program) root() *cobra.Command {
+// Command returns the root command with all subcommands.
+func (p *Program) Command() *cobra.Command {
 	name := p.displayName()
 	root := &cobra.Command{
 		Use:   "mooring",

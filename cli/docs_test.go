@@ -198,10 +198,12 @@ func TestChecksInDocs(t *testing.T) {
 	}
 }
 
-// The exit codes are documented, and in the help.
 func TestExitCodesInDocs(t *testing.T) {
-	if !strings.Contains(readDoc(t, "docs", "how-to", "troubleshoot.md"), "\n| 6 | ") || !strings.Contains(exitCodes, " 6 ") {
-		t.Error("exit code 6 is not documented")
+	doc := readDoc(t, "docs", "reference", "cli.md")
+	for code := ExitOK; code <= ExitRefused; code++ {
+		if !strings.Contains(doc, fmt.Sprintf("\n| %d | ", code)) || !strings.Contains(exitCodes, fmt.Sprintf(" %d ", code)) {
+			t.Errorf("docs/reference/cli.md or the help lacks exit code %d", code)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -87,5 +88,33 @@ func TestDocumentedExitCodesAndDefaults(t *testing.T) {
 	}
 	if lines := strings.Split(help, "\n"); !slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "Each has --help. Exit codes: 0 done") }) {
 		t.Error("the help has no exit codes")
+	}
+}
+
+var helpFlag = regexp.MustCompile(`(?m)^  -([a-z-]+)`)
+
+func TestFlagsInReference(t *testing.T) {
+	text, err := os.ReadFile("../../docs/reference/programs.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range []string{"prestop", "heartbeat"} {
+		_, section, ok := strings.Cut(string(text), "\n## mooring-hook "+command+"\n")
+		section, _, _ = strings.Cut(section, "\n## ")
+		_, out, _ := execute(t.Context(), command, "--help")
+		flags := helpFlag.FindAllStringSubmatch(out, -1)
+		if !ok || len(flags) == 0 {
+			t.Fatalf("%s: section %t, flags %q", command, ok, flags)
+		}
+		for _, flag := range flags {
+			if !strings.Contains(section, "\n| `--"+flag[1]+"` | ") {
+				t.Errorf("docs/reference/programs.md lacks --%s of %s", flag[1], command)
+			}
+		}
+	}
+	for _, code := range []int{exitDone, exitFailed, exitUsage, exitTimeout, exitNoDirectory} {
+		if !strings.Contains(string(text), fmt.Sprintf("\n| %d | ", code)) {
+			t.Errorf("docs/reference/programs.md lacks exit code %d", code)
+		}
 	}
 }
