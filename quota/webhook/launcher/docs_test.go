@@ -78,7 +78,7 @@ func TestDocumentedKeys(t *testing.T) {
 
 // The figures of the documentation are those of the code.
 func TestDocumentedFigures(t *testing.T) {
-	doc := readDoc(t)
+	doc := strings.Join(strings.Fields(readDoc(t)), " ") // a figure may be split over two lines
 	r := sidecar.Resources(false)
 	for what, want := range map[string]string{
 		"resources": r.Limits.Memory().String() + " and " + r.Requests.Cpu().String() + " to " + r.Limits.Cpu().String() + " CPU",
