@@ -239,14 +239,14 @@ func (e estimated) input(t *testing.T, c *kubevirttest.Cluster) estimate.Input {
 // compare makes a VMI and says what is wrong with the estimate of its launcher.
 func compare(t *testing.T, c *kubevirttest.Cluster, in estimate.Input) error {
 	t.Helper()
-	written, err := estimate.Of(in)
+	written, err := estimate.Estimate(in)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Client.Create(t.Context(), in.VMI); err != nil {
 		t.Fatal(err)
 	}
-	stored, err := estimate.Of(in)
+	stored, err := estimate.Estimate(in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -331,7 +331,7 @@ func TestEstimateOfAnInstanceType(t *testing.T) {
 	}}
 	in.VMI = template.DeepCopy()
 	estimate.Expand(&in.VMI.Spec, &size.Spec, &preference.Spec)
-	got, err := estimate.Of(in)
+	got, err := estimate.Estimate(in)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,26 +11,25 @@ import (
 	"github.com/mooring-vm/mooring/quota/sidecar"
 )
 
-// hooksAnnotation has the hook sidecars that a VM wants: a list.
+// hooksAnnotation holds the list of a VM's hook sidecars.
 const hooksAnnotation = "hooks.kubevirt.io/hookSidecars"
 
-// support is what a container beside the VM's asks for, and what it is held to. Empty is
-// nothing.
+// support holds requests and limits of a support container. An empty value means none.
 type support struct{ requestCPU, requestMemory, limitCPU, limitMemory string }
 
-// What KubeVirt's own containers have, unless supportContainerResources says otherwise.
+// Defaults of KubeVirt's support containers. supportContainerResources overrides them.
 func diskSupport() support    { return support{"1m", "1M", "10m", "40M"} }
 func copySupport() support    { return support{"10m", "1M", "100m", "40M"} }
 func consoleSupport() support { return support{"5m", "35M", "15m", "60M"} }
 func fsSupport() support      { return support{"10m", "1M", "100m", "80M"} }
 
-// exclusive says whether all containers have to ask for as much as they are held to.
-func (r *renderer) exclusive() bool {
+// guaranteed reports whether all containers need requests equal to their limits.
+func (r *renderer) guaranteed() bool {
 	return r.vmi.IsCPUDedicated() || r.vmi.WantsToHaveQOSGuaranteed()
 }
 
-// sized sizes a container of a kind.
-func (r *renderer) sized(kind kubevirtv1.SupportContainerType, s support) corev1.Container {
+// container sizes a support container.
+func (r *renderer) container(kind kubevirtv1.SupportContainerType, s support) corev1.Container {
 	of := corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}}
 	set(of.Requests, corev1.ResourceCPU, s.requestCPU)
 	set(of.Requests, corev1.ResourceMemory, s.requestMemory)
@@ -42,7 +41,7 @@ func (r *renderer) sized(kind kubevirtv1.SupportContainerType, s support) corev1
 			override(of.Limits, c.Resources.Limits)
 		}
 	}
-	if r.exclusive() {
+	if r.guaranteed() {
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 			if limit, ok := of.Limits[name]; ok {
 				of.Requests[name] = limit
@@ -58,7 +57,7 @@ func set(list corev1.ResourceList, name corev1.ResourceName, text string) {
 	}
 }
 
-// override takes over CPU and memory that are not zero.
+// override copies CPU and memory amounts other than zero.
 func override(list, by corev1.ResourceList) {
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 		if q, ok := by[name]; ok && !q.IsZero() {
@@ -67,45 +66,45 @@ func override(list, by corev1.ResourceList) {
 	}
 }
 
-// containers are those that run beside the VM's.
+// containers returns the containers beside the VM's container.
 func (r *renderer) containers() []corev1.Container {
 	var all []corev1.Container
 	if !r.gate("ImageVolume") {
 		all = append(all, slices.Repeat([]corev1.Container{r.disk()}, r.disks())...)
 	}
 	for _, volume := range r.vmi.Spec.Volumes {
-		if r.shared(volume.Name) {
-			all = append(all, r.sized(kubevirtv1.VirtioFS, fsSupport()))
+		if r.isFilesystem(volume.Name) {
+			all = append(all, r.container(kubevirtv1.VirtioFS, fsSupport()))
 		}
 	}
 	hook := support{}
-	if r.exclusive() {
+	if r.guaranteed() {
 		hook = support{limitCPU: "200m", limitMemory: "64M"}
 	}
-	return append(all, slices.Repeat([]corev1.Container{r.sized(kubevirtv1.SideCar, hook)}, r.hooks())...)
+	return append(all, slices.Repeat([]corev1.Container{r.container(kubevirtv1.SideCar, hook)}, r.hookSidecars())...)
 }
 
-// initContainers are those that run before the VM's, and the console's, which stays.
+// initContainers returns the init containers and the guest console's native sidecar.
 func (r *renderer) initContainers() []corev1.Container {
 	var all []corev1.Container
 	if r.logsConsole() {
-		console := r.sized(kubevirtv1.GuestConsoleLog, consoleSupport())
+		console := r.container(kubevirtv1.GuestConsoleLog, consoleSupport())
 		console.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
 		all = append(all, console)
 	}
 	disks := r.disks()
 	if disks > 0 && !r.gate("ImageVolume") {
 		program := copySupport()
-		if r.exclusive() {
+		if r.guaranteed() {
 			program.limitCPU = "10m"
 		}
-		all = append(all, r.sized(kubevirtv1.ContainerDisk, program))
+		all = append(all, r.container(kubevirtv1.ContainerDisk, program))
 	}
 	return append(all, slices.Repeat([]corev1.Container{r.disk()}, disks)...)
 }
 
-// shimAsked says whether the webhook of launchers adds mooring-shim.
-func (r *renderer) shimAsked() bool {
+// needsShim reports whether the launcher webhook adds mooring-shim.
+func (r *renderer) needsShim() bool {
 	if !r.Shim || r.Namespace == nil {
 		return false
 	}
@@ -113,7 +112,7 @@ func (r *renderer) shimAsked() bool {
 	return asked.Sidecar
 }
 
-// shim is what the webhook adds beside a container that is filled already.
+// shim returns the mooring-shim container, given the launcher container with all defaults.
 func shim(launcher corev1.Container) corev1.Container {
 	return corev1.Container{
 		Resources:     sidecar.Resources(sidecar.Guaranteed(launcher.Resources)),
@@ -121,14 +120,14 @@ func shim(launcher corev1.Container) corev1.Container {
 	}
 }
 
-// disk is the container of a container disk.
+// disk returns the container of a container disk.
 func (r *renderer) disk() corev1.Container {
-	c := r.sized(kubevirtv1.ContainerDisk, diskSupport())
+	c := r.container(kubevirtv1.ContainerDisk, diskSupport())
 	set(c.Resources.Requests, corev1.ResourceEphemeralStorage, ephemeralStorage)
 	return c
 }
 
-// disks is how many images the VM has: container disks, and a kernel.
+// disks returns the number of the VM's images: container disks and a kernel.
 func (r *renderer) disks() int {
 	n := 0
 	for _, volume := range r.vmi.Spec.Volumes {
@@ -142,17 +141,16 @@ func (r *renderer) disks() int {
 	return n
 }
 
-// shared says whether a volume is a file system of the guest's.
-func (r *renderer) shared(volume string) bool {
+// isFilesystem reports whether the guest uses the volume as a file system.
+func (r *renderer) isFilesystem(volume string) bool {
 	return slices.ContainsFunc(r.domain.Devices.Filesystems, func(f kubevirtv1.Filesystem) bool { return f.Name == volume })
 }
 
-// hooks is how many hook sidecars there are: those that the VM wants, and those of network
-// binding plugins.
-func (r *renderer) hooks() int {
+// hookSidecars returns the number of hook sidecars: those of the VM and of network binding plugins.
+func (r *renderer) hookSidecars() int {
 	var wanted []json.RawMessage
 	if err := json.Unmarshal([]byte(r.vmi.Annotations[hooksAnnotation]), &wanted); err != nil {
-		wanted = nil // KubeVirt makes no launcher then
+		wanted = nil // KubeVirt creates no launcher for it
 	}
 	n := len(wanted)
 	for _, plugin := range r.bindings() {

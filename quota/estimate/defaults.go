@@ -10,20 +10,20 @@ import (
 	"github.com/mooring-vm/mooring/memlock/kubevirt"
 )
 
-// enterDefaults enters what virt-api's webhook does when the instance is made. On one that
-// is in the cluster it changes nothing.
-func (r *renderer) enterDefaults() {
-	r.enterArchitecture()
-	r.enterCPURequest()
-	if r.webhookEntersMemory() {
-		r.enterMemoryRequest(r.requests())
+// setDefaults sets the defaults of virt-api's webhook. They are already set in an instance from the
+// cluster.
+func (r *renderer) setDefaults() {
+	r.setArchitecture()
+	r.setCPURequest()
+	if r.webhookSetsMemory() {
+		r.setMemoryRequest(r.requests())
 	}
-	r.enterGuestMemory()
-	r.enterTopology()
-	enterInterface(&r.vmi.Spec)
+	r.setGuestMemory()
+	r.setTopology()
+	addDefaultInterface(&r.vmi.Spec)
 }
 
-func (r *renderer) enterArchitecture() {
+func (r *renderer) setArchitecture() {
 	configured := ""
 	if r.config.ArchitectureConfiguration != nil {
 		configured = r.config.ArchitectureConfiguration.DefaultArchitecture
@@ -31,7 +31,7 @@ func (r *renderer) enterArchitecture() {
 	r.vmi.Spec.Architecture = cmp.Or(r.vmi.Spec.Architecture, configured, "amd64")
 }
 
-// requests are those of the domain, to be added to.
+// requests returns the domain's requests as a writable map.
 func (r *renderer) requests() corev1.ResourceList {
 	if r.domain.Resources.Requests == nil {
 		r.domain.Resources.Requests = corev1.ResourceList{}
@@ -39,10 +39,10 @@ func (r *renderer) requests() corev1.ResourceList {
 	return r.domain.Resources.Requests
 }
 
-// webhookDefaultCPURequest is a setting that KubeVirt takes for none.
+// webhookDefaultCPURequest is the cpuRequest that KubeVirt treats as unset.
 const webhookDefaultCPURequest = "100m"
 
-func (r *renderer) enterCPURequest() {
+func (r *renderer) setCPURequest() {
 	resources := r.domain.Resources
 	if limit := resources.Limits[corev1.ResourceCPU]; !limit.IsZero() && resources.Requests.Cpu().IsZero() {
 		r.requests()[corev1.ResourceCPU] = limit
@@ -55,15 +55,15 @@ func (r *renderer) enterCPURequest() {
 	r.requests()[corev1.ResourceCPU] = *set
 }
 
-// webhookEntersMemory says whether the webhook of the version enters a memory request,
-// which page tables are then computed from. Since 1.6.4 the pod alone gets it.
-func (r *renderer) webhookEntersMemory() bool {
+// webhookSetsMemory reports whether this version's webhook sets the memory request, which the
+// overhead of page tables depends on. Since 1.6.4 only the pod gets the request.
+func (r *renderer) webhookSetsMemory() bool {
 	since, err := kubevirt.ParseVersion("1.6.4")
 	return err == nil && r.Cluster.Version.Compare(since) < 0
 }
 
-// enterMemoryRequest enters the request for memory where there is none.
-func (r *renderer) enterMemoryRequest(requests corev1.ResourceList) {
+// setMemoryRequest sets a missing memory request.
+func (r *renderer) setMemoryRequest(requests corev1.ResourceList) {
 	if had := requests[corev1.ResourceMemory]; !had.IsZero() {
 		return
 	}
@@ -81,7 +81,7 @@ func (r *renderer) enterMemoryRequest(requests corev1.ResourceList) {
 	requests[corev1.ResourceMemory] = *guest
 }
 
-// guestOrPage is the guest's memory, or else one huge page; nil: neither is given.
+// guestOrPage returns the guest's memory, or else one huge page; nil if neither is set.
 func (r *renderer) guestOrPage() *resource.Quantity {
 	memory := r.domain.Memory
 	if memory == nil {
@@ -98,7 +98,7 @@ func (r *renderer) guestOrPage() *resource.Quantity {
 	return nil
 }
 
-func (r *renderer) enterGuestMemory() {
+func (r *renderer) setGuestMemory() {
 	if r.domain.Memory == nil {
 		r.domain.Memory = &kubevirtv1.Memory{}
 	}
@@ -114,7 +114,7 @@ func (r *renderer) enterGuestMemory() {
 	}
 }
 
-func (r *renderer) enterTopology() {
+func (r *renderer) setTopology() {
 	if r.domain.CPU == nil {
 		r.domain.CPU = &kubevirtv1.CPU{}
 	}
@@ -131,9 +131,9 @@ func (r *renderer) enterTopology() {
 	cpu.Sockets, cpu.Cores, cpu.Threads = uint32(sockets), 1, 1
 }
 
-// enterInterface enters the one that an instance gets that asks for none, and does not
-// decline it. Which binding it has does not matter here.
-func enterInterface(spec *kubevirtv1.VirtualMachineInstanceSpec) {
+// addDefaultInterface adds the default interface unless the instance has one or declines it. The
+// binding does not matter for the size.
+func addDefaultInterface(spec *kubevirtv1.VirtualMachineInstanceSpec) {
 	devices := &spec.Domain.Devices
 	if !isNot(devices.AutoattachPodInterface, false) || len(spec.Networks)+len(devices.Interfaces) > 0 {
 		return
@@ -142,5 +142,5 @@ func enterInterface(spec *kubevirtv1.VirtualMachineInstanceSpec) {
 	spec.Networks = []kubevirtv1.Network{*kubevirtv1.DefaultPodNetwork()}
 }
 
-// isNot says whether a setting is absent or another one.
+// isNot reports whether a setting is unset or has a different value.
 func isNot(setting *bool, value bool) bool { return setting == nil || *setting != value }

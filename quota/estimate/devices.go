@@ -8,7 +8,7 @@ import (
 	kubevirtv1 "kubevirt.io/api/core/v1"
 )
 
-// Devices of KubeVirt's own device plugins.
+// Resources of KubeVirt's own device plugins.
 const (
 	kvmDevice         = corev1.ResourceName("devices.kubevirt.io/kvm")
 	tunDevice         = corev1.ResourceName("devices.kubevirt.io/tun")
@@ -20,7 +20,7 @@ const (
 
 func one() resource.Quantity { return *resource.NewQuantity(1, resource.DecimalSI) }
 
-// virtualization asks for what makes a VM fast, and for what carries its network.
+// virtualization requests the devices for virtualization and network.
 func (r *renderer) virtualization(s sizes) {
 	devices := r.domain.Devices
 	virtio := slices.ContainsFunc(devices.Interfaces, func(i kubevirtv1.Interface) bool {
@@ -34,12 +34,12 @@ func (r *renderer) virtualization(s sizes) {
 		vhostVsockDevice: !isNot(devices.AutoattachVSOCK, true),
 	} {
 		if wanted {
-			s.own.Limits[name] = one()
+			s.fromVM.Limits[name] = one()
 		}
 	}
 }
 
-// devices asks for those that the VM names, one by one.
+// devices requests the devices named by the VM.
 func (r *renderer) devices(s sizes) {
 	var names []string
 	for _, gpu := range r.domain.Devices.GPUs {
@@ -60,27 +60,27 @@ func (r *renderer) devices(s sizes) {
 	}
 	for _, name := range names {
 		if name != "" {
-			grow(s.made.Limits, corev1.ResourceName(name), one())
-			grow(s.made.Requests, corev1.ResourceName(name), one())
+			grow(s.generated.Limits, corev1.ResourceName(name), one())
+			grow(s.generated.Requests, corev1.ResourceName(name), one())
 		}
 	}
 }
 
-// unknown names what a launcher may be charged beyond the estimate.
+// unknown lists the parts of a launcher's charge missing from the estimate.
 func (r *renderer) unknown() []string {
 	var all []string
-	add := func(is bool, what string) {
+	add := func(is bool, part string) {
 		if is {
-			all = append(all, what)
+			all = append(all, part)
 		}
 	}
 	claims := len(r.vmi.Spec.ResourceClaims) > 0
 	multus := slices.ContainsFunc(r.vmi.Spec.Networks, func(n kubevirtv1.Network) bool { return n.Multus != nil })
-	add(multus, "devices that a NetworkAttachmentDefinition asks for")
+	add(multus, "devices of a NetworkAttachmentDefinition")
 	add(claims, "devices of resource claims")
 	add(r.config.DefaultRuntimeClass != "", "the overhead of RuntimeClass "+r.config.DefaultRuntimeClass)
-	add(r.domain.CPU.IsolateEmulatorThread && r.gate("AlignCPUs"), "a CPU that makes the number even")
-	add(r.hotplugged(), "the pod that holds hot-plugged disks")
+	add(r.domain.CPU.IsolateEmulatorThread && r.gate("AlignCPUs"), "a CPU for an even number of CPUs")
+	add(r.hotplugged(), "the pod with hot-plugged disks")
 	return all
 }
 
@@ -90,5 +90,5 @@ func (r *renderer) hotplugged() bool {
 	})
 }
 
-// gate says whether a feature gate is opened that is closed by default.
+// gate reports whether a feature gate is open that is closed by default.
 func (r *renderer) gate(name string) bool { return slices.Contains(r.developer.FeatureGates, name) }

@@ -1,20 +1,17 @@
-// Package estimate tells what ResourceQuotas will charge for the launcher pod of a VM that
-// has none yet.
+// Package estimate computes the charge of ResourceQuotas for the launcher pod of a VM without one.
 //
-// It sizes the containers of the pod as KubeVirt 1.7 does (virt-controller's
-// pkg/virt-controller/services), from the instance as a VM's template makes it and after
-// what virt-api's webhook enters (pkg/defaults): the guest with the memory overhead of the
-// version that runs (package memlock/kubevirt), CPUs by cpuAllocationRatio or one by one
-// where they are dedicated, huge pages, devices, limits that KubeVirt adds where a quota
-// wants them, and the containers for container disks, virtiofs, hooks and the guest's
-// console. Then LimitRanges fill what is open, mooring-shim comes beside where it is asked
-// for, and package quota computes the charge. That it comes to what the real virt-controller renders is held by an integration test.
+// It sizes the pod's containers like KubeVirt 1.7 (virt-controller's pkg/virt-controller/services,
+// after the defaults of virt-api's webhook in pkg/defaults): guest memory with the overhead of the
+// running version (package memlock/kubevirt), shared CPUs by cpuAllocationRatio or dedicated ones,
+// huge pages, devices, limits generated for quotas, and the containers for container disks,
+// virtiofs, hooks and the guest console. LimitRanges then fill missing values, mooring-shim is
+// added on request, and package quota computes the charge. An integration test compares the result
+// with the real virt-controller's pods.
 //
-// Other versions of KubeVirt differ in their overhead, which is theirs here, and may in
-// details, which are not: what is exact is the pod. [Launcher.Unknown] names what a pod may
-// have that the estimate leaves out.
+// Other KubeVirt versions differ in their overhead, which the estimate includes, and may differ in
+// details, which it does not. The charge of the real pod is exact. [Launcher.Unknown] lists the
+// known gaps of an estimate.
 //
-// The package is pure: its functions change nothing that they are given, do not block, and
-// may be called concurrently. [Expand], which enters an instance type, changes its first
-// argument.
+// The package is pure: its functions leave their arguments unchanged, do not block, and may be
+// called concurrently. Only [Expand], which applies an instance type, changes its first argument.
 package estimate

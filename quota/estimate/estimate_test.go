@@ -27,7 +27,7 @@ func list(pairs ...string) corev1.ResourceList {
 	return out
 }
 
-// equal compares amounts, and not how they are written.
+// equal compares amounts regardless of their format.
 func equal() cmp.Option {
 	return cmp.Comparer(func(a, b resource.Quantity) bool { return a.Cmp(b) == 0 })
 }
@@ -41,7 +41,7 @@ func version(t testing.TB, text string) kubevirt.Version {
 	return v
 }
 
-// input is a VM of 2 CPUs and 1 GiB in a namespace without quotas.
+// input is a VM with 2 CPUs and 1 GiB in a namespace without quotas.
 func input(t testing.TB) estimate.Input {
 	guest := resource.MustParse("1Gi")
 	vmi := &kubevirtv1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "vms", Name: "db"}}
@@ -54,7 +54,7 @@ func input(t testing.TB) estimate.Input {
 
 func of(t testing.TB, in estimate.Input) estimate.Launcher {
 	t.Helper()
-	l, err := estimate.Of(in)
+	l, err := estimate.Estimate(in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,9 +65,9 @@ func quotaOf(pairs ...string) []*corev1.ResourceQuota {
 	return []*corev1.ResourceQuota{{Spec: corev1.ResourceQuotaSpec{Hard: list(pairs...)}}}
 }
 
-// TestCharge has what the integration test cannot: amounts that a person has worked out.
-// Of 1 GiB in 2 CPUs without a request the overhead is 220 MiB for the processes, 16 for
-// vCPUs, 8 for I/O threads and 32 for graphics. The console is 5m/35M and 15m/60M.
+// TestCharge checks amounts worked out by hand, unlike the integration test. The overhead of 1 GiB
+// in 2 CPUs without a request is 220 MiB for processes, 16 for vCPUs, 8 for I/O threads and 32 for
+// graphics. The console has 5m/35M and 15m/60M.
 func TestCharge(t *testing.T) {
 	l := of(t, input(t))
 	want := list("pods", "1", "count/pods", "1",
@@ -103,14 +103,13 @@ func TestLimitsForAQuota(t *testing.T) {
 	}
 }
 
-// sized is a change of a VM or of KubeVirt, and parts of the charge that a person has
-// worked out for it.
+// sized is a change of a VM or of KubeVirt, with parts of the resulting charge worked out by hand.
 type sized struct {
 	change func(*kubevirtv1.VirtualMachineInstanceSpec, *kubevirtv1.KubeVirtConfiguration)
 	want   corev1.ResourceList
 }
 
-// ofVM are those of the container that the VM runs in.
+// ofVM returns changes of the VM's container.
 func ofVM() map[string]sized {
 	return map[string]sized{
 		"dedicated CPUs": {func(s *kubevirtv1.VirtualMachineInstanceSpec, _ *kubevirtv1.KubeVirtConfiguration) {
@@ -145,7 +144,7 @@ func ofVM() map[string]sized {
 	}
 }
 
-// ofOthers are those of what is beside it.
+// ofOthers returns changes of the other containers.
 func ofOthers() map[string]sized {
 	volumes := []kubevirtv1.Volume{
 		{Name: "disk", VolumeSource: kubevirtv1.VolumeSource{ContainerDisk: &kubevirtv1.ContainerDiskSource{}}},
@@ -187,7 +186,7 @@ func TestContainers(t *testing.T) {
 	}
 }
 
-// TestRatio is the golden vector of a running cluster: KubeVirt 1.4, ratio 1.5.
+// TestRatio is a golden value from a running cluster: KubeVirt 1.4, ratio 1.5.
 func TestRatio(t *testing.T) {
 	in := input(t)
 	in.Cluster.Version = version(t, "1.4.0")
@@ -207,7 +206,8 @@ func TestRatio(t *testing.T) {
 	}
 }
 
-// TestOldWebhook: up to 1.6.3 the webhook enters a request, which page tables cost of.
+// TestOldWebhook: up to 1.6.3 the webhook sets a memory request, which the overhead of page tables
+// depends on.
 func TestOldWebhook(t *testing.T) {
 	in := input(t)
 	before := of(t, in).Overhead
@@ -264,7 +264,7 @@ func TestLimitRange(t *testing.T) {
 	}
 }
 
-// TestShim: mooring-shim wants 10m and 64Mi, and is held to 100m and 64Mi.
+// TestShim: mooring-shim requests 10m and 64Mi, with limits of 100m and 64Mi.
 func TestShim(t *testing.T) {
 	yes, no := map[string]string{api.InjectSidecarKey: "follow-limits"}, map[string]string{api.InjectSidecarKey: "false"}
 	own := map[string]string{api.InjectSidecarKey: "true", api.SidecarKey: "shim"}
@@ -277,7 +277,7 @@ func TestShim(t *testing.T) {
 		"its namespace":        {nil, yes, true},
 		"the VM, against it":   {no, yes, false},
 		"it has one":           {own, yes, false},
-		"what cannot be read":  {nil, map[string]string{api.InjectSidecarKey: "maybe"}, false},
+		"unreadable":           {nil, map[string]string{api.InjectSidecarKey: "maybe"}, false},
 		"the VM, all the same": {yes, no, true},
 	} {
 		in := input(t)
@@ -299,7 +299,7 @@ func TestShim(t *testing.T) {
 	}
 }
 
-// TestShimOfAGuaranteedLauncher: it stays one.
+// TestShimOfAGuaranteedLauncher: the QoS class stays Guaranteed.
 func TestShimOfAGuaranteedLauncher(t *testing.T) {
 	in := input(t)
 	in.Shim, in.VMI.Spec.Domain.CPU.DedicatedCPUPlacement = true, true
@@ -310,7 +310,7 @@ func TestShimOfAGuaranteedLauncher(t *testing.T) {
 	}
 }
 
-// added is what a charge is more than another.
+// added returns the difference of two charges.
 func added(charge, than corev1.ResourceList) corev1.ResourceList {
 	more := corev1.ResourceList{}
 	for name, q := range charge {
@@ -345,15 +345,15 @@ func TestErrors(t *testing.T) {
 	} {
 		in := input(t)
 		change(&in)
-		_, err := estimate.Of(in)
+		_, err := estimate.Estimate(in)
 		if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), `VM "db"`) {
 			t.Errorf("got %v, want one of %s", err, name)
 		}
 	}
 }
 
-// TestProperties: nothing that is given is changed, more guest memory is never charged less,
-// and what is asked for is never more than what it is held to.
+// TestProperties: arguments stay unchanged, the charge grows with guest memory, and requests do not
+// exceed limits.
 func TestProperties(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		in := input(t)

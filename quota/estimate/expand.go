@@ -7,24 +7,24 @@ import (
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 )
 
-// Expand enters an instance type and a preference into the spec of an instance, in place,
-// as far as the size of its launcher depends on them. Either may be nil. What both the spec
-// and the instance type say KubeVirt refuses; here the instance type has it. A topology is
-// left out: it changes no product.
+// Expand applies an instance type and a preference to the spec of an instance, in place, as far as
+// they affect the launcher's size. Either may be nil. KubeVirt refuses a value set in both the spec
+// and the instance type; Expand uses the instance type's. It ignores the preferred topology, which
+// does not change the number of vCPUs.
 func Expand(spec *kubevirtv1.VirtualMachineInstanceSpec, size *instancetypev1beta1.VirtualMachineInstancetypeSpec,
 	preference *instancetypev1beta1.VirtualMachinePreferenceSpec,
 ) {
 	if preference != nil && preference.Devices != nil {
-		preferAttached(&spec.Domain.Devices, preference.Devices)
+		applyAutoattach(&spec.Domain.Devices, preference.Devices)
 	}
-	enterInterface(spec)
+	addDefaultInterface(spec)
 	if size != nil {
 		expandCPU(&spec.Domain, size.CPU)
 		expandMemory(&spec.Domain, size.Memory)
 		expandDevices(&spec.Domain, size)
 	}
 	if preference != nil {
-		prefer(spec, preference)
+		applyPreference(spec, preference)
 	}
 }
 
@@ -81,8 +81,8 @@ func expandDevices(domain *kubevirtv1.DomainSpec, of *instancetypev1beta1.Virtua
 	}
 }
 
-// preferAttached enters what a preference says of devices that come by themselves.
-func preferAttached(devices *kubevirtv1.Devices, of *instancetypev1beta1.DevicePreferences) {
+// applyAutoattach applies a preference about automatically attached devices.
+func applyAutoattach(devices *kubevirtv1.Devices, of *instancetypev1beta1.DevicePreferences) {
 	for into, preferred := range map[**bool]*bool{
 		&devices.AutoattachGraphicsDevice: of.PreferredAutoattachGraphicsDevice,
 		&devices.AutoattachPodInterface:   of.PreferredAutoattachPodInterface,
@@ -94,7 +94,7 @@ func preferAttached(devices *kubevirtv1.Devices, of *instancetypev1beta1.DeviceP
 	}
 }
 
-func prefer(spec *kubevirtv1.VirtualMachineInstanceSpec, preference *instancetypev1beta1.VirtualMachinePreferenceSpec) {
+func applyPreference(spec *kubevirtv1.VirtualMachineInstanceSpec, preference *instancetypev1beta1.VirtualMachinePreferenceSpec) {
 	if architecture := preference.PreferredArchitecture; architecture != nil && spec.Architecture == "" {
 		spec.Architecture = *architecture
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/mooring-vm/mooring/quota/estimate"
 )
 
-// TestExpand: an instance type makes the VM that a person could have written.
+// TestExpand compares an instance type with the equivalent VM written by hand.
 func TestExpand(t *testing.T) {
 	written, typed := input(t), input(t)
 	yes := true
@@ -40,7 +40,7 @@ func TestExpand(t *testing.T) {
 	}
 }
 
-// TestPreferencesYield: what a VM says goes before what it prefers.
+// TestPreferencesYield: the VM's own settings take precedence over its preference.
 func TestPreferencesYield(t *testing.T) {
 	in := input(t)
 	graphics := true

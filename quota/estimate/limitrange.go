@@ -2,9 +2,9 @@ package estimate
 
 import corev1 "k8s.io/api/core/v1"
 
-// fill enters what the API server does when a pod is made: a limit is a request where there
-// is none, and then LimitRanges fill what is open.
-func fill(pod *corev1.Pod, ranges []*corev1.LimitRange) {
+// applyLimitRanges applies the API server's defaults for pods: a missing request equals the limit,
+// and LimitRanges fill the remaining values.
+func applyLimitRanges(pod *corev1.Pod, ranges []*corev1.LimitRange) {
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
 			of := &containers[i].Resources
@@ -14,17 +14,17 @@ func fill(pod *corev1.Pod, ranges []*corev1.LimitRange) {
 			if of.Limits == nil {
 				of.Limits = corev1.ResourceList{}
 			}
-			missing(of.Requests, of.Limits)
+			fillMissing(of.Requests, of.Limits)
 			for _, item := range ofContainers(ranges) {
-				missing(of.Limits, item.Default)
-				missing(of.Requests, item.DefaultRequest)
+				fillMissing(of.Limits, item.Default)
+				fillMissing(of.Requests, item.DefaultRequest)
 			}
 		}
 	}
 }
 
-// missing enters amounts that a list has not.
-func missing(list, from corev1.ResourceList) {
+// fillMissing copies the amounts missing from a list.
+func fillMissing(list, from corev1.ResourceList) {
 	for name, q := range from {
 		if _, has := list[name]; !has {
 			list[name] = q

@@ -17,5 +17,5 @@ func EstimateLauncher(ctx context.Context, from client.Reader, namespace string,
 		return estimate.Launcher{}, err
 	}
 	in.LimitRanges = Pointers(ranges.Items)
-	return estimate.Of(in)
+	return estimate.Estimate(in)
 }
