@@ -66,7 +66,7 @@ func (v *virtctl) plan(t *testing.T, c *kubevirttest.Cluster, percent int) plan 
 func refused(vm string) []string {
 	return []string{
 		"VirtualMachine " + vm + " does not fit: it needs more than is free", "limits.cpu: requested", "limits.memory: requested", "free 0",
-		"Stop another VM, wait until migrations have ended, or have the quota raised",
+		"Stop another VM, wait until migrations have ended, or raise the quota",
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package webhook serves the admission webhooks of mooring-controller: [guard] checks what
-// has to do with quotas, [launcher] writes the annotations of launcher pods.
+// Package webhook serves the admission webhooks of mooring-controller. [guard] checks requests
+// against quotas, [launcher] writes the annotations of launcher pods.
 package webhook
 
 import (
@@ -23,30 +23,29 @@ import (
 	"github.com/mooring-vm/mooring/quota/webhook/launcher"
 )
 
-// The names of the configurations that the API server knows the webhooks by.
+// Names of the webhook configurations.
 const (
 	ValidatingConfiguration = "mooring-guard"
 	MutatingConfiguration   = "mooring-launcher"
 )
 
-// clusterPeriod is how old what is known of the cluster's KubeVirt may be.
+// clusterPeriod is the maximum age of the cached KubeVirt settings.
 const clusterPeriod = 10 * time.Second
 
-// Options are those of [Add].
+// Options are options of [Add].
 type Options struct {
 	Listen string               // TCP address, HOST:PORT
-	Names  []string             // DNS names that the API server calls
-	Secret types.NamespacedName // with the certificates
+	Names  []string             // DNS names used by the API server
+	Secret types.NamespacedName // holds the certificates
 
 	Quota  quota.Options
-	Exempt []string // names of users and groups that the guard lets pass
+	Exempt []string // users and groups exempt from the guard
 	Shim   launcher.Shim
 	Logger *slog.Logger
 }
 
-// Add adds the webhooks to a manager, whose scheme is that of the quota controller: a
-// server in every replica, and the keeper of its certificates in the one that leads. It
-// returns a check for a probe.
+// Add adds the webhooks to a manager with the scheme of the quota controller: a server in every
+// replica, and the keeper of its certificates in the leader. It returns a probe check.
 func Add(m manager.Manager, o Options) (ready func(*http.Request) error, err error) {
 	holder := &certificates.Holder{Reader: m.GetAPIReader(), Logger: o.Logger, Secret: o.Secret}
 	keeper := &certificates.Keeper{
@@ -86,7 +85,7 @@ func newServer(listen string, holder *certificates.Holder) (webhook.Server, erro
 	}), nil
 }
 
-// handlers are what is served, by path.
+// handlers returns the handlers by path.
 func handlers(m manager.Manager, o Options) map[string]admission.Handler {
 	exempt := append([]string{guard.KubeSystem}, o.Exempt...)
 	cluster := virt.Cached(m.GetAPIReader(), clusterPeriod)

@@ -1,18 +1,16 @@
-// Package certificates makes the certificates that webhooks are served with, keeps them in
-// a Secret, and tells the API server whom to trust. It needs no other controller.
+// Package certificates creates the certificates of the webhook server, keeps them in a Secret, and
+// writes the trusted authorities into the webhook configurations. It needs no other controller.
 //
-// There is an authority (CA) and a server certificate signed by it. Both are renewed after
-// two thirds of their life. A new authority is trusted [settling] before anything is
-// signed by it, and the old one until it has run out, so that no call fails meanwhile: the
-// API server always gets the bundle of all that are valid.
+// An authority (CA) signs the server certificate. Both are renewed after two thirds of their life.
+// A new authority is trusted for [trustDelay] before it signs, and an old one until it expires. So
+// no call fails during a renewal: the API server has the bundle of all valid authorities.
 //
-//	Secret            ca.crt      bundle, the newest first: caBundle of the webhooks
-//	                  ca.key      of the newest
-//	                  tls.crt     what is served
+//	Secret            ca.crt      bundle, newest first: caBundle of the webhooks
+//	                  ca.key      key of the newest authority
+//	                  tls.crt     server certificate
 //	                  tls.key
 //
-// [Keeper] writes, and may run once in a cluster; [Holder] reads, in every replica.
-// cert-controller of Open Policy Agent was looked at: it ends the whole program when a
-// webhook configuration is missing for a while, reads all Secrets of its namespace, and
-// replaces an authority at one stroke.
+// [Keeper] writes; one runs in a cluster. [Holder] reads, in every replica. Open Policy Agent's
+// cert-controller does not fit: it ends the program while a webhook configuration is missing, reads
+// all Secrets of its namespace, and replaces an authority at once.
 package certificates

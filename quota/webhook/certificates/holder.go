@@ -16,39 +16,38 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The times between two looks at the Secret. What is new there has been signed by an
-// authority that is trusted already.
+// Periods of reading the Secret. Every authority is trusted before it signs, so a delay does no
+// harm.
 const (
-	hastyPeriod  = time.Second // while there is nothing to serve with
+	emptyPeriod  = time.Second // without a certificate
 	holderPeriod = 30 * time.Second
 )
 
-// ErrNone is that there is no certificate yet.
-var ErrNone = errors.New("no certificate to serve with yet")
+// ErrNoCertificate reports that no certificate exists yet.
+var ErrNoCertificate = errors.New("no certificate to serve with yet")
 
-// Holder has the certificate that is served at the moment. Its methods are safe for
-// concurrent use.
+// Holder holds the current server certificate. Its methods are safe for concurrent use.
 type Holder struct {
 	Reader client.Reader // without a cache
 	Logger *slog.Logger
 	Secret types.NamespacedName
 
-	pair    atomic.Pointer[tls.Certificate]
-	read    []byte // certificate and key
-	trouble string // what was told last
+	pair      atomic.Pointer[tls.Certificate]
+	read      []byte // certificate and key
+	lastError string // already logged
 }
 
-// NeedLeaderElection says that every replica serves.
+// NeedLeaderElection returns false: every replica serves.
 func (h *Holder) NeedLeaderElection() bool { return false }
 
-// Start follows the Secret until ctx ends. While it cannot be read, the last certificate
+// Start follows the Secret until ctx ends. While the Secret is unreadable, the last certificate
 // stays.
 func (h *Holder) Start(ctx context.Context) error {
 	for {
-		h.tell(h.Look(ctx))
+		h.logError(h.Refresh(ctx))
 		period := holderPeriod
 		if h.pair.Load() == nil {
-			period = hastyPeriod
+			period = emptyPeriod
 		}
 		select {
 		case <-ctx.Done():
@@ -58,20 +57,20 @@ func (h *Holder) Start(ctx context.Context) error {
 	}
 }
 
-// tell logs what is wrong, once.
-func (h *Holder) tell(err error) {
+// logError logs a new error once.
+func (h *Holder) logError(err error) {
 	now := ""
 	if err != nil {
 		now = err.Error()
 	}
-	if now != h.trouble && err != nil {
-		h.Logger.Warn("the certificate of the webhooks cannot be read", "secret", h.Secret.String(), "error", err)
+	if now != h.lastError && err != nil {
+		h.Logger.Warn("cannot read the certificate of the webhooks", "secret", h.Secret.String(), "error", err)
 	}
-	h.trouble = now
+	h.lastError = now
 }
 
-// Look reads the Secret once.
-func (h *Holder) Look(ctx context.Context) error {
+// Refresh reads the Secret once.
+func (h *Holder) Refresh(ctx context.Context) error {
 	secret := &corev1.Secret{}
 	if err := h.Reader.Get(ctx, h.Secret, secret); err != nil {
 		return err
@@ -89,15 +88,15 @@ func (h *Holder) Look(ctx context.Context) error {
 	return nil
 }
 
-// Certificate is for [tls.Config.GetCertificate].
+// Certificate implements [tls.Config.GetCertificate].
 func (h *Holder) Certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if pair := h.pair.Load(); pair != nil {
 		return pair, nil
 	}
-	return nil, ErrNone
+	return nil, ErrNoCertificate
 }
 
-// Ready is a check for a probe: there is something to serve with.
+// Ready is a probe check: a certificate exists.
 func (h *Holder) Ready(*http.Request) error {
 	_, err := h.Certificate(nil)
 	return err

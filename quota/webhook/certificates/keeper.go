@@ -16,47 +16,46 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// keeperPeriod is how often certificates and caBundles are looked at.
+// keeperPeriod is the period of checks of certificates and caBundles.
 const keeperPeriod = 10 * time.Second
 
-// Keeper keeps the Secret and the caBundles of webhook configurations. The Secret has to be
-// there, with nothing in it at first: to create one cannot be allowed for one name alone.
+// Keeper keeps the Secret and the caBundles of webhook configurations. The Secret must exist,
+// initially empty, because RBAC cannot allow the creation of a single named object.
 type Keeper struct {
 	Client client.Client
 	Reader client.Reader // without a cache
 	Logger *slog.Logger
 
 	Secret     types.NamespacedName
-	Names      []string // to serve under
+	Names      []string // DNS names of the server
 	Validating string   // name of the ValidatingWebhookConfiguration
 	Mutating   string   // name of the MutatingWebhookConfiguration
 	Now        func() time.Time
 
-	trouble string // what was told last
+	lastError string // already logged
 }
 
-// NeedLeaderElection says that one keeper works at a time.
+// NeedLeaderElection returns true: one keeper works at a time.
 func (k *Keeper) NeedLeaderElection() bool { return true }
 
-// Start keeps until ctx ends. What fails is told once, and tried again.
+// Start runs until ctx ends. It logs each new error once and retries.
 func (k *Keeper) Start(ctx context.Context) error {
-	wait.UntilWithContext(ctx, func(ctx context.Context) { k.tell(k.Keep(ctx)) }, keeperPeriod)
+	wait.UntilWithContext(ctx, func(ctx context.Context) { k.logError(k.Keep(ctx)) }, keeperPeriod)
 	return nil
 }
 
-func (k *Keeper) tell(err error) {
+func (k *Keeper) logError(err error) {
 	now := ""
 	if err != nil {
 		now = err.Error()
 	}
-	if now != k.trouble && err != nil {
-		k.Logger.Error("the certificates of the webhooks cannot be kept", "error", err)
+	if now != k.lastError && err != nil {
+		k.Logger.Error("cannot keep the certificates of the webhooks", "error", err)
 	}
-	k.trouble = now
+	k.lastError = now
 }
 
-// Keep looks once, and writes what has to change. A webhook configuration that is not there
-// is none to be written.
+// Keep checks once and writes the necessary changes. It skips missing webhook configurations.
 func (k *Keeper) Keep(ctx context.Context) error {
 	bundle, err := k.keepSecret(ctx)
 	if err != nil {
@@ -72,7 +71,7 @@ func (k *Keeper) Keep(ctx context.Context) error {
 	return nil
 }
 
-// clientConfigs are those of a configuration's webhooks.
+// clientConfigs returns the client configurations of all webhooks.
 func clientConfigs(o client.Object) (all []admissionv1.WebhookClientConfig) {
 	switch o := o.(type) {
 	case *admissionv1.ValidatingWebhookConfiguration:
@@ -87,7 +86,7 @@ func clientConfigs(o client.Object) (all []admissionv1.WebhookClientConfig) {
 	return all
 }
 
-// keepSecret returns the bundle.
+// keepSecret renews the Secret if necessary and returns the bundle.
 func (k *Keeper) keepSecret(ctx context.Context) ([]byte, error) {
 	secret := &corev1.Secret{}
 	if err := k.Reader.Get(ctx, k.Secret, secret); err != nil {
@@ -104,12 +103,12 @@ func (k *Keeper) keepSecret(ctx context.Context) ([]byte, error) {
 	if err := k.Client.Update(ctx, secret); err != nil {
 		return nil, err
 	}
-	k.Logger.Info("the certificates of the webhooks are new", "secret", k.Secret.String())
+	k.Logger.Info("renewed the certificates of the webhooks", "secret", k.Secret.String())
 	return data[BundleKey], nil
 }
 
-// keepBundle writes the bundle where a configuration has another one. The patch tests
-// the resourceVersion, so that it finds the webhooks that it is for.
+// keepBundle writes the bundle into a configuration that has another one. The patch tests the
+// resourceVersion, because it addresses webhooks by index.
 func (k *Keeper) keepBundle(ctx context.Context, name string, o client.Object, bundle []byte) error {
 	if err := k.Reader.Get(ctx, client.ObjectKey{Name: name}, o); err != nil {
 		return client.IgnoreNotFound(err)
@@ -129,7 +128,7 @@ func (k *Keeper) keepBundle(ctx context.Context, name string, o client.Object, b
 		return err
 	}
 	err = k.Client.Patch(ctx, o, client.RawPatch(types.JSONPatchType, text))
-	if apierrors.IsConflict(err) || apierrors.IsInvalid(err) { // somebody was faster
+	if apierrors.IsConflict(err) || apierrors.IsInvalid(err) { // concurrent change
 		return fmt.Errorf("changed meanwhile: %w", err)
 	}
 	return err

@@ -102,16 +102,16 @@ func TestKeepWithoutSecret(t *testing.T) {
 func TestHolder(t *testing.T) {
 	k := keeper(secret(), validating(1))
 	h := &Holder{Reader: k.Reader, Logger: k.Logger, Secret: secretName}
-	if err := h.Look(t.Context()); err == nil {
+	if err := h.Refresh(t.Context()); err == nil {
 		t.Error("an empty Secret was read")
 	}
-	if err := h.Ready(nil); !errors.Is(err, ErrNone) {
-		t.Errorf("got %v, want %v", err, ErrNone)
+	if err := h.Ready(nil); !errors.Is(err, ErrNoCertificate) {
+		t.Errorf("got %v, want %v", err, ErrNoCertificate)
 	}
 	if err := k.Keep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(h.Look(t.Context()), h.Ready(nil)); err != nil {
+	if err := errors.Join(h.Refresh(t.Context()), h.Ready(nil)); err != nil {
 		t.Fatal(err)
 	}
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())

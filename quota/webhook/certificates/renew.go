@@ -29,31 +29,30 @@ const (
 )
 
 const (
-	// authorityLife and serverLife are how long certificates are good for.
+	// Lifetimes of certificates.
 	authorityLife = 2 * 365 * 24 * time.Hour
 	serverLife    = 90 * 24 * time.Hour
 
-	// settling is how long an authority is trusted before it signs: caBundles are written
-	// within one period of the keeper, and API servers take them up within seconds.
-	settling = 10 * time.Minute
+	// trustDelay is how long an authority is trusted before it signs. The keeper writes caBundles
+	// within one period, and API servers use them within seconds.
+	trustDelay = 10 * time.Minute
 
-	// backdated is for clocks that are behind.
+	// backdated compensates for clocks that are behind.
 	backdated = time.Hour
 )
 
-// Renew returns what a Secret has to hold at a moment, to serve under these names, the
-// first of which is the certificate's own. It is what is given, and the same map, where
-// nothing has to change. What cannot be read is made anew.
+// Renew returns the content of the Secret for a server with these names. The first name becomes the
+// certificate's subject. Without a change it returns data itself. It replaces unreadable parts.
 func Renew(data map[string][]byte, names []string, now time.Time) (map[string][]byte, error) {
 	s := read(data, now)
 	changed := false
-	if s.authority == nil || old(s.authority, now) {
+	if s.authority == nil || dueForRenewal(s.authority, now) {
 		if err := s.newAuthority(now); err != nil {
 			return nil, fmt.Errorf("making an authority: %w", err)
 		}
 		changed = true
 	}
-	if s.unserved(names, now) || s.settled(now) && s.outgrown(now) {
+	if s.needsCertificate(names, now) || s.mayAuthoritySign(now) && s.needsNewCertificate(now) {
 		if err := s.sign(names, now); err != nil {
 			return nil, fmt.Errorf("making a server certificate: %w", err)
 		}
@@ -65,10 +64,10 @@ func Renew(data map[string][]byte, names []string, now time.Time) (map[string][]
 	return s.write(data)
 }
 
-// state is a Secret that has been read.
+// state is the parsed Secret.
 type state struct {
-	bundle    []*x509.Certificate // newest first; expired ones are left out
-	stored    int                 // how many there were, with those
+	bundle    []*x509.Certificate // newest first, without expired ones
+	stored    int                 // number of certificates in the Secret, expired ones included
 	authority *x509.Certificate   // newest, nil without its key
 	key       crypto.Signer
 
@@ -95,17 +94,17 @@ func read(data map[string][]byte, now time.Time) *state {
 }
 
 func signer(pair tls.Certificate) crypto.Signer {
-	s, _ := pair.PrivateKey.(crypto.Signer) // all of crypto/tls's are
+	s, _ := pair.PrivateKey.(crypto.Signer) // true for all keys of crypto/tls
 	return s
 }
 
-// old says whether a certificate has lived for two thirds of its time.
-func old(c *x509.Certificate, now time.Time) bool {
+// dueForRenewal reports whether a certificate has used two thirds of its life.
+func dueForRenewal(c *x509.Certificate, now time.Time) bool {
 	return now.After(c.NotBefore.Add(c.NotAfter.Sub(c.NotBefore) * 2 / 3))
 }
 
-// unserved says whether there is nothing to serve with under some of the names.
-func (s *state) unserved(names []string, now time.Time) bool {
+// needsCertificate reports whether no valid certificate covers all names.
+func (s *state) needsCertificate(names []string, now time.Time) bool {
 	if s.served == nil {
 		return true
 	}
@@ -121,15 +120,15 @@ func (s *state) unserved(names []string, now time.Time) bool {
 	return false
 }
 
-// settled says whether the authority has been trusted for long enough to sign.
-func (s *state) settled(now time.Time) bool {
-	return now.After(s.authority.NotBefore.Add(backdated + settling))
+// mayAuthoritySign reports whether the authority has been trusted for long enough.
+func (s *state) mayAuthoritySign(now time.Time) bool {
+	return now.After(s.authority.NotBefore.Add(backdated + trustDelay))
 }
 
-// outgrown says whether what is served is old, or signed by an authority that is not the
-// newest.
-func (s *state) outgrown(now time.Time) bool {
-	return old(s.served, now) || s.served.CheckSignatureFrom(s.authority) != nil
+// needsNewCertificate reports whether the server certificate is due for renewal or signed by an
+// older authority.
+func (s *state) needsNewCertificate(now time.Time) bool {
+	return dueForRenewal(s.served, now) || s.served.CheckSignatureFrom(s.authority) != nil
 }
 
 func (s *state) newAuthority(now time.Time) error {

@@ -86,7 +86,7 @@ func TestAnAuthorityWithoutItsKeyIsReplacedAndTrusted(t *testing.T) {
 	if err := trusts(t, got, first, start); err != nil {
 		t.Errorf("what is served: %v", err)
 	}
-	later := start.Add(settling + time.Minute)
+	later := start.Add(trustDelay + time.Minute)
 	if got = renew(t, got, later); trusts(t, first, got, later) == nil {
 		t.Error("the new authority has signed nothing")
 	}

@@ -1,23 +1,23 @@
-// Package guard refuses what would break the quotas of live migrations: edits of a quota
-// while something is reserved in it, and VMs that would take the reserved room.
+// Package guard refuses requests that would break the quotas of live migrations: edits of a quota
+// with reservations, and VMs that would use reserved room.
 //
-// Its handlers judge single requests and keep nothing. They may be called concurrently and
-// from several programs at once. What they judge by they read from the API server, pods
-// before quotas, so that no pod is missed that a quota is charged for already.
+// Its handlers check single requests and keep no state. They may be called concurrently and from
+// several programs. They read from the API server, pods before quotas, so they see every pod that a
+// quota charges.
 //
-// They never stand in the way because of themselves: where something cannot be read, or
-// takes longer than three seconds, the request passes with a warning, and the log says why.
+// The guard never blocks because of its own failure. If an object is unreadable or a check takes
+// longer than three seconds, the request passes with a warning, and the log has the reason.
 //
-// # What they cannot hold
+// # Limits
 //
-// Two launchers that are judged at the same moment do not see each other. Kubernetes then
-// refuses the second one only if status.hard is full; what both took may be reserved.
-// The controller looks a second time.
+// Two launchers checked at the same moment do not see each other. Kubernetes then refuses the
+// second one only if status.hard is full, so both together may use reserved room. The controller's
+// second check halts one of the VMs.
 //
-// That a request comes from the API server is not checked. Nothing is written by what a
-// request alone says: what a migration's target pod is charged is noted if migration and VM
-// are in the cluster, and it is not far more than the VM is likely to need.
+// The guard cannot verify that a request comes from the API server. So no write relies on a request
+// alone: the guard records a target pod's charge only if migration and VM exist and the charge is
+// plausible for the VM.
 //
-// A VM is judged by an estimate of its launcher. The launcher itself is judged when it is
-// made, and by what it is charged.
+// The guard checks a VM by an estimate of its launcher. It checks the launcher itself at its
+// creation, by its real charge.
 package guard

@@ -18,52 +18,51 @@ import (
 	"github.com/mooring-vm/mooring/quota/virt"
 )
 
-// KubeSystem is the group of Kubernetes' own controllers, which should be exempt: they
-// delete what is in a namespace that ends.
+// KubeSystem is the group of Kubernetes' own controllers. Exempt it, because they delete the
+// content of a namespace in deletion.
 const KubeSystem = "system:serviceaccounts:kube-system"
 
-// timeout is how long a request is judged. The API server waits a little longer, and a
-// warning is better than silence.
+// timeout bounds a check. The API server waits a little longer, so that the client gets a warning
+// instead of an error.
 const timeout = 3 * time.Second
 
-// Config is what the handlers work with.
+// Config configures the handlers.
 type Config struct {
-	// Live reads from the API server. Its scheme has Kubernetes', KubeVirt's and Mooring's
-	// types; other kinds are read without one.
+	// Live reads from the API server. Its scheme needs the types of Kubernetes, KubeVirt and
+	// Mooring. Other kinds are read as unstructured objects.
 	Live client.Reader
 
-	// Client writes the annotation of a reservation that says what a target pod is charged.
+	// Client writes the annotation of a reservation with the target pod's charge.
 	Client client.Client
 
-	// Cluster returns what the cluster's KubeVirt is set to. Nil: it is read with Live, for
-	// each request.
+	// Cluster returns the settings of the cluster's KubeVirt. Nil: read with Live for each request.
 	Cluster func(context.Context) (virt.Cluster, error)
 
-	// Shim says that the webhook of launchers adds mooring-shim where it is asked for.
+	// Shim is true if the launcher webhook adds mooring-shim on request.
 	Shim bool
 
 	// Quota are the options of the quota controller.
 	Quota quota.Options
 
-	// Exempt are names of users and of groups whose requests pass: Mooring's own service
-	// account, and [KubeSystem].
+	// Exempt are users and groups whose requests pass: Mooring's own service account and
+	// [KubeSystem].
 	Exempt []string
 
-	// Logger hears of what is refused, and of what could not be judged.
+	// Logger gets refusals and failed checks.
 	Logger *slog.Logger
 
 	// Now is the clock; nil for time.Now.
 	Now func() time.Time
 }
 
-// refusal is why a request is refused, for its user to read. Any other error lets it pass.
+// refusal is a refusal with a reason for the user. Any other error lets the request pass.
 type refusal struct{ why string }
 
 func (r refusal) Error() string { return r.why }
 
 func refuse(format string, args ...any) error { return refusal{fmt.Sprintf(format, args...)} }
 
-// guard is a handler. judge returns a refusal, an error, or nil.
+// guard is a handler. Its judge function returns a refusal, an error, or nil.
 type guard struct {
 	Config
 	name  string
@@ -97,8 +96,9 @@ func (g *guard) Handle(ctx context.Context, r admission.Request) admission.Respo
 		log.Info("refused", "why", no.why)
 		return admission.Denied(no.why)
 	}
-	log.Warn("passed without being judged", "error", err)
-	return admission.Allowed("").WithWarnings(fmt.Sprintf("mooring has not checked this against what is reserved for live migrations: %v", err))
+	log.Warn("passed a request without a check", "error", err)
+	return admission.Allowed("").WithWarnings(fmt.Sprintf(
+		"mooring could not check this request against the room reserved for live migrations: %v", err))
 }
 
 func (c Config) exempt(user authenticationv1.UserInfo) bool {
@@ -106,7 +106,7 @@ func (c Config) exempt(user authenticationv1.UserInfo) bool {
 		slices.ContainsFunc(user.Groups, func(group string) bool { return slices.Contains(c.Exempt, group) })
 }
 
-// decode reads an object of a request. The API server has checked it against its schema.
+// decode reads an object of a request. The API server has already validated it.
 func decode(raw runtime.RawExtension, into any) error {
 	if err := json.Unmarshal(raw.Raw, into); err != nil {
 		return fmt.Errorf("reading the request's %T: %w", into, err)

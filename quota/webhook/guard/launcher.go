@@ -12,17 +12,16 @@ import (
 	"github.com/mooring-vm/mooring/quota"
 )
 
-// NewLauncher returns the handler for CREATE of launcher pods, after all that mutates them
-// and before ResourceQuotas are asked.
+// NewLauncher returns the handler for CREATE of launcher pods. It runs after mutating webhooks and
+// before ResourceQuotas.
 //
-// It refuses a launcher that would take room that is reserved for migrations. It never
-// refuses a migration's target pod: what that is charged it writes to the reservation, in
-// [quota.TargetAnnotation], as nobody else sees a pod that a quota then rejects. A target
-// pod is one that virt-controller makes; with the label of one, others are still judged.
+// It refuses a launcher that would use room reserved for migrations. It never refuses a migration's
+// target pod. It writes the target pod's charge to the reservation, in [quota.TargetAnnotation],
+// because only admission sees a pod that a quota rejects. A target pod is one created by
+// virt-controller. Other pods with the label of a target pod are checked like any launcher.
 //
-// What is written is first held against the cluster, as a request need not come from the API
-// server. Where it is not likely, nothing is written, and the pod passes
-// with a warning.
+// Since a request need not come from the API server, the guard first compares the charge with the
+// cluster. An implausible charge is not written, and the pod passes with a warning.
 func NewLauncher(c Config) admission.Handler { return newGuard(c, "launchers", Config.judgeLauncher) }
 
 func (c Config) judgeLauncher(ctx context.Context, r admission.Request) error {
@@ -40,7 +39,7 @@ func (c Config) judgeLauncher(ctx context.Context, r admission.Request) error {
 	}
 	cluster, err := c.Cluster(ctx)
 	if err != nil {
-		return fmt.Errorf("finding out who makes the target pods of migrations: %w", err)
+		return fmt.Errorf("finding the creator of target pods: %w", err)
 	}
 	if r.UserInfo.Username != cluster.Controller() {
 		return c.judgePod(ctx, pod, reserve)
@@ -48,10 +47,10 @@ func (c Config) judgeLauncher(ctx context.Context, r admission.Request) error {
 	if r.DryRun != nil && *r.DryRun {
 		return nil
 	}
-	return c.sayRendered(ctx, cluster, pod, reserve)
+	return c.recordTarget(ctx, cluster, pod, reserve)
 }
 
-// judgePod judges a launcher by what it is charged.
+// judgePod checks a launcher by its charge.
 func (c Config) judgePod(ctx context.Context, pod *corev1.Pod, reserve v1alpha1.ReservedPod) error {
 	s, err := c.read(ctx, pod.Namespace)
 	if err != nil || terminating(s.Namespace) {
@@ -64,7 +63,7 @@ func (c Config) judgePod(ctx context.Context, pod *corev1.Pod, reserve v1alpha1.
 	return refusal{quota.RefuseLauncher(vmOf(pod), lacking)}
 }
 
-// lacking says what there is too little of for a pod that is no migration's; empty: nothing.
+// lacking describes the shortage for a pod other than a migration target; empty: none.
 func (c Config) lacking(s quota.Snapshot, pod v1alpha1.ReservedPod) string {
 	accounts, _ := quota.Accounts(s, c.Quota)
 	return quota.Lacking(accounts, pod)

@@ -15,19 +15,19 @@ import (
 	"github.com/mooring-vm/mooring/quota"
 )
 
-// NewNamespace returns the handler for UPDATE of Namespaces, without their status. Of the
-// annotation of a manager of quotas it refuses
+// NewNamespace returns the handler for UPDATE of Namespaces, without their status. For the
+// annotation of a quota manager it refuses
 //
-//   - a change or the removal while something is reserved in a quota that the manager keeps;
-//   - a limit that is lowered below what is used;
+//   - a change or removal while a quota under the manager has reservations;
+//   - a limit lowered below the use;
 //
-// and of the annotation that sets a share aside for migrations
+// and for the annotation of the maintenance share
 //
-//   - a value that cannot be read;
-//   - another share while something is reserved;
-//   - one that leaves to VMs less than is used.
+//   - an unreadable value;
+//   - a different share during reservations;
+//   - a share that leaves VMs less than they use.
 //
-// It passes what is done to a namespace that ends.
+// Changes of a namespace in deletion pass.
 func NewNamespace(c Config) admission.Handler {
 	return newGuard(c, "namespaces", Config.judgeNamespace)
 }
@@ -66,7 +66,7 @@ func (c Config) judgeNamespace(ctx context.Context, r admission.Request) error {
 	return nil
 }
 
-// judgeShare judges another share for migrations.
+// judgeShare checks a change of the maintenance share.
 func (c Config) judgeShare(s quota.Snapshot, is *corev1.Namespace) error {
 	was, unreadable := quota.MaintenanceOf(s.Namespace, c.Quota)
 	becomes, err := quota.MaintenanceOf(is, c.Quota)
@@ -80,20 +80,19 @@ func (c Config) judgeShare(s quota.Snapshot, is *corev1.Namespace) error {
 		}
 	}
 	if len(holders) > 0 {
-		return held("the share of namespace "+is.Name+" that is set aside for migrations cannot be changed", holders)
+		return refuseReserved("the maintenance share of namespace "+is.Name+" cannot be changed", holders)
 	}
 	before, _ := quota.Accounts(s, c.Quota)
 	s.Namespace = is
 	after, _ := quota.Accounts(s, c.Quota)
-	return leavesTooLittle(is.Name, before, after)
+	return checkVMShares(is.Name, before, after)
 }
 
-// leavesTooLittle refuses a share that leaves VMs less than before, and less than is used.
-// Nothing of that is a migration's.
-func leavesTooLittle(namespace string, before, after []quota.Account) error {
+// checkVMShares refuses a share that leaves VMs less than before and less than their use.
+func checkVMShares(namespace string, before, after []quota.Account) error {
 	was := map[string]corev1.ResourceList{}
 	for _, a := range before {
-		was[a.Quota.Name] = forVMs(a)
+		was[a.Quota.Name] = vmLimits(a)
 	}
 	var low []string
 	for _, a := range after {
@@ -107,18 +106,18 @@ func leavesTooLittle(namespace string, before, after []quota.Account) error {
 	if len(low) == 0 {
 		return nil
 	}
-	return refuse("the share of namespace %s that is set aside for migrations would leave too little for VMs: %s. "+
-		"Stop VMs or other pods first, or set less aside", namespace, strings.Join(low, "; "))
+	return refuse("the maintenance share of namespace %s would leave too little for VMs: %s. "+
+		"Stop VMs or other pods first, or choose a smaller share", namespace, strings.Join(low, "; "))
 }
 
-// forVMs is what pods that are no migration's may use.
-func forVMs(a quota.Account) corev1.ResourceList {
+// vmLimits returns the limits for pods other than migration targets.
+func vmLimits(a quota.Account) corev1.ResourceList {
 	all := maps.Clone(a.Base)
 	maps.Copy(all, a.Shares.VM)
 	return all
 }
 
-// judgeManaged judges what a manager's annotation makes of the quotas that it keeps.
+// judgeManaged checks the effect of a manager's annotation on its quotas.
 func (c Config) judgeManaged(s quota.Snapshot, is *corev1.Namespace) error {
 	removed := is.Annotations[c.Quota.ManagerAnnotation] == ""
 	accounts, _ := quota.Accounts(s, c.Quota)
@@ -129,19 +128,19 @@ func (c Config) judgeManaged(s quota.Snapshot, is *corev1.Namespace) error {
 		becomes, err := quota.Base(a.Quota, is, c.Quota)
 		same := err == nil && !removed && equality.Semantic.DeepEqual(a.Base, becomes)
 		if len(a.Reservations) > 0 && !same {
-			return held("annotation "+c.Quota.ManagerAnnotation+" of namespace "+is.Name+" cannot be changed", a.Reservations)
+			return refuseReserved("annotation "+c.Quota.ManagerAnnotation+" of namespace "+is.Name+" cannot be changed", a.Reservations)
 		}
 		if err != nil {
 			return err
 		}
-		if err := lowered(a, a.Base, becomes); err != nil {
+		if err := refuseLowered(a, a.Base, becomes); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// shareAnnotations are the two that quota.MaintenanceOf reads.
+// shareAnnotations returns the two annotations read by quota.MaintenanceOf.
 func (c Config) shareAnnotations() []string {
 	return []string{quota.MaintenanceAnnotation, c.Quota.Prefix + quota.MaintenanceName}
 }

@@ -95,7 +95,7 @@ func TestShareThatIsTooLarge(t *testing.T) {
 	scoped := func(q *corev1.ResourceQuota) {
 		q.Spec.Scopes = []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeTerminating}
 	}
-	tooLarge := []string{"share of namespace vms", "ResourceQuota default: limits.cpu: 3920m is less than the 4 that are used", "limits.memory: 4Gi is less than the 8Gi"}
+	tooLarge := []string{"share of namespace vms", "ResourceQuota default: limits.cpu: 3920m is less than the 4 in use", "limits.memory: 4Gi is less than the 8Gi"}
 	for name, test := range map[string]struct {
 		quota   *corev1.ResourceQuota
 		was, is *corev1.Namespace

@@ -11,16 +11,16 @@ import (
 	"github.com/mooring-vm/mooring/quota"
 )
 
-// NewQuota returns the handler for UPDATE and DELETE of ResourceQuotas, without their
-// status. It refuses
+// NewQuota returns the handler for UPDATE and DELETE of ResourceQuotas, without their status. It
+// refuses
 //
-//   - to delete a quota that something is reserved in, or to change its spec: but for what
-//     sets limits back to the base, as a manager of quotas does, which is healed;
-//   - to change the annotations that say what the base is;
-//   - to lower a limit below what is used.
+//   - to delete a quota with reservations or to change its spec, except for a reset of limits to
+//     the base, as quota managers do it: the controller raises them again;
+//   - to change the annotations that hold the base;
+//   - to lower a limit below the use.
 //
-// It passes what is done in a namespace that ends, to a quota that has opted out, or to one
-// whose annotations cannot be read.
+// Changes pass in a namespace in deletion, for an opted-out quota, and for a quota with unreadable
+// annotations.
 func NewQuota(c Config) admission.Handler { return newGuard(c, "resourcequotas", Config.judgeQuota) }
 
 func (c Config) judgeQuota(ctx context.Context, r admission.Request) error {
@@ -42,15 +42,14 @@ func (c Config) judgeQuota(ctx context.Context, r admission.Request) error {
 	case err != nil || !ok:
 		return err
 	case deleted && len(a.Reservations) > 0:
-		return held("ResourceQuota "+was.Name+" cannot be deleted", a.Reservations)
+		return refuseReserved("ResourceQuota "+was.Name+" cannot be deleted", a.Reservations)
 	case deleted:
 		return nil
 	}
 	return judgeEdit(a, is)
 }
 
-// accountOf is the account of a quota as it is before a request; false where there is
-// nothing to guard.
+// accountOf returns the account of a quota before the request; false if the guard does not apply.
 func (c Config) accountOf(ctx context.Context, q *corev1.ResourceQuota) (quota.Account, bool, error) {
 	s, err := c.read(ctx, q.Namespace)
 	if err != nil || terminating(s.Namespace) {
@@ -64,27 +63,27 @@ func (c Config) accountOf(ctx context.Context, q *corev1.ResourceQuota) (quota.A
 	return accounts[0], true, nil
 }
 
-// judgeEdit judges what a quota becomes.
+// judgeEdit checks the new state of a quota.
 func judgeEdit(a quota.Account, is *corev1.ResourceQuota) error {
 	for _, key := range baseAnnotations() {
 		if a.Quota.Annotations[key] != is.Annotations[key] {
-			return refuse("annotation %s of ResourceQuota %s is mooring-controller's: it says what the quota is when no migration is under way. "+
-				"Leave it as it is", key, is.Name)
+			return refuse("annotation %s of ResourceQuota %s belongs to mooring-controller: it holds the quota's amounts "+
+				"without migrations. Leave it as it is", key, is.Name)
 		}
 	}
 	if equality.Semantic.DeepEqual(a.Quota.Spec, is.Spec) {
 		return nil
 	}
 	if len(a.Reservations) == 0 {
-		return lowered(a, a.Quota.Spec.Hard, is.Spec.Hard)
+		return refuseLowered(a, a.Quota.Spec.Hard, is.Spec.Hard)
 	}
-	if resets(a, is) {
+	if resetsToBase(a, is) {
 		return nil
 	}
-	return held("ResourceQuota "+is.Name+" cannot be changed", a.Reservations)
+	return refuseReserved("ResourceQuota "+is.Name+" cannot be changed", a.Reservations)
 }
 
-// sameQuota says whether nothing has changed that is guarded.
+// sameQuota reports whether the guarded fields are unchanged.
 func sameQuota(was, is *corev1.ResourceQuota) bool {
 	for _, key := range baseAnnotations() {
 		if was.Annotations[key] != is.Annotations[key] {
@@ -96,8 +95,8 @@ func sameQuota(was, is *corev1.ResourceQuota) bool {
 
 func baseAnnotations() []string { return []string{quota.BaseAnnotation, quota.AppliedAnnotation} }
 
-// resets says whether all that changes is limits that become those of the base.
-func resets(a quota.Account, is *corev1.ResourceQuota) bool {
+// resetsToBase reports whether the only change is a reset of limits to the base.
+func resetsToBase(a quota.Account, is *corev1.ResourceQuota) bool {
 	was, like := a.Quota.Spec, is.Spec.DeepCopy()
 	like.Hard = was.Hard
 	if !equality.Semantic.DeepEqual(was, *like) || len(is.Spec.Hard) != len(was.Hard) {

@@ -62,7 +62,7 @@ func TestQuotaEdits(t *testing.T) {
 		"manager sets one back":     {raised(), hard("limits.cpu", "8"), reservation(), nil},
 		"scopes with the base":      {raised(), func(q *corev1.ResourceQuota) { toBase(q); q.Spec.Scopes = []corev1.ResourceQuotaScope{"BestEffort"} }, reservation(), names},
 		"metadata alone":            {raised(), annotate("example.com/a", "b"), reservation(), nil},
-		"the base annotation":       {raised(), annotate(quota.BaseAnnotation, "{}"), reservation(), []string{quota.BaseAnnotation, "mooring-controller's"}},
+		"the base annotation":       {raised(), annotate(quota.BaseAnnotation, "{}"), reservation(), []string{quota.BaseAnnotation, "belongs to mooring-controller"}},
 		"applied taken away":        {raised(), func(q *corev1.ResourceQuota) { delete(q.Annotations, quota.AppliedAnnotation) }, reservation(), []string{quota.AppliedAnnotation}},
 		"the base annotation added": {quiet(), annotate(quota.BaseAnnotation, "{}"), nil, []string{quota.BaseAnnotation}},
 		"opted out":                 {edit(raised(), optOut), hard("limits.cpu", "20"), reservation(), nil},

@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// NewRestore returns the handler for CREATE of VirtualMachineRestores. It refuses one whose
-// VM would start and then need more than is free. KubeVirt keeps the run strategy of a VM
-// that it restores, and makes a new one halted: that one passes.
+// NewRestore returns the handler for CREATE of VirtualMachineRestores. It refuses a restore whose
+// VM would start and lack room. KubeVirt keeps the run strategy of a restored VM. A VM created by
+// the restore is halted and passes.
 func NewRestore(c Config) admission.Handler {
 	return newGuard(c, "virtualmachinerestores", Config.judgeRestore)
 }
@@ -33,10 +33,10 @@ func (c Config) judgeRestore(ctx context.Context, r admission.Request) error {
 		}
 		return fmt.Errorf("reading VirtualMachine %q: %w", target.Name, err)
 	}
-	if vm.Spec.Running != nil || !runs(vm) {
+	if vm.Spec.Running != nil || !shouldRun(vm) {
 		return nil
 	}
-	if err := c.enterSnapshot(ctx, restore.Spec.VirtualMachineSnapshotName, vm); err != nil {
+	if err := c.applySnapshot(ctx, restore.Spec.VirtualMachineSnapshotName, vm); err != nil {
 		return err
 	}
 	if vm.Spec.Template == nil {
@@ -45,9 +45,9 @@ func (c Config) judgeRestore(ctx context.Context, r admission.Request) error {
 	return c.judgeSize(ctx, r.UserInfo.Username, nil, vm, "VirtualMachine "+vm.Name+" as snapshot "+restore.Spec.VirtualMachineSnapshotName+" has it")
 }
 
-// enterSnapshot makes a VM what a snapshot of it has. Of a snapshot that has nothing yet the
-// VM is taken as it is.
-func (c Config) enterSnapshot(ctx context.Context, name string, vm *kubevirtv1.VirtualMachine) error {
+// applySnapshot sets a VM's spec to that of a snapshot. A snapshot without content leaves the VM
+// unchanged.
+func (c Config) applySnapshot(ctx context.Context, name string, vm *kubevirtv1.VirtualMachine) error {
 	snapshot, content := &snapshotv1beta1.VirtualMachineSnapshot{}, &snapshotv1beta1.VirtualMachineSnapshotContent{}
 	kinds := snapshotv1beta1.SchemeGroupVersion
 	key := client.ObjectKey{Namespace: vm.Namespace, Name: name}

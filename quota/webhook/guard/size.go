@@ -33,24 +33,25 @@ func (c Config) estimate(ctx context.Context, s quota.Snapshot, cluster virt.Clu
 func (c Config) estimateInstance(ctx context.Context, s quota.Snapshot, cluster virt.Cluster, vmi *kubevirtv1.VirtualMachineInstance) (estimate.Launcher, error) {
 	l, err := read.EstimateLauncher(ctx, c.Live, vmi.Namespace, estimate.Input{VMI: vmi, Namespace: s.Namespace, Quotas: s.Quotas, Cluster: cluster, Shim: c.Shim})
 	if len(l.Unknown) > 0 {
-		c.Logger.Debug("a launcher may need more than is estimated", "namespace", vmi.Namespace, "vm", vmi.Name, "for", strings.Join(l.Unknown, ", "))
+		c.Logger.Debug("the charge of a launcher may exceed its estimate",
+			"namespace", vmi.Namespace, "vm", vmi.Name, "for", strings.Join(l.Unknown, ", "))
 	}
 	return l, err
 }
 
-// expand enters the instance type and the preference of a VM.
+// expand applies the instance type and the preference of a VM.
 func (c Config) expand(ctx context.Context, vm *kubevirtv1.VirtualMachine, spec *kubevirtv1.VirtualMachineInstanceSpec) error {
 	var size *instancetypev1beta1.VirtualMachineInstancetypeSpec
 	var preference *instancetypev1beta1.VirtualMachinePreferenceSpec
 	var err error
 	if m := vm.Spec.Instancetype; m != nil {
-		at := matched{m.Name, m.Kind, m.RevisionName, "VirtualMachineInstancetype", "VirtualMachineClusterInstancetype"}
+		at := reference{m.Name, m.Kind, m.RevisionName, "VirtualMachineInstancetype", "VirtualMachineClusterInstancetype"}
 		if size, err = find[instancetypev1beta1.VirtualMachineInstancetypeSpec](ctx, c.Live, vm, at, vm.Status.InstancetypeRef); err != nil {
 			return err
 		}
 	}
 	if m := vm.Spec.Preference; m != nil {
-		at := matched{m.Name, m.Kind, m.RevisionName, "VirtualMachinePreference", "VirtualMachineClusterPreference"}
+		at := reference{m.Name, m.Kind, m.RevisionName, "VirtualMachinePreference", "VirtualMachineClusterPreference"}
 		if preference, err = find[instancetypev1beta1.VirtualMachinePreferenceSpec](ctx, c.Live, vm, at, vm.Status.PreferenceRef); err != nil {
 			return err
 		}
@@ -61,12 +62,12 @@ func (c Config) expand(ctx context.Context, vm *kubevirtv1.VirtualMachine, spec 
 	return nil
 }
 
-// matched is what a VM says of its instance type or preference, and the kinds that it may be.
-type matched struct{ name, kind, revision, ofNamespace, ofCluster string }
+// reference is a VM's reference to an instance type or preference, with the possible kinds.
+type reference struct{ name, kind, revision, ofNamespace, ofCluster string }
 
-// find reads the spec of an instance type or a preference: as it was when the VM was first
-// seen, if that was kept, or else as it is.
-func find[T any](ctx context.Context, from client.Reader, vm *kubevirtv1.VirtualMachine, at matched, ref *kubevirtv1.InstancetypeStatusRef) (*T, error) {
+// find reads the spec of an instance type or preference, preferably from the revision saved for the
+// VM.
+func find[T any](ctx context.Context, from client.Reader, vm *kubevirtv1.VirtualMachine, at reference, ref *kubevirtv1.InstancetypeStatusRef) (*T, error) {
 	revision := at.revision
 	if revision == "" && ref != nil && ref.Name == at.name && ref.ControllerRevisionRef != nil {
 		revision = ref.ControllerRevisionRef.Name
@@ -78,7 +79,7 @@ func find[T any](ctx context.Context, from client.Reader, vm *kubevirtv1.Virtual
 			return nil, fmt.Errorf("reading ControllerRevision %q of VM %q: %w", revision, vm.Name, err)
 		}
 		if err := json.Unmarshal(kept.Data.Raw, object); err != nil {
-			return nil, fmt.Errorf("reading what ControllerRevision %q keeps: %w", revision, err)
+			return nil, fmt.Errorf("reading the content of ControllerRevision %q: %w", revision, err)
 		}
 		return &object.Spec, nil
 	}
@@ -89,7 +90,7 @@ func find[T any](ctx context.Context, from client.Reader, vm *kubevirtv1.Virtual
 	return &object.Spec, get(ctx, from, instancetypev1beta1.SchemeGroupVersion.WithKind(kind), key, object)
 }
 
-// get reads an object of a kind that the scheme need not have.
+// get reads an object as unstructured, so its kind need not be in the scheme.
 func get(ctx context.Context, from client.Reader, kind schema.GroupVersionKind, key client.ObjectKey, into any) error {
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(kind)

@@ -13,8 +13,8 @@ import (
 	"github.com/mooring-vm/mooring/quota/read"
 )
 
-// read reads what accounts are computed from: pods before the quotas that they are charged
-// to, and reservations before the pods that they are for.
+// read reads the inputs of accounts: reservations before pods, and pods before the quotas that
+// charge them.
 func (c Config) read(ctx context.Context, namespace string) (quota.Snapshot, error) {
 	s := quota.Snapshot{Now: c.Now(), Namespace: &corev1.Namespace{}}
 	if err := c.Live.Get(ctx, client.ObjectKey{Name: namespace}, s.Namespace); err != nil {
@@ -40,24 +40,24 @@ func (c Config) list(ctx context.Context, namespace string, to client.ObjectList
 
 func terminating(ns *corev1.Namespace) bool { return ns.DeletionTimestamp != nil }
 
-// lowered refuses limits of the new list that are lower than in the old one, and lower than
-// what is used. It is for a quota that nothing is reserved in.
-func lowered(a quota.Account, before, after corev1.ResourceList) error {
+// refuseLowered refuses limits lowered below the use. It is for a quota without reservations.
+func refuseLowered(a quota.Account, before, after corev1.ResourceList) error {
 	low := tooLow(a.Quota.Status.Used, before, after)
 	if len(low) == 0 {
 		return nil
 	}
-	return refuse("the limits of ResourceQuota %s cannot be lowered so far: %s. Stop VMs or other pods first", a.Quota.Name, strings.Join(low, "; "))
+	return refuse("the limits of ResourceQuota %s cannot be lowered so far: %s. Stop VMs or other pods first",
+		a.Quota.Name, strings.Join(low, "; "))
 }
 
-// tooLow names limits that are lower than before, and lower than what pods use.
+// tooLow lists lowered limits below the use of pods.
 func tooLow(used, before, after corev1.ResourceList) []string {
 	var low []string
 	for _, name := range sorted(after) {
 		was, had := before[name]
 		limit, in := after[name], used[name]
 		if had && quota.ChargedForPods(name) && limit.Cmp(was) < 0 && limit.Cmp(in) < 0 {
-			low = append(low, fmt.Sprintf("%s: %s is less than the %s that are used", name, &limit, &in))
+			low = append(low, fmt.Sprintf("%s: %s is less than the %s in use", name, &limit, &in))
 		}
 	}
 	return low

@@ -17,34 +17,34 @@ import (
 	"github.com/mooring-vm/mooring/quota/virt"
 )
 
-// sayRendered writes to a reservation what its target pod is charged, unless it is known. The
-// error is why nothing was written.
-func (c Config) sayRendered(ctx context.Context, cluster virt.Cluster, pod *corev1.Pod, charge v1alpha1.ReservedPod) error {
+// recordTarget writes the target pod's charge to its reservation, unless it is recorded. An error
+// explains why it was not written.
+func (c Config) recordTarget(ctx context.Context, cluster virt.Cluster, pod *corev1.Pod, charge v1alpha1.ReservedPod) error {
 	key := client.ObjectKey{Namespace: pod.Namespace, Name: pod.Labels[kubevirtv1.MigrationJobLabel]}
 	r := &v1alpha1.MigrationReservation{}
 	if err := c.Live.Get(ctx, key, r); err != nil {
 		if client.IgnoreNotFound(err) == nil {
-			return nil // it needs none, or comes later: KubeVirt tries again
+			return nil // none needed, or not created yet: KubeVirt retries
 		}
 		return fmt.Errorf("reading reservation %q: %w", key.Name, err)
 	}
-	if known(r, charge) {
+	if isRecorded(r, charge) {
 		return nil
 	}
 	if err := c.verify(ctx, cluster, pod, charge); err != nil {
-		return fmt.Errorf("what the target pod of migration %q is charged is not noted: %w", r.Spec.Migration.Name, err)
+		return fmt.Errorf("not recording the charge of the target pod of migration %q: %w", r.Spec.Migration.Name, err)
 	}
-	patch, _ := json.Marshal(map[string]any{"metadata": map[string]any{ // strings alone: cannot fail
+	patch, _ := json.Marshal(map[string]any{"metadata": map[string]any{ // only strings: cannot fail
 		"uid": r.UID, "annotations": map[string]string{quota.TargetAnnotation: quota.FormatRendered(charge)},
 	}})
 	if err := c.Client.Patch(ctx, r, client.RawPatch(types.MergePatchType, patch)); err != nil {
-		return fmt.Errorf("writing to reservation %q what the target pod is charged: %w", key.Name, err)
+		return fmt.Errorf("recording the target pod's charge in reservation %q: %w", key.Name, err)
 	}
 	return nil
 }
 
-// known says whether a reservation has it already what its target pod is charged.
-func known(r *v1alpha1.MigrationReservation, pod v1alpha1.ReservedPod) bool {
+// isRecorded reports whether a reservation already has the target pod's charge.
+func isRecorded(r *v1alpha1.MigrationReservation, pod v1alpha1.ReservedPod) bool {
 	if _, said := r.Annotations[quota.TargetAnnotation]; said {
 		seen, err := quota.Rendered(r)
 		return err == nil && seen != nil && equality.Semantic.DeepEqual(*seen, pod)

@@ -16,13 +16,13 @@ import (
 	"github.com/mooring-vm/mooring/quota/estimate"
 )
 
-// NewVM returns the handler for CREATE and UPDATE of VirtualMachines, and for UPDATE of
-// their status, where a start is asked for. It refuses a VM whose launcher would need more
-// than is free, the launcher's overhead included; of one that runs, or was to, what it grows
-// by counts. A restart over the quota it refuses, too: nothing would start again. It asks only where the request makes a launcher: that a VM is stopped, deleted or
-// changed while it stands still passes always.
+// NewVM returns the handler for CREATE and UPDATE of VirtualMachines, and for UPDATE of their
+// status with a start request. It refuses a VM whose launcher, overhead included, would need more
+// than the free amounts. For a running VM only its growth counts. It also refuses a restart beyond
+// the quota, because the VM could not start again. It checks only requests that lead to a launcher:
+// stopping, deleting, or changing a stopped VM always passes.
 //
-// virt-controller's own requests pass: the launcher that it makes is judged.
+// Requests of virt-controller pass, because the guard checks its launcher.
 func NewVM(c Config) admission.Handler { return newGuard(c, "virtualmachines", Config.judgeVM) }
 
 func (c Config) judgeVM(ctx context.Context, r admission.Request) error {
@@ -35,18 +35,18 @@ func (c Config) judgeVM(ctx context.Context, r admission.Request) error {
 			return err
 		}
 	}
-	if is.DeletionTimestamp != nil || is.Spec.Template == nil || !asks(r, was, is) {
+	if is.DeletionTimestamp != nil || is.Spec.Template == nil || !createsLauncher(r, was, is) {
 		return nil
 	}
 	is.Namespace = r.Namespace
-	if r.SubResource != "" || was.Spec.Template == nil || !runs(was) {
+	if r.SubResource != "" || was.Spec.Template == nil || !shouldRun(was) {
 		was = nil
 	}
 	return c.judgeSize(ctx, r.UserInfo.Username, was, is, "VirtualMachine "+is.Name)
 }
 
-// judgeSize judges a VM that is to run as it is. Of one that was to run before (was is not
-// nil) it is what the change itself adds that counts, whatever its launcher was made by.
+// judgeSize checks a VM that should run. If it already should have (was is not nil), only the
+// growth by this change counts.
 func (c Config) judgeSize(ctx context.Context, user string, was, is *kubevirtv1.VirtualMachine, what string) error {
 	s, err := c.read(ctx, is.Namespace)
 	if err != nil || terminating(s.Namespace) || len(s.Quotas) == 0 {
@@ -60,7 +60,7 @@ func (c Config) judgeSize(ctx context.Context, user string, was, is *kubevirtv1.
 	if err != nil {
 		return err
 	}
-	has := charged(s, is.Name)
+	has := largestCharge(s, is.Name)
 	if was != nil {
 		was.Namespace = is.Namespace
 		if before, err := c.estimate(ctx, s, cluster, was); err == nil {
@@ -68,7 +68,7 @@ func (c Config) judgeSize(ctx context.Context, user string, was, is *kubevirtv1.
 		}
 	}
 	wants := launcher.Pod
-	wants.Charge = growth(wants.Charge, has)
+	wants.Charge = increase(wants.Charge, has)
 	if lacking := c.lacking(s, wants); lacking != "" {
 		return refuse("%s does not fit: %s", what, tooLarge(launcher, lacking, len(has) > 0))
 	}
@@ -77,56 +77,56 @@ func (c Config) judgeSize(ctx context.Context, user string, was, is *kubevirtv1.
 	}
 	accounts, _ := quota.Accounts(s, c.Quota)
 	if lacking := quota.LackingForReplacement(accounts, launcher.Pod, has); lacking != "" {
-		return refuse("%s could not start again: %s. Stop another VM, or have the quota raised", what, lacking)
+		return refuse("%s could not start again: %s. Stop another VM, or raise the quota", what, lacking)
 	}
 	return nil
 }
 
-// tooLarge says why a VM does not fit, and what comes of KubeVirt in that.
+// tooLarge explains why a VM does not fit, and KubeVirt's part in its size.
 func tooLarge(l estimate.Launcher, lacking string, grows bool) string {
 	needs, limit := "it needs", ""
 	if grows {
 		needs = "it grows by"
 	}
 	if l.LimitRatio > 0 {
-		limit = fmt.Sprintf("; as the VM has no memory limit, KubeVirt makes it %g times the request", l.LimitRatio)
+		limit = fmt.Sprintf("; the VM has no memory limit, so KubeVirt sets it to %g times the request", l.LimitRatio)
 	}
 	return fmt.Sprintf("%s more than is free: %s. %s of its memory are the launcher's overhead, which KubeVirt adds to the guest's%s. "+
-		"Stop another VM, wait until migrations have ended, or have the quota raised", needs, lacking, &l.Overhead, limit)
+		"Stop another VM, wait until migrations have ended, or raise the quota", needs, lacking, &l.Overhead, limit)
 }
 
-// asks says whether a request makes a launcher, or a larger one.
-func asks(r admission.Request, was, is *kubevirtv1.VirtualMachine) bool {
+// createsLauncher reports whether a request leads to a launcher, or to a larger one.
+func createsLauncher(r admission.Request, was, is *kubevirtv1.VirtualMachine) bool {
 	switch {
 	case r.Operation == admissionv1.Create:
-		return runs(is)
+		return shouldRun(is)
 	case r.SubResource == "status":
-		return startAsked(is) && !startAsked(was)
+		return startRequested(is) && !startRequested(was)
 	case r.SubResource != "":
 		return false
 	}
-	return runs(is) && (!runs(was) || !sameSize(was, is))
+	return shouldRun(is) && (!shouldRun(was) || !sameSize(was, is))
 }
 
-// runs says whether a VM has a launcher, or is to get one.
-func runs(vm *kubevirtv1.VirtualMachine) bool {
+// shouldRun reports whether a VM has a launcher or should get one.
+func shouldRun(vm *kubevirtv1.VirtualMachine) bool {
 	strategy, err := vm.RunStrategy()
 	if err != nil {
 		return false // KubeVirt refuses it
 	}
 	switch strategy {
 	case kubevirtv1.RunStrategyHalted:
-		return startAsked(vm)
+		return startRequested(vm)
 	case kubevirtv1.RunStrategyManual:
-		return startAsked(vm) || vm.Status.Created
-	case kubevirtv1.RunStrategyRerunOnFailure: // begins with a start, and may be stopped after
-		return startAsked(vm) || vm.Status.Created || vm.Status.RunStrategy != strategy
+		return startRequested(vm) || vm.Status.Created
+	case kubevirtv1.RunStrategyRerunOnFailure: // starts once, and may be stopped later
+		return startRequested(vm) || vm.Status.Created || vm.Status.RunStrategy != strategy
 	}
 	return true
 }
 
-// startAsked says whether a start is asked for, also one that follows a stop: a restart.
-func startAsked(vm *kubevirtv1.VirtualMachine) bool {
+// startRequested reports a start request, alone or after a stop request (a restart).
+func startRequested(vm *kubevirtv1.VirtualMachine) bool {
 	for _, request := range vm.Status.StateChangeRequests {
 		if request.Action == kubevirtv1.StartRequest {
 			return true
@@ -141,9 +141,9 @@ func sameSize(was, is *kubevirtv1.VirtualMachine) bool {
 		equality.Semantic.DeepEqual(was.Spec.Preference, is.Spec.Preference)
 }
 
-// charged is what the launchers of a VM are charged now: of each resource the most that one
-// is, as there are two of them during a migration.
-func charged(s quota.Snapshot, vm string) corev1.ResourceList {
+// largestCharge returns the largest charge of each resource among a VM's launchers. During a
+// migration there are two.
+func largestCharge(s quota.Snapshot, vm string) corev1.ResourceList {
 	sum := corev1.ResourceList{}
 	for _, pod := range s.Pods {
 		if vmOf(pod) == vm && pod.Labels[kubevirtv1.AppLabel] == quota.LauncherApp && quota.Charged(pod, s.Now) {
@@ -153,7 +153,7 @@ func charged(s quota.Snapshot, vm string) corev1.ResourceList {
 	return sum
 }
 
-// vmOf is the name of the VM that a launcher is for, which is that of its instance.
+// vmOf returns the name of a launcher's VM, which is the name of its instance.
 func vmOf(pod *corev1.Pod) string {
 	if owner := metav1.GetControllerOf(pod); owner != nil {
 		return owner.Name
@@ -161,8 +161,8 @@ func vmOf(pod *corev1.Pod) string {
 	return pod.Annotations[kubevirtv1.DomainAnnotation]
 }
 
-// growth is what is wanted beyond what there is.
-func growth(wants, has corev1.ResourceList) corev1.ResourceList {
+// increase returns the amounts of wants that exceed has.
+func increase(wants, has corev1.ResourceList) corev1.ResourceList {
 	more := corev1.ResourceList{}
 	for name, q := range wants {
 		q = q.DeepCopy()

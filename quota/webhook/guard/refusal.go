@@ -11,20 +11,21 @@ import (
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 )
 
-// maxNamed is how many migrations a message names.
+// maxNamed is the maximum number of migrations in a message.
 const maxNamed = 10
 
-// held refuses a change that cannot be made while something is reserved.
-func held(what string, holders []*v1alpha1.MigrationReservation) error {
+// refuseReserved refuses a change that is impossible during reservations.
+func refuseReserved(what string, holders []*v1alpha1.MigrationReservation) error {
 	they := "they have ended, or abort them"
 	if len(holders) == 1 {
 		they = "it has ended, or abort it"
 	}
-	return refuse("%s while room is reserved for %s. Wait until %s (kubectl delete vmim NAME), and try again", what, named(holders), they)
+	return refuse("%s while room is reserved for %s. Wait until %s (kubectl delete vmim NAME), and try again",
+		what, migrationNames(holders), they)
 }
 
-// named names migrations and their VMs.
-func named(holders []*v1alpha1.MigrationReservation) string {
+// migrationNames lists migrations and their VMs.
+func migrationNames(holders []*v1alpha1.MigrationReservation) string {
 	var names []string
 	for i, r := range holders {
 		if i == maxNamed {

@@ -18,10 +18,10 @@ import (
 	"github.com/mooring-vm/mooring/quota/virt"
 )
 
-// verify holds a target pod against its migration and its VM in the cluster. A request that
-// says that it is virt-controller's need not be: whoever reaches the webhook can send one.
+// verify compares a target pod with its migration and its VM in the cluster. Any client that
+// reaches the webhook can claim to be virt-controller.
 func (c Config) verify(ctx context.Context, cluster virt.Cluster, pod *corev1.Pod, charge v1alpha1.ReservedPod) error {
-	vmi, err := c.migrating(ctx, pod)
+	vmi, err := c.migratingVMI(ctx, pod)
 	if err != nil {
 		return err
 	}
@@ -33,11 +33,12 @@ func (c Config) verify(ctx context.Context, cluster virt.Cluster, pod *corev1.Po
 	if err != nil {
 		return err
 	}
-	return likely(charge.Charge, launcher, present(s, vmi, pod), limited(s.Quotas))
+	return checkPlausible(charge.Charge, launcher, currentCharge(s, vmi, pod), limitedResources(s.Quotas))
 }
 
-// migrating is the VM whose migration a target pod is made for, and which controls it.
-func (c Config) migrating(ctx context.Context, pod *corev1.Pod) (*kubevirtv1.VirtualMachineInstance, error) {
+// migratingVMI returns the VMI whose running migration a target pod belongs to. The VMI must
+// control the pod.
+func (c Config) migratingVMI(ctx context.Context, pod *corev1.Pod) (*kubevirtv1.VirtualMachineInstance, error) {
 	uid := types.UID(pod.Labels[kubevirtv1.MigrationJobLabel])
 	all := &kubevirtv1.VirtualMachineInstanceMigrationList{}
 	if err := c.list(ctx, pod.Namespace, all); err != nil {
@@ -58,10 +59,9 @@ func (c Config) migrating(ctx context.Context, pod *corev1.Pod) (*kubevirtv1.Vir
 	return vmi, nil
 }
 
-// present is what the launcher that a VM runs in is charged: of each resource the most, if
-// there are several that it may run in. KubeVirt's list of a VM's pods counts where there is
-// one.
-func present(s quota.Snapshot, vmi *kubevirtv1.VirtualMachineInstance, target *corev1.Pod) corev1.ResourceList {
+// currentCharge returns the charge of the VM's running launcher; with several candidates the
+// largest amount of each resource. If KubeVirt lists the VM's active pods, only those count.
+func currentCharge(s quota.Snapshot, vmi *kubevirtv1.VirtualMachineInstance, target *corev1.Pod) corev1.ResourceList {
 	charge := corev1.ResourceList{}
 	for _, pod := range s.Pods {
 		_, active := vmi.Status.ActivePods[pod.UID]
@@ -74,8 +74,8 @@ func present(s quota.Snapshot, vmi *kubevirtv1.VirtualMachineInstance, target *c
 	return charge
 }
 
-// limited are the resources that some quota limits.
-func limited(quotas []*corev1.ResourceQuota) corev1.ResourceList {
+// limitedResources returns the resources limited by some quota.
+func limitedResources(quotas []*corev1.ResourceQuota) corev1.ResourceList {
 	names := corev1.ResourceList{}
 	for _, q := range quotas {
 		names = quota.Max(names, q.Spec.Hard)
@@ -83,11 +83,10 @@ func limited(quotas []*corev1.ResourceQuota) corev1.ResourceList {
 	return names
 }
 
-// likely says whether a target pod may be charged so much: of each resource twice what its
-// launcher is estimated at, or twice what the VM's present one is charged, whose VM may have
-// been resized. A resource that neither has is not likely where a quota limits it, unless
-// the estimate is known to lack something.
-func likely(charge corev1.ResourceList, launcher estimate.Launcher, present, limited corev1.ResourceList) error {
+// checkPlausible reports an error if a target pod's charge exceeds twice its estimate and twice the
+// charge of the running launcher, whose VM may have been resized. A limited resource missing from
+// both is implausible, unless the estimate has known gaps.
+func checkPlausible(charge corev1.ResourceList, launcher estimate.Launcher, present, limited corev1.ResourceList) error {
 	bounds := quota.Max(launcher.Pod.Charge, present)
 	var much []string
 	for _, name := range sorted(charge) {
@@ -105,5 +104,5 @@ func likely(charge corev1.ResourceList, launcher estimate.Launcher, present, lim
 	if len(much) == 0 {
 		return nil
 	}
-	return fmt.Errorf("it is more than twice what the VM is likely to need: %s", strings.Join(much, "; "))
+	return fmt.Errorf("its charge is more than twice the estimate for the VM: %s", strings.Join(much, "; "))
 }
