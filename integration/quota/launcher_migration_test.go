@@ -117,7 +117,7 @@ func testTwoLaunchers(t *testing.T, c *kubevirttest.Cluster) {
 	}
 	eventually(t, "KubeVirt to list both", func() error {
 		err := c.Client.Create(t.Context(), target.DeepCopy(), client.DryRunAll)
-		return refusal(err, "launchers.mooring.dev", "which of its 2 launchers it runs in is not known: left-over, "+source.Name)
+		return refusal(err, "launchers.mooring.dev", "has 2 launchers: left-over, "+source.Name)
 	})
 }
 

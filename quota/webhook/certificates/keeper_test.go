@@ -98,7 +98,7 @@ func TestKeepWithoutSecret(t *testing.T) {
 	}
 }
 
-// TestHolder serves as the webhooks do, to a client that trusts what the API server trusts.
+// TestHolder serves like the webhook server, to a client with the API server's bundle.
 func TestHolder(t *testing.T) {
 	k := keeper(secret(), validating(1))
 	h := &Holder{Reader: k.Reader, Logger: k.Logger, Secret: secretName}

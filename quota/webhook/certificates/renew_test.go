@@ -10,7 +10,7 @@ import (
 
 var names = []string{"hooks.system.svc", "hooks.system.svc.cluster.local"}
 
-// start is in the past of no certificate.
+// start is before the validity of any certificate.
 var start = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func renew(t *testing.T, data map[string][]byte, now time.Time) map[string][]byte {
@@ -22,7 +22,7 @@ func renew(t *testing.T, data map[string][]byte, now time.Time) map[string][]byt
 	return out
 }
 
-// trusts says whether who trusts a bundle trusts what is served.
+// trusts reports whether a client with the bundle trusts the server certificate.
 func trusts(t *testing.T, bundle, served map[string][]byte, now time.Time) error {
 	t.Helper()
 	roots := x509.NewCertPool()
@@ -92,9 +92,8 @@ func TestAnAuthorityWithoutItsKeyIsReplacedAndTrusted(t *testing.T) {
 	}
 }
 
-// TestRotation walks through three years, a day at a time and a minute at a time where
-// something changes. What is served is trusted at each moment, also by who has the bundle of
-// the moment before, and what was served before, too.
+// TestRotation simulates three years, day by day and minute by minute around changes. Clients with
+// the current or the previous bundle always trust the current and the previous server certificate.
 func TestRotation(t *testing.T) {
 	before := renew(t, nil, start)
 	changes := 0

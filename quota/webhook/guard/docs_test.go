@@ -27,13 +27,13 @@ func read(t *testing.T, path ...string) string {
 	return string(text)
 }
 
-// TestDocumentedWebhooks holds the table in docs/reference/webhooks.md, and what is said below it of
-// all of them, against webhooks.yaml.
+// TestDocumentedWebhooks compares the table and the common settings in docs/reference/webhooks.md
+// with webhooks.yaml.
 func TestDocumentedWebhooks(t *testing.T) {
 	docs := read(t, "docs", "reference", "webhooks.md")
 	found := 0
 	for document := range strings.SplitSeq(read(t, "deploy", "kubernetes", "webhooks.yaml"), "\n---\n") {
-		all := &registrationv1.ValidatingWebhookConfiguration{} // a mutating one has all that is asked for here
+		all := &registrationv1.ValidatingWebhookConfiguration{} // has all fields compared here
 		if err := yaml.Unmarshal([]byte(document), all); err != nil || !strings.HasSuffix(all.Kind, "WebhookConfiguration") {
 			continue
 		}
@@ -64,7 +64,8 @@ func excluded(s *metav1.LabelSelector) []string {
 	return nil
 }
 
-// TestDocumentedMessages: every message in docs/reference/webhooks.md is what the guards say.
+// TestDocumentedMessages compares every message in docs/reference/webhooks.md with the guards'
+// messages.
 func TestDocumentedMessages(t *testing.T) {
 	docs := read(t, "docs", "reference", "webhooks.md")
 	busy := newWorld(t, namespace(manager, managed16), edit(raised(), managed), reservation(), kubevirtObject())
@@ -92,7 +93,7 @@ func TestDocumentedMessages(t *testing.T) {
 	}
 }
 
-// TestDocumentedWarning: so is the warning of a target that is not noted.
+// TestDocumentedWarning compares the warning about an unrecorded target.
 func TestDocumentedWarning(t *testing.T) {
 	w := newWorld(t, append(migrating(), namespace(), raised(), reservation(), kubevirtObject())...)
 	r := ask(t, admissionv1.Create, nil, made("99Gi", "m-db"))

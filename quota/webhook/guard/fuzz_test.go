@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// FuzzHandlers: whatever objects are, every guard has an answer, and a refusal has a reason.
+// FuzzHandlers: every guard answers for any object, and every refusal has a reason.
 func FuzzHandlers(f *testing.F) {
 	for _, o := range []client.Object{
 		raised(), quiet(), namespace(manager, managed16), namespace(shareKey, "50"), vm(always, "4Gi"), vm(manual, "1Ki"),

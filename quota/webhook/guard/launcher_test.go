@@ -10,8 +10,8 @@ import (
 	"github.com/mooring-vm/mooring/quota/webhook/guard"
 )
 
-// made is a launcher as it comes to the webhook: without a namespace of its own. For a
-// migration it is VM db's, or else VM web's.
+// made is a launcher in a request, without a namespace. With a migration it belongs to VM db,
+// otherwise to VM web.
 func made(memory, migration string) *corev1.Pod {
 	pod := launcher("web", "1", memory)
 	if migration != "" {
@@ -51,7 +51,7 @@ func TestLaunchers(t *testing.T) {
 	}
 }
 
-// TestTargetOfAnUnknownKubeVirt: who cannot tell a target from a fake says so.
+// TestTargetOfAnUnknownKubeVirt: without KubeVirt settings the guard warns about a target.
 func TestTargetOfAnUnknownKubeVirt(t *testing.T) {
 	w := newWorld(t, append(migrating(), namespace(), raised(), reservation())...)
 	for _, user := range []string{eve, virtController} {

@@ -19,7 +19,7 @@ const (
 	shareKey  = quota.DefaultPrefix + "maintenanceQuota"
 )
 
-// managed is a quota that a manager keeps.
+// managed is a quota under a quota manager.
 func managed(q *corev1.ResourceQuota) {
 	q.Labels = map[string]string{quota.DefaultManagerLabel: "true"}
 }
@@ -89,8 +89,8 @@ func TestShareAnnotation(t *testing.T) {
 	}
 }
 
-// TestShareThatIsTooLarge: what it leaves to VMs is no less than what is used, of which
-// nothing is a migration's here. The quota has 8 CPUs and 16Gi, and half is used.
+// TestShareThatIsTooLarge: a share leaves VMs at least their use. The quota has 8 CPUs and 16Gi,
+// half of them in use by VMs.
 func TestShareThatIsTooLarge(t *testing.T) {
 	scoped := func(q *corev1.ResourceQuota) {
 		q.Spec.Scopes = []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeTerminating}
@@ -118,7 +118,7 @@ func TestShareThatIsTooLarge(t *testing.T) {
 	}
 }
 
-// TestNamespacesThatEnd: nothing holds one up.
+// TestNamespacesThatEnd: a namespace in deletion passes.
 func TestNamespacesThatEnd(t *testing.T) {
 	w := newWorld(t, ending(), edit(raised(), managed), reservation())
 	was, is := namespace(manager, managed16), ending()
@@ -126,15 +126,15 @@ func TestNamespacesThatEnd(t *testing.T) {
 	want(t, guard.NewNamespace(w.guard).Handle(t.Context(), ask(t, admissionv1.Update, was, is)))
 }
 
-// TestOtherNamespaces: an edit of anything else costs no look at the cluster.
+// TestOtherNamespaces: an unrelated edit causes no read.
 func TestOtherNamespaces(t *testing.T) {
-	w := newWorld(t) // has no namespace to be read
+	w := newWorld(t) // without a namespace to read
 	is := namespace(manager, managed16)
 	metav1.SetMetaDataAnnotation(&is.ObjectMeta, "example.com/a", "b")
 	want(t, guard.NewNamespace(w.guard).Handle(t.Context(), ask(t, admissionv1.Update, namespace(manager, managed16), is)))
 }
 
-// TestOwnNames: another manager, and another prefix, are those that count.
+// TestOwnNames: a configured manager and prefix replace the defaults.
 func TestOwnNames(t *testing.T) {
 	w := newWorld(t, namespace("a.example/quota", managed16),
 		edit(raised(), func(q *corev1.ResourceQuota) { q.Labels = map[string]string{"a.example/managed": "true"} }), reservation())

@@ -87,7 +87,7 @@ func TestQuotaEdits(t *testing.T) {
 	}
 }
 
-// TestQuotaUseOfMigrations: what a charged target uses is not in the way of a lower limit.
+// TestQuotaUseOfMigrations: the use by a target pod does not prevent a lower limit.
 func TestQuotaUseOfMigrations(t *testing.T) {
 	target := launcher("db", "2", "4Gi")
 	target.Labels["kubevirt.io/migrationJobUID"] = "m-db"
@@ -147,7 +147,7 @@ func TestExempt(t *testing.T) {
 	}
 }
 
-// TestOwnFailures: what the guard cannot judge passes, and it says so.
+// TestOwnFailures: a request that the guard cannot check passes with a warning.
 func TestOwnFailures(t *testing.T) {
 	w := newWorld(t, namespace(), raised(), reservation())
 	w.breaks = errors.New("the network is down")

@@ -19,7 +19,7 @@ import (
 	"github.com/mooring-vm/mooring/quota/webhook/guard"
 )
 
-// as is an object whose kind the scheme does not have.
+// as returns an object whose kind is missing from the scheme.
 func as(t *testing.T, kind schema.GroupVersionKind, o client.Object) *unstructured.Unstructured {
 	t.Helper()
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
@@ -31,7 +31,7 @@ func as(t *testing.T, kind schema.GroupVersionKind, o client.Object) *unstructur
 	return u
 }
 
-// snapshotOf are a snapshot and its content.
+// snapshotOf returns a snapshot and its content.
 func snapshotOf(t *testing.T, v *kubevirtv1.VirtualMachine) []client.Object {
 	snapshot := &snapshotv1beta1.VirtualMachineSnapshot{ObjectMeta: inVMs("then")}
 	snapshot.Status = &snapshotv1beta1.VirtualMachineSnapshotStatus{VirtualMachineSnapshotContentName: new("content")}
@@ -54,7 +54,7 @@ func TestRestores(t *testing.T) {
 	deprecated := edit(vm(always, "1Gi"), func(v *kubevirtv1.VirtualMachine) { v.Spec.RunStrategy, v.Spec.Running = nil, new(true) })
 	for name, test := range map[string]struct {
 		target *kubevirtv1.VirtualMachine
-		then   string // what the VM had
+		then   string // memory of the VM in the snapshot
 		kind   string
 		why    []string
 	}{
@@ -77,7 +77,7 @@ func TestRestores(t *testing.T) {
 	}
 }
 
-// TestRestoreOfASnapshotWithoutContent takes the VM as it is.
+// TestRestoreOfASnapshotWithoutContent uses the VM unchanged.
 func TestRestoreOfASnapshotWithoutContent(t *testing.T) {
 	snapshot := as(t, snapshotv1beta1.SchemeGroupVersion.WithKind("VirtualMachineSnapshot"), &snapshotv1beta1.VirtualMachineSnapshot{ObjectMeta: inVMs("then")})
 	w := newWorld(t, namespace(), quiet(), kubevirtObject(), vm(always, "4Gi"), snapshot)
@@ -92,15 +92,14 @@ func TestRestoreOfNoSnapshot(t *testing.T) {
 	}
 }
 
-// size is an instance type that is too large for the quotas here.
+// size is an instance type too large for the quotas here.
 func size(memory string) instancetypev1beta1.VirtualMachineInstancetypeSpec {
 	return instancetypev1beta1.VirtualMachineInstancetypeSpec{
 		CPU: instancetypev1beta1.CPUInstancetype{Guest: 2}, Memory: instancetypev1beta1.MemoryInstancetype{Guest: resource.MustParse(memory)},
 	}
 }
 
-// TestInstanceTypes: in the VM's namespace, in the cluster, and as one was when KubeVirt
-// first saw the VM.
+// TestInstanceTypes: in the VM's namespace, in the cluster, and from the revision saved for the VM.
 func TestInstanceTypes(t *testing.T) {
 	kinds := instancetypev1beta1.SchemeGroupVersion
 	local := as(t, kinds.WithKind("VirtualMachineInstancetype"), &instancetypev1beta1.VirtualMachineInstancetype{ObjectMeta: inVMs("size"), Spec: size("4Gi")})

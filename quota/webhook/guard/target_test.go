@@ -19,15 +19,15 @@ import (
 	"github.com/mooring-vm/mooring/quota/webhook/guard"
 )
 
-// migration is that of VM db.
+// migration is the migration of VM db.
 func migration() *kubevirtv1.VirtualMachineInstanceMigration {
 	m := &kubevirtv1.VirtualMachineInstanceMigration{ObjectMeta: inVMs("migrate-db")}
 	m.UID, m.Spec.VMIName = "m-db", "db"
 	return m
 }
 
-// instance is VM db: for the quotas here its launcher is estimated at 9228748544 bytes: twice
-// 4Gi and an overhead of 276Mi, and 60M for the guest's console.
+// instance is VM db. For the quotas here the estimate of its launcher is 9228748544 bytes: twice
+// 4Gi and an overhead of 276Mi, and 60M for the guest console.
 func instance() *kubevirtv1.VirtualMachineInstance {
 	v := &kubevirtv1.VirtualMachineInstance{ObjectMeta: inVMs("db")}
 	v.UID = "vmi-db"
@@ -37,7 +37,7 @@ func instance() *kubevirtv1.VirtualMachineInstance {
 
 func migrating() []client.Object { return []client.Object{migration(), instance()} }
 
-// TestRenderedTarget: what a target pod is charged is written to its reservation, once.
+// TestRenderedTarget: the guard records a target pod's charge in its reservation, once.
 func TestRenderedTarget(t *testing.T) {
 	pod := made("5Gi", "m-db")
 	charge := quota.Reserve(v1alpha1.RoleLauncher, pod)
@@ -94,8 +94,7 @@ func stored(t *testing.T, w *world, r *v1alpha1.MigrationReservation) *v1alpha1.
 	return out
 }
 
-// unnoted asks for a pod that passes, with one warning and a line in the log, and of which
-// nothing is written.
+// unnoted expects a pod to pass with one warning and a log line, and without a record.
 func unnoted(t *testing.T, w *world, user string, pod *corev1.Pod, why string) {
 	t.Helper()
 	before := stored(t, w, reservation())
@@ -114,8 +113,8 @@ func unnoted(t *testing.T, w *world, user string, pod *corev1.Pod, why string) {
 	}
 }
 
-// TestForgedTargets: anybody who reaches the webhook can say to be virt-controller. What has
-// no migration and no VM in the cluster is not written down.
+// TestForgedTargets: any client can claim to be virt-controller. The guard records nothing without
+// a migration and a VM in the cluster.
 func TestForgedTargets(t *testing.T) {
 	of := func(change func(*corev1.Pod)) *corev1.Pod { return edit(made("5Gi", "m-db"), change) }
 	plain := made("5Gi", "m-db")
@@ -145,7 +144,7 @@ func ended(phase kubevirtv1.VirtualMachineInstanceMigrationPhase) func(*kubevirt
 	return func(m *kubevirtv1.VirtualMachineInstanceMigration) { m.Status.Phase = phase }
 }
 
-// TestTargetThatCannotBeJudged: nothing is written of a pod whose VM's room is not known.
+// TestTargetThatCannotBeJudged: the guard records nothing for a VM of unknown size.
 func TestTargetThatCannotBeJudged(t *testing.T) {
 	w := newWorld(t, append(migrating(), namespace(), raised(), reservation(), kubevirtObject())...)
 	w.breaks = errors.New("no answer")
@@ -154,7 +153,7 @@ func TestTargetThatCannotBeJudged(t *testing.T) {
 
 const device = "example.org/gpu"
 
-// with is what the container of a pod has beside its CPU and memory.
+// with adds requests to a pod's container, beside CPU and memory.
 func with(name corev1.ResourceName, amount string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		c := &p.Spec.Containers[0]
@@ -165,9 +164,9 @@ func with(name corev1.ResourceName, amount string) func(*corev1.Pod) {
 	}
 }
 
-// TestLikelyTargets: a target is noted up to twice of what its VM is likely to need.
+// TestLikelyTargets: the guard records a target of up to twice its VM's estimate.
 func TestLikelyTargets(t *testing.T) {
-	const most, more = "18457497088", "18457497089" // of the estimate, and a byte
+	const most, more = "18457497088", "18457497089" // twice the estimate, and one byte more
 	resized := launcher("db", "1", "10Gi")
 	gpus := edit(resized, with(device, "1"))
 	active := func(pods ...types.UID) *kubevirtv1.VirtualMachineInstance {
@@ -192,7 +191,7 @@ func TestLikelyTargets(t *testing.T) {
 		vmi     *kubevirtv1.VirtualMachineInstance
 		present *corev1.Pod
 		pod     *corev1.Pod
-		why     string // empty: it is written
+		why     string // empty: recorded
 	}{
 		"twice the estimate":           {instance(), nil, of(most), ""},
 		"more":                         {instance(), nil, of(more), "limits.memory: " + more + ", want at most " + most},

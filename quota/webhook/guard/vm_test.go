@@ -13,7 +13,7 @@ import (
 	"github.com/mooring-vm/mooring/quota/webhook/guard"
 )
 
-// vm needs two CPUs and, of memory, twice what it has and its overhead, for the quotas here.
+// vm needs two CPUs, and with the quotas here twice its memory and overhead.
 func vm(strategy kubevirtv1.VirtualMachineRunStrategy, memory string) *kubevirtv1.VirtualMachine {
 	v := &kubevirtv1.VirtualMachine{ObjectMeta: inVMs("web")}
 	v.Spec.RunStrategy = &strategy
@@ -26,7 +26,7 @@ func vm(strategy kubevirtv1.VirtualMachineRunStrategy, memory string) *kubevirtv
 
 func running(v *kubevirtv1.VirtualMachine) { v.Status.Created = true }
 
-// actions are state change requests, as the subresources of a VM make them.
+// actions are state change requests like those of a VM's subresources.
 func actions(all ...kubevirtv1.StateChangeRequestAction) func(*kubevirtv1.VirtualMachine) {
 	return func(v *kubevirtv1.VirtualMachine) {
 		for _, action := range all {
@@ -47,18 +47,18 @@ const (
 	manual = kubevirtv1.RunStrategyManual
 )
 
-// large is refused by a quota that has 8 GiB left.
+// large is refused by a quota with 8 GiB free.
 func large() []string {
 	return []string{"VirtualMachine web does not fit", "ResourceQuota default", "limits.memory: requested", "free 8Gi", "276Mi of its memory are the launcher's overhead", "2 times the request"}
 }
 
-// grown is large for one that was to run before.
+// grown is large for a VM that should have been running before.
 func grown() []string { return append(large(), "it grows by more than is free") }
 
 func TestVMs(t *testing.T) {
 	starts, stops := kubevirtv1.StartRequest, kubevirtv1.StopRequest
 	for name, test := range map[string]struct {
-		was, is     *kubevirtv1.VirtualMachine // was nil: made
+		was, is     *kubevirtv1.VirtualMachine // was nil: created
 		why         []string
 		subresource string
 	}{
@@ -102,7 +102,7 @@ func TestVMs(t *testing.T) {
 	}
 }
 
-// TestRunningVMs: of one that runs only the growth counts.
+// TestRunningVMs: for a running VM only growth counts.
 func TestRunningVMs(t *testing.T) {
 	q := quiet()
 	q.Status.Used = list("limits.cpu", "8", "limits.memory", "16Gi", "pods", "10")
@@ -112,7 +112,7 @@ func TestRunningVMs(t *testing.T) {
 	}{
 		"restarted as it is": {vm(manual, "2Gi"), edit(vm(manual, "2Gi"), actions(kubevirtv1.StopRequest, kubevirtv1.StartRequest)), nil},
 		"shrunk":             {vm(always, "2Gi"), vm(always, "1Gi"), nil},
-		"labelled":           {vm(always, "4Gi"), edit(vm(always, "4Gi"), label), nil}, // though it is larger than its launcher
+		"labelled":           {vm(always, "4Gi"), edit(vm(always, "4Gi"), label), nil}, // larger than its launcher, but unchanged
 		"grown":              {vm(always, "2Gi"), vm(always, "3Gi"), []string{"it grows by", "limits.memory: requested"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -126,10 +126,10 @@ func TestRunningVMs(t *testing.T) {
 	}
 }
 
-// TestRestartOverTheQuota: what is used beyond a quota nobody gets again.
+// TestRestartOverTheQuota: a VM beyond its quota could not start again.
 func TestRestartOverTheQuota(t *testing.T) {
 	over := quiet()
-	over.Status.Used = list("limits.cpu", "8", "limits.memory", "18Gi", "pods", "10") // 2Gi more than there are
+	over.Status.Used = list("limits.cpu", "8", "limits.memory", "18Gi", "pods", "10") // 2Gi above the limit
 	restarted := func(memory string) *kubevirtv1.VirtualMachine {
 		return edit(vm(manual, memory), actions(kubevirtv1.StopRequest, kubevirtv1.StartRequest))
 	}
@@ -152,7 +152,7 @@ func TestRestartOverTheQuota(t *testing.T) {
 	}
 }
 
-// TestEndedLaunchers: one that has ended is not there to be grown.
+// TestEndedLaunchers: an ended launcher does not reduce a VM's growth.
 func TestEndedLaunchers(t *testing.T) {
 	ended := launcher("web", "2015m", "4992Mi")
 	ended.Status.Phase = corev1.PodFailed
@@ -160,10 +160,10 @@ func TestEndedLaunchers(t *testing.T) {
 	want(t, guard.NewVM(w.guard).Handle(t.Context(), ask(t, admissionv1.Update, vm(halted, "4Gi"), vm(always, "4Gi"))), large()...)
 }
 
-// TestReservedShare: what is free for VMs is not what a migration needs, nor its share.
+// TestReservedShare: neither reservations nor the maintenance share are free for VMs.
 func TestReservedShare(t *testing.T) {
 	half := namespace(shareKey, `{"limitsMemoryPercent":50}`)
-	full := raised() // the target is not there yet: 12Gi are free in status.hard, and 4Gi of them reserved
+	full := raised() // without the target pod: 12Gi are free in status.hard, 4Gi of them reserved
 	for name, test := range map[string]struct {
 		objects []client.Object
 		size    string
@@ -182,8 +182,8 @@ func TestReservedShare(t *testing.T) {
 	}
 }
 
-// TestVMsWithoutLimits: KubeVirt makes limits up where a quota wants them. Where none does, a
-// VM is held to what it requests.
+// TestVMsWithoutLimits: KubeVirt generates limits for a quota of limits. Otherwise a VM's requests
+// count.
 func TestVMsWithoutLimits(t *testing.T) {
 	limited := func(memory string) *kubevirtv1.VirtualMachine {
 		return edit(vm(always, memory), func(v *kubevirtv1.VirtualMachine) {
@@ -216,9 +216,9 @@ func TestVMsWithoutLimits(t *testing.T) {
 	}
 }
 
-// TestShim: mooring-shim is charged with the launcher that gets it.
+// TestShim: the charge of a launcher includes mooring-shim.
 func TestShim(t *testing.T) {
-	plain := vm(always, "3790Mi") // its launcher leaves less than 64Mi of what is free
+	plain := vm(always, "3790Mi") // its launcher leaves less than 64Mi free
 	asks := edit(plain, func(v *kubevirtv1.VirtualMachine) {
 		v.Spec.Template.ObjectMeta.Annotations = map[string]string{api.InjectSidecarKey: "true"}
 	})
@@ -241,8 +241,7 @@ func TestShim(t *testing.T) {
 	}
 }
 
-// TestOptedOut: nothing is refused in a quota that is to be left alone, with or without a
-// share. Kubernetes judges it.
+// TestOptedOut: the guard refuses nothing in an opted-out quota, with or without a share.
 func TestOptedOut(t *testing.T) {
 	out := edit(quiet(), optOut)
 	for _, ns := range []*corev1.Namespace{namespace(), namespace(shareKey, `{"limitsCpuPercent":50,"limitsMemoryPercent":50}`)} {
@@ -254,14 +253,14 @@ func TestOptedOut(t *testing.T) {
 	}
 }
 
-// TestVMsOfOthers: who is not asked about, and who makes the launchers that are.
+// TestVMsOfOthers: requests of exempt users, and of virt-controller for its launchers.
 func TestVMsOfOthers(t *testing.T) {
 	start := ask(t, admissionv1.Create, nil, edit(vm(always, "4Gi"), func(v *kubevirtv1.VirtualMachine) { v.Namespace = "" }))
 	start.Namespace = "vms"
 	h := guard.NewVM(newWorld(t, namespace(), quiet(), kubevirtObject()).guard)
 	start.UserInfo.Username = virtController
 	want(t, h.Handle(t.Context(), start))
-	start.UserInfo.Username = "system:serviceaccount:kubevirt:kubevirt-apiserver" // whom people start VMs by
+	start.UserInfo.Username = "system:serviceaccount:kubevirt:kubevirt-apiserver" // starts VMs for users
 	want(t, h.Handle(t.Context(), start), large()...)
 	start.UserInfo.Username = own
 	want(t, h.Handle(t.Context(), start))
@@ -271,7 +270,7 @@ func TestVMsOfOthers(t *testing.T) {
 }
 
 func TestNoQuotaNoQuestion(t *testing.T) {
-	h := guard.NewVM(newWorld(t, namespace()).guard) // no KubeVirt object either
+	h := guard.NewVM(newWorld(t, namespace()).guard) // without a KubeVirt object
 	want(t, h.Handle(t.Context(), ask(t, admissionv1.Create, nil, vm(always, "4Gi"))))
 }
 
@@ -283,7 +282,7 @@ func TestVMOfAnUnknownKubeVirt(t *testing.T) {
 	}
 }
 
-// TestScopes: a VM is held to the quotas that its launcher falls under.
+// TestScopes: only quotas whose scopes include the launcher count.
 func TestScopes(t *testing.T) {
 	q := edit(quiet(), func(q *corev1.ResourceQuota) {
 		q.Spec.ScopeSelector = &corev1.ScopeSelector{MatchExpressions: []corev1.ScopedResourceSelectorRequirement{

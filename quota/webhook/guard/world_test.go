@@ -53,14 +53,14 @@ func namespace(annotations ...string) *corev1.Namespace {
 	return ns
 }
 
-// ending is a namespace that is deleted.
+// ending is a namespace in deletion.
 func ending() *corev1.Namespace {
 	ns := namespace()
 	ns.DeletionTimestamp, ns.Finalizers = &metav1.Time{Time: metav1.Now().Time}, []string{"test"}
 	return ns
 }
 
-// quiet is a quota of 8 CPUs, 16 GiB and 10 pods, of which half is used.
+// quiet is a quota of 8 CPUs, 16 GiB and 10 pods, half of them in use.
 func quiet() *corev1.ResourceQuota {
 	q := &corev1.ResourceQuota{ObjectMeta: inVMs("default")}
 	q.Spec.Hard = list("limits.cpu", "8", "limits.memory", "16Gi", "pods", "10", "secrets", "5")
@@ -69,7 +69,7 @@ func quiet() *corev1.ResourceQuota {
 	return q
 }
 
-// raised is the same one while 2 CPUs and 4 GiB are reserved in it.
+// raised is quiet with 2 CPUs and 4 GiB reserved.
 func raised() *corev1.ResourceQuota {
 	q := quiet()
 	q.Spec.Hard = list("limits.cpu", "10", "limits.memory", "20Gi", "pods", "11", "secrets", "5")
@@ -81,7 +81,7 @@ func raised() *corev1.ResourceQuota {
 	return q
 }
 
-// reservation is for the migration of VM db.
+// reservation belongs to the migration of VM db.
 func reservation() *v1alpha1.MigrationReservation {
 	r := &v1alpha1.MigrationReservation{ObjectMeta: inVMs("m-db")}
 	r.Spec.Migration = v1alpha1.Reference{Name: "migrate-db", UID: "m-db"}
@@ -90,7 +90,7 @@ func reservation() *v1alpha1.MigrationReservation {
 	return r
 }
 
-// launcher is a pod that runs a VM.
+// launcher is a launcher pod.
 func launcher(vm, cpu, memory string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: inVMs("virt-launcher-" + vm)}
 	pod.Labels = map[string]string{kubevirtv1.AppLabel: "virt-launcher"}
@@ -111,7 +111,7 @@ type world struct {
 	client client.Client
 	guard  guard.Config
 	log    bytes.Buffer
-	breaks error // what every reading of a namespace returns, if it is set
+	breaks error // returned by every read of a namespace, if set
 }
 
 func newWorld(t testing.TB, objects ...client.Object) *world {
@@ -145,7 +145,7 @@ func raw(t testing.TB, o client.Object) runtime.RawExtension {
 	return runtime.RawExtension{Raw: text}
 }
 
-// ask is a request of eve's. Either object may be nil.
+// ask is a request of user eve. Either object may be nil.
 func ask(t *testing.T, operation admissionv1.Operation, was, is client.Object) admission.Request {
 	t.Helper()
 	r := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: operation, UserInfo: authenticationv1.UserInfo{Username: eve}}}
@@ -163,8 +163,7 @@ func ask(t *testing.T, operation admissionv1.Operation, was, is client.Object) a
 	return r
 }
 
-// want holds an answer against what a refusal has to say; nothing: it has to pass, and
-// without a warning.
+// want expects these texts in the refusal. Without texts the request must pass without a warning.
 func want(t *testing.T, got admission.Response, why ...string) {
 	t.Helper()
 	if len(why) == 0 && (!got.Allowed || len(got.Warnings) > 0) {
@@ -180,7 +179,7 @@ func want(t *testing.T, got admission.Response, why ...string) {
 	}
 }
 
-// edit returns a copy that is changed.
+// edit returns a changed copy.
 func edit[T client.Object](o T, change func(T)) T {
 	out := o.DeepCopyObject().(T)
 	change(out)

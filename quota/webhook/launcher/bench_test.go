@@ -10,8 +10,8 @@ import (
 	"github.com/mooring-vm/mooring/api"
 )
 
-// What the webhook takes itself, for the target of a migration, which is read most for: the
-// API server's answers come from memory.
+// The cost of the webhook alone, for a migration target, which needs the most reads. The API
+// server's answers come from memory.
 func BenchmarkHandle(b *testing.B) {
 	source := newSource(resizedTo(resources("400m", "4Gi", "4", "5Gi")))
 	h := New(Config{Reader: reader(b, interceptor.Funcs{}, newVMI(withGPUs(2)), &source), Shim: Shim{Image: "registry.example.org/mooring-shim:v1"}})

@@ -1,14 +1,14 @@
-// Package launcher is the admission webhook that fills in the annotations of KubeVirt's
-// launcher pods, so that nobody has to compute a memory lock by hand. It reads from the
-// VirtualMachineInstance what the VM locks, adds mooring-shim where that is asked for, and
-// gives the target of a migration the size that the VM has now.
+// Package launcher is the admission webhook that writes the annotations of KubeVirt's launcher
+// pods, so that no user has to compute a memory-lock limit. It derives the lockable memory from the
+// VirtualMachineInstance, adds mooring-shim on request, and gives a migration's target pod the VM's
+// actual size.
 //
-// [Mutate] decides, and is pure. [New] makes the handler that reads what it decides by.
+// [Mutate] decides and is pure. [New] returns the handler that reads its inputs.
 //
-// # Whoever adds, adds
+// # Several webhooks for one pod
 //
-// The webhook is asked again when a later one has changed the pod, and others want lockable
-// memory for the same pod. So nothing that is there is taken away: an amount is raised where
-// it is too low, and of value.memlock.mooring.dev the share that is the webhook's own is
-// noted in added.memlock.mooring.dev. A second pass over its own output changes nothing.
+// The API server calls this webhook again after a later webhook changed the pod, and other webhooks
+// may request lockable memory as well. So this webhook never removes a value: it raises amounts
+// that are too low. added.memlock.mooring.dev holds its own share of value.memlock.mooring.dev. A
+// second pass over its own output changes nothing.
 package launcher

@@ -29,7 +29,7 @@ func readDoc(t *testing.T) string {
 	return string(text)
 }
 
-// Each VM in the documentation is followed by the annotations that its launcher gets.
+// Each VM in the documentation is followed by its launcher's annotations.
 func TestDocumentedExamples(t *testing.T) {
 	blocks := yamlBlock.FindAllStringSubmatch(readDoc(t), -1)
 	if len(blocks) < 6 || len(blocks)%2 != 0 {
@@ -42,7 +42,7 @@ func TestDocumentedExamples(t *testing.T) {
 			t.Fatalf("%v, version %q:\n%s", err, version, blocks[i][1])
 		}
 		pod := newPod(vmi.Annotations)
-		pod.Spec.Containers[0].Resources = resources("200m", "2300Mi", "2", "3Gi") // as it is recorded there
+		pod.Spec.Containers[0].Resources = resources("200m", "2300Mi", "2", "3Gi") // as recorded in the documentation
 		in := input(pod, vmi)
 		in.Cluster = cluster(version[1])
 		got, err := yaml.Marshal(map[string]any{"metadata": map[string]any{"annotations": mutated(t, in).Annotations}})
@@ -64,7 +64,7 @@ func asYAML(t *testing.T, text string) any {
 	return v
 }
 
-// What a user writes, and what is written for them, is in a table.
+// A table lists the annotations of users and of the webhook.
 func TestDocumentedKeys(t *testing.T) {
 	doc := readDoc(t)
 	for _, key := range []string{
@@ -76,7 +76,7 @@ func TestDocumentedKeys(t *testing.T) {
 	}
 }
 
-// The figures of the documentation are those of the code.
+// The figures in the documentation equal those in the code.
 func TestDocumentedFigures(t *testing.T) {
 	doc := strings.Join(strings.Fields(readDoc(t)), " ") // a figure may be split over two lines
 	r := sidecar.Resources(false)
@@ -88,7 +88,7 @@ func TestDocumentedFigures(t *testing.T) {
 			t.Errorf("%s: %q is not documented", what, want)
 		}
 	}
-	if between.Seconds() != 15 || after.Seconds() != 45 || least.Seconds() != 5 || mostGrace.Hours() != 1 || timeout.Seconds() != 3 {
+	if guestMargin.Seconds() != 15 || podMargin.Seconds() != 45 || minMargin.Seconds() != 5 || maxGrace.Hours() != 1 || timeout.Seconds() != 3 {
 		t.Error("other durations than are documented")
 	}
 }

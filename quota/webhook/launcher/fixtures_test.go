@@ -18,7 +18,7 @@ const (
 	gi = int64(1) << 30
 )
 
-// cluster is a KubeVirt of a version.
+// cluster is a cluster with KubeVirt of a version.
 func cluster(version string) virt.Cluster {
 	v, err := kubevirt.ParseVersion(version)
 	if err != nil {
@@ -27,7 +27,7 @@ func cluster(version string) virt.Cluster {
 	return virt.Cluster{Namespace: "kubevirt", Version: v, Configuration: &kubevirtv1.KubeVirtConfiguration{}}
 }
 
-// newVMI is a VM of 2 GiB and two vCPUs as it is in a cluster. It needs nothing.
+// newVMI is a VM of 2 GiB and two vCPUs in a cluster. It needs no memory lock.
 func newVMI(change ...func(*kubevirtv1.VirtualMachineInstance)) *kubevirtv1.VirtualMachineInstance {
 	guest := resource.MustParse("2Gi")
 	vmi := &kubevirtv1.VirtualMachineInstance{
@@ -51,7 +51,7 @@ func withGPUs(n int) func(*kubevirtv1.VirtualMachineInstance) {
 	}
 }
 
-// newPod is a launcher pod as KubeVirt makes it.
+// newPod is a launcher pod as created by KubeVirt.
 func newPod(annotations map[string]string) *corev1.Pod {
 	vmi, user := newVMI(), int64(107)
 	return &corev1.Pod{
@@ -82,7 +82,7 @@ func resources(requestCPU, requestMemory, limitCPU, limitMemory string) corev1.R
 	return corev1.ResourceRequirements{Requests: list(requestCPU, requestMemory), Limits: list(limitCPU, limitMemory)}
 }
 
-// newTarget is the target of a migration.
+// newTarget is a migration target.
 func newTarget(annotations map[string]string) *corev1.Pod {
 	pod := newPod(annotations)
 	pod.Labels[kubevirtv1.MigrationJobLabel] = "migration-uid"
@@ -93,7 +93,7 @@ func input(pod *corev1.Pod, vmi *kubevirtv1.VirtualMachineInstance) Input {
 	return Input{Pod: pod, VMI: vmi, Cluster: cluster("1.7"), Shim: Shim{Image: "registry.example.org/mooring-shim:v1"}}
 }
 
-// mutated is what becomes of a pod, without a warning. A second pass changes nothing.
+// mutated returns the mutated pod and expects no warning and no change in a second pass.
 func mutated(t testing.TB, in Input) *corev1.Pod {
 	t.Helper()
 	out, err := Mutate(in)

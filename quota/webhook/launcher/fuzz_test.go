@@ -11,8 +11,7 @@ import (
 	"github.com/mooring-vm/mooring/api"
 )
 
-// Whatever a VM, its pod and the launcher that it comes from look like: no panic, and a
-// second pass changes nothing.
+// For any VM, pod and source launcher: no panic, and no change in a second pass.
 func FuzzMutate(f *testing.F) {
 	source := newSource(resizedTo(resources("400m", "4Gi", "4", "5Gi")))
 	texts := func(parts ...any) (all []string) {

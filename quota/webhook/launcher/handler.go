@@ -20,29 +20,27 @@ import (
 	"github.com/mooring-vm/mooring/quota/virt"
 )
 
-// timeout is how long is read for a pod. The API server waits a little longer.
+// timeout bounds the reads for a pod. The API server waits a little longer.
 const timeout = 3 * time.Second
 
-// Config is what a handler works with.
+// Config configures a handler.
 type Config struct {
-	// Reader reads from the API server: namespaces, pods, and VirtualMachineInstances without
-	// their type, so that no field of theirs is lost.
+	// Reader reads from the API server: namespaces, pods, and VirtualMachineInstances as
+	// unstructured objects, which keep unknown fields.
 	Reader client.Reader
 
-	// Cluster returns what the cluster's KubeVirt is set to. Nil: it is read with Reader,
-	// for each pod.
+	// Cluster returns the settings of the cluster's KubeVirt. Nil: read with Reader for each pod.
 	Cluster func(context.Context) (virt.Cluster, error)
 
-	// Shim is the sidecar that is added where it is asked for.
+	// Shim configures the optional sidecar.
 	Shim Shim
 
-	// Logger hears of what could not be done. Nil: nobody does.
+	// Logger gets failures. Nil: no log.
 	Logger *slog.Logger
 }
 
-// New returns the handler. It may be called from several goroutines at once. A pod that
-// cannot be judged, because something cannot be read within three seconds, passes as it is,
-// with a warning.
+// New returns the handler. It may be called concurrently. If an input is unreadable within three
+// seconds, the pod passes unchanged with a warning.
 func New(c Config) admission.Handler {
 	if c.Cluster == nil {
 		c.Cluster = func(ctx context.Context) (virt.Cluster, error) { return virt.Read(ctx, c.Reader) }
@@ -61,14 +59,14 @@ func (h *handler) Handle(ctx context.Context, req admission.Request) admission.R
 	if err := json.Unmarshal(req.Object.Raw, pod); err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("reading the pod: %w", err))
 	}
-	pod.Namespace = req.Namespace // of one that is created it may be empty
+	pod.Namespace = req.Namespace // may be empty in a new pod
 	if _, _, ok := IsLauncher(pod); !ok {
 		return admission.Allowed("")
 	}
 	log := h.Logger.With("pod", req.Namespace+"/"+pod.GenerateName+pod.Name)
 	in, err := h.read(ctx, pod)
 	if err != nil {
-		return unread(in, err, log)
+		return allowUnread(in, err, log)
 	}
 	if in.VMI == nil {
 		log.Debug("the VM of a launcher pod is gone")
@@ -77,22 +75,22 @@ func (h *handler) Handle(ctx context.Context, req admission.Request) admission.R
 	return respond(in, log)
 }
 
-// unread answers where something could not be read: with a refusal where it is known all the
-// same that the VM was resized in place.
-func unread(in Input, err error, log *slog.Logger) admission.Response {
+// allowUnread answers after a failed read. It refuses the pod if its VM is known to be resized in
+// place.
+func allowUnread(in Input, err error, log *slog.Logger) admission.Response {
 	if in.wasResized() {
-		log.Warn("a launcher pod is refused", "error", err)
-		return admission.Denied(cannotBeSized(err).Error())
+		log.Warn("refused a launcher pod", "error", err)
+		return admission.Denied(refuseUnsized(err).Error())
 	}
-	log.Warn("a launcher pod is left as it is", "error", err)
-	return admission.Allowed("").WithWarnings(leftAsItIs(err))
+	log.Warn("left a launcher pod unchanged", "error", err)
+	return admission.Allowed("").WithWarnings(unchangedWarning(err))
 }
 
-// respond answers with what becomes of a pod.
+// respond answers with the mutated pod.
 func respond(in Input, log *slog.Logger) admission.Response {
 	out, err := Mutate(in)
 	if err != nil {
-		log.Warn("a launcher pod is refused", "reason", err)
+		log.Warn("refused a launcher pod", "reason", err)
 		return admission.Denied(err.Error())
 	}
 	for _, warning := range out.Warnings {
@@ -104,8 +102,8 @@ func respond(in Input, log *slog.Logger) admission.Response {
 	return patch(in.Pod, out.Pod).WithWarnings(out.Warnings...)
 }
 
-// patch is the difference between two versions of a pod. Neither is the one that the API
-// server has sent: that may have fields that are not known here, and keeps them.
+// patch is the difference between two versions of a pod. It does not start from the request's JSON,
+// so fields unknown to this program stay unchanged.
 func patch(before, after *corev1.Pod) admission.Response {
 	from, err := json.Marshal(before)
 	if err != nil {
@@ -118,7 +116,7 @@ func patch(before, after *corev1.Pod) admission.Response {
 	return admission.PatchResponseFromRaw(from, to)
 }
 
-// read reads what is decided by, all at once. Without a VMI the pod's is gone.
+// read reads all inputs concurrently. Without a VMI in the result the pod's VMI is gone.
 func (h *handler) read(ctx context.Context, pod *corev1.Pod) (Input, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -140,7 +138,7 @@ func (h *handler) read(ctx context.Context, pod *corev1.Pod) (Input, error) {
 	return in, err
 }
 
-// readVMI reads the VMI that a launcher is for, if it is there.
+// readVMI reads the VMI of a launcher, if it exists.
 func (h *handler) readVMI(ctx context.Context, in *Input) error {
 	name, uid, _ := IsLauncher(in.Pod)
 	object := &unstructured.Unstructured{}
@@ -172,7 +170,7 @@ func (h *handler) readNamespace(ctx context.Context, in *Input) error {
 	return nil
 }
 
-// launchers are those of the VMI that a launcher is for.
+// launchers returns the launcher pods of the pod's VMI.
 func (h *handler) launchers(ctx context.Context, pod *corev1.Pod) ([]corev1.Pod, error) {
 	list := &corev1.PodList{}
 	of := client.MatchingLabels{kubevirtv1.CreatedByLabel: pod.Labels[kubevirtv1.CreatedByLabel]}

@@ -38,7 +38,7 @@ func reader(t testing.TB, funcs interceptor.Funcs, objects ...client.Object) cli
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(funcs).Build()
 }
 
-// request creates a pod, as an API server does that knows a field more.
+// request creates a pod with a field unknown to this program.
 func request(t testing.TB, pod *corev1.Pod) admission.Request {
 	t.Helper()
 	raw, err := json.Marshal(pod)
@@ -49,7 +49,7 @@ func request(t testing.TB, pod *corev1.Pod) admission.Request {
 	return admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: "vms", Object: runtime.RawExtension{Raw: []byte(text)}}}
 }
 
-// patched is a pod as the API server has it after a response.
+// patched is the pod after a response.
 func patched(t testing.TB, req admission.Request, resp admission.Response) *corev1.Pod {
 	t.Helper()
 	text, err := json.Marshal(resp.Patches)
@@ -74,7 +74,7 @@ func patched(t testing.TB, req admission.Request, resp admission.Response) *core
 	return pod
 }
 
-// What the handler answers is what Mutate decides.
+// The handler's answer equals the decision of Mutate.
 func TestHandle(t *testing.T) {
 	vmi := newVMI(withGPUs(1))
 	h := New(Config{Reader: reader(t, interceptor.Funcs{}, vmi), Shim: Shim{Image: "registry.example.org/mooring-shim:v1"}})
@@ -95,7 +95,7 @@ func TestHandle(t *testing.T) {
 	}
 }
 
-// What the VEP's first words say is in no type of KubeVirt's API.
+// No type of KubeVirt's API has the early fields of VEP 144.
 func TestHandleFirstWords(t *testing.T) {
 	vmi := newVMI()
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(vmi)
@@ -153,7 +153,7 @@ func TestHandleNoPod(t *testing.T) {
 	}
 }
 
-// failing is a reader that does not answer for objects of a type.
+// failing is a reader that fails for one type.
 func failing[T client.Object, L client.ObjectList](t *testing.T, objects ...client.Object) client.Reader {
 	t.Helper()
 	fault := errors.New("no answer")
@@ -173,8 +173,7 @@ func failing[T client.Object, L client.ObjectList](t *testing.T, objects ...clie
 	}, objects...)
 }
 
-// A launcher is not held up because something cannot be read, unless its VM is known to
-// have been resized.
+// A failed read does not delay a launcher, unless its VM is known to be resized.
 func TestHandleUnread(t *testing.T) {
 	source, vmi := newSource(), newVMI(withGPUs(1))
 	resized := newSource(resizedTo(resources("400m", "4Gi", "4", "5Gi")))
@@ -194,7 +193,7 @@ func TestHandleUnread(t *testing.T) {
 	} {
 		resp := New(Config{Reader: c.reader, Shim: Shim{Image: "x"}}).Handle(t.Context(), request(t, c.pod))
 		text := strings.Join(resp.Warnings, "")
-		if resp.Result != nil { // none beside a patch
+		if resp.Result != nil { // nil beside a patch
 			text += resp.Result.Message
 		}
 		if resp.Allowed != c.allowed || !strings.Contains(text, "no answer") {

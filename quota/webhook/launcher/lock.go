@@ -11,19 +11,19 @@ import (
 
 const mib = 1 << 20
 
-// lock is what the annotations of a launcher have to say about its memory lock.
+// lock holds the memory-lock annotations of a launcher.
 type lock struct {
-	guest   int64 // bytes, > 0: the VM's memory at its largest
+	guest   int64 // bytes, > 0: the VM's largest memory
 	devices api.Devices
-	share   int64 // bytes: what value has to have of ours
+	share   int64 // bytes: this webhook's part of the annotation value
 }
 
-// lock computes the memory lock of a launcher. It is false where nothing demands one: no
-// device, SEV or real time, no reservedOverhead, and no annotation.
+// lock computes the memory-lock limit of a launcher. It returns false if nothing requires one: no
+// device, SEV, real time, reservedOverhead or annotation.
 //
-// The agent computes the limit from the annotations, by [memlock.ForLauncher]. The share
-// makes up for what that has less than KubeVirt's own lock of the cluster's version, in whole
-// MiB, and it has what is to be lockable beyond the VM's own memory, which VEP 144 adds to either.
+// The agent computes the limit from the annotations with [memlock.ForLauncher]. The share adds the
+// difference to KubeVirt's own limit of the cluster's version, in whole MiB, and the lockable
+// memory beyond the VM's own memory, which VEP 144 adds in both cases.
 func (m *mutation) lock(vm kubevirt.VM, request api.Request) (lock, bool, error) {
 	own, err := kubevirt.Limit(vm, m.Cluster.Version, m.Cluster.Ratio)
 	if err != nil {
@@ -44,11 +44,11 @@ func (m *mutation) lock(vm kubevirt.VM, request api.Request) (lock, bool, error)
 	if err != nil {
 		return lock{}, false, err
 	}
-	least, err := leastOfAgent(l)
+	least, err := minimumOfAgent(l)
 	if err != nil {
 		return lock{}, false, err
 	}
-	beyond, err := m.beyond(vm)
+	beyond, err := m.extraLock(vm)
 	if err != nil {
 		return lock{}, false, err
 	}
@@ -60,24 +60,24 @@ func (m *mutation) lock(vm kubevirt.VM, request api.Request) (lock, bool, error)
 	return l, true, err
 }
 
-// devices are those of the VM, and those that the annotations have besides. KubeVirt's API
-// has no virtual IOMMU, vDPA or NVMe device.
+// devices returns the VM's devices and those from annotations. KubeVirt's API has no virtual IOMMU,
+// vDPA or NVMe device.
 func devices(vm kubevirt.VM, annotated api.Devices) api.Devices {
 	annotated.VFIO = max(annotated.VFIO, min(vm.HostDevices+vm.GPUs+vm.SRIOV, api.MaxDevices))
 	return annotated
 }
 
-// perDevice is the version from which on KubeVirt counts the guest's memory once for each
-// VFIO device, as libvirt does where there is a virtual IOMMU.
+// perDevice is the first version in which KubeVirt counts the guest's memory once for each VFIO
+// device, like libvirt with a virtual IOMMU.
 const perDevice = "1.8.3"
 
-// kubevirtLock is virt-handler's own lock (AdjustResources), for a VM that it sets one for:
+// kubevirtLock returns virt-handler's own limit (AdjustResources):
 //
 //	overhead + memory             up to KubeVirt 1.8.2
 //	overhead + devices × memory   newer, with several VFIO devices
 //
-// memory is the most of what the guest may come to have and of requests.memory, rounded up
-// to 1000 bytes. KubeVirt's main branch sets none; the formula of 1.9 is taken then.
+// memory is the larger of the guest's maximum and requests.memory, rounded up to 1000 bytes.
+// KubeVirt's main branch sets no limit; this function then uses the formula of 1.9.
 func (m *mutation) kubevirtLock(vm kubevirt.VM, its bool) (int64, error) {
 	_, overhead, err := kubevirt.Overhead(vm, m.Cluster.Version, m.Cluster.Ratio)
 	if err != nil {
@@ -106,9 +106,8 @@ func (m *mutation) kubevirtLock(vm kubevirt.VM, its bool) (int64, error) {
 	return sum(all.Bytes, overhead)
 }
 
-// beyond is what is to be lockable beyond the VM's own memory, as far as it is not in the
-// overhead already.
-func (m *mutation) beyond(vm kubevirt.VM) (int64, error) {
+// extraLock returns the lockable memory beyond the VM's own memory and beyond the overhead.
+func (m *mutation) extraLock(vm kubevirt.VM) (int64, error) {
 	without := vm
 	without.Memory.AddedOverhead = 0
 	_, with, err := kubevirt.Overhead(vm, m.Cluster.Version, m.Cluster.Ratio)
@@ -121,9 +120,9 @@ func (m *mutation) beyond(vm kubevirt.VM) (int64, error) {
 	return sum(m.Reserved.Value, vm.Memory.AddedOverhead)
 }
 
-// leastOfAgent is the least that the agent computes without our share. It knows better what
-// the launcher's overhead is, and never takes it for less than that of one vCPU.
-func leastOfAgent(l lock) (int64, error) {
+// minimumOfAgent returns the agent's smallest result without the share. The agent may know a larger
+// overhead, and assumes at least the overhead of one vCPU.
+func minimumOfAgent(l lock) (int64, error) {
 	overhead, _, err := kubevirt.Overhead(kubevirt.VM{Memory: kubevirt.Memory{Request: l.guest}}, kubevirt.Main(), kubevirt.Ratio{})
 	if err != nil {
 		return 0, err
@@ -135,7 +134,7 @@ func leastOfAgent(l lock) (int64, error) {
 	return r.Bytes, err
 }
 
-// applyLock writes the annotations of a lock: never less than what is there.
+// applyLock writes the annotations of a memory lock and never lowers a value.
 func (m *mutation) applyLock(l lock) error {
 	a := m.pod.Annotations
 	m.set(api.GuestMemoryKey, api.Bytes(l.guest).String())
@@ -159,7 +158,7 @@ func (m *mutation) applyLock(l lock) error {
 	return nil
 }
 
-// set writes an annotation where the launcher reads it.
+// set writes an annotation at the scope that the launcher uses.
 func (m *mutation) set(base, value string) {
 	key, _, ok := api.Effective(m.pod.Annotations, base, m.name)
 	if !ok {
@@ -168,7 +167,7 @@ func (m *mutation) set(base, value string) {
 	m.pod.Annotations[key] = value
 }
 
-// setPod writes an annotation that concerns the pod as a whole.
+// setPod writes an annotation for the whole pod.
 func (m *mutation) setPod(base, value string) {
 	key, _, ok := api.Effective(m.pod.Annotations, base, "")
 	if !ok {
@@ -177,10 +176,10 @@ func (m *mutation) setPod(base, value string) {
 	m.pod.Annotations[key] = value
 }
 
-// sum adds two numbers that are not negative.
+// sum adds two non-negative numbers.
 func sum(a, b int64) (int64, error) {
 	if a > math.MaxInt64-b {
-		return 0, fmt.Errorf("memory lock: %s and %s are more than an int64 holds", api.Bytes(a), api.Bytes(b))
+		return 0, fmt.Errorf("memory lock: %s + %s exceed an int64", api.Bytes(a), api.Bytes(b))
 	}
 	return a + b, nil
 }

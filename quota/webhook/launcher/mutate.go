@@ -15,55 +15,54 @@ import (
 	"github.com/mooring-vm/mooring/quota/virt"
 )
 
-// Input is all that [Mutate] decides by. It changes nothing of it.
+// Input holds the inputs of [Mutate], which does not change them.
 type Input struct {
-	Pod *corev1.Pod // a launcher's, as it came: [IsLauncher]
+	Pod *corev1.Pod // launcher pod of the request: [IsLauncher]
 
-	// VMI is the instance that the launcher is for.
+	// VMI is the launcher's instance.
 	VMI *kubevirtv1.VirtualMachineInstance
 
-	// Reserved is what the VMI says in the words that VEP 144 had first: [ReadReserved].
+	// Reserved holds the VMI's reservedOverhead in the early format of VEP 144: [ReadReserved].
 	Reserved Reserved
 
-	// Cluster is the KubeVirt of the cluster.
+	// Cluster holds the settings of the cluster's KubeVirt.
 	Cluster virt.Cluster
 
-	// Namespace are the annotations of the pod's namespace.
+	// Namespace holds the annotations of the pod's namespace.
 	Namespace map[string]string
 
-	// Launchers are the VMI's launcher pods. They are looked at for a migration target
-	// alone. LaunchersErr is why they are not known.
+	// Launchers are the VMI's launcher pods, used for migration targets only. LaunchersErr is the
+	// error of reading them.
 	Launchers    []corev1.Pod
 	LaunchersErr error
 
 	Shim Shim
 }
 
-// Shim is how mooring-shim is added.
+// Shim configures the mooring-shim sidecar.
 type Shim struct {
-	// Image is that of mooring-shim. Empty: it is never added.
+	// Image is the image of mooring-shim. Empty: no sidecar is added.
 	Image string
 }
 
-// Output is what becomes of a pod.
+// Output is the mutated pod.
 type Output struct {
-	Pod      *corev1.Pod // nil: it is left as it is
-	Warnings []string    // for the author of the pod
+	Pod      *corev1.Pod // nil: unchanged
+	Warnings []string    // for the client
 }
 
-// Refusal is why a launcher must not be made, for people.
+// Refusal is the reason why a launcher pod is refused.
 type Refusal struct{ Why string }
 
 // Error implements error.
 func (r *Refusal) Error() string { return r.Why }
 
-// Mutate returns what becomes of a launcher pod. It is pure, and idempotent: the Output's
-// pod, as the Input of a second pass, is left as it is.
+// Mutate mutates a launcher pod. It is pure and idempotent: its output, as the input of a second
+// pass, stays unchanged.
 //
-// What cannot be done because something is wrong with the VM or its annotations is a
-// warning, and the pod is left as it is: the agent tells whoever looks at the pod. The error
-// is a [*Refusal]: the pod is the target of a migration of a VM that was resized in place,
-// and cannot be given its size.
+// If the VM or its annotations are invalid, the pod stays unchanged with a warning; the agent
+// reports the fault on the pod later. The error is a [*Refusal]: the pod is the migration target of
+// a VM that was resized in place, and Mutate cannot give it the VM's size.
 func Mutate(in Input) (Output, error) {
 	m := mutation{Input: in, pod: in.Pod.DeepCopy()}
 	err := m.run()
@@ -71,10 +70,10 @@ func Mutate(in Input) (Output, error) {
 		return Output{}, refusal
 	}
 	if err != nil && in.wasResized() {
-		return Output{}, cannotBeSized(err)
+		return Output{}, refuseUnsized(err)
 	}
 	if err != nil {
-		return Output{Warnings: append(m.warnings, leftAsItIs(err))}, nil
+		return Output{Warnings: append(m.warnings, unchangedWarning(err))}, nil
 	}
 	out := Output{Warnings: m.warnings}
 	if m.changed {
@@ -83,18 +82,18 @@ func Mutate(in Input) (Output, error) {
 	return out, nil
 }
 
-func leftAsItIs(err error) string { return "mooring leaves the pod as it is: " + oneLine(err) }
+func unchangedWarning(err error) string { return "mooring leaves the pod unchanged: " + oneLine(err) }
 
-// oneLine is for warnings, which the API server takes no others of.
+// oneLine joins lines, because the API server accepts only warnings of one line.
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
-// mutation is one Mutate.
+// mutation is one run of Mutate.
 type mutation struct {
 	Input
 	pod      *corev1.Pod
 	name     string // of the launcher container
-	wishes   wishes
-	size     size // of the source
+	options  options
+	size     size // of the source pod
 	changed  bool
 	warnings []string
 }
@@ -107,7 +106,7 @@ func (m *mutation) run() error {
 	if err != nil {
 		return err
 	}
-	m.wish()
+	m.readOptions()
 	if err := m.findSize(); err != nil {
 		return err
 	}
@@ -120,13 +119,13 @@ func (m *mutation) run() error {
 	if err != nil {
 		return err
 	}
-	if !locked && !m.resizable() && !m.wishes.preStop && !m.size.resized {
+	if !locked && !m.resizable() && !m.options.preStop && !m.size.resized {
 		return nil
 	}
 	return m.apply(vm, lock, locked)
 }
 
-// apply writes everything. Its order matters to nobody else: the record is of what came.
+// apply writes all changes. It records the resources as they were in the request.
 func (m *mutation) apply(vm kubevirt.VM, lock lock, locked bool) error {
 	before := m.pod.DeepCopy()
 	if m.pod.Annotations == nil {
@@ -148,10 +147,10 @@ func (m *mutation) apply(vm kubevirt.VM, lock lock, locked bool) error {
 	return nil
 }
 
-// compute is what KubeVirt calls the launcher container.
+// compute is KubeVirt's name of the launcher container.
 const compute = "compute"
 
-// findLauncher finds the container that runs the VM.
+// findLauncher finds the container with the VM.
 func (m *mutation) findLauncher() error {
 	m.name = compute
 	name, ok, err := api.Launcher(m.pod.Annotations)
@@ -162,12 +161,12 @@ func (m *mutation) findLauncher() error {
 		m.name = name
 	}
 	if m.container() == nil {
-		return fmt.Errorf("it has no container %q, which runs the VM", m.name)
+		return fmt.Errorf("the pod has no container %q, which runs the VM", m.name)
 	}
 	return nil
 }
 
-// container is the launcher container, or nil.
+// container returns the launcher container, or nil.
 func (m *mutation) container() *corev1.Container { return containerOf(m.pod, m.name) }
 
 func containerOf(pod *corev1.Pod, name string) *corev1.Container {
@@ -179,7 +178,7 @@ func containerOf(pod *corev1.Pod, name string) *corev1.Container {
 	return nil
 }
 
-// setDefault writes an annotation for the whole pod that is not there.
+// setDefault writes a missing annotation for the whole pod.
 func (m *mutation) setDefault(key, value string) {
 	if _, _, ok := api.Effective(m.pod.Annotations, key, ""); !ok {
 		m.pod.Annotations[key] = value

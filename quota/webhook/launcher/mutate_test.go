@@ -11,10 +11,10 @@ import (
 	"github.com/mooring-vm/mooring/api"
 )
 
-// asCame is what is on record of the pod of the fixtures.
+// asCame is the record of the fixture pod.
 const asCame = `{"requests":{"cpu":"200m","memory":"2300Mi"},"limits":{"cpu":"2000m","memory":"3Gi"}}`
 
-// written are the annotations that each launcher gets which gets any, and those of changes.
+// written are the annotations of every annotated launcher, with changes.
 func written(changes ...string) map[string]string {
 	all := map[string]string{
 		"launcher.mooring.dev":              "compute",
@@ -28,7 +28,7 @@ func written(changes ...string) map[string]string {
 	return all
 }
 
-// locked are those of a launcher with a lock.
+// locked are the annotations of a launcher with a memory lock.
 func locked(changes ...string) map[string]string {
 	return written(append([]string{
 		"requires-lock.memlock.mooring.dev", "true", "guest-memory.memlock.mooring.dev", "2Gi",
@@ -96,7 +96,7 @@ func TestAnnotations(t *testing.T) {
 			}
 			pod := mutated(t, in)
 			got, want := pod.Annotations, c.want
-			if name != "needs nothing" { // the shares have tests of their own
+			if name != "needs nothing" { // other tests check the shares
 				want[api.AddedKey] = got[api.AddedKey]
 				if c.before[api.ValueKey] == "" {
 					want[api.ValueKey] = got[api.AddedKey]
@@ -109,7 +109,7 @@ func TestAnnotations(t *testing.T) {
 	}
 }
 
-// The shares, in a version whose overhead is known to the byte.
+// The shares for a version whose overhead is known to the byte.
 func TestShare(t *testing.T) {
 	type vmi = kubevirtv1.VirtualMachineInstance
 	cpus := func(n uint32) func(*vmi) {
@@ -127,7 +127,8 @@ func TestShare(t *testing.T) {
 		reserved Reserved
 		want     string
 	}{
-		// main counts 20 MiB more than 1.7, and each vCPU takes 8; KubeVirt rounds up to 1000 bytes, the share to 1 MiB.
+		// main adds 20 MiB to 1.7, and each vCPU takes 8; KubeVirt rounds up to 1000 bytes, the
+		// share to 1 MiB.
 		"few vCPUs":                            {"1.7", cpus(3), Reserved{}, "0"},
 		"many vCPUs":                           {"1.7", cpus(11), Reserved{}, api.Bytes(61 * mi).String()},
 		"what VEP 144 had first":               {"1.7", cpus(1), Reserved{Value: 5 * gi}, "5Gi"},
@@ -149,7 +150,7 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// A later webhook adds, and this one is asked again: its own share is counted once.
+// After a later webhook raised the amount, a second pass counts its own share once.
 func TestReinvocation(t *testing.T) {
 	in := input(newPod(nil), newVMI(withGPUs(1)))
 	first := mutated(t, in)
@@ -161,18 +162,18 @@ func TestReinvocation(t *testing.T) {
 	if got, want := mutated(t, in).Annotations[api.ValueKey], (share + api.Bytes(gi)).String(); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	in.Reserved.Value = 2 * gi // and the VM needs more meanwhile
+	in.Reserved.Value = 2 * gi // the VM's need grew
 	if got, want := mutated(t, in).Annotations[api.ValueKey], (share + api.Bytes(3*gi)).String(); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
-// What is wrong leaves the pod as it is, and is told.
+// An invalid VM or annotation leaves the pod unchanged, with a warning.
 func TestWrong(t *testing.T) {
 	for want, in := range map[string]Input{
 		`annotation value.memlock.mooring.dev: "x"`:                      input(newPod(map[string]string{api.ValueKey: "x"}), newVMI(withGPUs(1))),
 		`annotation launcher.mooring.dev: "X"`:                           input(newPod(map[string]string{api.LauncherKey: "X"}), newVMI(withGPUs(1))),
-		`it has no container "other"`:                                    input(newPod(map[string]string{api.LauncherKey: "other"}), newVMI(withGPUs(1))),
+		`has no container "other"`:                                       input(newPod(map[string]string{api.LauncherKey: "other"}), newVMI(withGPUs(1))),
 		`"x": want "true", "false" or "follow-limits"; annotation value`: input(newPod(map[string]string{api.ValueKey: "x", api.InjectSidecarKey: "x"}), newVMI()),
 		"this node understands v1alpha1":                                 input(newPod(map[string]string{api.APIVersionKey: "v2"}), newVMI(withGPUs(1))),
 		"spec.domain.memory.maxGuest": input(newPod(nil), newVMI(withGPUs(1), func(v *kubevirtv1.VirtualMachineInstance) {

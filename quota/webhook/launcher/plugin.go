@@ -9,15 +9,15 @@ import (
 	"github.com/mooring-vm/mooring/api"
 )
 
-// requiredPlugins is NRI's annotation: containerd's default validator refuses a container
-// while one of these plugins is away.
+// requiredPlugins is NRI's annotation. containerd's default validator refuses a container while one
+// of the listed plugins is missing.
 const requiredPlugins = "required-plugins.noderesource.dev"
 
-// agent is the name of Mooring's plugin.
+// agent is the name of Mooring's NRI plugin.
 const agent = "mooring"
 
-// requirePlugin has the launcher refused while the node's agent is away, instead of started
-// without its limits. Who else is required stays so.
+// requirePlugin adds the agent to the required plugins. While the agent is away, containerd then
+// refuses the launcher instead of starting it without its limits. Other required plugins stay.
 func (m *mutation) requirePlugin() {
 	key, value, ok := api.Effective(m.pod.Annotations, requiredPlugins, m.name)
 	if !ok {
@@ -31,6 +31,6 @@ func (m *mutation) requirePlugin() {
 	if slices.Contains(names, agent) {
 		return
 	}
-	text, _ := json.Marshal(append(names, agent)) // texts alone: cannot fail
+	text, _ := json.Marshal(append(names, agent)) // only strings: cannot fail
 	m.pod.Annotations[key] = string(text)
 }

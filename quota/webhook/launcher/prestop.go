@@ -11,26 +11,26 @@ import (
 )
 
 const (
-	// hook is the program that the agent shows a launcher.
+	// hook is the agent's program in the launcher.
 	hook = "/run/mooring/hook"
 
-	// between is what the agent waits for longer than the guest is given by whoever asks it.
-	between = 15 * time.Second
+	// guestMargin is how much longer the agent waits than the guest may take.
+	guestMargin = 15 * time.Second
 
-	// least is by how much the one has to be longer than the other.
-	least = 5 * time.Second
+	// minMargin is the smallest margin between the two.
+	minMargin = 5 * time.Second
 
-	// after is what the pod gets when the agent's grace period is over: for the VM to be
-	// ended by force, and for the launcher to end.
-	after = 45 * time.Second
+	// podMargin is the pod's time after the agent's grace period, for the forced end of the VM and
+	// for the end of the launcher.
+	podMargin = 45 * time.Second
 
-	// mostGrace is the longest grace period that a node allows unless its policy says more.
-	mostGrace = time.Hour
+	// maxGrace is the longest grace period allowed by a node without a larger limit in its policy.
+	maxGrace = time.Hour
 )
 
 // addPreStop adds the preStop hook to the launcher.
 func (m *mutation) addPreStop() {
-	if !m.wishes.preStop {
+	if !m.options.preStop {
 		return
 	}
 	c := m.container()
@@ -41,14 +41,14 @@ func (m *mutation) addPreStop() {
 	case c.Lifecycle.PreStop == nil:
 		c.Lifecycle.PreStop = want
 	case !equality.Semantic.DeepEqual(c.Lifecycle.PreStop, want):
-		m.warn("container %q has a preStop hook, which stays as it is", m.name)
+		m.warn("container %q keeps its own preStop hook", m.name)
 		return
 	}
-	m.raiseGrace()
+	m.raiseGracePeriods()
 }
 
-// preStop is the command of the hook. With a sidecar beside the launcher that asks the
-// guest; without, the hook has to.
+// preStop returns the hook's command. A sidecar asks the guest to shut down. Without one the hook
+// does.
 func (m *mutation) preStop() []string {
 	command := []string{hook, "prestop"}
 	if _, ok, _ := api.Sidecar(m.pod.Annotations); ok {
@@ -57,27 +57,27 @@ func (m *mutation) preStop() []string {
 	return append(command, "--", "virsh", "--connect", m.libvirtURI(), "shutdown", "--mode", "acpi", m.VMI.Namespace+"_"+m.VMI.Name)
 }
 
-// graces are how long the agent waits for the VM, and how long who asks the guest does.
-func (m *mutation) graces() (agent, vm time.Duration) {
+// gracePeriods returns how long the agent waits for the VM, and how long the guest may take.
+func (m *mutation) gracePeriods() (agent, vm time.Duration) {
 	vm = seconds(kubevirtv1.DefaultGracePeriodSeconds)
 	if s := m.VMI.Spec.TerminationGracePeriodSeconds; s != nil {
 		vm = seconds(*s)
 	}
-	agent = min(vm+between, mostGrace)
+	agent = min(vm+guestMargin, maxGrace)
 	if request, err := api.Parse(m.pod.Annotations, m.name); err == nil && request.GracePeriod != nil {
 		agent = *request.GracePeriod
 	}
-	return agent, max(min(vm, agent-least), time.Second)
+	return agent, max(min(vm, agent-minMargin), time.Second)
 }
 
-// raiseGrace has the agent wait for longer than the guest is given, and kubelet for longer
-// than the agent. What the pod asks for stays.
-func (m *mutation) raiseGrace() {
-	agent, _ := m.graces()
+// raiseGracePeriods makes the agent wait longer than the guest may take, and kubelet longer than
+// the agent. It keeps longer periods from the pod.
+func (m *mutation) raiseGracePeriods() {
+	agent, _ := m.gracePeriods()
 	if _, _, ok := api.Effective(m.pod.Annotations, api.GracePeriodKey, m.name); !ok {
 		m.pod.Annotations[api.GracePeriodKey] = agent.String()
 	}
-	want := int64((agent + after) / time.Second)
+	want := int64((agent + podMargin) / time.Second)
 	if now := m.pod.Spec.TerminationGracePeriodSeconds; now == nil || *now < want {
 		m.pod.Spec.TerminationGracePeriodSeconds = &want
 	}

@@ -20,7 +20,7 @@ func drawQuantity(t *rapid.T, name string, least, most int64) *resource.Quantity
 	return resource.NewQuantity(rapid.Int64Range(least, most).Draw(t, name), resource.BinarySI)
 }
 
-// drawVMI draws VMs of up to 1 TiB, most of which need a lock.
+// drawVMI draws VMs of up to 1 TiB. Most of them need a lock.
 func drawVMI(t *rapid.T) *kubevirtv1.VirtualMachineInstance {
 	few := func(name string) int { return rapid.IntRange(0, 3).Draw(t, name) }
 	flag := func(name string) bool { return rapid.Bool().Draw(t, name) }
@@ -50,7 +50,7 @@ func drawVMI(t *rapid.T) *kubevirtv1.VirtualMachineInstance {
 	return v
 }
 
-// drawAnnotations draws what is on a pod before.
+// drawAnnotations draws existing annotations of a pod.
 func drawAnnotations(t *rapid.T) map[string]string {
 	annotations := map[string]string{}
 	choices := map[string][]string{
@@ -84,8 +84,8 @@ func drawInput(t *rapid.T) Input {
 	return in
 }
 
-// Whatever the VM and its annotations: a second pass changes nothing, nothing that was there
-// is lost or lowered, and what is written the agent reads.
+// For any VM and annotations: a second pass changes nothing, no existing value is lost or lowered,
+// and the agent accepts the result.
 func TestOnlyAdds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawInput(t)
@@ -130,8 +130,8 @@ func checkOnlyAdded(t *rapid.T, before, after map[string]string) {
 	}
 }
 
-// The agent's limit, however little it takes the overhead for, is never below what KubeVirt
-// sets itself, nor below what libvirt wants for the domain.
+// The agent's limit, for any assumed overhead, is at least KubeVirt's own limit and libvirt's limit
+// for the domain.
 func TestCovers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawInput(t)
@@ -163,7 +163,7 @@ func TestCovers(t *testing.T) {
 	})
 }
 
-// libvirtLimit is libvirt's for the domain of a VM.
+// libvirtLimit is libvirt's limit for the domain of a VM.
 func libvirtLimit(t *rapid.T, vm kubevirt.VM) memlock.Result {
 	terms, err := memlock.ForDevices(memlock.Term{Name: "guest", Bytes: largest(t, vm)}, api.Devices{VFIO: vm.HostDevices + vm.GPUs + vm.SRIOV})
 	if err != nil {
@@ -185,8 +185,8 @@ func largest(t *rapid.T, vm kubevirt.VM) int64 {
 	return bytes
 }
 
-// atLeast is [kubevirt.Limit] as virt-handler has it: with the memory rounded up, once for
-// each device in new versions, and what is demanded beyond.
+// atLeast is [kubevirt.Limit] in virt-handler's form: memory rounded up, counted per device in new
+// versions, plus the demand beyond it.
 func atLeast(t *rapid.T, in Input, vm kubevirt.VM, limit memlock.Result) memlock.Result {
 	n := int64(vm.HostDevices + vm.GPUs + vm.SRIOV)
 	memory := (max(largest(t, vm), vm.Memory.Request) + 999) / 1000 * 1000
@@ -197,7 +197,7 @@ func atLeast(t *rapid.T, in Input, vm kubevirt.VM, limit memlock.Result) memlock
 	return limit
 }
 
-// agentLimit is what the agent computes from a pod's annotations, with so much overhead.
+// agentLimit is the agent's limit from a pod's annotations, with this overhead.
 func agentLimit(t *rapid.T, pod *corev1.Pod, overhead int64) memlock.Result {
 	request, err := api.Parse(pod.Annotations, compute)
 	if err != nil {

@@ -9,17 +9,15 @@ import (
 	"github.com/mooring-vm/mooring/api"
 )
 
-// Reserved is spec.domain.memory.reservedOverhead in the words that VEP 144 had first:
-// requiresLock and value. Those of KubeVirt 1.8 and newer, memLock and addedOverhead, are in
-// its API.
+// Reserved is spec.domain.memory.reservedOverhead in the early format of VEP 144: requiresLock and
+// value. The fields of KubeVirt 1.8 and newer, memLock and addedOverhead, are part of its API.
 type Reserved struct {
 	RequiresLock bool
 	Value        int64 // bytes
 }
 
-// ReadReserved reads the first words from a VirtualMachineInstance as it is stored. An API
-// server that prunes unknown fields leaves nothing of them. The error names the field, its
-// value and what is allowed.
+// ReadReserved reads the early format from an unstructured VirtualMachineInstance. It is empty if
+// the API server pruned the fields. The error names field, value and allowed values.
 func ReadReserved(vmi map[string]any) (Reserved, error) {
 	const at = "spec.domain.memory.reservedOverhead"
 	fields, ok, err := unstructured.NestedMap(vmi, "spec", "domain", "memory", "reservedOverhead")

@@ -16,20 +16,21 @@ const (
 	journal    = "mooring-journal" // volume
 	journalDir = "/journal"
 
-	// libvirtDir is where KubeVirt's launcher container has libvirt's socket.
+	// libvirtDir is the directory of libvirt's socket in KubeVirt's launcher container.
 	libvirtDir    = "/var/run/libvirt"
 	libvirtSocket = libvirtDir + "/virtqemud-sock"
 )
 
-// addSidecar adds mooring-shim where it is asked for.
+// addSidecar adds mooring-shim on request.
 func (m *mutation) addSidecar(vm kubevirt.VM) {
-	if !m.wishes.sidecar.Sidecar {
+	if !m.options.sidecar.Sidecar {
 		return
 	}
 	mounts := m.container().VolumeMounts
 	at := slices.IndexFunc(mounts, func(v corev1.VolumeMount) bool { return v.MountPath == libvirtDir })
 	if at < 0 {
-		m.warn("mooring-shim is not added: container %q has nothing mounted at %s, where libvirt's socket is", m.name, libvirtDir)
+		m.warn("mooring-shim is not added: container %q has no mount at %s, the directory of libvirt's socket",
+			m.name, libvirtDir)
 		return
 	}
 	c := m.shim(vm)
@@ -44,10 +45,10 @@ func (m *mutation) addSidecar(vm kubevirt.VM) {
 		spec.InitContainers = append(spec.InitContainers, c)
 	}
 	m.pod.Annotations[api.SidecarKey] = shimName
-	m.raiseGrace()
+	m.raiseGracePeriods()
 }
 
-// shim is the container of mooring-shim, but for what is mounted in it.
+// shim returns the mooring-shim container without its mounts.
 func (m *mutation) shim(vm kubevirt.VM) corev1.Container {
 	return corev1.Container{
 		Name:                     shimName,
@@ -62,32 +63,32 @@ func (m *mutation) shim(vm kubevirt.VM) corev1.Container {
 }
 
 func (m *mutation) shimArgs(vm kubevirt.VM) []string {
-	_, vmGrace := m.graces()
+	_, vmGrace := m.gracePeriods()
 	args := []string{
 		"--connect=" + m.libvirtURI(),
 		"--journal=" + journalDir,
 		"--grace-period=" + vmGrace.String(),
 		"--overhead=kubevirt:" + m.Cluster.Version.String(),
-		"--overhead-extra=" + api.Bytes(m.untold(vm)).String(),
+		"--overhead-extra=" + api.Bytes(m.unreportedOverhead(vm)).String(),
 	}
 	if ratio := m.Cluster.Ratio.String(); ratio != "" {
 		args = append(args, "--overhead-ratio="+ratio)
 	}
-	if m.wishes.sidecar.FollowLimits {
+	if m.options.sidecar.FollowLimits {
 		args = append(args, "--follow-limits")
 	}
 	return args
 }
 
-// untold is what of the launcher's overhead a domain does not tell, in whole MiB: exec
-// probes, addedOverhead, passt, and that requests are limits.
-func (m *mutation) untold(vm kubevirt.VM) int64 {
+// unreportedOverhead returns the part of the launcher's overhead that does not follow from the
+// domain XML, in whole MiB: exec probes, addedOverhead, passt, and requests equal to limits.
+func (m *mutation) unreportedOverhead(vm kubevirt.VM) int64 {
 	told := vm
 	told.LivenessExec, told.ReadinessExec, told.Passt = false, false, 0
 	told.Memory.AddedOverhead, told.Memory.Limit = 0, 0
 	_, all, err := kubevirt.Overhead(vm, m.Cluster.Version, m.Cluster.Ratio)
 	if err != nil {
-		return 0 // lock has told
+		return 0 // lock has already reported it
 	}
 	_, least, err := kubevirt.Overhead(told, m.Cluster.Version, m.Cluster.Ratio)
 	if err != nil {
@@ -96,8 +97,8 @@ func (m *mutation) untold(vm kubevirt.VM) int64 {
 	return max(0, all-least+mib-1) / mib * mib
 }
 
-// libvirtURI is that of the libvirt in the launcher, which runs in a session of its own
-// unless the launcher is root.
+// libvirtURI returns the URI of the launcher's libvirt. It runs in session mode unless the launcher
+// is root.
 func (m *mutation) libvirtURI() string {
 	mode := "session"
 	if user := m.launcherUser(); user != nil && *user == 0 {
@@ -106,7 +107,7 @@ func (m *mutation) libvirtURI() string {
 	return "qemu+unix:///" + mode + "?socket=" + libvirtSocket
 }
 
-// launcherUser is the user of the launcher container; nil: its image says.
+// launcherUser returns the user of the launcher container; nil: the user of its image.
 func (m *mutation) launcherUser() *int64 {
 	if s := m.container().SecurityContext; s != nil && s.RunAsUser != nil {
 		return s.RunAsUser
@@ -117,8 +118,8 @@ func (m *mutation) launcherUser() *int64 {
 	return nil
 }
 
-// shimSecurity is that of the launcher's user, without any privilege: libvirt lets nobody
-// else in.
+// shimSecurity runs the shim as the launcher's user without privileges, because libvirt accepts no
+// other user.
 func (m *mutation) shimSecurity() *corev1.SecurityContext {
 	s := &corev1.SecurityContext{
 		RunAsUser:                m.launcherUser(),
@@ -132,7 +133,7 @@ func (m *mutation) shimSecurity() *corev1.SecurityContext {
 	return s
 }
 
-// seconds is a number of seconds that fits a grace period.
+// seconds converts to a duration within the range of grace periods.
 func seconds(n int64) time.Duration {
 	return time.Duration(min(max(n, 1), int64(api.MaxDuration/time.Second))) * time.Second
 }

@@ -48,7 +48,7 @@ func TestSidecar(t *testing.T) {
 	}
 }
 
-// What of a VM and its launcher the sidecar depends on.
+// Properties of VM and launcher that the sidecar depends on.
 func TestSidecarOf(t *testing.T) {
 	type vmi = kubevirtv1.VirtualMachineInstance
 	for name, c := range map[string]struct {
@@ -118,7 +118,7 @@ func TestSidecarRatio(t *testing.T) {
 	}
 }
 
-// Who asks, and who decides.
+// Requests of VM and namespace, and their precedence.
 func TestWishes(t *testing.T) {
 	yes, no := map[string]string{api.InjectSidecarKey: "true"}, map[string]string{api.InjectSidecarKey: "false"}
 	for name, c := range map[string]struct {
@@ -142,8 +142,8 @@ func TestWishes(t *testing.T) {
 
 func TestWishesThatCannotBe(t *testing.T) {
 	for want, change := range map[string]func(*Input){
-		"no image of it is configured":            func(in *Input) { in.Shim.Image = "" },
-		"has nothing mounted at /var/run/libvirt": func(in *Input) { in.Pod.Spec.Containers[0].VolumeMounts = nil },
+		"its image is not configured":      func(in *Input) { in.Shim.Image = "" },
+		"has no mount at /var/run/libvirt": func(in *Input) { in.Pod.Spec.Containers[0].VolumeMounts = nil },
 		`namespace: annotation sidecar.inject.mooring.dev: "maybe": want "true", "false" or "follow-limits"`: func(in *Input) {
 			in.Namespace, in.Pod.Annotations = map[string]string{api.InjectSidecarKey: "maybe"}, nil
 		},
@@ -190,7 +190,7 @@ func TestPreStop(t *testing.T) {
 	}
 }
 
-// The guest is given less than the agent waits for, and the agent less than kubelet.
+// The agent waits longer than the guest may take, and kubelet longer than the agent.
 func TestGrace(t *testing.T) {
 	for name, c := range map[string]struct {
 		vm          *int64

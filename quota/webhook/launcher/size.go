@@ -15,25 +15,26 @@ import (
 	"github.com/mooring-vm/mooring/memlock/kubevirt"
 )
 
-// size is what a VM has become by being resized in place.
+// size is the result of an in-place resize of a VM.
 type size struct {
 	resized     bool
-	resources   corev1.ResourceRequirements // of the launcher container: what differs from what was rendered
-	annotations map[string]string           // that ask for a size
-	guest       int64                       // bytes that the guest may have by them; 0: not known
-	vcpus       int                         // likewise
+	resources   corev1.ResourceRequirements // of the launcher container, where they differ from the rendered ones
+	annotations map[string]string           // the annotations with the desired size
+	guest       int64                       // bytes of guest memory in the annotations; 0: unknown
+	vcpus       int                         // vCPUs in the annotations; 0: unknown
 }
 
-// findSize finds out which size the VM has, for the target of its migration.
+// findSize finds the size of the VM for its migration target.
 func (m *mutation) findSize() error {
 	if !isTarget(m.Pod) {
 		return nil
 	}
 	if m.LaunchersErr != nil {
 		if m.resizable() {
-			return &Refusal{fmt.Sprintf("mooring: the VM may have been resized in place, and whether it was is not known: %v; try again", m.LaunchersErr)}
+			return &Refusal{fmt.Sprintf("mooring: cannot find out whether the VM was resized in place: %v; try again",
+				m.LaunchersErr)}
 		}
-		m.warn("whether the VM was resized in place is not known: %v", m.LaunchersErr)
+		m.warn("cannot find out whether the VM was resized in place: %v", m.LaunchersErr)
 		return nil
 	}
 	sources := m.sources()
@@ -43,21 +44,21 @@ func (m *mutation) findSize() error {
 	}
 	for _, pod := range sources {
 		if sizeOf(pod, m.name).resized {
-			return &Refusal{fmt.Sprintf("mooring: the VM was resized in place, and which of its %d launchers it runs in is not known: %s; "+
-				"end those that it does not run in", len(sources), strings.Join(namesOf(sources), ", "))}
+			return &Refusal{fmt.Sprintf("mooring: the VM was resized in place and has %d launchers: %s; "+
+				"delete those that do not run it", len(sources), strings.Join(namesOf(sources), ", "))}
 		}
 	}
 	return nil
 }
 
-// sources are the launchers that the VM may run in: on its node, and not ended or ending. Of
-// several those that KubeVirt has seen, if it has seen any.
+// sources returns the launchers that may run the VM: on its node and not ended or in deletion. If
+// the VM's status lists some of them, only those count.
 func (in *Input) sources() []*corev1.Pod {
 	var all []*corev1.Pod
 	for i := range in.Launchers {
 		pod := &in.Launchers[i]
 		elsewhere := in.VMI != nil && in.VMI.Status.NodeName != "" && pod.Spec.NodeName != in.VMI.Status.NodeName
-		if !elsewhere && in.before(pod) {
+		if !elsewhere && in.isEarlierLauncher(pod) {
 			all = append(all, pod)
 		}
 	}
@@ -67,8 +68,7 @@ func (in *Input) sources() []*corev1.Pod {
 	return all
 }
 
-// active are those of some pods that the VM's status lists. KubeVirt lists each pod whose
-// controller is the VM, when it comes to it.
+// active returns the pods listed in the VM's status. KubeVirt lists each pod controlled by the VM.
 func (in *Input) active(pods []*corev1.Pod) []*corev1.Pod {
 	if in.VMI == nil {
 		return nil
@@ -82,20 +82,20 @@ func (in *Input) active(pods []*corev1.Pod) []*corev1.Pod {
 	return all
 }
 
-// wasResized reports whether the pod is the target of a migration, and a launcher that the VM
-// may run in says that it was resized in place.
+// wasResized reports whether the pod is a migration target and a launcher of its VM was resized in
+// place.
 func (in *Input) wasResized() bool {
 	return isTarget(in.Pod) && slices.ContainsFunc(in.sources(), func(pod *corev1.Pod) bool { return sizeOf(pod, compute).resized })
 }
 
-// cannotBeSized refuses a target that has to have another size than it was rendered with.
-func cannotBeSized(err error) *Refusal {
-	return &Refusal{"mooring: the VM was resized in place, and its target cannot be given that size: " + oneLine(err)}
+// refuseUnsized refuses a target that cannot get the VM's size.
+func refuseUnsized(err error) *Refusal {
+	return &Refusal{"mooring: the VM was resized in place, and its target cannot get that size: " + oneLine(err)}
 }
 
-// before reports whether a pod is a launcher of the same VM that runs, and not one for the
+// isEarlierLauncher reports whether a pod is a running launcher of the same VM and not part of the
 // same migration.
-func (in *Input) before(pod *corev1.Pod) bool {
+func (in *Input) isEarlierLauncher(pod *corev1.Pod) bool {
 	_, vmi, _ := IsLauncher(in.Pod)
 	_, of, ok := IsLauncher(pod)
 	ended := pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
@@ -111,8 +111,8 @@ func namesOf(pods []*corev1.Pod) []string {
 	return names
 }
 
-// sizeOf tells from a VM's launcher whether it was resized in place, and to what. Where what
-// was rendered is not on record, all that the container has counts if a size was asked for.
+// sizeOf reads from a launcher whether and to which size it was resized in place. Without a record
+// of the rendered resources, all resources count if a size is annotated.
 func sizeOf(pod *corev1.Pod, container string) size {
 	c := containerOf(pod, container)
 	if c == nil {
@@ -122,7 +122,7 @@ func sizeOf(pod *corev1.Pod, container string) size {
 	was, recorded, _ := api.RenderedResources(pod.Annotations)
 	now := current(pod, c)
 	if recorded {
-		s.resources = corev1.ResourceRequirements{Requests: differing(now.Requests, was.Requests), Limits: differing(now.Limits, was.Limits)}
+		s.resources = corev1.ResourceRequirements{Requests: difference(now.Requests, was.Requests), Limits: difference(now.Limits, was.Limits)}
 	} else if len(s.annotations) > 0 {
 		s.resources = now
 	}
@@ -136,8 +136,8 @@ func sizeOf(pod *corev1.Pod, container string) size {
 	return s
 }
 
-// current are the resources of a container now: the largest of what is wanted, unless the
-// node cannot give it, and of what is in force. A VM gives memory back before its limit falls.
+// current returns the current resources of a container: the larger of desired, unless infeasible,
+// and actual. A VM gives memory back before its limit falls.
 func current(pod *corev1.Pod, c *corev1.Container) corev1.ResourceRequirements {
 	now := corev1.ResourceRequirements{}
 	if !podresource.IsPodResizeInfeasible(pod) {
@@ -155,12 +155,12 @@ func current(pod *corev1.Pod, c *corev1.Container) corev1.ResourceRequirements {
 	return now
 }
 
-// sizes names what Kubernetes resizes in place.
-func sizes() []corev1.ResourceName {
+// resizableResources are the resources that Kubernetes resizes in place.
+func resizableResources() []corev1.ResourceName {
 	return []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
 }
 
-// raise returns the larger of each CPU and memory amount of two.
+// raise returns the larger CPU and memory amounts of two.
 func raise(a, b corev1.ResourceRequirements) corev1.ResourceRequirements {
 	a.Requests, a.Limits = larger(a.Requests, b.Requests), larger(a.Limits, b.Limits)
 	return a
@@ -168,7 +168,7 @@ func raise(a, b corev1.ResourceRequirements) corev1.ResourceRequirements {
 
 func larger(a, b corev1.ResourceList) corev1.ResourceList {
 	out := maps.Clone(a)
-	for _, name := range sizes() {
+	for _, name := range resizableResources() {
 		q, ok := b[name]
 		if now, there := out[name]; !ok || there && now.Cmp(q) >= 0 {
 			continue
@@ -181,7 +181,7 @@ func larger(a, b corev1.ResourceList) corev1.ResourceList {
 	return out
 }
 
-// record is what a launcher container's resources are now.
+// record returns the current resources of a launcher container.
 func record(c *corev1.Container) api.Rendered {
 	return api.Rendered{Requests: amounts(c.Resources.Requests), Limits: amounts(c.Resources.Limits)}
 }
@@ -197,8 +197,8 @@ func amounts(list corev1.ResourceList) api.Amounts {
 	return a
 }
 
-// differing are the amounts of a list that are not those on record.
-func differing(now corev1.ResourceList, was api.Amounts) corev1.ResourceList {
+// difference returns the amounts that differ from the record.
+func difference(now corev1.ResourceList, was api.Amounts) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	is := amounts(now)
 	if is.CPU != nil && (was.CPU == nil || *is.CPU != *was.CPU) {
@@ -210,7 +210,7 @@ func differing(now corev1.ResourceList, was api.Amounts) corev1.ResourceList {
 	return out
 }
 
-// resizeKeys are the annotations that ask for a size, at any scope.
+// resizeKeys returns the annotations with a desired size, at any scope.
 func resizeKeys(annotations map[string]string) map[string]string {
 	found := map[string]string{}
 	for key, value := range annotations {
@@ -222,7 +222,7 @@ func resizeKeys(annotations map[string]string) map[string]string {
 	return found
 }
 
-// applySize gives the target of a migration the size that the VM has.
+// applySize gives a migration target the size of its VM.
 func (m *mutation) applySize() {
 	if !m.size.resized {
 		return
@@ -244,7 +244,7 @@ func (m *mutation) applySize() {
 	maps.Copy(m.pod.Annotations, m.size.annotations)
 }
 
-// grow returns the VM with the size that it has become.
+// grow returns the VM with this size.
 func (s size) grow(vm kubevirt.VM) kubevirt.VM {
 	if largest, _, err := vm.Memory.LargestGuest(); err == nil && s.guest > largest {
 		vm.Memory.MaxGuest = s.guest

@@ -16,7 +16,7 @@ import (
 	"github.com/mooring-vm/mooring/api"
 )
 
-// newSource is the launcher that the VM of the fixtures runs in.
+// newSource is the launcher that runs the fixture VM.
 func newSource(change ...func(*corev1.Pod)) corev1.Pod {
 	pod := newPod(map[string]string{api.RenderedKey: asCame})
 	pod.Name, pod.UID, pod.Spec.NodeName, pod.Status.Phase = "source", "source", "node-1", corev1.PodRunning
@@ -26,7 +26,7 @@ func newSource(change ...func(*corev1.Pod)) corev1.Pod {
 	return *pod
 }
 
-// resizedTo is what pods/resize does.
+// resizedTo acts as pods/resize.
 func resizedTo(r corev1.ResourceRequirements) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Spec.Containers[0].Resources = r }
 }
@@ -81,7 +81,7 @@ func infeasible(pod *corev1.Pod) {
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodResizePending, Reason: corev1.PodReasonInfeasible}}
 }
 
-// What is asked for by annotations goes along, and goes before what the VM says.
+// Annotated sizes move to the target and take precedence over the VM's spec.
 func TestTargetAnnotations(t *testing.T) {
 	in := input(newTarget(map[string]string{api.ResizeMemoryKey + "/container.compute": "1Gi", api.CPUQuotaKey: "100%"}), newVMI(withGPUs(1)))
 	in.Launchers = []corev1.Pod{newSource(annotated(map[string]string{
@@ -95,13 +95,13 @@ func TestTargetAnnotations(t *testing.T) {
 	}
 }
 
-// The lock of a target is for the VM as it comes, also where its limits are all that tells.
+// The memory lock of a target fits the VM's actual size, also if only its limits show it.
 func TestTargetLock(t *testing.T) {
 	larger := resizedTo(resources("200m", "2300Mi", "2", "9Gi"))
 	for name, c := range map[string]struct {
 		source corev1.Pod
 		guest  string
-		more   api.Bytes // than the source's share
+		more   api.Bytes // above the source's share
 	}{
 		"as it was":               {newSource(), "2Gi", 0},
 		"by its limit":            {newSource(larger), "9Gi", 0},
@@ -122,14 +122,14 @@ func TestTargetLock(t *testing.T) {
 	}
 }
 
-// Requests never exceed limits, whatever was resized.
+// Requests never exceed limits after any resize.
 func TestTargetIsValid(t *testing.T) {
 	amount := func(t *rapid.T, name string, least int64) resource.Quantity {
 		return *resource.NewQuantity(rapid.Int64Range(least, 8).Draw(t, name), resource.DecimalSI)
 	}
 	list := func(t *rapid.T, name string, least corev1.ResourceList) corev1.ResourceList {
 		out := corev1.ResourceList{}
-		for _, r := range sizes() {
+		for _, r := range resizableResources() {
 			if q, ok := least[r]; rapid.Bool().Draw(t, "has") || ok && name == "limits" && rapid.Bool().Draw(t, "limited") {
 				out[r] = amount(t, name, q.Value())
 			}
@@ -153,7 +153,7 @@ func TestTargetIsValid(t *testing.T) {
 			t.Skip("left as it is")
 		}
 		got := out.Pod.Spec.Containers[0].Resources
-		for _, name := range sizes() {
+		for _, name := range resizableResources() {
 			request, limit, was := got.Requests[name], got.Limits[name], rendered.Requests[name]
 			if _, ok := got.Limits[name]; ok && request.Cmp(limit) > 0 || request.Cmp(was) < 0 {
 				t.Fatalf("got %+v, rendered %+v", got, rendered)
@@ -162,7 +162,7 @@ func TestTargetIsValid(t *testing.T) {
 	})
 }
 
-// Which of two launchers the VM runs in only matters where one was resized.
+// The launcher of two that runs the VM matters only if one was resized.
 func TestTwoSources(t *testing.T) {
 	larger := resizedTo(resources("400m", "4Gi", "4", "5Gi"))
 	named := func(pod *corev1.Pod) { pod.Name = "other" }
@@ -185,7 +185,7 @@ func TestTwoSources(t *testing.T) {
 		in.Launchers = c.launchers
 		out, err := Mutate(in)
 		if c.refused {
-			if refusal, ok := errors.AsType[*Refusal](err); !ok || out.Pod != nil || !strings.Contains(refusal.Error(), "which of its 2 launchers it runs in is not known: other, source") {
+			if refusal, ok := errors.AsType[*Refusal](err); !ok || out.Pod != nil || !strings.Contains(refusal.Error(), "has 2 launchers: other, source") {
 				t.Errorf("%s: got %v", name, err)
 			}
 		} else if err != nil || out.Pod != nil {
@@ -194,7 +194,7 @@ func TestTwoSources(t *testing.T) {
 	}
 }
 
-// Of two launchers the VM runs in the one that KubeVirt lists.
+// The VM runs in the launcher listed by KubeVirt.
 func TestActiveSources(t *testing.T) {
 	larger := resizedTo(resources("400m", "4Gi", "4", "5Gi"))
 	other := func(pod *corev1.Pod) { pod.Name, pod.UID = "other", "other" }
@@ -224,7 +224,7 @@ func TestActiveSources(t *testing.T) {
 	}
 }
 
-// Only a VM that can have been resized is kept from migrating while nobody knows.
+// Missing information prevents a migration only for a VM that may have been resized.
 func TestUnknownSource(t *testing.T) {
 	for name, c := range map[string]struct {
 		annotations map[string]string
@@ -248,7 +248,7 @@ func TestUnknownSource(t *testing.T) {
 	}
 }
 
-// A launcher that is no target looks at nobody else.
+// A launcher that is no target ignores other pods.
 func TestNoTarget(t *testing.T) {
 	in := input(newPod(nil), newVMI())
 	in.Launchers = []corev1.Pod{newSource(resizedTo(resources("400m", "4Gi", "4", "5Gi")))}
@@ -257,7 +257,7 @@ func TestNoTarget(t *testing.T) {
 	}
 }
 
-// A resized VM does not end up in a target that is left as it is.
+// A resized VM never gets an unchanged target.
 func TestTargetThatCannotBeSized(t *testing.T) {
 	larger := newSource(resizedTo(resources("400m", "4Gi", "4", "5Gi")))
 	for name, c := range map[string]struct {
@@ -273,7 +273,7 @@ func TestTargetThatCannotBeSized(t *testing.T) {
 		in := input(c.pod, newVMI())
 		in.Launchers = []corev1.Pod{c.source}
 		out, err := Mutate(in)
-		if refusal, ok := errors.AsType[*Refusal](err); ok != c.refused || ok && !strings.Contains(refusal.Why, "its target cannot be given that size: ") || len(out.Warnings) > 0 == ok {
+		if refusal, ok := errors.AsType[*Refusal](err); ok != c.refused || ok && !strings.Contains(refusal.Why, "its target cannot get that size: ") || len(out.Warnings) > 0 == ok {
 			t.Errorf("%s: got %v, %q", name, err, out.Warnings)
 		}
 	}

@@ -10,9 +10,8 @@ import (
 	"github.com/mooring-vm/mooring/quota"
 )
 
-// IsLauncher reports whether a pod is the launcher of a VirtualMachineInstance by its label
-// and by its owner, and of which. A pod that only has volumes bound, which KubeVirt makes
-// beforehand, runs no VM.
+// IsLauncher reports whether label and owner make a pod the launcher of a VirtualMachineInstance,
+// and of which one. KubeVirt's temporary pod for binding volumes runs no VM and is no launcher.
 func IsLauncher(pod *corev1.Pod) (vmi string, uid types.UID, ok bool) {
 	owner := metav1.GetControllerOf(pod)
 	if pod.Labels[kubevirtv1.AppLabel] != quota.LauncherApp || owner == nil || owner.Kind != kubevirtv1.VirtualMachineInstanceGroupVersionKind.Kind {
