@@ -23,8 +23,8 @@ func Command(build buildinfo.Info, w io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:   program,
 		Short: "Raise ResourceQuotas for the live migrations of VMs, and lower them afterwards",
-		Long: "Runs once or twice in a cluster; one is at work, the others wait. Ends on SIGTERM, with\n" +
-			"exit code 0. What it has begun is carried on by the next one.",
+		Long: "Run one or two of them in a cluster. One leads, the other waits. Ends on SIGTERM with exit\n" +
+			"code 0. The next leader continues unfinished work.",
 		Args:          cobra.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), config, build, w) },
 		SilenceErrors: true,
@@ -56,7 +56,7 @@ func run(ctx context.Context, config Config, build buildinfo.Info, w io.Writer) 
 	if err != nil {
 		return err
 	}
-	// The libraries log through these, and have no other way.
+	// The only way to set the logger of the libraries.
 	klog.SetSlogLogger(logger)
 	runtimelog.SetLogger(logr.FromSlogHandler(logger.Handler()))
 	logger.Info("the controller starts", "version", build.String())

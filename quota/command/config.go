@@ -13,7 +13,7 @@ import (
 	"github.com/mooring-vm/mooring/quota/quotaflags"
 )
 
-// Config is the controller's command line.
+// Config holds the controller's flags.
 type Config struct {
 	Kubeconfig     string
 	Listen         string
@@ -27,7 +27,7 @@ type Config struct {
 	LogFormat      string
 }
 
-// DefaultConfig is what the controller does without flags.
+// DefaultConfig returns the defaults of all flags.
 func DefaultConfig() Config {
 	return Config{
 		Kubeconfig:     kubeclient.InCluster,
@@ -41,25 +41,25 @@ func DefaultConfig() Config {
 	}
 }
 
-// addFlags binds the flags to c, with the present values as defaults.
+// addFlags binds the flags to c. The present values are the defaults.
 func (c *Config) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&c.Kubeconfig, "kubeconfig", c.Kubeconfig,
 		"kubeconfig file, or "+kubeclient.InCluster+" for the pod's service account")
 	flags.StringVar(&c.Listen, "listen", c.Listen, "TCP address for /metrics, /healthz and /readyz; empty for none")
 	flags.BoolVar(&c.LeaderElection, "leader-election", c.LeaderElection,
-		"wait until no other controller is at work; without, nobody else may be")
+		"wait until no other controller leads; without it, run only one controller")
 	flags.StringVar(&c.LeaseNamespace, "lease-namespace", c.LeaseNamespace,
-		"namespace of the lease that is the leader's (default: that of the pod)")
-	flags.IntVar(&c.Workers, "workers", c.Workers, "how many namespaces are dealt with at once")
-	flags.BoolVar(&c.Halt, "halt-vms", c.Halt, "halt VMs that find no room in a quota that keeps something for migrations")
+		"namespace of the leader election lease (default: the pod's namespace)")
+	flags.IntVar(&c.Workers, "workers", c.Workers, "number of namespaces handled concurrently")
+	flags.BoolVar(&c.Halt, "halt-vms", c.Halt, "halt VMs without room in a quota that keeps room for migrations")
 	flags.DurationVar(&c.Quota.Timeout, "rejected-timeout", c.Quota.Timeout,
-		"how long something is reserved for a migration that a quota rejects all the same")
+		"how long to keep a reservation whose target pod a quota still rejects")
 	quotaflags.Add(flags, &c.Quota)
 	c.Webhook.addFlags(flags)
 	logflags.Add(flags, &c.LogLevel, &c.LogFormat)
 }
 
-// check returns what is wrong with a command line, by its flag.
+// check returns the first invalid flag.
 func (c *Config) check() error {
 	if c.Workers < 1 {
 		return fmt.Errorf("--workers %d: want 1 or more", c.Workers)

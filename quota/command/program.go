@@ -24,14 +24,14 @@ import (
 )
 
 const (
-	// readHeaderTimeout is how long who asks the side port may take to do so.
+	// readHeaderTimeout bounds the header of a request to the side port.
 	readHeaderTimeout = 5 * time.Second
 
-	// stopTimeout is how long writes under way may take to end.
+	// stopTimeout bounds unfinished writes at the end.
 	stopTimeout = 10 * time.Second
 )
 
-// newProgram returns the program as a manager that has to be started. It has its port.
+// newProgram returns the program as a manager ready to start. Its port is already open.
 func newProgram(ctx context.Context, config Config, logger *slog.Logger) (manager.Manager, error) {
 	m, err := newManager(config)
 	if err != nil {
@@ -51,7 +51,7 @@ func newProgram(ctx context.Context, config Config, logger *slog.Logger) (manage
 	if config.Listen == "" {
 		return m, nil
 	}
-	// The registry of the libraries has what they and Go's runtime count.
+	// This registry has the metrics of the libraries and of the Go runtime.
 	served := prometheus.Gatherers{registry, runtimemetrics.Registry}
 	side, err := newSide(ctx, config.Listen, served, both(quotas.Ready, serving), logger)
 	if err != nil {
@@ -60,7 +60,7 @@ func newProgram(ctx context.Context, config Config, logger *slog.Logger) (manage
 	return m, m.Add(side)
 }
 
-// both is a check that passes when two do.
+// both passes if both checks pass.
 func both(first, second healthz.Checker) healthz.Checker {
 	return func(r *http.Request) error { return cmp.Or(first(r), second(r)) }
 }
@@ -71,7 +71,7 @@ func newManager(config Config) (manager.Manager, error) {
 		return nil, err
 	}
 	server = rest.AddUserAgent(server, program)
-	server.QPS = -1 // the API server shares itself out fairly
+	server.QPS = -1 // the API server's priority and fairness limits the rate
 	scheme, err := controller.NewScheme()
 	if err != nil {
 		return nil, err
@@ -79,18 +79,18 @@ func newManager(config Config) (manager.Manager, error) {
 	return manager.New(server, manager.Options{
 		Scheme:                        scheme,
 		Cache:                         controller.CacheOptions(),
-		Metrics:                       metricsserver.Options{BindAddress: "0"}, // the side port has them
+		Metrics:                       metricsserver.Options{BindAddress: "0"}, // served on the side port
 		LeaderElection:                config.LeaderElection,
 		LeaderElectionID:              program,
 		LeaderElectionNamespace:       config.LeaseNamespace,
 		LeaderElectionReleaseOnCancel: true,
 		GracefulShutdownTimeout:       new(stopTimeout),
-		// The name is taken once in a process, also by one that has ended.
+		// Names are unique per process, but tests start several controllers.
 		Controller: runtimeconfig.Controller{SkipNameValidation: new(true)},
 	})
 }
 
-// side is the port for metrics and probes. It serves whether or not the program leads.
+// side is the port for metrics and probes. It serves with and without leadership.
 type side struct {
 	listener net.Listener
 	server   *http.Server

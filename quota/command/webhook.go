@@ -19,14 +19,14 @@ import (
 	"github.com/mooring-vm/mooring/quota/webhook/launcher"
 )
 
-// namespaceFile is where a pod finds the name of its namespace.
+// namespaceFile holds the name of the pod's namespace.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// WebhookConfig is what of the command line the webhooks are set up by.
+// WebhookConfig holds the flags of the webhooks.
 type WebhookConfig struct {
-	Listen  string // empty: none are served
+	Listen  string // empty: no webhooks
 	Service string
-	Names   []string // beside those of the service
+	Names   []string // in addition to the names of the Service
 	Secret  string
 	Exempt  []string
 	Shim    launcher.Shim
@@ -38,15 +38,15 @@ func defaultWebhookConfig() WebhookConfig {
 
 func (c *WebhookConfig) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&c.Listen, "webhook-listen", c.Listen, "TCP address for the admission webhooks, such as :9443; empty for none")
-	flags.StringVar(&c.Service, "webhook-service", c.Service, "Service, in the controller's namespace, that the API server calls the webhooks by")
-	flags.StringSliceVar(&c.Names, "webhook-dns-name", c.Names, "further DNS names that the webhooks' certificate is for")
-	flags.StringVar(&c.Secret, "webhook-secret", c.Secret, "Secret, in the controller's namespace, that the webhooks' certificates are kept in")
+	flags.StringVar(&c.Service, "webhook-service", c.Service, "Service of the webhooks in the controller's namespace")
+	flags.StringSliceVar(&c.Names, "webhook-dns-name", c.Names, "additional DNS names in the webhooks' certificate")
+	flags.StringVar(&c.Secret, "webhook-secret", c.Secret, "Secret with the webhooks' certificates in the controller's namespace")
 	flags.StringSliceVar(&c.Exempt, "guard-exempt", c.Exempt,
-		"names of users or groups whose changes of quotas are not checked, such as those of a manager of quotas")
-	flags.StringVar(&c.Shim.Image, "shim-image", c.Shim.Image, "image of mooring-shim, for launchers that ask for it; empty: none can")
+		"users or groups exempt from the quota guard, such as a quota manager")
+	flags.StringVar(&c.Shim.Image, "shim-image", c.Shim.Image, "image of mooring-shim for launchers that request it; empty: never added")
 }
 
-// check returns what is wrong with a command line, by its flag.
+// check returns the first invalid flag.
 func (c *WebhookConfig) check() error {
 	if c.Listen == "" {
 		return nil
@@ -67,7 +67,7 @@ func (c *WebhookConfig) check() error {
 	return nil
 }
 
-// options are those of the webhooks of a controller in this namespace.
+// options returns the webhook options for a controller in this namespace.
 func (c *WebhookConfig) options(namespace string, quotas quota.Options, logger *slog.Logger) webhook.Options {
 	names := []string{c.Service + "." + namespace + ".svc", c.Service + "." + namespace}
 	return webhook.Options{
@@ -77,10 +77,10 @@ func (c *WebhookConfig) options(namespace string, quotas quota.Options, logger *
 	}
 }
 
-// ownUser is the name of the controller's service account.
+// ownUser returns the user name of the controller's service account.
 func ownUser(namespace string) string { return "system:serviceaccount:" + namespace + ":" + program }
 
-// addWebhooks adds the webhooks where they are wanted, and returns their check for a probe.
+// addWebhooks adds the webhooks unless they are off, and returns their probe check.
 func addWebhooks(m manager.Manager, config Config, logger *slog.Logger) (func(*http.Request) error, error) {
 	if config.Webhook.Listen == "" {
 		return func(*http.Request) error { return nil }, nil
@@ -92,14 +92,14 @@ func addWebhooks(m manager.Manager, config Config, logger *slog.Logger) (func(*h
 	return webhook.Add(m, config.Webhook.options(namespace, config.Quota, logger))
 }
 
-// namespace is the controller's own.
+// namespace returns the controller's own namespace.
 func (c *Config) namespace() (string, error) {
 	if c.LeaseNamespace != "" {
 		return c.LeaseNamespace, nil
 	}
 	text, err := os.ReadFile(namespaceFile)
 	if errors.Is(err, os.ErrNotExist) {
-		return "", errors.New("in which namespace the controller runs is not known: it is no pod, and --lease-namespace is not given")
+		return "", errors.New("unknown namespace of the controller: outside of a pod, set --lease-namespace")
 	}
 	return strings.TrimSpace(string(text)), err
 }

@@ -34,6 +34,6 @@ func TestNamespace(t *testing.T) {
 		t.Errorf("got %q, %v", got, err)
 	}
 	if _, err := (&Config{}).namespace(); err == nil || !strings.Contains(err.Error(), "--lease-namespace") {
-		t.Errorf("got %v, want an error that says what to do", err)
+		t.Errorf("got %v, want an error with a remedy", err)
 	}
 }

@@ -1,5 +1,5 @@
-// Package quotaflags is how a program is told which annotations quotas are read by:
-// one that writes them and one that shows them have to be told the same.
+// Package quotaflags defines the flags about quota annotations, shared by the controller, which
+// writes them, and the CLI, which shows them.
 package quotaflags
 
 import (
