@@ -1,11 +1,7 @@
 package api
 
 import (
-	"slices"
 	"strings"
-
-	nri "github.com/containerd/nri/pkg/api"
-	"github.com/containerd/nri/pkg/plugin"
 )
 
 // ours reports whether a key is under our suffix. Upper case counts as ours, so
@@ -67,14 +63,14 @@ func podWide(annotations map[string]string, base string) (key, value string, ok 
 	return key, value, ok, joinFaults(faults)
 }
 
-// Effective returns the value, as written, of a key that holds for a container by
-// NRI's precedence, and the key with the scope that it was found at. base is the
-// key without scope; ok is false when the annotations do not have it.
+// Effective returns the annotation that holds for a container, by NRI's precedence: KEY/container.NAME
+// before KEY/pod before KEY. base is the key without scope. The result is the key as written, with
+// its scope, and the value; ok is false if the annotations have none of the three keys.
 func Effective(annotations map[string]string, base, container string) (key, value string, ok bool) {
-	value, ok = plugin.GetEffectiveAnnotation(&nri.PodSandbox{Annotations: annotations}, base, container)
-	keys := []string{base + "/" + containerScope + container, base + "/" + podScope, base}
-	if at := slices.IndexFunc(keys, func(k string) bool { _, there := annotations[k]; return there }); at >= 0 {
-		key = keys[at]
+	for _, key := range []string{base + "/" + containerScope + container, base + "/" + podScope, base} {
+		if value, ok := annotations[key]; ok {
+			return key, value, true
+		}
 	}
-	return key, value, ok
+	return "", "", false
 }
