@@ -71,7 +71,7 @@ func TestContainerAllows(t *testing.T) {
 			cgroup: []api.CgroupSetting{{File: "memory.high", Value: "1073741824"}, {File: "pids.max", Value: "512"}},
 			rule:   "trusted",
 		},
-		"a launcher that requests for nothing needs no rule": {facts: facts("nowhere", nil)},
+		"a launcher without requests needs no rule": {facts: facts("nowhere", nil)},
 		"a value that nothing demands": {
 			facts: facts("nowhere", map[string]string{api.ValueKey: "1Gi"}),
 		},

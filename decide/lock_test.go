@@ -23,7 +23,7 @@ func TestCeiling(t *testing.T) {
 		facts decide.Facts
 		want  *lifecycle.Limit
 	}{
-		"requests for nothing":               {tenant, limit(16 * gi)},
+		"no request":                         {tenant, limit(16 * gi)},
 		"unlimited":                          {facts("trusted", decidetest.VFIO()), limit(lifecycle.Unlimited)},
 		"unlimited without a memory limit":   {endless, limit(32 * gi)},
 		"unlimited beyond the node's memory": {beyond, limit(32 * gi)},

@@ -1,8 +1,7 @@
-// Package explain says what a node would do with a pod: which of its containers
-// runs a VM and why, which rule of the node policy decides, what would be set or
-// refused, and what the kernel would show. The decision is the plugin's own,
-// [decide.Container]; this package gathers what it depends on, and tells of it.
+// Package explain predicts a node's treatment of a pod: which container runs a VM and why, which
+// rule of the node policy decides, which settings the agent applies or refuses, and the resulting
+// contents of kernel files. [decide.Container] makes the decision, as in the agent. This package
+// gathers the facts and explains the result.
 //
-// Nothing of it but [ThisNode] reads the machine; all functions may be called from
-// several goroutines at once.
+// Only [ThisNode] reads the machine. Several goroutines may call all functions at once.
 package explain

@@ -13,56 +13,55 @@ import (
 	"github.com/mooring-vm/mooring/decide"
 )
 
-// Outcome is what would become of a container.
+// Outcome is the predicted treatment of a container.
 type Outcome string
 
 // The outcomes.
 const (
-	LeftAlone Outcome = "left-alone" // no launcher: nothing is done to it
-	Given     Outcome = "given"      // created, with what it asks for, if anything
+	LeftAlone Outcome = "left-alone" // no launcher: unchanged
+	Given     Outcome = "given"      // created, with all requested settings
 	Refused   Outcome = "refused"    // not created
-	Observed  Outcome = "observed"   // mode observe: created, and nothing is set
+	Observed  Outcome = "observed"   // mode observe: created without settings
 )
 
-// Explanation is what a node would do with a pod. It is what `mooring policy
-// explain -o json` prints.
+// Explanation is the predicted treatment of a pod. `mooring policy explain -o json` prints it.
 type Explanation struct {
 	Namespace      string      `json:"namespace"`
 	Pod            string      `json:"pod"`
 	ServiceAccount string      `json:"serviceAccount"`
 	Mode           string      `json:"mode"`
 	Node           Node        `json:"node"`
-	Refused        bool        `json:"refused"` // one of the containers would not be created
+	Refused        bool        `json:"refused"` // at least one container is not created
 	Containers     []Container `json:"containers"`
 	Remarks        []Remark    `json:"remarks,omitempty"` // on the pod as a whole
 }
 
-// Container is what a node would do with one container.
+// Container is the predicted treatment of one container.
 type Container struct {
 	Name        string             `json:"name"`
 	Kind        Kind               `json:"kind"`
 	Launcher    bool               `json:"launcher"`
-	Why         string             `json:"why"` // it is a launcher, or not
+	Why         string             `json:"why"` // why it is a launcher or not
 	Outcome     Outcome            `json:"outcome"`
-	MemoryLimit int64              `json:"memoryLimitBytes"`   // as the runtime gets it; 0: none
-	Rule        string             `json:"rule,omitempty"`     // that decided
-	Rules       []RuleTrace        `json:"rules,omitempty"`    // those looked at, up to that one
-	Settings    []agentapi.Setting `json:"settings,omitempty"` // as `mooring inspect` would show them at first
-	Domain      string             `json:"domain,omitempty"`   // of the node's libvirt, that it may bind
-	Refusal     string             `json:"refusal,omitempty"`  // also in mode observe: what enforce would say
-	Kernel      []KernelFile       `json:"kernel,omitempty"`   // what it would show
+	MemoryLimit int64              `json:"memoryLimitBytes"`   // of the runtime; 0: none
+	Rule        string             `json:"rule,omitempty"`     // the deciding rule
+	Rules       []RuleTrace        `json:"rules,omitempty"`    // up to the deciding one
+	Settings    []agentapi.Setting `json:"settings,omitempty"` // as in `mooring inspect` at first
+	Domain      string             `json:"domain,omitempty"`   // claim on a domain of the node's libvirt
+	Refusal     string             `json:"refusal,omitempty"`  // also in mode observe: enforce's refusal
+	Kernel      []KernelFile       `json:"kernel,omitempty"`   // expected contents
 	Notes       []string           `json:"notes,omitempty"`
-	Remarks     []Remark           `json:"remarks,omitempty"` // what would become Events
+	Remarks     []Remark           `json:"remarks,omitempty"` // the agent's Events
 }
 
-// Remark is what the agent would tell in an Event.
+// Remark is the content of an Event of the agent.
 type Remark struct {
 	Type    agentapi.EventType `json:"type"`
 	Reason  agentapi.Reason    `json:"reason"`
 	Message string             `json:"message"`
 }
 
-// Explain says what a node would do with a pod. The pod needs a namespace.
+// Explain predicts a node's treatment of a pod. The pod needs a namespace.
 func Explain(p *policy.Policy, pod *corev1.Pod, node Node) Explanation {
 	e := Explanation{
 		Namespace: pod.Namespace, Pod: podName(pod), ServiceAccount: serviceAccount(pod),
@@ -111,7 +110,7 @@ func outcome(d decide.Decision) Outcome {
 	return Given
 }
 
-// factsOf gathers what the plugin would know of a container that is created.
+// factsOf gathers the plugin's facts about a new container.
 func factsOf(pod *corev1.Pod, c container, node Node) decide.Facts {
 	limit, _ := memoryLimit(pod, c)
 	return decide.Facts{
@@ -136,7 +135,7 @@ func serviceAccount(pod *corev1.Pod) string {
 	return cmp.Or(pod.Spec.ServiceAccountName, pod.Spec.DeprecatedServiceAccount, "default")
 }
 
-// why says what makes a container a launcher, or not.
+// why says why a container is a launcher or not.
 func why(p *policy.Policy, pod *corev1.Pod, name string) string {
 	launcher, ok := decide.Recognise(p, pod.Labels, pod.Annotations)
 	if !ok {
@@ -154,8 +153,8 @@ func why(p *policy.Policy, pod *corev1.Pod, name string) string {
 	return fmt.Sprintf("%s names container %q", by, launcher)
 }
 
-// podRemarks tells what the agent would say of the pod when its sandbox is created,
-// and of a launcher that never comes.
+// podRemarks returns the agent's remarks at the creation of the pod's sandbox, and one about a
+// launcher missing from the pod.
 func podRemarks(p *policy.Policy, pod *corev1.Pod) (all []Remark) {
 	for _, check := range []func(*policy.Policy, map[string]string, map[string]string) (decide.Remark, bool){
 		decide.StrayAnnotations, decide.ConflictingLauncher,
@@ -171,7 +170,7 @@ func podRemarks(p *policy.Policy, pod *corev1.Pod) (all []Remark) {
 	if ok {
 		all = append(all, Remark{
 			agentapi.Warning, agentapi.ReasonAnnotationInvalid,
-			fmt.Sprintf("the launcher would be container %q, which the pod does not have: nothing is done to it", launcher),
+			fmt.Sprintf("the launcher would be container %q, which the pod does not have: the agent does nothing", launcher),
 		})
 	}
 	return all

@@ -33,7 +33,7 @@ func parsePolicy(t testing.TB, mode policy.Mode) *policy.Policy {
 	return p
 }
 
-// launcherPod has the containers setup, compute and log.
+// launcherPod returns a pod with the containers setup, compute and log.
 func launcherPod(annotations map[string]string) *corev1.Pod {
 	pod := &corev1.Pod{}
 	pod.Name, pod.Namespace, pod.Annotations = "vm", "tenant-a", annotations
@@ -43,7 +43,7 @@ func launcherPod(annotations map[string]string) *corev1.Pod {
 	return pod
 }
 
-func of(t *testing.T, e Explanation, name string) Container {
+func findContainer(t *testing.T, e Explanation, name string) Container {
 	t.Helper()
 	for _, c := range e.Containers {
 		if c.Name == name {
@@ -60,7 +60,7 @@ func TestExplain(t *testing.T) {
 	})
 	pod.Namespace = "vms"
 	e := Explain(parsePolicy(t, policy.Enforce), pod, Node{})
-	c := of(t, e, "compute")
+	c := findContainer(t, e, "compute")
 	wantRules := []RuleTrace{
 		{"accounts", false, `service account "default" is none of vm-*`}, {"tenants", true, "it is the first that matches"},
 	}
@@ -77,17 +77,17 @@ func TestExplain(t *testing.T) {
 		t.Errorf("why %q, settings %+v", c.Why, c.Settings)
 	}
 	for _, name := range []string{"setup", "log"} {
-		c := of(t, e, name)
+		c := findContainer(t, e, name)
 		if c.Launcher || c.Outcome != LeftAlone || c.Why != `profile "kubevirt" of the node policy names container "compute"` || c.Settings != nil {
 			t.Errorf("%+v", c)
 		}
 	}
 }
 
-// A domain needs a rule, also where nothing else is asked for.
+// A domain needs a rule, also as the only request.
 func TestExplainDomain(t *testing.T) {
 	for declared, want := range map[string]Outcome{"vms-1": Given, "db-1": Refused} {
-		c := of(t, Explain(parsePolicy(t, policy.Enforce), launcherPod(map[string]string{"domain.lifecycle.mooring.dev": declared}), Node{}), "compute")
+		c := findContainer(t, Explain(parsePolicy(t, policy.Enforce), launcherPod(map[string]string{"domain.lifecycle.mooring.dev": declared}), Node{}), "compute")
 		if c.Outcome != want || c.Rule != "tenants" || len(c.Rules) != 2 || (c.Domain == declared) != (want == Given) {
 			t.Errorf("%s: %+v", declared, c)
 		}
@@ -103,23 +103,23 @@ func TestOutcomes(t *testing.T) {
 		refusal string
 		remarks string // a part of one
 	}{
-		"refused":         {policy.Enforce, nil, Refused, `rule "tenants" of the node policy allows up to 16Gi`, "32Gi is asked for"},
-		"would be":        {policy.Observe, nil, Observed, `mooring refuses container "compute" of pod tenant-a/vm: `, "observe mode, nothing is done: mooring refuses"},
-		"asks nothing":    {policy.Enforce, func(p *corev1.Pod, _ *Node) { p.Annotations = nil }, Given, "", ""},
-		"observes":        {policy.Observe, less, Observed, "", "would set RLIMIT_MEMLOCK to 1Gi"},
-		"gets it":         {policy.Enforce, less, Given, "", ""},
-		"node is full":    {policy.Enforce, func(p *corev1.Pod, n *Node) { less(p, n); n.Granted = 40 << 30 }, Refused, "others have 40Gi", ""},
-		"no controller":   {policy.Enforce, func(p *corev1.Pod, n *Node) { pids(p, n); n.Controllers = []string{"cpu"} }, Refused, "no pids controller", ""},
-		"has controller":  {policy.Enforce, func(p *corev1.Pod, n *Node) { pids(p, n); n.Controllers = []string{"pids"} }, Given, "", ""},
-		"too little node": {policy.Enforce, func(p *corev1.Pod, n *Node) { unlimited(p, n); n.Memory = 1 << 30 }, Refused, "more than the node's memory of 1Gi", ""},
-		"large node":      {policy.Enforce, unlimited, Given, "", ""},
+		"refused":          {policy.Enforce, nil, Refused, `rule "tenants" of the node policy allows up to 16Gi`, "32Gi is asked for"},
+		"would be refused": {policy.Observe, nil, Observed, `mooring refuses container "compute" of pod tenant-a/vm: `, "observe mode, nothing is done: mooring refuses"},
+		"no request":       {policy.Enforce, func(p *corev1.Pod, _ *Node) { p.Annotations = nil }, Given, "", ""},
+		"observes":         {policy.Observe, requestLess, Observed, "", "would set RLIMIT_MEMLOCK to 1Gi"},
+		"is allowed":       {policy.Enforce, requestLess, Given, "", ""},
+		"node is full":     {policy.Enforce, func(p *corev1.Pod, n *Node) { requestLess(p, n); n.Granted = 40 << 30 }, Refused, "others have 40Gi", ""},
+		"no controller":    {policy.Enforce, func(p *corev1.Pod, n *Node) { pids(p, n); n.Controllers = []string{"cpu"} }, Refused, "no pids controller", ""},
+		"has controller":   {policy.Enforce, func(p *corev1.Pod, n *Node) { pids(p, n); n.Controllers = []string{"pids"} }, Given, "", ""},
+		"too little node":  {policy.Enforce, func(p *corev1.Pod, n *Node) { unlimited(p, n); n.Memory = 1 << 30 }, Refused, "more than the node's memory of 1Gi", ""},
+		"large node":       {policy.Enforce, unlimited, Given, "", ""},
 	} {
 		pod, node := launcherPod(asks), Node{}
 		if test.change != nil {
 			test.change(pod, &node)
 		}
 		e := Explain(parsePolicy(t, test.mode), pod, node)
-		c := of(t, e, "compute")
+		c := findContainer(t, e, "compute")
 		if c.Outcome != test.want || e.Refused != (test.want == Refused) || !strings.Contains(c.Refusal, test.refusal) ||
 			(test.refusal == "") != (c.Refusal == "") {
 			t.Errorf("%s: %s, refused %t: %q", name, c.Outcome, e.Refused, c.Refusal)
@@ -133,7 +133,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-func less(p *corev1.Pod, _ *Node) {
+func requestLess(p *corev1.Pod, _ *Node) {
 	p.Annotations = map[string]string{"requires-lock.memlock.mooring.dev": "true", "guest-memory.memlock.mooring.dev": "1Gi", decide.OverheadKey: "0"}
 }
 
@@ -148,24 +148,24 @@ func unlimited(p *corev1.Pod, _ *Node) {
 
 func TestAccountsUnknown(t *testing.T) {
 	pod := launcherPod(nil)
-	less(pod, nil)
+	requestLess(pod, nil)
 	pod.Namespace = "vms"
-	c := of(t, Explain(parsePolicy(t, policy.Enforce), pod, Node{AccountsUnknown: true}), "compute")
+	c := findContainer(t, Explain(parsePolicy(t, policy.Enforce), pod, Node{AccountsUnknown: true}), "compute")
 	if c.Outcome != Refused || len(c.Rules) != 1 || c.Rules[0].Decides || !strings.Contains(c.Rules[0].Why, "is not known to the agent") {
 		t.Errorf("%+v", c)
 	}
 }
 
-// A pod whose annotations do nothing, or not what its author thinks, says so.
+// Annotations without effect, or with another one than their author expects, lead to a remark.
 func TestPodRemarks(t *testing.T) {
 	for name, test := range map[string]struct {
 		labels, annotations map[string]string
 		want                []string
 	}{
-		"plain":      {nil, nil, nil},
-		"stray":      {nil, map[string]string{"value.memlock.mooring.dev": "1Gi"}, []string{"are ignored"}},
-		"slip":       {nil, map[string]string{"launcher.mooring.dev": "comptue"}, []string{`container "comptue", which the pod does not have`}},
-		"not the VM": {map[string]string{"kubevirt.io": "virt-launcher"}, map[string]string{"launcher.mooring.dev": "log"}, []string{"the annotation holds"}},
+		"plain":             {nil, nil, nil},
+		"stray":             {nil, map[string]string{"value.memlock.mooring.dev": "1Gi"}, []string{"are ignored"}},
+		"unknown container": {nil, map[string]string{"launcher.mooring.dev": "comptue"}, []string{`container "comptue", which the pod does not have`}},
+		"not the VM":        {map[string]string{"kubevirt.io": "virt-launcher"}, map[string]string{"launcher.mooring.dev": "log"}, []string{"the annotation holds"}},
 	} {
 		pod := launcherPod(test.annotations)
 		pod.Labels = test.labels

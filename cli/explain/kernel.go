@@ -12,7 +12,7 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle"
 )
 
-// KernelFile is a file of the kernel, and what it would show of the container.
+// KernelFile is a kernel file and its expected content for one container.
 type KernelFile struct {
 	File    string `json:"file"` // of the container's cgroup, or limits: one line of /proc/PID/limits
 	Content string `json:"content"`
@@ -21,8 +21,8 @@ type KernelFile struct {
 // LimitsFile is the name of a [KernelFile] for RLIMIT_MEMLOCK.
 const LimitsFile = "limits"
 
-// kernelShows returns what the kernel would show of a container that gets what it
-// asks for; nil where nothing is done.
+// kernelShows returns the expected kernel files of a container with its requested settings. nil:
+// the agent applies none.
 func kernelShows(d decide.Decision) (all []KernelFile) {
 	if !d.Act() {
 		return nil
@@ -36,8 +36,8 @@ func kernelShows(d decide.Decision) (all []KernelFile) {
 	return all
 }
 
-// limitsLine is the line of /proc/PID/limits for a process with these limits
-// (proc_pid_limits in the kernel's fs/proc/base.c), without the blanks at its end.
+// limitsLine returns the line of /proc/PID/limits for a process with these limits (proc_pid_limits
+// in the kernel's fs/proc/base.c), without trailing blanks.
 func limitsLine(r lifecycle.Rlimit) string {
 	return fmt.Sprintf("%-25s %-20s %-20s %s", "Max locked memory", shown(r.Soft), shown(r.Hard), "bytes")
 }
@@ -49,9 +49,8 @@ func shown(l lifecycle.Limit) string {
 	return strconv.FormatUint(uint64(l), 10)
 }
 
-// cgroupContent is what the file would show after the setting was written to that
-// of a new cgroup, on a machine with pages like this one's. Lines of other devices
-// or resources may stand beside it.
+// cgroupContent returns the content of a new cgroup's file after a write of the setting, for this
+// machine's page size. A real file may have more lines, for other devices or resources.
 func cgroupContent(s api.CgroupSetting) string {
 	switch s.File {
 	case "io.max":
@@ -75,8 +74,8 @@ func cgroupContent(s api.CgroupSetting) string {
 	return "max"
 }
 
-// withMax adds the keys that were left out, which are "max" in a new cgroup, in the
-// kernel's order. Some files leave out a device that has no limit at all.
+// withMax adds missing keys with the value "max" of a new cgroup, in the kernel's order. Some files
+// omit devices without any limit.
 func withMax(value string, leaveOut bool, keys ...string) string {
 	words := strings.Fields(value)
 	line := words[:1:1]

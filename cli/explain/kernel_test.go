@@ -12,7 +12,7 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle"
 )
 
-// The line is what this machine's kernel prints, blanks at the end apart.
+// limitsLine equals the line of this machine's kernel, except for trailing blanks.
 func TestLimitsLine(t *testing.T) {
 	var own unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &own); err != nil {
@@ -33,7 +33,7 @@ func TestLimitsLine(t *testing.T) {
 	}
 }
 
-// What is shown is what the guard would take for the value.
+// The guard accepts the explained content as the value.
 func TestCgroupContent(t *testing.T) {
 	page := int64(os.Getpagesize())
 	for _, test := range []struct{ file, value, want string }{

@@ -7,19 +7,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Node is what a decision depends on, next to the pod and the policy. The zero
-// value knows nothing of the node.
+// Node holds the facts about a node. The zero value contains no facts.
 type Node struct {
-	Memory      int64    `json:"memoryBytes"`  // 0: not known
-	Granted     int64    `json:"grantedBytes"` // lockable memory that other launchers were granted
-	Controllers []string `json:"controllers"`  // cgroup controllers; null: not known
+	Memory      int64    `json:"memoryBytes"`  // 0: unknown
+	Granted     int64    `json:"grantedBytes"` // lockable memory of other launchers in the node's account
+	Controllers []string `json:"controllers"`  // cgroup controllers; null: unknown
 
 	// AccountsUnknown is set for an agent without a kubeconfig.
 	AccountsUnknown bool `json:"accountsUnknown,omitempty"`
 }
 
-// ThisNode returns what is known of the machine that it is called on. root is its
-// root file system.
+// ThisNode returns the facts about this machine. root is its root file system.
 func ThisNode(root fs.FS) Node {
 	var n Node
 	var info unix.Sysinfo_t

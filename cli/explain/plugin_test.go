@@ -22,7 +22,7 @@ import (
 	"github.com/mooring-vm/mooring/plugin"
 )
 
-// dirs makes no directories.
+// dirs is a plugin.PodDirs without effect.
 type dirs struct{}
 
 func (dirs) Create(string) (lifecycle.PodDir, error)       { return lifecycle.PodDir{}, nil }
@@ -68,7 +68,7 @@ func memory(quantity string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(quantity)}
 }
 
-// drawPod draws from what pods ask for, right and wrong.
+// drawPod draws valid and invalid requests.
 func drawPod(t *rapid.T) *corev1.Pod {
 	pod := launcherPod(map[string]string{})
 	pod.UID = "uid"
@@ -106,8 +106,8 @@ func drawCPUs(t *rapid.T) resource.Quantity {
 	return resource.MustParse(rapid.SampledFrom([]string{"0", "500m", "1500m", "2", "16"}).Draw(t, "CPUs"))
 }
 
-// What is explained is what the plugin answers to the runtime, container by
-// container: the refusal, the limit and the cgroup files, and the events.
+// For every container the explanation equals the plugin's answer to the runtime: refusal, limit,
+// cgroup files and Events.
 func TestExplainsThePlugin(t *testing.T) {
 	policies := []*policy.Policy{parsePolicy(t, policy.Enforce), parsePolicy(t, policy.Observe)}
 	rapid.Check(t, func(t *rapid.T) {
@@ -159,7 +159,7 @@ func TestExplainsALiveRaise(t *testing.T) {
 	})
 }
 
-// drawLockPod draws a pod that requests a memory lock, and nothing else.
+// drawLockPod draws a pod with a memory lock as its only request.
 func drawLockPod(t *rapid.T) *corev1.Pod {
 	pod := launcherPod(map[string]string{api.RequiresLockKey: "true", decide.OverheadKey: "0"})
 	pod.UID = "uid"
@@ -176,7 +176,7 @@ func drawLockPod(t *rapid.T) *corev1.Pod {
 	return pod
 }
 
-// lockOf returns the memory lock that an explained container requests.
+// lockOf returns the requested memory lock of an explained container.
 func lockOf(t *rapid.T, c Container) lifecycle.Limit {
 	asked := c.Settings[0].Asked
 	if asked == api.Unlimited {
@@ -189,8 +189,8 @@ func lockOf(t *rapid.T, c Container) lifecycle.Limit {
 	return lifecycle.Limit(bytes)
 }
 
-// asRuntime is the pod as kubelet and the runtime tell of it: limits are computed
-// here a second time on purpose.
+// asRuntime returns the pod as kubelet and the runtime report it. It computes the limits a second
+// time on purpose.
 func asRuntime(pod *corev1.Pod, c container) (*nri.PodSandbox, *nri.Container) {
 	limit := c.Resources.Limits.Memory()
 	cpu := c.Resources.Limits.Cpu()
@@ -232,17 +232,17 @@ func compare(t *rapid.T, c Container, answer *nri.ContainerAdjustment, err error
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Fatalf("what the kernel would show (-plugin +explained)\n%s", diff)
 	}
-	var told []Remark
+	var reported []Remark
 	for _, event := range events {
-		told = append(told, Remark{event.Type, event.Reason, event.Message})
+		reported = append(reported, Remark{event.Type, event.Reason, event.Message})
 	}
-	if diff := cmp.Diff(told, c.Remarks); diff != "" {
+	if diff := cmp.Diff(reported, c.Remarks); diff != "" {
 		t.Fatalf("events (-plugin +explained)\n%s", diff)
 	}
 	checkRules(t, c)
 }
 
-// checkRules: the last rule that was looked at is the one that decided.
+// checkRules checks that the last compared rule decides.
 func checkRules(t *rapid.T, c Container) {
 	var decided string
 	for i, r := range c.Rules {

@@ -13,12 +13,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// MaxPodSize is the largest pod, in bytes, that is read. etcd takes 1.5 MiB.
+// MaxPodSize is the largest pod that ParsePod reads, in bytes. etcd takes 1.5 MiB.
 const MaxPodSize = 4 << 20
 
-// ParsePod reads one pod in YAML or JSON, strictly: unknown fields, duplicate keys,
-// several documents and other kinds are errors that name them. All unknown fields
-// are told at once.
+// ParsePod reads one pod in YAML or JSON, strictly. Its errors name unknown fields (all at once),
+// duplicate keys, several documents and other kinds.
 func ParsePod(data []byte) (*corev1.Pod, error) {
 	if len(data) > MaxPodSize {
 		return nil, fmt.Errorf("pod of more than %d bytes", MaxPodSize)
@@ -65,7 +64,7 @@ func oneDocument(data []byte) error {
 	}
 }
 
-// checkKind tells of other kinds before their fields are found to be unknown.
+// checkKind reports another kind before its fields count as unknown.
 func checkKind(asJSON []byte) error {
 	var head struct {
 		APIVersion string `json:"apiVersion"`
@@ -89,7 +88,7 @@ func typeError(wrong *gojson.UnmarshalTypeError) error {
 	return fmt.Errorf("pod: %s: %s: want a %s%s", wrong.Field, wrong.Value, wrong.Type.Kind(), hint)
 }
 
-// checkPod looks for what the API server would not take and a decision needs.
+// checkPod checks the fields that a decision needs, as the API server would.
 func checkPod(pod *corev1.Pod) error {
 	if pod.Name == "" && pod.GenerateName == "" {
 		return errors.New("pod: metadata.name: missing")
@@ -107,7 +106,7 @@ func checkPod(pod *corev1.Pod) error {
 	return nil
 }
 
-// Kind is which list of the pod a container is in.
+// Kind is a container's list in the pod.
 type Kind string
 
 // The kinds of containers.
@@ -123,7 +122,7 @@ type container struct {
 	kind Kind
 }
 
-// containersOf lists the containers in the order in which they are created.
+// containersOf lists the containers in the order of their creation.
 func containersOf(pod *corev1.Pod) (all []container) {
 	for i := range pod.Spec.InitContainers {
 		c := container{&pod.Spec.InitContainers[i], Init}
@@ -142,9 +141,9 @@ func containersOf(pod *corev1.Pod) (all []container) {
 	return all
 }
 
-// memoryLimit returns the limit that kubelet hands to the runtime, 0 for none: the
-// container's, or else the pod's (getMemoryLimit in
-// pkg/kubelet/kuberuntime/kuberuntime_container_linux.go of Kubernetes 1.37).
+// memoryLimit returns the limit that kubelet passes to the runtime: the container's, or else the
+// pod's. 0 means none (getMemoryLimit in pkg/kubelet/kuberuntime/kuberuntime_container_linux.go of
+// Kubernetes 1.37).
 func memoryLimit(pod *corev1.Pod, c container) (bytes int64, fromPod bool) {
 	if own := c.Resources.Limits.Memory(); !own.IsZero() {
 		return own.Value(), false
@@ -156,9 +155,8 @@ func memoryLimit(pod *corev1.Pod, c container) (bytes int64, fromPod bool) {
 	return limit, limit != 0
 }
 
-// cpus is how many CPUs the runtime is told of, in thousandths: the limit or, where that
-// is more, the request. CPUs that kubelet gives to a container alone are not known
-// here, and no more than those.
+// cpus returns the number of CPUs that the runtime gets, in thousandths: the larger of limit and
+// request. It ignores exclusive CPUs, which never exceed them.
 func cpus(pod *corev1.Pod, c container) int64 {
 	return max(cpuLimit(pod, c), c.Resources.Requests.Cpu().MilliValue())
 }

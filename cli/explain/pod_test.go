@@ -103,6 +103,6 @@ func TestCPUs(t *testing.T) {
 	}
 	pod.Spec.Resources = nil
 	if got := cpus(pod, containersOf(pod)[0]); got != 0 {
-		t.Errorf("nobody says: %d", got)
+		t.Errorf("without limit or request: %d", got)
 	}
 }
