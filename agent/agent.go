@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// eventBacklog is what `mooring watch` begins with, eventBuffer how far a
-	// watcher may fall behind.
+	// eventBacklog is the number of earlier events that `mooring watch` prints first.
+	// eventBuffer is the number of events that a watcher may fall behind.
 	eventBacklog = 1000
 	eventBuffer  = 1000
 
@@ -46,30 +46,34 @@ type Agent struct {
 	kube       *kubernetes // nil without a kubeconfig
 	listeners  listeners
 	pods       *podserver.Node
-	wanted     *podserver.FileStore
-	alive      *alive
+	desired    *podserver.FileStore
+	presence   *presence
 
-	supervision *supervision // nil where the kernel lets no processes be tracked,
-	trackerErr  error        // and why
+	supervision *supervision // nil if the kernel cannot track processes
+	trackerErr  error        // the reason for a nil supervision
 	tracker     *tracker
-	names       *domainNames // nil without a libvirt of the node
+	domainNames *domainNames // nil without a libvirt of the node
 }
 
-// New makes an agent, opens what it listens on, and loads the programs that track
-// processes. It changes nothing else on the node until Run is called, and asks neither
-// the runtime nor Kubernetes.
-func New(ctx context.Context, config Config, build buildinfo.Info, logger *slog.Logger) (*Agent, error) {
+// New makes an agent, opens its sockets, and loads the programs of the tracker. Until Run it
+// changes nothing else on the node, and calls neither the runtime nor Kubernetes.
+func New(ctx context.Context, config Config, build buildinfo.Info, logger *slog.Logger) (
+	*Agent, error,
+) {
 	a := &Agent{
 		config:   config,
 		build:    build,
 		logger:   logger,
 		registry: lifecycle.NewRegistry(),
-		metrics:  metrics.New(metrics.Build{Version: build.Version, Revision: build.Revision, GoVersion: build.GoVersion}),
+		metrics: metrics.New(metrics.Build{
+			Version: build.Version, Revision: build.Revision, GoVersion: build.GoVersion,
+		}),
 		events:   admin.NewRing(eventBacklog, eventBuffer),
-		alive:    newAlive(config.Root, lifecycle.LinuxClock{}, logger),
+		presence: newPresence(config.Root, lifecycle.LinuxClock{}, logger),
 	}
 	steps := []func(context.Context) error{
-		a.loadPolicy, a.openPodDirs, a.connectKube, a.makeGuard, a.makeSupervisor, a.makePlugin, a.makePods, a.listen, a.watchState,
+		a.loadPolicy, a.openPodDirs, a.connectKube, a.makeGuard, a.makeSupervisor,
+		a.makePlugin, a.makePods, a.listen, a.registerMetrics,
 	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
@@ -112,7 +116,7 @@ func (a *Agent) makeGuard(context.Context) error {
 	a.guard = lifecycle.NewGuard(lifecycle.GuardConfig{
 		Registry: a.registry,
 		Kernel:   a.kernel,
-		Recorder: a.recorder(),
+		Recorder: a.recorders(),
 		Observer: a.metrics,
 		Logger:   a.logger,
 		Repair:   a.policy.Mode == policy.Enforce && a.policy.Memlock.Repair == policy.RepairPrlimit,
@@ -135,7 +139,7 @@ func (a *Agent) makePlugin(context.Context) (err error) {
 		Registry:    a.registry,
 		Guard:       a.guard,
 		PodDirs:     a.podDirs,
-		Recorder:    a.recorder(),
+		Recorder:    a.recorders(),
 		Logger:      a.logger,
 		Observer:    a.metrics,
 		Controllers: controllers,
@@ -148,8 +152,8 @@ func (a *Agent) makePlugin(context.Context) (err error) {
 	if a.supervision != nil {
 		config.Ties = a.supervision
 	}
-	if a.names = newDomainNames(a.policy, a.logger); a.names != nil {
-		config.Domains = a.names
+	if a.domainNames = newDomainNames(a.policy, a.logger); a.domainNames != nil {
+		config.Domains = a.domainNames
 	}
 	if a.plugin, err = plugin.New(config); err != nil {
 		return err
@@ -170,12 +174,14 @@ func (a *Agent) listen(ctx context.Context) (err error) {
 	return err
 }
 
-func (a *Agent) watchState(context.Context) error {
-	return a.metrics.Watch(metrics.State{Launchers: a.Launchers, Node: a.Node, Tracker: a.trackerState})
+func (a *Agent) registerMetrics(context.Context) error {
+	return a.metrics.Watch(metrics.State{
+		Launchers: a.Launchers, Node: a.Node, Tracker: a.trackerState,
+	})
 }
 
-// recorder is everybody who is told of events.
-func (a *Agent) recorder() lifecycle.Recorder {
+// recorders returns all receivers of events: metrics, admin API and Kubernetes.
+func (a *Agent) recorders() lifecycle.Recorder {
 	all := recorders{a.metrics, a.events}
 	if a.kube != nil {
 		all = append(all, a.kube.events)
@@ -183,7 +189,7 @@ func (a *Agent) recorder() lifecycle.Recorder {
 	return all
 }
 
-// close gives back what New has opened.
+// close closes all sockets and files of New.
 func (a *Agent) close() error { return errors.Join(a.listeners.close(), a.closeFiles()) }
 
 func (a *Agent) closeFiles() error {
@@ -194,14 +200,14 @@ func (a *Agent) closeFiles() error {
 	if a.supervision != nil {
 		errs = append(errs, a.supervision.close())
 	}
-	if a.wanted != nil {
-		errs = append(errs, a.wanted.Close())
+	if a.desired != nil {
+		errs = append(errs, a.desired.Close())
 	}
-	errs = append(errs, a.alive.close())
+	errs = append(errs, a.presence.close())
 	return errors.Join(errs...)
 }
 
-// recorders passes events on to each of them.
+// recorders passes each event to all recorders.
 type recorders []lifecycle.Recorder
 
 func (r recorders) Record(event agentapi.Event) {

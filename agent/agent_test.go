@@ -14,9 +14,9 @@ import (
 	"github.com/mooring-vm/mooring/cli"
 )
 
-// TestAgent follows one launcher from its creation to `mooring inspect`. The
-// runtime does not apply what it is told, so the kernel shows another limit.
-func TestAgent(t *testing.T) {
+// TestAgentFollowsALauncher follows a launcher from its creation to the agent's end. The test
+// runtime does not apply the agent's adjustment, so the kernel has another limit.
+func TestAgentFollowsALauncher(t *testing.T) {
 	config := testConfig(t)
 	a := start(t, config)
 	if status, body := a.get(t, "/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, config.NRISocket) {
@@ -36,8 +36,8 @@ func TestAgent(t *testing.T) {
 	if len(limits) != 1 || limits[0].GetHard() != 5<<30 || limits[0].GetSoft() != 5<<30 {
 		t.Fatalf("rlimits %v, want RLIMIT_MEMLOCK of 5 GiB", limits)
 	}
-	owner, _ := runIn(t, makeCgroup(t, config.Cgroup, ctr.GetId()), "sleep", "1000")
-	ctr.Pid, ctr.State = uint32(owner.Process.Pid), nri.ContainerState_CONTAINER_RUNNING
+	process, _ := runIn(t, makeCgroup(t, config.Cgroup, ctr.GetId()), "sleep", "1000")
+	ctr.Pid, ctr.State = uint32(process.Process.Pid), nri.ContainerState_CONTAINER_RUNNING
 	err = runtime.PostStartContainer(context.Background(), &nri.PostStartContainerRequest{Pod: pod, Container: ctr})
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func TestAgent(t *testing.T) {
 	}
 }
 
-func TestAgentShowsWhatItKnows(t *testing.T) {
+func TestAgentReportsARefusal(t *testing.T) {
 	config := testConfig(t)
 	runtime := startRuntime(t, config.NRISocket)
 	a := start(t, config)
@@ -92,9 +92,9 @@ func TestAgentShowsWhatItKnows(t *testing.T) {
 func TestAgentEndsWhenAPartFails(t *testing.T) {
 	config := testConfig(t)
 	a := start(t, config)
-	eventually(t, "the start", func() bool { return strings.Contains(a.log.String(), "the agent starts") })
+	eventually(t, "the agent's start", func() bool { return strings.Contains(a.log.String(), "the agent starts") })
 	a.listeners.side.Close()
-	eventually(t, "the end", func() bool { return strings.Contains(a.log.String(), "the agent stops") })
+	eventually(t, "the agent's end", func() bool { return strings.Contains(a.log.String(), "the agent stops") })
 	if err := a.stop(); err == nil {
 		t.Error("Run returned no error")
 	}
@@ -127,7 +127,7 @@ func TestNewFails(t *testing.T) {
 			}
 		})
 	}
-	// None of them may have kept the socket.
+	// None of the failed agents may still hold the socket.
 	a, err := New(t.Context(), good, testBuild, discard)
 	if err != nil {
 		t.Fatal(err)

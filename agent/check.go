@@ -9,14 +9,15 @@ import (
 	"github.com/mooring-vm/mooring/api/policy"
 )
 
-// checkCommand finds a fault in the policy before it keeps the agent down.
+// checkCommand finds errors in the policy before they prevent the agent's start.
 func checkCommand(config *Config) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check the node policy, and change nothing",
-		Long: "Reads the node policy as the agent would at its start, says what is wrong with it,\n" +
-			"and ends with exit code 0 if nothing is. Warns of what is allowed and surely not\n" +
-			"meant. Changes nothing, and needs no agent. `mooring policy check` says the same.",
+		Long: "Reads the node policy as the agent does at its start, and prints its errors. Ends\n" +
+			"with exit code 0 for a policy without errors. Warns of valid settings that are\n" +
+			"probably mistakes. Changes nothing, and needs no agent. `mooring policy check` does\n" +
+			"the same.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := policy.Load(config.Policy)

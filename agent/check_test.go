@@ -23,7 +23,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func TestCheckSaysWhatIsWrong(t *testing.T) {
+func TestCheckReportsErrors(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policy.yaml")
 	text := "apiVersion: mooring.dev/v1alpha1\nkind: NodePolicy\nmode: enfroce\n"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -36,6 +36,6 @@ func TestCheckSaysWhatIsWrong(t *testing.T) {
 		}
 	}
 	if _, err := execute(t, "check", path); err == nil {
-		t.Error("an argument is not refused")
+		t.Error("check accepts an argument")
 	}
 }

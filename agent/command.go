@@ -19,17 +19,21 @@ func Command(build buildinfo.Info, w io.Writer) *cobra.Command {
 	config := DefaultConfig()
 	root := &cobra.Command{
 		Use:   "mooring-agent",
-		Short: "Give VM launcher containers the memory lock and cgroup settings that they may have",
-		Long: "Runs on every node, as a plugin of the container runtime (NRI). Ends on SIGTERM, with\n" +
-			"exit code 0; launchers do not notice. A changed policy takes effect with a restart.",
-		Args:          cobra.NoArgs,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), config, build, w) },
+		Short: "Give VM launchers the memory-lock limit and cgroup settings that the policy allows",
+		Long: "Runs on every node, as a plugin of the container runtime (NRI). Ends on SIGTERM with\n" +
+			"exit code 0; launchers continue undisturbed. A changed policy takes effect with a\n" +
+			"restart.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return run(cmd.Context(), config, build, w)
+		},
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	config.addFlags(root.Flags())
 	config.addRootFlag(root.PersistentFlags())
-	root.AddCommand(prepareCommand(&config), checkCommand(&config), fenceCommand(&config, build, w), versionCommand(build))
+	root.AddCommand(prepareCommand(&config), checkCommand(&config),
+		fenceCommand(&config, build, w), versionCommand(build))
 	root.CompletionOptions.DisableDefaultCmd = true
 	return root
 }
@@ -37,16 +41,16 @@ func Command(build buildinfo.Info, w io.Writer) *cobra.Command {
 func prepareCommand(config *Config) *cobra.Command {
 	return &cobra.Command{
 		Use:   "prepare",
-		Short: "Mount the bounded tmpfs at --root, unless it is there",
-		Long: "Mounts the bounded tmpfs at --root, unless it is there. Needs CAP_SYS_ADMIN in the\n" +
-			"node's mount namespace, which the agent itself does without: run it before.",
+		Short: "Mount the bounded tmpfs at --root, unless it is mounted",
+		Long: "Mounts the bounded tmpfs at --root, unless it is mounted. Needs CAP_SYS_ADMIN in the\n" +
+			"node's mount namespace. The agent has no such right: run this before the agent.",
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return lifecycle.MountPodDirs(config.Root) },
 	}
 }
 
-// versionCommand stands in for cobra's flag, whose template would keep the linker
-// from leaving out what is not called: 20 MB.
+// versionCommand replaces cobra's flag --version. The flag's template would keep the linker
+// from dropping unused code: 20 MB.
 func versionCommand(build buildinfo.Info) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
@@ -59,8 +63,8 @@ func versionCommand(build buildinfo.Info) *cobra.Command {
 	}
 }
 
-// collectEarly makes the heap grow by half instead of to twice its size between two
-// collections: the agent sits on every node, and has next to nothing to collect.
+// collectEarly lets the heap grow only by half between two garbage collections, instead of
+// to twice its size. The agent runs on every node, and collections cost it little time.
 func collectEarly() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(50)
@@ -74,7 +78,7 @@ func run(ctx context.Context, config Config, build buildinfo.Info, w io.Writer) 
 	}
 	defer closeLog()
 	collectEarly()
-	// client-go logs through this, and has no other way.
+	// client-go logs only through klog.
 	klog.SetSlogLogger(logger)
 	agent, err := New(ctx, config, build, logger)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle"
 )
 
-// execute runs the command line and returns what it printed.
+// execute runs the command line and returns its output.
 func execute(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
@@ -29,7 +29,7 @@ func execute(t *testing.T, args ...string) (string, error) {
 
 func TestPrepare(t *testing.T) {
 	root := filepath.Join(mountRoot(t, t.TempDir()), "nested")
-	// The second time there is nothing to do.
+	// The second call changes nothing.
 	for range 2 {
 		if _, err := execute(t, "prepare", "--root", root); err != nil {
 			t.Fatal(err)

@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// pluginName is what required-plugins annotations name.
+	// pluginName is the plugin's name in required-plugins annotations.
 	pluginName = "mooring"
 	socketName = "agent.sock"
 
-	// podsTimeout is short beside kubelet's patience: a node whose API server
-	// is away must start its pods all the same.
+	// podsTimeout is shorter than kubelet's timeouts: a node must start its pods even
+	// while the API server is away.
 	podsTimeout = 10 * time.Second
 )
 
@@ -34,20 +34,20 @@ type Config struct {
 	Hook        string
 	Kubeconfig  string
 	NodeName    string
-	BPFDir      string // folder for pins in a bpf file system; empty: nothing is pinned
+	BPFDir      string // directory for pins in a bpf file system; empty: no pins
 	LogLevel    slog.Level
 	LogFormat   string
 
-	// Proc and Cgroup are where procfs and the cgroup v2 hierarchy are
-	// mounted. Only tests have reason to change them.
+	// Proc and Cgroup are the mount points of procfs and of the cgroup v2 hierarchy.
+	// Only tests change them.
 	Proc, Cgroup string
 
-	// PodsTimeout is how long the agent waits for the list of pods before it
-	// asks the runtime for containers.
+	// PodsTimeout bounds the wait for the list of pods before the agent connects to
+	// the runtime.
 	PodsTimeout time.Duration
 }
 
-// DefaultConfig is what the agent does without flags.
+// DefaultConfig returns the configuration of an agent without flags.
 func DefaultConfig() Config {
 	return Config{
 		Policy:      "/etc/mooring/policy.yaml",
@@ -64,28 +64,30 @@ func DefaultConfig() Config {
 	}
 }
 
-// addFlags binds the flags to c, with the present values as defaults.
+// addFlags binds the flags to c. The present values are the defaults.
 func (c *Config) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&c.Policy, "policy", c.Policy, "node policy file; read once, at the start")
-	flags.StringVar(&c.NRISocket, "nri-socket", c.NRISocket, "the container runtime's socket for NRI plugins")
+	flags.StringVar(&c.NRISocket, "nri-socket", c.NRISocket,
+		"the container runtime's socket for NRI plugins")
 	flags.StringVar(&c.PluginIndex, "plugin-index", c.PluginIndex,
-		"two digits; the runtime asks plugins with lower ones first")
+		"two digits; the runtime calls plugins with lower numbers first")
 	flags.StringVar(&c.Listen, "listen", c.Listen,
 		"TCP address for /metrics, /healthz and /readyz, and on a loopback address\n"+
 			"/debug/pprof; empty for none")
 	flags.StringVar(&c.Hook, "hook", c.Hook,
-		"program that launchers find at /run/mooring/hook, as the node knows it; empty for none")
+		"program that launchers get at /run/mooring/hook: its path on the node; empty for none")
 	flags.StringVar(&c.Kubeconfig, "kubeconfig", c.Kubeconfig,
-		"kubeconfig file, or "+kubeclient.InCluster+" for the pod's service account; without it there are no Events,\n"+
-			"and rules that name service accounts refuse")
-	flags.StringVar(&c.NodeName, "node-name", c.NodeName, "name of this node in Kubernetes (default: the host name)")
+		"kubeconfig file, or "+kubeclient.InCluster+" for the pod's service account; without it\n"+
+			"the agent writes no Events, and rules that name service accounts refuse")
+	flags.StringVar(&c.NodeName, "node-name", c.NodeName,
+		"name of this node in Kubernetes (default: the host name)")
 	c.addTrackerFlag(flags)
 	c.addLogFlags(flags)
 }
 
 func (c *Config) addTrackerFlag(flags *pflag.FlagSet) {
 	flags.StringVar(&c.BPFDir, "bpf-dir", c.BPFDir,
-		"folder in a bpf file system, where what tracks processes is kept while no agent runs")
+		"directory in a bpf file system; it keeps the tracker while no agent runs")
 }
 
 func (c *Config) addLogFlags(flags *pflag.FlagSet) {
@@ -93,7 +95,8 @@ func (c *Config) addLogFlags(flags *pflag.FlagSet) {
 }
 
 func (c *Config) addRootFlag(flags *pflag.FlagSet) {
-	flags.StringVar(&c.Root, "root", c.Root, "the agent's tmpfs, with its socket and the pod directories")
+	flags.StringVar(&c.Root, "root", c.Root,
+		"the agent's tmpfs, with its socket and the pod directories")
 }
 
 // node returns the name of this node in Kubernetes.
@@ -105,6 +108,6 @@ func (c *Config) node() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("name of this node: %w; use --node-name", err)
 	}
-	// As kubelet does: Kubernetes knows lower-case names only.
+	// As kubelet does: names of nodes are lower-case.
 	return strings.ToLower(strings.TrimSpace(name)), nil
 }

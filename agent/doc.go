@@ -1,3 +1,3 @@
-// Package agent puts the parts of the agent together: it makes them from the
-// command line, runs them, and stops them in an order in which nothing is lost.
+// Package agent is the agent program of a node, and the fence. It makes the agent's parts
+// from the command line, runs them, and stops them in an order that loses no event.
 package agent

@@ -12,8 +12,8 @@ import (
 	"github.com/mooring-vm/mooring/plugin"
 )
 
-// domainNames knows from libvirt's records which name and which UUID are of one
-// running domain.
+// domainNames maps the names of running domains to their UUIDs. It reads them from
+// libvirt's records.
 type domainNames struct {
 	records libvirt.Records
 	logger  *slog.Logger
@@ -24,13 +24,14 @@ type domainNames struct {
 
 var _ plugin.Domains = (*domainNames)(nil)
 
-// newDomainNames reads the records once; nil without a libvirt of the node.
+// newDomainNames reads the records once. It returns nil without a libvirt of the node.
 func newDomainNames(p *policy.Policy, logger *slog.Logger) *domainNames {
 	if p.Lifecycle.Libvirt == nil {
 		return nil
 	}
-	n := &domainNames{records: libvirt.Records{Dir: p.Lifecycle.Libvirt.Records, Logger: logger}, logger: logger}
-	n.read()
+	records := libvirt.Records{Dir: p.Lifecycle.Libvirt.Records, Logger: logger}
+	n := &domainNames{records: records, logger: logger}
+	n.refresh()
 	return n
 }
 
@@ -38,20 +39,20 @@ func newDomainNames(p *policy.Policy, logger *slog.Logger) *domainNames {
 func (n *domainNames) Same(a, b string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.named(a, b) || n.named(b, a)
+	return n.hasUUID(a, b) || n.hasUUID(b, a)
 }
 
-// named needs the lock.
-func (n *domainNames) named(name, uuid string) bool {
+// hasUUID must be called with the lock.
+func (n *domainNames) hasUUID(name, uuid string) bool {
 	known, ok := n.uuids[name]
 	return ok && known == uuid
 }
 
-// read reads what libvirt has noted. What cannot be read is not known.
-func (n *domainNames) read() {
+// refresh reads libvirt's records. Domains with unreadable records are left out.
+func (n *domainNames) refresh() {
 	all, err := n.records.List()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		n.logger.Warn("not all names of the domains of the node's libvirt are known", "error", err)
+		n.logger.Warn("some records of the node's libvirt are unreadable", "error", err)
 	}
 	uuids := map[string]string{}
 	for _, d := range all {
@@ -62,10 +63,10 @@ func (n *domainNames) read() {
 	n.uuids = uuids
 }
 
-// watch reads again what changes, and tells the supervisor, until ctx is done.
-func (n *domainNames) watch(ctx context.Context, tell func()) {
+// watch calls changed and reads the records after each change, until ctx ends.
+func (n *domainNames) watch(ctx context.Context, changed func()) {
 	n.records.Watch(ctx, func() {
-		tell()
-		n.read()
+		changed()
+		n.refresh()
 	})
 }

@@ -40,28 +40,28 @@ func TestDomainNames(t *testing.T) {
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	done, told := make(chan struct{}), make(chan struct{}, 1)
-	tell := func() {
+	done, changes := make(chan struct{}), make(chan struct{}, 1)
+	changed := func() {
 		select {
-		case told <- struct{}{}:
+		case changes <- struct{}{}:
 		default:
 		}
 	}
-	go func() { defer close(done); n.watch(ctx, tell) }()
+	go func() { defer close(done); n.watch(ctx, changed) }()
 	writeRecord(t, dir, "two", twoUUID)
 	eventually(t, "the second domain", func() bool { return n.Same("two", twoUUID) })
-	receive(t, told, "that domains have changed")
+	receive(t, changes, "the call for the change")
 	cancel()
 	receive(t, done, "the end of the watch")
 }
 
 func TestNoDomainNamesWithoutLibvirt(t *testing.T) {
 	if n := newDomainNames(&policy.Policy{}, discard); n != nil {
-		t.Errorf("names %+v of no libvirt", n)
+		t.Errorf("names %+v without a libvirt", n)
 	}
 }
 
-// The agent's plugin asks libvirt's records which names are of one domain.
+// The plugin recognises the name and the UUID of one domain by libvirt's records.
 func TestAgentKnowsDomainNames(t *testing.T) {
 	config, dir := testConfig(t), t.TempDir()
 	writeRecord(t, dir, "one", oneUUID)
@@ -71,7 +71,7 @@ func TestAgentKnowsDomainNames(t *testing.T) {
 	}
 	a := start(t, config)
 	if !a.plugin.Domains.Same("one", oneUUID) {
-		t.Error("a pod may claim by its UUID the domain that another has claimed by its name")
+		t.Error("two pods can claim one domain: one by its name, one by its UUID")
 	}
 	writeRecord(t, dir, "two", twoUUID)
 	eventually(t, "the second domain", func() bool { return a.plugin.Domains.Same("two", twoUUID) })

@@ -13,7 +13,7 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle"
 )
 
-// domains are those of the node's libvirt, as package lifecycle wants them.
+// domains implements [lifecycle.Domains] for the node's libvirt.
 type domains struct {
 	records libvirt.Records
 	daemon  libvirt.Daemon
@@ -21,17 +21,19 @@ type domains struct {
 
 var _ lifecycle.Domains = (*domains)(nil)
 
-// nodeDomains returns those that the policy names, nil for none.
+// nodeDomains returns the domains of the libvirt in the policy, or nil.
 func nodeDomains(p *policy.Policy) *domains {
 	at := p.Lifecycle.Libvirt
 	if at == nil {
 		return nil
 	}
-	return &domains{records: libvirt.Records{Dir: at.Records}, daemon: libvirt.Daemon{Socket: at.Socket}}
+	return &domains{
+		records: libvirt.Records{Dir: at.Records}, daemon: libvirt.Daemon{Socket: at.Socket},
+	}
 }
 
-// Running implements [lifecycle.Domains]. A libvirt that has not run a domain since the
-// node booted has no directory for their records, but one to put that in.
+// Running implements [lifecycle.Domains]. Before the first domain since the node's boot,
+// libvirt has no directory for records, but its parent directory exists.
 func (d *domains) Running() ([]lifecycle.Domain, error) {
 	all, err := d.records.List()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -46,18 +48,18 @@ func (d *domains) Running() ([]lifecycle.Domain, error) {
 
 // RunBy implements [lifecycle.Domains].
 func (d *domains) RunBy(domain lifecycle.Domain, args []string) bool {
-	return recorded(domain).RunBy(args)
+	return libvirtDomain(domain).RunBy(args)
 }
 
-func recorded(d lifecycle.Domain) libvirt.Domain {
+func libvirtDomain(d lifecycle.Domain) libvirt.Domain {
 	return libvirt.Domain{Name: d.Name, UUID: d.UUID, PID: d.PID}
 }
 
-// Shutdown implements [lifecycle.Domains]. It asks for the process that the domain had
-// when it was noted, and for no other.
+// Shutdown implements [lifecycle.Domains]. It shuts the domain down only while the domain
+// still runs in the given process.
 func (d *domains) Shutdown(ctx context.Context, domain lifecycle.Domain) error {
-	meant := func() error { return d.records.Runs(recorded(domain)) }
-	if err := d.daemon.Shutdown(ctx, domain.UUID, meant); err != nil {
+	stillRuns := func() error { return d.records.Runs(libvirtDomain(domain)) }
+	if err := d.daemon.Shutdown(ctx, domain.UUID, stillRuns); err != nil {
 		return fmt.Errorf("ask libvirt to shut domain %s down: %w", domain.Name, err)
 	}
 	return nil

@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	// fenceLooks is how often the fence looks for a sign of life of the agent.
-	fenceLooks = time.Second
+	// checkPeriod is the time between two checks for the agent.
+	checkPeriod = time.Second
 
-	// maxPause is the longest time between two attempts of a fence that cannot act.
-	maxPause = time.Minute
+	// maxRetryPause is the longest pause between two failing attempts of the fence.
+	maxRetryPause = time.Minute
 )
 
 // fenceCommand runs the fence.
@@ -31,16 +31,19 @@ func fenceCommand(config *Config, build buildinfo.Info, w io.Writer) *cobra.Comm
 	cmd := &cobra.Command{
 		Use:   "fence",
 		Short: "Stop VMs whose launcher is gone, while the agent is away",
-		Long: "Runs beside the agent, as a unit of its own. While the agent has given no sign of life\n" +
-			"for longer than the policy's lifecycle.fenceAfter, it takes over what the agent has left:\n" +
-			"VM processes whose launcher is proven gone are stopped. Those of a launcher that lives\n" +
-			"are not touched, whatever else is known of it. It needs no container runtime and no\n" +
-			"Kubernetes. As soon as the agent is back, it steps aside.",
+		Long: "Runs beside the agent, as a unit of its own. It takes over when the agent is away for\n" +
+			"longer than the policy's lifecycle.fenceAfter. Then it stops VM processes whose launcher\n" +
+			"is proven gone, and no others: a VM whose launcher lives keeps running in any case. The\n" +
+			"fence needs no container runtime and no Kubernetes. It steps aside as soon as the agent\n" +
+			"is back.",
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runFence(cmd.Context(), *config, build, w) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runFence(cmd.Context(), *config, build, w)
+		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&config.Policy, "policy", config.Policy, "node policy file; read once, at the start")
+	flags.StringVar(&config.Policy, "policy", config.Policy,
+		"node policy file; read once, at the start")
 	config.addLogFlags(flags)
 	config.addTrackerFlag(flags)
 	return cmd
@@ -58,105 +61,112 @@ func runFence(ctx context.Context, config Config, build buildinfo.Info, w io.Wri
 		return fmt.Errorf("start the fence: %w", err)
 	}
 	f := newFence(config, p, logger, lifecycle.LinuxClock{})
-	logger.Info("the fence starts", "version", build.String(), "policy", config.Policy, "mode", p.Mode, "after", p.Lifecycle.FenceAfter)
+	logger.Info("the fence starts", "version", build.String(), "policy", config.Policy, "mode", p.Mode,
+		"after", p.Lifecycle.FenceAfter)
 	return f.run(ctx)
 }
 
-// fence does for an agent that is away what cannot wait.
+// fence stops VMs of dead launchers while the agent is away.
 type fence struct {
 	config  Config
 	policy  *policy.Policy
 	logger  *slog.Logger
 	clock   lifecycle.Clock
 	absence *absence
-	spell   spell
-	act     func(context.Context) error // takes over until the agent is back
+	outage  outage
+	act     func(context.Context) error // takeOver, except in tests
 }
 
-// spell is one absence of the agent, and how the fence fares in it.
-type spell struct {
-	told  string // last
-	retry lifecycle.Boottime
-	pause time.Duration
+// outage is the fence's state during one absence of the agent.
+type outage struct {
+	logged  string // the last message of logOnce
+	retryAt lifecycle.Boottime
+	pause   time.Duration // after the last failed attempt
 }
 
 func newFence(config Config, p *policy.Policy, logger *slog.Logger, clock lifecycle.Clock) *fence {
-	f := &fence{config: config, policy: p, logger: logger, clock: clock, absence: newAbsence(config.Root, clock)}
+	f := &fence{
+		config: config, policy: p, logger: logger, clock: clock,
+		absence: newAbsence(config.Root, clock),
+	}
 	f.act = f.takeOver
 	return f
 }
 
-// run looks for the agent until ctx is done, and acts while it is away.
+// run checks for the agent until ctx is done, and acts while the agent is away.
 func (f *fence) run(ctx context.Context) error {
-	looks := time.NewTicker(fenceLooks)
-	defer looks.Stop()
+	checks := time.NewTicker(checkPeriod)
+	defer checks.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-looks.C:
+		case <-checks.C:
 		}
-		f.look(ctx)
+		f.check(ctx)
 	}
 }
 
-// look acts if the agent is away for too long. Where it cannot, it tries again after
-// a pause that doubles.
-func (f *fence) look(ctx context.Context) {
+// check acts if the agent is away for too long. After a failed attempt it pauses. The
+// pause doubles with each failure.
+func (f *fence) check(ctx context.Context) {
 	after := f.policy.Lifecycle.FenceAfter
-	away, coming := f.absence.look()
+	away, starting := f.absence.observe()
 	switch {
 	case after <= 0 || away <= after:
-		f.spell = spell{}
+		f.outage = outage{}
 		return
-	case coming:
+	case starting:
 		return
-	case f.clock.Now() < f.spell.retry:
+	case f.clock.Now() < f.outage.retryAt:
 		return
-	case f.absence.never() && !lifecycle.HasTies(f.config.Root):
-		f.tell(slog.LevelInfo, "no agent has looked after VM processes here, and nothing is left of one: there is nothing to do")
+	case f.absence.neverPresent() && !lifecycle.HasTies(f.config.Root):
+		f.logOnce(slog.LevelInfo,
+			"no agent has supervised VM processes on this node; the fence has nothing to do")
 		return
 	}
-	if f.spell.pause == 0 {
-		f.tell(slog.LevelWarn, "the agent is away; the fence takes over", "for", away.Round(time.Second))
+	if f.outage.pause == 0 {
+		f.logOnce(slog.LevelWarn, "the agent is away; the fence takes over",
+			"for", away.Round(time.Second))
 	}
 	if err := f.act(ctx); err != nil {
-		f.tell(slog.LevelError, "the fence cannot act, and tries again", "error", err)
-		f.spell.pause = min(max(2*f.spell.pause, fenceLooks), maxPause)
-		f.spell.retry = f.clock.Now().Add(f.spell.pause)
+		f.logOnce(slog.LevelError, "the fence cannot act, and retries", "error", err)
+		f.outage.pause = min(max(2*f.outage.pause, checkPeriod), maxRetryPause)
+		f.outage.retryAt = f.clock.Now().Add(f.outage.pause)
 		return
 	}
-	f.spell = spell{}
+	f.outage = outage{}
 }
 
-// tell logs what was not the last that it logged.
-func (f *fence) tell(level slog.Level, message string, args ...any) {
-	said := message
+// logOnce logs a message, unless it repeats the previous one. Errors with different causes
+// count as different messages.
+func (f *fence) logOnce(level slog.Level, message string, args ...any) {
+	text := message
 	if level == slog.LevelError {
-		said = fmt.Sprint(message, args)
+		text = fmt.Sprint(message, args)
 	}
-	if said != f.spell.told {
-		f.spell.told = said
+	if text != f.outage.logged {
+		f.outage.logged = text
 		f.logger.Log(context.Background(), level, message, args...)
 	}
 }
 
-// takeOver supervises what the agent has left until it is back. The lock shows an agent
-// that starts whom it has to wait for; one that has started before that is seen after.
+// takeOver supervises the agent's VM processes until the agent is back. The lock makes a
+// starting agent wait. The check after the lock finds an agent with an earlier start.
 func (f *fence) takeOver(ctx context.Context) (err error) {
-	lock, err := holdLock(filepath.Join(f.config.Root, fenceFile))
+	lock, err := holdLock(filepath.Join(f.config.Root, fenceLockFile))
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
-	if _, coming := f.absence.look(); coming {
+	if _, starting := f.absence.observe(); starting {
 		return nil
 	}
-	return f.actUntilBack(ctx)
+	return f.superviseUntilBack(ctx)
 }
 
-func (f *fence) actUntilBack(ctx context.Context) (err error) {
-	v, err := f.supervision()
+func (f *fence) superviseUntilBack(ctx context.Context) (err error) {
+	v, err := f.newSupervision()
 	if v != nil {
 		defer func() { err = errors.Join(err, v.close()) }()
 	}
@@ -164,13 +174,13 @@ func (f *fence) actUntilBack(ctx context.Context) (err error) {
 		return err
 	}
 	if err := v.Restore(); err != nil {
-		f.logger.Warn("not everything is known of the launchers that ran before", "error", err)
+		f.logger.Warn("some launchers could not be restored", "error", err)
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { v.Run(ctx); return nil })
 	group.Go(func() error { return v.processes.Wait(ctx) })
 	group.Go(func() error { return f.awaitAgent(ctx, v.view) })
-	if err := group.Wait(); err != nil && !errors.Is(err, errBack) {
+	if err := group.Wait(); err != nil && !errors.Is(err, errAgentBack) {
 		return err
 	}
 	f.logger.Info("the fence steps aside")
@@ -178,35 +188,35 @@ func (f *fence) actUntilBack(ctx context.Context) (err error) {
 }
 
 var (
-	errBack     = errors.New("the agent is back")
-	errReplaced = errors.New("what tracks processes was replaced")
+	errAgentBack    = errors.New("the agent is back")
+	errPinsReplaced = errors.New("the tracker's pins were replaced")
 )
 
-// awaitAgent waits for a sign of life of the agent, or of one that starts, which is
-// errBack. Where the pins are others than before, the fence looks at what nobody keeps
-// up, and has to begin anew.
+// awaitAgent returns errAgentBack when the agent works or starts. It returns
+// errPinsReplaced when the tracker has new pins: the fence must open them, because no program
+// updates the old maps.
 func (f *fence) awaitAgent(ctx context.Context, view *bpf.View) error {
-	looks := time.NewTicker(fenceLooks / 4)
-	defer looks.Stop()
+	checks := time.NewTicker(checkPeriod / 4)
+	defer checks.Stop()
 	for {
-		away, coming := f.absence.look()
-		if coming || away <= fenceLooks {
-			return errBack
+		away, starting := f.absence.observe()
+		if starting || away <= checkPeriod {
+			return errAgentBack
 		}
 		if view.Replaced() {
-			return errReplaced
+			return errPinsReplaced
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-looks.C:
+		case <-checks.C:
 		}
 	}
 }
 
-// supervision makes a supervisor that acts on nothing but the proven end of owners.
-// It reads no events, pod directories or heartbeats: those are the agent's.
-func (f *fence) supervision() (v *supervision, err error) {
+// newSupervision makes a supervisor that acts only on the proven end of a launcher. It
+// reads no tracker events, pod directories or heartbeats: the agent owns these.
+func (f *fence) newSupervision() (v *supervision, err error) {
 	kernel, err := lifecycle.NewLinuxKernel(f.config.Proc, f.config.Cgroup)
 	if err != nil {
 		return nil, err
@@ -214,7 +224,7 @@ func (f *fence) supervision() (v *supervision, err error) {
 	v = &supervision{}
 	view, err := bpf.OpenView(f.config.BPFDir)
 	if err != nil {
-		return v, fmt.Errorf("look at what the agent tracks: %w", err)
+		return v, fmt.Errorf("open the tracker's pins: %w", err)
 	}
 	v.tracker, v.view = view, view
 	if v.processes, err = lifecycle.NewLinuxProcesses(kernel); err != nil {
@@ -227,7 +237,7 @@ func (f *fence) supervision() (v *supervision, err error) {
 	t.StopUnattended, t.StopHung, t.ProofOnly = false, false, true
 	config := lifecycle.SupervisorConfig{
 		Registry:  lifecycle.NewRegistry(),
-		Tracker:   &viewer{View: view, cgroup: f.config.Cgroup},
+		Tracker:   &readOnlyTracker{View: view, cgroup: f.config.Cgroup},
 		Processes: v.processes,
 		Store:     v.store,
 		Recorder:  newJournal(f.config.Root, f.logger),

@@ -17,7 +17,7 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle"
 )
 
-// mountBPF mounts a bpf file system of the test's own.
+// mountBPF mounts a new bpf file system, and returns a directory for pins in it.
 func mountBPF(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -36,7 +36,7 @@ func mountBPF(t *testing.T) string {
 	return filepath.Join(dir, "mooring")
 }
 
-// startFence runs a fence that does not wait long.
+// startFence runs a fence that takes over after a second.
 func startFence(t *testing.T, config Config) (log *syncBuffer) {
 	t.Helper()
 	p, err := policy.Load(config.Policy)
@@ -61,7 +61,7 @@ func startFence(t *testing.T, config Config) (log *syncBuffer) {
 	return log
 }
 
-// TestFence: the agent and the runtime are away, and one of two launchers dies.
+// Agent and runtime are away, and one of two launchers ends.
 func TestFence(t *testing.T) {
 	config := testConfig(t)
 	config.BPFDir = mountBPF(t)
@@ -76,36 +76,36 @@ func TestFence(t *testing.T) {
 		t.Fatal(err)
 	}
 	runtime.Stop()
-	if err := dies.owner.Process.Kill(); err != nil {
+	if err := dies.process.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	wantTerminated(t, vm, gone)
 	if !strings.Contains(log.String(), "the fence takes over") {
-		t.Error("it was not the fence who ended it")
+		t.Error("the fence has not taken over")
 	}
-	next := start(t, config) // gets the pins, and the fence steps aside
+	next := start(t, config)
 	eventually(t, "the fence to step aside", func() bool { return strings.Contains(log.String(), "the fence steps aside") })
-	wantAlive(t, otherGone, "the VM of a launcher that lives")
+	wantAlive(t, otherGone, "the VM of the living launcher")
 	next.awaitEvent(t, agentapi.ReasonVMTerminated, byFence)
-	next.plugin.Ties.Reconciled() // as after a second look at what the runtime has listed
+	next.plugin.Ties.Reconciled() // as if a runtime had listed its containers
 	next.waitTracked(t, lives.cgroup)
-	wantAlive(t, otherGone, "the VM of a launcher that lives")
+	wantAlive(t, otherGone, "the VM of the living launcher")
 }
 
-// waitTracked waits until this is the only cgroup that is tracked.
+// waitTracked waits until the tracker tracks this cgroup only.
 func (r *running) waitTracked(t *testing.T, cgroup string) {
 	t.Helper()
 	want, err := bpf.CgroupID(cgroup)
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "that only the cgroup of the launcher that lives is tracked", func() bool {
+	eventually(t, "the tracker to track only the living launcher's cgroup", func() bool {
 		got, err := r.tracker.Registered()
 		return err == nil && slices.Equal(got, []uint64{want})
 	})
 }
 
-// awaitEvent waits until the agent tells of something.
+// awaitEvent waits for an event with this reason and a part of its message.
 func (r *running) awaitEvent(t *testing.T, reason agentapi.Reason, message string) {
 	t.Helper()
 	s := r.events.Subscribe()

@@ -13,8 +13,8 @@ import (
 const growable = "<domain type='kvm'><memory unit='GiB'>1</memory><vcpu>2</vcpu><os><type arch='x86_64' machine='q35'>hvm</type></os>" +
 	"<features><acpi/></features><devices></devices></domain>"
 
-// The capacities of the policy are told to pods, before they have a launcher, and to who
-// prepares a domain on the node.
+// Pods get the policy's capacities even before they have a launcher. So does `mooring
+// domain prepare` on the node.
 func TestHeadroomOfThePolicy(t *testing.T) {
 	config := testConfig(t)
 	text := testPolicy + "headroom: {memoryCapacity: 4Gi, cpuCapacity: 8}\n"
@@ -27,7 +27,7 @@ func TestHeadroomOfThePolicy(t *testing.T) {
 	}
 	want := podapi.Headroom{Memory: 4 << 30, CPUs: 8}
 	if got, err := a.client(t, "uid-vm").Headroom(t.Context()); got != want || err != nil {
-		t.Errorf("a pod is told %+v, %v, want %+v", got, err, want)
+		t.Errorf("the pod gets %+v, %v, want %+v", got, err, want)
 	}
 	file := filepath.Join(t.TempDir(), "vm.xml")
 	if err := os.WriteFile(file, []byte(growable), 0o600); err != nil {

@@ -6,21 +6,23 @@ import (
 	"os"
 )
 
-// usableHook returns the hook program that launchers are to get, or none where it
-// could not be run: then containers start without it, and their preStop hook fails,
-// instead of all launchers of the node.
+// usableHook returns path if launchers can run it as their hook, else "". With an unusable
+// hook, launchers start without one and only their preStop hook fails. Otherwise no
+// launcher of the node could start.
 func usableHook(path string, logger *slog.Logger) string {
 	if path == "" {
 		return ""
 	}
 	if err := checkHook(path); err != nil {
-		logger.Warn("launchers get no /run/mooring/hook until the agent is started with a usable --hook", "error", err)
+		logger.Warn("launchers get no /run/mooring/hook until the agent is started with a usable --hook",
+			"error", err)
 		return ""
 	}
 	return path
 }
 
-// checkHook wants a program that everybody may run: launchers may be any user.
+// checkHook returns an error unless every user may run the program: launchers run as any
+// user.
 func checkHook(path string) error {
 	info, err := os.Stat(path)
 	switch {
@@ -31,7 +33,8 @@ func checkHook(path string) error {
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("--hook %s: want a program", path)
 	case info.Mode()&0o005 != 0o005:
-		return fmt.Errorf("--hook %s: its mode is %s, want one that lets everybody read and execute it", path, info.Mode())
+		return fmt.Errorf("--hook %s: mode %s, want read and execute permission for all users",
+			path, info.Mode())
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ func TestUsableHook(t *testing.T) {
 		if err := os.WriteFile(path, nil, mode); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Chmod(path, mode); err != nil { // whatever the umask
+		if err := os.Chmod(path, mode); err != nil { // regardless of the umask
 			t.Fatal(err)
 		}
 	}

@@ -23,19 +23,17 @@ import (
 )
 
 const (
-	// journalFile is where the fence, which talks to nobody, leaves its events for
-	// the agent: one a line, as JSON.
+	// journalFile holds the fence's events for the next agent: one a line, as JSON. The
+	// fence itself has no connection to Kubernetes.
 	journalFile = "fence.jsonl"
 
-	// maxJournal bounds the file, in bytes. What does not fit is lost to all but
-	// the fence's log.
+	// maxJournal bounds the file, in bytes. Events beyond it are only in the fence's log.
 	maxJournal = 256 << 10
 
-	byFence = " (told by the fence, while no agent ran)"
+	byFence = " (reported by the fence, while no agent ran)"
 )
 
-// journal keeps events for the next agent. It may be used from several goroutines at
-// once.
+// journal keeps events of the fence for the next agent. It is safe for concurrent use.
 type journal struct {
 	path   string
 	logger *slog.Logger
@@ -51,7 +49,7 @@ func newJournal(root string, logger *slog.Logger) *journal {
 // Record implements [lifecycle.Recorder].
 func (j *journal) Record(event agentapi.Event) {
 	if err := j.add(event); err != nil {
-		j.once.Do(func() { j.logger.Warn("the next agent will not know of all that the fence does", "error", err) })
+		j.once.Do(func() { j.logger.Warn("the next agent will miss events of the fence", "error", err) })
 	}
 }
 
@@ -76,7 +74,8 @@ func (j *journal) add(event agentapi.Event) error {
 	return err
 }
 
-// open opens the file to add to it. It is locked, for whoever takes it away to wait.
+// open opens and locks the file for appending. The agent that takes the file away waits
+// for the lock.
 func (j *journal) open() (*os.File, error) {
 	for {
 		f, err := openJournal(j.path, os.O_RDWR|os.O_APPEND|os.O_CREATE)
@@ -86,14 +85,14 @@ func (j *journal) open() (*os.File, error) {
 		if err := lock(f); err != nil {
 			return nil, errors.Join(err, f.Close())
 		}
-		mine, err := f.Stat()
+		opened, err := f.Stat()
 		if err != nil {
 			return nil, errors.Join(err, f.Close())
 		}
-		if there, err := os.Stat(j.path); err == nil && os.SameFile(there, mine) {
+		if current, err := os.Stat(j.path); err == nil && os.SameFile(current, opened) {
 			return f, nil
 		}
-		f.Close() // it was taken away before it was locked, and may have been read
+		f.Close() // an agent took the file away before the lock, and may have read it
 	}
 }
 
@@ -105,12 +104,12 @@ func openJournal(path string, flags int) (*os.File, error) {
 	return f, nil
 }
 
-// empty returns the events that were kept, and forgets them. What is no event is left
-// out, and told in the error. The file is taken away before it is read, so that what
-// comes meanwhile is in another, for the next time.
-func (j *journal) empty() ([]agentapi.Event, error) {
+// drain returns the events and removes them from the journal. It skips broken lines, and
+// counts them in the error. It renames the file before it reads it: later events go to a
+// new file, for the next call.
+func (j *journal) drain() ([]agentapi.Event, error) {
 	taken := j.path + ".taken"
-	earlier, broken := consume(taken) // by an agent that ended before it has read it
+	earlier, broken := consume(taken) // from an agent that ended before it had read the file
 	err := os.Rename(j.path, taken)
 	if errors.Is(err, fs.ErrNotExist) {
 		return earlier, broken
@@ -123,8 +122,8 @@ func (j *journal) empty() ([]agentapi.Event, error) {
 	return append(earlier, latest...), errors.Join(broken, err)
 }
 
-// awaitUnlocked waits for a fence that is adding to the file. It is about to step aside,
-// or hangs: then what it adds last is lost.
+// awaitUnlocked waits at most a second for a fence that still appends to the file. The
+// last event of a fence that hangs is lost.
 func awaitUnlocked(path string) {
 	free := func(context.Context) (bool, error) {
 		held, err := lockHeld(path)
@@ -133,7 +132,7 @@ func awaitUnlocked(path string) {
 	_ = wait.PollUntilContextTimeout(context.Background(), time.Millisecond, time.Second, true, free)
 }
 
-// consume reads a journal and removes it, also where some lines are no events.
+// consume reads a journal and removes it, even with broken lines.
 func consume(path string) ([]agentapi.Event, error) {
 	f, err := openJournal(path, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -164,19 +163,19 @@ func parseJournal(content []byte) (events []agentapi.Event, err error) {
 		events = append(events, event)
 	}
 	if broken > 0 {
-		err = fmt.Errorf("journal of the fence: %d lines are no events", broken)
+		err = fmt.Errorf("journal of the fence: %d lines are not events", broken)
 	}
 	return events, errors.Join(err, lines.Err())
 }
 
-// replayFence tells what the fence did while no agent ran.
-func (a *Agent) replayFence() {
-	events, err := newJournal(a.config.Root, a.logger).empty()
+// replayJournal reports the events of the fence as events of this agent.
+func (a *Agent) replayJournal() {
+	events, err := newJournal(a.config.Root, a.logger).drain()
 	if err != nil {
-		a.logger.Warn("not all is known of what the fence did", "error", err)
+		a.logger.Warn("some events of the fence are lost", "error", err)
 	}
 	for _, event := range events {
 		event.Message += byFence
-		a.recorder().Record(event)
+		a.recorders().Record(event)
 	}
 }

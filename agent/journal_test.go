@@ -20,26 +20,25 @@ func journaled(name string) agentapi.Event {
 
 func TestJournal(t *testing.T) {
 	j := newJournal(t.TempDir(), discard)
-	if events, err := j.empty(); len(events) != 0 || err != nil {
+	if events, err := j.drain(); len(events) != 0 || err != nil {
 		t.Errorf("without a file: %v, %v", events, err)
 	}
 	for _, name := range []string{"a", "b"} {
 		j.Record(journaled(name))
 	}
 	if info, err := os.Stat(j.path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the file: %v, %v, want one that is root's alone", info, err)
+		t.Errorf("the file: %v, %v, want mode 0600", info, err)
 	}
-	events, err := j.empty()
+	events, err := j.drain()
 	if diff := cmp.Diff([]agentapi.Event{journaled("a"), journaled("b")}, events); diff != "" || err != nil {
 		t.Errorf("events: %v (-want +got)\n%s", err, diff)
 	}
-	if again, err := j.empty(); len(again) != 0 || err != nil {
-		t.Errorf("told twice: %v, %v", again, err)
+	if again, err := j.drain(); len(again) != 0 || err != nil {
+		t.Errorf("returned twice: %v, %v", again, err)
 	}
 }
 
-// What the fence writes into the file while that is being read is told the next time,
-// or this time where it comes late, and never lost.
+// No event gets lost while an agent reads and the fence writes.
 func TestJournalWhileTheFenceWrites(t *testing.T) {
 	writer := newJournal(t.TempDir(), discard)
 	const events = 500
@@ -50,25 +49,25 @@ func TestJournalWhileTheFenceWrites(t *testing.T) {
 			writer.Record(journaled("a"))
 		}
 	}()
-	told := 0
+	drained := 0
 	for writing := true; writing; {
 		select {
 		case <-done:
 			writing = false
 		default:
 		}
-		got, err := writer.empty()
+		got, err := writer.drain()
 		if err != nil {
 			t.Fatal(err)
 		}
-		told += len(got)
+		drained += len(got)
 	}
-	if told != events {
-		t.Errorf("%d of %d events were told", told, events)
+	if drained != events {
+		t.Errorf("%d of %d events came back", drained, events)
 	}
 }
 
-// An agent that ends before it has read what it took leaves it to the next.
+// An earlier agent has renamed the file without reading it. The next agent reads it.
 func TestJournalOfAnEarlierAgent(t *testing.T) {
 	j := newJournal(t.TempDir(), discard)
 	j.Record(journaled("a"))
@@ -82,12 +81,12 @@ func TestJournalOfAnEarlierAgent(t *testing.T) {
 	} else if _, err := f.WriteString("half a li"); err != nil || f.Close() != nil {
 		t.Fatal(err)
 	}
-	events, err := j.empty()
+	events, err := j.drain()
 	if diff := cmp.Diff([]agentapi.Event{journaled("a"), journaled("b")}, events); diff != "" || err == nil {
-		t.Errorf("events: %v, want that a line is none (-want +got)\n%s", err, diff)
+		t.Errorf("events: %v, want an error for the broken line (-want +got)\n%s", err, diff)
 	}
-	if again, err := j.empty(); len(again) != 0 || err != nil {
-		t.Errorf("told twice: %v, %v", again, err)
+	if again, err := j.drain(); len(again) != 0 || err != nil {
+		t.Errorf("returned twice: %v, %v", again, err)
 	}
 }
 
@@ -104,7 +103,7 @@ func TestJournalIsBounded(t *testing.T) {
 		t.Errorf("the file: %+v, %v, want at most %d bytes", info, err, maxJournal)
 	}
 	checkLines(t, log, 1, "is full")
-	if events, err := j.empty(); len(events) < 200 || err != nil {
+	if events, err := j.drain(); len(events) < 200 || err != nil {
 		t.Errorf("%d events, %v", len(events), err)
 	}
 }
@@ -120,8 +119,8 @@ func FuzzParseJournal(f *testing.F) {
 	})
 }
 
-// What the fence did is told by the agent that comes after it, once.
-func TestAgentTellsWhatTheFenceDid(t *testing.T) {
+// The next agent reports the events of the fence, once.
+func TestAgentReportsEventsOfTheFence(t *testing.T) {
 	config := testConfig(t)
 	newJournal(config.Root, discard).Record(journaled("a"))
 	for _, want := range []int{1, 0} {

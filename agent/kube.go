@@ -10,13 +10,15 @@ import (
 	"github.com/mooring-vm/mooring/internal/kubeclient"
 )
 
-// kubernetes is what the agent has of a cluster.
+// kubernetes holds the agent's connections to the cluster.
 type kubernetes struct {
 	pods   *kube.PodCache
 	events *kube.Recorder
 }
 
-func newKubernetes(config *Config, p *policy.Policy, counts *metrics.Metrics, logger *slog.Logger) (*kubernetes, error) {
+func newKubernetes(config *Config, p *policy.Policy, counts *metrics.Metrics, logger *slog.Logger) (
+	*kubernetes, error,
+) {
 	node, err := config.node()
 	if err != nil {
 		return nil, err
@@ -48,13 +50,12 @@ func newKubernetes(config *Config, p *policy.Policy, counts *metrics.Metrics, lo
 	return &kubernetes{pods: pods, events: events}, nil
 }
 
-// warnAboutAccounts tells of rules that need Kubernetes, to an operator who has
-// not given it.
+// warnAboutAccounts logs the rules that need Kubernetes, for an agent without a kubeconfig.
 func warnAboutAccounts(p *policy.Policy, logger *slog.Logger) {
 	for _, rule := range p.Rules {
 		if len(rule.ServiceAccounts) > 0 {
-			logger.Warn("rule names service accounts, which are not known without --kubeconfig: what it matches is refused",
-				"rule", rule.Name)
+			logger.Warn("rule names service accounts, which the agent cannot read without --kubeconfig: "+
+				"it refuses every launcher that the rule matches", "rule", rule.Name)
 		}
 	}
 }

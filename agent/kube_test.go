@@ -28,18 +28,18 @@ var (
 	discard   = slog.New(slog.DiscardHandler)
 )
 
-// apiServer knows one pod and takes Events.
+// apiServer has one pod and accepts Events.
 type apiServer struct {
 	*httptest.Server
-	pod    corev1.Pod
-	asked  chan struct{} // takes one when the list is asked for
-	listed chan struct{} // the pods are listed once this is closed
-	events chan *eventsv1.Event
+	pod     corev1.Pod
+	listing chan struct{} // receives one value for each request of the list
+	listed  chan struct{} // closed: the server answers requests of the list
+	events  chan *eventsv1.Event
 }
 
 func startAPIServer(t *testing.T, pod corev1.Pod) *apiServer {
 	t.Helper()
-	s := &apiServer{pod: pod, asked: make(chan struct{}, 100), listed: make(chan struct{}), events: make(chan *eventsv1.Event, 10)}
+	s := &apiServer{pod: pod, listing: make(chan struct{}, 100), listed: make(chan struct{}), events: make(chan *eventsv1.Event, 10)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/pods", s.pods)
 	mux.HandleFunc("POST /apis/events.k8s.io/v1/namespaces/{namespace}/events", func(w http.ResponseWriter, r *http.Request) {
@@ -60,7 +60,7 @@ func (s *apiServer) pods(w http.ResponseWriter, r *http.Request) {
 	case query.Get("fieldSelector") != "spec.nodeName=node-1":
 		http.Error(w, "wrong selector "+query.Get("fieldSelector"), http.StatusBadRequest)
 	default:
-		s.asked <- struct{}{}
+		s.listing <- struct{}{}
 		<-s.listed
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(corev1.PodList{
@@ -114,20 +114,20 @@ func TestAgentWithKubernetes(t *testing.T) {
 	a := start(t, config)
 	eventually(t, "readiness for all but the pods", func() bool {
 		_, body := a.get(t, "/readyz")
-		return strings.Contains(body, "[+]nri ok\n[-]pods failed: the pods of this node have not been listed yet")
+		return strings.Contains(body, "[+]nri ok\n[-]pods failed: the pods of this node are not listed yet")
 	})
 	close(api.listed)
 	a.waitReady(t)
 	runtime.BlockPluginSync().Unblock()
 
-	ask := map[string]string{"requires-lock.memlock.mooring.dev": "true"}
-	known := testPod("named", "vm-1", ask)
+	required := map[string]string{"requires-lock.memlock.mooring.dev": "true"}
+	known := testPod("named", "vm-1", required)
 	if _, err := create(runtime, known, testContainer(known)); err != nil {
 		t.Errorf("a launcher with the service account that the rule names: %v", err)
 	}
-	unknown := testPod("named", "vm-2", ask)
+	unknown := testPod("named", "vm-2", required)
 	if _, err := create(runtime, unknown, testContainer(unknown)); err == nil {
-		t.Error("a launcher whose service account is not known was created")
+		t.Error("a launcher with an unknown service account was created")
 	}
 	if err := a.stop(); err != nil {
 		t.Error(err)
@@ -138,20 +138,20 @@ func TestAgentWithKubernetes(t *testing.T) {
 	}
 }
 
-// An agent that starts again must know the pods before it is told of launchers.
+// A restarted agent must know the pods before the runtime lists the launchers.
 func TestAgentWaitsForThePodsBeforeItConnects(t *testing.T) {
 	api := startAPIServer(t, corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "uid-vm-1", Namespace: "named", Name: "vm-1"}})
 	config := testConfig(t)
 	config.Kubeconfig, config.NodeName, config.PodsTimeout = api.kubeconfig(t), "node-1", deadline
 	startRuntime(t, config.NRISocket)
 	a := start(t, config)
-	receive(t, api.asked, "the request for the pods")
+	receive(t, api.listing, "the request for the pods")
 	if status, _ := a.connection.Status(); status.Phase != plugin.Disconnected {
 		t.Errorf("phase = %s before the pods are listed, want %s", status.Phase, plugin.Disconnected)
 	}
 	close(api.listed)
 	a.waitReady(t)
-	if strings.Contains(a.log.String(), "going on without the list of pods") {
+	if strings.Contains(a.log.String(), "continuing without the list of pods") {
 		t.Error("the agent did not wait")
 	}
 }

@@ -10,20 +10,19 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle"
 )
 
-// leftoverDelay is how long the launchers that the runtime has told of may take to be
-// registered again.
+// leftoverDelay is the time for launchers in the runtime's list to be registered again.
 const leftoverDelay = 5 * time.Second
 
-// leftovers are the cgroups that were registered before this agent was here, and that
-// nobody has asked for since. The fence changes nothing of the tracker: what it has
-// ended stays registered until this agent forgets it.
+// leftovers are cgroups registered with the tracker by an earlier agent, and not yet by
+// this one. The fence only reads the tracker. After the fence has stopped a launcher's VM,
+// the launcher's cgroup stays registered until this agent releases it.
 type leftovers struct {
-	mu     sync.Mutex // held while one is registered or forgotten, against the other
+	mu     sync.Mutex // held during a call of the tracker, too
 	groups map[uint64]bool
 }
 
-// note takes what is registered. To be called before anything is by this agent.
-func (l *leftovers) note(registered []uint64) {
+// reset takes the registered cgroups. It must be called before this agent registers any.
+func (l *leftovers) reset(registered []uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.groups = make(map[uint64]bool, len(registered))
@@ -32,7 +31,7 @@ func (l *leftovers) note(registered []uint64) {
 	}
 }
 
-// claim registers a group that is none that is left over, now or later.
+// claim registers a cgroup and removes it from the leftovers.
 func (l *leftovers) claim(group uint64, register func(uint64) error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -40,8 +39,11 @@ func (l *leftovers) claim(group uint64, register func(uint64) error) error {
 	return register(group)
 }
 
-// forget unregisters what is left over, but for the groups of ties.
-func (l *leftovers) forget(ties []lifecycle.Tie, unregister func(uint64) error) (forgotten int, err error) {
+// release unregisters all leftovers, except the cgroups of ties. It stops at the first
+// error.
+func (l *leftovers) release(ties []lifecycle.Tie, unregister func(uint64) error) (
+	released int, err error,
+) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range ties {
@@ -49,23 +51,23 @@ func (l *leftovers) forget(ties []lifecycle.Tie, unregister func(uint64) error) 
 	}
 	for group := range maps.Clone(l.groups) {
 		if err := unregister(group); err != nil {
-			return forgotten, err
+			return released, err
 		}
 		delete(l.groups, group)
-		forgotten++
+		released++
 	}
-	return forgotten, nil
+	return released, nil
 }
 
 // Reconciled implements [plugin.Ties].
 func (v *supervision) Reconciled() {
 	v.Supervisor.Reconciled()
-	v.known.Do(func() { close(v.reconciled) })
+	v.reconcileOnce.Do(func() { close(v.reconciled) })
 }
 
-// forgetLeftovers forgets, once the runtime has said which launchers run, the cgroups
-// that are registered and that no launcher has. It does that once.
-func (a *Agent) forgetLeftovers(ctx context.Context) {
+// releaseLeftovers unregisters cgroups without a launcher. It does so once, after the
+// runtime has listed the running launchers.
+func (a *Agent) releaseLeftovers(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 		return
@@ -76,27 +78,28 @@ func (a *Agent) forgetLeftovers(ctx context.Context) {
 		return
 	case <-time.After(leftoverDelay):
 	}
-	n, err := a.tracker.forgetBut(a.config)
+	n, err := a.tracker.releaseLeftovers(a.config)
 	switch {
 	case err != nil:
-		a.logger.Warn("cgroups that no launcher has may still be tracked", "error", err)
+		a.logger.Warn("the tracker may still track cgroups without a launcher", "error", err)
 	case n > 0:
-		a.logger.Info("cgroups that no launcher has are tracked no more", "cgroups", n)
+		a.logger.Info("the tracker no longer tracks cgroups without a launcher", "cgroups", n)
 	}
 }
 
-// forgetBut forgets what is left over. What is tied is asked of the store, which has
-// all that is tied and registered; where it cannot be read as a whole, nothing is
-// forgotten.
-func (t *tracker) forgetBut(config Config) (forgotten int, err error) {
-	store, err := lifecycle.OpenFileStore(config.Root, config.Proc) // the supervisor's is its own
+// releaseLeftovers unregisters cgroups without a tie in the store. The store has every tie
+// with a registered cgroup. If a part of the store is unreadable, all cgroups stay
+// registered.
+func (t *tracker) releaseLeftovers(config Config) (released int, err error) {
+	// The supervisor does not share its store.
+	store, err := lifecycle.OpenFileStore(config.Root, config.Proc)
 	if err != nil {
 		return 0, err
 	}
 	defer store.Close()
 	ties, err := store.Load()
 	if err != nil {
-		return 0, fmt.Errorf("which launchers there are: %w", err)
+		return 0, fmt.Errorf("list the ties: %w", err)
 	}
-	return t.left.forget(ties, t.Tracker.Unregister)
+	return t.leftovers.release(ties, t.Tracker.Unregister)
 }

@@ -9,8 +9,7 @@ import (
 	"github.com/mooring-vm/mooring/agent/admin"
 )
 
-// listeners is what the agent listens on: its own socket and, unless it is
-// switched off, the side port.
+// listeners are the agent's own socket and its TCP port for metrics. The port may be nil.
 type listeners struct {
 	socket, side net.Listener
 }

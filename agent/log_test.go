@@ -12,20 +12,20 @@ import (
 	"github.com/mooring-vm/mooring/internal/logflags"
 )
 
-// stuck is the log of a node whose journal does not read.
+// stuck is a writer that blocks until proceed is closed.
 type stuck struct {
-	let chan struct{}
-	got bytes.Buffer
+	proceed chan struct{}
+	got     bytes.Buffer
 }
 
 func (s *stuck) Write(p []byte) (int, error) {
-	<-s.let
+	<-s.proceed
 	return s.got.Write(p)
 }
 
-func TestLogWaitsForNobody(t *testing.T) {
+func TestLogNeverBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		out := &stuck{let: make(chan struct{})}
+		out := &stuck{proceed: make(chan struct{})}
 		logger, closeLog, err := openLog(out, slog.LevelInfo, logflags.JSON)
 		if err != nil {
 			t.Fatal(err)
@@ -36,7 +36,7 @@ func TestLogWaitsForNobody(t *testing.T) {
 		logger.Info(long)
 		logger.Info(long)
 		logger.Info("last")
-		close(out.let)
+		close(out.proceed)
 		closeLog()
 		for _, want := range []string{`"msg":"first"`, `"msg":"last"`, `"level":"WARN","msg":"log lines were dropped`, `"lines":2}`} {
 			if !strings.Contains(out.got.String(), want) {
@@ -48,14 +48,14 @@ func TestLogWaitsForNobody(t *testing.T) {
 
 func TestEndsWithoutAReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		out := &stuck{let: make(chan struct{})}
+		out := &stuck{proceed: make(chan struct{})}
 		_, closeLog, err := openLog(out, slog.LevelInfo, logflags.Text)
 		if err != nil {
 			t.Fatal(err)
 		}
 		PrintError(out, errors.New("broken"))
 		closeLog()
-		close(out.let)
+		close(out.proceed)
 		synctest.Wait()
 		if got := out.got.String(); got != "error: broken\n" {
 			t.Errorf("printed %q", got)

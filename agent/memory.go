@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// nodeMemory returns the node's memory in bytes, MemTotal of proc_meminfo(5).
+// nodeMemory returns the node's memory in bytes: MemTotal of proc_meminfo(5).
 func nodeMemory(proc string) (int64, error) {
 	content, err := os.ReadFile(filepath.Join(proc, "meminfo"))
 	if err != nil {

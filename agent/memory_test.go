@@ -9,7 +9,7 @@ import (
 func TestNodeMemory(t *testing.T) {
 	for name, test := range map[string]struct {
 		content string
-		want    int64 // 0: an error
+		want    int64 // 0 for an error
 	}{
 		"as Linux has it": {"MemTotal:       16315252 kB\nMemFree:         1000 kB\n", 16315252 << 10},
 		"not first":       {"MemFree: 1 kB\nMemTotal: 2 kB\n", 2048},

@@ -13,16 +13,16 @@ import (
 const (
 	stopping = daemon.SdNotifyStopping
 
-	// announceAfter is how long a node that boots waits for the agent's
-	// connection before it goes on without, see the systemd unit.
-	announceAfter = 30 * time.Second
+	// readyTimeout bounds the wait of a booting node for the agent's connection to the
+	// runtime. See the systemd unit.
+	readyTimeout = 30 * time.Second
 )
 
-// announce tells systemd that the agent is ready: once it is synchronised with
-// the runtime, or after half a minute without.
-func (a *Agent) announce(ctx context.Context) {
-	patience := time.NewTimer(announceAfter)
-	defer patience.Stop()
+// notifyReady notifies systemd of the agent's readiness: once the agent is synchronised with
+// the runtime, or else after readyTimeout.
+func (a *Agent) notifyReady(ctx context.Context) {
+	timeout := time.NewTimer(readyTimeout)
+	defer timeout.Stop()
 	for {
 		status, changed := a.connection.Status()
 		if status.Phase == plugin.Synchronized {
@@ -33,16 +33,17 @@ func (a *Agent) announce(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-changed:
-		case <-patience.C:
-			notify(a.logger, daemon.SdNotifyReady+"\nSTATUS=Not connected to the container runtime yet; trying on")
+		case <-timeout.C:
+			notify(a.logger, daemon.SdNotifyReady+
+				"\nSTATUS=Not connected to the container runtime yet; retrying")
 			return
 		}
 	}
 }
 
-// notify passes state to systemd, if that runs the agent.
+// notify passes a state to systemd, if the agent runs as its service.
 func notify(logger *slog.Logger, state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
-		logger.Warn("systemd could not be told of the agent's state", slog.Any("error", err))
+		logger.Warn("cannot notify systemd of the agent's state", slog.Any("error", err))
 	}
 }

@@ -9,22 +9,22 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle"
 )
 
-// makePods makes what answers pods on the sockets in their directories.
+// makePods makes the node that answers pods on the sockets in their directories.
 func (a *Agent) makePods(context.Context) (err error) {
-	if a.wanted, err = podserver.OpenFileStore(a.config.Root); err != nil {
+	if a.desired, err = podserver.OpenFileStore(a.config.Root); err != nil {
 		return err
 	}
 	a.pods = &podserver.Node{
 		Registry: a.registry,
 		Kernel:   a.kernel,
-		Recorder: a.recorder(),
+		Recorder: a.recorders(),
 		Logger:   a.logger,
 		Cgroup:   a.guard.Cgroup,
 		Grant:    a.plugin.GrantLock,
 		Enforce:  a.policy.Mode == policy.Enforce,
 		Ready:    a.plugin.Reconciled,
 		Clock:    lifecycle.LinuxClock{},
-		Store:    a.wanted,
+		Store:    a.desired,
 		Reports:  a.podDirs,
 		Headroom: headroomOf(a.policy),
 	}
@@ -38,5 +38,5 @@ func (a *Agent) makePods(context.Context) (err error) {
 	return nil
 }
 
-// headroomOf is what is told of the policy's capacities.
+// headroomOf returns the policy's capacities for VMs that grow.
 func headroomOf(p *policy.Policy) podapi.Headroom { return podapi.Headroom(p.Headroom) }

@@ -17,7 +17,7 @@ import (
 	"github.com/mooring-vm/mooring/shim/resize"
 )
 
-// client connects to the socket in a pod's directory, once it is there.
+// client waits for the socket in a pod's directory and connects to it.
 func (r *running) client(t *testing.T, uid string) *agent.Client {
 	t.Helper()
 	socket := filepath.Join(r.config.Root, "pods", uid, "agent.sock")
@@ -41,7 +41,7 @@ func memlockOf(t *testing.T, pid int) (soft, hard uint64) {
 	return limit.Cur, limit.Max
 }
 
-// setSoft lowers what a process may lock, so that it takes no capability to raise it.
+// setSoft lowers the soft limit, so that raising it again needs no capability.
 func setSoft(t *testing.T, pid int, bytes uint64) {
 	t.Helper()
 	_, hard := memlockOf(t, pid)
@@ -50,8 +50,8 @@ func setSoft(t *testing.T, pid int, bytes uint64) {
 	}
 }
 
-// What a pod asks for over its socket is done to its VM process, a real one, as far as
-// the policy allows it; and what a pod needs holds an update of its container back.
+// A pod changes the limit of its VM process over the socket, within the policy. The memory
+// requirement of the pod makes the agent refuse a smaller container.
 func TestPodSocket(t *testing.T) {
 	const mi = uint64(1) << 20
 	if _, hard := memlockOf(t, os.Getpid()); hard < 4*mi {
@@ -68,7 +68,7 @@ func TestPodSocket(t *testing.T) {
 	a.awaitPhase(t, "vm", "Active", 1)
 
 	setSoft(t, vm.Process.Pid, mi)
-	before, _ := memlockOf(t, l.owner.Process.Pid)
+	before, _ := memlockOf(t, l.process.Process.Pid)
 	for _, err := range []error{n.RaiseLock(t.Context(), 17<<30), n.RaiseLock(t.Context(), resize.NoLimit)} {
 		if refused, ok := errors.AsType[*agent.RefusedError](err); !ok || refused.Code != podapi.CodeRefused {
 			t.Errorf("error %v, want a refusal by policy", err)
@@ -77,12 +77,12 @@ func TestPodSocket(t *testing.T) {
 	if err := n.RaiseLock(t.Context(), 3*mi); err != nil {
 		t.Fatal(err)
 	}
-	seen, err := n.Seen(t.Context())
-	if got, _ := memlockOf(t, vm.Process.Pid); got != 3*mi || seen.Lock != 3*mi || err != nil {
-		t.Errorf("the VM may lock %d, and the pod is shown %+v, %v: want 3Mi", got, seen, err)
+	observed, err := n.Seen(t.Context())
+	if got, _ := memlockOf(t, vm.Process.Pid); got != 3*mi || observed.Lock != 3*mi || err != nil {
+		t.Errorf("the VM may lock %d, and the pod sees %+v, %v: want 3Mi", got, observed, err)
 	}
-	if got, _ := memlockOf(t, l.owner.Process.Pid); got != before {
-		t.Errorf("the launcher may lock %d, before %d", got, before)
+	if got, _ := memlockOf(t, l.process.Process.Pid); got != before {
+		t.Errorf("the launcher may lock %d, want %d as before", got, before)
 	}
 	if _, out, _ := a.mooring("version"); !strings.Contains(out, "3Mi of 64Gi") {
 		t.Errorf("mooring version shows another account:\n%s", out)
@@ -98,17 +98,17 @@ func TestPodSocket(t *testing.T) {
 		return err
 	}
 	if err := update(1 << 30); err == nil || !strings.Contains(err.Error(), "to 1Gi: its VM needs 2Gi") {
-		t.Errorf("update below the need: %v", err)
+		t.Errorf("update below the requirement: %v", err)
 	}
 	if err := update(2 << 30); err != nil {
-		t.Errorf("update to the need: %v", err)
+		t.Errorf("update to the requirement: %v", err)
 	}
 
 	if code, out, errOut := a.mooring("resize", "vms/vm", "--vcpus", "4", "--kubeconfig="); code != cli.ExitOK {
 		t.Errorf("mooring resize: %d %s%s", code, out, errOut)
 	}
 	if w, err := n.Desired(t.Context()); w.VCPUs != 4 || w.Limits.Memory != 2<<30 || err != nil {
-		t.Errorf("wanted: %+v, %v", w, err)
+		t.Errorf("desired: %+v, %v", w, err)
 	}
 	if err := n.Report(t.Context(), podapi.Report{State: podapi.StateDone}); err != nil {
 		t.Fatal(err)
@@ -124,8 +124,7 @@ func TestPodSocket(t *testing.T) {
 	}
 }
 
-// The socket is there again with the next agent, and goes with the pod.
-func TestPodSocketAgain(t *testing.T) {
+func TestPodSocketOfTheNextAgent(t *testing.T) {
 	config := testConfig(t)
 	runtime := startRuntime(t, config.NRISocket)
 	a := start(t, config)

@@ -8,7 +8,6 @@ import (
 	"github.com/mooring-vm/mooring/plugin"
 )
 
-// The agent is not ready before it knows the containers that the runtime has.
 func TestReadyOnceTheListIsTakenOver(t *testing.T) {
 	config := testConfig(t)
 	startRuntime(t, config.NRISocket)
@@ -28,7 +27,7 @@ func TestReadyOnceTheListIsTakenOver(t *testing.T) {
 		return status.Phase == plugin.Synchronized
 	})
 	if err := a.nriReady(); !errors.Is(err, errNotReconciled) {
-		t.Errorf("with a list that was not taken over: %v, want %v", err, errNotReconciled)
+		t.Errorf("before the list is taken over: %v, want %v", err, errNotReconciled)
 	}
 	stage.do(func(ctx context.Context) { a.plugin.Run(ctx) })
 	eventually(t, "readiness", func() bool { return a.nriReady() == nil })

@@ -18,24 +18,23 @@ import (
 )
 
 const (
-	// settleTimeout is how long the launchers that were started last may take
-	// to be checked before the agent stops.
+	// settleTimeout bounds the wait of a stopping agent for the check of new launchers.
 	settleTimeout = 3 * time.Second
-	settlePeriod  = 20 * time.Millisecond
+	pollPeriod    = 20 * time.Millisecond
 
 	readHeaderTimeout = 5 * time.Second
 )
 
-// Run runs the agent until ctx is done or a part of it fails. Then it stops what
-// makes work before what does it, and what does it before what tells of it. It
-// must be called once.
+// Run runs the agent until ctx ends or a part of the agent fails. Then it stops the sources
+// of work first, the workers next, and the reporters last. It must be called once.
 func (a *Agent) Run(ctx context.Context) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	a.logger.Info("the agent starts", "version", a.build.String(), "policy", a.config.Policy, "mode", a.policy.Mode)
+	a.logger.Info("the agent starts", "version", a.build.String(), "policy", a.config.Policy,
+		"mode", a.policy.Mode)
 
-	tellers := newStage(ctx, fail)
-	a.startTellers(tellers)
+	reporters := newStage(ctx, fail)
+	a.startReporters(reporters)
 	workers := newStage(ctx, fail)
 	a.startWorkers(ctx, workers)
 
@@ -45,19 +44,21 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.logger.Info("the agent stops", "cause", context.Cause(ctx))
 	notify(a.logger, stopping)
 	a.settle(context.WithoutCancel(ctx))
-	return errors.Join(workers.stop(), tellers.stop(), a.closeFiles())
+	return errors.Join(workers.stop(), reporters.stop(), a.closeFiles())
 }
 
-// startTellers starts what shows to others how the agent fares.
-func (a *Agent) startTellers(s *stage) {
-	server := &admin.Server{Launchers: a, Node: a.Node, Events: a.events, Logger: a.logger, Sizes: a.pods}
+// startReporters starts the tasks that report the agent's state: admin API, metrics, Events.
+func (a *Agent) startReporters(s *stage) {
+	server := &admin.Server{
+		Launchers: a, Node: a.Node, Events: a.events, Logger: a.logger, Sizes: a.pods,
+	}
 	if a.supervision != nil {
 		server.Leases = a.pods.Holding(a.supervision)
 	}
 	s.run(func(ctx context.Context) error { return server.Serve(ctx, a.listeners.socket) })
 	if a.listeners.side != nil {
 		side := &http.Server{
-			Handler:           a.endpoints(),
+			Handler:           a.sideHandler(),
 			ReadHeaderTimeout: readHeaderTimeout,
 			ErrorLog:          slog.NewLogLogger(a.logger.Handler(), slog.LevelWarn),
 		}
@@ -66,18 +67,18 @@ func (a *Agent) startTellers(s *stage) {
 	if a.kube != nil {
 		s.do(a.kube.events.Run)
 	}
-	s.do(a.announce)
+	s.do(a.notifyReady)
 }
 
-// startWorkers starts what takes longer than the runtime may be kept waiting.
+// startWorkers starts the tasks that are too slow for NRI handlers.
 func (a *Agent) startWorkers(ctx context.Context, s *stage) {
 	s.do(a.guard.Run)
 	if a.supervision != nil {
-		a.alive.begin(ctx)
+		a.presence.announce(ctx)
 	}
-	a.replayFence()
+	a.replayJournal()
 	a.startSupervisor(s)
-	if a.names != nil {
+	if a.domainNames != nil {
 		s.do(a.watchDomains)
 	}
 	s.do(a.plugin.Run)
@@ -87,31 +88,32 @@ func (a *Agent) startWorkers(ctx context.Context, s *stage) {
 	}
 }
 
-// watchDomains follows what domains the node's libvirt runs.
+// watchDomains follows the running domains of the node's libvirt.
 func (a *Agent) watchDomains(ctx context.Context) {
-	tell := func() {}
+	changed := func() {}
 	if a.supervision != nil {
-		tell = a.supervision.DomainsChanged
+		changed = a.supervision.DomainsChanged
 	}
-	a.names.watch(ctx, tell)
+	a.domainNames.watch(ctx, changed)
 }
 
-// awaitPods waits a while for the pods of the node: without them, rules that name
-// service accounts refuse new launchers, nothing is decided on old ones, and no pod is
-// told what size its VM is to have.
+// awaitPods waits for the list of the node's pods, at most for PodsTimeout. Without the
+// list, rules that name service accounts refuse new launchers and skip old ones, and no pod
+// learns the desired size of its VM.
 func (a *Agent) awaitPods(ctx context.Context) {
 	if a.kube == nil {
 		return
 	}
 	listed := func(context.Context) (bool, error) { return a.kube.pods.Synced(), nil }
-	err := wait.PollUntilContextTimeout(ctx, settlePeriod, a.config.PodsTimeout, true, listed)
+	err := wait.PollUntilContextTimeout(ctx, pollPeriod, a.config.PodsTimeout, true, listed)
 	if err != nil && ctx.Err() == nil {
-		a.logger.Warn("going on without the list of pods; launchers whose rule names service accounts, and resizes of VMs, have to wait",
-			"after", a.config.PodsTimeout)
+		a.logger.Warn("continuing without the list of pods; resizes of VMs, and launchers whose rule "+
+			"names service accounts, have to wait", "after", a.config.PodsTimeout)
 	}
 }
 
-func (a *Agent) endpoints() http.Handler {
+// sideHandler serves metrics, health checks and, on a loopback address, the profiler.
+func (a *Agent) sideHandler() http.Handler {
 	checks := []metrics.Check{{Name: "nri", Ready: a.nriReady}}
 	if a.kube != nil {
 		checks = append(checks, metrics.Check{Name: "pods", Ready: a.podsReady})
@@ -123,20 +125,19 @@ func (a *Agent) endpoints() http.Handler {
 	}.Handler()
 }
 
-// settle waits until every running launcher has been compared with the kernel, so
-// that one which has just started is not left unchecked while the agent is away.
+// settle waits until the guard has checked every running launcher. Otherwise a new launcher
+// would stay unchecked while the agent is away.
 func (a *Agent) settle(ctx context.Context) {
 	checked := func(context.Context) (bool, error) {
 		return !slices.ContainsFunc(a.Launchers(), unchecked), nil
 	}
-	err := wait.PollUntilContextTimeout(ctx, settlePeriod, settleTimeout, true, checked)
+	err := wait.PollUntilContextTimeout(ctx, pollPeriod, settleTimeout, true, checked)
 	if err != nil {
-		a.logger.Warn("launchers are left unchecked until the agent is back", "error", err)
+		a.logger.Warn("some launchers stay unchecked until the agent is back", "error", err)
 	}
 }
 
 func unchecked(l agentapi.Launcher) bool {
-	return l.State == agentapi.StateRunning && slices.ContainsFunc(l.Settings, func(s agentapi.Setting) bool {
-		return s.Status == agentapi.StatusPending
-	})
+	pending := func(s agentapi.Setting) bool { return s.Status == agentapi.StatusPending }
+	return l.State == agentapi.StateRunning && slices.ContainsFunc(l.Settings, pending)
 }

@@ -10,7 +10,7 @@ import (
 	nri "github.com/containerd/nri/pkg/api"
 )
 
-// startRuntime starts NRI's own runtime side, as containerd has it.
+// startRuntime starts NRI's own runtime side, the same code as in containerd.
 func startRuntime(t *testing.T, socket string) *adaptation.Adaptation {
 	t.Helper()
 	none := t.TempDir()
@@ -46,7 +46,7 @@ func testContainer(pod *nri.PodSandbox) *nri.Container {
 	}
 }
 
-// makeCgroup makes a container's cgroup, with the name that runtimes give it.
+// makeCgroup makes a container's cgroup, named as runtimes do.
 func makeCgroup(t *testing.T, mount, containerID string) (dir string) {
 	t.Helper()
 	dir = filepath.Join(mount, "cri-"+containerID+".scope")

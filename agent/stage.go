@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// stage is a group of tasks that stop together.
+// stage is a group of tasks with a common end.
 type stage struct {
 	group  errgroup.Group
 	ctx    context.Context
@@ -14,14 +14,14 @@ type stage struct {
 	fail   context.CancelCauseFunc
 }
 
-// newStage returns an empty stage. It outlives ctx, of which it takes the values
-// only. A task that fails calls fail.
+// newStage returns an empty stage. It takes only the values of ctx, and outlives it. The
+// stage calls fail with the error of a failed task.
 func newStage(ctx context.Context, fail context.CancelCauseFunc) *stage {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	return &stage{ctx: ctx, cancel: cancel, fail: fail}
 }
 
-// run starts a task, which has to return when its context is done.
+// run starts a task. The task must return when its context ends.
 func (s *stage) run(task func(context.Context) error) {
 	s.group.Go(func() error {
 		err := task(s.ctx)
@@ -32,7 +32,7 @@ func (s *stage) run(task func(context.Context) error) {
 	})
 }
 
-// do starts a task that cannot fail.
+// do starts a task without an error.
 func (s *stage) do(task func(context.Context)) {
 	s.run(func(ctx context.Context) error {
 		task(ctx)
@@ -40,7 +40,7 @@ func (s *stage) do(task func(context.Context)) {
 	})
 }
 
-// stop ends the tasks, waits for them, and returns the first one's error.
+// stop ends the tasks, waits for them, and returns the first error.
 func (s *stage) stop() error {
 	s.cancel()
 	return s.group.Wait()

@@ -23,12 +23,12 @@ func TestStage(t *testing.T) {
 	close(release)
 	<-ctx.Done()
 	if cause := context.Cause(ctx); !errors.Is(cause, broken) {
-		t.Errorf("cause %v, want that of the task", cause)
+		t.Errorf("cause %v, want the error of the task", cause)
 	}
 	if s.ctx.Err() != nil {
-		t.Error("the stage ended with the context that it was made from")
+		t.Error("the stage ended with its parent context")
 	}
 	if err := s.stop(); !errors.Is(err, broken) || !ended {
-		t.Errorf("stop = %v, ended %t; want the task's error and the end of the other", err, ended)
+		t.Errorf("stop = %v, ended %t; want the error of one task and the end of the other", err, ended)
 	}
 }

@@ -20,7 +20,7 @@ func (a *Agent) Launchers() []agentapi.Launcher {
 	return launchers
 }
 
-// Node returns what the agent says about itself.
+// Node returns the state of the agent itself.
 func (a *Agent) Node() agentapi.Node {
 	status, _ := a.connection.Status()
 	account := a.registry.Account()
@@ -38,7 +38,7 @@ func (a *Agent) Node() agentapi.Node {
 	}
 }
 
-// trackerState returns how what tracks processes fares.
+// trackerState returns the state of the tracker.
 func (a *Agent) trackerState() agentapi.Tracker {
 	if a.tracker == nil {
 		return agentapi.Tracker{Error: a.trackerErr.Error()}
@@ -47,15 +47,16 @@ func (a *Agent) trackerState() agentapi.Tracker {
 	if err != nil {
 		return agentapi.Tracker{Error: err.Error()}
 	}
-	return shownTracker(&stats)
+	return trackerFromStats(&stats)
 }
 
-func shownTracker(stats *bpf.Stats) agentapi.Tracker {
+func trackerFromStats(stats *bpf.Stats) agentapi.Tracker {
 	return agentapi.Tracker{
 		Available: true,
 		Processes: stats.Processes, MaxProcesses: stats.MaxProcesses,
 		Groups: stats.Groups, MaxGroups: stats.MaxGroups,
-		LostEvents: stats.LostEvents, LostProcesses: stats.LostProcesses, Stale: stats.Stale, LeftOut: stats.SkippedCalls,
+		LostEvents: stats.LostEvents, LostProcesses: stats.LostProcesses,
+		Stale: stats.Stale, LeftOut: stats.SkippedCalls,
 	}
 }
 
@@ -73,7 +74,7 @@ func nriState(status plugin.Status) agentapi.NRI {
 	return nri
 }
 
-// nriReady says why the runtime does not ask the agent about containers.
+// nriReady returns nil, or the reason why the runtime does not call the agent.
 func (a *Agent) nriReady() error {
 	status, _ := a.connection.Status()
 	switch {
@@ -87,9 +88,10 @@ func (a *Agent) nriReady() error {
 	return fmt.Errorf("%s at %s", status.Phase, a.config.NRISocket)
 }
 
-var errNotReconciled = errors.New("the containers that the runtime listed have not been taken over yet")
+var errNotReconciled = errors.New("the agent has not taken over the runtime's containers yet")
 
-var errNoPods = errors.New("the pods of this node have not been listed yet; rules that name service accounts refuse")
+var errNoPods = errors.New(
+	"the pods of this node are not listed yet; rules that name service accounts refuse")
 
 func (a *Agent) podsReady() error {
 	if a.kube.pods.Synced() {

@@ -9,9 +9,9 @@ import (
 	"github.com/mooring-vm/mooring/bpf"
 )
 
-// Each kind of loss is shown, and none in the place of another.
-func TestShownTracker(t *testing.T) {
-	got := shownTracker(&bpf.Stats{
+// Each kind of loss has a field of its own.
+func TestTrackerFromStats(t *testing.T) {
+	got := trackerFromStats(&bpf.Stats{
 		Processes: 1, MaxProcesses: 2, Groups: 3, MaxGroups: 4, LostEvents: 5, LostProcesses: 6, Stale: 7, SkippedCalls: 8,
 	})
 	want := agentapi.Tracker{

@@ -10,17 +10,16 @@ import (
 	"github.com/mooring-vm/mooring/api/podapi"
 )
 
-// asked is a pod with a VM process and a client that takes requests, whose launcher has
-// just ended.
-type asked struct {
+// stopRequested is a pod with a VM process and a stop handler. Its launcher has just ended.
+type stopRequested struct {
 	*running
 	stops   <-chan podapi.Stop
 	process *os.Process
 	gone    <-chan struct{}
-	status  func() syscall.WaitStatus // once it is gone
+	status  func() syscall.WaitStatus // after gone is closed
 }
 
-func askedToStop(t *testing.T, gracePeriod string) *asked {
+func requestStop(t *testing.T, gracePeriod string) *stopRequested {
 	t.Helper()
 	config := testConfig(t)
 	policy := strings.Replace(testPolicy, "mode: enforce\n", "mode: enforce\nlifecycle: {gracePeriod: "+gracePeriod+"}\n", 1)
@@ -32,23 +31,23 @@ func askedToStop(t *testing.T, gracePeriod string) *asked {
 	vm, gone := runIn(t, l.cgroup, emulator(t), "1000")
 	a.awaitPhase(t, "vm", agentapi.PhaseActive, 1)
 	stops := a.client(t, l.pod.GetUid()).Stops(t.Context())
-	if stop := receive(t, stops, "what the pod is asked"); stop.Asked {
-		t.Errorf("the pod is asked although its launcher lives: %+v", stop)
+	if stop := receive(t, stops, "the pod's first state"); stop.Asked {
+		t.Errorf("a stop request although the launcher lives: %+v", stop)
 	}
-	if err := l.owner.Process.Kill(); err != nil {
+	if err := l.process.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if stop := receive(t, stops, "a request"); !stop.Asked || stop.Why != "the launcher is gone" {
-		t.Errorf("the pod is asked for %+v", stop)
+	if stop := receive(t, stops, "a stop request"); !stop.Asked || stop.Why != "the launcher is gone" {
+		t.Errorf("stop request %+v", stop)
 	}
 	status := func() syscall.WaitStatus { return vm.ProcessState.Sys().(syscall.WaitStatus) }
-	return &asked{a, stops, vm.Process, gone, status}
+	return &stopRequested{a, stops, vm.Process, gone, status}
 }
 
-// TestPodEndsItsVM: the pod is asked first, and nothing else is done.
+// The agent first sends a stop request, and waits for the grace period.
 func TestPodEndsItsVM(t *testing.T) {
-	a := askedToStop(t, "10m")
-	wantAlive(t, a.gone, "the VM process, which the pod is to end,")
+	a := requestStop(t, "10m")
+	wantAlive(t, a.gone, "the VM process")
 	if err := a.process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
@@ -57,17 +56,17 @@ func TestPodEndsItsVM(t *testing.T) {
 		t.Errorf("the VM process ended by %v", got)
 	}
 	a.awaitPhase(t, "vm", agentapi.PhaseDone, 0)
-	if stop := receive(t, a.stops, "that nothing is asked any more"); stop.Asked {
-		t.Errorf("the pod is asked for %+v", stop)
+	if stop := receive(t, a.stops, "the end of the request"); stop.Asked {
+		t.Errorf("stop request %+v", stop)
 	}
 	if text := a.log.String(); strings.Contains(text, string(agentapi.ReasonVMTerminated)) || !strings.Contains(text, string(agentapi.ReasonVMShutdown)) {
 		t.Error("want the VM's shutdown in the log, and no SIGTERM")
 	}
 }
 
-// TestPodDoesNothing: it has its grace period, and no more.
-func TestPodDoesNothing(t *testing.T) {
-	a := askedToStop(t, "15s")
+// After the grace period the agent sends SIGTERM.
+func TestPodIgnoresTheRequest(t *testing.T) {
+	a := requestStop(t, "15s")
 	<-a.gone
 	if got := a.status().Signal(); got != syscall.SIGTERM {
 		t.Errorf("the VM process ended by %v, want SIGTERM", got)

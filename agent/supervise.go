@@ -15,20 +15,21 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle"
 )
 
-// supervision is what ties VM processes to launchers, and what it works with.
+// supervision is a supervisor with its resources. The supervisor ties VM processes to
+// launchers.
 type supervision struct {
 	*lifecycle.Supervisor
 	tracker   io.Closer
-	view      *bpf.View // that of a fence
+	view      *bpf.View // of a fence; nil in an agent
 	processes *lifecycle.LinuxProcesses
 	store     *lifecycle.FileStore
 
-	known      sync.Once
-	reconciled chan struct{} // closed when the runtime has said which launchers run
+	reconcileOnce sync.Once
+	reconciled    chan struct{} // closed once the runtime has listed the running launchers
 }
 
-// makeSupervisor makes the supervisor. Where the kernel lets no processes be tracked,
-// the agent goes on without: memory locks and cgroup settings need none of it.
+// makeSupervisor makes the supervisor. If the kernel cannot track processes, the agent
+// continues without one: memory-lock limits and cgroup settings do not need it.
 func (a *Agent) makeSupervisor(ctx context.Context) (err error) {
 	t, err := openTracker(ctx, a.config, a.policy, a.logger)
 	if errors.Is(err, bpf.ErrUnsupported) || deniesPins(err) {
@@ -39,7 +40,7 @@ func (a *Agent) makeSupervisor(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	debug.FreeOSMemory() // the kernel's types, which loading has read: 10 MB
+	debug.FreeOSMemory() // loading has read the kernel's types: 10 MB
 	s := &supervision{tracker: t, reconciled: make(chan struct{})}
 	a.supervision, a.tracker = s, t
 	if s.processes, err = lifecycle.NewLinuxProcesses(a.kernel); err != nil {
@@ -54,14 +55,14 @@ func (a *Agent) makeSupervisor(ctx context.Context) (err error) {
 		Processes: s.processes,
 		Signs:     a.podDirs,
 		Store:     s.store,
-		Recorder:  a.recorder(),
+		Recorder:  a.recorders(),
 		Guard:     a.guard,
 		Observer:  a.metrics,
 		Clock:     lifecycle.LinuxClock{},
 		Logger:    a.logger,
 		Terms:     terms(a.policy),
-		Alive:     a.alive.worked,
-		Back:      a.alive.back,
+		Alive:     a.presence.confirm,
+		Back:      a.presence.resume,
 	}
 	if d := nodeDomains(a.policy); d != nil {
 		config.Domains = d
@@ -70,13 +71,13 @@ func (a *Agent) makeSupervisor(ctx context.Context) (err error) {
 	return nil
 }
 
-// deniesPins reports whether the node does not let the agent have its pins: the bpf file
-// system is mounted read-only, or an AppArmor profile or SELinux keeps the agent out.
+// deniesPins reports whether the node denies the agent its pins: the bpf file system is
+// mounted read-only, or an AppArmor profile or SELinux forbids the access.
 func deniesPins(err error) bool {
 	return errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EROFS)
 }
 
-// terms are those that the policy sets for every launcher.
+// terms converts the part of the policy that holds for every launcher.
 func terms(p *policy.Policy) lifecycle.Terms {
 	return lifecycle.Terms{
 		Enforce:        p.Mode == policy.Enforce,
@@ -87,24 +88,24 @@ func terms(p *policy.Policy) lifecycle.Terms {
 	}
 }
 
-// startSupervisor starts what ties VM processes to launchers. It has taken over what
-// an earlier agent knew before the runtime is asked.
+// startSupervisor restores the state of an earlier agent and starts the supervisor. It
+// must run before the agent connects to the runtime.
 func (a *Agent) startSupervisor(s *stage) {
 	if a.supervision == nil {
 		return
 	}
 	v := a.supervision
 	if err := v.Restore(); err != nil {
-		a.logger.Warn("not everything is known of the launchers that ran before", "error", err)
+		a.logger.Warn("some launchers could not be restored", "error", err)
 	}
 	s.do(v.Run)
 	s.run(v.processes.Wait)
-	s.do(a.forgetLeftovers)
-	s.run(func(ctx context.Context) error { return a.tracker.tell(ctx, v.Supervisor) })
+	s.do(a.releaseLeftovers)
+	s.run(func(ctx context.Context) error { return a.tracker.forwardEvents(ctx, v.Supervisor) })
 	s.run(func(ctx context.Context) error { return a.podDirs.Watch(ctx, v.Signed) })
 }
 
-// close gives back what the supervision holds open; what is pinned stays.
+// close closes the resources. Pins stay.
 func (v *supervision) close() error {
 	var errs []error
 	if v.tracker != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle"
 )
 
-// deadline is how long a test waits for what should happen at once.
+// deadline bounds the wait of a test for an event.
 const deadline = 30 * time.Second
 
 const testPolicy = `
@@ -39,9 +39,9 @@ rules:
   memlock: {max: 16Gi}
 `
 
-// testConfig returns the configuration of an agent that has a tmpfs of its own,
-// and for whom no runtime is there yet. Machines on which it must be possible set
-// MOORING_REQUIRE_CGROUP2.
+// testConfig returns the configuration of an agent with a tmpfs of its own and without a
+// runtime. It skips the test on machines without cgroup v2 or the right to mount, unless
+// MOORING_REQUIRE_CGROUP2 is set.
 func testConfig(t *testing.T) Config {
 	t.Helper()
 	dir := t.TempDir()
@@ -50,7 +50,7 @@ func testConfig(t *testing.T) Config {
 	config.Cgroup = cgroup2(t)
 	config.NRISocket = filepath.Join(dir, "nri.sock")
 	config.Listen = "127.0.0.1:0"
-	config.BPFDir = "" // nothing is left behind
+	config.BPFDir = "" // no pins: they would outlive the test
 	config.Policy = filepath.Join(dir, "policy.yaml")
 	if err := os.WriteFile(config.Policy, []byte(testPolicy), 0o600); err != nil {
 		t.Fatal(err)
@@ -153,7 +153,7 @@ func eventually(t *testing.T, what string, cond func() bool) {
 	}
 }
 
-// get asks the side port.
+// get sends a request to the side port.
 func (r *running) get(t *testing.T, path string) (status int, body string) {
 	t.Helper()
 	response, err := http.Get("http://" + r.listeners.side.Addr().String() + path)
@@ -176,7 +176,7 @@ func (r *running) waitReady(t *testing.T) {
 	})
 }
 
-// mooring runs the command line tool.
+// mooring runs the command-line tool.
 func (r *running) mooring(args ...string) (code int, out, errOut string) {
 	var stdout, stderr bytes.Buffer
 	program := &cli.Program{Name: "mooring", Out: &stdout, ErrOut: &stderr, Now: time.Now}
@@ -184,7 +184,7 @@ func (r *running) mooring(args ...string) (code int, out, errOut string) {
 	return code, stdout.String(), stderr.String()
 }
 
-// syncBuffer may be written and read concurrently.
+// syncBuffer is a buffer for concurrent use.
 type syncBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

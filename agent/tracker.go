@@ -18,33 +18,36 @@ import (
 )
 
 const (
-	// busyTimeout is how long an agent that this one replaces may take to end.
+	// busyTimeout bounds the wait for the end of an earlier agent.
 	busyTimeout = 10 * time.Second
 	busyPeriod  = 100 * time.Millisecond
 )
 
-// tracker is package bpf's, as package lifecycle wants it.
+// tracker implements [lifecycle.Tracker] with package bpf.
 type tracker struct {
 	*bpf.Tracker
-	cgroup string // mount point of the hierarchy
-	left   leftovers
+	cgroup    string // mount point of the hierarchy
+	leftovers leftovers
 }
 
 var _ lifecycle.Tracker = (*tracker)(nil)
 
-// openTracker opens the tracker, or takes over its pins. It waits a while for another
-// agent that has them open.
-func openTracker(ctx context.Context, c Config, p *policy.Policy, logger *slog.Logger) (*tracker, error) {
+// openTracker loads the tracker, or takes over its pins. While another agent has the pins
+// open, it waits for at most busyTimeout.
+func openTracker(ctx context.Context, c Config, p *policy.Policy, logger *slog.Logger) (
+	*tracker, error,
+) {
 	options := bpf.Options{Dir: c.BPFDir, Emulators: p.Lifecycle.Emulators, Logger: logger}
 	var opened *bpf.Tracker
-	err := wait.PollUntilContextTimeout(ctx, busyPeriod, busyTimeout, true, func(context.Context) (bool, error) {
+	open := func(context.Context) (bool, error) {
 		var err error
 		opened, err = bpf.Open(options)
 		if errors.Is(err, bpf.ErrBusy) {
 			return false, nil
 		}
 		return err == nil, err
-	})
+	}
+	err := wait.PollUntilContextTimeout(ctx, busyPeriod, busyTimeout, true, open)
 	if err != nil {
 		return nil, fmt.Errorf("track the processes of launchers (pins in %s): %w", c.BPFDir, err)
 	}
@@ -53,7 +56,7 @@ func openTracker(ctx context.Context, c Config, p *policy.Policy, logger *slog.L
 		return nil, errors.Join(fmt.Errorf("track the processes of launchers: %w", err), opened.Close())
 	}
 	t := &tracker{Tracker: opened, cgroup: c.Cgroup}
-	t.left.note(registered)
+	t.leftovers.reset(registered)
 	return t, nil
 }
 
@@ -63,10 +66,10 @@ func (t *tracker) Register(cgroup string) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return group, t.left.claim(group, t.Tracker.Register)
+	return group, t.leftovers.claim(group, t.Tracker.Register)
 }
 
-// groupOf returns the ID that the kernel has given a cgroup.
+// groupOf returns the kernel's ID of a cgroup.
 func groupOf(mount, cgroup string) (uint64, error) {
 	group, err := bpf.CgroupID(filepath.Join(mount, cgroup))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -77,15 +80,16 @@ func groupOf(mount, cgroup string) (uint64, error) {
 
 // Bind implements [lifecycle.Tracker].
 func (t *tracker) Bind(p lifecycle.Process, group uint64) error {
-	return goneProcess(t.Tracker.Bind(kernelProcess(p), group))
+	return withErrGone(t.Tracker.Bind(kernelProcess(p), group))
 }
 
 // Watch implements [lifecycle.Tracker].
 func (t *tracker) Watch(p lifecycle.Process) error {
-	return goneProcess(t.Tracker.Watch(kernelProcess(p)))
+	return withErrGone(t.Tracker.Watch(kernelProcess(p)))
 }
 
-func goneProcess(err error) error {
+// withErrGone wraps lifecycle.ErrGone around the error for an ended process.
+func withErrGone(err error) error {
 	if errors.Is(err, bpf.ErrNoProcess) {
 		return fmt.Errorf("%w: %w", lifecycle.ErrGone, err)
 	}
@@ -114,52 +118,54 @@ func (t *tracker) Rescan() error {
 	return err
 }
 
-// tell tells the supervisor what the tracker sees, until ctx is done.
-func (t *tracker) tell(ctx context.Context, s *lifecycle.Supervisor) error {
-	var n narrator
+// forwardEvents passes the tracker's events to the supervisor until ctx is done.
+func (t *tracker) forwardEvents(ctx context.Context, s *lifecycle.Supervisor) error {
+	var filter eventFilter
 	err := t.Events(ctx, func(e bpf.Event) {
 		if e.Kind == bpf.Lost {
 			s.Lost()
-		} else if seen, ok := n.sighting(&e); ok {
-			s.Sighted(seen)
+		} else if sighting, ok := filter.sighting(&e); ok {
+			s.Sighted(sighting)
 		}
 	})
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}
-	return fmt.Errorf("the tracker tells no more: %w", err)
+	return fmt.Errorf("the tracker sends no more events: %w", err)
 }
 
-// narrator picks what is worth telling: launchers execute a lot that is no emulator.
-type narrator struct {
-	emulators map[bpf.Process]bool // that have been told of
+// eventFilter drops events of no interest: launchers execute many programs that are not
+// emulators.
+type eventFilter struct {
+	emulators map[bpf.Process]bool // in sightings so far
 }
 
-// sighting returns what an event tells of emulators and of owners.
-func (n *narrator) sighting(e *bpf.Event) (seen lifecycle.Sighting, ok bool) {
-	seen.Tracked = trackedProcess(&e.Tracked)
+// sighting converts an event of an emulator or of a launcher process. ok is false for all
+// other events.
+func (f *eventFilter) sighting(e *bpf.Event) (s lifecycle.Sighting, ok bool) {
+	s.Tracked = trackedProcess(&e.Tracked)
 	switch {
 	case e.Kind == bpf.Exit:
-		delete(n.emulators, e.Process)
-		seen.Ended, seen.How, seen.At = true, how(e.Exit), lifecycle.Boottime(e.Time)
-		return seen, e.Emulator || e.Watched
+		delete(f.emulators, e.Process)
+		s.Ended, s.How, s.At = true, exitText(e.Exit), lifecycle.Boottime(e.Time)
+		return s, e.Emulator || e.Watched
 	case e.Emulator:
-		if n.emulators == nil {
-			n.emulators = map[bpf.Process]bool{}
+		if f.emulators == nil {
+			f.emulators = map[bpf.Process]bool{}
 		}
-		n.emulators[e.Process] = true
-		seen.Forked = e.Kind == bpf.Fork
-		return seen, true
+		f.emulators[e.Process] = true
+		s.Forked = e.Kind == bpf.Fork
+		return s, true
 	}
-	left := e.Kind == bpf.Exec && n.emulators[e.Process] // it executes something else now
-	if left {
-		delete(n.emulators, e.Process)
+	replaced := e.Kind == bpf.Exec && f.emulators[e.Process] // the emulator executes another program
+	if replaced {
+		delete(f.emulators, e.Process)
 	}
-	return seen, left
+	return s, replaced
 }
 
-// how tells people how a process has ended.
-func how(e bpf.ExitStatus) string {
+// exitText describes the end of a process for people.
+func exitText(e bpf.ExitStatus) string {
 	switch {
 	case e.Signal == 0:
 		return fmt.Sprintf("exit code %d", e.Code)
@@ -185,28 +191,32 @@ func kernelProcess(p lifecycle.Process) bpf.Process {
 	return bpf.Process{PID: p.PID, StartTime: p.StartTime * uint64(lifecycle.Tick)}
 }
 
-// viewer looks at what another process tracks. It changes nothing.
-type viewer struct {
+// readOnlyTracker reads the pins of the agent's tracker and changes nothing. The fence uses
+// it.
+type readOnlyTracker struct {
 	*bpf.View
 	cgroup string // mount point of the hierarchy
 }
 
-var _ lifecycle.Tracker = (*viewer)(nil)
+var _ lifecycle.Tracker = (*readOnlyTracker)(nil)
 
-// Register implements [lifecycle.Tracker]: it is registered already, or nobody does.
-func (v *viewer) Register(cgroup string) (uint64, error) { return groupOf(v.cgroup, cgroup) }
+// Register implements [lifecycle.Tracker]. It only returns the cgroup's ID: an agent has
+// registered the cgroup before.
+func (v *readOnlyTracker) Register(cgroup string) (uint64, error) {
+	return groupOf(v.cgroup, cgroup)
+}
 
-// Unregister implements [lifecycle.Tracker]: the next agent does, see [leftovers].
-func (*viewer) Unregister(uint64) error { return nil }
+// Unregister implements [lifecycle.Tracker]. The next agent unregisters, see [leftovers].
+func (*readOnlyTracker) Unregister(uint64) error { return nil }
 
 // Bind implements [lifecycle.Tracker].
-func (*viewer) Bind(lifecycle.Process, uint64) error { return nil }
+func (*readOnlyTracker) Bind(lifecycle.Process, uint64) error { return nil }
 
 // Watch implements [lifecycle.Tracker].
-func (*viewer) Watch(lifecycle.Process) error { return nil }
+func (*readOnlyTracker) Watch(lifecycle.Process) error { return nil }
 
 // Snapshot implements [lifecycle.Tracker].
-func (v *viewer) Snapshot() ([]lifecycle.Tracked, bool, error) { return snapshot(v.View) }
+func (v *readOnlyTracker) Snapshot() ([]lifecycle.Tracked, bool, error) { return snapshot(v.View) }
 
 // Rescan implements [lifecycle.Tracker].
-func (*viewer) Rescan() error { return nil }
+func (*readOnlyTracker) Rescan() error { return nil }

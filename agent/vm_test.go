@@ -15,7 +15,7 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
-// emulator is a program that is called like one, and waits for a signal.
+// emulator returns a program with the name of an emulator. It waits for a signal.
 func emulator(t *testing.T) string {
 	t.Helper()
 	sleep, err := exec.LookPath("sleep")
@@ -41,7 +41,7 @@ func emulator(t *testing.T) string {
 	return path
 }
 
-// runIn runs a program in a cgroup; done is closed when it has ended.
+// runIn runs a program in a cgroup. done is closed after its end.
 func runIn(t *testing.T, dir string, args ...string) (cmd *exec.Cmd, done <-chan struct{}) {
 	t.Helper()
 	cgroup, err := os.Open(dir)
@@ -57,7 +57,7 @@ func runIn(t *testing.T, dir string, args ...string) (cmd *exec.Cmd, done <-chan
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = cmd.Wait() // by a signal, which the test looks at
+		_ = cmd.Wait() // the tests check the signal
 	}()
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
@@ -66,7 +66,7 @@ func runIn(t *testing.T, dir string, args ...string) (cmd *exec.Cmd, done <-chan
 	return cmd, ended
 }
 
-// wantTerminated waits for the end of what runIn has run: by SIGTERM.
+// wantTerminated waits for the end of a program of runIn, and checks that SIGTERM ended it.
 func wantTerminated(t *testing.T, cmd *exec.Cmd, done <-chan struct{}) {
 	t.Helper()
 	<-done
@@ -84,12 +84,12 @@ func wantAlive(t *testing.T, done <-chan struct{}, who string) {
 	}
 }
 
-// launched is a launcher with its owner, in a cgroup of its own.
+// launched is a launcher with its first process, in a cgroup of its own.
 type launched struct {
-	pod    *nri.PodSandbox
-	ctr    *nri.Container
-	cgroup string
-	owner  *exec.Cmd
+	pod     *nri.PodSandbox
+	ctr     *nri.Container
+	cgroup  string
+	process *exec.Cmd
 }
 
 // launch starts a launcher as a runtime does.
@@ -105,15 +105,15 @@ func launch(t *testing.T, config Config, runtime *adaptation.Adaptation, name st
 	if err := runtime.StartContainer(context.Background(), &nri.StartContainerRequest{Pod: pod, Container: ctr}); err != nil {
 		t.Fatal(err)
 	}
-	owner, _ := runIn(t, dir, "sleep", "1000")
-	ctr.Pid, ctr.State = uint32(owner.Process.Pid), nri.ContainerState_CONTAINER_RUNNING
+	process, _ := runIn(t, dir, "sleep", "1000")
+	ctr.Pid, ctr.State = uint32(process.Process.Pid), nri.ContainerState_CONTAINER_RUNNING
 	if err := runtime.PostStartContainer(context.Background(), &nri.PostStartContainerRequest{Pod: pod, Container: ctr}); err != nil {
 		t.Fatal(err)
 	}
-	return launched{pod, ctr, dir, owner}
+	return launched{pod, ctr, dir, process}
 }
 
-// phase is that of the only launcher, with the number of its VM processes.
+// phase returns the phase of a pod's launcher, and the number of its VM processes.
 func (r *running) phase(name string) (phase agentapi.Phase, vms int) {
 	for _, l := range r.Launchers() {
 		if l.Pod.Name == name {
@@ -131,7 +131,7 @@ func (r *running) awaitPhase(t *testing.T, name string, want agentapi.Phase, vms
 	})
 }
 
-// requireTracker skips where the kernel lets no processes be tracked.
+// requireTracker skips the test if the kernel cannot track processes.
 func (r *running) requireTracker(t *testing.T) {
 	t.Helper()
 	if r.supervision == nil {
@@ -139,8 +139,8 @@ func (r *running) requireTracker(t *testing.T) {
 	}
 }
 
-// startTracking starts an agent that follows processes, for a runtime whose plugins are
-// synchronised. It skips where the kernel lets no processes be tracked.
+// startTracking starts an agent with a tracker and a runtime, synchronised with each other.
+// It skips the test if the kernel cannot track processes.
 func startTracking(t *testing.T, config Config) (*running, *adaptation.Adaptation) {
 	t.Helper()
 	runtime := startRuntime(t, config.NRISocket)
@@ -151,7 +151,7 @@ func startTracking(t *testing.T, config Config) (*running, *adaptation.Adaptatio
 	return a, runtime
 }
 
-// TestVMEndsWithItsLauncher: real processes, tracked by the real kernel.
+// TestVMEndsWithItsLauncher uses real processes and the kernel's tracker.
 func TestVMEndsWithItsLauncher(t *testing.T) {
 	config := testConfig(t)
 	a, runtime := startTracking(t, config)
@@ -159,7 +159,7 @@ func TestVMEndsWithItsLauncher(t *testing.T) {
 	vm, gone := runIn(t, l.cgroup, emulator(t), "1000")
 	a.awaitPhase(t, "vm", agentapi.PhaseActive, 1)
 	_, strangerGone := runIn(t, config.Cgroup, emulator(t), "1000")
-	if err := l.owner.Process.Kill(); err != nil {
+	if err := l.process.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	wantTerminated(t, vm, gone)
