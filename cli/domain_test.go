@@ -46,7 +46,7 @@ func TestDomainPrepare(t *testing.T) {
 		}
 		golden(t, name, got.out+got.errOut)
 		for _, again := range [][]string{args, append(args, "-")} {
-			if got := runPrepare(t, got.out, again...); got.code != ExitOK || !strings.Contains(got.errOut, "vCPUs: kept at 2 of 8") || got.out == "" {
+			if got := runPrepare(t, got.out, again...); got.code != ExitOK || !strings.Contains(got.errOut, "headroom: 2, maximum 8 (") || got.out == "" {
 				t.Errorf("%s again: %+v", name, got)
 			}
 		}
@@ -72,7 +72,7 @@ func TestDomainPrepareForThisMachine(t *testing.T) {
 	if err == nil {
 		err = program.domainPrepare(strings.NewReader(growableXML), o, stdin)
 	}
-	if err != nil || !strings.Contains(errOut.String(), "up to 16\n") || !strings.Contains(errOut.String(), "up to 8192 MiB") {
+	if err != nil || !strings.Contains(errOut.String(), "can grow to 16\n") || !strings.Contains(errOut.String(), "can grow to 8Gi") {
 		t.Errorf("%v\n%s", err, errOut.String())
 	}
 	err = program.fillIn(t.Context(), fstest.MapFS{}, &headroom.Options{}, headroom.Source{Policy: noPolicy})
@@ -85,18 +85,18 @@ func noPolicy(context.Context) (podapi.Headroom, error) { return podapi.Headroom
 
 // With an agent they are those of the node policy, and flags win over it.
 func TestDomainPrepareByPolicy(t *testing.T) {
-	const memory, vcpus, both = "up to 4096 MiB", "up to 8\n", "capacity of memory and CPUs: as the node policy says\n"
+	const memory, vcpus, both = "can grow to 4Gi", "can grow to 8\n", "capacity of memory and CPUs: as the node policy says\n"
 	a := startAgent(t)
 	node := testNode
 	node.Headroom = podapi.Headroom{Memory: 4 << 30, CPUs: 8}
 	a.node.Store(&node)
 	for args, want := range map[string][]string{
 		"":                       {both, memory, vcpus},
-		"--cpu-capacity 6":       {"capacity of memory: as the node policy says\n", memory, "up to 6\n"},
-		"--memory-capacity 2048": {"capacity of CPUs: as the node policy says\n", "up to 2048 MiB", vcpus},
-		"--memory-capacity 2048 --cpu-capacity 3": {"up to 2048 MiB", "up to 3\n"},
+		"--cpu-capacity 6":       {"capacity of memory: as the node policy says\n", memory, "can grow to 6\n"},
+		"--memory-capacity 2048": {"capacity of CPUs: as the node policy says\n", "can grow to 2Gi", vcpus},
+		"--memory-capacity 2048 --cpu-capacity 3": {"can grow to 2Gi", "can grow to 3\n"},
 		"--memory-device dimm":                    {both, memory, vcpus},
-		"--memory-capacity 2048 --cpu-capacity 0": {"up to 2048 MiB"},
+		"--memory-capacity 2048 --cpu-capacity 0": {"can grow to 2Gi"},
 	} {
 		got := runPrepare(t, growableXML, append([]string{"--socket", a.socket}, strings.Fields(args)...)...)
 		if got.code != ExitOK || strings.Count(got.errOut, "capacity of ") > 1 {

@@ -1,8 +1,8 @@
-// Package shim holds what runs inside a pod, beside a VM: [heartbeat] and [prestop]
-// talk to the node's agent through the pod's directory at /run/mooring. They need no
-// privilege, no connection and no agent that is there at the moment.
+// Package shim holds the parts that run inside a pod, beside its VM. [heartbeat] and [prestop]
+// talk to the node's agent through files in the pod's directory, /run/mooring/pod. They need no
+// privilege and no connection, and work while the agent is away.
 //
-// Programs import the packages; other images have the same as the program
+// Go programs import the packages. Other images run the same code as the program
 // /run/mooring/hook (cmd/mooring-hook).
 //
 // [heartbeat]: https://pkg.go.dev/github.com/mooring-vm/mooring/shim/heartbeat

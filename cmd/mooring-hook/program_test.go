@@ -89,7 +89,7 @@ func TestExitCodes(t *testing.T) {
 		"heartbeat without end":       {"heartbeat --interval=0s", 2, "--interval 0s"},
 		"install without a file":      {"install", 2, "one FILE"},
 		"install into nowhere":        {"install " + none + "/x/hook", 1, "install: "},
-		"nobody confirms":             {"prestop --timeout=1ms --file=" + podFile(t), 3, "nobody confirmed"},
+		"nobody confirms":             {"prestop --timeout=1ms --file=" + podFile(t), 3, "did not confirm"},
 		"prestop without directory":   {"prestop --file=" + none, 4, "no pod directory"},
 		"heartbeat without directory": {"heartbeat --file=" + none, 4, "no pod directory"},
 		"prestop's loop of links":     {"prestop --file=" + loop(t) + "/stop", 1, "too many levels"},

@@ -1,7 +1,7 @@
-// Package headroom prepares a domain XML for growth: a running domain gets no more
-// vCPUs and no more memory than the maximum that it was started with.
+// Package headroom prepares a domain XML for growth. A running domain cannot get more vCPUs or
+// memory than the maximum in its XML.
 //
-// [Prepare] is a pure function, and edits the text: every byte that it has no reason
-// to change stays. It is for libvirt 9.0 and newer with QEMU on x86_64. What it needs
-// to know of the host is given to it; [ReadHost] finds it out.
+// [Prepare] is a pure function. It edits the text, so every unrelated byte stays as it is. It
+// supports libvirt 9.0 and newer with QEMU on x86_64. The caller provides the facts about the host;
+// [ReadHost] reads them.
 package headroom

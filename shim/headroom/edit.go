@@ -9,25 +9,25 @@ import (
 	"strings"
 )
 
-// document is a text and the edits that are to be made in it.
+// document is an XML text with a list of edits.
 type document struct {
 	text  []byte
 	root  *element
 	edits []edit
 }
 
-// edit replaces a piece of the text, which may be empty. Those in one place are made
-// in the order in which they were added.
+// edit replaces a possibly empty span of the text. Edits at the same place apply in the order of
+// their addition.
 type edit struct {
 	span
 	text string
 }
 
-// attribute matches the attributes of a start tag one after the other: values cannot
-// be taken for names, because each is matched as a whole.
+// attribute matches one attribute of a start tag. Each match covers name and value, so a name
+// inside a value never matches.
 var attribute = regexp.MustCompile(`([^\s=<>/"']+)\s*=\s*("[^"]*"|'[^']*')`)
 
-// result returns the text with the edits made.
+// result returns the text with all edits applied.
 func (d *document) result() []byte {
 	slices.SortStableFunc(d.edits, func(a, b edit) int { return cmp.Compare(a.from, b.from) })
 	var out bytes.Buffer
@@ -43,10 +43,11 @@ func (d *document) result() []byte {
 
 func (d *document) replace(s span, text string) { d.edits = append(d.edits, edit{s, text}) }
 
-// setNumber replaces the number that an element holds.
+// setNumber replaces the number in an element. Comments around the number stay.
 func (d *document) setNumber(e *element, number uint64) {
 	at := span{e.contentStart, e.contentEnd}
-	if len(e.textSpans) == 1 && !bytes.ContainsAny(d.text[e.textSpans[0].from:e.textSpans[0].to], "<&") {
+	if len(e.textSpans) == 1 &&
+		!bytes.ContainsAny(d.text[e.textSpans[0].from:e.textSpans[0].to], "<&") {
 		at = d.trimmed(e.textSpans[0])
 	}
 	d.replace(at, strconv.FormatUint(number, 10))
@@ -58,7 +59,7 @@ func (d *document) trimmed(s span) span {
 	return span{from, from + len(bytes.TrimSpace(piece))}
 }
 
-// setAttr sets an attribute to a value that needs no escaping.
+// setAttr sets an attribute. The value must need no escaping.
 func (d *document) setAttr(e *element, name, value string) {
 	tag := d.text[e.start:e.contentStart]
 	for _, m := range attribute.FindAllSubmatchIndex(tag, -1) {
@@ -71,7 +72,7 @@ func (d *document) setAttr(e *element, name, value string) {
 	d.replace(span{at, at}, " "+name+"="+d.quoted(value))
 }
 
-// quoted quotes as the domain's own type attribute is.
+// quoted adds the kind of quotes that the root element's first attribute has.
 func (d *document) quoted(value string) string {
 	quote := `'`
 	if m := attribute.FindSubmatch(d.text[d.root.start:d.root.contentStart]); m != nil {
@@ -80,7 +81,7 @@ func (d *document) quoted(value string) string {
 	return quote + value + quote
 }
 
-// before and after add an element beside another, indented like it.
+// insertBefore and insertAfter add a sibling with the same indentation.
 func (d *document) insertBefore(e *element, n node) {
 	d.replace(span{e.start, e.start}, d.render(n, d.lineStart(e))+d.lineStart(e))
 }
@@ -89,7 +90,7 @@ func (d *document) insertAfter(e *element, n node) {
 	d.replace(span{e.end, e.end}, d.lineStart(e)+d.render(n, d.lineStart(e)))
 }
 
-// into adds an element as another's last.
+// appendChild adds an element as the last child.
 func (d *document) appendChild(parent *element, n node) {
 	if last := len(parent.children) - 1; last >= 0 {
 		d.insertAfter(parent.children[last], n)
@@ -101,8 +102,10 @@ func (d *document) appendChild(parent *element, n node) {
 		inner += d.indentUnit()
 	}
 	body := inner + d.render(n, inner) + outer
-	if parent.contentStart < parent.end { // it has an end tag
-		at := parent.contentStart + len(bytes.TrimRight(d.text[parent.contentStart:parent.contentEnd], " \t\r\n"))
+	if parent.contentStart < parent.end { // the element has an end tag
+		at := parent.contentStart + len(
+			bytes.TrimRight(d.text[parent.contentStart:parent.contentEnd], " \t\r\n"),
+		)
 		d.replace(span{at, parent.contentEnd}, body)
 		return
 	}
@@ -110,34 +113,39 @@ func (d *document) appendChild(parent *element, n node) {
 	d.replace(span{at, parent.contentStart}, ">"+body+"</"+parent.name+">")
 }
 
-// lead returns the line break and the indentation before an element, nothing where it
-// does not begin a line.
+// lineStart returns the line break and the indentation before an element. It returns "" if the
+// element does not begin a line.
 func (d *document) lineStart(e *element) string {
 	head := d.text[:e.start]
 	line := head[len(bytes.TrimRight(head, " \t")):]
 	switch {
 	case bytes.HasSuffix(head[:len(head)-len(line)], []byte("\r\n")):
 		return "\r\n" + string(line)
-	case bytes.HasSuffix(head[:len(head)-len(line)], []byte("\n")), e == d.root && len(line) == e.start:
+	case bytes.HasSuffix(head[:len(head)-len(line)], []byte("\n")),
+		e == d.root && len(line) == e.start:
 		return "\n" + string(line)
 	}
 	return ""
 }
 
-// step returns what the domain's children are indented by.
+// indentUnit returns the indentation of the root's children, or two spaces.
 func (d *document) indentUnit() string {
 	if len(d.root.children) > 0 {
-		if step, ok := strings.CutPrefix(d.lineStart(d.root.children[0]), d.lineStart(d.root)); ok && step != "" {
+		if step, ok := strings.CutPrefix(
+			d.lineStart(d.root.children[0]),
+			d.lineStart(d.root),
+		); ok &&
+			step != "" {
 			return step
 		}
 	}
 	return "  "
 }
 
-// node is an element to add.
+// node is a new element.
 type node struct {
 	name     string
-	attrs    []string // names and values by turns
+	attrs    []string // names and values, alternating
 	text     string
 	children []node
 }
@@ -146,7 +154,7 @@ func numberNode(name string, value uint64, attrs ...string) node {
 	return node{name: name, attrs: attrs, text: strconv.FormatUint(value, 10)}
 }
 
-// render writes a node whose own line begins with lead.
+// render writes a node. lineStart is the line break and indentation before it.
 func (d *document) render(n node, lineStart string) string {
 	var out strings.Builder
 	out.WriteString("<" + n.name)

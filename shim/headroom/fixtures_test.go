@@ -9,8 +9,7 @@ import (
 	"github.com/mooring-vm/mooring/shim/headroom"
 )
 
-// guest is a domain of 1 GiB and two vCPUs, with elements in places that differ
-// between domains.
+// guest is a domain with 1 GiB of memory, two vCPUs and the given elements.
 func guest(root, cpu, devices string) string {
 	return fmt.Sprintf(`<domain type='kvm'>
   <name>db</name>
@@ -36,7 +35,7 @@ const twoVCPUs = `<vcpu placement='static'>2</vcpu>`
 
 func plain() string { return guest(twoVCPUs, `<cpu mode='host-model'/>`, "") }
 
-// edited replaces pieces of a domain, each of which has to be there.
+// replaced replaces parts of a text. Each part must be present.
 func replaced(t *testing.T, text string, pairs ...string) string {
 	t.Helper()
 	for i := 0; i < len(pairs); i += 2 {
@@ -50,10 +49,10 @@ func replaced(t *testing.T, text string, pairs ...string) string {
 
 var between = regexp.MustCompile(`>\s+<`)
 
-// flat is a text without the white space between its elements.
+// withoutSpace removes the white space between elements.
 func withoutSpace(text string) string { return between.ReplaceAllString(text, "><") }
 
-// four is the capacity of most tests: 4 GiB and 8 vCPUs.
+// growthOptions is the capacity of most tests: 4 GiB and 8 vCPUs.
 func growthOptions() headroom.Options { return headroom.Options{Memory: 4096, CPUs: 8} }
 
 func dimmOptions() headroom.Options {
@@ -80,7 +79,7 @@ const virtioMem = `<memory model='virtio-mem'>
       </target>
     </memory>`
 
-// cloudStack is a domain as CloudStack's agent starts one that may be scaled.
+// cloudStack is a domain as CloudStack's agent starts it for a scalable offering.
 const cloudStack = `<domain type='kvm'>
 <name>i-2-7-VM</name>
 <uuid>36be78b6-03f7-4a4c-a39a-9d0c3eaf5e7b</uuid>
@@ -105,27 +104,43 @@ const cloudStack = `<domain type='kvm'>
 </domain>
 `
 
-// cloudStackFixed is one of an offering that is not to be scaled.
+// cloudStackFixed is a domain of an offering that cannot scale.
 var cloudStackFixed = strings.NewReplacer(
-	"<maxMemory slots='16' unit='KiB'>8388608</maxMemory>\n", "",
-	"<vcpu placement='static' current='2'>8</vcpu>", "<vcpu>2</vcpu>",
-	"<topology sockets='8' cores='1' threads='1'/><numa><cell id='0' cpus='0-7' memory='1048576' unit='KiB'/></numa>", "<topology sockets='1' cores='2' threads='1'/>",
+	"<maxMemory slots='16' unit='KiB'>8388608</maxMemory>\n",
+	"",
+	"<vcpu placement='static' current='2'>8</vcpu>",
+	"<vcpu>2</vcpu>",
+	"<topology sockets='8' cores='1' threads='1'/><numa><cell id='0' cpus='0-7' memory='1048576' "+
+		"unit='KiB'/></numa>",
+	"<topology sockets='1' cores='2' threads='1'/>",
 ).Replace(cloudStack)
 
-// kubeVirt is a domain as virt-launcher renders it without live updates: on one line,
-// in double quotes, and with what is QEMU's and KubeVirt's own.
-const kubeVirt = `<domain type="kvm" xmlns:qemu="http://libvirt.org/schemas/domain/qemu/1.0"><name>vms_db</name>` +
-	`<memory unit="b">1073741824</memory><os><type arch="x86_64" machine="q35">hvm</type><smbios mode="sysinfo"></smbios></os>` +
-	`<sysinfo type="smbios"><system><entry name="uuid">5d307ca9-b3ef-428c-8861-06e72d69f223</entry></system></sysinfo>` +
-	`<devices><controller type="usb" index="0" model="none"></controller><memballoon model="virtio"><stats period="10"></stats></memballoon></devices>` +
-	`<metadata><kubevirt xmlns="http://kubevirt.io"><uid>5d307ca9</uid><graceperiod><deletionGracePeriodSeconds>30</deletionGracePeriodSeconds></graceperiod></kubevirt></metadata>` +
-	`<features><acpi></acpi></features><cpu mode="host-model"><topology sockets="1" cores="2" threads="1"></topology></cpu>` +
+// kubeVirt is a domain as virt-launcher renders it without live updates. It is on one line, uses
+// double quotes, and has elements of QEMU and KubeVirt.
+const kubeVirt = `<domain type="kvm" xmlns:qemu="http://libvirt.org/schemas/domain/qemu/1.0">` +
+	`<name>vms_db</name>` +
+	`<memory unit="b">1073741824</memory><os><type arch="x86_64" machine="q35">hvm</type>` +
+	`<smbios mode="sysinfo"></smbios></os>` +
+	`<sysinfo type="smbios"><system>` +
+	`<entry name="uuid">5d307ca9-b3ef-428c-8861-06e72d69f223</entry></system></sysinfo>` +
+	`<devices><controller type="usb" index="0" model="none"></controller>` +
+	`<memballoon model="virtio"><stats period="10"></stats></memballoon></devices>` +
+	`<metadata><kubevirt xmlns="http://kubevirt.io"><uid>5d307ca9</uid><graceperiod>` +
+	`<deletionGracePeriodSeconds>30</deletionGracePeriodSeconds></graceperiod></kubevirt>` +
+	`</metadata>` +
+	`<features><acpi></acpi></features><cpu mode="host-model">` +
+	`<topology sockets="1" cores="2" threads="1"></topology></cpu>` +
 	`<vcpu placement="static">2</vcpu><iothreads>1</iothreads>` +
-	`<qemu:commandline><qemu:arg value="-fw_cfg"/><qemu:arg value="name=opt/a,string=&quot;b&quot;"/></qemu:commandline></domain>`
+	`<qemu:commandline><qemu:arg value="-fw_cfg"/>` +
+	`<qemu:arg value="name=opt/a,string=&quot;b&quot;"/></qemu:commandline></domain>`
 
-// kubeVirtLive is one with live updates, which has headroom.
-const kubeVirtLive = `<domain type="kvm"><name>vms_db</name><maxMemory unit="b">4294967296</maxMemory><memory unit="b">1073741824</memory>` +
+// kubeVirtLive is a domain with live updates, which has headroom from KubeVirt.
+const kubeVirtLive = `<domain type="kvm"><name>vms_db</name>` +
+	`<maxMemory unit="b">4294967296</maxMemory><memory unit="b">1073741824</memory>` +
 	`<os><type arch="x86_64" machine="q35">hvm</type></os><features><acpi></acpi></features>` +
-	`<cpu mode="host-model"><topology sockets="4" cores="1" threads="1"></topology><numa><cell id="0" cpus="0-3" memory="1073741824" unit="b"></cell></numa></cpu>` +
-	`<vcpu placement="static">4</vcpu><vcpus><vcpu id="0" enabled="yes" hotpluggable="no"></vcpu><vcpu id="1" enabled="no" hotpluggable="yes"></vcpu>` +
-	`<vcpu id="2" enabled="no" hotpluggable="yes"></vcpu><vcpu id="3" enabled="no" hotpluggable="yes"></vcpu></vcpus><devices></devices></domain>`
+	`<cpu mode="host-model"><topology sockets="4" cores="1" threads="1"></topology><numa>` +
+	`<cell id="0" cpus="0-3" memory="1073741824" unit="b"></cell></numa></cpu>` +
+	`<vcpu placement="static">4</vcpu><vcpus><vcpu id="0" enabled="yes" hotpluggable="no"></vcpu>` +
+	`<vcpu id="1" enabled="no" hotpluggable="yes"></vcpu>` +
+	`<vcpu id="2" enabled="no" hotpluggable="yes"></vcpu>` +
+	`<vcpu id="3" enabled="no" hotpluggable="yes"></vcpu></vcpus><devices></devices></domain>`

@@ -9,15 +9,15 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// Host is what a domain may grow to where nobody gave a capacity: what the machine has, or
-// what its owner says in place of that ([Source]).
+// Host is the default capacity of a domain: the machine's resources, or a replacement from
+// [Source].
 type Host struct {
 	Memory int64 // MiB, rounded down
 	CPUs   int
 }
 
-// ReadHost reads the host's memory and CPUs from /proc and /sys below root, which is
-// the machine's root directory. Containers see the host's, whatever their limits.
+// ReadHost reads the machine's memory and CPUs from /proc and /sys below root. Containers see the
+// machine's values, whatever their limits.
 func ReadHost(root fs.FS) (Host, error) {
 	memory, err := hostMemory(root)
 	if err != nil {
@@ -45,5 +45,5 @@ func hostMemory(root fs.FS) (int64, error) {
 			return kib >> 10, nil
 		}
 	}
-	return 0, errors.New("proc/meminfo: there is no MemTotal")
+	return 0, errors.New("proc/meminfo: MemTotal is missing")
 }

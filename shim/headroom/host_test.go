@@ -18,14 +18,27 @@ func TestReadHost(t *testing.T) {
 		want  headroom.Host
 		err   string
 	}{
-		{fstest.MapFS{"proc/meminfo": meminfo, online: file("0-7,16\n")}, headroom.Host{Memory: 15933, CPUs: 9}, ""},
-		{fstest.MapFS{"proc/meminfo": file("MemFree: 1 kB\n"), online: file("0\n")}, headroom.Host{}, "there is no MemTotal"},
+		{
+			fstest.MapFS{"proc/meminfo": meminfo, online: file("0-7,16\n")},
+			headroom.Host{Memory: 15933, CPUs: 9},
+			"",
+		},
+		{
+			fstest.MapFS{"proc/meminfo": file("MemFree: 1 kB\n"), online: file("0\n")},
+			headroom.Host{},
+			"MemTotal is missing",
+		},
 		{fstest.MapFS{"proc/meminfo": meminfo}, headroom.Host{}, "the host's CPUs: "},
-		{fstest.MapFS{"proc/meminfo": meminfo, online: file("all\n")}, headroom.Host{}, "the host's CPUs: "},
+		{
+			fstest.MapFS{"proc/meminfo": meminfo, online: file("all\n")},
+			headroom.Host{},
+			"the host's CPUs: ",
+		},
 		{fstest.MapFS{online: file("0\n")}, headroom.Host{}, "the host's memory: "},
 	} {
 		got, err := headroom.ReadHost(c.files)
-		if got != c.want || c.err == "" && err != nil || c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)) {
+		if got != c.want || c.err == "" && err != nil ||
+			c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)) {
 			t.Errorf("got %+v, %v, want %+v and %q", got, err, c.want, c.err)
 		}
 	}

@@ -12,43 +12,48 @@ import (
 	"github.com/mooring-vm/mooring/memlock/domain"
 )
 
-// machine is a domain as it was given.
+// machine is a domain as parsed from its XML.
 type machine struct {
 	*document
-	domain.Definition // sizes in KiB, rounded up as at the domain's start
+	domain.Definition // sizes in KiB, rounded up as libvirt does at the domain's start
 
-	vcpuMaximum, vcpuCurrent int // vCPUs
-	perSocket                int // vCPUs of a socket; 1 without a topology
+	vcpuMaximum, vcpuCurrent int
+	perSocket                int // vCPUs per socket; 1 without a topology
 	sockets                  int // 0 without a topology
 	cells                    []cell
-	defaultPage              uint64 // huge pages without a size, in KiB
-	hugePage                 uint64 // the largest huge page in KiB; 0: none
+	defaultPage              uint64 // KiB; the size of huge pages without a size in the XML
+	hugePage                 uint64 // KiB; the largest huge page; 0: none
 
-	repeatedDevice *element // see findOrphan; the sizes are those without it
+	repeatedDevice *element // see findRepeatedDevice; Definition excludes its size
 }
 
-// cell is a NUMA cell. Which vCPUs it has may be left out.
+// cell is a NUMA cell. vcpus is empty if the XML lists none.
 type cell struct {
 	*element
 	id    string
 	vcpus cpuset.CPUSet
 }
 
-// maxNumber bounds what is counted in a domain XML: libvirt takes no more vCPUs.
+// maxNumber bounds counts in a domain XML. libvirt accepts no more vCPUs.
 const maxNumber = 1 << 14
 
-// list matches lists that cpuset reads, of numbers below 100,000.
+// cpuList matches the lists that cpuset parses, with numbers below 100,000.
 var cpuList = regexp.MustCompile(`^[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*$`)
 
-// read reads a domain. pages is the size of huge pages that have none there, in MiB.
+// readMachine parses a domain. defaultPage is in MiB.
 func readMachine(text []byte, defaultPage int64) (*machine, error) {
 	root, malformed := parse(text)
 	repeated := findRepeatedDevice(root)
 	def, err := domain.Parse(blankOut(text, repeated))
-	if err = cmp.Or(err, malformed); err != nil { // the former says more
+	if err = cmp.Or(err, malformed); err != nil { // domain.Parse has the better message
 		return nil, err
 	}
-	m := &machine{document: &document{text: text, root: root}, Definition: def, repeatedDevice: repeated, defaultPage: uint64(defaultPage) << 10}
+	m := &machine{
+		document:       &document{text: text, root: root},
+		Definition:     def,
+		repeatedDevice: repeated,
+		defaultPage:    uint64(defaultPage) << 10,
+	}
 	for _, step := range []func() error{m.readVCPUs, m.readTopology, m.readCells, m.readHugePages} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("domain XML: %w", err)
@@ -76,12 +81,16 @@ func (m *machine) readVCPUs() (err error) {
 		m.vcpuCurrent = countEnabled(listed)
 	}
 	if m.vcpuCurrent > m.vcpuMaximum {
-		return fmt.Errorf("vcpu: %d of %d: want no more than there are", m.vcpuCurrent, m.vcpuMaximum)
+		return fmt.Errorf(
+			"vcpu: current %d: want at most %d, the number of vCPUs",
+			m.vcpuCurrent,
+			m.vcpuMaximum,
+		)
 	}
 	return nil
 }
 
-// enabled counts the vCPUs that are; libvirt goes by these where they are listed.
+// countEnabled counts enabled vCPUs. libvirt uses the list of vCPUs if the XML has one.
 func countEnabled(vcpus []*element) (n int) {
 	for _, v := range vcpus {
 		if v.attr("enabled") == "yes" {
@@ -109,7 +118,11 @@ func (m *machine) readTopology() (err error) {
 			return err
 		}
 		if m.perSocket *= n; m.perSocket > maxNumber {
-			return fmt.Errorf("cpu/topology: %d vCPUs of a socket: want at most %d", m.perSocket, maxNumber)
+			return fmt.Errorf(
+				"cpu/topology: %d vCPUs per socket: want at most %d",
+				m.perSocket,
+				maxNumber,
+			)
 		}
 	}
 	return nil
@@ -120,7 +133,11 @@ func (m *machine) readCells() error {
 		c := cell{element: e, id: cmp.Or(e.attr("id"), strconv.Itoa(i)), vcpus: cpuset.New()}
 		if text := strings.ReplaceAll(e.attr("cpus"), " ", ""); text != "" {
 			if !cpuList.MatchString(text) {
-				return fmt.Errorf("cpu/numa/cell[%d] cpus %q: want numbers and ranges such as 0-3,8", i, text)
+				return fmt.Errorf(
+					"cpu/numa/cell[%d] cpus %q: want numbers and ranges such as 0-3,8",
+					i,
+					text,
+				)
 			}
 			var err error
 			if c.vcpus, err = cpuset.Parse(text); err != nil {
@@ -132,8 +149,8 @@ func (m *machine) readCells() error {
 	return nil
 }
 
-// readHugePages takes those without a size for what the caller says: which they are is
-// known only to the host.
+// readHugePages uses defaultPage for huge pages without a size, because only the host knows their
+// size.
 func (m *machine) readHugePages() error {
 	pages := m.root.first("memoryBacking", "hugepages")
 	if pages == nil {

@@ -4,37 +4,55 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/mooring-vm/mooring/api"
 )
 
-// leastDIMM is what mooring-shim grows a VM by, in KiB.
+// dimmUnit is the size of the DIMMs that mooring-shim plugs, in KiB.
 const dimmUnit = 128 << 10
 
-// planMemory decides what the memory may become, and through which device.
+// planMemory plans the maximum memory and the device to reach it.
 func (p *plan) planMemory() {
 	capacity := uint64(p.options.Memory) << 10
 	switch {
 	case p.hasVirtioMem():
-		p.addNote("memory: kept: the domain has a virtio-mem device of its own")
+		p.addNote("memory: unchanged: the domain already has a virtio-mem device")
 		return
 	case p.MaxMemory > p.Memory:
-		p.addNote("memory: kept at %d of %d MiB: the domain has headroom of its own (the capacity is %d MiB)", p.Memory>>10, p.MaxMemory>>10, p.options.Memory)
+		p.addNote(
+			"memory: unchanged: the domain already has headroom: %s, maximum %s (capacity %s)",
+			fromKiB(p.Memory),
+			fromKiB(p.MaxMemory),
+			fromKiB(capacity),
+		)
 		return
 	case capacity <= p.Memory:
-		p.addNote("memory: kept at %d MiB: the capacity is %d MiB", p.Memory>>10, p.options.Memory)
+		p.addNote(
+			"memory: unchanged: %s is at or above the capacity of %s",
+			fromKiB(p.Memory),
+			fromKiB(capacity),
+		)
 		return
 	}
 	p.addedSize = capacity - p.Memory
 	p.chooseDevice()
 	if p.device == DIMM {
-		p.addNote("memory: %d MiB, and up to %d MiB in %d DIMM slots", p.Memory>>10, p.options.Memory, p.options.Slots)
+		p.addNote("memory: %s, can grow to %s with DIMMs (%d slots)",
+			fromKiB(p.Memory), fromKiB(capacity), p.options.Slots)
 		if p.hugePage > dimmUnit {
-			p.addNote("memory: QEMU takes DIMMs of whole huge pages alone, which are %d MiB each", p.hugePage>>10)
+			p.addNote(
+				"memory: the size of a DIMM must be a multiple of the huge page size, %s",
+				fromKiB(p.hugePage),
+			)
 		}
 	} else {
 		p.sizeVirtioMem()
 	}
 	if p.HardLimit != nil {
-		p.addNote("memtune: the hard limit stays at %d MiB: QEMU's memory can grow no further than that", *p.HardLimit>>10)
+		p.addNote(
+			"memtune: unchanged: the hard limit bounds QEMU's memory at %s",
+			fromKiB(*p.HardLimit),
+		)
 	}
 }
 
@@ -46,24 +64,24 @@ func (p *plan) chooseDevice() {
 	obstacle := p.virtioMemObstacle()
 	switch p.device = p.options.Device; {
 	case p.device == VirtioMem && obstacle != "":
-		p.addReason("virtio-mem: %s: want DIMMs", obstacle)
+		p.addReason("virtio-mem: %s: use DIMMs", obstacle)
 	case p.device == Automatic && obstacle != "":
 		p.device = DIMM
-		p.addNote("memory: DIMMs, and not virtio-mem: %s", obstacle)
+		p.addNote("memory: DIMMs instead of virtio-mem: %s", obstacle)
 	case p.device == Automatic:
 		p.device = VirtioMem
 	}
 }
 
-// obstacle says why QEMU would not start with a virtio-mem device.
+// virtioMemObstacle returns the reason why QEMU would not start with a virtio-mem device, or "".
 func (p *plan) virtioMemObstacle() string {
 	switch {
 	case p.Locked:
-		return "QEMU does not lock the memory (memoryBacking/locked) of a VM that has it"
+		return "QEMU does not support it with locked memory (memoryBacking/locked)"
 	case p.VDPAInterfaces+p.VDPADisks > 0:
-		return "vDPA devices pin all memory, and QEMU does not have both"
+		return "QEMU does not support it with vDPA devices, which pin all memory"
 	case p.NVMe > 0:
-		return "NVMe disks that are passed through pin all memory, and QEMU does not have both"
+		return "QEMU does not support it with passed-through NVMe disks, which pin all memory"
 	}
 	return ""
 }
@@ -75,25 +93,33 @@ func (p *plan) sizeVirtioMem() {
 	}
 	switch size := p.addedSize / p.block * p.block; {
 	case p.hugePage > 0 && p.block%p.hugePage != 0:
-		p.addReason("virtio-mem: a block of %d MiB: want a multiple of the huge page, which is %d KiB", p.block>>10, p.hugePage)
+		p.addReason("virtio-mem: block size %s: want a multiple of the huge page size, %s",
+			fromKiB(p.block), fromKiB(p.hugePage))
 	case size == 0:
-		p.addReason("virtio-mem: %d MiB beside the domain's %d MiB: want at least a block, which is %d MiB", p.addedSize>>10, p.Memory>>10, p.block>>10)
+		p.addReason(
+			"virtio-mem: %s between the domain's memory, %s, and the capacity: want at least one "+
+				"block, %s",
+			fromKiB(p.addedSize),
+			fromKiB(p.Memory),
+			fromKiB(p.block),
+		)
 	default:
 		p.addedSize = size
-		p.addNote("memory: %d MiB, and up to %d MiB through a virtio-mem device in blocks of %d MiB", p.Memory>>10, (p.Memory+size)>>10, p.block>>10)
+		p.addNote("memory: %s, can grow to %s with virtio-mem (block size %s)",
+			fromKiB(p.Memory), fromKiB(p.Memory+size), fromKiB(p.block))
 	}
 }
 
 func (p *plan) applyMemory() {
 	slots := p.options.Slots
 	if p.device == VirtioMem {
-		slots = 1 // not used by it, but libvirt before 9.5 wants some
+		slots = 1 // virtio-mem needs none, but libvirt before 9.5 requires one
 		p.applyVirtioMem()
 	}
 	maximum := p.Memory + p.addedSize
 	if e := p.root.first("maxMemory"); e != nil {
 		p.setSize(e, maximum)
-		if slices.Contains([]string{"", "0"}, e.attr("slots")) { // KubeVirt writes the latter
+		if slices.Contains([]string{"", "0"}, e.attr("slots")) { // KubeVirt writes 0
 			p.setAttr(e, "slots", strconv.Itoa(slots))
 		}
 		return
@@ -102,11 +128,14 @@ func (p *plan) applyMemory() {
 	if sibling == nil {
 		sibling = p.root.children[0]
 	}
-	p.insertBefore(sibling, numberNode("maxMemory", maximum, "slots", strconv.Itoa(slots), "unit", "KiB"))
+	p.insertBefore(
+		sibling,
+		numberNode("maxMemory", maximum, "slots", strconv.Itoa(slots), "unit", "KiB"),
+	)
 }
 
-// applyVirtioMem adds the device. The domain's memory includes it, empty as it is; what
-// the domain starts with is the rest, and its balloon stays at that.
+// applyVirtioMem adds the device. In libvirt the domain's memory includes the empty device, so it
+// grows by the device's size. The current memory stays at the old value.
 func (p *plan) applyVirtioMem() {
 	sibling := p.root.children[0]
 	if memory := p.root.first("memory"); memory != nil {
@@ -122,12 +151,16 @@ func (p *plan) applyVirtioMem() {
 		p.setSize(target.first("block"), p.block)
 		return
 	}
-	device := node{name: "memory", attrs: []string{"model", "virtio-mem"}, children: []node{{name: "target", children: []node{
-		numberNode("size", p.addedSize, "unit", "KiB"),
-		numberNode("node", 0),
-		numberNode("block", p.block, "unit", "KiB"),
-		numberNode("requested", 0, "unit", "KiB"),
-	}}}}
+	device := node{
+		name:  "memory",
+		attrs: []string{"model", "virtio-mem"},
+		children: []node{{name: "target", children: []node{
+			numberNode("size", p.addedSize, "unit", "KiB"),
+			numberNode("node", 0),
+			numberNode("block", p.block, "unit", "KiB"),
+			numberNode("requested", 0, "unit", "KiB"),
+		}}},
+	}
 	if devices := p.root.first("devices"); devices != nil {
 		p.appendChild(devices, device)
 		return
@@ -141,3 +174,6 @@ func (p *plan) setSize(e *element, kib uint64) {
 		p.setAttr(e, "unit", "KiB")
 	}
 }
+
+// fromKiB converts KiB to a quantity for messages.
+func fromKiB(kib uint64) api.Bytes { return api.Bytes(kib << 10) }

@@ -7,8 +7,8 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// applyCells gives the new vCPUs to the NUMA cells, whole sockets to each, and makes a
-// cell where memory is to be plugged in: it goes into one.
+// applyCells distributes the new vCPUs to the NUMA cells in whole sockets. It adds a cell if memory
+// will be plugged, because memory is plugged into a cell.
 func (p *plan) applyCells() {
 	switch {
 	case len(p.cells) > 0 && p.growsVCPUs():
@@ -17,7 +17,7 @@ func (p *plan) applyCells() {
 		p.addCell()
 	}
 	if len(p.cells) > 1 && p.device == VirtioMem {
-		p.addNote("NUMA: the new memory is all in cell 0")
+		p.addNote("NUMA: all new memory goes to cell 0")
 	}
 }
 
@@ -31,13 +31,12 @@ func (p *plan) extendCells() {
 		next += share * p.perSocket
 		if share > 0 {
 			p.setAttr(c.element, "cpus", vcpus.String())
-			p.addNote("NUMA: cell %s has the vCPUs %s", c.id, vcpus)
+			p.addNote("NUMA: cell %s gets the vCPUs %s", c.id, vcpus)
 		}
 	}
 }
 
-// cellsWithVCPUs leaves out those that have memory alone. Where no cell names vCPUs
-// the first has them all.
+// cellsWithVCPUs returns the cells with vCPUs. If no cell lists vCPUs, the first cell has them all.
 func (p *plan) cellsWithVCPUs() (found []cell) {
 	for _, c := range p.cells {
 		if c.vcpus.Size() > 0 {
@@ -53,7 +52,14 @@ func (p *plan) cellsWithVCPUs() (found []cell) {
 func (p *plan) addCell() {
 	last := max(p.vcpuMaximum, p.newVCPUMaximum) - 1
 	numa := node{name: "numa", children: []node{{name: "cell", attrs: []string{
-		"id", "0", "cpus", fmt.Sprintf("0-%d", last), "memory", strconv.FormatUint(p.Memory, 10), "unit", "KiB",
+		"id",
+		"0",
+		"cpus",
+		fmt.Sprintf("0-%d", last),
+		"memory",
+		strconv.FormatUint(p.Memory, 10),
+		"unit",
+		"KiB",
 	}}}}
 	p.addNote("NUMA: one cell with all vCPUs and all memory, because memory is plugged into cells")
 	cpu := p.root.first("cpu")

@@ -9,59 +9,59 @@ import (
 	"strings"
 )
 
-// Device is what a domain's memory grows by.
+// Device is the kind of device that adds memory to a domain.
 type Device string
 
-// The devices. Automatic is virtio-mem, or DIMM where the domain rules virtio-mem out.
+// The kinds. Automatic is virtio-mem, or DIMM for a domain that excludes virtio-mem.
 const (
 	Automatic Device = ""
 	VirtioMem Device = "virtio-mem"
 	DIMM      Device = "dimm"
 )
 
-// DefaultSlots is how many DIMM slots a domain gets.
+// DefaultSlots is the default number of DIMM slots.
 const DefaultSlots = 16
 
-// What libvirt and QEMU take.
+// Limits of libvirt and QEMU.
 const (
 	maxSlots    = 256
 	minBlock    = 2       // MiB: a transparent huge page
-	maxCapacity = 1 << 42 // MiB, and so far from any overflow
+	maxCapacity = 1 << 42 // MiB; prevents overflows
 )
 
-// Options say how far a domain is to be able to grow.
+// Options set the capacity of a domain.
 type Options struct {
-	Memory   int64  // MiB, the memory that it starts with included; 0 or less: the host's
+	Memory   int64  // MiB, boot memory included; 0 or less: the host's
 	CPUs     int    // vCPUs; 0 or less: the host's
-	Device   Device // what its memory grows by
-	Slots    int    // for DIMMs, 1 to 256; 0: DefaultSlots
-	Block    int64  // of virtio-mem, in MiB, a power of two; 0: 2 MiB, or the domain's huge page
-	HugePage int64  // MiB, the host's huge page that the VM has where its XML gives no size; 0: 2 MiB
-	Host     Host   // looked at where a capacity is 0 or less
+	Device   Device // kind of memory device
+	Slots    int    // DIMM slots, 1 to 256; 0: DefaultSlots
+	Block    int64  // virtio-mem block size in MiB, a power of two; 0: 2, or the domain's huge page
+	HugePage int64  // MiB; size of huge pages without a size in the XML; 0: 2 MiB
+	Host     Host   // used for capacities of 0 or less
 }
 
 // Result is a prepared domain.
 type Result struct {
 	XML     []byte
 	Changed bool
-	Notes   []string // what was changed or kept, and why, in sentences
+	Notes   []string // sentences about each change and each unchanged part
 }
 
-// RefusedError says why a domain can get no headroom, with every reason that there is.
+// RefusedError lists all reasons why a domain can get no headroom.
 type RefusedError struct{ Reasons []string }
 
 func (e *RefusedError) Error() string {
 	return "the domain can get no headroom: " + strings.Join(e.Reasons, "; ")
 }
 
-// Prepare gives a domain the headroom to grow to the capacities of o, and leaves all
-// other bytes of its XML as they are. vCPUs and memory are looked at apart: what has
-// headroom keeps it, be it smaller than asked for, and what is at its capacity or above
-// stays. So a prepared domain is prepared by returning it.
+// Prepare raises a domain's maximum vCPUs and memory to the capacities of o, and leaves all other
+// bytes of its XML as they are. vCPUs and memory are independent. A resource stays as it is if it
+// already has headroom, however small, or has reached its capacity. So preparing a prepared domain
+// changes nothing.
 //
-// The errors are options that make no sense, XML that is no domain's, and
-// [RefusedError]; a domain in which nothing would change is never refused. text is not
-// changed. It does not block, and may be called concurrently.
+// The errors are invalid options, XML that is not a domain, and [RefusedError]. A domain without
+// any change is never refused. text is not modified. Prepare does not block and is safe for
+// concurrent use.
 func Prepare(text []byte, o Options) (Result, error) {
 	if err := o.complete(); err != nil {
 		return Result{}, err
@@ -83,10 +83,10 @@ func Prepare(text []byte, o Options) (Result, error) {
 	return Result{XML: p.result(), Changed: true, Notes: p.notes}, nil
 }
 
-// Check returns what is wrong with the options.
+// Check returns an error for invalid options.
 func (o Options) Check() error { return o.complete() }
 
-// complete fills in what is left to defaults.
+// complete fills in defaults and checks the options.
 func (o *Options) complete() error {
 	if o.Memory <= 0 {
 		o.Memory = o.Host.Memory
@@ -97,30 +97,36 @@ func (o *Options) complete() error {
 	o.Slots = cmp.Or(o.Slots, DefaultSlots)
 	switch {
 	case o.Memory <= 0:
-		return errors.New("memory capacity: neither given nor known of the host")
+		return errors.New("memory capacity: missing, and the host's memory is unknown")
 	case o.Memory > maxCapacity:
 		return fmt.Errorf("memory capacity %d MiB: want at most %d", o.Memory, int64(maxCapacity))
 	case o.CPUs <= 0:
-		return errors.New("CPU capacity: neither given nor known of the host")
+		return errors.New("CPU capacity: missing, and the host's CPUs are unknown")
 	case o.Device != Automatic && o.Device != VirtioMem && o.Device != DIMM:
 		return fmt.Errorf("memory device %q: want %s or %s", o.Device, VirtioMem, DIMM)
 	case o.Slots < 1 || o.Slots > maxSlots:
 		return fmt.Errorf("memory slots %d: want 1 to %d", o.Slots, maxSlots)
-	case o.Block != 0 && (o.Block < minBlock || o.Block > maxCapacity || bits.OnesCount64(uint64(o.Block)) != 1):
-		return fmt.Errorf("memory block of %d MiB: want a power of two from %d on", o.Block, minBlock)
+	case o.Block != 0 && (o.Block < minBlock || o.Block > maxCapacity || bits.OnesCount64(
+		uint64(o.Block),
+	) != 1):
+		return fmt.Errorf(
+			"memory block of %d MiB: want a power of two, at least %d",
+			o.Block,
+			minBlock,
+		)
 	}
 	return nil
 }
 
-// plan is what is to become of a domain.
+// plan holds the planned changes of a domain.
 type plan struct {
 	*machine
 	options Options
 
-	newVCPUMaximum int    // 0: they stay as they are
-	device         Device // Automatic: the memory stays as it is
-	block          uint64 // of virtio-mem, in KiB
-	addedSize      uint64 // of what is added, in KiB
+	newVCPUMaximum int    // 0: unchanged
+	device         Device // Automatic: memory is unchanged
+	block          uint64 // KiB; virtio-mem block size
+	addedSize      uint64 // KiB; added to the domain's maximum
 
 	notes   []string
 	reasons []string

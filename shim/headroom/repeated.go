@@ -5,21 +5,24 @@ import (
 	"slices"
 )
 
-// findOrphan returns the empty virtio-mem device of a domain that has no maxMemory, nil
-// where there is none. libvirt takes no such domain. It is what virt-launcher asks for
-// when it defines a domain for the second time: with the devices of the first definition,
-// but its own idea of all else. So the device is one that was added here, and is to be the
-// domain's once more.
+// findRepeatedDevice returns an empty virtio-mem device of a domain without maxMemory, or nil.
+// libvirt rejects such a domain. virt-launcher produces it on its second definition: it copies the
+// devices of the first definition, and renders the rest anew. So Prepare added the device before,
+// and adopts it again.
 func findRepeatedDevice(root *element) *element {
 	if root.first("maxMemory") != nil {
 		return nil
 	}
-	found := slices.DeleteFunc(root.first("devices").all("memory"), func(e *element) bool { return !isVirtioMem(e) })
+	found := slices.DeleteFunc(
+		root.first("devices").all("memory"),
+		func(e *element) bool { return !isVirtioMem(e) },
+	)
 	if len(found) != 1 {
 		return nil
 	}
 	target := found[0].first("target")
-	if target.first("requested").value() != "0" || target.first("size") == nil || target.first("block") == nil {
+	if target.first("requested").value() != "0" || target.first("size") == nil ||
+		target.first("block") == nil {
 		return nil
 	}
 	return found[0]
@@ -27,12 +30,15 @@ func findRepeatedDevice(root *element) *element {
 
 func isVirtioMem(e *element) bool { return e.attr("model") == "virtio-mem" }
 
-// memoryDevices are those of the domain without an orphan.
+// memoryDevices returns the memory devices without the repeated one.
 func (m *machine) memoryDevices() []*element {
-	return slices.DeleteFunc(m.root.first("devices").all("memory"), func(e *element) bool { return e == m.repeatedDevice })
+	return slices.DeleteFunc(
+		m.root.first("devices").all("memory"),
+		func(e *element) bool { return e == m.repeatedDevice },
+	)
 }
 
-// without is the text with an element blanked out: what is after it stays in its line.
+// blankOut replaces an element by spaces. Line numbers stay the same.
 func blankOut(text []byte, e *element) []byte {
 	if e == nil {
 		return text

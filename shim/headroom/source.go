@@ -8,25 +8,25 @@ import (
 	"github.com/mooring-vm/mooring/api/podapi"
 )
 
-// Source is where capacities come from that no flag says: the node policy, and else the
-// host. A flag wins over the policy, also one that says 0, which is the host's.
+// Source provides the capacities that no flag sets: from the node policy, else from the host. A
+// flag wins over the policy, even with the value 0, which means the host's.
 type Source struct {
 	Host Host
 
-	// Policy asks for the capacities of the node policy.
+	// Policy reads the capacities of the node policy.
 	Policy func(ctx context.Context) (podapi.Headroom, error)
 
-	memoryFlagSet, cpuFlagSet bool // flags that were given
+	memoryFlagSet, cpuFlagSet bool
 }
 
-// Heed has flags that were given win. They are those of [Options.AddFlags].
+// UseFlags records the flags of [Options.AddFlags] that the user set.
 func (s *Source) UseFlags(flags *pflag.FlagSet) {
 	s.memoryFlagSet, s.cpuFlagSet = flags.Changed(memoryFlag), flags.Changed(cpuFlag)
 }
 
-// Read returns what to have as [Options.Host], and from says which capacities of it the
-// policy has given; nil: none. The policy is asked only for what no flag says. With the
-// error, which is that of asking, the host's come all the same.
+// Read returns the value for [Options.Host], and the names of the capacities from the policy. It
+// calls Policy only if a flag is missing. If Policy fails, Read returns its error and the host's
+// capacities.
 func (s *Source) Read(ctx context.Context) (h Host, byPolicy []string, err error) {
 	h = s.Host
 	if s.memoryFlagSet && s.cpuFlagSet {

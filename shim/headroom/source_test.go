@@ -12,7 +12,7 @@ import (
 	"github.com/mooring-vm/mooring/api/podapi"
 )
 
-// A flag wins over the policy, which wins over the host: each capacity by itself.
+// A flag wins over the policy, and the policy over the host. Each capacity is independent.
 func TestSource(t *testing.T) {
 	host := Host{Memory: 1024, CPUs: 2}
 	both := podapi.Headroom{Memory: 4 << 30, CPUs: 8}
@@ -22,18 +22,33 @@ func TestSource(t *testing.T) {
 		want   Host
 		from   []string
 	}{
-		"nothing":              {"", podapi.Headroom{}, host, nil},
-		"policy":               {"", both, Host{4096, 8}, []string{"memory", "CPUs"}},
-		"memory":               {"", podapi.Headroom{Memory: 4 << 30}, Host{4096, 2}, []string{"memory"}},
-		"flag for memory":      {"--memory-capacity 5", both, Host{1024, 8}, []string{"CPUs"}},
-		"the host's CPUs":      {"--cpu-capacity 0", both, Host{4096, 2}, []string{"memory"}},
-		"others are no matter": {"--memory-slots 4", both, Host{4096, 8}, []string{"memory", "CPUs"}},
-		"flags, and not asked": {"--memory-capacity 5 --cpu-capacity 7", podapi.Headroom{Memory: -1}, host, nil},
-		"0 twice, not asked":   {"--memory-capacity 0 --cpu-capacity -1", podapi.Headroom{Memory: -1}, host, nil},
+		"no source": {"", podapi.Headroom{}, host, nil},
+		"policy":    {"", both, Host{4096, 8}, []string{"memory", "CPUs"}},
+		"memory": {
+			"",
+			podapi.Headroom{Memory: 4 << 30},
+			Host{4096, 2},
+			[]string{"memory"},
+		},
+		"flag for memory": {"--memory-capacity 5", both, Host{1024, 8}, []string{"CPUs"}},
+		"the host's CPUs": {"--cpu-capacity 0", both, Host{4096, 2}, []string{"memory"}},
+		"other flag":      {"--memory-slots 4", both, Host{4096, 8}, []string{"memory", "CPUs"}},
+		"no call for flags": {
+			"--memory-capacity 5 --cpu-capacity 7",
+			podapi.Headroom{Memory: -1},
+			host,
+			nil,
+		},
+		"no call for zeros": {
+			"--memory-capacity 0 --cpu-capacity -1",
+			podapi.Headroom{Memory: -1},
+			host,
+			nil,
+		},
 	} {
 		source := Source{Host: host, Policy: func(context.Context) (podapi.Headroom, error) {
 			if c.policy.Memory < 0 {
-				t.Errorf("%s: the policy is asked for", name)
+				t.Errorf("%s: Policy was called", name)
 			}
 			return c.policy, nil
 		}}
@@ -56,8 +71,16 @@ func TestSource(t *testing.T) {
 
 func TestSourceError(t *testing.T) {
 	bad, host := errors.New("bad"), Host{Memory: 1, CPUs: 2}
-	source := Source{Host: host, Policy: func(context.Context) (podapi.Headroom, error) { return podapi.Headroom{Memory: 1 << 40}, bad }}
-	if got, from, err := source.Read(t.Context()); got != host || from != nil || !errors.Is(err, bad) {
+	source := Source{
+		Host: host,
+		Policy: func(context.Context) (podapi.Headroom, error) {
+			return podapi.Headroom{Memory: 1 << 40}, bad
+		},
+	}
+	if got, from, err := source.Read(
+		t.Context(),
+	); got != host || from != nil ||
+		!errors.Is(err, bad) {
 		t.Errorf("%+v of %v, %v", got, from, err)
 	}
 }

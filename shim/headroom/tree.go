@@ -9,20 +9,20 @@ import (
 	"strings"
 )
 
-// element is an element and its place in the text: [start:open] is its start tag,
-// [shut:end] its end tag. Where one tag is both, open, shut and end are the same.
+// element is an XML element and its place in the text. [start:contentStart] is the start tag,
+// [contentEnd:end] the end tag. For a self-closing tag contentStart, contentEnd and end are equal.
 type element struct {
-	name                                 string // empty where it is in a namespace: libvirt's own are in none
+	name                                 string // "" in a namespace, unlike libvirt's elements
 	attrs                                []xml.Attr
 	start, contentStart, contentEnd, end int
 	parent                               *element
 	children                             []*element
 
-	text      string // all its character data
-	textSpans []span // that of it which is not white space
+	text      string // all character data
+	textSpans []span // the spans of text that are not white space
 }
 
-// span is a piece of the text.
+// span is a part of the text.
 type span struct{ from, to int }
 
 // parse reads a text with one root element.
@@ -48,7 +48,7 @@ func parse(text []byte) (*element, error) {
 	return top.children[0], nil
 }
 
-// take adds what was read, and returns the element that the next belongs to.
+// add adds a token and returns the element that the next token belongs to.
 func (e *element) add(token xml.Token, s span) *element {
 	switch t := token.(type) {
 	case xml.StartElement:
@@ -70,7 +70,7 @@ func (e *element) add(token xml.Token, s span) *element {
 	return e
 }
 
-// first returns the first descendant on that path, nil where there is none.
+// first returns the first descendant on the path, or nil.
 func (e *element) first(path ...string) *element {
 	for _, name := range path {
 		all := e.all(name)
@@ -82,7 +82,7 @@ func (e *element) first(path ...string) *element {
 	return e
 }
 
-// all returns the children of that name.
+// all returns the children with the name.
 func (e *element) all(name string) (found []*element) {
 	if e == nil {
 		return nil
@@ -95,7 +95,7 @@ func (e *element) all(name string) (found []*element) {
 	return found
 }
 
-// attr returns an attribute's value, empty where there is none.
+// attr returns an attribute's value, or "".
 func (e *element) attr(name string) string {
 	if e == nil {
 		return ""

@@ -13,8 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// run keeps a heartbeat for a while and returns when it beat.
-func run(t *testing.T, interval, length time.Duration, answer func(n int) error) (beats []time.Duration, err error) {
+// run keeps a heartbeat for the given length and returns the times of the beats.
+func run(
+	t *testing.T,
+	interval, length time.Duration,
+	answer func(n int) error,
+) (beats []time.Duration, err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), length)
@@ -36,7 +40,9 @@ func TestKeep(t *testing.T) {
 }
 
 func TestKeepSkipsTemporaryErrors(t *testing.T) {
-	for _, passing := range []error{unix.EINTR, unix.ENOMEM, unix.EIO, unix.ENOSPC, errors.New("unknown")} {
+	for _, passing := range []error{
+		unix.EINTR, unix.ENOMEM, unix.EIO, unix.ENOSPC, errors.New("unknown"),
+	} {
 		beats, err := run(t, time.Second, 2500*time.Millisecond, func(n int) error {
 			if n == 2 {
 				return fmt.Errorf("touch: %w", passing)
@@ -51,7 +57,12 @@ func TestKeepSkipsTemporaryErrors(t *testing.T) {
 
 func TestKeepEndsWithPermanentErrors(t *testing.T) {
 	for _, lasting := range []error{ErrNoDirectory, unix.EACCES, unix.EROFS, unix.EPERM} {
-		beats, err := run(t, time.Second, time.Minute, func(int) error { return fmt.Errorf("touch: %w", lasting) })
+		beats, err := run(
+			t,
+			time.Second,
+			time.Minute,
+			func(int) error { return fmt.Errorf("touch: %w", lasting) },
+		)
 		if !errors.Is(err, lasting) || len(beats) != 1 {
 			t.Errorf("%v: beats at %v, %v", lasting, beats, err)
 		}
@@ -60,7 +71,12 @@ func TestKeepEndsWithPermanentErrors(t *testing.T) {
 
 func TestBadIntervals(t *testing.T) {
 	for _, interval := range []time.Duration{0, -time.Second} {
-		if err := Keep(t.Context(), DefaultFile, interval); err == nil || errors.Is(err, ErrNoDirectory) {
+		if err := Keep(
+			t.Context(),
+			DefaultFile,
+			interval,
+		); err == nil ||
+			errors.Is(err, ErrNoDirectory) {
 			t.Errorf("interval %s: %v", interval, err)
 		}
 	}
@@ -68,11 +84,14 @@ func TestBadIntervals(t *testing.T) {
 
 func TestKeepTouches(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "heartbeat")
-	if err := errors.Join(unix.Mkfifo(path, 0o666), os.Chtimes(path, time.Unix(0, 0), time.Unix(0, 0))); err != nil {
+	if err := errors.Join(
+		unix.Mkfifo(path, 0o666),
+		os.Chtimes(path, time.Unix(0, 0), time.Unix(0, 0)),
+	); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // the first heartbeat is given all the same
+	cancel() // the first heartbeat comes anyway
 	if err := Keep(ctx, path, time.Hour); err != nil {
 		t.Fatal(err)
 	}

@@ -18,15 +18,15 @@ import (
 	"github.com/mooring-vm/mooring/shim/hook"
 )
 
-// client speaks the protocol as KubeVirt publishes it: method names and field numbers
-// are written out here, so that nothing is taken from the server's own definition.
+// client speaks KubeVirt's published protocol. It writes out method names and field numbers, so
+// that it does not depend on the server's definition.
 type client struct{ *grpc.ClientConn }
 
-// message holds the fields of a message by their numbers; all that the protocol has
-// are strings, bytes, and lists and messages of those.
+// message holds the fields of a message by number. The protocol has only strings, bytes, and lists
+// and messages of them.
 type message map[protowire.Number][]string
 
-// wire is the codec of messages.
+// wire encodes and decodes messages.
 type wire struct{}
 
 func (wire) Name() string { return "proto" }
@@ -75,7 +75,11 @@ func (c client) call(ctx context.Context, method string, in message) (message, e
 
 // define calls OnDefineDomain, and returns the domain XML.
 func (c client) define(ctx context.Context, version, xml string) (string, error) {
-	out, err := c.call(ctx, version+".Callbacks/OnDefineDomain", message{1: {xml}, 2: {`{"metadata":{"namespace":"vms","name":"db"}}`}})
+	out, err := c.call(
+		ctx,
+		version+".Callbacks/OnDefineDomain",
+		message{1: {xml}, 2: {`{"metadata":{"namespace":"vms","name":"db"}}`}},
+	)
 	if err != nil {
 		return "", err
 	}
@@ -87,9 +91,21 @@ func (c client) define(ctx context.Context, version, xml string) (string, error)
 
 func dial(t *testing.T, socket string) client {
 	t.Helper()
-	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+	conn, err := grpc.NewClient(
+		"unix:"+socket,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodec(wire{}), grpc.WaitForReady(true)),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: time.Millisecond, Multiplier: 1.6, MaxDelay: 50 * time.Millisecond}, MinConnectTimeout: time.Minute}))
+		grpc.WithConnectParams(
+			grpc.ConnectParams{
+				Backoff: backoff.Config{
+					BaseDelay:  time.Millisecond,
+					Multiplier: 1.6,
+					MaxDelay:   50 * time.Millisecond,
+				},
+				MinConnectTimeout: time.Minute,
+			},
+		),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +113,7 @@ func dial(t *testing.T, socket string) client {
 	return client{conn}
 }
 
-// sidecar is one that runs.
+// sidecar is a running sidecar.
 type sidecar struct {
 	client
 	socket string
@@ -105,21 +121,21 @@ type sidecar struct {
 	cancel context.CancelFunc
 }
 
-// ended waits until Serve has returned.
+// wait waits until Serve has returned.
 func (s *sidecar) wait(t *testing.T) error {
 	t.Helper()
 	select {
 	case err := <-s.done:
 		return err
 	case <-time.After(time.Minute):
-		t.Fatal("it does not end")
+		t.Fatal("the sidecar does not end")
 		return nil
 	}
 }
 
 func socketPath(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "hook") // a socket's path has to be short
+	dir, err := os.MkdirTemp("", "hook") // the path of a socket must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +152,12 @@ func start(t *testing.T, c hook.Config) *sidecar {
 		c.Options = headroom.Options{Memory: 4096, CPUs: 8}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	s := &sidecar{client: dial(t, c.Socket), socket: c.Socket, done: make(chan error, 1), cancel: cancel}
+	s := &sidecar{
+		client: dial(t, c.Socket),
+		socket: c.Socket,
+		done:   make(chan error, 1),
+		cancel: cancel,
+	}
 	go func() { s.done <- hook.Serve(ctx, c) }()
 	t.Cleanup(cancel)
 	return s

@@ -1,9 +1,9 @@
 // Package hook is a KubeVirt hook sidecar that gives the VM of its pod headroom to grow
-// ([headroom]): virt-launcher hands it the domain XML before it defines the domain, and
-// defines what it gets back.
+// ([headroom]). virt-launcher sends it the domain XML before it defines the domain, and uses the
+// XML from the answer.
 //
-// It speaks KubeVirt's hook protocol, gRPC on a socket in a directory that KubeVirt
-// mounts, in the versions v1alpha1, v1alpha2 and v1alpha3, which share their messages.
+// The sidecar speaks KubeVirt's hook protocol: gRPC on a socket in a directory that KubeVirt
+// mounts. It supports the versions v1alpha1, v1alpha2 and v1alpha3, which share their messages.
 //
 // [headroom]: https://pkg.go.dev/github.com/mooring-vm/mooring/shim/headroom
 package hook

@@ -18,8 +18,7 @@ import (
 
 var yamlBlock = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
 
-// The documented annotation is one that KubeVirt and the sidecar take, and each flag is
-// documented.
+// KubeVirt and the sidecar accept the documented annotation. Each flag is documented.
 func TestDocs(t *testing.T) {
 	doc, err := os.ReadFile(filepath.Join("..", "..", "docs", "how-to", "headroom.md"))
 	if err != nil {
@@ -35,7 +34,11 @@ func TestDocs(t *testing.T) {
 		Image         string
 		Command, Args []string
 	}
-	if err := json.Unmarshal([]byte(vmi.Metadata.Annotations["hooks.kubevirt.io/hookSidecars"]), &sidecars); err != nil || len(sidecars) != 1 {
+	if err := json.Unmarshal(
+		[]byte(vmi.Metadata.Annotations["hooks.kubevirt.io/hookSidecars"]),
+		&sidecars,
+	); err != nil ||
+		len(sidecars) != 1 {
 		t.Fatalf("%v: %+v", err, sidecars)
 	}
 	var c hook.Config
@@ -44,7 +47,11 @@ func TestDocs(t *testing.T) {
 	if err := flags.Parse(sidecars[0].Args); err != nil {
 		t.Fatal(err)
 	}
-	want := hook.Config{Version: "v1alpha3", Socket: hook.DefaultSocket, Options: headroom.Options{Memory: 16384, CPUs: 8, Slots: headroom.DefaultSlots}}
+	want := hook.Config{
+		Version: "v1alpha3",
+		Socket:  hook.DefaultSocket,
+		Options: headroom.Options{Memory: 16384, CPUs: 8, Slots: headroom.DefaultSlots},
+	}
 	if diff := cmp.Diff(want, c); diff != "" {
 		t.Error(diff)
 	}

@@ -19,39 +19,48 @@ import (
 	"github.com/mooring-vm/mooring/shim/headroom"
 )
 
-// DefaultSocket is where KubeVirt looks for a sidecar's socket: it goes by the
-// directory, which it mounts.
+// DefaultSocket is the sidecar's socket in the directory that KubeVirt mounts and searches.
 const DefaultSocket = "/var/run/kubevirt-hooks/mooring-headroom.sock"
 
-// connectTimeout bounds how long one who connects and says nothing holds up the end.
+// connectTimeout bounds how long a silent client can delay the sidecar's end.
 const connectTimeout = 10 * time.Second
 
-// versions are those of the protocol.
+// versions are the supported versions of the protocol.
 var versions = []string{"v1alpha1", "v1alpha2", "v1alpha3"}
 
-// Config says how to serve.
+// Config configures the sidecar.
 type Config struct {
 	Socket  string           // "": DefaultSocket
-	Version string           // of the protocol: v1alpha1, v1alpha2 or v1alpha3; "": all of them
+	Version string           // protocol version: v1alpha1, v1alpha2 or v1alpha3; "": all
 	Options headroom.Options // for every domain
 
-	// BestEffort lets a VM start as it is where it can get no headroom. Without it
-	// the VM does not start, and KubeVirt shows the reason.
+	// BestEffort starts a VM unchanged if it can get no headroom. Without it the VM does not start,
+	// and KubeVirt shows the reason.
 	BestEffort bool
 
-	// Host is asked for each domain how far it may grow where the options leave it open;
-	// nil: Options.Host. With an error the domain gets no headroom.
+	// Host returns the default capacities, and is called for each domain; nil: Options.Host. If it
+	// fails the domain gets no headroom.
 	Host func(ctx context.Context) (headroom.Host, error)
 
 	Log *slog.Logger // nil: none
 }
 
-// AddFlags adds the flags that set c, but for the log and the host.
+// AddFlags adds a flag for each field except Host and Log.
 func (c *Config) AddFlags(flags *pflag.FlagSet) {
 	c.Options.AddFlags(flags)
-	flags.StringVar(&c.Socket, "socket", DefaultSocket, "the `file` to listen on, in a directory that KubeVirt mounts")
-	flags.StringVar(&c.Version, "version", "", "version of the hook protocol: "+strings.Join(versions, ", ")+"; without it all of them")
-	flags.BoolVar(&c.BestEffort, "best-effort", false, "let a VM start as it is where it can get no headroom")
+	flags.StringVar(&c.Socket, "socket", DefaultSocket,
+		"the `file` to listen on, in a directory that KubeVirt mounts")
+	flags.StringVar(
+		&c.Version,
+		"version",
+		"",
+		"version of the hook protocol: "+strings.Join(
+			versions,
+			", ",
+		)+"; without the flag all of them",
+	)
+	flags.BoolVar(&c.BestEffort, "best-effort", false,
+		"start a VM unchanged if it can get no headroom")
 }
 
 func (c *Config) check() error {
@@ -61,12 +70,11 @@ func (c *Config) check() error {
 	return c.Options.Check()
 }
 
-// Serve answers KubeVirt's calls, any number at once, until ctx ends or KubeVirt
-// calls Shutdown, which it does after the VM has ended, so that the pod can. Then it
-// returns nil. A socket that an earlier run has left is replaced.
+// Serve answers KubeVirt's calls concurrently until ctx ends or KubeVirt calls Shutdown. KubeVirt
+// does so after the VM has ended, so that the pod can complete. Serve then returns nil. It replaces
+// the socket of an earlier run.
 //
-// The errors are a configuration that makes no sense, and a socket that cannot be
-// listened on; both come at once.
+// It fails at once for an invalid configuration and for a socket it cannot listen on.
 func Serve(ctx context.Context, c Config) error {
 	if err := c.check(); err != nil {
 		return fmt.Errorf("hook: %w", err)
@@ -76,7 +84,8 @@ func Serve(ctx context.Context, c Config) error {
 		return fmt.Errorf("hook: %w", err)
 	}
 	s := newServer(c)
-	rpc := grpc.NewServer(grpc.ConnectionTimeout(connectTimeout)) // and gRPC's 4 MiB a message, as KubeVirt takes no more
+	// gRPC's default of 4 MiB per message is also KubeVirt's limit.
+	rpc := grpc.NewServer(grpc.ConnectionTimeout(connectTimeout))
 	s.register(rpc)
 	defer context.AfterFunc(ctx, rpc.Stop)()
 	defer context.AfterFunc(s.shutdownCalled, rpc.GracefulStop)() // after the answer to Shutdown
@@ -93,7 +102,7 @@ func listen(ctx context.Context, socket string) (net.Listener, error) {
 	case err != nil:
 		return nil, err
 	case info.Mode().Type() != fs.ModeSocket:
-		return nil, fmt.Errorf("%s: there is something else than a socket", socket)
+		return nil, fmt.Errorf("%s: want a socket or no file, found another kind of file", socket)
 	default:
 		if err := os.Remove(socket); err != nil {
 			return nil, err

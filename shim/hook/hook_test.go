@@ -23,17 +23,20 @@ import (
 	"github.com/mooring-vm/mooring/shim/hook"
 )
 
-const vm = `<domain type="kvm" xmlns:qemu="http://libvirt.org/schemas/domain/qemu/1.0"><name>vms_db</name><memory unit="b">1073741824</memory>` +
-	`<vcpu placement="static">2</vcpu><os><type arch="x86_64" machine="q35">hvm</type></os><features><acpi></acpi></features>` +
-	`<devices></devices><qemu:commandline><qemu:arg value="-S"></qemu:arg></qemu:commandline></domain>`
+const vm = `<domain type="kvm" xmlns:qemu="http://libvirt.org/schemas/domain/qemu/1.0">` +
+	`<name>vms_db</name><memory unit="b">1073741824</memory>` +
+	`<vcpu placement="static">2</vcpu><os><type arch="x86_64" machine="q35">hvm</type></os>` +
+	`<features><acpi></acpi></features>` +
+	`<devices></devices><qemu:commandline><qemu:arg value="-S"></qemu:arg></qemu:commandline>` +
+	`</domain>`
 
 var (
 	versions = []string{"v1alpha1", "v1alpha2", "v1alpha3"}
 	sev      = strings.Replace(vm, "<devices>", `<launchSecurity type="sev"/><devices>`, 1)
 )
 
-// What the options leave open somebody is asked for, each time. Where that fails the VM
-// does not start, or starts as it is.
+// The sidecar calls Host for each domain. If Host fails the VM does not start. With best effort it
+// starts unchanged.
 func TestHostCallback(t *testing.T) {
 	var host atomic.Pointer[headroom.Host]
 	away := errors.New("the agent is away")
@@ -43,9 +46,27 @@ func TestHostCallback(t *testing.T) {
 		}
 		return headroom.Host{}, away
 	}
-	s := start(t, hook.Config{Host: askHost, Options: headroom.Options{CPUs: 8, Host: headroom.Host{Memory: 1, CPUs: 1}}})
-	best := start(t, hook.Config{Host: askHost, BestEffort: true, Options: headroom.Options{Host: headroom.Host{Memory: 1, CPUs: 1}}})
-	if _, err := s.define(t.Context(), "v1alpha3", vm); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "mooring: the agent is away") {
+	s := start(
+		t,
+		hook.Config{
+			Host:    askHost,
+			Options: headroom.Options{CPUs: 8, Host: headroom.Host{Memory: 1, CPUs: 1}},
+		},
+	)
+	best := start(
+		t,
+		hook.Config{
+			Host:       askHost,
+			BestEffort: true,
+			Options:    headroom.Options{Host: headroom.Host{Memory: 1, CPUs: 1}},
+		},
+	)
+	if _, err := s.define(
+		t.Context(),
+		"v1alpha3",
+		vm,
+	); status.Code(err) != codes.Unavailable ||
+		!strings.Contains(err.Error(), "mooring: the agent is away") {
 		t.Errorf("got %v", err)
 	}
 	if got, err := best.define(t.Context(), "v1alpha3", vm); got != vm || err != nil {
@@ -57,14 +78,18 @@ func TestHostCallback(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := s.define(t.Context(), "v1alpha3", vm); got != string(want.XML) || err != nil {
+		if got, err := s.define(
+			t.Context(),
+			"v1alpha3",
+			vm,
+		); got != string(want.XML) ||
+			err != nil {
 			t.Errorf("%d MiB: %v\n%s", memory, err, got)
 		}
 	}
 }
 
-// Each version defines domains as the pure function does, and has the methods that it
-// has been published with.
+// Each version prepares domains as headroom.Prepare does, and has its published methods.
 func TestEveryVersion(t *testing.T) {
 	s := start(t, hook.Config{})
 	want, err := headroom.Prepare([]byte(vm), headroom.Options{Memory: 4096, CPUs: 8})
@@ -81,12 +106,22 @@ func TestEveryVersion(t *testing.T) {
 		if i == 0 && status.Code(err) != codes.Unimplemented {
 			t.Errorf("%s: PreCloudInitIso: %v, %v", version, out, err)
 		}
-		if diff := cmp.Diff(message{1: {"old"}, 3: {"new"}}, out); i > 0 && (err != nil || diff != "") {
+		if diff := cmp.Diff(
+			message{1: {"old"}, 3: {"new"}},
+			out,
+		); i > 0 &&
+			(err != nil || diff != "") {
 			t.Errorf("%s: PreCloudInitIso: %v %s", version, err, diff)
 		}
 	}
 	for _, version := range versions[:2] {
-		if _, err := s.call(t.Context(), version+".Callbacks/Shutdown", nil); status.Code(err) != codes.Unimplemented {
+		if _, err := s.call(
+			t.Context(),
+			version+".Callbacks/Shutdown",
+			nil,
+		); status.Code(
+			err,
+		) != codes.Unimplemented {
 			t.Errorf("%s: Shutdown: %v", version, err)
 		}
 	}
@@ -96,7 +131,7 @@ func TestEveryVersion(t *testing.T) {
 }
 
 func TestInfo(t *testing.T) {
-	// A hook point's priority is 0, which is not on the wire.
+	// The priority of a hook point is 0, which protobuf leaves out.
 	define, shutdown := "\x0a\x0eOnDefineDomain", "\x0a\x08Shutdown"
 	for version, want := range map[string]message{
 		"":         {1: {"mooring-headroom"}, 3: {define, shutdown}, 4: versions},
@@ -111,7 +146,7 @@ func TestInfo(t *testing.T) {
 	}
 }
 
-// Shutdown is answered, and then the sidecar ends and takes its socket along.
+// The sidecar answers Shutdown, then ends and removes its socket.
 func TestShutdown(t *testing.T) {
 	s := start(t, hook.Config{})
 	if _, err := s.call(t.Context(), "v1alpha3.Callbacks/Shutdown", nil); err != nil {
@@ -143,7 +178,11 @@ func TestErrorCodes(t *testing.T) {
 		code codes.Code
 		want string
 	}{
-		{sev, codes.FailedPrecondition, "mooring: the domain can get no headroom: launchSecurity: "},
+		{
+			sev,
+			codes.FailedPrecondition,
+			"mooring: the domain can get no headroom: launchSecurity: ",
+		},
 		{"", codes.InvalidArgument, "mooring: domain XML: there is none"},
 		{"<domain>", codes.InvalidArgument, "mooring: domain XML: XML syntax error"},
 		{"\x00\xff", codes.InvalidArgument, "mooring: domain XML: "},
@@ -184,8 +223,12 @@ func TestBestEffort(t *testing.T) {
 
 func TestMalformedCalls(t *testing.T) {
 	s := start(t, hook.Config{})
-	// The VMI is for the log alone.
-	if _, err := s.call(t.Context(), "v1alpha3.Callbacks/OnDefineDomain", message{1: {vm}, 2: {"no JSON"}, 9: {"of the future"}}); err != nil {
+	// The VMI is optional.
+	if _, err := s.call(
+		t.Context(),
+		"v1alpha3.Callbacks/OnDefineDomain",
+		message{1: {vm}, 2: {"no JSON"}, 9: {"of the future"}},
+	); err != nil {
 		t.Error(err)
 	}
 	raw, err := net.Dial("unix", s.socket)
@@ -204,12 +247,23 @@ func TestMalformedCalls(t *testing.T) {
 func TestLargeDomains(t *testing.T) {
 	s := start(t, hook.Config{})
 	grown := func(mib int) string {
-		return strings.Replace(vm, "<devices>", "<metadata>"+strings.Repeat("<a/>", mib<<18)+"</metadata><devices>", 1)
+		return strings.Replace(
+			vm,
+			"<devices>",
+			"<metadata>"+strings.Repeat("<a/>", mib<<18)+"</metadata><devices>",
+			1,
+		)
 	}
 	if got, err := s.define(t.Context(), "v1alpha3", grown(1)); err != nil || len(got) < 1<<20 {
 		t.Errorf("1 MiB: %d bytes, %v", len(got), err)
 	}
-	if _, err := s.define(t.Context(), "v1alpha3", grown(5)); status.Code(err) != codes.ResourceExhausted {
+	if _, err := s.define(
+		t.Context(),
+		"v1alpha3",
+		grown(5),
+	); status.Code(
+		err,
+	) != codes.ResourceExhausted {
 		t.Errorf("5 MiB: %v", err)
 	}
 	if _, err := s.define(t.Context(), "v1alpha3", vm); err != nil {
@@ -238,7 +292,7 @@ func TestConcurrentCalls(t *testing.T) {
 	}
 }
 
-// A container that was restarted finds the socket of its first run.
+// A restarted container finds the socket of its first run.
 func TestReplacesOldSocket(t *testing.T) {
 	socket := socketPath(t)
 	old, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
@@ -249,7 +303,10 @@ func TestReplacesOldSocket(t *testing.T) {
 	if err := old.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := start(t, hook.Config{Socket: socket}).define(t.Context(), "v1alpha3", vm); err != nil {
+	if _, err := start(
+		t,
+		hook.Config{Socket: socket},
+	).define(t.Context(), "v1alpha3", vm); err != nil {
 		t.Error(err)
 	}
 }
@@ -264,12 +321,22 @@ func TestServeErrors(t *testing.T) {
 		config hook.Config
 		want   string
 	}{
-		{hook.Config{Socket: file, Options: fine}, "something else than a socket"},
-		{hook.Config{Socket: filepath.Join(t.TempDir(), "none", "a.sock"), Options: fine}, "no such file or directory"},
-		{hook.Config{Version: "v2", Options: fine}, `hook: version "v2": want one of v1alpha1, v1alpha2, v1alpha3`},
-		{hook.Config{}, "hook: memory capacity: neither given nor known"},
+		{hook.Config{Socket: file, Options: fine}, "want a socket or no file"},
+		{
+			hook.Config{Socket: filepath.Join(t.TempDir(), "none", "a.sock"), Options: fine},
+			"no such file or directory",
+		},
+		{
+			hook.Config{Version: "v2", Options: fine},
+			`hook: version "v2": want one of v1alpha1, v1alpha2, v1alpha3`,
+		},
+		{hook.Config{}, "hook: memory capacity: missing"},
 	} {
-		if err := hook.Serve(t.Context(), c.config); err == nil || !strings.Contains(err.Error(), c.want) {
+		if err := hook.Serve(
+			t.Context(),
+			c.config,
+		); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v", c.config, err)
 		}
 	}
@@ -282,11 +349,30 @@ func TestFlags(t *testing.T) {
 	var c hook.Config
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	c.AddFlags(flags)
-	args := []string{"--version", "v1alpha2", "--memory-capacity", "8192", "--cpu-capacity", "16", "--memory-device", "dimm", "--memory-slots", "4", "--best-effort", "--socket", "/a"}
+	args := []string{
+		"--version",
+		"v1alpha2",
+		"--memory-capacity",
+		"8192",
+		"--cpu-capacity",
+		"16",
+		"--memory-device",
+		"dimm",
+		"--memory-slots",
+		"4",
+		"--best-effort",
+		"--socket",
+		"/a",
+	}
 	if err := flags.Parse(args); err != nil {
 		t.Fatal(err)
 	}
-	want := hook.Config{Socket: "/a", Version: "v1alpha2", BestEffort: true, Options: headroom.Options{Memory: 8192, CPUs: 16, Device: headroom.DIMM, Slots: 4}}
+	want := hook.Config{
+		Socket:     "/a",
+		Version:    "v1alpha2",
+		BestEffort: true,
+		Options:    headroom.Options{Memory: 8192, CPUs: 16, Device: headroom.DIMM, Slots: 4},
+	}
 	if diff := cmp.Diff(want, c); diff != "" {
 		t.Error(diff)
 	}

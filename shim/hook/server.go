@@ -15,7 +15,7 @@ import (
 	"github.com/mooring-vm/mooring/shim/hook/internal/v1alpha3"
 )
 
-// What KubeVirt calls a sidecar for.
+// The hook points of the sidecar.
 const (
 	onDefineDomain = "OnDefineDomain"
 	shutdown       = "Shutdown"
@@ -28,7 +28,7 @@ type server struct {
 
 	config         Config
 	log            *slog.Logger
-	shutdownCalled context.Context // done once KubeVirt has called Shutdown
+	shutdownCalled context.Context // ends when KubeVirt calls Shutdown
 	callShutdown   context.CancelFunc
 }
 
@@ -38,8 +38,8 @@ func newServer(c Config) *server {
 	return s
 }
 
-// register adds the services to a gRPC server. The older versions of Callbacks have the
-// first of the methods, and the same messages.
+// register adds the services to a gRPC server. An older version of Callbacks has a prefix of the
+// methods and the same messages.
 func (s *server) register(rpc *grpc.Server) {
 	info.RegisterInfoServer(rpc, s)
 	v1alpha3.RegisterCallbacksServer(rpc, s)
@@ -51,8 +51,8 @@ func (s *server) register(rpc *grpc.Server) {
 	}
 }
 
-// Info says what the sidecar is to be called for. KubeVirt calls for Shutdown from
-// v1alpha3 on, and older versions do not mind it.
+// Info announces the hook points. KubeVirt calls Shutdown from v1alpha3 on, and ignores it in older
+// versions.
 func (s *server) Info(context.Context, *info.InfoParams) (*info.InfoResult, error) {
 	r := &info.InfoResult{Name: "mooring-headroom", Versions: versions}
 	if s.config.Version != "" {
@@ -65,19 +65,22 @@ func (s *server) Info(context.Context, *info.InfoParams) (*info.InfoResult, erro
 	return r, nil
 }
 
-func (s *server) OnDefineDomain(ctx context.Context, p *v1alpha3.OnDefineDomainParams) (*v1alpha3.OnDefineDomainResult, error) {
+func (s *server) OnDefineDomain(
+	ctx context.Context,
+	p *v1alpha3.OnDefineDomainParams,
+) (*v1alpha3.OnDefineDomainResult, error) {
 	v := readVMI(p.GetVmi())
 	log := s.log.With("vmi", v.name())
 	r, err := s.prepare(ctx, p.GetDomainXML(), v)
 	switch {
 	case err == nil:
-		log.Info("the domain has its headroom", "changed", r.Changed, "notes", r.Notes)
+		log.Info("prepared the domain", "changed", r.Changed, "notes", r.Notes)
 		return &v1alpha3.OnDefineDomainResult{DomainXML: r.XML}, nil
 	case s.config.BestEffort:
-		log.Warn("the domain starts as it is", "error", err)
+		log.Warn("no headroom; the VM starts unchanged", "error", err)
 		return &v1alpha3.OnDefineDomainResult{DomainXML: p.GetDomainXML()}, nil
 	}
-	log.Error("the domain is not to start", "error", err)
+	log.Error("no headroom; the VM does not start", "error", err)
 	return nil, status.Error(statusCode(err), "mooring: "+err.Error())
 }
 
@@ -93,7 +96,9 @@ func (s *server) prepare(ctx context.Context, text []byte, v vmi) (headroom.Resu
 	r, err := headroom.Prepare(text, o)
 	if err == nil && r.Changed && v.Spec.Domain.CPU.Realtime != nil {
 		return headroom.Result{}, &headroom.RefusedError{Reasons: []string{
-			"spec.domain.cpu.realtime: new vCPUs and memory would break the promises of a real-time guest"}}
+			"spec.domain.cpu.realtime: new vCPUs and memory would break the guarantees of a " +
+				"real-time guest",
+		}}
 	}
 	return r, err
 }
@@ -103,8 +108,7 @@ type hostError struct{ error }
 
 func (e *hostError) Unwrap() error { return e.error }
 
-// code tells a domain that can get no headroom, and one of which is not known how much,
-// from text that is no domain.
+// statusCode maps errors of Host, refusals and malformed XML to gRPC's codes.
 func statusCode(err error) codes.Code {
 	if _, ok := errors.AsType[*hostError](err); ok {
 		return codes.Unavailable
@@ -115,13 +119,22 @@ func statusCode(err error) codes.Code {
 	return codes.InvalidArgument
 }
 
-// PreCloudInitIso returns what it was given. The sidecar does not ask to be called.
-func (s *server) PreCloudInitIso(_ context.Context, p *v1alpha3.PreCloudInitIsoParams) (*v1alpha3.PreCloudInitIsoResult, error) {
-	return &v1alpha3.PreCloudInitIsoResult{CloudInitNoCloudSource: p.GetCloudInitNoCloudSource(), CloudInitData: p.GetCloudInitData()}, nil
+// PreCloudInitIso returns its input. KubeVirt should not call it, as Info does not announce it.
+func (s *server) PreCloudInitIso(
+	_ context.Context,
+	p *v1alpha3.PreCloudInitIsoParams,
+) (*v1alpha3.PreCloudInitIsoResult, error) {
+	return &v1alpha3.PreCloudInitIsoResult{
+		CloudInitNoCloudSource: p.GetCloudInitNoCloudSource(),
+		CloudInitData:          p.GetCloudInitData(),
+	}, nil
 }
 
-// Shutdown ends the sidecar: a pod whose sidecar ran on would never complete.
-func (s *server) Shutdown(context.Context, *v1alpha3.ShutdownParams) (*v1alpha3.ShutdownResult, error) {
+// Shutdown ends the sidecar. Otherwise the pod would never complete.
+func (s *server) Shutdown(
+	context.Context,
+	*v1alpha3.ShutdownParams,
+) (*v1alpha3.ShutdownResult, error) {
 	s.log.Info("the VM has ended")
 	s.callShutdown()
 	return &v1alpha3.ShutdownResult{}, nil

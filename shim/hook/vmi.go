@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// vmi is what a VMI tells that its domain XML does not: KubeVirt writes huge pages without
-// their size, and makes a guest a real-time one after its start.
+// vmi holds facts that KubeVirt leaves out of the domain XML: the size of huge pages, and real-time
+// vCPUs, which KubeVirt sets after the start.
 type vmi struct {
 	Metadata struct {
 		Namespace string `json:"namespace"`
@@ -27,13 +27,13 @@ type vmi struct {
 	} `json:"spec"`
 }
 
-// readVMI leaves empty what cannot be read: a VMI says nothing that has to be known.
+// readVMI ignores malformed text, because every field is optional.
 func readVMI(text []byte) (v vmi) {
 	_ = json.Unmarshal(text, &v)
 	return v
 }
 
-// name is for the log alone.
+// name identifies the VMI in the log.
 func (v vmi) name() string {
 	if v.Metadata.Name == "" {
 		return "unknown"
@@ -41,7 +41,7 @@ func (v vmi) name() string {
 	return v.Metadata.Namespace + "/" + v.Metadata.Name
 }
 
-// hugePage is the size of the VM's huge pages in MiB, 0 where it has none.
+// hugePage returns the size of the VM's huge pages in MiB, or 0 without any.
 func (v vmi) hugePage() int64 {
 	size, err := resource.ParseQuantity(v.Spec.Domain.Memory.Hugepages.PageSize)
 	if err != nil {

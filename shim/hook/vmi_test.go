@@ -11,7 +11,7 @@ import (
 	"github.com/mooring-vm/mooring/shim/hook"
 )
 
-// What KubeVirt leaves out of the domain XML is taken from the VMI, if the VMI can be read.
+// The sidecar reads the huge page size from the VMI, because the domain XML lacks it.
 func TestVMIHugePages(t *testing.T) {
 	const pages = `{"spec":{"domain":{"memory":{"hugepages":{"pageSize":"`
 	blockConfig := hook.Config{Options: headroom.Options{Memory: 4096, CPUs: 8, Block: 4}}
@@ -29,36 +29,48 @@ func TestVMIHugePages(t *testing.T) {
 		{blockConfig, pages + `2Mi"}}}}}`, "<block unit=\"KiB\">4096<"},
 	} {
 		huge := strings.Replace(vm, "<os>", "<memoryBacking><hugepages/></memoryBacking><os>", 1)
-		got, err := start(t, c.config).call(t.Context(), "v1alpha3.Callbacks/OnDefineDomain", message{1: {huge}, 2: {c.vmi}})
+		got, err := start(
+			t,
+			c.config,
+		).call(t.Context(), "v1alpha3.Callbacks/OnDefineDomain", message{1: {huge}, 2: {c.vmi}})
 		if err != nil || !strings.Contains(got[1][0], c.want) {
 			t.Errorf("%s: %v\n%s", c.vmi, err, got[1])
 		}
 	}
 }
 
-// A block that the VMI's pages do not fit is refused, as where the XML says their size.
+// A block smaller than the VMI's huge page is refused, as with a size in the XML.
 func TestBlockBelowVMIHugePage(t *testing.T) {
 	s := start(t, hook.Config{Options: headroom.Options{Memory: 4096, CPUs: 8, Block: 4}})
 	huge := strings.Replace(vm, "<os>", "<memoryBacking><hugepages/></memoryBacking><os>", 1)
 	_, err := s.call(t.Context(), "v1alpha3.Callbacks/OnDefineDomain",
 		message{1: {huge}, 2: {`{"spec":{"domain":{"memory":{"hugepages":{"pageSize":"1Gi"}}}}}`}})
-	if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "want a multiple of the huge page, which is 1048576 KiB") {
+	if status.Code(err) != codes.FailedPrecondition ||
+		!strings.Contains(err.Error(), "want a multiple of the huge page size, 1Gi") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// KubeVirt makes the vCPUs of a real-time guest such after the start: the XML has no word
-// of it.
+// The domain XML does not show real-time vCPUs, because KubeVirt sets them after the start.
 func TestVMIRealtime(t *testing.T) {
 	const realTime = `{"spec":{"domain":{"cpu":{"realtime":{"mask":"0-1"}}}}}`
 	s := start(t, hook.Config{})
-	_, err := s.call(t.Context(), "v1alpha3.Callbacks/OnDefineDomain", message{1: {vm}, 2: {realTime}})
-	if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "spec.domain.cpu.realtime: ") {
+	_, err := s.call(
+		t.Context(),
+		"v1alpha3.Callbacks/OnDefineDomain",
+		message{1: {vm}, 2: {realTime}},
+	)
+	if status.Code(err) != codes.FailedPrecondition ||
+		!strings.Contains(err.Error(), "spec.domain.cpu.realtime: ") {
 		t.Errorf("got %v", err)
 	}
 	small := start(t, hook.Config{Options: headroom.Options{Memory: 1, CPUs: 1}})
-	got, err := small.call(t.Context(), "v1alpha3.Callbacks/OnDefineDomain", message{1: {vm}, 2: {realTime}})
+	got, err := small.call(
+		t.Context(),
+		"v1alpha3.Callbacks/OnDefineDomain",
+		message{1: {vm}, 2: {realTime}},
+	)
 	if err != nil || got[1][0] != vm {
-		t.Errorf("one in which nothing would change: %v\n%s", err, got[1])
+		t.Errorf("a domain without changes: %v\n%s", err, got[1])
 	}
 }

@@ -1,9 +1,9 @@
-// Package prestop asks the node's agent to stop the VM of this pod, and waits until
-// the agent confirms that it is gone: what a container's preStop hook is to do, so
-// that the pod does not end before its VM.
+// Package prestop requests the stop of this pod's VM from the node's agent, and waits until the
+// agent confirms that the VM is gone. A container's preStop hook runs it, so that the pod does not
+// end before its VM.
 //
-// The request is the time of a file, and so is the answer: the request sets it to
-// now, the agent sets it back to the epoch. A request outlives the agent.
+// Request and confirmation are times of one file. The request sets the file's time to now, the
+// agent sets it back to the epoch. A request survives a restart of the agent.
 package prestop
 
 import (
@@ -19,45 +19,48 @@ import (
 // DefaultFile is the file that launchers touch.
 const DefaultFile = "/run/mooring/pod/stop"
 
-// DefaultPoll is how often the answer is looked for: a stat(2) each time.
+// DefaultPoll is the interval between two checks for the confirmation, one stat(2) each.
 const DefaultPoll = 100 * time.Millisecond
 
-// ErrNoDirectory says that the container has no pod directory: it is no launcher, or
-// it was created without Mooring. Nothing was asked for, and nobody would answer.
+// ErrNoDirectory: the container has no pod directory. It is not a launcher, or it was created
+// without Mooring. There was no request, because no agent would answer it.
 var ErrNoDirectory = touch.ErrNoDirectory
 
-// ErrTimeout says that nobody confirmed in time. The request stays.
-var ErrTimeout = errors.New("nobody confirmed in time that the VM is gone")
+// ErrTimeout: the agent did not confirm in time. The request stays.
+var ErrTimeout = errors.New("the agent did not confirm in time that the VM is gone")
 
-// Options say how to ask. The zero value waits for as long as ctx lets it.
+// Options set file and times. The zero value waits until ctx ends.
 type Options struct {
 	File    string        // "": DefaultFile
-	Timeout time.Duration // how long to wait for the answer; 0: until ctx ends
-	Poll    time.Duration // how often to look for it; 0: DefaultPoll
+	Timeout time.Duration // for the confirmation; 0: until ctx ends
+	Poll    time.Duration // interval between two checks; 0: DefaultPoll
 
-	now func() time.Time // of the wall clock; nil: the real one
+	now func() time.Time // wall clock; nil: time.Now
 }
 
-// Run asks for the VM to be stopped and waits for the agent's answer. It returns nil
-// once the agent has confirmed that no VM of the pod runs. It waits while the agent is
-// away, and through its restarts.
+// Run requests the stop of the VM and waits for the agent's confirmation. It returns nil once the
+// agent has confirmed that no VM of the pod runs. It keeps waiting while the agent is away or
+// restarts.
 //
-// The errors are [ErrNoDirectory]; [ErrTimeout] after Timeout; and, once ctx ends,
-// its cause. In the last two cases the request stays: the pod is ending, and the agent
-// goes on with it. The request is made also if ctx ends already.
+// The errors are [ErrNoDirectory], [ErrTimeout] after Timeout, and the cause of ctx's end. In the
+// last two cases the request stays: the pod is ending, and the agent continues to stop the VM. Run
+// makes the request even if ctx has already ended.
 //
-// Where several ask at the same time, the one answer is for all. One that asks after
-// an answer gets another.
+// Concurrent requests share one confirmation. A request after a confirmation gets another one.
 //
-// Steps of the wall clock do not matter: the answer is one exact time, which is
-// compared with no clock, and Timeout runs on the monotonic clock.
+// Steps of the wall clock have no effect: the confirmation is one exact time, and Timeout uses the
+// monotonic clock.
 func Run(ctx context.Context, o Options) error {
 	o.File, o.Poll = cmp.Or(o.File, DefaultFile), cmp.Or(o.Poll, DefaultPoll)
 	if o.now == nil {
 		o.now = time.Now
 	}
 	if o.Timeout < 0 || o.Poll < 0 {
-		return fmt.Errorf("prestop: timeout %s, poll %s: want no negative duration", o.Timeout, o.Poll)
+		return fmt.Errorf(
+			"prestop: timeout %s, poll %s: want no negative duration",
+			o.Timeout,
+			o.Poll,
+		)
 	}
 	if o.Timeout > 0 {
 		var cancel context.CancelFunc
@@ -75,8 +78,8 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-// ask makes the request. While the node's clock stands at the epoch, as it can after
-// a boot without a battery, a touch looks like an answer: then it is repeated.
+// request makes the request. While the node's clock is at the epoch, as after a boot without a
+// battery, the touched file looks confirmed. request then touches it again.
 func request(ctx context.Context, o Options, tick <-chan time.Time) error {
 	for {
 		if err := touch.Touch(o.File); err != nil {
@@ -93,10 +96,10 @@ func request(ctx context.Context, o Options, tick <-chan time.Time) error {
 	}
 }
 
-// atEpoch leaves room for the coarser clock that file systems go by.
+// atEpoch allows for the coarser clock of file systems.
 func atEpoch(now time.Time) bool { return now.Unix() == 0 || now.Unix() == -1 }
 
-// await looks once more when ctx ends: the answer may have come meanwhile.
+// awaitAnswer checks once more after ctx has ended, because the confirmation may have arrived.
 func awaitAnswer(ctx context.Context, file string, tick <-chan time.Time) error {
 	for {
 		done := ctx.Err() != nil

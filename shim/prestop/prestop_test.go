@@ -14,7 +14,7 @@ import (
 
 var epoch = time.Unix(0, 0)
 
-// stopFile makes what the agent makes.
+// stopFile makes the file as the agent does.
 func stopFile(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "stop")
@@ -42,15 +42,15 @@ func requested(t *testing.T, path string) bool {
 	return !info.ModTime().Equal(epoch)
 }
 
-// start asks, and returns what Run will return. In a bubble of synctest the hook waits
-// for time to pass: so each test has an agent that it plays itself.
+// start runs the hook. Each test plays the agent, because in synctest's bubble the hook sleeps
+// until time passes.
 func start(ctx context.Context, o Options) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- Run(ctx, o) }()
 	return done
 }
 
-// waits fails the test if the hook has returned.
+// expectWaiting fails the test if the hook has returned.
 func expectWaiting(t *testing.T, done <-chan error) {
 	t.Helper()
 	synctest.Wait()
@@ -64,11 +64,11 @@ func expectWaiting(t *testing.T, done <-chan error) {
 func TestRun(t *testing.T) {
 	file := stopFile(t)
 	synctest.Test(t, func(t *testing.T) {
-		for range 2 { // a request after an answer is another one
+		for range 2 { // a request after a confirmation is a new one
 			done := start(t.Context(), Options{File: file})
 			expectWaiting(t, done)
 			if !requested(t, file) {
-				t.Fatal("nothing was asked")
+				t.Fatal("there is no request")
 			}
 			time.Sleep(time.Hour) // the agent is away
 			expectWaiting(t, done)
@@ -95,14 +95,16 @@ func TestTwoRequests(t *testing.T) {
 	})
 }
 
-// Whatever the node's clock does: only the epoch is an answer.
+// Only the epoch is a confirmation, even after steps of the node's clock.
 func TestClockSteps(t *testing.T) {
 	file := stopFile(t)
 	synctest.Test(t, func(t *testing.T) {
 		done := start(t.Context(), Options{File: file})
 		expectWaiting(t, done)
-		for _, step := range []time.Time{time.Unix(4e9, 0), time.Unix(1, 0), time.Unix(0, 1), time.Unix(-1, 0), time.Now()} {
-			setTime(t, file, step) // another hook has asked after a step
+		for _, step := range []time.Time{
+			time.Unix(4e9, 0), time.Unix(1, 0), time.Unix(0, 1), time.Unix(-1, 0), time.Now(),
+		} {
+			setTime(t, file, step) // another hook makes a request after a clock step
 			time.Sleep(time.Minute)
 			expectWaiting(t, done)
 		}
@@ -130,7 +132,7 @@ func TestTimeout(t *testing.T) {
 func TestContextEnds(t *testing.T) {
 	file := stopFile(t)
 	ended := errors.New("SIGTERM")
-	for name, before := range map[string]bool{"before it asks": true, "while it waits": false} {
+	for name, before := range map[string]bool{"before the request": true, "while it waits": false} {
 		setTime(t, file, epoch)
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
@@ -167,8 +169,8 @@ func TestAnswerAtTheLastMoment(t *testing.T) {
 	})
 }
 
-// A clock at the epoch makes a request look like an answer. The hook asks again until
-// it has moved on; here somebody sets the file to what such a touch leaves.
+// At the epoch a request looks like a confirmation. The hook repeats it until the clock has moved
+// on. Here the test sets the file to the time of such a touch.
 func TestClockAtTheEpoch(t *testing.T) {
 	file := stopFile(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -184,7 +186,7 @@ func TestClockAtTheEpoch(t *testing.T) {
 		time.Sleep(time.Minute)
 		expectWaiting(t, done)
 		if reads != 4 || !requested(t, file) {
-			t.Errorf("after %d looks at the clock: asked = %t", reads, requested(t, file))
+			t.Errorf("after %d reads of the clock: requested = %t", reads, requested(t, file))
 		}
 		setTime(t, file, epoch)
 		if err := <-done; err != nil {
@@ -196,7 +198,10 @@ func TestClockAtTheEpoch(t *testing.T) {
 func TestClockStaysAtTheEpoch(t *testing.T) {
 	file := stopFile(t)
 	synctest.Test(t, func(t *testing.T) {
-		err := Run(t.Context(), Options{File: file, Timeout: time.Second, now: func() time.Time { return epoch }})
+		err := Run(
+			t.Context(),
+			Options{File: file, Timeout: time.Second, now: func() time.Time { return epoch }},
+		)
 		if !errors.Is(err, ErrTimeout) {
 			t.Error(err)
 		}
@@ -218,6 +223,6 @@ func TestBadOptions(t *testing.T) {
 		}
 	}
 	if requested(t, file) {
-		t.Error("bad options asked for something")
+		t.Error("Run with bad options made a request")
 	}
 }

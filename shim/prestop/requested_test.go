@@ -20,7 +20,11 @@ func TestRequested(t *testing.T) {
 	if err := unix.Mkfifo(path, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	for at, want := range map[time.Time]bool{time.Unix(0, 0): false, time.Unix(1, 0): true, time.Now(): true} {
+	for at, want := range map[time.Time]bool{
+		time.Unix(0, 0): false,
+		time.Unix(1, 0): true,
+		time.Now():      true,
+	} {
 		if err := os.Chtimes(path, at, at); err != nil {
 			t.Fatal(err)
 		}

@@ -9,14 +9,14 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// errEnded says that the domain has ended.
+// errEnded reports that the domain has ended.
 var errEnded = errors.New("the domain has ended")
 
-// listen has await hear of what changes.
+// subscribe starts the domain's events, and prepares the reads of its phase.
 func (r *run) subscribe(ctx context.Context) {
 	changes, err := r.domain.Changed(ctx)
 	if err != nil {
-		r.Log.Debug("no events of the domain; it is looked at instead", "error", err)
+		r.Log.Debug("no events for the domain; its phase is polled", "error", err)
 	}
 	r.changes = changes
 	r.phaseRead = asking.New(r.calls, func(ctx context.Context) error {
@@ -28,13 +28,13 @@ func (r *run) subscribe(ctx context.Context) {
 	})
 }
 
-// orders says what is ordered from now on. What hangs of the order before is of no
-// interest any more.
+// setRequest sets the call for all following requests. The answer to an earlier, hanging call no
+// longer matters.
 func (r *run) setRequest(do func(context.Context) error) { r.request = asking.New(r.calls, do) }
 
-// await waits for the end of the domain, for so long, and within the grace period. The
-// error is errEnded, that of ctx, or, within the grace period, one with
-// [virt.ErrUnsupported] if that answers the order.
+// await waits until the given time, or the end of the grace period if that comes first. It returns
+// errEnded if the domain has ended, or ctx's error. Within the grace period it returns an answer
+// with [virt.ErrUnsupported].
 func (r *run) await(ctx context.Context, until time.Time) error {
 	timer := time.NewTimer(time.Until(r.withinGrace(until)))
 	defer timer.Stop()
@@ -69,7 +69,7 @@ func (r *run) handleChange(ctx context.Context, ok bool) {
 	r.readPhase(ctx)
 }
 
-// lookAgain looks at what the domain is now.
+// readPhase starts a read of the phase, unless one is running.
 func (r *run) readPhase(ctx context.Context) { r.changedSinceRead = !r.phaseRead.Ask(ctx) }
 
 func (r *run) handlePhase(ctx context.Context, answer error) error {
@@ -83,7 +83,7 @@ func (r *run) handlePhase(ctx context.Context, answer error) error {
 	return nil
 }
 
-// answered takes the answer to an order.
+// handleAnswer handles the answer to a request.
 func (r *run) handleAnswer(ctx context.Context, answer error) error {
 	r.request.Taken()
 	switch {
@@ -92,7 +92,7 @@ func (r *run) handleAnswer(ctx context.Context, answer error) error {
 	case errors.Is(answer, virt.ErrUnsupported) && !r.graceEnd.IsZero():
 		return answer
 	case answer != nil && ctx.Err() == nil:
-		r.Log.Warn("the domain was not asked to end", "error", answer)
+		r.Log.Warn("the request to end the domain failed", "error", answer)
 	}
 	r.readPhase(ctx)
 	return nil

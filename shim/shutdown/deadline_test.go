@@ -10,22 +10,28 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt/virttest"
 )
 
-// TestSooner: what comes later can shorten the grace period, and nothing makes it longer.
-// How long the domain is destroyed for has nothing to do with it.
+// A deadline can shorten the grace period but not extend it. It has no effect on the time
+// for destroy.
 func TestEarlierDeadline(t *testing.T) {
-	steps := []shutdown.Step{{Method: virt.ACPI, Timeout: 12 * time.Second}, {Method: virt.GuestAgent}}
+	steps := []shutdown.Step{
+		{Method: virt.ACPI, Timeout: 12 * time.Second},
+		{Method: virt.GuestAgent},
+	}
 	for name, tt := range map[string]struct {
-		sentAfter time.Duration // when
-		deadline  time.Duration // what
+		sentAfter time.Duration
+		deadline  time.Duration // since the start
 		change    func(*domain, *virttest.Fake)
 		took      time.Duration
 	}{
-		"sooner":              {3 * time.Second, 8 * time.Second, nil, 8 * time.Second},
-		"in the second way":   {13 * time.Second, 20 * time.Second, nil, 20 * time.Second},
-		"at once":             {3 * time.Second, 3 * time.Second, nil, 3 * time.Second},
-		"already":             {3 * time.Second, time.Second, nil, 3 * time.Second},
-		"later":               {3 * time.Second, time.Hour, nil, 30 * time.Second},
-		"libvirt is away yet": {3 * time.Second, 8 * time.Second, func(_ *domain, f *virttest.Fake) { f.Disconnect(); time.AfterFunc(9*time.Second, f.Reconnect) }, 13 * time.Second},
+		"earlier":            {3 * time.Second, 8 * time.Second, nil, 8 * time.Second},
+		"in the second step": {13 * time.Second, 20 * time.Second, nil, 20 * time.Second},
+		"now":                {3 * time.Second, 3 * time.Second, nil, 3 * time.Second},
+		"in the past":        {3 * time.Second, time.Second, nil, 3 * time.Second},
+		"later":              {3 * time.Second, time.Hour, nil, 30 * time.Second},
+		"libvirt away": {3 * time.Second, 8 * time.Second, func(_ *domain, f *virttest.Fake) {
+			f.Disconnect()
+			time.AfterFunc(9*time.Second, f.Reconnect)
+		}, 13 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -37,8 +43,15 @@ func TestEarlierDeadline(t *testing.T) {
 				}
 				began, deadlines := time.Now(), make(chan time.Time, 1)
 				time.AfterFunc(tt.sentAfter, func() { deadlines <- began.Add(tt.deadline) })
-				got, err := shutdown.Run(t.Context(), d, shutdown.Options{Steps: steps, Deadlines: deadlines})
-				if took := time.Since(began); err != nil || got != shutdown.Destroyed || took != tt.took {
+				got, err := shutdown.Run(
+					t.Context(),
+					d,
+					shutdown.Options{Steps: steps, Deadlines: deadlines},
+				)
+				if took := time.Since(
+					began,
+				); err != nil || got != shutdown.Destroyed ||
+					took != tt.took {
 					t.Errorf("outcome %q, error %v, took %s, want %s", got, err, took, tt.took)
 				}
 			})
@@ -46,7 +59,6 @@ func TestEarlierDeadline(t *testing.T) {
 	}
 }
 
-// TestSoonerIsClosed: nobody is left who could tell of anything.
 func TestClosedDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, _ := newDomain()
@@ -54,7 +66,10 @@ func TestClosedDeadlines(t *testing.T) {
 		began, deadlines := time.Now(), make(chan time.Time)
 		close(deadlines)
 		got, err := shutdown.Run(t.Context(), d, shutdown.Options{Deadlines: deadlines})
-		if took := time.Since(began); err != nil || got != shutdown.Destroyed || took != 30*time.Second {
+		if took := time.Since(
+			began,
+		); err != nil || got != shutdown.Destroyed ||
+			took != 30*time.Second {
 			t.Errorf("outcome %q, error %v, took %s", got, err, took)
 		}
 	})

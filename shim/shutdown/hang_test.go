@@ -13,16 +13,15 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt/virttest"
 )
 
-// hanging is a domain of which some calls are answered only when their context is done, or
-// not before a while has passed.
+// hangingDomain delays some calls until a time has passed or their context ends.
 type hangingDomain struct {
 	*virttest.Domain
-	delays map[string]time.Duration // for how long; 0: it does not hang
+	delays map[string]time.Duration // by call
 
 	mu       sync.Mutex
 	requests []string
-	open     map[string]int // calls that hang now
-	maxOpen  int            // of one kind
+	open     map[string]int // running calls
+	maxOpen  int            // largest number of running calls of one kind
 }
 
 func (h *hangingDomain) hang(ctx context.Context, call string) error {
@@ -70,11 +69,14 @@ func (h *hangingDomain) Destroy(ctx context.Context) error {
 	return h.Domain.Destroy(ctx)
 }
 
-// TestLibvirtHangs: neither the grace period, nor what shortens it, nor the next way waits
-// for an answer, and there is never a second call beside one that hangs.
+// Neither grace period, earlier deadline nor next step waits for a hanging call. There is never a
+// second call of the same kind.
 func TestHangingLibvirt(t *testing.T) {
 	const forever = time.Hour
-	both := []shutdown.Step{{Method: virt.ACPI, Timeout: 12 * time.Second}, {Method: virt.GuestAgent}}
+	both := []shutdown.Step{
+		{Method: virt.ACPI, Timeout: 12 * time.Second},
+		{Method: virt.GuestAgent},
+	}
 	for name, tt := range map[string]struct {
 		delays   map[string]time.Duration
 		steps    []shutdown.Step
@@ -83,14 +85,66 @@ func TestHangingLibvirt(t *testing.T) {
 		requests []string
 		took     time.Duration
 	}{
-		"asked":               {map[string]time.Duration{"acpi": forever}, nil, 0, shutdown.Destroyed, []string{"acpi", "destroy"}, 30 * time.Second},
-		"asked, and hurried":  {map[string]time.Duration{"acpi": forever}, nil, 8 * time.Second, shutdown.Destroyed, []string{"acpi", "destroy"}, 8 * time.Second},
-		"asked, for a while":  {map[string]time.Duration{"acpi": 14 * time.Second}, nil, 0, shutdown.Ended, []string{"acpi"}, 14 * time.Second},
-		"asked, and two ways": {map[string]time.Duration{"acpi": forever}, both, 0, shutdown.Ended, []string{"acpi", "guest-agent"}, 12 * time.Second},
-		"looked at":           {map[string]time.Duration{"phase": forever}, nil, 0, shutdown.Ended, []string{"acpi", "acpi"}, 5 * time.Second},
-		"asked and looked at": {map[string]time.Duration{"acpi": forever, "phase": forever}, nil, 0, shutdown.Destroyed, []string{"acpi", "destroy", "destroy"}, 35 * time.Second},
-		"all, and destroyed late": {map[string]time.Duration{"acpi": forever, "phase": forever, "destroy": 12 * time.Second}, nil, 0, shutdown.Destroyed,
-			[]string{"acpi", "destroy", "destroy"}, 57 * time.Second},
+		"request hangs": {
+			map[string]time.Duration{"acpi": forever},
+			nil,
+			0,
+			shutdown.Destroyed,
+			[]string{"acpi", "destroy"},
+			30 * time.Second,
+		},
+		"request hangs, earlier deadline": {
+			map[string]time.Duration{"acpi": forever},
+			nil,
+			8 * time.Second,
+			shutdown.Destroyed,
+			[]string{"acpi", "destroy"},
+			8 * time.Second,
+		},
+		"request is slow": {
+			map[string]time.Duration{"acpi": 14 * time.Second},
+			nil,
+			0,
+			shutdown.Ended,
+			[]string{"acpi"},
+			14 * time.Second,
+		},
+		"request hangs, two steps": {
+			map[string]time.Duration{"acpi": forever},
+			both,
+			0,
+			shutdown.Ended,
+			[]string{"acpi", "guest-agent"},
+			12 * time.Second,
+		},
+		"phase hangs": {
+			map[string]time.Duration{"phase": forever},
+			nil,
+			0,
+			shutdown.Ended,
+			[]string{"acpi", "acpi"},
+			5 * time.Second,
+		},
+		"request and phase hang": {
+			map[string]time.Duration{"acpi": forever, "phase": forever},
+			nil,
+			0,
+			shutdown.Destroyed,
+			[]string{"acpi", "destroy", "destroy"},
+			35 * time.Second,
+		},
+		"both hang, destroy is slow": {
+			map[string]time.Duration{
+				"acpi":    forever,
+				"phase":   forever,
+				"destroy": 12 * time.Second,
+			},
+			nil,
+			0,
+			shutdown.Destroyed,
+			[]string{"acpi", "destroy", "destroy"},
+			57 * time.Second,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -104,10 +158,23 @@ func TestHangingLibvirt(t *testing.T) {
 				}
 				got, err := shutdown.Run(t.Context(), d, o)
 				if took := time.Since(began); err != nil || got != tt.want || took != tt.took {
-					t.Errorf("outcome %q, error %v, took %s, want %q in %s", got, err, took, tt.want, tt.took)
+					t.Errorf(
+						"outcome %q, error %v, took %s, want %q in %s",
+						got,
+						err,
+						took,
+						tt.want,
+						tt.took,
+					)
 				}
 				if !slices.Equal(d.requests, tt.requests) || d.maxOpen != 1 || d.open["acpi"] != 0 {
-					t.Errorf("asked %v, want %v; %d at once; left behind %v", d.requests, tt.requests, d.maxOpen, d.open)
+					t.Errorf(
+						"requests %v, want %v; %d at once; still running %v",
+						d.requests,
+						tt.requests,
+						d.maxOpen,
+						d.open,
+					)
 				}
 			})
 		})

@@ -15,8 +15,8 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt/libvirt/libvirttest"
 )
 
-// TestQEMUThatHangs: libvirt waits for a QEMU that is stopped, without a bound of its own.
-// The domain is destroyed all the same, long before anybody gives the test up.
+// libvirt waits for a stopped QEMU without a time limit. Run still destroys the domain well within
+// the test's timeout.
 func TestHangingQEMU(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out with -short: libvirt takes its time to end a QEMU that hangs")
@@ -41,24 +41,24 @@ func TestHangingQEMU(t *testing.T) {
 	defer cancel()
 	got, err := shutdown.Run(ctx, d, shutdown.Options{Grace: 3 * time.Second, Resend: time.Second})
 	if err != nil || got != shutdown.Destroyed {
-		t.Errorf("outcome %q, error %v, want it %s", got, err, shutdown.Destroyed)
+		t.Errorf("outcome %q, error %v, want %s", got, err, shutdown.Destroyed)
 	}
 	if _, err := d.Phase(t.Context()); !errors.Is(err, virt.ErrNoDomain) {
 		t.Errorf("the domain is still there: %v", err)
 	}
 }
 
-// hangs checks that the guest cannot be asked, and that this is what the test is about.
+// expectHanging checks that a shutdown request hangs while the phase is readable.
 func expectHanging(t *testing.T, d virt.Domain) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if err := d.Shutdown(ctx, virt.ACPI); !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("Shutdown of a QEMU that hangs: %v, want that %v", err, context.DeadlineExceeded)
+		t.Fatalf("Shutdown of a hanging QEMU: %v, want %v", err, context.DeadlineExceeded)
 	}
 	ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if phase, err := d.Phase(ctx); err != nil || phase != virt.Running {
-		t.Errorf("phase %q, %v, while that call lasts, want it %s", phase, err, virt.Running)
+		t.Errorf("phase %q, %v, during that call, want %s", phase, err, virt.Running)
 	}
 }

@@ -1,5 +1,5 @@
-// Package shutdown ends a domain gracefully: its guest is asked in one way after the
-// other, again and again, and the domain is destroyed when its grace period is over.
+// Package shutdown ends a domain gracefully. It asks the guest repeatedly, by one method after the
+// other, and destroys the domain at the end of its grace period.
 package shutdown
 
 import (
@@ -14,27 +14,26 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// Way is a way to ask, and how long for, before the next way is tried. 0: as long as
-// the grace period lasts.
+// Step asks the guest by one method for the duration of Timeout; 0: until the end of the grace
+// period.
 type Step struct {
 	Method  virt.Shutdown
 	Timeout time.Duration
 }
 
-// Options say how to ask. The zero value asks by ACPI alone, for 30 seconds.
+// Options configure a shutdown. The zero value asks by ACPI only, for 30 seconds.
 type Options struct {
-	// Ways are tried in this order, the last one until the end; nil: ACPI.
+	// Steps run in this order, the last one until the end of the grace period; nil: ACPI.
 	Steps []Step
 
-	// Grace is how long the guest has in all; 0: 30 s.
+	// Grace is the grace period of the guest; 0: 30 s.
 	Grace time.Duration
 
-	// Resend is the time between two requests in the same way; 0: 5 s. A guest that
-	// boots, or is busy, loses some.
+	// Resend is the time between two requests of a step; 0: 5 s. A booting or busy guest may lose
+	// requests.
 	Resend time.Duration
 
-	// Sooner tells of moments at which the grace period is over, if that is sooner; nil:
-	// none.
+	// Deadlines delivers earlier ends of the grace period. Later ones have no effect. nil: none.
 	Deadlines <-chan time.Time
 
 	Log *slog.Logger // nil: none
@@ -45,8 +44,8 @@ type Outcome string
 
 // Outcomes.
 const (
-	Ended     Outcome = "ended"     // by itself
-	Destroyed Outcome = "destroyed" // when its grace period was over
+	Ended     Outcome = "ended"     // without force
+	Destroyed Outcome = "destroyed" // by force, at the end of the grace period
 )
 
 func (o Options) withDefaults() Options {
@@ -65,16 +64,15 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Run ends a domain, and blocks until libvirt says that it does not run, or ctx is
-// done. While libvirt is away nothing is concluded, and it is asked again: no answer
-// is no proof of an end. What libvirt says of the end is a statement about its own
-// records; whether the process is gone is the agent's to confirm.
+// Run ends a domain. It blocks until libvirt reports that the domain does not run, or ctx ends.
+// While libvirt is away Run draws no conclusion and repeats the request: a missing answer is no
+// proof of an end. libvirt's report concerns its own records. Only the agent can confirm that the
+// process is gone.
 //
-// The times hold whether libvirt answers or not. A call that hangs is left to itself, and
-// there is at most one of a kind.
+// The times hold even if libvirt does not answer. Run abandons a hanging call, and starts no second
+// call of the same kind.
 //
-// A domain that libvirt does not know, or that does not run, has ended. The error is
-// that of ctx.
+// An unknown or inactive domain has ended. The only error is ctx's.
 func Run(ctx context.Context, d virt.Domain, o Options) (Outcome, error) {
 	var calls sync.WaitGroup
 	defer calls.Wait()
@@ -95,16 +93,16 @@ func Run(ctx context.Context, d virt.Domain, o Options) (Outcome, error) {
 type run struct {
 	Options
 	domain virt.Domain
-	calls  *sync.WaitGroup // those under way
+	calls  *sync.WaitGroup // running calls
 
-	request          *asking.Call // the last one
+	request          *asking.Call // the current kind of request
 	phaseRead        *asking.Call
-	changedSinceRead bool // there is something new since the look that is under way
+	changedSinceRead bool // an event came after the start of the running phaseRead
 	changes          <-chan struct{}
-	graceEnd         time.Time // when the grace period is; zero: it is
+	graceEnd         time.Time // zero: the grace period is over
 }
 
-// ask asks the guest until its grace period is over. The error is errEnded or that of ctx.
+// askGuest asks the guest until its grace period is over. The error is errEnded or ctx's.
 func (r *run) askGuest(ctx context.Context) error {
 	r.subscribe(ctx)
 	end := time.Now().Add(r.Grace)
@@ -121,7 +119,7 @@ func (r *run) askGuest(ctx context.Context) error {
 	return r.await(ctx, end)
 }
 
-// bound returns the end of the grace period if that is sooner.
+// withinGrace returns until, or the end of the grace period if that comes first.
 func (r *run) withinGrace(until time.Time) time.Time {
 	if !r.graceEnd.IsZero() && r.graceEnd.Before(until) {
 		return r.graceEnd
@@ -129,7 +127,7 @@ func (r *run) withinGrace(until time.Time) time.Time {
 	return until
 }
 
-// hurry takes a moment at which the grace period is over.
+// shortenGrace applies a value from Deadlines. ok is false if the channel is closed.
 func (r *run) shortenGrace(deadline time.Time, ok bool) {
 	if !ok {
 		r.Deadlines = nil
@@ -138,12 +136,16 @@ func (r *run) shortenGrace(deadline time.Time, ok bool) {
 	}
 }
 
-// askBy asks in one way. It gives up early where that way is not there.
+// askWith asks by one method. It returns early if the method is not supported.
 func (r *run) askWith(ctx context.Context, method virt.Shutdown, until time.Time) error {
 	r.setRequest(func(ctx context.Context) error { return r.domain.Shutdown(ctx, method) })
 	for time.Now().Before(r.withinGrace(until)) {
 		if !r.request.Ask(ctx) {
-			r.Log.Warn("whether the guest was asked to shut down is not known: libvirt does not answer", "way", method)
+			r.Log.Warn(
+				"no answer from libvirt; the guest may not have received the request",
+				"method",
+				method,
+			)
 		}
 		next := time.Now().Add(r.Resend)
 		if until.Before(next) {
@@ -151,7 +153,7 @@ func (r *run) askWith(ctx context.Context, method virt.Shutdown, until time.Time
 		}
 		err := r.await(ctx, next)
 		if errors.Is(err, virt.ErrUnsupported) {
-			r.Log.Info("the guest cannot be asked in this way", "way", method, "error", err)
+			r.Log.Info("this shutdown method is not supported", "method", method, "error", err)
 			return nil
 		}
 		if err != nil {
@@ -161,14 +163,14 @@ func (r *run) askWith(ctx context.Context, method virt.Shutdown, until time.Time
 	return nil
 }
 
-// destroy ends the domain by force, and does not rest before it has ended.
+// destroy ends the domain by force, and repeats the request until the domain has ended.
 func (r *run) destroy(ctx context.Context) error {
-	r.Log.Warn("the guest did not shut down in its grace period; the domain is destroyed", "grace", r.Grace)
+	r.Log.Warn("the grace period is over; destroying the domain", "grace", r.Grace)
 	r.graceEnd = time.Time{}
 	r.setRequest(r.domain.Destroy)
 	for {
 		if !r.request.Ask(ctx) {
-			r.Log.Warn("whether the domain was destroyed is not known: libvirt does not answer")
+			r.Log.Warn("no answer from libvirt; the domain may not be destroyed")
 		}
 		if err := r.await(ctx, time.Now().Add(r.Resend)); err != nil {
 			return err
@@ -176,7 +178,7 @@ func (r *run) destroy(ctx context.Context) error {
 	}
 }
 
-// over reports whether the error says that there is nothing to end.
+// isEnded reports whether the error shows an unknown or inactive domain.
 func isEnded(err error) bool {
 	return errors.Is(err, virt.ErrNoDomain) || errors.Is(err, virt.ErrNotRunning)
 }
