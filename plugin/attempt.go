@@ -8,87 +8,87 @@ import (
 
 	nri "github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/stub"
+	"github.com/containerd/ttrpc"
 )
 
-// dialError says that there was nothing to connect to.
+// dialError is the error of an attempt that found no runtime.
 type dialError struct{ error }
 
-// Unwrap returns what the system said.
+// Unwrap returns the system's error.
 func (e dialError) Unwrap() error { return e.error }
 
-// errLost is the end of a connection that stood.
-var errLost = errors.New("the runtime closed the connection: it stopped, or dropped the plugin for a request that took too long")
+// errLost is the end of an established connection.
+var errLost = errors.New("the runtime closed the connection: " +
+	"it stopped, or dropped the plugin for a request that took too long")
 
-// failurePolicy says what the runtime does with a request that the plugin does not
-// answer in time. Runtimes before NRI 0.12.4 ignore it.
+// failurePolicy tells the runtime how to treat a request without an answer in time. Runtimes before
+// NRI 0.12.4 ignore it.
 //
-// FailRequest: an unanswered CreateContainer may be that of a launcher, which must
-// not start without its limits. It fails; kubelet tries again.
+// FailRequest: the request may be the CreateContainer of a launcher, which must not start without
+// its limits. The request fails, and kubelet retries.
 //
-// Not KeepConnected: a plugin that hangs would then fail each request of the node
-// after a time-out, those of plain pods, too. So the runtime drops it: plain pods
-// start, launchers are held back by the required-plugins annotation, and the agent,
-// if it lives, sees the connection end and makes a new one.
+// Not KeepConnected: the runtime drops a plugin that hangs. If it kept the plugin, each request of
+// the node would fail after a time-out, plain pods included. Without the plugin, plain pods start,
+// and the required-plugins annotation holds launchers back. A running agent reconnects.
 func failurePolicy() *nri.FailurePolicy {
 	return &nri.FailurePolicy{FailRequest: true, KeepConnected: false}
 }
 
-// attempt makes one connection and returns when it is over. It uses a new stub
-// each time: one whose Start failed keeps its dead connection for good.
+// attempt makes one connection and returns at its end. Each attempt needs a new stub, because a
+// stub never drops its dead connection after a failed Start.
 func (c *Connection) attempt(ctx context.Context) error {
 	c.status.enter(Connecting, func(*Status) {})
 	conn, err := c.dialer.DialContext(ctx, "unix", c.Socket)
 	if err != nil {
 		return dialError{err}
 	}
-	t := newTrunk(conn)
-	defer t.Close()
-	s := &session{Handlers: c.Handlers, status: c.status, trunk: t}
+	notify := newNotifyConn(conn)
+	defer notify.Close()
+	s := &session{Handlers: c.Handlers, status: c.status, conn: notify}
 	requests := &inflight{}
 	st, err := stub.New(s,
-		stub.WithConnection(t),
-		stub.WithTTRPCOptions(nil, requests.options()),
+		stub.WithConnection(notify),
+		stub.WithTTRPCOptions(nil, []ttrpc.ServerOpt{requests.option()}),
 		stub.WithPluginName(c.Name),
 		stub.WithPluginIdx(c.Index),
 		stub.WithLogger(nriLogger{c.Logger}),
 		stub.WithFailurePolicy(failurePolicy()),
-		stub.WithOnClose(func() { t.Close() }), // without it, stubs of old end the process
+		stub.WithOnClose(func() { notify.Close() }), // without it, older stubs end the process
 	)
 	if err != nil {
 		return err
 	}
-	if err := c.start(ctx, st, t); err != nil {
+	if err := c.start(ctx, st, notify); err != nil {
 		return err
 	}
 	c.Logger.Info("connected to the container runtime", "socket", c.Socket, "nri", st.RuntimeNRIVersion(),
 		"request_timeout", st.RequestTimeout())
-	return c.serve(ctx, st, t, requests)
+	return c.serve(ctx, st, notify, requests)
 }
 
-// start starts the stub under a watchdog. Start waits for ever, whatever becomes
-// of its context, if the runtime goes away between registration and
-// configuration: it holds the lock that the stub's own handler of a lost
-// connection needs. A stub that does not even return when its connection was
-// closed is left behind, with its goroutines, and counted.
-func (c *Connection) start(ctx context.Context, st stub.Stub, t *trunk) error {
+// start starts the stub under a watchdog. If the runtime goes away between registration and
+// configuration, Start ignores its context and waits for ever: it holds the lock that the stub's
+// own handler of a lost connection needs. start then closes the connection. It abandons and counts
+// a stub that hangs even so.
+func (c *Connection) start(ctx context.Context, st stub.Stub, conn *notifyConn) error {
 	started := make(chan error, 1)
-	// The context stays with the stub's server, for all requests to come.
+	// The stub's server keeps the context for all later requests.
 	go func() { started <- st.Start(context.WithoutCancel(ctx)) }()
 	var why error
 	select {
 	case err := <-started:
 		return err
-	case <-t.closed():
+	case <-conn.closed():
 		why = errors.New("the runtime closed the connection before the plugin was configured")
 	case <-ctx.Done():
-		if now, _ := c.Status(); now.Phase == Synchronized && c.returns(started) {
-			return nil // requests may be under way: they are answered first
+		if now, _ := c.Status(); now.Phase == Synchronized && c.startReturns(started) {
+			return nil // serve answers requests under way first
 		}
 		why = ctx.Err()
 	case <-time.After(c.StartTimeout):
 		why = fmt.Errorf("the runtime did not configure the plugin within %s", c.StartTimeout)
 	}
-	t.Close()
+	conn.Close()
 	select {
 	case err := <-started:
 		if err != nil {
@@ -100,9 +100,9 @@ func (c *Connection) start(ctx context.Context, st stub.Stub, t *trunk) error {
 	return why
 }
 
-// returns reports whether Start returns without an error, which it is about to do once
-// the plugin is synchronised.
-func (c *Connection) returns(started chan error) bool {
+// startReturns reports whether Start returns without an error. Once the plugin is synchronised,
+// Start is about to return.
+func (c *Connection) startReturns(started chan error) bool {
 	select {
 	case err := <-started:
 		started <- err
@@ -112,17 +112,19 @@ func (c *Connection) returns(started chan error) bool {
 	}
 }
 
-// serve waits for the end of the connection. When it is the agent that ends, what
-// the runtime waits for is answered first.
-func (c *Connection) serve(ctx context.Context, st stub.Stub, t *trunk, requests *inflight) error {
+// serve waits for the end of the connection. If the agent ends first, serve lets the plugin answer
+// requests under way.
+func (c *Connection) serve(
+	ctx context.Context, st stub.Stub, conn *notifyConn, requests *inflight,
+) error {
 	select {
-	case <-t.closed():
+	case <-conn.closed():
 		return errLost
 	case <-ctx.Done():
 	}
 	c.Handlers.Stopping()
-	if !requests.drain(t.closed()) {
-		c.Logger.Warn("requests of the runtime are left unanswered", "after", drainTimeout)
+	if !requests.drain(conn.closed()) {
+		c.Logger.Warn("agent stops with unanswered requests of the runtime", "after", drainTimeout)
 	}
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); st.Stop() }()
@@ -134,18 +136,18 @@ func (c *Connection) serve(ctx context.Context, st stub.Stub, t *trunk, requests
 	return ctx.Err()
 }
 
-// session is the plugin as one stub sees it: it notes how far the connection is.
+// session passes the requests of one stub to the handlers, and follows the connection's phase.
 type session struct {
 	Handlers
 	status *status
-	trunk  *trunk
+	conn   *notifyConn
 }
 
 // Configure implements [Handlers].
 func (s *session) Configure(ctx context.Context, config, runtime, version string) (nri.EventMask, error) {
 	mask, err := s.Handlers.Configure(ctx, config, runtime, version)
 	if err == nil {
-		s.status.enterOn(s.trunk, Configured, func(now *Status) {
+		s.status.enterOn(s.conn, Configured, func(now *Status) {
 			now.RuntimeName, now.RuntimeVersion = runtime, version
 		})
 	}
@@ -158,7 +160,7 @@ func (s *session) Synchronize(ctx context.Context, pods []*nri.PodSandbox, ctrs 
 ) {
 	updates, err := s.Handlers.Synchronize(ctx, pods, ctrs)
 	if err == nil {
-		s.status.enterOn(s.trunk, Synchronized, func(now *Status) { now.Err = nil })
+		s.status.enterOn(s.conn, Synchronized, func(now *Status) { now.Err = nil })
 	}
 	return updates, err
 }

@@ -11,14 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// Handlers answers NRI requests: see [Plugin].
+// Handlers answers NRI requests. [Plugin] implements it.
 type Handlers interface {
 	Configure(ctx context.Context, config, runtime, version string) (nri.EventMask, error)
 	Synchronize(context.Context, []*nri.PodSandbox, []*nri.Container) ([]*nri.ContainerUpdate, error)
 	Shutdown(context.Context)
 
-	// Stopping is called once, before the plugin disconnects for good.
-	// Requests may still come for a moment.
+	// Stopping is called once, before the last disconnection. Requests may still arrive for a
+	// moment.
 	Stopping()
 
 	RunPodSandbox(context.Context, *nri.PodSandbox) error
@@ -38,49 +38,46 @@ type Handlers interface {
 var _ Handlers = (*Plugin)(nil)
 
 const (
-	// startTimeout is how long the runtime has to register and configure the
-	// plugin. The stub itself waits 5 s for the first, and for ever for the
-	// second. A runtime that starts up handles plugins one after the other.
+	// startTimeout is the runtime's time to register and configure the plugin. A starting runtime
+	// handles plugins one after the other. The stub itself waits 5 s for registration, and for ever
+	// for configuration.
 	startTimeout = 15 * time.Second
 
-	// stopTimeout is how long a stub has to return once its connection is
-	// closed.
+	// stopTimeout is a stub's time to return after its connection closed.
 	stopTimeout = time.Second
 
-	// dialBackoff bounds the pause after an attempt that found no runtime: it
-	// costs nothing to look again, and a runtime that starts does not wait.
+	// dialBackoff bounds the pause after an attempt without a runtime. Another attempt is cheap, and
+	// a starting runtime gets its plugin soon.
 	dialBackoff = time.Second
 
-	// stableAfter is how long a connection has to stand for the next attempt
-	// to be made quickly again. A runtime that drops the plugin each time
-	// after it was synchronised must not be called upon in a tight loop.
+	// stableAfter is the age from which a connection resets the pause. A runtime may drop the plugin
+	// after each synchronisation, and the plugin must not reconnect in a tight loop.
 	stableAfter = 10 * time.Second
 )
 
-// ConnectionConfig says what to connect to, and as what. Zero times are replaced
-// with defaults.
+// ConnectionConfig configures a connection. Times of zero become defaults.
 type ConnectionConfig struct {
-	Socket   string // of NRI; dialled anew for each attempt, because the runtime recreates it
-	Name     string // of the plugin; what required-plugins annotations name
-	Index    string // two digits; plugins with lower ones are asked first
+	Socket   string // of NRI; each attempt dials it, because the runtime recreates it
+	Name     string // of the plugin, as in required-plugins annotations
+	Index    string // two digits; the runtime asks plugins with lower ones first
 	Handlers Handlers
 	Logger   *slog.Logger
-	Observer Observer // nil: nothing is counted
+	Observer Observer // nil: [NopObserver]
 
 	StartTimeout time.Duration // for registration and configuration; 15 s
 	MinBackoff   time.Duration // before the first new attempt; 250 ms
 	MaxBackoff   time.Duration // between attempts; 15 s, but 1 s while there is no runtime
 }
 
-// Connection keeps a plugin connected to the container runtime, through restarts
-// of either. Everything else in the agent lives on while it is disconnected.
+// Connection keeps a plugin connected to the container runtime, through restarts of both. The rest
+// of the agent works on while it is disconnected.
 type Connection struct {
 	ConnectionConfig
 	status *status
 	dialer net.Dialer
 }
 
-// NewConnection returns a connection that is made when Run is called.
+// NewConnection returns a connection. Run connects it.
 func NewConnection(cfg ConnectionConfig) (*Connection, error) {
 	if cfg.Handlers == nil || cfg.Logger == nil || cfg.Socket == "" {
 		return nil, errors.New("new connection: handlers, logger and socket are required")
@@ -102,13 +99,13 @@ func NewConnection(cfg ConnectionConfig) (*Connection, error) {
 	return &Connection{ConnectionConfig: cfg, status: newStatus(cfg.Observer.Connection)}, nil
 }
 
-// Status returns the state of the connection, and a channel that is closed when
-// it changes. It may be called from several goroutines at once.
+// Status returns the state of the connection, and a channel that closes at its next change. Several
+// goroutines may call it at once.
 func (c *Connection) Status() (Status, <-chan struct{}) { return c.status.get() }
 
-// Run connects, and connects again whenever the connection is lost, until ctx is
-// done; then it disconnects in order. It returns no error: there is always a next
-// attempt, and Status tells how the last one went.
+// Run connects, and reconnects after each loss, until ctx is done. Then it answers requests under
+// way and disconnects. It returns no error, because another attempt follows each failure. Status
+// contains the error of the last attempt.
 func (c *Connection) Run(ctx context.Context) {
 	var pauses pauses
 	for {
@@ -122,7 +119,7 @@ func (c *Connection) Run(ctx context.Context) {
 			pauses.broken = nil
 		}
 		pause := c.pauseAfter(err, &pauses)
-		c.lost(err, pause)
+		c.reportLost(err, pause)
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):
@@ -130,25 +127,25 @@ func (c *Connection) Run(ctx context.Context) {
 	}
 }
 
-// lost reports the end of an attempt.
-func (c *Connection) lost(err error, pause time.Duration) {
+// reportLost reports the end of an attempt.
+func (c *Connection) reportLost(err error, pause time.Duration) {
 	before, _ := c.Status()
 	level := slog.LevelWarn
 	if before.Err != nil && before.Err.Error() == err.Error() {
-		level = slog.LevelDebug // as the last time: a runtime that is away for long
+		level = slog.LevelDebug // the same as before: the runtime is away for long
 	}
 	c.Logger.Log(context.Background(), level, "no connection to the container runtime", "error", err,
 		"socket", c.Socket, "phase", before.Phase, "retry", pause.Round(time.Millisecond))
 	c.status.enter(Disconnected, func(s *Status) { s.Err = err })
 }
 
-// pauses are those between attempts: after connections that came up and broke,
-// and while there is nothing to connect to. nil: they begin anew.
+// pauses holds the backoff after broken connections, and the one while there is no runtime. nil
+// starts a backoff anew.
 type pauses struct {
 	broken, absent *wait.Backoff
 }
 
-// pauseAfter returns how long to wait after an attempt that failed.
+// pauseAfter returns the pause after a failed attempt.
 func (c *Connection) pauseAfter(err error, p *pauses) time.Duration {
 	if _, ok := errors.AsType[dialError](err); ok {
 		if p.absent == nil {
@@ -163,8 +160,8 @@ func (c *Connection) pauseAfter(err error, p *pauses) time.Duration {
 	return p.broken.Step()
 }
 
-// newBackoff doubles the pause up to most. The jitter keeps the nodes of a cluster,
-// restarted together, from moving in step.
+// newBackoff returns a backoff that doubles the pause up to most. Jitter spreads the attempts of
+// nodes that restart together.
 func (c *Connection) newBackoff(most time.Duration) *wait.Backoff {
 	return &wait.Backoff{Duration: c.MinBackoff, Factor: 2, Jitter: 0.5, Steps: 64, Cap: most}
 }

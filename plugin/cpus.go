@@ -5,13 +5,12 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// maxCPUs is more than any machine has.
+// maxCPUs is an upper bound, larger than any machine.
 const maxCPUs = 1 << 20
 
-// cpus is how many CPUs a container has, in thousandths, 0 when nothing says so: the
-// most of its limit, of its cpuset, and of its request, which arrives as shares. The
-// request alone says little where the VM manager overcommits CPUs; and kubelet sets no
-// limit for a container that has CPUs of its own.
+// cpus returns the number of CPUs of a container in thousandths: the largest of its limit, its
+// cpuset and its request, which arrives as shares. 0 means that it has none of them. A VM manager
+// may overcommit CPUs by a small request, and kubelet sets no limit for exclusive CPUs.
 func cpus(cpu *nri.LinuxCPU) int64 {
 	own := 0
 	if set, err := cpuset.Parse(cpu.GetCpus()); err == nil {

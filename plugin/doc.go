@@ -1,8 +1,6 @@
-// Package plugin is the NRI side of the agent: it recognises launcher containers,
-// decides what they get, answers the container runtime in microseconds, and keeps
-// the connection to it.
+// Package plugin is the NRI side of the agent. It translates between NRI, the decisions of package
+// decide and the registry of launchers, and keeps the connection to the container runtime.
 //
-// Everything that takes time happens elsewhere: handlers translate between NRI and
-// package lifecycle and make a few system calls on a tmpfs. They hold up every
-// container on the node, one after the other.
+// A handler delays every container of the node, one after the other. It therefore takes
+// microseconds: it calculates, and makes a few system calls on a tmpfs. Slower work runs elsewhere.
 package plugin

@@ -2,8 +2,6 @@ package plugin
 
 import (
 	"context"
-	"encoding/binary"
-	"net"
 	"sync"
 	"time"
 
@@ -11,111 +9,89 @@ import (
 )
 
 const (
-	// drainTimeout is how long requests that came before the end may take to
-	// be answered.
+	// drainTimeout is the time for handlers to finish once the agent ends.
 	drainTimeout = time.Second
 
-	// lingerTimeout is what the runtime has to take an answer in: NRI's
-	// multiplexer drops what it has not passed on when a connection ends.
-	lingerTimeout = 100 * time.Millisecond
+	// answerTimeout is the time for the answer of a finished handler to reach the runtime. ttrpc
+	// does not report when it has written an answer, and NRI's multiplexer drops unsent data when
+	// the connection closes.
+	answerTimeout = 200 * time.Millisecond
 )
 
-// inflight counts the requests of one connection that were not answered yet. A
-// runtime whose request is cut off goes on as if there were no plugin.
+// inflight counts the requests of one connection whose handlers run. A runtime whose request is
+// cut off goes on as if there were no plugin.
 type inflight struct {
-	mu      sync.Mutex
-	open    int
-	seen    int           // over time
-	drained chan struct{} // closed once none is open; nil when nobody waits
+	mu       sync.Mutex
+	running  int
+	total    int           // of all requests so far
+	finished chan struct{} // closed once no handler runs; nil without a waiter
 }
 
-// options make a server count.
-func (f *inflight) options() []ttrpc.ServerOpt {
-	return []ttrpc.ServerOpt{ttrpc.WithUnaryServerInterceptor(f.intercept), ttrpc.WithServerHandshaker(f)}
+// option makes a ttrpc server count its requests.
+func (f *inflight) option() ttrpc.ServerOpt { return ttrpc.WithUnaryServerInterceptor(f.intercept) }
+
+func (f *inflight) intercept(
+	ctx context.Context, u ttrpc.Unmarshaler, _ *ttrpc.UnaryServerInfo, method ttrpc.Method,
+) (any, error) {
+	f.started()
+	defer f.ended()
+	return method(ctx, u)
 }
 
-func (f *inflight) intercept(ctx context.Context, u ttrpc.Unmarshaler, _ *ttrpc.UnaryServerInfo, method ttrpc.Method) (any, error) {
-	f.add(1)
-	return method(ctx, u) // answered once the connection has taken the answer
-}
-
-// Handshake implements [ttrpc.Handshaker]: it is where a server's connection can
-// be wrapped.
-func (f *inflight) Handshake(_ context.Context, conn net.Conn) (net.Conn, any, error) {
-	return &answers{Conn: conn, inflight: f}, nil, nil
-}
-
-func (f *inflight) add(n int) {
+func (f *inflight) started() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.open, f.seen = max(f.open+n, 0), f.seen+max(n, 0)
-	if f.open == 0 && f.drained != nil {
-		close(f.drained)
-		f.drained = nil
+	f.running++
+	f.total++
+}
+
+func (f *inflight) ended() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.running--
+	if f.running == 0 && f.finished != nil {
+		close(f.finished)
+		f.finished = nil
 	}
 }
 
-// drain waits until every request is answered and the answers have arrived, or
-// the connection is over. It returns false when that took too long.
-func (f *inflight) drain(over <-chan struct{}) bool {
-	enough := time.After(drainTimeout)
+// drain waits until no handler runs, answers had time to arrive, and no request came meanwhile. It
+// returns at once when the connection closes. It returns false if handlers take too long.
+func (f *inflight) drain(closed <-chan struct{}) bool {
+	timeout := time.After(drainTimeout)
 	for last := -1; ; {
-		none, seen := f.none()
-		if seen == last {
+		finished, total := f.wait()
+		if total == last {
 			return true
 		}
-		last = seen
+		last = total
 		select {
-		case <-none:
-		case <-over:
+		case <-finished:
+		case <-closed:
 			return true
-		case <-enough:
+		case <-timeout:
 			return false
 		}
 		select {
-		case <-time.After(lingerTimeout):
-		case <-over:
+		case <-time.After(answerTimeout):
+		case <-closed:
 			return true
 		}
 	}
 }
 
-// none returns a channel that is closed once every request is answered, and how
-// many there were.
-func (f *inflight) none() (<-chan struct{}, int) {
+// wait returns a channel that closes once no handler runs, and the number of requests so far.
+func (f *inflight) wait() (finished <-chan struct{}, total int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.drained != nil {
-		return f.drained, f.seen
+	if f.finished != nil {
+		return f.finished, f.total
 	}
 	c := make(chan struct{})
-	if f.open == 0 {
+	if f.running == 0 {
 		close(c)
 	} else {
-		f.drained = c
+		f.finished = c
 	}
-	return c, f.seen
-}
-
-// frameHeader is the length of ttrpc's, which begins with that of the payload.
-const frameHeader = 10
-
-// answers is a server's connection: what it writes are answers, one frame each,
-// which begins with a Write. The server writes from one goroutine.
-type answers struct {
-	net.Conn
-	inflight *inflight
-	left     int // bytes of the present frame
-}
-
-// Write implements [net.Conn].
-func (a *answers) Write(b []byte) (int, error) {
-	if a.left == 0 && len(b) >= frameHeader {
-		a.left = frameHeader + int(binary.BigEndian.Uint32(b))
-	}
-	n, err := a.Conn.Write(b)
-	if a.left = max(a.left-n, 0); a.left == 0 {
-		a.inflight.add(-1)
-	}
-	return n, err
+	return c, f.total
 }

@@ -2,61 +2,67 @@ package plugin
 
 import (
 	"context"
-	"encoding/binary"
-	"net"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
-// sink is a connection that takes everything.
-type sink struct{ net.Conn }
+func TestInflightDrains(t *testing.T) {
+	for name, test := range map[string]struct {
+		handler time.Duration
+		want    bool
+	}{
+		"fast handler": {drainTimeout / 2, true},
+		"slow handler": {2 * drainTimeout, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &inflight{}
+				go func() {
+					_, _ = f.intercept(t.Context(), nil, nil, func(context.Context, func(any) error) (any, error) {
+						time.Sleep(test.handler)
+						return nil, nil
+					})
+				}()
+				synctest.Wait()
+				start := time.Now()
+				if got := f.drain(nil); got != test.want {
+					t.Errorf("drained %t, want %t", got, test.want)
+				}
+				if waited := time.Since(start); test.want && waited < test.handler+answerTimeout {
+					t.Errorf("waited %s, too short for the answer", waited)
+				}
+				time.Sleep(test.handler)
+			})
+		})
+	}
+}
 
-func (sink) Write(b []byte) (int, error) { return len(b), nil }
+// A request that starts while the answer of another one is under way is waited for, too.
+func TestInflightDrainWaitsForLateRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &inflight{}
+		go func() {
+			time.Sleep(answerTimeout / 2)
+			f.started()
+			time.Sleep(answerTimeout)
+			f.ended()
+		}()
+		if !f.drain(nil) {
+			t.Error("not drained")
+		}
+		if f.running != 0 {
+			t.Error("a handler still runs")
+		}
+	})
+}
 
-// A request is answered once the connection has taken the last byte of the answer.
-func TestInflightCountsWholeAnswers(t *testing.T) {
+func TestInflightDrainEndsWithTheConnection(t *testing.T) {
 	f := &inflight{}
-	conn, _, err := f.Handshake(context.Background(), sink{})
-	if err != nil {
-		t.Fatal(err)
+	f.started()
+	closed := make(chan struct{})
+	close(closed)
+	if !f.drain(closed) {
+		t.Error("not drained")
 	}
-	expect := func(step string, want bool) {
-		t.Helper()
-		answered, _ := f.none()
-		select {
-		case <-answered:
-			if !want {
-				t.Errorf("%s: all is answered", step)
-			}
-		default:
-			if want {
-				t.Errorf("%s: something is open", step)
-			}
-		}
-	}
-	write := func(b []byte) {
-		t.Helper()
-		if _, err := conn.Write(b); err != nil {
-			t.Fatal(err)
-		}
-	}
-	frame := make([]byte, frameHeader+5000)
-	binary.BigEndian.PutUint32(frame, 5000)
-	empty := make([]byte, frameHeader)
-
-	expect("before any request", true)
-	for range 2 {
-		if _, err := f.intercept(context.Background(), nil, nil, func(context.Context, func(any) error) (any, error) {
-			expect("in a handler", false)
-			return nil, nil
-		}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	expect("after the handlers", false)
-	write(frame[:4096])
-	expect("with a part of the first answer", false)
-	write(frame[4096:])
-	expect("with the first answer", false)
-	write(empty)
-	expect("with both answers", true)
 }

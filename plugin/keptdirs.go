@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// keptDirs are the pods whose directory outlives them: the runtime has forgotten them,
-// and their VM has not ended. Its methods may be called from several goroutines at once.
+// keptDirs holds the pods whose directory outlives them: the runtime has forgotten the pod, and its
+// VM still runs. Several goroutines may call its methods at once.
 type keptDirs struct {
 	mu   sync.Mutex
 	uids map[string]bool
@@ -22,7 +22,7 @@ func (k *keptDirs) add(uid string) {
 	k.uids[uid] = true
 }
 
-// take returns them all, and forgets them.
+// take returns all pods and removes them.
 func (k *keptDirs) take() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -31,8 +31,8 @@ func (k *keptDirs) take() []string {
 	return uids
 }
 
-// keepsDir reports whether the directory of a pod that the runtime does not know is
-// kept, and notes which are, so that a later round discards them.
+// keepsDir reports whether a VM still needs the directory of a pod unknown to the runtime. It
+// records such pods, and a later round discards their directories.
 func (p *Plugin) keepsDir(uid string) bool {
 	keeps := p.keepsPod(uid)
 	if keeps {
@@ -41,14 +41,13 @@ func (p *Plugin) keepsDir(uid string) bool {
 	return keeps
 }
 
-// discardKept discards the directories of which nothing is left that needs them, and
-// reports whether there may be one.
+// discardKept discards recorded directories without a VM. It reports whether there may be any.
 func (p *Plugin) discardKept() (some bool) {
 	for _, uid := range p.kept.take() {
 		some = some || !p.keepsPod(uid)
 		if err := p.PodDirs.DiscardUnless(uid, p.keepsDir); err != nil {
 			p.kept.add(uid)
-			p.Logger.Warn("the directory of a former pod stays for now", "uid", uid, "error", err)
+			p.Logger.Warn("directory of a former pod not discarded, retrying later", "uid", uid, "error", err)
 		}
 	}
 	return some

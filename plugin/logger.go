@@ -8,9 +8,8 @@ import (
 	nrilog "github.com/containerd/nri/pkg/log"
 )
 
-// nriLogger hands what NRI's stub logs to slog. What the stub finds worth an
-// "info" at every attempt to connect is for debugging here: the connection's own
-// states are logged by Connection.
+// nriLogger passes the log lines of NRI's stub to slog. The stub logs each attempt at level info.
+// Here these lines have level debug, because Connection logs its own state.
 type nriLogger struct{ log *slog.Logger }
 
 var _ nrilog.Logger = nriLogger{}

@@ -7,38 +7,37 @@ import (
 	"github.com/mooring-vm/mooring/decide"
 )
 
-// Outcome is what became of a launcher container that was to be created.
+// Outcome is the result of a launcher container's creation.
 type Outcome string
 
-// The outcomes of a decision.
+// The outcomes.
 const (
-	OutcomeSet         Outcome = "set"          // it got what it asked for, or asked for nothing
-	OutcomeYielded     Outcome = "yielded"      // the same, but its spec had the memory lock already
-	OutcomeRefused     Outcome = "refused"      // its creation failed
+	OutcomeSet         Outcome = "set"          // with all requested settings, or without any
+	OutcomeYielded     Outcome = "yielded"      // the same, and its spec had the memory lock already
+	OutcomeRefused     Outcome = "refused"      // not created
 	OutcomeWouldSet    Outcome = "would-set"    // observe mode
 	OutcomeWouldRefuse Outcome = "would-refuse" // observe mode
-	OutcomeFailed      Outcome = "failed"       // its pod directory could not be made
+	OutcomeFailed      Outcome = "failed"       // its pod directory could not be created
 )
 
-// Observer counts what the plugin does. Its methods must not block and may be
-// called from several goroutines at once.
+// Observer counts the plugin's work. Its methods must not block, and several goroutines may call
+// them at once.
 type Observer interface {
-	// Request is called for each NRI request, by its method's name.
+	// Request is called for each NRI request, with its method's name.
 	Request(method string, took time.Duration, err error)
 
-	// Decided is called for each launcher container that was to be created.
+	// Decided is called for each creation of a launcher container.
 	Decided(outcome Outcome)
 
-	// Connection is called for each change of the connection's state. It must
-	// not ask the connection for it.
+	// Connection is called for each change of the connection's state. It must not call
+	// [Connection.Status].
 	Connection(status Status)
 
-	// StubAbandoned is called for a connection attempt that could not be
-	// brought to an end, so its goroutines are left behind.
+	// StubAbandoned is called for a stub that does not stop. Its goroutines leak.
 	StubAbandoned()
 }
 
-// NopObserver observes nothing.
+// NopObserver is an Observer without effect.
 type NopObserver struct{}
 
 // Request implements [Observer].

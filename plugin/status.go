@@ -5,34 +5,34 @@ import (
 	"time"
 )
 
-// Phase is how far the connection to the runtime is.
+// Phase is the state of the connection to the runtime.
 type Phase string
 
-// The phases of a connection, in their order.
+// The phases of a connection, in order.
 const (
-	Disconnected Phase = "Disconnected" // waiting for the next attempt
+	Disconnected Phase = "Disconnected" // until the next attempt
 	Connecting   Phase = "Connecting"   // dialling or registering
-	Configured   Phase = "Configured"   // registered; the runtime has yet to list its containers
-	Synchronized Phase = "Synchronized" // requests are answered
+	Configured   Phase = "Configured"   // registered, before the runtime's list of containers
+	Synchronized Phase = "Synchronized" // answering requests
 )
 
 // Status is the state of a connection at one moment.
 type Status struct {
 	Phase          Phase
-	Since          time.Time // when Phase was entered
-	RuntimeName    string    // as it introduced itself; kept while disconnected
+	Since          time.Time // the start of Phase
+	RuntimeName    string    // from the runtime; kept while disconnected
 	RuntimeVersion string
-	Reconnects     int   // how many times a synchronised connection was replaced by another
-	Err            error // why the last attempt failed, or the connection ended; nil while it stands
+	Reconnects     int   // number of replaced synchronised connections
+	Err            error // of the last attempt, or the connection's end; nil while connected
 }
 
-// status is a Status that several goroutines change and watch.
+// status is a Status for several goroutines.
 type status struct {
 	mu      sync.Mutex
 	now     Status
 	changed chan struct{} // closed at the next change
-	observe func(Status)  // called with the lock held, so in order
-	ever    bool          // was synchronised before
+	observe func(Status)  // called under the lock, so in order
+	ever    bool          // the plugin was synchronised before
 }
 
 func newStatus(observe func(Status)) *status {
@@ -49,26 +49,26 @@ func (s *status) get() (Status, <-chan struct{}) {
 	return s.now, s.changed
 }
 
-// enter moves to a phase and changes what else there is to change.
+// enter changes the phase and other fields.
 func (s *status) enter(phase Phase, change func(*Status)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.move(phase, change)
 }
 
-// enterOn is enter, unless the connection that it is about is over: what its end
-// leads to is not to be overwritten.
-func (s *status) enterOn(t *trunk, phase Phase, change func(*Status)) {
+// enterOn is enter for a connection that is still open. It does not overwrite the status after the
+// connection's end.
+func (s *status) enterOn(conn *notifyConn, phase Phase, change func(*Status)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
-	case <-t.closed():
+	case <-conn.closed():
 	default:
 		s.move(phase, change)
 	}
 }
 
-// move needs the lock.
+// move needs mu.
 func (s *status) move(phase Phase, change func(*Status)) {
 	if s.now.Phase != phase {
 		s.now.Phase, s.now.Since = phase, time.Now()
