@@ -26,7 +26,7 @@ CONTROL_PLANES ?= $$(go list ./... | grep -E '$(CONTROL_PLANE_TESTS)')
 CORE               := ^(TestCore|TestHookEndsTheVM$$|TestSidecar$$)
 CORE_CONTROL_PLANE := /integration/kube$$
 # Unit tests that reach more of a real system in the node than on most machines.
-IN_NODE    ?= ./deploy/systemd ./agent ./agent/libvirt ./lifecycle
+IN_NODE    ?= ./deploy/systemd ./agent ./agent/libvirt ./lifecycle/host ./lifecycle/poddir
 BENCH      ?= ./bpf ./lifecycle/... ./memlock/... ./plugin/...
 COUNT      ?= 6
 BENCHTIME  ?= 1s

@@ -14,7 +14,10 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/internal/buildinfo"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/guard"
+	"github.com/mooring-vm/mooring/lifecycle/host"
+	"github.com/mooring-vm/mooring/lifecycle/poddir"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
 	"github.com/mooring-vm/mooring/plugin"
 )
 
@@ -35,10 +38,10 @@ type Agent struct {
 	logger *slog.Logger
 
 	policy     *policy.Policy
-	kernel     *lifecycle.LinuxKernel
-	registry   *lifecycle.Registry
-	podDirs    *lifecycle.PodDirs
-	guard      *lifecycle.Guard
+	kernel     *host.LinuxKernel
+	registry   *registry.Registry
+	podDirs    *poddir.Dirs
+	guard      *guard.Guard
 	plugin     *plugin.Plugin
 	connection *plugin.Connection
 	metrics    *metrics.Metrics
@@ -64,12 +67,12 @@ func New(ctx context.Context, config Config, build buildinfo.Info, logger *slog.
 		config:   config,
 		build:    build,
 		logger:   logger,
-		registry: lifecycle.NewRegistry(),
+		registry: registry.New(),
 		metrics: metrics.New(metrics.Build{
 			Version: build.Version, Revision: build.Revision, GoVersion: build.GoVersion,
 		}),
 		events:   admin.NewRing(eventBacklog, eventBuffer),
-		presence: newPresence(config.Root, lifecycle.LinuxClock{}, logger),
+		presence: newPresence(config.Root, host.LinuxClock{}, logger),
 	}
 	steps := []func(context.Context) error{
 		a.loadPolicy, a.openPodDirs, a.connectKube, a.makeGuard, a.makeSupervisor,
@@ -89,10 +92,10 @@ func (a *Agent) loadPolicy(context.Context) (err error) {
 }
 
 func (a *Agent) openPodDirs(context.Context) (err error) {
-	if err := lifecycle.CheckPodDirs(a.config.Root); err != nil {
+	if err := poddir.CheckMount(a.config.Root); err != nil {
 		return fmt.Errorf("%w; `mooring-agent prepare` mounts it, as does run-mooring.mount", err)
 	}
-	if a.podDirs, err = lifecycle.OpenPodDirs(a.config.Root); err != nil {
+	if a.podDirs, err = poddir.Open(a.config.Root); err != nil {
 		return err
 	}
 	a.podDirs.Logger = a.logger
@@ -110,10 +113,10 @@ func (a *Agent) connectKube(context.Context) (err error) {
 
 func (a *Agent) makeGuard(context.Context) error {
 	var err error
-	if a.kernel, err = lifecycle.NewLinuxKernel(a.config.Proc, a.config.Cgroup); err != nil {
+	if a.kernel, err = host.NewLinuxKernel(a.config.Proc, a.config.Cgroup); err != nil {
 		return err
 	}
-	a.guard = lifecycle.NewGuard(lifecycle.GuardConfig{
+	a.guard = guard.New(guard.Config{
 		Registry: a.registry,
 		Kernel:   a.kernel,
 		Recorder: a.recorders(),
@@ -181,7 +184,7 @@ func (a *Agent) registerMetrics(context.Context) error {
 }
 
 // recorders returns all receivers of events: metrics, admin API and Kubernetes.
-func (a *Agent) recorders() lifecycle.Recorder {
+func (a *Agent) recorders() registry.Recorder {
 	all := recorders{a.metrics, a.events}
 	if a.kube != nil {
 		all = append(all, a.kube.events)
@@ -208,7 +211,7 @@ func (a *Agent) closeFiles() error {
 }
 
 // recorders passes each event to all recorders.
-type recorders []lifecycle.Recorder
+type recorders []registry.Recorder
 
 func (r recorders) Record(event agentapi.Event) {
 	for _, each := range r {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/mooring-vm/mooring/internal/buildinfo"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/poddir"
 )
 
 // Command returns the agent's command line. It logs to w.
@@ -45,7 +45,7 @@ func prepareCommand(config *Config) *cobra.Command {
 		Long: "Mounts the bounded tmpfs at --root, unless it is mounted. Needs CAP_SYS_ADMIN in the\n" +
 			"node's mount namespace. The agent has no such right: run this before the agent.",
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error { return lifecycle.MountPodDirs(config.Root) },
+		RunE: func(*cobra.Command, []string) error { return poddir.Mount(config.Root) },
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mooring-vm/mooring/internal/logflags"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/poddir"
 )
 
 // execute runs the command line and returns its output.
@@ -35,13 +35,13 @@ func TestPrepare(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := lifecycle.CheckPodDirs(root); err != nil {
+	if err := poddir.CheckMount(root); err != nil {
 		t.Error(err)
 	}
 	if err := unix.Unmount(root, 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := lifecycle.CheckPodDirs(root); err == nil {
+	if err := poddir.CheckMount(root); err == nil {
 		t.Error("the tmpfs was mounted twice")
 	}
 }

@@ -8,11 +8,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mooring-vm/mooring/bpf"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
+	"github.com/mooring-vm/mooring/lifecycle/supervisor"
 )
 
 func numbered(pid int, file string) bpf.Tracked {
-	return bpf.Tracked{Process: bpf.Process{PID: pid, StartTime: uint64(pid) * uint64(lifecycle.Tick)}, Group: 3, File: bpf.File{Name: file}}
+	return bpf.Tracked{Process: bpf.Process{PID: pid, StartTime: uint64(pid) * uint64(host.Tick)}, Group: 3, File: bpf.File{Name: file}}
 }
 
 func aShell(pid int) bpf.Tracked { return numbered(pid, "sh") }
@@ -30,9 +31,9 @@ func anEmulator(pid int) bpf.Tracked {
 }
 
 // sightingOf is the sighting of anEmulator.
-func sightingOf(pid int) lifecycle.Sighting {
-	process := lifecycle.Process{PID: pid, StartTime: uint64(pid)}
-	return lifecycle.Sighting{Tracked: lifecycle.Tracked{Process: process, Group: 3, Executable: "qemu-kvm"}}
+func sightingOf(pid int) supervisor.ProcessEvent {
+	process := host.Process{PID: pid, StartTime: uint64(pid)}
+	return supervisor.ProcessEvent{Tracked: supervisor.Tracked{Process: process, Group: 3, Executable: "qemu-kvm"}}
 }
 
 func event(kind bpf.Kind, of bpf.Tracked) bpf.Event { return bpf.Event{Kind: kind, Tracked: of} }
@@ -84,7 +85,7 @@ func TestEventFilterConverts(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		event bpf.Event
-		want  lifecycle.Sighting
+		want  supervisor.ProcessEvent
 	}{
 		"forked":                  {event(bpf.Fork, anEmulator(7)), forked},
 		"moved":                   {event(bpf.Move, anEmulator(7)), sightingOf(7)},
@@ -128,7 +129,7 @@ func TestEventFilterForgetsEndedEmulators(t *testing.T) {
 func TestEventFilterKeepsTheTimeOfAnEnd(t *testing.T) {
 	e := event(bpf.Exit, aLauncher())
 	e.Time = 5_000_000_123
-	if got, ok := new(eventFilter).sighting(&e); !ok || got.At != lifecycle.Boottime(e.Time) {
+	if got, ok := new(eventFilter).sighting(&e); !ok || got.At != host.Boottime(e.Time) {
 		t.Errorf("sighting %+v (%t), want it at %d", got, ok, e.Time)
 	}
 }

@@ -15,7 +15,9 @@ import (
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/bpf"
 	"github.com/mooring-vm/mooring/internal/buildinfo"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
+	"github.com/mooring-vm/mooring/lifecycle/supervisor"
 )
 
 const (
@@ -60,7 +62,7 @@ func runFence(ctx context.Context, config Config, build buildinfo.Info, w io.Wri
 	if err != nil {
 		return fmt.Errorf("start the fence: %w", err)
 	}
-	f := newFence(config, p, logger, lifecycle.LinuxClock{})
+	f := newFence(config, p, logger, host.LinuxClock{})
 	logger.Info("the fence starts", "version", build.String(), "policy", config.Policy, "mode", p.Mode,
 		"after", p.Lifecycle.FenceAfter)
 	return f.run(ctx)
@@ -71,7 +73,7 @@ type fence struct {
 	config  Config
 	policy  *policy.Policy
 	logger  *slog.Logger
-	clock   lifecycle.Clock
+	clock   host.Clock
 	absence *absence
 	outage  outage
 	act     func(context.Context) error // takeOver, except in tests
@@ -80,11 +82,11 @@ type fence struct {
 // outage is the fence's state during one absence of the agent.
 type outage struct {
 	logged  string // the last message of logOnce
-	retryAt lifecycle.Boottime
+	retryAt host.Boottime
 	pause   time.Duration // after the last failed attempt
 }
 
-func newFence(config Config, p *policy.Policy, logger *slog.Logger, clock lifecycle.Clock) *fence {
+func newFence(config Config, p *policy.Policy, logger *slog.Logger, clock host.Clock) *fence {
 	f := &fence{
 		config: config, policy: p, logger: logger, clock: clock,
 		absence: newAbsence(config.Root, clock),
@@ -120,7 +122,7 @@ func (f *fence) check(ctx context.Context) {
 		return
 	case f.clock.Now() < f.outage.retryAt:
 		return
-	case f.absence.neverPresent() && !lifecycle.HasTies(f.config.Root):
+	case f.absence.neverPresent() && !supervisor.HasTies(f.config.Root):
 		f.logOnce(slog.LevelInfo,
 			"no agent has supervised VM processes on this node; the fence has nothing to do")
 		return
@@ -217,7 +219,7 @@ func (f *fence) awaitAgent(ctx context.Context, view *bpf.View) error {
 // newSupervision makes a supervisor that acts only on the proven end of a launcher. It
 // reads no tracker events, pod directories or heartbeats: the agent owns these.
 func (f *fence) newSupervision() (v *supervision, err error) {
-	kernel, err := lifecycle.NewLinuxKernel(f.config.Proc, f.config.Cgroup)
+	kernel, err := host.NewLinuxKernel(f.config.Proc, f.config.Cgroup)
 	if err != nil {
 		return nil, err
 	}
@@ -227,16 +229,16 @@ func (f *fence) newSupervision() (v *supervision, err error) {
 		return v, fmt.Errorf("open the tracker's pins: %w", err)
 	}
 	v.tracker, v.view = view, view
-	if v.processes, err = lifecycle.NewLinuxProcesses(kernel); err != nil {
+	if v.processes, err = host.NewLinuxProcesses(kernel); err != nil {
 		return v, err
 	}
-	if v.store, err = lifecycle.OpenFileStore(f.config.Root, f.config.Proc); err != nil {
+	if v.store, err = supervisor.OpenFileStore(f.config.Root, f.config.Proc); err != nil {
 		return v, err
 	}
 	t := terms(f.policy)
 	t.StopUnattended, t.StopHung, t.ProofOnly = false, false, true
-	config := lifecycle.SupervisorConfig{
-		Registry:  lifecycle.NewRegistry(),
+	config := supervisor.Config{
+		Registry:  registry.New(),
 		Tracker:   &readOnlyTracker{View: view, cgroup: f.config.Cgroup},
 		Processes: v.processes,
 		Store:     v.store,
@@ -248,6 +250,6 @@ func (f *fence) newSupervision() (v *supervision, err error) {
 	if d := nodeDomains(f.policy); d != nil {
 		config.Domains = d
 	}
-	v.Supervisor = lifecycle.NewSupervisor(config)
+	v.Supervisor = supervisor.New(config)
 	return v, nil
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/bpf"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
 // mountBPF mounts a new bpf file system, and returns a directory for pins in it.
@@ -45,7 +45,7 @@ func startFence(t *testing.T, config Config) (log *syncBuffer) {
 	}
 	p.Lifecycle.FenceAfter = time.Second
 	log = &syncBuffer{}
-	f := newFence(config, p, textLogger(log), lifecycle.LinuxClock{})
+	f := newFence(config, p, textLogger(log), host.LinuxClock{})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- f.run(ctx) }()

@@ -12,7 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
 // Agent and fence must not stop VM processes at the same time. They agree through three
@@ -49,14 +49,14 @@ const (
 type presence struct {
 	root   string
 	logger *slog.Logger
-	clock  lifecycle.Clock
+	clock  host.Clock
 	warned sync.Once
 
 	lock         *os.File           // nil before announce
-	workingSince lifecycle.Boottime // first call of confirm; 0: none yet
+	workingSince host.Boottime // first call of confirm; 0: none yet
 }
 
-func newPresence(root string, clock lifecycle.Clock, logger *slog.Logger) *presence {
+func newPresence(root string, clock host.Clock, logger *slog.Logger) *presence {
 	return &presence{root: root, clock: clock, logger: logger}
 }
 
@@ -131,7 +131,7 @@ func touchFile(path string) error {
 // away. It reacts to changes of modification times, and takes the time of each change from
 // its own clock: an operator may set the node's clock.
 type absence struct {
-	clock          lifecycle.Clock
+	clock          host.Clock
 	alive, started watchedFile
 }
 
@@ -139,10 +139,10 @@ type absence struct {
 type watchedFile struct {
 	path      string
 	modTime   time.Time
-	changedAt lifecycle.Boottime // when the fence observed the last change
+	changedAt host.Boottime // when the fence observed the last change
 }
 
-func newAbsence(root string, clock lifecycle.Clock) *absence {
+func newAbsence(root string, clock host.Clock) *absence {
 	now := clock.Now()
 	return &absence{
 		clock:   clock,
@@ -163,7 +163,7 @@ func (a *absence) observe() (away time.Duration, starting bool) {
 	return now.Sub(a.alive.changedAt), starting
 }
 
-func (f *watchedFile) refresh(now lifecycle.Boottime) {
+func (f *watchedFile) refresh(now host.Boottime) {
 	if info, err := os.Stat(f.path); err == nil && !info.ModTime().Equal(f.modTime) {
 		f.modTime, f.changedAt = info.ModTime(), now
 	}

@@ -10,12 +10,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
-type setClock struct{ now lifecycle.Boottime }
+type setClock struct{ now host.Boottime }
 
-func (c *setClock) Now() lifecycle.Boottime { return c.now }
+func (c *setClock) Now() host.Boottime { return c.now }
 
 // The change of the modification time counts, not its value.
 func TestAbsence(t *testing.T) {
@@ -119,14 +119,14 @@ func TestFenceBesideHangingAgent(t *testing.T) {
 
 func TestAgentAwaitsFence(t *testing.T) {
 	root, log := t.TempDir(), &syncBuffer{}
-	p := newPresence(root, lifecycle.LinuxClock{}, textLogger(log))
+	p := newPresence(root, host.LinuxClock{}, textLogger(log))
 	fence, err := holdLock(filepath.Join(root, fenceLockFile))
 	if err != nil {
 		t.Fatal(err)
 	}
 	announced := make(chan struct{})
 	go func() { defer close(announced); p.announce(t.Context()) }()
-	a := newAbsence(root, lifecycle.LinuxClock{})
+	a := newAbsence(root, host.LinuxClock{})
 	eventually(t, "the agent's start", func() bool { _, starting := a.observe(); return starting })
 	select {
 	case <-announced:

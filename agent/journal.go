@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/mooring-vm/mooring/api/agentapi"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
 const (
@@ -40,13 +40,13 @@ type journal struct {
 	once   sync.Once
 }
 
-var _ lifecycle.Recorder = (*journal)(nil)
+var _ registry.Recorder = (*journal)(nil)
 
 func newJournal(root string, logger *slog.Logger) *journal {
 	return &journal{path: filepath.Join(root, journalFile), logger: logger}
 }
 
-// Record implements [lifecycle.Recorder].
+// Record implements [registry.Recorder].
 func (j *journal) Record(event agentapi.Event) {
 	if err := j.add(event); err != nil {
 		j.once.Do(func() { j.logger.Warn("the next agent will miss events of the fence", "error", err) })

@@ -7,7 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/supervisor"
+	"github.com/mooring-vm/mooring/lifecycle/tie"
 )
 
 // leftoverDelay is the time for launchers in the runtime's list to be registered again.
@@ -41,7 +42,7 @@ func (l *leftovers) claim(group uint64, register func(uint64) error) error {
 
 // release unregisters all leftovers, except the cgroups of ties. It stops at the first
 // error.
-func (l *leftovers) release(ties []lifecycle.Tie, unregister func(uint64) error) (
+func (l *leftovers) release(ties []tie.Tie, unregister func(uint64) error) (
 	released int, err error,
 ) {
 	l.mu.Lock()
@@ -92,7 +93,7 @@ func (a *Agent) releaseLeftovers(ctx context.Context) {
 // registered.
 func (t *tracker) releaseLeftovers(config Config) (released int, err error) {
 	// The supervisor does not share its store.
-	store, err := lifecycle.OpenFileStore(config.Root, config.Proc)
+	store, err := supervisor.OpenFileStore(config.Root, config.Proc)
 	if err != nil {
 		return 0, err
 	}

@@ -9,7 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/supervisor"
+	"github.com/mooring-vm/mooring/lifecycle/tie"
 )
 
 // groups are the registered cgroups of a tracker.
@@ -25,7 +26,7 @@ func (g groups) unregister(group uint64) error {
 	return nil
 }
 
-func tieOf(group uint64) (t lifecycle.Tie) {
+func tieOf(group uint64) (t tie.Tie) {
 	t.Launcher.Group = group
 	return t
 }
@@ -40,7 +41,7 @@ func TestLeftovers(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	ties := []lifecycle.Tie{tieOf(tied), tieOf(0)}
+	ties := []tie.Tie{tieOf(tied), tieOf(0)}
 	if n, err := l.release(ties, registered.unregister); n != 2 || err != nil {
 		t.Errorf("released: %d, %v, want 2", n, err)
 	}
@@ -72,7 +73,7 @@ func TestLeftoversAfterAnError(t *testing.T) {
 func TestNothingIsReleasedWithAnUnreadableTie(t *testing.T) {
 	config := DefaultConfig()
 	config.Root = t.TempDir()
-	store, err := lifecycle.OpenFileStore(config.Root, config.Proc)
+	store, err := supervisor.OpenFileStore(config.Root, config.Proc)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/mooring-vm/mooring/agent/podserver"
 	"github.com/mooring-vm/mooring/api/podapi"
 	"github.com/mooring-vm/mooring/api/policy"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
 // makePods makes the node that answers pods on the sockets in their directories.
@@ -23,7 +23,7 @@ func (a *Agent) makePods(context.Context) (err error) {
 		Grant:    a.plugin.GrantLock,
 		Enforce:  a.policy.Mode == policy.Enforce,
 		Ready:    a.plugin.Reconciled,
-		Clock:    lifecycle.LinuxClock{},
+		Clock:    host.LinuxClock{},
 		Store:    a.desired,
 		Reports:  a.podDirs,
 		Headroom: headroomOf(a.policy),
@@ -32,7 +32,7 @@ func (a *Agent) makePods(context.Context) (err error) {
 		a.pods.Desired = a.kube.pods
 	}
 	if a.supervision != nil {
-		a.pods.Takes = a.supervision.Takes
+		a.pods.Takes = a.supervision.SetStopHandler
 	}
 	a.pods.RecallNeeds()
 	return nil

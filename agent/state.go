@@ -6,13 +6,13 @@ import (
 
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/bpf"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
 	"github.com/mooring-vm/mooring/plugin"
 )
 
 // Launchers returns the launchers of the node.
 func (a *Agent) Launchers() []agentapi.Launcher {
-	known, now := a.registry.List(), lifecycle.LinuxClock{}.Now()
+	known, now := a.registry.List(), host.LinuxClock{}.Now()
 	launchers := make([]agentapi.Launcher, 0, len(known))
 	for i := range known {
 		launchers = append(launchers, known[i].Shown(now))

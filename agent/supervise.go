@@ -12,17 +12,19 @@ import (
 
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/bpf"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
+	"github.com/mooring-vm/mooring/lifecycle/supervisor"
+	"github.com/mooring-vm/mooring/lifecycle/tie"
 )
 
 // supervision is a supervisor with its resources. The supervisor ties VM processes to
 // launchers.
 type supervision struct {
-	*lifecycle.Supervisor
+	*supervisor.Supervisor
 	tracker   io.Closer
 	view      *bpf.View // of a fence; nil in an agent
-	processes *lifecycle.LinuxProcesses
-	store     *lifecycle.FileStore
+	processes *host.LinuxProcesses
+	store     *supervisor.FileStore
 
 	reconcileOnce sync.Once
 	reconciled    chan struct{} // closed once the runtime has listed the running launchers
@@ -43,31 +45,31 @@ func (a *Agent) makeSupervisor(ctx context.Context) (err error) {
 	debug.FreeOSMemory() // loading has read the kernel's types: 10 MB
 	s := &supervision{tracker: t, reconciled: make(chan struct{})}
 	a.supervision, a.tracker = s, t
-	if s.processes, err = lifecycle.NewLinuxProcesses(a.kernel); err != nil {
+	if s.processes, err = host.NewLinuxProcesses(a.kernel); err != nil {
 		return err
 	}
-	if s.store, err = lifecycle.OpenFileStore(a.config.Root, a.config.Proc); err != nil {
+	if s.store, err = supervisor.OpenFileStore(a.config.Root, a.config.Proc); err != nil {
 		return err
 	}
-	config := lifecycle.SupervisorConfig{
-		Registry:  a.registry,
-		Tracker:   t,
-		Processes: s.processes,
-		Signs:     a.podDirs,
-		Store:     s.store,
-		Recorder:  a.recorders(),
-		Guard:     a.guard,
-		Observer:  a.metrics,
-		Clock:     lifecycle.LinuxClock{},
-		Logger:    a.logger,
-		Terms:     terms(a.policy),
-		Alive:     a.presence.confirm,
-		Back:      a.presence.resume,
+	config := supervisor.Config{
+		Registry:     a.registry,
+		Tracker:      t,
+		Processes:    s.processes,
+		PodDirs:      a.podDirs,
+		Store:        s.store,
+		Recorder:     a.recorders(),
+		Guard:        a.guard,
+		Observer:     a.metrics,
+		Clock:        host.LinuxClock{},
+		Logger:       a.logger,
+		Terms:        terms(a.policy),
+		ReportAlive:  a.presence.confirm,
+		AfterAbsence: a.presence.resume,
 	}
 	if d := nodeDomains(a.policy); d != nil {
 		config.Domains = d
 	}
-	s.Supervisor = lifecycle.NewSupervisor(config)
+	s.Supervisor = supervisor.New(config)
 	return nil
 }
 
@@ -78,8 +80,8 @@ func deniesPins(err error) bool {
 }
 
 // terms converts the part of the policy that holds for every launcher.
-func terms(p *policy.Policy) lifecycle.Terms {
-	return lifecycle.Terms{
+func terms(p *policy.Policy) tie.Terms {
+	return tie.Terms{
 		Enforce:        p.Mode == policy.Enforce,
 		GracePeriod:    p.Lifecycle.GracePeriod,
 		TermPeriod:     p.Lifecycle.TermPeriod,
@@ -102,7 +104,7 @@ func (a *Agent) startSupervisor(s *stage) {
 	s.run(v.processes.Wait)
 	s.do(a.releaseLeftovers)
 	s.run(func(ctx context.Context) error { return a.tracker.forwardEvents(ctx, v.Supervisor) })
-	s.run(func(ctx context.Context) error { return a.podDirs.Watch(ctx, v.Signed) })
+	s.run(func(ctx context.Context) error { return a.podDirs.Watch(ctx, v.PodTouched) })
 }
 
 // close closes the resources. Pins stay.

@@ -17,7 +17,7 @@ import (
 
 	"github.com/mooring-vm/mooring/cli"
 	"github.com/mooring-vm/mooring/internal/buildinfo"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/poddir"
 )
 
 // deadline bounds the wait of a test for an event.
@@ -61,7 +61,7 @@ func testConfig(t *testing.T) Config {
 func mountRoot(t *testing.T, dir string) string {
 	t.Helper()
 	root := filepath.Join(dir, "run")
-	err := lifecycle.MountPodDirs(root)
+	err := poddir.Mount(root)
 	if errors.Is(err, unix.EPERM) {
 		skip(t, "this process may not mount")
 	}

@@ -14,7 +14,8 @@ import (
 
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/bpf"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
+	"github.com/mooring-vm/mooring/lifecycle/supervisor"
 )
 
 const (
@@ -23,14 +24,14 @@ const (
 	busyPeriod  = 100 * time.Millisecond
 )
 
-// tracker implements [lifecycle.Tracker] with package bpf.
+// tracker implements [supervisor.Tracker] with package bpf.
 type tracker struct {
 	*bpf.Tracker
 	cgroup    string // mount point of the hierarchy
 	leftovers leftovers
 }
 
-var _ lifecycle.Tracker = (*tracker)(nil)
+var _ supervisor.Tracker = (*tracker)(nil)
 
 // openTracker loads the tracker, or takes over its pins. While another agent has the pins
 // open, it waits for at most busyTimeout.
@@ -60,7 +61,7 @@ func openTracker(ctx context.Context, c Config, p *policy.Policy, logger *slog.L
 	return t, nil
 }
 
-// Register implements [lifecycle.Tracker].
+// Register implements [supervisor.Tracker].
 func (t *tracker) Register(cgroup string) (uint64, error) {
 	group, err := groupOf(t.cgroup, cgroup)
 	if err != nil {
@@ -73,59 +74,59 @@ func (t *tracker) Register(cgroup string) (uint64, error) {
 func groupOf(mount, cgroup string) (uint64, error) {
 	group, err := bpf.CgroupID(filepath.Join(mount, cgroup))
 	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("%w: %w", lifecycle.ErrGone, err)
+		err = fmt.Errorf("%w: %w", host.ErrGone, err)
 	}
 	return group, err
 }
 
-// Bind implements [lifecycle.Tracker].
-func (t *tracker) Bind(p lifecycle.Process, group uint64) error {
+// Bind implements [supervisor.Tracker].
+func (t *tracker) Bind(p host.Process, group uint64) error {
 	return withErrGone(t.Tracker.Bind(kernelProcess(p), group))
 }
 
-// Watch implements [lifecycle.Tracker].
-func (t *tracker) Watch(p lifecycle.Process) error {
+// Watch implements [supervisor.Tracker].
+func (t *tracker) Watch(p host.Process) error {
 	return withErrGone(t.Tracker.Watch(kernelProcess(p)))
 }
 
-// withErrGone wraps lifecycle.ErrGone around the error for an ended process.
+// withErrGone wraps host.ErrGone around the error for an ended process.
 func withErrGone(err error) error {
 	if errors.Is(err, bpf.ErrNoProcess) {
-		return fmt.Errorf("%w: %w", lifecycle.ErrGone, err)
+		return fmt.Errorf("%w: %w", host.ErrGone, err)
 	}
 	return err
 }
 
-// Snapshot implements [lifecycle.Tracker].
-func (t *tracker) Snapshot() ([]lifecycle.Tracked, bool, error) { return snapshot(&t.View) }
+// Snapshot implements [supervisor.Tracker].
+func (t *tracker) Snapshot() ([]supervisor.Tracked, bool, error) { return snapshot(&t.View) }
 
-func snapshot(v *bpf.View) ([]lifecycle.Tracked, bool, error) {
+func snapshot(v *bpf.View) ([]supervisor.Tracked, bool, error) {
 	all, err := v.Snapshot()
 	if err != nil {
 		return nil, false, err
 	}
 	complete, err := v.Complete()
-	known := make([]lifecycle.Tracked, 0, len(all))
+	known := make([]supervisor.Tracked, 0, len(all))
 	for i := range all {
 		known = append(known, trackedProcess(&all[i]))
 	}
 	return known, complete, err
 }
 
-// Rescan implements [lifecycle.Tracker].
+// Rescan implements [supervisor.Tracker].
 func (t *tracker) Rescan() error {
 	_, err := t.Resync()
 	return err
 }
 
 // forwardEvents passes the tracker's events to the supervisor until ctx is done.
-func (t *tracker) forwardEvents(ctx context.Context, s *lifecycle.Supervisor) error {
+func (t *tracker) forwardEvents(ctx context.Context, s *supervisor.Supervisor) error {
 	var filter eventFilter
 	err := t.Events(ctx, func(e bpf.Event) {
 		if e.Kind == bpf.Lost {
-			s.Lost()
+			s.EventsLost()
 		} else if sighting, ok := filter.sighting(&e); ok {
-			s.Sighted(sighting)
+			s.ProcessEvent(sighting)
 		}
 	})
 	if errors.Is(err, context.Canceled) {
@@ -142,12 +143,12 @@ type eventFilter struct {
 
 // sighting converts an event of an emulator or of a launcher process. ok is false for all
 // other events.
-func (f *eventFilter) sighting(e *bpf.Event) (s lifecycle.Sighting, ok bool) {
+func (f *eventFilter) sighting(e *bpf.Event) (s supervisor.ProcessEvent, ok bool) {
 	s.Tracked = trackedProcess(&e.Tracked)
 	switch {
 	case e.Kind == bpf.Exit:
 		delete(f.emulators, e.Process)
-		s.Ended, s.How, s.At = true, exitText(e.Exit), lifecycle.Boottime(e.Time)
+		s.Ended, s.How, s.At = true, exitText(e.Exit), host.Boottime(e.Time)
 		return s, e.Emulator || e.Watched
 	case e.Emulator:
 		if f.emulators == nil {
@@ -175,9 +176,9 @@ func exitText(e bpf.ExitStatus) string {
 	return unix.SignalName(e.Signal)
 }
 
-func trackedProcess(p *bpf.Tracked) lifecycle.Tracked {
-	t := lifecycle.Tracked{
-		Process: lifecycle.Process{PID: p.PID, StartTime: p.Ticks()},
+func trackedProcess(p *bpf.Tracked) supervisor.Tracked {
+	t := supervisor.Tracked{
+		Process: host.Process{PID: p.PID, StartTime: p.Ticks()},
 		Group:   p.Group,
 		Bound:   p.Bound,
 	}
@@ -187,8 +188,8 @@ func trackedProcess(p *bpf.Tracked) lifecycle.Tracked {
 	return t
 }
 
-func kernelProcess(p lifecycle.Process) bpf.Process {
-	return bpf.Process{PID: p.PID, StartTime: p.StartTime * uint64(lifecycle.Tick)}
+func kernelProcess(p host.Process) bpf.Process {
+	return bpf.Process{PID: p.PID, StartTime: p.StartTime * uint64(host.Tick)}
 }
 
 // readOnlyTracker reads the pins of the agent's tracker and changes nothing. The fence uses
@@ -198,25 +199,25 @@ type readOnlyTracker struct {
 	cgroup string // mount point of the hierarchy
 }
 
-var _ lifecycle.Tracker = (*readOnlyTracker)(nil)
+var _ supervisor.Tracker = (*readOnlyTracker)(nil)
 
-// Register implements [lifecycle.Tracker]. It only returns the cgroup's ID: an agent has
+// Register implements [supervisor.Tracker]. It only returns the cgroup's ID: an agent has
 // registered the cgroup before.
 func (v *readOnlyTracker) Register(cgroup string) (uint64, error) {
 	return groupOf(v.cgroup, cgroup)
 }
 
-// Unregister implements [lifecycle.Tracker]. The next agent unregisters, see [leftovers].
+// Unregister implements [supervisor.Tracker]. The next agent unregisters, see [leftovers].
 func (*readOnlyTracker) Unregister(uint64) error { return nil }
 
-// Bind implements [lifecycle.Tracker].
-func (*readOnlyTracker) Bind(lifecycle.Process, uint64) error { return nil }
+// Bind implements [supervisor.Tracker].
+func (*readOnlyTracker) Bind(host.Process, uint64) error { return nil }
 
-// Watch implements [lifecycle.Tracker].
-func (*readOnlyTracker) Watch(lifecycle.Process) error { return nil }
+// Watch implements [supervisor.Tracker].
+func (*readOnlyTracker) Watch(host.Process) error { return nil }
 
-// Snapshot implements [lifecycle.Tracker].
-func (v *readOnlyTracker) Snapshot() ([]lifecycle.Tracked, bool, error) { return snapshot(v.View) }
+// Snapshot implements [supervisor.Tracker].
+func (v *readOnlyTracker) Snapshot() ([]supervisor.Tracked, bool, error) { return snapshot(v.View) }
 
-// Rescan implements [lifecycle.Tracker].
+// Rescan implements [supervisor.Tracker].
 func (*readOnlyTracker) Rescan() error { return nil }

@@ -19,8 +19,9 @@ import (
 	"github.com/mooring-vm/mooring/agent/admin"
 	"github.com/mooring-vm/mooring/agent/podserver"
 	"github.com/mooring-vm/mooring/api/agentapi"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
 	"github.com/mooring-vm/mooring/lifecycle/lifecycletest"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
 	shimagent "github.com/mooring-vm/mooring/shim/agent"
 	"github.com/mooring-vm/mooring/shim/coordinator"
 	"github.com/mooring-vm/mooring/shim/resize"
@@ -36,7 +37,7 @@ const gi = 1 << 30
 type whole struct {
 	*virttest.Domain
 	socket   string // of the agent, for this program
-	registry *lifecycle.Registry
+	registry *registry.Registry
 	recorder *lifecycletest.Recorder
 }
 
@@ -50,9 +51,9 @@ func startWhole(t *testing.T, limit int64) *whole {
 func startWholeOf(t *testing.T, limit int64, vcpus int, memory uint64) *whole {
 	t.Helper()
 	const cgroup = "/kubepods.slice/poda.slice/cri-ID-a.scope"
-	w := &whole{socket: filepath.Join(t.TempDir(), "agent.sock"), registry: lifecycle.NewRegistry(), recorder: &lifecycletest.Recorder{}}
+	w := &whole{socket: filepath.Join(t.TempDir(), "agent.sock"), registry: registry.New(), recorder: &lifecycletest.Recorder{}}
 	kernel, log := lifecycletest.NewKernel(), slog.New(slog.DiscardHandler)
-	locked := lifecycle.Rlimit{Soft: gi, Hard: gi}
+	locked := host.Rlimit{Soft: gi, Hard: gi}
 	kernel.Start(100, cgroup, locked)
 	vm := kernel.Start(101, cgroup, locked)
 	for _, path := range []string{"/kubepods.slice", "/kubepods.slice/poda.slice", cgroup} {
@@ -61,13 +62,13 @@ func startWholeOf(t *testing.T, limit int64, vcpus int, memory uint64) *whole {
 	if limit > 0 {
 		kernel.Write(cgroup, "memory.max", fmt.Sprintln(limit))
 	}
-	w.registry.Put(lifecycle.Launcher{
+	w.registry.Put(registry.Launcher{
 		Launcher: agentapi.Launcher{
 			Pod:       agentapi.PodRef{Namespace: "vms", Name: "vm-1", UID: "a"},
 			Container: agentapi.ContainerRef{Name: "compute", ID: "ID-a", PID: 100}, State: agentapi.StateRunning,
 			VMs: []agentapi.VM{{PID: vm.PID, StartTime: vm.StartTime, State: agentapi.VMRunning}},
 		},
-		Limits: lifecycle.ContainerLimits{Memory: limit, CPU: 8000},
+		Limits: registry.ContainerLimits{Memory: limit, CPU: 8000},
 	})
 	store, err := podserver.OpenFileStore(t.TempDir())
 	if err != nil {
@@ -76,8 +77,8 @@ func startWholeOf(t *testing.T, limit int64, vcpus int, memory uint64) *whole {
 	t.Cleanup(func() { _ = store.Close() })
 	node := &podserver.Node{
 		Registry: w.registry, Kernel: kernel, Recorder: w.recorder, Logger: log, Store: store, Clock: lifecycletest.NewClock(),
-		Cgroup:  func(lifecycle.Launcher) (string, error) { return cgroup, nil },
-		Grant:   func(string, lifecycle.Process, lifecycle.Limit) error { return errors.New("nothing is to be locked") },
+		Cgroup:  func(registry.Launcher) (string, error) { return cgroup, nil },
+		Grant:   func(string, host.Process, host.Limit) error { return errors.New("nothing is to be locked") },
 		Enforce: true, Ready: func() bool { return true },
 	}
 	server := &admin.Server{Launchers: w, Sizes: node, Node: func() agentapi.Node { return testNode }, Events: admin.NewRing(1, 1), Logger: log}

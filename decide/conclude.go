@@ -7,7 +7,7 @@ import (
 
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
 // observing begins every remark of observe mode.
@@ -65,7 +65,7 @@ func (d *decider) concludeSetting(s *agentapi.Setting) {
 // demand returns the launcher's charge in the node's account; nil: none. A new launcher is
 // charged for its lock. An existing one is charged for its present limit even if the policy would
 // now refuse it, because its processes may have locked this memory.
-func (d *decider) demand() *lifecycle.Limit {
+func (d *decider) demand() *host.Limit {
 	requested, refused := d.decision.Memlock, d.decision.Refusal != nil
 	if !d.facts.Exists {
 		if refused {
@@ -80,7 +80,7 @@ func (d *decider) demand() *lifecycle.Limit {
 	case refused || d.decision.Undecided:
 		// An unapproved request must not use up the node.
 		return largest(nil, d.facts.SpecMemlock)
-	case requested != nil && *requested == lifecycle.Unlimited:
+	case requested != nil && *requested == host.Unlimited:
 		return requested
 	}
 	return largest(requested, d.facts.SpecMemlock)
@@ -88,8 +88,8 @@ func (d *decider) demand() *lifecycle.Limit {
 
 // largest returns the largest finite limit, or unlimited when none is finite. nil: there are no
 // limits.
-func largest(requested *lifecycle.Limit, spec *lifecycle.Rlimit) *lifecycle.Limit {
-	var limits []lifecycle.Limit
+func largest(requested *host.Limit, spec *host.Rlimit) *host.Limit {
+	var limits []host.Limit
 	if requested != nil {
 		limits = append(limits, *requested)
 	}
@@ -99,7 +99,7 @@ func largest(requested *lifecycle.Limit, spec *lifecycle.Rlimit) *lifecycle.Limi
 	if len(limits) == 0 {
 		return nil
 	}
-	finite := slices.DeleteFunc(slices.Clone(limits), func(l lifecycle.Limit) bool { return l == lifecycle.Unlimited })
+	finite := slices.DeleteFunc(slices.Clone(limits), func(l host.Limit) bool { return l == host.Unlimited })
 	if len(finite) > 0 {
 		limits = finite
 	}

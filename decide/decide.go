@@ -9,7 +9,7 @@ import (
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
 	"github.com/mooring-vm/mooring/memlock"
 )
 
@@ -36,7 +36,7 @@ type Facts struct {
 	// SpecMemlock is the RLIMIT_MEMLOCK in the container's spec. nil: the container inherits the
 	// limit of the runtime. In the spec of a new container, the limit comes from the runtime's
 	// configuration or from an NRI plugin with a lower index.
-	SpecMemlock *lifecycle.Rlimit
+	SpecMemlock *host.Rlimit
 
 	// NodeMemory is the memory of the node in bytes, 0 when unknown.
 	NodeMemory int64
@@ -75,17 +75,17 @@ type Decision struct {
 	Mode     policy.Mode
 	Rule     string              // the deciding rule; empty when none was needed or none matched
 	Compared []policy.Comparison // with the pod: one result per rule, up to the end of the search
-	Memlock  *lifecycle.Limit    // the requested memory lock; nil: none
+	Memlock  *host.Limit         // the requested memory lock; nil: none
 	Yield    bool                // the spec's limit already covers Memlock: leave it
-	Demand   *lifecycle.Limit    // the launcher's charge in the node's account
-	Ceiling  *lifecycle.Limit    // as in [lifecycle.Launcher]
+	Demand   *host.Limit         // the launcher's charge in the node's account
+	Ceiling  *host.Limit         // as in [registry.Launcher]
 	Cgroup   []api.CgroupSetting // sorted by file
 	Settings []agentapi.Setting  // for users: memlock first, then cgroup files
 	Refusal  *Refusal            // nil: allowed
 	Notes    []string            // for users
 	Remarks  []Remark
 
-	// Domain, GracePeriod and Watchdog are as in [lifecycle.Launcher].
+	// Domain, GracePeriod and Watchdog are as in [registry.Launcher].
 	Domain                string
 	GracePeriod, Watchdog time.Duration
 
@@ -235,11 +235,11 @@ func (d *decider) remark(kind agentapi.EventType, reason agentapi.Reason, messag
 	d.decision.Remarks = append(d.decision.Remarks, Remark{kind, reason, message})
 }
 
-func limitOf(lock memlock.Result) lifecycle.Limit {
+func limitOf(lock memlock.Result) host.Limit {
 	if lock.Unlimited {
-		return lifecycle.Unlimited
+		return host.Unlimited
 	}
-	return lifecycle.Limit(lock.Bytes)
+	return host.Limit(lock.Bytes)
 }
 
 func terms(lock memlock.Result) []agentapi.Term {

@@ -12,7 +12,7 @@ import (
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/decide"
 	"github.com/mooring-vm/mooring/decide/decidetest"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
 // drawFacts draws valid and invalid requests.
@@ -33,8 +33,8 @@ func drawFacts(t *rapid.T) decide.Facts {
 		f.DomainClaimant = &agentapi.PodRef{Namespace: "trusted", Name: "other"}
 	}
 	if rapid.Bool().Draw(t, "has spec") {
-		l := lifecycle.Limit(rapid.Uint64().Draw(t, "spec"))
-		f.SpecMemlock = &lifecycle.Rlimit{Soft: l, Hard: l}
+		l := host.Limit(rapid.Uint64().Draw(t, "spec"))
+		f.SpecMemlock = &host.Rlimit{Soft: l, Hard: l}
 	}
 	keys := []string{
 		api.LauncherKey, api.APIVersionKey, api.RequiresLockKey, api.ValueKey, api.GuestMemoryKey, api.DevicesKey,
@@ -112,7 +112,7 @@ func checkWithinPolicy(t *rapid.T, p *policy.Policy, f decide.Facts, d decide.De
 	}
 	switch {
 	case d.Memlock == nil:
-	case *d.Memlock == lifecycle.Unlimited:
+	case *d.Memlock == host.Unlimited:
 		if !rule.Memlock.Unlimited || f.MemoryLimit <= 0 {
 			t.Fatalf("unlimited under rule %q with a memory limit of %d", rule.Name, f.MemoryLimit)
 		}

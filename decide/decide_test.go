@@ -11,7 +11,7 @@ import (
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/decide"
 	"github.com/mooring-vm/mooring/decide/decidetest"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
 const (
@@ -29,12 +29,12 @@ func facts(namespace string, requests map[string]string) decide.Facts {
 	}
 }
 
-func limit(l lifecycle.Limit) *lifecycle.Limit { return &l }
+func limit(l host.Limit) *host.Limit { return &l }
 
 func TestContainerAllows(t *testing.T) {
 	tests := map[string]struct {
 		facts   decide.Facts
-		memlock *lifecycle.Limit
+		memlock *host.Limit
 		yield   bool
 		cgroup  []api.CgroupSetting
 		rule    string
@@ -58,11 +58,11 @@ func TestContainerAllows(t *testing.T) {
 		},
 		"unlimited in a container with a memory limit": {
 			facts:   facts("trusted", decidetest.UnlimitedLock()),
-			memlock: limit(lifecycle.Unlimited), rule: "trusted",
+			memlock: limit(host.Unlimited), rule: "trusted",
 		},
 		"unlimited in a container that may have all of the node": {
 			facts:   withNode(facts("trusted", decidetest.UnlimitedLock()), 2*gi),
-			memlock: limit(lifecycle.Unlimited), rule: "trusted",
+			memlock: limit(host.Unlimited), rule: "trusted",
 		},
 		"cgroup files, sorted and normalised": {
 			facts: facts("trusted", map[string]string{
@@ -86,15 +86,15 @@ func TestContainerAllows(t *testing.T) {
 			memlock: limit(5 * gi), rule: "by-account",
 		},
 		"yields to a spec that has as much": {
-			facts:   withSpec(facts("trusted", decidetest.VFIO()), lifecycle.Rlimit{Soft: 5 * gi, Hard: lifecycle.Unlimited}),
+			facts:   withSpec(facts("trusted", decidetest.VFIO()), host.Rlimit{Soft: 5 * gi, Hard: host.Unlimited}),
 			memlock: limit(5 * gi), yield: true, rule: "trusted",
 		},
 		"raises a spec that has less": {
-			facts:   withSpec(facts("trusted", decidetest.VFIO()), lifecycle.Rlimit{Soft: gi, Hard: gi}),
+			facts:   withSpec(facts("trusted", decidetest.VFIO()), host.Rlimit{Soft: gi, Hard: gi}),
 			memlock: limit(5 * gi), rule: "trusted",
 		},
 		"raises a spec with a lower soft limit": {
-			facts:   withSpec(facts("trusted", decidetest.VFIO()), lifecycle.Rlimit{Soft: gi, Hard: lifecycle.Unlimited}),
+			facts:   withSpec(facts("trusted", decidetest.VFIO()), host.Rlimit{Soft: gi, Hard: host.Unlimited}),
 			memlock: limit(5 * gi), rule: "trusted",
 		},
 		"just fits the node": {
@@ -107,11 +107,11 @@ func TestContainerAllows(t *testing.T) {
 			facts: withGranted(facts("trusted", map[string]string{
 				api.RequiresLockKey: "true", api.ValueKey: "unlimited",
 			}), 64*gi),
-			memlock: limit(lifecycle.Unlimited), rule: "trusted",
+			memlock: limit(host.Unlimited), rule: "trusted",
 		},
 		"another plugin has set the limit": {
 			facts: withSpec(withNeighbour(facts("trusted", decidetest.VFIO()), "ulimits.noderesource.dev"),
-				lifecycle.Rlimit{Soft: 6 * gi, Hard: 6 * gi}),
+				host.Rlimit{Soft: 6 * gi, Hard: 6 * gi}),
 			memlock: limit(5 * gi), yield: true, rule: "trusted",
 		},
 		"another plugin sets another limit": {
@@ -145,7 +145,7 @@ func withAccount(f decide.Facts, account string) decide.Facts {
 	return f
 }
 
-func withSpec(f decide.Facts, l lifecycle.Rlimit) decide.Facts {
+func withSpec(f decide.Facts, l host.Rlimit) decide.Facts {
 	f.SpecMemlock = &l
 	return f
 }
@@ -197,7 +197,7 @@ func TestContainerLeavesAlone(t *testing.T) {
 }
 
 func TestContainerNotes(t *testing.T) {
-	raised := withSpec(facts("trusted", decidetest.VFIO()), lifecycle.Rlimit{Soft: gi, Hard: 2 * gi})
+	raised := withSpec(facts("trusted", decidetest.VFIO()), host.Rlimit{Soft: gi, Hard: 2 * gi})
 	for name, test := range map[string]struct {
 		facts decide.Facts
 		want  string

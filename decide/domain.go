@@ -5,7 +5,7 @@ import (
 
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/tie"
 )
 
 // setLifecycle enters domain, grace period and watchdog. Only the domain needs a rule.
@@ -40,7 +40,7 @@ func (f Facts) DeclaredDomain() (domain string, ok bool) {
 // normalDomain returns a declared domain, a UUID in libvirt's form. Two spellings
 // of a UUID are thus one claim.
 func normalDomain(declared string) string {
-	if id, ok := lifecycle.DomainUUID(declared); ok {
+	if id, ok := tie.DomainUUID(declared); ok {
 		return id.String()
 	}
 	return declared

@@ -7,7 +7,7 @@ import (
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
 	"github.com/mooring-vm/mooring/memlock"
 )
 
@@ -18,10 +18,10 @@ type RaiseFacts struct {
 	Facts
 
 	// Current is the process's memory lock in the node's account.
-	Current lifecycle.Limit
+	Current host.Limit
 
 	// Desired is the requested memory lock.
-	Desired lifecycle.Limit
+	Desired host.Limit
 
 	// Refusal says why the policy refuses the launcher, if it runs in spite of that.
 	Refusal string
@@ -58,8 +58,8 @@ func raise(p *policy.Policy, f RaiseFacts) error {
 
 // checkLock checks a memory lock against the rule, the container's memory limit and the node's
 // account. Creation and live raise both decide by it. The error names the bound and a remedy.
-func checkLock(p *policy.Policy, rule policy.Rule, f Facts, lock lifecycle.Limit) error {
-	unlimited, bytes := lock == lifecycle.Unlimited, int64(min(lock, math.MaxInt64))
+func checkLock(p *policy.Policy, rule policy.Rule, f Facts, lock host.Limit) error {
+	unlimited, bytes := lock == host.Unlimited, int64(min(lock, math.MaxInt64))
 	if err := rule.AllowMemlock(bytes, unlimited); err != nil {
 		return fmt.Errorf("%w; ask for less, or have the policy changed", err)
 	}
@@ -101,12 +101,12 @@ func checkNode(p *policy.Policy, rule policy.Rule, f Facts, bytes int64) error {
 
 // ceiling returns the largest lock [Raise] can allow for a launcher, regardless of the node's
 // account. nil: none.
-func ceiling(rule policy.Rule, f Facts) *lifecycle.Limit {
+func ceiling(rule policy.Rule, f Facts) *host.Limit {
 	switch {
 	case rule.Memlock.Unlimited && checkUnlimited(rule, f) == nil:
-		return new(lifecycle.Unlimited)
+		return new(host.Unlimited)
 	case rule.Memlock.Max > 0:
-		return new(lifecycle.Limit(rule.Memlock.Max))
+		return new(host.Limit(rule.Memlock.Max))
 	}
 	return nil
 }

@@ -5,12 +5,13 @@ import (
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/decide"
 	"github.com/mooring-vm/mooring/decide/decidetest"
-	"github.com/mooring-vm/mooring/lifecycle"
-	"pgregory.net/rapid"
+	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
 func TestCeiling(t *testing.T) {
@@ -21,15 +22,15 @@ func TestCeiling(t *testing.T) {
 	bad := facts("trusted", map[string]string{api.GuestMemoryKey: "lots"})
 	for name, c := range map[string]struct {
 		facts decide.Facts
-		want  *lifecycle.Limit
+		want  *host.Limit
 	}{
 		"no request":                         {tenant, limit(16 * gi)},
-		"unlimited":                          {facts("trusted", decidetest.VFIO()), limit(lifecycle.Unlimited)},
+		"unlimited":                          {facts("trusted", decidetest.VFIO()), limit(host.Unlimited)},
 		"unlimited without a memory limit":   {endless, limit(32 * gi)},
 		"unlimited beyond the node's memory": {beyond, limit(32 * gi)},
 		"account not known":                  {vague, nil},
 		"no rule":                            {stranger, nil},
-		"is refused":                         {bad, limit(lifecycle.Unlimited)},
+		"is refused":                         {bad, limit(host.Unlimited)},
 	} {
 		got := decide.Container(decidetest.Policy(t, policy.Enforce), c.facts).Ceiling
 		if (got == nil) != (c.want == nil) || got != nil && *got != *c.want {
@@ -39,16 +40,16 @@ func TestCeiling(t *testing.T) {
 }
 
 // drawLockFacts draws a new launcher with a memory lock as its only request.
-func drawLockFacts(t *rapid.T) (decide.Facts, lifecycle.Limit) {
+func drawLockFacts(t *rapid.T) (decide.Facts, host.Limit) {
 	quantity := rapid.SampledFrom([]string{"1", "4Gi", "16Gi", "17179869185", "32Gi", "33Gi", "7Ei"}).Draw(t, "quantity")
 	requests := decidetest.Lock(quantity)
 	bytes, err := api.ParseBytes(quantity)
 	if err != nil {
 		t.Fatal(err)
 	}
-	lock := lifecycle.Limit(bytes)
+	lock := host.Limit(bytes)
 	if rapid.Bool().Draw(t, "unlimited") {
-		requests, lock = decidetest.UnlimitedLock(), lifecycle.Unlimited
+		requests, lock = decidetest.UnlimitedLock(), host.Unlimited
 	}
 	f := facts(rapid.SampledFrom([]string{"trusted", "tenant-a", "accounts", "nowhere"}).Draw(t, "namespace"), requests)
 	f.ServiceAccount = rapid.SampledFrom([]string{"vm-1", "default"}).Draw(t, "account")

@@ -11,7 +11,7 @@ import (
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/decide"
 	"github.com/mooring-vm/mooring/decide/decidetest"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
 func TestContainerObserves(t *testing.T) {
@@ -38,7 +38,7 @@ func TestContainerObserves(t *testing.T) {
 
 func TestContainerObserveYields(t *testing.T) {
 	f := facts("trusted", decidetest.VFIO())
-	f.SpecMemlock = &lifecycle.Rlimit{Soft: 8 * gi, Hard: 8 * gi}
+	f.SpecMemlock = &host.Rlimit{Soft: 8 * gi, Hard: 8 * gi}
 	d := decide.Container(decidetest.Policy(t, policy.Observe), f)
 	want := "observe mode, nothing is done: the container's spec has RLIMIT_MEMLOCK 8Gi already, which covers the 5Gi asked for: left alone"
 	if len(d.Remarks) != 1 || d.Remarks[0].Reason != agentapi.ReasonWouldSet || d.Remarks[0].Message != want {
@@ -71,7 +71,7 @@ func TestContainerSettings(t *testing.T) {
 }
 
 func TestContainerYieldIsReported(t *testing.T) {
-	spec := lifecycle.Rlimit{Soft: 8 * gi, Hard: 8 * gi}
+	spec := host.Rlimit{Soft: 8 * gi, Hard: 8 * gi}
 	d := decide.Container(decidetest.Policy(t, policy.Enforce), withSpec(facts("trusted", decidetest.VFIO()), spec))
 	if len(d.Remarks) != 1 || d.Remarks[0].Reason != agentapi.ReasonLimitYielded || d.Remarks[0].Type != agentapi.Normal {
 		t.Errorf("remarks = %+v, want one %s", d.Remarks, agentapi.ReasonLimitYielded)

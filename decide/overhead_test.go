@@ -8,7 +8,7 @@ import (
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/decide"
 	"github.com/mooring-vm/mooring/decide/decidetest"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
 // The overhead adds to the guest's memory: KubeVirt's number, or else an estimate with 8 MiB for
@@ -25,7 +25,7 @@ func TestOverhead(t *testing.T) {
 		annotations  map[string]string
 		cpus         int64
 		architecture string
-		want         lifecycle.Limit
+		want         host.Limit
 	}{
 		"estimated":                  {requests(), 0, "amd64", 4*gi + 297*mi}, // 288 MiB, 8 MiB and a byte of page tables
 		"for each CPU":               {requests(), 3500, "amd64", 4*gi + 321*mi},
@@ -45,7 +45,7 @@ func TestOverhead(t *testing.T) {
 			t.Errorf("%s: %v", name, d.Refusal)
 			continue
 		}
-		var got lifecycle.Limit
+		var got host.Limit
 		if d.Memlock != nil {
 			got = *d.Memlock
 		}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
 	"github.com/mooring-vm/mooring/memlock"
 )
 
@@ -72,7 +72,7 @@ func (d *decider) requested(lock memlock.Result, request api.Request) string {
 // requestedLock names the lock, its terms and its annotations.
 func (d *decider) requestedLock(lock memlock.Result) string {
 	size := "a memory lock of " + limitOf(lock).String()
-	if limitOf(lock) == lifecycle.Unlimited {
+	if limitOf(lock) == host.Unlimited {
 		size = "an unlimited memory lock"
 	}
 	return fmt.Sprintf("%s ask for %s%s", d.lockAnnotations(), size, sumOf(lock))

@@ -4,12 +4,12 @@ import (
 	"strings"
 
 	"github.com/mooring-vm/mooring/api/agentapi"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
 // compareSpec compares the lock with the limit in the container's spec. It refuses a container
 // for which the NRI plugin ulimit-adjuster is asked to set the limit, too.
-func (d *decider) compareSpec(limit lifecycle.Limit) {
+func (d *decider) compareSpec(limit host.Limit) {
 	if d.facts.Exists {
 		return // the guard compares the limits of the processes
 	}

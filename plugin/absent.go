@@ -10,7 +10,7 @@ import (
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/decide"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
 const (
@@ -24,7 +24,7 @@ const (
 
 // awaited is a pod that runs without the launcher that its annotation names.
 type awaited struct {
-	launcher lifecycle.Launcher
+	launcher registry.Launcher
 	since    time.Time
 	told     bool
 }
@@ -42,13 +42,13 @@ func (p *Plugin) await(pod *nri.PodSandbox) {
 		return
 	}
 	l := agentapi.Launcher{Pod: podRef(pod), Container: agentapi.ContainerRef{Name: name}}
-	p.awaited[pod.GetUid()] = awaited{launcher: lifecycle.Launcher{Launcher: l}, since: time.Now()}
+	p.awaited[pod.GetUid()] = awaited{launcher: registry.Launcher{Launcher: l}, since: time.Now()}
 }
 
 // tellAbsent tells of launchers that did not come, once for each pod.
 func (p *Plugin) tellAbsent() {
 	for _, l := range p.absent() {
-		p.tell(lifecycle.Launcher{Launcher: agentapi.Launcher{Pod: l.Pod}}, decide.Remark{
+		p.tell(registry.Launcher{Launcher: agentapi.Launcher{Pod: l.Pod}}, decide.Remark{
 			Type: agentapi.Warning, Reason: agentapi.ReasonAnnotationInvalid,
 			Message: fmt.Sprintf("annotation %s names container %q, which was not created: "+
 				"another container of the pod has started more than %s ago", api.LauncherKey, l.Container.Name, absentAfter),
@@ -57,7 +57,7 @@ func (p *Plugin) tellAbsent() {
 }
 
 // absent returns the launchers that are to be told of, and forgets those that came.
-func (p *Plugin) absent() (all []lifecycle.Launcher) {
+func (p *Plugin) absent() (all []registry.Launcher) {
 	p.deciding.Lock()
 	defer p.deciding.Unlock()
 	for uid, a := range p.awaited {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/decide"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/poddir"
 )
 
 // MountPoint is where a launcher finds its pod directory.
@@ -24,7 +24,7 @@ const crunSubgroup = "run.oci.systemd.subgroup"
 
 // adjustment translates a decision that acts. hook is the program for the pod, on the
 // node; empty: none.
-func adjustment(d decide.Decision, dir lifecycle.PodDir, hook string) *nri.ContainerAdjustment {
+func adjustment(d decide.Decision, dir poddir.Dir, hook string) *nri.ContainerAdjustment {
 	a := &nri.ContainerAdjustment{}
 	if d.Memlock != nil && !d.Yield {
 		limit := uint64(*d.Memlock) // unlimited is RLIM_INFINITY
@@ -44,7 +44,7 @@ func adjustment(d decide.Decision, dir lifecycle.PodDir, hook string) *nri.Conta
 // files that it may touch, and the hook program. The directory being read-only, nobody
 // in the pod can make a file, not even root. The files are open to everybody, so that a
 // user namespace needs no mapping of ids.
-func mounts(dir lifecycle.PodDir, hook string) []*nri.Mount {
+func mounts(dir poddir.Dir, hook string) []*nri.Mount {
 	all := []*nri.Mount{
 		bind(MountPoint, dir.Path, "ro", "noexec"),
 		bind(MountPoint+"/pod/heartbeat", dir.Heartbeat, "rw", "noexec"),

@@ -10,7 +10,8 @@ import (
 
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/decide"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
+	"github.com/mooring-vm/mooring/lifecycle/poddir"
 )
 
 func TestResources(t *testing.T) {
@@ -46,8 +47,8 @@ func TestResources(t *testing.T) {
 
 func TestAdjustment(t *testing.T) {
 	const path = "/run/mooring/pods/u"
-	dir := lifecycle.PodDir{Path: path, Heartbeat: path + "/pod/heartbeat", Stop: path + "/pod/stop"}
-	unlimited := lifecycle.Unlimited
+	dir := poddir.Dir{Path: path, Heartbeat: path + "/pod/heartbeat", Stop: path + "/pod/stop"}
+	unlimited := host.Unlimited
 	got := adjustment(decide.Decision{Launcher: true, Memlock: &unlimited}, dir, "/opt/hook")
 	want := &nri.ContainerAdjustment{
 		Rlimits: []*nri.POSIXRlimit{{Type: "RLIMIT_MEMLOCK", Soft: math.MaxUint64, Hard: math.MaxUint64}},
@@ -72,8 +73,8 @@ func bound(destination, source string, options ...string) *nri.Mount {
 }
 
 func TestAdjustmentYields(t *testing.T) {
-	limit := lifecycle.Limit(4096)
-	got := adjustment(decide.Decision{Launcher: true, Memlock: &limit, Yield: true}, lifecycle.PodDir{}, "")
+	limit := host.Limit(4096)
+	got := adjustment(decide.Decision{Launcher: true, Memlock: &limit, Yield: true}, poddir.Dir{}, "")
 	if len(got.GetRlimits()) != 0 {
 		t.Errorf("rlimits = %v, want none", got.GetRlimits())
 	}
@@ -85,7 +86,7 @@ func TestAdjustmentYields(t *testing.T) {
 // Mounts are made in their order: what lies in the directory comes after it.
 func TestMountsWithoutHook(t *testing.T) {
 	var got []string
-	for _, m := range mounts(lifecycle.PodDir{}, "") {
+	for _, m := range mounts(poddir.Dir{}, "") {
 		got = append(got, m.GetDestination())
 	}
 	if diff := cmp.Diff([]string{"/run/mooring", "/run/mooring/pod/heartbeat", "/run/mooring/pod/stop"}, got); diff != "" {
@@ -104,7 +105,7 @@ func TestSpecMemlockLastHolds(t *testing.T) {
 	ctr := &nri.Container{Rlimits: []*nri.POSIXRlimit{
 		{Type: "RLIMIT_MEMLOCK", Soft: 1, Hard: 2}, {Type: "RLIMIT_NOFILE", Soft: 3, Hard: 4}, {Type: "RLIMIT_MEMLOCK", Soft: 5, Hard: 6},
 	}}
-	if got := specMemlock(ctr); got == nil || *got != (lifecycle.Rlimit{Soft: 5, Hard: 6}) {
+	if got := specMemlock(ctr); got == nil || *got != (host.Rlimit{Soft: 5, Hard: 6}) {
 		t.Errorf("specMemlock = %v, want the last one", got)
 	}
 	if got := specMemlock(&nri.Container{}); got != nil {

@@ -13,14 +13,15 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/decide"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
 // admit decides on a container that is to be created, and enters a launcher into
 // the registry. Other containers cost a few map look-ups.
-func (p *Plugin) admit(pod *nri.PodSandbox, ctr *nri.Container) (lifecycle.Launcher, decide.Decision) {
+func (p *Plugin) admit(pod *nri.PodSandbox, ctr *nri.Container) (registry.Launcher, decide.Decision) {
 	if !p.runsVM(pod, ctr) {
-		return lifecycle.Launcher{}, decide.Decision{}
+		return registry.Launcher{}, decide.Decision{}
 	}
 	facts := p.facts(pod, ctr)
 	p.deciding.Lock()
@@ -35,7 +36,7 @@ func (p *Plugin) admit(pod *nri.PodSandbox, ctr *nri.Container) (lifecycle.Launc
 
 // granted returns what others than the launcher have of the node's locked memory,
 // among them those of a list that was not taken over yet. The caller decides.
-func (p *Plugin) granted(without lifecycle.Key) int64 {
+func (p *Plugin) granted(without registry.Key) int64 {
 	s := p.snapshot.Load()
 	if s == nil {
 		return p.Registry.AccountWithout(without).Granted
@@ -49,8 +50,8 @@ func (p *Plugin) runsVM(pod *nri.PodSandbox, ctr *nri.Container) bool {
 	return ok && name == ctr.GetName()
 }
 
-func keyOf(pod *nri.PodSandbox, ctr *nri.Container) lifecycle.Key {
-	return lifecycle.Key{PodUID: pod.GetUid(), Container: ctr.GetName()}
+func keyOf(pod *nri.PodSandbox, ctr *nri.Container) registry.Key {
+	return registry.Key{PodUID: pod.GetUid(), Container: ctr.GetName()}
 }
 
 func (p *Plugin) facts(pod *nri.PodSandbox, ctr *nri.Container) decide.Facts {
@@ -77,19 +78,19 @@ func podRef(pod *nri.PodSandbox) agentapi.PodRef {
 
 // specMemlock returns the limit that the container has already. The runtime
 // applies duplicates in their order: the last one holds.
-func specMemlock(ctr *nri.Container) *lifecycle.Rlimit {
-	var found *lifecycle.Rlimit
+func specMemlock(ctr *nri.Container) *host.Rlimit {
+	var found *host.Rlimit
 	for _, l := range ctr.GetRlimits() {
 		if l.GetType() == rlimitMemlock {
-			found = &lifecycle.Rlimit{Soft: lifecycle.Limit(l.GetSoft()), Hard: lifecycle.Limit(l.GetHard())}
+			found = &host.Rlimit{Soft: host.Limit(l.GetSoft()), Hard: host.Limit(l.GetHard())}
 		}
 	}
 	return found
 }
 
 // launcher is what the registry is told of a decision.
-func launcher(pod *nri.PodSandbox, ctr *nri.Container, d decide.Decision, state agentapi.State) lifecycle.Launcher {
-	l := lifecycle.Launcher{
+func launcher(pod *nri.PodSandbox, ctr *nri.Container, d decide.Decision, state agentapi.State) registry.Launcher {
+	l := registry.Launcher{
 		Launcher: agentapi.Launcher{
 			Pod:       podRef(pod),
 			Container: agentapi.ContainerRef{Name: ctr.GetName(), ID: ctr.GetId(), PID: int(ctr.GetPid())},
@@ -100,7 +101,7 @@ func launcher(pod *nri.PodSandbox, ctr *nri.Container, d decide.Decision, state 
 			Notes:     d.Notes,
 		},
 		SandboxID: pod.GetId(),
-		Limits:    limitsOf(ctr.GetLinux().GetResources(), lifecycle.ContainerLimits{}),
+		Limits:    limitsOf(ctr.GetLinux().GetResources(), registry.ContainerLimits{}),
 
 		Demand:      d.Demand,
 		Undecided:   d.Undecided,
@@ -119,13 +120,13 @@ func launcher(pod *nri.PodSandbox, ctr *nri.Container, d decide.Decision, state 
 		l.State = agentapi.StateRefused
 	}
 	if d.Act() {
-		l.Given, l.Ceiling = lifecycle.Given{Memlock: d.Memlock, Cgroup: d.Cgroup}, d.Ceiling
+		l.Given, l.Ceiling = registry.Given{Memlock: d.Memlock, Cgroup: d.Cgroup}, d.Ceiling
 	}
 	return l
 }
 
 // tell records a remark on a launcher.
-func (p *Plugin) tell(l lifecycle.Launcher, r decide.Remark) {
+func (p *Plugin) tell(l registry.Launcher, r decide.Remark) {
 	level := slog.LevelInfo
 	if r.Type == agentapi.Warning {
 		level = slog.LevelWarn
@@ -136,6 +137,6 @@ func (p *Plugin) tell(l lifecycle.Launcher, r decide.Remark) {
 	})
 }
 
-func (p *Plugin) log(l lifecycle.Launcher) *slog.Logger {
+func (p *Plugin) log(l registry.Launcher) *slog.Logger {
 	return p.Logger.With("pod", l.Pod.Namespace+"/"+l.Pod.Name, "container", l.Container.Name, "pid", l.Container.PID)
 }

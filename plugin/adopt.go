@@ -7,7 +7,7 @@ import (
 
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/decide"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
 // member is a container as the runtime tells of it.
@@ -19,32 +19,32 @@ type member struct {
 // known returns the launcher that an event is about. One that is not known yet
 // was created while the agent was away, or was lost in a Synchronize. An event of
 // a container that another has replaced since the last list comes too late.
-func (p *Plugin) known(pod *nri.PodSandbox, ctr *nri.Container, state agentapi.State) (lifecycle.Launcher, bool) {
+func (p *Plugin) known(pod *nri.PodSandbox, ctr *nri.Container, state agentapi.State) (registry.Launcher, bool) {
 	if l, ok := p.Registry.Find(ctr.GetId()); ok {
 		return l, true
 	}
-	return p.take(member{pod, ctr}, state, lifecycle.Generation(p.listed.Load()))
+	return p.take(member{pod, ctr}, state, registry.Generation(p.listed.Load()))
 }
 
 // take enters a container that exists, unless it was replaced after that moment.
 // It is decided on as if it were created now, but what runs is never refused.
-func (p *Plugin) take(m member, state agentapi.State, since lifecycle.Generation) (lifecycle.Launcher, bool) {
+func (p *Plugin) take(m member, state agentapi.State, since registry.Generation) (registry.Launcher, bool) {
 	if !p.runsVM(m.pod, m.ctr) {
-		return lifecycle.Launcher{}, false
+		return registry.Launcher{}, false
 	}
 	l, d, ok := p.enterExisting(m, state, since)
 	if !ok {
 		p.Logger.Debug("news of a container that was replaced", "pod", m.pod.GetNamespace()+"/"+m.pod.GetName(),
 			"container", m.ctr.GetName(), "id", m.ctr.GetId())
-		return lifecycle.Launcher{}, false
+		return registry.Launcher{}, false
 	}
 	p.log(l).Info("launcher was not known", "state", state, "undecided", d.Undecided)
 	p.tellExisting(l, d)
 	return l, true
 }
 
-func (p *Plugin) enterExisting(m member, state agentapi.State, since lifecycle.Generation) (
-	l lifecycle.Launcher, d decide.Decision, ok bool,
+func (p *Plugin) enterExisting(m member, state agentapi.State, since registry.Generation) (
+	l registry.Launcher, d decide.Decision, ok bool,
 ) {
 	p.deciding.Lock()
 	defer p.deciding.Unlock()
@@ -60,7 +60,7 @@ func (p *Plugin) enterExisting(m member, state agentapi.State, since lifecycle.G
 }
 
 // judge decides on a container that exists.
-func (p *Plugin) judge(m member, state agentapi.State) (lifecycle.Launcher, decide.Decision) {
+func (p *Plugin) judge(m member, state agentapi.State) (registry.Launcher, decide.Decision) {
 	facts := p.facts(m.pod, m.ctr)
 	facts.Exists = true
 	facts.DomainClaimant = p.claimant(facts, false)
@@ -68,7 +68,7 @@ func (p *Plugin) judge(m member, state agentapi.State) (lifecycle.Launcher, deci
 	return launcher(m.pod, m.ctr, d, state), d
 }
 
-func (p *Plugin) tellExisting(l lifecycle.Launcher, d decide.Decision) {
+func (p *Plugin) tellExisting(l registry.Launcher, d decide.Decision) {
 	for _, r := range d.Remarks {
 		if d.Refusal != nil {
 			r.Message = "it runs although it would be refused: " + r.Message
@@ -94,11 +94,11 @@ func (p *Plugin) decideAgain() {
 
 // redecide changes what the decision says of a launcher, and leaves what events
 // have told. ok is false when nothing was decided.
-func (p *Plugin) redecide(id string, m member) (l lifecycle.Launcher, d decide.Decision, ok bool) {
+func (p *Plugin) redecide(id string, m member) (l registry.Launcher, d decide.Decision, ok bool) {
 	p.deciding.Lock()
 	defer p.deciding.Unlock()
 	decided, d := p.judge(m, agentapi.StateCreated)
-	known := p.Registry.Update(id, func(now *lifecycle.Launcher) {
+	known := p.Registry.Update(id, func(now *registry.Launcher) {
 		if d.Undecided {
 			return
 		}

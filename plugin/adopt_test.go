@@ -15,7 +15,7 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/decide/decidetest"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
 // accounts are service accounts that become known in time.
@@ -42,7 +42,7 @@ func withLimit(ctr *nri.Container, l uint64) *nri.Container {
 // running returns a container of the pod that runs with a limit in its spec.
 func (n *node) running(pod *nri.PodSandbox, pid int, l uint64) *nri.Container {
 	ctr := withLimit(newContainer(pod, "compute"), l)
-	n.start(ctr, pid, lifecycle.Rlimit{Soft: lifecycle.Limit(l), Hard: lifecycle.Limit(l)})
+	n.start(ctr, pid, host.Rlimit{Soft: host.Limit(l), Hard: host.Limit(l)})
 	return ctr
 }
 
@@ -50,7 +50,7 @@ func (n *node) running(pod *nri.PodSandbox, pid int, l uint64) *nri.Container {
 // pods' service accounts.
 func TestUnknownServiceAccountLeavesWhatRunsUndecided(t *testing.T) {
 	for account, want := range map[string]struct {
-		due    lifecycle.Limit // 0: none
+		due    host.Limit // 0: none
 		events []agentapi.Reason
 	}{
 		"vm-1":    {5 * gi, nil},
@@ -235,7 +235,7 @@ func TestListReplacesWhatIsOlder(t *testing.T) {
 		} {
 			renewed := newContainer(pod, "compute")
 			renewed.Id = []string{"second", "third"}[i]
-			n.start(renewed, 200+i, lifecycle.Rlimit{})
+			n.start(renewed, 200+i, host.Rlimit{})
 			event(renewed)
 			if l := n.launcher(t, pod); l.Container.ID != renewed.GetId() {
 				t.Errorf("launcher = %+v, want container %s", l, renewed.GetId())

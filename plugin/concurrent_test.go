@@ -9,8 +9,10 @@ import (
 
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/decide/decidetest"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/guard"
 	"github.com/mooring-vm/mooring/lifecycle/lifecycletest"
+	"github.com/mooring-vm/mooring/lifecycle/poddir"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
 	"github.com/mooring-vm/mooring/plugin"
 )
 
@@ -44,13 +46,13 @@ func BenchmarkCreateContainer(b *testing.B) {
 		b.Fatal(err)
 	}
 	p.Mode, p.Memlock.NodeMax = policy.Enforce, 0
-	dirs, err := lifecycle.OpenPodDirs(b.TempDir())
+	dirs, err := poddir.Open(b.TempDir())
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer dirs.Close()
-	registry := lifecycle.NewRegistry()
-	guard := lifecycle.NewGuard(lifecycle.GuardConfig{Registry: registry, Kernel: lifecycletest.NewKernel()})
+	registry := registry.New()
+	guard := guard.New(guard.Config{Registry: registry, Kernel: lifecycletest.NewKernel()})
 	n, err := plugin.New(plugin.Config{
 		Policy: p, Registry: registry, Guard: guard, PodDirs: dirs,
 		Recorder: &lifecycletest.Recorder{}, Logger: slog.New(slog.DiscardHandler),

@@ -4,16 +4,17 @@ import (
 	"testing"
 
 	nri "github.com/containerd/nri/pkg/api"
+
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/policy"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
 // What says how many CPUs a launcher has.
 func TestCPUsFromTheRuntime(t *testing.T) {
 	for name, test := range map[string]struct {
 		cpu  *nri.LinuxCPU
-		want lifecycle.Limit
+		want host.Limit
 	}{
 		"nothing":          {nil, 4*gi + 297*mi},
 		"limit":            {&nri.LinuxCPU{Quota: nri.Int64(350000), Period: nri.UInt64(100000)}, 4*gi + 321*mi},

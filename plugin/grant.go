@@ -4,14 +4,15 @@ import (
 	"fmt"
 
 	"github.com/mooring-vm/mooring/decide"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
 // GrantLock decides about a larger memory lock of a running VM process, and charges it to the
 // node's account if the policy allows it. The decision shares its lock with CreateContainer, so
 // that two requests cannot both take the rest of the account. It only calculates: the caller sets
 // the limit of the process.
-func (p *Plugin) GrantLock(containerID string, vm lifecycle.Process, lock lifecycle.Limit) error {
+func (p *Plugin) GrantLock(containerID string, vm host.Process, lock host.Limit) error {
 	p.deciding.Lock()
 	defer p.deciding.Unlock()
 	l, ok := p.Registry.Find(containerID)
@@ -23,12 +24,12 @@ func (p *Plugin) GrantLock(containerID string, vm lifecycle.Process, lock lifecy
 	if err := decide.Raise(p.Policy, facts); err != nil || lock <= facts.Current {
 		return err
 	}
-	p.Registry.Update(containerID, func(now *lifecycle.Launcher) { now.SetLock(vm, lock) })
+	p.Registry.Update(containerID, func(now *registry.Launcher) { now.SetLock(vm, lock) })
 	return nil
 }
 
 // raiseFacts returns the facts about a running launcher. The caller holds deciding.
-func (p *Plugin) raiseFacts(l *lifecycle.Launcher) decide.RaiseFacts {
+func (p *Plugin) raiseFacts(l *registry.Launcher) decide.RaiseFacts {
 	f := decide.Facts{
 		Pod: l.Pod, Container: l.Container.Name,
 		MemoryLimit: l.Limits.Memory, NodeMemory: p.NodeMemory, NodeGranted: p.granted(l.Key()),

@@ -6,7 +6,7 @@ import (
 
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/decide/decidetest"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
 // A lock is granted within the rule and what others leave of the node, and counted.
@@ -19,12 +19,12 @@ func TestGrantLock(t *testing.T) {
 	_, err := n.create(rich, newContainer(rich, "compute"))
 	must(t, err)
 	for _, c := range []struct {
-		lock lifecycle.Limit
+		lock host.Limit
 		want string // of the error; empty: none
 		sum  int64
 	}{
 		{16*gi + 1, `rule "tenants" of the node policy allows up to 16Gi of locked memory`, 32 * gi},
-		{lifecycle.Unlimited, "allows no unlimited locked memory", 32 * gi},
+		{host.Unlimited, "allows no unlimited locked memory", 32 * gi},
 		{10 * gi, "", 42 * gi},
 		{9 * gi, "", 42 * gi},
 		{16 * gi, "", 48 * gi},

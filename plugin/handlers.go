@@ -11,7 +11,7 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/decide"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
 // Configure implements NRI's request. It subscribes to every request that Plugin
@@ -40,7 +40,7 @@ func (p *Plugin) RunPodSandbox(_ context.Context, pod *nri.PodSandbox) error {
 	defer p.observe("RunPodSandbox", time.Now(), nil)
 	for _, check := range []func(*policy.Policy, map[string]string, map[string]string) (decide.Remark, bool){decide.StrayAnnotations, decide.ConflictingLauncher} {
 		if remark, ok := check(p.Policy, pod.GetLabels(), pod.GetAnnotations()); ok {
-			p.tell(lifecycle.Launcher{Launcher: agentapi.Launcher{Pod: podRef(pod)}}, remark)
+			p.tell(registry.Launcher{Launcher: agentapi.Launcher{Pod: podRef(pod)}}, remark)
 		}
 	}
 	return nil
@@ -84,7 +84,7 @@ var errStopping = errors.New("mooring-agent is stopping; kubelet tries again")
 
 // fail refuses a launcher that cannot have a pod directory: without it, its
 // preStop hook would wait for nobody.
-func (p *Plugin) fail(l lifecycle.Launcher, err error) error {
+func (p *Plugin) fail(l registry.Launcher, err error) error {
 	err = fmt.Errorf("mooring refuses container %q of pod %s/%s: its pod directory cannot be made: %w",
 		l.Container.Name, l.Pod.Namespace, l.Pod.Name, err)
 	p.tell(l, decide.Remark{Type: agentapi.Warning, Reason: agentapi.ReasonPodDirFailed, Message: err.Error()})
@@ -166,7 +166,7 @@ func (p *Plugin) PostUpdateContainer(_ context.Context, pod *nri.PodSandbox, ctr
 func (p *Plugin) StopContainer(_ context.Context, _ *nri.PodSandbox, ctr *nri.Container) ([]*nri.ContainerUpdate, error) {
 	defer p.observe("StopContainer", time.Now(), nil)
 	p.Registry.Enter(ctr.GetId(), agentapi.StateStopped, 0)
-	p.Ties.Hint(ctr.GetId())
+	p.Ties.ScanLauncher(ctr.GetId())
 	return nil, nil
 }
 
@@ -175,7 +175,7 @@ func (p *Plugin) RemoveContainer(_ context.Context, _ *nri.PodSandbox, ctr *nri.
 	defer p.observe("RemoveContainer", time.Now(), nil)
 	p.Registry.RemoveContainer(ctr.GetId())
 	p.sidecars.drop(func(id string, _ sidecar) bool { return id == ctr.GetId() })
-	p.Ties.Hint(ctr.GetId())
+	p.Ties.ScanLauncher(ctr.GetId())
 	return nil
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/decide"
 	"github.com/mooring-vm/mooring/decide/decidetest"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
 	"github.com/mooring-vm/mooring/plugin"
 )
 
@@ -48,7 +48,7 @@ func TestLauncherLife(t *testing.T) {
 	must(t, n.PostCreateContainer(ctx, pod, ctr))
 	n.checkState(t, pod, agentapi.StateCreated)
 	must(t, n.StartContainer(ctx, pod, ctr))
-	n.start(ctr, 100, lifecycle.Rlimit{Soft: 5 * gi, Hard: 5 * gi})
+	n.start(ctr, 100, host.Rlimit{Soft: 5 * gi, Hard: 5 * gi})
 	must(t, n.PostStartContainer(ctx, pod, ctr))
 	n.checkState(t, pod, agentapi.StateRunning)
 	if l := n.launcher(t, pod); l.Container.PID != 100 || n.registry.Account().Granted != 5*gi {
@@ -244,7 +244,7 @@ func TestEventOfUnknownLauncherRegistersIt(t *testing.T) {
 			n := newNode(t, policy.Enforce)
 			pod := newPod("u1", decidetest.VFIO())
 			ctr := newContainer(pod, "compute")
-			n.start(ctr, 100, lifecycle.Rlimit{})
+			n.start(ctr, 100, host.Rlimit{})
 			must(t, event(n, pod, ctr))
 			if l := n.launcher(t, pod); l.Given.Memlock == nil || *l.Given.Memlock != 5*gi {
 				t.Errorf("launcher = %+v, want one that is due 5Gi", l)
@@ -257,7 +257,7 @@ func TestUnknownLauncherIsNeverRefused(t *testing.T) {
 	n := newNode(t, policy.Enforce)
 	pod := newPod("u1", map[string]string{api.GuestMemoryKey: "lots"})
 	ctr := newContainer(pod, "compute")
-	n.start(ctr, 100, lifecycle.Rlimit{})
+	n.start(ctr, 100, host.Rlimit{})
 	must(t, n.StartContainer(context.Background(), pod, ctr))
 	l := n.launcher(t, pod)
 	if l.State == agentapi.StateRefused || l.Refusal == "" || l.Given.Memlock != nil {
@@ -278,7 +278,7 @@ func TestAdoptedLauncherWithItsLimit(t *testing.T) {
 		pod := newPod(name, asks)
 		ctr := newContainer(pod, "compute")
 		ctr.Rlimits = []*nri.POSIXRlimit{{Type: "RLIMIT_MEMLOCK", Soft: limit, Hard: limit}}
-		n.start(ctr, 100, lifecycle.Rlimit{})
+		n.start(ctr, 100, host.Rlimit{})
 		must(t, n.PostStartContainer(context.Background(), pod, ctr))
 		l := n.launcher(t, pod)
 		if l.Refusal != "" || l.Settings[0].Status != agentapi.StatusPending || l.Given.Memlock == nil {

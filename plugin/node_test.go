@@ -15,8 +15,11 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/decide/decidetest"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/guard"
+	"github.com/mooring-vm/mooring/lifecycle/host"
 	"github.com/mooring-vm/mooring/lifecycle/lifecycletest"
+	"github.com/mooring-vm/mooring/lifecycle/poddir"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
 	"github.com/mooring-vm/mooring/plugin"
 )
 
@@ -28,7 +31,7 @@ const (
 // node is a plugin with all that surrounds it.
 type node struct {
 	*plugin.Plugin
-	registry *lifecycle.Registry
+	registry *registry.Registry
 	recorder *lifecycletest.Recorder
 	kernel   *lifecycletest.Kernel
 	dirs     *podDirs
@@ -38,13 +41,13 @@ type node struct {
 func newNode(t *testing.T, mode policy.Mode) *node {
 	t.Helper()
 	n := &node{
-		registry: lifecycle.NewRegistry(),
+		registry: registry.New(),
 		recorder: &lifecycletest.Recorder{},
 		kernel:   lifecycletest.NewKernel(),
 		dirs:     &podDirs{},
 		observer: &observer{},
 	}
-	guard := lifecycle.NewGuard(lifecycle.GuardConfig{
+	guard := guard.New(guard.Config{
 		Registry: n.registry, Kernel: n.kernel, Recorder: n.recorder, Logger: slog.New(slog.DiscardHandler), Repair: true,
 	})
 	var err error
@@ -59,9 +62,9 @@ func newNode(t *testing.T, mode policy.Mode) *node {
 }
 
 // launcher returns the registry's entry of container compute in the pod.
-func (n *node) launcher(t *testing.T, pod *nri.PodSandbox) lifecycle.Launcher {
+func (n *node) launcher(t *testing.T, pod *nri.PodSandbox) registry.Launcher {
 	t.Helper()
-	l, ok := n.registry.Get(lifecycle.Key{PodUID: pod.GetUid(), Container: "compute"})
+	l, ok := n.registry.Get(registry.Key{PodUID: pod.GetUid(), Container: "compute"})
 	if !ok {
 		t.Fatalf("no launcher of pod %s in the registry", pod.GetUid())
 	}
@@ -84,7 +87,7 @@ func newContainer(pod *nri.PodSandbox, name string) *nri.Container {
 }
 
 // start makes a container run, with a process in a cgroup of its own.
-func (n *node) start(ctr *nri.Container, pid int, l lifecycle.Rlimit) {
+func (n *node) start(ctr *nri.Container, pid int, l host.Rlimit) {
 	ctr.Pid, ctr.State = uint32(pid), nri.ContainerState_CONTAINER_RUNNING
 	n.kernel.Start(pid, cgroupOf(ctr), l)
 }
@@ -98,14 +101,14 @@ type podDirs struct {
 	fail error
 }
 
-func (d *podDirs) Create(uid string) (lifecycle.PodDir, error) {
+func (d *podDirs) Create(uid string) (poddir.Dir, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.fail != nil {
-		return lifecycle.PodDir{}, d.fail
+		return poddir.Dir{}, d.fail
 	}
 	d.made = append(d.made, uid)
-	return lifecycle.PodDir{Path: "/dirs/" + uid}, nil
+	return poddir.Dir{Path: "/dirs/" + uid}, nil
 }
 
 func (d *podDirs) DiscardUnless(uid string, keep func(string) bool) error {

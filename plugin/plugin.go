@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"github.com/mooring-vm/mooring/api/policy"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/poddir"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
 const (
@@ -29,16 +30,16 @@ type ServiceAccounts interface {
 	ServiceAccount(podUID string) (name string, known bool)
 }
 
-// Guard checks running launchers: see [lifecycle.Guard].
+// Guard checks running launchers: see [guard.Guard].
 type Guard interface {
 	Enqueue(containerID string)
 	EnqueueAll()
-	Gone(lifecycle.Launcher) bool
+	Gone(registry.Launcher) bool
 }
 
-// PodDirs makes and deletes pod directories: see [lifecycle.PodDirs].
+// PodDirs makes and deletes pod directories: see [poddir.Dirs].
 type PodDirs interface {
-	Create(uid string) (lifecycle.PodDir, error)
+	Create(uid string) (poddir.Dir, error)
 	DiscardUnless(uid string, keep func(uid string) bool) error
 	Retain(keep func(uid string) bool) error
 	EmptyTrash(context.Context) error
@@ -55,10 +56,10 @@ type Domains interface {
 // Config is what a plugin works with. All fields but the last eight are required.
 type Config struct {
 	Policy   *policy.Policy
-	Registry *lifecycle.Registry
+	Registry *registry.Registry
 	Guard    Guard
 	PodDirs  PodDirs
-	Recorder lifecycle.Recorder
+	Recorder registry.Recorder
 	Logger   *slog.Logger
 
 	Accounts    ServiceAccounts // nil: no service account is known

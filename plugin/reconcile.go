@@ -8,24 +8,24 @@ import (
 	nri "github.com/containerd/nri/pkg/api"
 
 	"github.com/mooring-vm/mooring/api/agentapi"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
 // snapshot is what the runtime listed in Synchronize, and when.
 type snapshot struct {
-	generation lifecycle.Generation
+	generation registry.Generation
 	pods       []*nri.PodSandbox
 	containers []*nri.Container
 
 	// launchers are those among them, as far as they can be judged without
 	// asking the kernel which still run. See [Plugin.launchersOf].
-	launchers []lifecycle.Launcher
+	launchers []registry.Launcher
 	judged    bool
 }
 
 // launchersOf returns the launchers of a list that was not taken over yet. The
 // caller decides; what it costs is arithmetic, and is done once.
-func (p *Plugin) launchersOf(s *snapshot) []lifecycle.Launcher {
+func (p *Plugin) launchersOf(s *snapshot) []registry.Launcher {
 	if s.judged {
 		return s.launchers
 	}
@@ -95,7 +95,7 @@ func (p *Plugin) adopt(s *snapshot, m member) {
 		return
 	}
 	// It may have been removed since: nobody would tell again.
-	listed := lifecycle.Launcher{Launcher: agentapi.Launcher{Container: agentapi.ContainerRef{ID: id, PID: pid}}}
+	listed := registry.Launcher{Launcher: agentapi.Launcher{Container: agentapi.ContainerRef{ID: id, PID: pid}}}
 	if p.Guard.Gone(listed) {
 		return
 	}

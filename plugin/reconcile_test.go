@@ -12,7 +12,7 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/decide/decidetest"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
 // secondLook is longer than the default of the plugin's second look.
@@ -48,8 +48,8 @@ func TestSynchronizeAdoptsLaunchers(t *testing.T) {
 		for i := range 500 {
 			pod := newPod(fmt.Sprintf("u%d", i), map[string]string{})
 			compute, sidecar := newContainer(pod, "compute"), newContainer(pod, "sidecar")
-			n.start(compute, 1000+i, lifecycle.Rlimit{})
-			n.start(sidecar, 2000+i, lifecycle.Rlimit{})
+			n.start(compute, 1000+i, host.Rlimit{})
+			n.start(sidecar, 2000+i, host.Rlimit{})
 			pods, ctrs = append(pods, pod), append(ctrs, compute, sidecar)
 		}
 		n.synchronize(t, pods, ctrs)
@@ -67,7 +67,7 @@ func TestSynchronizeForgetsWhatIsProvenGone(t *testing.T) {
 	withRun(t, policy.Enforce, func(t *testing.T, n *node) {
 		pod := newPod("u1", decidetest.VFIO())
 		ctr := newContainer(pod, "compute")
-		n.start(ctr, 100, lifecycle.Rlimit{})
+		n.start(ctr, 100, host.Rlimit{})
 		must(t, n.PostStartContainer(context.Background(), pod, ctr))
 		n.kernel.Exit(100)
 		n.synchronize(t, nil, nil)
@@ -85,7 +85,7 @@ func TestSynchronizeKeepsWhatRuns(t *testing.T) {
 	withRun(t, policy.Enforce, func(t *testing.T, n *node) {
 		pod := newPod("u1", decidetest.VFIO())
 		ctr := newContainer(pod, "compute")
-		n.start(ctr, 100, lifecycle.Rlimit{})
+		n.start(ctr, 100, host.Rlimit{})
 		must(t, n.PostStartContainer(context.Background(), pod, ctr))
 		n.synchronize(t, nil, nil)
 		time.Sleep(secondLook)
@@ -118,7 +118,7 @@ func TestSynchronizeIsOlderThanLaterEvents(t *testing.T) {
 	withRun(t, policy.Enforce, func(t *testing.T, n *node) {
 		stopped, created := newPod("stopped", decidetest.VFIO()), newPod("created", decidetest.VFIO())
 		ctr := newContainer(stopped, "compute")
-		n.start(ctr, 100, lifecycle.Rlimit{})
+		n.start(ctr, 100, host.Rlimit{})
 		must(t, n.PostStartContainer(ctx, stopped, ctr))
 
 		_, err := n.Synchronize(ctx, []*nri.PodSandbox{stopped}, []*nri.Container{ctr})
@@ -140,7 +140,7 @@ func TestSynchronizeDoesNotReviveTheRemoved(t *testing.T) {
 	withRun(t, policy.Enforce, func(t *testing.T, n *node) {
 		pod := newPod("u1", decidetest.VFIO())
 		ctr := newContainer(pod, "compute")
-		n.start(ctr, 100, lifecycle.Rlimit{})
+		n.start(ctr, 100, host.Rlimit{})
 		must(t, n.PostStartContainer(ctx, pod, ctr))
 		_, err := n.Synchronize(ctx, []*nri.PodSandbox{pod}, []*nri.Container{ctr})
 		must(t, err)

@@ -6,21 +6,22 @@ import (
 	nri "github.com/containerd/nri/pkg/api"
 
 	"github.com/mooring-vm/mooring/decide"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
 // resize records the requested limits of a launcher, and refuses a memory limit that the VM
 // cannot meet yet. It never answers with another limit than the requested one: if the limit were
 // higher than kubelet believes, kubelet would later kill the VM. Meanwhile kubelet retries and the
 // VM gives memory back.
-func (p *Plugin) resize(l lifecycle.Launcher, r *nri.LinuxResources) error {
-	p.Registry.Update(l.Container.ID, func(now *lifecycle.Launcher) { now.Limits = limitsOf(r, now.Limits) })
-	return decide.MemoryLimit(p.Policy, &l.Launcher, r.GetMemory().GetLimit().GetValue(), lifecycle.Limit(l.Needs()))
+func (p *Plugin) resize(l registry.Launcher, r *nri.LinuxResources) error {
+	p.Registry.Update(l.Container.ID, func(now *registry.Launcher) { now.Limits = limitsOf(r, now.Limits) })
+	return decide.MemoryLimit(p.Policy, &l.Launcher, r.GetMemory().GetLimit().GetValue(), host.Limit(l.Needs()))
 }
 
 // limitsOf returns the limits of a container's resources. What they do not say stays as
 // it was; below 0 there is no limit.
-func limitsOf(r *nri.LinuxResources, was lifecycle.ContainerLimits) lifecycle.ContainerLimits {
+func limitsOf(r *nri.LinuxResources, was registry.ContainerLimits) registry.ContainerLimits {
 	if memory := r.GetMemory().GetLimit().GetValue(); memory != 0 {
 		was.Memory = max(memory, 0)
 	}

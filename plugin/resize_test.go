@@ -11,19 +11,20 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/decide"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
 // launchVM has a launcher run, with a VM process.
-func (n *node) launchVM(t *testing.T, pod *nri.PodSandbox, pid int) (*nri.Container, lifecycle.Process) {
+func (n *node) launchVM(t *testing.T, pod *nri.PodSandbox, pid int) (*nri.Container, host.Process) {
 	t.Helper()
 	ctr := newContainer(pod, "compute")
 	_, err := n.create(pod, ctr)
 	must(t, err)
-	n.start(ctr, pid, lifecycle.Rlimit{Soft: gi, Hard: gi})
+	n.start(ctr, pid, host.Rlimit{Soft: gi, Hard: gi})
 	must(t, n.PostStartContainer(context.Background(), pod, ctr))
-	vm := n.kernel.Start(pid+1, cgroupOf(ctr), lifecycle.Rlimit{Soft: gi, Hard: gi})
-	n.registry.Update(ctr.GetId(), func(l *lifecycle.Launcher) {
+	vm := n.kernel.Start(pid+1, cgroupOf(ctr), host.Rlimit{Soft: gi, Hard: gi})
+	n.registry.Update(ctr.GetId(), func(l *registry.Launcher) {
 		l.VMs = []agentapi.VM{{PID: vm.PID, StartTime: vm.StartTime, State: agentapi.VMRunning}}
 	})
 	return ctr, vm
@@ -45,13 +46,13 @@ func TestUpdateBelowNeed(t *testing.T) {
 	pod, other := newPod("u1", nil), newPod("u2", nil)
 	ctr, vm := n.launchVM(t, pod, 100)
 	otherCtr, _ := n.launchVM(t, other, 200)
-	n.registry.Update(ctr.GetId(), func(l *lifecycle.Launcher) { l.SetNeed(vm, 3*gi) })
+	n.registry.Update(ctr.GetId(), func(l *registry.Launcher) { l.SetNeed(vm, 3*gi) })
 
 	err := update(n, pod, ctr, 2*gi, 150000)
 	if refusal, ok := errors.AsType[*decide.Refusal](err); !ok || !strings.Contains(err.Error(), `container "compute" of pod trusted/vm-u1 to 2Gi: its VM needs 3Gi`) {
 		t.Errorf("error %v (%T), want a refusal that names need and limit", err, refusal)
 	}
-	if got := n.launcher(t, pod).Limits; got != (lifecycle.ContainerLimits{Memory: 2 * gi, CPU: 1500}) {
+	if got := n.launcher(t, pod).Limits; got != (registry.ContainerLimits{Memory: 2 * gi, CPU: 1500}) {
 		t.Errorf("limits that are wanted: %+v", got)
 	}
 	must(t, update(n, pod, ctr, 3*gi, 150000))
@@ -59,10 +60,10 @@ func TestUpdateBelowNeed(t *testing.T) {
 	must(t, update(n, pod, ctr, -1, -1))
 	must(t, update(n, other, otherCtr, 1, 0))
 	must(t, update(n, pod, newContainer(pod, "sidecar"), 1, 0))
-	if got := n.launcher(t, pod).Limits; got != (lifecycle.ContainerLimits{}) {
+	if got := n.launcher(t, pod).Limits; got != (registry.ContainerLimits{}) {
 		t.Errorf("limits after they were taken away: %+v", got)
 	}
-	n.registry.Update(ctr.GetId(), func(l *lifecycle.Launcher) { l.VMs = nil })
+	n.registry.Update(ctr.GetId(), func(l *registry.Launcher) { l.VMs = nil })
 	must(t, update(n, pod, ctr, gi, 0))
 }
 
@@ -70,6 +71,6 @@ func TestUpdateInObserveMode(t *testing.T) {
 	n := newNode(t, policy.Observe)
 	pod := newPod("u1", nil)
 	ctr, vm := n.launchVM(t, pod, 100)
-	n.registry.Update(ctr.GetId(), func(l *lifecycle.Launcher) { l.SetNeed(vm, 3*gi) })
+	n.registry.Update(ctr.GetId(), func(l *registry.Launcher) { l.SetNeed(vm, 3*gi) })
 	must(t, update(n, pod, ctr, 2*gi, 0))
 }

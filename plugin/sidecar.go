@@ -10,7 +10,7 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/decide"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
 // sidecars are the containers that are shown a pod directory without being launchers.
@@ -23,7 +23,7 @@ type sidecars struct {
 
 type sidecar struct {
 	uid, sandbox string
-	generation   lifecycle.Generation // when it was last heard of
+	generation   registry.Generation // when it was last heard of
 }
 
 func (s *sidecars) add(containerID string, one sidecar) {
@@ -70,7 +70,7 @@ func (p *Plugin) adjustSidecar(pod *nri.PodSandbox, ctr *nri.Container) (*nri.Co
 	if p.Policy.Mode != policy.Enforce || !p.isSidecar(pod, ctr) {
 		return nil, nil
 	}
-	l := lifecycle.Launcher{Launcher: agentapi.Launcher{
+	l := registry.Launcher{Launcher: agentapi.Launcher{
 		Pod: podRef(pod), Container: agentapi.ContainerRef{Name: ctr.GetName(), ID: ctr.GetId()},
 	}}
 	p.noteSidecar(pod, ctr)

@@ -9,15 +9,15 @@ import (
 	nri "github.com/containerd/nri/pkg/api"
 
 	"github.com/mooring-vm/mooring/api/agentapi"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
-// Ties ties the VM processes of launchers to their pods: see [lifecycle.Supervisor].
+// Ties ties the VM processes of launchers to their pods: see [supervisor.Supervisor].
 // The methods do not wait.
 type Ties interface {
-	Register(l lifecycle.Launcher, cgroup string) error
-	Started(l lifecycle.Launcher)
-	Hint(containerID string)
+	Register(l registry.Launcher, cgroup string) error
+	LauncherStarted(l registry.Launcher)
+	ScanLauncher(containerID string)
 	HasPod(uid string) bool
 	Reconciled()
 }
@@ -28,13 +28,13 @@ type NoTies struct{}
 var _ Ties = NoTies{}
 
 // Register implements [Ties].
-func (NoTies) Register(lifecycle.Launcher, string) error { return nil }
+func (NoTies) Register(registry.Launcher, string) error { return nil }
 
-// Started implements [Ties].
-func (NoTies) Started(lifecycle.Launcher) {}
+// LauncherStarted implements [Ties].
+func (NoTies) LauncherStarted(registry.Launcher) {}
 
-// Hint implements [Ties].
-func (NoTies) Hint(string) {}
+// ScanLauncher implements [Ties].
+func (NoTies) ScanLauncher(string) {}
 
 // Reconciled implements [Ties].
 func (NoTies) Reconciled() {}
@@ -58,7 +58,7 @@ func (p *Plugin) registerTie(ctr *nri.Container) {
 // tieRunning tells that a launcher runs.
 func (p *Plugin) tieRunning(containerID string) {
 	if l, ok := p.Registry.Find(containerID); ok && l.State == agentapi.StateRunning {
-		p.Ties.Started(l)
+		p.Ties.LauncherStarted(l)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/mooring-vm/mooring/agent/admin"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/poddir"
 )
 
 // Options are the places of files and sockets on this machine.
@@ -35,7 +35,7 @@ func ThisMachine(o Options) Machine {
 			return buildinfo.ReadFile(procPath(pid, "exe"))
 		},
 		Agent:   func(ctx context.Context) (Agent, error) { return queryAgent(ctx, o.AgentSocket) },
-		PodDirs: func() error { return lifecycle.CheckPodDirs(filepath.Dir(o.AgentSocket)) },
+		PodDirs: func() error { return poddir.CheckMount(filepath.Dir(o.AgentSocket)) },
 		Peers:   peersOf,
 		Version: runVersion,
 	}

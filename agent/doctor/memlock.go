@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
 // memlockName begins the line of RLIMIT_MEMLOCK in /proc/PID/limits.
@@ -34,7 +34,7 @@ func defaultMemlock(_ context.Context, s *survey) finding {
 			"the limits of containerd cannot be read",
 			"",
 		}
-	case limit.Soft == lifecycle.Unlimited:
+	case limit.Soft == host.Unlimited:
 		return finding{
 			Note, found,
 			"every container of the node may lock all of its memory, whatever the node policy says",
@@ -57,7 +57,7 @@ func defaultMemlock(_ context.Context, s *survey) finding {
 }
 
 // parseMemlock reads the limit from the content of /proc/PID/limits.
-func parseMemlock(limits string) (r lifecycle.Rlimit, ok bool) {
+func parseMemlock(limits string) (r host.Rlimit, ok bool) {
 	for line := range strings.Lines(limits) {
 		rest, is := strings.CutPrefix(line, memlockName)
 		fields := strings.Fields(rest)
@@ -66,15 +66,15 @@ func parseMemlock(limits string) (r lifecycle.Rlimit, ok bool) {
 		}
 		soft, softOK := parseLimit(fields[0])
 		hard, hardOK := parseLimit(fields[1])
-		return lifecycle.Rlimit{Soft: soft, Hard: hard}, softOK && hardOK
+		return host.Rlimit{Soft: soft, Hard: hard}, softOK && hardOK
 	}
 	return r, false
 }
 
-func parseLimit(text string) (lifecycle.Limit, bool) {
+func parseLimit(text string) (host.Limit, bool) {
 	if text == "unlimited" {
-		return lifecycle.Unlimited, true
+		return host.Unlimited, true
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
-	return lifecycle.Limit(n), err == nil
+	return host.Limit(n), err == nil
 }

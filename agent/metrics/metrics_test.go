@@ -34,9 +34,9 @@ func exercised(t *testing.T) *Metrics {
 	m.Connection(plugin.Status{Phase: plugin.Synchronized})
 	m.Connection(plugin.Status{Phase: plugin.Disconnected})
 	m.StubAbandoned()
-	m.Acted("terminate", nil)
-	m.Acted("kill", errors.New("not permitted"))
-	m.HintsDropped()
+	m.ActionDone("terminate", nil)
+	m.ActionDone("kill", errors.New("not permitted"))
+	m.NotificationsDropped()
 	if err := m.Watch(State{Launchers: testLaunchers, Node: testNode, Tracker: testTracker}); err != nil {
 		t.Fatal(err)
 	}

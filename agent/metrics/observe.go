@@ -6,15 +6,17 @@ import (
 
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/decide"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/guard"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
+	"github.com/mooring-vm/mooring/lifecycle/supervisor"
 	"github.com/mooring-vm/mooring/plugin"
 )
 
 var (
-	_ plugin.Observer              = (*Metrics)(nil)
-	_ lifecycle.GuardObserver      = (*Metrics)(nil)
-	_ lifecycle.SupervisorObserver = (*Metrics)(nil)
-	_ lifecycle.Recorder           = (*Metrics)(nil)
+	_ plugin.Observer     = (*Metrics)(nil)
+	_ guard.Observer      = (*Metrics)(nil)
+	_ supervisor.Observer = (*Metrics)(nil)
+	_ registry.Recorder   = (*Metrics)(nil)
 )
 
 // Record counts an event that the agent emitted.
@@ -36,8 +38,8 @@ func (m *Metrics) CheckDropped() {
 	m.checksDropped.Inc()
 }
 
-// Acted counts what was done to end a VM process, and whether it could be.
-func (m *Metrics) Acted(action string, err error) {
+// ActionDone counts what was done to end a VM process, and whether it could be.
+func (m *Metrics) ActionDone(action string, err error) {
 	m.vmActions.WithLabelValues(action, actionStatus(err)).Inc()
 }
 
@@ -48,8 +50,8 @@ func actionStatus(err error) string {
 	return "ok"
 }
 
-// HintsDropped counts a hint that the supervisor had no room for.
-func (m *Metrics) HintsDropped() {
+// NotificationsDropped counts a hint that the supervisor had no room for.
+func (m *Metrics) NotificationsDropped() {
 	m.hintsDropped.Inc()
 }
 

@@ -2,7 +2,7 @@ package metrics
 
 import (
 	"github.com/mooring-vm/mooring/api/agentapi"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/supervisor"
 	"github.com/mooring-vm/mooring/plugin"
 )
 
@@ -31,7 +31,7 @@ func (m *Metrics) startAtZero() {
 		m.decisions.WithLabelValues(string(outcome))
 	}
 	for _, action := range []string{
-		lifecycle.ActedShutdown, lifecycle.ActedTerminate, lifecycle.ActedKill, lifecycle.ActedConfirm,
+		supervisor.ActionShutdown, supervisor.ActionTerminate, supervisor.ActionKill, supervisor.ActionConfirmStop,
 	} {
 		for _, status := range []string{"ok", "error"} {
 			m.vmActions.WithLabelValues(action, status)

@@ -9,7 +9,7 @@ import (
 	"github.com/mooring-vm/mooring/agent/podserver"
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/podapi"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
 	"github.com/mooring-vm/mooring/shim/agent"
 	"github.com/mooring-vm/mooring/shim/resize"
 )
@@ -47,7 +47,7 @@ func TestNotListedYet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, kube := newRig(t), &listing{early: test.early, all: test.all}
 			r.Desired = kube
-			r.registry.Update("ID-a", func(l *lifecycle.Launcher) { l.Size = vcpus(1) })
+			r.registry.Update("ID-a", func(l *registry.Launcher) { l.Size = vcpus(1) })
 			n := agent.New(r.serve(t, "a"))
 			changed, err := n.Changed(t.Context())
 			must(t, err)

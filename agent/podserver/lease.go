@@ -14,7 +14,7 @@ import (
 const leaseTimeout = 3 * time.Second
 
 // Leases are those of the node's VM processes: see admin.Leases and
-// [lifecycle.Supervisor]. LeasePod is of a pod's own.
+// [supervisor.Supervisor]. LeasePod is of a pod's own.
 type Leases interface {
 	Lease(ctx context.Context, namespace, pod string, period time.Duration, reason string) (launchers int, err error)
 	LeasePod(ctx context.Context, uid string, period time.Duration, reason string) (launchers int, err error)

@@ -10,7 +10,7 @@ import (
 	"github.com/mooring-vm/mooring/agent/podserver"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/podapi"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
 	"github.com/mooring-vm/mooring/shim/agent"
 	"github.com/mooring-vm/mooring/shim/resize"
 )
@@ -39,7 +39,7 @@ func (l *leases) enter(uid string, period time.Duration, reason string) (int, er
 	if l.done != nil {
 		l.done()
 	}
-	known := l.registry.Update("ID-"+uid, func(now *lifecycle.Launcher) {
+	known := l.registry.Update("ID-"+uid, func(now *registry.Launcher) {
 		now.Lease = nil
 		if period > 0 {
 			now.Lease = &agentapi.Lease{Until: time.Now().Add(period), Reason: reason}
@@ -108,7 +108,7 @@ func testLeaseNoLauncher(t *testing.T, r *rig, n *agent.Client) {
 	wantCode(t, n.Lease(t.Context(), time.Minute, "migration"), podapi.CodeNoVM) // nobody tracks anything
 	granted := &leases{rig: r}
 	r.Holding(granted)
-	r.registry.Update("ID-a", func(l *lifecycle.Launcher) { l.State = agentapi.StateStopped })
+	r.registry.Update("ID-a", func(l *registry.Launcher) { l.State = agentapi.StateStopped })
 	wantCode(t, n.Lease(t.Context(), time.Minute, "migration"), podapi.CodeNoVM)
 	if granted.set != 0 {
 		t.Errorf("%d leases, want none", granted.set)

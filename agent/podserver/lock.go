@@ -4,7 +4,8 @@ import (
 	"errors"
 
 	"github.com/mooring-vm/mooring/api/podapi"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
 // Lock implements [Pod].
@@ -24,14 +25,14 @@ func (p *pod) Lock(request podapi.Lock) error {
 	}
 	defer p.logChange(vm, before)
 	if request.AtLeast != nil {
-		return ended(p.raise(l, vm, lifecycle.Limit(*request.AtLeast)))
+		return ended(p.raise(l, vm, host.Limit(*request.AtLeast)))
 	}
-	return ended(p.lower(l, vm, lifecycle.Limit(*request.AtMost)))
+	return ended(p.lower(l, vm, host.Limit(*request.AtMost)))
 }
 
 // logChange has the log tell of a lock that is another one than before, a few times a
 // minute: a pod can ask for the one that it has, and for two in turn.
-func (p *pod) logChange(vm lifecycle.Process, before lifecycle.Rlimit) {
+func (p *pod) logChange(vm host.Process, before host.Rlimit) {
 	now, err := p.node.Kernel.Memlock(vm)
 	if err != nil || now == before || !p.changes.Allow() {
 		return
@@ -41,12 +42,12 @@ func (p *pod) logChange(vm lifecycle.Process, before lifecycle.Rlimit) {
 
 // raise has the lock decided on and entered before the process gets it: what it may lock
 // is counted from then on.
-func (p *pod) raise(l lifecycle.Launcher, vm lifecycle.Process, to lifecycle.Limit) error {
+func (p *pod) raise(l registry.Launcher, vm host.Process, to host.Limit) error {
 	before := l.VMLock(vm)
 	if err := p.node.Grant(l.Container.ID, vm, to); err != nil {
 		return refused(podapi.CodeRefused, "memory lock: %v", err)
 	}
-	err := lifecycle.RaiseMemlock(p.node.Kernel, vm, to)
+	err := host.RaiseMemlock(p.node.Kernel, vm, to)
 	if err != nil {
 		p.enter(l, vm, p.has(vm, before, to))
 	}
@@ -54,7 +55,7 @@ func (p *pod) raise(l lifecycle.Launcher, vm lifecycle.Process, to lifecycle.Lim
 }
 
 // has is what a process may lock after an attempt to change it from one to another.
-func (p *pod) has(vm lifecycle.Process, one, other lifecycle.Limit) lifecycle.Limit {
+func (p *pod) has(vm host.Process, one, other host.Limit) host.Limit {
 	now, err := p.node.Kernel.Memlock(vm)
 	if err != nil {
 		return max(one, other) // the safe side; if it is gone, it holds nothing
@@ -63,13 +64,13 @@ func (p *pod) has(vm lifecycle.Process, one, other lifecycle.Limit) lifecycle.Li
 }
 
 // lower has the process hold to the new lock before others can have the rest.
-func (p *pod) lower(l lifecycle.Launcher, vm lifecycle.Process, to lifecycle.Limit) error {
+func (p *pod) lower(l registry.Launcher, vm host.Process, to host.Limit) error {
 	if given := l.Given.Memlock; given != nil && to < *given {
 		return refused(podapi.CodeRefused, "memory lock: %s is less than the %s that the launcher was given", to, *given)
 	}
-	err := lifecycle.LowerMemlock(p.node.Kernel, vm, to)
+	err := host.LowerMemlock(p.node.Kernel, vm, to)
 	switch {
-	case errors.Is(err, lifecycle.ErrLocked):
+	case errors.Is(err, host.ErrLocked):
 		return refused(podapi.CodeLocked, "memory lock: %v", err)
 	case err != nil:
 		return err
@@ -80,8 +81,8 @@ func (p *pod) lower(l lifecycle.Launcher, vm lifecycle.Process, to lifecycle.Lim
 	return nil
 }
 
-func (p *pod) enter(l lifecycle.Launcher, vm lifecycle.Process, lock lifecycle.Limit) {
-	p.node.Registry.Update(l.Container.ID, func(now *lifecycle.Launcher) { now.SetLock(vm, lock) })
+func (p *pod) enter(l registry.Launcher, vm host.Process, lock host.Limit) {
+	p.node.Registry.Update(l.Container.ID, func(now *registry.Launcher) { now.SetLock(vm, lock) })
 }
 
 // Need implements [Pod].
@@ -98,7 +99,7 @@ func (p *pod) Need(request podapi.Need) error {
 		}
 		return err
 	}
-	p.node.Registry.Update(l.Container.ID, func(now *lifecycle.Launcher) { now.SetNeed(vm, uint64(*request.Bytes)) })
+	p.node.Registry.Update(l.Container.ID, func(now *registry.Launcher) { now.SetNeed(vm, uint64(*request.Bytes)) })
 	if err := p.keepNeed(Need{PID: vm.PID, StartTime: vm.StartTime, Bytes: uint64(*request.Bytes)}); err != nil {
 		p.node.Logger.Warn("what a VM needs will be forgotten if the agent restarts", "uid", p.uid, "pid", vm.PID, "error", err)
 	}

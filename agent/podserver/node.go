@@ -12,22 +12,23 @@ import (
 
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/podapi"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
 // Node answers for the pods of the node. All fields but Desired, Headroom, Reports and
 // Takes are required, and set before it is used.
 type Node struct {
-	Registry *lifecycle.Registry
-	Kernel   lifecycle.Kernel
-	Recorder lifecycle.Recorder
+	Registry *registry.Registry
+	Kernel   host.Kernel
+	Recorder registry.Recorder
 	Logger   *slog.Logger
 
-	// Cgroup finds the cgroup of a launcher: [lifecycle.Guard.Cgroup].
-	Cgroup func(lifecycle.Launcher) (string, error)
+	// Cgroup finds the cgroup of a launcher: [guard.Guard.Cgroup].
+	Cgroup func(registry.Launcher) (string, error)
 
 	// Grant decides on a memory lock, and enters it: plugin.Plugin.GrantLock.
-	Grant func(containerID string, vm lifecycle.Process, lock lifecycle.Limit) error
+	Grant func(containerID string, vm host.Process, lock host.Limit) error
 
 	// Enforce is set if the policy acts. Otherwise pods are only shown what is.
 	Enforce bool
@@ -36,7 +37,7 @@ type Node struct {
 	Ready func() bool
 
 	// Clock gives the generations of what is wanted.
-	Clock lifecycle.Clock
+	Clock host.Clock
 
 	// Headroom is what pods are told of the node policy's capacities.
 	Headroom podapi.Headroom
@@ -46,7 +47,7 @@ type Node struct {
 	Reports Reports // nil: reports are shown, and not left in the pod
 
 	// Takes is told whether somebody in a pod takes requests to end its VM:
-	// [lifecycle.Supervisor.Takes]. nil: nobody asks. It must not block.
+	// [supervisor.Supervisor.SetStopHandler]. nil: nobody asks. It must not block.
 	Takes func(uid string, takes bool)
 
 	leases Leases // that pods take; nil: VM processes are not tracked here
@@ -70,7 +71,7 @@ type Desired interface {
 	Synced() bool
 }
 
-// Reports leaves reports where pods can read them: see [lifecycle.PodDirs].
+// Reports leaves reports where pods can read them: see [poddir.Dirs].
 type Reports interface {
 	WriteReport(uid string, data []byte) error
 }
@@ -171,23 +172,23 @@ func (n *Node) drop(uid string) bool {
 }
 
 // launcher returns the pod's, which runs.
-func (p *pod) launcher() (lifecycle.Launcher, error) {
+func (p *pod) launcher() (registry.Launcher, error) {
 	for _, l := range p.node.Registry.OfPod(p.uid) {
 		if l.State == agentapi.StateRunning {
 			return l, nil
 		}
 	}
 	if !p.node.Ready() {
-		return lifecycle.Launcher{}, refused(podapi.CodeStarting, "the agent does not know all launchers of the node yet: try again")
+		return registry.Launcher{}, refused(podapi.CodeStarting, "the agent does not know all launchers of the node yet: try again")
 	}
-	return lifecycle.Launcher{}, refused(podapi.CodeNoVM, "no launcher of the pod runs")
+	return registry.Launcher{}, refused(podapi.CodeNoVM, "no launcher of the pod runs")
 }
 
 // vm returns the launcher with its VM process.
-func (p *pod) vm() (lifecycle.Launcher, lifecycle.Process, error) {
+func (p *pod) vm() (registry.Launcher, host.Process, error) {
 	l, err := p.launcher()
 	if err != nil {
-		return l, lifecycle.Process{}, err
+		return l, host.Process{}, err
 	}
 	vm, err := l.VM()
 	if err != nil {
@@ -198,8 +199,8 @@ func (p *pod) vm() (lifecycle.Launcher, lifecycle.Process, error) {
 
 // ended turns the end of a process or a container into an answer.
 func ended(err error) error {
-	if errors.Is(err, lifecycle.ErrGone) {
-		return refused(podapi.CodeNoVM, "%v: it has just ended", lifecycle.ErrNoVM)
+	if errors.Is(err, host.ErrGone) {
+		return refused(podapi.CodeNoVM, "%v: it has just ended", registry.ErrNoVM)
 	}
 	return err
 }
@@ -212,4 +213,4 @@ func (p *pod) acts() error {
 	return refused(podapi.CodeRefused, "the node policy is in mode observe, which changes nothing")
 }
 
-func amount(l lifecycle.Limit) podapi.Amount { return podapi.Amount(l) }
+func amount(l host.Limit) podapi.Amount { return podapi.Amount(l) }

@@ -11,7 +11,8 @@ import (
 
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/podapi"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
 	"github.com/mooring-vm/mooring/shim/agent"
 	"github.com/mooring-vm/mooring/shim/resize"
 )
@@ -150,7 +151,7 @@ func testTwoVMs(t *testing.T, r *rig, n *agent.Client) {
 }
 
 func testRaiseFails(t *testing.T, r *rig, n *agent.Client) {
-	r.kernel.BeforeSet = func(lifecycle.Process) error { return errors.New("not permitted") }
+	r.kernel.BeforeSet = func(host.Process) error { return errors.New("not permitted") }
 	wantCode(t, n.RaiseLock(t.Context(), 5*gi), podapi.CodeFailed)
 	if r.granted() != 4*gi {
 		t.Errorf("account %d, want what is", r.granted())
@@ -172,7 +173,7 @@ func testLocked(t *testing.T, r *rig, n *agent.Client) {
 	wantCode(t, n.LowerLock(t.Context(), 3*gi), podapi.CodeLocked)
 	// It locks more while its limit is being lowered.
 	r.kernel.Lock(101, gi)
-	r.kernel.BeforeSet = func(lifecycle.Process) error {
+	r.kernel.BeforeSet = func(host.Process) error {
 		r.kernel.Lock(101, 4*gi)
 		return nil
 	}
@@ -238,7 +239,7 @@ func testHold(t *testing.T, r *rig, n *agent.Client) {
 
 func testMigrating(t *testing.T, r *rig, n *agent.Client) {
 	set := func(until time.Time) {
-		r.registry.Update("ID-a", func(l *lifecycle.Launcher) { l.Lease = newLease(until) })
+		r.registry.Update("ID-a", func(l *registry.Launcher) { l.Lease = newLease(until) })
 	}
 	set(time.Now().Add(time.Hour))
 	err := n.Hold(t.Context(), time.Second)
@@ -260,7 +261,7 @@ func testChanged(t *testing.T, r *rig, n *agent.Client) {
 	must(t, err)
 	r.kernel.Write(cgroupOf("a"), "memory.max", "5368709120\n")
 	await(t, changed)
-	r.registry.Update("ID-a", func(l *lifecycle.Launcher) { l.Limits.CPU = 4000 })
+	r.registry.Update("ID-a", func(l *registry.Launcher) { l.Limits.CPU = 4000 })
 	await(t, changed)
 	if next, err := n.Desired(ctx); next.Generation <= first.Generation || err != nil {
 		t.Errorf("generation %d after %d, %v", next.Generation, first.Generation, err)
@@ -310,7 +311,7 @@ func testWanted(t *testing.T, r *rig, n *agent.Client) {
 	if diff := cmp.Diff(want, first); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	r.registry.Update("ID-a", func(l *lifecycle.Launcher) {
+	r.registry.Update("ID-a", func(l *registry.Launcher) {
 		l.Size = api.Size{VCPUs: 4, CPUQuota: api.CPUQuota{Percent: 150}, CPUShares: 200}
 	})
 	next, err := n.Desired(t.Context())
@@ -318,7 +319,7 @@ func testWanted(t *testing.T, r *rig, n *agent.Client) {
 	if want := (api.Size{VCPUs: 4, CPUQuota: api.CPUQuota{Percent: 150}, CPUShares: 200}); next.Size != want || next.Generation <= first.Generation {
 		t.Errorf("%+v, want %+v and a higher generation than %d", next, want, first.Generation)
 	}
-	r.registry.Update("ID-a", func(l *lifecycle.Launcher) {
+	r.registry.Update("ID-a", func(l *registry.Launcher) {
 		l.Size, l.SizeError = api.Size{}, "two\nlines"
 	})
 	if bad, err := n.Desired(t.Context()); bad.Error != "two; lines" || bad.Size != (api.Size{}) || err != nil {
@@ -342,7 +343,7 @@ func TestNodeAway(t *testing.T) {
 	await(t, changed)
 	must(t, n.Need(ctx, 3*gi))
 	stop()
-	r.registry.Update("ID-a", func(l *lifecycle.Launcher) { l.Live = nil }) // a new agent knows nothing of it
+	r.registry.Update("ID-a", func(l *registry.Launcher) { l.Live = nil }) // a new agent knows nothing of it
 	r.serveAt(t, "a", socket)
 	await(t, changed)
 	if l, _ := r.registry.Find("ID-a"); l.Needs() != 3*gi {

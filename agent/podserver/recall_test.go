@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/mooring-vm/mooring/agent/podserver"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
 	"github.com/mooring-vm/mooring/shim/agent"
 )
 
@@ -13,7 +13,7 @@ import (
 func (r *rig) restart(t *testing.T, root string) {
 	t.Helper()
 	for uid := range r.vms {
-		r.registry.Update("ID-"+uid, func(l *lifecycle.Launcher) { l.VMs, l.Live = nil, nil })
+		r.registry.Update("ID-"+uid, func(l *registry.Launcher) { l.VMs, l.Live = nil, nil })
 	}
 	r.Store = r.open(t, root)
 	r.RecallNeeds()

@@ -9,7 +9,7 @@ import (
 
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/podapi"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
 // Report implements [Pod]. It is what the pod says: it is shown, left in the pod's
@@ -22,10 +22,10 @@ func (p *pod) Report(report podapi.Report) error {
 	}
 	said := &agentapi.Resize{Reported: time.Now(), Report: report}
 	if report.DryRun {
-		p.node.Registry.Update(l.Container.ID, func(now *lifecycle.Launcher) { now.DryRun = said })
+		p.node.Registry.Update(l.Container.ID, func(now *registry.Launcher) { now.DryRun = said })
 		return nil
 	}
-	p.node.Registry.Update(l.Container.ID, func(now *lifecycle.Launcher) { now.Resize = said })
+	p.node.Registry.Update(l.Container.ID, func(now *registry.Launcher) { now.Resize = said })
 	p.tell(l, report)
 	return p.leave(report)
 }
@@ -47,7 +47,7 @@ func (p *pod) leave(report podapi.Report) error {
 
 // tell tells of a state that was not reported before, or of what came of something else
 // that was wanted, unless there was much to tell.
-func (p *pod) tell(l lifecycle.Launcher, report podapi.Report) {
+func (p *pod) tell(l registry.Launcher, report podapi.Report) {
 	p.mu.Lock()
 	news := report.State != p.state || report.Generation > p.told && report.State != podapi.StateResizing
 	p.state, p.told = report.State, max(p.told, report.Generation)

@@ -14,7 +14,7 @@ import (
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/podapi"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
 	"github.com/mooring-vm/mooring/shim/agent"
 )
 
@@ -228,7 +228,7 @@ func TestKubernetesSaysIt(t *testing.T) {
 		Limits: podapi.Limits{Memory: int64(6 * gi), CPU: 3000}, Pod: podapi.Limits{Memory: int64(8 * gi)},
 		Size: api.Size{Memory: 5 << 30},
 	}}
-	r.registry.Update("ID-a", func(l *lifecycle.Launcher) { l.Size = api.Size{VCPUs: 1} })
+	r.registry.Update("ID-a", func(l *registry.Launcher) { l.Size = api.Size{VCPUs: 1} })
 	got, err := r.Pod("a").Desired()
 	want := podapi.Desired{
 		Generation: got.Generation, Launcher: "compute", Limits: podapi.Limits{Memory: int64(6 * gi), CPU: 3000},

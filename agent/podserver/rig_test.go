@@ -12,8 +12,10 @@ import (
 	"github.com/mooring-vm/mooring/agent/podserver"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/guard"
+	"github.com/mooring-vm/mooring/lifecycle/host"
 	"github.com/mooring-vm/mooring/lifecycle/lifecycletest"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
 	"github.com/mooring-vm/mooring/plugin"
 )
 
@@ -40,16 +42,16 @@ rules:
 // container ID ID-UID, and a VM process.
 type rig struct {
 	*podserver.Node
-	registry *lifecycle.Registry
+	registry *registry.Registry
 	kernel   *lifecycletest.Kernel
 	recorder *lifecycletest.Recorder
 	plugin   *plugin.Plugin
-	guard    *lifecycle.Guard
+	guard    *guard.Guard
 	ready    bool
-	vms      map[string]lifecycle.Process
+	vms      map[string]host.Process
 
 	mu   sync.Mutex
-	sets []lifecycle.Process // whose memory lock was set
+	sets []host.Process // whose memory lock was set
 }
 
 func newRig(t *testing.T) *rig { return newRigWith(t, rules) }
@@ -57,8 +59,8 @@ func newRig(t *testing.T) *rig { return newRigWith(t, rules) }
 func newRigWith(t *testing.T, rules string) *rig {
 	t.Helper()
 	r := &rig{
-		registry: lifecycle.NewRegistry(), kernel: lifecycletest.NewKernel(), recorder: &lifecycletest.Recorder{},
-		ready: true, vms: map[string]lifecycle.Process{},
+		registry: registry.New(), kernel: lifecycletest.NewKernel(), recorder: &lifecycletest.Recorder{},
+		ready: true, vms: map[string]host.Process{},
 	}
 	r.kernel.BeforeSet = r.note
 	p, err := policy.Parse([]byte(rules))
@@ -75,7 +77,7 @@ func newRigWith(t *testing.T, rules string) *rig {
 			t.Error(err)
 		}
 	})
-	r.guard = lifecycle.NewGuard(lifecycle.GuardConfig{Registry: r.registry, Kernel: r.kernel, Recorder: r.recorder, Logger: log, Repair: true})
+	r.guard = guard.New(guard.Config{Registry: r.registry, Kernel: r.kernel, Recorder: r.recorder, Logger: log, Repair: true})
 	r.plugin, err = plugin.New(plugin.Config{
 		Policy: p, Registry: r.registry, Guard: r.guard, PodDirs: noDirs{}, Recorder: r.recorder, Logger: log,
 	})
@@ -93,7 +95,7 @@ func newRigWith(t *testing.T, rules string) *rig {
 
 type noDirs struct{ plugin.PodDirs }
 
-func (r *rig) note(p lifecycle.Process) error {
+func (r *rig) note(p host.Process) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sets = append(r.sets, p)
@@ -107,8 +109,8 @@ func (r *rig) set() int {
 	return len(r.sets)
 }
 
-func same(l uint64) lifecycle.Rlimit {
-	return lifecycle.Rlimit{Soft: lifecycle.Limit(l), Hard: lifecycle.Limit(l)}
+func same(l uint64) host.Rlimit {
+	return host.Rlimit{Soft: host.Limit(l), Hard: host.Limit(l)}
 }
 
 func cgroupOf(uid string) string {
@@ -123,15 +125,15 @@ func (r *rig) add(uid string, pid int) {
 	r.kernel.Write("/kubepods.slice", "memory.stat", "anon 1\ninactive_file 2147483648\n")
 	r.kernel.Write("/kubepods.slice/pod"+uid+".slice", "memory.max", "max\n")
 	r.kernel.Write(cgroupOf(uid), "memory.max", "4294967296\n")
-	given, ceiling := lifecycle.Limit(2*gi), lifecycle.Limit(8*gi)
-	r.registry.Put(lifecycle.Launcher{
+	given, ceiling := host.Limit(2*gi), host.Limit(8*gi)
+	r.registry.Put(registry.Launcher{
 		Launcher: agentapi.Launcher{
 			Pod:       agentapi.PodRef{Namespace: "vms", Name: "pod-" + uid, UID: uid},
 			Container: agentapi.ContainerRef{Name: "compute", ID: "ID-" + uid, PID: pid},
 			State:     agentapi.StateRunning, Rule: "tenants",
 		},
-		Demand: &given, Given: lifecycle.Given{Memlock: &given}, Ceiling: &ceiling,
-		Limits: lifecycle.ContainerLimits{Memory: int64(4 * gi), CPU: 2000},
+		Demand: &given, Given: registry.Given{Memlock: &given}, Ceiling: &ceiling,
+		Limits: registry.ContainerLimits{Memory: int64(4 * gi), CPU: 2000},
 	})
 	r.startVM(uid, pid+1)
 }
@@ -148,8 +150,8 @@ func (r *rig) startVM(uid string, pid int) {
 	r.showVMs(uid, r.vms[uid])
 }
 
-func (r *rig) showVMs(uid string, vms ...lifecycle.Process) {
-	r.registry.Update("ID-"+uid, func(l *lifecycle.Launcher) {
+func (r *rig) showVMs(uid string, vms ...host.Process) {
+	r.registry.Update("ID-"+uid, func(l *registry.Launcher) {
 		l.VMs = nil
 		for _, vm := range vms {
 			l.VMs = append(l.VMs, agentapi.VM{PID: vm.PID, StartTime: vm.StartTime, State: agentapi.VMRunning})

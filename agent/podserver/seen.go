@@ -5,7 +5,8 @@ import (
 	"path"
 
 	"github.com/mooring-vm/mooring/api/podapi"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
 // Seen implements [Pod].
@@ -19,7 +20,7 @@ func (p *pod) Seen() (podapi.Seen, error) {
 		return podapi.Seen{}, ended(err)
 	}
 	podMax, containerMax, err := p.limits(cgroup)
-	room, roomErr := lifecycle.Room(p.node.Kernel, path.Dir(cgroup))
+	room, roomErr := host.Room(p.node.Kernel, path.Dir(cgroup))
 	if err := errors.Join(err, roomErr); err != nil {
 		return podapi.Seen{}, err
 	}
@@ -30,13 +31,13 @@ func (p *pod) Seen() (podapi.Seen, error) {
 // limits reads memory.max of the pod's cgroup and of its container's. The pod's is the
 // one above: a launcher has none between.
 func (p *pod) limits(cgroup string) (pod, container podapi.Amount, err error) {
-	above, err := lifecycle.MemoryMax(p.node.Kernel, path.Dir(cgroup))
-	own, ownErr := lifecycle.MemoryMax(p.node.Kernel, cgroup)
+	above, err := host.MemoryMax(p.node.Kernel, path.Dir(cgroup))
+	own, ownErr := host.MemoryMax(p.node.Kernel, cgroup)
 	return amount(above), amount(own), errors.Join(err, ownErr)
 }
 
 // seeVM adds what concerns the VM process, if there is one.
-func (p *pod) seeVM(l *lifecycle.Launcher, seen *podapi.Seen) error {
+func (p *pod) seeVM(l *registry.Launcher, seen *podapi.Seen) error {
 	if l.Given.Memlock != nil {
 		seen.Floor = amount(*l.Given.Memlock)
 	}

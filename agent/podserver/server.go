@@ -14,7 +14,7 @@ import (
 
 	"github.com/mooring-vm/mooring/api/podapi"
 	"github.com/mooring-vm/mooring/internal/serve"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/poddir"
 )
 
 const (
@@ -36,11 +36,11 @@ const (
 	sweepEvery = 10 * time.Second
 )
 
-// Dirs has the directories of pods: see [lifecycle.PodDirs].
+// Dirs has the directories of pods: see [poddir.Dirs].
 type Dirs interface {
 	Follow(ctx context.Context, changed func(uid string)) error
-	Listen(ctx context.Context, uid string) (net.Listener, lifecycle.DirID, error)
-	ID(uid string) (lifecycle.DirID, error)
+	Listen(ctx context.Context, uid string) (net.Listener, poddir.ID, error)
+	ID(uid string) (poddir.ID, error)
 }
 
 // Pods answers for pods. The methods may be called from several goroutines at once.
@@ -72,13 +72,13 @@ type Server struct {
 
 // socket is that of one pod.
 type socket struct {
-	dir  lifecycle.DirID
+	dir  poddir.ID
 	stop context.CancelFunc
 	over <-chan struct{} // closed once nobody answers any more
 }
 
 // serves reports whether the socket is that of the directory, and answers.
-func (s *socket) serves(dir lifecycle.DirID) bool {
+func (s *socket) serves(dir poddir.ID) bool {
 	select {
 	case <-s.over:
 		return false

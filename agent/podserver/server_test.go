@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/mooring-vm/mooring/agent/podserver"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/poddir"
 	"github.com/mooring-vm/mooring/shim/agent"
 )
 
@@ -19,7 +19,7 @@ func TestServer(t *testing.T) {
 	root, err := os.MkdirTemp("", "m") // a socket's path is short
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(root) })
-	dirs, err := lifecycle.OpenPodDirs(root)
+	dirs, err := poddir.Open(root)
 	must(t, err)
 	defer dirs.Close()
 	_, err = dirs.Create("a")

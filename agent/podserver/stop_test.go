@@ -18,18 +18,19 @@ import (
 	"github.com/mooring-vm/mooring/agent/podserver"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/podapi"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
+	"github.com/mooring-vm/mooring/lifecycle/tie"
 	"github.com/mooring-vm/mooring/shim/agent"
 )
 
 // asks has the agent ask a pod for the end of its VM; nil: not any more.
-func (r *rig) asks(uid string, stop *lifecycle.PodStop) {
-	r.registry.Update("ID-"+uid, func(l *lifecycle.Launcher) { l.Stop = stop })
+func (r *rig) asks(uid string, stop *tie.PodStop) {
+	r.registry.Update("ID-"+uid, func(l *registry.Launcher) { l.Stop = stop })
 }
 
-func (r *rig) soon(seconds int) *lifecycle.PodStop {
+func (r *rig) soon(seconds int) *tie.PodStop {
 	due := r.Clock.Now().Add(time.Duration(seconds)*time.Second + time.Millisecond)
-	return &lifecycle.PodStop{Why: "the launcher is gone", Due: due}
+	return &tie.PodStop{Why: "the launcher is gone", Due: due}
 }
 
 // told notes who takes requests.

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
 // Store keeps what the agent was asked for pods. The methods may be called from several
@@ -25,7 +25,7 @@ type Store interface {
 	UIDs() []string
 
 	// Needs returns what VM processes of all pods need.
-	Needs() map[lifecycle.Process]uint64
+	Needs() map[host.Process]uint64
 }
 
 const (
@@ -122,13 +122,13 @@ func (s *FileStore) UIDs() []string {
 }
 
 // Needs implements [Store].
-func (s *FileStore) Needs() map[lifecycle.Process]uint64 {
+func (s *FileStore) Needs() map[host.Process]uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	needs := map[lifecycle.Process]uint64{}
+	needs := map[host.Process]uint64{}
 	for _, asked := range s.known {
 		if n := asked.Need; n != nil {
-			needs[lifecycle.Process{PID: n.PID, StartTime: n.StartTime}] = n.Bytes
+			needs[host.Process{PID: n.PID, StartTime: n.StartTime}] = n.Bytes
 		}
 	}
 	return needs

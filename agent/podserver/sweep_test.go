@@ -13,7 +13,7 @@ import (
 
 	"github.com/mooring-vm/mooring/agent/podserver"
 	"github.com/mooring-vm/mooring/api"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/poddir"
 )
 
 // fewDirs is pod directories in which nobody can listen. It tells of those that went, once.
@@ -31,11 +31,11 @@ func (d fewDirs) Follow(ctx context.Context, changed func(uid string)) error {
 	return nil
 }
 
-func (d fewDirs) ID(uid string) (lifecycle.DirID, error) {
+func (d fewDirs) ID(uid string) (poddir.ID, error) {
 	if d.there[uid] {
-		return lifecycle.DirID{}, fs.ErrPermission
+		return poddir.ID{}, fs.ErrPermission
 	}
-	return lifecycle.DirID{}, fs.ErrNotExist
+	return poddir.ID{}, fs.ErrNotExist
 }
 
 // What is stored of pods that are gone is deleted, whenever they went; what is stored of

@@ -9,7 +9,7 @@ import (
 
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/decide"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
 // KernelFile is a kernel file and its expected content for one container.
@@ -28,7 +28,7 @@ func kernelShows(d decide.Decision) (all []KernelFile) {
 		return nil
 	}
 	if d.Memlock != nil && !d.Yield {
-		all = append(all, KernelFile{LimitsFile, limitsLine(lifecycle.Rlimit{Soft: *d.Memlock, Hard: *d.Memlock})})
+		all = append(all, KernelFile{LimitsFile, limitsLine(host.Rlimit{Soft: *d.Memlock, Hard: *d.Memlock})})
 	}
 	for _, s := range d.Cgroup {
 		all = append(all, KernelFile{s.File, cgroupContent(s)})
@@ -38,12 +38,12 @@ func kernelShows(d decide.Decision) (all []KernelFile) {
 
 // limitsLine returns the line of /proc/PID/limits for a process with these limits (proc_pid_limits
 // in the kernel's fs/proc/base.c), without trailing blanks.
-func limitsLine(r lifecycle.Rlimit) string {
+func limitsLine(r host.Rlimit) string {
 	return fmt.Sprintf("%-25s %-20s %-20s %s", "Max locked memory", shown(r.Soft), shown(r.Hard), "bytes")
 }
 
-func shown(l lifecycle.Limit) string {
-	if l == lifecycle.Unlimited {
+func shown(l host.Limit) string {
+	if l == host.Unlimited {
 		return api.Unlimited
 	}
 	return strconv.FormatUint(uint64(l), 10)

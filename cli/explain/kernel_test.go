@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mooring-vm/mooring/api"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
 // limitsLine equals the line of this machine's kernel, except for trailing blanks.
@@ -24,11 +24,11 @@ func TestLimitsLine(t *testing.T) {
 	}
 	_, rest, _ := strings.Cut(string(content), "\nMax locked memory")
 	shown, _, _ := strings.Cut("Max locked memory"+rest, "\n")
-	if got := limitsLine(lifecycle.Rlimit{Soft: lifecycle.Limit(own.Cur), Hard: lifecycle.Limit(own.Max)}); got != strings.TrimRight(shown, " ") {
+	if got := limitsLine(host.Rlimit{Soft: host.Limit(own.Cur), Hard: host.Limit(own.Max)}); got != strings.TrimRight(shown, " ") {
 		t.Errorf("got\n%q, the kernel shows\n%q", got, shown)
 	}
 	want := "Max locked memory         1024                 unlimited            bytes"
-	if got := limitsLine(lifecycle.Rlimit{Soft: 1024, Hard: lifecycle.Unlimited}); got != want {
+	if got := limitsLine(host.Rlimit{Soft: 1024, Hard: host.Unlimited}); got != want {
 		t.Errorf("got\n%q, want\n%q", got, want)
 	}
 }

@@ -17,24 +17,26 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/decide"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
 	"github.com/mooring-vm/mooring/lifecycle/lifecycletest"
+	"github.com/mooring-vm/mooring/lifecycle/poddir"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
 	"github.com/mooring-vm/mooring/plugin"
 )
 
 // dirs is a plugin.PodDirs without effect.
 type dirs struct{}
 
-func (dirs) Create(string) (lifecycle.PodDir, error)       { return lifecycle.PodDir{}, nil }
+func (dirs) Create(string) (poddir.Dir, error)             { return poddir.Dir{}, nil }
 func (dirs) DiscardUnless(string, func(string) bool) error { return nil }
 func (dirs) Retain(func(string) bool) error                { return nil }
 func (dirs) EmptyTrash(context.Context) error              { return nil }
 
 type noGuard struct{}
 
-func (noGuard) Enqueue(string)               {}
-func (noGuard) EnqueueAll()                  {}
-func (noGuard) Gone(lifecycle.Launcher) bool { return false }
+func (noGuard) Enqueue(string)              {}
+func (noGuard) EnqueueAll()                 {}
+func (noGuard) Gone(registry.Launcher) bool { return false }
 
 type account string
 
@@ -45,12 +47,12 @@ func (a account) ServiceAccount(string) (string, bool) { return string(a), true 
 func newPlugin(t *rapid.T, p *policy.Policy, pod *corev1.Pod, node Node) (*plugin.Plugin, *lifecycletest.Recorder) {
 	recorder := &lifecycletest.Recorder{}
 	config := plugin.Config{
-		Policy: p, Registry: lifecycle.NewRegistry(), Guard: noGuard{}, PodDirs: dirs{}, Recorder: recorder,
+		Policy: p, Registry: registry.New(), Guard: noGuard{}, PodDirs: dirs{}, Recorder: recorder,
 		Logger: slog.New(slog.DiscardHandler), Controllers: node.Controllers, NodeMemory: node.Memory,
 	}
 	if node.Granted > 0 {
-		granted := lifecycle.Limit(node.Granted)
-		config.Registry.Put(lifecycle.Launcher{
+		granted := host.Limit(node.Granted)
+		config.Registry.Put(registry.Launcher{
 			Launcher: agentapi.Launcher{Pod: agentapi.PodRef{UID: "other"}, State: agentapi.StateRunning}, Demand: &granted,
 		})
 	}
@@ -149,7 +151,7 @@ func TestExplainsALiveRaise(t *testing.T) {
 		if err := agent.PostStartContainer(t.Context(), sandbox, ctr); err != nil {
 			t.Fatal(err)
 		}
-		err := agent.GrantLock(ctr.GetId(), lifecycle.Process{PID: 1}, lock)
+		err := agent.GrantLock(ctr.GetId(), host.Process{PID: 1}, lock)
 		if (err == nil) != (explained.Outcome == Given) {
 			t.Fatalf("explained as %s: %q, and the raise is answered with %v", explained.Outcome, explained.Refusal, err)
 		}
@@ -177,16 +179,16 @@ func drawLockPod(t *rapid.T) *corev1.Pod {
 }
 
 // lockOf returns the requested memory lock of an explained container.
-func lockOf(t *rapid.T, c Container) lifecycle.Limit {
+func lockOf(t *rapid.T, c Container) host.Limit {
 	asked := c.Settings[0].Asked
 	if asked == api.Unlimited {
-		return lifecycle.Unlimited
+		return host.Unlimited
 	}
 	bytes, err := api.ParseBytes(asked)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return lifecycle.Limit(bytes)
+	return host.Limit(bytes)
 }
 
 // asRuntime returns the pod as kubelet and the runtime report it. It computes the limits a second
@@ -220,7 +222,7 @@ func compare(t *rapid.T, c Container, answer *nri.ContainerAdjustment, err error
 	}
 	want := map[string]string{}
 	for _, l := range answer.GetRlimits() {
-		want[LimitsFile] = limitsLine(lifecycle.Rlimit{Soft: lifecycle.Limit(l.GetSoft()), Hard: lifecycle.Limit(l.GetHard())})
+		want[LimitsFile] = limitsLine(host.Rlimit{Soft: host.Limit(l.GetSoft()), Hard: host.Limit(l.GetHard())})
 	}
 	for file, value := range answer.GetLinux().GetResources().GetUnified() {
 		want[file] = cgroupContent(api.CgroupSetting{File: file, Value: value})

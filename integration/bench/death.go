@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mooring-vm/mooring/api/agentapi"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
 // agentNode is an agent beside many launchers, to which others are added that die.
@@ -126,7 +126,7 @@ func (w *agentNode) startLauncher(ctx context.Context, d *doomed) error {
 }
 
 // await waits for an event of the launcher, and returns when it happened.
-func (d *doomed) await(ctx context.Context, reason agentapi.Reason) (lifecycle.Boottime, error) {
+func (d *doomed) await(ctx context.Context, reason agentapi.Reason) (host.Boottime, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
@@ -135,7 +135,7 @@ func (d *doomed) await(ctx context.Context, reason agentapi.Reason) (lifecycle.B
 			return 0, fmt.Errorf("launcher %s: %s never came: %w", d.pod.Name, reason, ctx.Err())
 		case event := <-d.events:
 			if event.Reason == reason {
-				return lifecycle.LinuxClock{}.Now().Add(-time.Since(event.Time)), nil
+				return host.LinuxClock{}.Now().Add(-time.Since(event.Time)), nil
 			}
 		}
 	}
@@ -155,7 +155,7 @@ func (d *doomed) die(ctx context.Context, tells bool) (death, error) {
 	if err := pause(ctx, calm); err != nil {
 		return death{}, err
 	}
-	killed := lifecycle.LinuxClock{}.Now()
+	killed := host.LinuxClock{}.Now()
 	if err := d.owner.Process.Kill(); err != nil {
 		return death{}, err
 	}
@@ -179,7 +179,7 @@ func (d *doomed) die(ctx context.Context, tells bool) (death, error) {
 
 // deathOf takes what the VM itself took, from being asked until the kernel said that
 // it is gone, out of the whole.
-func deathOf(killed, sent, asked, gone, confirmed lifecycle.Boottime) death {
+func deathOf(killed, sent, asked, gone, confirmed host.Boottime) death {
 	return death{
 		sent:      sent.Sub(killed),
 		asked:     asked.Sub(killed),
@@ -216,7 +216,7 @@ func byHand(ctx context.Context, program *exec.Cmd) (_ time.Duration, err error)
 		return 0, err
 	}
 	defer v.reap()
-	began := lifecycle.LinuxClock{}.Now()
+	began := host.LinuxClock{}.Now()
 	if err := v.cmd.Process.Signal(unix.SIGTERM); err != nil {
 		return 0, err
 	}

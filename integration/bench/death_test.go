@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/mooring-vm/mooring/integration/bench/report"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
 // buildAgent builds the agent's program.
@@ -63,7 +63,7 @@ func TestDeaths(t *testing.T) {
 }
 
 func TestDeathOf(t *testing.T) {
-	at := func(ms int) lifecycle.Boottime { return lifecycle.Boottime(time.Duration(ms) * time.Millisecond) }
+	at := func(ms int) host.Boottime { return host.Boottime(time.Duration(ms) * time.Millisecond) }
 	got := deathOf(at(100), at(101), at(102), at(110), at(113))
 	want := death{
 		sent: 1 * time.Millisecond, asked: 2 * time.Millisecond, confirmed: 13 * time.Millisecond,
@@ -118,7 +118,7 @@ func TestDeathRows(t *testing.T) {
 func TestWaitForEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := waitFor(ctx, make(chan lifecycle.Boottime)); err == nil {
+	if _, err := waitFor(ctx, make(chan host.Boottime)); err == nil {
 		t.Error("waitFor waited for nothing, and said nothing")
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
 // leastDeath has a launcher die that somebody waits for who does nothing else: who
@@ -37,7 +37,7 @@ func leastDeath(ctx context.Context, program string) (_ death, err error) {
 	if err := pause(ctx, calm); err != nil {
 		return death{}, err
 	}
-	killed := lifecycle.LinuxClock{}.Now()
+	killed := host.LinuxClock{}.Now()
 	if err := owner.Process.Kill(); err != nil {
 		return death{}, err
 	}
@@ -52,7 +52,7 @@ func leastDeath(ctx context.Context, program string) (_ death, err error) {
 
 // terminateAfter sends SIGTERM to a process when another has ended, and tells when
 // that was.
-func terminateAfter(owner, vm int) (sent <-chan lifecycle.Boottime, err error) {
+func terminateAfter(owner, vm int) (sent <-chan host.Boottime, err error) {
 	of, err := unix.PidfdOpen(owner, 0)
 	if err != nil {
 		return nil, fmt.Errorf("waiting for the end of process %d: %w", owner, err)
@@ -61,12 +61,12 @@ func terminateAfter(owner, vm int) (sent <-chan lifecycle.Boottime, err error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("asking process %d to end: %w", vm, err), unix.Close(of))
 	}
-	told := make(chan lifecycle.Boottime, 1)
+	told := make(chan host.Boottime, 1)
 	go func() {
 		defer unix.Close(of)
 		defer unix.Close(to)
 		awaitGone(of)
-		now := lifecycle.LinuxClock{}.Now()
+		now := host.LinuxClock{}.Now()
 		_ = unix.PidfdSendSignal(to, unix.SIGTERM, nil, 0) // whoever waits for it notices
 		told <- now
 	}()
@@ -84,22 +84,22 @@ func awaitGone(pidfd int) {
 }
 
 // goneAt tells when a process has ended.
-func goneAt(pid int) (<-chan lifecycle.Boottime, error) {
+func goneAt(pid int) (<-chan host.Boottime, error) {
 	pidfd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return nil, fmt.Errorf("waiting for the end of process %d: %w", pid, err)
 	}
-	told := make(chan lifecycle.Boottime, 1)
+	told := make(chan host.Boottime, 1)
 	go func() {
 		defer unix.Close(pidfd)
 		awaitGone(pidfd)
-		told <- lifecycle.LinuxClock{}.Now()
+		told <- host.LinuxClock{}.Now()
 	}()
 	return told, nil
 }
 
 // waitFor waits for what is told, and not for ever.
-func waitFor(ctx context.Context, told <-chan lifecycle.Boottime) (lifecycle.Boottime, error) {
+func waitFor(ctx context.Context, told <-chan host.Boottime) (host.Boottime, error) {
 	select {
 	case at := <-told:
 		return at, nil

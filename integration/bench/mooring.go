@@ -13,8 +13,10 @@ import (
 	"github.com/mooring-vm/mooring/agent/metrics"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/guard"
 	"github.com/mooring-vm/mooring/lifecycle/lifecycletest"
+	"github.com/mooring-vm/mooring/lifecycle/poddir"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
 	"github.com/mooring-vm/mooring/plugin"
 )
 
@@ -24,8 +26,8 @@ var nodePolicy []byte
 // mooringParts are the parts of the agent that its answers go through.
 type mooringParts struct {
 	*plugin.Plugin
-	guard    *lifecycle.Guard
-	dirs     *lifecycle.PodDirs
+	guard    *guard.Guard
+	dirs     *poddir.Dirs
 	counts   *metrics.Metrics
 	logger   *slog.Logger
 	closeLog func()
@@ -40,7 +42,7 @@ func newMooring(root string, log *os.File) (*mooringParts, error) {
 	if err != nil {
 		return nil, err
 	}
-	dirs, err := lifecycle.OpenPodDirs(root)
+	dirs, err := poddir.Open(root)
 	if err != nil {
 		return nil, err
 	}
@@ -51,8 +53,8 @@ func newMooring(root string, log *os.File) (*mooringParts, error) {
 		closeLog: func() { queue.Close(time.Second) },
 	}
 	record := recorders{m.counts, admin.NewRing(1000, 1000)}
-	registry := lifecycle.NewRegistry()
-	m.guard = lifecycle.NewGuard(lifecycle.GuardConfig{
+	registry := registry.New()
+	m.guard = guard.New(guard.Config{
 		Registry: registry, Kernel: lifecycletest.NewKernel(), Recorder: record, Observer: m.counts,
 		Logger: m.logger, Repair: true, Interval: 30 * time.Second,
 	})
@@ -100,9 +102,9 @@ func serveMooring(ctx context.Context, o pluginOptions, connect <-chan struct{})
 }
 
 // recorders passes events on to each of them.
-type recorders []lifecycle.Recorder
+type recorders []registry.Recorder
 
-// Record implements [lifecycle.Recorder].
+// Record implements [registry.Recorder].
 func (r recorders) Record(event agentapi.Event) {
 	for _, each := range r {
 		each.Record(event)

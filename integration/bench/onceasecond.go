@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
 // looksEvery is how often what stands for today's watchers looks: that is what
@@ -108,7 +108,7 @@ func (l *lookout) lookedForOne(ctx context.Context, in cgroup, program string) (
 	if err := pause(ctx, rand.N(looksEvery)); err != nil {
 		return 0, err
 	}
-	killed := lifecycle.LinuxClock{}.Now()
+	killed := host.LinuxClock{}.Now()
 	if err := owner.Process.Kill(); err != nil {
 		return 0, err
 	}

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mooring-vm/mooring/agent/admin"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/poddir"
 )
 
 // realAgent is a process of the agent's binary.
@@ -89,7 +89,7 @@ func agentCommand() *cobra.Command {
 			if err := unix.Mount(mount, "/sys/fs/cgroup", "", unix.MS_BIND, ""); err != nil {
 				return fmt.Errorf("showing the agent the cgroup v2 hierarchy: %w", err)
 			}
-			if err := lifecycle.MountPodDirs(root); err != nil {
+			if err := poddir.Mount(root); err != nil {
 				return err
 			}
 			if err := errors.Join(os.Mkdir(pins, 0o700), unix.Mount("bpf", pins, "bpf", 0, "")); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
 const (
@@ -60,7 +60,7 @@ func beVM(memory int, in io.Reader, out io.Writer) error {
 	}
 	select {
 	case <-asked:
-		_, err := fmt.Fprintln(out, int64(lifecycle.LinuxClock{}.Now()))
+		_, err := fmt.Fprintln(out, int64(host.LinuxClock{}.Now()))
 		return err
 	case <-abandoned:
 		return nil
@@ -71,7 +71,7 @@ func beVM(memory int, in io.Reader, out io.Writer) error {
 type vm struct {
 	cmd  *exec.Cmd
 	says *bufio.Reader
-	gone <-chan lifecycle.Boottime // when it has ended
+	gone <-chan host.Boottime // when it has ended
 }
 
 // emulators are the programs that VM processes execute.
@@ -132,7 +132,7 @@ func startVM(in cgroup, cmd *exec.Cmd) (v *vm, err error) {
 }
 
 // asked returns when the VM process says that it got SIGTERM.
-func (v *vm) asked() (lifecycle.Boottime, error) {
+func (v *vm) asked() (host.Boottime, error) {
 	line, err := v.says.ReadString('\n')
 	if err != nil {
 		return 0, fmt.Errorf("VM process: it does not say when it was asked to end: %w", err)
@@ -141,7 +141,7 @@ func (v *vm) asked() (lifecycle.Boottime, error) {
 	if err != nil {
 		return 0, fmt.Errorf("VM process: %w", err)
 	}
-	return lifecycle.Boottime(at), nil
+	return host.Boottime(at), nil
 }
 
 // reap removes what is left of a VM process, and kills it if it has not ended.

@@ -24,8 +24,8 @@ import (
 	"github.com/mooring-vm/mooring/api/podapi"
 	"github.com/mooring-vm/mooring/cli"
 	"github.com/mooring-vm/mooring/hack/kube"
-	"github.com/mooring-vm/mooring/lifecycle"
 	"github.com/mooring-vm/mooring/lifecycle/lifecycletest"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
 // What `mooring resize` needs. Each is enough for what its name says.
@@ -203,13 +203,13 @@ func TestResizeNamesTheRightThatIsMissing(t *testing.T) {
 // reporter is the agent's end: what a pod reports becomes Events.
 func reporter(t *testing.T, p *corev1.Pod, r *recording) podserver.Pod {
 	t.Helper()
-	registry := lifecycle.NewRegistry()
-	registry.Put(lifecycle.Launcher{Launcher: agentapi.Launcher{
+	launchers := registry.New()
+	launchers.Put(registry.Launcher{Launcher: agentapi.Launcher{
 		Pod:       agentapi.PodRef{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID)},
 		Container: agentapi.ContainerRef{Name: "compute", ID: "1"}, State: agentapi.StateRunning,
 	}})
 	n := &podserver.Node{
-		Registry: registry, Recorder: r.Recorder, Logger: slog.New(slog.DiscardHandler), Ready: func() bool { return true }, Clock: lifecycletest.NewClock(),
+		Registry: launchers, Recorder: r.Recorder, Logger: slog.New(slog.DiscardHandler), Ready: func() bool { return true }, Clock: lifecycletest.NewClock(),
 	}
 	return n.Pod(string(p.UID))
 }

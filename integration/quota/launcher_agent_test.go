@@ -11,7 +11,7 @@ import (
 
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/decide"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
 	"github.com/mooring-vm/mooring/memlock/kubevirt"
 	"github.com/mooring-vm/mooring/memlock/kubevirt/vmi"
 	"github.com/mooring-vm/mooring/quota/virt"
@@ -28,7 +28,7 @@ rules:
 `
 
 // agentLock is what an agent gives the launcher container of a pod; nil: nothing.
-func agentLock(t rapid.TB, pod *corev1.Pod, architecture string) *lifecycle.Limit {
+func agentLock(t rapid.TB, pod *corev1.Pod, architecture string) *host.Limit {
 	t.Helper()
 	rules, err := policy.Parse([]byte(anything))
 	if err != nil {

@@ -8,13 +8,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
-// Machine is a machine with processes to test a [lifecycle.Kernel] on.
+// Machine is a machine with processes to test a [host.Kernel] on.
 type Machine interface {
 	// Kernel is what is tested.
-	Kernel() lifecycle.Kernel
+	Kernel() host.Kernel
 
 	// NewCgroup makes an empty cgroup, below another or at a place of its own
 	// for "", and returns its path.
@@ -27,7 +27,7 @@ type Machine interface {
 	Kill(t *testing.T, pid int)
 }
 
-// TestKernel is the conformance suite of [lifecycle.Kernel].
+// TestKernel is the conformance suite of [host.Kernel].
 func TestKernel(t *testing.T, newMachine func(t *testing.T) Machine) {
 	for name, test := range map[string]func(*testing.T, Machine){
 		"cgroup of a process":             testCgroup,
@@ -75,8 +75,8 @@ func testProcesses(t *testing.T, m Machine) {
 	}
 }
 
-func isIn(cgroup string) func(lifecycle.Process) bool {
-	return func(p lifecycle.Process) bool { return p.Cgroup == cgroup }
+func isIn(cgroup string) func(host.Process) bool {
+	return func(p host.Process) bool { return p.Cgroup == cgroup }
 }
 
 // A process that waits has locked nothing, as far as anybody knows.
@@ -87,11 +87,11 @@ func testLocked(t *testing.T, m Machine) {
 	if locked, err := m.Kernel().Locked(p); locked != 0 || err != nil {
 		t.Errorf("Locked = %d, %v, want nothing", locked, err)
 	}
-	if _, err := m.Kernel().Locked(lifecycle.Process{PID: p.PID, StartTime: p.StartTime + 1}); !errors.Is(err, lifecycle.ErrGone) {
+	if _, err := m.Kernel().Locked(host.Process{PID: p.PID, StartTime: p.StartTime + 1}); !errors.Is(err, host.ErrGone) {
 		t.Errorf("Locked of another process that had the pid: %v, want ErrGone", err)
 	}
 	m.Kill(t, p.PID)
-	if _, err := m.Kernel().Locked(p); !errors.Is(err, lifecycle.ErrGone) {
+	if _, err := m.Kernel().Locked(p); !errors.Is(err, host.ErrGone) {
 		t.Errorf("Locked of a process that has ended: %v, want ErrGone", err)
 	}
 	if available, err := m.Kernel().MemAvailable(); available == 0 || err != nil {
@@ -101,7 +101,7 @@ func testLocked(t *testing.T, m Machine) {
 
 func testNoCgroup(t *testing.T, m Machine) {
 	procs, err := m.Kernel().Processes(m.NewCgroup(t, "") + "/none")
-	if !errors.Is(err, lifecycle.ErrGone) || len(procs) != 0 {
+	if !errors.Is(err, host.ErrGone) || len(procs) != 0 {
 		t.Errorf("Processes of a cgroup that is not there: %v, %v, want ErrGone", procs, err)
 	}
 }
@@ -128,7 +128,7 @@ func testSetMemlock(t *testing.T, m Machine) {
 	m.Start(t, cgroup)
 	p := process1(t, m, cgroup)
 	// Lower than whatever the test runs with: raising takes privileges.
-	want := lifecycle.Rlimit{Soft: 4096, Hard: 32768}
+	want := host.Rlimit{Soft: 4096, Hard: 32768}
 	if err := m.Kernel().SetMemlock(p, want); err != nil {
 		t.Fatal(err)
 	}
@@ -147,10 +147,10 @@ func testReusedPID(t *testing.T, m Machine) {
 	}
 	former := p
 	former.StartTime--
-	if err := m.Kernel().SetMemlock(former, lifecycle.Rlimit{}); !errors.Is(err, lifecycle.ErrGone) {
+	if err := m.Kernel().SetMemlock(former, host.Rlimit{}); !errors.Is(err, host.ErrGone) {
 		t.Errorf("SetMemlock of a former process: %v, want ErrGone", err)
 	}
-	if _, err := m.Kernel().Memlock(former); !errors.Is(err, lifecycle.ErrGone) {
+	if _, err := m.Kernel().Memlock(former); !errors.Is(err, host.ErrGone) {
 		t.Errorf("Memlock of a former process: %v, want ErrGone", err)
 	}
 	if after, err := m.Kernel().Memlock(p); err != nil || after != before {
@@ -165,9 +165,9 @@ func testExited(t *testing.T, m Machine) {
 	m.Kill(t, pid)
 	_, cgroupErr := m.Kernel().Cgroup(pid)
 	_, readErr := m.Kernel().Memlock(p)
-	setErr := m.Kernel().SetMemlock(p, lifecycle.Rlimit{})
+	setErr := m.Kernel().SetMemlock(p, host.Rlimit{})
 	for call, err := range map[string]error{"Cgroup": cgroupErr, "Memlock": readErr, "SetMemlock": setErr} {
-		if !errors.Is(err, lifecycle.ErrGone) {
+		if !errors.Is(err, host.ErrGone) {
 			t.Errorf("%s of a process that exited: %v, want ErrGone", call, err)
 		}
 	}
@@ -188,7 +188,7 @@ func testReadCgroup(t *testing.T, m Machine) {
 }
 
 // process1 returns the only process of a cgroup.
-func process1(t *testing.T, m Machine, cgroup string) lifecycle.Process {
+func process1(t *testing.T, m Machine, cgroup string) host.Process {
 	t.Helper()
 	procs, err := m.Kernel().Processes(cgroup)
 	if err != nil || len(procs) != 1 {

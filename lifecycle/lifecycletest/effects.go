@@ -8,39 +8,42 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
+	"github.com/mooring-vm/mooring/lifecycle/poddir"
+	"github.com/mooring-vm/mooring/lifecycle/supervisor"
+	"github.com/mooring-vm/mooring/lifecycle/tie"
 )
 
-// Clock is a [lifecycle.Clock] that goes by the time package's: in a bubble of
+// Clock is a [host.Clock] that goes by the time package's: in a bubble of
 // testing/synctest it is a fake.
 type Clock struct{ start time.Time }
 
 // NewClock returns a clock of a node that was booted an hour ago.
 func NewClock() Clock { return Clock{time.Now().Add(-time.Hour)} }
 
-// Now implements [lifecycle.Clock].
-func (c Clock) Now() lifecycle.Boottime { return lifecycle.Boottime(time.Since(c.start)) }
+// Now implements [host.Clock].
+func (c Clock) Now() host.Boottime { return host.Boottime(time.Since(c.start)) }
 
-// Store is a [lifecycle.Store] in memory.
+// Store is a [supervisor.Store] in memory.
 type Store struct {
 	mu   sync.Mutex
-	ties map[string]lifecycle.Tie
+	ties map[string]tie.Tie
 }
 
-var _ lifecycle.Store = (*Store)(nil)
+var _ supervisor.Store = (*Store)(nil)
 
-// Save implements [lifecycle.Store].
-func (s *Store) Save(t lifecycle.Tie) error {
+// Save implements [supervisor.Store].
+func (s *Store) Save(t tie.Tie) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ties == nil {
-		s.ties = map[string]lifecycle.Tie{}
+		s.ties = map[string]tie.Tie{}
 	}
 	s.ties[t.Launcher.Container.ID] = t
 	return nil
 }
 
-// Delete implements [lifecycle.Store].
+// Delete implements [supervisor.Store].
 func (s *Store) Delete(id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,35 +51,35 @@ func (s *Store) Delete(id string) error {
 	return nil
 }
 
-// Load implements [lifecycle.Store].
-func (s *Store) Load() ([]lifecycle.Tie, error) {
+// Load implements [supervisor.Store].
+func (s *Store) Load() ([]tie.Tie, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Collect(maps.Values(s.ties)), nil
 }
 
-// Signs is what pods say, as a [lifecycle.PodSigns].
-type Signs struct {
+// PodDirs is what pods say, as a [supervisor.PodDirs].
+type PodDirs struct {
 	mu   sync.Mutex
-	pods map[string]lifecycle.Signs
+	pods map[string]poddir.Touched
 }
 
-var _ lifecycle.PodSigns = (*Signs)(nil)
+var _ supervisor.PodDirs = (*PodDirs)(nil)
 
 // Touch changes what a pod says, which makes it a directory.
-func (s *Signs) Touch(uid string, change func(*lifecycle.Signs)) {
+func (s *PodDirs) Touch(uid string, change func(*poddir.Touched)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.pods == nil {
-		s.pods = map[string]lifecycle.Signs{}
+		s.pods = map[string]poddir.Touched{}
 	}
 	signs := s.pods[uid]
 	change(&signs)
 	s.pods[uid] = signs
 }
 
-// Signs implements [lifecycle.PodSigns].
-func (s *Signs) Signs(uid string) (lifecycle.Signs, error) {
+// Touched implements [supervisor.PodDirs].
+func (s *PodDirs) Touched(uid string) (poddir.Touched, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	signs, ok := s.pods[uid]
@@ -86,25 +89,25 @@ func (s *Signs) Signs(uid string) (lifecycle.Signs, error) {
 	return signs, nil
 }
 
-// ConfirmStop implements [lifecycle.PodSigns].
-func (s *Signs) ConfirmStop(uid string) error {
-	s.Touch(uid, func(signs *lifecycle.Signs) { signs.StopAsked = false })
+// ConfirmStop implements [supervisor.PodDirs].
+func (s *PodDirs) ConfirmStop(uid string) error {
+	s.Touch(uid, func(signs *poddir.Touched) { signs.StopRequested = false })
 	return nil
 }
 
 // Domains are those of a libvirt that is none.
 type Domains struct {
 	// OnShutdown is called for each request; nil: it does nothing.
-	OnShutdown func(d lifecycle.Domain) error
+	OnShutdown func(d tie.Domain) error
 
 	mu      sync.Mutex
-	running []lifecycle.Domain
+	running []tie.Domain
 }
 
-var _ lifecycle.Domains = (*Domains)(nil)
+var _ supervisor.Domains = (*Domains)(nil)
 
 // Run adds a domain.
-func (d *Domains) Run(domain lifecycle.Domain) {
+func (d *Domains) Run(domain tie.Domain) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.running = append(d.running, domain)
@@ -114,23 +117,23 @@ func (d *Domains) Run(domain lifecycle.Domain) {
 func (d *Domains) Forget(uuid string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.running = slices.DeleteFunc(d.running, func(domain lifecycle.Domain) bool { return domain.UUID == uuid })
+	d.running = slices.DeleteFunc(d.running, func(domain tie.Domain) bool { return domain.UUID == uuid })
 }
 
-// Running implements [lifecycle.Domains].
-func (d *Domains) Running() ([]lifecycle.Domain, error) {
+// Running implements [supervisor.Domains].
+func (d *Domains) Running() ([]tie.Domain, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.running), nil
 }
 
-// RunBy implements [lifecycle.Domains]: it goes by the last argument.
-func (*Domains) RunBy(domain lifecycle.Domain, args []string) bool {
+// RunBy implements [supervisor.Domains]: it goes by the last argument.
+func (*Domains) RunBy(domain tie.Domain, args []string) bool {
 	return len(args) > 0 && args[len(args)-1] == domain.UUID
 }
 
-// Shutdown implements [lifecycle.Domains].
-func (d *Domains) Shutdown(_ context.Context, domain lifecycle.Domain) error {
+// Shutdown implements [supervisor.Domains].
+func (d *Domains) Shutdown(_ context.Context, domain tie.Domain) error {
 	if d.OnShutdown == nil {
 		return nil
 	}

@@ -12,20 +12,20 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
-// Kernel is a [lifecycle.Kernel] that exists in memory only. Its methods may be
+// Kernel is a [host.Kernel] that exists in memory only. Its methods may be
 // called from several goroutines at once.
 type Kernel struct {
 	// BeforeSet, if set, is called at the start of SetMemlock, without the
 	// lock: the place to fork, exit or fail at an awkward moment. Set it
 	// before the kernel is used.
-	BeforeSet func(p lifecycle.Process) error
+	BeforeSet func(p host.Process) error
 
 	// Clock, if set, gives processes their start times. Set it before the kernel
 	// is used.
-	Clock lifecycle.Clock
+	Clock host.Clock
 
 	// Deaf, if set, says which signals a process does not die of: "TERM" or
 	// "KILL". Set it before the kernel is used.
@@ -45,10 +45,10 @@ type Kernel struct {
 type process struct {
 	start  uint64
 	cgroup string
-	limit  lifecycle.Rlimit
+	limit  host.Rlimit
 }
 
-var _ lifecycle.Kernel = (*Kernel)(nil)
+var _ host.Kernel = (*Kernel)(nil)
 
 // NewKernel returns a kernel without processes.
 func NewKernel() *Kernel {
@@ -59,16 +59,16 @@ func NewKernel() *Kernel {
 }
 
 // Start starts a process, in place of the one that has the pid.
-func (k *Kernel) Start(pid int, cgroup string, limit lifecycle.Rlimit) lifecycle.Process {
+func (k *Kernel) Start(pid int, cgroup string, limit host.Rlimit) host.Process {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.mkdir(cgroup)
 	k.ticks++
 	if k.Clock != nil {
-		k.ticks = max(k.ticks, uint64(time.Duration(k.Clock.Now())/lifecycle.Tick))
+		k.ticks = max(k.ticks, uint64(time.Duration(k.Clock.Now())/host.Tick))
 	}
 	k.procs[pid] = process{start: k.ticks, cgroup: cgroup, limit: limit}
-	return lifecycle.Process{PID: pid, StartTime: k.ticks, Cgroup: cgroup}
+	return host.Process{PID: pid, StartTime: k.ticks, Cgroup: cgroup}
 }
 
 // Exit ends the process that has the pid.
@@ -109,43 +109,43 @@ func inside(cgroup, ancestor string) bool {
 	return cgroup == ancestor || strings.HasPrefix(cgroup, strings.TrimSuffix(ancestor, "/")+"/")
 }
 
-// Cgroup implements [lifecycle.Kernel].
+// Cgroup implements [host.Kernel].
 func (k *Kernel) Cgroup(pid int) (string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	p, ok := k.procs[pid]
 	if !ok {
-		return "", fmt.Errorf("process %d: %w", pid, lifecycle.ErrGone)
+		return "", fmt.Errorf("process %d: %w", pid, host.ErrGone)
 	}
 	return p.cgroup, nil
 }
 
-// Processes implements [lifecycle.Kernel].
-func (k *Kernel) Processes(cgroup string) ([]lifecycle.Process, error) {
+// Processes implements [host.Kernel].
+func (k *Kernel) Processes(cgroup string) ([]host.Process, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.cgroups[cgroup] == nil {
-		return nil, fmt.Errorf("cgroup %s: %w", cgroup, lifecycle.ErrGone)
+		return nil, fmt.Errorf("cgroup %s: %w", cgroup, host.ErrGone)
 	}
-	var all []lifecycle.Process
+	var all []host.Process
 	for pid, p := range k.procs {
 		if inside(p.cgroup, cgroup) {
-			all = append(all, lifecycle.Process{PID: pid, StartTime: p.start, Cgroup: p.cgroup})
+			all = append(all, host.Process{PID: pid, StartTime: p.start, Cgroup: p.cgroup})
 		}
 	}
 	return all, nil
 }
 
-// Memlock implements [lifecycle.Kernel].
-func (k *Kernel) Memlock(p lifecycle.Process) (lifecycle.Rlimit, error) {
+// Memlock implements [host.Kernel].
+func (k *Kernel) Memlock(p host.Process) (host.Rlimit, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now, err := k.lookup(p)
 	return now.limit, err
 }
 
-// SetMemlock implements [lifecycle.Kernel].
-func (k *Kernel) SetMemlock(p lifecycle.Process, limit lifecycle.Rlimit) error {
+// SetMemlock implements [host.Kernel].
+func (k *Kernel) SetMemlock(p host.Process, limit host.Rlimit) error {
 	if k.BeforeSet != nil {
 		if err := k.BeforeSet(p); err != nil {
 			return err
@@ -169,8 +169,8 @@ func (k *Kernel) Lock(pid int, bytes uint64) {
 	k.locked[pid] = bytes
 }
 
-// Locked implements [lifecycle.Kernel].
-func (k *Kernel) Locked(p lifecycle.Process) (uint64, error) {
+// Locked implements [host.Kernel].
+func (k *Kernel) Locked(p host.Process) (uint64, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	_, err := k.lookup(p)
@@ -184,7 +184,7 @@ func (k *Kernel) SetMemAvailable(bytes uint64) {
 	k.memory = bytes
 }
 
-// MemAvailable implements [lifecycle.Kernel].
+// MemAvailable implements [host.Kernel].
 func (k *Kernel) MemAvailable() (uint64, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -192,15 +192,15 @@ func (k *Kernel) MemAvailable() (uint64, error) {
 }
 
 // lookup needs the lock.
-func (k *Kernel) lookup(p lifecycle.Process) (process, error) {
+func (k *Kernel) lookup(p host.Process) (process, error) {
 	now, ok := k.procs[p.PID]
 	if !ok || now.start != p.StartTime {
-		return process{}, fmt.Errorf("process %d: %w", p.PID, lifecycle.ErrGone)
+		return process{}, fmt.Errorf("process %d: %w", p.PID, host.ErrGone)
 	}
 	return now, nil
 }
 
-// ReadCgroup implements [lifecycle.Kernel].
+// ReadCgroup implements [host.Kernel].
 func (k *Kernel) ReadCgroup(cgroup, file string) (string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -5,8 +5,9 @@ import (
 	"path"
 	"testing"
 
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
 	"github.com/mooring-vm/mooring/lifecycle/lifecycletest"
+	"github.com/mooring-vm/mooring/lifecycle/supervisor"
 )
 
 // machine starts processes in the fake.
@@ -15,7 +16,7 @@ type machine struct {
 	serial int
 }
 
-func (m *machine) Kernel() lifecycle.Kernel { return m.kernel }
+func (m *machine) Kernel() host.Kernel { return m.kernel }
 
 func (m *machine) NewCgroup(_ *testing.T, parent string) string {
 	m.serial++
@@ -26,7 +27,7 @@ func (m *machine) NewCgroup(_ *testing.T, parent string) string {
 
 func (m *machine) Start(_ *testing.T, cgroup string) int {
 	m.serial++
-	m.kernel.Start(m.serial, cgroup, lifecycle.Rlimit{Soft: 65536, Hard: 65536})
+	m.kernel.Start(m.serial, cgroup, host.Rlimit{Soft: 65536, Hard: 65536})
 	m.kernel.SetArguments(m.serial, "cat")
 	return m.serial
 }
@@ -40,7 +41,7 @@ func TestFakeKernel(t *testing.T) {
 }
 
 func TestFakeProcesses(t *testing.T) {
-	lifecycletest.TestProcesses(t, func(*testing.T) (lifecycletest.Machine, lifecycle.Processes) {
+	lifecycletest.TestProcesses(t, func(*testing.T) (lifecycletest.Machine, supervisor.Processes) {
 		m := &machine{kernel: lifecycletest.NewKernel()}
 		return m, m.kernel
 	})

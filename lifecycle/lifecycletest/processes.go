@@ -6,20 +6,21 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
+	"github.com/mooring-vm/mooring/lifecycle/supervisor"
 )
 
-var _ lifecycle.Processes = (*Kernel)(nil)
+var _ supervisor.Processes = (*Kernel)(nil)
 
 // handle is a process of the fake that is held on to.
 type handle struct {
 	kernel  *Kernel
-	process lifecycle.Process
+	process host.Process
 	ended   func()
 }
 
-// Hold implements [lifecycle.Processes].
-func (k *Kernel) Hold(p lifecycle.Process, ended func()) (lifecycle.Handle, error) {
+// Hold implements [supervisor.Processes].
+func (k *Kernel) Hold(p host.Process, ended func()) (host.Handle, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if _, err := k.lookup(p); err != nil {
@@ -30,13 +31,13 @@ func (k *Kernel) Hold(p lifecycle.Process, ended func()) (lifecycle.Handle, erro
 	return h, nil
 }
 
-// Terminate implements [lifecycle.Handle].
+// Terminate implements [host.Handle].
 func (h *handle) Terminate() error { return h.kernel.signal(h, "TERM") }
 
-// Kill implements [lifecycle.Handle].
+// Kill implements [host.Handle].
 func (h *handle) Kill() error { return h.kernel.signal(h, "KILL") }
 
-// Close implements [lifecycle.Handle].
+// Close implements [host.Handle].
 func (h *handle) Close() error {
 	h.kernel.mu.Lock()
 	defer h.kernel.mu.Unlock()
@@ -78,28 +79,28 @@ func (k *Kernel) take(pid int) (ended []func()) {
 	return ended
 }
 
-// Members implements [lifecycle.Processes].
-func (k *Kernel) Members(cgroup string) ([]lifecycle.Process, error) {
+// Members implements [supervisor.Processes].
+func (k *Kernel) Members(cgroup string) ([]host.Process, error) {
 	all, err := k.Processes(cgroup)
-	if errors.Is(err, lifecycle.ErrGone) {
+	if errors.Is(err, host.ErrGone) {
 		return nil, nil
 	}
 	return all, err
 }
 
-// Identify implements [lifecycle.Processes].
-func (k *Kernel) Identify(pid int) (lifecycle.Process, error) {
+// Identify implements [supervisor.Processes].
+func (k *Kernel) Identify(pid int) (host.Process, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	p, ok := k.procs[pid]
 	if !ok {
-		return lifecycle.Process{}, fmt.Errorf("process %d: %w", pid, lifecycle.ErrGone)
+		return host.Process{}, fmt.Errorf("process %d: %w", pid, host.ErrGone)
 	}
-	return lifecycle.Process{PID: pid, StartTime: p.start, Cgroup: p.cgroup}, nil
+	return host.Process{PID: pid, StartTime: p.start, Cgroup: p.cgroup}, nil
 }
 
-// Arguments implements [lifecycle.Processes].
-func (k *Kernel) Arguments(p lifecycle.Process) ([]string, error) {
+// Arguments implements [supervisor.Processes].
+func (k *Kernel) Arguments(p host.Process) ([]string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if _, err := k.lookup(p); err != nil {
@@ -115,12 +116,12 @@ func (k *Kernel) SetArguments(pid int, args ...string) {
 	k.args[pid] = args
 }
 
-// KillCgroup implements [lifecycle.Processes].
+// KillCgroup implements [supervisor.Processes].
 func (k *Kernel) KillCgroup(cgroup string) error {
 	k.mu.Lock()
 	if k.cgroups[cgroup] == nil {
 		k.mu.Unlock()
-		return fmt.Errorf("cgroup %s: %w", cgroup, lifecycle.ErrGone)
+		return fmt.Errorf("cgroup %s: %w", cgroup, host.ErrGone)
 	}
 	procs := maps.Clone(k.procs)
 	k.mu.Unlock()
@@ -132,7 +133,7 @@ func (k *Kernel) KillCgroup(cgroup string) error {
 	return nil
 }
 
-// Exists implements [lifecycle.Processes].
+// Exists implements [supervisor.Processes].
 func (k *Kernel) Exists(cgroup string) (bool, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

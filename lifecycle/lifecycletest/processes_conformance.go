@@ -5,15 +5,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
+	"github.com/mooring-vm/mooring/lifecycle/supervisor"
 )
 
 // deadline is for what happens at once.
 const deadline = 30 * time.Second
 
-// TestProcesses is the conformance suite of [lifecycle.Processes].
-func TestProcesses(t *testing.T, newMachine func(t *testing.T) (Machine, lifecycle.Processes)) {
-	for name, test := range map[string]func(*testing.T, Machine, lifecycle.Processes){
+// TestProcesses is the conformance suite of [supervisor.Processes].
+func TestProcesses(t *testing.T, newMachine func(t *testing.T) (Machine, supervisor.Processes)) {
+	for name, test := range map[string]func(*testing.T, Machine, supervisor.Processes){
 		"end of a held process":     testHoldEnd,
 		"SIGTERM":                   testTerminate,
 		"SIGKILL":                   testKill,
@@ -42,13 +43,13 @@ func TestProcesses(t *testing.T, newMachine func(t *testing.T) (Machine, lifecyc
 
 // held is a process with what became of it.
 type held struct {
-	lifecycle.Process
-	lifecycle.Handle
+	host.Process
+	host.Handle
 	pid   int
 	ended chan struct{}
 }
 
-func hold(t *testing.T, m Machine, p lifecycle.Processes) held {
+func hold(t *testing.T, m Machine, p supervisor.Processes) held {
 	t.Helper()
 	h := held{pid: m.Start(t, m.NewCgroup(t, "")), ended: make(chan struct{}, 10)}
 	var err error
@@ -75,13 +76,13 @@ func (h held) awaitEnd(t *testing.T) {
 	}
 }
 
-func testHoldEnd(t *testing.T, m Machine, p lifecycle.Processes) {
+func testHoldEnd(t *testing.T, m Machine, p supervisor.Processes) {
 	h := hold(t, m, p)
 	m.Kill(t, h.pid)
 	h.awaitEnd(t)
 }
 
-func testEndedOnce(t *testing.T, m Machine, p lifecycle.Processes) {
+func testEndedOnce(t *testing.T, m Machine, p supervisor.Processes) {
 	h, other := hold(t, m, p), hold(t, m, p)
 	m.Kill(t, h.pid)
 	h.awaitEnd(t)
@@ -92,7 +93,7 @@ func testEndedOnce(t *testing.T, m Machine, p lifecycle.Processes) {
 	}
 }
 
-func testTerminate(t *testing.T, m Machine, p lifecycle.Processes) {
+func testTerminate(t *testing.T, m Machine, p supervisor.Processes) {
 	h := hold(t, m, p)
 	if err := h.Terminate(); err != nil {
 		t.Fatal(err)
@@ -100,7 +101,7 @@ func testTerminate(t *testing.T, m Machine, p lifecycle.Processes) {
 	h.awaitEnd(t)
 }
 
-func testKill(t *testing.T, m Machine, p lifecycle.Processes) {
+func testKill(t *testing.T, m Machine, p supervisor.Processes) {
 	h := hold(t, m, p)
 	if err := h.Handle.Kill(); err != nil {
 		t.Fatal(err)
@@ -108,7 +109,7 @@ func testKill(t *testing.T, m Machine, p lifecycle.Processes) {
 	h.awaitEnd(t)
 }
 
-func testHoldTwice(t *testing.T, m Machine, p lifecycle.Processes) {
+func testHoldTwice(t *testing.T, m Machine, p supervisor.Processes) {
 	h := hold(t, m, p)
 	again := make(chan struct{}, 1)
 	second, err := p.Hold(h.Process, func() { again <- struct{}{} })
@@ -125,34 +126,34 @@ func testHoldTwice(t *testing.T, m Machine, p lifecycle.Processes) {
 	}
 }
 
-func testHoldAnother(t *testing.T, m Machine, p lifecycle.Processes) {
+func testHoldAnother(t *testing.T, m Machine, p supervisor.Processes) {
 	h := hold(t, m, p)
 	former := h.Process
 	former.StartTime--
-	if _, err := p.Hold(former, func() {}); !errors.Is(err, lifecycle.ErrGone) {
+	if _, err := p.Hold(former, func() {}); !errors.Is(err, host.ErrGone) {
 		t.Errorf("Hold of a former process: %v, want ErrGone", err)
 	}
 }
 
-func testHoldGone(t *testing.T, m Machine, p lifecycle.Processes) {
+func testHoldGone(t *testing.T, m Machine, p supervisor.Processes) {
 	h := hold(t, m, p)
 	m.Kill(t, h.pid)
-	if _, err := p.Hold(h.Process, func() {}); !errors.Is(err, lifecycle.ErrGone) {
+	if _, err := p.Hold(h.Process, func() {}); !errors.Is(err, host.ErrGone) {
 		t.Errorf("Hold of a process that has ended: %v, want ErrGone", err)
 	}
 }
 
-func testSignalAfterEnd(t *testing.T, m Machine, p lifecycle.Processes) {
+func testSignalAfterEnd(t *testing.T, m Machine, p supervisor.Processes) {
 	h := hold(t, m, p)
 	m.Kill(t, h.pid)
 	for name, send := range map[string]func() error{"Terminate": h.Terminate, "Kill": h.Handle.Kill} {
-		if err := send(); !errors.Is(err, lifecycle.ErrGone) {
+		if err := send(); !errors.Is(err, host.ErrGone) {
 			t.Errorf("%s of a process that was reaped: %v, want ErrGone", name, err)
 		}
 	}
 }
 
-func testHoldClose(t *testing.T, m Machine, p lifecycle.Processes) {
+func testHoldClose(t *testing.T, m Machine, p supervisor.Processes) {
 	h, other := hold(t, m, p), hold(t, m, p)
 	if err := h.Close(); err != nil {
 		t.Fatal(err)
@@ -165,7 +166,7 @@ func testHoldClose(t *testing.T, m Machine, p lifecycle.Processes) {
 	}
 }
 
-func testCloseTwice(t *testing.T, m Machine, p lifecycle.Processes) {
+func testCloseTwice(t *testing.T, m Machine, p supervisor.Processes) {
 	h := hold(t, m, p)
 	for range 2 {
 		if err := h.Close(); err != nil {
@@ -174,7 +175,7 @@ func testCloseTwice(t *testing.T, m Machine, p lifecycle.Processes) {
 	}
 }
 
-func testIdentify(t *testing.T, m Machine, p lifecycle.Processes) {
+func testIdentify(t *testing.T, m Machine, p supervisor.Processes) {
 	cgroup := m.NewCgroup(t, "")
 	pid := m.Start(t, cgroup)
 	got, err := p.Identify(pid)
@@ -183,31 +184,31 @@ func testIdentify(t *testing.T, m Machine, p lifecycle.Processes) {
 	}
 }
 
-func testIdentifyNobody(t *testing.T, m Machine, p lifecycle.Processes) {
+func testIdentifyNobody(t *testing.T, m Machine, p supervisor.Processes) {
 	pid := m.Start(t, m.NewCgroup(t, ""))
 	m.Kill(t, pid)
-	if got, err := p.Identify(pid); !errors.Is(err, lifecycle.ErrGone) {
+	if got, err := p.Identify(pid); !errors.Is(err, host.ErrGone) {
 		t.Errorf("Identify of nobody = %+v, %v, want ErrGone", got, err)
 	}
 }
 
-func testArguments(t *testing.T, m Machine, p lifecycle.Processes) {
+func testArguments(t *testing.T, m Machine, p supervisor.Processes) {
 	h := hold(t, m, p)
 	if got, err := p.Arguments(h.Process); err != nil || len(got) != 1 || got[0] != "cat" {
 		t.Errorf("Arguments = %q, %v, want cat alone", got, err)
 	}
 }
 
-func testArgumentsOfAnother(t *testing.T, m Machine, p lifecycle.Processes) {
+func testArgumentsOfAnother(t *testing.T, m Machine, p supervisor.Processes) {
 	h := hold(t, m, p)
 	former := h.Process
 	former.StartTime--
-	if got, err := p.Arguments(former); !errors.Is(err, lifecycle.ErrGone) {
+	if got, err := p.Arguments(former); !errors.Is(err, host.ErrGone) {
 		t.Errorf("Arguments of a former process = %q, %v, want ErrGone", got, err)
 	}
 }
 
-func testMembers(t *testing.T, m Machine, p lifecycle.Processes) {
+func testMembers(t *testing.T, m Machine, p supervisor.Processes) {
 	cgroup := m.NewCgroup(t, "")
 	want := m.Start(t, m.NewCgroup(t, cgroup))
 	if got, err := p.Members(cgroup); err != nil || len(got) != 1 || got[0].PID != want {
@@ -218,7 +219,7 @@ func testMembers(t *testing.T, m Machine, p lifecycle.Processes) {
 	}
 }
 
-func testExists(t *testing.T, m Machine, p lifecycle.Processes) {
+func testExists(t *testing.T, m Machine, p supervisor.Processes) {
 	cgroup := m.NewCgroup(t, "")
 	if there, err := p.Exists(cgroup); err != nil || !there {
 		t.Errorf("Exists(%s) = %t, %v", cgroup, there, err)
@@ -228,7 +229,7 @@ func testExists(t *testing.T, m Machine, p lifecycle.Processes) {
 	}
 }
 
-func testKillCgroup(t *testing.T, m Machine, p lifecycle.Processes) {
+func testKillCgroup(t *testing.T, m Machine, p supervisor.Processes) {
 	parent := m.NewCgroup(t, "")
 	top := m.NewCgroup(t, parent)
 	below, beside := m.NewCgroup(t, top), m.NewCgroup(t, parent)
@@ -248,8 +249,8 @@ func testKillCgroup(t *testing.T, m Machine, p lifecycle.Processes) {
 	}
 }
 
-func testKillNoCgroup(t *testing.T, m Machine, p lifecycle.Processes) {
-	if err := p.KillCgroup(m.NewCgroup(t, "") + "/none"); !errors.Is(err, lifecycle.ErrGone) {
+func testKillNoCgroup(t *testing.T, m Machine, p supervisor.Processes) {
+	if err := p.KillCgroup(m.NewCgroup(t, "") + "/none"); !errors.Is(err, host.ErrGone) {
 		t.Errorf("KillCgroup of none: %v, want ErrGone", err)
 	}
 }

@@ -7,13 +7,13 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
-// Recorder is a lifecycle.Recorder that keeps events.
+// Recorder is a registry.Recorder that keeps events.
 type Recorder struct {
 	mu     sync.Mutex
 	events []agentapi.Event
 }
 
-// Record implements lifecycle.Recorder.
+// Record implements registry.Recorder.
 func (r *Recorder) Record(e agentapi.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

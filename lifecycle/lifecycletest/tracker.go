@@ -5,28 +5,29 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
+	"github.com/mooring-vm/mooring/lifecycle/supervisor"
 )
 
-// Tracker is a [lifecycle.Tracker] of the processes of a fake [Kernel]: those that
+// Tracker is a [supervisor.Tracker] of the processes of a fake [Kernel]: those that
 // were told to run an emulator.
 type Tracker struct {
 	kernel *Kernel
 
 	mu        sync.Mutex
 	cgroups   []string
-	emulators map[lifecycle.Process]string // executed file
-	bound     map[lifecycle.Process]uint64 // group
-	watched   []lifecycle.Process
+	emulators map[host.Process]string // executed file
+	bound     map[host.Process]uint64 // group
+	watched   []host.Process
 	fail      error
-	hidden    map[lifecycle.Process]bool // there was no room for them
+	hidden    map[host.Process]bool // there was no room for them
 }
 
-var _ lifecycle.Tracker = (*Tracker)(nil)
+var _ supervisor.Tracker = (*Tracker)(nil)
 
 // NewTracker returns a tracker that knows nothing.
 func NewTracker(k *Kernel) *Tracker {
-	return &Tracker{kernel: k, emulators: map[lifecycle.Process]string{}, bound: map[lifecycle.Process]uint64{}, hidden: map[lifecycle.Process]bool{}}
+	return &Tracker{kernel: k, emulators: map[host.Process]string{}, bound: map[host.Process]uint64{}, hidden: map[host.Process]bool{}}
 }
 
 // Fail makes Snapshot and Rescan fail until it is called with nil.
@@ -37,7 +38,7 @@ func (t *Tracker) Fail(err error) {
 }
 
 // Hide has the tracker not know a process, for lack of room, or know it again.
-func (t *Tracker) Hide(p lifecycle.Process, hidden bool) {
+func (t *Tracker) Hide(p host.Process, hidden bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if hidden {
@@ -48,20 +49,20 @@ func (t *Tracker) Hide(p lifecycle.Process, hidden bool) {
 }
 
 // Exec has a process run an emulator, and returns what a tracker tells of it.
-func (t *Tracker) Exec(p lifecycle.Process, executable string) lifecycle.Sighting {
+func (t *Tracker) Exec(p host.Process, executable string) supervisor.ProcessEvent {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.emulators[name(p)] = executable
-	return lifecycle.Sighting{Tracked: t.tracked(p)}
+	return supervisor.ProcessEvent{Tracked: t.tracked(p)}
 }
 
-func name(p lifecycle.Process) lifecycle.Process {
-	return lifecycle.Process{PID: p.PID, StartTime: p.StartTime}
+func name(p host.Process) host.Process {
+	return host.Process{PID: p.PID, StartTime: p.StartTime}
 }
 
 // tracked needs the lock.
-func (t *Tracker) tracked(p lifecycle.Process) lifecycle.Tracked {
-	all := lifecycle.Tracked{Process: p, Executable: t.emulators[name(p)], Group: t.bound[name(p)], Bound: t.bound[name(p)] != 0}
+func (t *Tracker) tracked(p host.Process) supervisor.Tracked {
+	all := supervisor.Tracked{Process: p, Executable: t.emulators[name(p)], Group: t.bound[name(p)], Bound: t.bound[name(p)] != 0}
 	for i, cgroup := range t.cgroups {
 		if all.Group == 0 && cgroup != "" && inside(p.Cgroup, cgroup) {
 			all.Group = group(i)
@@ -77,12 +78,12 @@ func (t *Tracker) Registered() []string {
 	return slices.DeleteFunc(slices.Clone(t.cgroups), func(c string) bool { return c == "" })
 }
 
-// Register implements [lifecycle.Tracker].
+// Register implements [supervisor.Tracker].
 func (t *Tracker) Register(cgroup string) (uint64, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if there, _ := t.kernel.Exists(cgroup); !there {
-		return 0, fmt.Errorf("cgroup %s: %w", cgroup, lifecycle.ErrGone)
+		return 0, fmt.Errorf("cgroup %s: %w", cgroup, host.ErrGone)
 	}
 	at := slices.Index(t.cgroups, cgroup)
 	if at < 0 {
@@ -95,7 +96,7 @@ func (t *Tracker) Register(cgroup string) (uint64, error) {
 // group is that of the cgroup that was registered as the i-th.
 func group(i int) uint64 { return uint64(1000 + i) }
 
-// Unregister implements [lifecycle.Tracker].
+// Unregister implements [supervisor.Tracker].
 func (t *Tracker) Unregister(gone uint64) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -107,24 +108,24 @@ func (t *Tracker) Unregister(gone uint64) error {
 	return nil
 }
 
-// Bind implements [lifecycle.Tracker].
-func (t *Tracker) Bind(p lifecycle.Process, to uint64) error {
+// Bind implements [supervisor.Tracker].
+func (t *Tracker) Bind(p host.Process, to uint64) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.bound[name(p)] = to
 	return nil
 }
 
-// Watch implements [lifecycle.Tracker].
-func (t *Tracker) Watch(p lifecycle.Process) error {
+// Watch implements [supervisor.Tracker].
+func (t *Tracker) Watch(p host.Process) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.watched = append(t.watched, name(p))
 	return nil
 }
 
-// Snapshot implements [lifecycle.Tracker].
-func (t *Tracker) Snapshot() (all []lifecycle.Tracked, complete bool, err error) {
+// Snapshot implements [supervisor.Tracker].
+func (t *Tracker) Snapshot() (all []supervisor.Tracked, complete bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.fail != nil {
@@ -139,7 +140,7 @@ func (t *Tracker) Snapshot() (all []lifecycle.Tracked, complete bool, err error)
 	return all, len(t.hidden) == 0, err
 }
 
-// Rescan implements [lifecycle.Tracker].
+// Rescan implements [supervisor.Tracker].
 func (t *Tracker) Rescan() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"github.com/mooring-vm/mooring/shim/headroom"
 )
 
-var host = headroom.Host{Memory: 1024, CPUs: 2}
+var testHost = headroom.Host{Memory: 1024, CPUs: 2}
 
 func listen(t *testing.T, socket string) net.Listener {
 	t.Helper()
@@ -51,7 +51,7 @@ func readCapacities(t *testing.T, ctx context.Context, socket, args string) (hea
 	if err := flags.Parse(strings.Fields(args)); err != nil {
 		t.Fatal(err)
 	}
-	return capacitySource(host, socket, flags, slog.New(slog.DiscardHandler))(ctx)
+	return capacitySource(testHost, socket, flags, slog.New(slog.DiscardHandler))(ctx)
 }
 
 // The hook learns over the pod's socket what the node policy gives; flags win.
@@ -62,7 +62,7 @@ func TestPolicyCapacities(t *testing.T) {
 		"":                                     {Memory: 4096, CPUs: 8},
 		"--cpu-capacity 4":                     {Memory: 4096, CPUs: 2},
 		"--memory-capacity 0":                  {Memory: 1024, CPUs: 8},
-		"--cpu-capacity 4 --memory-capacity 5": host,
+		"--cpu-capacity 4 --memory-capacity 5": testHost,
 	} {
 		if got, err := readCapacities(t, t.Context(), socket, args); got != want || err != nil {
 			t.Errorf("%s: %+v, %v, want %+v", args, got, err, want)
@@ -78,7 +78,7 @@ func TestHostCapacities(t *testing.T) {
 	serve(t, silent, podapi.Headroom{})
 	answer(t, old, http.StatusNotFound, `{"code":"notFound","message":"no such resource"}`)
 	for _, socket := range []string{filepath.Join(dir, "none", "agent.sock"), silent, old} {
-		if got, err := readCapacities(t, t.Context(), socket, ""); got != host || err != nil {
+		if got, err := readCapacities(t, t.Context(), socket, ""); got != testHost || err != nil {
 			t.Errorf("%s: %+v, %v", socket, got, err)
 		}
 	}
@@ -104,7 +104,7 @@ func TestUnknownCapacities(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "--memory-capacity") {
 			t.Errorf("%s: %v, want %s", socket, err, want)
 		}
-		if got, err := readCapacities(t, ctx, socket, "--memory-capacity 1 --cpu-capacity 1"); got != host || err != nil {
+		if got, err := readCapacities(t, ctx, socket, "--memory-capacity 1 --cpu-capacity 1"); got != testHost || err != nil {
 			t.Errorf("%s, with flags: %+v, %v", socket, got, err)
 		}
 	}

@@ -15,8 +15,9 @@ import (
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/podapi"
-	"github.com/mooring-vm/mooring/lifecycle"
+	"github.com/mooring-vm/mooring/lifecycle/host"
 	"github.com/mooring-vm/mooring/lifecycle/lifecycletest"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
 const (
@@ -32,8 +33,8 @@ const (
 type node struct {
 	socket            string
 	kernel            *lifecycletest.Kernel
-	vm                lifecycle.Process
-	clock             lifecycle.Clock
+	vm                host.Process
+	clock             host.Clock
 	store             *podserver.FileStore
 	migrationsBlocked atomic.Bool // migrations are held off
 
@@ -41,7 +42,7 @@ type node struct {
 
 	mu       sync.Mutex
 	current  *podserver.Node
-	registry *lifecycle.Registry
+	registry *registry.Registry
 	listener *cuttableListener
 	served   sync.WaitGroup
 }
@@ -51,9 +52,9 @@ func newNode(t *testing.T, socket string) *node {
 	store, err := podserver.OpenFileStore(t.TempDir())
 	must(t, err)
 	n := &node{socket: socket, kernel: lifecycletest.NewKernel(), clock: lifecycletest.NewClock(), store: store}
-	const limit = lifecycle.Limit(gi)
-	n.kernel.Start(100, cgroup, lifecycle.Rlimit{Soft: limit, Hard: limit})
-	n.vm = n.kernel.Start(101, cgroup, lifecycle.Rlimit{Soft: limit, Hard: limit})
+	const limit = host.Limit(gi)
+	n.kernel.Start(100, cgroup, host.Rlimit{Soft: limit, Hard: limit})
+	n.vm = n.kernel.Start(101, cgroup, host.Rlimit{Soft: limit, Hard: limit})
 	n.kernel.Write("/kubepods.slice", "memory.max", "max\n")
 	n.kernel.Write("/kubepods.slice/poda.slice", "memory.max", "max\n")
 	n.kernel.Write(cgroup, "memory.max", "3221225472\n")
@@ -73,25 +74,25 @@ func (n *node) startAgent() error {
 	if err != nil {
 		return err
 	}
-	registry := lifecycle.NewRegistry()
-	registry.Put(lifecycle.Launcher{
+	launchers := registry.New()
+	launchers.Put(registry.Launcher{
 		Launcher: agentapi.Launcher{
 			Pod:       agentapi.PodRef{Namespace: "vms", Name: "pod-a", UID: uid},
 			Container: agentapi.ContainerRef{Name: "compute", ID: "ID-a", PID: 100},
 			State:     agentapi.StateRunning, Rule: "tenants",
 			VMs: []agentapi.VM{{PID: n.vm.PID, StartTime: n.vm.StartTime, State: agentapi.VMRunning}},
 		},
-		Limits: lifecycle.ContainerLimits{Memory: int64(3 * gi), CPU: 8000},
+		Limits: registry.ContainerLimits{Memory: int64(3 * gi), CPU: 8000},
 	})
 	current := &podserver.Node{
-		Registry: registry, Kernel: n.kernel, Recorder: &lifecycletest.Recorder{}, Logger: discard,
-		Cgroup:  func(lifecycle.Launcher) (string, error) { return cgroup, nil },
-		Grant:   func(string, lifecycle.Process, lifecycle.Limit) error { return errors.New("nothing is to be locked") },
+		Registry: launchers, Kernel: n.kernel, Recorder: &lifecycletest.Recorder{}, Logger: discard,
+		Cgroup:  func(registry.Launcher) (string, error) { return cgroup, nil },
+		Grant:   func(string, host.Process, host.Limit) error { return errors.New("nothing is to be locked") },
 		Enforce: true, Ready: func() bool { return true }, Clock: n.clock, Store: n.store,
 	}
 	listener := &cuttableListener{Listener: plain}
 	n.mu.Lock()
-	n.current, n.registry, n.listener = current, registry, listener
+	n.current, n.registry, n.listener = current, launchers, listener
 	n.mu.Unlock()
 	n.migrationsBlocked.Store(false)
 	n.served.Go(func() {
@@ -121,7 +122,7 @@ func (n *node) requestSize(t testing.TB, size api.Size) (generation uint64) {
 	return pods[0].Generation
 }
 
-func (n *node) launcher() lifecycle.Launcher {
+func (n *node) launcher() registry.Launcher {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	l, _ := n.registry.Find("ID-a")

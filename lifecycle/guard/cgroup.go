@@ -1,0 +1,92 @@
+package guard
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/lifecycle/host"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
+)
+
+// maxSeen bounds, in bytes, how much of a cgroup file is kept.
+const maxSeen = 256
+
+// checkFile reads a cgroup file and compares it with what was given.
+func (g *Guard) checkFile(l registry.Launcher, name, cgroup string) finding {
+	f := finding{setting: name}
+	given, ok := l.Given.CgroupFile(name)
+	content, err := g.Kernel.ReadCgroup(cgroup, name)
+	switch {
+	case !ok: // observe mode: only what there is
+		f.seen = oneLine(content)
+		return f
+	case err != nil:
+		return f.unreadable(given, err)
+	}
+	return g.compareFile(f, given, content, cgroup)
+}
+
+func (g *Guard) compareFile(f finding, given api.CgroupSetting, content, cgroup string) finding {
+	f.seen, f.status = oneLine(content), agentapi.StatusApplied
+	file, ok := api.LookupCgroupFile(given.File)
+	switch {
+	case !ok || !file.Shows(content, given.Value):
+		return f.differs(fmt.Sprintf("%s was given %q but the kernel shows %q", given.File, given.Value, f.seen))
+	case file.Protection:
+		return g.checkProtection(f, given, cgroup)
+	}
+	return f
+}
+
+func (f finding) differs(message string) finding {
+	f.status, f.message = agentapi.StatusDiffers, message
+	f.event = &agentapi.Event{Type: agentapi.Warning, Reason: agentapi.ReasonCgroupDiffers, Message: message}
+	return f
+}
+
+func (f finding) unreadable(s api.CgroupSetting, err error) finding {
+	if errors.Is(err, fs.ErrNotExist) {
+		controller, _, _ := strings.Cut(s.File, ".")
+		return f.differs(fmt.Sprintf("%s was given %q but the container's cgroup has no such file: "+
+			"the %s controller is not enabled for it, or this kernel does not know the file", s.File, s.Value, controller))
+	}
+	f.status, f.message = agentapi.StatusUnknown, err.Error()
+	return f
+}
+
+// checkProtection reports memory.min and memory.low that do nothing. The kernel
+// grants a cgroup no more protection than each of its ancestors has
+// (Documentation/admin-guide/cgroup-v2.rst, memory.min: "effective min boundary is
+// limited by memory.min values of all ancestor cgroups"). The root has no such
+// file and sets no bound.
+func (g *Guard) checkProtection(f finding, s api.CgroupSetting, cgroup string) finding {
+	asked, ok := host.ParseLimit(f.seen)
+	for dir := path.Dir(cgroup); ok && dir != "/"; dir = path.Dir(dir) {
+		content, err := g.Kernel.ReadCgroup(dir, s.File)
+		if err != nil {
+			continue // not there: vanished, or not a memory cgroup
+		}
+		if has, ok := host.ParseLimit(content); ok && has < asked {
+			f.status = agentapi.StatusIneffective
+			f.message = fmt.Sprintf("%s is %s but has no more effect than that of its ancestor %s, which is %s",
+				s.File, asked, dir, has)
+			f.event = &agentapi.Event{Type: agentapi.Warning, Reason: agentapi.ReasonCgroupIneffective, Message: f.message}
+			return f
+		}
+	}
+	return f
+}
+
+// oneLine is the content of a file for people.
+func oneLine(content string) string {
+	line := strings.ReplaceAll(strings.TrimSpace(content), "\n", "; ")
+	if len(line) > maxSeen {
+		return line[:maxSeen] + "..."
+	}
+	return line
+}

@@ -1,0 +1,179 @@
+package guard
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/lifecycle/host"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
+)
+
+// finding is what a check found out about one setting.
+type finding struct {
+	setting string
+	seen    string
+	status  agentapi.Status // empty: as it was
+	message string
+	event   *agentapi.Event // told when the finding is news: another status than the last,
+	repair  bool            // or something was done, which is told now and then
+}
+
+// repairEvery is how often an event tells of a launcher that is repaired again and
+// again, because somebody else lowers its limit.
+const repairEvery = 10 * time.Minute
+
+// check looks at one launcher. A launcher that is gone meanwhile is marked as
+// stopped: the runtime does not tell of every exit after it was restarted.
+func (g *Guard) check(containerID string) {
+	l, ok := g.Registry.Find(containerID)
+	if !ok || l.State != agentapi.StateRunning || l.Container.PID == 0 {
+		return
+	}
+	log := g.Logger.With("pod", l.Pod.Namespace+"/"+l.Pod.Name, "container", l.Container.Name, "pid", l.Container.PID)
+	cgroup, err := g.locate(l)
+	if err == nil {
+		err = g.inspect(l, cgroup, log)
+	}
+	switch {
+	case errors.Is(err, host.ErrGone):
+		log.Debug("launcher is gone", "error", err)
+		g.Registry.Enter(containerID, agentapi.StateStopped, 0)
+	case err != nil:
+		log.Warn("launcher could not be checked", "error", err)
+		g.settle(l, cgroup, unknown(l, err), log)
+	}
+}
+
+// Gone reports whether the kernel proves that nothing of the launcher runs any
+// more. No answer is no proof.
+func (g *Guard) Gone(l registry.Launcher) bool {
+	if l.Container.PID == 0 {
+		return false
+	}
+	cgroup, err := g.locate(l)
+	if err == nil {
+		_, err = g.processes(cgroup)
+	}
+	return errors.Is(err, host.ErrGone)
+}
+
+// Cgroup returns the cgroup of the launcher's container, below the root of the cgroup
+// v2 hierarchy; [host.ErrGone] when the container has ended. It makes a few system calls.
+func (g *Guard) Cgroup(l registry.Launcher) (string, error) {
+	if l.Cgroup == "" && l.Container.PID == 0 {
+		return "", errNotStarted
+	}
+	return g.locate(l)
+}
+
+var errNotStarted = errors.New("the container was not started yet")
+
+// locate returns the container's cgroup. Its first process may have exited, and
+// the pid be another's: then the path does not hold the container's ID.
+func (g *Guard) locate(l registry.Launcher) (string, error) {
+	if l.Cgroup != "" {
+		return l.Cgroup, nil
+	}
+	path, err := g.Kernel.Cgroup(l.Container.PID)
+	if err != nil {
+		return "", err
+	}
+	cgroup, ok := host.ContainerCgroup(path, l.Container.ID)
+	if !ok {
+		return "", fmt.Errorf("process %d is in cgroup %s, not in one of container %s: %w",
+			l.Container.PID, path, l.Container.ID, host.ErrGone)
+	}
+	return cgroup, nil
+}
+
+// processes lists those of a container; none at all is ErrGone.
+func (g *Guard) processes(cgroup string) ([]host.Process, error) {
+	procs, err := g.Kernel.Processes(cgroup)
+	if err == nil && len(procs) == 0 {
+		err = fmt.Errorf("cgroup %s has no process: %w", cgroup, host.ErrGone)
+	}
+	return procs, err
+}
+
+// inspect looks at all settings of a launcher.
+func (g *Guard) inspect(l registry.Launcher, cgroup string, log *slog.Logger) error {
+	lock, err := g.checkMemlock(l, cgroup)
+	if err != nil {
+		return err
+	}
+	findings := []finding{lock}
+	for _, s := range l.Settings {
+		if s.Name != agentapi.MemlockSetting {
+			findings = append(findings, g.checkFile(l, s.Name, cgroup))
+		}
+	}
+	g.settle(l, cgroup, findings, log)
+	return nil
+}
+
+func unknown(l registry.Launcher, err error) []finding {
+	var findings []finding
+	for _, s := range l.Settings {
+		findings = append(findings, finding{setting: s.Name, status: agentapi.StatusUnknown, message: err.Error()})
+	}
+	return findings
+}
+
+// settle writes findings to the registry and tells what is new in them.
+func (g *Guard) settle(l registry.Launcher, cgroup string, findings []finding, log *slog.Logger) {
+	news, told := make([]bool, len(findings)), make([]bool, len(findings))
+	g.Registry.Update(l.Container.ID, func(now *registry.Launcher) {
+		now.Cgroup = cgroup
+		for i, f := range findings {
+			news[i] = f.enter(now)
+			told[i] = f.event != nil && f.tells(now, news[i])
+		}
+	})
+	for i, f := range findings {
+		if f.status != "" {
+			g.observe(f.setting, f.status, news[i])
+		}
+		if told[i] {
+			log.Warn(f.message, "reason", f.event.Reason)
+			g.tell(l, *f.event)
+		}
+	}
+}
+
+// tells reports whether the finding's event is due.
+func (f finding) tells(l *registry.Launcher, news bool) bool {
+	if !f.repair {
+		return news
+	}
+	if !l.RepairReportedAt.IsZero() && time.Since(l.RepairReportedAt) < repairEvery {
+		return false
+	}
+	l.RepairReportedAt = time.Now()
+	return true
+}
+
+// enter writes the finding into the launcher's setting, and reports whether it is
+// news.
+func (f finding) enter(l *registry.Launcher) bool {
+	s := l.Setting(f.setting)
+	if s == nil {
+		return false
+	}
+	if f.seen != "" {
+		s.Seen = f.seen
+	}
+	if f.status == "" {
+		return false
+	}
+	news := f.repair || f.status != s.Status
+	s.Status, s.Message = f.status, f.message
+	return news
+}
+
+func (g *Guard) tell(l registry.Launcher, e agentapi.Event) {
+	e.Time, e.Pod, e.Container = time.Now(), l.Pod, l.Container
+	g.Recorder.Record(e)
+}

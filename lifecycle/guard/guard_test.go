@@ -1,0 +1,345 @@
+package guard_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/lifecycle/guard"
+	"github.com/mooring-vm/mooring/lifecycle/host"
+	"github.com/mooring-vm/mooring/lifecycle/lifecycletest"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
+)
+
+// bench is a guard at work on a fake kernel with one launcher: container "id" of
+// pod "u", process 100, given 5Gi.
+type bench struct {
+	guard    *guard.Guard
+	registry *registry.Registry
+	kernel   *lifecycletest.Kernel
+	recorder *lifecycletest.Recorder
+}
+
+const (
+	podCgroup = "/kubepods.slice/pod.slice"
+	cgroup    = podCgroup + "/cri-containerd-id.scope"
+)
+
+const gi = 1 << 30
+
+func (b *bench) granted() int64 { return b.registry.Account().Granted }
+
+func same(l host.Limit) host.Rlimit { return host.Rlimit{Soft: l, Hard: l} }
+
+type benchConfig struct {
+	repair   bool
+	interval time.Duration
+	cgroup   []api.CgroupSetting
+}
+
+// withBench calls test while the guard works, in a bubble with its own clock.
+func withBench(t *testing.T, cfg benchConfig, test func(t *testing.T, b *bench)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{
+			registry: registry.New(), kernel: lifecycletest.NewKernel(), recorder: &lifecycletest.Recorder{},
+		}
+		b.guard = guard.New(guard.Config{
+			Registry: b.registry, Kernel: b.kernel, Recorder: b.recorder, Logger: slog.New(slog.DiscardHandler),
+			Repair: cfg.repair, Interval: cfg.interval,
+		})
+		b.registry.Put(given(cfg.cgroup))
+		ctx, cancel := context.WithCancel(context.Background())
+		defer synctest.Wait()
+		defer cancel()
+		go b.guard.Run(ctx)
+		test(t, b)
+	})
+}
+
+func given(files []api.CgroupSetting) registry.Launcher {
+	demand := host.Limit(5 * gi)
+	l := registry.Launcher{
+		Launcher: agentapi.Launcher{
+			Pod:       agentapi.PodRef{Namespace: "ns", Name: "pod-u", UID: "u"},
+			Container: agentapi.ContainerRef{Name: "compute", ID: "id", PID: 100},
+			State:     agentapi.StateRunning,
+			Settings:  []agentapi.Setting{{Name: agentapi.MemlockSetting, Asked: demand.String(), Status: agentapi.StatusPending}},
+		},
+		SandboxID: "sandbox-u",
+		Demand:    &demand,
+		Given:     registry.Given{Memlock: &demand, Cgroup: files},
+	}
+	for _, s := range files {
+		l.Settings = append(l.Settings, agentapi.Setting{Name: s.File, Asked: s.Value, Status: agentapi.StatusPending})
+	}
+	return l
+}
+
+// check has the guard look at the launcher, and returns what it then shows.
+func (b *bench) check(t *testing.T) registry.Launcher {
+	t.Helper()
+	b.guard.Enqueue("id")
+	synctest.Wait()
+	l, ok := b.registry.Find("id")
+	if !ok {
+		t.Fatal("the launcher is not in the registry")
+	}
+	return l
+}
+
+func (b *bench) expectReasons(t *testing.T, want ...agentapi.Reason) {
+	t.Helper()
+	if diff := cmp.Diff(want, b.recorder.Reasons()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+func TestGuardConfirms(t *testing.T) {
+	withBench(t, benchConfig{repair: true}, func(t *testing.T, b *bench) {
+		b.kernel.Start(100, cgroup, same(5*gi))
+		b.kernel.Start(101, cgroup+"/child", host.Rlimit{Soft: 6 * gi, Hard: host.Unlimited})
+		s := b.check(t).Settings[0]
+		if s.Status != agentapi.StatusApplied || s.Seen != "5Gi" {
+			t.Errorf("setting = %+v, want applied, seen 5Gi", s)
+		}
+		b.expectReasons(t)
+	})
+}
+
+func TestGuardReports(t *testing.T) {
+	withBench(t, benchConfig{}, func(t *testing.T, b *bench) {
+		low := b.kernel.Start(100, cgroup, host.Rlimit{Soft: 65536, Hard: 8 << 20})
+		b.kernel.Start(101, cgroup, same(5*gi))
+		for range 2 { // the second time it is no news
+			s := b.check(t).Settings[0]
+			if s.Status != agentapi.StatusDiffers || s.Seen != "64Ki" {
+				t.Errorf("setting = %+v, want differs, seen 64Ki", s)
+			}
+		}
+		b.expectReasons(t, agentapi.ReasonLimitMissing)
+		for _, want := range []string{"1 of 2 processes", "5Gi", "process 100 had 64Ki (hard 8Mi)", `"report"`} {
+			if text := b.check(t).Settings[0].Message; !strings.Contains(text, want) {
+				t.Errorf("message lacks %q: %s", want, text)
+			}
+		}
+		want := `processes of the launcher may lock less than the 5Gi given; policy says memlock.repair: "report", so nothing was done`
+		if got := b.recorder.Events()[0].Message; got != want {
+			t.Errorf("event = %q, want %q", got, want)
+		}
+		if got, _ := b.kernel.Memlock(low); got.Soft != 65536 {
+			t.Errorf("limit was changed to %v", got)
+		}
+	})
+}
+
+func TestGuardRepairs(t *testing.T) {
+	withBench(t, benchConfig{repair: true}, func(t *testing.T, b *bench) {
+		low := b.kernel.Start(100, cgroup, host.Rlimit{Soft: 65536, Hard: 65536})
+		high := b.kernel.Start(101, cgroup, host.Rlimit{Soft: 65536, Hard: host.Unlimited})
+		outside := b.kernel.Start(102, podCgroup+"/other", same(65536))
+		s := b.check(t).Settings[0]
+		if s.Status != agentapi.StatusRepaired || s.Seen != "5Gi" {
+			t.Errorf("setting = %+v, want repaired, seen 5Gi", s)
+		}
+		for p, want := range map[host.Process]host.Rlimit{
+			low: same(5 * gi), high: {Soft: 5 * gi, Hard: host.Unlimited}, outside: same(65536),
+		} {
+			if got, err := b.kernel.Memlock(p); err != nil || got != want {
+				t.Errorf("limit of process %d = %v, %v, want %v", p.PID, got, err, want)
+			}
+		}
+		if s := b.check(t).Settings[0]; s.Status != agentapi.StatusRepaired {
+			t.Errorf("setting at the next check = %+v, want it to still say repaired", s)
+		}
+		b.expectReasons(t, agentapi.ReasonLimitRepaired)
+	})
+}
+
+func TestGuardRepairsWhatAppearsMeanwhile(t *testing.T) {
+	withBench(t, benchConfig{repair: true}, func(t *testing.T, b *bench) {
+		children := 3
+		b.kernel.BeforeSet = func(host.Process) error {
+			if children > 0 {
+				children--
+				b.kernel.Start(200+children, cgroup, same(65536)) // forked just before its parent was repaired
+			}
+			return nil
+		}
+		b.kernel.Start(100, cgroup, same(65536))
+		if s := b.check(t).Settings[0]; s.Status != agentapi.StatusRepaired || s.Seen != "5Gi" {
+			t.Errorf("setting = %+v, want repaired, seen 5Gi", s)
+		}
+		if children != 0 {
+			t.Errorf("%d processes were not found", children)
+		}
+	})
+}
+
+func TestGuardGivesUpOnEndlessForks(t *testing.T) {
+	withBench(t, benchConfig{repair: true}, func(t *testing.T, b *bench) {
+		next := 200
+		b.kernel.BeforeSet = func(host.Process) error {
+			next++
+			b.kernel.Start(next, cgroup, same(65536))
+			return nil
+		}
+		b.kernel.Start(100, cgroup, same(65536))
+		b.check(t) // returns
+		if next > 250 {
+			t.Errorf("%d processes were repaired in one check", next-200)
+		}
+	})
+}
+
+func TestGuardSkipsWhatVanishes(t *testing.T) {
+	withBench(t, benchConfig{repair: true}, func(t *testing.T, b *bench) {
+		b.kernel.BeforeSet = func(p host.Process) error {
+			if p.PID == 101 {
+				b.kernel.Exit(101)
+				b.kernel.Start(101, "/elsewhere", same(1)) // somebody else's now
+			}
+			return nil
+		}
+		b.registry.Update("id", func(l *registry.Launcher) { l.Cgroup = cgroup })
+		b.kernel.Start(101, cgroup, same(65536)) // the first process is gone, so it is held to the limit
+		b.kernel.Start(102, cgroup, same(5*gi))
+		if s := b.check(t).Settings[0]; s.Status != agentapi.StatusApplied {
+			t.Errorf("setting = %+v, want applied: what is left has its limit", s)
+		}
+		procs, err := b.kernel.Processes("/elsewhere")
+		if err != nil || len(procs) != 1 {
+			t.Fatal(procs, err)
+		}
+		if got, _ := b.kernel.Memlock(procs[0]); got != same(1) {
+			t.Errorf("limit of the process that took the pid = %v, want it unchanged", got)
+		}
+	})
+}
+
+func TestGuardTellsOfFailedRepair(t *testing.T) {
+	withBench(t, benchConfig{repair: true}, func(t *testing.T, b *bench) {
+		b.kernel.BeforeSet = func(host.Process) error { return errors.New("not permitted") }
+		b.kernel.Start(100, cgroup, same(65536))
+		s := b.check(t).Settings[0]
+		if s.Status != agentapi.StatusDiffers || !strings.Contains(s.Message, "repair failed: not permitted") {
+			t.Errorf("setting = %+v, want it to say why", s)
+		}
+		b.expectReasons(t, agentapi.ReasonLimitMissing)
+	})
+}
+
+func TestGuardDoesNothingToWhatWasGivenNothing(t *testing.T) {
+	withBench(t, benchConfig{repair: true}, func(t *testing.T, b *bench) {
+		l := given([]api.CgroupSetting{{File: "memory.high", Value: "4096"}})
+		l.Given = registry.Given{} // observe mode
+		for i := range l.Settings {
+			l.Settings[i].Status = agentapi.StatusObserved
+		}
+		b.registry.Put(l)
+		p := b.kernel.Start(100, cgroup, same(65536))
+		b.kernel.Write(cgroup, "memory.high", "max\n")
+		got := b.check(t).Settings
+		for i, seen := range []string{"64Ki", "max"} {
+			if got[i].Status != agentapi.StatusObserved || got[i].Seen != seen {
+				t.Errorf("setting = %+v, want observed, seen %s", got[i], seen)
+			}
+		}
+		if limit, _ := b.kernel.Memlock(p); limit != same(65536) {
+			t.Errorf("limit = %v, want it unchanged", limit)
+		}
+		b.expectReasons(t)
+	})
+}
+
+func TestGuardKeepsYielded(t *testing.T) {
+	withBench(t, benchConfig{}, func(t *testing.T, b *bench) {
+		b.registry.Update("id", func(l *registry.Launcher) {
+			l.Settings[0].Status, l.Settings[0].Message = agentapi.StatusYielded, "as it was"
+		})
+		b.kernel.Start(100, cgroup, same(8*gi))
+		if s := b.check(t).Settings[0]; s.Status != agentapi.StatusYielded || s.Message != "as it was" || s.Seen != "8Gi" {
+			t.Errorf("setting = %+v, want yielded, seen 8Gi", s)
+		}
+	})
+}
+
+func TestGuardNoticesTheEnd(t *testing.T) {
+	for name, end := range map[string]func(*lifecycletest.Kernel){
+		"all processes exited": func(*lifecycletest.Kernel) {},
+		"the pid is another container's": func(k *lifecycletest.Kernel) {
+			k.Start(100, podCgroup+"/cri-containerd-other.scope", same(1))
+		},
+		"the cgroup is gone, too": func(k *lifecycletest.Kernel) { k.Rmdir(cgroup) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			withBench(t, benchConfig{}, func(t *testing.T, b *bench) {
+				end(b.kernel)
+				if l := b.check(t); l.State != agentapi.StateStopped {
+					t.Errorf("state = %s, want %s", l.State, agentapi.StateStopped)
+				}
+				if b.granted() != 0 {
+					t.Errorf("granted = %d, want what it held to be free", b.granted())
+				}
+			})
+		})
+	}
+}
+
+// The container's first process may exit while others live on.
+func TestGuardOutlivesTheFirstProcess(t *testing.T) {
+	withBench(t, benchConfig{}, func(t *testing.T, b *bench) {
+		b.kernel.Start(100, cgroup, same(5*gi))
+		b.kernel.Start(101, cgroup, same(5*gi))
+		b.check(t)
+		b.kernel.Exit(100)
+		if l := b.check(t); l.State != agentapi.StateRunning || l.Settings[0].Status != agentapi.StatusApplied {
+			t.Errorf("launcher = %+v, want it running", l)
+		}
+	})
+}
+
+func TestGuardChecksAllFromTimeToTime(t *testing.T) {
+	withBench(t, benchConfig{interval: time.Minute}, func(t *testing.T, b *bench) {
+		b.kernel.Start(100, cgroup, same(5*gi))
+		b.check(t)
+		b.kernel.Start(100, cgroup, same(65536)) // lowered its own
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		b.expectReasons(t, agentapi.ReasonLimitMissing)
+	})
+}
+
+func TestGuardQueueIsBounded(t *testing.T) {
+	dropped := &dropCounter{}
+	g := guard.New(guard.Config{
+		Registry: registry.New(), Kernel: lifecycletest.NewKernel(), Observer: dropped,
+	})
+	for range 2 { // what waits already takes no more room
+		for i := range 4096 {
+			g.Enqueue(fmt.Sprint(i))
+		}
+	}
+	if dropped.n != 0 {
+		t.Errorf("%d checks were dropped before the queue was full", dropped.n)
+	}
+	g.Enqueue("one too many")
+	if dropped.n != 1 {
+		t.Errorf("%d checks were dropped, want 1", dropped.n)
+	}
+}
+
+type dropCounter struct{ n int }
+
+func (d *dropCounter) CheckDropped() { d.n++ }
+
+func (d *dropCounter) Checked(string, agentapi.Status, bool) {}

@@ -1,0 +1,112 @@
+package guard_test
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/lifecycle/host"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
+)
+
+// libvirt and virt-handler set QEMU's own limit: that is none of the guard's.
+func TestGuardLeavesAloneWhatWasLoweredAfterTheStart(t *testing.T) {
+	for _, repair := range []bool{false, true} {
+		withBench(t, benchConfig{repair: repair}, func(t *testing.T, b *bench) {
+			b.kernel.Start(100, cgroup, same(5*gi))
+			qemu := b.kernel.Start(123, cgroup, same(2*gi))
+			s := b.check(t).Settings[0]
+			if s.Status != agentapi.StatusApplied || s.Seen != "5Gi" {
+				t.Errorf("setting = %+v, want applied, seen 5Gi", s)
+			}
+			want := "1 of 2 processes may lock less than the 5Gi given, for example process 123 has 2Gi: lowered after the start, left alone"
+			if s.Message != want {
+				t.Errorf("message = %q, want %q", s.Message, want)
+			}
+			if got, _ := b.kernel.Memlock(qemu); got != same(2*gi) {
+				t.Errorf("limit was changed to %v", got)
+			}
+			b.expectReasons(t)
+			b.kernel.Exit(123)
+			if s := b.check(t).Settings[0]; s.Message != "" {
+				t.Errorf("message after its end = %q, want none", s.Message)
+			}
+		})
+	}
+}
+
+// Without the limit at the first process, all have inherited too little.
+func TestGuardHoldsEveryProcessToWhatTheFirstOneLacks(t *testing.T) {
+	for name, first := range map[string]func(*bench){
+		"has less":          func(b *bench) { b.kernel.Start(100, cgroup, same(65536)) },
+		"is gone":           func(*bench) {},
+		"is another cgroup": func(b *bench) { b.kernel.Start(100, "/other", same(5*gi)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			withBench(t, benchConfig{repair: true}, func(t *testing.T, b *bench) {
+				b.registry.Update("id", func(l *registry.Launcher) { l.Cgroup = cgroup }) // found earlier
+				first(b)
+				child := b.kernel.Start(101, cgroup, same(65536))
+				if s := b.check(t).Settings[0]; s.Status != agentapi.StatusRepaired {
+					t.Errorf("setting = %+v, want repaired", s)
+				}
+				if got, _ := b.kernel.Memlock(child); got != same(5*gi) {
+					t.Errorf("limit = %v, want 5Gi", got)
+				}
+			})
+		})
+	}
+}
+
+// What children inherited stays missing when only their parent is set right.
+func TestGuardRemembersThatTheLimitWasMissing(t *testing.T) {
+	for _, was := range []agentapi.Status{agentapi.StatusDiffers, agentapi.StatusRepaired} {
+		withBench(t, benchConfig{}, func(t *testing.T, b *bench) {
+			b.registry.Update("id", func(l *registry.Launcher) { l.Settings[0].Status = was })
+			b.kernel.Start(100, cgroup, same(5*gi))
+			b.kernel.Start(101, cgroup, same(65536))
+			if s := b.check(t).Settings[0]; s.Status != agentapi.StatusDiffers {
+				t.Errorf("setting that was %s = %+v, want differs", was, s)
+			}
+		})
+	}
+}
+
+// Somebody who lowers the limit again and again does not flood the Events.
+func TestGuardTellsOfRepairsNowAndThen(t *testing.T) {
+	withBench(t, benchConfig{repair: true}, func(t *testing.T, b *bench) {
+		for i := range 61 { // half a minute apart, for half an hour
+			b.kernel.Start(100, cgroup, same(65536))
+			b.kernel.Start(101+i, cgroup, same(65536))
+			if s := b.check(t).Settings[0]; !strings.Contains(s.Message, "raised with prlimit") {
+				t.Fatalf("setting = %+v, want it repaired each time", s)
+			}
+			time.Sleep(30 * time.Second)
+		}
+		var texts []string
+		for _, e := range b.recorder.Events() {
+			texts = append(texts, e.Message)
+		}
+		same := "processes of the launcher may lock less than the 5Gi given; raised with prlimit"
+		if diff := cmp.Diff([]string{same, same, same, same}, texts); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestGuardTellsOfFailedRepairWithoutThePid(t *testing.T) {
+	withBench(t, benchConfig{repair: true}, func(t *testing.T, b *bench) {
+		b.kernel.BeforeSet = func(p host.Process) error { return fmt.Errorf("prlimit of process %d: %w", p.PID, syscall.EPERM) }
+		b.kernel.Start(100, cgroup, same(65536))
+		b.check(t)
+		want := "processes of the launcher may lock less than the 5Gi given; repair failed: operation not permitted"
+		if got := b.recorder.Events()[0].Message; got != want {
+			t.Errorf("event = %q, want %q", got, want)
+		}
+	})
+}

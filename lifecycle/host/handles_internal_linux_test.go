@@ -1,0 +1,33 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Where the ends of processes cannot be told any more, somebody hears of that.
+func TestProcessesTellThatTheyTellNoMore(t *testing.T) {
+	l := &LinuxProcesses{epoll: -1, held: map[uint64]*pidfd{}, done: make(chan struct{})}
+	go l.wait()
+	if err := l.Wait(t.Context()); !errors.Is(err, unix.EBADF) {
+		t.Errorf("got %v, want %v", err, unix.EBADF)
+	}
+}
+
+func TestProcessesWait(t *testing.T) {
+	l, err := NewLinuxProcesses(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := l.Wait(over); err != nil {
+		t.Errorf("when it is over: %v", err)
+	}
+	if err := errors.Join(l.Close(), l.Wait(t.Context())); err != nil {
+		t.Errorf("after Close: %v", err)
+	}
+}

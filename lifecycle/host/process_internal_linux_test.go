@@ -1,0 +1,161 @@
+package host
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"testing"
+)
+
+// sleeper starts a process that waits for the end of its input.
+func sleeper(t *testing.T) int {
+	t.Helper()
+	cmd := exec.Command("cat")
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(stdin.Close(), cmd.Wait()); err != nil {
+			t.Error(err)
+		}
+	})
+	return cmd.Process.Pid
+}
+
+func limitOf(t *testing.T, pid int) Rlimit {
+	t.Helper()
+	l, err := prlimit(pid, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// lower is a limit that anybody may set.
+func lower(l Rlimit) Rlimit { return Rlimit{Soft: min(l.Soft, 1<<16) / 2, Hard: l.Hard} }
+
+func TestSetMemlockGivesAStrangerItsLimitBack(t *testing.T) {
+	stranger := sleeper(t)
+	before := limitOf(t, stranger)
+	var during Rlimit
+	reused := func() error {
+		during = limitOf(t, stranger)
+		return ErrGone
+	}
+	if err := setMemlock(stranger, lower(before), reused); !errors.Is(err, ErrGone) {
+		t.Errorf("setMemlock = %v, want %v", err, ErrGone)
+	}
+	if during != lower(before) {
+		t.Errorf("limit %+v when it was asked whose it is, want it set", during)
+	}
+	if got := limitOf(t, stranger); got != before {
+		t.Errorf("the stranger has %+v, want its own %+v", got, before)
+	}
+}
+
+// The process that was meant had got the limit, and ended after that: whoever has
+// its pid now was not touched, and must not be.
+func TestSetMemlockLeavesWhoCameLaterAlone(t *testing.T) {
+	pid := sleeper(t)
+	own := lower(lower(limitOf(t, pid)))
+	replaced := func() error {
+		if _, err := prlimit(pid, &own); err != nil {
+			t.Error(err)
+		}
+		return ErrGone
+	}
+	if err := setMemlock(pid, lower(limitOf(t, pid)), replaced); !errors.Is(err, ErrGone) {
+		t.Errorf("setMemlock = %v, want %v", err, ErrGone)
+	}
+	if got := limitOf(t, pid); got != own {
+		t.Errorf("limit %+v, want that of the later process, %+v", got, own)
+	}
+}
+
+func TestSetMemlockOfNobody(t *testing.T) {
+	if err := giveBack(1<<30, Rlimit{}, Rlimit{Soft: 1, Hard: 1}); err != nil {
+		t.Errorf("giving back to a process that is gone: %v", err)
+	}
+}
+
+// hidden returns a kernel whose procfs shows nobody, as one with hidepid=invisible
+// does to a user without rights.
+func hidden(t *testing.T) *LinuxKernel {
+	t.Helper()
+	return &LinuxKernel{proc: t.TempDir(), cgroup: t.TempDir(), nsRoot: "/"}
+}
+
+// asks are all ways to ask for a process.
+func asks(t *testing.T, k *LinuxKernel, p Process) map[string]error {
+	t.Helper()
+	processes := &LinuxProcesses{kernel: k}
+	_, cgroup := k.Cgroup(p.PID)
+	_, memlock := k.Memlock(p)
+	_, identify := processes.Identify(p.PID)
+	_, arguments := processes.Arguments(p)
+	_, hold := processes.Hold(p, func() {})
+	return map[string]error{
+		"Cgroup": cgroup, "Memlock": memlock, "Identify": identify, "Arguments": arguments, "Hold": hold,
+		"SetMemlock": k.SetMemlock(p, Rlimit{}),
+	}
+}
+
+func TestHiddenProcessIsNotGone(t *testing.T) {
+	for name, err := range asks(t, hidden(t), Process{PID: sleeper(t), StartTime: 1}) {
+		if errors.Is(err, ErrGone) || !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s of a process that lives, and is not shown: %v", name, err)
+		}
+	}
+}
+
+func TestReapedProcessIsGone(t *testing.T) {
+	cmd := exec.Command("true")
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	for name, err := range asks(t, hidden(t), Process{PID: cmd.Process.Pid, StartTime: 1}) {
+		if !errors.Is(err, ErrGone) {
+			t.Errorf("%s of a process that has ended: %v", name, err)
+		}
+	}
+}
+
+// The pid of a process that has ended is that of a thread now.
+func TestThreadIsNotTheProcess(t *testing.T) {
+	threads, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(threads, func(e os.DirEntry) bool { return e.Name() != strconv.Itoa(os.Getpid()) })
+	if at < 0 {
+		t.Fatal("the test has one thread, and shows nothing")
+	}
+	pid, err := strconv.Atoi(threads[at].Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, err := range asks(t, hidden(t), Process{PID: pid, StartTime: 1}) {
+		if !errors.Is(err, ErrGone) {
+			t.Errorf("%s of a number that is a thread's: %v", name, err)
+		}
+	}
+}
+
+// A container whose processes are not shown is not one without any.
+func TestHiddenProcessesAreNotNone(t *testing.T) {
+	k := hidden(t)
+	listed := []byte("1\n")
+	if err := os.WriteFile(k.cgroup+"/cgroup.procs", listed, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := k.Processes("/"); err == nil || errors.Is(err, ErrGone) {
+		t.Errorf("Processes = %v, %v, want an error that proves nothing", got, err)
+	}
+}

@@ -1,0 +1,291 @@
+package poddir
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"golang.org/x/sys/unix"
+)
+
+// watched is a Watch with bounds of the test's choosing: an hour is never.
+type watched struct {
+	dirs  *Dirs
+	watch *signWatch
+	calls chan string // each call of changed
+	log   *bytes.Buffer
+	stop  func()
+}
+
+func newWatched(t *testing.T, change func(*signWatch)) *watched {
+	t.Helper()
+	dirs, err := Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &watched{dirs: dirs, calls: make(chan string, 1000), log: &bytes.Buffer{}}
+	dirs.Logger = slog.New(slog.NewTextHandler(w.log, nil))
+	w.watch = newSignWatch(dirs, func(uid string) { w.calls <- uid })
+	w.watch.pause, w.watch.poll, w.watch.pollDeaf = time.Millisecond, time.Hour, time.Hour
+	change(w.watch)
+	if !dirs.changes.begin() {
+		t.Fatal("somebody watches already")
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	w.stop = func() { cancel(); <-done }
+	t.Cleanup(func() {
+		w.stop()
+		if err := dirs.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	go func() { defer close(done); w.watch.run(ctx) }()
+	return w
+}
+
+func (w *watched) create(t *testing.T, uid string) Dir {
+	t.Helper()
+	dir, err := w.dirs.Create(uid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// until waits for a call for a pod that says what is wanted.
+func (w *watched) until(t *testing.T, uid string, want func(Touched) bool) {
+	t.Helper()
+	deadline := time.After(30 * time.Second)
+	for {
+		select {
+		case got := <-w.calls:
+			if signs, err := w.dirs.Touched(got); got == uid && err == nil && want(signs) {
+				return
+			}
+		case <-deadline:
+			t.Fatalf("nothing was told of %s", uid)
+		}
+	}
+}
+
+// untilDeafTo waits until files are not listened to.
+func (w *watched) untilDeafTo(t *testing.T, files ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	ticker := time.NewTicker(time.Millisecond)
+	defer ticker.Stop()
+	listening := func(file string) bool { return slices.Contains(w.watch.inotify.WatchList(), file) }
+	for slices.ContainsFunc(files, listening) {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			t.Fatalf("still listening to %v", w.watch.inotify.WatchList())
+		}
+	}
+}
+
+func stopAsked(s Touched) bool { return s.StopRequested }
+func beats(s Touched) bool     { return !s.Heartbeat.IsZero() }
+
+func touchNow(path string) error {
+	now := []unix.Timespec{{Nsec: unix.UTIME_NOW}, {Nsec: unix.UTIME_NOW}}
+	return unix.UtimesNanoAt(unix.AT_FDCWD, path, now, 0)
+}
+
+func mustTouch(t *testing.T, path string) {
+	t.Helper()
+	if err := touchNow(path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The pod comes in before, while, and after it is watched; and its directory is made
+// anew under the same name. No round comes: notifications do it.
+func TestWatchIsNotified(t *testing.T) {
+	w := newWatched(t, func(s *signWatch) { s.poll = time.Hour })
+	for range 3 {
+		dir := w.create(t, "a")
+		mustTouch(t, dir.Heartbeat)
+		w.until(t, "a", beats)
+		for range 3 {
+			mustTouch(t, dir.Stop)
+			w.until(t, "a", stopAsked)
+			if err := w.dirs.ConfirmStop("a"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.dirs.DiscardUnless("a", func(string) bool { return false }); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.dirs.EmptyTrash(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestWatchBeginsWithWhatIsThere(t *testing.T) {
+	dirs, err := Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dirs.Close()
+	for _, uid := range []string{"quiet", "asks"} {
+		if _, err := dirs.Create(uid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustTouch(t, dirs.Dir("asks").Stop)
+	ctx, cancel := context.WithCancel(t.Context())
+	var told []string
+	if err := dirs.Watch(ctx, func(uid string) { told = append(told, uid); cancel() }); err != nil {
+		t.Fatal(err)
+	}
+	if fmt.Sprint(told) != "[asks]" {
+		t.Errorf("told of %v", told)
+	}
+	if len(dirs.changes.some) != 0 {
+		t.Error("what came before is collected")
+	}
+}
+
+func TestWatchOnce(t *testing.T) {
+	w := newWatched(t, func(*signWatch) {})
+	if err := w.dirs.Watch(t.Context(), func(string) {}); err == nil || !strings.Contains(err.Error(), "already") {
+		t.Errorf("a second Watch = %v", err)
+	}
+}
+
+// A pod that touches without pause is heard once for each file and pause. Here the
+// pause never ends: so it is told of no more than that, and the other pod at once.
+func TestWatchOfATightLoop(t *testing.T) {
+	w := newWatched(t, func(s *signWatch) { s.pause = time.Hour })
+	noisy, other := w.create(t, "noisy"), w.create(t, "other")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		var err error
+		for n := 0; err == nil && (ctx.Err() == nil || n < 20_000); n++ { // more than the kernel's queue holds
+			err = errors.Join(touchNow(noisy.Heartbeat), touchNow(noisy.Stop))
+		}
+		ended <- err
+	}()
+	w.until(t, "noisy", stopAsked)
+	mustTouch(t, other.Stop)
+	w.until(t, "other", stopAsked)
+	w.untilDeafTo(t, noisy.Heartbeat, noisy.Stop)
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	w.stop()
+	if n := len(w.calls); n > 10 { // as the pods are found, at the start and as new ones
+		t.Errorf("told %d more times, want it to be a few", n)
+	}
+	if w.log.Len() != 0 {
+		t.Errorf("logged: %s", w.log)
+	}
+}
+
+// What happens during the pause is found when it ends. Each heartbeat has a time of its
+// own: two within a tick of the kernel's coarse clock would be one.
+func TestWatchAfterAPause(t *testing.T) {
+	w := newWatched(t, func(s *signWatch) { s.pause = 50 * time.Millisecond })
+	dir := w.create(t, "a")
+	for n := range 10 {
+		at := time.Unix(int64(n+1), 0)
+		if err := os.Chtimes(dir.Heartbeat, at, at); err != nil {
+			t.Fatal(err)
+		}
+		w.until(t, "a", func(s Touched) bool { return s.Heartbeat.Equal(at) })
+	}
+}
+
+// Nobody can be listened to, or not everybody: rounds do it, and it is told once.
+func TestWatchWithoutNotifications(t *testing.T) {
+	w := newWatched(t, func(s *signWatch) {
+		s.connect = func() (*fsnotify.Watcher, error) { return nil, unix.EMFILE }
+		s.poll, s.pollDeaf = time.Hour, time.Millisecond
+	})
+	dir := w.create(t, "a")
+	for range 3 {
+		mustTouch(t, dir.Stop)
+		w.until(t, "a", stopAsked)
+		if err := w.dirs.ConfirmStop("a"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.stop()
+	if got := strings.Count(w.log.String(), "\n"); got != 1 || !strings.Contains(w.log.String(), "too many open files") {
+		t.Errorf("%d lines in the log: %s", got, w.log)
+	}
+}
+
+// Notifications come back, and with them the long rounds.
+func TestWatchRecovers(t *testing.T) {
+	attempts, connected := 0, make(chan struct{})
+	w := newWatched(t, func(s *signWatch) {
+		s.poll, s.pollDeaf = time.Hour, time.Millisecond
+		s.connect = func() (*fsnotify.Watcher, error) {
+			if attempts++; attempts < 3 {
+				return nil, unix.EMFILE
+			}
+			close(connected)
+			return fsnotify.NewWatcher()
+		}
+	})
+	dir := w.create(t, "a")
+	<-connected
+	for range 3 {
+		mustTouch(t, dir.Stop)
+		w.until(t, "a", stopAsked)
+		if err := w.dirs.ConfirmStop("a"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.stop()
+	if attempts != 3 || !strings.Contains(w.log.String(), "again") {
+		t.Errorf("%d attempts; log: %s", attempts, w.log)
+	}
+}
+
+// A queue that ran over leads to a look at all.
+func TestWatchAfterAnOverflow(t *testing.T) {
+	inotify, err := fsnotify.NewWatcher()
+	if err != nil {
+		t.Fatal(err)
+	}
+	inotify.Events = make(chan fsnotify.Event) // all of them are lost
+	w := newWatched(t, func(s *signWatch) {
+		s.connect = func() (*fsnotify.Watcher, error) { return inotify, nil }
+		dir, err := s.dirs.Create("a")
+		if err = errors.Join(err, touchNow(dir.Heartbeat)); err != nil {
+			t.Fatal(err)
+		}
+	})
+	w.until(t, "a", beats) // so the round at the start is over
+	mustTouch(t, w.dirs.Dir("a").Stop)
+	inotify.Errors <- fsnotify.ErrEventOverflow
+	w.until(t, "a", stopAsked)
+}
+
+func TestWatchPolls(t *testing.T) {
+	w := newWatched(t, func(s *signWatch) { s.pause, s.poll = time.Hour, time.Millisecond })
+	dir := w.create(t, "a")
+	mustTouch(t, dir.Heartbeat)
+	w.until(t, "a", beats)
+	at := time.Unix(5, 0) // the file is not listened to any more
+	if err := os.Chtimes(dir.Heartbeat, at, at); err != nil {
+		t.Fatal(err)
+	}
+	w.until(t, "a", func(s Touched) bool { return s.Heartbeat.Equal(at) })
+}

@@ -1,0 +1,50 @@
+package registry_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/lifecycle/host"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
+)
+
+func TestVM(t *testing.T) {
+	running := func(pid int) agentapi.VM { return agentapi.VM{PID: pid, StartTime: 7, State: agentapi.VMRunning} }
+	var l registry.Launcher
+	for _, vms := range [][]agentapi.VM{nil, {running(1), running(2)}, {{PID: 1, State: agentapi.VMKilling}}} {
+		l.VMs = vms
+		if p, err := l.VM(); !errors.Is(err, registry.ErrNoVM) {
+			t.Errorf("of %v: %v, %v, want ErrNoVM", vms, p, err)
+		}
+	}
+	l.VMs = []agentapi.VM{running(3)}
+	if p, err := l.VM(); p != (host.Process{PID: 3, StartTime: 7}) || err != nil {
+		t.Errorf("%v, %v", p, err)
+	}
+}
+
+// What VMs said to an earlier agent is taken up whether their launchers are known already
+// or come later, once, and of the process that said it.
+func TestRecallNeeds(t *testing.T) {
+	launcher := func(id string, pid int) registry.Launcher {
+		l := registry.Launcher{}
+		l.Pod.UID, l.Container.ID, l.State = id, id, agentapi.StateRunning
+		l.VMs = []agentapi.VM{{PID: pid, StartTime: 1}}
+		return l
+	}
+	r := registry.New()
+	r.Put(launcher("before", 1))
+	r.RecallNeeds(map[host.Process]uint64{{PID: 1, StartTime: 1}: 10, {PID: 2, StartTime: 1}: 20, {PID: 3, StartTime: 2}: 30})
+	r.Put(launcher("after", 2))
+	r.Put(launcher("another", 3))
+	for id, want := range map[string]uint64{"before": 10, "after": 20, "another": 0} {
+		if l, _ := r.Find(id); l.Needs() != want {
+			t.Errorf("%s needs %d, want %d", id, l.Needs(), want)
+		}
+	}
+	r.Update("after", func(l *registry.Launcher) { l.SetNeed(host.Process{PID: 2, StartTime: 1}, 0) })
+	if l, _ := r.Find("after"); l.Needs() != 0 {
+		t.Errorf("needs %d after it said that it needs nothing", l.Needs())
+	}
+}

@@ -1,0 +1,66 @@
+package supervisor
+
+import (
+	"context"
+	"time"
+
+	"github.com/mooring-vm/mooring/lifecycle/tie"
+)
+
+const (
+	// leftWait is how long whoever has left the pod's socket is waited for.
+	leftWait = 2 * time.Second
+
+	// awayWait is that after an absence of the agent: clients pause for up to ten
+	// seconds between two attempts to connect.
+	awayWait = 15 * time.Second
+)
+
+// Takes tells whether somebody in a pod takes requests to end its VM gracefully. It does
+// not block.
+func (s *Supervisor) SetStopHandler(podUID string, takes bool) {
+	s.put(func(context.Context) {
+		if takes {
+			s.takers[podUID] = true
+		} else {
+			delete(s.takers, podUID)
+		}
+		s.settleTakers(podUID, leftWait)
+	})
+}
+
+// settleTakers tells the ties of a pod whether there is somebody to ask. The fence has
+// no sockets: what the agent has asked for before has its time.
+func (s *Supervisor) settleTakers(podUID string, wait time.Duration) {
+	if s.Terms.ProofOnly {
+		return
+	}
+	for _, t := range s.ties {
+		if t.Launcher.Pod.UID == podUID {
+			s.settleTaker(t, wait)
+		}
+	}
+}
+
+func (s *Supervisor) settleTaker(t *tied, wait time.Duration) {
+	takes, alone := s.takers[t.Launcher.Pod.UID], s.alone(t)
+	switch {
+	case !alone && t.StopHandler != (tie.StopHandler{}):
+		s.step(t, tie.StopHandlerDisconnected{})
+	case alone && takes && !t.StopHandler.Connected:
+		s.step(t, tie.StopHandlerConnected{})
+	case alone && !takes && t.StopHandler.Connected:
+		s.step(t, tie.StopHandlerDisconnected{Wait: wait})
+	}
+}
+
+// alone reports whether no other launcher of the pod lives: a request names no VM, and
+// would be taken for one about that launcher's.
+func (s *Supervisor) alone(t *tied) bool {
+	for _, other := range s.ties {
+		if other != t && other.Launcher.Pod.UID == t.Launcher.Pod.UID && other.OwnerGone == "" {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,190 @@
+package supervisor
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/lifecycle/host"
+	"github.com/mooring-vm/mooring/lifecycle/tie"
+)
+
+func newStore(t *testing.T, root string) *FileStore {
+	t.Helper()
+	s, err := OpenFileStore(root, "/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func storedTie(id string) tie.Tie {
+	owner := host.Process{PID: 4, StartTime: 5}
+	return tie.Tie{
+		Launcher: tie.Launcher{Pod: agentapi.PodRef{Namespace: "vms", Name: "vm", UID: "u"}, Container: agentapi.ContainerRef{Name: "compute", ID: id}, Group: 7},
+		Phase:    agentapi.PhaseDraining, Why: "w", Owner: &owner, StopRequested: true,
+		VMs: []tie.VM{{Process: host.Process{PID: 8, StartTime: 9}, Executable: "qemu-kvm", State: agentapi.VMStopping, Stage: tie.StageTerm, Due: 10}},
+	}
+}
+
+func TestFileStore(t *testing.T) {
+	root := t.TempDir()
+	s := newStore(t, root)
+	one, two := storedTie("one"), storedTie("two")
+	for _, tie := range []tie.Tie{one, two, two} {
+		if err := s.Save(tie); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Delete("one"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Delete("one"); err != nil {
+		t.Errorf("deleting what is not there: %v", err)
+	}
+	got, err := newStore(t, root).Load() // by another process
+	if diff := cmp.Diff([]tie.Tie{two}, got, cmp.AllowUnexported(tie.Tie{})); diff != "" || err != nil {
+		t.Errorf("Load: %v (-want +got)\n%s", err, diff)
+	}
+	if info, err := os.Stat(filepath.Join(root, tiesDir)); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the directory: %v, %v, want that only root may enter", info, err)
+	}
+}
+
+func TestFileStoreWritesOnlyWhatChanges(t *testing.T) {
+	root := t.TempDir()
+	s := newStore(t, root)
+	tie := storedTie("one")
+	if err := s.Save(tie); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(root, tiesDir, "one.json")
+	before, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Save(tie); err != nil {
+		t.Fatal(err)
+	}
+	after, err := os.Stat(path)
+	if err != nil || !os.SameFile(before, after) {
+		t.Errorf("an unchanged tie was written again: %v", err)
+	}
+}
+
+func TestFileStoreOfAnotherBoot(t *testing.T) {
+	root := t.TempDir()
+	s := newStore(t, root)
+	s.boot = "another"
+	if err := s.Save(storedTie("one")); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := newStore(t, root).Load(); err != nil || len(got) != 0 {
+		t.Errorf("ties of another boot: %v, %v, want none", got, err)
+	}
+	if left, err := os.ReadDir(filepath.Join(root, tiesDir)); err != nil || len(left) != 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+func TestFileStoreWithBadFiles(t *testing.T) {
+	root := t.TempDir()
+	s := newStore(t, root)
+	if err := s.Save(storedTie("good")); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{
+		"empty.json": "", "broken.json": `{"boot": "`, "nobody.json": "{}",
+		"large.json": strings.Repeat(" ", maxStored+1), "renamed.json": `{"boot":"` + s.boot + `","tie":{}}`,
+		"half.new": "{", // a Save that was cut off
+	} {
+		if err := os.WriteFile(filepath.Join(root, tiesDir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("good.json", filepath.Join(root, tiesDir, "link.json")); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Load()
+	if len(got) != 1 || got[0].Launcher.Container.ID != "good" {
+		t.Errorf("loaded %+v, want the good one", got)
+	}
+	if _, err := os.Stat(filepath.Join(root, tiesDir, "half.new")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("what a crash has left is still there: %v", err)
+	}
+	for _, id := range []string{"empty", "broken", "nobody", "large", "renamed", "link"} {
+		if err == nil || !strings.Contains(err.Error(), "container "+id+":") {
+			t.Errorf("error %v does not name %s", err, id)
+		}
+	}
+}
+
+// The agent and the fence have the store open at once, and one of them loads.
+func TestFileStoreOfTwo(t *testing.T) {
+	root := t.TempDir()
+	agent, fence, next := newStore(t, root), newStore(t, root), newStore(t, root)
+	var writers sync.WaitGroup
+	for i, s := range []*FileStore{agent, fence} {
+		writers.Go(func() {
+			tie := storedTie("one")
+			for n := range 200 {
+				tie.Why = strings.Repeat(strconv.Itoa(i), n)
+				if err := s.Save(tie); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { writers.Wait(); close(done) }()
+	for over := false; !over; {
+		select {
+		case <-done:
+			over = true
+		default:
+		}
+		if got, err := next.Load(); err != nil || len(got) > 1 || over && len(got) != 1 {
+			t.Errorf("loaded %d ties, %v", len(got), err)
+		}
+	}
+	if left, err := os.ReadDir(filepath.Join(root, tiesDir)); err != nil || len(left) != 1 {
+		t.Errorf("left: %v, %v, want one file", left, err)
+	}
+}
+
+func TestFileStoreRefusesOddIDs(t *testing.T) {
+	s := newStore(t, t.TempDir())
+	for _, id := range []string{"", "../x", "a/b", ".hidden"} {
+		if err := s.Save(storedTie(id)); err == nil {
+			t.Errorf("the ID %q was taken", id)
+		}
+	}
+}
+
+func FuzzDecodeStored(f *testing.F) {
+	f.Add([]byte(`{"boot":"b","tie":{"launcher":{"container":{"id":"x"}},"vms":[{"pid":1}]}}`))
+	f.Add([]byte(`{"boot":1}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		stored, boot, err := decodeStored(data)
+		if err != nil {
+			return
+		}
+		if boot == "" {
+			t.Error("a tie of no boot")
+		}
+		tie.Step(stored, 1, tie.Ticked{})
+	})
+}

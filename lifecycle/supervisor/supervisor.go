@@ -1,0 +1,353 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/mooring-vm/mooring/lifecycle/host"
+	"github.com/mooring-vm/mooring/lifecycle/registry"
+	"github.com/mooring-vm/mooring/lifecycle/tie"
+)
+
+const (
+	// maxWaiting bounds what has come and was not dealt with yet. What does not
+	// fit is found by a look at everything.
+	maxWaiting = 1 << 14
+
+	// signsEvery and looksEvery are how often what was told by hints is looked
+	// for without any.
+	signsEvery = 10 * time.Second
+	looksEvery = 30 * time.Second
+
+	// aliveEvery is how often the fence is told that somebody is here.
+	aliveEvery = time.Second
+)
+
+// SupervisorConfig is what a supervisor works with. Domains, Signs, Guard, Observer,
+// Alive and Back are optional.
+type Config struct {
+	Registry  *registry.Registry
+	Tracker   Tracker
+	Processes Processes
+	Domains   Domains
+	PodDirs   PodDirs
+	Store     Store
+	Recorder  registry.Recorder
+	Guard     VMGuard
+	Observer  Observer
+	Clock     host.Clock
+	Logger    *slog.Logger
+
+	// Terms holds for every launcher, but for the grace period and the
+	// watchdog that it has declared.
+	Terms tie.Terms
+
+	// Alive is called about once a second while the supervisor works.
+	ReportAlive func()
+
+	// Back is called after an absence in which others may have stood in, and returns
+	// once they have stepped aside.
+	AfterAbsence func(context.Context)
+}
+
+// VMGuard checks the memory lock of a VM process that has just started: see [guard.Guard].
+type VMGuard interface{ EnqueueVM(containerID string) }
+
+// What [Observer] is told of.
+const (
+	ActionShutdown    = "shutdown"  // libvirt or the pod was asked to shut a guest down
+	ActionTerminate   = "terminate" // SIGTERM
+	ActionKill        = "kill"      // SIGKILL
+	ActionConfirmStop = "confirm"   // a pod was told that its VM is gone
+)
+
+// SupervisorObserver counts what a supervisor does. Its methods must not block and
+// may be called from several goroutines at once.
+type Observer interface {
+	// Acted is called for each signal, shutdown and confirmation: one of ActedKill
+	// and its like.
+	ActionDone(action string, err error)
+
+	// HintsDropped is called when too much waits to be dealt with, and
+	// everything is looked at instead.
+	NotificationsDropped()
+}
+
+// Supervisor holds the ties of the node's launchers, steps them by what happens, and
+// does what the steps want done. All of it is done in the goroutine of Run, but for
+// what may take its time. The other methods may be called from several goroutines
+// at once, and do not wait for it.
+type Supervisor struct {
+	Config
+
+	mu      sync.Mutex
+	waiting []func(context.Context)
+	dropped bool
+	holding map[string]int            // launchers that are not over, by the UID of their pod
+	reading map[host.Process]*reading // command lines, by the name of their process
+	wake    chan struct{}
+
+	// What follows belongs to the goroutine of Run.
+	ties    map[string]*tied // by container ID
+	byGroup map[uint64]*tied
+	takers  map[string]bool // UIDs of pods in which somebody takes requests
+	looks   looks
+	rescan  rescan
+	slow    sync.WaitGroup
+	turn    host.Boottime // when the last turn of Run was
+
+	rescanDue, domainsDue bool // something is going to be looked for
+	reconciled            bool // the runtime has said which launchers run
+}
+
+// tied is a tie with what it holds on to.
+type tied struct {
+	tie.Tie
+	handles map[host.Process]host.Handle // of its owner and VM processes, by name
+	coming  map[host.Process]bool        // VM processes that are being looked at, by name
+
+	how     map[host.Process]string // that VM processes are ending, by name
+	late    map[host.Process]bool   // that were told to have started after its end, by name
+	lookDue bool                    // it is going to be looked at
+	dropDue bool                    // likewise, once it has lingered
+
+	here      host.Boottime // since when this supervisor looks after it
+	restored  bool          // it was taken over from an earlier one
+	blind     bool          // nobody saw its owner end
+	doubtful  bool          // there may be launchers that nobody here has heard of
+	lingers   host.Boottime // until when it is looked after when it is over
+	heartbeat time.Time     // that of the pod's file, only to be compared
+	claimTold bool          // that another launcher has its domain
+}
+
+// NewSupervisor returns a supervisor that does nothing until Run is called.
+func New(cfg Config) *Supervisor {
+	return &Supervisor{
+		Config: cfg, holding: map[string]int{}, reading: map[host.Process]*reading{}, wake: make(chan struct{}, 1),
+		ties: map[string]*tied{}, byGroup: map[uint64]*tied{}, takers: map[string]bool{}, looks: looks{wanted: map[*tied]uint64{}},
+	}
+}
+
+// Register has the processes of a launcher tracked, before the first of them runs.
+// It makes a handful of system calls, so NRI handlers may call it. What the pod's
+// directory says is from an earlier container of the pod, and void.
+//
+// Where the cgroup is not known, it is looked for once the launcher has started.
+func (s *Supervisor) Register(l registry.Launcher, cgroup string) error {
+	var group uint64
+	var err error
+	if cgroup != "" {
+		group, err = s.Tracker.Register(cgroup)
+	}
+	before := s.voidSigns(l.Pod.UID)
+	s.put(func(ctx context.Context) {
+		if s.ties[l.Container.ID] == nil {
+			s.enroll(l).heartbeat = before
+		}
+		if group != 0 && err == nil {
+			s.place(ctx, s.ties[l.Container.ID], cgroup, group)
+			s.rescanSoon()
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("track the processes of container %s: %w", l.Container.Name, err)
+	}
+	return nil
+}
+
+// Started tells that the first process of a launcher runs. Launchers that were not
+// registered are then: they were started while nobody was here.
+func (s *Supervisor) LauncherStarted(l registry.Launcher) {
+	s.put(func(ctx context.Context) { s.started(ctx, l) })
+}
+
+// Reconciled tells that the runtime has said which launchers run, and that Started was
+// called for each.
+func (s *Supervisor) Reconciled() {
+	s.put(func(ctx context.Context) {
+		doubted := !s.reconciled
+		s.reconciled = true
+		for _, t := range s.ties {
+			doubted = doubted || t.doubtful
+			t.doubtful = false
+		}
+		if doubted {
+			s.lookAtAll(ctx)
+		}
+	})
+}
+
+// Hint asks for a look at the launcher with this container ID: something may have
+// happened to it.
+func (s *Supervisor) ScanLauncher(containerID string) {
+	s.post(func(ctx context.Context) {
+		if t := s.ties[containerID]; t != nil {
+			s.want(ctx, t, t.PendingScan())
+		}
+	})
+}
+
+// Sighted takes what the tracker tells.
+func (s *Supervisor) ProcessEvent(seen ProcessEvent) {
+	s.post(func(ctx context.Context) { s.sighted(ctx, seen) })
+}
+
+// Lost tells that the tracker has lost sightings.
+func (s *Supervisor) EventsLost() { s.post(func(context.Context) { s.rescanSoon() }) }
+
+// Signed tells that a pod has touched a file of its directory.
+func (s *Supervisor) PodTouched(podUID string) {
+	s.post(func(context.Context) {
+		for _, t := range s.ties {
+			if t.Launcher.Pod.UID == podUID {
+				s.readSigns(t)
+			}
+		}
+	})
+}
+
+// DomainsChanged tells that domains of the node's libvirt have come or gone.
+func (s *Supervisor) DomainsChanged() { s.post(s.lookAtDomains) }
+
+// HasPod reports whether a launcher of the pod is not over: its directory is needed.
+func (s *Supervisor) HasPod(uid string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.holding[uid] > 0
+}
+
+// Restore takes over the ties that the store has. To be called before Run.
+func (s *Supervisor) Restore() error {
+	stored, err := s.Store.Load()
+	for _, t := range stored {
+		s.put(func(ctx context.Context) { s.restore(ctx, t) })
+	}
+	if err != nil {
+		return fmt.Errorf("ties of launchers that ran before: %w", err)
+	}
+	return nil
+}
+
+// Run supervises until ctx is done, and waits for what it has begun. What was
+// registered stays registered.
+func (s *Supervisor) Run(ctx context.Context) {
+	defer s.slow.Wait()
+	signs, looks, alive := time.NewTicker(signsEvery), time.NewTicker(looksEvery), time.NewTicker(aliveEvery)
+	defer signs.Stop()
+	defer looks.Stop()
+	defer alive.Stop()
+	due := time.NewTimer(0)
+	defer due.Stop()
+	s.alive()
+	s.turn = s.Clock.Now()
+	for ctx.Err() == nil {
+		s.noticeStall(ctx)
+		for _, deal := range s.take() {
+			deal(ctx)
+		}
+		s.setTimer(due)
+		select {
+		case <-ctx.Done():
+		case <-s.wake:
+		case <-due.C:
+			s.tick()
+		case <-signs.C:
+			s.readAllSigns()
+			s.noteAlive()
+		case <-looks.C:
+			s.findLost(ctx)
+		case <-alive.C:
+			s.alive()
+		}
+	}
+	if !s.Terms.ProofOnly { // the agent is back, and has noted more since
+		s.noteAlive()
+	}
+	s.closeAll()
+}
+
+func (s *Supervisor) alive() {
+	if s.ReportAlive != nil {
+		s.ReportAlive()
+	}
+}
+
+// post leaves something to be done by Run. It does not block.
+func (s *Supervisor) post(deal func(context.Context)) {
+	s.mu.Lock()
+	full := len(s.waiting) >= maxWaiting
+	if full {
+		s.dropped = true
+	} else {
+		s.waiting = append(s.waiting, deal)
+	}
+	s.mu.Unlock()
+	if full && s.Observer != nil {
+		s.Observer.NotificationsDropped()
+	}
+	s.nudge()
+}
+
+// put is post for what must not be dropped, of which there is little.
+func (s *Supervisor) put(deal func(context.Context)) {
+	s.mu.Lock()
+	s.waiting = append(s.waiting, deal)
+	s.mu.Unlock()
+	s.nudge()
+}
+
+func (s *Supervisor) nudge() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Supervisor) take() []func(context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	taken := s.waiting
+	s.waiting = nil
+	if s.dropped {
+		s.dropped = false
+		taken = append(taken, s.findLost, s.lookAtDomains)
+	}
+	return taken
+}
+
+// setTimer makes the timer fire when the next tie is due.
+func (s *Supervisor) setTimer(timer *time.Timer) {
+	next := time.Hour
+	now := s.Clock.Now()
+	for _, t := range s.ties {
+		if at, ok := t.Due(); ok {
+			next = min(next, max(at.Sub(now), 0))
+		}
+	}
+	timer.Reset(next)
+}
+
+// tick steps the ties that are due.
+func (s *Supervisor) tick() {
+	now := s.Clock.Now()
+	for _, t := range s.ties {
+		if at, ok := t.Due(); ok && at <= now {
+			// A heartbeat may have come since somebody looked for one.
+			s.readSigns(t)
+			s.step(t, tie.Ticked{})
+		}
+	}
+}
+
+func (s *Supervisor) log(t *tie.Tie) *slog.Logger {
+	return s.Logger.With("pod", t.Launcher.Pod.Namespace+"/"+t.Launcher.Pod.Name, "container", t.Launcher.Container.Name)
+}
+
+var (
+	errNoDomains  = errors.New("the policy names no libvirt of the node")
+	errNotRunning = errors.New("libvirt has no note that this process runs the domain")
+)
