@@ -35,7 +35,7 @@ func newKubernetes(config *Config, p *policy.Policy, counts *metrics.Metrics, lo
 	if err != nil {
 		return nil, err
 	}
-	pods.KeepLaunchers(func(labels, annotations map[string]string) (string, bool) {
+	pods.TrackLaunchers(func(labels, annotations map[string]string) (string, bool) {
 		return decide.Recognise(p, labels, annotations)
 	})
 	events, err := kube.NewRecorder(kube.RecorderConfig{

@@ -32,9 +32,9 @@ func (a *Agent) makePods(context.Context) (err error) {
 		a.pods.Desired = a.kube.pods
 	}
 	if a.supervision != nil {
-		a.pods.Takes = a.supervision.SetStopHandler
+		a.pods.SetStopHandler = a.supervision.SetStopHandler
 	}
-	a.pods.RecallNeeds()
+	a.pods.RestoreRequirements()
 	return nil
 }
 

@@ -53,7 +53,7 @@ func (a *Agent) startReporters(s *stage) {
 		Launchers: a, Node: a.Node, Events: a.events, Logger: a.logger, Sizes: a.pods,
 	}
 	if a.supervision != nil {
-		server.Leases = a.pods.Holding(a.supervision)
+		server.Leases = a.pods.LeasesUnlessHeld(a.supervision)
 	}
 	s.run(func(ctx context.Context) error { return server.Serve(ctx, a.listeners.socket) })
 	if a.listeners.side != nil {

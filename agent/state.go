@@ -56,7 +56,7 @@ func trackerFromStats(stats *bpf.Stats) agentapi.Tracker {
 		Processes: stats.Processes, MaxProcesses: stats.MaxProcesses,
 		Groups: stats.Groups, MaxGroups: stats.MaxGroups,
 		LostEvents: stats.LostEvents, LostProcesses: stats.LostProcesses,
-		Stale: stats.Stale, LeftOut: stats.SkippedCalls,
+		Stale: stats.Stale, Skipped: stats.SkippedCalls,
 	}
 }
 

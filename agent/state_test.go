@@ -15,7 +15,7 @@ func TestTrackerFromStats(t *testing.T) {
 		Processes: 1, MaxProcesses: 2, Groups: 3, MaxGroups: 4, LostEvents: 5, LostProcesses: 6, Stale: 7, SkippedCalls: 8,
 	})
 	want := agentapi.Tracker{
-		Available: true, Processes: 1, MaxProcesses: 2, Groups: 3, MaxGroups: 4, LostEvents: 5, LostProcesses: 6, Stale: 7, LeftOut: 8,
+		Available: true, Processes: 1, MaxProcesses: 2, Groups: 3, MaxGroups: 4, LostEvents: 5, LostProcesses: 6, Stale: 7, Skipped: 8,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

@@ -31,13 +31,13 @@ func requestStop(t *testing.T, gracePeriod string) *stopRequested {
 	vm, gone := runIn(t, l.cgroup, emulator(t), "1000")
 	a.awaitPhase(t, "vm", agentapi.PhaseActive, 1)
 	stops := a.client(t, l.pod.GetUid()).Stops(t.Context())
-	if stop := receive(t, stops, "the pod's first state"); stop.Asked {
+	if stop := receive(t, stops, "the pod's first state"); stop.Requested {
 		t.Errorf("a stop request although the launcher lives: %+v", stop)
 	}
 	if err := l.process.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if stop := receive(t, stops, "a stop request"); !stop.Asked || stop.Why != "the launcher is gone" {
+	if stop := receive(t, stops, "a stop request"); !stop.Requested || stop.Reason != "the launcher is gone" {
 		t.Errorf("stop request %+v", stop)
 	}
 	status := func() syscall.WaitStatus { return vm.ProcessState.Sys().(syscall.WaitStatus) }
@@ -56,7 +56,7 @@ func TestPodEndsItsVM(t *testing.T) {
 		t.Errorf("the VM process ended by %v", got)
 	}
 	a.awaitPhase(t, "vm", agentapi.PhaseDone, 0)
-	if stop := receive(t, a.stops, "the end of the request"); stop.Asked {
+	if stop := receive(t, a.stops, "the end of the request"); stop.Requested {
 		t.Errorf("stop request %+v", stop)
 	}
 	if text := a.log.String(); strings.Contains(text, string(agentapi.ReasonVMTerminated)) || !strings.Contains(text, string(agentapi.ReasonVMShutdown)) {

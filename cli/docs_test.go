@@ -131,16 +131,16 @@ func documentedLaunchers() []agentapi.Launcher {
 		return l
 	}
 	refused := func(n int, asked string) agentapi.Launcher {
-		l := launcher(n, 41*time.Second, agentapi.Setting{Name: agentapi.MemlockSetting, Asked: asked, Status: agentapi.StatusRefused})
+		l := launcher(n, 41*time.Second, agentapi.Setting{Name: agentapi.MemlockSetting, Requested: asked, Status: agentapi.StatusRefused})
 		l.State, l.Refusal, l.Container.PID, l.Phase = agentapi.StateRefused, "refused", 0, ""
 		return l
 	}
 	lock := func(asked string, terms ...agentapi.Term) agentapi.Setting {
 		return agentapi.Setting{
-			Name: agentapi.MemlockSetting, Asked: asked, Allowed: "16Gi", Given: asked, Seen: asked, Status: agentapi.StatusApplied, Terms: terms,
+			Name: agentapi.MemlockSetting, Requested: asked, Allowed: "16Gi", Given: asked, Observed: asked, Status: agentapi.StatusApplied, Terms: terms,
 		}
 	}
-	high := agentapi.Setting{Name: "memory.high", Asked: "1610612736", Given: "1610612736", Seen: "1610612736", Status: agentapi.StatusApplied}
+	high := agentapi.Setting{Name: "memory.high", Requested: "1610612736", Given: "1610612736", Observed: "1610612736", Status: agentapi.StatusApplied}
 	vm := launcher(7, 12*time.Second)
 	vm.Phase, vm.VMs = agentapi.PhaseActive, []agentapi.VM{process(1893, agentapi.VMRunning, 12*time.Second, "started")}
 	return []agentapi.Launcher{

@@ -127,7 +127,7 @@ func writeSettings(w io.Writer, settings []agentapi.Setting) error {
 	fmt.Fprintln(w)
 	rows := [][]string{{"SETTING", "ASKED", "ALLOWED", "GIVEN"}}
 	for _, s := range settings {
-		rows = append(rows, []string{s.Name, s.Asked, s.Allowed, s.Given})
+		rows = append(rows, []string{s.Name, s.Requested, s.Allowed, s.Given})
 	}
 	if err := table(w, rows); err != nil {
 		return err

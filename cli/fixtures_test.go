@@ -14,7 +14,7 @@ var testNode = agentapi.Node{
 	Runtime: agentapi.Runtime{Name: "containerd", Version: "v2.4.2"},
 	Memlock: agentapi.Account{Granted: 5 << 30, Unlimited: 2, Max: 64 << 30},
 	Tracker: agentapi.Tracker{
-		Available: true, Processes: 12, MaxProcesses: 32768, Groups: 3, MaxGroups: 4096, LostEvents: 7, LostProcesses: 2, LeftOut: 3,
+		Available: true, Processes: 12, MaxProcesses: 32768, Groups: 3, MaxGroups: 4096, LostEvents: 7, LostProcesses: 2, Skipped: 3,
 	},
 }
 
@@ -38,7 +38,7 @@ func running(namespace, name string, age time.Duration, settings ...agentapi.Set
 
 func vfio(namespace string) agentapi.Launcher {
 	l := running(namespace, "vfio", 3*time.Minute, agentapi.Setting{
-		Name: agentapi.MemlockSetting, Asked: "5Gi", Allowed: "16Gi", Given: "5Gi", Seen: "5Gi", Status: agentapi.StatusApplied,
+		Name: agentapi.MemlockSetting, Requested: "5Gi", Allowed: "16Gi", Given: "5Gi", Observed: "5Gi", Status: agentapi.StatusApplied,
 		Terms: []agentapi.Term{{Name: "guest memory", Bytes: 4 << 30}, {Name: "libvirt's allowance", Bytes: 1 << 30}},
 	})
 	l.Pod.UID += namespace
@@ -48,11 +48,11 @@ func vfio(namespace string) agentapi.Launcher {
 func differing() agentapi.Launcher {
 	l := running("vms", "differs", 50*time.Hour,
 		agentapi.Setting{
-			Name: agentapi.MemlockSetting, Asked: "unlimited", Allowed: "unlimited", Given: "unlimited", Seen: "8Mi",
+			Name: agentapi.MemlockSetting, Requested: "unlimited", Allowed: "unlimited", Given: "unlimited", Observed: "8Mi",
 			Status: agentapi.StatusRepaired, Message: "process 4711 had 8Mi; raised by prlimit",
 		},
 		agentapi.Setting{
-			Name: "memory.high", Asked: "9663676416", Allowed: "listed", Given: "9663676416", Seen: "max",
+			Name: "memory.high", Requested: "9663676416", Allowed: "listed", Given: "9663676416", Observed: "max",
 			Status: agentapi.StatusDiffers, Message: "the runtime dropped it",
 		})
 	l.Notes = []string{"RLIMIT_MEMLOCK was in the container's spec already", "second note"}
@@ -72,7 +72,7 @@ func refused() agentapi.Launcher {
 
 func observed() agentapi.Launcher {
 	l := running("lab", "observed", time.Hour, agentapi.Setting{
-		Name: agentapi.MemlockSetting, Asked: "32Gi", Allowed: "16Gi", Seen: "8Mi", Status: agentapi.StatusObserved,
+		Name: agentapi.MemlockSetting, Requested: "32Gi", Allowed: "16Gi", Observed: "8Mi", Status: agentapi.StatusObserved,
 	})
 	l.Mode = "observe"
 	l.Refusal = "32Gi asked, rule \"tenants\" allows 16Gi"
@@ -89,7 +89,7 @@ func again(uid string, age time.Duration) agentapi.Launcher {
 // hostile has an annotation that would clear root's terminal and forge a row.
 func hostile() agentapi.Launcher {
 	l := running("vms", "hostile", time.Second, agentapi.Setting{
-		Name: "cpu.max", Asked: "\x1b[2J\x1b]0;owned\a", Allowed: "no\nfake  row", Given: "a\tb", Status: agentapi.StatusUnknown,
+		Name: "cpu.max", Requested: "\x1b[2J\x1b]0;owned\a", Allowed: "no\nfake  row", Given: "a\tb", Status: agentapi.StatusUnknown,
 		Message: "line one\nline \u202e two",
 	})
 	l.Refusal = "\x9b31m red"

@@ -118,7 +118,7 @@ func settingRows(settings []agentapi.Setting) [][]string {
 	rows := [][]string{{"SETTING", "ASKED", "ALLOWED", "GIVEN", "SEEN", "STATUS"}}
 	for _, s := range settings {
 		rows = append(rows, []string{
-			s.Name, s.Asked, s.Allowed, s.Given, s.Seen, string(s.Status),
+			s.Name, s.Requested, s.Allowed, s.Given, s.Observed, string(s.Status),
 		})
 	}
 	return rows

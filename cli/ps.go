@@ -65,7 +65,7 @@ func psColumns(now time.Time) []column {
 		{"HEARTBEAT", false, func(l launcher) string { return heartbeatCell(l.Heartbeat) }},
 		{"LEASE", true, func(l launcher) string { return leaseCell(l.Lease, now) }},
 		{"MEMLOCK", false, func(l launcher) string { return granted(memlock(l)) }},
-		{"SEEN", true, func(l launcher) string { return memlock(l).Seen }},
+		{"SEEN", true, func(l launcher) string { return memlock(l).Observed }},
 		{"STATUS", false, summary},
 		{"AGE", false, func(l launcher) string { return age(l.Since, now) }},
 	}
@@ -87,8 +87,8 @@ func psRows(launchers []agentapi.Launcher, now time.Time, wide bool) [][]string 
 
 // granted is what the launcher got, or what it asked for while it got nothing.
 func granted(s agentapi.Setting) string {
-	if s.Given == "" && s.Asked != "" {
-		return "(" + s.Asked + ")"
+	if s.Given == "" && s.Requested != "" {
+		return "(" + s.Requested + ")"
 	}
 	return s.Given
 }

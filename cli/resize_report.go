@@ -44,7 +44,7 @@ func (s *progress) show(r podapi.Report) (over bool, err error) {
 // stepKey is what makes a step the same in another report, which may have its texts
 // shorter.
 func stepKey(s podapi.Step) podapi.Step {
-	return podapi.Step{Undo: s.Undo, Started: s.Started.UTC(), Seconds: s.Seconds}
+	return podapi.Step{Rollback: s.Rollback, Started: s.Started.UTC(), Seconds: s.Seconds}
 }
 
 func printPlan(w io.Writer, r podapi.Report) {
@@ -96,8 +96,8 @@ func (s *progress) late() error {
 }
 
 func stepLine(s podapi.Step) string {
-	line := fmt.Sprintf("%s  %7.2fs  %s", s.Started.Local().Format(time.TimeOnly), s.Seconds, printable(s.What))
-	if s.Undo {
+	line := fmt.Sprintf("%s  %7.2fs  %s", s.Started.Local().Format(time.TimeOnly), s.Seconds, printable(s.Description))
+	if s.Rollback {
 		line += " (taken back)"
 	}
 	if s.Error != "" {

@@ -12,7 +12,7 @@ import (
 )
 
 // Ask notes nothing but the generation, and has the launcher report what it is to.
-func (l *testLeases) Ask(namespace, pod string, size api.Size, dryRun bool) ([]agentapi.ResizedPod, error) {
+func (l *testLeases) RequestSize(namespace, pod string, size api.Size, dryRun bool) ([]agentapi.ResizedPod, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err != nil {
@@ -42,8 +42,8 @@ func resized() podapi.Report {
 	return podapi.Report{
 		Generation: 7, State: podapi.StateDone, Plan: []string{"set 4 vCPUs", "plug 2Gi"}, Notes: []string{"the balloon is empty"},
 		Steps: []podapi.Step{
-			{What: "set 4 vCPUs", Started: started, Seconds: 0.25},
-			{What: "plug 2Gi", Started: started.Add(time.Second), Seconds: 1.5},
+			{Description: "set 4 vCPUs", Started: started, Seconds: 0.25},
+			{Description: "plug 2Gi", Started: started.Add(time.Second), Seconds: 1.5},
 		},
 		Actual: &podapi.Actual{Memory: 4 << 30, VCPUs: 4, Online: 3},
 	}
@@ -53,7 +53,7 @@ func failed(state podapi.State) podapi.Report {
 	r := resized()
 	r.State, r.Error, r.Actual = state, "the guest\tdoes not answer", nil
 	r.Steps[1].Error = "not confirmed"
-	r.Steps = append(r.Steps, podapi.Step{What: "set 2 vCPUs", Undo: true, Started: r.Steps[1].Started})
+	r.Steps = append(r.Steps, podapi.Step{Description: "set 2 vCPUs", Rollback: true, Started: r.Steps[1].Started})
 	return r
 }
 

@@ -115,8 +115,8 @@ func trackerText(t agentapi.Tracker) string {
 	if t.LostProcesses > 0 {
 		text += fmt.Sprintf("; processes that it had no room for: %d", t.LostProcesses)
 	}
-	if t.LeftOut > 0 {
-		text += fmt.Sprintf("; calls that the kernel left out: %d", t.LeftOut)
+	if t.Skipped > 0 {
+		text += fmt.Sprintf("; calls that the kernel left out: %d", t.Skipped)
 	}
 	return text
 }

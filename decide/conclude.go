@@ -58,7 +58,7 @@ func (d *decider) concludeSetting(s *agentapi.Setting) {
 	case yield:
 		s.Status, s.Given, s.Message = agentapi.StatusYielded, d.facts.SpecMemlock.Soft.String(), d.yielded()
 	default:
-		s.Status, s.Given = agentapi.StatusPending, s.Asked
+		s.Status, s.Given = agentapi.StatusPending, s.Requested
 	}
 }
 
@@ -117,9 +117,9 @@ func (d *decider) outcome() string {
 	for _, s := range d.decision.Settings {
 		switch {
 		case s.Name != agentapi.MemlockSetting:
-			all = append(all, s.Name+" to "+quantity(s.Name, s.Asked))
+			all = append(all, s.Name+" to "+quantity(s.Name, s.Requested))
 		case !d.decision.Yield:
-			all = append(all, "RLIMIT_MEMLOCK to "+s.Asked)
+			all = append(all, "RLIMIT_MEMLOCK to "+s.Requested)
 		}
 	}
 	return strings.Join(all, ", ")

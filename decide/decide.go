@@ -201,12 +201,12 @@ func (d *decider) enterSettings(lock memlock.Result, files []api.CgroupSetting) 
 		limit := limitOf(lock)
 		d.decision.Memlock = &limit
 		d.decision.Settings = append(d.decision.Settings, agentapi.Setting{
-			Name: agentapi.MemlockSetting, Asked: limit.String(), Terms: terms(lock),
+			Name: agentapi.MemlockSetting, Requested: limit.String(), Terms: terms(lock),
 		})
 	}
 	d.decision.Cgroup = files
 	for _, s := range files {
-		d.decision.Settings = append(d.decision.Settings, agentapi.Setting{Name: s.File, Asked: s.Value})
+		d.decision.Settings = append(d.decision.Settings, agentapi.Setting{Name: s.File, Requested: s.Value})
 	}
 }
 

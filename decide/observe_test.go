@@ -58,12 +58,12 @@ func TestContainerSettings(t *testing.T) {
 	d := decide.Container(decidetest.Policy(t, policy.Enforce), facts("trusted", requests))
 	want := []agentapi.Setting{
 		{
-			Name: agentapi.MemlockSetting, Asked: "5Gi", Allowed: "32Gi", Given: "5Gi", Status: agentapi.StatusPending,
+			Name: agentapi.MemlockSetting, Requested: "5Gi", Allowed: "32Gi", Given: "5Gi", Status: agentapi.StatusPending,
 			Terms: []agentapi.Term{
 				{Name: "guest memory", Bytes: 4 * gi}, {Name: "libvirt's allowance for device I/O", Bytes: gi},
 			},
 		},
-		{Name: "memory.high", Asked: "1073741824", Allowed: "1073741824", Given: "1073741824", Status: agentapi.StatusPending},
+		{Name: "memory.high", Requested: "1073741824", Allowed: "1073741824", Given: "1073741824", Status: agentapi.StatusPending},
 	}
 	if diff := cmp.Diff(want, d.Settings); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
@@ -77,7 +77,7 @@ func TestContainerYieldIsReported(t *testing.T) {
 		t.Errorf("remarks = %+v, want one %s", d.Remarks, agentapi.ReasonLimitYielded)
 	}
 	s := d.Settings[0]
-	if s.Status != agentapi.StatusYielded || s.Asked != "5Gi" || s.Given != "8Gi" {
+	if s.Status != agentapi.StatusYielded || s.Requested != "5Gi" || s.Given != "8Gi" {
 		t.Errorf("setting = %+v, want yielded, asked 5Gi, given 8Gi", s)
 	}
 }

@@ -15,7 +15,7 @@ const maxResizeRequest = 4 << 10
 type Sizes interface {
 	// Ask sets what the VM of a pod is to become, or what a dry run is to be made for,
 	// and returns the pods that are meant.
-	Ask(namespace, name string, size api.Size, dryRun bool) ([]agentapi.ResizedPod, error)
+	RequestSize(namespace, name string, size api.Size, dryRun bool) ([]agentapi.ResizedPod, error)
 }
 
 func (s *Server) resize(w http.ResponseWriter, r *http.Request) {
@@ -29,7 +29,7 @@ func (s *Server) resize(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, http.StatusNotImplemented, "this agent does not take sizes")
 		return
 	}
-	pods, err := s.Sizes.Ask(namespace, name, request.Size, request.DryRun)
+	pods, err := s.Sizes.RequestSize(namespace, name, request.Size, request.DryRun)
 	switch {
 	case err != nil:
 		s.refuse(w, http.StatusConflict, "resize of pod %s/%s: %v", namespace, name, err)

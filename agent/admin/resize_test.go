@@ -20,7 +20,7 @@ type sizes struct {
 	asked []api.Size
 }
 
-func (s *sizes) Ask(_, _ string, size api.Size, _ bool) ([]agentapi.ResizedPod, error) {
+func (s *sizes) RequestSize(_, _ string, size api.Size, _ bool) ([]agentapi.ResizedPod, error) {
 	s.asked = append(s.asked, size)
 	return s.pods, s.err
 }

@@ -26,7 +26,7 @@ func launcher(namespace, name, uid string) agentapi.Launcher {
 		Pod:       agentapi.PodRef{Namespace: namespace, Name: name, UID: uid},
 		Container: agentapi.ContainerRef{Name: "compute", ID: "id", PID: 4711},
 		State:     agentapi.StateRunning,
-		Settings:  []agentapi.Setting{{Name: agentapi.MemlockSetting, Asked: "4Gi", Status: agentapi.StatusApplied}},
+		Settings:  []agentapi.Setting{{Name: agentapi.MemlockSetting, Requested: "4Gi", Status: agentapi.StatusApplied}},
 	}
 }
 

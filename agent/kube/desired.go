@@ -11,7 +11,7 @@ import (
 )
 
 // Launchers tells which pods run a VM, and in which of their containers. It is pure.
-type Launchers func(labels, annotations map[string]string) (container string, ok bool)
+type FindLauncher func(labels, annotations map[string]string) (container string, ok bool)
 
 // Desired returns the desired state of the VM of a launcher pod, by the pod's current spec and
 // annotations: limits, and the size that the annotations ask for, for the named container. It is
@@ -19,10 +19,10 @@ type Launchers func(labels, annotations map[string]string) (container string, ok
 // It never blocks on I/O.
 func (c *PodCache) Desired(podUID, container string) (podapi.Desired, bool) {
 	pod, ok := c.find(podUID)
-	if !ok || c.launchers == nil {
+	if !ok || c.findLauncher == nil {
 		return podapi.Desired{}, false
 	}
-	name, ok := c.launchers(pod.Labels, pod.Annotations)
+	name, ok := c.findLauncher(pod.Labels, pod.Annotations)
 	if !ok {
 		return podapi.Desired{}, false
 	}
@@ -48,10 +48,10 @@ func limitsOf(list corev1.ResourceList) podapi.Limits {
 
 // KeepLaunchers has the cache keep what [PodCache.Desired] answers from, of the pods
 // that run a VM. To be called before Run.
-func (c *PodCache) KeepLaunchers(launchers Launchers) { c.launchers = launchers }
+func (c *PodCache) TrackLaunchers(launchers FindLauncher) { c.findLauncher = launchers }
 
 // lean adds to what transform keeps. Like that, it can be called on what it returned.
-func (c *PodCache) lean(transform cache.TransformFunc) cache.TransformFunc {
+func (c *PodCache) withDesired(transform cache.TransformFunc) cache.TransformFunc {
 	return func(obj any) (any, error) {
 		kept, err := transform(obj)
 		pod, ok := obj.(*corev1.Pod)
@@ -65,10 +65,10 @@ func (c *PodCache) lean(transform cache.TransformFunc) cache.TransformFunc {
 // keepDesired keeps what Desired answers from, of launcher pods alone: their labels, the
 // annotations that are ours, and the limits of containers.
 func (c *PodCache) keepDesired(kept, pod *corev1.Pod) {
-	if c.launchers == nil {
+	if c.findLauncher == nil {
 		return
 	}
-	name, ok := c.launchers(pod.Labels, pod.Annotations)
+	name, ok := c.findLauncher(pod.Labels, pod.Annotations)
 	if !ok {
 		return
 	}

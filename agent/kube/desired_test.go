@@ -82,8 +82,8 @@ func TestDesired(t *testing.T) {
 // Of launcher pods little is kept, and of others no more than before; and twice is as
 // once.
 func TestLeanLauncher(t *testing.T) {
-	c := &PodCache{launchers: annotated}
-	lean := c.lean(leanOn(testNode))
+	c := &PodCache{findLauncher: annotated}
+	lean := c.withDesired(trimPod(testNode))
 	var kept any = launcherPod()
 	for range 2 {
 		var err error

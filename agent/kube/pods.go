@@ -25,9 +25,9 @@ const (
 // PodCache knows the pods of one node from a watch, and answers from memory.
 // All methods may be called concurrently.
 type PodCache struct {
-	informer  cache.SharedIndexInformer
-	launchers Launchers
-	logger    *slog.Logger
+	informer     cache.SharedIndexInformer
+	findLauncher FindLauncher
+	logger       *slog.Logger
 }
 
 // NewPodCache returns an empty cache of the pods that are bound to node. It
@@ -39,7 +39,7 @@ func NewPodCache(client kubernetes.Interface, node string, logger *slog.Logger) 
 	informer := cache.NewSharedIndexInformer(podsOfNode(client, node), &corev1.Pod{}, 0,
 		cache.Indexers{byUID: indexUID, byMirror: indexMirror})
 	c := &PodCache{informer: informer, logger: logger}
-	if err := informer.SetTransform(c.lean(leanOn(node))); err != nil {
+	if err := informer.SetTransform(c.withDesired(trimPod(node))); err != nil {
 		return nil, fmt.Errorf("pod cache: set transform: %w", err)
 	}
 	if err := informer.SetWatchErrorHandlerWithContext(c.watchFailed); err != nil {
@@ -121,7 +121,7 @@ func podsOfNode(client kubernetes.Interface, node string) cache.ListerWatcher {
 // leanOn returns what keeps of a pod of the node what the agent answers from, so
 // that memory does not grow with the size of pod specs and statuses. Informers
 // may call it on what it has returned: it must keep all that it looks at.
-func leanOn(node string) cache.TransformFunc {
+func trimPod(node string) cache.TransformFunc {
 	return func(obj any) (any, error) {
 		pod, ok := obj.(*corev1.Pod)
 		if !ok {

@@ -49,13 +49,13 @@ func startCache(t *testing.T, client *fake.Clientset) *PodCache {
 	return startCacheWith(t, client, nil)
 }
 
-func startCacheWith(t *testing.T, client *fake.Clientset, launchers Launchers) *PodCache {
+func startCacheWith(t *testing.T, client *fake.Clientset, launchers FindLauncher) *PodCache {
 	t.Helper()
 	c, err := NewPodCache(client, testNode, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.KeepLaunchers(launchers)
+	c.TrackLaunchers(launchers)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -187,7 +187,7 @@ func TestPodCacheAsksForItsNodeOnly(t *testing.T) {
 
 func TestLean(t *testing.T) {
 	full := pod("uid-api", "vm", "account")
-	got, err := leanOn(testNode)(full)
+	got, err := trimPod(testNode)(full)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,11 +199,11 @@ func TestLean(t *testing.T) {
 		t.Errorf("kept (-want +got):\n%s", diff)
 	}
 	mirror := mirrorPod("uid-api", "hash", "static")
-	got, err = leanOn(testNode)(mirror)
+	got, err = trimPod(testNode)(mirror)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err = leanOn(testNode)(got); err != nil { // informers may do it twice
+	if got, err = trimPod(testNode)(got); err != nil { // informers may do it twice
 		t.Fatal(err)
 	}
 	want = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{

@@ -71,7 +71,7 @@ mooring_nri_synchronized 0
 func testTracker() agentapi.Tracker {
 	return agentapi.Tracker{
 		Available: true, Processes: 12, MaxProcesses: 32768, Groups: 3, MaxGroups: 4096,
-		LostEvents: 7, LostProcesses: 2, Stale: 1, LeftOut: 4,
+		LostEvents: 7, LostProcesses: 2, Stale: 1, Skipped: 4,
 	}
 }
 

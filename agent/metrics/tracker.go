@@ -47,7 +47,7 @@ func newTrackerCollector(state State) *trackerCollector {
 			counted("tracker_stale_processes_total", "Processes whose end was missed, found when their number came again.",
 				func(t agentapi.Tracker) float64 { return float64(t.Stale) }),
 			counted("tracker_calls_left_out_total", "Calls of the tracker's programs that the kernel left out.",
-				func(t agentapi.Tracker) float64 { return float64(t.LeftOut) }),
+				func(t agentapi.Tracker) float64 { return float64(t.Skipped) }),
 		},
 	}
 }

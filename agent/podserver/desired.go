@@ -9,14 +9,14 @@ import (
 
 // Asked is what was asked of the agent for a pod, on a node without Kubernetes, and what
 // its VM said that it needs.
-type Asked struct {
+type Record struct {
 	api.Size
-	DryRun *podapi.DryRun `json:"dryRun,omitempty"`
-	Need   *Need          `json:"need,omitempty"`
+	DryRun      *podapi.DryRun `json:"dryRun,omitempty"`
+	Requirement *Requirement   `json:"need,omitempty"`
 }
 
 // Need is what a VM process needs as the memory limit of its launcher.
-type Need struct {
+type Requirement struct {
 	PID       int    `json:"pid"`
 	StartTime uint64 `json:"startTime"`
 	Bytes     uint64 `json:"bytes"`
@@ -26,18 +26,18 @@ type Need struct {
 // say it; else what the runtime was asked for last, and what the agent was asked. What
 // is read first is numbered first: nothing older gets a higher generation.
 func (p *pod) Desired() (podapi.Desired, error) {
-	p.telling.Lock()
-	defer p.telling.Unlock()
-	w, err := p.lookUp()
+	p.desiredMu.Lock()
+	defer p.desiredMu.Unlock()
+	w, err := p.readDesired()
 	if err != nil {
 		return podapi.Desired{}, err
 	}
-	return p.number(w), nil
+	return p.assignGeneration(w), nil
 }
 
 // lookUp reads what is wanted where it is said, which blocks for nothing but a file that
 // is being stored. It is called with telling locked.
-func (p *pod) lookUp() (podapi.Desired, error) {
+func (p *pod) readDesired() (podapi.Desired, error) {
 	l, err := p.launcher()
 	if err != nil {
 		return podapi.Desired{}, err
@@ -71,33 +71,33 @@ func (p *pod) inKubernetes(launcher string) (podapi.Desired, bool, error) {
 	synced := p.node.Desired.Synced() // first: the list could arrive between the two calls
 	desired, known := p.node.Desired.Desired(p.uid, launcher)
 	if !known && !synced {
-		return podapi.Desired{}, false, refused(podapi.CodeStarting, "the API server has not told of the node's pods yet: try again")
+		return podapi.Desired{}, false, refusal(podapi.CodeStarting, "the API server has not told of the node's pods yet: try again")
 	}
 	return desired, known, nil
 }
 
 // number gives what is wanted its generation: another one if it is otherwise than when
 // it was told last.
-func (p *pod) number(w podapi.Desired) podapi.Desired {
+func (p *pod) assignGeneration(w podapi.Desired) podapi.Desired {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	w.Generation = p.wanted.Generation
-	if w.Generation == 0 || !same(w, p.wanted) {
-		w.Generation = p.node.after(w.Generation)
-		p.wanted = w
+	w.Generation = p.desired.Generation
+	if w.Generation == 0 || !sameDesired(w, p.desired) {
+		w.Generation = p.node.nextGeneration(w.Generation)
+		p.desired = w
 	}
 	return w
 }
 
 // same leaves dry runs out: they change nothing.
-func same(a, b podapi.Desired) bool {
+func sameDesired(a, b podapi.Desired) bool {
 	a.DryRun, b.DryRun = nil, nil
 	return a == b
 }
 
 // after is the generation that follows another. It is at least the time since the node's
 // boot, so that an agent that is started again begins above what its predecessor has told.
-func (n *Node) after(generation uint64) uint64 {
+func (n *Node) nextGeneration(generation uint64) uint64 {
 	now := time.Duration(n.Clock.Now()).Milliseconds()
 	return max(generation+1, uint64(max(now, 1)))
 }

@@ -56,7 +56,7 @@ func TestNotListedYet(t *testing.T) {
 			if before.VCPUs != test.before || (test.before == 0) != errors.Is(err, resize.ErrAgent) {
 				t.Errorf("%+v is wanted, %v, want %d vCPUs, or of none an agent that is away", before, err, test.before)
 			}
-			if g := r.Pod("a").Glance(); g.Generation != before.Generation {
+			if g := r.Pod("a").Summary(); g.Generation != before.Generation {
 				t.Errorf("generation %d at a glance, want %d", g.Generation, before.Generation)
 			}
 			kube.synced.Store(true)
@@ -73,7 +73,7 @@ func TestNotListedYet(t *testing.T) {
 func TestTryOutNotListedYet(t *testing.T) {
 	r, kube := newRig(t), &listing{all: specs{"a": {Size: vcpus(4)}}}
 	r.Desired = kube
-	asked, err := r.Ask("vms", "pod-a", api.Size{VCPUs: 8}, true)
+	asked, err := r.RequestSize("vms", "pod-a", api.Size{VCPUs: 8}, true)
 	must(t, err)
 	wantRefusal := func(err error) {
 		t.Helper()
@@ -95,7 +95,7 @@ type meanwhile struct {
 	first atomic.Pointer[func()] // is called before the first answer is given
 }
 
-func (m *meanwhile) Get(uid string) (podserver.Asked, bool) {
+func (m *meanwhile) Get(uid string) (podserver.Record, bool) {
 	asked, ok := m.Store.Get(uid)
 	if first := m.first.Swap(nil); first != nil {
 		(*first)()
@@ -109,12 +109,12 @@ func TestAskWhileItIsRead(t *testing.T) {
 	r := newRig(t)
 	store := &meanwhile{Store: r.Store}
 	r.Store = store
-	_, err := r.Ask("vms", "pod-a", api.Size{VCPUs: 2}, false)
+	_, err := r.RequestSize("vms", "pod-a", api.Size{VCPUs: 2}, false)
 	must(t, err)
 	asked := make(chan uint64, 1)
 	ask := func() {
 		defer close(asked)
-		if pods, err := r.Ask("vms", "pod-a", api.Size{VCPUs: 4}, false); err != nil || len(pods) != 1 {
+		if pods, err := r.RequestSize("vms", "pod-a", api.Size{VCPUs: 4}, false); err != nil || len(pods) != 1 {
 			t.Errorf("asked of %+v, %v", pods, err)
 		} else {
 			asked <- pods[0].Generation

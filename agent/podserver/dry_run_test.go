@@ -13,7 +13,7 @@ import (
 // tryOut asks for a dry run, and returns its generation, as the pod is told it.
 func (r *rig) tryOut(t *testing.T, size api.Size) uint64 {
 	t.Helper()
-	pods, err := r.Ask("vms", "pod-a", size, true)
+	pods, err := r.RequestSize("vms", "pod-a", size, true)
 	must(t, err)
 	w, err := r.Pod("a").Desired()
 	must(t, err)
@@ -28,18 +28,18 @@ func (r *rig) tryOut(t *testing.T, size api.Size) uint64 {
 func TestTryOut(t *testing.T) {
 	r := newRig(t)
 	size := api.Size{VCPUs: 4}
-	asked, err := r.Ask("vms", "pod-a", size, false)
+	asked, err := r.RequestSize("vms", "pod-a", size, false)
 	must(t, err)
-	glance := r.Pod("a").Glance()
+	glance := r.Pod("a").Summary()
 	first := r.tryOut(t, api.Size{VCPUs: 8})
 	second := r.tryOut(t, api.Size{VCPUs: 8})
-	if second <= first || r.Pod("a").Glance().DryRun != second || glance.DryRun != 0 {
-		t.Errorf("dry runs %d and %d, glances %+v and %+v", first, second, glance, r.Pod("a").Glance())
+	if second <= first || r.Pod("a").Summary().DryRun != second || glance.DryRun != 0 {
+		t.Errorf("dry runs %d and %d, glances %+v and %+v", first, second, glance, r.Pod("a").Summary())
 	}
 	if w, err := r.Pod("a").Desired(); w.Size != size || w.Generation != asked[0].Generation || err != nil {
 		t.Errorf("%+v is wanted, %v: want what was before", w, err)
 	}
-	_, err = r.Ask("vms", "pod-a", api.Size{VCPUs: 2}, false)
+	_, err = r.RequestSize("vms", "pod-a", api.Size{VCPUs: 2}, false)
 	must(t, err)
 	if w, err := r.Pod("a").Desired(); w.DryRun == nil || w.DryRun.Generation != second || err != nil {
 		t.Errorf("%+v is wanted, %v: want the dry run still to be answered", w, err)

@@ -14,7 +14,7 @@ var ErrHeld = errors.New("its VM is being resized")
 // migration: each keeps the other from beginning.
 func (p *pod) Hold(d time.Duration) error {
 	if d <= 0 {
-		p.hold(time.Time{})
+		p.setHold(time.Time{})
 		return nil
 	}
 	p.mu.Lock()
@@ -24,17 +24,17 @@ func (p *pod) Hold(d time.Duration) error {
 		return err
 	}
 	if lease := l.Lease; lease != nil && time.Now().Before(lease.Until) {
-		return refused(podapi.CodeMigrating, "a lease holds until %s for: %s", lease.Until.UTC().Format(time.RFC3339), lease.Reason)
+		return refusal(podapi.CodeMigrating, "a lease holds until %s for: %s", lease.Until.UTC().Format(time.RFC3339), lease.Reason)
 	}
-	if p.leasing > 0 {
-		return refused(podapi.CodeMigrating, "a lease is beginning")
+	if p.startingLeases > 0 {
+		return refusal(podapi.CodeMigrating, "a lease is beginning")
 	}
-	p.held = time.Now().Add(min(d, podapi.MaxHold))
+	p.heldUntil = time.Now().Add(min(d, podapi.MaxHold))
 	return nil
 }
 
-func (p *pod) hold(until time.Time) {
+func (p *pod) setHold(until time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.held = until
+	p.heldUntil = until
 }

@@ -46,7 +46,7 @@ func request(method, path, body string) string {
 func TestHostileRequests(t *testing.T) {
 	r := newRig(t)
 	granted := &leases{rig: r}
-	r.Holding(granted)
+	r.LeasesUnlessHeld(granted)
 	socket := r.serve(t, "a")
 	long := strings.Repeat("x", 64<<10)
 	for name, c := range map[string]struct {
@@ -66,7 +66,7 @@ func TestHostileRequests(t *testing.T) {
 		"two bodies":             {request("PUT", podapi.PathLock, `{"atMost":0}{"atLeast":1}`), 400, podapi.CodeInvalid},
 		"too large a body":       {request("PUT", podapi.PathLock, `{"atLeast":`+strings.Repeat(" ", podapi.MaxRequest)+`1}`), 413, podapi.CodeTooLarge},
 		"too large a report":     {request("PUT", podapi.PathReport, `{"error":"`+long+`"}`), 413, podapi.CodeTooLarge},
-		"too large a header":     {"GET " + podapi.PathSeen + " HTTP/1.1\r\nHost: x\r\nX: " + long + "\r\n\r\n", 431, ""},
+		"too large a header":     {"GET " + podapi.PathObserved + " HTTP/1.1\r\nHost: x\r\nX: " + long + "\r\n\r\n", 431, ""},
 		"too long a path":        {"GET /" + long + " HTTP/1.1\r\nHost: x\r\n\r\n", 431, ""},
 		"a lie about its length": {"PUT " + podapi.PathLock + " HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", 400, ""},
 		"no HTTP":                {"\x00\x01\x02\r\n\r\n", 400, ""},
@@ -82,7 +82,7 @@ func TestHostileRequests(t *testing.T) {
 		"a lease for nothing":    {request("PUT", podapi.PathLease, `{"seconds":1,"reason":""}`), 400, podapi.CodeInvalid},
 		"another pod's lease":    {request("PUT", podapi.PathLease, `{"seconds":1,"reason":"x","pod":"pod-b"}`), 400, podapi.CodeInvalid},
 		"a lease in red":         {request("PUT", podapi.PathLease, `{"seconds":1,"reason":"\u001b[31m"}`), 400, podapi.CodeInvalid},
-		"an endless need":        {request("PUT", podapi.PathNeed, `{"bytes":"unlimited"}`), 400, podapi.CodeInvalid},
+		"an endless need":        {request("PUT", podapi.PathMemoryRequirement, `{"bytes":"unlimited"}`), 400, podapi.CodeInvalid},
 		"no text":                {request("PUT", podapi.PathReport, `{"state":"Done","error":"\u001b[2J"}`), 400, podapi.CodeInvalid},
 	} {
 		status, code := send(t, socket, c.raw)

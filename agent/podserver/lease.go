@@ -23,15 +23,15 @@ type Leases interface {
 // Holding returns leases that do not begin while a pod's VM is being resized; the error
 // wraps [ErrHeld] then. One that there is already can be changed, and ends. Pods take
 // theirs there, too: to be called before any is answered.
-func (n *Node) Holding(leases Leases) Leases {
-	n.leases = &holding{n, leases}
+func (n *Node) LeasesUnlessHeld(leases Leases) Leases {
+	n.leases = &heldLeases{n, leases}
 	return n.leases
 }
 
 // Lease implements [Pod]. The agent tells people whose words the reason is.
 func (p *pod) Lease(ctx context.Context, d time.Duration, reason string) error {
 	if p.node.leases == nil {
-		return refused(podapi.CodeNoVM, "the node's kernel cannot track VM processes")
+		return refusal(podapi.CodeNoVM, "the node's kernel cannot track VM processes")
 	}
 	if d > 0 {
 		if _, err := p.launcher(); err != nil {
@@ -44,40 +44,40 @@ func (p *pod) Lease(ctx context.Context, d time.Duration, reason string) error {
 	n, err := p.node.leases.LeasePod(ctx, p.uid, d, reason)
 	switch {
 	case errors.Is(err, ErrHeld):
-		return refused(podapi.CodeHeld, "%v", err)
+		return refusal(podapi.CodeHeld, "%v", err)
 	case err == nil && d > 0 && n == 0:
-		return refused(podapi.CodeNoVM, "no launcher of the pod runs")
+		return refusal(podapi.CodeNoVM, "no launcher of the pod runs")
 	}
 	return err
 }
 
-type holding struct {
+type heldLeases struct {
 	node   *Node
 	leases Leases
 }
 
 // Lease implements [Leases].
-func (h *holding) Lease(ctx context.Context, namespace, name string, period time.Duration, reason string) (int, error) {
+func (h *heldLeases) Lease(ctx context.Context, namespace, name string, period time.Duration, reason string) (int, error) {
 	named := func(ref agentapi.PodRef) bool { return ref.Namespace == namespace && ref.Name == name }
-	return h.begun(named, period, func() (int, error) { return h.leases.Lease(ctx, namespace, name, period, reason) })
+	return h.setUnlessHeld(named, period, func() (int, error) { return h.leases.Lease(ctx, namespace, name, period, reason) })
 }
 
 // LeasePod implements [Leases].
-func (h *holding) LeasePod(ctx context.Context, uid string, period time.Duration, reason string) (int, error) {
+func (h *heldLeases) LeasePod(ctx context.Context, uid string, period time.Duration, reason string) (int, error) {
 	own := func(ref agentapi.PodRef) bool { return ref.UID == uid }
-	return h.begun(own, period, func() (int, error) { return h.leases.LeasePod(ctx, uid, period, reason) })
+	return h.setUnlessHeld(own, period, func() (int, error) { return h.leases.LeasePod(ctx, uid, period, reason) })
 }
 
 // begun sets the lease of the pods that it is for, unless the VM of one is being
 // resized. While it does, no hold begins.
-func (h *holding) begun(of func(agentapi.PodRef) bool, period time.Duration, set func() (int, error)) (int, error) {
+func (h *heldLeases) setUnlessHeld(of func(agentapi.PodRef) bool, period time.Duration, set func() (int, error)) (int, error) {
 	if period <= 0 {
 		return set()
 	}
 	var begun []*pod
 	defer func() {
 		for _, p := range begun {
-			p.leased(-1)
+			p.addLeasing(-1)
 		}
 	}()
 	for _, l := range h.node.Registry.List() {
@@ -85,7 +85,7 @@ func (h *holding) begun(of func(agentapi.PodRef) bool, period time.Duration, set
 			continue
 		}
 		p := h.node.pod(l.Pod.UID)
-		if err := p.begin(); err != nil {
+		if err := p.startLease(); err != nil {
 			return 0, fmt.Errorf("lease for pod %s/%s: %w", l.Pod.Namespace, l.Pod.Name, err)
 		}
 		begun = append(begun, p)
@@ -95,18 +95,18 @@ func (h *holding) begun(of func(agentapi.PodRef) bool, period time.Duration, set
 
 // begin notes that a lease is about to hold, unless the VM is being resized. It is not
 // while there is a lease already.
-func (p *pod) begin() error {
+func (p *pod) startLease() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if left := time.Until(p.held); left > 0 {
+	if left := time.Until(p.heldUntil); left > 0 {
 		return fmt.Errorf("%w, for at most %s more", ErrHeld, left.Round(time.Second))
 	}
-	p.leasing++
+	p.startingLeases++
 	return nil
 }
 
-func (p *pod) leased(n int) {
+func (p *pod) addLeasing(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.leasing += n
+	p.startingLeases += n
 }

@@ -61,7 +61,7 @@ func (r *rig) leased(uid string) *agentapi.Lease {
 func testHoldWhileALeaseBegins(t *testing.T, r *rig, n *agent.Client) {
 	var held error
 	other := r.Pod("a")
-	r.Holding(&leases{rig: r, done: func() { held = other.Hold(time.Minute) }})
+	r.LeasesUnlessHeld(&leases{rig: r, done: func() { held = other.Hold(time.Minute) }})
 	must(t, n.Lease(t.Context(), time.Minute, "migration"))
 	if refusal, ok := errors.AsType[*podserver.Refusal](held); !ok || refusal.Code != podapi.CodeMigrating {
 		t.Errorf("error %v of a hold, want one with code %s", held, podapi.CodeMigrating)
@@ -69,7 +69,7 @@ func testHoldWhileALeaseBegins(t *testing.T, r *rig, n *agent.Client) {
 }
 
 func testLease(t *testing.T, r *rig, n *agent.Client) {
-	r.Holding(&leases{rig: r})
+	r.LeasesUnlessHeld(&leases{rig: r})
 	must(t, n.Lease(t.Context(), time.Second, "migration"))
 	must(t, r.Pod("a").Lease(t.Context(), time.Hour, "migration")) // renewed, and too long
 	got := r.leased("a")
@@ -92,7 +92,7 @@ func testLease(t *testing.T, r *rig, n *agent.Client) {
 
 func testLeaseHeld(t *testing.T, r *rig, n *agent.Client) {
 	granted := &leases{rig: r}
-	r.Holding(granted)
+	r.LeasesUnlessHeld(granted)
 	must(t, n.Hold(t.Context(), time.Minute))
 	err := n.Lease(t.Context(), time.Minute, "migration")
 	wantCode(t, err, podapi.CodeHeld)
@@ -107,7 +107,7 @@ func testLeaseHeld(t *testing.T, r *rig, n *agent.Client) {
 func testLeaseNoLauncher(t *testing.T, r *rig, n *agent.Client) {
 	wantCode(t, n.Lease(t.Context(), time.Minute, "migration"), podapi.CodeNoVM) // nobody tracks anything
 	granted := &leases{rig: r}
-	r.Holding(granted)
+	r.LeasesUnlessHeld(granted)
 	r.registry.Update("ID-a", func(l *registry.Launcher) { l.State = agentapi.StateStopped })
 	wantCode(t, n.Lease(t.Context(), time.Minute, "migration"), podapi.CodeNoVM)
 	if granted.set != 0 {
@@ -121,7 +121,7 @@ func testLeaseNoLauncher(t *testing.T, r *rig, n *agent.Client) {
 }
 
 func testLeaseFails(t *testing.T, r *rig, n *agent.Client) {
-	r.Holding(&leases{rig: r, err: context.DeadlineExceeded})
+	r.LeasesUnlessHeld(&leases{rig: r, err: context.DeadlineExceeded})
 	wantCode(t, n.Lease(t.Context(), time.Minute, "migration"), podapi.CodeFailed)
 	must(t, n.Hold(t.Context(), time.Minute)) // none is beginning any more
 }

@@ -19,27 +19,27 @@ const (
 )
 
 // bounded accepts connections at a bounded rate, and so many at once.
-type bounded struct {
+type limitedListener struct {
 	net.Listener
 	ctx    context.Context // done when the listener is closed
 	cancel context.CancelFunc
 	rate   *rate.Limiter
-	free   chan struct{} // has an element for each connection that there may be yet
+	slots  chan struct{} // has an element for each connection that there may be yet
 }
 
-func bound(l net.Listener) *bounded {
-	b := &bounded{Listener: l, rate: rate.NewLimiter(acceptRate, acceptBurst), free: make(chan struct{}, maxConnections)}
+func limitListener(l net.Listener) *limitedListener {
+	b := &limitedListener{Listener: l, rate: rate.NewLimiter(acceptRate, acceptBurst), slots: make(chan struct{}, maxConnections)}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	for range maxConnections {
-		b.free <- struct{}{}
+		b.slots <- struct{}{}
 	}
 	return b
 }
 
 // Accept implements [net.Listener].
-func (b *bounded) Accept() (net.Conn, error) {
+func (b *limitedListener) Accept() (net.Conn, error) {
 	select {
-	case <-b.free:
+	case <-b.slots:
 	case <-b.ctx.Done():
 		return nil, net.ErrClosed
 	}
@@ -48,14 +48,14 @@ func (b *bounded) Accept() (net.Conn, error) {
 	}
 	conn, err := b.Listener.Accept()
 	if err != nil {
-		b.free <- struct{}{}
+		b.slots <- struct{}{}
 		return nil, err
 	}
-	return &connection{Conn: conn, release: sync.OnceFunc(func() { b.free <- struct{}{} })}, nil
+	return &connection{Conn: conn, release: sync.OnceFunc(func() { b.slots <- struct{}{} })}, nil
 }
 
 // Close implements [net.Listener].
-func (b *bounded) Close() error {
+func (b *limitedListener) Close() error {
 	b.cancel()
 	return b.Listener.Close()
 }

@@ -48,16 +48,16 @@ type Node struct {
 
 	// Takes is told whether somebody in a pod takes requests to end its VM:
 	// [supervisor.Supervisor.SetStopHandler]. nil: nobody asks. It must not block.
-	Takes func(uid string, takes bool)
+	SetStopHandler func(uid string, takes bool)
 
 	leases Leases // that pods take; nil: VM processes are not tracked here
 
-	asking sync.Mutex // one change of what the store has at a time
+	storeMu sync.Mutex // one change of what the store has at a time
 
 	mu   sync.Mutex
 	pods map[string]*pod // by UID
 
-	takers takers
+	stopHandlers stopHandlers
 }
 
 // Desired knows what the pods of the node are wanted to be, from memory.
@@ -88,18 +88,18 @@ type pod struct {
 	node *Node
 	uid  string
 
-	locking sync.Mutex // one change of the memory lock at a time
-	needing sync.Mutex // one change of what the VM needs
-	telling sync.Mutex // one reading of what is wanted, until it is numbered
-	events  *rate.Limiter
-	changes *rate.Limiter // of the memory lock, that the log tells of
+	lockMu        sync.Mutex // one change of the memory lock at a time
+	requirementMu sync.Mutex // one change of what the VM needs
+	desiredMu     sync.Mutex // one reading of what is wanted, until it is numbered
+	eventRate     *rate.Limiter
+	lockLogRate   *rate.Limiter // of the memory lock, that the log tells of
 
-	mu      sync.Mutex
-	held    time.Time      // until when leases are kept from beginning
-	leasing int            // leases that are beginning
-	wanted  podapi.Desired // as it was told last
-	state   podapi.State   // as it was reported last
-	told    uint64         // the latest generation that was reported
+	mu                 sync.Mutex
+	heldUntil          time.Time      // until when leases are kept from beginning
+	startingLeases     int            // leases that are beginning
+	desired            podapi.Desired // as it was told last
+	reportedState      podapi.State   // as it was reported last
+	reportedGeneration uint64         // the latest generation that was reported
 }
 
 var _ Pods = (*Node)(nil)
@@ -117,7 +117,7 @@ func (n *Node) pod(uid string) *pod {
 	if p == nil {
 		p = &pod{
 			node: n, uid: uid,
-			events: rate.NewLimiter(rate.Every(eventEvery), eventBurst), changes: rate.NewLimiter(rate.Every(eventEvery), eventBurst),
+			eventRate: rate.NewLimiter(rate.Every(eventEvery), eventBurst), lockLogRate: rate.NewLimiter(rate.Every(eventEvery), eventBurst),
 		}
 		n.pods[uid] = p
 	}
@@ -132,13 +132,13 @@ func (n *Node) Sweep(gone func(uid string) bool) {
 	if !n.Ready() {
 		return
 	}
-	for _, uid := range n.kept() {
+	for _, uid := range n.knownUIDs() {
 		n.forget(uid, gone)
 	}
 }
 
 // kept returns the pods of which anything is kept, some of them twice.
-func (n *Node) kept() []string {
+func (n *Node) knownUIDs() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.AppendSeq(n.Store.UIDs(), maps.Keys(n.pods))
@@ -150,9 +150,9 @@ func (n *Node) forget(uid string, gone func(uid string) bool) {
 	if n.Registry.HasPod(uid) || !gone(uid) {
 		return
 	}
-	n.asking.Lock()
-	defer n.asking.Unlock()
-	if !n.drop(uid) {
+	n.storeMu.Lock()
+	defer n.storeMu.Unlock()
+	if !n.dropUnlessKnown(uid) {
 		return
 	}
 	if err := n.Store.Delete(uid); err != nil {
@@ -161,7 +161,7 @@ func (n *Node) forget(uid string, gone func(uid string) bool) {
 }
 
 // drop forgets what is in memory of a pod, unless a launcher of it has come meanwhile.
-func (n *Node) drop(uid string) bool {
+func (n *Node) dropUnlessKnown(uid string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.Registry.HasPod(uid) {
@@ -179,9 +179,9 @@ func (p *pod) launcher() (registry.Launcher, error) {
 		}
 	}
 	if !p.node.Ready() {
-		return registry.Launcher{}, refused(podapi.CodeStarting, "the agent does not know all launchers of the node yet: try again")
+		return registry.Launcher{}, refusal(podapi.CodeStarting, "the agent does not know all launchers of the node yet: try again")
 	}
-	return registry.Launcher{}, refused(podapi.CodeNoVM, "no launcher of the pod runs")
+	return registry.Launcher{}, refusal(podapi.CodeNoVM, "no launcher of the pod runs")
 }
 
 // vm returns the launcher with its VM process.
@@ -192,25 +192,25 @@ func (p *pod) vm() (registry.Launcher, host.Process, error) {
 	}
 	vm, err := l.VM()
 	if err != nil {
-		err = refused(podapi.CodeNoVM, "%v", err)
+		err = refusal(podapi.CodeNoVM, "%v", err)
 	}
 	return l, vm, err
 }
 
 // ended turns the end of a process or a container into an answer.
-func ended(err error) error {
+func refusalIfGone(err error) error {
 	if errors.Is(err, host.ErrGone) {
-		return refused(podapi.CodeNoVM, "%v: it has just ended", registry.ErrNoVM)
+		return refusal(podapi.CodeNoVM, "%v: it has just ended", registry.ErrNoVM)
 	}
 	return err
 }
 
 // acts returns an error in mode observe.
-func (p *pod) acts() error {
+func (p *pod) checkEnforced() error {
 	if p.node.Enforce {
 		return nil
 	}
-	return refused(podapi.CodeRefused, "the node policy is in mode observe, which changes nothing")
+	return refusal(podapi.CodeRefused, "the node policy is in mode observe, which changes nothing")
 }
 
 func amount(l host.Limit) podapi.Amount { return podapi.Amount(l) }

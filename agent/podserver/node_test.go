@@ -82,7 +82,7 @@ func testSeen(t *testing.T, r *rig, n *agent.Client) {
 	if got, err := n.Seen(t.Context()); got.Room != 3*gi || err != nil {
 		t.Errorf("room %d, %v, want what the node has", got.Room, err)
 	}
-	all, err := n.Look(t.Context())
+	all, err := n.Observed(t.Context())
 	if all.Floor != podapi.Amount(2*gi) || all.Ceiling != podapi.Amount(8*gi) || all.VM != 101 || err != nil {
 		t.Errorf("%+v, %v", all, err)
 	}
@@ -143,7 +143,7 @@ func testNoVM(t *testing.T, r *rig, n *agent.Client) {
 }
 
 func testTwoVMs(t *testing.T, r *rig, n *agent.Client) {
-	r.showVMs("a", r.vms["a"], r.kernel.Start(102, cgroupOf("a"), same(2*gi)))
+	r.showVMs("a", r.vms["a"], r.kernel.Start(102, cgroupOf("a"), sameDesired(2*gi)))
 	wantCode(t, n.RaiseLock(t.Context(), 5*gi), podapi.CodeNoVM)
 	if r.set() != 0 {
 		t.Error("a memory lock was set")
@@ -219,7 +219,7 @@ func testNeed(t *testing.T, r *rig, n *agent.Client) {
 
 func testHold(t *testing.T, r *rig, n *agent.Client) {
 	granted := &leases{rig: r}
-	held := r.Holding(granted)
+	held := r.LeasesUnlessHeld(granted)
 	lease := func(pod string, d time.Duration) error {
 		_, err := held.Lease(t.Context(), "vms", pod, d, "migration")
 		return err

@@ -26,12 +26,12 @@ func (p *pod) Report(report podapi.Report) error {
 		return nil
 	}
 	p.node.Registry.Update(l.Container.ID, func(now *registry.Launcher) { now.Resize = said })
-	p.tell(l, report)
-	return p.leave(report)
+	p.recordEvent(l, report)
+	return p.writeReport(report)
 }
 
 // leave writes the report where the pod can read it.
-func (p *pod) leave(report podapi.Report) error {
+func (p *pod) writeReport(report podapi.Report) error {
 	if p.node.Reports == nil {
 		return nil
 	}
@@ -40,21 +40,21 @@ func (p *pod) leave(report podapi.Report) error {
 		return fmt.Errorf("report of a pod: %w", err)
 	}
 	if len(data) > podapi.MaxReport {
-		return refused(podapi.CodeTooLarge, "the report has %d bytes when it is written: want at most %d", len(data), podapi.MaxReport)
+		return refusal(podapi.CodeTooLarge, "the report has %d bytes when it is written: want at most %d", len(data), podapi.MaxReport)
 	}
 	return p.node.Reports.WriteReport(p.uid, data)
 }
 
 // tell tells of a state that was not reported before, or of what came of something else
 // that was wanted, unless there was much to tell.
-func (p *pod) tell(l registry.Launcher, report podapi.Report) {
+func (p *pod) recordEvent(l registry.Launcher, report podapi.Report) {
 	p.mu.Lock()
-	news := report.State != p.state || report.Generation > p.told && report.State != podapi.StateResizing
-	p.state, p.told = report.State, max(p.told, report.Generation)
-	about := p.about(report.Generation)
+	news := report.State != p.reportedState || report.Generation > p.reportedGeneration && report.State != podapi.StateResizing
+	p.reportedState, p.reportedGeneration = report.State, max(p.reportedGeneration, report.Generation)
+	about := p.desiredSize(report.Generation)
 	p.mu.Unlock()
 	event, ok := eventOf(report)
-	if !news || !ok || !p.events.Allow() {
+	if !news || !ok || !p.eventRate.Allow() {
 		return
 	}
 	said := report.FitInto(agentapi.MaxEventReport)
@@ -64,11 +64,11 @@ func (p *pod) tell(l registry.Launcher, report podapi.Report) {
 
 // about is what was wanted with that generation; nil: it was told before the agent was
 // started again, or something else is wanted by now. It is called with mu locked.
-func (p *pod) about(generation uint64) *agentapi.DesiredSize {
-	if generation == 0 || generation != p.wanted.Generation {
+func (p *pod) desiredSize(generation uint64) *agentapi.DesiredSize {
+	if generation == 0 || generation != p.desired.Generation {
 		return nil
 	}
-	return &agentapi.DesiredSize{Generation: generation, Size: p.wanted.Size}
+	return &agentapi.DesiredSize{Generation: generation, Size: p.desired.Size}
 }
 
 // eventOf is what a report is worth telling; ok is false for nothing.

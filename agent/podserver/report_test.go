@@ -42,7 +42,7 @@ func TestReport(t *testing.T) {
 	n := agent.New(r.serve(t, "a"))
 	report := podapi.Report{Generation: 7, State: podapi.StateResizing, Plan: []string{"set 4 vCPUs"}}
 	must(t, n.Report(t.Context(), report))
-	report.Steps = []podapi.Step{{What: "set 4 vCPUs", Seconds: 0.5}}
+	report.Steps = []podapi.Step{{Description: "set 4 vCPUs", Seconds: 0.5}}
 	must(t, n.Report(t.Context(), report))
 	report.State, report.Error = podapi.StateFailed, "the guest does not answer"
 	must(t, n.Report(t.Context(), report))
@@ -90,7 +90,7 @@ func TestReportOfAnotherGeneration(t *testing.T) {
 func TestReportIsAboutASize(t *testing.T) {
 	r := newRig(t)
 	size := api.Size{VCPUs: 4, CPUQuota: api.CPUQuota{Percent: 150}, CPUShares: 200}
-	asked, err := r.Ask("vms", "pod-a", size, false)
+	asked, err := r.RequestSize("vms", "pod-a", size, false)
 	must(t, err)
 	generation := asked[0].Generation
 	for _, g := range []uint64{generation - 1, generation, generation + 1} {
@@ -113,10 +113,10 @@ func TestReportIsToldWhole(t *testing.T) {
 	begun := podapi.Report{Generation: 7, State: podapi.StateResizing, Plan: []string{"set 4 vCPUs", "plug 2Gi"}}
 	done := begun
 	done.State, done.Notes, done.Actual = podapi.StateDone, []string{"the balloon is empty"}, &podapi.Actual{Memory: 4 * gi, VCPUs: 4}
-	done.Steps = []podapi.Step{{What: "set 4 vCPUs", Started: time.Unix(7, 0), Seconds: 0.5}, {What: "plug 2Gi", Started: time.Unix(8, 0), Seconds: 1.5}}
+	done.Steps = []podapi.Step{{Description: "set 4 vCPUs", Started: time.Unix(7, 0), Seconds: 0.5}, {Description: "plug 2Gi", Started: time.Unix(8, 0), Seconds: 1.5}}
 	long := podapi.Report{Generation: 8, State: podapi.StateFailed, Error: strings.Repeat("<", podapi.MaxLine)}
 	for i := range podapi.MaxLines {
-		long.Steps = append(long.Steps, podapi.Step{What: strings.Repeat("<", podapi.MaxLine), Started: time.Unix(int64(i), 0)})
+		long.Steps = append(long.Steps, podapi.Step{Description: strings.Repeat("<", podapi.MaxLine), Started: time.Unix(int64(i), 0)})
 	}
 	for _, report := range []podapi.Report{begun, done, long} {
 		must(t, r.Pod("a").Report(report))
@@ -160,7 +160,7 @@ func TestAsk(t *testing.T) {
 	before, err := r.Pod("a").Desired()
 	must(t, err)
 	size := api.Size{VCPUs: 4, Memory: 4 << 30, CPUQuota: api.CPUQuota{Percent: 150}, CPUShares: 200}
-	pods, err := r.Ask("vms", "pod-a", size, false)
+	pods, err := r.RequestSize("vms", "pod-a", size, false)
 	must(t, err)
 	after, err := r.Pod("a").Desired()
 	must(t, err)
@@ -170,7 +170,7 @@ func TestAsk(t *testing.T) {
 	if other, err := r.Pod("b").Desired(); other.Size != (api.Size{}) || err != nil {
 		t.Errorf("of another pod %+v is wanted, %v", other, err)
 	}
-	if pods, err := r.Ask("vms", "pod-c", size, false); len(pods) > 0 || err != nil {
+	if pods, err := r.RequestSize("vms", "pod-c", size, false); len(pods) > 0 || err != nil {
 		t.Errorf("asked of %v, %v", pods, err)
 	}
 	r.remove("a")
@@ -189,7 +189,7 @@ func TestFileStore(t *testing.T) {
 		return s
 	}
 	s := open()
-	asked := podserver.Asked{Size: api.Size{VCPUs: 4}, DryRun: &podapi.DryRun{Generation: 7, Size: api.Size{Memory: 1}}}
+	asked := podserver.Record{Size: api.Size{VCPUs: 4}, DryRun: &podapi.DryRun{Generation: 7, Size: api.Size{Memory: 1}}}
 	must(t, s.Put("a", asked))
 	must(t, s.Put("b", asked))
 	must(t, s.Delete("b"))
@@ -237,7 +237,7 @@ func TestKubernetesSaysIt(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got)\n%s", err, diff)
 	}
-	_, err = r.Ask("vms", "pod-a", api.Size{VCPUs: 4, CPUQuota: api.CPUQuota{None: true}, CPUShares: 200}, false)
+	_, err = r.RequestSize("vms", "pod-a", api.Size{VCPUs: 4, CPUQuota: api.CPUQuota{None: true}, CPUShares: 200}, false)
 	if !errors.Is(err, podserver.ErrKubernetes) ||
 		!strings.Contains(err.Error(), "kubectl -n vms annotate --overwrite pod pod-a vcpus.resize.mooring.dev=4 cpu-quota.resize.mooring.dev=none cpu-shares.resize.mooring.dev=200") {
 		t.Errorf("error %v, want the command that asks the pod", err)

@@ -109,7 +109,7 @@ func (r *rig) set() int {
 	return len(r.sets)
 }
 
-func same(l uint64) host.Rlimit {
+func sameDesired(l uint64) host.Rlimit {
 	return host.Rlimit{Soft: host.Limit(l), Hard: host.Limit(l)}
 }
 
@@ -119,7 +119,7 @@ func cgroupOf(uid string) string {
 
 // add adds a pod with its launcher, process pid, and its VM, process pid + 1.
 func (r *rig) add(uid string, pid int) {
-	r.kernel.Start(pid, cgroupOf(uid), same(2*gi))
+	r.kernel.Start(pid, cgroupOf(uid), sameDesired(2*gi))
 	r.kernel.Write("/kubepods.slice", "memory.max", "17179869184\n")
 	r.kernel.Write("/kubepods.slice", "memory.current", "10737418240\n")
 	r.kernel.Write("/kubepods.slice", "memory.stat", "anon 1\ninactive_file 2147483648\n")
@@ -146,7 +146,7 @@ func (r *rig) remove(uid string) {
 
 // startVM starts a VM process, in place of the one before.
 func (r *rig) startVM(uid string, pid int) {
-	r.vms[uid] = r.kernel.Start(pid, cgroupOf(uid), same(2*gi))
+	r.vms[uid] = r.kernel.Start(pid, cgroupOf(uid), sameDesired(2*gi))
 	r.showVMs(uid, r.vms[uid])
 }
 

@@ -72,15 +72,15 @@ type Server struct {
 
 // socket is that of one pod.
 type socket struct {
-	dir  poddir.ID
-	stop context.CancelFunc
-	over <-chan struct{} // closed once nobody answers any more
+	dir    poddir.ID
+	stop   context.CancelFunc
+	closed <-chan struct{} // closed once nobody answers any more
 }
 
 // serves reports whether the socket is that of the directory, and answers.
 func (s *socket) serves(dir poddir.ID) bool {
 	select {
-	case <-s.over:
+	case <-s.closed:
 		return false
 	default:
 		return s.dir == dir
@@ -95,11 +95,11 @@ func (s *Server) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s.serving.Go(func() { s.sweep(ctx) })
-	return s.Dirs.Follow(ctx, func(uid string) { s.look(ctx, uid) })
+	return s.Dirs.Follow(ctx, func(uid string) { s.syncSocket(ctx, uid) })
 }
 
 // look sees to it that a pod's directory has a socket if it is there.
-func (s *Server) look(ctx context.Context, uid string) {
+func (s *Server) syncSocket(ctx context.Context, uid string) {
 	id, err := s.Dirs.ID(uid)
 	has := s.sockets[uid]
 	switch {
@@ -151,7 +151,7 @@ func (s *Server) open(ctx context.Context, uid string) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	over := make(chan struct{})
-	s.sockets[uid] = &socket{dir: id, stop: cancel, over: over}
+	s.sockets[uid] = &socket{dir: id, stop: cancel, closed: over}
 	s.serving.Go(func() {
 		defer close(over)
 		if err := Serve(ctx, l, s.Pods.Pod(uid), s.Logger.With("uid", uid)); err != nil {
@@ -175,24 +175,24 @@ func Serve(ctx context.Context, l net.Listener, pod Pod, logger *slog.Logger) er
 		BaseContext:       func(net.Listener) context.Context { return streams },
 	}
 	server.RegisterOnShutdown(endStreams)
-	return serve.Until(ctx, server, bound(l))
+	return serve.Until(ctx, server, limitListener(l))
 }
 
 // handler returns the routes that package podapi describes.
 func handler(pod Pod, logger *slog.Logger) http.Handler {
-	h := &handle{
+	h := &podHandler{
 		pod: pod, logger: logger, streams: make(chan struct{}, maxStreams),
-		complaints: rate.NewLimiter(rate.Every(complainEvery), 1),
+		errorLogRate: rate.NewLimiter(rate.Every(errorLogEvery), 1),
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+podapi.PathSeen, h.seen)
+	mux.HandleFunc("GET "+podapi.PathObserved, h.observed)
 	mux.HandleFunc("PUT "+podapi.PathLock, h.lock)
-	mux.HandleFunc("PUT "+podapi.PathNeed, h.need)
+	mux.HandleFunc("PUT "+podapi.PathMemoryRequirement, h.requireMemory)
 	mux.HandleFunc("PUT "+podapi.PathHold, h.hold)
 	mux.HandleFunc("DELETE "+podapi.PathHold, h.endHold)
 	mux.HandleFunc("PUT "+podapi.PathLease, h.lease)
 	mux.HandleFunc("DELETE "+podapi.PathLease, h.endLease)
-	mux.HandleFunc("GET "+podapi.PathDesired, h.wanted)
+	mux.HandleFunc("GET "+podapi.PathDesired, h.desired)
 	mux.HandleFunc("GET "+podapi.PathChanges, h.changes)
 	mux.HandleFunc("PUT "+podapi.PathReport, h.report)
 	mux.HandleFunc("GET "+podapi.PathStop, h.stop)
@@ -202,7 +202,7 @@ func handler(pod Pod, logger *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !requests.Allow() {
 			w.Header().Set("Retry-After", "1")
-			h.refuse(w, refused(podapi.CodeBusy, "more than %d requests a second: try again", requestRate))
+			h.refuse(w, refusal(podapi.CodeBusy, "more than %d requests a second: try again", requestRate))
 			return
 		}
 		mux.ServeHTTP(w, r)

@@ -33,7 +33,7 @@ func TestServer(t *testing.T) {
 		t.Helper()
 		n := agent.New(filepath.Join(root, "pods", uid, "agent.sock"))
 		eventually(t, "an answer to pod "+uid, func() bool {
-			seen, err := n.Look(t.Context())
+			seen, err := n.Observed(t.Context())
 			return err == nil && seen.VM == vm
 		})
 	}
@@ -42,11 +42,11 @@ func TestServer(t *testing.T) {
 	must(t, err)
 	answers("b", 201)
 	before := agent.New(filepath.Join(root, "pods", "a", "agent.sock"))
-	_, err = before.Look(t.Context()) // and keeps the connection
+	_, err = before.Observed(t.Context()) // and keeps the connection
 	must(t, err)
 	must(t, dirs.DiscardUnless("a", func(string) bool { return false }))
 	eventually(t, "the end of pod a's socket", func() bool {
-		_, err := before.Look(t.Context())
+		_, err := before.Observed(t.Context())
 		return err != nil
 	})
 	answers("b", 201)

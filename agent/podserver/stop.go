@@ -12,61 +12,61 @@ import (
 
 // stayPeriod is how long a pod without streams that take requests counts as one with
 // some: however often a client comes and goes, it is told of once in that time.
-const stayPeriod = time.Second
+const handlerGrace = time.Second
 
 // takers counts the streams whose client takes requests to end its VM.
-type takers struct {
-	mu sync.Mutex
-	of map[string]*taker // by pod UID
+type stopHandlers struct {
+	mu    sync.Mutex
+	byUID map[string]*stopHandler // by pod UID
 }
 
 // taker is a pod with such streams, or one that had some a moment ago.
-type taker struct {
+type stopHandler struct {
 	streams int
-	leaving *time.Timer // nil: none was ever left
+	removal *time.Timer // nil: none was ever left
 }
 
 // Take implements [Pod].
-func (p *pod) Take() (leave func()) {
-	if p.node.Takes == nil {
+func (p *pod) HandleStops() (leave func()) {
+	if p.node.SetStopHandler == nil {
 		return func() {}
 	}
-	k := p.node.takers.enter(p.uid, p.node.Takes)
-	return func() { p.node.takers.leave(p.uid, k, p.node.Takes) }
+	k := p.node.stopHandlers.add(p.uid, p.node.SetStopHandler)
+	return func() { p.node.stopHandlers.remove(p.uid, k, p.node.SetStopHandler) }
 }
 
 // enter counts a stream, and tells of the first.
-func (t *takers) enter(uid string, tell func(string, bool)) *taker {
+func (t *stopHandlers) add(uid string, tell func(string, bool)) *stopHandler {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	k := t.of[uid]
+	k := t.byUID[uid]
 	if k == nil {
-		k = &taker{}
-		if t.of == nil {
-			t.of = map[string]*taker{}
+		k = &stopHandler{}
+		if t.byUID == nil {
+			t.byUID = map[string]*stopHandler{}
 		}
-		t.of[uid] = k
+		t.byUID[uid] = k
 		tell(uid, true)
 	}
 	k.streams++
-	if k.leaving != nil {
-		k.leaving.Stop()
+	if k.removal != nil {
+		k.removal.Stop()
 	}
 	return k
 }
 
 // leave ends what enter has counted, and tells a little later if none is left.
-func (t *takers) leave(uid string, k *taker, tell func(string, bool)) {
+func (t *stopHandlers) remove(uid string, k *stopHandler, tell func(string, bool)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if k.streams--; k.streams > 0 {
 		return
 	}
-	k.leaving = time.AfterFunc(stayPeriod, func() {
+	k.removal = time.AfterFunc(handlerGrace, func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		if k.streams == 0 && t.of[uid] == k {
-			delete(t.of, uid)
+		if k.streams == 0 && t.byUID[uid] == k {
+			delete(t.byUID, uid)
 			tell(uid, false)
 		}
 	})
@@ -77,32 +77,32 @@ func (t *takers) leave(uid string, k *taker, tell func(string, bool)) {
 func (p *pod) Stop() (podapi.Stop, error) {
 	if stop, ok := p.node.Registry.StopOf(p.uid); ok {
 		left := max(stop.Due.Sub(p.node.Clock.Now()), 0)
-		return podapi.Stop{Asked: true, Why: stop.Why, Seconds: int64(left / time.Second)}, nil
+		return podapi.Stop{Requested: true, Reason: stop.Why, Seconds: int64(left / time.Second)}, nil
 	}
 	if !p.node.Ready() {
-		return podapi.Stop{}, refused(podapi.CodeStarting, "the agent does not know all launchers of the node yet: try again")
+		return podapi.Stop{}, refusal(podapi.CodeStarting, "the agent does not know all launchers of the node yet: try again")
 	}
 	return podapi.Stop{}, nil
 }
 
-func (h *handle) stop(w http.ResponseWriter, _ *http.Request) {
+func (h *podHandler) stop(w http.ResponseWriter, _ *http.Request) {
 	stop, err := h.pod.Stop()
 	h.answer(w, stop, err)
 }
 
 // takesStops reads the query of a stream, and reports whether its client takes requests
 // to end its VM.
-func takesStops(query string) (bool, error) {
+func isStopHandler(query string) (bool, error) {
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return false, refused(podapi.CodeInvalid, "query: want none, or %s=1: %v", podapi.QueryStops, err)
+		return false, refusal(podapi.CodeInvalid, "query: want none, or %s=1: %v", podapi.QueryStopHandler, err)
 	}
-	takes := slices.Equal(values[podapi.QueryStops], []string{"1"})
+	takes := slices.Equal(values[podapi.QueryStopHandler], []string{"1"})
 	if takes {
-		delete(values, podapi.QueryStops)
+		delete(values, podapi.QueryStopHandler)
 	}
 	if len(values) > 0 {
-		return false, refused(podapi.CodeInvalid, "query: %.80q: want none, or %s=1", query, podapi.QueryStops)
+		return false, refusal(podapi.CodeInvalid, "query: %.80q: want none, or %s=1", query, podapi.QueryStopHandler)
 	}
 	return takes, nil
 }

@@ -62,14 +62,14 @@ func TestStop(t *testing.T) {
 	}
 	want("a", podapi.Stop{})
 	r.asks("a", r.soon(30))
-	want("a", podapi.Stop{Asked: true, Why: "the launcher is gone", Seconds: 30})
+	want("a", podapi.Stop{Requested: true, Reason: "the launcher is gone", Seconds: 30})
 	want("b", podapi.Stop{})
 	r.registry.Enter("ID-a", agentapi.StateStopped, 0) // which is when there is most to ask for
-	want("a", podapi.Stop{Asked: true, Why: "the launcher is gone", Seconds: 30})
+	want("a", podapi.Stop{Requested: true, Reason: "the launcher is gone", Seconds: 30})
 	r.asks("a", r.soon(-5))
-	want("a", podapi.Stop{Asked: true, Why: "the launcher is gone"})
+	want("a", podapi.Stop{Requested: true, Reason: "the launcher is gone"})
 	r.ready = false // of one that is known, it is known already
-	want("a", podapi.Stop{Asked: true, Why: "the launcher is gone"})
+	want("a", podapi.Stop{Requested: true, Reason: "the launcher is gone"})
 	_, err := r.Pod("b").Stop()
 	if refusal, ok := errors.AsType[*podserver.Refusal](err); !ok || refusal.Code != podapi.CodeStarting {
 		t.Errorf("error %v of an agent that does not know all pods yet", err)
@@ -79,17 +79,17 @@ func TestStop(t *testing.T) {
 // TestStopIsTold: by the stream that a client has for it, from its beginning.
 func TestStopIsTold(t *testing.T) {
 	r, n := newRig(t), &told{}
-	r.Takes = n.takes
+	r.SetStopHandler = n.takes
 	r.asks("a", r.soon(3600))
 	stops := agent.New(r.serve(t, "a")).Stops(t.Context())
-	if stop := <-stops; !stop.Asked || stop.Left() < time.Minute {
+	if stop := <-stops; !stop.Requested || stop.TimeLeft() < time.Minute {
 		t.Errorf("told %+v", stop)
 	}
 	if said := n.said(); !slices.Equal(said, []string{"a true"}) {
 		t.Errorf("the agent is told %v", said)
 	}
 	r.asks("a", nil)
-	if stop := <-stops; stop.Asked {
+	if stop := <-stops; stop.Requested {
 		t.Errorf("told %+v", stop)
 	}
 }
@@ -99,30 +99,30 @@ func TestStopIsTold(t *testing.T) {
 func TestTakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, n := newRig(t), &told{}
-		r.Takes = n.takes
+		r.SetStopHandler = n.takes
 		want := func(want ...string) {
 			t.Helper()
 			if said := n.said(); !slices.Equal(said, want) {
 				t.Fatalf("the agent is told %v, want %v", said, want)
 			}
 		}
-		first, second := r.Pod("a").Take(), r.Pod("a").Take()
+		first, second := r.Pod("a").HandleStops(), r.Pod("a").HandleStops()
 		want("a true")
 		first()
 		<-time.After(time.Minute)
 		want("a true")
 		second()
 		<-time.After(900 * time.Millisecond)
-		third := r.Pod("a").Take() // it is back
+		third := r.Pod("a").HandleStops() // it is back
 		<-time.After(time.Minute)
 		want("a true")
 		third()
 		<-time.After(time.Second)
 		synctest.Wait()
 		want("a true", "a false")
-		r.Pod("a").Take()()
+		r.Pod("a").HandleStops()()
 		r.Forget("a") // its directory is gone, and comes again
-		fourth := r.Pod("a").Take()
+		fourth := r.Pod("a").HandleStops()
 		<-time.After(time.Minute)
 		want("a true", "a false", "a true")
 		fourth()
@@ -137,9 +137,9 @@ func TestTakes(t *testing.T) {
 func TestHostileTakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, n := newRig(t), &told{}
-		r.Takes = n.takes
+		r.SetStopHandler = n.takes
 		for range 1000 {
-			r.Pod("a").Take()()
+			r.Pod("a").HandleStops()()
 			<-time.After(10 * time.Millisecond)
 		}
 		<-time.After(time.Minute)
@@ -148,7 +148,7 @@ func TestHostileTakes(t *testing.T) {
 			t.Errorf("in 10 s the agent is told %d times", len(said))
 		}
 		for range 10 {
-			r.Pod("a").Take()()
+			r.Pod("a").HandleStops()()
 			<-time.After(1100 * time.Millisecond)
 		}
 		synctest.Wait()
@@ -162,7 +162,7 @@ func TestHostileTakes(t *testing.T) {
 // anything.
 func TestHostileStopStreams(t *testing.T) {
 	r, n := newRig(t), &told{}
-	r.Takes = n.takes
+	r.SetStopHandler = n.takes
 	socket := r.serve(t, "a")
 	stream := func(query string) (net.Conn, int) {
 		conn, err := net.Dial("unix", socket)
@@ -190,7 +190,7 @@ func TestHostileStopStreams(t *testing.T) {
 
 func TestHostileStopQueries(t *testing.T) {
 	r, n := newRig(t), &told{}
-	r.Takes = n.takes
+	r.SetStopHandler = n.takes
 	socket := r.serve(t, "a")
 	for _, query := range []string{
 		"?stops=0", "?stops=2", "?stops=", "?stops", "?stops=true", "?stops=1&stops=1", "?stops=1&pod=b", "?uid=b", "?stops=%zz", "?stops=1;x=2", "?Stops=1",

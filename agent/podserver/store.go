@@ -17,15 +17,15 @@ import (
 // Store keeps what the agent was asked for pods. The methods may be called from several
 // goroutines at once.
 type Store interface {
-	Get(uid string) (Asked, bool)
-	Put(uid string, asked Asked) error
+	Get(uid string) (Record, bool)
+	Put(uid string, asked Record) error
 	Delete(uid string) error
 
 	// UIDs returns the pods of which anything is stored, in no order.
 	UIDs() []string
 
 	// Needs returns what VM processes of all pods need.
-	Needs() map[host.Process]uint64
+	Requirements() map[host.Process]uint64
 }
 
 const (
@@ -38,8 +38,8 @@ const (
 type FileStore struct {
 	root *os.Root
 
-	mu    sync.Mutex
-	known map[string]Asked // by pod UID
+	mu      sync.Mutex
+	records map[string]Record // by pod UID
 }
 
 var _ Store = (*FileStore)(nil)
@@ -55,7 +55,7 @@ func OpenFileStore(root string) (*FileStore, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the store of what is wanted: %w", err)
 	}
-	s := &FileStore{root: r, known: map[string]Asked{}}
+	s := &FileStore{root: r, records: map[string]Record{}}
 	if err := s.load(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the store of what is wanted: %w", err), r.Close())
 	}
@@ -72,16 +72,16 @@ func (s *FileStore) load() error {
 		if err != nil {
 			return err
 		}
-		var asked Asked
+		var asked Record
 		if json.Unmarshal(data, &asked) != nil { // half written before a crash
 			if err := s.root.Remove(e.Name()); err != nil {
 				return err
 			}
 			continue
 		}
-		s.known[e.Name()] = asked
+		s.records[e.Name()] = asked
 	}
-	delete(s.known, newFile)
+	delete(s.records, newFile)
 	return nil
 }
 
@@ -89,15 +89,15 @@ func (s *FileStore) load() error {
 func (s *FileStore) Close() error { return s.root.Close() }
 
 // Get implements [Store].
-func (s *FileStore) Get(uid string) (Asked, bool) {
+func (s *FileStore) Get(uid string) (Record, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	asked, ok := s.known[uid]
+	asked, ok := s.records[uid]
 	return asked, ok
 }
 
 // Put implements [Store]. What is stored is there whole, or as before.
-func (s *FileStore) Put(uid string, asked Asked) error {
+func (s *FileStore) Put(uid string, asked Record) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	data, err := json.Marshal(asked)
@@ -110,7 +110,7 @@ func (s *FileStore) Put(uid string, asked Asked) error {
 	if err != nil {
 		return fmt.Errorf("store what is wanted of pod %s: %w", uid, err)
 	}
-	s.known[uid] = asked
+	s.records[uid] = asked
 	return nil
 }
 
@@ -118,16 +118,16 @@ func (s *FileStore) Put(uid string, asked Asked) error {
 func (s *FileStore) UIDs() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Collect(maps.Keys(s.known))
+	return slices.Collect(maps.Keys(s.records))
 }
 
 // Needs implements [Store].
-func (s *FileStore) Needs() map[host.Process]uint64 {
+func (s *FileStore) Requirements() map[host.Process]uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	needs := map[host.Process]uint64{}
-	for _, asked := range s.known {
-		if n := asked.Need; n != nil {
+	for _, asked := range s.records {
+		if n := asked.Requirement; n != nil {
 			needs[host.Process{PID: n.PID, StartTime: n.StartTime}] = n.Bytes
 		}
 	}
@@ -138,9 +138,9 @@ func (s *FileStore) Needs() map[host.Process]uint64 {
 func (s *FileStore) Delete(uid string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.known[uid]; !ok {
+	if _, ok := s.records[uid]; !ok {
 		return nil
 	}
-	delete(s.known, uid)
+	delete(s.records, uid)
 	return s.root.Remove(uid)
 }

@@ -15,13 +15,13 @@ const (
 
 	// glanceEvery is how soon a change is told, aliveEvery how often it is told that
 	// there is none.
-	glanceEvery = time.Second
-	aliveEvery  = 15 * time.Second
+	pollEvery      = time.Second
+	keepAliveEvery = 15 * time.Second
 )
 
 // changes tells of changes until the pod goes away, or does not read.
-func (h *handle) changes(w http.ResponseWriter, r *http.Request) {
-	takes, err := takesStops(r.URL.RawQuery)
+func (h *podHandler) changes(w http.ResponseWriter, r *http.Request) {
+	takes, err := isStopHandler(r.URL.RawQuery)
 	if err != nil {
 		h.refuse(w, err)
 		return
@@ -30,7 +30,7 @@ func (h *handle) changes(w http.ResponseWriter, r *http.Request) {
 	case h.streams <- struct{}{}:
 		defer func() { <-h.streams }()
 	default:
-		h.refuse(w, refused(podapi.CodeBusy, "there are %d streams already", maxStreams))
+		h.refuse(w, refusal(podapi.CodeBusy, "there are %d streams already", maxStreams))
 		return
 	}
 	w.Header().Set("Content-Type", "application/x-ndjson")
@@ -38,16 +38,16 @@ func (h *handle) changes(w http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Time{}) // that of the request, which has come in
 	if takes {
-		defer h.pod.Take()()
+		defer h.pod.HandleStops()()
 	}
 	h.stream(w, r)
 }
 
-func (h *handle) stream(w http.ResponseWriter, r *http.Request) {
-	glances, alive := time.NewTicker(glanceEvery), time.NewTicker(aliveEvery)
+func (h *podHandler) stream(w http.ResponseWriter, r *http.Request) {
+	glances, alive := time.NewTicker(pollEvery), time.NewTicker(keepAliveEvery)
 	defer glances.Stop()
 	defer alive.Stop()
-	was := h.pod.Glance()
+	was := h.pod.Summary()
 	err := writeLine(w, podapi.Change{Changed: podapi.ChangedNone, Generation: was.Generation})
 	for err == nil {
 		select {
@@ -56,7 +56,7 @@ func (h *handle) stream(w http.ResponseWriter, r *http.Request) {
 		case <-alive.C:
 			err = writeLine(w, podapi.Change{Changed: podapi.ChangedNone, Generation: was.Generation})
 		case <-glances.C:
-			is := h.pod.Glance()
+			is := h.pod.Summary()
 			err = writeChanges(w, was, is)
 			was = is
 		}
@@ -64,7 +64,7 @@ func (h *handle) stream(w http.ResponseWriter, r *http.Request) {
 }
 
 // writeChanges tells what is otherwise than before.
-func writeChanges(w http.ResponseWriter, was, is Glance) error {
+func writeChanges(w http.ResponseWriter, was, is Summary) error {
 	var errs []error
 	if was.Generation != is.Generation || was.DryRun != is.DryRun {
 		errs = append(errs, writeLine(w, podapi.Change{Changed: podapi.ChangedDesired, Generation: is.Generation}))
@@ -73,7 +73,7 @@ func writeChanges(w http.ResponseWriter, was, is Glance) error {
 		errs = append(errs, writeLine(w, podapi.Change{Changed: podapi.ChangedStop, Generation: is.Generation}))
 	}
 	if was.Generation, was.DryRun, was.Stop = is.Generation, is.DryRun, is.Stop; was != is {
-		errs = append(errs, writeLine(w, podapi.Change{Changed: podapi.ChangedSeen, Generation: is.Generation}))
+		errs = append(errs, writeLine(w, podapi.Change{Changed: podapi.ChangedObserved, Generation: is.Generation}))
 	}
 	return errors.Join(errs...)
 }

@@ -58,7 +58,7 @@ func TestSweep(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t)
 				r.Ready = func() bool { return test.ready }
-				asked := podserver.Asked{Size: api.Size{VCPUs: 4}}
+				asked := podserver.Record{Size: api.Size{VCPUs: 4}}
 				for _, uid := range test.stored {
 					must(t, r.Store.Put(uid, asked))
 				}
@@ -93,7 +93,7 @@ func TestSweepOnceReady(t *testing.T) {
 		r := newRig(t)
 		var ready atomic.Bool
 		r.Ready = ready.Load
-		must(t, r.Store.Put("c", podserver.Asked{Size: api.Size{VCPUs: 4}}))
+		must(t, r.Store.Put("c", podserver.Record{Size: api.Size{VCPUs: 4}}))
 		defer r.follow(t, fewDirs{})()
 		<-time.After(time.Minute)
 		if _, ok := r.Store.Get("c"); !ok {

@@ -62,14 +62,14 @@ const (
 // of it. Amounts of memory are quantities ("5Gi") or "unlimited"; cgroup values
 // are as the kernel shows them. Empty means: none, or not known yet.
 type Setting struct {
-	Name    string `json:"name"`              // MemlockSetting or a cgroup file
-	Asked   string `json:"asked,omitempty"`   // by the annotations
-	Allowed string `json:"allowed,omitempty"` // by the policy: its ceiling
-	Given   string `json:"given,omitempty"`   // to the runtime
-	Seen    string `json:"seen,omitempty"`    // in the kernel
-	Status  Status `json:"status"`
-	Message string `json:"message,omitempty"`
-	Terms   []Term `json:"terms,omitempty"` // what Asked is the sum of, where it was computed
+	Name      string `json:"name"`              // MemlockSetting or a cgroup file
+	Requested string `json:"asked,omitempty"`   // by the annotations
+	Allowed   string `json:"allowed,omitempty"` // by the policy: its ceiling
+	Given     string `json:"given,omitempty"`   // to the runtime
+	Observed  string `json:"seen,omitempty"`    // in the kernel
+	Status    Status `json:"status"`
+	Message   string `json:"message,omitempty"`
+	Terms     []Term `json:"terms,omitempty"` // what Asked is the sum of, where it was computed
 }
 
 // Term is one summand of a computed amount.

@@ -66,5 +66,5 @@ type Tracker struct {
 	LostEvents    uint64 `json:"lostEvents,omitempty"`    // that nobody was told of; what they were about is looked for
 	LostProcesses uint64 `json:"lostProcesses,omitempty"` // that there was no room for
 	Stale         uint64 `json:"stale,omitempty"`         // whose end was missed
-	LeftOut       uint64 `json:"leftOut,omitempty"`       // calls that the kernel left out; what they were about is looked for
+	Skipped       uint64 `json:"leftOut,omitempty"`       // calls that the kernel left out; what they were about is looked for
 }

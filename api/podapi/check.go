@@ -25,7 +25,7 @@ func (l Lock) Check() error {
 }
 
 // Check returns an error that names the field, its value and what is allowed.
-func (n Need) Check() error {
+func (n RequireMemory) Check() error {
 	if n.Bytes == nil {
 		return errors.New("bytes: absent: want a number of bytes, 0 for no need")
 	}

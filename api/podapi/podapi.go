@@ -15,14 +15,14 @@ const ReportFile = "/run/mooring/resize.json"
 
 // Paths of the resources.
 const (
-	PathSeen    = "/v1/seen"    // GET: [Seen]
-	PathLock    = "/v1/lock"    // PUT: [Lock], answered with [Seen]
-	PathNeed    = "/v1/need"    // PUT: [Need]
-	PathHold    = "/v1/hold"    // PUT: [Hold]; DELETE
-	PathLease   = "/v1/lease"   // PUT: [Lease]; DELETE
-	PathDesired = "/v1/wanted"  // GET: [Desired]
-	PathChanges = "/v1/changes" // GET: a stream of [Change], one a line
-	PathReport  = "/v1/report"  // PUT: [Report]
+	PathObserved          = "/v1/seen"    // GET: [Seen]
+	PathLock              = "/v1/lock"    // PUT: [Lock], answered with [Seen]
+	PathMemoryRequirement = "/v1/need"    // PUT: [Need]
+	PathHold              = "/v1/hold"    // PUT: [Hold]; DELETE
+	PathLease             = "/v1/lease"   // PUT: [Lease]; DELETE
+	PathDesired           = "/v1/wanted"  // GET: [Desired]
+	PathChanges           = "/v1/changes" // GET: a stream of [Change], one a line
+	PathReport            = "/v1/report"  // PUT: [Report]
 )
 
 // Bounds of what is sent, in bytes.
@@ -34,7 +34,7 @@ const (
 )
 
 // Seen is what the kernel shows of a pod, its launcher and its VM process.
-type Seen struct {
+type Observed struct {
 	// PodMax and ContainerMax are memory.max of the pod's cgroup and of its launcher's.
 	// Where there is no such file, as without memory controller, there is no limit.
 	PodMax       Amount `json:"podMax"`
@@ -51,7 +51,7 @@ type Seen struct {
 	Ceiling Amount `json:"ceiling"`
 
 	// Room is how much memory the node has yet for this pod.
-	Room Amount `json:"room"`
+	Available Amount `json:"room"`
 
 	// VM is the pid of the VM process on the node; 0: none runs.
 	VM int `json:"vm,omitempty"`
@@ -66,7 +66,7 @@ type Lock struct {
 
 // Need says what the memory limit of the launcher has to be at least, as long as the VM
 // process runs; 0: it may be anything.
-type Need struct {
+type RequireMemory struct {
 	Bytes *Amount `json:"bytes"`
 }
 
@@ -84,9 +84,9 @@ type Lease struct {
 
 // What a [Change] is about.
 const (
-	ChangedSeen    = "seen"
-	ChangedDesired = "wanted"
-	ChangedNone    = "none" // the connection is there
+	ChangedObserved = "seen"
+	ChangedDesired  = "wanted"
+	ChangedNone     = "none" // the connection is there
 )
 
 // Change is a hint that something may be otherwise than before.

@@ -46,9 +46,9 @@ func TestCheck(t *testing.T) {
 		value interface{ Check() error }
 		want  string
 	}{
-		"need":             {podapi.Need{Bytes: amount(0)}, ""},
-		"no need":          {podapi.Need{}, "bytes: absent"},
-		"endless need":     {podapi.Need{Bytes: amount(podapi.Unlimited)}, "bytes: unlimited: want a number"},
+		"need":             {podapi.RequireMemory{Bytes: amount(0)}, ""},
+		"no need":          {podapi.RequireMemory{}, "bytes: absent"},
+		"endless need":     {podapi.RequireMemory{Bytes: amount(podapi.Unlimited)}, "bytes: unlimited: want a number"},
 		"hold":             {podapi.Hold{Seconds: 3600}, ""},
 		"no hold":          {podapi.Hold{}, "seconds: 0: want 1 to 3600"},
 		"negative hold":    {podapi.Hold{Seconds: -1}, "seconds: -1: want 1 to 3600"},
@@ -60,7 +60,7 @@ func TestCheck(t *testing.T) {
 		"no reason":        {podapi.Lease{Seconds: 1, Reason: " "}, `reason: " ": want one line`},
 		"a long reason":    {podapi.Lease{Seconds: 1, Reason: line}, "reason: 512 bytes: want at most 200"},
 		"a forged reason":  {podapi.Lease{Seconds: 1, Reason: "a\nb"}, "printable"},
-		"report":           {podapi.Report{State: podapi.StateDone, Plan: []string{line}, Steps: []podapi.Step{{What: "a"}}}, ""},
+		"report":           {podapi.Report{State: podapi.StateDone, Plan: []string{line}, Steps: []podapi.Step{{Description: "a"}}}, ""},
 		"no state":         {podapi.Report{}, `state: "": want one of Idle`},
 		"odd state":        {podapi.Report{State: "x"}, `state: "x": want one of`},
 		"dry run":          {podapi.Report{State: podapi.StateFailed, DryRun: true}, ""},
@@ -70,7 +70,7 @@ func TestCheck(t *testing.T) {
 		"long list":        {podapi.Report{State: podapi.StateDone, Plan: make([]string, podapi.MaxLines+1)}, "plan: 65 lines: want at most 64"},
 		"many notes":       {podapi.Report{State: podapi.StateDone, Notes: make([]string, podapi.MaxLines+1)}, "notes: 65 lines"},
 		"many steps":       {podapi.Report{State: podapi.StateDone, Steps: make([]podapi.Step, podapi.MaxLines+1)}, "steps: 65 of them"},
-		"escape sequences": {podapi.Report{State: podapi.StateDone, Steps: []podapi.Step{{What: "\x1b[2J"}}}, "printable"},
+		"escape sequences": {podapi.Report{State: podapi.StateDone, Steps: []podapi.Step{{Description: "\x1b[2J"}}}, "printable"},
 		"forged rows":      {podapi.Report{State: podapi.StateDone, Actual: &podapi.Actual{Quota: "a\nb"}}, "printable"},
 		"no text":          {podapi.Report{State: podapi.StateDone, Notes: []string{"\xff"}}, "printable"},
 	} {
@@ -93,7 +93,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		again[podapi.Lock](t, data)
-		again[podapi.Need](t, data)
+		again[podapi.RequireMemory](t, data)
 		again[podapi.Hold](t, data)
 		again[podapi.Lease](t, data)
 		again[podapi.Report](t, data)

@@ -42,11 +42,11 @@ type Report struct {
 
 // Step is a step that was begun.
 type Step struct {
-	What    string    `json:"what"`
-	Undo    bool      `json:"undo,omitempty"` // it takes back another
-	Started time.Time `json:"started"`
-	Seconds float64   `json:"seconds"`         // that it took
-	Error   string    `json:"error,omitempty"` // it was not confirmed; empty: it was
+	Description string    `json:"what"`
+	Rollback    bool      `json:"undo,omitempty"` // it takes back another
+	Started     time.Time `json:"started"`
+	Seconds     float64   `json:"seconds"`         // that it took
+	Error       string    `json:"error,omitempty"` // it was not confirmed; empty: it was
 }
 
 // Actual is what the VM is.
@@ -85,7 +85,7 @@ func (r Report) Check() error {
 		texts = append(texts, r.Actual.Quota)
 	}
 	for _, s := range r.Steps {
-		texts = append(texts, s.What, s.Error)
+		texts = append(texts, s.Description, s.Error)
 	}
 	if len(r.Steps) > MaxLines {
 		return fmt.Errorf("steps: %d of them: want at most %d", len(r.Steps), MaxLines)

@@ -42,7 +42,7 @@ func (r Report) withLines(most int) Report {
 	r.Plan, r.Notes = cutAll(r.Plan, most), cutAll(r.Notes, most)
 	steps := make([]Step, 0, len(r.Steps))
 	for _, s := range r.Steps {
-		s.What, s.Error = cut(s.What, most), cut(s.Error, most)
+		s.Description, s.Error = cut(s.Description, most), cut(s.Error, most)
 		steps = append(steps, s)
 	}
 	if len(steps) > 0 {

@@ -19,7 +19,7 @@ func largest(text string) podapi.Report {
 	r := podapi.Report{Generation: 7, State: podapi.StateFailed, Error: line, Actual: &podapi.Actual{Memory: 1 << 40, VCPUs: 4, Online: -1, Quota: line}}
 	for range podapi.MaxLines {
 		r.Plan, r.Notes = append(r.Plan, line), append(r.Notes, line)
-		r.Steps = append(r.Steps, podapi.Step{What: line, Started: time.Now(), Seconds: 1.0 / 3, Error: line})
+		r.Steps = append(r.Steps, podapi.Step{Description: line, Started: time.Now(), Seconds: 1.0 / 3, Error: line})
 	}
 	return r
 }
@@ -66,7 +66,7 @@ func TestFitLeavesWhatFits(t *testing.T) {
 	was := podapi.Report{State: podapi.StateDone, Notes: []string{strings.Repeat("n", podapi.MaxLine)}}
 	for i := range podapi.MaxLines {
 		was.Plan = append(was.Plan, fmt.Sprintf("step %d", i))
-		was.Steps = append(was.Steps, podapi.Step{What: was.Plan[i], Seconds: 1})
+		was.Steps = append(was.Steps, podapi.Step{Description: was.Plan[i], Seconds: 1})
 	}
 	if diff := cmp.Diff(was, was.Fit()); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -83,7 +83,7 @@ func TestFitAny(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		was := podapi.Report{State: podapi.StateFailed, Plan: lines.Draw(t, "plan"), Notes: lines.Draw(t, "notes"), Error: line.Draw(t, "error")}
 		for _, what := range lines.Draw(t, "steps") {
-			was.Steps = append(was.Steps, podapi.Step{What: what, Error: was.Error})
+			was.Steps = append(was.Steps, podapi.Step{Description: what, Error: was.Error})
 		}
 		check(t, was, was.Fit())
 	})

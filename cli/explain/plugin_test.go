@@ -180,7 +180,7 @@ func drawLockPod(t *rapid.T) *corev1.Pod {
 
 // lockOf returns the requested memory lock of an explained container.
 func lockOf(t *rapid.T, c Container) host.Limit {
-	asked := c.Settings[0].Asked
+	asked := c.Settings[0].Requested
 	if asked == api.Unlimited {
 		return host.Unlimited
 	}

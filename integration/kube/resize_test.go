@@ -163,7 +163,7 @@ func launcherPods(t *testing.T, client kubernetes.Interface) *agentkube.PodCache
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.KeepLaunchers(func(_, annotations map[string]string) (string, bool) {
+	c.TrackLaunchers(func(_, annotations map[string]string) (string, bool) {
 		name, ok := annotations["launcher.mooring.dev"]
 		return name, ok
 	})
@@ -221,7 +221,7 @@ func said(generation uint64, state podapi.State, vcpus int) podapi.Report {
 		r.Plan = append(r.Plan, fmt.Sprintf("step %d", i+1))
 	}
 	if state != podapi.StateResizing {
-		r.Steps = []podapi.Step{{What: "step 1", Started: time.Unix(int64(generation), 0), Seconds: 1.5}}
+		r.Steps = []podapi.Step{{Description: "step 1", Started: time.Unix(int64(generation), 0), Seconds: 1.5}}
 	}
 	if state == podapi.StateRefused {
 		r.Error = "no room"

@@ -54,8 +54,8 @@ func TestDifferenceIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := f.awaitSetting(t, p, "memory.high", agentapi.StatusDiffers)
-	if s.Given != "1073741824" || s.Seen != "max" {
-		t.Errorf("given %s, seen %s, want 1073741824 and max", s.Given, s.Seen)
+	if s.Given != "1073741824" || s.Observed != "max" {
+		t.Errorf("given %s, seen %s, want 1073741824 and max", s.Given, s.Observed)
 	}
 	f.awaitEvent(t, p, agentapi.ReasonCgroupDiffers)
 }

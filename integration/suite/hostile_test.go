@@ -125,7 +125,7 @@ func harmful(other cri.Pod) map[string]harm {
 		"below what was given":   {request("PUT", podapi.PathLock, `{"atMost":0}`), refused},
 		"too large a body":       {request("PUT", podapi.PathLock, `{"atLeast":`+strings.Repeat(" ", podapi.MaxRequest)+`1}`), answer{413, podapi.CodeTooLarge}},
 		"too large a report":     {request("PUT", podapi.PathReport, `{"error":"`+long+`"}`), answer{413, podapi.CodeTooLarge}},
-		"too large a header":     {"GET " + podapi.PathSeen + " HTTP/1.1\r\nHost: x\r\nX: " + long + "\r\n\r\n", answer{Status: 431}},
+		"too large a header":     {"GET " + podapi.PathObserved + " HTTP/1.1\r\nHost: x\r\nX: " + long + "\r\n\r\n", answer{Status: 431}},
 		"too long a path":        {"GET /" + long + " HTTP/1.1\r\nHost: x\r\n\r\n", answer{Status: 431}},
 		"a lie about its length": {"PUT " + podapi.PathLock + " HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", answer{Status: 400}},
 		"no HTTP":                {"\x00\x01\x02\r\n\r\n", answer{Status: 400}},
@@ -142,7 +142,7 @@ func harmful(other cri.Pod) map[string]harm {
 		"a lease for nothing":    {request("PUT", podapi.PathLease, `{"seconds":1,"reason":""}`), invalid},
 		"another pod's lease":    {request("PUT", podapi.PathLease, `{"seconds":1,"reason":"x","pod":"`+other.Name+`"}`), invalid},
 		"a lease in red":         {request("PUT", podapi.PathLease, `{"seconds":1,"reason":"\u001b[31m"}`), invalid},
-		"an endless need":        {request("PUT", podapi.PathNeed, `{"bytes":"unlimited"}`), invalid},
+		"an endless need":        {request("PUT", podapi.PathMemoryRequirement, `{"bytes":"unlimited"}`), invalid},
 		"no text":                {request("PUT", podapi.PathReport, `{"state":"Done","error":"\u001b[2J"}`), invalid},
 	}
 }

@@ -241,8 +241,8 @@ func TestInspectShowsAskedAllowedGivenSeen(t *testing.T) {
 	p := launcher(map[string]string{api.GuestMemoryKey: "2Gi", api.DevicesKey: "vfio=1"})
 	f.run(t, p, cri.Container{MemoryLimit: 4 * gib})
 	s := f.awaitSetting(t, p, agentapi.MemlockSetting, agentapi.StatusApplied)
-	if s.Asked != "3Gi" || s.Allowed != "16Gi" || s.Given != "3Gi" || s.Seen != "3Gi" {
-		t.Errorf("asked %s, allowed %s, given %s, seen %s", s.Asked, s.Allowed, s.Given, s.Seen)
+	if s.Requested != "3Gi" || s.Allowed != "16Gi" || s.Given != "3Gi" || s.Observed != "3Gi" {
+		t.Errorf("asked %s, allowed %s, given %s, seen %s", s.Requested, s.Allowed, s.Given, s.Observed)
 	}
 	if len(s.Terms) != 2 {
 		t.Errorf("terms %v, want the guest's memory and libvirt's allowance", s.Terms)

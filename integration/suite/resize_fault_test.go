@@ -106,7 +106,7 @@ func (g *growing) toldOfRoom(t *testing.T, had int64) {
 		t.Errorf("the pod reports %+v, want %d bytes, and the error %q", r, had, why)
 	}
 	back := func(s podapi.Step) bool {
-		return s.Undo && s.Error == "" && strings.HasPrefix(s.What, "lower the memory lock")
+		return s.Rollback && s.Error == "" && strings.HasPrefix(s.Description, "lower the memory lock")
 	}
 	if !slices.ContainsFunc(r.Steps, back) {
 		t.Errorf("the pod reports the steps %+v, want the memory lock lowered again", r.Steps)

@@ -67,7 +67,7 @@ func TestGuardCgroupFiles(t *testing.T) {
 				write(b.kernel, test.files)
 				b.check(t)
 				s := b.check(t).Settings[1]
-				if s.Status != test.status || s.Seen != test.seen || !strings.Contains(s.Message, test.text) {
+				if s.Status != test.status || s.Observed != test.seen || !strings.Contains(s.Message, test.text) {
 					t.Errorf("setting = %+v, want %s, seen %q, message with %q", s, test.status, test.seen, test.text)
 				}
 				if test.reason == "" {

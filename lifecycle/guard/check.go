@@ -163,7 +163,7 @@ func (f finding) enter(l *registry.Launcher) bool {
 		return false
 	}
 	if f.seen != "" {
-		s.Seen = f.seen
+		s.Observed = f.seen
 	}
 	if f.status == "" {
 		return false

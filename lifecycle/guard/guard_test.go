@@ -73,14 +73,14 @@ func given(files []api.CgroupSetting) registry.Launcher {
 			Pod:       agentapi.PodRef{Namespace: "ns", Name: "pod-u", UID: "u"},
 			Container: agentapi.ContainerRef{Name: "compute", ID: "id", PID: 100},
 			State:     agentapi.StateRunning,
-			Settings:  []agentapi.Setting{{Name: agentapi.MemlockSetting, Asked: demand.String(), Status: agentapi.StatusPending}},
+			Settings:  []agentapi.Setting{{Name: agentapi.MemlockSetting, Requested: demand.String(), Status: agentapi.StatusPending}},
 		},
 		SandboxID: "sandbox-u",
 		Demand:    &demand,
 		Given:     registry.Given{Memlock: &demand, Cgroup: files},
 	}
 	for _, s := range files {
-		l.Settings = append(l.Settings, agentapi.Setting{Name: s.File, Asked: s.Value, Status: agentapi.StatusPending})
+		l.Settings = append(l.Settings, agentapi.Setting{Name: s.File, Requested: s.Value, Status: agentapi.StatusPending})
 	}
 	return l
 }
@@ -109,7 +109,7 @@ func TestGuardConfirms(t *testing.T) {
 		b.kernel.Start(100, cgroup, same(5*gi))
 		b.kernel.Start(101, cgroup+"/child", host.Rlimit{Soft: 6 * gi, Hard: host.Unlimited})
 		s := b.check(t).Settings[0]
-		if s.Status != agentapi.StatusApplied || s.Seen != "5Gi" {
+		if s.Status != agentapi.StatusApplied || s.Observed != "5Gi" {
 			t.Errorf("setting = %+v, want applied, seen 5Gi", s)
 		}
 		b.expectReasons(t)
@@ -122,7 +122,7 @@ func TestGuardReports(t *testing.T) {
 		b.kernel.Start(101, cgroup, same(5*gi))
 		for range 2 { // the second time it is no news
 			s := b.check(t).Settings[0]
-			if s.Status != agentapi.StatusDiffers || s.Seen != "64Ki" {
+			if s.Status != agentapi.StatusDiffers || s.Observed != "64Ki" {
 				t.Errorf("setting = %+v, want differs, seen 64Ki", s)
 			}
 		}
@@ -148,7 +148,7 @@ func TestGuardRepairs(t *testing.T) {
 		high := b.kernel.Start(101, cgroup, host.Rlimit{Soft: 65536, Hard: host.Unlimited})
 		outside := b.kernel.Start(102, podCgroup+"/other", same(65536))
 		s := b.check(t).Settings[0]
-		if s.Status != agentapi.StatusRepaired || s.Seen != "5Gi" {
+		if s.Status != agentapi.StatusRepaired || s.Observed != "5Gi" {
 			t.Errorf("setting = %+v, want repaired, seen 5Gi", s)
 		}
 		for p, want := range map[host.Process]host.Rlimit{
@@ -176,7 +176,7 @@ func TestGuardRepairsWhatAppearsMeanwhile(t *testing.T) {
 			return nil
 		}
 		b.kernel.Start(100, cgroup, same(65536))
-		if s := b.check(t).Settings[0]; s.Status != agentapi.StatusRepaired || s.Seen != "5Gi" {
+		if s := b.check(t).Settings[0]; s.Status != agentapi.StatusRepaired || s.Observed != "5Gi" {
 			t.Errorf("setting = %+v, want repaired, seen 5Gi", s)
 		}
 		if children != 0 {
@@ -250,7 +250,7 @@ func TestGuardDoesNothingToWhatWasGivenNothing(t *testing.T) {
 		b.kernel.Write(cgroup, "memory.high", "max\n")
 		got := b.check(t).Settings
 		for i, seen := range []string{"64Ki", "max"} {
-			if got[i].Status != agentapi.StatusObserved || got[i].Seen != seen {
+			if got[i].Status != agentapi.StatusObserved || got[i].Observed != seen {
 				t.Errorf("setting = %+v, want observed, seen %s", got[i], seen)
 			}
 		}
@@ -267,7 +267,7 @@ func TestGuardKeepsYielded(t *testing.T) {
 			l.Settings[0].Status, l.Settings[0].Message = agentapi.StatusYielded, "as it was"
 		})
 		b.kernel.Start(100, cgroup, same(8*gi))
-		if s := b.check(t).Settings[0]; s.Status != agentapi.StatusYielded || s.Message != "as it was" || s.Seen != "8Gi" {
+		if s := b.check(t).Settings[0]; s.Status != agentapi.StatusYielded || s.Message != "as it was" || s.Observed != "8Gi" {
 			t.Errorf("setting = %+v, want yielded, seen 8Gi", s)
 		}
 	})

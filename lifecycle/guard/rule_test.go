@@ -21,7 +21,7 @@ func TestGuardLeavesAloneWhatWasLoweredAfterTheStart(t *testing.T) {
 			b.kernel.Start(100, cgroup, same(5*gi))
 			qemu := b.kernel.Start(123, cgroup, same(2*gi))
 			s := b.check(t).Settings[0]
-			if s.Status != agentapi.StatusApplied || s.Seen != "5Gi" {
+			if s.Status != agentapi.StatusApplied || s.Observed != "5Gi" {
 				t.Errorf("setting = %+v, want applied, seen 5Gi", s)
 			}
 			want := "1 of 2 processes may lock less than the 5Gi given, for example process 123 has 2Gi: lowered after the start, left alone"

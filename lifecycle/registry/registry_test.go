@@ -22,7 +22,7 @@ func newLauncher(uid, containerID string, state agentapi.State, demand host.Limi
 			Pod:       agentapi.PodRef{Namespace: "ns", Name: "pod-" + uid, UID: uid},
 			Container: agentapi.ContainerRef{Name: "compute", ID: containerID},
 			State:     state,
-			Settings:  []agentapi.Setting{{Name: agentapi.MemlockSetting, Asked: demand.String(), Status: agentapi.StatusPending}},
+			Settings:  []agentapi.Setting{{Name: agentapi.MemlockSetting, Requested: demand.String(), Status: agentapi.StatusPending}},
 		},
 		SandboxID: "sandbox-" + uid,
 		Demand:    &demand,
@@ -111,9 +111,9 @@ func TestRegistryReturnsCopies(t *testing.T) {
 	r := registry.New()
 	r.Put(newLauncher("a", "1", agentapi.StateRunning, gi))
 	l, _ := r.Find("1")
-	l.Settings[0].Seen = "changed"
-	r.List()[0].Settings[0].Seen = "changed"
-	if l, _ := r.Get(l.Key()); l.Settings[0].Seen != "" {
+	l.Settings[0].Observed = "changed"
+	r.List()[0].Settings[0].Observed = "changed"
+	if l, _ := r.Get(l.Key()); l.Settings[0].Observed != "" {
 		t.Error("a copy shares its settings with the registry")
 	}
 }
@@ -138,11 +138,11 @@ func TestRegistryRefusedStays(t *testing.T) {
 func TestRegistryRefusesAfterAll(t *testing.T) {
 	r := registry.New()
 	l := newLauncher("a", "1", agentapi.StateCreating, gi)
-	l.Settings = []agentapi.Setting{{Name: agentapi.MemlockSetting, Asked: "1Gi", Given: "1Gi", Status: agentapi.StatusPending}}
+	l.Settings = []agentapi.Setting{{Name: agentapi.MemlockSetting, Requested: "1Gi", Given: "1Gi", Status: agentapi.StatusPending}}
 	r.Put(l)
 	r.Refuse("1", "no directory")
 	got, _ := r.Find("1")
-	want := []agentapi.Setting{{Name: agentapi.MemlockSetting, Asked: "1Gi", Status: agentapi.StatusRefused}}
+	want := []agentapi.Setting{{Name: agentapi.MemlockSetting, Requested: "1Gi", Status: agentapi.StatusRefused}}
 	if diff := cmp.Diff(want, got.Settings); diff != "" || got.State != agentapi.StateRefused || got.Demand != nil {
 		t.Errorf("launcher = %+v, want it refused, settings (-want +got):\n%s", got, diff)
 	}

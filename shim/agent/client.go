@@ -28,7 +28,7 @@ var _ resize.Node = (*Client)(nil)
 type Client struct {
 	http http.Client
 
-	need chan *podapi.Need // as it was told last; whoever has taken it tells the agent
+	requirement chan *podapi.RequireMemory // as it was told last; whoever has taken it tells the agent
 }
 
 // New returns a client for the agent at a socket, such as [podapi.Socket]. It does not
@@ -38,8 +38,8 @@ func New(socket string) *Client {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}
 	transport := &http.Transport{DialContext: dial, MaxConnsPerHost: maxConnections, IdleConnTimeout: idleTimeout}
-	c := &Client{http: http.Client{Transport: transport}, need: make(chan *podapi.Need, 1)}
-	c.need <- nil
+	c := &Client{http: http.Client{Transport: transport}, requirement: make(chan *podapi.RequireMemory, 1)}
+	c.requirement <- nil
 	return c
 }
 
@@ -72,16 +72,16 @@ func (e *RefusedError) Is(target error) bool {
 }
 
 // Look reads all that the agent shows.
-func (c *Client) Look(ctx context.Context) (podapi.Seen, error) {
-	return ask[podapi.Seen](ctx, c, http.MethodGet, podapi.PathSeen, nil)
+func (c *Client) Observed(ctx context.Context) (podapi.Observed, error) {
+	return ask[podapi.Observed](ctx, c, http.MethodGet, podapi.PathObserved, nil)
 }
 
 // Seen implements [resize.Node].
 func (c *Client) Seen(ctx context.Context) (resize.Seen, error) {
-	s, err := c.Look(ctx)
+	s, err := c.Observed(ctx)
 	return resize.Seen{
 		PodMax: uint64(s.PodMax), ContainerMax: uint64(s.ContainerMax),
-		Lock: uint64(s.Lock), Locked: uint64(s.Locked), Floor: uint64(s.Floor), Room: uint64(s.Room),
+		Lock: uint64(s.Lock), Locked: uint64(s.Locked), Floor: uint64(s.Floor), Room: uint64(s.Available),
 	}, err
 }
 
@@ -100,13 +100,13 @@ func (c *Client) LowerLock(ctx context.Context, bytes uint64) error {
 // told as that.
 func (c *Client) Need(ctx context.Context, bytes uint64) error {
 	select {
-	case <-c.need:
+	case <-c.requirement:
 	case <-ctx.Done():
 		return fmt.Errorf("tell the agent what the VM needs: %w", ctx.Err())
 	}
-	need := &podapi.Need{Bytes: amount(min(bytes, math.MaxInt64))}
-	defer func() { c.need <- need }()
-	return c.put(ctx, podapi.PathNeed, need)
+	need := &podapi.RequireMemory{Bytes: amount(min(bytes, math.MaxInt64))}
+	defer func() { c.requirement <- need }()
+	return c.put(ctx, podapi.PathMemoryRequirement, need)
 }
 
 // Hold implements [resize.Node]. Parts of a second are rounded up.

@@ -15,7 +15,7 @@ import (
 func TestNeedIsToldInOrder(t *testing.T) {
 	told, answer := make(chan string), make(chan struct{})
 	n := answering(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == podapi.PathNeed {
+		if r.URL.Path == podapi.PathMemoryRequirement {
 			body, _ := io.ReadAll(r.Body)
 			told <- string(body)
 			<-answer

@@ -11,7 +11,7 @@ import (
 )
 
 // askAgain is how soon the agent is asked again what it wants, if it has not answered.
-const askAgain = time.Second
+const retryEvery = time.Second
 
 // Stops has the agent ask the pod before it ends the VM by itself, until ctx ends: to
 // be called by who can end it gracefully. It returns what the agent asks for, after each
@@ -19,20 +19,20 @@ const askAgain = time.Second
 // nobody has taken yet is replaced. An agent that is away asks for nothing new.
 func (c *Client) Stops(ctx context.Context) <-chan podapi.Stop {
 	stops, hints := make(chan podapi.Stop, 1), make(chan struct{}, 1)
-	go c.follow(ctx, podapi.PathChanges+"?"+podapi.QueryStops+"=1", func(_ context.Context, change podapi.Change, first bool) {
+	go c.follow(ctx, podapi.PathChanges+"?"+podapi.QueryStopHandler+"=1", func(_ context.Context, change podapi.Change, first bool) {
 		if first || change.Changed == podapi.ChangedStop {
-			give(hints)
+			hint(hints)
 		}
 	})
 	go func() {
 		defer close(stops)
-		c.askWhat(ctx, hints, stops)
+		c.followStops(ctx, hints, stops)
 	}()
 	return stops
 }
 
 // askWhat asks what the agent wants after each hint, until it answers.
-func (c *Client) askWhat(ctx context.Context, hints <-chan struct{}, stops chan podapi.Stop) {
+func (c *Client) followStops(ctx context.Context, hints <-chan struct{}, stops chan podapi.Stop) {
 	again := time.NewTimer(0)
 	defer again.Stop()
 	for again.Stop(); ; {
@@ -44,7 +44,7 @@ func (c *Client) askWhat(ctx context.Context, hints <-chan struct{}, stops chan 
 		}
 		stop, err := ask[podapi.Stop](ctx, c, http.MethodGet, podapi.PathStop, nil)
 		if errors.Is(err, resize.ErrAgent) {
-			again.Reset(askAgain)
+			again.Reset(retryEvery)
 		}
 		if err != nil {
 			continue
@@ -58,7 +58,7 @@ func (c *Client) askWhat(ctx context.Context, hints <-chan struct{}, stops chan 
 }
 
 // give leaves a hint, if there is none yet.
-func give(hints chan<- struct{}) {
+func hint(hints chan<- struct{}) {
 	select {
 	case hints <- struct{}{}:
 	default:

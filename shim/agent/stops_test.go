@@ -46,11 +46,11 @@ func TestStops(t *testing.T) {
 		}
 	}
 	tell(podapi.ChangedNone)
-	wantStop(t, stops, podapi.Stop{Why: "w", Seconds: 2})
-	tell(podapi.ChangedSeen, podapi.ChangedNone, podapi.ChangedDesired, podapi.ChangedStop)
-	wantStop(t, stops, podapi.Stop{Asked: true, Why: "w", Seconds: 3})
+	wantStop(t, stops, podapi.Stop{Reason: "w", Seconds: 2})
+	tell(podapi.ChangedObserved, podapi.ChangedNone, podapi.ChangedDesired, podapi.ChangedStop)
+	wantStop(t, stops, podapi.Stop{Requested: true, Reason: "w", Seconds: 3})
 	tell("", podapi.ChangedNone) // it is back
-	wantStop(t, stops, podapi.Stop{Asked: true, Why: "w", Seconds: 4})
+	wantStop(t, stops, podapi.Stop{Requested: true, Reason: "w", Seconds: 4})
 	for range 2 {
 		if got := <-streams; got != "/v1/changes?stops=1" {
 			t.Errorf("asked for %s", got)

@@ -12,7 +12,7 @@ import (
 
 const (
 	// quiet is how long a stream may tell nothing: the agent tells something every 15 s.
-	quiet = 45 * time.Second
+	maxSilence = 45 * time.Second
 
 	// leastPause and mostPause bound the time between two attempts to connect, which
 	// doubles.
@@ -29,10 +29,10 @@ func (c *Client) Changed(ctx context.Context) (<-chan struct{}, error) {
 		defer close(hints)
 		c.follow(ctx, podapi.PathChanges, func(ctx context.Context, change podapi.Change, first bool) {
 			if first {
-				c.tellAgain(ctx)
+				c.repeatRequirement(ctx)
 			}
 			if first || change.Changed != podapi.ChangedNone {
-				give(hints)
+				hint(hints)
 			}
 		})
 	}()
@@ -41,10 +41,10 @@ func (c *Client) Changed(ctx context.Context) (<-chan struct{}, error) {
 
 // told is called for each line of a stream. Those that only show that the connection is
 // there are no hints, but for the first.
-type told func(ctx context.Context, change podapi.Change, first bool)
+type onChange func(ctx context.Context, change podapi.Change, first bool)
 
 // follow reads a stream of changes until ctx ends, and connects again where it ends.
-func (c *Client) follow(ctx context.Context, path string, tell told) {
+func (c *Client) follow(ctx context.Context, path string, tell onChange) {
 	pause := leastPause
 	for ctx.Err() == nil {
 		if c.read(ctx, path, tell) {
@@ -61,10 +61,10 @@ func (c *Client) follow(ctx context.Context, path string, tell told) {
 }
 
 // read reads one stream to its end, and reports whether it told anything.
-func (c *Client) read(ctx context.Context, path string, tell told) (some bool) {
+func (c *Client) read(ctx context.Context, path string, tell onChange) (some bool) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	silence := time.AfterFunc(quiet, func() { cancel(fmt.Errorf("the agent told nothing for %s", quiet)) })
+	silence := time.AfterFunc(maxSilence, func() { cancel(fmt.Errorf("the agent told nothing for %s", maxSilence)) })
 	defer silence.Stop()
 	body, err := c.open(ctx, http.MethodGet, path, nil)
 	if err != nil {
@@ -76,19 +76,19 @@ func (c *Client) read(ctx context.Context, path string, tell told) (some bool) {
 		if decoder.Decode(&change) != nil {
 			return some
 		}
-		silence.Reset(quiet)
+		silence.Reset(maxSilence)
 		tell(ctx, change, !some)
 	}
 }
 
 // tellAgain tells an agent that may have been started again what the VM needs. What it
 // refuses is found when it is told something new.
-func (c *Client) tellAgain(ctx context.Context) {
+func (c *Client) repeatRequirement(ctx context.Context) {
 	select {
-	case need := <-c.need:
-		defer func() { c.need <- need }()
+	case need := <-c.requirement:
+		defer func() { c.requirement <- need }()
 		if need != nil {
-			_ = c.put(ctx, podapi.PathNeed, need)
+			_ = c.put(ctx, podapi.PathMemoryRequirement, need)
 		}
 	case <-ctx.Done():
 	}

@@ -114,7 +114,7 @@ func (n *node) requestSize(t testing.TB, size api.Size) (generation uint64) {
 	n.mu.Lock()
 	current := n.current
 	n.mu.Unlock()
-	pods, err := current.Ask("vms", "pod-a", size, false)
+	pods, err := current.RequestSize("vms", "pod-a", size, false)
 	must(t, err)
 	if len(pods) != 1 {
 		t.Fatalf("pods %+v, want one", pods)
@@ -155,14 +155,14 @@ func (o hookedPod) runHook(question string) {
 	}
 }
 
-func (o hookedPod) Seen() (podapi.Seen, error) {
+func (o hookedPod) Observed() (podapi.Observed, error) {
 	o.runHook("seen")
-	return o.Pod.Seen()
+	return o.Pod.Observed()
 }
 
-func (o hookedPod) Need(n podapi.Need) error {
+func (o hookedPod) RequireMemory(n podapi.RequireMemory) error {
 	o.runHook("need")
-	return o.Pod.Need(n)
+	return o.Pod.RequireMemory(n)
 }
 
 func (o hookedPod) Hold(d time.Duration) error {

@@ -128,7 +128,7 @@ func TestStubborn(t *testing.T) {
 	if a := r.Actual; a == nil || a.VCPUs != left || a.Online != 1 || a.Memory != uint64(booted) {
 		t.Errorf("actual %+v, want %d vCPUs, of which the guest uses 1, and %d bytes", a, left, booted)
 	}
-	if n := len(r.Steps); n != 5 || !r.Steps[n-2].Undo || !r.Steps[n-1].Undo {
+	if n := len(r.Steps); n != 5 || !r.Steps[n-2].Rollback || !r.Steps[n-1].Rollback {
 		t.Errorf("steps %+v, want three and the undoing of two", r.Steps)
 	}
 	p.agent.want(vcpus(0))

@@ -177,7 +177,7 @@ func (p *pod) testShutdown(t *testing.T) {
 
 // testAgentAsks: the guest obeys the power button, whoever asks for the end of its VM.
 func (p *pod) testAgentAsks(t *testing.T) {
-	p.agent.asks(podapi.Stop{Asked: true, Why: "the launcher hangs, and the policy says stop", Seconds: 600})
+	p.agent.asks(podapi.Stop{Requested: true, Reason: "the launcher hangs, and the policy says stop", Seconds: 600})
 	p.await(t, "the guest has shut down", func(s virt.State) bool { return s.Phase == virt.ShutOff })
 	p.daemon.AwaitConsole(t, "GUEST power off")
 }

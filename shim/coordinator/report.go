@@ -92,7 +92,7 @@ func outcome(generation uint64, r resize.Report, err error) podapi.Report {
 	}
 	for _, s := range r.Steps[max(0, len(r.Steps)-podapi.MaxLines):] {
 		report.Steps = append(report.Steps, podapi.Step{
-			What: line(s.What), Undo: s.Undo, Started: s.Started, Seconds: s.Took.Seconds(), Error: line(s.Error),
+			Description: line(s.What), Rollback: s.Undo, Started: s.Started, Seconds: s.Took.Seconds(), Error: line(s.Error),
 		})
 	}
 	if a := r.Actual; a != nil {

@@ -54,7 +54,7 @@ func TestProgress(t *testing.T) {
 			t.Errorf("told first: %+v, want the plan", first)
 		}
 		now := r.agent.last(t, podapi.StateResizing)
-		if len(now.Steps) != 1 || now.Steps[0].What != first.Plan[0] || now.Actual != nil || !slices.Equal(now.Plan, first.Plan) {
+		if len(now.Steps) != 1 || now.Steps[0].Description != first.Plan[0] || now.Actual != nil || !slices.Equal(now.Plan, first.Plan) {
 			t.Errorf("while the guest thinks: %+v, want the plan and the step that was done", now)
 		}
 		r.AnswerPending()
@@ -76,7 +76,7 @@ func TestUndoingIsSeen(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		failed := r.agent.last(t, podapi.StateFailed)
 		before := r.agent.told()[len(r.agent.told())-2]
-		if n := len(before.Steps); before.State != podapi.StateResizing || n == 0 || !before.Steps[n-1].Undo || n != len(failed.Steps) {
+		if n := len(before.Steps); before.State != podapi.StateResizing || n == 0 || !before.Steps[n-1].Rollback || n != len(failed.Steps) {
 			t.Errorf("before the end %+v, want what was taken back", before)
 		}
 		if !slices.Equal(failed.Plan, before.Plan) || len(failed.Plan) == 0 {

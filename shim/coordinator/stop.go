@@ -65,23 +65,23 @@ func (o *orders) hear(stop podapi.Stop, ok bool) {
 		o.stops = nil
 		return
 	}
-	o.byAgent, o.due = stop, time.Now().Add(stop.Left())
+	o.byAgent, o.due = stop, time.Now().Add(stop.TimeLeft())
 }
 
 // asked reports whether the VM is to end.
-func (o *orders) asked() bool { return o.byPod || o.byAgent.Asked }
+func (o *orders) asked() bool { return o.byPod || o.byAgent.Requested }
 
 // reason is for people.
 func (o *orders) reason() string {
 	if o.byPod {
 		return "the pod asks for it"
 	}
-	return o.byAgent.Why
+	return o.byAgent.Reason
 }
 
 // tell tells of the end of the agent's patience if that is not told, and returns it.
 func (o *orders) tell(sooner chan time.Time, told time.Time) time.Time {
-	if !o.byAgent.Asked || o.due.Equal(told) {
+	if !o.byAgent.Requested || o.due.Equal(told) {
 		return told
 	}
 	select {

@@ -63,7 +63,7 @@ func (s *stopping) asked() int {
 }
 
 func within(seconds int64) podapi.Stop {
-	return podapi.Stop{Asked: true, Why: "the launcher is gone", Seconds: seconds}
+	return podapi.Stop{Requested: true, Reason: "the launcher is gone", Seconds: seconds}
 }
 
 // requests is how often the guest was asked to shut down.

@@ -138,7 +138,7 @@ func hoard(socket string) (slow []net.Conn) {
 		if err != nil {
 			break // the queue is full
 		}
-		_, _ = io.WriteString(conn, "GET "+podapi.PathSeen+" HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+		_, _ = io.WriteString(conn, "GET "+podapi.PathObserved+" HTTP/1.1\r\nHost: x\r\nX-Slow: ")
 		slow = append(slow, conn)
 	}
 	return slow

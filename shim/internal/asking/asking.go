@@ -12,7 +12,7 @@ type Call struct {
 	do      func(context.Context) error
 	running *sync.WaitGroup
 	answer  chan error
-	open    bool
+	started bool
 }
 
 // New returns a call of do, which returns soon after its context is done. running counts
@@ -24,10 +24,10 @@ func New(running *sync.WaitGroup, do func(context.Context) error) *Call {
 // Ask calls, and does not block. It returns false and does nothing while the last answer
 // has not been taken.
 func (c *Call) Ask(ctx context.Context) bool {
-	if c.open {
+	if c.started {
 		return false
 	}
-	c.open = true
+	c.started = true
 	c.running.Go(func() { c.answer <- c.do(ctx) })
 	return true
 }
@@ -36,4 +36,4 @@ func (c *Call) Ask(ctx context.Context) bool {
 func (c *Call) Answer() <-chan error { return c.answer }
 
 // Taken lets the call be made again.
-func (c *Call) Taken() { c.open = false }
+func (c *Call) Taken() { c.started = false }

@@ -15,15 +15,15 @@ import (
 )
 
 // complainEvery is how often the log tells of a pod that cannot be answered.
-const complainEvery = 10 * time.Second
+const errorLogEvery = 10 * time.Second
 
 // Pod answers for one pod. The methods may be called from several goroutines at once,
 // and make a bounded number of local system calls. Errors are [*Refusal], or the
 // kernel's.
 type Pod interface {
-	Seen() (podapi.Seen, error)
+	Observed() (podapi.Observed, error)
 	Lock(podapi.Lock) error
-	Need(podapi.Need) error
+	RequireMemory(podapi.RequireMemory) error
 	Hold(time.Duration) error                                        // 0 or less ends it
 	Lease(ctx context.Context, d time.Duration, reason string) error // likewise
 	Desired() (podapi.Desired, error)
@@ -32,14 +32,14 @@ type Pod interface {
 	Headroom() podapi.Headroom
 
 	// Take says that a client takes requests to end its VM, until leave is called.
-	Take() (leave func())
+	HandleStops() (leave func())
 
 	// Glance is what a stream looks at, and cheap.
-	Glance() Glance
+	Summary() Summary
 }
 
 // Glance is what changes are told of.
-type Glance struct {
+type Summary struct {
 	PodMax, ContainerMax, Lock podapi.Amount
 	VM                         int
 	Generation, DryRun         uint64 // of what is wanted, and of the last dry run
@@ -55,7 +55,7 @@ type Refusal struct {
 // Error implements error.
 func (r *Refusal) Error() string { return r.Message }
 
-func refused(code, format string, args ...any) *Refusal {
+func refusal(code, format string, args ...any) *Refusal {
 	return &Refusal{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
@@ -75,28 +75,28 @@ var statuses = map[string]int{
 }
 
 // handle answers requests for one pod.
-type handle struct {
-	pod        Pod
-	logger     *slog.Logger
-	streams    chan struct{} // has an element for each stream
-	complaints *rate.Limiter
+type podHandler struct {
+	pod          Pod
+	logger       *slog.Logger
+	streams      chan struct{} // has an element for each stream
+	errorLogRate *rate.Limiter
 }
 
-func (h *handle) seen(w http.ResponseWriter, _ *http.Request) {
-	seen, err := h.pod.Seen()
+func (h *podHandler) observed(w http.ResponseWriter, _ *http.Request) {
+	seen, err := h.pod.Observed()
 	h.answer(w, seen, err)
 }
 
-func (h *handle) wanted(w http.ResponseWriter, _ *http.Request) {
+func (h *podHandler) desired(w http.ResponseWriter, _ *http.Request) {
 	wanted, err := h.pod.Desired()
 	h.answer(w, wanted, err)
 }
 
-func (h *handle) headroom(w http.ResponseWriter, _ *http.Request) {
+func (h *podHandler) headroom(w http.ResponseWriter, _ *http.Request) {
 	h.answer(w, h.pod.Headroom(), nil)
 }
 
-func (h *handle) lock(w http.ResponseWriter, r *http.Request) {
+func (h *podHandler) lock(w http.ResponseWriter, r *http.Request) {
 	request, err := read[podapi.Lock](w, r, podapi.MaxRequest)
 	if err == nil {
 		err = h.pod.Lock(request)
@@ -105,18 +105,18 @@ func (h *handle) lock(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, err)
 		return
 	}
-	h.seen(w, r)
+	h.observed(w, r)
 }
 
-func (h *handle) need(w http.ResponseWriter, r *http.Request) {
-	request, err := read[podapi.Need](w, r, podapi.MaxRequest)
+func (h *podHandler) requireMemory(w http.ResponseWriter, r *http.Request) {
+	request, err := read[podapi.RequireMemory](w, r, podapi.MaxRequest)
 	if err == nil {
-		err = h.pod.Need(request)
+		err = h.pod.RequireMemory(request)
 	}
 	h.answer(w, request, err)
 }
 
-func (h *handle) hold(w http.ResponseWriter, r *http.Request) {
+func (h *podHandler) hold(w http.ResponseWriter, r *http.Request) {
 	request, err := read[podapi.Hold](w, r, podapi.MaxRequest)
 	if err == nil {
 		err = h.pod.Hold(request.Period())
@@ -124,11 +124,11 @@ func (h *handle) hold(w http.ResponseWriter, r *http.Request) {
 	h.answer(w, request, err)
 }
 
-func (h *handle) endHold(w http.ResponseWriter, _ *http.Request) {
+func (h *podHandler) endHold(w http.ResponseWriter, _ *http.Request) {
 	h.answer(w, podapi.Hold{}, h.pod.Hold(0))
 }
 
-func (h *handle) lease(w http.ResponseWriter, r *http.Request) {
+func (h *podHandler) lease(w http.ResponseWriter, r *http.Request) {
 	request, err := read[podapi.Lease](w, r, podapi.MaxRequest)
 	if err == nil {
 		err = h.pod.Lease(r.Context(), request.Period(), request.Reason)
@@ -136,11 +136,11 @@ func (h *handle) lease(w http.ResponseWriter, r *http.Request) {
 	h.answer(w, request, err)
 }
 
-func (h *handle) endLease(w http.ResponseWriter, r *http.Request) {
+func (h *podHandler) endLease(w http.ResponseWriter, r *http.Request) {
 	h.answer(w, podapi.Lease{}, h.pod.Lease(r.Context(), 0, ""))
 }
 
-func (h *handle) report(w http.ResponseWriter, r *http.Request) {
+func (h *podHandler) report(w http.ResponseWriter, r *http.Request) {
 	report, err := read[podapi.Report](w, r, podapi.MaxReport)
 	if err == nil {
 		err = h.pod.Report(report)
@@ -148,24 +148,24 @@ func (h *handle) report(w http.ResponseWriter, r *http.Request) {
 	h.answer(w, struct{}{}, err)
 }
 
-func (h *handle) notFound(w http.ResponseWriter, r *http.Request) {
-	h.refuse(w, refused(podapi.CodeNotFound, "no such resource: %.20q %.80q; docs/reference/pod-socket.md lists them", r.Method, r.URL.Path))
+func (h *podHandler) notFound(w http.ResponseWriter, r *http.Request) {
+	h.refuse(w, refusal(podapi.CodeNotFound, "no such resource: %.20q %.80q; docs/reference/pod-socket.md lists them", r.Method, r.URL.Path))
 }
 
 // read reads the body of a request.
 func read[T interface{ Check() error }](w http.ResponseWriter, r *http.Request, most int64) (T, error) {
 	value, err := podapi.Decode[T](http.MaxBytesReader(w, r.Body, most))
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		return value, refused(podapi.CodeTooLarge, "want a body of at most %d bytes", most)
+		return value, refusal(podapi.CodeTooLarge, "want a body of at most %d bytes", most)
 	}
 	if err != nil {
-		return value, refused(podapi.CodeInvalid, "%v", err)
+		return value, refusal(podapi.CodeInvalid, "%v", err)
 	}
 	return value, nil
 }
 
 // answer answers with a value, or with what keeps it from being given.
-func (h *handle) answer(w http.ResponseWriter, value any, err error) {
+func (h *podHandler) answer(w http.ResponseWriter, value any, err error) {
 	if err != nil {
 		h.refuse(w, err)
 		return
@@ -175,18 +175,18 @@ func (h *handle) answer(w http.ResponseWriter, value any, err error) {
 
 // refuse answers with an error. What is no refusal is for the log: it can have paths of
 // the node.
-func (h *handle) refuse(w http.ResponseWriter, err error) {
+func (h *podHandler) refuse(w http.ResponseWriter, err error) {
 	r, ok := errors.AsType[*Refusal](err)
 	if !ok {
-		if h.complaints.Allow() {
+		if h.errorLogRate.Allow() {
 			h.logger.Warn("a pod could not be answered", "error", err)
 		}
-		r = refused(podapi.CodeFailed, "the node's kernel could not be asked; the agent's log says why")
+		r = refusal(podapi.CodeFailed, "the node's kernel could not be asked; the agent's log says why")
 	}
 	h.write(w, statuses[r.Code], podapi.Error{Code: r.Code, Message: r.Message})
 }
 
-func (h *handle) write(w http.ResponseWriter, status int, body any) {
+func (h *podHandler) write(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	if err := json.NewEncoder(w).Encode(body); err != nil {

@@ -16,9 +16,9 @@ var ErrKubernetes = errors.New("this node has Kubernetes, where the pod's own li
 // dry run is to be made for, in place of the one before. It returns the pods that are
 // meant: those of that name whose launcher runs. The error is [ErrKubernetes] where there
 // is Kubernetes, and it is no dry run.
-func (n *Node) Ask(namespace, name string, size api.Size, dryRun bool) (pods []agentapi.ResizedPod, err error) {
+func (n *Node) RequestSize(namespace, name string, size api.Size, dryRun bool) (pods []agentapi.ResizedPod, err error) {
 	if n.Desired != nil && !dryRun {
-		return nil, fmt.Errorf("%w: with --kubeconfig they are set, or by `%s`", ErrKubernetes, annotate(namespace, name, size))
+		return nil, fmt.Errorf("%w: with --kubeconfig they are set, or by `%s`", ErrKubernetes, annotateCommand(namespace, name, size))
 	}
 	for _, l := range n.Registry.List() {
 		if l.Pod.Namespace != namespace || l.Pod.Name != name {
@@ -28,9 +28,9 @@ func (n *Node) Ask(namespace, name string, size api.Size, dryRun bool) (pods []a
 		if _, err := p.launcher(); err != nil {
 			continue
 		}
-		ask := p.ask
+		ask := p.storeSize
 		if dryRun {
-			ask = p.tryOut
+			ask = p.storeDryRun
 		}
 		generation, err := ask(size)
 		if err != nil {
@@ -42,9 +42,9 @@ func (n *Node) Ask(namespace, name string, size api.Size, dryRun bool) (pods []a
 }
 
 // ask returns the generation of what is wanted then. A dry run that is under way goes on.
-func (p *pod) ask(size api.Size) (generation uint64, err error) {
-	p.node.asking.Lock()
-	defer p.node.asking.Unlock()
+func (p *pod) storeSize(size api.Size) (generation uint64, err error) {
+	p.node.storeMu.Lock()
+	defer p.node.storeMu.Unlock()
 	asked, _ := p.node.Store.Get(p.uid)
 	asked.Size = size
 	if err := p.node.Store.Put(p.uid, asked); err != nil {
@@ -55,20 +55,20 @@ func (p *pod) ask(size api.Size) (generation uint64, err error) {
 }
 
 // tryOut returns the generation of the dry run.
-func (p *pod) tryOut(size api.Size) (generation uint64, err error) {
-	p.node.asking.Lock()
-	defer p.node.asking.Unlock()
+func (p *pod) storeDryRun(size api.Size) (generation uint64, err error) {
+	p.node.storeMu.Lock()
+	defer p.node.storeMu.Unlock()
 	asked, _ := p.node.Store.Get(p.uid)
 	if asked.DryRun != nil {
 		generation = asked.DryRun.Generation
 	}
-	generation = p.node.after(generation)
+	generation = p.node.nextGeneration(generation)
 	asked.DryRun = &podapi.DryRun{Generation: generation, Size: size}
 	return generation, p.node.Store.Put(p.uid, asked)
 }
 
 // annotate is the command that asks a pod for a size.
-func annotate(namespace, name string, size api.Size) string {
+func annotateCommand(namespace, name string, size api.Size) string {
 	command := fmt.Sprintf("kubectl -n %s annotate --overwrite pod %s", namespace, name)
 	annotations := size.Annotations()
 	for _, key := range []string{api.VCPUsKey, api.ResizeMemoryKey, api.CPUQuotaKey, api.CPUSharesKey} {

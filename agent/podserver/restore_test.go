@@ -16,7 +16,7 @@ func (r *rig) restart(t *testing.T, root string) {
 		r.registry.Update("ID-"+uid, func(l *registry.Launcher) { l.VMs, l.Live = nil, nil })
 	}
 	r.Store = r.open(t, root)
-	r.RecallNeeds()
+	r.RestoreRequirements()
 }
 
 func (r *rig) open(t *testing.T, root string) podserver.Store {
@@ -60,7 +60,7 @@ func TestNeedOutlivesTheAgent(t *testing.T) {
 
 	r.remove("a")
 	r.Forget("a")
-	if left := r.open(t, root).Needs(); len(left) != 0 {
+	if left := r.open(t, root).Requirements(); len(left) != 0 {
 		t.Errorf("%v is stored of a pod that is gone", left)
 	}
 }

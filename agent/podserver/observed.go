@@ -10,34 +10,34 @@ import (
 )
 
 // Seen implements [Pod].
-func (p *pod) Seen() (podapi.Seen, error) {
+func (p *pod) Observed() (podapi.Observed, error) {
 	l, err := p.launcher()
 	if err != nil {
-		return podapi.Seen{}, err
+		return podapi.Observed{}, err
 	}
 	cgroup, err := p.node.Cgroup(l)
 	if err != nil {
-		return podapi.Seen{}, ended(err)
+		return podapi.Observed{}, refusalIfGone(err)
 	}
-	podMax, containerMax, err := p.limits(cgroup)
+	podMax, containerMax, err := p.memoryLimits(cgroup)
 	room, roomErr := host.Room(p.node.Kernel, path.Dir(cgroup))
 	if err := errors.Join(err, roomErr); err != nil {
-		return podapi.Seen{}, err
+		return podapi.Observed{}, err
 	}
-	seen := podapi.Seen{PodMax: podMax, ContainerMax: containerMax, Room: podapi.Amount(room)}
-	return seen, ended(p.seeVM(&l, &seen))
+	seen := podapi.Observed{PodMax: podMax, ContainerMax: containerMax, Available: podapi.Amount(room)}
+	return seen, refusalIfGone(p.observeVM(&l, &seen))
 }
 
 // limits reads memory.max of the pod's cgroup and of its container's. The pod's is the
 // one above: a launcher has none between.
-func (p *pod) limits(cgroup string) (pod, container podapi.Amount, err error) {
+func (p *pod) memoryLimits(cgroup string) (pod, container podapi.Amount, err error) {
 	above, err := host.MemoryMax(p.node.Kernel, path.Dir(cgroup))
 	own, ownErr := host.MemoryMax(p.node.Kernel, cgroup)
 	return amount(above), amount(own), errors.Join(err, ownErr)
 }
 
 // seeVM adds what concerns the VM process, if there is one.
-func (p *pod) seeVM(l *registry.Launcher, seen *podapi.Seen) error {
+func (p *pod) observeVM(l *registry.Launcher, seen *podapi.Observed) error {
 	if l.Given.Memlock != nil {
 		seen.Floor = amount(*l.Given.Memlock)
 	}
@@ -59,21 +59,21 @@ func (p *pod) seeVM(l *registry.Launcher, seen *podapi.Seen) error {
 }
 
 // Glance implements [Pod]. What cannot be read is shown as nothing.
-func (p *pod) Glance() Glance {
-	var g Glance
+func (p *pod) Summary() Summary {
+	var g Summary
 	wanted, _ := p.Desired()
 	g.Generation = wanted.Generation
 	if wanted.DryRun != nil {
 		g.DryRun = wanted.DryRun.Generation
 	}
 	stop, _ := p.Stop()
-	g.Stop = stop.Asked
+	g.Stop = stop.Requested
 	l, err := p.launcher()
 	if err != nil {
 		return g
 	}
 	if cgroup, err := p.node.Cgroup(l); err == nil {
-		g.PodMax, g.ContainerMax, _ = p.limits(cgroup)
+		g.PodMax, g.ContainerMax, _ = p.memoryLimits(cgroup)
 	}
 	if vm, err := l.VM(); err == nil {
 		limit, _ := p.node.Kernel.Memlock(vm)
