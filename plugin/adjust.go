@@ -11,19 +11,19 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/poddir"
 )
 
-// MountPoint is where a launcher finds its pod directory.
+// MountPoint is the path of the pod directory in a launcher.
 const MountPoint = "/run/mooring"
 
 const rlimitMemlock = "RLIMIT_MEMLOCK"
 
-// crunSubgroup names the cgroup that crun makes for the container's processes below
-// the one that systemd made for the container. crun writes "unified" only there, where
-// a weight competes with nobody; with an empty name it makes none. Other runtimes do
-// not look at this annotation of the OCI spec.
+// crunSubgroup is an annotation of the OCI spec for crun. crun creates a cgroup for the container's
+// processes below the one from systemd, and writes "unified" only there. A weight then competes
+// with no other cgroup. With an empty name crun creates no such cgroup. Other runtimes ignore the
+// annotation.
 const crunSubgroup = "run.oci.systemd.subgroup"
 
-// adjustment translates a decision that acts. hook is the program for the pod, on the
-// node; empty: none.
+// adjustment translates a decision into NRI's answer. hook is the path of the program for the pod
+// on the node. Empty: none.
 func adjustment(d decide.Decision, dir poddir.Dir, hook string) *nri.ContainerAdjustment {
 	a := &nri.ContainerAdjustment{}
 	if d.Memlock != nil && !d.Yield {
@@ -40,10 +40,10 @@ func adjustment(d decide.Decision, dir poddir.Dir, hook string) *nri.ContainerAd
 	return a
 }
 
-// mounts shows a launcher its pod directory, read-only, and on top of that the two
-// files that it may touch, and the hook program. The directory being read-only, nobody
-// in the pod can make a file, not even root. The files are open to everybody, so that a
-// user namespace needs no mapping of ids.
+// mounts returns the bind mounts of a launcher: its pod directory, read-only, on top of it two
+// files for the pod to touch, and the hook program. In a read-only directory even root of the pod
+// cannot create files. All users may write the two files, so a user namespace needs no mapping of
+// ids.
 func mounts(dir poddir.Dir, hook string) []*nri.Mount {
 	all := []*nri.Mount{
 		bind(MountPoint, dir.Path, "ro", "noexec"),
@@ -51,8 +51,8 @@ func mounts(dir poddir.Dir, hook string) []*nri.Mount {
 		bind(MountPoint+"/pod/stop", dir.Stop, "rw", "noexec"),
 	}
 	if hook != "" {
-		// Not "exec": runc fails in a user namespace whose node mounts the
-		// source noexec, instead of leaving it so.
+		// No option "exec": in a user namespace runc fails to add it if the node mounts the source
+		// noexec.
 		all = append(all, bind(MountPoint+"/hook", hook, "ro"))
 	}
 	return all
@@ -65,22 +65,21 @@ func bind(destination, source string, options ...string) *nri.Mount {
 	}
 }
 
-// resources translates cgroup settings, each into NRI's "unified" map, which every
-// runtime writes as it is, last of all, and keeps in the container's spec: so it
-// also outlives kubelet's updates while the agent is away.
+// resources translates cgroup settings. Each goes into NRI's "unified" map. Every runtime writes this
+// map unchanged and last, and keeps it in the container's spec. The settings therefore survive
+// kubelet's updates while the agent is away.
 //
-// Where a typed field means exactly the same, it is set as well. NRI then detects
-// that another plugin wants the field, and it is written before "unified", whose
-// order is random: cpu.max.burst is only valid with a cpu.max that is as large.
+// A typed field of the same meaning is set, too. NRI can then detect a conflict with another plugin,
+// and the runtime writes the field before "unified". The order within "unified" is random, but
+// cpu.max.burst needs a cpu.max that is as large.
 //
-// The other typed fields do not say the same as the file, or do not arrive
-// (containerd 2.4, NRI 0.12, runc 1.5):
+// The other typed fields differ from the file, or do not arrive (containerd 2.4, NRI 0.12, runc 1.5):
 //
 //	cpu.weight       shares are converted to weights with rounding
 //	memory.low       reservation is dropped when the spec is adjusted
 //	memory.swap.max  swap is overwritten with the memory limit
 //	hugetlb.*.max    dropped by containerd's default disable_hugetlb_controller;
-//	                 where not, runc also sets hugetlb.*.rsvd.max
+//	                 otherwise runc also sets hugetlb.*.rsvd.max
 func resources(settings []api.CgroupSetting) *nri.LinuxResources {
 	r := &nri.LinuxResources{Unified: map[string]string{}}
 	for _, s := range settings {
@@ -115,8 +114,7 @@ func cpu(r *nri.LinuxResources) *nri.LinuxCPU {
 	return r.Cpu
 }
 
-// number reads a value that package api has checked. The OCI runtime
-// specification writes "max" as -1.
+// number parses a value from package api. The OCI runtime specification writes "max" as -1.
 func number(value string) int64 {
 	n, err := strconv.ParseInt(value, 10, 64)
 	if err != nil {
@@ -125,7 +123,7 @@ func number(value string) int64 {
 	return n
 }
 
-// kubeletOwned returns the settings that kubelet's updates overwrite.
+// kubeletOwned returns the settings of files that kubelet's updates overwrite.
 func kubeletOwned(settings []api.CgroupSetting) []api.CgroupSetting {
 	var owned []api.CgroupSetting
 	for _, s := range settings {

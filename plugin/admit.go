@@ -6,10 +6,9 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/mooring-vm/mooring/api"
-
 	nri "github.com/containerd/nri/pkg/api"
 
+	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/decide"
@@ -17,8 +16,8 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
-// admit decides on a container that is to be created, and enters a launcher into
-// the registry. Other containers cost a few map look-ups.
+// admit decides about a new container and registers a launcher. Other containers cost a few map
+// look-ups.
 func (p *Plugin) admit(pod *nri.PodSandbox, ctr *nri.Container) (registry.Launcher, decide.Decision) {
 	if !p.runsVM(pod, ctr) {
 		return registry.Launcher{}, decide.Decision{}
@@ -34,8 +33,8 @@ func (p *Plugin) admit(pod *nri.PodSandbox, ctr *nri.Container) (registry.Launch
 	return l, d
 }
 
-// granted returns what others than the launcher have of the node's locked memory,
-// among them those of a list that was not taken over yet. The caller decides.
+// granted returns the locked memory of all launchers but one in the node's account. It includes
+// launchers from a pending list of the runtime. The caller holds deciding.
 func (p *Plugin) granted(without registry.Key) int64 {
 	s := p.snapshot.Load()
 	if s == nil {
@@ -76,8 +75,8 @@ func podRef(pod *nri.PodSandbox) agentapi.PodRef {
 	return agentapi.PodRef{Namespace: pod.GetNamespace(), Name: pod.GetName(), UID: pod.GetUid()}
 }
 
-// specMemlock returns the limit that the container has already. The runtime
-// applies duplicates in their order: the last one holds.
+// specMemlock returns the RLIMIT_MEMLOCK in the container's spec. Of several the last one counts,
+// because the runtime applies them in order.
 func specMemlock(ctr *nri.Container) *host.Rlimit {
 	var found *host.Rlimit
 	for _, l := range ctr.GetRlimits() {
@@ -88,7 +87,7 @@ func specMemlock(ctr *nri.Container) *host.Rlimit {
 	return found
 }
 
-// launcher is what the registry is told of a decision.
+// launcher returns the registry's record for a decision.
 func launcher(pod *nri.PodSandbox, ctr *nri.Container, d decide.Decision, state agentapi.State) registry.Launcher {
 	l := registry.Launcher{
 		Launcher: agentapi.Launcher{
@@ -116,7 +115,7 @@ func launcher(pod *nri.PodSandbox, ctr *nri.Container, d decide.Decision, state 
 	if d.Refusal != nil {
 		l.Refusal = d.Refusal.Message
 	}
-	if d.Refusal != nil && d.Mode == policy.Enforce && state == agentapi.StateCreating { // what exists stays
+	if d.Refusal != nil && d.Mode == policy.Enforce && state == agentapi.StateCreating { // an existing container stays
 		l.State = agentapi.StateRefused
 	}
 	if d.Act() {
@@ -125,8 +124,8 @@ func launcher(pod *nri.PodSandbox, ctr *nri.Container, d decide.Decision, state 
 	return l
 }
 
-// tell records a remark on a launcher.
-func (p *Plugin) tell(l registry.Launcher, r decide.Remark) {
+// report records a remark about a launcher as log line and Event.
+func (p *Plugin) report(l registry.Launcher, r decide.Remark) {
 	level := slog.LevelInfo
 	if r.Type == agentapi.Warning {
 		level = slog.LevelWarn

@@ -10,40 +10,40 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
-// member is a container as the runtime tells of it.
-type member struct {
+// podContainer is a container with its pod, as the runtime reports them.
+type podContainer struct {
 	pod *nri.PodSandbox
 	ctr *nri.Container
 }
 
-// known returns the launcher that an event is about. One that is not known yet
-// was created while the agent was away, or was lost in a Synchronize. An event of
-// a container that another has replaced since the last list comes too late.
-func (p *Plugin) known(pod *nri.PodSandbox, ctr *nri.Container, state agentapi.State) (registry.Launcher, bool) {
+// findOrAdopt returns the launcher of an event. An unknown launcher was created while the agent was
+// away, or is missing from a Synchronize. An event of a container replaced since the last list is
+// too late, and ignored.
+func (p *Plugin) findOrAdopt(pod *nri.PodSandbox, ctr *nri.Container, state agentapi.State) (registry.Launcher, bool) {
 	if l, ok := p.Registry.Find(ctr.GetId()); ok {
 		return l, true
 	}
-	return p.take(member{pod, ctr}, state, registry.Generation(p.listed.Load()))
+	return p.adopt(podContainer{pod, ctr}, state, registry.Generation(p.listed.Load()))
 }
 
-// take enters a container that exists, unless it was replaced after that moment.
-// It is decided on as if it were created now, but what runs is never refused.
-func (p *Plugin) take(m member, state agentapi.State, since registry.Generation) (registry.Launcher, bool) {
+// adopt registers an existing container, unless another one has replaced it since. It decides as
+// for a new one, but never refuses a running container.
+func (p *Plugin) adopt(m podContainer, state agentapi.State, since registry.Generation) (registry.Launcher, bool) {
 	if !p.runsVM(m.pod, m.ctr) {
 		return registry.Launcher{}, false
 	}
-	l, d, ok := p.enterExisting(m, state, since)
+	l, d, ok := p.registerExisting(m, state, since)
 	if !ok {
-		p.Logger.Debug("news of a container that was replaced", "pod", m.pod.GetNamespace()+"/"+m.pod.GetName(),
+		p.Logger.Debug("event of a replaced container", "pod", m.pod.GetNamespace()+"/"+m.pod.GetName(),
 			"container", m.ctr.GetName(), "id", m.ctr.GetId())
 		return registry.Launcher{}, false
 	}
-	p.log(l).Info("launcher was not known", "state", state, "undecided", d.Undecided)
-	p.tellExisting(l, d)
+	p.log(l).Info("unknown launcher adopted", "state", state, "undecided", d.Undecided)
+	p.reportExisting(l, d)
 	return l, true
 }
 
-func (p *Plugin) enterExisting(m member, state agentapi.State, since registry.Generation) (
+func (p *Plugin) registerExisting(m podContainer, state agentapi.State, since registry.Generation) (
 	l registry.Launcher, d decide.Decision, ok bool,
 ) {
 	p.deciding.Lock()
@@ -51,7 +51,7 @@ func (p *Plugin) enterExisting(m member, state agentapi.State, since registry.Ge
 	if p.Registry.Replaced(keyOf(m.pod, m.ctr), m.ctr.GetId(), since) {
 		return l, d, false
 	}
-	l, d = p.judge(m, state)
+	l, d = p.decideExisting(m, state)
 	p.Registry.Put(l)
 	if d.Undecided {
 		p.undecided[m.ctr.GetId()] = m
@@ -59,8 +59,8 @@ func (p *Plugin) enterExisting(m member, state agentapi.State, since registry.Ge
 	return l, d, true
 }
 
-// judge decides on a container that exists.
-func (p *Plugin) judge(m member, state agentapi.State) (registry.Launcher, decide.Decision) {
+// decideExisting decides about an existing container.
+func (p *Plugin) decideExisting(m podContainer, state agentapi.State) (registry.Launcher, decide.Decision) {
 	facts := p.facts(m.pod, m.ctr)
 	facts.Exists = true
 	facts.DomainClaimant = p.claimant(facts, false)
@@ -68,36 +68,36 @@ func (p *Plugin) judge(m member, state agentapi.State) (registry.Launcher, decid
 	return launcher(m.pod, m.ctr, d, state), d
 }
 
-func (p *Plugin) tellExisting(l registry.Launcher, d decide.Decision) {
+func (p *Plugin) reportExisting(l registry.Launcher, d decide.Decision) {
 	for _, r := range d.Remarks {
 		if d.Refusal != nil {
 			r.Message = "it runs although it would be refused: " + r.Message
 		}
-		p.tell(l, r)
+		p.report(l, r)
 	}
 }
 
-// decideAgain decides on the launchers whose service account was not known.
+// decideAgain decides about launchers whose service account was unknown.
 func (p *Plugin) decideAgain() {
 	p.deciding.Lock()
 	waiting := maps.Clone(p.undecided)
 	p.deciding.Unlock()
 	for id, m := range waiting {
 		if l, d, ok := p.redecide(id, m); ok {
-			p.log(l).Info("launcher is decided on", "rule", d.Rule)
-			p.tellExisting(l, d)
+			p.log(l).Info("launcher decided", "rule", d.Rule)
+			p.reportExisting(l, d)
 			p.Guard.Enqueue(id)
-			p.tieRunning(id)
+			p.startTie(id)
 		}
 	}
 }
 
-// redecide changes what the decision says of a launcher, and leaves what events
-// have told. ok is false when nothing was decided.
-func (p *Plugin) redecide(id string, m member) (l registry.Launcher, d decide.Decision, ok bool) {
+// redecide updates the decision of a launcher, and keeps its state from events. ok is false without
+// a new decision.
+func (p *Plugin) redecide(id string, m podContainer) (l registry.Launcher, d decide.Decision, ok bool) {
 	p.deciding.Lock()
 	defer p.deciding.Unlock()
-	decided, d := p.judge(m, agentapi.StateCreated)
+	decided, d := p.decideExisting(m, agentapi.StateCreated)
 	known := p.Registry.Update(id, func(now *registry.Launcher) {
 		if d.Undecided {
 			return

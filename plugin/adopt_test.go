@@ -18,7 +18,7 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
-// accounts are service accounts that become known in time.
+// accounts are service accounts that become known over time.
 type accounts struct{ sync.Map }
 
 func (a *accounts) ServiceAccount(podUID string) (string, bool) {
@@ -29,8 +29,7 @@ func (a *accounts) ServiceAccount(podUID string) (string, bool) {
 	return name.(string), true
 }
 
-// withLimit gives the container a limit in its spec, as an agent before this one
-// has; none if that is 0.
+// withLimit sets a limit in the container's spec, as an earlier agent would. 0 means none.
 func withLimit(ctr *nri.Container, l uint64) *nri.Container {
 	if l == 0 {
 		return ctr
@@ -39,16 +38,15 @@ func withLimit(ctr *nri.Container, l uint64) *nri.Container {
 	return ctr
 }
 
-// running returns a container of the pod that runs with a limit in its spec.
+// running returns a running container of the pod with a limit in its spec.
 func (n *node) running(pod *nri.PodSandbox, pid int, l uint64) *nri.Container {
 	ctr := withLimit(newContainer(pod, "compute"), l)
 	n.start(ctr, pid, host.Rlimit{Soft: host.Limit(l), Hard: host.Limit(l)})
 	return ctr
 }
 
-// An agent that starts again may know the runtime's containers before it knows the
-// pods' service accounts.
-func TestUnknownServiceAccountLeavesWhatRunsUndecided(t *testing.T) {
+// A restarted agent may know the runtime's containers before the pods' service accounts.
+func TestExistingLauncherOfUnknownServiceAccountIsUndecided(t *testing.T) {
 	for account, want := range map[string]struct {
 		due    host.Limit // 0: none
 		events []agentapi.Reason
@@ -69,9 +67,9 @@ func TestUnknownServiceAccountLeavesWhatRunsUndecided(t *testing.T) {
 			if len(n.recorder.Events()) != 0 || n.registry.Account().Granted != 5*gi {
 				t.Errorf("events = %v, account = %+v, want none and 5Gi", n.recorder.Events(), n.registry.Account())
 			}
-			time.Sleep(secondLook) // some rounds without an answer
+			time.Sleep(secondScanDelay) // some rounds without an answer
 			known.Store("u1", account)
-			time.Sleep(secondLook)
+			time.Sleep(secondScanDelay)
 			synctest.Wait()
 			l = n.launcher(t, pod)
 			if l.Undecided || l.State != agentapi.StateRunning || l.Container.PID != 100 {
@@ -102,27 +100,27 @@ func TestNewLauncherOfUnknownServiceAccountIsRefused(t *testing.T) {
 	}
 }
 
-func TestWhatRunsCountsWhateverIsThoughtOfIt(t *testing.T) {
+func TestExistingLaunchersCountInTheAccount(t *testing.T) {
 	for name, test := range map[string]struct {
 		namespace string
-		asks      map[string]string
+		requests  map[string]string
 		spec      uint64
 		granted   int64
 		unlimited int
 		due       bool
 	}{
-		"as it was given":                  {"trusted", decidetest.Lock("4Gi"), 4 * gi, 4 * gi, 0, true},
-		"beyond the node's ceiling":        {"trusted", decidetest.Lock("30Gi"), 30 * gi, 30 * gi, 0, true},
-		"its rule allows less by now":      {"tenant-a", decidetest.Lock("17Gi"), 17 * gi, 17 * gi, 0, false},
-		"slipped in, and not allowed":      {"nowhere", decidetest.Lock("1000Gi"), 0, 0, 0, false},
-		"no rule matches any more":         {"nowhere", decidetest.Lock("4Gi"), 4 * gi, 4 * gi, 0, false},
-		"the runtime gave more":            {"trusted", decidetest.Lock("4Gi"), 6 * gi, 6 * gi, 0, true},
-		"annotations cannot be read":       {"trusted", map[string]string{api.GuestMemoryKey: "lots"}, 3 * gi, 3 * gi, 0, false},
-		"asks for nothing":                 {"trusted", nil, 3 * gi, 0, 0, false},
-		"unlimited, by its rule":           {"trusted", decidetest.UnlimitedLock(), 1<<64 - 1, 0, 1, true},
-		"unlimited, not by its rule":       {"tenant-a", decidetest.UnlimitedLock(), 1<<64 - 1, 0, 1, false},
-		"unlimited asked, nothing in spec": {"tenant-a", decidetest.UnlimitedLock(), 0, 0, 0, false},
-		"unlimited asked, and not in use":  {"tenant-a", decidetest.UnlimitedLock(), 2 * gi, 2 * gi, 0, false},
+		"unchanged":                         {"trusted", decidetest.Lock("4Gi"), 4 * gi, 4 * gi, 0, true},
+		"beyond the node's ceiling":         {"trusted", decidetest.Lock("30Gi"), 30 * gi, 30 * gi, 0, true},
+		"beyond its rule":                   {"tenant-a", decidetest.Lock("17Gi"), 17 * gi, 17 * gi, 0, false},
+		"not allowed, nothing in spec":      {"nowhere", decidetest.Lock("1000Gi"), 0, 0, 0, false},
+		"no rule matches":                   {"nowhere", decidetest.Lock("4Gi"), 4 * gi, 4 * gi, 0, false},
+		"the runtime gave more":             {"trusted", decidetest.Lock("4Gi"), 6 * gi, 6 * gi, 0, true},
+		"malformed annotations":             {"trusted", map[string]string{api.GuestMemoryKey: "lots"}, 3 * gi, 3 * gi, 0, false},
+		"no request":                        {"trusted", nil, 3 * gi, 0, 0, false},
+		"unlimited, allowed":                {"trusted", decidetest.UnlimitedLock(), 1<<64 - 1, 0, 1, true},
+		"unlimited, not allowed":            {"tenant-a", decidetest.UnlimitedLock(), 1<<64 - 1, 0, 1, false},
+		"unlimited, not allowed, not set":   {"tenant-a", decidetest.UnlimitedLock(), 0, 0, 0, false},
+		"unlimited, not allowed, set lower": {"tenant-a", decidetest.UnlimitedLock(), 2 * gi, 2 * gi, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withRun(t, policy.Enforce, func(t *testing.T, n *node) {
@@ -132,7 +130,7 @@ func TestWhatRunsCountsWhateverIsThoughtOfIt(t *testing.T) {
 					_, err := n.create(pod, newContainer(pod, "compute"))
 					must(t, err)
 				}
-				pod := newPod("u1", test.asks)
+				pod := newPod("u1", test.requests)
 				pod.Namespace = test.namespace
 				n.synchronize(t, []*nri.PodSandbox{pod, full, fuller}, []*nri.Container{n.running(pod, 100, test.spec)})
 				a := n.registry.Account()
@@ -147,8 +145,7 @@ func TestWhatRunsCountsWhateverIsThoughtOfIt(t *testing.T) {
 	}
 }
 
-// The node's ceiling holds from the moment that the runtime lists its containers,
-// whether or not the list was taken over.
+// The node's maximum holds from the moment of the list, before and after its reconciliation.
 func TestNodeCeilingHoldsWhileAListIsPending(t *testing.T) {
 	n := newNode(t, policy.Enforce) // Run does not work
 	var pods []*nri.PodSandbox
@@ -169,8 +166,7 @@ func TestNodeCeilingHoldsWhileAListIsPending(t *testing.T) {
 	if _, err := n.create(late, newContainer(late, "compute")); err == nil || !strings.Contains(err.Error(), "others have 60Gi") {
 		t.Fatalf("error = %v, want one about the node's ceiling", err)
 	}
-	// One that is listed, and created anew, does not count twice; nor does one
-	// of which an event has told since.
+	// A listed and recreated launcher counts once. So does one with an event since the list.
 	again := newContainer(pods[2], "compute")
 	again.Id = "another"
 	_, err = n.create(pods[2], again)
@@ -184,7 +180,7 @@ func TestNodeCeilingHoldsWhileAListIsPending(t *testing.T) {
 	}
 }
 
-func TestReconciledOnceTheListIsTakenOver(t *testing.T) {
+func TestReconciledAfterTheFirstList(t *testing.T) {
 	withRun(t, policy.Enforce, func(t *testing.T, n *node) {
 		if n.Reconciled() {
 			t.Error("reconciled before any list")
@@ -196,9 +192,7 @@ func TestReconciledOnceTheListIsTakenOver(t *testing.T) {
 	})
 }
 
-// What a list or a late event says of a container does not undo that another has
-// replaced it.
-func TestReplacedContainersDoNotComeBack(t *testing.T) {
+func TestReplacedContainersStayReplaced(t *testing.T) {
 	ctx := context.Background()
 	withRun(t, policy.Enforce, func(t *testing.T, n *node) {
 		pod := newPod("u1", decidetest.VFIO())
@@ -220,8 +214,7 @@ func TestReplacedContainersDoNotComeBack(t *testing.T) {
 	})
 }
 
-// What was created while the agent was away replaces what it knew before.
-func TestListReplacesWhatIsOlder(t *testing.T) {
+func TestListReplacesOlderContainers(t *testing.T) {
 	withRun(t, policy.Enforce, func(t *testing.T, n *node) {
 		pod := newPod("u1", decidetest.VFIO())
 		_, err := n.create(pod, newContainer(pod, "compute"))

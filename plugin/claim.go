@@ -5,17 +5,16 @@ import (
 	"github.com/mooring-vm/mooring/decide"
 )
 
-// sameDomain tells which claims are of one domain: one pod may have declared it by its
-// name, and another by its UUID.
+// sameDomain returns a test for claims on a domain. One pod may declare it by name, another by
+// UUID.
 func (p *Plugin) sameDomain(domain string) func(claimed string) bool {
 	return func(claimed string) bool {
 		return claimed == domain || p.Domains != nil && p.Domains.Same(claimed, domain)
 	}
 }
 
-// claimant returns the other pod, if any, that has claimed the domain that a
-// container declares: for one that is to be created, also among those of a list
-// that was not taken over yet. The caller decides.
+// claimant returns another pod with a claim on the container's declared domain. For a new container
+// it also searches a pending list of the runtime. nil: none. The caller holds deciding.
 func (p *Plugin) claimant(f decide.Facts, created bool) *agentapi.PodRef {
 	declared, ok := f.DeclaredDomain()
 	if !ok {

@@ -12,7 +12,7 @@ import (
 	"github.com/mooring-vm/mooring/decide/decidetest"
 )
 
-func TestDomainIsOfOnePod(t *testing.T) {
+func TestDomainHasOneClaimant(t *testing.T) {
 	n := newNode(t, policy.Enforce)
 	first, second := newPod("u1", decidetest.Domain(decidetest.DomainUUID)), newPod("u2", decidetest.Domain(decidetest.DomainUUID))
 	_, err := n.create(first, newContainer(first, "compute"))
@@ -36,12 +36,12 @@ func TestDomainIsOfOnePod(t *testing.T) {
 	must(t, err)
 }
 
-// alias has two names for one domain.
+// alias knows two names of one domain.
 type alias [2]string
 
 func (a alias) Same(x, y string) bool { return a == alias{x, y} || a == alias{y, x} }
 
-// The pods of a domain are two, one of which names it and the other has its UUID.
+// One pod declares the domain by name, the other by UUID.
 func TestDomainByNameAndUUID(t *testing.T) {
 	n := newNode(t, policy.Enforce)
 	first, second := newPod("u1", decidetest.Domain("vms-1")), newPod("u2", decidetest.Domain(decidetest.DomainUUID))
@@ -57,9 +57,8 @@ func TestDomainByNameAndUUID(t *testing.T) {
 	must(t, err)
 }
 
-// Of two that run already and claim the same, it is the older one's, in whatever
-// order the runtime lists them; a list that was not taken over yet counts as well.
-func TestOlderPodHasTheDomain(t *testing.T) {
+// The order of the list does not matter.
+func TestOlderPodKeepsTheDomain(t *testing.T) {
 	withRun(t, policy.Enforce, func(t *testing.T, n *node) {
 		older, newer := newPod("older", decidetest.Domain("vms-1")), newPod("newer", decidetest.Domain("vms-1"))
 		early, late := n.running(older, 100, 0), n.running(newer, 101, 0)
@@ -78,7 +77,7 @@ func TestOlderPodHasTheDomain(t *testing.T) {
 	})
 }
 
-func TestListedPodHasTheDomain(t *testing.T) {
+func TestPendingListKeepsTheDomain(t *testing.T) {
 	n := newNode(t, policy.Enforce) // Run does not work
 	listed, late := newPod("u1", decidetest.Domain("vms-1")), newPod("u2", decidetest.Domain("vms-1"))
 	_, err := n.Synchronize(t.Context(), []*nri.PodSandbox{listed}, []*nri.Container{n.running(listed, 100, 0)})
@@ -88,7 +87,7 @@ func TestListedPodHasTheDomain(t *testing.T) {
 	}
 }
 
-// While it is not known which rule holds for what runs, its domain is kept for it.
+// An undecided launcher keeps its claim.
 func TestUndecidedLauncherKeepsItsDomain(t *testing.T) {
 	withRun(t, policy.Enforce, func(t *testing.T, n *node) {
 		known := &accounts{}
@@ -103,7 +102,7 @@ func TestUndecidedLauncherKeepsItsDomain(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 		known.Store("u1", "default") // which no rule lets have it
-		time.Sleep(secondLook)
+		time.Sleep(secondScanDelay)
 		synctest.Wait()
 		if l := n.launcher(t, pod); l.Undecided || l.Domain != "" {
 			t.Errorf("launcher %+v", l)

@@ -16,7 +16,7 @@ import (
 	"github.com/mooring-vm/mooring/plugin"
 )
 
-// However many ask at once, the node's ceiling holds: 64Gi are twelve times 5Gi.
+// 64Gi are twelve times 5Gi.
 func TestNodeCeilingHoldsUnderConcurrency(t *testing.T) {
 	n := newNode(t, policy.Enforce)
 	var all sync.WaitGroup
@@ -38,8 +38,8 @@ func TestNodeCeilingHoldsUnderConcurrency(t *testing.T) {
 	}
 }
 
-// What a container's creation costs in the plugin, with a real pod directory. The
-// node has 250 launchers already.
+// BenchmarkCreateContainer measures a creation with a real pod directory, on a node with 250
+// launchers.
 func BenchmarkCreateContainer(b *testing.B) {
 	p, err := policy.Parse([]byte(decidetest.NodePolicy))
 	if err != nil {

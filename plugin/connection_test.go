@@ -78,7 +78,7 @@ func TestRefusalArrives(t *testing.T) {
 			t.Errorf("error = %v, want one with %q", err, want)
 		}
 	}
-	// A refusal is an answer: the plugin stays.
+	// The runtime keeps a plugin that refuses.
 	ok := newPod("u2", decidetest.VFIO())
 	if _, err := r.create(ok, newContainer(ok, "compute")); err != nil {
 		t.Error(err)
@@ -89,7 +89,7 @@ func TestReconnectsWhenTheRuntimeRestarts(t *testing.T) {
 	socket := filepath.Join(socketDir(t), "nri.sock")
 	n := newNode(t, policy.Enforce)
 	c := connect(t, socket, "90", n, n.observer) // the agent may be there first
-	await(t, c, "told that there is no runtime", func(s plugin.Status) bool { return s.Err != nil })
+	await(t, c, "without a runtime", func(s plugin.Status) bool { return s.Err != nil })
 	for restarts := range 3 {
 		r := startRuntime(t, socket)
 		s := await(t, c, "synchronised", synchronized)
@@ -104,18 +104,18 @@ func TestReconnectsWhenTheRuntimeRestarts(t *testing.T) {
 			t.Errorf("restart %d: rlimits = %v, want one", restarts, adjust.GetRlimits())
 		}
 		r.kill()
-		s = await(t, c, "told of the runtime's end", func(s plugin.Status) bool { return s.Err != nil })
+		s = await(t, c, "disconnected", func(s plugin.Status) bool { return s.Err != nil })
 		if s.RuntimeName != "testruntime" {
 			t.Errorf("status = %+v, want to know which runtime it was", s)
 		}
 	}
-	// The rest of the agent has lived on.
+	// The registry survives.
 	if got := len(n.registry.List()); got != 3 {
 		t.Errorf("%d launchers in the registry, want 3", got)
 	}
 }
 
-func TestThousandContainersInSynchronize(t *testing.T) {
+func TestSynchronizeWithAThousandContainers(t *testing.T) {
 	socket := filepath.Join(socketDir(t), "nri.sock")
 	n := newNode(t, policy.Enforce)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -147,7 +147,7 @@ func poll(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// slow is a plugin that does not answer until it is released.
+// slow is a plugin that answers only after its release.
 type slow struct {
 	*node
 	release chan struct{}
@@ -174,7 +174,7 @@ func TestTimedOutPluginFailsTheRequestAndReconnects(t *testing.T) {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error = %v, want the request to fail for its time-out", err)
 	}
-	// The plugin was dropped: plain pods start, and the agent comes back.
+	// The runtime drops the plugin: plain pods start, and the agent reconnects.
 	await(t, c, "connected again", func(s plugin.Status) bool { return synchronized(s) && s.Reconnects == 1 })
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
-// What says how many CPUs a launcher has.
 func TestCPUsFromTheRuntime(t *testing.T) {
 	for name, test := range map[string]struct {
 		cpu  *nri.LinuxCPU
@@ -22,8 +21,8 @@ func TestCPUsFromTheRuntime(t *testing.T) {
 		"no period":        {&nri.LinuxCPU{Quota: nri.Int64(350000)}, 4*gi + 297*mi},
 		"exclusive CPUs":   {&nri.LinuxCPU{Quota: nri.Int64(-1), Cpus: "0-2,7"}, 4*gi + 321*mi},
 		"request":          {&nri.LinuxCPU{Shares: nri.UInt64(4096)}, 4*gi + 321*mi},
-		"the most of them": {&nri.LinuxCPU{Quota: nri.Int64(200000), Period: nri.UInt64(100000), Cpus: "0", Shares: nri.UInt64(4096)}, 4*gi + 321*mi},
-		"a strange cpuset": {&nri.LinuxCPU{Cpus: "x"}, 4*gi + 297*mi},
+		"the largest":      {&nri.LinuxCPU{Quota: nri.Int64(200000), Period: nri.UInt64(100000), Cpus: "0", Shares: nri.UInt64(4096)}, 4*gi + 321*mi},
+		"malformed cpuset": {&nri.LinuxCPU{Cpus: "x"}, 4*gi + 297*mi},
 	} {
 		n := newNode(t, policy.Enforce)
 		pod := newPod("u1", map[string]string{api.RequiresLockKey: "true", api.GuestMemoryKey: "4Gi"})

@@ -20,13 +20,13 @@ import (
 	"github.com/mooring-vm/mooring/plugin"
 )
 
-// badRuntime is a runtime that goes no further than registration.
+// badRuntime is a runtime that only registers plugins.
 type badRuntime struct {
 	die        bool // close the connection once the registration was answered; else stay silent
 	registered atomic.Int32
 }
 
-// mortal is a connection that is closed after its next message, once armed.
+// mortal is a connection that closes after its next message, once armed.
 type mortal struct {
 	net.Conn
 	armed atomic.Bool
@@ -58,7 +58,7 @@ func (r registration) UpdateContainers(context.Context, *nri.UpdateContainersReq
 	return &nri.UpdateContainersResponse{}, nil
 }
 
-// serve answers registrations at socket until the listener is closed.
+// serve answers registrations at socket until the listener closes.
 func (b *badRuntime) serve(t *testing.T, socket string) net.Listener {
 	t.Helper()
 	l, err := net.Listen("unix", socket)
@@ -90,8 +90,8 @@ func (b *badRuntime) answer(conn *mortal) {
 	_ = server.Serve(context.Background(), l) // until the connection ends
 }
 
-// A stub whose runtime goes away between registration and configuration hangs for
-// good. The connection leaves it behind and makes another.
+// A stub hangs for ever if its runtime goes away between registration and configuration. The
+// connection abandons it and makes another.
 func TestRuntimeDiesBeforeConfigure(t *testing.T) {
 	socket := filepath.Join(socketDir(t), "nri.sock")
 	bad := &badRuntime{die: true}
@@ -99,7 +99,7 @@ func TestRuntimeDiesBeforeConfigure(t *testing.T) {
 	n := newNode(t, policy.Enforce)
 	c := connect(t, socket, "90", n, n.observer)
 	poll(t, "abandoned stub", func() bool { return n.observer.stubsAbandoned() > 0 })
-	if s := await(t, c, "told", func(s plugin.Status) bool { return s.Err != nil }); !strings.Contains(s.Err.Error(), "before the plugin was configured") {
+	if s := await(t, c, "disconnected", func(s plugin.Status) bool { return s.Err != nil }); !strings.Contains(s.Err.Error(), "before the plugin was configured") {
 		t.Errorf("error = %v, want one that says when the connection was closed", s.Err)
 	}
 	l.Close()
@@ -114,7 +114,6 @@ func TestRuntimeDiesBeforeConfigure(t *testing.T) {
 	}
 }
 
-// A runtime that registers the plugin and then says nothing runs into the watchdog.
 func TestRuntimeNeverConfigures(t *testing.T) {
 	socket := filepath.Join(socketDir(t), "nri.sock")
 	bad := &badRuntime{}
@@ -136,7 +135,7 @@ func TestRuntimeNeverConfigures(t *testing.T) {
 	<-done
 }
 
-// attempts counts how often a connection is tried.
+// attempts counts attempts to connect.
 type attempts struct {
 	plugin.NopObserver
 	n int
@@ -148,7 +147,7 @@ func (a *attempts) Connection(s plugin.Status) {
 	}
 }
 
-func TestAbsentRuntimeIsNotCalledInALoop(t *testing.T) {
+func TestPausesWhileThereIsNoRuntime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a attempts
 		c, err := plugin.NewConnection(plugin.ConnectionConfig{
@@ -159,7 +158,7 @@ func TestAbsentRuntimeIsNotCalledInALoop(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 		defer cancel()
 		c.Run(ctx)
-		// 1 s and up to half as much again between two, but for the first few.
+		// After the first few attempts, a pause is 1 s to 1.5 s.
 		if a.n < 2400 || a.n > 3700 {
 			t.Errorf("%d attempts in an hour, want about 2900", a.n)
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
-// A lock is granted within the rule and what others leave of the node, and counted.
+// A grant stays within rule and account, and is charged.
 func TestGrantLock(t *testing.T) {
 	n := newNode(t, policy.Enforce)
 	tenant := newPod("u1", nil)
@@ -40,7 +40,7 @@ func TestGrantLock(t *testing.T) {
 	if err := n.GrantLock("none", vm, gi); err == nil {
 		t.Error("an unknown container was granted a lock")
 	}
-	// The next launcher has what is left: 16Gi of 64Gi.
+	// The next launcher gets the rest: 16Gi of 64Gi.
 	late := newPod("u3", decidetest.Lock("17Gi"))
 	if _, err := n.create(late, newContainer(late, "compute")); err == nil || !strings.Contains(err.Error(), "nodeMax") {
 		t.Errorf("error %v, want one about memlock.nodeMax", err)

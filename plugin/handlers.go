@@ -14,40 +14,40 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
-// Configure implements NRI's request. It subscribes to every request that Plugin
-// has a handler for.
+// Configure implements NRI's request. It subscribes to every request with a handler here.
 func (p *Plugin) Configure(_ context.Context, _, runtime, version string) (nri.EventMask, error) {
 	p.Logger.Info("configured by the runtime", "runtime", runtime, "version", version)
 	return 0, nil
 }
 
-// Synchronize implements NRI's request. It only keeps what it is given: runtimes
-// drop a plugin that takes too long here, and nodes have many containers.
+// Synchronize implements NRI's request. It only stores the list, because runtimes drop a slow
+// plugin, and nodes have many containers.
 func (p *Plugin) Synchronize(_ context.Context, pods []*nri.PodSandbox, ctrs []*nri.Container) ([]*nri.ContainerUpdate, error) {
 	defer p.observe("Synchronize", time.Now(), nil)
 	s := &snapshot{generation: p.Registry.Generation(), pods: pods, containers: ctrs}
 	p.listed.Store(uint64(s.generation))
 	p.snapshot.Store(s)
-	p.nudge()
+	p.wakeRun()
 	return nil, nil
 }
 
-// Shutdown implements NRI's request. The connection's end is what counts.
-func (p *Plugin) Shutdown(context.Context) { p.Logger.Info("runtime says that it shuts down") }
+// Shutdown implements NRI's request. The end of the connection matters, not this request.
+func (p *Plugin) Shutdown(context.Context) { p.Logger.Info("runtime shuts down") }
 
-// RunPodSandbox implements NRI's request. It fails for nobody.
+// RunPodSandbox implements NRI's request. It never fails.
 func (p *Plugin) RunPodSandbox(_ context.Context, pod *nri.PodSandbox) error {
 	defer p.observe("RunPodSandbox", time.Now(), nil)
-	for _, check := range []func(*policy.Policy, map[string]string, map[string]string) (decide.Remark, bool){decide.StrayAnnotations, decide.ConflictingLauncher} {
+	type check func(p *policy.Policy, labels, annotations map[string]string) (decide.Remark, bool)
+	for _, check := range []check{decide.StrayAnnotations, decide.ConflictingLauncher} {
 		if remark, ok := check(p.Policy, pod.GetLabels(), pod.GetAnnotations()); ok {
-			p.tell(registry.Launcher{Launcher: agentapi.Launcher{Pod: podRef(pod)}}, remark)
+			p.report(registry.Launcher{Launcher: agentapi.Launcher{Pod: podRef(pod)}}, remark)
 		}
 	}
 	return nil
 }
 
-// CreateContainer implements NRI's request: it is where a launcher gets what it
-// may have, or is refused. Its error fails the creation and is shown to users.
+// CreateContainer implements NRI's request. It gives a launcher its settings, or refuses it. Its
+// error fails the creation, and users see it.
 func (p *Plugin) CreateContainer(_ context.Context, pod *nri.PodSandbox, ctr *nri.Container) (
 	adjust *nri.ContainerAdjustment, _ []*nri.ContainerUpdate, err error,
 ) {
@@ -61,7 +61,7 @@ func (p *Plugin) CreateContainer(_ context.Context, pod *nri.PodSandbox, ctr *nr
 		return adjust, nil, err
 	}
 	for _, r := range d.Remarks {
-		p.tell(l, r)
+		p.report(l, r)
 	}
 	outcome := outcomeOf(d)
 	defer func() { p.Observer.Decided(outcome) }()
@@ -74,7 +74,7 @@ func (p *Plugin) CreateContainer(_ context.Context, pod *nri.PodSandbox, ctr *nr
 	dir, err := p.PodDirs.Create(l.Pod.UID)
 	if err != nil {
 		outcome = OutcomeFailed
-		return nil, nil, p.fail(l, err)
+		return nil, nil, p.refuseWithoutDir(l, err)
 	}
 	p.log(l).Info("launcher adjusted", "rule", d.Rule, "memlock", d.Memlock, "yield", d.Yield, "cgroup", d.Cgroup)
 	return adjustment(d, dir, p.Hook), nil, nil
@@ -82,12 +82,12 @@ func (p *Plugin) CreateContainer(_ context.Context, pod *nri.PodSandbox, ctr *nr
 
 var errStopping = errors.New("mooring-agent is stopping; kubelet tries again")
 
-// fail refuses a launcher that cannot have a pod directory: without it, its
-// preStop hook would wait for nobody.
-func (p *Plugin) fail(l registry.Launcher, err error) error {
-	err = fmt.Errorf("mooring refuses container %q of pod %s/%s: its pod directory cannot be made: %w",
+// refuseWithoutDir refuses a launcher after a failure to create its pod directory. Without it the
+// preStop hook would wait in vain.
+func (p *Plugin) refuseWithoutDir(l registry.Launcher, err error) error {
+	err = fmt.Errorf("mooring refuses container %q of pod %s/%s: its pod directory cannot be created: %w",
 		l.Container.Name, l.Pod.Namespace, l.Pod.Name, err)
-	p.tell(l, decide.Remark{Type: agentapi.Warning, Reason: agentapi.ReasonPodDirFailed, Message: err.Error()})
+	p.report(l, decide.Remark{Type: agentapi.Warning, Reason: agentapi.ReasonPodDirFailed, Message: err.Error()})
 	p.Registry.Refuse(l.Container.ID, err.Error())
 	return err
 }
@@ -95,15 +95,15 @@ func (p *Plugin) fail(l registry.Launcher, err error) error {
 // PostCreateContainer implements NRI's request.
 func (p *Plugin) PostCreateContainer(_ context.Context, pod *nri.PodSandbox, ctr *nri.Container) error {
 	defer p.observe("PostCreateContainer", time.Now(), nil)
-	p.enter(pod, ctr, agentapi.StateCreated)
+	p.setState(pod, ctr, agentapi.StateCreated)
 	return nil
 }
 
-// StartContainer implements NRI's request. The container's cgroup exists and its
-// entry point does not run yet.
+// StartContainer implements NRI's request. The container's cgroup exists, and its entry point does
+// not run yet.
 func (p *Plugin) StartContainer(_ context.Context, pod *nri.PodSandbox, ctr *nri.Container) error {
 	defer p.observe("StartContainer", time.Now(), nil)
-	if p.enter(pod, ctr, agentapi.StateCreated) {
+	if p.setState(pod, ctr, agentapi.StateCreated) {
 		p.registerTie(ctr)
 	}
 	return nil
@@ -112,35 +112,35 @@ func (p *Plugin) StartContainer(_ context.Context, pod *nri.PodSandbox, ctr *nri
 // PostStartContainer implements NRI's request.
 func (p *Plugin) PostStartContainer(_ context.Context, pod *nri.PodSandbox, ctr *nri.Container) error {
 	defer p.observe("PostStartContainer", time.Now(), nil)
-	if p.enter(pod, ctr, agentapi.StateRunning) {
+	if p.setState(pod, ctr, agentapi.StateRunning) {
 		p.Guard.Enqueue(ctr.GetId())
-		p.tieRunning(ctr.GetId())
+		p.startTie(ctr.GetId())
 	} else if !p.runsVM(pod, ctr) {
-		p.await(pod)
+		p.awaitLauncher(pod)
 	}
 	return nil
 }
 
-// enter moves a launcher to a state; ok is false for other containers.
-func (p *Plugin) enter(pod *nri.PodSandbox, ctr *nri.Container, state agentapi.State) (ok bool) {
-	if _, ok := p.known(pod, ctr, state); !ok {
+// setState changes the state of a launcher. ok is false for other containers.
+func (p *Plugin) setState(pod *nri.PodSandbox, ctr *nri.Container, state agentapi.State) (ok bool) {
+	if _, ok := p.findOrAdopt(pod, ctr, state); !ok {
 		return false
 	}
 	return p.Registry.Enter(ctr.GetId(), state, int(ctr.GetPid()))
 }
 
-// UpdateContainer implements NRI's request. Kubelet's update would undo settings
-// of files that it owns: they are set again along with it. A memory limit below what the
-// VM needs is refused.
+// UpdateContainer implements NRI's request. kubelet's update would undo settings of files that
+// kubelet writes. The answer sets them again. A memory limit below the VM's memory requirement is
+// refused.
 func (p *Plugin) UpdateContainer(_ context.Context, pod *nri.PodSandbox, ctr *nri.Container, r *nri.LinuxResources) (
 	_ []*nri.ContainerUpdate, err error,
 ) {
 	defer p.observe("UpdateContainer", time.Now(), &err)
-	l, ok := p.known(pod, ctr, stateOf(ctr))
+	l, ok := p.findOrAdopt(pod, ctr, stateOf(ctr))
 	if !ok {
 		return nil, nil
 	}
-	if err := p.resize(l, r); err != nil {
+	if err := p.updateLimits(l, r); err != nil {
 		return nil, err
 	}
 	owned := kubeletOwned(l.Given.Cgroup)
@@ -156,13 +156,13 @@ func (p *Plugin) UpdateContainer(_ context.Context, pod *nri.PodSandbox, ctr *nr
 // PostUpdateContainer implements NRI's request.
 func (p *Plugin) PostUpdateContainer(_ context.Context, pod *nri.PodSandbox, ctr *nri.Container) error {
 	defer p.observe("PostUpdateContainer", time.Now(), nil)
-	if _, ok := p.known(pod, ctr, stateOf(ctr)); ok {
+	if _, ok := p.findOrAdopt(pod, ctr, stateOf(ctr)); ok {
 		p.Guard.Enqueue(ctr.GetId())
 	}
 	return nil
 }
 
-// StopContainer implements NRI's request. The pod may be empty but for its ID.
+// StopContainer implements NRI's request. The pod may have no fields but its ID.
 func (p *Plugin) StopContainer(_ context.Context, _ *nri.PodSandbox, ctr *nri.Container) ([]*nri.ContainerUpdate, error) {
 	defer p.observe("StopContainer", time.Now(), nil)
 	p.Registry.Enter(ctr.GetId(), agentapi.StateStopped, 0)
@@ -186,19 +186,19 @@ func (p *Plugin) StopPodSandbox(_ context.Context, pod *nri.PodSandbox) error {
 	return nil
 }
 
-// RemovePodSandbox implements NRI's request. A pod whose sandbox died may have a
-// new one already, with the same UID and directory.
+// RemovePodSandbox implements NRI's request. After the death of its sandbox a pod may already have
+// a new one, with the same UID and directory.
 func (p *Plugin) RemovePodSandbox(_ context.Context, pod *nri.PodSandbox) error {
 	defer p.observe("RemovePodSandbox", time.Now(), nil)
 	p.Registry.RemoveSandbox(pod.GetId())
 	p.sidecars.drop(func(_ string, one sidecar) bool { return one.sandbox == pod.GetId() })
-	p.forgetAwaited(func(uid string) bool { return uid != pod.GetUid() })
+	p.retainAwaited(func(uid string) bool { return uid != pod.GetUid() })
 	if err := p.PodDirs.DiscardUnless(pod.GetUid(), p.keepsDir); err != nil {
-		// The pod is gone whatever becomes of its directory; it is tried again.
+		// A failure keeps the directory, not the pod. A later round tries again.
 		p.kept.add(pod.GetUid())
 		p.Logger.Warn(err.Error(), "pod", pod.GetNamespace()+"/"+pod.GetName())
 	}
-	p.nudge()
+	p.wakeRun()
 	return nil
 }
 

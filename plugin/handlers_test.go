@@ -26,13 +26,13 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// create asks for a container's creation.
+// create requests the creation of a container.
 func (n *node) create(pod *nri.PodSandbox, ctr *nri.Container) (*nri.ContainerAdjustment, error) {
 	adjust, _, err := n.CreateContainer(context.Background(), pod, ctr)
 	return adjust, err
 }
 
-func TestLauncherLife(t *testing.T) {
+func TestLauncherLifecycle(t *testing.T) {
 	ctx := context.Background()
 	n := newNode(t, policy.Enforce)
 	pod := newPod("u1", decidetest.VFIO())
@@ -55,7 +55,7 @@ func TestLauncherLife(t *testing.T) {
 		t.Errorf("launcher = %+v, account = %+v, want process 100 and 5Gi", l, n.registry.Account())
 	}
 
-	// The runtime leaves out all of the pod but its ID when the sandbox is lost.
+	// After the loss of its sandbox, the runtime sends only the pod's ID.
 	_, err = n.StopContainer(ctx, &nri.PodSandbox{Id: pod.GetId()}, ctr)
 	must(t, err)
 	n.checkState(t, pod, agentapi.StateStopped)
@@ -70,7 +70,7 @@ func TestLauncherLife(t *testing.T) {
 	}
 }
 
-func TestRefusedIsShownUntilItsPodIsGone(t *testing.T) {
+func TestRefusedLauncherStaysUntilItsPodIsRemoved(t *testing.T) {
 	ctx := context.Background()
 	n := newNode(t, policy.Enforce)
 	pod := newPod("u1", map[string]string{api.GuestMemoryKey: "lots"})
@@ -79,7 +79,7 @@ func TestRefusedIsShownUntilItsPodIsGone(t *testing.T) {
 	if _, ok := errors.AsType[*decide.Refusal](err); !ok {
 		t.Fatalf("error = %v, want a refusal", err)
 	}
-	// containerd undoes a creation that failed.
+	// containerd cleans up after a failed creation.
 	_, err = n.StopContainer(ctx, pod, ctr)
 	must(t, err)
 	must(t, n.RemoveContainer(ctx, pod, ctr))
@@ -119,7 +119,7 @@ func TestRetryReplacesRefusal(t *testing.T) {
 	}
 }
 
-func TestPodDirectoryCannotBeMade(t *testing.T) {
+func TestPodDirectoryCannotBeCreated(t *testing.T) {
 	n := newNode(t, policy.Enforce)
 	n.dirs.fail = errFull
 	pod := newPod("u1", decidetest.VFIO())
@@ -176,13 +176,13 @@ func TestPlainPods(t *testing.T) {
 	if l := n.registry.List(); len(l) != 0 {
 		t.Errorf("registry = %v, want nothing", l)
 	}
-	// Its author is told, once, that the annotations do nothing.
+	// One Event reports the unused annotations.
 	if diff := cmp.Diff([]agentapi.Reason{agentapi.ReasonAnnotationInvalid}, n.recorder.Reasons()); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
 
-func TestUpdateContainerSetsKubeletsFilesAgain(t *testing.T) {
+func TestUpdateContainerRestoresKubeletsFiles(t *testing.T) {
 	ctx := context.Background()
 	n := newNode(t, policy.Enforce)
 	pod := newPod("u1", map[string]string{
@@ -205,7 +205,7 @@ func TestUpdateContainerSetsKubeletsFilesAgain(t *testing.T) {
 	}
 }
 
-func TestRemovedSandboxOfPodThatHasANewOne(t *testing.T) {
+func TestRemovalOfTheOlderSandbox(t *testing.T) {
 	ctx := context.Background()
 	n := newNode(t, policy.Enforce)
 	old := newPod("u1", decidetest.VFIO())
@@ -253,7 +253,7 @@ func TestEventOfUnknownLauncherRegistersIt(t *testing.T) {
 	}
 }
 
-func TestUnknownLauncherIsNeverRefused(t *testing.T) {
+func TestExistingLauncherIsNeverRefused(t *testing.T) {
 	n := newNode(t, policy.Enforce)
 	pod := newPod("u1", map[string]string{api.GuestMemoryKey: "lots"})
 	ctr := newContainer(pod, "compute")
@@ -261,7 +261,7 @@ func TestUnknownLauncherIsNeverRefused(t *testing.T) {
 	must(t, n.StartContainer(context.Background(), pod, ctr))
 	l := n.launcher(t, pod)
 	if l.State == agentapi.StateRefused || l.Refusal == "" || l.Given.Memlock != nil {
-		t.Errorf("launcher = %+v, want one that runs, with the refusal told and nothing given", l)
+		t.Errorf("launcher = %+v, want a running one with a refusal and no settings", l)
 	}
 	events := n.recorder.Events()
 	if len(events) != 1 || !strings.Contains(events[0].Message, "it runs although it would be refused") {
@@ -269,13 +269,13 @@ func TestUnknownLauncherIsNeverRefused(t *testing.T) {
 	}
 }
 
-// An agent that starts again finds in the spec what the last one put there.
+// A restarted agent finds the limit from its predecessor in the spec.
 func TestAdoptedLauncherWithItsLimit(t *testing.T) {
 	n := newNode(t, policy.Enforce)
-	asks := decidetest.VFIO()
-	asks["ulimits.noderesource.dev/container.compute"] = "- {type: memlock, soft: 1, hard: 1}"
+	requests := decidetest.VFIO()
+	requests["ulimits.noderesource.dev/container.compute"] = "- {type: memlock, soft: 1, hard: 1}"
 	for name, limit := range map[string]uint64{"as given": 5 * gi, "too low": gi} {
-		pod := newPod(name, asks)
+		pod := newPod(name, requests)
 		ctr := newContainer(pod, "compute")
 		ctr.Rlimits = []*nri.POSIXRlimit{{Type: "RLIMIT_MEMLOCK", Soft: limit, Hard: limit}}
 		n.start(ctr, 100, host.Rlimit{})

@@ -14,7 +14,7 @@ import (
 	"github.com/mooring-vm/mooring/plugin"
 )
 
-// oneTie says whether anything of any pod is tied.
+// oneTie is a Ties that may know one pod.
 type oneTie struct {
 	plugin.NoTies
 	there atomic.Bool
@@ -22,24 +22,24 @@ type oneTie struct {
 
 func (o *oneTie) HasPod(string) bool { return o.there.Load() }
 
-// rounds lets a round of Run pass, and what it does end.
+// rounds waits for a round of Run.
 func rounds() {
 	time.Sleep(11 * time.Second)
 	synctest.Wait()
 }
 
-// A VM outlives its pod for a while. Nobody tells when it has ended, and no
-// Synchronize comes: the pod's directory goes all the same.
-func TestDirectoryGoesAfterTheTie(t *testing.T) {
+// No event and no Synchronize reports the end of a VM that outlives its pod. A round of Run deletes
+// its directory.
+func TestDirectoryIsDiscardedAfterTheTie(t *testing.T) {
 	for name, removed := range map[string]func(*testing.T, *node, *nri.PodSandbox){
 		"removed": func(t *testing.T, n *node, pod *nri.PodSandbox) {
 			must(t, n.RemoveContainer(t.Context(), pod, newContainer(pod, "compute")))
 			must(t, n.RemovePodSandbox(t.Context(), pod))
 		},
-		"removed while nobody was here": func(t *testing.T, n *node, pod *nri.PodSandbox) {
+		"removed while the agent was away": func(t *testing.T, n *node, pod *nri.PodSandbox) {
 			n.registry.RemoveContainer(newContainer(pod, "compute").Id)
 			n.synchronize(t, nil, nil)
-			time.Sleep(secondLook)
+			time.Sleep(secondScanDelay)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"github.com/mooring-vm/mooring/decide/decidetest"
 )
 
-// ulimitAdjuster is a neighbour: it sets RLIMIT_MEMLOCK for every container.
+// ulimitAdjuster is another NRI plugin. It sets RLIMIT_MEMLOCK for every container.
 type ulimitAdjuster struct {
 	limit uint64
 	done  chan struct{} // closed when synchronised
@@ -35,7 +35,7 @@ func (u ulimitAdjuster) CreateContainer(context.Context, *nri.PodSandbox, *nri.C
 	return a, nil, nil
 }
 
-// addNeighbour starts a neighbour and waits until the runtime asks it.
+// addNeighbour starts the other plugin and waits until the runtime calls it.
 func addNeighbour(t *testing.T, r *runtime, socket, index string, limit uint64) {
 	t.Helper()
 	u := ulimitAdjuster{limit, make(chan struct{})}
@@ -57,10 +57,10 @@ func TestTwoPlugins(t *testing.T) {
 		want        uint64 // the container's limit
 		err         string // or why there is none
 	}{
-		"neighbour before us gave enough: we yield": {"10", 8 * gi, neighbour, 8 * gi, ""},
-		"neighbour before us gave too little":       {"10", 1 * gi, neighbour, 0, "remove memlock from ulimits.noderesource.dev"},
-		"neighbour comes after us":                  {"95", 8 * gi, neighbour, 0, "remove memlock from ulimits.noderesource.dev"},
-		"neighbour that we do not know of":          {"10", 1 * gi, nil, 0, "both tried to set"}, // the runtime's own words
+		"earlier plugin with a higher limit: we yield": {"10", 8 * gi, neighbour, 8 * gi, ""},
+		"earlier plugin with a lower limit":            {"10", 1 * gi, neighbour, 0, "remove memlock from ulimits.noderesource.dev"},
+		"later plugin":                                 {"95", 8 * gi, neighbour, 0, "remove memlock from ulimits.noderesource.dev"},
+		"unknown plugin":                               {"10", 1 * gi, nil, 0, "both tried to set"}, // the runtime's own error
 	} {
 		t.Run(name, func(t *testing.T) {
 			socket := filepath.Join(socketDir(t), "nri.sock")
@@ -69,11 +69,11 @@ func TestTwoPlugins(t *testing.T) {
 			attach(t, r, socket, "90", n, n.observer)
 			addNeighbour(t, r, socket, test.index, test.limit)
 
-			asks := decidetest.VFIO()
+			requests := decidetest.VFIO()
 			for k, v := range test.annotations {
-				asks[k] = v
+				requests[k] = v
 			}
-			pod := newPod("u1", asks)
+			pod := newPod("u1", requests)
 			adjust, err := r.create(pod, newContainer(pod, "compute"))
 			if test.err != "" {
 				if err == nil || !strings.Contains(err.Error(), test.err) {
@@ -92,14 +92,13 @@ func TestTwoPlugins(t *testing.T) {
 	}
 }
 
-// The annotation that holds launchers back while the agent is away works with the
-// name that the plugin registers with.
+// The required-plugins annotation names the plugin as it registers.
 func TestRequiredPluginsAnnotation(t *testing.T) {
 	socket := filepath.Join(socketDir(t), "nri.sock")
 	r := startRuntime(t, socket, adaptation.WithDefaultValidator(&validator.DefaultValidatorConfig{Enable: true}))
-	asks := decidetest.VFIO()
-	asks["required-plugins.noderesource.dev"] = `["mooring"]`
-	launcher, plain := newPod("u1", asks), newPod("u2", nil)
+	requests := decidetest.VFIO()
+	requests["required-plugins.noderesource.dev"] = `["mooring"]`
+	launcher, plain := newPod("u1", requests), newPod("u2", nil)
 
 	if _, err := r.create(launcher, newContainer(launcher, "compute")); err == nil || !strings.Contains(err.Error(), "mooring") {
 		t.Errorf("without the agent: error = %v, want one that names the plugin", err)

@@ -71,10 +71,10 @@ func (n *node) launcher(t *testing.T, pod *nri.PodSandbox) registry.Launcher {
 	return l
 }
 
-// newPod returns a launcher pod of namespace trusted that asks for something.
-func newPod(uid string, asks map[string]string) *nri.PodSandbox {
+// newPod returns a launcher pod of namespace trusted that requests for something.
+func newPod(uid string, requests map[string]string) *nri.PodSandbox {
 	return &nri.PodSandbox{
-		Id: "sandbox-" + uid, Name: "vm-" + uid, Uid: uid, Namespace: "trusted", Annotations: decidetest.Launcher(asks),
+		Id: "sandbox-" + uid, Name: "vm-" + uid, Uid: uid, Namespace: "trusted", Annotations: decidetest.Launcher(requests),
 	}
 }
 
@@ -94,7 +94,7 @@ func (n *node) start(ctr *nri.Container, pid int, l host.Rlimit) {
 
 func cgroupOf(ctr *nri.Container) string { return "/kubepods.slice/cri-" + ctr.GetId() + ".scope" }
 
-// podDirs is a plugin.PodDirs that only notes what it is asked for.
+// podDirs is a plugin.PodDirs that records its calls.
 type podDirs struct {
 	mu   sync.Mutex
 	made []string
@@ -133,7 +133,7 @@ func (d *podDirs) list() []string {
 	return slices.Clone(d.made)
 }
 
-// observer is a plugin.Observer that keeps what it is told.
+// observer is a plugin.Observer that records its calls.
 type observer struct {
 	plugin.NopObserver
 	mu        sync.Mutex

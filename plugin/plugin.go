@@ -14,19 +14,19 @@ import (
 )
 
 const (
-	// secondLook is how long after a Synchronize the node is looked at again.
-	secondLook = 30 * time.Second
+	// secondScanDelay is the time between the two scans of a list from Synchronize.
+	secondScanDelay = 30 * time.Second
 
-	// roundEvery is how often launchers are decided on whose service account
-	// was not known when they were found, and awaited that did not come.
-	roundEvery = 10 * time.Second
+	// roundInterval is the time between rounds. A round decides about launchers without a known
+	// service account, reports missing launchers, and discards directories.
+	roundInterval = 10 * time.Second
 )
 
-// ServiceAccounts knows the service accounts of pods. The method answers from
-// memory and may be called from several goroutines at once.
+// ServiceAccounts knows the service accounts of pods. The method answers from memory, and several
+// goroutines may call it at once.
 type ServiceAccounts interface {
-	// ServiceAccount returns the name of the service account of a pod. known
-	// is false when it is not known, or not yet.
+	// ServiceAccount returns the name of a pod's service account. known is false if it is unknown
+	// so far.
 	ServiceAccount(podUID string) (name string, known bool)
 }
 
@@ -37,7 +37,7 @@ type Guard interface {
 	Gone(registry.Launcher) bool
 }
 
-// PodDirs makes and deletes pod directories: see [poddir.Dirs].
+// PodDirs creates and deletes pod directories: see [poddir.PodDirs].
 type PodDirs interface {
 	Create(uid string) (poddir.Dir, error)
 	DiscardUnless(uid string, keep func(uid string) bool) error
@@ -45,15 +45,14 @@ type PodDirs interface {
 	EmptyTrash(context.Context) error
 }
 
-// Domains knows those of the node's libvirt. The method answers from memory and may be
-// called from several goroutines at once.
+// Domains knows the domains of the node's libvirt. The method answers from memory, and several
+// goroutines may call it at once.
 type Domains interface {
-	// Same reports whether two declarations, each a name or a UUID, are known to
-	// mean the same running domain.
+	// Same reports whether two declarations, each a name or a UUID, mean the same running domain.
 	Same(a, b string) bool
 }
 
-// Config is what a plugin works with. All fields but the last eight are required.
+// Config holds the dependencies of a plugin. All fields but the last seven are required.
 type Config struct {
 	Policy   *policy.Policy
 	Registry *registry.Registry
@@ -62,38 +61,36 @@ type Config struct {
 	Recorder registry.Recorder
 	Logger   *slog.Logger
 
-	Accounts    ServiceAccounts // nil: no service account is known
-	Observer    Observer        // nil: nothing is counted
-	Controllers []string        // see [decide.Facts]; nil: not known
-	NodeMemory  int64           // see [decide.Facts]; 0: not known
-	SecondLook  time.Duration   // 0: 30 s after a Synchronize
+	Accounts    ServiceAccounts // nil: service accounts are unknown
+	Observer    Observer        // nil: [NopObserver]
+	Controllers []string        // see [decide.Facts]; nil: unknown
+	NodeMemory  int64           // see [decide.Facts]; 0: unknown
 	Ties        Ties            // nil: [NoTies]
-	Domains     Domains         // nil: a domain is known by what it was declared as
-	Hook        string          // program that launchers find at /run/mooring/hook; "": none
+	Domains     Domains         // nil: names and UUIDs are different domains
+	Hook        string          // program at /run/mooring/hook in launchers; "": none
 }
 
-// Plugin answers NRI requests. Its handlers may be called from several goroutines
-// at once. What takes time is done by Run.
+// Plugin answers NRI requests. Several goroutines may call its handlers at once. Run does the slow
+// work.
 type Plugin struct {
 	Config
 
-	// deciding makes one out of reading the node's account, deciding, and
-	// entering the result. It is held for that arithmetic only.
+	// deciding makes one step of reading the node's account, deciding and registering the result.
+	// Only this calculation happens under it.
 	deciding  sync.Mutex
-	undecided map[string]member  // by container ID; needs deciding
-	awaited   map[string]awaited // by pod UID; needs deciding
+	undecided map[string]podContainer // by container ID; needs deciding
+	awaited   map[string]awaitedPod   // by pod UID; needs deciding
 	kept      keptDirs
 	sidecars  sidecars
 
-	snapshot   atomic.Pointer[snapshot] // of the latest Synchronize, until Run has taken it over
-	listed     atomic.Uint64            // the generation of that one
-	reconciled atomic.Bool              // once Run has taken one over
+	snapshot   atomic.Pointer[snapshot] // of the latest Synchronize, until Run has reconciled it
+	listed     atomic.Uint64            // its generation
+	reconciled atomic.Bool              // Run has reconciled a list
 	stopping   atomic.Bool
 	wake       chan struct{}
 }
 
-// New returns a plugin. Its handlers work at once; Run has to be called for what
-// they leave to be done.
+// New returns a plugin. Its handlers work at once. The caller also starts Run.
 func New(cfg Config) (*Plugin, error) {
 	if cfg.Policy == nil || cfg.Registry == nil || cfg.Guard == nil || cfg.PodDirs == nil ||
 		cfg.Recorder == nil || cfg.Logger == nil {
@@ -105,29 +102,28 @@ func New(cfg Config) (*Plugin, error) {
 	if cfg.Ties == nil {
 		cfg.Ties = NoTies{}
 	}
-	if cfg.SecondLook == 0 {
-		cfg.SecondLook = secondLook
-	}
-	return &Plugin{Config: cfg, undecided: map[string]member{}, awaited: map[string]awaited{}, wake: make(chan struct{}, 1)}, nil
+	return &Plugin{
+		Config: cfg, undecided: map[string]podContainer{}, awaited: map[string]awaitedPod{},
+		wake: make(chan struct{}, 1),
+	}, nil
 }
 
-// Reconciled reports whether the registry has what the runtime listed when it was
-// connected to. It may be called from several goroutines at once.
+// Reconciled reports whether the registry contains the latest list of the runtime. Several
+// goroutines may call it at once.
 func (p *Plugin) Reconciled() bool { return p.reconciled.Load() && p.snapshot.Load() == nil }
 
-// Stopping has launchers refused from now on: the agent will not be there to
-// check that they got what they were given.
+// Stopping makes the plugin refuse launchers from now on, because the agent can no longer check
+// their limits.
 func (p *Plugin) Stopping() { p.stopping.Store(true) }
 
-// Run does what handlers leave to be done, until ctx is done: it compares the
-// registry with what the runtime listed in Synchronize, at once and once more
-// after a while, decides what could not be decided then, and deletes the
-// directories of pods that are gone.
+// Run does the slow work of handlers until ctx is done. It compares the registry with the list from
+// Synchronize, at once and again later. It decides about undecided launchers, and deletes
+// directories of removed pods.
 func (p *Plugin) Run(ctx context.Context) {
 	second := time.NewTimer(0)
 	second.Stop()
 	defer second.Stop()
-	rounds := time.NewTicker(roundEvery)
+	rounds := time.NewTicker(roundInterval)
 	defer rounds.Stop()
 	var last *snapshot
 	for {
@@ -138,28 +134,28 @@ func (p *Plugin) Run(ctx context.Context) {
 			if s := p.snapshot.Load(); s != nil {
 				p.reconcile(s)
 				p.reconciled.Store(true)
-				p.snapshot.CompareAndSwap(s, nil) // a newer one has sent for Run again
+				p.snapshot.CompareAndSwap(s, nil) // a newer one has woken Run again
 				last = s
-				second.Reset(p.SecondLook)
+				second.Reset(secondScanDelay)
 			}
 		case <-second.C:
-			p.lookAgain(last)
+			p.scanAgain(last)
 			p.Ties.Reconciled()
 		case <-rounds.C:
 			p.decideAgain()
-			p.tellAbsent()
+			p.reportMissing()
 			if !p.discardKept() {
 				continue
 			}
 		}
 		if err := p.PodDirs.EmptyTrash(ctx); err != nil && ctx.Err() == nil {
-			p.Logger.Warn("directories of former pods could not be deleted", "error", err)
+			p.Logger.Warn("cannot delete directories of former pods", "error", err)
 		}
 	}
 }
 
-// nudge wakes Run up. It does not block.
-func (p *Plugin) nudge() {
+// wakeRun wakes Run. It does not block.
+func (p *Plugin) wakeRun() {
 	select {
 	case p.wake <- struct{}{}:
 	default:

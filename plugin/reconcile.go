@@ -11,45 +11,45 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
-// snapshot is what the runtime listed in Synchronize, and when.
+// snapshot is the list of the runtime from Synchronize, with its time as a generation.
 type snapshot struct {
 	generation registry.Generation
 	pods       []*nri.PodSandbox
 	containers []*nri.Container
 
-	// launchers are those among them, as far as they can be judged without
-	// asking the kernel which still run. See [Plugin.launchersOf].
+	// launchers are the launchers in the list, decided from the list alone. The kernel may know
+	// that some have ended. See [Plugin.launchersOf].
 	launchers []registry.Launcher
-	judged    bool
+	decided   bool
 }
 
-// launchersOf returns the launchers of a list that was not taken over yet. The
-// caller decides; what it costs is arithmetic, and is done once.
+// launchersOf returns the launchers of a pending list. It decides about them once. The caller holds
+// deciding.
 func (p *Plugin) launchersOf(s *snapshot) []registry.Launcher {
-	if s.judged {
+	if s.decided {
 		return s.launchers
 	}
 	for m := range s.members() {
 		if p.runsVM(m.pod, m.ctr) {
-			l, _ := p.judge(m, stateOf(m.ctr))
+			l, _ := p.decideExisting(m, stateOf(m.ctr))
 			s.launchers = append(s.launchers, l)
 		}
 	}
-	s.judged = true
+	s.decided = true
 	return s.launchers
 }
 
-// members yields the containers that have not stopped, and whose pod is listed. Older
-// ones come first: of two that claim the same domain, it is theirs.
-func (s *snapshot) members() iter.Seq[member] {
-	return func(yield func(member) bool) {
+// members yields the created and running containers of listed pods, older ones first. Of two claims
+// on a domain the older one thus wins.
+func (s *snapshot) members() iter.Seq[podContainer] {
+	return func(yield func(podContainer) bool) {
 		pods := map[string]*nri.PodSandbox{}
 		for _, pod := range s.pods {
 			pods[pod.GetId()] = pod
 		}
 		for _, ctr := range slices.SortedStableFunc(slices.Values(s.containers), byCreation) {
 			pod := pods[ctr.GetPodSandboxId()]
-			if pod != nil && stateOf(ctr) != agentapi.StateStopped && !yield(member{pod, ctr}) {
+			if pod != nil && stateOf(ctr) != agentapi.StateStopped && !yield(podContainer{pod, ctr}) {
 				return
 			}
 		}
@@ -69,46 +69,45 @@ func stateOf(ctr *nri.Container) agentapi.State {
 	return agentapi.StateStopped
 }
 
-// reconcile brings the registry in line with what the runtime listed. Events may
-// have come since, so the list only speaks of launchers that were there before.
+// reconcile brings the registry in line with the list. Later events take precedence over the list.
 func (p *Plugin) reconcile(s *snapshot) {
 	for m := range s.members() {
-		p.adopt(s, m)
+		p.reconcileContainer(s, m)
 	}
 	p.dropMissing(s, false)
 	p.Logger.Info("registry reconciled with the runtime", "pods", len(s.pods), "containers", len(s.containers))
 }
 
-// adopt takes over what the list says of a container.
-func (p *Plugin) adopt(s *snapshot, m member) {
+// reconcileContainer applies the list to one container.
+func (p *Plugin) reconcileContainer(s *snapshot, m podContainer) {
 	id, state, pid := m.ctr.GetId(), stateOf(m.ctr), int(m.ctr.GetPid())
 	if _, ok := p.Registry.Find(id); ok {
 		p.Registry.Catch(s.generation, id, state, pid)
 		p.Guard.Enqueue(id)
-		p.tieRunning(id)
+		p.startTie(id)
 		return
 	}
 	if !p.runsVM(m.pod, m.ctr) {
 		if p.isSidecar(m.pod, m.ctr) {
-			p.noteSidecar(m.pod, m.ctr)
+			p.recordSidecar(m.pod, m.ctr)
 		}
 		return
 	}
-	// It may have been removed since: nobody would tell again.
+	// The container may have ended after the list. There is no later event of its removal.
 	listed := registry.Launcher{Launcher: agentapi.Launcher{Container: agentapi.ContainerRef{ID: id, PID: pid}}}
 	if p.Guard.Gone(listed) {
 		return
 	}
-	if _, ok := p.take(m, state, s.generation); ok {
+	if _, ok := p.adopt(m, state, s.generation); ok {
 		p.Guard.Enqueue(id)
-		p.tieRunning(id)
+		p.startTie(id)
 	}
 }
 
-// lookAgain is the second look, some time after a Synchronize. Runtimes have left
-// sandboxes and containers out that were being created just then, so only now is
-// what still was not heard of forgotten.
-func (p *Plugin) lookAgain(s *snapshot) {
+// scanAgain is the second scan of a list, after a delay. Runtimes have omitted sandboxes and
+// containers that they were just creating. Only this scan forgets launchers without any event
+// since.
+func (p *Plugin) scanAgain(s *snapshot) {
 	p.dropMissing(s, true)
 	p.dropSidecars(s)
 	p.Guard.EnqueueAll()
@@ -116,16 +115,16 @@ func (p *Plugin) lookAgain(s *snapshot) {
 	for _, pod := range s.pods {
 		listed[pod.GetUid()] = true
 	}
-	p.forgetAwaited(func(uid string) bool { return listed[uid] })
+	p.retainAwaited(func(uid string) bool { return listed[uid] })
 	keep := func(uid string) bool { return listed[uid] || p.keepsDir(uid) }
 	if err := p.PodDirs.Retain(keep); err != nil {
-		p.Logger.Warn("pod directories could not be cleared", "error", err)
+		p.Logger.Warn("cannot delete pod directories", "error", err)
 	}
 }
 
-// dropMissing forgets launchers that the runtime did not list. One that is proven
-// gone is forgotten at once, one of which nothing is known at the second look, and
-// one that runs never: runtimes have lost containers.
+// dropMissing forgets launchers that the list omits. It forgets ended ones at once, and unstarted
+// ones at the second scan. It never forgets a running launcher, because runtimes have lost
+// containers.
 func (p *Plugin) dropMissing(s *snapshot, second bool) {
 	containers, sandboxes := map[string]bool{}, map[string]bool{}
 	for _, ctr := range s.containers {

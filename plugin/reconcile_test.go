@@ -15,10 +15,10 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
-// secondLook is longer than the default of the plugin's second look.
-const secondLook = time.Minute
+// secondScan is longer than the delay of the plugin's second scan.
+const secondScanDelay = time.Minute
 
-// withRun calls test while the plugin's Run works, in a bubble with its own clock.
+// withRun calls test while the plugin's Run works, with a simulated clock.
 func withRun(t *testing.T, mode policy.Mode, test func(t *testing.T, n *node)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -31,7 +31,7 @@ func withRun(t *testing.T, mode policy.Mode, test func(t *testing.T, n *node)) {
 	})
 }
 
-// synchronize hands over lists and waits until the plugin has dealt with them.
+// synchronize passes lists to the plugin and waits until it has reconciled them.
 func (n *node) synchronize(t *testing.T, pods []*nri.PodSandbox, ctrs []*nri.Container) {
 	t.Helper()
 	updates, err := n.Synchronize(context.Background(), pods, ctrs)
@@ -63,7 +63,7 @@ func TestSynchronizeAdoptsLaunchers(t *testing.T) {
 	})
 }
 
-func TestSynchronizeForgetsWhatIsProvenGone(t *testing.T) {
+func TestSynchronizeForgetsEndedLaunchers(t *testing.T) {
 	withRun(t, policy.Enforce, func(t *testing.T, n *node) {
 		pod := newPod("u1", decidetest.VFIO())
 		ctr := newContainer(pod, "compute")
@@ -80,40 +80,39 @@ func TestSynchronizeForgetsWhatIsProvenGone(t *testing.T) {
 	})
 }
 
-// Runtimes have lost containers in Synchronize: what runs is not forgotten.
-func TestSynchronizeKeepsWhatRuns(t *testing.T) {
+// Runtimes have lost containers in Synchronize.
+func TestSynchronizeKeepsRunningLaunchers(t *testing.T) {
 	withRun(t, policy.Enforce, func(t *testing.T, n *node) {
 		pod := newPod("u1", decidetest.VFIO())
 		ctr := newContainer(pod, "compute")
 		n.start(ctr, 100, host.Rlimit{})
 		must(t, n.PostStartContainer(context.Background(), pod, ctr))
 		n.synchronize(t, nil, nil)
-		time.Sleep(secondLook)
+		time.Sleep(secondScanDelay)
 		synctest.Wait()
 		n.checkState(t, pod, agentapi.StateRunning)
 	})
 }
 
-func TestSynchronizeForgetsUnstartedAtTheSecondLook(t *testing.T) {
+func TestSecondScanForgetsUnstartedLaunchers(t *testing.T) {
 	withRun(t, policy.Enforce, func(t *testing.T, n *node) {
 		pod := newPod("u1", decidetest.VFIO())
 		_, err := n.create(pod, newContainer(pod, "compute"))
 		must(t, err)
 		n.synchronize(t, nil, nil)
-		n.checkState(t, pod, agentapi.StateCreating) // may be in creation just now
+		n.checkState(t, pod, agentapi.StateCreating) // the runtime may be creating it
 		if len(n.dirs.list()) != 1 {
 			t.Error("its directory was discarded at once")
 		}
-		time.Sleep(secondLook)
+		time.Sleep(secondScanDelay)
 		synctest.Wait()
 		if l, dirs := n.registry.List(), n.dirs.list(); len(l)+len(dirs) != 0 {
-			t.Errorf("after the second look: %v, %v, want nothing", l, dirs)
+			t.Errorf("after the second scan: %v, %v, want nothing", l, dirs)
 		}
 	})
 }
 
-// What events told after the list was made is not undone by it.
-func TestSynchronizeIsOlderThanLaterEvents(t *testing.T) {
+func TestLaterEventsTakePrecedenceOverTheList(t *testing.T) {
 	ctx := context.Background()
 	withRun(t, policy.Enforce, func(t *testing.T, n *node) {
 		stopped, created := newPod("stopped", decidetest.VFIO()), newPod("created", decidetest.VFIO())
@@ -129,13 +128,13 @@ func TestSynchronizeIsOlderThanLaterEvents(t *testing.T) {
 		must(t, err)
 		synctest.Wait()
 		n.checkState(t, stopped, agentapi.StateStopped)
-		time.Sleep(secondLook)
+		time.Sleep(secondScanDelay)
 		synctest.Wait()
 		n.checkState(t, created, agentapi.StateCreating)
 	})
 }
 
-func TestSynchronizeDoesNotReviveTheRemoved(t *testing.T) {
+func TestListDoesNotReviveARemovedLauncher(t *testing.T) {
 	ctx := context.Background()
 	withRun(t, policy.Enforce, func(t *testing.T, n *node) {
 		pod := newPod("u1", decidetest.VFIO())
@@ -153,7 +152,7 @@ func TestSynchronizeDoesNotReviveTheRemoved(t *testing.T) {
 	})
 }
 
-func TestSecondLookKeepsDirectoriesOfListedPods(t *testing.T) {
+func TestSecondScanKeepsDirectoriesOfListedPods(t *testing.T) {
 	withRun(t, policy.Enforce, func(t *testing.T, n *node) {
 		listed, gone := newPod("listed", nil), newPod("gone", nil)
 		for _, pod := range []*nri.PodSandbox{listed, gone} {
@@ -161,7 +160,7 @@ func TestSecondLookKeepsDirectoriesOfListedPods(t *testing.T) {
 			must(t, err)
 		}
 		n.synchronize(t, []*nri.PodSandbox{listed}, nil)
-		time.Sleep(secondLook)
+		time.Sleep(secondScanDelay)
 		synctest.Wait()
 		if dirs := n.dirs.list(); len(dirs) != 1 || dirs[0] != "listed" {
 			t.Errorf("directories = %v, want that of the listed pod", dirs)

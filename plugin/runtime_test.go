@@ -167,7 +167,7 @@ func await(t *testing.T, c *plugin.Connection, what string, want func(plugin.Sta
 
 func synchronized(s plugin.Status) bool { return s.Phase == plugin.Synchronized }
 
-// attach connects and waits until the runtime asks the plugin.
+// attach connects and waits until the runtime requests the plugin.
 func attach(t *testing.T, r *runtime, socket, index string, h plugin.Handlers, o plugin.Observer) *plugin.Connection {
 	t.Helper()
 	c := connect(t, socket, index, h, o)
@@ -176,7 +176,7 @@ func attach(t *testing.T, r *runtime, socket, index string, h plugin.Handlers, o
 	return c
 }
 
-// create asks the runtime's plugins for a container's creation.
+// create requests the runtime's plugins for a container's creation.
 func (r *runtime) create(pod *nri.PodSandbox, ctr *nri.Container) (*nri.ContainerAdjustment, error) {
 	reply, err := r.CreateContainer(context.Background(), &nri.CreateContainerRequest{Pod: pod, Container: ctr})
 	return reply.GetAdjust(), err

@@ -13,9 +13,9 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
-// sidecars are the containers that are shown a pod directory without being launchers.
-// A directory that one of them sees is kept: another of the same name would be another.
-// Its methods may be called from several goroutines at once.
+// sidecars holds containers with a mounted pod directory that are no launchers. Their directory
+// must stay, because a new one of the same name would not reach them. Several goroutines may call
+// its methods at once.
 type sidecars struct {
 	mu  sync.Mutex
 	all map[string]sidecar // by container ID
@@ -23,7 +23,7 @@ type sidecars struct {
 
 type sidecar struct {
 	uid, sandbox string
-	generation   registry.Generation // when it was last heard of
+	generation   registry.Generation // of its last event or list
 }
 
 func (s *sidecars) add(containerID string, one sidecar) {
@@ -35,7 +35,7 @@ func (s *sidecars) add(containerID string, one sidecar) {
 	s.all[containerID] = one
 }
 
-// drop forgets those that a condition holds for.
+// drop forgets the sidecars for which is returns true.
 func (s *sidecars) drop(is func(containerID string, one sidecar) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,10 +53,9 @@ func (s *sidecars) has(podUID string) bool {
 	return false
 }
 
-// isSidecar reports whether the container is the one that the pod of a launcher names
-// as its sidecar.
+// isSidecar reports whether the pod of a launcher names the container as its sidecar.
 func (p *Plugin) isSidecar(pod *nri.PodSandbox, ctr *nri.Container) bool {
-	name, ok, _ := api.Sidecar(pod.GetAnnotations()) // a bad one refuses the launcher
+	name, ok, _ := api.Sidecar(pod.GetAnnotations()) // a malformed one refuses the launcher
 	if !ok || name != ctr.GetName() {
 		return false
 	}
@@ -64,8 +63,8 @@ func (p *Plugin) isSidecar(pod *nri.PodSandbox, ctr *nri.Container) bool {
 	return ok && launcher != name
 }
 
-// adjustSidecar shows a sidecar the pod's directory. It may start long before the
-// launcher does.
+// adjustSidecar mounts the pod's directory into a sidecar. The sidecar may start long before the
+// launcher.
 func (p *Plugin) adjustSidecar(pod *nri.PodSandbox, ctr *nri.Container) (*nri.ContainerAdjustment, error) {
 	if p.Policy.Mode != policy.Enforce || !p.isSidecar(pod, ctr) {
 		return nil, nil
@@ -73,22 +72,21 @@ func (p *Plugin) adjustSidecar(pod *nri.PodSandbox, ctr *nri.Container) (*nri.Co
 	l := registry.Launcher{Launcher: agentapi.Launcher{
 		Pod: podRef(pod), Container: agentapi.ContainerRef{Name: ctr.GetName(), ID: ctr.GetId()},
 	}}
-	p.noteSidecar(pod, ctr)
+	p.recordSidecar(pod, ctr)
 	dir, err := p.PodDirs.Create(l.Pod.UID)
 	if err != nil {
 		p.sidecars.drop(func(id string, _ sidecar) bool { return id == ctr.GetId() })
-		return nil, p.fail(l, err)
+		return nil, p.refuseWithoutDir(l, err)
 	}
 	p.log(l).Info("sidecar adjusted")
 	return adjustment(decide.Decision{}, dir, p.Hook), nil
 }
 
-func (p *Plugin) noteSidecar(pod *nri.PodSandbox, ctr *nri.Container) {
+func (p *Plugin) recordSidecar(pod *nri.PodSandbox, ctr *nri.Container) {
 	p.sidecars.add(ctr.GetId(), sidecar{uid: pod.GetUid(), sandbox: pod.GetId(), generation: p.Registry.Generation()})
 }
 
-// dropSidecars forgets those that a list, which is not older than they are, does not
-// have.
+// dropSidecars forgets sidecars that are older than the list and not in it.
 func (p *Plugin) dropSidecars(s *snapshot) {
 	listed := map[string]bool{}
 	for _, ctr := range s.containers {

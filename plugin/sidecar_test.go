@@ -17,8 +17,7 @@ func withSidecar(uid string) *nri.PodSandbox {
 	return newPod(uid, map[string]string{api.SidecarKey: "shim"})
 }
 
-// TestSidecar: it sees the pod's directory, before its launcher is there, and is given
-// nothing else.
+// A sidecar gets the pod's directory before its launcher starts, and nothing else.
 func TestSidecar(t *testing.T) {
 	n := newNode(t, policy.Enforce)
 	pod := withSidecar("u1")
@@ -35,7 +34,6 @@ func TestSidecar(t *testing.T) {
 	}
 }
 
-// TestNoSidecar: nobody else is shown the directory.
 func TestNoSidecar(t *testing.T) {
 	plain := withSidecar("u1")
 	delete(plain.Annotations, api.LauncherKey)
@@ -60,7 +58,7 @@ func TestNoSidecar(t *testing.T) {
 	}
 }
 
-// TestSidecarKeepsItsDirectory: a pod whose sandbox died has two for a while.
+// A pod has two sandboxes for a while after the death of the first one.
 func TestSidecarKeepsItsDirectory(t *testing.T) {
 	n := newNode(t, policy.Enforce)
 	old := withSidecar("u1")

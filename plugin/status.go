@@ -28,11 +28,11 @@ type Status struct {
 
 // status is a Status for several goroutines.
 type status struct {
-	mu      sync.Mutex
-	now     Status
-	changed chan struct{} // closed at the next change
-	observe func(Status)  // called under the lock, so in order
-	ever    bool          // the plugin was synchronised before
+	mu              sync.Mutex
+	now             Status
+	changed         chan struct{} // closed at the next change
+	observe         func(Status)  // called under the lock, so in order
+	wasSynchronized bool          // the plugin was synchronised before
 }
 
 func newStatus(observe func(Status)) *status {
@@ -72,10 +72,10 @@ func (s *status) enterOn(conn *notifyConn, phase Phase, change func(*Status)) {
 func (s *status) move(phase Phase, change func(*Status)) {
 	if s.now.Phase != phase {
 		s.now.Phase, s.now.Since = phase, time.Now()
-		if phase == Synchronized && s.ever {
+		if phase == Synchronized && s.wasSynchronized {
 			s.now.Reconnects++
 		}
-		s.ever = s.ever || phase == Synchronized
+		s.wasSynchronized = s.wasSynchronized || phase == Synchronized
 	}
 	change(&s.now)
 	close(s.changed)

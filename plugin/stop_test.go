@@ -15,8 +15,7 @@ import (
 	"github.com/mooring-vm/mooring/plugin"
 )
 
-// gate lets CreateContainer through once it is told to, and says when it is asked
-// and when the plugin is told that it stops.
+// gate blocks CreateContainer until open closes. It reports requests and the call of Stopping.
 type gate struct {
 	*node
 	asked, open, stopping chan struct{}
@@ -32,8 +31,7 @@ func (g gate) CreateContainer(ctx context.Context, pod *nri.PodSandbox, ctr *nri
 
 func (g gate) Stopping() { close(g.stopping) }
 
-// The end of the agent does not cut off what the runtime waits for: the answer
-// arrives, though it is longer than what is written at once.
+// The agent answers requests before it ends. The answer here exceeds the size of one write.
 func TestStopAnswersRequestsInFlight(t *testing.T) {
 	socket := filepath.Join(socketDir(t), "nri.sock")
 	r := startRuntime(t, socket)

@@ -12,8 +12,8 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
-// Ties ties the VM processes of launchers to their pods: see [supervisor.Supervisor].
-// The methods do not wait.
+// Ties ties the VM processes of launchers to their pods: see [supervisor.Supervisor]. The methods
+// do not block.
 type Ties interface {
 	Register(l registry.Launcher, cgroup string) error
 	LauncherStarted(l registry.Launcher)
@@ -22,7 +22,7 @@ type Ties interface {
 	Reconciled()
 }
 
-// NoTies has nothing tied: the node's kernel cannot track processes.
+// NoTies is a Ties without effect, for a node whose kernel cannot track processes.
 type NoTies struct{}
 
 var _ Ties = NoTies{}
@@ -42,8 +42,8 @@ func (NoTies) Reconciled() {}
 // HasPod implements [Ties].
 func (NoTies) HasPod(string) bool { return false }
 
-// registerTie has the processes of a launcher tracked before the first of them runs.
-// Where that fails, the agent does so as soon as the launcher runs.
+// registerTie starts tracking a launcher's processes before the first one runs. After an error the
+// agent starts tracking once the launcher runs.
 func (p *Plugin) registerTie(ctr *nri.Container) {
 	l, ok := p.Registry.Find(ctr.GetId())
 	if !ok {
@@ -51,28 +51,28 @@ func (p *Plugin) registerTie(ctr *nri.Container) {
 	}
 	cgroup, err := cgroupOf(ctr.GetLinux().GetCgroupsPath())
 	if err := errors.Join(err, p.Ties.Register(l, cgroup)); err != nil {
-		p.log(l).Warn("the launcher's processes are tracked from its start on only", "error", err)
+		p.log(l).Warn("cannot track the launcher's processes before its start", "error", err)
 	}
 }
 
-// tieRunning tells that a launcher runs.
-func (p *Plugin) tieRunning(containerID string) {
+// startTie reports a running launcher to Ties.
+func (p *Plugin) startTie(containerID string) {
 	if l, ok := p.Registry.Find(containerID); ok && l.State == agentapi.StateRunning {
 		p.Ties.LauncherStarted(l)
 	}
 }
 
-// keepsPod reports whether anything of a pod is left.
+// keepsPod reports whether a launcher, a VM or a sidecar of a pod remains.
 func (p *Plugin) keepsPod(uid string) bool {
 	return p.Registry.HasPod(uid) || p.Ties.HasPod(uid) || p.sidecars.has(uid)
 }
 
-// cgroupOf returns where a container's cgroup is, below the root of the hierarchy.
-// The OCI runtime specification leaves the form to the runtime: runc and crun take a
-// path, or with systemd SLICE:PREFIX:NAME for the scope PREFIX-NAME.scope.
+// cgroupOf returns the path of a container's cgroup below the root of the hierarchy. The OCI
+// runtime specification does not define the form. runc and crun take a path, or with systemd
+// SLICE:PREFIX:NAME for the scope PREFIX-NAME.scope.
 func cgroupOf(cgroupsPath string) (string, error) {
 	if cgroupsPath == "" {
-		return "", fmt.Errorf("the runtime does not say where the container's cgroup is")
+		return "", fmt.Errorf("the runtime gives no cgroups path for the container")
 	}
 	slice, scope, ok := strings.Cut(cgroupsPath, ":")
 	if !ok {

@@ -15,7 +15,7 @@ import (
 	"github.com/mooring-vm/mooring/decide/decidetest"
 )
 
-func TestContradiction(t *testing.T) {
+func TestConflictingLauncher(t *testing.T) {
 	n := newNode(t, policy.Enforce)
 	for launcher, want := range map[string]string{
 		"compute": "",
@@ -26,14 +26,14 @@ func TestContradiction(t *testing.T) {
 		pod.Labels = decidetest.LauncherLabels()
 		must(t, n.RunPodSandbox(context.Background(), pod))
 		if got := messages(n); got != want {
-			t.Errorf("%s: told %q, want %q", launcher, got, want)
+			t.Errorf("%s: reported %q, want %q", launcher, got, want)
 		}
 		n = newNode(t, policy.Enforce)
 	}
 	unlabelled := newPod("u1", map[string]string{api.LauncherKey: "comptue"})
 	must(t, n.RunPodSandbox(context.Background(), unlabelled))
 	if got := messages(n); got != "" {
-		t.Errorf("told %q of a pod that no profile knows, want nothing", got)
+		t.Errorf("reported %q for a pod without a profile, want nothing", got)
 	}
 }
 
@@ -45,8 +45,8 @@ func messages(n *node) string {
 	return strings.Join(all, "\n")
 }
 
-// A slip in the launcher's name shows as a launcher that does not come.
-func TestLauncherThatDoesNotCome(t *testing.T) {
+// A misspelled launcher annotation shows as a missing launcher.
+func TestMissingLauncherIsReported(t *testing.T) {
 	ctx := context.Background()
 	for name, test := range map[string]struct {
 		then func(*testing.T, *node, *nri.PodSandbox)
@@ -67,7 +67,7 @@ func TestLauncherThatDoesNotCome(t *testing.T) {
 				n.startSidecar(t, pod)
 				time.Sleep(time.Minute)
 				if got := messages(n); got != "" {
-					t.Errorf("told %q after a minute, want nothing", got)
+					t.Errorf("reported %q after a minute, want nothing", got)
 				}
 				test.then(t, n, pod)
 				time.Sleep(10 * time.Minute)

@@ -10,17 +10,17 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
-// resize records the requested limits of a launcher, and refuses a memory limit that the VM
-// cannot meet yet. It never answers with another limit than the requested one: if the limit were
-// higher than kubelet believes, kubelet would later kill the VM. Meanwhile kubelet retries and the
-// VM gives memory back.
-func (p *Plugin) resize(l registry.Launcher, r *nri.LinuxResources) error {
+// updateLimits records the requested limits of a launcher, and refuses a memory limit that the VM
+// cannot meet yet. It never answers with another limit than the requested one: a limit higher than
+// kubelet believes ends with the VM killed. kubelet retries, and meanwhile the VM gives memory
+// back.
+func (p *Plugin) updateLimits(l registry.Launcher, r *nri.LinuxResources) error {
 	p.Registry.Update(l.Container.ID, func(now *registry.Launcher) { now.Limits = limitsOf(r, now.Limits) })
 	return decide.MemoryLimit(p.Policy, &l.Launcher, r.GetMemory().GetLimit().GetValue(), host.Limit(l.Needs()))
 }
 
-// limitsOf returns the limits of a container's resources. What they do not say stays as
-// it was; below 0 there is no limit.
+// limitsOf applies new resources to a container's limits. A limit below 0 means none. Absent
+// resources leave a limit unchanged.
 func limitsOf(r *nri.LinuxResources, was registry.ContainerLimits) registry.ContainerLimits {
 	if memory := r.GetMemory().GetLimit().GetValue(); memory != 0 {
 		was.Memory = max(memory, 0)
@@ -30,13 +30,13 @@ func limitsOf(r *nri.LinuxResources, was registry.ContainerLimits) registry.Cont
 	case quota < 0:
 		was.CPU = 0
 	case quota > 0 && period > 0:
-		was.CPU = milli(quota, period)
+		was.CPU = milliCPU(quota, period)
 	}
 	return was
 }
 
-// milli is a bandwidth in thousandths of a CPU, rounded: kubelet has rounded, too.
-func milli(quota int64, period uint64) int64 {
+// milliCPU returns a bandwidth in thousandths of a CPU, rounded, because kubelet has rounded, too.
+func milliCPU(quota int64, period uint64) int64 {
 	cpus := math.Round(float64(quota) * 1000 / float64(period))
 	return int64(min(max(cpus, 1), 1<<40))
 }

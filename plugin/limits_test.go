@@ -15,7 +15,7 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
-// launchVM has a launcher run, with a VM process.
+// launchVM starts a launcher with a VM process.
 func (n *node) launchVM(t *testing.T, pod *nri.PodSandbox, pid int) (*nri.Container, host.Process) {
 	t.Helper()
 	ctr := newContainer(pod, "compute")
@@ -39,9 +39,8 @@ func update(n *node, pod *nri.PodSandbox, ctr *nri.Container, memory, quota int6
 	return err
 }
 
-// While the VM needs more, a lower memory limit is an error that names both, for that
-// launcher alone; what was asked for is noted all the same.
-func TestUpdateBelowNeed(t *testing.T) {
+// A memory limit below the requirement of this launcher's VM is refused, and recorded all the same.
+func TestUpdateBelowTheMemoryRequirement(t *testing.T) {
 	n := newNode(t, policy.Enforce)
 	pod, other := newPod("u1", nil), newPod("u2", nil)
 	ctr, vm := n.launchVM(t, pod, 100)
