@@ -15,9 +15,9 @@ import (
 
 const artefactsTimeout = time.Minute
 
-// KeepArtefacts writes the node's console, journal, and the logs of containerd
-// and of the agent into a new folder and returns it. What cannot be had, for
-// example because the node is dead, becomes an error beside the folder.
+// KeepArtefacts writes the node's console, journal, and the logs of containerd and of the agent
+// into a new directory and returns it. Logs that cannot be read, for example from a dead node,
+// become an error beside the directory.
 func (n *Node) KeepArtefacts(ctx context.Context, name string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, artefactsTimeout)
 	defer cancel()

@@ -10,8 +10,7 @@ import (
 	"github.com/mooring-vm/mooring/hack/artefacts"
 )
 
-// TestFailedBootKeepsItsConsole has the folder of a node whose boot failed,
-// which is removed with the error.
+// The directory of a node whose boot failed is removed with the error.
 func TestFailedBootKeepsItsConsole(t *testing.T) {
 	kept := t.TempDir()
 	t.Setenv(artefacts.Env, kept)
@@ -28,7 +27,7 @@ func TestFailedBootKeepsItsConsole(t *testing.T) {
 	if b, err := os.ReadFile(filepath.Join(dir, ConsoleFile)); err != nil || string(b) != "panic" {
 		t.Errorf("kept %q, %v", b, err)
 	}
-	if err := (&Node{dir: t.TempDir()}).explain(t.Context(), boom); err != boom { //nolint:errorlint // the very same
+	if err := (&Node{dir: t.TempDir()}).explain(t.Context(), boom); err != boom { //nolint:errorlint // the same error, not wrapped
 		t.Errorf("nothing was booted: got %v", err)
 	}
 }

@@ -13,22 +13,19 @@ import (
 	"github.com/mooring-vm/mooring/hack/throwaway/vm"
 )
 
-// EnvNode names the environment variable that holds the folder of the node to
-// use (see Node.Dir).
+// EnvNode names the environment variable with the directory of the node to use (see Node.Dir).
 const EnvNode = "MOORING_NODE"
 
-// ErrNoNode means that no node runs that could be attached to.
+// ErrNoNode means that no node runs.
 var ErrNoNode = errors.New("no node is running; `hack/node up` boots one")
 
-// currentLink is a symbolic link to the folder of the node that runs in the
-// background.
+// currentLink is a symbolic link to the directory of the background node.
 const currentLink = "current"
 
-// ErrRunning means that a node runs in the background already.
+// ErrRunning means that a background node runs already.
 var ErrRunning = errors.New("a node is running already; `hack/node down` ends it")
 
-// AttachCurrent connects to the node in $MOORING_NODE, or else to the one that
-// runs in the background.
+// AttachCurrent connects to the node in $MOORING_NODE, or else to the background node.
 func AttachCurrent(ctx context.Context) (*Node, error) {
 	dir := os.Getenv(EnvNode)
 	if dir == "" {
@@ -40,7 +37,7 @@ func AttachCurrent(ctx context.Context) (*Node, error) {
 			return nil, ErrNoNode
 		}
 	}
-	// before dialling: another node may have the dead one's port by now
+	// Check before dialling: another node may have the port of a dead one.
 	owned, err := cache.Owned(dir)
 	if err != nil {
 		return nil, fmt.Errorf("looking for the owner of the node in %s: %w", dir, err)
@@ -55,9 +52,9 @@ func AttachCurrent(ctx context.Context) (*Node, error) {
 	return n, err
 }
 
-// StartCurrent is Start for a node that AttachCurrent finds, which release
-// undoes. Of several callers in any number of processes one starts a node; the
-// others wait and get ErrRunning.
+// StartCurrent starts the background node, which AttachCurrent finds. release removes the link to
+// it. If several processes call StartCurrent, one of them starts a node and the others wait and get
+// ErrRunning.
 func StartCurrent(ctx context.Context, o Options) (n *Node, release func() error, err error) {
 	store, err := cache.Default()
 	if err != nil {
@@ -84,8 +81,7 @@ func StartCurrent(ctx context.Context, o Options) (n *Node, release func() error
 	return n, release, nil
 }
 
-// Running reports whether a node has an owner in the background. That node may
-// hang.
+// Running reports whether the process that owns the background node runs. The node itself may hang.
 func Running() (bool, error) {
 	store, err := cache.Default()
 	if err != nil {
@@ -112,7 +108,7 @@ func (n *Node) makeCurrent(store *cache.Store) (release func() error, err error)
 	return func() error { return unpublish(link, n.dir) }, nil
 }
 
-// unpublish spares the link to another node.
+// unpublish removes the link to the node in dir. It keeps a link to another node.
 func unpublish(link, dir string) error {
 	if to, err := os.Readlink(link); err != nil || to != dir {
 		return nil //nolint:nilerr // another node is the current one, or none
@@ -120,11 +116,10 @@ func unpublish(link, dir string) error {
 	return os.Remove(link)
 }
 
-// stopGrace is how long the owner has to end by itself.
+// stopGrace is the time that the owner has to end after SIGTERM.
 const stopGrace = 15 * time.Second
 
-// StopCurrent ends the node that runs in the background, also one that hangs,
-// and returns when nothing is left of it.
+// StopCurrent ends the background node, even one that hangs, and removes its directory.
 func StopCurrent(ctx context.Context) error {
 	store, err := cache.Default()
 	if err != nil {
@@ -147,7 +142,7 @@ func StopCurrent(ctx context.Context) error {
 	return errors.Join(err, unpublish(link, dir), store.Sweep(ctx, runName))
 }
 
-// endOwner goes by processes and does not ask the node.
+// endOwner signals the owner's process and QEMU. It does not need an answer from the node.
 func endOwner(ctx context.Context, dir string) error {
 	state, _, err := vm.Load(dir)
 	if err != nil {

@@ -18,9 +18,9 @@ import (
 	"github.com/mooring-vm/mooring/hack/throwaway/vm"
 )
 
-// silentNode publishes as the current node one whose port accepts and says
-// nothing, as that of a hung node does, and one that belongs to another node by
-// now. Its folder is owned by this test until the returned Temp is closed.
+// silentNode publishes a background node whose port accepts connections and never answers. A hung
+// node does so, and so does a dead one whose port another node has. This test owns its directory
+// until it closes the returned Temp.
 func silentNode(t *testing.T, owner vm.Process) *cache.Temp {
 	t.Helper()
 	t.Setenv(cache.EnvDir, t.TempDir())
@@ -56,11 +56,10 @@ func silentNode(t *testing.T, owner vm.Process) *cache.Temp {
 	return temp
 }
 
-// TestLinkToADeadNode has another node, which is this test's listener, on the
-// dead one's port.
+// The test's own listener stands for another node with the port of the dead one.
 func TestLinkToADeadNode(t *testing.T) {
 	temp := silentNode(t, vm.Process{})
-	dir := temp.Dir + "-dead" // what is there when nobody could tidy up
+	dir := temp.Dir + "-dead" // the directory of a killed owner stays
 	if err := os.CopyFS(dir, os.DirFS(temp.Dir)); err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +78,7 @@ func TestLinkToADeadNode(t *testing.T) {
 	}
 }
 
-func TestStopOfANodeThatHangs(t *testing.T) {
+func TestStopOfAHungNode(t *testing.T) {
 	owner := exec.CommandContext(t.Context(), "sleep", "600")
 	if err := owner.Start(); err != nil {
 		t.Fatal(err)

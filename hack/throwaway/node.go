@@ -1,7 +1,6 @@
-// Package throwaway is the node that tests and demonstrations run on: a QEMU
-// guest with a kernel of its own, cgroup v2, every capability, systemd,
-// containerd with NRI, libvirt and QEMU. It is made from Debian packages and Go
-// modules, and nothing of it stays behind.
+// Package throwaway is the node for tests and demonstrations: a QEMU guest with its own kernel,
+// cgroup v2, every capability, systemd, containerd with NRI, libvirt and QEMU. It is built from
+// Debian packages and Go modules. After its end only caches stay on the machine.
 package throwaway
 
 import (
@@ -20,20 +19,20 @@ import (
 	"github.com/mooring-vm/mooring/hack/throwaway/vm"
 )
 
-// ContainerdSocket is where containerd listens in the node.
+// ContainerdSocket is the path of containerd's socket in the node.
 const ContainerdSocket = "/run/containerd/containerd.sock"
 
 // ConsoleFile is the node's console log in Node.Dir.
 const ConsoleFile = vm.ConsoleFile
 
-// runName is the store's folder for running nodes.
+// runName is the store's directory for running nodes.
 const runName = "run"
 
-// Node is a throw-away node that can be reached.
+// Node is a connection to a throw-away node.
 type Node struct {
 	*channel.Client
 	dir string
-	// These are nil for a node that another process ends.
+	// These fields are nil for a node that another process owns.
 	owned *vm.VM
 	image *image.Image
 	temp  *cache.Temp
@@ -43,16 +42,15 @@ type Node struct {
 type Options struct {
 	Spec image.Spec
 	VM   vm.Options
-	// Source is a checkout of Mooring; the one around the working directory where
-	// empty.
+	// Source is a checkout of Mooring. If it is empty, Start uses the checkout around the working
+	// directory.
 	Source string
 	Log    *slog.Logger
 }
 
-// Start builds what is not cached, boots a node and returns when containerd
-// answers there. The node ends with Stop, and at the latest with this process,
-// whatever ends it. The logs of a node that does not come up are kept, and the
-// error says where.
+// Start builds the parts that are not cached, boots a node and returns when containerd answers
+// there. The node ends with Stop, and at the latest when this process ends for any reason. If the
+// node does not come up, Start keeps its logs, and the error names their directory.
 func Start(ctx context.Context, o Options) (*Node, error) {
 	store, err := cache.Default()
 	if err != nil {
@@ -90,10 +88,10 @@ func (n *Node) start(ctx context.Context, store *cache.Store, o Options) (err er
 	return n.owned.Save()
 }
 
-// explain keeps the logs of a node that failed and adds to err where they are.
+// explain keeps the logs of a failed node and adds their directory to err.
 func (n *Node) explain(ctx context.Context, err error) error {
 	if _, missing := os.Stat(filepath.Join(n.dir, ConsoleFile)); missing != nil || ctx.Err() != nil {
-		return err // nothing was booted, or it was interrupted
+		return err // no boot, or interrupted
 	}
 	dir, keeping := n.KeepArtefacts(ctx, "node")
 	return errors.Join(fmt.Errorf("%w; its console is in %s", err, dir), keeping)
@@ -102,7 +100,7 @@ func (n *Node) explain(ctx context.Context, err error) error {
 // readyTimeout bounds systemd's start under TCG on a busy machine.
 const readyTimeout = 10 * time.Minute
 
-// waitReady returns when everything that the node starts by itself is up.
+// waitReady returns when systemd has started every unit of the node.
 func (n *Node) waitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("not up after %v", readyTimeout))
 	defer cancel()
@@ -127,13 +125,13 @@ func Attach(ctx context.Context, dir string) (*Node, error) {
 	return &Node{Client: client, dir: dir}, nil
 }
 
-// Dir holds the node's console log and its state, for Attach.
+// Dir is the directory with the node's console log and its state, for Attach.
 func (n *Node) Dir() string { return n.dir }
 
-// ContainerdSocket is containerd's socket in the node, to be dialled by Dial.
+// ContainerdSocket is the path of containerd's socket in the node, for Dial.
 func (n *Node) ContainerdSocket() string { return ContainerdSocket }
 
-// Exited is closed when the node's QEMU is gone. It is nil for an attached node.
+// Exited is closed when the node's QEMU has ended. It is nil for an attached node.
 func (n *Node) Exited() <-chan struct{} {
 	if n.owned == nil {
 		return nil
@@ -141,9 +139,8 @@ func (n *Node) Exited() <-chan struct{} {
 	return n.owned.Exited()
 }
 
-// Stop ends a node that was started here, and only the connection to one that
-// was attached. It is an error that the node had ended by itself; that says
-// where its console is kept.
+// Stop ends a node that Start booted, or the connection to an attached node. It returns an error
+// with the place of the console if the node had ended before.
 func (n *Node) Stop() error {
 	var died error
 	if n.owned != nil {
@@ -171,7 +168,7 @@ func (n *Node) stop() error {
 	return errors.Join(errs...)
 }
 
-// Build makes the image that Start would boot, or finds it in the cache.
+// Build makes the image that Start boots, or finds it in the cache.
 func Build(ctx context.Context, o Options) (*image.Image, error) {
 	store, err := cache.Default()
 	if err != nil {
@@ -184,7 +181,7 @@ func Build(ctx context.Context, o Options) (*image.Image, error) {
 	return image.NewBuilder(store.LogTo(o.Log), source, o.Log).Build(ctx, o.Spec)
 }
 
-// QEMU is the process that the node runs in, or 0 for an attached node.
+// QEMU is the pid of the node's QEMU, or 0 for an attached node.
 func (n *Node) QEMU() int {
 	if n.owned == nil {
 		return 0

@@ -21,7 +21,7 @@ import (
 	"github.com/mooring-vm/mooring/hack/throwaway/vm"
 )
 
-// ownerEnv turns the test binary into a process that owns a node.
+// ownerEnv makes the test binary a process that owns a node.
 const ownerEnv = "MOORING_TEST_OWNER"
 
 func TestMain(m *testing.M) {
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// own starts a node, tells where it is, and waits to be killed.
+// own starts a node, prints its directory, and waits for SIGKILL.
 func own() {
 	n, err := throwaway.Start(context.Background(), throwaway.Options{
 		Spec: image.SpecFromEnv(), Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
@@ -45,8 +45,7 @@ func own() {
 	select {}
 }
 
-// TestKilledOwnerLeavesNothing is about the worst end that a test run can have:
-// its process is killed and cleans nothing up.
+// TestKilledOwnerLeavesNothing kills the process that owns a node, so that it cannot clean up.
 func TestKilledOwnerLeavesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out with -short: boots a node")
@@ -124,8 +123,8 @@ func waitFor(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// machineState is what a node must not change: mounts, routes and the sysctls
-// that container software is known to touch.
+// machineState is the state of the machine that a node must not change: mounts, routes and the
+// sysctls that container software changes.
 func machineState(t *testing.T) string {
 	t.Helper()
 	files := []string{"/proc/self/mounts", "/proc/net/route", "/proc/sys/vm/overcommit_memory", "/proc/sys/kernel/panic",
@@ -141,8 +140,8 @@ func machineState(t *testing.T) string {
 	return b.String()
 }
 
-// withoutOthers leaves out what is mounted below the temporary directory: tests that run
-// meanwhile do that, and a node never does.
+// withoutOthers removes mounts below the temporary directory. Other tests make them, and a node
+// never does.
 func withoutOthers(mounts string) string {
 	var b strings.Builder
 	for line := range strings.Lines(mounts) {
@@ -154,8 +153,8 @@ func withoutOthers(mounts string) string {
 	return b.String()
 }
 
-// TestProbeBoots runs the probe's own guest under TCG, because a KVM is nowhere
-// to be counted on: what it looks for is there in a guest that works.
+// TestProbeBoots runs the probe's guest under TCG, because few machines have KVM. The line that the
+// probe waits for appears in a working guest.
 func TestProbeBoots(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out with -short: boots a kernel")

@@ -14,10 +14,9 @@ import (
 	"github.com/mooring-vm/mooring/hack/throwaway"
 )
 
-// TestInterruptedRunLeavesNothing sends a signal to a run whose command has a
-// child that ignores it: SIGINT to the whole group, as Ctrl-C does, and SIGTERM
-// to the run alone, as a time-out does. That a command is waited for, and what
-// it can do, is tested without a node in cmd/node.
+// TestInterruptedRunLeavesNothing sends a signal to a run whose command has a child that ignores
+// it: SIGINT to the whole group, as Ctrl-C does, and SIGTERM to the run alone. The tests in
+// cmd/node cover the command itself without a node.
 func TestInterruptedRunLeavesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out with -short: boots a node")

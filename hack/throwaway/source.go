@@ -10,11 +10,11 @@ import (
 
 const modulePath = "github.com/mooring-vm/mooring"
 
-// sourceRoot is the checkout that was asked for, or else the one that the working
-// directory is in: the node's own programs are built from it.
-func sourceRoot(asked string) (string, error) {
-	if asked != "" {
-		return asked, nil
+// sourceRoot is the given checkout, or else the checkout around the working directory. The node's
+// own programs are built from it.
+func sourceRoot(given string) (string, error) {
+	if given != "" {
+		return given, nil
 	}
 	dir, err := os.Getwd()
 	if err != nil {

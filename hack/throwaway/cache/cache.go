@@ -1,5 +1,5 @@
-// Package cache keeps built things in folders that are named after what they
-// are built from, so that a changed recipe never meets an old result.
+// Package cache keeps built artefacts in directories named after a hash of their inputs. A changed
+// recipe therefore never gets an old result.
 package cache
 
 import (
@@ -14,43 +14,41 @@ import (
 	"time"
 )
 
-// EnvDir names the environment variable that moves the cache.
+// EnvDir names the environment variable with the directory of the cache.
 const EnvDir = "MOORING_CACHE"
 
-// Store is a folder of cached entries. It is safe for use by several
-// processes and goroutines at once.
+// Store is a directory of cached entries. Several processes and goroutines may use it at once.
 type Store struct {
 	dir string
 	log *slog.Logger
 }
 
-// Default returns the store in $MOORING_CACHE, or else in the user's cache
-// folder (~/.cache/mooring).
+// Default returns the store in $MOORING_CACHE, or else in ~/.cache/mooring.
 func Default() (*Store, error) {
 	if dir := os.Getenv(EnvDir); dir != "" {
 		return New(dir)
 	}
 	base, err := os.UserCacheDir()
 	if err != nil {
-		return nil, fmt.Errorf("finding the user's cache folder: %w", err)
+		return nil, fmt.Errorf("finding the user's cache directory: %w", err)
 	}
 	return New(filepath.Join(base, "mooring"))
 }
 
-// New returns the store in dir, which need not exist yet.
+// New returns the store in dir. dir need not exist yet.
 func New(dir string) (*Store, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
-		return nil, fmt.Errorf("resolving cache folder %q: %w", dir, err)
+		return nil, fmt.Errorf("resolving cache directory %q: %w", dir, err)
 	}
 	return &Store{dir: abs, log: slog.New(slog.DiscardHandler)}, nil
 }
 
-// LogTo makes log hear what the store waits for.
+// LogTo returns the store with a logger for builds that it waits for.
 func (s *Store) LogTo(log *slog.Logger) *Store { return &Store{dir: s.dir, log: log} }
 
-// Dir returns a folder of the store that is not an entry, such as the one for
-// running nodes. It may not exist yet.
+// Dir returns a directory of the store that is not an entry, such as that of running nodes. It may
+// not exist yet.
 func (s *Store) Dir(elem ...string) string {
 	return filepath.Join(append([]string{s.dir}, elem...)...)
 }
@@ -58,8 +56,8 @@ func (s *Store) Dir(elem ...string) string {
 // Key is the content address of an entry.
 type Key string
 
-// KeyOf hashes everything that an entry is built from. The parts are
-// length-prefixed: ("ab", "c") and ("a", "bc") differ.
+// KeyOf hashes all inputs of an entry. It prefixes each with its length, so ("ab", "c") and ("a",
+// "bc") differ.
 func KeyOf(parts ...string) Key {
 	h := sha256.New()
 	for _, p := range parts {
@@ -68,25 +66,23 @@ func KeyOf(parts ...string) Key {
 	return Key(hex.EncodeToString(h.Sum(nil))[:24])
 }
 
-// Entry is a built folder that stays in place until Close.
+// Entry is a built directory. It stays in place until Close.
 type Entry struct {
-	// Dir is the folder that the build function filled.
+	// Dir is the directory that the build function filled.
 	Dir  string
 	lock *lock
 }
 
-// Close lets others rebuild or remove the entry.
+// Close allows others to rebuild or remove the entry.
 func (e *Entry) Close() error { return e.lock.release() }
 
-// Get returns the entry called name for key. It calls build to fill a new
-// folder where there is none, or where the one that is there is not as it was
-// left (see fingerprint). Of several callers in any number of processes one
-// builds and the others wait, for as long as ctx allows. A failed build leaves
-// nothing behind.
+// Get returns the entry of this name and key. If there is none, or its files have changed (see
+// fingerprint), it calls build with an empty directory. If several processes call Get, one builds
+// and the others wait, until ctx ends. A failed build leaves nothing behind.
 func (s *Store) Get(ctx context.Context, name string, key Key, build func(ctx context.Context, dir string) error) (*Entry, error) {
 	parent := filepath.Join(s.dir, name)
 	if err := os.MkdirAll(parent, 0o755); err != nil {
-		return nil, fmt.Errorf("creating cache folder: %w", err)
+		return nil, fmt.Errorf("creating the cache directory: %w", err)
 	}
 	dir := filepath.Join(parent, string(key))
 	for {
@@ -107,8 +103,8 @@ func (s *Store) Get(ctx context.Context, name string, key Key, build func(ctx co
 	}
 }
 
-// rebuild fills dir under the exclusive lock, unless somebody else did so
-// while this caller waited for it.
+// rebuild fills dir under the exclusive lock. It does nothing if another caller did so in the
+// meantime.
 func (s *Store) rebuild(ctx context.Context, dir string, build func(context.Context, string) error) error {
 	l, err := s.lockExclusive(ctx, dir+".lock")
 	if err != nil {

@@ -164,11 +164,11 @@ func TestPruneKeepsWhatIsUsedAndTheLatest(t *testing.T) {
 		t.Fatal(err)
 	}
 	if removed, err := s.Prune("thing", 0); err != nil || len(removed) != 2 {
-		t.Errorf("removed %v, %v, want the two that are left", removed, err)
+		t.Errorf("removed %v, %v, want the other two", removed, err)
 	}
 }
 
-func TestTempSweepsWhatTheDeadLeft(t *testing.T) {
+func TestTempRemovesDirectoriesOfDeadOwners(t *testing.T) {
 	s := newStore(t)
 	dead, err := s.Temp(t.Context(), "run")
 	if err != nil {
@@ -213,6 +213,6 @@ func TestLeftAttemptsAreRemovedAndNotUsed(t *testing.T) {
 	}
 	defer e.Close()
 	if _, err := os.Stat(old); !os.IsNotExist(err) {
-		t.Errorf("what a killed builder left is still there: %v", err)
+		t.Errorf("the directory of a killed builder is still there: %v", err)
 	}
 }

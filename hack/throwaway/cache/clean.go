@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Prune removes the entries called name that nobody uses at the moment, but for
-// the keep most recently used ones, and returns the folders it removed.
+// Prune removes the unused entries called name, except the keep most recently used ones. It returns
+// the directories that it removed.
 func (s *Store) Prune(name string, keep int) ([]string, error) {
 	dirs, err := s.entries(name)
 	if err != nil {
@@ -31,7 +31,7 @@ func (s *Store) Prune(name string, keep int) ([]string, error) {
 	return removed, nil
 }
 
-// entries lists the folders called name, most recently used first.
+// entries lists the directories called name, most recently used first.
 func (s *Store) entries(name string) ([]string, error) {
 	locks, err := filepath.Glob(s.Dir(name, "*.lock"))
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *Store) entries(name string) ([]string, error) {
 		dir := strings.TrimSuffix(path, ".lock")
 		info, err := os.Stat(manifest(dir))
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // a build that did not end, or was removed before
+		case errors.Is(err, fs.ErrNotExist): // the build did not end, or the entry was removed
 		case err != nil:
 			return nil, err
 		default:
@@ -57,8 +57,8 @@ func (s *Store) entries(name string) ([]string, error) {
 	return dirs, nil
 }
 
-// removeUnused keeps the lock file: removing it would let two builders hold
-// locks on two files of one name.
+// removeUnused keeps the lock file: after its removal, two builders could hold locks on two files
+// of one name.
 func removeUnused(dir string) (bool, error) {
 	l, ok, err := tryExclusive(dir + ".lock")
 	if err != nil || !ok {

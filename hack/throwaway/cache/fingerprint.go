@@ -11,7 +11,7 @@ import (
 
 func manifest(dir string) string { return dir + ".sum" }
 
-// intact reports whether dir still is what publish left there.
+// intact reports whether dir is unchanged since publish.
 func intact(dir string) bool {
 	want, err := os.ReadFile(manifest(dir))
 	if err != nil {
@@ -21,10 +21,9 @@ func intact(dir string) bool {
 	return err == nil && got == string(want)
 }
 
-// fingerprint sums up names, modes, sizes and modification times of a tree. It
-// notices what is missing, truncated, added or written to, and takes tens of
-// milliseconds for a root file system; reading every byte would take longer
-// than the boot that follows.
+// fingerprint hashes the names, modes, sizes and modification times of a tree. It detects missing,
+// truncated, added and changed files. It takes tens of milliseconds for a root file system. Reading
+// every byte would take longer than a boot.
 func fingerprint(dir string) (string, error) {
 	h := sha256.New()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

@@ -10,17 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lock is an flock(2): it goes with the process, whatever ends it.
+// lock is an flock(2). The kernel releases it at the end of the process.
 type lock struct{ f *os.File }
 
-// waitNotice is how long somebody waits in silence.
+// waitNotice is the time after which a waiting process logs why it waits.
 const waitNotice = time.Second
 
 func (s *Store) lockShared(ctx context.Context, path string) (*lock, error) {
 	return s.flock(ctx, path, unix.LOCK_SH)
 }
 
-// lockExclusive also leaves this process's id in the file, for those who wait.
+// lockExclusive also writes this process's pid into the file, for the log of waiting processes.
 func (s *Store) lockExclusive(ctx context.Context, path string) (*lock, error) {
 	l, err := s.flock(ctx, path, unix.LOCK_EX)
 	if err != nil {
@@ -70,7 +70,7 @@ func try(f *os.File, how int) (bool, error) {
 	}
 }
 
-// tryExclusive reports false where another process holds the lock.
+// tryExclusive returns false if another process holds the lock.
 func tryExclusive(path string) (*lock, bool, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
@@ -83,7 +83,7 @@ func tryExclusive(path string) (*lock, bool, error) {
 	return &lock{f}, true, nil
 }
 
-// sign is for the notice alone, so that it may fail.
+// sign writes the pid for the log of others. A failure does not matter.
 func (l *lock) sign(owner string) {
 	_ = l.f.Truncate(0)
 	_, _ = l.f.WriteAt([]byte(owner), 0)
@@ -92,14 +92,14 @@ func (l *lock) sign(owner string) {
 func owner(path string) string {
 	pid, err := os.ReadFile(path)
 	if err != nil || len(pid) == 0 {
-		return "several" // readers of what is to be rebuilt
+		return "several" // readers of an entry that is rebuilt
 	}
 	return "process " + string(pid)
 }
 
 func (l *lock) release() error { return l.f.Close() }
 
-// releaseExclusive takes back what lockExclusive wrote.
+// releaseExclusive removes the pid that lockExclusive wrote.
 func (l *lock) releaseExclusive() {
 	l.sign("")
 	_ = l.release() // closing a lock file loses no data

@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// attemptSuffix ends the names of folders that are being built. Each attempt has
-// one of its own: what a killed builder left running may still write into its.
+// attemptSuffix ends the names of directories of running builds. Each attempt has its own: children
+// of a killed builder may still write to theirs.
 const attemptSuffix = ".tmp-*"
 
-// removeAttempts removes what killed builders of dir left. The caller holds the
-// entry's lock. What somebody still writes into is left to the next caller.
+// removeAttempts removes the directories of killed builders of dir. The caller holds the entry's
+// lock. It leaves a directory with a running writer to the next caller.
 func removeAttempts(dir string) error {
 	left, err := filepath.Glob(dir + ".tmp*")
 	if err != nil {
@@ -37,15 +37,15 @@ func removeEntry(dir string) error {
 	return remove(dir)
 }
 
-// mountedError keeps us from deleting through a mount, such as of the machine's
-// /dev, what does not belong to us.
+// mountedError stops a removal that would delete files through a mount, such as that of the
+// machine's /dev.
 type mountedError struct{ dir, mount string }
 
 func (e *mountedError) Error() string {
 	return fmt.Sprintf("not removing %s: something is mounted on %s; `umount %s` first", e.dir, e.mount, e.mount)
 }
 
-// remove is os.RemoveAll for a folder without mounts.
+// remove is os.RemoveAll for a directory without mounts.
 func remove(dir string) error {
 	mount, err := mountBelow(dir)
 	if err != nil {
@@ -57,9 +57,9 @@ func remove(dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// mountBelow returns a mount point that is dir or below it, or "".
+// mountBelow returns a mount point at or below dir, or "".
 func mountBelow(dir string) (string, error) {
-	resolved, err := filepath.EvalSymlinks(dir) // as the kernel lists it
+	resolved, err := filepath.EvalSymlinks(dir) // mountinfo has resolved paths
 	if errors.Is(err, os.ErrNotExist) {
 		return "", nil
 	}
@@ -81,8 +81,8 @@ func mountBelow(dir string) (string, error) {
 	return "", in.Err()
 }
 
-// mountPoint is the fifth field of a line of mountinfo (proc_pid_mountinfo(5)),
-// which has spaces and the like in octal.
+// mountPoint is the fifth field of a line of mountinfo (proc_pid_mountinfo(5)). The kernel writes
+// spaces and similar characters in octal.
 func mountPoint(line string) string {
 	fields := strings.Fields(line)
 	if len(fields) < 5 {

@@ -14,9 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMountIsNotDeletedThrough has the machine's files below a folder that a
-// killed builder left.
-func TestMountIsNotDeletedThrough(t *testing.T) {
+// A killed builder left a mount of the machine's files.
+func TestRemoveKeepsMounts(t *testing.T) {
 	ownMounts(t)
 	s := newStore(t)
 	theirs, on := filepath.Join(t.TempDir(), "theirs"), s.Dir("thing", string(KeyOf("k"))+".tmp", "de v")
@@ -32,7 +31,7 @@ func TestMountIsNotDeletedThrough(t *testing.T) {
 	if err := unix.Mount(theirs, on, "", unix.MS_BIND, ""); err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Unmount(on, unix.MNT_DETACH) //nolint:errcheck // goes with the namespace
+	defer unix.Unmount(on, unix.MNT_DETACH) //nolint:errcheck // the namespace ends anyway
 	_, err := s.Get(t.Context(), "thing", KeyOf("k"), write("x"))
 	if err == nil || !strings.Contains(err.Error(), on) {
 		t.Errorf("got %v, want an error that names %s", err, on)
@@ -45,10 +44,10 @@ func TestMountIsNotDeletedThrough(t *testing.T) {
 	}
 }
 
-// ownMounts gives this goroutine a thread with a mount namespace of its own.
+// ownMounts gives this goroutine a thread with its own mount namespace.
 func ownMounts(t *testing.T) {
 	t.Helper()
-	runtime.LockOSThread() // and never unlocked: the thread ends with the test
+	runtime.LockOSThread() // without unlocking: the thread ends with the test
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		t.Skipf("needs to be allowed to make a mount namespace: %v", err)
 	}
@@ -69,7 +68,7 @@ func TestMountPoint(t *testing.T) {
 	}
 }
 
-func TestWaitingIsSaid(t *testing.T) {
+func TestWaitIsLogged(t *testing.T) {
 	s := newStore(t)
 	release, err := s.Lock(t.Context(), "x")
 	if err != nil {
@@ -86,7 +85,7 @@ func TestWaitingIsSaid(t *testing.T) {
 	}
 }
 
-// listener calls then with the first line.
+// listener calls then with the first log line.
 type listener struct {
 	bytes.Buffer
 	then func()

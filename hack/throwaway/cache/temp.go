@@ -10,34 +10,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ownerFile is locked by the process that uses a temporary folder.
+// ownerFile is the file that the owner of a temporary directory locks.
 const ownerFile = "owner.lock"
 
-// Temp is a folder that is removed with Close, or by the next caller of Temp
-// after its owner died without.
+// Temp is a temporary directory. Close removes it. If its owner dies, the next call of Temp removes
+// it.
 type Temp struct {
 	Dir  string
 	lock *lock
 }
 
-// Temp makes a new folder below the store's folder called name, and sweeps up
-// those whose owners are gone.
+// Temp makes a new directory below the store's directory called name, and removes those whose
+// owners have ended.
 func (s *Store) Temp(ctx context.Context, name string) (*Temp, error) {
 	parent := s.Dir(name)
 	if err := os.MkdirAll(parent, 0o700); err != nil {
-		return nil, fmt.Errorf("making temporary folder: %w", err)
+		return nil, fmt.Errorf("making a temporary directory: %w", err)
 	}
-	all, err := s.lockExclusive(ctx, filepath.Join(parent, ".lock")) // a new folder is not swept before its lock is taken
+	all, err := s.lockExclusive(ctx, filepath.Join(parent, ".lock")) // so that sweep skips a new directory that is not locked yet
 	if err != nil {
-		return nil, fmt.Errorf("making temporary folder: %w", err)
+		return nil, fmt.Errorf("making a temporary directory: %w", err)
 	}
 	defer all.releaseExclusive()
 	if err := sweep(parent); err != nil {
-		return nil, fmt.Errorf("removing what dead processes left: %w", err)
+		return nil, fmt.Errorf("removing directories of dead processes: %w", err)
 	}
 	dir, err := os.MkdirTemp(parent, "tmp-")
 	if err != nil {
-		return nil, fmt.Errorf("making temporary folder: %w", err)
+		return nil, fmt.Errorf("making a temporary directory: %w", err)
 	}
 	l, err := s.lockExclusive(ctx, filepath.Join(dir, ownerFile))
 	if err != nil {
@@ -66,20 +66,20 @@ func sweep(parent string) error {
 	return nil
 }
 
-// Close removes the folder.
+// Close removes the directory.
 func (t *Temp) Close() error { return errors.Join(remove(t.Dir), t.lock.release()) }
 
-// Sweep removes the folders called name whose owners are gone.
+// Sweep removes the directories called name whose owners have ended.
 func (s *Store) Sweep(ctx context.Context, name string) error {
 	all, err := s.lockExclusive(ctx, s.Dir(name, ".lock"))
 	if err != nil {
-		return fmt.Errorf("removing what dead processes left: %w", err)
+		return fmt.Errorf("removing directories of dead processes: %w", err)
 	}
 	defer all.releaseExclusive()
 	return sweep(s.Dir(name))
 }
 
-// Owned reports whether the owner of a Temp's folder is alive.
+// Owned reports whether the owner of a Temp's directory runs.
 func Owned(dir string) (bool, error) {
 	f, err := os.Open(filepath.Join(dir, ownerFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -89,12 +89,11 @@ func Owned(dir string) (bool, error) {
 		return false, err
 	}
 	defer f.Close()
-	free, err := try(f, unix.LOCK_SH) // two who look do not see each other
+	free, err := try(f, unix.LOCK_SH) // a shared lock, so that two callers do not mistake each other for the owner
 	return !free && err == nil, err
 }
 
-// Lock keeps other processes from holding the lock called name until release.
-// It waits for them as long as ctx allows.
+// Lock holds the lock called name until release. It waits for other holders until ctx ends.
 func (s *Store) Lock(ctx context.Context, name string) (release func(), err error) {
 	path := s.Dir(name + ".lock")
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {

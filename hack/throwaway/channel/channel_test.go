@@ -30,7 +30,7 @@ func newKey(t *testing.T) ssh.Signer {
 	return key
 }
 
-// serve runs the node's end in this process.
+// serve runs the node's side in this process.
 func serve(t *testing.T) channel.Target {
 	t.Helper()
 	host, client := newKey(t), newKey(t)
@@ -102,7 +102,7 @@ func TestSignalsReachTheCommand(t *testing.T) {
 	}
 }
 
-// notifier closes seen with the first byte.
+// notifier closes seen at the first byte.
 type notifier struct {
 	seen chan struct{}
 	once sync.Once
@@ -149,7 +149,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// waitGone waits for the end of the process whose pid a file holds.
+// waitGone waits for the end of the process whose pid is in a file.
 func waitGone(t *testing.T, file string) {
 	t.Helper()
 	b, err := os.ReadFile(file)
@@ -175,7 +175,7 @@ func TestLostNodeEndsEveryCall(t *testing.T) {
 	c := connect(t, target)
 	out := &notifier{seen: make(chan struct{})}
 	done := make(chan error, 1)
-	in, _ := io.Pipe() // a Stdin that never ends must not hold the call
+	in, _ := io.Pipe() // a Stdin that never ends must not block the call
 	go func() {
 		done <- c.Run(context.Background(), channel.Command{Args: []string{"sh", "-c", "echo up; exec sleep 60"}, Stdin: in, Stdout: out})
 	}()
@@ -207,7 +207,7 @@ func TestSilentNodeIsLost(t *testing.T) {
 	}
 }
 
-func TestStrangersStayOut(t *testing.T) {
+func TestOtherKeysAreRefused(t *testing.T) {
 	target := serve(t)
 	wrongKey := target
 	wrongKey.Key = newKey(t)
@@ -252,7 +252,7 @@ func TestFailedPushLeavesTheOldFile(t *testing.T) {
 		t.Error("no error from a reader that fails")
 	}
 	if b, _ := os.ReadFile(remote); string(b) != "old" {
-		t.Errorf("the file holds %q, want what was there", b)
+		t.Errorf("the file holds %q, want the old content", b)
 	}
 	if left, _ := filepath.Glob(remote + ".*"); len(left) > 0 {
 		t.Errorf("left behind: %v", left)

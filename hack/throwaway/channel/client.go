@@ -12,21 +12,20 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// ErrLost is what calls return when the node died or stopped answering.
+// ErrLost is the error of calls to a node that died or stopped answering.
 var ErrLost = errors.New("connection to the node lost")
 
-// DefaultKeepalive is generous: a node under TCG on a busy machine can stand
-// still for seconds.
+// DefaultKeepalive is generous: on a busy machine, a node under TCG can stand still for a minute.
 func DefaultKeepalive() Keepalive {
 	return Keepalive{Every: 5 * time.Second, Timeout: 2 * time.Minute}
 }
 
-// Keepalive says how often a node is asked whether it lives, and after how long
-// without an answer it counts as lost.
+// Keepalive is the interval between keep-alive requests, and the time after which a node that does
+// not answer counts as lost.
 type Keepalive struct{ Every, Timeout time.Duration }
 
-// Client is one connection to a node. All methods are safe for concurrent use
-// and return an error that wraps ErrLost once the node is gone.
+// Client is a connection to a node. Its methods are safe for concurrent use. They return an error
+// that wraps ErrLost after the connection has ended.
 type Client struct {
 	ssh  *ssh.Client
 	done chan struct{}
@@ -34,21 +33,21 @@ type Client struct {
 	err  error
 }
 
-// Target says how a node is reached.
+// Target is the address of a node and its keys.
 type Target struct {
 	Address string // host:port
 	HostKey string // as in a known_hosts file: type and base64
 	Key     ssh.Signer
-	// Keepalive is DefaultKeepalive where zero.
+	// Keepalive is DefaultKeepalive if zero.
 	Keepalive Keepalive
-	// ConnectTimeout bounds Connect: 2 minutes where zero.
+	// ConnectTimeout bounds Connect. Zero means 2 minutes.
 	ConnectTimeout time.Duration
 }
 
 const connectTimeout = 2 * time.Minute
 
-// Connect returns a connection to the node at target. It fails when the node
-// does not answer in time, and with ctx's cause when ctx ends.
+// Connect returns a connection to the node at target. It fails after ConnectTimeout, and with ctx's
+// cause when ctx ends.
 func Connect(ctx context.Context, target Target) (*Client, error) {
 	host, _, _, _, err := ssh.ParseAuthorizedKey([]byte(target.HostKey))
 	if err != nil {
@@ -73,8 +72,7 @@ func Connect(ctx context.Context, target Target) (*Client, error) {
 	return client, nil
 }
 
-// handshake ends with ctx: where a node hangs, QEMU itself accepts connections
-// and says nothing.
+// handshake ends with ctx. QEMU accepts connections for a hung node and never answers.
 func handshake(ctx context.Context, conn net.Conn, target Target, host ssh.PublicKey) (*ssh.Client, error) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	c, channels, requests, err := ssh.NewClientConn(conn, target.Address, &ssh.ClientConfig{
@@ -92,8 +90,8 @@ func handshake(ctx context.Context, conn net.Conn, target Target, host ssh.Publi
 	return ssh.NewClient(c, channels, requests), nil
 }
 
-// await returns what open does, which knows no context, or ctx's cause. What
-// comes too late is discarded.
+// await returns the result of open, or ctx's cause if ctx ends first. It passes a late result to
+// discard.
 func await[T any](ctx context.Context, open func() (T, error), discard func(T)) (T, error) {
 	type result struct {
 		v   T
@@ -121,13 +119,13 @@ func await[T any](ctx context.Context, open func() (T, error), discard func(T)) 
 // Done is closed when the connection has ended.
 func (c *Client) Done() <-chan struct{} { return c.done }
 
-// Close ends the connection and everything that runs over it.
+// Close ends the connection and everything that uses it.
 func (c *Client) Close() error {
 	c.fail(net.ErrClosed)
 	return nil
 }
 
-// fail keeps the first reason for which the connection ended.
+// fail keeps the first reason for the end of the connection.
 func (c *Client) fail(err error) {
 	c.once.Do(func() {
 		c.err = fmt.Errorf("%w: %w", ErrLost, err)
@@ -165,12 +163,11 @@ func (c *Client) keepalive(k Keepalive) {
 	}
 }
 
-// lostDelay is how long the end of a channel may be known before the end of the
-// connection is.
+// lostDelay is the time by which a channel may end before its connection.
 const lostDelay = time.Second
 
-// lost returns the reason for which the connection ended in place of err, which
-// then only says that some channel was closed.
+// lost returns the reason for the end of the connection instead of err, which only says that a
+// channel was closed.
 func (c *Client) lost(err error) error {
 	var refused *ssh.OpenChannelError
 	if err == nil || errors.As(err, &refused) {
@@ -193,9 +190,8 @@ func (c *Client) Dial(ctx context.Context, network, address string) (net.Conn, e
 	return conn, nil
 }
 
-// Listen has the node listen on a TCP address of its own, such as "127.0.0.1:6443".
-// What connects there is accepted here. The listener ends with Close, and with the
-// connection to the node.
+// Listen makes the node listen on one of its own TCP addresses, such as "127.0.0.1:6443", and
+// accepts the connections here. The listener ends with Close, and with the connection to the node.
 func (c *Client) Listen(address string) (net.Listener, error) {
 	l, err := c.ssh.Listen("tcp", address)
 	if err != nil {

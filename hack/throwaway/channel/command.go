@@ -14,27 +14,27 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Command is a program to run in the node. A nil stream is empty or discarded.
+// Command is a program to run in the node. A nil input is empty. A nil output is discarded.
 type Command struct {
 	Args   []string
 	Stdin  io.Reader
 	Stdout io.Writer
 	Stderr io.Writer
-	// Signals are passed on to the command while it runs.
+	// Signals are sent to the command while it runs.
 	Signals <-chan os.Signal
-	// PTY gives the command a terminal of that size.
+	// PTY gives the command a terminal of this size.
 	PTY *Size
-	// Resized follows the terminal's size.
+	// Resized carries new sizes of the terminal.
 	Resized <-chan Size
 }
 
-// Size is that of a terminal, in characters.
+// Size is the size of a terminal in characters.
 type Size struct{ Rows, Columns int }
 
-// ExitError is what Run returns for a command that ran and failed.
+// ExitError is the error of a command that ran and failed.
 type ExitError struct {
 	Args []string
-	// Code is the exit code, or 128 and the signal's number as in a shell.
+	// Code is the exit code, or 128 plus the number of the signal, as in a shell.
 	Code   int
 	Signal string
 }
@@ -46,11 +46,11 @@ func (e *ExitError) Error() string {
 	return fmt.Sprintf("%s: exit code %d", e.Args[0], e.Code)
 }
 
-// killDelay is how long a command has to end after SIGTERM when ctx ends.
+// killDelay is the time between SIGTERM and SIGKILL when ctx ends.
 const killDelay = 2 * time.Second
 
-// Run runs a command and waits for its end. When ctx ends the command and what
-// it started get SIGTERM, then SIGKILL, and Run returns ctx's cause.
+// Run runs a command and waits for its end. When ctx ends, the command and its children get SIGTERM
+// and then SIGKILL, and Run returns ctx's cause.
 func (c *Client) Run(ctx context.Context, cmd Command) error {
 	if len(cmd.Args) == 0 {
 		return errors.New("running a command in the node: no arguments given")
@@ -90,7 +90,7 @@ func (c *Client) wait(ctx context.Context, cmd Command, session *ssh.Session, ex
 		select {
 		case err := <-exited:
 			return c.result(cmd.Args, err)
-		case <-c.done: // Wait would go on until a blocked Stdin returns
+		case <-c.done: // session.Wait would block on a blocked Stdin
 			return fmt.Errorf("running %s in the node: %w", cmd.Args[0], c.err)
 		case s, ok := <-cmd.Signals:
 			if !ok {
@@ -105,7 +105,7 @@ func (c *Client) wait(ctx context.Context, cmd Command, session *ssh.Session, ex
 		case <-ctx.Done():
 			_ = session.Signal(ssh.SIGTERM)
 			select {
-			case <-exited: //nolint:errcheck // what it says does not matter any more
+			case <-exited: //nolint:errcheck // Run returns ctx's cause
 			case <-c.done:
 			case <-time.After(killDelay):
 				_ = session.Signal(ssh.SIGKILL)
@@ -136,7 +136,7 @@ func requestPTY(session *ssh.Session, size *Size) error {
 	return session.RequestPty("xterm-256color", size.Rows, size.Columns, ssh.TerminalModes{ssh.ECHO: 1})
 }
 
-// quote makes one word of a POSIX shell of each argument.
+// quote quotes each argument for a POSIX shell.
 func quote(args []string) string {
 	words := make([]string, len(args))
 	for i, a := range args {
@@ -145,7 +145,7 @@ func quote(args []string) string {
 	return strings.Join(words, " ")
 }
 
-// signals are those that RFC 4254 names.
+// signals are the signals that RFC 4254 names.
 func signals() map[ssh.Signal]syscall.Signal {
 	return map[ssh.Signal]syscall.Signal{
 		ssh.SIGABRT: syscall.SIGABRT, ssh.SIGALRM: syscall.SIGALRM, ssh.SIGFPE: syscall.SIGFPE, ssh.SIGHUP: syscall.SIGHUP,
@@ -166,8 +166,8 @@ func signalName(s os.Signal) (ssh.Signal, bool) {
 
 func signalNumber(name string) int { return int(signals()[ssh.Signal(name)]) }
 
-// SignalName returns RFC 4254's name of a signal, or its number for one that
-// the RFC does not name.
+// SignalName returns RFC 4254's name of a signal. A signal without a name there gets one with its
+// number.
 func SignalName(s syscall.Signal) string {
 	if name, ok := signalName(s); ok {
 		return string(name)
@@ -175,11 +175,11 @@ func SignalName(s syscall.Signal) string {
 	return fmt.Sprintf("%d@mooring.dev", int(s))
 }
 
-// SignalNumber is the reverse of SignalName; 0 stands for an unknown name.
+// SignalNumber is the reverse of SignalName. An unknown name gives 0.
 func SignalNumber(name string) syscall.Signal { return signals()[ssh.Signal(name)] }
 
-// Output runs a command and returns its standard output without the white
-// space around it. What it wrote to standard error becomes part of the error.
+// Output runs a command and returns its standard output without surrounding white space. Standard
+// error becomes part of the error.
 func (c *Client) Output(ctx context.Context, args ...string) (string, error) {
 	var out, errs bytes.Buffer
 	err := c.Run(ctx, Command{Args: args, Stdout: &out, Stderr: &errs})

@@ -1,5 +1,4 @@
-// Package channel is the way into a throw-away node: SSH over a forwarded
-// loopback port, so that streams, exit codes, signals and several calls at
-// once come from a protocol that is known, and an ordinary ssh client works
-// too. The keys are made for each boot.
+// Package channel is the command channel of a throw-away node: SSH over a forwarded loopback port.
+// SSH brings streams, exit codes, signals and concurrent calls, and an ordinary ssh client works,
+// too. Each boot has new keys.
 package channel

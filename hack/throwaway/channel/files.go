@@ -13,8 +13,8 @@ import (
 	"github.com/pkg/sftp"
 )
 
-// Push copies a local file into the node under the given name and mode. It is
-// there whole or not at all: it is written next to its place and renamed.
+// Push copies a local file to the node with the given name and mode. It writes a file beside the
+// target and renames it, so the target is never incomplete.
 func (c *Client) Push(ctx context.Context, local, remote string, mode fs.FileMode) error {
 	in, err := os.Open(local)
 	if err != nil {
@@ -53,8 +53,7 @@ func writeRemote(s *sftp.Client, name string, in io.Reader, mode fs.FileMode) er
 	return errors.Join(out.Close(), s.Chmod(name, mode))
 }
 
-// Pull copies a file out of the node. Like Push's, it is there whole or not at
-// all.
+// Pull copies a file from the node. The target is never incomplete.
 func (c *Client) Pull(ctx context.Context, remote, local string) error {
 	if err := os.MkdirAll(filepath.Dir(local), 0o755); err != nil {
 		return fmt.Errorf("copying out of the node: %w", err)
@@ -94,7 +93,7 @@ func (c *Client) openSFTP() (*sftp.Client, error) {
 	return s, c.lost(err)
 }
 
-// withSFTP runs fn over a session of its own, which ends with ctx.
+// withSFTP runs fn with an SFTP session that ends with ctx.
 func (c *Client) withSFTP(ctx context.Context, fn func(*sftp.Client) error) error {
 	s, err := await(ctx, c.openSFTP, func(late *sftp.Client) { _ = late.Close() })
 	if err != nil {

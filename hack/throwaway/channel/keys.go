@@ -10,8 +10,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// NewKey makes an ed25519 key, writes it to path in OpenSSH's format with mode
-// 0600 and returns it.
+// NewKey makes an ed25519 key and writes it to path in OpenSSH's format, with mode 0600.
 func NewKey(path string) (ssh.Signer, error) {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

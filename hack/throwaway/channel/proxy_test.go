@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// proxy stands between client and node, and can fail as a node does.
+// proxy stands between client and node. It can fail as a node does.
 type proxy struct {
 	l      net.Listener
 	muted  atomic.Bool

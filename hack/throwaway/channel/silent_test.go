@@ -13,8 +13,7 @@ import (
 	"github.com/mooring-vm/mooring/hack/throwaway/channel"
 )
 
-// TestConnectToASilentNode has what a hung node leaves to be dialled: QEMU
-// accepts, and nobody answers.
+// The listener does not answer, as QEMU for a hung node.
 func TestConnectToASilentNode(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -38,8 +37,7 @@ func TestConnectToASilentNode(t *testing.T) {
 	}
 }
 
-// TestCallsToASilentNodeEndWithTheContext has a node that falls silent before
-// the call has begun.
+// The node falls silent before the call.
 func TestCallsToASilentNodeEndWithTheContext(t *testing.T) {
 	target := serve(t)
 	p := newProxy(t, target.Address)

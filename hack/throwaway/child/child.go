@@ -1,4 +1,4 @@
-// Package child runs programs that do not outlive this process, whatever ends it.
+// Package child runs programs that end at the latest with this process, however it ends.
 package child
 
 import (
@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// endDelay is how long a command has to end after SIGTERM.
+// endDelay is the time between SIGTERM and SIGKILL.
 const endDelay = 20 * time.Second
 
-// Command is exec.CommandContext for a program with children of its own: when
-// ctx ends they all get SIGTERM, so that they can tidy up, and the program
-// SIGKILL 20 seconds later. Start it by Run or Start.
+// Command is exec.CommandContext for a program with children. When ctx ends, all of them get
+// SIGTERM, so that they can clean up. The program gets SIGKILL 20 seconds later. Start it with Run
+// or Start.
 func Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -23,9 +23,8 @@ func Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Isolated is Command in a mount and a PID namespace of its own, where this
-// process may make them: what the program mounts is seen by nobody else and
-// goes with it, and so do all of its children.
+// Isolated is Command in its own mount and PID namespaces, if this process may create them. Mounts
+// and children of the program then end with it.
 func Isolated(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := Command(ctx, name, args...)
 	if mayIsolate(ctx) {
@@ -36,11 +35,10 @@ func Isolated(ctx context.Context, name string, args ...string) *exec.Cmd {
 
 func isolate(a *syscall.SysProcAttr) {
 	a.Cloneflags |= syscall.CLONE_NEWPID
-	a.Unshareflags |= syscall.CLONE_NEWNS // makes every mount private too, which a clone flag does not
+	a.Unshareflags |= syscall.CLONE_NEWNS // unlike a clone flag, this also makes every mount private
 }
 
-// mayIsolate tries it, because neither root nor its capabilities say so in a
-// container.
+// mayIsolate tries it: in a container, neither root nor its capabilities answer the question.
 func mayIsolate(ctx context.Context) bool {
 	probe := exec.CommandContext(ctx, "true")
 	probe.SysProcAttr = &syscall.SysProcAttr{}
@@ -57,11 +55,11 @@ func Run(cmd *exec.Cmd) error {
 	return <-exited
 }
 
-// Start is cmd.Start for a command that gets the signal when this process ends.
-// The channel tells what cmd.Wait returned, which is not to be called.
+// Start is cmd.Start for a command that gets the signal when this process ends. The channel
+// receives the result of cmd.Wait, which the caller must not call.
 //
-// The signal is sent when the starting *thread* ends (golang.org/issue/27505):
-// its goroutine keeps that thread until the command is gone.
+// The kernel sends the signal when the starting thread ends (golang.org/issue/27505), so the
+// goroutine keeps its thread until the command has ended.
 func Start(cmd *exec.Cmd, signal syscall.Signal) (<-chan error, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}

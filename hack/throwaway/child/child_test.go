@@ -13,8 +13,7 @@ import (
 	"time"
 )
 
-// builderEnv turns the test binary into a process that runs a command in the
-// folder which the variable names.
+// builderEnv names a directory. It makes the test binary a process that runs a command there.
 const builderEnv = "MOORING_TEST_BUILDER"
 
 func TestMain(m *testing.M) {
@@ -28,8 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestKilledBuilderLeavesNothing is kill -9 of a process whose command has
-// mounted something and has children, one of which has left its group.
+// The command of a killed process has a mount and children. One child has left its process group.
 func TestKilledBuilderLeavesNothing(t *testing.T) {
 	if !mayIsolate(t.Context()) {
 		t.Skip("needs to be allowed to make mount and PID namespaces")
@@ -70,8 +68,7 @@ func waitForSleepers(t *testing.T, want int) {
 	}
 }
 
-// isolated lists the processes with that command line which are not in our
-// own PID namespace.
+// isolated lists the processes with this command line outside of the test's PID namespace.
 func isolated(t *testing.T, cmdline string) []string {
 	t.Helper()
 	ours, err := os.Readlink("/proc/self/ns/pid")
@@ -84,7 +81,7 @@ func isolated(t *testing.T, cmdline string) []string {
 	}
 	var found []string
 	for _, f := range files {
-		b, _ := os.ReadFile(f) // it may be gone
+		b, _ := os.ReadFile(f) // it may have ended
 		ns, _ := os.Readlink(filepath.Join(filepath.Dir(f), "ns/pid"))
 		if string(b) == cmdline && ns != ours {
 			found = append(found, strings.Split(f, "/")[2])
@@ -97,7 +94,7 @@ func TestContextEndsTheGroup(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	cmd := Command(ctx, "sh", "-c", `(trap "echo tidied; exit" TERM; echo ready; for i in $(seq 300); do sleep 0.1; done); :`)
-	out, w, err := os.Pipe() // not StdoutPipe, which ends with the command
+	out, w, err := os.Pipe() // StdoutPipe would end with the command
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +112,7 @@ func TestContextEndsTheGroup(t *testing.T) {
 	}
 	cancel()
 	if line, err := in.ReadString('\n'); err != nil || line != "tidied\n" {
-		t.Errorf("got %q, %v, want it to tidy up", line, err)
+		t.Errorf("got %q, %v, want it to clean up", line, err)
 	}
 	if err := <-exited; err == nil {
 		t.Error("a command that was ended returned no error")

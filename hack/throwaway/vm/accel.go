@@ -16,7 +16,7 @@ import (
 // Accelerator is a value of QEMU's -accel.
 type Accelerator string
 
-// The accelerators that a node runs on.
+// Accelerators of a node.
 const (
 	TCG Accelerator = "tcg,thread=multi,tb-size=1024"
 	KVM Accelerator = "kvm,kernel-irqchip=split" // split: for the IOMMU's interrupt remapping
@@ -26,26 +26,24 @@ func (a Accelerator) cpu() string {
 	if a == KVM {
 		return "host"
 	}
-	// Starts in four fifths of the time that "max" takes, whose newer instructions
-	// are slow to emulate, but for AES, which the command channel uses.
+	// This model starts in four fifths of the time of "max", whose newer instructions are slow to
+	// emulate. It has AES, which the command channel uses.
 	return "Westmere"
 }
 
-// String is the accelerator's name without its options.
+// String returns the name of the accelerator without its options.
 func (a Accelerator) String() string {
 	name, _, _ := strings.Cut(string(a), ",")
 	return name
 }
 
-// probeTimeout is far more than a kernel needs under a usable KVM to find out
-// that it has no disk.
+// probeTimeout is far more than a kernel needs under a working KVM to find that it has no disk.
 const probeTimeout = 5 * time.Second
 
-// Probe returns KVM where the kernel boots under it until it looks for its
-// disk, and TCG otherwise. That /dev/kvm exists proves little: there are
-// machines where it opens and every guest hangs. The verdict is kept in store
-// until the machine boots again, but for an hour where the kernel did not get
-// that far in time: the machine may only have been busy.
+// Probe returns KVM if the kernel boots under it until it looks for its disk, and TCG otherwise. An
+// existing /dev/kvm proves little: on some machines it opens and every guest hangs. store keeps the
+// verdict until the next boot of this machine. A time-out counts for an hour only, because the
+// machine may have been busy.
 func Probe(ctx context.Context, store *cache.Store, c Config) (Accelerator, error) {
 	f, err := os.OpenFile(kvmDevice, os.O_RDWR, 0)
 	if err != nil {
@@ -75,8 +73,7 @@ func Probe(ctx context.Context, store *cache.Store, c Config) (Accelerator, erro
 
 const kvmDevice = "/dev/kvm"
 
-// Boots reports whether the image's kernel boots under a until it looks for its
-// disk, before ctx ends.
+// Boots reports whether the image's kernel, booted under a, looks for its disk before ctx ends.
 func Boots(ctx context.Context, img *image.Image, a Accelerator) bool {
 	return bootsWithoutDisk(ctx, Config{Kernel: img.Kernel, QEMU: img.QEMU}, a)
 }
@@ -98,7 +95,7 @@ func bootsWithoutDisk(ctx context.Context, c Config, a Accelerator) bool {
 	select {
 	case <-seen:
 		return true
-	case <-p.exited: // its output was read to the end before
+	case <-p.exited: // readConsole has read all output before
 		select {
 		case <-seen:
 			return true

@@ -18,27 +18,27 @@ import (
 	"github.com/mooring-vm/mooring/hack/throwaway/image"
 )
 
-// ConsoleFile is the console log in the node's folder.
+// ConsoleFile is the name of the console log in the node's directory.
 const ConsoleFile = "console.log"
 
 const keyFile = "key"
 
 // VM is a running node.
 type VM struct {
-	// Target is how it is reached.
+	// Target is the address and key of the command channel.
 	Target channel.Target
-	// Dir holds its key, console log and state.
+	// Dir is the directory with the key, the console log and the state.
 	Dir string
-	// Accelerator is what it runs on.
+	// Accelerator is the one that the node runs on.
 	Accelerator Accelerator
 	process     *process
 	console     *os.File
 }
 
-// Options of Boot; zero fields but Store have useful defaults.
+// Options of Boot. Only Store is required.
 type Options struct {
-	CPUs      int // 2
-	MemoryMiB int // 6144; taken as the guest touches it
+	CPUs      int // default 2
+	MemoryMiB int // default 6144; QEMU takes memory as the guest touches it
 	// Timeout bounds the boot: 10 minutes. A quiet machine needs 10 seconds under TCG.
 	Timeout time.Duration
 	// Accelerator skips the probe for KVM.
@@ -64,14 +64,13 @@ func defaulted[T comparable](v, otherwise T) T {
 	return v
 }
 
-// Boot starts the image in dir and returns when its command channel answers.
-// The node ends with Stop, and at the latest with this process. A node that
-// fails under KVM is tried again under TCG, and KVM is not again until the
-// machine boots. The console of one that does not boot is left in dir.
+// Boot starts the image in dir and returns when its command channel answers. The node ends with
+// Stop, and at the latest with this process. If it fails under KVM, Boot tries TCG, and uses no KVM
+// until this machine boots again. The console of a failed boot stays in dir.
 func Boot(ctx context.Context, img *image.Image, dir string, o Options) (*VM, error) {
 	o = o.withDefaults()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("making the node's folder: %w", err)
+		return nil, fmt.Errorf("making the node's directory: %w", err)
 	}
 	key, err := channel.NewKey(filepath.Join(dir, keyFile))
 	if err != nil {
@@ -113,8 +112,7 @@ func distrustKVM(store *cache.Store, c Config) error {
 	return known.write(TCG)
 }
 
-// bootAttempts is how often another process may take the port that QEMU was to
-// forward.
+// bootAttempts bounds the attempts to find a port that no other process takes before QEMU does.
 const bootAttempts = 3
 
 func (v *VM) boot(ctx context.Context, c Config, o Options) error {
@@ -127,7 +125,7 @@ func (v *VM) boot(ctx context.Context, c Config, o Options) error {
 	}
 }
 
-// portTaken knows what QEMU says.
+// portTaken recognises QEMU's error message.
 func portTaken(err error) bool {
 	return strings.Contains(err.Error(), "Could not set up host forwarding rule")
 }
@@ -176,13 +174,13 @@ func (v *VM) wait(ctx context.Context, ready <-chan string) error {
 	}
 }
 
-// Exited is closed when the node's QEMU is gone.
+// Exited is closed when the node's QEMU has ended.
 func (v *VM) Exited() <-chan struct{} { return v.process.exited }
 
-// Pid is that of the node's QEMU.
+// Pid is the pid of the node's QEMU.
 func (v *VM) Pid() int { return v.process.cmd.Process.Pid }
 
-// Failure says why the node's QEMU is gone; it is nil while it runs.
+// Failure says why the node's QEMU has ended. It is nil while QEMU runs.
 func (v *VM) Failure() error {
 	select {
 	case <-v.process.exited:
@@ -192,14 +190,14 @@ func (v *VM) Failure() error {
 	}
 }
 
-// Stop ends the node at once. What was written to its disk is gone.
+// Stop ends the node at once. Everything written to its disk is lost.
 func (v *VM) Stop() {
 	v.process.stop()
 	_ = v.console.Close()
 }
 
-// freePort asks the kernel for a port. Another process can take it before QEMU
-// does; QEMU then says so (see portTaken).
+// freePort asks the kernel for a free port. If another process takes it before QEMU, QEMU fails
+// (see portTaken).
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -6,9 +6,8 @@ import (
 	"github.com/mooring-vm/mooring/hack/throwaway/cache"
 )
 
-// TestHopelessGuestsAreNotBooted has a QEMU tree without a QEMU, as a stand-in
-// for every way that KVM can fail in.
-func TestHopelessGuestsAreNotBooted(t *testing.T) {
+// A tree without a QEMU stands for all the ways in which KVM can fail.
+func TestProbeFallsBackToTCG(t *testing.T) {
 	c := Config{Kernel: "/nonexistent", QEMU: t.TempDir()}
 	if bootsWithoutDisk(t.Context(), c, KVM) {
 		t.Error("a guest that cannot start counts as booted")

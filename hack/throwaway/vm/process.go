@@ -11,21 +11,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process names a process for good: its start time tells it from a later one of
-// the same number.
+// Process identifies a process by its pid and start time. A later process with the same pid has
+// another start time.
 type Process struct {
 	Pid int `json:"pid"`
 	// Started is field 22 of /proc/PID/stat, in clock ticks since the machine booted.
 	Started string `json:"started"`
 }
 
-// NewProcess returns the one that has the number now.
+// NewProcess returns the process that has the pid now.
 func NewProcess(pid int) (Process, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return Process{}, err
 	}
-	// from the last parenthesis on: the program's name may hold spaces
+	// The fields follow the last parenthesis, because the program's name may contain spaces.
 	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 	if len(fields) < 20 {
 		return Process{}, fmt.Errorf("reading the start time of process %d: %q", pid, stat)
@@ -33,8 +33,8 @@ func NewProcess(pid int) (Process, error) {
 	return Process{Pid: pid, Started: fields[19]}, nil
 }
 
-// End sends SIGTERM, and SIGKILL to a process that is still there after the
-// grace period, and returns when it is gone. It is no error that it was before.
+// End sends SIGTERM, and SIGKILL if the process still runs after the grace period. It returns when
+// the process has ended. A process that had ended before is no error.
 func (p Process) End(ctx context.Context, grace time.Duration) error {
 	fd, ok, err := p.open()
 	if err != nil || !ok {
@@ -58,7 +58,7 @@ func (p Process) End(ctx context.Context, grace time.Duration) error {
 	return fmt.Errorf("ending process %d: %w", p.Pid, context.Cause(ctx))
 }
 
-// open returns a pidfd, unless the process is gone.
+// open returns a pidfd. ok is false for a process that has ended.
 func (p Process) open() (fd int, ok bool, err error) {
 	if p.Pid <= 0 {
 		return 0, false, nil
@@ -70,10 +70,10 @@ func (p Process) open() (fd int, ok bool, err error) {
 	if err != nil {
 		return 0, false, fmt.Errorf("opening process %d: %w", p.Pid, err)
 	}
-	// asked after the pidfd was opened, which holds on to that process
+	// The pidfd holds the process, so compare the start time after opening it.
 	if now, err := NewProcess(p.Pid); err != nil || now != p {
 		_ = unix.Close(fd)
-		return 0, false, nil //nolint:nilerr // it is gone
+		return 0, false, nil //nolint:nilerr // it has ended
 	}
 	return fd, true, nil
 }

@@ -21,7 +21,7 @@ func startSleep(t *testing.T) (*exec.Cmd, Process) {
 	return cmd, p
 }
 
-// TestEndOfAWedgedProcess has one that answers no SIGTERM.
+// The process does not answer SIGTERM.
 func TestEndOfAWedgedProcess(t *testing.T) {
 	cmd, p := startSleep(t)
 	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
@@ -35,7 +35,7 @@ func TestEndOfAWedgedProcess(t *testing.T) {
 	}
 }
 
-func TestEndSparesAnotherProcessOfThatNumber(t *testing.T) {
+func TestEndKeepsAnotherProcessWithThePid(t *testing.T) {
 	cmd, p := startSleep(t)
 	p.Started = "1"
 	if err := p.End(t.Context(), time.Minute); err != nil {

@@ -15,24 +15,24 @@ import (
 	"github.com/mooring-vm/mooring/hack/throwaway/channel"
 )
 
-// Config says what to boot.
+// Config describes the guest to boot.
 type Config struct {
 	Kernel, Disk string
-	// QEMU is the root of a tree that holds QEMU and its libraries.
+	// QEMU is the root of a tree with QEMU and its libraries.
 	QEMU string
 	// Accelerator is TCG or KVM.
 	Accelerator Accelerator
-	// Port of 127.0.0.1 is forwarded to the node's command channel.
+	// Port of 127.0.0.1 leads to the node's command channel.
 	Port int
-	// AuthorizedKey is what the command channel lets in, in base64.
+	// AuthorizedKey is the public key that the command channel accepts, in base64.
 	AuthorizedKey string
 	CPUs          int
 	MemoryMiB     int
-	// Console gets everything that the node writes on its console.
+	// Console receives the node's console output.
 	Console io.Writer
 }
 
-// process is a QEMU that ends with this process at the latest.
+// process is a running QEMU. It ends at the latest with this process.
 type process struct {
 	cmd    *exec.Cmd
 	exited chan struct{}
@@ -40,8 +40,8 @@ type process struct {
 	stderr tailBuffer
 }
 
-// program starts QEMU through the loader of its own tree: the machine's QEMU
-// may be too old, and its libraries are.
+// program starts QEMU through the loader of its own tree. QEMU and the libraries of this machine
+// may be too old.
 func (c Config) program() []string {
 	in := func(path string) string { return filepath.Join(c.QEMU, path) }
 	return []string{
@@ -52,7 +52,7 @@ func (c Config) program() []string {
 	}
 }
 
-// machine is what every guest has.
+// machine returns the arguments that all guests share.
 func (c Config) machine() []string {
 	return []string{
 		"-accel", string(c.Accelerator), "-cpu", c.Accelerator.cpu(), "-machine", "q35",
@@ -65,7 +65,7 @@ func (c Config) machine() []string {
 func (c Config) args() []string {
 	return append(c.machine(),
 		"-append", c.kernelParameters(),
-		// An IOMMU, and two network controllers that nothing uses: what VFIO needs.
+		// VFIO needs an IOMMU and, in the tests, two unused network controllers.
 		"-device", "intel-iommu,intremap=on",
 		"-device", "e1000e,romfile=,addr=10.0",
 		"-device", "e1000e,romfile=,addr=11.0",
@@ -85,18 +85,17 @@ func (c Config) kernelParameters() string {
 		"root=/dev/nvme0n1", "rootfstype=ext4", "rw", "init=/lib/systemd/systemd",
 		"console=ttyS0", "quiet", "panic=-1", "net.ifnames=0", "random.trust_cpu=on", "audit=0",
 		"cgroup_no_v1=all", "lsm=capability,bpf",
-		"intel_iommu=on", "iommu=pt", // pt: only for VFIO
-		// it lives for minutes and runs nothing that it should be protected from
+		"intel_iommu=on", "iommu=pt", // pt: no translation except for VFIO
+		// Speed counts more than protection in a node that lives for minutes.
 		"mitigations=off", "nopti", "nokaslr", "tsc=nowatchdog", "no_timer_check",
 		"systemd.show_status=0", "systemd.log_level=warning",
 		channel.KeyParameter + c.AuthorizedKey,
 	}, " ")
 }
 
-// start runs QEMU in a process group of its own, so that Ctrl-C in a terminal
-// leaves it to us to stop it, and bound to the life of this process by
-// PR_SET_PDEATHSIG. The signal is sent when the starting *thread* ends
-// (golang.org/issue/27505): its goroutine keeps that thread until QEMU is gone.
+// start runs QEMU in its own process group: Ctrl-C in a terminal does not reach QEMU.
+// PR_SET_PDEATHSIG ends QEMU with this process. The kernel sends that signal when the starting
+// thread ends (golang.org/issue/27505), so the goroutine keeps its thread until QEMU has ended.
 func start(c Config, args []string, lines func(string)) (*process, error) {
 	p := &process{exited: make(chan struct{})}
 	argv := append(c.program(), args...)
@@ -138,13 +137,13 @@ func readConsole(r io.Reader, w io.Writer, lines func(string)) {
 	}
 }
 
-// stop ends QEMU at once: the disk is a snapshot that nobody reads again.
+// stop kills QEMU. Its disk is a snapshot that is lost anyway.
 func (p *process) stop() {
 	_ = p.cmd.Process.Signal(syscall.SIGKILL) // os.Process signals by pidfd
 	<-p.exited
 }
 
-// failure says why QEMU is gone.
+// failure says why QEMU has ended.
 func (p *process) failure() error {
 	if msg := p.stderr.String(); msg != "" {
 		return fmt.Errorf("QEMU ended: %w: %s", errOf(p.err), msg)
@@ -159,7 +158,7 @@ func errOf(err error) error {
 	return err
 }
 
-// tailBuffer keeps the first few KiB of what QEMU has to say.
+// tailBuffer keeps the first 4 KiB of QEMU's standard error.
 type tailBuffer struct{ b strings.Builder }
 
 func (t *tailBuffer) Write(p []byte) (int, error) {

@@ -12,17 +12,17 @@ import (
 
 const stateFile = "node.json"
 
-// State is what another process needs to reach a running node.
+// State is the information with which another process reaches a running node.
 type State struct {
 	Address     string `json:"address"`
 	HostKey     string `json:"hostKey"`
 	Accelerator string `json:"accelerator"`
-	// Owner is the process that ends the node when it ends, and QEMU the node.
+	// Owner is the process whose end ends the node. QEMU is the node's QEMU.
 	Owner Process `json:"ownerProcess"`
 	QEMU  Process `json:"qemuProcess"`
 }
 
-// Save publishes the state in the node's folder, whole or not at all.
+// Save writes the state into the node's directory in one step.
 func (v *VM) Save() error {
 	owner, err := NewProcess(os.Getpid())
 	if err != nil {
@@ -45,7 +45,7 @@ func (v *VM) Save() error {
 	return os.Rename(path+".tmp", path)
 }
 
-// Forget removes what Save published.
+// Forget removes the file that Save wrote.
 func (v *VM) Forget() error {
 	if err := os.Remove(filepath.Join(v.Dir, stateFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -53,7 +53,7 @@ func (v *VM) Forget() error {
 	return nil
 }
 
-// Load reads the state that a node's owner saved in dir.
+// Load reads the state of a node from its directory.
 func Load(dir string) (State, channel.Target, error) {
 	var s State
 	b, err := os.ReadFile(filepath.Join(dir, stateFile))

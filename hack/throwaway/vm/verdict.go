@@ -9,11 +9,11 @@ import (
 	"github.com/mooring-vm/mooring/hack/throwaway/cache"
 )
 
-// verdicts is the store's folder for what is known about KVM.
+// verdicts is the store's directory for verdicts about KVM.
 const verdicts = "kvm"
 
-// verdict is a file: what is known about KVM with a kernel and a QEMU, since the
-// machine booted.
+// verdict is a file with the accelerator for a kernel and a QEMU. It is valid until this machine
+// boots again.
 type verdict string
 
 func verdictOf(store *cache.Store, c Config) (verdict, error) {
@@ -24,8 +24,8 @@ func verdictOf(store *cache.Store, c Config) (verdict, error) {
 	return verdict(store.Dir(verdicts, string(cache.KeyOf(string(boot), c.Kernel, c.QEMU))+".verdict")), nil
 }
 
-// noAnswer is the verdict of a probe that timed out: of a machine where guests
-// hang, or of one that was busy. It counts for an hour.
+// noAnswer is the verdict after a time-out: guests hang, or this machine was busy. It is valid for
+// an hour.
 const (
 	noAnswer         Accelerator = "no answer"
 	noAnswerValidity             = time.Hour
@@ -56,15 +56,15 @@ func (v verdict) age() time.Duration {
 
 func (v verdict) write(a Accelerator) error {
 	if err := os.MkdirAll(filepath.Dir(string(v)), 0o755); err != nil {
-		return fmt.Errorf("keeping what is known about KVM: %w", err)
+		return fmt.Errorf("keeping the verdict about KVM: %w", err)
 	}
 	if err := os.WriteFile(string(v), []byte(a), 0o644); err != nil {
-		return fmt.Errorf("keeping what is known about KVM: %w", err)
+		return fmt.Errorf("keeping the verdict about KVM: %w", err)
 	}
 	return nil
 }
 
-// ForgetVerdicts removes what Probe found out and reports whether there was any.
+// ForgetVerdicts removes all verdicts and reports whether there were any.
 func ForgetVerdicts(store *cache.Store) (dir string, found bool, err error) {
 	dir = store.Dir(verdicts)
 	_, err = os.Stat(dir)

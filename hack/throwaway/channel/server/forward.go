@@ -9,8 +9,8 @@ import (
 	gossh "golang.org/x/crypto/ssh"
 )
 
-// forwardTCP connects a channel to a port of the node (RFC 4254, section 7.2).
-// The library's own handler closes both ways with the first end of stream.
+// forwardTCP connects a channel to a port of the node (RFC 4254, section 7.2). The handler of the
+// library closes both directions at the first end of stream.
 func forwardTCP(_ *ssh.Server, _ *gossh.ServerConn, request gossh.NewChannel, ctx ssh.Context) {
 	var to struct {
 		Host       string
@@ -25,8 +25,8 @@ func forwardTCP(_ *ssh.Server, _ *gossh.ServerConn, request gossh.NewChannel, ct
 	forward(ctx, request, "tcp", net.JoinHostPort(to.Host, strconv.Itoa(int(to.Port))))
 }
 
-// forwardUnix connects a channel to a Unix socket of the node, such as
-// containerd's (OpenSSH's PROTOCOL, section 2.4).
+// forwardUnix connects a channel to a Unix socket of the node, such as containerd's (OpenSSH's
+// PROTOCOL, section 2.4).
 func forwardUnix(_ *ssh.Server, _ *gossh.ServerConn, request gossh.NewChannel, ctx ssh.Context) {
 	var to struct {
 		Path     string
@@ -62,7 +62,7 @@ type halfCloser interface {
 	CloseWrite() error
 }
 
-// splice copies both ways and passes on each end of stream by itself.
+// splice copies in both directions. It forwards the end of each stream separately.
 func splice(ch gossh.Channel, conn halfCloser) {
 	sent := make(chan struct{})
 	go func() {

@@ -12,14 +12,14 @@ import (
 	"github.com/mooring-vm/mooring/hack/throwaway/channel"
 )
 
-// outputDelay bounds the wait for the output of children that a command left
-// behind: what daemonises keeps the pipes open.
+// outputDelay bounds the wait for output of daemons that a command started. They keep its pipes
+// open.
 const outputDelay = 2 * time.Second
 
 func runStreams(s ssh.Session, cmd *exec.Cmd) error {
 	cmd.Stdout, cmd.Stderr = s, s.Stderr()
 	cmd.WaitDelay = outputDelay
-	in, err := cmd.StdinPipe() // not cmd.Stdin: Wait would wait for the client to close its end
+	in, err := cmd.StdinPipe() // with cmd.Stdin, Wait would wait until the client closes its end
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func runStreams(s ssh.Session, cmd *exec.Cmd) error {
 
 func runTerminal(s ssh.Session, cmd *exec.Cmd, size ssh.Pty, resized <-chan ssh.Window) error {
 	cmd.Env = append(cmd.Env, "TERM="+size.Term)
-	cmd.SysProcAttr = nil // pty.Start makes the session
+	cmd.SysProcAttr = nil // pty.Start creates the session
 	terminal, err := pty.StartWithSize(cmd, winsize(size.Window))
 	if err != nil {
 		return err
@@ -60,8 +60,8 @@ func runTerminal(s ssh.Session, cmd *exec.Cmd, size ssh.Pty, resized <-chan ssh.
 	return nil
 }
 
-// supervise waits for the command, passes on signals to its process group and
-// sizes to its terminal, and ends the group when the client is gone.
+// supervise waits for the command. It forwards signals to the process group and sizes to the
+// terminal. It ends the group when the client disconnects.
 func supervise(s ssh.Session, cmd *exec.Cmd, signals <-chan ssh.Signal, resized <-chan ssh.Window, resize func(ssh.Window)) {
 	group := -cmd.Process.Pid
 	exited := make(chan struct{})

@@ -14,7 +14,7 @@ import (
 	"github.com/mooring-vm/mooring/hack/throwaway/channel"
 )
 
-// New returns a server that gives root to whoever has the authorized key.
+// New returns a server that runs commands as root for clients with the authorized key.
 func New(host ssh.Signer, authorized ssh.PublicKey) *ssh.Server {
 	back := &ssh.ForwardedTCPHandler{}
 	return &ssh.Server{
@@ -52,7 +52,7 @@ func handle(s ssh.Session) {
 	report(s, cmd, err)
 }
 
-// command runs in a session of its own, so that a signal reaches all of it.
+// command runs in its own session, so that a signal reaches all of its processes.
 func command(s ssh.Session) *exec.Cmd {
 	args := []string{"-l"}
 	if raw := s.RawCommand(); raw != "" {
@@ -68,7 +68,7 @@ func command(s ssh.Session) *exec.Cmd {
 	return cmd
 }
 
-// report sends how the command ended; ssh.Session has no word for signals.
+// report sends the exit status or the signal of the command. ssh.Session cannot report signals.
 func report(s ssh.Session, cmd *exec.Cmd, err error) {
 	if cmd.ProcessState == nil {
 		code := 126
@@ -102,8 +102,7 @@ func serveFiles(s ssh.Session) {
 	_ = server.Close()
 }
 
-// Ready is the line on the console that tells the host key of a node that can
-// be reached.
+// Ready is the console line with the host key of a reachable node.
 func Ready(host gossh.PublicKey) string {
 	return channel.ReadyPrefix + strings.TrimSpace(string(gossh.MarshalAuthorizedKey(host)))
 }

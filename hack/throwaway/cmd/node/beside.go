@@ -16,10 +16,10 @@ import (
 	"github.com/mooring-vm/mooring/hack/throwaway/child"
 )
 
-// errNodeGone means that the node ended before the command beside it.
+// errNodeGone means that the node ended before the command.
 var errNodeGone = errors.New("the node is gone, so the command was ended")
 
-// runningNode is what beside needs to know of a *throwaway.Node.
+// runningNode is the part of *throwaway.Node that beside uses.
 type runningNode interface {
 	Dir() string
 	QEMU() int
@@ -28,17 +28,17 @@ type runningNode interface {
 	KeepArtefacts(ctx context.Context, name string) (string, error)
 }
 
-// patience is how long a command has to answer a signal.
+// patience is the time that a command has to end after a signal.
 const patience = 10 * time.Second
 
-// beside runs a command of this machine until it ends, the node does, or a
-// signal comes. Nothing that it started is left.
+// beside runs a command of this machine. It returns when the command or the node ends, or a signal
+// arrives. Then it ends every process that the command started.
 func beside(ctx context.Context, n runningNode, patience time.Duration, args []string) error {
-	// what the command leaves behind becomes our child, so that family finds it
+	// Orphans of the command become children of this process, so that family finds them.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("becoming the reaper of what the command starts: %w", err)
+		return fmt.Errorf("becoming the reaper of the command's children: %w", err)
 	}
-	cmd := exec.Command(args[0], args[1:]...) // it is ended below, and with all that it started
+	cmd := exec.Command(args[0], args[1:]...) // companion.end ends it
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), throwaway.EnvNode+"="+n.Dir())
 	shared := ownsTerminal()
@@ -47,7 +47,7 @@ func beside(ctx context.Context, n runningNode, patience time.Duration, args []s
 	if err != nil {
 		return fmt.Errorf("starting the command: %w", err)
 	}
-	c := companion{exited: exited, spare: n.QEMU(), shared: shared, patience: patience}
+	c := companion{exited: exited, qemu: n.QEMU(), shared: shared, patience: patience}
 	err = c.watch(ctx, n)
 	if err != nil && !errors.Is(err, interrupted{syscall.SIGINT}) {
 		keepLogs(ctx, n)
@@ -55,7 +55,7 @@ func beside(ctx context.Context, n runningNode, patience time.Duration, args []s
 	return err
 }
 
-// besideAndStop is beside, and then the end of the node.
+// besideAndStop runs a command beside a node and then ends the node.
 func besideAndStop(ctx context.Context, n *throwaway.Node, args []string) error {
 	err := beside(ctx, n, patience, args)
 	if died := n.Stop(); died != nil {
@@ -75,8 +75,8 @@ func keepLogs(ctx context.Context, n runningNode) {
 	}
 }
 
-// ownsTerminal reports whether Ctrl-C reaches this process group, and so the
-// command where it stays in it.
+// ownsTerminal reports whether this process group gets the terminal's signals. Then a command in
+// the same group gets Ctrl-C, too.
 func ownsTerminal() bool {
 	tty, err := os.Open("/dev/tty")
 	if err != nil {
@@ -90,8 +90,8 @@ func ownsTerminal() bool {
 // companion is the running command.
 type companion struct {
 	exited <-chan error
-	spare  int // QEMU, which is our child too
-	// shared is for a command that gets the terminal's signals itself.
+	qemu   int // QEMU, which is our child too
+	// shared means that the command gets the terminal's signals itself.
 	shared   bool
 	patience time.Duration
 }
@@ -115,8 +115,8 @@ func (c companion) watch(ctx context.Context, n runningNode) error {
 	}
 }
 
-// failedError is the end of the command beside the node, as opposed to that of
-// one which a node is made with.
+// failedError is the exit of the command beside the node. Tools that build the node fail with other
+// errors.
 type failedError struct{ *exec.ExitError }
 
 func failed(err error) error {
@@ -127,7 +127,7 @@ func failed(err error) error {
 	return err
 }
 
-// code is 128 and the signal's number for a command that one ended.
+// code is the exit code of the command, or 128 plus the number of the signal that ended it.
 func (f failedError) code() int {
 	if status, ok := f.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return interrupted{status.Signal()}.code()
@@ -135,12 +135,11 @@ func (f failedError) code() int {
 	return f.ExitCode()
 }
 
-// interrupt passes on a signal, unless it came from the terminal, which sends it
-// to the command as well.
+// interrupt passes a signal on, unless the terminal has sent it to the command as well.
 func (c companion) interrupt(signal syscall.Signal) {
 	if signal == syscall.SIGINT {
 		if !c.shared {
-			family(c.spare).signal(signal)
+			family(c.qemu).signal(signal)
 		}
 		if c.gone() {
 			return
@@ -149,26 +148,26 @@ func (c companion) interrupt(signal syscall.Signal) {
 	c.end()
 }
 
-// killAttempts bounds the wait for a process that even SIGKILL does not end.
+// killAttempts bounds the wait for a process that does not end after SIGKILL.
 const killAttempts = 3
 
-// end ends whatever is left, by SIGTERM and at last by SIGKILL.
+// end sends SIGTERM and then SIGKILL to the remaining processes.
 func (c companion) end() {
-	family(c.spare).signal(syscall.SIGTERM)
+	family(c.qemu).signal(syscall.SIGTERM)
 	for range killAttempts {
 		if c.gone() {
 			return
 		}
-		family(c.spare).signal(syscall.SIGKILL)
+		family(c.qemu).signal(syscall.SIGKILL)
 	}
 }
 
-// gone waits for the end of the command and of all that it started.
+// gone waits until the command and its descendants have ended. It returns false after patience.
 func (c companion) gone() bool {
 	late := time.After(c.patience)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for len(family(c.spare)) > 0 {
+	for len(family(c.qemu)) > 0 {
 		select {
 		case <-late:
 			return false

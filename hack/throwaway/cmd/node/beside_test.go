@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// standIn is a node that is not there.
+// standIn replaces a node.
 type standIn struct {
 	dir  string
 	died chan struct{}
@@ -35,15 +35,15 @@ func (s *standIn) KeepArtefacts(context.Context, string) (string, error) {
 	return s.dir, nil
 }
 
-// stubborn is a command that ends with the first signal and leaves two children
-// which ignore it. One of them has left the group.
+// stubborn is a command that ends with the first signal and leaves two children that ignore
+// signals. One of them has left the process group.
 const stubborn = `trap "exit 7" INT TERM
 (trap "" INT TERM; exec sleep 612) &
 (trap "" INT TERM; exec setsid sleep 612) &
 touch "$MOORING_NODE/up"
 while :; do sleep 1; done`
 
-// whenUp calls then as soon as the command has come so far.
+// whenUp calls then when the command has started.
 func whenUp(t *testing.T, n *standIn, then func()) {
 	t.Helper()
 	go func() {
@@ -76,15 +76,15 @@ func TestInterruptedCommandLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestInterruptedCommandMayTidyUp is the other half: who answers is waited for.
-func TestInterruptedCommandMayTidyUp(t *testing.T) {
+// The run waits for a command that answers the signal.
+func TestInterruptedCommandCanCleanUp(t *testing.T) {
 	n := newStandIn(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	whenUp(t, n, func() { cancel(interrupted{syscall.SIGINT}) })
 	_ = beside(ctx, n, time.Minute, []string{"bash", "-c", `trap 'sleep 0.3; touch "$MOORING_NODE/tidy"; exit' INT
 		touch "$MOORING_NODE/up"; while :; do sleep 0.1; done`})
 	if _, err := os.Stat(filepath.Join(n.dir, "tidy")); err != nil {
-		t.Error("the command was not let finish")
+		t.Error("the command could not finish")
 	}
 }
 
@@ -126,9 +126,8 @@ func TestExitCodeOfTheCommand(t *testing.T) {
 	}
 }
 
-// TestFailedBuildIsSaid is about the exit code of a tool that a node is made
-// with, which is not that of the command beside the node.
-func TestFailedBuildIsSaid(t *testing.T) {
+// A failed tool that builds the node does not pass for the command beside the node.
+func TestExitCodeOfAFailedBuild(t *testing.T) {
 	err := exec.CommandContext(t.Context(), "sh", "-c", "exit 3").Run()
 	if got := exitCode(fmt.Errorf("building: %w", err)); got != 125 {
 		t.Errorf("exit code %d, want 125", got)

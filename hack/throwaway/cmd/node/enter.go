@@ -28,7 +28,7 @@ func execCommand() *cobra.Command {
 	return c
 }
 
-// withNode runs fn on $MOORING_NODE or else on the node that up booted.
+// withNode calls fn with the node in $MOORING_NODE, or else with the background node.
 func withNode(ctx context.Context, fn func(*throwaway.Node) error) error {
 	n, err := throwaway.AttachCurrent(ctx)
 	if err != nil {
@@ -37,8 +37,7 @@ func withNode(ctx context.Context, fn func(*throwaway.Node) error) error {
 	return errors.Join(fn(n), n.Stop())
 }
 
-// passThrough does not end with the command line's context: a signal is the
-// command's to answer.
+// passThrough runs a command in the node. Signals go to the command and do not end the connection.
 func passThrough(n *throwaway.Node, args []string) error {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
@@ -47,7 +46,7 @@ func passThrough(n *throwaway.Node, args []string) error {
 	return n.Run(context.Background(), cmd)
 }
 
-// stdin is not read where it is a terminal: exec is not interactive, and shell is.
+// stdin is nil on a terminal, because exec is not interactive. shell is.
 func stdin() io.Reader {
 	if term.IsTerminal(int(os.Stdin.Fd())) {
 		return nil
@@ -79,7 +78,7 @@ func shell(ctx context.Context, n *throwaway.Node) error {
 	if err != nil {
 		return err
 	}
-	defer term.Restore(fd, before) //nolint:errcheck // nothing is left to do about it
+	defer term.Restore(fd, before) //nolint:errcheck // the process ends
 	size := func() channel.Size {
 		columns, rows, _ := term.GetSize(fd)
 		return channel.Size{Rows: rows, Columns: columns}

@@ -10,18 +10,17 @@ import (
 	"syscall"
 )
 
-// processes are numbers of descendants of this process.
+// processes are pids of descendants of this process.
 type processes []int
 
-// family lists the descendants of this process that run, but for one of its
-// children. A number cannot have gone to a stranger when it is used at once:
-// numbers are given out in turn.
-func family(spare int) processes {
+// family lists the running descendants of this process, without one child and its descendants. The
+// kernel gives pids out in turn, so a pid that is used at once still names the same process.
+func family(except int) processes {
 	children := childrenByParent()
 	queue, found := []int{os.Getpid()}, processes{}
 	for len(queue) > 0 {
 		for _, pid := range children[queue[0]] {
-			if pid != spare {
+			if pid != except {
 				queue, found = append(queue, pid), append(found, pid)
 			}
 		}
@@ -32,7 +31,7 @@ func family(spare int) processes {
 
 func (p processes) signal(s syscall.Signal) {
 	for _, pid := range p {
-		_ = syscall.Kill(pid, s) // it may be gone
+		_ = syscall.Kill(pid, s) // it may have ended
 	}
 }
 
@@ -51,7 +50,7 @@ func childrenByParent() map[int][]int {
 	return children
 }
 
-// isZombie is also true for a process that is gone.
+// isZombie is also true for a process that does not exist.
 func isZombie(pid int) bool {
 	state, _, ok := stateOf(pid)
 	return !ok || state == "Z" || state == "X"

@@ -24,16 +24,16 @@ func main() {
 	}
 }
 
-// interrupted is the cause of the context that a signal ended.
+// interrupted is the cause of a context that a signal ended.
 type interrupted struct{ signal syscall.Signal }
 
 func (i interrupted) Error() string { return i.signal.String() }
 
-// code is a shell's for a command that a signal ended.
+// code is the exit code that a shell reports for this signal.
 func (i interrupted) code() int { return 128 + int(i.signal) }
 
-// untilSignal returns a context that ends with the first signal. Later ones
-// change nothing: what is being ended is ended in bounded time.
+// untilSignal returns a context that ends with the first signal. Later signals have no effect: the
+// end takes bounded time.
 func untilSignal() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
@@ -45,8 +45,8 @@ func untilSignal() context.Context {
 	return ctx
 }
 
-// exitCode is that of the command which ran in the node or beside it. What is
-// wrong with the node itself is 125, as with docker run.
+// exitCode is the exit code of the command in the node or beside it. It is 125 for an error of the
+// node itself, as in docker run.
 func exitCode(err error) int {
 	var inNode *channel.ExitError
 	var beside failedError

@@ -16,7 +16,7 @@ import (
 func imageCommand(o *throwaway.Options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "image",
-		Short: "Build the node's disk, or find it in the cache, and say where it is",
+		Short: "Build the node's disk, or find it in the cache, and print its path",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			img, err := throwaway.Build(c.Context(), *o)
@@ -34,9 +34,9 @@ func runCommand(o *throwaway.Options) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run -- COMMAND [ARG...]",
 		Short: "Run a command of this machine with a node beside it",
-		Long: "Boots a node, runs COMMAND here with $" + throwaway.EnvNode + " set to it, and ends the node when the command ends.\n" +
-			"The exit code is the command's; where that failed, the node's logs are kept. Should the node end before the\n" +
-			"command, the command is ended and the exit code is 125.",
+		Long: "Boots a node and runs COMMAND on this machine with the node in $" + throwaway.EnvNode + ". The node ends with the\n" +
+			"command. The exit code is the command's. If the command fails, the node's logs are kept. If the node ends\n" +
+			"before the command, hack/node ends the command, and the exit code is 125.",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			n, err := obtain(c.Context(), *o, reuse)
@@ -50,7 +50,7 @@ func runCommand(o *throwaway.Options) *cobra.Command {
 	return c
 }
 
-// obtain returns a running node where reuse allows it, and else a new one.
+// obtain returns a new node, or the running one if reuse allows it.
 func obtain(ctx context.Context, o throwaway.Options, reuse bool) (*throwaway.Node, error) {
 	if reuse {
 		n, err := throwaway.AttachCurrent(ctx)
@@ -64,7 +64,7 @@ func obtain(ctx context.Context, o throwaway.Options, reuse bool) (*throwaway.No
 func cleanCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "clean",
-		Short: "Remove what is cached for nodes and not in use",
+		Short: "Remove the unused caches of nodes",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			store, err := cache.Default()

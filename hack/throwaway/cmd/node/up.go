@@ -18,7 +18,7 @@ import (
 func upCommand(o *throwaway.Options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "up",
-		Short: "Boot a node that goes on running in the background, until down",
+		Short: "Boot a node in the background; down ends it",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return up(c, *o)
@@ -26,8 +26,7 @@ func upCommand(o *throwaway.Options) *cobra.Command {
 	}
 }
 
-// up starts a supervisor, which owns the node, and waits until it says that the
-// node is there.
+// up starts a supervisor process that owns the node, and waits until the node is up.
 func up(c *cobra.Command, o throwaway.Options) error {
 	running, err := throwaway.Running()
 	if err != nil {
@@ -87,7 +86,7 @@ func supervise(ctx context.Context, o throwaway.Options, out io.Writer) error {
 	return errors.Join(release(), n.Stop())
 }
 
-// detach lets go of the terminal and the pipe that up reads.
+// detach closes the terminal and the pipe to up.
 func detach() {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -102,7 +101,7 @@ func detach() {
 func downCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "down",
-		Short: "End the node that up booted",
+		Short: "End the background node",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return throwaway.StopCurrent(c.Context())

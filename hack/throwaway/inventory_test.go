@@ -11,13 +11,13 @@ import (
 	"github.com/mooring-vm/mooring/hack/throwaway/image"
 )
 
-// TestNodeHasWhatItPromises is the inventory of the node.
-func TestNodeHasWhatItPromises(t *testing.T) {
+// TestNodeInventory checks the programs and features of the node.
+func TestNodeInventory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out with -short: boots a node")
 	}
 	n := attachOrStart(t)
-	for what, c := range map[string]promise{
+	for what, c := range map[string]check{
 		"cgroup v2":        {"stat -fc %T /sys/fs/cgroup", "cgroup2fs"},
 		"BTF":              {"head -c 2 /sys/kernel/btf/vmlinux | od -An -tx1", "9f eb"},
 		"every capability": {`[ "$(grep CapEff /proc/self/status | cut -f2)" = "$(printf %016x $(((2 << $(cat /proc/sys/kernel/cap_last_cap)) - 1)))" ] && echo all`, "all"},
@@ -36,22 +36,22 @@ func TestNodeHasWhatItPromises(t *testing.T) {
 	}
 }
 
-// promise is a command and what its output has.
-type promise struct{ command, want string }
+// promise is a command on the node and a part of its output.
+type check struct{ command, want string }
 
-func runtimeVersion() promise {
+func runtimeVersion() check {
 	name := image.SpecFromEnv().Containerd
 	if version, ok := strings.CutPrefix(name, "cri-o-"); ok {
-		return promise{"crio --version", version}
+		return check{"crio --version", version}
 	}
 	if name == image.DistributionContainerd {
-		return promise{"containerd --version", "containerd"}
+		return check{"containerd --version", "containerd"}
 	}
 	version, _, _ := strings.Cut(name, "-") // 2.4.2-nri0.12.5 is 2.4.2
-	return promise{"containerd --version", version}
+	return check{"containerd --version", version}
 }
 
-// attachOrStart uses the node of the test run, if there is one.
+// attachOrStart uses the node of the test run if there is one.
 func attachOrStart(t *testing.T) *throwaway.Node {
 	t.Helper()
 	n, err := throwaway.AttachCurrent(t.Context())
