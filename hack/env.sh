@@ -1,11 +1,10 @@
 # shellcheck shell=sh
-# To be sourced, from any folder: names the cache folder and sees to it that
-# `go` is one which can fetch the Go of go.mod by itself (1.21 or newer), where
-# the machine has one: hack/setup gets it.
+# Source this file, from any directory. It names the cache directory and makes `go` a Go of 1.21 or
+# newer, which fetches the Go version of go.mod by itself. hack/setup installs one.
 export MOORING_CACHE="${MOORING_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/mooring}"
-# Distributions and `go env -w` may have set "local".
+# Distributions and `go env -w` may set "local".
 export GOTOOLCHAIN="${GOTOOLCHAIN:-auto}"
-# Debian keeps mke2fs from the PATH of ordinary users.
+# On Debian, mke2fs is not in the PATH of ordinary users.
 case :$PATH: in *:/usr/sbin:*) ;; *) PATH=$PATH:/usr/sbin:/sbin ;; esac
 
 mooring_go_works() {
@@ -15,7 +14,7 @@ mooring_go_works() {
 	esac
 }
 
-# After the one in PATH: those of versioned packages, and of hack/setup.
+# After the Go in PATH, try those of versioned packages and of hack/setup.
 if ! mooring_go_works go; then
 	for mooring_go in /usr/lib/go-1.*/bin/go "$MOORING_CACHE"/go-bootstrap/usr/lib/go-1.*/bin/go; do
 		mooring_go_works "$mooring_go" || continue
@@ -24,8 +23,8 @@ if ! mooring_go_works go; then
 	done
 fi
 
-# With this tag libvirt's binding needs no header of libvirt; without it, or without
-# cgo, shim/virt/libvirt is built without libvirt.
+# With this tag, libvirt's binding needs no headers of libvirt. Without the tag or without cgo,
+# shim/virt/libvirt is built without libvirt.
 mooring_flags=${GOFLAGS-$(GOTOOLCHAIN=local go env GOFLAGS 2>/dev/null || :)}
 case $mooring_flags in
 *-tags*) ;;

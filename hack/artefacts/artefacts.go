@@ -1,4 +1,4 @@
-// Package artefacts keeps the logs of what failed.
+// Package artefacts keeps logs of failures.
 package artefacts
 
 import (
@@ -14,14 +14,14 @@ import (
 	"github.com/mooring-vm/mooring/hack/throwaway/cache"
 )
 
-// Env names the environment variable for the folder that the logs of what failed
-// are kept in; ~/.cache/mooring/artefacts by default.
+// Env names the environment variable with the directory of these logs. The default is
+// ~/.cache/mooring/artefacts.
 const Env = "MOORING_ARTEFACTS"
 
-// kept is how many folders Prune leaves.
+// kept is the number of directories that Prune keeps.
 const kept = 10
 
-// New makes a folder for the logs of what is called name.
+// New makes a directory for the logs of a test or node called name.
 func New(name string) (string, error) {
 	base := os.Getenv(Env)
 	if base == "" {
@@ -38,10 +38,10 @@ func New(name string) (string, error) {
 	return os.MkdirTemp(base, time.Now().Format("20060102-150405-")+safe+"-")
 }
 
-// Prune removes all but the newest folders of those in the cache. To be called
-// before a run and never during one, whose failures may be many.
+// Prune removes old directories from the cache. Call it before a run: a run with many failures must
+// keep all its logs.
 func Prune(store *cache.Store) error {
-	dirs, err := filepath.Glob(store.Dir("artefacts", "20*")) // named after their time
+	dirs, err := filepath.Glob(store.Dir("artefacts", "20*")) // their names begin with the time
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func Prune(store *cache.Store) error {
 	return errors.Join(errs...)
 }
 
-// Copy copies a file into a folder.
+// Copy copies a file into a directory.
 func Copy(file, dir string) error {
 	in, err := os.Open(file)
 	if err != nil {

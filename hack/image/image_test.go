@@ -19,7 +19,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// program builds a small static one.
+// program builds a small static program.
 func program(t *testing.T) []byte {
 	t.Helper()
 	dir := t.TempDir()
@@ -39,17 +39,17 @@ func program(t *testing.T) []byte {
 	return content
 }
 
-// static are the images without packages.
+// static are the recipes without packages.
 func static() []recipe {
 	return slices.DeleteFunc(recipes(), func(r recipe) bool { return r.libvirt })
 }
 
-func quietly(t *testing.T, o options) error {
+func runWithoutOutput(t *testing.T, o options) error {
 	t.Helper()
 	return run(t.Context(), o, slog.New(slog.NewTextHandler(t.Output(), nil)))
 }
 
-// programs puts all programs into a new folder, as of then.
+// programs writes all programs into a new directory, with this modification time.
 func programs(t *testing.T, content []byte, mode os.FileMode, then time.Time) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -67,11 +67,11 @@ func programs(t *testing.T, content []byte, mode os.FileMode, then time.Time) st
 	return dir
 }
 
-// made makes images, and returns the bytes of the files.
+// made makes images and returns their files' content.
 func made(t *testing.T, bin string, of []recipe) map[string]string {
 	t.Helper()
 	o := options{bin: bin, out: t.TempDir(), registry: "registry.example.com/vm/", tag: "v1", arch: "amd64", only: strings.Join(names(of), ",")}
-	if err := quietly(t, o); err != nil {
+	if err := runWithoutOutput(t, o); err != nil {
 		t.Fatal(err)
 	}
 	files := map[string]string{}
@@ -106,7 +106,7 @@ func TestImage(t *testing.T) {
 	bin := programs(t, program(t), 0o700, time.Now())
 	out := t.TempDir()
 	o := options{bin: bin, out: out, tag: "latest", arch: "arm64", only: strings.Join(names(static()), ",")}
-	if err := quietly(t, o); err != nil {
+	if err := runWithoutOutput(t, o); err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range static() {
@@ -139,7 +139,7 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// listed is what is in an archive, with modes. All is root's, and of no time.
+// listed lists the files of an archive with their modes. All must belong to root and have no time.
 func listed(t *testing.T, archive io.Reader) (all []string) {
 	t.Helper()
 	for r := tar.NewReader(archive); ; {
@@ -157,28 +157,28 @@ func listed(t *testing.T, archive io.Reader) (all []string) {
 	}
 }
 
-// An image has no loader, so a program that needs one would not start.
-func TestProgramsHaveToBeStatic(t *testing.T) {
+// An image has no loader, so a program that needs one cannot start.
+func TestProgramsMustBeStatic(t *testing.T) {
 	shell, err := os.ReadFile("/bin/sh")
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = quietly(t, options{bin: programs(t, shell, 0o700, time.Now()), out: t.TempDir(), tag: "latest"})
+	err = runWithoutOutput(t, options{bin: programs(t, shell, 0o700, time.Now()), out: t.TempDir(), tag: "latest"})
 	if err == nil || !strings.Contains(err.Error(), "CGO_ENABLED=0") {
 		t.Errorf("got %v", err)
 	}
-	err = quietly(t, options{bin: programs(t, []byte("#!/bin/sh\n"), 0o700, time.Now()), out: t.TempDir(), tag: "latest"})
+	err = runWithoutOutput(t, options{bin: programs(t, []byte("#!/bin/sh\n"), 0o700, time.Now()), out: t.TempDir(), tag: "latest"})
 	if err == nil || !strings.Contains(err.Error(), "is no program") {
 		t.Errorf("got %v", err)
 	}
-	if err := quietly(t, options{bin: t.TempDir(), out: t.TempDir(), tag: "latest"}); !errors.Is(err, os.ErrNotExist) {
+	if err := runWithoutOutput(t, options{bin: t.TempDir(), out: t.TempDir(), tag: "latest"}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without programs: %v", err)
 	}
 }
 
 func TestOnly(t *testing.T) {
 	o := options{bin: programs(t, program(t), 0o700, time.Now()), out: t.TempDir(), tag: "latest", arch: "amd64", only: "mooring-controller"}
-	if err := quietly(t, o); err != nil {
+	if err := runWithoutOutput(t, o); err != nil {
 		t.Fatal(err)
 	}
 	files, err := filepath.Glob(filepath.Join(o.out, "*"))
@@ -186,15 +186,15 @@ func TestOnly(t *testing.T) {
 		t.Errorf("made %v, %v", files, err)
 	}
 	o.only = "mooring-agent,agent"
-	if err := quietly(t, o); err == nil || !strings.Contains(err.Error(), `--only "mooring-agent,agent": want some of mooring-agent,mooring-controller,mooring-shim`) {
+	if err := runWithoutOutput(t, o); err == nil || !strings.Contains(err.Error(), `--only "mooring-agent,agent": want some of mooring-agent,mooring-controller,mooring-shim`) {
 		t.Errorf("got %v", err)
 	}
 }
 
 var runs = regexp.MustCompile(`(?s)"mooring\.image" \(list \. "(\w+)"\).*?command: \[` + folder + `/([a-z-]+)\]`)
 
-// TestImagesHaveThePrograms checks that the chart runs what is in the images.
-func TestImagesHaveThePrograms(t *testing.T) {
+// TestImagesContainThePrograms checks that each image contains the programs that the chart runs.
+func TestImagesContainThePrograms(t *testing.T) {
 	templates, err := filepath.Glob("../../deploy/helm/mooring/templates/*.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -214,7 +214,7 @@ func TestImagesHaveThePrograms(t *testing.T) {
 		for _, match := range runs.FindAllStringSubmatch(string(text), -1) {
 			found++
 			if !has["mooring-"+match[1]+" "+match[2]] {
-				t.Errorf("%s runs %s, which the image mooring-%s has not", path, match[2], match[1])
+				t.Errorf("%s runs %s, which the image mooring-%s lacks", path, match[2], match[1])
 			}
 		}
 	}

@@ -17,21 +17,21 @@ import (
 	"github.com/mooring-vm/mooring/hack/throwaway/image"
 )
 
-// suite is the Debian release whose libvirt is in an image.
+// suite is the Debian release of the libvirt in an image.
 const suite = "trixie"
 
-// packages come with what they depend on. There is no shell and no program among them.
+// packages is the package to unpack with its dependencies. None contains a shell or a program.
 const packages = "libvirt0"
 
-// libvirtSO is what the binding opens.
+// libvirtSO is the library that the binding opens.
 const libvirtSO = "libvirt.so.0"
 
-// archiveFile is in the cache's entry what mmdebstrap wrote.
+// archiveFile is the file of a cache entry with mmdebstrap's output.
 const archiveFile = "root.tar"
 
-// note leaves for scanners which packages these are, each in a file as distroless images
-// have it, and of which release; and the licences that packages refer to. Those are
-// base-files', which is not unpacked as a whole because it depends on an awk.
+// note is a hook of mmdebstrap. It writes the packages and the release for scanners, one file for
+// each package as distroless images do, and the common licences. Those belong to base-files, which
+// is not unpacked as a whole because it depends on an awk.
 const note = `set -eu
 cd "$1"
 mkdir -p var/lib/dpkg/status.d
@@ -44,8 +44,8 @@ dpkg-deb --fsys-tarfile base-files_*.deb |
 	tar -x -C .. ./etc/debian_version ./etc/os-release ./usr/lib/os-release ./usr/share/common-licenses
 `
 
-// libvirtTree is libvirt's client library and what it depends on. What is not cached is
-// unpacked, which takes no root.
+// libvirtTree is libvirt's client library with its dependencies. If it is not cached, libvirtTree
+// unpacks it, which needs no root.
 func libvirtTree(ctx context.Context, arch string, log *slog.Logger) (_ tree, err error) {
 	args, err := arguments(arch)
 	if err != nil {
@@ -69,9 +69,10 @@ func libvirtTree(ctx context.Context, arch string, log *slog.Logger) (_ tree, er
 	}
 	defer func() { _ = archive.Close() }()
 	if info, err := archive.Stat(); err == nil {
-		log.Info("libvirt's client library; `hack/node clean` has the next run get newer packages", "suite", suite, "unpacked", info.ModTime().Format(time.DateOnly))
+		log.Info("libvirt's client library is cached; for newer packages run `hack/node clean` first",
+			"suite", suite, "unpacked", info.ModTime().Format(time.DateOnly))
 	}
-	t, err := readTree(archive, kept)
+	t, err := readTree(archive, isKept)
 	if err != nil {
 		return nil, fmt.Errorf("packages of Debian %s: %w", suite, err)
 	}
@@ -79,10 +80,10 @@ func libvirtTree(ctx context.Context, arch string, log *slog.Logger) (_ tree, er
 	return t, nil
 }
 
-// arguments name no mirror: mmdebstrap knows the one of each Debian release, and an apt
-// proxy of the machine applies.
+// arguments are the arguments of mmdebstrap. They name no mirror: mmdebstrap knows one for each
+// Debian release. An apt proxy of this machine applies.
 func arguments(arch string) ([]string, error) {
-	if arch != "amd64" && arch != "arm64" { // others have other names in Debian
+	if arch != "amd64" && arch != "arm64" { // Debian has other names for other architectures
 		return nil, fmt.Errorf("--arch %q: want amd64 or arm64", arch)
 	}
 	return []string{
@@ -96,7 +97,7 @@ func arguments(arch string) ([]string, error) {
 	}, nil
 }
 
-// missingTools is what this machine lacks to unpack packages.
+// missingTools are the tools for unpacking that this machine lacks.
 func missingTools() []string {
 	var missing []string
 	if _, err := exec.LookPath("mmdebstrap"); err != nil {
@@ -120,25 +121,25 @@ func unpack(ctx context.Context, args []string, path string) (err error) {
 	defer func() { err = errors.Join(err, out.Close()) }()
 	mode := "--mode=root"
 	if os.Geteuid() != 0 {
-		mode = "--mode=chrootless" // nothing of the packages is run
+		mode = "--mode=chrootless" // no program of the packages runs
 	}
-	var said strings.Builder
+	var stderr strings.Builder
 	cmd := child.Isolated(ctx, "mmdebstrap", append([]string{mode}, args...)...)
-	cmd.Stdout, cmd.Stderr = out, &said
+	cmd.Stdout, cmd.Stderr = out, &stderr
 	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8")
 	if err := child.Run(cmd); err != nil {
-		return fmt.Errorf("unpacking libvirt of Debian %s: mmdebstrap: %w\n%s", suite, err, strings.TrimSpace(said.String()))
+		return fmt.Errorf("unpacking libvirt of Debian %s: mmdebstrap: %w\n%s", suite, err, strings.TrimSpace(stderr.String()))
 	}
 	return nil
 }
 
-// kept leaves out what apt, dpkg and mmdebstrap work with, some of it the machine's, and
-// what is for people.
-func kept(name string) bool {
+// isKept is false for the files of apt, dpkg and mmdebstrap, some of which come from this machine,
+// and for documentation.
+func isKept(name string) bool {
 	if rest, ok := strings.CutPrefix(name, "usr/share/"); ok {
 		switch dir, _, _ := strings.Cut(rest, "/"); dir {
 		case "doc":
-			return filepath.Base(name) == "copyright" || strings.Count(rest, "/") == 1 // the latter for links to other packages'
+			return filepath.Base(name) == "copyright" || strings.Count(rest, "/") == 1 // links to directories of other packages
 		case "man", "locale", "info", "lintian":
 			return false
 		}
@@ -156,8 +157,8 @@ func kept(name string) bool {
 	return strings.HasPrefix(name, "etc/") || strings.HasPrefix(name, "usr/") || strings.HasPrefix(name, "var/lib/dpkg/status.d/")
 }
 
-// link adds what Debian has beside packages: the loader is looked for in /lib64 or /lib,
-// and sockets in /run or /var/run.
+// link adds links that Debian has beside its packages. Programs search the loader in /lib64 or
+// /lib, and sockets in /run or /var/run.
 func (t tree) link() {
 	for _, dir := range []string{"lib", "lib64"} {
 		if _, there := t["usr/"+dir]; there {

@@ -22,8 +22,8 @@ func withLibvirt() []recipe {
 	return slices.DeleteFunc(recipes(), func(r recipe) bool { return !r.libvirt })
 }
 
-// dynamic is a program of this machine, with the C library that it loads. It names libvirt
-// as one that opens it does.
+// dynamic returns a program of this machine and its C library. The program contains the name of
+// libvirt's library.
 func dynamic(t *testing.T) (program, libc []byte) {
 	t.Helper()
 	program, err := os.ReadFile("/bin/sh")
@@ -42,7 +42,7 @@ func dynamic(t *testing.T) (program, libc []byte) {
 	return nil, nil
 }
 
-// entry is a file of packages, as tar has it.
+// entry is a file of packages in a tar archive.
 type entry struct {
 	tar.Header
 	content []byte
@@ -67,7 +67,7 @@ func unpacked(libc []byte) []entry {
 	}
 }
 
-// fake puts an mmdebstrap in the way that writes these, and empties the cache.
+// fake makes PATH find an mmdebstrap that writes these entries, and empties the cache.
 func fake(t *testing.T, entries []entry, owner int, then time.Time) {
 	t.Helper()
 	if _, err := os.Stat(image.Keyring); err != nil {
@@ -132,7 +132,7 @@ func TestImageWithPackages(t *testing.T) {
 	program, libc := dynamic(t)
 	fake(t, unpacked(libc), 0, time.Now())
 	o := options{bin: shim(t, program), out: t.TempDir(), tag: "latest", arch: "amd64", only: "mooring-shim"}
-	if err := quietly(t, o); err != nil {
+	if err := runWithoutOutput(t, o); err != nil {
 		t.Fatal(err)
 	}
 	image, err := tarball.ImageFromPath(filepath.Join(o.out, "mooring-shim.tar"), nil)
@@ -160,18 +160,18 @@ func TestImageWithPackages(t *testing.T) {
 	}
 }
 
-// A program that was built on a newer machine, or without libvirt, would not start.
-func TestProgramHasToFitThePackages(t *testing.T) {
+// A program that was built on a newer machine, or without libvirt, cannot start.
+func TestProgramMustFitThePackages(t *testing.T) {
 	dash, libc := dynamic(t)
 	plain := bytes.TrimSuffix(bytes.Clone(dash), []byte(libvirtSO))
 	foreign := bytes.Clone(libc)
 	foreign[18], foreign[19] = byte(elf.EM_S390), 0
 	for want, c := range map[string]struct{ program, libc []byte }{
-		"mooring-shim does not load libvirt: want one that is built with CGO_ENABLED=1": {append(program(t), libvirtSO...), libc},
-		"of libc.so.6, which Debian trixie's is too old for: build it on Debian trixie": {dash, dash}, // this has no versions
+		"mooring-shim does not load libvirt: build it with CGO_ENABLED=1":               {append(program(t), libvirtSO...), libc},
+		"of libc.so.6, which Debian trixie's is too old for: build it on Debian trixie": {dash, dash}, // dash has no versions
 		"mooring-shim is for EM_":             {dash, foreign},
 		"that of Debian trixie is no library": {dash, []byte("x")},
-		"mooring-shim does not load libvirt: want one that is built with CGO_ENABLED=1 and -tags=libvirt_dlopen": {plain, libc},
+		"mooring-shim does not load libvirt: build it with CGO_ENABLED=1 and -tags=libvirt_dlopen": {plain, libc},
 		"mooring-shim is no program":                                         {[]byte("x" + libvirtSO), libc},
 		"needs libc.so.6, which is not in Debian trixie's packages libvirt0": {dash, nil},
 	} {
@@ -180,34 +180,34 @@ func TestProgramHasToFitThePackages(t *testing.T) {
 			entries = entries[1:]
 		}
 		fake(t, entries, 0, time.Now())
-		err := quietly(t, options{bin: shim(t, c.program), out: t.TempDir(), tag: "latest", arch: "amd64", only: "mooring-shim"})
+		err := runWithoutOutput(t, options{bin: shim(t, c.program), out: t.TempDir(), tag: "latest", arch: "amd64", only: "mooring-shim"})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
 	fake(t, unpacked(libc)[:1], 0, time.Now())
-	err := quietly(t, options{bin: shim(t, dash), out: t.TempDir(), tag: "latest", arch: "amd64", only: "mooring-shim"})
+	err := runWithoutOutput(t, options{bin: shim(t, dash), out: t.TempDir(), tag: "latest", arch: "amd64", only: "mooring-shim"})
 	if err == nil || !strings.Contains(err.Error(), "needs libvirt.so.0") {
 		t.Errorf("without libvirt: %v", err)
 	}
 }
 
-func TestPackagesThatAreNotToBeHad(t *testing.T) {
+func TestMissingPackages(t *testing.T) {
 	o := options{bin: t.TempDir(), out: t.TempDir(), tag: "latest", arch: "amd64", only: "mooring-shim"}
 	o.arch = "s390x"
-	if err := quietly(t, o); err == nil || !strings.Contains(err.Error(), `--arch "s390x": want amd64 or arm64`) {
+	if err := runWithoutOutput(t, o); err == nil || !strings.Contains(err.Error(), `--arch "s390x": want amd64 or arm64`) {
 		t.Errorf("got %v", err)
 	}
 	o.arch = "amd64"
 	if _, err := os.Stat(image.Keyring); err == nil {
 		fakeScript(t, "echo no mirror >&2; exit 1\n", nil)
-		if err := quietly(t, o); err == nil || !strings.Contains(err.Error(), "unpacking libvirt of Debian trixie: mmdebstrap: exit status 1\nno mirror") {
+		if err := runWithoutOutput(t, o); err == nil || !strings.Contains(err.Error(), "unpacking libvirt of Debian trixie: mmdebstrap: exit status 1\nno mirror") {
 			t.Errorf("got %v", err)
 		}
 	}
 	t.Setenv(cache.EnvDir, t.TempDir())
 	t.Setenv("PATH", t.TempDir())
-	err := quietly(t, o)
+	err := runWithoutOutput(t, o)
 	for _, want := range []string{"make image mooring-shim: ", "missing: mmdebstrap", "hack/setup node", "--only=mooring-agent,mooring-controller"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
@@ -215,13 +215,13 @@ func TestPackagesThatAreNotToBeHad(t *testing.T) {
 	}
 }
 
-func TestReadTreeRefusesWhatIsNoFile(t *testing.T) {
+func TestReadTreeRefusesOtherTypes(t *testing.T) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
 	if err := w.WriteHeader(&tar.Header{Name: "./usr/a", Typeflag: tar.TypeLink, Linkname: "usr/b"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readTree(&out, kept); err == nil || !strings.Contains(err.Error(), "./usr/a is of type") {
+	if _, err := readTree(&out, isKept); err == nil || !strings.Contains(err.Error(), "./usr/a is of type") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -1,7 +1,7 @@
-// Command image makes Mooring's container images of the programs in bin/, without a daemon:
-// a file for each that `docker load`, `ctr images import` and `crane push` take. They have
-// no base, but for mooring-shim's, which has Debian's packages of libvirt's client library.
-// The same programs and packages give the same image to the byte.
+// Command image makes Mooring's container images from the programs in bin/, without a daemon.
+// `docker load`, `ctr images import` and `crane push` read its files. The images have no base
+// image. That of mooring-shim contains Debian's packages of libvirt's client library. Identical
+// programs and packages give identical images.
 //
 //	go run ./hack/image [--tag=TAG] [--registry=REGISTRY] [--out=DIR] [--only=IMAGE,...]
 package main
@@ -23,19 +23,19 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// options are the command line.
+// options are the command-line options.
 type options struct {
 	bin, out, registry, tag, arch, only string
 }
 
 func main() {
 	var o options
-	flag.StringVar(&o.bin, "bin", "bin", "folder of the programs")
-	flag.StringVar(&o.out, "out", "bin/images", "folder to write to")
-	flag.StringVar(&o.registry, "registry", "", "put before the names of images, with a slash between")
+	flag.StringVar(&o.bin, "bin", "bin", "directory of the programs")
+	flag.StringVar(&o.out, "out", "bin/images", "directory for the images")
+	flag.StringVar(&o.registry, "registry", "", "prefix of the images' names, without the slash")
 	flag.StringVar(&o.tag, "tag", "latest", "tag of the images")
-	flag.StringVar(&o.arch, "arch", runtime.GOARCH, "what the programs are built for, as GOARCH")
-	flag.StringVar(&o.only, "only", "", "make only these images, such as mooring-agent,mooring-controller, which take no packages")
+	flag.StringVar(&o.arch, "arch", runtime.GOARCH, "architecture of the programs, as GOARCH")
+	flag.StringVar(&o.only, "only", "", "make only these images, such as mooring-agent,mooring-controller, which need no packages")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, o, slog.New(slog.NewTextHandler(os.Stderr, nil)))
@@ -46,7 +46,7 @@ func main() {
 	}
 }
 
-// run writes all images, and prints of each the name, the digest and the file.
+// run writes the images, and prints name, digest and file of each.
 func run(ctx context.Context, o options, log *slog.Logger) error {
 	chosen, err := o.recipes()
 	if err != nil {

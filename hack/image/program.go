@@ -12,7 +12,8 @@ import (
 	"strings"
 )
 
-// tree reads the recipe's programs, and checks that they will run, on libraries where they load any.
+// tree reads the recipe's programs and checks that they can run, on these libraries if they load
+// any.
 func (r recipe) tree(bin string, libraries tree) (tree, error) {
 	t := tree{}
 	for _, name := range r.programs {
@@ -38,10 +39,10 @@ func (r recipe) tree(bin string, libraries tree) (tree, error) {
 	return t, nil
 }
 
-// checkStatic refuses a program that needs a loader: there is none in the image.
+// checkStatic refuses a program that needs a loader, because the image has none.
 func checkStatic(program *elf.File) error {
 	if hasLoader(program) {
-		return errors.New("is not static: want one that is built with CGO_ENABLED=0")
+		return errors.New("is not static: build it with CGO_ENABLED=0")
 	}
 	return nil
 }
@@ -50,19 +51,19 @@ func hasLoader(program *elf.File) bool {
 	return slices.ContainsFunc(program.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
 }
 
-// checkLoads refuses a program that has no libvirt, or would not start with these
-// libraries: it was linked with those of the machine that it was built on.
+// checkLoads refuses a program without libvirt, and one that cannot start with these libraries
+// because it was built with newer ones.
 func checkLoads(program *elf.File, content []byte, libraries tree) error {
 	if !hasLoader(program) || !bytes.Contains(content, []byte(libvirtSO)) {
-		return errors.New("does not load libvirt: want one that is built with CGO_ENABLED=1 and -tags=libvirt_dlopen, as `make build` does")
+		return errors.New("does not load libvirt: build it with CGO_ENABLED=1 and -tags=libvirt_dlopen, as `make build` does")
 	}
 	names, err := program.ImportedLibraries()
 	if err != nil {
-		return fmt.Errorf("does not tell what it is linked with: %w", err)
+		return fmt.Errorf("has no readable list of libraries: %w", err)
 	}
 	needs, err := program.DynamicVersionNeeds()
 	if err != nil {
-		return fmt.Errorf("does not tell what it is linked with: %w", err)
+		return fmt.Errorf("has no readable list of symbol versions: %w", err)
 	}
 	for _, name := range append(names, libvirtSO) {
 		var versions []string
@@ -81,7 +82,8 @@ func checkLoads(program *elf.File, content []byte, libraries tree) error {
 	return nil
 }
 
-// checkLibrary wants those versions of symbols, such as GLIBC_2.34.
+// checkLibrary checks that the tree has a library for this machine with these symbol versions, such
+// as GLIBC_2.34.
 func (t tree) checkLibrary(name string, machine elf.Machine, versions []string) error {
 	content, found := t.library(name)
 	if !found {
@@ -111,7 +113,7 @@ func lacking(library *elf.File, versions []string) []string {
 	})
 }
 
-// library finds a library in whatever folder the loader looks for it.
+// library returns a library from any directory in which the loader searches.
 func (t tree) library(name string) ([]byte, bool) {
 	for path, f := range t {
 		if filepath.Base(path) != name || !strings.HasPrefix(path, "usr/lib") {

@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// need skips a test for what is missing, except where CI says that all is there.
+// need skips a test if something is missing. In CI it fails the test.
 func need(t *testing.T) {
 	t.Helper()
 	missing := missingTools()
@@ -34,8 +34,8 @@ func need(t *testing.T) {
 	}
 }
 
-// TestShimLoadsLibvirt has the real shim in its real image, as its user and without
-// anything of this machine, connect to the hypervisor that libvirt's library itself is.
+// TestShimLoadsLibvirt runs the real shim in its real image as the image's user, without any file
+// of this machine. It connects to the test hypervisor in libvirt's own library.
 func TestShimLoadsLibvirt(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out with -short: gets Debian packages")
@@ -50,8 +50,8 @@ func TestShimLoadsLibvirt(t *testing.T) {
 	if config.Config.User != "65532:65532" {
 		t.Fatalf("the user is %q", config.Config.User)
 	}
-	if said := runShim(t, root, config.Config, "looking after the VM of this pod"); strings.Contains(said, "libvirt.so") {
-		t.Errorf("the shim says %s", said)
+	if output := runShim(t, root, config.Config, "looking after the VM of this pod"); strings.Contains(output, "libvirt.so") {
+		t.Errorf("the shim says %s", output)
 	}
 	noProgramsBut(t, root, "/usr/local/bin/mooring-shim")
 	for _, name := range []string{"/etc/debian_version", "/usr/lib/os-release", "/var/lib/dpkg/status.d/libc6", "/usr/share/common-licenses/LGPL-2.1", "/usr/share/doc/libvirt-common/copyright"} {
@@ -75,10 +75,10 @@ func realImage(t *testing.T) v1.Image {
 	bin, out := t.TempDir(), t.TempDir()
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s", "-tags=libvirt_dlopen", "-o", bin, "../../cmd/mooring-shim")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
-	if said, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("building mooring-shim: %v\n%s", err, said)
+	if output, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("building mooring-shim: %v\n%s", err, output)
 	}
-	if err := quietly(t, options{bin: bin, out: out, tag: "latest", arch: runtime.GOARCH, only: "mooring-shim"}); err != nil {
+	if err := runWithoutOutput(t, options{bin: bin, out: out, tag: "latest", arch: runtime.GOARCH, only: "mooring-shim"}); err != nil {
 		t.Fatal(err)
 	}
 	image, err := tarball.ImageFromPath(filepath.Join(out, "mooring-shim.tar"), nil)
@@ -88,7 +88,7 @@ func realImage(t *testing.T) v1.Image {
 	return image
 }
 
-// extracted is the image's file system in a folder that others than root may enter.
+// extracted is the image's file system in a directory that other users can enter.
 func extracted(t *testing.T, image v1.Image) string {
 	t.Helper()
 	root, err := os.MkdirTemp("", "image")
@@ -100,8 +100,8 @@ func extracted(t *testing.T, image v1.Image) string {
 	defer func() { _ = files.Close() }()
 	cmd := exec.CommandContext(t.Context(), "tar", "-xp", "-C", root)
 	cmd.Stdin = files
-	if said, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, said)
+	if output, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, output)
 	}
 	if err := os.Chmod(root, 0o755); err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func extracted(t *testing.T, image v1.Image) string {
 	return root
 }
 
-// runShim runs it in root until it says what is wanted, and returns all that it said.
+// runShim runs the shim in root until it prints want, and returns its output.
 func runShim(t *testing.T, root string, config v1.Config, want string) string {
 	t.Helper()
 	journal, err := os.MkdirTemp(root, "journal")
@@ -125,16 +125,16 @@ func runShim(t *testing.T, root string, config v1.Config, want string) string {
 	cmd.Env, cmd.Dir = config.Env, "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: 65532, Gid: 65532}, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	said := &until{want: want, then: cancel}
-	cmd.Stdout, cmd.Stderr = said, said
+	output := &until{want: want, then: cancel}
+	cmd.Stdout, cmd.Stderr = output, output
 	err = cmd.Run()
-	if !said.found {
-		t.Fatalf("the shim ended without %q: %v\n%s", want, err, said.text.String())
+	if !output.found {
+		t.Fatalf("the shim ended without %q: %v\n%s", want, err, output.text.String())
 	}
-	return said.text.String()
+	return output.text.String()
 }
 
-// until calls then when it has been written what it waits for.
+// until calls then when its text contains want.
 type until struct {
 	want  string
 	then  func()
@@ -153,8 +153,8 @@ func (u *until) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// noProgramsBut finds no shell, no package manager and nothing else to run: what may be
-// executed besides is in the folders of libraries, for these to use.
+// noProgramsBut checks that an image contains one program and no shell or package manager. Other
+// executable files are allowed in library directories.
 func noProgramsBut(t *testing.T, root, want string) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {

@@ -13,18 +13,18 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// folder is where programs are in an image.
+// folder is the directory of the programs in an image.
 const folder = "/usr/local/bin"
 
 // nobody is the user of images that need no root.
 const nobody = "65532:65532"
 
-// recipe is an image of programs. They are static, but for those that load libvirt's client
-// library: that is a layer of its own below them.
+// recipe describes an image. Its programs are static, or load libvirt's client library from a layer
+// below them.
 type recipe struct {
 	name     string
-	programs []string // the first one is what the image runs
-	user     string   // empty: root
+	programs []string // the first one is the entry point
+	user     string   // root if empty
 	libvirt  bool
 }
 
@@ -36,7 +36,7 @@ func recipes() []recipe {
 	}
 }
 
-// image makes the image of programs in the folder bin.
+// image makes the image from the programs in the directory bin.
 func (r recipe) image(ctx context.Context, bin, arch string, log *slog.Logger) (v1.Image, error) {
 	trees, err := r.trees(ctx, bin, arch, log)
 	if err != nil {
@@ -61,7 +61,7 @@ func (r recipe) image(ctx context.Context, bin, arch string, log *slog.Logger) (
 	return mutate.ConfigFile(image, config)
 }
 
-// trees are what is in the image's layers, the lowest first.
+// trees are the contents of the image's layers, the lowest first.
 func (r recipe) trees(ctx context.Context, bin, arch string, log *slog.Logger) ([]tree, error) {
 	if !r.libvirt {
 		programs, err := r.tree(bin, nil)

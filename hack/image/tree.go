@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// tree is a part of an image's file system, by path without a leading slash.
+// tree is a part of an image's file system. Its keys are paths without a leading slash.
 type tree map[string]file
 
-// file says neither whose it is nor from when: all is root's, and of no time.
+// file has no owner and no time: root owns all files, and their time is zero.
 type file struct {
 	kind    byte // tar.TypeReg, tar.TypeDir or tar.TypeSymlink
 	mode    int64
@@ -24,7 +24,7 @@ type file struct {
 	content []byte
 }
 
-// put adds a file, and the folders above it that are not there yet.
+// put adds a file and its missing parent directories.
 func (t tree) put(name string, f file) {
 	t[name] = f
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
@@ -34,7 +34,7 @@ func (t tree) put(name string, f file) {
 	}
 }
 
-// archive is a layer of an image. Folders come before what is in them.
+// archive is the tree as a tar archive. Directories come before their files.
 func (t tree) archive() ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
@@ -59,7 +59,7 @@ func (t tree) archive() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// readTree reads those files of an archive that are to be kept.
+// readTree reads the files of an archive for which keep returns true.
 func readTree(archive io.Reader, keep func(name string) bool) (tree, error) {
 	t := tree{}
 	for r := tar.NewReader(archive); ; {

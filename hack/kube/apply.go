@@ -11,12 +11,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// fieldOwner is who the API server is told has applied a manifest.
+// fieldOwner is the field manager of applied manifests.
 const fieldOwner = client.FieldOwner("hack-kube")
 
-// Apply creates or changes the objects of a manifest in their order, as
-// `kubectl apply --server-side` does, and returns them as they were read. A
-// field that Kubernetes does not have is an error.
+// Apply creates or changes the objects of a manifest in their order, like `kubectl apply
+// --server-side`, and returns them as read from the manifest. An unknown field is an error.
 func (c *ControlPlane) Apply(ctx context.Context, manifest io.Reader) ([]*unstructured.Unstructured, error) {
 	objects, err := Decode(manifest)
 	if err != nil {
@@ -46,7 +45,7 @@ func Decode(manifest io.Reader) ([]*unstructured.Unstructured, error) {
 			return objects, nil
 		case err != nil:
 			return nil, fmt.Errorf("reading the manifest: %w", err)
-		case len(o.Object) > 0: // a document of comments alone is empty
+		case len(o.Object) > 0: // a document with only comments is empty
 			objects = append(objects, o)
 		}
 	}

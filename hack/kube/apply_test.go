@@ -36,7 +36,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-func TestDecodeRefusesWhatIsNoManifest(t *testing.T) {
+func TestDecodeRefusesOtherText(t *testing.T) {
 	for _, manifest := range []string{"{", "- a list", "kind: A\n---\n\t"} {
 		if objects, err := Decode(strings.NewReader(manifest)); err == nil {
 			t.Errorf("read %q as %v", manifest, objects)

@@ -15,20 +15,18 @@ const (
 	binary      = "kube"
 )
 
-// programs are the names that the binary is called by. The module in
-// components/ says what each of them runs.
+// programs are the names of the binary. The module in components/ defines their code.
 func programs() []string {
 	return []string{"etcd", "kube-apiserver", "kube-controller-manager", "kubelet"}
 }
 
-// Build compiles the programs of the control plane into the user's cache, or
-// finds them there: a folder as KUBEBUILDER_ASSETS has it. Compiling takes
-// minutes, in which log hears of it. The working directory must be in a
-// checkout of Mooring.
+// Build compiles the programs of the control plane into the user's cache, or finds them there.
+// Their directory has the form of KUBEBUILDER_ASSETS. Compiling takes minutes, and log reports it.
+// The working directory must be in a checkout of Mooring.
 func Build(ctx context.Context, log *slog.Logger) (*cache.Entry, error) {
 	return module.Programs{
 		Package: packagePath, Cache: cacheName, Names: programs(), Make: build,
-		Takes: "the programs of Kubernetes from their modules, about six minutes on two cores",
+		Description: "the programs of Kubernetes from their modules, about six minutes on two cores",
 	}.Build(ctx, log)
 }
 

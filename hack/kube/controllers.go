@@ -17,16 +17,16 @@ import (
 
 const controllerManager = "kube-controller-manager"
 
-// StartControllers starts kube-controller-manager with the controllers of those
-// names and no others, and returns when it answers. What they are called:
-// `kube-controller-manager --help`, at --controllers. An unknown one is an error.
+// StartControllers starts kube-controller-manager with only the named controllers, and returns when
+// it answers. `kube-controller-manager --help` lists the names at --controllers. An unknown name is
+// an error.
 //
-// Each call starts another one; stop the first before the second.
+// Each call starts a process. Stop the first one before the next call.
 func (c *ControlPlane) StartControllers(ctx context.Context, names ...string) (*Process, error) {
 	return c.StartControllersWith(ctx, nil, names...)
 }
 
-// StartControllersWith is StartControllers with further flags of kube-controller-manager.
+// StartControllersWith is StartControllers with more flags of kube-controller-manager.
 func (c *ControlPlane) StartControllersWith(ctx context.Context, flags []string, names ...string) (*Process, error) {
 	kubeconfig, err := c.adminKubeconfig()
 	if err != nil {
@@ -54,7 +54,7 @@ func (c *ControlPlane) StartControllersWith(ctx context.Context, flags []string,
 	return p, nil
 }
 
-// adminKubeconfig writes a kubeconfig for who may do everything.
+// adminKubeconfig writes a kubeconfig with all rights.
 func (c *ControlPlane) adminKubeconfig() (string, error) {
 	path := c.File("admin.kubeconfig")
 	const name = "admin"
@@ -72,7 +72,7 @@ func (c *ControlPlane) adminKubeconfig() (string, error) {
 	return path, nil
 }
 
-// FreePort is a port of the loopback address that nobody listened on a moment ago.
+// FreePort is a port of the loopback address that was free a moment ago.
 func FreePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -81,10 +81,9 @@ func FreePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
-// AwaitOK returns when a program that serves on loopback, with whatever
-// certificate, says 200 at url and accept, if there is one, likes what it says. A
-// program that ends or takes minutes is stopped, and an error with the ends of
-// all logs.
+// AwaitOK returns when the program answers url with status 200, and accept, unless nil, returns
+// true. It accepts any certificate. If the program ends, or does not answer before startTimeout,
+// AwaitOK stops it and returns an error with the ends of all logs.
 func (c *ControlPlane) AwaitOK(ctx context.Context, p *Process, url string, accept func(*http.Response) bool) error {
 	client, err := rest.HTTPClientFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{Insecure: true}})
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 
 const frontProxyCA = "front-proxy-ca.crt"
 
-// writeFrontProxyCA makes the certificate of those whom API servers that extend
-// this one believe who a request is from. Its key is gone: nobody is.
+// writeFrontProxyCA writes the certificate authority of the front proxy, which extension API
+// servers trust to name the user of a request. The key is not kept, so no such proxy can exist.
 func writeFrontProxyCA(path string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

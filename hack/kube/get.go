@@ -7,8 +7,8 @@ import (
 	"net/http"
 )
 
-// Get returns what a program says at a URL without TLS, such as its metrics. That it says
-// so with another status than 200 is an error.
+// Get returns the body at a URL without TLS, such as a program's metrics. A status other than 200
+// is an error.
 func Get(ctx context.Context, url string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

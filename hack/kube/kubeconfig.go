@@ -12,9 +12,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Kubeconfig returns the path of a new kubeconfig file for a service account,
-// with a token that is good for an hour, as a pod has it: with what RBAC allows
-// the account and nothing else. The file is gone after Stop.
+// Kubeconfig returns the path of a new kubeconfig file for a service account. As in a pod, its
+// token is valid for an hour, and RBAC limits it. Stop removes the file.
 func (c *ControlPlane) Kubeconfig(ctx context.Context, namespace, serviceAccount string) (string, error) {
 	client, err := kubernetes.NewForConfig(c.admin)
 	if err != nil {
@@ -23,7 +22,7 @@ func (c *ControlPlane) Kubeconfig(ctx context.Context, namespace, serviceAccount
 	token, err := client.CoreV1().ServiceAccounts(namespace).
 		CreateToken(ctx, serviceAccount, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
-		return "", fmt.Errorf("asking for a token of service account %s/%s: %w", namespace, serviceAccount, err)
+		return "", fmt.Errorf("requesting a token of service account %s/%s: %w", namespace, serviceAccount, err)
 	}
 	path := filepath.Join(c.temp.Dir, namespace+"_"+serviceAccount+".kubeconfig")
 	const name = "test"

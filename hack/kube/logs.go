@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// tailLines of each log are shown when a program does not start.
+// tailLines is the number of lines of each log in the error when a program does not start.
 const tailLines = 15
 
-// log opens a file that a program writes to, over its restarts.
+// log opens the log file of a program. A restarted program continues the file.
 func (c *ControlPlane) log(name string) (*os.File, error) {
 	for _, f := range c.logs {
 		if filepath.Base(f.Name()) == name {
@@ -25,7 +25,7 @@ func (c *ControlPlane) log(name string) (*os.File, error) {
 	return f, nil
 }
 
-// Logs are the paths of the programs' logs. They are gone after Stop.
+// Logs are the paths of the programs' logs. Stop removes them.
 func (c *ControlPlane) Logs() []string {
 	var paths []string
 	for _, f := range c.logs {

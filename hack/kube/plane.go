@@ -1,5 +1,5 @@
-// Package kube builds etcd and kube-apiserver from their modules and runs them on
-// loopback: a real control plane, for tests, that is gone with its process.
+// Package kube builds etcd and kube-apiserver from their modules and runs them on loopback: a real
+// control plane for tests, which ends with its process.
 package kube
 
 import (
@@ -24,16 +24,16 @@ import (
 	"github.com/mooring-vm/mooring/hack/throwaway/cache"
 )
 
-// runName is the store's folder for running control planes.
+// runName is the store's directory for running control planes.
 const runName = "kube-run"
 
-// startTimeout is that of each program, and of the first namespace. A quiet
-// machine needs a twentieth of it.
-const startTimeout = 2 * time.Minute
+// startTimeout bounds the start of each program and the wait for the first namespace on a busy
+// machine. A quiet one needs 5 seconds.
+const startTimeout = 5 * time.Minute
 
 // Options of Start.
 type Options struct {
-	// Log hears of a build, which takes minutes. Required.
+	// Log reports builds, which take minutes. Required.
 	Log *slog.Logger
 }
 
@@ -43,24 +43,23 @@ type ControlPlane struct {
 	programs *cache.Entry
 	temp     *cache.Temp
 	logs     []*os.File
-	beside   []*Process
+	started  []*Process
 	plane    *envtest.ControlPlane
 	admin    *rest.Config
 }
 
-// Start builds what is not cached and returns when kube-apiserver answers and
-// the namespace "default" is there. RBAC is on; nobody is let in without
-// credentials; a pod gets a service account, which must exist, as everywhere.
-// There are no controllers before StartControllers. ctx ends a build; the rest is over in seconds.
+// Start builds the programs that are not cached. It returns when kube-apiserver answers and the
+// namespace "default" exists. RBAC is on, requests need credentials, and a pod needs an existing
+// service account, as in any cluster. No controller runs before StartControllers. ctx bounds the
+// build. The start itself takes seconds.
 //
-// The control plane ends with Stop, and at the latest with this process,
-// whatever ends it.
+// The control plane ends with Stop, and at the latest with this process, however that ends.
 func Start(ctx context.Context, o Options) (_ *ControlPlane, err error) {
 	store, err := cache.Default()
 	if err != nil {
 		return nil, err
 	}
-	log.SetLogger(logr.FromSlogHandler(o.Log.Handler())) // or the library complains that nobody did
+	log.SetLogger(logr.FromSlogHandler(o.Log.Handler())) // without it the library logs a complaint
 	c := &ControlPlane{}
 	defer func() {
 		if err != nil {
@@ -94,8 +93,8 @@ func (c *ControlPlane) start(ctx context.Context) error {
 	return c.waitForDefaultNamespace(ctx)
 }
 
-// waitForDefaultNamespace returns when the API server has made the namespace
-// that it makes by itself, which is after it says that it is up.
+// waitForDefaultNamespace returns when the API server has created the namespace "default". It does
+// so after it reports ready.
 func (c *ControlPlane) waitForDefaultNamespace(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(c.admin)
 	if err != nil {
@@ -114,11 +113,11 @@ func (c *ControlPlane) waitForDefaultNamespace(ctx context.Context) error {
 	return nil
 }
 
-// Config is for a client that may do everything, as fast as it can.
+// Config is the configuration of a client with all rights and without rate limits.
 func (c *ControlPlane) Config() *rest.Config { return rest.CopyConfig(c.admin) }
 
-// StopAPIServer ends kube-apiserver, and with it every connection and watch. Its
-// state is kept for StartAPIServer.
+// StopAPIServer ends kube-apiserver and so every connection and watch. Its state stays for
+// StartAPIServer.
 func (c *ControlPlane) StopAPIServer() error {
 	if err := c.plane.APIServer.Stop(); err != nil {
 		return fmt.Errorf("stopping kube-apiserver: %w", err)
@@ -126,8 +125,8 @@ func (c *ControlPlane) StopAPIServer() error {
 	return nil
 }
 
-// StartAPIServer starts a stopped kube-apiserver at its old address, with its old
-// keys, and returns when it answers.
+// StartAPIServer starts a stopped kube-apiserver with its old address and keys, and returns when it
+// answers.
 func (c *ControlPlane) StartAPIServer() error {
 	if err := c.plane.APIServer.Start(); err != nil {
 		return fmt.Errorf("starting kube-apiserver: %w\n%s", err, c.tails())
@@ -135,11 +134,10 @@ func (c *ControlPlane) StartAPIServer() error {
 	return nil
 }
 
-// Stop ends the control plane and removes all that it left. It may be called
-// more than once.
+// Stop ends the control plane and removes its files. It may be called more than once.
 func (c *ControlPlane) Stop() error {
 	var errs []error
-	for _, p := range slices.Backward(c.beside) {
+	for _, p := range slices.Backward(c.started) {
 		errs = append(errs, p.Stop())
 	}
 	if c.plane != nil {

@@ -11,8 +11,8 @@ import (
 //go:embed authentication.yaml
 var authentication []byte
 
-// prepare lays out the temporary folder. The library keeps what is in a folder
-// that it did not make itself, which is what lets kube-apiserver be restarted.
+// prepare fills the temporary directory. envtest keeps directories that it did not make itself, so
+// kube-apiserver can be restarted.
 func (c *ControlPlane) prepare() error {
 	in := func(name string) string { return filepath.Join(c.temp.Dir, name) }
 	for _, dir := range []string{in("etcd"), in("certificates")} {
@@ -30,14 +30,14 @@ func (c *ControlPlane) prepare() error {
 	server := &envtest.APIServer{Path: c.program("kube-apiserver"), CertDir: in("certificates"), StartTimeout: startTimeout}
 	server.Configure().
 		Set("authentication-config", in("authentication.yaml")).
-		// the library turns it off
+		// envtest disables some of them.
 		Disable("disable-admission-plugins").
-		// else the open watches of clients hold up its end for a minute
+		// Otherwise the open watches of clients delay its end for a minute.
 		Set("shutdown-send-retry-after", "true").
-		// the machine may have no address but the loopback one
+		// The machine may have no address except loopback.
 		Set("advertise-address", "127.0.0.1").
 		Set("endpoint-reconciler-type", "none").
-		// as every distribution has it; API servers of others ask for it
+		// Every distribution sets these. Extension API servers need them.
 		Set("requestheader-client-ca-file", in(frontProxyCA)).
 		Set("requestheader-username-headers", "X-Remote-User").
 		Set("requestheader-group-headers", "X-Remote-Group").

@@ -11,8 +11,7 @@ import (
 	"github.com/mooring-vm/mooring/hack/throwaway/child"
 )
 
-// Process is a program that runs beside a control plane. Its methods are safe for
-// concurrent use.
+// Process is a program that runs with a control plane. Its methods are safe for concurrent use.
 type Process struct {
 	name   string
 	pid    int
@@ -22,9 +21,9 @@ type Process struct {
 	stop   sync.Once
 }
 
-// Start starts a program whose log is kept as the control plane's own are, in
-// name.log. The program ends with Stop of either, and at the latest with this
-// process, whatever ends it.
+// Start starts a program with a log in name.log beside the control plane's logs. The program ends
+// with Process.Stop, with ControlPlane.Stop, and at the latest with this process, however that
+// ends.
 func (c *ControlPlane) Start(name, path string, args ...string) (*Process, error) {
 	log, err := c.log(name + ".log")
 	if err != nil {
@@ -44,18 +43,18 @@ func (c *ControlPlane) Start(name, path string, args ...string) (*Process, error
 		p.err = <-exited
 		close(p.done)
 	}()
-	c.beside = append(c.beside, p)
+	c.started = append(c.started, p)
 	return p, nil
 }
 
-// Pid is that of the program.
+// Pid is the pid of the program.
 func (p *Process) Pid() int { return p.pid }
 
-// Exited is closed when the program has ended, for whatever reason.
+// Exited is closed when the program has ended for any reason.
 func (p *Process) Exited() <-chan struct{} { return p.done }
 
-// Stop ends the program, which has 20 seconds to do so in good order, and returns
-// when it is gone. That it had ended by itself is an error, told once.
+// Stop sends SIGTERM, and SIGKILL after 20 seconds, and returns when the program has ended. If the
+// program had ended before, the first call returns an error.
 func (p *Process) Stop() (err error) {
 	p.stop.Do(func() {
 		select {
@@ -77,6 +76,5 @@ func exit(err error) error {
 	return err
 }
 
-// File is the path of a file in the control plane's temporary folder, which is
-// gone after Stop.
+// File is the path of a file in the control plane's temporary directory, which Stop removes.
 func (c *ControlPlane) File(name string) string { return filepath.Join(c.temp.Dir, name) }

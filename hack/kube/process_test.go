@@ -8,7 +8,7 @@ import (
 	"github.com/mooring-vm/mooring/hack/throwaway/cache"
 )
 
-// withoutPrograms is a control plane that has a folder and nothing else.
+// withoutPrograms is a control plane with a directory and no processes.
 func withoutPrograms(t *testing.T) *ControlPlane {
 	t.Helper()
 	store, err := cache.New(t.TempDir())
@@ -47,7 +47,7 @@ func TestProcessIsStopped(t *testing.T) {
 	<-p.Exited()
 }
 
-func TestControlPlaneStopsWhatRunsBeside(t *testing.T) {
+func TestControlPlaneStopsItsPrograms(t *testing.T) {
 	c := withoutPrograms(t)
 	p := start(t, c, "exec sleep 600")
 	if err := c.Stop(); err != nil {
@@ -56,21 +56,21 @@ func TestControlPlaneStopsWhatRunsBeside(t *testing.T) {
 	<-p.Exited()
 }
 
-func TestProcessThatEndsByItselfIsTold(t *testing.T) {
+func TestStopReportsAnEarlierEnd(t *testing.T) {
 	for _, script := range []string{"exit 3", "exit 0"} {
-		p := start(t, withoutPrograms(t), script) // told before the control plane stops it
+		p := start(t, withoutPrograms(t), script) // it ends before the control plane stops it
 		<-p.Exited()
 		want := "program had ended: exit status " + strings.TrimPrefix(script, "exit ")
 		if err := p.Stop(); err == nil || err.Error() != want {
 			t.Errorf("%s: got %v, want %q", script, err, want)
 		}
 		if err := p.Stop(); err != nil {
-			t.Errorf("%s: told again: %v", script, err)
+			t.Errorf("%s: a second error: %v", script, err)
 		}
 	}
 }
 
-func TestLogGoesOnOverRestarts(t *testing.T) {
+func TestRestartedProgramContinuesItsLog(t *testing.T) {
 	c := withoutPrograms(t)
 	for _, line := range []string{"first", "second"} {
 		<-start(t, c, "echo "+line).Exited()
@@ -85,7 +85,7 @@ func TestLogGoesOnOverRestarts(t *testing.T) {
 	if string(content) != "first\nsecond\n" {
 		t.Errorf("log %q", content)
 	}
-	for _, p := range c.beside {
-		_ = p.Stop() // which have ended
+	for _, p := range c.started {
+		_ = p.Stop() // the scripts have ended
 	}
 }

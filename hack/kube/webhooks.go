@@ -6,9 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// ServeAt has the webhooks of a webhook configuration called at a URL, such as
-// https://localhost:9443, instead of by their Services, which a control plane without
-// nodes does not have.
+// ServeAt makes the API server call the webhooks of a configuration at a URL, such as
+// https://localhost:9443. Their Services do not exist in a control plane without nodes.
 func ServeAt(url string, configuration *unstructured.Unstructured) error {
 	hooks, _, err := unstructured.NestedSlice(configuration.Object, "webhooks")
 	if err != nil || len(hooks) == 0 {

@@ -14,7 +14,7 @@ import (
 
 const apiProgram = "virt-api"
 
-// startAPI starts virt-api and has the API server ask it.
+// startAPI starts virt-api and its webhooks.
 func (k *KubeVirt) startAPI(ctx context.Context) error {
 	port, err := kube.FreePort()
 	if err != nil {
@@ -40,14 +40,14 @@ func (k *KubeVirt) startAPI(ctx context.Context) error {
 	return k.installWebhooks(ctx, url, pair.cert)
 }
 
-// pair is a certificate for loopback, its own authority.
+// pair is a self-signed certificate for loopback.
 type pair struct {
 	cert              []byte
 	certFile, keyFile string
 }
 
-// servingPair makes the pair of a program in a folder of its own: the program
-// reads it again whenever anything changes there.
+// servingPair makes the certificate of a program in a directory of its own, because the program
+// reloads it when any file there changes.
 func (k *KubeVirt) servingPair(name string) (pair, error) {
 	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
 	if err != nil {

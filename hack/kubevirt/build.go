@@ -17,21 +17,19 @@ const (
 	binary      = "kubevirt"
 )
 
-// programs are the names that the binary is called by. The module in
-// components/ says what each of them runs.
+// programs are the names of the binary. The module in components/ defines their code.
 func programs() []string { return []string{apiProgram, controllerProgram, launcherProgram, generator} }
 
-// generator is the program that writes the manifests.
+// generator is the name of the program that writes the manifests.
 const generator = "manifests"
 
-// Build compiles the programs of KubeVirt into the user's cache, or finds them
-// there, and beside them what virt-operator would install: crds.yaml, rbac.yaml,
-// webhooks.yaml. Compiling takes minutes, in which log hears of it. The working
-// directory must be in a checkout of Mooring.
+// Build compiles the programs of KubeVirt into the user's cache, or finds them there. Beside them
+// are the objects that virt-operator would install: crds.yaml, rbac.yaml, webhooks.yaml. Compiling
+// takes minutes, and log reports it. The working directory must be in a checkout of Mooring.
 func Build(ctx context.Context, log *slog.Logger) (*cache.Entry, error) {
 	return module.Programs{
 		Package: packagePath, Cache: cacheName, Names: programs(), Make: build,
-		Takes: "the programs of KubeVirt from their module, about three minutes on two cores",
+		Description: "the programs of KubeVirt from their module, about three minutes on two cores",
 	}.Build(ctx, log)
 }
 

@@ -16,8 +16,8 @@ import (
 
 const controllerProgram = "virt-controller"
 
-// StartController starts a stopped virt-controller, and returns when it leads and
-// its caches are filled.
+// StartController starts a stopped virt-controller, and returns when it is the leader and its
+// caches are filled.
 func (k *KubeVirt) StartController(ctx context.Context) error {
 	port, err := kube.FreePort()
 	if err != nil {
@@ -43,17 +43,17 @@ func (k *KubeVirt) StartController(ctx context.Context) error {
 	return nil
 }
 
-// StopController ends virt-controller, so that VMs and migrations stay as they are
-// until StartController.
+// StopController ends virt-controller. VMs and migrations then keep their state until
+// StartController.
 func (k *KubeVirt) StopController(ctx context.Context) error {
 	if err := k.controller.Stop(); err != nil {
 		return err
 	}
 	k.controller = nil
-	// which the next one would wait for, because this one does not give it back
+	// virt-controller does not release its lease, and the next one would wait for it.
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: controllerProgram}}
 	if err := k.admin.Delete(ctx, lease); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("ending the term of virt-controller: %w", err)
+		return fmt.Errorf("deleting the lease of virt-controller: %w", err)
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// own are KubeVirt's namespace and the object that configures it.
+// own is KubeVirt's namespace and the object with its configuration.
 const own = `
 apiVersion: v1
 kind: Namespace
@@ -24,7 +24,7 @@ metadata: {name: ` + Name + `, namespace: ` + Namespace + `}
 spec: {}
 `
 
-// install does virt-operator's work.
+// install installs the objects that virt-operator would.
 func (k *KubeVirt) install(ctx context.Context) error {
 	crds := envtest.CRDInstallOptions{Paths: []string{k.file("crds.yaml")}, ErrorIfPathMissing: true}
 	if _, err := envtest.InstallCRDs(k.plane.Config(), crds); err != nil {
@@ -41,12 +41,12 @@ func (k *KubeVirt) install(ctx context.Context) error {
 	if _, err := k.plane.Apply(ctx, roles); err != nil {
 		return err
 	}
-	return k.sayDeployed(ctx)
+	return k.markDeployed(ctx)
 }
 
-// sayDeployed marks KubeVirt as installed, for VMs of one architecture unless they
-// say otherwise: its configuration counts only then.
-func (k *KubeVirt) sayDeployed(ctx context.Context) error {
+// markDeployed marks KubeVirt as deployed, because its configuration is ignored before. VMs without
+// an architecture get amd64.
+func (k *KubeVirt) markDeployed(ctx context.Context) error {
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(virtv1.KubeVirtGroupVersionKind)
 	o.SetNamespace(Namespace)

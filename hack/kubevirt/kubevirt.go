@@ -1,6 +1,6 @@
-// Package kubevirt builds KubeVirt's virt-api and virt-controller from their
-// module and runs them beside a control plane: real VMs as far as the API server
-// sees them, for tests. [Launcher] is what virt-launcher makes of them for libvirt.
+// Package kubevirt builds KubeVirt's virt-api and virt-controller from their module and runs them
+// with a control plane. Tests see real VMs, as far as the API server shows them. [Launcher] makes
+// the domain XML that virt-launcher would pass to libvirt.
 package kubevirt
 
 import (
@@ -16,14 +16,14 @@ import (
 	"github.com/mooring-vm/mooring/hack/throwaway/cache"
 )
 
-// Namespace is KubeVirt's own, and Name that of the KubeVirt object in it.
+// Namespace is KubeVirt's namespace. Name is the name of the KubeVirt object there.
 const (
 	Namespace = "kubevirt"
 	Name      = "kubevirt"
 )
 
-// The service accounts of KubeVirt's programs. The last one is for who stands in
-// for virt-handler: virt-api lets nobody else write the status of a VMI.
+// The service accounts of KubeVirt's programs. The stand-in of virt-handler uses the last one:
+// virt-api rejects other writers of a VMI's status.
 const (
 	apiAccount        = "kubevirt-apiserver"
 	controllerAccount = "kubevirt-controller"
@@ -32,12 +32,12 @@ const (
 
 // Options of Start.
 type Options struct {
-	// Log hears of a build, which takes minutes. Required.
+	// Log reports builds, which take minutes. Required.
 	Log *slog.Logger
 }
 
-// KubeVirt is what runs of KubeVirt beside a control plane: virt-api with its
-// webhooks, and virt-controller. Its methods are not safe for concurrent use.
+// KubeVirt is a running virt-api with its webhooks and a virt-controller. Its methods are not safe
+// for concurrent use.
 type KubeVirt struct {
 	plane      *kube.ControlPlane
 	admin      client.Client
@@ -46,16 +46,15 @@ type KubeVirt struct {
 	controller *kube.Process
 }
 
-// Start builds what is not cached, installs KubeVirt's CRDs, roles and an object
-// of kind KubeVirt that is deployed and has nothing configured, and returns when
-// virt-api and virt-controller work. virt-operator and virt-handler are left out,
-// and so are the subresources of VMs, which virt-api would serve to who asks it.
+// Start builds the programs that are not cached. It installs KubeVirt's CRDs, roles and a KubeVirt
+// object with an empty configuration, and returns when virt-api and virt-controller work.
+// virt-operator, virt-handler and the subresources of VMs are missing.
 //
-// virt-controller wants the service account "default" in a VM's namespace, which
-// serviceaccount-controller makes.
+// virt-controller needs the service account "default" in a VM's namespace. The
+// serviceaccount-controller creates it.
 //
-// All ends with the control plane; Stop is for those who want the cache back, and
-// to be called before.
+// The programs end with the control plane. Call Stop before that, if the cache entry must become
+// free.
 func Start(ctx context.Context, plane *kube.ControlPlane, o Options) (_ *KubeVirt, err error) {
 	k := &KubeVirt{plane: plane}
 	defer func() {
@@ -92,7 +91,7 @@ func (k *KubeVirt) Stop() error {
 	return errors.Join(errs...)
 }
 
-// Pids are those of the programs that run, by their names.
+// Pids maps the names of the running programs to their pids.
 func (k *KubeVirt) Pids() map[string]int {
 	pids := map[string]int{}
 	for name, p := range map[string]*kube.Process{apiProgram: k.api, controllerProgram: k.controller} {

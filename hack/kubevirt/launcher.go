@@ -19,31 +19,30 @@ import (
 
 const launcherProgram = "launcher"
 
-// Request asks for the definition of a VM.
+// Request describes the VM to define.
 type Request struct {
-	VMI         *virtv1.VirtualMachineInstance `json:"vmi"`         // as a user writes it
-	Emulated    bool                           `json:"emulated"`    // as on a node without KVM
+	VMI         *virtv1.VirtualMachineInstance `json:"vmi"`         // as written by the user
+	Emulated    bool                           `json:"emulated"`    // a node without KVM
 	LiveUpdate  bool                           `json:"liveUpdate"`  // the cluster's rollout strategy; otherwise Stage
 	CPUSet      []int                          `json:"cpuSet"`      // of the launcher's container
-	HostDevices []string                       `json:"hostDevices"` // PCI addresses that device plugins gave
+	HostDevices []string                       `json:"hostDevices"` // PCI addresses from device plugins
 
-	// Defined is the inactive XML that libvirt has of the first definition. With it the
-	// second is asked for: virt-launcher defines a domain with more interfaces than it is to
-	// have, for their ports, and again without them, but with the devices as they were placed.
+	// Defined is libvirt's inactive XML of the first definition. It makes this a request for the
+	// second definition. virt-launcher defines a domain first with additional interfaces for their
+	// ports, and then without them, with all devices at their old places.
 	Defined string `json:"defined"`
 }
 
 // Definition is a domain XML on its way from virt-launcher to libvirt.
 type Definition struct {
-	Asked    string // what a hook sidecar is given
-	Answered string // what libvirt is given
-	Kept     string // what virt-launcher itself reads of the latter
-	Error    string // why there is none: the converter's reason, or the sidecar's
+	BeforeHooks string // for the hook sidecar
+	AfterHooks  string // for libvirt: the sidecar's answer
+	Parsed      string // the answer as virt-launcher parses it
+	Error       string // the converter's or the sidecar's error, if there is no XML
 }
 
-// Launcher makes the definitions that virt-launcher would, with KubeVirt's own code: what
-// virt-api adds to a VMI, the converter, and the client of hook sidecars. It is not safe for
-// concurrent use.
+// Launcher makes the definitions that virt-launcher would, with KubeVirt's own code: virt-api's
+// defaults, the converter, and the client of hook sidecars. It is not safe for concurrent use.
 type Launcher struct {
 	programs *cache.Entry
 	in       io.WriteCloser
@@ -51,9 +50,9 @@ type Launcher struct {
 	exited   <-chan error
 }
 
-// StartLauncher builds what is not cached, of which log hears. hooks is a folder with a
-// folder in which the socket of a hook sidecar is, or comes to be within a minute; "": there
-// is no sidecar. KubeVirt's own log goes to standard error.
+// StartLauncher builds the program if it is not cached, and log reports that. hooks is a directory
+// whose subdirectory gets the socket of a hook sidecar within a minute. An empty hooks means no
+// sidecar. KubeVirt logs to standard error.
 func StartLauncher(ctx context.Context, hooks string, log *slog.Logger) (_ *Launcher, err error) {
 	l := &Launcher{}
 	if l.programs, err = Build(ctx, log); err != nil {
@@ -79,14 +78,14 @@ func StartLauncher(ctx context.Context, hooks string, log *slog.Logger) (_ *Laun
 	return l, nil
 }
 
-// Define returns the definition of a VM. The error is one of the program; a VM that cannot
-// be defined is told by the definition's.
+// Define returns the definition of a VM. Its error is one of the program. Definition.Error says why
+// a VM cannot be defined.
 func (l *Launcher) Define(r Request) (d Definition, err error) {
 	if err = json.NewEncoder(l.in).Encode(r); err == nil {
 		err = l.out.Decode(&d)
 	}
 	if err != nil {
-		return d, fmt.Errorf("asking %s: %w", launcherProgram, err)
+		return d, fmt.Errorf("calling %s: %w", launcherProgram, err)
 	}
 	return d, nil
 }

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// installWebhooks has the API server ask virt-api at url, where KubeVirt's own
-// configurations name a service, which nothing here would lead to.
+// installWebhooks makes the API server call virt-api at url. KubeVirt's own configurations name a
+// Service, which does not exist here.
 func (k *KubeVirt) installWebhooks(ctx context.Context, url string, ca []byte) error {
 	mutating, validating, err := k.webhooks()
 	if err != nil {

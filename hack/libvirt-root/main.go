@@ -1,6 +1,6 @@
-// Command libvirt-root prints the path of a root file system that has the libvirt and QEMU
-// of a Debian release. What is not cached is made, which takes root and half a minute.
-// Tests with MOORING_LIBVIRT_ROOT set to it run that libvirt.
+// Command libvirt-root prints the path of a root file system with the libvirt and QEMU of a Debian
+// release. If it is not cached, the command makes it, which needs root and half a minute. Tests
+// with MOORING_LIBVIRT_ROOT use that libvirt.
 //
 //	go run ./hack/libvirt-root forky
 package main

@@ -15,7 +15,7 @@ import (
 	"github.com/mooring-vm/mooring/hack/throwaway/image"
 )
 
-// root makes what is not cached. Others may do the same meanwhile.
+// root returns the path of the root file system, and makes it if it is not cached.
 func root(ctx context.Context, suite string, log *slog.Logger) (string, error) {
 	if err := (image.Spec{Suite: suite, Containerd: image.DistributionContainerd}).Validate(); err != nil {
 		return "", err
@@ -35,10 +35,10 @@ func root(ctx context.Context, suite string, log *slog.Logger) (string, error) {
 	return entry.Dir, entry.Close()
 }
 
-// packages are libvirt's daemon with QEMU, and what they depend on.
+// packages are libvirt's daemon and QEMU.
 const packages = "libvirt-daemon,libvirt-daemon-driver-qemu,qemu-system-x86"
 
-// programs are what tests look for.
+// programs are the programs that tests start.
 func programs() []string { return []string{"usr/sbin/libvirtd", "usr/bin/qemu-system-x86_64"} }
 
 func unpack(ctx context.Context, suite string, args []string, dir string) error {

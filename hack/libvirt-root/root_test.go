@@ -21,7 +21,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// fake puts an mmdebstrap in the way that makes these files.
+// fake makes PATH find an mmdebstrap that writes these files.
 func fake(t *testing.T, files ...string) {
 	t.Helper()
 	text := "#!/bin/sh -e\nfor last; do :; done\necho made \"$last\"\n"

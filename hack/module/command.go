@@ -12,8 +12,8 @@ import (
 	"github.com/mooring-vm/mooring/hack/throwaway/cache"
 )
 
-// Main is the program of a package that builds ahead of the tests: it prints the
-// folder of what was built, and returns the exit code.
+// Main is the main function of a command that builds before the tests. It prints the directory of
+// the programs and returns the exit code.
 func Main(name string, build func(context.Context, *slog.Logger) (*cache.Entry, error)) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

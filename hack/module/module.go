@@ -1,5 +1,4 @@
-// Package module builds programs from modules of their own, which lie below
-// Mooring's but have other dependencies.
+// Package module builds programs from nested modules, which have other dependencies than Mooring's.
 package module
 
 import (
@@ -16,14 +15,13 @@ import (
 	"github.com/mooring-vm/mooring/hack/throwaway/child"
 )
 
-// Module is a folder with a go.mod and one program.
+// Module is a directory with a go.mod and one program.
 type Module struct {
 	dir string
 }
 
-// Find returns the module in the folder name below the package of that path,
-// which is one of Mooring's. The working directory must be in a checkout of
-// Mooring.
+// Find returns the module in the directory name below one of Mooring's packages. The working
+// directory must be in a checkout of Mooring.
 func Find(ctx context.Context, packagePath, name string) (Module, error) {
 	dir, err := run(goCommand(ctx, "", "list", "-f", "{{.Dir}}", packagePath))
 	if err != nil {
@@ -32,8 +30,8 @@ func Find(ctx context.Context, packagePath, name string) (Module, error) {
 	return Module{dir: filepath.Join(dir, name)}, nil
 }
 
-// Key is the content address of what is built from the module: another one when
-// a file of it, Go or one of the parts changes.
+// Key is the content address of the module's program. It changes with the module's files, with Go,
+// and with the parts.
 func (m Module) Key(parts ...string) (cache.Key, error) {
 	files, err := os.ReadDir(m.dir)
 	if err != nil {
@@ -50,7 +48,7 @@ func (m Module) Key(parts ...string) (cache.Key, error) {
 	return cache.KeyOf(parts...), nil
 }
 
-// Version is the version that the module requires of another one.
+// Version is the version of another module that this module requires.
 func (m Module) Version(ctx context.Context, of string) (string, error) {
 	version, err := run(goCommand(ctx, m.dir, "list", "-m", "-f", "{{.Version}}", of))
 	if err != nil {
@@ -59,8 +57,7 @@ func (m Module) Version(ctx context.Context, of string) (string, error) {
 	return version, nil
 }
 
-// Build compiles the module's program, without cgo, into a new file. What is
-// built twice is the same.
+// Build compiles the module's program, without cgo, into a new file. The build is reproducible.
 func (m Module) Build(ctx context.Context, file string, ldflags ...string) error {
 	flags := "-ldflags=" + strings.Join(append([]string{"-s", "-w"}, ldflags...), " ")
 	if _, err := run(goCommand(ctx, m.dir, "build", "-trimpath", flags, "-o", file, ".")); err != nil {
@@ -69,8 +66,7 @@ func (m Module) Build(ctx context.Context, file string, ldflags ...string) error
 	return nil
 }
 
-// Link makes the program be found by the names of those that it contains. The
-// links are beside it.
+// Link creates links with these names beside a program.
 func Link(file string, names ...string) error {
 	for _, name := range names {
 		if err := os.Symlink(filepath.Base(file), filepath.Join(filepath.Dir(file), name)); err != nil {
@@ -87,7 +83,7 @@ func goCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// run returns what cmd prints. Standard error is part of the error.
+// run returns the output of cmd. Standard error becomes part of the error.
 func run(cmd *exec.Cmd) (string, error) {
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

@@ -7,21 +7,20 @@ import (
 	"github.com/mooring-vm/mooring/hack/throwaway/cache"
 )
 
-// Programs are programs in one binary, which the module "components" below a
-// package makes. They are kept in the user's cache.
+// Programs are several programs in one binary, built from the module "components" below a package
+// and kept in the user's cache.
 type Programs struct {
-	Package string   // of Mooring
-	Cache   string   // name of the cache's entries
-	Names   []string // that the binary is called by
-	Takes   string   // what is built, and how long it takes, for the log
+	Package     string   // path of a package of Mooring
+	Cache       string   // name of the cache entries
+	Names       []string // names of the binary
+	Description string   // for the log: the programs, and the time of their build
 
-	// Make builds into an empty folder.
+	// Make builds the programs in an empty directory.
 	Make func(ctx context.Context, components Module, dir string) error
 }
 
-// Build returns the folder with the programs, which it makes if it is not cached.
-// That takes minutes, in which log hears of it. The working directory must be in
-// a checkout of Mooring.
+// Build returns the directory with the programs. If it is not cached, Build makes it, which takes
+// minutes, and log reports it. The working directory must be in a checkout of Mooring.
 func (p Programs) Build(ctx context.Context, log *slog.Logger) (*cache.Entry, error) {
 	store, err := cache.Default()
 	if err != nil {
@@ -36,7 +35,7 @@ func (p Programs) Build(ctx context.Context, log *slog.Logger) (*cache.Entry, er
 		return nil, err
 	}
 	return store.LogTo(log).Get(ctx, p.Cache, key, func(ctx context.Context, dir string) error {
-		log.Info("building " + p.Takes)
+		log.Info("building " + p.Description)
 		return p.Make(ctx, components, dir)
 	})
 }

@@ -1,5 +1,5 @@
-// Package controllerprogram has a test binary be mooring-controller, so that tests run it
-// in a process of its own, with what they are themselves built with, such as -race.
+// Package controllerprogram makes a test binary run as mooring-controller. Tests start it as a
+// separate process that has their own build flags, such as -race.
 package controllerprogram
 
 import (
@@ -13,11 +13,11 @@ import (
 	"github.com/mooring-vm/mooring/quota/command"
 )
 
-// Name is the first argument that makes a test binary mooring-controller.
+// Name is the first argument of a test binary that runs as mooring-controller.
 const Name = "mooring-controller"
 
-// Main is for TestMain to begin with: where the process is to be mooring-controller, it is,
-// and does not return.
+// Main belongs at the start of TestMain. With Name as first argument it runs mooring-controller
+// and exits. Otherwise it returns at once.
 func Main() {
 	if len(os.Args) > 1 && os.Args[1] == Name {
 		os.Exit(serve(os.Args[2:]))

@@ -57,7 +57,7 @@ func TestLibvirtTakesLaunchedVMs(t *testing.T) {
 			}
 			var second kubevirt.Definition
 			daemon.WithConnect(t, func(conn *libvirtgo.Connect) (err error) {
-				first, err := conn.DomainDefineXML(Define(t, l, c.request).Answered)
+				first, err := conn.DomainDefineXML(Define(t, l, c.request).AfterHooks)
 				if err != nil {
 					return err
 				}
@@ -65,7 +65,7 @@ func TestLibvirtTakesLaunchedVMs(t *testing.T) {
 					return err
 				}
 				second = Define(t, l, c.request)
-				_, err = conn.DomainDefineXML(second.Answered)
+				_, err = conn.DomainDefineXML(second.AfterHooks)
 				return errors.Join(err, first.UndefineFlags(libvirtgo.DOMAIN_UNDEFINE_NVRAM))
 			})
 			c.check(t, second)
@@ -90,7 +90,7 @@ func wantsSlots(t *testing.T, daemon *libvirttest.Daemon) (wants bool) {
 func refusedAsAsked(t *testing.T, daemon *libvirttest.Daemon, d kubevirt.Definition) {
 	t.Helper()
 	daemon.WithConnect(t, func(conn *libvirtgo.Connect) error {
-		for _, text := range []string{d.Asked, d.Answered} {
+		for _, text := range []string{d.BeforeHooks, d.AfterHooks} {
 			_, err := conn.DomainDefineXML(text)
 			if err == nil || !strings.Contains(err.Error(), "both maximum memory size and memory slot count must be specified") {
 				t.Errorf("got %v for\n%s", err, text)
@@ -163,14 +163,14 @@ func (p *launched) vmi() *virtv1.VirtualMachineInstance {
 func (p *launched) here(t *testing.T, d kubevirt.Definition) string {
 	t.Helper()
 	if d.Error != "" {
-		t.Fatalf("%s\n%s", d.Error, d.Asked)
+		t.Fatalf("%s\n%s", d.Error, d.BeforeHooks)
 	}
 	return strings.NewReplacer(
 		"/var/run/kubevirt-private/5d307ca9-b3ef-428c-8861-06e72d69f223/virt-serial0-log", p.vm.Console,
 		"/var/run/kubevirt-private/5d307ca9-b3ef-428c-8861-06e72d69f223/virt-", p.daemon.Dir+"/virt-",
 		"/var/run/kubevirt/container-disks/kernel-boot/vmlinuz", p.vm.Kernel,
 		"/var/run/kubevirt/container-disks/kernel-boot/initrd", p.vm.Initrd,
-	).Replace(d.Answered)
+	).Replace(d.AfterHooks)
 }
 
 func (p *launched) growVCPUs(t *testing.T) {

@@ -113,10 +113,10 @@ func TestLaunchedVMsGetHeadroom(t *testing.T) {
 			if c.refused != "" {
 				return
 			}
-			c.request.Defined = first.Answered
+			c.request.Defined = first.AfterHooks
 			second := Define(t, l, c.request)
-			if c.want.virtioMem > 0 && !strings.Contains(second.Asked, "<memory model") {
-				t.Fatalf("the second definition is without the first one's memory device\n%s", second.Asked)
+			if c.want.virtioMem > 0 && !strings.Contains(second.BeforeHooks, "<memory model") {
+				t.Fatalf("the second definition is without the first one's memory device\n%s", second.BeforeHooks)
 			}
 			c.check(t, second)
 		})
@@ -139,28 +139,28 @@ func (c launchedCase) check(t *testing.T, d kubevirt.Definition) {
 	t.Helper()
 	switch {
 	case c.refused != "":
-		if !strings.Contains(d.Error, c.refused) || d.Answered != "" {
-			t.Errorf("error %q, want one with %q\n%s", d.Error, c.refused, d.Asked)
+		if !strings.Contains(d.Error, c.refused) || d.AfterHooks != "" {
+			t.Errorf("error %q, want one with %q\n%s", d.Error, c.refused, d.BeforeHooks)
 		}
 		return
 	case d.Error != "":
-		t.Fatalf("%s\n%s", d.Error, d.Asked)
-	case c.kept && d.Answered != d.Asked:
-		t.Errorf("it has headroom, and changed: %s", gocmp.Diff(d.Asked, d.Answered))
+		t.Fatalf("%s\n%s", d.Error, d.BeforeHooks)
+	case c.kept && d.AfterHooks != d.BeforeHooks:
+		t.Errorf("it has headroom, and changed: %s", gocmp.Diff(d.BeforeHooks, d.AfterHooks))
 	}
-	if got := roomOf(t, d.Answered); got != c.want {
-		t.Errorf("got %+v, want %+v\n%s", got, c.want, d.Answered)
+	if got := roomOf(t, d.AfterHooks); got != c.want {
+		t.Errorf("got %+v, want %+v\n%s", got, c.want, d.AfterHooks)
 	}
-	if diff := gocmp.Diff(others(t, d.Asked), others(t, d.Answered)); diff != "" {
+	if diff := gocmp.Diff(others(t, d.BeforeHooks), others(t, d.AfterHooks)); diff != "" {
 		t.Errorf("what is none of the sidecar's business changed: %s", diff)
 	}
-	if again, err := headroom.Prepare([]byte(d.Answered), capacity()); err != nil || again.Changed {
+	if again, err := headroom.Prepare([]byte(d.AfterHooks), capacity()); err != nil || again.Changed {
 		t.Errorf("not the same again: %v\n%s", err, again.XML)
 	}
 	// virt-launcher's own struct has no place for vcpu's current: it defines the text.
-	for _, lost := range missing(ours(t, d.Answered), ours(t, d.Kept)) {
+	for _, lost := range missing(ours(t, d.AfterHooks), ours(t, d.Parsed)) {
 		if !strings.HasPrefix(lost, "/domain/vcpu@current=") {
-			t.Errorf("virt-launcher does not read %s\n%s", lost, d.Kept)
+			t.Errorf("virt-launcher does not read %s\n%s", lost, d.Parsed)
 		}
 	}
 }

@@ -1,10 +1,9 @@
-// Command neighbour is another NRI plugin that sets RLIMIT_MEMLOCK, by
-// annotations in the form of NRI's ulimit-adjuster:
+// Command neighbour is a second NRI plugin that sets RLIMIT_MEMLOCK. It reads annotations in the
+// form of NRI's ulimit-adjuster, and the same below a key that Mooring does not know:
 //
 //	ulimits.noderesource.dev/container.NAME: '[{type: memlock, soft: 1, hard: 1}]'
 //
-// and by the same below another key, as a plugin does that Mooring does not know.
-// Tests run it beside Mooring on a node.
+// Tests run it on a node together with Mooring.
 package main
 
 import (
@@ -19,7 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// annotations are ulimit-adjuster's, and one that nobody knows.
+// annotations are the key of ulimit-adjuster, and a key that Mooring does not know.
 func annotations() []string {
 	return []string{"ulimits.noderesource.dev", "ulimits.neighbour.example"}
 }
@@ -45,8 +44,8 @@ func (neighbour) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.
 }
 
 func main() {
-	name := flag.String("name", "neighbour", "as containerd logs it")
-	index := flag.String("index", "95", "place in the order of plugins; Mooring has 90")
+	name := flag.String("name", "neighbour", "name in containerd's log")
+	index := flag.String("index", "95", "position among the plugins; Mooring has 90")
 	flag.Parse()
 	s, err := stub.New(neighbour{}, stub.WithPluginName(*name), stub.WithPluginIdx(*index))
 	if err == nil {

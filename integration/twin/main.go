@@ -1,10 +1,10 @@
-// Command twin has a child with a process number of the caller's choice, as soon as
-// the number is free, and waits for its end:
+// Command twin creates a child with a given pid as soon as the pid is free, and waits for the
+// child's end:
 //
-//	twin NUMBER
+//	twin PID
 //
-// Tests run it on a node to put a stranger in the place of a process that has ended.
-// It needs CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN.
+// Tests run it on a node, so that another process gets the pid of a process that has ended. It
+// needs CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN.
 package main
 
 import (
@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// patience is how long a number may be somebody else's: that of a zombie is,
-	// until its parent has waited for it.
+	// patience is the longest wait for the pid. A zombie keeps its pid until its parent has waited
+	// for it.
 	patience = time.Minute
 	tick     = 10 * time.Millisecond
 )
@@ -36,27 +36,27 @@ func main() {
 
 func run(args []string) error {
 	if len(args) != 1 {
-		return fmt.Errorf("%d arguments: want one, the process number", len(args))
+		return fmt.Errorf("%d arguments: want one, the pid", len(args))
 	}
-	number, err := strconv.Atoi(args[0])
-	if err != nil || number <= 0 {
-		return fmt.Errorf("process number %q: want a number above 0", args[0])
+	pid, err := strconv.Atoi(args[0])
+	if err != nil || pid <= 0 {
+		return fmt.Errorf("pid %q: want a number above 0", args[0])
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if err := start(ctx, number); err != nil {
+	if err := start(ctx, pid); err != nil {
 		return err
 	}
-	_, err = unix.Wait4(number, nil, 0, nil)
+	_, err = unix.Wait4(pid, nil, 0, nil)
 	return err
 }
 
-// start makes the child once nobody else has the number.
-func start(ctx context.Context, number int) error {
+// start creates the child when the pid is free.
+func start(ctx context.Context, pid int) error {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	for {
-		_, err := clonetest.Child{Number: number, Signal: unix.SIGCHLD, Code: clonetest.Forever}.Start()
+		_, err := clonetest.Child{Number: pid, Signal: unix.SIGCHLD, Code: clonetest.Forever}.Start()
 		if !errors.Is(err, unix.EEXIST) {
 			return err
 		}

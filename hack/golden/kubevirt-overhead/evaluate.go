@@ -14,29 +14,29 @@ import (
 	"strings"
 )
 
-// Where GetMemoryOverhead is, newest first.
+// overheadFolders are the packages of GetMemoryOverhead, newest first.
 var overheadFolders = []string{"pkg/hypervisor/kvm", "pkg/virt-controller/services"}
 
-// Where the defaults of the webhook are, newest first.
+// defaultsFolders are the packages of the webhook's defaults, newest first.
 var defaultsFolders = []string{"pkg/defaults", "pkg/virt-api/webhooks", "pkg/virt-api/webhooks/mutating-webhook/mutators"}
 
-// The defaults that memory and CPUs depend on, in the order in which they are entered.
-// Each release has some of them.
+// defaults are the functions that set memory and CPU defaults, in the order of their calls. Each
+// release has some of them.
 var defaults = []string{"setDefaultResourceRequests", "setGuestMemory", "setDefaultGuestCPUTopology", "SetDefaultGuestCPUTopology"}
 
 const api = "staging/src/kubevirt.io/api"
 
-// asker asks KubeVirt for rows. Releases with the same code are asked once.
-type asker struct {
+// evaluator computes rows with KubeVirt's code. It computes once for releases with the same code.
+type evaluator struct {
 	repository repository
 	required   []string // modules to build with, where newer than the release's own
 	rows       []row
-	said       map[[sha256.Size]byte][]*int64
+	results    map[[sha256.Size]byte][]*int64
 }
 
-// at returns the overheads that KubeVirt computes at a tag: nil for those with a
-// ratio, where there is none.
-func (a *asker) at(tag string) ([]*int64, error) {
+// at returns the overheads that KubeVirt computes at a tag. Rows with a ratio give nil in releases
+// that have no ratio.
+func (a *evaluator) at(tag string) ([]*int64, error) {
 	dir, err := os.MkdirTemp("", "kubevirt-overhead-")
 	if err != nil {
 		return nil, err
@@ -55,14 +55,14 @@ func (a *asker) at(tag string) ([]*int64, error) {
 	if err != nil {
 		return nil, err
 	}
-	if said, ok := a.said[sum]; ok {
-		return said, nil
+	if results, ok := a.results[sum]; ok {
+		return results, nil
 	}
-	a.said[sum], err = ask(program, a.rows)
-	return a.said[sum], err
+	a.results[sum], err = ask(program, a.rows)
+	return a.results[sum], err
 }
 
-// sumOf tells folders with different Go code from each other.
+// sumOf is a hash of the Go code below a directory.
 func sumOf(dir string) ([sha256.Size]byte, error) {
 	h := sha256.New()
 	err := filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
@@ -76,7 +76,7 @@ func sumOf(dir string) ([sha256.Size]byte, error) {
 	return [sha256.Size]byte(h.Sum(nil)), err
 }
 
-// write makes a program of KubeVirt's functions.
+// write writes a program that calls KubeVirt's functions.
 func (e *extraction) write(dir string, required []string) error {
 	overheads, method, err := e.find(overheadFolders, []string{"GetMemoryOverhead"})
 	if err != nil {
@@ -104,8 +104,7 @@ func goMod(required []string) []byte {
 	return text
 }
 
-// find takes those of the named functions that there are, from the first folder that
-// has one.
+// find extracts the named functions from the first package that has any of them.
 func (e *extraction) find(folders, names []string) (string, []declaration, error) {
 	for _, folder := range folders {
 		s, err := e.source(folder)
@@ -128,7 +127,7 @@ func (e *extraction) find(folders, names []string) (string, []declaration, error
 	return "", nil, fmt.Errorf("none of %v is in %v", names, folders)
 }
 
-// ask runs the program. What it says is one number a row.
+// ask runs the program, which returns one number for each row.
 func ask(program string, rows []row) ([]*int64, error) {
 	in, err := json.Marshal(rows)
 	if err != nil {
@@ -141,14 +140,14 @@ func ask(program string, rows []row) ([]*int64, error) {
 	if err != nil {
 		return nil, fmt.Errorf("go run: %w", err)
 	}
-	var said []*int64
-	if err := json.Unmarshal(out, &said); err != nil {
+	var results []*int64
+	if err := json.Unmarshal(out, &results); err != nil {
 		return nil, err
 	}
-	if len(said) != len(rows) {
-		return nil, fmt.Errorf("%d answers to %d questions", len(said), len(rows))
+	if len(results) != len(rows) {
+		return nil, fmt.Errorf("%d answers to %d questions", len(results), len(rows))
 	}
-	return said, nil
+	return results, nil
 }
 
 func writeFile(text []byte, elements ...string) error {

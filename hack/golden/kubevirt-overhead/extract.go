@@ -11,17 +11,17 @@ import (
 	"strings"
 )
 
-// module is KubeVirt's, whose packages are extracted. Others are imported as they are.
+// module is KubeVirt's module. Its packages are extracted, and others are imported.
 const module = "kubevirt.io/kubevirt"
 
-// extraction collects functions of KubeVirt, and whatever they use.
+// extraction collects functions of KubeVirt with all declarations that they use.
 type extraction struct {
 	tree     string // KubeVirt's source
 	sources  map[string]*source
 	packages map[string]*excerpt // by folder
 }
 
-// excerpt is a package with a part of its declarations.
+// excerpt is a package with some of its declarations.
 type excerpt struct {
 	name    string
 	imports map[string]string
@@ -32,7 +32,7 @@ func newExtraction(tree string) *extraction {
 	return &extraction{tree: tree, sources: map[string]*source{}, packages: map[string]*excerpt{}}
 }
 
-// source returns the package in a folder, with our own stand-ins in front.
+// source returns the package in a directory. Stand-ins replace its declarations.
 func (e *extraction) source(folder string) (*source, error) {
 	if s, ok := e.sources[folder]; ok {
 		return s, nil
@@ -56,7 +56,7 @@ func (e *extraction) source(folder string) (*source, error) {
 	return s, nil
 }
 
-// need takes a declaration with all that it uses.
+// need extracts a declaration and everything that it uses.
 func (e *extraction) need(folder, name string) error {
 	s, err := e.source(folder)
 	if err != nil {
@@ -78,7 +78,7 @@ func (e *extraction) need(folder, name string) error {
 	return e.needUsed(folder, p, s, d)
 }
 
-// needUsed takes what a declaration uses.
+// needUsed extracts the declarations that d uses.
 func (e *extraction) needUsed(folder string, p *excerpt, s *source, d declaration) error {
 	var failed error
 	note := func(err error) {
@@ -108,8 +108,8 @@ func (e *extraction) needUsed(folder string, p *excerpt, s *source, d declaratio
 	return failed
 }
 
-// localsOf returns the names that a function gives to parameters and variables. In it
-// they stand for nothing else: a compiler would tell if one did.
+// localsOf returns the names of a function's parameters and variables. If such a name also stood
+// for a declaration of the package, the compiler would report it.
 func localsOf(node ast.Node) map[string]bool {
 	names := map[string]bool{}
 	f, ok := node.(*ast.FuncDecl)
@@ -139,7 +139,7 @@ func localsOf(node ast.Node) map[string]bool {
 	return names
 }
 
-// needImported takes what is used of another package.
+// needImported extracts a declaration of another package.
 func (e *extraction) needImported(p *excerpt, name, path, what string) error {
 	folder, own := strings.CutPrefix(path, module+"/")
 	if path == logPath {
@@ -156,7 +156,7 @@ func (e *extraction) needImported(p *excerpt, name, path, what string) error {
 	return e.need(folder, what)
 }
 
-// needAll takes a package as it is.
+// needAll extracts a whole package.
 func (e *extraction) needAll(folder string) error {
 	s, err := e.source(folder)
 	if err != nil {
@@ -170,7 +170,7 @@ func (e *extraction) needAll(folder string) error {
 	return nil
 }
 
-// file returns the Go file of an excerpt, with more code behind.
+// file returns the Go file of an excerpt with more code at its end.
 func (p *excerpt) file(more string) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "package %s\n\n", p.name)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// mainCode is the program: rows in, numbers out.
+// mainCode is the program. It reads rows and prints numbers.
 const mainCode = `package main
 
 import (
@@ -28,7 +28,7 @@ func main() {
 	if err := json.NewDecoder(os.Stdin).Decode(&rows); err != nil {
 		panic(err)
 	}
-	said := []*int64{}
+	results := []*int64{}
 	for _, r := range rows {
 		var vmi v1.VirtualMachineInstance
 		if err := json.Unmarshal(r.VMI, &vmi); err != nil {
@@ -36,20 +36,20 @@ func main() {
 		}
 		defaults.Enter(&vmi)
 		if r.Ratio != nil && !overheads.HasRatio {
-			said = append(said, nil)
+			results = append(results, nil)
 			continue
 		}
 		n := overheads.Of(&vmi, r.Arch, r.Ratio)
-		said = append(said, &n)
+		results = append(results, &n)
 	}
-	if err := json.NewEncoder(os.Stdout).Encode(said); err != nil {
+	if err := json.NewEncoder(os.Stdout).Encode(results); err != nil {
 		panic(err)
 	}
 }
 `
 
-// overheadCode calls GetMemoryOverhead, which is a function or a method, and has a
-// parameter for the ratio or not.
+// overheadCode calls GetMemoryOverhead: a function or a method, with or without a parameter for the
+// ratio.
 func overheadCode(d declaration) string {
 	f := d.node.(*ast.FuncDecl)
 	call := "GetMemoryOverhead"
@@ -70,7 +70,7 @@ func Of(vmi *v1.VirtualMachineInstance, arch string, ratio *string) int64 {
 `, ratio != "", call, ratio)
 }
 
-// defaultsCode calls the defaults with what their parameters are for.
+// defaultsCode calls the defaults with arguments by the type of their parameters.
 func defaultsCode(calls []declaration) string {
 	var b strings.Builder
 	b.WriteString("\nfunc Enter(vmi *v1.VirtualMachineInstance) {\n")
@@ -88,7 +88,7 @@ func defaultsCode(calls []declaration) string {
 			case "VirtualMachineInstanceSpec":
 				arguments = append(arguments, "&vmi.Spec")
 			default:
-				arguments = append(arguments, "nil") // *ClusterConfig, whose methods do without
+				arguments = append(arguments, "nil") // *ClusterConfig: its methods work on nil
 			}
 		}
 		fmt.Fprintf(&b, "\t%s(%s)\n", call, strings.Join(arguments, ", "))

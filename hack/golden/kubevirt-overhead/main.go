@@ -1,6 +1,6 @@
-// Command kubevirt-overhead asks KubeVirt's own code, release by release, for the
-// memory overhead of the launchers of a list of VMs. What it writes, the tests of
-// memlock/kubevirt hold Mooring's table against. README.md says how to run it.
+// Command kubevirt-overhead computes the memory overhead of launchers with KubeVirt's own code, for
+// each release and a list of VMs. The tests of memlock/kubevirt compare Mooring's table with the
+// result. README.md shows how to run it.
 package main
 
 import (
@@ -50,7 +50,7 @@ func run(logger *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	a := asker{repository: repository, required: required, rows: rows, said: map[[sha256.Size]byte][]*int64{}}
+	a := evaluator{repository: repository, required: required, rows: rows, results: map[[sha256.Size]byte][]*int64{}}
 	for _, tag := range tags {
 		bytes, err := a.at(tag)
 		if err != nil {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// repository is the folder of a git repository.
+// repository is the directory of a git repository.
 type repository string
 
 func (r repository) git(args ...string) ([]byte, error) {
@@ -23,7 +23,7 @@ func (r repository) git(args ...string) ([]byte, error) {
 
 var releaseTag = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+$`)
 
-// releases returns the tags of the releases from 0.54 on, and main.
+// releases returns the tags of all releases since 0.54, and main.
 func (r repository) releases() ([]string, error) {
 	out, err := r.git("tag", "--sort=version:refname")
 	if err != nil {
@@ -39,7 +39,8 @@ func (r repository) releases() ([]string, error) {
 
 var requirement = regexp.MustCompile(`(?m)^(?:require )?\s*([^\s/]+\.[^\s/]+/\S+ v\S+)`)
 
-// modules returns what KubeVirt's API requires at a tag: nothing where there is no tag.
+// modules returns the modules that KubeVirt's API requires at a tag. It returns none for an empty
+// tag.
 func (r repository) modules(tag string) ([]string, error) {
 	if tag == "" {
 		return nil, nil
@@ -55,7 +56,7 @@ func (r repository) modules(tag string) ([]string, error) {
 	return all, nil
 }
 
-// extract writes a folder of the tree of tag into dir.
+// extract writes a directory of tag's tree into dir.
 func (r repository) extract(tag, folder, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// row is what KubeVirt is asked for: the overhead of a VM with a ratio.
+// row is a VM with a ratio, whose overhead KubeVirt computes.
 type row struct {
 	VMI   json.RawMessage `json:"vmi"`
 	Arch  string          `json:"arch"`
@@ -20,18 +20,16 @@ type row struct {
 	name string
 }
 
-// none stands for no ratio in the table, and for the overhead with a ratio where
-// KubeVirt has none.
+// none is the table's mark for no ratio, and for the overhead with a ratio in releases without one.
 const none = "-"
 
-// The VMs named here are asked for with each of the odd ratios, the others with none
-// and with 1.5.
+// oddVMIs get rows with each of the odd ratios. Every VM gets rows without a ratio and with 1.5.
 var (
 	oddVMIs   = []string{"guest", "sizes", "guaranteed", "everything"}
 	oddRatios = []string{"1", "1.0", "1.000001", "1.1", "1.3333333333333333", "2", "4.5", "10", "1e2", "0x1.8p1"}
 )
 
-// readRows makes the rows for the VMs of a file.
+// readRows makes the rows for the VMs in a file.
 func readRows(path string) ([]row, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -56,7 +54,7 @@ func readRows(path string) ([]row, error) {
 	return rows, nil
 }
 
-// newRow reads one VM. KubeVirt's webhook enters its default architecture.
+// newRow reads one VM. KubeVirt's webhook sets its default architecture.
 func newRow(document []byte) (row, error) {
 	asJSON, err := yaml.YAMLToJSONStrict(document)
 	if err != nil {
@@ -76,7 +74,7 @@ func newRow(document []byte) (row, error) {
 	return r, nil
 }
 
-// table has a column for each group of successive releases that agree in every row.
+// table has a column for each group of successive releases with the same results.
 type table struct {
 	rows    []row
 	columns []column
@@ -87,17 +85,17 @@ type column struct {
 	bytes []*int64
 }
 
-// add enters what a release says.
-func (t *table) add(tag string, said []*int64) {
+// add adds the results of a release.
+func (t *table) add(tag string, results []*int64) {
 	same := func(a, b *int64) bool { return a == b || a != nil && b != nil && *a == *b }
-	if n := len(t.columns); n > 0 && slices.EqualFunc(t.columns[n-1].bytes, said, same) {
+	if n := len(t.columns); n > 0 && slices.EqualFunc(t.columns[n-1].bytes, results, same) {
 		t.columns[n-1].tags = append(t.columns[n-1].tags, tag)
 		return
 	}
-	t.columns = append(t.columns, column{[]string{tag}, said})
+	t.columns = append(t.columns, column{[]string{tag}, results})
 }
 
-// text writes the table: tab-separated, the releases of a column in its head.
+// text is the table as tab-separated text. A column's head lists its releases.
 func (t *table) text() []byte {
 	head := []string{"vmi", "ratio"}
 	for _, c := range t.columns {

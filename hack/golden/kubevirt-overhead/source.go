@@ -12,20 +12,20 @@ import (
 	"strings"
 )
 
-// source is a package as KubeVirt has it.
+// source is a package of KubeVirt.
 type source struct {
 	name  string
 	decls map[string]declaration // methods under their own name
 }
 
-// declaration is one thing that a package declares at its top.
+// declaration is a top-level declaration of a package.
 type declaration struct {
 	node    ast.Node
 	text    string
 	imports map[string]string // path by name, of its file
 }
 
-// load reads the Go files of a folder, tests apart.
+// load reads the Go files of a directory, except tests.
 func load(dir string) (*source, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
@@ -50,7 +50,7 @@ func load(dir string) (*source, error) {
 	return s, nil
 }
 
-// add enters what a file declares, unless another did before.
+// add adds the declarations of a file. Earlier files take precedence.
 func (s *source) add(file string, text []byte) error {
 	set := token.NewFileSet()
 	f, err := parser.ParseFile(set, file, text, parser.SkipObjectResolution)
@@ -84,7 +84,7 @@ func (s *source) add(file string, text []byte) error {
 	return nil
 }
 
-// namesOf returns what a declaration declares.
+// namesOf returns the names that a specification declares.
 func namesOf(spec ast.Spec) []string {
 	switch s := spec.(type) {
 	case *ast.TypeSpec:

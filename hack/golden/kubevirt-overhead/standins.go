@@ -1,7 +1,6 @@
 package main
 
-// standIn is code of ours that takes the place of declarations of KubeVirt's, or of a
-// whole package.
+// standIn is code that replaces declarations of KubeVirt, or a whole package.
 type standIn struct {
 	whole bool
 	code  string
@@ -12,7 +11,7 @@ const (
 	logFolder = "standin/log"
 )
 
-// standIns are for what reads the cluster: a cluster without configuration.
+// standIns replace code that reads the cluster. They act like a cluster without configuration.
 var standIns = map[string]standIn{
 	logFolder: {true, `package log
 

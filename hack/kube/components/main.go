@@ -1,6 +1,5 @@
-// Command kube is several programs of Kubernetes in one binary, because most of
-// their code is the same: it is the one that it is called by the name of. The
-// programs end with the process that started them.
+// Command kube contains several programs of Kubernetes in one binary, because they share most code.
+// It runs the program by whose name it is called. The programs end with their parent process.
 package main
 
 import (
@@ -20,8 +19,8 @@ import (
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
-// programs run until their end and return the exit code, by the names that
-// hack/kube links to this binary.
+// programs maps the names that hack/kube links to this binary to functions. These run until the end
+// and return the exit code.
 func programs() map[string]func() int {
 	return map[string]func() int{
 		"etcd":                    etcd,
@@ -32,7 +31,7 @@ func programs() map[string]func() int {
 }
 
 func etcd() int {
-	etcdmain.Main(os.Args) // exits by itself when it fails
+	etcdmain.Main(os.Args) // it exits by itself on failure
 	return 0
 }
 

@@ -8,16 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// endWithParent sees to it that this process is killed when its parent is gone,
-// whatever ended that one. PR_SET_PDEATHSIG would follow the one thread of the
-// parent that forked, and the threads of a Go program come and go.
+// endWithParent kills this process when its parent has ended for any reason. PR_SET_PDEATHSIG would
+// follow the thread of the parent that forked, and threads of a Go program end before the process.
 func endWithParent() error {
 	parent := os.Getppid()
 	fd, err := unix.PidfdOpen(parent, 0)
 	if err != nil {
 		return fmt.Errorf("watching the parent process %d: %w", parent, err)
 	}
-	if os.Getppid() != parent { // the pid may be somebody else's by now
+	if os.Getppid() != parent { // another process may have the pid now
 		return fmt.Errorf("the parent process %d is gone", parent)
 	}
 	go func() {

@@ -19,7 +19,7 @@ import (
 	"kubevirt.io/kubevirt/pkg/virt-launcher/virtwrap/device"
 )
 
-// convert goes as virt-api's webhook and virt-launcher's SyncVMI, up to the definition.
+// convert follows virt-api's webhook and virt-launcher's SyncVMI, up to the definition.
 func convert(r request) (*api.DomainSpec, error) {
 	config, err := clusterConfig(r.LiveUpdate)
 	if err != nil {
@@ -36,7 +36,7 @@ func convert(r request) (*api.DomainSpec, error) {
 	if err := converter.Convert_v1_VirtualMachineInstance_To_api_Domain(r.VMI, domain, c); err != nil {
 		return nil, err
 	}
-	domain.Spec.Type = "kvm" // whatever this machine has
+	domain.Spec.Type = "kvm" // on any machine
 	if r.Emulated {
 		domain.Spec.Type = "qemu"
 	}
@@ -44,7 +44,7 @@ func convert(r request) (*api.DomainSpec, error) {
 	return &domain.Spec, nil
 }
 
-// clusterConfig is that of a cluster that has nothing else configured.
+// clusterConfig is the configuration of a cluster with KubeVirt's defaults.
 func clusterConfig(liveUpdate bool) (*virtconfig.ClusterConfig, error) {
 	rollout := v1.VMRolloutStrategyStage
 	if liveUpdate {
@@ -63,8 +63,7 @@ func clusterConfig(liveUpdate bool) (*virtconfig.ClusterConfig, error) {
 	return virtconfig.NewClusterConfig(crds, informer, namespace)
 }
 
-// converterContext is as generateConverterContext makes it, with what it finds in a pod
-// and on a node given.
+// converterContext follows generateConverterContext, with given data of pod and node.
 func converterContext(r request) (*converter.ConverterContext, error) {
 	devices := r.VMI.Spec.Domain.Devices
 	c := &converter.ConverterContext{
@@ -103,8 +102,7 @@ func converterContext(r request) (*converter.ConverterContext, error) {
 	return c, err
 }
 
-// hostDevices are as virt-launcher makes them of what device plugins gave. Its own
-// function is in a package with libvirt.
+// hostDevices follows virt-launcher's function, whose package needs libvirt.
 func hostDevices(r request) ([]api.HostDevice, error) {
 	var all []api.HostDevice
 	for i, address := range r.HostDevices {
@@ -120,7 +118,7 @@ func hostDevices(r request) ([]api.HostDevice, error) {
 	return all, nil
 }
 
-// topology is a node of one NUMA cell with those CPUs, each a core.
+// topology is a node with one NUMA cell. Each CPU is a core.
 func topology(cpus []int) *cmdv1.Topology {
 	cell := &cmdv1.Cell{
 		Memory: &cmdv1.Memory{Amount: 64 << 30, Unit: "G"},

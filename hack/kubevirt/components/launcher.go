@@ -19,29 +19,28 @@ import (
 	"kubevirt.io/kubevirt/pkg/virt-launcher/virtwrap/api"
 )
 
-// request is a definition that is asked for.
+// request describes the VM to define.
 type request struct {
-	VMI         *v1.VirtualMachineInstance `json:"vmi"`         // as its user writes it
+	VMI         *v1.VirtualMachineInstance `json:"vmi"`         // as written by the user
 	Emulated    bool                       `json:"emulated"`    // without KVM
 	LiveUpdate  bool                       `json:"liveUpdate"`  // the cluster's rollout strategy
 	CPUSet      []int                      `json:"cpuSet"`      // of the launcher's container
 	HostDevices []string                   `json:"hostDevices"` // PCI addresses from device plugins
 
-	// Defined is the inactive XML that libvirt has of the first definition, for the second.
+	// Defined is libvirt's inactive XML of the first definition, for the second one.
 	Defined string `json:"defined"`
 }
 
 // definition is a domain XML on its way to libvirt.
 type definition struct {
-	Asked    string `json:"asked"`    // what the hook sidecars are given
-	Answered string `json:"answered"` // what libvirt is given
-	Kept     string `json:"kept"`     // what virt-launcher reads of it
-	Error    string `json:"error"`
+	BeforeHooks string `json:"beforeHooks"` // for the hook sidecars
+	AfterHooks  string `json:"afterHooks"`  // for libvirt: the sidecars' answer
+	Parsed      string `json:"parsed"`      // the answer as virt-launcher parses it
+	Error       string `json:"error"`
 }
 
-// launcher makes the definitions that virt-launcher would, for requests on standard
-// input until its end. Its argument, where there is one, is the folder of the sockets
-// of one hook sidecar.
+// launcher makes the definitions that virt-launcher would, for requests on standard input. Its
+// optional argument is the directory with the socket of a hook sidecar.
 func launcher() error {
 	log.InitializeLogging("virt-launcher")
 	manager := hooks.GetManager()
@@ -68,15 +67,15 @@ func launcher() error {
 	}
 }
 
-// collect has the manager, which is KubeVirt's own, look in another folder than that of
-// virt-launcher's container.
+// collect makes KubeVirt's hook manager search another directory than that of virt-launcher's
+// container.
 func collect(manager hooks.Manager, dir string) error {
 	at := reflect.ValueOf(manager).Elem().FieldByName("hookSocketSharedDirectory")
 	*(*string)(unsafe.Pointer(at.UnsafeAddr())) = dir
 	return manager.Collect(1, time.Minute)
 }
 
-// define goes as SetDomainSpecStrWithHooks, up to libvirt.
+// define follows SetDomainSpecStrWithHooks, up to libvirt.
 func define(manager hooks.Manager, r request) (d definition, err error) {
 	spec, err := convert(r)
 	if err != nil {
@@ -85,17 +84,17 @@ func define(manager hooks.Manager, r request) (d definition, err error) {
 	if spec, err = withPorts(r, spec); err != nil {
 		return d, err
 	}
-	if d.Asked, err = marshal(spec); err != nil {
+	if d.BeforeHooks, err = marshal(spec); err != nil {
 		return d, err
 	}
-	if d.Answered, err = manager.OnDefineDomain(spec, r.VMI); err != nil {
+	if d.AfterHooks, err = manager.OnDefineDomain(spec, r.VMI); err != nil {
 		return d, err
 	}
 	read := &api.DomainSpec{}
-	if err = xml.Unmarshal([]byte(d.Answered), read); err != nil {
+	if err = xml.Unmarshal([]byte(d.AfterHooks), read); err != nil {
 		return d, fmt.Errorf("reading the sidecar's answer: %w", err)
 	}
-	d.Kept, err = marshal(read)
+	d.Parsed, err = marshal(read)
 	return d, err
 }
 
@@ -104,9 +103,9 @@ func marshal(spec *api.DomainSpec) (string, error) {
 	return string(text), err
 }
 
-// withPorts goes as WithNetworkIfacesResources: virt-launcher defines the domain with
-// interfaces that take up ports, and again without them, but with the devices as
-// libvirt has placed them. PCI devices on the root complex are defined once.
+// withPorts follows WithNetworkIfacesResources. virt-launcher defines the domain with interfaces
+// that occupy ports, and again without them, with the other devices where libvirt placed them. A
+// domain with all devices on the root complex is defined once.
 func withPorts(r request, spec *api.DomainSpec) (*api.DomainSpec, error) {
 	if r.VMI.Annotations[v1.PlacePCIDevicesOnRootComplex] == "true" {
 		return spec, nil

@@ -1,5 +1,5 @@
-// Command kubevirt is programs of KubeVirt in one binary, because most of their
-// code is the same: it is the one that it is called by the name of.
+// Command kubevirt contains several programs of KubeVirt in one binary, because they share most
+// code. It runs the program by whose name it is called.
 package main
 
 import (
@@ -17,8 +17,7 @@ import (
 	controller "kubevirt.io/kubevirt/pkg/virt-controller/watch"
 )
 
-// programs run until their end, by the names that hack/kubevirt links to this
-// binary.
+// programs maps the names that hack/kubevirt links to this binary to functions.
 func programs() map[string]func() error {
 	return map[string]func() error{
 		"virt-api":        virtAPI,

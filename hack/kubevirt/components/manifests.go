@@ -15,14 +15,14 @@ import (
 	"kubevirt.io/kubevirt/pkg/virt-operator/resource/generate/rbac"
 )
 
-// namespace is KubeVirt's own.
+// namespace is KubeVirt's namespace.
 const namespace = "kubevirt"
 
-// manifests writes what virt-operator installs, as far as there is no program in
-// it, into the folder that its argument names.
+// manifests writes the objects that virt-operator installs, except Deployments and DaemonSets, into
+// the directory in its argument.
 func manifests() error {
 	if len(os.Args) != 2 {
-		return errors.New("want the folder to write to, and nothing else")
+		return errors.New("want one argument: the directory to write to")
 	}
 	definitions, err := crds()
 	if err != nil {

@@ -25,30 +25,30 @@ type Builder struct {
 	log    *slog.Logger
 }
 
-// NewBuilder returns a builder that keeps what it makes in store. source is
-// the root of a checkout of Mooring.
+// NewBuilder returns a builder with its cache in store. source is the root of a checkout of
+// Mooring.
 func NewBuilder(store *cache.Store, source string, log *slog.Logger) *Builder {
 	return &Builder{store: store, source: source, log: log}
 }
 
-// keptDisks is for going back and forth between two versions of the node.
+// keptDisks allows to alternate between two versions of the node.
 const keptDisks = 2
 
-// CacheNames are the names of the entries that a builder makes.
+// CacheNames are the names of the builder's cache entries.
 func CacheNames() []string { return []string{diskName, containerdName, RootfsName} }
 
-// Image is what a node boots from. Its files stay in place until Close.
+// Image is a kernel, a disk and a QEMU. Its files stay in place until Close.
 type Image struct {
-	// Kernel and Disk are the files to boot. The disk is not to be written to.
+	// Kernel and Disk are the files to boot. QEMU must not write to the disk.
 	Kernel, Disk string
-	// QEMU is the root of the tree whose QEMU runs the node.
+	// QEMU is the root of the tree with the QEMU that runs the node.
 	QEMU string
 	// Key changes whenever the content of the image does.
 	Key     cache.Key
 	entries []*cache.Entry
 }
 
-// Close lets the cache drop the image's files.
+// Close allows the cache to remove the image's files.
 func (i *Image) Close() error {
 	var errs []error
 	for _, e := range i.entries {
@@ -57,14 +57,14 @@ func (i *Image) Close() error {
 	return errors.Join(errs...)
 }
 
-// Build returns the image for spec. What is not cached is made, which takes up
-// to three minutes on two cores. Root is needed for what is not cached.
+// Build returns the image for spec. It builds the parts that are not cached, which takes up to
+// three minutes on two cores and needs root.
 func (b *Builder) Build(ctx context.Context, spec Spec) (_ *Image, err error) {
 	if err := spec.Validate(); err != nil {
 		return nil, err
 	}
 	if runtime.GOARCH != "amd64" {
-		return nil, fmt.Errorf("this machine is %s: the node is made of amd64 packages alone", runtime.GOARCH)
+		return nil, fmt.Errorf("this machine is %s: the node consists of amd64 packages", runtime.GOARCH)
 	}
 	if err := checkPrograms(spec); err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (b *Builder) Build(ctx context.Context, spec Spec) (_ *Image, err error) {
 	return image, nil
 }
 
-// parts are what a disk is put together from.
+// parts are the inputs of a disk.
 type parts struct {
 	rootfs, outer, containerd *cache.Entry
 	agent                     []byte
@@ -110,8 +110,7 @@ func (p parts) entries() []*cache.Entry {
 	return es
 }
 
-// parts builds side by side: unpacking waits for the network while compiling
-// does not.
+// parts builds all parts at once: one waits for the network while another compiles.
 func (b *Builder) parts(ctx context.Context, spec Spec) (parts, error) {
 	var p parts
 	outer := Spec{Suite: OuterSuite, Containerd: DefaultSpec().Containerd}
@@ -151,7 +150,7 @@ func (b *Builder) agent(ctx context.Context) ([]byte, error) {
 	return os.ReadFile(out)
 }
 
-// run shows a command's output only when it fails.
+// run runs a command. Its output becomes part of the error.
 func (b *Builder) run(cmd *exec.Cmd) error {
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -166,19 +165,18 @@ func tail(s string, lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-// checkRoot is for what is made with the owners and devices of a real root file
-// system.
+// checkRoot returns an error without root, which owners and devices of a root file system need.
 func checkRoot(what string) error {
 	if os.Geteuid() == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s is not in the cache yet, and making it needs root: run this as root", what)
+	return fmt.Errorf("%s is not in the cache yet, and making it needs root: run this command as root", what)
 }
 
-// ErrPrograms means that this machine lacks programs that a node is built with.
+// ErrPrograms means that this machine lacks programs for the build of a node.
 var ErrPrograms = errors.New("programs missing on this machine")
 
-// checkPrograms names everything that is missing at once.
+// checkPrograms returns an error that names all missing programs.
 func checkPrograms(spec Spec) error {
 	var missing []string
 	programs := []string{"go", "mmdebstrap", "mke2fs", "cp"}

@@ -13,15 +13,14 @@ import (
 
 const containerdName = "containerd"
 
-// containerdDir holds one small module for each containerd that can be built.
+// containerdDir is the directory of the module that pins a containerd.
 func (b *Builder) containerdDir(name string) string {
 	return filepath.Join(b.source, "hack", "throwaway", "containerd", name)
 }
 
 func containerdBuilds() []string { return []string{"2.4.2", "2.4.2-nri0.12.5", crioPrefix + "1.34.0"} }
 
-// containerd builds containerd, its shim and ctr, or CRI-O, as their own module
-// pins them.
+// containerd builds the programs that a module pins: containerd, its shim and ctr, or CRI-O.
 func (b *Builder) containerd(ctx context.Context, name string) (*cache.Entry, error) {
 	module := b.containerdDir(name)
 	mod, err := os.ReadFile(filepath.Join(module, "go.mod"))
@@ -50,7 +49,7 @@ func (b *Builder) containerdTools(ctx context.Context, module, dir string) error
 	return b.goBuild(ctx, module, dir+"/", "tool")
 }
 
-// goBuild builds a static binary, or several where out ends in a slash.
+// goBuild builds a static program. It builds several if out ends in a slash.
 func (b *Builder) goBuild(ctx context.Context, dir, out string, packages ...string) error {
 	args := append([]string{"build", "-trimpath", "-ldflags=-s -w", "-o", out}, packages...)
 	cmd := child.Isolated(ctx, "go", args...)

@@ -16,10 +16,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// BusyboxImage is the node's only container image, also that of sandboxes: each
-// further one would make every start longer. It has a shell and the usual tools,
-// and sleeps when it is given no command. Nothing is pulled: it is made of the
-// static busybox in the node's own root file system.
+// BusyboxImage is the node's only container image, also for sandboxes: a second one would make each
+// start longer. It contains a shell and common tools. Without a command it sleeps. It is built from
+// the static busybox of the node's root file system, so the node pulls nothing.
 const BusyboxImage = "localhost/busybox:1"
 
 func addImage(set fileSet, tree string) error {
@@ -70,7 +69,7 @@ func applets() []string {
 	}
 }
 
-// busyboxLayer is the same to the byte for the same busybox.
+// busyboxLayer returns identical bytes for the same busybox.
 func busyboxLayer(busybox []byte) (v1.Layer, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)

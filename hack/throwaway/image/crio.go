@@ -10,13 +10,13 @@ import (
 	"github.com/mooring-vm/mooring/hack/throwaway/child"
 )
 
-// A Spec's Containerd may also name a CRI-O. Its node has it in the place of
-// containerd, under containerd's unit and socket.
+// crioPrefix begins the name of a CRI-O in Spec.Containerd. Its node runs CRI-O with containerd's
+// unit name and socket.
 const crioPrefix = "cri-o-"
 
 func (s Spec) isCRIO() bool { return strings.HasPrefix(s.Containerd, crioPrefix) }
 
-// crioTags leave out what needs C libraries.
+// crioTags exclude code that needs C libraries.
 const crioTags = "containers_image_openpgp exclude_graphdriver_btrfs exclude_disk_quota libdm_no_deviceselinux"
 
 // crio builds CRI-O and pinns, its helper in C, into dir.

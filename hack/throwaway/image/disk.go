@@ -24,7 +24,7 @@ const (
 //go:embed files containerd-config cri-o
 var embedded embed.FS
 
-// disk lays our files over the root file system and makes an ext4 of it.
+// disk adds Mooring's files to the root file system and makes an ext4 of it.
 func (b *Builder) disk(ctx context.Context, spec Spec, p parts) (*cache.Entry, cache.Key, error) {
 	files, err := overlay(spec, p)
 	if err != nil {
@@ -37,7 +37,8 @@ func (b *Builder) disk(ctx context.Context, spec Spec, p parts) (*cache.Entry, c
 		}
 		b.log.Info("making the node's disk", "node", spec)
 		tree := filepath.Join(dir, "tree")
-		// hard links: the copy takes neither time nor space, and place() unlinks before it writes
+		// Hard links: the copy takes neither time nor space, and place removes a file before it
+		// writes.
 		if err := b.run(child.Isolated(ctx, "cp", "-al", filepath.Join(p.rootfs.Dir, treeDir), tree)); err != nil {
 			return err
 		}
@@ -62,8 +63,8 @@ func (b *Builder) mke2fs(ctx context.Context, tree, out string) error {
 	return nil
 }
 
-// file is a file of the node; with link set, a symbolic link; with absent set,
-// a file of the root file system that the node shall not have.
+// file is a file of the node. With link it is a symbolic link. With absent it is removed from the
+// root file system.
 type file struct {
 	content []byte
 	mode    fs.FileMode
@@ -71,7 +72,7 @@ type file struct {
 	absent  bool
 }
 
-// fileSet is keyed by path below the root.
+// fileSet maps paths below the root to files.
 type fileSet map[string]file
 
 func (f fileSet) sum() string {

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// imageArchive is the container image that the node imports at its start.
+// imageArchive is the container image that the node imports when it starts.
 const imageArchive = "opt/image.tar"
 
-// overlay is everything that the node has beyond its packages.
+// overlay returns all files of the node except those of its packages.
 func overlay(spec Spec, p parts) (fileSet, error) {
 	set := fileSet{
 		"usr/local/sbin/node-agent": {content: p.agent, mode: 0o755},
@@ -60,7 +60,7 @@ func addContainerd(set fileSet, spec Spec, p parts) error {
 	}
 	set["etc/containerd/config.toml"] = file{content: config, mode: 0o644}
 	if p.containerd == nil {
-		delete(set, "etc/systemd/system/containerd.service") // the package has its own
+		delete(set, "etc/systemd/system/containerd.service") // the package brings a unit
 		return nil
 	}
 	return addPrograms(set, p.containerd.Dir, "containerd", "containerd-shim-runc-v2", "ctr")
@@ -77,8 +77,7 @@ func addPrograms(set fileSet, dir string, names ...string) error {
 	return nil
 }
 
-// configVersion is the version of containerd's configuration that the spec's
-// containerd reads.
+// configVersion is the version of the configuration file that the spec's containerd reads.
 func configVersion(spec Spec) string {
 	old := spec.Suite == "bookworm" || spec.Suite == "trixie"
 	if spec.Containerd == DistributionContainerd && old {
@@ -87,8 +86,8 @@ func configVersion(spec Spec) string {
 	return "v3"
 }
 
-// addUnits switches our units on, and off what costs start-up time and serves
-// nobody in a node that lives for minutes.
+// addUnits enables the node's units. It masks units that cost start-up time and that a node of a
+// few minutes does not need.
 func addUnits(set fileSet) {
 	const units = "etc/systemd/system/"
 	set[units+"sysinit.target.wants/node-network.service"] = file{link: "/etc/systemd/system/node-network.service"}

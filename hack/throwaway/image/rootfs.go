@@ -13,16 +13,15 @@ import (
 
 // A rootfs entry holds the unpacked root file system and its kernel.
 const (
-	// RootfsName is that of the cache's entries with Debian packages, which
-	// `hack/node clean` drops.
+	// RootfsName is the name of the cache entries with Debian packages. `hack/node clean` removes
+	// them.
 	RootfsName = "rootfs"
 
 	treeDir    = "root"
 	kernelFile = "vmlinux"
 )
 
-// rootfsRecipe changes the key of every root file system when the way they are
-// made changes.
+// rootfsRecipe is part of the key of every root file system. Change it when the build changes.
 const rootfsRecipe = "2"
 
 func (b *Builder) rootfs(ctx context.Context, spec Spec) (*cache.Entry, error) {
@@ -41,20 +40,20 @@ func (b *Builder) rootfs(ctx context.Context, spec Spec) (*cache.Entry, error) {
 	})
 }
 
-// Keyring is named because mmdebstrap finds it by itself only where gpg is
-// installed, and Ubuntu's apt does not trust Debian's keys.
+// Keyring is passed to mmdebstrap, which finds it by itself only with gpg installed. Ubuntu's apt
+// does not trust Debian's keys.
 const Keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
-// Mmdebstrap returns the arguments of mmdebstrap, but for the folder, that unpack a system
-// with these packages. They name no mirror: the tool knows the one of each Debian release,
-// and an apt proxy of the machine applies.
+// Mmdebstrap returns the arguments of mmdebstrap for a system with these packages, without the
+// target directory. They name no mirror: mmdebstrap knows one for each Debian release. An apt proxy
+// of this machine applies.
 func Mmdebstrap(suite, packages string) []string {
 	args := []string{
 		"--mode=root", "--variant=minbase", "--quiet", "--keyring=" + Keyring,
 		"--include=" + packages,
 		`--aptopt=Apt::Install-Recommends "false"`,
 		`--aptopt=APT::Sandbox::User "root"`,
-		// testing's Release file is often past its date
+		// The Release file of testing is often expired.
 		`--aptopt=Acquire::Check-Valid-Until "false"`,
 		`--aptopt=Acquire::Retries "3"`,
 	}

@@ -1,5 +1,5 @@
-// Package image builds the disk of the throw-away node: a Debian root file
-// system, its kernel, a containerd, and what the node needs to be reached.
+// Package image builds the disk of the throw-away node: a Debian root file system, its kernel, a
+// containerd, and the command channel.
 package image
 
 import (
@@ -9,30 +9,28 @@ import (
 	"strings"
 )
 
-// OuterSuite is the Debian release whose QEMU runs the node. QEMU 7.2 of
-// Debian 12 makes guests panic under TCG in up to one of four boots; 10.0 and
-// later did not in 64.
+// OuterSuite is the Debian release whose QEMU runs the node. With QEMU 7.2 of Debian 12, up to one
+// in four boots under TCG panics. With 10.0 and later none of 64 did.
 const OuterSuite = "trixie"
 
-// DistributionContainerd as a Spec's Containerd means the suite's own package.
+// DistributionContainerd in Spec.Containerd means the package of the suite.
 const DistributionContainerd = "distribution"
 
-// Spec says which node is wanted.
+// Spec describes a node.
 type Spec struct {
 	// Suite is the Debian release of the root file system and kernel.
 	Suite string
-	// Containerd is the name of a folder under hack/throwaway/containerd whose
-	// go.mod pins what is built, or DistributionContainerd. One of the folders
-	// holds a CRI-O, which then is in containerd's place.
+	// Containerd is the name of a directory below hack/throwaway/containerd whose go.mod pins the
+	// version, or DistributionContainerd. One directory pins a CRI-O instead.
 	Containerd string
 }
 
-// DefaultSpec is the node that the tests run on when nothing else is asked for.
+// DefaultSpec is the node of the tests.
 func DefaultSpec() Spec { return Spec{Suite: OuterSuite, Containerd: "2.4.2"} }
 
 func suites() []string { return []string{"bookworm", "trixie", "forky", "sid"} }
 
-// Validate returns an error that names the field, its value and what is allowed.
+// Validate returns an error with the field, its value and the allowed values.
 func (s Spec) Validate() error {
 	if !slices.Contains(suites(), s.Suite) {
 		return fmt.Errorf("suite %q: want one of %s", s.Suite, strings.Join(suites(), ", "))
@@ -45,8 +43,7 @@ func (s Spec) Validate() error {
 
 func (s Spec) String() string { return s.Suite + ", containerd " + s.Containerd }
 
-// packages are those of the node's root file system. The last group is there
-// so that tests can look at the node.
+// packages are the packages of the node's root file system. The tests use those of the last group.
 func (s Spec) packages() []string {
 	p := []string{
 		"systemd", "systemd-sysv", "dbus", "kmod", "linux-image-cloud-amd64",
@@ -63,8 +60,7 @@ func (s Spec) packages() []string {
 	return p
 }
 
-// SpecFromEnv is DefaultSpec changed by $MOORING_NODE_SUITE and
-// $MOORING_NODE_CONTAINERD.
+// SpecFromEnv is DefaultSpec with changes from $MOORING_NODE_SUITE and $MOORING_NODE_CONTAINERD.
 func SpecFromEnv() Spec {
 	spec := DefaultSpec()
 	if suite := os.Getenv("MOORING_NODE_SUITE"); suite != "" {

@@ -1,6 +1,6 @@
-// Command kube builds the control plane that tests run against, or finds it in
-// the cache, and prints the folder that holds its programs. `go test` needs not
-// be told: the point is to build ahead of the tests and beyond their time-out.
+// Command kube builds the control plane of the tests, or finds it in the cache, and prints the
+// directory of its programs. Tests build it themselves when it is missing. This command builds it
+// before a test's time starts.
 package main
 
 import (

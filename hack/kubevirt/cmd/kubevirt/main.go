@@ -1,6 +1,6 @@
-// Command kubevirt builds the programs of KubeVirt that tests run, or finds them
-// in the cache, and prints the folder that holds them. `go test` needs not be
-// told: the point is to build ahead of the tests and beyond their time-out.
+// Command kubevirt builds the programs of KubeVirt for tests, or finds them in the cache, and
+// prints their directory. Tests build them when they are missing. This command builds them before a
+// test's time starts.
 package main
 
 import (
