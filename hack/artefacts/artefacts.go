@@ -18,7 +18,7 @@ import (
 // ~/.cache/mooring/artefacts.
 const Env = "MOORING_ARTEFACTS"
 
-// kept is the number of directories that Prune keeps.
+// kept is the number of directories after Prune.
 const kept = 10
 
 // New makes a directory for the logs of a test or node called name.

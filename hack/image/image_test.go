@@ -193,7 +193,7 @@ func TestOnly(t *testing.T) {
 
 var runs = regexp.MustCompile(`(?s)"mooring\.image" \(list \. "(\w+)"\).*?command: \[` + folder + `/([a-z-]+)\]`)
 
-// TestImagesContainThePrograms checks that each image contains the programs that the chart runs.
+// TestImagesContainThePrograms checks that the chart's programs are in their images.
 func TestImagesContainThePrograms(t *testing.T) {
 	templates, err := filepath.Glob("../../deploy/helm/mooring/templates/*.yaml")
 	if err != nil {

@@ -23,7 +23,7 @@ const suite = "trixie"
 // packages is the package to unpack with its dependencies. None contains a shell or a program.
 const packages = "libvirt0"
 
-// libvirtSO is the library that the binding opens.
+// libvirtSO is the library of the binding.
 const libvirtSO = "libvirt.so.0"
 
 // archiveFile is the file of a cache entry with mmdebstrap's output.
@@ -97,7 +97,7 @@ func arguments(arch string) ([]string, error) {
 	}, nil
 }
 
-// missingTools are the tools for unpacking that this machine lacks.
+// missingTools are the tools for unpacking, as far as this machine lacks them.
 func missingTools() []string {
 	var missing []string
 	if _, err := exec.LookPath("mmdebstrap"); err != nil {
@@ -157,7 +157,7 @@ func isKept(name string) bool {
 	return strings.HasPrefix(name, "etc/") || strings.HasPrefix(name, "usr/") || strings.HasPrefix(name, "var/lib/dpkg/status.d/")
 }
 
-// link adds links that Debian has beside its packages. Programs search the loader in /lib64 or
+// link adds Debian's links outside of packages. Programs search the loader in /lib64 or
 // /lib, and sockets in /run or /var/run.
 func (t tree) link() {
 	for _, dir := range []string{"lib", "lib64"} {

@@ -88,7 +88,7 @@ func realImage(t *testing.T) v1.Image {
 	return image
 }
 
-// extracted is the image's file system in a directory that other users can enter.
+// extracted is the image's file system in a directory for all users.
 func extracted(t *testing.T, image v1.Image) string {
 	t.Helper()
 	root, err := os.MkdirTemp("", "image")

@@ -16,8 +16,8 @@ import (
 // folder is the directory of the programs in an image.
 const folder = "/usr/local/bin"
 
-// nobody is the user of images that need no root.
-const nobody = "65532:65532"
+// unprivileged is the user of images that run without root.
+const unprivileged = "65532:65532"
 
 // recipe describes an image. Its programs are static, or load libvirt's client library from a layer
 // below them.
@@ -31,8 +31,8 @@ type recipe struct {
 func recipes() []recipe {
 	return []recipe{
 		{name: "mooring-agent", programs: []string{"mooring-agent", "mooring", "mooring-hook"}},
-		{name: "mooring-controller", programs: []string{"mooring-controller", "mooring"}, user: nobody},
-		{name: "mooring-shim", programs: []string{"mooring-shim"}, user: nobody, libvirt: true},
+		{name: "mooring-controller", programs: []string{"mooring-controller", "mooring"}, user: unprivileged},
+		{name: "mooring-shim", programs: []string{"mooring-shim"}, user: unprivileged, libvirt: true},
 	}
 }
 

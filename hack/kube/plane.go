@@ -53,7 +53,7 @@ type ControlPlane struct {
 // service account, as in any cluster. No controller runs before StartControllers. ctx bounds the
 // build. The start itself takes seconds.
 //
-// The control plane ends with Stop, and at the latest with this process, however that ends.
+// The control plane ends with Stop, and at the latest with this process, in every case.
 func Start(ctx context.Context, o Options) (_ *ControlPlane, err error) {
 	store, err := cache.Default()
 	if err != nil {

@@ -20,7 +20,7 @@ const (
 // programs are the names of the binary. The module in components/ defines their code.
 func programs() []string { return []string{apiProgram, controllerProgram, launcherProgram, generator} }
 
-// generator is the name of the program that writes the manifests.
+// generator is the name of the generator of manifests.
 const generator = "manifests"
 
 // Build compiles the programs of KubeVirt into the user's cache, or finds them there. Beside them

@@ -24,7 +24,7 @@ metadata: {name: ` + Name + `, namespace: ` + Namespace + `}
 spec: {}
 `
 
-// install installs the objects that virt-operator would.
+// install installs the objects of virt-operator.
 func (k *KubeVirt) install(ctx context.Context) error {
 	crds := envtest.CRDInstallOptions{Paths: []string{k.file("crds.yaml")}, ErrorIfPathMissing: true}
 	if _, err := envtest.InstallCRDs(k.plane.Config(), crds); err != nil {

@@ -38,7 +38,7 @@ func root(ctx context.Context, suite string, log *slog.Logger) (string, error) {
 // packages are libvirt's daemon and QEMU.
 const packages = "libvirt-daemon,libvirt-daemon-driver-qemu,qemu-system-x86"
 
-// programs are the programs that tests start.
+// programs are the programs of the tests.
 func programs() []string { return []string{"usr/sbin/libvirtd", "usr/bin/qemu-system-x86_64"} }
 
 func unpack(ctx context.Context, suite string, args []string, dir string) error {

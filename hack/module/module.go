@@ -48,7 +48,7 @@ func (m Module) Key(parts ...string) (cache.Key, error) {
 	return cache.KeyOf(parts...), nil
 }
 
-// Version is the version of another module that this module requires.
+// Version is the required version of another module.
 func (m Module) Version(ctx context.Context, of string) (string, error) {
 	version, err := run(goCommand(ctx, m.dir, "list", "-m", "-f", "{{.Version}}", of))
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"sync"
 )
 
-// New returns a logger whose lines begin with the name of the program. It writes records of level
+// New returns a logger. Its lines begin with the name of the program. It writes records of level
 // Info and above. It is safe for concurrent use.
 func New(out io.Writer, program string) *slog.Logger {
 	return slog.New(&handler{out: out, program: program})

@@ -10,7 +10,7 @@ import (
 	"github.com/mooring-vm/mooring/hack/artefacts"
 )
 
-// The directory of a node whose boot failed is removed with the error.
+// The directory of a node is removed after a failed boot.
 func TestFailedBootKeepsItsConsole(t *testing.T) {
 	kept := t.TempDir()
 	t.Setenv(artefacts.Env, kept)

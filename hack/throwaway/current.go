@@ -116,10 +116,10 @@ func unpublish(link, dir string) error {
 	return os.Remove(link)
 }
 
-// stopGrace is the time that the owner has to end after SIGTERM.
+// stopGrace is the owner's time to end after SIGTERM.
 const stopGrace = 15 * time.Second
 
-// StopCurrent ends the background node, even one that hangs, and removes its directory.
+// StopCurrent ends the background node, even a hung one, and removes its directory.
 func StopCurrent(ctx context.Context) error {
 	store, err := cache.Default()
 	if err != nil {

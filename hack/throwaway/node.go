@@ -32,7 +32,7 @@ const runName = "run"
 type Node struct {
 	*channel.Client
 	dir string
-	// These fields are nil for a node that another process owns.
+	// These fields are nil for a node of another process.
 	owned *vm.VM
 	image *image.Image
 	temp  *cache.Temp
@@ -168,7 +168,7 @@ func (n *Node) stop() error {
 	return errors.Join(errs...)
 }
 
-// Build makes the image that Start boots, or finds it in the cache.
+// Build makes the image for Start, or finds it in the cache.
 func Build(ctx context.Context, o Options) (*image.Image, error) {
 	store, err := cache.Default()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/mooring-vm/mooring/quota/command"
 )
 
-// Name is the first argument of a test binary that runs as mooring-controller.
+// Name is the first argument of a test binary in the role of mooring-controller.
 const Name = "mooring-controller"
 
 // Main belongs at the start of TestMain. With Name as first argument it runs mooring-controller

@@ -41,7 +41,7 @@ func startCluster(ctx context.Context) *cluster {
 }
 
 // buildPrograms builds Kubernetes and KubeVirt where they are not cached. The node comes first:
-// the build only gets processor time that nothing else uses.
+// the build only gets otherwise idle processor time.
 func buildPrograms(ctx context.Context) error {
 	build := exec.CommandContext(ctx, "nice", "-n", "19", "make", "--no-print-directory", "kubernetes", "kubevirt")
 	build.Cancel = func() error { return build.Process.Signal(syscall.SIGTERM) }

@@ -14,7 +14,7 @@ import (
 	"github.com/mooring-vm/mooring/integration/node"
 )
 
-// firmwareXML is a VM of 64Mi without a disk: its guest is the firmware, which does nothing.
+// firmwareXML is a VM of 64Mi without a disk. Its guest is the idle firmware.
 //
 //go:embed firmware.xml
 var firmwareXML string

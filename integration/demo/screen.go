@@ -11,7 +11,7 @@ import (
 	"golang.org/x/term"
 )
 
-// width is the number of columns that no line exceeds.
+// width is the greatest number of columns of a line.
 const width = 100
 
 // screen prints the demonstration. Its methods are not safe for concurrent use.
@@ -50,10 +50,10 @@ func (s *screen) part(number, of int, title, about string) {
 	}
 }
 
-// step prints the line that begins a step.
+// step prints the first line of a step.
 func (s *screen) step(text string) { s.hanging("--> ", text) }
 
-// detail prints a line that belongs to a step, such as an annotation of its pod.
+// detail prints a further line of a step, such as an annotation of its pod.
 func (s *screen) detail(text string) {
 	for _, line := range wrap(text, width-8) {
 		fmt.Fprintf(s.out, "        %s\n", s.in(faint, line))
@@ -86,7 +86,7 @@ func (s *screen) output(command, output string) {
 // line prints a paragraph.
 func (s *screen) line(text string) { s.hanging("", text) }
 
-// hanging prints text whose later lines stand below the first one's text.
+// hanging prints text with a lead on the first line and an indent on the other lines.
 func (s *screen) hanging(lead, text string) {
 	for i, line := range wrap(text, width-len(lead)) {
 		if i > 0 {

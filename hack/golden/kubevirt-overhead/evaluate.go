@@ -76,7 +76,7 @@ func sumOf(dir string) ([sha256.Size]byte, error) {
 	return [sha256.Size]byte(h.Sum(nil)), err
 }
 
-// write writes a program that calls KubeVirt's functions.
+// write writes a program around KubeVirt's functions.
 func (e *extraction) write(dir string, required []string) error {
 	overheads, method, err := e.find(overheadFolders, []string{"GetMemoryOverhead"})
 	if err != nil {

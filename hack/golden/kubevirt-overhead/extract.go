@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// module is KubeVirt's module. Its packages are extracted, and others are imported.
+// module is KubeVirt's module. Its packages are extracted. Packages of other modules are imported.
 const module = "kubevirt.io/kubevirt"
 
-// extraction collects functions of KubeVirt with all declarations that they use.
+// extraction collects functions of KubeVirt and everything they use.
 type extraction struct {
 	tree     string // KubeVirt's source
 	sources  map[string]*source
@@ -78,7 +78,7 @@ func (e *extraction) need(folder, name string) error {
 	return e.needUsed(folder, p, s, d)
 }
 
-// needUsed extracts the declarations that d uses.
+// needUsed extracts every declaration used by d.
 func (e *extraction) needUsed(folder string, p *excerpt, s *source, d declaration) error {
 	var failed error
 	note := func(err error) {

@@ -39,7 +39,7 @@ func (r repository) releases() ([]string, error) {
 
 var requirement = regexp.MustCompile(`(?m)^(?:require )?\s*([^\s/]+\.[^\s/]+/\S+ v\S+)`)
 
-// modules returns the modules that KubeVirt's API requires at a tag. It returns none for an empty
+// modules returns the modules required by KubeVirt's API at a tag. It returns none for an empty
 // tag.
 func (r repository) modules(tag string) ([]string, error) {
 	if tag == "" {

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// row is a VM with a ratio, whose overhead KubeVirt computes.
+// row is a VM with a ratio, the input of KubeVirt's computation.
 type row struct {
 	VMI   json.RawMessage `json:"vmi"`
 	Arch  string          `json:"arch"`

@@ -84,7 +84,7 @@ func (s *source) add(file string, text []byte) error {
 	return nil
 }
 
-// namesOf returns the names that a specification declares.
+// namesOf returns the names in a specification.
 func namesOf(spec ast.Spec) []string {
 	switch s := spec.(type) {
 	case *ast.TypeSpec:

@@ -1,6 +1,6 @@
 package main
 
-// standIn is code that replaces declarations of KubeVirt, or a whole package.
+// standIn is a replacement for declarations of KubeVirt, or for a whole package.
 type standIn struct {
 	whole bool
 	code  string
@@ -11,7 +11,7 @@ const (
 	logFolder = "standin/log"
 )
 
-// standIns replace code that reads the cluster. They act like a cluster without configuration.
+// standIns replace the readers of the cluster. They act like a cluster without configuration.
 var standIns = map[string]standIn{
 	logFolder: {true, `package log
 

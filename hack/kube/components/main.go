@@ -1,5 +1,5 @@
 // Command kube contains several programs of Kubernetes in one binary, because they share most code.
-// It runs the program by whose name it is called. The programs end with their parent process.
+// Its own name selects the program. The programs end with their parent process.
 package main
 
 import (

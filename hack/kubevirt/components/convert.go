@@ -102,7 +102,7 @@ func converterContext(r request) (*converter.ConverterContext, error) {
 	return c, err
 }
 
-// hostDevices follows virt-launcher's function, whose package needs libvirt.
+// hostDevices follows virt-launcher's function. That function's package needs libvirt.
 func hostDevices(r request) ([]api.HostDevice, error) {
 	var all []api.HostDevice
 	for i, address := range r.HostDevices {

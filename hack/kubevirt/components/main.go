@@ -1,5 +1,5 @@
 // Command kubevirt contains several programs of KubeVirt in one binary, because they share most
-// code. It runs the program by whose name it is called.
+// code. Its own name selects the program.
 package main
 
 import (

@@ -68,12 +68,12 @@ func KeyOf(parts ...string) Key {
 
 // Entry is a built directory. It stays in place until Close.
 type Entry struct {
-	// Dir is the directory that the build function filled.
+	// Dir is the output directory of the build function.
 	Dir  string
 	lock *lock
 }
 
-// Close allows others to rebuild or remove the entry.
+// Close allows other processes to rebuild or remove the entry.
 func (e *Entry) Close() error { return e.lock.release() }
 
 // Get returns the entry of this name and key. If there is none, or its files have changed (see

@@ -83,7 +83,7 @@ func tryExclusive(path string) (*lock, bool, error) {
 	return &lock{f}, true, nil
 }
 
-// sign writes the pid for the log of others. A failure does not matter.
+// sign writes the pid for the log of other processes. A failure does not matter.
 func (l *lock) sign(owner string) {
 	_ = l.f.Truncate(0)
 	_, _ = l.f.WriteAt([]byte(owner), 0)
@@ -99,7 +99,7 @@ func owner(path string) string {
 
 func (l *lock) release() error { return l.f.Close() }
 
-// releaseExclusive removes the pid that lockExclusive wrote.
+// releaseExclusive removes the pid of lockExclusive.
 func (l *lock) releaseExclusive() {
 	l.sign("")
 	_ = l.release() // closing a lock file loses no data

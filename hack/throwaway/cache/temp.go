@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ownerFile is the file that the owner of a temporary directory locks.
+// ownerFile is the lock file of a temporary directory's owner.
 const ownerFile = "owner.lock"
 
 // Temp is a temporary directory. Close removes it. If its owner dies, the next call of Temp removes
@@ -69,7 +69,7 @@ func sweep(parent string) error {
 // Close removes the directory.
 func (t *Temp) Close() error { return errors.Join(remove(t.Dir), t.lock.release()) }
 
-// Sweep removes the directories called name whose owners have ended.
+// Sweep removes the directories called name of dead owners.
 func (s *Store) Sweep(ctx context.Context, name string) error {
 	all, err := s.lockExclusive(ctx, s.Dir(name, ".lock"))
 	if err != nil {

@@ -149,7 +149,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// waitGone waits for the end of the process whose pid is in a file.
+// waitGone waits for the end of a process with its pid in a file.
 func waitGone(t *testing.T, file string) {
 	t.Helper()
 	b, err := os.ReadFile(file)
@@ -339,7 +339,7 @@ func TestListen(t *testing.T) {
 	}
 	if conn, err := net.Dial("tcp", l.Addr().String()); err == nil {
 		_ = conn.Close()
-		t.Error("somebody still listens after Close")
+		t.Error("the port is still open after Close")
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// ErrLost is the error of calls to a node that died or stopped answering.
+// ErrLost is the error of calls to a dead or silent node.
 var ErrLost = errors.New("connection to the node lost")
 
 // DefaultKeepalive is generous: on a busy machine, a node under TCG can stand still for a minute.
@@ -20,8 +20,8 @@ func DefaultKeepalive() Keepalive {
 	return Keepalive{Every: 5 * time.Second, Timeout: 2 * time.Minute}
 }
 
-// Keepalive is the interval between keep-alive requests, and the time after which a node that does
-// not answer counts as lost.
+// Keepalive is the interval between keep-alive requests, and the time after which a silent
+// node counts as lost.
 type Keepalive struct{ Every, Timeout time.Duration }
 
 // Client is a connection to a node. Its methods are safe for concurrent use. They return an error

@@ -31,7 +31,7 @@ type Command struct {
 // Size is the size of a terminal in characters.
 type Size struct{ Rows, Columns int }
 
-// ExitError is the error of a command that ran and failed.
+// ExitError is the error of a failed command.
 type ExitError struct {
 	Args []string
 	// Code is the exit code, or 128 plus the number of the signal, as in a shell.
@@ -145,7 +145,7 @@ func quote(args []string) string {
 	return strings.Join(words, " ")
 }
 
-// signals are the signals that RFC 4254 names.
+// signals are the signals of RFC 4254.
 func signals() map[ssh.Signal]syscall.Signal {
 	return map[ssh.Signal]syscall.Signal{
 		ssh.SIGABRT: syscall.SIGABRT, ssh.SIGALRM: syscall.SIGALRM, ssh.SIGFPE: syscall.SIGFPE, ssh.SIGHUP: syscall.SIGHUP,

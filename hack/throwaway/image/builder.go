@@ -41,7 +41,7 @@ func CacheNames() []string { return []string{diskName, containerdName, RootfsNam
 type Image struct {
 	// Kernel and Disk are the files to boot. QEMU must not write to the disk.
 	Kernel, Disk string
-	// QEMU is the root of the tree with the QEMU that runs the node.
+	// QEMU is the root of the tree with the node's QEMU.
 	QEMU string
 	// Key changes whenever the content of the image does.
 	Key     cache.Key
@@ -176,7 +176,7 @@ func checkRoot(what string) error {
 // ErrPrograms means that this machine lacks programs for the build of a node.
 var ErrPrograms = errors.New("programs missing on this machine")
 
-// checkPrograms returns an error that names all missing programs.
+// checkPrograms returns an error with the names of all missing programs.
 func checkPrograms(spec Spec) error {
 	var missing []string
 	programs := []string{"go", "mmdebstrap", "mke2fs", "cp"}

@@ -13,7 +13,7 @@ import (
 
 const containerdName = "containerd"
 
-// containerdDir is the directory of the module that pins a containerd.
+// containerdDir is the directory of a containerd's module.
 func (b *Builder) containerdDir(name string) string {
 	return filepath.Join(b.source, "hack", "throwaway", "containerd", name)
 }

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// imageArchive is the container image that the node imports when it starts.
+// imageArchive is the container image. The node imports it at its start.
 const imageArchive = "opt/image.tar"
 
-// overlay returns all files of the node except those of its packages.
+// overlay returns all files of the node except its packages.
 func overlay(spec Spec, p parts) (fileSet, error) {
 	set := fileSet{
 		"usr/local/sbin/node-agent": {content: p.agent, mode: 0o755},
@@ -77,7 +77,7 @@ func addPrograms(set fileSet, dir string, names ...string) error {
 	return nil
 }
 
-// configVersion is the version of the configuration file that the spec's containerd reads.
+// configVersion is the version of containerd's configuration file.
 func configVersion(spec Spec) string {
 	old := spec.Suite == "bookworm" || spec.Suite == "trixie"
 	if spec.Containerd == DistributionContainerd && old {

@@ -43,7 +43,7 @@ func (s Spec) Validate() error {
 
 func (s Spec) String() string { return s.Suite + ", containerd " + s.Containerd }
 
-// packages are the packages of the node's root file system. The tests use those of the last group.
+// packages are the packages of the node's root file system. The last group is for the tests.
 func (s Spec) packages() []string {
 	p := []string{
 		"systemd", "systemd-sysv", "dbus", "kmod", "linux-image-cloud-amd64",

@@ -29,7 +29,7 @@ type VM struct {
 	Target channel.Target
 	// Dir is the directory with the key, the console log and the state.
 	Dir string
-	// Accelerator is the one that the node runs on.
+	// Accelerator is the node's accelerator.
 	Accelerator Accelerator
 	process     *process
 	console     *os.File

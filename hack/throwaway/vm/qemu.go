@@ -137,7 +137,7 @@ func readConsole(r io.Reader, w io.Writer, lines func(string)) {
 	}
 }
 
-// stop kills QEMU. Its disk is a snapshot that is lost anyway.
+// stop kills QEMU. Its disk is a snapshot for this run only.
 func (p *process) stop() {
 	_ = p.cmd.Process.Signal(syscall.SIGKILL) // os.Process signals by pidfd
 	<-p.exited

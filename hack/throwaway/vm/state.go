@@ -17,7 +17,7 @@ type State struct {
 	Address     string `json:"address"`
 	HostKey     string `json:"hostKey"`
 	Accelerator string `json:"accelerator"`
-	// Owner is the process whose end ends the node. QEMU is the node's QEMU.
+	// The end of Owner ends the node. QEMU is the node's QEMU.
 	Owner Process `json:"ownerProcess"`
 	QEMU  Process `json:"qemuProcess"`
 }
@@ -45,7 +45,7 @@ func (v *VM) Save() error {
 	return os.Rename(path+".tmp", path)
 }
 
-// Forget removes the file that Save wrote.
+// Forget removes the file of Save.
 func (v *VM) Forget() error {
 	if err := os.Remove(filepath.Join(v.Dir, stateFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err

@@ -19,7 +19,7 @@ import (
 // errNodeGone means that the node ended before the command.
 var errNodeGone = errors.New("the node is gone, so the command was ended")
 
-// runningNode is the part of *throwaway.Node that beside uses.
+// runningNode is the part of *throwaway.Node in use here.
 type runningNode interface {
 	Dir() string
 	QEMU() int
@@ -28,7 +28,7 @@ type runningNode interface {
 	KeepArtefacts(ctx context.Context, name string) (string, error)
 }
 
-// patience is the time that a command has to end after a signal.
+// patience is a command's time to end after a signal.
 const patience = 10 * time.Second
 
 // beside runs a command of this machine. It returns when the command or the node ends, or a signal

@@ -50,7 +50,7 @@ func childrenByParent() map[int][]int {
 	return children
 }
 
-// isZombie is also true for a process that does not exist.
+// isZombie is also true for a missing process.
 func isZombie(pid int) bool {
 	state, _, ok := stateOf(pid)
 	return !ok || state == "Z" || state == "X"

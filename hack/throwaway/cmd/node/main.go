@@ -24,12 +24,12 @@ func main() {
 	}
 }
 
-// interrupted is the cause of a context that a signal ended.
+// interrupted is the cause of a context after a signal.
 type interrupted struct{ signal syscall.Signal }
 
 func (i interrupted) Error() string { return i.signal.String() }
 
-// code is the exit code that a shell reports for this signal.
+// code is a shell's exit code for this signal.
 func (i interrupted) code() int { return 128 + int(i.signal) }
 
 // untilSignal returns a context that ends with the first signal. Later signals have no effect: the
