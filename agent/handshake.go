@@ -52,7 +52,7 @@ type presence struct {
 	clock  host.Clock
 	warned sync.Once
 
-	lock         *os.File           // nil before announce
+	lock         *os.File      // nil before announce
 	workingSince host.Boottime // first call of confirm; 0: none yet
 }
 

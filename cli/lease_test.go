@@ -92,7 +92,7 @@ func TestLeaseErrors(t *testing.T) {
 		"two lines":     {[]string{"orphan", "--for", "5m", "--reason", "a\nb"}, ExitUsage, `--reason: "a\nb": want one line`},
 		"ambiguous":     {[]string{"twin", "--release"}, ExitUsage, "want one of a/twin, b/twin"},
 		"unknown":       {[]string{"none", "--release"}, ExitNotFound, `no pod "none"`},
-		"not followed":  {[]string{"a/twin", "--release"}, ExitNotFound, "pod a/twin has no launcher on this node whose VM processes are followed"},
+		"not followed":  {[]string{"a/twin", "--release"}, ExitNotFound, "pod a/twin has no launcher with tracked VM processes on this node"},
 	}
 	a := startAgent(t, append(withVMs(), running("a", "twin", time.Hour), running("b", "twin", time.Hour))...)
 	for name, tt := range tests {
@@ -109,7 +109,7 @@ func TestLeaseThatTheAgentCannotGive(t *testing.T) {
 	a := startAgent(t, withVMs()...)
 	a.leases.err = errors.New("busy")
 	got := run(t.Context(), t, a.socket, "lease", "orphan", "--release")
-	if got.code != ExitFailure || !strings.Contains(got.errOut, "busy; ask again") {
+	if got.code != ExitFailure || !strings.Contains(got.errOut, "busy; repeat the request") {
 		t.Errorf("busy agent: %+v, want exit code %d and the reason", got, ExitFailure)
 	}
 	got = run(t.Context(), t, filepath.Join(t.TempDir(), "none"), "lease", "orphan", "--release")

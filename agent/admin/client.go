@@ -15,22 +15,20 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
-// ErrStreamEnded is what [Client.Events] ends with when the agent closed the
-// stream.
+// ErrStreamEnded is the last error of [Client.Events] after the agent closed the stream.
 var ErrStreamEnded = errors.New("the agent closed the event stream: it stops or restarts")
 
-// maxAnswer bounds an answer that is held in memory.
+// maxAnswer bounds an answer in memory, in bytes.
 const maxAnswer = 64 << 20
 
-// Client asks an agent. It may be used concurrently; every call blocks on the
-// socket until its context is done.
+// Client sends requests to an agent. It is safe for concurrent use. Every call blocks on the
+// socket, at most until its context ends.
 type Client struct {
 	socket string
 	http   http.Client
 }
 
-// NewClient returns a client for the agent that listens on socket. It does not
-// connect yet.
+// NewClient returns a client for the agent on this socket. It does not connect yet.
 func NewClient(socket string) *Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
@@ -43,52 +41,49 @@ func (c *Client) Launchers(ctx context.Context) ([]agentapi.Launcher, error) {
 	return get[[]agentapi.Launcher](ctx, c, agentapi.PathLaunchers)
 }
 
-// LaunchersOfPod returns the launchers of one pod; the error is a
-// [*NotFoundError] when there is none. There can be several: pods that had the
-// same name one after the other.
+// LaunchersOfPod returns the launchers of one pod. Without any, the error is a
+// [*NotFoundError]. There can be several: of successive pods with the same name.
 func (c *Client) LaunchersOfPod(ctx context.Context, namespace, name string) ([]agentapi.Launcher, error) {
 	return get[[]agentapi.Launcher](ctx, c, pathOfPod(namespace, name))
 }
 
-// Lease has a lease hold for a pod, in place of the one that there was, and returns
-// the launchers that it holds for; the error is a [*NotFoundError] when there is
-// none.
+// Lease sets or replaces the lease of a pod, and returns the launchers under the lease.
+// Without any, the error is a [*NotFoundError].
 func (c *Client) Lease(ctx context.Context, namespace, name string, request agentapi.LeaseRequest) ([]agentapi.Launcher, error) {
 	body, err := json.Marshal(request)
 	if err != nil {
 		return nil, fmt.Errorf("lease for pod %s/%s: %w", namespace, name, err)
 	}
-	return ask[[]agentapi.Launcher](ctx, c, http.MethodPut, pathOfPod(namespace, name)+agentapi.SuffixLease, bytes.NewReader(body))
+	return call[[]agentapi.Launcher](ctx, c, http.MethodPut, pathOfPod(namespace, name)+agentapi.SuffixLease, bytes.NewReader(body))
 }
 
-// EndLease ends the lease of a pod, and returns the launchers that it held for; the
-// error is a [*NotFoundError] when there is none. It is no error if there was no
-// lease.
+// EndLease ends the lease of a pod, if there is one, and returns the pod's launchers. Without
+// any, the error is a [*NotFoundError].
 func (c *Client) EndLease(ctx context.Context, namespace, name string) ([]agentapi.Launcher, error) {
-	return ask[[]agentapi.Launcher](ctx, c, http.MethodDelete, pathOfPod(namespace, name)+agentapi.SuffixLease, http.NoBody)
+	return call[[]agentapi.Launcher](ctx, c, http.MethodDelete, pathOfPod(namespace, name)+agentapi.SuffixLease, http.NoBody)
 }
 
-// Resize asks for another size of a pod's VM; the error is a [*NotFoundError] when it has
-// no launcher that runs.
+// Resize requests another size of a pod's VM. Without a running launcher, the error is a
+// [*NotFoundError].
 func (c *Client) Resize(ctx context.Context, namespace, name string, request agentapi.ResizeRequest) (agentapi.ResizeAnswer, error) {
 	body, err := json.Marshal(request)
 	if err != nil {
 		return agentapi.ResizeAnswer{}, fmt.Errorf("resize of pod %s/%s: %w", namespace, name, err)
 	}
-	return ask[agentapi.ResizeAnswer](ctx, c, http.MethodPut, pathOfPod(namespace, name)+agentapi.SuffixResize, bytes.NewReader(body))
+	return call[agentapi.ResizeAnswer](ctx, c, http.MethodPut, pathOfPod(namespace, name)+agentapi.SuffixResize, bytes.NewReader(body))
 }
 
 func pathOfPod(namespace, name string) string {
 	return agentapi.PathLaunchers + "/" + url.PathEscape(namespace) + "/" + url.PathEscape(name)
 }
 
-// Node returns what the agent says about itself.
+// Node returns the state of the agent itself.
 func (c *Client) Node(ctx context.Context) (agentapi.Node, error) {
 	return get[agentapi.Node](ctx, c, agentapi.PathNode)
 }
 
-// Events yields the latest events and then new ones, until the caller stops, ctx
-// is done or the stream ends; then it yields the error once.
+// Events yields the latest events and then new ones, until the caller stops, ctx ends or
+// the stream ends. In the last two cases it yields the error once.
 func (c *Client) Events(ctx context.Context) iter.Seq2[agentapi.Event, error] {
 	return func(yield func(agentapi.Event, error) bool) {
 		body, err := c.open(ctx, http.MethodGet, agentapi.PathEvents, http.NoBody)
@@ -123,11 +118,11 @@ func nextEvent(ctx context.Context, decoder *json.Decoder) (agentapi.Event, erro
 }
 
 func get[T any](ctx context.Context, c *Client, path string) (T, error) {
-	return ask[T](ctx, c, http.MethodGet, path, http.NoBody)
+	return call[T](ctx, c, http.MethodGet, path, http.NoBody)
 }
 
-func ask[T any](ctx context.Context, c *Client, method, path string, question io.Reader) (answer T, err error) {
-	body, err := c.open(ctx, method, path, question)
+func call[T any](ctx context.Context, c *Client, method, path string, requestBody io.Reader) (answer T, err error) {
+	body, err := c.open(ctx, method, path, requestBody)
 	if err != nil {
 		return answer, err
 	}
@@ -138,8 +133,8 @@ func ask[T any](ctx context.Context, c *Client, method, path string, question io
 	return answer, nil
 }
 
-func (c *Client) open(ctx context.Context, method, path string, question io.Reader) (io.ReadCloser, error) {
-	request, err := http.NewRequestWithContext(ctx, method, "http://mooring-agent"+path, question)
+func (c *Client) open(ctx context.Context, method, path string, requestBody io.Reader) (io.ReadCloser, error) {
+	request, err := http.NewRequestWithContext(ctx, method, "http://mooring-agent"+path, requestBody)
 	if err != nil {
 		return nil, fmt.Errorf("ask the agent: %w", err)
 	}

@@ -22,7 +22,7 @@ func TestAgentNotRunning(t *testing.T) {
 				t.Fatalf("error %v, want a NotRunningError", err)
 			}
 			if notRunning.Socket != path || !strings.Contains(err.Error(), "systemctl start mooring-agent") {
-				t.Errorf("error %q names neither the socket nor what to do", err)
+				t.Errorf("error %q lacks the socket or the remedy", err)
 			}
 		})
 	}
@@ -42,7 +42,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-func TestAnswersThatAreNoAnswers(t *testing.T) {
+func TestInvalidAnswers(t *testing.T) {
 	tests := map[string]struct {
 		status     int
 		body, want string

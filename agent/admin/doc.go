@@ -1,5 +1,5 @@
-// Package admin is the agent's own socket: HTTP over a unix socket that only
-// root may open, as package agentapi describes it. [Listen] and [Server] are the
-// agent's side, [Client] is that of the command line tool. Leases are all that can
-// be changed.
+// Package admin is the agent's own API: HTTP over a unix socket for root only, as package
+// agentapi describes it. [Listen] and [Server] are the agent's side, [Client] is the side of
+// the command-line tool. A client can read state and events, change leases and request VM
+// sizes.
 package admin

@@ -12,7 +12,7 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
-// NotRunningError says that nobody listens on the agent's socket.
+// NotRunningError means that no agent listens on the socket.
 type NotRunningError struct {
 	Socket string
 	Err    error
@@ -20,29 +20,29 @@ type NotRunningError struct {
 
 func (e *NotRunningError) Error() string {
 	return fmt.Sprintf("mooring-agent is not running at %s (%v); start it with `systemctl start mooring-agent`, "+
-		"or look at its pod on this node: `kubectl -n mooring-system get pods -o wide`", e.Socket, e.Err)
+		"or check its pod on this node: `kubectl -n mooring-system get pods -o wide`", e.Socket, e.Err)
 }
 
 func (e *NotRunningError) Unwrap() error { return e.Err }
 
-// PermissionError says that the caller may not open the agent's socket.
+// PermissionError means that the caller may not open the agent's socket.
 type PermissionError struct {
 	Socket string
 	Err    error
 }
 
 func (e *PermissionError) Error() string {
-	return fmt.Sprintf("only root may ask the mooring-agent at %s: try again with sudo", e.Socket)
+	return fmt.Sprintf("only root may query the mooring-agent at %s: retry with sudo", e.Socket)
 }
 
 func (e *PermissionError) Unwrap() error { return e.Err }
 
-// NotFoundError says that the agent does not know what was asked for.
+// NotFoundError means that the requested object does not exist on this node.
 type NotFoundError struct{ Message string }
 
 func (e *NotFoundError) Error() string { return e.Message }
 
-// explain turns a failed connection into an error that says what to do.
+// explain turns a failed connection into an error with a remedy.
 func (c *Client) explain(err error) error {
 	errno, _ := errors.AsType[unix.Errno](err)
 	switch errno {
@@ -54,7 +54,7 @@ func (c *Client) explain(err error) error {
 	return fmt.Errorf("ask the agent at %s: %w", c.socket, err)
 }
 
-// refusal reads the agent's own words from an answer that is no 200.
+// refusal returns the agent's message from an answer with another status than 200.
 func refusal(response *http.Response) error {
 	const maxRefusal = 64 << 10
 	var answer agentapi.Error

@@ -16,20 +16,20 @@ import (
 const (
 	maxLeaseRequest = 4 << 10
 
-	// leaseTimeout leaves time for an answer before the client gives up.
+	// leaseTimeout is shorter than the client's timeout, so that the client gets an answer.
 	leaseTimeout = 5 * time.Second
 )
 
-// Leases holds back what would be done to the VM processes of a pod's launchers.
+// Leases sets leases. Under a lease, the agent stops no VM process of a pod's launchers.
 type Leases interface {
-	// Lease holds for that long; a period of 0 ends the lease that there is. It
-	// returns once that is so for all of the pod's launchers that are followed,
-	// and how many they are, or when ctx is done.
+	// Lease sets a lease for this period. A period of 0 ends the present lease. It
+	// blocks until the lease holds for all launchers of the pod with tracked
+	// processes, and returns their number, or until ctx ends.
 	Lease(ctx context.Context, namespace, pod string, period time.Duration, reason string) (launchers int, err error)
 }
 
-const noLeases = "the kernel of this node cannot track processes, so nothing is done to VM processes that a lease could hold back; " +
-	"`mooring version` says what is missing"
+const noLeases = "the kernel of this node cannot track processes: the agent stops no VM process, and a lease " +
+	"has no effect; `mooring version` shows the missing feature"
 
 func (s *Server) grantLease(w http.ResponseWriter, r *http.Request) {
 	request, err := readLease(http.MaxBytesReader(w, r.Body, maxLeaseRequest))
@@ -44,7 +44,7 @@ func (s *Server) endLease(w http.ResponseWriter, r *http.Request) {
 	s.lease(w, r, agentapi.LeaseRequest{})
 }
 
-// lease has a lease hold, or ended where it is for no time at all.
+// lease sets a lease, or ends it if the requested period is 0.
 func (s *Server) lease(w http.ResponseWriter, r *http.Request, request agentapi.LeaseRequest) {
 	namespace, name := r.PathValue("namespace"), r.PathValue("pod")
 	if s.Leases == nil {
@@ -53,20 +53,20 @@ func (s *Server) lease(w http.ResponseWriter, r *http.Request, request agentapi.
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), leaseTimeout)
 	defer cancel()
-	held, err := s.Leases.Lease(ctx, namespace, name, request.Period(), request.Reason)
+	launchers, err := s.Leases.Lease(ctx, namespace, name, request.Period(), request.Reason)
 	switch {
 	case err != nil:
-		s.refuse(w, http.StatusServiceUnavailable, "%v; ask again, and see whether it holds: `mooring inspect %s/%s`", err, namespace, name)
-	case held == 0:
-		s.refuse(w, http.StatusNotFound, "pod %s/%s has no launcher on this node whose VM processes are followed", namespace, name)
+		s.refuse(w, http.StatusServiceUnavailable, "%v; repeat the request, and check the lease: `mooring inspect %s/%s`", err, namespace, name)
+	case launchers == 0:
+		s.refuse(w, http.StatusNotFound, "pod %s/%s has no launcher with tracked VM processes on this node", namespace, name)
 	default:
-		s.Logger.Info("lease", slog.String("pod", namespace+"/"+name), slog.Int("launchers", held),
+		s.Logger.Info("lease", slog.String("pod", namespace+"/"+name), slog.Int("launchers", launchers),
 			slog.Duration("period", request.Period()), slog.String("reason", request.Reason))
 		s.answer(w, http.StatusOK, s.sorted(func(l *agentapi.Launcher) bool { return isOf(l, namespace, name) && l.Phase != "" }))
 	}
 }
 
-// readLease reads one request and nothing else.
+// readLease reads one request. Further data is an error.
 func readLease(body io.Reader) (request agentapi.LeaseRequest, err error) {
 	decoder := json.NewDecoder(body)
 	decoder.DisallowUnknownFields()

@@ -16,38 +16,38 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
-// leased is what a test's agent was asked for.
-type leased struct {
+// leaseCall is a call of Leases.Lease.
+type leaseCall struct {
 	Namespace, Pod string
 	Period         time.Duration
 	Reason         string
 }
 
-type leases func(context.Context, leased) (int, error)
+type leases func(context.Context, leaseCall) (int, error)
 
 func (l leases) Lease(ctx context.Context, namespace, pod string, period time.Duration, reason string) (int, error) {
-	return l(ctx, leased{namespace, pod, period, reason})
+	return l(ctx, leaseCall{namespace, pod, period, reason})
 }
 
-// recordLeases answers that so many launchers are concerned.
-func recordLeases(asked *[]leased, launchers int) leases {
-	return func(_ context.Context, l leased) (int, error) {
-		*asked = append(*asked, l)
+// recordLeases records the calls, and answers with a number of launchers.
+func recordLeases(calls *[]leaseCall, launchers int) leases {
+	return func(_ context.Context, l leaseCall) (int, error) {
+		*calls = append(*calls, l)
 		return launchers, nil
 	}
 }
 
-func followed(namespace, name, uid string) agentapi.Launcher {
+func tracked(namespace, name, uid string) agentapi.Launcher {
 	l := launcher(namespace, name, uid)
 	l.Phase = agentapi.PhaseActive
 	return l
 }
 
 func TestLease(t *testing.T) {
-	var asked []leased
-	vm, other := followed("ns", "vm", "1"), followed("ns", "other", "2")
+	var calls []leaseCall
+	vm, other := tracked("ns", "vm", "1"), tracked("ns", "other", "2")
 	server := testServer(vm, other, launcher("ns", "vm", "0"))
-	server.Leases = recordLeases(&asked, 1)
+	server.Leases = recordLeases(&calls, 1)
 	client, _ := startServer(t, server)
 
 	held, err := client.Lease(t.Context(), "ns", "vm", agentapi.LeaseRequest{Seconds: 90, Reason: "migration"})
@@ -63,16 +63,16 @@ func TestLease(t *testing.T) {
 			t.Errorf("launchers %s (-want +got):\n%s", name, diff)
 		}
 	}
-	want := []leased{{"ns", "vm", 90 * time.Second, "migration"}, {"ns", "vm", 0, ""}}
-	if diff := cmp.Diff(want, asked); diff != "" {
-		t.Errorf("asked for (-want +got):\n%s", diff)
+	want := []leaseCall{{"ns", "vm", 90 * time.Second, "migration"}, {"ns", "vm", 0, ""}}
+	if diff := cmp.Diff(want, calls); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
 	}
 }
 
 func TestLeaseNotFound(t *testing.T) {
-	var asked []leased
+	var calls []leaseCall
 	server := testServer(launcher("ns", "vm", "1"))
-	server.Leases = recordLeases(&asked, 0)
+	server.Leases = recordLeases(&calls, 0)
 	client, _ := startServer(t, server)
 	_, err := client.EndLease(t.Context(), "ns", "vm")
 	if _, ok := errors.AsType[*NotFoundError](err); !ok || !strings.Contains(err.Error(), "pod ns/vm has no launcher") {
@@ -80,7 +80,7 @@ func TestLeaseNotFound(t *testing.T) {
 	}
 }
 
-func TestLeasesThatCannotBe(t *testing.T) {
+func TestRefusedLeases(t *testing.T) {
 	const good = `{"seconds": 60, "reason": "migration"}`
 	tests := map[string]struct {
 		leases Leases
@@ -90,8 +90,8 @@ func TestLeasesThatCannotBe(t *testing.T) {
 	}{
 		"no tracker": {nil, good, http.StatusNotImplemented, "cannot track processes"},
 		"failed": {
-			leases(func(context.Context, leased) (int, error) { return 0, errors.New("busy") }),
-			good, http.StatusServiceUnavailable, "busy; ask again",
+			leases(func(context.Context, leaseCall) (int, error) { return 0, errors.New("busy") }),
+			good, http.StatusServiceUnavailable, "busy; repeat the request",
 		},
 		"no JSON":         {nil, "5m", http.StatusBadRequest, `want {"seconds": 300`},
 		"nothing":         {nil, "", http.StatusBadRequest, `want {"seconds": 300`},
@@ -105,23 +105,22 @@ func TestLeasesThatCannotBe(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			server := testServer(followed("ns", "vm", "1"))
+			server := testServer(tracked("ns", "vm", "1"))
 			server.Leases = tt.leases
 			answerIs(t, putLease(t, server, tt.body), tt.status, tt.want)
 		})
 	}
 }
 
-// The agent may be too busy to answer; the client must hear of it before it gives
-// up by itself.
-func TestLeaseIsNotWaitedForLong(t *testing.T) {
+// A busy agent must answer before the client's timeout.
+func TestLeaseTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := testServer(followed("ns", "vm", "1"))
-		server.Leases = leases(func(ctx context.Context, _ leased) (int, error) {
+		server := testServer(tracked("ns", "vm", "1"))
+		server.Leases = leases(func(ctx context.Context, _ leaseCall) (int, error) {
 			<-ctx.Done()
 			return 0, ctx.Err()
 		})
-		answerIs(t, putLease(t, server, `{"seconds": 60, "reason": "m"}`), http.StatusServiceUnavailable, "deadline exceeded; ask again")
+		answerIs(t, putLease(t, server, `{"seconds": 60, "reason": "m"}`), http.StatusServiceUnavailable, "deadline exceeded; repeat the request")
 	})
 }
 
@@ -144,7 +143,7 @@ func answerIs(t *testing.T, got *httptest.ResponseRecorder, status int, want str
 	}
 }
 
-// Whatever is asked for, a lease is only ever given within its bounds.
+// Every accepted request is within the bounds of a lease.
 func FuzzLease(f *testing.F) {
 	for _, seed := range []string{
 		`{"seconds": 60, "reason": "migration"}`, `{"seconds": -1, "reason": "m"}`, `{"seconds": 1e3, "reason": "\u001b[2J"}`,

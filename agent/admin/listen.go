@@ -14,23 +14,22 @@ import (
 const (
 	socketMode = 0o600
 	lockSuffix = ".lock"
-	// maxPath is what fits into sockaddr_un with its final NUL, see unix(7).
+	// maxPath is the size of the path in sockaddr_un without its final NUL, see unix(7).
 	maxPath = 107
 )
 
-// ErrInUse is wrapped by the error of [Listen] when another process serves the
-// socket.
+// ErrInUse means that another process serves the socket.
 var ErrInUse = errors.New("another mooring-agent serves this socket")
 
-// Listen opens the unix socket at path with mode 0600. A socket that a dead
-// process left behind is replaced; a live one is not: the error then wraps
-// [ErrInUse]. The directory must exist. Closing the listener removes the socket.
+// Listen opens the unix socket at path with mode 0600. It replaces the socket of a dead
+// process. If another process serves the socket, the error wraps [ErrInUse]. The directory
+// must exist. Closing the listener removes the socket.
 //
-// A lock file beside the socket decides who serves it. It stays, because two
-// processes could otherwise hold locks on different files of that name.
+// The holder of a lock file beside the socket may serve it. Listen never removes the lock
+// file: otherwise two processes could hold locks on two files of this name.
 func Listen(ctx context.Context, path string) (net.Listener, error) {
 	if len(path) > maxPath {
-		return nil, fmt.Errorf("listen on %q: the path has %d bytes, a unix socket's may have %d", path, len(path), maxPath)
+		return nil, fmt.Errorf("listen on %q: the path has %d bytes, want at most %d for a unix socket", path, len(path), maxPath)
 	}
 	lock, err := acquire(path + lockSuffix)
 	if err != nil {
@@ -51,8 +50,8 @@ func listenLocked(ctx context.Context, path string) (net.Listener, error) {
 	return config.Listen(ctx, "unix", path)
 }
 
-// restrictMode sets the mode before bind creates the file from it: a chmod
-// afterwards would leave a moment in which everybody can connect.
+// restrictMode sets the mode of the socket before bind creates the file with this mode. A
+// later chmod would leave a moment in which every user can connect.
 func restrictMode(_, _ string, conn syscall.RawConn) error {
 	var chmodErr error
 	err := conn.Control(func(fd uintptr) {
@@ -82,16 +81,16 @@ func removeStale(ctx context.Context, path string) error {
 	case errors.Is(err, os.ErrNotExist):
 		return nil
 	case err != nil:
-		return fmt.Errorf("look for an old socket: %w", err)
+		return fmt.Errorf("check for an old socket: %w", err)
 	case info.Mode().Type() != os.ModeSocket:
-		return fmt.Errorf("it exists and is no socket (%s): not removed", info.Mode().Type())
+		return fmt.Errorf("the file exists and is not a socket (%s): not removed", info.Mode().Type())
 	}
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
 	switch {
 	case err == nil:
 		return errors.Join(ErrInUse, conn.Close())
 	case !errors.Is(err, unix.ECONNREFUSED):
-		return fmt.Errorf("find out whether the old socket is in use: %w", err)
+		return fmt.Errorf("check whether the old socket is in use: %w", err)
 	}
 	if err := os.Remove(path); err != nil {
 		return fmt.Errorf("remove the old socket: %w", err)
@@ -99,13 +98,13 @@ func removeStale(ctx context.Context, path string) error {
 	return nil
 }
 
-// listener holds the lock for as long as it listens.
+// listener holds the lock while it listens.
 type listener struct {
 	net.Listener
 	lock *os.File
 }
 
-// Close stops listening, removes the socket and then gives up the lock.
+// Close stops listening, removes the socket and then releases the lock.
 func (l *listener) Close() error {
 	return errors.Join(l.Listener.Close(), l.lock.Close())
 }

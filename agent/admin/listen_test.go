@@ -27,7 +27,7 @@ func mustListen(t *testing.T, path string) net.Listener {
 }
 
 func TestListenIsForItsOwnerOnly(t *testing.T) {
-	// The widest umask shows whether the mode is really asked for.
+	// With umask 0, the mode comes from Listen alone.
 	defer unix.Umask(unix.Umask(0))
 	path := socketPath(t)
 	l := mustListen(t, path)
@@ -56,7 +56,7 @@ func TestCloseRemovesTheSocket(t *testing.T) {
 	}
 }
 
-// abandon leaves a socket behind, as a killed process does.
+// abandon creates the socket file of a killed process.
 func abandon(t *testing.T, path string) {
 	t.Helper()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -93,7 +93,7 @@ func TestListenDoesNotStealALiveSocket(t *testing.T) {
 	}
 }
 
-func TestListenDoesNotStealFromAStranger(t *testing.T) {
+func TestListenDoesNotStealASocketWithoutALock(t *testing.T) {
 	path := socketPath(t)
 	stranger, err := net.Listen("unix", path)
 	if err != nil {
@@ -101,7 +101,7 @@ func TestListenDoesNotStealFromAStranger(t *testing.T) {
 	}
 	defer stranger.Close()
 	if _, err := Listen(t.Context(), path); !errors.Is(err, ErrInUse) {
-		t.Errorf("Listen on a socket that somebody serves without a lock: %v, want ErrInUse", err)
+		t.Errorf("Listen on a served socket without a lock: %v, want ErrInUse", err)
 	}
 }
 
@@ -116,7 +116,7 @@ func TestListenRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	tests := map[string]struct{ path, want string }{
-		"a regular file":      {file, "is no socket"},
+		"a regular file":      {file, "is not a socket"},
 		"a lock that is link": {link, "lock file"},
 		"no such directory":   {filepath.Join(dir, "missing", "s"), "no such file"},
 		"a path too long":     {"/" + strings.Repeat("x", maxPath), "108 bytes"},

@@ -11,10 +11,10 @@ import (
 
 const maxResizeRequest = 4 << 10
 
-// Sizes is asked what size VMs are to have.
+// Sizes stores the requested sizes of VMs.
 type Sizes interface {
-	// Ask sets what the VM of a pod is to become, or what a dry run is to be made for,
-	// and returns the pods that are meant.
+	// RequestSize sets the desired size of a pod's VM, or requests a dry run for the size. It
+	// returns the pods with this name.
 	RequestSize(namespace, name string, size api.Size, dryRun bool) ([]agentapi.ResizedPod, error)
 }
 
@@ -26,7 +26,7 @@ func (s *Server) resize(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if s.Sizes == nil {
-		s.refuse(w, http.StatusNotImplemented, "this agent does not take sizes")
+		s.refuse(w, http.StatusNotImplemented, "this agent does not accept resize requests")
 		return
 	}
 	pods, err := s.Sizes.RequestSize(namespace, name, request.Size, request.DryRun)
@@ -34,9 +34,12 @@ func (s *Server) resize(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		s.refuse(w, http.StatusConflict, "resize of pod %s/%s: %v", namespace, name, err)
 	case len(pods) == 0:
-		s.refuse(w, http.StatusNotFound, "pod %s/%s has no launcher on this node that runs", namespace, name)
+		s.refuse(w, http.StatusNotFound, "pod %s/%s has no running launcher on this node", namespace, name)
 	default:
-		s.Logger.Info("resize", slog.String("pod", namespace+"/"+name), slog.Any("size", request.Size), slog.Bool("dry_run", request.DryRun))
-		s.answer(w, http.StatusOK, agentapi.ResizeAnswer{Pods: pods, Size: request.Size, DryRun: request.DryRun})
+		s.Logger.Info("resize", slog.String("pod", namespace+"/"+name),
+			slog.Any("size", request.Size), slog.Bool("dry_run", request.DryRun))
+		s.answer(w, http.StatusOK, agentapi.ResizeAnswer{
+			Pods: pods, Size: request.Size, DryRun: request.DryRun,
+		})
 	}
 }

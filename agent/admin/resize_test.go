@@ -13,49 +13,49 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
-// sizes answers as a test wants, and notes what it was asked.
-type sizes struct {
-	pods  []agentapi.ResizedPod
-	err   error
-	asked []api.Size
+// fakeSizes records the requested sizes, and answers with pods and err.
+type fakeSizes struct {
+	pods     []agentapi.ResizedPod
+	err      error
+	requests []api.Size
 }
 
-func (s *sizes) RequestSize(_, _ string, size api.Size, _ bool) ([]agentapi.ResizedPod, error) {
-	s.asked = append(s.asked, size)
+func (s *fakeSizes) RequestSize(_, _ string, size api.Size, _ bool) ([]agentapi.ResizedPod, error) {
+	s.requests = append(s.requests, size)
 	return s.pods, s.err
 }
 
 func TestResize(t *testing.T) {
 	server := testServer()
-	asked := &sizes{pods: []agentapi.ResizedPod{{UID: "1", Generation: 7}}}
-	server.Sizes = asked
+	sizes := &fakeSizes{pods: []agentapi.ResizedPod{{UID: "1", Generation: 7}}}
+	server.Sizes = sizes
 	client, _ := startServer(t, server)
 	size := api.Size{VCPUs: 4, Memory: 4 << 30, CPUQuota: api.CPUQuota{Percent: 150}, CPUShares: 200}
 	answer, err := client.Resize(t.Context(), "ns", "vm", agentapi.ResizeRequest{Size: size, DryRun: true})
-	want := agentapi.ResizeAnswer{Pods: asked.pods, Size: size, DryRun: true}
+	want := agentapi.ResizeAnswer{Pods: sizes.pods, Size: size, DryRun: true}
 	if diff := cmp.Diff(want, answer); diff != "" || err != nil {
 		t.Errorf("%v (-want +got)\n%s", err, diff)
 	}
-	if diff := cmp.Diff([]api.Size{size}, asked.asked); diff != "" {
-		t.Errorf("asked for (-want +got)\n%s", diff)
+	if diff := cmp.Diff([]api.Size{size}, sizes.requests); diff != "" {
+		t.Errorf("requests (-want +got)\n%s", diff)
 	}
-	asked.pods = nil
+	sizes.pods = nil
 	_, err = client.Resize(t.Context(), "ns", "vm", agentapi.ResizeRequest{Size: size})
 	if _, ok := errors.AsType[*NotFoundError](err); !ok {
 		t.Errorf("error %v, want a NotFoundError", err)
 	}
-	asked.err = errors.New("this node has Kubernetes")
+	sizes.err = errors.New("this node has Kubernetes")
 	_, err = client.Resize(t.Context(), "ns", "vm", agentapi.ResizeRequest{Size: size})
 	if err == nil || !strings.Contains(err.Error(), "resize of pod ns/vm: this node has Kubernetes") {
 		t.Errorf("error %v, want the reason", err)
 	}
 }
 
-// What makes no sense is not passed on.
-func TestResizeRequest(t *testing.T) {
+// The server refuses invalid requests and does not pass them on.
+func TestInvalidResizeRequests(t *testing.T) {
 	server := testServer()
-	asked := &sizes{}
-	server.Sizes = asked
+	sizes := &fakeSizes{}
+	server.Sizes = sizes
 	for body, want := range map[string]string{
 		`{}`:                    "want one of vcpus, memory, cpuQuota and cpuShares",
 		`{"vcpus":-1}`:          "vcpus: -1: want 1 to 8192",
@@ -77,7 +77,7 @@ func TestResizeRequest(t *testing.T) {
 			t.Errorf("%.40s: %d %s, want 400 with %q", body, answer.Code, text, want)
 		}
 	}
-	if len(asked.asked) > 0 {
-		t.Errorf("asked for %v", asked.asked)
+	if len(sizes.requests) > 0 {
+		t.Errorf("requests passed on: %v", sizes.requests)
 	}
 }

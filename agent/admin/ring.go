@@ -9,12 +9,11 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
-// ErrSlow is what [Subscription.Next] returns to a reader that fell too far
-// behind.
+// ErrSlow is the error of [Subscription.Next] for a reader that is too slow.
 var ErrSlow = errors.New("events came faster than they were read")
 
-// Ring keeps the latest events and passes new ones on to subscribers. All
-// methods may be called concurrently.
+// Ring keeps the latest events and passes new events to subscribers. It is safe for
+// concurrent use.
 type Ring struct {
 	backlog int
 	buffer  int
@@ -24,8 +23,8 @@ type Ring struct {
 	subscribers map[*Subscription]struct{}
 }
 
-// NewRing returns a ring that keeps backlog events, and lets each subscriber
-// fall behind by buffer events before it is cut off.
+// NewRing returns a ring that keeps backlog events. It cuts a subscriber off after the
+// subscriber has fallen behind by more than buffer events.
 func NewRing(backlog, buffer int) *Ring {
 	return &Ring{backlog: backlog, buffer: buffer, subscribers: map[*Subscription]struct{}{}}
 }
@@ -48,9 +47,8 @@ func (r *Ring) Record(event agentapi.Event) {
 	}
 }
 
-// Subscribe returns a subscription that begins with the events that the ring
-// still has and goes on with new ones, with neither gap nor repetition. It must
-// be closed.
+// Subscribe returns a subscription. It yields the events in the ring, and then new events
+// without gap or repetition. The caller must close it.
 func (r *Ring) Subscribe() *Subscription {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,8 +64,8 @@ type Subscription struct {
 	live    chan agentapi.Event
 }
 
-// Next returns the next event; it blocks until there is one. The error is
-// [ErrSlow], after the last event that was still buffered, or that of ctx.
+// Next blocks until the next event. The error is [ErrSlow], after the last buffered event,
+// or the error of ctx.
 func (s *Subscription) Next(ctx context.Context) (agentapi.Event, error) {
 	if len(s.backlog) > 0 {
 		event := s.backlog[0]

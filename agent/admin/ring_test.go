@@ -88,8 +88,7 @@ func TestClosedSubscriptionIsForgotten(t *testing.T) {
 	}
 }
 
-// TestRingConcurrently is for the race detector, and checks that every reader
-// sees an unbroken sequence from each writer.
+// Every reader gets an unbroken sequence from each writer. The race detector checks the rest.
 func TestRingConcurrently(t *testing.T) {
 	const writers, each = 4, 200
 	r := NewRing(10, writers*each)

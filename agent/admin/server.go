@@ -22,31 +22,30 @@ const (
 	onePod = agentapi.PathLaunchers + "/{namespace}/{pod}"
 )
 
-// Launchers knows the launchers of the node. The caller owns the slice.
+// Launchers lists the launchers of the node. The caller owns the slice.
 type Launchers interface {
 	Launchers() []agentapi.Launcher
 }
 
 // Server answers on the agent's socket.
 type Server struct {
-	// Launchers, Node and Events are what is served. They are called
-	// concurrently and must answer from memory.
+	// Launchers, Node and Events are the sources of answers. The server calls them
+	// concurrently. They must answer from memory.
 	Launchers Launchers
 	Node      func() agentapi.Node
 	Events    *Ring
 	Logger    *slog.Logger
-	// Leases is asked to hold back what would be done to VM processes. nil: the
-	// kernel cannot track processes, so nothing is done to them.
+	// Leases sets leases. It is nil if the kernel cannot track processes: then the agent
+	// stops no VM process.
 	Leases Leases
-	// Sizes is asked what size VMs are to have. nil: nobody can be asked.
+	// Sizes accepts resize requests. If it is nil, the server refuses them.
 	Sizes Sizes
-	// WriteTimeout is how long a reader may take for an answer, or for one
-	// event of the stream; 0 means 10 s.
+	// WriteTimeout bounds the time of a reader for an answer, or for one event of the
+	// stream. 0 means 10 s.
 	WriteTimeout time.Duration
 }
 
-// Serve answers on l until ctx is done, then ends the event streams, and
-// returns. It closes l.
+// Serve answers on l until ctx ends, then ends the event streams and returns. It closes l.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	streams, endStreams := context.WithCancel(context.WithoutCancel(ctx))
 	defer endStreams()
@@ -61,7 +60,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return serve.Until(ctx, server, l)
 }
 
-// Handler returns the routes that package agentapi describes.
+// Handler returns the routes of package agentapi.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+agentapi.PathLaunchers, s.listLaunchers)
@@ -94,7 +93,7 @@ func (s *Server) node(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
-	s.refuse(w, http.StatusNotFound, "no such resource: %s %s; there are GET %s, %s and %s, PUT and DELETE %s, and PUT %s",
+	s.refuse(w, http.StatusNotFound, "no such resource: %s %s; want GET %s, %s or %s, PUT or DELETE %s, or PUT %s",
 		r.Method, r.URL.Path, agentapi.PathLaunchers, agentapi.PathEvents, agentapi.PathNode,
 		onePod+agentapi.SuffixLease, onePod+agentapi.SuffixResize)
 }
@@ -103,8 +102,8 @@ func isOf(l *agentapi.Launcher, namespace, pod string) bool {
 	return l.Pod.Namespace == namespace && l.Pod.Name == pod
 }
 
-// sorted returns the launchers that keep wants; never nil, so that JSON shows an
-// empty list.
+// sorted returns the launchers for which keep returns true. It never returns nil, so that
+// JSON has an empty list.
 func (s *Server) sorted(keep func(*agentapi.Launcher) bool) []agentapi.Launcher {
 	kept := []agentapi.Launcher{}
 	for _, launcher := range s.Launchers.Launchers() {
@@ -131,6 +130,6 @@ func (s *Server) answer(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	if err := json.NewEncoder(w).Encode(body); err != nil {
-		s.Logger.Debug("answering on the agent's socket failed", slog.Any("error", err))
+		s.Logger.Debug("cannot send an answer on the agent's socket", slog.Any("error", err))
 	}
 }

@@ -112,7 +112,7 @@ func TestRoutes(t *testing.T) {
 		{http.MethodPost, agentapi.PathLaunchers, http.StatusNotFound, "no such resource: POST"},
 		{http.MethodGet, "/v2/launchers", http.StatusNotFound, agentapi.PathNode},
 		{http.MethodGet, agentapi.PathLaunchers + "/ns/vm", http.StatusNotFound, "pod ns/vm"},
-		{http.MethodGet, agentapi.PathLaunchers + "/ns/vm/lease", http.StatusNotFound, "PUT and DELETE"},
+		{http.MethodGet, agentapi.PathLaunchers + "/ns/vm/lease", http.StatusNotFound, "PUT or DELETE"},
 	}
 	handler := testServer().Handler()
 	for _, tt := range tests {
@@ -137,8 +137,8 @@ func TestServeEndsWhenItsListenerFails(t *testing.T) {
 	}
 }
 
-// TestServeDoesNotWaitForEver has a client that sends half a request.
-func TestServeDoesNotWaitForEver(t *testing.T) {
+// The client sends half a request.
+func TestServeDoesNotWaitForever(t *testing.T) {
 	client, stop := startServer(t, testServer())
 	conn, err := net.Dial("unix", client.socket)
 	if err != nil {
@@ -153,6 +153,6 @@ func TestServeDoesNotWaitForEver(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := conn.Read(make([]byte, 1)); err == nil {
-		t.Error("the half request got an answer")
+		t.Error("half a request got an answer")
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
-// ReasonCutOff is the reason of the last event in the stream of a reader that was
-// too slow. It is about the stream, not about a pod.
+// ReasonCutOff is the reason of the last event in the stream of a slow reader. It is about
+// the stream, not about a pod.
 const ReasonCutOff agentapi.Reason = "StreamCutOff"
 
 const defaultWriteTimeout = 10 * time.Second
@@ -22,7 +22,7 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request) {
 	defer subscription.Close()
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.WriteHeader(http.StatusOK)
-	// An empty backlog must not keep the reader waiting for the header.
+	// The reader gets the header even if there is no event yet.
 	err := http.NewResponseController(w).Flush()
 	for err == nil {
 		var event agentapi.Event
@@ -45,13 +45,13 @@ func (s *Server) writeLine(w http.ResponseWriter, event agentapi.Event) error {
 	return http.NewResponseController(w).Flush()
 }
 
-// limitWrite gives the next event its own time, so that a reader that stopped
-// reading holds no goroutine for ever, and a stream may be long. A writer without
-// deadlines, as in tests, is left alone.
+// limitWrite sets a new deadline for each event. So a stream may be long, and a reader that
+// stops reading blocks no goroutine forever. Writers without deadlines, as in tests, stay
+// unlimited.
 func (s *Server) limitWrite(w http.ResponseWriter) {
 	err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.writeTimeout()))
 	if err != nil && !errors.Is(err, http.ErrNotSupported) {
-		s.Logger.Debug("limiting a write on the agent's socket failed", slog.Any("error", err))
+		s.Logger.Debug("cannot set a write deadline on the agent's socket", slog.Any("error", err))
 	}
 }
 
@@ -64,6 +64,6 @@ func cutOff(err error) agentapi.Event {
 		Time:    time.Now(),
 		Type:    agentapi.Warning,
 		Reason:  ReasonCutOff,
-		Message: err.Error() + ": some are missing here; ask again, and read faster",
+		Message: err.Error() + ": some events are missing; subscribe again, and read faster",
 	}
 }

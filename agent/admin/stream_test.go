@@ -32,7 +32,7 @@ func TestEventsBacklogThenLive(t *testing.T) {
 		if diff := cmp.Diff(numbered(i), event); diff != "" {
 			t.Errorf("event %d (-want +got):\n%s", i, diff)
 		}
-		// The third and fourth are recorded while the stream is open.
+		// Record the third and the fourth event while the stream is open.
 		record(server.Events, i+2, i+3)
 	}
 	stop()
@@ -61,8 +61,8 @@ func TestEventsEndWithTheirContext(t *testing.T) {
 	}
 }
 
-// blockedWriter stands for a connection that nobody reads from: its first write
-// waits until it is released.
+// blockedWriter stands for a connection without a reader. Its first write blocks until
+// release is closed.
 type blockedWriter struct {
 	http.ResponseWriter
 	writing chan struct{}
@@ -83,7 +83,7 @@ func (b *blockedWriter) Write(p []byte) (int, error) {
 	return b.body.Write(p)
 }
 
-func TestSlowStreamIsToldThatItIsCutOff(t *testing.T) {
+func TestSlowStreamEndsWithCutOff(t *testing.T) {
 	server := testServer()
 	server.Events = NewRing(1, 2)
 	w := &blockedWriter{writing: make(chan struct{}, 1), release: make(chan struct{})}
@@ -120,7 +120,7 @@ func TestClientReportsACutOff(t *testing.T) {
 	}
 }
 
-// TestReaderThatStopsReading checks over a real socket that the agent gives up.
+// Over a real socket, the agent gives up a reader that stops reading.
 func TestReaderThatStopsReading(t *testing.T) {
 	server := testServer()
 	server.WriteTimeout = 100 * time.Millisecond

@@ -1,4 +1,4 @@
-// Package asynclog keeps those who log from waiting for those who read the log.
+// Package asynclog writes a log without blocking the program that logs.
 package asynclog
 
 import (
@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Writer passes what is written to it on to another writer, in a goroutine of its
-// own. Write never waits: while nobody reads, up to a bound of bytes is kept, and
-// what goes beyond is dropped and counted. Its methods may be called concurrently.
+// Writer passes lines to another writer, in a goroutine of its own. Write never blocks. While
+// the other writer blocks, Writer keeps a bounded number of bytes, and drops and counts
+// further lines. It is safe for concurrent use.
 type Writer struct {
 	out    io.Writer
 	limit  int
@@ -17,22 +17,25 @@ type Writer struct {
 	wake   chan struct{}
 	ended  chan struct{}
 
-	mu      sync.Mutex // never held while writing to out
+	mu      sync.Mutex // never held during a write to out
 	pending []byte
 	dropped uint64 // since the last report
 	closed  bool
 }
 
-// New returns a writer to out that keeps up to limit bytes. When out takes
-// something again after writes were dropped, report is called with their number
-// and may write to out. Close has to be called.
+// New returns a writer to out that keeps up to limit bytes. After lines were dropped and out
+// accepts data again, the writer calls report with their number. report may write to out.
+// The caller must call Close.
 func New(out io.Writer, limit int, report func(lines uint64)) *Writer {
-	w := &Writer{out: out, limit: limit, report: report, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	w := &Writer{
+		out: out, limit: limit, report: report,
+		wake: make(chan struct{}, 1), ended: make(chan struct{}),
+	}
 	go w.run()
 	return w
 }
 
-// Write takes one line of the log, or drops it. It always succeeds.
+// Write queues one line of the log, or drops it. It always succeeds.
 func (w *Writer) Write(line []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -41,17 +44,16 @@ func (w *Writer) Write(line []byte) (int, error) {
 		return len(line), nil
 	}
 	w.pending = append(w.pending, line...)
-	w.nudge()
+	w.wakeWriter()
 	return len(line), nil
 }
 
-// Close waits until everything is written, but no longer than timeout: then it
-// leaves the rest, and the goroutine, behind. What is written after Close is
-// dropped. It must be called once.
+// Close waits until all lines are written, at most for timeout. Then it abandons the
+// remaining lines and the goroutine. Later writes are dropped. It must be called once.
 func (w *Writer) Close(timeout time.Duration) {
 	w.mu.Lock()
 	w.closed = true
-	w.nudge()
+	w.wakeWriter()
 	w.mu.Unlock()
 	select {
 	case <-w.ended:
@@ -59,7 +61,7 @@ func (w *Writer) Close(timeout time.Duration) {
 	}
 }
 
-func (w *Writer) nudge() {
+func (w *Writer) wakeWriter() {
 	select {
 	case w.wake <- struct{}{}:
 	default:
@@ -74,7 +76,7 @@ func (w *Writer) run() {
 		var closed bool
 		lines, dropped, closed = w.take(lines)
 		if len(lines) > 0 {
-			_, _ = w.out.Write(lines) // there is nobody to tell
+			_, _ = w.out.Write(lines) // an error has no other log to go to
 		}
 		if dropped > 0 {
 			w.report(dropped)
@@ -85,7 +87,7 @@ func (w *Writer) run() {
 	}
 }
 
-// take empties the queue, and gives it what was taken before to be filled again.
+// take empties the queue. The queue reuses the memory of empty.
 func (w *Writer) take(empty []byte) (lines []byte, dropped uint64, closed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/mooring-vm/mooring/agent/asynclog"
 )
 
-// report says on out how many lines were dropped.
+// report writes the number of dropped lines to out.
 func report(out io.Writer) func(uint64) {
 	return func(lines uint64) { fmt.Fprintf(out, "%d lines dropped\n", lines) }
 }
@@ -26,15 +26,15 @@ func write(t *testing.T, w io.Writer, line string) {
 	}
 }
 
-// gate is a reader that can stop reading.
+// gate is a writer that blocks until open is closed.
 type gate struct {
-	mu  sync.Mutex
-	got bytes.Buffer
-	let chan struct{} // closed: everything passes
+	mu   sync.Mutex
+	got  bytes.Buffer
+	open chan struct{}
 }
 
 func (g *gate) Write(p []byte) (int, error) {
-	<-g.let
+	<-g.open
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.got.Write(p)
@@ -48,8 +48,8 @@ func (g *gate) String() string {
 
 func TestEverythingArrivesInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &gate{let: make(chan struct{})}
-		close(g.let)
+		g := &gate{open: make(chan struct{})}
+		close(g.open)
 		w := asynclog.New(g, 1<<20, report(g))
 		var want strings.Builder
 		for i := range 1000 {
@@ -64,11 +64,10 @@ func TestEverythingArrivesInOrder(t *testing.T) {
 	})
 }
 
-// Lines arrive while the writer is open, not only at its end.
-func TestFlowsWhileOpen(t *testing.T) {
+func TestLinesArriveBeforeClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &gate{let: make(chan struct{})}
-		close(g.let)
+		g := &gate{open: make(chan struct{})}
+		close(g.open)
 		w := asynclog.New(g, 100, report(g))
 		for _, line := range []string{"a\n", "b\n"} {
 			write(t, w, line)
@@ -81,16 +80,16 @@ func TestFlowsWhileOpen(t *testing.T) {
 	})
 }
 
-func TestDropsAndSaysSo(t *testing.T) {
+func TestReportsDroppedLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &gate{let: make(chan struct{})}
+		g := &gate{open: make(chan struct{})}
 		w := asynclog.New(g, 8, report(g))
 		write(t, w, "first\n")
-		synctest.Wait() // it hangs in the reader
+		synctest.Wait() // the line blocks in the gate
 		for _, line := range []string{"12345\n", "too long\n", "again\n", "x\n"} {
 			write(t, w, line)
 		}
-		close(g.let)
+		close(g.open)
 		synctest.Wait()
 		write(t, w, "last\n")
 		w.Close(time.Second)
@@ -100,28 +99,27 @@ func TestDropsAndSaysSo(t *testing.T) {
 	})
 }
 
-// What cannot be written must not hold up the end.
 func TestCloseGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &gate{let: make(chan struct{})}
+		g := &gate{open: make(chan struct{})}
 		w := asynclog.New(g, 100, report(g))
 		write(t, w, "line\n")
 		start := time.Now()
 		w.Close(time.Second)
 		if took := time.Since(start); took != time.Second {
-			t.Errorf("Close took %s, want the second that it was given", took)
+			t.Errorf("Close took %s, want its timeout of a second", took)
 		}
 		write(t, w, "too late\n")
-		close(g.let) // the goroutine ends with the test
+		close(g.open) // the goroutine ends with the test
 		synctest.Wait()
 		if got := g.String(); got != "line\n" {
-			t.Errorf("log %q, want the line from before", got)
+			t.Errorf("log %q, want the first line only", got)
 		}
 	})
 }
 
-// The pipe to a journal that is stuck: nobody reads, and its buffer is full.
-func TestPipeThatNobodyReads(t *testing.T) {
+// The pipe stands for a stuck journal: it has no reader, and its buffer is full.
+func TestPipeWithoutAReader(t *testing.T) {
 	r, stuck, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -141,6 +139,6 @@ func TestPipeThatNobodyReads(t *testing.T) {
 		t.Error(err)
 	}
 	if got := <-read; !strings.Contains(got, " lines dropped\n") {
-		t.Errorf("%d bytes arrived, and nothing says that lines were dropped", len(got))
+		t.Errorf("%d bytes arrived, without a report of dropped lines", len(got))
 	}
 }

@@ -12,64 +12,65 @@ import (
 )
 
 var (
-	// ErrNoDomain says that libvirt has no running domain of that UUID. It is no
-	// proof that its process is gone.
+	// ErrNoDomain means that libvirt has no running domain with this UUID. It does not
+	// prove the end of the domain's process.
 	ErrNoDomain = errors.New("libvirt runs no such domain")
 
-	// ErrOtherProcess says that another process runs the domain than the one that
-	// was meant.
+	// ErrOtherProcess means that another process than the given one runs the domain.
 	ErrOtherProcess = errors.New("another process runs the domain")
 )
 
-// Daemon is libvirtd or virtqemud. Each call makes a connection of its own; methods
-// may be called from several goroutines at once.
+// Daemon is libvirtd or virtqemud. Each call opens a connection of its own. Daemon is safe for
+// concurrent use.
 type Daemon struct {
 	Socket string // such as /run/libvirt/libvirt-sock
 }
 
-// Shutdown has the guest of a domain asked to shut down, by its ACPI power button. It
-// does not wait until the guest does, and nothing says whether it will.
+// Shutdown requests the shutdown of a domain's guest by the ACPI power button. It does not
+// wait for the shutdown, and the guest may ignore the button.
 //
-// ACPI is asked for in so many words: by default libvirt asks an agent in the guest
-// first, and waits a minute for one that does not answer.
+// Shutdown sets the ACPI flag: by default libvirt first calls an agent in the guest, and waits
+// a minute for its answer.
 //
-// The daemon may take its time to answer, and know the domain by its UUID alone: it may
-// have ended and been started anew by then. So meant is asked just before: where it
-// returns an error, such as that of [Records.Runs], nothing is done.
+// The daemon may answer late, and identifies the domain by its UUID alone. The domain may end
+// and start anew meanwhile. So Shutdown calls stillRuns just before the request. If stillRuns
+// returns an error, such as the error of [Records.Runs], Shutdown does nothing.
 //
-// It blocks until the daemon has answered or ctx is done. Where libvirt has no such
-// domain, or it does not run, the error wraps [ErrNoDomain].
-func (d Daemon) Shutdown(ctx context.Context, domain string, meant func() error) error {
+// It blocks until the daemon has answered or ctx ends. If libvirt has no such domain, or the
+// domain does not run, the error wraps [ErrNoDomain].
+func (d Daemon) Shutdown(ctx context.Context, domain string, stillRuns func() error) error {
 	id, err := uuid.Parse(domain)
 	if err != nil {
 		return fmt.Errorf("shut down domain %q: want a UUID", domain)
 	}
-	err = d.call(ctx, func(l *libvirt.Libvirt) error { return shutdown(l, libvirt.UUID(id), meant) })
+	err = d.call(ctx, func(l *libvirt.Libvirt) error {
+		return shutdown(l, libvirt.UUID(id), stillRuns)
+	})
 	if err != nil {
 		return fmt.Errorf("shut down domain %s: %w", domain, err)
 	}
 	return nil
 }
 
-// asked is what is asked of libvirt.
-type asked interface {
+// shutdownAPI is the part of libvirt's API for a shutdown.
+type shutdownAPI interface {
 	DomainLookupByUUID(id libvirt.UUID) (libvirt.Domain, error)
 	DomainShutdownFlags(d libvirt.Domain, flags libvirt.DomainShutdownFlagValues) error
 }
 
-func shutdown(l asked, id libvirt.UUID, meant func() error) error {
+func shutdown(l shutdownAPI, id libvirt.UUID, stillRuns func() error) error {
 	found, err := l.DomainLookupByUUID(id)
 	if err != nil {
 		return err
 	}
-	if err := meant(); err != nil {
-		return fmt.Errorf("not asked: %w", err)
+	if err := stillRuns(); err != nil {
+		return fmt.Errorf("no shutdown requested: %w", err)
 	}
 	return l.DomainShutdownFlags(found, libvirt.DomainShutdownAcpiPowerBtn)
 }
 
-// call makes a connection for one use. It is closed when ctx is done, which ends
-// whatever waits for an answer.
+// call opens a connection for one use. The end of ctx closes the connection, and so ends a
+// wait for an answer.
 func (d Daemon) call(ctx context.Context, use func(*libvirt.Libvirt) error) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", d.Socket)
 	if err != nil {
@@ -90,7 +91,7 @@ func (d Daemon) call(ctx context.Context, use func(*libvirt.Libvirt) error) erro
 	return fmt.Errorf("libvirt at %s: %w", d.Socket, translate(err))
 }
 
-// translate finds out that there is nothing to shut down.
+// translate wraps ErrNoDomain around libvirt's errors for an absent or inactive domain.
 func translate(err error) error {
 	answer, ok := errors.AsType[libvirt.Error](err)
 	if !ok {

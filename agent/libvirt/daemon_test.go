@@ -16,7 +16,7 @@ import (
 	"github.com/digitalocean/go-libvirt"
 )
 
-// always means the domain, whoever runs it.
+// always stands for a domain that still runs.
 func always() error { return nil }
 
 // listen serves each connection to a socket with handle.
@@ -41,22 +41,21 @@ func listen(t *testing.T, handle func(net.Conn)) Daemon {
 	return Daemon{socket}
 }
 
-// A daemon that hangs does not hang who asks it.
-func TestHangingDaemon(t *testing.T) {
-	asked := make(chan struct{}, 1)
+func TestHangingDaemonDoesNotBlockForever(t *testing.T) {
+	requested := make(chan struct{}, 1)
 	d := listen(t, func(conn net.Conn) {
 		_, _ = conn.Read(make([]byte, 1))
-		asked <- struct{}{}
+		requested <- struct{}{}
 		_, _ = io.Copy(io.Discard, conn)
 	})
 	ctx, cancel := context.WithCancel(t.Context())
-	go func() { <-asked; cancel() }()
+	go func() { <-requested; cancel() }()
 	if err := d.Shutdown(ctx, vm1.UUID, always); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), d.Socket) {
-		t.Errorf("got %v, want that it was cancelled", err)
+		t.Errorf("got %v, want context.Canceled", err)
 	}
 }
 
-// Whatever answers, nobody is hung or ends by a panic.
+// An invalid answer leads to an error, not to a panic or an endless wait.
 func TestBrokenDaemons(t *testing.T) {
 	message := func(length uint32, rest string) func(net.Conn) {
 		return func(conn net.Conn) {
@@ -66,7 +65,7 @@ func TestBrokenDaemons(t *testing.T) {
 	}
 	for name, handle := range map[string]func(net.Conn){
 		"closes":             func(net.Conn) {},
-		"closes when asked":  func(conn net.Conn) { _, _ = conn.Read(make([]byte, 28)) },
+		"closes on request":  func(conn net.Conn) { _, _ = conn.Read(make([]byte, 28)) },
 		"no length":          message(0, strings.Repeat("\x00", 100)),
 		"too short":          message(27, strings.Repeat("\x00", 100)),
 		"too long":           message(1<<32-1, strings.Repeat("\xff", 100)),
@@ -91,7 +90,7 @@ func TestNoDaemon(t *testing.T) {
 	}
 }
 
-// Messages are read as they were sent, in whatever pieces they come.
+// Messages arrive unchanged, in pieces of any size.
 func TestFramed(t *testing.T) {
 	var sent []byte
 	for _, size := range []int{28, 29, 5000, 28} {
@@ -115,10 +114,10 @@ type readConn struct {
 
 func (c readConn) Read(p []byte) (int, error) { return c.Reader.Read(p) }
 
-// slowDaemon finds every domain, and something happens meanwhile.
+// slowDaemon finds every domain. It calls meanwhile before it answers.
 type slowDaemon struct {
 	meanwhile func()
-	asked     int
+	shutdowns int
 }
 
 func (d *slowDaemon) DomainLookupByUUID(id libvirt.UUID) (libvirt.Domain, error) {
@@ -127,12 +126,12 @@ func (d *slowDaemon) DomainLookupByUUID(id libvirt.UUID) (libvirt.Domain, error)
 }
 
 func (d *slowDaemon) DomainShutdownFlags(libvirt.Domain, libvirt.DomainShutdownFlagValues) error {
-	d.asked++
+	d.shutdowns++
 	return nil
 }
 
-// What becomes of a domain while libvirt is asked for it is noticed.
-func TestShutdownOfWhomIsMeant(t *testing.T) {
+// Shutdown checks the record again after a slow lookup.
+func TestShutdownAfterAChange(t *testing.T) {
 	for name, c := range map[string]struct {
 		meanwhile func(t *testing.T, dir string)
 		want      error
@@ -158,8 +157,8 @@ func TestShutdownOfWhomIsMeant(t *testing.T) {
 			r := records(t)
 			d := &slowDaemon{meanwhile: func() { c.meanwhile(t, r.Dir) }}
 			err := shutdown(d, libvirt.UUID{}, func() error { return r.Runs(vm1) })
-			if !errors.Is(err, c.want) || (d.asked == 1) != (c.want == nil) {
-				t.Errorf("asked %d times, %v, want %v", d.asked, err, c.want)
+			if !errors.Is(err, c.want) || (d.shutdowns == 1) != (c.want == nil) {
+				t.Errorf("%d shutdowns, %v, want %v", d.shutdowns, err, c.want)
 			}
 		})
 	}

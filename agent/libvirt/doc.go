@@ -1,10 +1,10 @@
-// Package libvirt reads what the libvirt of a node keeps of its running domains, and
-// asks it to shut one down.
+// Package libvirt reads the records that a node's libvirt keeps of its running domains, and
+// requests the shutdown of a domain.
 //
-// libvirt writes a file for each running domain before QEMU is executed, renames it
-// into place whenever something changes, and deletes it after QEMU has ended. It says
-// the same while no daemon runs. So [Records] tells which process is whose without
-// asking anybody. A record may be out of date: while the daemon is away nobody
-// deletes it, and the process with its pid may be another one by then. See
-// [Domain.RunBy].
+// libvirt writes a file for each running domain before it executes QEMU. It replaces the file
+// by a rename after each change, and deletes it after the end of QEMU. The files stay while
+// no daemon runs. So [Records] maps domains to processes without a call of the daemon.
+//
+// A record may be out of date. While the daemon is away, no program deletes the record, and
+// the kernel may reuse the pid. See [Domain.RunBy].
 package libvirt

@@ -12,22 +12,22 @@ import (
 	"github.com/google/uuid"
 )
 
-// Domain is a running domain as libvirt's record has it.
+// Domain is a running domain in libvirt's records.
 type Domain struct {
 	Name string
 	UUID string // in lower case, with dashes
 	PID  int    // of QEMU, in the pid namespace of libvirt's daemon; > 0
 }
 
-// RunBy reports whether a process with these arguments is one that libvirt has
-// started for the domain. It is to be asked of a process whose pid a record has: a
-// process of another VM has another UUID there.
+// RunBy reports whether libvirt has started a process with these arguments for the domain.
+// Call it for the process with the pid of a record: the process of another VM has another
+// UUID in its arguments.
 func (d Domain) RunBy(args []string) bool {
 	at := slices.Index(args, "-uuid")
 	return at >= 0 && at+1 < len(args) && args[at+1] == d.UUID
 }
 
-// status is the part of a record that is looked at (virDomainObjFormat in libvirt's
+// status is the used part of a record (virDomainObjFormat in libvirt's
 // src/conf/domain_conf.c).
 type status struct {
 	Domain struct {
@@ -36,8 +36,7 @@ type status struct {
 	} `xml:"domain"`
 }
 
-// parse reads a record. ok is false without an error where the domain has no process
-// yet.
+// parse reads a record. For a domain without a process, ok is false and err is nil.
 func parse(r io.Reader) (d Domain, ok bool, err error) {
 	decoder := xml.NewDecoder(io.LimitReader(r, maxRecord))
 	root, err := rootOf(decoder)
@@ -54,7 +53,7 @@ func parse(r io.Reader) (d Domain, ok bool, err error) {
 	}
 	id, err := uuid.Parse(strings.TrimSpace(s.Domain.UUID))
 	if err != nil || s.Domain.Name == "" {
-		return d, false, fmt.Errorf("name %q, uuid %q: want those of a domain", s.Domain.Name, s.Domain.UUID)
+		return d, false, fmt.Errorf("name %q, uuid %q: want name and UUID of a domain", s.Domain.Name, s.Domain.UUID)
 	}
 	d.Name, d.UUID = s.Domain.Name, id.String()
 	return d, true, nil
@@ -78,7 +77,7 @@ func rootOf(decoder *xml.Decoder) (xml.StartElement, error) {
 	}
 }
 
-// pidOf returns the pid of a record, 0 for a domain that has no process yet.
+// pidOf returns the pid of a record, or 0 for a domain without a process.
 func pidOf(root xml.StartElement) (int, error) {
 	for _, a := range root.Attr {
 		if a.Name.Local != "pid" {

@@ -7,18 +7,18 @@ import (
 )
 
 const (
-	// minMessage and maxMessage bound a message of libvirt's protocol, in bytes: its
-	// length and header, and VIR_NET_MESSAGE_MAX.
+	// minMessage and maxMessage bound a message of libvirt's protocol, in bytes. The
+	// lower bound is length and header, the upper one VIR_NET_MESSAGE_MAX.
 	minMessage = 28
 	maxMessage = 32 << 20
 )
 
-// framed ends a connection over a message whose length cannot be: the RPC library
-// makes room for whatever it is told, and panics where that is less than nothing.
+// framed fails a read from a connection at a message with an impossible length. The RPC
+// library would allocate any length, and panic at a negative one.
 type framed struct {
 	net.Conn
-	length []byte // of the next message, as far as it was read
-	left   int    // of the present message
+	length []byte // the bytes of the next message's length, so far
+	left   int    // unread bytes of the current message
 }
 
 // Read implements [net.Conn]. It never reads from two messages at once.

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// daemonScript starts libvirtd in a mount namespace of its own, where what it keeps is
-// below $1 and the users that it wants are there. It dies with whoever started it.
+// daemonScript starts libvirtd in a mount namespace of its own. There its files are below $1,
+// and the users that it needs exist. The daemon dies with its parent.
 const daemonScript = `set -e
 for d in run lib log cache; do
 	case $d in run) at=/run/libvirt ;; *) at=/var/$d/libvirt ;; esac
@@ -44,7 +44,7 @@ namespaces = []
 cgroup_controllers = []
 `
 
-// realDomain runs firmware alone: it has no disk.
+// realDomain has no disk: it runs the firmware only.
 const realDomain = `<domain type='qemu'>
   <name>vm-1</name>
   <uuid>5530f9f3-5627-4dec-933e-74ce04c51e18</uuid>
@@ -55,15 +55,15 @@ const realDomain = `<domain type='qemu'>
 </domain>
 `
 
-// ownLibvirt is a libvirt of the test's own.
+// ownLibvirt is a libvirt that belongs to the test.
 type ownLibvirt struct {
 	Records
 	Daemon
 	dir string
 }
 
-// startLibvirt runs a libvirtd until the test ends, with whatever it has started. It
-// skips the test where that cannot be, unless MOORING_REQUIRE_LIBVIRT is set.
+// startLibvirt runs a libvirtd until the test ends, and then kills it with its domains. It
+// skips the test if a program is missing, unless MOORING_REQUIRE_LIBVIRT is set.
 func startLibvirt(t *testing.T) ownLibvirt {
 	t.Helper()
 	var missing []string
@@ -149,12 +149,12 @@ func eventually(t *testing.T, what string, is func() bool) {
 	defer tick.Stop()
 	for deadline := time.Now().Add(time.Minute); !is(); <-tick.C {
 		if time.Now().After(deadline) {
-			t.Fatalf("it never came that %s", what)
+			t.Fatalf("never happened: %s", what)
 		}
 	}
 }
 
-// argsOf returns the arguments of a process, nil when it has ended.
+// argsOf returns the arguments of a process, or nil after its end.
 func argsOf(pid int) []string {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	if err != nil || len(data) == 0 {
@@ -163,7 +163,7 @@ func argsOf(pid int) []string {
 	return strings.Split(string(data), "\x00")
 }
 
-// TestRealLibvirt: what libvirt records, and what it does when it is asked.
+// TestRealLibvirt checks records and shutdowns with a real libvirt.
 func TestRealLibvirt(t *testing.T) {
 	r := startLibvirt(t)
 	counts := counted(t, r.Dir)
@@ -183,9 +183,9 @@ func TestRealLibvirt(t *testing.T) {
 	}
 	former := Domain{Name: d.Name, UUID: d.UUID, PID: d.PID + 1}
 	if err := r.Shutdown(t.Context(), d.UUID, func() error { return r.Runs(former) }); !errors.Is(err, ErrOtherProcess) {
-		t.Errorf("of a process that has had the domain before: %v", err)
+		t.Errorf("shutdown of an earlier process: %v", err)
 	}
-	// The firmware does not listen to the button: that libvirt has pressed it is all.
+	// The firmware ignores the button: the test only checks the call.
 	meant := func() error { return r.Runs(d) }
 	if err := r.Shutdown(t.Context(), d.UUID, meant); err != nil {
 		t.Error(err)
@@ -193,15 +193,15 @@ func TestRealLibvirt(t *testing.T) {
 	r.must(t, "destroy", "vm-1")
 	await(t, counts, 0)
 	if err := r.Shutdown(t.Context(), d.UUID, meant); !errors.Is(err, ErrNoDomain) {
-		t.Errorf("of a domain that is gone: %v", err)
+		t.Errorf("shutdown of an absent domain: %v", err)
 	}
 	r.must(t, "define", filepath.Join(r.dir, "vm.xml"))
 	if err := r.Shutdown(t.Context(), d.UUID, meant); !errors.Is(err, ErrNoDomain) {
-		t.Errorf("of a domain that does not run: %v", err)
+		t.Errorf("shutdown of an inactive domain: %v", err)
 	}
 }
 
-// What is recorded stays when the daemon is killed, as its QEMU does.
+// Records and QEMU outlive a killed daemon.
 func TestKilledLibvirt(t *testing.T) {
 	r := startLibvirt(t)
 	r.must(t, "create", filepath.Join(r.dir, "vm.xml"))
@@ -221,7 +221,7 @@ func TestKilledLibvirt(t *testing.T) {
 	if err := unix.Kill(daemon, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "nobody answers", func() bool { return r.Shutdown(t.Context(), vm1.UUID, always) != nil })
+	eventually(t, "the end of answers", func() bool { return r.Shutdown(t.Context(), vm1.UUID, always) != nil })
 	after, err := r.List()
 	if diff := cmp.Diff(before, after); diff != "" || err != nil {
 		t.Errorf("%v (-before +after)\n%s", err, diff)

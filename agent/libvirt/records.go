@@ -16,23 +16,23 @@ import (
 
 const recordSuffix = ".xml"
 
-// maxRecord is the largest record, in bytes, that is read. A domain with hundreds of
-// devices has some 500 KiB.
+// maxRecord is the greatest accepted size of a record, in bytes. The record of a domain with
+// hundreds of devices has some 500 KiB.
 const maxRecord = 8 << 20
 
-// Records are the files that libvirt keeps of running domains. Its methods block on
-// the file system, and may be called from several goroutines at once.
+// Records are libvirt's files about running domains. The methods block on the file system.
+// They are safe for concurrent use.
 type Records struct {
 	Dir string // such as /run/libvirt/qemu
 
-	// Logger is told what keeps Watch from hearing of changes at once; nil: nobody is.
+	// Logger gets the reason why Watch has to poll. It may be nil.
 	Logger *slog.Logger
 }
 
-// List returns the running domains in the order of their names. Where some records
-// cannot be read, it returns the others with the error. A directory that is not there
-// is an error that wraps [fs.ErrNotExist]: libvirt has not run since the node booted,
-// or is elsewhere.
+// List returns the running domains in the order of their names. If some records are
+// unreadable, it returns the other domains and an error. For an absent directory the error
+// wraps [fs.ErrNotExist]: libvirt has not run since the node's boot, or uses another
+// directory.
 func (r Records) List() (domains []Domain, err error) {
 	dir, err := os.Open(r.Dir)
 	if err != nil {
@@ -44,7 +44,7 @@ func (r Records) List() (domains []Domain, err error) {
 		return nil, fmt.Errorf("records of libvirt: %w", err)
 	}
 	var faults []error
-	for _, name := range recordsAmong(entries) {
+	for _, name := range recordNames(entries) {
 		d, ok, err := readRecord(dir, name)
 		if err != nil {
 			faults = append(faults, fmt.Errorf("record of libvirt %s: %w", filepath.Join(r.Dir, name), err))
@@ -56,9 +56,8 @@ func (r Records) List() (domains []Domain, err error) {
 	return domains, errors.Join(faults...)
 }
 
-// Runs returns nil if, by libvirt's record, the domain is run by the process that d
-// says. Where another one does the error wraps [ErrOtherProcess], where there is no
-// record [ErrNoDomain].
+// Runs returns nil if libvirt's record agrees with d about UUID and process. For another
+// process the error wraps [ErrOtherProcess], without a record [ErrNoDomain].
 func (r Records) Runs(d Domain) error {
 	dir, err := os.Open(r.Dir)
 	if err != nil {
@@ -72,14 +71,15 @@ func (r Records) Runs(d Domain) error {
 	case !ok:
 		return fmt.Errorf("%w: there is no record of %s", ErrNoDomain, d.Name)
 	case now != d:
-		return fmt.Errorf("%w %s: %s in process %d, and %s in %d was meant", ErrOtherProcess, d.Name, now.UUID, now.PID, d.UUID, d.PID)
+		return fmt.Errorf("%w %s: %s in process %d, want %s in process %d",
+			ErrOtherProcess, d.Name, now.UUID, now.PID, d.UUID, d.PID)
 	}
 	return nil
 }
 
-// recordsAmong returns the names of files that may be records, sorted. What libvirt is
-// about to rename ends otherwise.
-func recordsAmong(entries []fs.DirEntry) (names []string) {
+// recordNames returns the sorted names of records. libvirt's temporary files have another
+// suffix.
+func recordNames(entries []fs.DirEntry) (names []string) {
 	for _, e := range entries {
 		if strings.HasSuffix(e.Name(), recordSuffix) {
 			names = append(names, e.Name())
@@ -89,8 +89,8 @@ func recordsAmong(entries []fs.DirEntry) (names []string) {
 	return names
 }
 
-// readRecord reads one record of the directory, as parse does. One that is gone
-// meanwhile is no error.
+// readRecord reads one record of the directory. Its results are the results of parse. For a
+// record that no longer exists, ok is false and err is nil.
 func readRecord(dir *os.File, name string) (d Domain, ok bool, err error) {
 	f, err := openRecord(dir, name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -102,13 +102,13 @@ func readRecord(dir *os.File, name string) (d Domain, ok bool, err error) {
 	defer f.Close()
 	d, ok, err = parse(bufio.NewReader(f))
 	if err == nil && ok && d.Name+recordSuffix != name {
-		return Domain{}, false, fmt.Errorf("it is about domain %q", d.Name)
+		return Domain{}, false, fmt.Errorf("the record is about domain %q", d.Name)
 	}
 	return d, ok, err
 }
 
-// openRecord opens a regular file of root's, or of whoever this runs as: no link, and
-// nothing that opening would wait for.
+// openRecord opens a regular file of root or of this process's user. It follows no link, and
+// never blocks.
 func openRecord(dir *os.File, name string) (*os.File, error) {
 	const flags = unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
 	fd, err := unix.Openat(int(dir.Fd()), name, flags, 0)

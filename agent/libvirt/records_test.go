@@ -36,8 +36,7 @@ func write(t testing.TB, dir, name string, data []byte) {
 	}
 }
 
-// records are those of three versions of libvirt, beside what else is in the
-// directory.
+// records returns records of three versions of libvirt, beside other files of the directory.
 func records(t testing.TB) Records {
 	t.Helper()
 	dir := t.TempDir()
@@ -59,7 +58,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// A domain that is defined anew may be told of before it has a process.
+// libvirt may record a new domain before the domain has a process.
 func TestNoProcessYet(t *testing.T) {
 	for _, pid := range []string{"0", "-1"} {
 		r := Records{Dir: t.TempDir()}
@@ -77,7 +76,7 @@ func TestNoDirectory(t *testing.T) {
 	}
 }
 
-// What cannot be read is told, and hides nothing else.
+// An unreadable record is an error. The other records are listed.
 func TestUnreadable(t *testing.T) {
 	good := string(read(t, "libvirt-9.0.xml"))
 	for name, test := range map[string]struct {
@@ -91,8 +90,8 @@ func TestUnreadable(t *testing.T) {
 		"no pid":        {content("<domstatus state='running'/>"), "no pid"},
 		"a pid":         {content("<domstatus pid='x'/>"), `pid "x": want a number`},
 		"a large pid":   {content("<domstatus pid='4294967297'/>"), `pid "4294967297": want a number`},
-		"no domain":     {content("<domstatus pid='7'/>"), `name "", uuid "": want those of a domain`},
-		"another's":     {content(strings.Replace(good, "5222", "7", 1)), `it is about domain "vm-1"`},
+		"no domain":     {content("<domstatus pid='7'/>"), `name "", uuid "": want name and UUID of a domain`},
+		"another's":     {content(strings.Replace(good, "5222", "7", 1)), `the record is about domain "vm-1"`},
 		"a link":        {func(path string) error { return os.Symlink("vm-1.xml", path) }, "too many levels of symbolic links"},
 		"a pipe":        {func(path string) error { return unix.Mkfifo(path, 0o600) }, "want a regular file"},
 		"a directory":   {func(path string) error { return os.Mkdir(path, 0o700) }, "want a regular file"},

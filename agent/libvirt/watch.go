@@ -13,33 +13,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pollEvery is the time between two looks where the kernel does not notify.
-const pollEvery = 5 * time.Second
+// pollPeriod is the time between two calls if the kernel sends no notifications.
+const pollPeriod = 5 * time.Second
 
-// Watch calls changed once at its start, and then whenever records may have come, gone
-// or changed, until ctx is done. Calls follow one another; what happens during one
-// leads to a single one after it. The directory may come later, or go and come again.
+// Watch calls changed once at its start, and then after changes of records, until ctx ends.
+// Calls do not overlap. All changes during a call lead to a single further call. The directory
+// may appear later, and may disappear and appear again.
 //
-// Where the kernel gives no notifications (inotify), for lack of instances or watches,
-// changed is called every five seconds until it does, and Logger is told.
+// Without notifications of the kernel (inotify), for lack of instances or watches, Watch logs
+// the reason and calls changed every five seconds until notifications work.
 func (r Records) Watch(ctx context.Context, changed func()) {
 	newWatch(r).run(ctx, changed)
 }
 
-// watch belongs to one goroutine.
+// watch is the state of Watch. It is for one goroutine.
 type watch struct {
 	dir     string
 	logger  *slog.Logger
 	connect func() (*fsnotify.Watcher, error)
 	poll    time.Duration
 	dirty   chan struct{}
-	deaf    bool // and that was told
+	polling bool // without notifications; the reason is logged
 }
 
 func newWatch(r Records) *watch {
 	w := &watch{
 		dir: filepath.Clean(r.Dir), logger: r.Logger, connect: fsnotify.NewWatcher,
-		poll: pollEvery, dirty: make(chan struct{}, 1),
+		poll: pollPeriod, dirty: make(chan struct{}, 1),
 	}
 	if w.logger == nil {
 		w.logger = slog.New(slog.DiscardHandler)
@@ -62,16 +62,16 @@ func (w *watch) run(ctx context.Context, changed func()) {
 	<-done
 }
 
-// listen returns false when ctx is done, and true to be called again, a while after the
-// kernel has refused to notify.
+// listen returns false when ctx ends. If the kernel refuses notifications, it waits and
+// returns true: the caller must call it again.
 func (w *watch) listen(ctx context.Context) bool {
 	err := w.follow(ctx)
 	if err == nil {
 		return false
 	}
-	if !w.deaf {
-		w.deaf = true
-		w.logger.Warn("the kernel does not notify of libvirt's records; they are looked at every so often instead",
+	if !w.polling {
+		w.polling = true
+		w.logger.Warn("the kernel sends no notifications about libvirt's records; the agent polls them instead",
 			"every", w.poll, "dir", w.dir, "error", err)
 	}
 	mark(w.dirty)
@@ -83,8 +83,8 @@ func (w *watch) listen(ctx context.Context) bool {
 	}
 }
 
-// follow watches the directory or, where that is not there, the nearest one above it
-// that is, and marks as dirty what it sees. The error says that nothing can be watched.
+// follow watches the directory, or its nearest existing parent, and marks the records as dirty
+// after changes. It returns an error if the kernel refuses a watch.
 func (w *watch) follow(ctx context.Context) error {
 	watcher, err := w.connect()
 	if err != nil {
@@ -92,9 +92,9 @@ func (w *watch) follow(ctx context.Context) error {
 	}
 	defer watcher.Close()
 	at, err := watchNearest(watcher, w.dir)
-	if err == nil && w.deaf {
-		w.deaf = false
-		w.logger.Info("the kernel notifies of libvirt's records again", "dir", w.dir)
+	if err == nil && w.polling {
+		w.polling = false
+		w.logger.Info("the kernel sends notifications about libvirt's records again", "dir", w.dir)
 	}
 	mark(w.dirty)
 	for err == nil {
@@ -108,19 +108,19 @@ func (w *watch) follow(ctx context.Context) error {
 				}
 				continue
 			}
-			_ = watcher.Remove(at) // it may be gone, and its watch with it
+			_ = watcher.Remove(at) // fails if the directory is gone
 			before := at
 			if at, err = watchNearest(watcher, w.dir); at == w.dir || before == w.dir {
 				mark(w.dirty)
 			}
-		case <-watcher.Errors: //nolint:errcheck // such as an overflow of the kernel's queue: what it was is no matter
+		case <-watcher.Errors: //nolint:errcheck // such as an overflow of the kernel's queue
 			mark(w.dirty)
 		}
 	}
 	return err
 }
 
-// mark does not block: one mark is enough.
+// mark never blocks: one mark is enough.
 func mark(dirty chan<- struct{}) {
 	select {
 	case dirty <- struct{}{}:
@@ -128,14 +128,12 @@ func mark(dirty chan<- struct{}) {
 	}
 }
 
-// isRecord reports whether an event is about a record. Renaming one into place creates
-// it.
+// isRecord reports whether an event is about a record. A rename into place is a creation.
 func isRecord(event fsnotify.Event) bool {
 	return strings.HasSuffix(event.Name, recordSuffix) && event.Op&^fsnotify.Chmod != 0
 }
 
-// watchNearest watches dir, or the nearest directory above it that is there, and
-// returns which.
+// watchNearest watches dir or its nearest existing parent, and returns the watched directory.
 func watchNearest(watcher *fsnotify.Watcher, dir string) (at string, err error) {
 	for at = dir; ; {
 		err = watcher.Add(at)
@@ -143,7 +141,7 @@ func watchNearest(watcher *fsnotify.Watcher, dir string) (at string, err error) 
 		switch {
 		case err == nil && (at == dir || !exists(toward(at, dir))):
 			return at, nil
-		case err == nil: // it has come meanwhile
+		case err == nil: // the next directory has appeared meanwhile
 			_ = watcher.Remove(at)
 			at = dir
 		case absent && at != filepath.Dir(at):
@@ -154,7 +152,7 @@ func watchNearest(watcher *fsnotify.Watcher, dir string) (at string, err error) 
 	}
 }
 
-// toward returns what is below at on the way to dir.
+// toward returns the child of at on the path to dir.
 func toward(at, dir string) string {
 	for filepath.Dir(dir) != at {
 		dir = filepath.Dir(dir)

@@ -15,8 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// counted watches a directory, and returns a channel that has the latest count of the
-// domains there.
+// counted watches a directory, and returns a channel with the latest number of domains.
 func counted(t *testing.T, dir string) <-chan int {
 	t.Helper()
 	return countedBy(t, newWatch(Records{Dir: dir}))
@@ -53,7 +52,7 @@ func await(t *testing.T, counts <-chan int, want int) {
 		select {
 		case last = <-counts:
 		case <-deadline:
-			t.Fatalf("%d domains were told of, want %d", last, want)
+			t.Fatalf("%d domains, want %d", last, want)
 		}
 	}
 }
@@ -73,7 +72,7 @@ func TestWatch(t *testing.T) {
 	replace(t, dir, "old.xml", "libvirt-1.3.xml")
 	counts := counted(t, dir)
 	await(t, counts, 1)
-	for range 100 { // a burst is told of at its end, however often in between
+	for range 100 { // one call at the end of a burst is enough
 		replace(t, dir, "vm-1.xml", "libvirt-9.0.xml")
 	}
 	await(t, counts, 2)
@@ -83,7 +82,7 @@ func TestWatch(t *testing.T) {
 	await(t, counts, 1)
 }
 
-// libvirt may be started later than the agent, and its directory may go and come.
+// libvirt may start after the agent, and its directory may disappear and appear again.
 func TestWatchAwaitsDirectory(t *testing.T) {
 	top := t.TempDir()
 	dir := filepath.Join(top, "run", "libvirt", "qemu")
@@ -104,8 +103,7 @@ func TestWatchAwaitsDirectory(t *testing.T) {
 	}
 }
 
-// Where the kernel gives no notifications, the directory is looked at every so often
-// until it does.
+// Without notifications of the kernel, Watch polls until they work.
 func TestWatchWithoutNotifications(t *testing.T) {
 	var log bytes.Buffer
 	var refused, allowed atomic.Int32
@@ -139,16 +137,16 @@ func TestWatchWithoutNotifications(t *testing.T) {
 			<-time.After(time.Millisecond)
 		}
 	})
-	for _, want := range []string{"does not notify of libvirt's records", unix.EMFILE.Error(), "notifies of libvirt's records again"} {
+	for _, want := range []string{"sends no notifications about libvirt's records", unix.EMFILE.Error(), "sends notifications about libvirt's records again"} {
 		if got := strings.Count(log.String(), want); got != 1 {
-			t.Errorf("%q is told %d times, want once:\n%s", want, got, &log)
+			t.Errorf("%q is logged %d times, want once:\n%s", want, got, &log)
 		}
 	}
 }
 
-// A directory whose parents cannot be watched, for want of watches, is looked at.
+// Watch polls a directory if the kernel has no watches left for its parents.
 func TestWatchWithoutWatches(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), strings.Repeat("x", 300)) // ENAMETOOLONG, as good as ENOSPC
+	dir := filepath.Join(t.TempDir(), strings.Repeat("x", 300)) // ENAMETOOLONG stands for ENOSPC
 	w := newWatch(Records{Dir: dir})
 	w.poll = time.Millisecond
 	ctx, cancel := context.WithCancel(t.Context())

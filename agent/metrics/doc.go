@@ -1,6 +1,5 @@
-// Package metrics is what operators watch the agent by: Prometheus metrics, the
-// health endpoints, and the profiler.
+// Package metrics serves Prometheus metrics, health endpoints and the profiler of the agent.
 //
-// Labels have few values. Names of pods, namespaces and containers are in Events
-// and in `mooring ps`, never in labels.
+// Labels have few values. Names of pods, namespaces and containers are in Events and in
+// `mooring ps`, never in labels.
 package metrics

@@ -15,7 +15,7 @@ var (
 	// metricRow is a row of the documentation's tables: name, type and labels.
 	metricRow  = regexp.MustCompile("(?m)^\\| `(mooring_[a-z_]+)` \\| ([a-z]+) \\| ([^|]+) \\|")
 	metricName = regexp.MustCompile(`\bmooring_[a-z_]+`)
-	// reasonRow is a row of the table of reasons: names, and a type for each.
+	// reasonRow is a row of the table of reasons: names and types.
 	reasonRow = regexp.MustCompile("(?m)^\\| (`[A-Z][^|]+`) \\| ((?:Normal|Warning)[^|]*) \\|")
 	// alertRow is a row of the table of alerts, with a remedy.
 	alertRow   = regexp.MustCompile("(?m)^\\| `(Mooring[A-Za-z]+)` \\| [^|]+ \\|$")
@@ -71,7 +71,6 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 }
 
-// The text and the alerts name no others.
 func TestDocumentedMetricsExist(t *testing.T) {
 	metrics := served(t)
 	for _, name := range metricName.FindAllString(readDoc(t, "metrics.md")+readDoc(t, "alerts.md"), -1) {
@@ -90,7 +89,7 @@ func TestDocumentedMetricsExist(t *testing.T) {
 	}
 }
 
-// The table of reasons has every one that starts at zero, with its types.
+// The table has every reason that starts at zero, with its types.
 func TestReasonsAreDocumented(t *testing.T) {
 	documented := map[string]bool{}
 	for _, row := range reasonRow.FindAllStringSubmatch(readDoc(t, "events.md"), -1) {
@@ -132,8 +131,8 @@ func readDoc(t *testing.T, page string) string {
 	return string(text)
 }
 
-// served returns the type and the labels of each metric, as the documentation
-// writes them. The metrics of libraries are left out.
+// served returns the type and the labels of each metric in the documentation's form, without
+// the metrics of libraries.
 func served(t *testing.T) map[string]string {
 	t.Helper()
 	m := exercised(t)

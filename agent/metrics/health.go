@@ -8,24 +8,25 @@ import (
 	"strings"
 )
 
-// Check is one condition of readiness. Ready returns nil, or why not; it is
-// called concurrently and must answer from memory.
+// Check is one condition of readiness. Ready returns nil, or the reason against readiness.
+// Requests call it concurrently. It must answer from memory.
 type Check struct {
 	Name  string
 	Ready func() error
 }
 
-// Endpoints is what the side port serves.
+// Endpoints are the contents of the side port.
 type Endpoints struct {
 	Metrics http.Handler
 	Checks  []Check
-	// Profiler adds /debug/pprof, which shows memory and costs time: for
-	// ports that only the node itself reaches, see [IsLoopback].
+	// Profiler adds /debug/pprof. It reveals memory and costs time. Set it only for
+	// loopback addresses, see [IsLoopback].
 	Profiler bool
 }
 
-// Handler serves /healthz (the process answers), /readyz (every check passes; the
-// body says which do not and why), /metrics and, where wanted, /debug/pprof.
+// Handler serves /healthz, /readyz, /metrics and optionally /debug/pprof. /healthz answers
+// while the process runs. /readyz succeeds if every check passes, and lists the failed
+// checks with their reasons.
 func (e Endpoints) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", e.Metrics)
@@ -61,12 +62,11 @@ func respond(w http.ResponseWriter, status int, body string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	// A reader that went away needs no answer.
+	// A write error means that the reader has disconnected.
 	_, _ = w.Write([]byte(body))
 }
 
-// IsLoopback reports whether only the node itself can reach addr, the address of
-// a listener.
+// IsLoopback reports whether only the node itself can reach a listener's address.
 func IsLoopback(addr net.Addr) bool {
 	tcp, ok := addr.(*net.TCPAddr)
 	return ok && tcp.IP.IsLoopback()

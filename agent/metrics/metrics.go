@@ -15,8 +15,8 @@ type Build struct {
 	Version, Revision, GoVersion string
 }
 
-// Metrics counts what the agent does. Its methods do not block, and may be called
-// concurrently.
+// Metrics counts the agent's actions. Its methods do not block. It is safe for concurrent
+// use.
 type Metrics struct {
 	registry *prometheus.Registry
 
@@ -35,24 +35,24 @@ type Metrics struct {
 	hintsDropped  prometheus.Counter
 }
 
-// New returns metrics in a registry of their own, with those of the Go runtime
-// and of the process.
+// New returns metrics in a new registry, together with the metrics of the Go runtime and of
+// the process.
 func New(build Build) *Metrics {
 	m := &Metrics{
 		registry:      prometheus.NewRegistry(),
 		requests:      counters("nri_requests_total", "Requests from the container runtime, by method and outcome.", "method", "status"),
 		duration:      nriDuration(),
-		decisions:     counters("decisions_total", "Launcher containers that were to be created, by what became of them.", "outcome"),
-		synchronized:  counter("nri_synchronizations_total", "Connections to the container runtime that came to stand."),
+		decisions:     counters("decisions_total", "Decisions about the creation of launcher containers, by outcome.", "outcome"),
+		synchronized:  counter("nri_synchronizations_total", "Connections to the container runtime that were synchronised."),
 		disconnects:   counter("nri_disconnects_total", "Connections to the container runtime that failed or ended."),
-		abandoned:     counter("nri_abandoned_stubs_total", "Attempts to connect that could not be ended, and whose memory is lost."),
-		events:        counters("events_total", "What happened to launchers, by the type and reason of the Event.", "type", "reason"),
-		checks:        counters("guard_checks_total", "Comparisons of a setting with what the kernel shows, by setting and result.", "setting", "status"),
+		abandoned:     counter("nri_abandoned_stubs_total", "Attempts to connect that hang, and whose memory is lost."),
+		events:        counters("events_total", "Events about launchers, by type and reason.", "type", "reason"),
+		checks:        counters("guard_checks_total", "Comparisons of a setting with the kernel, by setting and result.", "setting", "status"),
 		changes:       counters("guard_changes_total", "Checks with another result than the one before, by setting and result.", "setting", "status"),
-		checksDropped: counter("guard_checks_dropped_total", "Checks put off because too many were waiting."),
-		kubeEvents:    counters("kube_events_total", "Events for Kubernetes, by what became of them.", "status"),
-		vmActions:     counters("vm_actions_total", "What was done to end VM processes, and whether it could be.", "action", "status"),
-		hintsDropped:  counter("hints_dropped_total", "Hints dropped because too many waited; everything is looked at instead."),
+		checksDropped: counter("guard_checks_dropped_total", "Checks postponed because too many were waiting."),
+		kubeEvents:    counters("kube_events_total", "Events for Kubernetes, by outcome.", "status"),
+		vmActions:     counters("vm_actions_total", "Actions to end VM processes, by action and result.", "action", "status"),
+		hintsDropped:  counter("hints_dropped_total", "Observations dropped because too many were waiting; a full scan replaces them."),
 	}
 	m.registry.MustRegister(
 		m.requests, m.duration, m.decisions, m.synchronized, m.disconnects, m.abandoned, m.events,
@@ -78,14 +78,13 @@ func counters(name, help string, labels ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
 }
 
-// nriDuration has buckets from 10 us, what a handler should take, to the 2 s
-// after which containerd drops a plugin: every container of the node waits that
-// long.
+// nriDuration has buckets from 10 us, the time of a good handler, to 2 s. After 2 s
+// containerd drops a plugin. Every container of the node waits for the handler.
 func nriDuration() *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: namespace,
 		Name:      "nri_request_duration_seconds",
-		Help:      "Time that requests from the container runtime took, by method.",
+		Help:      "Duration of requests from the container runtime, by method.",
 		Buckets:   []float64{.00001, .00005, .0001, .0005, .001, .005, .01, .05, .1, .5, 1, 2},
 	}, []string{"method"})
 }
@@ -94,7 +93,7 @@ func buildInfo(build Build) prometheus.Collector {
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: namespace,
 		Name:      "build_info",
-		Help:      "Always 1; the labels say what runs.",
+		Help:      "Always 1; the labels identify the program.",
 		ConstLabels: prometheus.Labels{
 			"version": build.Version, "revision": build.Revision, "goversion": build.GoVersion,
 		},

@@ -90,10 +90,10 @@ func TestNoLabelNamesAPod(t *testing.T) {
 
 func TestCounters(t *testing.T) {
 	const want = `
-# HELP mooring_build_info Always 1; the labels say what runs.
+# HELP mooring_build_info Always 1; the labels identify the program.
 # TYPE mooring_build_info gauge
 mooring_build_info{goversion="go1.26",revision="abc",version="v1.2.3"} 1
-# HELP mooring_decisions_total Launcher containers that were to be created, by what became of them.
+# HELP mooring_decisions_total Decisions about the creation of launcher containers, by outcome.
 # TYPE mooring_decisions_total counter
 mooring_decisions_total{outcome="failed"} 0
 mooring_decisions_total{outcome="refused"} 1
@@ -101,7 +101,7 @@ mooring_decisions_total{outcome="set"} 0
 mooring_decisions_total{outcome="would-refuse"} 0
 mooring_decisions_total{outcome="would-set"} 0
 mooring_decisions_total{outcome="yielded"} 0
-# HELP mooring_events_total What happened to launchers, by the type and reason of the Event.
+# HELP mooring_events_total Events about launchers, by type and reason.
 # TYPE mooring_events_total counter
 mooring_events_total{reason="AnnotationInvalid",type="Warning"} 0
 mooring_events_total{reason="CgroupDiffers",type="Warning"} 0
@@ -139,19 +139,19 @@ mooring_events_total{reason="WouldStop",type="Warning"} 0
 # HELP mooring_guard_changes_total Checks with another result than the one before, by setting and result.
 # TYPE mooring_guard_changes_total counter
 mooring_guard_changes_total{setting="memlock",status="applied"} 1
-# HELP mooring_guard_checks_dropped_total Checks put off because too many were waiting.
+# HELP mooring_guard_checks_dropped_total Checks postponed because too many were waiting.
 # TYPE mooring_guard_checks_dropped_total counter
 mooring_guard_checks_dropped_total 1
-# HELP mooring_guard_checks_total Comparisons of a setting with what the kernel shows, by setting and result.
+# HELP mooring_guard_checks_total Comparisons of a setting with the kernel, by setting and result.
 # TYPE mooring_guard_checks_total counter
 mooring_guard_checks_total{setting="memlock",status="applied"} 2
-# HELP mooring_hints_dropped_total Hints dropped because too many waited; everything is looked at instead.
+# HELP mooring_hints_dropped_total Observations dropped because too many were waiting; a full scan replaces them.
 # TYPE mooring_hints_dropped_total counter
 mooring_hints_dropped_total 1
-# HELP mooring_kube_events_total Events for Kubernetes, by what became of them.
+# HELP mooring_kube_events_total Events for Kubernetes, by outcome.
 # TYPE mooring_kube_events_total counter
 mooring_kube_events_total{status="written"} 1
-# HELP mooring_nri_abandoned_stubs_total Attempts to connect that could not be ended, and whose memory is lost.
+# HELP mooring_nri_abandoned_stubs_total Attempts to connect that hang, and whose memory is lost.
 # TYPE mooring_nri_abandoned_stubs_total counter
 mooring_nri_abandoned_stubs_total 1
 # HELP mooring_nri_disconnects_total Connections to the container runtime that failed or ended.
@@ -162,10 +162,10 @@ mooring_nri_disconnects_total 1
 mooring_nri_requests_total{method="CreateContainer",status="error"} 1
 mooring_nri_requests_total{method="CreateContainer",status="ok"} 1
 mooring_nri_requests_total{method="CreateContainer",status="refused"} 1
-# HELP mooring_nri_synchronizations_total Connections to the container runtime that came to stand.
+# HELP mooring_nri_synchronizations_total Connections to the container runtime that were synchronised.
 # TYPE mooring_nri_synchronizations_total counter
 mooring_nri_synchronizations_total 1
-# HELP mooring_vm_actions_total What was done to end VM processes, and whether it could be.
+# HELP mooring_vm_actions_total Actions to end VM processes, by action and result.
 # TYPE mooring_vm_actions_total counter
 mooring_vm_actions_total{action="confirm",status="error"} 0
 mooring_vm_actions_total{action="confirm",status="ok"} 0

@@ -19,13 +19,13 @@ var (
 	_ registry.Recorder   = (*Metrics)(nil)
 )
 
-// Record counts an event that the agent emitted.
+// Record counts an event of the agent.
 func (m *Metrics) Record(event agentapi.Event) {
 	m.events.WithLabelValues(string(event.Type), string(event.Reason)).Inc()
 }
 
-// Checked counts a setting that the guard looked at. changed says that it fared
-// otherwise than at the check before.
+// Checked counts a check of a setting by the guard. changed means that the result differs
+// from the previous check.
 func (m *Metrics) Checked(setting string, status agentapi.Status, changed bool) {
 	m.checks.WithLabelValues(setting, string(status)).Inc()
 	if changed {
@@ -33,12 +33,12 @@ func (m *Metrics) Checked(setting string, status agentapi.Status, changed bool) 
 	}
 }
 
-// CheckDropped counts a check that the guard put off.
+// CheckDropped counts a check that the guard postponed.
 func (m *Metrics) CheckDropped() {
 	m.checksDropped.Inc()
 }
 
-// ActionDone counts what was done to end a VM process, and whether it could be.
+// ActionDone counts an action to end a VM process, by its result.
 func (m *Metrics) ActionDone(action string, err error) {
 	m.vmActions.WithLabelValues(action, actionStatus(err)).Inc()
 }
@@ -50,23 +50,23 @@ func actionStatus(err error) string {
 	return "ok"
 }
 
-// NotificationsDropped counts a hint that the supervisor had no room for.
+// NotificationsDropped counts an observation that did not fit into the supervisor's queue.
 func (m *Metrics) NotificationsDropped() {
 	m.hintsDropped.Inc()
 }
 
-// KubeEvent counts an event for Kubernetes by what became of it.
+// KubeEvent counts an event for Kubernetes by its outcome.
 func (m *Metrics) KubeEvent(status string) {
 	m.kubeEvents.WithLabelValues(status).Inc()
 }
 
-// Request counts an NRI request and how it was answered.
+// Request counts an NRI request by its result, and observes its duration.
 func (m *Metrics) Request(method string, took time.Duration, err error) {
 	m.requests.WithLabelValues(method, requestStatus(err)).Inc()
 	m.duration.WithLabelValues(method).Observe(took.Seconds())
 }
 
-// requestStatus tells a launcher that may not be from an agent that does not work.
+// requestStatus distinguishes the refusal of a launcher from a failure of the agent.
 func requestStatus(err error) string {
 	if err == nil {
 		return "ok"
@@ -77,7 +77,7 @@ func requestStatus(err error) string {
 	return "error"
 }
 
-// Decided counts a launcher container that was to be created.
+// Decided counts a decision about the creation of a launcher container.
 func (m *Metrics) Decided(outcome plugin.Outcome) {
 	m.decisions.WithLabelValues(string(outcome)).Inc()
 }
@@ -92,7 +92,7 @@ func (m *Metrics) Connection(status plugin.Status) {
 	}
 }
 
-// StubAbandoned counts an attempt to connect that could not be ended.
+// StubAbandoned counts an attempt to connect that hangs.
 func (m *Metrics) StubAbandoned() {
 	m.abandoned.Inc()
 }

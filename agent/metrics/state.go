@@ -8,16 +8,16 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
-// State is where the gauges come from. The functions are called concurrently, at
-// every scrape, and must answer from memory; Tracker may read the kernel's maps.
+// State holds the sources of the gauges. Every scrape calls the functions, concurrently with
+// others. They must answer from memory, except that Tracker may read the kernel's maps.
 type State struct {
 	Launchers func() []agentapi.Launcher
 	Node      func() agentapi.Node
-	Tracker   func() agentapi.Tracker // nil: there is none
+	Tracker   func() agentapi.Tracker // nil without a tracker
 }
 
-// Watch adds gauges for the state of the agent, of its launchers and of the
-// tracker. It must be called once at most.
+// Watch adds gauges for the state of the agent, its launchers and the tracker. It must be
+// called at most once.
 func (m *Metrics) Watch(state State) error {
 	for _, c := range []prometheus.Collector{newStateCollector(state), newTrackerCollector(state)} {
 		if err := m.registry.Register(c); err != nil {
@@ -27,7 +27,7 @@ func (m *Metrics) Watch(state State) error {
 	return nil
 }
 
-// stateCollector asks at each scrape, so that no gauge can drift from the truth.
+// stateCollector reads the state at each scrape, so that no gauge can be out of date.
 type stateCollector struct {
 	state        State
 	launchers    *prometheus.Desc
@@ -44,13 +44,13 @@ func newStateCollector(state State) *stateCollector {
 	return &stateCollector{
 		state:        state,
 		launchers:    describe("launchers", "Launcher containers on the node, by state.", "state"),
-		phases:       describe("launcher_phases", "Launcher containers whose VM processes are followed, by phase.", "phase"),
+		phases:       describe("launcher_phases", "Launcher containers with tracked VM processes, by phase.", "phase"),
 		vms:          describe("vms", "VM processes of launchers, by state.", "state"),
-		policy:       describe("policy_info", "Always 1; the label says what the node policy does.", "mode"),
-		synchronized: describe("nri_synchronized", "1 while the container runtime asks the agent about every container, 0 otherwise."),
-		granted:      describe("memlock_granted_bytes", "Lockable memory granted to launchers with a finite limit."),
+		policy:       describe("policy_info", "Always 1; the label is the mode of the node policy.", "mode"),
+		synchronized: describe("nri_synchronized", "1 while the container runtime calls the agent for every container, 0 otherwise."),
+		granted:      describe("memlock_granted_bytes", "Sum of the finite memory-lock limits of launchers."),
 		maximum:      describe("memlock_max_bytes", "Ceiling of the policy for mooring_memlock_granted_bytes; absent without one."),
-		unlimited:    describe("memlock_unlimited_launchers", "Launchers that may lock memory without limit."),
+		unlimited:    describe("memlock_unlimited_launchers", "Launchers with an unlimited memory-lock limit."),
 	}
 }
 

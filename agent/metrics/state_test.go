@@ -10,7 +10,7 @@ import (
 )
 
 const wantGauges = `
-# HELP mooring_launcher_phases Launcher containers whose VM processes are followed, by phase.
+# HELP mooring_launcher_phases Launcher containers with tracked VM processes, by phase.
 # TYPE mooring_launcher_phases gauge
 mooring_launcher_phases{phase="Active"} 1
 mooring_launcher_phases{phase="Done"} 0
@@ -23,19 +23,19 @@ mooring_launchers{state="Creating"} 0
 mooring_launchers{state="Refused"} 1
 mooring_launchers{state="Running"} 2
 mooring_launchers{state="Stopped"} 0
-# HELP mooring_memlock_granted_bytes Lockable memory granted to launchers with a finite limit.
+# HELP mooring_memlock_granted_bytes Sum of the finite memory-lock limits of launchers.
 # TYPE mooring_memlock_granted_bytes gauge
 mooring_memlock_granted_bytes 4.294967296e+09
 # HELP mooring_memlock_max_bytes Ceiling of the policy for mooring_memlock_granted_bytes; absent without one.
 # TYPE mooring_memlock_max_bytes gauge
 mooring_memlock_max_bytes 8.589934592e+09
-# HELP mooring_memlock_unlimited_launchers Launchers that may lock memory without limit.
+# HELP mooring_memlock_unlimited_launchers Launchers with an unlimited memory-lock limit.
 # TYPE mooring_memlock_unlimited_launchers gauge
 mooring_memlock_unlimited_launchers 1
-# HELP mooring_nri_synchronized 1 while the container runtime asks the agent about every container, 0 otherwise.
+# HELP mooring_nri_synchronized 1 while the container runtime calls the agent for every container, 0 otherwise.
 # TYPE mooring_nri_synchronized gauge
 mooring_nri_synchronized 1
-# HELP mooring_policy_info Always 1; the label says what the node policy does.
+# HELP mooring_policy_info Always 1; the label is the mode of the node policy.
 # TYPE mooring_policy_info gauge
 mooring_policy_info{mode="observe"} 1
 # HELP mooring_vms VM processes of launchers, by state.
@@ -58,7 +58,7 @@ func TestGaugesOfAnAgentThatKnowsNothing(t *testing.T) {
 		Node:      func() agentapi.Node { return agentapi.Node{NRI: agentapi.NRI{State: agentapi.NRIConnected}} },
 	})
 	const want = `
-# HELP mooring_nri_synchronized 1 while the container runtime asks the agent about every container, 0 otherwise.
+# HELP mooring_nri_synchronized 1 while the container runtime calls the agent for every container, 0 otherwise.
 # TYPE mooring_nri_synchronized gauge
 mooring_nri_synchronized 0
 `
@@ -76,38 +76,38 @@ func testTracker() agentapi.Tracker {
 }
 
 const wantTracker = `
-# HELP mooring_tracker_calls_left_out_total Calls of the tracker's programs that the kernel left out.
+# HELP mooring_tracker_calls_left_out_total Calls of the tracker's programs that the kernel skipped.
 # TYPE mooring_tracker_calls_left_out_total counter
 mooring_tracker_calls_left_out_total 4
-# HELP mooring_tracker_events_lost_total Events that the kernel had no room for.
+# HELP mooring_tracker_events_lost_total Events lost because the kernel's ring was full.
 # TYPE mooring_tracker_events_lost_total counter
 mooring_tracker_events_lost_total 7
-# HELP mooring_tracker_groups Cgroups that are registered.
+# HELP mooring_tracker_groups Registered cgroups.
 # TYPE mooring_tracker_groups gauge
 mooring_tracker_groups 3
-# HELP mooring_tracker_map_full_total Processes that the kernel had no room for.
+# HELP mooring_tracker_map_full_total Processes not tracked because the kernel's map was full.
 # TYPE mooring_tracker_map_full_total counter
 mooring_tracker_map_full_total 2
-# HELP mooring_tracker_max_groups How many cgroups can be registered.
+# HELP mooring_tracker_max_groups Greatest number of registered cgroups.
 # TYPE mooring_tracker_max_groups gauge
 mooring_tracker_max_groups 4096
-# HELP mooring_tracker_max_processes How many processes can be followed.
+# HELP mooring_tracker_max_processes Greatest number of tracked processes.
 # TYPE mooring_tracker_max_processes gauge
 mooring_tracker_max_processes 32768
-# HELP mooring_tracker_processes Processes that are followed.
+# HELP mooring_tracker_processes Tracked processes.
 # TYPE mooring_tracker_processes gauge
 mooring_tracker_processes 12
-# HELP mooring_tracker_stale_processes_total Processes whose end was missed, found when their number came again.
+# HELP mooring_tracker_stale_processes_total Processes whose end was missed, found when the kernel reused their pid.
 # TYPE mooring_tracker_stale_processes_total counter
 mooring_tracker_stale_processes_total 1
-# HELP mooring_tracker_up 1 while processes are followed inside the kernel, 0 otherwise.
+# HELP mooring_tracker_up 1 while the kernel tracks processes, 0 otherwise.
 # TYPE mooring_tracker_up gauge
 mooring_tracker_up 1
 `
 
-// Figures of a tracker that does not work would be read as its state.
+// Without a working tracker, its metrics are absent: zeros would look like a state.
 const wantNoTracker = `
-# HELP mooring_tracker_up 1 while processes are followed inside the kernel, 0 otherwise.
+# HELP mooring_tracker_up 1 while the kernel tracks processes, 0 otherwise.
 # TYPE mooring_tracker_up gauge
 mooring_tracker_up 0
 `

@@ -6,47 +6,47 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
-// trackerCollector asks the tracker at each scrape. What it counts outlives the
-// agent, so the counters cannot be the agent's own.
+// trackerCollector reads the tracker's counters at each scrape. The tracker outlives the
+// agent, so the counters cannot be in the agent's memory.
 type trackerCollector struct {
 	tracker func() agentapi.Tracker
 	up      *prometheus.Desc
-	figures []figure
+	metrics []trackerMetric
 }
 
-// figure is one that only a tracker that works has.
-type figure struct {
+// trackerMetric is a metric of a working tracker.
+type trackerMetric struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType
 	of   func(agentapi.Tracker) float64
 }
 
 func newTrackerCollector(state State) *trackerCollector {
-	gauged := func(name, help string, of func(agentapi.Tracker) float64) figure {
-		return figure{describe(name, help), prometheus.GaugeValue, of}
+	gauged := func(name, help string, of func(agentapi.Tracker) float64) trackerMetric {
+		return trackerMetric{describe(name, help), prometheus.GaugeValue, of}
 	}
-	counted := func(name, help string, of func(agentapi.Tracker) float64) figure {
-		return figure{describe(name, help), prometheus.CounterValue, of}
+	counted := func(name, help string, of func(agentapi.Tracker) float64) trackerMetric {
+		return trackerMetric{describe(name, help), prometheus.CounterValue, of}
 	}
 	return &trackerCollector{
 		tracker: state.Tracker,
-		up:      describe("tracker_up", "1 while processes are followed inside the kernel, 0 otherwise."),
-		figures: []figure{
-			gauged("tracker_processes", "Processes that are followed.",
+		up:      describe("tracker_up", "1 while the kernel tracks processes, 0 otherwise."),
+		metrics: []trackerMetric{
+			gauged("tracker_processes", "Tracked processes.",
 				func(t agentapi.Tracker) float64 { return float64(t.Processes) }),
-			gauged("tracker_max_processes", "How many processes can be followed.",
+			gauged("tracker_max_processes", "Greatest number of tracked processes.",
 				func(t agentapi.Tracker) float64 { return float64(t.MaxProcesses) }),
-			gauged("tracker_groups", "Cgroups that are registered.",
+			gauged("tracker_groups", "Registered cgroups.",
 				func(t agentapi.Tracker) float64 { return float64(t.Groups) }),
-			gauged("tracker_max_groups", "How many cgroups can be registered.",
+			gauged("tracker_max_groups", "Greatest number of registered cgroups.",
 				func(t agentapi.Tracker) float64 { return float64(t.MaxGroups) }),
-			counted("tracker_events_lost_total", "Events that the kernel had no room for.",
+			counted("tracker_events_lost_total", "Events lost because the kernel's ring was full.",
 				func(t agentapi.Tracker) float64 { return float64(t.LostEvents) }),
-			counted("tracker_map_full_total", "Processes that the kernel had no room for.",
+			counted("tracker_map_full_total", "Processes not tracked because the kernel's map was full.",
 				func(t agentapi.Tracker) float64 { return float64(t.LostProcesses) }),
-			counted("tracker_stale_processes_total", "Processes whose end was missed, found when their number came again.",
+			counted("tracker_stale_processes_total", "Processes whose end was missed, found when the kernel reused their pid.",
 				func(t agentapi.Tracker) float64 { return float64(t.Stale) }),
-			counted("tracker_calls_left_out_total", "Calls of the tracker's programs that the kernel left out.",
+			counted("tracker_calls_left_out_total", "Calls of the tracker's programs that the kernel skipped.",
 				func(t agentapi.Tracker) float64 { return float64(t.Skipped) }),
 		},
 	}
@@ -55,7 +55,7 @@ func newTrackerCollector(state State) *trackerCollector {
 // Describe implements prometheus.Collector.
 func (c *trackerCollector) Describe(descs chan<- *prometheus.Desc) {
 	descs <- c.up
-	for _, f := range c.figures {
+	for _, f := range c.metrics {
 		descs <- f.desc
 	}
 }
@@ -70,7 +70,7 @@ func (c *trackerCollector) Collect(metrics chan<- prometheus.Metric) {
 	if !t.Available {
 		return
 	}
-	for _, f := range c.figures {
+	for _, f := range c.metrics {
 		metrics <- prometheus.MustNewConstMetric(f.desc, f.kind, f.of(t))
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/mooring-vm/mooring/plugin"
 )
 
-// startAtZero makes the series exist that alerts are made on: a counter that
-// appears with its first increment shows no increase.
+// startAtZero creates the series of alerts. A counter that appears with its first increment
+// would show no increase.
 func (m *Metrics) startAtZero() {
 	m.eventsAtZero(agentapi.Warning,
 		agentapi.ReasonMemlockRefused, agentapi.ReasonCgroupRefused, agentapi.ReasonAnnotationInvalid,
@@ -16,7 +16,7 @@ func (m *Metrics) startAtZero() {
 		agentapi.ReasonVMUnattended, agentapi.ReasonOwnerGone, agentapi.ReasonLauncherHung,
 		agentapi.ReasonVMKilled, agentapi.ReasonVMStuck, agentapi.ReasonWouldStop,
 		agentapi.ReasonGracePeriodRefused, agentapi.ReasonDomainRefused, agentapi.ReasonDomainClaimed, agentapi.ReasonLeaseExpired,
-		agentapi.ReasonVMShutdown, agentapi.ReasonVMTerminated, // could not be done
+		agentapi.ReasonVMShutdown, agentapi.ReasonVMTerminated, // failed actions
 		agentapi.ReasonResizeFailed,
 	)
 	m.eventsAtZero(agentapi.Normal,
