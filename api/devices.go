@@ -60,7 +60,7 @@ func ParseDevices(s string) (Devices, error) {
 	for word := range strings.SplitSeq(s, ",") {
 		name, count, counted := strings.Cut(word, "=")
 		if seen[name] {
-			return Devices{}, invalid(s, "%s is there twice: %s", quote(name), wantDevices)
+			return Devices{}, invalid(s, "%s is there twice: %s", Quote(name), wantDevices)
 		}
 		seen[name] = true
 		if why := d.set(name, count, counted); why != "" {
@@ -93,7 +93,7 @@ func (d *Devices) set(name, count string, counted bool) string {
 		*kind.count = int(n)
 		return ""
 	}
-	return "unknown device " + quote(name)
+	return "unknown device " + Quote(name)
 }
 
 // parseCount reads a plain decimal number between lo and hi, in the one spelling

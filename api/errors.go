@@ -31,9 +31,9 @@ type InvalidError struct {
 // Error implements error.
 func (e *InvalidError) Error() string {
 	if e.Key == "" {
-		return quote(e.Value) + ": " + e.Allowed
+		return Quote(e.Value) + ": " + e.Allowed
 	}
-	return fmt.Sprintf("annotation %s: %s: %s", showKey(e.Key), quote(e.Value), e.Allowed)
+	return fmt.Sprintf("annotation %s: %s: %s", showKey(e.Key), Quote(e.Value), e.Allowed)
 }
 
 // invalid returns the error of a value that no key is known for, yet.
@@ -69,11 +69,11 @@ func showKey(key string) string {
 	if strings.IndexFunc(key, func(r rune) bool { return !plain(r) }) < 0 && len(key) <= 2*maxShown {
 		return key
 	}
-	return quote(key)
+	return Quote(key)
 }
 
-// quote returns s as a Go string literal of its beginning.
-func quote(s string) string {
+// Quote returns s as a Go string literal. It cuts s after 80 bytes and marks the cut with "...".
+func Quote(s string) string {
 	if len(s) <= maxShown {
 		return strconv.Quote(s)
 	}

@@ -48,7 +48,7 @@ func TestPolicyCheck(t *testing.T) {
 		"good":           {"", []string{"good.yaml"}, result{ExitOK, "good.yaml is a valid node policy: mode enforce, rules: 1\nwarning: rules[0].cgroupFiles: kubelet writes cpu.max", ""}},
 		"all faults":     {"", []string{"bad.yaml"}, result{ExitFailure, "", `error: node policy bad.yaml: moe: unknown field` + "\n" + `rules[0].memlock.max: "16Gb": want`}},
 		"standard input": {policyHead, []string{"-"}, result{ExitOK, "standard input is a valid node policy: mode enforce, rules: 0\nwarning: rules: there are none", ""}},
-		"bad input":      {"a: [", []string{"-"}, result{ExitFailure, "", "node policy on standard input: policy is no valid YAML"}},
+		"bad input":      {"a: [", []string{"-"}, result{ExitFailure, "", "node policy on standard input: policy: no valid YAML"}},
 		"absent":         {"", []string{"none.yaml"}, result{ExitFailure, "", "read node policy: open none.yaml"}},
 		"no argument":    {"", nil, result{ExitUsage, "", "got 0 arguments, want FILE"}},
 	} {

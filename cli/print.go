@@ -8,9 +8,10 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/mooring-vm/mooring/internal/plaintext"
 )
 
 func writeJSON(w io.Writer, value any) error {
@@ -41,17 +42,12 @@ func table(w io.Writer, rows [][]string) error {
 // printable replaces what could drive the terminal: values come from pod
 // annotations, which anybody may have written, and are shown to root.
 func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || unicode.IsPrint(r) {
-			return r
-		}
-		return '?'
-	}, s)
+	return plaintext.Printable(s, '?')
 }
 
 // oneLine is printable without line breaks.
 func oneLine(s string) string {
-	return strings.ReplaceAll(printable(s), "\n", "; ")
+	return plaintext.OneLine(printable(s))
 }
 
 // indented prefixes each line of s.

@@ -9,6 +9,7 @@ import (
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/internal/plaintext"
 	"github.com/mooring-vm/mooring/lifecycle/host"
 	"github.com/mooring-vm/mooring/memlock"
 )
@@ -137,12 +138,12 @@ func (d *decider) matchRule() {
 func (d *decider) evaluate() {
 	request, err := api.Parse(d.facts.Annotations, d.facts.Container)
 	if err != nil {
-		d.refuse(agentapi.ReasonAnnotationInvalid, "%s; correct it", oneLine(err))
+		d.refuse(agentapi.ReasonAnnotationInvalid, "%s; correct it", plaintext.OneLine(err.Error()))
 		return
 	}
 	lock, err := d.computeLock(request)
 	if err != nil {
-		d.refuse(agentapi.ReasonAnnotationInvalid, "%s: %s", d.lockAnnotations(), oneLine(err))
+		d.refuse(agentapi.ReasonAnnotationInvalid, "%s: %s", d.lockAnnotations(), plaintext.OneLine(err.Error()))
 		return
 	}
 	if !lock.Required {

@@ -6,6 +6,7 @@ import (
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/internal/plaintext"
 )
 
 // Recognise returns the name of a pod's launcher container: from the launcher annotation, or else
@@ -35,7 +36,7 @@ func StrayAnnotations(p *policy.Policy, labels, annotations map[string]string) (
 	why := fmt.Sprintf("no annotation %s names a container of it, and no profile of the node policy matches its labels",
 		api.LauncherKey)
 	if _, _, err := api.Launcher(annotations); err != nil {
-		why = oneLine(err)
+		why = plaintext.OneLine(err.Error())
 	}
 	return Remark{
 		Type:    agentapi.Warning,

@@ -2,9 +2,7 @@ package decide
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
@@ -108,23 +106,5 @@ func (d *decider) written(base string) string {
 	if !ok {
 		return ""
 	}
-	return key + ": " + quote(value)
-}
-
-// quote returns an annotation's value for people: printable and of bounded length.
-func quote(s string) string {
-	const most = 80
-	if len(s) <= most {
-		return strconv.QuoteToGraphic(s)
-	}
-	cut := most
-	for cut > 0 && !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return strconv.QuoteToGraphic(s[:cut]) + "..."
-}
-
-// oneLine returns the text of an error, which may join several, in one line.
-func oneLine(err error) string {
-	return strings.ReplaceAll(err.Error(), "\n", "; ")
+	return key + ": " + api.Quote(value)
 }

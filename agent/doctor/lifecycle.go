@@ -8,6 +8,7 @@ import (
 	"io/fs"
 
 	"github.com/mooring-vm/mooring/api/policy"
+	"github.com/mooring-vm/mooring/internal/plaintext"
 )
 
 const (
@@ -113,7 +114,7 @@ func nodeLibvirt(_ context.Context, s *survey) finding {
 	case err != nil:
 		return finding{
 			Unknown,
-			path + ": " + oneLine(err),
+			path + ": " + plaintext.OneLine(err.Error()),
 			inPolicy,
 			"correct it: mooring policy check " + path,
 		}

@@ -8,6 +8,8 @@ import (
 	"path"
 	"regexp"
 	"strings"
+
+	"github.com/mooring-vm/mooring/internal/plaintext"
 )
 
 // pluginName matches the file name of a pre-installed NRI plugin: index and name.
@@ -35,7 +37,7 @@ func neighbours(_ context.Context, s *survey) finding {
 	case len(found) > 0 && err != nil:
 		return finding{
 			Note, strings.Join(found, "; "),
-			"other plugins may change the same containers; there may be more: " + oneLine(err), mend,
+			"other plugins may change the same containers; there may be more: " + plaintext.OneLine(err.Error()), mend,
 		}
 	case len(found) > 0:
 		return finding{
@@ -47,7 +49,7 @@ func neighbours(_ context.Context, s *survey) finding {
 	case err != nil:
 		return finding{
 			Unknown,
-			oneLine(err),
+			plaintext.OneLine(err.Error()),
 			"it is not known whether other NRI plugins run",
 			asRoot,
 		}
@@ -99,5 +101,3 @@ func (s *survey) connected() (names []string, err error) {
 	}
 	return names, err
 }
-
-func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/mooring-vm/mooring/internal/plaintext"
 )
 
 // programDirs are the directories of the default PATH of services.
@@ -68,7 +70,7 @@ func (s *survey) ociVersion(ctx context.Context, program string) string {
 	}
 	out, err := s.Version(ctx, program, 0)
 	if err != nil {
-		return fmt.Sprintf("(%s)", oneLine(err))
+		return fmt.Sprintf("(%s)", plaintext.OneLine(err.Error()))
 	}
 	if m := versionLine.FindStringSubmatch(out); m != nil {
 		return m[1]

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"strings"
-	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/record/util"
 
 	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/internal/plaintext"
 )
 
 const (
@@ -95,14 +95,5 @@ func reference(event agentapi.Event, node string) corev1.ObjectReference {
 
 // truncate shortens s to at most limit bytes of valid UTF-8.
 func truncate(s string, limit int) string {
-	const ellipsis = "..."
-	s = strings.ToValidUTF8(s, "?")
-	if len(s) <= limit {
-		return s
-	}
-	cut := limit - len(ellipsis)
-	for !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return s[:cut] + ellipsis
+	return plaintext.Cut(strings.ToValidUTF8(s, "?"), limit)
 }

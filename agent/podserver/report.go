@@ -3,12 +3,11 @@ package podserver
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/internal/plaintext"
 	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
@@ -90,16 +89,7 @@ func eventOf(r podapi.Report) (event agentapi.Event, ok bool) {
 	return agentapi.Event{}, false
 }
 
-// oneLine is a text for one line, bounded.
+// oneLine makes an error text of the pod printable and short enough for an Event.
 func oneLine(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, strings.ReplaceAll(text, "\n", "; "))
-	if len(text) > podapi.MaxLine {
-		text = strings.ToValidUTF8(text[:podapi.MaxLine-3], "") + "..."
-	}
-	return text
+	return plaintext.Cut(plaintext.Printable(plaintext.OneLine(text), ' '), podapi.MaxLine)
 }

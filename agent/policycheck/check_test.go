@@ -114,8 +114,8 @@ func TestReportHasAllFaultsWithPaths(t *testing.T) {
 	if diff := cmp.Diff(want, paths); diff != "" || got.Valid || got.Warnings == nil {
 		t.Errorf("%+v (-want +got)\n%s", got, diff)
 	}
-	got = NewReport("stdin", nil, errors.New("policy is no valid YAML"))
-	if want := []Fault{{Message: "policy is no valid YAML"}}; !cmp.Equal(got.Faults, want) {
+	got = NewReport("stdin", nil, errors.New("policy: no valid YAML"))
+	if want := []Fault{{Message: "policy: no valid YAML"}}; !cmp.Equal(got.Faults, want) {
 		t.Errorf("got %+v, want %+v", got.Faults, want)
 	}
 	p, err = Read("stdin", strings.NewReader(head))

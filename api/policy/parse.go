@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"bytes"
 	gojson "encoding/json"
 	"errors"
 	"fmt"
@@ -9,9 +8,10 @@ import (
 	"os"
 	"reflect"
 
-	goyaml "go.yaml.in/yaml/v2"
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"github.com/mooring-vm/mooring/internal/yamldoc"
 )
 
 // MaxSize is the largest policy, in bytes, that is read.
@@ -42,8 +42,8 @@ func Parse(data []byte) (*Policy, error) {
 	if len(data) > MaxSize {
 		return nil, fmt.Errorf("policy of more than %d bytes", MaxSize)
 	}
-	if err := oneDocument(data); err != nil {
-		return nil, err
+	if err := yamldoc.CheckOne(data); err != nil && !errors.Is(err, yamldoc.ErrEmpty) {
+		return nil, fmt.Errorf("policy: %w", err)
 	}
 	doc, faults, err := decode(data)
 	if err != nil {
@@ -57,29 +57,12 @@ func Parse(data []byte) (*Policy, error) {
 	return p, nil
 }
 
-// oneDocument refuses a second YAML document, which would go unread.
-func oneDocument(data []byte) error {
-	d := goyaml.NewDecoder(bytes.NewReader(data))
-	for n := 0; ; n++ {
-		var v any
-		err := d.Decode(&v)
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return fmt.Errorf("policy is no valid YAML: %w", err)
-		case n > 0 && v != nil:
-			return errors.New("policy has more than one YAML document: want one")
-		}
-	}
-}
-
 // decode turns YAML into a document. Unknown fields are faults with a path;
 // duplicate keys and a wrong structure end it.
 func decode(data []byte) (doc document, faults []error, err error) {
 	asJSON, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {
-		return doc, nil, fmt.Errorf("policy is no valid YAML: %w", err)
+		return doc, nil, fmt.Errorf("policy: no valid YAML: %w", err)
 	}
 	strict, err := json.UnmarshalStrict(asJSON, &doc)
 	if wrong, ok := errors.AsType[*gojson.UnmarshalTypeError](err); ok {

@@ -1,16 +1,15 @@
 package explain
 
 import (
-	"bytes"
 	gojson "encoding/json"
 	"errors"
 	"fmt"
-	"io"
 
-	goyaml "go.yaml.in/yaml/v2"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"github.com/mooring-vm/mooring/internal/yamldoc"
 )
 
 // MaxPodSize is the largest pod that ParsePod reads, in bytes. etcd takes 1.5 MiB.
@@ -22,12 +21,12 @@ func ParsePod(data []byte) (*corev1.Pod, error) {
 	if len(data) > MaxPodSize {
 		return nil, fmt.Errorf("pod of more than %d bytes", MaxPodSize)
 	}
-	if err := oneDocument(data); err != nil {
-		return nil, err
+	if err := yamldoc.CheckOne(data); err != nil {
+		return nil, fmt.Errorf("pod: %w", err)
 	}
 	asJSON, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {
-		return nil, fmt.Errorf("pod is no valid YAML: %w", err)
+		return nil, fmt.Errorf("pod: no valid YAML: %w", err)
 	}
 	if err := checkKind(asJSON); err != nil {
 		return nil, err
@@ -41,27 +40,6 @@ func ParsePod(data []byte) (*corev1.Pod, error) {
 		return nil, fmt.Errorf("pod: %w", err)
 	}
 	return pod, checkPod(pod)
-}
-
-func oneDocument(data []byte) error {
-	documents := 0
-	for d := goyaml.NewDecoder(bytes.NewReader(data)); ; {
-		var v any
-		err := d.Decode(&v)
-		switch {
-		case errors.Is(err, io.EOF) && documents == 0:
-			return errors.New("pod: the file is empty")
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return fmt.Errorf("pod is no valid YAML: %w", err)
-		case v != nil:
-			documents++
-		}
-		if documents > 1 {
-			return errors.New("pod: the file has more than one YAML document: want one, with the pod")
-		}
-	}
 }
 
 // checkKind reports another kind before its fields count as unknown.

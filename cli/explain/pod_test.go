@@ -10,7 +10,7 @@ const podHead = "apiVersion: v1\nkind: Pod\nmetadata: {name: vm}\n"
 func TestParsePod(t *testing.T) {
 	for name, test := range map[string]struct{ text, want string }{
 		"nothing":            {"# only a comment\n", "the file is empty"},
-		"no YAML":            {"a: [", "pod is no valid YAML"},
+		"no YAML":            {"a: [", "pod: no valid YAML"},
 		"twice":              {podHead + "spec: {containers: [{name: c}]}\n---\nkind: Pod\n", "more than one YAML document"},
 		"a list":             {"- a\n", "want a mapping"},
 		"another kind":       {"apiVersion: apps/v1\nkind: Deployment\nspec: {replicas: 1}\n", `apiVersion "apps/v1", kind "Deployment": want one object with apiVersion v1 and kind Pod`},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/agentapi"
+	"github.com/mooring-vm/mooring/internal/plaintext"
 	"github.com/mooring-vm/mooring/lifecycle/host"
 	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
@@ -23,7 +24,7 @@ func (g *Guard) checkFile(l registry.Launcher, name, cgroup string) finding {
 	content, err := g.Kernel.ReadCgroup(cgroup, name)
 	switch {
 	case !ok: // observe mode: only what there is
-		f.seen = oneLine(content)
+		f.seen = shorten(content)
 		return f
 	case err != nil:
 		return f.unreadable(given, err)
@@ -32,7 +33,7 @@ func (g *Guard) checkFile(l registry.Launcher, name, cgroup string) finding {
 }
 
 func (g *Guard) compareFile(f finding, given api.CgroupSetting, content, cgroup string) finding {
-	f.seen, f.status = oneLine(content), agentapi.StatusApplied
+	f.seen, f.status = shorten(content), agentapi.StatusApplied
 	file, ok := api.LookupCgroupFile(given.File)
 	switch {
 	case !ok || !file.Shows(content, given.Value):
@@ -82,11 +83,7 @@ func (g *Guard) checkProtection(f finding, s api.CgroupSetting, cgroup string) f
 	return f
 }
 
-// oneLine is the content of a file for people.
-func oneLine(content string) string {
-	line := strings.ReplaceAll(strings.TrimSpace(content), "\n", "; ")
-	if len(line) > maxSeen {
-		return line[:maxSeen] + "..."
-	}
-	return line
+// shorten returns the content of a cgroup file as one line of at most maxSeen bytes.
+func shorten(content string) string {
+	return plaintext.Cut(plaintext.OneLine(strings.TrimSpace(content)), maxSeen)
 }

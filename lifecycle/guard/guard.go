@@ -15,7 +15,7 @@ import (
 // checked with the next round of all.
 const maxQueued = 4096
 
-// GuardObserver counts what the guard finds. Its methods must not block and may
+// Observer counts what the guard finds. Its methods must not block and may
 // be called from several goroutines at once.
 type Observer interface {
 	// Checked is called for each setting that was looked at. changed says
@@ -26,7 +26,7 @@ type Observer interface {
 	CheckDropped()
 }
 
-// GuardConfig is what a guard works with. Observer is optional.
+// Config is what a guard works with. Observer is optional.
 type Config struct {
 	Registry *registry.Registry
 	Kernel   host.Kernel
@@ -56,7 +56,7 @@ type Guard struct {
 	wake   chan struct{}
 }
 
-// NewGuard returns a guard that does nothing until Run is called.
+// New returns a guard that does nothing until Run is called.
 func New(cfg Config) *Guard {
 	return &Guard{Config: cfg, queued: map[string]bool{}, wake: make(chan struct{}, 1)}
 }

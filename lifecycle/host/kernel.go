@@ -54,7 +54,7 @@ type Kernel interface {
 	ReadCgroup(cgroup, file string) (string, error)
 }
 
-// containerCgroup returns the ancestor of a process's cgroup that is the
+// ContainerCgroup returns the ancestor of a process's cgroup that is the
 // container's: runtimes name it after the container's ID; crun, or what runs
 // inside, may have made cgroups below. ok is false when no part of the path has
 // the ID, so the process is none of that container's.
@@ -73,20 +73,20 @@ func ContainerCgroup(path, containerID string) (cgroup string, ok bool) {
 	return path, true
 }
 
-// inside reports whether a cgroup is the ancestor itself, or below it.
+// InCgroup reports whether a cgroup is the ancestor itself, or below it.
 func InCgroup(cgroup, ancestor string) bool {
 	return cgroup == ancestor || strings.HasPrefix(cgroup, strings.TrimSuffix(ancestor, "/")+"/")
 }
 
-// is reports whether both are one process, wherever it has moved meanwhile.
+// Same reports whether both are one process, wherever it has moved meanwhile.
 func (p Process) Same(other Process) bool {
 	return p.PID == other.PID && p.StartTime == other.StartTime
 }
 
-// name is the process without the cgroup that it was found in.
+// ID is the process without the cgroup that it was found in.
 func (p Process) ID() Process { return Process{PID: p.PID, StartTime: p.StartTime} }
 
-// startedBefore reports whether the process surely started before that moment: its
+// StartedBefore reports whether the process surely started before that moment: its
 // start time is known in ticks.
 func (p Process) StartedBefore(b Boottime) bool {
 	return Boottime(p.StartTime+1)*Boottime(Tick) <= b

@@ -34,7 +34,7 @@ type Rlimit struct {
 // lets it lower the soft limit and raise it again up to the hard one.
 func (r Rlimit) Covers(l Limit) bool { return r.Soft >= l && r.Hard >= l }
 
-// raised returns r with neither limit below l. A repair never lowers.
+// Raised returns r with neither limit below l. A repair never lowers.
 func (r Rlimit) Raised(l Limit) Rlimit {
 	return Rlimit{Soft: max(r.Soft, l), Hard: max(r.Hard, l)}
 }

@@ -23,7 +23,7 @@ const (
 // hash. It becomes the name of a directory.
 var podUID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
-// PodDirs makes and deletes the directories that pods share with the agent:
+// Dirs makes and deletes the directories that pods share with the agent:
 // <root>/pods/<uid>, and in it pod/heartbeat and pod/stop, which the pod may
 // touch. Root should be a tmpfs with bounds: see [Mount].
 //
@@ -50,7 +50,7 @@ type Dirs struct {
 	sockets podChanges // for Follow
 }
 
-// PodDir is a pod's directory on the node. The pod is to see all of it read-only
+// Dir is a pod's directory on the node. The pod is to see all of it read-only
 // but for the two files, each a writable mount of its own, so that not even root
 // in the pod can make a file.
 type Dir struct {
@@ -64,7 +64,7 @@ type Dir struct {
 	Hook string
 }
 
-// OpenPodDirs prepares root, which must exist, for pod directories.
+// Open prepares root, which must exist, for pod directories.
 func Open(root string) (*Dirs, error) {
 	fd, err := openDir(unix.AT_FDCWD, root, 0)
 	if err != nil {

@@ -29,7 +29,7 @@ const (
 // followPoll is the time between two looks at all directories.
 const followPoll = 10 * time.Second
 
-// DirID tells a pod's directory from another that had the same name.
+// ID tells a pod's directory from another that had the same name.
 type ID struct{ dev, ino uint64 }
 
 // Follow calls changed with the UID of each pod that has a directory, and whenever one

@@ -19,7 +19,7 @@ const (
 // mountFlags keep what pods write from being executed or used as a device.
 const mountFlags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 
-// MountPodDirs mounts a bounded tmpfs at root, and makes the directory if it is
+// Mount mounts a bounded tmpfs at root, and makes the directory if it is
 // not there. Where root is such a tmpfs already, nothing is done; where it is
 // another file system's mount point, that is an error. It needs CAP_SYS_ADMIN in
 // the mount namespace in which containers are started, so it is a step of its
@@ -49,7 +49,7 @@ func isMountPoint(path string) (bool, error) {
 	return dir.Dev != parent.Dev, err
 }
 
-// CheckPodDirs returns nil when root is a tmpfs with bounds on size and inodes,
+// CheckMount returns nil when root is a tmpfs with bounds on size and inodes,
 // mounted nosuid, nodev and noexec, so that no pod can fill the node's /run or
 // place programs in it. The error names what is missing.
 func CheckMount(root string) error {

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Signs is what a pod tells by touching its files.
+// Touched is what a pod tells by touching its files.
 type Touched struct {
-	// StopAsked is set from the pod's request to stop its VM until
+	// StopRequested is set from the pod's request to stop its VM until
 	// [Dirs.ConfirmStop].
 	StopRequested bool
 
@@ -20,7 +20,7 @@ type Touched struct {
 	Heartbeat time.Time
 }
 
-// Signs reads what a pod has told. It makes four system calls, follows no symbolic
+// Touched reads what a pod has told. It makes four system calls, follows no symbolic
 // links and does not block, whatever the pod does with its files. Where the pod has
 // no directory, the error is an [io/fs.ErrNotExist].
 //

@@ -2,7 +2,6 @@ package registry
 
 import (
 	"math"
-	"math/bits"
 
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/lifecycle/host"
@@ -17,20 +16,24 @@ func (r *Registry) Account() agentapi.Account { return r.AccountWithout(Key{}) }
 func (r *Registry) AccountWithout(key Key) agentapi.Account { return r.AccountWith(nil, 0, key) }
 
 // AccountWith returns what AccountWithout does, and counts in the launchers that
-// the runtime listed at that moment and that were not entered yet.
+// the runtime listed at that moment and that were not entered yet. It adds up all launchers:
+// a node has a few hundred at most, and a creation asks once.
 func (r *Registry) AccountWith(listed []Launcher, since Generation, without Key) agentapi.Account {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	sum := r.held
-	if l, ok := r.launchers[without]; ok {
-		sum.sub(l)
+	var account agentapi.Account
+	excluded := r.launchers[without]
+	for l := range r.all() {
+		if l != excluded {
+			charge(&account, l)
+		}
 	}
 	for i := range listed {
 		if listed[i].Key() != without && !r.entered(&listed[i], since) {
-			sum.add(&listed[i])
+			charge(&account, &listed[i])
 		}
 	}
-	return sum.account()
+	return account
 }
 
 // entered needs the lock.
@@ -42,43 +45,16 @@ func (r *Registry) entered(l *Launcher, since Generation) bool {
 	return ok && (now.Container.ID == l.Container.ID || now.generation > uint64(since))
 }
 
-// tally is the sum of what launchers hold. It is kept up rather than computed, for
-// each creation asks for it; 128 bits are exact whatever is added and taken away.
-type tally struct {
-	high, low uint64
-	unlimited int
-}
-
-func (t *tally) add(l *Launcher) {
-	if demand, ok := l.held(); !ok {
-		return
-	} else if demand == host.Unlimited {
-		t.unlimited++
-	} else {
-		var carry uint64
-		t.low, carry = bits.Add64(t.low, uint64(demand), 0)
-		t.high += carry
+// charge adds the demand of a launcher to the account. A demand comes from a Kubernetes quantity,
+// which is an int64. The sum stays at the largest int64 instead of overflowing.
+func charge(account *agentapi.Account, l *Launcher) {
+	demand, ok := l.held()
+	switch {
+	case !ok:
+	case demand == host.Unlimited:
+		account.Unlimited++
+	default:
+		sum := uint64(account.Granted) + min(uint64(demand), math.MaxInt64)
+		account.Granted = int64(min(sum, math.MaxInt64))
 	}
-}
-
-// sub takes away what add has added.
-func (t *tally) sub(l *Launcher) {
-	if demand, ok := l.held(); !ok {
-		return
-	} else if demand == host.Unlimited {
-		t.unlimited--
-	} else {
-		var borrow uint64
-		t.low, borrow = bits.Sub64(t.low, uint64(demand), 0)
-		t.high -= borrow
-	}
-}
-
-// account saturates: without a ceiling for the node the sum may exceed an int64.
-func (t *tally) account() agentapi.Account {
-	a := agentapi.Account{Granted: math.MaxInt64, Unlimited: t.unlimited}
-	if t.high == 0 && t.low < math.MaxInt64 {
-		a.Granted = int64(t.low)
-	}
-	return a
 }

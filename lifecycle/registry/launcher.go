@@ -85,7 +85,7 @@ type Given struct {
 	Cgroup  []api.CgroupSetting // sorted by file
 }
 
-// file returns what a cgroup file was given.
+// CgroupFile returns what a cgroup file was given.
 func (g Given) CgroupFile(name string) (api.CgroupSetting, bool) {
 	at := slices.IndexFunc(g.Cgroup, func(s api.CgroupSetting) bool { return s.File == name })
 	if at < 0 {
@@ -127,7 +127,7 @@ func (l *Launcher) vmProcesses() map[host.Process]bool {
 	return all
 }
 
-// vmLocks returns what each VM process of the launcher is to have, by name.
+// VMLocks returns what each VM process of the launcher is to have, by name.
 func (l *Launcher) VMLocks() map[host.Process]host.Limit {
 	all := map[host.Process]host.Limit{}
 	for vm := range l.vmProcesses() {

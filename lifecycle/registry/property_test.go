@@ -93,10 +93,10 @@ func (m *registryModel) putMissing(t *rapid.T) {
 	l := modelLauncher{uid: uid, sandbox: uid + "-1", state: agentapi.StateStopped, demand: drawDemand(t), vm: true}
 	put := newLauncher(uid, id, l.state, l.demand)
 	put.SandboxID, put.VMs = l.sandbox, make([]agentapi.VM, 1)
-	m.registry.PutMissing(put)
+	m.registry.PutRemoved(put)
 	if !ok {
 		_, beside := m.latest(uid)
-		l.latest, l.removed = !beside, beside
+		l.latest, l.removed = !beside, true
 		m.model[id] = l
 	}
 }

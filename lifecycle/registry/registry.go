@@ -26,12 +26,11 @@ type Registry struct {
 	launchers  map[Key]*Launcher
 	left       map[string]*Launcher    // by container ID: replaced, while VM processes of them are left
 	byID       map[string]*Launcher    // all of both, by the runtime's ID of their container
-	held       tally                   // by all of both
 	recalled   map[host.Process]uint64 // see [Registry.RecallNeeds]
 	generation uint64
 }
 
-// NewRegistry returns an empty registry.
+// New returns an empty registry.
 func New() *Registry {
 	return &Registry{now: time.Now, launchers: map[Key]*Launcher{}, left: map[string]*Launcher{}, byID: map[string]*Launcher{}}
 }
@@ -45,25 +44,13 @@ func (r *Registry) Put(l Launcher) {
 	r.put(l)
 }
 
-// PutMissing adds a launcher unless its container is known. Where another container
-// of the same key is, it is added only if VM processes of it are left.
-func (r *Registry) PutMissing(l Launcher) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.putMissing(l)
-}
-
-// PutRemoved does what PutMissing does for a launcher that the runtime has removed while
-// VM processes of it run. It stays until Release.
+// PutRemoved adds a launcher that the runtime has removed while VM processes of it run,
+// unless its container is known. Where another container of the same key is, it is added
+// only if VM processes of it are left. It stays until Release.
 func (r *Registry) PutRemoved(l Launcher) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l.removed = true
-	r.putMissing(l)
-}
-
-// putMissing needs the lock.
-func (r *Registry) putMissing(l Launcher) {
 	if _, ok := r.byID[l.Container.ID]; ok {
 		return
 	}
@@ -73,7 +60,6 @@ func (r *Registry) putMissing(l Launcher) {
 		l = l.clone()
 		l.Since = r.now()
 		r.byID[l.Container.ID] = &l
-		r.held.add(&l)
 		r.leave(&l)
 	}
 }
@@ -94,7 +80,6 @@ func (r *Registry) put(l Launcher) {
 		r.byID[l.Container.ID] = &l
 	}
 	r.recall(&l)
-	r.held.add(&l)
 }
 
 // replace makes room for another container of the same key. The caller holds the lock.
@@ -131,7 +116,6 @@ func (r *Registry) forget(l *Launcher) {
 		delete(r.byID, l.Container.ID)
 		delete(r.left, l.Container.ID)
 	}
-	r.held.sub(l)
 }
 
 // all yields every launcher. The caller holds the lock, and may forget what it is
@@ -154,11 +138,9 @@ func (r *Registry) all() iter.Seq[*Launcher] {
 // change changes a launcher, but not its key nor its container's ID, and keeps the
 // account up. The caller holds the lock.
 func (r *Registry) change(l *Launcher, change func(*Launcher)) {
-	r.held.sub(l)
 	change(l)
 	l.settleLive()
 	r.recall(l)
-	r.held.add(l)
 }
 
 // RecallNeeds says what VM processes have told an earlier agent that they need. It is

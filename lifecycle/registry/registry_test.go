@@ -65,11 +65,11 @@ func TestRegistryKeepsWhatRunsBesideItsSuccessor(t *testing.T) {
 		},
 		"it was found afterwards": func(r *registry.Registry) {
 			r.Put(second)
-			r.PutMissing(left)
-			r.PutMissing(left)
+			r.PutRemoved(left)
+			r.PutRemoved(left)
 		},
 		"it was found before": func(r *registry.Registry) {
-			r.PutMissing(left)
+			r.PutRemoved(left)
 			r.Put(second)
 		},
 	} {

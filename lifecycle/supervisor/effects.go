@@ -55,7 +55,7 @@ type Tracker interface {
 	Rescan() error
 }
 
-// Sighting is what a tracker tells of a process: it executes an emulator now, or it did
+// ProcessEvent is what a tracker tells of a process: it executes an emulator now, or it did
 // and executes something else, without an Executable.
 type ProcessEvent struct {
 	Tracked
@@ -82,7 +82,7 @@ type Domains interface {
 	Shutdown(ctx context.Context, d tie.Domain) error
 }
 
-// PodSigns is what pods say through their directories: see [poddir.Dirs].
+// PodDirs is what pods say through their directories: see [poddir.Dirs].
 type PodDirs interface {
 	Touched(podUID string) (poddir.Touched, error)
 	ConfirmStop(podUID string) error

@@ -16,7 +16,7 @@ const (
 	awayWait = 15 * time.Second
 )
 
-// Takes tells whether somebody in a pod takes requests to end its VM gracefully. It does
+// SetStopHandler tells whether somebody in a pod takes requests to end its VM gracefully. It does
 // not block.
 func (s *Supervisor) SetStopHandler(podUID string, takes bool) {
 	s.put(func(context.Context) {

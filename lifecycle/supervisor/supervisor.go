@@ -27,7 +27,7 @@ const (
 	aliveEvery = time.Second
 )
 
-// SupervisorConfig is what a supervisor works with. Domains, Signs, Guard, Observer,
+// Config is what a supervisor works with. Domains, Signs, Guard, Observer,
 // Alive and Back are optional.
 type Config struct {
 	Registry  *registry.Registry
@@ -46,10 +46,10 @@ type Config struct {
 	// watchdog that it has declared.
 	Terms tie.Terms
 
-	// Alive is called about once a second while the supervisor works.
+	// ReportAlive is called about once a second while the supervisor works.
 	ReportAlive func()
 
-	// Back is called after an absence in which others may have stood in, and returns
+	// AfterAbsence is called after an absence in which others may have stood in, and returns
 	// once they have stepped aside.
 	AfterAbsence func(context.Context)
 }
@@ -65,14 +65,14 @@ const (
 	ActionConfirmStop = "confirm"   // a pod was told that its VM is gone
 )
 
-// SupervisorObserver counts what a supervisor does. Its methods must not block and
+// Observer counts what a supervisor does. Its methods must not block and
 // may be called from several goroutines at once.
 type Observer interface {
-	// Acted is called for each signal, shutdown and confirmation: one of ActedKill
+	// ActionDone is called for each signal, shutdown and confirmation: one of ActedKill
 	// and its like.
 	ActionDone(action string, err error)
 
-	// HintsDropped is called when too much waits to be dealt with, and
+	// NotificationsDropped is called when too much waits to be dealt with, and
 	// everything is looked at instead.
 	NotificationsDropped()
 }
@@ -124,7 +124,7 @@ type tied struct {
 	claimTold bool          // that another launcher has its domain
 }
 
-// NewSupervisor returns a supervisor that does nothing until Run is called.
+// New returns a supervisor that does nothing until Run is called.
 func New(cfg Config) *Supervisor {
 	return &Supervisor{
 		Config: cfg, holding: map[string]int{}, reading: map[host.Process]*reading{}, wake: make(chan struct{}, 1),
@@ -159,7 +159,7 @@ func (s *Supervisor) Register(l registry.Launcher, cgroup string) error {
 	return nil
 }
 
-// Started tells that the first process of a launcher runs. Launchers that were not
+// LauncherStarted tells that the first process of a launcher runs. Launchers that were not
 // registered are then: they were started while nobody was here.
 func (s *Supervisor) LauncherStarted(l registry.Launcher) {
 	s.put(func(ctx context.Context) { s.started(ctx, l) })
@@ -181,7 +181,7 @@ func (s *Supervisor) Reconciled() {
 	})
 }
 
-// Hint asks for a look at the launcher with this container ID: something may have
+// ScanLauncher asks for a look at the launcher with this container ID: something may have
 // happened to it.
 func (s *Supervisor) ScanLauncher(containerID string) {
 	s.post(func(ctx context.Context) {
@@ -191,15 +191,15 @@ func (s *Supervisor) ScanLauncher(containerID string) {
 	})
 }
 
-// Sighted takes what the tracker tells.
+// ProcessEvent takes what the tracker tells.
 func (s *Supervisor) ProcessEvent(seen ProcessEvent) {
 	s.post(func(ctx context.Context) { s.sighted(ctx, seen) })
 }
 
-// Lost tells that the tracker has lost sightings.
+// EventsLost tells that the tracker has lost sightings.
 func (s *Supervisor) EventsLost() { s.post(func(context.Context) { s.rescanSoon() }) }
 
-// Signed tells that a pod has touched a file of its directory.
+// PodTouched tells that a pod has touched a file of its directory.
 func (s *Supervisor) PodTouched(podUID string) {
 	s.post(func(context.Context) {
 		for _, t := range s.ties {

@@ -24,13 +24,13 @@ type Kill struct{ VM VM }
 // ConfirmStop tells the pod that its VM is gone.
 type ConfirmStop struct{}
 
-// Look asks for a look at what is left of the launcher, of which [Scanned] tells.
+// Scan asks for a look at what is left of the launcher, of which [Scanned] tells.
 type RequestScan struct{ Scan uint64 }
 
 // CheckMemlock has the guard look at a VM process that has just started.
 type CheckMemlock struct{ VM VM }
 
-// Tell tells people.
+// Report tells people.
 type Report struct {
 	Type    agentapi.EventType
 	Reason  agentapi.Reason

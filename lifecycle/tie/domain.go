@@ -17,7 +17,7 @@ func DomainUUID(declared string) (id uuid.UUID, ok bool) {
 	return id, err == nil && (len(declared) == plain || len(declared) == hyphened)
 }
 
-// is reports whether a launcher that declares this means the domain. What reads as a
+// Matches reports whether a launcher that declares this means the domain. What reads as a
 // UUID is never taken for a name.
 func (d Domain) Matches(declared string) bool {
 	if id, ok := DomainUUID(declared); ok {

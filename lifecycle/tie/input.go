@@ -32,13 +32,13 @@ type VMEnded struct {
 	How     string // exit code or signal, where it is known
 }
 
-// StopAsked says that the pod asks for its VM to be stopped.
+// StopRequested says that the pod asks for its VM to be stopped.
 type StopRequested struct{}
 
-// Beaten says that the launcher's heartbeat was seen.
+// HeartbeatSeen says that the launcher's heartbeat was seen.
 type HeartbeatSeen struct{}
 
-// Leased says that somebody asks for patience. A lease that is over already ends
+// LeaseSet says that somebody asks for patience. A lease that is over already ends
 // the one there was.
 type LeaseSet struct {
 	For    time.Duration
@@ -55,7 +55,7 @@ type Resumed struct{}
 // Ticked says that time has passed.
 type Ticked struct{}
 
-// Looked says what VM processes a look at the launcher has found. Nobody saw them
+// Scanned says what VM processes a look at the launcher has found. Nobody saw them
 // start, so a heartbeat that was not seen then proves nothing.
 type Scanned struct {
 	Scan  uint64 // the [RequestScan] that asked for it, 0: nobody did

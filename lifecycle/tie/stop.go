@@ -113,7 +113,7 @@ func (v *VM) enter(stage Stage, period time.Duration, s *step) {
 	}
 }
 
-// name names the VM in what people are told.
+// Describe names the VM in what people are told.
 func (v *VM) Describe() string {
 	if v.Domain != nil {
 		return fmt.Sprintf("the VM of domain %s (%s)", v.Domain.Name, v.Executable)

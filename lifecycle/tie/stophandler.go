@@ -8,7 +8,7 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
-// Taker is whoever in the pod takes requests to end its VM gracefully.
+// StopHandler is whoever in the pod takes requests to end its VM gracefully.
 type StopHandler struct {
 	Connected bool          `json:"here,omitempty"`  // it listens
 	Until     host.Boottime `json:"until,omitempty"` // it has listened, and is waited for until then
@@ -20,15 +20,15 @@ type PodStop struct {
 	Due host.Boottime // when it is gone on without the pod
 }
 
-// TakerCame says that somebody in the pod takes requests to end its VM gracefully.
+// StopHandlerConnected says that somebody in the pod takes requests to end its VM gracefully.
 type StopHandlerConnected struct{}
 
-// TakerLeft says that nobody does any more.
+// StopHandlerDisconnected says that nobody does any more.
 type StopHandlerDisconnected struct {
 	Wait time.Duration // for it to come back
 }
 
-// AskPod asks the pod to have the guest shut down.
+// RequestShutdown asks the pod to have the guest shut down.
 type RequestShutdown struct{ VM VM }
 
 func (RequestShutdown) action() {}
@@ -101,7 +101,7 @@ func (t *Tie) dueOf(v *VM) host.Boottime {
 	return v.Due
 }
 
-// podStop returns what the pod is asked for; nil: nothing.
+// PodStop returns what the pod is asked for; nil: nothing.
 func (t *Tie) PodStop(now host.Boottime) (stop *PodStop) {
 	for _, v := range t.VMs {
 		if v.Stage != StageShutdown || v.Domain != nil && !v.ByPod || !t.expected(now) {

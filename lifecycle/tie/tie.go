@@ -38,7 +38,7 @@ type Tie struct {
 	// launcher that declares a domain.
 	AliveAt host.Boottime `json:"aliveAt,omitempty"`
 
-	// StopAsked is set from the pod's request until it is confirmed, StopDone from
+	// StopRequested is set from the pod's request until it is confirmed, StopDone from
 	// then on.
 	StopRequested bool `json:"stopAsked,omitempty"`
 	StopDone      bool `json:"stopDone,omitempty"`
@@ -57,7 +57,7 @@ type Tie struct {
 	looking bool   // its outcome is awaited, and will still be true
 }
 
-// Member names the launcher for people and for what is done to it.
+// Launcher names the launcher for people and for what is done to it.
 type Launcher struct {
 	Pod       agentapi.PodRef       `json:"pod"`
 	Container agentapi.ContainerRef `json:"container"`
@@ -129,7 +129,7 @@ const (
 // told of, and sent the signal again: it waits for a device.
 const stuckPeriod = 10 * time.Second
 
-// NewTie returns the tie of a launcher that has been registered.
+// New returns the tie of a launcher that has been registered.
 func New(m Launcher, terms Terms, now host.Boottime) Tie {
 	return Tie{Launcher: m, Terms: terms, Phase: agentapi.PhaseRegistered, Since: now, Beat: Beat{At: now}}
 }
@@ -140,7 +140,7 @@ func (t Tie) clone() Tie {
 	return t
 }
 
-// vm returns the VM that is this process, for change.
+// VM returns the VM that is this process, for change.
 func (t *Tie) VM(p host.Process) *VM {
 	at := slices.IndexFunc(t.VMs, func(v VM) bool { return v.Same(p) })
 	if at < 0 {
@@ -152,7 +152,7 @@ func (t *Tie) VM(p host.Process) *VM {
 // leased reports whether a lease holds.
 func (t *Tie) leased(now host.Boottime) bool { return now < t.LastLease().Until }
 
-// lasting returns the lease that ends last.
+// LastLease returns the lease that ends last.
 func (t *Tie) LastLease() Lease {
 	if t.PodLease.Until > t.Lease.Until {
 		return t.PodLease
@@ -207,7 +207,7 @@ func (t *Tie) Due() (at host.Boottime, ok bool) {
 	return at, ok
 }
 
-// wanted returns the look that is asked for and was not taken yet.
+// PendingScan returns the look that is asked for and was not taken yet.
 func (t *Tie) PendingScan() uint64 {
 	if t.looking {
 		return t.look

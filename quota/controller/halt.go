@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/mooring-vm/mooring/internal/plaintext"
 	"github.com/mooring-vm/mooring/quota"
 )
 
@@ -156,7 +157,7 @@ func (h *Halter) halt(ctx context.Context, name types.NamespacedName, uid types.
 	h.Logger.Warn("halted a VM: its launcher pod does not fit beside the room kept for migrations",
 		"vm", name.String(), "reason", why)
 	note := "halted: its launcher pod does not fit into the quota, which keeps room for migrations: " + why
-	h.Events.Eventf(vm, nil, corev1.EventTypeWarning, ReasonHalted, actionHalt, "%s", shorten(note))
+	h.Events.Eventf(vm, nil, corev1.EventTypeWarning, ReasonHalted, actionHalt, "%s", plaintext.Cut(note, maxNote))
 	return nil
 }
 

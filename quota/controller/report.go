@@ -11,6 +11,7 @@ import (
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/mooring-vm/mooring/api/v1alpha1"
+	"github.com/mooring-vm/mooring/internal/plaintext"
 	"github.com/mooring-vm/mooring/quota"
 )
 
@@ -58,15 +59,7 @@ func causes(a quota.Action) (reservation string, reasons []string) {
 
 func (r *Reconciler) event(on *corev1.ObjectReference, kind, reason, message string) {
 	r.Logger.Info(message, "reason", reason, "kind", on.Kind, "namespace", on.Namespace, "name", on.Name)
-	r.Events.Eventf(on, nil, kind, reason, eventAction, "%s", shorten(message))
-}
-
-// shorten cuts a text to the size of an Event.
-func shorten(message string) string {
-	if len(message) <= maxNote {
-		return message
-	}
-	return strings.ToValidUTF8(message[:maxNote-3], "") + "..."
+	r.Events.Eventf(on, nil, kind, reason, eventAction, "%s", plaintext.Cut(message, maxNote))
 }
 
 // states are the overruns and faults of a namespace.

@@ -1,18 +1,16 @@
 package vmi
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
-	goyaml "go.yaml.in/yaml/v2"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/mooring-vm/mooring/internal/yamldoc"
 	"github.com/mooring-vm/mooring/memlock/kubevirt"
 )
 
@@ -33,12 +31,15 @@ func Read(data []byte) (kubevirt.VM, error) {
 	if len(data) > MaxSize {
 		return kubevirt.VM{}, fmt.Errorf("VM of more than %d bytes", MaxSize)
 	}
-	if err := oneDocument(data); err != nil {
-		return kubevirt.VM{}, err
+	switch err := yamldoc.CheckOne(data); {
+	case errors.Is(err, yamldoc.ErrEmpty):
+		return kubevirt.VM{}, fmt.Errorf("VM: %w: want a VirtualMachineInstance or a VirtualMachine", err)
+	case err != nil:
+		return kubevirt.VM{}, fmt.Errorf("VM: %w", err)
 	}
 	asJSON, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {
-		return kubevirt.VM{}, fmt.Errorf("VM is no valid YAML: %w", err)
+		return kubevirt.VM{}, fmt.Errorf("VM: no valid YAML: %w", err)
 	}
 	kind, err := kindOf(asJSON)
 	if err != nil {
@@ -75,29 +76,6 @@ func readVM(asJSON []byte) (kubevirt.VM, error) {
 	read, err := fromSpec((*v1.VirtualMachineInstanceSpec)(&vm.Spec.Template.Spec), "spec.template.spec")
 	read.Template = err == nil
 	return read, err
-}
-
-// oneDocument refuses an empty file, and a second YAML document, which Read would ignore.
-func oneDocument(data []byte) error {
-	d := goyaml.NewDecoder(bytes.NewReader(data))
-	documents := 0
-	for {
-		var v any
-		err := d.Decode(&v)
-		switch {
-		case errors.Is(err, io.EOF) && documents == 0:
-			return errors.New("VM: nothing there: want a VirtualMachineInstance or a VirtualMachine")
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return fmt.Errorf("VM is no valid YAML: %w", err)
-		case v != nil:
-			documents++
-		}
-		if documents > 1 {
-			return errors.New("VM: more than one YAML document: want one")
-		}
-	}
 }
 
 // kindOf returns the kind of one of KubeVirt's objects.

@@ -3,13 +3,13 @@ package launcher
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/internal/plaintext"
 	"github.com/mooring-vm/mooring/memlock/kubevirt"
 	"github.com/mooring-vm/mooring/memlock/kubevirt/vmi"
 	"github.com/mooring-vm/mooring/quota/virt"
@@ -82,10 +82,9 @@ func Mutate(in Input) (Output, error) {
 	return out, nil
 }
 
-func unchangedWarning(err error) string { return "mooring leaves the pod unchanged: " + oneLine(err) }
-
-// oneLine joins lines, because the API server accepts only warnings of one line.
-func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+func unchangedWarning(err error) string {
+	return "mooring leaves the pod unchanged: " + plaintext.OneLine(err.Error())
+}
 
 // mutation is one run of Mutate.
 type mutation struct {

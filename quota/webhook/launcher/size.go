@@ -12,6 +12,7 @@ import (
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/mooring-vm/mooring/api"
+	"github.com/mooring-vm/mooring/internal/plaintext"
 	"github.com/mooring-vm/mooring/memlock/kubevirt"
 )
 
@@ -90,7 +91,7 @@ func (in *Input) wasResized() bool {
 
 // refuseUnsized refuses a target that cannot get the VM's size.
 func refuseUnsized(err error) *Refusal {
-	return &Refusal{"mooring: the VM was resized in place, and its target cannot get that size: " + oneLine(err)}
+	return &Refusal{"mooring: the VM was resized in place, and its target cannot get that size: " + plaintext.OneLine(err.Error())}
 }
 
 // isEarlierLauncher reports whether a pod is a running launcher of the same VM and not part of the
