@@ -7,7 +7,7 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
-// account says how much of the node's lockable memory is granted.
+// account formats the node's granted lockable memory.
 func account(a agentapi.Account) string {
 	text := api.Bytes(a.Granted).String()
 	if a.Max > 0 {

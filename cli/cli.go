@@ -19,23 +19,23 @@ import (
 // Exit codes of the tool.
 const (
 	ExitOK         = 0
-	ExitFailure    = 1 // none of the others
-	ExitUsage      = 2 // the command line makes no sense
-	ExitNotRunning = 3 // no agent answers, or it went away
-	ExitNotFound   = 4 // the pod has no launcher on this node, or is not in the cluster
-	ExitPermission = 5 // only root may ask, or the API server does not let the caller
+	ExitFailure    = 1 // any other failure
+	ExitUsage      = 2 // invalid command line
+	ExitNotRunning = 3 // no agent answers, or the connection to it broke
+	ExitNotFound   = 4 // the pod has no launcher on this node, or does not exist in the cluster
+	ExitPermission = 5 // the caller is not root, or RBAC denies the request
 	ExitRefused    = 6 // the pod would be refused
 )
 
 const exitCodes = `Exit codes: 0 success, 1 failure, 2 wrong usage, 3 the agent does not run,
 4 no such launcher on this node or pod in the cluster, 5 permission denied, 6 the pod would be refused.`
 
-// answerTimeout bounds a question to the agent; streams have no bound.
+// answerTimeout bounds a request to the agent. Streams have no bound.
 const answerTimeout = 10 * time.Second
 
-// Program is one run of the tool.
+// Program is one run of the CLI.
 type Program struct {
-	Name        string // as called: argv[0]
+	Name        string // argv[0]
 	Build       buildinfo.Info
 	In          io.Reader // nil: standard input
 	Out, ErrOut io.Writer
@@ -44,8 +44,7 @@ type Program struct {
 	socket string
 }
 
-// Run executes the command line and returns the exit code. It ends when ctx is
-// done.
+// Run executes the command line and returns the exit code. It blocks until the command or ctx ends.
 func (p *Program) Run(ctx context.Context, args []string) int {
 	root := p.Command()
 	root.SetArgs(args)
@@ -84,10 +83,10 @@ func (p *Program) Command() *cobra.Command {
 	name := p.displayName()
 	root := &cobra.Command{
 		Use:   "mooring",
-		Short: "Show what VM launchers on this node asked for and what they got",
-		Long: "Asks the mooring-agent of this node what VM launcher containers asked for, what the\n" +
-			"node policy allows, what they were given, what the kernel shows, and how their VM\n" +
-			"processes fare. Run it as root, on the node or in the agent's pod.\n\n" + exitCodes,
+		Short: "Show the requested and actual settings of VM launchers on this node",
+		Long: "Asks the mooring-agent of this node about VM launcher containers: requested, allowed and\n" +
+			"granted settings, the settings in the kernel, and the state of their VM processes.\n" +
+			"Run it as root, on the node or in the agent's pod.\n\n" + exitCodes,
 		Example: fmt.Sprintf("  %[1]s ps\n  %[1]s inspect vms/virt-launcher-db-x7k2p\n  %[1]s watch", name),
 		Annotations: map[string]string{
 			cobra.CommandDisplayNameAnnotation: name,
@@ -105,11 +104,10 @@ func (p *Program) Command() *cobra.Command {
 	return root
 }
 
-// pluginPrefix begins the names of kubectl's plugins.
+// pluginPrefix starts the file names of kubectl plugins.
 const pluginPrefix = "kubectl-"
 
-// displayName is how users call the program: kubectl runs `kubectl-mooring` as
-// its subcommand.
+// displayName is the program's name in help texts. kubectl runs kubectl-mooring as its subcommand.
 func (p *Program) displayName() string {
 	if strings.HasPrefix(filepath.Base(p.Name), pluginPrefix) {
 		return "kubectl mooring"

@@ -177,7 +177,7 @@ func TestErrors(t *testing.T) {
 		want string
 	}{
 		"unknown command":  {[]string{"pss"}, ExitUsage, `unknown command "pss": did you mean ps?`},
-		"nothing similar":  {[]string{"frobnicate"}, ExitUsage, "run `mooring --help`"},
+		"nothing similar":  {[]string{"frobnicate"}, ExitUsage, "`mooring --help` lists"},
 		"unknown flag":     {[]string{"ps", "--colour"}, ExitUsage, "--colour"},
 		"unknown format":   {[]string{"ps", "-o", "yaml"}, ExitUsage, `invalid argument "yaml" for "-o, --output" flag: want table, wide or json`},
 		"too many":         {[]string{"ps", "x"}, ExitUsage, "mooring ps: got 1 arguments, want none"},

@@ -18,22 +18,23 @@ import (
 	"github.com/mooring-vm/mooring/internal/kubeclient"
 )
 
-// clusterTimeout bounds a question to the API server.
+// clusterTimeout bounds a request to the API server.
 const clusterTimeout = 30 * time.Second
 
 const kubeconfigFlag = "kubeconfig"
 
-// clusterFlags say whether an API server is asked, and which.
+// clusterFlags select an API server, or none.
 type clusterFlags struct {
 	kubeconfig, namespace string
 }
 
 func (f *clusterFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.kubeconfig, kubeconfigFlag, "", "`file` with the cluster to ask, or "+kubeclient.InCluster+" for the pod's service account; empty: the agent is asked")
-	cmd.Flags().StringVarP(&f.namespace, "namespace", "n", "", "namespace of POD where that does not say it; without it that of the kubeconfig")
+	cmd.Flags().StringVar(&f.kubeconfig, kubeconfigFlag, "",
+		"`file` of the cluster, or "+kubeclient.InCluster+" for the pod's service account; empty: ask the agent")
+	cmd.Flags().StringVarP(&f.namespace, "namespace", "n", "", "namespace of POD (default: that of the kubeconfig)")
 }
 
-// prefixed is POD with the namespace that was given, for the agent.
+// prefixed returns POD with the namespace of the flag, for the agent.
 func (f *clusterFlags) prefixed(pod string) string {
 	if f.namespace == "" || strings.Contains(pod, "/") {
 		return pod
@@ -41,14 +42,14 @@ func (f *clusterFlags) prefixed(pod string) string {
 	return f.namespace + "/" + pod
 }
 
-// cluster is an API server, and the namespace that is meant where none is said.
+// cluster is an API server with a default namespace.
 type cluster struct {
 	kubernetes.Interface
 	config    *rest.Config
 	namespace string
 }
 
-// cluster returns what is to be asked; nil is the node's agent.
+// cluster returns the selected cluster; nil means the node's agent.
 func (p *Program) cluster(cmd *cobra.Command, f clusterFlags) (*cluster, error) {
 	switch {
 	case f.kubeconfig == kubeclient.InCluster:
@@ -58,7 +59,7 @@ func (p *Program) cluster(cmd *cobra.Command, f clusterFlags) (*cluster, error) 
 		}
 		return p.newCluster(config, f.namespace)
 	case f.kubeconfig == "" && (cmd.Flags().Changed(kubeconfigFlag) || !p.hasKubeconfig()):
-		return nil, nil //nolint:nilnil // as said
+		return nil, nil //nolint:nilnil // nil means the agent
 	}
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.kubeconfig
@@ -77,8 +78,8 @@ func (p *Program) cluster(cmd *cobra.Command, f clusterFlags) (*cluster, error) 
 	return p.newCluster(config, namespace)
 }
 
-// hasKubeconfig reports whether a cluster is meant that nobody names: that of KUBECONFIG,
-// and for a plugin of kubectl that which kubectl itself would ask.
+// hasKubeconfig reports whether a cluster is selected without a flag: by KUBECONFIG, or for a
+// kubectl plugin by kubectl's own kubeconfig.
 func (p *Program) hasKubeconfig() bool {
 	if os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" {
 		return true
@@ -98,7 +99,7 @@ func (p *Program) newCluster(config *rest.Config, namespace string) (*cluster, e
 	return &cluster{client, config, namespace}, nil
 }
 
-// pod splits what names a pod: NAMESPACE/NAME, or NAME.
+// pod splits NAMESPACE/NAME, or NAME in the default namespace.
 func (c *cluster) pod(text string) (namespace, name string, err error) {
 	namespace, name, said := strings.Cut(text, "/")
 	if !said {
@@ -113,8 +114,7 @@ func (c *cluster) pod(text string) (namespace, name string, err error) {
 	return namespace, name, nil
 }
 
-// clusterError says what the API server did not do, and which right it takes where that
-// is what is missing.
+// clusterError describes a failed request, with the missing right if RBAC denied it.
 func clusterError(err error, verb, resource, what string) error {
 	switch {
 	case err == nil:
@@ -123,19 +123,19 @@ func clusterError(err error, verb, resource, what string) error {
 		return &admin.NotFoundError{Message: fmt.Sprintf("%s: %v", what, err)}
 	case apierrors.IsUnauthorized(err):
 		return &forbiddenError{fmt.Errorf("%s: %w", what, err)}
-	case apierrors.IsForbidden(err) && mayNot(err, verb):
-		return &forbiddenError{fmt.Errorf("%s: %w: it takes a role with the verb %q for %s there", what, err, verb, resource)}
+	case apierrors.IsForbidden(err) && isRBACError(err, verb):
+		return &forbiddenError{fmt.Errorf("%s: %w: requires a role with the verb %q for %s", what, err, verb, resource)}
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// mayNot tells a right that is missing from a webhook that refuses. A watch is refused with
-// no more than that it was.
-func mayNot(err error, verb string) bool {
+// isRBACError reports whether a right is missing, as opposed to a refusal by a webhook. The error
+// of a denied watch does not name the right.
+func isRBACError(err error, verb string) bool {
 	return verb == "watch" || strings.Contains(err.Error(), "cannot "+verb)
 }
 
-// forbiddenError is a right that is missing.
+// forbiddenError reports a missing right.
 type forbiddenError struct{ err error }
 
 func (e *forbiddenError) Error() string { return e.err.Error() }

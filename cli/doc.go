@@ -1,4 +1,4 @@
-// Package cli is the command line tool: it asks the agent of this node what
-// launchers asked for, what they got, and how their VM processes fare. It changes
-// nothing but leases.
+// Package cli is the command line tool mooring. It asks the agent of this node, or a cluster, about
+// launchers, their settings and their VM processes, computes memory locks, checks policies,
+// requests resizes, and uninstalls.
 package cli

@@ -14,11 +14,11 @@ import (
 func (p *Program) doctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Look at this node, and say what keeps Mooring from working",
-		Long: "Looks at the kernel, cgroups, containerd and its NRI, other NRI plugins, kubelet, and\n" +
-			"the agent, and says of each what was found, what it means, and how to mend it. Changes\n" +
-			"nothing. Needs no agent; run it as root, for else much is not known.\n\n" +
-			"Exit code 1: there is a problem. docs/reference/doctor.md describes the findings.",
+		Short: "Check this node and explain problems",
+		Long: "Checks the kernel, cgroups, containerd and its NRI, other NRI plugins, kubelet, and the\n" +
+			"agent. Each finding has its meaning and its remedy. Changes nothing. Needs no agent.\n" +
+			"Run it as root; otherwise many checks are impossible.\n\n" +
+			"Exit code 1: a problem was found. docs/reference/doctor.md describes the findings.",
 		Args: between(0, 0, "none"),
 	}
 	var o doctor.Options

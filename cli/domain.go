@@ -20,7 +20,7 @@ func (p *Program) domainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "domain",
 		Short: "Prepare a domain XML for growth",
-		Long:  "Looks at a domain XML in a file. Needs no agent, no node and no root.",
+		Long:  "Reads a domain XML from a file. Needs no agent, no node and no root.",
 		Args:  unknownCommand,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -32,14 +32,13 @@ func (p *Program) domainPrepareCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prepare [FILE]",
 		Short: "Give a domain the headroom to grow while it runs",
-		Long: "Reads a domain XML, and writes it with the headroom to grow to the capacities: more\n" +
-			"vCPUs than there are at the start, and a maximum memory with a virtio-mem device or slots\n" +
-			"for DIMMs. What the domain has of headroom it keeps, and all else is written as it was\n" +
-			"read. What was changed or kept, and why, is said on standard error. A domain that can get\n" +
-			"no headroom is refused with every reason.\n\n" +
-			"Without FILE, or where it is -, standard input is read. Without capacities the domain may\n" +
-			"grow as far as the node policy says, if an agent answers here and its policy says it, and\n" +
-			"else to the memory and the CPUs of the machine that this runs on.",
+		Long: "Reads a domain XML and writes it with headroom up to the capacities: more vCPUs than at\n" +
+			"the start, and a maximum memory with a virtio-mem device or with slots for DIMMs.\n" +
+			"Existing headroom and everything else stay unchanged. Standard error lists each change\n" +
+			"with its reason. A domain that cannot get headroom is refused with every reason.\n\n" +
+			"Without FILE, or with -, reads standard input. Without capacities the limits come from\n" +
+			"the node policy, if an agent runs here and its policy sets them, or else from the memory\n" +
+			"and CPUs of this machine.",
 		Example: "  " + p.displayName() + " domain prepare --memory-capacity 16384 --cpu-capacity 8 db.xml >grown.xml\n" +
 			"  virsh dumpxml --inactive db | " + p.displayName() + " domain prepare | virsh define /dev/stdin",
 		Args: between(0, 1, "at most one FILE"),
@@ -53,7 +52,7 @@ func (p *Program) domainPrepareCommand() *cobra.Command {
 		}
 		source := headroom.Source{Policy: p.capacities}
 		source.UseFlags(cmd.Flags())
-		if err := p.fillIn(cmd.Context(), os.DirFS("/"), &o, source); err != nil {
+		if err := p.fillCapacities(cmd.Context(), os.DirFS("/"), &o, source); err != nil {
 			return err
 		}
 		return p.domainPrepare(cmd.InOrStdin(), o, file)
@@ -61,8 +60,8 @@ func (p *Program) domainPrepareCommand() *cobra.Command {
 	return cmd
 }
 
-// fillIn finds the capacities that no flag says.
-func (p *Program) fillIn(ctx context.Context, root fs.FS, o *headroom.Options, source headroom.Source) (err error) {
+// fillCapacities sets the capacities without a flag.
+func (p *Program) fillCapacities(ctx context.Context, root fs.FS, o *headroom.Options, source headroom.Source) (err error) {
 	if o.Memory > 0 && o.CPUs > 0 {
 		return nil
 	}
@@ -70,19 +69,19 @@ func (p *Program) fillIn(ctx context.Context, root fs.FS, o *headroom.Options, s
 	source.Host, noHost = headroom.ReadHost(root)
 	host, from, err := source.Read(ctx)
 	if err != nil {
-		fmt.Fprintf(p.ErrOut, "what the node policy gives VMs is not known, and this machine is taken instead: %s\n", oneLine(err.Error()))
+		fmt.Fprintf(p.ErrOut, "cannot read the node policy's capacities, using those of this machine: %s\n", oneLine(err.Error()))
 	}
 	if noHost != nil && (o.Memory <= 0 && host.Memory == 0 || o.CPUs <= 0 && host.CPUs == 0) {
 		return fmt.Errorf("%w: want --memory-capacity and --cpu-capacity", noHost)
 	}
 	if len(from) > 0 {
-		fmt.Fprintf(p.ErrOut, "capacity of %s: as the node policy says\n", strings.Join(from, " and "))
+		fmt.Fprintf(p.ErrOut, "capacity of %s: from the node policy\n", strings.Join(from, " and "))
 	}
 	o.Host = host
 	return nil
 }
 
-// capacities asks the agent for those of the node policy. Where none runs nobody says any.
+// capacities asks the agent for the node policy's capacities. Without an agent they are empty.
 func (p *Program) capacities(ctx context.Context) (podapi.Headroom, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -109,7 +108,7 @@ func (p *Program) domainPrepare(in io.Reader, o headroom.Options, file string) e
 		for _, reason := range refused.Reasons {
 			fmt.Fprintf(p.ErrOut, "refused: %s\n", oneLine(reason))
 		}
-		return fmt.Errorf("%s: the domain can get no headroom", file)
+		return fmt.Errorf("%s: the domain cannot get headroom", file)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)

@@ -68,14 +68,14 @@ func TestDomainPrepareForThisMachine(t *testing.T) {
 		"sys/devices/system/cpu/online": {Data: []byte("0-15\n")},
 	}
 	program, o := testProgram(&out, &errOut), headroom.Options{Memory: -1}
-	err := program.fillIn(t.Context(), machine, &o, headroom.Source{Policy: noPolicy})
+	err := program.fillCapacities(t.Context(), machine, &o, headroom.Source{Policy: noPolicy})
 	if err == nil {
 		err = program.domainPrepare(strings.NewReader(growableXML), o, stdin)
 	}
 	if err != nil || !strings.Contains(errOut.String(), "can grow to 16\n") || !strings.Contains(errOut.String(), "can grow to 8Gi") {
 		t.Errorf("%v\n%s", err, errOut.String())
 	}
-	err = program.fillIn(t.Context(), fstest.MapFS{}, &headroom.Options{}, headroom.Source{Policy: noPolicy})
+	err = program.fillCapacities(t.Context(), fstest.MapFS{}, &headroom.Options{}, headroom.Source{Policy: noPolicy})
 	if err == nil || !strings.Contains(err.Error(), "the host's memory: ") || !strings.Contains(err.Error(), "want --memory-capacity") {
 		t.Errorf("of a machine that tells nothing: %v", err)
 	}
@@ -85,15 +85,15 @@ func noPolicy(context.Context) (podapi.Headroom, error) { return podapi.Headroom
 
 // With an agent they are those of the node policy, and flags win over it.
 func TestDomainPrepareByPolicy(t *testing.T) {
-	const memory, vcpus, both = "can grow to 4Gi", "can grow to 8\n", "capacity of memory and CPUs: as the node policy says\n"
+	const memory, vcpus, both = "can grow to 4Gi", "can grow to 8\n", "capacity of memory and CPUs: from the node policy\n"
 	a := startAgent(t)
 	node := testNode
 	node.Headroom = podapi.Headroom{Memory: 4 << 30, CPUs: 8}
 	a.node.Store(&node)
 	for args, want := range map[string][]string{
 		"":                       {both, memory, vcpus},
-		"--cpu-capacity 6":       {"capacity of memory: as the node policy says\n", memory, "can grow to 6\n"},
-		"--memory-capacity 2048": {"capacity of CPUs: as the node policy says\n", "can grow to 2Gi", vcpus},
+		"--cpu-capacity 6":       {"capacity of memory: from the node policy\n", memory, "can grow to 6\n"},
+		"--memory-capacity 2048": {"capacity of CPUs: from the node policy\n", "can grow to 2Gi", vcpus},
 		"--memory-capacity 2048 --cpu-capacity 3": {"can grow to 2Gi", "can grow to 3\n"},
 		"--memory-device dimm":                    {both, memory, vcpus},
 		"--memory-capacity 2048 --cpu-capacity 0": {"can grow to 2Gi"},
@@ -107,7 +107,7 @@ func TestDomainPrepareByPolicy(t *testing.T) {
 				t.Errorf("%s: %q, want %q in it", args, got.errOut, line)
 			}
 		}
-		if says := len(want) > 0 && strings.HasPrefix(want[0], "capacity of "); says != strings.Contains(got.errOut, "as the node policy says") {
+		if says := len(want) > 0 && strings.HasPrefix(want[0], "capacity of "); says != strings.Contains(got.errOut, "from the node policy") {
 			t.Errorf("%s: %q", args, got.errOut)
 		}
 	}
@@ -123,7 +123,7 @@ func TestDomainPrepareWithoutAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := runPrepare(t, growableXML, "--socket", socket)
-	if got.code != ExitOK || !strings.Contains(got.errOut, "what the node policy gives VMs is not known, and this machine is taken instead: mooring-agent is not running") {
+	if got.code != ExitOK || !strings.Contains(got.errOut, "cannot read the node policy's capacities, using those of this machine: mooring-agent is not running") {
 		t.Errorf("with a socket that nobody listens on: %+v", got)
 	}
 }
@@ -145,7 +145,7 @@ func TestDomainPrepareErrors(t *testing.T) {
 		{"", append(capacity, filepath.Join(t.TempDir(), "none.xml")), ExitFailure, "none.xml: no such file"},
 		{"", capacity, ExitFailure, "standard input: domain XML: there is none"},
 		{sev, capacity, ExitFailure, "refused: launchSecurity: "},
-		{sev, capacity, ExitFailure, "error: standard input: the domain can get no headroom\n"},
+		{sev, capacity, ExitFailure, "error: standard input: the domain cannot get headroom\n"},
 		{strings.Replace(sev, "'q35'", "'\x7f&#x9b;'", 1), capacity, ExitFailure, "refused: os/type machine "},
 	} {
 		got := runPrepare(t, c.in, c.args...)

@@ -14,7 +14,7 @@ import (
 	"github.com/mooring-vm/mooring/cli/explain"
 )
 
-// refusedError says that the pod would be refused.
+// refusedError reports that the pod would be refused.
 type refusedError struct{ namespace, name string }
 
 func (e *refusedError) Error() string {
@@ -23,7 +23,7 @@ func (e *refusedError) Error() string {
 
 const unknown = "unknown"
 
-// explainOptions is the command line of explain.
+// explainOptions are the flags of explain.
 type explainOptions struct {
 	pod, namespace      string
 	memory, controllers string
@@ -35,13 +35,13 @@ type explainOptions struct {
 func (p *Program) explainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain --pod FILE POLICY",
-		Short: "Show what a node with this policy would do with a pod",
-		Long: "Shows for each container of a pod whether it runs a VM, which rule of the policy\n" +
-			"decides, what would be set or refused, and what the kernel would show. The decision is\n" +
-			"made by the code that the agent runs. What admission adds to a pod (limits of a\n" +
-			"LimitRange, annotations of webhooks) has to be in the file.\n\n" +
+		Short: "Show the decisions of a node with this policy about a pod",
+		Long: "Shows for each container of a pod whether it runs a VM, the deciding rule of the policy,\n" +
+			"the resulting settings or refusal, and the values in the kernel. The agent decides by the\n" +
+			"same code. The file must include changes by admission (limits of a LimitRange,\n" +
+			"annotations of webhooks).\n\n" +
 			"POLICY or the pod's FILE may be - for standard input. Exit code 6: a container would be\n" +
-			"refused. In mode observe nothing is.",
+			"refused. In mode observe none is.",
 		Args: between(1, 1, "POLICY"),
 	}
 	var o explainOptions
@@ -52,8 +52,8 @@ func (p *Program) explainCommand() *cobra.Command {
 	flags.StringVar(&o.memory, "node-memory", "", "memory of the node, such as 64Gi, or unknown (default: this machine's)")
 	flags.StringVar(&o.controllers, "controllers", "",
 		"cgroup controllers of the node, such as cpu,io,memory,pids, or unknown (default: this\nmachine's)")
-	flags.StringVar(&o.granted, "granted", "0", "lockable memory that other launchers of the node were granted")
-	flags.BoolVar(&o.accountsUnknown, "without-kubernetes", false, "for an agent without kubeconfig, which knows no service accounts")
+	flags.StringVar(&o.granted, "granted", "0", "lockable memory granted to other launchers of the node")
+	flags.BoolVar(&o.accountsUnknown, "without-kubernetes", false, "explain for an agent without kubeconfig, which cannot read service accounts")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return p.explain(cmd.InOrStdin(), o, args[0]) }
 	return cmd
 }
@@ -86,7 +86,7 @@ func (p *Program) explain(in io.Reader, o explainOptions, policyFile string) err
 	return err
 }
 
-// readPod reads the pod and sees to its namespace, as kubectl does.
+// readPod reads the pod and sets its namespace like kubectl.
 func (o explainOptions) readPod(in io.Reader) (*corev1.Pod, error) {
 	if o.pod != stdin {
 		file, err := os.Open(o.pod)
@@ -110,12 +110,12 @@ func (o explainOptions) readPod(in io.Reader) (*corev1.Pod, error) {
 	case pod.Namespace == "":
 		pod.Namespace = o.namespace
 	case o.namespace != "" && o.namespace != pod.Namespace:
-		return nil, usage("--namespace %q: the pod's file says namespace %q", o.namespace, pod.Namespace)
+		return nil, usage("--namespace %q: the pod's file has namespace %q", o.namespace, pod.Namespace)
 	}
 	return pod, nil
 }
 
-// node returns what the flags say of the node, and of this one what they leave open.
+// node describes the node from flags, or else this machine.
 func (o explainOptions) node() (explain.Node, error) {
 	node := explain.ThisNode(os.DirFS("/"))
 	node.AccountsUnknown = o.accountsUnknown

@@ -13,7 +13,7 @@ import (
 	"github.com/mooring-vm/mooring/cli/explain"
 )
 
-// writeExplanation writes what a node would do with a pod, for people.
+// writeExplanation writes an explanation for people.
 func writeExplanation(w io.Writer, e explain.Explanation) error {
 	err := table(w, [][]string{
 		{"Pod:", e.Namespace + "/" + e.Pod},
@@ -35,14 +35,14 @@ func writeExplanation(w io.Writer, e explain.Explanation) error {
 
 func accountText(e explain.Explanation) string {
 	if e.Node.AccountsUnknown {
-		return e.ServiceAccount + ", which the agent does not know"
+		return e.ServiceAccount + ", unknown to the agent"
 	}
 	return e.ServiceAccount
 }
 
 func modeText(mode string) string {
 	if mode == "observe" {
-		return "mode observe: nothing is set, and nobody is refused"
+		return "mode observe: nothing is set or refused"
 	}
 	return "mode " + mode
 }
@@ -83,7 +83,7 @@ func writeContainer(w io.Writer, c explain.Container) error {
 	section(w, "The kernel would show", kernelText(c.Kernel))
 	section(w, "Notes", strings.Join(c.Notes, "\n"))
 	writeRemarks(w, "Events", slices.DeleteFunc(slices.Clone(c.Remarks), func(r explain.Remark) bool {
-		return c.Refusal != "" && strings.HasSuffix(r.Message, c.Refusal) // it is above
+		return c.Refusal != "" && strings.HasSuffix(r.Message, c.Refusal) // already printed
 	}))
 	return nil
 }
@@ -97,11 +97,11 @@ func outcomeText(c explain.Container) string {
 	case c.Outcome == explain.Refused:
 		return "refused"
 	case c.Outcome == explain.Observed:
-		return "created, and nothing is set"
+		return "created without changes"
 	case len(c.Settings) == 0:
-		return "created; it asks for nothing"
+		return "created; it requests nothing"
 	}
-	return "created, and gets what it asks for"
+	return "created with all requested settings"
 }
 
 func writeRules(w io.Writer, rules []explain.RuleTrace) error {
@@ -143,7 +143,7 @@ func writeSettings(w io.Writer, settings []agentapi.Setting) error {
 func kernelText(files []explain.KernelFile) string {
 	lines := make([]string, len(files))
 	for i, f := range files {
-		content := cmp.Or(f.Content, "nothing: there is no limit")
+		content := cmp.Or(f.Content, "no limit")
 		lines[i] = f.File + ": " + strings.ReplaceAll(content, "\n", "\n  ")
 		if f.File == explain.LimitsFile {
 			lines[i] = content

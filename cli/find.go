@@ -10,8 +10,7 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
-// find returns the launchers of the pod that a user means by NAMESPACE/NAME, NAME
-// or UID.
+// find returns the launchers of a pod, given as NAMESPACE/NAME, NAME or UID.
 func find(ctx context.Context, client *admin.Client, pod string) ([]agentapi.Launcher, error) {
 	if namespace, name, ok := strings.Cut(pod, "/"); ok {
 		if namespace == "" || name == "" || strings.Contains(name, "/") {

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// format is how a command writes its answer.
+// format is an output format.
 type format string
 
 const (
@@ -19,7 +19,7 @@ const (
 	formatJSON  format = "json"
 )
 
-// formatValue is the value of -o; the first of the allowed ones is the default.
+// formatValue is the value of -o. The first allowed format is the default.
 type formatValue struct {
 	chosen  *format
 	allowed []format
@@ -53,7 +53,7 @@ func (v formatValue) list() string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// formatFlag adds -o to cmd and returns what will be chosen.
+// formatFlag adds -o to cmd and returns the chosen format.
 func formatFlag(cmd *cobra.Command, allowed ...format) *format {
 	chosen := allowed[0]
 	value := formatValue{&chosen, allowed}

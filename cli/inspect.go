@@ -17,12 +17,12 @@ import (
 func (p *Program) inspectCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inspect POD",
-		Short: "Show what a launcher asked for, was allowed, was given, and has",
-		Long: "Shows for each setting of a launcher, side by side: what the annotations ask for, what\n" +
-			"the node policy allows, what was given to the container, and what the kernel shows;\n" +
-			"and its VM processes: what they are doing, since when, and why.\n\n" +
-			"POD is NAMESPACE/NAME, NAME where only one namespace has it, or the pod's UID. With\n" +
-			"-o json the answer is a list: a pod's name can have been another's before.",
+		Short: "Show requested, allowed, granted and actual settings of a launcher",
+		Long: "Shows each setting of a launcher side by side: requested by annotations, allowed by the\n" +
+			"node policy, granted to the container, and read from the kernel. Then shows its VM\n" +
+			"processes with state, age and reason.\n\n" +
+			"POD is NAMESPACE/NAME, an unambiguous NAME, or the pod's UID. With -o json the answer is\n" +
+			"a list, because several pods in a row can have the same name.",
 		Args: between(1, 1, "POD: NAMESPACE/NAME, NAME or UID"),
 	}
 	output := formatFlag(cmd, formatTable, formatJSON)
@@ -77,7 +77,7 @@ func describe(w io.Writer, l agentapi.Launcher, now time.Time) error {
 	return nil
 }
 
-// paragraph writes a table after an empty line.
+// paragraph writes an empty line and a table.
 func paragraph(w io.Writer, rows [][]string) error {
 	fmt.Fprintln(w)
 	return table(w, rows)
@@ -124,7 +124,7 @@ func settingRows(settings []agentapi.Setting) [][]string {
 	return rows
 }
 
-// sum shows how a computed amount came about.
+// sum shows the terms of a computed amount.
 func sum(w io.Writer, s agentapi.Setting) error {
 	if len(s.Terms) == 0 {
 		return nil
@@ -137,7 +137,7 @@ func sum(w io.Writer, s agentapi.Setting) error {
 	return table(w, rows)
 }
 
-// section writes a titled paragraph, nothing when there is no text.
+// section writes a titled paragraph, or nothing without a text.
 func section(w io.Writer, title, text string) {
 	if text != "" {
 		fmt.Fprintf(w, "\n%s:\n%s\n", printable(title), indented(text))

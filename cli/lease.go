@@ -10,7 +10,7 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
-// leaseFlags is what a lease is asked for with.
+// leaseFlags are the flags of lease.
 type leaseFlags struct {
 	period  time.Duration
 	reason  string
@@ -21,19 +21,19 @@ func (p *Program) leaseCommand() *cobra.Command {
 	var flags leaseFlags
 	cmd := &cobra.Command{
 		Use:   "lease POD (--for DURATION --reason TEXT | --release)",
-		Short: "Have the agent leave a pod's VM processes alone for a while",
-		Long: "Holds back what the agent would do to the VM processes of a pod by itself, for example\n" +
-			"because its launcher has ended or hangs, until the lease is over or released. What the\n" +
-			"pod asks for is done all the same. A lease replaces the one that there was.\n\n" +
-			"POD is as for inspect. All launchers of pods with that namespace and name are meant.",
+		Short: "Stop the agent from ending a pod's VM processes for a while",
+		Long: "Prevents the agent from ending the VM processes of a pod on its own initiative, for example\n" +
+			"after the end or a hang of their launcher, until the lease expires or is released. Stop\n" +
+			"requests of the pod itself are still executed. A new lease replaces the old one.\n\n" +
+			"POD is as for inspect. The lease applies to all launchers with this namespace and name.",
 		Example: fmt.Sprintf("  %[1]s lease vms/vm-1 --for 5m --reason \"migration to node-2\"\n"+
 			"  %[1]s lease vms/vm-1 --release", p.displayName()),
 		Args:                  between(1, 1, "POD: NAMESPACE/NAME, NAME or UID"),
 		DisableFlagsInUseLine: true,
 	}
 	cmd.Flags().DurationVar(&flags.period, "for", 0, fmt.Sprintf("how long: whole seconds, %s to %s", agentapi.MinLease, agentapi.MaxLease))
-	cmd.Flags().StringVar(&flags.reason, "reason", "", "what it is for, in one line")
-	cmd.Flags().BoolVar(&flags.release, "release", false, "end the lease there is")
+	cmd.Flags().StringVar(&flags.reason, "reason", "", "reason in one line")
+	cmd.Flags().BoolVar(&flags.release, "release", false, "release the lease")
 	output := formatFlag(cmd, formatText, formatJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		request, err := flags.request(cmd)
@@ -45,7 +45,7 @@ func (p *Program) leaseCommand() *cobra.Command {
 	return cmd
 }
 
-// request is what the flags ask for, nil for the end of a lease.
+// request returns the requested lease, nil for a release.
 func (f leaseFlags) request(cmd *cobra.Command) (*agentapi.LeaseRequest, error) {
 	given := cmd.Flags().Changed
 	switch {
@@ -65,7 +65,7 @@ func (f leaseFlags) request(cmd *cobra.Command) (*agentapi.LeaseRequest, error) 
 	return request, nil
 }
 
-// lease has a lease hold, or ended where request is nil.
+// lease creates a lease, or releases it if request is nil.
 func (p *Program) lease(ctx context.Context, output format, pod string, request *agentapi.LeaseRequest) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()

@@ -13,10 +13,10 @@ import (
 	"github.com/mooring-vm/mooring/memlock/kubevirt/vmi"
 )
 
-// maxInput bounds what is read of a file: no domain or VM is that large.
+// maxInput bounds the size of an input file. No domain or VM is that large.
 const maxInput = 16 << 20
 
-// memlockOptions is the command line of memlock.
+// memlockOptions are the flags of memlock.
 type memlockOptions struct {
 	domain, vmi    string
 	version, ratio string
@@ -27,15 +27,15 @@ type memlockOptions struct {
 func (p *Program) memlockCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "memlock --domain FILE | --vmi FILE --kubevirt-version VERSION",
-		Short: "Compute how much memory a VM's processes have to lock, and why",
-		Long: "Computes a VM's memory lock, and shows the terms of the sum. Needs no agent and no node.\n\n" +
-			"From a domain XML (--domain): the limit that libvirt sets for QEMU. From a KubeVirt\n" +
+		Short: "Compute the memory-lock limit of a VM, with its terms",
+		Long: "Computes a VM's memory-lock limit and shows the terms of the sum. Needs no agent and no\n" +
+			"node.\n\n" +
+			"From a domain XML (--domain): libvirt's limit for QEMU. From a KubeVirt\n" +
 			"VirtualMachineInstance or VirtualMachine (--vmi): the launcher's overhead in that version\n" +
-			"of KubeVirt and the guest's memory, at the largest size that it may become, where the VM\n" +
-			"has VFIO devices, SEV, real time or a required lock. With both: the latter, and never less\n" +
-			"than the former.\n\n" +
-			"FILE may be - for standard input. With -o json, limitBytes is null where no limit is to be\n" +
-			"set, and libvirt's word for unlimited, 9007199254740991, where unlimited is true.",
+			"of KubeVirt plus the guest's largest memory, if the VM has VFIO devices, SEV, real time or\n" +
+			"a required lock. With both: the larger limit.\n\n" +
+			"FILE may be - for standard input. With -o json, limitBytes is null without a limit, and\n" +
+			"libvirt's value for unlimited, 9007199254740991, if unlimited is true.",
 		Example: "  virsh dumpxml db | " + p.displayName() + " memlock --domain -\n" +
 			"  " + p.displayName() + " memlock --vmi vmi.yaml --kubevirt-version 1.7 --ratio 1.5 -o json",
 		Args: between(0, 0, "none: files are named by --domain and --vmi"),
@@ -45,9 +45,9 @@ func (p *Program) memlockCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&o.domain, "domain", "", "file with a domain XML")
 	flags.StringVar(&o.vmi, "vmi", "", "file with a VirtualMachineInstance or VirtualMachine, in YAML or JSON")
-	flags.StringVar(&o.version, "kubevirt-version", "", "version of KubeVirt that --vmi is run by, such as 1.7 or main")
+	flags.StringVar(&o.version, "kubevirt-version", "", "KubeVirt version for --vmi, such as 1.7 or main")
 	flags.StringVar(&o.ratio, "ratio", "", "KubeVirt's additionalGuestMemoryOverheadRatio, such as 1.5")
-	flags.BoolVar(&o.nvlink2, "nvlink2", false, "a host device of the pSeries guest is a GPU with an NVLink2 bridge")
+	flags.BoolVar(&o.nvlink2, "nvlink2", false, "the pSeries guest has a GPU with an NVLink2 bridge")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return p.memlock(cmd.InOrStdin(), o) }
 	return cmd
 }
@@ -66,7 +66,7 @@ func (p *Program) memlock(in io.Reader, o memlockOptions) error {
 	return writeMemlock(p.Out, result)
 }
 
-// check finds flags that do not go together.
+// check returns an error for flags that exclude each other.
 func (o memlockOptions) check() error {
 	switch {
 	case o.domain == "" && o.vmi == "":
@@ -143,7 +143,7 @@ func (o memlockOptions) ofVMI(in io.Reader) (memlock.Result, error) {
 	return result, nil
 }
 
-// readInput reads a file, or in.
+// readInput reads a file, or standard input.
 func readInput(in io.Reader, file string) ([]byte, error) {
 	if file != stdin {
 		f, err := os.Open(file)
@@ -158,7 +158,7 @@ func readInput(in io.Reader, file string) ([]byte, error) {
 		return nil, fmt.Errorf("read %s: %w", file, err)
 	}
 	if len(text) > maxInput {
-		return nil, fmt.Errorf("read %s: more than %d MiB, which no VM's definition has", file, maxInput>>20)
+		return nil, fmt.Errorf("read %s: larger than %d MiB, the maximum", file, maxInput>>20)
 	}
 	return text, nil
 }

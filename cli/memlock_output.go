@@ -8,16 +8,15 @@ import (
 	"github.com/mooring-vm/mooring/memlock"
 )
 
-// libvirtUnlimited is libvirt's word for no limit
-// (VIR_DOMAIN_MEMORY_PARAM_UNLIMITED). Who overlooks that a lock is unlimited and
-// takes the number has one that is never reached.
+// libvirtUnlimited is libvirt's value for no limit (VIR_DOMAIN_MEMORY_PARAM_UNLIMITED). It also is
+// a safe value for a program that ignores the field unlimited.
 const libvirtUnlimited = 9007199254740991
 
-// memlockJSON is what `memlock -o json` prints: a stable contract.
+// memlockJSON is the output of `memlock -o json`: a stable contract.
 type memlockJSON struct {
-	LimitBytes *int64            `json:"limitBytes"` // null: no limit is to be set
+	LimitBytes *int64            `json:"limitBytes"` // null: no limit needed
 	Unlimited  bool              `json:"unlimited"`
-	Terms      []memlockTermJSON `json:"terms"` // never null; they add up to limitBytes, unless unlimited
+	Terms      []memlockTermJSON `json:"terms"` // never null; their sum is limitBytes, unless unlimited
 	Reason     string            `json:"reason"`
 }
 
@@ -57,7 +56,7 @@ func writeMemlock(w io.Writer, r memlock.Result) error {
 func limitText(r memlock.Result) string {
 	switch {
 	case !r.Required:
-		return "none is to be set"
+		return "none needed"
 	case r.Unlimited:
 		return api.Unlimited
 	}

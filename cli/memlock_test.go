@@ -124,7 +124,7 @@ func TestMemlockErrors(t *testing.T) {
 		{[]string{"--vmi", vmi, "--kubevirt-version", "1.7", "--ratio", "0"}, ExitUsage, `--ratio: overhead ratio "0"`},
 		{[]string{"--domain", filepath.Join(t.TempDir(), "none.xml")}, ExitFailure, "none.xml: no such file"},
 		{[]string{"--domain", xml}, ExitFailure, "d.xml: domain XML: memory: there is none"},
-		{[]string{"--domain", large}, ExitFailure, "large.xml: more than 16 MiB"},
+		{[]string{"--domain", large}, ExitFailure, "large.xml: larger than 16 MiB"},
 		{[]string{"--vmi", vmi, "--kubevirt-version", "1.7"}, ExitFailure, "v.yaml: "},
 	} {
 		got := runMemlock(t, c.args...)

@@ -11,14 +11,14 @@ import (
 	"github.com/mooring-vm/mooring/api/policy"
 )
 
-// stdin is the FILE that stands for standard input.
+// stdin as a FILE stands for standard input.
 const stdin = "-"
 
 func (p *Program) policyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "policy",
-		Short: "Check a node policy, and explain what it does with a pod",
-		Long:  "Looks at a node policy in a file. Needs no agent, no node and no root.",
+		Short: "Check a node policy, and explain its decisions about a pod",
+		Long:  "Reads a node policy from a file. Needs no agent, no node and no root.",
 		Args:  unknownCommand,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -29,10 +29,10 @@ func (p *Program) policyCommand() *cobra.Command {
 func (p *Program) policyCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check FILE",
-		Short: "Say what is wrong with a node policy",
-		Long: "Reads a node policy as the agent would at its start, and says all that is wrong with\n" +
-			"it: then the exit code is 1. Warns of what is allowed, and surely not meant. FILE may\n" +
-			"be - for standard input.",
+		Short: "List the errors in a node policy",
+		Long: "Reads a node policy as the agent does at its start, and lists all errors; the exit code is\n" +
+			"then 1. Warns about valid settings that are probably a mistake. FILE may be - for standard\n" +
+			"input.",
 		Args: between(1, 1, "FILE"),
 	}
 	output := formatFlag(cmd, formatText, formatJSON)
@@ -59,7 +59,7 @@ func (p *Program) policyCheck(in io.Reader, output format, file string) error {
 	return nil
 }
 
-// loadPolicy reads a policy from a file, or from in.
+// loadPolicy reads a policy from a file or from in.
 func loadPolicy(in io.Reader, file string) (*policy.Policy, error) {
 	if file == stdin {
 		return policycheck.Read("on standard input", in)

@@ -99,7 +99,7 @@ func TestExplainCommand(t *testing.T) {
 		"created":             {"", []string{"policy.yaml"}, ExitOK, "Pod:              default/vm\n"},
 		"namespace":           {"", []string{"policy.yaml", "-n", "lab"}, ExitOK, `"few"  no       service account "default" is none of x`},
 		"the same namespace":  {"", []string{"policy.yaml", "-n", "vms", "--pod=placed.yaml"}, ExitOK, "vms/vm"},
-		"another namespace":   {"", []string{"policy.yaml", "-n", "lab", "--pod=placed.yaml"}, ExitUsage, `--namespace "lab": the pod's file says namespace "vms"`},
+		"another namespace":   {"", []string{"policy.yaml", "-n", "lab", "--pod=placed.yaml"}, ExitUsage, `--namespace "lab": the pod's file has namespace "vms"`},
 		"pod on stdin":        {podText, []string{"policy.yaml", "--pod=-"}, ExitOK, "Max locked memory         4606394368"},
 		"policy on stdin":     {policyHead, []string{"-"}, ExitRefused, "error: pod default/vm would be refused"},
 		"both":                {policyHead, []string{"-", "--pod=-"}, ExitUsage, "not both"},

@@ -23,7 +23,7 @@ func writeJSON(w io.Writer, value any) error {
 	return nil
 }
 
-// table writes rows in columns; empty cells become "-".
+// table writes rows in columns. Empty cells become "-".
 func table(w io.Writer, rows [][]string) error {
 	aligned := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
@@ -39,13 +39,13 @@ func table(w io.Writer, rows [][]string) error {
 	return nil
 }
 
-// printable replaces what could drive the terminal: values come from pod
-// annotations, which anybody may have written, and are shown to root.
+// printable replaces control characters. Values from pod annotations are untrusted and would reach
+// root's terminal.
 func printable(s string) string {
 	return plaintext.Printable(s, '?')
 }
 
-// oneLine is printable without line breaks.
+// oneLine is printable on a single line.
 func oneLine(s string) string {
 	return plaintext.OneLine(printable(s))
 }

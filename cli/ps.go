@@ -14,13 +14,13 @@ import (
 func (p *Program) psCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ps",
-		Short: "List the launchers of this node, and their VM processes",
-		Long: "Lists the launchers of this node. VM is the process that runs the VM and its state, or\n" +
-			"the number of several; PHASE is where the launcher is with it; HEARTBEAT is how long ago\n" +
-			"the last one came, where one is expected. MEMLOCK is the memory lock that was given, or\n" +
-			"in brackets what was asked for where nothing was given; STATUS is that of the setting\n" +
-			"that fared worst. -o wide adds the container, the time left of a lease, and in SEEN the\n" +
-			"memory lock that the kernel shows. The reasons for all of it: see inspect.",
+		Short: "List the launchers of this node and their VM processes",
+		Long: "Lists the launchers of this node. VM is the VM process with its state, or the number of VM\n" +
+			"processes. PHASE is the phase of the launcher's tie. HEARTBEAT is the age of the last\n" +
+			"heartbeat, if heartbeats are expected. MEMLOCK is the granted memory-lock limit, or in\n" +
+			"brackets the requested one if none was granted. STATUS is the worst status among the\n" +
+			"settings. -o wide adds the container, the remaining time of a lease, and in SEEN the limit\n" +
+			"in the kernel. inspect shows the reasons.",
 		Args: between(0, 0, "none"),
 	}
 	output := formatFlag(cmd, formatTable, formatWide, formatJSON)
@@ -45,7 +45,7 @@ func (p *Program) ps(ctx context.Context, output format) error {
 	return table(p.Out, psRows(launchers, p.Now(), output == formatWide))
 }
 
-// column is one of the table that ps prints.
+// column is a column of ps.
 type column struct {
 	title string
 	wide  bool // only with -o wide
@@ -85,7 +85,7 @@ func psRows(launchers []agentapi.Launcher, now time.Time, wide bool) [][]string 
 	return rows
 }
 
-// granted is what the launcher got, or what it asked for while it got nothing.
+// granted returns the granted amount, or the requested one in brackets.
 func granted(s agentapi.Setting) string {
 	if s.Given == "" && s.Requested != "" {
 		return "(" + s.Requested + ")"
@@ -102,18 +102,18 @@ func settingNamed(l agentapi.Launcher, name string) agentapi.Setting {
 	return agentapi.Setting{}
 }
 
-// bySeverity orders the statuses by how much a reader should care.
+// bySeverity orders the statuses from worst to best.
 var bySeverity = []agentapi.Status{
 	agentapi.StatusDiffers, agentapi.StatusUnknown, agentapi.StatusIneffective, agentapi.StatusRepaired,
 	agentapi.StatusPending, agentapi.StatusYielded, agentapi.StatusObserved, agentapi.StatusApplied,
 }
 
-// summary is the status of the launcher's setting that fared worst.
+// summary is the worst status among the launcher's settings.
 func summary(l agentapi.Launcher) string {
 	switch {
 	case l.State == agentapi.StateRefused:
 		return "refused"
-	case l.Refusal != "": // observe mode, or it was there before the policy
+	case l.Refusal != "": // in observe mode, or created before the policy
 		return "would-refuse"
 	}
 	for _, status := range bySeverity {

@@ -13,7 +13,7 @@ import (
 	"github.com/mooring-vm/mooring/quota/quotaflags"
 )
 
-// quotaOptions is the command line of quota status.
+// quotaOptions are the flags of quota status.
 type quotaOptions struct {
 	kubeconfig string
 	quota      quota.Options
@@ -23,8 +23,8 @@ type quotaOptions struct {
 func (p *Program) quotaCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "quota",
-		Short: "Show what the quotas of a namespace hold for live migrations",
-		Long:  "Looks at ResourceQuotas in the cluster. Needs no agent, no node and no root.",
+		Short: "Show the reservations of a namespace for live migrations",
+		Long:  "Reads ResourceQuotas from the cluster. Needs no agent, no node and no root.",
 		Args:  unknownCommand,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -35,17 +35,16 @@ func (p *Program) quotaCommand() *cobra.Command {
 func (p *Program) quotaStatusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status NAMESPACE",
-		Short: "Show base, reservations, shares and what is free",
-		Long: "Shows of each ResourceQuota of a namespace what it allows by itself (base), what is\n" +
-			"reserved in it for live migrations, what Kubernetes holds pods to (hard) and has charged\n" +
-			"(used), and what is free for other pods than those of migrations; then the migrations, and\n" +
-			"those settings of KubeVirt that say how many there are at once and for how long.\n\n" +
-			"All is read from the API server now, and nothing is written. It takes a role with the verb\n" +
-			"\"list\" for pods, resourcequotas, migrationreservations and virtualmachineinstancemigrations,\n" +
-			"and \"get\" for the namespace. KubeVirt's settings take \"list\" for kubevirts in the whole\n" +
-			"cluster; who lacks that sees the rest. Annotations are read as a controller with the same\n" +
-			"flags reads them.\n\n" +
-			"Exit code 4: there is no such namespace.",
+		Short: "Show base, reservations, shares and free amounts",
+		Long: "Shows for each ResourceQuota of a namespace its own amounts (base), the reservations for\n" +
+			"live migrations, the enforced limit (hard), the charge (used), and the amount free for pods\n" +
+			"other than migration targets. Then shows the migrations and KubeVirt's settings for\n" +
+			"parallel migrations and timeouts.\n\n" +
+			"Reads from the API server and writes nothing. Requires a role with the verb \"list\" for\n" +
+			"pods, resourcequotas, migrationreservations and virtualmachineinstancemigrations, and\n" +
+			"\"get\" for the namespace. KubeVirt's settings require \"list\" for kubevirts in the whole\n" +
+			"cluster; without it they are left out. Use the same annotation flags as the controller.\n\n" +
+			"Exit code 4: the namespace does not exist.",
 		Example: "  " + p.displayName() + " quota status vms\n  " + p.displayName() + " quota status vms -o json --kubeconfig admin.conf",
 		Args:    between(1, 1, "NAMESPACE"),
 	}
@@ -56,18 +55,18 @@ func (p *Program) quotaStatusCommand() *cobra.Command {
 	return cmd
 }
 
-// addFlags adds those of mooring-controller, as far as they say how annotations are read.
+// addFlags adds the flags, including mooring-controller's flags about annotations.
 func (o *quotaOptions) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&o.kubeconfig, kubeconfigFlag, "",
-		"`file` with the cluster to ask, or "+kubeclient.InCluster+" for the pod's service account; without it KUBECONFIG, or kubectl's")
+		"`file` of the cluster, or "+kubeclient.InCluster+" for the pod's service account (default: KUBECONFIG, or kubectl's)")
 	quotaflags.Add(flags, &o.quota)
 }
 
-// check returns what is wrong with a command line. It allows what the controller does.
+// check returns the first invalid flag, by the same rules as the controller.
 func (o quotaOptions) check(namespace string) error {
 	if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
-		return usage("namespace %q: want the name of one: %s", namespace, problems[0])
+		return usage("namespace %q: want a namespace name: %s", namespace, problems[0])
 	}
 	if err := quotaflags.Check(o.quota); err != nil {
 		return usage("%w", err)
@@ -97,8 +96,8 @@ func (p *Program) quotaStatus(cmd *cobra.Command, o quotaOptions, namespace stri
 	return p.writeQuotaStatus(status)
 }
 
-// quotaCluster is the cluster that is meant. No agent can be, so without a name it is
-// kubectl's, however the program was called.
+// quotaCluster returns the selected cluster. An agent cannot answer, so the default is kubectl's
+// cluster under any program name.
 func (p *Program) quotaCluster(cmd *cobra.Command, kubeconfig string) (*cluster, error) {
 	if !cmd.Flags().Changed(kubeconfigFlag) && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
 		if _, err := os.Stat(clientcmd.RecommendedHomeFile); err == nil {
@@ -107,7 +106,7 @@ func (p *Program) quotaCluster(cmd *cobra.Command, kubeconfig string) (*cluster,
 	}
 	c, err := p.cluster(cmd, clusterFlags{kubeconfig: kubeconfig})
 	if err == nil && c == nil {
-		return nil, usage("no cluster is named: want --%s FILE, or KUBECONFIG", kubeconfigFlag)
+		return nil, usage("no cluster: want --%s FILE, or KUBECONFIG", kubeconfigFlag)
 	}
 	return c, err
 }

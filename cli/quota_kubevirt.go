@@ -6,10 +6,10 @@ import (
 	kubevirtv1 "kubevirt.io/api/core/v1"
 )
 
-// kubevirtJSON is what KubeVirt says of migrations.
+// kubevirtJSON holds KubeVirt's settings for migrations.
 type kubevirtJSON struct {
 	Object   string        `json:"object,omitempty"`  // NAMESPACE/NAME
-	Missing  string        `json:"missing,omitempty"` // why there is none
+	Missing  string        `json:"missing,omitempty"` // reason why the settings are missing
 	Settings []settingJSON `json:"settings"`          // never null
 }
 
@@ -17,7 +17,7 @@ type settingJSON struct {
 	Name    string `json:"name"`
 	Value   string `json:"value"`
 	Unit    string `json:"unit,omitempty"`
-	Default bool   `json:"default"` // it is not set
+	Default bool   `json:"default"` // value is KubeVirt's default
 }
 
 func newKubevirtJSON(r quotaReader) kubevirtJSON {
@@ -31,14 +31,14 @@ func newKubevirtJSON(r quotaReader) kubevirtJSON {
 	return kubevirtJSON{Object: r.kubevirt.Namespace + "/" + r.kubevirt.Name, Settings: migrationSettings(set)}
 }
 
-// migrationSettings are those that say how many migrations there are at once, and for how
-// long. The defaults are those of KubeVirt 1.7 to 1.9 (pkg/virt-config).
+// migrationSettings returns the settings for parallel migrations and timeouts, with the defaults of
+// KubeVirt 1.7 to 1.9 (pkg/virt-config).
 func migrationSettings(set *kubevirtv1.MigrationConfiguration) []settingJSON {
 	bandwidth := setting[string]("bandwidthPerMigration", nil, "0", "per second")
 	if q := set.BandwidthPerMigration; q != nil {
 		bandwidth = setting("bandwidthPerMigration", new(q.String()), "", "per second")
 	}
-	// KubeVirt has it follow the other one where it is not set.
+	// KubeVirt's default for allowWorkloadDisruption.
 	postCopy := set.AllowPostCopy != nil && *set.AllowPostCopy
 	all := []settingJSON{
 		setting("parallelMigrationsPerCluster", set.ParallelMigrationsPerCluster, 5, ""),
@@ -50,7 +50,7 @@ func migrationSettings(set *kubevirtv1.MigrationConfiguration) []settingJSON {
 		setting("allowPostCopy", set.AllowPostCopy, false, ""),
 		setting("allowWorkloadDisruption", set.AllowWorkloadDisruption, postCopy, ""),
 	}
-	if set.UtilityVolumesTimeout != nil { // versions before 1.8 do not know it
+	if set.UtilityVolumesTimeout != nil { // since KubeVirt 1.8
 		all = append(all, setting("utilityVolumesTimeout", set.UtilityVolumesTimeout, 0, "s"))
 	}
 	return all

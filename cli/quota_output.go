@@ -21,7 +21,7 @@ func (p *Program) writeQuotaStatus(s quotaStatusJSON) error {
 		fmt.Fprintf(p.Out, "no ResourceQuota in namespace %s, or none without a fault\n\n", s.Namespace)
 	}
 	if text := s.Maintenance.String(); text != "" {
-		fmt.Fprintf(p.Out, "set aside for migrations: %s\n\n", text)
+		fmt.Fprintf(p.Out, "maintenance share: %s\n\n", text)
 	}
 	if err := p.writeMigrations(s); err != nil {
 		return err
@@ -33,7 +33,7 @@ func (p *Program) writeQuotaStatus(s quotaStatusJSON) error {
 	return nil
 }
 
-// String is empty without a share.
+// String returns an empty string without a share.
 func (m maintenanceJSON) String() string {
 	var all []string
 	if m.CPU > 0 {
@@ -48,20 +48,20 @@ func (m maintenanceJSON) String() string {
 func (p *Program) writeQuota(q quotaJSON) error {
 	text := q.Name
 	if q.OptedOut {
-		text += ", which is to be left alone: nothing is reserved in it"
+		text += ", opted out: it gets no reservations"
 	}
 	fmt.Fprintf(p.Out, "ResourceQuota %s\n", printable(text))
 	if err := table(p.Out, resourceRows(q.Resources)); err != nil {
 		return err
 	}
-	if waits := notInForce(q); len(waits) > 0 {
+	if waits := pendingResources(q); len(waits) > 0 {
 		fmt.Fprintf(p.Out, "not in force yet: %s\n", printable(strings.Join(waits, ", ")))
 	}
 	fmt.Fprintln(p.Out)
 	return nil
 }
 
-// resourceRows has columns for shares where there are any.
+// resourceRows adds columns for shares if any resource has one.
 func resourceRows(all []resourceJSON) [][]string {
 	shared := slices.ContainsFunc(all, func(r resourceJSON) bool { return r.VMShare != "" })
 	rows := [][]string{{"RESOURCE", "BASE", "RESERVED", "HARD", "USED", "FREE FOR VMS"}}
@@ -78,9 +78,9 @@ func resourceRows(all []resourceJSON) [][]string {
 	return rows
 }
 
-// notInForce is what Kubernetes or the controller has not taken over. Of a quota that is
-// to be left alone nothing is wanted.
-func notInForce(q quotaJSON) []string {
+// pendingResources returns the resources whose status.hard or spec.hard is not up to date. An
+// opted-out quota has none.
+func pendingResources(q quotaJSON) []string {
 	var all []string
 	for _, r := range q.Resources {
 		if !r.InForce && !q.OptedOut {
@@ -92,7 +92,7 @@ func notInForce(q quotaJSON) []string {
 
 func (p *Program) writeMigrations(s quotaStatusJSON) error {
 	if len(s.Migrations) == 0 {
-		fmt.Fprintf(p.Out, "no migrations are under way\n\n")
+		fmt.Fprintf(p.Out, "no migrations\n\n")
 		return nil
 	}
 	charged := chargedIn(s.Quotas)
@@ -102,14 +102,14 @@ func (p *Program) writeMigrations(s quotaStatusJSON) error {
 		if m.Rejected {
 			state += " (rejected by a quota)"
 		}
-		rows = append(rows, []string{m.VM, m.Migration, state, string(m.Phase), holds(m.Reserved, charged), p.until(m.Deadline)})
+		rows = append(rows, []string{m.VM, m.Migration, state, string(m.Phase), formatReserved(m.Reserved, charged), p.until(m.Deadline)})
 	}
 	err := table(p.Out, rows)
 	fmt.Fprintln(p.Out)
 	return err
 }
 
-// chargedIn are the resources that a quota has. Without quotas that is none.
+// chargedIn returns the resources limited by the quotas.
 func chargedIn(quotas []quotaJSON) map[corev1.ResourceName]bool {
 	all := map[corev1.ResourceName]bool{}
 	for _, q := range quotas {
@@ -120,8 +120,8 @@ func chargedIn(quotas []quotaJSON) map[corev1.ResourceName]bool {
 	return all
 }
 
-// holds is what of a reservation there is a quota for.
-func holds(list corev1.ResourceList, charged map[corev1.ResourceName]bool) string {
+// formatReserved formats the part of a reservation that quotas limit.
+func formatReserved(list corev1.ResourceList, charged map[corev1.ResourceName]bool) string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(list)) {
 		if charged[name] {
@@ -161,7 +161,7 @@ func (p *Program) writeSettings(k kubevirtJSON) error {
 	return table(p.Out, rows)
 }
 
-// writeFaults tells last what is wrong, where it is seen.
+// writeFaults writes faults and notes at the end, where users see them.
 func (p *Program) writeFaults(s quotaStatusJSON) {
 	if len(s.Faults)+len(s.Notes) > 0 {
 		fmt.Fprintln(p.Out)

@@ -15,20 +15,20 @@ import (
 	"github.com/mooring-vm/mooring/quota/read"
 )
 
-// quotaReader reads what the quotas of a namespace are judged by.
+// quotaReader reads the inputs of quota accounts for a namespace.
 type quotaReader struct {
 	client    kubernetes.Interface
 	namespace string
 
 	snapshot quota.Snapshot
-	known    bool // the migrations are
+	known    bool // migrations were read
 	kubevirt *kubevirtv1.KubeVirt
-	missing  string   // why kubevirt is nil
-	notes    []string // what else was not read, and why
+	missing  string   // reason why kubevirt is nil
+	notes    []string // other unread parts, with reasons
 }
 
-// read reads pods first: a quota that was read before a pod which is charged to it would
-// have too much free. It fails where the figures would be wrong.
+// read reads pods first, because a quota read before a pod would show too much free room. It fails
+// if the figures would be wrong.
 func (r *quotaReader) read(ctx context.Context) error {
 	for _, read := range []func(context.Context) error{
 		r.readPods, r.readReservations, r.readMigrations, r.readQuotas, r.readNamespace,
@@ -54,7 +54,7 @@ func (r *quotaReader) readReservations(ctx context.Context) error {
 	var list v1alpha1.MigrationReservationList
 	err := r.get(ctx, &list, v1alpha1.Group, v1alpha1.Version, "namespaces", r.namespace, "migrationreservations")
 	if apierrors.IsNotFound(err) {
-		r.notes = append(r.notes, "migrationreservations.mooring.dev is not installed in the cluster: nothing is reserved")
+		r.notes = append(r.notes, "migrationreservations.mooring.dev is not installed in the cluster: there are no reservations")
 		return nil
 	}
 	r.snapshot.Reservations = read.Pointers(list.Items)
@@ -66,9 +66,9 @@ func (r *quotaReader) readMigrations(ctx context.Context) error {
 	err := r.get(ctx, &list, kubevirtv1.GroupVersion.Group, "v1", "namespaces", r.namespace, "virtualmachineinstancemigrations")
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil // without KubeVirt, which is said
+		return nil // without KubeVirt, which the output shows
 	case apierrors.IsForbidden(err):
-		err = clusterError(err, "list", "virtualmachineinstancemigrations", "migrations are shown only where something is reserved for them")
+		err = clusterError(err, "list", "virtualmachineinstancemigrations", "showing only migrations with a reservation")
 		r.notes = append(r.notes, err.Error())
 		return nil
 	}
@@ -90,8 +90,8 @@ func (r *quotaReader) readNamespace(ctx context.Context) (err error) {
 	return r.failed(err, "get", "namespaces")
 }
 
-// readKubeVirt never fails: the quotas can be told of without it. KubeVirt itself allows
-// but one of the objects.
+// readKubeVirt records a failure instead of returning it, because the quotas do not depend on it.
+// KubeVirt allows only one such object.
 func (r *quotaReader) readKubeVirt(ctx context.Context) {
 	var list kubevirtv1.KubeVirtList
 	err := r.get(ctx, &list, kubevirtv1.GroupVersion.Group, "v1", "kubevirts")
@@ -105,7 +105,7 @@ func (r *quotaReader) readKubeVirt(ctx context.Context) {
 	}
 }
 
-// get reads a resource that Kubernetes itself does not know, and that it has as JSON alone.
+// get reads a custom resource as JSON.
 func (r *quotaReader) get(ctx context.Context, into any, path ...string) error {
 	request := r.client.CoreV1().RESTClient().Get().AbsPath(append([]string{"/apis"}, path...)...)
 	result := request.SetHeader("Accept", "application/json").Do(ctx)

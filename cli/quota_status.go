@@ -14,8 +14,8 @@ import (
 	"github.com/mooring-vm/mooring/quota"
 )
 
-// quotaStatusJSON is what `quota status -o json` prints: a stable contract. No list in it
-// is null.
+// quotaStatusJSON is the output of `quota status -o json`: a stable contract. Its lists are never
+// null.
 type quotaStatusJSON struct {
 	Namespace   string          `json:"namespace"`
 	Maintenance maintenanceJSON `json:"maintenance"`
@@ -26,7 +26,7 @@ type quotaStatusJSON struct {
 	Notes       []string        `json:"notes"`
 }
 
-// maintenanceJSON is the share of the base that is for migrations.
+// maintenanceJSON is the maintenance share of the base.
 type maintenanceJSON struct {
 	CPU    int64 `json:"cpuPercent"`
 	Memory int64 `json:"memoryPercent"`
@@ -38,28 +38,28 @@ type quotaJSON struct {
 	Resources []resourceJSON `json:"resources"`
 }
 
-// resourceJSON has quantities. What is not known, or is not there, is empty.
+// resourceJSON holds quantities. Unknown and missing ones are empty.
 type resourceJSON struct {
 	Name             string `json:"name"`
 	Base             string `json:"base,omitempty"`
 	Reserved         string `json:"reserved,omitempty"`
-	Wanted           string `json:"wanted,omitempty"` // hard, as soon as Kubernetes has taken it over
+	Wanted           string `json:"wanted,omitempty"` // desired hard limit
 	Hard             string `json:"hard,omitempty"`
 	Used             string `json:"used,omitempty"`
 	Free             string `json:"free,omitempty"`
 	VMShare          string `json:"vmShare,omitempty"`
 	MaintenanceShare string `json:"maintenanceShare,omitempty"`
-	InForce          bool   `json:"inForce"` // hard has what is wanted
+	InForce          bool   `json:"inForce"` // status.hard is at least the desired limit
 }
 
-// migrationJSON is a migration under way, or one for which there is a reservation.
+// migrationJSON is a running migration, or one with a reservation.
 type migrationJSON struct {
 	VM        string              `json:"vm"`
 	Migration string              `json:"migration"`
 	UID       string              `json:"uid"`
-	State     string              `json:"state,omitempty"` // KubeVirt's phase, or "gone"; empty: not known
-	Rejected  bool                `json:"rejected"`        // by a quota, as KubeVirt says
-	Phase     v1alpha1.Phase      `json:"phase,omitempty"` // of the reservation; empty: there is none
+	State     string              `json:"state,omitempty"` // KubeVirt's phase, or "gone"; empty: unknown
+	Rejected  bool                `json:"rejected"`        // by a quota, according to KubeVirt
+	Phase     v1alpha1.Phase      `json:"phase,omitempty"` // of the reservation; empty: none
 	Reserved  corev1.ResourceList `json:"reserved"`
 	Deadline  *time.Time          `json:"deadline,omitempty"`
 }
@@ -72,7 +72,7 @@ type faultJSON struct {
 
 func newQuotaStatus(r quotaReader, o quota.Options) quotaStatusJSON {
 	accounts, faults := quota.Accounts(r.snapshot, o)
-	share, _ := quota.MaintenanceOf(r.snapshot.Namespace, o) // what is wrong with it is among the faults
+	share, _ := quota.MaintenanceOf(r.snapshot.Namespace, o) // an error is among the faults
 	s := quotaStatusJSON{
 		Namespace:   r.namespace,
 		Maintenance: maintenanceJSON(share),
@@ -118,7 +118,7 @@ func newQuotaJSON(a quota.Account) quotaJSON {
 	return q
 }
 
-// amount is what a list has of a resource, or empty.
+// amount returns the amount of a resource, or an empty string.
 func amount(list corev1.ResourceList, name corev1.ResourceName) string {
 	q, ok := list[name]
 	if !ok {
@@ -127,7 +127,7 @@ func amount(list corev1.ResourceList, name corev1.ResourceName) string {
 	return q.String()
 }
 
-// reaches says whether hard has what is wanted of a resource.
+// reaches reports whether hard covers the desired amount of a resource.
 func reaches(hard, wanted corev1.ResourceList, name corev1.ResourceName) bool {
 	has, known := hard[name]
 	return known && has.Cmp(wanted[name]) >= 0
@@ -140,7 +140,7 @@ func newMigrationsJSON(r quotaReader) []migrationJSON {
 		byUID[string(m.UID)] = m
 	}
 	for _, reservation := range r.snapshot.Reservations {
-		j := reserved(reservation)
+		j := reservationJSON(reservation)
 		if m := byUID[j.UID]; m != nil {
 			j.observe(m)
 		} else if r.known {
@@ -162,8 +162,8 @@ func newMigrationsJSON(r quotaReader) []migrationJSON {
 	return all
 }
 
-// reserved is what a reservation holds, and for whom. One that has expired holds nothing.
-func reserved(r *v1alpha1.MigrationReservation) migrationJSON {
+// reservationJSON describes a reservation and its VM. An expired one reserves nothing.
+func reservationJSON(r *v1alpha1.MigrationReservation) migrationJSON {
 	j := migrationJSON{
 		VM: r.Spec.VMI.Name, Migration: r.Spec.Migration.Name, UID: r.Name,
 		Phase: cmp.Or(r.Status.Phase, v1alpha1.PhaseReserved), Reserved: corev1.ResourceList{},
@@ -184,7 +184,7 @@ func reserved(r *v1alpha1.MigrationReservation) migrationJSON {
 	return j
 }
 
-// observe takes over what KubeVirt says.
+// observe adds KubeVirt's status.
 func (j *migrationJSON) observe(m *kubevirtv1.VirtualMachineInstanceMigration) {
 	j.State = cmp.Or(string(m.Status.Phase), string(kubevirtv1.MigrationPending))
 	for _, c := range m.Status.Conditions {

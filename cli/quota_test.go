@@ -58,13 +58,13 @@ func TestQuotaStatusWithout(t *testing.T) {
 		want   []string
 	}{
 		"reservations": {func(s *quotaServer) { delete(s.has, reservationsPath) },
-			[]string{"limits.cpu     8     0 ", "note: migrationreservations.mooring.dev is not installed in the cluster: nothing is reserved\n"}},
+			[]string{"limits.cpu     8     0 ", "note: migrationreservations.mooring.dev is not installed in the cluster: there are no reservations\n"}},
 		"KubeVirt": {func(s *quotaServer) { delete(s.has, kubevirtsPath); delete(s.has, migrationsPath) },
 			[]string{"db   m-db       -      Charged", "\nKubeVirt's settings: KubeVirt is not installed in the cluster\n"}},
 		"its object": {func(s *quotaServer) { s.has[kubevirtsPath] = kubevirtv1.KubeVirtList{} },
 			[]string{"\nKubeVirt's settings: KubeVirt is not installed in the cluster\n"}},
 		"a right to read it": {func(s *quotaServer) { s.refuse(kubevirtsPath, "kubevirts") },
-			[]string{`KubeVirt's settings: not known: `, `it takes a role with the verb "list" for kubevirts there`}},
+			[]string{`KubeVirt's settings: not known: `, `requires a role with the verb "list" for kubevirts`}},
 		"settings": {func(s *quotaServer) {
 			s.has[kubevirtsPath] = kubevirtv1.KubeVirtList{Items: make([]kubevirtv1.KubeVirt, 1)}
 		},
@@ -72,8 +72,8 @@ func TestQuotaStatusWithout(t *testing.T) {
 		"settings that make sense": {func(s *quotaServer) { s.has[kubevirtsPath] = map[string]any{"items": "none"} },
 			[]string{"KubeVirt's settings: not known: decode a *v1.KubeVirtList: "}},
 		"a right to see migrations": {func(s *quotaServer) { s.refuse(migrationsPath, "virtualmachineinstancemigrations") },
-			[]string{"db   m-db       -      Charged", `it takes a role with the verb "list" for virtualmachineinstancemigrations there`}},
-		"migrations": {func(s *quotaServer) { delete(s.has, reservationsPath); delete(s.has, migrationsPath) }, []string{"no migrations are under way\n"}},
+			[]string{"db   m-db       -      Charged", `requires a role with the verb "list" for virtualmachineinstancemigrations`}},
+		"migrations": {func(s *quotaServer) { delete(s.has, reservationsPath); delete(s.has, migrationsPath) }, []string{"no migrations\n"}},
 		"a migration": {func(s *quotaServer) { s.has[migrationsPath] = kubevirtv1.VirtualMachineInstanceMigrationList{} },
 			[]string{"db   m-db       gone   Charged"}},
 		"quotas": {func(s *quotaServer) { s.has[quotasPath] = corev1.ResourceQuotaList{} }, []string{"no ResourceQuota in namespace vms"}},
@@ -111,15 +111,15 @@ func TestQuotaStatusErrors(t *testing.T) {
 		"no such namespace": {func(s *quotaServer) {
 			s.has[namespacePath] = failure(http.StatusNotFound, metav1.StatusReasonNotFound, `namespaces "vms" not found`)
 		}, nil, ExitNotFound, "error: quota status of namespace vms: namespaces \"vms\" not found\n"},
-		"no right to pods":         {forbidden(podsPath, "pods"), nil, ExitPermission, `it takes a role with the verb "list" for pods there`},
-		"no right to reservations": {forbidden(reservationsPath, "migrationreservations"), nil, ExitPermission, `it takes a role with the verb "list" for migrationreservations there`},
-		"no right to quotas":       {forbidden(quotasPath, "resourcequotas"), nil, ExitPermission, `it takes a role with the verb "list" for resourcequotas there`},
+		"no right to pods":         {forbidden(podsPath, "pods"), nil, ExitPermission, `requires a role with the verb "list" for pods`},
+		"no right to reservations": {forbidden(reservationsPath, "migrationreservations"), nil, ExitPermission, `requires a role with the verb "list" for migrationreservations`},
+		"no right to quotas":       {forbidden(quotasPath, "resourcequotas"), nil, ExitPermission, `requires a role with the verb "list" for resourcequotas`},
 		"reservations of another version": {func(s *quotaServer) { s.has[reservationsPath] = map[string]any{"items": 7} }, nil, ExitFailure,
 			"quota status of namespace vms: decode a *v1alpha1.MigrationReservationList: "},
 		"prefix":               {nil, []string{"--annotation-prefix=example.com"}, ExitUsage, `--annotation-prefix "example.com": want a domain and a slash`},
 		"manager's annotation": {nil, []string{"--manager-annotation=a b"}, ExitUsage, `--manager-annotation "a b": want the name of an annotation, or -`},
 		"manager's label":      {nil, []string{"--manager-label=-"}, ExitUsage, `--manager-label "-": want the name of a label`},
-		"no cluster":           {nil, []string{"--kubeconfig="}, ExitUsage, "no cluster is named: want --kubeconfig FILE, or KUBECONFIG"},
+		"no cluster":           {nil, []string{"--kubeconfig="}, ExitUsage, "no cluster: want --kubeconfig FILE, or KUBECONFIG"},
 		"two namespaces":       {nil, []string{"lab"}, ExitUsage, "want NAMESPACE"},
 		"format":               {nil, []string{"-o", "wide"}, ExitUsage, "want table or json"},
 	} {
@@ -140,7 +140,7 @@ func TestQuotaStatusOfNoNamespace(t *testing.T) {
 	for _, namespace := range []string{"", "a/b", "..", "Vms"} {
 		var out, errOut bytes.Buffer
 		code := testProgram(&out, &errOut).Run(t.Context(), []string{"quota", "status", namespace})
-		if code != ExitUsage || !strings.Contains(errOut.String(), "want the name of one") {
+		if code != ExitUsage || !strings.Contains(errOut.String(), "want a namespace name") {
 			t.Errorf("%q: exit code %d, %q", namespace, code, errOut.String())
 		}
 	}
@@ -157,7 +157,7 @@ func TestQuotaStatusFlags(t *testing.T) {
 	managed.Labels = map[string]string{"example.com/managed": "true"}
 	s.has[quotasPath] = corev1.ResourceQuotaList{Items: []corev1.ResourceQuota{managed}}
 	got := quotaStatusOf(t, s, "--annotation-prefix=example.com/", "--manager-annotation=example.com/quota", "--manager-label=example.com/managed")
-	for _, want := range []string{"limits.cpu     7  ", "set aside for migrations: 25% of limits.memory\n"} {
+	for _, want := range []string{"limits.cpu     7  ", "maintenance share: 25% of limits.memory\n"} {
 		if !strings.Contains(got.out, want) {
 			t.Errorf("does not say %q:\n%s%s", want, got.out, got.errOut)
 		}

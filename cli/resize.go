@@ -12,7 +12,7 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
-// resizeFlags is what a resize is asked for with.
+// resizeFlags are the flags of resize.
 type resizeFlags struct {
 	vcpus        int
 	memory       string
@@ -23,29 +23,29 @@ type resizeFlags struct {
 	cluster      clusterFlags
 }
 
-// resizeTimeout is how long is waited for the pod where nothing else is said.
+// resizeTimeout is the default for --timeout.
 const resizeTimeout = 10 * time.Minute
 
 func (p *Program) resizeCommand() *cobra.Command {
 	var flags resizeFlags
 	cmd := &cobra.Command{
 		Use:   "resize POD (--vcpus N | --memory QUANTITY | --cpu-quota PERCENT | --cpu-shares N)... [--dry-run | --wait]",
-		Short: "Ask for another size of a running VM",
-		Long: "Asks for another size of a pod's VM. The sidecar in the pod does the work, and what is\n" +
-			"printed of it is what it tells.\n\n" +
-			"With Kubernetes the pod's own annotations say the size. They are patched, and nothing else of\n" +
-			"the pod, in the cluster of --kubeconfig, of KUBECONFIG, or as `kubectl mooring` that of\n" +
-			"kubectl; annotations that no flag is for stay. It takes a role with the verb \"patch\" for\n" +
-			"pods. With --dry-run the API server checks the patch and forgets it, and the agent of this\n" +
-			"node, if it has the pod, has it planned. --wait follows what the agent shows if the pod is on\n" +
-			"this node, and else the pod's Events, which tell the plan when it begins, and all steps when\n" +
-			"it ends; for that it takes the verb \"get\" for pods, and \"list\" and \"watch\" for events. The\n" +
-			"Event that it waits for is one of a generation that no Event told of before the patch, and\n" +
-			"says in its annotation " + agentapi.DesiredKey + " that the pod asked for just what the\n" +
-			"flags ask for: for what they leave out it may be anything.\n\n" +
-			"Without Kubernetes the agent of this node is asked. It takes the place of what was asked\n" +
-			"before; what is left out is let be, or follows the limits if the sidecar is to. POD is as for\n" +
-			"inspect, and all launchers of pods with that namespace and name are meant.",
+		Short: "Request a different size of a running VM",
+		Long: "Requests a different size of a pod's VM. The sidecar in the pod resizes the VM, and this\n" +
+			"command prints its reports.\n\n" +
+			"With Kubernetes, the pod's annotations hold the desired size. The command patches only the\n" +
+			"annotations of the given flags, in the cluster of --kubeconfig, of KUBECONFIG, or for\n" +
+			"`kubectl mooring` in kubectl's cluster. It requires a role with the verb \"patch\" for pods.\n" +
+			"With --dry-run, the API server only checks the patch. If the pod runs on this node, its\n" +
+			"agent then requests a plan from the pod. --wait follows the agent's reports if the pod runs\n" +
+			"on this node, and otherwise the pod's Events: the plan at the start, and all steps at the\n" +
+			"end. Following Events requires the verb \"get\" for pods, and \"list\" and \"watch\" for\n" +
+			"events. --wait accepts only Events of a new generation whose annotation\n" +
+			agentapi.DesiredKey + " has the values of the given flags.\n\n" +
+			"Without Kubernetes, the command sends the size to the agent of this node. It replaces the\n" +
+			"last request. Dimensions without a flag stay as they are, or follow the container's limits\n" +
+			"if the sidecar is configured to. POD is as for inspect, and the request applies to all\n" +
+			"launchers with this namespace and name.",
 		Example: fmt.Sprintf("  %[1]s resize vms/vm-1 --vcpus 4 --memory 4Gi --wait\n"+
 			"  %[1]s resize vms/vm-1 --cpu-quota 150%% --dry-run\n"+
 			"  %[1]s resize -n vms vm-1 --memory 4Gi --kubeconfig admin.conf", p.displayName()),
@@ -56,9 +56,9 @@ func (p *Program) resizeCommand() *cobra.Command {
 	cmd.Flags().StringVar(&flags.memory, "memory", "", "memory of the guest, such as 4Gi")
 	cmd.Flags().StringVar(&flags.cpuQuota, "cpu-quota", "", `CPU time of all vCPUs together in percent of one CPU, such as 150%; frequencies of a vCPU and of the host, such as 1200/2400MHz; or "none"`)
 	cmd.Flags().IntVar(&flags.cpuShares, "cpu-shares", 0, fmt.Sprintf("weight against other VMs for CPU time, %d to %d; 100 is usual", api.MinCPUShares, api.MaxCPUShares))
-	cmd.Flags().BoolVar(&flags.dryRun, "dry-run", false, "only have it planned, and show the plan")
-	cmd.Flags().BoolVar(&flags.wait, "wait", false, "show the plan and each step, until the VM is as wanted")
-	cmd.Flags().DurationVar(&flags.timeout, "timeout", resizeTimeout, "how long to wait for the pod")
+	cmd.Flags().BoolVar(&flags.dryRun, "dry-run", false, "only request and show the plan")
+	cmd.Flags().BoolVar(&flags.wait, "wait", false, "show the plan and each step until the VM has the size")
+	cmd.Flags().DurationVar(&flags.timeout, "timeout", resizeTimeout, "maximum wait for the pod")
 	flags.cluster.add(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		request, err := flags.request(cmd)
@@ -77,7 +77,7 @@ func (p *Program) resizeCommand() *cobra.Command {
 	return cmd
 }
 
-// request is what the flags ask for.
+// request returns the size of the flags.
 func (f resizeFlags) request(cmd *cobra.Command) (agentapi.ResizeRequest, error) {
 	given := cmd.Flags().Changed
 	annotations := map[string]string{}
@@ -91,7 +91,7 @@ func (f resizeFlags) request(cmd *cobra.Command) (agentapi.ResizeRequest, error)
 	}
 	switch {
 	case f.dryRun && f.wait:
-		return agentapi.ResizeRequest{}, usage("%s: --dry-run waits for the plan by itself: want not both it and --wait", cmd.CommandPath())
+		return agentapi.ResizeRequest{}, usage("%s: --dry-run always waits for the plan: want either --dry-run or --wait", cmd.CommandPath())
 	case len(annotations) == 0:
 		return agentapi.ResizeRequest{}, usage("%s: want --vcpus, --memory, --cpu-quota or --cpu-shares", cmd.CommandPath())
 	case f.timeout <= 0:
@@ -104,7 +104,7 @@ func (f resizeFlags) request(cmd *cobra.Command) (agentapi.ResizeRequest, error)
 	return agentapi.ResizeRequest{Size: size, DryRun: f.dryRun}, nil
 }
 
-// resize asks for a size, and shows what the pod tells of it where that is wanted.
+// resize requests a size, and follows the pod's reports on request.
 func (p *Program) resize(ctx context.Context, pod string, request agentapi.ResizeRequest, flags resizeFlags) error {
 	bounded, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -118,15 +118,15 @@ func (p *Program) resize(ctx context.Context, pod string, request agentapi.Resiz
 		return err
 	}
 	for _, asked := range answer.Pods {
-		p.printAsked(ref, answer)
-		if err := p.followAsked(ctx, ref, asked, flags); err != nil {
+		p.printRequested(ref, answer)
+		if err := p.followRequest(ctx, ref, asked, flags); err != nil {
 			return err
 		}
 	}
 	return p.missingSidecar(found, flags)
 }
 
-func (p *Program) printAsked(pod agentapi.PodRef, answer agentapi.ResizeAnswer) {
+func (p *Program) printRequested(pod agentapi.PodRef, answer agentapi.ResizeAnswer) {
 	what := "asked for"
 	if answer.DryRun {
 		what = "asked for a plan for"
@@ -134,7 +134,7 @@ func (p *Program) printAsked(pod agentapi.PodRef, answer agentapi.ResizeAnswer) 
 	fmt.Fprintf(p.Out, "%s: %s %s\n", printable(pod.Namespace+"/"+pod.Name), what, sizeText(answer.Size))
 }
 
-// missingSidecar tells that nobody may be there to do what was asked for.
+// missingSidecar warns if no pod has reported a resize so far.
 func (p *Program) missingSidecar(found []agentapi.Launcher, flags resizeFlags) error {
 	if flags.wait || flags.dryRun {
 		return nil
@@ -144,7 +144,7 @@ func (p *Program) missingSidecar(found []agentapi.Launcher, flags resizeFlags) e
 			return nil
 		}
 	}
-	_, err := fmt.Fprintln(p.ErrOut, "nobody in the pod has told of a resize yet: it needs Mooring's sidecar, or a client of the pod's socket")
+	_, err := fmt.Fprintln(p.ErrOut, "the pod has not reported any resize yet: it needs Mooring's sidecar, or another client of the pod's socket")
 	return err
 }
 

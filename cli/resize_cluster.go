@@ -16,10 +16,10 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
-// fieldManager is who the API server says has set the annotations.
+// fieldManager is the field manager of the annotations in the API server.
 const fieldManager = "mooring"
 
-// resizeInCluster patches the pod, and shows what is told of it where that is wanted.
+// resizeInCluster patches the pod, and follows its reports on request.
 func (p *Program) resizeInCluster(ctx context.Context, c *cluster, text string, request agentapi.ResizeRequest, flags resizeFlags) error {
 	namespace, name, err := c.pod(text)
 	if err != nil {
@@ -28,7 +28,7 @@ func (p *Program) resizeInCluster(ctx context.Context, c *cluster, text string, 
 	asked := request.Size.Annotations()
 	w := waiter{Program: p, cluster: c, namespace: namespace, name: name, size: request.Size, flags: flags}
 	if flags.wait {
-		if err := w.begin(ctx, asked); err != nil {
+		if err := w.prepare(ctx, asked); err != nil {
 			return err
 		}
 	}
@@ -38,8 +38,8 @@ func (p *Program) resizeInCluster(ctx context.Context, c *cluster, text string, 
 	}
 	ref := agentapi.PodRef{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)}
 	p.printPatched(ref, request)
-	for _, key := range scopedLike(pod.Annotations, asked) {
-		fmt.Fprintf(p.ErrOut, "the pod has %s: %q, which counts before what was set\n", printable(key), printable(pod.Annotations[key]))
+	for _, key := range overridingAnnotations(pod.Annotations, asked) {
+		fmt.Fprintf(p.ErrOut, "the pod has %s: %q, which overrides the new value\n", printable(key), printable(pod.Annotations[key]))
 	}
 	switch {
 	case request.DryRun:
@@ -50,8 +50,8 @@ func (p *Program) resizeInCluster(ctx context.Context, c *cluster, text string, 
 	return nil
 }
 
-// annotate sets annotations of a pod, and nothing else, whatever else becomes of the pod
-// meanwhile. It returns the pod as it is then, or would be.
+// annotate sets only annotations of a pod, regardless of concurrent changes. It returns the patched
+// pod.
 func (c *cluster) annotate(ctx context.Context, namespace, name string, annotations map[string]string, dryRun bool) (*corev1.Pod, error) {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
 	if err != nil {
@@ -75,8 +75,8 @@ func (p *Program) printPatched(pod agentapi.PodRef, request agentapi.ResizeReque
 	fmt.Fprintf(p.Out, "%s: %s %s\n", printable(pod.Namespace+"/"+pod.Name), what, sizeText(request.Size))
 }
 
-// scopedLike are the annotations that count before those that were set.
-func scopedLike(annotations, set map[string]string) []string {
+// overridingAnnotations returns the annotations that take precedence over the new ones.
+func overridingAnnotations(annotations, set map[string]string) []string {
 	var all []string
 	for key := range annotations {
 		base, _, scoped := strings.Cut(key, "/")
@@ -88,7 +88,7 @@ func scopedLike(annotations, set map[string]string) []string {
 	return all
 }
 
-// planOnNode has the agent of this node make the plan, if it has the pod.
+// planOnNode requests the plan through the agent of this node, if the pod runs here.
 func (p *Program) planOnNode(ctx context.Context, pod *corev1.Pod, ref agentapi.PodRef, request agentapi.ResizeRequest, flags resizeFlags) error {
 	l, here := p.launcherHere(ctx, ref)
 	if !here {
@@ -96,7 +96,7 @@ func (p *Program) planOnNode(ctx context.Context, pod *corev1.Pod, ref agentapi.
 		if pod.Spec.NodeName != "" {
 			where = "node " + pod.Spec.NodeName
 		}
-		fmt.Fprintf(p.ErrOut, "the plan is made on %s: run there `mooring resize %s/%s%s --dry-run --kubeconfig=`\n",
+		fmt.Fprintf(p.ErrOut, "for a plan, run on %s: `mooring resize %s/%s%s --dry-run --kubeconfig=`\n",
 			printable(where), ref.Namespace, ref.Name, flagsText(request.Size))
 		return nil
 	}
@@ -106,7 +106,7 @@ func (p *Program) planOnNode(ctx context.Context, pod *corev1.Pod, ref agentapi.
 	if err != nil {
 		return fmt.Errorf("pod %s/%s: %w", ref.Namespace, ref.Name, err)
 	}
-	request.Size = size // also the dimensions that no flag sets
+	request.Size = size // includes dimensions without a flag
 	answer, err := p.client().Resize(bounded, ref.Namespace, ref.Name, request)
 	if err != nil {
 		return err
@@ -119,8 +119,7 @@ func (p *Program) planOnNode(ctx context.Context, pod *corev1.Pod, ref agentapi.
 	return nil
 }
 
-// launcherHere returns the pod's launcher if the agent of this node can be asked and has
-// it.
+// launcherHere returns the pod's launcher if this node's agent has it.
 func (p *Program) launcherHere(ctx context.Context, pod agentapi.PodRef) (agentapi.Launcher, bool) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -136,7 +135,7 @@ func (p *Program) launcherHere(ctx context.Context, pod agentapi.PodRef) (agenta
 	return agentapi.Launcher{}, false
 }
 
-// flagsText are the flags that ask for a size.
+// flagsText returns the flags for a size.
 func flagsText(s api.Size) string {
 	var text strings.Builder
 	names := map[string]string{api.VCPUsKey: "vcpus", api.ResizeMemoryKey: "memory", api.CPUQuotaKey: "cpu-quota", api.CPUSharesKey: "cpu-shares"}

@@ -125,7 +125,7 @@ func TestResizePatch(t *testing.T) {
 		if diff := cmp.Diff([]string{want.request}, s.asked); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", args, diff)
 		}
-		if strings.Contains(args, "dry-run") && got.errOut != "the plan is made on node node-2: run there `mooring resize vms/vfio --cpu-shares 200 --vcpus 4 --dry-run --kubeconfig=`\n" {
+		if strings.Contains(args, "dry-run") && got.errOut != "for a plan, run on node node-2: `mooring resize vms/vfio --cpu-shares 200 --vcpus 4 --dry-run --kubeconfig=`\n" {
 			t.Errorf("%s: %q", args, got.errOut)
 		}
 	}
@@ -189,14 +189,14 @@ func TestResizeOfAPodThatIsHere(t *testing.T) {
 			s.onPut = func() { a.leases.tell(resized()) }
 		}, result{ExitOK, annotated + plan + steps + "\nnote: the balloon is empty\ndone: 4Gi of memory, 4 vCPUs (3 in use)\n", ""}},
 		"asked for before": {"--vcpus 3 --wait", func(_ *apiServer, a *agent) { a.leases.tell(resized()) },
-			result{ExitOK, "vms/vfio: annotated with 3 vCPUs\n" + plan + steps + "\nnote: the balloon is empty\ndone: 4Gi of memory, 4 vCPUs (3 in use)\n", "the pod has asked for that before\n"}},
+			result{ExitOK, "vms/vfio: annotated with 3 vCPUs\n" + plan + steps + "\nnote: the balloon is empty\ndone: 4Gi of memory, 4 vCPUs (3 in use)\n", "the pod already had these annotations\n"}},
 		"nothing new": {"--vcpus 4 --wait --timeout 10ms", func(_ *apiServer, a *agent) { a.leases.tell(resized()) },
-			result{ExitFailure, annotated, "error: waited for 10ms: " + errSilent.Error() + "\n"}},
+			result{ExitFailure, annotated, "error: waited for 10ms: " + errNoReport.Error() + "\n"}},
 		"replaced": {"--vcpus 4 --wait", func(s *apiServer, _ *agent) { s.onPut = func() { s.pod.UID = "other" } },
-			result{ExitFailure, annotated, "error: pod vms/vfio was replaced by another meanwhile, which was patched\n"}},
+			result{ExitFailure, annotated, "error: pod vms/vfio was replaced by another pod, which got the patch\n"}},
 		"scoped": {"--vcpus 4", func(s *apiServer, _ *agent) {
 			s.pod.Annotations = map[string]string{"vcpus.resize.mooring.dev/pod": "2", "memory.resize.mooring.dev/pod": "1Gi", "vcpus.resize.mooring.dev": "4"}
-		}, result{ExitOK, annotated, "the pod has vcpus.resize.mooring.dev/pod: \"2\", which counts before what was set\n"}},
+		}, result{ExitOK, annotated, "the pod has vcpus.resize.mooring.dev/pod: \"2\", which overrides the new value\n"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, a := startAPIServer(t), startAgent(t, vfio("vms"))

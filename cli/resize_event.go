@@ -13,13 +13,13 @@ import (
 	"github.com/mooring-vm/mooring/api/podapi"
 )
 
-// told is what Events have told of a pod's resizes.
-type told struct {
+// resizeHistory holds the Events about a pod's resizes so far.
+type resizeHistory struct {
 	events      map[types.UID]bool
 	generations map[uint64]bool
 }
 
-func (t *told) note(e *corev1.Event) {
+func (t *resizeHistory) add(e *corev1.Event) {
 	if t.events == nil {
 		t.events, t.generations = map[types.UID]bool{}, map[uint64]bool{}
 	}
@@ -29,26 +29,24 @@ func (t *told) note(e *corev1.Event) {
 	}
 }
 
-// generationOf is what an Event is about, also where something else was wanted by the time
-// that the agent told it.
+// generationOf returns the generation of the resize that an Event is about.
 func generationOf(e *corev1.Event) (generation uint64, ok bool) {
-	if about, ok := aboutOf(e); ok {
+	if about, ok := sizeOf(e); ok {
 		return about.Generation, true
 	}
 	report, ok := reportOf(e)
 	return report.Generation, ok
 }
 
-// aboutOf is what the resize was asked for that an Event is about. ok is false where the
-// agent did not know, or is older.
-func aboutOf(e *corev1.Event) (about agentapi.DesiredSize, ok bool) {
+// sizeOf returns the desired size that an Event is about. ok is false if the agent did not know it,
+// or is older.
+func sizeOf(e *corev1.Event) (about agentapi.DesiredSize, ok bool) {
 	err := json.Unmarshal([]byte(e.Annotations[agentapi.DesiredKey]), &about)
 	return about, err == nil
 }
 
-// reportOf is what the pod had said when an Event was told. ok is false where the agent is
-// older, and for what no agent writes: it is read strictly, must be about what the Event is
-// about, and so cannot tell of another end than the Event does.
+// reportOf returns the pod's report in an Event. ok is false for an older agent. The annotation is
+// untrusted: it must parse strictly and match the Event's generation and outcome.
 func reportOf(e *corev1.Event) (report podapi.Report, ok bool) {
 	text := e.Annotations[agentapi.ReportKey]
 	if text == "" || len(text) > agentapi.MaxEventReport {
@@ -58,13 +56,13 @@ func reportOf(e *corev1.Event) (report podapi.Report, ok bool) {
 	if err != nil || report.DryRun || reasonOf(report.State) != agentapi.Reason(e.Reason) {
 		return podapi.Report{}, false
 	}
-	if about, known := aboutOf(e); known && about.Generation != report.Generation {
+	if about, known := sizeOf(e); known && about.Generation != report.Generation {
 		return podapi.Report{}, false
 	}
 	return report, true
 }
 
-// reasonOf is that of the Events that tell of a state; empty: none do.
+// reasonOf returns the reason of Events about a state; empty: none.
 func reasonOf(state podapi.State) agentapi.Reason {
 	switch state {
 	case podapi.StateResizing:
@@ -77,22 +75,21 @@ func reasonOf(state podapi.State) agentapi.Reason {
 	return ""
 }
 
-// isNews reports whether an Event can be about what was asked for. One that was there when
-// the pod was patched, and comes again because it is counted, is about what was asked for
-// before, unless that is the same.
-func (w *waiter) isNews(e *corev1.Event) bool {
-	if generation, ok := generationOf(e); ok && w.before.generations[generation] {
-		return w.same
+// isNew reports whether an Event can be about this request. An Event from before the patch may be
+// counted again later; it is about an earlier request unless both ask for the same size.
+func (w *waiter) isNew(e *corev1.Event) bool {
+	if generation, ok := generationOf(e); ok && w.history.generations[generation] {
+		return w.alreadyRequested
 	}
-	return w.same || !w.before.events[e.UID]
+	return w.alreadyRequested || !w.history.events[e.UID]
 }
 
-// concerns reports whether an Event is about all that was asked for, or says that nothing
-// can be read of that. One that does not say what it is about has but its words, and
-// nothing of CPU bandwidth and shares in them.
-func (w *waiter) concerns(e *corev1.Event) bool {
+// matchesSize reports whether an Event is about the complete requested size, or about unreadable
+// annotations. For an Event without a size annotation only its text counts, which does not show CPU
+// bandwidth and shares.
+func (w *waiter) matchesSize(e *corev1.Event) bool {
 	reason := agentapi.Reason(e.Reason)
-	if about, ok := aboutOf(e); ok {
+	if about, ok := sizeOf(e); ok {
 		return covers(about.Size, w.size) || reason == agentapi.ReasonResizeFailed && about.Size == (api.Size{})
 	}
 	if reason != agentapi.ReasonResizeDone {
@@ -103,7 +100,7 @@ func (w *waiter) concerns(e *corev1.Event) bool {
 		(w.size.VCPUs == 0 || strings.Contains(e.Message, fmt.Sprintf(", %d vCPUs", w.size.VCPUs)))
 }
 
-// covers reports whether a size has all that is asked for.
+// covers reports whether a size has all requested dimensions.
 func covers(size, asked api.Size) bool {
 	return (asked.VCPUs == 0 || asked.VCPUs == size.VCPUs) && (asked.Memory == 0 || asked.Memory == size.Memory) &&
 		(asked.CPUQuota == (api.CPUQuota{}) || asked.CPUQuota == size.CPUQuota) && (asked.CPUShares == 0 || asked.CPUShares == size.CPUShares)

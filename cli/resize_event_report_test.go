@@ -15,7 +15,7 @@ import (
 	"github.com/mooring-vm/mooring/api/podapi"
 )
 
-const elsewhere = "no agent here has the pod: what follows is what its Events tell: the plan when it begins, and all steps when it ends\n"
+const elsewhere = "the pod runs on another node: following its Events, which show the plan at the start and all steps at the end\n"
 
 // reports is an Event with what the pod had said.
 func reports(t *testing.T, name string, size api.Size, r podapi.Report) corev1.Event {
@@ -62,11 +62,11 @@ func TestWaitShowsReports(t *testing.T) {
 		"nothing but the end":  {[]corev1.Event{done}, result{ExitOK, whole, elsewhere}},
 		"nobody knows of what": {[]corev1.Event{tacit, done}, result{ExitOK, whole, elsewhere}},
 		"failed": {[]corev1.Event{start, reports(t, "b", four, unconfirmed())}, result{
-			ExitFailure, annotated + plan + steps + ": not confirmed\n11:59:51     0.00s  set 2 vCPUs (taken back)\nnote: the balloon is empty\n",
-			elsewhere + "error: the pod says that its VM could not be resized (Failed): the guest does not answer\n",
+			ExitFailure, annotated + plan + steps + ": not confirmed\n11:59:51     0.00s  set 2 vCPUs (rolled back)\nnote: the balloon is empty\n",
+			elsewhere + "error: the pod could not resize its VM (Failed): the guest does not answer\n",
 		}},
 		"nothing can be read": {[]corev1.Event{reports(t, "b", api.Size{}, podapi.Report{Generation: 7, State: podapi.StateRefused, Error: "no number"})}, result{
-			ExitFailure, annotated, elsewhere + "error: the pod says that its VM could not be resized (Refused): no number\n",
+			ExitFailure, annotated, elsewhere + "error: the pod could not resize its VM (Refused): no number\n",
 		}},
 		"of another size":   {[]corev1.Event{reports(t, "c", five, older), done}, result{ExitOK, strings.Replace(whole, plan, at+"ResizeStarted"+words+plan, 1), elsewhere}},
 		"of an older agent": {[]corev1.Event{tells("c", agentapi.ReasonResizeStarted, "in words", nil), done}, result{ExitOK, strings.Replace(whole, plan, at+"ResizeStarted"+words+plan, 1), elsewhere}},
@@ -157,11 +157,11 @@ func TestEventAnnotationsInDocs(t *testing.T) {
 func TestNewsByTheReport(t *testing.T) {
 	var w waiter
 	begun := reports(t, "a", api.Size{VCPUs: 4}, podapi.Report{Generation: 7, State: podapi.StateResizing})
-	w.before.note(&begun)
+	w.history.add(&begun)
 	for generation, want := range map[uint64]bool{7: false, 8: true} {
 		failed := reports(t, "b", api.Size{}, podapi.Report{Generation: generation, State: podapi.StateFailed, Error: "no"})
 		delete(failed.Annotations, agentapi.DesiredKey)
-		if got := w.isNews(&failed); got != want {
+		if got := w.isNew(&failed); got != want {
 			t.Errorf("generation %d after 7: news %t, want %t", generation, got, want)
 		}
 	}

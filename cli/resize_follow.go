@@ -9,15 +9,14 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
-// reportEvery is how often the agent is asked what the pod has told.
+// reportEvery is the polling period for reports from the agent.
 const reportEvery = 250 * time.Millisecond
 
-// errSilent says that nobody reports.
-var errSilent = errors.New("the pod has told nothing of it: it needs Mooring's sidecar, or a client of the pod's socket, that looks after its VM")
+// errNoReport means that the pod sent no report.
+var errNoReport = errors.New("no report from the pod: it needs Mooring's sidecar, or another client of the pod's socket that resizes its VM")
 
-// followAsked shows what the pod tells of what was asked of the agent, where that is
-// wanted.
-func (p *Program) followAsked(ctx context.Context, pod agentapi.PodRef, asked agentapi.ResizedPod, flags resizeFlags) error {
+// followRequest follows a request sent to the agent, if the flags say so.
+func (p *Program) followRequest(ctx context.Context, pod agentapi.PodRef, asked agentapi.ResizedPod, flags resizeFlags) error {
 	switch {
 	case flags.dryRun:
 		return p.awaitPlan(ctx, pod, asked, flags)
@@ -27,7 +26,7 @@ func (p *Program) followAsked(ctx context.Context, pod agentapi.PodRef, asked ag
 	return nil
 }
 
-// follow shows what the pod tells of a resize, until it is done.
+// follow shows the pod's reports about a resize until its end.
 func (p *Program) follow(ctx context.Context, pod agentapi.PodRef, asked agentapi.ResizedPod, flags resizeFlags) error {
 	shown := newProgress(p.Out)
 	return p.poll(ctx, pod, asked, flags, func(l agentapi.Launcher) (over bool, err error) {
@@ -35,25 +34,24 @@ func (p *Program) follow(ctx context.Context, pod agentapi.PodRef, asked agentap
 			return false, nil
 		}
 		return shown.show(l.Resize.Report)
-	}, shown.late)
+	}, shown.timeoutError)
 }
 
-// awaitPlan shows the answer to a dry run. That to a later one, which somebody else has
-// asked for, is none.
+// awaitPlan shows the answer to this dry run. It ignores answers to later ones.
 func (p *Program) awaitPlan(ctx context.Context, pod agentapi.PodRef, asked agentapi.ResizedPod, flags resizeFlags) error {
 	return p.poll(ctx, pod, asked, flags, func(l agentapi.Launcher) (over bool, err error) {
 		switch {
 		case l.DryRun == nil || l.DryRun.Report.Generation < asked.Generation:
 			return false, nil
 		case l.DryRun.Report.Generation > asked.Generation:
-			return true, errors.New("another dry run was asked for meanwhile, and took the place of this one: try again")
+			return true, errors.New("a later dry run replaced this one: try again")
 		}
 		return true, p.showPlan(l.DryRun.Report)
-	}, func() error { return errSilent })
+	}, func() error { return errNoReport })
 }
 
-// poll shows what the agent has of the pod, again and again, until that is over. late is
-// why it was not in time.
+// poll shows the agent's record of the pod repeatedly until it is final. late returns the error
+// after the timeout.
 func (p *Program) poll(ctx context.Context, pod agentapi.PodRef, asked agentapi.ResizedPod, flags resizeFlags,
 	show func(agentapi.Launcher) (over bool, err error), late func() error,
 ) error {

@@ -13,21 +13,21 @@ import (
 	"github.com/mooring-vm/mooring/api/podapi"
 )
 
-// progress shows reports as they come, each line once.
+// progress prints reports as they arrive, each line once.
 type progress struct {
 	out io.Writer
 
-	heard   bool
-	planned uint64 // generation whose plan was shown; 0: none was
-	steps   map[podapi.Step]bool
+	anyReport bool
+	planned   uint64 // generation of the printed plan; 0: none
+	steps     map[podapi.Step]bool
 }
 
 func newProgress(out io.Writer) progress { return progress{out: out, steps: map[podapi.Step]bool{}} }
 
-// show shows what is new in a report. over is true for the last one; then the error says
-// what became of it.
+// show prints the new parts of a report. over is true for the last report, with its failure as
+// error.
 func (s *progress) show(r podapi.Report) (over bool, err error) {
-	s.heard = true
+	s.anyReport = true
 	if s.planned != r.Generation && len(r.Plan) > 0 {
 		s.planned = r.Generation
 		printPlan(s.out, r)
@@ -41,8 +41,7 @@ func (s *progress) show(r podapi.Report) (over bool, err error) {
 	return s.end(r)
 }
 
-// stepKey is what makes a step the same in another report, which may have its texts
-// shorter.
+// stepKey identifies a step across reports, whose texts may be cut.
 func stepKey(s podapi.Step) podapi.Step {
 	return podapi.Step{Rollback: s.Rollback, Started: s.Started.UTC(), Seconds: s.Seconds}
 }
@@ -69,15 +68,15 @@ func (s *progress) end(r podapi.Report) (over bool, err error) {
 		fmt.Fprintln(s.out, "done"+actualText(r.Actual))
 		return true, nil
 	case podapi.StateFailed, podapi.StateRefused:
-		return true, fmt.Errorf("the pod says that its VM could not be resized (%s): %s", r.State, oneLine(r.Error))
+		return true, fmt.Errorf("the pod could not resize its VM (%s): %s", r.State, oneLine(r.Error))
 	}
 	return false, nil
 }
 
-// showPlan shows the answer to a dry run.
+// showPlan prints the answer to a dry run.
 func (p *Program) showPlan(r podapi.Report) error {
 	if r.State != podapi.StatePlanned {
-		return fmt.Errorf("the pod says that its VM cannot be resized so (%s): %s", r.State, oneLine(r.Error))
+		return fmt.Errorf("the pod cannot resize its VM to this size (%s): %s", r.State, oneLine(r.Error))
 	}
 	printPlan(p.Out, r)
 	if len(r.Plan) == 0 {
@@ -87,18 +86,18 @@ func (p *Program) showPlan(r podapi.Report) error {
 	return nil
 }
 
-// late is the error of who has waited for too long.
-func (s *progress) late() error {
-	if !s.heard {
-		return errSilent
+// timeoutError is the error after a timeout.
+func (s *progress) timeoutError() error {
+	if !s.anyReport {
+		return errNoReport
 	}
-	return errors.New("the pod says that it is still at work; `mooring inspect` shows how far it is")
+	return errors.New("the pod is still resizing its VM; `mooring inspect` shows the progress")
 }
 
 func stepLine(s podapi.Step) string {
 	line := fmt.Sprintf("%s  %7.2fs  %s", s.Started.Local().Format(time.TimeOnly), s.Seconds, printable(s.Description))
 	if s.Rollback {
-		line += " (taken back)"
+		line += " (rolled back)"
 	}
 	if s.Error != "" {
 		line += ": " + oneLine(s.Error)
@@ -123,13 +122,13 @@ func actualText(a *podapi.Actual) string {
 	return text
 }
 
-// describeResize shows what the pod has told last of its resizes, in its own words.
+// describeResize prints the pod's last report about a resize.
 func describeResize(w io.Writer, r *agentapi.Resize, now time.Time) {
 	if r == nil {
 		return
 	}
 	report := r.Report
-	fmt.Fprintf(w, "\nResize, as the pod told %s ago:\n", duration.HumanDuration(max(now.Sub(r.Reported), 0)))
+	fmt.Fprintf(w, "\nResize, reported %s ago:\n", duration.HumanDuration(max(now.Sub(r.Reported), 0)))
 	fmt.Fprintf(w, "  %s%s\n", report.State, actualText(report.Actual))
 	if report.Error != "" {
 		fmt.Fprintf(w, "  %s\n", oneLine(report.Error))

@@ -20,7 +20,7 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
-// waiter follows a resize that was asked for by patching the pod.
+// waiter follows a resize requested by a patch of the pod.
 type waiter struct {
 	*Program
 	cluster         *cluster
@@ -28,41 +28,41 @@ type waiter struct {
 	size            api.Size
 	flags           resizeFlags
 
-	uid     string
-	same    bool   // the pod has asked for it already, so nothing new may be told
-	told    uint64 // latest generation that the agent of this node showed before
-	version string // of the list of Events before
-	last    *corev1.Event
-	before  told     // what Events had told by then
-	shown   progress // of the reports that Events carry
+	uid              string
+	alreadyRequested bool   // the pod already had these annotations, so there may be no new report
+	agentGeneration  uint64 // generation shown by this node's agent before the patch
+	version          string // resourceVersion of the Event list before the patch
+	last             *corev1.Event
+	history          resizeHistory // from Events before the patch
+	shown            progress      // of the reports in Events
 }
 
-// begin notes what was told before the pod is patched.
-func (w *waiter) begin(ctx context.Context, asked map[string]string) error {
+// prepare records earlier reports before the patch.
+func (w *waiter) prepare(ctx context.Context, asked map[string]string) error {
 	bounded, cancel := context.WithTimeout(ctx, clusterTimeout)
 	defer cancel()
 	pod, err := w.cluster.CoreV1().Pods(w.namespace).Get(bounded, w.name, metav1.GetOptions{})
 	if err != nil {
 		return clusterError(err, "get", "pods", fmt.Sprintf("resize of pod %s/%s", w.namespace, w.name))
 	}
-	w.uid, w.same = string(pod.UID), true
+	w.uid, w.alreadyRequested = string(pod.UID), true
 	for key, value := range asked {
-		w.same = w.same && pod.Annotations[key] == value
+		w.alreadyRequested = w.alreadyRequested && pod.Annotations[key] == value
 	}
 	if size, err := api.ParseSize(pod.Annotations, ""); err == nil {
-		w.same = w.same || covers(size, w.size) // in other words
+		w.alreadyRequested = w.alreadyRequested || covers(size, w.size) // in a different notation
 	}
 	ref := agentapi.PodRef{Namespace: pod.Namespace, Name: pod.Name, UID: w.uid}
 	if l, here := w.launcherHere(ctx, ref); here {
 		if l.Resize != nil {
-			w.told = l.Resize.Report.Generation
+			w.agentGeneration = l.Resize.Report.Generation
 		}
 		return nil
 	}
 	return w.listEvents(bounded)
 }
 
-// listEvents notes which Events tell of a resize, and the last of them.
+// listEvents records earlier Events about resizes and the position in the Event stream.
 func (w *waiter) listEvents(ctx context.Context) error {
 	list, err := w.events().List(ctx, w.ofPod(metav1.ListOptions{}))
 	if err != nil {
@@ -74,7 +74,7 @@ func (w *waiter) listEvents(ctx context.Context) error {
 		if !isResize(e) {
 			continue
 		}
-		w.before.note(e)
+		w.history.add(e)
 		if w.last == nil || timeOf(e).After(timeOf(w.last)) {
 			w.last = e
 		}
@@ -82,17 +82,17 @@ func (w *waiter) listEvents(ctx context.Context) error {
 	return nil
 }
 
-// wait shows what is told until the VM is as wanted, or cannot become so.
+// wait shows reports until the VM has the desired size or the resize failed.
 func (w *waiter) wait(ctx context.Context, pod agentapi.PodRef) error {
 	if pod.UID != w.uid {
-		return fmt.Errorf("pod %s/%s was replaced by another meanwhile, which was patched", pod.Namespace, pod.Name)
+		return fmt.Errorf("pod %s/%s was replaced by another pod, which got the patch", pod.Namespace, pod.Name)
 	}
-	if w.same {
-		fmt.Fprintln(w.ErrOut, "the pod has asked for that before")
+	if w.alreadyRequested {
+		fmt.Fprintln(w.ErrOut, "the pod already had these annotations")
 	}
 	if w.version == "" {
-		since := agentapi.ResizedPod{UID: pod.UID, Generation: w.told}
-		if !w.same {
+		since := agentapi.ResizedPod{UID: pod.UID, Generation: w.agentGeneration}
+		if !w.alreadyRequested {
 			since.Generation++
 		}
 		return w.follow(ctx, pod, since, w.flags)
@@ -100,37 +100,37 @@ func (w *waiter) wait(ctx context.Context, pod agentapi.PodRef) error {
 	return w.followEvents(ctx)
 }
 
-// followEvents follows the pod's Events, where no agent that has the pod can be asked.
+// followEvents follows the pod's Events. It is for pods on other nodes.
 func (w *waiter) followEvents(ctx context.Context) error {
-	fmt.Fprintln(w.ErrOut, "no agent here has the pod: what follows is what its Events tell: the plan when it begins, and all steps when it ends")
+	fmt.Fprintln(w.ErrOut, "the pod runs on another node: following its Events, which show the plan at the start and all steps at the end")
 	w.shown = newProgress(w.Out)
-	if w.same && w.last != nil {
+	if w.alreadyRequested && w.last != nil {
 		if over, err := w.show(w.last); over || err != nil {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(klog.NewContext(ctx, klog.Logger{}), w.flags.timeout) // what the watch logs is told by its end
+	ctx, cancel := context.WithTimeout(klog.NewContext(ctx, klog.Logger{}), w.flags.timeout) // without the watch's own log lines
 	defer cancel()
 	source := &cache.ListWatch{WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 		return w.events().Watch(ctx, w.ofPod(o))
 	}}
 	_, err := toolswatch.Until(ctx, w.version, source, w.event)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("waited for %s, and no Event tells what became of it: there are few a minute, and none without Mooring's sidecar in the pod; "+
-			"`mooring inspect` on its node shows how far it is", w.flags.timeout)
+		return fmt.Errorf("waited for %s without an Event about the end of the resize: agents limit Events, and without Mooring's sidecar in the pod there are none; "+
+			"`mooring inspect` on the pod's node shows the progress", w.flags.timeout)
 	}
 	return err
 }
 
 func (w *waiter) events() corev1client.EventInterface { return w.cluster.CoreV1().Events(w.namespace) }
 
-// ofPod selects the Events of the pod that was there at the beginning.
+// ofPod selects the Events of the patched pod.
 func (w *waiter) ofPod(o metav1.ListOptions) metav1.ListOptions {
 	o.FieldSelector = fields.Set{"involvedObject.kind": "Pod", "involvedObject.uid": w.uid}.String()
 	return o
 }
 
-// event shows an Event that came; true: it is the last.
+// event shows an Event. over is true for the last one.
 func (w *waiter) event(e watch.Event) (over bool, err error) {
 	if e.Type == watch.Error {
 		return false, clusterError(apierrors.FromObject(e.Object), "watch", "events", fmt.Sprintf("Events of pod %s/%s", w.namespace, w.name))
@@ -142,10 +142,9 @@ func (w *waiter) event(e watch.Event) (over bool, err error) {
 	return w.show(event)
 }
 
-// show shows the report of an Event about what was asked for, as on the pod's node, and of
-// others the words.
+// show prints the report in an Event about this request, and only the text of other Events.
 func (w *waiter) show(e *corev1.Event) (over bool, err error) {
-	ours := w.isNews(e) && w.concerns(e)
+	ours := w.isNew(e) && w.matchesSize(e)
 	if report, ok := reportOf(e); ok && ours {
 		return w.shown.show(report)
 	}
@@ -169,7 +168,7 @@ func isResize(e *corev1.Event) bool {
 	return false
 }
 
-// timeOf is when an Event was told last.
+// timeOf returns the time of an Event's last occurrence.
 func timeOf(e *corev1.Event) time.Time {
 	if e.Series != nil {
 		return e.Series.LastObservedTime.Time

@@ -199,7 +199,7 @@ func TestDryRunsAndResizes(t *testing.T) {
 	if diff := cmp.Diff(result{ExitOK, dryRun + "nothing to do\n", ""}, w.resize(t, "--vcpus", "2", "--dry-run"), cmp.AllowUnexported(result{})); diff != "" {
 		t.Errorf("dry run afterwards (-want +got)\n%s", diff)
 	}
-	if got := w.resize(t, "--memory", "64Gi", "--dry-run"); got.code != ExitFailure || !strings.Contains(got.errOut, "cannot be resized so (Refused): ") {
+	if got := w.resize(t, "--memory", "64Gi", "--dry-run"); got.code != ExitFailure || !strings.Contains(got.errOut, "cannot resize its VM to this size (Refused): ") {
 		t.Errorf("dry run of what cannot be: %+v", got)
 	}
 	if diff := cmp.Diff(before, w.resizes()); diff != "" {

@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// uninstallTimeout bounds what is done in a cluster of any size.
+	// uninstallTimeout bounds an uninstall from a cluster of any size.
 	uninstallTimeout = 4 * time.Minute
 
-	// stopPatience is how long a controller may take to end: as long as its pods may.
-	stopPatience = 40 * time.Second
+	// controllerStopTimeout bounds the end of the controller's pods.
+	controllerStopTimeout = 40 * time.Second
 )
 
-// uninstallOptions is the command line of uninstall.
+// uninstallOptions are the flags of uninstall.
 type uninstallOptions struct {
 	kubeconfig, namespace string
 	quota                 quota.Options
@@ -35,18 +35,19 @@ type uninstallOptions struct {
 func (p *Program) uninstallCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "uninstall [--node]",
-		Short: "Take away what Mooring leaves in a cluster, or on this node",
-		Long: "Takes away what would hold somebody up when Mooring is gone, and says what it did.\n\n" +
-			"In a cluster: the webhooks and what puts the policies for pods and quotas into force;\n" +
-			"ResourceQuotas get their base back; reservations of migrations go, with their finalizer;\n" +
-			"so do annotations of namespaces that the controller has computed. A controller that is at\n" +
-			"work would undo it: it is stopped first with --force, and otherwise nothing is done. Nor is\n" +
-			"anything where a quota's base cannot be read, or a controller stays at work. The rest is whose who\n" +
-			"installed it: helm uninstall (which runs this by itself), or kubectl delete.\n\n" +
-			"On a node, as root: the units of agent and fence, what is pinned below /sys/fs/bpf, the tmpfs\n" +
-			"at /run/mooring, and the program for launchers. Launchers that run keep their limits. The\n" +
-			"policy, the setting for containerd and the programs are left.\n\n" +
-			"Run it again if it fails: what is done stays done.",
+		Short: "Remove Mooring's changes from a cluster or from this node",
+		Long: "Removes the parts that would block users after Mooring is gone, and lists its actions.\n\n" +
+			"In a cluster: removes the webhooks and the bindings of the admission policies for pods and\n" +
+			"quotas, resets ResourceQuotas to their base, and deletes reservations with their finalizers\n" +
+			"and the namespace annotations computed by the controller. A running controller would revert\n" +
+			"this: --force stops it, and without --force the command does nothing. The command also does\n" +
+			"nothing if a quota's base is unreadable or a controller keeps running. Other objects belong\n" +
+			"to the installer and stay: use helm uninstall (which runs this command itself) or kubectl\n" +
+			"delete.\n\n" +
+			"On a node, as root: removes the units of agent and fence, the pins below /sys/fs/bpf, the\n" +
+			"tmpfs at /run/mooring, and the program for launchers. Running launchers keep their limits.\n" +
+			"Policy, containerd's configuration and the programs stay.\n\n" +
+			"Run it again after a failure: completed steps stay completed.",
 		Example: fmt.Sprintf("  %[1]s uninstall --dry-run\n  %[1]s uninstall --force --kubeconfig admin.conf\n  %[1]s uninstall --node", p.displayName()),
 		Args:    between(0, 0, "none"),
 	}
@@ -58,18 +59,18 @@ func (p *Program) uninstallCommand() *cobra.Command {
 
 func (o *uninstallOptions) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.BoolVar(&o.node, "node", false, "take away what is on this node, and nothing in a cluster")
-	flags.BoolVar(&o.dryRun, "dry-run", false, "say what would be done, and do nothing")
-	flags.BoolVar(&o.force, "force", false, "stop a controller that is at work; with --node: also while an agent runs")
+	flags.BoolVar(&o.node, "node", false, "remove from this node instead of a cluster")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "list the actions without executing them")
+	flags.BoolVar(&o.force, "force", false, "stop a running controller; with --node: also while an agent runs")
 	flags.StringVar(&o.kubeconfig, kubeconfigFlag, "",
-		"`file` with the cluster, or "+kubeclient.InCluster+" for the pod's service account; without it KUBECONFIG, or kubectl's")
+		"`file` of the cluster, or "+kubeclient.InCluster+" for the pod's service account (default: KUBECONFIG, or kubectl's)")
 	flags.StringVarP(&o.namespace, "namespace", "n", uninstall.DefaultNamespace, "namespace of the controller")
-	flags.StringVar(&o.host, "host", "/", "with --node: where the node's file system is mounted")
-	flags.BoolVar(&o.stay, "stay", false, "with --node: end on SIGTERM, and not before, as pods of a DaemonSet have to")
+	flags.StringVar(&o.host, "host", "/", "with --node: mount point of the node's root file system")
+	flags.BoolVar(&o.stay, "stay", false, "with --node: end only on SIGTERM, for pods of a DaemonSet")
 	quotaflags.Add(flags, &o.quota)
 }
 
-// check returns what is wrong with a command line.
+// check returns the first invalid flag.
 func (o uninstallOptions) check(given func(string) bool) error {
 	var alien []string
 	if o.node {
@@ -83,7 +84,7 @@ func (o uninstallOptions) check(given func(string) bool) error {
 		}
 	}
 	if problems := validation.IsDNS1123Label(o.namespace); len(problems) > 0 {
-		return usage("--namespace %q: want the name of one: %s", o.namespace, problems[0])
+		return usage("--namespace %q: want a namespace name: %s", o.namespace, problems[0])
 	}
 	if err := quotaflags.Check(o.quota); err != nil {
 		return usage("%w", err)
@@ -110,7 +111,7 @@ func (p *Program) uninstall(cmd *cobra.Command, o uninstallOptions) error {
 		return err
 	}
 	if !told {
-		fmt.Fprintln(p.Out, "nothing is left to take away")
+		fmt.Fprintln(p.Out, "nothing to remove")
 	}
 	if o.stay {
 		<-cmd.Context().Done()
@@ -129,7 +130,7 @@ func (p *Program) uninstallCluster(ctx context.Context, cmd *cobra.Command, o un
 	}
 	c := uninstall.Cluster{
 		Client: client, Namespace: o.namespace, Quota: o.quota,
-		Force: o.force, Patience: stopPatience, Now: p.Now, Report: report,
+		Force: o.force, Patience: controllerStopTimeout, Now: p.Now, Report: report,
 	}
 	return c.Run(ctx)
 }

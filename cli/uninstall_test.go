@@ -30,7 +30,7 @@ func TestUninstallUsage(t *testing.T) {
 		"cluster on a node":   {[]string{"--node", "--namespace=system"}, ExitUsage, "--namespace"},
 		"quota on a node":     {[]string{"--node", "--manager-label=a"}, ExitUsage, "--manager-label"},
 		"node in a cluster":   {[]string{"--host=/host"}, ExitUsage, "--host"},
-		"no namespace":        {[]string{"--namespace=A"}, ExitUsage, `--namespace "A": want the name of one`},
+		"no namespace":        {[]string{"--namespace=A"}, ExitUsage, `--namespace "A": want a namespace name`},
 		"no prefix":           {[]string{"--annotation-prefix=a"}, ExitUsage, `--annotation-prefix "a"`},
 		"a file that is none": {[]string{"--kubeconfig=/nonexistent"}, ExitFailure, "/nonexistent"},
 	}

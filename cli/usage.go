@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// usageError is a command line that makes no sense.
+// usageError is an invalid command line.
 type usageError struct{ err error }
 
 func (e *usageError) Error() string { return e.err.Error() }
@@ -17,8 +17,7 @@ func usage(format string, args ...any) error {
 	return &usageError{fmt.Errorf(format, args...)}
 }
 
-// between returns a check for the number of arguments; want says in words what
-// they are.
+// between returns a check for the number of arguments. want describes the arguments.
 func between(least, most int, want string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
@@ -32,7 +31,7 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	hint := fmt.Sprintf("run `%s --help` for those there are", cmd.CommandPath())
+	hint := fmt.Sprintf("`%s --help` lists the commands", cmd.CommandPath())
 	if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
 		hint = "did you mean " + strings.Join(similar, " or ") + "?"
 	}

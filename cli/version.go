@@ -11,7 +11,7 @@ import (
 	"github.com/mooring-vm/mooring/internal/buildinfo"
 )
 
-// versions is what `version -o json` prints.
+// versions is the output of `version -o json`.
 type versions struct {
 	Client buildinfo.Info `json:"client"`
 	Agent  *agentapi.Node `json:"agent,omitempty"`
@@ -28,8 +28,7 @@ func (p *Program) versionCommand() *cobra.Command {
 	return cmd
 }
 
-// version succeeds without an agent: its own version is what the tool is asked
-// for when nothing else works.
+// version succeeds without an agent, because the CLI's own version is always available.
 func (p *Program) version(ctx context.Context, output format) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()

@@ -13,8 +13,8 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
-// vmCell names the launcher's VM process and its state; of several, their number
-// and the states that there are.
+// vmCell formats the launcher's VM process with its state, or the number of processes with their
+// states.
 func vmCell(vms []agentapi.VM) string {
 	switch len(vms) {
 	case 0:
@@ -30,7 +30,7 @@ func vmCell(vms []agentapi.VM) string {
 	return fmt.Sprintf("%d: %s", len(vms), strings.Join(slices.Compact(states), ", "))
 }
 
-// heartbeatCell is how old the last heartbeat is, and empty where none is expected.
+// heartbeatCell formats the age of the last heartbeat; empty if none is expected.
 func heartbeatCell(h *agentapi.Heartbeat) string {
 	switch {
 	case h == nil:
@@ -43,7 +43,7 @@ func heartbeatCell(h *agentapi.Heartbeat) string {
 	return duration.HumanDuration(seconds(*h.Age))
 }
 
-// leaseCell is how long the lease will hold.
+// leaseCell formats the remaining time of the lease.
 func leaseCell(l *agentapi.Lease, now time.Time) string {
 	if l == nil {
 		return ""
@@ -51,8 +51,7 @@ func leaseCell(l *agentapi.Lease, now time.Time) string {
 	return duration.HumanDuration(max(l.Until.Sub(now), 0))
 }
 
-// lifeRows tell of the launcher and its VM processes, and nothing where they are
-// not followed.
+// lifeRows describe the launcher's phase and its VM processes. They are empty without a tie.
 func lifeRows(l agentapi.Launcher, now time.Time) [][]string {
 	if l.Phase == "" {
 		return nil
@@ -103,20 +102,21 @@ func vmRows(vms []agentapi.VM, now time.Time) [][]string {
 	return rows
 }
 
-// trackerText says whether the kernel tells of processes.
+// trackerText describes the state of the tracker.
 func trackerText(t agentapi.Tracker) string {
 	if !t.Available {
-		return withReason("none", cmp.Or(t.Error, "VM processes are not followed"))
+		return withReason("none", cmp.Or(t.Error, "VM processes are not tracked"))
 	}
-	text := fmt.Sprintf("follows %d processes of at most %d, in %d cgroups of at most %d", t.Processes, t.MaxProcesses, t.Groups, t.MaxGroups)
+	text := fmt.Sprintf("tracks %d of at most %d processes, in %d of at most %d cgroups",
+		t.Processes, t.MaxProcesses, t.Groups, t.MaxGroups)
 	if t.LostEvents > 0 {
 		text += fmt.Sprintf("; events lost: %d", t.LostEvents)
 	}
 	if t.LostProcesses > 0 {
-		text += fmt.Sprintf("; processes that it had no room for: %d", t.LostProcesses)
+		text += fmt.Sprintf("; processes without room: %d", t.LostProcesses)
 	}
 	if t.Skipped > 0 {
-		text += fmt.Sprintf("; calls that the kernel left out: %d", t.Skipped)
+		text += fmt.Sprintf("; handler calls skipped by the kernel: %d", t.Skipped)
 	}
 	return text
 }

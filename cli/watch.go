@@ -16,11 +16,10 @@ import (
 func (p *Program) watchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch [POD]",
-		Short: "Show what happens to launchers, as it happens",
-		Long: "Shows the latest events that the agent still has, and then new ones until it is\n" +
-			"interrupted. POD, as for inspect, limits them to one pod. A pid is that of the process\n" +
-			"that the event is about: a VM process, or the container's first one. With -o json\n" +
-			"there is one JSON object a line.",
+		Short: "Show events of launchers as they happen",
+		Long: "Shows the agent's latest events, and then new ones until interrupted. POD, as for inspect,\n" +
+			"limits them to one pod. A pid is that of a VM process, or of the container's first\n" +
+			"process. With -o json each line is a JSON object.",
 		Args: between(0, 1, "at most one: POD"),
 	}
 	output := formatFlag(cmd, formatText, formatJSON)

@@ -49,7 +49,7 @@ func TestNodeCleanup(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	// In a file system of its own there is nothing of the kind.
-	if out, err := mooring(ended, append(spec.Containers[0].Args, "--host="+t.TempDir())...); err != nil || out != "nothing is left to take away\n" {
+	if out, err := mooring(ended, append(spec.Containers[0].Args, "--host="+t.TempDir())...); err != nil || out != "nothing to remove\n" {
 		t.Errorf("%v, printed %q", err, out)
 	}
 }

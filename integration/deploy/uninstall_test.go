@@ -173,7 +173,7 @@ clear the computed annotations of namespace NAMESPACE: done
 	}
 	u.checkCleared(t)
 	u.checkScaled(t, 0)
-	if out, err := u.run(t.Context()); err != nil || out != "nothing is left to take away\n" {
+	if out, err := u.run(t.Context()); err != nil || out != "nothing to remove\n" {
 		t.Errorf("the second time: %v, printed %q", err, out)
 	}
 	u.remove(t)

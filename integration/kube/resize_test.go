@@ -182,10 +182,10 @@ func TestResizeNamesTheRightThatIsMissing(t *testing.T) {
 	vm(t, admin, namespace)
 	rules := []rbacv1.PolicyRule{mayPatch, mayGet, mayList}
 	for i, want := range []string{
-		`cannot patch resource "pods" in API group "" in the namespace "` + namespace + `": it takes a role with the verb "patch" for pods there`,
-		`cannot get resource "pods" in API group "" in the namespace "` + namespace + `": it takes a role with the verb "get" for pods there`,
-		`cannot list resource "events" in API group "" in the namespace "` + namespace + `": it takes a role with the verb "list" for events there`,
-		`it takes a role with the verb "watch" for events there`,
+		`cannot patch resource "pods" in API group "" in the namespace "` + namespace + `": requires a role with the verb "patch" for pods`,
+		`cannot get resource "pods" in API group "" in the namespace "` + namespace + `": requires a role with the verb "get" for pods`,
+		`cannot list resource "events" in API group "" in the namespace "` + namespace + `": requires a role with the verb "list" for events`,
+		`requires a role with the verb "watch" for events`,
 	} {
 		r := newResizer(t, plane, namespace, accounts[i], rules[:i]...)
 		args := []string{namespace + "/vm-1", "--vcpus", "2"}
@@ -262,7 +262,7 @@ func TestResizeWaitsForEvents(t *testing.T) {
 		var out, errOut output
 		code := make(chan int, 1)
 		go func() { code <- r.run(t, &out, &errOut, append(c.size, "vm-1", "--wait")...) }()
-		eventually(t, "the watch", func() bool { return strings.Contains(errOut.String(), "no agent here has the pod") })
+		eventually(t, "the watch", func() bool { return strings.Contains(errOut.String(), "the pod runs on another node") })
 		report(c.generation-1, podapi.StateResizing, 1)
 		if c.state == podapi.StateDone {
 			report(c.generation, podapi.StateDone, 8) // about what was wanted before
@@ -275,7 +275,7 @@ func TestResizeWaitsForEvents(t *testing.T) {
 		}
 	}
 	var out, errOut output // what the pod has asked for before was refused, and is told again
-	if code := r.run(t, &out, &errOut, "vm-1", "--vcpus", "3", "--wait"); code != cli.ExitFailure || !strings.Contains(errOut.String(), "the pod has asked for that before") {
+	if code := r.run(t, &out, &errOut, "vm-1", "--vcpus", "3", "--wait"); code != cli.ExitFailure || !strings.Contains(errOut.String(), "the pod already had these annotations") {
 		t.Errorf("the same again: exit code %d\n%s%s", code, out.String(), errOut.String())
 	}
 	out, errOut = output{}, output{}
