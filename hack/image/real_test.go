@@ -50,7 +50,7 @@ func TestShimLoadsLibvirt(t *testing.T) {
 	if config.Config.User != "65532:65532" {
 		t.Fatalf("the user is %q", config.Config.User)
 	}
-	if output := runShim(t, root, config.Config, "looking after the VM of this pod"); strings.Contains(output, "libvirt.so") {
+	if output := runShim(t, root, config.Config, "serving the VM of this pod"); strings.Contains(output, "libvirt.so") {
 		t.Errorf("the shim says %s", output)
 	}
 	noProgramsBut(t, root, "/usr/local/bin/mooring-shim")

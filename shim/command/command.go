@@ -11,13 +11,14 @@ import (
 	"github.com/mooring-vm/mooring/internal/logflags"
 )
 
-// Command returns the command. It logs to w.
+// Command returns the command mooring-shim. It logs to w.
 func Command(build buildinfo.Info, w io.Writer) *cobra.Command {
 	log := logging{w: w, format: logflags.Text}
 	root := &cobra.Command{
-		Use:   "mooring-shim",
-		Short: "Runs beside a VM's launcher: live resize, graceful shutdown, and headroom for KubeVirt",
-		Args:  cobra.NoArgs,
+		Use: "mooring-shim",
+		Short: "Runs beside a VM's launcher: live resize, graceful shutdown, and headroom for " +
+			"KubeVirt",
+		Args: cobra.NoArgs,
 
 		SilenceUsage:      true,
 		SilenceErrors:     true,
@@ -29,7 +30,7 @@ func Command(build buildinfo.Info, w io.Writer) *cobra.Command {
 	return root
 }
 
-// logging makes the log once the flags are known.
+// logging holds the log flags, from which open makes the logger.
 type logging struct {
 	w      io.Writer
 	level  slog.Level

@@ -34,7 +34,9 @@ func serve(t *testing.T, socket string, policy podapi.Headroom) {
 	l, log := listen(t, socket), slog.New(slog.DiscardHandler)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
-	go func() { done <- podserver.Serve(ctx, l, (&podserver.Node{Headroom: policy}).Pod("a"), log) }()
+	go func() {
+		done <- podserver.Serve(ctx, l, (&podserver.Node{Headroom: policy}).Pod("a"), log)
+	}()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -43,7 +45,11 @@ func serve(t *testing.T, socket string, policy podapi.Headroom) {
 	})
 }
 
-func readCapacities(t *testing.T, ctx context.Context, socket, args string) (headroom.Host, error) { //nolint:revive // t comes first
+func readCapacities(
+	t *testing.T,
+	ctx context.Context,
+	socket, args string,
+) (headroom.Host, error) { //nolint:revive // t comes first
 	t.Helper()
 	var o headroom.Options
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -54,7 +60,7 @@ func readCapacities(t *testing.T, ctx context.Context, socket, args string) (hea
 	return capacitySource(testHost, socket, flags, slog.New(slog.DiscardHandler))(ctx)
 }
 
-// The hook learns over the pod's socket what the node policy gives; flags win.
+// The hook reads the node policy's capacities from the pod's socket. Flags win.
 func TestPolicyCapacities(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	serve(t, socket, podapi.Headroom{Memory: 4 << 30, CPUs: 8})
@@ -70,8 +76,8 @@ func TestPolicyCapacities(t *testing.T) {
 	}
 }
 
-// Without an agent, or with one whose policy says nothing or that knows no such question,
-// they are the host's.
+// The host's capacities apply without an agent, without capacities in its policy, and with an agent
+// that does not know the request.
 func TestHostCapacities(t *testing.T) {
 	dir := t.TempDir()
 	silent, old := filepath.Join(dir, "silent"), filepath.Join(dir, "old")
@@ -84,8 +90,8 @@ func TestHostCapacities(t *testing.T) {
 	}
 }
 
-// An agent that is away is waited for, and what it says otherwise is told: a VM that
-// started with the wrong room would keep it.
+// The hook waits for an agent that is away, and reports other failures. With wrong capacities the
+// VM would keep the wrong headroom.
 func TestUnknownCapacities(t *testing.T) {
 	dir := t.TempDir()
 	away, failing := filepath.Join(dir, "away"), filepath.Join(dir, "failing")
@@ -96,21 +102,27 @@ func TestUnknownCapacities(t *testing.T) {
 	}
 	answer(t, failing, http.StatusInternalServerError, `{"code":"failed","message":"out of order"}`)
 	for socket, want := range map[string]string{
-		away: "what the node policy gives VMs is not known: no connection to the agent", filepath.Join(dir, "not yet"): "no connection to the agent", failing: "out of order",
+		away: "read the node policy's capacities: no connection to the agent",
+
+		filepath.Join(dir, "not yet"): "no connection to the agent",
+
+		failing: "out of order",
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*agentPollInterval)
 		_, err := readCapacities(t, ctx, socket, "")
 		cancel()
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "--memory-capacity") {
+		if err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), "--memory-capacity") {
 			t.Errorf("%s: %v, want %s", socket, err, want)
 		}
-		if got, err := readCapacities(t, ctx, socket, "--memory-capacity 1 --cpu-capacity 1"); got != testHost || err != nil {
+		const flags = "--memory-capacity 1 --cpu-capacity 1"
+		if got, err := readCapacities(t, ctx, socket, flags); got != testHost || err != nil {
 			t.Errorf("%s, with flags: %+v, %v", socket, got, err)
 		}
 	}
 }
 
-// An agent that comes back in time has its say.
+// The hook uses the answer of an agent that returns in time.
 func TestReturningAgent(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	var requests int
@@ -122,8 +134,9 @@ func TestReturningAgent(t *testing.T) {
 		_, _ = w.Write([]byte(`{"memoryCapacity":4294967296}`))
 	})
 	handle(t, socket, handler)
-	if got, err := readCapacities(t, t.Context(), socket, ""); got != (headroom.Host{Memory: 4096, CPUs: 2}) || err != nil || requests != 2 {
-		t.Errorf("%+v, %v, asked %d times", got, err, requests)
+	got, err := readCapacities(t, t.Context(), socket, "")
+	if got != (headroom.Host{Memory: 4096, CPUs: 2}) || err != nil || requests != 2 {
+		t.Errorf("%+v, %v, after %d requests", got, err, requests)
 	}
 }
 

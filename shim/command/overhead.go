@@ -11,24 +11,28 @@ import (
 	"github.com/mooring-vm/mooring/shim/resize/target"
 )
 
-// byFormula is the word for KubeVirt's formula in place of an amount.
+// formulaName selects KubeVirt's formula instead of an amount.
 const formulaName = "kubevirt"
 
-// overheadFlags say what the launcher needs beside the guest's memory.
+// overheadFlags set the memory that the launcher needs beside the guest's memory.
 type overheadFlags struct {
 	text, ratio, extra string
 	guaranteed         bool
 }
 
 func (o *overheadFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&o.text, "overhead", "256Mi", "`quantity` of memory that the launcher needs beside the guest's; or kubevirt:VERSION for\n"+
-		"what that version of KubeVirt adds for the VM at its new size, and kubevirt for its main branch")
-	flags.StringVar(&o.ratio, "overhead-ratio", "", "KubeVirt's additionalGuestMemoryOverheadRatio, such as 1.5; with --overhead kubevirt")
-	flags.StringVar(&o.extra, "overhead-extra", "0", "`quantity` that is needed besides, such as for exec probes; with --overhead kubevirt")
-	flags.BoolVar(&o.guaranteed, "overhead-guaranteed", false, "the VM's requests are its limits; with --overhead kubevirt")
+	flags.StringVar(&o.text, "overhead", "256Mi",
+		"`quantity` of memory that the launcher needs beside the guest's; or kubevirt:VERSION\n"+
+			"for that KubeVirt version's overhead at the VM's new size; kubevirt: its main branch")
+	flags.StringVar(&o.ratio, "overhead-ratio", "",
+		"KubeVirt's additionalGuestMemoryOverheadRatio, such as 1.5; with --overhead kubevirt")
+	flags.StringVar(&o.extra, "overhead-extra", "0",
+		"additional `quantity`, such as for exec probes; with --overhead kubevirt")
+	flags.BoolVar(&o.guaranteed, "overhead-guaranteed", false,
+		"the VM's requests equal its limits; with --overhead kubevirt")
 }
 
-// read returns the one or the other.
+// read returns a fixed overhead or a formula.
 func (o *overheadFlags) read() (target.Overhead, *target.Formula, error) {
 	name, version, versioned := strings.Cut(o.text, ":")
 	if name == formulaName {
@@ -36,16 +40,20 @@ func (o *overheadFlags) read() (target.Overhead, *target.Formula, error) {
 		return nil, f, err
 	}
 	if flag, value := o.firstFormulaFlag(); flag != "" {
-		return nil, nil, fmt.Errorf("--%s %s: want it with --overhead %s only", flag, value, formulaName)
+		return nil, nil, fmt.Errorf(
+			"--%s %s: allowed with --overhead %s only", flag, value, formulaName,
+		)
 	}
 	bytes, err := api.ParseBytes(o.text)
 	if err != nil {
-		return nil, nil, fmt.Errorf("--overhead: %w, or %s or %s:VERSION", err, formulaName, formulaName)
+		return nil, nil, fmt.Errorf(
+			"--overhead: %w, or %s or %s:VERSION", err, formulaName, formulaName,
+		)
 	}
 	return target.Fixed(uint64(bytes)), nil, nil
 }
 
-// formulaOnly names a flag that is set and has no meaning without the formula.
+// firstFormulaFlag returns a flag that is set and needs the formula, or "".
 func (o *overheadFlags) firstFormulaFlag() (flag, value string) {
 	switch {
 	case o.ratio != "":

@@ -25,7 +25,11 @@ func parseOverhead(t *testing.T, args string) *overheadFlags {
 }
 
 func TestFixedOverhead(t *testing.T) {
-	for args, want := range map[string]uint64{"": 256 << 20, "--overhead 1Gi": 1 << 30, "--overhead=0": 0} {
+	for args, want := range map[string]uint64{
+		"":               256 << 20,
+		"--overhead 1Gi": 1 << 30,
+		"--overhead=0":   0,
+	} {
 		fixed, formula, err := parseOverhead(t, args).read()
 		if err != nil || formula != nil {
 			t.Errorf("%s: %+v, %v", args, formula, err)
@@ -47,17 +51,30 @@ func TestOverheadByFormula(t *testing.T) {
 		t.Fatal(err)
 	}
 	for args, want := range map[string]target.Formula{
-		"--overhead kubevirt":                                                {Version: kubevirt.Main()},
-		"--overhead kubevirt:1.7 --overhead-ratio 1.5":                       {Version: version, Ratio: ratio},
-		"--overhead kubevirt:v1.7.0 --overhead-guaranteed":                   {Version: version, Guaranteed: true},
-		"--overhead=kubevirt:main --overhead-extra=110Mi --overhead-ratio 1": {Version: kubevirt.Main(), Extra: 110 << 20, Ratio: parseRatio(t, "1")},
+		"--overhead kubevirt": {
+			Version: kubevirt.Main(),
+		},
+		"--overhead kubevirt:1.7 --overhead-ratio 1.5": {
+			Version: version,
+			Ratio:   ratio,
+		},
+		"--overhead kubevirt:v1.7.0 --overhead-guaranteed": {
+			Version:    version,
+			Guaranteed: true,
+		},
+		"--overhead=kubevirt:main --overhead-extra=110Mi --overhead-ratio 1": {
+			Version: kubevirt.Main(),
+			Extra:   110 << 20,
+			Ratio:   parseRatio(t, "1"),
+		},
 	} {
 		fixed, got, err := parseOverhead(t, args).read()
 		if err != nil || fixed != nil {
 			t.Errorf("%s: %v", args, err)
 			continue
 		}
-		if diff := cmp.Diff(&want, got, cmp.AllowUnexported(kubevirt.Version{}, kubevirt.Ratio{})); diff != "" {
+		diff := cmp.Diff(&want, got, cmp.AllowUnexported(kubevirt.Version{}, kubevirt.Ratio{}))
+		if diff != "" {
 			t.Errorf("%s (-want +got)\n%s", args, diff)
 		}
 	}
@@ -73,24 +90,52 @@ func parseRatio(t *testing.T, text string) kubevirt.Ratio {
 }
 
 func TestBadOverheads(t *testing.T) {
-	for args, want := range map[string]string{
-		"--overhead lots":                                    `--overhead: "lots": want a whole number of bytes`,
-		"--overhead KubeVirt":                                `or kubevirt or kubevirt:VERSION`,
-		"--overhead kubevirt:":                               `--overhead kubevirt:: KubeVirt version "": want 0.54 to`,
-		"--overhead kubevirt:2.0":                            `--overhead kubevirt:2.0: KubeVirt version "2.0" is not in the table: want 0.54 to`,
-		"--overhead kubevirt:0.57 --overhead-ratio 1.5":      `--overhead kubevirt:0.57: overhead of KubeVirt's launcher: KubeVirt 0.57.0 knows no overhead ratio`,
-		"--overhead kubevirt --overhead-ratio 0.5":           `--overhead-ratio: overhead ratio "0.5": want a number of at least 1`,
-		"--overhead kubevirt --overhead-extra=-1":            `--overhead-extra: "-1": want a whole number of bytes`,
-		"--overhead kubevirt --overhead-extra=":              `--overhead-extra: "": want a whole number of bytes`,
-		"--overhead 256Mi --overhead-ratio 1.5":              "--overhead-ratio 1.5: want it with --overhead kubevirt only",
-		"--overhead-extra 1Mi":                               "--overhead-extra 1Mi: want it with --overhead kubevirt only",
-		"--overhead 1Gi --overhead-guaranteed":               "--overhead-guaranteed true: want it with --overhead kubevirt only",
-		"--overhead kubevirt:1.7 --overhead-ratio lots":      `--overhead-ratio: overhead ratio "lots"`,
-		"--overhead kubevirt:1.7 --overhead-ratio 1e300000 ": `--overhead-ratio: overhead ratio "1e300000"`,
+	for _, c := range []struct{ args, want string }{
+		{"--overhead lots", `--overhead: "lots": want a whole number of bytes`},
+		{"--overhead KubeVirt", `or kubevirt or kubevirt:VERSION`},
+		{"--overhead kubevirt:", `--overhead kubevirt:: KubeVirt version "": want 0.54 to`},
+		{
+			"--overhead kubevirt:2.0",
+			`--overhead kubevirt:2.0: KubeVirt version "2.0" is not in the table: want 0.54 to`,
+		},
+		{
+			"--overhead kubevirt:0.57 --overhead-ratio 1.5",
+			`--overhead kubevirt:0.57: overhead of KubeVirt's launcher: KubeVirt 0.57.0 knows no ` +
+				`overhead ratio`,
+		},
+		{
+			"--overhead kubevirt --overhead-ratio 0.5",
+			`--overhead-ratio: overhead ratio "0.5": want a number of at least 1`,
+		},
+		{
+			"--overhead kubevirt --overhead-extra=-1",
+			`--overhead-extra: "-1": want a whole number of bytes`,
+		},
+		{
+			"--overhead kubevirt --overhead-extra=",
+			`--overhead-extra: "": want a whole number of bytes`,
+		},
+		{
+			"--overhead 256Mi --overhead-ratio 1.5",
+			"--overhead-ratio 1.5: allowed with --overhead kubevirt only",
+		},
+		{"--overhead-extra 1Mi", "--overhead-extra 1Mi: allowed with --overhead kubevirt only"},
+		{
+			"--overhead 1Gi --overhead-guaranteed",
+			"--overhead-guaranteed true: allowed with --overhead kubevirt only",
+		},
+		{
+			"--overhead kubevirt:1.7 --overhead-ratio lots",
+			`--overhead-ratio: overhead ratio "lots"`,
+		},
+		{
+			"--overhead kubevirt:1.7 --overhead-ratio 1e300000 ",
+			`--overhead-ratio: overhead ratio "1e300000"`,
+		},
 	} {
-		fixed, formula, err := parseOverhead(t, args).read()
-		if err == nil || !strings.Contains(err.Error(), want) || fixed != nil || formula != nil {
-			t.Errorf("%s: %v, want %s", args, err, want)
+		fixed, formula, err := parseOverhead(t, c.args).read()
+		if err == nil || !strings.Contains(err.Error(), c.want) || fixed != nil || formula != nil {
+			t.Errorf("%s: %v, want %s", c.args, err, c.want)
 		}
 	}
 }

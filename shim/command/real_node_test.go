@@ -28,17 +28,17 @@ const (
 	cgroup = "/kubepods.slice/poda.slice/cri-ID-a.scope"
 )
 
-// node has one pod. The agent is the real one, as far as the pod's socket goes, and can
-// be killed; the kernel is not.
+// node has one pod and the real agent behind the pod's socket. Tests can kill this agent. The
+// kernel is a fake.
 type node struct {
 	socket            string
 	kernel            *lifecycletest.Kernel
 	vm                host.Process
 	clock             host.Clock
 	store             *podserver.FileStore
-	migrationsBlocked atomic.Bool // migrations are held off
+	migrationsBlocked atomic.Bool
 
-	beforeAnswer atomic.Pointer[func(what string)] // is called before each answer
+	beforeAnswer atomic.Pointer[func(question string)] // called before each answer
 
 	mu       sync.Mutex
 	current  *podserver.Node
@@ -51,7 +51,12 @@ func newNode(t *testing.T, socket string) *node {
 	t.Helper()
 	store, err := podserver.OpenFileStore(t.TempDir())
 	must(t, err)
-	n := &node{socket: socket, kernel: lifecycletest.NewKernel(), clock: lifecycletest.NewClock(), store: store}
+	n := &node{
+		socket: socket,
+		kernel: lifecycletest.NewKernel(),
+		clock:  lifecycletest.NewClock(),
+		store:  store,
+	}
 	const limit = host.Limit(gi)
 	n.kernel.Start(100, cgroup, host.Rlimit{Soft: limit, Hard: limit})
 	n.vm = n.kernel.Start(101, cgroup, host.Rlimit{Soft: limit, Hard: limit})
@@ -67,8 +72,7 @@ func newNode(t *testing.T, socket string) *node {
 	return n
 }
 
-// begin starts an agent, which knows no more than the kernel, the runtime and the disk
-// tell.
+// startAgent starts an agent. It knows only facts from the kernel, the runtime and the disk.
 func (n *node) startAgent() error {
 	plain, err := net.Listen("unix", n.socket)
 	if err != nil {
@@ -79,16 +83,27 @@ func (n *node) startAgent() error {
 		Launcher: agentapi.Launcher{
 			Pod:       agentapi.PodRef{Namespace: "vms", Name: "pod-a", UID: uid},
 			Container: agentapi.ContainerRef{Name: "compute", ID: "ID-a", PID: 100},
-			State:     agentapi.StateRunning, Rule: "tenants",
-			VMs: []agentapi.VM{{PID: n.vm.PID, StartTime: n.vm.StartTime, State: agentapi.VMRunning}},
+			State:     agentapi.StateRunning,
+			Rule:      "tenants",
+			VMs: []agentapi.VM{
+				{PID: n.vm.PID, StartTime: n.vm.StartTime, State: agentapi.VMRunning},
+			},
 		},
 		Limits: registry.ContainerLimits{Memory: int64(3 * gi), CPU: 8000},
 	})
 	current := &podserver.Node{
-		Registry: launchers, Kernel: n.kernel, Recorder: &lifecycletest.Recorder{}, Logger: discard,
-		Cgroup:  func(registry.Launcher) (string, error) { return cgroup, nil },
-		Grant:   func(string, host.Process, host.Limit) error { return errors.New("nothing is to be locked") },
-		Enforce: true, Ready: func() bool { return true }, Clock: n.clock, Store: n.store,
+		Registry: launchers,
+		Kernel:   n.kernel,
+		Recorder: &lifecycletest.Recorder{},
+		Logger:   discard,
+		Cgroup:   func(registry.Launcher) (string, error) { return cgroup, nil },
+		Grant: func(string, host.Process, host.Limit) error {
+			return errors.New("unexpected call of Grant")
+		},
+		Enforce: true,
+		Ready:   func() bool { return true },
+		Clock:   n.clock,
+		Store:   n.store,
 	}
 	listener := &cuttableListener{Listener: plain}
 	n.mu.Lock()
@@ -96,19 +111,20 @@ func (n *node) startAgent() error {
 	n.mu.Unlock()
 	n.migrationsBlocked.Store(false)
 	n.served.Go(func() {
-		_ = podserver.Serve(context.Background(), listener, hookedPod{current.Pod(uid), n}, discard) // until it is cut
+		// It fails when killAgent closes the listener.
+		_ = podserver.Serve(context.Background(), listener, hookedPod{current.Pod(uid), n}, discard)
 	})
 	return nil
 }
 
-// cut is the death of the agent.
+// killAgent cuts all connections, like the death of the agent.
 func (n *node) killAgent() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.listener.cut()
 }
 
-// want asks for another size, as mooring resize does.
+// requestSize requests another size, as mooring resize does.
 func (n *node) requestSize(t testing.TB, size api.Size) (generation uint64) {
 	t.Helper()
 	n.mu.Lock()
@@ -129,7 +145,7 @@ func (n *node) launcher() registry.Launcher {
 	return l
 }
 
-// reported is the last report of the pod; false: there is none.
+// lastReport returns the pod's last report; false: there is none.
 func (n *node) lastReport() (podapi.Report, bool) {
 	if r := n.launcher().Resize; r != nil {
 		return r.Report, true
@@ -137,13 +153,13 @@ func (n *node) lastReport() (podapi.Report, bool) {
 	return podapi.Report{}, false
 }
 
-// need is what the agent keeps limits from being lowered below.
+// memoryRequirement returns the agent's lower bound for limits.
 func (n *node) memoryRequirement() uint64 {
 	l := n.launcher()
 	return l.Needs()
 }
 
-// observed is a pod's answers, of which a test learns beforehand.
+// hookedPod calls node.beforeAnswer before each answer.
 type hookedPod struct {
 	podserver.Pod
 	node *node

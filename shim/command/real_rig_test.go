@@ -27,7 +27,7 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt/libvirt/libvirttest"
 )
 
-// asShim has the program of the tests be mooring-shim.
+// envRunShim makes the test binary run mooring-shim.
 const envRunShim = "MOORING_TEST_AS_SHIM"
 
 func TestMain(m *testing.M) {
@@ -42,19 +42,19 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// rig is a VM of a libvirtd of the test's own, with a mooring-shim that is a process of
-// its own, and a node that answers on a socket.
+// rig is a VM on a private libvirtd, with mooring-shim as a separate process and a node behind the
+// pod's socket.
 type rig struct {
 	*node
 	daemon *libvirttest.Daemon
 	virt.Domain
-	dir     string       // has the journal and the agent's socket
-	cleanup func(func()) // is called when the test ends
+	dir     string       // of the journal and the agent's socket
+	cleanup func(func()) // registers a function for the test's end
 	log     io.Writer
 
 	mu         sync.Mutex
 	shim       *exec.Cmd
-	shimExited chan struct{} // closed when that has ended
+	shimExited chan struct{}
 }
 
 func newRig(t *testing.T, o headroom.Options, options ...string) *rig {
@@ -75,7 +75,7 @@ func newRig(t *testing.T, o headroom.Options, options ...string) *rig {
 
 func (r *rig) journal() string { return filepath.Join(r.dir, "journal") }
 
-// boot boots a guest of 256 MiB that was prepared to grow.
+// boot boots a guest of 256 MiB with headroom.
 func (r *rig) boot(t *testing.T, o headroom.Options, options ...string) {
 	t.Helper()
 	vm := r.daemon.LinuxVM(t, options...)
@@ -86,7 +86,9 @@ func (r *rig) boot(t *testing.T, o headroom.Options, options ...string) {
 	if err := libvirt.StartEvents(); err != nil {
 		libvirttest.Require(t, err.Error())
 	}
-	c, err := libvirt.Open(t.Context(), r.daemon.URI, libvirt.Options{MaxBackoff: time.Second}) // waits for libvirtd
+	c, err := libvirt.Open(
+		t.Context(), r.daemon.URI, libvirt.Options{MaxBackoff: time.Second},
+	) // waits for libvirtd
 	must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	r.daemon.BootDefined(t, string(prepared.XML))
@@ -102,11 +104,13 @@ func (r *rig) state(t *testing.T) virt.State {
 	return s
 }
 
-// start starts the next mooring-shim.
+// startShim starts a mooring-shim process.
 func (r *rig) startShim(t *testing.T) {
 	t.Helper()
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), os.Args[0], "run", "--connect="+r.daemon.URI, "--journal="+r.journal(),
-		"--agent="+r.socket, "--stop-file=", "--overhead=1Gi")
+	cmd := exec.CommandContext(
+		context.WithoutCancel(t.Context()), os.Args[0], "run", "--connect="+r.daemon.URI,
+		"--journal="+r.journal(), "--agent="+r.socket, "--stop-file=", "--overhead=1Gi",
+	)
 	cmd.Env = append(os.Environ(), envRunShim+"=1")
 	cmd.Stdout, cmd.Stderr = r.log, r.log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -114,7 +118,7 @@ func (r *rig) startShim(t *testing.T) {
 	exited := make(chan struct{})
 	go func() {
 		defer close(exited)
-		_ = cmd.Wait() // it is killed
+		_ = cmd.Wait() // fails, because the test kills the process
 	}()
 	r.mu.Lock()
 	r.shim, r.shimExited = cmd, exited
@@ -125,7 +129,7 @@ func (r *rig) startShim(t *testing.T) {
 	})
 }
 
-// kill returns when the shim is dead.
+// killShim kills the shim and waits for its end.
 func (r *rig) killShim() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -133,7 +137,7 @@ func (r *rig) killShim() {
 	<-r.shimExited
 }
 
-// dead reports whether the shim has ended.
+// shimHasExited reports whether the shim has ended.
 func (r *rig) shimHasExited() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,7 +149,7 @@ func (r *rig) shimHasExited() bool {
 	}
 }
 
-// record is what the journal has.
+// record reads the journal.
 func (r *rig) record() (resize.Record, error) {
 	file, err := journal.Open(r.journal())
 	if err != nil {
@@ -155,7 +159,7 @@ func (r *rig) record() (resize.Record, error) {
 	return record, errors.Join(err, file.Close())
 }
 
-// moment names what a resize is about when the shim asks the agent for something.
+// moment describes the state of a resize at a request to the agent.
 func (r *rig) moment(question string) string {
 	record, err := r.record()
 	if err != nil || record.Begun == 0 {
@@ -165,31 +169,39 @@ func (r *rig) moment(question string) string {
 	if record.Begun == record.Confirmed {
 		progress = "done"
 	}
-	return fmt.Sprintf("%s %s, %T %s", question, record.Phase, record.Steps[record.Begun-1], progress)
+	return fmt.Sprintf(
+		"%s %s, %T %s", question, record.Phase, record.Steps[record.Begun-1], progress,
+	)
 }
 
-// outcome is the report that ends a resize; false: it has not ended.
+// outcome returns the final report of a resize; false: it is still running.
 func (r *rig) outcome(generation uint64) (podapi.Report, bool) {
 	report, ok := r.lastReport()
 	return report, ok && report.Generation >= generation && report.State != podapi.StateResizing
 }
 
-// ends wants that the VM is so, the journal has nothing left to be done, and the node is
-// free for migrations.
+// expectDone checks the VM's size, the ended journal, the memory requirement and the end of the
+// block on migrations.
 func (r *rig) expectDone(t *testing.T, report podapi.Report, memory uint64) {
 	t.Helper()
 	if report.State != podapi.StateDone {
-		t.Fatalf("report %+v, want it %s", report, podapi.StateDone)
+		t.Fatalf("report %+v, want %s", report, podapi.StateDone)
 	}
-	if s := r.state(t); s.Memory.Balloon != memory || s.Memory.Devices[0].Requested != s.Memory.Devices[0].Current {
+	s := r.state(t)
+	if s.Memory.Balloon != memory || s.Memory.Devices[0].Requested != s.Memory.Devices[0].Current {
 		t.Errorf("memory %+v, want %d", s.Memory, memory)
 	}
 	record, err := r.record()
-	if err != nil || record.Phase != resize.Ended || record.Report == nil || !record.Report.AsWanted {
-		t.Errorf("journal %+v, %v, want it ended", record, err)
+	if err != nil || record.Phase != resize.Ended || record.Report == nil ||
+		!record.Report.AsWanted {
+		t.Errorf("journal %+v, %v, want an ended resize", record, err)
 	}
-	eventually(t, "the agent knows what the VM needs", func() bool { return r.memoryRequirement() == memory+gi })
-	eventually(t, "migrations may begin", func() bool { return !r.migrationsBlocked.Load() })
+	eventually(
+		t,
+		"the agent knows the memory requirement",
+		func() bool { return r.memoryRequirement() == memory+gi },
+	)
+	eventually(t, "migrations are allowed", func() bool { return !r.migrationsBlocked.Load() })
 }
 
 func must(t testing.TB, errs ...error) {
@@ -199,7 +211,7 @@ func must(t testing.TB, errs ...error) {
 	}
 }
 
-// eventually waits, as long as emulated guests on busy machines may take.
+// eventually polls the condition, with time for emulated guests on busy machines.
 func eventually(t *testing.T, condition string, met func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
@@ -208,7 +220,7 @@ func eventually(t *testing.T, condition string, met func() bool) {
 	defer tick.Stop()
 	for !met() {
 		if ctx.Err() != nil {
-			t.Fatalf("it never came that %s", condition)
+			t.Fatalf("never met: %s", condition)
 		}
 		<-tick.C
 	}
@@ -216,8 +228,7 @@ func eventually(t *testing.T, condition string, met func() bool) {
 
 var _ net.Listener = (*cuttableListener)(nil)
 
-// cutting is a listener of which all connections can be cut, as those of a process that
-// is killed.
+// cuttableListener can cut all its connections, as the death of its process does.
 type cuttableListener struct {
 	net.Listener
 	mu     sync.Mutex

@@ -12,8 +12,8 @@ import (
 	"github.com/mooring-vm/mooring/shim/headroom"
 )
 
-// TestKilled is about what is killed in the middle of resizes, again and again: at each
-// request to the agent that is another in kind, or comes after another record of the
+// TestKilledDuringResize kills shim or agent during resizes. It does so at every request to the
+// agent with a new kind or a new state of the journal.
 // journal.
 func TestKilledDuringResize(t *testing.T) {
 	r := newRig(t, headroom.Options{Device: headroom.VirtioMem})
@@ -21,18 +21,23 @@ func TestKilledDuringResize(t *testing.T) {
 	t.Run("the agent", r.testKilledAgent)
 }
 
+// sizes are one growing and one shrinking resize.
 // sizes are a resize up and one down.
 var sizes = []api.Size{
-	{Memory: booted + 64<<20, CPUQuota: api.CPUQuota{Percent: 60}}, {Memory: booted, CPUQuota: api.CPUQuota{Percent: 80}},
+	{
+		Memory:   booted + 64<<20,
+		CPUQuota: api.CPUQuota{Percent: 60},
+	},
+	{Memory: booted, CPUQuota: api.CPUQuota{Percent: 80}},
 }
 
-// testShimIsKilled: the next mooring-shim goes on.
+// testKilledShim: the next mooring-shim completes the resize.
 func (r *rig) testKilledShim(t *testing.T) {
 	for _, size := range sizes {
 		finish := r.atEachMoment(r.killShim)
 		generation := r.requestSize(t, size)
 		var report podapi.Report
-		eventually(t, "the VM is as it is wanted", func() (ended bool) {
+		eventually(t, "the VM has the desired size", func() (ended bool) {
 			if r.shimHasExited() {
 				r.startShim(t)
 			}
@@ -47,8 +52,8 @@ func (r *rig) testKilledShim(t *testing.T) {
 	}
 }
 
-// testAgentIsKilled: the shim goes on with the next agent, which does not know any more
-// what the VM needs, nor that it is being resized.
+// testKilledAgent: the shim continues with the next agent. That agent has lost the memory
+// requirement and the running resize.
 func (r *rig) testKilledAgent(t *testing.T) {
 	for _, size := range sizes {
 		finish := r.atEachMoment(func() {
@@ -59,7 +64,7 @@ func (r *rig) testKilledAgent(t *testing.T) {
 		})
 		generation := r.requestSize(t, size)
 		var report podapi.Report
-		eventually(t, "the VM is as it is wanted", func() (ended bool) {
+		eventually(t, "the VM has the desired size", func() (ended bool) {
 			report, ended = r.outcome(generation)
 			return ended
 		})
@@ -71,7 +76,7 @@ func (r *rig) testKilledAgent(t *testing.T) {
 	}
 }
 
-// during has something happen at each moment of a resize, once, until over is called.
+// atEachMoment calls action once at each moment of a resize, until finish.
 func (r *rig) atEachMoment(action func()) (finish func(t *testing.T)) {
 	var mu sync.Mutex
 	var moments []string

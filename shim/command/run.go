@@ -45,10 +45,10 @@ func runCommand(log *logging) *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
 		Use:   "run",
-		Short: "Look after the VM of this pod until SIGTERM",
-		Long: "Makes the VM as large as its pod wants it, in the right order and with what fails undone,\n" +
-			"and has its guest shut down when the pod asks for its end. It waits for libvirt, the VM and\n" +
-			"the agent for as long as they are away.",
+		Short: "Resize and shut down the VM of this pod, until SIGTERM",
+		Long: "Resizes the VM to the pod's desired size in safe steps, and rolls back failed\n" +
+			"steps. Shuts the guest down when the pod requests the stop of its VM. Waits for\n" +
+			"libvirt, VM and agent while they are away.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			logger, err := log.open()
@@ -64,27 +64,41 @@ func runCommand(log *logging) *cobra.Command {
 
 func (f *runFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.connect, "connect", "qemu:///system", "libvirt's `URI`")
-	flags.StringVar(&f.domain, "domain", "", "`name` or UUID of the VM; without it the only one that runs")
+	flags.StringVar(&f.domain, "domain", "",
+		"`name` or UUID of the VM; without the flag the only running one")
 	flags.StringVar(&f.socket, "agent", podapi.Socket, "the agent's `socket`")
-	flags.StringVar(&f.stopFile, "stop-file", prestop.DefaultFile, "`file` that is touched when the pod asks for the end of its VM; empty: none")
-	flags.StringVar(&f.journal, "journal", "", "`directory` of its own, that outlives this program; required")
+	flags.StringVar(&f.stopFile, "stop-file", prestop.DefaultFile,
+		"`file` with the pod's stop request; empty: none")
+	flags.StringVar(&f.journal, "journal", "",
+		"`directory` for the journal, used by nothing else, that outlives this program; required")
 	f.overhead.add(flags)
-	flags.BoolVar(&f.follow, "follow-limits", false, "have the VM become what the container's limits leave room for, also without annotations")
-	flags.BoolVar(&f.heartbeat, "heartbeat", false, "give the pod's heartbeat")
-	flags.StringSliceVar(&f.shutdownMethods, "ask", []string{string(virt.ACPI)}, "how the guest is asked to shut down, in this order: acpi, guest-agent")
-	flags.DurationVar(&f.methodTimeout, "ask-timeout", 20*time.Second, "how long it is asked in one way before the next is tried")
-	flags.DurationVar(&f.shutdown.Grace, "grace-period", 30*time.Second, "how long the guest has to shut down before it is destroyed")
-	flags.DurationVar(&f.shutdown.Resend, "resend", 5*time.Second, "how often it is asked again")
-	flags.BoolVar(&f.policy.Shrink, "shrink", true, "let the VM become smaller, too")
-	flags.BoolVar(&f.policy.Balloon, "balloon", false, "use the balloon where nothing else can change the memory")
-	flags.DurationVar(&f.policy.Bounds.Grow, "grow-timeout", time.Minute, "how long the guest has to take memory")
-	flags.DurationVar(&f.policy.Bounds.Shrink, "shrink-timeout", 2*time.Minute, "how long the guest has to give memory back")
-	flags.DurationVar(&f.policy.Bounds.VCPUs, "vcpu-timeout", 30*time.Second, "how long the guest has to take vCPUs into use, or to give them back")
-	flags.StringVar(&f.maxMemory, "max-memory", "", "`quantity` that the guest may have at most; without it what its domain allows")
-	flags.IntVar(&f.policy.MaxVCPUs, "max-vcpus", 0, "vCPUs that it may have at most; 0: what its domain allows")
+	flags.BoolVar(&f.follow, "follow-limits", false,
+		"resize the VM to fit the container's limits, even without annotations")
+	flags.BoolVar(&f.heartbeat, "heartbeat", false, "send the pod's heartbeat")
+	flags.StringSliceVar(&f.shutdownMethods, "ask", []string{string(virt.ACPI)},
+		"shutdown methods, in this order: acpi, guest-agent")
+	flags.DurationVar(&f.methodTimeout, "ask-timeout", 20*time.Second,
+		"time for each shutdown method before the next")
+	flags.DurationVar(&f.shutdown.Grace, "grace-period", 30*time.Second,
+		"time for the guest to shut down before its domain is destroyed")
+	flags.DurationVar(&f.shutdown.Resend, "resend", 5*time.Second,
+		"time between two shutdown requests")
+	flags.BoolVar(&f.policy.Shrink, "shrink", true, "allow the VM to shrink")
+	flags.BoolVar(&f.policy.Balloon, "balloon", false,
+		"use the balloon if no memory device can change the memory")
+	flags.DurationVar(&f.policy.Bounds.Grow, "grow-timeout", time.Minute,
+		"time for the guest to take memory")
+	flags.DurationVar(&f.policy.Bounds.Shrink, "shrink-timeout", 2*time.Minute,
+		"time for the guest to release memory")
+	flags.DurationVar(&f.policy.Bounds.VCPUs, "vcpu-timeout", 30*time.Second,
+		"time for the guest to bring vCPUs online or to release them")
+	flags.StringVar(&f.maxMemory, "max-memory", "",
+		"maximum `quantity` of guest memory; without the flag the domain's maximum")
+	flags.IntVar(&f.policy.MaxVCPUs, "max-vcpus", 0,
+		"maximum number of vCPUs; 0: the domain's maximum")
 }
 
-// run wires everything, and looks after the VM until ctx ends.
+// run connects all parts, and serves the VM until ctx ends.
 func (f *runFlags) run(ctx context.Context, log *slog.Logger) (err error) {
 	config, err := f.config(log)
 	if err != nil {
@@ -108,17 +122,22 @@ func (f *runFlags) run(ctx context.Context, log *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
-	log.Info("looking after the VM of this pod", "libvirt", f.connect, "domain", f.domain)
+	log.Info("serving the VM of this pod", "libvirt", f.connect, "domain", f.domain)
 	f.runCoordinator(ctx, c, log)
 	return nil
 }
 
-func (f *runFlags) runCoordinator(ctx context.Context, c *coordinator.Coordinator, log *slog.Logger) {
+func (f *runFlags) runCoordinator(
+	ctx context.Context,
+	c *coordinator.Coordinator,
+	log *slog.Logger,
+) {
 	var heartbeats sync.WaitGroup
 	if f.heartbeat {
 		heartbeats.Go(func() {
-			if err := heartbeat.Keep(ctx, heartbeat.DefaultFile, heartbeat.DefaultInterval); err != nil {
-				log.Error("no heartbeat is given any more", "error", err)
+			err := heartbeat.Keep(ctx, heartbeat.DefaultFile, heartbeat.DefaultInterval)
+			if err != nil {
+				log.Error("the heartbeat has stopped", "error", err)
 			}
 		})
 	}
@@ -126,10 +145,12 @@ func (f *runFlags) runCoordinator(ctx context.Context, c *coordinator.Coordinato
 	heartbeats.Wait()
 }
 
-// config is what the flags say.
+// config builds the coordinator's configuration from the flags.
 func (f *runFlags) config(log *slog.Logger) (coordinator.Config, error) {
 	if f.journal == "" {
-		return coordinator.Config{}, errors.New("--journal: want a directory of its own, such as an emptyDir that is mounted there")
+		return coordinator.Config{}, errors.New(
+			"--journal: want a directory used by nothing else, such as an emptyDir mount",
+		)
 	}
 	if f.maxMemory != "" {
 		maximum, err := api.ParseBytes(f.maxMemory)
@@ -145,7 +166,13 @@ func (f *runFlags) config(log *slog.Logger) (coordinator.Config, error) {
 	if f.shutdown.Steps, err = f.shutdownSteps(); err != nil {
 		return coordinator.Config{}, err
 	}
-	c := coordinator.Config{Domain: f.domain, Follow: f.follow, Policy: f.policy, Shutdown: f.shutdown, Log: log}
+	c := coordinator.Config{
+		Domain:   f.domain,
+		Follow:   f.follow,
+		Policy:   f.policy,
+		Shutdown: f.shutdown,
+		Log:      log,
+	}
 	if c.Overhead, c.Formula, err = f.overhead.read(); err != nil {
 		return coordinator.Config{}, err
 	}
@@ -155,12 +182,12 @@ func (f *runFlags) config(log *slog.Logger) (coordinator.Config, error) {
 	return c, nil
 }
 
-// mostTimeout is the longest bound of a step: migrations are held off for twice that and
-// a little more, and for podapi.MaxHold at most.
+// maxStepTimeout is the maximum time of a step. The shim blocks migrations for a little more than
+// twice this time, which must stay below podapi.MaxHold.
 const maxStepTimeout = 29 * time.Minute
 
-// checkTimeouts keeps a bound from being taken for the default, and a step from outliving
-// what holds migrations off.
+// checkTimeouts rejects a timeout of zero, which would select the default. It also rejects a step
+// longer than the block on migrations.
 func (f *runFlags) checkTimeouts() error {
 	bounds := f.policy.Bounds
 	for _, timeout := range []struct {
@@ -168,7 +195,9 @@ func (f *runFlags) checkTimeouts() error {
 		value time.Duration
 	}{{"grow", bounds.Grow}, {"shrink", bounds.Shrink}, {"vcpu", bounds.VCPUs}} {
 		if timeout.value < time.Second || timeout.value > maxStepTimeout {
-			return fmt.Errorf("--%s-timeout %s: want 1s to %s", timeout.flag, timeout.value, maxStepTimeout)
+			return fmt.Errorf(
+				"--%s-timeout %s: want 1s to %s", timeout.flag, timeout.value, maxStepTimeout,
+			)
 		}
 	}
 	return nil
@@ -179,7 +208,10 @@ func (f *runFlags) shutdownSteps() ([]shutdown.Step, error) {
 	var steps []shutdown.Step
 	for _, name := range f.shutdownMethods {
 		if !slices.Contains(known, virt.Shutdown(name)) {
-			return nil, fmt.Errorf("--ask %q: want some of %s, %s", strings.Join(f.shutdownMethods, ","), virt.ACPI, virt.GuestAgent)
+			return nil, fmt.Errorf(
+				"--ask %q: want a list of %s, %s", strings.Join(f.shutdownMethods, ","), virt.ACPI,
+				virt.GuestAgent,
+			)
 		}
 		steps = append(steps, shutdown.Step{Method: virt.Shutdown(name), Timeout: f.methodTimeout})
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/mooring-vm/mooring/internal/buildinfo"
 )
 
-// What makes no sense is told before anything is connected to.
+// Bad flags fail before the program connects to anything.
 func TestBadFlags(t *testing.T) {
 	dir := t.TempDir()
 	for _, tt := range []struct {
@@ -22,7 +22,10 @@ func TestBadFlags(t *testing.T) {
 		{"run --journal=" + dir + " --max-memory=1.5", "--max-memory: "},
 		{"run --journal=" + dir + " --shrink-timeout=0", "--shrink-timeout 0s: want 1s to 29m0s"},
 		{"run --journal=" + dir + " --vcpu-timeout=-1m", "--vcpu-timeout -1m0s: want 1s to 29m0s"},
-		{"run --journal=" + dir + " --ask=telepathy", `--ask "telepathy": want some of acpi, guest-agent`},
+		{
+			"run --journal=" + dir + " --ask=telepathy",
+			`--ask "telepathy": want a list of acpi, guest-agent`,
+		},
 		{"run --journal=" + dir + " --ask=", "--ask: empty"},
 		{"run extra", "unknown command"},
 		{"--log-format=xml run --journal=" + dir, `--log-format "xml"`},
@@ -32,7 +35,8 @@ func TestBadFlags(t *testing.T) {
 		cmd := Command(buildinfo.Info{}, &out)
 		cmd.SetArgs(strings.Fields(tt.args))
 		cmd.SetOut(&out)
-		if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), tt.want) {
+		err := cmd.ExecuteContext(t.Context())
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %s", tt.args, err, tt.want)
 		}
 	}

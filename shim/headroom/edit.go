@@ -131,11 +131,8 @@ func (d *document) lineStart(e *element) string {
 // indentUnit returns the indentation of the root's children, or two spaces.
 func (d *document) indentUnit() string {
 	if len(d.root.children) > 0 {
-		if step, ok := strings.CutPrefix(
-			d.lineStart(d.root.children[0]),
-			d.lineStart(d.root),
-		); ok &&
-			step != "" {
+		step, ok := strings.CutPrefix(d.lineStart(d.root.children[0]), d.lineStart(d.root))
+		if ok && step != "" {
 			return step
 		}
 	}

@@ -49,10 +49,7 @@ func TestLibvirtAcceptsPrepared(t *testing.T) {
 	for name, text := range map[string]string{
 		"plain": plain(),
 		"KubeVirt": strings.Replace(
-			kubeVirt,
-			`<metadata>`,
-			`<description>a</description><metadata>`,
-			1,
+			kubeVirt, `<metadata>`, `<description>a</description><metadata>`, 1,
 		),
 		"CloudStack":        cloudStack,
 		"CloudStack, fixed": cloudStackFixed,
@@ -67,21 +64,13 @@ func TestLibvirtAcceptsPrepared(t *testing.T) {
 			"",
 		),
 		"hard limit": replaced(
-			t,
-			plain(),
-			"<vcpu",
-			"<memtune><hard_limit unit='GiB'>2</hard_limit></memtune><vcpu",
+			t, plain(), "<vcpu", "<memtune><hard_limit unit='GiB'>2</hard_limit></memtune><vcpu",
 		),
 		"locked": replaced(
-			t,
-			plain(),
-			"<os>",
-			"<memoryBacking><locked/></memoryBacking><os>",
+			t, plain(), "<os>", "<memoryBacking><locked/></memoryBacking><os>",
 		),
 		"huge pages": replaced(
-			t,
-			plain(),
-			"<os>",
+			t, plain(), "<os>",
 			"<memoryBacking><hugepages><page size='1' unit='G'/></hugepages></memoryBacking><os>",
 		),
 	} {
@@ -114,10 +103,7 @@ func TestLibvirtAcceptsItsOwnDomains(t *testing.T) {
 			t.Fatal(err)
 		}
 		text = bytes.Replace(
-			text,
-			[]byte("<devices>"),
-			[]byte("<features><acpi/></features><devices>"),
-			1,
+			text, []byte("<devices>"), []byte("<features><acpi/></features><devices>"), 1,
 		)
 		r, err := headroom.Prepare(text, headroom.Options{Memory: 16384, CPUs: 8})
 		if err != nil {

@@ -82,9 +82,7 @@ func (m *machine) readVCPUs() (err error) {
 	}
 	if m.vcpuCurrent > m.vcpuMaximum {
 		return fmt.Errorf(
-			"vcpu: current %d: want at most %d, the number of vCPUs",
-			m.vcpuCurrent,
-			m.vcpuMaximum,
+			"vcpu: current %d: want at most %d, the number of vCPUs", m.vcpuCurrent, m.vcpuMaximum,
 		)
 	}
 	return nil
@@ -119,9 +117,7 @@ func (m *machine) readTopology() (err error) {
 		}
 		if m.perSocket *= n; m.perSocket > maxNumber {
 			return fmt.Errorf(
-				"cpu/topology: %d vCPUs per socket: want at most %d",
-				m.perSocket,
-				maxNumber,
+				"cpu/topology: %d vCPUs per socket: want at most %d", m.perSocket, maxNumber,
 			)
 		}
 	}
@@ -134,9 +130,7 @@ func (m *machine) readCells() error {
 		if text := strings.ReplaceAll(e.attr("cpus"), " ", ""); text != "" {
 			if !cpuList.MatchString(text) {
 				return fmt.Errorf(
-					"cpu/numa/cell[%d] cpus %q: want numbers and ranges such as 0-3,8",
-					i,
-					text,
+					"cpu/numa/cell[%d] cpus %q: want numbers and ranges such as 0-3,8", i, text,
 				)
 			}
 			var err error

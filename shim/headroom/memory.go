@@ -21,9 +21,7 @@ func (p *plan) planMemory() {
 	case p.MaxMemory > p.Memory:
 		p.addNote(
 			"memory: unchanged: the domain already has headroom: %s, maximum %s (capacity %s)",
-			fromKiB(p.Memory),
-			fromKiB(p.MaxMemory),
-			fromKiB(capacity),
+			fromKiB(p.Memory), fromKiB(p.MaxMemory), fromKiB(capacity),
 		)
 		return
 	case capacity <= p.Memory:
@@ -50,8 +48,7 @@ func (p *plan) planMemory() {
 	}
 	if p.HardLimit != nil {
 		p.addNote(
-			"memtune: unchanged: the hard limit bounds QEMU's memory at %s",
-			fromKiB(*p.HardLimit),
+			"memtune: unchanged: the hard limit bounds QEMU's memory at %s", fromKiB(*p.HardLimit),
 		)
 	}
 }
@@ -129,8 +126,7 @@ func (p *plan) applyMemory() {
 		sibling = p.root.children[0]
 	}
 	p.insertBefore(
-		sibling,
-		numberNode("maxMemory", maximum, "slots", strconv.Itoa(slots), "unit", "KiB"),
+		sibling, numberNode("maxMemory", maximum, "slots", strconv.Itoa(slots), "unit", "KiB"),
 	)
 }
 

@@ -110,9 +110,7 @@ func (o *Options) complete() error {
 		uint64(o.Block),
 	) != 1):
 		return fmt.Errorf(
-			"memory block of %d MiB: want a power of two, at least %d",
-			o.Block,
-			minBlock,
+			"memory block of %d MiB: want a power of two, at least %d", o.Block, minBlock,
 		)
 	}
 	return nil

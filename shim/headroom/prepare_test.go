@@ -101,9 +101,7 @@ func TestPrepare(t *testing.T) {
 		},
 		"no cpu": {
 			guest(
-				twoVCPUs,
-				"<!-- none -->",
-				"",
+				twoVCPUs, "<!-- none -->", "",
 			),
 			growthOptions(),
 			pairs(grownMemory, eightVCPUs, []string{
@@ -151,9 +149,7 @@ func TestPrepare(t *testing.T) {
 		},
 		"no room left": {
 			replaced(
-				t,
-				guest(twoVCPUs, oneCell, ""),
-				"<memory unit='KiB'>1",
+				t, guest(twoVCPUs, oneCell, ""), "<memory unit='KiB'>1",
 				"<maxMemory slots='2' unit='GiB'>1</maxMemory>\n  <memory unit='KiB'>1",
 			),
 			dimmOptions(),
@@ -162,9 +158,7 @@ func TestPrepare(t *testing.T) {
 		},
 		"hard limit": {
 			replaced(
-				t,
-				plain(),
-				"<vcpu",
+				t, plain(), "<vcpu",
 				"<memtune><hard_limit unit='GiB'>2</hard_limit></memtune><vcpu",
 			),
 			growthOptions(),
@@ -173,10 +167,7 @@ func TestPrepare(t *testing.T) {
 		},
 		"pinned": {
 			replaced(
-				t,
-				plain(),
-				"<os>",
-				"<cputune><vcpupin vcpu='0' cpuset='3'/></cputune><os>",
+				t, plain(), "<os>", "<cputune><vcpupin vcpu='0' cpuset='3'/></cputune><os>",
 			),
 			headroom.Options{Memory: 1, CPUs: 4},
 			[]string{"static'>2<", "static' current='2'>4<"},
@@ -220,9 +211,7 @@ func TestPrepare(t *testing.T) {
 			),
 			growthOptions(),
 			pairs(
-				grownMemory,
-				eightVCPUs,
-				hostModel,
+				grownMemory, eightVCPUs, hostModel,
 				[]string{"<block unit='KiB'>2048<", "<block unit='KiB'>1048576<"},
 			),
 			[]string{"(block size 1Gi)"},
@@ -323,8 +312,7 @@ func TestIndependentResources(t *testing.T) {
 		t,
 		text,
 		pairs(
-			grownMemory,
-			[]string{"threads='1'/>", "threads='1'/>" + withoutSpace(numa("0-3"))},
+			grownMemory, []string{"threads='1'/>", "threads='1'/>" + withoutSpace(numa("0-3"))},
 		)...)
 	if diff := cmp.Diff(want, string(prepare(t, text, growthOptions()).XML)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -396,19 +384,13 @@ func TestTopology(t *testing.T) {
 		},
 	} {
 		text := guest(
-			fmt.Sprintf("<vcpu>%d</vcpu>", c.vcpus),
-			"<cpu><topology "+c.before+"/></cpu>",
-			"",
+			fmt.Sprintf("<vcpu>%d</vcpu>", c.vcpus), "<cpu><topology "+c.before+"/></cpu>", "",
 		)
 		want := text
 		if c.maximum > 0 {
 			want = replaced(
-				t,
-				text,
-				fmt.Sprintf("<vcpu>%d<", c.vcpus),
-				fmt.Sprintf("<vcpu current='%d'>%d<", c.vcpus, c.maximum),
-				c.before,
-				c.after,
+				t, text, fmt.Sprintf("<vcpu>%d<", c.vcpus),
+				fmt.Sprintf("<vcpu current='%d'>%d<", c.vcpus, c.maximum), c.before, c.after,
 			)
 		}
 		got := prepare(t, text, headroom.Options{Memory: 1, CPUs: c.capacity})
@@ -447,9 +429,7 @@ func TestCells(t *testing.T) {
 		{"cpus='0-3' memAccess='shared' " + memory, "cpus='0-5' memAccess='shared' " + memory, 6},
 	} {
 		text := guest(
-			"<vcpu>4</vcpu>",
-			"<cpu>"+topology+"<numa><cell "+c.before+"/></numa></cpu>",
-			"",
+			"<vcpu>4</vcpu>", "<cpu>"+topology+"<numa><cell "+c.before+"/></numa></cpu>", "",
 		)
 		got := prepare(t, text, headroom.Options{Memory: 1, CPUs: c.capacity})
 		if !strings.Contains(string(got.XML), "<cell "+c.after+"/></numa>") {
@@ -466,10 +446,8 @@ func TestListedVCPUs(t *testing.T) {
 	added := "\n    <vcpu id='2' enabled='no' hotpluggable='yes'/>\n    <vcpu id='3' " +
 		"enabled='no' hotpluggable='yes'/>"
 	want := replaced(t, text, "static'>2<", "static' current='2'>4<", listed, listed+added)
-	if diff := cmp.Diff(
-		want,
-		string(prepare(t, text, headroom.Options{Memory: 1, CPUs: 4}).XML),
-	); diff != "" {
+	diff := cmp.Diff(want, string(prepare(t, text, headroom.Options{Memory: 1, CPUs: 4}).XML))
+	if diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }

@@ -29,26 +29,21 @@ func drawDomain(t *rapid.T) string {
 	maximum := cores * threads * sockets
 	current := rapid.IntRange(1, maximum).Draw(t, "current")
 	vcpu := fmt.Sprintf(
-		"<vcpu%s>%d</vcpu>",
-		chance("has current", fmt.Sprintf(" current='%d'", current)),
-		maximum,
+		"<vcpu%s>%d</vcpu>", chance("has current", fmt.Sprintf(" current='%d'", current)), maximum,
 	)
 	topology := chance(
 		"topology",
 		fmt.Sprintf("<topology sockets='%d' cores='%d' threads='%d'/>", sockets, cores, threads),
 	)
 	cell := chance(
-		"cell",
-		fmt.Sprintf("<numa><cell cpus='0-%d' memory='1048576'/></numa>", maximum-1),
+		"cell", fmt.Sprintf("<numa><cell cpus='0-%d' memory='1048576'/></numa>", maximum-1),
 	)
 	root := vcpu + chance("hard limit", "<memtune><hard_limit>2097152</hard_limit></memtune>") +
 		chance(
-			"huge pages",
-			"<memoryBacking><hugepages/></memoryBacking>",
+			"huge pages", "<memoryBacking><hugepages/></memoryBacking>",
 		) + chance("locked", "<memoryBacking><locked/></memoryBacking>") +
 		chance(
-			"maxMemory",
-			"<maxMemory slots='2' unit='GiB'>1</maxMemory>",
+			"maxMemory", "<maxMemory slots='2' unit='GiB'>1</maxMemory>",
 		) + chance("arch", "<launchSecurity type='sev'/>")
 	devices := chance("comment", "<!-- none -->") + chance("vDPA", "<interface type='vdpa'/>")
 	text := guest(root, chance("cpu", "<cpu mode='host-model'>"+topology+cell+"</cpu>"), devices)
@@ -80,11 +75,7 @@ func TestPrepareIsIdempotent(t *testing.T) {
 		second, err := headroom.Prepare(first.XML, o)
 		if err != nil || second.Changed || string(second.XML) != string(first.XML) {
 			t.Fatalf(
-				"%+v: another result the second time: %v\n%s\n%s",
-				o,
-				err,
-				first.XML,
-				second.XML,
+				"%+v: another result the second time: %v\n%s\n%s", o, err, first.XML, second.XML,
 			)
 		}
 	})
@@ -111,12 +102,8 @@ func checkResult(
 	capacity := max(uint64(o.Memory)<<10, before.Memory, before.MaxMemory)
 	if after.Memory < before.Memory || after.Memory > capacity || after.MaxMemory > capacity {
 		t.Fatalf(
-			"memory %d of %d, was %d; capacity %d\n%s",
-			after.Memory,
-			after.MaxMemory,
-			before.Memory,
-			capacity,
-			r.XML,
+			"memory %d of %d, was %d; capacity %d\n%s", after.Memory, after.MaxMemory,
+			before.Memory, capacity, r.XML,
 		)
 	}
 	for tag := range strings.SplitSeq(text, "<") {

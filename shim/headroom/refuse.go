@@ -87,9 +87,7 @@ func (p *plan) refuseVCPUs() {
 	for i, c := range p.cells {
 		if all := c.vcpus.List(); len(all) > 0 && all[len(all)-1] >= p.vcpuMaximum {
 			p.addReason(
-				"cpu/numa/cell[%d] cpus %q: want numbers below %d, the number of vCPUs",
-				i,
-				c.vcpus,
+				"cpu/numa/cell[%d] cpus %q: want numbers below %d, the number of vCPUs", i, c.vcpus,
 				p.vcpuMaximum,
 			)
 		}

@@ -192,30 +192,18 @@ func TestRefusalsInDocs(t *testing.T) {
 // get.
 func TestUnchangedIsNeverRefused(t *testing.T) {
 	text := replaced(
-		t,
-		plain(),
-		"arch='x86_64'",
-		"arch='aarch64'",
-		"<os>",
-		"<launchSecurity type='sev'/><os>",
+		t, plain(), "arch='x86_64'", "arch='aarch64'", "<os>", "<launchSecurity type='sev'/><os>",
 	)
-	if got := prepare(
-		t,
-		text,
-		headroom.Options{Memory: 1024, CPUs: 2},
-	); string(got.XML) != text ||
-		len(got.Notes) != 2 {
+	got := prepare(t, text, headroom.Options{Memory: 1024, CPUs: 2})
+	if string(got.XML) != text || len(got.Notes) != 2 {
 		t.Errorf("%+v", got)
 	}
 }
 
 // virtio-mem needs no ACPI.
 func TestMemoryWithoutACPI(t *testing.T) {
-	if got := prepare(
-		t,
-		replaced(t, plain(), "<acpi/>", ""),
-		headroom.Options{Memory: 4096, CPUs: 2},
-	); !got.Changed {
+	got := prepare(t, replaced(t, plain(), "<acpi/>", ""), headroom.Options{Memory: 4096, CPUs: 2})
+	if !got.Changed {
 		t.Errorf("%+v", got)
 	}
 }
@@ -295,11 +283,8 @@ func TestBadOptions(t *testing.T) {
 		{headroom.Options{Memory: 1, CPUs: 1, Block: 1}, "memory block of 1 MiB"},
 		{headroom.Options{Memory: 1, CPUs: 1, Block: -2}, "memory block of -2 MiB"},
 	} {
-		if _, err := headroom.Prepare(
-			[]byte(plain()),
-			c.o,
-		); err == nil ||
-			!strings.Contains(err.Error(), c.want) {
+		_, err := headroom.Prepare([]byte(plain()), c.o)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: got %v, want %q", c.o, err, c.want)
 		}
 	}

@@ -14,8 +14,7 @@ func findRepeatedDevice(root *element) *element {
 		return nil
 	}
 	found := slices.DeleteFunc(
-		root.first("devices").all("memory"),
-		func(e *element) bool { return !isVirtioMem(e) },
+		root.first("devices").all("memory"), func(e *element) bool { return !isVirtioMem(e) },
 	)
 	if len(found) != 1 {
 		return nil

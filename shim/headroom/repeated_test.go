@@ -53,12 +53,10 @@ func TestSecondDefinition(t *testing.T) {
 		}
 	}
 	_, err := headroom.Prepare([]byte(second), dimmOptions())
-	if refused, ok := errors.AsType[*headroom.RefusedError](
-		err,
-	); !ok || len(refused.Reasons) != 1 ||
+	refused, ok := errors.AsType[*headroom.RefusedError](err)
+	if !ok || len(refused.Reasons) != 1 ||
 		!strings.HasPrefix(
-			refused.Reasons[0],
-			"devices/memory: a virtio-mem device without maxMemory",
+			refused.Reasons[0], "devices/memory: a virtio-mem device without maxMemory",
 		) {
 		t.Errorf("with DIMMs: %v", err)
 	}
@@ -76,10 +74,7 @@ func TestOtherVirtioMemDevices(t *testing.T) {
 		),
 		"two": repeatedDevice + repeatedDevice,
 		"no block": strings.Replace(
-			repeatedDevice,
-			`<block unit="KiB">2048</block>`,
-			"",
-			1,
+			repeatedDevice, `<block unit="KiB">2048</block>`, "", 1,
 		),
 	} {
 		text := replaced(t, kubeVirt, append(cell, `<memballoon`, device+`<memballoon`)...)
@@ -102,17 +97,11 @@ func TestRepeatedDeviceIsAdopted(t *testing.T) {
 			return
 		}
 		text = strings.Replace(
-			text,
-			"</devices>",
-			string(virtioMemElement.Find(first.XML))+"</devices>",
-			1,
+			text, "</devices>", string(virtioMemElement.Find(first.XML))+"</devices>", 1,
 		)
 		second, err := headroom.Prepare([]byte(text), o)
-		if diff := cmp.Diff(
-			withoutSpace(string(first.XML)),
-			withoutSpace(string(second.XML)),
-		); err != nil ||
-			diff != "" {
+		diff := cmp.Diff(withoutSpace(string(first.XML)), withoutSpace(string(second.XML)))
+		if err != nil || diff != "" {
 			t.Fatalf("%v (-first +second)\n%s", err, diff)
 		}
 	})
@@ -121,16 +110,12 @@ func TestRepeatedDeviceIsAdopted(t *testing.T) {
 // KubeVirt writes slots="0" for a maxMemory without slots.
 func TestNoSlots(t *testing.T) {
 	text := replaced(
-		t,
-		kubeVirt,
-		`<memory unit="b">`,
+		t, kubeVirt, `<memory unit="b">`,
 		`<maxMemory unit="b" slots="0">1073741824</maxMemory><memory unit="b">`,
 	)
 	got := prepare(t, text, dimmOptions())
-	if want := `<maxMemory unit="KiB" slots="16">4194304</maxMemory>`; !strings.Contains(
-		string(got.XML),
-		want,
-	) {
+	want := `<maxMemory unit="KiB" slots="16">4194304</maxMemory>`
+	if !strings.Contains(string(got.XML), want) {
 		t.Errorf("no %s in\n%s", want, got.XML)
 	}
 }

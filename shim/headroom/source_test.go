@@ -77,10 +77,8 @@ func TestSourceError(t *testing.T) {
 			return podapi.Headroom{Memory: 1 << 40}, bad
 		},
 	}
-	if got, from, err := source.Read(
-		t.Context(),
-	); got != host || from != nil ||
-		!errors.Is(err, bad) {
+	got, from, err := source.Read(t.Context())
+	if got != host || from != nil || !errors.Is(err, bad) {
 		t.Errorf("%+v of %v, %v", got, from, err)
 	}
 }

@@ -52,10 +52,7 @@ func TestRestIsUnchanged(t *testing.T) {
 			">%<empty></empty><empty/><empty />",
 	} {
 		text := strings.Replace(
-			guest("", "", ""),
-			"<name>",
-			strings.Replace(around, "%", before, 1)+"<name>",
-			1,
+			guest("", "", ""), "<name>", strings.Replace(around, "%", before, 1)+"<name>", 1,
 		)
 		if strings.HasPrefix(around, "<?xml") {
 			text = strings.Replace(around, "%", guest(before, "", ""), 1)

@@ -58,9 +58,7 @@ func TestKeepSkipsTemporaryErrors(t *testing.T) {
 func TestKeepEndsWithPermanentErrors(t *testing.T) {
 	for _, lasting := range []error{ErrNoDirectory, unix.EACCES, unix.EROFS, unix.EPERM} {
 		beats, err := run(
-			t,
-			time.Second,
-			time.Minute,
+			t, time.Second, time.Minute,
 			func(int) error { return fmt.Errorf("touch: %w", lasting) },
 		)
 		if !errors.Is(err, lasting) || len(beats) != 1 {
@@ -71,12 +69,8 @@ func TestKeepEndsWithPermanentErrors(t *testing.T) {
 
 func TestBadIntervals(t *testing.T) {
 	for _, interval := range []time.Duration{0, -time.Second} {
-		if err := Keep(
-			t.Context(),
-			DefaultFile,
-			interval,
-		); err == nil ||
-			errors.Is(err, ErrNoDirectory) {
+		err := Keep(t.Context(), DefaultFile, interval)
+		if err == nil || errors.Is(err, ErrNoDirectory) {
 			t.Errorf("interval %s: %v", interval, err)
 		}
 	}
@@ -84,10 +78,8 @@ func TestBadIntervals(t *testing.T) {
 
 func TestKeepTouches(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "heartbeat")
-	if err := errors.Join(
-		unix.Mkfifo(path, 0o666),
-		os.Chtimes(path, time.Unix(0, 0), time.Unix(0, 0)),
-	); err != nil {
+	err := errors.Join(unix.Mkfifo(path, 0o666), os.Chtimes(path, time.Unix(0, 0), time.Unix(0, 0)))
+	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -34,11 +34,8 @@ func TestDocs(t *testing.T) {
 		Image         string
 		Command, Args []string
 	}
-	if err := json.Unmarshal(
-		[]byte(vmi.Metadata.Annotations["hooks.kubevirt.io/hookSidecars"]),
-		&sidecars,
-	); err != nil ||
-		len(sidecars) != 1 {
+	annotation := vmi.Metadata.Annotations["hooks.kubevirt.io/hookSidecars"]
+	if err := json.Unmarshal([]byte(annotation), &sidecars); err != nil || len(sidecars) != 1 {
 		t.Fatalf("%v: %+v", err, sidecars)
 	}
 	var c hook.Config

@@ -55,8 +55,7 @@ func (c *Config) AddFlags(flags *pflag.FlagSet) {
 		"version",
 		"",
 		"version of the hook protocol: "+strings.Join(
-			versions,
-			", ",
+			versions, ", ",
 		)+"; without the flag all of them",
 	)
 	flags.BoolVar(&c.BestEffort, "best-effort", false,

@@ -61,11 +61,8 @@ func TestHostCallback(t *testing.T) {
 			Options:    headroom.Options{Host: headroom.Host{Memory: 1, CPUs: 1}},
 		},
 	)
-	if _, err := s.define(
-		t.Context(),
-		"v1alpha3",
-		vm,
-	); status.Code(err) != codes.Unavailable ||
+	_, err := s.define(t.Context(), "v1alpha3", vm)
+	if status.Code(err) != codes.Unavailable ||
 		!strings.Contains(err.Error(), "mooring: the agent is away") {
 		t.Errorf("got %v", err)
 	}
@@ -78,12 +75,8 @@ func TestHostCallback(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := s.define(
-			t.Context(),
-			"v1alpha3",
-			vm,
-		); got != string(want.XML) ||
-			err != nil {
+		got, err := s.define(t.Context(), "v1alpha3", vm)
+		if got != string(want.XML) || err != nil {
 			t.Errorf("%d MiB: %v\n%s", memory, err, got)
 		}
 	}
@@ -106,19 +99,14 @@ func TestEveryVersion(t *testing.T) {
 		if i == 0 && status.Code(err) != codes.Unimplemented {
 			t.Errorf("%s: PreCloudInitIso: %v, %v", version, out, err)
 		}
-		if diff := cmp.Diff(
-			message{1: {"old"}, 3: {"new"}},
-			out,
-		); i > 0 &&
-			(err != nil || diff != "") {
+		diff := cmp.Diff(message{1: {"old"}, 3: {"new"}}, out)
+		if i > 0 && (err != nil || diff != "") {
 			t.Errorf("%s: PreCloudInitIso: %v %s", version, err, diff)
 		}
 	}
 	for _, version := range versions[:2] {
 		if _, err := s.call(
-			t.Context(),
-			version+".Callbacks/Shutdown",
-			nil,
+			t.Context(), version+".Callbacks/Shutdown", nil,
 		); status.Code(
 			err,
 		) != codes.Unimplemented {
@@ -248,22 +236,14 @@ func TestLargeDomains(t *testing.T) {
 	s := start(t, hook.Config{})
 	grown := func(mib int) string {
 		return strings.Replace(
-			vm,
-			"<devices>",
-			"<metadata>"+strings.Repeat("<a/>", mib<<18)+"</metadata><devices>",
-			1,
+			vm, "<devices>", "<metadata>"+strings.Repeat("<a/>", mib<<18)+"</metadata><devices>", 1,
 		)
 	}
 	if got, err := s.define(t.Context(), "v1alpha3", grown(1)); err != nil || len(got) < 1<<20 {
 		t.Errorf("1 MiB: %d bytes, %v", len(got), err)
 	}
-	if _, err := s.define(
-		t.Context(),
-		"v1alpha3",
-		grown(5),
-	); status.Code(
-		err,
-	) != codes.ResourceExhausted {
+	_, err := s.define(t.Context(), "v1alpha3", grown(5))
+	if status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("5 MiB: %v", err)
 	}
 	if _, err := s.define(t.Context(), "v1alpha3", vm); err != nil {
@@ -304,8 +284,7 @@ func TestReplacesOldSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := start(
-		t,
-		hook.Config{Socket: socket},
+		t, hook.Config{Socket: socket},
 	).define(t.Context(), "v1alpha3", vm); err != nil {
 		t.Error(err)
 	}
@@ -332,11 +311,8 @@ func TestServeErrors(t *testing.T) {
 		},
 		{hook.Config{}, "hook: memory capacity: missing"},
 	} {
-		if err := hook.Serve(
-			t.Context(),
-			c.config,
-		); err == nil ||
-			!strings.Contains(err.Error(), c.want) {
+		err := hook.Serve(t.Context(), c.config)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v", c.config, err)
 		}
 	}

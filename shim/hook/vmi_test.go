@@ -30,8 +30,7 @@ func TestVMIHugePages(t *testing.T) {
 	} {
 		huge := strings.Replace(vm, "<os>", "<memoryBacking><hugepages/></memoryBacking><os>", 1)
 		got, err := start(
-			t,
-			c.config,
+			t, c.config,
 		).call(t.Context(), "v1alpha3.Callbacks/OnDefineDomain", message{1: {huge}, 2: {c.vmi}})
 		if err != nil || !strings.Contains(got[1][0], c.want) {
 			t.Errorf("%s: %v\n%s", c.vmi, err, got[1])
@@ -56,9 +55,7 @@ func TestVMIRealtime(t *testing.T) {
 	const realTime = `{"spec":{"domain":{"cpu":{"realtime":{"mask":"0-1"}}}}}`
 	s := start(t, hook.Config{})
 	_, err := s.call(
-		t.Context(),
-		"v1alpha3.Callbacks/OnDefineDomain",
-		message{1: {vm}, 2: {realTime}},
+		t.Context(), "v1alpha3.Callbacks/OnDefineDomain", message{1: {vm}, 2: {realTime}},
 	)
 	if status.Code(err) != codes.FailedPrecondition ||
 		!strings.Contains(err.Error(), "spec.domain.cpu.realtime: ") {
@@ -66,9 +63,7 @@ func TestVMIRealtime(t *testing.T) {
 	}
 	small := start(t, hook.Config{Options: headroom.Options{Memory: 1, CPUs: 1}})
 	got, err := small.call(
-		t.Context(),
-		"v1alpha3.Callbacks/OnDefineDomain",
-		message{1: {vm}, 2: {realTime}},
+		t.Context(), "v1alpha3.Callbacks/OnDefineDomain", message{1: {vm}, 2: {realTime}},
 	)
 	if err != nil || got[1][0] != vm {
 		t.Errorf("a domain without changes: %v\n%s", err, got[1])

@@ -57,9 +57,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	if o.Timeout < 0 || o.Poll < 0 {
 		return fmt.Errorf(
-			"prestop: timeout %s, poll %s: want no negative duration",
-			o.Timeout,
-			o.Poll,
+			"prestop: timeout %s, poll %s: want no negative duration", o.Timeout, o.Poll,
 		)
 	}
 	if o.Timeout > 0 {

@@ -28,10 +28,15 @@ func TestEarlierDeadline(t *testing.T) {
 		"now":                {3 * time.Second, 3 * time.Second, nil, 3 * time.Second},
 		"in the past":        {3 * time.Second, time.Second, nil, 3 * time.Second},
 		"later":              {3 * time.Second, time.Hour, nil, 30 * time.Second},
-		"libvirt away": {3 * time.Second, 8 * time.Second, func(_ *domain, f *virttest.Fake) {
-			f.Disconnect()
-			time.AfterFunc(9*time.Second, f.Reconnect)
-		}, 13 * time.Second},
+		"libvirt away": {
+			3 * time.Second,
+			8 * time.Second,
+			func(_ *domain, f *virttest.Fake) {
+				f.Disconnect()
+				time.AfterFunc(9*time.Second, f.Reconnect)
+			},
+			13 * time.Second,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -44,14 +49,10 @@ func TestEarlierDeadline(t *testing.T) {
 				began, deadlines := time.Now(), make(chan time.Time, 1)
 				time.AfterFunc(tt.sentAfter, func() { deadlines <- began.Add(tt.deadline) })
 				got, err := shutdown.Run(
-					t.Context(),
-					d,
-					shutdown.Options{Steps: steps, Deadlines: deadlines},
+					t.Context(), d, shutdown.Options{Steps: steps, Deadlines: deadlines},
 				)
-				if took := time.Since(
-					began,
-				); err != nil || got != shutdown.Destroyed ||
-					took != tt.took {
+				took := time.Since(began)
+				if err != nil || got != shutdown.Destroyed || took != tt.took {
 					t.Errorf("outcome %q, error %v, took %s, want %s", got, err, took, tt.took)
 				}
 			})
@@ -66,10 +67,8 @@ func TestClosedDeadlines(t *testing.T) {
 		began, deadlines := time.Now(), make(chan time.Time)
 		close(deadlines)
 		got, err := shutdown.Run(t.Context(), d, shutdown.Options{Deadlines: deadlines})
-		if took := time.Since(
-			began,
-		); err != nil || got != shutdown.Destroyed ||
-			took != 30*time.Second {
+		took := time.Since(began)
+		if err != nil || got != shutdown.Destroyed || took != 30*time.Second {
 			t.Errorf("outcome %q, error %v, took %s", got, err, took)
 		}
 	})

@@ -159,21 +159,14 @@ func TestHangingLibvirt(t *testing.T) {
 				got, err := shutdown.Run(t.Context(), d, o)
 				if took := time.Since(began); err != nil || got != tt.want || took != tt.took {
 					t.Errorf(
-						"outcome %q, error %v, took %s, want %q in %s",
-						got,
-						err,
-						took,
-						tt.want,
+						"outcome %q, error %v, took %s, want %q in %s", got, err, took, tt.want,
 						tt.took,
 					)
 				}
 				if !slices.Equal(d.requests, tt.requests) || d.maxOpen != 1 || d.open["acpi"] != 0 {
 					t.Errorf(
-						"requests %v, want %v; %d at once; still running %v",
-						d.requests,
-						tt.requests,
-						d.maxOpen,
-						d.open,
+						"requests %v, want %v; %d at once; still running %v", d.requests,
+						tt.requests, d.maxOpen, d.open,
 					)
 				}
 			})

@@ -61,37 +61,91 @@ func TestRun(t *testing.T) {
 			acpi(1),
 			0,
 		},
-		"already ended": {func(d *domain, _ *virttest.Fake) {
-			end(d)
-		}, nil, shutdown.Ended, acpi(1), 0},
-		"ends by itself": {func(d *domain, _ *virttest.Fake) {
-			ignoreShutdown(d)
-			time.AfterFunc(7*time.Second, func() { end(d) })
-		}, nil, shutdown.Ended, acpi(2), 7 * time.Second},
-		"answers late": {func(d *domain, _ *virttest.Fake) {
-			answerLate(d, 8*time.Second)
-		}, nil, shutdown.Ended, acpi(2), 8 * time.Second},
-		"never answers": {func(d *domain, _ *virttest.Fake) {
-			ignoreShutdown(d)
-		}, nil, shutdown.Destroyed, acpi(6), 30 * time.Second},
-		"obeys the agent only": {func(d *domain, _ *virttest.Fake) {
-			d.ignored = []virt.Shutdown{virt.ACPI}
-		}, both, shutdown.Ended, append(acpi(3), "guest-agent"), 12 * time.Second},
-		"has no agent": {func(d *domain, _ *virttest.Fake) {
-			ignoreShutdown(d)
-			d.unsupported = []virt.Shutdown{virt.GuestAgent}
-		}, both, shutdown.Destroyed, append(acpi(3), "guest-agent"), 30 * time.Second},
-		"has no ACPI": {func(d *domain, _ *virttest.Fake) {
-			d.unsupported = []virt.Shutdown{virt.ACPI}
-		}, both, shutdown.Ended, []string{"acpi", "guest-agent"}, 0},
-		"libvirt away": {func(_ *domain, f *virttest.Fake) {
-			f.Disconnect()
-			time.AfterFunc(9*time.Second, f.Reconnect)
-		}, nil, shutdown.Ended, acpi(3), 10 * time.Second},
-		"libvirt away for long": {func(_ *domain, f *virttest.Fake) {
-			f.Disconnect()
-			time.AfterFunc(34*time.Second, f.Reconnect)
-		}, nil, shutdown.Destroyed, acpi(6), 35 * time.Second},
+		"already ended": {
+			func(d *domain, _ *virttest.Fake) {
+				end(d)
+			},
+			nil,
+			shutdown.Ended,
+			acpi(1),
+			0,
+		},
+		"ends by itself": {
+			func(d *domain, _ *virttest.Fake) {
+				ignoreShutdown(d)
+				time.AfterFunc(7*time.Second, func() { end(d) })
+			},
+			nil,
+			shutdown.Ended,
+			acpi(2),
+			7 * time.Second,
+		},
+		"answers late": {
+			func(d *domain, _ *virttest.Fake) {
+				answerLate(d, 8*time.Second)
+			},
+			nil,
+			shutdown.Ended,
+			acpi(2),
+			8 * time.Second,
+		},
+		"never answers": {
+			func(d *domain, _ *virttest.Fake) {
+				ignoreShutdown(d)
+			},
+			nil,
+			shutdown.Destroyed,
+			acpi(6),
+			30 * time.Second,
+		},
+		"obeys the agent only": {
+			func(d *domain, _ *virttest.Fake) {
+				d.ignored = []virt.Shutdown{virt.ACPI}
+			},
+			both,
+			shutdown.Ended,
+			append(acpi(3), "guest-agent"),
+			12 * time.Second,
+		},
+		"has no agent": {
+			func(d *domain, _ *virttest.Fake) {
+				ignoreShutdown(d)
+				d.unsupported = []virt.Shutdown{virt.GuestAgent}
+			},
+			both,
+			shutdown.Destroyed,
+			append(acpi(3), "guest-agent"),
+			30 * time.Second,
+		},
+		"has no ACPI": {
+			func(d *domain, _ *virttest.Fake) {
+				d.unsupported = []virt.Shutdown{virt.ACPI}
+			},
+			both,
+			shutdown.Ended,
+			[]string{"acpi", "guest-agent"},
+			0,
+		},
+		"libvirt away": {
+			func(_ *domain, f *virttest.Fake) {
+				f.Disconnect()
+				time.AfterFunc(9*time.Second, f.Reconnect)
+			},
+			nil,
+			shutdown.Ended,
+			acpi(3),
+			10 * time.Second,
+		},
+		"libvirt away for long": {
+			func(_ *domain, f *virttest.Fake) {
+				f.Disconnect()
+				time.AfterFunc(34*time.Second, f.Reconnect)
+			},
+			nil,
+			shutdown.Destroyed,
+			acpi(6),
+			35 * time.Second,
+		},
 		"lost on the call": {
 			func(_ *domain, f *virttest.Fake) {
 				f.DisconnectOnCall(virttest.After)
@@ -114,15 +168,10 @@ func TestRun(t *testing.T) {
 				if err != nil || got != tt.want {
 					t.Fatalf("outcome %q, error %v, want %q", got, err, tt.want)
 				}
-				if took := time.Since(
-					began,
-				); took != tt.took ||
-					!slices.Equal(d.requests, tt.requests) {
+				took := time.Since(began)
+				if took != tt.took || !slices.Equal(d.requests, tt.requests) {
 					t.Errorf(
-						"requests %v and took %v, want %v and %v",
-						d.requests,
-						took,
-						tt.requests,
+						"requests %v and took %v, want %v and %v", d.requests, took, tt.requests,
 						tt.took,
 					)
 				}
@@ -141,11 +190,8 @@ func TestRunCanceled(t *testing.T) {
 		ignoreShutdown(d)
 		ctx, cancel := context.WithTimeout(t.Context(), 7*time.Second)
 		defer cancel()
-		if _, err := shutdown.Run(
-			ctx,
-			d,
-			shutdown.Options{},
-		); !errors.Is(err, context.DeadlineExceeded) ||
+		_, err := shutdown.Run(ctx, d, shutdown.Options{})
+		if !errors.Is(err, context.DeadlineExceeded) ||
 			!strings.Contains(err.Error(), "shut down the domain") {
 			t.Errorf("error %v", err)
 		}

@@ -24,10 +24,7 @@ func (d *domain) SetBandwidth(ctx context.Context, b virt.Bandwidth) error {
 		return fmt.Errorf("domain %s: set CPU bandwidth: %w", d.name, err)
 	}
 	action := fmt.Sprintf(
-		"set CPU bandwidth to period %s, quota %s, shares %d",
-		b.Period,
-		b.Quota,
-		b.Shares,
+		"set CPU bandwidth to period %s, quota %s, shares %d", b.Period, b.Quota, b.Shares,
 	)
 	return d.change(
 		ctx,

@@ -56,8 +56,8 @@ func (l *link) classified(err error) error {
 		return nil
 	}
 	err = classified(err)
-	if alive, broken := l.conn.IsAlive(); (broken != nil || !alive) &&
-		!errors.Is(err, virt.ErrConnection) {
+	alive, broken := l.conn.IsAlive()
+	if (broken != nil || !alive) && !errors.Is(err, virt.ErrConnection) {
 		return fmt.Errorf("%w: %w", virt.ErrConnection, err)
 	}
 	return err

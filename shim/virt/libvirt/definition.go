@@ -177,9 +177,7 @@ func (def definition) device(alias string) (libvirtxml.DomainMemorydev, error) {
 	)
 	if at < 0 {
 		return libvirtxml.DomainMemorydev{}, fmt.Errorf(
-			"memory device %q: %w",
-			alias,
-			virt.ErrNoDevice,
+			"memory device %q: %w", alias, virt.ErrNoDevice,
 		)
 	}
 	return all[at], nil

@@ -110,11 +110,8 @@ func TestCounterpart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found, ok := defined.counterpart(
-		device,
-		live,
-	); !ok || found.Alias != nil ||
-		found.Target.Size.Value != 131072 {
+	found, ok := defined.counterpart(device, live)
+	if !ok || found.Alias != nil || found.Target.Size.Value != 131072 {
 		t.Errorf("found %+v, %t, want the DIMM", found, ok)
 	}
 	larger := device
@@ -126,11 +123,8 @@ func TestCounterpart(t *testing.T) {
 		t.Errorf("found %+v, want none: it has another size", found)
 	}
 	second := slotted(device, 1)
-	if found, ok := defined.counterpart(
-		second,
-		definition{},
-	); !ok ||
-		found.Target.Size.Value != 131072 {
+	found, ok = defined.counterpart(second, definition{})
+	if !ok || found.Target.Size.Value != 131072 {
 		t.Errorf("found %+v, %t, want the DIMM in the other slot", found, ok)
 	}
 	if found, ok := defined.counterpart(second, live); ok {

@@ -121,11 +121,7 @@ func (d *domain) Shutdown(ctx context.Context, how virt.Shutdown) error {
 	flag, ok := flags[how]
 	if !ok {
 		return fmt.Errorf(
-			"domain %s: shut down by %q: want %q or %q",
-			d.name,
-			how,
-			virt.ACPI,
-			virt.GuestAgent,
+			"domain %s: shut down by %q: want %q or %q", d.name, how, virt.ACPI, virt.GuestAgent,
 		)
 	}
 	return d.withHandle(

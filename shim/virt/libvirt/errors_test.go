@@ -47,11 +47,10 @@ func TestClassified(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := classified(c.err)
 			if c.kind != nil && !errors.Is(got, c.kind) || !hasCode(got, c.err.Code) {
-				t.Errorf("%v, want that %v, of libvirt's %v", got, c.kind, c.err)
+				t.Errorf("%v, want %v, of libvirt's %v", got, c.kind, c.err)
 			}
-			if again := classified(
-				fmt.Errorf("again: %w", got),
-			); again.Error() != "again: "+got.Error() {
+			again := classified(fmt.Errorf("again: %w", got))
+			if again.Error() != "again: "+got.Error() {
 				t.Errorf("explained twice: %v", again)
 			}
 		})
@@ -74,7 +73,7 @@ func TestUnconfirmedErrors(t *testing.T) {
 		),
 	} {
 		if !errors.Is(err, virt.ErrUnconfirmed) {
-			t.Errorf("%s: %v, want that %v", name, err, virt.ErrUnconfirmed)
+			t.Errorf("%s: %v, want %v", name, err, virt.ErrUnconfirmed)
 		}
 	}
 	other := libvirt.Error{Code: libvirt.ERR_INTERNAL_ERROR, Message: "something else"}

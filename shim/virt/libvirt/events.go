@@ -40,56 +40,47 @@ func (l *link) registrations() map[string]func(domainFunc) (int, error) {
 		},
 		"balloon-change": func(f domainFunc) (int, error) {
 			return c.DomainEventBalloonChangeRegister(
-				nil,
-				callback[libvirt.DomainEventBalloonChange](f),
+				nil, callback[libvirt.DomainEventBalloonChange](f),
 			)
 		},
 		"memory-device-size-change": func(f domainFunc) (int, error) {
 			return c.DomainEventMemoryDeviceSizeChangeRegister(
-				nil,
-				callback[libvirt.DomainEventMemoryDeviceSizeChange](f),
+				nil, callback[libvirt.DomainEventMemoryDeviceSizeChange](f),
 			)
 		},
 		"device-added": func(f domainFunc) (int, error) {
 			return c.DomainEventDeviceAddedRegister(
-				nil,
-				callback[libvirt.DomainEventDeviceAdded](f),
+				nil, callback[libvirt.DomainEventDeviceAdded](f),
 			)
 		},
 		"device-removed": func(f domainFunc) (int, error) {
 			return c.DomainEventDeviceRemovedRegister(
-				nil,
-				callback[libvirt.DomainEventDeviceRemoved](f),
+				nil, callback[libvirt.DomainEventDeviceRemoved](f),
 			)
 		},
 		"device-removal-failed": func(f domainFunc) (int, error) {
 			return c.DomainEventDeviceRemovalFailedRegister(
-				nil,
-				callback[libvirt.DomainEventDeviceRemovalFailed](f),
+				nil, callback[libvirt.DomainEventDeviceRemovalFailed](f),
 			)
 		},
 		"vcpu-removed": func(f domainFunc) (int, error) {
 			return c.DomainEventVcpuRemovedRegister(
-				nil,
-				callback[libvirt.DomainEventVcpuRemoved](f),
+				nil, callback[libvirt.DomainEventVcpuRemoved](f),
 			)
 		},
 		"agent-lifecycle": func(f domainFunc) (int, error) {
 			return c.DomainEventAgentLifecycleRegister(
-				nil,
-				callback[libvirt.DomainEventAgentLifecycle](f),
+				nil, callback[libvirt.DomainEventAgentLifecycle](f),
 			)
 		},
 		"job-completed": func(f domainFunc) (int, error) {
 			return c.DomainEventJobCompletedRegister(
-				nil,
-				callback[libvirt.DomainEventJobCompleted](f),
+				nil, callback[libvirt.DomainEventJobCompleted](f),
 			)
 		},
 		"migration-iteration": func(f domainFunc) (int, error) {
 			return c.DomainEventMigrationIterationRegister(
-				nil,
-				callback[libvirt.DomainEventMigrationIteration](f),
+				nil, callback[libvirt.DomainEventMigrationIteration](f),
 			)
 		},
 	}

@@ -122,9 +122,7 @@ func TestEvents(t *testing.T) {
 	for tries, removed := 1, false; !removed; tries++ {
 		withDomain(t, d, detachDIMM)
 		removed = heard.within(
-			20*time.Second,
-			"device-removed",
-			"device-removal-failed",
+			20*time.Second, "device-removed", "device-removal-failed",
 		) == "device-removed"
 		if !removed && tries == 10 {
 			t.Fatal("the guest did not release the DIMM")
@@ -133,9 +131,7 @@ func TestEvents(t *testing.T) {
 	if d.UnplugsVCPUs(t) && hasVCPUEvents(t, d) {
 		must(t, v.SetVCPUs(t.Context(), 2))
 		awaitState(
-			t,
-			v,
-			"the guest uses the vCPUs",
+			t, v, "the guest uses the vCPUs",
 			func(s virt.State, _ error) bool { return s.VCPUs.Online == 2 },
 		)
 		must(t, v.SetVCPUs(t.Context(), 1))

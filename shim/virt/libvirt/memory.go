@@ -37,8 +37,7 @@ func (d *domain) SetBalloon(ctx context.Context, bytes uint64) error {
 			}
 			if virtioMem > kib {
 				return fmt.Errorf(
-					"virtio-mem holds %d KiB, want at least this much for the balloon",
-					virtioMem,
+					"virtio-mem holds %d KiB, want at least this much for the balloon", virtioMem,
 				)
 			}
 			return handle.SetMemoryFlags(kib-virtioMem, libvirt.DomainMemoryModFlags(impact))
@@ -71,9 +70,7 @@ func (d *domain) AttachDIMM(ctx context.Context, cell int, bytes uint64) error {
 				return err
 			}
 			return withXML(
-				device,
-				libvirt.DomainDeviceModifyFlags(impact),
-				handle.AttachDeviceFlags,
+				device, libvirt.DomainDeviceModifyFlags(impact), handle.AttachDeviceFlags,
 			)
 		},
 	)
@@ -97,9 +94,7 @@ func (d *domain) RequestMemory(ctx context.Context, alias string, bytes uint64) 
 		) error {
 			if device.Target.Requested == nil {
 				return fmt.Errorf(
-					"a %s has no requested size: %w",
-					device.Model,
-					virt.ErrUnsupported,
+					"a %s has no requested size: %w", device.Model, virt.ErrUnsupported,
 				)
 			}
 			device.Target.Requested = &libvirtxml.DomainMemorydevTargetRequested{
@@ -162,12 +157,8 @@ func (d *domain) changeDevice(
 			if err != nil {
 				return err
 			}
-			if err := f(
-				handle,
-				device,
-				libvirt.DOMAIN_DEVICE_MODIFY_LIVE,
-			); err != nil ||
-				impact == libvirt.DOMAIN_AFFECT_LIVE {
+			err = f(handle, device, libvirt.DOMAIN_DEVICE_MODIFY_LIVE)
+			if err != nil || impact == libvirt.DOMAIN_AFFECT_LIVE {
 				return err
 			}
 			defined, err := readDefinition(handle, libvirt.DOMAIN_XML_INACTIVE)

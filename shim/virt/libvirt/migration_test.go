@@ -22,10 +22,7 @@ func TestMigration(t *testing.T) {
 	target.LinuxVM(t)
 	v := bootDefined(t, source, sourceConn, source.LinuxVM(t))
 	awaitState(
-		t,
-		v,
-		"the agent answers",
-		func(s virt.State, _ error) bool { return s.VCPUs.Online == 1 },
+		t, v, "the agent answers", func(s virt.State, _ error) bool { return s.VCPUs.Online == 1 },
 	)
 	migrating := func(s virt.State, err error) bool { return err == nil && s.Migrating }
 
@@ -46,9 +43,7 @@ func TestMigration(t *testing.T) {
 		return err == nil && !s.Migrating && s.Phase == virt.Running
 	})
 	awaitState(
-		t,
-		arrived,
-		"nothing is left at the target",
+		t, arrived, "nothing is left at the target",
 		func(_ virt.State, err error) bool { return errors.Is(err, virt.ErrNoDomain) },
 	)
 }

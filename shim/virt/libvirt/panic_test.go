@@ -41,9 +41,7 @@ func TestPanickedGuestStays(t *testing.T) {
 	).Replace(libvirttest.VM{}.XML(t)))
 	v := find(t, c, libvirttest.Name)
 	s := awaitState(
-		t,
-		v,
-		"it has panicked",
+		t, v, "it has panicked",
 		func(s virt.State, _ error) bool { return s.Phase == virt.Panicked || s.Phase.Ended() },
 	)
 	p, err := v.Phase(t.Context())
@@ -52,9 +50,7 @@ func TestPanickedGuestStays(t *testing.T) {
 	}
 	must(t, v.Destroy(t.Context()))
 	awaitState(
-		t,
-		v,
-		"it is gone",
+		t, v, "it is gone",
 		func(_ virt.State, err error) bool { return errors.Is(err, virt.ErrNoDomain) },
 	)
 }

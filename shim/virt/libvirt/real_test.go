@@ -49,9 +49,7 @@ func TestGuestWithoutOS(t *testing.T) {
 	c := open(t, d.URI, Options{})
 	v := createTransient(t, d, c)
 	must(
-		t,
-		v.SetVCPUs(t.Context(), 2),
-		v.RequestMemory(t.Context(), "virtiomem0", 64*mib),
+		t, v.SetVCPUs(t.Context(), 2), v.RequestMemory(t.Context(), "virtiomem0", 64*mib),
 		v.AttachDIMM(t.Context(), 0, 128*mib),
 	)
 	must(t, v.SetBalloon(t.Context(), 128*mib))
@@ -63,10 +61,7 @@ func TestGuestWithoutOS(t *testing.T) {
 	}
 	must(t, v.DetachDIMM(t.Context(), "dimm0"), v.Shutdown(t.Context(), virt.ACPI))
 	s := awaitState(
-		t,
-		v,
-		"it is resized",
-		func(s virt.State, _ error) bool { return s.VCPUs.Plugged == 2 },
+		t, v, "it is resized", func(s virt.State, _ error) bool { return s.VCPUs.Plugged == 2 },
 	)
 	if s.Phase != virt.Running || s.VCPUs.Online != virt.Unknown || len(s.Memory.Devices) != 2 {
 		t.Errorf("%+v, want a running domain, a DIMM, and an unknown number of online vCPUs", s)
@@ -79,9 +74,7 @@ func TestGuestWithoutOS(t *testing.T) {
 	}
 	must(t, v.Destroy(t.Context()))
 	awaitState(
-		t,
-		v,
-		"it is gone",
+		t, v, "it is gone",
 		func(_ virt.State, err error) bool { return errors.Is(err, virt.ErrNoDomain) },
 	)
 }
@@ -95,7 +88,7 @@ func TestNoCPUController(t *testing.T) {
 	}
 	for _, b := range []virt.Bandwidth{{Quota: virt.Unlimited}, {Shares: 200}} {
 		if err := v.SetBandwidth(t.Context(), b); !errors.Is(err, virt.ErrUnsupported) {
-			t.Errorf("SetBandwidth of %+v: %v, want that %v", b, err, virt.ErrUnsupported)
+			t.Errorf("SetBandwidth of %+v: %v, want %v", b, err, virt.ErrUnsupported)
 		}
 	}
 }
@@ -107,38 +100,25 @@ func TestGuestIgnoresRequests(t *testing.T) {
 	}
 	d := libvirttest.Start(t, false)
 	v := bootDefined(
-		t,
-		d,
-		open(t, d.URI, Options{}),
+		t, d, open(t, d.URI, Options{}),
 		d.LinuxVM(t, "guest.keep-cpus-offline", "guest.ignore-power-button"),
 	)
 	awaitState(
-		t,
-		v,
-		"the agent answers",
-		func(s virt.State, _ error) bool { return s.VCPUs.Online == 1 },
+		t, v, "the agent answers", func(s virt.State, _ error) bool { return s.VCPUs.Online == 1 },
 	)
 	askAgentConcurrently(t, v)
 	must(t, v.SetVCPUs(t.Context(), 3), v.Shutdown(t.Context(), virt.ACPI))
 	d.AwaitConsole(t, "power button ignored")
-	if s, err := v.State(
-		t.Context(),
-	); err != nil || s.Phase != virt.Running || s.VCPUs.Plugged != 3 ||
-		s.VCPUs.Online != 1 {
+	s, err := v.State(t.Context())
+	if err != nil || s.Phase != virt.Running || s.VCPUs.Plugged != 3 || s.VCPUs.Online != 1 {
 		t.Errorf("%+v, %v, want 3 plugged, 1 online", s, err)
 	}
-	if err := v.Shutdown(
-		t.Context(),
-		virt.GuestAgent,
-	); err != nil &&
-		!errors.Is(err, virt.ErrUnconfirmed) {
+	err = v.Shutdown(t.Context(), virt.GuestAgent)
+	if err != nil && !errors.Is(err, virt.ErrUnconfirmed) {
 		t.Error(err)
 	}
 	awaitState(
-		t,
-		v,
-		"it is off",
-		func(s virt.State, _ error) bool { return s.Phase == virt.ShutOff },
+		t, v, "it is off", func(s virt.State, _ error) bool { return s.Phase == virt.ShutOff },
 	)
 }
 
@@ -176,13 +156,11 @@ func TestHangingDaemon(t *testing.T) {
 	short, end := context.WithTimeout(t.Context(), shortPause)
 	defer end()
 	if _, err := v.State(short); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("State of a daemon that hangs: %v, want that %v", err, context.DeadlineExceeded)
+		t.Errorf("State of a daemon that hangs: %v, want %v", err, context.DeadlineExceeded)
 	}
 	cancel()
 	awaitState(
-		t,
-		v,
-		"the connection is lost",
+		t, v, "the connection is lost",
 		func(_ virt.State, err error) bool { return errors.Is(err, virt.ErrConnection) },
 	)
 	for len(changed) > 0 {
@@ -191,9 +169,7 @@ func TestHangingDaemon(t *testing.T) {
 	d.SignalLibvirtd(t, syscall.SIGCONT)
 	<-changed
 	awaitState(
-		t,
-		v,
-		"it is back",
+		t, v, "it is back",
 		func(s virt.State, err error) bool { return err == nil && s.Phase == virt.Running },
 	)
 }
@@ -208,14 +184,10 @@ func TestOpenWithoutDaemon(t *testing.T) {
 		Options{MinBackoff: time.Millisecond, MaxBackoff: shortPause},
 	)
 	if !errors.Is(err, virt.ErrConnection) || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Open: %v, want that %v", err, virt.ErrConnection)
+		t.Errorf("Open: %v, want %v", err, virt.ErrConnection)
 	}
-	if _, err := Open(
-		t.Context(),
-		"test:///nothing",
-		Options{},
-	); err == nil ||
-		errors.Is(err, virt.ErrConnection) {
+	_, err = Open(t.Context(), "test:///nothing", Options{})
+	if err == nil || errors.Is(err, virt.ErrConnection) {
 		t.Errorf("Open of a test driver without a definition: %v", err)
 	}
 }
@@ -227,7 +199,7 @@ func TestClose(t *testing.T) {
 	must(t, err, c.Close())
 	<-changed
 	if _, err := v.State(t.Context()); !errors.Is(err, virt.ErrConnection) {
-		t.Errorf("State after Close: %v, want that %v", err, virt.ErrConnection)
+		t.Errorf("State after Close: %v, want %v", err, virt.ErrConnection)
 	}
 }
 

@@ -43,9 +43,7 @@ func TestRestart(t *testing.T) {
 	d := libvirttest.Start(t, true)
 	v := bootDefined(t, d, open(t, d.URI, Options{}), libvirttest.VM{})
 	must(
-		t,
-		v.SetVCPUs(t.Context(), 3),
-		v.RequestMemory(t.Context(), "virtiomem0", 64*mib),
+		t, v.SetVCPUs(t.Context(), 3), v.RequestMemory(t.Context(), "virtiomem0", 64*mib),
 		v.AttachDIMM(t.Context(), 0, 128*mib),
 	)
 	if d.HasCPUController() {

@@ -170,10 +170,7 @@ func (d *Domain) SetBandwidth(ctx context.Context, b virt.Bandwidth) error {
 	return d.change(
 		ctx,
 		fmt.Sprintf(
-			"set CPU bandwidth to period %s, quota %s, shares %d",
-			b.Period,
-			b.Quota,
-			b.Shares,
+			"set CPU bandwidth to period %s, quota %s, shares %d", b.Period, b.Quota, b.Shares,
 		),
 		func() error {
 			current := &d.state.Bandwidth

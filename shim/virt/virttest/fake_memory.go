@@ -57,10 +57,7 @@ func (d *Domain) device(alias string, model virt.MemoryModel) (*virt.MemoryDevic
 	}
 	if all[at].Model != model {
 		return nil, fmt.Errorf(
-			"memory device %q is a %s: %w",
-			alias,
-			all[at].Model,
-			virt.ErrUnsupported,
+			"memory device %q is a %s: %w", alias, all[at].Model, virt.ErrUnsupported,
 		)
 	}
 	return &all[at], nil
@@ -79,8 +76,7 @@ func (d *Domain) AttachDIMM(ctx context.Context, cell int, bytes uint64) error {
 			}
 			m.Devices = append(m.Devices, virt.MemoryDevice{
 				Alias: fmt.Sprintf(
-					"dimm%d",
-					d.freeSlot(),
+					"dimm%d", d.freeSlot(),
 				),
 				Model: virt.DIMM,
 				Cell:  cell,
@@ -143,8 +139,7 @@ func (d *Domain) removeDIMM(alias string) {
 		m.Balloon -= min(gone.Size, m.Balloon)
 	}
 	m.Devices = slices.DeleteFunc(
-		m.Devices,
-		func(device virt.MemoryDevice) bool { return device.Alias == alias },
+		m.Devices, func(device virt.MemoryDevice) bool { return device.Alias == alias },
 	)
 }
 

@@ -43,8 +43,7 @@ func TestGuestBehaviour(t *testing.T) {
 			Guest{KeepDIMMs: true},
 			func(d *Domain) error {
 				return errors.Join(
-					d.AttachDIMM(t.Context(), 0, 128*mib),
-					d.DetachDIMM(t.Context(), "dimm0"),
+					d.AttachDIMM(t.Context(), 0, 128*mib), d.DetachDIMM(t.Context(), "dimm0"),
 				)
 			},
 			func(s virt.State) bool { return len(s.Memory.Devices) == 2 },
@@ -77,10 +76,8 @@ func TestLateGuest(t *testing.T) {
 	d := New(domainState()).First()
 	d.SetGuest(Guest{Late: true})
 	must(t, d.SetVCPUs(t.Context(), 4), d.RequestMemory(t.Context(), "virtiomem0", 64*mib))
-	if s, _ := d.State(
-		t.Context(),
-	); s.VCPUs.Plugged != 4 || s.VCPUs.Online != 1 ||
-		s.Memory.Devices[0].Current != 0 {
+	s, _ := d.State(t.Context())
+	if s.VCPUs.Plugged != 4 || s.VCPUs.Online != 1 || s.Memory.Devices[0].Current != 0 {
 		t.Errorf("%+v before the guest answered", s)
 	}
 	d.AnswerPending()
@@ -95,10 +92,10 @@ func TestDisconnectOnCall(t *testing.T) {
 		f := New(domainState())
 		f.DisconnectOnCall(cut)
 		if err := f.First().SetVCPUs(t.Context(), 4); !errors.Is(err, virt.ErrConnection) {
-			t.Errorf("the call's error is %v, want that %v", err, virt.ErrConnection)
+			t.Errorf("the call's error is %v, want %v", err, virt.ErrConnection)
 		}
 		if _, err := f.First().State(t.Context()); !errors.Is(err, virt.ErrConnection) {
-			t.Errorf("the next call's error is %v, want that %v", err, virt.ErrConnection)
+			t.Errorf("the next call's error is %v, want %v", err, virt.ErrConnection)
 		}
 		f.Reconnect()
 		if s, err := f.First().State(t.Context()); err != nil || s.VCPUs.Plugged != plugged {

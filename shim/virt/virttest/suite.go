@@ -121,7 +121,7 @@ func (f Fixture) expectRefused(t *testing.T, what string, err error, kinds ...er
 	}
 	for _, kind := range kinds {
 		if !errors.Is(err, kind) {
-			t.Errorf("%s: %v, want that %v", what, err, kind)
+			t.Errorf("%s: %v, want %v", what, err, kind)
 		}
 	}
 }
@@ -154,7 +154,7 @@ func (f Fixture) testLookup(t *testing.T) {
 	}
 	for _, name := range []string{"missing", "", "00000000-0000-4000-8000-000000000000"} {
 		if _, err := f.Connection.Domain(t.Context(), name); !errors.Is(err, virt.ErrNoDomain) {
-			t.Errorf("Domain(%q): %v, want that %v", name, err, virt.ErrNoDomain)
+			t.Errorf("Domain(%q): %v, want %v", name, err, virt.ErrNoDomain)
 		}
 	}
 }
@@ -166,17 +166,14 @@ func (f Fixture) expectReadsAgree(t *testing.T) {
 	if p, err := f.Domain.Phase(t.Context()); err != nil || p != want.Phase {
 		t.Errorf("Phase = %q, %v, want the state's, %+v", p, err, want)
 	}
-	if l, err := f.Domain.Life(
-		t.Context(),
-	); err != nil ||
+	l, err := f.Domain.Life(t.Context())
+	if err != nil ||
 		l != (virt.Life{UUID: want.UUID, Phase: want.Phase, Migrating: want.Migrating}) {
 		t.Errorf("Life = %+v, %v, want the state's, %+v", l, err, want)
 	}
 	want.VCPUs.Online = virt.Unknown
-	if s, err := f.Domain.StateWithoutGuest(
-		t.Context(),
-	); err != nil ||
-		!reflect.DeepEqual(s, want) {
+	s, err := f.Domain.StateWithoutGuest(t.Context())
+	if err != nil || !reflect.DeepEqual(s, want) {
 		t.Errorf("StateWithoutGuest = %+v, %v, want %+v", s, err, want)
 	}
 }

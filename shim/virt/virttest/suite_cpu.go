@@ -20,10 +20,8 @@ func (f Fixture) testPlug(t *testing.T) {
 	for _, wrong := range []int{-1, 0, before.Maximum + 1} {
 		f.expectRefused(t, "too few or too many vCPUs", f.Domain.SetVCPUs(t.Context(), wrong))
 	}
-	if after := f.state(
-		t,
-	).VCPUs; after.Plugged != before.Plugged ||
-		after.Maximum != before.Maximum {
+	after := f.state(t).VCPUs
+	if after.Plugged != before.Plugged || after.Maximum != before.Maximum {
 		t.Errorf("%+v after refusals, %+v before", after, before)
 	}
 	if f.Agent {

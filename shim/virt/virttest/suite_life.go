@@ -47,10 +47,10 @@ func (f Fixture) testConnectionLoss(t *testing.T) {
 		_, err = f.Domain.State(ctx)
 	}
 	if !errors.Is(err, virt.ErrConnection) {
-		t.Errorf("State without libvirt: %v, want that %v", err, virt.ErrConnection)
+		t.Errorf("State without libvirt: %v, want %v", err, virt.ErrConnection)
 	}
 	if _, err := f.Domain.Phase(ctx); !errors.Is(err, virt.ErrConnection) {
-		t.Errorf("Phase without libvirt: %v, want that %v", err, virt.ErrConnection)
+		t.Errorf("Phase without libvirt: %v, want %v", err, virt.ErrConnection)
 	}
 	for len(changed) > 0 {
 		<-changed

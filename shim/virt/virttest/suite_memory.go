@@ -50,8 +50,7 @@ func (f Fixture) virtioMemDevice(t *testing.T) virt.MemoryDevice {
 
 func findDevice(s virt.State, alias string) virt.MemoryDevice {
 	at := slices.IndexFunc(
-		s.Memory.Devices,
-		func(d virt.MemoryDevice) bool { return d.Alias == alias },
+		s.Memory.Devices, func(d virt.MemoryDevice) bool { return d.Alias == alias },
 	)
 	if at < 0 {
 		return virt.MemoryDevice{}
@@ -78,15 +77,13 @@ func (f Fixture) testDIMM(t *testing.T) {
 		t.Fatalf("%+v after a DIMM, %+v before", after, before)
 	}
 	d := after.Devices[len(after.Devices)-1]
-	if want := (virt.MemoryDevice{Alias: d.Alias, Model: virt.DIMM, Size: f.DIMM}); d != want ||
-		d.Alias == "" {
+	want := (virt.MemoryDevice{Alias: d.Alias, Model: virt.DIMM, Size: f.DIMM})
+	if d != want || d.Alias == "" {
 		t.Errorf("the DIMM is %+v, want %+v", d, want)
 	}
 	f.expectDefinedDIMMs(t, 1)
 	f.expectRefused(
-		t,
-		"detach of another DIMM",
-		f.Domain.DetachDIMM(t.Context(), d.Alias+"0"),
+		t, "detach of another DIMM", f.Domain.DetachDIMM(t.Context(), d.Alias+"0"),
 		virt.ErrNoDevice,
 	)
 	f.detachAll(t)
@@ -132,16 +129,11 @@ func (f Fixture) testSlots(t *testing.T) {
 	}
 	f.expectRefused(t, "a DIMM without a slot", err)
 	// Older versions of libvirt give virtio-mem devices slots too.
-	if got, least := len(
-		f.state(t).Memory.Devices,
-	), m.Slots; got != len(m.Devices)+plugged-1 ||
-		got < least {
+	got, least := len(f.state(t).Memory.Devices), m.Slots
+	if got != len(m.Devices)+plugged-1 || got < least {
 		t.Errorf(
-			"%d devices after %d DIMMs were tried, %d before: want %d or more",
-			got,
-			plugged,
-			len(m.Devices),
-			least,
+			"%d devices after %d DIMMs were tried, %d before: want %d or more", got, plugged,
+			len(m.Devices), least,
 		)
 	}
 	f.expectDefinedDIMMs(t, plugged-1)

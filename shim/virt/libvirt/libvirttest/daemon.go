@@ -96,11 +96,7 @@ func (d *Daemon) startNamespace(t testing.TB) {
 	t.Helper()
 	var log bytes.Buffer
 	cmd := exec.CommandContext(
-		context.WithoutCancel(t.Context()),
-		"sh",
-		filepath.Join(d.Dir, "start"),
-		d.Dir,
-		d.cgroup,
+		context.WithoutCancel(t.Context()), "sh", filepath.Join(d.Dir, "start"), d.Dir, d.cgroup,
 	)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS,

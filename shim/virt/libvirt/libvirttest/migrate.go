@@ -37,9 +37,7 @@ func (d *Daemon) Migrate(t testing.TB, to *Daemon) *Migration {
 	}
 	go func() {
 		_, err := m.domain.Migrate3(
-			m.to,
-			&params,
-			libvirt.MIGRATE_LIVE|libvirt.MIGRATE_PERSIST_DEST,
+			m.to, &params, libvirt.MIGRATE_LIVE|libvirt.MIGRATE_PERSIST_DEST,
 		)
 		m.ended <- err
 	}()

@@ -164,12 +164,8 @@ func (d *Daemon) GuestMemory(t testing.TB) (bytes int64) {
 	t.Helper()
 	for line := range strings.Lines(d.Console(t)) {
 		_, figure, ok := strings.Cut(line, " memory=")
-		if kib, err := strconv.ParseInt(
-			strings.TrimSuffix(strings.TrimSpace(figure), "kB"),
-			10,
-			64,
-		); ok &&
-			err == nil {
+		kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(figure), "kB"), 10, 64)
+		if ok && err == nil {
 			bytes = kib << 10
 		}
 	}

@@ -22,8 +22,7 @@ func TestMake(t *testing.T) {
 	for _, name := range []string{"virtio_mem.ko.xz", "virtio.ko", "dummy.ko"} {
 		path := filepath.Join(kernel, "lib", "modules", "6.1", name)
 		if err := errors.Join(
-			os.MkdirAll(filepath.Dir(path), 0o755),
-			os.WriteFile(path, []byte(name), 0o644),
+			os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(name), 0o644),
 		); err != nil {
 			t.Fatal(err)
 		}
@@ -78,10 +77,10 @@ func TestKernel(t *testing.T) {
 		t.Errorf("Kernel of an empty cache = %q, %v", dir, err)
 	}
 	dir := filepath.Join(cache, "guest-kernel")
-	if err := errors.Join(
-		os.Mkdir(dir, 0o755),
-		os.WriteFile(filepath.Join(dir, "vmlinuz"), nil, 0o644),
-	); err != nil {
+	err := errors.Join(
+		os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, "vmlinuz"), nil, 0o644),
+	)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if got, err := Kernel(); got != dir || err != nil {

@@ -51,10 +51,8 @@ func watchUevents(log *slog.Logger, events chan<- string) {
 	message := make([]byte, 8192)
 	for {
 		n, err := unix.Read(fd, message)
-		if text := string(
-			message[:max(n, 0)],
-		); err != nil || strings.Contains(text, "/cpu") ||
-			strings.Contains(text, "/memory") {
+		text := string(message[:max(n, 0)])
+		if err != nil || strings.Contains(text, "/cpu") || strings.Contains(text, "/memory") {
 			events <- "uevent" // an error means lost messages
 		}
 	}

@@ -82,11 +82,8 @@ func loadModule(path string) error {
 
 // keepDIMMs makes the kernel refuse memory unplug at once.
 func keepDIMMs(log *slog.Logger) {
-	if err := os.WriteFile(
-		"/sys/firmware/acpi/hotplug/memory/enabled",
-		[]byte("0"),
-		0o644,
-	); err != nil {
+	err := os.WriteFile("/sys/firmware/acpi/hotplug/memory/enabled", []byte("0"), 0o644)
+	if err != nil {
 		log.Error("keep DIMMs", "error", err)
 	}
 }
@@ -115,12 +112,8 @@ func bringOnline(o options) (incomplete bool) {
 		incomplete = setOnline("/sys/devices/system/cpu/cpu[0-9]*/online", "0", "1")
 	}
 	if !o["keep-memory-offline"] {
-		incomplete = setOnline(
-			"/sys/devices/system/memory/memory*/state",
-			"offline",
-			"online_movable",
-		) ||
-			incomplete
+		const pattern = "/sys/devices/system/memory/memory*/state"
+		incomplete = setOnline(pattern, "offline", "online_movable") || incomplete
 	}
 	return incomplete
 }

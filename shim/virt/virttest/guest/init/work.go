@@ -45,10 +45,7 @@ func useMemory() {
 		return
 	}
 	used, err := unix.Mmap(
-		-1,
-		0,
-		(kib-reserve)<<10,
-		unix.PROT_READ|unix.PROT_WRITE,
+		-1, 0, (kib-reserve)<<10, unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE,
 	)
 	if err == nil {
@@ -71,12 +68,8 @@ func pin(memory []byte) error {
 	for at := 0; at < len(memory); at += stride {
 		page := unix.Iovec{Base: &memory[at]}
 		page.SetLen(1)
-		if _, err := unix.Vmsplice(
-			pipe[1],
-			[]unix.Iovec{page},
-			unix.SPLICE_F_NONBLOCK,
-		); err != nil &&
-			err != unix.EAGAIN {
+		_, err := unix.Vmsplice(pipe[1], []unix.Iovec{page}, unix.SPLICE_F_NONBLOCK)
+		if err != nil && err != unix.EAGAIN {
 			return err
 		}
 	}
