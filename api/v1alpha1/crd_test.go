@@ -2,7 +2,9 @@ package v1alpha1_test
 
 import (
 	"os"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -71,5 +73,33 @@ func TestCRDAgreesWithTheTypes(t *testing.T) {
 	want := []v1alpha1.Phase{v1alpha1.PhaseCharged, v1alpha1.PhaseExpired, v1alpha1.PhaseGranted, v1alpha1.PhaseReleasing, v1alpha1.PhaseReserved}
 	if !slices.Equal(phases, want) {
 		t.Errorf("phases %v, want %v", phases, want)
+	}
+}
+
+// TestFieldsAreDocumented compares docs/reference/crds.md with the JSON names of the types.
+func TestFieldsAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/reference/crds.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, of := range []reflect.Type{
+		reflect.TypeFor[v1alpha1.MigrationReservationSpec](), reflect.TypeFor[v1alpha1.ReservedPod](),
+		reflect.TypeFor[v1alpha1.MigrationReservationStatus](),
+	} {
+		for field := range of.Fields() {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			if !strings.Contains(string(text), "\n| `"+name+"` | ") {
+				t.Errorf("docs/reference/crds.md has no row of %s of %s", name, of)
+			}
+		}
+	}
+	for _, value := range []string{
+		string(v1alpha1.PhaseReserved), string(v1alpha1.PhaseGranted), string(v1alpha1.PhaseCharged), string(v1alpha1.PhaseReleasing),
+		string(v1alpha1.PhaseExpired), string(v1alpha1.Estimated), string(v1alpha1.Computed), string(v1alpha1.Rendered),
+		v1alpha1.ConditionGranted, v1alpha1.ConditionTimedOut,
+	} {
+		if !strings.Contains(string(text), "\n| `"+value+"` | ") {
+			t.Errorf("docs/reference/crds.md has no row of %s", value)
+		}
 	}
 }
