@@ -107,7 +107,8 @@ func largest(requested *host.Limit, spec *host.Rlimit) *host.Limit {
 }
 
 func (d *decider) yielded() string {
-	return fmt.Sprintf("the container's spec has RLIMIT_MEMLOCK %s already, which covers the %s asked for: left alone",
+	return fmt.Sprintf("the container's spec has RLIMIT_MEMLOCK %s already, "+
+		"which covers the %s asked for: left alone",
 		d.facts.SpecMemlock.Soft, d.decision.Memlock)
 }
 

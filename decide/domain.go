@@ -25,8 +25,9 @@ func (d *decider) allowGracePeriod(requested time.Duration) {
 	most := d.policy.Lifecycle.MaxGracePeriod
 	d.decision.GracePeriod = min(requested, most)
 	if requested > most {
-		d.refuse(agentapi.ReasonGracePeriodRefused, "annotation %s: want at most %s, as the node policy says "+
-			"(lifecycle.maxGracePeriod); ask for less, or have the policy changed", d.written(api.GracePeriodKey), most)
+		d.refuse(agentapi.ReasonGracePeriodRefused, "annotation %s: want at most %s, "+
+			"as the node policy says (lifecycle.maxGracePeriod); ask for less, or have the policy changed",
+			d.written(api.GracePeriodKey), most)
 	}
 }
 
@@ -54,8 +55,8 @@ func (d *decider) allowDomain(declared string) {
 	d.decision.Domain = ""
 	switch other := d.facts.DomainClaimant; {
 	case d.policy.Lifecycle.Libvirt == nil:
-		d.refuse(agentapi.ReasonDomainRefused, "%s: the node policy names no libvirt of the node (lifecycle.libvirt); "+
-			"remove the annotation, or have the policy changed", requested)
+		d.refuse(agentapi.ReasonDomainRefused, "%s: the node policy names no libvirt of the node "+
+			"(lifecycle.libvirt); remove the annotation, or have the policy changed", requested)
 	case d.rule.AllowDomain(declared) != nil:
 		d.refuse(agentapi.ReasonDomainRefused, "%s: %s; remove the annotation, or have the policy changed",
 			requested, d.rule.AllowDomain(declared))

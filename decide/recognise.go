@@ -24,8 +24,8 @@ func Recognise(p *policy.Policy, labels, annotations map[string]string) (contain
 	return "", false
 }
 
-// StrayAnnotations returns a remark on a plain pod with Mooring's annotations, which have no effect.
-// Plain pods are never refused.
+// StrayAnnotations returns a remark on a plain pod with Mooring's annotations, which have no
+// effect. Plain pods are never refused.
 func StrayAnnotations(p *policy.Policy, labels, annotations map[string]string) (remark Remark, ok bool) {
 	if !api.Relevant(annotations) {
 		return Remark{}, false
@@ -33,8 +33,8 @@ func StrayAnnotations(p *policy.Policy, labels, annotations map[string]string) (
 	if _, launcher := Recognise(p, labels, annotations); launcher {
 		return Remark{}, false
 	}
-	why := fmt.Sprintf("no annotation %s names a container of it, and no profile of the node policy matches its labels",
-		api.LauncherKey)
+	why := fmt.Sprintf("no annotation %s names a container of it, "+
+		"and no profile of the node policy matches its labels", api.LauncherKey)
 	if _, _, err := api.Launcher(annotations); err != nil {
 		why = plaintext.OneLine(err.Error())
 	}
@@ -57,6 +57,7 @@ func ConflictingLauncher(p *policy.Policy, labels, annotations map[string]string
 		Type:   agentapi.Warning,
 		Reason: agentapi.ReasonAnnotationInvalid,
 		Message: fmt.Sprintf("annotation %s names container %q, and profile %q of the node policy %q: "+
-			"the annotation holds, so nothing is set for container %[4]q", api.LauncherKey, name, profile.Name, profile.Container),
+			"the annotation holds, so nothing is set for container %[4]q",
+			api.LauncherKey, name, profile.Name, profile.Container),
 	}, true
 }

@@ -20,13 +20,14 @@ func (d *decider) compareSpec(limit host.Limit) {
 	}
 	if key, ok := d.ulimitAdjusterKey(); ok {
 		// The runtime refuses a limit from two plugins. Its message offers no remedy.
-		d.refuse(agentapi.ReasonNeighbourMemlock, "annotation %s asks the NRI plugin ulimit-adjuster to set RLIMIT_MEMLOCK, "+
-			"and annotations of this container ask for %s: the runtime lets only one plugin set a limit; "+
+		d.refuse(agentapi.ReasonNeighbourMemlock, "annotation %s asks the NRI plugin "+
+			"ulimit-adjuster to set RLIMIT_MEMLOCK, and annotations of this container ask for %s: the runtime lets only one plugin set a limit; "+
 			"remove memlock from %[1]s", key, limit)
 		return
 	}
 	if spec != nil && len(d.faults) == 0 {
-		d.note("the container's spec has RLIMIT_MEMLOCK %s (hard %s) already: raised to %s", spec.Soft, spec.Hard, limit)
+		d.note("the container's spec has RLIMIT_MEMLOCK %s (hard %s) already: raised to %s",
+			spec.Soft, spec.Hard, limit)
 	}
 }
 

@@ -68,8 +68,8 @@ func base(in Input) (own, libvirt []Term, err error) {
 		memory = Term{"container memory limit", in.ContainerMemoryLimit}
 		own = []Term{memory}
 	default:
-		return nil, nil, errors.New("memory lock: nothing to compute it from: add the annotation " + api.GuestMemoryKey +
-			" or give the container a memory limit")
+		return nil, nil, errors.New("memory lock: nothing to compute it from: " +
+			"add the annotation " + api.GuestMemoryKey + " or give the container a memory limit")
 	}
 	libvirt, err = ForDevices(memory, in.Request.Devices)
 	return own, libvirt, err

@@ -54,7 +54,8 @@ func Total(terms []Term) (int64, error) {
 	var total int64
 	for _, t := range terms {
 		if t.Bytes > math.MaxInt64-total {
-			return 0, fmt.Errorf("memory lock: %s more for %s is more than an int64 holds", api.Bytes(t.Bytes), t.Name)
+			return 0, fmt.Errorf("memory lock: %s more for %s is more than an int64 holds",
+				api.Bytes(t.Bytes), t.Name)
 		}
 		total += t.Bytes
 	}
@@ -68,7 +69,8 @@ func (t Term) Times(n int64) (Term, error) {
 		return t, nil
 	}
 	if t.Bytes > 0 && n > math.MaxInt64/t.Bytes {
-		return Term{}, fmt.Errorf("memory lock: %d x %s (%s) is more than an int64 holds", n, api.Bytes(t.Bytes), t.Name)
+		return Term{}, fmt.Errorf("memory lock: %d x %s (%s) is more than an int64 holds",
+			n, api.Bytes(t.Bytes), t.Name)
 	}
 	return Term{fmt.Sprintf("%d x %s", n, t.Name), n * t.Bytes}, nil
 }

@@ -65,15 +65,16 @@ func bind(destination, source string, options ...string) *nri.Mount {
 	}
 }
 
-// resources translates cgroup settings. Each goes into NRI's "unified" map. Every runtime writes this
-// map unchanged and last, and keeps it in the container's spec. The settings therefore survive
+// resources translates cgroup settings. Each goes into NRI's "unified" map. Every runtime writes
+// this map unchanged and last, and keeps it in the container's spec. The settings therefore survive
 // kubelet's updates while the agent is away.
 //
-// A typed field of the same meaning is set, too. NRI can then detect a conflict with another plugin,
-// and the runtime writes the field before "unified". The order within "unified" is random, but
-// cpu.max.burst needs a cpu.max that is as large.
+// A typed field of the same meaning is set, too. NRI can then detect a conflict with another
+// plugin, and the runtime writes the field before "unified". The order within "unified" is random,
+// but cpu.max.burst needs a cpu.max that is as large.
 //
-// The other typed fields differ from the file, or do not arrive (containerd 2.4, NRI 0.12, runc 1.5):
+// The other typed fields differ from the file, or do not arrive (containerd 2.4, NRI 0.12, runc
+// 1.5):
 //
 //	cpu.weight       shares are converted to weights with rounding
 //	memory.low       reservation is dropped when the spec is adjusted

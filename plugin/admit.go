@@ -18,7 +18,9 @@ import (
 
 // admit decides about a new container and registers a launcher. Other containers cost a few map
 // look-ups.
-func (p *Plugin) admit(pod *nri.PodSandbox, ctr *nri.Container) (registry.Launcher, decide.Decision) {
+func (p *Plugin) admit(
+	pod *nri.PodSandbox, ctr *nri.Container,
+) (registry.Launcher, decide.Decision) {
 	if !p.runsVM(pod, ctr) {
 		return registry.Launcher{}, decide.Decision{}
 	}
@@ -88,7 +90,9 @@ func specMemlock(ctr *nri.Container) *host.Rlimit {
 }
 
 // launcher returns the registry's record for a decision.
-func launcher(pod *nri.PodSandbox, ctr *nri.Container, d decide.Decision, state agentapi.State) registry.Launcher {
+func launcher(
+	pod *nri.PodSandbox, ctr *nri.Container, d decide.Decision, state agentapi.State,
+) registry.Launcher {
 	l := registry.Launcher{
 		Launcher: agentapi.Launcher{
 			Pod:       podRef(pod),
@@ -115,7 +119,8 @@ func launcher(pod *nri.PodSandbox, ctr *nri.Container, d decide.Decision, state 
 	if d.Refusal != nil {
 		l.Refusal = d.Refusal.Message
 	}
-	if d.Refusal != nil && d.Mode == policy.Enforce && state == agentapi.StateCreating { // an existing container stays
+	existing := state != agentapi.StateCreating // the runtime keeps it
+	if d.Refusal != nil && d.Mode == policy.Enforce && !existing {
 		l.State = agentapi.StateRefused
 	}
 	if d.Act() {

@@ -19,7 +19,9 @@ type podContainer struct {
 // findOrAdopt returns the launcher of an event. An unknown launcher was created while the agent was
 // away, or is missing from a Synchronize. An event of a container replaced since the last list is
 // too late, and ignored.
-func (p *Plugin) findOrAdopt(pod *nri.PodSandbox, ctr *nri.Container, state agentapi.State) (registry.Launcher, bool) {
+func (p *Plugin) findOrAdopt(
+	pod *nri.PodSandbox, ctr *nri.Container, state agentapi.State,
+) (registry.Launcher, bool) {
 	if l, ok := p.Registry.Find(ctr.GetId()); ok {
 		return l, true
 	}
@@ -28,7 +30,9 @@ func (p *Plugin) findOrAdopt(pod *nri.PodSandbox, ctr *nri.Container, state agen
 
 // adopt registers an existing container, unless another one has replaced it since. It decides as
 // for a new one, but never refuses a running container.
-func (p *Plugin) adopt(m podContainer, state agentapi.State, since registry.Generation) (registry.Launcher, bool) {
+func (p *Plugin) adopt(
+	m podContainer, state agentapi.State, since registry.Generation,
+) (registry.Launcher, bool) {
 	if !p.runsVM(m.pod, m.ctr) {
 		return registry.Launcher{}, false
 	}
@@ -102,9 +106,10 @@ func (p *Plugin) redecide(id string, m podContainer) (l registry.Launcher, d dec
 		if d.Undecided {
 			return
 		}
-		now.Rule, now.Settings, now.Notes, now.Refusal = decided.Rule, decided.Settings, decided.Notes, decided.Refusal
-		now.Demand, now.Given, now.Domain, now.Undecided = decided.Demand, decided.Given, decided.Domain, false
-		now.Ceiling = decided.Ceiling
+		now.Rule, now.Settings = decided.Rule, decided.Settings
+		now.Notes, now.Refusal = decided.Notes, decided.Refusal
+		now.Demand, now.Given, now.Ceiling = decided.Demand, decided.Given, decided.Ceiling
+		now.Domain, now.Undecided = decided.Domain, false
 	})
 	if known && d.Undecided {
 		return l, d, false

@@ -25,11 +25,13 @@ type Handlers interface {
 	StopPodSandbox(context.Context, *nri.PodSandbox) error
 	RemovePodSandbox(context.Context, *nri.PodSandbox) error
 
-	CreateContainer(context.Context, *nri.PodSandbox, *nri.Container) (*nri.ContainerAdjustment, []*nri.ContainerUpdate, error)
+	CreateContainer(context.Context, *nri.PodSandbox, *nri.Container) (
+		*nri.ContainerAdjustment, []*nri.ContainerUpdate, error)
 	PostCreateContainer(context.Context, *nri.PodSandbox, *nri.Container) error
 	StartContainer(context.Context, *nri.PodSandbox, *nri.Container) error
 	PostStartContainer(context.Context, *nri.PodSandbox, *nri.Container) error
-	UpdateContainer(context.Context, *nri.PodSandbox, *nri.Container, *nri.LinuxResources) ([]*nri.ContainerUpdate, error)
+	UpdateContainer(context.Context, *nri.PodSandbox, *nri.Container, *nri.LinuxResources) (
+		[]*nri.ContainerUpdate, error)
 	PostUpdateContainer(context.Context, *nri.PodSandbox, *nri.Container) error
 	StopContainer(context.Context, *nri.PodSandbox, *nri.Container) ([]*nri.ContainerUpdate, error)
 	RemoveContainer(context.Context, *nri.PodSandbox, *nri.Container) error
@@ -46,12 +48,12 @@ const (
 	// stopTimeout is a stub's time to return after its connection closed.
 	stopTimeout = time.Second
 
-	// dialBackoff bounds the pause after an attempt without a runtime. Another attempt is cheap, and
-	// a starting runtime gets its plugin soon.
+	// dialBackoff bounds the pause after an attempt without a runtime. Another attempt is cheap,
+	// and a starting runtime gets its plugin soon.
 	dialBackoff = time.Second
 
-	// stableAfter is the age from which a connection resets the pause. A runtime may drop the plugin
-	// after each synchronisation, and the plugin must not reconnect in a tight loop.
+	// stableAfter is the age from which a connection resets the pause. A runtime may drop the
+	// plugin after each synchronisation, and the plugin must not reconnect in a tight loop.
 	stableAfter = 10 * time.Second
 )
 
@@ -91,7 +93,11 @@ func NewConnection(cfg ConnectionConfig) (*Connection, error) {
 	for _, t := range []struct {
 		value *time.Duration
 		or    time.Duration
-	}{{&cfg.StartTimeout, startTimeout}, {&cfg.MinBackoff, 250 * time.Millisecond}, {&cfg.MaxBackoff, 15 * time.Second}} {
+	}{
+		{&cfg.StartTimeout, startTimeout},
+		{&cfg.MinBackoff, 250 * time.Millisecond},
+		{&cfg.MaxBackoff, 15 * time.Second},
+	} {
 		if *t.value == 0 {
 			*t.value = t.or
 		}

@@ -22,7 +22,9 @@ func (p *Plugin) Configure(_ context.Context, _, runtime, version string) (nri.E
 
 // Synchronize implements NRI's request. It only stores the list, because runtimes drop a slow
 // plugin, and nodes have many containers.
-func (p *Plugin) Synchronize(_ context.Context, pods []*nri.PodSandbox, ctrs []*nri.Container) ([]*nri.ContainerUpdate, error) {
+func (p *Plugin) Synchronize(
+	_ context.Context, pods []*nri.PodSandbox, ctrs []*nri.Container,
+) ([]*nri.ContainerUpdate, error) {
 	defer p.observe("Synchronize", time.Now(), nil)
 	s := &snapshot{generation: p.Registry.Generation(), pods: pods, containers: ctrs}
 	p.listed.Store(uint64(s.generation))
@@ -163,7 +165,9 @@ func (p *Plugin) PostUpdateContainer(_ context.Context, pod *nri.PodSandbox, ctr
 }
 
 // StopContainer implements NRI's request. The pod may have no fields but its ID.
-func (p *Plugin) StopContainer(_ context.Context, _ *nri.PodSandbox, ctr *nri.Container) ([]*nri.ContainerUpdate, error) {
+func (p *Plugin) StopContainer(
+	_ context.Context, _ *nri.PodSandbox, ctr *nri.Container,
+) ([]*nri.ContainerUpdate, error) {
 	defer p.observe("StopContainer", time.Now(), nil)
 	p.Registry.Enter(ctr.GetId(), agentapi.StateStopped, 0)
 	p.Ties.ScanLauncher(ctr.GetId())

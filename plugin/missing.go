@@ -51,7 +51,8 @@ func (p *Plugin) reportMissing() {
 		p.report(registry.Launcher{Launcher: agentapi.Launcher{Pod: l.Pod}}, decide.Remark{
 			Type: agentapi.Warning, Reason: agentapi.ReasonAnnotationInvalid,
 			Message: fmt.Sprintf("annotation %s names container %q, which was not created: "+
-				"another container of the pod has started more than %s ago", api.LauncherKey, l.Container.Name, launcherTimeout),
+				"another container of the pod has started more than %s ago",
+				api.LauncherKey, l.Container.Name, launcherTimeout),
 		})
 	}
 }

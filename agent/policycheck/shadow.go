@@ -25,7 +25,8 @@ func (w *warner) shadowed(i int) {
 		}
 	}
 	if !slices.Contains(by, "") {
-		w.warn(fmt.Sprintf("rules[%d]", i), "rule %q never decides, because %s before it; put narrow rules before wide ones",
+		w.warn(fmt.Sprintf("rules[%d]", i), "rule %q never decides, because %s before it; "+
+			"put narrow rules before wide ones",
 			rule.Name, matching(by))
 		return
 	}

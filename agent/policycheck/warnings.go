@@ -115,11 +115,13 @@ func (w *warner) cgroupFiles(i int, rule policy.Rule) {
 		}
 	}
 	if len(owned) > 0 {
-		w.warn(path, "kubelet writes %s from the pod's resources: the agent sets the launcher's value again after each write",
+		w.warn(path, "kubelet writes %s from the pod's resources: "+
+			"the agent sets the launcher's value again after each write",
 			strings.Join(owned, ", "))
 	}
 	if len(protection) > 0 {
-		w.warn(path, "%s: the kernel protects only as much as the cgroups of the pod and of its QoS class allow; kubelet sets those",
+		w.warn(path, "%s: the kernel protects only as much as the cgroups of the pod "+
+			"and of its QoS class allow; kubelet sets those",
 			strings.Join(protection, ", "))
 	}
 }

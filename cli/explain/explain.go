@@ -170,7 +170,8 @@ func podRemarks(p *policy.Policy, pod *corev1.Pod) (all []Remark) {
 	if ok {
 		all = append(all, Remark{
 			agentapi.Warning, agentapi.ReasonAnnotationInvalid,
-			fmt.Sprintf("the launcher would be container %q, which the pod does not have: the agent does nothing", launcher),
+			fmt.Sprintf("the launcher would be container %q, which the pod does not have: "+
+				"the agent does nothing", launcher),
 		})
 	}
 	return all

@@ -49,7 +49,8 @@ func checkKind(asJSON []byte) error {
 		Kind       string `json:"kind"`
 	}
 	if err := gojson.Unmarshal(asJSON, &head); err != nil {
-		return errors.New("pod: want a mapping with apiVersion, kind, metadata and spec, and apiVersion and kind as strings")
+		return errors.New("pod: want a mapping with apiVersion, kind, metadata and spec, " +
+			"and apiVersion and kind as strings")
 	}
 	if head.APIVersion == "v1" && head.Kind == "Pod" {
 		return nil

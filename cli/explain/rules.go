@@ -29,9 +29,12 @@ func whyRule(rule policy.Rule, f decide.Facts, result policy.Comparison) string 
 	case policy.RuleMatches:
 		return "it is the first that matches"
 	case policy.AccountUndetermined:
-		return fmt.Sprintf("rule %q of the node policy names service accounts, and %v", rule.Name, policy.ErrAccountUnknown)
+		return fmt.Sprintf("rule %q of the node policy names service accounts, and %v",
+			rule.Name, policy.ErrAccountUnknown)
 	case policy.AccountDiffers:
-		return fmt.Sprintf("service account %q is none of %s", f.ServiceAccount, strings.Join(rule.ServiceAccounts, ", "))
+		return fmt.Sprintf("service account %q is none of %s",
+			f.ServiceAccount, strings.Join(rule.ServiceAccounts, ", "))
 	}
-	return fmt.Sprintf("namespace %q is none of %s", f.Pod.Namespace, strings.Join(rule.Namespaces, ", "))
+	return fmt.Sprintf("namespace %q is none of %s",
+		f.Pod.Namespace, strings.Join(rule.Namespaces, ", "))
 }

@@ -27,13 +27,16 @@ func (def Definition) Limit() (memlock.Result, error) {
 	case def.HardLimit != nil:
 		return def.hardLimit(), nil
 	case def.Locked:
-		return memlock.Infinite("<locked/> is set in <memoryBacking>, and libvirt cannot know how much QEMU needs for itself"), nil
+		return memlock.Infinite("<locked/> is set in <memoryBacking>, " +
+			"and libvirt cannot know how much QEMU needs for itself"), nil
 	case def.KVM && isPPC64(def.Arch):
 		return def.forPSeries()
 	}
 	devices := def.devices()
 	if !devices.Any() {
-		return memlock.Result{Reason: "no device pins the VM's memory, and neither <locked/> nor <hard_limit> is set"}, nil
+		return memlock.Result{
+			Reason: "no device pins the VM's memory, and neither <locked/> nor <hard_limit> is set",
+		}, nil
 	}
 	terms, err := memlock.ForDevices(def.memory(), devices)
 	if err != nil {

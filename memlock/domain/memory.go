@@ -41,7 +41,8 @@ func sizes(d *libvirtxml.Domain, ppc64 bool) (memory, most uint64, err error) {
 	}
 	most = roundUp(most, step(ppc64, memoryStep))
 	if most > 0 && most < memory {
-		return 0, 0, fmt.Errorf("maxMemory: %d KiB: want at least the domain's memory, which is %d KiB with its memory devices", most, memory)
+		return 0, 0, fmt.Errorf("maxMemory: %d KiB: want at least the domain's memory, which is %d KiB with its memory devices",
+			most, memory)
 	}
 	return memory, most, nil
 }
@@ -81,7 +82,8 @@ func withoutDevices(d *libvirtxml.Domain, devices, step uint64) (uint64, error) 
 		return 0, err
 	}
 	if memory <= devices {
-		return 0, fmt.Errorf("memory: %d KiB: want more than the memory devices have, which is %d KiB: it includes them", memory, devices)
+		return 0, fmt.Errorf("memory: %d KiB: want more than the memory devices have, which is %d KiB: it includes them",
+			memory, devices)
 	}
 	return roundUp(memory-devices, step), nil
 }

@@ -36,8 +36,8 @@ func Limit(vm VM, version Version, ratio Ratio) (memlock.Result, error) {
 	}
 	conditions := vm.conditions()
 	if len(conditions) == 0 {
-		return memlock.Result{Reason: "the VM has no hostDevices, gpus or interfaces with sriov, no launchSecurity.sev or .snp, " +
-			"no cpu.realtime, and no memory.reservedOverhead.memLock that is Required"}, nil
+		return memlock.Result{Reason: "the VM has no hostDevices, gpus or interfaces with sriov, " +
+			"no launchSecurity.sev or .snp, no cpu.realtime, and no memory.reservedOverhead.memLock that is Required"}, nil
 	}
 	terms = append(terms, memlock.Term{Name: fmt.Sprintf("guest memory (%s)", field), Bytes: guest})
 	return memlock.Limited(vm.requiredReason(version, conditions), terms...)
@@ -74,14 +74,15 @@ func (vm VM) requiredReason(version Version, conditions []string) string {
 		text += "; KubeVirt's own lock starts from requests.memory, which is more than the guest's"
 	}
 	if vm.Template && vm.Memory.MaxGuest == 0 && version.Compare(liveUpdate) >= 0 {
-		text += "; with the LiveUpdate roll-out strategy, which is the default, KubeVirt enters a maxGuest of 4 x guest: " +
-			"set maxGuest, or give the VirtualMachineInstance from the cluster"
+		text += "; with the LiveUpdate roll-out strategy, which is the default, " +
+			"KubeVirt enters a maxGuest of 4 x guest: set maxGuest, or give the VirtualMachineInstance from the cluster"
 	}
 	if version == Main() {
 		text += "; KubeVirt itself sets no limit any more"
 	}
 	if unknown := vm.unknownFields(version); len(unknown) > 0 {
-		text += fmt.Sprintf("; KubeVirt %s does not know %s, so it is not in the overhead", version, strings.Join(unknown, " and "))
+		text += fmt.Sprintf("; KubeVirt %s does not know %s, so it is not in the overhead",
+			version, strings.Join(unknown, " and "))
 	}
 	return text
 }

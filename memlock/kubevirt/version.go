@@ -14,7 +14,8 @@ type Version struct {
 }
 
 // wantVersion names the versions of the table. A test compares it with the table's ends.
-const wantVersion = "want 0.54 to 0.59 or 1.0 to 1.9, with or without a v in front and a patch release behind, or main"
+const wantVersion = "want 0.54 to 0.59 or 1.0 to 1.9, " +
+	"with or without a v in front and a patch release behind, or main"
 
 var versionGrammar = regexp.MustCompile(`^v?(0|[1-9][0-9]?)\.(0|[1-9][0-9]?)(?:\.(0|[1-9][0-9]{0,3}))?(?:[-+][0-9A-Za-z.+-]{1,64})?$`)
 

@@ -105,7 +105,8 @@ func (c CPU) vcpus() (int64, error) {
 		}
 	}
 	if n > math.MaxUint32 {
-		return 0, fmt.Errorf("domain.cpu: more than %d vCPUs, which is the most that KubeVirt can count", int64(math.MaxUint32))
+		return 0, fmt.Errorf("domain.cpu: more than %d vCPUs, which is the most that KubeVirt can count",
+			int64(math.MaxUint32))
 	}
 	return n, nil
 }
@@ -133,7 +134,8 @@ func (vm VM) Check() error {
 		}
 	}
 	if m.MaxGuest > 0 && m.Guest > m.MaxGuest {
-		return fmt.Errorf("domain.memory.guest: %q: want at most memory.maxGuest, which is %s", api.Bytes(m.Guest), api.Bytes(m.MaxGuest))
+		return fmt.Errorf("domain.memory.guest: %q: want at most memory.maxGuest, which is %s",
+			api.Bytes(m.Guest), api.Bytes(m.MaxGuest))
 	}
 	return checkArchitecture(vm.Architecture)
 }

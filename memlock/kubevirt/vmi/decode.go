@@ -72,7 +72,8 @@ func decodeStrict(part []byte, into any, path string) error {
 	var faults []error
 	for _, err := range strict {
 		if field, ok := errors.AsType[json.FieldError](err); ok {
-			err = fmt.Errorf("%s%s: unknown field: not in the API of KubeVirt %s", path, field.FieldPath(), apiVersion)
+			err = fmt.Errorf("%s%s: unknown field: not in the API of KubeVirt %s",
+				path, field.FieldPath(), apiVersion)
 		}
 		faults = append(faults, err)
 	}

@@ -59,7 +59,8 @@ func (r *rawSpec) checkQuantities(path string) error {
 	check := func(field string, raw json.RawMessage) {
 		var q resource.Quantity
 		if raw != nil && json.Unmarshal(raw, &q) != nil {
-			faults = append(faults, fmt.Errorf("%s.domain.%s: %s: want a quantity such as 4Gi, 500M or, of CPUs, 2 or 500m", path, field, raw))
+			faults = append(faults, fmt.Errorf(
+				"%s.domain.%s: %s: want a quantity such as 4Gi, 500M or, of CPUs, 2 or 500m", path, field, raw))
 		}
 	}
 	for _, list := range []struct {
@@ -82,12 +83,14 @@ func (r *rawSpec) checkLenient(path string) error {
 	var faults []error
 	for i, network := range r.Networks {
 		if network.Pod != nil {
-			faults = append(faults, decodeStrict(network.Pod, new(podNetwork), fmt.Sprintf("%s.networks[%d].pod", path, i)))
+			at := fmt.Sprintf("%s.networks[%d].pod", path, i)
+			faults = append(faults, decodeStrict(network.Pod, new(podNetwork), at))
 		}
 	}
 	for i, device := range r.Domain.Devices.Interfaces {
 		if device.DHCPOptions != nil {
-			faults = append(faults, decodeStrict(device.DHCPOptions, new(dhcpOptions), fmt.Sprintf("%s.domain.devices.interfaces[%d].dhcpOptions", path, i)))
+			at := fmt.Sprintf("%s.domain.devices.interfaces[%d].dhcpOptions", path, i)
+			faults = append(faults, decodeStrict(device.DHCPOptions, new(dhcpOptions), at))
 		}
 	}
 	return errors.Join(faults...)

@@ -69,9 +69,11 @@ func readVM(asJSON []byte) (kubevirt.VM, error) {
 	case vm.Spec.Template == nil:
 		return kubevirt.VM{}, errors.New("spec.template: missing: want the template of a VirtualMachineInstance")
 	case vm.Spec.Instancetype != nil:
-		return kubevirt.VM{}, fmt.Errorf("spec.instancetype: %q: another object says what memory and CPU there is: %s", vm.Spec.Instancetype.Name, instead)
+		return kubevirt.VM{}, fmt.Errorf("spec.instancetype: %q: another object says what memory and CPU there is: %s",
+			vm.Spec.Instancetype.Name, instead)
 	case vm.Spec.Preference != nil:
-		return kubevirt.VM{}, fmt.Errorf("spec.preference: %q: another object says what devices there are: %s", vm.Spec.Preference.Name, instead)
+		return kubevirt.VM{}, fmt.Errorf("spec.preference: %q: another object says what devices there are: %s",
+			vm.Spec.Preference.Name, instead)
 	}
 	read, err := fromSpec((*v1.VirtualMachineInstanceSpec)(&vm.Spec.Template.Spec), "spec.template.spec")
 	read.Template = err == nil

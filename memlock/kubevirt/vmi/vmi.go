@@ -157,7 +157,8 @@ func (a *amounts) lock(m *v1.MemLockRequirement) bool {
 	case m == nil || *m == v1.MemLockNotRequired:
 		return false
 	case *m != v1.MemLockRequired:
-		a.fail("memory.reservedOverhead.memLock", string(*m), fmt.Sprintf("%s or %s", v1.MemLockRequired, v1.MemLockNotRequired))
+		a.fail("memory.reservedOverhead.memLock", string(*m),
+			fmt.Sprintf("%s or %s", v1.MemLockRequired, v1.MemLockNotRequired))
 	}
 	return true
 }
