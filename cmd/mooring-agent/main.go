@@ -1,5 +1,5 @@
-// Command mooring-agent gives VM launcher containers the memory lock and cgroup
-// settings that they ask for and may have. It runs on every node.
+// Command mooring-agent sets memory-lock limits and cgroup settings of VM launchers, within
+// the node policy, and ties VM processes to their pods. It runs on every node.
 package main
 
 import (

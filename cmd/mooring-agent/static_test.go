@@ -8,10 +8,9 @@ import (
 	"testing"
 )
 
-// The programs run on nodes of any distribution, and alone in an image: they must
-// ask for no loader and no library. A package that needs cgo, or a build that
-// turns it on, would change that. The flags are those of make build, and so its
-// build cache is used.
+// The programs run on nodes of any distribution, and in an image without other files. So they
+// must need no loader and no library. The flags are the same as in make build, so that the
+// test uses its build cache.
 func TestProgramsAreStatic(t *testing.T) {
 	dir := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s", "-o", dir, "../mooring-agent", "../mooring")
@@ -33,7 +32,7 @@ func checkStatic(t *testing.T, path string) {
 	defer f.Close()
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_INTERP {
-			t.Errorf("%s asks for a loader (PT_INTERP)", path)
+			t.Errorf("%s needs a loader (PT_INTERP)", path)
 		}
 	}
 	libs, err := f.ImportedLibraries()

@@ -1,6 +1,5 @@
-// Command mooring-controller raises the ResourceQuotas of namespaces for the live
-// migrations of the VMs in them. It runs once in a cluster, or twice for the second to
-// take over.
+// Command mooring-controller raises the ResourceQuotas of namespaces for live migrations of
+// VMs. It runs once in a cluster, or twice: then the second instance takes over from the first.
 package main
 
 import (

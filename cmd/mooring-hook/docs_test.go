@@ -55,7 +55,7 @@ func TestDocumentedPod(t *testing.T) {
 	}
 	grace, watchdog := duration(t, pod, api.GracePeriodKey), duration(t, pod, api.WatchdogKey)
 	if total := time.Duration(*pod.Spec.TerminationGracePeriodSeconds) * time.Second; total < grace+20*time.Second {
-		t.Errorf("the pod's grace period %s is not longer than the VM's %s and the time for SIGTERM", total, grace)
+		t.Errorf("the pod's grace period %s is shorter than the VM's %s and the time for SIGTERM", total, grace)
 	}
 	if !strings.Contains(c.Args[0], "--interval 10s") || watchdog < 30*time.Second {
 		t.Errorf("watchdog %s, heartbeat %q: want a third", watchdog, c.Args[0])
@@ -73,7 +73,7 @@ func duration(t *testing.T, pod *corev1.Pod, key string) time.Duration {
 
 func TestHelpHasExitCodes(t *testing.T) {
 	if lines := strings.Split(help, "\n"); !slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "Each has --help. Exit codes: 0 done") }) {
-		t.Error("the help has no exit codes")
+		t.Error("the help lacks the exit codes")
 	}
 }
 

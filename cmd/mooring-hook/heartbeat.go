@@ -6,9 +6,9 @@ import (
 	"github.com/mooring-vm/mooring/shim/heartbeat"
 )
 
-const heartbeatHelp = `Gives a heartbeat at once and then one each interval, until SIGTERM. Start it beside
-the launcher's own processes, so that it ends with them. It says that the container
-runs, and no more; a program whose work can hang should touch the file itself.
+const heartbeatHelp = `Sends a heartbeat at once and then one each interval, until SIGTERM. Start it beside the
+launcher's own processes, so that it ends with them. The heartbeat only shows that the
+container runs. A program whose work can hang should touch the file itself.
 
   mooring-hook heartbeat [flags]
 `
@@ -23,7 +23,7 @@ func (p program) heartbeat(ctx context.Context, args []string) error {
 	}
 	switch {
 	case f.NArg() > 0:
-		return p.misused("heartbeat takes no argument, and there is %q", f.Arg(0))
+		return p.misused("heartbeat takes no argument, got %q", f.Arg(0))
 	case *interval <= 0:
 		return p.misused("--interval %s: want more than zero", *interval)
 	}

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// maxSize keeps the program small: its pages are charged to launchers.
+// maxSize bounds the program: the kernel charges its pages to launchers.
 const maxSize = 3 << 20
 
-// build makes the program with the flags of make build.
+// build builds the program with the flags of make build.
 func build(t *testing.T, path string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s", "-o", path, ".")
@@ -38,16 +38,16 @@ func TestProgramIsStaticAndSmall(t *testing.T) {
 	defer f.Close()
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_INTERP {
-			t.Error("it asks for a loader (PT_INTERP)")
+			t.Error("the program needs a loader (PT_INTERP)")
 		}
 	}
 	if libs, err := f.ImportedLibraries(); err != nil || len(libs) != 0 {
-		t.Errorf("it needs libraries: %v, %v", libs, err)
+		t.Errorf("the program needs libraries: %v, %v", libs, err)
 	}
 }
 
-// emptyRoot is an image with nothing in it but what Mooring mounts: no libc, no /etc,
-// no /proc, no /dev, no directory that its user may write.
+// emptyRoot is an image with Mooring's mounts only: no libc, no /etc, no /proc, no /dev, and no
+// writable directory.
 func emptyRoot(t *testing.T) (root string, run func(args ...string) (int, string)) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -88,7 +88,7 @@ func TestRunsInAnEmptyImage(t *testing.T) {
 	if code, out := run("prestop", "--timeout=1ms"); code != exitTimeout || !touched(t, stop) {
 		t.Errorf("without an agent: exit code %d, %s", code, out)
 	}
-	confirm(t, stop) // the request stayed
+	confirm(t, stop) // the request has stayed
 	go confirm(t, stop)
 	if code, out := run("prestop", "--", "/none"); code != exitDone {
 		t.Errorf("exit code %d, %s", code, out)
@@ -104,7 +104,6 @@ func TestRunsInAnEmptyImage(t *testing.T) {
 	}
 }
 
-// SIGTERM ends the side process well.
 func TestHeartbeatEndsWithSIGTERM(t *testing.T) {
 	path, file := filepath.Join(t.TempDir(), "hook"), podFile(t)
 	build(t, path)
@@ -113,12 +112,12 @@ func TestHeartbeatEndsWithSIGTERM(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	confirm(t, file) // it beats, so it has its signal handler
+	confirm(t, file) // after a heartbeat, the signal handler is set
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Wait(); err != nil {
-		t.Errorf("it ended with %v", err)
+		t.Errorf("the program ended with %v", err)
 	}
 }
 
@@ -129,7 +128,7 @@ func TestInstall(t *testing.T) {
 	if err := os.Mkdir(filepath.Dir(target), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second time it is there already
+	for range 2 { // the second call replaces the file
 		if out, err := exec.CommandContext(t.Context(), path, "install", target).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
@@ -139,9 +138,9 @@ func TestInstall(t *testing.T) {
 	}
 	entries, err := os.ReadDir(filepath.Dir(target))
 	if err != nil || len(entries) != 1 {
-		t.Errorf("beside it lie %v, %v", entries, err)
+		t.Errorf("files in the directory: %v, %v", entries, err)
 	}
 	if info, err := os.Stat(target); err != nil || info.Mode() != 0o755 {
-		t.Errorf("its mode is %v, %v", info.Mode(), err)
+		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
 }

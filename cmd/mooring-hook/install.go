@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 )
 
-const installHelp = `Copies this program to FILE, in one step: whoever mounts FILE meanwhile gets the old
-program or the new one. For the init container of the agent's DaemonSet, whose image
-has no other program to do so.
+const installHelp = `Copies this program to FILE in one step: a mount of FILE gets either the old program or
+the new one. The init container of the agent's DaemonSet runs it, because its image has
+no other program for a copy.
 
   mooring-hook install FILE
 `
@@ -21,7 +21,7 @@ func (p program) install(args []string) error {
 		return err
 	}
 	if f.NArg() != 1 {
-		return p.misused("install takes one FILE, and not %d", f.NArg())
+		return p.misused("install takes one FILE, got %d", f.NArg())
 	}
 	self, err := os.Executable()
 	if err == nil {

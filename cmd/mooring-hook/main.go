@@ -1,8 +1,8 @@
-// Command mooring-hook is what launchers find at /run/mooring/hook: it asks the node's
-// agent to stop the pod's VM and waits for the answer, and gives heartbeats.
+// Command mooring-hook is the program at /run/mooring/hook in launchers. It sends the pod's
+// stop request to the node's agent and waits for the confirmation. It also sends heartbeats.
 //
-// It has to run in any image and as any user: it is static, small, reads no
-// configuration, and needs neither /proc nor a writable file system.
+// It must run in any image and as any user. So it is static and small, reads no configuration,
+// and needs neither /proc nor a writable file system.
 package main
 
 import (

@@ -11,37 +11,37 @@ import (
 	"github.com/mooring-vm/mooring/shim/prestop"
 )
 
-// The exit codes, as docs/how-to/prestop.md tells them.
+// The exit codes, see docs/how-to/prestop.md.
 const (
 	exitDone        = 0 // the VM is gone, or the heartbeat ended with SIGTERM
 	exitFailed      = 1
 	exitUsage       = 2
-	exitTimeout     = 3 // nobody confirmed
+	exitTimeout     = 3 // no confirmation in time
 	exitNoDirectory = 4 // the container has no pod directory
 )
 
-const help = `What a VM launcher pod does with the node's Mooring agent.
+const help = `Connects a VM launcher pod with the node's Mooring agent.
 
 Usage:
-  mooring-hook prestop [flags] [-- COMMAND ARG...]   ask for the VM to be stopped, wait until it is gone
-  mooring-hook heartbeat [flags]                     give heartbeats until SIGTERM
+  mooring-hook prestop [flags] [-- COMMAND ARG...]   request the stop of the VM, wait until it is gone
+  mooring-hook heartbeat [flags]                     send heartbeats until SIGTERM
   mooring-hook install FILE                          copy this program to FILE
   mooring-hook version                               show the version
 
-Each has --help. Exit codes: 0 done, 1 failed, 2 usage, 3 nobody confirmed in time,
+Each has --help. Exit codes: 0 done, 1 failed, 2 usage, 3 no confirmation in time,
 4 this container has no pod directory.
 `
 
-// program is the command line with what it writes to.
+// program is the command line with its outputs.
 type program struct {
 	out, errOut io.Writer
 	build       buildinfo.Info
 }
 
-// errUsage says that the flag package has told what is wrong.
+// errUsage means wrong usage. The message has been printed.
 var errUsage = errors.New("usage")
 
-// run returns the exit code.
+// run runs a command and returns the exit code.
 func (p program) run(ctx context.Context, args []string) int {
 	err := p.dispatch(ctx, args)
 	if err != nil && !errors.Is(err, errUsage) && !errors.Is(err, flag.ErrHelp) {
@@ -54,7 +54,7 @@ func (p program) run(ctx context.Context, args []string) int {
 		return exitUsage
 	case errors.Is(err, prestop.ErrTimeout):
 		return exitTimeout
-	case errors.Is(err, prestop.ErrNoDirectory): // heartbeat's is the same
+	case errors.Is(err, prestop.ErrNoDirectory): // heartbeat returns the same error
 		return exitNoDirectory
 	}
 	return exitFailed
@@ -79,11 +79,11 @@ func (p program) dispatch(ctx context.Context, args []string) error {
 		_, err := fmt.Fprint(p.out, help)
 		return err
 	default:
-		return p.misused("there is no command %q", command)
+		return p.misused("unknown command %q", command)
 	}
 }
 
-// flags returns the flags of a command. Help that was asked for is no error.
+// flags returns the flags of a command. Requested help goes to standard output.
 func (p program) flags(usage string) *flag.FlagSet {
 	f := flag.NewFlagSet("", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
@@ -95,14 +95,14 @@ func (p program) flags(usage string) *flag.FlagSet {
 	return f
 }
 
-// parse returns errUsage where flags does not understand args.
+// parse returns errUsage for invalid arguments.
 func (p program) parse(f *flag.FlagSet, args []string) error {
-	asked := f.Usage
+	printHelp := f.Usage
 	f.Usage = func() {}
 	err := f.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		asked()
+		printHelp()
 		return err
 	case err != nil:
 		return p.misused("%s", err)

@@ -20,11 +20,11 @@ import (
 
 func TestDefaultsFitTheMounts(t *testing.T) {
 	if prestop.DefaultFile != plugin.MountPoint+"/pod/stop" || heartbeat.DefaultFile != plugin.MountPoint+"/pod/heartbeat" {
-		t.Errorf("the files are %s and %s, and launchers find them below %s", prestop.DefaultFile, heartbeat.DefaultFile, plugin.MountPoint)
+		t.Errorf("the files are %s and %s, want them below %s", prestop.DefaultFile, heartbeat.DefaultFile, plugin.MountPoint)
 	}
 }
 
-// podFile makes what the agent makes.
+// podFile makes a file as the agent does in a pod directory.
 func podFile(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file")
@@ -45,7 +45,7 @@ func touched(t *testing.T, path string) bool {
 	return !info.ModTime().Equal(time.Unix(0, 0))
 }
 
-// confirm is the agent: it answers the first request.
+// confirm stands for the agent: it confirms the first request.
 func confirm(t *testing.T, path string) {
 	t.Helper()
 	ticker := time.NewTicker(time.Millisecond)
@@ -62,7 +62,7 @@ func confirm(t *testing.T, path string) {
 	}
 }
 
-// execute returns the exit code and what was written.
+// execute runs the program and returns exit code and output.
 func execute(ctx context.Context, args ...string) (code int, out, errOut string) {
 	var o, e bytes.Buffer
 	p := program{out: &o, errOut: &e, build: buildinfo.Info{Version: "v1"}}
@@ -78,18 +78,18 @@ func TestExitCodes(t *testing.T) {
 		errOut string // a part of it
 	}{
 		"nothing":                     {"", 2, "Usage:"},
-		"unknown command":             {"stop", 2, `no command "stop"`},
+		"unknown command":             {"stop", 2, `unknown command "stop"`},
 		"unknown flag":                {"prestop --wait", 2, "-wait"},
 		"flag without value":          {"prestop --timeout", 2, "-timeout"},
 		"no duration":                 {"prestop --timeout=90", 2, `"90"`},
 		"negative duration":           {"prestop --timeout=-1s", 2, "--timeout -1s"},
-		"no patience":                 {"prestop --command-timeout=0s", 2, "--command-timeout 0s"},
+		"no time for command":         {"prestop --command-timeout=0s", 2, "--command-timeout 0s"},
 		"command without dashes":      {"prestop virsh shutdown", 2, "put -- before COMMAND"},
 		"heartbeat with an argument":  {"heartbeat now", 2, `"now"`},
 		"heartbeat without end":       {"heartbeat --interval=0s", 2, "--interval 0s"},
 		"install without a file":      {"install", 2, "one FILE"},
 		"install into nowhere":        {"install " + none + "/x/hook", 1, "install: "},
-		"nobody confirms":             {"prestop --timeout=1ms --file=" + podFile(t), 3, "did not confirm"},
+		"no confirmation":             {"prestop --timeout=1ms --file=" + podFile(t), 3, "did not confirm"},
 		"prestop without directory":   {"prestop --file=" + none, 4, "no pod directory"},
 		"heartbeat without directory": {"heartbeat --file=" + none, 4, "no pod directory"},
 		"prestop's loop of links":     {"prestop --file=" + loop(t) + "/stop", 1, "too many levels"},
@@ -130,23 +130,23 @@ func TestPrestop(t *testing.T) {
 	}
 }
 
-// SIGTERM ends the waiting; the request stays for the agent.
+// SIGTERM ends the wait. The request stays for the agent.
 func TestPrestopEndsWithThePod(t *testing.T) {
 	file := podFile(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if code, _, errOut := execute(ctx, "prestop", "--file", file); code != 1 || !strings.Contains(errOut, "canceled") || !touched(t, file) {
-		t.Errorf("exit code %d, err %q, asked %t", code, errOut, touched(t, file))
+		t.Errorf("exit code %d, err %q, requested %t", code, errOut, touched(t, file))
 	}
 }
 
 func TestCommand(t *testing.T) {
 	for name, test := range map[string]struct {
 		argv    []string
-		out, in string // what it writes; what is told of it
+		out, in string // output of the command; a part of the error output
 	}{
 		"works":        {[]string{"/bin/sh", "-c", "echo asked the guest"}, "asked the guest\n", ""},
-		"fails":        {[]string{"/bin/sh", "-c", "exit 7"}, "", "exit status 7; going on"},
+		"fails":        {[]string{"/bin/sh", "-c", "exit 7"}, "", "exit status 7; continuing"},
 		"is not there": {[]string{"/nonexistent/virsh", "shutdown"}, "", "/nonexistent/virsh"},
 		"hangs":        {[]string{"/bin/sh", "-c", "exec sleep 1000"}, "", "longer than --command-timeout"},
 		"has flags":    {[]string{"/bin/echo", "--timeout=0", "--", "x"}, "--timeout=0 -- x\n", ""},
@@ -163,7 +163,7 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// The command comes before the request: from there on the agent counts.
+// The command runs before the request: after the request, the grace period runs.
 func TestCommandComesFirst(t *testing.T) {
 	file := podFile(t)
 	go confirm(t, file)
@@ -177,7 +177,7 @@ func TestHeartbeat(t *testing.T) {
 	file := podFile(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
-		for range 3 { // so there were two at least
+		for range 3 { // so at least two heartbeats came
 			confirm(t, file)
 		}
 		cancel()

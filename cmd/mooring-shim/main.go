@@ -1,5 +1,5 @@
-// Command mooring-shim runs beside the launcher of a VM, as a sidecar: it resizes the
-// VM through libvirt as the pod wants it, and has its guest shut down gracefully.
+// Command mooring-shim runs beside a VM launcher, as a sidecar. It resizes the VM through
+// libvirt to the desired size of the pod, and shuts the guest down gracefully.
 package main
 
 import (

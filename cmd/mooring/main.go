@@ -1,5 +1,6 @@
-// Command mooring shows what VM launchers on this node asked for and what they
-// got. Installed as kubectl-mooring it is also `kubectl mooring`.
+// Command mooring shows requested and actual settings of VM launchers, changes VM sizes and
+// leases, and examines nodes and quotas. Installed as kubectl-mooring it is also `kubectl
+// mooring`.
 package main
 
 import (

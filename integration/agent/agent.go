@@ -1,4 +1,4 @@
-// Package agent installs the agent on a node as a user would, and drives it.
+// Package agent installs the agent on a node as a user does, and controls it.
 package agent
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/mooring-vm/mooring/integration/node"
 )
 
-// Where the release lies on the node, and where deploy/install.sh puts the policy.
+// Paths on the node: of the release, and of the policy after deploy/install.sh.
 const (
 	releaseDir = "/opt/mooring"
 	policyFile = "/etc/mooring/policy.yaml"
@@ -23,20 +23,18 @@ const (
 	fenceUnit  = "mooring-fence.service"
 )
 
-// Agent is the agent of a node. Its methods must not be called at once with SetPolicy.
+// Agent is the agent of a node. No method may run concurrently with SetPolicy.
 type Agent struct {
 	node   node.Node
-	policy string // that it runs with; empty: not known
+	policy string // of the running agent; empty: unknown
 }
 
-// ErrNoValidator is what deploy/install.sh ends with where containerd does not
-// heed required plugins.
+// ErrNoValidator is the error of deploy/install.sh if containerd ignores required plugins.
 var ErrNoValidator = errors.New("containerd has no default validator")
 
-// Install builds the binaries from the checkout at source, copies them and
-// deploy/ to the node, and runs deploy/install.sh there with the given policy.
-// It returns when the agent is ready. With ErrNoValidator the agent is installed
-// all the same.
+// Install builds the programs from the checkout at source and copies them and deploy/ to the
+// node. Then it runs deploy/install.sh there with the policy, and waits until the agent is
+// ready. After ErrNoValidator, the agent is installed, too.
 func Install(ctx context.Context, n node.Node, source, policy string) (*Agent, error) {
 	if err := push(ctx, n, source); err != nil {
 		return nil, fmt.Errorf("installing the agent: %w", err)
@@ -72,7 +70,7 @@ func push(ctx context.Context, n node.Node, source string) error {
 	return pushTree(ctx, n, filepath.Join(source, "deploy"), releaseDir+"/deploy")
 }
 
-// build makes static binaries, as `make build` does.
+// build builds static programs, as `make build` does.
 func build(ctx context.Context, source, out string) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", out+"/",
 		"./cmd/mooring-agent", "./cmd/mooring", "./cmd/mooring-hook")
@@ -101,8 +99,8 @@ func pushTree(ctx context.Context, n node.Node, from, to string) error {
 	})
 }
 
-// SetPolicy replaces the policy and restarts the agent and the fence with it, if it is
-// another one.
+// SetPolicy replaces the policy and restarts agent and fence, unless the agent already runs
+// with this policy.
 func (a *Agent) SetPolicy(ctx context.Context, policy string) error {
 	if a.policy == policy {
 		return nil
@@ -121,35 +119,35 @@ func (a *Agent) SetPolicy(ctx context.Context, policy string) error {
 	return nil
 }
 
-// Restart restarts the agent and returns when it is ready.
+// Restart restarts the agent and waits until it is ready.
 func (a *Agent) Restart(ctx context.Context) error {
 	return errors.Join(a.systemctl(ctx, "restart"), a.WaitReady(ctx))
 }
 
-// Stop ends the agent with SIGTERM and keeps it away.
+// Stop ends the agent with SIGTERM. The agent stays away until Start.
 func (a *Agent) Stop(ctx context.Context) error { return a.systemctl(ctx, "stop") }
 
-// Start starts a stopped agent and returns when it is ready.
+// Start starts a stopped agent and waits until it is ready.
 func (a *Agent) Start(ctx context.Context) error {
 	return errors.Join(a.systemctl(ctx, "start"), a.WaitReady(ctx))
 }
 
-// Kill ends the agent with SIGKILL. systemd starts it again.
+// Kill ends the agent with SIGKILL. systemd restarts it.
 func (a *Agent) Kill(ctx context.Context) error {
 	return a.systemctl(ctx, "kill", "--signal=KILL")
 }
 
-// Pause makes the agent hang until Resume.
+// Pause stops the agent with SIGSTOP until Resume.
 func (a *Agent) Pause(ctx context.Context) error {
 	return a.systemctl(ctx, "kill", "--signal=STOP")
 }
 
-// Resume ends a Pause.
+// Resume continues a paused agent.
 func (a *Agent) Resume(ctx context.Context) error {
 	return a.systemctl(ctx, "kill", "--signal=CONT")
 }
 
-// RestartContainerd restarts containerd under its containers.
+// RestartContainerd restarts containerd. Its containers keep running.
 func (a *Agent) RestartContainerd(ctx context.Context) error {
 	_, err := a.node.Output(ctx, "systemctl", "restart", "containerd.service")
 	return err
@@ -163,29 +161,29 @@ func (a *Agent) systemctl(ctx context.Context, verb string, flags ...string) err
 	return nil
 }
 
-// Pid is that of the agent's process, 0 while there is none.
+// Pid returns the pid of the agent, "0" without an agent.
 func (a *Agent) Pid(ctx context.Context) (string, error) {
 	return a.node.Output(ctx, "systemctl", "show", "--property=MainPID", "--value", unit)
 }
 
-// Launchers is what `mooring inspect` tells of one pod.
+// Launchers returns the launchers of one pod, as `mooring inspect` shows them.
 func (a *Agent) Launchers(ctx context.Context, namespace, pod string) ([]agentapi.Launcher, error) {
 	var ls []agentapi.Launcher
 	return ls, a.get(ctx, agentapi.PathLaunchers+"/"+namespace+"/"+pod, &ls)
 }
 
-// Node is what the agent tells of itself.
+// Node returns the state of the agent itself.
 func (a *Agent) Node(ctx context.Context) (agentapi.Node, error) {
 	var n agentapi.Node
 	return n, a.get(ctx, agentapi.PathNode, &n)
 }
 
-// CLI runs the command line tool on the node.
+// CLI runs the command-line tool on the node and returns its output.
 func (a *Agent) CLI(ctx context.Context, args ...string) (string, error) {
 	return a.node.Output(ctx, append([]string{"mooring"}, args...)...)
 }
 
-// Log is the agent's log since it was installed.
+// Log returns the agent's log since its installation.
 func (a *Agent) Log(ctx context.Context) (string, error) {
 	return a.node.Output(ctx, "journalctl", "--no-pager", "-o", "cat", "-u", unit)
 }

@@ -12,33 +12,32 @@ import (
 	"github.com/mooring-vm/mooring/integration/node"
 )
 
-// sidePort is where the agent serves health and metrics by default.
+// sidePort is the agent's default address for health checks and metrics.
 const sidePort = "127.0.0.1:9808"
 
-// Deadlines on a busy machine: for the agent's start, and for one answer.
+// Timeouts for a busy machine: of the agent's start, and of one answer.
 const (
 	readyTimeout  = 3 * time.Minute
 	answerTimeout = 3 * time.Minute
 )
 
-// ErrNotFound is the agent's 404.
+// ErrNotFound means that the agent answered with status 404.
 var ErrNotFound = errors.New("not found")
 
-// Metrics returns the agent's metrics as text.
+// Metrics returns the agent's metrics in text form.
 func (a *Agent) Metrics(ctx context.Context) (string, error) {
 	b, err := a.httpGet(ctx, "tcp", sidePort, "/metrics")
 	return string(b), err
 }
 
-// Ready returns nil when the agent says that it is ready, and what it says
-// otherwise.
+// Ready returns nil if the agent reports readiness, else an error with the agent's reasons.
 func (a *Agent) Ready(ctx context.Context) error {
 	_, err := a.httpGet(ctx, "tcp", sidePort, "/readyz")
 	return err
 }
 
-// WaitReady waits until the agent is ready, for readyTimeout at most. It does not
-// wait for a node that is lost.
+// WaitReady waits until the agent is ready, at most for readyTimeout. It returns at once if
+// the node is lost.
 func (a *Agent) WaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -88,7 +87,7 @@ func (a *Agent) httpGet(ctx context.Context, network, address, path string) ([]b
 	return body, nil
 }
 
-// Healthy returns nil when the agent says that it lives.
+// Healthy returns nil if the agent's health check succeeds.
 func (a *Agent) Healthy(ctx context.Context) error {
 	_, err := a.httpGet(ctx, "tcp", sidePort, "/healthz")
 	return err

@@ -10,7 +10,7 @@ import (
 	"github.com/mooring-vm/mooring/integration/node"
 )
 
-// lostNode is a node that died.
+// lostNode is a node that has ended.
 type lostNode struct {
 	node.Node
 	dials int
@@ -21,10 +21,10 @@ func (n *lostNode) Dial(context.Context, string, string) (net.Conn, error) {
 	return nil, fmt.Errorf("dialling: %w", node.ErrLost)
 }
 
-func TestNobodyWaitsForALostNode(t *testing.T) {
+func TestWaitReadyEndsWithALostNode(t *testing.T) {
 	n := &lostNode{}
 	err := (&Agent{node: n}).WaitReady(t.Context())
 	if !errors.Is(err, node.ErrLost) || n.dials != 1 {
-		t.Errorf("WaitReady = %v after %d attempts, want it to say at once that the node is lost", err, n.dials)
+		t.Errorf("WaitReady = %v after %d attempts, want node.ErrLost at once", err, n.dials)
 	}
 }

@@ -1,5 +1,5 @@
-// Package cri is a small CRI client, in the place of the kubelet: it creates
-// pods and containers as the kubelet would ask for them.
+// Package cri is a small CRI client in the place of kubelet: it creates pods and containers as
+// kubelet does.
 package cri
 
 import (
@@ -18,7 +18,7 @@ import (
 // callTimeout bounds a call on a busy machine. Kubelet's own runtimeRequestTimeout is 2 minutes.
 const callTimeout = 10 * time.Minute
 
-// Dialer reaches sockets of a node.
+// Dialer connects to sockets of a node.
 type Dialer interface {
 	Dial(ctx context.Context, network, address string) (net.Conn, error)
 	ContainerdSocket() string
@@ -26,21 +26,20 @@ type Dialer interface {
 	Done() <-chan struct{}
 }
 
-// Client speaks CRI with a node's containerd. It is safe for concurrent use.
-// Each call ends after callTimeout at the latest, and at once when the node is
-// lost: with an error that wraps node.ErrLost.
+// Client speaks CRI with a node's containerd. It is safe for concurrent use. Each call ends
+// after callTimeout at the latest. If the node is lost, it ends at once, and its error wraps
+// node.ErrLost.
 type Client struct {
 	runtimeapi.RuntimeServiceClient
 	conn *grpc.ClientConn
 }
 
-// Connect returns a client for the node's containerd. It connects with the
-// first call, and again with the first one after containerd was restarted. Calls
-// while containerd is away fail.
+// Connect returns a client for the node's containerd. The first call connects, and so does the
+// first call after a restart of containerd. Calls fail while containerd is away.
 func Connect(d Dialer) (*Client, error) {
 	conn, err := grpc.NewClient("passthrough:///containerd",
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithUnaryInterceptor(whileTheNodeLives(d.Done())),
+		grpc.WithUnaryInterceptor(untilLost(d.Done())),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			return d.Dial(ctx, "unix", d.ContainerdSocket())
 		}))
@@ -50,8 +49,8 @@ func Connect(d Dialer) (*Client, error) {
 	return &Client{RuntimeServiceClient: runtimeapi.NewRuntimeServiceClient(conn), conn: conn}, nil
 }
 
-// whileTheNodeLives ends calls whose answer will not come.
-func whileTheNodeLives(lost <-chan struct{}) grpc.UnaryClientInterceptor {
+// untilLost ends running calls when the node is lost.
+func untilLost(lost <-chan struct{}) grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
@@ -67,7 +66,7 @@ func whileTheNodeLives(lost <-chan struct{}) grpc.UnaryClientInterceptor {
 			return nil
 		}
 		select {
-		case <-lost: // a gRPC status wraps nothing
+		case <-lost: // a gRPC status cannot wrap it
 			return fmt.Errorf("%w: %w", node.ErrLost, err)
 		default:
 			return err

@@ -13,8 +13,8 @@ import (
 	"github.com/mooring-vm/mooring/integration/node"
 )
 
-// fakeNode is a node whose containerd accepts connections and never answers, or
-// is not there.
+// fakeNode is a node with a containerd that accepts connections and never answers. With a closed
+// listener, it is a node without containerd.
 type fakeNode struct {
 	containerd net.Listener
 	dialled    chan struct{}
@@ -62,7 +62,7 @@ func TestCallsEndWithTheNode(t *testing.T) {
 		close(n.lost)
 	}()
 	if err := n.version(t); !errors.Is(err, node.ErrLost) {
-		t.Errorf("the call ended with %v, want it to say that the node is lost", err)
+		t.Errorf("the call ended with %v, want node.ErrLost", err)
 	}
 }
 
@@ -73,6 +73,6 @@ func TestCallsFailWhileContainerdIsAway(t *testing.T) {
 	}
 	err := n.version(t)
 	if status.Code(err) != codes.Unavailable || errors.Is(err, node.ErrLost) {
-		t.Errorf("the call ended with %v, want unavailable, and the node not lost", err)
+		t.Errorf("the call ended with %v, want code Unavailable and not node.ErrLost", err)
 	}
 }

@@ -10,22 +10,22 @@ import (
 	"github.com/mooring-vm/mooring/hack/throwaway/image"
 )
 
-// Container is what a test says of a container.
+// Container describes a container of a test.
 type Container struct {
 	Name string
-	// Args is the command; sleeping for ever where empty.
+	// Args is the command. If empty, the container sleeps forever.
 	Args []string
-	// MemoryLimit in bytes; 0 means none.
+	// MemoryLimit is in bytes. 0 means no limit.
 	MemoryLimit int64
-	// User is the uid that the container runs as.
+	// User is the uid of the container.
 	User int64
-	// Devices of the node, to read and write.
+	// Devices are devices of the node, for reading and writing.
 	Devices []string
-	// Mounts are directories of the node, read-only, by their place in the container.
+	// Mounts maps mount points in the container to directories of the node, read-only.
 	Mounts map[string]string
-	// Shared are directories of the node that the container may write to, likewise.
+	// Shared is like Mounts, but writable.
 	Shared map[string]string
-	// Privileged needs a privileged pod.
+	// Privileged requires a privileged pod.
 	Privileged bool
 }
 
@@ -102,7 +102,7 @@ func (s *Sandbox) Run(ctx context.Context, c Container) (*Instance, error) {
 	return i, i.Start(ctx)
 }
 
-// Adopt returns a container that a kubelet has created.
+// Adopt returns a container of kubelet.
 func (c *Client) Adopt(p Pod, name, id string) *Instance {
 	return &Instance{Container: Container{Name: name}, ID: id, Sandbox: &Sandbox{Pod: p, client: c}}
 }
@@ -116,13 +116,13 @@ func (i *Instance) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stop ends a container within timeout seconds.
+// Stop ends a container with its stop signal, and with SIGKILL after timeout seconds.
 func (i *Instance) Stop(ctx context.Context, timeout int64) error {
 	_, err := i.Sandbox.client.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: i.ID, Timeout: timeout})
 	return err
 }
 
-// Remove removes a container, running or not.
+// Remove removes a container, even a running one.
 func (i *Instance) Remove(ctx context.Context) error {
 	_, err := i.Sandbox.client.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: i.ID})
 	return err
@@ -143,11 +143,11 @@ func (i *Instance) Exec(ctx context.Context, args ...string) (string, error) {
 	return string(r.Stdout), nil
 }
 
-// Pid is that of the container's first process, on the node.
+// Pid returns the pid of the container's first process on the node.
 func (i *Instance) Pid(ctx context.Context) (int, error) {
 	r, err := i.Sandbox.client.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: i.ID, Verbose: true})
 	if err != nil {
-		return 0, fmt.Errorf("asking for the pid of container %s: %w", i.Name, err)
+		return 0, fmt.Errorf("getting the pid of container %s: %w", i.Name, err)
 	}
 	var info struct {
 		Pid int `json:"pid"`
@@ -158,14 +158,14 @@ func (i *Instance) Pid(ctx context.Context) (int, error) {
 	return info.Pid, nil
 }
 
-// Resources is what the kubelet sends to resize a container in place.
+// Resources are the resources in kubelet's request for an in-place resize.
 type Resources struct {
 	MemoryLimit int64  // bytes
-	CPUQuota    int64  // microseconds of each 100 ms; 0 leaves it
-	CPUs        string // cpuset of the static CPU manager; empty leaves it
+	CPUQuota    int64  // microseconds of each 100 ms; 0: unchanged
+	CPUs        string // cpuset of the static CPU manager; empty: unchanged
 }
 
-// Update asks for other resources.
+// Update changes the container's resources.
 func (i *Instance) Update(ctx context.Context, r Resources) error {
 	_, err := i.Sandbox.client.UpdateContainerResources(ctx, &runtimeapi.UpdateContainerResourcesRequest{
 		ContainerId: i.ID,

@@ -7,7 +7,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// RemovePods stops and removes all pods with the labels, whoever created them.
+// RemovePods stops and removes all pods with these labels.
 func (c *Client) RemovePods(ctx context.Context, labels map[string]string) error {
 	r, err := c.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{LabelSelector: labels}})
 	if err != nil {

@@ -9,26 +9,26 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Pod is what a test says of a pod; the rest is as the kubelet fills it in.
+// Pod describes a pod of a test. The other fields of CRI have kubelet's values.
 type Pod struct {
 	Namespace, Name, UID string
 	Labels, Annotations  map[string]string
-	// Handler is containerd's runtime handler; the default one where empty.
+	// Handler is containerd's runtime handler. Empty means the default one.
 	Handler string
-	// UserNamespace maps the pod's root to this host uid; 0 means no user namespace.
+	// UserNamespace maps the pod's root to this uid of the host. 0 means no user namespace.
 	UserNamespace uint32
-	// PIDs says which processes the pod's containers see.
+	// PIDs selects the pid namespace of the pod's containers.
 	PIDs PIDs
 	// Privileged allows privileged containers.
 	Privileged bool
 }
 
-// PIDs is a pid namespace by whose it is.
+// PIDs names a pid namespace by its owner.
 type PIDs string
 
-// The pid namespaces that a pod can ask for.
+// The pid namespaces of containers.
 const (
-	OwnPIDs  PIDs = ""     // each container's own
+	OwnPIDs  PIDs = ""     // one for each container
 	PodPIDs  PIDs = "pod"  // shareProcessNamespace
 	NodePIDs PIDs = "node" // hostPID
 )
@@ -52,7 +52,7 @@ type Sandbox struct {
 	config *runtimeapi.PodSandboxConfig
 }
 
-// CgroupParent is the pod's slice, as the kubelet's systemd driver names it.
+// CgroupParent returns the pod's slice, as kubelet's systemd driver names it.
 func (p Pod) CgroupParent() string {
 	return "kubepods-burstable-pod" + strings.ReplaceAll(p.UID, "-", "_") + ".slice"
 }
@@ -81,8 +81,8 @@ func (p Pod) config() *runtimeapi.PodSandboxConfig {
 	return c
 }
 
-// namespaces shares the node's network: nothing here needs a network of its
-// own, and a pod starts a second faster without.
+// namespaces shares the node's network: a pod without a network of its own starts a second
+// faster.
 func (p Pod) namespaces() *runtimeapi.NamespaceOption {
 	ns := &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE, Pid: p.PIDs.mode()}
 	if p.UserNamespace != 0 {
@@ -103,8 +103,8 @@ func (c *Client) RunPod(ctx context.Context, p Pod) (*Sandbox, error) {
 	return &Sandbox{Pod: p, ID: r.PodSandboxId, client: c, config: config}, nil
 }
 
-// Remove stops the pod and everything in it, and removes it. Containers are killed
-// first: CRI-O would let them run for as long as the call may take.
+// Remove stops and removes the pod with its containers. It kills the containers first: CRI-O
+// would let them run until the timeout of the call.
 func (s *Sandbox) Remove(ctx context.Context) error {
 	if err := s.kill(ctx); err != nil {
 		return fmt.Errorf("stopping the containers of pod %s: %w", s.Name, err)
@@ -115,11 +115,11 @@ func (s *Sandbox) Remove(ctx context.Context) error {
 	return s.RemoveByForce(ctx)
 }
 
-// RemoveByForce removes the pod and everything in it without stopping anything
-// first. A pod that is gone is no error. Containers come before their pod, as with
-// the kubelet: containerd 2.4 that is left to remove them itself hangs for good if
-// an NRI plugin connects at that moment. RemovePodSandbox takes a read lock, and
-// once more for each container; between the two the plugin waits for the write lock.
+// RemoveByForce removes the pod with its containers, and stops neither first. A missing pod is
+// no error. It removes containers before their pod, as kubelet does. Otherwise containerd 2.4
+// would remove them, and hang forever if an NRI plugin connects at that moment:
+// RemovePodSandbox takes a read lock, and again for each container, and between the two the
+// plugin waits for the write lock.
 func (s *Sandbox) RemoveByForce(ctx context.Context) error {
 	all, err := s.containers(ctx, nil)
 	if err != nil {
@@ -149,7 +149,7 @@ func (s *Sandbox) kill(ctx context.Context) error {
 	return nil
 }
 
-// containers are those of the pod in a state, or all where it is nil.
+// containers returns the pod's containers in a state. A nil state means all containers.
 func (s *Sandbox) containers(ctx context.Context, state *runtimeapi.ContainerStateValue) ([]*Instance, error) {
 	filter := &runtimeapi.ContainerFilter{PodSandboxId: s.ID, State: state}
 	found, err := s.client.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: filter})

@@ -10,8 +10,8 @@ import (
 	"github.com/mooring-vm/mooring/hack/throwaway"
 )
 
-// commandTimeout bounds a command or copy of a test whose own context has no deadline, such as
-// one that hangs. The longest, a resize of an emulated guest, takes up to 18 minutes.
+// commandTimeout bounds a command or copy of a test without a deadline. The longest command, a
+// resize of an emulated guest, takes up to 18 minutes.
 const commandTimeout = 30 * time.Minute
 
 // bounded is a node whose commands and copies end after commandTimeout. Run has no deadline: it

@@ -12,12 +12,10 @@ import (
 	"github.com/mooring-vm/mooring/hack/throwaway/image"
 )
 
-// Start returns the node that the whole test run shares: the one in
-// $MOORING_NODE where `hack/node run` booted it for several packages, or else
-// one that is booted now and ends with the test binary. Where no node can be
-// had on this machine the test is skipped with the reason, or fails if
-// $MOORING_CI_REQUIRE is set. When t fails, the node's logs are kept and t says
-// where.
+// Start returns the shared node of the test run. If $MOORING_NODE is set, `hack/node run` has
+// booted the node for several packages. Otherwise Start boots a node that ends with the test
+// binary. If this machine cannot run a node, Start skips the test, or fails it if
+// $MOORING_CI_REQUIRE is set. If t fails, the node's logs stay, and t logs their directory.
 func Start(t testing.TB) Node {
 	t.Helper()
 	n, err := sharedNode()
@@ -31,7 +29,7 @@ func Start(t testing.TB) Node {
 	return bounded{n}
 }
 
-// Shared is the node that Start returns, for set-up that no test owns.
+// Shared returns the node of Start, for set-up outside of tests.
 func Shared() (Node, error) {
 	n, err := sharedNode()
 	if err != nil {
@@ -40,9 +38,9 @@ func Shared() (Node, error) {
 	return bounded{n}, nil
 }
 
-// Main is for a TestMain: it runs the tests, ends the node if they booted one,
-// and returns the exit code. Without it the node ends with the test binary all
-// the same, but leaves its folder to be removed by the next.
+// Main is for TestMain. It runs the tests, ends a node that they booted, and returns the exit
+// code. Without Main the node also ends with the test binary, but leaves its directory to the
+// next test run.
 func Main(m *testing.M) int {
 	code := m.Run()
 	if shared.node == nil {
@@ -70,7 +68,7 @@ func sharedNode() (*throwaway.Node, error) {
 			shared.node, shared.err = throwaway.Start(ctx, throwaway.Options{Spec: image.SpecFromEnv(), Log: logger()})
 		}
 		if shared.err != nil {
-			shared.node = nil // Start has stopped what there was of it
+			shared.node = nil // Start has stopped the node
 		}
 	})
 	return shared.node, shared.err

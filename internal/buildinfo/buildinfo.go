@@ -1,4 +1,4 @@
-// Package buildinfo says which build of the project runs.
+// Package buildinfo reads version and revision of the running program.
 package buildinfo
 
 import (
@@ -7,15 +7,15 @@ import (
 	"runtime/debug"
 )
 
-// Info names a build.
+// Info identifies a build.
 type Info struct {
 	Version   string `json:"version"`  // a release, or "devel"
 	Revision  string `json:"revision"` // commit, with "-dirty" for a changed tree; "unknown" outside a repository
 	GoVersion string `json:"goVersion"`
 }
 
-// Read returns what the Go toolchain stamped into the program. version, from
-// -ldflags "-X main.version=v1.2.3", wins where it is not empty.
+// Read returns the build information that the Go toolchain has put into the program. A
+// non-empty version, from -ldflags "-X main.version=v1.2.3", replaces the toolchain's version.
 func Read(version string) Info {
 	build, ok := debug.ReadBuildInfo()
 	if !ok {

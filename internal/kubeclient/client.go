@@ -9,12 +9,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// InCluster as a kubeconfig path stands for the service account of the pod that
-// the program runs in.
+// InCluster as a kubeconfig path stands for the service account of the program's pod.
 const InCluster = "in-cluster"
 
-// LoadConfig reads the kubeconfig file at path, or the pod's own service account
-// for [InCluster].
+// LoadConfig reads the kubeconfig file at path. For [InCluster] it reads the service account
+// of the program's pod.
 func LoadConfig(path string) (*rest.Config, error) {
 	if path == InCluster {
 		config, err := rest.InClusterConfig()
@@ -30,8 +29,8 @@ func LoadConfig(path string) (*rest.Config, error) {
 	return config, nil
 }
 
-// NewClient returns a client for config that names itself userAgent, and that
-// speaks protobuf, which costs the API server and the agent less than JSON.
+// NewClient returns a client with this user agent. It speaks protobuf, which costs client and
+// API server less time than JSON.
 func NewClient(config *rest.Config, userAgent string) (kubernetes.Interface, error) {
 	config = rest.AddUserAgent(rest.CopyConfig(config), userAgent)
 	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"

@@ -1,4 +1,4 @@
-// Package logflags is how a program of Mooring's is told to log.
+// Package logflags has the flags for the log of Mooring's programs.
 package logflags
 
 import (
@@ -15,14 +15,14 @@ const (
 	JSON = "json"
 )
 
-// Add adds --log-level and --log-format, with the present values as defaults.
+// Add adds --log-level and --log-format. The present values are the defaults.
 func Add(flags *pflag.FlagSet, level *slog.Level, format *string) {
 	flags.TextVar(level, "log-level", *level, "debug, info, warn or error")
 	flags.StringVar(format, "log-format", *format, Text+" or "+JSON)
 }
 
-// New returns a logger that writes to w from that level on. The error is of a format
-// that there is none of, and names the flag.
+// New returns a logger to w for messages of at least this level. For an unknown format, the
+// error names the flag.
 func New(w io.Writer, level slog.Level, format string) (*slog.Logger, error) {
 	options := &slog.HandlerOptions{Level: level}
 	switch format {

@@ -1,4 +1,4 @@
-// Package serve runs an HTTP server for as long as a context lives.
+// Package serve runs an HTTP server until the end of a context.
 package serve
 
 import (
@@ -9,12 +9,11 @@ import (
 	"time"
 )
 
-// grace is what requests under way get to end in.
+// grace is the time for running requests to end.
 const grace = time.Second
 
-// Until serves on l until ctx is done, gives the requests under way a second to
-// end, cuts off the others, and returns. It closes l. The error is nil unless
-// serving failed.
+// Until serves on l until ctx ends. Then it gives running requests a second to end, and
+// closes the remaining connections. It closes l. The error is nil unless serving failed.
 func Until(ctx context.Context, server *http.Server, l net.Listener) error {
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(l) }()

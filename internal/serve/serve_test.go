@@ -35,7 +35,7 @@ func TestUntil(t *testing.T) {
 	cancel()
 	close(answer)
 	if got := <-body; got != "late but whole" {
-		t.Errorf("the request under way got %q", got)
+		t.Errorf("the running request got %q", got)
 	}
 	if err := <-stopped; err != nil {
 		t.Error(err)
@@ -60,7 +60,7 @@ func get(t *testing.T, url string) string {
 	return string(body)
 }
 
-func TestUntilCutsOffWhoDoesNotEnd(t *testing.T) {
+func TestUntilClosesRemainingConnections(t *testing.T) {
 	asked := make(chan struct{})
 	server := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		close(asked)
