@@ -62,14 +62,14 @@ func TestDocumentedRefusals(t *testing.T) {
 	for _, test := range refusalTests() {
 		messages = append(messages, decide.Container(decidetest.Policy(t, policy.Enforce), test.facts).Refusal.Message)
 	}
-	_, rest, _ := strings.Cut(readDoc(t, "docs", "how-to", "troubleshoot.md"), "\n## The launcher is refused\n")
+	_, rest, _ := strings.Cut(readDoc(t, "docs", "how-to", "troubleshoot-refused.md"), "\n## The agent refuses\n")
 	section, _, _ := strings.Cut(rest, "\n## ")
 	blocks := textBlock.FindAllStringSubmatch(section, -1)
 	if len(blocks) < 10 {
 		t.Fatalf("found %d messages", len(blocks))
 	}
 	for _, block := range blocks {
-		shown := strings.TrimSpace(block[1])
+		shown := strings.Join(strings.Fields(block[1]), " ") // the page wraps long lines
 		if !slices.ContainsFunc(messages, func(m string) bool { return strings.Contains(m, shown) }) {
 			t.Errorf("the documentation shows\n%s\nwhich is in none of\n%s", shown, strings.Join(messages, "\n"))
 		}

@@ -16,6 +16,11 @@ const (
 	maxLine  = 100
 )
 
+// folders has the Markdown files of people who use Mooring or work on it.
+func folders() []string {
+	return []string{"docs", "examples", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md", "SECURITY.md"}
+}
+
 // pages returns the text of each Markdown file below these folders and files, by path from the
 // repository's root.
 func pages(t *testing.T, roots ...string) map[string]string {
@@ -68,7 +73,7 @@ func anchors(text string) map[string]bool {
 }
 
 func TestLinks(t *testing.T) {
-	for name, text := range pages(t, "docs/reference", "docs/explanation", "docs/adr") {
+	for name, text := range pages(t, folders()...) {
 		for _, found := range link.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
 			target := found[1]
 			if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
@@ -98,13 +103,26 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// TestIndex wants each page of docs/ in docs/README.md. Two of them have an index of their own.
+func TestIndex(t *testing.T) {
+	all := pages(t, "docs")
+	index := all["docs/README.md"]
+	for name := range all {
+		name = strings.TrimPrefix(name, "docs/")
+		below := strings.HasPrefix(name, "adr/") || strings.HasPrefix(name, "reference/benchmarks-")
+		if name != "README.md" && !below && !strings.Contains(index, "("+name+")") {
+			t.Errorf("docs/README.md does not link %s", name)
+		}
+	}
+}
+
 func generated(text string) bool {
 	head := text[:min(len(text), 300)]
 	return strings.Contains(head, "Not to be edited") || strings.Contains(head, "Do not edit")
 }
 
 func TestPagesAreShort(t *testing.T) {
-	for name, text := range pages(t, "docs/reference", "docs/explanation", "docs/adr") {
+	for name, text := range pages(t, folders()...) {
 		if words := len(strings.Fields(text)); words > maxWords {
 			t.Errorf("%s has %d words, want at most %d: split it", name, words, maxWords)
 		}
@@ -113,7 +131,7 @@ func TestPagesAreShort(t *testing.T) {
 
 // TestLinesAreShort leaves out code, messages, generated pages, and the targets of links.
 func TestLinesAreShort(t *testing.T) {
-	for name, text := range pages(t, "docs/reference", "docs/explanation", "docs/adr") {
+	for name, text := range pages(t, folders()...) {
 		if generated(text) {
 			continue
 		}

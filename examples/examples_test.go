@@ -79,7 +79,7 @@ func decode(t *testing.T, file, text string, into any) {
 	}
 }
 
-// checkPod wants a launcher that the example policy accepts, with everything that it asks for.
+// checkPod wants a launcher with all its settings granted by the example policy.
 func checkPod(t *testing.T, file, text string) {
 	t.Helper()
 	pod, err := explain.ParsePod([]byte(text))
@@ -108,10 +108,10 @@ func TestDomain(t *testing.T) {
 	}
 }
 
-// shown is a block of a page that shows an example: the comment before it names the file.
+// shown matches an example in a page. The comment before the block names the file.
 var shown = regexp.MustCompile("(?ms)^<!-- examples/(\\S+) -->\n```[a-z]+\n(.*?)^```$")
 
-// TestPages compares the examples that pages show with the files of this folder.
+// TestPages compares the examples in pages with the files of this folder.
 func TestPages(t *testing.T) {
 	found := 0
 	docs := filepath.Join("..", "docs")
