@@ -15,7 +15,7 @@ func (a *Agent) Launchers() []agentapi.Launcher {
 	known, now := a.registry.List(), host.LinuxClock{}.Now()
 	launchers := make([]agentapi.Launcher, 0, len(known))
 	for i := range known {
-		launchers = append(launchers, known[i].Shown(now))
+		launchers = append(launchers, known[i].View(now))
 	}
 	return launchers
 }

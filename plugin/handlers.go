@@ -128,7 +128,7 @@ func (p *Plugin) setState(pod *nri.PodSandbox, ctr *nri.Container, state agentap
 	if _, ok := p.findOrAdopt(pod, ctr, state); !ok {
 		return false
 	}
-	return p.Registry.Enter(ctr.GetId(), state, int(ctr.GetPid()))
+	return p.Registry.SetState(ctr.GetId(), state, int(ctr.GetPid()))
 }
 
 // UpdateContainer implements NRI's request. kubelet's update would undo settings of files that
@@ -169,7 +169,7 @@ func (p *Plugin) StopContainer(
 	_ context.Context, _ *nri.PodSandbox, ctr *nri.Container,
 ) ([]*nri.ContainerUpdate, error) {
 	defer p.observe("StopContainer", time.Now(), nil)
-	p.Registry.Enter(ctr.GetId(), agentapi.StateStopped, 0)
+	p.Registry.SetState(ctr.GetId(), agentapi.StateStopped, 0)
 	p.Ties.ScanLauncher(ctr.GetId())
 	return nil, nil
 }

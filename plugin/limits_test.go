@@ -45,7 +45,7 @@ func TestUpdateBelowTheMemoryRequirement(t *testing.T) {
 	pod, other := newPod("u1", nil), newPod("u2", nil)
 	ctr, vm := n.launchVM(t, pod, 100)
 	otherCtr, _ := n.launchVM(t, other, 200)
-	n.registry.Update(ctr.GetId(), func(l *registry.Launcher) { l.SetNeed(vm, 3*gi) })
+	n.registry.Update(ctr.GetId(), func(l *registry.Launcher) { l.SetMemoryRequirement(vm, 3*gi) })
 
 	err := update(n, pod, ctr, 2*gi, 150000)
 	if refusal, ok := errors.AsType[*decide.Refusal](err); !ok || !strings.Contains(err.Error(), `container "compute" of pod trusted/vm-u1 to 2Gi: its VM needs 3Gi`) {
@@ -70,6 +70,6 @@ func TestUpdateInObserveMode(t *testing.T) {
 	n := newNode(t, policy.Observe)
 	pod := newPod("u1", nil)
 	ctr, vm := n.launchVM(t, pod, 100)
-	n.registry.Update(ctr.GetId(), func(l *registry.Launcher) { l.SetNeed(vm, 3*gi) })
+	n.registry.Update(ctr.GetId(), func(l *registry.Launcher) { l.SetMemoryRequirement(vm, 3*gi) })
 	must(t, update(n, pod, ctr, 2*gi, 0))
 }

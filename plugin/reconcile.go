@@ -82,7 +82,7 @@ func (p *Plugin) reconcile(s *snapshot) {
 func (p *Plugin) reconcileContainer(s *snapshot, m podContainer) {
 	id, state, pid := m.ctr.GetId(), stateOf(m.ctr), int(m.ctr.GetPid())
 	if _, ok := p.Registry.Find(id); ok {
-		p.Registry.Catch(s.generation, id, state, pid)
+		p.Registry.SetListedState(s.generation, id, state, pid)
 		p.Guard.Enqueue(id)
 		p.startTie(id)
 		return

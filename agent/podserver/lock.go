@@ -99,7 +99,7 @@ func (p *pod) RequireMemory(request podapi.RequireMemory) error {
 		}
 		return err
 	}
-	p.node.Registry.Update(l.Container.ID, func(now *registry.Launcher) { now.SetNeed(vm, uint64(*request.Bytes)) })
+	p.node.Registry.Update(l.Container.ID, func(now *registry.Launcher) { now.SetMemoryRequirement(vm, uint64(*request.Bytes)) })
 	if err := p.storeRequirement(Requirement{PID: vm.PID, StartTime: vm.StartTime, Bytes: uint64(*request.Bytes)}); err != nil {
 		p.node.Logger.Warn("what a VM needs will be forgotten if the agent restarts", "uid", p.uid, "pid", vm.PID, "error", err)
 	}
@@ -124,4 +124,4 @@ func (p *pod) storeRequirement(need Requirement) error {
 
 // RecallNeeds has the registry know what VMs have told an agent before this one that
 // they need.
-func (n *Node) RestoreRequirements() { n.Registry.RecallNeeds(n.Store.Requirements()) }
+func (n *Node) RestoreRequirements() { n.Registry.RestoreRequirements(n.Store.Requirements()) }

@@ -201,7 +201,7 @@ func testNeed(t *testing.T, r *rig, n *agent.Client) {
 	must(t, n.Need(t.Context(), 3*gi))
 	needs := func(uid string) uint64 {
 		l, _ := r.registry.Find("ID-" + uid)
-		return l.Needs()
+		return l.MemoryRequirement()
 	}
 	if needs("a") != 3*gi || needs("b") != 0 {
 		t.Errorf("need %d and %d, want 3Gi of one", needs("a"), needs("b"))
@@ -346,8 +346,8 @@ func TestNodeAway(t *testing.T) {
 	r.registry.Update("ID-a", func(l *registry.Launcher) { l.Live = nil }) // a new agent knows nothing of it
 	r.serveAt(t, "a", socket)
 	await(t, changed)
-	if l, _ := r.registry.Find("ID-a"); l.Needs() != 3*gi {
-		t.Errorf("need %d, want what the agent was told before", l.Needs())
+	if l, _ := r.registry.Find("ID-a"); l.MemoryRequirement() != 3*gi {
+		t.Errorf("need %d, want what the agent was told before", l.MemoryRequirement())
 	}
 	cancel()
 	if err := n.Need(ctx, 0); !errors.Is(err, context.Canceled) || errors.Is(err, resize.ErrAgent) {

@@ -29,7 +29,7 @@ func (r *rig) open(t *testing.T, root string) podserver.Store {
 
 func (r *rig) need(uid string) uint64 {
 	l, _ := r.registry.Find("ID-" + uid)
-	return l.Needs()
+	return l.MemoryRequirement()
 }
 
 // What a VM needs holds again as soon as an agent that was started anew knows the process.

@@ -64,7 +64,7 @@ func TestStop(t *testing.T) {
 	r.asks("a", r.soon(30))
 	want("a", podapi.Stop{Requested: true, Reason: "the launcher is gone", Seconds: 30})
 	want("b", podapi.Stop{})
-	r.registry.Enter("ID-a", agentapi.StateStopped, 0) // which is when there is most to ask for
+	r.registry.SetState("ID-a", agentapi.StateStopped, 0) // which is when there is most to ask for
 	want("a", podapi.Stop{Requested: true, Reason: "the launcher is gone", Seconds: 30})
 	r.asks("a", r.soon(-5))
 	want("a", podapi.Stop{Requested: true, Reason: "the launcher is gone"})

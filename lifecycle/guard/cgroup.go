@@ -14,16 +14,16 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
-// maxSeen bounds, in bytes, how much of a cgroup file is kept.
+// maxSeen bounds the recorded content of a cgroup file in bytes.
 const maxSeen = 256
 
-// checkFile reads a cgroup file and compares it with what was given.
+// checkFile compares a cgroup file with the granted value.
 func (g *Guard) checkFile(l registry.Launcher, name, cgroup string) finding {
 	f := finding{setting: name}
 	given, ok := l.Given.CgroupFile(name)
 	content, err := g.Kernel.ReadCgroup(cgroup, name)
 	switch {
-	case !ok: // observe mode: only what there is
+	case !ok: // observe mode: record the content only
 		f.seen = shorten(content)
 		return f
 	case err != nil:
@@ -37,7 +37,7 @@ func (g *Guard) compareFile(f finding, given api.CgroupSetting, content, cgroup 
 	file, ok := api.LookupCgroupFile(given.File)
 	switch {
 	case !ok || !file.Shows(content, given.Value):
-		return f.differs(fmt.Sprintf("%s was given %q but the kernel shows %q", given.File, given.Value, f.seen))
+		return f.differs(fmt.Sprintf("%s was set to %q but the kernel shows %q", given.File, given.Value, f.seen))
 	case file.Protection:
 		return g.checkProtection(f, given, cgroup)
 	}
@@ -53,24 +53,23 @@ func (f finding) differs(message string) finding {
 func (f finding) unreadable(s api.CgroupSetting, err error) finding {
 	if errors.Is(err, fs.ErrNotExist) {
 		controller, _, _ := strings.Cut(s.File, ".")
-		return f.differs(fmt.Sprintf("%s was given %q but the container's cgroup has no such file: "+
-			"the %s controller is not enabled for it, or this kernel does not know the file", s.File, s.Value, controller))
+		return f.differs(fmt.Sprintf("%s was set to %q but the container's cgroup has no such file: "+
+			"the %s controller is not enabled for it, or this kernel lacks the file", s.File, s.Value, controller))
 	}
 	f.status, f.message = agentapi.StatusUnknown, err.Error()
 	return f
 }
 
-// checkProtection reports memory.min and memory.low that do nothing. The kernel
-// grants a cgroup no more protection than each of its ancestors has
-// (Documentation/admin-guide/cgroup-v2.rst, memory.min: "effective min boundary is
-// limited by memory.min values of all ancestor cgroups"). The root has no such
-// file and sets no bound.
+// checkProtection reports memory.min and memory.low without effect. The kernel protects a cgroup no
+// more than each of its ancestors (Documentation/admin-guide/cgroup-v2.rst, memory.min: "effective
+// min boundary is limited by memory.min values of all ancestor cgroups"). The root has no such file
+// and sets no bound.
 func (g *Guard) checkProtection(f finding, s api.CgroupSetting, cgroup string) finding {
 	asked, ok := host.ParseLimit(f.seen)
 	for dir := path.Dir(cgroup); ok && dir != "/"; dir = path.Dir(dir) {
 		content, err := g.Kernel.ReadCgroup(dir, s.File)
 		if err != nil {
-			continue // not there: vanished, or not a memory cgroup
+			continue // the cgroup vanished, or is no memory cgroup
 		}
 		if has, ok := host.ParseLimit(content); ok && has < asked {
 			f.status = agentapi.StatusIneffective

@@ -14,10 +14,10 @@ func TestGuardCgroupFiles(t *testing.T) {
 	low := api.CgroupSetting{File: "memory.low", Value: "1073741824"}
 	tests := map[string]struct {
 		given  api.CgroupSetting
-		files  map[string]string // cgroup/file -> content
+		files  map[string]string // content by cgroup/file
 		status agentapi.Status
 		seen   string
-		reason agentapi.Reason // "": no event
+		reason agentapi.Reason // empty: no Event
 		text   string
 	}{
 		"as given": {
@@ -26,7 +26,7 @@ func TestGuardCgroupFiles(t *testing.T) {
 		},
 		"otherwise": {
 			high, map[string]string{cgroup + "/memory.high": "max\n"},
-			agentapi.StatusDiffers, "max", agentapi.ReasonCgroupDiffers, `was given "9663676416" but the kernel shows "max"`,
+			agentapi.StatusDiffers, "max", agentapi.ReasonCgroupDiffers, `was set to "9663676416" but the kernel shows "max"`,
 		},
 		"not there": {
 			high, nil, agentapi.StatusDiffers, "", agentapi.ReasonCgroupDiffers, "memory controller is not enabled",

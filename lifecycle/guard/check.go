@@ -11,22 +11,22 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
-// finding is what a check found out about one setting.
+// finding is the result of checking one setting.
 type finding struct {
 	setting string
 	seen    string
-	status  agentapi.Status // empty: as it was
+	status  agentapi.Status // empty: unchanged
 	message string
-	event   *agentapi.Event // told when the finding is news: another status than the last,
-	repair  bool            // or something was done, which is told now and then
+	event   *agentapi.Event // recorded when the status changes,
+	repair  bool            // or after a repair, at most once per repairEvery
 }
 
-// repairEvery is how often an event tells of a launcher that is repaired again and
-// again, because somebody else lowers its limit.
+// repairEvery is the minimum time between Events about repairs of one launcher, in case another
+// program keeps lowering its limit.
 const repairEvery = 10 * time.Minute
 
-// check looks at one launcher. A launcher that is gone meanwhile is marked as
-// stopped: the runtime does not tell of every exit after it was restarted.
+// check checks one launcher. It marks a launcher that is gone as stopped, because a restarted
+// runtime does not report every exit.
 func (g *Guard) check(containerID string) {
 	l, ok := g.Registry.Find(containerID)
 	if !ok || l.State != agentapi.StateRunning || l.Container.PID == 0 {
@@ -35,20 +35,20 @@ func (g *Guard) check(containerID string) {
 	log := g.Logger.With("pod", l.Pod.Namespace+"/"+l.Pod.Name, "container", l.Container.Name, "pid", l.Container.PID)
 	cgroup, err := g.locate(l)
 	if err == nil {
-		err = g.inspect(l, cgroup, log)
+		err = g.checkSettings(l, cgroup, log)
 	}
 	switch {
 	case errors.Is(err, host.ErrGone):
 		log.Debug("launcher is gone", "error", err)
-		g.Registry.Enter(containerID, agentapi.StateStopped, 0)
+		g.Registry.SetState(containerID, agentapi.StateStopped, 0)
 	case err != nil:
-		log.Warn("launcher could not be checked", "error", err)
-		g.settle(l, cgroup, unknown(l, err), log)
+		log.Warn("cannot check launcher", "error", err)
+		g.publish(l, cgroup, unknown(l, err), log)
 	}
 }
 
-// Gone reports whether the kernel proves that nothing of the launcher runs any
-// more. No answer is no proof.
+// Gone reports whether the kernel proves that no process of the launcher runs. A failed request is
+// no proof.
 func (g *Guard) Gone(l registry.Launcher) bool {
 	if l.Container.PID == 0 {
 		return false
@@ -60,8 +60,8 @@ func (g *Guard) Gone(l registry.Launcher) bool {
 	return errors.Is(err, host.ErrGone)
 }
 
-// Cgroup returns the cgroup of the launcher's container, below the root of the cgroup
-// v2 hierarchy; [host.ErrGone] when the container has ended. It makes a few system calls.
+// Cgroup returns the cgroup of the launcher's container, below the root of the cgroup v2 hierarchy,
+// or [host.ErrGone] after the end of the container. It makes a few system calls.
 func (g *Guard) Cgroup(l registry.Launcher) (string, error) {
 	if l.Cgroup == "" && l.Container.PID == 0 {
 		return "", errNotStarted
@@ -71,8 +71,8 @@ func (g *Guard) Cgroup(l registry.Launcher) (string, error) {
 
 var errNotStarted = errors.New("the container was not started yet")
 
-// locate returns the container's cgroup. Its first process may have exited, and
-// the pid be another's: then the path does not hold the container's ID.
+// locate returns the container's cgroup. If the first process has exited and its pid belongs to
+// another process, the path does not contain the container's ID.
 func (g *Guard) locate(l registry.Launcher) (string, error) {
 	if l.Cgroup != "" {
 		return l.Cgroup, nil
@@ -89,7 +89,7 @@ func (g *Guard) locate(l registry.Launcher) (string, error) {
 	return cgroup, nil
 }
 
-// processes lists those of a container; none at all is ErrGone.
+// processes lists the processes of a container. None is ErrGone.
 func (g *Guard) processes(cgroup string) ([]host.Process, error) {
 	procs, err := g.Kernel.Processes(cgroup)
 	if err == nil && len(procs) == 0 {
@@ -98,8 +98,8 @@ func (g *Guard) processes(cgroup string) ([]host.Process, error) {
 	return procs, err
 }
 
-// inspect looks at all settings of a launcher.
-func (g *Guard) inspect(l registry.Launcher, cgroup string, log *slog.Logger) error {
+// checkSettings checks all settings of a launcher.
+func (g *Guard) checkSettings(l registry.Launcher, cgroup string, log *slog.Logger) error {
 	lock, err := g.checkMemlock(l, cgroup)
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ func (g *Guard) inspect(l registry.Launcher, cgroup string, log *slog.Logger) er
 			findings = append(findings, g.checkFile(l, s.Name, cgroup))
 		}
 	}
-	g.settle(l, cgroup, findings, log)
+	g.publish(l, cgroup, findings, log)
 	return nil
 }
 
@@ -122,14 +122,14 @@ func unknown(l registry.Launcher, err error) []finding {
 	return findings
 }
 
-// settle writes findings to the registry and tells what is new in them.
-func (g *Guard) settle(l registry.Launcher, cgroup string, findings []finding, log *slog.Logger) {
+// publish writes findings to the registry and records the Events that are due.
+func (g *Guard) publish(l registry.Launcher, cgroup string, findings []finding, log *slog.Logger) {
 	news, told := make([]bool, len(findings)), make([]bool, len(findings))
 	g.Registry.Update(l.Container.ID, func(now *registry.Launcher) {
 		now.Cgroup = cgroup
 		for i, f := range findings {
-			news[i] = f.enter(now)
-			told[i] = f.event != nil && f.tells(now, news[i])
+			news[i] = f.apply(now)
+			told[i] = f.event != nil && f.eventDue(now, news[i])
 		}
 	})
 	for i, f := range findings {
@@ -138,13 +138,13 @@ func (g *Guard) settle(l registry.Launcher, cgroup string, findings []finding, l
 		}
 		if told[i] {
 			log.Warn(f.message, "reason", f.event.Reason)
-			g.tell(l, *f.event)
+			g.record(l, *f.event)
 		}
 	}
 }
 
-// tells reports whether the finding's event is due.
-func (f finding) tells(l *registry.Launcher, news bool) bool {
+// eventDue reports whether the finding's Event is due.
+func (f finding) eventDue(l *registry.Launcher, news bool) bool {
 	if !f.repair {
 		return news
 	}
@@ -155,9 +155,8 @@ func (f finding) tells(l *registry.Launcher, news bool) bool {
 	return true
 }
 
-// enter writes the finding into the launcher's setting, and reports whether it is
-// news.
-func (f finding) enter(l *registry.Launcher) bool {
+// apply writes the finding into the launcher's setting, and reports whether the status changed.
+func (f finding) apply(l *registry.Launcher) bool {
 	s := l.Setting(f.setting)
 	if s == nil {
 		return false
@@ -173,7 +172,7 @@ func (f finding) enter(l *registry.Launcher) bool {
 	return news
 }
 
-func (g *Guard) tell(l registry.Launcher, e agentapi.Event) {
+func (g *Guard) record(l registry.Launcher, e agentapi.Event) {
 	e.Time, e.Pod, e.Container = time.Now(), l.Pod, l.Container
 	g.Recorder.Record(e)
 }

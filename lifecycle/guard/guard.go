@@ -11,22 +11,19 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
-// maxQueued bounds the containers that wait for a check. What does not fit is
-// checked with the next round of all.
+// maxQueued bounds the queue. The next check of all launchers covers those that do not fit.
 const maxQueued = 4096
 
-// Observer counts what the guard finds. Its methods must not block and may
-// be called from several goroutines at once.
+// Observer counts the guard's results. Its methods must not block and may be called concurrently.
 type Observer interface {
-	// Checked is called for each setting that was looked at. changed says
-	// that it fared otherwise than at the last check.
+	// Checked is called for each checked setting. changed is true if its status changed.
 	Checked(setting string, status agentapi.Status, changed bool)
 
-	// CheckDropped is called when too many checks are waiting.
+	// CheckDropped is called when the queue is full.
 	CheckDropped()
 }
 
-// Config is what a guard works with. Observer is optional.
+// Config configures a guard. Observer is optional.
 type Config struct {
 	Registry *registry.Registry
 	Kernel   host.Kernel
@@ -34,19 +31,18 @@ type Config struct {
 	Observer Observer
 	Logger   *slog.Logger
 
-	// Repair raises the memory lock of processes that have less than their
-	// launcher was given. Otherwise that is only told.
+	// Repair raises the memory-lock limit of processes below their launcher's limit. Otherwise the
+	// guard only reports them.
 	Repair bool
 
-	// Interval is the time between two checks of all running launchers: their
-	// processes may change their own limits, and kubelet rewrites cgroup
-	// files. 0: launchers are checked only when they are enqueued.
+	// Interval is the time between checks of all running launchers, because processes change their
+	// own limits and kubelet rewrites cgroup files. 0: only queued launchers are checked.
 	Interval time.Duration
 }
 
-// Guard compares what running launchers were given with what the kernel shows,
-// records it in the registry, tells of differences, and repairs what it may. It
-// works in one goroutine of its own, so that NRI handlers never wait for it.
+// Guard compares the settings granted to running launchers with the kernel, writes the result to
+// the registry, reports differences, and repairs limits if the policy allows it. It works in its
+// own goroutine, so NRI handlers never wait for it.
 type Guard struct {
 	Config
 
@@ -56,14 +52,13 @@ type Guard struct {
 	wake   chan struct{}
 }
 
-// New returns a guard that does nothing until Run is called.
+// New returns a guard. Run starts its work.
 func New(cfg Config) *Guard {
 	return &Guard{Config: cfg, queued: map[string]bool{}, wake: make(chan struct{}, 1)}
 }
 
-// Enqueue asks for a check of the launcher with this container ID. It does not
-// block; a container that waits already is not added again. It may be called from
-// several goroutines at once.
+// Enqueue queues a check of the launcher with this container ID, unless it is already queued. It
+// does not block and may be called concurrently.
 func (g *Guard) Enqueue(containerID string) {
 	if !g.push(containerID) {
 		g.observeDrop()
@@ -71,23 +66,23 @@ func (g *Guard) Enqueue(containerID string) {
 	}
 	select {
 	case g.wake <- struct{}{}:
-	default: // Run is to wake up anyway
+	default: // Run is already about to wake up
 	}
 }
 
-// vmChecks is when a VM process is checked after its start: at once, and after those
-// who manage it have had time to set another limit.
+// vmChecks are the times of checks after the start of a VM process: at once, and after libvirt and
+// virt-handler have had time to set their own limit.
 var vmChecks = []time.Duration{0, 200 * time.Millisecond, time.Second, 5 * time.Second}
 
-// EnqueueVM asks for checks of a launcher of which a VM process has just started: now,
-// and several times in the seconds to come. It does not block.
+// EnqueueVM queues checks of a launcher whose VM process has just started: at once, and several
+// within seconds. It does not block.
 func (g *Guard) EnqueueVM(containerID string) {
 	for _, after := range vmChecks {
 		time.AfterFunc(after, func() { g.Enqueue(containerID) })
 	}
 }
 
-// EnqueueAll asks for a check of every running launcher. It does not block.
+// EnqueueAll queues a check of every running launcher. It does not block.
 func (g *Guard) EnqueueAll() {
 	for _, l := range g.Registry.List() {
 		if l.State == agentapi.StateRunning {
@@ -96,7 +91,7 @@ func (g *Guard) EnqueueAll() {
 	}
 }
 
-// Run checks what is enqueued until ctx is done.
+// Run checks queued launchers until ctx is done.
 func (g *Guard) Run(ctx context.Context) {
 	var round <-chan time.Time
 	if g.Interval > 0 {

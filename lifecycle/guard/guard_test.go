@@ -20,8 +20,8 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
-// bench is a guard at work on a fake kernel with one launcher: container "id" of
-// pod "u", process 100, given 5Gi.
+// bench is a guard with a fake kernel and one launcher: container "id" of pod "u", process 100,
+// limit 5Gi.
 type bench struct {
 	guard    *guard.Guard
 	registry *registry.Registry
@@ -46,7 +46,7 @@ type benchConfig struct {
 	cgroup   []api.CgroupSetting
 }
 
-// withBench calls test while the guard works, in a bubble with its own clock.
+// withBench calls test while the guard runs, in a synctest bubble.
 func withBench(t *testing.T, cfg benchConfig, test func(t *testing.T, b *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -85,7 +85,7 @@ func given(files []api.CgroupSetting) registry.Launcher {
 	return l
 }
 
-// check has the guard look at the launcher, and returns what it then shows.
+// check makes the guard check the launcher, and returns the launcher.
 func (b *bench) check(t *testing.T) registry.Launcher {
 	t.Helper()
 	b.guard.Enqueue("id")
@@ -120,7 +120,7 @@ func TestGuardReports(t *testing.T) {
 	withBench(t, benchConfig{}, func(t *testing.T, b *bench) {
 		low := b.kernel.Start(100, cgroup, host.Rlimit{Soft: 65536, Hard: 8 << 20})
 		b.kernel.Start(101, cgroup, same(5*gi))
-		for range 2 { // the second time it is no news
+		for range 2 { // the second check finds no change
 			s := b.check(t).Settings[0]
 			if s.Status != agentapi.StatusDiffers || s.Observed != "64Ki" {
 				t.Errorf("setting = %+v, want differs, seen 64Ki", s)
@@ -132,7 +132,7 @@ func TestGuardReports(t *testing.T) {
 				t.Errorf("message lacks %q: %s", want, text)
 			}
 		}
-		want := `processes of the launcher may lock less than the 5Gi given; policy says memlock.repair: "report", so nothing was done`
+		want := `processes of the launcher may lock less than 5Gi; policy says memlock.repair: "report", so nothing was done`
 		if got := b.recorder.Events()[0].Message; got != want {
 			t.Errorf("event = %q, want %q", got, want)
 		}
@@ -171,7 +171,7 @@ func TestGuardRepairsWhatAppearsMeanwhile(t *testing.T) {
 		b.kernel.BeforeSet = func(host.Process) error {
 			if children > 0 {
 				children--
-				b.kernel.Start(200+children, cgroup, same(65536)) // forked just before its parent was repaired
+				b.kernel.Start(200+children, cgroup, same(65536)) // forked just before the repair of its parent
 			}
 			return nil
 		}
@@ -194,7 +194,7 @@ func TestGuardGivesUpOnEndlessForks(t *testing.T) {
 			return nil
 		}
 		b.kernel.Start(100, cgroup, same(65536))
-		b.check(t) // returns
+		b.check(t) // must return
 		if next > 250 {
 			t.Errorf("%d processes were repaired in one check", next-200)
 		}
@@ -206,12 +206,12 @@ func TestGuardSkipsWhatVanishes(t *testing.T) {
 		b.kernel.BeforeSet = func(p host.Process) error {
 			if p.PID == 101 {
 				b.kernel.Exit(101)
-				b.kernel.Start(101, "/elsewhere", same(1)) // somebody else's now
+				b.kernel.Start(101, "/elsewhere", same(1)) // reused by another process
 			}
 			return nil
 		}
 		b.registry.Update("id", func(l *registry.Launcher) { l.Cgroup = cgroup })
-		b.kernel.Start(101, cgroup, same(65536)) // the first process is gone, so it is held to the limit
+		b.kernel.Start(101, cgroup, same(65536)) // without the first process it needs the limit
 		b.kernel.Start(102, cgroup, same(5*gi))
 		if s := b.check(t).Settings[0]; s.Status != agentapi.StatusApplied {
 			t.Errorf("setting = %+v, want applied: what is left has its limit", s)
@@ -295,7 +295,7 @@ func TestGuardNoticesTheEnd(t *testing.T) {
 	}
 }
 
-// The container's first process may exit while others live on.
+// The container's first process may exit before others.
 func TestGuardOutlivesTheFirstProcess(t *testing.T) {
 	withBench(t, benchConfig{}, func(t *testing.T, b *bench) {
 		b.kernel.Start(100, cgroup, same(5*gi))
@@ -312,7 +312,7 @@ func TestGuardChecksAllFromTimeToTime(t *testing.T) {
 	withBench(t, benchConfig{interval: time.Minute}, func(t *testing.T, b *bench) {
 		b.kernel.Start(100, cgroup, same(5*gi))
 		b.check(t)
-		b.kernel.Start(100, cgroup, same(65536)) // lowered its own
+		b.kernel.Start(100, cgroup, same(65536)) // lowered its own limit
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		b.expectReasons(t, agentapi.ReasonLimitMissing)
@@ -324,7 +324,7 @@ func TestGuardQueueIsBounded(t *testing.T) {
 	g := guard.New(guard.Config{
 		Registry: registry.New(), Kernel: lifecycletest.NewKernel(), Observer: dropped,
 	})
-	for range 2 { // what waits already takes no more room
+	for range 2 { // a queued launcher takes no more room
 		for i := range 4096 {
 			g.Enqueue(fmt.Sprint(i))
 		}

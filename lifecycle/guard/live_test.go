@@ -9,8 +9,7 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
-// withVM has the launcher of a bench run, with a VM process that has the lock and a
-// ceiling of 16Gi.
+// withVM adds a VM process with this limit, and a ceiling of 16Gi, to the launcher.
 func (b *bench) withVM(lock host.Rlimit) host.Process {
 	b.kernel.Start(100, cgroup, same(5*gi))
 	vm := b.kernel.Start(101, cgroup, lock)
@@ -21,7 +20,7 @@ func (b *bench) withVM(lock host.Rlimit) host.Process {
 	return vm
 }
 
-// What a VM process may lock by a resize is counted, and ends with it.
+// A limit granted by a resize counts in the account until the end of the process.
 func TestVMLockIsCounted(t *testing.T) {
 	withBench(t, benchConfig{}, func(t *testing.T, b *bench) {
 		vm := b.withVM(same(5 * gi))
@@ -36,16 +35,16 @@ func TestVMLockIsCounted(t *testing.T) {
 			t.Errorf("account %+v, want one without limit", a)
 		}
 		b.registry.Update("id", func(l *registry.Launcher) {
-			l.SetNeed(vm, 3)
+			l.SetMemoryRequirement(vm, 3)
 			l.VMs = nil
 		})
-		if l, _ := b.registry.Find("id"); l.Live != nil || l.Needs() != 0 || b.granted() != 5*gi {
+		if l, _ := b.registry.Find("id"); l.Live != nil || l.MemoryRequirement() != 0 || b.granted() != 5*gi {
 			t.Errorf("%+v is left of a VM that is gone, account %d", l.Live, b.granted())
 		}
 	})
 }
 
-// A VM process is held to what it was given by a resize, and its launcher is not.
+// The guard holds a VM process, but not its launcher, to a limit granted by a resize.
 func TestGuardHoldsVMToItsLock(t *testing.T) {
 	withBench(t, benchConfig{repair: true}, func(t *testing.T, b *bench) {
 		vm := b.withVM(same(8 * gi))
@@ -65,20 +64,20 @@ func TestGuardHoldsVMToItsLock(t *testing.T) {
 	})
 }
 
-// Without repair it is told what the VM process lacks, of what it was given.
+// Without repair the guard reports a VM process below its limit.
 func TestGuardReportsVMLock(t *testing.T) {
 	withBench(t, benchConfig{}, func(t *testing.T, b *bench) {
 		vm := b.withVM(same(6 * gi))
 		b.registry.Update("id", func(l *registry.Launcher) { l.SetLock(vm, 8*gi) })
 		s := b.check(t).Settings[0]
-		if want := "less than the 8Gi given: process 101 had 6Gi"; s.Status != agentapi.StatusDiffers || !strings.Contains(s.Message, want) {
+		if want := "less than 8Gi: process 101 had 6Gi"; s.Status != agentapi.StatusDiffers || !strings.Contains(s.Message, want) {
 			t.Errorf("setting = %+v, want differs, with %q", s, want)
 		}
 	})
 }
 
-// An agent that was started again learns what an earlier one has raised, up to the
-// ceiling. What a VM has from its launcher is nothing that was raised.
+// A restarted agent adopts limits raised by an earlier one, up to the ceiling. A limit inherited
+// from the launcher is not a raised one.
 func TestGuardLearnsVMLock(t *testing.T) {
 	for name, c := range map[string]struct {
 		vm, launcher host.Limit

@@ -11,49 +11,49 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
-// maxRounds bounds how often processes are listed again while some appear: each
-// new one was forked by one that may not have been repaired yet.
+// maxRounds bounds the scans of a container while new processes appear. A new process may have been
+// forked by one whose limit was not yet raised.
 const maxRounds = 8
 
-// survey is a look at the memory lock of all processes of a container.
-type survey struct {
-	kernel host.Kernel
-	want   host.Limit                  // what was given
-	strict bool                        // no process may have less,
-	vms    map[host.Process]host.Limit // nor any of these less than its own
-	repair bool
+// lockScan scans the memory-lock limits of all processes of a container.
+type lockScan struct {
+	kernel     host.Kernel
+	want       host.Limit                  // granted limit
+	requireAll bool                        // every process needs it
+	vms        map[host.Process]host.Limit // required limits of VM processes
+	repair     bool
 
 	known     map[host.Process]bool
-	read      int                         // how many could be read
-	lowest    host.Rlimit                 // over all processes that count, after repair
-	first     host.Process                // the first that had less than wanted,
-	had       host.Rlimit                 // what it had,
-	owed      host.Limit                  // and was to have
-	short     int                         // how many had less
-	missing   bool                        // one that must have it has it not, after repair
-	beyond    map[host.Process]host.Limit // what VM processes have that is more
-	launcher  int                         // the container's first process,
-	inherited host.Limit                  // and what it has: Unlimited where it was not seen
+	read      int                         // number of readable processes
+	lowest    host.Rlimit                 // of all processes that need the limit, after repairs
+	first     host.Process                // first process below its required limit
+	actual    host.Rlimit                 // its limit before the repair
+	required  host.Limit                  // its required limit
+	short     int                         // number of processes below their required limit
+	missing   bool                        // a process lacks its required limit after repairs
+	extra     map[host.Process]host.Limit // limits of VM processes above the required ones
+	launcher  int                         // pid of the container's first process
+	inherited host.Limit                  // limit of the first process, Unlimited if unread
 	repaired  int
-	failed    error // of the last repair that did not work
+	failed    error // error of the last failed repair
 }
 
-// checkMemlock compares the memory lock of a container's processes with what the
-// launcher was given, and repairs it if it may. ErrGone: no process is left.
+// checkMemlock compares the memory-lock limits of a container's processes with the launcher's
+// limit, and raises them if allowed. ErrGone: no process remains.
 func (g *Guard) checkMemlock(l registry.Launcher, cgroup string) (finding, error) {
-	s := survey{
+	s := lockScan{
 		kernel: g.Kernel, repair: g.Repair, known: map[host.Process]bool{}, vms: l.VMLocks(),
-		lowest: host.Rlimit{Soft: host.Unlimited, Hard: host.Unlimited}, beyond: map[host.Process]host.Limit{}, launcher: l.Container.PID, inherited: host.Unlimited,
+		lowest: host.Rlimit{Soft: host.Unlimited, Hard: host.Unlimited}, extra: map[host.Process]host.Limit{}, launcher: l.Container.PID, inherited: host.Unlimited,
 	}
 	if l.Given.Memlock != nil {
 		s.want = *l.Given.Memlock
 	}
 	var err error
-	if s.strict, err = g.strict(l, cgroup, s.want); err != nil {
+	if s.requireAll, err = g.requiresAll(l, cgroup, s.want); err != nil {
 		return finding{}, err
 	}
 	for range maxRounds {
-		fresh, err := s.round(g, cgroup)
+		fresh, err := s.scanNew(g, cgroup)
 		if err != nil {
 			return finding{}, err
 		}
@@ -62,23 +62,22 @@ func (g *Guard) checkMemlock(l registry.Launcher, cgroup string) (finding, error
 		}
 	}
 	if s.read == 0 {
-		return finding{}, fmt.Errorf("the processes of cgroup %s vanish before they can be looked at", cgroup)
+		return finding{}, fmt.Errorf("the processes of cgroup %s exit before the guard can read them", cgroup)
 	}
-	g.learn(l, &s)
+	g.adoptLocks(l, &s)
 	f := finding{setting: agentapi.MemlockSetting, seen: s.lowest.Soft.String()}
 	if l.Given.Memlock != nil {
-		s.judge(&f, l)
+		s.evaluate(&f, l)
 	}
 	return f, nil
 }
 
-// strict reports whether every process must have what the launcher was given. The
-// container's first process shows whether the limit arrived. Where it did, a
-// process that has less was given less by itself, or by what manages the VM:
-// libvirt and virt-handler set QEMU's limit. Where it did not, or did not at an
-// earlier look, others have inherited what was missing. A VM process must have it in
-// any case: it is what the limit is for.
-func (g *Guard) strict(l registry.Launcher, cgroup string, want host.Limit) (bool, error) {
+// requiresAll reports whether every process needs the launcher's limit. The container's first
+// process shows whether the limit took effect. If it did, a process with a lower limit lowered it
+// itself or got it from the VM's manager: libvirt and virt-handler set QEMU's limit. If it did not,
+// now or at an earlier check, other processes have inherited the missing limit. A VM process always
+// needs the limit, because the limit exists for it.
+func (g *Guard) requiresAll(l registry.Launcher, cgroup string, want host.Limit) (bool, error) {
 	was := l.Setting(agentapi.MemlockSetting)
 	if was != nil && (was.Status == agentapi.StatusDiffers || was.Status == agentapi.StatusRepaired) {
 		return true, nil
@@ -98,14 +97,13 @@ func (g *Guard) strict(l registry.Launcher, cgroup string, want host.Limit) (boo
 	return !has.Covers(want), err
 }
 
-// round looks at the processes that were not known before, and returns how many
-// those were.
-func (s *survey) round(g *Guard, cgroup string) (fresh int, err error) {
+// scanNew checks the processes not seen before and returns their number.
+func (s *lockScan) scanNew(g *Guard, cgroup string) (fresh int, err error) {
 	procs, err := g.processes(cgroup)
 	if err != nil {
 		return 0, err
 	}
-	for p := range s.vms { // some live elsewhere
+	for p := range s.vms { // some are outside of the container
 		procs = append(procs, p)
 	}
 	for _, p := range procs {
@@ -115,15 +113,15 @@ func (s *survey) round(g *Guard, cgroup string) (fresh int, err error) {
 		}
 		s.known[p] = true
 		fresh++
-		if err := s.look(p); err != nil && !errors.Is(err, host.ErrGone) {
+		if err := s.checkProcess(p); err != nil && !errors.Is(err, host.ErrGone) {
 			return 0, err
 		}
 	}
 	return fresh, nil
 }
 
-// look reads the limit of a process and repairs it.
-func (s *survey) look(p host.Process) error {
+// checkProcess reads the limit of a process and raises it if necessary.
+func (s *lockScan) checkProcess(p host.Process) error {
 	has, err := s.kernel.Memlock(p)
 	if err != nil {
 		return err
@@ -135,27 +133,27 @@ func (s *survey) look(p host.Process) error {
 	}
 	if !has.Covers(want) {
 		if s.short++; s.short == 1 {
-			s.first, s.had, s.owed = p, has, want
+			s.first, s.actual, s.required = p, has, want
 		}
-		if !s.strict && !vm {
+		if !s.requireAll && !vm {
 			return nil
 		}
-		has = s.fix(p, has, want)
+		has = s.raise(p, has, want)
 		s.missing = s.missing || !has.Covers(want)
 	}
 	if p.PID == s.launcher {
 		s.inherited = has.Soft
 	}
 	if vm && has.Soft > want {
-		s.beyond[p.ID()] = has.Soft
+		s.extra[p.ID()] = has.Soft
 	}
 	s.lowest = host.Rlimit{Soft: min(s.lowest.Soft, has.Soft), Hard: min(s.lowest.Hard, has.Hard)}
 	return nil
 }
 
-// fix raises the limit if it may, and returns what the process has then. One that
-// is gone needs no more.
-func (s *survey) fix(p host.Process, has host.Rlimit, want host.Limit) host.Rlimit {
+// raise raises the limit if allowed, and returns the resulting limit. A process that is gone needs
+// none.
+func (s *lockScan) raise(p host.Process, has host.Rlimit, want host.Limit) host.Rlimit {
 	if !s.repair {
 		return has
 	}
@@ -169,26 +167,26 @@ func (s *survey) fix(p host.Process, has host.Rlimit, want host.Limit) host.Rlim
 	return has.Raised(want)
 }
 
-// learn enters what VM processes have beyond what is known, and beyond what they have
-// from their launcher.
-func (g *Guard) learn(l registry.Launcher, s *survey) {
-	if len(s.beyond) == 0 || l.Ceiling == nil {
+// adoptLocks records limits of VM processes above the launcher's limit that the registry does not
+// know.
+func (g *Guard) adoptLocks(l registry.Launcher, s *lockScan) {
+	if len(s.extra) == 0 || l.Ceiling == nil {
 		return
 	}
 	g.Registry.Update(l.Container.ID, func(now *registry.Launcher) {
-		for vm, has := range s.beyond {
+		for vm, has := range s.extra {
 			if has > s.inherited {
-				now.LearnLock(vm, has)
+				now.AdoptLock(vm, has)
 			}
 		}
 	})
 }
 
-// judge says what the survey means for a launcher that was given a limit.
-func (s *survey) judge(f *finding, l registry.Launcher) {
+// evaluate sets the finding of a launcher with a granted limit.
+func (s *lockScan) evaluate(f *finding, l registry.Launcher) {
 	switch {
 	case !s.missing && s.repaired == 0:
-		s.confirm(f, l)
+		s.setApplied(f, l)
 	case !s.missing:
 		f.status, f.message, f.repair = agentapi.StatusRepaired, s.message(), true
 		f.event = &agentapi.Event{Type: agentapi.Normal, Reason: agentapi.ReasonLimitRepaired, Message: s.summary()}
@@ -198,41 +196,39 @@ func (s *survey) judge(f *finding, l registry.Launcher) {
 	}
 }
 
-// confirm says that the limit is there.
-func (s *survey) confirm(f *finding, l registry.Launcher) {
+// setApplied sets the finding of a limit in effect.
+func (s *lockScan) setApplied(f *finding, l registry.Launcher) {
 	f.status = agentapi.StatusApplied
 	if s.short > 0 {
-		f.message = fmt.Sprintf("%d of %d processes may lock less than the %s given, for example process %d has %s: "+
-			"lowered after the start, left alone", s.short, len(s.known), s.owed, s.first.PID, s.had.Soft)
+		f.message = fmt.Sprintf("%d of %d processes may lock less than %s, for example process %d with %s: "+
+			"lowered after the start, left unchanged", s.short, len(s.known), s.required, s.first.PID, s.actual.Soft)
 	}
-	if was := l.Setting(agentapi.MemlockSetting); was != nil && keeps(was.Status) {
+	if was := l.Setting(agentapi.MemlockSetting); was != nil && keepsStatus(was.Status) {
 		f.status, f.message = was.Status, was.Message
 	}
 }
 
-// keeps reports whether a status tells more than "applied" of a limit that is
-// there.
-func keeps(s agentapi.Status) bool {
+// keepsStatus reports whether a status says more than "applied" about a limit in effect.
+func keepsStatus(s agentapi.Status) bool {
 	return s == agentapi.StatusYielded || s == agentapi.StatusRepaired
 }
 
-// message tells all, for users and the log.
-func (s *survey) message() string {
-	return fmt.Sprintf("%d of %d processes may lock less than the %s given: process %d had %s (hard %s)",
-		s.short, len(s.known), s.owed, s.first.PID, s.had.Soft, s.had.Hard) + s.done(s.failed)
+// message has all details, for users and the log.
+func (s *lockScan) message() string {
+	return fmt.Sprintf("%d of %d processes may lock less than %s: process %d had %s (hard %s)",
+		s.short, len(s.known), s.required, s.first.PID, s.actual.Soft, s.actual.Hard) + s.outcome(s.failed)
 }
 
-// summary tells it without what differs from one time to the next, so that equal
-// events are counted as one.
-func (s *survey) summary() string {
+// summary leaves out values that change between checks, so that equal Events are counted as one.
+func (s *lockScan) summary() string {
 	why := s.failed
 	if errno, ok := errors.AsType[syscall.Errno](s.failed); ok {
 		why = errno
 	}
-	return fmt.Sprintf("processes of the launcher may lock less than the %s given", s.owed) + s.done(why)
+	return fmt.Sprintf("processes of the launcher may lock less than %s", s.required) + s.outcome(why)
 }
 
-func (s *survey) done(why error) string {
+func (s *lockScan) outcome(why error) string {
 	switch {
 	case s.failed != nil:
 		return fmt.Sprintf("; repair failed: %v", why)

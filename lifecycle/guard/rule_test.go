@@ -14,7 +14,7 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
-// libvirt and virt-handler set QEMU's own limit: that is none of the guard's.
+// The guard leaves QEMU's limit to libvirt and virt-handler.
 func TestGuardLeavesAloneWhatWasLoweredAfterTheStart(t *testing.T) {
 	for _, repair := range []bool{false, true} {
 		withBench(t, benchConfig{repair: repair}, func(t *testing.T, b *bench) {
@@ -24,7 +24,7 @@ func TestGuardLeavesAloneWhatWasLoweredAfterTheStart(t *testing.T) {
 			if s.Status != agentapi.StatusApplied || s.Observed != "5Gi" {
 				t.Errorf("setting = %+v, want applied, seen 5Gi", s)
 			}
-			want := "1 of 2 processes may lock less than the 5Gi given, for example process 123 has 2Gi: lowered after the start, left alone"
+			want := "1 of 2 processes may lock less than 5Gi, for example process 123 with 2Gi: lowered after the start, left unchanged"
 			if s.Message != want {
 				t.Errorf("message = %q, want %q", s.Message, want)
 			}
@@ -40,7 +40,7 @@ func TestGuardLeavesAloneWhatWasLoweredAfterTheStart(t *testing.T) {
 	}
 }
 
-// Without the limit at the first process, all have inherited too little.
+// If the first process lacks the limit, all processes have inherited too little.
 func TestGuardHoldsEveryProcessToWhatTheFirstOneLacks(t *testing.T) {
 	for name, first := range map[string]func(*bench){
 		"has less":          func(b *bench) { b.kernel.Start(100, cgroup, same(65536)) },
@@ -63,7 +63,7 @@ func TestGuardHoldsEveryProcessToWhatTheFirstOneLacks(t *testing.T) {
 	}
 }
 
-// What children inherited stays missing when only their parent is set right.
+// A repair of the parent alone does not give its children the limit.
 func TestGuardRemembersThatTheLimitWasMissing(t *testing.T) {
 	for _, was := range []agentapi.Status{agentapi.StatusDiffers, agentapi.StatusRepaired} {
 		withBench(t, benchConfig{}, func(t *testing.T, b *bench) {
@@ -77,10 +77,10 @@ func TestGuardRemembersThatTheLimitWasMissing(t *testing.T) {
 	}
 }
 
-// Somebody who lowers the limit again and again does not flood the Events.
+// A program that keeps lowering the limit does not cause a flood of Events.
 func TestGuardTellsOfRepairsNowAndThen(t *testing.T) {
 	withBench(t, benchConfig{repair: true}, func(t *testing.T, b *bench) {
-		for i := range 61 { // half a minute apart, for half an hour
+		for i := range 61 { // every 30 seconds for half an hour
 			b.kernel.Start(100, cgroup, same(65536))
 			b.kernel.Start(101+i, cgroup, same(65536))
 			if s := b.check(t).Settings[0]; !strings.Contains(s.Message, "raised with prlimit") {
@@ -92,7 +92,7 @@ func TestGuardTellsOfRepairsNowAndThen(t *testing.T) {
 		for _, e := range b.recorder.Events() {
 			texts = append(texts, e.Message)
 		}
-		same := "processes of the launcher may lock less than the 5Gi given; raised with prlimit"
+		same := "processes of the launcher may lock less than 5Gi; raised with prlimit"
 		if diff := cmp.Diff([]string{same, same, same, same}, texts); diff != "" {
 			t.Errorf("events (-want +got):\n%s", diff)
 		}
@@ -104,7 +104,7 @@ func TestGuardTellsOfFailedRepairWithoutThePid(t *testing.T) {
 		b.kernel.BeforeSet = func(p host.Process) error { return fmt.Errorf("prlimit of process %d: %w", p.PID, syscall.EPERM) }
 		b.kernel.Start(100, cgroup, same(65536))
 		b.check(t)
-		want := "processes of the launcher may lock less than the 5Gi given; repair failed: operation not permitted"
+		want := "processes of the launcher may lock less than 5Gi; repair failed: operation not permitted"
 		if got := b.recorder.Events()[0].Message; got != want {
 			t.Errorf("event = %q, want %q", got, want)
 		}

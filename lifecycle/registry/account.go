@@ -7,17 +7,17 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
-// Account returns the lockable memory that launchers were granted on this node. In
-// observe mode it is what would have been granted.
+// Account returns the node's account of lockable memory granted to launchers. In observe mode it
+// holds the amounts that enforce mode would grant.
 func (r *Registry) Account() agentapi.Account { return r.AccountWithout(Key{}) }
 
-// AccountWithout returns the account without one launcher, whose new demand is to
-// be decided on. What VM processes of its earlier containers hold stays counted.
+// AccountWithout returns the account without one launcher, whose new demand is about to be decided.
+// VM processes of its earlier containers stay in the account.
 func (r *Registry) AccountWithout(key Key) agentapi.Account { return r.AccountWith(nil, 0, key) }
 
-// AccountWith returns what AccountWithout does, and counts in the launchers that
-// the runtime listed at that moment and that were not entered yet. It adds up all launchers:
-// a node has a few hundred at most, and a creation asks once.
+// AccountWith is AccountWithout plus the launchers in the runtime's list of that generation that
+// the registry lacks. It adds up all launchers: a node has a few hundred at most, and a container
+// creation calls it once.
 func (r *Registry) AccountWith(listed []Launcher, since Generation, without Key) agentapi.Account {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -36,9 +36,9 @@ func (r *Registry) AccountWith(listed []Launcher, since Generation, without Key)
 	return account
 }
 
-// entered needs the lock.
+// entered reports whether the registry has the launcher. The caller holds the lock.
 func (r *Registry) entered(l *Launcher, since Generation) bool {
-	if _, ok := r.left[l.Container.ID]; ok {
+	if _, ok := r.replaced[l.Container.ID]; ok {
 		return true
 	}
 	now, ok := r.launchers[l.Key()]
@@ -48,7 +48,7 @@ func (r *Registry) entered(l *Launcher, since Generation) bool {
 // charge adds the demand of a launcher to the account. A demand comes from a Kubernetes quantity,
 // which is an int64. The sum stays at the largest int64 instead of overflowing.
 func charge(account *agentapi.Account, l *Launcher) {
-	demand, ok := l.held()
+	demand, ok := l.accountDemand()
 	switch {
 	case !ok:
 	case demand == host.Unlimited:

@@ -8,7 +8,7 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
-// What a creation asks of the registry of a node with 1,000 launchers.
+// The cost of a container creation in the registry of a node with 1,000 launchers.
 func BenchmarkRegistry(b *testing.B) {
 	r := registry.New()
 	for i := range 1000 {

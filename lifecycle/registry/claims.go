@@ -2,17 +2,16 @@ package registry
 
 import "github.com/mooring-vm/mooring/api/agentapi"
 
-// Claimant returns a pod other than the one with this UID that has claimed the
-// domain: by a launcher that is about to be created, or has not stopped, or of which
-// VM processes are left. It looks at each launcher once. A container that is not
-// running between two starts claims nothing. is says whether a claimed domain is the
-// one in question; it is called under the registry's lock, and must answer from memory.
+// Claimant returns a pod other than the one with this UID that claims the domain: its launcher is
+// being created, runs, or has left VM processes behind. A container between two starts claims
+// nothing. is reports whether a claimed domain is the one in question. It runs under the registry's
+// lock and must not block.
 func (r *Registry) Claimant(is func(domain string) bool, podUID string) (pod agentapi.PodRef, ok bool) {
 	return r.ClaimantWith(nil, 0, is, podUID)
 }
 
-// ClaimantWith does what Claimant does, and counts in the launchers that the runtime
-// listed at that moment and that were not entered yet.
+// ClaimantWith is Claimant plus the launchers in the runtime's list of that generation that the
+// registry lacks.
 func (r *Registry) ClaimantWith(listed []Launcher, since Generation, is func(domain string) bool, podUID string) (
 	pod agentapi.PodRef, ok bool,
 ) {
@@ -31,7 +30,7 @@ func (r *Registry) ClaimantWith(listed []Launcher, since Generation, is func(dom
 	return agentapi.PodRef{}, false
 }
 
-// claims reports whether the launcher keeps the domain from a pod.
+// claims reports whether the launcher claims the domain against this pod.
 func (l *Launcher) claims(is func(domain string) bool, podUID string) bool {
-	return l.Domain != "" && l.Pod.UID != podUID && l.holds() && is(l.Domain)
+	return l.Domain != "" && l.Pod.UID != podUID && l.inAccount() && is(l.Domain)
 }

@@ -10,82 +10,80 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/tie"
 )
 
-// Key names a launcher for as long as its pod lives. A container that is created
-// again, under a new ID, is the same launcher.
+// Key identifies a launcher during the life of its pod. A re-created container with a new ID is the
+// same launcher.
 type Key struct {
 	PodUID    string
 	Container string
 }
 
-// Launcher is a container that runs a VM: what users are shown of it, and what
-// the guard holds it to.
+// Launcher is a container that runs a VM: the data shown to users and the settings that the guard
+// checks.
 type Launcher struct {
 	agentapi.Launcher
 
-	// SandboxID is the runtime's name for the pod. A pod whose sandbox died
-	// has two for a while, with the same UID.
+	// SandboxID is the runtime's ID of the pod sandbox. After the death of a sandbox a pod has two
+	// for a while, with the same UID.
 	SandboxID string
 
-	// Demand is what the launcher counts for in the node's memlock account,
-	// nil when it asks for no lock. In observe mode it would have counted. Of
-	// one that runs already it is never less than what it runs with.
+	// Demand is the launcher's part of the node's memory-lock account; nil: none. In observe mode
+	// it is the part under enforce mode. A running launcher demands at least its current limit.
 	Demand *host.Limit
 
-	// Undecided is set for a launcher that runs already while it is not known
-	// which rule holds for it. It is held to nothing until then.
+	// Undecided is set while the policy rule of a running launcher is unknown. The guard then
+	// checks nothing.
 	Undecided bool
 
-	// Given says what the launcher was given, and has therefore to have.
+	// Given holds the granted settings, which the launcher must have.
 	Given Given
 
-	// Ceiling is the most that the policy lets its VM processes lock; nil: nothing, or
-	// it is not known which rule holds.
+	// Ceiling is the policy's maximum for the memory-lock limit of VM processes; nil: none, or the
+	// rule is unknown.
 	Ceiling *host.Limit
 
-	// Live is what its VM process has got by a resize; nil: nothing.
+	// Live holds limits granted to the VM process by a resize; nil: none.
 	Live *Live
 
-	// Limits are those of the latest request to the runtime.
+	// Limits are the limits in the latest request to the runtime.
 	Limits ContainerLimits
 
-	// Size is the VM size in the annotations that the pod was created with. SizeError says why
-	// they could not be read; Size is empty then.
+	// Size is the VM size in the annotations at the pod's creation. SizeError is the error of
+	// reading them; Size is then empty.
 	Size      api.Size
 	SizeError string
 
-	// Domain is the domain of the node's libvirt that the launcher may bind, as
-	// it declared it, a UUID in the usual form. Empty when it declared none, or
-	// may not have it. While Undecided is set it is only kept from others.
+	// Domain is the domain of the node's libvirt that the launcher declared and may bind, in the
+	// usual form of a UUID. Empty: none declared, or denied. While Undecided is set, it only
+	// excludes other launchers.
 	Domain string
 
-	// GracePeriod and Watchdog are what the pod declared, in whole seconds;
-	// 0: nothing.
+	// GracePeriod and Watchdog are the pod's declared values in whole seconds; 0: none.
 	GracePeriod, Watchdog time.Duration
 
-	// Cgroup is the path of the container's cgroup below the root of the
-	// cgroup v2 hierarchy, empty until the guard has found it.
+	// Cgroup is the path of the container's cgroup below the root of the cgroup v2 hierarchy; empty
+	// until the guard finds it.
 	Cgroup string
 
-	// Stop is what the pod is asked for now; nil: nothing.
+	// Stop is the current stop request to the pod; nil: none.
 	Stop *tie.PodStop
 
 	// RepairReportedAt is when an Event last reported a repair of the memory lock.
 	RepairReportedAt time.Time
 
-	generation uint64 // of the last Put or Enter
+	generation uint64 // of the last Put or SetState
 	beat       tie.Beat
-	watchdog   time.Duration // 0: no heartbeat is expected
-	removed    bool          // by the runtime, while VM processes are left
+	watchdog   time.Duration // 0: no heartbeat expected
+	removed    bool          // the runtime removed it, but VM processes remain
 }
 
-// Given is what a launcher was given. In observe mode, and for a launcher that
-// runs although it would be refused, it is empty.
+// Given holds granted settings. It is empty in observe mode, and for a running launcher that would
+// be refused.
 type Given struct {
-	Memlock *host.Limit         // nil: none was asked for
+	Memlock *host.Limit         // nil: none requested
 	Cgroup  []api.CgroupSetting // sorted by file
 }
 
-// CgroupFile returns what a cgroup file was given.
+// CgroupFile returns the granted value of a cgroup file.
 func (g Given) CgroupFile(name string) (api.CgroupSetting, bool) {
 	at := slices.IndexFunc(g.Cgroup, func(s api.CgroupSetting) bool { return s.File == name })
 	if at < 0 {
@@ -94,12 +92,12 @@ func (g Given) CgroupFile(name string) (api.CgroupSetting, bool) {
 	return g.Cgroup[at], true
 }
 
-// Key returns the launcher's name.
+// Key returns the launcher's key.
 func (l *Launcher) Key() Key {
 	return Key{PodUID: l.Pod.UID, Container: l.Container.Name}
 }
 
-// Setting returns the named setting for change, nil when there is none.
+// Setting returns the named setting for changes, or nil.
 func (l *Launcher) Setting(name string) *agentapi.Setting {
 	at := slices.IndexFunc(l.Settings, func(s agentapi.Setting) bool { return s.Name == name })
 	if at < 0 {
@@ -108,17 +106,17 @@ func (l *Launcher) Setting(name string) *agentapi.Setting {
 	return &l.Settings[at]
 }
 
-// enter changes the state, and notes since when.
-func (l *Launcher) enter(state agentapi.State, now time.Time) {
+// setState changes the state and its start time.
+func (l *Launcher) setState(state agentapi.State, now time.Time) {
 	if l.State != state {
 		l.State, l.Since = state, now
 	}
 }
 
-// leaves reports whether VM processes of the launcher are left, or may be.
-func (l *Launcher) leaves() bool { return len(l.VMs) > 0 || l.Phase == agentapi.PhaseDraining }
+// hasVMsLeft reports whether VM processes of the launcher remain or may remain.
+func (l *Launcher) hasVMsLeft() bool { return len(l.VMs) > 0 || l.Phase == agentapi.PhaseDraining }
 
-// vmProcesses returns the VM processes of the launcher, by name.
+// vmProcesses returns the set of the launcher's VM processes.
 func (l *Launcher) vmProcesses() map[host.Process]bool {
 	all := map[host.Process]bool{}
 	for _, v := range l.VMs {
@@ -127,7 +125,7 @@ func (l *Launcher) vmProcesses() map[host.Process]bool {
 	return all
 }
 
-// VMLocks returns what each VM process of the launcher is to have, by name.
+// VMLocks returns the required limit of each VM process.
 func (l *Launcher) VMLocks() map[host.Process]host.Limit {
 	all := map[host.Process]host.Limit{}
 	for vm := range l.vmProcesses() {
@@ -136,13 +134,13 @@ func (l *Launcher) VMLocks() map[host.Process]host.Limit {
 	return all
 }
 
-// SetHeartbeat sets the last heartbeat, and how old it may become; 0: none is expected.
+// SetHeartbeat sets the last heartbeat and its maximum age; 0: no heartbeat expected.
 func (l *Launcher) SetHeartbeat(last tie.Beat, watchdog time.Duration) {
 	l.beat, l.watchdog = last, watchdog
 }
 
-// Shown is what people see of the launcher at that moment.
-func (l *Launcher) Shown(now host.Boottime) agentapi.Launcher {
+// View returns the launcher as shown to users at this time.
+func (l *Launcher) View(now host.Boottime) agentapi.Launcher {
 	shown := l.Launcher
 	if l.watchdog == 0 {
 		return shown
@@ -156,9 +154,9 @@ func (l *Launcher) Shown(now host.Boottime) agentapi.Launcher {
 	return shown
 }
 
-// holds reports whether the launcher takes part in the node's memlock account:
-// from the decision until it stops, and no VM process is left of it.
-func (l *Launcher) holds() bool {
+// inAccount reports whether the launcher counts in the node's memory-lock account: from its
+// decision until it stops and its last VM process ends.
+func (l *Launcher) inAccount() bool {
 	if len(l.VMs) > 0 {
 		return true
 	}
@@ -169,20 +167,20 @@ func (l *Launcher) holds() bool {
 	return false
 }
 
-// held returns what the launcher has of the node's memlock account.
-func (l *Launcher) held() (demand host.Limit, ok bool) {
+// accountDemand returns the launcher's part of the node's memory-lock account.
+func (l *Launcher) accountDemand() (demand host.Limit, ok bool) {
 	most := l.Demand
 	if l.Live != nil && l.Live.Lock != nil && (most == nil || *l.Live.Lock > *most) {
 		most = l.Live.Lock
 	}
-	if most == nil || !l.holds() {
+	if most == nil || !l.inAccount() {
 		return 0, false
 	}
 	return *most, true
 }
 
-// clone copies what can be changed through l. What a launcher was given, and the
-// terms of its settings, never change after Put.
+// clone copies all parts that can change through l. Granted settings and the terms of settings
+// never change after Put.
 func (l *Launcher) clone() Launcher {
 	c := *l
 	c.Settings = slices.Clone(l.Settings)

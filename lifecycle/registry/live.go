@@ -8,31 +8,30 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
-// Live is what a running VM process has got beyond what was decided when its launcher
-// was created: by a resize. It ends with the process. A Live is never changed, but
-// replaced.
+// Live holds limits that a resize granted to a running VM process, beyond those of its creation.
+// They end with the process. A Live is immutable.
 type Live struct {
 	Process host.Process
 
-	// Lock is what the process may lock; nil: what its launcher was given.
+	// Lock is the memory-lock limit of the process; nil: the launcher's limit.
 	Lock *host.Limit
 
-	// Need is what the memory limit of the launcher has to be at least, in bytes; 0:
-	// the VM says nothing about it.
-	Need uint64
+	// MemoryRequirement is the minimum for the launcher's memory limit in bytes; 0: the VM did not
+	// report any.
+	MemoryRequirement uint64
 }
 
-// ContainerLimits are limits of a container, as the runtime was asked for them last.
-// Memory is in bytes, CPU in thousandths of a CPU; 0 is no limit.
+// ContainerLimits are the limits in the latest request to the runtime. Memory is in bytes, CPU in
+// thousandths of a CPU; 0 is no limit.
 type ContainerLimits struct {
 	Memory, CPU int64
 }
 
-// ErrNoVM says that a launcher has no VM process, or none that could be meant.
+// ErrNoVM reports that a launcher has no VM process, or several.
 var ErrNoVM = errors.New("no VM process runs")
 
-// VM returns the VM process of the launcher. Where there is none, or another one is
-// ending beside it, the error wraps [ErrNoVM].
+// VM returns the launcher's VM process. The error wraps [ErrNoVM] if there is none, or another one
+// is still ending.
 func (l *Launcher) VM() (host.Process, error) {
 	switch {
 	case len(l.VMs) > 1:
@@ -45,8 +44,8 @@ func (l *Launcher) VM() (host.Process, error) {
 	return host.Process{PID: l.VMs[0].PID, StartTime: l.VMs[0].StartTime}, nil
 }
 
-// SetLock says what the launcher's VM process may lock from now on. What is no more
-// than the launcher was given is as if nothing was said.
+// SetLock sets the memory-lock limit of the VM process. A limit up to the launcher's own removes
+// the extra limit.
 func (l *Launcher) SetLock(vm host.Process, lock host.Limit) {
 	next := l.liveOf(vm)
 	next.Lock = &lock
@@ -56,15 +55,15 @@ func (l *Launcher) SetLock(vm host.Process, lock host.Limit) {
 	l.Live = &next
 }
 
-// SetNeed says what the VM process needs as the memory limit of its launcher; 0:
-// nothing.
-func (l *Launcher) SetNeed(vm host.Process, bytes uint64) {
+// SetMemoryRequirement sets the minimum that the VM process reported for its launcher's memory
+// limit; 0: none.
+func (l *Launcher) SetMemoryRequirement(vm host.Process, bytes uint64) {
 	next := l.liveOf(vm)
-	next.Need = bytes
+	next.MemoryRequirement = bytes
 	l.Live = &next
 }
 
-// liveOf returns a copy of what is known of the process.
+// liveOf returns a copy of the process's Live.
 func (l *Launcher) liveOf(vm host.Process) Live {
 	if l.Live != nil && l.Live.Process == vm.ID() {
 		return *l.Live
@@ -72,15 +71,15 @@ func (l *Launcher) liveOf(vm host.Process) Live {
 	return Live{Process: vm.ID()}
 }
 
-// Needs is what the memory limit of the launcher has to be at least, in bytes.
-func (l *Launcher) Needs() uint64 {
+// MemoryRequirement returns the minimum for the launcher's memory limit in bytes.
+func (l *Launcher) MemoryRequirement() uint64 {
 	if l.Live == nil {
 		return 0
 	}
-	return l.Live.Need
+	return l.Live.MemoryRequirement
 }
 
-// VMLock is what a VM process of the launcher is to have.
+// VMLock returns the required limit of a VM process.
 func (l *Launcher) VMLock(vm host.Process) host.Limit {
 	var lock host.Limit
 	if l.Given.Memlock != nil {
@@ -92,10 +91,9 @@ func (l *Launcher) VMLock(vm host.Process) host.Limit {
 	return lock
 }
 
-// LearnLock takes over what a VM process really has, where that is more than it was
-// given and nothing is known of why: an earlier agent may have raised it. What is above
-// the ceiling was somebody else's doing, and is not the launcher's.
-func (l *Launcher) LearnLock(vm host.Process, has host.Limit) {
+// AdoptLock records the actual limit of a VM process above its granted one, which an earlier agent
+// may have raised. It ignores a part above the ceiling, which another program must have set.
+func (l *Launcher) AdoptLock(vm host.Process, has host.Limit) {
 	if l.Ceiling == nil || !l.vmProcesses()[vm.ID()] || l.Live != nil && l.Live.Lock != nil {
 		return
 	}
@@ -104,8 +102,8 @@ func (l *Launcher) LearnLock(vm host.Process, has host.Limit) {
 	}
 }
 
-// settleLive ends what a VM process had that is gone.
-func (l *Launcher) settleLive() {
+// dropStaleLive removes the Live of a process that is gone.
+func (l *Launcher) dropStaleLive() {
 	if l.Live != nil && !l.vmProcesses()[l.Live.Process] {
 		l.Live = nil
 	}

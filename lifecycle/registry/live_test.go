@@ -24,8 +24,8 @@ func TestVM(t *testing.T) {
 	}
 }
 
-// What VMs said to an earlier agent is taken up whether their launchers are known already
-// or come later, once, and of the process that said it.
+// Requirements from the store apply once, to the process that reported them, whether its launcher
+// is already known or comes later.
 func TestRecallNeeds(t *testing.T) {
 	launcher := func(id string, pid int) registry.Launcher {
 		l := registry.Launcher{}
@@ -35,16 +35,16 @@ func TestRecallNeeds(t *testing.T) {
 	}
 	r := registry.New()
 	r.Put(launcher("before", 1))
-	r.RecallNeeds(map[host.Process]uint64{{PID: 1, StartTime: 1}: 10, {PID: 2, StartTime: 1}: 20, {PID: 3, StartTime: 2}: 30})
+	r.RestoreRequirements(map[host.Process]uint64{{PID: 1, StartTime: 1}: 10, {PID: 2, StartTime: 1}: 20, {PID: 3, StartTime: 2}: 30})
 	r.Put(launcher("after", 2))
 	r.Put(launcher("another", 3))
 	for id, want := range map[string]uint64{"before": 10, "after": 20, "another": 0} {
-		if l, _ := r.Find(id); l.Needs() != want {
-			t.Errorf("%s needs %d, want %d", id, l.Needs(), want)
+		if l, _ := r.Find(id); l.MemoryRequirement() != want {
+			t.Errorf("%s needs %d, want %d", id, l.MemoryRequirement(), want)
 		}
 	}
-	r.Update("after", func(l *registry.Launcher) { l.SetNeed(host.Process{PID: 2, StartTime: 1}, 0) })
-	if l, _ := r.Find("after"); l.Needs() != 0 {
-		t.Errorf("needs %d after it said that it needs nothing", l.Needs())
+	r.Update("after", func(l *registry.Launcher) { l.SetMemoryRequirement(host.Process{PID: 2, StartTime: 1}, 0) })
+	if l, _ := r.Find("after"); l.MemoryRequirement() != 0 {
+		t.Errorf("needs %d after it said that it needs nothing", l.MemoryRequirement())
 	}
 }

@@ -15,8 +15,7 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
-// registryModel is what the registry should be, in the simplest way: a map that
-// nothing is indexed in or counted beside.
+// registryModel is a simple model of the registry: a map without indexes and sums.
 type registryModel struct {
 	registry *registry.Registry
 	model    map[string]modelLauncher // by container ID: each pod has one container
@@ -27,9 +26,9 @@ type modelLauncher struct {
 	uid, sandbox string
 	state        agentapi.State
 	demand       host.Limit
-	vm           bool // is left of it
+	vm           bool // a VM process remains
 	removed      bool // by the runtime, or replaced
-	latest       bool // container of its pod
+	latest       bool // latest container of its pod
 }
 
 func (m modelLauncher) holds() bool {
@@ -80,7 +79,7 @@ func (m *registryModel) put(t *rapid.T) {
 	m.model[id] = l
 }
 
-// putMissing tells of a container of which a VM is left, and that may be known.
+// putMissing adds a container that may be known, with a VM process left.
 func (m *registryModel) putMissing(t *rapid.T) {
 	uid, id := drawPod(t), m.drawContainer(t)
 	known, ok := m.model[id]
@@ -111,7 +110,7 @@ func (m *registryModel) latest(uid string) (id string, ok bool) {
 	return "", false
 }
 
-// take forgets a container, or keeps it while a VM is left of it.
+// take forgets a container, or keeps it while a VM process remains.
 func (m *registryModel) take(id string, l modelLauncher) {
 	if !l.vm {
 		delete(m.model, id)
@@ -121,7 +120,7 @@ func (m *registryModel) take(id string, l modelLauncher) {
 	m.model[id] = l
 }
 
-// drawContainer returns an ID that is there, or was, or never.
+// drawContainer returns a current, former or unknown ID.
 func (m *registryModel) drawContainer(t *rapid.T) string {
 	return fmt.Sprintf("id-%d", rapid.IntRange(0, m.serial+1).Draw(t, "container"))
 }
@@ -134,7 +133,7 @@ func (m *registryModel) change(id string, change func(*modelLauncher)) {
 	}
 }
 
-// vms has the VM of a container start or end.
+// vms starts or ends the VM process of a container.
 func (m *registryModel) vms(t *rapid.T) {
 	id, some := m.drawContainer(t), rapid.Bool().Draw(t, "some")
 	var vms []agentapi.VM
@@ -157,7 +156,7 @@ func (m *registryModel) release(t *rapid.T) {
 func (m *registryModel) enter(t *rapid.T) {
 	id := m.drawContainer(t)
 	state := rapid.SampledFrom([]agentapi.State{agentapi.StateCreated, agentapi.StateRunning, agentapi.StateStopped}).Draw(t, "state")
-	m.registry.Enter(id, state, 1)
+	m.registry.SetState(id, state, 1)
 	m.change(id, func(l *modelLauncher) {
 		if l.state != agentapi.StateRefused {
 			l.state = state
@@ -178,14 +177,14 @@ func drawDemand(t *rapid.T) host.Limit {
 	return rapid.OneOf(some, rapid.Just(host.Unlimited), rapid.Just(host.Limit(math.MaxInt64))).Draw(t, "demand")
 }
 
-// refuse takes back what a launcher was given, so it demands 0 from then on.
+// refuse removes a launcher's granted settings, so it demands 0.
 func (m *registryModel) refuse(t *rapid.T) {
 	id := m.drawContainer(t)
 	m.registry.Refuse(id, "because")
 	m.change(id, func(l *modelLauncher) { l.state, l.demand = agentapi.StateRefused, 0 })
 }
 
-// drop forgets a launcher that was looked at, unless it was put again meanwhile.
+// drop forgets a launcher, unless it was put again meanwhile.
 func (m *registryModel) drop(t *rapid.T) {
 	uid := drawPod(t)
 	l, ok := m.registry.Get(registry.Key{PodUID: uid, Container: "compute"})
@@ -200,7 +199,7 @@ func (m *registryModel) drop(t *rapid.T) {
 	}
 }
 
-// demand changes what a running launcher counts for.
+// demand changes the demand of a running launcher.
 func (m *registryModel) demand(t *rapid.T) {
 	id, demand := m.drawContainer(t), drawDemand(t)
 	m.registry.Update(id, func(l *registry.Launcher) { l.Demand = &demand })
@@ -227,7 +226,7 @@ func (m *registryModel) removeSandbox(t *rapid.T) {
 	}
 }
 
-// account adds up, exactly, what launchers other than the latest of one pod hold.
+// account adds up the demands of all launchers except the latest of one pod.
 func (m *registryModel) account(without string) agentapi.Account {
 	sum, want := new(big.Int), agentapi.Account{Granted: math.MaxInt64}
 	for _, l := range m.model {
@@ -267,7 +266,7 @@ func (m *registryModel) check(t *rapid.T) {
 	}
 }
 
-// shown is what the registry has. That it was removed shows when it is released.
+// shown returns the registry's launchers. Their removal shows at Release.
 func (m *registryModel) shown() map[string]modelLauncher {
 	got := map[string]modelLauncher{}
 	for _, l := range m.registry.List() {

@@ -2,8 +2,7 @@ package registry
 
 import "github.com/mooring-vm/mooring/api/agentapi"
 
-// Recorder is told what happened to launchers. Record must not block and may be
-// called from several goroutines at once.
+// Recorder records events of launchers. Record must not block and may be called concurrently.
 type Recorder interface {
 	Record(agentapi.Event)
 }

@@ -13,40 +13,39 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/tie"
 )
 
-// Registry holds the launchers of the node. Its methods may be called from
-// several goroutines at once; they take a short lock, under which nothing is done
-// but arithmetic and copying, so NRI handlers may call them.
+// Registry holds the launchers of the node. Its methods may be called concurrently. They hold a
+// lock only for arithmetic and copying, so NRI handlers may call them.
 //
-// Everything in it is rebuilt from the runtime and the kernel after a restart, but for
-// what VMs have said: see RecallNeeds.
+// After a restart the agent rebuilds the registry from the runtime and the kernel. Only memory
+// requirements reported by VMs come from the store: see RestoreRequirements.
 type Registry struct {
 	now func() time.Time
 
 	mu         sync.Mutex
 	launchers  map[Key]*Launcher
-	left       map[string]*Launcher    // by container ID: replaced, while VM processes of them are left
-	byID       map[string]*Launcher    // all of both, by the runtime's ID of their container
-	recalled   map[host.Process]uint64 // see [Registry.RecallNeeds]
+	replaced   map[string]*Launcher    // replaced launchers with VM processes left, by container ID
+	byID       map[string]*Launcher    // all launchers of both maps, by container ID
+	restored   map[host.Process]uint64 // see [Registry.RestoreRequirements]
 	generation uint64
 }
 
 // New returns an empty registry.
 func New() *Registry {
-	return &Registry{now: time.Now, launchers: map[Key]*Launcher{}, left: map[string]*Launcher{}, byID: map[string]*Launcher{}}
+	return &Registry{now: time.Now, launchers: map[Key]*Launcher{}, replaced: map[string]*Launcher{}, byID: map[string]*Launcher{}}
 }
 
-// Put adds a launcher or replaces the one of the same key, and thereby what that
-// one held of the memlock account. Since is set to now. If VM processes are left of
-// the one that is replaced, it stays beside the new one, stopped, until Release.
+// Put adds a launcher or replaces the one with the same key, with its part of the account. It sets
+// Since to now. A replaced launcher with VM processes left stays in the registry as stopped, until
+// Release.
 func (r *Registry) Put(l Launcher) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.put(l)
 }
 
-// PutRemoved adds a launcher that the runtime has removed while VM processes of it run,
-// unless its container is known. Where another container of the same key is, it is added
-// only if VM processes of it are left. It stays until Release.
+// PutRemoved adds a launcher that the runtime has removed while its VM processes run, unless its
+// container is known. If another container has the same key, PutRemoved adds the launcher only if
+// VM processes remain. It stays until Release.
 func (r *Registry) PutRemoved(l Launcher) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -56,15 +55,15 @@ func (r *Registry) PutRemoved(l Launcher) {
 	}
 	if _, ok := r.launchers[l.Key()]; !ok {
 		r.put(l)
-	} else if l.leaves() {
+	} else if l.hasVMsLeft() {
 		l = l.clone()
 		l.Since = r.now()
 		r.byID[l.Container.ID] = &l
-		r.leave(&l)
+		r.keepReplaced(&l)
 	}
 }
 
-// put needs the lock.
+// put adds a launcher. The caller holds the lock.
 func (r *Registry) put(l Launcher) {
 	r.generation++
 	l = l.clone()
@@ -73,53 +72,51 @@ func (r *Registry) put(l Launcher) {
 		r.forget(old)
 	}
 	if old, ok := r.launchers[l.Key()]; ok {
-		r.replace(old)
+		r.replaceLauncher(old)
 	}
 	r.launchers[l.Key()] = &l
 	if l.Container.ID != "" {
 		r.byID[l.Container.ID] = &l
 	}
-	r.recall(&l)
+	r.restoreRequirement(&l)
 }
 
-// replace makes room for another container of the same key. The caller holds the lock.
-func (r *Registry) replace(old *Launcher) {
-	if !old.leaves() || old.Container.ID == "" {
+// replaceLauncher makes room for another container with the same key. The caller holds the lock.
+func (r *Registry) replaceLauncher(old *Launcher) {
+	if !old.hasVMsLeft() || old.Container.ID == "" {
 		r.forget(old)
 		return
 	}
 	delete(r.launchers, old.Key())
-	r.leave(old)
+	r.keepReplaced(old)
 }
 
-// leave keeps a launcher beside its successor. The caller holds the lock.
-func (r *Registry) leave(l *Launcher) {
-	r.left[l.Container.ID] = l
-	r.stay(l)
+// keepReplaced keeps a launcher beside its successor. The caller holds the lock.
+func (r *Registry) keepReplaced(l *Launcher) {
+	r.replaced[l.Container.ID] = l
+	r.markRemoved(l)
 }
 
-// stay keeps a launcher for as long as VM processes are left of it. The caller holds
-// the lock.
-func (r *Registry) stay(l *Launcher) {
+// markRemoved keeps a removed launcher until its VM processes end. The caller holds the lock.
+func (r *Registry) markRemoved(l *Launcher) {
 	r.change(l, func(l *Launcher) {
 		l.removed = true
-		l.enter(agentapi.StateStopped, r.now())
+		l.setState(agentapi.StateStopped, r.now())
 	})
 }
 
-// forget takes a launcher out. The caller holds the lock.
+// forget removes a launcher. The caller holds the lock.
 func (r *Registry) forget(l *Launcher) {
 	if r.launchers[l.Key()] == l {
 		delete(r.launchers, l.Key())
 	}
 	if r.byID[l.Container.ID] == l {
 		delete(r.byID, l.Container.ID)
-		delete(r.left, l.Container.ID)
+		delete(r.replaced, l.Container.ID)
 	}
 }
 
-// all yields every launcher. The caller holds the lock, and may forget what it is
-// given.
+// all yields every launcher. The caller holds the lock, and may forget the yielded launcher.
 func (r *Registry) all() iter.Seq[*Launcher] {
 	return func(yield func(*Launcher) bool) {
 		for _, l := range r.launchers {
@@ -127,7 +124,7 @@ func (r *Registry) all() iter.Seq[*Launcher] {
 				return
 			}
 		}
-		for _, l := range r.left {
+		for _, l := range r.replaced {
 			if !yield(l) {
 				return
 			}
@@ -135,40 +132,40 @@ func (r *Registry) all() iter.Seq[*Launcher] {
 	}
 }
 
-// change changes a launcher, but not its key nor its container's ID, and keeps the
-// account up. The caller holds the lock.
+// change changes a launcher, except for its key and container ID. The caller holds the lock.
 func (r *Registry) change(l *Launcher, change func(*Launcher)) {
 	change(l)
-	l.settleLive()
-	r.recall(l)
+	l.dropStaleLive()
+	r.restoreRequirement(l)
 }
 
-// RecallNeeds says what VM processes have told an earlier agent that they need. It is
-// taken up once a launcher is known to have such a process. What is not taken up stays.
-func (r *Registry) RecallNeeds(needs map[host.Process]uint64) {
+// RestoreRequirements sets the memory requirements that VM processes reported to an earlier agent.
+// The registry applies a requirement when it knows the launcher of the process, and keeps it until
+// then.
+func (r *Registry) RestoreRequirements(needs map[host.Process]uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.recalled = maps.Clone(needs)
+	r.restored = maps.Clone(needs)
 	for l := range r.all() {
-		r.recall(l)
+		r.restoreRequirement(l)
 	}
 }
 
-// recall takes up what was recalled of the launcher's VM processes. The caller holds the
-// lock.
-func (r *Registry) recall(l *Launcher) {
-	if len(r.recalled) == 0 {
+// restoreRequirement applies a restored requirement to the launcher's VM processes. The caller
+// holds the lock.
+func (r *Registry) restoreRequirement(l *Launcher) {
+	if len(r.restored) == 0 {
 		return
 	}
 	for vm := range l.vmProcesses() {
-		if need, ok := r.recalled[vm]; ok {
-			l.SetNeed(vm, need)
-			delete(r.recalled, vm)
+		if need, ok := r.restored[vm]; ok {
+			l.SetMemoryRequirement(vm, need)
+			delete(r.restored, vm)
 		}
 	}
 }
 
-// Get returns a copy of the launcher, as its latest container has it.
+// Get returns a copy of the launcher with its latest container.
 func (r *Registry) Get(key Key) (Launcher, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -178,7 +175,7 @@ func (r *Registry) Get(key Key) (Launcher, bool) {
 	return Launcher{}, false
 }
 
-// Find returns a copy of the launcher whose container has the runtime's ID.
+// Find returns a copy of the launcher with this container ID.
 func (r *Registry) Find(containerID string) (Launcher, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -188,11 +185,11 @@ func (r *Registry) Find(containerID string) (Launcher, bool) {
 	return Launcher{}, false
 }
 
-// List returns copies of all launchers, by namespace, pod and container. Those of the
-// same key, of which VM processes are left, come in the order of their containers' IDs.
+// List returns copies of all launchers, sorted by namespace, pod and container name, then by
+// container ID.
 func (r *Registry) List() []Launcher {
 	r.mu.Lock()
-	list := make([]Launcher, 0, len(r.launchers)+len(r.left))
+	list := make([]Launcher, 0, len(r.launchers)+len(r.replaced))
 	for l := range r.all() {
 		list = append(list, l.clone())
 	}
@@ -208,10 +205,9 @@ func (r *Registry) List() []Launcher {
 	return list
 }
 
-// Update changes the launcher whose container has the runtime's ID, and reports
-// whether there is one. Events and checks of a container that was replaced
-// meanwhile thus change nothing. change runs under the registry's lock: it must
-// not block, and not call the registry.
+// Update changes the launcher with this container ID, and reports whether it exists. So events and
+// checks of a replaced container change nothing. change runs under the registry's lock: it must not
+// block or call the registry.
 func (r *Registry) Update(containerID string, change func(*Launcher)) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -222,28 +218,27 @@ func (r *Registry) Update(containerID string, change func(*Launcher)) bool {
 	return ok
 }
 
-// Enter moves the launcher to a state that an event told of, and reports whether
-// there is one. A pid of 0 leaves the known one. What was refused stays refused:
-// all that is ever told of it is that its creation was undone.
-func (r *Registry) Enter(containerID string, state agentapi.State, pid int) bool {
+// SetState sets a launcher's state from an event, and reports whether the launcher exists. A pid of
+// 0 keeps the known one. A refused launcher stays refused, because the only later event is the
+// removal of its container.
+func (r *Registry) SetState(containerID string, state agentapi.State, pid int) bool {
 	return r.Update(containerID, func(l *Launcher) {
 		if l.State == agentapi.StateRefused {
 			return
 		}
 		r.generation++
 		l.generation = r.generation
-		l.enter(state, r.now())
+		l.setState(state, r.now())
 		if pid != 0 {
 			l.Container.PID = pid
 		}
 	})
 }
 
-// Refuse marks the launcher as refused after all, and takes back what it was
-// given.
+// Refuse marks a launcher as refused and removes its granted settings.
 func (r *Registry) Refuse(containerID, why string) {
 	r.Update(containerID, func(l *Launcher) {
-		l.enter(agentapi.StateRefused, r.now())
+		l.setState(agentapi.StateRefused, r.now())
 		l.Refusal, l.Given, l.Demand = why, Given{}, nil
 		for i := range l.Settings {
 			l.Settings[i].Status, l.Settings[i].Given = agentapi.StatusRefused, ""
@@ -251,9 +246,9 @@ func (r *Registry) Refuse(containerID, why string) {
 	})
 }
 
-// RemoveContainer forgets the launcher, unless it was refused: the runtime removes
-// a refused container at once, but users want to see it until its pod is gone or
-// a later attempt succeeds. One that VM processes are left of stays until Release.
+// RemoveContainer forgets the launcher unless it was refused: the runtime removes a refused
+// container at once, but users need to see it until its pod is gone or a later attempt succeeds. A
+// launcher with VM processes left stays until Release.
 func (r *Registry) RemoveContainer(containerID string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -262,18 +257,17 @@ func (r *Registry) RemoveContainer(containerID string) {
 	}
 }
 
-// remove forgets a launcher unless VM processes are left of it. The caller holds
-// the lock.
+// remove forgets a launcher unless VM processes remain. The caller holds the lock.
 func (r *Registry) remove(l *Launcher) {
-	if !l.leaves() {
+	if !l.hasVMsLeft() {
 		r.forget(l)
 		return
 	}
-	r.stay(l)
+	r.markRemoved(l)
 }
 
-// Release forgets a launcher of which nothing is left, if the runtime has removed
-// it, or its successor has come.
+// Release forgets a launcher without VM processes, if the runtime has removed it or it was
+// replaced.
 func (r *Registry) Release(containerID string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -287,20 +281,19 @@ func (r *Registry) Release(containerID string) {
 	}
 }
 
-// StopSandbox marks the launchers of a sandbox as stopped, which frees what they
-// hold.
+// StopSandbox marks the launchers of a sandbox as stopped, which ends their part of the account.
 func (r *Registry) StopSandbox(sandboxID string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for l := range r.all() {
 		if l.SandboxID == sandboxID && l.State != agentapi.StateRefused {
-			r.change(l, func(l *Launcher) { l.enter(agentapi.StateStopped, r.now()) })
+			r.change(l, func(l *Launcher) { l.setState(agentapi.StateStopped, r.now()) })
 		}
 	}
 }
 
-// RemoveSandbox forgets the launchers of a sandbox, as RemoveContainer does. Those
-// that the same pod has in a newer sandbox stay.
+// RemoveSandbox forgets the launchers of a sandbox like RemoveContainer. Launchers of the same pod
+// in a newer sandbox stay.
 func (r *Registry) RemoveSandbox(sandboxID string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -311,8 +304,7 @@ func (r *Registry) RemoveSandbox(sandboxID string) {
 	}
 }
 
-// OfPod returns copies of the launchers of a pod, in no order. Those that another has
-// replaced are left out.
+// OfPod returns copies of a pod's launchers in no order, without replaced ones.
 func (r *Registry) OfPod(uid string) []Launcher {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -325,8 +317,7 @@ func (r *Registry) OfPod(uid string) []Launcher {
 	return found
 }
 
-// StopOf returns what a pod is asked for first, also on behalf of a launcher that was
-// replaced.
+// StopOf returns the most urgent stop request to a pod, also for a replaced launcher.
 func (r *Registry) StopOf(podUID string) (stop tie.PodStop, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -338,7 +329,7 @@ func (r *Registry) StopOf(podUID string) (stop tie.PodStop, ok bool) {
 	return stop, ok
 }
 
-// HasPod reports whether any launcher of the pod is known.
+// HasPod reports whether the pod has a launcher in the registry.
 func (r *Registry) HasPod(uid string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 
 const gi = 1 << 30
 
-// newLauncher returns container compute of a pod, in a state, with a demand.
+// newLauncher returns container compute of a pod with a state and a demand.
 func newLauncher(uid, containerID string, state agentapi.State, demand host.Limit) registry.Launcher {
 	return registry.Launcher{
 		Launcher: agentapi.Launcher{
@@ -38,8 +38,8 @@ func TestRegistryRetryReplaces(t *testing.T) {
 	if granted(r) != 2*gi {
 		t.Errorf("granted = %d, want 2Gi", granted(r))
 	}
-	// Events of the first attempt come late, and concern nobody.
-	if r.Enter("first", agentapi.StateStopped, 0) {
+	// Late events of the first attempt change nothing.
+	if r.SetState("first", agentapi.StateStopped, 0) {
 		t.Error("the replaced container was found")
 	}
 	r.RemoveContainer("first")
@@ -48,8 +48,8 @@ func TestRegistryRetryReplaces(t *testing.T) {
 	}
 }
 
-// A container starts again while a VM of the one before runs: both are there, until
-// nothing is left.
+// A container starts again while a VM process of the previous one runs. Both stay until the VM
+// process ends.
 func TestRegistryKeepsWhatRunsBesideItsSuccessor(t *testing.T) {
 	vms := []agentapi.VM{{PID: 7}}
 	first := newLauncher("a", "first", agentapi.StateRunning, 3*gi)
@@ -121,7 +121,7 @@ func TestRegistryReturnsCopies(t *testing.T) {
 func TestRegistryRefusedStays(t *testing.T) {
 	r := registry.New()
 	r.Put(newLauncher("a", "1", agentapi.StateRefused, gi))
-	r.Enter("1", agentapi.StateStopped, 0)
+	r.SetState("1", agentapi.StateStopped, 0)
 	r.RemoveContainer("1")
 	if l, ok := r.Find("1"); !ok || l.State != agentapi.StateRefused {
 		t.Errorf("Find = %+v, %v, want it refused", l, ok)
@@ -181,11 +181,11 @@ func TestRegistrySinceIsTheStates(t *testing.T) {
 		began := time.Now()
 		r.Put(newLauncher("a", "1", agentapi.StateCreated, gi))
 		time.Sleep(time.Minute)
-		r.Enter("1", agentapi.StateCreated, 7)
+		r.SetState("1", agentapi.StateCreated, 7)
 		if l, _ := r.Find("1"); !l.Since.Equal(began) || l.Container.PID != 7 {
 			t.Errorf("entering the same state: %+v, want since %s and process 7", l, began)
 		}
-		r.Enter("1", agentapi.StateRunning, 0)
+		r.SetState("1", agentapi.StateRunning, 0)
 		if l, _ := r.Find("1"); !l.Since.Equal(began.Add(time.Minute)) || l.Container.PID != 7 {
 			t.Errorf("entering the next state: %+v, want since a minute later and process 7", l)
 		}
@@ -227,13 +227,13 @@ func TestMissing(t *testing.T) {
 	r.Put(newLauncher("told-later", "5", agentapi.StateCreating, gi))
 	since := r.Generation()
 	r.Put(newLauncher("later", "6", agentapi.StateCreating, gi))
-	r.Enter("5", agentapi.StateRunning, 50)
+	r.SetState("5", agentapi.StateRunning, 50)
 
 	var got []string
 	for _, l := range r.Missing(since, map[string]bool{"1": true}, map[string]bool{"sandbox-listed": true, "sandbox-stopped": true}) {
 		got = append(got, l.Pod.UID)
 		if l.Pod.UID == "lost" {
-			r.Enter("2", agentapi.StateRunning, 20) // told of just now
+			r.SetState("2", agentapi.StateRunning, 20) // told of just now
 			if r.Drop(l) {
 				t.Error("dropped a launcher that an event told of meanwhile")
 			}
@@ -251,12 +251,12 @@ func TestCatchDoesNotUndoEvents(t *testing.T) {
 	r := registry.New()
 	r.Put(newLauncher("a", "1", agentapi.StateCreated, gi))
 	since := r.Generation()
-	r.Catch(since, "1", agentapi.StateRunning, 10)
+	r.SetListedState(since, "1", agentapi.StateRunning, 10)
 	if l, _ := r.Find("1"); l.State != agentapi.StateRunning || l.Container.PID != 10 {
 		t.Errorf("after the list: %+v, want it running as process 10", l)
 	}
-	r.Enter("1", agentapi.StateStopped, 0)
-	r.Catch(since, "1", agentapi.StateRunning, 10)
+	r.SetState("1", agentapi.StateStopped, 0)
+	r.SetListedState(since, "1", agentapi.StateRunning, 10)
 	if l, _ := r.Find("1"); l.State != agentapi.StateStopped {
 		t.Errorf("an older list moved it to %s", l.State)
 	}

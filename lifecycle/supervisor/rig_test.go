@@ -114,7 +114,7 @@ func (r *rig) launch(name string, change func(*registry.Launcher)) launcher {
 		r.t.Fatal(err)
 	}
 	owner := r.process(cgroup)
-	r.config.Registry.Enter(l.Container.ID, agentapi.StateRunning, owner.PID)
+	r.config.Registry.SetState(l.Container.ID, agentapi.StateRunning, owner.PID)
 	l, _ = r.config.Registry.Find(l.Container.ID)
 	r.LauncherStarted(l)
 	synctest.Wait()
@@ -168,7 +168,7 @@ func (r *rig) shown(l launcher) agentapi.Launcher {
 	if !ok {
 		r.t.Fatalf("the registry does not know launcher %s", l.Pod.Name)
 	}
-	return now.Shown(r.config.Clock.Now())
+	return now.View(r.config.Clock.Now())
 }
 
 // is fails unless the launcher is in the phase, with VMs in those states.

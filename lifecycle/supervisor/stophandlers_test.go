@@ -261,11 +261,11 @@ func TestReplacedLauncherLeavesItsVM(t *testing.T) {
 		r.takes(l, true)
 		r.leasePod(l, 2*time.Minute, 1)
 		r.exit(l.owner, "SIGKILL")
-		r.config.Registry.Enter(l.Container.ID, agentapi.StateStopped, 0)
+		r.config.Registry.SetState(l.Container.ID, agentapi.StateStopped, 0)
 		again := r.launch("vm", func(l *registry.Launcher) { declares(l); l.Container.ID = "id-again" })
 		r.after(10 * time.Second)
 		r.exit(again.owner, "SIGKILL")
-		r.config.Registry.Enter(again.Container.ID, agentapi.StateStopped, 0)
+		r.config.Registry.SetState(again.Container.ID, agentapi.StateStopped, 0)
 		r.after(2 * time.Minute)
 		if stop, ok := r.config.Registry.StopOf(l.Pod.UID); !ok || stop.Due == 0 {
 			t.Errorf("the pod finds %+v, %t", stop, ok)

@@ -156,7 +156,7 @@ func (n *node) lastReport() (podapi.Report, bool) {
 // memoryRequirement returns the agent's lower bound for limits.
 func (n *node) memoryRequirement() uint64 {
 	l := n.launcher()
-	return l.Needs()
+	return l.MemoryRequirement()
 }
 
 // hookedPod calls node.beforeAnswer before each answer.
