@@ -77,7 +77,7 @@ func TestPodSocket(t *testing.T) {
 	if err := n.RaiseLock(t.Context(), 3*mi); err != nil {
 		t.Fatal(err)
 	}
-	observed, err := n.Seen(t.Context())
+	observed, err := n.Limits(t.Context())
 	if got, _ := memlockOf(t, vm.Process.Pid); got != 3*mi || observed.Lock != 3*mi || err != nil {
 		t.Errorf("the VM may lock %d, and the pod sees %+v, %v: want 3Mi", got, observed, err)
 	}
@@ -88,7 +88,7 @@ func TestPodSocket(t *testing.T) {
 		t.Errorf("mooring version shows another account:\n%s", out)
 	}
 
-	if err := n.Need(t.Context(), 2<<30); err != nil {
+	if err := n.RequireMemory(t.Context(), 2<<30); err != nil {
 		t.Fatal(err)
 	}
 	update := func(limit uint64) error {
@@ -131,7 +131,7 @@ func TestPodSocketOfTheNextAgent(t *testing.T) {
 	a.waitReady(t)
 	runtime.BlockPluginSync().Unblock()
 	launch(t, config, runtime, "vm")
-	if _, err := a.client(t, "uid-vm").Seen(t.Context()); err != nil {
+	if _, err := a.client(t, "uid-vm").Limits(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := a.stop(); err != nil {

@@ -118,7 +118,7 @@ func TestHostileFlood(t *testing.T) {
 	}
 	stop()
 	eventually(t, "an answer to the pod itself, once it stops", func() bool {
-		_, err := agent.New(hostile).Seen(t.Context())
+		_, err := agent.New(hostile).Limits(t.Context())
 		return err == nil
 	})
 }
@@ -257,8 +257,8 @@ func TestObserve(t *testing.T) {
 	n := agent.New(r.serve(t, "a"))
 	wantCode(t, n.RaiseLock(t.Context(), 3*gi), podapi.CodeRefused)
 	wantCode(t, n.LowerLock(t.Context(), 3*gi), podapi.CodeRefused)
-	wantCode(t, n.Need(t.Context(), 3*gi), podapi.CodeRefused)
-	if _, err := n.Seen(t.Context()); err != nil || r.set() != 0 {
+	wantCode(t, n.RequireMemory(t.Context(), 3*gi), podapi.CodeRefused)
+	if _, err := n.Limits(t.Context()); err != nil || r.set() != 0 {
 		t.Errorf("error %v, %d memory locks set", err, r.set())
 	}
 }

@@ -73,14 +73,14 @@ func (r *rig) granted() uint64 { return uint64(r.registry.Account().Granted) }
 // The node has 8Gi of 16Gi left in kubepods.slice: 2 of the 10 that are used are cache.
 func testSeen(t *testing.T, r *rig, n *agent.Client) {
 	r.kernel.Lock(101, gi)
-	want := resize.Seen{PodMax: resize.NoLimit, ContainerMax: 4 * gi, Lock: 2 * gi, Locked: gi, Floor: 2 * gi, Room: 8 * gi}
-	got, err := n.Seen(t.Context())
+	want := resize.Limits{PodMax: resize.NoLimit, ContainerMax: 4 * gi, Lock: 2 * gi, Locked: gi, Floor: 2 * gi, Available: 8 * gi}
+	got, err := n.Limits(t.Context())
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got)\n%s", err, diff)
 	}
 	r.kernel.SetMemAvailable(3 * gi)
-	if got, err := n.Seen(t.Context()); got.Room != 3*gi || err != nil {
-		t.Errorf("room %d, %v, want what the node has", got.Room, err)
+	if got, err := n.Limits(t.Context()); got.Available != 3*gi || err != nil {
+		t.Errorf("room %d, %v, want what the node has", got.Available, err)
 	}
 	all, err := n.Observed(t.Context())
 	if all.Floor != podapi.Amount(2*gi) || all.Ceiling != podapi.Amount(8*gi) || all.VM != 101 || err != nil {
@@ -135,8 +135,8 @@ func testNoVM(t *testing.T, r *rig, n *agent.Client) {
 	r.showVMs("a")
 	wantCode(t, n.RaiseLock(t.Context(), 5*gi), podapi.CodeNoVM)
 	wantCode(t, n.LowerLock(t.Context(), 5*gi), podapi.CodeNoVM)
-	wantCode(t, n.Need(t.Context(), 5*gi), podapi.CodeNoVM)
-	must(t, n.Need(t.Context(), 0))
+	wantCode(t, n.RequireMemory(t.Context(), 5*gi), podapi.CodeNoVM)
+	must(t, n.RequireMemory(t.Context(), 0))
 	if r.granted() != 4*gi {
 		t.Errorf("account %d, want 4Gi", r.granted())
 	}
@@ -198,7 +198,7 @@ func testLowAlready(t *testing.T, r *rig, n *agent.Client) {
 }
 
 func testNeed(t *testing.T, r *rig, n *agent.Client) {
-	must(t, n.Need(t.Context(), 3*gi))
+	must(t, n.RequireMemory(t.Context(), 3*gi))
 	needs := func(uid string) uint64 {
 		l, _ := r.registry.Find("ID-" + uid)
 		return l.MemoryRequirement()
@@ -206,11 +206,11 @@ func testNeed(t *testing.T, r *rig, n *agent.Client) {
 	if needs("a") != 3*gi || needs("b") != 0 {
 		t.Errorf("need %d and %d, want 3Gi of one", needs("a"), needs("b"))
 	}
-	must(t, n.Need(t.Context(), 0))
+	must(t, n.RequireMemory(t.Context(), 0))
 	if needs("a") != 0 {
 		t.Error("the need has not ended")
 	}
-	must(t, n.Need(t.Context(), 3*gi))
+	must(t, n.RequireMemory(t.Context(), 3*gi))
 	r.showVMs("a")
 	if needs("a") != 0 {
 		t.Error("the need has not ended with the VM")
@@ -283,7 +283,7 @@ func await[T any](t *testing.T, c <-chan T) (value T) {
 
 func testNewVM(t *testing.T, r *rig, n *agent.Client) {
 	must(t, n.RaiseLock(t.Context(), 5*gi))
-	must(t, n.Need(t.Context(), 3*gi))
+	must(t, n.RequireMemory(t.Context(), 3*gi))
 	r.startVM("a", 103)
 	if l, _ := r.registry.Find("ID-a"); l.Live != nil || r.granted() != 4*gi {
 		t.Errorf("%+v, account %d: what the VM before had is left", l.Live, r.granted())
@@ -296,10 +296,10 @@ func testNewVM(t *testing.T, r *rig, n *agent.Client) {
 
 func testStarting(t *testing.T, r *rig, n *agent.Client) {
 	r.registry.StopSandbox("")
-	_, err := n.Seen(t.Context())
+	_, err := n.Limits(t.Context())
 	wantCode(t, err, podapi.CodeNoVM)
 	r.ready = false
-	if _, err := n.Seen(t.Context()); !errors.Is(err, resize.ErrAgent) {
+	if _, err := n.Limits(t.Context()); !errors.Is(err, resize.ErrAgent) {
 		t.Errorf("error %v, want ErrAgent", err)
 	}
 }
@@ -341,7 +341,7 @@ func TestNodeAway(t *testing.T) {
 	must(t, err)
 	stop := r.serveAt(t, "a", socket)
 	await(t, changed)
-	must(t, n.Need(ctx, 3*gi))
+	must(t, n.RequireMemory(ctx, 3*gi))
 	stop()
 	r.registry.Update("ID-a", func(l *registry.Launcher) { l.Live = nil }) // a new agent knows nothing of it
 	r.serveAt(t, "a", socket)
@@ -350,7 +350,7 @@ func TestNodeAway(t *testing.T) {
 		t.Errorf("need %d, want what the agent was told before", l.MemoryRequirement())
 	}
 	cancel()
-	if err := n.Need(ctx, 0); !errors.Is(err, context.Canceled) || errors.Is(err, resize.ErrAgent) {
+	if err := n.RequireMemory(ctx, 0); !errors.Is(err, context.Canceled) || errors.Is(err, resize.ErrAgent) {
 		t.Errorf("error %v, want that of the context", err)
 	}
 }

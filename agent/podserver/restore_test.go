@@ -37,9 +37,9 @@ func TestNeedOutlivesTheAgent(t *testing.T) {
 	r, root := newRig(t), t.TempDir()
 	r.Store = r.open(t, root)
 	a, b := agent.New(r.serve(t, "a")), agent.New(r.serve(t, "b"))
-	must(t, a.Need(t.Context(), 3*gi))
-	must(t, b.Need(t.Context(), 2*gi))
-	must(t, b.Need(t.Context(), 0))
+	must(t, a.RequireMemory(t.Context(), 3*gi))
+	must(t, b.RequireMemory(t.Context(), 2*gi))
+	must(t, b.RequireMemory(t.Context(), 0))
 
 	r.restart(t, root)
 	if got := r.need("a"); got != 0 {
@@ -51,7 +51,7 @@ func TestNeedOutlivesTheAgent(t *testing.T) {
 		t.Errorf("needs %d and %d, want 3Gi of one", r.need("a"), r.need("b"))
 	}
 
-	must(t, a.Need(t.Context(), gi))
+	must(t, a.RequireMemory(t.Context(), gi))
 	r.restart(t, root)
 	r.startVM("a", 300)
 	if got := r.need("a"); got != 0 {
@@ -70,7 +70,7 @@ func TestNeedAsksForNothing(t *testing.T) {
 	r := newRig(t)
 	before, err := r.Pod("a").Desired()
 	must(t, err)
-	must(t, agent.New(r.serve(t, "a")).Need(t.Context(), 3*gi))
+	must(t, agent.New(r.serve(t, "a")).RequireMemory(t.Context(), 3*gi))
 	if after, err := r.Pod("a").Desired(); err != nil || after != before {
 		t.Errorf("wanted %+v, %v, want %+v as before", after, err, before)
 	}

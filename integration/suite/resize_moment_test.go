@@ -122,7 +122,7 @@ func (g *growing) awaitRecord(t *testing.T, begun, confirmed int) {
 	var r resize.Record
 	eventually(t, fmt.Sprintf("%d steps to be begun and %d confirmed", begun, confirmed), func() bool {
 		r = g.journal(t)
-		return r.Phase == resize.Running && r.Target.Memory == api.Bytes(g.size) && r.Begun == begun && r.Confirmed == confirmed
+		return r.Phase == resize.Running && r.Target.Memory == api.Bytes(g.size) && r.Started == begun && r.Confirmed == confirmed
 	}, func() string { return fmt.Sprintf("%+v", r) })
 }
 

@@ -77,11 +77,11 @@ func (c *Client) Observed(ctx context.Context) (podapi.Observed, error) {
 }
 
 // Seen implements [resize.Node].
-func (c *Client) Seen(ctx context.Context) (resize.Seen, error) {
+func (c *Client) Limits(ctx context.Context) (resize.Limits, error) {
 	s, err := c.Observed(ctx)
-	return resize.Seen{
+	return resize.Limits{
 		PodMax: uint64(s.PodMax), ContainerMax: uint64(s.ContainerMax),
-		Lock: uint64(s.Lock), Locked: uint64(s.Locked), Floor: uint64(s.Floor), Room: uint64(s.Available),
+		Lock: uint64(s.Lock), Locked: uint64(s.Locked), Floor: uint64(s.Floor), Available: uint64(s.Available),
 	}, err
 }
 
@@ -98,7 +98,7 @@ func (c *Client) LowerLock(ctx context.Context, bytes uint64) error {
 // Need implements [resize.Node]. An agent that was away is told again once it is back,
 // as long as somebody listens to [Client.Changed]. What is more than the largest limit is
 // told as that.
-func (c *Client) Need(ctx context.Context, bytes uint64) error {
+func (c *Client) RequireMemory(ctx context.Context, bytes uint64) error {
 	select {
 	case <-c.requirement:
 	case <-ctx.Done():

@@ -54,7 +54,7 @@ func TestAnswers(t *testing.T) {
 			w.WriteHeader(c.status)
 			_, _ = io.WriteString(w, c.body)
 		})
-		_, err := n.Seen(t.Context())
+		_, err := n.Limits(t.Context())
 		refused, ok := errors.AsType[*agent.RefusedError](err)
 		if err == nil || errors.Is(err, resize.ErrAgent) != c.away || ok && refused.Code != c.code {
 			t.Errorf("%s: error %v", name, err)
@@ -83,7 +83,7 @@ func TestQuestions(t *testing.T) {
 		{func() error { return n.RaiseLock(t.Context(), 5) }, `PUT /v1/lock {"atLeast":5}`},
 		{func() error { return n.RaiseLock(t.Context(), resize.NoLimit) }, `PUT /v1/lock {"atLeast":"unlimited"}`},
 		{func() error { return n.LowerLock(t.Context(), 5) }, `PUT /v1/lock {"atMost":5}`},
-		{func() error { return n.Need(t.Context(), 0) }, `PUT /v1/need {"bytes":0}`},
+		{func() error { return n.RequireMemory(t.Context(), 0) }, `PUT /v1/need {"bytes":0}`},
 		{func() error { return n.Hold(t.Context(), 1500*time.Millisecond) }, `PUT /v1/hold {"seconds":2}`},
 		{func() error { return n.Hold(t.Context(), 100*time.Hour) }, `PUT /v1/hold {"seconds":3600}`},
 		{func() error { return n.Hold(t.Context(), -1) }, `DELETE /v1/hold `},

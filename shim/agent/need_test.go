@@ -27,7 +27,7 @@ func TestNeedIsToldInOrder(t *testing.T) {
 		<-r.Context().Done()
 	})
 	done := make(chan error)
-	need := func(bytes uint64) { go func() { done <- n.Need(t.Context(), bytes) }() }
+	need := func(bytes uint64) { go func() { done <- n.RequireMemory(t.Context(), bytes) }() }
 	next := func(want string) {
 		t.Helper()
 		if got := <-told; got != want {

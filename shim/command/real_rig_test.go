@@ -162,15 +162,15 @@ func (r *rig) record() (resize.Record, error) {
 // moment describes the state of a resize at a request to the agent.
 func (r *rig) moment(question string) string {
 	record, err := r.record()
-	if err != nil || record.Begun == 0 {
+	if err != nil || record.Started == 0 {
 		return fmt.Sprintf("%s %s", question, record.Phase)
 	}
 	progress := "under way"
-	if record.Begun == record.Confirmed {
+	if record.Started == record.Confirmed {
 		progress = "done"
 	}
 	return fmt.Sprintf(
-		"%s %s, %T %s", question, record.Phase, record.Steps[record.Begun-1], progress,
+		"%s %s, %T %s", question, record.Phase, record.Steps[record.Started-1], progress,
 	)
 }
 
@@ -193,7 +193,7 @@ func (r *rig) expectDone(t *testing.T, report podapi.Report, memory uint64) {
 	}
 	record, err := r.record()
 	if err != nil || record.Phase != resize.Ended || record.Report == nil ||
-		!record.Report.AsWanted {
+		!record.Report.TargetReached {
 		t.Errorf("journal %+v, %v, want an ended resize", record, err)
 	}
 	eventually(

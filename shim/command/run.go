@@ -86,11 +86,11 @@ func (f *runFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.policy.Shrink, "shrink", true, "allow the VM to shrink")
 	flags.BoolVar(&f.policy.Balloon, "balloon", false,
 		"use the balloon if no memory device can change the memory")
-	flags.DurationVar(&f.policy.Bounds.Grow, "grow-timeout", time.Minute,
+	flags.DurationVar(&f.policy.Timeouts.Grow, "grow-timeout", time.Minute,
 		"time for the guest to take memory")
-	flags.DurationVar(&f.policy.Bounds.Shrink, "shrink-timeout", 2*time.Minute,
+	flags.DurationVar(&f.policy.Timeouts.Shrink, "shrink-timeout", 2*time.Minute,
 		"time for the guest to release memory")
-	flags.DurationVar(&f.policy.Bounds.VCPUs, "vcpu-timeout", 30*time.Second,
+	flags.DurationVar(&f.policy.Timeouts.VCPUs, "vcpu-timeout", 30*time.Second,
 		"time for the guest to bring vCPUs online or to release them")
 	flags.StringVar(&f.maxMemory, "max-memory", "",
 		"maximum `quantity` of guest memory; without the flag the domain's maximum")
@@ -189,7 +189,7 @@ const maxStepTimeout = 29 * time.Minute
 // checkTimeouts rejects a timeout of zero, which would select the default. It also rejects a step
 // longer than the block on migrations.
 func (f *runFlags) checkTimeouts() error {
-	bounds := f.policy.Bounds
+	bounds := f.policy.Timeouts
 	for _, timeout := range []struct {
 		flag  string
 		value time.Duration

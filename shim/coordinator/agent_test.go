@@ -72,13 +72,13 @@ func (a *agent) Report(_ context.Context, r podapi.Report) error {
 	return nil
 }
 
-func (a *agent) Seen(context.Context) (resize.Seen, error) {
+func (a *agent) Limits(context.Context) (resize.Limits, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if limit := uint64(a.wanted.Limits.Memory); limit > a.limit || limit >= a.need {
 		a.limit = limit
 	}
-	seen := resize.Seen{PodMax: a.limit, ContainerMax: a.limit, Lock: resize.NoLimit, Floor: a.floor, Room: resize.NoLimit}
+	seen := resize.Limits{PodMax: a.limit, ContainerMax: a.limit, Lock: resize.NoLimit, Floor: a.floor, Available: resize.NoLimit}
 	if a.lock > 0 {
 		seen.Lock = a.lock
 	}
@@ -117,7 +117,7 @@ func forbidden(format string, args ...any) error {
 	return &shimagent.RefusedError{Code: podapi.CodeRefused, Message: fmt.Sprintf(format, args...)}
 }
 
-func (a *agent) Need(_ context.Context, bytes uint64) error {
+func (a *agent) RequireMemory(_ context.Context, bytes uint64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.away {

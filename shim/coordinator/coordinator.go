@@ -193,7 +193,7 @@ func (c *Coordinator) tend(ctx context.Context, d virt.Domain) {
 func (c *Coordinator) needNothing(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, giveBackWithin)
 	defer cancel()
-	if err := c.Agent.Need(ctx, 0); err != nil {
+	if err := c.Agent.RequireMemory(ctx, 0); err != nil {
 		c.Log.Debug("the agent is not told that the VM needs nothing any more; it knows when its process has ended", "error", err)
 	}
 }

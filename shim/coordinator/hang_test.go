@@ -42,11 +42,11 @@ func (m *mute) Report(ctx context.Context, r podapi.Report) error {
 	return errors.Join(m.wait(ctx), m.agent.Report(ctx, r))
 }
 
-func (m *mute) Seen(ctx context.Context) (resize.Seen, error) {
+func (m *mute) Limits(ctx context.Context) (resize.Limits, error) {
 	if err := m.wait(ctx); err != nil {
-		return resize.Seen{}, err
+		return resize.Limits{}, err
 	}
-	return m.agent.Seen(ctx)
+	return m.agent.Limits(ctx)
 }
 
 func (m *mute) Hold(ctx context.Context, d time.Duration) error {

@@ -83,8 +83,8 @@ func TestStartedAnewWhileResized(t *testing.T) {
 func TestTakenUpIsTold(t *testing.T) {
 	j := &memory{}
 	earlier := target.Target{Generation: 1, Size: api.Size{VCPUs: 3}}
-	record := resize.Record{Domain: state().UUID, Target: earlier, Phase: resize.Undoing, Begun: 1, Steps: resize.Steps{
-		resize.SetVCPUs{From: 1, To: 3, Used: 1, Bound: time.Second},
+	record := resize.Record{Domain: state().UUID, Target: earlier, Phase: resize.RollingBack, Started: 1, Steps: resize.Steps{
+		resize.SetVCPUs{From: 1, To: 3, Used: 1, Within: time.Second},
 	}}
 	if err := j.Store(record); err != nil {
 		t.Fatal(err)

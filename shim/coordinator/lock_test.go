@@ -115,8 +115,8 @@ func TestAgentForbidsAndTheRestStays(t *testing.T) {
 // tacit is an agent that does not tell what the launcher was given.
 type tacit struct{ *agent }
 
-func (a tacit) Seen(ctx context.Context) (resize.Seen, error) {
-	seen, err := a.agent.Seen(ctx)
+func (a tacit) Limits(ctx context.Context) (resize.Limits, error) {
+	seen, err := a.agent.Limits(ctx)
 	seen.Floor = 0
 	return seen, err
 }

@@ -192,14 +192,14 @@ func (k *keeper) raiseLock(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	wants, err := is.LockWanted()
+	wants, err := is.RequiredLock()
 	if err != nil || wants == 0 {
 		return err
 	}
-	if is.Seen.Lock >= wants {
+	if is.Limits.Lock >= wants {
 		return nil
 	}
-	k.Log.Info("the memory lock of QEMU is raised", "from", is.Seen.Lock, "to", wants)
+	k.Log.Info("the memory lock of QEMU is raised", "from", is.Limits.Lock, "to", wants)
 	return k.Agent.RaiseLock(ctx, wants)
 }
 

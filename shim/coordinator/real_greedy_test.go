@@ -21,7 +21,7 @@ func TestGreedy(t *testing.T) {
 		t.Run(string(device), func(t *testing.T) {
 			t.Parallel()
 			p := newPod(t)
-			p.policy.Bounds.Shrink = 4 * time.Second
+			p.policy.Timeouts.Shrink = 4 * time.Second
 			p.boot(t, headroom.Options{Device: device, Slots: 1}, "guest.use-memory")
 			p.run(t)
 			p.done(t, guestMemory(2*booted))

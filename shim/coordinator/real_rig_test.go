@@ -62,7 +62,7 @@ func newPod(t testing.TB) *pod {
 	}
 	daemon := libvirttest.Start(t, true)
 	p := &pod{daemon: daemon, connection: connect(t, daemon.URI), dir: t.TempDir(), agent: &agent{}, end: func() {}}
-	p.policy = resize.Policy{Shrink: true, Bounds: resize.Bounds{VCPUs: 15 * time.Second, Poll: 200 * time.Millisecond}}
+	p.policy = resize.Policy{Shrink: true, Timeouts: resize.Timeouts{VCPUs: 15 * time.Second, Poll: 200 * time.Millisecond}}
 	p.asks = shutdown.Options{Grace: 10 * time.Second, Resend: time.Second}
 	p.agent.wanted = podapi.Desired{Generation: 1, Launcher: "compute", Limits: podapi.Limits{Memory: 3 * gi, CPU: 8000}}
 	t.Cleanup(func() { p.end() })
@@ -142,17 +142,17 @@ type cgroups struct {
 	pod *pod
 }
 
-func (c cgroups) Seen(ctx context.Context) (resize.Seen, error) {
-	seen, err := c.agent.Seen(ctx)
+func (c cgroups) Limits(ctx context.Context) (resize.Limits, error) {
+	seen, err := c.agent.Limits(ctx)
 	if lowered := c.pod.lowered.Load(); lowered > 0 {
 		seen.ContainerMax = lowered
 	}
 	return seen, err
 }
 
-func (c cgroups) Need(ctx context.Context, bytes uint64) error {
+func (c cgroups) RequireMemory(ctx context.Context, bytes uint64) error {
 	c.pod.needs.Store(bytes)
-	return c.agent.Need(ctx, bytes)
+	return c.agent.RequireMemory(ctx, bytes)
 }
 
 // Hold is what each step begins with.

@@ -92,7 +92,7 @@ func outcome(generation uint64, r resize.Report, err error) podapi.Report {
 	}
 	for _, s := range r.Steps[max(0, len(r.Steps)-podapi.MaxLines):] {
 		report.Steps = append(report.Steps, podapi.Step{
-			Description: line(s.What), Rollback: s.Undo, Started: s.Started, Seconds: s.Took.Seconds(), Error: line(s.Error),
+			Description: line(s.Description), Rollback: s.Rollback, Started: s.Started, Seconds: s.Took.Seconds(), Error: line(s.Error),
 		})
 	}
 	if a := r.Actual; a != nil {
@@ -109,8 +109,8 @@ func refused(err error) bool {
 
 // forbidden reports whether the agent did not allow a step, and the VM is as it was.
 func forbidden(r resize.Report, err error) bool {
-	stuck := func(s resize.StepReport) bool { return s.Undo && s.Error != "" }
-	return errors.Is(err, resize.ErrPolicy) && !r.AsWanted && !slices.ContainsFunc(r.Steps, stuck)
+	stuck := func(s resize.StepReport) bool { return s.Rollback && s.Error != "" }
+	return errors.Is(err, resize.ErrPolicy) && !r.TargetReached && !slices.ContainsFunc(r.Steps, stuck)
 }
 
 func quota(a *resize.Actual) string {

@@ -116,13 +116,13 @@ func (r *resizer) recover(ctx context.Context) bool {
 		return false
 	}
 	report, some, err := r.runner(ctx).Recover(ctx, wish)
-	if some && err == nil && !report.AsWanted {
+	if some && err == nil && !report.TargetReached {
 		err = errChanged
 	}
 	switch {
 	case ctx.Err() != nil:
 		return false
-	case unfinished(err) || resize.Left(err):
+	case unfinished(err) || resize.Suspended(err):
 		r.fail(ctx, err)
 		return false
 	case err != nil:
@@ -162,12 +162,12 @@ func (r *resizer) resize(ctx context.Context) bool {
 	if ctx.Err() != nil {
 		return true // the VM ends, or another shim goes on
 	}
-	if err == nil && !report.AsWanted {
+	if err == nil && !report.TargetReached {
 		err = errChanged
 	}
 	if err != nil && r.migrates(ctx) {
 		r.later() // unless a keeper has seen it first
-		return !resize.Left(err)
+		return !resize.Suspended(err)
 	}
 	if err != nil {
 		r.Log.Warn("the VM is not as it is wanted", "error", err)
@@ -177,7 +177,7 @@ func (r *resizer) resize(ctx context.Context) bool {
 		r.Log.Info("the VM is as it is wanted", "generation", r.done, "steps", len(report.Steps))
 	}
 	r.tell(ctx, outcome(max(w.Generation, report.Target.Generation), report, err))
-	return !resize.Left(err)
+	return !resize.Suspended(err)
 }
 
 func (r *resizer) runner(ctx context.Context) *resize.Runner {

@@ -41,7 +41,7 @@ func (r *resizer) planned(ctx context.Context, w podapi.Desired) podapi.Report {
 	case err != nil:
 		report.State, report.Error = podapi.StateFailed, line(err.Error())
 	}
-	report.Plan, report.Notes = lines(plan.Steps.Texts()), lines(plan.Notes)
+	report.Plan, report.Notes = lines(plan.Steps.Descriptions()), lines(plan.Notes)
 	return report
 }
 

@@ -103,15 +103,15 @@ func TestBandwidthInOneCall(t *testing.T) {
 		periodThen, now time.Duration
 		shares          uint64
 	}{
-		{"set", 100 * time.Millisecond, virt.Unlimited, share(time.Second, 50*time.Millisecond, 0), 1, time.Second, 50 * time.Millisecond, 100},
-		{"changed", time.Second, 50 * time.Millisecond, share(100*time.Millisecond, 50*time.Millisecond, 0), 1, 100 * time.Millisecond, 50 * time.Millisecond, 100},
-		{"removed", time.Second, 50 * time.Millisecond, share(100*time.Millisecond, virt.Unlimited, 0), 1, 100 * time.Millisecond, virt.Unlimited, 100},
-		{"none, and the period is another", time.Second, virt.Unlimited, share(100*time.Millisecond, virt.Unlimited, 0), 0, time.Second, virt.Unlimited, 100},
-		{"with more shares", 100 * time.Millisecond, virt.Unlimited, share(time.Second, 50*time.Millisecond, 200), 1, time.Second, 50 * time.Millisecond, 200},
-		{"with fewer shares", time.Second, 50 * time.Millisecond, share(100*time.Millisecond, virt.Unlimited, 50), 1, 100 * time.Millisecond, virt.Unlimited, 50},
-		{"as it is, with more shares", time.Second, 50 * time.Millisecond, share(time.Second, 50*time.Millisecond, 200), 1, time.Second, 50 * time.Millisecond, 200},
+		{"set", 100 * time.Millisecond, virt.Unlimited, formatBandwidth(time.Second, 50*time.Millisecond, 0), 1, time.Second, 50 * time.Millisecond, 100},
+		{"changed", time.Second, 50 * time.Millisecond, formatBandwidth(100*time.Millisecond, 50*time.Millisecond, 0), 1, 100 * time.Millisecond, 50 * time.Millisecond, 100},
+		{"removed", time.Second, 50 * time.Millisecond, formatBandwidth(100*time.Millisecond, virt.Unlimited, 0), 1, 100 * time.Millisecond, virt.Unlimited, 100},
+		{"none, and the period is another", time.Second, virt.Unlimited, formatBandwidth(100*time.Millisecond, virt.Unlimited, 0), 0, time.Second, virt.Unlimited, 100},
+		{"with more shares", 100 * time.Millisecond, virt.Unlimited, formatBandwidth(time.Second, 50*time.Millisecond, 200), 1, time.Second, 50 * time.Millisecond, 200},
+		{"with fewer shares", time.Second, 50 * time.Millisecond, formatBandwidth(100*time.Millisecond, virt.Unlimited, 50), 1, 100 * time.Millisecond, virt.Unlimited, 50},
+		{"as it is, with more shares", time.Second, 50 * time.Millisecond, formatBandwidth(time.Second, 50*time.Millisecond, 200), 1, time.Second, 50 * time.Millisecond, 200},
 		{"shares alone", time.Second, 50 * time.Millisecond, target.Target{Size: api.Size{CPUShares: 2}}, 1, time.Second, 50 * time.Millisecond, 2},
-		{"all as it is", time.Second, 50 * time.Millisecond, share(time.Second, 50*time.Millisecond, 100), 0, time.Second, 50 * time.Millisecond, 100},
+		{"all as it is", time.Second, 50 * time.Millisecond, formatBandwidth(time.Second, 50*time.Millisecond, 100), 0, time.Second, 50 * time.Millisecond, 100},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(vm(t))
@@ -128,6 +128,6 @@ func TestBandwidthInOneCall(t *testing.T) {
 }
 
 // share is a size that is a bandwidth, and shares where they are not 0.
-func share(period, quota time.Duration, shares int) target.Target {
+func formatBandwidth(period, quota time.Duration, shares int) target.Target {
 	return target.Target{Size: api.Size{CPUShares: shares}, Bandwidth: &target.Bandwidth{Period: period, Quota: quota}}
 }

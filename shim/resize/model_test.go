@@ -53,7 +53,7 @@ type guest struct {
 
 // node is the kubelet, the agent and the kernel.
 type node struct {
-	seen  resize.Seen
+	seen  resize.Limits
 	limit uint64 // what kubelet wants the container's memory.max to be
 	need  uint64 // what the agent was told
 	held  bool
@@ -77,7 +77,7 @@ func newModel(boot, most uint64, broken func(string, ...any)) *model {
 		Bandwidth: virt.Bandwidth{Period: 100 * time.Millisecond, Quota: virt.Unlimited, Shares: usual, Supported: true},
 	}
 	m.node = node{beside: 64 * mi, held: false}
-	m.node.seen = resize.Seen{Lock: 8 * mi, Room: resize.NoLimit}
+	m.node.seen = resize.Limits{Lock: 8 * mi, Available: resize.NoLimit}
 	m.guest.balloonTo = boot
 	return m
 }

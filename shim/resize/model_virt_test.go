@@ -146,7 +146,7 @@ func (a agent) call(ctx context.Context, do func() error) error {
 	})
 }
 
-func (a agent) Seen(ctx context.Context) (s resize.Seen, err error) {
+func (a agent) Limits(ctx context.Context) (s resize.Limits, err error) {
 	err = a.call(ctx, func() error {
 		a.m.kubelet()
 		s = a.m.node.seen
@@ -176,7 +176,7 @@ func (a agent) LowerLock(ctx context.Context, bytes uint64) error {
 	})
 }
 
-func (a agent) Need(ctx context.Context, bytes uint64) error {
+func (a agent) RequireMemory(ctx context.Context, bytes uint64) error {
 	return a.call(ctx, func() error {
 		a.m.node.need = bytes
 		return nil

@@ -22,7 +22,7 @@ var (
 // ctx ends or the connection is lost.
 type Node interface {
 	// Seen reads what the kernel shows of the pod, its container and its QEMU.
-	Seen(ctx context.Context) (Seen, error)
+	Limits(ctx context.Context) (Limits, error)
 
 	// RaiseLock sets the memory lock of QEMU, soft and hard, unless it is as high.
 	RaiseLock(ctx context.Context, bytes uint64) error
@@ -36,7 +36,7 @@ type Node interface {
 	// was told outlives the shim, and the agent: one that is started again knows it once
 	// it knows the VM process. Until then it refuses none, and only kubelet's own look at
 	// what is used is left.
-	Need(ctx context.Context, bytes uint64) error
+	RequireMemory(ctx context.Context, bytes uint64) error
 
 	// Hold keeps a migration from beginning for that long, from now; 0 or less gives it
 	// free. The error is ErrMigrating where one is under way.

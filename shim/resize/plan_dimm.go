@@ -5,32 +5,32 @@ import (
 )
 
 // growDIMM plans one DIMM of all that is missing.
-func (b *builder) growDIMM(all, want uint64) {
-	m := b.is.Domain.Memory
+func (b *builder) planGrowDIMM(plugged, desired uint64) {
+	m := b.observed.Domain.Memory
 	if m.Maximum == 0 {
 		b.refuse(NotPrepared, "memory: the domain has neither a virtio-mem device nor a <maxMemory> that a DIMM fits in: it was not prepared for more memory")
 		return
 	}
-	if total := plugged(m, size); want > m.Maximum || want-all > m.Maximum-min(total, m.Maximum) {
-		b.refuse(AboveMaximum, "memory: %s is more than the <maxMemory> of the domain, which is %s", show(want), show(m.Maximum))
+	if total := pluggedMemory(m, capacity); desired > m.Maximum || desired-plugged > m.Maximum-min(total, m.Maximum) {
+		b.refuse(AboveMaximum, "memory: %s is more than the <maxMemory> of the domain, which is %s", formatBytes(desired), formatBytes(m.Maximum))
 	}
 	if used := dimms(m); used >= m.Slots {
 		b.refuse(NoSlot, "memory: all %d memory slots of the domain are used", m.Slots)
 	}
-	if rest := (want - all) % DIMMBlock; rest > 0 {
-		b.misaligned(want, want-rest, want-rest+DIMMBlock, show(DIMMBlock)+" that DIMMs come in")
+	if rest := (desired - plugged) % DIMMBlock; rest > 0 {
+		b.refuseAlignment(desired, desired-rest, desired-rest+DIMMBlock, formatBytes(DIMMBlock)+" that DIMMs come in")
 	}
-	if cell, ok := b.cell(); ok {
-		step := AttachDIMM{Cell: cell, Size: want - all, Known: aliases(m), Room: b.then(), Bound: b.policy.Bounds.Grow}
-		b.take = append(b.take, step)
-		b.after.Memory += lockable(want - all)
+	if cell, ok := b.chooseCell(); ok {
+		step := AttachDIMM{Cell: cell, Size: desired - plugged, Known: aliases(m), SizeLimit: b.limitForDesired(), Within: b.policy.Timeouts.Grow}
+		b.grow = append(b.grow, step)
+		b.definition.Memory += definitionKiB(desired - plugged)
 	}
 }
 
 // cell chooses where a DIMM goes: the cell whose devices have least, the first of
 // several.
-func (b *builder) cell() (int, bool) {
-	m := b.is.Domain.Memory
+func (b *builder) chooseCell() (int, bool) {
+	m := b.observed.Domain.Memory
 	if m.Cells == 0 {
 		b.refuse(NoCell, "memory: the guest has no NUMA cell for a DIMM: it was not prepared for more memory")
 		return 0, false

@@ -25,7 +25,7 @@ func vm(t *testing.T) *model {
 }
 
 // read reads what a model is.
-func read(t *testing.T, m *model) resize.Is {
+func read(t *testing.T, m *model) resize.Observed {
 	t.Helper()
 	is, err := resize.Read(context.Background(), m, agent{m})
 	if err != nil {
@@ -147,7 +147,7 @@ func weighed(t *testing.T, shares uint64) *model {
 var cmpEmpty = cmp.Transformer("empty", func(s []string) string { return strings.Join(s, "\n") })
 
 // refusal is the error of a plan that has to be refused.
-func refusal(t *testing.T, is resize.Is, w target.Target, p resize.Policy) *resize.Refusal {
+func refusal(t *testing.T, is resize.Observed, w target.Target, p resize.Policy) *resize.Refusal {
 	t.Helper()
 	plan, err := resize.MakePlan(is, w, p)
 	r, ok := errors.AsType[*resize.Refusal](err)
@@ -161,7 +161,7 @@ func refusal(t *testing.T, is resize.Is, w target.Target, p resize.Policy) *resi
 func TestRefusalNamesAll(t *testing.T) {
 	m := vm(t).settled()
 	m.state.Phase, m.state.Migrating, m.state.Memory.Slots, m.state.Memory.Cells = virt.Paused, true, 0, 0
-	m.node.seen.Room = 4 * gi
+	m.node.seen.Available = 4 * gi
 	w := m.to(9*gi+1, 9)
 	w.Limit = 8 * gi
 	got := refusal(t, read(t, m), w, resize.Policy{MaxMemory: 6 * gi, MaxVCPUs: 3})
@@ -172,7 +172,7 @@ func TestRefusalNamesAll(t *testing.T) {
 	want := []resize.Code{
 		resize.Forbidden, resize.AboveMaximum, resize.NoSlot, resize.Alignment, resize.NoCell, // memory
 		resize.Forbidden, resize.AboveMaximum, // vCPUs
-		resize.OverLimit, resize.NotRunning, resize.Migrating, resize.NoRoom,
+		resize.OverLimit, resize.NotRunning, resize.Migrating, resize.NoNodeMemory,
 	}
 	if diff := cmp.Diff(want, codes); diff != "" {
 		t.Errorf("%v (-want +got)\n%s", got, diff)
@@ -185,7 +185,7 @@ func TestNVDIMMIsNoMemory(t *testing.T) {
 	m.state.Memory.Devices = append(m.state.Memory.Devices, virt.MemoryDevice{Alias: "nvdimm0", Model: "nvdimm", Size: 2 * gi})
 	is := read(t, m.settled())
 	plan, err := resize.MakePlan(is, target.Target{Size: api.Size{Memory: 2 * gi}}, resize.Policy{Shrink: true})
-	if is.Guest() != 2*gi || is.Possible() != 2*gi || err != nil || len(plan.Steps) > 0 {
-		t.Errorf("the guest has %d, can have %d, and is to do %v, %v", is.Guest(), is.Possible(), texts(plan.Steps), err)
+	if is.GuestMemory() != 2*gi || is.PossibleMemory() != 2*gi || err != nil || len(plan.Steps) > 0 {
+		t.Errorf("the guest has %d, can have %d, and is to do %v, %v", is.GuestMemory(), is.PossibleMemory(), texts(plan.Steps), err)
 	}
 }

@@ -11,19 +11,19 @@ type Policy struct {
 	Shrink  bool // guests may be asked to give memory and vCPUs back
 	Balloon bool // the balloon may be used
 
-	Bounds Bounds
+	Timeouts Timeouts
 }
 
 // Bounds are the most that steps may take until they are confirmed. 0 is the default.
-type Bounds struct {
-	Room   time.Duration // memory.max is as high as needed; 2 min
-	Limit  time.Duration // memory.max is as low as wanted; 2 min
-	Lock   time.Duration // 10 s
-	Grow   time.Duration // the guest takes memory; 60 s
-	Shrink time.Duration // the guest gives memory back; 2 min
-	VCPUs  time.Duration // the guest uses vCPUs, or has given them back; 30 s
-	CPU    time.Duration // bandwidth; 10 s
-	Read   time.Duration // libvirt and the agent answer, between steps; 30 s
+type Timeouts struct {
+	RaisedLimit  time.Duration // memory.max is as high as needed; 2 min
+	LoweredLimit time.Duration // memory.max is as low as wanted; 2 min
+	Lock         time.Duration // 10 s
+	Grow         time.Duration // the guest takes memory; 60 s
+	Shrink       time.Duration // the guest gives memory back; 2 min
+	VCPUs        time.Duration // the guest uses vCPUs, or has given them back; 30 s
+	Bandwidth    time.Duration // bandwidth; 10 s
+	Read         time.Duration // libvirt and the agent answer, between steps; 30 s
 
 	// Poll is how often is looked where no event comes; 1 s.
 	Poll time.Duration
@@ -36,18 +36,18 @@ const mebi = 1 << 20
 const DIMMBlock = 128 * mebi
 
 func (p Policy) withDefaults() Policy {
-	p.Bounds = p.Bounds.withDefaults()
+	p.Timeouts = p.Timeouts.withDefaults()
 	return p
 }
 
-func (b Bounds) withDefaults() Bounds {
+func (b Timeouts) withDefaults() Timeouts {
 	for _, f := range []struct {
 		at    *time.Duration
 		value time.Duration
 	}{
-		{&b.Room, 2 * time.Minute}, {&b.Limit, 2 * time.Minute}, {&b.Lock, 10 * time.Second},
+		{&b.RaisedLimit, 2 * time.Minute}, {&b.LoweredLimit, 2 * time.Minute}, {&b.Lock, 10 * time.Second},
 		{&b.Grow, time.Minute}, {&b.Shrink, 2 * time.Minute}, {&b.VCPUs, 30 * time.Second},
-		{&b.CPU, 10 * time.Second}, {&b.Read, 30 * time.Second}, {&b.Poll, time.Second},
+		{&b.Bandwidth, 10 * time.Second}, {&b.Read, 30 * time.Second}, {&b.Poll, time.Second},
 	} {
 		if *f.at <= 0 {
 			*f.at = f.value

@@ -48,7 +48,7 @@ func TestProgress(t *testing.T) {
 				if diff := cmp.Diff(c.want, told); diff != "" {
 					t.Errorf("told (-want +got)\n%s", diff)
 				}
-				if len(last.Plan) != 3 || last.Plan[0] != last.Steps[0].What || len(last.Steps) != len(told)-1 {
+				if len(last.Plan) != 3 || last.Plan[0] != last.Steps[0].Description || len(last.Steps) != len(told)-1 {
 					t.Errorf("in the end: plan %q, steps\n%s", last.Plan, steps(last))
 				}
 			})
@@ -78,7 +78,7 @@ func TestProgressOfAnotherPlan(t *testing.T) {
 		_, last := r.told(t, r.m.to(2*gi, 2))
 		var done []string
 		for _, s := range last.Steps {
-			done = append(done, s.What)
+			done = append(done, s.Description)
 		}
 		if diff := cmp.Diff(last.Plan, done); diff != "" || last.Target.Generation != 2 || last.Error != "" {
 			t.Errorf("%s: plan and steps (-plan +steps)\n%s", last.Error, diff)

@@ -198,22 +198,22 @@ func TestPlansOfTheLock(t *testing.T) {
 		if err != nil {
 			r.Fatal(err)
 		}
-		is.Seen.Lock = max(is.Seen.Lock, is.Seen.Floor)
-		as := target.Target{Size: api.Size{Memory: api.Bytes(is.Guest()), VCPUs: is.Domain.VCPUs.Plugged}}
+		is.Limits.Lock = max(is.Limits.Lock, is.Limits.Floor)
+		as := target.Target{Size: api.Size{Memory: api.Bytes(is.GuestMemory()), VCPUs: is.Domain.VCPUs.Plugged}}
 		plan, err := resize.MakePlan(is, as, resize.Policy{})
-		if wants, _ := is.LockWanted(); err != nil || is.Seen.Lock == max(wants, is.Seen.Floor) && len(plan.Steps) > 0 {
-			r.Fatalf("%+v is as wanted, and the plan %v, %v", is.Seen, texts(plan.Steps), err)
+		if wants, _ := is.RequiredLock(); err != nil || is.Limits.Lock == max(wants, is.Limits.Floor) && len(plan.Steps) > 0 {
+			r.Fatalf("%+v is as wanted, and the plan %v, %v", is.Limits, texts(plan.Steps), err)
 		}
-		is.Seen.Lock += uint64(rapid.IntRange(0, 4).Draw(r, "more")) * gi
-		for _, memory := range []uint64{gi, is.Guest()} {
+		is.Limits.Lock += uint64(rapid.IntRange(0, 4).Draw(r, "more")) * gi
+		for _, memory := range []uint64{gi, is.GuestMemory()} {
 			as.Memory = api.Bytes(memory)
 			plan, err := resize.MakePlan(is, as, resize.Policy{Shrink: true})
 			if err != nil {
 				r.Fatal(err)
 			}
 			for _, s := range plan.Steps {
-				if l, ok := s.(resize.LowerLock); ok && l.To < is.Seen.Floor {
-					r.Fatalf("%s, and the launcher was given %d", l, is.Seen.Floor)
+				if l, ok := s.(resize.LowerLock); ok && l.To < is.Limits.Floor {
+					r.Fatalf("%s, and the launcher was given %d", l, is.Limits.Floor)
 				}
 			}
 		}
@@ -269,7 +269,7 @@ func (w *world) arrives() {
 		w.truthful(report, err)
 	}
 	report, err = w.runner().Run(context.Background(), w.wish)
-	if err != nil || !report.AsWanted {
+	if err != nil || !report.TargetReached {
 		w.t.Fatalf("with nothing wrong: %v, %+v", err, report)
 	}
 	w.truthful(report, err)

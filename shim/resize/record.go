@@ -13,9 +13,9 @@ type Phase string
 
 // The phases of a run.
 const (
-	Running Phase = "running" // its steps are done
-	Undoing Phase = "undoing" // what was begun is taken back
-	Ended   Phase = "ended"   // the report says how
+	Running     Phase = "running" // its steps are done
+	RollingBack Phase = "undoing" // what was begun is taken back
+	Ended       Phase = "ended"   // the report says how
 )
 
 // Record is what the journal has of a run: enough to finish or undo it after the death
@@ -28,7 +28,7 @@ type Record struct {
 	// Steps are those of all plans of the run. The first Begun of them may have taken
 	// effect, and the first Confirmed are known to have.
 	Steps     Steps `json:"steps"`
-	Begun     int   `json:"begun"`
+	Started   int   `json:"begun"`
 	Confirmed int   `json:"confirmed"`
 
 	Report *Report `json:"report,omitempty"` // of a run that has ended
@@ -56,7 +56,7 @@ const recordVersion = 2
 const maxSteps = 100
 
 // stored is a record with its version, which is read first.
-type stored struct {
+type versionedRecord struct {
 	Version int             `json:"version"`
 	Record  json.RawMessage `json:"record"`
 }
@@ -67,21 +67,21 @@ func (r Record) Encode() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode the record of a resize: %w", err)
 	}
-	return json.Marshal(stored{recordVersion, record})
+	return json.Marshal(versionedRecord{recordVersion, record})
 }
 
 // DecodeRecord reads what Encode wrote. It is strict: the errors are another version, an
 // unknown field, kind of step or phase, and counts that do not fit.
 func DecodeRecord(text []byte) (Record, error) {
-	var s stored
+	var s versionedRecord
 	var r Record
-	if err := strict(text, &s); err != nil {
+	if err := decodeStrict(text, &s); err != nil {
 		return Record{}, fmt.Errorf("record of a resize: %w", err)
 	}
 	if s.Version != recordVersion {
 		return Record{}, fmt.Errorf("record of a resize: version %d: want %d", s.Version, recordVersion)
 	}
-	if err := strict(s.Record, &r); err != nil {
+	if err := decodeStrict(s.Record, &r); err != nil {
 		return Record{}, fmt.Errorf("record of a resize: %w", err)
 	}
 	if err := r.check(); err != nil {
@@ -92,16 +92,16 @@ func DecodeRecord(text []byte) (Record, error) {
 
 func (r Record) check() error {
 	switch r.Phase {
-	case Running, Undoing, Ended:
+	case Running, RollingBack, Ended:
 	default:
-		return fmt.Errorf("phase %q: want %s, %s or %s", r.Phase, Running, Undoing, Ended)
+		return fmt.Errorf("phase %q: want %s, %s or %s", r.Phase, Running, RollingBack, Ended)
 	}
 	if n := len(r.Steps); n > 2*maxSteps {
 		return fmt.Errorf("steps: %d: want at most %d", n, 2*maxSteps)
 	}
-	if r.Confirmed < 0 || r.Begun < r.Confirmed || len(r.Steps) < r.Begun {
+	if r.Confirmed < 0 || r.Started < r.Confirmed || len(r.Steps) < r.Started {
 		return fmt.Errorf("%d steps begun and %d confirmed of %d: want no more confirmed than begun, nor begun than there are",
-			r.Begun, r.Confirmed, len(r.Steps))
+			r.Started, r.Confirmed, len(r.Steps))
 	}
 	if r.Phase == Ended && r.Report == nil {
 		return errors.New("report: there is none, and the run has ended")
@@ -110,12 +110,12 @@ func (r Record) check() error {
 }
 
 // adopt replaces the steps that were not begun.
-func (r *Record) adopt(p Plan) {
-	begun := r.Steps[:r.Begun]
-	if drop := len(begun) - maxSteps; drop > 0 {
-		begun = begun[drop:]
+func (r *Record) replacePlan(p Plan) {
+	started := r.Steps[:r.Started]
+	if drop := len(started) - maxSteps; drop > 0 {
+		started = started[drop:]
 	}
-	r.Steps = append(append(Steps{}, begun...), p.Steps...)
-	r.Begun, r.Confirmed = len(begun), min(r.Confirmed, len(begun))
+	r.Steps = append(append(Steps{}, started...), p.Steps...)
+	r.Started, r.Confirmed = len(started), min(r.Confirmed, len(started))
 	r.Target, r.Phase, r.Report = p.Target, Running, nil
 }

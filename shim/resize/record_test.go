@@ -16,20 +16,20 @@ import (
 
 // everyStep has one step of each kind.
 func everyStep() resize.Steps {
-	room := resize.Room{Max: resize.NoLimit, Memory: gi, VCPUs: 2}
+	room := resize.SizeLimit{Max: resize.NoLimit, Memory: gi, VCPUs: 2}
 	return resize.Steps{
-		resize.AwaitRoom{Need: 1, Bound: 1}, resize.SettleMemory{Alias: "a"}, resize.SetVCPUs{From: 1, To: 2, Room: room},
-		resize.SetBandwidth{Quota: -1, FromShares: 100, Shares: 200}, resize.RaiseLock{To: resize.NoLimit}, resize.RequestMemory{Alias: "a", To: 1, Room: room},
+		resize.AwaitRaisedLimit{AtLeast: 1, Within: 1}, resize.SettleMemory{Alias: "a"}, resize.SetVCPUs{From: 1, To: 2, SizeLimit: room},
+		resize.SetBandwidth{Quota: -1, FromShares: 100, Shares: 200}, resize.RaiseLock{To: resize.NoLimit}, resize.RequestMemory{Alias: "a", To: 1, SizeLimit: room},
 		resize.AttachDIMM{Known: []string{"b"}}, resize.DetachDIMM{Alias: "b"}, resize.SetBalloon{To: 1},
-		resize.AwaitLimit{Limit: 1}, resize.LowerLock{To: 1},
+		resize.AwaitLoweredLimit{AtMost: 1}, resize.LowerLock{To: 1},
 	}
 }
 
 func TestRecordIsReadBack(t *testing.T) {
 	want := resize.Record{
-		Domain: "uuid", Phase: resize.Ended, Steps: everyStep(), Begun: 3, Confirmed: 2,
+		Domain: "uuid", Phase: resize.Ended, Steps: everyStep(), Started: 3, Confirmed: 2,
 		Target: target.Target{Generation: 7, Size: api.Size{Memory: gi, CPUShares: 200}, Bandwidth: &target.Bandwidth{Quota: -1}},
-		Report: &resize.Report{Steps: []resize.StepReport{{What: "x", Undo: true, Error: "y"}}, Actual: &resize.Actual{PodMax: resize.NoLimit, Shares: 200}},
+		Report: &resize.Report{Steps: []resize.StepReport{{Description: "x", Rollback: true, Error: "y"}}, Actual: &resize.Actual{PodMax: resize.NoLimit, Shares: 200}},
 	}
 	text, err := want.Encode()
 	if err != nil {
@@ -51,7 +51,7 @@ func TestRecordWithoutShares(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := resize.Steps{resize.SetBandwidth{
-		FromPeriod: 100 * time.Millisecond, FromQuota: virt.Unlimited, Period: 100 * time.Millisecond, Quota: 50 * time.Millisecond, Bound: 10 * time.Second,
+		FromPeriod: 100 * time.Millisecond, FromQuota: virt.Unlimited, Period: 100 * time.Millisecond, Quota: 50 * time.Millisecond, Within: 10 * time.Second,
 	}}
 	if diff := cmp.Diff(want, got.Steps); diff != "" || got.Target.CPUShares != 0 {
 		t.Errorf("%+v (-want +got)\n%s", got.Target, diff)
@@ -63,7 +63,7 @@ func TestRecordWithoutShares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(weighed(t, 50))
 		r.m.state.Bandwidth.Quota = 50 * time.Millisecond
-		got.Domain, got.Phase = r.m.state.UUID, resize.Undoing
+		got.Domain, got.Phase = r.m.state.UUID, resize.RollingBack
 		if err := r.journal.Store(got); err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +97,7 @@ func TestBadRecords(t *testing.T) {
 
 // What is read can be written, and read again as the same.
 func FuzzDecodeRecord(f *testing.F) {
-	text, err := resize.Record{Phase: resize.Running, Steps: everyStep(), Begun: 2}.Encode()
+	text, err := resize.Record{Phase: resize.Running, Steps: everyStep(), Started: 2}.Encode()
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func FuzzDecodeRecord(f *testing.F) {
 // A step tells people all of itself.
 func TestStepsTell(t *testing.T) {
 	for _, s := range everyStep() {
-		if s.String() == "" || s.ConfirmedBy() == "" || s.UndoneBy() == "" {
+		if s.String() == "" || s.ConfirmedBy() == "" || s.RollbackMethod() == "" {
 			t.Errorf("%#v tells too little", s)
 		}
 	}

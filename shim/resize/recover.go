@@ -16,16 +16,16 @@ import (
 // What the journal tells is what was begun. What the VM is, libvirt, the guest and the
 // kernel tell. A record that cannot be read, or is another domain's, is an error, and
 // nothing is done for it.
-func (r *Runner) Recover(ctx context.Context, wish Wish) (report Report, ok bool, err error) {
+func (r *Runner) Recover(ctx context.Context, desired TargetFunc) (report Report, ok bool, err error) {
 	record, err := r.Journal.Load()
 	if errors.Is(err, ErrNoRecord) || err == nil && record.Phase == Ended {
-		r.newRun(wish).letGo(ctx) // whoever died may have held migrations off, and not begun, or not let them
+		r.newRun(desired).allowMigrations(ctx) // whoever died may have held migrations off, and not begun, or not let them
 		return Report{}, false, nil
 	}
 	if err != nil {
 		return Report{}, false, fmt.Errorf("read the journal: %w", err)
 	}
-	u, end, err := r.begin(ctx, wish)
+	u, end, err := r.start(ctx, desired)
 	if err != nil {
 		return Report{}, false, err
 	}
@@ -33,54 +33,54 @@ func (r *Runner) Recover(ctx context.Context, wish Wish) (report Report, ok bool
 	if record.Domain != u.record.Domain {
 		return Report{}, false, fmt.Errorf("the journal is that of domain %s, and this is domain %s: it is left alone", record.Domain, u.record.Domain)
 	}
-	u.record, u.pending, u.holding = record, true, true // the one before was
-	u.report.Target, u.report.Plan = record.Target, record.Steps.Texts()
-	report, err = u.conclude(ctx, u.resume(ctx))
+	u.record, u.unfinished, u.holdsMigrations = record, true, true // the one before was
+	u.report.Target, u.report.Plan = record.Target, record.Steps.Descriptions()
+	report, err = u.finish(ctx, u.resumeRecord(ctx))
 	return report, true, err
 }
 
 // resume goes on with the record.
-func (u *run) resume(ctx context.Context) error {
-	if u.record.Phase == Undoing {
+func (u *run) resumeRecord(ctx context.Context) error {
+	if u.record.Phase == RollingBack {
 		err := errors.New("an earlier run failed and was undone")
-		if undone := u.undo(ctx); undone != nil {
-			err = fmt.Errorf("an earlier run failed, and not all of it could be undone: %w", undone)
+		if rollbackErr := u.rollBack(ctx); rollbackErr != nil {
+			err = fmt.Errorf("an earlier run failed, and not all of it could be undone: %w", rollbackErr)
 		}
 		return err
 	}
-	if u.looksDone(ctx) {
-		if err := u.catchUp(ctx); err != nil {
-			return u.failed(ctx, err) // a new plan would be empty, and take it for done
+	if u.isDone(ctx) {
+		if err := u.confirmLastStep(ctx); err != nil {
+			return u.handleFailure(ctx, err) // a new plan would be empty, and take it for done
 		}
 	}
-	return u.reach(ctx)
+	return u.converge(ctx)
 }
 
 // catchUp waits for the step that was under way.
-func (u *run) catchUp(ctx context.Context) error {
-	if u.record.Begun == u.record.Confirmed {
+func (u *run) confirmLastStep(ctx context.Context) error {
+	if u.record.Started == u.record.Confirmed {
 		return nil
 	}
-	step := u.record.Steps[u.record.Begun-1]
-	if closing(step) || waits(step) { // nothing was ordered
+	step := u.record.Steps[u.record.Started-1]
+	if isClosing(step) || isWait(step) { // nothing was ordered
 		return nil
 	}
-	err := u.time(step, false, func() error { return u.awaitBegun(ctx, step) })
+	err := u.timed(step, false, func() error { return u.awaitStarted(ctx, step) })
 	switch {
 	case err == nil:
-	case ctx.Err() == nil && !final(err) && !wantedYet(step, u.record.Target, u.wish()):
+	case ctx.Err() == nil && !mustSuspend(err) && !stillDesired(step, u.record.Target, u.desired()):
 		u.Log.Info("a step that was begun has not taken place, and something else is wanted by now", "step", step.String(), "error", err)
 		return nil
 	default:
 		return fmt.Errorf("%s: %w", step, err)
 	}
-	u.record.Confirmed = u.record.Begun // written with what follows, as by perform
+	u.record.Confirmed = u.record.Started // written with what follows, as by perform
 	return nil
 }
 
 // wantedYet reports whether what a step was for is wanted now. A new generation alone says
 // nothing: an agent that was started again has another one for the same.
-func wantedYet(s Step, before, now target.Target) bool {
+func stillDesired(s Step, before, now target.Target) bool {
 	if s, ok := s.(SetVCPUs); ok {
 		return now.VCPUs == s.To
 	}
@@ -88,19 +88,19 @@ func wantedYet(s Step, before, now target.Target) bool {
 }
 
 // awaitBegun waits for a step of which nobody knows whether its order was given.
-func (u *run) awaitBegun(ctx context.Context, step Step) error {
-	u.latest = nil
-	ctx, cancel := context.WithTimeout(ctx, step.Within())
+func (u *run) awaitStarted(ctx context.Context, step Step) error {
+	u.fresh = nil
+	ctx, cancel := context.WithTimeout(ctx, step.Timeout())
 	defer cancel()
-	defer u.asking(asksGuest(step))()
-	if err := u.hold(ctx, step); err != nil {
+	defer u.setAskGuest(needsGuest(step))()
+	if err := u.holdMigrations(ctx, step); err != nil {
 		return err
 	}
 	return u.confirm(ctx, step, nil)
 }
 
 // looksDone reports whether a new plan has nothing left to do.
-func (u *run) looksDone(ctx context.Context) bool {
-	is, err := u.look(ctx)
-	return err == nil && asWanted(is, u.wish(), u.Policy)
+func (u *run) isDone(ctx context.Context) bool {
+	o, err := u.observe(ctx)
+	return err == nil && matchesTarget(o, u.desired(), u.Policy)
 }

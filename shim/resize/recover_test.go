@@ -59,7 +59,7 @@ func TestKilledRunIsNotWantedAnyMore(t *testing.T) {
 			w.want = m.to(16*gi, 4)
 			rec, _ := w.journal.Load()
 			_, ok, err := w.runner().Recover(context.Background(), w.wish)
-			if ok != (rec.Phase == resize.Running || rec.Phase == resize.Undoing) || ok && err == nil {
+			if ok != (rec.Phase == resize.Running || rec.Phase == resize.RollingBack) || ok && err == nil {
 				t.Errorf("at call %d: %v, %v", at, ok, err)
 			}
 			if rec.Phase != resize.Ended && (m.state.Memory.Balloon != gi || m.state.VCPUs.Plugged != 2 || m.node.seen.Lock != 2*gi) {
@@ -75,8 +75,8 @@ func TestUndoGoesOn(t *testing.T) {
 		r := newRig(vm(t))
 		r.m.state.VCPUs.Plugged = 4
 		r.want = r.m.to(gi, 4)
-		record := resize.Record{Domain: "a-vm", Target: r.want, Phase: resize.Undoing, Begun: 1, Steps: resize.Steps{
-			resize.SetVCPUs{From: 2, To: 4, Used: 2, Bound: time.Second},
+		record := resize.Record{Domain: "a-vm", Target: r.want, Phase: resize.RollingBack, Started: 1, Steps: resize.Steps{
+			resize.SetVCPUs{From: 2, To: 4, Used: 2, Within: time.Second},
 		}}
 		if err := r.journal.Store(record); err != nil {
 			t.Fatal(err)
@@ -97,7 +97,7 @@ func TestRecoverRefuses(t *testing.T) {
 		if _, ok, err := r.Recover(context.Background(), wish); ok || err != nil {
 			t.Errorf("an empty journal: %v, %v", ok, err)
 		}
-		other := resize.Record{Domain: "another-vm", Phase: resize.Running, Begun: 1, Steps: resize.Steps{resize.SetVCPUs{From: 2, To: 4}}}
+		other := resize.Record{Domain: "another-vm", Phase: resize.Running, Started: 1, Steps: resize.Steps{resize.SetVCPUs{From: 2, To: 4}}}
 		if err := r.journal.Store(other); err != nil {
 			t.Fatal(err)
 		}
@@ -114,20 +114,20 @@ func TestRecoverRefuses(t *testing.T) {
 // What was begun and has not come is no failure of what is wanted instead, which is so.
 func TestBegunAndNotWantedAnyMore(t *testing.T) {
 	for _, begun := range []resize.Step{
-		resize.AwaitRoom{Need: 64 * gi, Bound: time.Minute},
-		resize.SetVCPUs{From: 2, To: 4, Used: 2, Bound: time.Minute},
+		resize.AwaitRaisedLimit{AtLeast: 64 * gi, Within: time.Minute},
+		resize.SetVCPUs{From: 2, To: 4, Used: 2, Within: time.Minute},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(vm(t))
 			earlier, now := r.m.to(gi, 4), r.m.to(gi, 2)
 			now.Generation = 2
-			record := resize.Record{Domain: "a-vm", Target: earlier, Phase: resize.Running, Begun: 1, Steps: resize.Steps{begun}}
+			record := resize.Record{Domain: "a-vm", Target: earlier, Phase: resize.Running, Started: 1, Steps: resize.Steps{begun}}
 			if err := r.journal.Store(record); err != nil {
 				t.Fatal(err)
 			}
 			r.m.node.limit = now.Limit
 			report, ok, err := r.Recover(context.Background(), func() target.Target { return now })
-			if !ok || err != nil || report.Target.Generation != 2 || !report.AsWanted || r.m.state.VCPUs.Plugged != 2 {
+			if !ok || err != nil || report.Target.Generation != 2 || !report.TargetReached || r.m.state.VCPUs.Plugged != 2 {
 				t.Errorf("%s: got %v, %v, %+v", begun, ok, err, report)
 			}
 		})
@@ -141,8 +141,8 @@ func TestBegunIsWantedYet(t *testing.T) {
 		r := newRig(unwilling(t))
 		r.m.state.VCPUs.Plugged = 4
 		w := r.m.to(gi, 4)
-		record := resize.Record{Domain: "a-vm", Target: w, Phase: resize.Running, Begun: 1, Steps: resize.Steps{
-			resize.SetVCPUs{From: 2, To: 4, Used: 2, Bound: time.Minute},
+		record := resize.Record{Domain: "a-vm", Target: w, Phase: resize.Running, Started: 1, Steps: resize.Steps{
+			resize.SetVCPUs{From: 2, To: 4, Used: 2, Within: time.Minute},
 		}}
 		if err := r.journal.Store(record); err != nil {
 			t.Fatal(err)

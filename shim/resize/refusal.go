@@ -19,7 +19,7 @@ const (
 	Migrating    Code = "migrating"
 	NotRunning   Code = "not-running"
 	Forbidden    Code = "policy"
-	NoRoom       Code = "no-room" // on the node
+	NoNodeMemory Code = "no-room" // on the node
 	NoBandwidth  Code = "no-bandwidth"
 	NoShares     Code = "no-shares"
 	NoLock       Code = "no-lock"    // libvirt's memory lock cannot be computed

@@ -45,7 +45,7 @@ func TestRefusals(t *testing.T) {
 		{"shrink vCPUs", vm(t), nil, gi, 1, resize.Policy{}, resize.Forbidden, "does not allow a VM to shrink"},
 		{"policy on memory", vm(t).virtioMem(gi, 0), nil, 2 * gi, 2, resize.Policy{MaxMemory: 2*gi - 1}, resize.Forbidden, "2Gi is more than the node's policy allows"},
 		{"policy on vCPUs", vm(t), nil, gi, 5, resize.Policy{MaxVCPUs: 4}, resize.Forbidden, "5 are more than the node's policy allows, which is 4"},
-		{"room", vm(t).virtioMem(gi, 0), func(m *model) { m.node.seen.Room = 512 * mi }, 2 * gi, 2, allowed, resize.NoRoom, "would have 1Gi more, and the node has room for 512Mi"},
+		{"room", vm(t).virtioMem(gi, 0), func(m *model) { m.node.seen.Available = 512 * mi }, 2 * gi, 2, allowed, resize.NoNodeMemory, "would have 1Gi more, and the node has room for 512Mi"},
 	} {
 		c.m.settled()
 		if c.change != nil {

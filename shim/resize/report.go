@@ -19,19 +19,19 @@ type Report struct {
 
 	// AsWanted is set if the VM is as it is wanted, and Actual what it is; nil if that
 	// could not be read.
-	AsWanted bool    `json:"asWanted"`
-	Actual   *Actual `json:"actual,omitempty"`
+	TargetReached bool    `json:"asWanted"`
+	Actual        *Actual `json:"actual,omitempty"`
 
 	Error string `json:"error,omitempty"`
 }
 
 // StepReport tells of one step.
 type StepReport struct {
-	What    string        `json:"what"`
-	Undo    bool          `json:"undo,omitempty"` // it takes back another
-	Started time.Time     `json:"started"`
-	Took    time.Duration `json:"took"`
-	Error   string        `json:"error,omitempty"` // it was not confirmed; empty: it was
+	Description string        `json:"what"`
+	Rollback    bool          `json:"undo,omitempty"` // it takes back another
+	Started     time.Time     `json:"started"`
+	Took        time.Duration `json:"took"`
+	Error       string        `json:"error,omitempty"` // it was not confirmed; empty: it was
 }
 
 // Actual is what a VM really is. Amounts are bytes.
@@ -52,17 +52,17 @@ type Actual struct {
 }
 
 // Actual sums up what a VM is.
-func (is Is) Actual() Actual {
-	d, s := is.Domain, is.Seen
+func (o Observed) Actual() Actual {
+	d, s := o.Domain, o.Limits
 	return Actual{
-		Memory: is.Guest(), Possible: is.Possible(),
+		Memory: o.GuestMemory(), Possible: o.PossibleMemory(),
 		VCPUs: d.VCPUs.Plugged, Online: d.VCPUs.Online, Period: d.Bandwidth.Period, Quota: d.Bandwidth.Quota, Shares: d.Bandwidth.Shares,
 		PodMax: s.PodMax, ContainerMax: s.ContainerMax, Lock: s.Lock, Locked: s.Locked,
 	}
 }
 
 // progress tells how far the run is.
-func (u *run) progress() {
+func (u *run) reportProgress() {
 	if u.Progress == nil {
 		return
 	}

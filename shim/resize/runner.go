@@ -25,7 +25,7 @@ type Runner struct {
 }
 
 // Wish returns the wanted state of the moment. It is asked between steps.
-type Wish func() target.Target
+type TargetFunc func() target.Target
 
 // Run makes the VM what it is wanted to be, and blocks until it is, a step fails or ctx
 // is done. If the wanted state changes meanwhile, the step that is under way is ended,
@@ -40,54 +40,54 @@ type Wish func() target.Target
 //
 // The error is a [*Refusal] with nothing changed, or what failed. It is also in the
 // report.
-func (r *Runner) Run(ctx context.Context, wish Wish) (Report, error) {
-	u, end, err := r.begin(ctx, wish)
+func (r *Runner) Run(ctx context.Context, desired TargetFunc) (Report, error) {
+	u, end, err := r.start(ctx, desired)
 	if err != nil {
 		return Report{Error: errText(err)}, err
 	}
 	defer end()
-	if before, err := r.Journal.Load(); err == nil {
-		u.before = before
+	if previous, err := r.Journal.Load(); err == nil {
+		u.previous = previous
 	}
-	return u.conclude(ctx, u.reach(ctx))
+	return u.finish(ctx, u.converge(ctx))
 }
 
 // run is one run of a Runner.
 type run struct {
 	Runner
-	hands
+	handles
 	reader
-	wish    Wish
-	record  Record
-	report  Report
-	guarded uint64 // what the agent was told that limits must not fall below
-	before  Record // of the run before; empty where there is none
-	latest  *Is    // what the VM is; nil: something may have been done since it was read
-	changes [2]<-chan struct{}
-	holding bool // migrations are held off
-	pending bool // the journal has, or should have, a run that has not ended
-	closing error
+	desired         TargetFunc
+	record          Record
+	report          Report
+	required        uint64    // what the agent was told that limits must not fall below
+	previous        Record    // of the run before; empty where there is none
+	fresh           *Observed // what the VM is; nil: something may have been done since it was read
+	changes         [2]<-chan struct{}
+	holdsMigrations bool // migrations are held off
+	unfinished      bool // the journal has, or should have, a run that has not ended
+	closingErr      error
 }
 
 // begin looks at the domain once, and listens to what changes until end is called.
-func (r *Runner) begin(ctx context.Context, wish Wish) (u *run, end func(), err error) {
-	u = r.newRun(wish)
-	is, err := u.look(ctx)
+func (r *Runner) start(ctx context.Context, desired TargetFunc) (u *run, end func(), err error) {
+	u = r.newRun(desired)
+	o, err := u.observe(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	u.record, u.latest = Record{Domain: is.Domain.UUID, Phase: Running, Target: wish()}, &is
+	u.record, u.fresh = Record{Domain: o.Domain.UUID, Phase: Running, Target: desired()}, &o
 	listening, cancel := context.WithCancel(ctx)
-	u.listen(listening)
+	u.subscribe(listening)
 	end = func() {
 		cancel()
-		u.release(ctx)
+		u.releaseMigrations(ctx)
 	}
 	return u, end, nil
 }
 
-func (r *Runner) newRun(wish Wish) *run {
-	u := &run{Runner: *r, hands: hands{r.Domain, r.Node}, wish: wish}
+func (r *Runner) newRun(desired TargetFunc) *run {
+	u := &run{Runner: *r, handles: handles{r.Domain, r.Node}, desired: desired}
 	u.Policy = r.Policy.withDefaults()
 	if u.Log == nil {
 		u.Log = slog.New(slog.DiscardHandler)
@@ -96,30 +96,30 @@ func (r *Runner) newRun(wish Wish) *run {
 }
 
 // reach plans and acts until the VM is as it is wanted.
-func (u *run) reach(ctx context.Context) error {
+func (u *run) converge(ctx context.Context) error {
 	for {
-		want := u.wish()
-		u.record.Target, u.report.Target, u.closing = want, want, nil
-		is, err := u.lookFor(ctx, want)
+		target := u.desired()
+		u.record.Target, u.report.Target, u.closingErr = target, target, nil
+		o, err := u.observeForPlan(ctx, target)
 		if err != nil {
-			return u.stay(err)
+			return u.suspend(err)
 		}
-		if err := u.doubt(is, want); err != nil {
-			return u.failed(ctx, err)
+		if err := u.checkUnusedVCPUs(o, target); err != nil {
+			return u.handleFailure(ctx, err)
 		}
-		plan, err := MakePlan(is, want, u.Policy)
+		plan, err := MakePlan(o, target, u.Policy)
 		if err != nil {
-			return u.failed(ctx, err)
+			return u.handleFailure(ctx, err)
 		}
-		u.record.adopt(plan)
-		u.report.Notes, u.report.Plan = plan.Notes, u.record.Steps.Texts()
+		u.record.replacePlan(plan)
+		u.report.Notes, u.report.Plan = plan.Notes, u.record.Steps.Descriptions()
 		if len(plan.Steps) > 0 {
-			u.pending = true
-			u.progress()
+			u.unfinished = true
+			u.reportProgress()
 		}
-		changed, err := u.carryOut(ctx, plan)
+		changed, err := u.executePlan(ctx, plan)
 		if err != nil {
-			return u.failed(ctx, err)
+			return u.handleFailure(ctx, err)
 		}
 		if !changed {
 			return nil
@@ -128,105 +128,105 @@ func (u *run) reach(ctx context.Context) error {
 }
 
 // carryOut does the steps of a plan. It ends early when something else is wanted.
-func (u *run) carryOut(ctx context.Context, p Plan) (changed bool, err error) {
-	told := false
+func (u *run) executePlan(ctx context.Context, p Plan) (changed bool, err error) {
+	lowered := false
 	for _, step := range p.Steps {
-		if u.changed(p) {
+		if u.targetChanged(p) {
 			return true, nil
 		}
-		if closing(step) && !told {
-			told = true
-			u.settle(ctx, p.Target)
+		if isClosing(step) && !lowered {
+			lowered = true
+			u.lowerRequirement(ctx, p.Target)
 		}
 		err := u.perform(ctx, step)
 		if errors.Is(err, errSuperseded) {
 			return true, nil
 		}
-		if err != nil && (!closing(step) || final(err) || ctx.Err() != nil) {
+		if err != nil && (!isClosing(step) || mustSuspend(err) || ctx.Err() != nil) {
 			return false, err
 		}
-		u.closing = errors.Join(u.closing, err)
+		u.closingErr = errors.Join(u.closingErr, err)
 	}
-	if u.changed(p) {
+	if u.targetChanged(p) {
 		return true, nil
 	}
-	if !told {
-		u.settle(ctx, p.Target)
+	if !lowered {
+		u.lowerRequirement(ctx, p.Target)
 	}
 	return false, nil
 }
 
-func (u *run) changed(p Plan) bool { return u.wish().Generation != p.Target.Generation }
+func (u *run) targetChanged(p Plan) bool { return u.desired().Generation != p.Target.Generation }
 
 // settle tells the agent what the VM needs now that it is as wanted: limits may be as
 // low as that.
-func (u *run) settle(ctx context.Context, t target.Target) {
-	need := t.MemoryRequirement()
-	if need == 0 {
+func (u *run) lowerRequirement(ctx context.Context, t target.Target) {
+	required := t.MemoryRequirement()
+	if required == 0 {
 		return
 	}
-	if err := u.need(ctx, need); err != nil {
-		u.closing = errors.Join(u.closing, fmt.Errorf("tell the agent what the VM needs: %w", err))
+	if err := u.requireMemory(ctx, required); err != nil {
+		u.closingErr = errors.Join(u.closingErr, fmt.Errorf("tell the agent what the VM needs: %w", err))
 	}
 }
 
 // stopped is an error with which the VM is left as it is.
-type stopped struct{ err error }
+type suspended struct{ err error }
 
-func (s *stopped) Error() string { return s.err.Error() }
-func (s *stopped) Unwrap() error { return s.err }
+func (s *suspended) Error() string { return s.err.Error() }
+func (s *suspended) Unwrap() error { return s.err }
 
 // Left reports whether a run was left as it is, by its error: it is for
 // [Runner.Recover] to go on with.
-func Left(err error) bool { return errors.As(err, new(*stopped)) }
+func Suspended(err error) bool { return errors.As(err, new(*suspended)) }
 
 // stay leaves the VM as it is, and the run in the journal.
-func (u *run) stay(err error) error { return &stopped{err} }
+func (u *run) suspend(err error) error { return &suspended{err} }
 
 // stayIf does so where libvirt or the agent has stayed away.
-func (u *run) stayIf(away bool, err error) error {
+func (u *run) suspendIf(away bool, err error) error {
 	if away {
-		return u.stay(err)
+		return u.suspend(err)
 	}
 	return err
 }
 
 // final reports whether nothing more may be done to the VM.
-func final(err error) bool {
-	return Left(err) || errors.Is(err, ErrMigrating)
+func mustSuspend(err error) bool {
+	return Suspended(err) || errors.Is(err, ErrMigrating)
 }
 
 // failed undoes what was begun, unless the VM is to be left alone.
-func (u *run) failed(ctx context.Context, err error) error {
-	if ctx.Err() != nil || final(err) {
-		return u.stay(err)
+func (u *run) handleFailure(ctx context.Context, err error) error {
+	if ctx.Err() != nil || mustSuspend(err) {
+		return u.suspend(err)
 	}
-	if u.record.Begun == 0 {
+	if u.record.Started == 0 {
 		return err
 	}
-	if undone := u.undo(ctx); undone != nil {
-		err = fmt.Errorf("%w; and not all of it could be undone: %w", err, undone)
+	if rollbackErr := u.rollBack(ctx); rollbackErr != nil {
+		err = fmt.Errorf("%w; and not all of it could be undone: %w", err, rollbackErr)
 	}
 	return err
 }
 
 // conclude reads what the VM is, and ends the run in the journal and in the report.
-func (u *run) conclude(ctx context.Context, err error) (Report, error) {
-	err = errors.Join(err, u.closing)
-	is, unread := u.lookAtLast(ctx)
-	if unread != nil {
-		err = errors.Join(err, u.stay(fmt.Errorf("what the VM is now is not known: %w", unread)))
+func (u *run) finish(ctx context.Context, err error) (Report, error) {
+	err = errors.Join(err, u.closingErr)
+	o, readErr := u.observeForReport(ctx)
+	if readErr != nil {
+		err = errors.Join(err, u.suspend(fmt.Errorf("what the VM is now is not known: %w", readErr)))
 	} else {
-		actual := is.Actual()
+		actual := o.Actual()
 		u.report.Actual = &actual
-		u.report.AsWanted = asWanted(is, u.report.Target, u.Policy)
-		u.noteLowered(is)
+		u.report.TargetReached = matchesTarget(o, u.report.Target, u.Policy)
+		u.noteLoweredLimit(o)
 	}
 	u.report.Error = errText(err)
-	if u.pending && !Left(err) {
+	if u.unfinished && !Suspended(err) {
 		u.record.Phase, u.record.Report = Ended, &u.report
-		if lost := u.Journal.Store(u.record); lost != nil {
-			err = errors.Join(err, fmt.Errorf("write the journal: %w", lost))
+		if storeErr := u.Journal.Store(u.record); storeErr != nil {
+			err = errors.Join(err, fmt.Errorf("write the journal: %w", storeErr))
 			u.report.Error = errText(err)
 		}
 	}
@@ -234,22 +234,22 @@ func (u *run) conclude(ctx context.Context, err error) (Report, error) {
 }
 
 // noteLowered tells of a limit that somebody has lowered after the last order was given.
-func (u *run) noteLowered(is Is) {
-	need := u.report.Target.MemoryRequirement()
-	if limit := is.Seen.Max(); u.report.AsWanted && limit < need {
+func (u *run) noteLoweredLimit(o Observed) {
+	required := u.report.Target.MemoryRequirement()
+	if limit := o.Limits.MemoryMax(); u.report.TargetReached && limit < required {
 		u.report.Notes = append(u.report.Notes, fmt.Sprintf(
-			"memory.max is %s by now, and the VM may need %s: who uses more than that is killed", show(limit), show(need)))
+			"memory.max is %s by now, and the VM may need %s: who uses more than that is killed", formatBytes(limit), formatBytes(required)))
 	}
 }
 
 // asWanted reports whether nothing is left to do but to wait for limits.
-func asWanted(is Is, t target.Target, p Policy) bool {
-	plan, err := MakePlan(is, t, p)
+func matchesTarget(o Observed, t target.Target, p Policy) bool {
+	plan, err := MakePlan(o, t, p)
 	if err != nil {
 		return false
 	}
 	for _, step := range plan.Steps {
-		if !closing(step) {
+		if !isClosing(step) {
 			return false
 		}
 	}

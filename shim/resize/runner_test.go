@@ -52,10 +52,10 @@ func steps(r resize.Report) string {
 		if s.Error != "" {
 			mark = "-"
 		}
-		if s.Undo {
+		if s.Rollback {
 			mark = "<" + mark
 		}
-		lines = append(lines, mark+" "+s.What)
+		lines = append(lines, mark+" "+s.Description)
 	}
 	return strings.Join(lines, "\n")
 }
@@ -130,7 +130,7 @@ func TestRunScenarios(t *testing.T) {
 			if diff := cmp.Diff(c.want, steps(report)); diff != "" {
 				t.Errorf("%s (-want +got)\n%s", c.name, diff)
 			}
-			if report.Actual == nil || report.Actual.Memory != c.after || report.AsWanted != (c.err == "") {
+			if report.Actual == nil || report.Actual.Memory != c.after || report.TargetReached != (c.err == "") {
 				t.Errorf("%s: %+v", c.name, report.Actual)
 			}
 			if need := r.m.to(c.memory, c.vcpus).MemoryRequirement(); c.err == "" && r.m.node.need != need || r.m.node.held {
@@ -152,7 +152,7 @@ func TestKubeletDoesNothing(t *testing.T) {
 		}
 		w = r.m.to(gi, 2)
 		report, err = r.Run(context.Background(), func() target.Target { return w })
-		if err == nil || !report.AsWanted || report.Actual.Memory != gi || !strings.Contains(steps(report), "- wait until the memory.max of the container is 1106Mi") {
+		if err == nil || !report.TargetReached || report.Actual.Memory != gi || !strings.Contains(steps(report), "- wait until the memory.max of the container is 1106Mi") {
 			t.Errorf("got %v, %+v\n%s", err, report.Actual, steps(report))
 		}
 	})
@@ -197,7 +197,7 @@ func TestWantedChangesWhileWaiting(t *testing.T) {
 			}
 			return w
 		})
-		if err != nil || report.Target.Generation != 2 || !report.AsWanted || time.Since(started) > time.Minute {
+		if err != nil || report.Target.Generation != 2 || !report.TargetReached || time.Since(started) > time.Minute {
 			t.Errorf("got %v after %s, %+v", err, time.Since(started), report)
 		}
 	})

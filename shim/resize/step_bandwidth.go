@@ -20,14 +20,14 @@ type SetBandwidth struct {
 	Quota      time.Duration `json:"quota"`
 	FromShares uint64        `json:"fromShares,omitempty"`
 	Shares     uint64        `json:"shares,omitempty"`
-	Bound      time.Duration `json:"bound"`
+	Within     time.Duration `json:"bound"`
 }
 
 // String implements fmt.Stringer.
 func (s SetBandwidth) String() string {
 	var all []string
 	if s.Quota != 0 {
-		all = append(all, fmt.Sprintf("let each vCPU run %s instead of %s", share(s.Period, s.Quota), share(s.FromPeriod, s.FromQuota)))
+		all = append(all, fmt.Sprintf("let each vCPU run %s instead of %s", formatBandwidth(s.Period, s.Quota), formatBandwidth(s.FromPeriod, s.FromQuota)))
 	}
 	if s.Shares != 0 {
 		all = append(all, fmt.Sprintf("give the VM %d CPU shares instead of %d", s.Shares, s.FromShares))
@@ -35,7 +35,7 @@ func (s SetBandwidth) String() string {
 	return strings.Join(all, ", and ")
 }
 
-func share(period, quota time.Duration) string {
+func formatBandwidth(period, quota time.Duration) string {
 	if quota == virt.Unlimited {
 		return "without a limit"
 	}
@@ -43,29 +43,29 @@ func share(period, quota time.Duration) string {
 }
 
 // Within implements Step.
-func (s SetBandwidth) Within() time.Duration { return s.Bound }
+func (s SetBandwidth) Timeout() time.Duration { return s.Within }
 
 // ConfirmedBy implements Step.
 func (SetBandwidth) ConfirmedBy() string { return "the domain's scheduler parameters" }
 
 // UndoneBy implements Step.
-func (SetBandwidth) UndoneBy() string { return "setting what there was" }
+func (SetBandwidth) RollbackMethod() string { return "setting what there was" }
 
 func (SetBandwidth) kind() kind { return kindSetBandwidth }
 
-func (s SetBandwidth) do(ctx context.Context, h hands, _ Is) error {
-	return h.domain.SetBandwidth(ctx, s.wants())
+func (s SetBandwidth) execute(ctx context.Context, h handles, _ Observed) error {
+	return h.domain.SetBandwidth(ctx, s.desired())
 }
 
-func (s SetBandwidth) wants() virt.Bandwidth {
+func (s SetBandwidth) desired() virt.Bandwidth {
 	return virt.Bandwidth{Period: s.Period, Quota: s.Quota, Shares: s.Shares}
 }
 
-func (s SetBandwidth) done(is Is) error {
+func (s SetBandwidth) verify(o Observed) error {
 	var missing []error
-	now := is.Domain.Bandwidth
-	if s.Quota != 0 && !same(s.wants(), now) {
-		missing = append(missing, fmt.Errorf("each vCPU may run %s: want %s", share(now.Period, now.Quota), share(s.Period, s.Quota)))
+	now := o.Domain.Bandwidth
+	if s.Quota != 0 && !sameBandwidth(s.desired(), now) {
+		missing = append(missing, fmt.Errorf("each vCPU may run %s: want %s", formatBandwidth(now.Period, now.Quota), formatBandwidth(s.Period, s.Quota)))
 	}
 	if s.Shares != 0 && now.Shares != s.Shares {
 		missing = append(missing, fmt.Errorf("the VM has %d CPU shares: want %d", now.Shares, s.Shares))
@@ -75,9 +75,9 @@ func (s SetBandwidth) done(is Is) error {
 
 // undo takes back what the step has set, and nothing else. vCPUs that stay, and were not
 // there before, do not get what each had then: together that may be more than is allowed.
-func (s SetBandwidth) undo(is Is) Step {
-	now, back := is.Domain.Bandwidth, SetBandwidth{Bound: s.Bound}
-	if had := s.had(); s.Quota != 0 && !same(had, now) && s.leaves(is) == nil {
+func (s SetBandwidth) rollback(o Observed) Step {
+	now, back := o.Domain.Bandwidth, SetBandwidth{Within: s.Within}
+	if had := s.previous(); s.Quota != 0 && !sameBandwidth(had, now) && s.notRolledBack(o) == nil {
 		back.FromPeriod, back.FromQuota, back.Period, back.Quota = now.Period, now.Quota, had.Period, had.Quota
 	}
 	if s.Shares != 0 && s.FromShares != now.Shares {
@@ -89,22 +89,22 @@ func (s SetBandwidth) undo(is Is) Step {
 	return back
 }
 
-func (s SetBandwidth) had() virt.Bandwidth {
+func (s SetBandwidth) previous() virt.Bandwidth {
 	return virt.Bandwidth{Period: s.FromPeriod, Quota: s.FromQuota}
 }
 
 // leaves implements leaver.
-func (s SetBandwidth) leaves(is Is) error {
-	had, now, vcpus := s.had(), is.Domain.Bandwidth, is.Domain.VCPUs.Plugged
-	if s.Quota == 0 || s.FromVCPUs == 0 || vcpus <= s.FromVCPUs || !longer(had, now) {
+func (s SetBandwidth) notRolledBack(o Observed) error {
+	had, now, vcpus := s.previous(), o.Domain.Bandwidth, o.Domain.VCPUs.Plugged
+	if s.Quota == 0 || s.FromVCPUs == 0 || vcpus <= s.FromVCPUs || !hasMoreTime(had, now) {
 		return nil
 	}
 	return fmt.Errorf("each vCPU may still run %s: there are %d, and the %d before might run %s",
-		share(now.Period, now.Quota), vcpus, s.FromVCPUs, share(had.Period, had.Quota))
+		formatBandwidth(now.Period, now.Quota), vcpus, s.FromVCPUs, formatBandwidth(had.Period, had.Quota))
 }
 
 // longer tells whether vCPUs may run for longer with a than with b.
-func longer(a, b virt.Bandwidth) bool {
+func hasMoreTime(a, b virt.Bandwidth) bool {
 	if a.Quota == virt.Unlimited || b.Quota == virt.Unlimited {
 		return b.Quota != virt.Unlimited
 	}
@@ -112,7 +112,7 @@ func longer(a, b virt.Bandwidth) bool {
 }
 
 // same tells whether vCPUs may run as much. Without a quota the period says nothing.
-func same(a, b virt.Bandwidth) bool {
+func sameBandwidth(a, b virt.Bandwidth) bool {
 	if a.Quota == virt.Unlimited || b.Quota == virt.Unlimited {
 		return a.Quota == b.Quota
 	}

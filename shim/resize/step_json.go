@@ -12,24 +12,24 @@ import (
 type kind string
 
 const (
-	kindAwaitRoom     kind = "await-room"
-	kindAwaitLimit    kind = "await-limit"
-	kindRaiseLock     kind = "raise-lock"
-	kindLowerLock     kind = "lower-lock"
-	kindRequestMemory kind = "request-memory"
-	kindSettleMemory  kind = "settle-memory"
-	kindAttachDIMM    kind = "attach-dimm"
-	kindDetachDIMM    kind = "detach-dimm"
-	kindSetBalloon    kind = "set-balloon"
-	kindSetVCPUs      kind = "set-vcpus"
-	kindSetBandwidth  kind = "set-bandwidth"
+	kindAwaitRaisedLimit  kind = "await-room"
+	kindAwaitLoweredLimit kind = "await-limit"
+	kindRaiseLock         kind = "raise-lock"
+	kindLowerLock         kind = "lower-lock"
+	kindRequestMemory     kind = "request-memory"
+	kindSettleMemory      kind = "settle-memory"
+	kindAttachDIMM        kind = "attach-dimm"
+	kindDetachDIMM        kind = "detach-dimm"
+	kindSetBalloon        kind = "set-balloon"
+	kindSetVCPUs          kind = "set-vcpus"
+	kindSetBandwidth      kind = "set-bandwidth"
 )
 
 // Steps are steps in their order. They can be written as JSON and read back.
 type Steps []Step
 
 // Texts says what each step does.
-func (s Steps) Texts() []string {
+func (s Steps) Descriptions() []string {
 	all := make([]string, 0, len(s))
 	for _, step := range s {
 		all = append(all, step.String())
@@ -38,20 +38,20 @@ func (s Steps) Texts() []string {
 }
 
 // named is a step with its kind.
-type named struct {
+type stepJSON struct {
 	Kind kind            `json:"kind"`
 	Step json.RawMessage `json:"step"`
 }
 
 // MarshalJSON implements json.Marshaler.
 func (s Steps) MarshalJSON() ([]byte, error) {
-	all := make([]named, 0, len(s))
+	all := make([]stepJSON, 0, len(s))
 	for _, step := range s {
 		text, err := json.Marshal(step)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, named{step.kind(), text})
+		all = append(all, stepJSON{step.kind(), text})
 	}
 	return json.Marshal(all)
 }
@@ -59,13 +59,13 @@ func (s Steps) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON implements json.Unmarshaler. The errors are an unknown kind and a
 // field that its step does not have.
 func (s *Steps) UnmarshalJSON(text []byte) error {
-	var all []named
-	if err := strict(text, &all); err != nil {
+	var all []stepJSON
+	if err := decodeStrict(text, &all); err != nil {
 		return err
 	}
 	steps := make(Steps, 0, len(all))
 	for _, n := range all {
-		step, err := n.read()
+		step, err := n.decode()
 		if err != nil {
 			return fmt.Errorf("step of kind %q: %w", n.Kind, err)
 		}
@@ -75,41 +75,41 @@ func (s *Steps) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-func (n named) read() (Step, error) {
+func (n stepJSON) decode() (Step, error) {
 	switch n.Kind {
-	case kindAwaitRoom:
-		return readStep[AwaitRoom](n.Step)
-	case kindAwaitLimit:
-		return readStep[AwaitLimit](n.Step)
+	case kindAwaitRaisedLimit:
+		return decodeStep[AwaitRaisedLimit](n.Step)
+	case kindAwaitLoweredLimit:
+		return decodeStep[AwaitLoweredLimit](n.Step)
 	case kindRaiseLock:
-		return readStep[RaiseLock](n.Step)
+		return decodeStep[RaiseLock](n.Step)
 	case kindLowerLock:
-		return readStep[LowerLock](n.Step)
+		return decodeStep[LowerLock](n.Step)
 	case kindRequestMemory:
-		return readStep[RequestMemory](n.Step)
+		return decodeStep[RequestMemory](n.Step)
 	case kindSettleMemory:
-		return readStep[SettleMemory](n.Step)
+		return decodeStep[SettleMemory](n.Step)
 	case kindAttachDIMM:
-		return readStep[AttachDIMM](n.Step)
+		return decodeStep[AttachDIMM](n.Step)
 	case kindDetachDIMM:
-		return readStep[DetachDIMM](n.Step)
+		return decodeStep[DetachDIMM](n.Step)
 	case kindSetBalloon:
-		return readStep[SetBalloon](n.Step)
+		return decodeStep[SetBalloon](n.Step)
 	case kindSetVCPUs:
-		return readStep[SetVCPUs](n.Step)
+		return decodeStep[SetVCPUs](n.Step)
 	case kindSetBandwidth:
-		return readStep[SetBandwidth](n.Step)
+		return decodeStep[SetBandwidth](n.Step)
 	}
-	return nil, fmt.Errorf("unknown: want one from %s to %s", kindAwaitRoom, kindSetBandwidth)
+	return nil, fmt.Errorf("unknown: want one from %s to %s", kindAwaitRaisedLimit, kindSetBandwidth)
 }
 
-func readStep[S Step](text []byte) (Step, error) {
+func decodeStep[S Step](text []byte) (Step, error) {
 	var s S
-	err := strict(text, &s)
+	err := decodeStrict(text, &s)
 	return s, err
 }
 
-func strict(text []byte, into any) error {
+func decodeStrict(text []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {

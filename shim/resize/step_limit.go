@@ -8,63 +8,63 @@ import (
 
 // AwaitRoom waits until the memory.max of pod and container are as high as the VM needs
 // them. Kubelet raises them.
-type AwaitRoom struct {
-	Need  uint64        `json:"need"`
-	Bound time.Duration `json:"bound"`
+type AwaitRaisedLimit struct {
+	AtLeast uint64        `json:"need"`
+	Within  time.Duration `json:"bound"`
 }
 
 // String implements fmt.Stringer.
-func (s AwaitRoom) String() string {
-	return fmt.Sprintf("wait until the memory.max of pod and container are at least %s", show(s.Need))
+func (s AwaitRaisedLimit) String() string {
+	return fmt.Sprintf("wait until the memory.max of pod and container are at least %s", formatBytes(s.AtLeast))
 }
 
 // Within implements Step.
-func (s AwaitRoom) Within() time.Duration { return s.Bound }
+func (s AwaitRaisedLimit) Timeout() time.Duration { return s.Within }
 
 // ConfirmedBy implements Step.
-func (AwaitRoom) ConfirmedBy() string { return "memory.max, as the kernel shows it" }
+func (AwaitRaisedLimit) ConfirmedBy() string { return "memory.max, as the kernel shows it" }
 
 // UndoneBy implements Step.
-func (AwaitRoom) UndoneBy() string { return "nothing was changed" }
+func (AwaitRaisedLimit) RollbackMethod() string { return "nothing was changed" }
 
-func (AwaitRoom) kind() kind { return kindAwaitRoom }
+func (AwaitRaisedLimit) kind() kind { return kindAwaitRaisedLimit }
 
-func (AwaitRoom) do(context.Context, hands, Is) error { return nil }
+func (AwaitRaisedLimit) execute(context.Context, handles, Observed) error { return nil }
 
-func (s AwaitRoom) done(is Is) error { return fits(is, s.Need) }
+func (s AwaitRaisedLimit) verify(o Observed) error { return checkMemoryMax(o, s.AtLeast) }
 
-func (AwaitRoom) undo(Is) Step { return nil }
+func (AwaitRaisedLimit) rollback(Observed) Step { return nil }
 
 // AwaitLimit waits until the memory.max of the container is as low as it is wanted,
 // after the VM gave memory back. Kubelet lowers it.
-type AwaitLimit struct {
-	Limit uint64        `json:"limit"`
-	Bound time.Duration `json:"bound"`
+type AwaitLoweredLimit struct {
+	AtMost uint64        `json:"limit"`
+	Within time.Duration `json:"bound"`
 }
 
 // String implements fmt.Stringer.
-func (s AwaitLimit) String() string {
-	return fmt.Sprintf("wait until the memory.max of the container is %s", show(s.Limit))
+func (s AwaitLoweredLimit) String() string {
+	return fmt.Sprintf("wait until the memory.max of the container is %s", formatBytes(s.AtMost))
 }
 
 // Within implements Step.
-func (s AwaitLimit) Within() time.Duration { return s.Bound }
+func (s AwaitLoweredLimit) Timeout() time.Duration { return s.Within }
 
 // ConfirmedBy implements Step.
-func (AwaitLimit) ConfirmedBy() string { return "memory.max, as the kernel shows it" }
+func (AwaitLoweredLimit) ConfirmedBy() string { return "memory.max, as the kernel shows it" }
 
 // UndoneBy implements Step.
-func (AwaitLimit) UndoneBy() string { return "nothing was changed" }
+func (AwaitLoweredLimit) RollbackMethod() string { return "nothing was changed" }
 
-func (AwaitLimit) kind() kind { return kindAwaitLimit }
+func (AwaitLoweredLimit) kind() kind { return kindAwaitLoweredLimit }
 
-func (AwaitLimit) do(context.Context, hands, Is) error { return nil }
+func (AwaitLoweredLimit) execute(context.Context, handles, Observed) error { return nil }
 
-func (s AwaitLimit) done(is Is) error {
-	if is.Seen.ContainerMax > s.Limit {
-		return fmt.Errorf("memory.max of the container is %s: want at most %s", show(is.Seen.ContainerMax), show(s.Limit))
+func (s AwaitLoweredLimit) verify(o Observed) error {
+	if o.Limits.ContainerMax > s.AtMost {
+		return fmt.Errorf("memory.max of the container is %s: want at most %s", formatBytes(o.Limits.ContainerMax), formatBytes(s.AtMost))
 	}
 	return nil
 }
 
-func (AwaitLimit) undo(Is) Step { return nil }
+func (AwaitLoweredLimit) rollback(Observed) Step { return nil }

@@ -9,71 +9,73 @@ import (
 // RaiseLock raises the memory lock of QEMU to what libvirt will want for the new
 // domain: a libvirt in a container cannot raise it itself.
 type RaiseLock struct {
-	From  uint64        `json:"from"`
-	To    uint64        `json:"to"`
-	Bound time.Duration `json:"bound"`
+	From   uint64        `json:"from"`
+	To     uint64        `json:"to"`
+	Within time.Duration `json:"bound"`
 }
 
 // String implements fmt.Stringer.
 func (s RaiseLock) String() string {
-	return fmt.Sprintf("raise the memory lock of QEMU from %s to %s", show(s.From), show(s.To))
+	return fmt.Sprintf("raise the memory lock of QEMU from %s to %s", formatBytes(s.From), formatBytes(s.To))
 }
 
 // Within implements Step.
-func (s RaiseLock) Within() time.Duration { return s.Bound }
+func (s RaiseLock) Timeout() time.Duration { return s.Within }
 
 // ConfirmedBy implements Step.
 func (RaiseLock) ConfirmedBy() string { return "the limit of the process, as the kernel shows it" }
 
 // UndoneBy implements Step.
-func (RaiseLock) UndoneBy() string {
+func (RaiseLock) RollbackMethod() string {
 	return "lowering it, not below what is locked, what libvirt wants, nor what the launcher was given"
 }
 
 func (RaiseLock) kind() kind { return kindRaiseLock }
 
-func (s RaiseLock) do(ctx context.Context, h hands, _ Is) error { return h.node.RaiseLock(ctx, s.To) }
+func (s RaiseLock) execute(ctx context.Context, h handles, _ Observed) error {
+	return h.node.RaiseLock(ctx, s.To)
+}
 
-func (s RaiseLock) done(is Is) error {
-	if is.Seen.Lock < s.To {
-		return fmt.Errorf("the memory lock of QEMU is %s: want %s", show(is.Seen.Lock), show(s.To))
+func (s RaiseLock) verify(o Observed) error {
+	if o.Limits.Lock < s.To {
+		return fmt.Errorf("the memory lock of QEMU is %s: want %s", formatBytes(o.Limits.Lock), formatBytes(s.To))
 	}
 	return nil
 }
 
-func (s RaiseLock) undo(is Is) Step {
-	if is.Seen.Lock <= s.From {
+func (s RaiseLock) rollback(o Observed) Step {
+	if o.Limits.Lock <= s.From {
 		return nil
 	}
-	return LowerLock{From: is.Seen.Lock, To: s.From, Bound: s.Bound}
+	return LowerLock{From: o.Limits.Lock, To: s.From, Within: s.Within}
 }
 
 // LowerLock lowers the memory lock of QEMU, never below what it has locked, what
 // libvirt wants for the domain as it then is, or what the launcher was given.
 type LowerLock struct {
-	From  uint64        `json:"from"`
-	To    uint64        `json:"to"`
-	Bound time.Duration `json:"bound"`
+	From   uint64        `json:"from"`
+	To     uint64        `json:"to"`
+	Within time.Duration `json:"bound"`
 }
 
 // String implements fmt.Stringer.
 func (s LowerLock) String() string {
-	return fmt.Sprintf("lower the memory lock of QEMU from %s to %s", show(s.From), show(s.To))
+	return fmt.Sprintf("lower the memory lock of QEMU from %s to %s", formatBytes(s.From), formatBytes(s.To))
 }
 
 // Within implements Step.
-func (s LowerLock) Within() time.Duration { return s.Bound }
+func (s LowerLock) Timeout() time.Duration { return s.Within }
 
 // ConfirmedBy implements Step.
 func (LowerLock) ConfirmedBy() string { return "the limit of the process, as the kernel shows it" }
 
 // UndoneBy implements Step.
-func (LowerLock) UndoneBy() string { return "left: it is raised when it is needed" }
+func (LowerLock) RollbackMethod() string { return "left: it is raised when it is needed" }
 
 func (LowerLock) kind() kind { return kindLowerLock }
 
-func (s LowerLock) do(ctx context.Context, h hands, is Is) error {
-	to, err := s.lowest(is)
+func (s LowerLock) execute(ctx context.Context, h handles, o Observed) error {
+	to, err := s.lowestAllowed(o)
 	if err != nil {
 		return err
 	}
@@ -81,17 +83,17 @@ func (s LowerLock) do(ctx context.Context, h hands, is Is) error {
 }
 
 // lowest is how low the lock may be.
-func (s LowerLock) lowest(is Is) (uint64, error) {
-	wants, err := is.LockWanted()
-	return max(s.To, wants, is.Seen.Floor, is.Seen.Locked), err
+func (s LowerLock) lowestAllowed(o Observed) (uint64, error) {
+	wants, err := o.RequiredLock()
+	return max(s.To, wants, o.Limits.Floor, o.Limits.Locked), err
 }
 
-func (s LowerLock) done(is Is) error {
-	to, err := s.lowest(is)
-	if err == nil && is.Seen.Lock > to {
-		err = fmt.Errorf("the memory lock of QEMU is %s: want %s", show(is.Seen.Lock), show(to))
+func (s LowerLock) verify(o Observed) error {
+	to, err := s.lowestAllowed(o)
+	if err == nil && o.Limits.Lock > to {
+		err = fmt.Errorf("the memory lock of QEMU is %s: want %s", formatBytes(o.Limits.Lock), formatBytes(to))
 	}
 	return err
 }
 
-func (LowerLock) undo(Is) Step { return nil }
+func (LowerLock) rollback(Observed) Step { return nil }

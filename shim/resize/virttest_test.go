@@ -26,12 +26,12 @@ func (defined) XML(context.Context) (string, error) {
 // unbound is a node without limits.
 type unbound struct{}
 
-func (unbound) Seen(context.Context) (resize.Seen, error) {
-	return resize.Seen{PodMax: resize.NoLimit, ContainerMax: resize.NoLimit, Lock: 8 * mi, Room: resize.NoLimit}, nil
+func (unbound) Limits(context.Context) (resize.Limits, error) {
+	return resize.Limits{PodMax: resize.NoLimit, ContainerMax: resize.NoLimit, Lock: 8 * mi, Available: resize.NoLimit}, nil
 }
 func (unbound) RaiseLock(context.Context, uint64) error              { return nil }
 func (unbound) LowerLock(context.Context, uint64) error              { return nil }
-func (unbound) Need(context.Context, uint64) error                   { return nil }
+func (unbound) RequireMemory(context.Context, uint64) error          { return nil }
 func (unbound) Hold(context.Context, time.Duration) error            { return nil }
 func (unbound) Changed(ctx context.Context) (<-chan struct{}, error) { return closeWith(ctx), nil }
 
@@ -56,7 +56,7 @@ func TestOnTheFake(t *testing.T) {
 		time.AfterFunc(time.Minute/2-time.Second, fake.Reconnect)
 		r := resize.Runner{
 			Domain: defined{fake.First()}, Node: unbound{}, Journal: &memory{calls: &calls{}},
-			Policy: resize.Policy{Shrink: true, Bounds: resize.Bounds{Poll: time.Hour}},
+			Policy: resize.Policy{Shrink: true, Timeouts: resize.Timeouts{Poll: time.Hour}},
 		}
 		started := time.Now()
 		for _, s := range []api.Size{{Memory: 2 * gi, VCPUs: 4}, {Memory: gi, VCPUs: 1}} {
@@ -85,8 +85,8 @@ type lowering struct {
 	to     uint64
 }
 
-func (l lowering) Seen(ctx context.Context) (resize.Seen, error) {
-	seen, err := l.unbound.Seen(ctx)
+func (l lowering) Limits(ctx context.Context) (resize.Limits, error) {
+	seen, err := l.unbound.Limits(ctx)
 	if s, _ := l.domain.State(ctx); len(s.Memory.Devices) > 0 {
 		seen.ContainerMax = l.to
 	}

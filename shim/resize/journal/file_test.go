@@ -31,7 +31,7 @@ func open(t *testing.T, dir string) *journal.File {
 func record(generation uint64) resize.Record {
 	return resize.Record{
 		Domain: "a-vm", Phase: resize.Running, Target: target.Target{Generation: generation},
-		Steps: resize.Steps{resize.SetVCPUs{From: 1, To: 2}}, Begun: 1,
+		Steps: resize.Steps{resize.SetVCPUs{From: 1, To: 2}}, Started: 1,
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 // doubted returns the step of a run that failed before, if that was to have the guest use
 // as many vCPUs as are wanted. A VM that has them then may be one of which they could
 // not be taken back.
-func (u *run) doubted(t target.Target) (step SetVCPUs, ok bool) {
-	b := u.before
+func (u *run) failedVCPUStep(t target.Target) (step SetVCPUs, ok bool) {
+	b := u.previous
 	if b.Domain != u.record.Domain || b.Report == nil || b.Report.Error == "" {
 		return SetVCPUs{}, false
 	}
@@ -24,12 +24,12 @@ func (u *run) doubted(t target.Target) (step SetVCPUs, ok bool) {
 
 // doubt returns an error if what was wanted in the run before, and is yet, still is not so,
 // although there is nothing left to order. What is wanted anew begins with what there is.
-func (u *run) doubt(is Is, t target.Target) error {
-	step, ok := u.doubted(t)
-	if !ok || t.Generation != u.before.Target.Generation || is.Domain.VCPUs.Plugged != step.To {
+func (u *run) checkUnusedVCPUs(o Observed, t target.Target) error {
+	step, ok := u.failedVCPUStep(t)
+	if !ok || t.Generation != u.previous.Target.Generation || o.Domain.VCPUs.Plugged != step.To {
 		return nil
 	}
-	if err := step.done(is); err != nil {
+	if err := step.verify(o); err != nil {
 		return fmt.Errorf("%s: %w", step, err)
 	}
 	return nil

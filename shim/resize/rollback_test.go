@@ -58,7 +58,7 @@ func TestUndoLeavesTheLock(t *testing.T) {
 func TestLockIsNotBelowWhatIsLocked(t *testing.T) {
 	m := vm(t).dimm(gi).passthrough().settled()
 	is := read(t, m)
-	is.Seen.Locked = is.Seen.Lock - mi
+	is.Limits.Locked = is.Limits.Lock - mi
 	plan, err := resize.MakePlan(is, m.to(gi, 2), resize.Policy{Shrink: true})
 	if err != nil {
 		t.Fatal(err)
@@ -171,7 +171,7 @@ func TestSharesAreReadBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(vm(t))
 		r.m.after = func() { r.m.state.Bandwidth.Shares = usual }
-		_, err := r.run(t, share(100*time.Millisecond, 50*time.Millisecond, 200))
+		_, err := r.run(t, formatBandwidth(100*time.Millisecond, 50*time.Millisecond, 200))
 		if err == nil || !strings.Contains(err.Error(), "the VM has 100 CPU shares: want 200") || r.m.state.Bandwidth.Quota != virt.Unlimited {
 			t.Errorf("got %v, %+v", err, r.m.state.Bandwidth)
 		}
@@ -187,7 +187,7 @@ func TestUndoOfBandwidthWithVCPUsThatStay(t *testing.T) {
 			m.state.Bandwidth.Quota = had
 			r := newRig(m)
 			w := r.m.to(gi, 4)
-			w = share(100*time.Millisecond, 37500*time.Microsecond, 200)
+			w = formatBandwidth(100*time.Millisecond, 37500*time.Microsecond, 200)
 			w.Generation, w.VCPUs = 1, 4
 			report, err := r.run(t, w)
 			now := r.m.state.Bandwidth

@@ -24,7 +24,7 @@ func runnerOf(d virt.Domain) *resize.Runner {
 	return &resize.Runner{Domain: d, Node: unbound{}, Journal: &memory{calls: &calls{}}, Policy: resize.Policy{Shrink: true}}
 }
 
-func twoVCPUs(generation uint64) resize.Wish {
+func twoVCPUs(generation uint64) resize.TargetFunc {
 	return func() target.Target { return target.Target{Generation: generation, Size: api.Size{VCPUs: 2}} }
 }
 
@@ -40,7 +40,7 @@ func TestUnusedIsNotDone(t *testing.T) {
 		}
 		for range 2 {
 			report, err := r.Run(t.Context(), twoVCPUs(1))
-			if err == nil || !strings.HasSuffix(err.Error(), uses) || resize.Left(err) || len(report.Steps) != 0 || report.Actual.Online != 1 {
+			if err == nil || !strings.HasSuffix(err.Error(), uses) || resize.Suspended(err) || len(report.Steps) != 0 || report.Actual.Online != 1 {
 				t.Errorf("tried again: %v, %+v", err, report)
 			}
 		}
@@ -60,11 +60,11 @@ func TestOrderLostAndUnused(t *testing.T) {
 		time.AfterFunc(time.Second, fake.Reconnect)
 		r := runnerOf(defined{fake.First()})
 		report, err := r.Run(t.Context(), twoVCPUs(1))
-		if !resize.Left(err) || !strings.Contains(err.Error(), uses) || len(report.Steps) != 1 || report.Actual.VCPUs != 2 {
+		if !resize.Suspended(err) || !strings.Contains(err.Error(), uses) || len(report.Steps) != 1 || report.Actual.VCPUs != 2 {
 			t.Fatalf("error %v, %+v, want it left", err, report)
 		}
 		report, some, err := r.Recover(t.Context(), twoVCPUs(1))
-		if !some || err == nil || resize.Left(err) || !strings.Contains(err.Error(), uses) || report.Actual.VCPUs != 1 {
+		if !some || err == nil || resize.Suspended(err) || !strings.Contains(err.Error(), uses) || report.Actual.VCPUs != 1 {
 			t.Errorf("taken over: %v, %v, %+v, want it undone", some, err, report)
 		}
 	})

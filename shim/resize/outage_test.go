@@ -52,11 +52,11 @@ func TestAwayForLong(t *testing.T) {
 				return
 			}
 			for _, s := range report.Steps {
-				if s.Undo {
+				if s.Rollback {
 					t.Errorf("call %d: undone after %v\n%s", at, err, steps(report))
 				}
 			}
-			if record, lost := r.journal.Load(); lost == nil && record.Phase != resize.Running && !report.AsWanted {
+			if record, lost := r.journal.Load(); lost == nil && record.Phase != resize.Running && !report.TargetReached {
 				t.Errorf("call %d: the journal says %s after %v", at, record.Phase, err)
 			}
 			report, ok, err := r.Recover(context.Background(), func() target.Target { return r.want })

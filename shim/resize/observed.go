@@ -13,14 +13,14 @@ import (
 const NoLimit uint64 = math.MaxUint64
 
 // Is is what a VM and its place on the node are at one moment.
-type Is struct {
+type Observed struct {
 	Domain     virt.State
 	Definition domain.Definition // of the running domain
-	Seen       Seen
+	Limits     Limits
 }
 
 // Seen is what the node's agent sees. Amounts are bytes.
-type Seen struct {
+type Limits struct {
 	// PodMax and ContainerMax are the memory.max of the pod's cgroup and of its
 	// container's.
 	PodMax, ContainerMax uint64
@@ -32,45 +32,45 @@ type Seen struct {
 	Floor uint64
 
 	// Room is how much memory the node has yet for this pod.
-	Room uint64
+	Available uint64
 }
 
 // Max is how much memory the container may have, its pod considered.
-func (s Seen) Max() uint64 { return min(s.PodMax, s.ContainerMax) }
+func (s Limits) MemoryMax() uint64 { return min(s.PodMax, s.ContainerMax) }
 
 // Read reads what a VM is, without asking its guest: VCPUs.Online is virt.Unknown. It
 // blocks as long as libvirt and the agent take to answer. The errors are theirs, and a
 // definition that cannot be read.
-func Read(ctx context.Context, d virt.Domain, n Node) (Is, error) {
+func Read(ctx context.Context, d virt.Domain, n Node) (Observed, error) {
 	return new(reader).read(ctx, d, n)
 }
 
 // reader reads what a VM is, and parses a definition only when it has changed.
 type reader struct {
-	asks bool // the guest is asked for the vCPUs that it uses
+	askGuest bool // the guest is asked for the vCPUs that it uses
 
 	text   string
 	parsed domain.Definition
 }
 
-func (r *reader) read(ctx context.Context, d virt.Domain, n Node) (Is, error) {
+func (r *reader) read(ctx context.Context, d virt.Domain, n Node) (Observed, error) {
 	state, err := r.state(ctx, d)
 	if err != nil {
-		return Is{}, fmt.Errorf("read the state of the domain: %w", err)
+		return Observed{}, fmt.Errorf("read the state of the domain: %w", err)
 	}
 	definition, err := r.definition(ctx, d)
 	if err != nil {
-		return Is{}, fmt.Errorf("read the definition of the domain: %w", err)
+		return Observed{}, fmt.Errorf("read the definition of the domain: %w", err)
 	}
-	seen, err := n.Seen(ctx)
+	seen, err := n.Limits(ctx)
 	if err != nil {
-		return Is{}, fmt.Errorf("ask the agent for limits: %w", err)
+		return Observed{}, fmt.Errorf("ask the agent for limits: %w", err)
 	}
-	return Is{Domain: state, Definition: definition, Seen: seen}, nil
+	return Observed{Domain: state, Definition: definition, Limits: seen}, nil
 }
 
 func (r *reader) state(ctx context.Context, d virt.Domain) (virt.State, error) {
-	if r.asks {
+	if r.askGuest {
 		return d.State(ctx)
 	}
 	return d.StateWithoutGuest(ctx)
@@ -90,20 +90,20 @@ func (r *reader) definition(ctx context.Context, d virt.Domain) (domain.Definiti
 
 // Guest is how much memory the guest has, in bytes: what it booted with and what it
 // took of its devices, less what is in the balloon.
-func (is Is) Guest() uint64 {
-	return ballooned(is.Domain.Memory, plugged(is.Domain.Memory, current))
+func (o Observed) GuestMemory() uint64 {
+	return afterBalloon(o.Domain.Memory, pluggedMemory(o.Domain.Memory, currentSize))
 }
 
 // Possible is how much memory the guest has or can take without being asked again, in
 // bytes: also what of a virtio-mem it was asked to take and has not yet.
-func (is Is) Possible() uint64 {
-	m := is.Domain.Memory
-	more := plugged(m, atMost) - plugged(m, current)
-	return is.Guest() + more
+func (o Observed) PossibleMemory() uint64 {
+	memory := o.Domain.Memory
+	more := pluggedMemory(memory, possibleSize) - pluggedMemory(memory, currentSize)
+	return o.GuestMemory() + more
 }
 
 // plugged is the memory that the guest booted with, and its devices.
-func plugged(m virt.Memory, of func(virt.MemoryDevice) uint64) uint64 {
+func pluggedMemory(m virt.Memory, of func(virt.MemoryDevice) uint64) uint64 {
 	sum := m.Boot
 	for _, d := range m.Devices {
 		sum += of(d)
@@ -113,7 +113,7 @@ func plugged(m virt.Memory, of func(virt.MemoryDevice) uint64) uint64 {
 
 // current is what the guest has of a device. What is neither virtio-mem nor DIMM, such as
 // an NVDIMM, is a disk to it.
-func current(d virt.MemoryDevice) uint64 {
+func currentSize(d virt.MemoryDevice) uint64 {
 	switch d.Model {
 	case virt.VirtioMem:
 		return d.Current
@@ -123,18 +123,18 @@ func current(d virt.MemoryDevice) uint64 {
 	return 0
 }
 
-func atMost(d virt.MemoryDevice) uint64 {
+func possibleSize(d virt.MemoryDevice) uint64 {
 	if d.Model == virt.VirtioMem {
 		return max(d.Current, d.Requested)
 	}
-	return current(d)
+	return currentSize(d)
 }
 
-func size(d virt.MemoryDevice) uint64 { return d.Size }
+func capacity(d virt.MemoryDevice) uint64 { return d.Size }
 
 // ballooned is what the balloon leaves of so much memory. A balloon that is told to
 // leave more than there is has not been heard of since memory left.
-func ballooned(m virt.Memory, memory uint64) uint64 {
+func afterBalloon(m virt.Memory, memory uint64) uint64 {
 	if m.Ballooned && m.Balloon > 0 {
 		return min(m.Balloon, memory)
 	}
@@ -142,8 +142,8 @@ func ballooned(m virt.Memory, memory uint64) uint64 {
 }
 
 // device finds a memory device by its alias.
-func (is Is) device(alias string) (virt.MemoryDevice, bool) {
-	for _, d := range is.Domain.Memory.Devices {
+func (o Observed) device(alias string) (virt.MemoryDevice, bool) {
+	for _, d := range o.Domain.Memory.Devices {
 		if d.Alias == alias {
 			return d, true
 		}
@@ -153,9 +153,9 @@ func (is Is) device(alias string) (virt.MemoryDevice, bool) {
 
 // LockWanted is what libvirt wants QEMU to be able to lock, in bytes: 0 where it does
 // not care, NoLimit where it is to be unlimited. The error is one beyond an int64.
-func (is Is) LockWanted() (uint64, error) { return lockWanted(is.Definition) }
+func (o Observed) RequiredLock() (uint64, error) { return requiredLock(o.Definition) }
 
-func lockWanted(d domain.Definition) (uint64, error) {
+func requiredLock(d domain.Definition) (uint64, error) {
 	r, err := d.Limit()
 	switch {
 	case err != nil:
