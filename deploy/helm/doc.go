@@ -1,5 +1,5 @@
-// Package helm holds the chart of Mooring, and tests it with Helm itself. What is in
-// deploy/kubernetes besides the CRDs is rendered from it.
+// Package helm contains Mooring's chart. `go generate` renders the manifests of deploy/kubernetes
+// from it, except the CRDs.
 package helm
 
 //go:generate ./render

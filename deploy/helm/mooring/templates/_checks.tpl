@@ -1,11 +1,11 @@
-{{/* What a schema cannot say of values, and what the cluster says of them. */}}
+{{/* Checks that the schema of values cannot express, and checks against the cluster. */}}
 {{- define "mooring.check" -}}
 {{- include "mooring.checkNamespace" . -}}
 {{- include "mooring.checkReplicas" . -}}
 {{- include "mooring.checkSetters" . -}}
 {{- end }}
 
-{{/* Webhooks and policies leave the release's namespace out, and Kubernetes' own ones are not only ours. */}}
+{{/* Webhooks and policies skip the release's namespace, so it must not be one of Kubernetes' own. */}}
 {{- define "mooring.checkNamespace" -}}
 {{- if has .Release.Namespace (list "default" "kube-system" "kube-public" "kube-node-lease") -}}
 {{- fail (printf "the release's namespace is %q, in which webhooks and policies would see nothing: want one that is Mooring's alone: --namespace=mooring-system" .Release.Namespace) -}}
@@ -18,7 +18,7 @@
 {{- end -}}
 {{- end }}
 
-{{/* KubeVirt's controller makes the launchers, from the namespace of the KubeVirt object. */}}
+{{/* KubeVirt's controller creates the launchers. It is in the namespace of the KubeVirt object. */}}
 {{- define "mooring.checkSetters" -}}
 {{- if and .Values.annotations.policy .Values.annotations.setters (.Capabilities.APIVersions.Has "kubevirt.io/v1/KubeVirt") -}}
 {{- range (lookup "kubevirt.io/v1" "KubeVirt" "" "").items -}}

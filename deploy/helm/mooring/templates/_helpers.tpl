@@ -12,7 +12,7 @@ app.kubernetes.io/component: {{ . }}
 {{ $image.name }}{{ if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag }}{{ end -}}
 {{- end }}
 
-{{/* The node policy. Its mode is the chart's. */}}
+{{/* The node policy. Its mode must be the chart's. */}}
 {{- define "mooring.policy" -}}
 {{- if .Values.agent.policy -}}
 {{- $said := (fromYaml .Values.agent.policy).mode -}}
@@ -27,7 +27,7 @@ app.kubernetes.io/component: {{ . }}
 {{- end -}}
 {{- end }}
 
-{{/* Leaves kube-system, the release's own namespace and others out: call with (list $ NAMES). */}}
+{{/* Excludes kube-system, the release's own namespace and NAMES: call with (list $ NAMES). */}}
 {{- define "mooring.excluded" -}}
 matchExpressions:
 - key: kubernetes.io/metadata.name
@@ -35,12 +35,12 @@ matchExpressions:
   values: {{ concat (list "kube-system" (index . 0).Release.Namespace) (index . 1) | uniq | toJson }}
 {{- end }}
 
-{{/* Whether the controller is ready for webhook requests. */}}
+{{/* Whether the controller serves webhooks. */}}
 {{- define "mooring.serves" -}}
 {{- if and .Values.controller.enabled (ne (toString .Values.webhooks.enabled) "false") }}true{{ end -}}
 {{- end }}
 
-{{/* Whether the API server is told to send them. */}}
+{{/* Whether the API server calls the webhooks. */}}
 {{- define "mooring.calls" -}}
 {{- $wanted := toString .Values.webhooks.enabled -}}
 {{- if and .Values.controller.enabled (or (eq $wanted "true") (and (eq $wanted "auto") (eq .Values.mode "enforce"))) }}true{{ end -}}
@@ -57,7 +57,7 @@ matchExpressions:
 {{- if $halts }}true{{ end -}}
 {{- end }}
 
-{{/* Which annotations quotas are read by: the same for who writes them and who clears them away. */}}
+{{/* The names of annotations of quotas: the same for the controller and for uninstall. */}}
 {{- define "mooring.quotaFlags" -}}
 - --annotation-prefix={{ .annotationPrefix }}
 - --manager-annotation={{ .managerAnnotation }}
@@ -81,7 +81,7 @@ capabilities:
   drop: [ALL]
 {{- end }}
 
-{{/* What all webhooks have: call with (list $ PATH SIDE-EFFECTS FAILURE-POLICY). */}}
+{{/* The common fields of webhooks: call with (list $ PATH SIDE-EFFECTS FAILURE-POLICY). */}}
 {{- define "mooring.webhook" -}}
 {{- with index . 0 -}}
 clientConfig:
@@ -99,17 +99,17 @@ admissionReviewVersions: [v1]
 {{- end -}}
 {{- end }}
 
-{{/* The policies for who may set what: each has a binding of its name. */}}
+{{/* The admission policies. The binding of each has its name. */}}
 {{- define "mooring.policies" -}}
 {{- list "mooring-annotations" "mooring-launchers" "mooring-namespace-annotations" "mooring-quota-annotations" "mooring-vm-annotations" | toJson -}}
 {{- end }}
 
-{{/* What the controller may "set". It writes to namespaces below a prefix that is Mooring's only if told to. */}}
+{{/* The resources that the controller may "set". It writes Mooring's own prefix to namespaces only if configured. */}}
 {{- define "mooring.setByController" -}}
 [quotaannotations{{ if regexMatch "[.]mooring[.]dev/$" .Values.controller.quota.annotationPrefix }}, namespaceannotations{{ end }}]
 {{- end }}
 
-{{/* The keys that a request sets, changes or takes away: call with "annotations" or "labels". */}}
+{{/* The keys that a request sets, changes or removes: call with "annotations" or "labels". */}}
 {{- define "mooring.changed" -}}
 - name: before
   expression: "oldObject == null ? {} : oldObject.metadata.?{{ . }}.orValue({})"
@@ -125,7 +125,7 @@ admissionReviewVersions: [v1]
     + variables.before.filter(k, !(k in variables.after))
 {{- end }}
 
-{{/* The metadata that KubeVirt makes a launcher pod's of, or null: call with "object" or "oldObject". */}}
+{{/* The metadata that KubeVirt copies to a launcher pod, or null: call with "object" or "oldObject". */}}
 {{- define "mooring.launcherMetadata" -}}
 request.resource.resource == 'virtualmachineinstances' ? {{ . }}.metadata
 : request.resource.group == 'instancetype.kubevirt.io' ? {{ . }}.spec
@@ -134,12 +134,12 @@ request.resource.resource == 'virtualmachineinstances' ? {{ . }}.metadata
 : {{ . }}.spec.?template.?metadata.orValue(null)
 {{- end }}
 
-{{/* Which annotations are Mooring's. */}}
+{{/* Whether an annotation is Mooring's. */}}
 {{- define "mooring.isOurs" -}}
 k.endsWith('.mooring.dev') || k.contains('.mooring.dev/')
 {{- end }}
 
-{{/* Lets those through who may "set" a resource that is there for that alone: call with
+{{/* Passes users who may "set" a resource that exists for RBAC only: call with
      (list "labels" RESOURCE), and an expression for the namespace if the request may have none. */}}
 {{- define "mooring.maySet" -}}
 {{- $namespace := "request.namespace" -}}
