@@ -177,7 +177,7 @@ func (f *runFlags) config(log *slog.Logger) (coordinator.Config, error) {
 		return coordinator.Config{}, err
 	}
 	if f.stopFile != "" {
-		c.Stops = func() (bool, error) { return prestop.Requested(f.stopFile) }
+		c.StopRequested = func() (bool, error) { return prestop.Requested(f.stopFile) }
 	}
 	return c, nil
 }

@@ -18,27 +18,27 @@ import (
 
 // agent is one that lets the VM be as large as it likes, unless a test says otherwise.
 type agent struct {
-	stopping
+	stopSender
 
-	mu      sync.Mutex
-	away    bool
-	wanted  podapi.Desired
-	reports []podapi.Report
-	plans   []podapi.Report // answers to dry runs
-	changes map[chan struct{}]bool
+	mu            sync.Mutex
+	away          bool
+	desired       podapi.Desired
+	reports       []podapi.Report
+	dryRunReports []podapi.Report // answers to dry runs
+	changes       map[chan struct{}]bool
 
-	hears func(podapi.Report) // of each that is no answer to a dry run; may be nil
+	onReport func(podapi.Report) // of each that is no answer to a dry run; may be nil
 
-	held, leased bool
-	taken        int    // leases, and how often they were renewed
-	lock         uint64 // of QEMU; 0: it may lock anything
-	raised       []uint64
+	migrationsHeld, leased bool
+	leaseCount             int    // leases, and how often they were renewed
+	lock                   uint64 // of QEMU; 0: it may lock anything
+	raised                 []uint64
 
-	floor, ceiling uint64 // of lock; a ceiling of 0 is none
-	limit, need    uint64 // memory.max of the container, and what it must not fall below
+	floor, ceiling     uint64 // of lock; a ceiling of 0 is none
+	limit, requirement uint64 // memory.max of the container, and what it must not fall below
 }
 
-func (a *agent) answer() error {
+func (a *agent) errIfAway() error {
 	if a.away {
 		return resize.ErrAgent
 	}
@@ -48,7 +48,7 @@ func (a *agent) answer() error {
 func (a *agent) Desired(context.Context) (podapi.Desired, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.wanted, a.answer()
+	return a.desired, a.errIfAway()
 }
 
 func (a *agent) Report(_ context.Context, r podapi.Report) error {
@@ -58,15 +58,15 @@ func (a *agent) Report(_ context.Context, r podapi.Report) error {
 	if len(text) > podapi.MaxReport {
 		err = fmt.Errorf("%d bytes: want at most %d", len(text), podapi.MaxReport)
 	}
-	if err := errors.Join(a.answer(), r.Check(), err); err != nil {
+	if err := errors.Join(a.errIfAway(), r.Check(), err); err != nil {
 		return err
 	}
 	if r.DryRun {
-		a.plans = append(a.plans, r)
+		a.dryRunReports = append(a.dryRunReports, r)
 		return nil
 	}
-	if a.hears != nil {
-		a.hears(r)
+	if a.onReport != nil {
+		a.onReport(r)
 	}
 	a.reports = append(a.reports, r)
 	return nil
@@ -75,14 +75,14 @@ func (a *agent) Report(_ context.Context, r podapi.Report) error {
 func (a *agent) Limits(context.Context) (resize.Limits, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if limit := uint64(a.wanted.Limits.Memory); limit > a.limit || limit >= a.need {
+	if limit := uint64(a.desired.Limits.Memory); limit > a.limit || limit >= a.requirement {
 		a.limit = limit
 	}
 	seen := resize.Limits{PodMax: a.limit, ContainerMax: a.limit, Lock: resize.NoLimit, Floor: a.floor, Available: resize.NoLimit}
 	if a.lock > 0 {
 		seen.Lock = a.lock
 	}
-	return seen, a.answer()
+	return seen, a.errIfAway()
 }
 
 func (a *agent) RaiseLock(_ context.Context, bytes uint64) error {
@@ -92,7 +92,7 @@ func (a *agent) RaiseLock(_ context.Context, bytes uint64) error {
 	case a.away:
 		return resize.ErrAgent
 	case a.ceiling > 0 && bytes > a.ceiling:
-		return forbidden("memory lock: %d is more than %d", bytes, a.ceiling)
+		return policyError("memory lock: %d is more than %d", bytes, a.ceiling)
 	}
 	a.lock, a.raised = max(a.lock, bytes), append(a.raised, bytes)
 	return nil
@@ -105,7 +105,7 @@ func (a *agent) LowerLock(_ context.Context, bytes uint64) error {
 	case a.away:
 		return resize.ErrAgent
 	case bytes < a.floor:
-		return forbidden("memory lock: %d is less than the %d that the launcher was given", bytes, a.floor)
+		return policyError("memory lock: %d is less than the %d that the launcher was given", bytes, a.floor)
 	}
 	if a.lock == 0 || bytes < a.lock {
 		a.lock = bytes
@@ -113,7 +113,7 @@ func (a *agent) LowerLock(_ context.Context, bytes uint64) error {
 	return nil
 }
 
-func forbidden(format string, args ...any) error {
+func policyError(format string, args ...any) error {
 	return &shimagent.RefusedError{Code: podapi.CodeRefused, Message: fmt.Sprintf(format, args...)}
 }
 
@@ -121,16 +121,16 @@ func (a *agent) RequireMemory(_ context.Context, bytes uint64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.away {
-		a.need = bytes
+		a.requirement = bytes
 	}
-	return a.answer()
+	return a.errIfAway()
 }
 
 // needs is what the VM was told to need last.
-func (a *agent) needs() uint64 {
+func (a *agent) memoryRequirement() uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.need
+	return a.requirement
 }
 
 // Hold and Lease keep each other from beginning.
@@ -140,8 +140,8 @@ func (a *agent) Hold(_ context.Context, d time.Duration) error {
 	if d > 0 && a.leased {
 		return resize.ErrMigrating
 	}
-	a.held = d > 0
-	return a.answer()
+	a.migrationsHeld = d > 0
+	return a.errIfAway()
 }
 
 func (a *agent) Lease(_ context.Context, d time.Duration, _ string) error {
@@ -150,10 +150,10 @@ func (a *agent) Lease(_ context.Context, d time.Duration, _ string) error {
 	switch {
 	case a.away:
 		return resize.ErrAgent
-	case d > 0 && a.held:
+	case d > 0 && a.migrationsHeld:
 		return errors.New("the VM is being resized")
 	case d > 0:
-		a.taken++
+		a.leaseCount++
 	}
 	a.leased = d > 0
 	return nil
@@ -163,7 +163,7 @@ func (a *agent) Lease(_ context.Context, d time.Duration, _ string) error {
 func (a *agent) hasLease() (leased bool, taken int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.leased, a.taken
+	return a.leased, a.leaseCount
 }
 
 func (a *agent) Changed(ctx context.Context) (<-chan struct{}, error) {
@@ -184,24 +184,24 @@ func (a *agent) Changed(ctx context.Context) (<-chan struct{}, error) {
 }
 
 // want changes what is wanted, tells who listens, and returns the generation.
-func (a *agent) want(change func(*podapi.Desired)) uint64 {
+func (a *agent) setDesired(change func(*podapi.Desired)) uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	change(&a.wanted)
-	a.wanted.Generation++
-	a.hint()
-	return a.wanted.Generation
+	change(&a.desired)
+	a.desired.Generation++
+	a.notify()
+	return a.desired.Generation
 }
 
 // tryOut asks for a dry run.
-func (a *agent) tryOut(generation uint64, size api.Size) {
+func (a *agent) requestDryRun(generation uint64, size api.Size) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.wanted.DryRun = &podapi.DryRun{Generation: generation, Size: size}
-	a.hint()
+	a.desired.DryRun = &podapi.DryRun{Generation: generation, Size: size}
+	a.notify()
 }
 
-func (a *agent) hint() {
+func (a *agent) notify() {
 	for c := range a.changes {
 		select {
 		case c <- struct{}{}:
@@ -211,7 +211,7 @@ func (a *agent) hint() {
 }
 
 // last is the report that is to be told last.
-func (a *agent) last(t *testing.T, state podapi.State) podapi.Report {
+func (a *agent) lastReport(t *testing.T, state podapi.State) podapi.Report {
 	t.Helper()
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -222,23 +222,23 @@ func (a *agent) last(t *testing.T, state podapi.State) podapi.Report {
 }
 
 // told is all that was reported.
-func (a *agent) told() []podapi.Report {
+func (a *agent) allReports() []podapi.Report {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.reports)
 }
 
 // answers are those to dry runs.
-func (a *agent) answers() []podapi.Report {
+func (a *agent) dryRunAnswers() []podapi.Report {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return slices.Clone(a.plans)
+	return slices.Clone(a.dryRunReports)
 }
 
 // states are those that were reported, each as often as it began.
-func (a *agent) states() []podapi.State {
+func (a *agent) reportedStates() []podapi.State {
 	var all []podapi.State
-	for _, r := range a.told() {
+	for _, r := range a.allReports() {
 		all = append(all, r.State)
 	}
 	return slices.Compact(all)
@@ -247,5 +247,5 @@ func (a *agent) states() []podapi.State {
 func (a *agent) generation() uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.wanted.Generation
+	return a.desired.Generation
 }

@@ -48,7 +48,7 @@ type Config struct {
 	Journal resize.Journal
 
 	// Stops reports whether the pod has asked for the end of its VM. nil: it never does.
-	Stops func() (bool, error)
+	StopRequested func() (bool, error)
 
 	// Overhead is what the launcher needs beside the guest's memory. Formula, if there is
 	// one, takes its place: it is asked for the VM as its domain is at the time.
@@ -66,12 +66,12 @@ type Config struct {
 
 const (
 	// period is how often is looked where nothing tells.
-	period = 500 * time.Millisecond
+	pollInterval = 500 * time.Millisecond
 
 	// A resize that failed is tried again, as long as it is wanted: after retryFirst, and
 	// after twice the time each time, up to retryMax.
-	retryFirst = 15 * time.Second
-	retryMax   = 5 * time.Minute
+	minRetry = 15 * time.Second
+	maxRetry = 5 * time.Minute
 )
 
 // Coordinator looks after one VM at a time.
@@ -92,8 +92,8 @@ func New(c Config) (*Coordinator, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	if c.Stops == nil {
-		c.Stops = func() (bool, error) { return false, nil }
+	if c.StopRequested == nil {
+		c.StopRequested = func() (bool, error) { return false, nil }
 	}
 	if c.Shutdown.Log == nil {
 		c.Shutdown.Log = c.Log
@@ -105,19 +105,19 @@ func New(c Config) (*Coordinator, error) {
 // done. It waits for libvirt, the VM and the agent for as long as they are away.
 func (c *Coordinator) Run(ctx context.Context) {
 	for {
-		d, err := c.await(ctx)
+		d, err := c.awaitVM(ctx)
 		if err != nil {
 			return
 		}
-		c.tend(ctx, d)
+		c.serveVM(ctx, d)
 	}
 }
 
 // await waits for the VM to run. The error is that of ctx.
-func (c *Coordinator) await(ctx context.Context) (virt.Domain, error) {
+func (c *Coordinator) awaitVM(ctx context.Context) (virt.Domain, error) {
 	var told string
 	for {
-		d, err := c.find(ctx)
+		d, err := c.findVM(ctx)
 		if err == nil {
 			return d, nil
 		}
@@ -125,7 +125,7 @@ func (c *Coordinator) await(ctx context.Context) (virt.Domain, error) {
 			told = err.Error()
 			c.Log.Info("waiting for the VM", "reason", err)
 		}
-		if err := pause(ctx, period); err != nil {
+		if err := sleep(ctx, pollInterval); err != nil {
 			return nil, err
 		}
 	}
@@ -134,19 +134,19 @@ func (c *Coordinator) await(ctx context.Context) (virt.Domain, error) {
 var errNone = errors.New("no VM runs")
 
 // find returns the VM, if it runs.
-func (c *Coordinator) find(ctx context.Context) (virt.Domain, error) {
+func (c *Coordinator) findVM(ctx context.Context) (virt.Domain, error) {
 	if c.Domain != "" {
 		d, err := c.Connection.Domain(ctx, c.Domain)
 		if err != nil {
 			return nil, err
 		}
-		return d, running(ctx, d)
+		return d, checkRunning(ctx, d)
 	}
 	all, err := c.Connection.Domains(ctx)
 	if err != nil {
 		return nil, err
 	}
-	all = slices.DeleteFunc(all, func(d virt.Domain) bool { return running(ctx, d) != nil })
+	all = slices.DeleteFunc(all, func(d virt.Domain) bool { return checkRunning(ctx, d) != nil })
 	switch len(all) {
 	case 0:
 		return nil, errNone
@@ -157,13 +157,13 @@ func (c *Coordinator) find(ctx context.Context) (virt.Domain, error) {
 }
 
 // gone reports whether a VM has certainly ended.
-func gone(ctx context.Context, d virt.Domain) bool {
-	return ended(running(ctx, d))
+func hasEnded(ctx context.Context, d virt.Domain) bool {
+	return isEnded(checkRunning(ctx, d))
 }
 
-func ended(err error) bool { return errors.Is(err, errNone) || errors.Is(err, virt.ErrNoDomain) }
+func isEnded(err error) bool { return errors.Is(err, errNone) || errors.Is(err, virt.ErrNoDomain) }
 
-func running(ctx context.Context, d virt.Domain) error {
+func checkRunning(ctx context.Context, d virt.Domain) error {
 	phase, err := d.Phase(ctx)
 	if err == nil && phase.Ended() {
 		err = errNone
@@ -173,25 +173,25 @@ func running(ctx context.Context, d virt.Domain) error {
 
 // tend looks after one VM until it has ended, or ctx ends. Nothing new is plugged
 // while the guest shuts down. What is left to be said to the agent then is said meanwhile.
-func (c *Coordinator) tend(ctx context.Context, d virt.Domain) {
+func (c *Coordinator) serveVM(ctx context.Context, d virt.Domain) {
 	alive, end := context.WithCancel(ctx)
 	defer end()
 	resized := make(chan struct{})
 	go func() {
 		defer close(resized)
-		k := keeper{Coordinator: c, domain: d}
+		k := vmWorker{Coordinator: c, domain: d}
 		k.run(ctx, alive)
 	}()
-	c.attend(ctx, d, end)
+	c.awaitStop(ctx, d, end)
 	<-resized // one at a time has the journal
-	if ctx.Err() == nil && gone(ctx, d) {
-		c.needNothing(ctx)
+	if ctx.Err() == nil && hasEnded(ctx, d) {
+		c.clearRequirement(ctx)
 	}
 }
 
 // needNothing has what a VM needed that has ended not be said of the next one.
-func (c *Coordinator) needNothing(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, giveBackWithin)
+func (c *Coordinator) clearRequirement(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
 	if err := c.Agent.RequireMemory(ctx, 0); err != nil {
 		c.Log.Debug("the agent is not told that the VM needs nothing any more; it knows when its process has ended", "error", err)
@@ -200,12 +200,12 @@ func (c *Coordinator) needNothing(ctx context.Context) {
 
 // attend waits until somebody asks for the end of the VM, or that has ended. Then it ends
 // what else is done with the VM, and sees to its end.
-func (c *Coordinator) attend(ctx context.Context, d virt.Domain, end func()) {
+func (c *Coordinator) awaitStop(ctx context.Context, d virt.Domain, end func()) {
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
-	w := newWatcher(ctx, d, orders{file: c.Stops, agent: c.Agent, log: c.Log})
+	w := newWatcher(ctx, d, stopRequests{podRequested: c.StopRequested, agent: c.Agent, log: c.Log})
 	defer w.close()
-	asked := w.watch(ctx)
+	asked := w.awaitStopOrEnd(ctx)
 	end()
 	if asked {
 		c.shutDown(ctx, w)
@@ -213,7 +213,7 @@ func (c *Coordinator) attend(ctx context.Context, d virt.Domain, end func()) {
 }
 
 // pause waits, and returns the error of ctx.
-func pause(ctx context.Context, d time.Duration) error {
+func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

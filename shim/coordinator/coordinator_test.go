@@ -52,33 +52,33 @@ type rig struct {
 	hypervisor *virttest.Fake
 	agent      *agent
 	config     coordinator.Config
-	stop       atomic.Bool
-	end        func()
+	podStop    atomic.Bool
+	stopShim   func()
 }
 
 func inBubble(t *testing.T, change func(*coordinator.Config), test func(t *testing.T, r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{agent: &agent{}}
-		r.agent.wanted = podapi.Desired{Generation: 1, Launcher: "compute", Limits: podapi.Limits{Memory: 3 * gi, CPU: 4000}}
+		r.agent.desired = podapi.Desired{Generation: 1, Launcher: "compute", Limits: podapi.Limits{Memory: 3 * gi, CPU: 4000}}
 		r.hypervisor = virttest.New(state())
 		r.Domain = r.hypervisor.First()
 		config := coordinator.Config{
 			Connection: r.hypervisor, Agent: r.agent, Journal: &memory{}, Overhead: target.Fixed(uint64(gi)),
-			Stops: func() (bool, error) { return r.stop.Load(), nil }, Policy: resize.Policy{Shrink: true},
+			StopRequested: func() (bool, error) { return r.podStop.Load(), nil }, Policy: resize.Policy{Shrink: true},
 		}
 		if change != nil {
 			change(&config)
 		}
 		r.config = config
-		r.run(t)
-		defer func() { r.end() }()
+		r.startShim(t)
+		defer func() { r.stopShim() }()
 		test(t, r)
 	})
 }
 
 // run starts a coordinator, until end.
-func (r *rig) run(t *testing.T) {
+func (r *rig) startShim(t *testing.T) {
 	t.Helper()
 	c, err := coordinator.New(r.config)
 	if err != nil {
@@ -87,7 +87,7 @@ func (r *rig) run(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); c.Run(ctx) }()
-	r.end = sync.OnceFunc(func() { cancel(); <-done })
+	r.stopShim = sync.OnceFunc(func() { cancel(); <-done })
 	synctest.Wait()
 }
 
@@ -104,8 +104,8 @@ func state() virt.State {
 }
 
 // want changes what is wanted, and waits until all has been done that can be at once.
-func (r *rig) want(change func(*podapi.Desired)) {
-	r.agent.want(change)
+func (r *rig) setDesired(change func(*podapi.Desired)) {
+	r.agent.setDesired(change)
 	synctest.Wait()
 }
 
@@ -120,13 +120,13 @@ func (r *rig) state(t *testing.T) virt.State {
 
 // TestNothingIsWanted: a VM is let be as long as nobody asks for another size in so many
 // words.
-func TestNothingIsWanted(t *testing.T) {
+func TestNoDesiredSize(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		time.Sleep(time.Minute)
 		if calls := r.Calls(); len(calls) != 0 {
 			t.Errorf("calls %v", calls)
 		}
-		r.agent.last(t, podapi.StateDone)
+		r.agent.lastReport(t, podapi.StateDone)
 	})
 }
 
@@ -138,7 +138,7 @@ func TestFollow(t *testing.T) {
 		if s.Memory.Devices[0].Current != uint64(gi) || s.VCPUs.Plugged != 4 {
 			t.Errorf("memory %+v, vCPUs %+v", s.Memory, s.VCPUs)
 		}
-		r.want(func(w *podapi.Desired) { w.Limits.CPU = 2500 })
+		r.setDesired(func(w *podapi.Desired) { w.Limits.CPU = 2500 })
 		time.Sleep(time.Second)
 		if b := r.state(t).Bandwidth; b.Quota == virt.Unlimited || b.Shares != 100 {
 			t.Errorf("bandwidth %+v, want that of the limit, and shares let be", b)
@@ -163,9 +163,9 @@ func TestFollowWithDIMMs(t *testing.T) {
 			{4*gi - mi, []int64{gi, 896 * mi}}, {3*gi + 50*mi, []int64{gi}}, {3*gi - mi, nil},
 			{3*gi - mi, []int64{896 * mi}}, {3*gi - mi, []int64{896 * mi}}, {2 * gi, nil},
 		} {
-			r.want(func(w *podapi.Desired) { w.Limits.Memory = c.limit })
+			r.setDesired(func(w *podapi.Desired) { w.Limits.Memory = c.limit })
 			time.Sleep(time.Minute)
-			r.agent.last(t, podapi.StateDone)
+			r.agent.lastReport(t, podapi.StateDone)
 			var got []int64
 			for _, d := range r.state(t).Memory.Devices {
 				got = append(got, int64(d.Size))
@@ -185,9 +185,9 @@ func TestShares(t *testing.T) {
 			shares  int
 			then    uint64
 		}{{50, 200, 200}, {80, 0, 200}, {0, 50, 50}, {0, 0, 50}} {
-			r.want(func(w *podapi.Desired) { w.CPUQuota, w.CPUShares = api.CPUQuota{Percent: c.percent}, c.shares })
+			r.setDesired(func(w *podapi.Desired) { w.CPUQuota, w.CPUShares = api.CPUQuota{Percent: c.percent}, c.shares })
 			time.Sleep(time.Second)
-			if done := r.agent.last(t, podapi.StateDone); done.Actual.Shares != c.then || r.state(t).Bandwidth.Shares != c.then {
+			if done := r.agent.lastReport(t, podapi.StateDone); done.Actual.Shares != c.then || r.state(t).Bandwidth.Shares != c.then {
 				t.Errorf("report %+v, bandwidth %+v, want %d shares", done.Actual, r.state(t).Bandwidth, c.then)
 			}
 		}
@@ -202,11 +202,11 @@ func TestShares(t *testing.T) {
 }
 
 // TestSharesAreRefused where libvirt has no CPU controller, whatever the limit.
-func TestSharesAreRefused(t *testing.T) {
+func TestSharesWithoutController(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.Set(func(s *virt.State) { s.Bandwidth = virt.Bandwidth{} })
-		r.want(func(w *podapi.Desired) { w.CPUQuota, w.CPUShares = api.CPUQuota{Percent: 400}, 200 })
-		refused := r.agent.last(t, podapi.StateRefused)
+		r.setDesired(func(w *podapi.Desired) { w.CPUQuota, w.CPUShares = api.CPUQuota{Percent: 400}, 200 })
+		refused := r.agent.lastReport(t, podapi.StateRefused)
 		if !strings.Contains(refused.Error, "CPU shares: this libvirt cannot change them") || strings.Contains(refused.Error, "bandwidth") || len(r.Calls()) != 0 {
 			t.Errorf("report %+v, calls %v", refused, r.Calls())
 		}
@@ -215,13 +215,13 @@ func TestSharesAreRefused(t *testing.T) {
 
 func TestResize(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
-		r.want(func(w *podapi.Desired) { w.VCPUs, w.Memory = 3, 2*gi })
+		r.setDesired(func(w *podapi.Desired) { w.VCPUs, w.Memory = 3, 2*gi })
 		time.Sleep(time.Second)
-		done := r.agent.last(t, podapi.StateDone)
+		done := r.agent.lastReport(t, podapi.StateDone)
 		if done.Generation != 2 || len(done.Steps) == 0 || done.Actual == nil || done.Actual.VCPUs != 3 || done.Actual.Memory != uint64(2*gi) {
 			t.Errorf("report %+v", done)
 		}
-		if states, want := r.agent.states(), []podapi.State{podapi.StateDone, podapi.StateResizing, podapi.StateDone}; !slices.Equal(states, want) {
+		if states, want := r.agent.reportedStates(), []podapi.State{podapi.StateDone, podapi.StateResizing, podapi.StateDone}; !slices.Equal(states, want) {
 			t.Errorf("states %v, want %v", states, want)
 		}
 	})
@@ -230,8 +230,8 @@ func TestResize(t *testing.T) {
 // TestRefused: what cannot be is told once, with all reasons, and nothing is done.
 func TestRefused(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
-		r.want(func(w *podapi.Desired) { w.VCPUs, w.Limits.CPU = 9, 16000 })
-		refused := r.agent.last(t, podapi.StateRefused)
+		r.setDesired(func(w *podapi.Desired) { w.VCPUs, w.Limits.CPU = 9, 16000 })
+		refused := r.agent.lastReport(t, podapi.StateRefused)
 		if !strings.Contains(refused.Error, "9") || len(r.Calls()) != 0 {
 			t.Errorf("report %+v, calls %v", refused, r.Calls())
 		}
@@ -240,25 +240,25 @@ func TestRefused(t *testing.T) {
 		if len(r.agent.reports) != told {
 			t.Errorf("reports %+v", r.agent.reports[told:])
 		}
-		r.want(func(w *podapi.Desired) { w.VCPUs = 3; w.Limits.CPU = 2000 })
-		if refused := r.agent.last(t, podapi.StateRefused); !strings.Contains(refused.Error, "vcpus.resize.mooring.dev") {
+		r.setDesired(func(w *podapi.Desired) { w.VCPUs = 3; w.Limits.CPU = 2000 })
+		if refused := r.agent.lastReport(t, podapi.StateRefused); !strings.Contains(refused.Error, "vcpus.resize.mooring.dev") {
 			t.Errorf("report %+v", refused)
 		}
 	})
 }
 
 // TestTriedAgain: a guest that does not answer now may later.
-func TestTriedAgain(t *testing.T) {
+func TestRetry(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.SetGuest(virttest.Guest{KeepVCPUsOffline: true})
-		r.want(func(w *podapi.Desired) { w.VCPUs = 2 })
+		r.setDesired(func(w *podapi.Desired) { w.VCPUs = 2 })
 		time.Sleep(20 * time.Minute)
-		if failed := r.agent.last(t, podapi.StateFailed); !strings.Contains(failed.Error, "vCPUs") || len(r.agent.states()) != 3 {
+		if failed := r.agent.lastReport(t, podapi.StateFailed); !strings.Contains(failed.Error, "vCPUs") || len(r.agent.reportedStates()) != 3 {
 			t.Errorf("reports %+v", r.agent.reports)
 		}
 		r.SetGuest(virttest.Guest{})
 		time.Sleep(6 * time.Minute)
-		r.agent.last(t, podapi.StateDone)
+		r.agent.lastReport(t, podapi.StateDone)
 		if s := r.state(t); s.VCPUs.Online != 2 {
 			t.Errorf("vCPUs %+v", s.VCPUs)
 		}
@@ -268,22 +268,22 @@ func TestTriedAgain(t *testing.T) {
 // TestBegunAndNotWanted: what a shim that died has begun is undone, also if what is wanted
 // now cannot be had: limits that were lowered are not to be exceeded until somebody asks
 // for less.
-func TestBegunAndNotWanted(t *testing.T) {
+func TestStartedAndNotDesired(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.SetGuest(virttest.Guest{KeepVCPUsOffline: true})
-		r.want(func(w *podapi.Desired) { w.VCPUs, w.Memory = 2, 2*gi })
+		r.setDesired(func(w *podapi.Desired) { w.VCPUs, w.Memory = 2, 2*gi })
 		time.Sleep(10 * time.Second)
-		r.end()
+		r.stopShim()
 		if s := r.state(t); s.Memory.Devices[0].Current != uint64(gi) {
 			t.Fatalf("memory %+v, want that it has grown and the rest is under way", s.Memory)
 		}
-		r.want(func(w *podapi.Desired) { w.Limits.Memory = 2 * gi })
-		r.run(t)
+		r.setDesired(func(w *podapi.Desired) { w.Limits.Memory = 2 * gi })
+		r.startShim(t)
 		time.Sleep(10 * time.Minute)
 		if s := r.state(t); s.Memory.Devices[0].Current != 0 {
 			t.Errorf("memory %+v", s.Memory)
 		}
-		if refused := r.agent.last(t, podapi.StateRefused); !strings.Contains(refused.Error, "memory.resize.mooring.dev") {
+		if refused := r.agent.lastReport(t, podapi.StateRefused); !strings.Contains(refused.Error, "memory.resize.mooring.dev") {
 			t.Errorf("report %+v", refused)
 		}
 	})
@@ -294,10 +294,10 @@ func TestBegunAndNotWanted(t *testing.T) {
 func TestStop(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.SetGuest(virttest.Guest{Late: true})
-		r.stop.Store(true)
+		r.podStop.Store(true)
 		time.Sleep(time.Second)
 		r.agent.mu.Lock()
-		r.agent.wanted.VCPUs, r.agent.wanted.Generation = 2, 2
+		r.agent.desired.VCPUs, r.agent.desired.Generation = 2, 2
 		r.agent.mu.Unlock()
 		time.Sleep(10 * time.Second)
 		r.AnswerPending()
@@ -305,7 +305,7 @@ func TestStop(t *testing.T) {
 		if s := r.state(t); s.Phase != virt.ShutOff || s.VCPUs.Plugged != 1 {
 			t.Fatalf("state %+v", s)
 		}
-		r.stop.Store(false)
+		r.podStop.Store(false)
 		r.SetGuest(virttest.Guest{})
 		r.Set(func(s *virt.State) { s.Phase = virt.Running })
 		time.Sleep(10 * time.Second)
@@ -316,10 +316,10 @@ func TestStop(t *testing.T) {
 }
 
 // TestAway: nothing is concluded while libvirt or the agent is away.
-func TestAway(t *testing.T) {
+func TestLibvirtAndAgentAway(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.hypervisor.Disconnect()
-		r.want(func(w *podapi.Desired) { w.VCPUs = 2 })
+		r.setDesired(func(w *podapi.Desired) { w.VCPUs = 2 })
 		time.Sleep(time.Minute)
 		r.agent.mu.Lock()
 		r.agent.away = true
@@ -330,7 +330,7 @@ func TestAway(t *testing.T) {
 		r.agent.away = false
 		r.agent.mu.Unlock()
 		time.Sleep(10 * time.Minute)
-		r.agent.last(t, podapi.StateDone)
+		r.agent.lastReport(t, podapi.StateDone)
 		if s := r.state(t); s.VCPUs.Plugged != 2 {
 			t.Errorf("vCPUs %+v", s.VCPUs)
 		}

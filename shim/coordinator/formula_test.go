@@ -11,7 +11,7 @@ import (
 	"github.com/mooring-vm/mooring/shim/resize/target"
 )
 
-func byFormula(t *testing.T, follow bool) func(*coordinator.Config) {
+func formulaConfig(t *testing.T, follow bool) func(*coordinator.Config) {
 	t.Helper()
 	version, err := kubevirt.ParseVersion("1.7")
 	if err != nil {
@@ -25,7 +25,7 @@ func byFormula(t *testing.T, follow bool) func(*coordinator.Config) {
 // TestFollowByFormula: of 3Gi the processes, an I/O thread and the four vCPUs that there
 // will be take 260 MiB, and the page tables 5.5 MiB; the guest has blocks of 2 MiB.
 func TestFollowByFormula(t *testing.T) {
-	inBubble(t, byFormula(t, true), func(t *testing.T, r *rig) {
+	inBubble(t, formulaConfig(t, true), func(t *testing.T, r *rig) {
 		time.Sleep(time.Second)
 		if s := r.state(t); s.Memory.Devices[0].Current != uint64((2806-1024)*mi) || s.VCPUs.Plugged != 4 {
 			t.Errorf("memory %+v, vCPUs %+v", s.Memory, s.VCPUs)
@@ -35,13 +35,13 @@ func TestFollowByFormula(t *testing.T) {
 
 // TestFormulaBounds: more vCPUs leave less to the guest.
 func TestFormulaBounds(t *testing.T) {
-	inBubble(t, byFormula(t, false), func(t *testing.T, r *rig) {
-		r.want(func(w *podapi.Desired) { w.Memory = 2806 * mi })
+	inBubble(t, formulaConfig(t, false), func(t *testing.T, r *rig) {
+		r.setDesired(func(w *podapi.Desired) { w.Memory = 2806 * mi })
 		time.Sleep(time.Second)
-		r.agent.last(t, podapi.StateDone)
-		r.want(func(w *podapi.Desired) { w.Limits.CPU, w.VCPUs = 8000, 8 })
+		r.agent.lastReport(t, podapi.StateDone)
+		r.setDesired(func(w *podapi.Desired) { w.Limits.CPU, w.VCPUs = 8000, 8 })
 		time.Sleep(time.Second)
-		refused := r.agent.last(t, podapi.StateRefused)
+		refused := r.agent.lastReport(t, podapi.StateRefused)
 		if want := `memory.resize.mooring.dev: "2806Mi": want at most 2774Mi: the memory limit is 3Gi`; !strings.Contains(refused.Error, want) {
 			t.Errorf("report %+v, want %s", refused, want)
 		}

@@ -18,12 +18,12 @@ import (
 )
 
 // mute is an agent that takes questions and, from some moment on, answers none.
-type mute struct {
+type silentAgent struct {
 	*agent
 	silent atomic.Bool
 }
 
-func (m *mute) wait(ctx context.Context) error {
+func (m *silentAgent) blockIfSilent(ctx context.Context) error {
 	if !m.silent.Load() {
 		return nil
 	}
@@ -31,39 +31,39 @@ func (m *mute) wait(ctx context.Context) error {
 	return errors.Join(resize.ErrAgent, ctx.Err())
 }
 
-func (m *mute) Desired(ctx context.Context) (podapi.Desired, error) {
-	if err := m.wait(ctx); err != nil {
+func (m *silentAgent) Desired(ctx context.Context) (podapi.Desired, error) {
+	if err := m.blockIfSilent(ctx); err != nil {
 		return podapi.Desired{}, err
 	}
 	return m.agent.Desired(ctx)
 }
 
-func (m *mute) Report(ctx context.Context, r podapi.Report) error {
-	return errors.Join(m.wait(ctx), m.agent.Report(ctx, r))
+func (m *silentAgent) Report(ctx context.Context, r podapi.Report) error {
+	return errors.Join(m.blockIfSilent(ctx), m.agent.Report(ctx, r))
 }
 
-func (m *mute) Limits(ctx context.Context) (resize.Limits, error) {
-	if err := m.wait(ctx); err != nil {
+func (m *silentAgent) Limits(ctx context.Context) (resize.Limits, error) {
+	if err := m.blockIfSilent(ctx); err != nil {
 		return resize.Limits{}, err
 	}
 	return m.agent.Limits(ctx)
 }
 
-func (m *mute) Hold(ctx context.Context, d time.Duration) error {
-	return errors.Join(m.wait(ctx), m.agent.Hold(ctx, d))
+func (m *silentAgent) Hold(ctx context.Context, d time.Duration) error {
+	return errors.Join(m.blockIfSilent(ctx), m.agent.Hold(ctx, d))
 }
 
-func (m *mute) Lease(ctx context.Context, d time.Duration, reason string) error {
-	return errors.Join(m.wait(ctx), m.agent.Lease(ctx, d, reason))
+func (m *silentAgent) Lease(ctx context.Context, d time.Duration, reason string) error {
+	return errors.Join(m.blockIfSilent(ctx), m.agent.Lease(ctx, d, reason))
 }
 
 // asksGuest waits for at most half a second, in which the guest is to be asked.
-func (r *rig) asksGuest(t *testing.T) {
+func (r *rig) expectShutdownRequest(t *testing.T) {
 	t.Helper()
 	time.Sleep(time.Second / 2)
 	synctest.Wait()
-	if r.requests() != 1 {
-		t.Errorf("the guest was asked %d times to shut down in half a second", r.requests())
+	if r.shutdownRequests() != 1 {
+		t.Errorf("the guest was asked %d times to shut down in half a second", r.shutdownRequests())
 	}
 }
 
@@ -74,30 +74,30 @@ func TestStopWithoutAgent(t *testing.T) {
 		"nothing is under way": func(*rig) {},
 		"in a resize": func(r *rig) {
 			r.SetGuest(virttest.Guest{Late: true})
-			r.want(func(w *podapi.Desired) { w.VCPUs = 2 })
+			r.setDesired(func(w *podapi.Desired) { w.VCPUs = 2 })
 			time.Sleep(3 * time.Second)
-			if held := func() bool { r.agent.mu.Lock(); defer r.agent.mu.Unlock(); return r.agent.held }; !held() {
+			if held := func() bool { r.agent.mu.Lock(); defer r.agent.mu.Unlock(); return r.agent.migrationsHeld }; !held() {
 				panic("nothing is under way")
 			}
 		},
-		"in a migration": func(r *rig) { r.migrate(true) },
+		"in a migration": func(r *rig) { r.setMigrating(true) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := &mute{}
+			m := &silentAgent{}
 			inBubble(t, func(c *coordinator.Config) {
 				m.agent = c.Agent.(*agent)
 				c.Agent = m
 			}, func(t *testing.T, r *rig) {
 				before(r)
 				m.silent.Store(true)
-				r.stop.Store(true)
-				r.asksGuest(t)
+				r.podStop.Store(true)
+				r.expectShutdownRequest(t)
 				r.SetGuest(virttest.Guest{})
 				r.Set(func(s *virt.State) { s.Phase, s.Migrating = virt.ShutOff, false })
-				r.stop.Store(false)
+				r.podStop.Store(false)
 				time.Sleep(6 * time.Second)
 				r.Set(func(s *virt.State) { s.Phase, s.VCPUs = virt.Running, state().VCPUs })
-				r.stop.Store(true)
+				r.podStop.Store(true)
 				time.Sleep(time.Second)
 				if s := r.state(t); s.Phase != virt.ShutOff {
 					t.Errorf("the next VM: %+v", s)
@@ -108,40 +108,40 @@ func TestStopWithoutAgent(t *testing.T) {
 }
 
 // stuck is a libvirt that, from some moment on, does not tell what a VM is.
-type stuck struct {
+type hangingLibvirt struct {
 	virt.Connection
 	hangs atomic.Bool
 }
 
-type stuckDomain struct {
+type hangingDomain struct {
 	virt.Domain
-	by *stuck
+	libvirt *hangingLibvirt
 }
 
-func (s *stuck) Domains(ctx context.Context) ([]virt.Domain, error) {
+func (s *hangingLibvirt) Domains(ctx context.Context) ([]virt.Domain, error) {
 	all, err := s.Connection.Domains(ctx)
 	for i, d := range all {
-		all[i] = stuckDomain{d, s}
+		all[i] = hangingDomain{d, s}
 	}
 	return all, err
 }
 
-func (d stuckDomain) Life(ctx context.Context) (virt.Life, error) {
-	if err := d.wait(ctx); err != nil {
+func (d hangingDomain) Life(ctx context.Context) (virt.Life, error) {
+	if err := d.blockIfHanging(ctx); err != nil {
 		return virt.Life{}, err
 	}
 	return d.Domain.Life(ctx)
 }
 
-func (d stuckDomain) Phase(ctx context.Context) (virt.Phase, error) {
-	if err := d.wait(ctx); err != nil {
+func (d hangingDomain) Phase(ctx context.Context) (virt.Phase, error) {
+	if err := d.blockIfHanging(ctx); err != nil {
 		return "", err
 	}
 	return d.Domain.Phase(ctx)
 }
 
-func (d stuckDomain) wait(ctx context.Context) error {
-	if !d.by.hangs.Load() {
+func (d hangingDomain) blockIfHanging(ctx context.Context) error {
+	if !d.libvirt.hangs.Load() {
 		return nil
 	}
 	<-ctx.Done()
@@ -150,8 +150,8 @@ func (d stuckDomain) wait(ctx context.Context) error {
 
 // TestStopWhileLibvirtHangs: the pod's request is seen, and the guest asked. The agent is
 // not kept waiting.
-func TestStopWhileLibvirtHangs(t *testing.T) {
-	s := &stuck{}
+func TestStopWithHangingLibvirt(t *testing.T) {
+	s := &hangingLibvirt{}
 	inBubble(t, func(c *coordinator.Config) {
 		s.Connection = c.Connection
 		c.Connection = s
@@ -159,15 +159,15 @@ func TestStopWhileLibvirtHangs(t *testing.T) {
 		r.SetGuest(virttest.Guest{IgnoreShutdown: true})
 		s.hangs.Store(true)
 		time.Sleep(4 * time.Second)
-		if r.agent.asked() != 1 {
+		if r.agent.handlerCount() != 1 {
 			t.Error("a moment without an answer is too long")
 		}
 		time.Sleep(4 * time.Second)
-		if r.agent.asked() != 0 {
+		if r.agent.handlerCount() != 0 {
 			t.Error("the agent is kept waiting")
 		}
-		r.stop.Store(true)
-		r.asksGuest(t)
+		r.podStop.Store(true)
+		r.expectShutdownRequest(t)
 		time.Sleep(31 * time.Second)
 		if !slices.Contains(r.Calls(), "destroy it") {
 			t.Errorf("calls %v, want it destroyed in the end", r.Calls())
@@ -192,19 +192,19 @@ func TestIdle(t *testing.T) {
 }
 
 // TestGuestIsAsked: for its vCPUs alone, and only where they change.
-func TestGuestIsAsked(t *testing.T) {
+func TestGuestQueries(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		before := r.Reads().Guest
-		r.want(func(w *podapi.Desired) { w.CPUQuota = api.CPUQuota{Percent: 50} })
-		r.want(func(w *podapi.Desired) { w.Memory = 2 * gi })
+		r.setDesired(func(w *podapi.Desired) { w.CPUQuota = api.CPUQuota{Percent: 50} })
+		r.setDesired(func(w *podapi.Desired) { w.Memory = 2 * gi })
 		time.Sleep(10 * time.Second)
-		r.agent.last(t, podapi.StateDone)
+		r.agent.lastReport(t, podapi.StateDone)
 		if got := r.Reads().Guest; got != before {
 			t.Errorf("the guest was asked %d times about bandwidth and memory", got-before)
 		}
-		r.want(func(w *podapi.Desired) { w.VCPUs = 2 })
+		r.setDesired(func(w *podapi.Desired) { w.VCPUs = 2 })
 		time.Sleep(10 * time.Second)
-		if done := r.agent.last(t, podapi.StateDone); done.Actual.Online != 2 || r.Reads().Guest == before {
+		if done := r.agent.lastReport(t, podapi.StateDone); done.Actual.Online != 2 || r.Reads().Guest == before {
 			t.Errorf("report %+v: the guest was not asked for its vCPUs", done)
 		}
 	})

@@ -22,19 +22,19 @@ const hostDevice = `<hostdev mode='subsystem' type='pci' managed='yes'><source>
 </source></hostdev></devices>`
 
 // assigned is a libvirt whose VM has a device of the host, as far as its definition tells.
-type assigned struct{ virt.Connection }
+type hostDeviceLibvirt struct{ virt.Connection }
 
-func (a assigned) Domains(ctx context.Context) ([]virt.Domain, error) {
+func (a hostDeviceLibvirt) Domains(ctx context.Context) ([]virt.Domain, error) {
 	all, err := a.Connection.Domains(ctx)
 	for i := range all {
-		all[i] = assignedDomain{all[i]}
+		all[i] = hostDeviceDomain{all[i]}
 	}
 	return all, err
 }
 
-type assignedDomain struct{ virt.Domain }
+type hostDeviceDomain struct{ virt.Domain }
 
-func (d assignedDomain) XML(ctx context.Context) (string, error) {
+func (d hostDeviceDomain) XML(ctx context.Context) (string, error) {
 	text, err := d.Domain.XML(ctx)
 	return strings.Replace(text, "</devices>", hostDevice, 1), err
 }
@@ -48,7 +48,9 @@ func withLock(t *testing.T, given int64, test func(t *testing.T, r *rig)) {
 
 func withAgent(t *testing.T, given int64, is func(*agent) coordinator.Agent, test func(t *testing.T, r *rig)) {
 	t.Helper()
-	change := func(c *coordinator.Config) { c.Connection, c.Agent = assigned{c.Connection}, is(c.Agent.(*agent)) }
+	change := func(c *coordinator.Config) {
+		c.Connection, c.Agent = hostDeviceLibvirt{c.Connection}, is(c.Agent.(*agent))
+	}
 	inBubble(t, change, func(t *testing.T, r *rig) {
 		r.Set(func(s *virt.State) {
 			s.Memory = virt.Memory{Boot: uint64(gi), Maximum: uint64(8 * gi), Slots: 4, Cells: 1}
@@ -62,12 +64,12 @@ func withAgent(t *testing.T, given int64, is func(*agent) coordinator.Agent, tes
 
 // TestLockThatWasGiven: a launcher that was given more than libvirt wants keeps it, and
 // each resize ends well, also the one with nothing to do.
-func TestLockThatWasGiven(t *testing.T) {
+func TestLauncherLock(t *testing.T) {
 	withLock(t, 2*gi+512*mi, func(t *testing.T, r *rig) {
 		for _, c := range []struct{ memory, lock int64 }{{gi, 2*gi + 512*mi}, {2 * gi, 3 * gi}, {gi, 2*gi + 512*mi}} {
-			r.want(func(w *podapi.Desired) { w.Memory = api.Bytes(c.memory) })
+			r.setDesired(func(w *podapi.Desired) { w.Memory = api.Bytes(c.memory) })
 			time.Sleep(time.Second)
-			if done := r.agent.last(t, podapi.StateDone); done.Actual.Memory != uint64(c.memory) || r.agent.lock != uint64(c.lock) {
+			if done := r.agent.lastReport(t, podapi.StateDone); done.Actual.Memory != uint64(c.memory) || r.agent.lock != uint64(c.lock) {
 				t.Errorf("report %+v, and a lock of %d: want %d and %d", done, r.agent.lock, c.memory, c.lock)
 			}
 		}
@@ -76,57 +78,57 @@ func TestLockThatWasGiven(t *testing.T) {
 
 // TestAgentForbids: what the node's policy does not allow is refused, with the agent's own
 // words, and tried again as other refusals are: the policy may become another.
-func TestAgentForbids(t *testing.T) {
+func TestPolicyForbidsLock(t *testing.T) {
 	withLock(t, 2*gi, func(t *testing.T, r *rig) {
 		r.agent.mu.Lock()
 		r.agent.ceiling = uint64(2 * gi)
 		r.agent.mu.Unlock()
-		r.want(func(w *podapi.Desired) { w.Memory = 2 * gi })
+		r.setDesired(func(w *podapi.Desired) { w.Memory = 2 * gi })
 		time.Sleep(time.Hour)
-		if refused := r.agent.last(t, podapi.StateRefused); !strings.Contains(refused.Error, "the agent refuses: memory lock: 3221225472 is more than 2147483648") {
+		if refused := r.agent.lastReport(t, podapi.StateRefused); !strings.Contains(refused.Error, "the agent refuses: memory lock: 3221225472 is more than 2147483648") {
 			t.Errorf("report %+v", refused)
 		}
-		if states, want := r.agent.states(), []podapi.State{podapi.StateDone, podapi.StateResizing, podapi.StateRefused}; !slices.Equal(states, want) || len(r.Calls()) != 0 {
+		if states, want := r.agent.reportedStates(), []podapi.State{podapi.StateDone, podapi.StateResizing, podapi.StateRefused}; !slices.Equal(states, want) || len(r.Calls()) != 0 {
 			t.Errorf("states %v, want %v; calls %v", states, want, r.Calls())
 		}
 		r.agent.mu.Lock()
 		r.agent.ceiling = 0
 		r.agent.mu.Unlock()
 		time.Sleep(6 * time.Minute)
-		r.agent.last(t, podapi.StateDone)
+		r.agent.lastReport(t, podapi.StateDone)
 	})
 }
 
 // TestAgentForbidsAndTheRestStays: a VM that is not what it was before was not refused.
-func TestAgentForbidsAndTheRestStays(t *testing.T) {
+func TestPolicyForbidsAfterChange(t *testing.T) {
 	withLock(t, 2*gi, func(t *testing.T, r *rig) {
-		r.want(func(w *podapi.Desired) { w.VCPUs = 2 })
+		r.setDesired(func(w *podapi.Desired) { w.VCPUs = 2 })
 		time.Sleep(time.Second)
 		r.agent.mu.Lock()
 		r.agent.ceiling = uint64(2 * gi)
 		r.agent.mu.Unlock()
 		r.SetGuest(virttest.Guest{KeepVCPUsOffline: true})
-		r.want(func(w *podapi.Desired) { w.VCPUs, w.Memory = 1, 2*gi })
+		r.setDesired(func(w *podapi.Desired) { w.VCPUs, w.Memory = 1, 2*gi })
 		time.Sleep(time.Minute)
-		r.agent.last(t, podapi.StateFailed)
+		r.agent.lastReport(t, podapi.StateFailed)
 	})
 }
 
 // tacit is an agent that does not tell what the launcher was given.
-type tacit struct{ *agent }
+type agentWithoutFloor struct{ *agent }
 
-func (a tacit) Limits(ctx context.Context) (resize.Limits, error) {
+func (a agentWithoutFloor) Limits(ctx context.Context) (resize.Limits, error) {
 	seen, err := a.agent.Limits(ctx)
 	seen.Floor = 0
 	return seen, err
 }
 
 // TestAgentForbidsToLower: a VM that has become as it is wanted was not refused.
-func TestAgentForbidsToLower(t *testing.T) {
-	withAgent(t, 4*gi, func(a *agent) coordinator.Agent { return tacit{a} }, func(t *testing.T, r *rig) {
-		r.want(func(w *podapi.Desired) { w.VCPUs = 2 })
+func TestPolicyForbidsLowering(t *testing.T) {
+	withAgent(t, 4*gi, func(a *agent) coordinator.Agent { return agentWithoutFloor{a} }, func(t *testing.T, r *rig) {
+		r.setDesired(func(w *podapi.Desired) { w.VCPUs = 2 })
 		time.Sleep(time.Second)
-		if failed := r.agent.last(t, podapi.StateFailed); !strings.Contains(failed.Error, "the agent refuses") || failed.Actual.VCPUs != 2 {
+		if failed := r.agent.lastReport(t, podapi.StateFailed); !strings.Contains(failed.Error, "the agent refuses") || failed.Actual.VCPUs != 2 {
 			t.Errorf("report %+v", failed)
 		}
 	})

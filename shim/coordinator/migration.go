@@ -14,61 +14,61 @@ import (
 const (
 	// lookEvery is how often is looked whether the VM is migrated. libvirt does not tell
 	// when a migration begins, but only when its first memory is sent.
-	lookEvery = 2 * period
+	lifeInterval = 2 * pollInterval
 
 	// renewEvery is how often the lease of a migration is renewed. It is taken for
 	// podapi.MaxLease: who outlives the shim has the rest of it.
-	renewEvery = time.Minute
+	leaseRenewal = time.Minute
 
 	// giveBackWithin is how long a VM's end waits for its lease to be given back.
-	giveBackWithin = 5 * time.Second
+	releaseTimeout = 5 * time.Second
 
-	migration = "a live migration" // reason of the lease
+	leaseReason = "a live migration" // reason of the lease
 )
 
 // keeper has one VM resized, but not while it is migrated. Then a lease holds for the
 // pod: its launcher may fall silent or end, and that is no reason to end the VM.
-type keeper struct {
+type vmWorker struct {
 	*Coordinator
 	domain virt.Domain
 
-	resizing  func()    // ends it; nil: nothing is resized
-	uuid      string    // of the VM
-	migrating bool      // at the last look
-	leased    bool      // there is a lease, or may be one from an earlier shim
-	renewed   time.Time // when the lease was taken last; zero: it was not
-	lockDue   bool      // QEMU may need a higher memory lock here
-	told      bool      // of what failed in this migration
+	stopResizer func()    // ends it; nil: nothing is resized
+	uuid        string    // of the VM
+	migrating   bool      // at the last look
+	leased      bool      // there is a lease, or may be one from an earlier shim
+	renewed     time.Time // when the lease was taken last; zero: it was not
+	lockDue     bool      // QEMU may need a higher memory lock here
+	logged      bool      // of what failed in this migration
 }
 
 // run keeps the VM until alive is done. The lease outlives a shim that ends before its
 // VM, when shim is done: the next one goes on.
-func (k *keeper) run(shim, alive context.Context) {
+func (k *vmWorker) run(shim, alive context.Context) {
 	k.leased = true
-	k.follow(alive)
-	k.rest()
+	k.watch(alive)
+	k.stopResizing()
 	if shim.Err() != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(shim, giveBackWithin)
+	ctx, cancel := context.WithTimeout(shim, releaseTimeout)
 	defer cancel()
-	k.giveBack(ctx)
-	if k.migrating && gone(ctx, k.domain) {
+	k.releaseLease(ctx)
+	if k.migrating && hasEnded(ctx, k.domain) {
 		k.Log.Info("the VM is gone from here with its migration")
-		k.close()
+		k.endRecord()
 	}
 }
 
 // follow looks whenever something may have changed.
-func (k *keeper) follow(ctx context.Context) {
+func (k *vmWorker) watch(ctx context.Context) {
 	changed, err := k.domain.Changed(ctx)
 	if err != nil {
 		k.Log.Debug("no events of the VM; it is looked at instead", "error", err)
 	}
-	looks := time.NewTicker(lookEvery)
+	looks := time.NewTicker(lifeInterval)
 	defer looks.Stop()
 	for {
-		k.look(ctx)
+		k.observe(ctx)
 		select {
 		case <-ctx.Done():
 			return
@@ -83,32 +83,32 @@ func (k *keeper) follow(ctx context.Context) {
 
 // look has the VM resized or left alone, as its state wants it. While that is not known,
 // what was is left as it is.
-func (k *keeper) look(ctx context.Context) {
+func (k *vmWorker) observe(ctx context.Context) {
 	l, err := k.domain.Life(ctx)
 	if err != nil || l.Phase.Ended() {
 		return
 	}
 	if l.Migrating != k.migrating {
 		k.uuid, k.migrating = l.UUID, l.Migrating
-		k.turn()
+		k.onMigrationChange()
 	}
 	if k.migrating {
-		k.rest() // a resize keeps the lease from beginning
-		k.take(ctx)
-		k.raise(ctx)
+		k.stopResizing() // a resize keeps the lease from beginning
+		k.takeLease(ctx)
+		k.raiseLockIfDue(ctx)
 		return
 	}
-	k.giveBack(ctx)
-	k.raise(ctx)
+	k.releaseLease(ctx)
+	k.raiseLockIfDue(ctx)
 	if !k.leased {
-		k.resume(ctx)
+		k.startResizing(ctx)
 	}
 }
 
 // turn begins and ends a migration.
-func (k *keeper) turn() {
+func (k *vmWorker) onMigrationChange() {
 	if k.migrating {
-		k.lockDue, k.told = true, false
+		k.lockDue, k.logged = true, false
 		k.Log.Info("the VM is being migrated: nothing is resized meanwhile")
 		return
 	}
@@ -116,16 +116,16 @@ func (k *keeper) turn() {
 }
 
 // rest ends the resize that is under way. Its journal has what was begun.
-func (k *keeper) rest() {
-	if k.resizing != nil {
-		k.resizing()
-		k.resizing = nil
+func (k *vmWorker) stopResizing() {
+	if k.stopResizer != nil {
+		k.stopResizer()
+		k.stopResizer = nil
 	}
 }
 
 // resume begins to resize, with what the journal has first.
-func (k *keeper) resume(ctx context.Context) {
-	if k.resizing != nil {
+func (k *vmWorker) startResizing(ctx context.Context) {
+	if k.stopResizer != nil {
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -135,7 +135,7 @@ func (k *keeper) resume(ctx context.Context) {
 		r := resizer{Coordinator: k.Coordinator, domain: k.domain}
 		r.run(ctx)
 	}()
-	k.resizing = func() {
+	k.stopResizer = func() {
 		cancel()
 		<-done
 	}
@@ -143,32 +143,32 @@ func (k *keeper) resume(ctx context.Context) {
 
 // migrates reports whether a migration has come between: what is wanted has not failed
 // then, and is done afterwards.
-func (r *resizer) migrates(ctx context.Context) bool {
+func (r *resizer) isMigrating(ctx context.Context) bool {
 	l, err := r.domain.Life(ctx)
 	return err == nil && l.Migrating
 }
 
 // take takes the lease, and renews it.
-func (k *keeper) take(ctx context.Context) {
-	if !k.renewed.IsZero() && time.Since(k.renewed) < renewEvery {
+func (k *vmWorker) takeLease(ctx context.Context) {
+	if !k.renewed.IsZero() && time.Since(k.renewed) < leaseRenewal {
 		return
 	}
 	k.leased = true // also if nobody knows what became of the call
-	if err := k.Agent.Lease(ctx, podapi.MaxLease, migration); err != nil {
-		k.complain(ctx, fmt.Errorf("take a lease for it: %w", err))
+	if err := k.Agent.Lease(ctx, podapi.MaxLease, leaseReason); err != nil {
+		k.logOnce(ctx, fmt.Errorf("take a lease for it: %w", err))
 		return
 	}
 	k.renewed = time.Now()
 }
 
 // giveBack gives the lease back. An agent that refuses has none.
-func (k *keeper) giveBack(ctx context.Context) {
+func (k *vmWorker) releaseLease(ctx context.Context) {
 	if !k.leased {
 		return
 	}
 	err := k.Agent.Lease(ctx, 0, "")
 	if errors.Is(err, resize.ErrAgent) || ctx.Err() != nil {
-		k.complain(ctx, fmt.Errorf("give its lease back: %w", err))
+		k.logOnce(ctx, fmt.Errorf("give its lease back: %w", err))
 		return
 	}
 	k.leased, k.renewed = false, time.Time{}
@@ -176,18 +176,18 @@ func (k *keeper) giveBack(ctx context.Context) {
 
 // raise has QEMU's memory lock be what libvirt wants for the VM as it is. At the target
 // of a migration it was chosen for the VM as its pod was created for it.
-func (k *keeper) raise(ctx context.Context) {
+func (k *vmWorker) raiseLockIfDue(ctx context.Context) {
 	if !k.lockDue {
 		return
 	}
 	err := k.raiseLock(ctx)
 	if err != nil {
-		k.complain(ctx, fmt.Errorf("raise the memory lock of QEMU: %w", err))
+		k.logOnce(ctx, fmt.Errorf("raise the memory lock of QEMU: %w", err))
 	}
-	k.lockDue = err != nil && (k.migrating || unfinished(err))
+	k.lockDue = err != nil && (k.migrating || isTemporary(err))
 }
 
-func (k *keeper) raiseLock(ctx context.Context) error {
+func (k *vmWorker) raiseLock(ctx context.Context) error {
 	is, err := resize.Read(ctx, k.domain, k.Agent)
 	if err != nil {
 		return err
@@ -204,17 +204,17 @@ func (k *keeper) raiseLock(ctx context.Context) error {
 }
 
 // complain tells once in a migration of what is tried again.
-func (k *keeper) complain(ctx context.Context, err error) {
-	if k.told || ctx.Err() != nil {
+func (k *vmWorker) logOnce(ctx context.Context, err error) {
+	if k.logged || ctx.Err() != nil {
 		return
 	}
-	k.told = true
+	k.logged = true
 	k.Log.Warn("lease or memory lock of the VM are not as they should be; it is tried again", "error", err)
 }
 
 // close ends in the journal what was begun for a VM that is somebody else's now: it may
 // come back as another size.
-func (k *keeper) close() {
+func (k *vmWorker) endRecord() {
 	record, err := k.Journal.Load()
 	if err != nil || record.Phase == resize.Ended || record.Domain != k.uuid {
 		return // one that cannot be read has been set aside

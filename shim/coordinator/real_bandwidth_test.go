@@ -17,21 +17,21 @@ import (
 
 // TestBandwidthIsWhatTheGuestGets: a guest that computes all the time gets as much as it
 // is given, and does as much. On a busy machine it may get less, but never more.
-func TestBandwidthIsWhatTheGuestGets(t *testing.T) {
+func TestMeasuredBandwidth(t *testing.T) {
 	p := newPod(t)
 	if !p.daemon.HasCPUController() {
 		t.Skip("missing: a CPU controller for libvirt")
 	}
 	p.boot(t, headroom.Options{}, "guest.busy")
-	p.run(t)
+	p.startShim(t)
 	p.daemon.AwaitConsole(t, "GUEST work=1 ")
-	before := share{}
+	before := cpuShare{}
 	for _, step := range []struct {
 		quota       api.CPUQuota
 		most, least float64 // CPUs
 	}{{api.CPUQuota{Percent: 5}, 0.05, 0}, {api.CPUQuota{Percent: 15}, 0.15, 0.07}, {api.CPUQuota{None: true}, 1, 0.21}} {
-		p.done(t, quota(step.quota))
-		got := p.getsMore(t, step.least, 1.2*before.does)
+		p.mustResize(t, quota(step.quota))
+		got := p.awaitShare(t, step.least, 1.2*before.workRate)
 		t.Logf("with %s: %+v", step.quota, got)
 		if got.cpus > 1.3*step.most || step.quota.None && got.throttled > 0 {
 			t.Errorf("with %s: %+v, want at most %.2f CPUs", step.quota, got, step.most)
@@ -41,18 +41,18 @@ func TestBandwidthIsWhatTheGuestGets(t *testing.T) {
 }
 
 // share is what a guest got for some time.
-type share struct {
+type cpuShare struct {
 	cpus      float64
-	does      float64 // of its work in a second
+	workRate  float64 // of its work in a second
 	throttled int     // how often it was held back
 }
 
 // getsMore measures until the guest gets more than that. On a machine that has no more to
 // give, which is not what holds it back, the test cannot tell.
-func (p *pod) getsMore(t *testing.T, cpus, does float64) (got share) {
+func (p *pod) awaitShare(t *testing.T, cpus, does float64) (got cpuShare) {
 	t.Helper()
 	for range 20 {
-		if got = p.gets(t); got.cpus > cpus && got.does > does {
+		if got = p.measureShare(t); got.cpus > cpus && got.workRate > does {
 			return got
 		}
 		if got.throttled > 10 { // of 20 periods: in each of these it got all that it may have
@@ -66,18 +66,18 @@ func (p *pod) getsMore(t *testing.T, cpus, does float64) (got share) {
 }
 
 // gets measures for some periods. Clocks are read so that it is rather too little.
-func (p *pod) gets(t *testing.T) share {
+func (p *pod) measureShare(t *testing.T) cpuShare {
 	t.Helper()
 	began := time.Now()
-	used, done, throttled := p.used(t), p.did(t), p.daemon.ThrottledCount(t)
+	used, done, throttled := p.vcpuTime(t), p.workDone(t), p.daemon.ThrottledCount(t)
 	<-time.After(20 * 100 * time.Millisecond)
-	used, done, throttled = p.used(t)-used, p.did(t)-done, p.daemon.ThrottledCount(t)-throttled
+	used, done, throttled = p.vcpuTime(t)-used, p.workDone(t)-done, p.daemon.ThrottledCount(t)-throttled
 	took := time.Since(began).Seconds()
-	return share{cpus: used.Seconds() / took, does: float64(done) / took, throttled: throttled}
+	return cpuShare{cpus: used.Seconds() / took, workRate: float64(done) / took, throttled: throttled}
 }
 
 // used is the CPU time of the first vCPU.
-func (p *pod) used(t *testing.T) (cpu time.Duration) {
+func (p *pod) vcpuTime(t *testing.T) (cpu time.Duration) {
 	t.Helper()
 	p.daemon.WithConnect(t, func(conn *rawlibvirt.Connect) error {
 		d, err := conn.LookupDomainByName(libvirttest.Name)
@@ -94,7 +94,7 @@ func (p *pod) used(t *testing.T) (cpu time.Duration) {
 }
 
 // did is how much work the guest has done, in its own words.
-func (p *pod) did(t *testing.T) (n int) {
+func (p *pod) workDone(t *testing.T) (n int) {
 	t.Helper()
 	said := p.daemon.Console(t)
 	if at := strings.LastIndex(said, "work="); at >= 0 {

@@ -24,7 +24,7 @@ import (
 
 // apart keeps a resize from waiting for the one before: QEMU tells at most once a second
 // what a guest has taken.
-const apart = 1200 * time.Millisecond
+const minInterval = 1200 * time.Millisecond
 
 // samplesFile is where the environment says that `bin/bench resize` reads them.
 const samplesFile = "MOORING_SAMPLES"
@@ -37,7 +37,7 @@ const samplesFile = "MOORING_SAMPLES"
 func BenchmarkResize(b *testing.B) {
 	virtioMem, dimm := headroom.Options{Device: headroom.VirtioMem}, headroom.Options{Device: headroom.DIMM, Slots: 2}
 	memory := func(n int) func(*podapi.Desired) { return guestMemory(booted + int64(n%2)*128*mi) }
-	all := figures{}
+	all := results{}
 	for _, kind := range []resizeKind{
 		{"virtio-mem", virtioMem, 1, 32, (*rawLibvirt).memory, memory, [2]string{"128 MiB less, virtio-mem", "128 MiB more, virtio-mem"}},
 		{"DIMM", dimm, 1, 32, (*rawLibvirt).dimm, memory, [2]string{"128 MiB less, a DIMM", "128 MiB more, a DIMM"}},
@@ -64,12 +64,12 @@ type resizeKind struct {
 	device         headroom.Options
 	guests, rounds int
 	raw            func(*rawLibvirt, context.Context, int) error
-	wish           func(n int) func(*podapi.Desired)
-	what           [2]string // by n%2
+	target         func(n int) func(*podapi.Desired)
+	description    [2]string // by n%2
 }
 
 // measure takes all rounds in each guest for one iteration.
-func (k resizeKind) measure(b *testing.B, all figures) {
+func (k resizeKind) measure(b *testing.B, all results) {
 	b.Helper()
 	if os.Getenv("MOORING_QUICK") != "" {
 		k.guests, k.rounds = 1, 4
@@ -81,33 +81,33 @@ func (k resizeKind) measure(b *testing.B, all figures) {
 			}
 		})
 	}
-	for _, what := range slices.Compact(k.what[:]) {
-		b.Logf("%s: libvirt alone %v, the shim %v", what, all.of(what, "libvirt"), all.of(what, "shim"))
+	for _, what := range slices.Compact(k.description[:]) {
+		b.Logf("%s: libvirt alone %v, the shim %v", what, all.samples(what, "libvirt"), all.samples(what, "shim"))
 	}
 }
 
-func (k resizeKind) inGuest(b *testing.B, all figures) {
+func (k resizeKind) inGuest(b *testing.B, all results) {
 	p := newPod(b)
 	p.boot(b, k.device, "guest.heartbeat")
 	raw, heart := newRaw(b, p.daemon.URI), p.daemon.Heartbeat(b)
 	for n := 1; n <= k.rounds; n++ {
-		what := k.what[n%2]
+		what := k.description[n%2]
 		if n%4 < 2 { // of up and down, each has as much
-			all.of(what, "libvirt").add(b, heart, func() error { return k.raw(raw, b.Context(), n) })
+			all.samples(what, "libvirt").add(b, heart, func() error { return k.raw(raw, b.Context(), n) })
 			continue
 		}
-		p.agent.want(func(w *podapi.Desired) { w.Size = api.Size{CPUShares: w.CPUShares} })
-		p.run(b)
+		p.agent.setDesired(func(w *podapi.Desired) { w.Size = api.Size{CPUShares: w.CPUShares} })
+		p.startShim(b)
 		p.await(b, "the guest answers", func(s virt.State) bool { return s.VCPUs.Online > 0 })
-		all.of(what, "shim").add(b, heart, func() error { return p.resized(b.Context(), p.agent.want(k.wish(n))) })
-		p.end()
+		all.samples(what, "shim").add(b, heart, func() error { return p.awaitDone(b.Context(), p.agent.setDesired(k.target(n))) })
+		p.stopShim()
 	}
 }
 
 // figures are samples by what was done, and with what.
-type figures map[string]map[string]*samples
+type results map[string]map[string]*samples
 
-func (f figures) of(what, with string) *samples {
+func (f results) samples(what, with string) *samples {
 	if f[what] == nil {
 		f[what] = map[string]*samples{}
 	}
@@ -117,7 +117,7 @@ func (f figures) of(what, with string) *samples {
 	return f[what][with]
 }
 
-func (f figures) save(b *testing.B, file string) {
+func (f results) save(b *testing.B, file string) {
 	b.Helper()
 	data, err := json.Marshal(f)
 	if err == nil {
@@ -143,7 +143,7 @@ func (s *samples) String() string {
 
 func (s *samples) add(b *testing.B, heart *libvirttest.Heartbeat, do func() error) {
 	b.Helper()
-	time.Sleep(apart)
+	time.Sleep(minInterval)
 	heart.LongestGap()
 	second, began := time.After(time.Second), time.Now()
 	if err := do(); err != nil {
@@ -157,11 +157,11 @@ func (s *samples) add(b *testing.B, heart *libvirttest.Heartbeat, do func() erro
 func median(of []float64) float64 { return slices.Sorted(slices.Values(of))[len(of)/2] }
 
 // resized waits until people are told that it is done.
-func (p *pod) resized(ctx context.Context, generation uint64) error {
+func (p *pod) awaitDone(ctx context.Context, generation uint64) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for {
-		for _, r := range p.agent.told() {
+		for _, r := range p.agent.allReports() {
 			switch {
 			case r.Generation != generation:
 			case r.State == podapi.StateDone:
@@ -180,9 +180,9 @@ func (p *pod) resized(ctx context.Context, generation uint64) error {
 
 // rawLibvirt is the least that resizes a VM.
 type rawLibvirt struct {
-	domain *libvirt.Domain
-	taken  chan uint64 // sizes of virtio-mem that the guest has confirmed, in KiB
-	gone   chan string // devices that were unplugged
+	domain    *libvirt.Domain
+	confirmed chan uint64 // sizes of virtio-mem that the guest has confirmed, in KiB
+	removed   chan string // devices that were unplugged
 }
 
 func newRaw(b *testing.B, uri string) *rawLibvirt {
@@ -192,19 +192,21 @@ func newRaw(b *testing.B, uri string) *rawLibvirt {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _, _ = conn.Close() })
-	r := &rawLibvirt{taken: make(chan uint64, 64), gone: make(chan string, 64)}
+	r := &rawLibvirt{confirmed: make(chan uint64, 64), removed: make(chan string, 64)}
 	if r.domain, err = conn.LookupDomainByName(libvirttest.Name); err != nil {
 		b.Fatal(err)
 	}
 	_, err = conn.DomainEventMemoryDeviceSizeChangeRegister(r.domain,
 		func(_ *libvirt.Connect, _ *libvirt.Domain, e *libvirt.DomainEventMemoryDeviceSizeChange) {
-			r.taken <- e.Size
+			r.confirmed <- e.Size
 		})
 	if err != nil {
 		b.Fatal(err)
 	}
 	_, err = conn.DomainEventDeviceRemovedRegister(r.domain,
-		func(_ *libvirt.Connect, _ *libvirt.Domain, e *libvirt.DomainEventDeviceRemoved) { r.gone <- e.DevAlias })
+		func(_ *libvirt.Connect, _ *libvirt.Domain, e *libvirt.DomainEventDeviceRemoved) {
+			r.removed <- e.DevAlias
+		})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -235,13 +237,13 @@ func (r *rawLibvirt) memory(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
-	forgetAll(r.taken)
+	drain(r.confirmed)
 	if err := r.domain.UpdateDeviceFlags(text, libvirt.DOMAIN_DEVICE_MODIFY_LIVE); err != nil {
 		return err
 	}
 	for {
 		select {
-		case got := <-r.taken:
+		case got := <-r.confirmed:
 			if got == uint64(size) {
 				return nil
 			}
@@ -252,7 +254,7 @@ func (r *rawLibvirt) memory(ctx context.Context, n int) error {
 }
 
 // forgetAll takes what came of the sidecar's turns.
-func forgetAll[T any](c <-chan T) {
+func drain[T any](c <-chan T) {
 	for len(c) > 0 {
 		<-c
 	}
@@ -271,12 +273,12 @@ func (r *rawLibvirt) dimm(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
-	forgetAll(r.gone)
+	drain(r.removed)
 	if err := r.domain.DetachDeviceFlags(text, libvirt.DOMAIN_DEVICE_MODIFY_LIVE); err != nil {
 		return err
 	}
 	select {
-	case <-r.gone:
+	case <-r.removed:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

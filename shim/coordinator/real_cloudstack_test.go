@@ -25,8 +25,8 @@ func TestCloudStackCasesOnQEMU(t *testing.T) {
 	vm := p.daemon.LinuxVM(t)
 	vm.NoHeadroom, vm.Memory = true, int(booted/mi)
 	two := strings.NewReplacer("<vcpu>1</vcpu>", "<vcpu>2</vcpu>", "</domain>", cells).Replace(vm.XML(t))
-	p.bootXML(t, prepared(t, two, headroom.Options{Device: headroom.DIMM, Slots: 3, Memory: 1024, CPUs: 8}))
-	p.run(t)
+	p.bootXML(t, prepareXML(t, two, headroom.Options{Device: headroom.DIMM, Slots: 3, Memory: 1024, CPUs: 8}))
+	p.startShim(t)
 	for _, c := range []struct {
 		name, theirs, ours string
 		vcpus              int
@@ -38,7 +38,7 @@ func TestCloudStackCasesOnQEMU(t *testing.T) {
 		{"less of one, more of another", "refused: only scaling up", "shrinks, then grows", 4, booted + dimm, []int{0}},
 		{"only less memory", "refused: only scaling up", "shrinks", 4, booted, nil},
 	} {
-		s := p.done(t, func(w *podapi.Desired) { w.VCPUs, w.Memory = c.vcpus, api.Bytes(c.memory) })
+		s := p.mustResize(t, func(w *podapi.Desired) { w.VCPUs, w.Memory = c.vcpus, api.Bytes(c.memory) })
 		if s.VCPUs.Online != c.vcpus || s.Memory.Balloon != uint64(c.memory) || len(s.Memory.Devices) != len(c.cells) {
 			t.Fatalf("%s (theirs: %s; ours: %s): %+v", c.name, c.theirs, c.ours, s)
 		}
@@ -49,8 +49,8 @@ func TestCloudStackCasesOnQEMU(t *testing.T) {
 		}
 	}
 	// Theirs: error 530 of the second scaling beyond what was fixed at boot.
-	p.refused(t, guestMemory(booted+8*dimm), "<maxMemory> of the domain, which is 1Gi")
-	p.refused(t, vcpus(9), "9") // theirs: fails after the memory was plugged
+	p.expectRefused(t, guestMemory(booted+8*dimm), "<maxMemory> of the domain, which is 1Gi")
+	p.expectRefused(t, vcpus(9), "9") // theirs: fails after the memory was plugged
 }
 
 // TestNotPrepared: a domain without headroom is left alone, and all reasons are given.
@@ -62,10 +62,10 @@ func TestNotPrepared(t *testing.T) {
 	if p.Domain, err = p.connection.Domain(t.Context(), libvirttest.Name); err != nil {
 		t.Fatal(err)
 	}
-	p.run(t)
+	p.startShim(t)
 	both := func(w *podapi.Desired) { w.VCPUs, w.Memory = 2, 2*booted }
-	p.refused(t, both, "was not prepared for more memory")
-	p.refused(t, both, "not prepared for more")
+	p.expectRefused(t, both, "was not prepared for more memory")
+	p.expectRefused(t, both, "not prepared for more")
 	if s := p.read(t); s.VCPUs.Plugged != 1 {
 		t.Errorf("vCPUs %+v, want 1", s.VCPUs)
 	}

@@ -27,7 +27,7 @@ func sizes(i int) (bytes int64, change func(*podapi.Desired)) {
 // between wants something else, and has something happen at the nth moment of it, while
 // the coordinator waits; false: there are not so many. A step has two, of which the first
 // is before it is looked whether it may be done.
-func (p *pod) between(t *testing.T, nth int, change func(*podapi.Desired), happens func()) bool {
+func (p *pod) atMoment(t *testing.T, nth int, change func(*podapi.Desired), happens func()) bool {
 	t.Helper()
 	reached, on := make(chan struct{}), make(chan struct{})
 	written := 0
@@ -37,17 +37,17 @@ func (p *pod) between(t *testing.T, nth int, change func(*podapi.Desired), happe
 			<-on
 		}
 	}
-	p.moment.Store(&hook)
-	defer p.moment.Store(nil)
-	generation := p.agent.want(change)
+	p.hook.Store(&hook)
+	defer p.hook.Store(nil)
+	generation := p.agent.setDesired(change)
 	some := false
-	patiently(t, func() bool {
+	eventually(t, func() bool {
 		select {
 		case <-reached:
 			some = true
 		default:
 		}
-		return some || p.ended(generation)
+		return some || p.hasOutcome(generation)
 	}, func() { t.Errorf("neither has moment %d come, nor is it done", nth) })
 	if some {
 		happens()
@@ -57,24 +57,24 @@ func (p *pod) between(t *testing.T, nth int, change func(*podapi.Desired), happe
 }
 
 // ended reports whether people were told how a resize ended.
-func (p *pod) ended(generation uint64) bool {
-	reports := p.agent.told()
+func (p *pod) hasOutcome(generation uint64) bool {
+	reports := p.agent.allReports()
 	last := reports[len(reports)-1]
 	return last.Generation >= generation && last.State != podapi.StateResizing
 }
 
 // testShimEnds: the next shim finishes what the journal has, at whichever moment.
-func (p *pod) testShimEnds(t *testing.T) {
+func (p *pod) testRestartedShim(t *testing.T) {
 	n := 1
 	for ; ; n++ {
 		want, change := sizes(n)
-		some := p.between(t, n, change, func() { p.dead.Store(true) })
+		some := p.atMoment(t, n, change, func() { p.shimDead.Store(true) })
 		if !some {
 			break
 		}
-		p.end()
-		p.run(t)
-		p.finishes(t, n, want)
+		p.stopShim()
+		p.startShim(t)
+		p.expectFinished(t, n, want)
 	}
 	if n < 5 {
 		t.Errorf("%d moments in a resize, want more", n-1)
@@ -82,19 +82,19 @@ func (p *pod) testShimEnds(t *testing.T) {
 }
 
 // testLibvirtdKilled: a coordinator goes on when libvirt is back.
-func (p *pod) testLibvirtdKilled(t *testing.T) {
+func (p *pod) testKilledLibvirtd(t *testing.T) {
 	for n := 1; n <= 4; n++ {
 		want, change := sizes(n)
-		if !p.between(t, n, change, func() { p.daemon.SignalLibvirtd(t, syscall.SIGKILL) }) {
+		if !p.atMoment(t, n, change, func() { p.daemon.SignalLibvirtd(t, syscall.SIGKILL) }) {
 			t.Fatalf("no moment %d", n)
 		}
 		p.daemon.StartLibvirtd(t)
-		p.finishes(t, n, want)
+		p.expectFinished(t, n, want)
 	}
 }
 
 // finishes waits until the VM is as the generation of the moment wants it.
-func (p *pod) finishes(t *testing.T, n int, memory int64) {
+func (p *pod) expectFinished(t *testing.T, n int, memory int64) {
 	t.Helper()
 	if r := p.outcome(t, p.agent.generation()); r.State != podapi.StateDone {
 		t.Fatalf("at moment %d: report %+v", n, r)
@@ -105,23 +105,23 @@ func (p *pod) finishes(t *testing.T, n int, memory int64) {
 }
 
 // testChanged: what is not wanted any more is given up.
-func (p *pod) testChanged(t *testing.T) {
-	if !p.between(t, 2, guestMemory(2*booted), func() { p.agent.want(guestMemory(booted + 64*mi)) }) {
+func (p *pod) testChangedTarget(t *testing.T) {
+	if !p.atMoment(t, 2, guestMemory(2*booted), func() { p.agent.setDesired(guestMemory(booted + 64*mi)) }) {
 		t.Fatal("no record")
 	}
-	p.finishes(t, 1, booted+64*mi)
+	p.expectFinished(t, 1, booted+64*mi)
 }
 
 // TestStubborn: a guest that takes vCPUs and does not use them has them taken back, as
 // far as QEMU can, and with them the memory that came before; CloudStack leaves that. One
 // that does not listen to the power button is destroyed.
-func TestStubborn(t *testing.T) {
+func TestUncooperativeGuest(t *testing.T) {
 	p := start(t, headroom.Options{}, "guest.keep-cpus-offline", "guest.keep-memory-offline", "guest.ignore-power-button")
 	left := 2
 	if p.daemon.UnplugsVCPUs(t) {
 		left = 1
 	}
-	r := p.want(t, func(w *podapi.Desired) { w.VCPUs, w.Memory = 2, booted+64*mi })
+	r := p.requestSize(t, func(w *podapi.Desired) { w.VCPUs, w.Memory = 2, booted+64*mi })
 	if r.State != podapi.StateFailed || !strings.Contains(r.Error, "the guest uses 1 of its 2 vCPUs") {
 		t.Errorf("report %+v, want it failed", r)
 	}
@@ -131,8 +131,8 @@ func TestStubborn(t *testing.T) {
 	if n := len(r.Steps); n != 5 || !r.Steps[n-2].Rollback || !r.Steps[n-1].Rollback {
 		t.Errorf("steps %+v, want three and the undoing of two", r.Steps)
 	}
-	p.agent.want(vcpus(0))
-	p.testKept(t)
+	p.agent.setDesired(vcpus(0))
+	p.testOfflineMemory(t)
 	p.stop.Store(true)
 	p.await(t, "the domain is destroyed", func(s virt.State) bool { return s.Phase == virt.ShutOff })
 	p.daemon.AwaitConsole(t, "power button ignored")
@@ -140,15 +140,15 @@ func TestStubborn(t *testing.T) {
 
 // TestGuestAgentIsAskedNext: a guest that does not listen to the power button for as long
 // as that is pressed shuts down when its agent is asked.
-func TestGuestAgentIsAskedNext(t *testing.T) {
+func TestSecondShutdownMethod(t *testing.T) {
 	t.Parallel()
 	p := newPod(t)
-	p.asks = shutdown.Options{
+	p.shutdown = shutdown.Options{
 		Steps: []shutdown.Step{{Method: virt.ACPI, Timeout: 3 * time.Second}, {Method: virt.GuestAgent}},
 		Grace: 80 * time.Second, Resend: time.Second,
 	}
 	p.boot(t, headroom.Options{}, "guest.ignore-power-button")
-	p.run(t)
+	p.startShim(t)
 	p.stop.Store(true)
 	p.await(t, "the guest has shut down", func(s virt.State) bool { return s.Phase == virt.ShutOff })
 	_, after, ignored := strings.Cut(p.daemon.Console(t), "power button ignored")
@@ -159,9 +159,9 @@ func TestGuestAgentIsAskedNext(t *testing.T) {
 
 // testKept: memory that a guest has taken counts as its own, also while it leaves it
 // offline: nobody can tell.
-func (p *pod) testKept(t *testing.T) {
+func (p *pod) testOfflineMemory(t *testing.T) {
 	before := p.daemon.GuestMemory(t)
-	if s := p.done(t, guestMemory(2*booted)); s.Memory.Devices[0].Current != uint64(booted) {
+	if s := p.mustResize(t, guestMemory(2*booted)); s.Memory.Devices[0].Current != uint64(booted) {
 		t.Errorf("memory %+v, want %d taken", s.Memory, booted)
 	}
 	if after := p.daemon.GuestMemory(t); after != before {

@@ -11,11 +11,11 @@ import (
 // testLimitLowered: somebody else lowers the container's memory.max in the middle of a
 // resize, at whichever moment but the first, at which the VM would wait for the limit. The
 // VM is as wanted or as before, and people are told which.
-func (p *pod) testLimitLowered(t *testing.T) {
+func (p *pod) testLoweredLimit(t *testing.T) {
 	grown, failed := int64(booted+64*mi), 0
 	for n := 2; ; n++ {
-		p.done(t, guestMemory(booted))
-		if !p.between(t, n, guestMemory(grown), func() { p.lowered.Store(uint64(booted + gi)) }) {
+		p.mustResize(t, guestMemory(booted))
+		if !p.atMoment(t, n, guestMemory(grown), func() { p.loweredLimit.Store(uint64(booted + gi)) }) {
 			break
 		}
 		r := p.outcome(t, p.agent.generation())
@@ -27,7 +27,7 @@ func (p *pod) testLimitLowered(t *testing.T) {
 		if s := p.read(t); s.Memory.Balloon != uint64(want) || s.Memory.Devices[0].Requested != s.Memory.Devices[0].Current {
 			t.Errorf("at moment %d: report %+v, memory %+v, want %d", n, r, s.Memory, want)
 		}
-		p.lowered.Store(0)
+		p.loweredLimit.Store(0)
 	}
 	if failed != 2 {
 		t.Errorf("it failed %d times, want that it does when the limit is lowered before the guest is asked", failed)

@@ -31,18 +31,18 @@ type pod struct {
 	daemon     *libvirttest.Daemon
 	connection virt.Connection
 	virt.Domain
-	agent  *agent
-	policy resize.Policy
-	asks   shutdown.Options
-	stop   atomic.Bool
+	agent    *agent
+	policy   resize.Policy
+	shutdown shutdown.Options
+	stop     atomic.Bool
 
-	needs   atomic.Uint64 // what limits must not fall below, as the agent was told
-	lowered atomic.Uint64 // the container's memory.max as somebody else has set it; 0: nobody has
+	requirement  atomic.Uint64 // what limits must not fall below, as the agent was told
+	loweredLimit atomic.Uint64 // the container's memory.max as somebody else has set it; 0: nobody has
 
-	dir    string                 // the journal's
-	moment atomic.Pointer[func()] // is called as each step begins, and after each record
-	dead   atomic.Bool
-	end    func()
+	dir      string                 // the journal's
+	hook     atomic.Pointer[func()] // is called as each step begins, and after each record
+	shimDead atomic.Bool
+	stopShim func()
 }
 
 // start boots a guest that was prepared to grow, and looks after it.
@@ -50,7 +50,7 @@ func start(t testing.TB, o headroom.Options, options ...string) *pod {
 	t.Helper()
 	p := newPod(t)
 	p.boot(t, o, options...)
-	p.run(t)
+	p.startShim(t)
 	return p
 }
 
@@ -61,11 +61,11 @@ func newPod(t testing.TB) *pod {
 		t.Skip("left out with -short: boots a guest")
 	}
 	daemon := libvirttest.Start(t, true)
-	p := &pod{daemon: daemon, connection: connect(t, daemon.URI), dir: t.TempDir(), agent: &agent{}, end: func() {}}
+	p := &pod{daemon: daemon, connection: connect(t, daemon.URI), dir: t.TempDir(), agent: &agent{}, stopShim: func() {}}
 	p.policy = resize.Policy{Shrink: true, Timeouts: resize.Timeouts{VCPUs: 15 * time.Second, Poll: 200 * time.Millisecond}}
-	p.asks = shutdown.Options{Grace: 10 * time.Second, Resend: time.Second}
-	p.agent.wanted = podapi.Desired{Generation: 1, Launcher: "compute", Limits: podapi.Limits{Memory: 3 * gi, CPU: 8000}}
-	t.Cleanup(func() { p.end() })
+	p.shutdown = shutdown.Options{Grace: 10 * time.Second, Resend: time.Second}
+	p.agent.desired = podapi.Desired{Generation: 1, Launcher: "compute", Limits: podapi.Limits{Memory: 3 * gi, CPU: 8000}}
+	t.Cleanup(func() { p.stopShim() })
 	return p
 }
 
@@ -74,11 +74,11 @@ func (p *pod) boot(t testing.TB, o headroom.Options, options ...string) {
 	vm := p.daemon.LinuxVM(t, options...)
 	vm.NoHeadroom, vm.Memory = true, int(booted/mi)
 	o.Memory, o.CPUs = 1024, 8
-	p.bootXML(t, prepared(t, vm.XML(t), o))
+	p.bootXML(t, prepareXML(t, vm.XML(t), o))
 }
 
 // prepared is a definition with headroom.
-func prepared(t testing.TB, xml string, o headroom.Options) string {
+func prepareXML(t testing.TB, xml string, o headroom.Options) string {
 	t.Helper()
 	result, err := headroom.Prepare([]byte(xml), o)
 	if err != nil {
@@ -113,19 +113,19 @@ func connect(t testing.TB, uri string) virt.Connection {
 }
 
 // run starts a coordinator with the journal of the one before, until end.
-func (p *pod) run(t testing.TB) {
+func (p *pod) startShim(t testing.TB) {
 	t.Helper()
 	file, err := journal.Open(p.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.dead.Store(false)
+	p.shimDead.Store(false)
 	c, err := coordinator.New(coordinator.Config{
-		Connection: p.connection, Agent: cgroups{p.agent, p}, Journal: hooked{file, p}, Overhead: target.Fixed(uint64(gi)),
-		Stops:    func() (bool, error) { return p.stop.Load(), nil },
-		Policy:   p.policy,
-		Shutdown: p.asks,
-		Log:      slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Connection: p.connection, Agent: agentWithCgroups{p.agent, p}, Journal: hookedJournal{file, p}, Overhead: target.Fixed(uint64(gi)),
+		StopRequested: func() (bool, error) { return p.stop.Load(), nil },
+		Policy:        p.policy,
+		Shutdown:      p.shutdown,
+		Log:           slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -133,55 +133,55 @@ func (p *pod) run(t testing.TB) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); c.Run(ctx) }()
-	p.end = sync.OnceFunc(func() { cancel(); <-done; _ = file.Close() })
+	p.stopShim = sync.OnceFunc(func() { cancel(); <-done; _ = file.Close() })
 }
 
 // cgroups is an agent whose pod has cgroups that others write to.
-type cgroups struct {
+type agentWithCgroups struct {
 	*agent
 	pod *pod
 }
 
-func (c cgroups) Limits(ctx context.Context) (resize.Limits, error) {
+func (c agentWithCgroups) Limits(ctx context.Context) (resize.Limits, error) {
 	seen, err := c.agent.Limits(ctx)
-	if lowered := c.pod.lowered.Load(); lowered > 0 {
+	if lowered := c.pod.loweredLimit.Load(); lowered > 0 {
 		seen.ContainerMax = lowered
 	}
 	return seen, err
 }
 
-func (c cgroups) RequireMemory(ctx context.Context, bytes uint64) error {
-	c.pod.needs.Store(bytes)
+func (c agentWithCgroups) RequireMemory(ctx context.Context, bytes uint64) error {
+	c.pod.requirement.Store(bytes)
 	return c.agent.RequireMemory(ctx, bytes)
 }
 
 // Hold is what each step begins with.
-func (c cgroups) Hold(ctx context.Context, d time.Duration) error {
+func (c agentWithCgroups) Hold(ctx context.Context, d time.Duration) error {
 	err := c.agent.Hold(ctx, d)
 	if d > 0 {
-		c.pod.pass()
+		c.pod.runHook()
 	}
 	return err
 }
 
 // hooked is a journal with which a coordinator can be ended between any two steps.
-type hooked struct {
+type hookedJournal struct {
 	resize.Journal
 	pod *pod
 }
 
-func (h hooked) Store(r resize.Record) error {
-	if h.pod.dead.Load() {
+func (h hookedJournal) Store(r resize.Record) error {
+	if h.pod.shimDead.Load() {
 		return errors.New("the shim is dead")
 	}
 	err := h.Journal.Store(r)
-	h.pod.pass()
+	h.pod.runHook()
 	return err
 }
 
 // pass is called where a coordinator can be interfered with.
-func (p *pod) pass() {
-	if moment := p.moment.Load(); moment != nil {
+func (p *pod) runHook() {
+	if moment := p.hook.Load(); moment != nil {
 		(*moment)()
 	}
 }
@@ -191,7 +191,7 @@ func (p *pod) await(t testing.TB, what string, is func(virt.State) bool) virt.St
 	t.Helper()
 	var s virt.State
 	var err error
-	patiently(t, func() bool {
+	eventually(t, func() bool {
 		s, err = p.State(t.Context())
 		return err == nil && is(s)
 	}, func() { t.Fatalf("it never came that %s: %+v, %v", what, s, err) })
@@ -199,7 +199,7 @@ func (p *pod) await(t testing.TB, what string, is func(virt.State) bool) virt.St
 }
 
 // patiently waits, as long as emulated guests on busy machines may take.
-func patiently(t testing.TB, is func() bool, never func()) {
+func eventually(t testing.TB, is func() bool, never func()) {
 	t.Helper()
 	over := time.NewTimer(90 * time.Second)
 	defer over.Stop()
@@ -216,16 +216,16 @@ func patiently(t testing.TB, is func() bool, never func()) {
 }
 
 // want wants something else, and returns the last report about it.
-func (p *pod) want(t testing.TB, change func(*podapi.Desired)) podapi.Report {
+func (p *pod) requestSize(t testing.TB, change func(*podapi.Desired)) podapi.Report {
 	t.Helper()
-	return p.outcome(t, p.agent.want(change))
+	return p.outcome(t, p.agent.setDesired(change))
 }
 
 // outcome waits until people are told how a resize ended.
 func (p *pod) outcome(t testing.TB, generation uint64) (last podapi.Report) {
 	t.Helper()
-	patiently(t, func() bool {
-		reports := p.agent.told()
+	eventually(t, func() bool {
+		reports := p.agent.allReports()
 		if len(reports) == 0 {
 			return false
 		}
@@ -236,9 +236,9 @@ func (p *pod) outcome(t testing.TB, generation uint64) (last podapi.Report) {
 }
 
 // done is a resize that has to succeed.
-func (p *pod) done(t testing.TB, change func(*podapi.Desired)) virt.State {
+func (p *pod) mustResize(t testing.TB, change func(*podapi.Desired)) virt.State {
 	t.Helper()
-	if r := p.want(t, change); r.State != podapi.StateDone {
+	if r := p.requestSize(t, change); r.State != podapi.StateDone {
 		t.Fatalf("report %+v, want it %s", r, podapi.StateDone)
 	}
 	return p.read(t)

@@ -34,10 +34,10 @@ func TestVirtioMem(t *testing.T) {
 		{"memory falls below the boot size by the balloon", (*pod).testBalloon},
 		{"bandwidth is set, changed and removed", (*pod).testBandwidth},
 		{"what cannot be is refused", (*pod).testRefused},
-		{"something else is wanted in the middle", (*pod).testChanged},
-		{"the container's limit is lowered between steps", (*pod).testLimitLowered},
-		{"the shim ends between steps", (*pod).testShimEnds},
-		{"libvirtd is killed between steps", (*pod).testLibvirtdKilled},
+		{"something else is wanted in the middle", (*pod).testChangedTarget},
+		{"the container's limit is lowered between steps", (*pod).testLoweredLimit},
+		{"the shim ends between steps", (*pod).testRestartedShim},
+		{"libvirtd is killed between steps", (*pod).testKilledLibvirtd},
 		{"vCPUs are unplugged", (*pod).testUnplug},
 		{"the guest shuts down", (*pod).testShutdown},
 	} {
@@ -51,9 +51,9 @@ func TestVirtioMem(t *testing.T) {
 func (p *pod) testPlug(t *testing.T) {
 	limits := p.daemon.HasCPUController()
 	if limits {
-		p.done(t, quota(api.CPUQuota{Percent: 200}))
+		p.mustResize(t, quota(api.CPUQuota{Percent: 200}))
 	}
-	s := p.done(t, vcpus(4))
+	s := p.mustResize(t, vcpus(4))
 	if s.VCPUs.Plugged != 4 || s.VCPUs.Online != 4 {
 		t.Errorf("vCPUs %+v, want 4 that the guest uses", s.VCPUs)
 	}
@@ -65,7 +65,7 @@ func (p *pod) testPlug(t *testing.T) {
 
 // testUnplug: what QEMU or the guest do not confirm is told as it is.
 func (p *pod) testUnplug(t *testing.T) {
-	report := p.want(t, vcpus(2))
+	report := p.requestSize(t, vcpus(2))
 	s := p.read(t)
 	if p.daemon.UnplugsVCPUs(t) {
 		if report.State != podapi.StateDone || s.VCPUs.Plugged != 2 || s.VCPUs.Online != 2 {
@@ -83,11 +83,11 @@ func (p *pod) testUnplug(t *testing.T) {
 
 func (p *pod) testMemory(t *testing.T) {
 	before := p.daemon.GuestMemory(t)
-	if s := p.done(t, guestMemory(2*booted)); s.Memory.Balloon != uint64(2*booted) {
+	if s := p.mustResize(t, guestMemory(2*booted)); s.Memory.Balloon != uint64(2*booted) {
 		t.Errorf("memory %+v, want twice what the guest booted with", s.Memory)
 	}
 	p.awaitGuest(t, before+booted)
-	if s := p.done(t, guestMemory(booted)); s.Memory.Balloon != uint64(booted) {
+	if s := p.mustResize(t, guestMemory(booted)); s.Memory.Balloon != uint64(booted) {
 		t.Errorf("memory %+v, want what the guest booted with", s.Memory)
 	}
 	p.awaitGuest(t, before)
@@ -96,18 +96,18 @@ func (p *pod) testMemory(t *testing.T) {
 // testBalloon: less than the guest booted with is the balloon's doing, and more than that
 // the device's. What the balloon leaves is what the guest's driver says.
 func (p *pod) testBalloon(t *testing.T) {
-	p.end()
+	p.stopShim()
 	p.policy.Balloon = true
-	p.run(t)
+	p.startShim(t)
 	for _, bytes := range []int64{booted - 64*mi, booted + 64*mi, booted} {
-		s := p.done(t, guestMemory(bytes))
+		s := p.mustResize(t, guestMemory(bytes))
 		if plugged := uint64(max(bytes, booted) - booted); s.Memory.Balloon != uint64(bytes) || s.Memory.Devices[0].Current != plugged {
 			t.Errorf("memory %+v, want %d, of which %d are plugged in", s.Memory, bytes, plugged)
 		}
 	}
-	p.end()
+	p.stopShim()
 	p.policy.Balloon = false
-	p.run(t)
+	p.startShim(t)
 }
 
 // awaitGuest waits until the guest itself has so much memory, but for what it needs to
@@ -115,7 +115,7 @@ func (p *pod) testBalloon(t *testing.T) {
 func (p *pod) awaitGuest(t *testing.T, want int64) {
 	t.Helper()
 	var got int64
-	patiently(t, func() bool {
+	eventually(t, func() bool {
 		got = p.daemon.GuestMemory(t)
 		return got <= want && got > want-16*mi
 	}, func() { t.Fatalf("the guest has %d bytes, want %d", got, want) })
@@ -133,7 +133,7 @@ func (p *pod) testBandwidth(t *testing.T) {
 	}{
 		{api.CPUQuota{Percent: 150}, 200, 37500 * time.Microsecond}, {api.CPUQuota{Percent: 60}, 10000, 15 * time.Millisecond}, {api.CPUQuota{Percent: 60}, 2, 15 * time.Millisecond}, {api.CPUQuota{None: true}, 1024, virt.Unlimited},
 	} {
-		report := p.want(t, func(w *podapi.Desired) { w.CPUQuota, w.CPUShares = step.quota, step.shares })
+		report := p.requestSize(t, func(w *podapi.Desired) { w.CPUQuota, w.CPUShares = step.quota, step.shares })
 		want := virt.Bandwidth{Period: 100 * time.Millisecond, Quota: step.want, Shares: uint64(step.shares), Supported: true}
 		if got := p.read(t).Bandwidth; report.State != podapi.StateDone || len(report.Steps) != 1 || got != want {
 			t.Errorf("%+v, want %+v by one step: %+v", got, want, report)
@@ -151,16 +151,16 @@ func (p *pod) testRefused(t *testing.T) {
 		{guestMemory(128 * mi), "less than the guest booted with"},
 		{guestMemory(4 * gi), "memory.resize.mooring.dev"},
 	} {
-		p.refused(t, c.change, c.want)
+		p.expectRefused(t, c.change, c.want)
 	}
-	p.done(t, guestMemory(booted))
+	p.mustResize(t, guestMemory(booted))
 }
 
 // refused is a resize that must be refused, with that among the reasons.
-func (p *pod) refused(t *testing.T, change func(*podapi.Desired), why string) {
+func (p *pod) expectRefused(t *testing.T, change func(*podapi.Desired), why string) {
 	t.Helper()
 	before := p.read(t)
-	if r := p.want(t, change); r.State != podapi.StateRefused || !strings.Contains(r.Error, why) || len(r.Steps) > 0 {
+	if r := p.requestSize(t, change); r.State != podapi.StateRefused || !strings.Contains(r.Error, why) || len(r.Steps) > 0 {
 		t.Errorf("report %+v, want it refused because of %q", r, why)
 	}
 	if after := p.read(t); after.Memory.Balloon != before.Memory.Balloon || len(after.Memory.Devices) != len(before.Memory.Devices) {
@@ -176,8 +176,8 @@ func (p *pod) testShutdown(t *testing.T) {
 }
 
 // testAgentAsks: the guest obeys the power button, whoever asks for the end of its VM.
-func (p *pod) testAgentAsks(t *testing.T) {
-	p.agent.asks(podapi.Stop{Requested: true, Reason: "the launcher hangs, and the policy says stop", Seconds: 600})
+func (p *pod) testAgentStop(t *testing.T) {
+	p.agent.sendStop(podapi.Stop{Requested: true, Reason: "the launcher hangs, and the policy says stop", Seconds: 600})
 	p.await(t, "the guest has shut down", func(s virt.State) bool { return s.Phase == virt.ShutOff })
 	p.daemon.AwaitConsole(t, "GUEST power off")
 }
@@ -187,10 +187,10 @@ func (p *pod) testAgentAsks(t *testing.T) {
 func TestDIMM(t *testing.T) {
 	p := start(t, headroom.Options{Device: headroom.DIMM, Slots: 1})
 	p.testMemory(t)
-	p.refused(t, guestMemory(2*booted+mi), "want 512Mi or 640Mi")
-	p.done(t, guestMemory(booted+128*mi))
-	p.refused(t, guestMemory(2*booted), "all 1 memory slots of the domain are used")
-	p.refused(t, guestMemory(booted+64*mi), "want 256Mi")
-	p.done(t, guestMemory(booted))
-	p.testAgentAsks(t)
+	p.expectRefused(t, guestMemory(2*booted+mi), "want 512Mi or 640Mi")
+	p.mustResize(t, guestMemory(booted+128*mi))
+	p.expectRefused(t, guestMemory(2*booted), "all 1 memory slots of the domain are used")
+	p.expectRefused(t, guestMemory(booted+64*mi), "want 256Mi")
+	p.mustResize(t, guestMemory(booted))
+	p.testAgentStop(t)
 }

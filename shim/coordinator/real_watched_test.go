@@ -13,22 +13,22 @@ import (
 
 // watched is a libvirt whose VM has a device of the host, as far as its definition
 // tells. What a coordinator does to the VM is noted.
-type watched struct {
+type watchedLibvirt struct {
 	virt.Connection
 	agent *agent
 
-	mu    sync.Mutex
-	looks int      // at where the VM is in its life
-	wrong []string // what was changed although a lease holds
-	ended []string // who ended the VM
+	mu                 sync.Mutex
+	lifeReads          int      // at where the VM is in its life
+	changedDuringLease []string // what was changed although a lease holds
+	endedBy            []string // who ended the VM
 }
 
 type watchedDomain struct {
 	virt.Domain
-	by *watched
+	libvirt *watchedLibvirt
 }
 
-func (w *watched) Domain(ctx context.Context, name string) (virt.Domain, error) {
+func (w *watchedLibvirt) Domain(ctx context.Context, name string) (virt.Domain, error) {
 	d, err := w.Connection.Domain(ctx, name)
 	if err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func (w *watched) Domain(ctx context.Context, name string) (virt.Domain, error) 
 	return watchedDomain{d, w}, nil
 }
 
-func (w *watched) Domains(ctx context.Context) ([]virt.Domain, error) {
+func (w *watchedLibvirt) Domains(ctx context.Context) ([]virt.Domain, error) {
 	all, err := w.Connection.Domains(ctx)
 	for i, d := range all {
 		all[i] = watchedDomain{d, w}
@@ -44,38 +44,38 @@ func (w *watched) Domains(ctx context.Context) ([]virt.Domain, error) {
 	return all, err
 }
 
-func (w *watched) changes(what string) {
+func (w *watchedLibvirt) recordChange(what string) {
 	leased, _ := w.agent.hasLease()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if leased {
-		w.wrong = append(w.wrong, what)
+		w.changedDuringLease = append(w.changedDuringLease, what)
 	}
 }
 
-func (w *watched) ends(how string) {
+func (w *watchedLibvirt) recordEnd(how string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.ended = append(w.ended, how)
+	w.endedBy = append(w.endedBy, how)
 }
 
 // noted returns what was changed during a migration, and who ended the VM.
-func (w *watched) noted() (wrong, ended []string) {
+func (w *watchedLibvirt) findings() (wrong, ended []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Clone(w.wrong), slices.Clone(w.ended)
+	return slices.Clone(w.changedDuringLease), slices.Clone(w.endedBy)
 }
 
-func (w *watched) looked() int {
+func (w *watchedLibvirt) lifeReadCount() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.looks
+	return w.lifeReads
 }
 
 func (d watchedDomain) Life(ctx context.Context) (virt.Life, error) {
-	d.by.mu.Lock()
-	d.by.looks++
-	d.by.mu.Unlock()
+	d.libvirt.mu.Lock()
+	d.libvirt.lifeReads++
+	d.libvirt.mu.Unlock()
 	return d.Domain.Life(ctx)
 }
 
@@ -85,31 +85,31 @@ func (d watchedDomain) XML(ctx context.Context) (string, error) {
 }
 
 func (d watchedDomain) SetVCPUs(ctx context.Context, n int) error {
-	d.by.changes("vCPUs")
+	d.libvirt.recordChange("vCPUs")
 	return d.Domain.SetVCPUs(ctx, n)
 }
 
 func (d watchedDomain) AttachDIMM(ctx context.Context, cell int, bytes uint64) error {
-	d.by.changes("a DIMM is attached")
+	d.libvirt.recordChange("a DIMM is attached")
 	return d.Domain.AttachDIMM(ctx, cell, bytes)
 }
 
 func (d watchedDomain) DetachDIMM(ctx context.Context, alias string) error {
-	d.by.changes("a DIMM is detached")
+	d.libvirt.recordChange("a DIMM is detached")
 	return d.Domain.DetachDIMM(ctx, alias)
 }
 
 func (d watchedDomain) SetBandwidth(ctx context.Context, b virt.Bandwidth) error {
-	d.by.changes("bandwidth")
+	d.libvirt.recordChange("bandwidth")
 	return d.Domain.SetBandwidth(ctx, b)
 }
 
 func (d watchedDomain) Shutdown(ctx context.Context, how virt.Shutdown) error {
-	d.by.ends(string(how))
+	d.libvirt.recordEnd(string(how))
 	return d.Domain.Shutdown(ctx, how)
 }
 
 func (d watchedDomain) Destroy(ctx context.Context) error {
-	d.by.ends("destroyed")
+	d.libvirt.recordEnd("destroyed")
 	return d.Domain.Destroy(ctx)
 }

@@ -16,36 +16,36 @@ import (
 )
 
 // tellWithin is how long the agent has to take a report. A resize waits for it.
-const tellWithin = time.Second
+const reportTimeout = time.Second
 
 // tell tells people, once of what fails again and again.
-func (r *resizer) tell(ctx context.Context, report podapi.Report) {
-	news := failure{report.Generation, report.State, report.Error}
-	if report.Error != "" && news == r.told {
+func (r *resizer) reportOnce(ctx context.Context, report podapi.Report) {
+	news := failureKey{report.Generation, report.State, report.Error}
+	if report.Error != "" && news == r.lastReported {
 		return
 	}
-	r.told = news
+	r.lastReported = news
 	r.send(ctx, report)
 }
 
 // progress returns what tells people how far a run is: its plan, and each step when it is
 // done.
-func (r *resizer) progress(ctx context.Context, generation uint64) func(resize.Report) {
+func (r *resizer) progressReporter(ctx context.Context, generation uint64) func(resize.Report) {
 	return func(report resize.Report) {
 		now := max(generation, report.Target.Generation)
-		if r.retry > 0 && now == generation {
+		if r.retryDelay > 0 && now == generation {
 			return // nobody wants to hear of each attempt
 		}
-		told := outcome(now, report, nil)
+		told := buildReport(now, report, nil)
 		told.State = podapi.StateResizing
-		r.tell(ctx, told)
+		r.reportOnce(ctx, told)
 	}
 }
 
 // send tells the agent. What cannot be told is logged, and keeps nothing from going on.
 func (r *resizer) send(ctx context.Context, report podapi.Report) {
 	report = report.Fit()
-	if err := r.insist(ctx, report); err != nil && ctx.Err() == nil {
+	if err := r.sendWithRetry(ctx, report); err != nil && ctx.Err() == nil {
 		r.Log.Warn("the agent was not told how the resize fares", "state", report.State, "error", err)
 	}
 }
@@ -53,36 +53,36 @@ func (r *resizer) send(ctx context.Context, report podapi.Report) {
 // insist tells an agent that is away for a moment, or has heard too much, once it listens
 // again; but not what is told again soon. One that was started again asks for a generation
 // of its own.
-func (r *resizer) insist(ctx context.Context, report podapi.Report) error {
+func (r *resizer) sendWithRetry(ctx context.Context, report podapi.Report) error {
 	for tries := 5; ; tries-- {
-		err := r.try(ctx, report)
+		err := r.sendOnce(ctx, report)
 		away := errors.Is(err, resize.ErrAgent) || errors.Is(err, context.DeadlineExceeded)
 		if !away || report.State == podapi.StateResizing || tries == 0 {
 			return err
 		}
-		if err := pause(ctx, time.Second); err != nil {
+		if err := sleep(ctx, time.Second); err != nil {
 			return err
 		}
 	}
 }
 
-func (r *resizer) try(ctx context.Context, report podapi.Report) error {
-	ctx, cancel := context.WithTimeout(ctx, tellWithin)
+func (r *resizer) sendOnce(ctx context.Context, report podapi.Report) error {
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	return r.Agent.Report(ctx, report)
 }
 
 // failure is what makes one failure the same as another, for people.
-type failure struct {
+type failureKey struct {
 	generation uint64
 	state      podapi.State
-	why        string
+	reason     string
 }
 
 // outcome is what people are told of a run.
-func outcome(generation uint64, r resize.Report, err error) podapi.Report {
+func buildReport(generation uint64, r resize.Report, err error) podapi.Report {
 	report := podapi.Report{Generation: generation, State: podapi.StateDone, Plan: lines(r.Plan), Notes: lines(r.Notes)}
-	if refused(err) || forbidden(r, err) {
+	if isRefusal(err) || isForbidden(r, err) {
 		report.State = podapi.StateRefused
 	} else if err != nil {
 		report.State = podapi.StateFailed
@@ -96,24 +96,24 @@ func outcome(generation uint64, r resize.Report, err error) podapi.Report {
 		})
 	}
 	if a := r.Actual; a != nil {
-		report.Actual = &podapi.Actual{Memory: a.Memory, VCPUs: a.VCPUs, Online: a.Online, Quota: quota(a), Shares: a.Shares}
+		report.Actual = &podapi.Actual{Memory: a.Memory, VCPUs: a.VCPUs, Online: a.Online, Quota: formatQuota(a), Shares: a.Shares}
 	}
 	return report
 }
 
 // refused reports whether nothing was done because it cannot be.
-func refused(err error) bool {
+func isRefusal(err error) bool {
 	refusal, invalid := (*resize.Refusal)(nil), (*api.InvalidError)(nil)
 	return errors.As(err, &refusal) || errors.As(err, &invalid)
 }
 
 // forbidden reports whether the agent did not allow a step, and the VM is as it was.
-func forbidden(r resize.Report, err error) bool {
+func isForbidden(r resize.Report, err error) bool {
 	stuck := func(s resize.StepReport) bool { return s.Rollback && s.Error != "" }
 	return errors.Is(err, resize.ErrPolicy) && !r.TargetReached && !slices.ContainsFunc(r.Steps, stuck)
 }
 
-func quota(a *resize.Actual) string {
+func formatQuota(a *resize.Actual) string {
 	switch {
 	case a.Quota == virt.Unlimited:
 		return "none"

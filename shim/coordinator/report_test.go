@@ -16,12 +16,12 @@ import (
 )
 
 // busy is an agent that has other things to do when it is told how a resize ended.
-type busy struct {
+type busyAgent struct {
 	*agent
 	refuses int
 }
 
-func (b *busy) Report(ctx context.Context, r podapi.Report) error {
+func (b *busyAgent) Report(ctx context.Context, r podapi.Report) error {
 	if r.State != podapi.StateResizing && b.refuses > 0 {
 		b.refuses--
 		return resize.ErrAgent
@@ -31,13 +31,13 @@ func (b *busy) Report(ctx context.Context, r podapi.Report) error {
 
 // TestReportIsNotLost: an agent that is away for a moment when a resize ends is told when
 // it is back.
-func TestReportIsNotLost(t *testing.T) {
-	away := func(c *coordinator.Config) { c.Agent = &busy{agent: c.Agent.(*agent), refuses: 3} }
+func TestReportRetry(t *testing.T) {
+	away := func(c *coordinator.Config) { c.Agent = &busyAgent{agent: c.Agent.(*agent), refuses: 3} }
 	inBubble(t, away, func(t *testing.T, r *rig) {
-		r.want(func(w *podapi.Desired) { w.VCPUs = 3 })
+		r.setDesired(func(w *podapi.Desired) { w.VCPUs = 3 })
 		time.Sleep(4 * time.Second)
-		if done := r.agent.last(t, podapi.StateDone); done.Generation != 2 || len(r.agent.states()) != 3 {
-			t.Errorf("reports %+v, want that of each end", r.agent.told())
+		if done := r.agent.lastReport(t, podapi.StateDone); done.Generation != 2 || len(r.agent.reportedStates()) != 3 {
+			t.Errorf("reports %+v, want that of each end", r.agent.allReports())
 		}
 	})
 }
@@ -47,20 +47,20 @@ func TestReportIsNotLost(t *testing.T) {
 func TestProgress(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.SetGuest(virttest.Guest{Late: true})
-		r.want(func(w *podapi.Desired) { w.VCPUs, w.Memory = 3, 2*gi })
+		r.setDesired(func(w *podapi.Desired) { w.VCPUs, w.Memory = 3, 2*gi })
 		time.Sleep(time.Second)
-		first := r.agent.told()[1]
+		first := r.agent.allReports()[1]
 		if first.State != podapi.StateResizing || first.Generation != 2 || len(first.Plan) < 3 || len(first.Steps) != 0 {
 			t.Errorf("told first: %+v, want the plan", first)
 		}
-		now := r.agent.last(t, podapi.StateResizing)
+		now := r.agent.lastReport(t, podapi.StateResizing)
 		if len(now.Steps) != 1 || now.Steps[0].Description != first.Plan[0] || now.Actual != nil || !slices.Equal(now.Plan, first.Plan) {
 			t.Errorf("while the guest thinks: %+v, want the plan and the step that was done", now)
 		}
 		r.AnswerPending()
 		r.SetGuest(virttest.Guest{})
 		time.Sleep(time.Minute)
-		done := r.agent.last(t, podapi.StateDone)
+		done := r.agent.lastReport(t, podapi.StateDone)
 		if !slices.Equal(done.Plan, first.Plan) || len(done.Steps) != len(done.Plan) {
 			t.Errorf("in the end: %+v, want plan and steps", done)
 		}
@@ -69,13 +69,13 @@ func TestProgress(t *testing.T) {
 
 // TestUndoingIsSeen: steps that take back others are told, too, and the plan is still
 // there.
-func TestUndoingIsSeen(t *testing.T) {
+func TestRollbackProgress(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.SetGuest(virttest.Guest{KeepVCPUsOffline: true})
-		r.want(func(w *podapi.Desired) { w.VCPUs = 2 })
+		r.setDesired(func(w *podapi.Desired) { w.VCPUs = 2 })
 		time.Sleep(5 * time.Minute)
-		failed := r.agent.last(t, podapi.StateFailed)
-		before := r.agent.told()[len(r.agent.told())-2]
+		failed := r.agent.lastReport(t, podapi.StateFailed)
+		before := r.agent.allReports()[len(r.agent.allReports())-2]
 		if n := len(before.Steps); before.State != podapi.StateResizing || n == 0 || !before.Steps[n-1].Rollback || n != len(failed.Steps) {
 			t.Errorf("before the end %+v, want what was taken back", before)
 		}
@@ -86,9 +86,9 @@ func TestUndoingIsSeen(t *testing.T) {
 }
 
 // deaf is an agent that does not answer reports of progress.
-type deaf struct{ *agent }
+type unresponsiveAgent struct{ *agent }
 
-func (d deaf) Report(ctx context.Context, r podapi.Report) error {
+func (d unresponsiveAgent) Report(ctx context.Context, r podapi.Report) error {
 	if r.State == podapi.StateResizing {
 		<-ctx.Done()
 		return ctx.Err()
@@ -97,12 +97,12 @@ func (d deaf) Report(ctx context.Context, r podapi.Report) error {
 }
 
 // TestProgressHoldsUpNothing: a resize waits for each report a moment, and no longer.
-func TestProgressHoldsUpNothing(t *testing.T) {
-	hangs := func(c *coordinator.Config) { c.Agent = deaf{c.Agent.(*agent)} }
+func TestProgressTimeout(t *testing.T) {
+	hangs := func(c *coordinator.Config) { c.Agent = unresponsiveAgent{c.Agent.(*agent)} }
 	inBubble(t, hangs, func(t *testing.T, r *rig) {
-		r.want(func(w *podapi.Desired) { w.VCPUs, w.Memory = 3, 2*gi })
+		r.setDesired(func(w *podapi.Desired) { w.VCPUs, w.Memory = 3, 2*gi })
 		time.Sleep(10 * time.Second)
-		if done := r.agent.last(t, podapi.StateDone); done.Generation != 2 {
+		if done := r.agent.lastReport(t, podapi.StateDone); done.Generation != 2 {
 			t.Errorf("report %+v", done)
 		}
 	})
@@ -110,7 +110,7 @@ func TestProgressHoldsUpNothing(t *testing.T) {
 
 // TestLongReportIsNotLost: plan and steps that are too long to tell are cut, and people
 // are told how it ended.
-func TestLongReportIsNotLost(t *testing.T) {
+func TestLongReport(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		const dimms, size = 40, uint64(128 * mi)
 		r.Set(func(s *virt.State) {
@@ -121,9 +121,9 @@ func TestLongReportIsNotLost(t *testing.T) {
 				})
 			}
 		})
-		r.want(func(w *podapi.Desired) { w.Memory, w.Limits.Memory = gi, 8*gi })
+		r.setDesired(func(w *podapi.Desired) { w.Memory, w.Limits.Memory = gi, 8*gi })
 		time.Sleep(time.Minute)
-		done := r.agent.last(t, podapi.StateDone)
+		done := r.agent.lastReport(t, podapi.StateDone)
 		if done.Generation != 2 || len(done.Steps) < dimms || len(done.Plan) < dimms || done.Actual == nil || done.Actual.Memory != uint64(gi) {
 			t.Errorf("%d steps of %d, report %+v", len(done.Steps), len(done.Plan), done)
 		}
@@ -135,25 +135,25 @@ func TestLongReportIsNotLost(t *testing.T) {
 
 // TestProgressOfSomethingElse: attempts at the same again are not told of, but what is
 // wanted in the middle of one is.
-func TestProgressOfSomethingElse(t *testing.T) {
+func TestProgressOfNewTarget(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.SetGuest(virttest.Guest{Late: true})
-		r.want(func(w *podapi.Desired) { w.Memory = gi + 512*mi })
+		r.setDesired(func(w *podapi.Desired) { w.Memory = gi + 512*mi })
 		time.Sleep(70 * time.Second) // the guest has had a minute
-		r.agent.last(t, podapi.StateFailed)
-		told, calls := len(r.agent.told()), len(r.Calls())
+		r.agent.lastReport(t, podapi.StateFailed)
+		told, calls := len(r.agent.allReports()), len(r.Calls())
 		time.Sleep(15 * time.Second)
-		if now := r.agent.told(); len(now) != told || len(r.Calls()) == calls {
+		if now := r.agent.allReports(); len(now) != told || len(r.Calls()) == calls {
 			t.Errorf("calls %q, told %+v: want another attempt, of which nothing is told", r.Calls(), now[told:])
 		}
-		r.want(func(w *podapi.Desired) { w.Memory = 2 * gi })
+		r.setDesired(func(w *podapi.Desired) { w.Memory = 2 * gi })
 		r.SetGuest(virttest.Guest{})
 		r.AnswerPending()
 		time.Sleep(time.Minute)
 		begun := func(p podapi.Report) bool { return p.State == podapi.StateResizing && p.Generation == 3 }
-		if now := r.agent.told(); !slices.ContainsFunc(now[told:], begun) {
+		if now := r.agent.allReports(); !slices.ContainsFunc(now[told:], begun) {
 			t.Errorf("reports %+v, want the plan for 2Gi", now[told:])
 		}
-		r.agent.last(t, podapi.StateDone)
+		r.agent.lastReport(t, podapi.StateDone)
 	})
 }

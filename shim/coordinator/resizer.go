@@ -17,42 +17,42 @@ type resizer struct {
 	*Coordinator
 	domain virt.Domain
 
-	latest atomic.Pointer[podapi.Desired] // nil: not known yet
-	news   chan struct{}                  // something else is wanted
-	dry    chan struct{}                  // another dry run is
+	latest  atomic.Pointer[podapi.Desired] // nil: not known yet
+	changed chan struct{}                  // something else is wanted
+	dryRuns chan struct{}                  // another dry run is
 
-	done  uint64        // generation that needs no more; it counts from 1
-	retry time.Duration // 0: the last one did not fail
-	told  failure       // last
+	doneGeneration uint64        // generation that needs no more; it counts from 1
+	retryDelay     time.Duration // 0: the last one did not fail
+	lastReported   failureKey    // last
 }
 
 // run resizes until ctx ends.
 func (r *resizer) run(ctx context.Context) {
-	r.news, r.dry = make(chan struct{}, 1), make(chan struct{}, 1)
+	r.changed, r.dryRuns = make(chan struct{}, 1), make(chan struct{}, 1)
 	var others sync.WaitGroup
 	defer others.Wait()
-	others.Go(func() { r.listen(ctx) })
-	others.Go(func() { r.tryOut(ctx) })
-	for recovered := false; r.next(ctx); {
+	others.Go(func() { r.pollDesired(ctx) })
+	others.Go(func() { r.answerDryRuns(ctx) })
+	for recovered := false; r.awaitWork(ctx); {
 		if !recovered {
-			recovered = r.recover(ctx)
+			recovered = r.recoverJournal(ctx)
 		}
 		if recovered {
-			recovered = r.resize(ctx)
+			recovered = r.resizeOnce(ctx)
 		}
 	}
 }
 
 // listen keeps up with what is wanted.
-func (r *resizer) listen(ctx context.Context) {
+func (r *resizer) pollDesired(ctx context.Context) {
 	changes, err := r.Agent.Changed(ctx)
 	if err != nil {
 		r.Log.Debug("no hints from the agent; it is asked instead", "error", err)
 	}
-	looks := time.NewTicker(10 * period)
+	looks := time.NewTicker(10 * pollInterval)
 	defer looks.Stop()
 	for {
-		r.look(ctx)
+		r.readDesired(ctx)
 		select {
 		case <-ctx.Done():
 			return
@@ -66,7 +66,7 @@ func (r *resizer) listen(ctx context.Context) {
 }
 
 // look asks what is wanted, and wakes who has something to do by it.
-func (r *resizer) look(ctx context.Context) {
+func (r *resizer) readDesired(ctx context.Context) {
 	w, err := r.Agent.Desired(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -76,14 +76,14 @@ func (r *resizer) look(ctx context.Context) {
 	}
 	old := r.latest.Swap(&w)
 	if old == nil || old.Generation != w.Generation {
-		wake(r.news)
+		notify(r.changed)
 	}
-	if another(old, &w) {
-		wake(r.dry)
+	if isNewDryRun(old, &w) {
+		notify(r.dryRuns)
 	}
 }
 
-func wake(c chan<- struct{}) {
+func notify(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
@@ -91,28 +91,28 @@ func wake(c chan<- struct{}) {
 }
 
 // next waits for something to do; false: ctx ends.
-func (r *resizer) next(ctx context.Context) bool {
+func (r *resizer) awaitWork(ctx context.Context) bool {
 	var again <-chan time.Time
-	if r.retry > 0 {
-		timer := time.NewTimer(r.retry)
+	if r.retryDelay > 0 {
+		timer := time.NewTimer(r.retryDelay)
 		defer timer.Stop()
 		again = timer.C
 	}
 	select {
 	case <-ctx.Done():
 		return false
-	case <-r.news:
-		r.retry = 0
+	case <-r.changed:
+		r.retryDelay = 0
 	case <-again:
 	}
 	return ctx.Err() == nil
 }
 
 // recover ends what an earlier shim has begun, and reports whether that is done with.
-func (r *resizer) recover(ctx context.Context) bool {
-	wish, err := r.wishOrBegun(ctx)
+func (r *resizer) recoverJournal(ctx context.Context) bool {
+	wish, err := r.targetFuncOrJournal(ctx)
 	if err != nil {
-		r.fail(ctx, err)
+		r.reportNotStarted(ctx, err)
 		return false
 	}
 	report, some, err := r.runner(ctx).Recover(ctx, wish)
@@ -122,14 +122,14 @@ func (r *resizer) recover(ctx context.Context) bool {
 	switch {
 	case ctx.Err() != nil:
 		return false
-	case unfinished(err) || resize.Suspended(err):
-		r.fail(ctx, err)
+	case isTemporary(err) || resize.Suspended(err):
+		r.reportNotStarted(ctx, err)
 		return false
 	case err != nil:
 		r.Log.Warn("what was begun before could not be ended", "error", err)
 	}
 	if some {
-		r.tell(ctx, outcome(report.Target.Generation, report, err)) // which may be older than what is wanted now
+		r.reportOnce(ctx, buildReport(report.Target.Generation, report, err)) // which may be older than what is wanted now
 	}
 	return true
 }
@@ -138,24 +138,24 @@ func (r *resizer) recover(ctx context.Context) bool {
 var errChanged = errors.New("the VM is not what it was made: somebody else has changed it, or it has been started anew")
 
 // unfinished reports whether a run goes on from its journal later.
-func unfinished(err error) bool {
+func isTemporary(err error) bool {
 	return errors.Is(err, virt.ErrConnection) || errors.Is(err, resize.ErrAgent) || errors.Is(err, resize.ErrMigrating)
 }
 
 // resize makes the VM what it is wanted to be now, and reports whether that has ended.
-func (r *resizer) resize(ctx context.Context) bool {
+func (r *resizer) resizeOnce(ctx context.Context) bool {
 	w := *r.latest.Load()
-	if w.Generation == r.done {
+	if w.Generation == r.doneGeneration {
 		return true
 	}
 	if w.Error != "" {
-		r.tell(ctx, podapi.Report{Generation: w.Generation, State: podapi.StateRefused, Error: line(w.Error)})
-		r.done = w.Generation
+		r.reportOnce(ctx, podapi.Report{Generation: w.Generation, State: podapi.StateRefused, Error: line(w.Error)})
+		r.doneGeneration = w.Generation
 		return true
 	}
-	wish, err := r.wish(ctx)
+	wish, err := r.targetFunc(ctx)
 	if err != nil {
-		r.fail(ctx, err)
+		r.reportNotStarted(ctx, err)
 		return true
 	}
 	report, err := r.runner(ctx).Run(ctx, wish)
@@ -165,40 +165,40 @@ func (r *resizer) resize(ctx context.Context) bool {
 	if err == nil && !report.TargetReached {
 		err = errChanged
 	}
-	if err != nil && r.migrates(ctx) {
-		r.later() // unless a keeper has seen it first
+	if err != nil && r.isMigrating(ctx) {
+		r.scheduleRetry() // unless a keeper has seen it first
 		return !resize.Suspended(err)
 	}
 	if err != nil {
 		r.Log.Warn("the VM is not as it is wanted", "error", err)
-		r.later()
+		r.scheduleRetry()
 	} else {
-		r.done, r.retry = report.Target.Generation, 0
-		r.Log.Info("the VM is as it is wanted", "generation", r.done, "steps", len(report.Steps))
+		r.doneGeneration, r.retryDelay = report.Target.Generation, 0
+		r.Log.Info("the VM is as it is wanted", "generation", r.doneGeneration, "steps", len(report.Steps))
 	}
-	r.tell(ctx, outcome(max(w.Generation, report.Target.Generation), report, err))
+	r.reportOnce(ctx, buildReport(max(w.Generation, report.Target.Generation), report, err))
 	return !resize.Suspended(err)
 }
 
 func (r *resizer) runner(ctx context.Context) *resize.Runner {
 	return &resize.Runner{
 		Domain: r.domain, Node: r.Agent, Journal: r.Journal, Policy: r.Policy, Log: r.Log,
-		Progress: r.progress(ctx, r.latest.Load().Generation),
+		Progress: r.progressReporter(ctx, r.latest.Load().Generation),
 	}
 }
 
 // fail tells that nothing could be begun.
-func (r *resizer) fail(ctx context.Context, err error) {
+func (r *resizer) reportNotStarted(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	r.later()
-	if r.migrates(ctx) {
+	r.scheduleRetry()
+	if r.isMigrating(ctx) {
 		return
 	}
 	r.Log.Warn("the VM cannot be resized now", "error", err)
-	r.tell(ctx, outcome(r.latest.Load().Generation, resize.Report{}, err))
+	r.reportOnce(ctx, buildReport(r.latest.Load().Generation, resize.Report{}, err))
 }
 
 // later has it tried again.
-func (r *resizer) later() { r.retry = min(max(2*r.retry, retryFirst), retryMax) }
+func (r *resizer) scheduleRetry() { r.retryDelay = min(max(2*r.retryDelay, minRetry), maxRetry) }

@@ -8,7 +8,7 @@ import (
 )
 
 // another reports whether a dry run is asked for that was not asked for before.
-func another(old, now *podapi.Desired) bool {
+func isNewDryRun(old, now *podapi.Desired) bool {
 	if now.DryRun == nil {
 		return false
 	}
@@ -17,26 +17,26 @@ func another(old, now *podapi.Desired) bool {
 
 // tryOut answers dry runs until ctx ends, also while the VM is being resized: a plan
 // is made for the VM as it is at the time, and nothing is done.
-func (r *resizer) tryOut(ctx context.Context) {
+func (r *resizer) answerDryRuns(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-r.dry:
+		case <-r.dryRuns:
 			if w := *r.latest.Load(); w.DryRun != nil { // an agent that was started anew may have lost it
-				r.send(ctx, r.planned(ctx, w))
+				r.send(ctx, r.dryRunReport(ctx, w))
 			}
 		}
 	}
 }
 
 // planned is the answer to a dry run.
-func (r *resizer) planned(ctx context.Context, w podapi.Desired) podapi.Report {
+func (r *resizer) dryRunReport(ctx context.Context, w podapi.Desired) podapi.Report {
 	w.Generation, w.Size, w.Error = w.DryRun.Generation, w.DryRun.Size, ""
 	report := podapi.Report{Generation: w.Generation, DryRun: true, State: podapi.StatePlanned}
-	plan, err := r.planOf(ctx, w)
+	plan, err := r.makePlan(ctx, w)
 	switch {
-	case refused(err):
+	case isRefusal(err):
 		report.State, report.Error = podapi.StateRefused, line(err.Error())
 	case err != nil:
 		report.State, report.Error = podapi.StateFailed, line(err.Error())
@@ -45,7 +45,7 @@ func (r *resizer) planned(ctx context.Context, w podapi.Desired) podapi.Report {
 	return report
 }
 
-func (r *resizer) planOf(ctx context.Context, w podapi.Desired) (resize.Plan, error) {
+func (r *resizer) makePlan(ctx context.Context, w podapi.Desired) (resize.Plan, error) {
 	want, err := r.target(ctx, w)
 	if err != nil {
 		return resize.Plan{}, err

@@ -15,10 +15,10 @@ import (
 )
 
 // plan is the answer to the dry run of that generation, the only one to it.
-func (r *rig) plan(t *testing.T, generation uint64) podapi.Report {
+func (r *rig) dryRunAnswer(t *testing.T, generation uint64) podapi.Report {
 	t.Helper()
 	synctest.Wait()
-	answers := slices.DeleteFunc(r.agent.answers(), func(p podapi.Report) bool { return p.Generation != generation })
+	answers := slices.DeleteFunc(r.agent.dryRunAnswers(), func(p podapi.Report) bool { return p.Generation != generation })
 	if len(answers) != 1 {
 		t.Fatalf("answers %+v to dry run %d, want one", answers, generation)
 	}
@@ -30,14 +30,14 @@ func (r *rig) plan(t *testing.T, generation uint64) podapi.Report {
 func TestDryRun(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		for generation := range uint64(3) {
-			r.agent.tryOut(70+generation, api.Size{VCPUs: 2})
-			if p := r.plan(t, 70+generation); p.State != podapi.StatePlanned || len(p.Plan) == 0 {
+			r.agent.requestDryRun(70+generation, api.Size{VCPUs: 2})
+			if p := r.dryRunAnswer(t, 70+generation); p.State != podapi.StatePlanned || len(p.Plan) == 0 {
 				t.Errorf("answer %+v, want a plan", p)
 			}
 		}
 		time.Sleep(time.Hour)
-		if len(r.agent.answers()) != 3 || len(r.agent.told()) != 1 || len(r.Calls()) != 0 {
-			t.Errorf("answers %+v, reports %+v, calls %v", r.agent.answers(), r.agent.told(), r.Calls())
+		if len(r.agent.dryRunAnswers()) != 3 || len(r.agent.allReports()) != 1 || len(r.Calls()) != 0 {
+			t.Errorf("answers %+v, reports %+v, calls %v", r.agent.dryRunAnswers(), r.agent.allReports(), r.Calls())
 		}
 	})
 }
@@ -45,33 +45,33 @@ func TestDryRun(t *testing.T) {
 // TestDryRunsAndResizes: neither has anything to do with the other.
 func TestDryRunsAndResizes(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
-		r.agent.tryOut(1, api.Size{VCPUs: 2})
-		r.plan(t, 1)
-		r.want(func(w *podapi.Desired) { w.VCPUs = 2 })
-		r.agent.last(t, podapi.StateDone)
-		r.agent.tryOut(2, api.Size{VCPUs: 2})
-		if p := r.plan(t, 2); p.State != podapi.StatePlanned || len(p.Plan) != 0 {
+		r.agent.requestDryRun(1, api.Size{VCPUs: 2})
+		r.dryRunAnswer(t, 1)
+		r.setDesired(func(w *podapi.Desired) { w.VCPUs = 2 })
+		r.agent.lastReport(t, podapi.StateDone)
+		r.agent.requestDryRun(2, api.Size{VCPUs: 2})
+		if p := r.dryRunAnswer(t, 2); p.State != podapi.StatePlanned || len(p.Plan) != 0 {
 			t.Errorf("answer %+v, want nothing left to do", p)
 		}
-		if states, want := r.agent.states(), []podapi.State{podapi.StateDone, podapi.StateResizing, podapi.StateDone}; !slices.Equal(states, want) {
+		if states, want := r.agent.reportedStates(), []podapi.State{podapi.StateDone, podapi.StateResizing, podapi.StateDone}; !slices.Equal(states, want) {
 			t.Errorf("states %v, want %v", states, want)
 		}
 	})
 }
 
 // TestDryRunWhileResizing: it is answered at once, and the resize goes on as planned.
-func TestDryRunWhileResizing(t *testing.T) {
+func TestDryRunDuringResize(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.SetGuest(virttest.Guest{Late: true})
-		r.want(func(w *podapi.Desired) { w.Memory = 2 * gi })
-		before := r.agent.last(t, podapi.StateResizing)
-		r.agent.tryOut(1, api.Size{VCPUs: 2})
-		if p := r.plan(t, 1); p.State != podapi.StatePlanned || len(p.Plan) == 0 {
+		r.setDesired(func(w *podapi.Desired) { w.Memory = 2 * gi })
+		before := r.agent.lastReport(t, podapi.StateResizing)
+		r.agent.requestDryRun(1, api.Size{VCPUs: 2})
+		if p := r.dryRunAnswer(t, 1); p.State != podapi.StatePlanned || len(p.Plan) == 0 {
 			t.Errorf("answer %+v, want a plan", p)
 		}
 		r.AnswerPending()
 		time.Sleep(time.Second)
-		done := r.agent.last(t, podapi.StateDone)
+		done := r.agent.lastReport(t, podapi.StateDone)
 		if !slices.Equal(done.Plan, before.Plan) || len(done.Steps) != len(done.Plan) {
 			t.Errorf("report %+v, want the plan %q and no other", done, before.Plan)
 		}
@@ -82,27 +82,27 @@ func TestDryRunWhileResizing(t *testing.T) {
 // wanted cannot be read.
 func TestDryRunRefused(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
-		r.want(func(w *podapi.Desired) { w.Error = "rubbish" })
-		r.agent.tryOut(1, api.Size{VCPUs: 9})
-		if p := r.plan(t, 1); p.State != podapi.StateRefused || !strings.Contains(p.Error, "vcpus.resize.mooring.dev") {
+		r.setDesired(func(w *podapi.Desired) { w.Error = "rubbish" })
+		r.agent.requestDryRun(1, api.Size{VCPUs: 9})
+		if p := r.dryRunAnswer(t, 1); p.State != podapi.StateRefused || !strings.Contains(p.Error, "vcpus.resize.mooring.dev") {
 			t.Errorf("answer %+v", p)
 		}
-		r.agent.tryOut(2, api.Size{VCPUs: 2})
-		if p := r.plan(t, 2); p.State != podapi.StatePlanned {
+		r.agent.requestDryRun(2, api.Size{VCPUs: 2})
+		if p := r.dryRunAnswer(t, 2); p.State != podapi.StatePlanned {
 			t.Errorf("answer %+v", p)
 		}
 		r.hypervisor.Disconnect()
-		r.agent.tryOut(3, api.Size{VCPUs: 2})
-		if p := r.plan(t, 3); p.State != podapi.StateFailed {
+		r.agent.requestDryRun(3, api.Size{VCPUs: 2})
+		if p := r.dryRunAnswer(t, 3); p.State != podapi.StateFailed {
 			t.Errorf("answer %+v", p)
 		}
 	})
 }
 
 // slow is an agent that takes its time over answers to dry runs.
-type slow struct{ *agent }
+type slowAgent struct{ *agent }
 
-func (s slow) Report(ctx context.Context, r podapi.Report) error {
+func (s slowAgent) Report(ctx context.Context, r podapi.Report) error {
 	if r.DryRun {
 		time.Sleep(5 * time.Second)
 	}
@@ -111,14 +111,14 @@ func (s slow) Report(ctx context.Context, r podapi.Report) error {
 
 // TestLostDryRun: of one that the agent has lost meanwhile nobody asks any more.
 func TestLostDryRun(t *testing.T) {
-	inBubble(t, func(c *coordinator.Config) { c.Agent = slow{c.Agent.(*agent)} }, func(t *testing.T, r *rig) {
+	inBubble(t, func(c *coordinator.Config) { c.Agent = slowAgent{c.Agent.(*agent)} }, func(t *testing.T, r *rig) {
 		for generation := range uint64(2) {
-			r.agent.tryOut(1+generation, api.Size{VCPUs: 2})
+			r.agent.requestDryRun(1+generation, api.Size{VCPUs: 2})
 			synctest.Wait()
 		}
-		r.want(func(w *podapi.Desired) { w.DryRun = nil })
+		r.setDesired(func(w *podapi.Desired) { w.DryRun = nil })
 		time.Sleep(time.Minute)
-		if answers := r.agent.answers(); len(answers) != 1 || answers[0].Generation != 1 {
+		if answers := r.agent.dryRunAnswers(); len(answers) != 1 || answers[0].Generation != 1 {
 			t.Errorf("answers %+v, want one to the first", answers)
 		}
 	})

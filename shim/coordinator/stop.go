@@ -11,48 +11,48 @@ import (
 
 // lostAfter is how long libvirt may be away before the shim leaves the VM's end to the
 // agent: nobody here could see to it.
-const lostAfter = 5 * time.Second
+const unreachableAfter = 5 * time.Second
 
 // orders say whether a VM is to end. The pod asks by its file, and for good; the agent
 // asks for reasons of its own.
-type orders struct {
-	file  func() (bool, error)
-	agent Agent
-	log   *slog.Logger
+type stopRequests struct {
+	podRequested func() (bool, error)
+	agent        Agent
+	log          *slog.Logger
 
-	stops  <-chan podapi.Stop // nil: the agent does not ask
-	leave  func()             // has it ask no more; nil: it does not
-	silent time.Time          // since when libvirt has not answered; zero: it has
+	agentStops  <-chan podapi.Stop // nil: the agent does not ask
+	unsubscribe func()             // has it ask no more; nil: it does not
+	silentSince time.Time          // since when libvirt has not answered; zero: it has
 
-	byPod   bool
-	byAgent podapi.Stop // as it was told last
-	due     time.Time   // when the agent goes on by itself, if it asks
+	byPod         bool
+	byAgent       podapi.Stop // as it was told last
+	agentDeadline time.Time   // when the agent goes on by itself, if it asks
 }
 
 // judge has the agent ask, but not while libvirt is away. It can ask until ctx ends.
-func (o *orders) judge(ctx context.Context) {
-	lost := !o.silent.IsZero() && time.Since(o.silent) > lostAfter
+func (o *stopRequests) updateSubscription(ctx context.Context) {
+	lost := !o.silentSince.IsZero() && time.Since(o.silentSince) > unreachableAfter
 	switch {
-	case o.silent.IsZero() && o.leave == nil:
-		ctx, o.leave = context.WithCancel(ctx)
-		o.stops = o.agent.Stops(ctx)
-	case lost && o.leave != nil:
+	case o.silentSince.IsZero() && o.unsubscribe == nil:
+		ctx, o.unsubscribe = context.WithCancel(ctx)
+		o.agentStops = o.agent.Stops(ctx)
+	case lost && o.unsubscribe != nil:
 		o.log.Warn("libvirt is away, and the end of the VM is left to the agent")
-		o.leaveAgent()
+		o.unsubscribeAgent()
 	}
 }
 
 // leaveAgent has the agent ask no more, and forgets what it has asked for.
-func (o *orders) leaveAgent() {
-	if o.leave != nil {
-		o.leave()
+func (o *stopRequests) unsubscribeAgent() {
+	if o.unsubscribe != nil {
+		o.unsubscribe()
 	}
-	o.stops, o.leave, o.byAgent = nil, nil, podapi.Stop{}
+	o.agentStops, o.unsubscribe, o.byAgent = nil, nil, podapi.Stop{}
 }
 
 // readFile reads whether the pod asks.
-func (o *orders) readFile() {
-	asked, err := o.file()
+func (o *stopRequests) readPodRequest() {
+	asked, err := o.podRequested()
 	if err != nil {
 		o.log.Debug("whether the pod asks for the end of its VM is not known", "error", err)
 	}
@@ -60,19 +60,19 @@ func (o *orders) readFile() {
 }
 
 // hear takes what the agent asks for.
-func (o *orders) hear(stop podapi.Stop, ok bool) {
+func (o *stopRequests) onAgentStop(stop podapi.Stop, ok bool) {
 	if !ok {
-		o.stops = nil
+		o.agentStops = nil
 		return
 	}
-	o.byAgent, o.due = stop, time.Now().Add(stop.TimeLeft())
+	o.byAgent, o.agentDeadline = stop, time.Now().Add(stop.TimeLeft())
 }
 
 // asked reports whether the VM is to end.
-func (o *orders) asked() bool { return o.byPod || o.byAgent.Requested }
+func (o *stopRequests) requested() bool { return o.byPod || o.byAgent.Requested }
 
 // reason is for people.
-func (o *orders) reason() string {
+func (o *stopRequests) reason() string {
 	if o.byPod {
 		return "the pod asks for it"
 	}
@@ -80,25 +80,25 @@ func (o *orders) reason() string {
 }
 
 // tell tells of the end of the agent's patience if that is not told, and returns it.
-func (o *orders) tell(sooner chan time.Time, told time.Time) time.Time {
-	if !o.byAgent.Requested || o.due.Equal(told) {
+func (o *stopRequests) sendDeadline(sooner chan time.Time, told time.Time) time.Time {
+	if !o.byAgent.Requested || o.agentDeadline.Equal(told) {
 		return told
 	}
 	select {
 	case <-sooner: // which nobody has taken
 	default:
 	}
-	sooner <- o.due
-	return o.due
+	sooner <- o.agentDeadline
+	return o.agentDeadline
 }
 
 // follow tells of the end of the agent's patience, and of another if that changes, until
 // done is closed, ctx ends, or nobody asks any more: then it returns true.
-func (w *watcher) follow(ctx context.Context, done <-chan struct{}, sooner chan time.Time) (withdrawn bool) {
+func (w *watcher) forwardDeadlines(ctx context.Context, done <-chan struct{}, sooner chan time.Time) (withdrawn bool) {
 	var told time.Time
-	for w.asked() {
-		told = w.tell(sooner, told)
-		if !w.next(ctx, done) {
+	for w.requested() {
+		told = w.sendDeadline(sooner, told)
+		if !w.handleNext(ctx, done) {
 			return false
 		}
 	}
@@ -120,7 +120,7 @@ func (c *Coordinator) shutDown(ctx context.Context, w *watcher) {
 		defer close(done)
 		outcome, err = shutdown.Run(asking, w.domain, options)
 	}()
-	withdrawn := w.follow(ctx, done, sooner)
+	withdrawn := w.forwardDeadlines(ctx, done, sooner)
 	end()
 	<-done
 	switch {

@@ -17,21 +17,21 @@ import (
 
 // An order was lost, came late, and was not confirmed: it is left at first. The next
 // attempt takes the journal up, and so does not take what is unconfirmed for done.
-func TestLeftIsTakenUp(t *testing.T) {
+func TestSuspendedRunResumes(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.SetGuest(virttest.Guest{KeepVCPUsOffline: true})
 		r.hypervisor.DisconnectOnCall(virttest.Before)
 		time.AfterFunc(time.Second, r.hypervisor.Reconnect)
-		r.want(func(w *podapi.Desired) { w.VCPUs = 2 })
+		r.setDesired(func(w *podapi.Desired) { w.VCPUs = 2 })
 		time.Sleep(40 * time.Second)
-		if last := r.agent.last(t, podapi.StateFailed); !strings.Contains(last.Error, "the guest uses 1 of its 2 vCPUs") {
+		if last := r.agent.lastReport(t, podapi.StateFailed); !strings.Contains(last.Error, "the guest uses 1 of its 2 vCPUs") {
 			t.Errorf("report %+v", last)
 		}
 		if s := r.state(t); s.VCPUs.Plugged != 2 {
 			t.Fatalf("vCPUs %+v, want those that were ordered", s.VCPUs)
 		}
 		time.Sleep(time.Minute)
-		r.agent.last(t, podapi.StateFailed)
+		r.agent.lastReport(t, podapi.StateFailed)
 		if calls := strings.Join(r.Calls(), "|"); !strings.Contains(calls, "set vCPUs to 1") {
 			t.Errorf("calls %s, want it undone", calls)
 		}
@@ -39,12 +39,12 @@ func TestLeftIsTakenUp(t *testing.T) {
 }
 
 // vCPUs that stay unused and that QEMU does not give back are no success of a later attempt.
-func TestUnusedStaysFailed(t *testing.T) {
+func TestUnusedVCPUsStayFailed(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.SetGuest(virttest.Guest{KeepVCPUsOffline: true, KeepVCPUs: true})
-		r.want(func(w *podapi.Desired) { w.VCPUs = 2 })
+		r.setDesired(func(w *podapi.Desired) { w.VCPUs = 2 })
 		time.Sleep(10 * time.Minute)
-		for _, told := range r.agent.told() {
+		for _, told := range r.agent.allReports() {
 			if told.State == podapi.StateDone && told.Generation == 2 {
 				t.Errorf("told %+v", told)
 			}
@@ -52,27 +52,27 @@ func TestUnusedStaysFailed(t *testing.T) {
 		r.SetGuest(virttest.Guest{})
 		r.Set(func(s *virt.State) { s.VCPUs.Online = 2 }) // its user has brought it online
 		time.Sleep(10 * time.Minute)
-		r.agent.last(t, podapi.StateDone)
+		r.agent.lastReport(t, podapi.StateDone)
 	})
 }
 
 // A VM that is started anew in the middle, under the same UUID, is not taken for the one
 // that was resized.
-func TestStartedAnewWhileResized(t *testing.T) {
+func TestRestartDuringResize(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		once := false
-		r.agent.hears = func(p podapi.Report) {
+		r.agent.onReport = func(p podapi.Report) {
 			if p.State == podapi.StateResizing && len(p.Steps) > 0 && !once {
 				once = true
 				r.Set(func(s *virt.State) { s.VCPUs.Plugged, s.VCPUs.Online = 1, 1 })
 			}
 		}
-		r.want(func(w *podapi.Desired) { w.VCPUs = 2 })
-		if last := r.agent.last(t, podapi.StateFailed); !strings.Contains(last.Error, "started anew") {
+		r.setDesired(func(w *podapi.Desired) { w.VCPUs = 2 })
+		if last := r.agent.lastReport(t, podapi.StateFailed); !strings.Contains(last.Error, "started anew") {
 			t.Errorf("report %+v", last)
 		}
 		time.Sleep(time.Minute)
-		r.agent.last(t, podapi.StateDone)
+		r.agent.lastReport(t, podapi.StateDone)
 		if s := r.state(t); s.VCPUs.Plugged != 2 {
 			t.Errorf("vCPUs %+v", s.VCPUs)
 		}
@@ -80,7 +80,7 @@ func TestStartedAnewWhileResized(t *testing.T) {
 }
 
 // What becomes of an earlier resize is told of that one, and not of what is wanted now.
-func TestTakenUpIsTold(t *testing.T) {
+func TestRecoveredRunIsReported(t *testing.T) {
 	j := &memory{}
 	earlier := target.Target{Generation: 1, Size: api.Size{VCPUs: 3}}
 	record := resize.Record{Domain: state().UUID, Target: earlier, Phase: resize.RollingBack, Started: 1, Steps: resize.Steps{
@@ -91,11 +91,11 @@ func TestTakenUpIsTold(t *testing.T) {
 	}
 	inBubble(t, func(c *coordinator.Config) {
 		c.Journal = j
-		c.Agent.(*agent).wanted.Generation, c.Agent.(*agent).wanted.VCPUs = 2, 2
+		c.Agent.(*agent).desired.Generation, c.Agent.(*agent).desired.VCPUs = 2, 2
 	}, func(t *testing.T, r *rig) {
 		time.Sleep(time.Minute)
-		r.agent.last(t, podapi.StateDone)
-		for _, told := range r.agent.told() {
+		r.agent.lastReport(t, podapi.StateDone)
+		for _, told := range r.agent.allReports() {
 			if failed := told.State == podapi.StateFailed; failed != (told.Generation == 1) {
 				t.Errorf("told %+v", told)
 			}
@@ -104,41 +104,41 @@ func TestTakenUpIsTold(t *testing.T) {
 }
 
 // A VM that ends, and is started anew as libvirt comes back, is resized as what it is.
-func TestStartedAnewWhileLibvirtIsAway(t *testing.T) {
+func TestRestartWithoutLibvirt(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
-		r.want(func(w *podapi.Desired) { w.VCPUs, w.Memory = 2, 2*gi })
-		r.agent.last(t, podapi.StateDone)
-		before := len(r.agent.told())
+		r.setDesired(func(w *podapi.Desired) { w.VCPUs, w.Memory = 2, 2*gi })
+		r.agent.lastReport(t, podapi.StateDone)
+		before := len(r.agent.allReports())
 		r.hypervisor.Disconnect()
 		r.hypervisor.Restart(state())
 		time.Sleep(5 * time.Second)
 		r.hypervisor.Reconnect()
 		time.Sleep(time.Minute)
-		r.agent.last(t, podapi.StateDone)
+		r.agent.lastReport(t, podapi.StateDone)
 		s, err := r.hypervisor.First().State(t.Context())
-		if err != nil || s.VCPUs.Plugged != 2 || s.Memory.Devices[0].Current != uint64(gi) || len(r.agent.told()) == before {
+		if err != nil || s.VCPUs.Plugged != 2 || s.Memory.Devices[0].Current != uint64(gi) || len(r.agent.allReports()) == before {
 			t.Errorf("%+v, %v, want 2 vCPUs and 2 GiB again", s, err)
 		}
 	})
 }
 
 // What a VM needed that has ended is not said of the next one.
-func TestNeedEndsWithItsVM(t *testing.T) {
+func TestRequirementEndsWithVM(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
-		r.want(func(w *podapi.Desired) { w.Memory = 2 * gi })
-		if need := r.agent.needs(); need != 3*uint64(gi) {
+		r.setDesired(func(w *podapi.Desired) { w.Memory = 2 * gi })
+		if need := r.agent.memoryRequirement(); need != 3*uint64(gi) {
 			t.Fatalf("it needs %d", need)
 		}
 		r.Set(func(s *virt.State) { s.Phase = virt.ShutOff })
 		time.Sleep(10 * time.Second)
-		if need := r.agent.needs(); need != 0 {
+		if need := r.agent.memoryRequirement(); need != 0 {
 			t.Errorf("it needs %d, and has ended", need)
 		}
 	})
 }
 
 // Nor is it when an earlier shim has begun the resize.
-func TestStartedAnewWhileTakenUp(t *testing.T) {
+func TestRestartDuringRecovery(t *testing.T) {
 	j := &memory{}
 	record := resize.Record{Domain: state().UUID, Target: target.Target{Generation: 1, Size: api.Size{VCPUs: 2}}, Phase: resize.Running}
 	if err := j.Store(record); err != nil {
@@ -146,8 +146,8 @@ func TestStartedAnewWhileTakenUp(t *testing.T) {
 	}
 	inBubble(t, func(c *coordinator.Config) {
 		a, d, once := c.Agent.(*agent), c.Connection.(*virttest.Fake).First(), false
-		c.Journal, a.wanted.VCPUs = j, 2
-		a.hears = func(p podapi.Report) {
+		c.Journal, a.desired.VCPUs = j, 2
+		a.onReport = func(p podapi.Report) {
 			if p.State == podapi.StateResizing && len(p.Steps) > 0 && !once {
 				once = true
 				d.Set(func(s *virt.State) { s.VCPUs.Plugged, s.VCPUs.Online = 1, 1 })
@@ -155,7 +155,7 @@ func TestStartedAnewWhileTakenUp(t *testing.T) {
 		}
 	}, func(t *testing.T, r *rig) {
 		time.Sleep(time.Minute)
-		if states, want := r.agent.states(), []podapi.State{
+		if states, want := r.agent.reportedStates(), []podapi.State{
 			podapi.StateResizing, podapi.StateFailed, podapi.StateResizing, podapi.StateDone,
 		}; !slices.Equal(states, want) {
 			t.Errorf("states %v, want %v", states, want)

@@ -13,7 +13,7 @@ import (
 
 // wish returns what is wanted, as it changes. What cannot be read, and sizes that the
 // limits do not allow, change nothing: the next resize tells of them.
-func (r *resizer) wish(ctx context.Context) (resize.TargetFunc, error) {
+func (r *resizer) targetFunc(ctx context.Context) (resize.TargetFunc, error) {
 	last, err := r.target(ctx, *r.latest.Load())
 	if err != nil {
 		return nil, err
@@ -32,9 +32,9 @@ func (r *resizer) wish(ctx context.Context) (resize.TargetFunc, error) {
 
 // wishOrBegun is wish. Where what is wanted cannot be had it is what the journal has begun,
 // which is finished if it is still possible, and undone otherwise.
-func (r *resizer) wishOrBegun(ctx context.Context) (resize.TargetFunc, error) {
-	wish, err := r.wish(ctx)
-	if err == nil || unfinished(err) || ctx.Err() != nil {
+func (r *resizer) targetFuncOrJournal(ctx context.Context) (resize.TargetFunc, error) {
+	wish, err := r.targetFunc(ctx)
+	if err == nil || isTemporary(err) || ctx.Err() != nil {
 		return wish, err
 	}
 	record, noRecord := r.Journal.Load()

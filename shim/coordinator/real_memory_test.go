@@ -15,7 +15,7 @@ import (
 
 // TestGreedy: a guest that uses its memory cannot give it back. In bounded time people
 // are told what it has, and no limit may be lower than that.
-func TestGreedy(t *testing.T) {
+func TestGuestKeepsMemory(t *testing.T) {
 	t.Parallel()
 	for _, device := range []headroom.Device{headroom.VirtioMem, headroom.DIMM} {
 		t.Run(string(device), func(t *testing.T) {
@@ -23,10 +23,10 @@ func TestGreedy(t *testing.T) {
 			p := newPod(t)
 			p.policy.Timeouts.Shrink = 4 * time.Second
 			p.boot(t, headroom.Options{Device: device, Slots: 1}, "guest.use-memory")
-			p.run(t)
-			p.done(t, guestMemory(2*booted))
-			patiently(t, func() bool { return p.uses(t) > booted+64*mi }, func() { t.Fatal("the guest does not use its memory") })
-			r := p.want(t, guestMemory(booted))
+			p.startShim(t)
+			p.mustResize(t, guestMemory(2*booted))
+			eventually(t, func() bool { return p.guestUsage(t) > booted+64*mi }, func() { t.Fatal("the guest does not use its memory") })
+			r := p.requestSize(t, guestMemory(booted))
 			if r.State != podapi.StateFailed || !strings.Contains(r.Error, "not confirmed within 4s") {
 				t.Errorf("report %+v, want it failed", r)
 			}
@@ -37,7 +37,7 @@ func TestGreedy(t *testing.T) {
 			if d := s.Memory.Devices[0]; d.Model == virt.VirtioMem && d.Requested != d.Current {
 				t.Errorf("%+v, want that the guest is not asked any more", d)
 			}
-			if needs := p.needs.Load(); needs < s.Memory.Balloon+uint64(gi) {
+			if needs := p.requirement.Load(); needs < s.Memory.Balloon+uint64(gi) {
 				t.Errorf("limits may be as low as %d, and the guest has %d", needs, s.Memory.Balloon)
 			}
 		})
@@ -45,7 +45,7 @@ func TestGreedy(t *testing.T) {
 }
 
 // uses is how much memory the guest uses, in its own words.
-func (p *pod) uses(t *testing.T) (bytes int64) {
+func (p *pod) guestUsage(t *testing.T) (bytes int64) {
 	t.Helper()
 	for line := range strings.Lines(p.daemon.Console(t)) {
 		var more int64
