@@ -13,8 +13,8 @@ import (
 	"github.com/mooring-vm/mooring/quota"
 )
 
-// wantMigratingVMs checks what a quota says is reserved, and that it says so under this
-// prefix alone.
+// wantMigratingVMs checks the reservation reported in the quota's annotation. Only this prefix may
+// carry the annotation.
 func wantMigratingVMs(t *testing.T, c *kubevirttest.Cluster, ns, prefix string, r v1alpha1.MigrationReservation) {
 	t.Helper()
 	q := quotaOf(t, c, ns, kubevirttest.QuotaName)
@@ -28,10 +28,10 @@ func wantMigratingVMs(t *testing.T, c *kubevirttest.Cluster, ns, prefix string, 
 	if err := json.Unmarshal([]byte(text), &got); err != nil {
 		t.Fatalf("annotation %q: %v", text, err)
 	}
-	held := reserved(&r)
+	charge := reserved(&r)
 	want := corev1.ResourceList{}
 	for name := range q.Spec.Hard {
-		want[name] = held[name]
+		want[name] = charge[name]
 	}
 	if !equality.Semantic.DeepEqual(got, map[string]corev1.ResourceList{r.Spec.VMI.Name: want}) {
 		t.Errorf("annotation %s, want %v for %s", text, want, r.Spec.VMI.Name)

@@ -24,12 +24,12 @@ import (
 
 const day = 24 * time.Hour
 
-// asked says why the webhooks are not called.
-func asked(ctx context.Context, c *kubevirttest.Cluster, namespace string) error {
+// checkWebhooksCalled returns nil when the API server calls both webhooks, and else the reason.
+func checkWebhooksCalled(ctx context.Context, c *kubevirttest.Cluster, namespace string) error {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 	half := merge(`{"metadata": {"annotations": {"` + quota.MaintenanceAnnotation + `": "half"}}}`)
-	if err := refusal(c.Client.Patch(ctx, ns, half, client.DryRunAll), "namespaces.guard.mooring.dev"); err != nil {
-		return fmt.Errorf("a share that is no number: %w", err)
+	if err := checkRefusal(c.Client.Patch(ctx, ns, half, client.DryRunAll), "namespaces.guard.mooring.dev"); err != nil {
+		return fmt.Errorf("share is not a number: %w", err)
 	}
 	return nil
 }
@@ -43,11 +43,12 @@ func secret(t *testing.T, c *kubevirttest.Cluster) *corev1.Secret {
 	return s
 }
 
-// TestCertificates: the webhooks are called, also after their certificates were lost.
+// TestCertificates deletes the certificates. The controller makes new ones and the API server calls
+// the webhooks again.
 func TestCertificates(t *testing.T) {
 	c, _ := startServing(t)
 	ns := c.Namespace(t, nil)
-	called := func() error { return asked(t.Context(), c, ns) }
+	called := func() error { return checkWebhooksCalled(t.Context(), c, ns) }
 	eventually(t, "the webhooks to be called", called)
 	lost := secret(t, c)
 	was := lost.Data[certificates.BundleKey]
@@ -66,9 +67,8 @@ func TestCertificates(t *testing.T) {
 	eventually(t, "the webhooks to be called again", called)
 }
 
-// aged are certificates that were made at one time, counted back from now, and renewed at
-// others.
-func aged(t *testing.T, ages ...time.Duration) map[string][]byte {
+// certificatesOfAge returns Secret data with certificates created and renewed at the given ages, oldest first.
+func certificatesOfAge(t *testing.T, ages ...time.Duration) map[string][]byte {
 	t.Helper()
 	names := []string{controllerprogram.Name + "." + system + ".svc", controllerprogram.Name + "." + system, "localhost"}
 	var data map[string][]byte
@@ -81,51 +81,51 @@ func aged(t *testing.T, ages ...time.Duration) map[string][]byte {
 	return data
 }
 
-// rotation is a step in the life of certificates. trusted and served say what becomes of an
-// authority's certificates and of the one that is served.
+// rotation is one step in the life of the certificates, with the expected result for authorities
+// and serving certificate.
 type rotation struct {
 	ages     []time.Duration
 	before   int  // authorities in the bundle
 	after    int  // the same after the step
-	renewed  bool // there is a new certificate to serve with
-	replaced bool // the newest authority is another one
+	renewed  bool // the controller makes a new serving certificate
+	replaced bool // the controller makes a new authority
 }
 
-// TestRotation: certificates are renewed because of their age. The API server reaches the
-// webhooks all the time, and trusts the old authority beside the new one.
+// TestRotation renews certificates by age. The API server reaches the webhooks all the time, and
+// trusts the old authority beside the new one.
 func TestRotation(t *testing.T) {
 	c := kubevirttest.Start(t)
 	p := installServing(t, c)
 	const nearlyOver = 90*day - time.Hour
 	for name, r := range map[string]rotation{
-		"what is served is old":   {ages: []time.Duration{300 * day, nearlyOver}, before: 1, after: 1, renewed: true},
-		"the authority is old":    {ages: []time.Duration{500 * day, nearlyOver}, before: 1, after: 2, replaced: true},
-		"the new one has settled": {ages: []time.Duration{500 * day, nearlyOver, 11 * time.Minute}, before: 2, after: 2, renewed: true},
-		"the old one has run out": {ages: []time.Duration{731 * day, 200 * day, 199 * day, 30 * day}, before: 2, after: 1},
-		"nothing is old":          {ages: []time.Duration{30 * day}, before: 1, after: 1},
+		"old serving certificate": {ages: []time.Duration{300 * day, nearlyOver}, before: 1, after: 1, renewed: true},
+		"old authority":           {ages: []time.Duration{500 * day, nearlyOver}, before: 1, after: 2, replaced: true},
+		"new authority settled":   {ages: []time.Duration{500 * day, nearlyOver, 11 * time.Minute}, before: 2, after: 2, renewed: true},
+		"expired authority":       {ages: []time.Duration{731 * day, 200 * day, 199 * day, 30 * day}, before: 2, after: 1},
+		"fresh certificates":      {ages: []time.Duration{30 * day}, before: 1, after: 1},
 	} {
-		t.Run(name, func(t *testing.T) { r.hold(t, c, p) })
+		t.Run(name, func(t *testing.T) { r.run(t, c, p) })
 	}
 }
 
-func (r rotation) hold(t *testing.T, c *kubevirttest.Cluster, p *program) {
+func (r rotation) run(t *testing.T, c *kubevirttest.Cluster, p *program) {
 	ns := c.Namespace(t, nil)
-	was := aged(t, r.ages...)
-	bundled(t, was[certificates.BundleKey], r.before)
-	keepWaiting(t, c)
-	put(t, c, was)
+	was := certificatesOfAge(t, r.ages...)
+	wantAuthorities(t, was[certificates.BundleKey], r.before)
+	takeLease(t, c)
+	storeCertificates(t, c, was)
 	p.start(t)
 	defer p.stop(t)
-	eventually(t, "the webhooks to be called", func() error { return asked(t.Context(), c, ns) })
-	defer calling(t, c, ns)()
+	eventually(t, "the webhooks to be called", func() error { return checkWebhooksCalled(t.Context(), c, ns) })
+	defer callInBackground(t, c, ns)()
 
-	letLead(t, c)
+	releaseLease(t, c)
 	var is map[string][]byte
 	eventually(t, "the certificates to be renewed", func() error {
 		is = secret(t, c).Data
-		return r.wrong(t, was, is)
+		return r.checkSecret(t, was, is)
 	})
-	eventually(t, "the API server to be told whom to trust", func() error {
+	eventually(t, "the API server to get the new bundle", func() error {
 		for name, bundle := range bundles(t, c) {
 			if !bytes.Equal(bundle, is[certificates.BundleKey]) {
 				return errors.New(name + " has another bundle")
@@ -133,33 +133,33 @@ func (r rotation) hold(t *testing.T, c *kubevirttest.Cluster, p *program) {
 		}
 		return nil
 	})
-	eventually(t, "the certificate to be served", func() error { return serves(t, p, is) })
+	eventually(t, "the certificate to be served", func() error { return checkServed(t, p, is) })
 	reconnect(t, c, is)
 }
 
-// wrong says what of the Secret is not as it should be.
-func (r rotation) wrong(t *testing.T, was, is map[string][]byte) error {
+// checkSecret compares the Secret with the expected result and returns the first difference.
+func (r rotation) checkSecret(t *testing.T, was, is map[string][]byte) error {
 	t.Helper()
 	if same := bytes.Equal(was[certificates.ServedKey], is[certificates.ServedKey]); same == r.renewed {
-		return fmt.Errorf("what is served is the same: %v", same)
+		return fmt.Errorf("serving certificate unchanged: %v", same)
 	}
-	old, now := parsed(t, was[certificates.BundleKey]), parsed(t, is[certificates.BundleKey])
+	old, now := parseCertificates(t, was[certificates.BundleKey]), parseCertificates(t, is[certificates.BundleKey])
 	if len(now) != r.after {
 		return fmt.Errorf("%d authorities, want %d", len(now), r.after)
 	}
 	if same := now[0].Equal(old[0]); same == r.replaced {
-		return fmt.Errorf("the newest authority is the same: %v", same)
+		return fmt.Errorf("newest authority unchanged: %v", same)
 	}
 	if r.after == 2 && !now[1].Equal(old[r.before-1]) {
 		return errors.New("the second authority is not the old one")
 	}
 	if r.renewed {
-		return parsed(t, is[certificates.ServedKey])[0].CheckSignatureFrom(now[0])
+		return parseCertificates(t, is[certificates.ServedKey])[0].CheckSignatureFrom(now[0])
 	}
 	return nil
 }
 
-func parsed(t *testing.T, pem []byte) []*x509.Certificate {
+func parseCertificates(t *testing.T, pem []byte) []*x509.Certificate {
 	t.Helper()
 	all, err := cert.ParseCertsPEM(pem)
 	if err != nil {
@@ -168,20 +168,20 @@ func parsed(t *testing.T, pem []byte) []*x509.Certificate {
 	return all
 }
 
-// bundled wants so many authorities in a bundle.
-func bundled(t *testing.T, pem []byte, n int) {
+// wantAuthorities fails t unless the bundle contains n authorities.
+func wantAuthorities(t *testing.T, pem []byte, n int) {
 	t.Helper()
-	if all := parsed(t, pem); len(all) != n {
+	if all := parseCertificates(t, pem); len(all) != n {
 		t.Fatalf("%d authorities to begin with, want %d", len(all), n)
 	}
 }
 
-// calling calls the webhooks until the function that it returns is called, which says what
-// was wrong with a call.
-func calling(t *testing.T, c *kubevirttest.Cluster, namespace string) func() {
+// callInBackground calls the webhooks in the background. The returned function stops this and fails t if a
+// call failed.
+func callInBackground(t *testing.T, c *kubevirttest.Cluster, namespace string) func() {
 	ctx, stop := context.WithCancel(t.Context())
 	calls := make(chan error, 1)
-	go func() { calls <- callOn(ctx, c, namespace) }()
+	go func() { calls <- callUntilDone(ctx, c, namespace) }()
 	return func() {
 		t.Helper()
 		stop()
@@ -191,25 +191,25 @@ func calling(t *testing.T, c *kubevirttest.Cluster, namespace string) func() {
 	}
 }
 
-func callOn(ctx context.Context, c *kubevirttest.Cluster, namespace string) error {
+func callUntilDone(ctx context.Context, c *kubevirttest.Cluster, namespace string) error {
 	for n := 1; ctx.Err() == nil; n++ {
-		if err := asked(ctx, c, namespace); err != nil && ctx.Err() == nil {
+		if err := checkWebhooksCalled(ctx, c, namespace); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("call %d: %w", n, err)
 		}
 	}
 	return nil
 }
 
-// lease is that of who leads.
+// lease returns the key of the controller's leader-election lease.
 func lease() *coordinationv1.Lease {
 	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: controllerprogram.Name}}
 }
 
-// keepWaiting has a controller that is started find that another one leads: it serves, and
-// renews nothing.
-func keepWaiting(t *testing.T, c *kubevirttest.Cluster) {
+// takeLease gives the lease to another holder. A controller started afterwards serves webhooks
+// and renews no certificates.
+func takeLease(t *testing.T, c *kubevirttest.Cluster) {
 	t.Helper()
-	letLead(t, c)
+	releaseLease(t, c)
 	l, now := lease(), metav1.NowMicro()
 	l.Spec = coordinationv1.LeaseSpec{HolderIdentity: new("another"), LeaseDurationSeconds: new(int32(3600)), AcquireTime: &now, RenewTime: &now}
 	if err := c.Client.Create(t.Context(), l); err != nil {
@@ -217,16 +217,16 @@ func keepWaiting(t *testing.T, c *kubevirttest.Cluster) {
 	}
 }
 
-// letLead undoes keepWaiting.
-func letLead(t *testing.T, c *kubevirttest.Cluster) {
+// releaseLease deletes the lease taken by keepWaiting.
+func releaseLease(t *testing.T, c *kubevirttest.Cluster) {
 	t.Helper()
 	if err := client.IgnoreNotFound(c.Client.Delete(t.Context(), lease())); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// put stores certificates, and has the API server trust their authorities.
-func put(t *testing.T, c *kubevirttest.Cluster, data map[string][]byte) {
+// storeCertificates stores certificates in the Secret and makes the API server trust their authorities.
+func storeCertificates(t *testing.T, c *kubevirttest.Cluster, data map[string][]byte) {
 	t.Helper()
 	s := secret(t, c)
 	s.Data = data
@@ -250,9 +250,9 @@ func trust(t *testing.T, c *kubevirttest.Cluster, bundle []byte) {
 	}
 }
 
-// serves says why a connection to the webhooks is not with the certificate of a Secret, or
-// not by an authority of it.
-func serves(t *testing.T, p *program, data map[string][]byte) error {
+// checkServed returns nil when the webhook server presents the certificate of the Secret, signed by one
+// of its authorities.
+func checkServed(t *testing.T, p *program, data map[string][]byte) error {
 	t.Helper()
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(data[certificates.BundleKey])
@@ -263,19 +263,19 @@ func serves(t *testing.T, p *program, data map[string][]byte) error {
 	}
 	defer connection.Close()
 	got := connection.(*tls.Conn).ConnectionState().PeerCertificates[0]
-	if !got.Equal(parsed(t, data[certificates.ServedKey])[0]) {
-		return fmt.Errorf("it is another one, good until %s", got.NotAfter)
+	if !got.Equal(parseCertificates(t, data[certificates.ServedKey])[0]) {
+		return fmt.Errorf("served another certificate, valid until %s", got.NotAfter)
 	}
 	return nil
 }
 
-// reconnect has the API server connect anew: with a bundle that is written in another way,
-// which the controller then writes in its own.
+// reconnect makes the API server open a new connection. It writes the bundle in another encoding,
+// and the controller then writes its own.
 func reconnect(t *testing.T, c *kubevirttest.Cluster, data map[string][]byte) {
 	t.Helper()
 	bundle := data[certificates.BundleKey]
 	trust(t, c, append(bytes.Clone(bundle), '\n'))
-	eventually(t, "the bundle to be healed", func() error {
+	eventually(t, "the controller to rewrite the bundle", func() error {
 		for name, has := range bundles(t, c) {
 			if !bytes.Equal(has, bundle) {
 				return errors.New(name + " has another bundle")

@@ -15,8 +15,8 @@ import (
 	"github.com/mooring-vm/mooring/integration/kubevirt/actor"
 )
 
-// A drain evicts all launchers at once: KubeVirt migrates their VMs, through a full quota. A
-// VM that is halted takes no part, and is reserved nothing for.
+// testDrain evicts all launchers at once. KubeVirt migrates their VMs through a full quota. A
+// halted VM gets no reservation.
 func testDrain(t *testing.T, c *kubevirttest.Cluster) {
 	base := list("requests.memory", "4200Mi", "pods", "3")
 	ns := c.Namespace(t, base)
@@ -38,22 +38,22 @@ func testDrain(t *testing.T, c *kubevirttest.Cluster) {
 	awaitClean(t, c, ns, kubevirttest.QuotaName, base)
 }
 
-// TestMaintenanceOfANode drains a node of more VMs than KubeVirt migrates at once, in a quota
-// that is full to the byte. A VM that has its only replica there is stopped meanwhile:
-// nothing is ever reserved for it, and the others run on.
+// TestMaintenanceOfANode drains a node with more VMs than KubeVirt migrates at once. The quota is
+// full to the byte. One VM is stopped during the drain and gets no reservation. The other VMs run
+// on.
 func TestMaintenanceOfANode(t *testing.T) {
 	c, _ := start(t)
 	ns := c.Namespace(t, list("requests.memory", "64Gi", "pods", "64"))
 	node := actor.NodeNames()[0]
-	vms, single := eightOn(t, c, ns, node)
+	vms, single := startEightOn(t, c, ns, node)
 	base := c.Used(t, ns)
 	c.SetHard(t, ns, base)
-	seen := watching(t, c, ns)
-	cordoned(t, c, node, func() {
+	seen := record(t, c, ns)
+	whileCordoned(t, c, node, func() {
 		for _, vm := range vms {
 			evict(t, c, node, vm)
 		}
-		eventually(t, "something to be reserved", func() error {
+		eventually(t, "a reservation", func() error {
 			if len(reservations(t, c, ns)) == 0 {
 				return errors.New("nothing is")
 			}
@@ -64,14 +64,14 @@ func TestMaintenanceOfANode(t *testing.T) {
 			was := vm.UID
 			awaitElsewhere(t, c, vm, node)
 			if vm.UID != was {
-				t.Errorf("%s has started anew", vm.Name)
+				t.Errorf("%s has restarted", vm.Name)
 			}
 		}
 		awaitStopped(t, c, single)
 	})
 	awaitClean(t, c, ns, kubevirttest.QuotaName, base)
 	if raised := seen().check(t, []version{{0, base}}); raised == 0 {
-		t.Error("the quota was never seen to be raised")
+		t.Error("the quota was never raised")
 	}
 	all := &virtv1.VirtualMachineInstanceMigrationList{}
 	if err := c.Client.List(t.Context(), all, client.InNamespace(ns)); err != nil {
@@ -84,12 +84,12 @@ func TestMaintenanceOfANode(t *testing.T) {
 	}
 }
 
-// eightOn has eight VMs run on a node. The last is that of a VirtualMachine.
-func eightOn(t *testing.T, c *kubevirttest.Cluster, ns, node string) ([]*virtv1.VirtualMachineInstance, *virtv1.VirtualMachine) {
+// startEightOn starts eight VMs on a node. The last one belongs to a VirtualMachine.
+func startEightOn(t *testing.T, c *kubevirttest.Cluster, ns, node string) ([]*virtv1.VirtualMachineInstance, *virtv1.VirtualMachine) {
 	t.Helper()
 	single := newVM(ns, "single", virtv1.RunStrategyAlways)
 	var vms []*virtv1.VirtualMachineInstance
-	cordoned(t, c, actor.NodeNames()[1], func() {
+	whileCordoned(t, c, actor.NodeNames()[1], func() {
 		wantPass(t, c.Client.Create(t.Context(), single))
 		for i := range 7 {
 			vms = append(vms, c.VMI(t, ns, fmt.Sprintf("vm-%d", i), small()))
@@ -97,9 +97,9 @@ func eightOn(t *testing.T, c *kubevirttest.Cluster, ns, node string) ([]*virtv1.
 		for _, vm := range vms {
 			c.AwaitRunning(t, vm)
 		}
-		running(t, c, single)
+		awaitVMRunning(t, c, single)
 	})
-	for _, vm := range append([]*virtv1.VirtualMachineInstance{instance(t, c, single)}, vms...) {
+	for _, vm := range append([]*virtv1.VirtualMachineInstance{awaitInstance(t, c, single)}, vms...) {
 		if vm.Status.NodeName != node {
 			t.Fatalf("%s runs on %s, want %s", vm.Name, vm.Status.NodeName, node)
 		}
@@ -107,8 +107,7 @@ func eightOn(t *testing.T, c *kubevirttest.Cluster, ns, node string) ([]*virtv1.
 	return vms, single
 }
 
-// evict evicts the launcher of a VM that runs on a node, which KubeVirt answers with a
-// migration.
+// evict evicts a VM's launcher from a node. KubeVirt answers with a migration.
 func evict(t *testing.T, c *kubevirttest.Cluster, node string, vmi *virtv1.VirtualMachineInstance) {
 	t.Helper()
 	for _, pod := range c.Launchers(t, vmi) {
@@ -117,17 +116,17 @@ func evict(t *testing.T, c *kubevirttest.Cluster, node string, vmi *virtv1.Virtu
 		}
 		err := c.Client.SubResource("eviction").Create(t.Context(), &pod, &policyv1.Eviction{})
 		if !apierrors.IsTooManyRequests(err) {
-			t.Fatalf("%s: got %v, want to be told to try again", pod.Name, err)
+			t.Fatalf("%s: got %v, want TooManyRequests", pod.Name, err)
 		}
 		return
 	}
 	t.Fatalf("%s does not run on %s", vmi.Name, node)
 }
 
-// awaitElsewhere returns when a VM runs, and not on this node.
+// awaitElsewhere returns when the VM runs on another node.
 func awaitElsewhere(t *testing.T, c *kubevirttest.Cluster, vmi *virtv1.VirtualMachineInstance, node string) {
 	t.Helper()
-	eventually(t, vmi.Name+" to be elsewhere", func() error {
+	eventually(t, vmi.Name+" to run on another node", func() error {
 		if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(vmi), vmi); err != nil {
 			return err
 		}

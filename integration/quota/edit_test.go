@@ -11,8 +11,8 @@ import (
 	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
 )
 
-// In the middle of a migration, an administrator lowers one limit of a quota that one
-// launcher fills, and takes another one away.
+// During a migration, an administrator lowers one limit of a quota filled by one launcher, and
+// removes another limit.
 func testLimitsEdited(t *testing.T, c *kubevirttest.Cluster) {
 	ns := c.Namespace(t, list("limits.cpu", "64", "limits.memory", "64Gi", "requests.cpu", "64", "requests.memory", "64Gi", "pods", "64"))
 	vmi := kubevirttest.NewVMI(ns, "vm", small())
@@ -29,7 +29,7 @@ func testLimitsEdited(t *testing.T, c *kubevirttest.Cluster) {
 	awaitHard(t, c, ns, kubevirttest.QuotaName, times(launcher, 2))
 	for name := range launcher {
 		if one := reserved(&r)[name]; one.Cmp(launcher[name]) != 0 {
-			t.Errorf("%s of %s is reserved, want what a launcher is charged", &one, name)
+			t.Errorf("%s of %s is reserved, want a launcher's charge", &one, name)
 		}
 	}
 

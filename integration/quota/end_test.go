@@ -16,8 +16,8 @@ import (
 	"github.com/mooring-vm/mooring/quota"
 )
 
-// A migration that a quota rejects all the same, because that has opted out, holds the
-// others for a time only.
+// TestTimeOut has a quota with opt-out reject a migration. The migration delays the next ones only
+// for a limited time.
 func TestTimeOut(t *testing.T) {
 	c, _ := start(t, "--rejected-timeout=2s")
 	ns := c.Namespace(t, full())
@@ -38,7 +38,7 @@ func TestTimeOut(t *testing.T) {
 	awaitClean(t, c, ns, kubevirttest.QuotaName, full())
 }
 
-// strict is a quota that has opted out, and has no room for a second launcher.
+// strict returns a quota with opt-out and without space for a second launcher.
 func strict(namespace string) *corev1.ResourceQuota {
 	return &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{
@@ -48,16 +48,16 @@ func strict(namespace string) *corev1.ResourceQuota {
 	}
 }
 
-// A namespace that is deleted in the middle of a migration is not held up.
+// TestNamespaceDeleted deletes a namespace during a migration. Deletion must not block.
 func TestNamespaceDeleted(t *testing.T) {
 	c, _ := start(t)
-	ns := mortal(t, c)
+	ns := makeTemporaryNamespace(t, c)
 	charged(t, c, ns.Name)
-	deleted(t, c, ns)
+	deleteNamespace(t, c, ns)
 }
 
-// What the API server says of a patch whose test fails is how the controller knows it: as
-// invalid, and without a cause.
+// TestFailedPatch checks the error by which the controller recognizes a failed JSON patch test:
+// reason Invalid, without causes.
 func TestFailedPatch(t *testing.T) {
 	c := kubevirttest.Start(t)
 	ns := c.Namespace(t, full())

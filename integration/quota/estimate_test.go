@@ -25,8 +25,9 @@ import (
 	"github.com/mooring-vm/mooring/quota/virt"
 )
 
-// estimated is a VM whose launcher is estimated, and then made by virt-controller.
-type estimated struct {
+// estimateCase is a VM. The test compares the estimate of its launcher with the pod from
+// virt-controller.
+type estimateCase struct {
 	name   string
 	change func(*kubevirtv1.VirtualMachineInstance)
 	hard   corev1.ResourceList // of a quota of the namespace
@@ -42,8 +43,8 @@ func limits(pairs ...string) func(*kubevirtv1.VirtualMachineInstance) {
 	return func(v *kubevirtv1.VirtualMachineInstance) { v.Spec.Domain.Resources.Limits = list(pairs...) }
 }
 
-// both makes several changes.
-func both(changes ...func(*kubevirtv1.VirtualMachineInstance)) func(*kubevirtv1.VirtualMachineInstance) {
+// combine combines several changes.
+func combine(changes ...func(*kubevirtv1.VirtualMachineInstance)) func(*kubevirtv1.VirtualMachineInstance) {
 	return func(v *kubevirtv1.VirtualMachineInstance) {
 		for _, change := range changes {
 			change(v)
@@ -63,27 +64,27 @@ func hugePages(v *kubevirtv1.VirtualMachineInstance) {
 	v.Spec.Domain.Memory.Hugepages = &kubevirtv1.Hugepages{PageSize: "2Mi"}
 }
 
-// wantedLimits is a quota that KubeVirt makes up limits for.
-func wantedLimits() corev1.ResourceList { return list("limits.cpu", "64", "limits.memory", "64Gi") }
+// limitsQuota returns a quota on limits. KubeVirt then adds limits to the launchers.
+func limitsQuota() corev1.ResourceList { return list("limits.cpu", "64", "limits.memory", "64Gi") }
 
-// withDefaults are VMs for a KubeVirt that nothing is configured of.
-func withDefaults() []estimated {
+// withDefaults returns test cases for an unconfigured KubeVirt.
+func withDefaults() []estimateCase {
 	always := false
-	return []estimated{
+	return []estimateCase{
 		{name: "plain", change: plainVM},
-		{name: "no topology", change: both(noTopology, requests("cpu", "1500m"))},
-		{name: "requests alone", change: both(noGuest, requests("memory", "900Mi", "cpu", "250m"))},
-		{name: "limits alone", change: both(noGuest, noTopology, limits("memory", "1Gi", "cpu", "3"))},
-		{name: "request and limit", change: both(requests("memory", "600Mi"), limits("memory", "1200Mi", "cpu", "4"))},
-		{name: "Guaranteed", change: both(requests("memory", "1Gi", "cpu", "2"), limits("memory", "1Gi", "cpu", "2"))},
-		{name: "limits for a quota", change: plainVM, hard: wantedLimits()},
-		{name: "limits for a quota by a ratio", change: plainVM, hard: wantedLimits(), label: "1.3"},
-		{name: "one limit for a quota", change: limits("memory", "2Gi"), hard: wantedLimits()},
+		{name: "no topology", change: combine(noTopology, requests("cpu", "1500m"))},
+		{name: "requests alone", change: combine(noGuest, requests("memory", "900Mi", "cpu", "250m"))},
+		{name: "limits alone", change: combine(noGuest, noTopology, limits("memory", "1Gi", "cpu", "3"))},
+		{name: "request and limit", change: combine(requests("memory", "600Mi"), limits("memory", "1200Mi", "cpu", "4"))},
+		{name: "Guaranteed", change: combine(requests("memory", "1Gi", "cpu", "2"), limits("memory", "1Gi", "cpu", "2"))},
+		{name: "limits for a quota", change: plainVM, hard: limitsQuota()},
+		{name: "limits for a quota by a ratio", change: plainVM, hard: limitsQuota(), label: "1.3"},
+		{name: "one limit for a quota", change: limits("memory", "2Gi"), hard: limitsQuota()},
 		{name: "memory overhead overcommitted", change: func(v *kubevirtv1.VirtualMachineInstance) {
 			v.Spec.Domain.Resources = kubevirtv1.ResourceRequirements{Requests: list("memory", "1Gi"), OvercommitGuestOverhead: true}
 		}},
 		{name: "huge pages", change: hugePages},
-		{name: "huge pages and more", change: both(hugePages, requests("memory", "1100Mi"), limits("memory", "1200Mi"))},
+		{name: "huge pages and more", change: combine(hugePages, requests("memory", "1100Mi"), limits("memory", "1200Mi"))},
 		{name: "three CPUs by topology", change: func(v *kubevirtv1.VirtualMachineInstance) {
 			v.Spec.Domain.CPU = &kubevirtv1.CPU{Sockets: 3, Cores: 1, Threads: 1}
 		}},
@@ -106,7 +107,7 @@ func withDefaults() []estimated {
 		}},
 		{name: "two container disks", change: secondDisk},
 		{name: "a LimitRange", change: plainVM, ranges: limitRange()},
-		{name: "a LimitRange and a quota", change: plainVM, ranges: limitRange(), hard: wantedLimits()},
+		{name: "a LimitRange and a quota", change: plainVM, ranges: limitRange(), hard: limitsQuota()},
 		{name: "a priority class", change: func(v *kubevirtv1.VirtualMachineInstance) { v.Spec.PriorityClassName = "system-cluster-critical" }},
 	}
 }
@@ -124,7 +125,7 @@ func limitRange() *corev1.LimitRange {
 	}}}}
 }
 
-// configured is a KubeVirt in which much is set.
+// configured is a KubeVirt with many settings.
 const configured = `{"spec": {"configuration": {
 	"additionalGuestMemoryOverheadRatio": "1.5",
 	"cpuRequest": "300m",
@@ -135,24 +136,24 @@ const configured = `{"spec": {"configuration": {
 	"supportContainerResources": [{"type": "container-disk", "resources": {"limits": {"memory": "90M"}, "requests": {"cpu": "7m"}}},
 		{"type": "guest-console-log", "resources": {"limits": {"cpu": "30m"}, "requests": {"memory": "40M"}}}]}}}`
 
-// withSettings are VMs for a KubeVirt that is configured.
-func withSettings() []estimated {
-	return []estimated{
+// withSettings returns test cases for the configured KubeVirt.
+func withSettings() []estimateCase {
+	return []estimateCase{
 		{name: "plain", change: plainVM},
 		{name: "no CPU request", change: noTopology},
-		{name: "limits alone", change: both(noGuest, limits("memory", "1Gi"))},
+		{name: "limits alone", change: combine(noGuest, limits("memory", "1Gi"))},
 		{name: "dedicated CPUs", change: dedicated},
-		{name: "dedicated CPUs for a quota", change: both(dedicated, secondDisk), hard: wantedLimits()},
-		{name: "emulator thread", change: both(dedicated, func(v *kubevirtv1.VirtualMachineInstance) {
+		{name: "dedicated CPUs for a quota", change: combine(dedicated, secondDisk), hard: limitsQuota()},
+		{name: "emulator thread", change: combine(dedicated, func(v *kubevirtv1.VirtualMachineInstance) {
 			v.Spec.Domain.CPU.IsolateEmulatorThread = true
 		})},
-		{name: "dedicated huge pages", change: both(dedicated, hugePages)},
+		{name: "dedicated huge pages", change: combine(dedicated, hugePages)},
 		{name: "GPUs and host devices", change: func(v *kubevirtv1.VirtualMachineInstance) {
 			v.Spec.Domain.Devices.GPUs = []kubevirtv1.GPU{{Name: "a", DeviceName: "example.com/gpu"}, {Name: "b", DeviceName: "example.com/gpu"}}
 			v.Spec.Domain.Devices.HostDevices = []kubevirtv1.HostDevice{{Name: "c", DeviceName: "example.com/qat"}}
 		}},
 		{name: "hook sidecars", change: hooks},
-		{name: "hook sidecars of a Guaranteed VM", change: both(hooks, requests("memory", "1Gi", "cpu", "2"), limits("memory", "1Gi", "cpu", "2"))},
+		{name: "hook sidecars of a Guaranteed VM", change: combine(hooks, requests("memory", "1Gi", "cpu", "2"), limits("memory", "1Gi", "cpu", "2"))},
 		{name: "SEV", change: func(v *kubevirtv1.VirtualMachineInstance) {
 			v.Spec.Domain.LaunchSecurity = &kubevirtv1.LaunchSecurity{SEV: &kubevirtv1.SEV{}}
 			v.Spec.Domain.Firmware = &kubevirtv1.Firmware{Bootloader: &kubevirtv1.Bootloader{EFI: &kubevirtv1.EFI{SecureBoot: new(false)}}}
@@ -175,13 +176,13 @@ func sharedFS(v *kubevirtv1.VirtualMachineInstance) {
 	v.Spec.Volumes = append(v.Spec.Volumes, kubevirtv1.Volume{Name: "config", VolumeSource: kubevirtv1.VolumeSource{ConfigMap: source}})
 }
 
-// TestEstimate holds the estimate against the pods that virt-controller makes: of the VM as
-// a person wrote it, and of the instance as virt-api's webhook left it.
+// TestEstimate compares the estimate with virt-controller's pods. It estimates the VMI as written
+// by the user and as stored after virt-api's webhook.
 func TestEstimate(t *testing.T) {
 	c := kubevirttest.Start(t)
 	for _, e := range withDefaults() {
 		t.Run(e.name, func(t *testing.T) {
-			e.hold(t, c, 1)
+			e.run(t, c, 1)
 		})
 	}
 }
@@ -191,13 +192,13 @@ func TestEstimateOfAConfiguredKubeVirt(t *testing.T) {
 	configure(t, c, configured)
 	for _, e := range withSettings() {
 		t.Run(e.name, func(t *testing.T) {
-			e.hold(t, c, 20) // virt-controller hears of the settings by and by
+			e.run(t, c, 20) // virt-controller reads the settings after a delay
 		})
 	}
 }
 
-// hold makes VMs until the estimate of one is right, but no more than so many.
-func (e estimated) hold(t *testing.T, c *kubevirttest.Cluster, attempts int) {
+// run makes VMs until one estimate is right. It fails t after the given number of attempts.
+func (e estimateCase) run(t *testing.T, c *kubevirttest.Cluster, attempts int) {
 	in := e.input(t, c)
 	var err error
 	for i := range attempts {
@@ -210,8 +211,8 @@ func (e estimated) hold(t *testing.T, c *kubevirttest.Cluster, attempts int) {
 	t.Error(err)
 }
 
-// input is a namespace for the VM, and what the estimate is told of it and of KubeVirt.
-func (e estimated) input(t *testing.T, c *kubevirttest.Cluster) estimate.Input {
+// input makes a namespace for the VM and returns the estimate's input about it and about KubeVirt.
+func (e estimateCase) input(t *testing.T, c *kubevirttest.Cluster) estimate.Input {
 	in := estimate.Input{Namespace: &corev1.Namespace{}, Cluster: clusterOf(t, c)}
 	name := c.Namespace(t, e.hard)
 	if err := c.Client.Get(t.Context(), client.ObjectKey{Name: name}, in.Namespace); err != nil {
@@ -236,7 +237,7 @@ func (e estimated) input(t *testing.T, c *kubevirttest.Cluster) estimate.Input {
 	return in
 }
 
-// compare makes a VMI and says what is wrong with the estimate of its launcher.
+// compare makes a VMI and returns the difference between estimate and launcher.
 func compare(t *testing.T, c *kubevirttest.Cluster, in estimate.Input) error {
 	t.Helper()
 	written, err := estimate.Estimate(in)
@@ -261,20 +262,20 @@ func compare(t *testing.T, c *kubevirttest.Cluster, in estimate.Input) error {
 	return nil
 }
 
-// launcherOf returns the launcher of a VMI when there is one.
+// launcherOf waits for the launcher of a VMI and returns it.
 func launcherOf(t *testing.T, c *kubevirttest.Cluster, vmi *kubevirtv1.VirtualMachineInstance) *corev1.Pod {
 	t.Helper()
 	var pods []corev1.Pod
 	eventually(t, "a launcher", func() error {
 		if pods = c.Launchers(t, vmi); len(pods) == 0 {
-			return errors.New("there is none")
+			return errors.New("no launcher")
 		}
 		return nil
 	})
 	return &pods[0]
 }
 
-// clusterOf is the cluster's KubeVirt, which nobody says the version of.
+// clusterOf returns the cluster's KubeVirt configuration, without a version.
 func clusterOf(t *testing.T, c *kubevirttest.Cluster) virt.Cluster {
 	t.Helper()
 	object := &kubevirtv1.KubeVirt{}
@@ -290,7 +291,7 @@ func clusterOf(t *testing.T, c *kubevirttest.Cluster) virt.Cluster {
 	return cluster
 }
 
-// configure configures KubeVirt until t ends.
+// configure patches the KubeVirt configuration until t ends.
 func configure(t *testing.T, c *kubevirttest.Cluster, patch string) {
 	t.Helper()
 	object := &kubevirtv1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: hackkubevirt.Namespace, Name: hackkubevirt.Name}}
@@ -305,10 +306,10 @@ func configure(t *testing.T, c *kubevirttest.Cluster, patch string) {
 	}
 }
 
-// TestEstimateOfAnInstanceType goes through virt-controller's VM controller.
+// TestEstimateOfAnInstanceType uses virt-controller's VM controller.
 func TestEstimateOfAnInstanceType(t *testing.T) {
 	c := kubevirttest.Start(t)
-	in := estimated{}.input(t, c)
+	in := estimateCase{}.input(t, c)
 	size := &instancetypev1beta1.VirtualMachineInstancetype{ObjectMeta: metav1.ObjectMeta{Namespace: in.Namespace.Name, Name: "size"}}
 	size.Spec = instancetypev1beta1.VirtualMachineInstancetypeSpec{
 		CPU:    instancetypev1beta1.CPUInstancetype{Guest: 6},
@@ -345,7 +346,7 @@ func TestEstimateOfAnInstanceType(t *testing.T) {
 	}
 }
 
-// createAs creates an object that the client's scheme does not have.
+// createAs creates an object of a kind missing in the client's scheme.
 func createAs(t *testing.T, c *kubevirttest.Cluster, o client.Object, kind schema.GroupVersionKind) {
 	t.Helper()
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)

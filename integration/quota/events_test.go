@@ -13,13 +13,13 @@ import (
 	"github.com/mooring-vm/mooring/quota/controller"
 )
 
-// checkEvents looks for one Event of each reason on a migration.
+// checkEvents expects one Event of each reason on a migration.
 func checkEvents(t *testing.T, c *kubevirttest.Cluster, m *virtv1.VirtualMachineInstanceMigration, reasons []string) error {
 	t.Helper()
-	return lacks(reasons, countEvents(t, c, m))
+	return missingEvents(reasons, countEvents(t, c, m))
 }
 
-// countEvents counts the controller's Events on a migration by their reasons.
+// countEvents counts the controller's Events on a migration by reason.
 func countEvents(t *testing.T, c *kubevirttest.Cluster, m *virtv1.VirtualMachineInstanceMigration) map[string]int {
 	t.Helper()
 	all := &eventsv1.EventList{}
@@ -37,8 +37,8 @@ func countEvents(t *testing.T, c *kubevirttest.Cluster, m *virtv1.VirtualMachine
 
 var writeCount = regexp.MustCompile(`(?m)^mooring_quota_writes_total\{object="(\w+)",outcome="(\w+)"\} (\d+)$`)
 
-// checkWrites fails t if there are none, if one has failed, or if conflicts are no
-// exception.
+// checkWrites fails t if the controller wrote no object, if a write failed, or if a tenth of the
+// writes were conflicts.
 func checkWrites(t *testing.T, p *program) {
 	t.Helper()
 	sums, done := writes(t, p)
@@ -47,7 +47,7 @@ func checkWrites(t *testing.T, p *program) {
 	}
 }
 
-// writes are those of a controller, by what came of them, and how many were done.
+// writes returns the controller's writes by result, and the number of successful ones.
 func writes(t *testing.T, p *program) (sums map[string]int, done int) {
 	t.Helper()
 	metrics, err := p.get(t.Context(), "/metrics")

@@ -16,8 +16,9 @@ import (
 	"github.com/mooring-vm/mooring/quota"
 )
 
-// What is written to spec.hard is granted when status.hard has it: while nobody takes it over,
-// a migration is not said to go on, and does not.
+// TestNotGrantedBeforeItIsInForce suspends the quota controller. A raised spec.hard is granted only
+// when status.hard contains it. Until then the migration does not proceed, and Mooring reports no
+// grant.
 func TestNotGrantedBeforeItIsInForce(t *testing.T) {
 	c, _ := start(t)
 	ns := c.Namespace(t, full())
@@ -26,18 +27,18 @@ func TestNotGrantedBeforeItIsInForce(t *testing.T) {
 	m := c.MigrateUntil(t, vmi, virtv1.MigrationPreparingTarget)
 	m.AwaitRejected(t)
 
-	// The second write of the quota is made by who has read what came of the first, and has
-	// told what there was to tell of that.
+	// The controller makes its second write of the quota only after it processed and reported the
+	// first.
 	awaitRaised(t, c, ns, full())
 	edited := full()
 	edited[corev1.ResourceRequestsMemory] = resource.MustParse("3Gi")
 	setHard(t, c, ns, edited)
 	r := awaitRaised(t, c, ns, edited)
 	if r.Status.Phase != "" && r.Status.Phase != v1alpha1.PhaseReserved {
-		t.Errorf("it is %s", r.Status.Phase)
+		t.Errorf("state %s", r.Status.Phase)
 	}
 	if meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionGranted) {
-		t.Errorf("it is granted: %+v", r.Status.Conditions)
+		t.Errorf("granted: %+v", r.Status.Conditions)
 	}
 	if got := m.Get(t); got.Status.Phase != virtv1.MigrationPending || !kubevirttest.Rejected(got) {
 		t.Errorf("the migration is %s", got.Status.Phase)
@@ -47,7 +48,7 @@ func TestNotGrantedBeforeItIsInForce(t *testing.T) {
 		t.Errorf("%d Events that it is granted", n)
 	}
 	if got := quotaOf(t, c, ns, kubevirttest.QuotaName).Status.Hard; !equality.Semantic.DeepEqual(got, full()) {
-		t.Fatalf("somebody has set status.hard to %v", got)
+		t.Fatalf("status.hard was set to %v", got)
 	}
 
 	resume()
@@ -55,13 +56,13 @@ func TestNotGrantedBeforeItIsInForce(t *testing.T) {
 	awaitEvents(t, c, m.Get(t), quota.ReasonReserved, quota.ReasonGranted)
 	r = awaitPhase(t, c, ns, v1alpha1.PhaseCharged)
 	if !meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionGranted) {
-		t.Errorf("it is not granted: %+v", r.Status.Conditions)
+		t.Errorf("not granted: %+v", r.Status.Conditions)
 	}
 	m.GoOn(t)
 	awaitClean(t, c, ns, kubevirttest.QuotaName, edited)
 }
 
-// What was granted is so no more when an administrator's edit is not in force yet.
+// TestGrantedNoMore withdraws a grant when an administrator's edit is not in force yet.
 func TestGrantedNoMore(t *testing.T) {
 	c, _ := start(t)
 	ns := c.Namespace(t, full())
@@ -73,7 +74,7 @@ func TestGrantedNoMore(t *testing.T) {
 	setHard(t, c, ns, list("requests.memory", "3Gi"))
 	r := awaitPhase(t, c, ns, v1alpha1.PhaseReserved)
 	if !meta.IsStatusConditionFalse(r.Status.Conditions, v1alpha1.ConditionGranted) {
-		t.Errorf("it is granted: %+v", r.Status.Conditions)
+		t.Errorf("granted: %+v", r.Status.Conditions)
 	}
 	resume()
 	awaitPhase(t, c, ns, v1alpha1.PhaseGranted)
@@ -81,12 +82,12 @@ func TestGrantedNoMore(t *testing.T) {
 	awaitClean(t, c, ns, kubevirttest.QuotaName, list("requests.memory", "3Gi", "requests.cpu", "300m", "pods", "1"))
 }
 
-// suspendQuotas ends kube-controller-manager, so that nobody takes over what is written to
-// quotas, until resume is called or t ends.
+// suspendQuotas stops kube-controller-manager, so that status.hard does not follow spec.hard. This
+// lasts until resume is called or t ends.
 func suspendQuotas(t *testing.T, c *kubevirttest.Cluster) (resume func()) {
 	t.Helper()
 	if err := c.Controllers.Stop(); err != nil {
-		t.Error(err) // and start it for those who come after
+		t.Error(err) // and start it for the following tests
 	}
 	suspended := true
 	resume = func() {
@@ -103,7 +104,7 @@ func suspendQuotas(t *testing.T, c *kubevirttest.Cluster) (resume func()) {
 	return resume
 }
 
-// awaitRaised returns the only reservation when spec.hard is raised by it.
+// awaitRaised returns the only reservation when spec.hard includes it.
 func awaitRaised(t *testing.T, c *kubevirttest.Cluster, ns string, base corev1.ResourceList) v1alpha1.MigrationReservation {
 	t.Helper()
 	var found v1alpha1.MigrationReservation
@@ -114,7 +115,7 @@ func awaitRaised(t *testing.T, c *kubevirttest.Cluster, ns string, base corev1.R
 		}
 		found = all[0]
 		if hard := quotaOf(t, c, ns, kubevirttest.QuotaName).Spec.Hard; !equality.Semantic.DeepEqual(hard, plus(base, found)) {
-			return fmt.Errorf("it is %v, want %v", hard, plus(base, found))
+			return fmt.Errorf("spec.hard %v, want %v", hard, plus(base, found))
 		}
 		return nil
 	})

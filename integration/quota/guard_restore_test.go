@@ -15,8 +15,8 @@ import (
 	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
 )
 
-// TestGuardedRestores: a VM is to be restored as it was when it was larger. There is no
-// storage here that a snapshot of a VM with volumes could be taken with, so its objects are made by hand.
+// TestGuardedRestores restores a VM to an earlier, larger size. The cluster has no storage for
+// snapshots of volumes, so the test makes the snapshot objects.
 func TestGuardedRestores(t *testing.T) {
 	c, _ := startGuarded(t)
 	configure(t, c, `{"spec": {"configuration": {"developerConfiguration": {"featureGates": ["Snapshot"]}}}}`)
@@ -29,7 +29,7 @@ func TestGuardedRestores(t *testing.T) {
 	snapshot(t, c, "large", large)
 	snapshot(t, c, "small", vm)
 	eventually(t, "restores to be made, and judged", func() error {
-		return refusal(c.Client.Create(t.Context(), restore(ns, "large"), client.DryRunAll),
+		return checkRefusal(c.Client.Create(t.Context(), restore(ns, "large"), client.DryRunAll),
 			"virtualmachinerestores.guard.mooring.dev", "VirtualMachine vm as snapshot large has it", "requests.memory: requested")
 	})
 	wantPass(t, c.Client.Create(t.Context(), restore(ns, "small"), client.DryRunAll))
@@ -51,7 +51,7 @@ func withoutController(t *testing.T, c *kubevirttest.Cluster) {
 	})
 }
 
-// snapshot makes a snapshot that is complete, of a VM as it is given.
+// snapshot makes a completed snapshot of the given VM.
 func snapshot(t *testing.T, c *kubevirttest.Cluster, name string, vm *kubevirtv1.VirtualMachine) {
 	t.Helper()
 	s := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
@@ -86,7 +86,7 @@ func restore(namespace, snapshot string) *unstructured.Unstructured {
 	return r
 }
 
-// A VM of an instance type is as large as that.
+// testInstanceTypeOverQuota expects the guard to count the size of the instance type.
 func testInstanceTypeOverQuota(t *testing.T, c *kubevirttest.Cluster) {
 	ns := c.Namespace(t, list("requests.memory", "2Gi"))
 	for name, memory := range map[string]string{"small": "1Gi", "large": "2Gi"} {
@@ -103,5 +103,5 @@ func testInstanceTypeOverQuota(t *testing.T, c *kubevirttest.Cluster) {
 	}
 	wantRefusal(t, c.Client.Create(t.Context(), typed("large")), "VirtualMachine large", "requests.memory: requested")
 	wantPass(t, c.Client.Create(t.Context(), typed("small")))
-	running(t, c, typed("small"))
+	awaitVMRunning(t, c, typed("small"))
 }

@@ -26,43 +26,43 @@ import (
 	"github.com/mooring-vm/mooring/quota/webhook"
 )
 
-// TestForgedReviews: whoever reaches the webhooks may say that the API server asks, and that
-// virt-controller makes a pod. What a migration is raised by does not come of that.
+// TestForgedReviews sends forged reviews in the name of the API server and of virt-controller. Any
+// client that reaches the webhooks can do this. The forged sizes must not raise a quota.
 func TestForgedReviews(t *testing.T) {
 	c, _ := startGuarded(t)
 	ns := c.Namespace(t, full())
 	m, r := charged(t, c, ns)
 	forged := targetOf(t, m)
 
-	tooLarge := edited(forged, func(p *corev1.Pod) {
+	tooLarge := editedCopy(forged, func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Requests[corev1.ResourceMemory] = resource.MustParse("1Ti")
 	})
-	nobodys := edited(forged, func(p *corev1.Pod) { p.OwnerReferences = nil })
-	otherMigration := edited(forged, func(p *corev1.Pod) { p.Labels[kubevirtv1.MigrationJobLabel] = "another" })
-	for _, pod := range []*corev1.Pod{tooLarge, nobodys, otherMigration} {
+	withoutOwner := editedCopy(forged, func(p *corev1.Pod) { p.OwnerReferences = nil })
+	otherMigration := editedCopy(forged, func(p *corev1.Pod) { p.Labels[kubevirtv1.MigrationJobLabel] = "another" })
+	for _, pod := range []*corev1.Pod{tooLarge, withoutOwner, otherMigration} {
 		got := review(t, c, ns, pod)
 		if !got.Allowed {
 			t.Errorf("refused: %+v", got.Result)
 		}
 		if pod != otherMigration && (len(got.Warnings) != 1 || !strings.Contains(got.Warnings[0], "is not noted")) {
-			t.Errorf("warnings %q: want one that nothing is noted", got.Warnings)
+			t.Errorf("warnings %q: want one about the missing record", got.Warnings)
 		}
 	}
-	if said := noted(t, c, ns); said != "" {
-		t.Errorf("noted: %s", said)
+	if said := recordedTarget(t, c, ns); said != "" {
+		t.Errorf("recorded: %s", said)
 	}
 	if got := review(t, c, ns, forged); !got.Allowed || len(got.Warnings) > 0 {
 		t.Errorf("got %+v", got)
 	}
-	if noted(t, c, ns) == "" {
-		t.Errorf("a target of the size that is likely was not noted")
+	if recordedTarget(t, c, ns) == "" {
+		t.Errorf("a target of the expected size was not recorded")
 	}
 	awaitHard(t, c, ns, kubevirttest.QuotaName, plus(full(), r))
 	m.GoOn(t)
 	m.Await(t, kubevirtv1.MigrationSucceeded)
 }
 
-// targetOf is a pod like a migration's target, and a little larger.
+// targetOf returns a pod like a migration's target, but a little larger.
 func targetOf(t *testing.T, m *kubevirttest.Migration) *corev1.Pod {
 	t.Helper()
 	pod := copyOf(m.Target(t))
@@ -77,14 +77,14 @@ func targetOf(t *testing.T, m *kubevirttest.Migration) *corev1.Pod {
 	return pod
 }
 
-func edited(pod *corev1.Pod, change func(*corev1.Pod)) *corev1.Pod {
+func editedCopy(pod *corev1.Pod, change func(*corev1.Pod)) *corev1.Pod {
 	out := pod.DeepCopy()
 	change(out)
 	return out
 }
 
-// noted is what the one reservation of a namespace says of its target; empty: nothing.
-func noted(t *testing.T, c *kubevirttest.Cluster, ns string) string {
+// recordedTarget returns the target's charge from the only reservation of a namespace, empty without one.
+func recordedTarget(t *testing.T, c *kubevirttest.Cluster, ns string) string {
 	t.Helper()
 	all := reservations(t, c, ns)
 	if len(all) != 1 {
@@ -93,7 +93,7 @@ func noted(t *testing.T, c *kubevirttest.Cluster, ns string) string {
 	return all[0].Annotations[quota.TargetAnnotation]
 }
 
-// review asks the webhook itself whether virt-controller may make a pod.
+// review sends the webhook a review of a pod from virt-controller.
 func review(t *testing.T, c *kubevirttest.Cluster, ns string, pod *corev1.Pod) *admissionv1.AdmissionResponse {
 	t.Helper()
 	raw, err := json.Marshal(pod)
@@ -131,7 +131,7 @@ func launcherGuard(t *testing.T, c *kubevirttest.Cluster) registrationv1.Webhook
 	return registrationv1.WebhookClientConfig{}
 }
 
-// post sends what anybody can send: without a certificate of one's own.
+// post sends a request without a client certificate, as any client can.
 func post(t *testing.T, to registrationv1.WebhookClientConfig, text []byte, into any) error {
 	t.Helper()
 	roots := x509.NewCertPool()

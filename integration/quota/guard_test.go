@@ -21,24 +21,24 @@ import (
 	"github.com/mooring-vm/mooring/quota/controller"
 )
 
-// startGuarded is startServing for a KubeVirt whose version is known. It returns when the
-// guards are asked.
+// startGuarded is startServing for a KubeVirt with a known version. It returns when the API server
+// calls the guards.
 func startGuarded(t *testing.T) (*kubevirttest.Cluster, *program) {
 	t.Helper()
 	c, p := startServing(t)
-	sayVersion(t, c)
+	setKubeVirtVersion(t, c)
 	ns := &corev1.Namespace{}
 	ns.Name = c.Namespace(t, nil)
 	rubbish := `{"metadata": {"annotations": {"` + quota.MaintenanceAnnotation + `": "rubbish"}}}`
-	eventually(t, "the guards to be asked", func() error {
+	eventually(t, "the API server to call the guards", func() error {
 		err := c.Client.Patch(t.Context(), ns, client.RawPatch(types.MergePatchType, []byte(rubbish)), client.DryRunAll)
-		return refusal(err, "namespaces.guard.mooring.dev", quota.MaintenanceAnnotation)
+		return checkRefusal(err, "namespaces.guard.mooring.dev", quota.MaintenanceAnnotation)
 	})
 	return c, p
 }
 
-// sayVersion does what virt-operator does, which does not run here.
-func sayVersion(t *testing.T, c *kubevirttest.Cluster) {
+// setKubeVirtVersion sets the version in KubeVirt's status, in place of virt-operator.
+func setKubeVirtVersion(t *testing.T, c *kubevirttest.Cluster) {
 	t.Helper()
 	object := &kubevirtv1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: hackkubevirt.Namespace, Name: hackkubevirt.Name}}
 	version := client.RawPatch(types.MergePatchType, []byte(`{"status": {"observedKubeVirtVersion": "v1.7.0"}}`))
@@ -47,19 +47,19 @@ func sayVersion(t *testing.T, c *kubevirttest.Cluster) {
 	}
 }
 
-// refusal says what is wrong with an error that should be a guard's refusal.
-func refusal(err error, parts ...string) error {
+// checkRefusal returns nil if err is a guard's refusal with these parts.
+func checkRefusal(err error, parts ...string) error {
 	if err == nil {
 		return errors.New("it passed")
 	}
 	if !apierrors.IsForbidden(err) {
 		return fmt.Errorf("want a refusal: %w", err)
 	}
-	return says(err, parts...)
+	return checkParts(err, parts...)
 }
 
-// says looks for what an error should say.
-func says(err error, parts ...string) error {
+// checkParts checks that the error text contains all parts.
+func checkParts(err error, parts ...string) error {
 	for _, part := range parts {
 		if !strings.Contains(err.Error(), part) {
 			return fmt.Errorf("%w: want %q in it", err, part)
@@ -70,7 +70,7 @@ func says(err error, parts ...string) error {
 
 func wantRefusal(t *testing.T, err error, parts ...string) {
 	t.Helper()
-	if wrong := refusal(err, parts...); wrong != nil {
+	if wrong := checkRefusal(err, parts...); wrong != nil {
 		t.Error(wrong)
 	}
 }
@@ -82,7 +82,7 @@ func wantPass(t *testing.T, err error) {
 	}
 }
 
-// TestGuardedQuotas has one controller guard all of these at once.
+// TestGuardedQuotas runs all tests at once against one controller.
 func TestGuardedQuotas(t *testing.T) {
 	c, _ := startGuarded(t)
 	inParallel(t, c, map[string]func(*testing.T, *kubevirttest.Cluster){
@@ -91,13 +91,13 @@ func TestGuardedQuotas(t *testing.T) {
 		"a namespace":    testNamespaceEndsWhileReserved,
 		"below use":      testLimitBelowUse,
 		"over the quota": testVMsOverQuota,
-		"two launchers":  testRoomForOne,
+		"two launchers":  testSpaceForOneVM,
 		"instance types": testInstanceTypeOverQuota,
 	})
 }
 
-// A quota that is raised is left alone by others until the migration has ended; what the
-// controller itself writes passes, or the migration would not end.
+// The guard refuses edits of a raised quota until the migration ends. The controller's own writes
+// must pass, or the migration could not end.
 func testEditsWhileReserved(t *testing.T, c *kubevirttest.Cluster) {
 	ns := c.Namespace(t, full())
 	m, r := charged(t, c, ns)
@@ -106,7 +106,7 @@ func testEditsWhileReserved(t *testing.T, c *kubevirttest.Cluster) {
 	names := []string{"resourcequotas.guard.mooring.dev", m.Get(t).Name + " of VM vm"}
 	wantRefusal(t, c.Client.Delete(t.Context(), q.DeepCopy()), names...)
 	wantRefusal(t, c.Client.Patch(t.Context(), q.DeepCopy(), merge(`{"spec": {"hard": {"pods": "5"}}}`)), names...)
-	// who may write what base a quota has is the admission policy's to say, where there is one
+	// an admission policy, if present, decides about edits of the base annotation
 	base := merge(`{"metadata": {"annotations": {"` + quota.BaseAnnotation + `": "{}"}}}`)
 	wantRefusal(t, c.Client.Patch(t.Context(), q.DeepCopy(), base), quota.BaseAnnotation)
 	wantPass(t, c.Client.Patch(t.Context(), q.DeepCopy(), merge(`{"metadata": {"labels": {"a": "b"}}}`)))
@@ -121,7 +121,7 @@ func testEditsWhileReserved(t *testing.T, c *kubevirttest.Cluster) {
 
 func merge(text string) client.Patch { return client.RawPatch(types.MergePatchType, []byte(text)) }
 
-// A manager of quotas may set them to the base, and nothing else.
+// A manager of quotas may write the base during a reservation, and no other value.
 func testManagerWhileReserved(t *testing.T, c *kubevirttest.Cluster) {
 	ns := &corev1.Namespace{}
 	ns.Name = c.Namespace(t, nil)
@@ -150,11 +150,11 @@ func testManagerWhileReserved(t *testing.T, c *kubevirttest.Cluster) {
 	awaitClean(t, c, ns.Name, kubevirttest.QuotaName, list("requests.memory", "2Gi", "pods", "1"))
 }
 
-// The end of a namespace takes all with it.
+// Deleting a namespace with a reservation must succeed.
 func testNamespaceEndsWhileReserved(t *testing.T, c *kubevirttest.Cluster) {
-	ns := mortal(t, c)
+	ns := makeTemporaryNamespace(t, c)
 	charged(t, c, ns.Name)
-	deleted(t, c, ns)
+	deleteNamespace(t, c, ns)
 }
 
 func testLimitBelowUse(t *testing.T, c *kubevirttest.Cluster) {
@@ -166,7 +166,7 @@ func testLimitBelowUse(t *testing.T, c *kubevirttest.Cluster) {
 	wantPass(t, c.Client.Patch(t.Context(), q.DeepCopy(), merge(`{"spec": {"hard": {"requests.memory": "1900Mi"}}}`)))
 }
 
-// TestGuardsThatAreAway: with the controller down, nothing is held up.
+// TestGuardsThatAreAway stops the controller. Requests must pass without it.
 func TestGuardsThatAreAway(t *testing.T) {
 	c, p := startGuarded(t)
 	ns := c.Namespace(t, full())
@@ -179,7 +179,7 @@ func TestGuardsThatAreAway(t *testing.T) {
 	wantPass(t, c.Client.Patch(t.Context(), q.DeepCopy(), edit))
 	second := newVM(ns, "second", kubevirtv1.RunStrategyAlways)
 	wantPass(t, c.Client.Create(t.Context(), second))
-	running(t, c, second)
+	awaitVMRunning(t, c, second)
 	for _, share := range []string{`"rubbish"`, "null"} {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}
 		wantPass(t, c.Client.Patch(t.Context(), namespace, merge(`{"metadata": {"annotations": {"`+quota.MaintenanceAnnotation+`": `+share+`}}}`)))
@@ -187,7 +187,7 @@ func TestGuardsThatAreAway(t *testing.T) {
 	p.start(t)
 	m.GoOn(t)
 	m.Await(t, kubevirtv1.MigrationSucceeded)
-	eventually(t, "nothing to be reserved", func() error {
+	eventually(t, "no reservation", func() error {
 		if left := reservations(t, c, ns); len(left) > 0 {
 			return fmt.Errorf("reservations %+v", left)
 		}
@@ -195,8 +195,8 @@ func TestGuardsThatAreAway(t *testing.T) {
 	})
 }
 
-// TestLargerTarget: KubeVirt's settings have changed since the source was made, and the
-// quota rejects the target pod. Nobody but the guard has seen what it needs.
+// TestLargerTarget changes KubeVirt's settings after the source pod was made. The quota rejects the
+// larger target pod, so the reservation must grow by the guard's observation.
 func TestLargerTarget(t *testing.T) {
 	c, _ := startGuarded(t)
 	ns := c.Namespace(t, full())
@@ -219,10 +219,10 @@ func TestLargerTarget(t *testing.T) {
 	m.GoOn(t)
 	m.Await(t, kubevirtv1.MigrationSucceeded)
 	awaitHard(t, c, ns, kubevirttest.QuotaName, base)
-	eventually(t, "what stays above the base to be reported", func() error { return overrunTold(t, c, ns) })
+	eventually(t, "the excess above the base to be reported", func() error { return checkOverrunReported(t, c, ns) })
 }
 
-func overrunTold(t *testing.T, c *kubevirttest.Cluster, ns string) error {
+func checkOverrunReported(t *testing.T, c *kubevirttest.Cluster, ns string) error {
 	t.Helper()
 	events := &eventsv1.EventList{}
 	if err := c.Client.List(t.Context(), events, client.InNamespace(ns)); err != nil {
@@ -233,19 +233,19 @@ func overrunTold(t *testing.T, c *kubevirttest.Cluster, ns string) error {
 			return nil
 		}
 	}
-	return errors.New("no Event says so")
+	return errors.New("no Event reports it")
 }
 
-// awaitLarger returns when virt-controller makes launchers that need more memory.
+// awaitLarger returns when virt-controller makes launchers with a larger memory request.
 func awaitLarger(t *testing.T, c *kubevirttest.Cluster, than *corev1.Pod) {
 	t.Helper()
 	ns, n := c.Namespace(t, nil), 0
-	eventually(t, "KubeVirt to hear of its settings", func() error {
+	eventually(t, "KubeVirt to apply its settings", func() error {
 		n++
 		vmi := c.VMI(t, ns, fmt.Sprint("vm-", n), small())
 		had, has := quota.Charge(than)["requests.memory"], quota.Charge(launcherOf(t, c, vmi))["requests.memory"]
 		if has.Cmp(had) <= 0 {
-			return fmt.Errorf("a launcher needs %s", &has)
+			return fmt.Errorf("a launcher requests %s", &has)
 		}
 		return nil
 	})

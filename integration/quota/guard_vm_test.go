@@ -12,7 +12,7 @@ import (
 	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
 )
 
-// newVM is a VirtualMachine of a small VM.
+// newVM returns a VirtualMachine of a small VM.
 func newVM(namespace, name string, strategy kubevirtv1.VirtualMachineRunStrategy) *kubevirtv1.VirtualMachine {
 	vmi := kubevirttest.NewVMI(namespace, name, small())
 	return &kubevirtv1.VirtualMachine{ObjectMeta: vmi.ObjectMeta, Spec: kubevirtv1.VirtualMachineSpec{
@@ -20,34 +20,35 @@ func newVM(namespace, name string, strategy kubevirtv1.VirtualMachineRunStrategy
 	}}
 }
 
-// running returns when a VM's instance runs.
-func running(t *testing.T, c *kubevirttest.Cluster, vm *kubevirtv1.VirtualMachine) {
+// awaitVMRunning returns when the VM's instance runs.
+func awaitVMRunning(t *testing.T, c *kubevirttest.Cluster, vm *kubevirtv1.VirtualMachine) {
 	t.Helper()
-	c.AwaitRunning(t, instance(t, c, vm))
+	c.AwaitRunning(t, awaitInstance(t, c, vm))
 }
 
-// instance returns a VM's instance when there is one.
-func instance(t *testing.T, c *kubevirttest.Cluster, vm *kubevirtv1.VirtualMachine) *kubevirtv1.VirtualMachineInstance {
+// awaitInstance waits for the VM's instance and returns it.
+func awaitInstance(t *testing.T, c *kubevirttest.Cluster, vm *kubevirtv1.VirtualMachine) *kubevirtv1.VirtualMachineInstance {
 	t.Helper()
 	vmi := &kubevirtv1.VirtualMachineInstance{}
 	eventually(t, "the instance of VM "+vm.Name, func() error { return c.Client.Get(t.Context(), client.ObjectKeyFromObject(vm), vmi) })
 	return vmi
 }
 
-// toStart asks for a start as virt-api does.
-func toStart() client.Patch {
+// startRequest returns virt-api's patch for a start request.
+func startRequest() client.Patch {
 	return merge(`{"status": {"stateChangeRequests": [{"action": "Start"}]}}`)
 }
 
-// Over the quota, VMs are not made, started or enlarged. They are stopped and deleted.
+// testVMsOverQuota refuses to make, start or enlarge VMs over the quota. Stopping and deleting
+// pass.
 func testVMsOverQuota(t *testing.T, c *kubevirttest.Cluster) {
 	ns := c.Namespace(t, nil)
 	always, halted, manual := kubevirtv1.RunStrategyAlways, kubevirtv1.RunStrategyHalted, kubevirtv1.RunStrategyManual
 	first, second := newVM(ns, "first", always), newVM(ns, "second", always)
 	wantPass(t, c.Client.Create(t.Context(), first))
 	wantPass(t, c.Client.Create(t.Context(), second))
-	running(t, c, first)
-	running(t, c, second)
+	awaitVMRunning(t, c, first)
+	awaitVMRunning(t, c, second)
 	c.Quota(t, &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: kubevirttest.QuotaName},
 		Spec:       corev1.ResourceQuotaSpec{Hard: list("requests.memory", "1Gi", "pods", "1")},
@@ -61,7 +62,7 @@ func testVMsOverQuota(t *testing.T, c *kubevirttest.Cluster) {
 
 	asleep := newVM(ns, "asleep", manual)
 	wantPass(t, c.Client.Create(t.Context(), asleep))
-	wantRefusal(t, c.Client.Status().Patch(t.Context(), asleep.DeepCopy(), toStart()), append(why, "VirtualMachine asleep")...)
+	wantRefusal(t, c.Client.Status().Patch(t.Context(), asleep.DeepCopy(), startRequest()), append(why, "VirtualMachine asleep")...)
 	wantPass(t, c.Client.Create(t.Context(), newVM(ns, "halted", halted)))
 	wantRefusal(t, c.Client.Patch(t.Context(), newVM(ns, "halted", halted), merge(`{"spec": {"runStrategy": "Always"}}`)), append(why, "VirtualMachine halted")...)
 
@@ -70,8 +71,8 @@ func testVMsOverQuota(t *testing.T, c *kubevirttest.Cluster) {
 	awaitPods(t, c, ns, 0)
 }
 
-// The estimate lets pass what fits to the byte: the second VM is refused, the first is not.
-func testRoomForOne(t *testing.T, c *kubevirttest.Cluster) {
+// testSpaceForOneVM fits one VM to the byte: the guard admits the first VM and refuses the second.
+func testSpaceForOneVM(t *testing.T, c *kubevirttest.Cluster) {
 	ns := c.Namespace(t, nil)
 	first := newVM(ns, "first", kubevirtv1.RunStrategyManual)
 	wantPass(t, c.Client.Create(t.Context(), first))
@@ -82,18 +83,18 @@ func testRoomForOne(t *testing.T, c *kubevirttest.Cluster) {
 	})
 	awaitPods(t, c, ns, 1)
 	c.SetHard(t, ns, c.Used(t, ns))
-	wantRefusal(t, c.Client.Status().Patch(t.Context(), first.DeepCopy(), toStart()), "VirtualMachine first")
+	wantRefusal(t, c.Client.Status().Patch(t.Context(), first.DeepCopy(), startRequest()), "VirtualMachine first")
 	if err := c.Client.Delete(t.Context(), probe); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the first VM to be let start", func() error { return c.Client.Status().Patch(t.Context(), first.DeepCopy(), toStart()) })
-	running(t, c, first)
+	eventually(t, "the first VM to be allowed to start", func() error { return c.Client.Status().Patch(t.Context(), first.DeepCopy(), startRequest()) })
+	awaitVMRunning(t, c, first)
 	wantRefusal(t, c.Client.Create(t.Context(), newVM(ns, "second", kubevirtv1.RunStrategyAlways)), "VirtualMachine second")
 }
 
-// TestReservedRoomIsKept: a quota has room in status.hard that is reserved for a migration
-// whose target pod is not there yet. Neither a VM nor a launcher takes it.
-func TestReservedRoomIsKept(t *testing.T) {
+// TestReservedQuotaIsKept reserves quota for a migration before its target pod exists. The guards
+// refuse a VM and a launcher in this space.
+func TestReservedQuotaIsKept(t *testing.T) {
 	c, _ := startGuarded(t)
 	ns := c.Namespace(t, full())
 	vmi := c.RunningVMI(t, ns, "vm", small())
@@ -116,11 +117,11 @@ func TestReservedRoomIsKept(t *testing.T) {
 
 	second := newVM(ns, "second", kubevirtv1.RunStrategyAlways)
 	wantRefusal(t, c.Client.Create(t.Context(), second.DeepCopy()), "virtualmachines.guard.mooring.dev", "reserved for 1 migrations")
-	launcher := like(c.Launchers(t, vmi)[0])
+	launcher := copyByHand(c.Launchers(t, vmi)[0])
 	wantRefusal(t, c.Client.Create(t.Context(), launcher.DeepCopy()), "launchers.guard.mooring.dev", "exceeded quota", "reserved for 1 migrations")
-	launcher.Labels[kubevirtv1.MigrationJobLabel] = r.Name // which only virt-controller may say
+	launcher.Labels[kubevirtv1.MigrationJobLabel] = r.Name // only virt-controller may set this label
 	wantRefusal(t, c.Client.Create(t.Context(), launcher.DeepCopy()), "launchers.guard.mooring.dev")
-	delete(launcher.Labels, kubevirtv1.AppLabel) // what is no launcher Kubernetes counts, and nobody else
+	delete(launcher.Labels, kubevirtv1.AppLabel) // without it the pod is no launcher, and only the quota counts it
 	delete(launcher.Labels, kubevirtv1.MigrationJobLabel)
 	wantPass(t, c.Client.Create(t.Context(), launcher.DeepCopy(), client.DryRunAll))
 
@@ -130,8 +131,8 @@ func TestReservedRoomIsKept(t *testing.T) {
 	wantRefusal(t, c.Client.Create(t.Context(), second), "VirtualMachine second")
 }
 
-// like is a pod that is made by hand after another one.
-func like(pod corev1.Pod) *corev1.Pod {
+// copyByHand returns a new pod with the labels and resources of another pod.
+func copyByHand(pod corev1.Pod) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: "by-hand", Labels: pod.Labels},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{

@@ -14,8 +14,8 @@ import (
 	"github.com/mooring-vm/mooring/quota/controller"
 )
 
-// A VM that would take what is kept for migrations, and that no webhook has seen, is halted,
-// and told why. One in a namespace where nothing is kept tries on, as KubeVirt has it.
+// TestHalted starts a VM in the maintenance share without any webhook. The controller halts it and
+// writes an Event. In a namespace without a share, KubeVirt retries the VM as usual.
 func TestHalted(t *testing.T) {
 	c, _ := start(t)
 	ns, other := c.Namespace(t, full()), c.Namespace(t, full())
@@ -27,23 +27,23 @@ func TestHalted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the VM to be halted", func() error { return haltedAndTold(t, c, late) })
-	eventually(t, "the other VM to be rejected", func() error { return rejectedByQuota(t, c, lateThere) })
+	eventually(t, "the VM to be halted", func() error { return checkHaltedWithEvent(t, c, late) })
+	eventually(t, "the other VM to be rejected", func() error { return checkRejectedByQuota(t, c, lateThere) })
 	if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(lateThere), lateThere); err != nil {
 		t.Fatal(err)
 	}
 	if got := *lateThere.Spec.RunStrategy; got != virtv1.RunStrategyAlways {
-		t.Errorf("the VM where nothing is kept for migrations is %s", got)
+		t.Errorf("the VM without a maintenance share is %s", got)
 	}
 }
 
-func haltedAndTold(t *testing.T, c *kubevirttest.Cluster, vm *virtv1.VirtualMachine) error {
+func checkHaltedWithEvent(t *testing.T, c *kubevirttest.Cluster, vm *virtv1.VirtualMachine) error {
 	t.Helper()
 	if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(vm), vm); err != nil {
 		t.Fatal(err)
 	}
 	if *vm.Spec.RunStrategy != virtv1.RunStrategyHalted {
-		return fmt.Errorf("it is %s", *vm.Spec.RunStrategy)
+		return fmt.Errorf("state %s", *vm.Spec.RunStrategy)
 	}
 	events := &eventsv1.EventList{}
 	if err := c.Client.List(t.Context(), events, client.InNamespace(vm.Namespace)); err != nil {
@@ -54,10 +54,10 @@ func haltedAndTold(t *testing.T, c *kubevirttest.Cluster, vm *virtv1.VirtualMach
 			return nil
 		}
 	}
-	return errors.New("no Event says so")
+	return errors.New("no Event reports it")
 }
 
-func rejectedByQuota(t *testing.T, c *kubevirttest.Cluster, vm *virtv1.VirtualMachine) error {
+func checkRejectedByQuota(t *testing.T, c *kubevirttest.Cluster, vm *virtv1.VirtualMachine) error {
 	t.Helper()
 	vmi := &virtv1.VirtualMachineInstance{}
 	if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(vm), vmi); err != nil {

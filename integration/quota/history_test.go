@@ -18,25 +18,25 @@ import (
 	"github.com/mooring-vm/mooring/quota/controller"
 )
 
-// version is a quota's spec.hard at a resourceVersion.
+// version is spec.hard of a quota at one resourceVersion.
 type version struct {
 	at   uint64
 	hard corev1.ResourceList
 }
 
-// entry is what a reservation holds from a resourceVersion on.
+// entry is the charge of a reservation from one resourceVersion on.
 type entry struct {
 	at     uint64
 	name   string              // the migration's UID
-	charge corev1.ResourceList // nil: nothing any more
+	charge corev1.ResourceList // nil: released
 }
 
-// history is what was seen of a namespace's quota and of its ledger. One etcd counts the
-// resourceVersions of both, so they say what came first.
+// history records a namespace's quota and ledger. One etcd counts the resourceVersions of both, so
+// they can be ordered.
 type history struct {
 	quotas []version
 	ledger []entry
-	ended  map[string]uint64 // migrations, by UID, and from when on
+	ended  map[string]uint64 // resourceVersion of each migration's end, by UID
 }
 
 func at(t *testing.T, o runtime.Object) uint64 {
@@ -57,12 +57,12 @@ func versionOf(t *testing.T, q *corev1.ResourceQuota) version {
 	return version{at(t, q), q.Spec.Hard.DeepCopy()}
 }
 
-// watching notes what the quota and the ledger of a namespace are, and migrations that end. The function that it
-// returns ends that, and returns what was noted.
-func watching(t *testing.T, c *kubevirttest.Cluster, namespace string) func() history {
+// record records the quota, the ledger and the ends of migrations in a namespace. The returned
+// function stops the recording and returns it.
+func record(t *testing.T, c *kubevirttest.Cluster, namespace string) func() history {
 	t.Helper()
 	h := history{ended: map[string]uint64{}}
-	stopLedger := watched(t, c, namespace, &v1alpha1.MigrationReservationList{}, func(event watch.Event) {
+	stopLedger := watchKind(t, c, namespace, &v1alpha1.MigrationReservationList{}, func(event watch.Event) {
 		if r, ok := event.Object.(*v1alpha1.MigrationReservation); ok {
 			e := entry{at: at(t, r), name: r.Name}
 			if event.Type != watch.Deleted && quota.IsActive(r) {
@@ -71,12 +71,12 @@ func watching(t *testing.T, c *kubevirttest.Cluster, namespace string) func() hi
 			h.ledger = append(h.ledger, e)
 		}
 	})
-	stopQuotas := watched(t, c, namespace, &corev1.ResourceQuotaList{}, func(event watch.Event) {
+	stopQuotas := watchKind(t, c, namespace, &corev1.ResourceQuotaList{}, func(event watch.Event) {
 		if q, ok := event.Object.(*corev1.ResourceQuota); ok && event.Type != watch.Deleted {
 			h.quotas = append(h.quotas, versionOf(t, q))
 		}
 	})
-	stopMigrations := watched(t, c, namespace, &virtv1.VirtualMachineInstanceMigrationList{}, func(event watch.Event) {
+	stopMigrations := watchKind(t, c, namespace, &virtv1.VirtualMachineInstanceMigrationList{}, func(event watch.Event) {
 		m, ok := event.Object.(*virtv1.VirtualMachineInstanceMigration)
 		if !ok || h.ended[string(m.UID)] > 0 {
 			return
@@ -90,14 +90,14 @@ func watching(t *testing.T, c *kubevirttest.Cluster, namespace string) func() hi
 		stopLedger()
 		stopMigrations()
 		if len(h.quotas) == 0 {
-			t.Error("the quota was never seen")
+			t.Error("no quota observed")
 		}
 		return h
 	}
 }
 
-// watched has each change of a namespace's objects of a kind noted, until it is told to stop.
-func watched(t *testing.T, c *kubevirttest.Cluster, namespace string, kind client.ObjectList, note func(watch.Event)) (stop func()) {
+// watchKind calls note for each change of objects of one kind in a namespace, until stop is called.
+func watchKind(t *testing.T, c *kubevirttest.Cluster, namespace string, kind client.ObjectList, note func(watch.Event)) (stop func()) {
 	t.Helper()
 	scheme, err := controller.NewScheme()
 	if err != nil {
@@ -124,7 +124,7 @@ func watched(t *testing.T, c *kubevirttest.Cluster, namespace string, kind clien
 	}
 }
 
-// reserved is the sum of what a reservation holds.
+// reserved returns the sum of a reservation's charges.
 func reserved(r *v1alpha1.MigrationReservation) corev1.ResourceList {
 	sum := corev1.ResourceList{}
 	for _, pod := range r.Spec.Pods {
@@ -137,17 +137,17 @@ func reserved(r *v1alpha1.MigrationReservation) corev1.ResourceList {
 	return sum
 }
 
-// check holds every quota that was seen against the base of its time, which is among those
-// that were written, oldest first:
+// check compares every recorded quota with the base in force at its time. bases are the written
+// bases, oldest first:
 //
-//   - It is never below its base.
-//   - Whoever else than the one who writes bases changes spec.hard makes it base + what is in
-//     the ledger at that moment. So what a quota is raised by is in the ledger before.
+//   - A quota is never below its base.
+//   - A change of spec.hard, except by the writer of bases, results in base + current ledger. So
+//     the ledger contains every raise before the quota does.
 //
-// Between two changes it may well be above that: what is not needed any more leaves the
-// ledger first, and then the quota is lowered, by the next controller where this one has died.
+// Between two changes, spec.hard may exceed base + ledger. A release first leaves the ledger, then
+// the controller or its successor lowers the quota.
 //
-// It returns how often the quota was set to more than its base.
+// It returns the number of times the quota was above its base.
 func (h history) check(t *testing.T, bases []version) (raised int) {
 	t.Helper()
 	var before corev1.ResourceList
@@ -161,7 +161,7 @@ func (h history) check(t *testing.T, bases []version) (raised int) {
 		if base.at == q.at || !changed {
 			continue
 		}
-		if want := h.with(base.hard, q.at); !equality.Semantic.DeepEqual(q.hard, want) {
+		if want := h.baseAndLedger(base.hard, q.at); !equality.Semantic.DeepEqual(q.hard, want) {
 			t.Errorf("at %d hard becomes %v, and base and ledger are %v", q.at, q.hard, want)
 		}
 		if !equality.Semantic.DeepEqual(q.hard, base.hard) {
@@ -191,8 +191,8 @@ func atLeast(hard, least corev1.ResourceList) bool {
 	return true
 }
 
-// with is a base and what was in the ledger at a resourceVersion, in resources of the base.
-func (h history) with(base corev1.ResourceList, at uint64) corev1.ResourceList {
+// baseAndLedger returns the base plus the ledger at a resourceVersion, in resources of the base.
+func (h history) baseAndLedger(base corev1.ResourceList, at uint64) corev1.ResourceList {
 	sum := base.DeepCopy()
 	for _, e := range h.ledgerAt(at) {
 		for name := range base {
@@ -218,7 +218,7 @@ func (h history) ledgerAt(at uint64) map[string]entry {
 	return ledger
 }
 
-// checkOneAtATime fails t if something was reserved for two migrations that had not ended.
+// checkOneAtATime fails t if two active migrations had reservations at once.
 func (h history) checkOneAtATime(t *testing.T) {
 	t.Helper()
 	for _, e := range h.ledger {

@@ -23,27 +23,27 @@ import (
 	"github.com/mooring-vm/mooring/quota/controller/controllertest"
 )
 
-// A controller that is killed after any of its writes, whether it has heard of it or not,
-// leaves what its successor brings to the end: TestKilledAtEachWrite of package controller,
-// with an API server, a quota controller and a virt-controller that are real.
+// TestKilledAtEachWrite kills the controller after each of its writes, with and without the answer
+// of the API server. The successor must finish the work. It repeats the unit test of package
+// controller with a real API server, quota controller and virt-controller.
 func TestKilledAtEachWrite(t *testing.T) {
 	c := kubevirttest.Start(t)
 	install(t, c, controllerprogram.Name)
 	inParallel(t, c, map[string]func(*testing.T, *kubevirttest.Cluster){
-		"and knows what it wrote": func(t *testing.T, c *kubevirttest.Cluster) { testKilled(t, c, false) },
-		"and does not know":       func(t *testing.T, c *kubevirttest.Cluster) { testKilled(t, c, true) },
+		"with the answer":    func(t *testing.T, c *kubevirttest.Cluster) { testKilled(t, c, false) },
+		"without the answer": func(t *testing.T, c *kubevirttest.Cluster) { testKilled(t, c, true) },
 	})
 }
 
-// testKilled migrates a VM to and fro, with a kill at one write later each time, until one
-// migration is through before that.
+// testKilled migrates a VM repeatedly, and kills the controller one write later each time. It ends
+// when a migration finishes before the kill.
 func testKilled(t *testing.T, c *kubevirttest.Cluster, unsaid bool) {
 	ns := c.Namespace(t, full())
 	vmi := c.RunningVMI(t, ns, "vm", small())
-	l := &life{c: c, api: asController(t, c), space: ns}
-	seen := watching(t, c, ns)
+	l := &controllerRun{c: c, api: asController(t, c), space: ns}
+	seen := record(t, c, ns)
 	writes := 0
-	for l.live(t, vmi, &controllertest.Killer{Writes: writes, AnswerLost: unsaid}) {
+	for l.migrateOnce(t, vmi, &controllertest.Killer{Writes: writes, AnswerLost: unsaid}) {
 		writes++
 	}
 	if writes < 6 {
@@ -52,7 +52,7 @@ func testKilled(t *testing.T, c *kubevirttest.Cluster, unsaid bool) {
 	seen().check(t, []version{{0, full()}})
 }
 
-// asController returns a client with the controller's rights, which caches nothing.
+// asController returns an uncached client with the controller's rights.
 func asController(t *testing.T, c *kubevirttest.Cluster) client.WithWatch {
 	t.Helper()
 	kubeconfig, err := c.Plane.Kubeconfig(t.Context(), system, "mooring-controller")
@@ -75,8 +75,8 @@ func asController(t *testing.T, c *kubevirttest.Cluster) client.WithWatch {
 	return api
 }
 
-// life is a namespace with one VM and with controllers, one after the other.
-type life struct {
+// controllerRun is a namespace with one VM and a sequence of controllers.
+type controllerRun struct {
 	c          *kubevirttest.Cluster
 	api        client.WithWatch
 	space      string
@@ -84,21 +84,21 @@ type life struct {
 	reconciler *controller.Reconciler
 }
 
-// live has the VM migrate once, and says whether the controller was killed. Its successor
-// lives on.
-func (l *life) live(t *testing.T, vmi *virtv1.VirtualMachineInstance, k *controllertest.Killer) (killed bool) {
+// migrateOnce migrates the VM once and reports whether the controller was killed. The successor is not
+// killed.
+func (l *controllerRun) migrateOnce(t *testing.T, vmi *virtv1.VirtualMachineInstance, k *controllertest.Killer) (killed bool) {
 	t.Helper()
 	l.killer, l.reconciler = k, l.controller(k.Hooks())
 	m := l.c.MigrateUntil(t, vmi, virtv1.MigrationPreparingTarget)
-	l.until(t, v1alpha1.PhaseCharged)
+	l.awaitPhase(t, v1alpha1.PhaseCharged)
 	source := m.Source(t)
 	l.c.Keep(t, source)
 	m.GoOn(t)
 	m.Await(t, virtv1.MigrationSucceeded)
-	l.until(t, v1alpha1.PhaseReleasing)
+	l.awaitPhase(t, v1alpha1.PhaseReleasing)
 	l.c.Release(t, source)
-	l.work(t, "nothing to be left", func() error {
-		return l.state(t, 0, func(*v1alpha1.MigrationReservation) bool { return true })
+	l.reconcileUntil(t, "all traces to be removed", func() error {
+		return l.checkState(t, 0, func(*v1alpha1.MigrationReservation) bool { return true })
 	})
 	if left := quotaOf(t, l.c, l.space, kubevirttest.QuotaName).Annotations; len(left) > 0 {
 		t.Errorf("annotations %v", left)
@@ -106,18 +106,17 @@ func (l *life) live(t *testing.T, vmi *virtv1.VirtualMachineInstance, k *control
 	return k.Killed()
 }
 
-// until has the controllers work until the reservation is in a phase and the quota is raised
-// by it.
-func (l *life) until(t *testing.T, phase v1alpha1.Phase) {
+// awaitPhase runs controllers until the reservation reaches the phase and the quota includes it.
+func (l *controllerRun) awaitPhase(t *testing.T, phase v1alpha1.Phase) {
 	t.Helper()
-	l.work(t, "a reservation that is "+string(phase), func() error {
-		return l.state(t, 1, func(r *v1alpha1.MigrationReservation) bool { return r.Status.Phase == phase })
+	l.reconcileUntil(t, "a reservation that is "+string(phase), func() error {
+		return l.checkState(t, 1, func(r *v1alpha1.MigrationReservation) bool { return r.Status.Phase == phase })
 	})
 }
 
-// state is what keeps the ledger from having so many reservations that are right, or the
-// quota from being raised by them.
-func (l *life) state(t *testing.T, n int, right func(*v1alpha1.MigrationReservation) bool) error {
+// checkState returns nil if the ledger has n correct reservations and the quota includes them, and else
+// the difference.
+func (l *controllerRun) checkState(t *testing.T, n int, right func(*v1alpha1.MigrationReservation) bool) error {
 	t.Helper()
 	ledger, hard := reservations(t, l.c, l.space), full()
 	for i := range ledger {
@@ -133,14 +132,14 @@ func (l *life) state(t *testing.T, n int, right func(*v1alpha1.MigrationReservat
 	return nil
 }
 
-// work reconciles until check says nil. A controller that is killed has a successor.
-func (l *life) work(t *testing.T, what string, check func() error) {
+// reconcileUntil reconciles until check returns nil. A killed controller gets a successor.
+func (l *controllerRun) reconcileUntil(t *testing.T, what string, check func() error) {
 	t.Helper()
 	request := reconcile.Request{NamespacedName: types.NamespacedName{Name: l.space}}
 	eventually(t, what, func() error {
 		_, err := l.reconciler.Reconcile(t.Context(), request)
 		if errors.Is(err, controllertest.ErrKilled) {
-			l.checkDeath(t)
+			l.checkStateAfterKill(t)
 			l.reconciler = l.controller(interceptor.Funcs{})
 		}
 		if err != nil {
@@ -150,9 +149,9 @@ func (l *life) work(t *testing.T, what string, check func() error) {
 	})
 }
 
-// checkDeath looks at what is left of a controller that was killed at its second write, when
-// it knows of the first: the ledger says what the quota is not raised by yet.
-func (l *life) checkDeath(t *testing.T) {
+// checkStateAfterKill checks the state after a kill at the second write: the ledger has the reservation, and
+// the quota is not yet raised.
+func (l *controllerRun) checkStateAfterKill(t *testing.T) {
 	t.Helper()
 	if l.killer.Writes != 1 || l.killer.AnswerLost {
 		return
@@ -163,8 +162,8 @@ func (l *life) checkDeath(t *testing.T) {
 	}
 }
 
-// controller returns one that remembers nothing and whose writes go through hooks.
-func (l *life) controller(hooks interceptor.Funcs) *controller.Reconciler {
+// controller returns a controller without any state. Its writes go through hooks.
+func (l *controllerRun) controller(hooks interceptor.Funcs) *controller.Reconciler {
 	return controller.NewReconciler(controller.Config{
 		Client: interceptor.NewClient(l.api, hooks), Live: l.api, Events: events.NewFakeRecorder(1000),
 		Metrics: controller.NewMetrics(prometheus.NewRegistry()), Logger: slog.New(slog.DiscardHandler),

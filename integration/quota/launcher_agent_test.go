@@ -18,8 +18,8 @@ import (
 	"github.com/mooring-vm/mooring/quota/webhook/launcher"
 )
 
-// anything is a policy that allows any memory lock that is not infinite.
-const anything = `
+// anyLimitPolicy is a policy with all memory-lock limits allowed except unlimited.
+const anyLimitPolicy = `
 apiVersion: mooring.dev/v1alpha1
 kind: NodePolicy
 mode: enforce
@@ -27,10 +27,10 @@ rules:
 - {name: anything, namespaces: ["*"], memlock: {max: 4Pi}}
 `
 
-// agentLock is what an agent gives the launcher container of a pod; nil: nothing.
+// agentLock returns the memory-lock limit set by an agent for the launcher container, nil if none.
 func agentLock(t rapid.TB, pod *corev1.Pod, architecture string) *host.Limit {
 	t.Helper()
-	rules, err := policy.Parse([]byte(anything))
+	rules, err := policy.Parse([]byte(anyLimitPolicy))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,8 +59,8 @@ func drawVM(t *rapid.T) *virtv1.VirtualMachineInstance {
 	return v
 }
 
-// TestAgentCoversKubeVirt has the agent's own decision read what the webhook writes: a
-// launcher may lock at least as much as KubeVirt would let it, in any version.
+// TestAgentCoversKubeVirt evaluates the webhook's annotations with the agent's decision. The limit
+// must be at least KubeVirt's, for every KubeVirt version.
 func TestAgentCoversKubeVirt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		object := drawVM(t)

@@ -21,8 +21,8 @@ import (
 	"github.com/mooring-vm/mooring/quota/webhook/launcher"
 )
 
-// BenchmarkLauncherWebhook is what the webhook takes for the target of a migration, with
-// all that it reads from a real API server: none of it is cached.
+// BenchmarkLauncherWebhook measures the webhook's time for a migration target. All reads go
+// uncached to a real API server.
 func BenchmarkLauncherWebhook(b *testing.B) {
 	c := kubevirttest.Start(b)
 	kv := &virtv1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: kubevirt.Namespace, Name: kubevirt.Name}}

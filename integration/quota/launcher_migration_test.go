@@ -16,20 +16,21 @@ import (
 	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
 )
 
-// What a VM's author asks for, KubeVirt copies to its pods; the webhook adds what is missing.
+// testMigratedLock migrates a VM. KubeVirt copies the user's annotations to the target, and the
+// webhook adds the missing ones.
 func testMigratedLock(t *testing.T, c *kubevirttest.Cluster) {
 	object, source := launch(t, c, c.Namespace(t, nil), annotate(api.DevicesKey, "vdpa=2", api.ValueKey, "1Gi", api.RequiresLockKey, "true"))
 	if got := agentLock(t, source, "amd64"); got == nil || int64(*got) < 4<<30 {
-		t.Errorf("%v gives %v, want at least twice 1Gi, and 2Gi more", ours(source), got)
+		t.Errorf("%v gives %v, want at least twice 1Gi, and 2Gi more", webhookAnnotations(source), got)
 	}
 	c.AwaitRunning(t, object)
 	target := migrate(t, c, object)
-	if diff := cmp.Diff(ours(source), ours(target)); diff != "" {
+	if diff := cmp.Diff(webhookAnnotations(source), webhookAnnotations(target)); diff != "" {
 		t.Errorf("source and target differ:\n%s", diff)
 	}
 }
 
-// migrate migrates a VM, and returns its target.
+// migrate migrates a VM and returns the target pod.
 func migrate(t *testing.T, c *kubevirttest.Cluster, object *virtv1.VirtualMachineInstance) *corev1.Pod {
 	t.Helper()
 	m := c.Migrate(t, object)
@@ -37,29 +38,29 @@ func migrate(t *testing.T, c *kubevirttest.Cluster, object *virtv1.VirtualMachin
 	return m.Target(t)
 }
 
-// limited gives a VM limits, which can be resized only where they are there.
+// limited gives a VM limits. Kubernetes resizes only existing limits.
 func limited(v *virtv1.VirtualMachineInstance) {
 	v.Spec.Domain.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("2Gi")}
 	v.Spec.Domain.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("1Gi")}
 }
 
-// resize is what `kubectl patch --subresource resize` does. Before and after, what is in force
-// is said, which the stand-in for kubelet does not.
+// resize patches the resize subresource like kubectl. It sets the resources in the pod status,
+// because the fake kubelet does not.
 func resize(t *testing.T, c *kubevirttest.Cluster, pod *corev1.Pod, limits corev1.ResourceList) {
 	t.Helper()
-	sayInForce(t, c, pod)
+	setResourcesInStatus(t, c, pod)
 	for name, limit := range limits {
 		pod.Spec.Containers[0].Resources.Limits[name] = limit
 	}
 	if err := c.Client.SubResource("resize").Update(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
-	sayInForce(t, c, pod)
+	setResourcesInStatus(t, c, pod)
 }
 
-func sayInForce(t *testing.T, c *kubevirttest.Cluster, pod *corev1.Pod) {
+func setResourcesInStatus(t *testing.T, c *kubevirttest.Cluster, pod *corev1.Pod) {
 	t.Helper()
-	eventually(t, "the status to be written", func() error { // somebody else may write it, too
+	eventually(t, "the status to be written", func() error { // other writers may conflict
 		if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
 			return err
 		}
@@ -71,7 +72,7 @@ func sayInForce(t *testing.T, c *kubevirttest.Cluster, pod *corev1.Pod) {
 	})
 }
 
-// A VM that was resized in place is as large after a migration, and after one more.
+// testMigratedSize resizes a VM in place and expects the same size after two migrations.
 func testMigratedSize(t *testing.T, c *kubevirttest.Cluster) {
 	object, source := launch(t, c, c.Namespace(t, nil), annotate(api.InjectSidecarKey, "follow-limits"), limited)
 	c.AwaitRunning(t, object)
@@ -86,23 +87,23 @@ func testMigratedSize(t *testing.T, c *kubevirttest.Cluster) {
 			t.Errorf("the target has %+v, want %+v; it was rendered as %+v", got, want, rendered)
 		}
 		if diff := cmp.Diff(source.Annotations[api.RenderedKey], target.Annotations[api.RenderedKey]); diff != "" {
-			t.Errorf("what was rendered: %s", diff)
+			t.Errorf("rendered size: %s", diff)
 		}
 		if target.Annotations[api.VCPUsKey] != "4" {
-			t.Errorf("annotations %v", ours(target))
+			t.Errorf("annotations %v", webhookAnnotations(target))
 		}
 		c.AwaitRunning(t, object)
 	}
 }
 
-// mooringResize is what `mooring resize` does.
+// mooringResize writes the annotation like `mooring resize`.
 func mooringResize(t *testing.T, c *kubevirttest.Cluster, pod *corev1.Pod, key, value string) {
 	t.Helper()
 	change(t, c, pod, func() { pod.Annotations[key] = value })
 }
 
-// The target of a VM that was resized is refused while it is not known in which of two
-// launchers the VM is. virt-controller makes none then, so this asks the API server instead.
+// testTwoLaunchers refuses the target of a resized VM with two launchers, because the running one
+// is unknown. virt-controller makes no such target, so the test asks the API server.
 func testTwoLaunchers(t *testing.T, c *kubevirttest.Cluster) {
 	object, source := launch(t, c, c.Namespace(t, nil), annotate(api.VCPUsKey, "2"), limited)
 	c.AwaitRunning(t, object)
@@ -117,11 +118,11 @@ func testTwoLaunchers(t *testing.T, c *kubevirttest.Cluster) {
 	}
 	eventually(t, "KubeVirt to list both", func() error {
 		err := c.Client.Create(t.Context(), target.DeepCopy(), client.DryRunAll)
-		return refusal(err, "launchers.mooring.dev", "has 2 launchers: left-over, "+source.Name)
+		return checkRefusal(err, "launchers.mooring.dev", "has 2 launchers: left-over, "+source.Name)
 	})
 }
 
-// copyOf is a launcher like another.
+// copyOf returns a new launcher like the given one.
 func copyOf(pod *corev1.Pod) *corev1.Pod {
 	other := pod.DeepCopy()
 	other.ObjectMeta = metav1.ObjectMeta{

@@ -20,33 +20,33 @@ import (
 	"github.com/mooring-vm/mooring/memlock/kubevirt/vmi"
 )
 
-// gpu is a device that KubeVirt hands to VMs in these tests.
+// gpu is a device permitted for VMs in these tests.
 const gpu = "example.org/gpu"
 
-// TestLauncherWebhook has the real virt-controller make launchers, which the API server
-// shows the webhook.
+// TestLauncherWebhook checks the launchers of the real virt-controller. The API server sends them
+// to the webhook.
 func TestLauncherWebhook(t *testing.T) {
 	c, _ := startServing(t, "--shim-image=registry.test/mooring-shim:v1")
-	sayVersion(t, c)
+	setKubeVirtVersion(t, c)
 	permitDevices(t, c)
-	awaitAsked(t, c)
+	awaitWebhookCalled(t, c)
 	inParallel(t, c, map[string]func(*testing.T, *kubevirttest.Cluster){
-		"a VM that needs nothing":        testNeedsNothing,
-		"no launcher":                    testNoLauncher,
-		"a GPU and a host device":        testDevices,
-		"reservedOverhead":               testReserved,
-		"real time":                      testRealtime,
-		"a migration has the same lock":  testMigratedLock,
-		"a migration has the VM's size":  testMigratedSize,
-		"which launcher is not known":    testTwoLaunchers,
-		"sidecar and preStop":            testSidecar,
-		"sidecar, by the namespace":      testSidecarOfNamespace,
-		"a pod is never made to be less": testBesideOthers,
+		"a VM without a lock":           testNoLockRequired,
+		"no launcher":                   testNoLauncher,
+		"a GPU and a host device":       testDevices,
+		"reservedOverhead":              testReserved,
+		"real time":                     testRealtime,
+		"a migration has the same lock": testMigratedLock,
+		"a migration has the VM's size": testMigratedSize,
+		"two launchers":                 testTwoLaunchers,
+		"sidecar and preStop":           testSidecar,
+		"sidecar, by the namespace":     testSidecarOfNamespace,
+		"larger values stay":            testBesideOthers,
 	})
 }
 
-// awaitAsked returns when the API server shows the webhook what is made.
-func awaitAsked(t *testing.T, c *kubevirttest.Cluster) {
+// awaitWebhookCalled returns when the API server calls the webhook for new pods.
+func awaitWebhookCalled(t *testing.T, c *kubevirttest.Cluster) {
 	t.Helper()
 	object := c.VMI(t, c.Namespace(t, nil), "probe", small())
 	pod := &corev1.Pod{
@@ -58,7 +58,7 @@ func awaitAsked(t *testing.T, c *kubevirttest.Cluster) {
 		},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "compute", Image: "registry.test/x"}}},
 	}
-	eventually(t, "the webhook to be asked", func() error {
+	eventually(t, "the API server to call the webhook", func() error {
 		made := pod.DeepCopy()
 		if err := c.Client.Create(t.Context(), made, client.DryRunAll); err != nil {
 			return err
@@ -70,7 +70,7 @@ func awaitAsked(t *testing.T, c *kubevirttest.Cluster) {
 	})
 }
 
-// permitDevices has KubeVirt permit what VMs of these tests have.
+// permitDevices adds the tests' devices to KubeVirt's permitted ones.
 func permitDevices(t *testing.T, c *kubevirttest.Cluster) {
 	t.Helper()
 	kv := &virtv1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: kubevirt.Namespace, Name: kubevirt.Name}}
@@ -82,14 +82,14 @@ func permitDevices(t *testing.T, c *kubevirttest.Cluster) {
 	})
 }
 
-// awaitLauncher returns a VM's first launcher, whether it can run or not.
+// awaitLauncher returns the first launcher of a VM, running or not.
 func awaitLauncher(t *testing.T, c *kubevirttest.Cluster, vmi *virtv1.VirtualMachineInstance) *corev1.Pod {
 	t.Helper()
 	var found *corev1.Pod
 	eventually(t, "a launcher of "+vmi.Name, func() error {
 		all := c.Launchers(t, vmi)
 		if len(all) == 0 {
-			return fmt.Errorf("there is none")
+			return fmt.Errorf("no launcher")
 		}
 		found = &all[0]
 		return nil
@@ -97,14 +97,14 @@ func awaitLauncher(t *testing.T, c *kubevirttest.Cluster, vmi *virtv1.VirtualMac
 	return found
 }
 
-// launch makes a VM, and returns its first launcher.
+// launch makes a VM and returns its first launcher.
 func launch(t *testing.T, c *kubevirttest.Cluster, ns string, change ...func(*virtv1.VirtualMachineInstance)) (*virtv1.VirtualMachineInstance, *corev1.Pod) {
 	t.Helper()
 	object := kubevirttest.NewVMI(ns, "vm", small())
 	for _, do := range change {
 		do(object)
 	}
-	// Once more while KubeVirt has not heard of the devices yet.
+	// Retry until KubeVirt has read the list of permitted devices.
 	eventually(t, "VM to be made", func() error { return c.Client.Create(t.Context(), object.DeepCopy()) })
 	if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
 		t.Fatal(err)
@@ -112,8 +112,8 @@ func launch(t *testing.T, c *kubevirttest.Cluster, ns string, change ...func(*vi
 	return object, awaitLauncher(t, c, object)
 }
 
-// ours are the annotations of a pod that the webhook can have written.
-func ours(pod *corev1.Pod) map[string]string {
+// webhookAnnotations returns the annotations of a pod with keys written by the webhook.
+func webhookAnnotations(pod *corev1.Pod) map[string]string {
 	found := map[string]string{}
 	for key, value := range pod.Annotations {
 		if base, _, _ := strings.Cut(key, "/"); strings.HasSuffix(base, api.Suffix) || base == "required-plugins.noderesource.dev" {
@@ -123,14 +123,15 @@ func ours(pod *corev1.Pod) map[string]string {
 	return found
 }
 
-func testNeedsNothing(t *testing.T, c *kubevirttest.Cluster) {
+func testNoLockRequired(t *testing.T, c *kubevirttest.Cluster) {
 	_, pod := launch(t, c, c.Namespace(t, nil))
-	if got := ours(pod); len(got) > 0 {
+	if got := webhookAnnotations(pod); len(got) > 0 {
 		t.Errorf("got %v", got)
 	}
 }
 
-// A pod that only looks like a launcher is left alone, and so is one that does not.
+// testNoLauncher expects the webhook to leave other pods unchanged, with and without launcher
+// labels.
 func testNoLauncher(t *testing.T, c *kubevirttest.Cluster) {
 	ns := c.Namespace(t, nil)
 	for _, labels := range []map[string]string{{virtv1.AppLabel: "virt-launcher", virtv1.CreatedByLabel: "x"}, nil} {
@@ -141,13 +142,13 @@ func testNoLauncher(t *testing.T, c *kubevirttest.Cluster) {
 		if err := c.Client.Create(t.Context(), pod); err != nil {
 			t.Fatal(err)
 		}
-		if got := ours(pod); !cmp.Equal(got, map[string]string{api.DevicesKey: "vfio=1"}) {
+		if got := webhookAnnotations(pod); !cmp.Equal(got, map[string]string{api.DevicesKey: "vfio=1"}) {
 			t.Errorf("got %v", got)
 		}
 	}
 }
 
-// wantLock checks that an agent gives a launcher at least what KubeVirt would.
+// wantLock checks that an agent's limit for the launcher is at least KubeVirt's.
 func wantLock(t *testing.T, object *virtv1.VirtualMachineInstance, pod *corev1.Pod) {
 	t.Helper()
 	version, err := memlock.ParseVersion("1.7")
@@ -163,7 +164,7 @@ func wantLock(t *testing.T, object *virtv1.VirtualMachineInstance, pod *corev1.P
 		t.Fatalf("%+v, %v", want, err)
 	}
 	if got := agentLock(t, pod, "amd64"); got == nil || int64(*got) < want.Bytes {
-		t.Errorf("%v gives %v, want at least %d", ours(pod), got, want.Bytes)
+		t.Errorf("%v gives %v, want at least %d", webhookAnnotations(pod), got, want.Bytes)
 	}
 }
 
@@ -181,8 +182,7 @@ func testDevices(t *testing.T, c *kubevirttest.Cluster) {
 	wantLock(t, object, pod)
 }
 
-// KubeVirt 1.7 keeps nothing of reservedOverhead, in whichever words. Annotations say the
-// same, and are kept.
+// KubeVirt 1.7 drops reservedOverhead in every spelling. Annotations with the same meaning stay.
 func testReserved(t *testing.T, c *kubevirttest.Cluster) {
 	object := kubevirttest.NewVMI(c.Namespace(t, nil), "vm", small())
 	annotate(api.RequiresLockKey, "true", api.ValueKey, "3Gi")(object)
@@ -199,13 +199,13 @@ func testReserved(t *testing.T, c *kubevirttest.Cluster) {
 		t.Fatal(err)
 	}
 	if kept, ok, _ := unstructured.NestedMap(vm.Object, at...); ok {
-		t.Errorf("KubeVirt kept %v: see what becomes of it", kept)
+		t.Errorf("KubeVirt kept %v: adapt this test", kept)
 	}
 	object.UID = vm.GetUID()
 	pod := awaitLauncher(t, c, object)
-	const largest = 4 << 30 // the maxGuest that KubeVirt enters
+	const largest = 4 << 30 // the maxGuest set by KubeVirt
 	if got := agentLock(t, pod, "amd64"); got == nil || int64(*got) < largest+3<<30 || int64(*got) > largest+4<<30 {
-		t.Errorf("%v gives %v, want 7Gi and the overhead", ours(pod), got)
+		t.Errorf("%v gives %v, want 7Gi and the overhead", webhookAnnotations(pod), got)
 	}
 }
 
@@ -245,9 +245,9 @@ func testSidecar(t *testing.T, c *kubevirttest.Cluster) {
 		t.Errorf("grace period of %ds, want 90", got)
 	}
 	if agentLock(t, pod, "amd64") != nil {
-		t.Errorf("a lock by %v", ours(pod))
+		t.Errorf("a lock by %v", webhookAnnotations(pod))
 	}
-	c.AwaitRunning(t, object) // the pod is one that virt-controller takes
+	c.AwaitRunning(t, object) // virt-controller accepts the pod
 }
 
 func testSidecarOfNamespace(t *testing.T, c *kubevirttest.Cluster) {
@@ -256,11 +256,12 @@ func testSidecarOfNamespace(t *testing.T, c *kubevirttest.Cluster) {
 	change(t, c, object, func() { object.Annotations = map[string]string{api.InjectSidecarKey: "true"} })
 	_, pod := launch(t, c, ns)
 	if _, ok, err := api.Sidecar(pod.Annotations); !ok || err != nil {
-		t.Errorf("%v, %v", ours(pod), err)
+		t.Errorf("%v, %v", webhookAnnotations(pod), err)
 	}
 }
 
-// What VMs have by annotations is raised where it is too little, and never lowered.
+// testBesideOthers sets annotations on the VM. The webhook raises values below its own, and lowers
+// none.
 func testBesideOthers(t *testing.T, c *kubevirttest.Cluster) {
 	_, pod := launch(t, c, c.Namespace(t, nil), annotate(
 		api.RequiresLockKey, "true", api.GuestMemoryKey, "1Mi", api.ValueKey, "7Gi", "required-plugins.noderesource.dev", "[other]"))
@@ -269,6 +270,6 @@ func testBesideOthers(t *testing.T, c *kubevirttest.Cluster) {
 		t.Fatal(err)
 	}
 	if *got.GuestMemory < 1<<30 || got.Value.Bytes < 7<<30 || pod.Annotations["required-plugins.noderesource.dev"] != `["other","mooring"]` {
-		t.Errorf("got %v", ours(pod))
+		t.Errorf("got %v", webhookAnnotations(pod))
 	}
 }

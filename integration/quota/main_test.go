@@ -1,5 +1,5 @@
-// Package quota tests mooring-controller on a real control plane with the real
-// virt-controller: with the rights that its role gives it, and no others.
+// Package quota tests mooring-controller on a real control plane with the real virt-controller. The
+// controller runs with the rights of its role only.
 package quota
 
 import (
@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) {
 	controllerprogram.Main()
-	// Under -race: a controller that has one ends, which fails the test.
+	// With -race, a data race ends the controller, and the test fails.
 	if err := os.Setenv("GORACE", "halt_on_error=1"); err != nil {
 		panic(err)
 	}

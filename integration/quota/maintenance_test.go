@@ -15,8 +15,8 @@ import (
 	"github.com/mooring-vm/mooring/quota"
 )
 
-// TestMaintenanceShare: what is set aside for migrations is used first, and only the rest
-// raises the quota.
+// TestMaintenanceShare expects migrations to use the maintenance share first. Only the rest raises
+// the quota.
 func TestMaintenanceShare(t *testing.T) {
 	c, _ := start(t)
 	ns := c.Namespace(t, list("limits.memory", "64Gi"))
@@ -41,31 +41,31 @@ func TestMaintenanceShare(t *testing.T) {
 	awaitClean(t, c, ns, kubevirttest.QuotaName, base)
 }
 
-// TestUpgrade is scenario 6 of the proposal of that share: a cluster is upgraded, which drains
-// node after node and replaces the controller. VMs that fill the other half of a quota run
-// on, and the quota stays as it is.
+// TestUpgrade is scenario 6 of the share's proposal. A cluster upgrade drains node after node and
+// replaces the controller. VMs in the other half of the quota run on, and the quota does not
+// change.
 func TestUpgrade(t *testing.T) {
 	c, p := startGuarded(t)
 	ns := c.Namespace(t, list("limits.cpu", "64", "limits.memory", "64Gi"))
-	vm1, vm2 := proposed(ns, "vm1"), proposed(ns, "vm2")
+	vm1, vm2 := proposalVM(ns, "vm1"), proposalVM(ns, "vm2")
 	nodes := actor.NodeNames()
 	var base corev1.ResourceList
-	cordoned(t, c, nodes[1], func() {
+	whileCordoned(t, c, nodes[1], func() {
 		wantPass(t, c.Client.Create(t.Context(), vm1))
-		running(t, c, vm1)
+		awaitVMRunning(t, c, vm1)
 		base = times(c.Used(t, ns), 4)
 		c.SetHard(t, ns, base)
 		setShare(t, c, ns, `{"limit":{"limitsCpuPercent":"50","limitsMemoryPercent":50}}`)
 		wantPass(t, c.Client.Create(t.Context(), vm2))
-		running(t, c, vm2)
+		awaitVMRunning(t, c, vm2)
 	})
-	wantRefusal(t, c.Client.Create(t.Context(), proposed(ns, "vm3")), "VirtualMachine vm3", "limits.cpu: requested", "limits.memory: requested")
+	wantRefusal(t, c.Client.Create(t.Context(), proposalVM(ns, "vm3")), "VirtualMachine vm3", "limits.cpu: requested", "limits.memory: requested")
 
-	seen := watching(t, c, ns)
+	seen := record(t, c, ns)
 	for _, node := range nodes {
 		p.stop(t)
 		p.start(t)
-		cordoned(t, c, node, func() { drain(t, c, node, vm1, vm2) })
+		whileCordoned(t, c, node, func() { drain(t, c, node, vm1, vm2) })
 		awaitClean(t, c, ns, kubevirttest.QuotaName, base)
 	}
 	for _, q := range seen().quotas {
@@ -75,27 +75,27 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// proposed is a VM of the proposal.
-func proposed(namespace, name string) *virtv1.VirtualMachine {
+// proposalVM returns a VM of the proposal.
+func proposalVM(namespace, name string) *virtv1.VirtualMachine {
 	vm := newVM(namespace, name, virtv1.RunStrategyAlways)
 	domain := &vm.Spec.Template.Spec.Domain
 	domain.CPU.Cores, domain.Resources.Limits = 1, list("cpu", "1", "memory", "1Gi")
 	return vm
 }
 
-// drain evicts VMs from the node that they run on, and returns when they run elsewhere.
+// drain evicts VMs from their node and returns when they run elsewhere.
 func drain(t *testing.T, c *kubevirttest.Cluster, node string, vms ...*virtv1.VirtualMachine) {
 	t.Helper()
 	for _, vm := range vms {
-		evict(t, c, node, instance(t, c, vm))
+		evict(t, c, node, awaitInstance(t, c, vm))
 	}
 	for _, vm := range vms {
-		awaitElsewhere(t, c, instance(t, c, vm), node)
+		awaitElsewhere(t, c, awaitInstance(t, c, vm), node)
 	}
 }
 
-// cordoned does something while a node takes no pods.
-func cordoned(t *testing.T, c *kubevirttest.Cluster, name string, do func()) {
+// whileCordoned calls do while a node is cordoned.
+func whileCordoned(t *testing.T, c *kubevirttest.Cluster, name string, do func()) {
 	t.Helper()
 	node := &corev1.Node{}
 	node.Name = name
@@ -104,7 +104,8 @@ func cordoned(t *testing.T, c *kubevirttest.Cluster, name string, do func()) {
 	do()
 }
 
-// setShare annotates a namespace, and returns when what it comes to is written.
+// setShare annotates a namespace with a share and returns when the controller has written the
+// resulting amounts.
 func setShare(t *testing.T, c *kubevirttest.Cluster, namespace, text string) {
 	t.Helper()
 	ns := &corev1.Namespace{}
@@ -128,7 +129,7 @@ func setShare(t *testing.T, c *kubevirttest.Cluster, namespace, text string) {
 	})
 }
 
-// times is what so many launchers are charged.
+// times returns the charge of n launchers.
 func times(launcher corev1.ResourceList, n int64) corev1.ResourceList {
 	sum := corev1.ResourceList{}
 	for name, q := range launcher {

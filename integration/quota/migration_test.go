@@ -19,12 +19,12 @@ import (
 
 func small() kubevirttest.Size { return kubevirttest.Size{Cores: 2, Memory: "1Gi"} }
 
-// full holds one launcher of a small VM, and not two.
+// full is a quota with space for exactly one launcher of a small VM.
 func full() corev1.ResourceList {
 	return list("requests.memory", "2Gi", "requests.cpu", "300m", "pods", "1")
 }
 
-// TestMigrations has one controller deal with all of these at once.
+// TestMigrations runs all tests at once against one controller.
 func TestMigrations(t *testing.T) {
 	c, p := start(t)
 	inParallel(t, c, map[string]func(*testing.T, *kubevirttest.Cluster){
@@ -54,8 +54,8 @@ func TestMigrations(t *testing.T) {
 	checkWrites(t, p)
 }
 
-// charged returns a VM's migration whose target pod is there, in a full namespace, and
-// its reservation.
+// charged starts a migration in a full namespace. It returns the migration and its reservation when
+// the target pod exists.
 func charged(t *testing.T, c *kubevirttest.Cluster, ns string) (*kubevirttest.Migration, v1alpha1.MigrationReservation) {
 	t.Helper()
 	m := c.MigrateUntil(t, c.RunningVMI(t, ns, "vm", small()), virtv1.MigrationPreparingTarget)
@@ -63,8 +63,7 @@ func charged(t *testing.T, c *kubevirttest.Cluster, ns string) (*kubevirttest.Mi
 	return m, awaitPhase(t, c, ns, v1alpha1.PhaseCharged)
 }
 
-// A migration in a full namespace goes on without anybody's help, and nothing is left of
-// it in the end.
+// testSucceeds migrates a VM in a full namespace without manual help, and expects no leftovers.
 func testSucceeds(t *testing.T, c *kubevirttest.Cluster) {
 	ns := c.Namespace(t, full())
 	m, r := charged(t, c, ns)
@@ -73,7 +72,7 @@ func testSucceeds(t *testing.T, c *kubevirttest.Cluster) {
 		t.Errorf("the reservation is empty: %+v", r)
 	}
 	if r.Spec.From != v1alpha1.Rendered {
-		t.Errorf("reserved what was %s, want %s", r.Spec.From, v1alpha1.Rendered)
+		t.Errorf("reserved from %s, want %s", r.Spec.From, v1alpha1.Rendered)
 	}
 	wantMigratingVMs(t, c, ns, quota.DefaultPrefix, r)
 	source := m.Source(t)
@@ -92,7 +91,7 @@ func testFails(t *testing.T, c *kubevirttest.Cluster) {
 	m, r := charged(t, c, ns)
 	target := m.Target(t)
 	c.Keep(t, target)
-	m.Fail(t, "the test says so")
+	m.Fail(t, "requested by the test")
 	m.Await(t, virtv1.MigrationFailed)
 	awaitPhase(t, c, ns, v1alpha1.PhaseReleasing)
 	awaitHard(t, c, ns, kubevirttest.QuotaName, plus(full(), r))
@@ -119,7 +118,8 @@ func testVMDeleted(t *testing.T, c *kubevirttest.Cluster) {
 	awaitClean(t, c, ns, kubevirttest.QuotaName, full())
 }
 
-// What an administrator writes in the middle is the base from then on.
+// testAdministratorEdits has an administrator edit the quota during a migration. The edit becomes
+// the base.
 func testAdministratorEdits(t *testing.T, c *kubevirttest.Cluster) {
 	ns := c.Namespace(t, full())
 	m, r := charged(t, c, ns)
@@ -132,8 +132,8 @@ func testAdministratorEdits(t *testing.T, c *kubevirttest.Cluster) {
 	awaitClean(t, c, ns, kubevirttest.QuotaName, edited)
 }
 
-// A manager that writes its base in the middle, as at a restart of its own, takes nothing
-// away from the migration.
+// testManagerResets has a quota manager write its base during a migration, as after its restart.
+// The migration keeps its reservation.
 func testManagerResets(t *testing.T, c *kubevirttest.Cluster) {
 	ns := c.Namespace(t, nil)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}
@@ -155,7 +155,8 @@ func testManagerResets(t *testing.T, c *kubevirttest.Cluster) {
 	awaitClean(t, c, ns, kubevirttest.QuotaName, base)
 }
 
-// Each quota is raised in what it has, and one that the pods do not fall under is not.
+// testSeveralQuotas raises each quota in its own resources. Quotas that do not apply to the pods
+// stay unchanged.
 func testSeveralQuotas(t *testing.T, c *kubevirttest.Cluster) {
 	ns := c.Namespace(t, list("requests.memory", "2Gi"))
 	lasting := strings.Repeat("lasting.", 31) + "quota" // 253 characters
@@ -184,7 +185,7 @@ func testSeveralQuotas(t *testing.T, c *kubevirttest.Cluster) {
 	m.Await(t, virtv1.MigrationSucceeded)
 	awaitHard(t, c, ns, "pods", hards["pods"])
 	awaitHard(t, c, ns, lasting, hards[lasting])
-	awaitHard(t, c, ns, "count", list("count/pods", "2")) // the source pod has ended, and is stored
+	awaitHard(t, c, ns, "count", list("count/pods", "2")) // the ended source pod still counts
 	if err := c.Client.Delete(t.Context(), m.Source(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -192,8 +193,8 @@ func testSeveralQuotas(t *testing.T, c *kubevirttest.Cluster) {
 	awaitClean(t, c, ns, kubevirttest.QuotaName, list("requests.memory", "2Gi"))
 }
 
-// A quota that is deleted and made again in the middle is raised like the first, so that
-// nobody else takes the migration's room.
+// testQuotaMadeAgain deletes and recreates a quota during a migration. The controller raises the
+// new quota, so that no other pod takes the migration's quota.
 func testQuotaMadeAgain(t *testing.T, c *kubevirttest.Cluster) {
 	ns := c.Namespace(t, full())
 	m, r := charged(t, c, ns)
@@ -211,8 +212,8 @@ func testQuotaMadeAgain(t *testing.T, c *kubevirttest.Cluster) {
 	awaitClean(t, c, ns, kubevirttest.QuotaName, full())
 }
 
-// The name of a VM is in no name and no key of what is written. This is the longest that
-// KubeVirt migrates.
+// testLongName uses the longest VM name accepted by KubeVirt for migrations. No name or key written
+// by Mooring contains the VM's name.
 func testLongName(t *testing.T, c *kubevirttest.Cluster) {
 	ns := c.Namespace(t, full())
 	m := c.Migrate(t, c.RunningVMI(t, ns, strings.Repeat("v", 63), small()))
@@ -221,7 +222,7 @@ func testLongName(t *testing.T, c *kubevirttest.Cluster) {
 	awaitEvents(t, c, m.Get(t), quota.ReasonReserved, quota.ReasonGranted, quota.ReasonReleased)
 }
 
-// Migrations of several VMs of a namespace do not get into each other's way.
+// testThreeAtOnce migrates several VMs of one namespace at once.
 func testThreeAtOnce(t *testing.T, c *kubevirttest.Cluster) {
 	base := list("requests.memory", "4200Mi", "pods", "3")
 	ns := c.Namespace(t, base)
@@ -249,7 +250,7 @@ func setHard(t *testing.T, c *kubevirttest.Cluster, namespace string, hard corev
 	})
 }
 
-// change writes what do changes of an object.
+// change modifies an object with do and writes it.
 func change(t *testing.T, c *kubevirttest.Cluster, o client.Object, do func()) {
 	t.Helper()
 	if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
@@ -269,7 +270,7 @@ func awaitEvents(t *testing.T, c *kubevirttest.Cluster, m *virtv1.VirtualMachine
 	})
 }
 
-func lacks(want []string, got map[string]int) error {
+func missingEvents(want []string, got map[string]int) error {
 	for _, reason := range want {
 		if got[reason] != 1 {
 			return fmt.Errorf("%d Events %s, want 1: %v", got[reason], reason, got)

@@ -11,8 +11,8 @@ import (
 	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
 )
 
-// mortal makes a namespace that a test deletes, with a quota that one small VM fills.
-func mortal(t *testing.T, c *kubevirttest.Cluster) *corev1.Namespace {
+// makeTemporaryNamespace makes a namespace for deletion by the test, with a quota filled by one small VM.
+func makeTemporaryNamespace(t *testing.T, c *kubevirttest.Cluster) *corev1.Namespace {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "deleted-"}}
 	if err := c.Client.Create(t.Context(), ns); err != nil {
@@ -28,8 +28,8 @@ func mortal(t *testing.T, c *kubevirttest.Cluster) *corev1.Namespace {
 	return ns
 }
 
-// deleted deletes a namespace, and returns when it is gone.
-func deleted(t *testing.T, c *kubevirttest.Cluster, ns *corev1.Namespace) {
+// deleteNamespace deletes a namespace and returns when it is gone.
+func deleteNamespace(t *testing.T, c *kubevirttest.Cluster, ns *corev1.Namespace) {
 	t.Helper()
 	if err := c.Client.Delete(t.Context(), ns); err != nil {
 		t.Fatal(err)

@@ -10,7 +10,8 @@ import (
 	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
 )
 
-// A migration is aborted in each phase. Before it runs, KubeVirt takes that up when it does.
+// testAbortedInEachPhase aborts a migration in each phase. KubeVirt acts on an early abort only
+// once the migration runs.
 func testAbortedInEachPhase(t *testing.T, c *kubevirttest.Cluster) {
 	for _, phase := range []virtv1.VirtualMachineInstanceMigrationPhase{
 		virtv1.MigrationPreparingTarget, virtv1.MigrationTargetReady, virtv1.MigrationRunning,
@@ -30,7 +31,7 @@ func testAbortedInEachPhase(t *testing.T, c *kubevirttest.Cluster) {
 	}
 }
 
-// One is aborted while it waits for its quota: before there is a target pod.
+// testAbortedWhilePending aborts a migration before its target pod exists.
 func testAbortedWhilePending(t *testing.T, c *kubevirttest.Cluster) {
 	ns := c.Namespace(t, full())
 	m := c.Migrate(t, c.RunningVMI(t, ns, "vm", small()))
@@ -39,7 +40,7 @@ func testAbortedWhilePending(t *testing.T, c *kubevirttest.Cluster) {
 	awaitClean(t, c, ns, kubevirttest.QuotaName, full())
 }
 
-// The VMI is deleted in the moment in which its migration succeeds.
+// testVMIGoneAtCompletion deletes the VMI when its migration succeeds.
 func testVMIGoneAtCompletion(t *testing.T, c *kubevirttest.Cluster) {
 	ns := c.Namespace(t, full())
 	m, _ := charged(t, c, ns)

@@ -17,8 +17,8 @@ import (
 	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
 )
 
-// A LimitRange gives containers limits that KubeVirt does not know of: those of the
-// sidecars, too.
+// testLimitRange has a LimitRange add limits to the launcher's containers and sidecars. KubeVirt
+// does not know them.
 func testLimitRange(t *testing.T, c *kubevirttest.Cluster) {
 	ns := c.Namespace(t, list("limits.cpu", "99", "limits.memory", "99Gi", "requests.memory", "99Gi", "requests.cpu", "99"))
 	limits := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "defaults"}}
@@ -41,14 +41,14 @@ func testLimitRange(t *testing.T, c *kubevirttest.Cluster) {
 	r := awaitPhase(t, c, ns, v1alpha1.PhaseCharged)
 	awaitHard(t, c, ns, kubevirttest.QuotaName, times(full, 2))
 	if got := r.Spec.Pods[0].Charge[corev1.ResourceLimitsMemory]; got.Cmp(full[corev1.ResourceLimitsMemory]) != 0 {
-		t.Errorf("reserved %s of limits.memory, want what one launcher is charged", &got)
+		t.Errorf("reserved %s of limits.memory, want one launcher's charge", &got)
 	}
 	m.GoOn(t)
 	awaitClean(t, c, ns, kubevirttest.QuotaName, full)
 }
 
-// A source pod that was resized in place is charged its new size, and as much is reserved
-// until the target pod is seen.
+// testResizedInPlace resizes a source pod. Kubernetes charges the new size, and the controller
+// reserves it until it observes the target pod.
 func testResizedInPlace(t *testing.T, c *kubevirttest.Cluster) {
 	ns := c.Namespace(t, list("requests.memory", "8Gi", "pods", "1"))
 	vmi := c.RunningVMI(t, ns, "vm", small())
@@ -71,7 +71,7 @@ func testResizedInPlace(t *testing.T, c *kubevirttest.Cluster) {
 	awaitClean(t, c, ns, kubevirttest.QuotaName, full)
 }
 
-// resizeCompute gives a launcher's VM 1 GiB more, by the resize subresource.
+// resizeCompute adds 1Gi to the launcher's compute container by the resize subresource.
 func resizeCompute(t *testing.T, c *kubevirttest.Cluster, pod corev1.Pod) {
 	t.Helper()
 	at := slices.IndexFunc(pod.Spec.Containers, func(o corev1.Container) bool { return o.Name == "compute" })

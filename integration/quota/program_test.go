@@ -18,18 +18,18 @@ import (
 // system is the controller's namespace.
 const system = "mooring-system"
 
-// program is mooring-controller, in a process of its own.
+// program is mooring-controller in its own process.
 type program struct {
 	plane    *kube.ControlPlane
 	name     string
 	args     []string
 	listen   string
-	webhooks string        // host and port; empty: it serves none
-	process  *kube.Process // nil: it does not run
+	webhooks string        // host and port, empty without webhooks
+	process  *kube.Process // nil while stopped
 }
 
-// start returns the shared cluster with the controller at work in it until t ends, with
-// these arguments beside those that it needs. Its log is kept with those of the cluster.
+// start returns the shared cluster and runs the controller in it until t ends, with these
+// additional arguments. Its log is kept with the cluster's.
 func start(t *testing.T, args ...string) (*kubevirttest.Cluster, *program) {
 	t.Helper()
 	c := kubevirttest.Start(t)
@@ -39,8 +39,7 @@ func start(t *testing.T, args ...string) (*kubevirttest.Cluster, *program) {
 	return c, p
 }
 
-// install does what an administrator does with install.yaml, and with controller-role.yaml for
-// a controller that halts VMs.
+// install applies install.yaml, and controller-role.yaml for a controller allowed to halt VMs.
 func install(t *testing.T, c *kubevirttest.Cluster, name string) *program {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}}
@@ -67,7 +66,7 @@ func install(t *testing.T, c *kubevirttest.Cluster, name string) *program {
 	return p
 }
 
-// start starts the controller, and returns when it can work.
+// start starts the controller and returns when it is ready.
 func (p *program) start(t *testing.T) {
 	t.Helper()
 	var err error
@@ -80,7 +79,7 @@ func (p *program) start(t *testing.T) {
 	})
 }
 
-// stop ends the controller as SIGTERM does, if it runs.
+// stop sends SIGTERM to a running controller and waits for its end.
 func (p *program) stop(t *testing.T) {
 	t.Helper()
 	if p.process == nil {

@@ -31,14 +31,13 @@ const (
 	walkSteps = 15
 )
 
-// TestRandomly has migrations begin, stop, fail and be aborted in several namespaces, while
-// VMs are deleted, quotas are edited and made again and the controller is killed again and
-// again. No quota is ever below its base, or raised by what is not in the ledger, and in the
-// end nothing is left.
+// TestRandomly starts, holds, fails and aborts migrations in several namespaces. Meanwhile it
+// deletes VMs, edits and recreates quotas, and kills the controller repeatedly. No quota may fall
+// below its base or exceed base and ledger. In the end no trace may remain.
 func TestRandomly(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	c, p := start(t, "--leader-election=false") // who is killed leaves its lease for a while
+	c, p := start(t, "--leader-election=false") // a killed leader would keep its lease for a while
 	killing, stopKilling := context.WithCancel(t.Context())
 	killed := make(chan struct{})
 	go func() {
@@ -51,7 +50,7 @@ func TestRandomly(t *testing.T) {
 			t.Run(strconv.Itoa(i), func(t *testing.T) {
 				t.Parallel()
 				w := newWalk(t, c, rand.New(rand.NewPCG(seed, uint64(i))))
-				raised.Add(int64(w.wander(t)))
+				raised.Add(int64(w.run(t)))
 			})
 		}
 	})
@@ -62,7 +61,7 @@ func TestRandomly(t *testing.T) {
 	}
 }
 
-// kill kills the controller and starts it again, until ctx ends; then it runs.
+// kill kills and restarts the controller until ctx ends. The controller runs afterwards.
 func (p *program) kill(ctx context.Context, t *testing.T, random *rand.Rand) {
 	for times := 1; ; times++ {
 		select {
@@ -75,23 +74,23 @@ func (p *program) kill(ctx context.Context, t *testing.T, random *rand.Rand) {
 			t.Errorf("killing the controller: %v", err)
 			return
 		}
-		_ = p.process.Stop() // that it has ended by itself is an error
+		_ = p.process.Stop() // reports the kill as an error
 		p.start(t)
 	}
 }
 
-// walk is a namespace in which things happen.
+// walk is a namespace for a random sequence of steps.
 type walk struct {
 	c      *kubevirttest.Cluster
 	random *rand.Rand
 	space  string
 	vmis   []*virtv1.VirtualMachineInstance
-	bases  []version // that were written, oldest first
+	bases  []version // written bases, oldest first
 }
 
-// roomFor is a quota that two VMs fill, in one of several ways. None is what another one is
-// raised to: who writes that has edited nothing (package quota).
-func roomFor(way int) corev1.ResourceList {
+// twoVMQuota returns a quota for two VMs, in one of several forms. No form equals a raised form,
+// because writing the raised value is no edit (package quota).
+func twoVMQuota(way int) corev1.ResourceList {
 	return []corev1.ResourceList{
 		list("requests.memory", "3Gi", "requests.cpu", "600m", "pods", "2"),
 		list("requests.memory", "4Gi", "requests.cpu", "600m", "pods", "2"),
@@ -101,18 +100,18 @@ func roomFor(way int) corev1.ResourceList {
 
 func newWalk(t *testing.T, c *kubevirttest.Cluster, random *rand.Rand) *walk {
 	t.Helper()
-	w := &walk{c: c, random: random, space: c.Namespace(t, roomFor(0))}
-	w.bases = []version{{0, roomFor(0)}}
+	w := &walk{c: c, random: random, space: c.Namespace(t, twoVMQuota(0))}
+	w.bases = []version{{0, twoVMQuota(0)}}
 	for i := range 2 {
 		w.vmis = append(w.vmis, c.RunningVMI(t, w.space, fmt.Sprintf("vm-%d", i), small()))
 	}
 	return w
 }
 
-// wander walks, then has everything end, and returns how often the quota was raised.
-func (w *walk) wander(t *testing.T) int {
+// run takes random steps, ends all migrations, and returns the number of raises.
+func (w *walk) run(t *testing.T) int {
 	t.Helper()
-	seen := watching(t, w.c, w.space)
+	seen := record(t, w.c, w.space)
 	for range walkSteps {
 		w.step(t)
 		select {
@@ -120,8 +119,8 @@ func (w *walk) wander(t *testing.T) int {
 		case <-t.Context().Done():
 		}
 	}
-	for _, m := range w.notEnded(t) { // an abort waits, too, until a migration has begun
-		goOn(t, w.c, m)
+	for _, m := range w.notEnded(t) { // even an abort waits until the migration runs
+		continueMigration(t, w.c, m)
 	}
 	awaitClean(t, w.c, w.space, kubevirttest.QuotaName, w.bases[len(w.bases)-1].hard)
 	return seen().check(t, w.bases)
@@ -131,13 +130,13 @@ func (w *walk) step(t *testing.T) {
 	t.Helper()
 	switch n := w.random.IntN(12); {
 	case n < 4:
-		w.begin(t)
+		w.startMigration(t)
 	case n < 6:
-		if all := w.underWay(t); len(all) > 0 {
-			goOn(t, w.c, all[w.random.IntN(len(all))])
+		if all := w.activeMigrations(t); len(all) > 0 {
+			continueMigration(t, w.c, all[w.random.IntN(len(all))])
 		}
 	case n < 7:
-		if all := w.underWay(t); len(all) > 0 {
+		if all := w.activeMigrations(t); len(all) > 0 {
 			if err := w.c.Client.Delete(t.Context(), all[w.random.IntN(len(all))]); client.IgnoreNotFound(err) != nil {
 				t.Fatal(err)
 			}
@@ -145,14 +144,13 @@ func (w *walk) step(t *testing.T) {
 	case n < 9:
 		w.edit(t)
 	case n < 10:
-		w.makeAgain(t)
+		w.recreateQuota(t)
 	default:
 		w.replace(t)
 	}
 }
 
-// replace deletes a VM, whatever becomes of its migration, and makes it anew. It may take a
-// while until that runs.
+// replace deletes a VM with its migration and makes it again. The new VM may start later.
 func (w *walk) replace(t *testing.T) {
 	t.Helper()
 	vmi := w.vmis[w.random.IntN(len(w.vmis))]
@@ -164,14 +162,14 @@ func (w *walk) replace(t *testing.T) {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return cmp.Or(err, errors.New("it is there"))
+		return cmp.Or(err, errors.New("it still exists"))
 	})
 	w.c.VMI(t, w.space, vmi.Name, small())
 }
 
-// begin has a VM that runs migrate, as far as it may; KubeVirt refuses a second migration of
-// one VM.
-func (w *walk) begin(t *testing.T) {
+// startMigration starts a migration of a running VM, with a random end. KubeVirt refuses a second migration
+// of the same VM.
+func (w *walk) startMigration(t *testing.T) {
 	t.Helper()
 	until := []virtv1.VirtualMachineInstanceMigrationPhase{
 		"", virtv1.MigrationPreparingTarget, virtv1.MigrationTargetReady, virtv1.MigrationRunning,
@@ -190,15 +188,15 @@ func (w *walk) begin(t *testing.T) {
 		m.Annotations[actor.Until] = string(until)
 	}
 	if w.random.IntN(4) == 0 {
-		m.Annotations[actor.Fail] = "the walk says so"
+		m.Annotations[actor.Fail] = "random failure"
 	}
 	if err := w.c.Client.Create(t.Context(), m); err != nil && !strings.Contains(err.Error(), "in-flight migration") {
 		t.Fatal(err)
 	}
 }
 
-// underWay are the migrations that nobody has aborted, of those that have not ended.
-func (w *walk) underWay(t *testing.T) []*virtv1.VirtualMachineInstanceMigration {
+// activeMigrations returns active migrations without an abort request.
+func (w *walk) activeMigrations(t *testing.T) []*virtv1.VirtualMachineInstanceMigration {
 	t.Helper()
 	return slices.DeleteFunc(w.notEnded(t), func(m *virtv1.VirtualMachineInstanceMigration) bool { return m.DeletionTimestamp != nil })
 }
@@ -218,8 +216,8 @@ func (w *walk) notEnded(t *testing.T) []*virtv1.VirtualMachineInstanceMigration 
 	return all
 }
 
-// goOn lets a migration go to its end, if it is there.
-func goOn(t *testing.T, c *kubevirttest.Cluster, m *virtv1.VirtualMachineInstanceMigration) {
+// continueMigration lets a migration proceed to its end, if it still exists.
+func continueMigration(t *testing.T, c *kubevirttest.Cluster, m *virtv1.VirtualMachineInstanceMigration) {
 	t.Helper()
 	patch := []byte(`{"metadata":{"annotations":{"` + actor.Until + `":null}}}`)
 	if err := c.Client.Patch(t.Context(), m, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
@@ -227,10 +225,10 @@ func goOn(t *testing.T, c *kubevirttest.Cluster, m *virtv1.VirtualMachineInstanc
 	}
 }
 
-// edit writes another base, as an administrator does.
+// edit writes another base, like an administrator.
 func (w *walk) edit(t *testing.T) {
 	t.Helper()
-	base := roomFor(w.random.IntN(3))
+	base := twoVMQuota(w.random.IntN(3))
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"hard": base}})
 	if err != nil {
 		t.Fatal(err)
@@ -239,27 +237,27 @@ func (w *walk) edit(t *testing.T) {
 	if err := w.c.Client.Patch(t.Context(), q, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		t.Fatal(err)
 	}
-	w.based(t, q, base)
+	w.recordBase(t, q, base)
 }
 
-// makeAgain deletes the quota and makes it anew.
-func (w *walk) makeAgain(t *testing.T) {
+// recreateQuota deletes and recreates the quota.
+func (w *walk) recreateQuota(t *testing.T) {
 	t.Helper()
 	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: w.space, Name: kubevirttest.QuotaName}}
 	if err := w.c.Client.Delete(t.Context(), q); err != nil {
 		t.Fatal(err)
 	}
-	base := roomFor(w.random.IntN(3))
+	base := twoVMQuota(w.random.IntN(3))
 	q = &corev1.ResourceQuota{ObjectMeta: q.ObjectMeta, Spec: corev1.ResourceQuotaSpec{Hard: base}}
 	q.ObjectMeta = metav1.ObjectMeta{Namespace: w.space, Name: kubevirttest.QuotaName}
 	if err := w.c.Client.Create(t.Context(), q); err != nil {
 		t.Fatal(err)
 	}
-	w.based(t, q, base)
+	w.recordBase(t, q, base)
 }
 
-// based notes that a base was written.
-func (w *walk) based(t *testing.T, q *corev1.ResourceQuota, base corev1.ResourceList) {
+// recordBase records a written base.
+func (w *walk) recordBase(t *testing.T, q *corev1.ResourceQuota, base corev1.ResourceList) {
 	t.Helper()
 	v := versionOf(t, q)
 	w.bases = append(w.bases, version{v.at, base})

@@ -9,9 +9,8 @@ import (
 	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
 )
 
-// A controller goes on from what its predecessor left: with a migration that a quota has
-// rejected, one under way, and one that has ended meanwhile. Its annotations have another
-// prefix.
+// TestRestarts restarts the controller with three migrations: one rejected by a quota, one active,
+// one ended during the restart. The annotations use another prefix.
 func TestRestarts(t *testing.T) {
 	const prefix = "example.org/"
 	c, p := start(t, "--annotation-prefix="+prefix)
@@ -36,7 +35,8 @@ func TestRestarts(t *testing.T) {
 	checkWrites(t, p)
 }
 
-// The controller that waits takes over from the one that ends, and does nothing before.
+// TestStandBy runs a second controller. It takes over when the first one ends, and writes no object
+// before.
 func TestStandBy(t *testing.T) {
 	c, first := start(t)
 	second := install(t, c, "second-controller")
@@ -44,7 +44,7 @@ func TestStandBy(t *testing.T) {
 	ns := c.Namespace(t, full())
 	m, _ := charged(t, c, ns)
 	if _, done := writes(t, second); done > 0 {
-		t.Errorf("%d writes of the one that waits", done)
+		t.Errorf("%d writes of the standby", done)
 	}
 	first.stop(t)
 	m.GoOn(t)

@@ -15,9 +15,9 @@ import (
 	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
 )
 
-// TestRights asks the API server for everything that the controller may do and a service
-// account without roles may not; KubeVirt lets everybody read its own object and the
-// instance types of the cluster. That it suffices is shown by the other tests.
+// TestRights lists the controller's rights beyond an account without roles. KubeVirt lets every
+// account read its own object and the cluster's instance types. The other tests show that these
+// rights suffice.
 func TestRights(t *testing.T) {
 	c := kubevirttest.Start(t)
 	install(t, c, controllerprogram.Name)
@@ -51,15 +51,15 @@ func TestRights(t *testing.T) {
 		"watch kubevirt.io/virtualmachineinstancemigrations", "watch kubevirt.io/virtualmachineinstances",
 		"watch mooring.dev/migrationreservations",
 	}
-	nobody := rules(t, c, "default")
-	own := slices.DeleteFunc(rules(t, c, "mooring-controller"), func(rule string) bool { return slices.Contains(nobody, rule) })
+	baseline := rules(t, c, "default")
+	own := slices.DeleteFunc(rules(t, c, "mooring-controller"), func(rule string) bool { return slices.Contains(baseline, rule) })
 	if diff := cmp.Diff(want, own); diff != "" {
-		t.Errorf("what the controller may do (-want +got):\n%s", diff)
+		t.Errorf("rights of the controller (-want +got):\n%s", diff)
 	}
 }
 
-// rules lists what a service account may do in the controller's namespace, one verb and
-// resource a line.
+// rules lists the rights of a service account in the controller's namespace, one verb and resource
+// a line.
 func rules(t *testing.T, c *kubevirttest.Cluster, account string) []string {
 	t.Helper()
 	eventually(t, "the service account "+account, func() error {
@@ -74,10 +74,10 @@ func rules(t *testing.T, c *kubevirttest.Cluster, account string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return reviewed(t, config)
+	return rulesOfReview(t, config)
 }
 
-func reviewed(t *testing.T, config *rest.Config) []string {
+func rulesOfReview(t *testing.T, config *rest.Config) []string {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

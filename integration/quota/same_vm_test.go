@@ -19,11 +19,11 @@ import (
 	"github.com/mooring-vm/mooring/integration/kubevirt/actor"
 )
 
-// A VM is to migrate again while the source of its first migration runs on. What is reserved
-// for the first stays so until that has ended, for which KubeVirt waits, too.
+// testMigratesAgain requests a second migration while the first source pod still runs. The first
+// reservation stays until this pod ends. KubeVirt waits for it too.
 func testMigratesAgain(t *testing.T, c *kubevirttest.Cluster) {
 	ns := c.Namespace(t, full())
-	seen := watching(t, c, ns)
+	seen := record(t, c, ns)
 	m, first := charged(t, c, ns)
 	source := m.Source(t)
 	c.Keep(t, source)
@@ -43,7 +43,7 @@ func testMigratesAgain(t *testing.T, c *kubevirttest.Cluster) {
 
 	c.Release(t, source)
 	again.Await(t, virtv1.MigrationPreparingTarget)
-	second := awaitPhase(t, c, ns, v1alpha1.PhaseCharged) // it alone is left
+	second := awaitPhase(t, c, ns, v1alpha1.PhaseCharged) // the only remaining reservation
 	awaitHard(t, c, ns, kubevirttest.QuotaName, plus(full(), second))
 	again.GoOn(t)
 	again.Await(t, virtv1.MigrationSucceeded)
@@ -51,21 +51,21 @@ func testMigratesAgain(t *testing.T, c *kubevirttest.Cluster) {
 	seen().check(t, []version{{0, full()}})
 }
 
-// KubeVirt refuses a second migration of a VM while there is one under way, unless both come
-// at once. Then something is reserved for one of them, and for the other when that has ended.
-// Which is first is KubeVirt's choice, and either gets through.
+// testTwoAtOnce creates two migrations of a VM at the same time. Otherwise KubeVirt refuses the
+// second. The controller reserves quota for one, then for the other. KubeVirt chooses the order,
+// and both succeed.
 func testTwoAtOnce(t *testing.T, c *kubevirttest.Cluster) {
 	ns := c.Namespace(t, full())
-	seen := watching(t, c, ns)
+	seen := record(t, c, ns)
 	c.RunningVMI(t, ns, "vm", small())
-	both := twoLetIn(t, c, ns)
+	both := twoAdmitted(t, c, ns)
 	awaitOneOf(t, c, both, func(m *virtv1.VirtualMachineInstanceMigration) bool {
 		return m.Status.Phase == virtv1.MigrationPreparingTarget
 	})
 	awaitRaised(t, c, ns, full())
 	for len(both) > 0 {
 		for _, m := range both {
-			goOn(t, c, m)
+			continueMigration(t, c, m)
 		}
 		ended := awaitOneOf(t, c, both, (*virtv1.VirtualMachineInstanceMigration).IsFinal)
 		if phase := both[ended].Status.Phase; phase != virtv1.MigrationSucceeded {
@@ -79,7 +79,7 @@ func testTwoAtOnce(t *testing.T, c *kubevirttest.Cluster) {
 	h.checkOneAtATime(t)
 }
 
-// awaitOneOf returns the index of a migration that is as it should be, when there is one.
+// awaitOneOf returns the index of the first migration accepted by right.
 func awaitOneOf(
 	t *testing.T, c *kubevirttest.Cluster, all []*virtv1.VirtualMachineInstanceMigration, right func(*virtv1.VirtualMachineInstanceMigration) bool,
 ) int {
@@ -100,18 +100,17 @@ func awaitOneOf(
 	return found
 }
 
-// twoLetIn returns two migrations of the VM of a namespace. They go no further than to
-// PreparingTarget.
-func twoLetIn(t *testing.T, c *kubevirttest.Cluster, ns string) []*virtv1.VirtualMachineInstanceMigration {
+// twoAdmitted returns two migrations of the namespace's VM. Both stop at PreparingTarget.
+func twoAdmitted(t *testing.T, c *kubevirttest.Cluster, ns string) []*virtv1.VirtualMachineInstanceMigration {
 	t.Helper()
 	var both []*virtv1.VirtualMachineInstanceMigration
-	eventually(t, "two migrations to be let in at once", func() error {
-		both = letIn(t, c, ns)
+	eventually(t, "two migrations to be admitted at once", func() error {
+		both = makeTwo(t, c, ns)
 		if len(both) == 2 {
 			return nil
 		}
 		for _, m := range both {
-			goOn(t, c, m)
+			continueMigration(t, c, m)
 			if err := c.Client.Delete(t.Context(), m); client.IgnoreNotFound(err) != nil {
 				t.Fatal(err)
 			}
@@ -122,8 +121,8 @@ func twoLetIn(t *testing.T, c *kubevirttest.Cluster, ns string) []*virtv1.Virtua
 	return both
 }
 
-// letIn makes two migrations at once, and returns those that nobody has refused.
-func letIn(t *testing.T, c *kubevirttest.Cluster, ns string) []*virtv1.VirtualMachineInstanceMigration {
+// makeTwo makes two migrations at once and returns the admitted ones.
+func makeTwo(t *testing.T, c *kubevirttest.Cluster, ns string) []*virtv1.VirtualMachineInstanceMigration {
 	t.Helper()
 	var made [2]*virtv1.VirtualMachineInstanceMigration
 	var errs [2]error
@@ -153,11 +152,11 @@ func awaitMigrationGone(t *testing.T, c *kubevirttest.Cluster, m *virtv1.Virtual
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return cmp.Or(err, fmt.Errorf("it is %s", m.Status.Phase))
+		return cmp.Or(err, fmt.Errorf("state %s", m.Status.Phase))
 	})
 }
 
-// awaitReservation returns the reservation of a migration when it is in a phase.
+// awaitReservation returns the reservation of a migration when it reaches a phase.
 func awaitReservation(t *testing.T, c *kubevirttest.Cluster, ns string, m *kubevirttest.Migration, phase v1alpha1.Phase) v1alpha1.MigrationReservation {
 	t.Helper()
 	var found v1alpha1.MigrationReservation

@@ -18,10 +18,10 @@ import (
 	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
 )
 
-// TestScenarios is the test plan of the proposal of the maintenance share, step by step, but
-// for scenario 6, which is TestUpgrade. Two VMs of 1 CPU and 1Gi have one half of a quota, and
-// migrations the other. The proposal counts VMs without their overhead, with which they do
-// not fit one half of its 5Gi: the quota here is that of four launchers.
+// TestScenarios runs the test plan of the maintenance share's proposal, except scenario 6
+// (TestUpgrade). Two VMs of 1 CPU and 1Gi use one half of a quota, and migrations the other. The
+// proposal ignores the VMs' overhead, and with it they exceed one half of its 5Gi. So the quota
+// here fits four launchers.
 func TestScenarios(t *testing.T) {
 	c, _ := startGuarded(t)
 	configure(t, c, `{"spec": {"configuration": {
@@ -38,31 +38,31 @@ func TestScenarios(t *testing.T) {
 	})
 }
 
-// plan is what the scenarios begin with.
+// plan is the initial state of the scenarios.
 type plan struct {
 	ns             string
 	vm1, vm2       *virtv1.VirtualMachine
-	launcher, base corev1.ResourceList // what a launcher is charged, and the quota: four of it
+	launcher, base corev1.ResourceList // the charge of one launcher, and the quota of four launchers
 }
 
 func (v *virtctl) plan(t *testing.T, c *kubevirttest.Cluster, percent int) plan {
 	t.Helper()
 	ns := v.namespace(t, c)
-	p := plan{ns: ns, vm1: proposed(ns, "vm1"), vm2: proposed(ns, "vm2")}
+	p := plan{ns: ns, vm1: proposalVM(ns, "vm1"), vm2: proposalVM(ns, "vm2")}
 	c.Quota(t, &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: kubevirttest.QuotaName},
 		Spec:       corev1.ResourceQuotaSpec{Hard: list("limits.cpu", "64", "limits.memory", "64Gi")},
 	})
-	v.started(t, c, p.vm1)
+	v.startAll(t, c, p.vm1)
 	p.launcher = c.Used(t, ns)
 	p.base = times(p.launcher, 4)
 	c.SetHard(t, ns, p.base)
 	setShare(t, c, ns, fmt.Sprintf(`{"limit":{"limitsCpuPercent":"%d","limitsMemoryPercent":%[1]d}}`, percent))
-	v.started(t, c, p.vm2)
+	v.startAll(t, c, p.vm2)
 	return p
 }
 
-// refused is what a user is told whose VM has no room in the VMs' share.
+// refused returns the parts of the refusal for a VM beyond the VMs' share.
 func refused(vm string) []string {
 	return []string{
 		"VirtualMachine " + vm + " does not fit: it needs more than is free", "limits.cpu: requested", "limits.memory: requested", "free 0",
@@ -70,8 +70,8 @@ func refused(vm string) []string {
 	}
 }
 
-// wantKept checks that the quota was never anything but its base.
-func (p plan) wantKept(t *testing.T, c *kubevirttest.Cluster, seen func() history) {
+// wantQuotaUnchanged checks that the quota always equals its base.
+func (p plan) wantQuotaUnchanged(t *testing.T, c *kubevirttest.Cluster, seen func() history) {
 	t.Helper()
 	awaitClean(t, c, p.ns, kubevirttest.QuotaName, p.base)
 	for _, q := range seen().quotas {
@@ -81,39 +81,39 @@ func (p plan) wantKept(t *testing.T, c *kubevirttest.Cluster, seen func() histor
 	}
 }
 
-// migrated migrates a VM, and returns when it runs elsewhere.
-func migrated(t *testing.T, c *kubevirttest.Cluster, vm *virtv1.VirtualMachine) {
+// migrateAndWait migrates a VM and returns when it runs on another node.
+func migrateAndWait(t *testing.T, c *kubevirttest.Cluster, vm *virtv1.VirtualMachine) {
 	t.Helper()
-	was := instance(t, c, vm)
+	was := awaitInstance(t, c, vm)
 	c.Migrate(t, was).Await(t, virtv1.MigrationSucceeded)
 	is := was.DeepCopy()
 	awaitElsewhere(t, c, is, was.Status.NodeName)
 	if is.UID != was.UID {
-		t.Errorf("%s has started anew", vm.Name)
+		t.Errorf("%s has restarted", vm.Name)
 	}
 }
 
 func (v *virtctl) testScenario1(t *testing.T, c *kubevirttest.Cluster) {
 	p := v.plan(t, c, 50)
-	seen := watching(t, c, p.ns)
-	migrated(t, c, p.vm1)
-	p.wantKept(t, c, seen)
+	seen := record(t, c, p.ns)
+	migrateAndWait(t, c, p.vm1)
+	p.wantQuotaUnchanged(t, c, seen)
 }
 
-// VM1 is suspended, stopped, started, restarted and edited while VM2 migrates, and VM2 begins
-// to migrate while VM1 restarts, and while it is stopping.
+// testScenario2 suspends, stops, starts, restarts and edits VM1 while VM2 migrates. VM2 also starts
+// migrating while VM1 restarts and stops.
 func (v *virtctl) testScenario2(t *testing.T, c *kubevirttest.Cluster) {
 	p := v.plan(t, c, 50)
-	seen := watching(t, c, p.ns)
-	m := c.MigrateUntil(t, instance(t, c, p.vm2), virtv1.MigrationPreparingTarget)
+	seen := record(t, c, p.ns)
+	m := c.MigrateUntil(t, awaitInstance(t, c, p.vm2), virtv1.MigrationPreparingTarget)
 	m.Await(t, virtv1.MigrationPreparingTarget)
 	awaitPhase(t, c, p.ns, v1alpha1.PhaseCharged)
 	suspend(t, c, p.vm1)
 	wantPass(t, v.stop(t, p.vm1))
 	awaitStopped(t, c, p.vm1)
 	wantPass(t, v.start(t, p.vm1))
-	running(t, c, p.vm1)
-	was := instance(t, c, p.vm1).UID
+	awaitVMRunning(t, c, p.vm1)
+	was := awaitInstance(t, c, p.vm1).UID
 	wantPass(t, v.restart(t, p.vm1))
 	awaitRestarted(t, c, p.vm1, was)
 	larger := merge(`{"spec": {"template": {"spec": {"domain": {"cpu": {"cores": 2}, "resources": {"limits": {"cpu": "2"}}}}}}}`)
@@ -122,90 +122,89 @@ func (v *virtctl) testScenario2(t *testing.T, c *kubevirttest.Cluster) {
 	m.GoOn(t)
 	m.Await(t, virtv1.MigrationSucceeded)
 
-	was = instance(t, c, p.vm1).UID
+	was = awaitInstance(t, c, p.vm1).UID
 	wantPass(t, v.restart(t, p.vm1))
-	migrated(t, c, p.vm2)
+	migrateAndWait(t, c, p.vm2)
 	awaitRestarted(t, c, p.vm1, was)
 
-	release := v.stopping(t, c, p.vm1)
-	migrated(t, c, p.vm2)
+	release := v.beginStop(t, c, p.vm1)
+	migrateAndWait(t, c, p.vm2)
 	release()
 	awaitStopped(t, c, p.vm1)
-	p.wantKept(t, c, seen)
+	p.wantQuotaUnchanged(t, c, seen)
 }
 
-// VM3 has no room while VM1 runs, while it is suspended, and while it is stopping.
+// testScenario3 refuses VM3 while VM1 runs, is suspended, or is stopping.
 func (v *virtctl) testScenario3(t *testing.T, c *kubevirttest.Cluster) {
 	p := v.plan(t, c, 50)
-	vm3 := proposed(p.ns, "vm3")
+	vm3 := proposalVM(p.ns, "vm3")
 	create := func() error { return c.Client.Create(t.Context(), vm3.DeepCopy()) }
 	wantRefusal(t, create(), refused("vm3")...)
 	suspend(t, c, p.vm1)
 	wantRefusal(t, create(), refused("vm3")...)
-	release := v.stopping(t, c, p.vm1)
+	release := v.beginStop(t, c, p.vm1)
 	wantRefusal(t, create(), refused("vm3")...)
 	release()
-	eventually(t, "VM3 to be let in", create)
-	running(t, c, vm3)
+	eventually(t, "VM3 to be admitted", create)
+	awaitVMRunning(t, c, vm3)
 	awaitStopped(t, c, p.vm1)
-	wantTold(t, v.start(t, p.vm1), refused("vm1")...)
+	wantGuardRefusal(t, v.start(t, p.vm1), refused("vm1")...)
 }
 
-// Unlike in the proposal, which refuses VM2's migration, the quota is raised by what the
-// share lacks. With one half for them two migrations have room, so this is one quarter. A
-// third VM has room then; a fourth gets nothing of what the quota is raised by.
+// testScenario4 uses a share of one quarter, because one half fits two migrations. The proposal
+// refuses VM2's migration. Mooring raises the quota by the missing amount. A third VM then fits,
+// and a fourth gets no part of the raise.
 func (v *virtctl) testScenario4(t *testing.T, c *kubevirttest.Cluster) {
 	p := v.plan(t, c, 25)
-	one := c.MigrateUntil(t, instance(t, c, p.vm1), virtv1.MigrationPreparingTarget)
+	one := c.MigrateUntil(t, awaitInstance(t, c, p.vm1), virtv1.MigrationPreparingTarget)
 	one.Await(t, virtv1.MigrationPreparingTarget)
 	awaitPhase(t, c, p.ns, v1alpha1.PhaseCharged)
 	awaitHard(t, c, p.ns, kubevirttest.QuotaName, p.base)
-	two := c.MigrateUntil(t, instance(t, c, p.vm2), virtv1.MigrationPreparingTarget)
+	two := c.MigrateUntil(t, awaitInstance(t, c, p.vm2), virtv1.MigrationPreparingTarget)
 	two.Await(t, virtv1.MigrationPreparingTarget)
 	awaitHard(t, c, p.ns, kubevirttest.QuotaName, times(p.launcher, 5))
-	v.started(t, c, proposed(p.ns, "vm3"))
-	wantRefusal(t, c.Client.Create(t.Context(), proposed(p.ns, "vm4")), refused("vm4")...)
+	v.startAll(t, c, proposalVM(p.ns, "vm3"))
+	wantRefusal(t, c.Client.Create(t.Context(), proposalVM(p.ns, "vm4")), refused("vm4")...)
 	for _, m := range []*kubevirttest.Migration{one, two} {
 		m.GoOn(t)
 		m.Await(t, virtv1.MigrationSucceeded)
 	}
 	awaitClean(t, c, p.ns, kubevirttest.QuotaName, p.base)
-	wantRefusal(t, c.Client.Create(t.Context(), proposed(p.ns, "vm4")), refused("vm4")...)
+	wantRefusal(t, c.Client.Create(t.Context(), proposalVM(p.ns, "vm4")), refused("vm4")...)
 }
 
-// VM4 is made of a snapshot of VM1. KubeVirt halts what it restores as a new VM, so it is the
-// start that is refused, until VM2 is stopped.
+// testScenario5 makes VM4 from a snapshot of VM1. KubeVirt halts a VM restored under a new name, so
+// the guard refuses its start until VM2 stops.
 func (v *virtctl) testScenario5(t *testing.T, c *kubevirttest.Cluster) {
 	p := v.plan(t, c, 50)
-	vm4 := restored(t, c, p.vm1, "vm4")
-	wantTold(t, v.start(t, vm4), refused("vm4")...)
+	vm4 := restoreAs(t, c, p.vm1, "vm4")
+	wantGuardRefusal(t, v.start(t, vm4), refused("vm4")...)
 	wantPass(t, v.stop(t, p.vm2))
 	awaitStopped(t, c, p.vm2)
-	eventually(t, "VM4 to be let start", func() error { return v.start(t, vm4) })
-	running(t, c, vm4)
+	eventually(t, "VM4 to be allowed to start", func() error { return v.start(t, vm4) })
+	awaitVMRunning(t, c, vm4)
 }
 
-// What virt-controller makes, as Harvester's own does when it restores, no guard of VMs
-// judges. The launcher is rejected, and the VM halted, as the proposal has it.
+// testScenario5Unseen restores VM4 by virt-controller, as Harvester does. The VM guard does not
+// review it. The launcher is rejected and the controller halts the VM, as in the proposal.
 func (v *virtctl) testScenario5Unseen(t *testing.T, c *kubevirttest.Cluster) {
 	p := v.plan(t, c, 50)
-	vm4 := proposed(p.ns, "vm4")
+	vm4 := proposalVM(p.ns, "vm4")
 	wantPass(t, as(t, c, "kubevirt-controller").Create(t.Context(), vm4))
-	eventually(t, "VM4 to be halted", func() error { return haltedAndTold(t, c, vm4) })
+	eventually(t, "VM4 to be halted", func() error { return checkHaltedWithEvent(t, c, vm4) })
 	for _, vm := range []*virtv1.VirtualMachine{p.vm1, p.vm2} {
-		if vmi := instance(t, c, vm); !vmi.IsRunning() {
+		if vmi := awaitInstance(t, c, vm); !vmi.IsRunning() {
 			t.Errorf("%s is %s", vm.Name, vmi.Status.Phase)
 		}
 	}
 }
 
-// suspend says of a VM that it is suspended, as virt-handler does, which there is none of here
-// for virt-api to ask.
+// suspend sets the suspended state in place of virt-handler, because this cluster has none.
 func suspend(t *testing.T, c *kubevirttest.Cluster, vm *virtv1.VirtualMachine) {
 	t.Helper()
 	handler := as(t, c, hackkubevirt.HandlerAccount)
 	eventually(t, vm.Name+" to be suspended", func() error {
-		vmi := instance(t, c, vm)
+		vmi := awaitInstance(t, c, vm)
 		vmi.Status.Conditions = append(vmi.Status.Conditions, virtv1.VirtualMachineInstanceCondition{
 			Type: virtv1.VirtualMachineInstancePaused, Status: corev1.ConditionTrue, Reason: "PausedByUser", LastTransitionTime: metav1.Now(),
 		})
@@ -216,13 +215,13 @@ func suspend(t *testing.T, c *kubevirttest.Cluster, vm *virtv1.VirtualMachine) {
 			return err
 		}
 		if got := vm.Status.PrintableStatus; got != virtv1.VirtualMachineStatusPaused {
-			return fmt.Errorf("it is %s", got)
+			return fmt.Errorf("state %s", got)
 		}
 		return nil
 	})
 }
 
-// as is a client with the rights of one of KubeVirt's service accounts.
+// as returns a client with the rights of one of KubeVirt's service accounts.
 func as(t *testing.T, c *kubevirttest.Cluster, account string) client.Client {
 	t.Helper()
 	config := c.Plane.Config()
@@ -234,10 +233,11 @@ func as(t *testing.T, c *kubevirttest.Cluster, account string) client.Client {
 	return its
 }
 
-// stopping returns when a VM is being stopped. It stops no further until release is called.
-func (v *virtctl) stopping(t *testing.T, c *kubevirttest.Cluster, vm *virtv1.VirtualMachine) (release func()) {
+// beginStop starts to stop a VM and returns while its launcher still runs. release lets the launcher
+// end.
+func (v *virtctl) beginStop(t *testing.T, c *kubevirttest.Cluster, vm *virtv1.VirtualMachine) (release func()) {
 	t.Helper()
-	vmi := instance(t, c, vm)
+	vmi := awaitInstance(t, c, vm)
 	pods := c.Launchers(t, vmi)
 	if len(pods) != 1 {
 		t.Fatalf("%s has %d launchers, want 1", vm.Name, len(pods))
@@ -256,7 +256,7 @@ func (v *virtctl) stopping(t *testing.T, c *kubevirttest.Cluster, vm *virtv1.Vir
 	return func() { c.Release(t, &pods[0]) }
 }
 
-// awaitStopped returns when a VM has no instance.
+// awaitStopped returns when the VM has no instance.
 func awaitStopped(t *testing.T, c *kubevirttest.Cluster, vm *virtv1.VirtualMachine) {
 	t.Helper()
 	eventually(t, vm.Name+" to be stopped", func() error {
@@ -269,9 +269,9 @@ func awaitStopped(t *testing.T, c *kubevirttest.Cluster, vm *virtv1.VirtualMachi
 	})
 }
 
-// restored returns a VM that virt-controller makes of a snapshot of another one, which has no
-// volume that storage would have to take a snapshot of.
-func restored(t *testing.T, c *kubevirttest.Cluster, of *virtv1.VirtualMachine, name string) *virtv1.VirtualMachine {
+// restoreAs returns a VM made by virt-controller from a snapshot of another VM. The VM has no
+// volume, so it needs no storage.
+func restoreAs(t *testing.T, c *kubevirttest.Cluster, of *virtv1.VirtualMachine, name string) *virtv1.VirtualMachine {
 	t.Helper()
 	snapshot := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
 		"source": map[string]any{"apiGroup": "kubevirt.io", "kind": "VirtualMachine", "name": of.Name},
@@ -294,7 +294,7 @@ func restored(t *testing.T, c *kubevirttest.Cluster, of *virtv1.VirtualMachine, 
 	return vm
 }
 
-// awaitTrue returns when the status of an object says that something is so.
+// awaitTrue returns when the status field of an object is true.
 func awaitTrue(t *testing.T, c *kubevirttest.Cluster, o *unstructured.Unstructured, what string) {
 	t.Helper()
 	eventually(t, o.GetKind()+" to be "+what, func() error {

@@ -14,7 +14,7 @@ import (
 	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
 )
 
-// testStatus asks `mooring quota status` in the middle of a migration.
+// testStatus runs `mooring quota status` during a migration.
 func testStatus(t *testing.T, c *kubevirttest.Cluster) {
 	ns := c.Namespace(t, full())
 	m, r := charged(t, c, ns)

@@ -18,11 +18,11 @@ import (
 	"github.com/mooring-vm/mooring/quota"
 )
 
-// TestLargerTargetWithoutWebhooks is TestLargerTarget as it is in mode observe: nobody sees
-// the target pod that the quota rejects, and what it needs is estimated.
+// TestLargerTargetWithoutWebhooks is TestLargerTarget in observe mode. No webhook receives the
+// rejected target pod, so the controller estimates its charge.
 func TestLargerTargetWithoutWebhooks(t *testing.T) {
 	c, _ := start(t)
-	sayVersion(t, c)
+	setKubeVirtVersion(t, c)
 	ns := c.Namespace(t, full())
 	vmi := c.RunningVMI(t, ns, "vm", small())
 	c.SetHard(t, ns, c.Used(t, ns))
@@ -42,41 +42,41 @@ func TestLargerTargetWithoutWebhooks(t *testing.T) {
 		t.Errorf("the target is charged %s, and the source %s", &target, &from)
 	}
 	awaitHard(t, c, ns, kubevirttest.QuotaName, plus(base, r))
-	eventually(t, "an Event to say that it was estimated", func() error { return grownByEstimate(t, c, m) })
+	eventually(t, "an Event about the estimate", func() error { return checkGrownByEstimate(t, c, m) })
 	m.GoOn(t)
 	m.Await(t, kubevirtv1.MigrationSucceeded)
 	awaitHard(t, c, ns, kubevirttest.QuotaName, base)
-	eventually(t, "what stays above the base to be reported", func() error { return overrunTold(t, c, ns) })
+	eventually(t, "the excess above the base to be reported", func() error { return checkOverrunReported(t, c, ns) })
 }
 
-// grownByEstimate looks for one Event that more is reserved: what was estimated is to the byte
-// what the target needs, and is not corrected by it.
-func grownByEstimate(t *testing.T, c *kubevirttest.Cluster, m *kubevirttest.Migration) error {
+// checkGrownByEstimate expects one Event about a larger reservation. The estimate equals the target's
+// charge to the byte, so no correction follows.
+func checkGrownByEstimate(t *testing.T, c *kubevirttest.Cluster, m *kubevirttest.Migration) error {
 	t.Helper()
 	all, object := &eventsv1.EventList{}, m.Get(t)
 	if err := c.Client.List(t.Context(), all, client.InNamespace(object.Namespace)); err != nil {
 		t.Fatal(err)
 	}
-	told := 0
+	events := 0
 	for _, e := range all.Items {
 		if e.Regarding.UID != object.UID || e.Reason != quota.ReasonGrown {
 			continue
 		}
-		if told++; !strings.Contains(e.Note, "likely to need requests.memory=") {
-			t.Errorf("Event %s: want nothing but the estimate to have made the reservation grow", e.Note)
+		if events++; !strings.Contains(e.Note, "likely to need requests.memory=") {
+			t.Errorf("Event %s: want the estimate as the only cause of growth", e.Note)
 		}
 	}
-	if told == 0 {
-		return errors.New("none does")
+	if events == 0 {
+		return errors.New("no such Event")
 	}
 	return nil
 }
 
-// TestWhatIsReallyCharged has one controller, with mooring-shim, judge all of these at once.
-func TestWhatIsReallyCharged(t *testing.T) {
+// TestActualCharge runs all tests at once against one controller with mooring-shim.
+func TestActualCharge(t *testing.T) {
 	c, _ := startServing(t, "--shim-image=registry.test/mooring-shim:v1")
-	sayVersion(t, c)
-	awaitAsked(t, c)
+	setKubeVirtVersion(t, c)
+	awaitWebhookCalled(t, c)
 	inParallel(t, c, map[string]func(*testing.T, *kubevirttest.Cluster){
 		"mooring-shim is estimated":      testShimIsEstimated,
 		"a VM with mooring-shim":         testShimDoesNotFit,
@@ -87,15 +87,15 @@ func TestWhatIsReallyCharged(t *testing.T) {
 	})
 }
 
-// The webhook adds mooring-shim, and virt-controller all else. A launcher of the class
-// Guaranteed has a larger one.
+// testShimIsEstimated estimates launchers with mooring-shim, added by the webhook. A Guaranteed
+// launcher gets a larger shim.
 func testShimIsEstimated(t *testing.T, c *kubevirttest.Cluster) {
 	asks := annotate(api.InjectSidecarKey, "true")
-	for _, e := range []estimated{
-		{"the VM asks", asks, wantedLimits(), "", nil},
-		{"dedicated CPUs", both(asks, dedicated), wantedLimits(), "", nil},
-		{"beside a LimitRange", asks, wantedLimits(), "", limitRange()},
-		{"nobody asks", plainVM, wantedLimits(), "", nil},
+	for _, e := range []estimateCase{
+		{"the VM asks", asks, limitsQuota(), "", nil},
+		{"dedicated CPUs", combine(asks, dedicated), limitsQuota(), "", nil},
+		{"beside a LimitRange", asks, limitsQuota(), "", limitRange()},
+		{"no shim", plainVM, limitsQuota(), "", nil},
 	} {
 		in := e.input(t, c)
 		in.Shim = true
@@ -107,7 +107,7 @@ func testShimIsEstimated(t *testing.T, c *kubevirttest.Cluster) {
 	}
 }
 
-// A quota that has room for a launcher has none for the one that asks for mooring-shim.
+// testShimDoesNotFit uses a quota with space for a launcher, but not for one with mooring-shim.
 func testShimDoesNotFit(t *testing.T, c *kubevirttest.Cluster) {
 	ns := c.Namespace(t, list("requests.memory", "64Gi", "pods", "64"))
 	c.RunningVMI(t, ns, "probe", small())
@@ -118,10 +118,10 @@ func testShimDoesNotFit(t *testing.T, c *kubevirttest.Cluster) {
 	wantRefusal(t, c.Client.Create(t.Context(), asking), "VirtualMachine asking", "requests.memory: requested")
 	plain := newVM(ns, "plain", kubevirtv1.RunStrategyAlways)
 	wantPass(t, c.Client.Create(t.Context(), plain))
-	running(t, c, plain)
+	awaitVMRunning(t, c, plain)
 }
 
-// half sets half of the limits of a namespace aside.
+// half is a maintenance share of 50 % of the limits.
 const half = `{"limitsCpuPercent": 50, "limitsMemoryPercent": 50}`
 
 func share(t *testing.T, c *kubevirttest.Cluster, ns, text string) error {
@@ -130,7 +130,7 @@ func share(t *testing.T, c *kubevirttest.Cluster, ns, text string) error {
 	return c.Client.Patch(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, patch)
 }
 
-// A quota that has opted out is not shared out: VMs get all of it.
+// testOptedOut gives VMs the whole of a quota with opt-out.
 func testOptedOut(t *testing.T, c *kubevirttest.Cluster) {
 	ns := c.Namespace(t, nil)
 	wantPass(t, share(t, c, ns, half))
@@ -142,13 +142,13 @@ func testOptedOut(t *testing.T, c *kubevirttest.Cluster) {
 	})
 	vm := newVM(ns, "most", kubevirtv1.RunStrategyAlways)
 	wantPass(t, c.Client.Create(t.Context(), vm))
-	running(t, c, vm)
+	awaitVMRunning(t, c, vm)
 	kept := &corev1.Namespace{}
 	if err := c.Client.Get(t.Context(), client.ObjectKey{Name: ns}, kept); err != nil {
 		t.Fatal(err)
 	}
 	if said, ok := kept.Annotations[quota.DefaultPrefix+quota.VMAvailableName]; ok {
-		t.Errorf("%s are said to be for VMs", said)
+		t.Errorf("the VMs' share is %s", said)
 	}
 }
 
@@ -178,12 +178,12 @@ func testManagersLimitBelowUse(t *testing.T, c *kubevirttest.Cluster) {
 	wantPass(t, limit("3Gi"))
 }
 
-// Where a quota wants limits, KubeVirt makes them twice the request.
+// Where a quota requires limits, KubeVirt sets them to twice the request.
 func testVMWithoutLimits(t *testing.T, c *kubevirttest.Cluster) {
 	ns := c.Namespace(t, list("limits.memory", "2Gi", "limits.cpu", "4"))
 	vm := newVM(ns, "bare", kubevirtv1.RunStrategyAlways)
 	wantRefusal(t, c.Client.Create(t.Context(), vm.DeepCopy()), "VirtualMachine bare", "limits.memory: requested", "2 times the request")
 	vm.Spec.Template.Spec.Domain.Resources.Limits = list("memory", "1Gi", "cpu", "2")
 	wantPass(t, c.Client.Create(t.Context(), vm))
-	running(t, c, vm)
+	awaitVMRunning(t, c, vm)
 }

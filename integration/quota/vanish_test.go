@@ -16,8 +16,8 @@ import (
 	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
 )
 
-// A migration's object vanishes, and nobody says how it has ended: what is reserved is kept
-// while both pods are charged.
+// testVanishes removes a migration's object without a result. The reservation stays while both pods
+// are charged.
 func testVanishes(t *testing.T, c *kubevirttest.Cluster) {
 	ns := c.Namespace(t, full())
 	m, r := charged(t, c, ns)
@@ -25,7 +25,7 @@ func testVanishes(t *testing.T, c *kubevirttest.Cluster) {
 	c.Keep(t, target)
 	vanish(t, c, m.Get(t))
 	awaitPhase(t, c, ns, v1alpha1.PhaseReleasing)
-	edited := full() // what is planned for this is planned after the end of the migration
+	edited := full() // the controller plans this edit after the migration's end
 	edited[corev1.ResourceRequestsMemory] = resource.MustParse("3Gi")
 	setHard(t, c, ns, edited)
 	awaitHard(t, c, ns, kubevirttest.QuotaName, plus(edited, r))
@@ -36,7 +36,7 @@ func testVanishes(t *testing.T, c *kubevirttest.Cluster) {
 	awaitClean(t, c, ns, kubevirttest.QuotaName, edited)
 }
 
-// It vanishes before there is a target pod.
+// testVanishesWhilePending removes the object before the target pod exists.
 func testVanishesWhilePending(t *testing.T, c *kubevirttest.Cluster) {
 	ns := c.Namespace(t, full())
 	c.Quota(t, strict(ns))
@@ -48,8 +48,8 @@ func testVanishesWhilePending(t *testing.T, c *kubevirttest.Cluster) {
 	awaitClean(t, c, ns, kubevirttest.QuotaName, full())
 }
 
-// vanish takes a migration's finalizers away and deletes it, before KubeVirt can do anything
-// about it. Where KubeVirt puts its finalizer back meanwhile, that is taken away again.
+// vanish removes a migration's finalizers and deletes it, faster than KubeVirt reacts. It removes a
+// finalizer added again by KubeVirt.
 func vanish(t *testing.T, c *kubevirttest.Cluster, m *virtv1.VirtualMachineInstanceMigration) {
 	t.Helper()
 	without := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
@@ -66,6 +66,6 @@ func vanish(t *testing.T, c *kubevirttest.Cluster, m *virtv1.VirtualMachineInsta
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return cmp.Or(err, errors.New("it is there"))
+		return cmp.Or(err, errors.New("it still exists"))
 	})
 }

@@ -26,16 +26,14 @@ import (
 	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
 )
 
-// user is somebody who may edit VMs, and no more.
+// user may only edit VMs.
 const user = "a-tenant"
 
-// virtctl starts, stops and restarts VMs by the subresources that virt-api serves, as the
-// program of that name does.
+// virtctl starts, stops and restarts VMs by virt-api's subresources, like the program virtctl.
 //
-// In a cluster the API server hands these requests on, and virt-api believes it who asks
-// because of its certificate. The API server here has no certificate that virt-api knows. So
-// this asks virt-api itself, as the API server would, with a certificate that it lists among
-// those to be believed.
+// In a cluster, the API server forwards these requests. virt-api trusts its user header because of
+// its certificate. The API server here has no certificate trusted by virt-api. So virtctl calls
+// virt-api directly, with a certificate from virt-api's trusted list.
 type virtctl struct {
 	http *http.Client
 	url  string
@@ -52,7 +50,7 @@ func newVirtctl(t *testing.T, c *kubevirttest.Cluster) *virtctl {
 	if !found {
 		t.Fatalf("virt-api's URL is %s", *at.URL)
 	}
-	certificate, key := believed(t, c)
+	certificate, key := trustedClientCertificate(t, c)
 	caller, err := rest.HTTPClientFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: at.CABundle, CertData: certificate, KeyData: key}})
 	if err != nil {
 		t.Fatal(err)
@@ -60,18 +58,17 @@ func newVirtctl(t *testing.T, c *kubevirttest.Cluster) *virtctl {
 	v := &virtctl{http: caller, url: "https://" + base + "/apis/" + kubevirtv1.SubresourceGroupName + "/v1"}
 	t.Cleanup(caller.CloseIdleConnections)
 	ns := v.namespace(t, c)
-	eventually(t, "virt-api to believe who asks", func() error {
+	eventually(t, "virt-api to trust the client", func() error {
 		if err := v.put(t, ns, "no-vm", "restart"); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("want to be told that there is no such VM: %w", err)
+			return fmt.Errorf("want NotFound for the VM: %w", err)
 		}
 		return nil
 	})
 	return v
 }
 
-// believed makes a certificate that extension API servers believe who a request is from,
-// until t ends.
-func believed(t *testing.T, c *kubevirttest.Cluster) (certificate, key []byte) {
+// trustedClientCertificate makes a client certificate trusted by extension API servers until t ends.
+func trustedClientCertificate(t *testing.T, c *kubevirttest.Cluster) (certificate, key []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -87,24 +84,24 @@ func believed(t *testing.T, c *kubevirttest.Cluster) (certificate, key []byte) {
 	if key, err = keyutil.MarshalPrivateKeyToPEM(private); err != nil {
 		t.Fatal(err)
 	}
-	said := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "extension-apiserver-authentication"}}
+	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "extension-apiserver-authentication"}}
 	const all = "requestheader-client-ca-file"
-	change(t, c, said, func() { said.Data[all] += string(certificate) })
+	change(t, c, configMap, func() { configMap.Data[all] += string(certificate) })
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
-		err := c.Client.Get(ctx, client.ObjectKeyFromObject(said), said)
+		err := c.Client.Get(ctx, client.ObjectKeyFromObject(configMap), configMap)
 		if err == nil {
-			said.Data[all] = strings.ReplaceAll(said.Data[all], string(certificate), "")
-			err = c.Client.Update(ctx, said)
+			configMap.Data[all] = strings.ReplaceAll(configMap.Data[all], string(certificate), "")
+			err = c.Client.Update(ctx, configMap)
 		}
 		if err != nil {
-			t.Errorf("taking back whom virt-api believes: %v", err)
+			t.Errorf("removing the client CA from virt-api's list: %v", err)
 		}
 	})
 	return certificate, key
 }
 
-// namespace makes a namespace in which the user may edit VMs.
+// namespace makes a namespace with edit rights on VMs for the user.
 func (v *virtctl) namespace(t *testing.T, c *kubevirttest.Cluster) string {
 	t.Helper()
 	ns := c.Namespace(t, nil)
@@ -129,7 +126,7 @@ func (v *virtctl) restart(t *testing.T, vm *kubevirtv1.VirtualMachine) error {
 	return v.put(t, vm.Namespace, vm.Name, "restart")
 }
 
-// put returns what virt-api answers if it is not that the request is accepted.
+// put sends a request and returns virt-api's error, nil if it accepts.
 func (v *virtctl) put(t *testing.T, namespace, name, action string) error {
 	t.Helper()
 	url := fmt.Sprintf("%s/namespaces/%s/virtualmachines/%s/%s", v.url, namespace, name, action)

@@ -22,19 +22,19 @@ import (
 	"github.com/mooring-vm/mooring/quota/webhook"
 )
 
-// startServing is start with the webhooks of webhooks.yaml, which the API server calls by
-// localhost as there are no Services here. They are gone when t ends.
+// startServing is start with the webhooks of webhooks.yaml until t ends. The API server calls them
+// by localhost, because the cluster has no Services.
 func startServing(t *testing.T, args ...string) (*kubevirttest.Cluster, *program) {
 	t.Helper()
 	c := kubevirttest.Start(t)
 	p := installServing(t, c)
 	p.args = append(p.args, args...)
 	p.start(t)
-	eventually(t, "the API server to be told whom to trust", func() error { return trusted(t, c) })
+	eventually(t, "the API server to get the new bundle", func() error { return trusted(t, c) })
 	return c, p
 }
 
-// installServing is install with the webhooks.
+// installServing is install with webhooks.
 func installServing(t *testing.T, c *kubevirttest.Cluster) *program {
 	t.Helper()
 	p := install(t, c, controllerprogram.Name)
@@ -48,7 +48,7 @@ func installServing(t *testing.T, c *kubevirttest.Cluster) *program {
 	return p
 }
 
-// manifests are the documents of a file of deploy/kubernetes of these kinds.
+// manifests returns the documents of these kinds from a file of deploy/kubernetes.
 func manifests(t *testing.T, file string, kinds ...string) []*unstructured.Unstructured {
 	t.Helper()
 	text, err := os.Open(filepath.Join("..", "..", "deploy", "kubernetes", file))
@@ -63,7 +63,7 @@ func manifests(t *testing.T, file string, kinds ...string) []*unstructured.Unstr
 	return slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool { return !slices.Contains(kinds, o.GetKind()) })
 }
 
-// applyWebhooks registers the webhooks as webhooks.yaml does, but for where they are.
+// applyWebhooks registers the webhooks of webhooks.yaml with another address.
 func applyWebhooks(t *testing.T, c *kubevirttest.Cluster, base string) {
 	t.Helper()
 	all := manifests(t, "webhooks.yaml", "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
@@ -97,7 +97,7 @@ func remove(t *testing.T, c *kubevirttest.Cluster, o client.Object) {
 	}
 }
 
-// trusted says why a webhook is called by nobody yet.
+// trusted returns an error for each webhook without a caBundle.
 func trusted(t *testing.T, c *kubevirttest.Cluster) error {
 	t.Helper()
 	var missing []error
@@ -109,7 +109,7 @@ func trusted(t *testing.T, c *kubevirttest.Cluster) error {
 	return errors.Join(missing...)
 }
 
-// bundles are the caBundles of the webhooks, by their names.
+// bundles returns the webhooks' caBundles by webhook name.
 func bundles(t *testing.T, c *kubevirttest.Cluster) map[string][]byte {
 	t.Helper()
 	v, m := configurations(t, c)

@@ -18,10 +18,11 @@ import (
 	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
 )
 
-// patience is no measure of anything: a busy machine may take a while.
+// patience is the deadline of one wait. It is long because the machine may be busy, and measures no
+// performance.
 const patience = 3 * time.Minute
 
-// eventually returns when check says nil, and fails t with its last error if it does not.
+// eventually retries check until it returns nil. It fails t with the last error after the deadline.
 func eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
 	var last error
@@ -34,7 +35,7 @@ func eventually(t *testing.T, what string, check func() error) {
 	}
 }
 
-// inParallel runs tests in one cluster at once, and returns when all have ended.
+// inParallel runs tests at once in one cluster and returns when all have ended.
 func inParallel(t *testing.T, c *kubevirttest.Cluster, tests map[string]func(*testing.T, *kubevirttest.Cluster)) {
 	t.Helper()
 	t.Run("all", func(t *testing.T) {
@@ -64,7 +65,7 @@ func quotaOf(t *testing.T, c *kubevirttest.Cluster, namespace, name string) *cor
 	return q
 }
 
-// reservations are the ledger of a namespace.
+// reservations returns the ledger of a namespace.
 func reservations(t *testing.T, c *kubevirttest.Cluster, namespace string) []v1alpha1.MigrationReservation {
 	t.Helper()
 	all := &unstructured.UnstructuredList{}
@@ -82,7 +83,7 @@ func reservations(t *testing.T, c *kubevirttest.Cluster, namespace string) []v1a
 	return out
 }
 
-// awaitPhase returns the only reservation of a namespace when it is in a phase.
+// awaitPhase returns the only reservation of a namespace when it reaches a phase.
 func awaitPhase(t *testing.T, c *kubevirttest.Cluster, namespace string, phase v1alpha1.Phase) v1alpha1.MigrationReservation {
 	t.Helper()
 	var found v1alpha1.MigrationReservation
@@ -97,10 +98,10 @@ func awaitPhase(t *testing.T, c *kubevirttest.Cluster, namespace string, phase v
 	return found
 }
 
-// awaitHard returns when spec.hard and status.hard of a quota are what they should be.
+// awaitHard returns when spec.hard and status.hard of a quota equal want.
 func awaitHard(t *testing.T, c *kubevirttest.Cluster, namespace, name string, want corev1.ResourceList) {
 	t.Helper()
-	eventually(t, "the quota to be what it should be", func() error {
+	eventually(t, "the limits", func() error {
 		q := quotaOf(t, c, namespace, name)
 		if !equality.Semantic.DeepEqual(q.Spec.Hard, want) || !equality.Semantic.DeepEqual(q.Status.Hard, want) {
 			return fmt.Errorf("spec.hard %v, status.hard %v, want %v", q.Spec.Hard, q.Status.Hard, want)
@@ -109,12 +110,12 @@ func awaitHard(t *testing.T, c *kubevirttest.Cluster, namespace, name string, wa
 	})
 }
 
-// awaitClean returns when nothing is left of any migration: the quota is at its base and
-// has no annotations, and the ledger is empty.
+// awaitClean returns when all traces of migrations are gone: the quota is at its base without
+// annotations, and the ledger is empty.
 func awaitClean(t *testing.T, c *kubevirttest.Cluster, namespace, name string, base corev1.ResourceList) {
 	t.Helper()
 	awaitHard(t, c, namespace, name, base)
-	eventually(t, "nothing to be left", func() error {
+	eventually(t, "all traces to be removed", func() error {
 		if all := reservations(t, c, namespace); len(all) > 0 {
 			return fmt.Errorf("reservations %+v", all)
 		}
@@ -125,7 +126,7 @@ func awaitClean(t *testing.T, c *kubevirttest.Cluster, namespace, name string, b
 	})
 }
 
-// awaitPods returns when a namespace's quota counts so many pods.
+// awaitPods returns when the namespace's quota counts n pods.
 func awaitPods(t *testing.T, c *kubevirttest.Cluster, namespace string, n int64) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d pods to be charged", n), func() error {
@@ -136,7 +137,7 @@ func awaitPods(t *testing.T, c *kubevirttest.Cluster, namespace string, n int64)
 	})
 }
 
-// plus is the sum of what is reserved and the base, in the resources of the base.
+// plus adds a reservation to the base, in resources of the base.
 func plus(base corev1.ResourceList, r v1alpha1.MigrationReservation) corev1.ResourceList {
 	sum := base.DeepCopy()
 	for _, pod := range r.Spec.Pods {
