@@ -41,7 +41,7 @@ func (f Facts) DeclaredDomain() (domain string, ok bool) {
 // normalDomain returns a declared domain, a UUID in libvirt's form. Two spellings
 // of a UUID are thus one claim.
 func normalDomain(declared string) string {
-	if id, ok := tie.DomainUUID(declared); ok {
+	if id, ok := tie.ParseDomainUUID(declared); ok {
 		return id.String()
 	}
 	return declared

@@ -24,13 +24,13 @@ import (
 )
 
 // asks has the agent ask a pod for the end of its VM; nil: not any more.
-func (r *rig) asks(uid string, stop *tie.PodStop) {
+func (r *rig) asks(uid string, stop *tie.ShutdownRequest) {
 	r.registry.Update("ID-"+uid, func(l *registry.Launcher) { l.Stop = stop })
 }
 
-func (r *rig) soon(seconds int) *tie.PodStop {
+func (r *rig) soon(seconds int) *tie.ShutdownRequest {
 	due := r.Clock.Now().Add(time.Duration(seconds)*time.Second + time.Millisecond)
-	return &tie.PodStop{Why: "the launcher is gone", Due: due}
+	return &tie.ShutdownRequest{Why: "the launcher is gone", Due: due}
 }
 
 // told notes who takes requests.

@@ -52,7 +52,7 @@ func TestLeaderOfAGroupThatIsLeft(t *testing.T) {
 	if err := syscall.Kill(-leader.PID, 0); err != nil {
 		t.Fatalf("nothing is left of the group, and the test shows nothing: %v", err)
 	}
-	if _, err := p.Hold(leader, func() {}); !errors.Is(err, host.ErrGone) {
+	if _, err := p.OpenHandle(leader, func() {}); !errors.Is(err, host.ErrGone) {
 		t.Errorf("Hold: %v, want ErrGone", err)
 	}
 	if _, err := p.Identify(leader.PID); !errors.Is(err, host.ErrGone) {

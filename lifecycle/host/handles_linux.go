@@ -108,8 +108,8 @@ func (l *LinuxProcesses) tell(key uint64) {
 	}
 }
 
-// Hold implements [supervisor.Processes].
-func (l *LinuxProcesses) Hold(p Process, ended func()) (Handle, error) {
+// OpenHandle implements [supervisor.Processes].
+func (l *LinuxProcesses) OpenHandle(p Process, ended func()) (Handle, error) {
 	fd, err := l.kernel.open(p)
 	if err != nil {
 		return nil, err

@@ -56,7 +56,7 @@ func TestZombieHasEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	ended := make(chan struct{})
-	h, err := p.Hold(process, func() { close(ended) })
+	h, err := p.OpenHandle(process, func() { close(ended) })
 	if err != nil {
 		t.Fatal(err)
 	}

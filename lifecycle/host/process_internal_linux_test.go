@@ -100,7 +100,7 @@ func asks(t *testing.T, k *LinuxKernel, p Process) map[string]error {
 	_, memlock := k.Memlock(p)
 	_, identify := processes.Identify(p.PID)
 	_, arguments := processes.Arguments(p)
-	_, hold := processes.Hold(p, func() {})
+	_, hold := processes.OpenHandle(p, func() {})
 	return map[string]error{
 		"Cgroup": cgroup, "Memlock": memlock, "Identify": identify, "Arguments": arguments, "Hold": hold,
 		"SetMemlock": k.SetMemlock(p, Rlimit{}),

@@ -70,7 +70,7 @@ func testProcesses(t *testing.T, m Machine) {
 	if !slices.Equal(got, want) {
 		t.Errorf("Processes(%s) = %v, want %v", top, got, want)
 	}
-	if only := process1(t, m, below); only.PID != procs[slices.IndexFunc(procs, isIn(below))].PID || only.Cgroup != below {
+	if only := onlyProcess(t, m, below); only.PID != procs[slices.IndexFunc(procs, isIn(below))].PID || only.Cgroup != below {
 		t.Errorf("Processes(%s) = %+v, not the one listed above it", below, only)
 	}
 }
@@ -83,7 +83,7 @@ func isIn(cgroup string) func(host.Process) bool {
 func testLocked(t *testing.T, m Machine) {
 	cgroup := m.NewCgroup(t, "")
 	m.Start(t, cgroup)
-	p := process1(t, m, cgroup)
+	p := onlyProcess(t, m, cgroup)
 	if locked, err := m.Kernel().Locked(p); locked != 0 || err != nil {
 		t.Errorf("Locked = %d, %v, want nothing", locked, err)
 	}
@@ -118,7 +118,7 @@ func testSibling(t *testing.T, m Machine) {
 	one, other := m.NewCgroup(t, parent), m.NewCgroup(t, parent)
 	pid := m.Start(t, one)
 	m.Start(t, other)
-	if p := process1(t, m, one); p.PID != pid {
+	if p := onlyProcess(t, m, one); p.PID != pid {
 		t.Errorf("Processes(%s) = %+v, want process %d", one, p, pid)
 	}
 }
@@ -126,7 +126,7 @@ func testSibling(t *testing.T, m Machine) {
 func testSetMemlock(t *testing.T, m Machine) {
 	cgroup := m.NewCgroup(t, "")
 	m.Start(t, cgroup)
-	p := process1(t, m, cgroup)
+	p := onlyProcess(t, m, cgroup)
 	// Lower than whatever the test runs with: raising takes privileges.
 	want := host.Rlimit{Soft: 4096, Hard: 32768}
 	if err := m.Kernel().SetMemlock(p, want); err != nil {
@@ -140,7 +140,7 @@ func testSetMemlock(t *testing.T, m Machine) {
 func testReusedPID(t *testing.T, m Machine) {
 	cgroup := m.NewCgroup(t, "")
 	m.Start(t, cgroup)
-	p := process1(t, m, cgroup)
+	p := onlyProcess(t, m, cgroup)
 	before, err := m.Kernel().Memlock(p)
 	if err != nil {
 		t.Fatal(err)
@@ -161,7 +161,7 @@ func testReusedPID(t *testing.T, m Machine) {
 func testExited(t *testing.T, m Machine) {
 	cgroup := m.NewCgroup(t, "")
 	pid := m.Start(t, cgroup)
-	p := process1(t, m, cgroup)
+	p := onlyProcess(t, m, cgroup)
 	m.Kill(t, pid)
 	_, cgroupErr := m.Kernel().Cgroup(pid)
 	_, readErr := m.Kernel().Memlock(p)
@@ -187,8 +187,8 @@ func testReadCgroup(t *testing.T, m Machine) {
 	}
 }
 
-// process1 returns the only process of a cgroup.
-func process1(t *testing.T, m Machine, cgroup string) host.Process {
+// onlyProcess returns the only process of a cgroup.
+func onlyProcess(t *testing.T, m Machine, cgroup string) host.Process {
 	t.Helper()
 	procs, err := m.Kernel().Processes(cgroup)
 	if err != nil || len(procs) != 1 {

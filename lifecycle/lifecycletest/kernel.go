@@ -29,7 +29,7 @@ type Kernel struct {
 
 	// Deaf, if set, says which signals a process does not die of: "TERM" or
 	// "KILL". Set it before the kernel is used.
-	Deaf func(pid int, signal string) bool
+	Ignores func(pid int, signal string) bool
 
 	mu      sync.Mutex
 	held    []*handle
@@ -76,7 +76,7 @@ func (k *Kernel) Exit(pid int) {
 	k.mu.Lock()
 	delete(k.procs, pid)
 	delete(k.locked, pid)
-	ended := k.take(pid)
+	ended := k.removeHandles(pid)
 	k.mu.Unlock()
 	for _, tell := range ended {
 		go tell()

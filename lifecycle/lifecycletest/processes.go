@@ -19,8 +19,8 @@ type handle struct {
 	ended   func()
 }
 
-// Hold implements [supervisor.Processes].
-func (k *Kernel) Hold(p host.Process, ended func()) (host.Handle, error) {
+// OpenHandle implements [supervisor.Processes].
+func (k *Kernel) OpenHandle(p host.Process, ended func()) (host.Handle, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if _, err := k.lookup(p); err != nil {
@@ -57,7 +57,7 @@ func (k *Kernel) Signals(pid int) []string {
 func (k *Kernel) signal(h *handle, name string) error {
 	k.mu.Lock()
 	_, err := k.lookup(h.process)
-	dies := err == nil && (k.Deaf == nil || !k.Deaf(h.process.PID, name))
+	dies := err == nil && (k.Ignores == nil || !k.Ignores(h.process.PID, name))
 	if err == nil {
 		k.signals[h.process.PID] = append(k.signals[h.process.PID], name)
 	}
@@ -68,8 +68,8 @@ func (k *Kernel) signal(h *handle, name string) error {
 	return err
 }
 
-// take returns the handles of a process that ends. It needs the lock.
-func (k *Kernel) take(pid int) (ended []func()) {
+// removeHandles returns the handles of a process that ends. It needs the lock.
+func (k *Kernel) removeHandles(pid int) (ended []func()) {
 	k.held = slices.DeleteFunc(k.held, func(h *handle) bool {
 		if h.process.PID == pid {
 			ended = append(ended, h.ended)

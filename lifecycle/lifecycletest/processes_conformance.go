@@ -41,22 +41,22 @@ func TestProcesses(t *testing.T, newMachine func(t *testing.T) (Machine, supervi
 	}
 }
 
-// held is a process with what became of it.
-type held struct {
+// openedProcess is a process with what became of it.
+type openedProcess struct {
 	host.Process
 	host.Handle
 	pid   int
 	ended chan struct{}
 }
 
-func hold(t *testing.T, m Machine, p supervisor.Processes) held {
+func startAndOpen(t *testing.T, m Machine, p supervisor.Processes) openedProcess {
 	t.Helper()
-	h := held{pid: m.Start(t, m.NewCgroup(t, "")), ended: make(chan struct{}, 10)}
+	h := openedProcess{pid: m.Start(t, m.NewCgroup(t, "")), ended: make(chan struct{}, 10)}
 	var err error
 	if h.Process, err = p.Identify(h.pid); err != nil {
 		t.Fatal(err)
 	}
-	if h.Handle, err = p.Hold(h.Process, func() { h.ended <- struct{}{} }); err != nil {
+	if h.Handle, err = p.OpenHandle(h.Process, func() { h.ended <- struct{}{} }); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -67,7 +67,7 @@ func hold(t *testing.T, m Machine, p supervisor.Processes) held {
 	return h
 }
 
-func (h held) awaitEnd(t *testing.T) {
+func (h openedProcess) awaitEnd(t *testing.T) {
 	t.Helper()
 	select {
 	case <-h.ended:
@@ -77,13 +77,13 @@ func (h held) awaitEnd(t *testing.T) {
 }
 
 func testHoldEnd(t *testing.T, m Machine, p supervisor.Processes) {
-	h := hold(t, m, p)
+	h := startAndOpen(t, m, p)
 	m.Kill(t, h.pid)
 	h.awaitEnd(t)
 }
 
 func testEndedOnce(t *testing.T, m Machine, p supervisor.Processes) {
-	h, other := hold(t, m, p), hold(t, m, p)
+	h, other := startAndOpen(t, m, p), startAndOpen(t, m, p)
 	m.Kill(t, h.pid)
 	h.awaitEnd(t)
 	m.Kill(t, other.pid)
@@ -94,7 +94,7 @@ func testEndedOnce(t *testing.T, m Machine, p supervisor.Processes) {
 }
 
 func testTerminate(t *testing.T, m Machine, p supervisor.Processes) {
-	h := hold(t, m, p)
+	h := startAndOpen(t, m, p)
 	if err := h.Terminate(); err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func testTerminate(t *testing.T, m Machine, p supervisor.Processes) {
 }
 
 func testKill(t *testing.T, m Machine, p supervisor.Processes) {
-	h := hold(t, m, p)
+	h := startAndOpen(t, m, p)
 	if err := h.Handle.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -110,9 +110,9 @@ func testKill(t *testing.T, m Machine, p supervisor.Processes) {
 }
 
 func testHoldTwice(t *testing.T, m Machine, p supervisor.Processes) {
-	h := hold(t, m, p)
+	h := startAndOpen(t, m, p)
 	again := make(chan struct{}, 1)
-	second, err := p.Hold(h.Process, func() { again <- struct{}{} })
+	second, err := p.OpenHandle(h.Process, func() { again <- struct{}{} })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,31 +120,31 @@ func testHoldTwice(t *testing.T, m Machine, p supervisor.Processes) {
 		t.Fatal(err)
 	}
 	h.awaitEnd(t)
-	held{ended: again}.awaitEnd(t)
+	openedProcess{ended: again}.awaitEnd(t)
 	if err := second.Close(); err != nil {
 		t.Error(err)
 	}
 }
 
 func testHoldAnother(t *testing.T, m Machine, p supervisor.Processes) {
-	h := hold(t, m, p)
+	h := startAndOpen(t, m, p)
 	former := h.Process
 	former.StartTime--
-	if _, err := p.Hold(former, func() {}); !errors.Is(err, host.ErrGone) {
+	if _, err := p.OpenHandle(former, func() {}); !errors.Is(err, host.ErrGone) {
 		t.Errorf("Hold of a former process: %v, want ErrGone", err)
 	}
 }
 
 func testHoldGone(t *testing.T, m Machine, p supervisor.Processes) {
-	h := hold(t, m, p)
+	h := startAndOpen(t, m, p)
 	m.Kill(t, h.pid)
-	if _, err := p.Hold(h.Process, func() {}); !errors.Is(err, host.ErrGone) {
+	if _, err := p.OpenHandle(h.Process, func() {}); !errors.Is(err, host.ErrGone) {
 		t.Errorf("Hold of a process that has ended: %v, want ErrGone", err)
 	}
 }
 
 func testSignalAfterEnd(t *testing.T, m Machine, p supervisor.Processes) {
-	h := hold(t, m, p)
+	h := startAndOpen(t, m, p)
 	m.Kill(t, h.pid)
 	for name, send := range map[string]func() error{"Terminate": h.Terminate, "Kill": h.Handle.Kill} {
 		if err := send(); !errors.Is(err, host.ErrGone) {
@@ -154,7 +154,7 @@ func testSignalAfterEnd(t *testing.T, m Machine, p supervisor.Processes) {
 }
 
 func testHoldClose(t *testing.T, m Machine, p supervisor.Processes) {
-	h, other := hold(t, m, p), hold(t, m, p)
+	h, other := startAndOpen(t, m, p), startAndOpen(t, m, p)
 	if err := h.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func testHoldClose(t *testing.T, m Machine, p supervisor.Processes) {
 }
 
 func testCloseTwice(t *testing.T, m Machine, p supervisor.Processes) {
-	h := hold(t, m, p)
+	h := startAndOpen(t, m, p)
 	for range 2 {
 		if err := h.Close(); err != nil {
 			t.Error(err)
@@ -179,7 +179,7 @@ func testIdentify(t *testing.T, m Machine, p supervisor.Processes) {
 	cgroup := m.NewCgroup(t, "")
 	pid := m.Start(t, cgroup)
 	got, err := p.Identify(pid)
-	if want := process1(t, m, cgroup); err != nil || got != want {
+	if want := onlyProcess(t, m, cgroup); err != nil || got != want {
 		t.Errorf("Identify(%d) = %+v, %v, want %+v", pid, got, err, want)
 	}
 }
@@ -193,14 +193,14 @@ func testIdentifyNobody(t *testing.T, m Machine, p supervisor.Processes) {
 }
 
 func testArguments(t *testing.T, m Machine, p supervisor.Processes) {
-	h := hold(t, m, p)
+	h := startAndOpen(t, m, p)
 	if got, err := p.Arguments(h.Process); err != nil || len(got) != 1 || got[0] != "cat" {
 		t.Errorf("Arguments = %q, %v, want cat alone", got, err)
 	}
 }
 
 func testArgumentsOfAnother(t *testing.T, m Machine, p supervisor.Processes) {
-	h := hold(t, m, p)
+	h := startAndOpen(t, m, p)
 	former := h.Process
 	former.StartTime--
 	if got, err := p.Arguments(former); !errors.Is(err, host.ErrGone) {
@@ -244,7 +244,7 @@ func testKillCgroup(t *testing.T, m Machine, p supervisor.Processes) {
 	if procs, err := m.Kernel().Processes(top); err != nil || len(procs) != 0 {
 		t.Errorf("processes %v are left, %v", procs, err)
 	}
-	if only := process1(t, m, beside); only.PID != stays {
+	if only := onlyProcess(t, m, beside); only.PID != stays {
 		t.Errorf("the cgroup beside has %+v", only)
 	}
 }

@@ -65,13 +65,13 @@ type Launcher struct {
 	Cgroup string
 
 	// Stop is the current stop request to the pod; nil: none.
-	Stop *tie.PodStop
+	Stop *tie.ShutdownRequest
 
 	// RepairReportedAt is when an Event last reported a repair of the memory lock.
 	RepairReportedAt time.Time
 
 	generation uint64 // of the last Put or SetState
-	beat       tie.Beat
+	beat       tie.Heartbeat
 	watchdog   time.Duration // 0: no heartbeat expected
 	removed    bool          // the runtime removed it, but VM processes remain
 }
@@ -135,7 +135,7 @@ func (l *Launcher) VMLocks() map[host.Process]host.Limit {
 }
 
 // SetHeartbeat sets the last heartbeat and its maximum age; 0: no heartbeat expected.
-func (l *Launcher) SetHeartbeat(last tie.Beat, watchdog time.Duration) {
+func (l *Launcher) SetHeartbeat(last tie.Heartbeat, watchdog time.Duration) {
 	l.beat, l.watchdog = last, watchdog
 }
 

@@ -318,7 +318,7 @@ func (r *Registry) OfPod(uid string) []Launcher {
 }
 
 // StopOf returns the most urgent stop request to a pod, also for a replaced launcher.
-func (r *Registry) StopOf(podUID string) (stop tie.PodStop, ok bool) {
+func (r *Registry) StopOf(podUID string) (stop tie.ShutdownRequest, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for l := range r.all() {

@@ -13,8 +13,8 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/tie"
 )
 
-// bindDomain ties the emulator of a domain to the launcher that has declared it first.
-func (s *Supervisor) bindDomain(ctx context.Context, d tie.Domain, p Tracked, own string) {
+// assignDomain ties the emulator of a domain to the launcher that has declared it first.
+func (s *Supervisor) assignDomain(ctx context.Context, d tie.Domain, p Tracked, own string) {
 	for _, t := range s.ties {
 		if v := t.VM(p.Process); v != nil {
 			if v.Domain == nil && d.Matches(t.Launcher.Domain) {
@@ -23,12 +23,12 @@ func (s *Supervisor) bindDomain(ctx context.Context, d tie.Domain, p Tracked, ow
 			return
 		}
 	}
-	t, refused, late := s.ownerOf(d, p.Process)
+	t, refused, late := s.launcherOf(d, p.Process)
 	for _, claimant := range refused {
-		s.tellClaimed(claimant, t, d)
+		s.reportClaimed(claimant, t, d)
 	}
 	if late != nil {
-		s.tellLate(late, d, p)
+		s.reportStartedLate(late, d, p)
 		if late.stopsLate() {
 			t = late
 		}
@@ -36,18 +36,18 @@ func (s *Supervisor) bindDomain(ctx context.Context, d tie.Domain, p Tracked, ow
 	if t == nil {
 		return
 	}
-	s.bind(ctx, t, p.Process)
-	s.enter(t, tie.VM{Process: p.Process, Executable: p.Executable, Domain: &d, OwnCgroup: own})
+	s.bindProcess(ctx, t, p.Process)
+	s.addVM(t, tie.VM{Process: p.Process, Executable: p.Executable, Domain: &d, OwnCgroup: own})
 }
 
-// bind has a process that lives elsewhere, and its children, tracked as the launcher's,
+// bindProcess has a process that lives elsewhere, and its children, tracked as the launcher's,
 // if the launcher is. It is held on to without that.
-func (s *Supervisor) bind(ctx context.Context, t *tied, p host.Process) {
-	group, log := t.Launcher.Group, s.log(&t.Tie)
+func (s *Supervisor) bindProcess(ctx context.Context, t *managedTie, p host.Process) {
+	group, log := t.Launcher.Group, s.logger(&t.Tie)
 	if group == 0 {
 		return
 	}
-	s.aside(ctx, func(context.Context) func(context.Context) {
+	s.inBackground(ctx, func(context.Context) func(context.Context) {
 		if err := s.Tracker.Bind(p, group); err != nil && !errors.Is(err, host.ErrGone) {
 			log.Warn("the process of a domain cannot be tracked as the launcher's", "pid", p.PID, "error", err)
 		}
@@ -56,44 +56,44 @@ func (s *Supervisor) bind(ctx context.Context, t *tied, p host.Process) {
 }
 
 // claimants returns the launchers that live and declare a domain, the earliest first.
-func (s *Supervisor) claimants(d tie.Domain) []*tied {
-	var all []*tied
+func (s *Supervisor) claimants(d tie.Domain) []*managedTie {
+	var all []*managedTie
 	for _, t := range s.ties {
-		if d.Matches(t.Launcher.Domain) && t.Owner != nil && t.OwnerGone == "" {
+		if d.Matches(t.Launcher.Domain) && t.LauncherProcess != nil && t.LauncherGone == "" {
 			all = append(all, t)
 		}
 	}
-	slices.SortFunc(all, func(a, b *tied) int {
-		return cmp.Or(cmp.Compare(a.Owner.StartTime, b.Owner.StartTime), cmp.Compare(a.Launcher.Container.ID, b.Launcher.Container.ID))
+	slices.SortFunc(all, func(a, b *managedTie) int {
+		return cmp.Or(cmp.Compare(a.LauncherProcess.StartTime, b.LauncherProcess.StartTime), cmp.Compare(a.Launcher.Container.ID, b.Launcher.Container.ID))
 	})
 	return all
 }
 
-// ownerOf returns the launcher that a domain's process belongs to: the first that lives
+// launcherOf returns the launcher that a domain's process belongs to: the first that lives
 // and declares the domain, before those that are refused, or the one that has left it
 // behind. late is one that has ended before the process was started.
-func (s *Supervisor) ownerOf(d tie.Domain, p host.Process) (owner *tied, refused []*tied, late *tied) {
+func (s *Supervisor) launcherOf(d tie.Domain, p host.Process) (owner *managedTie, refused []*managedTie, late *managedTie) {
 	if all := s.claimants(d); len(all) > 0 {
 		return all[0], all[1:], nil
 	}
-	owner, late = s.leftBy(d, p)
+	owner, late = s.formerLauncherOf(d, p)
 	return owner, nil, late
 }
 
-// leftBy returns the launcher that has ended, and has left a domain's process behind
+// formerLauncherOf returns the launcher that has ended, and has left a domain's process behind
 // that nobody else declares: it was started while the launcher lived. Otherwise it
 // returns the last one that had ended when it was. Where nobody saw the launcher end,
 // that is only known once the runtime has said who else is there.
-func (s *Supervisor) leftBy(d tie.Domain, p host.Process) (owner, late *tied) {
+func (s *Supervisor) formerLauncherOf(d tie.Domain, p host.Process) (owner, late *managedTie) {
 	for _, t := range s.ties {
 		switch {
-		case !d.Matches(t.Launcher.Domain), t.Owner == nil, t.OwnerGone == "":
-		case t.blind && !s.reconciled:
-		case p.StartTime < t.Owner.StartTime, s.claimedElsewhere(t, d):
-		case p.StartedBefore(t.OwnerGoneAt):
+		case !d.Matches(t.Launcher.Domain), t.LauncherProcess == nil, t.LauncherGone == "":
+		case t.endUnseen && !s.reconciled:
+		case p.StartTime < t.LauncherProcess.StartTime, s.claimedElsewhere(t, d):
+		case p.StartedBefore(t.LauncherGoneAt):
 			return t, nil
-		case t.doubtful: // one that declares it may have started it
-		case late == nil || late.OwnerGoneAt < t.OwnerGoneAt:
+		case t.othersUnknown: // one that declares it may have started it
+		case late == nil || late.LauncherGoneAt < t.LauncherGoneAt:
 			late = t
 		}
 	}
@@ -102,17 +102,17 @@ func (s *Supervisor) leftBy(d tie.Domain, p host.Process) (owner, late *tied) {
 
 // claimedElsewhere reports whether another pod that the runtime knows has declared the
 // domain.
-func (s *Supervisor) claimedElsewhere(t *tied, d tie.Domain) bool {
+func (s *Supervisor) claimedElsewhere(t *managedTie, d tie.Domain) bool {
 	_, ok := s.Registry.Claimant(d.Matches, t.Launcher.Pod.UID)
 	return ok
 }
 
-func (s *Supervisor) tellClaimed(t, first *tied, d tie.Domain) {
-	if t.claimTold {
+func (s *Supervisor) reportClaimed(t, first *managedTie, d tie.Domain) {
+	if t.claimReported {
 		return
 	}
-	t.claimTold = true
-	s.tell(t, tie.Report{
+	t.claimReported = true
+	s.report(t, tie.Report{
 		Type: agentapi.Warning, Reason: agentapi.ReasonDomainClaimed,
 		Message: "domain " + d.Name + " is bound to pod " + first.Launcher.Pod.Namespace + "/" + first.Launcher.Pod.Name +
 			", which has declared it before",
@@ -121,16 +121,16 @@ func (s *Supervisor) tellClaimed(t, first *tied, d tie.Domain) {
 
 // stopsLate reports whether a domain that starts after the launcher has ended, or was last
 // seen, is stopped.
-func (t *tied) stopsLate() bool { return t.Terms.StopUnattended }
+func (t *managedTie) stopsLate() bool { return t.Terms.StopUnattended }
 
-// tellLate tells once of a domain's process that nobody is known to answer for.
-func (s *Supervisor) tellLate(t *tied, d tie.Domain, p Tracked) {
-	if t.late[p.ID()] {
+// reportStartedLate tells once of a domain's process that nobody is known to answer for.
+func (s *Supervisor) reportStartedLate(t *managedTie, d tie.Domain, p Tracked) {
+	if t.lateReported[p.ID()] {
 		return
 	}
-	t.late[p.ID()] = true
+	t.lateReported[p.ID()] = true
 	when := "had ended"
-	if t.blind {
+	if t.endUnseen {
 		when = "was last seen"
 	}
 	then := "is left alone"
@@ -138,14 +138,14 @@ func (s *Supervisor) tellLate(t *tied, d tie.Domain, p Tracked) {
 		then = "is stopped"
 	}
 	v := tie.VM{Executable: p.Executable, Domain: &d}
-	s.tell(t, tie.Report{
+	s.report(t, tie.Report{
 		Type: agentapi.Warning, Reason: agentapi.ReasonVMUnattended, PID: p.PID,
 		Message: v.Describe() + " is unattended: it started after its launcher " + when + ", and " + then,
 	})
 }
 
-// ownCgroup returns the cgroup that libvirt has made for a domain alone.
-func (s *Supervisor) ownCgroup(p host.Process) string {
+// vmCgroup returns the cgroup that libvirt has made for a domain alone.
+func (s *Supervisor) vmCgroup(p host.Process) string {
 	now, err := s.Processes.Identify(p.PID)
 	if err != nil || !now.Same(p) {
 		return ""

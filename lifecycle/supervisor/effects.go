@@ -90,10 +90,10 @@ type PodDirs interface {
 
 // Processes holds on to processes.
 type Processes interface {
-	// Hold returns a handle of exactly this process; [host.ErrGone] when it has
+	// OpenHandle returns a handle of exactly this process; [host.ErrGone] when it has
 	// ended. ended is called once, from another goroutine, when it ends: a
 	// zombie has ended. It is not called after Close.
-	Hold(p host.Process, ended func()) (host.Handle, error)
+	OpenHandle(p host.Process, ended func()) (host.Handle, error)
 
 	// Members lists the processes of a cgroup and of those below it, none where it
 	// is gone.

@@ -12,70 +12,70 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/tie"
 )
 
-// lookTimeout is how long all command lines that a look wants to know may take.
-const lookTimeout = 2 * time.Second
+// scanTimeout is how long all command lines that a look wants to know may take.
+const scanTimeout = 2 * time.Second
 
-// question is what a look is to find out. It is put together by the goroutine of Run,
+// scanRequest is what a look is to find out. It is put together by the goroutine of Run,
 // and answered in another.
-type question struct {
-	known    map[host.Process]bool   // VM processes that are held on to
-	full     map[uint64]bool         // groups that have enough of them
-	places   map[string]tie.Launcher // launchers whose cgroup may have to be looked at, by container ID
-	declared bool                    // any launcher declares a domain
+type scanRequest struct {
+	known           map[host.Process]bool   // VM processes that are held on to
+	full            map[uint64]bool         // groups that have enough of them
+	launchers       map[string]tie.Launcher // launchers whose cgroup may have to be looked at, by container ID
+	domainsDeclared bool                    // any launcher declares a domain
 }
 
-// view is what a look sees.
-type view struct {
+// scanResult is what a look sees.
+type scanResult struct {
 	emulators []Tracked
 	groups    map[uint64]bool // that have any process
 	probes    map[host.Process]bool
-	pending   map[host.Process]bool // emulators of which it is not known yet whether they are probes
+	unread    map[host.Process]bool // emulators of which it is not known yet whether they are probes
 	domains   map[host.Process]tie.Domain
-	own       map[host.Process]string // cgroups of domains
+	vmCgroups map[host.Process]string // cgroups of domains
 
-	// inside are the processes of launchers that have no group, with their
+	// containerOf are the processes of launchers that have no group, with their
 	// container's ID, and crowded the containers that have any.
-	inside  map[host.Process]string
-	crowded map[string]bool
+	containerOf map[host.Process]string
+	occupied    map[string]bool
 
-	// unseen are the containers that have processes in their cgroup which the
+	// untracked are the containers that have processes in their cgroup which the
 	// tracker does not know.
-	unseen map[string]bool
+	untracked map[string]bool
 
 	// unclear are processes that may run the domain which has their pid in libvirt's
 	// note, or may be about to.
-	unclear []claim
+	unclear []domainProcess
 
 	// domainsUnknown is set where not all of libvirt's notes could be read.
 	domainsUnknown bool
 }
 
-// claim is a domain with the process that has its pid in libvirt's note.
-type claim struct {
+// domainProcess is a domain with the process that has its pid in libvirt's note.
+type domainProcess struct {
 	domain  tie.Domain
 	process host.Process
 }
 
-func newView() *view {
-	return &view{
-		groups: map[uint64]bool{}, probes: map[host.Process]bool{}, pending: map[host.Process]bool{},
-		domains: map[host.Process]tie.Domain{}, own: map[host.Process]string{},
-		inside: map[host.Process]string{}, crowded: map[string]bool{}, unseen: map[string]bool{},
+func newScanResult() *scanResult {
+	return &scanResult{
+		groups: map[uint64]bool{}, probes: map[host.Process]bool{}, unread: map[host.Process]bool{},
+		domains: map[host.Process]tie.Domain{}, vmCgroups: map[host.Process]string{},
+		containerOf: map[host.Process]string{}, occupied: map[string]bool{}, untracked: map[string]bool{},
 	}
 }
 
-// see asks the tracker and libvirt. It does not know the ties.
-func (s *Supervisor) see(ctx context.Context, q question) (*view, error) {
-	v := newView()
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+// scan asks the tracker and libvirt. It does not know the ties.
+func (s *Supervisor) scan(ctx context.Context, q scanRequest) (*scanResult, error) {
+	v := newScanResult()
+	ctx, cancel := context.WithTimeout(ctx, scanTimeout)
 	defer cancel()
-	running := s.running(v, q) // listed first: what runs then is tracked already
+	running := s.runningDomains(v, q) // listed first: what runs then is tracked already
 	all, complete, err := s.Tracker.Snapshot()
 	if err != nil {
 		return v, fmt.Errorf("list the processes that are tracked: %w", err)
 	}
-	s.seePlaces(v, q, all, complete)
-	var noted []claim
+	s.readCgroups(v, q, all, complete)
+	var noted []domainProcess
 	var unknown []Tracked
 	for _, p := range all {
 		v.groups[p.Group] = true
@@ -83,54 +83,54 @@ func (s *Supervisor) see(ctx context.Context, q question) (*view, error) {
 			continue
 		}
 		v.emulators = append(v.emulators, p)
-		if d, ok := v.noted(p, running); ok {
-			noted = append(noted, claim{d, p.Process})
-		} else if v.ofLauncher(p) && !q.known[p.ID()] && !q.full[p.Group] {
+		if d, ok := v.recordedDomain(p, running); ok {
+			noted = append(noted, domainProcess{d, p.Process})
+		} else if v.inLauncher(p) && !q.known[p.ID()] && !q.full[p.Group] {
 			unknown = append(unknown, p)
 		}
 	}
-	s.seeProbes(ctx, v, unknown)
+	s.findProbes(ctx, v, unknown)
 	for _, c := range noted {
-		s.seeDomain(ctx, v, c)
+		s.verifyDomain(ctx, v, c)
 	}
-	s.seeStarting(ctx, v, all, running)
+	s.findStartingDomains(ctx, v, all, running)
 	return v, nil
 }
 
-// seePlaces looks into cgroups: for processes that the tracker had no room for, and for
+// readCgroups looks into cgroups: for processes that the tracker had no room for, and for
 // those of launchers that it had none for. Emulators elsewhere have been told when they
 // started.
-func (s *Supervisor) seePlaces(v *view, q question, all []Tracked, complete bool) {
+func (s *Supervisor) readCgroups(v *scanResult, q scanRequest, all []Tracked, complete bool) {
 	tracked := map[host.Process]bool{}
 	for _, p := range all {
 		tracked[p.ID()] = true
 	}
-	for id, m := range q.places {
+	for id, m := range q.launchers {
 		if m.Cgroup == "" || m.Group != 0 && complete {
 			continue
 		}
 		members, err := s.Processes.Members(m.Cgroup)
 		unknown := slices.ContainsFunc(members, func(p host.Process) bool { return !tracked[p.ID()] })
-		v.unseen[id] = err != nil || unknown && !complete
+		v.untracked[id] = err != nil || unknown && !complete
 		if m.Group == 0 {
-			v.crowded[id] = err != nil || len(members) > 0
+			v.occupied[id] = err != nil || len(members) > 0
 			for _, p := range members {
-				v.inside[p.ID()] = id
+				v.containerOf[p.ID()] = id
 			}
 		}
 	}
 }
 
-// ofLauncher reports whether a process belongs to a launcher, as far as is seen.
-func (v *view) ofLauncher(p Tracked) bool { return p.Group != 0 || v.inside[p.ID()] != "" }
+// inLauncher reports whether a process belongs to a launcher, as far as is seen.
+func (v *scanResult) inLauncher(p Tracked) bool { return p.Group != 0 || v.containerOf[p.ID()] != "" }
 
-func (v *view) reader(p Tracked) reader {
-	return reader{group: p.Group, container: v.inside[p.ID()]}
+func (v *scanResult) readerOf(p Tracked) argumentsReader {
+	return argumentsReader{group: p.Group, container: v.containerOf[p.ID()]}
 }
 
-// running lists the domains that libvirt has noted as running, if that matters.
-func (s *Supervisor) running(v *view, q question) []tie.Domain {
-	if !q.declared || s.Domains == nil {
+// runningDomains lists the domains that libvirt has noted as running, if that matters.
+func (s *Supervisor) runningDomains(v *scanResult, q scanRequest) []tie.Domain {
+	if !q.domainsDeclared || s.Domains == nil {
 		return nil
 	}
 	running, err := s.Domains.Running()
@@ -141,34 +141,34 @@ func (s *Supervisor) running(v *view, q question) []tie.Domain {
 	return running
 }
 
-// noted returns the domain that has the process's pid in libvirt's note. A process of
+// recordedDomain returns the domain that has the process's pid in libvirt's note. A process of
 // a pod is none of the node's libvirt.
-func (v *view) noted(p Tracked, running []tie.Domain) (tie.Domain, bool) {
+func (v *scanResult) recordedDomain(p Tracked, running []tie.Domain) (tie.Domain, bool) {
 	at := slices.IndexFunc(running, func(d tie.Domain) bool { return d.PID == p.PID })
-	if at < 0 || v.ofLauncher(p) && !p.Bound {
+	if at < 0 || v.inLauncher(p) && !p.Bound {
 		return tie.Domain{}, false
 	}
 	return running[at], true
 }
 
-// seeDomain sees whether a process runs the domain that has its pid in libvirt's note:
+// verifyDomain sees whether a process runs the domain that has its pid in libvirt's note:
 // then its command line is of libvirt's making. The note alone can be of a process
 // that had the pid before.
-func (s *Supervisor) seeDomain(ctx context.Context, v *view, c claim) {
-	args, err := s.arguments(ctx, c.process, reader{domain: c.domain.UUID})
+func (s *Supervisor) verifyDomain(ctx context.Context, v *scanResult, c domainProcess) {
+	args, err := s.readArguments(ctx, c.process, argumentsReader{domain: c.domain.UUID})
 	switch {
 	case errors.Is(err, host.ErrGone):
 	case err != nil:
 		v.unclear = append(v.unclear, c)
 		s.Logger.Warn("it is not known whether a process runs a domain", "pid", c.process.PID, "domain", c.domain.Name, "error", err)
 	case s.Domains.RunBy(c.domain, args):
-		v.domains[c.process.ID()], v.own[c.process.ID()] = c.domain, s.ownCgroup(c.process)
+		v.domains[c.process.ID()], v.vmCgroups[c.process.ID()] = c.domain, s.vmCgroup(c.process)
 	}
 }
 
-// seeStarting sees what libvirt has made for a domain and what is no emulator yet: it
+// findStartingDomains sees what libvirt has made for a domain and what is no emulator yet: it
 // notes the pid of its child, places and labels that, and only then lets it execute one.
-func (s *Supervisor) seeStarting(ctx context.Context, v *view, all []Tracked, running []tie.Domain) {
+func (s *Supervisor) findStartingDomains(ctx context.Context, v *scanResult, all []Tracked, running []tie.Domain) {
 	others := map[int]bool{}
 	for _, p := range all {
 		others[p.PID] = others[p.PID] || p.Executable != "" || p.Group != 0 && !p.Bound
@@ -183,50 +183,50 @@ func (s *Supervisor) seeStarting(ctx context.Context, v *view, all []Tracked, ru
 		case err != nil:
 			v.domainsUnknown = true
 			s.Logger.Warn("it is not known whether a domain starts", "pid", d.PID, "domain", d.Name, "error", err)
-		case v.inside[p.ID()] == "" && !s.empty(ctx, p, d):
-			v.unclear = append(v.unclear, claim{d, p})
+		case v.containerOf[p.ID()] == "" && !s.isZombie(ctx, p, d):
+			v.unclear = append(v.unclear, domainProcess{d, p})
 		}
 	}
 }
 
-// empty reports whether a process has no memory any more: it is a zombie.
-func (s *Supervisor) empty(ctx context.Context, p host.Process, d tie.Domain) bool {
-	args, err := s.arguments(ctx, p, reader{domain: d.UUID})
+// isZombie reports whether a process has no memory any more: it is a zombie.
+func (s *Supervisor) isZombie(ctx context.Context, p host.Process, d tie.Domain) bool {
+	args, err := s.readArguments(ctx, p, argumentsReader{domain: d.UUID})
 	return errors.Is(err, host.ErrGone) || err == nil && strings.Join(args, "") == ""
 }
 
-// seeProbes sees which emulators of pods are none of their VMs. They are read at once,
+// findProbes sees which emulators of pods are none of their VMs. They are read at once,
 // so that none has to wait for all that do not answer, and those for which there was no
 // room after the others.
-func (s *Supervisor) seeProbes(ctx context.Context, v *view, emulators []Tracked) {
-	reads := make([]*reading, len(emulators))
+func (s *Supervisor) findProbes(ctx context.Context, v *scanResult, emulators []Tracked) {
+	reads := make([]*argumentsRead, len(emulators))
 	for i, p := range emulators {
-		reads[i] = s.read(p.Process, v.reader(p))
+		reads[i] = s.startRead(p.Process, v.readerOf(p))
 	}
 	for i, p := range emulators {
 		if reads[i] != nil {
-			s.seeProbe(ctx, v, p.ID(), reads[i])
+			s.classifyEmulator(ctx, v, p.ID(), reads[i])
 		}
 	}
 	for i, p := range emulators {
 		if reads[i] == nil {
-			s.seeProbe(ctx, v, p.ID(), s.read(p.Process, v.reader(p)))
+			s.classifyEmulator(ctx, v, p.ID(), s.startRead(p.Process, v.readerOf(p)))
 		}
 	}
 }
 
-// seeProbe sees whether an emulator of a pod is none of its VMs. One that keeps who reads
+// classifyEmulator sees whether an emulator of a pod is none of its VMs. One that keeps who reads
 // its command line waiting is taken for a VM.
-func (s *Supervisor) seeProbe(ctx context.Context, v *view, p host.Process, r *reading) {
+func (s *Supervisor) classifyEmulator(ctx context.Context, v *scanResult, p host.Process, r *argumentsRead) {
 	args, err := r.await(ctx, p)
-	v.pending[p] = errors.Is(err, errBusy)
+	v.unread[p] = errors.Is(err, errNotReadYet)
 	v.probes[p] = s.isProbe(p, args) || errors.Is(err, host.ErrGone)
 }
 
 // isProbe reports whether an emulator runs without a machine: libvirt starts some, to
 // ask them what they can do. They live for a moment.
 func (s *Supervisor) isProbe(p host.Process, args []string) bool {
-	old := p.StartedBefore(s.Clock.Now().Add(-probeAge))
+	old := p.StartedBefore(s.Clock.Now().Add(-maxProbeAge))
 	return withoutMachine(args) && !old
 }
 

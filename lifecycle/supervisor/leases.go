@@ -12,8 +12,8 @@ import (
 // the pod asking, for that long; 0 ends the lease there is, and the pod's own. It
 // returns how many launchers it concerns, once it holds.
 func (s *Supervisor) Lease(ctx context.Context, namespace, pod string, period time.Duration, reason string) (launchers int, err error) {
-	named := func(t *tied) bool { return t.Launcher.Pod.Namespace == namespace && t.Launcher.Pod.Name == pod }
-	launchers, err = s.leaseAll(ctx, named, tie.LeaseSet{For: period, Reason: reason})
+	named := func(t *managedTie) bool { return t.Launcher.Pod.Namespace == namespace && t.Launcher.Pod.Name == pod }
+	launchers, err = s.setLeases(ctx, named, tie.LeaseSet{Period: period, Reason: reason})
 	if err != nil {
 		return 0, fmt.Errorf("lease for pod %s/%s: %w", namespace, pod, err)
 	}
@@ -24,19 +24,19 @@ func (s *Supervisor) Lease(ctx context.Context, namespace, pod string, period ti
 // by Lease alone: the one of both that ends last counts. It is for launchers that live:
 // what was asked for one that has ended meanwhile is made no longer.
 func (s *Supervisor) LeasePod(ctx context.Context, uid string, period time.Duration, reason string) (launchers int, err error) {
-	own := func(t *tied) bool { return t.Launcher.Pod.UID == uid && (period <= 0 || t.OwnerGone == "") }
-	launchers, err = s.leaseAll(ctx, own, tie.LeaseSet{For: period, Reason: reason, Pod: true})
+	own := func(t *managedTie) bool { return t.Launcher.Pod.UID == uid && (period <= 0 || t.LauncherGone == "") }
+	launchers, err = s.setLeases(ctx, own, tie.LeaseSet{Period: period, Reason: reason, ByPod: true})
 	if err != nil {
 		return 0, fmt.Errorf("lease for the pod with UID %s: %w", uid, err)
 	}
 	return launchers, nil
 }
 
-// leaseAll steps the ties of those launchers, and waits for it. The error is that of ctx.
-func (s *Supervisor) leaseAll(ctx context.Context, concerns func(*tied) bool, in tie.LeaseSet) (launchers int, err error) {
+// setLeases steps the ties of those launchers, and waits for it. The error is that of ctx.
+func (s *Supervisor) setLeases(ctx context.Context, concerns func(*managedTie) bool, in tie.LeaseSet) (launchers int, err error) {
 	found := make(chan int, 1)
-	s.put(func(context.Context) {
-		if ctx.Err() != nil && in.For > 0 {
+	s.enqueue(func(context.Context) {
+		if ctx.Err() != nil && in.Period > 0 {
 			return // who asked was told that there is none
 		}
 		n := 0

@@ -12,7 +12,7 @@ import (
 func TestWhatIsLeftIsShown(t *testing.T) {
 	inBubble(t, nil, func(r *rig) {
 		l := r.launch("vm", nil)
-		r.kernel.Deaf = func(_ int, signal string) bool { return signal == "TERM" }
+		r.kernel.Ignores = func(_ int, signal string) bool { return signal == "TERM" }
 		r.qemu("/machine/" + l.Container.ID) // not below the container's cgroup,
 		moved := r.process("/elsewhere")     // but of its descent
 		if err := r.tracker.Bind(moved, r.group(l)); err != nil {
@@ -39,7 +39,7 @@ func TestWhatIsLeftIsShown(t *testing.T) {
 func TestWhatIsLeftIsShownAfterARestart(t *testing.T) {
 	inBubble(t, nil, func(r *rig) {
 		l := r.launch("vm", nil)
-		r.kernel.Deaf = func(int, string) bool { return true }
+		r.kernel.Ignores = func(int, string) bool { return true }
 		r.qemu(l.cgroup)
 		r.stop()
 		r.kernel.Exit(l.owner.PID)

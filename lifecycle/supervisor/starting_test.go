@@ -127,7 +127,7 @@ func TestDomainThatFailsToStart(t *testing.T) {
 // TestDomainThatStartsAfterTheEnd: it is nobody's, and told of as long as anybody can.
 func TestDomainThatStartsAfterTheEnd(t *testing.T) {
 	inBubble(t, nil, func(r *rig) {
-		r.kernel.Deaf = func(int, string) bool { return true }
+		r.kernel.Ignores = func(int, string) bool { return true }
 		l := r.launch("vm", declares)
 		r.qemu(l.cgroup)
 		r.exit(l.owner, "SIGKILL")
@@ -147,7 +147,7 @@ func TestDomainThatStartsAfterTheEndIsStopped(t *testing.T) {
 			inBubble(t, strict, func(r *rig) {
 				l := r.launch("vm", declares)
 				inside := r.qemu(l.cgroup)
-				r.kernel.Deaf = func(pid int, _ string) bool { return pid == inside.PID }
+				r.kernel.Ignores = func(pid int, _ string) bool { return pid == inside.PID }
 				if blind {
 					r.after(time.Minute)
 					r.stop()
@@ -279,7 +279,7 @@ func TestDomainThatTheFenceSaw(t *testing.T) {
 	for name, saw := range map[string]func(tie *tie.Tie, now host.Boottime){
 		"the launcher lives": func(tie *tie.Tie, now host.Boottime) { tie.AliveAt = now },
 		"the launcher's end": func(tie *tie.Tie, now host.Boottime) {
-			tie.OwnerGone, tie.OwnerGoneAt = "its first process has ended", now
+			tie.LauncherGone, tie.LauncherGoneAt = "its first process has ended", now
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

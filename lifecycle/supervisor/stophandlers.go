@@ -8,42 +8,42 @@ import (
 )
 
 const (
-	// leftWait is how long whoever has left the pod's socket is waited for.
-	leftWait = 2 * time.Second
+	// reconnectWait is how long whoever has left the pod's socket is waited for.
+	reconnectWait = 2 * time.Second
 
-	// awayWait is that after an absence of the agent: clients pause for up to ten
+	// restartReconnectWait is that after an absence of the agent: clients pause for up to ten
 	// seconds between two attempts to connect.
-	awayWait = 15 * time.Second
+	restartReconnectWait = 15 * time.Second
 )
 
 // SetStopHandler tells whether somebody in a pod takes requests to end its VM gracefully. It does
 // not block.
 func (s *Supervisor) SetStopHandler(podUID string, takes bool) {
-	s.put(func(context.Context) {
+	s.enqueue(func(context.Context) {
 		if takes {
-			s.takers[podUID] = true
+			s.stopHandlers[podUID] = true
 		} else {
-			delete(s.takers, podUID)
+			delete(s.stopHandlers, podUID)
 		}
-		s.settleTakers(podUID, leftWait)
+		s.updateStopHandlers(podUID, reconnectWait)
 	})
 }
 
-// settleTakers tells the ties of a pod whether there is somebody to ask. The fence has
+// updateStopHandlers tells the ties of a pod whether there is somebody to ask. The fence has
 // no sockets: what the agent has asked for before has its time.
-func (s *Supervisor) settleTakers(podUID string, wait time.Duration) {
+func (s *Supervisor) updateStopHandlers(podUID string, wait time.Duration) {
 	if s.Terms.ProofOnly {
 		return
 	}
 	for _, t := range s.ties {
 		if t.Launcher.Pod.UID == podUID {
-			s.settleTaker(t, wait)
+			s.updateStopHandler(t, wait)
 		}
 	}
 }
 
-func (s *Supervisor) settleTaker(t *tied, wait time.Duration) {
-	takes, alone := s.takers[t.Launcher.Pod.UID], s.alone(t)
+func (s *Supervisor) updateStopHandler(t *managedTie, wait time.Duration) {
+	takes, alone := s.stopHandlers[t.Launcher.Pod.UID], s.onlyLauncherOfPod(t)
 	switch {
 	case !alone && t.StopHandler != (tie.StopHandler{}):
 		s.step(t, tie.StopHandlerDisconnected{})
@@ -54,11 +54,11 @@ func (s *Supervisor) settleTaker(t *tied, wait time.Duration) {
 	}
 }
 
-// alone reports whether no other launcher of the pod lives: a request names no VM, and
+// onlyLauncherOfPod reports whether no other launcher of the pod lives: a request names no VM, and
 // would be taken for one about that launcher's.
-func (s *Supervisor) alone(t *tied) bool {
+func (s *Supervisor) onlyLauncherOfPod(t *managedTie) bool {
 	for _, other := range s.ties {
-		if other != t && other.Launcher.Pod.UID == t.Launcher.Pod.UID && other.OwnerGone == "" {
+		if other != t && other.Launcher.Pod.UID == t.Launcher.Pod.UID && other.LauncherGone == "" {
 			return false
 		}
 	}

@@ -17,7 +17,7 @@ func (r *rig) takes(l launcher, takes bool) {
 }
 
 // askedFor fails unless the pod is asked, or not asked, for the end of its VM.
-func (r *rig) askedFor(l launcher, want bool) *tie.PodStop {
+func (r *rig) askedFor(l launcher, want bool) *tie.ShutdownRequest {
 	r.t.Helper()
 	now, ok := r.config.Registry.Find(l.Container.ID)
 	if !ok || (now.Stop != nil) != want {
@@ -146,7 +146,7 @@ func TestPodIsNotAskedBesideAnotherLauncher(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, nil, func(r *rig) {
 				l := r.launch("vm", nil)
-				r.kernel.Deaf = func(int, string) bool { return true }
+				r.kernel.Ignores = func(int, string) bool { return true }
 				vm := r.qemu(l.cgroup)
 				r.takes(l, true)
 				test(r, l)

@@ -98,16 +98,16 @@ func (s *FileStore) Save(t tie.Tie) error {
 	if err != nil || s.last[id] == string(data) {
 		return err
 	}
-	if err := s.replace(id, data); err != nil {
+	if err := s.writeFile(id, data); err != nil {
 		return fmt.Errorf("save the tie of container %s: %w", id, err)
 	}
 	s.last[id] = string(data)
 	return nil
 }
 
-// replace has the directory locked together with other writers, so that nobody who
+// writeFile has the directory locked together with other writers, so that nobody who
 // loads takes what is being written for a leftover.
-func (s *FileStore) replace(id string, data []byte) error {
+func (s *FileStore) writeFile(id string, data []byte) error {
 	if err := s.lock(unix.LOCK_SH); err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (s *FileStore) Delete(id string) error {
 	if !containerID.MatchString(id) {
 		return nil
 	}
-	if err := absent(s.root.Remove(id + storedExt)); err != nil {
+	if err := ignoreNotExist(s.root.Remove(id + storedExt)); err != nil {
 		return fmt.Errorf("delete the tie of container %s: %w", id, err)
 	}
 	return nil
@@ -159,7 +159,7 @@ func (s *FileStore) Load() (ties []tie.Tie, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("load the ties: %w", err)
 	}
-	errs := []error{s.clear(entries)}
+	errs := []error{s.removeUnfinished(entries)}
 	for _, e := range entries {
 		if id, ok := strings.CutSuffix(e.Name(), storedExt); ok {
 			t, here, err := s.load(id)
@@ -173,8 +173,8 @@ func (s *FileStore) Load() (ties []tie.Tie, err error) {
 	return ties, errors.Join(errs...)
 }
 
-// clear deletes what was left half written, unless somebody is writing just now.
-func (s *FileStore) clear(entries []fs.DirEntry) error {
+// removeUnfinished deletes what was left half written, unless somebody is writing just now.
+func (s *FileStore) removeUnfinished(entries []fs.DirEntry) error {
 	err := s.lock(unix.LOCK_EX | unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		return nil
@@ -186,14 +186,14 @@ func (s *FileStore) clear(entries []fs.DirEntry) error {
 	var errs []error
 	for _, e := range entries {
 		if strings.HasSuffix(e.Name(), newExt) {
-			errs = append(errs, absent(s.root.Remove(e.Name())))
+			errs = append(errs, ignoreNotExist(s.root.Remove(e.Name())))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// absent leaves out the error that says that there is no such file.
-func absent(err error) error {
+// ignoreNotExist leaves out the error that says that there is no such file.
+func ignoreNotExist(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -35,7 +35,7 @@ func storedTie(id string) tie.Tie {
 	owner := host.Process{PID: 4, StartTime: 5}
 	return tie.Tie{
 		Launcher: tie.Launcher{Pod: agentapi.PodRef{Namespace: "vms", Name: "vm", UID: "u"}, Container: agentapi.ContainerRef{Name: "compute", ID: id}, Group: 7},
-		Phase:    agentapi.PhaseDraining, Why: "w", Owner: &owner, StopRequested: true,
+		Phase:    agentapi.PhaseDraining, Why: "w", LauncherProcess: &owner, StopRequested: true,
 		VMs: []tie.VM{{Process: host.Process{PID: 8, StartTime: 9}, Executable: "qemu-kvm", State: agentapi.VMStopping, Stage: tie.StageTerm, Due: 10}},
 	}
 }
@@ -185,6 +185,6 @@ func FuzzDecodeStored(f *testing.F) {
 		if boot == "" {
 			t.Error("a tie of no boot")
 		}
-		tie.Step(stored, 1, tie.Ticked{})
+		tie.Step(stored, 1, tie.TimePassed{})
 	})
 }

@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// maxWaiting bounds what has come and was not dealt with yet. What does not
+	// maxMailbox bounds what has come and was not dealt with yet. What does not
 	// fit is found by a look at everything.
-	maxWaiting = 1 << 14
+	maxMailbox = 1 << 14
 
-	// signsEvery and looksEvery are how often what was told by hints is looked
+	// podDirInterval and looksEvery are how often what was told by hints is looked
 	// for without any.
-	signsEvery = 10 * time.Second
-	looksEvery = 30 * time.Second
+	podDirInterval = 10 * time.Second
+	resyncInterval = 30 * time.Second
 
-	// aliveEvery is how often the fence is told that somebody is here.
-	aliveEvery = time.Second
+	// aliveInterval is how often the fence is told that somebody is here.
+	aliveInterval = time.Second
 )
 
 // Config is what a supervisor works with. Domains, Signs, Guard, Observer,
@@ -84,51 +84,51 @@ type Observer interface {
 type Supervisor struct {
 	Config
 
-	mu      sync.Mutex
-	waiting []func(context.Context)
-	dropped bool
-	holding map[string]int            // launchers that are not over, by the UID of their pod
-	reading map[host.Process]*reading // command lines, by the name of their process
-	wake    chan struct{}
+	mu         sync.Mutex
+	mailbox    []func(context.Context)
+	overflowed bool
+	podTies    map[string]int                  // launchers that are not over, by the UID of their pod
+	reads      map[host.Process]*argumentsRead // command lines, by the name of their process
+	wake       chan struct{}
 
 	// What follows belongs to the goroutine of Run.
-	ties    map[string]*tied // by container ID
-	byGroup map[uint64]*tied
-	takers  map[string]bool // UIDs of pods in which somebody takes requests
-	looks   looks
-	rescan  rescan
-	slow    sync.WaitGroup
-	turn    host.Boottime // when the last turn of Run was
+	ties         map[string]*managedTie // by container ID
+	byGroup      map[uint64]*managedTie
+	stopHandlers map[string]bool // UIDs of pods in which somebody takes requests
+	scans        scanQueue
+	resyncing    resyncState
+	background   sync.WaitGroup
+	lastTurn     host.Boottime // when the last turn of Run was
 
-	rescanDue, domainsDue bool // something is going to be looked for
-	reconciled            bool // the runtime has said which launchers run
+	resyncDue, domainScanDue bool // something is going to be looked for
+	reconciled               bool // the runtime has said which launchers run
 }
 
-// tied is a tie with what it holds on to.
-type tied struct {
+// managedTie is a tie with what it holds on to.
+type managedTie struct {
 	tie.Tie
-	handles map[host.Process]host.Handle // of its owner and VM processes, by name
-	coming  map[host.Process]bool        // VM processes that are being looked at, by name
+	handles   map[host.Process]host.Handle // of its owner and VM processes, by name
+	examining map[host.Process]bool        // VM processes that are being looked at, by name
 
-	how     map[host.Process]string // that VM processes are ending, by name
-	late    map[host.Process]bool   // that were told to have started after its end, by name
-	lookDue bool                    // it is going to be looked at
-	dropDue bool                    // likewise, once it has lingered
+	exits        map[host.Process]string // that VM processes are ending, by name
+	lateReported map[host.Process]bool   // that were told to have started after its end, by name
+	scanDue      bool                    // it is going to be looked at
+	dropScanDue  bool                    // likewise, once it has lingered
 
-	here      host.Boottime // since when this supervisor looks after it
-	restored  bool          // it was taken over from an earlier one
-	blind     bool          // nobody saw its owner end
-	doubtful  bool          // there may be launchers that nobody here has heard of
-	lingers   host.Boottime // until when it is looked after when it is over
-	heartbeat time.Time     // that of the pod's file, only to be compared
-	claimTold bool          // that another launcher has its domain
+	supervisedSince host.Boottime // since when this supervisor looks after it
+	restored        bool          // it was taken over from an earlier one
+	endUnseen       bool          // nobody saw its owner end
+	othersUnknown   bool          // there may be launchers that nobody here has heard of
+	keepUntil       host.Boottime // until when it is looked after when it is over
+	lastHeartbeat   time.Time     // that of the pod's file, only to be compared
+	claimReported   bool          // that another launcher has its domain
 }
 
 // New returns a supervisor that does nothing until Run is called.
 func New(cfg Config) *Supervisor {
 	return &Supervisor{
-		Config: cfg, holding: map[string]int{}, reading: map[host.Process]*reading{}, wake: make(chan struct{}, 1),
-		ties: map[string]*tied{}, byGroup: map[uint64]*tied{}, takers: map[string]bool{}, looks: looks{wanted: map[*tied]uint64{}},
+		Config: cfg, podTies: map[string]int{}, reads: map[host.Process]*argumentsRead{}, wake: make(chan struct{}, 1),
+		ties: map[string]*managedTie{}, byGroup: map[uint64]*managedTie{}, stopHandlers: map[string]bool{}, scans: scanQueue{requested: map[*managedTie]uint64{}},
 	}
 }
 
@@ -143,14 +143,14 @@ func (s *Supervisor) Register(l registry.Launcher, cgroup string) error {
 	if cgroup != "" {
 		group, err = s.Tracker.Register(cgroup)
 	}
-	before := s.voidSigns(l.Pod.UID)
-	s.put(func(ctx context.Context) {
+	before := s.clearStopRequest(l.Pod.UID)
+	s.enqueue(func(ctx context.Context) {
 		if s.ties[l.Container.ID] == nil {
-			s.enroll(l).heartbeat = before
+			s.addLauncher(l).lastHeartbeat = before
 		}
 		if group != 0 && err == nil {
-			s.place(ctx, s.ties[l.Container.ID], cgroup, group)
-			s.rescanSoon()
+			s.setGroup(ctx, s.ties[l.Container.ID], cgroup, group)
+			s.resyncSoon()
 		}
 	})
 	if err != nil {
@@ -162,21 +162,21 @@ func (s *Supervisor) Register(l registry.Launcher, cgroup string) error {
 // LauncherStarted tells that the first process of a launcher runs. Launchers that were not
 // registered are then: they were started while nobody was here.
 func (s *Supervisor) LauncherStarted(l registry.Launcher) {
-	s.put(func(ctx context.Context) { s.started(ctx, l) })
+	s.enqueue(func(ctx context.Context) { s.setLauncherProcess(ctx, l) })
 }
 
 // Reconciled tells that the runtime has said which launchers run, and that Started was
 // called for each.
 func (s *Supervisor) Reconciled() {
-	s.put(func(ctx context.Context) {
+	s.enqueue(func(ctx context.Context) {
 		doubted := !s.reconciled
 		s.reconciled = true
 		for _, t := range s.ties {
-			doubted = doubted || t.doubtful
-			t.doubtful = false
+			doubted = doubted || t.othersUnknown
+			t.othersUnknown = false
 		}
 		if doubted {
-			s.lookAtAll(ctx)
+			s.scanAll(ctx)
 		}
 	})
 }
@@ -184,47 +184,47 @@ func (s *Supervisor) Reconciled() {
 // ScanLauncher asks for a look at the launcher with this container ID: something may have
 // happened to it.
 func (s *Supervisor) ScanLauncher(containerID string) {
-	s.post(func(ctx context.Context) {
+	s.notify(func(ctx context.Context) {
 		if t := s.ties[containerID]; t != nil {
-			s.want(ctx, t, t.PendingScan())
+			s.requestScan(ctx, t, t.PendingScan())
 		}
 	})
 }
 
 // ProcessEvent takes what the tracker tells.
 func (s *Supervisor) ProcessEvent(seen ProcessEvent) {
-	s.post(func(ctx context.Context) { s.sighted(ctx, seen) })
+	s.notify(func(ctx context.Context) { s.handleProcessEvent(ctx, seen) })
 }
 
 // EventsLost tells that the tracker has lost sightings.
-func (s *Supervisor) EventsLost() { s.post(func(context.Context) { s.rescanSoon() }) }
+func (s *Supervisor) EventsLost() { s.notify(func(context.Context) { s.resyncSoon() }) }
 
 // PodTouched tells that a pod has touched a file of its directory.
 func (s *Supervisor) PodTouched(podUID string) {
-	s.post(func(context.Context) {
+	s.notify(func(context.Context) {
 		for _, t := range s.ties {
 			if t.Launcher.Pod.UID == podUID {
-				s.readSigns(t)
+				s.readPodDir(t)
 			}
 		}
 	})
 }
 
 // DomainsChanged tells that domains of the node's libvirt have come or gone.
-func (s *Supervisor) DomainsChanged() { s.post(s.lookAtDomains) }
+func (s *Supervisor) DomainsChanged() { s.notify(s.scanDomains) }
 
 // HasPod reports whether a launcher of the pod is not over: its directory is needed.
 func (s *Supervisor) HasPod(uid string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.holding[uid] > 0
+	return s.podTies[uid] > 0
 }
 
 // Restore takes over the ties that the store has. To be called before Run.
 func (s *Supervisor) Restore() error {
 	stored, err := s.Store.Load()
 	for _, t := range stored {
-		s.put(func(ctx context.Context) { s.restore(ctx, t) })
+		s.enqueue(func(ctx context.Context) { s.restoreTie(ctx, t) })
 	}
 	if err != nil {
 		return fmt.Errorf("ties of launchers that ran before: %w", err)
@@ -235,18 +235,18 @@ func (s *Supervisor) Restore() error {
 // Run supervises until ctx is done, and waits for what it has begun. What was
 // registered stays registered.
 func (s *Supervisor) Run(ctx context.Context) {
-	defer s.slow.Wait()
-	signs, looks, alive := time.NewTicker(signsEvery), time.NewTicker(looksEvery), time.NewTicker(aliveEvery)
+	defer s.background.Wait()
+	signs, looks, alive := time.NewTicker(podDirInterval), time.NewTicker(resyncInterval), time.NewTicker(aliveInterval)
 	defer signs.Stop()
 	defer looks.Stop()
 	defer alive.Stop()
 	due := time.NewTimer(0)
 	defer due.Stop()
-	s.alive()
-	s.turn = s.Clock.Now()
+	s.reportAlive()
+	s.lastTurn = s.Clock.Now()
 	for ctx.Err() == nil {
-		s.noticeStall(ctx)
-		for _, deal := range s.take() {
+		s.detectAbsence(ctx)
+		for _, deal := range s.drainMailbox() {
 			deal(ctx)
 		}
 		s.setTimer(due)
@@ -254,67 +254,67 @@ func (s *Supervisor) Run(ctx context.Context) {
 		case <-ctx.Done():
 		case <-s.wake:
 		case <-due.C:
-			s.tick()
+			s.stepDue()
 		case <-signs.C:
-			s.readAllSigns()
-			s.noteAlive()
+			s.readAllPodDirs()
+			s.recordAlive()
 		case <-looks.C:
-			s.findLost(ctx)
+			s.resync(ctx)
 		case <-alive.C:
-			s.alive()
+			s.reportAlive()
 		}
 	}
 	if !s.Terms.ProofOnly { // the agent is back, and has noted more since
-		s.noteAlive()
+		s.recordAlive()
 	}
-	s.closeAll()
+	s.closeHandles()
 }
 
-func (s *Supervisor) alive() {
+func (s *Supervisor) reportAlive() {
 	if s.ReportAlive != nil {
 		s.ReportAlive()
 	}
 }
 
-// post leaves something to be done by Run. It does not block.
-func (s *Supervisor) post(deal func(context.Context)) {
+// notify leaves something to be done by Run. It does not block.
+func (s *Supervisor) notify(deal func(context.Context)) {
 	s.mu.Lock()
-	full := len(s.waiting) >= maxWaiting
+	full := len(s.mailbox) >= maxMailbox
 	if full {
-		s.dropped = true
+		s.overflowed = true
 	} else {
-		s.waiting = append(s.waiting, deal)
+		s.mailbox = append(s.mailbox, deal)
 	}
 	s.mu.Unlock()
 	if full && s.Observer != nil {
 		s.Observer.NotificationsDropped()
 	}
-	s.nudge()
+	s.wakeUp()
 }
 
-// put is post for what must not be dropped, of which there is little.
-func (s *Supervisor) put(deal func(context.Context)) {
+// enqueue is post for what must not be dropped, of which there is little.
+func (s *Supervisor) enqueue(deal func(context.Context)) {
 	s.mu.Lock()
-	s.waiting = append(s.waiting, deal)
+	s.mailbox = append(s.mailbox, deal)
 	s.mu.Unlock()
-	s.nudge()
+	s.wakeUp()
 }
 
-func (s *Supervisor) nudge() {
+func (s *Supervisor) wakeUp() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (s *Supervisor) take() []func(context.Context) {
+func (s *Supervisor) drainMailbox() []func(context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	taken := s.waiting
-	s.waiting = nil
-	if s.dropped {
-		s.dropped = false
-		taken = append(taken, s.findLost, s.lookAtDomains)
+	taken := s.mailbox
+	s.mailbox = nil
+	if s.overflowed {
+		s.overflowed = false
+		taken = append(taken, s.resync, s.scanDomains)
 	}
 	return taken
 }
@@ -331,19 +331,19 @@ func (s *Supervisor) setTimer(timer *time.Timer) {
 	timer.Reset(next)
 }
 
-// tick steps the ties that are due.
-func (s *Supervisor) tick() {
+// stepDue steps the ties that are due.
+func (s *Supervisor) stepDue() {
 	now := s.Clock.Now()
 	for _, t := range s.ties {
 		if at, ok := t.Due(); ok && at <= now {
 			// A heartbeat may have come since somebody looked for one.
-			s.readSigns(t)
-			s.step(t, tie.Ticked{})
+			s.readPodDir(t)
+			s.step(t, tie.TimePassed{})
 		}
 	}
 }
 
-func (s *Supervisor) log(t *tie.Tie) *slog.Logger {
+func (s *Supervisor) logger(t *tie.Tie) *slog.Logger {
 	return s.Logger.With("pod", t.Launcher.Pod.Namespace+"/"+t.Launcher.Pod.Name, "container", t.Launcher.Container.Name)
 }
 

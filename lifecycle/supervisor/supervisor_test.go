@@ -43,7 +43,7 @@ func TestOwnerGoneByPidfd(t *testing.T) {
 func TestStopAskedByThePod(t *testing.T) {
 	inBubble(t, nil, func(r *rig) {
 		l := r.launch("vm", nil)
-		r.kernel.Deaf = func(_ int, signal string) bool { return signal == "TERM" }
+		r.kernel.Ignores = func(_ int, signal string) bool { return signal == "TERM" }
 		vm := r.qemu(l.cgroup)
 		r.ask(l)
 		r.is(l, agentapi.PhaseDraining, agentapi.VMStopping)
@@ -183,7 +183,7 @@ func TestNodeLevelDomain(t *testing.T) {
 		r.domains.OnShutdown = func(tie.Domain) error { asked++; return nil }
 		r.kernel.SetArguments(vm.PID, "qemu-system-x86_64", "-uuid", "7b1f0f6e-3f0c-4b0e-9a53-0d9c3c1a7f11")
 		r.domains.Run(tie.Domain{Name: "one", UUID: "7b1f0f6e-3f0c-4b0e-9a53-0d9c3c1a7f11", PID: vm.PID})
-		r.kernel.Deaf = func(_ int, signal string) bool { return signal == "TERM" }
+		r.kernel.Ignores = func(_ int, signal string) bool { return signal == "TERM" }
 		r.ProcessEvent(r.tracker.Exec(vm, "qemu-system-x86_64"))
 		r.after(0)
 		r.is(l, agentapi.PhaseActive, agentapi.VMRunning)

@@ -12,20 +12,20 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/tie"
 )
 
-// enroll enters a launcher that is not known yet.
-func (s *Supervisor) enroll(l registry.Launcher) *tied {
+// addLauncher enters a launcher that is not known yet.
+func (s *Supervisor) addLauncher(l registry.Launcher) *managedTie {
 	m := tie.Launcher{Pod: l.Pod, Container: l.Container}
 	if !l.Undecided {
 		m.Domain = l.Domain
 	}
-	t := s.add(tie.New(m, s.terms(l), s.Clock.Now()))
-	s.settleTakers(l.Pod.UID, leftWait)
+	t := s.addTie(tie.New(m, s.termsFor(l), s.Clock.Now()))
+	s.updateStopHandlers(l.Pod.UID, reconnectWait)
 	return t
 }
 
-// signs reports whether the pod can give signs: it has no directory when it was
+// hasPodDir reports whether the pod can give signs: it has no directory when it was
 // created while nobody was here, or in observe mode.
-func (s *Supervisor) signs(podUID string) bool {
+func (s *Supervisor) hasPodDir(podUID string) bool {
 	if s.PodDirs == nil {
 		return false
 	}
@@ -33,72 +33,72 @@ func (s *Supervisor) signs(podUID string) bool {
 	return err == nil
 }
 
-// terms are those of the node, and what the launcher has declared.
-func (s *Supervisor) terms(l registry.Launcher) tie.Terms {
+// termsFor are those of the node, and what the launcher has declared.
+func (s *Supervisor) termsFor(l registry.Launcher) tie.Terms {
 	terms := s.Terms
 	if l.GracePeriod > 0 {
 		terms.GracePeriod = l.GracePeriod
 	}
-	if s.signs(l.Pod.UID) {
+	if s.hasPodDir(l.Pod.UID) {
 		terms.Watchdog = l.Watchdog
 	}
 	return terms
 }
 
-func (s *Supervisor) add(record tie.Tie) *tied {
-	t := &tied{Tie: record, here: s.Clock.Now(), handles: map[host.Process]host.Handle{}, coming: map[host.Process]bool{}, how: map[host.Process]string{}, late: map[host.Process]bool{}}
-	if record.OwnerGone != "" {
-		t.lingers = t.here.Add(lingerPeriod)
+func (s *Supervisor) addTie(record tie.Tie) *managedTie {
+	t := &managedTie{Tie: record, supervisedSince: s.Clock.Now(), handles: map[host.Process]host.Handle{}, examining: map[host.Process]bool{}, exits: map[host.Process]string{}, lateReported: map[host.Process]bool{}}
+	if record.LauncherGone != "" {
+		t.keepUntil = t.supervisedSince.Add(keepPeriod)
 	}
 	s.ties[record.Launcher.Container.ID] = t
 	s.mu.Lock()
-	s.holding[record.Launcher.Pod.UID]++
+	s.podTies[record.Launcher.Pod.UID]++
 	s.mu.Unlock()
 	return t
 }
 
-// started enters the launcher's first process as its owner.
-func (s *Supervisor) started(ctx context.Context, l registry.Launcher) {
+// setLauncherProcess enters the launcher's first process as its owner.
+func (s *Supervisor) setLauncherProcess(ctx context.Context, l registry.Launcher) {
 	t := s.ties[l.Container.ID]
 	if t == nil {
-		t = s.enroll(l)
+		t = s.addLauncher(l)
 	}
 	if !l.Undecided {
 		t.Launcher.Domain = l.Domain
 	}
-	if t.Owner != nil || t.OwnerGone != "" || l.Container.PID == 0 {
-		s.show(t) // the registry may have been told of it just now
+	if t.LauncherProcess != nil || t.LauncherGone != "" || l.Container.PID == 0 {
+		s.publish(t) // the registry may have been told of it just now
 		return
 	}
 	t.Launcher.Container.PID = l.Container.PID
 	ahead := t.Launcher.Group != 0 // of its first process
-	p, cgroup, err := s.owner(t, l.Container.PID)
+	p, cgroup, err := s.identifyLauncher(t, l.Container.PID)
 	if err == nil {
-		err = s.track(ctx, t, cgroup)
+		err = s.trackCgroup(ctx, t, cgroup)
 	}
 	if err == nil {
-		_, err = s.hold(t, p)
+		_, err = s.openHandle(t, p)
 	}
 	switch {
 	case errors.Is(err, host.ErrGone):
-		s.step(t, tie.OwnerEnded{Proof: err.Error()})
+		s.step(t, tie.LauncherEnded{Proof: err.Error()})
 	case err != nil:
-		s.log(&t.Tie).Warn("launcher cannot be watched; it is tried again", "error", err)
+		s.logger(&t.Tie).Warn("launcher cannot be watched; it is tried again", "error", err)
 	default:
-		s.watch(ctx, t, p)
-		s.step(t, tie.OwnerStarted{Process: p})
-		s.readSigns(t)
+		s.watchLauncher(ctx, t, p)
+		s.step(t, tie.LauncherStarted{Process: p})
+		s.readPodDir(t)
 		if ahead {
-			s.want(ctx, t, t.PendingScan())
+			s.requestScan(ctx, t, t.PendingScan())
 		} else {
-			s.findLost(ctx) // processes that were there before it was registered
+			s.resync(ctx) // processes that were there before it was registered
 		}
 	}
 }
 
-// owner identifies the launcher's first process. Its pid can be another's by now:
+// identifyLauncher identifies the launcher's first process. Its pid can be another's by now:
 // then its cgroup is not the container's, and that is gone.
-func (s *Supervisor) owner(t *tied, pid int) (p host.Process, cgroup string, err error) {
+func (s *Supervisor) identifyLauncher(t *managedTie, pid int) (p host.Process, cgroup string, err error) {
 	p, err = s.Processes.Identify(pid)
 	if err != nil {
 		return p, "", err
@@ -116,107 +116,107 @@ func (s *Supervisor) owner(t *tied, pid int) (p host.Process, cgroup string, err
 	return p, "", err
 }
 
-// restore takes a tie over from the store.
-func (s *Supervisor) restore(ctx context.Context, stored tie.Tie) {
+// restoreTie takes a tie over from the store.
+func (s *Supervisor) restoreTie(ctx context.Context, stored tie.Tie) {
 	if s.ties[stored.Launcher.Container.ID] != nil {
 		return
 	}
-	stored.Beat.At = s.Clock.Now() // nobody looked for one
-	t := s.add(stored)
-	t.restored, t.doubtful = true, true
-	s.log(&t.Tie).Info("launcher taken over", "phase", t.Phase, "vms", len(t.VMs))
+	stored.Heartbeat.At = s.Clock.Now() // nobody looked for one
+	t := s.addTie(stored)
+	t.restored, t.othersUnknown = true, true
+	s.logger(&t.Tie).Info("launcher taken over", "phase", t.Phase, "vms", len(t.VMs))
 	if t.Launcher.Group != 0 {
 		s.byGroup[t.Launcher.Group] = t
-		s.trackRestored(t)
+		s.restoreTracking(t)
 	}
 	terms := s.Terms // the policy's may have changed
 	terms.GracePeriod, terms.Watchdog = stored.Terms.GracePeriod, stored.Terms.Watchdog
 	s.step(t, tie.TermsChanged{Terms: terms}) // with which what was under way goes on
-	s.settleTakers(t.Launcher.Pod.UID, awayWait)
-	s.holdAgain(ctx, t)
-	s.readSigns(t)
-	s.want(ctx, t, t.PendingScan())
+	s.updateStopHandlers(t.Launcher.Pod.UID, restartReconnectWait)
+	s.reopenHandles(ctx, t)
+	s.readPodDir(t)
+	s.requestScan(ctx, t, t.PendingScan())
 }
 
 // step steps a tie, and does what that wants done.
-func (s *Supervisor) step(t *tied, in tie.Input) {
+func (s *Supervisor) step(t *managedTie, in tie.Input) {
 	now := s.Clock.Now()
 	next, actions := tie.Step(t.Tie, now, in)
-	ends := t.OwnerGone == "" && next.OwnerGone != ""
+	ends := t.LauncherGone == "" && next.LauncherGone != ""
 	if ends {
-		t.lingers = now.Add(lingerPeriod)
+		t.keepUntil = now.Add(keepPeriod)
 	}
 	t.Tie = next
 	for _, a := range actions {
-		s.act(t, a)
+		s.execute(t, a)
 	}
-	s.keep(t)
+	s.save(t)
 	if ends {
-		s.settleTakers(t.Launcher.Pod.UID, leftWait)
+		s.updateStopHandlers(t.Launcher.Pod.UID, reconnectWait)
 	}
 }
 
-// drop forgets a tie that is over: no process of its group is left either, that could
+// dropTie forgets a tie that is over: no process of its group is left either, that could
 // execute an emulator yet.
-func (s *Supervisor) drop(ctx context.Context, t *tied) {
+func (s *Supervisor) dropTie(ctx context.Context, t *managedTie) {
 	id := t.Launcher.Container.ID
 	if s.ties[id] != t {
 		return
 	}
 	delete(s.ties, id)
 	for _, h := range t.handles {
-		s.close(h)
+		s.closeHandle(h)
 	}
 	if group := t.Launcher.Group; group != 0 {
 		delete(s.byGroup, group)
 		if err := s.Tracker.Unregister(group); err != nil {
-			s.log(&t.Tie).Warn("a cgroup is still tracked", "cgroup", t.Launcher.Cgroup, "error", err)
+			s.logger(&t.Tie).Warn("a cgroup is still tracked", "cgroup", t.Launcher.Cgroup, "error", err)
 		}
 	}
 	if err := s.Store.Delete(id); err != nil {
-		s.log(&t.Tie).Warn("a tie is still stored", "error", err)
+		s.logger(&t.Tie).Warn("a tie is still stored", "error", err)
 	}
 	s.mu.Lock()
-	if uid := t.Launcher.Pod.UID; s.holding[uid] > 1 {
-		s.holding[uid]--
+	if uid := t.Launcher.Pod.UID; s.podTies[uid] > 1 {
+		s.podTies[uid]--
 	} else {
-		delete(s.holding, uid)
+		delete(s.podTies, uid)
 	}
 	s.mu.Unlock()
-	s.settleTakers(t.Launcher.Pod.UID, leftWait)
+	s.updateStopHandlers(t.Launcher.Pod.UID, reconnectWait)
 	s.Registry.Release(id)
-	s.log(&t.Tie).Info("launcher is over", "why", t.Why)
+	s.logger(&t.Tie).Info("launcher is over", "why", t.Why)
 	for _, other := range s.ties { // that may have waited for it
 		if other.Launcher.Pod.UID == t.Launcher.Pod.UID {
-			s.want(ctx, other, other.PendingScan())
+			s.requestScan(ctx, other, other.PendingScan())
 		}
 	}
 }
 
-// keep stores and shows what has changed.
-func (s *Supervisor) keep(t *tied) {
+// save stores and shows what has changed.
+func (s *Supervisor) save(t *managedTie) {
 	kept := t.Tie
-	kept.Beat.At = 0 // nobody looked for one when the agent is back
+	kept.Heartbeat.At = 0 // nobody looked for one when the agent is back
 	if err := s.Store.Save(kept); err != nil {
-		s.log(&t.Tie).Warn("a tie could not be stored", "error", err)
+		s.logger(&t.Tie).Warn("a tie could not be stored", "error", err)
 	}
-	s.show(t)
+	s.publish(t)
 }
 
-// show writes what people see of a tie into the registry.
-func (s *Supervisor) show(t *tied) {
-	vms, lease, since := s.vms(t), s.lease(t), wall(s.Clock, t.Since)
+// publish writes what people see of a tie into the registry.
+func (s *Supervisor) publish(t *managedTie) {
+	vms, lease, since := s.publishedVMs(t), s.publishedLease(t), wallTime(s.Clock, t.Since)
 	watchdog := t.Terms.Watchdog
-	if t.OwnerGone != "" {
+	if t.LauncherGone != "" {
 		watchdog = 0 // nobody expects a heartbeat
 	}
-	stop := t.PodStop(s.Clock.Now())
+	stop := t.PodShutdownRequest(s.Clock.Now())
 	change := func(l *registry.Launcher) {
 		l.Phase, l.PhaseSince, l.Why, l.Stop = t.Phase, since, t.Why, stop
 		l.VMs, l.Lease = vms, lease
-		l.SetHeartbeat(t.Beat, watchdog)
+		l.SetHeartbeat(t.Heartbeat, watchdog)
 	}
-	if s.Registry.Update(t.Launcher.Container.ID, change) || len(vms) == 0 || t.OwnerGone == "" {
+	if s.Registry.Update(t.Launcher.Container.ID, change) || len(vms) == 0 || t.LauncherGone == "" {
 		return
 	}
 	// The runtime has forgotten it while nobody was here, and its VM runs.
@@ -226,12 +226,12 @@ func (s *Supervisor) show(t *tied) {
 	s.Registry.PutRemoved(left)
 }
 
-func (s *Supervisor) vms(t *tied) []agentapi.VM {
+func (s *Supervisor) publishedVMs(t *managedTie) []agentapi.VM {
 	var all []agentapi.VM
 	for _, v := range t.VMs {
 		shown := agentapi.VM{
 			PID: v.PID, StartTime: v.StartTime, Executable: v.Executable,
-			State: v.State, Since: wall(s.Clock, v.Since), Why: v.Why,
+			State: v.State, Since: wallTime(s.Clock, v.Since), Why: v.Why,
 		}
 		if v.Domain != nil {
 			shown.Domain = v.Domain.Name
@@ -241,15 +241,15 @@ func (s *Supervisor) vms(t *tied) []agentapi.VM {
 	return all
 }
 
-func (s *Supervisor) lease(t *tied) *agentapi.Lease {
+func (s *Supervisor) publishedLease(t *managedTie) *agentapi.Lease {
 	last := t.LastLease()
 	if last.Until == 0 {
 		return nil
 	}
-	return &agentapi.Lease{Reason: last.Reason, Until: wall(s.Clock, last.Until)}
+	return &agentapi.Lease{Reason: last.Reason, Until: wallTime(s.Clock, last.Until)}
 }
 
-// wall returns what a wall clock showed at b, as far as it has not been set since.
-func wall(clock host.Clock, b host.Boottime) time.Time {
+// wallTime returns what a wall clock showed at b, as far as it has not been set since.
+func wallTime(clock host.Clock, b host.Boottime) time.Time {
 	return time.Now().Add(-clock.Now().Sub(b))
 }

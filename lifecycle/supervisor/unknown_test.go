@@ -43,7 +43,7 @@ func (r *rig) lives(p host.Process) bool {
 func TestDyingIsNotGone(t *testing.T) {
 	inBubble(t, nil, func(r *rig) {
 		l := r.launch("vm", nil)
-		r.kernel.Deaf = func(int, string) bool { return true }
+		r.kernel.Ignores = func(int, string) bool { return true }
 		vm := r.qemu(l.cgroup)
 		r.ask(l)
 		r.tracker.Exec(vm, "") // a snapshot shows it no more
@@ -149,11 +149,11 @@ type failingHold struct {
 	fail atomic.Bool
 }
 
-func (h *failingHold) Hold(p host.Process, ended func()) (host.Handle, error) {
+func (h *failingHold) OpenHandle(p host.Process, ended func()) (host.Handle, error) {
 	if h.fail.Load() {
 		return nil, errors.New("too many open files")
 	}
-	return h.Processes.Hold(p, ended)
+	return h.Processes.OpenHandle(p, ended)
 }
 
 func TestHandleThatCouldNotBeOpened(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 // order, and outside of Step.
 type Action interface{ action() }
 
-// Shutdown has libvirt ask the guest of a node-level VM to shut down.
-type Shutdown struct{ VM VM }
+// ShutdownByLibvirt has libvirt ask the guest of a node-level VM to shut down.
+type ShutdownByLibvirt struct{ VM VM }
 
 // Terminate sends SIGTERM.
 type Terminate struct{ VM VM }
@@ -25,7 +25,7 @@ type Kill struct{ VM VM }
 type ConfirmStop struct{}
 
 // Scan asks for a look at what is left of the launcher, of which [Scanned] tells.
-type RequestScan struct{ Scan uint64 }
+type RequestScan struct{ ID uint64 }
 
 // CheckMemlock has the guard look at a VM process that has just started.
 type CheckMemlock struct{ VM VM }
@@ -38,13 +38,13 @@ type Report struct {
 	PID     int    // of the process that it is about; 0: none
 }
 
-func (Shutdown) action()     {}
-func (Terminate) action()    {}
-func (Kill) action()         {}
-func (ConfirmStop) action()  {}
-func (RequestScan) action()  {}
-func (CheckMemlock) action() {}
-func (Report) action()       {}
+func (ShutdownByLibvirt) action() {}
+func (Terminate) action()         {}
+func (Kill) action()              {}
+func (ConfirmStop) action()       {}
+func (RequestScan) action()       {}
+func (CheckMemlock) action()      {}
+func (Report) action()            {}
 
 // step collects what is to be done.
 type step struct {
@@ -52,8 +52,8 @@ type step struct {
 	actions []Action
 }
 
-func (s *step) do(a Action) { s.actions = append(s.actions, a) }
+func (s *step) act(a Action) { s.actions = append(s.actions, a) }
 
-func (s *step) tell(kind agentapi.EventType, reason agentapi.Reason, pid int, format string, args ...any) {
-	s.do(Report{Type: kind, Reason: reason, PID: pid, Message: fmt.Sprintf(format, args...)})
+func (s *step) report(kind agentapi.EventType, reason agentapi.Reason, pid int, format string, args ...any) {
+	s.act(Report{Type: kind, Reason: reason, PID: pid, Message: fmt.Sprintf(format, args...)})
 }

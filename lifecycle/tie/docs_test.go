@@ -68,7 +68,7 @@ func walk(t *testing.T, terms tie.Terms, happens ...any) (tie.Tie, []tie.Action)
 		now = now.Add(1e9)
 		switch in.(type) {
 		case nothingLeft:
-			in = tie.Scanned{Scan: look}
+			in = tie.Scanned{ID: look}
 		case due:
 			at, ok := current.Due()
 			if !ok {
@@ -118,7 +118,7 @@ func TestDocumentedPhases(t *testing.T) {
 // Each transition of a VM process that the documentation names happens, and does
 // what it says.
 func TestDocumentedStages(t *testing.T) {
-	cannotAsk := tie.ActionFailed{Action: tie.Shutdown{VM: nodeVM(7)}, Err: errors.New("refused")}
+	cannotAsk := tie.ActionFailed{Action: tie.ShutdownByLibvirt{VM: nodeVM(7)}, Err: errors.New("refused")}
 	ways := map[string][]any{
 		"due; node-level": {nodeStarts, stopAsked},
 		"due; requested by the pod, and the launcher lives": {podStarts, stopAsked},

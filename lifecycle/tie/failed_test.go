@@ -12,14 +12,14 @@ func TestTieActionFailed(t *testing.T) {
 	runScenarios(t, []scenario{
 		{"the guest cannot be asked: SIGTERM at once", enforced(), attended(nodeStarts,
 			moment{5, stopAsked, "Draining 7=Stopping/shutdown", "StopRequested VMShutdown shutdown(7)"},
-			moment{6, tie.ActionFailed{Action: tie.Shutdown{VM: nodeVM(7)}, Err: refused}, "Draining 7=Stopping/term", "VMShutdown VMTerminated terminate(7)"},
-			moment{7, tie.ActionFailed{Action: tie.Shutdown{VM: nodeVM(7)}, Err: refused}, "Draining 7=Stopping/term", ""},
+			moment{6, tie.ActionFailed{Action: tie.ShutdownByLibvirt{VM: nodeVM(7)}, Err: refused}, "Draining 7=Stopping/term", "VMShutdown VMTerminated terminate(7)"},
+			moment{7, tie.ActionFailed{Action: tie.ShutdownByLibvirt{VM: nodeVM(7)}, Err: refused}, "Draining 7=Stopping/term", ""},
 			moment{16, due{}, "Draining 7=Killing/kill", "VMKilled kill(7)"},
 		)},
 		{"told after the process has ended", enforced(), attended(nodeStarts,
 			moment{5, stopAsked, "Draining 7=Stopping/shutdown", "StopRequested VMShutdown shutdown(7)"},
 			moment{6, vmEnded, "Draining", "VMGone look"},
-			moment{7, tie.ActionFailed{Action: tie.Shutdown{VM: nodeVM(7)}, Err: refused}, "Draining", ""},
+			moment{7, tie.ActionFailed{Action: tie.ShutdownByLibvirt{VM: nodeVM(7)}, Err: refused}, "Draining", ""},
 		)},
 		{"no signal is sent: the next stage comes all the same", enforced(), attended(podStarts,
 			moment{5, ownerEnded, "Draining 7=Stopping/term", "OwnerGone VMTerminated terminate(7)"},
@@ -31,7 +31,7 @@ func TestTieActionFailed(t *testing.T) {
 		{"the look fails: it is awaited", enforced(), []moment{
 			{0, ownerStarted, "Registered", ""},
 			{1, stopAsked, "Draining", "StopRequested look"},
-			{2, tie.ActionFailed{Action: tie.RequestScan{Scan: 1}, Err: refused}, "Draining", ""},
+			{2, tie.ActionFailed{Action: tie.RequestScan{ID: 1}, Err: refused}, "Draining", ""},
 			{30, nothingLeft{}, "Done", "confirmStop StopConfirmed"},
 		}},
 		{"the pod cannot be told: its request is still there", enforced(), []moment{

@@ -10,11 +10,11 @@ import (
 // is the outcome of a look at the kernel, never of a message alone.
 type Input interface{ apply(t *Tie, s *step) }
 
-// OwnerStarted says that the container runs, and which is its first process.
-type OwnerStarted struct{ Process host.Process }
+// LauncherStarted says that the container runs, and which is its first process.
+type LauncherStarted struct{ Process host.Process }
 
-// OwnerEnded says that the owner is proven gone.
-type OwnerEnded struct {
+// LauncherEnded says that the owner is proven gone.
+type LauncherEnded struct {
 	Proof string
 
 	// LastSeen is the last moment that it is known to have lived at, where nobody
@@ -41,24 +41,24 @@ type HeartbeatSeen struct{}
 // LeaseSet says that somebody asks for patience. A lease that is over already ends
 // the one there was.
 type LeaseSet struct {
-	For    time.Duration
+	Period time.Duration
 	Reason string
 
-	// Pod is set if the pod itself asks. Its lease is one beside the other's: the pod
+	// ByPod is set if the pod itself asks. Its lease is one beside the other's: the pod
 	// cannot shorten nor end that, but who ends that ends the pod's, too.
-	Pod bool
+	ByPod bool
 }
 
-// Resumed says that nobody could see heartbeats for a while, or give any.
-type Resumed struct{}
+// AbsenceEnded says that nobody could see heartbeats for a while, or give any.
+type AbsenceEnded struct{}
 
-// Ticked says that time has passed.
-type Ticked struct{}
+// TimePassed says that time has passed.
+type TimePassed struct{}
 
 // Scanned says what VM processes a look at the launcher has found. Nobody saw them
 // start, so a heartbeat that was not seen then proves nothing.
 type Scanned struct {
-	Scan  uint64 // the [RequestScan] that asked for it, 0: nobody did
+	ID    uint64 // the [RequestScan] that asked for it, 0: nobody did
 	Found []VM
 }
 

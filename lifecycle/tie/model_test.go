@@ -25,7 +25,7 @@ type tieModel struct {
 
 	owner, gone bool
 	goneAt      host.Boottime
-	beat        tie.Beat
+	beat        tie.Heartbeat
 	leaseUntil  host.Boottime // of the lease that ends last
 	lease       host.Boottime // until when the one that is not the pod's holds
 	podLease    host.Boottime
@@ -68,7 +68,7 @@ type end struct {
 func newModel(t *rapid.T) *tieModel {
 	terms := drawTerms(t)
 	return &tieModel{
-		tie: newTie(terms), now: booted, beat: tie.Beat{At: booted},
+		tie: newTie(terms), now: booted, beat: tie.Heartbeat{At: booted},
 		unattended: map[host.Process]bool{}, everStopUnattended: terms.StopUnattended,
 		looks: map[uint64]int{}, ends: map[host.Process]*end{}, spared: map[host.Process]bool{},
 		moves: map[move]bool{}, stages: map[move]bool{}, told: map[tie.Report]bool{},
@@ -168,7 +168,7 @@ func (m *tieModel) drawVM(t *rapid.T) tie.VM {
 }
 
 func (m *tieModel) looked(t *rapid.T) {
-	in := tie.Scanned{Scan: m.last - min(m.last, rapid.Uint64Range(0, 2).Draw(t, "late"))}
+	in := tie.Scanned{ID: m.last - min(m.last, rapid.Uint64Range(0, 2).Draw(t, "late"))}
 	if rapid.IntRange(0, 4).Draw(t, "finds") == 0 {
 		in.Found = []tie.VM{m.drawVM(t)}
 	}
@@ -180,7 +180,7 @@ func (m *tieModel) allEnd(t *rapid.T) {
 	for _, v := range copied(m.tie).VMs {
 		m.stepNow(t, tie.VMEnded{Process: v.Process})
 	}
-	m.stepNow(t, tie.Scanned{Scan: m.last})
+	m.stepNow(t, tie.Scanned{ID: m.last})
 }
 
 func (m *tieModel) actionFailed(t *rapid.T) {
@@ -216,9 +216,9 @@ func restored(stored tie.Tie) tie.Tie {
 
 // copied copies all that a step could change, wherever it is.
 func copied(original tie.Tie) tie.Tie {
-	if original.Owner != nil {
-		owner := *original.Owner
-		original.Owner = &owner
+	if original.LauncherProcess != nil {
+		owner := *original.LauncherProcess
+		original.LauncherProcess = &owner
 	}
 	original.VMs = slices.Clone(original.VMs)
 	for i, v := range original.VMs {
@@ -263,12 +263,12 @@ func (m *tieModel) stepNow(t *rapid.T, in tie.Input) {
 // remember takes in what has happened, as a bystander sees it.
 func (m *tieModel) remember(before tie.Tie, in tie.Input) {
 	switch in := in.(type) {
-	case tie.OwnerStarted:
+	case tie.LauncherStarted:
 		if !m.owner && !m.beat.Seen {
 			m.beat.At = m.now
 		}
 		m.owner = true
-	case tie.OwnerEnded:
+	case tie.LauncherEnded:
 		if !m.gone {
 			m.gone, m.changed, m.goneAt = true, m.steps, m.now
 			if in.LastSeen != 0 {
@@ -282,7 +282,7 @@ func (m *tieModel) remember(before tie.Tie, in tie.Input) {
 			m.asked, m.everAsked, m.changed = true, true, m.steps
 		}
 	case tie.HeartbeatSeen:
-		m.beat = tie.Beat{Seen: true, At: m.now}
+		m.beat = tie.Heartbeat{Seen: true, At: m.now}
 	case tie.LeaseSet:
 		m.leased(in)
 	case tie.StopHandlerConnected, tie.StopHandlerDisconnected:
@@ -290,12 +290,12 @@ func (m *tieModel) remember(before tie.Tie, in tie.Input) {
 	case tie.VMStarted:
 		m.unattended[in.VM.Process] = m.unattended[in.VM.Process] || m.done || m.silent()
 	case tie.Scanned:
-		m.answer = in.Scan
+		m.answer = in.ID
 		for _, v := range in.Found {
 			m.unattended[v.Process] = m.unattended[v.Process] || m.done
 		}
 	case tie.ActionFailed:
-		if a, ok := in.Action.(tie.Shutdown); ok && m.ends[a.VM.Process] != nil {
+		if a, ok := in.Action.(tie.ShutdownByLibvirt); ok && m.ends[a.VM.Process] != nil {
 			m.ends[a.VM.Process].hurry = true
 		}
 	}
@@ -310,11 +310,11 @@ func (m *tieModel) remember(before tie.Tie, in tie.Input) {
 
 // leased: each lease is its own, but that the pod's ends with the other.
 func (m *tieModel) leased(in tie.LeaseSet) {
-	until := m.now.Add(max(in.For, 0))
-	if !in.Pod {
+	until := m.now.Add(max(in.Period, 0))
+	if !in.ByPod {
 		m.lease = until
 	}
-	if in.Pod || in.For <= 0 {
+	if in.ByPod || in.Period <= 0 {
 		m.podLease = until
 	}
 	m.leaseUntil = max(m.lease, m.podLease)
@@ -343,15 +343,15 @@ func vmOf(current tie.Tie, p host.Process) *tie.VM {
 func (m *tieModel) note(a tie.Action) {
 	switch a := a.(type) {
 	case tie.RequestScan:
-		m.looks[a.Scan], m.last = m.steps, a.Scan
+		m.looks[a.ID], m.last = m.steps, a.ID
 	case tie.ConfirmStop:
 		m.asked, m.done = false, true
 	case tie.Report:
 		m.told[tie.Report{Type: a.Type, Reason: a.Reason}] = true
 		m.noteSpared(a)
-	case tie.RequestShutdown:
+	case tie.ShutdownByPod:
 		m.end(a.VM.Process).pod = true
-	case tie.Shutdown:
+	case tie.ShutdownByLibvirt:
 		m.end(a.VM.Process).asked = true
 	case tie.Terminate:
 		m.end(a.VM.Process).term = m.now.Add(m.tie.Terms.TermPeriod)

@@ -20,10 +20,10 @@ func (m *tieModel) check(t *rapid.T, before tie.Tie, a tie.Action) {
 		if m.handsOff() && a.Reason == agentapi.ReasonLauncherHung {
 			t.Fatal("told that the launcher hangs by one who reads no heartbeat")
 		}
-	case tie.Shutdown:
+	case tie.ShutdownByLibvirt:
 		m.checkReason(t, before, a.VM)
 		m.checkShutdown(t, a.VM)
-	case tie.RequestShutdown:
+	case tie.ShutdownByPod:
 		m.checkReason(t, before, a.VM)
 		m.checkAskPod(t, before, a.VM)
 	case tie.Terminate:
@@ -122,8 +122,8 @@ func (m *tieModel) checkState(t *rapid.T, before tie.Tie) {
 	m.checkPhase(t)
 	m.checkStages(t, before)
 	m.checkStates(t)
-	if m.tie.OwnerGoneAt != m.goneAt {
-		t.Fatalf("the owner is gone since %v, want %v", m.tie.OwnerGoneAt, m.goneAt)
+	if m.tie.LauncherGoneAt != m.goneAt {
+		t.Fatalf("the owner is gone since %v, want %v", m.tie.LauncherGoneAt, m.goneAt)
 	}
 }
 
@@ -245,12 +245,12 @@ func (m *tieModel) finish(t *rapid.T) {
 		m.stepNow(t, tie.VMEnded{Process: v.Process})
 	}
 	m.dueNow(t)
-	m.stepNow(t, tie.Scanned{Scan: m.last})
+	m.stepNow(t, tie.Scanned{ID: m.last})
 	if m.tie.Phase != agentapi.PhaseDone || m.asked {
 		t.Fatalf("nothing is left, and it is not done (stop asked: %t): %+v", m.asked, m.tie)
 	}
 	m.stepNow(t, ownerEnded)
-	m.stepNow(t, tie.Scanned{Scan: m.last})
+	m.stepNow(t, tie.Scanned{ID: m.last})
 	if !m.tie.Over() {
 		t.Fatalf("nothing is left, and it is not over: %+v", m.tie)
 	}
@@ -293,7 +293,7 @@ func (m *tieModel) stepTwin(t *rapid.T, in tie.Input, next tie.Tie, actions []ti
 		return
 	}
 	if looked, ok := in.(tie.Scanned); ok { // each counts its own
-		looked.Scan = m.twinLast - min(m.twinLast, m.last-looked.Scan)
+		looked.ID = m.twinLast - min(m.twinLast, m.last-looked.ID)
 		in = looked
 	}
 	twin, done := tie.Step(*m.twin, m.now, in)

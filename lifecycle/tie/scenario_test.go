@@ -75,22 +75,22 @@ func nodeVM(pid int) tie.VM {
 
 // What happens in most scenarios.
 var (
-	ownerStarted = tie.OwnerStarted{Process: process(1)}
-	ownerEnded   = tie.OwnerEnded{Proof: "its first process has ended"}
+	ownerStarted = tie.LauncherStarted{Process: process(1)}
+	ownerEnded   = tie.LauncherEnded{Proof: "its first process has ended"}
 	podStarts    = tie.VMStarted{VM: podVM(7)}
 	nodeStarts   = tie.VMStarted{VM: nodeVM(7)}
 	vmEnded      = tie.VMEnded{Process: process(7), How: "exit code 0"}
 	beaten       = tie.HeartbeatSeen{}
 	stopAsked    = tie.StopRequested{}
-	ticked       = tie.Ticked{}
+	ticked       = tie.TimePassed{}
 )
 
 func leased(seconds int) tie.LeaseSet {
-	return tie.LeaseSet{For: time.Duration(seconds) * time.Second, Reason: "migration"}
+	return tie.LeaseSet{Period: time.Duration(seconds) * time.Second, Reason: "migration"}
 }
 
 func podLeased(seconds int) tie.LeaseSet {
-	return tie.LeaseSet{For: time.Duration(seconds) * time.Second, Reason: "migration by the pod", Pod: true}
+	return tie.LeaseSet{Period: time.Duration(seconds) * time.Second, Reason: "migration by the pod", ByPod: true}
 }
 
 const booted = host.Boottime(1000 * time.Second)
@@ -130,7 +130,7 @@ func (m moment) input(t *testing.T, current tie.Tie, look uint64) (host.Boottime
 	case tie.Input:
 		return now, in
 	case nothingLeft:
-		return now, tie.Scanned{Scan: look}
+		return now, tie.Scanned{ID: look}
 	}
 	at, ok := current.Due()
 	if !ok || at != now && at != now+1 { // +1: what has to be exceeded is, by the least
@@ -142,7 +142,7 @@ func (m moment) input(t *testing.T, current tie.Tie, look uint64) (host.Boottime
 func lastLook(actions []tie.Action, last uint64) uint64 {
 	for _, a := range actions {
 		if a, ok := a.(tie.RequestScan); ok {
-			last = a.Scan
+			last = a.ID
 		}
 	}
 	return last
@@ -178,9 +178,9 @@ func showAction(a tie.Action) string {
 	switch a := a.(type) {
 	case tie.Report:
 		return string(a.Reason)
-	case tie.Shutdown:
+	case tie.ShutdownByLibvirt:
 		return fmt.Sprintf("shutdown(%d)", a.VM.PID)
-	case tie.RequestShutdown:
+	case tie.ShutdownByPod:
 		return fmt.Sprintf("askPod(%d)", a.VM.PID)
 	case tie.Terminate:
 		return fmt.Sprintf("terminate(%d)", a.VM.PID)

@@ -42,7 +42,7 @@ func TestTieStartup(t *testing.T) {
 			{0, beaten, "Registered", ""},
 			{1, podStarts, "Active 7=Running/none", "VMStarted checkMemlock(7)"},
 			{2, ownerStarted, "Active 7=Running/none", ""},
-			{3, tie.OwnerStarted{Process: process(9)}, "Active 7=Running/none", ""},
+			{3, tie.LauncherStarted{Process: process(9)}, "Active 7=Running/none", ""},
 		}},
 	})
 }

@@ -21,13 +21,13 @@ func (m *tieModel) rememberTaker(in tie.Input) {
 	switch until := m.now.Add(left.Wait); {
 	case !ok:
 		m.taker = tie.StopHandler{Connected: true}
-	case m.taker.Connected || until < m.taker.Until:
-		m.taker = tie.StopHandler{Until: until}
+	case m.taker.Connected || until < m.taker.AwaitUntil:
+		m.taker = tie.StopHandler{AwaitUntil: until}
 	}
 }
 
 // expected is set while somebody in the pod takes requests, or may come back.
-func (m *tieModel) expected() bool { return m.taker.Connected || m.now < m.taker.Until }
+func (m *tieModel) expected() bool { return m.taker.Connected || m.now < m.taker.AwaitUntil }
 
 // runsSince is since when a VM process runs of which something is done now.
 func (m *tieModel) runsSince(before tie.Tie, v tie.VM) host.Boottime {

@@ -112,7 +112,7 @@ func TestTieTakerComesAndGoes(t *testing.T) {
 		{"node-level: nor can libvirt", enforced(), listened(nodeStarts,
 			moment{5, ownerEnded, "Draining 7=Stopping/shutdown", "OwnerGone VMShutdown askPod(7)"},
 			moment{6, takerLeft(0), "Draining 7=Stopping/shutdown", "VMShutdown shutdown(7)"},
-			moment{7, tie.ActionFailed{Action: tie.Shutdown{VM: nodeVM(7)}, Err: refused}, "Draining 7=Stopping/term", "VMShutdown VMTerminated terminate(7)"},
+			moment{7, tie.ActionFailed{Action: tie.ShutdownByLibvirt{VM: nodeVM(7)}, Err: refused}, "Draining 7=Stopping/term", "VMShutdown VMTerminated terminate(7)"},
 		)},
 		{"comes when libvirt was asked", enforced(), attended(nodeStarts,
 			moment{5, ownerEnded, "Draining 7=Stopping/shutdown", "OwnerGone VMShutdown shutdown(7)"},

@@ -27,12 +27,12 @@ type Tie struct {
 	Why   string         `json:"why,omitempty"` // what led to Phase
 	Since host.Boottime  `json:"since"`
 
-	// Owner is the first process of the container, nil until it is known.
-	Owner *host.Process `json:"owner,omitempty"`
+	// LauncherProcess is the first process of the container, nil until it is known.
+	LauncherProcess *host.Process `json:"owner,omitempty"`
 
-	// OwnerGone is the proof that the owner has ended; empty: there is none.
-	OwnerGone   string        `json:"ownerGone,omitempty"`
-	OwnerGoneAt host.Boottime `json:"ownerGoneAt,omitempty"` // when it had; where that is not known, when it lived yet
+	// LauncherGone is the proof that the owner has ended; empty: there is none.
+	LauncherGone   string        `json:"ownerGone,omitempty"`
+	LauncherGoneAt host.Boottime `json:"ownerGoneAt,omitempty"` // when it had; where that is not known, when it lived yet
 
 	// AliveAt is when the owner was known to live: now and then, and only of a
 	// launcher that declares a domain.
@@ -41,20 +41,20 @@ type Tie struct {
 	// StopRequested is set from the pod's request until it is confirmed, StopDone from
 	// then on.
 	StopRequested bool `json:"stopAsked,omitempty"`
-	StopDone      bool `json:"stopDone,omitempty"`
+	StopConfirmed bool `json:"stopDone,omitempty"`
 
 	StopHandler StopHandler `json:"taker,omitzero"`
 
-	Beat     Beat  `json:"beat"`
-	Lease    Lease `json:"lease"`
-	PodLease Lease `json:"podLease,omitzero"` // that the pod itself has asked for
-	VMs      []VM  `json:"vms,omitempty"`     // in the order of their start; those that are gone are not in it
+	Heartbeat Heartbeat `json:"beat"`
+	Lease     Lease     `json:"lease"`
+	PodLease  Lease     `json:"podLease,omitzero"` // that the pod itself has asked for
+	VMs       []VM      `json:"vms,omitempty"`     // in the order of their start; those that are gone are not in it
 
-	hungTold  bool // since the last heartbeat
-	leaseTold bool // that a lease holds a stop back
+	hungReported  bool // since the last heartbeat
+	leaseReported bool // that a lease holds a stop back
 
-	look    uint64 // the look for what is left that was asked for last
-	looking bool   // its outcome is awaited, and will still be true
+	scanID   uint64 // the look for what is left that was asked for last
+	scanning bool   // its outcome is awaited, and will still be true
 }
 
 // Launcher names the launcher for people and for what is done to it.
@@ -84,8 +84,8 @@ type Terms struct {
 	ProofOnly bool `json:"-"`
 }
 
-// Beat is a launcher's last heartbeat.
-type Beat struct {
+// Heartbeat is a launcher's last heartbeat.
+type Heartbeat struct {
 	Seen bool          `json:"seen"` // there was one
 	At   host.Boottime `json:"at"`   // when it was seen; before the first: since when one is expected
 }
@@ -109,9 +109,9 @@ type VM struct {
 	// Unattended is why it is to be stopped where the terms say so.
 	Unattended string `json:"unattended,omitempty"`
 
-	Stage Stage         `json:"stage"`           // how far its end is
-	Due   host.Boottime `json:"due"`             // when the next stage is entered; only from StageShutdown on
-	ByPod bool          `json:"byPod,omitempty"` // in StageShutdown: its pod is asked, and libvirt is not
+	Stage    Stage         `json:"stage"`           // how far its end is
+	Due      host.Boottime `json:"due"`             // when the next stage is entered; only from StageShutdown on
+	PodAsked bool          `json:"byPod,omitempty"` // in StageShutdown: its pod is asked, and libvirt is not
 }
 
 // Stage is how far the end of a VM process is.
@@ -125,13 +125,13 @@ const (
 	StageKill           // SIGKILL was sent
 )
 
-// stuckPeriod is how long a process may take to end after SIGKILL before it is
+// killRetryPeriod is how long a process may take to end after SIGKILL before it is
 // told of, and sent the signal again: it waits for a device.
-const stuckPeriod = 10 * time.Second
+const killRetryPeriod = 10 * time.Second
 
 // New returns the tie of a launcher that has been registered.
 func New(m Launcher, terms Terms, now host.Boottime) Tie {
-	return Tie{Launcher: m, Terms: terms, Phase: agentapi.PhaseRegistered, Since: now, Beat: Beat{At: now}}
+	return Tie{Launcher: m, Terms: terms, Phase: agentapi.PhaseRegistered, Since: now, Heartbeat: Heartbeat{At: now}}
 }
 
 // clone copies what steps change in place.
@@ -149,8 +149,8 @@ func (t *Tie) VM(p host.Process) *VM {
 	return &t.VMs[at]
 }
 
-// leased reports whether a lease holds.
-func (t *Tie) leased(now host.Boottime) bool { return now < t.LastLease().Until }
+// leaseHolds reports whether a lease holds.
+func (t *Tie) leaseHolds(now host.Boottime) bool { return now < t.LastLease().Until }
 
 // LastLease returns the lease that ends last.
 func (t *Tie) LastLease() Lease {
@@ -160,13 +160,13 @@ func (t *Tie) LastLease() Lease {
 	return t.Lease
 }
 
-// expired reports whether the launcher has missed its heartbeat.
-func (t *Tie) expired(now host.Boottime) bool {
-	return t.Terms.Watchdog > 0 && now.Sub(t.Beat.At) > t.Terms.Watchdog
+// heartbeatExpired reports whether the launcher has missed its heartbeat.
+func (t *Tie) heartbeatExpired(now host.Boottime) bool {
+	return t.Terms.Watchdog > 0 && now.Sub(t.Heartbeat.At) > t.Terms.Watchdog
 }
 
-// handsOff reports whether the launcher's VM processes must be left alone.
-func (t *Tie) handsOff() bool { return t.Terms.ProofOnly && t.OwnerGone == "" }
+// lacksProof reports whether the launcher's VM processes must be left alone.
+func (t *Tie) lacksProof() bool { return t.Terms.ProofOnly && t.LauncherGone == "" }
 
 // draining reports whether the VM processes are being stopped, or were.
 func (t *Tie) draining() bool {
@@ -175,12 +175,12 @@ func (t *Tie) draining() bool {
 
 // Over reports whether nothing is left to be done: the launcher and all its VM
 // processes are gone.
-func (t *Tie) Over() bool { return t.Phase == agentapi.PhaseDone && t.OwnerGone != "" }
+func (t *Tie) Over() bool { return t.Phase == agentapi.PhaseDone && t.LauncherGone != "" }
 
-// restless reports whether nothing is known to be left while the launcher drains, and
+// needsScan reports whether nothing is known to be left while the launcher drains, and
 // no look is under way that will show it. One of a tie that was stored never is.
-func (t *Tie) restless() bool {
-	return t.Phase == agentapi.PhaseDraining && len(t.VMs) == 0 && !t.looking && !t.handsOff()
+func (t *Tie) needsScan() bool {
+	return t.Phase == agentapi.PhaseDraining && len(t.VMs) == 0 && !t.scanning && !t.lacksProof()
 }
 
 // Due returns when the tie wants to be stepped again although nothing happens.
@@ -191,26 +191,26 @@ func (t *Tie) Due() (at host.Boottime, ok bool) {
 		}
 	}
 	for _, v := range t.VMs {
-		if v.Stage != StageNone && !t.handsOff() {
-			consider(t.dueOf(&v))
+		if v.Stage != StageNone && !t.lacksProof() {
+			consider(t.dueAt(&v))
 		}
 	}
 	switch {
 	case t.Over():
-	case t.restless():
+	case t.needsScan():
 		consider(t.Since)
 	case t.LastLease().Until > 0:
 		consider(t.LastLease().Until)
-	case t.Terms.Watchdog > 0 && t.Owner != nil && t.OwnerGone == "" && !t.hungTold && !t.draining() && !t.handsOff():
-		consider(t.Beat.At.Add(t.Terms.Watchdog) + 1)
+	case t.Terms.Watchdog > 0 && t.LauncherProcess != nil && t.LauncherGone == "" && !t.hungReported && !t.draining() && !t.lacksProof():
+		consider(t.Heartbeat.At.Add(t.Terms.Watchdog) + 1)
 	}
 	return at, ok
 }
 
 // PendingScan returns the look that is asked for and was not taken yet.
 func (t *Tie) PendingScan() uint64 {
-	if t.looking {
-		return t.look
+	if t.scanning {
+		return t.scanID
 	}
 	return 0
 }
