@@ -20,7 +20,7 @@ func (p *pod) Observed() (podapi.Observed, error) {
 		return podapi.Observed{}, refusalIfGone(err)
 	}
 	podMax, containerMax, err := p.memoryLimits(cgroup)
-	room, roomErr := host.Room(p.node.Kernel, path.Dir(cgroup))
+	room, roomErr := host.AvailableMemory(p.node.Kernel, path.Dir(cgroup))
 	if err := errors.Join(err, roomErr); err != nil {
 		return podapi.Observed{}, err
 	}

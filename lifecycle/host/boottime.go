@@ -7,18 +7,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Boottime is a moment: the time since the node booted, suspension included
-// (CLOCK_BOOTTIME). Nobody can set that clock, and it means the same to an agent
-// that was started again.
+// Boottime is a time since the boot of the node, suspension included (CLOCK_BOOTTIME). It cannot be
+// set, and it stays valid across restarts of the agent.
 type Boottime time.Duration
 
-// Add returns the moment d later.
+// Add returns the time d after b.
 func (b Boottime) Add(d time.Duration) Boottime { return b + Boottime(d) }
 
-// Sub returns how long b is after earlier.
+// Sub returns the duration from earlier to b.
 func (b Boottime) Sub(earlier Boottime) time.Duration { return time.Duration(b - earlier) }
 
-// Clock tells what time it is. It may be asked by several goroutines at once.
+// Clock returns the current time. It may be used concurrently.
 type Clock interface{ Now() Boottime }
 
 // LinuxClock is the kernel's clock.
@@ -28,7 +27,7 @@ type LinuxClock struct{}
 func (LinuxClock) Now() Boottime {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		panic(fmt.Sprintf("CLOCK_BOOTTIME, which every Linux has: %v", err))
+		panic(fmt.Sprintf("CLOCK_BOOTTIME must exist on Linux: %v", err))
 	}
 	return Boottime(ts.Nano())
 }

@@ -13,18 +13,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxCgroupDepth and maxCgroups bound what is walked of a container's cgroup:
-// what runs inside may own it, and make as many as it likes.
+// maxCgroupDepth and maxCgroups bound the scan of a container's cgroups, because the container may
+// own its cgroup and create many below it.
 const (
 	maxCgroupDepth = 16
 	maxCgroups     = 4096
 )
 
-// NewLinuxKernel returns the kernel that procfs (mounted at proc, commonly
-// "/proc") and the cgroup v2 hierarchy (mounted at cgroup, commonly
-// "/sys/fs/cgroup") belong to. It reads both, once, to find where in the hierarchy
-// this process's cgroup namespace begins. A procfs that hides processes from this one
-// (hidepid) is an error.
+// NewLinuxKernel returns the kernel behind a procfs (mounted at proc, usually "/proc") and the
+// cgroup v2 hierarchy (mounted at cgroup, usually "/sys/fs/cgroup"). It reads both once to find the
+// root of its cgroup namespace in the hierarchy. A procfs that hides processes (hidepid) is an
+// error.
 func NewLinuxKernel(proc, cgroup string) (*LinuxKernel, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(cgroup, &st); err != nil {
@@ -34,7 +33,7 @@ func NewLinuxKernel(proc, cgroup string) (*LinuxKernel, error) {
 		return nil, fmt.Errorf("%s is no cgroup v2 hierarchy: the node needs cgroup v2", cgroup)
 	}
 	k := &LinuxKernel{proc: proc, cgroup: cgroup}
-	if err := k.showsOthers(); err != nil {
+	if err := k.checkProcfs(); err != nil {
 		return nil, err
 	}
 	var err error
@@ -42,17 +41,15 @@ func NewLinuxKernel(proc, cgroup string) (*LinuxKernel, error) {
 	return k, err
 }
 
-// showsOthers looks at process 1, which always runs and is seldom this process's own
-// user's to look at.
-func (k *LinuxKernel) showsOthers() error {
+// checkProcfs reads process 1, which always runs and usually belongs to another user.
+func (k *LinuxKernel) checkProcfs() error {
 	if _, err := k.startTime(1); err != nil {
-		return fmt.Errorf("%s hides process 1: mount it without hidepid, or let the agent have CAP_SYS_PTRACE: %w", k.proc, err)
+		return fmt.Errorf("%s hides process 1: mount it without hidepid, or give the agent CAP_SYS_PTRACE: %w", k.proc, err)
 	}
 	return nil
 }
 
-// Controllers returns the cgroup controllers that the hierarchy has: no cgroup in
-// it can have others.
+// Controllers returns the cgroup controllers of the hierarchy's root. Other cgroups have a subset.
 func (k *LinuxKernel) Controllers() ([]string, error) {
 	content, err := k.ReadCgroup("/", "cgroup.controllers")
 	return strings.Fields(content), err
@@ -74,7 +71,7 @@ func (k *LinuxKernel) Cgroup(pid int) (string, error) {
 // ReadCgroup implements [Kernel].
 func (k *LinuxKernel) ReadCgroup(cgroup, file string) (string, error) {
 	data, err := os.ReadFile(filepath.Join(k.cgroup, cgroup, file))
-	if errors.Is(err, unix.ENODEV) { // the cgroup went away after the file was opened
+	if errors.Is(err, unix.ENODEV) { // the cgroup was removed after the open
 		err = fmt.Errorf("%w: %w", fs.ErrNotExist, err)
 	}
 	return string(data), err
@@ -104,8 +101,8 @@ func (k *LinuxKernel) Processes(cgroup string) ([]Process, error) {
 	return all, nil
 }
 
-// procs reads the processes of one cgroup. A threaded cgroup has none of its own
-// (EOPNOTSUPP): they are listed where its domain begins.
+// procs reads the processes of one cgroup. A threaded cgroup has none of its own (EOPNOTSUPP): the
+// root of its threaded domain lists them.
 func (k *LinuxKernel) procs(cgroup string) ([]int, error) {
 	content, err := k.ReadCgroup(cgroup, "cgroup.procs")
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EOPNOTSUPP) {
@@ -117,8 +114,8 @@ func (k *LinuxKernel) procs(cgroup string) ([]int, error) {
 	return parsePIDs(content)
 }
 
-// identify names the process that has the pid, and where it lives. The start time is
-// read on both sides of the cgroup, so both are the same process's.
+// identify returns start time and cgroup of the process with this pid. It reads the start time
+// before and after the cgroup, so both belong to the same process.
 func (k *LinuxKernel) identify(pid int) (Process, error) {
 	start, err := k.startTime(pid)
 	if err != nil {
@@ -129,11 +126,11 @@ func (k *LinuxKernel) identify(pid int) (Process, error) {
 		return Process{}, err
 	}
 	p := Process{PID: pid, StartTime: start, Cgroup: cgroup}
-	return p, k.is(p)
+	return p, k.verify(p)
 }
 
-// subtree lists a cgroup and those below it, breadth first and within bounds.
-// Children that vanish meanwhile are left out.
+// subtree lists a cgroup and its descendants, breadth first and bounded. It skips vanished
+// children.
 func (k *LinuxKernel) subtree(cgroup string) []string {
 	dirs := []string{cgroup}
 	floor := strings.Count(cgroup, "/") + maxCgroupDepth
@@ -146,7 +143,7 @@ func (k *LinuxKernel) subtree(cgroup string) []string {
 }
 
 func (k *LinuxKernel) children(cgroup string) []string {
-	entries, _ := os.ReadDir(filepath.Join(k.cgroup, cgroup)) // partial, or empty when it is gone
+	entries, _ := os.ReadDir(filepath.Join(k.cgroup, cgroup)) // empty or partial if it is gone
 	var dirs []string
 	for _, e := range entries {
 		if e.IsDir() {
@@ -156,9 +153,9 @@ func (k *LinuxKernel) children(cgroup string) []string {
 	return dirs
 }
 
-// namespaceRoot finds the cgroup that is "/" to this process. In a container,
-// /proc/<pid>/cgroup shows paths as seen from there ("/../../pod"), while the
-// host's cgroupfs, mounted into it, shows them from the top.
+// namespaceRoot finds the root of this process's cgroup namespace. In a container,
+// /proc/<pid>/cgroup shows paths relative to it ("/../../pod"), while a mount of the host's
+// cgroupfs shows paths from the host's root.
 func (k *LinuxKernel) namespaceRoot() (string, error) {
 	content, err := os.ReadFile(filepath.Join(k.proc, "self", "cgroup"))
 	if err != nil {
@@ -178,7 +175,7 @@ func (k *LinuxKernel) namespaceRoot() (string, error) {
 		dirs = append(dirs, k.children(dirs[0])...)
 	}
 	return "", fmt.Errorf("own cgroup %s is not below %s: mount the host's cgroup v2 hierarchy there, "+
-		"and run in its pid namespace", own, k.cgroup)
+		"and use the host's pid namespace", own, k.cgroup)
 }
 
 func (k *LinuxKernel) lists(cgroup string, pid int) bool {

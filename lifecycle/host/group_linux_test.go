@@ -12,8 +12,8 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
-// TestLeaderOfAGroupThatIsLeft: the number of a process that has been reaped stays
-// taken as long as its process group has members, as that of a launcher whose VM runs.
+// TestLeaderOfAGroupThatIsLeft: the number of a reaped process stays in use while its process group
+// has members, as with a launcher whose VM still runs.
 func TestLeaderOfAGroupThatIsLeft(t *testing.T) {
 	kernel, err := host.NewLinuxKernel("/proc", cgroup2(t))
 	if err != nil {
@@ -60,7 +60,7 @@ func TestLeaderOfAGroupThatIsLeft(t *testing.T) {
 	}
 }
 
-// pipe is one of which a child reads until it is released.
+// pipe holds a child that reads from it until released.
 func pipe(t *testing.T) (read []*os.File, release func(), err error) {
 	t.Helper()
 	r, w, err := os.Pipe()

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Where the ends of processes cannot be told any more, somebody hears of that.
+// Wait returns an error if the end of processes can no longer be noticed.
 func TestProcessesTellThatTheyTellNoMore(t *testing.T) {
-	l := &LinuxProcesses{epoll: -1, held: map[uint64]*pidfd{}, done: make(chan struct{})}
+	l := &LinuxProcesses{epoll: -1, handles: map[uint64]*pidfd{}, done: make(chan struct{})}
 	go l.wait()
 	if err := l.Wait(t.Context()); !errors.Is(err, unix.EBADF) {
 		t.Errorf("got %v, want %v", err, unix.EBADF)

@@ -15,27 +15,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxArguments bounds what is read of a command line.
+// maxArguments bounds the read of a command line, in bytes.
 const maxArguments = 64 << 10
 
-// LinuxProcesses holds on to processes of the running kernel, through pidfds. It needs
-// no capability to hold, and CAP_KILL to send signals to other users' processes.
+// LinuxProcesses opens pidfd handles of processes. Opening one needs no capability. Signals to
+// other users' processes need CAP_KILL.
 type LinuxProcesses struct {
 	kernel *LinuxKernel
 	epoll  int
-	stop   int // an eventfd; it has key 0
+	stop   int // an eventfd with key 0
 
-	mu   sync.Mutex
-	held map[uint64]*pidfd // by key: descriptors are used again, keys are not
-	last uint64            // key
+	mu      sync.Mutex
+	handles map[uint64]*pidfd // by key, because file descriptors are reused and keys are not
+	last    uint64            // key
 
-	done chan struct{} // closed when the ends of processes are told no more
-	err  error         // why that is, unless Close has been called; to be read after done
+	done chan struct{} // closed after the last notification
+	err  error         // reason, except for Close; read it after done
 }
 
-// NewLinuxProcesses returns what holds on to the kernel's processes. Close ends it.
+// NewLinuxProcesses starts to wait for the end of processes. Close stops it.
 func NewLinuxProcesses(kernel *LinuxKernel) (*LinuxProcesses, error) {
-	l := &LinuxProcesses{kernel: kernel, held: map[uint64]*pidfd{}, done: make(chan struct{})}
+	l := &LinuxProcesses{kernel: kernel, handles: map[uint64]*pidfd{}, done: make(chan struct{})}
 	var err error
 	if l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("wait for the end of processes: %w", err)
@@ -51,7 +51,7 @@ func NewLinuxProcesses(kernel *LinuxKernel) (*LinuxProcesses, error) {
 	return l, nil
 }
 
-// Close ends the waiting. Handles must have been closed before.
+// Close stops waiting. Close all handles first.
 func (l *LinuxProcesses) Close() error {
 	_, err := unix.Write(l.stop, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 	<-l.done
@@ -63,8 +63,8 @@ func (l *LinuxProcesses) listen(fd int, key uint64) error {
 	return unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, fd, &event)
 }
 
-// Wait blocks until ctx is done, or the ends of processes cannot be told any more, which
-// the error says: nobody would ever hear that a VM is gone. Close is no error.
+// Wait blocks until ctx is done, or until it can no longer wait for the end of processes. The agent
+// must then stop, because it would miss the end of VMs. Close is no error.
 func (l *LinuxProcesses) Wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -74,7 +74,7 @@ func (l *LinuxProcesses) Wait(ctx context.Context) error {
 	}
 }
 
-// wait tells of processes that end, until it is stopped.
+// wait notifies about processes that end, until Close.
 func (l *LinuxProcesses) wait() {
 	defer close(l.done)
 	events := make([]unix.EpollEvent, 64)
@@ -89,16 +89,16 @@ func (l *LinuxProcesses) wait() {
 			if key == 0 {
 				return
 			}
-			l.tell(key)
+			l.notifyEnd(key)
 		}
 	}
 }
 
-// tell tells once that a process has ended.
-func (l *LinuxProcesses) tell(key uint64) {
+// notifyEnd calls the callback of a handle once, after the end of its process.
+func (l *LinuxProcesses) notifyEnd(key uint64) {
 	l.mu.Lock()
 	var ended func()
-	if h := l.held[key]; h != nil {
+	if h := l.handles[key]; h != nil {
 		ended, h.ended = h.ended, nil
 		_ = unix.EpollCtl(l.epoll, unix.EPOLL_CTL_DEL, h.fd, nil)
 	}
@@ -117,7 +117,7 @@ func (l *LinuxProcesses) OpenHandle(p Process, ended func()) (Handle, error) {
 	l.mu.Lock()
 	l.last++
 	h := &pidfd{holder: l, key: l.last, pid: p.PID, fd: fd, ended: ended}
-	l.held[h.key] = h
+	l.handles[h.key] = h
 	err = l.listen(fd, h.key)
 	l.mu.Unlock()
 	if err != nil {
@@ -126,15 +126,14 @@ func (l *LinuxProcesses) OpenHandle(p Process, ended func()) (Handle, error) {
 	return h, nil
 }
 
-// pidfd is a process that is held on to. What it sends reaches that process or none,
-// whoever has its pid.
+// pidfd is an open process. Its signals reach this process or none, even if the pid was reused.
 type pidfd struct {
 	holder *LinuxProcesses
 	key    uint64
 	pid    int
 
 	fd    int    // -1: closed
-	ended func() // nil once it was called; both need the holder's lock
+	ended func() // nil after the call; both fields need the lock of holder
 }
 
 // Terminate implements [Handle].
@@ -160,7 +159,7 @@ func (h *pidfd) Close() error {
 		return nil
 	}
 	fd := h.fd
-	delete(h.holder.held, h.key)
+	delete(h.holder.handles, h.key)
 	h.ended, h.fd = nil, -1
 	return unix.Close(fd)
 }
@@ -187,7 +186,7 @@ func (l *LinuxProcesses) Identify(pid int) (Process, error) {
 func (l *LinuxProcesses) Arguments(p Process) ([]string, error) {
 	data, err := l.kernel.commandLine(p.PID)
 	if err == nil {
-		err = l.kernel.is(p)
+		err = l.kernel.verify(p)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("command line of process %d: %w", p.PID, err)

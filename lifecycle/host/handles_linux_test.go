@@ -36,7 +36,7 @@ func newProcesses(t *testing.T, kernel *host.LinuxKernel) *host.LinuxProcesses {
 	return p
 }
 
-// TestZombieHasEnded: nobody reaps the process.
+// TestZombieHasEnded: a zombie counts as ended.
 func TestZombieHasEnded(t *testing.T) {
 	kernel, err := host.NewLinuxKernel("/proc", cgroup2(t))
 	if err != nil {

@@ -6,58 +6,54 @@ import (
 	"time"
 )
 
-// Tick is the unit of start times in procfs: USER_HZ is 100 on all architectures that
-// Linux runs VMs on.
+// Tick is the unit of start times in procfs. USER_HZ is 100 on all architectures on which Linux
+// runs VMs.
 const Tick = 10 * time.Millisecond
 
-// Process names one process for all time: pids are used again, but not with the
-// same start time.
+// Process identifies a process. A pid can be reused, but not with the same start time.
 type Process struct {
 	PID       int
 	StartTime uint64 // clock ticks after boot, field 22 of proc_pid_stat(5)
-	Cgroup    string // where it was found, below the root of the hierarchy
+	Cgroup    string // at the time of the scan, below the root of the hierarchy
 }
 
-// ErrGone says that a process, or the cgroup it lived in, is gone.
+// ErrGone reports that a process, or its cgroup, is gone.
 var ErrGone = errors.New("gone")
 
-// Kernel is what the guard asks of the kernel. Paths of cgroups are below the
-// root of the cgroup v2 hierarchy and begin with "/". The methods make local
-// system calls, do not wait, and may be called from several goroutines at once.
+// Kernel is the guard's view of the kernel. Cgroup paths are below the root of the cgroup v2
+// hierarchy and start with "/". The methods make local system calls, do not block, and may be
+// called concurrently.
 type Kernel interface {
-	// Cgroup returns the cgroup of a process, [ErrGone] when there is none.
+	// Cgroup returns the cgroup of a process, or [ErrGone].
 	Cgroup(pid int) (string, error)
 
-	// Processes lists the processes of a cgroup and of all below it, in no
-	// order. What vanishes meanwhile is left out; a cgroup that does not
-	// exist is [ErrGone].
+	// Processes lists the processes of a cgroup and its descendants in no order. It skips vanished
+	// ones. A missing cgroup is [ErrGone].
 	Processes(cgroup string) ([]Process, error)
 
-	// Memlock reads RLIMIT_MEMLOCK, [ErrGone] when that process is gone.
+	// Memlock reads RLIMIT_MEMLOCK, or returns [ErrGone].
 	Memlock(p Process) (Rlimit, error)
 
-	// SetMemlock sets RLIMIT_MEMLOCK. It fails with [ErrGone] when the pid has
-	// become another process's. If that happens between looking and setting,
-	// the other process has the limit for a moment and then its own again.
+	// SetMemlock sets RLIMIT_MEMLOCK. It fails with [ErrGone] if the pid belongs to another
+	// process. If the pid is reused between check and system call, the other process has the limit
+	// for a moment, and then its own again.
 	SetMemlock(p Process, limit Rlimit) error
 
-	// Locked returns how many bytes a process has locked: what mlock(2) and VFIO count
-	// (VmLck) and what RDMA and the like count (VmPin). [ErrGone] when it has ended.
+	// Locked returns the bytes locked by a process: by mlock(2) and VFIO (VmLck), and by RDMA and
+	// similar (VmPin). [ErrGone] after its end.
 	Locked(p Process) (uint64, error)
 
-	// MemAvailable returns how many bytes of memory the node can give away without
-	// swapping: proc_meminfo(5).
+	// MemAvailable returns the bytes of memory available without swapping: proc_meminfo(5).
 	MemAvailable() (uint64, error)
 
-	// ReadCgroup reads a file of a cgroup. The error wraps fs.ErrNotExist
-	// when the cgroup has no such file, or is gone itself.
+	// ReadCgroup reads a file of a cgroup. The error wraps fs.ErrNotExist if the file or the cgroup
+	// is missing.
 	ReadCgroup(cgroup, file string) (string, error)
 }
 
-// ContainerCgroup returns the ancestor of a process's cgroup that is the
-// container's: runtimes name it after the container's ID; crun, or what runs
-// inside, may have made cgroups below. ok is false when no part of the path has
-// the ID, so the process is none of that container's.
+// ContainerCgroup returns the container's cgroup from the cgroup of one of its processes. Runtimes
+// name it after the container's ID. crun or the container itself may have created cgroups below. ok
+// is false if no part of the path has the ID, so the process is outside of the container.
 func ContainerCgroup(path, containerID string) (cgroup string, ok bool) {
 	if containerID == "" {
 		return "", false
@@ -73,31 +69,31 @@ func ContainerCgroup(path, containerID string) (cgroup string, ok bool) {
 	return path, true
 }
 
-// InCgroup reports whether a cgroup is the ancestor itself, or below it.
+// InCgroup reports whether a cgroup is the ancestor or one of its descendants.
 func InCgroup(cgroup, ancestor string) bool {
 	return cgroup == ancestor || strings.HasPrefix(cgroup, strings.TrimSuffix(ancestor, "/")+"/")
 }
 
-// Same reports whether both are one process, wherever it has moved meanwhile.
+// Same reports whether both are the same process, in whatever cgroup.
 func (p Process) Same(other Process) bool {
 	return p.PID == other.PID && p.StartTime == other.StartTime
 }
 
-// ID is the process without the cgroup that it was found in.
+// ID returns the process without its cgroup.
 func (p Process) ID() Process { return Process{PID: p.PID, StartTime: p.StartTime} }
 
-// StartedBefore reports whether the process surely started before that moment: its
-// start time is known in ticks.
+// StartedBefore reports whether the process certainly started before b. The start time has a
+// precision of one tick.
 func (p Process) StartedBefore(b Boottime) bool {
 	return Boottime(p.StartTime+1)*Boottime(Tick) <= b
 }
 
-// Handle is a process that a signal reaches, or nobody.
+// Handle is an open process. A signal reaches this process or none.
 type Handle interface {
-	// Terminate sends SIGTERM, Kill SIGKILL; [ErrGone] when it has been reaped.
+	// Terminate sends SIGTERM, Kill sends SIGKILL; [ErrGone] after the process was reaped.
 	Terminate() error
 	Kill() error
 
-	// Close gives the handle back.
+	// Close closes the handle.
 	Close() error
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/lifecycletest"
 )
 
-// linuxMachine starts children of the test process, in cgroups below its own.
+// linuxMachine starts children of the test process in cgroups below its own.
 type linuxMachine struct {
 	mount    string
 	kernel   *host.LinuxKernel
@@ -34,9 +34,8 @@ func TestLinuxKernel(t *testing.T) {
 	})
 }
 
-// cgroup2 returns where a cgroup v2 hierarchy is mounted in which this process
-// may make cgroups. A machine where it must be able to sets
-// MOORING_REQUIRE_CGROUP2, so that this test cannot be skipped unnoticed.
+// cgroup2 returns a writable cgroup v2 mount. MOORING_REQUIRE_CGROUP2 makes a missing one a
+// failure, so that no machine skips this test unnoticed.
 func cgroup2(t *testing.T) string {
 	t.Helper()
 	for _, mount := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
@@ -89,8 +88,8 @@ func (m *linuxMachine) Start(t *testing.T, cgroup string) int {
 	return cmd.Process.Pid
 }
 
-// awaitArguments waits until a process shows what it has executed: for a moment it may
-// have the arguments of who started it.
+// awaitArguments waits for the new arguments after exec. Until then the child shows those of its
+// parent.
 func awaitArguments(t *testing.T, pid int, want string) {
 	t.Helper()
 	over := time.After(time.Minute)
@@ -119,7 +118,7 @@ func (m *linuxMachine) Kill(t *testing.T, pid int) {
 	_ = cmd.Wait() // says that it was killed
 }
 
-// The test process finds itself where the kernel says it is.
+// The test process finds its own cgroup.
 func TestLinuxKernelOwnCgroup(t *testing.T) {
 	kernel, err := host.NewLinuxKernel("/proc", cgroup2(t))
 	if err != nil {

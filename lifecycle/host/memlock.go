@@ -5,11 +5,11 @@ import (
 	"fmt"
 )
 
-// ErrLocked says that a process has more locked than its limit was to become.
+// ErrLocked reports that a process has locked more than its new limit.
 var ErrLocked = errors.New("more is locked")
 
-// RaiseMemlock sees to it that a process may lock so much, and reads it back. What is
-// higher is left alone. The errors are the kernel's; [ErrGone]: the process has ended.
+// RaiseMemlock raises the memory-lock limit of a process to at least this value, and reads it back.
+// Errors come from the kernel; [ErrGone]: the process has ended.
 func RaiseMemlock(k Kernel, p Process, to Limit) error {
 	has, err := k.Memlock(p)
 	if err != nil || has.Covers(to) {
@@ -20,14 +20,15 @@ func RaiseMemlock(k Kernel, p Process, to Limit) error {
 	}
 	has, err = k.Memlock(p)
 	if err == nil && !has.Covers(to) {
-		err = fmt.Errorf("process %d may lock %s (hard %s) after its limit was set to %s: somebody else sets it, too", p.PID, has.Soft, has.Hard, to)
+		err = fmt.Errorf("process %d may lock %s (hard %s) after its limit was set to %s: another program sets it as well",
+			p.PID, has.Soft, has.Hard, to)
 	}
 	return err
 }
 
-// LowerMemlock takes from a process what it may lock beyond to, and reads it back. What
-// is lower is left alone. The error wraps [ErrLocked] if it has more locked, before or
-// after: then it keeps the limit that it had.
+// LowerMemlock lowers the memory-lock limit of a process to at most this value, and reads it back.
+// If the process has locked more, before or after, the error wraps [ErrLocked] and the process
+// keeps its old limit.
 func LowerMemlock(k Kernel, p Process, to Limit) error {
 	has, err := k.Memlock(p)
 	if err != nil || has.Soft <= to && has.Hard <= to {
@@ -44,12 +45,13 @@ func LowerMemlock(k Kernel, p Process, to Limit) error {
 	}
 	now, err := k.Memlock(p)
 	if err == nil && now.Soft > to {
-		err = fmt.Errorf("process %d may lock %s after its limit was set to %s: somebody else sets it, too", p.PID, now.Soft, to)
+		err = fmt.Errorf("process %d may lock %s after its limit was set to %s: another program sets it as well",
+			p.PID, now.Soft, to)
 	}
 	return err
 }
 
-// lockedWithin returns an error if a process has more locked than that.
+// lockedWithin returns an error if a process has locked more than the limit.
 func lockedWithin(k Kernel, p Process, to Limit) error {
 	locked, err := k.Locked(p)
 	if err == nil && Limit(locked) > to {

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// MemoryMax reads memory.max of a cgroup. One without such a file, as where the memory
-// controller is not enabled, has no limit.
+// MemoryMax reads memory.max of a cgroup. A missing file, as without the memory controller, means
+// no limit.
 func MemoryMax(k Kernel, cgroup string) (Limit, error) {
 	content, err := k.ReadCgroup(cgroup, "memory.max")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -21,24 +21,24 @@ func MemoryMax(k Kernel, cgroup string) (Limit, error) {
 	}
 	limit, ok := ParseLimit(content)
 	if !ok {
-		return 0, fmt.Errorf("memory.max of cgroup %s: %.40q is no amount", cgroup, content)
+		return 0, fmt.Errorf("memory.max of cgroup %s: %.40q is no number", cgroup, content)
 	}
 	return limit, nil
 }
 
-// Room returns how many bytes of memory the node has yet for a pod whose cgroup that
-// is: MemAvailable of proc_meminfo(5), and no more than each cgroup above the pod's has
-// left below its memory.max. What counts as used there is memory.current less
-// inactive_file, which the kernel reclaims before it kills; kubelet calls that the
-// working set. The pod's own limit is not looked at: it is what is to change.
-func Room(k Kernel, pod string) (uint64, error) {
+// AvailableMemory returns the bytes of memory available on the node for a pod's cgroup:
+// MemAvailable of proc_meminfo(5), bounded by the free part of memory.max in each ancestor of the
+// pod's cgroup. The use of an ancestor is memory.current without inactive_file, which the kernel
+// reclaims before it kills (kubelet's working set). The pod's own limit does not count, because the
+// caller is about to change it.
+func AvailableMemory(k Kernel, pod string) (uint64, error) {
 	room, err := k.MemAvailable()
 	if err != nil {
 		return 0, err
 	}
 	for dir := pod; dir != "/"; {
 		dir = path.Dir(dir)
-		left, err := leftIn(k, dir)
+		left, err := freeIn(k, dir)
 		if err != nil {
 			return 0, err
 		}
@@ -47,8 +47,8 @@ func Room(k Kernel, pod string) (uint64, error) {
 	return room, nil
 }
 
-// leftIn is how much memory a cgroup may use yet.
-func leftIn(k Kernel, cgroup string) (uint64, error) {
+// freeIn returns the free memory of a cgroup below its memory.max.
+func freeIn(k Kernel, cgroup string) (uint64, error) {
 	most, err := MemoryMax(k, cgroup)
 	if err != nil || most == Unlimited {
 		return uint64(most), err
@@ -69,11 +69,11 @@ func leftIn(k Kernel, cgroup string) (uint64, error) {
 	return uint64(most) - min(uint64(most), used), nil
 }
 
-// statOf returns a value of memory.stat, 0 where there is none of that name.
+// statOf returns a value of memory.stat, or 0 if it is missing.
 func statOf(content, name string) uint64 {
 	for line := range strings.Lines(content) {
 		if value, ok := strings.CutPrefix(line, name+" "); ok {
-			n, _ := strconv.ParseUint(strings.TrimSpace(value), 10, 64) // 0 is the safe side
+			n, _ := strconv.ParseUint(strings.TrimSpace(value), 10, 64) // 0 is the safe value
 			return n
 		}
 	}

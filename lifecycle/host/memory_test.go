@@ -8,19 +8,19 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/lifecycletest"
 )
 
-// Somebody else sets the limit back at once: that is no success.
+// A limit that another program resets at once is a failure.
 func TestMemlockIsReadBack(t *testing.T) {
 	k := &stubborn{lifecycletest.NewKernel()}
 	p := k.Start(1, "/a", same(4*gi))
-	if err := host.RaiseMemlock(k, p, 5*gi); err == nil || !strings.Contains(err.Error(), "somebody else sets it") {
+	if err := host.RaiseMemlock(k, p, 5*gi); err == nil || !strings.Contains(err.Error(), "another program sets it") {
 		t.Errorf("raised: %v", err)
 	}
-	if err := host.LowerMemlock(k, p, 3*gi); err == nil || !strings.Contains(err.Error(), "somebody else sets it") {
+	if err := host.LowerMemlock(k, p, 3*gi); err == nil || !strings.Contains(err.Error(), "another program sets it") {
 		t.Errorf("lowered: %v", err)
 	}
 }
 
-// stubborn takes limits and does not keep them.
+// stubborn accepts limits and does not keep them.
 type stubborn struct{ *lifecycletest.Kernel }
 
 func (*stubborn) SetMemlock(host.Process, host.Rlimit) error { return nil }
@@ -45,7 +45,7 @@ func TestRoom(t *testing.T) {
 		{"memory.max", "much\n", 0, false},
 	} {
 		k.Write("/kubepods", c.file, c.content)
-		got, err := host.Room(k, "/kubepods/burstable/pod")
+		got, err := host.AvailableMemory(k, "/kubepods/burstable/pod")
 		if got != c.want || (err == nil) != c.ok {
 			t.Errorf("%s %q: room %d, %v, want %d", c.file, c.content, got, err, c.want)
 		}

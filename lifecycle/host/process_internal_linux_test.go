@@ -38,7 +38,7 @@ func limitOf(t *testing.T, pid int) Rlimit {
 	return l
 }
 
-// lower is a limit that anybody may set.
+// lower is a limit that every user may set.
 func lower(l Rlimit) Rlimit { return Rlimit{Soft: min(l.Soft, 1<<16) / 2, Hard: l.Hard} }
 
 func TestSetMemlockGivesAStrangerItsLimitBack(t *testing.T) {
@@ -60,8 +60,7 @@ func TestSetMemlockGivesAStrangerItsLimitBack(t *testing.T) {
 	}
 }
 
-// The process that was meant had got the limit, and ended after that: whoever has
-// its pid now was not touched, and must not be.
+// The process got the limit and then ended. A later process with its pid keeps its own limit.
 func TestSetMemlockLeavesWhoCameLaterAlone(t *testing.T) {
 	pid := sleeper(t)
 	own := lower(lower(limitOf(t, pid)))
@@ -80,19 +79,19 @@ func TestSetMemlockLeavesWhoCameLaterAlone(t *testing.T) {
 }
 
 func TestSetMemlockOfNobody(t *testing.T) {
-	if err := giveBack(1<<30, Rlimit{}, Rlimit{Soft: 1, Hard: 1}); err != nil {
+	if err := restoreLimit(1<<30, Rlimit{}, Rlimit{Soft: 1, Hard: 1}); err != nil {
 		t.Errorf("giving back to a process that is gone: %v", err)
 	}
 }
 
-// hidden returns a kernel whose procfs shows nobody, as one with hidepid=invisible
-// does to a user without rights.
+// hidden returns a kernel whose procfs shows no process, like hidepid=invisible for a user without
+// rights.
 func hidden(t *testing.T) *LinuxKernel {
 	t.Helper()
 	return &LinuxKernel{proc: t.TempDir(), cgroup: t.TempDir(), nsRoot: "/"}
 }
 
-// asks are all ways to ask for a process.
+// asks lists all requests about a process.
 func asks(t *testing.T, k *LinuxKernel, p Process) map[string]error {
 	t.Helper()
 	processes := &LinuxProcesses{kernel: k}
@@ -127,7 +126,7 @@ func TestReapedProcessIsGone(t *testing.T) {
 	}
 }
 
-// The pid of a process that has ended is that of a thread now.
+// The pid of an ended process now belongs to a thread.
 func TestThreadIsNotTheProcess(t *testing.T) {
 	threads, err := os.ReadDir("/proc/self/task")
 	if err != nil {
@@ -148,7 +147,7 @@ func TestThreadIsNotTheProcess(t *testing.T) {
 	}
 }
 
-// A container whose processes are not shown is not one without any.
+// A container whose processes are hidden is not empty.
 func TestHiddenProcessesAreNotNone(t *testing.T) {
 	k := hidden(t)
 	listed := []byte("1\n")

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LinuxKernel asks the running kernel, through prlimit(2), procfs and cgroupfs.
-// Reading another user's limits needs CAP_SYS_PTRACE or CAP_SYS_RESOURCE, raising
-// a hard limit CAP_SYS_RESOURCE. Pids are those of the pid namespace that Proc
-// was mounted in, which must be the agent's own.
+// LinuxKernel is the running kernel, through prlimit(2), procfs and cgroupfs. Reading limits of
+// other users' processes needs CAP_SYS_PTRACE or CAP_SYS_RESOURCE, raising a hard limit
+// CAP_SYS_RESOURCE. Pids are from the pid namespace of the procfs mount, which must be the agent's
+// own.
 type LinuxKernel struct {
 	proc   string // mount point of procfs
 	cgroup string // mount point of the cgroup v2 hierarchy
@@ -31,7 +31,7 @@ func (k *LinuxKernel) Memlock(p Process) (Rlimit, error) {
 	defer unix.Close(fd)
 	limit, err := prlimit(p.PID, nil)
 	if err == nil {
-		err = stillThere(fd)
+		err = checkNotReaped(fd)
 	}
 	return limit, err
 }
@@ -43,14 +43,14 @@ func (k *LinuxKernel) SetMemlock(p Process, limit Rlimit) error {
 		return err
 	}
 	defer unix.Close(fd)
-	return setMemlock(p.PID, limit, func() error { return stillThere(fd) })
+	return setMemlock(p.PID, limit, func() error { return checkNotReaped(fd) })
 }
 
 // Locked implements [Kernel].
 func (k *LinuxKernel) Locked(p Process) (uint64, error) {
 	status, err := k.readProc(p.PID, "status")
 	if err == nil {
-		err = k.is(p)
+		err = k.verify(p)
 	}
 	if err != nil {
 		return 0, err
@@ -75,24 +75,22 @@ func (k *LinuxKernel) MemAvailable() (uint64, error) {
 	return available, nil
 }
 
-// setMemlock calls prlimit(2), which knows pids only: in the moment since the
-// process was looked at, its pid may have become another's. same tells afterwards,
-// and then the other one gets its limit back.
+// setMemlock calls prlimit(2), which takes a pid. The pid may have been reused since the check.
+// same checks again afterwards, and if it fails, the other process gets its limit back.
 func setMemlock(pid int, limit Rlimit, same func() error) error {
 	old, err := prlimit(pid, &limit)
 	if err != nil {
 		return err
 	}
 	if err := same(); err != nil {
-		return errors.Join(err, giveBack(pid, limit, old))
+		return errors.Join(err, restoreLimit(pid, limit, old))
 	}
 	return nil
 }
 
-// giveBack sets the old limit again, unless the process has another one than was
-// set: then it is not the one that the limit was taken from, but one that came
-// after it.
-func giveBack(pid int, set, old Rlimit) error {
+// restoreLimit restores the old limit, unless the current limit differs from set: then the pid was
+// reused once more, by a process that setMemlock did not change.
+func restoreLimit(pid int, set, old Rlimit) error {
 	now, err := prlimit(pid, nil)
 	if err == nil && now == set && old != set {
 		_, err = prlimit(pid, &old)
@@ -103,17 +101,17 @@ func giveBack(pid int, set, old Rlimit) error {
 	return err
 }
 
-// stillThere returns ErrGone once the process has been reaped. Until then its pid
-// is not another's.
-func stillThere(pidfd int) error {
+// checkNotReaped returns ErrGone after the process has been reaped. Before that its pid cannot be
+// reused.
+func checkNotReaped(pidfd int) error {
 	if err := unix.PidfdSendSignal(pidfd, 0, nil, 0); errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("the process that was meant: %w", ErrGone)
+		return fmt.Errorf("the process has been reaped: %w", ErrGone)
 	}
 	return nil
 }
 
-// prlimit returns the limit of the process that has the pid now, as it was
-// before, and sets it unless set is nil.
+// prlimit returns the current limit of the process with this pid, and sets a new one unless set is
+// nil.
 func prlimit(pid int, set *Rlimit) (Rlimit, error) {
 	var old unix.Rlimit
 	if err := unix.Prlimit(pid, unix.RLIMIT_MEMLOCK, toUnix(set), &old); err != nil {
@@ -129,34 +127,34 @@ func toUnix(l *Rlimit) *unix.Rlimit {
 	return &unix.Rlimit{Cur: uint64(l.Soft), Max: uint64(l.Hard)}
 }
 
-// open returns a pidfd of exactly this process.
+// open returns a pidfd of this process, verified by its start time.
 func (k *LinuxKernel) open(p Process) (int, error) {
 	fd, err := unix.PidfdOpen(p.PID, 0)
 	if err != nil {
 		return -1, fmt.Errorf("pidfd of process %d: %w", p.PID, goneIf(err, notLeader...))
 	}
-	if err := k.same(p, fd); err != nil {
+	if err := k.verifyPidfd(p, fd); err != nil {
 		unix.Close(fd)
 		return -1, err
 	}
 	return fd, nil
 }
 
-// same returns ErrGone if the process that the pidfd was opened of is another one, or
-// has been reaped since.
-func (k *LinuxKernel) same(p Process, pidfd int) error {
-	err := k.is(p)
+// verifyPidfd returns ErrGone if the pidfd belongs to another process, or its process has been
+// reaped.
+func (k *LinuxKernel) verifyPidfd(p Process, pidfd int) error {
+	err := k.verify(p)
 	if err != nil && !errors.Is(err, ErrGone) {
-		err = errors.Join(err, stillThere(pidfd))
+		err = errors.Join(err, checkNotReaped(pidfd))
 	}
 	return err
 }
 
-// is returns ErrGone if the pid is another process's now, or nobody's.
-func (k *LinuxKernel) is(p Process) error {
+// verify returns ErrGone if the pid belongs to another process or to none.
+func (k *LinuxKernel) verify(p Process) error {
 	start, err := k.startTime(p.PID)
 	if err == nil && start != p.StartTime {
-		return fmt.Errorf("process %d is another one: %w", p.PID, ErrGone)
+		return fmt.Errorf("pid %d belongs to another process: %w", p.PID, ErrGone)
 	}
 	return err
 }
@@ -169,15 +167,15 @@ func (k *LinuxKernel) startTime(pid int) (uint64, error) {
 	return parseStartTime(stat)
 }
 
-// readProc reads a file of a process.
+// readProc reads a file in /proc/<pid>.
 func (k *LinuxKernel) readProc(pid int, name string) (string, error) {
 	data, err := os.ReadFile(filepath.Join(k.proc, strconv.Itoa(pid), name))
 	return string(data), procError(pid, err)
 }
 
-// procError adds ErrGone to an error about a file of a process, if the process has
-// ended. Reading from one that is being reaped gives ESRCH. ENOENT is no proof: procfs
-// may hide processes (hidepid), so the kernel is asked whether it has that one.
+// procError adds ErrGone to an error about a procfs file if the process has ended. Reading from a
+// process in reaping returns ESRCH. ENOENT is no proof, because procfs may hide processes
+// (hidepid), so procError asks the kernel about the pid.
 func procError(pid int, err error) error {
 	if !errors.Is(err, unix.ENOENT) {
 		return goneIf(err, unix.ESRCH)
@@ -190,15 +188,15 @@ func procError(pid int, err error) error {
 	if errors.Is(goneIf(asked, notLeader...), ErrGone) {
 		return fmt.Errorf("%w: %w", ErrGone, err)
 	}
-	return fmt.Errorf("process %d is there, and not in procfs: %w", pid, err)
+	return fmt.Errorf("process %d exists but is missing from procfs: %w", pid, err)
 }
 
-// notLeader is how pidfd_open(2) says that no process has the number. With EINVAL it is
-// that of a thread, or of a process group that its leader's children are left of. Since
-// Linux 6.16 that of a thread is ENOENT, and the other ESRCH.
+// notLeader lists the errors of pidfd_open(2) for a number without a process. EINVAL means a
+// thread, or a process group whose leader is gone. Since Linux 6.16 a thread is ENOENT, and such a
+// group ESRCH.
 var notLeader = []unix.Errno{unix.ESRCH, unix.EINVAL, unix.ENOENT}
 
-// goneIf adds ErrGone to an error that is one of those.
+// goneIf adds ErrGone to one of these errors.
 func goneIf(err error, errnos ...unix.Errno) error {
 	for _, errno := range errnos {
 		if errors.Is(err, errno) {

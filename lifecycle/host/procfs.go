@@ -6,11 +6,10 @@ import (
 	"strings"
 )
 
-// parseStartTime reads field 22 of /proc/<pid>/stat. Field 2, the command's name,
-// is the process's own choice and may hold blanks and parentheses: the fields are
-// counted from the last one that closes it.
+// parseStartTime reads field 22 of /proc/<pid>/stat. The process chooses field 2, its command name,
+// which may contain spaces and parentheses. So the fields count from the last closing parenthesis.
 func parseStartTime(stat string) (uint64, error) {
-	const afterName = 22 - 3 // field 3 is the first after the name
+	const afterName = 22 - 3 // the first field after the name is field 3
 	_, rest, ok := cutLast(stat, ") ")
 	fields := strings.Fields(rest)
 	if !ok || len(fields) <= afterName {
@@ -23,18 +22,17 @@ func parseStartTime(stat string) (uint64, error) {
 	return start, nil
 }
 
-// parseLocked reads VmLck and VmPin of /proc/<pid>/status, in bytes. A process that has
-// ended and was not reaped has neither.
+// parseLocked reads VmLck and VmPin of /proc/<pid>/status, in bytes. A zombie has neither.
 func parseLocked(status string) (uint64, error) {
 	locked, ok := kibibytes(status, "VmLck:")
 	if !ok {
-		return 0, fmt.Errorf("it has no memory any more: %w", ErrGone)
+		return 0, fmt.Errorf("it has no memory left: %w", ErrGone)
 	}
 	pinned, _ := kibibytes(status, "VmPin:") // Linux 3.2
 	return locked + pinned, nil
 }
 
-// kibibytes finds a line such as "VmLck:      64 kB", and returns its bytes.
+// kibibytes finds a line such as "VmLck:      64 kB" and returns its value in bytes.
 func kibibytes(content, name string) (uint64, bool) {
 	for line := range strings.Lines(content) {
 		fields := strings.Fields(line)
@@ -47,8 +45,8 @@ func kibibytes(content, name string) (uint64, bool) {
 	return 0, false
 }
 
-// parseCgroup reads the cgroup v2 path from /proc/<pid>/cgroup. The path may hold
-// colons, and ends in " (deleted)" when the cgroup was removed under a zombie.
+// parseCgroup reads the cgroup v2 path from /proc/<pid>/cgroup. The path may contain colons, and
+// ends in " (deleted)" if the cgroup of a zombie was removed.
 func parseCgroup(content string) (string, error) {
 	for line := range strings.Lines(content) {
 		path, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::")
@@ -63,8 +61,8 @@ func parseCgroup(content string) (string, error) {
 	return "", fmt.Errorf("no cgroup v2 line in %.80q", content)
 }
 
-// parsePIDs reads cgroup.procs. A process of another pid namespace shows as 0: it
-// is none that this process could name.
+// parsePIDs reads cgroup.procs. A process from outside of this pid namespace is shown as 0 and
+// skipped.
 func parsePIDs(content string) ([]int, error) {
 	var pids []int
 	for line := range strings.Lines(content) {

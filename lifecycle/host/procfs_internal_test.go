@@ -33,7 +33,7 @@ func TestParseStartTime(t *testing.T) {
 	}
 }
 
-// Whatever name a process gives itself, its start time is found.
+// The parser finds the start time behind any process name.
 func FuzzParseStartTime(f *testing.F) {
 	for _, name := range []string{"cat", "a) S 1", "(", ") (", "\n", "x) R 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20"} {
 		f.Add(name, uint64(99))

@@ -7,7 +7,7 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/poddir"
 )
 
-// A new pod's directory on a tmpfs, and its removal from view.
+// The cost of creating and discarding a pod's directory on a tmpfs.
 func BenchmarkPodDirs(b *testing.B) {
 	root, err := os.MkdirTemp("/dev/shm", "poddirs")
 	if err != nil {

@@ -2,17 +2,17 @@ package poddir
 
 import "sync"
 
-// podChanges collects which pod directories have come or gone, for the one that
-// watches them. While nobody watches, nothing is collected.
+// podChanges collects the UIDs of created and removed pod directories for one reader. Without a
+// reader it collects none.
 type podChanges struct {
-	some chan struct{} // has an element when there is something to take
+	some chan struct{} // signals that UIDs are available
 
 	mu   sync.Mutex
-	uids map[string]struct{} // nil while nobody watches
+	uids map[string]struct{} // nil without a reader
 }
 
-// begin is false when somebody watches already.
-func (c *podChanges) begin() bool {
+// start returns false if there already is a reader.
+func (c *podChanges) start() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.uids != nil {
@@ -22,13 +22,13 @@ func (c *podChanges) begin() bool {
 	return true
 }
 
-func (c *podChanges) end() {
+func (c *podChanges) stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.uids = nil
 }
 
-// add never blocks on who watches.
+// add never blocks on the reader.
 func (c *podChanges) add(uid string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

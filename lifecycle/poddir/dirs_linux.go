@@ -13,54 +13,50 @@ import (
 
 // Names below the root of the pod directories.
 const (
-	podsDir  = "pods"  // <uid>/: what a pod's launcher sees
-	trashDir = "trash" // what is to be deleted
+	podsDir  = "pods"  // <uid>/: the directory in the pod's launcher
+	trashDir = "trash" // directories to delete
 	touchDir = "pod"   // <uid>/pod/: the files that a pod may touch
-	hookFile = "hook"  // <uid>/hook: where the hook program is mounted
+	hookFile = "hook"  // <uid>/hook: mount point of the hook program
 )
 
-// podUID is what the API server and kubelet (static pods) give out: a UUID or a
-// hash. It becomes the name of a directory.
+// podUID matches UIDs of the API server and of kubelet (static pods): a UUID or a hash. The UID is
+// the name of the directory.
 var podUID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
-// Dirs makes and deletes the directories that pods share with the agent:
-// <root>/pods/<uid>, and in it pod/heartbeat and pod/stop, which the pod may
-// touch. Root should be a tmpfs with bounds: see [Mount].
+// Dirs creates and deletes the directories shared by pods and agent: <root>/pods/<uid>, and in it
+// pod/heartbeat and pod/stop, which the pod may touch. Root should be a bounded tmpfs: see [Mount].
 //
-// All pods share that tmpfs, and the agent needs room in it for its socket. So a
-// pod must not be able to take any of it: the files are named pipes that nobody
-// reads. They are touched like regular files, hold no content, and have no
-// extended attributes, which tmpfs counts as inodes (Linux 6.6 and later).
+// All pods share that tmpfs, and the agent's socket is in it. So a pod must not be able to use
+// space in it: the files are named pipes without a reader. Pods can touch them like regular files,
+// but they have no content and no extended attributes, which tmpfs counts as inodes (since Linux
+// 6.6).
 //
-// The methods may be called from several goroutines at once; Create and
-// DiscardUnless make a handful of system calls on a tmpfs and may be called from
-// NRI handlers.
+// The methods may be called concurrently. Create and DiscardUnless make a handful of system calls
+// on a tmpfs, so NRI handlers may call them.
 type Dirs struct {
-	// Logger is told what keeps Watch from hearing of signs at once. It is set
-	// before Watch is called; nil: nobody is told.
+	// Logger gets problems with kernel notifications. Set it before Watch. nil: no log.
 	Logger *slog.Logger
 
 	root        string
 	pods, trash int // open directories
 
-	mu   sync.Mutex // held by Create against DiscardUnless: never while deleting
+	mu   sync.Mutex // excludes Create from DiscardUnless; not held during deletion
 	next int        // makes names in trash unique
 
 	changes podChanges // for Watch
 	sockets podChanges // for Follow
 }
 
-// Dir is a pod's directory on the node. The pod is to see all of it read-only
-// but for the two files, each a writable mount of its own, so that not even root
-// in the pod can make a file.
+// Dir is a pod's directory on the node. The pod must see it read-only except for the two files,
+// each a writable mount of its own, so that not even root in the pod can create a file.
 type Dir struct {
-	Path string // what the launcher sees at /run/mooring
+	Path string // mounted at /run/mooring in the launcher
 
-	Heartbeat string // and at /run/mooring/pod/heartbeat
-	Stop      string // and at /run/mooring/pod/stop
+	Heartbeat string // mounted at /run/mooring/pod/heartbeat
+	Stop      string // mounted at /run/mooring/pod/stop
 
-	// Hook is an empty file, on which a program for the pod is mounted at
-	// /run/mooring/hook: in a read-only directory a mount needs one to be there.
+	// Hook is an empty file, the mount point of the hook program at /run/mooring/hook. A mount in a
+	// read-only directory needs an existing mount point.
 	Hook string
 }
 
@@ -73,7 +69,7 @@ func Open(root string) (*Dirs, error) {
 	defer unix.Close(fd)
 	d := &Dirs{root: root, pods: -1, trash: -1}
 	d.changes.some, d.sockets.some = make(chan struct{}, 1), make(chan struct{}, 1)
-	// Nobody but root may pass: the files below are open to everyone who gets there.
+	// Only root may pass: the files below are open to every user who gets there.
 	if d.pods, err = ensureDir(fd, podsDir, 0o700); err == nil {
 		d.trash, err = ensureDir(fd, trashDir, 0o700)
 	}
@@ -105,9 +101,8 @@ func (d *Dirs) Dir(uid string) Dir {
 	}
 }
 
-// Create makes the directory of a pod. One that exists already is kept: its modes
-// are set again, what an earlier agent did not make is added, and when its files were
-// touched stays known. What is not laid out like one is replaced.
+// Create creates the directory of a pod. An existing directory keeps its times; Create resets its
+// modes and adds missing files. It replaces a directory with another layout.
 func (d *Dirs) Create(uid string) (Dir, error) {
 	if err := checkUID(uid); err != nil {
 		return Dir{}, err
@@ -127,13 +122,13 @@ func (d *Dirs) Create(uid string) (Dir, error) {
 	return d.Dir(uid), nil
 }
 
-// changed tells of a directory that came or went.
+// changed reports a created or removed directory to the readers.
 func (d *Dirs) changed(uid string) {
 	d.changes.add(uid)
 	d.sockets.add(uid)
 }
 
-// ensure needs the lock.
+// ensure creates or repairs the directory. The caller holds the lock.
 func (d *Dirs) ensure(uid string) error {
 	dir, err := ensureDir(d.pods, uid, 0o755)
 	if err != nil {
@@ -163,7 +158,7 @@ func checkUID(uid string) error {
 	return nil
 }
 
-// ensureDir opens a directory below another, and makes it if it is not there.
+// ensureDir opens a directory below another, and creates it if necessary.
 func ensureDir(parent int, name string, mode uint32) (int, error) {
 	if err := unix.Mkdirat(parent, name, mode); err != nil && !errors.Is(err, unix.EEXIST) {
 		return -1, fmt.Errorf("mkdir %s: %w", name, err)
@@ -172,14 +167,14 @@ func ensureDir(parent int, name string, mode uint32) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	if err := unix.Fchmod(fd, mode); err != nil { // mkdir is subject to the umask
+	if err := unix.Fchmod(fd, mode); err != nil { // because of the umask of mkdir
 		unix.Close(fd)
 		return -1, fmt.Errorf("chmod %s: %w", name, err)
 	}
 	return fd, nil
 }
 
-// openDir opens a directory without following symbolic links anywhere in name.
+// openDir opens a directory without following symbolic links in name.
 func openDir(parent int, name string, resolve uint64) (int, error) {
 	fd, err := unix.Openat2(parent, name, &unix.OpenHow{
 		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC,

@@ -79,8 +79,7 @@ func createPodDir(t *testing.T, d *poddir.Dirs, uid string) poddir.Dir {
 	return dir
 }
 
-// Kubelet tries again, and a pod has several containers: what the first one told
-// with a touch must not get lost.
+// Kubelet retries, and a pod has several containers: Create must keep the times of touched files.
 func TestPodDirsCreateKeepsTimes(t *testing.T) {
 	d := openPodDirs(t, t.TempDir())
 	dir := createPodDir(t, d, "uid")
@@ -106,7 +105,7 @@ func checkTime(t *testing.T, path string, want time.Time) {
 	}
 }
 
-// An agent that dies while it makes a file leaves one that says it was touched.
+// An agent that dies while it creates a file leaves one that looks touched.
 func TestPodDirsCreateFinishes(t *testing.T) {
 	root := t.TempDir()
 	d := openPodDirs(t, root)
@@ -133,7 +132,7 @@ func TestPodDirsCreateRefusesNames(t *testing.T) {
 	}
 }
 
-// What is not laid out as Create does it makes way, and is not followed.
+// Create replaces a foreign layout and follows no links.
 func TestPodDirsCreateReplacesOtherThings(t *testing.T) {
 	for name, plant := range map[string]func(t *testing.T, dir, target string){
 		"a link in place of the pod's directory": func(t *testing.T, dir, target string) { symlink(t, target, dir) },
@@ -169,7 +168,7 @@ func TestPodDirsCreateReplacesOtherThings(t *testing.T) {
 	}
 }
 
-// inPart makes the part of the pod as an earlier agent did.
+// inPart creates the directory layout of an earlier agent.
 func inPart(t *testing.T, dir, name string) string {
 	t.Helper()
 	mkdir(t, dir)
@@ -220,7 +219,7 @@ func emptyTrash(t *testing.T, d *poddir.Dirs, root string) {
 	}
 }
 
-// Pods could make files once: what one left must not lead out of its directory.
+// Pods of earlier agents could create files. A left-over link must not lead out of the directory.
 func TestEmptyTrashOfEarlierPods(t *testing.T) {
 	for name, leave := range map[string]func(t *testing.T, dir, outside string){
 		"links out": func(t *testing.T, dir, outside string) {
@@ -280,8 +279,7 @@ func TestPodDirsRetain(t *testing.T) {
 	}
 }
 
-// Between asking whether a pod is known and taking its directory away, another
-// handler may make the pod known.
+// Another handler may register the pod between the check and the removal of its directory.
 func TestPodDirsDiscardUnless(t *testing.T) {
 	d := openPodDirs(t, t.TempDir())
 	dir := createPodDir(t, d, "uid")
@@ -307,7 +305,7 @@ func TestPodDirsDiscardUnless(t *testing.T) {
 	}
 }
 
-// An agent that starts again finds what the last one left in trash.
+// A restarted agent finds directories in trash.
 func TestTrashOfTheLastAgent(t *testing.T) {
 	root := t.TempDir()
 	for range 2 {

@@ -16,27 +16,23 @@ const (
 
 const (
 	touchableMode = 0o666
-	// unfinishedMode keeps pods out until the mtime is set. The umask, which
-	// belongs to the whole process, leaves it alone.
+	// unfinishedMode excludes pods until the mtime is set. The umask does not change it.
 	unfinishedMode = 0o600
 	mountPointMode = 0o444
 )
 
-// errForeign says that a pod directory has something of another type than Create
-// makes.
+// errForeign reports an object in a pod directory that Create did not make.
 var errForeign = errors.New("of another type than Mooring makes")
 
-// isForeign reports whether something of another type is in the place of a
-// directory or of a file to touch.
+// isForeign reports whether an error means a wrong type of object in place of a directory or file.
 func isForeign(err error) bool {
 	return slices.ContainsFunc([]error{errForeign, unix.ENOTDIR, unix.EISDIR, unix.ELOOP, unix.ENXIO}, func(target error) bool {
 		return errors.Is(err, target)
 	})
 }
 
-// ensureTouchable makes a named pipe that everybody may touch, with the epoch as
-// its mtime: never touched. One that is there keeps its mtime, unless the agent
-// died while it made it.
+// ensureTouchable creates a named pipe that every user may touch, with the epoch as its mtime for
+// never touched. An existing one keeps its mtime, unless the agent died while it created the pipe.
 func ensureTouchable(dir int, name string) error {
 	if err := unix.Mknodat(dir, name, unix.S_IFIFO|unfinishedMode, 0); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("make %s: %w", name, err)
@@ -50,7 +46,7 @@ func ensureTouchable(dir int, name string) error {
 		return nil
 	}
 	if mode == unfinishedMode {
-		if err := untouch(dir, name); err != nil {
+		if err := resetTime(dir, name); err != nil {
 			return err
 		}
 	}
@@ -60,15 +56,15 @@ func ensureTouchable(dir int, name string) error {
 	return nil
 }
 
-// untouch sets the time of a file to the epoch.
-func untouch(dir int, name string) error {
+// resetTime sets the time of a file to the epoch.
+func resetTime(dir int, name string) error {
 	if err := unix.UtimesNanoAt(dir, name, make([]unix.Timespec, 2), unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return fmt.Errorf("set the time of %s: %w", name, err)
 	}
 	return nil
 }
 
-// ensureMountPoint makes an empty file that nobody may write.
+// ensureMountPoint creates an empty read-only file.
 func ensureMountPoint(dir int, name string) error {
 	fd, err := unix.Openat2(dir, name, &unix.OpenHow{
 		Flags:   unix.O_RDONLY | unix.O_CREAT | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC,
@@ -89,14 +85,13 @@ func ensureMountPoint(dir int, name string) error {
 	case st.Mode == unix.S_IFREG|mountPointMode:
 		return nil
 	}
-	if err := unix.Fchmod(fd, mountPointMode); err != nil { // open is subject to the umask
+	if err := unix.Fchmod(fd, mountPointMode); err != nil { // because of the umask of open
 		return fmt.Errorf("chmod %s: %w", name, err)
 	}
 	return nil
 }
 
-// openPipe opens a named pipe, for which it waits for nobody, and returns its
-// permissions.
+// openPipe opens a named pipe without blocking, and returns its permissions.
 func openPipe(dir int, name string) (fd int, mode uint32, err error) {
 	fd, err = unix.Openat2(dir, name, &unix.OpenHow{
 		Flags:   unix.O_RDWR | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC,

@@ -18,8 +18,8 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/poddir"
 )
 
-// podUser is whom a launcher may run as. userNamespace is a launcher's root that
-// is podUser on the node.
+// podUser is an unprivileged user of a launcher. userNamespace is a launcher's root mapped to
+// podUser on the node.
 const podUser = 65534
 
 var podCredentials = map[string]*syscall.SysProcAttr{
@@ -45,7 +45,7 @@ func shell(who *syscall.SysProcAttr, script string) error {
 	return nil
 }
 
-// showToPod mounts a pod directory at target as a launcher gets it.
+// showToPod mounts a pod directory at target as in a launcher.
 func showToPod(dir poddir.Dir, target string) error {
 	return errors.Join(
 		bind(dir.Path, target, unix.MS_RDONLY),
@@ -62,7 +62,7 @@ func bind(source, target string, access uintptr) error {
 	return unix.Mount("", target, "", flags|access, "")
 }
 
-// podNode is a node's tmpfs of pod directories, with one pod that sees its own.
+// podNode is a node's tmpfs with one pod.
 type podNode struct {
 	root string
 	dirs *poddir.Dirs
@@ -70,7 +70,7 @@ type podNode struct {
 	seen string     // by the pod
 }
 
-// onPodNode calls test in a mount namespace with a tmpfs of its own.
+// onPodNode calls test in a mount namespace with a new tmpfs.
 func onPodNode(t *testing.T, test func(podNode)) {
 	t.Helper()
 	base := t.TempDir()
@@ -155,7 +155,7 @@ func list(dir string) string {
 	return strings.Join(all, " ")
 }
 
-// All pods share the tmpfs. One that does its worst takes nothing of it.
+// No pod can use up the shared tmpfs.
 func TestPodCannotExhaustTheNode(t *testing.T) {
 	onPodNode(t, func(n podNode) {
 		before := statfs(t, n.root)
@@ -169,7 +169,7 @@ func TestPodCannotExhaustTheNode(t *testing.T) {
 	})
 }
 
-// abuse does what would take room of a regular file.
+// abuse tries everything that would use space of a regular file.
 func abuse(t *testing.T, path string) {
 	t.Helper()
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -195,7 +195,7 @@ func abuse(t *testing.T, path string) {
 	}
 }
 
-// Whatever fills the tmpfs: what is there already can be touched.
+// Existing files can be touched on a full tmpfs.
 func TestFullTmpfs(t *testing.T) {
 	onPodNode(t, func(n podNode) {
 		if err := fill(filepath.Join(n.root, "big")); !errors.Is(err, unix.ENOSPC) {

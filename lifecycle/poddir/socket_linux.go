@@ -16,49 +16,49 @@ import (
 
 // Names in a pod's directory.
 const (
-	socketFile = "agent.sock"  // where the agent answers the pod
-	reportFile = "resize.json" // what the pod said of its last resize
+	socketFile = "agent.sock"  // the agent's socket for the pod
+	reportFile = "resize.json" // the pod's last resize report
 
-	// unfinished begins the name of what is being made.
+	// unfinished starts the names of unfinished files.
 	unfinished = ".new."
 
 	socketMode = 0o666
 	reportMode = 0o444
 )
 
-// followPoll is the time between two looks at all directories.
+// followPoll is the period of scans of all directories.
 const followPoll = 10 * time.Second
 
-// ID tells a pod's directory from another that had the same name.
+// ID distinguishes a pod's directory from an earlier one with the same name.
 type ID struct{ dev, ino uint64 }
 
-// Follow calls changed with the UID of each pod that has a directory, and whenever one
-// may have been made or taken away, until ctx is done; then it returns nil. It may be
-// called once at a time, beside Watch. changed is called from one goroutine, now and
-// then without need.
+// Follow calls changed with the UID of each pod with a directory, and again after its directory may
+// have been created or removed, until ctx is done; then it returns nil. Only one Follow may run at
+// a time; Watch may run beside it. All calls of changed come from one goroutine. Some are spurious.
 func (d *Dirs) Follow(ctx context.Context, changed func(uid string)) error {
-	if !d.sockets.begin() {
-		return errors.New("follow pod directories: somebody does already")
+	if !d.sockets.start() {
+		return errors.New("follow pod directories: already followed")
 	}
-	defer d.sockets.end()
+	defer d.sockets.stop()
 	round := time.NewTicker(followPoll)
 	defer round.Stop()
 	for {
 		uids, err := namesIn(d.pods)
 		if err != nil && d.Logger != nil {
-			d.Logger.Warn("pod directories cannot be listed; it is tried again", "error", err)
+			d.Logger.Warn("cannot list pod directories, retrying", "error", err)
 		}
 		for _, uid := range uids {
 			changed(uid)
 		}
-		if !d.followSome(ctx, round.C, changed) {
+		if !d.followUntilRound(ctx, round.C, changed) {
 			return nil
 		}
 	}
 }
 
-// followSome tells of single directories until the next round; false: ctx is done.
-func (d *Dirs) followSome(ctx context.Context, round <-chan time.Time, changed func(string)) bool {
+// followUntilRound reports single directories until the next scan. It returns false when ctx is
+// done.
+func (d *Dirs) followUntilRound(ctx context.Context, round <-chan time.Time, changed func(string)) bool {
 	for {
 		select {
 		case <-ctx.Done():
@@ -73,7 +73,8 @@ func (d *Dirs) followSome(ctx context.Context, round <-chan time.Time, changed f
 	}
 }
 
-// ID returns which directory the pod has now; the error wraps fs.ErrNotExist if none.
+// ID returns the ID of the pod's current directory. The error wraps fs.ErrNotExist if there is
+// none.
 func (d *Dirs) ID(uid string) (ID, error) {
 	dir, err := d.open(uid)
 	if err != nil {
@@ -83,9 +84,9 @@ func (d *Dirs) ID(uid string) (ID, error) {
 	return dirID(dir)
 }
 
-// Listen makes the socket in a pod's directory, in place of the one that an earlier
-// agent has left there, and listens on it. Everybody who gets at the directory may
-// connect. Closing the listener leaves the file, which goes with the directory.
+// Listen creates the socket in a pod's directory, replacing one of an earlier agent, and listens on
+// it. Every user with access to the directory may connect. Closing the listener keeps the file,
+// which is deleted with the directory.
 func (d *Dirs) Listen(ctx context.Context, uid string) (net.Listener, ID, error) {
 	dir, err := d.open(uid)
 	if err != nil {
@@ -103,8 +104,8 @@ func (d *Dirs) Listen(ctx context.Context, uid string) (net.Listener, ID, error)
 	return l, id, nil
 }
 
-// listenIn has the socket listen before it gets its name, so nobody finds one that does
-// not answer. A path of the directory would be too long for a socket's address.
+// listenIn listens on the socket before it gets its name, so clients never find a socket that does
+// not answer. The directory's path would be too long for a socket address.
 func listenIn(ctx context.Context, dir int) (net.Listener, error) {
 	const name = unfinished + socketFile
 	if err := remove(dir, name); err != nil {
@@ -126,8 +127,8 @@ func listenIn(ctx context.Context, dir int) (net.Listener, error) {
 	return l, nil
 }
 
-// WriteReport leaves data in the pod's directory, for the pod to read: whole or not at
-// all. It makes a few system calls on a tmpfs. The caller bounds the size.
+// WriteReport replaces the report in the pod's directory atomically. It makes a few system calls on
+// a tmpfs. The caller bounds the size.
 func (d *Dirs) WriteReport(uid string, data []byte) error {
 	dir, err := d.open(uid)
 	if err != nil {
@@ -159,10 +160,10 @@ func writeIn(dir int, name string, data []byte) error {
 	}
 	file := os.NewFile(uintptr(fd), name)
 	_, err = file.Write(data)
-	return errors.Join(err, file.Chmod(reportMode), file.Close()) // open is subject to the umask
+	return errors.Join(err, file.Chmod(reportMode), file.Close()) // because of the umask of open
 }
 
-// open opens the directory of a pod; the error wraps fs.ErrNotExist if there is none.
+// open opens the directory of a pod. The error wraps fs.ErrNotExist if there is none.
 func (d *Dirs) open(uid string) (int, error) {
 	if err := checkUID(uid); err != nil {
 		return -1, err

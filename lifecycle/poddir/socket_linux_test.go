@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Each directory has a socket that answers, one at a time, and a report that is whole.
+// Each directory has a working socket, one at a time, and a complete report.
 func TestPodDirsListen(t *testing.T) {
 	root := t.TempDir()
 	d := openPodDirs(t, root)
@@ -53,7 +53,7 @@ func TestPodDirsListen(t *testing.T) {
 	}
 }
 
-// Directories that are there, that come and that go are told.
+// Follow reports existing, new and removed directories.
 func TestPodDirsFollow(t *testing.T) {
 	d := openPodDirs(t, t.TempDir())
 	createPodDir(t, d, "u1")

@@ -13,7 +13,7 @@ import (
 
 const socketMode = fs.ModeSocket | 0o666
 
-// dial connects to a socket, whatever the length of its path.
+// dial connects to a socket with a path of any length.
 func dial(t *testing.T, path string) {
 	t.Helper()
 	link := filepath.Join(t.TempDir(), "s")

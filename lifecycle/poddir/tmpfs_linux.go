@@ -9,21 +9,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The bounds of the tmpfs that holds the pod directories. A pod directory takes
-// seven inodes, and no space but for a bounded report; pods can take neither.
+// Bounds of the tmpfs for pod directories. A pod directory uses seven inodes, and no space except
+// for a bounded report. Pods can use neither.
 const (
 	tmpfsSize   = "64m"
 	tmpfsInodes = "32k"
 )
 
-// mountFlags keep what pods write from being executed or used as a device.
+// mountFlags prevent the execution of files and the use of devices in it.
 const mountFlags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 
-// Mount mounts a bounded tmpfs at root, and makes the directory if it is
-// not there. Where root is such a tmpfs already, nothing is done; where it is
-// another file system's mount point, that is an error. It needs CAP_SYS_ADMIN in
-// the mount namespace in which containers are started, so it is a step of its
-// own, before the agent.
+// Mount creates root and mounts a bounded tmpfs at it, unless such a tmpfs is already mounted.
+// Another file system at root is an error. It needs CAP_SYS_ADMIN in the mount namespace of the
+// container runtime, so it is a separate step before the start of the agent.
 func Mount(root string) error {
 	if err := os.MkdirAll(root, 0o755); err != nil {
 		return fmt.Errorf("mount pod directories: %w", err)
@@ -42,16 +40,16 @@ func Mount(root string) error {
 	return nil
 }
 
-// isMountPoint compares with the parent: whatever is mounted is another device.
+// isMountPoint compares the device with the parent's.
 func isMountPoint(path string) (bool, error) {
 	var dir, parent unix.Stat_t
 	err := errors.Join(unix.Lstat(path, &dir), unix.Lstat(path+"/..", &parent))
 	return dir.Dev != parent.Dev, err
 }
 
-// CheckMount returns nil when root is a tmpfs with bounds on size and inodes,
-// mounted nosuid, nodev and noexec, so that no pod can fill the node's /run or
-// place programs in it. The error names what is missing.
+// CheckMount returns nil if root is a tmpfs bounded in size and inodes, and mounted nosuid, nodev
+// and noexec. Otherwise pods could fill the node's /run or place programs in it. The error names
+// the missing properties.
 func CheckMount(root string) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(root, &st); err != nil {
@@ -76,7 +74,7 @@ func missingBounds(st *unix.Statfs_t, own bool) []string {
 	}{
 		{own, "there"},
 		{st.Type == unix.TMPFS_MAGIC, "with type tmpfs"},
-		{st.Blocks > 0, "with a size"}, // tmpfs reports 0 for what has no bound
+		{st.Blocks > 0, "with a size"}, // tmpfs reports 0 without a bound
 		{st.Files > 0, "with nr_inodes"},
 		{st.Flags&unix.ST_NOSUID != 0, "nosuid"},
 		{st.Flags&unix.ST_NODEV != 0, "nodev"},

@@ -12,9 +12,8 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/poddir"
 )
 
-// inMountNamespace calls test in a mount namespace of its own, in which it may
-// mount: nothing is left behind. A machine where that must be possible sets
-// MOORING_REQUIRE_MOUNT.
+// inMountNamespace calls test in a new mount namespace. MOORING_REQUIRE_MOUNT makes missing rights
+// a failure.
 func inMountNamespace(t *testing.T, test func()) {
 	t.Helper()
 	done := make(chan error)

@@ -7,25 +7,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Touched is what a pod tells by touching its files.
+// Touched is the information in a pod's touched files.
 type Touched struct {
-	// StopRequested is set from the pod's request to stop its VM until
-	// [Dirs.ConfirmStop].
+	// StopRequested is true from the pod's stop request until [Dirs.ConfirmStop].
 	StopRequested bool
 
-	// Heartbeat is the time of the pod's last heartbeat, by the wall clock of that
-	// moment; zero: there was none. The clock may have been stepped since, so all
-	// that it says is whether there was another heartbeat: the one who looks
-	// compares it with what it saw before, and goes by a clock of its own.
+	// Heartbeat is the wall-clock time of the pod's last heartbeat; zero: none. The wall clock may
+	// jump, so only a difference from the previous value is meaningful: it means a new heartbeat.
+	// Callers measure its age with their own clock.
 	Heartbeat time.Time
 }
 
-// Touched reads what a pod has told. It makes four system calls, follows no symbolic
-// links and does not block, whatever the pod does with its files. Where the pod has
-// no directory, the error is an [io/fs.ErrNotExist].
+// Touched reads a pod's files. It makes four system calls, follows no symbolic links, and does not
+// block, whatever the pod does with its files. Without a pod directory the error is an
+// [io/fs.ErrNotExist].
 //
-// Any process of the pod can touch the files: a sign is a claim of the pod about
-// itself.
+// Any process of the pod can touch the files, so the result is a claim of the pod about itself.
 func (d *Dirs) Touched(uid string) (Touched, error) {
 	touch, err := d.openTouchDir(uid)
 	if err != nil {
@@ -43,20 +40,19 @@ func (d *Dirs) Touched(uid string) (Touched, error) {
 	return Touched{StopRequested: !stop.IsZero(), Heartbeat: heartbeat}, nil
 }
 
-// ConfirmStop tells a pod that no VM of it runs. It answers every request that the
-// pod has made so far; one that is made later is another request, and stays. So it is
-// to be called while no VM process of the pod runs and none may start. Without a
-// request it changes nothing that the pod would notice.
+// ConfirmStop confirms to a pod that its VM has ended. It answers all requests so far; a later one
+// stays. So the caller must ensure that no VM process of the pod runs or can start. Without a
+// request the pod notices nothing.
 //
-// It makes three system calls and does not block. Where the pod has no directory, the
-// error is an [io/fs.ErrNotExist].
+// It makes three system calls and does not block. Without a pod directory the error is an
+// [io/fs.ErrNotExist].
 func (d *Dirs) ConfirmStop(uid string) error {
 	touch, err := d.openTouchDir(uid)
 	if err != nil {
 		return fmt.Errorf("confirm the stop of pod %s: %w", uid, err)
 	}
 	defer unix.Close(touch)
-	if err := untouch(touch, stopFile); err != nil {
+	if err := resetTime(touch, stopFile); err != nil {
 		return fmt.Errorf("confirm the stop of pod %s: %w", uid, err)
 	}
 	return nil
@@ -69,8 +65,8 @@ func (d *Dirs) openTouchDir(uid string) (int, error) {
 	return openDir(d.pods, uid+"/"+touchDir, unix.RESOLVE_BENEATH)
 }
 
-// touchedAt returns when a pod touched a file, the zero time where it did not. A file
-// that Create has not finished has no time yet.
+// touchedAt returns the time at which a pod touched a file; zero: never. A file unfinished by
+// Create has no time yet.
 func touchedAt(dir int, name string) (time.Time, error) {
 	var st unix.Stat_t
 	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {

@@ -48,7 +48,7 @@ func TestSigns(t *testing.T) {
 	}
 }
 
-// What an agent that died has left half made says nothing.
+// A half-made directory of a dead agent counts as untouched.
 func TestSignsOfUnfinishedFiles(t *testing.T) {
 	root := t.TempDir()
 	d := openPodDirs(t, root)
@@ -73,7 +73,7 @@ func TestSignsOfNobody(t *testing.T) {
 	}
 }
 
-// No link leads out of the pod's directory, and no other file is taken for a sign.
+// Links out of the directory and foreign files are errors.
 func TestSignsFollowNoLinks(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "outside")
 	writeFile(t, outside)
@@ -104,7 +104,7 @@ func TestSignsFollowNoLinks(t *testing.T) {
 	}
 }
 
-// A pod can hold its pipes open, and fill them: nobody waits for it.
+// A pod that holds its pipes open and fills them blocks no call.
 func TestSignsOfOpenPipes(t *testing.T) {
 	d := openPodDirs(t, t.TempDir())
 	dir := createPodDir(t, d, "uid")
@@ -139,7 +139,7 @@ func TestPodDirsCreateMakesAMountPoint(t *testing.T) {
 	}
 }
 
-// An earlier agent made no mount point for the hook.
+// An earlier agent created no mount point for the hook.
 func TestPodDirsCreateUpgrades(t *testing.T) {
 	d := openPodDirs(t, t.TempDir())
 	dir := createPodDir(t, d, "uid")

@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DiscardUnless takes the directory of a pod out of use, unless keep wants it. It
-// renames it, which is one system call; EmptyTrash deletes. A pod without a
-// directory is no error.
+// DiscardUnless removes a pod's directory from use, unless keep returns true. It renames the
+// directory, which is one system call; EmptyTrash deletes it later. A missing directory is no
+// error.
 //
-// keep is asked while no directory can be created, so a caller that makes a pod
-// known before it calls Create does not lose its directory; it must not block.
+// No directory can be created during keep. So a caller that registers a pod before it calls Create
+// does not lose its directory. keep must not block.
 func (d *Dirs) DiscardUnless(uid string, keep func(uid string) bool) error {
 	if err := checkUID(uid); err != nil {
 		return err
@@ -33,7 +33,7 @@ func (d *Dirs) discardUnless(uid string, keep func(string) bool) error {
 	return d.discard(uid)
 }
 
-// discard needs the lock.
+// discard renames the directory. The caller holds the lock.
 func (d *Dirs) discard(uid string) error {
 	for {
 		d.next++
@@ -44,15 +44,14 @@ func (d *Dirs) discard(uid string) error {
 			return nil
 		case errors.Is(err, unix.ENOENT):
 			return nil
-		case errors.Is(err, unix.EEXIST): // from before a restart of the agent
+		case errors.Is(err, unix.EEXIST): // a name from before a restart of the agent
 			continue
 		}
 		return fmt.Errorf("discard pod directory %s: %w", uid, err)
 	}
 }
 
-// Retain discards the directories of all pods that keep does not want: see
-// DiscardUnless.
+// Retain discards the directories of all pods for which keep returns false: see DiscardUnless.
 func (d *Dirs) Retain(keep func(uid string) bool) error {
 	uids, err := namesIn(d.pods)
 	errs := []error{err}
@@ -62,8 +61,8 @@ func (d *Dirs) Retain(keep func(uid string) bool) error {
 	return errors.Join(errs...)
 }
 
-// EmptyTrash deletes what was discarded. It blocks for as long as that takes: a
-// few system calls for each pod, because pods cannot make files.
+// EmptyTrash deletes discarded directories. It blocks for a few system calls per pod, because pods
+// cannot create files.
 func (d *Dirs) EmptyTrash(ctx context.Context) error {
 	trash, err := os.OpenRoot(filepath.Join(d.root, trashDir))
 	if err != nil {
@@ -81,7 +80,7 @@ func (d *Dirs) EmptyTrash(ctx context.Context) error {
 	return errors.Join(append(errs, ctx.Err())...)
 }
 
-// namesIn lists an open directory, of which each name was made by this package.
+// namesIn lists an open directory. This package has created all names in it.
 func namesIn(dir int) ([]string, error) {
 	fd, err := openDir(dir, ".", 0)
 	if err != nil {

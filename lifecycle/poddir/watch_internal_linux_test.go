@@ -16,16 +16,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watched is a Watch with bounds of the test's choosing: an hour is never.
+// watched is a Watch with periods chosen by the test. An hour means never.
 type watched struct {
 	dirs  *Dirs
-	watch *signWatch
+	watch *touchWatch
 	calls chan string // each call of changed
 	log   *bytes.Buffer
 	stop  func()
 }
 
-func newWatched(t *testing.T, change func(*signWatch)) *watched {
+func newWatched(t *testing.T, change func(*touchWatch)) *watched {
 	t.Helper()
 	dirs, err := Open(t.TempDir())
 	if err != nil {
@@ -33,10 +33,10 @@ func newWatched(t *testing.T, change func(*signWatch)) *watched {
 	}
 	w := &watched{dirs: dirs, calls: make(chan string, 1000), log: &bytes.Buffer{}}
 	dirs.Logger = slog.New(slog.NewTextHandler(w.log, nil))
-	w.watch = newSignWatch(dirs, func(uid string) { w.calls <- uid })
+	w.watch = newTouchWatch(dirs, func(uid string) { w.calls <- uid })
 	w.watch.pause, w.watch.poll, w.watch.pollDeaf = time.Millisecond, time.Hour, time.Hour
 	change(w.watch)
-	if !dirs.changes.begin() {
+	if !dirs.changes.start() {
 		t.Fatal("somebody watches already")
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -61,7 +61,7 @@ func (w *watched) create(t *testing.T, uid string) Dir {
 	return dir
 }
 
-// until waits for a call for a pod that says what is wanted.
+// until waits for a call about a pod in the expected state.
 func (w *watched) until(t *testing.T, uid string, want func(Touched) bool) {
 	t.Helper()
 	deadline := time.After(30 * time.Second)
@@ -77,7 +77,7 @@ func (w *watched) until(t *testing.T, uid string, want func(Touched) bool) {
 	}
 }
 
-// untilDeafTo waits until files are not listened to.
+// untilDeafTo waits until the watch ignores these files.
 func (w *watched) untilDeafTo(t *testing.T, files ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -109,10 +109,10 @@ func mustTouch(t *testing.T, path string) {
 	}
 }
 
-// The pod comes in before, while, and after it is watched; and its directory is made
-// anew under the same name. No round comes: notifications do it.
+// A pod appears before, during and after the start of Watch, and its directory is re-created under
+// the same name. Only notifications can report it, because no scan happens.
 func TestWatchIsNotified(t *testing.T) {
-	w := newWatched(t, func(s *signWatch) { s.poll = time.Hour })
+	w := newWatched(t, func(s *touchWatch) { s.poll = time.Hour })
 	for range 3 {
 		dir := w.create(t, "a")
 		mustTouch(t, dir.Heartbeat)
@@ -159,16 +159,16 @@ func TestWatchBeginsWithWhatIsThere(t *testing.T) {
 }
 
 func TestWatchOnce(t *testing.T) {
-	w := newWatched(t, func(*signWatch) {})
+	w := newWatched(t, func(*touchWatch) {})
 	if err := w.dirs.Watch(t.Context(), func(string) {}); err == nil || !strings.Contains(err.Error(), "already") {
 		t.Errorf("a second Watch = %v", err)
 	}
 }
 
-// A pod that touches without pause is heard once for each file and pause. Here the
-// pause never ends: so it is told of no more than that, and the other pod at once.
+// A pod that touches its files in a loop is reported once per file and pause, and delays no other
+// pod. Here the pause never ends.
 func TestWatchOfATightLoop(t *testing.T) {
-	w := newWatched(t, func(s *signWatch) { s.pause = time.Hour })
+	w := newWatched(t, func(s *touchWatch) { s.pause = time.Hour })
 	noisy, other := w.create(t, "noisy"), w.create(t, "other")
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -196,10 +196,10 @@ func TestWatchOfATightLoop(t *testing.T) {
 	}
 }
 
-// What happens during the pause is found when it ends. Each heartbeat has a time of its
-// own: two within a tick of the kernel's coarse clock would be one.
+// Touches during the pause are reported after it. Each heartbeat needs its own time, because two
+// within a tick of the kernel's coarse clock look like one.
 func TestWatchAfterAPause(t *testing.T) {
-	w := newWatched(t, func(s *signWatch) { s.pause = 50 * time.Millisecond })
+	w := newWatched(t, func(s *touchWatch) { s.pause = 50 * time.Millisecond })
 	dir := w.create(t, "a")
 	for n := range 10 {
 		at := time.Unix(int64(n+1), 0)
@@ -210,9 +210,9 @@ func TestWatchAfterAPause(t *testing.T) {
 	}
 }
 
-// Nobody can be listened to, or not everybody: rounds do it, and it is told once.
+// Without notifications for some pods, scans report them, and the log has one warning.
 func TestWatchWithoutNotifications(t *testing.T) {
-	w := newWatched(t, func(s *signWatch) {
+	w := newWatched(t, func(s *touchWatch) {
 		s.connect = func() (*fsnotify.Watcher, error) { return nil, unix.EMFILE }
 		s.poll, s.pollDeaf = time.Hour, time.Millisecond
 	})
@@ -230,10 +230,10 @@ func TestWatchWithoutNotifications(t *testing.T) {
 	}
 }
 
-// Notifications come back, and with them the long rounds.
+// Restored notifications restore the long period.
 func TestWatchRecovers(t *testing.T) {
 	attempts, connected := 0, make(chan struct{})
-	w := newWatched(t, func(s *signWatch) {
+	w := newWatched(t, func(s *touchWatch) {
 		s.poll, s.pollDeaf = time.Hour, time.Millisecond
 		s.connect = func() (*fsnotify.Watcher, error) {
 			if attempts++; attempts < 3 {
@@ -258,14 +258,14 @@ func TestWatchRecovers(t *testing.T) {
 	}
 }
 
-// A queue that ran over leads to a look at all.
+// An overflow of the queue causes a scan of all pods.
 func TestWatchAfterAnOverflow(t *testing.T) {
 	inotify, err := fsnotify.NewWatcher()
 	if err != nil {
 		t.Fatal(err)
 	}
 	inotify.Events = make(chan fsnotify.Event) // all of them are lost
-	w := newWatched(t, func(s *signWatch) {
+	w := newWatched(t, func(s *touchWatch) {
 		s.connect = func() (*fsnotify.Watcher, error) { return inotify, nil }
 		dir, err := s.dirs.Create("a")
 		if err = errors.Join(err, touchNow(dir.Heartbeat)); err != nil {
@@ -279,7 +279,7 @@ func TestWatchAfterAnOverflow(t *testing.T) {
 }
 
 func TestWatchPolls(t *testing.T) {
-	w := newWatched(t, func(s *signWatch) { s.pause, s.poll = time.Hour, time.Millisecond })
+	w := newWatched(t, func(s *touchWatch) { s.pause, s.poll = time.Hour, time.Millisecond })
 	dir := w.create(t, "a")
 	mustTouch(t, dir.Heartbeat)
 	w.until(t, "a", beats)

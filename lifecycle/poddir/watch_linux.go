@@ -12,43 +12,40 @@ import (
 )
 
 const (
-	// signPause is how long a file is not listened to after it was touched: the
-	// most that a pod delays a sign of its own by touching the same file before.
-	signPause = 100 * time.Millisecond
+	// touchPause is how long the watch ignores a file after a touch. It bounds the delay that a pod
+	// causes itself by an earlier touch of the same file.
+	touchPause = 100 * time.Millisecond
 
-	// signPoll is the time between two looks at all pods, and signPollDeaf the same
-	// while not all of them can be listened to.
-	signPoll     = 10 * time.Second
-	signPollDeaf = time.Second
+	// touchPoll is the period of scans of all pods, touchPollDegraded the period while kernel
+	// notifications are incomplete.
+	touchPoll         = 10 * time.Second
+	touchPollDegraded = time.Second
 )
 
-// Watch calls changed with the UID of each pod whose [Touched] may have changed, until
-// ctx is done; then it returns nil. It begins with the pods that have told something
-// already. It follows the directories that Create and DiscardUnless make and take
-// away, and may be called once at a time.
+// Watch calls changed with the UID of each pod whose [Touched] may have changed, until ctx is done;
+// then it returns nil. It starts with the pods that have already touched a file, and follows the
+// directories of Create and DiscardUnless. Only one Watch may run at a time.
 //
-// changed is called from one goroutine, now and then without need, and keeps the signs
-// of all pods waiting: it should only note the UID. It is a hint: what holds is what
-// Signs says then.
+// All calls of changed come from one goroutine, and delay the files of all pods: changed should
+// only record the UID. Calls may be spurious; [Dirs.Touched] has the current state.
 //
-// The kernel's notifications (inotify) make it quick, and a look at all pods every ten
-// seconds makes it right. A file that was touched is not listened to for a tenth of a
-// second, and then looked at: so a pod that touches its files without pause takes a
-// bounded amount of time, delays nothing but itself, and does not fill the queue that
-// all pods share. Where the kernel gives no notifications, for lack of instances or
-// watches, the look at all pods is taken every second instead, and Logger is told.
+// Kernel notifications (inotify) make the watch fast, and a scan of all pods every ten seconds
+// makes it reliable. After a touch the watch ignores the file for a tenth of a second and then
+// reads it. So a pod that touches its files in a loop costs a bounded amount of time, delays only
+// itself, and cannot fill the queue shared by all pods. Without notifications, for lack of
+// instances or watches, the scan runs every second, and Logger gets a warning.
 func (d *Dirs) Watch(ctx context.Context, changed func(uid string)) error {
-	w := newSignWatch(d, changed)
-	if !d.changes.begin() {
-		return errors.New("watch pod directories: they are watched already")
+	w := newTouchWatch(d, changed)
+	if !d.changes.start() {
+		return errors.New("watch pod directories: already watched")
 	}
-	defer d.changes.end()
+	defer d.changes.stop()
 	w.run(ctx)
 	return nil
 }
 
-// signWatch belongs to one goroutine.
-type signWatch struct {
+// touchWatch is used by one goroutine.
+type touchWatch struct {
 	dirs    *Dirs
 	changed func(uid string)
 	logger  *slog.Logger
@@ -56,22 +53,22 @@ type signWatch struct {
 
 	pause, poll, pollDeaf time.Duration
 
-	inotify *fsnotify.Watcher    // nil: there is none
-	told    map[string]time.Time // the heartbeat that was told last, of each pod that is there
-	paused  map[string]string    // UIDs by the files that are not listened to for a while
-	lost    bool                 // notifications were lost: look at all after the pause
-	deaf    bool                 // not all pods can be listened to
-	wasDeaf bool                 // at the round before
+	inotify     *fsnotify.Watcher    // nil: no connection
+	reported    map[string]time.Time // last reported heartbeat of each pod
+	paused      map[string]string    // UIDs by ignored files
+	lost        bool                 // notifications were lost: scan all pods after the pause
+	degraded    bool                 // some pods have no notifications
+	wasDegraded bool                 // degraded in the previous round
 
 	resume, round *time.Timer
-	resuming      bool // resume runs
+	resuming      bool // a timer for resume is running
 }
 
-func newSignWatch(d *Dirs, changed func(string)) *signWatch {
-	w := &signWatch{
+func newTouchWatch(d *Dirs, changed func(string)) *touchWatch {
+	w := &touchWatch{
 		dirs: d, changed: changed, logger: d.Logger, connect: fsnotify.NewWatcher,
-		pause: signPause, poll: signPoll, pollDeaf: signPollDeaf,
-		told: map[string]time.Time{}, paused: map[string]string{},
+		pause: touchPause, poll: touchPoll, pollDeaf: touchPollDegraded,
+		reported: map[string]time.Time{}, paused: map[string]string{},
 	}
 	if w.logger == nil {
 		w.logger = slog.New(slog.DiscardHandler)
@@ -79,13 +76,13 @@ func newSignWatch(d *Dirs, changed func(string)) *signWatch {
 	return w
 }
 
-func (w *signWatch) run(ctx context.Context) {
+func (w *touchWatch) run(ctx context.Context) {
 	w.resume, w.round = time.NewTimer(w.pause), time.NewTimer(w.poll)
 	defer w.resume.Stop()
 	defer w.round.Stop()
 	w.resume.Stop()
 	defer w.disconnect()
-	w.lookAtAll()
+	w.scanAll()
 	for {
 		events, faults := w.channels()
 		select {
@@ -96,62 +93,62 @@ func (w *signWatch) run(ctx context.Context) {
 				w.follow(uid)
 			}
 		case event, ok := <-events:
-			w.heard(event, ok)
+			w.handleEvent(event, ok)
 		case err, ok := <-faults:
 			w.missed(err, ok)
 		case <-w.resume.C:
 			w.listenAgain()
 		case <-w.round.C:
-			w.lookAtAll()
+			w.scanAll()
 		}
 	}
 }
 
-func (w *signWatch) channels() (<-chan fsnotify.Event, <-chan error) {
+func (w *touchWatch) channels() (<-chan fsnotify.Event, <-chan error) {
 	if w.inotify == nil {
 		return nil, nil
 	}
 	return w.inotify.Events, w.inotify.Errors
 }
 
-func (w *signWatch) disconnect() {
+func (w *touchWatch) disconnect() {
 	if w.inotify != nil {
 		w.inotify.Close()
 		w.inotify = nil
 	}
 }
 
-// heard takes the watch off before it looks: what the pod does from then on is found
-// when the watch is put on again.
-func (w *signWatch) heard(event fsnotify.Event, ok bool) {
+// handleEvent stops watching the file before it reads it. A later touch is found when watching
+// starts again.
+func (w *touchWatch) handleEvent(event fsnotify.Event, ok bool) {
 	if !ok {
 		w.missed(fsnotify.ErrClosed, false)
 		return
 	}
 	uid := filepath.Base(filepath.Dir(filepath.Dir(event.Name)))
 	if _, paused := w.paused[event.Name]; paused {
-		return // was in the queue already
+		return // already in the queue
 	}
-	if _, there := w.told[uid]; !there {
+	if _, there := w.reported[uid]; !there {
 		return
 	}
 	w.unlisten(event.Name)
 	w.paused[event.Name] = uid
 	w.schedule()
-	w.look(uid)
+	w.scan(uid)
 }
 
-// schedule makes one pause serve all that want one.
-func (w *signWatch) schedule() {
+// schedule starts one pause for all ignored files.
+func (w *touchWatch) schedule() {
 	if !w.resuming {
 		w.resuming = true
 		w.resume.Reset(w.pause)
 	}
 }
 
-// missed says that notifications were lost, because the queue was full or is no more.
-func (w *signWatch) missed(err error, open bool) {
-	w.logger.Warn("notifications of pods' signs were lost; all are looked at", "error", err)
+// missed records that notifications were lost, because the queue overflowed or was closed.
+func (w *touchWatch) missed(err error, open bool) {
+	w.logger.Warn("lost notifications about pods' files, scanning all pods", "error", err)
 	if !open {
 		w.disconnect()
 	}
@@ -159,38 +156,37 @@ func (w *signWatch) missed(err error, open bool) {
 	w.schedule()
 }
 
-func (w *signWatch) listenAgain() {
+func (w *touchWatch) listenAgain() {
 	w.resuming = false
 	paused := w.paused
 	w.paused = map[string]string{}
 	for file, uid := range paused {
 		w.listen(file)
-		w.look(uid)
+		w.scan(uid)
 	}
 	if w.lost {
 		w.lost = false
-		w.lookAtAll()
+		w.scanAll()
 	}
 }
 
-// lookAtAll looks at every directory there is. After failures it also tries to
-// listen again.
-func (w *signWatch) lookAtAll() {
+// scanAll reads every directory. After failures it also tries to watch again.
+func (w *touchWatch) scanAll() {
 	uids, err := namesIn(w.dirs.pods)
 	if err != nil {
-		w.logger.Warn("pod directories cannot be listed", "error", err)
+		w.logger.Warn("cannot list pod directories", "error", err)
 	}
-	again := w.tryAgain()
+	again := w.reconnect()
 	there := make(map[string]struct{}, len(uids))
 	for _, uid := range uids {
 		there[uid] = struct{}{}
-		if _, known := w.told[uid]; !known || again {
+		if _, known := w.reported[uid]; !known || again {
 			w.follow(uid)
 		} else {
-			w.look(uid)
+			w.scan(uid)
 		}
 	}
-	for uid := range w.told {
+	for uid := range w.reported {
 		if _, ok := there[uid]; !ok && err == nil {
 			w.forget(uid)
 		}
@@ -198,12 +194,11 @@ func (w *signWatch) lookAtAll() {
 	w.nextRound()
 }
 
-// tryAgain connects where there is no connection, and reports whether every pod is to
-// be listened to anew.
-func (w *signWatch) tryAgain() bool {
-	w.wasDeaf, w.deaf = w.deaf, false
+// reconnect restores a lost connection, and reports whether all pods need new watches.
+func (w *touchWatch) reconnect() bool {
+	w.wasDegraded, w.degraded = w.degraded, false
 	if w.inotify != nil {
-		return w.wasDeaf
+		return w.wasDegraded
 	}
 	inotify, err := w.connect()
 	if err != nil {
@@ -214,58 +209,58 @@ func (w *signWatch) tryAgain() bool {
 	return true
 }
 
-// cannotListen tells of the first failure only; the next ones are likely to be the same.
-func (w *signWatch) cannotListen(err error) {
-	if !w.deaf && !w.wasDeaf {
-		w.logger.Warn("the kernel does not notify of pods' signs; all are looked at every so often instead",
+// cannotListen logs the first failure. Later ones are probably the same.
+func (w *touchWatch) cannotListen(err error) {
+	if !w.degraded && !w.wasDegraded {
+		w.logger.Warn("no kernel notifications about pods' files, scanning all pods periodically",
 			"every", w.pollDeaf, "error", err)
 	}
-	w.deaf = true
+	w.degraded = true
 }
 
-func (w *signWatch) nextRound() {
+func (w *touchWatch) nextRound() {
 	switch {
-	case w.deaf:
+	case w.degraded:
 		w.round.Reset(w.pollDeaf)
 		return
-	case w.wasDeaf:
-		w.logger.Info("the kernel notifies of pods' signs again")
+	case w.wasDegraded:
+		w.logger.Info("kernel notifications about pods' files work again")
 	}
-	w.wasDeaf = false
+	w.wasDegraded = false
 	w.round.Reset(w.poll)
 }
 
-// follow listens to a pod's files, which may be others than before. Signs has seen
-// that they are what Create makes, and no links.
-func (w *signWatch) follow(uid string) {
+// follow watches a pod's files, which may be new ones. Touched has verified that they are pipes,
+// not links.
+func (w *touchWatch) follow(uid string) {
 	w.forget(uid)
 	if _, err := w.dirs.Touched(uid); err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
-			w.logger.Warn("a pod's signs cannot be read", "error", err)
+			w.logger.Warn("cannot read a pod's files", "error", err)
 		}
 		return
 	}
-	w.told[uid] = time.Time{}
+	w.reported[uid] = time.Time{}
 	for _, file := range w.files(uid) {
 		w.listen(file)
 	}
-	w.look(uid)
+	w.scan(uid)
 }
 
-func (w *signWatch) forget(uid string) {
+func (w *touchWatch) forget(uid string) {
 	for _, file := range w.files(uid) {
 		w.unlisten(file)
 		delete(w.paused, file)
 	}
-	delete(w.told, uid)
+	delete(w.reported, uid)
 }
 
-func (w *signWatch) files(uid string) []string {
+func (w *touchWatch) files(uid string) []string {
 	dir := w.dirs.Dir(uid)
 	return []string{dir.Heartbeat, dir.Stop}
 }
 
-func (w *signWatch) listen(file string) {
+func (w *touchWatch) listen(file string) {
 	if w.inotify == nil {
 		return
 	}
@@ -275,25 +270,25 @@ func (w *signWatch) listen(file string) {
 	}
 }
 
-func (w *signWatch) unlisten(file string) {
+func (w *touchWatch) unlisten(file string) {
 	if w.inotify != nil {
-		w.inotify.Remove(file) //nolint:errcheck // the kernel drops the watch of a deleted file by itself
+		w.inotify.Remove(file) //nolint:errcheck // the kernel drops the watch of a deleted file
 	}
 }
 
-// look tells of a pod that has something new to tell, or a request that stands: an
-// answer and the next request can have the same time, by the kernel's coarse clock.
-func (w *signWatch) look(uid string) {
-	told, there := w.told[uid]
+// scan reports a pod with a new heartbeat or a stop request. It repeats a pending request, because
+// an answer and the next request can have the same time on the kernel's coarse clock.
+func (w *touchWatch) scan(uid string) {
+	told, there := w.reported[uid]
 	if !there {
 		return
 	}
 	signs, err := w.dirs.Touched(uid)
 	if err != nil {
-		return // it is gone, or Create mends it: both are told
+		return // gone, or Create repairs it; both are reported
 	}
 	if signs.StopRequested || !signs.Heartbeat.Equal(told) {
-		w.told[uid] = signs.Heartbeat
+		w.reported[uid] = signs.Heartbeat
 		w.changed(uid)
 	}
 }
