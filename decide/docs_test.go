@@ -31,9 +31,10 @@ func readDoc(t *testing.T, path ...string) string {
 	return string(text)
 }
 
-// TestExamplePod decides about the example pod by the shipped policy. The pages name the results.
-func TestExamplePod(t *testing.T) {
-	p, err := policy.Load(filepath.Join("..", "deploy", "policy", "enforce.yaml"))
+// decideExample decides about the example pod by a shipped policy.
+func decideExample(t *testing.T, file string) decide.Decision {
+	t.Helper()
+	p, err := policy.Load(filepath.Join("..", "deploy", "policy", file))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,17 +43,31 @@ func TestExamplePod(t *testing.T) {
 		t.Fatal(err)
 	}
 	container := pod.Spec.Containers[0]
-	d := decide.Container(p, decide.Facts{
+	return decide.Container(p, decide.Facts{
 		Pod:         agentapi.PodRef{Namespace: pod.Namespace, Name: pod.Name},
 		Container:   container.Name,
 		Annotations: pod.Annotations,
 		MemoryLimit: container.Resources.Limits.Memory().Value(),
 	})
+}
+
+// The pages name the results that this test wants.
+func TestExamplePod(t *testing.T) {
+	d := decideExample(t, "enforce.yaml")
 	if !d.Act() || d.Memlock == nil || *d.Memlock != 5*gi {
 		t.Errorf("decision %+v, want a memory lock of 5 GiB; refusal: %v", d, d.Refusal)
 	}
 	if len(d.Cgroup) != 1 || d.Cgroup[0].File != "memory.high" || d.Cgroup[0].Value != "5905580032" {
 		t.Errorf("cgroup settings %v, want 5.5 GiB of memory.high", d.Cgroup)
+	}
+}
+
+// The page on an existing cluster quotes the Event of the example pod in mode observe.
+func TestExamplePodObserved(t *testing.T) {
+	remarks := decideExample(t, "observe.yaml").Remarks
+	page := strings.Join(strings.Fields(readDoc(t, "docs", "get-started", "existing-cluster.md")), " ")
+	if len(remarks) != 1 || remarks[0].Reason != agentapi.ReasonWouldSet || !strings.Contains(page, remarks[0].Message) {
+		t.Errorf("the page does not quote %+v", remarks)
 	}
 }
 

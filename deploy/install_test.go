@@ -12,7 +12,7 @@ import (
 	"github.com/mooring-vm/mooring/agent"
 )
 
-// dump is what `containerd config dump` of 2.4 says about NRI.
+// dump is a part of the output of `containerd config dump`, of containerd 2.4.
 const dump = `
   [plugins.'io.containerd.nri.v1.nri']
     disable = false
@@ -25,7 +25,7 @@ const dump = `
     enable = true
 `
 
-// installer runs install.sh with stand-ins for all that would change the machine.
+// installer runs install.sh with stand-ins for the programs that change the machine.
 type installer struct {
 	dir  string
 	dump string // of containerd
@@ -38,7 +38,7 @@ func newInstaller(t *testing.T, dump string) *installer {
 	return &installer{dir: t.TempDir(), dump: dump}
 }
 
-// run returns what the stand-ins were called with, and what was printed.
+// run returns the command lines of the stand-ins and the output of the script.
 func (i *installer) run(t *testing.T) (calls, printed string, err error) {
 	t.Helper()
 	for _, name := range []string{"path/install", "path/mv", "path/systemctl", "path/cmp", "path/containerd", "bin/mooring-agent"} {
@@ -63,7 +63,7 @@ func (i *installer) run(t *testing.T) (calls, printed string, err error) {
 	return string(log), out.String(), err
 }
 
-// standIn notes that it was called. That of cmp says that the files differ.
+// standIn writes a program that records its command line. The stand-in of cmp reports a difference.
 func (i *installer) standIn(t *testing.T, name string) {
 	t.Helper()
 	end := "exit 0"
@@ -110,9 +110,9 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// Without the validator nothing else looks wrong, and launchers that require the
-// agent start without it.
-func TestInstallMissesTheValidator(t *testing.T) {
+// Without the validator, launchers that require the agent start without it. The script must say so,
+// because all else works.
+func TestInstallWarnsWithoutTheValidator(t *testing.T) {
 	for name, dump := range map[string]string{"off": fmt.Sprintf(dump, false), "not there": "version = 3\n"} {
 		calls, printed, err := newInstaller(t, dump).run(t)
 		if err == nil || !strings.Contains(printed, "\n    imports = ['/etc/containerd/conf.d/*.toml']\n") {
@@ -124,7 +124,7 @@ func TestInstallMissesTheValidator(t *testing.T) {
 	}
 }
 
-func TestInstallAsksAnotherContainerd(t *testing.T) {
+func TestInstallRunsAnotherContainerd(t *testing.T) {
 	i := newInstaller(t, fmt.Sprintf(dump, true))
 	i.env = []string{"CONTAINERD=" + i.dir + "/opt/containerd"}
 	i.standIn(t, "opt/containerd")
@@ -134,12 +134,12 @@ func TestInstallAsksAnotherContainerd(t *testing.T) {
 	}
 }
 
-// A policy with a fault is found while the old agent still runs.
+// The check comes first, so that the old agent keeps running under a policy with errors.
 func TestInstallChecksThePolicyFirst(t *testing.T) {
 	i := newInstaller(t, fmt.Sprintf(dump, true))
 	i.fail = "bin/mooring-agent"
 	calls, _, err := i.run(t)
 	if err == nil || strings.Contains(calls, "systemctl") || strings.Contains(calls, "/usr/local/bin") {
-		t.Errorf("%v, and calls %q: want none that changes something", err, calls)
+		t.Errorf("%v, and calls %q: want no call that changes the machine", err, calls)
 	}
 }

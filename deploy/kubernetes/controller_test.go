@@ -23,8 +23,7 @@ func controllerSpec(t *testing.T) corev1.PodSpec {
 	return the[*appsv1.Deployment](t, controllerName).Spec.Template.Spec
 }
 
-// TestControllerCommandLine checks that the flags exist, and fit the ports, the probes and
-// the objects that they name.
+// TestControllerCommandLine compares the flags with the program, the ports, the probes and objects.
 func TestControllerCommandLine(t *testing.T) {
 	container := controllerSpec(t).Containers[0]
 	root := command.Command(buildinfo.Info{}, io.Discard)
@@ -47,7 +46,7 @@ func TestControllerCommandLine(t *testing.T) {
 	the[*corev1.Secret](t, root.Flag("webhook-secret").Value.String())
 }
 
-// One replica works while a node is drained, or lost.
+// One replica must work during the drain or the loss of a node.
 func TestControllerStaysAvailable(t *testing.T) {
 	d := the[*appsv1.Deployment](t, controllerName)
 	budget := the[*policyv1.PodDisruptionBudget](t, controllerName)
@@ -77,7 +76,7 @@ func TestServicePorts(t *testing.T) {
 	}
 }
 
-// hook is what of a webhook depends on what it is for.
+// hook has the fields of a webhook that differ between webhooks.
 type hook struct {
 	Path, Resources, Operations string
 	SideEffects                 string
@@ -94,7 +93,7 @@ func TestWebhooks(t *testing.T) {
 		checkWebhook(t, w.Name, w.ClientConfig, w.NamespaceSelector, w.FailurePolicy, w.TimeoutSeconds)
 		got[w.Name] = newHook(w.ClientConfig, w.Rules, w.SideEffects, w.ObjectSelector)
 		if *w.ReinvocationPolicy != admissionv1.IfNeededReinvocationPolicy {
-			t.Errorf("%s is not asked again", w.Name)
+			t.Errorf("%s is not called again after a later change", w.Name)
 		}
 	}
 	want := map[string]hook{
@@ -131,8 +130,8 @@ func joined(a, b string) string {
 	return a + " " + b
 }
 
-// checkWebhook checks what all have: none can keep the cluster, or Mooring itself, from
-// coming up.
+// checkWebhook checks the fields common to all webhooks. None may block the start of the cluster or
+// of Mooring.
 func checkWebhook(t *testing.T, name string, c admissionv1.WebhookClientConfig, namespaces *metav1.LabelSelector, failure *admissionv1.FailurePolicyType, timeout *int32) {
 	t.Helper()
 	if c.Service.Name != controllerName || c.Service.Namespace != namespace || len(c.CABundle) > 0 {

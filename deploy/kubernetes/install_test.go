@@ -27,8 +27,7 @@ import (
 
 const namespace = "mooring-system"
 
-// decode reads every document of a manifest into its type. Unknown and
-// duplicate fields are errors.
+// decode reads every document of a manifest into its type. Unknown and duplicate fields are errors.
 func decode(t *testing.T, file string) []runtime.Object {
 	t.Helper()
 	content, err := os.ReadFile(file)
@@ -62,7 +61,7 @@ func decode(t *testing.T, file string) []runtime.Object {
 	}
 }
 
-// the returns the only object of a type with that name in install.yaml.
+// the returns the only object with this type and name in install.yaml.
 func the[T metav1.Object](t *testing.T, name string) T {
 	t.Helper()
 	return theIn[T](t, "install.yaml", name)
@@ -127,7 +126,7 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-// objects lists what is in a manifest, one KIND NAMESPACE/NAME each.
+// objects lists the objects of a manifest as KIND NAMESPACE/NAME.
 func objects(t *testing.T, file string) (all []string) {
 	t.Helper()
 	for _, object := range decode(t, file) {
@@ -144,13 +143,13 @@ func TestPolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	if p.Mode != policy.Observe {
-		t.Errorf("mode %q, want %q: a first install must change nothing", p.Mode, policy.Observe)
+		t.Errorf("mode %q, want %q: a first install must only report", p.Mode, policy.Observe)
 	}
 	shipped, err := os.ReadFile("../policy/observe.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Where a document ends, so does its last line.
+	// The manifest lacks the newline at the end.
 	if diff := cmp.Diff(strings.TrimSpace(string(shipped)), strings.TrimSpace(text)); diff != "" {
 		t.Errorf("the policy differs from deploy/policy/observe.yaml (-shipped +here):\n%s", diff)
 	}
@@ -173,11 +172,11 @@ func TestRights(t *testing.T) {
 		t.Errorf("the pods use service account %q, want %q", account, subject.Name)
 	}
 	if fence := fenceSpec(t); fence.ServiceAccountName == subject.Name || *fence.AutomountServiceAccountToken {
-		t.Error("the fence may ask the API server")
+		t.Error("the fence has access to the API server")
 	}
 }
 
-// daemonSets returns those of the agent and of the fence.
+// daemonSets returns the DaemonSets of the agent and the fence.
 func daemonSets(t *testing.T) (agent, fence *appsv1.DaemonSet) {
 	t.Helper()
 	for _, object := range decode(t, "install.yaml") {
@@ -250,7 +249,7 @@ func TestAgentIsNotPrivileged(t *testing.T) {
 	}
 }
 
-// unitCapabilities returns the capabilities that a systemd unit leaves.
+// unitCapabilities returns the capabilities of a systemd unit.
 func unitCapabilities(t *testing.T, name string) []corev1.Capability {
 	t.Helper()
 	unit, err := os.ReadFile("../systemd/" + name)
@@ -270,7 +269,7 @@ func unitCapabilities(t *testing.T, name string) []corev1.Capability {
 	return nil
 }
 
-// TestCommandLines checks that the flags exist and fit the volumes.
+// TestCommandLines compares the agent's flags with the program and the volumes.
 func TestCommandLines(t *testing.T) {
 	spec := podSpec(t)
 	defaults := agent.DefaultConfig()
@@ -317,8 +316,8 @@ func TestFenceCommandLine(t *testing.T) {
 	}
 }
 
-// checkMounted checks that the container has the paths from the node, and what a policy
-// names by default as the node's libvirt.
+// checkMounted wants these paths of the node in the container, and the policy's default paths of
+// libvirt.
 func checkMounted(t *testing.T, container corev1.Container, paths ...string) {
 	t.Helper()
 	p, err := policy.Parse([]byte("apiVersion: mooring.dev/v1alpha1\nkind: NodePolicy\nmode: observe\nlifecycle: {libvirt: {}}"))
@@ -329,15 +328,14 @@ func checkMounted(t *testing.T, container corev1.Container, paths ...string) {
 		if !slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool {
 			return path == m.MountPath || strings.HasPrefix(path, m.MountPath+"/")
 		}) {
-			t.Errorf("container %s: nothing is mounted for %s", container.Name, path)
+			t.Errorf("container %s has no mount for %s", container.Name, path)
 		}
 	}
 }
 
-// TestMountsComeLater checks that a container sees what is mounted on the node after it
-// has started: libvirt's own directory, and for the fence the tmpfs that the agent's pod
-// mounts.
-func TestMountsComeLater(t *testing.T) {
+// TestMountsPropagate wants later mounts of the node to appear in the containers: libvirt's folder,
+// and for the fence the agent's tmpfs.
+func TestMountsPropagate(t *testing.T) {
 	for name, container := range map[string]corev1.Container{
 		"libvirt": podSpec(t).Containers[0], "bpf": podSpec(t).Containers[0], "mooring": fenceSpec(t).Containers[0],
 	} {
@@ -349,8 +347,8 @@ func TestMountsComeLater(t *testing.T) {
 	}
 }
 
-// TestHook checks that the agent hands out what the init container has installed, by
-// the path that it has on the node.
+// TestHook compares the agent's --hook with the path on the node to which the init container copies
+// the program.
 func TestHook(t *testing.T) {
 	spec := podSpec(t)
 	if err := agent.Command(buildinfo.Info{}, io.Discard).ParseFlags(spec.Containers[0].Args); err != nil {
@@ -386,7 +384,7 @@ func checkVolumes(t *testing.T, spec corev1.PodSpec) {
 	for _, container := range slices.Concat(spec.InitContainers, spec.Containers) {
 		for _, mount := range container.VolumeMounts {
 			if !slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name }) {
-				t.Errorf("container %s mounts volume %q, which is not there", container.Name, mount.Name)
+				t.Errorf("container %s mounts volume %q, which does not exist", container.Name, mount.Name)
 			}
 		}
 	}

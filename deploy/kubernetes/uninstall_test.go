@@ -9,9 +9,8 @@ import (
 	"github.com/mooring-vm/mooring/cli/uninstall"
 )
 
-// TestUninstallKnowsWhatTheAgentLeaves compares what is taken away from nodes with what
-// the agent uses there.
-func TestUninstallKnowsWhatTheAgentLeaves(t *testing.T) {
+// TestUninstallRemovesThePathsOfTheAgent compares uninstall's paths on a node with the agent's paths.
+func TestUninstallRemovesThePathsOfTheAgent(t *testing.T) {
 	node, config := uninstall.DefaultNode(), agent.DefaultConfig()
 	if node.Root != config.Root || node.BPFDir != config.BPFDir {
 		t.Errorf("%s and %s, the agent has %s and %s", node.Root, node.BPFDir, config.Root, config.BPFDir)
@@ -28,6 +27,6 @@ func TestUninstallKnowsWhatTheAgentLeaves(t *testing.T) {
 		}
 	}
 	if len(hooks) != 2 {
-		t.Errorf("hooks %q, want that of the unit and that of the DaemonSet", hooks)
+		t.Errorf("hooks %q, want the hook of the unit and the hook of the DaemonSet", hooks)
 	}
 }
