@@ -6,42 +6,41 @@ import (
 	"sync"
 )
 
-// CgroupFile describes a cgroup v2 interface file that an annotation may set.
-// Get one from [LookupCgroupFile]; the zero value has no use.
+// CgroupFile describes a cgroup v2 interface file that an annotation may set. [LookupCgroupFile]
+// returns one; the zero value has no use.
 type CgroupFile struct {
 	// Name as in the cgroup file system, such as "memory.high".
 	Name string
 
-	// KubeletOwned is set for files that kubelet rewrites while the container
-	// runs, from the pod's resources: whoever sets them has to do so again
-	// after each of kubelet's updates.
+	// KubeletOwned is set for files that kubelet rewrites from the pod's resources while the
+	// container runs. Their value must be set again after each update by kubelet.
 	KubeletOwned bool
 
-	// Protection is set for memory.min and memory.low, which the kernel
-	// honours only as far as every ancestor has them, too.
+	// Protection is set for memory.min and memory.low. The kernel honours them only as far as every
+	// ancestor has them, too.
 	Protection bool
 
 	grammar grammar
 }
 
-// grammar is what a family of cgroup files takes and shows. The sources are the
-// kernel's Documentation/admin-guide/cgroup-v2.rst and, for ranges and rounding,
-// the write handlers of the files.
+// grammar describes the values that a family of cgroup files accepts and shows. The sources are the
+// kernel's Documentation/admin-guide/cgroup-v2.rst and, for ranges and rounding, the write handlers
+// of the files.
 type grammar interface {
-	// allowed says for people what the file takes.
+	// allowed returns the accepted values as text for people.
 	allowed() string
 
-	// normalize returns the value as the kernel shows it, but for rounding;
-	// ok is false when the kernel would not take the value.
+	// normalize returns the value as the kernel shows it, except for rounding. ok is false if the
+	// kernel would refuse the value.
 	normalize(value string) (normal string, ok bool)
 
 	// shows reports whether content shows a normalised value.
 	shows(content, value string) bool
 }
 
-// LookupCgroupFile returns the description of a cgroup v2 file; ok is false for
-// a name that no annotation may set, among them memory.max, which belongs to
-// kubelet and the container's memory limit.
+// LookupCgroupFile returns the description of a cgroup v2 file. ok is false for a name that no
+// annotation may set. One of these is memory.max, which belongs to kubelet and the container's
+// memory limit.
 func LookupCgroupFile(name string) (f CgroupFile, ok bool) {
 	if f, ok := lookupHugetlb(name); ok {
 		return f, true
@@ -54,9 +53,9 @@ func LookupCgroupFile(name string) (f CgroupFile, ok bool) {
 	return files[at], true
 }
 
-// CheckCgroupFile returns nil when [LookupCgroupFile] knows the name, else an
-// [*InvalidError] without key that lists what there is, or says why memory.max is
-// not to be had.
+// CheckCgroupFile returns nil if [LookupCgroupFile] knows the name. Else the error is an
+// [*InvalidError] without key. It lists the known files, or explains why memory.max is not among
+// them.
 func CheckCgroupFile(name string) error {
 	if _, ok := LookupCgroupFile(name); ok {
 		return nil
@@ -68,9 +67,8 @@ func CheckCgroupFile(name string) error {
 	return invalid(name, "unknown cgroup file: want one of %s", strings.Join(CgroupFiles(), ", "))
 }
 
-// CgroupFiles returns the names of all files that an annotation may set, sorted.
-// The families hugetlb.<size>.max and hugetlb.<size>.rsvd.max are listed in that
-// spelling.
+// CgroupFiles returns the names of all files that an annotation may set, sorted. The families
+// hugetlb.<size>.max and hugetlb.<size>.rsvd.max appear in this form.
 func CgroupFiles() []string {
 	names := []string{hugetlbMax, hugetlbReserved}
 	for _, f := range cgroupFiles() {
@@ -80,13 +78,13 @@ func CgroupFiles() []string {
 	return names
 }
 
-// Allowed says for people what the file takes.
+// Allowed returns the accepted values as text for people.
 func (f CgroupFile) Allowed() string { return f.grammar.allowed() }
 
-// Normalize checks a value against the file's grammar and returns it as the
-// kernel shows it, but for rounding: quantities such as 9Gi become decimal bytes,
-// lists are sorted, absent parts get the kernel's default. Normalising twice
-// changes nothing. The error is an [*InvalidError] without key.
+// Normalize checks a value against the file's grammar and returns it as the kernel shows it, except
+// for rounding. Quantities such as 9Gi become decimal bytes, lists are sorted, and absent parts get
+// the kernel's default. Normalising twice changes nothing. The error is an [*InvalidError] without
+// key.
 func (f CgroupFile) Normalize(value string) (string, error) {
 	normal, ok := f.grammar.normalize(value)
 	if !ok {
@@ -95,15 +93,14 @@ func (f CgroupFile) Normalize(value string) (string, error) {
 	return normal, nil
 }
 
-// Shows reports whether content, as read from the file, shows that the kernel
-// took the value, which must be normalised. It knows how the kernel rounds (bytes
-// down to whole pages of the machine this runs on) and prints (one line for each
-// device, "max" for whatever exceeds any limit).
+// Shows reports whether the content of the file shows that the kernel took a normalised value. It
+// knows the kernel's rounding (bytes down to whole pages of this machine) and format (one line per
+// device, "max" above any limit).
 func (f CgroupFile) Shows(content, value string) bool {
 	return f.grammar.shows(content, value)
 }
 
-// cgroupFiles lists every file but hugetlb's, whose names depend on page sizes.
+// cgroupFiles lists all files except hugetlb's, whose names depend on page sizes.
 var cgroupFiles = sync.OnceValue(func() []CgroupFile {
 	weight := number{lo: 1, hi: 10000}
 	return []CgroupFile{

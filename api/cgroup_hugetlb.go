@@ -5,13 +5,13 @@ import (
 	"strconv"
 )
 
-// The families of files that are named by the size of a huge page.
+// The families of files with a huge page size in their name.
 const (
 	hugetlbMax      = "hugetlb.<size>.max"
 	hugetlbReserved = "hugetlb.<size>.rsvd.max"
 )
 
-// hugetlbName takes sizes as mm/hugetlb_cgroup.c prints them.
+// hugetlbName matches page sizes as mm/hugetlb_cgroup.c prints them.
 var hugetlbName = regexp.MustCompile(`^hugetlb\.([1-9][0-9]{0,3})([KMG])B(\.rsvd)?\.max$`)
 
 // lookupHugetlb returns the description of hugetlb.<size>.max or .rsvd.max.

@@ -23,7 +23,7 @@ func (g list) normalize(value string) (string, bool) {
 		}
 		lo, loOK := parseCount(first, 0, int64(g.limit)-1)
 		hi, hiOK := parseCount(last, lo, int64(g.limit)-1)
-		if !loOK || !hiOK || len(all) > g.limit { // more than there are: repeated on purpose
+		if !loOK || !hiOK || len(all) > g.limit { // longer than any list without repetitions
 			return "", false
 		}
 		for n := lo; n <= hi; n++ {

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// limitMax is how the kernel writes "no limit".
+// limitMax is the kernel's word for "no limit".
 const limitMax = "max"
 
 // maxBandwidth is the longest quota of cpu.max in microseconds: MAX_BW of
 // kernel/sched/sched.h.
 const maxBandwidth = 1<<44 - 1
 
-// number is one whole number from lo to hi, or also "max" where orMax is set.
+// number is one whole number from lo to hi. With orMax it may also be "max".
 type number struct {
 	lo, hi int64
 	unit   string // for people; may be empty
@@ -52,8 +52,7 @@ func newFlag() flag { return flag{number{lo: 0, hi: 1}} }
 
 func (flag) allowed() string { return "0 or 1" }
 
-// byteLimit is an amount of memory as a quantity of at least lo bytes and in
-// whole units, or "max".
+// byteLimit is a quantity of memory of at least lo bytes in whole units, or "max".
 type byteLimit struct {
 	lo   int64
 	unit int64 // bytes; 0: any amount, which the kernel rounds down to whole pages
@@ -85,8 +84,8 @@ func (byteLimit) shows(content, value string) bool {
 	return strings.TrimSpace(content) == roundToPages(value, int64(os.Getpagesize()))
 }
 
-// roundToPages returns a normalised amount of memory as the kernel shows it after
-// mm/page_counter.c has counted it in pages.
+// roundToPages returns a normalised amount of memory as the kernel shows it: mm/page_counter.c
+// counts whole pages.
 func roundToPages(value string, page int64) string {
 	n, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || n/page >= math.MaxInt64/page { // PAGE_COUNTER_MAX
@@ -95,8 +94,8 @@ func roundToPages(value string, page int64) string {
 	return strconv.FormatInt(n/page*page, 10)
 }
 
-// cpuMax is the quota and the period of cpu.max in microseconds; the kernel's
-// ranges are min_cfs_quota_period and max_cfs_quota_period.
+// cpuMax is the quota and the period of cpu.max in microseconds. The ranges are the kernel's
+// min_cfs_quota_period and max_cfs_quota_period.
 type cpuMax struct{}
 
 func (cpuMax) quota() number  { return number{lo: 1000, hi: maxBandwidth, orMax: true} }

@@ -16,17 +16,15 @@ var (
 	miscResource = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
 )
 
-// params is a device followed by NAME=VALUE pairs: one device only, since the
-// kernel takes one with each write. What is left out stays as it is, which in a
-// new cgroup is "max".
+// params is one device followed by NAME=VALUE pairs. The kernel takes one device with each write.
+// An absent name keeps its value, which is "max" in a new cgroup.
 type params struct {
 	device  *regexp.Regexp
 	example string
 	pairs   []param
 }
 
-// param is one NAME of params. Its value takes a number, which may be a quantity
-// where bytes is set.
+// param is one NAME of params. Its value is a number, or also a quantity if bytes is set.
 type param struct {
 	name   string
 	limits number
@@ -64,7 +62,7 @@ func (g params) allowed() string {
 	return fmt.Sprintf("one device and one or more of %s, such as %q", strings.Join(names, ", "), g.example)
 }
 
-// normalize puts the pairs in the kernel's order.
+// normalize returns the pairs in the kernel's order.
 func (g params) normalize(value string) (string, bool) {
 	device, rest, _ := strings.Cut(value, " ")
 	if !g.device.MatchString(device) {
@@ -103,8 +101,7 @@ func (g params) normalizePair(name, value string) (string, bool) {
 	return p.limits.normalize(value)
 }
 
-// shows looks for each pair in the device's line. Devices without any limit have
-// none.
+// shows searches the device's line for each pair. A device without limits has no line.
 func (params) shows(content, value string) bool {
 	device, rest, _ := strings.Cut(value, " ")
 	shown, listed := deviceLine(content, device)
@@ -116,7 +113,7 @@ func (params) shows(content, value string) bool {
 	return true
 }
 
-// deviceLine returns the words after the device in the line that it begins.
+// deviceLine returns the words after the device in its line.
 func deviceLine(content, device string) (words []string, ok bool) {
 	for line := range strings.Lines(content) {
 		if words := strings.Fields(line); len(words) > 0 && words[0] == device {
@@ -126,7 +123,7 @@ func deviceLine(content, device string) (words []string, ok bool) {
 	return nil, false
 }
 
-// pair is a NAME and a number, like the weight of a device.
+// pair is a NAME and a number, such as a device and its weight.
 type pair struct {
 	name    *regexp.Regexp
 	value   number

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// normalised holds, for each file, values and what they are written as.
+// normalised holds values for each file, with their normalised form.
 func normalised() map[string]map[string]string {
 	bytes := map[string]string{"9Gi": "9663676416", "1.5Gi": "1610612736", "1048576": "1048576", "500M": "500000000", "max": "max"}
 	zeroBytes := map[string]string{"0": "0", "1": "1", "4Ki": "4096", "max": "max"}
@@ -39,8 +39,8 @@ func normalised() map[string]map[string]string {
 	}
 }
 
-// refused holds, for each file, values that the kernel would not take, or would
-// take for something else than was meant. Every file refuses hostileValues, too.
+// refused holds values for each file that the kernel would refuse or misread. Every file refuses
+// hostileValues, too.
 func refused() map[string][]string {
 	bytes := []string{"1.5", "8Ei", "4Gb", "4g", "MAX", "unlimited"}
 	return map[string][]string{
@@ -211,8 +211,8 @@ func TestRoundToPages(t *testing.T) {
 	}
 }
 
-// FuzzCgroupFile checks that whatever a file takes stays the same when it is
-// normalised again, fits a line, and is recognised in what the kernel would show.
+// FuzzCgroupFile checks that a normalised value stays the same when normalised again, fits one
+// line, and is recognised in the kernel's output.
 func FuzzCgroupFile(f *testing.F) {
 	for name, values := range normalised() {
 		for value := range values {
@@ -250,7 +250,7 @@ func FuzzCgroupFile(f *testing.F) {
 	})
 }
 
-// kernelShows returns the content of a file after the value was written.
+// kernelShows returns the content of a file after a write of the value.
 func kernelShows(file CgroupFile, value string) string {
 	if _, ok := file.grammar.(byteLimit); ok {
 		value = roundToPages(value, int64(os.Getpagesize()))

@@ -6,14 +6,13 @@ import (
 	"strings"
 )
 
-// MaxDevices is the highest count of one kind of device that is accepted.
+// MaxDevices is the highest accepted count of one kind of device.
 const MaxDevices = 1024
 
 const wantDevices = "want a list such as vfio=2,vdpa=1,nvme=1,iommu, each word at most once, without spaces"
 
-// Devices counts the passed-through devices that make QEMU lock the VM's
-// memory. The fields are those of libvirt's own computation
-// (qemuDomainGetMemLockLimitBytes).
+// Devices counts the passed-through devices that make QEMU lock the VM's memory. The fields are
+// those of libvirt's own computation (qemuDomainGetMemLockLimitBytes).
 type Devices struct {
 	VFIO  int  // PCI and mediated host devices
 	VDPA  int  // vDPA network interfaces and disks
@@ -46,14 +45,14 @@ type deviceKind struct {
 	count *int
 }
 
-// kinds pairs the words of the annotation with the counts of d.
+// kinds maps the words of the annotation to the counts of d.
 func (d *Devices) kinds() []deviceKind {
 	return []deviceKind{{"vfio", &d.VFIO}, {"vdpa", &d.VDPA}, {"nvme", &d.NVMe}}
 }
 
-// ParseDevices reads a list such as "vfio=2,vdpa=1,nvme=1,iommu": each word at
-// most once, counts between 1 and [MaxDevices], no spaces, and iommu only
-// together with a device. The error is an [*InvalidError] without key.
+// ParseDevices reads a list such as "vfio=2,vdpa=1,nvme=1,iommu". Each word appears at most once,
+// counts are between 1 and [MaxDevices], spaces are not allowed, and iommu needs a device. The
+// error is an [*InvalidError] without key.
 func ParseDevices(s string) (Devices, error) {
 	var d Devices
 	seen := map[string]bool{}
@@ -73,7 +72,7 @@ func ParseDevices(s string) (Devices, error) {
 	return d, nil
 }
 
-// set stores one word of the list and returns what is wrong with it, if anything.
+// set stores one word of the list and returns its fault, or "".
 func (d *Devices) set(name, count string, counted bool) string {
 	if name == "iommu" {
 		if counted {
@@ -96,8 +95,8 @@ func (d *Devices) set(name, count string, counted bool) string {
 	return "unknown device " + Quote(name)
 }
 
-// parseCount reads a plain decimal number between lo and hi, in the one spelling
-// that strconv would print: no sign, no leading zeros, no underscores.
+// parseCount reads a decimal number between lo and hi in the one form that strconv prints: no sign,
+// no leading zeros, no underscores.
 func parseCount(s string, lo, hi int64) (n int64, ok bool) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || strconv.FormatInt(n, 10) != s {

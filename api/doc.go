@@ -1,15 +1,14 @@
-// Package api is the contract between Mooring and the people who use it: the
-// pod annotations, what their values mean, and how they are read.
+// Package api is the contract between Mooring and its users: the pod annotations and the meaning of
+// their values.
 //
-// A launcher pod asks for things in annotations; a node's policy (package
-// api/policy) decides what it gets. Reading is strict: an unknown key under our
-// suffix, a malformed quantity, a negative number, an overflow are errors that
-// name the key, the value and what is allowed. Nothing is guessed, because a
-// mistyped limit that is silently ignored is found only when the VM fails.
+// A launcher pod asks for limits and behaviour in annotations, and the node's policy (package
+// api/policy) decides. Reading is strict. An unknown key under Mooring's suffix, a malformed
+// quantity, a negative number and an overflow are errors. They name the key, the value and the
+// allowed values. A mistyped limit would otherwise show only when the VM fails.
 //
-// Authors of admission webhooks need [AddLockable] alone. Everybody else starts
-// at [Launcher] and [Parse].
+// Authors of admission webhooks need only [AddLockable]. Other users start at [Launcher] and
+// [Parse].
 //
-// All functions are pure, do not block, and may be called from several
-// goroutines at once as long as nobody writes to the map they are given.
+// All functions are pure and do not block. Several goroutines may call them at once with the same
+// map, as long as the map does not change.
 package api

@@ -38,7 +38,7 @@ func inTable(t *testing.T, doc string, words ...string) {
 	}
 }
 
-// The message that the documentation shows is the one that users get.
+// The documented message must be the program's message.
 func TestDocumentedError(t *testing.T) {
 	_, err := api.Parse(map[string]string{api.ValueKey: "16Gb"}, "compute")
 	for _, block := range textBlock.FindAllStringSubmatch(readDoc(t, "reference/annotations.md"), -1) {

@@ -10,22 +10,21 @@ import (
 )
 
 const (
-	// maxFaults bounds the errors of one pod: annotations may hold thousands
-	// of bad keys, and their text has to fit a message to the runtime.
+	// maxFaults bounds the errors of one pod. Annotations may have thousands of bad keys, and the
+	// text must fit a message to the runtime.
 	maxFaults = 10
 
-	// maxShown bounds, in bytes, how much of a key or value is shown.
+	// maxShown bounds the shown part of a key or value, in bytes.
 	maxShown = 80
 )
 
-// InvalidError says that a value, or the annotation that carries it, cannot be
-// used. Its text names the key, the value and what is allowed; it is short and
-// printable whatever was in the annotation, because it ends up in Kubernetes
-// Events.
+// InvalidError reports a value, or an annotation with a value, that Mooring cannot use. Its text
+// names the key, the value and the allowed values. The text is short and printable for any
+// annotation, because Kubernetes Events show it.
 type InvalidError struct {
 	Key     string // annotation key as written; empty for a value on its own
 	Value   string // as written
-	Allowed string // what is wrong or what would be right, for people
+	Allowed string // the fault or the allowed values, as text for people
 }
 
 // Error implements error.
@@ -36,7 +35,7 @@ func (e *InvalidError) Error() string {
 	return fmt.Sprintf("annotation %s: %s: %s", showKey(e.Key), Quote(e.Value), e.Allowed)
 }
 
-// invalid returns the error of a value that no key is known for, yet.
+// invalid returns the error of a value whose key the caller adds with keyed.
 func invalid(value, format string, args ...any) error {
 	return &InvalidError{Value: value, Allowed: fmt.Sprintf(format, args...)}
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/mooring-vm/mooring/api"
 )
 
-// Two admission webhooks see the same launcher pod, one after the other: that of
-// a vDPA network binding, and that of a GPU whose driver locks memory of its own.
+// Two admission webhooks change the same launcher pod, one after the other. The first belongs to a
+// vDPA network binding, the second to a GPU whose driver locks memory.
 func ExampleAddLockable() {
 	pod := map[string]string{"launcher.mooring.dev": "compute"}
 	for _, bytes := range []int64{1 << 30, 512 << 20} {

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// field is a key that fills in a part of a Request.
+// field is a key that sets a part of a Request.
 type field struct {
 	key string
 	set func(r *Request, value string) error
 }
 
-// fields returns all of them; cgroup files are extra, since they are many.
+// fields returns all keys except those of cgroup files, which are many.
 var fields = sync.OnceValue(func() []field {
 	return []field{
 		{RequiresLockKey, pointer(parseBool, func(r *Request) **bool { return &r.RequiresLock })},
@@ -30,7 +30,7 @@ var fields = sync.OnceValue(func() []field {
 	}
 })
 
-// value makes a setter for a part of the Request that is there in any case.
+// value returns a setter for a part of the Request without a pointer.
 func value[T any](parse func(string) (T, error), part func(*Request) *T) func(*Request, string) error {
 	return func(r *Request, s string) (err error) {
 		*part(r), err = parse(s)
@@ -38,7 +38,7 @@ func value[T any](parse func(string) (T, error), part func(*Request) *T) func(*R
 	}
 }
 
-// pointer makes a setter for a part of the Request that is nil when not asked.
+// pointer returns a setter for a part of the Request that is nil if not requested.
 func pointer[T any](parse func(string) (T, error), part func(*Request) **T) func(*Request, string) error {
 	return func(r *Request, s string) error {
 		v, err := parse(s)
@@ -57,8 +57,8 @@ func parseBool(s string) (bool, error) {
 	return false, invalid(s, `want "true" or "false"`)
 }
 
-// lookupKey checks that a key without scope is known, and tells whether it
-// concerns the pod as a whole.
+// lookupKey checks that a key without scope is known. podWide is true if the key concerns the pod
+// as a whole.
 func lookupKey(base string) (podWide bool, err error) {
 	known := []string{LauncherKey, SidecarKey, APIVersionKey}
 	if slices.Contains(known, base) || slices.ContainsFunc(webhookFields(), func(f field) bool { return f.key == base }) {

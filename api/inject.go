@@ -2,7 +2,7 @@ package api
 
 import "sync"
 
-// webhookFields are the keys of admission webhooks. Nothing of them is in a Request.
+// webhookFields are the keys of admission webhooks. No Request contains them.
 var webhookFields = sync.OnceValue(func() []field {
 	return []field{
 		{InjectSidecarKey, check(ParseInjection)},
@@ -12,7 +12,7 @@ var webhookFields = sync.OnceValue(func() []field {
 	}
 })
 
-// check makes a setter that only finds out whether a value can be read.
+// check returns a setter that parses a value and drops the result.
 func check[T any](parse func(string) (T, error)) func(*Request, string) error {
 	return func(_ *Request, s string) error {
 		_, err := parse(s)
@@ -22,10 +22,10 @@ func check[T any](parse func(string) (T, error)) func(*Request, string) error {
 
 const followLimits = "follow-limits"
 
-// Injection says whether mooring-shim is added to a launcher pod.
+// Injection says whether the webhook adds mooring-shim to a launcher pod.
 type Injection struct {
 	Sidecar      bool
-	FollowLimits bool // the VM becomes what its container's limits leave room for
+	FollowLimits bool // the VM follows the limits of its container
 }
 
 // String returns the annotation value. [ParseInjection] reads it back.
@@ -39,8 +39,8 @@ func (i Injection) String() string {
 	return "false"
 }
 
-// ParseInjection reads "true", "false" or "follow-limits", which is "true" and more. The
-// error is an [*InvalidError] without key.
+// ParseInjection reads "true", "false" or "follow-limits", which includes "true". The error is an
+// [*InvalidError] without key.
 func ParseInjection(s string) (Injection, error) {
 	if s == followLimits {
 		return Injection{Sidecar: true, FollowLimits: true}, nil
@@ -52,23 +52,23 @@ func ParseInjection(s string) (Injection, error) {
 	return Injection{Sidecar: sidecar}, nil
 }
 
-// InjectSidecar reads [InjectSidecarKey]; ok is false when it is absent or wrong. The error
-// is an [*InvalidError], or several joined.
+// InjectSidecar reads [InjectSidecarKey]. ok is false if the annotation is absent or invalid. The
+// error is an [*InvalidError], or several joined.
 func InjectSidecar(annotations map[string]string) (i Injection, ok bool, err error) {
 	return ofPod(annotations, InjectSidecarKey, ParseInjection)
 }
 
-// InjectPreStop reads [InjectPreStopKey], as InjectSidecar does.
+// InjectPreStop reads [InjectPreStopKey] like [InjectSidecar].
 func InjectPreStop(annotations map[string]string) (inject, ok bool, err error) {
 	return ofPod(annotations, InjectPreStopKey, parseBool)
 }
 
-// Added reads [AddedKey], as InjectSidecar does.
+// Added reads [AddedKey] like [InjectSidecar].
 func Added(annotations map[string]string) (b Bytes, ok bool, err error) {
 	return ofPod(annotations, AddedKey, ParseBytes)
 }
 
-// RenderedResources reads [RenderedKey], as InjectSidecar does.
+// RenderedResources reads [RenderedKey] like [InjectSidecar].
 func RenderedResources(annotations map[string]string) (r Rendered, ok bool, err error) {
 	return ofPod(annotations, RenderedKey, ParseRendered)
 }

@@ -22,7 +22,7 @@ func TestInjection(t *testing.T) {
 	}
 }
 
-// What webhooks ask each other for is checked by nodes, too, and changes nothing there.
+// Nodes check the keys for webhooks, and do not act on them.
 func TestWebhookKeys(t *testing.T) {
 	good := map[string]string{
 		InjectSidecarKey: "follow-limits", InjectPreStopKey + "/pod": "true", AddedKey: "1Gi",

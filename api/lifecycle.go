@@ -9,14 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// MaxDuration is the longest grace period and watchdog time that is accepted.
+// MaxDuration is the longest accepted grace period and watchdog time.
 const MaxDuration = 7 * 24 * time.Hour
 
-// maxDomainName is what libvirt can store: it names files after its domains.
+// maxDomainName is the longest name that libvirt can store, because it names files after domains.
 const maxDomainName = 200
 
-// parseDuration reads a positive number of whole seconds, as Kubernetes counts
-// grace periods.
+// parseDuration reads a positive number of whole seconds, the unit of grace periods in Kubernetes.
 func parseDuration(s string) (time.Duration, error) {
 	const want = "want whole seconds as a duration between 1s and 168h, such as 90s or 1h30m"
 	if strings.Trim(s, "0123456789.hms") != "" {

@@ -3,8 +3,8 @@ package api
 // Unlimited is the value of [ValueKey] that asks for no limit.
 const Unlimited = "unlimited"
 
-// Lockable is an amount of lockable memory: a number of bytes, or no limit at
-// all, in which case Bytes is 0.
+// Lockable is an amount of lockable memory: a number of bytes, or no limit. Bytes is 0 if Unlimited
+// is set.
 type Lockable struct {
 	Bytes     int64
 	Unlimited bool
@@ -19,8 +19,8 @@ func (l Lockable) String() string {
 	return Bytes(l.Bytes).String()
 }
 
-// ParseLockable reads "unlimited", or a quantity as [ParseBytes] does, zero
-// included. The error is an [*InvalidError] without key.
+// ParseLockable reads "unlimited" or a quantity as [ParseBytes] does. Zero is allowed. The error is
+// an [*InvalidError] without key.
 func ParseLockable(s string) (Lockable, error) {
 	if s == Unlimited {
 		return Lockable{Unlimited: true}, nil

@@ -11,25 +11,24 @@ import (
 const wantQuantity = "want a whole number of bytes as a quantity such as 4Gi, 1.5Gi or 500M, " +
 	"without sign, space, exponent or fraction of a byte"
 
-// quantityGrammar is the subset of Kubernetes quantities that count bytes. Nine
-// digits after the point is what Kubernetes keeps: beyond, it rounds up.
+// quantityGrammar is the subset of Kubernetes quantities that count bytes. Kubernetes keeps nine
+// digits after the point and rounds up beyond.
 var quantityGrammar = regexp.MustCompile(`^[0-9]{1,19}(\.[0-9]{1,9})?([kMGTPE]|[KMGTPE]i)?$`)
 
 // Bytes is a number of bytes that prints as a Kubernetes quantity.
 type Bytes int64
 
-// String returns the number exactly, as Kubernetes writes it: in the largest
-// binary unit that leaves it whole ("4Gi", "1536Mi", "1025"), below 1 KiB in a
-// decimal one. [ParseBytes] reads it back to the same number.
+// String returns the exact number in Kubernetes' form: the largest binary unit without a fraction
+// ("4Gi", "1536Mi", "1025"), and a decimal unit below 1 KiB. [ParseBytes] reads it back to the same
+// number.
 func (b Bytes) String() string {
 	return resource.NewQuantity(int64(b), resource.BinarySI).String()
 }
 
-// ParseBytes reads a Kubernetes quantity as a whole, non-negative number of
-// bytes that fits an int64: digits, if need be with a fraction, and a decimal
-// (k, M, G, T, P, E) or binary (Ki to Ei) unit, as resource.ParseQuantity reads
-// them. Unlike there, signs, exponents ("1e30"), units below one ("1m") and
-// whatever would be rounded or capped are errors: an [*InvalidError] without key.
+// ParseBytes reads a Kubernetes quantity as a whole, non-negative number of bytes that fits an
+// int64. It accepts digits with an optional fraction and a decimal (k, M, G, T, P, E) or binary (Ki
+// to Ei) unit, as resource.ParseQuantity does. Signs, exponents ("1e30"), units below one ("1m")
+// and values that would be rounded or capped are errors: an [*InvalidError] without key.
 func ParseBytes(s string) (Bytes, error) {
 	if !quantityGrammar.MatchString(s) {
 		return 0, invalid(s, wantQuantity)
@@ -38,7 +37,7 @@ func ParseBytes(s string) (Bytes, error) {
 	if err != nil {
 		return 0, invalid(s, wantQuantity)
 	}
-	// ParseQuantity caps binary units at MaxInt64, so that value means "more".
+	// ParseQuantity caps binary units at MaxInt64, so MaxInt64 may stand for more.
 	if q.CmpInt64(math.MaxInt64) > 0 || q.CmpInt64(math.MaxInt64) == 0 && strings.HasSuffix(s, "i") {
 		return 0, invalid(s, "too large: want at most %d bytes, just under 8Ei", int64(math.MaxInt64))
 	}
@@ -49,7 +48,7 @@ func ParseBytes(s string) (Bytes, error) {
 	return Bytes(n), nil
 }
 
-// parsePositiveBytes is ParseBytes for amounts of which zero makes no sense.
+// parsePositiveBytes is ParseBytes without zero.
 func parsePositiveBytes[T ~int64](s string) (T, error) {
 	b, err := ParseBytes(s)
 	if err == nil && b == 0 {

@@ -11,8 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// hostileQuantities are what people mistype, and what somebody may try. None of
-// them is an amount of memory.
+// hostileQuantities are typing errors and attacks. None of them is an amount of memory.
 func hostileQuantities() []string {
 	return []string{
 		"", " ", "4Gi ", " 4Gi", "4 Gi", "\t4Gi", "4Gi\n", "4Gi\x00",
@@ -49,8 +48,7 @@ func TestParseBytesRefuses(t *testing.T) {
 	}
 }
 
-// checkRefused checks the error of a value parser: typed, naming the value, and
-// with the zero value as the result.
+// checkRefused checks that a value parser returned the zero value and a typed error with the value.
 func checkRefused[T comparable](t *testing.T, in string, got T, err error) {
 	t.Helper()
 	invalid, ok := errors.AsType[*InvalidError](err)

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// Rendered is what the resources of a launcher container were when its pod was made, so
-// that it can be told later whether the pod was resized in place.
+// Rendered records the resources of a launcher container at the creation of its pod. A comparison
+// with the current resources shows an in-place resize.
 type Rendered struct {
 	Requests Amounts `json:"requests"`
 	Limits   Amounts `json:"limits"`
 }
 
-// Amounts are CPU in thousandths and memory in bytes, both rounded up; nil: there is none.
+// Amounts are CPU in thousandths and memory in bytes, both rounded up. nil is no amount.
 type Amounts struct {
 	CPU, Memory *int64
 }
@@ -22,16 +22,16 @@ type Amounts struct {
 // MaxMilliCPU is more CPU, in thousandths, than any machine has.
 const MaxMilliCPU = 1000 * 1000 * MaxVCPUs
 
-const wantRendered = `want what the webhook writes, such as {"requests":{"cpu":"100m","memory":"2Gi"},"limits":{}}`
+const wantRendered = `want the webhook's own JSON, such as {"requests":{"cpu":"100m","memory":"2Gi"},"limits":{}}`
 
 // String returns the annotation value. [ParseRendered] reads it back to the same amounts.
 func (r Rendered) String() string {
-	text, _ := json.Marshal(r) // texts alone: cannot fail
+	text, _ := json.Marshal(r) // only strings: cannot fail
 	return string(text)
 }
 
-// ParseRendered reads what [Rendered.String] writes: JSON, and nothing else in it. The
-// error is an [*InvalidError] without key.
+// ParseRendered reads the text of [Rendered.String] strictly. The error is an [*InvalidError]
+// without key.
 func ParseRendered(s string) (Rendered, error) {
 	var r Rendered
 	decoder := json.NewDecoder(strings.NewReader(s))
@@ -57,8 +57,8 @@ func (a Amounts) MarshalJSON() ([]byte, error) {
 	return json.Marshal(texts)
 }
 
-// UnmarshalJSON implements json.Unmarshaler. The error is an [*InvalidError], or JSON that
-// is no mapping of texts.
+// UnmarshalJSON implements json.Unmarshaler. The error is an [*InvalidError], or says that the JSON
+// does not map names to strings.
 func (a *Amounts) UnmarshalJSON(text []byte) error {
 	var texts map[string]string
 	if err := json.Unmarshal(text, &texts); err != nil {

@@ -7,14 +7,13 @@ import (
 	"time"
 )
 
-// Request is what the annotations of a pod ask for one of its containers. It is
-// a wish: the node's policy decides. A nil pointer, an empty string and an empty
-// slice mean that nothing was asked.
+// Request is the sum of a pod's annotations for one of its containers. The node's policy decides
+// about it. A nil pointer, an empty string, an empty slice and a zero Size ask for nothing.
 type Request struct {
-	RequiresLock *bool     // memory is locked without a device demanding it
-	Value        *Lockable // lockable memory beyond the VM's own
-	GuestMemory  *int64    // bytes, > 0; what the lock is computed from
-	Devices      Devices   // what pins the VM's memory
+	RequiresLock *bool     // lock memory even if no device needs it
+	Value        *Lockable // lockable memory in addition to the VM's own
+	GuestMemory  *int64    // bytes, > 0; base of the lock's computation
+	Devices      Devices   // devices that pin the VM's memory
 
 	Cgroup []CgroupSetting // sorted by File, each File once
 
@@ -25,26 +24,26 @@ type Request struct {
 	Size Size // desired size of the VM
 }
 
-// CgroupSetting is the wish to have Value in the cgroup v2 file named File of
-// the launcher container. Value is normalised: see [CgroupFile.Normalize].
+// CgroupSetting asks for a value in the cgroup v2 file of the launcher container. Value is
+// normalised: see [CgroupFile.Normalize].
 type CgroupSetting struct {
 	File, Value string
 }
 
-// Launcher returns the name of the container that runs the VM, where
-// [LauncherKey] says so; ok is false when the annotation is absent or wrong. The
-// error is an [*InvalidError], or several joined: the name is no container name,
-// or the key carries a scope other than /pod. The api-version is not looked at.
+// Launcher returns the name in [LauncherKey]: the container that runs the VM. ok is false if the
+// annotation is absent or invalid. The error is an [*InvalidError], or several joined: the value is
+// not a container name, or the key has a scope other than /pod. Launcher does not check the
+// api-version.
 func Launcher(annotations map[string]string) (container string, ok bool, err error) {
 	return named(annotations, LauncherKey)
 }
 
-// Sidecar returns the name of the container that [SidecarKey] names, as Launcher does.
+// Sidecar returns the container name in [SidecarKey] like [Launcher].
 func Sidecar(annotations map[string]string) (container string, ok bool, err error) {
 	return named(annotations, SidecarKey)
 }
 
-// named reads a key whose value is the name of a container of the pod.
+// named reads a key with the name of one of the pod's containers.
 func named(annotations map[string]string, of string) (container string, ok bool, err error) {
 	key, name, ok, err := podWide(annotations, of)
 	if err != nil || !ok {
@@ -56,8 +55,7 @@ func named(annotations map[string]string, of string) (container string, ok bool,
 	return name, true, nil
 }
 
-// Relevant reports whether any key of the annotations is under our suffix,
-// known or not.
+// Relevant reports whether any key is under Mooring's suffix, known or not.
 func Relevant(annotations map[string]string) bool {
 	for key := range annotations {
 		if ours(key) {
@@ -67,17 +65,15 @@ func Relevant(annotations map[string]string) bool {
 	return false
 }
 
-// Parse reads all annotations of a pod as far as they concern the named
-// container. Where a key is given more than once, NRI's precedence holds:
-// KEY/container.NAME before KEY/pod before KEY; only the value that wins is read.
+// Parse reads all annotations of a pod for the named container. If several scopes have a key, NRI's
+// precedence holds: KEY/container.NAME before KEY/pod before KEY. Parse reads only the value that
+// holds.
 //
-// All faults are reported at once, as an errors.Join of [*InvalidError] sorted by
-// key (ten of them; a last error counts the rest): values that are malformed, out
-// of range or empty; keys under our suffix that are unknown, or have an unknown
-// scope or an over-long container name, no matter which container they name. When
-// [APIVersionKey] names a version that this package does not know, that is the
-// only error, since the other keys may be newer, too. With an error the Request
-// is the zero value.
+// The error joins all faults as [*InvalidError], sorted by key. After ten of them a last error
+// counts the others. Faults are malformed, empty and out-of-range values, and unknown keys, unknown
+// scopes and over-long container names under Mooring's suffix. The latter count for every
+// container. An unknown version in [APIVersionKey] is the only error, because the other keys may
+// belong to the newer version. With an error the Request is the zero value.
 func Parse(annotations map[string]string, container string) (Request, error) {
 	if err := checkVersion(annotations); err != nil {
 		return Request{}, err
@@ -114,7 +110,7 @@ func (p *parser) checkKeys() {
 	}
 }
 
-// checkNames checks what names containers. Nobody is a launcher and its own sidecar.
+// checkNames checks the keys with container names. A launcher is not its own sidecar.
 func (p *parser) checkNames() {
 	p.read(field{LauncherKey, func(_ *Request, name string) error { return checkContainerName(name) }})
 	p.read(field{SidecarKey, func(_ *Request, name string) error {
@@ -139,7 +135,7 @@ func (p *parser) readCgroup() {
 	for _, file := range p.cgroupFiles() {
 		f, ok := LookupCgroupFile(file)
 		if !ok {
-			continue // checkKeys has said so
+			continue // checkKeys reported it
 		}
 		p.read(field{file + CgroupSuffix, func(r *Request, value string) error {
 			value, err := f.Normalize(value)
@@ -149,7 +145,7 @@ func (p *parser) readCgroup() {
 	}
 }
 
-// cgroupFiles returns the files that any key names, sorted, each once.
+// cgroupFiles returns the files in all keys, sorted and without duplicates.
 func (p *parser) cgroupFiles() []string {
 	files := map[string]bool{}
 	for key := range p.annotations {
@@ -160,7 +156,7 @@ func (p *parser) cgroupFiles() []string {
 	return slices.Sorted(maps.Keys(files))
 }
 
-// checkVersion returns an error unless the annotations are of our version.
+// checkVersion returns an error unless the annotations have this package's version.
 func checkVersion(annotations map[string]string) error {
 	key, version, ok, err := podWide(annotations, APIVersionKey)
 	switch {

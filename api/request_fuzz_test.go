@@ -51,7 +51,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// checkError checks that an error is of ours and fit for an Event.
+// checkError checks that the error has the package's type and fits an Event.
 func checkError(t *testing.T, err error) {
 	t.Helper()
 	if _, ok := errors.AsType[*InvalidError](err); !ok {
@@ -72,7 +72,7 @@ func mustParse(t *testing.T, annotations map[string]string, container string) Re
 	return r
 }
 
-// canonical writes a request as the annotations that ask for it.
+// canonical returns the annotations that ask for a request.
 func canonical(r Request) map[string]string {
 	a := map[string]string{}
 	set := func(key string, there bool, value func() string) {

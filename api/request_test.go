@@ -50,7 +50,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// refusal is an annotation that cannot be used, and a part of what is said.
+// refusal is an invalid annotation with a part of its error text.
 type refusal struct{ key, value, allowed string }
 
 func refusedByValue() []refusal {
@@ -158,8 +158,7 @@ func TestParseReportsAllFaults(t *testing.T) {
 	}
 }
 
-// A pod may carry 256 KiB of annotations, and what is said about them has to fit
-// a message to the runtime.
+// A pod may have 256 KiB of annotations, but the error must fit a message to the runtime.
 func TestParseErrorIsShortAndPrintable(t *testing.T) {
 	annotations := map[string]string{ValueKey: strings.Repeat("\x1b[31m\u202e", 10000), strings.Repeat("\x00", 10000) + Suffix: "x"}
 	for i := range 10000 {

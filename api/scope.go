@@ -4,8 +4,8 @@ import (
 	"strings"
 )
 
-// ours reports whether a key is under our suffix. Upper case counts as ours, so
-// that it is reported instead of being ignored.
+// ours reports whether a key is under Mooring's suffix. Upper case counts, too, so that such a key
+// causes an error.
 func ours(key string) bool {
 	domain, _, _ := strings.Cut(strings.ToLower(key), "/")
 	return strings.HasSuffix("."+domain, Suffix)
@@ -17,7 +17,7 @@ func baseKey(key string) string {
 	return base
 }
 
-// checkKey returns what is wrong with a key under our suffix, or nil.
+// checkKey returns the fault of a key under Mooring's suffix, or nil.
 func checkKey(key, value string) *InvalidError {
 	base, scope, scoped := strings.Cut(key, "/")
 	podWide, err := lookupKey(base)
@@ -30,7 +30,7 @@ func checkKey(key, value string) *InvalidError {
 	return nil
 }
 
-// checkScope returns what is wrong with the part of a key after the slash.
+// checkScope returns the fault in the part of a key after the slash, or nil.
 func checkScope(base, scope string, podWide bool) error {
 	name, forContainer := strings.CutPrefix(scope, containerScope)
 	switch {
@@ -47,8 +47,8 @@ func checkScope(base, scope string, podWide bool) error {
 	return checkContainerName(name)
 }
 
-// podWide reads the effective value of a key that concerns the pod as a whole.
-// Any other use of that key is an error.
+// podWide reads the effective value of a key for the pod as a whole. Any other scope of the key is
+// an error.
 func podWide(annotations map[string]string, base string) (key, value string, ok bool, err error) {
 	var faults []*InvalidError
 	for k, v := range annotations {

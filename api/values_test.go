@@ -61,7 +61,7 @@ func TestParseDevices(t *testing.T) {
 	}
 }
 
-// hostileDevices maps what is no list of devices to a part of what is said.
+// hostileDevices maps invalid lists of devices to a part of their error text.
 func hostileDevices() map[string]string {
 	return map[string]string{
 		"": "unknown device", ",": "unknown device", "vfio=1,": "unknown device", ",vfio=1": "unknown device",

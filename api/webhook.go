@@ -7,19 +7,17 @@ import (
 	"math"
 )
 
-// AddLockable asks for bytes more lockable memory, on top of what the
-// annotations ask for already. It is for admission webhooks: each adds what its
-// own device or daemon needs, in any order, and the sums add up.
+// AddLockable asks for more lockable memory, in addition to the request in the annotations.
+// Admission webhooks call it in any order, each with the need of its own device or daemon, and the
+// amounts add up.
 //
-// It sets [RequiresLockKey] to "true", adds to [ValueKey] ("unlimited" stays),
-// and writes [APIVersionKey] when it is absent. An addition has to count no
-// matter which scope wins, so a key that is there with a scope (KEY/pod,
-// KEY/container.NAME) is changed in each, and KEY itself is written unless
-// KEY/pod is there.
+// It sets [RequiresLockKey] to "true", adds to [ValueKey] ("unlimited" stays), and writes an absent
+// [APIVersionKey]. The addition must count for every scope. AddLockable therefore changes each
+// existing scope of a key (KEY/pod, KEY/container.NAME), and writes KEY itself unless KEY/pod
+// exists.
 //
-// The errors are: a nil map, negative bytes, a sum beyond an int64, an existing
-// value that is malformed ([*InvalidError]), an api-version that this package
-// does not know. After an error the map is as it was.
+// The errors are a nil map, negative bytes, a sum above an int64, a malformed existing value
+// ([*InvalidError]) and an unknown api-version. After an error the map is unchanged.
 func AddLockable(annotations map[string]string, bytes int64) error {
 	switch {
 	case annotations == nil:
@@ -47,8 +45,8 @@ func AddLockable(annotations map[string]string, bytes int64) error {
 	return nil
 }
 
-// rewrite returns what the key becomes at each scope: change of what is there,
-// and of initial for the whole pod when nothing is.
+// rewrite returns the new value of a key at each scope: change of an existing value, and initial
+// for the whole pod if the pod has none.
 func rewrite(annotations map[string]string, base, initial string, change func(string) (string, error)) (map[string]string, error) {
 	changed := map[string]string{}
 	if _, ok := annotations[base+"/"+podScope]; !ok {
@@ -85,7 +83,7 @@ func addBytes(value string, bytes int64) (string, error) {
 	return Bytes(l.Bytes + bytes).String(), nil
 }
 
-// mustLock turns either answer into "true"; what is no answer stays an error.
+// mustLock turns either answer into "true". A malformed value stays an error.
 func mustLock(value string) (string, error) {
 	_, err := parseBool(value)
 	return "true", err

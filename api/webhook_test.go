@@ -70,8 +70,7 @@ func TestAddLockableRefuses(t *testing.T) {
 	}
 }
 
-// TestAddLockableAddsUp: several webhooks, in whatever order, and whatever scopes
-// were there before, end at the same sum.
+// Several webhooks reach the same sum in any order, with any scopes present before.
 func TestAddLockableAddsUp(t *testing.T) {
 	amount := rapid.Int64Range(0, 1<<40)
 	rapid.Check(t, func(t *rapid.T) {

@@ -23,7 +23,7 @@ var (
 	textBlock = regexp.MustCompile("(?ms)^```text\n(.*?)^```$")
 )
 
-// Every example is a policy, or a part of one without its head.
+// Every example is a policy, possibly without apiVersion and kind.
 func TestPolicyExamples(t *testing.T) {
 	blocks := yamlBlock.FindAllStringSubmatch(readDoc(t), -1)
 	if len(blocks) < 3 {
@@ -52,7 +52,7 @@ func TestFieldsAreDocumented(t *testing.T) {
 	}
 }
 
-// fieldPaths lists the leaves, the lists and the parts that may be absent of a document.
+// fieldPaths lists the leaves, the lists and the optional parts of a document.
 func fieldPaths(doc reflect.Type, prefix string) (paths []string) {
 	for field := range doc.Fields() {
 		path := prefix + field.Tag.Get("json")
@@ -72,7 +72,7 @@ func fieldPaths(doc reflect.Type, prefix string) (paths []string) {
 	return paths
 }
 
-// The message that the documentation shows is the one that users get.
+// The documented message must be the program's message.
 func TestDocumentedError(t *testing.T) {
 	_, err := Parse([]byte(head + "rules: [{name: a, namespaces: [a]}, {name: b, namespaces: [b], memlock: {max: 16Gb}}]"))
 	for _, block := range textBlock.FindAllStringSubmatch(readDoc(t), -1) {

@@ -11,8 +11,8 @@ import (
 	"github.com/mooring-vm/mooring/api"
 )
 
-// document is the structure of the file. Its leaves are read later, one by one,
-// so that an error can name the path and the value.
+// document is the structure of the file. Its leaves are parsed one by one, so that an error can
+// name the path and the value.
 type document struct {
 	APIVersion json.RawMessage   `json:"apiVersion"`
 	Kind       json.RawMessage   `json:"kind"`
@@ -94,8 +94,7 @@ func (r *reader) rule(path string, f ruleFields) Rule {
 	return rule
 }
 
-// podMemlock reads a ceiling. Where unlimited memory may be asked for and no
-// ceiling is given, a finite amount has none.
+// podMemlock reads a ceiling. With unlimited and without max, a finite amount has no ceiling.
 func (r *reader) podMemlock(path string, f podMemlockFields) PodMemlock {
 	m := PodMemlock{Unlimited: optional(r, path+".unlimited", f.Unlimited, false, boolean)}
 	none := int64(0)
@@ -106,7 +105,7 @@ func (r *reader) podMemlock(path string, f podMemlockFields) PodMemlock {
 	return m
 }
 
-// labels reads the labels of a profile, which must be some.
+// labels reads the labels of a profile. At least one is required.
 func (r *reader) labels(path string, raw map[string]json.RawMessage) map[string]string {
 	if len(raw) == 0 {
 		r.fail(path, nil, "missing: want at least one label, such as kubevirt.io: virt-launcher")
@@ -122,7 +121,7 @@ func (r *reader) labels(path string, raw map[string]json.RawMessage) map[string]
 	return labels
 }
 
-// uniqueName reads the name of an element of a list, in which no other may have it.
+// uniqueName reads the name of a list element, which must differ from the names of the others.
 func (r *reader) uniqueName(list, path string, raw json.RawMessage) string {
 	name := required(r, path+".name", raw, dnsLabel)
 	if name == "" {

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	mib         = 1 << 20 // what memory is plugged in multiples of
+	mib         = 1 << 20 // unit of plugged memory
 	maxCapacity = 1 << 62 // bytes: far from any overflow
 )
 

@@ -16,10 +16,10 @@ import (
 
 const (
 	maxEmulators    = 32
-	maxEmulatorName = 31  // bytes: what the tracker compares
+	maxEmulatorName = 31  // bytes: the tracker compares no more
 	maxSocketPath   = 107 // bytes: sun_path of unix(7), without its end
 	defaultMaxGrace = time.Hour
-	minFenceAfter   = 5 * time.Second // an agent that is merely restarted is no reason to act
+	minFenceAfter   = 5 * time.Second // longer than a restart of the agent
 )
 
 type lifecycleFields struct {
@@ -53,17 +53,17 @@ func (r *reader) lifecycle(f lifecycleFields) Lifecycle {
 	return l
 }
 
-// maxGracePeriod reads the ceiling, which is never below what pods get that say nothing.
+// maxGracePeriod reads the ceiling. It must not be below the default grace period.
 func (r *reader) maxGracePeriod(at string, raw json.RawMessage, least time.Duration) time.Duration {
 	most := optional(r, at, raw, max(defaultMaxGrace, least), duration)
 	if most < least {
-		r.fail(at, raw, "want at least what lifecycle.gracePeriod is, %s", least)
+		r.fail(at, raw, "want at least lifecycle.gracePeriod, which is %s", least)
 	}
 	return most
 }
 
-// emulators reads the names of emulators. An empty list would have no VM known,
-// and so nothing done, without a word.
+// emulators reads the names of emulators. With an empty list the agent would recognise no VM
+// process and do nothing.
 func (r *reader) emulators(at string, raw []json.RawMessage) []string {
 	switch {
 	case raw == nil:
@@ -105,7 +105,7 @@ func emulator(raw json.RawMessage) (string, error) {
 	return s, nil
 }
 
-// duration reads a number of whole seconds, as in annotations.
+// duration reads whole seconds, as in annotations.
 func duration(raw json.RawMessage) (time.Duration, error) {
 	s, err := text(raw)
 	if err != nil || !wholeSeconds(s, time.Second) {
@@ -149,7 +149,7 @@ func socketPath(raw json.RawMessage) (string, error) {
 	return s, err
 }
 
-// domainGlob reads a pattern of path.Match, made of what libvirt takes in names.
+// domainGlob reads a pattern of path.Match with characters that libvirt accepts in names.
 func domainGlob(raw json.RawMessage) (string, error) {
 	const want = `want a libvirt domain's name or UUID or a glob of *, ? and [a-z], such as "vm-*": printable, ` +
 		"without slash and backslash"

@@ -11,17 +11,17 @@ import (
 	"github.com/mooring-vm/mooring/api"
 )
 
-// maxShown bounds, in bytes, how much of a path or a value an error shows.
+// maxShown bounds the shown part of a path or a value, in bytes.
 const maxShown = 120
 
-// FieldError says what is wrong with one field of a policy.
+// FieldError reports a fault in one field of a policy.
 type FieldError struct {
 	Path    string // such as "rules[1].memlock.max"
-	Value   string // as JSON, or the kind of it where the structure is wrong; empty: there is none
-	Allowed string // what is wrong or what would be right, for people
+	Value   string // as JSON, or its kind if the structure is wrong; empty: there is no value
+	Allowed string // the fault or the allowed values, as text for people
 }
 
-// Error implements error. The text is short and printable whatever the file holds.
+// Error implements error. The text is short and printable for any file.
 func (e *FieldError) Error() string {
 	if e.Value == "" {
 		return fmt.Sprintf("%s: %s", show(e.Path), e.Allowed)
@@ -29,7 +29,7 @@ func (e *FieldError) Error() string {
 	return fmt.Sprintf("%s: %s: %s", show(e.Path), show(e.Value), e.Allowed)
 }
 
-// show returns the beginning of s, without what would garble a terminal or a log.
+// show returns the beginning of s without characters that would garble a terminal or a log.
 func show(s string) string {
 	if len(s) > maxShown {
 		cut := maxShown
@@ -46,8 +46,8 @@ func show(s string) string {
 	}, s)
 }
 
-// allowed returns what an error of package api says is allowed, since the field's
-// own error names the value already.
+// allowed returns an error without its value if package api made it, because a [FieldError] names
+// the value itself.
 func allowed(err error) string {
 	if invalid, ok := errors.AsType[*api.InvalidError](err); ok {
 		return invalid.Allowed
@@ -55,7 +55,7 @@ func allowed(err error) string {
 	return err.Error()
 }
 
-// fail records what is wrong with a value as it stands in the document.
+// fail records a fault of a value in the document.
 func (r *reader) fail(path string, raw json.RawMessage, format string, args ...any) {
 	r.faults = append(r.faults, &FieldError{path, string(raw), fmt.Sprintf(format, args...)})
 }

@@ -2,7 +2,7 @@ package policy
 
 import "testing"
 
-// What a policy does not say of headroom is 0, each by itself.
+// An absent field of headroom is 0, independent of the other.
 func TestParseHeadroom(t *testing.T) {
 	for text, want := range map[string]Headroom{
 		"":                                       {},

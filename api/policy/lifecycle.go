@@ -2,33 +2,32 @@ package policy
 
 import "time"
 
-// Lifecycle says how VM processes are known, and what is done about those that
-// outlive what they belong to. Parse fills in the defaults.
+// Lifecycle says how the agent recognises VM processes, and how it treats orphans. Parse fills in
+// the defaults.
 type Lifecycle struct {
-	// Emulators are the base names of the executed files that run VMs, in the
-	// file's order; never empty.
+	// Emulators are the base names of the executables that run VMs, in the file's order; never
+	// empty.
 	Emulators []string
 
-	// GracePeriod is how long a guest gets to shut down where the pod does not
-	// say, TermPeriod how long its process gets between SIGTERM and SIGKILL.
-	// Both are whole seconds, > 0.
+	// GracePeriod is the time for a guest's shutdown if the pod asks for none. TermPeriod is the
+	// time of its process between SIGTERM and SIGKILL. Both are whole seconds, > 0.
 	GracePeriod, TermPeriod time.Duration
 
-	// MaxGracePeriod is the longest that a pod may ask for, in whole seconds, and no
-	// shorter than GracePeriod.
+	// MaxGracePeriod is the longest grace period that a pod may ask for. It is whole seconds and at
+	// least GracePeriod.
 	MaxGracePeriod time.Duration
 
-	Unattended Reaction // to a VM process that starts without a live pod or heartbeat
-	Hung       Reaction // to a launcher that lives while its heartbeat does not
+	Unattended Reaction // to a VM process that starts without a live launcher or a fresh heartbeat
+	Hung       Reaction // to a launcher that lives without a heartbeat
 
-	// FenceAfter is how long the agent may be away before the fence acts, in
-	// whole seconds; 0: the fence never acts.
+	// FenceAfter is how long the agent may be away before the fence acts, in whole seconds; 0:
+	// never.
 	FenceAfter time.Duration
 
-	Libvirt *Libvirt // of the node, for VMs outside of pods; nil: none
+	Libvirt *Libvirt // the node's libvirt, for VMs outside pods; nil: none
 }
 
-// Reaction says what to do with VM processes that should not run.
+// Reaction is the agent's reaction to VM processes that should not run.
 type Reaction string
 
 // The reactions. Report is the default.
@@ -37,8 +36,8 @@ const (
 	ReactionStop   Reaction = "stop"   // also stop them
 )
 
-// Libvirt says where the libvirt of the node is. Both are absolute paths.
+// Libvirt is the location of the node's libvirt. Both are absolute paths.
 type Libvirt struct {
-	Records string // directory in which it keeps an XML file for each running domain
+	Records string // directory with an XML file for each running domain
 	Socket  string // unix socket of libvirtd or virtqemud
 }

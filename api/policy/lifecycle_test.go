@@ -22,7 +22,7 @@ func defaultLifecycle() Lifecycle {
 	}
 }
 
-// What a lifecycle does not say has its default, field by field.
+// Each absent field of lifecycle has its default.
 func TestParseLifecycle(t *testing.T) {
 	for text, change := range map[string]func(*Lifecycle){
 		"{}":                                func(*Lifecycle) {},
@@ -54,7 +54,7 @@ func TestParseLifecycle(t *testing.T) {
 	}
 }
 
-// long is the longest path of a socket.
+// long is the longest socket path.
 var long = "/" + strings.Repeat("s", maxSocketPath-1)
 
 func refusedInLifecycle() (all []refusal) {
@@ -71,7 +71,7 @@ func refusedInLifecycle() (all []refusal) {
 		}
 	}
 	in("gracePeriod: 30", "gracePeriod: 30: want whole seconds as a duration between 1s and 168h, such as 90s")
-	in("maxGracePeriod: 29s", `maxGracePeriod: "29s": want at least what lifecycle.gracePeriod is, 30s`)
+	in("maxGracePeriod: 29s", `maxGracePeriod: "29s": want at least lifecycle.gracePeriod, which is 30s`)
 	in("fenceAfter: 4s", `fenceAfter: "4s": want 0 for never, or whole seconds as a duration between 5s and 168h`)
 	in("fenceAfter: 60", "fenceAfter: 60: want 0 for never")
 	in("unattended: kill", `unattended: "kill": want report or stop`)
@@ -105,7 +105,7 @@ func numbered(n int) string {
 	return strings.Join(all, ", ")
 }
 
-// checkSoundLifecycle checks what the rest of the agent relies on.
+// checkSoundLifecycle checks the properties that the agent relies on.
 func checkSoundLifecycle(t *testing.T, l Lifecycle) {
 	t.Helper()
 	if len(l.Emulators) == 0 || len(l.Emulators) > maxEmulators || l.GracePeriod < time.Second || l.MaxGracePeriod < l.GracePeriod || l.TermPeriod < time.Second ||

@@ -10,8 +10,8 @@ import (
 	"github.com/mooring-vm/mooring/api"
 )
 
-// ErrAccountUnknown says that the decision needs a service account that is not
-// known. It may become known later.
+// ErrAccountUnknown says that the decision needs the pod's service account, which the agent does
+// not know yet.
 var ErrAccountUnknown = errors.New("the service account of this pod is not known to the agent, " +
 	"which has no kubeconfig or does not know the pod yet")
 
@@ -91,8 +91,8 @@ func (f Profile) recognises(labels map[string]string) bool {
 	return len(f.PodLabels) > 0
 }
 
-// AllowMemlock returns nil when a pod may lock this much: bytes, or without
-// limit. The error names the rule, the amount and the ceiling.
+// AllowMemlock returns nil if a pod may lock this amount: bytes, or without limit. The error names
+// the rule, the amount and the ceiling.
 func (r Rule) AllowMemlock(bytes int64, unlimited bool) error {
 	switch {
 	case unlimited && r.Memlock.Unlimited, !unlimited && bytes <= r.Memlock.Max:
@@ -101,34 +101,34 @@ func (r Rule) AllowMemlock(bytes int64, unlimited bool) error {
 		return fmt.Errorf("rule %q of the node policy allows no unlimited locked memory, but up to %s",
 			r.Name, api.Bytes(r.Memlock.Max))
 	case r.Memlock.Max > 0:
-		return fmt.Errorf("rule %q of the node policy allows up to %s of locked memory, and %s is asked for",
+		return fmt.Errorf("rule %q of the node policy allows up to %s of locked memory, but the pod asks for %s",
 			r.Name, api.Bytes(r.Memlock.Max), api.Bytes(bytes))
 	}
 	return fmt.Errorf("rule %q of the node policy allows no locked memory", r.Name)
 }
 
-// AllowCgroupFile returns nil when a pod may set the cgroup file. The error names
-// the rule, the file and the files that the rule lists.
+// AllowCgroupFile returns nil if a pod may set the cgroup file. The error names the rule, the file
+// and the allowed files.
 func (r Rule) AllowCgroupFile(name string) error {
 	if slices.Contains(r.CgroupFiles, name) {
 		return nil
 	}
 	if len(r.CgroupFiles) == 0 {
-		return fmt.Errorf("rule %q of the node policy allows no cgroup files, and %s is asked for", r.Name, name)
+		return fmt.Errorf("rule %q of the node policy allows no cgroup files, but the pod asks for %s", r.Name, name)
 	}
 	return fmt.Errorf("rule %q of the node policy does not allow the cgroup file %s: it allows %s",
 		r.Name, name, strings.Join(r.CgroupFiles, ", "))
 }
 
-// AllowDomain returns nil when a pod may bind the domain of the node's libvirt that
-// it declares, by name or UUID. What it wrote is what is compared. The error names
-// the rule, the domain and what the rule lists.
+// AllowDomain returns nil if a pod may bind the declared domain of the node's libvirt. It compares
+// the declared name or UUID as written. The error names the rule, the domain and the allowed
+// domains.
 func (r Rule) AllowDomain(declared string) error {
 	if matchAny(r.Domains, declared) {
 		return nil
 	}
 	if len(r.Domains) == 0 {
-		return fmt.Errorf("rule %q of the node policy allows no domains of the node's libvirt, and %q is asked for", r.Name, declared)
+		return fmt.Errorf("rule %q of the node policy allows no domains of the node's libvirt, but the pod asks for %q", r.Name, declared)
 	}
 	return fmt.Errorf("rule %q of the node policy does not allow the domain %q: it allows %s",
 		r.Name, declared, strings.Join(r.Domains, ", "))

@@ -82,7 +82,7 @@ func TestAllowMemlock(t *testing.T) {
 		want      string
 	}{
 		{PodMemlock{Max: 16 << 30}, 16 << 30, false, ""},
-		{PodMemlock{Max: 16 << 30}, 16<<30 + 1, false, `rule "r" of the node policy allows up to 16Gi of locked memory, and 17179869185 is asked for`},
+		{PodMemlock{Max: 16 << 30}, 16<<30 + 1, false, `rule "r" of the node policy allows up to 16Gi of locked memory, but the pod asks for 17179869185`},
 		{PodMemlock{Max: 16 << 30}, 0, true, "no unlimited locked memory, but up to 16Gi"},
 		{PodMemlock{Max: 16 << 30, Unlimited: true}, 0, true, ""},
 		{PodMemlock{Max: 16 << 30, Unlimited: true}, 17 << 30, false, "allows up to 16Gi"},
@@ -107,7 +107,7 @@ func TestAllowCgroupFile(t *testing.T) {
 		want string
 	}{
 		{r, `rule "r" of the node policy does not allow the cgroup file cpu.max: it allows io.max, memory.high`},
-		{Rule{Name: "r"}, `rule "r" of the node policy allows no cgroup files, and cpu.max is asked for`},
+		{Rule{Name: "r"}, `rule "r" of the node policy allows no cgroup files, but the pod asks for cpu.max`},
 	} {
 		if err := c.rule.AllowCgroupFile("cpu.max"); err == nil || err.Error() != c.want {
 			t.Errorf("got %v, want %s", err, c.want)
@@ -126,7 +126,7 @@ func TestAllowDomain(t *testing.T) {
 		{r, "8c3f9f9e-3f30-4e5a-8d5c-0f8f4f9b7a10", ""},
 		{r, "VM-1", `rule "r" of the node policy does not allow the domain "VM-1": it allows vm-*, 8c3f9f9e-*`},
 		{r, "svm-1", `does not allow the domain "svm-1"`},
-		{Rule{Name: "r"}, "vm-1", `rule "r" of the node policy allows no domains of the node's libvirt, and "vm-1" is asked for`},
+		{Rule{Name: "r"}, "vm-1", `rule "r" of the node policy allows no domains of the node's libvirt, but the pod asks for "vm-1"`},
 	} {
 		err := c.rule.AllowDomain(c.declared)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {

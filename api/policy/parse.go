@@ -14,11 +14,11 @@ import (
 	"github.com/mooring-vm/mooring/internal/yamldoc"
 )
 
-// MaxSize is the largest policy, in bytes, that is read.
+// MaxSize is the size limit of a policy, in bytes.
 const MaxSize = 1 << 20
 
-// Load reads the policy file at path. It blocks on the file system, reads at most
-// [MaxSize] bytes, and its errors name the path.
+// Load reads the policy file at path. It blocks on the file system and reads at most [MaxSize]
+// bytes. The errors name the path.
 func Load(path string) (*Policy, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -36,8 +36,8 @@ func Load(path string) (*Policy, error) {
 	return p, nil
 }
 
-// Parse reads a policy. The faults of a well-formed YAML document are reported at
-// once, as an errors.Join of [*FieldError], up to a hundred.
+// Parse reads a policy. For well-formed YAML the error joins up to a hundred faults as
+// [*FieldError].
 func Parse(data []byte) (*Policy, error) {
 	if len(data) > MaxSize {
 		return nil, fmt.Errorf("policy of more than %d bytes", MaxSize)
@@ -57,8 +57,8 @@ func Parse(data []byte) (*Policy, error) {
 	return p, nil
 }
 
-// decode turns YAML into a document. Unknown fields are faults with a path;
-// duplicate keys and a wrong structure end it.
+// decode turns YAML into a document. Each unknown field is a fault with a path. Duplicate keys and
+// a wrong structure are errors.
 func decode(data []byte) (doc document, faults []error, err error) {
 	asJSON, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {
@@ -81,7 +81,7 @@ func decode(data []byte) (doc document, faults []error, err error) {
 	return doc, faults, nil
 }
 
-// structureError describes a list or a mapping that is something else.
+// structureError describes a value that should be a list or a mapping.
 func structureError(wrong *gojson.UnmarshalTypeError) error {
 	path := wrong.Field
 	if path == "" {

@@ -97,7 +97,7 @@ func TestParsePodMemlock(t *testing.T) {
 	}
 }
 
-// refusal is a policy that is none, and a part of what is said.
+// refusal is an invalid policy with a part of its error text.
 type refusal struct{ text, want string }
 
 func refusedAtTop() []refusal {
@@ -223,7 +223,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// A file that is cut where reading stops could lose its last rules.
+// A policy cut at the size limit could lose its last rules.
 func TestLoadDoesNotCut(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "large.yaml")
 	text := full + strings.Repeat("#", MaxSize-len(full))
@@ -258,7 +258,7 @@ func FuzzParse(f *testing.F) {
 
 func odd(r rune) bool { return r != '\n' && r != utf8.RuneError && !unicode.IsPrint(r) }
 
-// checkSound checks what the rest of the agent relies on.
+// checkSound checks the properties that the agent relies on.
 func checkSound(t *testing.T, p *Policy) {
 	t.Helper()
 	if p.Mode != Observe && p.Mode != Enforce || p.Memlock.Repair != RepairReport && p.Memlock.Repair != RepairPrlimit || p.Memlock.NodeMax < 0 {

@@ -1,12 +1,12 @@
-// Package policy reads the node policy: the file in which the owner of a node
-// says who may ask for what in pod annotations.
+// Package policy reads the node policy: the file in which the owner of a node limits the requests
+// of pod annotations.
 //
-// Pod annotations are user input. Without a rule that matches, nothing is
-// granted. The file is strict YAML: unknown fields, duplicate keys and values out
-// of range are errors that name the field. docs/reference/policy.md describes it for users.
+// Pod annotations are user input. A pod without a matching rule gets nothing. The file is strict
+// YAML: unknown fields, duplicate keys and values out of range are errors with the field's name.
+// docs/reference/policy.md describes it for users.
 //
-// A Policy is not changed after it was parsed; its methods are pure, do not block
-// and may be called from several goroutines at once.
+// A Policy does not change after Parse. Its methods are pure, do not block and may be called from
+// several goroutines at once.
 package policy
 
 // APIVersion and Kind stand at the head of every policy file.
@@ -15,18 +15,17 @@ const (
 	Kind       = "NodePolicy"
 )
 
-// Mode says whether the policy acts.
+// Mode says whether the agent acts.
 type Mode string
 
-// The modes. Observe is the default: it changes nothing for anybody and says
-// what it would set or refuse.
+// The modes. Observe is the default: the agent changes nothing, and reports each limit that it
+// would set or refuse.
 const (
 	Observe Mode = "observe"
 	Enforce Mode = "enforce"
 )
 
-// Repair says what to do with a running launcher that has less lockable memory
-// than it was given.
+// Repair is the agent's reaction to a launcher with less lockable memory than the agent gave it.
 type Repair string
 
 // The repairs. Report is the default.
@@ -51,8 +50,8 @@ type NodeMemlock struct {
 	Repair  Repair
 }
 
-// Headroom is how far VMs of the node are to be able to grow, where nothing else says it.
-// It is what they are started with room for, and no limit.
+// Headroom is the default range for the growth of the node's VMs. VMs start with room for it; it is
+// not a limit.
 type Headroom struct {
 	Memory int64 // bytes, whole MiB; 0: the node's memory
 	CPUs   int   // vCPUs; 0: the node's CPUs
@@ -65,7 +64,7 @@ type Profile struct {
 	Container string            // the container that runs the VM
 }
 
-// Rule says what the pods it matches may ask for.
+// Rule limits the requests of the pods that it matches.
 type Rule struct {
 	Name            string
 	Namespaces      []string // globs as in path.Match; never empty
@@ -79,5 +78,5 @@ type Rule struct {
 // allows none.
 type PodMemlock struct {
 	Max       int64 // bytes; ceiling for a finite limit; math.MaxInt64: none
-	Unlimited bool  // "unlimited" may be asked, where the container's memory is finite
+	Unlimited bool  // pods with a memory limit may ask for "unlimited"
 }

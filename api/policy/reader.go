@@ -14,10 +14,10 @@ import (
 	"github.com/mooring-vm/mooring/api"
 )
 
-// reader collects what is wrong with a document.
+// reader collects the faults of a document.
 type reader struct {
 	faults []error
-	names  map[string]string // path of the element that has a name
+	names  map[string]string // path of each named element, by list and name
 }
 
 // parser reads one leaf of the document.
@@ -136,7 +136,7 @@ func serviceAccountGlob(raw json.RawMessage) (string, error) {
 	return glob(raw, ".", `want a service account or a glob of *, ? and [a-z], such as "default" or "vm-*"`)
 }
 
-// glob reads a pattern of path.Match, made of what Kubernetes has in names.
+// glob reads a pattern of path.Match with characters that Kubernetes accepts in names.
 func glob(raw json.RawMessage, more, want string) (string, error) {
 	s, err := text(raw)
 	if err != nil || s == "" || strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-*?[^]"+more) != "" {

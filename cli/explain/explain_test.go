@@ -103,7 +103,7 @@ func TestOutcomes(t *testing.T) {
 		refusal string
 		remarks string // a part of one
 	}{
-		"refused":          {policy.Enforce, nil, Refused, `rule "tenants" of the node policy allows up to 16Gi`, "32Gi is asked for"},
+		"refused":          {policy.Enforce, nil, Refused, `rule "tenants" of the node policy allows up to 16Gi`, "but the pod asks for 32Gi"},
 		"would be refused": {policy.Observe, nil, Observed, `mooring refuses container "compute" of pod tenant-a/vm: `, "observe mode, nothing is done: mooring refuses"},
 		"no request":       {policy.Enforce, func(p *corev1.Pod, _ *Node) { p.Annotations = nil }, Given, "", ""},
 		"observes":         {policy.Observe, requestLess, Observed, "", "would set RLIMIT_MEMLOCK to 1Gi"},
