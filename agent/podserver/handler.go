@@ -23,7 +23,7 @@ const errorLogEvery = 10 * time.Second
 type Pod interface {
 	Observed() (podapi.Observed, error)
 	Lock(podapi.Lock) error
-	RequireMemory(podapi.RequireMemory) error
+	RequireMemory(podapi.MemoryRequirement) error
 	Hold(time.Duration) error                                        // 0 or less ends it
 	Lease(ctx context.Context, d time.Duration, reason string) error // likewise
 	Desired() (podapi.Desired, error)
@@ -109,7 +109,7 @@ func (h *podHandler) lock(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *podHandler) requireMemory(w http.ResponseWriter, r *http.Request) {
-	request, err := read[podapi.RequireMemory](w, r, podapi.MaxRequest)
+	request, err := read[podapi.MemoryRequirement](w, r, podapi.MaxRequest)
 	if err == nil {
 		err = h.pod.RequireMemory(request)
 	}

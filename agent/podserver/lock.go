@@ -86,7 +86,7 @@ func (p *pod) recordLock(l registry.Launcher, vm host.Process, lock host.Limit) 
 }
 
 // Need implements [Pod].
-func (p *pod) RequireMemory(request podapi.RequireMemory) error {
+func (p *pod) RequireMemory(request podapi.MemoryRequirement) error {
 	if err := p.checkEnforced(); err != nil {
 		return err
 	}

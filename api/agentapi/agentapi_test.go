@@ -11,7 +11,7 @@ import (
 	"github.com/mooring-vm/mooring/api/podapi"
 )
 
-// The names on the wire are a contract: scripts read them.
+// The JSON names are a contract for scripts.
 func TestWireFormat(t *testing.T) {
 	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	pod := PodRef{"vms", "launcher-1", "uid-1"}

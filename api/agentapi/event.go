@@ -16,7 +16,7 @@ const (
 	Warning EventType = "Warning"
 )
 
-// Reason is why an event was emitted: a stable word that alerts may match on.
+// Reason is the cause of an event: a stable word for alerts.
 type Reason string
 
 // The reasons of events.
@@ -25,38 +25,38 @@ const (
 	ReasonCgroupRefused      Reason = "CgroupRefused"      // the policy does not allow the cgroup file
 	ReasonGracePeriodRefused Reason = "GracePeriodRefused" // the policy does not allow so long a grace period
 	ReasonAnnotationInvalid  Reason = "AnnotationInvalid"  // an annotation cannot be read
-	ReasonLimitMissing       Reason = "LimitMissing"       // a process has less than it was given
-	ReasonLimitRepaired      Reason = "LimitRepaired"      // the same, set right by the agent
-	ReasonLimitYielded       Reason = "LimitYielded"       // somebody else had set the limit already
-	ReasonCgroupDiffers      Reason = "CgroupDiffers"      // a cgroup file shows something else than was given
-	ReasonCgroupIneffective  Reason = "CgroupIneffective"  // a cgroup file shows it, but it has no effect
-	ReasonWouldRefuse        Reason = "WouldRefuse"        // observe mode: would have been refused
-	ReasonWouldSet           Reason = "WouldSet"           // observe mode: would have been set
-	ReasonNeighbourMemlock   Reason = "NeighbourMemlock"   // another NRI plugin is asked to set the same limit
-	ReasonPodDirFailed       Reason = "PodDirFailed"       // the pod's directory cannot be made
+	ReasonLimitMissing       Reason = "LimitMissing"       // a process has less than the agent gave it
+	ReasonLimitRepaired      Reason = "LimitRepaired"      // the agent repaired a missing limit
+	ReasonLimitYielded       Reason = "LimitYielded"       // the limit was high enough already
+	ReasonCgroupDiffers      Reason = "CgroupDiffers"      // a cgroup file shows another value than the agent set
+	ReasonCgroupIneffective  Reason = "CgroupIneffective"  // a cgroup file shows the value without effect
+	ReasonWouldRefuse        Reason = "WouldRefuse"        // observe mode: enforce mode would refuse
+	ReasonWouldSet           Reason = "WouldSet"           // observe mode: enforce mode would set a limit
+	ReasonNeighbourMemlock   Reason = "NeighbourMemlock"   // another NRI plugin has a request for the same limit
+	ReasonPodDirFailed       Reason = "PodDirFailed"       // the agent cannot make the pod's directory
 
 	ReasonVMStarted     Reason = "VMStarted"     // a VM process of the launcher started
-	ReasonVMGone        Reason = "VMGone"        // it has ended
-	ReasonVMUnattended  Reason = "VMUnattended"  // it started without a live pod or heartbeat
-	ReasonOwnerGone     Reason = "OwnerGone"     // the launcher has ended, and left a VM process behind
-	ReasonLauncherHung  Reason = "LauncherHung"  // the launcher lives, its heartbeat does not
-	ReasonStopRequested Reason = "StopRequested" // the pod asks for its VM to be stopped
-	ReasonStopConfirmed Reason = "StopConfirmed" // the pod is told that its VM is gone
-	ReasonVMShutdown    Reason = "VMShutdown"    // the guest is asked to shut down
-	ReasonVMTerminated  Reason = "VMTerminated"  // SIGTERM was sent
-	ReasonVMKilled      Reason = "VMKilled"      // SIGKILL was sent
-	ReasonVMStuck       Reason = "VMStuck"       // it does not end after SIGKILL
-	ReasonWouldStop     Reason = "WouldStop"     // observe mode: would have been stopped
+	ReasonVMGone        Reason = "VMGone"        // a VM process has ended
+	ReasonVMUnattended  Reason = "VMUnattended"  // a VM process started without a live pod or a fresh heartbeat
+	ReasonOwnerGone     Reason = "OwnerGone"     // the launcher has ended, and its VM process is an orphan
+	ReasonLauncherHung  Reason = "LauncherHung"  // the launcher lives without a heartbeat
+	ReasonStopRequested Reason = "StopRequested" // the pod asks for the stop of its VM
+	ReasonStopConfirmed Reason = "StopConfirmed" // the agent confirms to the pod that its VM is gone
+	ReasonVMShutdown    Reason = "VMShutdown"    // the agent asks the guest to shut down
+	ReasonVMTerminated  Reason = "VMTerminated"  // the agent sent SIGTERM
+	ReasonVMKilled      Reason = "VMKilled"      // the agent sent SIGKILL
+	ReasonVMStuck       Reason = "VMStuck"       // a VM process does not end after SIGKILL
+	ReasonWouldStop     Reason = "WouldStop"     // observe mode: enforce mode would stop a VM process
 	ReasonDomainRefused Reason = "DomainRefused" // the policy does not allow the declared domain
 	ReasonDomainClaimed Reason = "DomainClaimed" // another pod has declared the same domain
-	ReasonLeaseExpired  Reason = "LeaseExpired"  // the lease that held back a stop has ended
+	ReasonLeaseExpired  Reason = "LeaseExpired"  // the lease that prevented a stop has ended
 
-	ReasonResizeStarted Reason = "ResizeStarted" // a running VM is being made larger or smaller
-	ReasonResizeDone    Reason = "ResizeDone"    // it is as it is wanted
-	ReasonResizeFailed  Reason = "ResizeFailed"  // it is not, and the message says why
+	ReasonResizeStarted Reason = "ResizeStarted" // a resize of a running VM has started
+	ReasonResizeDone    Reason = "ResizeDone"    // the VM has the desired size
+	ReasonResizeFailed  Reason = "ResizeFailed"  // the VM has another size; the message says why
 )
 
-// Event is something that happened to a launcher.
+// Event is an event of a launcher or of the node.
 type Event struct {
 	Time      time.Time    `json:"time"`
 	Type      EventType    `json:"type"`
@@ -65,25 +65,25 @@ type Event struct {
 	Pod       PodRef       `json:"pod"`
 	Container ContainerRef `json:"container"`
 
-	// Desired is the size that the resize in question was to reach; nil: the event is about no
-	// resize, or its size is unknown.
+	// Desired is the size that the resize was to reach; nil: the event is not about a resize, or
+	// the size is unknown.
 	Desired *DesiredSize `json:"wanted,omitempty"`
 
-	// Report is what the pod had said of the resize by then, with at most [MaxEventReport]
-	// bytes as JSON; nil: it is about none.
+	// Report is the pod's report of the resize at that time, with at most [MaxEventReport] bytes of
+	// JSON; nil: the event is not about a resize.
 	Report *podapi.Report `json:"report,omitempty"`
 }
 
-// DesiredKey is the annotation of a Kubernetes Event with its [DesiredSize] as JSON, for
-// programs. The Event's message is for people.
+// DesiredKey is the annotation of a Kubernetes Event with its [DesiredSize] as JSON, for programs.
+// The Event's message is for people.
 const DesiredKey = "wanted.event.mooring.dev"
 
-// ReportKey is the annotation of a Kubernetes Event with its [podapi.Report], as JSON: the
-// pod's own words. Of an Event that was counted it is the latest.
+// ReportKey is the annotation of a Kubernetes Event with its [podapi.Report] as JSON: the pod's own
+// words. In a series it is the latest report.
 const ReportKey = "report.event.mooring.dev"
 
-// MaxEventReport bounds the report of an event, in bytes as JSON. A report whose lists are
-// empty is never longer.
+// MaxEventReport bounds the report of an event, in bytes of JSON. A report with empty lists always
+// fits.
 const MaxEventReport = 8 << 10
 
 // DesiredSize is the size that a resize was to reach.

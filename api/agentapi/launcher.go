@@ -2,14 +2,14 @@ package agentapi
 
 import "time"
 
-// MemlockSetting is the name of the [Setting] for RLIMIT_MEMLOCK; every other
-// setting is named by its cgroup file.
+// MemlockSetting is the name of the [Setting] for RLIMIT_MEMLOCK. The name of every other setting
+// is its cgroup file.
 const MemlockSetting = "memlock"
 
-// State is where a launcher container is in its life.
+// State is the state of a launcher container.
 type State string
 
-// The states of a launcher. Refused launchers were never created.
+// The states of a launcher. A refused launcher was never created.
 const (
 	StateCreating State = "Creating"
 	StateCreated  State = "Created"
@@ -18,58 +18,57 @@ const (
 	StateRefused  State = "Refused"
 )
 
-// Launcher is a container that runs a VM, with what it asked for and what it
-// got.
+// Launcher is a container that runs a VM, with its requests and their results.
 type Launcher struct {
 	Pod       PodRef       `json:"pod"`
 	Container ContainerRef `json:"container"`
 	State     State        `json:"state"`
-	Mode      string       `json:"mode"`               // policy mode the decision was made in: observe or enforce
-	Rule      string       `json:"rule,omitempty"`     // policy rule that decided; empty: none matched
+	Mode      string       `json:"mode"`               // policy mode of the decision: observe or enforce
+	Rule      string       `json:"rule,omitempty"`     // policy rule of the decision; empty: none matched
 	Settings  []Setting    `json:"settings,omitempty"` // memlock first, then cgroup files by name
-	Refusal   string       `json:"refusal,omitempty"`  // why it was refused, or would be in observe mode
-	Notes     []string     `json:"notes,omitempty"`    // what else the user should know
-	Since     time.Time    `json:"since"`              // when State was entered
+	Refusal   string       `json:"refusal,omitempty"`  // reason of the refusal; in observe mode: of enforce mode
+	Notes     []string     `json:"notes,omitempty"`    // further remarks for the user
+	Since     time.Time    `json:"since"`              // start of State
 
 	Phase      Phase     `json:"phase,omitempty"`
-	PhaseSince time.Time `json:"phaseSince,omitzero"` // when Phase was entered
-	Why        string    `json:"why,omitempty"`       // what led to Phase
+	PhaseSince time.Time `json:"phaseSince,omitzero"` // start of Phase
+	Why        string    `json:"why,omitempty"`       // cause of Phase
 
 	VMs       []VM       `json:"vms,omitempty"` // in the order of their start
 	Heartbeat *Heartbeat `json:"heartbeat,omitempty"`
 	Lease     *Lease     `json:"lease,omitempty"`
-	Resize    *Resize    `json:"resize,omitempty"` // nil: the pod has told of none
-	DryRun    *Resize    `json:"dryRun,omitempty"` // what the pod told last of a dry run; nil: nothing
+	Resize    *Resize    `json:"resize,omitempty"` // latest report of a resize; nil: none
+	DryRun    *Resize    `json:"dryRun,omitempty"` // latest report of a dry run; nil: none
 }
 
-// Status is how a setting fared.
+// Status is the result of a setting.
 type Status string
 
 // The statuses of a setting.
 const (
-	StatusApplied     Status = "applied"     // the kernel shows what was given
-	StatusDiffers     Status = "differs"     // the kernel shows something else
-	StatusRepaired    Status = "repaired"    // it differed; the agent set it right
-	StatusYielded     Status = "yielded"     // somebody else had set enough; left alone
-	StatusObserved    Status = "observed"    // observe mode: nothing was set
-	StatusRefused     Status = "refused"     // not allowed; nothing was set
-	StatusPending     Status = "pending"     // given; not looked at in the kernel yet
-	StatusIneffective Status = "ineffective" // set, but without effect (memory.low without its ancestors)
-	StatusUnknown     Status = "unknown"     // the kernel could not be asked
+	StatusApplied     Status = "applied"     // the kernel shows the given value
+	StatusDiffers     Status = "differs"     // the kernel shows another value
+	StatusRepaired    Status = "repaired"    // the value differed, and the agent repaired it
+	StatusYielded     Status = "yielded"     // the limit was high enough already; the agent left it
+	StatusObserved    Status = "observed"    // observe mode: the agent set nothing
+	StatusRefused     Status = "refused"     // the policy does not allow it; the agent set nothing
+	StatusPending     Status = "pending"     // given to the runtime; the agent has not read the kernel's value yet
+	StatusIneffective Status = "ineffective" // set without effect (memory.low without its ancestors)
+	StatusUnknown     Status = "unknown"     // the agent could not read the kernel's value
 )
 
-// Setting is one thing that a launcher asked for, side by side with what became
-// of it. Amounts of memory are quantities ("5Gi") or "unlimited"; cgroup values
-// are as the kernel shows them. Empty means: none, or not known yet.
+// Setting is one request of a launcher with its result. Amounts of memory are quantities ("5Gi") or
+// "unlimited". Values of cgroup files have the kernel's form. An empty text is no value, or one
+// that is not known yet.
 type Setting struct {
 	Name      string `json:"name"`              // MemlockSetting or a cgroup file
 	Requested string `json:"asked,omitempty"`   // by the annotations
-	Allowed   string `json:"allowed,omitempty"` // by the policy: its ceiling
+	Allowed   string `json:"allowed,omitempty"` // ceiling of the policy
 	Given     string `json:"given,omitempty"`   // to the runtime
 	Observed  string `json:"seen,omitempty"`    // in the kernel
 	Status    Status `json:"status"`
 	Message   string `json:"message,omitempty"`
-	Terms     []Term `json:"terms,omitempty"` // what Asked is the sum of, where it was computed
+	Terms     []Term `json:"terms,omitempty"` // summands of a computed Requested
 }
 
 // Term is one summand of a computed amount.

@@ -6,17 +6,17 @@ import (
 	"github.com/mooring-vm/mooring/api/podapi"
 )
 
-// NRIState is how far the agent's connection to the container runtime is.
+// NRIState is the state of the agent's connection to the container runtime.
 type NRIState string
 
 // The states of the connection, in their order.
 const (
 	NRIDisconnected NRIState = "Disconnected"
 	NRIConnected    NRIState = "Connected"    // registered and configured
-	NRISynchronized NRIState = "Synchronized" // knows the containers of the node
+	NRISynchronized NRIState = "Synchronized" // the agent knows the containers of the node
 )
 
-// Node is the agent itself and what it is connected to.
+// Node is the agent's own state and the state of its connections.
 type Node struct {
 	Version string  `json:"version"` // of the agent
 	Mode    string  `json:"mode"`    // of the policy: observe or enforce
@@ -26,18 +26,17 @@ type Node struct {
 	Memlock Account `json:"memlock"`
 	Tracker Tracker `json:"tracker"`
 
-	Headroom podapi.Headroom `json:"headroom,omitzero"` // that the policy gives VMs; 0: what it does not say
+	Headroom podapi.Headroom `json:"headroom,omitzero"` // from the policy; 0: the policy does not set it
 }
 
 // NRI is the connection to the container runtime.
 type NRI struct {
 	State NRIState  `json:"state"`
-	Since time.Time `json:"since"`           // when State was entered
-	Error string    `json:"error,omitempty"` // of the last attempt, while not synchronised
+	Since time.Time `json:"since"`           // start of State
+	Error string    `json:"error,omitempty"` // of the latest attempt, while not synchronised
 }
 
-// Runtime is the container runtime as it introduced itself; empty before the
-// first connection.
+// Runtime is the container runtime by its own introduction; empty before the first connection.
 type Runtime struct {
 	Name    string `json:"name,omitempty"`
 	Version string `json:"version,omitempty"`
@@ -50,21 +49,20 @@ type Account struct {
 	Max       int64 `json:"max,omitempty"` // the policy's ceiling for Granted; 0: none
 }
 
-// Tracker is what follows the processes of launchers, and the start of every
-// emulator, inside the kernel. Without it the agent sets limits, and does nothing
-// to VM processes.
+// Tracker is the part of the agent in the kernel. It tracks the processes of launchers and the
+// start of every emulator. Without it the agent sets limits and does nothing to VM processes.
 type Tracker struct {
 	Available bool   `json:"available"`
-	Error     string `json:"error,omitempty"` // why it is not
+	Error     string `json:"error,omitempty"` // why the tracker is not available
 
-	Processes    int `json:"processes,omitempty"` // followed now
+	Processes    int `json:"processes,omitempty"` // tracked now
 	MaxProcesses int `json:"maxProcesses,omitempty"`
 	Groups       int `json:"groups,omitempty"` // registered cgroups
 	MaxGroups    int `json:"maxGroups,omitempty"`
 
-	// Counted since the tracker was loaded, which outlives the agent.
-	LostEvents    uint64 `json:"lostEvents,omitempty"`    // that nobody was told of; what they were about is looked for
-	LostProcesses uint64 `json:"lostProcesses,omitempty"` // that there was no room for
-	Stale         uint64 `json:"stale,omitempty"`         // whose end was missed
-	Skipped       uint64 `json:"leftOut,omitempty"`       // calls that the kernel left out; what they were about is looked for
+	// Counters since the load of the tracker, which outlives the agent.
+	LostEvents    uint64 `json:"lostEvents,omitempty"`    // events that the agent did not get; it scans for their effects
+	LostProcesses uint64 `json:"lostProcesses,omitempty"` // processes without space in the table
+	Stale         uint64 `json:"stale,omitempty"`         // processes whose end the tracker missed
+	Skipped       uint64 `json:"leftOut,omitempty"`       // calls that the kernel skipped; the agent scans for their effects
 }

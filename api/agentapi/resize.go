@@ -9,35 +9,35 @@ import (
 	"github.com/mooring-vm/mooring/api/podapi"
 )
 
-// Resize is what a pod has said of its resizes: its own words.
+// Resize is a pod's latest report of its resizes, in the pod's own words.
 type Resize struct {
 	Reported time.Time     `json:"reported"`
 	Report   podapi.Report `json:"report"`
 }
 
-// ResizeRequest asks for another size of a VM, on a node without Kubernetes: the body of
-// a PUT. It takes the place of what was asked before.
+// ResizeRequest asks for another size of a VM on a node without Kubernetes: the body of a PUT. It
+// replaces an earlier request.
 type ResizeRequest struct {
 	api.Size
-	DryRun bool `json:"dryRun,omitempty"` // only have it planned
+	DryRun bool `json:"dryRun,omitempty"` // only plan the resize
 }
 
-// ResizeAnswer tells what was asked for, and of which pods: several can have had the same
-// name, one after the other.
+// ResizeAnswer returns the request and the pods that it applies to. Several pods can have had the
+// same name.
 type ResizeAnswer struct {
 	Pods []ResizedPod `json:"pods"`
 	api.Size
 	DryRun bool `json:"dryRun,omitempty"`
 }
 
-// ResizedPod is a pod whose VM is to have another size. What is reported of that
-// generation, or of a higher one, is about it; of a dry run only what is of that one.
+// ResizedPod is a pod with a new desired size. A report with this generation or a higher one is
+// about this size. For a dry run only a report with this generation is.
 type ResizedPod struct {
 	UID        string `json:"uid"`
 	Generation uint64 `json:"generation"`
 }
 
-// Check returns an error that names the field, its value and what is allowed.
+// Check returns an error with the field, its value and the allowed values.
 func (r ResizeRequest) Check() error {
 	if r.VCPUs < 0 || r.VCPUs > api.MaxVCPUs {
 		return fmt.Errorf("vcpus: %d: want 1 to %d", r.VCPUs, api.MaxVCPUs)

@@ -9,14 +9,14 @@ import (
 	"github.com/mooring-vm/mooring/api"
 )
 
-// Amount is an amount of memory in bytes, or none at all: [Unlimited]. In JSON it is a
-// whole number up to 2^63 - 1, or "unlimited".
+// Amount is an amount of memory in bytes, or [Unlimited]. In JSON it is a whole number up to 2^63 -
+// 1, or "unlimited".
 type Amount uint64
 
-// Unlimited is no limit. It is the largest, so amounts compare as numbers.
+// Unlimited is no limit. It is the largest amount, so amounts compare as numbers.
 const Unlimited Amount = math.MaxUint64
 
-// MarshalJSON implements [json.Marshaler]. What no pod can send is shown as unlimited.
+// MarshalJSON implements [json.Marshaler]. An amount above 2^63 - 1 becomes "unlimited".
 func (a Amount) MarshalJSON() ([]byte, error) {
 	if a > math.MaxInt64 {
 		return json.Marshal(api.Unlimited)
@@ -24,7 +24,7 @@ func (a Amount) MarshalJSON() ([]byte, error) {
 	return strconv.AppendUint(nil, uint64(a), 10), nil
 }
 
-// UnmarshalJSON implements [json.Unmarshaler]. null is no amount.
+// UnmarshalJSON implements [json.Unmarshaler]. null is an error.
 func (a *Amount) UnmarshalJSON(data []byte) error {
 	if string(data) == strconv.Quote(api.Unlimited) {
 		*a = Unlimited

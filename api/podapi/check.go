@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// MaxHold is the longest hold, that of the longest lease that `mooring lease` sets.
+// MaxHold is the longest hold. It equals the longest lease of `mooring lease`.
 const MaxHold = time.Hour
 
-// Bounds of a lease that a pod takes. It can be made longer while the launcher runs.
+// Bounds of a lease of the pod. The pod can extend it while the launcher runs.
 const (
 	MaxLease  = 10 * time.Minute
 	MaxReason = 200 // bytes
@@ -24,10 +24,10 @@ func (l Lock) Check() error {
 	return nil
 }
 
-// Check returns an error that names the field, its value and what is allowed.
-func (n RequireMemory) Check() error {
+// Check returns an error with the field, its value and the allowed values.
+func (n MemoryRequirement) Check() error {
 	if n.Bytes == nil {
-		return errors.New("bytes: absent: want a number of bytes, 0 for no need")
+		return errors.New("bytes: absent: want a number of bytes, 0 for no requirement")
 	}
 	if *n.Bytes == Unlimited {
 		return fmt.Errorf("bytes: %s: want a number of bytes", *n.Bytes)
@@ -35,7 +35,7 @@ func (n RequireMemory) Check() error {
 	return nil
 }
 
-// Check returns an error that names the field, its value and what is allowed.
+// Check returns an error with the field, its value and the allowed values.
 func (h Hold) Check() error {
 	if most := int64(MaxHold / time.Second); h.Seconds < 1 || h.Seconds > most {
 		return fmt.Errorf("seconds: %d: want 1 to %d", h.Seconds, most)
@@ -43,10 +43,10 @@ func (h Hold) Check() error {
 	return nil
 }
 
-// Period is how long the hold is to last.
+// Period returns the duration of the hold.
 func (h Hold) Period() time.Duration { return time.Duration(h.Seconds) * time.Second }
 
-// Check returns an error that names the field, its value and what is allowed.
+// Check returns an error with the field, its value and the allowed values.
 func (l Lease) Check() error {
 	if most := int64(MaxLease / time.Second); l.Seconds < 1 || l.Seconds > most {
 		return fmt.Errorf("seconds: %d: want 1 to %d", l.Seconds, most)
@@ -55,10 +55,10 @@ func (l Lease) Check() error {
 		return fmt.Errorf("reason: %d bytes: want at most %d", len(l.Reason), MaxReason)
 	}
 	if strings.TrimSpace(l.Reason) == "" {
-		return fmt.Errorf("reason: %q: want one line of text that says what the lease is for", l.Reason)
+		return fmt.Errorf("reason: %q: want one line of text with the purpose of the lease", l.Reason)
 	}
 	return checkTexts("reason", []string{l.Reason})
 }
 
-// Period is how long the lease is to last.
+// Period returns the duration of the lease.
 func (l Lease) Period() time.Duration { return time.Duration(l.Seconds) * time.Second }

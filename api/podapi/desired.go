@@ -9,8 +9,8 @@ type Desired struct {
 	Generation uint64 `json:"generation"`
 
 	Launcher string `json:"launcher"` // container that runs the VM
-	Limits   Limits `json:"limits"`   // of that container
-	Pod      Limits `json:"pod"`      // of the pod as a whole
+	Limits   Limits `json:"limits"`   // limits of that container
+	Pod      Limits `json:"pod"`      // limits of the pod as a whole
 
 	// Outside is set if the VM runs in the node's libvirt, outside the pod's cgroups.
 	Outside bool `json:"outside,omitempty"`

@@ -1,11 +1,10 @@
 package podapi
 
-// PathHeadroom is how far the VM is to be able to grow. GET: [Headroom]
+// PathHeadroom is the path of [Headroom]. It takes GET.
 const PathHeadroom = "/v1/headroom"
 
-// Headroom is what the owner of the node gives VMs room for when they start, as the node
-// policy has it. 0 is what the policy does not say. It is no limit, and nothing is refused
-// by it.
+// Headroom is the range for growth that the node policy gives VMs at their start. A field is 0 if
+// the policy does not set it. Headroom is not a limit: the agent refuses nothing because of it.
 type Headroom struct {
 	Memory int64 `json:"memoryCapacity,omitempty"` // bytes, whole MiB
 	CPUs   int   `json:"cpuCapacity,omitempty"`

@@ -1,31 +1,31 @@
-// Package podapi is what the agent serves to a pod, on a socket of the pod's own: JSON
-// over HTTP/1.1. docs/reference/pod-socket.md describes it for those who write a client.
+// Package podapi is the API of the agent for pods: JSON over HTTP/1.1 on a socket in the directory
+// of each pod. docs/reference/pod-socket.md describes it for authors of clients.
 //
-// The socket is the pod: nothing in a request says which one is meant. Requests are read
-// strictly: a field that is not known, a number out of range or anything after the body
-// is an error that names it. The Check methods are pure.
+// The socket identifies the pod: no request names one. The agent reads requests strictly. An
+// unknown field, a number out of range and data after the body are errors that name it. The Check
+// methods are pure.
 package podapi
 
-// Socket is where the launcher, and each container that mounts the pod's directory,
-// finds the agent.
+// Socket is the agent's socket in the launcher, and in each container that mounts the pod's
+// directory.
 const Socket = "/run/mooring/agent.sock"
 
-// ReportFile is where a pod finds what it reported last.
+// ReportFile is the copy of the latest report in the pod's directory.
 const ReportFile = "/run/mooring/resize.json"
 
 // Paths of the resources.
 const (
-	PathObserved          = "/v1/seen"    // GET: [Seen]
-	PathLock              = "/v1/lock"    // PUT: [Lock], answered with [Seen]
-	PathMemoryRequirement = "/v1/need"    // PUT: [Need]
+	PathObserved          = "/v1/seen"    // GET: [Observed]
+	PathLock              = "/v1/lock"    // PUT: [Lock]; the answer is [Observed]
+	PathMemoryRequirement = "/v1/need"    // PUT: [MemoryRequirement]
 	PathHold              = "/v1/hold"    // PUT: [Hold]; DELETE
 	PathLease             = "/v1/lease"   // PUT: [Lease]; DELETE
 	PathDesired           = "/v1/wanted"  // GET: [Desired]
-	PathChanges           = "/v1/changes" // GET: a stream of [Change], one a line
+	PathChanges           = "/v1/changes" // GET: a stream of [Change], one per line
 	PathReport            = "/v1/report"  // PUT: [Report]
 )
 
-// Bounds of what is sent, in bytes.
+// Size limits of messages, in bytes.
 const (
 	MaxHeader  = 4 << 10
 	MaxRequest = 4 << 10
@@ -33,84 +33,84 @@ const (
 	MaxAnswer  = 64 << 10
 )
 
-// Seen is what the kernel shows of a pod, its launcher and its VM process.
+// Observed is the current state of a pod, its launcher and its VM process, as the kernel shows it.
 type Observed struct {
-	// PodMax and ContainerMax are memory.max of the pod's cgroup and of its launcher's.
-	// Where there is no such file, as without memory controller, there is no limit.
+	// PodMax and ContainerMax are memory.max of the cgroups of the pod and of its launcher. Without
+	// the file, as without memory controller, there is no limit.
 	PodMax       Amount `json:"podMax"`
 	ContainerMax Amount `json:"containerMax"`
 
-	// Lock is the soft RLIMIT_MEMLOCK of the VM process, and Locked what it has locked:
-	// VmLck and VmPin together. Both are 0 while no VM process runs.
+	// Lock is the soft RLIMIT_MEMLOCK of the VM process. Locked is its locked memory: VmLck and
+	// VmPin together. Both are 0 while no VM process runs.
 	Lock   Amount `json:"lock"`
 	Locked Amount `json:"locked"`
 
-	// Floor is what Lock cannot be lowered below: what the launcher was given. Ceiling
-	// is what it cannot be raised above; the node may have less.
+	// Floor is the lowest possible Lock: the limit that the agent gave the launcher. Ceiling is the
+	// highest Lock that the policy allows; the node may have less memory.
 	Floor   Amount `json:"floor"`
 	Ceiling Amount `json:"ceiling"`
 
-	// Room is how much memory the node has yet for this pod.
+	// Available is the memory that the node has left for this pod.
 	Available Amount `json:"room"`
 
 	// VM is the pid of the VM process on the node; 0: none runs.
 	VM int `json:"vm,omitempty"`
 }
 
-// Lock asks for another memory lock of the VM process, soft and hard. Exactly one field
-// is set: AtLeast raises what is lower, AtMost lowers what is higher.
+// Lock asks for another memory-lock limit of the VM process, soft and hard. Exactly one field is
+// set: AtLeast raises a lower limit, AtMost lowers a higher one.
 type Lock struct {
 	AtLeast *Amount `json:"atLeast,omitempty"`
 	AtMost  *Amount `json:"atMost,omitempty"`
 }
 
-// Need says what the memory limit of the launcher has to be at least, as long as the VM
-// process runs; 0: it may be anything.
-type RequireMemory struct {
+// MemoryRequirement is the lowest memory limit that the launcher may have while the VM process
+// runs; 0: any limit.
+type MemoryRequirement struct {
 	Bytes *Amount `json:"bytes"`
 }
 
-// Hold keeps leases, and with them migrations, from beginning for that long, from now.
+// Hold prevents new leases, and so new migrations, for this time from now.
 type Hold struct {
 	Seconds int64 `json:"seconds"`
 }
 
-// Lease holds back, for that long from now, what the agent would do to the pod's VM
-// process without the pod asking: for a migration, in which a launcher may fall silent.
+// Lease prevents the agent from stopping the pod's VM process without a request of the pod, for
+// this time from now. It covers a migration, during which a launcher may miss heartbeats.
 type Lease struct {
 	Seconds int64  `json:"seconds"`
-	Reason  string `json:"reason"` // in one line; it is shown to people
+	Reason  string `json:"reason"` // one line of text for people
 }
 
-// What a [Change] is about.
+// Kinds of a [Change].
 const (
 	ChangedObserved = "seen"
 	ChangedDesired  = "wanted"
-	ChangedNone     = "none" // the connection is there
+	ChangedNone     = "none" // keep-alive: no change
 )
 
-// Change is a hint that something may be otherwise than before.
+// Change is a hint that a resource may have changed.
 type Change struct {
 	Changed    string `json:"changed"`
-	Generation uint64 `json:"generation"` // of what is wanted now
+	Generation uint64 `json:"generation"` // of the current [Desired]
 }
 
 // Codes of an [Error], for programs.
 const (
-	CodeInvalid   = "invalid"   // 400: the request makes no sense
+	CodeInvalid   = "invalid"   // 400: the agent cannot read the request
 	CodeTooLarge  = "tooLarge"  // 413
 	CodeNotFound  = "notFound"  // 404: no such resource
 	CodeRefused   = "refused"   // 403: the node's policy does not allow it
 	CodeNoVM      = "noVM"      // 409: no VM process of the pod runs
-	CodeLocked    = "locked"    // 409: the VM process has more locked
-	CodeMigrating = "migrating" // 409: the VM is being migrated
-	CodeHeld      = "held"      // 409: the VM is being resized
+	CodeLocked    = "locked"    // 409: the VM process has locked more than the requested limit
+	CodeMigrating = "migrating" // 409: a migration of the VM is under way
+	CodeHeld      = "held"      // 409: a resize of the VM is under way
 	CodeBusy      = "busy"      // 429: too many requests; try again
 	CodeStarting  = "starting"  // 503: the agent does not know the pod yet; try again
-	CodeFailed    = "failed"    // 500: the kernel could not be asked
+	CodeFailed    = "failed"    // 500: the agent could not read the kernel's state
 )
 
-// Error is the body of an answer that is no 200.
+// Error is the body of each answer with a status other than 200.
 type Error struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`

@@ -46,9 +46,9 @@ func TestCheck(t *testing.T) {
 		value interface{ Check() error }
 		want  string
 	}{
-		"need":             {podapi.RequireMemory{Bytes: amount(0)}, ""},
-		"no need":          {podapi.RequireMemory{}, "bytes: absent"},
-		"endless need":     {podapi.RequireMemory{Bytes: amount(podapi.Unlimited)}, "bytes: unlimited: want a number"},
+		"need":             {podapi.MemoryRequirement{Bytes: amount(0)}, ""},
+		"no need":          {podapi.MemoryRequirement{}, "bytes: absent"},
+		"endless need":     {podapi.MemoryRequirement{Bytes: amount(podapi.Unlimited)}, "bytes: unlimited: want a number"},
 		"hold":             {podapi.Hold{Seconds: 3600}, ""},
 		"no hold":          {podapi.Hold{}, "seconds: 0: want 1 to 3600"},
 		"negative hold":    {podapi.Hold{Seconds: -1}, "seconds: -1: want 1 to 3600"},
@@ -65,7 +65,7 @@ func TestCheck(t *testing.T) {
 		"odd state":        {podapi.Report{State: "x"}, `state: "x": want one of`},
 		"dry run":          {podapi.Report{State: podapi.StateFailed, DryRun: true}, ""},
 		"no dry run":       {podapi.Report{State: podapi.StatePlanned}, "state: Planned: want dryRun with it"},
-		"done of none":     {podapi.Report{State: podapi.StateDone, DryRun: true}, "state: Done: want Planned, Refused or Failed of a dry run"},
+		"done of none":     {podapi.Report{State: podapi.StateDone, DryRun: true}, "state: Done: want Planned, Refused or Failed for a dry run"},
 		"long line":        {podapi.Report{State: podapi.StateDone, Error: line + "x"}, "at most 512 bytes"},
 		"long list":        {podapi.Report{State: podapi.StateDone, Plan: make([]string, podapi.MaxLines+1)}, "plan: 65 lines: want at most 64"},
 		"many notes":       {podapi.Report{State: podapi.StateDone, Notes: make([]string, podapi.MaxLines+1)}, "notes: 65 lines"},
@@ -81,7 +81,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// What is decoded is allowed, and reads the same again.
+// A decoded value passes Check, and its JSON gives the same value again.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{
 		`{"atLeast":4096}`, `{"atMost":"unlimited"}`, `{"bytes":0}`, `{"seconds":60}`,
@@ -93,7 +93,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		again[podapi.Lock](t, data)
-		again[podapi.RequireMemory](t, data)
+		again[podapi.MemoryRequirement](t, data)
 		again[podapi.Hold](t, data)
 		again[podapi.Lease](t, data)
 		again[podapi.Report](t, data)

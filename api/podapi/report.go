@@ -8,17 +8,17 @@ import (
 	"unicode/utf8"
 )
 
-// State is what a resize is doing.
+// State is the progress of a resize.
 type State string
 
 // The states of a resize.
 const (
-	StateIdle     State = "Idle"     // nothing was asked for yet
-	StatePlanned  State = "Planned"  // of a dry run: this would be done
-	StateResizing State = "Resizing" // a plan is being carried out
-	StateDone     State = "Done"     // the VM is as it is wanted
-	StateFailed   State = "Failed"   // it is not; Error says why
-	StateRefused  State = "Refused"  // it cannot become so, and nothing was done
+	StateIdle     State = "Idle"     // no size was requested yet
+	StatePlanned  State = "Planned"  // dry run: the plan, without any step
+	StateResizing State = "Resizing" // the steps of a plan are under way
+	StateDone     State = "Done"     // the VM has the desired size
+	StateFailed   State = "Failed"   // the VM has another size; Error says why
+	StateRefused  State = "Refused"  // the VM cannot get the desired size, and no step was taken
 )
 
 // Bounds of a report.
@@ -27,43 +27,43 @@ const (
 	MaxLine  = 512 // bytes
 )
 
-// Report is what a pod tells of its resizes. It is shown to people as the pod's own
-// words, and decides nothing.
+// Report is a pod's report of its resizes. The agent shows it to people as the pod's own words, and
+// decides nothing by it.
 type Report struct {
-	Generation uint64   `json:"generation"`       // of the [Desired] that it is about, or of its [DryRun]
-	DryRun     bool     `json:"dryRun,omitempty"` // it answers a dry run
+	Generation uint64   `json:"generation"`       // of the [Desired] or the [DryRun]
+	DryRun     bool     `json:"dryRun,omitempty"` // the report answers a dry run
 	State      State    `json:"state"`
-	Plan       []string `json:"plan,omitempty"` // what each step does, in order, also those that are done
+	Plan       []string `json:"plan,omitempty"` // all steps in order, with finished ones
 	Steps      []Step   `json:"steps,omitempty"`
 	Notes      []string `json:"notes,omitempty"`
 	Error      string   `json:"error,omitempty"`
-	Actual     *Actual  `json:"actual,omitempty"` // nil: not known
+	Actual     *Actual  `json:"actual,omitempty"` // nil: unknown
 }
 
-// Step is a step that was begun.
+// Step is a step that has started.
 type Step struct {
 	Description string    `json:"what"`
-	Rollback    bool      `json:"undo,omitempty"` // it takes back another
+	Rollback    bool      `json:"undo,omitempty"` // the step takes back another one
 	Started     time.Time `json:"started"`
-	Seconds     float64   `json:"seconds"`         // that it took
-	Error       string    `json:"error,omitempty"` // it was not confirmed; empty: it was
+	Seconds     float64   `json:"seconds"`         // duration
+	Error       string    `json:"error,omitempty"` // the step failed; empty: it is confirmed
 }
 
-// Actual is what the VM is.
+// Actual is the size of a VM as the guest has confirmed it.
 type Actual struct {
-	Memory uint64 `json:"memory"`          // bytes that the guest has
-	VCPUs  int    `json:"vcpus"`           // that are plugged
-	Online int    `json:"online"`          // that the guest uses; -1: not known
-	Quota  string `json:"quota,omitempty"` // CPU bandwidth of the VM, for people
+	Memory uint64 `json:"memory"`          // bytes of the guest
+	VCPUs  int    `json:"vcpus"`           // plugged vCPUs
+	Online int    `json:"online"`          // vCPUs that the guest uses; -1: unknown
+	Quota  string `json:"quota,omitempty"` // CPU bandwidth of the VM, as text for people
 
-	// Shares are the VM's CPU shares; 0: not known.
+	// Shares are the VM's CPU shares; 0: unknown.
 	Shares uint64 `json:"shares,omitempty"`
 }
 
-// String returns what Events tell: "4Gi, 4 vCPUs".
+// String returns the text in Events: "4Gi, 4 vCPUs".
 func (a Actual) String() string { return fmt.Sprintf("%s, %d vCPUs", Amount(a.Memory), a.VCPUs) }
 
-// Check returns an error that names the field, its value and what is allowed.
+// Check returns an error with the field, its value and the allowed values.
 func (r Report) Check() error {
 	switch r.State {
 	case StateIdle, StatePlanned, StateResizing, StateDone, StateFailed, StateRefused:
@@ -93,13 +93,13 @@ func (r Report) Check() error {
 	return checkTexts("steps, error", texts)
 }
 
-// checkDryRun checks that a plan is reported of a dry run, and nothing that was done.
+// checkDryRun checks that the report of a dry run has a state of a dry run.
 func (r Report) checkDryRun() error {
 	switch planned := r.State == StatePlanned; {
 	case planned && !r.DryRun:
 		return fmt.Errorf("state: %s: want dryRun with it", r.State)
 	case r.DryRun && !planned && r.State != StateRefused && r.State != StateFailed:
-		return fmt.Errorf("state: %s: want %s, %s or %s of a dry run", r.State, StatePlanned, StateRefused, StateFailed)
+		return fmt.Errorf("state: %s: want %s, %s or %s for a dry run", r.State, StatePlanned, StateRefused, StateFailed)
 	}
 	return nil
 }
@@ -111,7 +111,7 @@ func checkLines(field string, lines []string) error {
 	return checkTexts(field, lines)
 }
 
-// checkTexts checks that each text can be shown in one line.
+// checkTexts checks that each text is one printable line.
 func checkTexts(field string, texts []string) error {
 	unprintable := func(r rune) bool { return !unicode.IsPrint(r) }
 	for _, t := range texts {

@@ -6,17 +6,16 @@ import (
 	"unicode/utf8"
 )
 
-// leastLine is how short [Report.Fit] makes lines before it leaves any out.
+// leastLine is the length at which [Report.Fit] stops shortening lines and drops some.
 const leastLine = 64
 
-// Fit returns the report as one that the agent takes: [Report.FitInto] of [MaxReport].
+// Fit returns the report with at most [MaxReport] bytes: see [Report.FitInto].
 func (r Report) Fit() Report { return r.FitInto(MaxReport) }
 
-// FitInto returns the report with as much of its lists as fits into that many bytes of
-// JSON. Lines are cut first. Then the steps that were done first are left out, and the
-// last lines of plan and notes; a note says so. State, error and what the VM is are as
-// they were, for which 7 KiB are always enough. The report is one that Check accepts, and
-// is not changed.
+// FitInto returns the report with as much of its lists as fits into this many bytes of JSON. First
+// it shortens lines. Then it drops the oldest steps and the last lines of plan and notes, and adds
+// a note. State, error and actual size stay; 7 KiB are always enough for them. The result passes
+// Check. FitInto does not change r.
 func (r Report) FitInto(bytes int) Report {
 	for most := MaxLine; most >= leastLine; most /= 2 {
 		if cut := r.withLines(most); cut.fits(bytes) {
@@ -37,7 +36,7 @@ func (r Report) fits(bytes int) bool {
 	return err == nil && len(text) <= bytes
 }
 
-// withLines cuts the lines of the lists.
+// withLines shortens the lines of the lists.
 func (r Report) withLines(most int) Report {
 	r.Plan, r.Notes = cutAll(r.Plan, most), cutAll(r.Notes, most)
 	steps := make([]Step, 0, len(r.Steps))
@@ -51,7 +50,7 @@ func (r Report) withLines(most int) Report {
 	return r
 }
 
-// withLists leaves the last steps, and the first lines of plan and notes.
+// withLists keeps the last steps and the first lines of plan and notes.
 func (r Report) withLists(keep, bytes int) Report {
 	r.Steps = r.Steps[max(0, len(r.Steps)-keep):]
 	r.Plan = r.Plan[:min(len(r.Plan), keep)]
@@ -68,7 +67,7 @@ func cutAll(lines []string, most int) []string {
 	return all
 }
 
-// cut cuts a line between characters, and marks it.
+// cut shortens a line at a character boundary and adds an ellipsis.
 func cut(line string, most int) string {
 	const mark = "..."
 	if len(line) <= most {

@@ -13,7 +13,7 @@ import (
 	"github.com/mooring-vm/mooring/api/podapi"
 )
 
-// largest is a report with as much as Check accepts, of lines of that text.
+// largest returns a report at the limits of Check, with lines of this text.
 func largest(text string) podapi.Report {
 	line := strings.Repeat(text, podapi.MaxLine/len(text))
 	r := podapi.Report{Generation: 7, State: podapi.StateFailed, Error: line, Actual: &podapi.Actual{Memory: 1 << 40, VCPUs: 4, Online: -1, Quota: line}}
@@ -24,7 +24,7 @@ func largest(text string) podapi.Report {
 	return r
 }
 
-// check wants that a fitting report is taken, and tells how the resize ended.
+// check checks that a shortened report passes Check and keeps the result of the resize.
 func check(t interface {
 	Helper()
 	Errorf(format string, args ...any)
@@ -43,7 +43,7 @@ func check(t interface {
 	}
 }
 
-// The largest reports fit, also where JSON writes a character as six bytes.
+// JSON may write a character as six bytes.
 func TestFit(t *testing.T) {
 	for _, text := range []string{"a", "<", "\u00e4", "\u2713", "\U00010348"} {
 		was := largest(text)
@@ -61,7 +61,6 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// A report that fits is as it was.
 func TestFitLeavesWhatFits(t *testing.T) {
 	was := podapi.Report{State: podapi.StateDone, Notes: []string{strings.Repeat("n", podapi.MaxLine)}}
 	for i := range podapi.MaxLines {
@@ -76,7 +75,6 @@ func TestFitLeavesWhatFits(t *testing.T) {
 	}
 }
 
-// Whatever Check accepts fits afterwards.
 func TestFitAny(t *testing.T) {
 	line := rapid.StringOfN(rapid.SampledFrom([]rune("a <&\u00e4\u2713\U00010348")), 0, podapi.MaxLine, podapi.MaxLine)
 	lines := rapid.SliceOfN(line, 0, podapi.MaxLines)
@@ -89,7 +87,7 @@ func TestFitAny(t *testing.T) {
 	})
 }
 
-// Events have less room, and the longest error fits also there.
+// Events have less space. The longest error fits there, too.
 func TestFitInto(t *testing.T) {
 	was := largest("<")
 	for _, bytes := range []int{7 << 10, 8 << 10} {

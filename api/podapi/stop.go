@@ -2,24 +2,25 @@ package podapi
 
 import "time"
 
-// PathStop is what the agent asks of the pod. GET: [Stop]
+// PathStop is the path of [Stop]. It takes GET.
 const PathStop = "/v1/stop"
 
-// QueryStops is for a query of [PathChanges]. With the value 1 it says that the client ends
-// the VM when it is told to: for as long as the stream lasts the agent asks the pod first.
+// QueryStopHandler is a parameter of [PathChanges]. With the value 1 the client is a stop handler:
+// it shuts the guest down on request. While the stream lasts, the agent sends the pod a stop
+// request before it ends the VM itself.
 const QueryStopHandler = "stops"
 
-// ChangedStop is what a [Change] is about when the agent asks for something else.
+// ChangedStop is the kind of a [Change] of the stop request.
 const ChangedStop = "stop"
 
-// Stop says whether the pod is asked to end its VM gracefully.
+// Stop is the agent's stop request to the pod.
 type Stop struct {
 	Requested bool   `json:"asked"`
 	Reason    string `json:"why,omitempty"`
 
-	// Seconds are left until the agent ends the VM by itself; parts are left out.
+	// Seconds are the whole seconds left until the agent ends the VM itself.
 	Seconds int64 `json:"seconds"`
 }
 
-// Left is how much time is left until the agent ends the VM by itself.
+// TimeLeft returns the time left until the agent ends the VM itself.
 func (s Stop) TimeLeft() time.Duration { return time.Duration(s.Seconds) * time.Second }

@@ -17,7 +17,7 @@ type Lifecycle struct {
 	// least GracePeriod.
 	MaxGracePeriod time.Duration
 
-	Unattended Reaction // to a VM process that starts without a live launcher or a fresh heartbeat
+	Unattended Reaction // to a VM process that starts without a live pod or a fresh heartbeat
 	Hung       Reaction // to a launcher that lives without a heartbeat
 
 	// FenceAfter is how long the agent may be away before the fence acts, in whole seconds; 0:

@@ -28,7 +28,7 @@ var _ resize.Node = (*Client)(nil)
 type Client struct {
 	http http.Client
 
-	requirement chan *podapi.RequireMemory // as it was told last; whoever has taken it tells the agent
+	requirement chan *podapi.MemoryRequirement // as it was told last; whoever has taken it tells the agent
 }
 
 // New returns a client for the agent at a socket, such as [podapi.Socket]. It does not
@@ -38,7 +38,7 @@ func New(socket string) *Client {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}
 	transport := &http.Transport{DialContext: dial, MaxConnsPerHost: maxConnections, IdleConnTimeout: idleTimeout}
-	c := &Client{http: http.Client{Transport: transport}, requirement: make(chan *podapi.RequireMemory, 1)}
+	c := &Client{http: http.Client{Transport: transport}, requirement: make(chan *podapi.MemoryRequirement, 1)}
 	c.requirement <- nil
 	return c
 }
@@ -104,7 +104,7 @@ func (c *Client) RequireMemory(ctx context.Context, bytes uint64) error {
 	case <-ctx.Done():
 		return fmt.Errorf("tell the agent what the VM needs: %w", ctx.Err())
 	}
-	need := &podapi.RequireMemory{Bytes: amount(min(bytes, math.MaxInt64))}
+	need := &podapi.MemoryRequirement{Bytes: amount(min(bytes, math.MaxInt64))}
 	defer func() { c.requirement <- need }()
 	return c.put(ctx, podapi.PathMemoryRequirement, need)
 }

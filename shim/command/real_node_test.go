@@ -176,7 +176,7 @@ func (o hookedPod) Observed() (podapi.Observed, error) {
 	return o.Pod.Observed()
 }
 
-func (o hookedPod) RequireMemory(n podapi.RequireMemory) error {
+func (o hookedPod) RequireMemory(n podapi.MemoryRequirement) error {
 	o.runHook("need")
 	return o.Pod.RequireMemory(n)
 }
