@@ -25,7 +25,7 @@ func TestSchemeKnowsTheTypes(t *testing.T) {
 	}
 }
 
-// crd is what of the generated CustomResourceDefinition has to agree with the code.
+// crd is the part of the generated CustomResourceDefinition that must agree with the code.
 type crd struct {
 	Spec struct {
 		Group string

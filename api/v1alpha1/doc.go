@@ -1,9 +1,8 @@
 // Package v1alpha1 holds the Kubernetes types of mooring.dev/v1alpha1.
 //
-// A [MigrationReservation] is the ledger entry of one live migration: how much more the
-// quotas of its namespace have to allow while the VM has a pod on both nodes. Package
-// quota says when one is made and when it is released. Nobody but the controller writes
-// them; to read them is everybody's business:
+// A [MigrationReservation] is the ledger entry of one live migration. It raises the quotas of the
+// namespace while the VM has a pod on both nodes. Package quota describes when the controller makes
+// and releases it. Only the controller writes reservations; every user may read them:
 //
 //	kubectl get mres -A
 //

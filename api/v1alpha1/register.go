@@ -6,18 +6,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Group and Version name the API that these types are served under.
+// Group and Version name the API of these types.
 const (
 	Group   = "mooring.dev"
 	Version = "v1alpha1"
 )
 
-// GroupVersion is what objects of this package carry as apiVersion.
+// GroupVersion is the apiVersion of the objects of this package.
 func GroupVersion() schema.GroupVersion {
 	return schema.GroupVersion{Group: Group, Version: Version}
 }
 
-// AddToScheme teaches a scheme the types of this package.
+// AddToScheme adds the types of this package to a scheme.
 func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion(), &MigrationReservation{}, &MigrationReservationList{})
 	metav1.AddToGroupVersion(s, GroupVersion())

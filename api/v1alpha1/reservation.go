@@ -6,12 +6,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Finalizer keeps a reservation until the controller has released it, so that a quota is
-// never lowered because somebody deleted the wrong object. An uninstall removes it.
+// Finalizer keeps a reservation until the controller has released it. A deletion by mistake
+// therefore lowers no quota. An uninstall removes the finalizer.
 const Finalizer = "mooring.dev/reservation"
 
-// MigrationReservation is what one live migration needs of its namespace's quotas beyond
-// their base. Its name is the UID of the migration.
+// MigrationReservation is the quota that one live migration needs in addition to the base of its
+// namespace's quotas. Its name is the UID of the migration.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -41,19 +41,19 @@ type MigrationReservationList struct {
 	Items           []MigrationReservation `json:"items"`
 }
 
-// MigrationReservationSpec is what is reserved, and for whom. All of it is written before
-// any quota is raised for it.
+// MigrationReservationSpec is the reserved quota and its migration. The controller writes all of it
+// before it raises a quota.
 type MigrationReservationSpec struct {
 	// Migration is the VirtualMachineInstanceMigration.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="the migration of a reservation cannot be changed"
 	Migration Reference `json:"migration"`
 
-	// VMI is the VirtualMachineInstance that is migrated.
+	// VMI is the VirtualMachineInstance of the migration.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="the VMI of a reservation cannot be changed"
 	VMI Reference `json:"vmi"`
 
-	// Source is the launcher pod that the VM ran in when the reservation was made. Absent
-	// where there was none to be seen.
+	// Source is the launcher pod of the VM when the controller made the reservation. It is absent
+	// if the controller found none.
 	// +optional
 	Source *Reference `json:"source,omitempty"`
 
@@ -63,11 +63,11 @@ type MigrationReservationSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	Pods []ReservedPod `json:"pods"`
 
-	// From is where the charges were read from.
+	// From is the source of the charges.
 	From ChargeOrigin `json:"from"`
 
-	// Deadline is set for a migration that a quota rejects. If there is no target pod by
-	// then, the reservation expires: it holds nothing any more.
+	// Deadline is set for a migration that a quota rejects. Without a target pod by then, the
+	// reservation expires and reserves no quota any more.
 	// +optional
 	Deadline *metav1.Time `json:"deadline,omitempty"`
 }
@@ -80,11 +80,12 @@ type Reference struct {
 	UID types.UID `json:"uid"`
 }
 
-// ReservedPod is what ResourceQuotas charge for one pod, and what their scopes ask about.
+// ReservedPod is the charge of ResourceQuotas for one pod, with the pod's properties that their
+// scopes match.
 type ReservedPod struct {
 	Role PodRole `json:"role"`
 
-	// Charge is in the names of ResourceQuota: requests.cpu, limits.memory, pods, count/pods.
+	// Charge uses the names of ResourceQuota: requests.cpu, limits.memory, pods, count/pods.
 	Charge corev1.ResourceList `json:"charge"`
 
 	// +optional
@@ -101,18 +102,19 @@ type ReservedPod struct {
 	CrossNamespaceAffinity bool `json:"crossNamespaceAffinity,omitempty"`
 }
 
-// PodRole says what a pod is for.
+// PodRole is the role of a pod in a migration.
 //
 // +kubebuilder:validation:Enum=Launcher;Attachment
 type PodRole string
 
-// A migration adds a launcher pod, and one that holds hot-plugged disks where the VM has any.
+// A migration adds a launcher pod. If the VM has hot-plugged disks, it also adds a pod that
+// attaches them.
 const (
 	RoleLauncher   PodRole = "Launcher"
 	RoleAttachment PodRole = "Attachment"
 )
 
-// ChargeOrigin says where a charge was read from.
+// ChargeOrigin is the source of a charge.
 //
 // +kubebuilder:validation:Enum=Estimated;Computed;Rendered
 type ChargeOrigin string
@@ -120,20 +122,20 @@ type ChargeOrigin string
 const (
 	// Estimated charges are those of the source pod. The target may need more.
 	Estimated ChargeOrigin = "Estimated"
-	// Computed charges are those that KubeVirt is likely to make the target with, and of each
-	// resource at least those of the source pod. A quota has rejected a target of that size.
+	// Computed charges are the likely charges of KubeVirt's target, and for each resource at least
+	// those of the source pod. A quota has rejected a target of that size.
 	Computed ChargeOrigin = "Computed"
-	// Rendered charges are those of the target pod itself.
+	// Rendered charges are those of the target pod.
 	Rendered ChargeOrigin = "Rendered"
 )
 
-// MigrationReservationStatus is how far a reservation has come.
+// MigrationReservationStatus is the progress of a reservation.
 type MigrationReservationStatus struct {
-	// Phase is empty on a reservation that has just been made: Reserved.
+	// Phase is empty on a new reservation, which means Reserved.
 	// +optional
 	Phase Phase `json:"phase,omitempty"`
 
-	// Target is the launcher pod that the VM moves to, once there is one.
+	// Target is the target launcher pod, once it exists.
 	// +optional
 	Target *Reference `json:"target,omitempty"`
 
@@ -143,28 +145,30 @@ type MigrationReservationStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// Phase is how far a reservation has come. Package quota has the diagram.
+// Phase is the progress of a reservation. Package quota has the state diagram.
 //
 // +kubebuilder:validation:Enum=Reserved;Granted;Charged;Releasing;Expired
 type Phase string
 
 const (
-	// PhaseReserved is written, and not in force in every quota yet.
+	// PhaseReserved: the reservation exists, but not every quota has it yet.
 	PhaseReserved Phase = "Reserved"
-	// PhaseGranted is in force: status.hard of every quota has it.
+	// PhaseGranted: status.hard of every quota includes the reservation.
 	PhaseGranted Phase = "Granted"
-	// PhaseCharged is used: the target pod is there.
+	// PhaseCharged: the target pod exists and uses the reservation.
 	PhaseCharged Phase = "Charged"
-	// PhaseReleasing waits, after the migration's end, for the pod that has to go.
+	// PhaseReleasing: the migration has ended, and the controller waits for the end of the
+	// remaining pod.
 	PhaseReleasing Phase = "Releasing"
-	// PhaseExpired holds nothing: it only keeps the migration from being reserved for again.
+	// PhaseExpired: the reservation reserves no quota. It prevents a second reservation for the
+	// migration.
 	PhaseExpired Phase = "Expired"
 )
 
 // Types of conditions.
 const (
-	// ConditionGranted is true while status.hard of every quota has the reservation.
+	// ConditionGranted is true while status.hard of every quota includes the reservation.
 	ConditionGranted = "Granted"
-	// ConditionTimedOut is true when the deadline has passed without a target pod.
+	// ConditionTimedOut is true if the deadline has passed without a target pod.
 	ConditionTimedOut = "TimedOut"
 )
