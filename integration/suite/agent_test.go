@@ -19,10 +19,10 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// awaitEvent waits until the agent has told an event of a pod.
+// awaitEvent waits for an event of a pod, and returns it.
 func (f fixture) awaitEvent(t *testing.T, p cri.Pod, reason agentapi.Reason) agentapi.Event {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	r, w := io.Pipe()
 	defer r.Close()
@@ -42,7 +42,6 @@ func (f fixture) awaitEvent(t *testing.T, p cri.Pod, reason agentapi.Reason) age
 	}
 }
 
-// TestAgentHasOnlyTheListedCapabilities reads what the kernel gives the agent.
 func TestAgentHasOnlyTheListedCapabilities(t *testing.T) {
 	f := setUp(t)
 	// deploy/systemd/mooring-agent.service
@@ -54,7 +53,7 @@ func TestAgentHasOnlyTheListedCapabilities(t *testing.T) {
 	}
 }
 
-func TestAgentSocketIsRootsOnly(t *testing.T) {
+func TestAgentSocketIsForRootOnly(t *testing.T) {
 	f := setUp(t)
 	if got := f.output(t, "stat", "-c", "%a %U %F", agentapi.DefaultSocket); got != "600 root socket" {
 		t.Errorf("the socket is %s", got)
@@ -81,13 +80,13 @@ func TestMetricsNameNoPods(t *testing.T) {
 	}
 }
 
-// TestStopIsQuick: SIGTERM drains, and does not wait for systemd's SIGKILL.
+// The agent ends on SIGTERM, before systemd sends SIGKILL.
 func TestStopIsQuick(t *testing.T) {
 	f := setUp(t)
 	start := f.stopAgent(t)
 	defer start()
 	if got := f.output(t, "systemctl", "show", "--property=Result,ExecMainStatus", "--value", "mooring-agent.service"); got != "success\n0" && got != "0\nsuccess" {
-		t.Errorf("the agent ended with %q", got)
+		t.Errorf("result of the unit: %q", got)
 	}
 	if _, err := f.Output(t.Context(), "test", "-e", agentapi.DefaultSocket); err == nil {
 		t.Error("the socket was left behind")

@@ -11,7 +11,7 @@ import (
 func TestCoreCgroupSettingsArrive(t *testing.T) {
 	claim(t, "The launcher's cgroup has the annotated settings")
 	f := setUp(t)
-	settings := map[string]struct{ asked, want string }{
+	settings := map[string]struct{ annotated, want string }{
 		"cpu.max":          {"150000 100000", "150000 100000"},
 		"cpu.weight":       {"321", "321"},
 		"cpuset.cpus":      {"0", "0"},
@@ -23,7 +23,7 @@ func TestCoreCgroupSettingsArrive(t *testing.T) {
 	}
 	annotations := map[string]string{}
 	for file, s := range settings {
-		annotations[file+api.CgroupSuffix] = s.asked
+		annotations[file+api.CgroupSuffix] = s.annotated
 	}
 	p := launcher(annotations)
 	i := f.run(t, p, cri.Container{MemoryLimit: 2 * gib})
@@ -44,18 +44,18 @@ func TestCoreCgroupSettingsArrive(t *testing.T) {
 	}
 }
 
-func TestDifferenceIsTold(t *testing.T) {
+func TestDifferenceIsReported(t *testing.T) {
 	f := setUp(t)
 	p := launcher(map[string]string{"memory.high" + api.CgroupSuffix: "1Gi"})
 	i := f.run(t, p, cri.Container{MemoryLimit: 2 * gib})
 	f.awaitSetting(t, p, "memory.high", agentapi.StatusApplied)
 	f.output(t, "sh", "-c", "echo max > /sys/fs/cgroup$(sed -n s/^0:://p /proc/"+itoa(f.pid(t, i))+"/cgroup)/memory.high")
-	if err := f.agent.Restart(t.Context()); err != nil { // the next check of its own is half a minute away
+	if err := f.agent.Restart(t.Context()); err != nil { // the agent's next regular check is half a minute away
 		t.Fatal(err)
 	}
 	s := f.awaitSetting(t, p, "memory.high", agentapi.StatusDiffers)
 	if s.Given != "1073741824" || s.Observed != "max" {
-		t.Errorf("given %s, seen %s, want 1073741824 and max", s.Given, s.Observed)
+		t.Errorf("given %s, observed %s, want 1073741824 and max", s.Given, s.Observed)
 	}
 	f.awaitEvent(t, p, agentapi.ReasonCgroupDiffers)
 }

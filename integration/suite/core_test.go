@@ -7,25 +7,25 @@ import (
 	"github.com/mooring-vm/mooring/integration/cri"
 )
 
-// handlerEnv names the runtime handler of all pods; the runtime's default where
-// it is empty.
+// handlerEnv names the runtime handler of all pods. Empty means the runtime's default.
 const handlerEnv = "MOORING_SUITE_HANDLER"
 
-// claim makes a test part of the core, what users rely on, which runs on every
-// runtime of the version matrix: go run ./integration/matrix. Names of such tests
-// begin with TestCore. text is what the test shows, for docs/reference/compatibility.md.
+// claim makes a test part of the core: the promises to users. The core runs on every runtime
+// of the version matrix (go run ./integration/matrix). Names of its tests begin with TestCore.
+// text is the promise, for docs/reference/compatibility.md.
 func claim(t *testing.T, text string) {
 	t.Helper()
 	t.Attr("claim", text)
 }
 
-// outcome adds to a claim how it holds, where that depends on the runtime.
+// outcome adds a result to a claim, if the result depends on the runtime.
 func outcome(t *testing.T, text string) {
 	t.Helper()
 	t.Attr("outcome", text)
 }
 
-// handlers are those of one test run: the asked one, or else both that a node has.
+// handlers returns the handlers of this test run: the one in handlerEnv, or else both of the
+// node.
 func handlers() []string {
 	if h := os.Getenv(handlerEnv); h != "" {
 		return []string{h}
@@ -33,7 +33,7 @@ func handlers() []string {
 	return []string{"runc", "crun"}
 }
 
-// TestCoreNode tells the version matrix what the tests ran on.
+// TestCoreNode reports the versions of the node to the version matrix.
 func TestCoreNode(t *testing.T) {
 	f := setUp(t)
 	r := f.runtime(t)

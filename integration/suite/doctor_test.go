@@ -10,11 +10,11 @@ import (
 	"github.com/mooring-vm/mooring/agent/doctor"
 )
 
-// doctor runs the tool on the node and returns its findings by check.
+// doctor runs `mooring doctor` on the node and returns its findings by check.
 func (f fixture) doctor(t *testing.T, prefix string, args ...string) map[string]doctor.Finding {
 	t.Helper()
 	command := prefix + " /usr/local/bin/mooring doctor -o json " + strings.Join(args, " ")
-	out := f.output(t, "sh", "-c", command+" || test $? = 1") // 1: there are problems, as the findings say
+	out := f.output(t, "sh", "-c", command+" || test $? = 1") // 1: there are problems among the findings
 	var report doctor.Report
 	if err := json.Unmarshal([]byte(out), &report); err != nil {
 		t.Fatalf("%v:\n%s", err, out)
@@ -33,8 +33,8 @@ func expect(t *testing.T, findings map[string]doctor.Finding, check string, stat
 	}
 }
 
-// TestDoctor: a node with all that Mooring needs is found to be well, and what is
-// told of it is what the node's own programs tell.
+// On a good node, the doctor finds no problem, and its findings agree with the node's own
+// programs.
 func TestDoctor(t *testing.T) {
 	f := setUp(t)
 	findings := f.doctor(t, "")
@@ -56,13 +56,13 @@ func TestDoctor(t *testing.T) {
 	}
 	root := f.output(t, "cat", "/sys/fs/cgroup/cgroup.controllers")
 	controllers := doctor.OK
-	// What a slice has depends on the pods that other tests ran in it.
+	// The controllers of a slice depend on the pods of other tests.
 	if f.output(t, "sh", "-c", "cat /sys/fs/cgroup/kubepods.slice/cgroup.subtree_control || cat /sys/fs/cgroup/cgroup.controllers") != root {
 		controllers = doctor.Note
 	}
 	expect(t, findings, "cgroup-controllers", controllers, root)
 	expect(t, findings, "kubelet", doctor.Note, "no process")
-	oci := doctor.OK // runc's version is that of the node's Debian
+	oci := doctor.OK // the node's Debian decides the version of runc
 	if runc := f.version(t, "runc"); !runc.AtLeast(version.MustParseGeneric("1.2")) {
 		oci = doctor.Note
 	}
@@ -70,12 +70,12 @@ func TestDoctor(t *testing.T) {
 	f.expectRuntime(t, findings)
 	limits := f.output(t, "sh", "-c", "grep 'Max locked' /proc/$(pidof containerd)/limits")
 	if !strings.Contains(limits, "8388608") {
-		t.Fatalf("containerd's limit is not the usual one: %s", limits)
+		t.Fatalf("containerd has another limit than usual: %s", limits)
 	}
 	expect(t, findings, "default-memlock", doctor.OK, "soft 8Mi, hard 8Mi")
 }
 
-// expectRuntime checks what depends on the node's containerd, which is a parameter.
+// expectRuntime checks the findings that depend on the node's containerd.
 func (f fixture) expectRuntime(t *testing.T, findings map[string]doctor.Finding) {
 	t.Helper()
 	v := f.containerdVersion(t)
@@ -92,7 +92,8 @@ func (f fixture) expectRuntime(t *testing.T, findings map[string]doctor.Finding)
 	expect(t, findings, "failure-policy", policy, "NRI "+r.nri)
 }
 
-// version is what a program of the node says: NAME VERSION, or NAME "version" VERSION.
+// version runs a program of the node with --version, and returns the first version number in
+// the output.
 func (f fixture) version(t *testing.T, program string) *version.Version {
 	t.Helper()
 	for _, word := range strings.Fields(f.output(t, program, "--version")) {
@@ -100,12 +101,11 @@ func (f fixture) version(t *testing.T, program string) *version.Version {
 			return v
 		}
 	}
-	t.Fatalf("%s tells no version", program)
+	t.Fatalf("%s prints no version", program)
 	return nil
 }
 
-// TestDoctorFindsProblems: a configuration that is not the node's own, and an agent
-// that is away.
+// The problems are another configuration of containerd, and a stopped agent.
 func TestDoctorFindsProblems(t *testing.T) {
 	f := setUp(t)
 	const copied = "/tmp/doctor-config.toml"
@@ -133,12 +133,12 @@ func TestDoctorFindsProblems(t *testing.T) {
 	expect(t, away, "nri", doctor.OK, "on, at /var/run/nri/nri.sock")
 }
 
-// TestDoctorFindsNeighbours: plugins that connect, and those that containerd starts.
+// Some plugins connect by themselves. containerd starts others.
 func TestDoctorFindsNeighbours(t *testing.T) {
 	f := setUp(t)
 	f.pushNeighbour(t)
 	stop := f.startNeighbour(t, "10")
-	const installed = "/opt/nri/plugins/20-installed" // containerd looks there when it starts
+	const installed = "/opt/nri/plugins/20-installed" // containerd reads this directory only at its start
 	f.output(t, "sh", "-c", "mkdir -p /opt/nri/plugins && touch "+installed)
 	findings := f.doctor(t, "")
 	f.output(t, "rm", installed)
@@ -150,7 +150,7 @@ func TestDoctorFindsNeighbours(t *testing.T) {
 	}, func() string { return findings["neighbours"].Found })
 }
 
-// TestDoctorWithoutRoot: what only root may see is not known, and no problem.
+// Findings that need root are unknown, and no problem.
 func TestDoctorWithoutRoot(t *testing.T) {
 	f := setUp(t)
 	findings := f.doctor(t, "setpriv --reuid=65534 --regid=65534 --clear-groups")

@@ -18,16 +18,15 @@ import (
 	"github.com/mooring-vm/mooring/integration/cri"
 )
 
-// TestDocumentedPod: the pod of examples/resize.yaml does what is said there, run by a real
-// kubelet. Of what is written it is changed what this node cannot have: images, a network,
-// and 4 GiB.
+// A real kubelet runs the pod of examples/resize.yaml, and the pod works as documented. The
+// test changes only the parts that this node cannot have: images, a network, and 4 GiB.
 func TestDocumentedPod(t *testing.T) {
 	f := setUpVMs(t)
 	f.pushShim(t)
 	c := f.joinCluster(t)
 	c.makeNamespace(t)
 	pod := documentedPod(t)
-	c.suitNode(t, pod)
+	c.adaptToNode(t, pod)
 	pod.Annotations[api.ResizeMemoryKey] = "192Mi"
 	v := c.runPod(t, pod, cri.Pod{Namespace: pod.Namespace, Name: pod.Name}, pod.Annotations[api.LauncherKey])
 	c.startDocumented(t, v)
@@ -38,12 +37,12 @@ func TestDocumentedPod(t *testing.T) {
 		t.Errorf("mooring resize printed %q, %v", out, err)
 	}
 	if got := c.pod(t, v.pod).Annotations[api.VCPUsKey]; got != "3" {
-		t.Errorf("the pod wants %q vCPUs", got)
+		t.Errorf("the pod's annotation has %q vCPUs", got)
 	}
-	if got := c.inDocumented(t, v, "virsh -c qemu:///session vcpucount --live "+v.domain()); got != "3" {
+	if got := c.runInDocumented(t, v, "virsh -c qemu:///session vcpucount --live "+v.domain()); got != "3" {
 		t.Errorf("libvirt has %s vCPUs, want 3", got)
 	}
-	// Bandwidth is the container's there. What cannot be is refused, with what helps.
+	// The container limits the bandwidth. An impossible bandwidth is refused with a remedy.
 	if out, err := c.resizeByAPI(t, v, "--cpu-quota=150%"); err == nil || !strings.Contains(out+err.Error(), "want that to be 1500m") {
 		t.Errorf("mooring resize --cpu-quota printed %q, %v", out, err)
 	}
@@ -51,13 +50,13 @@ func TestDocumentedPod(t *testing.T) {
 		t.Errorf("mooring resize --cpu-quota=none printed %q, %v", out, err)
 	}
 
-	c.askToDelete(t, v)
+	c.requestDeletion(t, v)
 	c.awaitGone(t, v)
 	c.awaitEvent(t, v.pod, agentapi.ReasonStopConfirmed)
-	c.neverTold(t, v.pod, agentapi.ReasonVMTerminated)
+	c.neverReported(t, v.pod, agentapi.ReasonVMTerminated)
 }
 
-// resizeByAPI asks for another size as a user of the cluster does, and waits.
+// resizeByAPI requests another size as a user of the cluster does, and waits for the result.
 func (c cluster) resizeByAPI(t *testing.T, v *vm, flag string) (out string, err error) {
 	t.Helper()
 	out, err = c.agent.CLI(t.Context(), "resize", "-n", v.pod.Namespace, v.pod.Name, flag, "--wait", "--kubeconfig="+kubeletDir+"/kubelet.conf")
@@ -65,7 +64,7 @@ func (c cluster) resizeByAPI(t *testing.T, v *vm, flag string) (out string, err 
 	return out, err
 }
 
-// documentedPod reads it as strictly as the API server.
+// documentedPod reads the example as strictly as the API server.
 func documentedPod(t *testing.T) *corev1.Pod {
 	t.Helper()
 	text, err := os.ReadFile("../../examples/resize.yaml")
@@ -79,8 +78,8 @@ func documentedPod(t *testing.T) *corev1.Pod {
 	return pod
 }
 
-// suitNode gives a pod what images and a cluster's network would.
-func (c cluster) suitNode(t *testing.T, pod *corev1.Pod) {
+// adaptToNode replaces the images and the cluster network of a pod.
+func (c cluster) adaptToNode(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	shim, launcher := &pod.Spec.InitContainers[0], &pod.Spec.Containers[0]
 	user := *shim.SecurityContext.RunAsUser
@@ -89,29 +88,29 @@ func (c cluster) suitNode(t *testing.T, pod *corev1.Pod) {
 	c.write(t, group, fmt.Sprintf("qemu:x:%d:\n", user))
 
 	libraries := map[string]string{"/usr": "/usr", "/lib": "/usr/lib", "/lib64": "/usr/lib64"}
-	inImage(pod, shim, libraries, map[string]string{"/bin/mooring-shim": shimBinary})
-	inImage(pod, launcher, libraries, map[string]string{"/etc/passwd": passwd, "/etc/group": group})
-	launcher.Command = []string{"sh", "-c", reaper}
+	mountAsImage(pod, shim, libraries, map[string]string{"/bin/mooring-shim": shimBinary})
+	mountAsImage(pod, launcher, libraries, map[string]string{"/etc/passwd": passwd, "/etc/group": group})
+	launcher.Command = []string{"sh", "-c", reaperScript}
 	launcher.SecurityContext = &corev1.SecurityContext{RunAsUser: &user, RunAsGroup: &user}
 	launcher.Resources.Requests = limitsOf("100m", "64Mi")
 	pod.Spec.NodeName, pod.Spec.HostNetwork, pod.Spec.AutomountServiceAccountToken = nodeName, true, ptr.To(false)
 }
 
-// inImage has a container find the node's files as if its image had them.
-func inImage(pod *corev1.Pod, c *corev1.Container, files ...map[string]string) {
+// mountAsImage mounts files of the node into a container, in the place of an image's files.
+func mountAsImage(pod *corev1.Pod, c *corev1.Container, files ...map[string]string) {
 	c.Image, c.ImagePullPolicy = "localhost/busybox:1", corev1.PullNever
-	for _, some := range files {
-		for _, at := range slices.Sorted(maps.Keys(some)) {
+	for _, paths := range files {
+		for _, at := range slices.Sorted(maps.Keys(paths)) {
 			name := fmt.Sprintf("image-%d", len(pod.Spec.Volumes))
-			source := corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: some[at]}}
+			source := corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: paths[at]}}
 			pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: source})
 			c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: at, ReadOnly: true})
 		}
 	}
 }
 
-// inDocumented runs a line of shell where the launcher's libvirt is.
-func (c cluster) inDocumented(t *testing.T, v *vm, line string, args ...string) string {
+// runInDocumented runs a line of shell in the environment of the launcher's libvirt.
+func (c cluster) runInDocumented(t *testing.T, v *vm, line string, args ...string) string {
 	t.Helper()
 	const settings = "export HOME=/tmp XDG_RUNTIME_DIR=/run PATH=/usr/sbin:/usr/bin:/bin; "
 	out, err := v.launcher.Exec(t.Context(), append([]string{"sh", "-c", settings + line, "sh"}, args...)...)
@@ -127,8 +126,8 @@ func (c cluster) startDocumented(t *testing.T, v *vm) {
 	const plain = "/opt/suite/documented.xml"
 	c.write(t, plain, domainXML(v.domain(), `<memory unit='MiB'>64</memory>`, ""))
 	xml := c.cli(t, "domain", "prepare", "--cpu-capacity=4", "--memory-capacity=1024", "--memory-device=dimm", plain)
-	c.inDocumented(t, v, `echo "$1" >/tmp/vm.xml; virsh -q -c qemu:///session create /tmp/vm.xml`, xml)
-	if err := c.learn(t.Context(), v); err != nil {
+	c.runInDocumented(t, v, `echo "$1" >/tmp/vm.xml; virsh -q -c qemu:///session create /tmp/vm.xml`, xml)
+	if err := c.findVMProcess(t.Context(), v); err != nil {
 		t.Fatal(err)
 	}
 	c.awaitVM(t, v, agentapi.VMRunning)

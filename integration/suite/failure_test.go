@@ -15,8 +15,7 @@ import (
 	"github.com/mooring-vm/mooring/integration/cri"
 )
 
-// stopAgent keeps the agent away until the returned function is called, or the
-// test ends.
+// stopAgent stops the agent. The returned function starts it again.
 func (f fixture) stopAgent(t *testing.T) (start func()) {
 	t.Helper()
 	if err := f.agent.Stop(t.Context()); err != nil {
@@ -32,11 +31,11 @@ func (f fixture) stopAgent(t *testing.T) (start func()) {
 func (f fixture) startAgent(t *testing.T) {
 	t.Helper()
 	if err := f.agent.Start(t.Context()); err != nil {
-		t.Errorf("starting the agent again: %v", err)
+		t.Errorf("restarting the agent: %v", err)
 	}
 }
 
-// TestCoreWithoutTheAgent is about launchers that require the plugin.
+// The launchers of this test require the plugin.
 func TestCoreWithoutTheAgent(t *testing.T) {
 	claim(t, "Agent stopped; a launcher requires it")
 	f := setUp(t)
@@ -47,7 +46,7 @@ func TestCoreWithoutTheAgent(t *testing.T) {
 	start := f.stopAgent(t)
 	defer start()
 	p := launcher(annotations)
-	slippedThrough := f.heldBack(t, p)
+	created := f.createWithoutAgent(t, p)
 	i := f.run(t, plain(), cri.Container{MemoryLimit: gib})
 	if got := f.memlock(t, i); got != both(8*mib) {
 		t.Errorf("the plain pod has %s", got)
@@ -57,30 +56,29 @@ func TestCoreWithoutTheAgent(t *testing.T) {
 	if got, want := f.memlock(t, i), both(gib); got != want {
 		t.Errorf("with the agent back the kernel has %s, want %s", got, want)
 	}
-	if slippedThrough == nil {
+	if created == nil {
 		outcome(t, refused)
 		return
 	}
-	f.isRepaired(t, p, slippedThrough, both(gib), 0) // a new agent counts from 0
+	f.awaitRepair(t, p, created, both(gib), 0) // a new agent starts to count at 0
 	outcome(t, slipped)
 }
 
-// Outcomes for a launcher that is created while the agent does not answer.
+// Outcomes of the creation of a launcher while the agent does not answer.
 const (
 	refused = "refused"
 	slipped = "created without its limits, repaired when the agent is back"
 )
 
-// heldBack creates a launcher that requires the agent while the agent is away. It
-// returns the container of a runtime that cannot hold it back, and nil for one
-// that can.
-func (f fixture) heldBack(t *testing.T, p cri.Pod) *cri.Instance {
+// createWithoutAgent creates a launcher that requires the agent, while the agent is away. A
+// runtime with a validator refuses the launcher: then the result is nil.
+func (f fixture) createWithoutAgent(t *testing.T, p cri.Pod) *cri.Instance {
 	t.Helper()
 	c := cri.Container{MemoryLimit: gib}
 	if !f.runtime(t).features(t).validator {
 		i := f.run(t, p, c)
 		if got := f.memlock(t, i); got != both(8*mib) {
-			t.Errorf("it started with %s although nobody was there to give it more", got)
+			t.Errorf("without an agent, the launcher started with %s", got)
 		}
 		return i
 	}
@@ -90,9 +88,8 @@ func (f fixture) heldBack(t *testing.T, p cri.Pod) *cri.Instance {
 	return nil
 }
 
-// TestCoreWhatSlippedThroughIsRepaired: a launcher that does not require the plugin
-// starts without its limit while the agent is away.
-func TestCoreWhatSlippedThroughIsRepaired(t *testing.T) {
+// The launcher does not require the plugin, so it starts while the agent is away.
+func TestCoreLauncherWithoutLimitIsRepaired(t *testing.T) {
 	claim(t, "Agent stopped; a launcher does not require it")
 	outcome(t, slipped)
 	f := setUp(t)
@@ -101,25 +98,25 @@ func TestCoreWhatSlippedThroughIsRepaired(t *testing.T) {
 	p := launcher(map[string]string{api.RequiresLockKey: "true", api.ValueKey: "1Gi"})
 	i := f.run(t, p, cri.Container{MemoryLimit: gib, Args: []string{"sh", "-c", "sleep 2147483647 & exec sleep 2147483647"}})
 	if got := f.memlock(t, i); got != both(8*mib) {
-		t.Fatalf("it started with %s although nobody was there to give it more", got)
+		t.Fatalf("without an agent, the launcher started with %s", got)
 	}
 	start()
 	s := f.awaitSetting(t, p, agentapi.MemlockSetting, agentapi.StatusRepaired)
 	if got, want := f.memlock(t, i), both(2*gib); got != want {
 		t.Errorf("the kernel has %s, the agent says %+v, want %s", got, s, want)
 	}
-	f.everyProcessHas(t, i, both(2*gib))
+	f.checkAllProcesses(t, i, both(2*gib))
 	f.awaitEvent(t, p, agentapi.ReasonLimitRepaired)
 	if n := f.metric(t, `mooring_events_total{reason="LimitRepaired"`); n == "" || n == "0" {
-		t.Errorf("the metric of repairs is %q", n)
+		t.Errorf("the metric counts %q repairs", n)
 	}
 }
 
-func (f fixture) everyProcessHas(t *testing.T, i *cri.Instance, want string) {
+func (f fixture) checkAllProcesses(t *testing.T, i *cri.Instance, want string) {
 	t.Helper()
 	pids := strings.Fields(f.cgroup(t, i, "cgroup.procs"))
 	if len(pids) < 2 {
-		t.Fatalf("the container has the processes %v, want two at least", pids)
+		t.Fatalf("the container has the processes %v, want at least two", pids)
 	}
 	for _, pid := range pids {
 		if got := f.output(t, "prlimit", "--memlock", "--output=SOFT,HARD", "--noheadings", "--raw", "--pid="+pid); got != want {
@@ -128,12 +125,12 @@ func (f fixture) everyProcessHas(t *testing.T, i *cri.Instance, want string) {
 	}
 }
 
-func TestKilledAgentComesBackAndKnowsItsLaunchers(t *testing.T) {
+func TestRestartedAgentKnowsItsLaunchers(t *testing.T) {
 	f := setUp(t)
 	p := launcher(map[string]string{api.RequiresLockKey: "true", api.ValueKey: "1Gi"})
 	i := f.run(t, p, cri.Container{MemoryLimit: gib})
 	f.awaitSetting(t, p, agentapi.MemlockSetting, agentapi.StatusApplied)
-	killedAndBack(t, f)
+	killAndAwaitAgent(t, f)
 	f.awaitSetting(t, p, agentapi.MemlockSetting, agentapi.StatusApplied)
 	if got := f.memlock(t, i); got != both(2*gib) {
 		t.Errorf("the running launcher has %s", got)
@@ -153,8 +150,8 @@ func (f fixture) agentPid(t *testing.T) string {
 	return pid
 }
 
-// restartContainerd returns when the agent is connected with the new one:
-// straight after the restart it may still look ready.
+// restartContainerd restarts containerd and waits until the agent has a new connection. Right
+// after the restart, the agent may still report readiness.
 func (f fixture) restartContainerd(t *testing.T) {
 	t.Helper()
 	before := f.synchronizations(t)
@@ -164,10 +161,10 @@ func (f fixture) restartContainerd(t *testing.T) {
 	f.awaitReconnect(t, before)
 }
 
-// awaitReconnect waits for a connection after those that were counted.
+// awaitReconnect waits until the agent has made more connections than before.
 func (f fixture) awaitReconnect(t *testing.T, before float64) {
 	t.Helper()
-	eventually(t, "the agent to connect again", func() bool { return f.synchronizations(t) > before },
+	eventually(t, "the agent to reconnect", func() bool { return f.synchronizations(t) > before },
 		func() string { return fmt.Sprintf("%v connections", f.synchronizations(t)) })
 	if err := f.agent.WaitReady(t.Context()); err != nil {
 		t.Fatal(err)
@@ -187,7 +184,7 @@ func TestCoreContainerdRestartLeavesTheAgentAlive(t *testing.T) {
 	before := f.agentPid(t)
 	f.restartContainerd(t)
 	if after := f.agentPid(t); after != before {
-		t.Errorf("the agent is process %s and was %s", after, before)
+		t.Errorf("the agent is process %s, want %s as before", after, before)
 	}
 	f.awaitSetting(t, p, agentapi.MemlockSetting, agentapi.StatusApplied)
 	next := f.run(t, launcher(map[string]string{api.RequiresLockKey: "true"}), cri.Container{MemoryLimit: gib})
@@ -196,7 +193,7 @@ func TestCoreContainerdRestartLeavesTheAgentAlive(t *testing.T) {
 	}
 }
 
-// TestReadinessFollowsContainerd: alive is not ready.
+// Without containerd, the agent is healthy but not ready.
 func TestReadinessFollowsContainerd(t *testing.T) {
 	f := setUp(t)
 	f.output(t, "systemctl", "stop", "containerd.service")
@@ -212,8 +209,8 @@ func TestReadinessFollowsContainerd(t *testing.T) {
 	}
 }
 
-// TestCoreFailedStartGivesTheMemoryBack: runc fails after the container was created.
-func TestCoreFailedStartGivesTheMemoryBack(t *testing.T) {
+// runc fails at the start, after the creation of the container.
+func TestCoreFailedStartReleasesMemory(t *testing.T) {
 	claim(t, "A launcher that fails to start leaves the node's account")
 	f := setUp(t)
 	before := f.granted(t)
@@ -226,12 +223,12 @@ func TestCoreFailedStartGivesTheMemoryBack(t *testing.T) {
 		t.Errorf("%d bytes are granted, want %d more than %d", got, 2*gib, before)
 	}
 	if err := i.Start(t.Context()); err == nil {
-		t.Fatal("a program that does not exist was started")
+		t.Fatal("a nonexistent program was started")
 	}
 	if err := i.Remove(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the memory to be given back", func() bool { return f.granted(t) == before }, func() string { return "still granted" })
+	eventually(t, "the memory to be released", func() bool { return f.granted(t) == before }, func() string { return "still granted" })
 }
 
 func (f fixture) granted(t *testing.T) int64 {
@@ -248,7 +245,7 @@ func TestObserveModeChangesNothing(t *testing.T) {
 	good := launcher(map[string]string{api.RequiresLockKey: "true", "memory.high" + api.CgroupSuffix: "512Mi"})
 	i := f.run(t, good, cri.Container{MemoryLimit: gib})
 	if got := f.memlock(t, i); got != both(8*mib) {
-		t.Errorf("the memory lock is %s", got)
+		t.Errorf("the memory-lock limit is %s", got)
 	}
 	if got := f.cgroup(t, i, "memory.high"); got != "max" {
 		t.Errorf("memory.high is %s", got)
@@ -263,7 +260,7 @@ func TestObserveModeChangesNothing(t *testing.T) {
 	f.awaitEvent(t, bad, agentapi.ReasonWouldRefuse)
 }
 
-func TestCoreStoppedContainersAreForgotten(t *testing.T) {
+func TestCoreRemovedPodIsForgotten(t *testing.T) {
 	claim(t, "The agent forgets a removed pod")
 	f := setUp(t)
 	p := launcher(map[string]string{api.RequiresLockKey: "true"})
@@ -274,7 +271,7 @@ func TestCoreStoppedContainersAreForgotten(t *testing.T) {
 	if err := s.Remove(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the launcher to be forgotten", func() bool {
+	eventually(t, "the agent to forget the launcher", func() bool {
 		_, err := f.agent.Launchers(t.Context(), p.Namespace, p.Name)
 		return errors.Is(err, agent.ErrNotFound)
 	}, func() string { return "still known" })

@@ -1,6 +1,5 @@
-// Package suite holds the tests on a real node: real containerd with NRI, runc,
-// cgroup v2 and every capability. One node is shared by all of them; each test
-// has pods of its own.
+// Package suite tests on a real node: real containerd with NRI, runc, cgroup v2 and every
+// capability. All tests share one node. Each test has pods of its own.
 package suite
 
 import (
@@ -56,10 +55,10 @@ func setUp(t *testing.T) fixture {
 	return setUpWith(t, policy)
 }
 
-// setUpWith is setUp with another policy. The next test sets its own.
+// setUpWith is setUp with another policy, until the next call.
 func setUpWith(t *testing.T, policy string) fixture {
 	t.Helper()
-	f := bare(t)
+	f := withoutSetUp(t)
 	var err error
 	f.agent, err = installed()
 	f.checkInstallation(t, err)
@@ -69,8 +68,8 @@ func setUpWith(t *testing.T, policy string) fixture {
 	return f
 }
 
-// checkInstallation: deploy/install.sh installs, and fails all the same where
-// launchers cannot require the agent.
+// checkInstallation checks the error of deploy/install.sh. On a runtime without a validator,
+// the script installs the agent and then fails.
 func (f fixture) checkInstallation(t *testing.T, err error) {
 	t.Helper()
 	noValidator := errors.Is(err, agent.ErrNoValidator)
@@ -82,7 +81,7 @@ func (f fixture) checkInstallation(t *testing.T, err error) {
 	}
 }
 
-// launcher is a pod that the policy's profile recognises.
+// launcher returns a pod that the policy recognises as a launcher.
 func launcher(annotations map[string]string) cri.Pod {
 	p := plain()
 	p.Labels = map[string]string{"kubevirt.io": "virt-launcher"}
@@ -90,13 +89,13 @@ func launcher(annotations map[string]string) cri.Pod {
 	return p
 }
 
-// plain is a pod that has nothing to do with VMs.
+// plain returns a pod without a VM.
 func plain() cri.Pod {
 	uid := uuid.NewString()
 	return cri.Pod{Namespace: namespace, Name: "pod-" + uid[:8], UID: uid, Handler: os.Getenv(handlerEnv)}
 }
 
-// sandbox runs a pod until the test ends.
+// sandbox runs a pod until the end of the test.
 func (f fixture) sandbox(t *testing.T, p cri.Pod) *cri.Sandbox {
 	t.Helper()
 	s, err := f.cri.RunPod(t.Context(), p)
@@ -104,7 +103,7 @@ func (f fixture) sandbox(t *testing.T, p cri.Pod) *cri.Sandbox {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 		defer cancel()
 		if err := s.Remove(ctx); err != nil && !errors.Is(err, node.ErrLost) {
 			t.Errorf("cleaning up: %v", err)
@@ -124,7 +123,7 @@ func (f fixture) run(t *testing.T, p cri.Pod, c cri.Container) *cri.Instance {
 	return i
 }
 
-// refused runs a pod whose container must not be created, and returns why.
+// refused runs a pod, expects the refusal of its container, and returns the error message.
 func (f fixture) refused(t *testing.T, p cri.Pod, c cri.Container) string {
 	t.Helper()
 	c.Name = "compute"
@@ -135,14 +134,14 @@ func (f fixture) refused(t *testing.T, p cri.Pod, c cri.Container) string {
 	return err.Error()
 }
 
-// memlock is RLIMIT_MEMLOCK of a container's first process as the kernel has
-// it: "SOFT HARD", in bytes or "unlimited".
+// memlock returns RLIMIT_MEMLOCK of a container's first process: "SOFT HARD", in bytes or
+// "unlimited".
 func (f fixture) memlock(t *testing.T, i *cri.Instance) string {
 	t.Helper()
 	return f.output(t, "prlimit", "--memlock", "--output=SOFT,HARD", "--noheadings", "--raw", fmt.Sprintf("--pid=%d", f.pid(t, i)))
 }
 
-// both is memlock's form of equal soft and hard limits.
+// both returns equal soft and hard limits in the form of memlock.
 func both(bytes int64) string { return fmt.Sprintf("%d %d", bytes, bytes) }
 
 func (f fixture) pid(t *testing.T, i *cri.Instance) int {
@@ -169,7 +168,7 @@ func (f fixture) output(t *testing.T, args ...string) string {
 	return out
 }
 
-// inspect is what the agent tells of a pod's only launcher.
+// inspect returns the agent's state of a pod's only launcher.
 func (f fixture) inspect(t *testing.T, p cri.Pod) agentapi.Launcher {
 	t.Helper()
 	ls, err := f.agent.Launchers(t.Context(), p.Namespace, p.Name)
@@ -197,27 +196,26 @@ func (f fixture) awaitSetting(t *testing.T, p cri.Pod, name string, status agent
 	return last
 }
 
-// patience is for what takes moments on a machine of one's own: the node is
-// emulated, and may have to share the processors.
-const patience = 5 * time.Minute
+// waitTimeout bounds waits for events that take moments on real hardware: the node is
+// emulated, and may share the processors.
+const waitTimeout = 5 * time.Minute
 
-// eventually polls until done, and fails when that takes too long.
+// eventually polls until done returns true. It fails the test after waitTimeout.
 func eventually(t *testing.T, what string, done func() bool, last func() string) {
 	t.Helper()
-	within(t, patience, what, done, last)
+	within(t, waitTimeout, what, done, last)
 }
 
-func within(t *testing.T, patience time.Duration, what string, done func() bool, last func() string) {
+func within(t *testing.T, timeout time.Duration, what string, done func() bool, last func() string) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !done(); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(timeout); !done(); time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited too long for %s; last: %s", what, last())
 		}
 	}
 }
 
-// metric returns the value of the first series of the agent's metrics that
-// begins with prefix, or "" if there is none.
+// metric returns the value of the first series of the agent's metrics with this prefix, or "".
 func (f fixture) metric(t *testing.T, prefix string) string {
 	t.Helper()
 	text, err := f.agent.Metrics(t.Context())
@@ -232,7 +230,7 @@ func (f fixture) metric(t *testing.T, prefix string) string {
 	return ""
 }
 
-// count is metric as a number, 0 where there is no such series.
+// count is metric as a number. A missing series counts as 0.
 func (f fixture) count(t *testing.T, prefix string) float64 {
 	t.Helper()
 	text := f.metric(t, prefix)
@@ -246,7 +244,7 @@ func (f fixture) count(t *testing.T, prefix string) float64 {
 	return n
 }
 
-// with returns annotations and more of them.
+// with returns annotations and more together.
 func with(annotations map[string]string, more map[string]string) map[string]string {
 	all := maps.Clone(annotations)
 	maps.Copy(all, more)

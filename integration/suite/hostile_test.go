@@ -17,41 +17,41 @@ import (
 	"github.com/mooring-vm/mooring/integration/cri"
 )
 
-// hostileDir has on the node, and in containers that are to have it, the program of
-// integration/suite/hostile and what it sends.
+// Paths of the program of integration/suite/hostile and of its requests, on the node and in
+// hostile containers.
 const (
 	hostileDir     = "/opt/suite/hostile"
 	hostileProgram = hostileDir + "/hostile"
 )
 
-// TestHostilePod: what the containers of a pod send to their socket changes nothing for
-// anybody, and nobody else's socket is in their reach. The agent serves other pods.
+// Bad requests of a pod change no state of any pod. Its containers reach only their own
+// socket, and the agent still serves other pods.
 func TestHostilePod(t *testing.T) {
 	f := setUpVMs(t)
 	f.pushProgram(t, "./hostile", hostileProgram)
 	hostile, other := f.runModest(t, true), f.runModest(t, false)
-	before := f.standings(t, hostile, other)
+	before := f.podStates(t, hostile, other)
 	for name, from := range map[string]*cri.Instance{"launcher": hostile.launcher, "sidecar that is root": hostile.sidecar} {
-		t.Run(name+" sends", func(t *testing.T) { f.sendsHarm(t, from, other) })
-		t.Run(name+" looks around", func(t *testing.T) { f.reachesItsOwn(t, from, other) })
+		t.Run(name+" sends bad requests", func(t *testing.T) { f.checkBadRequests(t, from, other) })
+		t.Run(name+" tries other sockets", func(t *testing.T) { f.checkReachableSockets(t, from, other) })
 	}
-	t.Run("launcher floods", func(t *testing.T) { f.floods(t, hostile, other) })
-	if diff := cmp.Diff(before, f.standings(t, hostile, other)); diff != "" {
-		t.Errorf("what the node has of the pods is not as before:\n%s", diff)
+	t.Run("launcher floods", func(t *testing.T) { f.floodSocket(t, hostile, other) })
+	if diff := cmp.Diff(before, f.podStates(t, hostile, other)); diff != "" {
+		t.Errorf("the state of the pods has changed:\n%s", diff)
 	}
-	f.bothLive(t, hostile)
-	f.bothLive(t, other)
+	f.checkBothAlive(t, hostile)
+	f.checkBothAlive(t, other)
 }
 
-// runModest runs a VM without libvirt whose pod may have a lock of 1 GiB and has less,
-// in containers that see nothing of the node's /run.
+// runModest runs a VM without libvirt. Its pod may have a memory-lock limit of 1 GiB and has
+// less. Its containers do not see the node's /run.
 func (f fixture) runModest(t *testing.T, sidecar bool) *vm {
 	t.Helper()
 	c := withLibvirt()
 	c.Args = []string{"sh", "-c", strings.Replace(dutiful, "busybox chroot /node ", "/usr/bin/", 1)}
 	c.MemoryLimit = gib / 2
 	c.Mounts[hostileDir] = hostileDir
-	w := want{
+	w := vmOptions{
 		container:   &c,
 		annotations: map[string]string{api.RequiresLockKey: "true", api.ValueKey: "256Mi"},
 		pod: func(annotations map[string]string) cri.Pod {
@@ -66,40 +66,41 @@ func (f fixture) runModest(t *testing.T, sidecar bool) *vm {
 	}
 	v := f.runVM(t, placements()[0], w)
 	f.awaitVM(t, v, agentapi.VMRunning)
-	f.lockedTo(t, v, modestLock)
+	f.awaitVMMemlock(t, v, modestLock)
 	f.awaitSetting(t, v.pod, agentapi.MemlockSetting, agentapi.StatusApplied)
 	return v
 }
 
-// modestLock is that of runModest's VMs: the value, and the container's memory limit.
+// modestLock is the limit of runModest's VMs: the annotated value and the container's memory
+// limit.
 const modestLock = 768 * mib
 
-// standing is what a pod must not be able to change for another, and more.
-type standing struct {
+// podState is the state of a pod that no other pod may change.
+type podState struct {
 	Agent, Lock, Limit string
 	Launcher           agentapi.Launcher
 }
 
-func (f fixture) standings(t *testing.T, vms ...*vm) (all []standing) {
+func (f fixture) podStates(t *testing.T, vms ...*vm) (all []podState) {
 	t.Helper()
 	for _, v := range vms {
 		l := f.inspect(t, v.pod)
-		all = append(all, standing{
-			Agent: f.agentPid(t), Lock: f.memlockOf(t, itoa(v.process.pid)), Limit: f.cgroup(t, v.launcher, "memory.max"),
+		all = append(all, podState{
+			Agent: f.agentPid(t), Lock: f.memlockOf(t, itoa(v.vmProcess.pid)), Limit: f.cgroup(t, v.launcher, "memory.max"),
 			Launcher: agentapi.Launcher{State: l.State, Phase: l.Phase, Rule: l.Rule, Settings: l.Settings, VMs: l.VMs, Lease: l.Lease, Resize: l.Resize},
 		})
 	}
 	return all
 }
 
-// answer is what package integration/suite/hostile prints of one.
+// answer is an answer in the output of integration/suite/hostile.
 type answer struct {
 	Status int    `json:"status"`
 	Code   string `json:"code"`
 }
 
-// harm is a request as it is sent, and what it is to be answered with.
-type harm struct {
+// badRequest is a raw request and its expected answer.
+type badRequest struct {
 	raw string
 	answer
 }
@@ -108,11 +109,12 @@ func request(method, path, body string) string {
 	return fmt.Sprintf("%s %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", method, path, len(body), body)
 }
 
-// harmful is what agent/podserver is tested with, and what another pod is called.
-func harmful(other cri.Pod) map[string]harm {
+// badRequests returns the requests of the tests of agent/podserver, and requests with the
+// name of another pod.
+func badRequests(other cri.Pod) map[string]badRequest {
 	long := strings.Repeat("x", 64<<10)
 	invalid, refused, unknown := answer{400, podapi.CodeInvalid}, answer{403, podapi.CodeRefused}, answer{404, podapi.CodeNotFound}
-	return map[string]harm{
+	return map[string]badRequest{
 		"unknown field":          {request("PUT", podapi.PathLock, `{"atLeast":1,"uid":"`+other.UID+`"}`), invalid},
 		"another process":        {request("PUT", podapi.PathLock, `{"atLeast":1,"pid":1}`), invalid},
 		"negative":               {request("PUT", podapi.PathLock, `{"atLeast":-1}`), invalid},
@@ -147,10 +149,10 @@ func harmful(other cri.Pod) map[string]harm {
 	}
 }
 
-// sendsHarm has a container send all of it.
-func (f fixture) sendsHarm(t *testing.T, from *cri.Instance, other *vm) {
+// checkBadRequests sends all bad requests from a container and compares the answers.
+func (f fixture) checkBadRequests(t *testing.T, from *cri.Instance, other *vm) {
 	t.Helper()
-	all := harmful(other.pod)
+	all := badRequests(other.pod)
 	names := slices.Sorted(maps.Keys(all))
 	var requests []string
 	for _, name := range names {
@@ -163,7 +165,7 @@ func (f fixture) sendsHarm(t *testing.T, from *cri.Instance, other *vm) {
 	}
 }
 
-// send has a container send requests to its socket.
+// send sends requests from a container to its socket.
 func (f fixture) send(t *testing.T, from *cri.Instance, requests ...string) (answers []answer) {
 	t.Helper()
 	text, err := json.Marshal(requests)
@@ -183,9 +185,9 @@ func (f fixture) send(t *testing.T, from *cri.Instance, requests ...string) (ans
 	return answers
 }
 
-// reachesItsOwn: of all sockets that would help a container it sees its own, and of
-// other pods nothing.
-func (f fixture) reachesItsOwn(t *testing.T, from *cri.Instance, other *vm) {
+// checkReachableSockets checks that a container reaches only its own socket, and sees no file of
+// other pods.
+func (f fixture) checkReachableSockets(t *testing.T, from *cri.Instance, other *vm) {
 	t.Helper()
 	sockets := []string{
 		hostileProgram, "reach", podapi.Socket, podDir(other.pod) + "/agent.sock", "/run/mooring/../mooring/pods/" + other.pod.UID + "/agent.sock",
@@ -193,48 +195,48 @@ func (f fixture) reachesItsOwn(t *testing.T, from *cri.Instance, other *vm) {
 		f.ContainerdSocket(), "/run/nri/nri.sock", "/var/run/nri/nri.sock", "/run/libvirt/libvirt-sock",
 	}
 	if got, err := from.Exec(t.Context(), sockets...); err != nil || strings.TrimSpace(got) != podapi.Socket {
-		t.Errorf("a container reaches %q, %v, want %s alone, which is its own", got, err, podapi.Socket)
+		t.Errorf("the container reaches %q, %v, want only its own socket %s", got, err, podapi.Socket)
 	}
 	out, err := from.Exec(t.Context(), "busybox", "find", "/run", "/tmp", "/sys/fs/cgroup")
 	if err != nil || !strings.Contains(out, podapi.Socket) {
-		t.Fatalf("looking around: %v: %s", err, out)
+		t.Fatalf("listing files: %v: %s", err, out)
 	}
 	for _, hidden := range []string{"/run/mooring/pods", other.pod.UID, strings.ReplaceAll(other.pod.UID, "-", "_")} {
 		if strings.Contains(out, hidden) {
-			t.Errorf("a container sees %s", hidden)
+			t.Errorf("the container sees %s", hidden)
 		}
 	}
 }
 
-// floods has a launcher flood its socket while another pod has its lock raised and
-// lowered. Once it stops it is served, too.
-func (f fixture) floods(t *testing.T, hostile, other *vm) {
+// floodSocket floods the socket of a launcher, while another pod raises and lowers its limit.
+// After the flood, the agent serves the flooding pod, too.
+func (f fixture) floodSocket(t *testing.T, hostile, other *vm) {
 	t.Helper()
-	begin := fmt.Sprintf("%s flood %s /tmp/flooding & flood=$!", hostileProgram, podapi.Socket)
-	if err := f.tell(t.Context(), hostile, begin); err != nil {
+	start := fmt.Sprintf("%s flood %s /tmp/flooding & flood=$!", hostileProgram, podapi.Socket)
+	if err := f.sendLine(t.Context(), hostile, start); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.awaitFile(t.Context(), hostile, "/tmp/flooding"); err != nil {
 		t.Fatal(err)
 	}
-	f.served(t, other, fmt.Sprintf(`{"atLeast":%d}`, gib), gib)
-	f.served(t, other, fmt.Sprintf(`{"atMost":%d}`, modestLock), modestLock)
-	if err := f.tell(t.Context(), hostile, `kill "$flood"; wait "$flood"; : >/tmp/over`); err != nil {
+	f.changeLimit(t, other, fmt.Sprintf(`{"atLeast":%d}`, gib), gib)
+	f.changeLimit(t, other, fmt.Sprintf(`{"atMost":%d}`, modestLock), modestLock)
+	if err := f.sendLine(t.Context(), hostile, `kill "$flood"; wait "$flood"; : >/tmp/over`); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.awaitFile(t.Context(), hostile, "/tmp/over"); err != nil {
 		t.Fatal(err)
 	}
-	f.served(t, hostile, fmt.Sprintf(`{"atLeast":%d}`, modestLock), modestLock)
+	f.changeLimit(t, hostile, fmt.Sprintf(`{"atLeast":%d}`, modestLock), modestLock)
 }
 
-// served has a pod change its lock, and wants its QEMU to have that.
-func (f fixture) served(t *testing.T, v *vm, change string, lock int64) {
+// changeLimit sends a change of the memory-lock limit from a pod, and checks QEMU's limit.
+func (f fixture) changeLimit(t *testing.T, v *vm, change string, lock int64) {
 	t.Helper()
 	if got := f.send(t, v.launcher, request("PUT", podapi.PathLock, change))[0]; got.Status != 200 {
-		t.Errorf("pod %s is answered %+v", v.pod.Name, got)
+		t.Errorf("answer to pod %s: %+v", v.pod.Name, got)
 	}
-	if got := f.memlockOf(t, itoa(v.process.pid)); got != both(lock) {
+	if got := f.memlockOf(t, itoa(v.vmProcess.pid)); got != both(lock) {
 		t.Errorf("QEMU of pod %s has %s, want %s", v.pod.Name, got, both(lock))
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/mooring-vm/mooring/integration/cri"
 )
 
-// hangAgent makes the agent hang until the returned function is called.
+// hangAgent stops the agent with SIGSTOP. The returned function continues it.
 func (f fixture) hangAgent(t *testing.T) (resume func()) {
 	t.Helper()
 	if err := f.agent.Pause(t.Context()); err != nil {
@@ -25,10 +25,10 @@ func (f fixture) hangAgent(t *testing.T) (resume func()) {
 	}
 }
 
-// TestCoreHungAgent: NRI before 0.12.4 knows no FailurePolicy. It closes the
-// connection of a plugin that does not answer in time and creates the container
-// without it, even one that requires the plugin, which was there when the request
-// began. The agent must find that launcher as soon as it can.
+// NRI before 0.12.4 has no FailurePolicy. It closes the connection of a plugin that does not
+// answer in time, and creates the container without the plugin. It does so even for a container
+// that requires the plugin, because the plugin was connected at the start of the request. The
+// agent must repair that launcher as soon as it continues.
 func TestCoreHungAgent(t *testing.T) {
 	for name, annotations := range map[string]map[string]string{
 		"requires it":         {plugin.RequiredPluginsAnnotation: `["mooring"]`},
@@ -38,35 +38,34 @@ func TestCoreHungAgent(t *testing.T) {
 			claim(t, "Agent hangs; a launcher "+name)
 			f := setUp(t)
 			p := launcher(with(annotations, map[string]string{api.RequiresLockKey: "true", api.ValueKey: "1Gi"}))
-			s := f.sandbox(t, p) // before, so that CreateContainer is what the agent does not answer
+			s := f.sandbox(t, p) // before the hang, so that CreateContainer is the unanswered request
 			connections, repairs := f.synchronizations(t), f.repairs(t)
 			i, err := f.runWhileHung(t, s)
 			f.awaitReconnect(t, connections)
 			if f.runtime(t).features(t).failurePolicy {
-				f.timedOut(t, err)
+				f.checkTimeoutRefusal(t, err)
 				return
 			}
 			if err != nil {
-				t.Fatalf("the runtime knows no FailurePolicy, and the launcher was refused: %v", err)
+				t.Fatalf("the runtime has no FailurePolicy, but the launcher was refused: %v", err)
 			}
-			f.isRepaired(t, p, i, both(2*gib), repairs)
+			f.awaitRepair(t, p, i, both(2*gib), repairs)
 			outcome(t, slipped)
 		})
 	}
 }
 
-// timedOut is for the request that was left unanswered.
-func (f fixture) timedOut(t *testing.T, err error) {
+// checkTimeoutRefusal checks the error of the unanswered request.
+func (f fixture) checkTimeoutRefusal(t *testing.T, err error) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), "mooring") {
-		t.Fatalf("the launcher ended with %v, want it refused because the agent did not answer", err)
+		t.Fatalf("error %v, want a refusal because of the agent's timeout", err)
 	}
 	outcome(t, refused)
 }
 
-// runWhileHung runs the launcher that meets the hanging agent. After it plain
-// pods start, and launchers that require the plugin are held back, where the
-// runtime can.
+// runWhileHung runs a launcher while the agent hangs. After it, plain pods still start. A
+// runtime with a validator refuses further launchers that require the plugin.
 func (f fixture) runWhileHung(t *testing.T, s *cri.Sandbox) (*cri.Instance, error) {
 	t.Helper()
 	resume := f.hangAgent(t)
@@ -76,12 +75,12 @@ func (f fixture) runWhileHung(t *testing.T, s *cri.Sandbox) (*cri.Instance, erro
 		t.Errorf("the plain pod has %s", got)
 	}
 	next := launcher(map[string]string{api.RequiresLockKey: "true", plugin.RequiredPluginsAnnotation: `["mooring"]`})
-	f.heldBack(t, next)
+	f.createWithoutAgent(t, next)
 	return i, err
 }
 
-// isRepaired waits for the repair, and for it to be told everywhere.
-func (f fixture) isRepaired(t *testing.T, p cri.Pod, i *cri.Instance, want string, repairsBefore float64) {
+// awaitRepair waits for the repair, and for its report as setting, event and metric.
+func (f fixture) awaitRepair(t *testing.T, p cri.Pod, i *cri.Instance, want string, repairsBefore float64) {
 	t.Helper()
 	f.awaitSetting(t, p, agentapi.MemlockSetting, agentapi.StatusRepaired)
 	if got := f.memlock(t, i); got != want {
@@ -89,7 +88,7 @@ func (f fixture) isRepaired(t *testing.T, p cri.Pod, i *cri.Instance, want strin
 	}
 	f.awaitEvent(t, p, agentapi.ReasonLimitRepaired)
 	if got := f.repairs(t); got <= repairsBefore {
-		t.Errorf("%v repairs are counted, as before", got)
+		t.Errorf("the metric still counts %v repairs", got)
 	}
 }
 

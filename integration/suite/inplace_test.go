@@ -18,11 +18,10 @@ import (
 	"github.com/mooring-vm/mooring/integration/node"
 )
 
-// TestInPlaceResize: a pod that Kubernetes resizes in place has a VM that follows, grows
-// and gives back memory that is really taken, and never has more than its limits. Real
-// kubelet, real API server, a real guest.
+// Kubernetes resizes a pod in place, and its VM follows: it grows, and gives back used memory.
+// The memory use never exceeds the limits. Kubelet, API server and guest are real.
 func TestInPlaceResize(t *testing.T) {
-	bootsLinux(t)
+	requireLinuxGuest(t)
 	f := setUpVMs(t)
 	f.pushGuest(t)
 	f.pushShim(t)
@@ -33,19 +32,19 @@ func TestInPlaceResize(t *testing.T) {
 	c.resizePod(t, v, "2", "768Mi")
 	c.awaitActual(t, v, "2", "768Mi")
 	c.awaitSize(t, v, podapi.Actual{VCPUs: 2, Memory: 512 << 20})
-	c.guestSays(t, v, "cpus=0-1 ")
+	c.awaitConsole(t, v, "cpus=0-1 ")
 	c.awaitUse(t, v, 512<<20)
 
-	c.resizePod(t, v, "2", "512Mi") // which kubelet does not even begin before the VM has given its memory back
+	c.resizePod(t, v, "2", "512Mi") // kubelet waits until the VM has given its memory back
 	c.awaitActual(t, v, "2", "512Mi")
 	c.awaitSize(t, v, podapi.Actual{VCPUs: 2, Memory: 256 << 20})
 	samples.check(t, 512<<20, 768<<20, 512<<20)
 
 	c.deletePod(t, v)
-	f.neverTold(t, v.pod, agentapi.ReasonVMTerminated)
+	f.neverReported(t, v.pod, agentapi.ReasonVMTerminated)
 }
 
-// runFollowing runs a launcher and a sidecar that follows its limits, and a VM of 256 MiB.
+// runFollowing runs a launcher with a sidecar that follows the pod's limits, and a VM of 256 MiB.
 func (c cluster) runFollowing(t *testing.T, cpu, memory string) *vm {
 	t.Helper()
 	dir := "/opt/suite/following"
@@ -63,22 +62,22 @@ func (c cluster) runFollowing(t *testing.T, cpu, memory string) *vm {
 	c.makeNamespace(t)
 	v := c.createPod(t, p, limited(launcherSpec, cpu, memory), limited(shimSpec, "1", "128Mi"), append(volumes, more...))
 	v.console = dir + "/run/console"
-	var probing error
-	within(t, 3*patience, "libvirt to know its emulators", func() bool { // with the CPU that the pod has
-		_, probing = v.launcher.Exec(t.Context(), "sh", "-c", inPod+"virsh -q -c qemu:///session domcapabilities >/dev/null")
-		return probing == nil
-	}, func() string { return fmt.Sprint(probing) })
+	var probeErr error
+	within(t, 3*waitTimeout, "libvirt to probe its emulators", func() bool { // slow, with the pod's CPU limit
+		_, probeErr = v.launcher.Exec(t.Context(), "sh", "-c", inPod+"virsh -q -c qemu:///session domcapabilities >/dev/null")
+		return probeErr == nil
+	}, func() string { return fmt.Sprint(probeErr) })
 	c.write(t, dir+"/plain.xml", followingXML(v))
 	if err := c.createInPod(t.Context(), v, c.cli(t, "domain", "prepare", "--memory-capacity=1024", "--cpu-capacity=4", dir+"/plain.xml")); err != nil {
 		t.Fatal(err)
 	}
 	c.awaitVM(t, v, agentapi.VMRunning)
-	c.guestSays(t, v, "cpus=0 ")
+	c.awaitConsole(t, v, "cpus=0 ")
 	return v
 }
 
-// followingXML is linuxXML for a libvirt in the pod, with a QEMU that takes the guest's
-// memory at once, also what is plugged, and keeps little for itself.
+// followingXML is linuxXML for a libvirt in the pod. Its QEMU allocates the guest's memory at
+// once, also plugged memory, and needs little memory of its own.
 func followingXML(v *vm) string {
 	xml := strings.Replace(fmt.Sprintf(linuxXML, v.domain()), "path='"+v.domain()+"'", "path='/tmp/run/console'", 1)
 	xml = strings.Replace(xml, "<memory unit='MiB'>160<", "<memory unit='MiB'>256<", 1)
@@ -98,85 +97,85 @@ func (c cluster) makeNamespace(t *testing.T) {
 	}
 }
 
-// awaitSize waits until the pod has told that its VM is so large, by which it is done.
+// awaitSize waits until the pod reports a finished resize with this size.
 func (c cluster) awaitSize(t *testing.T, v *vm, want podapi.Actual) {
 	t.Helper()
 	var last podapi.Report
-	within(t, 12*patience, "the VM to have its size", func() bool {
+	within(t, 12*waitTimeout, "the VM to have its size", func() bool {
 		if _, err := c.Output(t.Context(), "test", "-e", podDir(v.pod)+"/resize.json"); err != nil {
 			return false
 		}
-		last = c.reported(t, v)
+		last = c.lastReport(t, v)
 		return last.State == podapi.StateDone && last.Actual != nil && last.Actual.VCPUs == want.VCPUs && last.Actual.Memory == want.Memory
 	}, func() string { return fmt.Sprintf("%+v", last) })
 }
 
-// awaitUse waits until the launcher's container uses more than that.
+// awaitUse waits until the launcher's container uses more memory than this.
 func (c cluster) awaitUse(t *testing.T, v *vm, bytes int64) {
 	t.Helper()
-	cgroup, err := c.cgroupOf(t.Context(), v.owner)
+	cgroup, err := c.cgroupOf(t.Context(), v.launcherProcess)
 	if err != nil {
 		t.Fatal(err)
 	}
 	use := func() string { return c.output(t, "cat", "/sys/fs/cgroup"+cgroup+"/memory.current") }
-	within(t, 2*patience, fmt.Sprintf("the container to use more than %d bytes", bytes), func() bool {
+	within(t, 2*waitTimeout, fmt.Sprintf("the container to use more than %d bytes", bytes), func() bool {
 		n, err := strconv.ParseInt(use(), 10, 64)
 		return err == nil && n > bytes
 	}, use)
 }
 
-// deletePod deletes a pod as a user does, and waits until its guest has shut down, and it
-// and its VM are gone.
+// deletePod deletes a pod as a user does. It waits until the guest has shut down, and until VM
+// and pod are gone.
 func (c cluster) deletePod(t *testing.T, v *vm) {
 	t.Helper()
-	c.askToDelete(t, v)
-	c.guestSays(t, v, "power off")
+	c.requestDeletion(t, v)
+	c.awaitConsole(t, v, "power off")
 	c.awaitGone(t, v)
 }
 
-func (c cluster) askToDelete(t *testing.T, v *vm) {
+func (c cluster) requestDeletion(t *testing.T, v *vm) {
 	t.Helper()
 	if err := c.CoreV1().Pods(v.pod.Namespace).Delete(t.Context(), v.pod.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// awaitGone waits until a pod that is being deleted, and its VM, are gone.
+// awaitGone waits until a deleted pod and its VM are gone.
 func (c cluster) awaitGone(t *testing.T, v *vm) {
 	t.Helper()
-	c.awaitEnd(t, v.process)
-	within(t, 2*patience, "the pod to be gone", func() bool {
+	c.awaitEnd(t, v.vmProcess)
+	within(t, 2*waitTimeout, "the pod to be gone", func() bool {
 		_, err := c.CoreV1().Pods(v.pod.Namespace).Get(t.Context(), v.pod.Name, metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
-	}, func() string { return c.story(t, v.pod) })
+	}, func() string { return c.describePod(t, v.pod) })
 }
 
-// samples are what the node has of a container's memory, from its sampling on.
+// samples are lines of a sampling program on the node.
 type samples struct {
 	text *bytes.Buffer
 	stop func()
 }
 
-// limitsOfPod prints, each time that something of it changes: the limits of pod and
-// container, and how often the kernel has killed.
+// limitsOfPod prints, after each change: the limits of pod and container, the container's use
+// of memory, and the number of OOM kills.
 const limitsOfPod = `while sleep 0.1; do
 	pod=$(cat "$1/../memory.max") own=$(cat "$1/memory.max") now=$(cat "$1/memory.current") kills=$(sed -n 's/^oom_kill //p' "$1/memory.events")
 	[ "$pod $own $kills" = "$last" ] || echo "$pod $own $now $kills"
 	last="$pod $own $kills"
 done`
 
-// sample watches the cgroups of a launcher.
+// sample samples the cgroups of a launcher.
 func (c cluster) sample(t *testing.T, v *vm) samples {
 	t.Helper()
-	cgroup, err := c.cgroupOf(t.Context(), v.owner)
+	cgroup, err := c.cgroupOf(t.Context(), v.launcherProcess)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c.sampling(t, "sh", "-c", limitsOfPod, "sh", "/sys/fs/cgroup"+cgroup)
+	return c.startSampling(t, "sh", "-c", limitsOfPod, "sh", "/sys/fs/cgroup"+cgroup)
 }
 
-// sampling runs a program on the node that prints samples.
-func (f fixture) sampling(t *testing.T, args ...string) samples {
+// startSampling runs a sampling program on the node.
+func (f fixture) startSampling(t *testing.T, args ...string) samples {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	s := samples{text: &bytes.Buffer{}}
@@ -190,8 +189,8 @@ func (f fixture) sampling(t *testing.T, args ...string) samples {
 	return s
 }
 
-// check ends the sampling. The container's limit was these, one after the other, the
-// pod's never below it, and nothing was killed.
+// check ends the sampling. It checks that the container had these limits in this order, that
+// the pod's limit was never lower, and that the kernel killed no process.
 func (s samples) check(t *testing.T, limits ...int64) {
 	t.Helper()
 	s.stop()
@@ -199,10 +198,10 @@ func (s samples) check(t *testing.T, limits ...int64) {
 	for line := range strings.Lines(s.text.String()) {
 		var pod, limit, now, kills int64
 		if _, err := fmt.Sscan(line, &pod, &limit, &now, &kills); err != nil {
-			t.Fatalf("a sample is %q: %v", line, err)
+			t.Fatalf("sample %q: %v", line, err)
 		}
 		if kills != 0 || pod < limit || now > limit {
-			t.Errorf("pod %d, container %d, in use %d, %d killed", pod, limit, now, kills)
+			t.Errorf("limit of the pod %d, of the container %d, use %d, %d killed", pod, limit, now, kills)
 		}
 		if len(own) == 0 || own[len(own)-1] != limit {
 			own = append(own, limit)

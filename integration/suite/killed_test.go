@@ -10,11 +10,10 @@ import (
 	"github.com/mooring-vm/mooring/integration/cri"
 )
 
-// noRestart keeps systemd from starting a killed agent before the test wants it.
+// noRestart is a drop-in that keeps systemd from restarting a killed agent.
 const noRestart = "/run/systemd/system/mooring-agent.service.d/no-restart.conf"
 
-// killAgent kills the agent and keeps it away until the returned function is
-// called.
+// killAgent kills the agent and keeps it away. The returned function starts it again.
 func (f fixture) killAgent(t *testing.T) (start func()) {
 	t.Helper()
 	if err := f.PushFrom(t.Context(), strings.NewReader("[Service]\nRestart=no\n"), noRestart, 0o644); err != nil {
@@ -36,9 +35,8 @@ func (f fixture) killAgent(t *testing.T) (start func()) {
 	}
 }
 
-// TestCoreWhatAKilledAgentMissedIsRepaired: one launcher was there when the agent
-// died, and one comes while it is away.
-func TestCoreWhatAKilledAgentMissedIsRepaired(t *testing.T) {
+// One launcher runs when the agent dies, and one starts while the agent is away.
+func TestCoreKilledAgentRepairsLaunchers(t *testing.T) {
 	claim(t, "Agent killed; a launcher does not require it")
 	outcome(t, slipped)
 	f := setUp(t)
@@ -50,12 +48,12 @@ func TestCoreWhatAKilledAgentMissedIsRepaired(t *testing.T) {
 	meanwhile := launcher(annotations)
 	second := f.run(t, meanwhile, cri.Container{MemoryLimit: gib})
 	if got := f.memlock(t, second); got != both(8*mib) {
-		t.Fatalf("it started with %s although nobody was there to give it more", got)
+		t.Fatalf("without an agent, the launcher started with %s", got)
 	}
 	if got := f.memlock(t, first); got != both(2*gib) {
-		t.Errorf("with its agent dead the first launcher has %s", got)
+		t.Errorf("without an agent, the first launcher has %s", got)
 	}
 	start()
-	f.isRepaired(t, meanwhile, second, both(2*gib), 0) // a new agent counts from 0
+	f.awaitRepair(t, meanwhile, second, both(2*gib), 0) // a new agent starts to count at 0
 	f.awaitSetting(t, before, agentapi.MemlockSetting, agentapi.StatusApplied)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/mooring-vm/mooring/integration/cri"
 )
 
-// kubernetesContainer is a container as a pod's spec has it, with its volumes.
+// kubernetesContainer converts a container into the form of a pod's spec, with its volumes.
 func kubernetesContainer(c cri.Container) (corev1.Container, []corev1.Volume) {
 	k := corev1.Container{
 		Name: c.Name, Image: "localhost/busybox:1", ImagePullPolicy: corev1.PullNever, Command: c.Args,
@@ -36,7 +36,7 @@ func kubernetesContainer(c cri.Container) (corev1.Container, []corev1.Volume) {
 	return k, volumes
 }
 
-// limited gives a container limits, and requests that never change.
+// limited sets limits of a container, and constant requests.
 func limited(c corev1.Container, cpu, memory string) corev1.Container {
 	c.Resources = corev1.ResourceRequirements{Limits: limitsOf(cpu, memory), Requests: limitsOf("100m", "64Mi")}
 	return c
@@ -46,8 +46,8 @@ func limitsOf(cpu, memory string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
 }
 
-// createPod has the kubelet run a pod with a launcher and its sidecar, and returns the
-// launcher's container when it runs.
+// createPod creates a pod with a launcher and its sidecar, and waits until kubelet runs the
+// launcher.
 func (c cluster) createPod(t *testing.T, p cri.Pod, launcher, sidecar corev1.Container, volumes []corev1.Volume) *vm {
 	t.Helper()
 	sidecar.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
@@ -63,7 +63,7 @@ func (c cluster) createPod(t *testing.T, p cri.Pod, launcher, sidecar corev1.Con
 	return c.runPod(t, pod, p, launcher.Name)
 }
 
-// runPod has the kubelet run a pod, and returns the launcher's container when it runs.
+// runPod creates a pod, and waits until kubelet runs its launcher.
 func (c cluster) runPod(t *testing.T, pod *corev1.Pod, p cri.Pod, launcher string) *vm {
 	t.Helper()
 	created, err := c.CoreV1().Pods(p.Namespace).Create(t.Context(), pod, metav1.CreateOptions{})
@@ -72,29 +72,29 @@ func (c cluster) runPod(t *testing.T, pod *corev1.Pod, p cri.Pod, launcher strin
 	}
 	v := &vm{placement: placements()[0], pod: p}
 	v.pod.UID = string(created.UID)
-	t.Cleanup(func() { c.forcePodAway(t, v) })
+	t.Cleanup(func() { c.forceDeletePod(t, v) })
 	v.launcher = c.cri.Adopt(v.pod, launcher, c.awaitRunning(t, v.pod, launcher))
 	pid, err := v.launcher.Pid(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v.owner, err = c.processOf(t.Context(), pid); err != nil {
+	if v.launcherProcess, err = c.processOf(t.Context(), pid); err != nil {
 		t.Fatal(err)
 	}
 	return v
 }
 
-// awaitRunning returns the ID of a container that runs.
+// awaitRunning waits until a container runs, and returns its ID.
 func (c cluster) awaitRunning(t *testing.T, p cri.Pod, name string) (id string) {
 	t.Helper()
-	within(t, 2*patience, "container "+name+" to run", func() bool {
+	within(t, 2*waitTimeout, "container "+name+" to run", func() bool {
 		for _, s := range c.pod(t, p).Status.ContainerStatuses {
 			if s.Name == name && s.State.Running != nil {
 				_, id, _ = strings.Cut(s.ContainerID, "://")
 			}
 		}
 		return id != ""
-	}, func() string { return c.story(t, p) })
+	}, func() string { return c.describePod(t, p) })
 	return id
 }
 
@@ -107,8 +107,8 @@ func (c cluster) pod(t *testing.T, p cri.Pod) *corev1.Pod {
 	return pod
 }
 
-// story is what Kubernetes tells of a pod.
-func (c cluster) story(t *testing.T, p cri.Pod) string {
+// describePod returns status and Events of a pod, for messages.
+func (c cluster) describePod(t *testing.T, p cri.Pod) string {
 	t.Helper()
 	pod := c.pod(t, p)
 	text := fmt.Sprintf("%s %v\n", pod.Status.Phase, pod.Status.Conditions)
@@ -122,7 +122,7 @@ func (c cluster) story(t *testing.T, p cri.Pod) string {
 	return text
 }
 
-// resizePod changes the limits of the launcher in place.
+// resizePod changes the launcher's limits in place.
 func (c cluster) resizePod(t *testing.T, v *vm, cpu, memory string) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"spec":{"containers":[{"name":%q,"resources":{"limits":{"cpu":%q,"memory":%q}}}]}}`, v.launcher.Name, cpu, memory)
@@ -132,12 +132,11 @@ func (c cluster) resizePod(t *testing.T, v *vm, cpu, memory string) {
 	}
 }
 
-// awaitActual waits until Kubernetes says that the launcher has the limits, and that no
-// resize is under way.
+// awaitActual waits until the pod's status has the launcher's new limits and no pending resize.
 func (c cluster) awaitActual(t *testing.T, v *vm, cpu, memory string) {
 	t.Helper()
 	want := limitsOf(cpu, memory)
-	within(t, 4*patience, "the launcher to have "+memory, func() bool {
+	within(t, 4*waitTimeout, "the launcher to have "+memory, func() bool {
 		pod := c.pod(t, v.pod)
 		for _, condition := range pod.Status.Conditions {
 			if condition.Type == corev1.PodResizePending || condition.Type == corev1.PodResizeInProgress {
@@ -151,11 +150,11 @@ func (c cluster) awaitActual(t *testing.T, v *vm, cpu, memory string) {
 			}
 		}
 		return false
-	}, func() string { return c.story(t, v.pod) })
+	}, func() string { return c.describePod(t, v.pod) })
 }
 
-// forcePodAway is for a pod that is still there when its test ends.
-func (c cluster) forcePodAway(t *testing.T, v *vm) {
+// forceDeletePod removes a pod that still exists at the end of its test.
+func (c cluster) forceDeletePod(t *testing.T, v *vm) {
 	ctx := cleanUpContext(t)
 	_ = c.CoreV1().Pods(v.pod.Namespace).Delete(ctx, v.pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(1))})
 	for range 100 {
@@ -166,5 +165,5 @@ func (c cluster) forcePodAway(t *testing.T, v *vm) {
 			return
 		}
 	}
-	t.Errorf("pod %s does not go away", v.pod.Name)
+	t.Errorf("pod %s still exists", v.pod.Name)
 }

@@ -23,14 +23,14 @@ import (
 const (
 	nodeName = "node-1"
 
-	// kubeletDir has on the node what the kubelet is started with.
+	// kubeletDir has kubelet and its files on the node.
 	kubeletDir = "/opt/suite/kubelet"
 
-	// agentDropIn gives the agent its access to the API server.
+	// agentDropIn gives the agent access to the API server.
 	agentDropIn = "/etc/systemd/system/mooring-agent.service.d/kubernetes.conf"
 )
 
-// kubeletConfig: pods here share the node's network and images that are there.
+// kubeletConfig is for pods with the node's network and with existing images.
 const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 cgroupDriver: systemd
@@ -48,14 +48,14 @@ nodeStatusUpdateFrequency: 2s
 syncFrequency: 5s
 `
 
-// cluster is a control plane on this machine, with the node as its only one.
+// cluster is a control plane on this machine, with one node.
 type cluster struct {
 	fixture
 	*kubernetes.Clientset
 }
 
-// joinCluster has a kubelet on the node run what a control plane tells, and the agent
-// follow it with the rights that install.yaml gives it. Both end with the test.
+// joinCluster starts a control plane, and a kubelet on the node that joins it. The agent gets
+// the rights in install.yaml. Control plane and kubelet end with the test.
 func (f fixture) joinCluster(t *testing.T) cluster {
 	t.Helper()
 	plane, err := kube.Start(t.Context(), kube.Options{Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
@@ -72,9 +72,9 @@ func (f fixture) joinCluster(t *testing.T) cluster {
 		t.Fatal(err)
 	}
 	c := cluster{fixture: f, Clientset: client}
-	f.reaches(t, plane.Config().Host)
+	f.forwardAPIServer(t, plane.Config().Host)
 	c.makeAccounts(t, plane)
-	// else a kubelet that starts slowly is not ready for two more minutes
+	// Without a Node, a slow kubelet would need two more minutes to become ready.
 	if _, err := c.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -83,8 +83,8 @@ func (f fixture) joinCluster(t *testing.T) cluster {
 	return c
 }
 
-// reaches has the node find the API server at the address that it has on this machine.
-func (f fixture) reaches(t *testing.T, server string) {
+// forwardAPIServer makes the API server reachable on the node, at its address on this machine.
+func (f fixture) forwardAPIServer(t *testing.T, server string) {
 	t.Helper()
 	at, err := url.Parse(server)
 	if err != nil {
@@ -101,13 +101,13 @@ func (f fixture) reaches(t *testing.T, server string) {
 			if err != nil {
 				return
 			}
-			go join(inside, at.Host)
+			go copyBothWays(inside, at.Host)
 		}
 	}()
 }
 
-// join copies both ways until either side ends.
-func join(inside net.Conn, address string) {
+// copyBothWays copies in both directions until one side ends.
+func copyBothWays(inside net.Conn, address string) {
 	defer inside.Close()
 	outside, err := net.Dial("tcp", address)
 	if err != nil {
@@ -124,7 +124,7 @@ func join(inside net.Conn, address string) {
 	<-ended
 }
 
-// makeAccounts gives kubelet and agent their kubeconfig files on the node.
+// makeAccounts writes the kubeconfig files of kubelet and agent to the node.
 func (c cluster) makeAccounts(t *testing.T, plane *kube.ControlPlane) {
 	t.Helper()
 	manifest, err := os.ReadFile("../../deploy/kubernetes/install.yaml")
@@ -135,8 +135,8 @@ func (c cluster) makeAccounts(t *testing.T, plane *kube.ControlPlane) {
 		t.Fatal(err)
 	}
 	for _, account := range []string{"kubelet", "default"} {
-		asked := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}
-		if _, err := c.CoreV1().ServiceAccounts("default").Create(t.Context(), asked, metav1.CreateOptions{}); err != nil {
+		created := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}
+		if _, err := c.CoreV1().ServiceAccounts("default").Create(t.Context(), created, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -160,7 +160,7 @@ func (c cluster) makeAccounts(t *testing.T, plane *kube.ControlPlane) {
 	}
 }
 
-// startKubelet starts the kubelet, and the agent anew with the API server.
+// startKubelet starts kubelet, and restarts the agent with access to the API server.
 func (f fixture) startKubelet(t *testing.T) {
 	t.Helper()
 	programs, err := kube.Build(t.Context(), slog.New(slog.NewTextHandler(t.Output(), nil)))
@@ -201,11 +201,11 @@ func (f fixture) write(t *testing.T, path, content string) {
 	}
 }
 
-// awaitNode waits until the kubelet has registered the node, and says that it is ready.
+// awaitNode waits until kubelet has registered the node as ready.
 func (c cluster) awaitNode(t *testing.T) {
 	t.Helper()
 	last := ""
-	within(t, 3*patience, "the node to be ready", func() bool {
+	within(t, 3*waitTimeout, "the node to be ready", func() bool {
 		n, err := c.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})
 		if err != nil {
 			last = err.Error()

@@ -12,7 +12,7 @@ import (
 	"github.com/mooring-vm/mooring/memlock/domain"
 )
 
-// domainXML is a small VM that never runs, of pieces that matter here.
+// domainXML returns the XML of a small VM with the given pieces.
 func domainXML(name, pieces, devices string) string {
 	return fmt.Sprintf(`<domain type='qemu'><name>%s</name>%s<os><type arch='x86_64' machine='q35'>hvm</type></os>
 		<features><acpi/><ioapic driver='qemu'/></features><vcpu>1</vcpu>
@@ -25,7 +25,7 @@ func hostdev(address string) string {
 		<address domain='0x%s' bus='0x%s' slot='0x%s' function='0x%s'/></source></hostdev>`, part[0], part[1], part[2], part[3])
 }
 
-func TestCoreLibvirtSetsWhatIsComputed(t *testing.T) {
+func TestCoreLibvirtSetsTheComputedLimit(t *testing.T) {
 	claim(t, "The limit computed from a domain XML equals libvirt's, with VFIO devices")
 	f := setUp(t)
 	outcome(t, "libvirt "+f.output(t, "virsh", "--version"))
@@ -43,13 +43,13 @@ func TestCoreLibvirtSetsWhatIsComputed(t *testing.T) {
 		"virtio-mem": {memory + `<maxMemory slots='1' unit='GiB'>1</maxMemory><cpu><numa><cell id='0' cpus='0' memory='128' unit='MiB'/></numa></cpu>`, one + virtioMem},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f.startedByLibvirt(t, name, domainXML(name, c.pieces, c.devices))
+			f.compareWithLibvirt(t, name, domainXML(name, c.pieces, c.devices))
 		})
 	}
 }
 
-// startedByLibvirt starts a domain and compares its limit with the computed one.
-func (f fixture) startedByLibvirt(t *testing.T, name, text string) {
+// compareWithLibvirt starts a domain and compares its limit with the computed limit.
+func (f fixture) compareWithLibvirt(t *testing.T, name, text string) {
 	t.Helper()
 	def, err := domain.Parse([]byte(text))
 	if err != nil {
@@ -59,13 +59,13 @@ func (f fixture) startedByLibvirt(t *testing.T, name, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var said bytes.Buffer
+	var stderr bytes.Buffer
 	create := node.Command{
 		Args:  []string{"virsh", "create", "--paused", "/dev/stdin"},
-		Stdin: strings.NewReader(text), Stdout: io.Discard, Stderr: &said,
+		Stdin: strings.NewReader(text), Stdout: io.Discard, Stderr: &stderr,
 	}
 	if err := f.Run(t.Context(), create); err != nil {
-		t.Fatalf("virsh create: %v: %s", err, &said)
+		t.Fatalf("virsh create: %v: %s", err, &stderr)
 	}
 	t.Cleanup(func() {
 		if _, err := f.Output(context.Background(), "virsh", "destroy", name); err != nil {
@@ -85,7 +85,7 @@ func (f fixture) startedByLibvirt(t *testing.T, name, text string) {
 	}
 }
 
-// memlockOf is RLIMIT_MEMLOCK of a process of the node, as memlock has it.
+// memlockOf returns RLIMIT_MEMLOCK of a process of the node, in the form of memlock.
 func (f fixture) memlockOf(t *testing.T, pid string) string {
 	t.Helper()
 	return f.output(t, "prlimit", "--memlock", "--output=SOFT,HARD", "--noheadings", "--raw", "--pid="+pid)

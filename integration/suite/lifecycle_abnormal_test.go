@@ -8,31 +8,31 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
-// ending is a way for a launcher to end without its pod being asked.
-type ending struct {
+// abnormalEnd is a way for a launcher to end without a stop request to its pod.
+type abnormalEnd struct {
 	name string
 	do   func(context.Context, fixture, *vm) error
-	more bool // only with [allEnv]
+	more bool // runs only with [allEnv]
 }
 
-func endings() []ending {
-	return []ending{
-		{"owner killed", func(ctx context.Context, f fixture, v *vm) error { return f.signal(ctx, "KILL", v.owner) }, false},
-		{"owner left", func(ctx context.Context, f fixture, v *vm) error { return f.tell(ctx, v, "sleep 1; exit 1") }, true},
+func abnormalEnds() []abnormalEnd {
+	return []abnormalEnd{
+		{"launcher killed", func(ctx context.Context, f fixture, v *vm) error { return f.signal(ctx, "KILL", v.launcherProcess) }, false},
+		{"launcher exits", func(ctx context.Context, f fixture, v *vm) error { return f.sendLine(ctx, v, "sleep 1; exit 1") }, true},
 		{"container removed by force", func(ctx context.Context, _ fixture, v *vm) error { return v.launcher.Remove(ctx) }, true},
 		{"pod removed by force", func(ctx context.Context, _ fixture, v *vm) error { return v.launcher.Sandbox.RemoveByForce(ctx) }, true},
 	}
 }
 
-// escaped are VMs of all placements, and those in other cgroups than their
-// launcher's, which the runtime does not find.
-func (f fixture) escaped(t *testing.T) []*vm {
+// runEscapedVMs runs VMs of all placements, and VMs in other cgroups than their launcher's. The
+// runtime does not find the latter.
+func (f fixture) runEscapedVMs(t *testing.T) []*vm {
 	t.Helper()
-	vms := f.fleet(t, want{owner: careless})
-	below := f.runVM(t, placements()[2], want{owner: careless})
+	vms := f.runAllPlacements(t, vmOptions{script: careless})
+	below := f.runVM(t, placements()[2], vmOptions{script: careless})
 	below.name += ", in a cgroup below"
 	f.moveBelow(t, below)
-	elsewhere := f.runVMs(t, placements()[1:3], want{owner: careless, start: asDaemon})
+	elsewhere := f.runVMs(t, placements()[1:3], vmOptions{script: careless, start: asDaemon})
 	for _, v := range elsewhere {
 		v.name += ", daemon elsewhere"
 		f.moveElsewhere(t, v)
@@ -44,37 +44,37 @@ func (f fixture) escaped(t *testing.T) []*vm {
 	return vms
 }
 
-// left reports whether the runtime leaves a VM behind, for the agent to stop.
-func (v *vm) left() bool { return v.libvirt || v.name != v.placement.name }
+// outlivesContainer reports whether the VM survives the end of its container, so that the agent
+// must stop it.
+func (v *vm) outlivesContainer() bool { return v.libvirt || v.name != v.placement.name }
 
-// TestCoreAbnormalExit: however a launcher ends, its VM ends, too.
 func TestCoreAbnormalExit(t *testing.T) {
 	claim(t, "A VM ends with its launcher, however that ends")
 	f := setUpVMs(t)
-	for _, e := range endings() {
-		if runs(t, e.name, !e.more) {
+	for _, e := range abnormalEnds() {
+		if isSelected(t, e.name, !e.more) {
 			t.Run(e.name, func(t *testing.T) { abnormalExit(t, f, fault{}, e) })
 		}
 	}
 }
 
 func TestAbnormalExitUnderFaults(t *testing.T) {
-	underFaults(t, func(t *testing.T, f fixture, x fault) { abnormalExit(t, f, x, endings()[0]) }, agentAway)
+	underFaults(t, func(t *testing.T, f fixture, x fault) { abnormalExit(t, f, x, abnormalEnds()[0]) }, agentAway)
 }
 
-func abnormalExit(t *testing.T, f fixture, x fault, e ending) {
+func abnormalExit(t *testing.T, f fixture, x fault, e abnormalEnd) {
 	t.Helper()
-	vms := f.escaped(t)
-	end := x.begin(t, f)
+	vms := f.runEscapedVMs(t)
+	end := x.prepare(t, f)
 	defer end()
 	each(t, vms, func(ctx context.Context, v *vm) error { return e.do(ctx, f, v) })
-	x.strike(t, f)
+	x.inject(t, f)
 	end()
 	for _, v := range vms {
 		t.Run(v.name, func(t *testing.T) {
-			f.awaitEnd(t, v.owner)
-			f.awaitEnd(t, v.process)
-			if !x.forgets && v.left() {
+			f.awaitEnd(t, v.launcherProcess)
+			f.awaitEnd(t, v.vmProcess)
+			if !x.losesEvents && v.outlivesContainer() {
 				f.awaitEvent(t, v.pod, agentapi.ReasonOwnerGone)
 				f.awaitEvent(t, v.pod, agentapi.ReasonVMGone)
 			}
@@ -82,37 +82,37 @@ func abnormalExit(t *testing.T, f fixture, x fault, e ending) {
 	}
 }
 
-// TestAbnormalExitWithoutContainerd: nobody but the agent is there to see it.
+// Only the agent notices the end of the launchers.
 func TestAbnormalExitWithoutContainerd(t *testing.T) {
 	f := setUpVMs(t)
-	vms := f.escaped(t)
+	vms := f.runEscapedVMs(t)
 	defer f.withoutContainerd(t)()
-	each(t, vms, func(ctx context.Context, v *vm) error { return f.signal(ctx, "KILL", v.owner) })
+	each(t, vms, func(ctx context.Context, v *vm) error { return f.signal(ctx, "KILL", v.launcherProcess) })
 	for _, v := range vms {
-		t.Run(v.name, func(t *testing.T) { f.awaitEnd(t, v.process) })
+		t.Run(v.name, func(t *testing.T) { f.awaitEnd(t, v.vmProcess) })
 	}
 }
 
-// TestFence: agent and containerd are away. VMs whose owner is gone are stopped by
-// the fence, those of living owners are left alone.
+// Agent and containerd are away. The fence stops VMs of dead launchers. VMs of living launchers
+// keep running.
 func TestFence(t *testing.T) {
 	f := setUpVMs(t)
-	vms, living := f.escaped(t), f.fleet(t, want{})
+	vms, living := f.runEscapedVMs(t), f.runAllPlacements(t, vmOptions{})
 	for _, v := range living {
 		f.awaitVM(t, v, agentapi.VMRunning)
 	}
 	defer f.killAgent(t)()
 	defer f.withoutContainerd(t)()
-	each(t, vms, func(ctx context.Context, v *vm) error { return f.signal(ctx, "KILL", v.owner) })
+	each(t, vms, func(ctx context.Context, v *vm) error { return f.signal(ctx, "KILL", v.launcherProcess) })
 	for _, v := range vms {
-		t.Run(v.name, func(t *testing.T) { f.awaitEnd(t, v.process) })
+		t.Run(v.name, func(t *testing.T) { f.awaitEnd(t, v.vmProcess) })
 	}
 	for _, v := range living {
-		t.Run(v.name+", owner alive", func(t *testing.T) { f.bothLive(t, v) })
+		t.Run(v.name+", launcher alive", func(t *testing.T) { f.checkBothAlive(t, v) })
 	}
 }
 
-// withoutContainerd kills containerd until the returned function is called.
+// withoutContainerd kills containerd. The returned function starts it again.
 func (f fixture) withoutContainerd(t *testing.T) (start func()) {
 	t.Helper()
 	f.output(t, "sh", "-c", "systemctl kill --signal=KILL containerd.service; systemctl stop containerd.service")
@@ -122,32 +122,32 @@ func (f fixture) withoutContainerd(t *testing.T) (start func()) {
 	}
 }
 
-func (f fixture) bothLive(t *testing.T, v *vm) {
+func (f fixture) checkBothAlive(t *testing.T, v *vm) {
 	t.Helper()
-	if !f.lives(t, v.owner) || !f.lives(t, v.process) {
-		t.Errorf("owner lives: %v, VM lives: %v, want both", f.lives(t, v.owner), f.lives(t, v.process))
+	if !f.isAlive(t, v.launcherProcess) || !f.isAlive(t, v.vmProcess) {
+		t.Errorf("launcher alive: %v, VM alive: %v, want both", f.isAlive(t, v.launcherProcess), f.isAlive(t, v.vmProcess))
 	}
 }
 
-// TestKilledLibvirtd leaves the VM running and bound, also when it is back.
+// After the end and after the restart of libvirtd, the VM still runs and is bound to its pod.
 func TestKilledLibvirtd(t *testing.T) {
 	f := setUpVMs(t)
-	v := f.runVM(t, placements()[3], want{owner: careless})
+	v := f.runVM(t, placements()[3], vmOptions{script: careless})
 	before := f.awaitVM(t, v, agentapi.VMRunning)
 	f.output(t, "systemctl", "kill", "--signal=KILL", "libvirtd.service")
-	f.bothLive(t, v)
-	f.output(t, "virsh", "list") // starts it
+	f.checkBothAlive(t, v)
+	f.output(t, "virsh", "list") // starts libvirtd
 	after := f.awaitVM(t, v, agentapi.VMRunning)
 	if moved := after.Since.Sub(before.Since).Abs(); moved > time.Second {
-		t.Errorf("the VM runs since %v, and ran since %v", after.Since, before.Since)
+		t.Errorf("the VM runs since %v, want %v as before", after.Since, before.Since)
 	}
-	after.Since = before.Since // is counted back from now, by two clocks
+	after.Since = before.Since // computed from two clocks, so slightly different each time
 	if after != before {
-		t.Errorf("the VM is %+v and was %+v", after, before)
+		t.Errorf("VM %+v, want %+v as before", after, before)
 	}
 	if got := before.Domain; got != v.domain() {
 		t.Errorf("the VM is the domain %q, want %q", got, v.domain())
 	}
-	each(t, []*vm{v}, func(ctx context.Context, v *vm) error { return f.signal(ctx, "KILL", v.owner) })
-	f.awaitEnd(t, v.process)
+	each(t, []*vm{v}, func(ctx context.Context, v *vm) error { return f.signal(ctx, "KILL", v.launcherProcess) })
+	f.awaitEnd(t, v.vmProcess)
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// lifecyclePolicy is the suite's policy for VM processes: quick, and acting.
+// lifecyclePolicy is the suite's policy for VM processes, with short periods.
 const lifecyclePolicy = `
 lifecycle:
   gracePeriod: 3s
@@ -31,44 +31,44 @@ func setUpVMs(t *testing.T) fixture {
 // setUpVMsWith is setUpVMs with more lines for the policy's lifecycle section.
 func setUpVMsWith(t *testing.T, lines string) fixture {
 	t.Helper()
-	asked := strings.Replace(policy, domainRule, domainRule+"  domains: [\"vm-*\"]\n", 1) + lifecyclePolicy + lines
-	return setUpWith(t, asked)
+	text := strings.Replace(policy, domainRule, domainRule+"  domains: [\"vm-*\"]\n", 1) + lifecyclePolicy + lines
+	return setUpWith(t, text)
 }
 
-// cleanUpContext is for what happens when a test's own context has ended.
+// cleanUpContext returns a context for cleaning up, after the test's own context has ended.
 func cleanUpContext(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), waitTimeout)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// fault is what goes wrong in the middle of a flow.
+// fault is a failure during a flow.
 type fault struct {
 	name string
-	// before happens before the flow begins, and what it returns after it has ended;
-	// once, however often it is called.
+	// before causes the fault before the start of the flow. after ends the fault. It may
+	// be called several times.
 	before func(t *testing.T, f fixture) (after func())
-	// middle happens once the flow has begun.
+	// middle causes the fault in the middle of the flow.
 	middle func(t *testing.T, f fixture)
-	// forgets: events from before are lost with the agent that told them.
-	forgets bool
-	// disturbs: the runtime may fail requests that are under way.
-	disturbs bool
-	// away: nobody is there to answer the pod.
-	away bool
+	// losesEvents: earlier events are lost with their agent.
+	losesEvents bool
+	// failsRequests: running requests to the runtime may fail.
+	failsRequests bool
+	// withoutAgent: no agent answers the pod.
+	withoutAgent bool
 }
 
 func faults() []fault {
 	return []fault{
 		{name: noFault},
-		{name: agentKilled, middle: killedAndBack, forgets: true},
-		{name: agentAway, before: away, forgets: true, away: true},
-		{name: restart, middle: restarted, disturbs: true},
+		{name: agentKilled, middle: killAndAwaitAgent, losesEvents: true},
+		{name: agentAway, before: withoutAgentFor, losesEvents: true, withoutAgent: true},
+		{name: restart, middle: restartRuntime, failsRequests: true},
 	}
 }
 
-func (x fault) begin(t *testing.T, f fixture) (end func()) {
+func (x fault) prepare(t *testing.T, f fixture) (end func()) {
 	t.Helper()
 	if x.before == nil {
 		return func() {}
@@ -76,21 +76,21 @@ func (x fault) begin(t *testing.T, f fixture) (end func()) {
 	return x.before(t, f)
 }
 
-func (x fault) strike(t *testing.T, f fixture) {
+func (x fault) inject(t *testing.T, f fixture) {
 	t.Helper()
 	if x.middle != nil {
 		x.middle(t, f)
 	}
 }
 
-// killedAndBack kills the agent and waits for the one that systemd starts.
-func killedAndBack(t *testing.T, f fixture) {
+// killAndAwaitAgent kills the agent, and waits until systemd has restarted it.
+func killAndAwaitAgent(t *testing.T, f fixture) {
 	t.Helper()
 	before := f.agentPid(t)
 	if err := f.agent.Kill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the agent to be started again", func() bool {
+	eventually(t, "systemd to restart the agent", func() bool {
 		pid := f.agentPid(t)
 		return pid != before && pid != "0"
 	}, func() string { return f.agentPid(t) })
@@ -99,38 +99,37 @@ func killedAndBack(t *testing.T, f fixture) {
 	}
 }
 
-func away(t *testing.T, f fixture) (back func()) {
+func withoutAgentFor(t *testing.T, f fixture) (back func()) {
 	t.Helper()
 	return f.killAgent(t)
 }
 
-func restarted(t *testing.T, f fixture) {
+func restartRuntime(t *testing.T, f fixture) {
 	t.Helper()
 	f.restartContainerd(t)
 }
 
-// allEnv has everything run under all faults, and VMs end in all ways: half an hour.
+// allEnv selects all faults and all ways of abnormal ends. The run takes half an hour.
 const allEnv = "MOORING_SUITE_ALL"
 
-// runs reports whether a case runs: one that is always run, or any with [allEnv]. The
-// log names those that are left out.
-func runs(t *testing.T, name string, always bool) bool {
+// isSelected reports whether a case runs: always, or with [allEnv]. It logs cases that do not
+// run.
+func isSelected(t *testing.T, name string, always bool) bool {
 	t.Helper()
 	if always || os.Getenv(allEnv) != "" {
 		return true
 	}
-	t.Logf("left out without %s: %s", allEnv, name)
+	t.Logf("runs only with %s: %s", allEnv, name)
 	return false
 }
 
-// underFaults runs a flow once for each of the faults that are named, or for all there
-// are with [allEnv].
+// underFaults runs a flow once for each named fault, or with [allEnv] for all faults.
 func underFaults(t *testing.T, flow func(t *testing.T, f fixture, x fault), names ...string) {
 	t.Helper()
-	f := setUpVMs(t) // once: the agent takes its policy when it starts
+	f := setUpVMs(t) // once: a new policy restarts the agent
 	ran := 0
 	for _, x := range faults() {
-		if runs(t, x.name, slices.Contains(names, x.name)) {
+		if isSelected(t, x.name, slices.Contains(names, x.name)) {
 			ran++
 			t.Run(x.name, func(t *testing.T) { flow(t, f, x) })
 		}

@@ -9,42 +9,42 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
-// beats keeps the pod's heartbeat fresh beside the owner.
-const beats = `/run/mooring/hook heartbeat --interval 1s & beat=$!`
+// heartbeatScript keeps the pod's heartbeat fresh, beside the launcher process.
+const heartbeatScript = `/run/mooring/hook heartbeat --interval 1s & beat=$!`
 
-// TestHungLauncher: an owner that lives and falls silent is told of. What the policy
-// lets be done about it waits for the end of a lease.
+// The agent reports a living launcher without heartbeats. With the policy `hung: stop` it stops
+// the VM, but not before the end of a lease.
 func TestHungLauncher(t *testing.T) {
 	t.Run("reported", func(t *testing.T) {
 		f := setUpVMs(t)
-		v := f.runBeating(t, placements()[:1])[0]
-		f.silence(t, v)
+		v := f.runWithHeartbeats(t, placements()[:1])[0]
+		f.hangLaunchers(t, v)
 		f.awaitEvent(t, v.pod, agentapi.ReasonLauncherHung)
-		f.neverTold(t, v.pod, agentapi.ReasonVMTerminated)
-		f.bothLive(t, v)
+		f.neverReported(t, v.pod, agentapi.ReasonVMTerminated)
+		f.checkBothAlive(t, v)
 	})
 	t.Run("stopped", func(t *testing.T) {
 		f := setUpVMsWith(t, "  hung: stop\n")
-		vms := f.runBeating(t, append(placements(), placements()[0]))
+		vms := f.runWithHeartbeats(t, append(placements(), placements()[0]))
 		leased := vms[len(vms)-1]
 		leased.name += ", with a lease"
 		f.cli(t, "lease", leased.pod.Namespace+"/"+leased.pod.Name, "--for=1h", "--reason=migration to node-2")
-		f.silence(t, vms...)
+		f.hangLaunchers(t, vms...)
 		for _, v := range vms[:len(vms)-1] {
-			t.Run(v.name, func(t *testing.T) { f.endsAsHung(t, v) })
+			t.Run(v.name, func(t *testing.T) { f.awaitHungEnd(t, v) })
 		}
-		f.neverTold(t, leased.pod, agentapi.ReasonLauncherHung)
-		f.bothLive(t, leased)
+		f.neverReported(t, leased.pod, agentapi.ReasonLauncherHung)
+		f.checkBothAlive(t, leased)
 		f.cli(t, "lease", leased.pod.Namespace+"/"+leased.pod.Name, "--release")
-		t.Run(leased.name, func(t *testing.T) { f.endsAsHung(t, leased) })
+		t.Run(leased.name, func(t *testing.T) { f.awaitHungEnd(t, leased) })
 	})
 }
 
-// runBeating runs launchers with a heartbeat and a VM.
-func (f fixture) runBeating(t *testing.T, at []placement) []*vm {
+// runWithHeartbeats runs launchers with a heartbeat and a VM.
+func (f fixture) runWithHeartbeats(t *testing.T, at []placement) []*vm {
 	t.Helper()
-	vms := f.runLaunchers(t, at, want{annotations: map[string]string{api.WatchdogKey: "20s"}})
-	each(t, vms, func(ctx context.Context, v *vm) error { return f.tell(ctx, v, beats) })
+	vms := f.runLaunchers(t, at, vmOptions{annotations: map[string]string{api.WatchdogKey: "20s"}})
+	each(t, vms, func(ctx context.Context, v *vm) error { return f.sendLine(ctx, v, heartbeatScript) })
 	for _, v := range vms {
 		f.awaitHeartbeat(t, v)
 	}
@@ -55,7 +55,7 @@ func (f fixture) runBeating(t *testing.T, at []placement) []*vm {
 	return vms
 }
 
-// awaitHeartbeat waits until the agent has seen one.
+// awaitHeartbeat waits until the agent has noticed a fresh heartbeat.
 func (f fixture) awaitHeartbeat(t *testing.T, v *vm) {
 	t.Helper()
 	var last *agentapi.Heartbeat
@@ -65,30 +65,30 @@ func (f fixture) awaitHeartbeat(t *testing.T, v *vm) {
 	}, func() string { return fmt.Sprintf("%+v", last) })
 }
 
-// silence ends the heartbeats, and has the owners hang.
-func (f fixture) silence(t *testing.T, vms ...*vm) {
+// hangLaunchers ends the heartbeats, and stops the launcher processes with SIGSTOP.
+func (f fixture) hangLaunchers(t *testing.T, vms ...*vm) {
 	t.Helper()
 	each(t, vms, func(ctx context.Context, v *vm) error {
-		if err := f.tell(ctx, v, `kill "$beat"; wait "$beat"; : >/tmp/silent`); err != nil {
+		if err := f.sendLine(ctx, v, `kill "$beat"; wait "$beat"; : >/tmp/silent`); err != nil {
 			return err
 		}
 		if err := f.awaitFile(ctx, v, "/tmp/silent"); err != nil {
 			return err
 		}
-		return f.signal(ctx, "STOP", v.owner)
+		return f.signal(ctx, "STOP", v.launcherProcess)
 	})
 }
 
-func (f fixture) endsAsHung(t *testing.T, v *vm) {
+func (f fixture) awaitHungEnd(t *testing.T, v *vm) {
 	t.Helper()
 	f.awaitEvent(t, v.pod, agentapi.ReasonLauncherHung)
-	f.awaitEnd(t, v.process)
-	if !f.lives(t, v.owner) {
-		t.Error("the owner was ended")
+	f.awaitEnd(t, v.vmProcess)
+	if !f.isAlive(t, v.launcherProcess) {
+		t.Error("the launcher process has ended")
 	}
 }
 
-// cli runs the command line tool on the node.
+// cli runs the command-line tool on the node and returns its output.
 func (f fixture) cli(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := f.agent.CLI(t.Context(), args...)

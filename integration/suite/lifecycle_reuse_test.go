@@ -10,13 +10,12 @@ import (
 	"github.com/mooring-vm/mooring/integration/cri"
 )
 
-// twinBinary is integration/twin, with a name that the policy knows QEMU by: what is
-// in a VM's place looks like one.
+// twinBinary is integration/twin under the name of QEMU, so that its process looks like a VM
+// process.
 const twinBinary = "/opt/suite/qemu-system-x86_64"
 
-// TestReusedPID: a VM dies, and a stranger of the node gets its process number while
-// the launcher lives. What the launcher's end leads to is not for the stranger. An
-// agent that was away finds a tie with a number that is somebody's.
+// A VM ends, and another process of the node gets its pid while the launcher lives. The end of
+// the launcher must not end this process. A restarted agent finds a tie with the reused pid.
 func TestReusedPID(t *testing.T) {
 	underFaults(t, reusedPID, noFault, agentAway)
 }
@@ -24,50 +23,49 @@ func TestReusedPID(t *testing.T) {
 func reusedPID(t *testing.T, f fixture, x fault) {
 	t.Helper()
 	f.pushProgram(t, "../twin", twinBinary)
-	// A daemon of the node's pid namespace: its parent is the runtime's shim, which waits
-	// for everybody. A launcher's shell would leave a zombie, and that has the number.
-	vms := f.runVMs(t, placements()[2:3], want{owner: careless, start: asDaemon})
+	// The VM is a daemon in the node's pid namespace: its parent is the runtime's shim, which
+	// reaps it. A launcher's shell would leave a zombie, which keeps the pid.
+	vms := f.runVMs(t, placements()[2:3], vmOptions{script: careless, start: asDaemon})
 	for _, v := range vms {
 		f.awaitVM(t, v, agentapi.VMRunning)
 		f.output(t, "test", "-s", tieFile(v))
 	}
-	end := x.begin(t, f)
+	end := x.prepare(t, f)
 	defer end()
-	each(t, vms, func(ctx context.Context, v *vm) error { return f.signal(ctx, "KILL", v.process) })
-	strangers := map[*vm]process{}
+	each(t, vms, func(ctx context.Context, v *vm) error { return f.signal(ctx, "KILL", v.vmProcess) })
+	others := map[*vm]process{}
 	for _, v := range vms {
-		strangers[v] = f.replace(t, v.process)
-		if !x.away {
+		others[v] = f.reusePID(t, v.vmProcess)
+		if !x.withoutAgent {
 			f.awaitNoVM(t, v)
 		}
 	}
-	x.strike(t, f)
-	each(t, vms, func(ctx context.Context, v *vm) error { return f.signal(ctx, "KILL", v.owner) })
+	x.inject(t, f)
+	each(t, vms, func(ctx context.Context, v *vm) error { return f.signal(ctx, "KILL", v.launcherProcess) })
 	for _, v := range vms {
-		f.awaitEnd(t, v.owner)
+		f.awaitEnd(t, v.launcherProcess)
 		f.awaitExited(t, v.launcher)
 	}
 	end()
 	for _, v := range vms {
 		t.Run(v.name, func(t *testing.T) {
-			f.awaitFreed(t, v)
+			f.awaitTieRemoved(t, v)
 			f.awaitNoVM(t, v)
 		})
 	}
-	if err := f.agent.Restart(t.Context()); err != nil { // which looks at everything anew
+	if err := f.agent.Restart(t.Context()); err != nil { // a new agent scans all processes
 		t.Fatal(err)
 	}
-	for v, stranger := range strangers {
-		if !f.lives(t, stranger) {
-			t.Errorf("%s: process %s in the VM's place has ended", v.name, stranger)
+	for v, other := range others {
+		if !f.isAlive(t, other) {
+			t.Errorf("%s: process %s with the VM's pid has ended", v.name, other)
 		}
 		f.awaitNoVM(t, v)
 	}
 }
 
-// replace runs a process of the node with the number of one that was killed, until the
-// test ends.
-func (f fixture) replace(t *testing.T, gone process) process {
+// reusePID runs a process of the node with the pid of an ended process, until the test ends.
+func (f fixture) reusePID(t *testing.T, gone process) process {
 	t.Helper()
 	parent := f.nodeProcess(t, fmt.Sprintf("exec %s %d", twinBinary, gone.pid))
 	var got process
@@ -81,18 +79,18 @@ func (f fixture) replace(t *testing.T, gone process) process {
 		t.Fatal(err)
 	}
 	if own, err := f.cgroupOf(t.Context(), parent); err != nil || cgroup != own {
-		t.Fatalf("process %s is in cgroup %s, and its parent in %s, %v", got, cgroup, own, err)
+		t.Fatalf("process %s is in cgroup %s, its parent in %s, %v", got, cgroup, own, err)
 	}
 	return got
 }
 
-// tieFile is where the agent stores what it knows of a launcher's VMs.
+// tieFile returns the file with the stored tie of a launcher.
 func tieFile(v *vm) string { return "/run/mooring/ties/" + v.launcher.ID + ".json" }
 
-// awaitFreed waits until the agent is done with a launcher.
-func (f fixture) awaitFreed(t *testing.T, v *vm) {
+// awaitTieRemoved waits until the agent has removed the tie of a launcher.
+func (f fixture) awaitTieRemoved(t *testing.T, v *vm) {
 	t.Helper()
-	eventually(t, "the tie of pod "+v.pod.Name+" to be freed", func() bool {
+	eventually(t, "the tie of pod "+v.pod.Name+" to be removed", func() bool {
 		left, err := f.Output(t.Context(), "find", "/run/mooring/ties", "-path", tieFile(v))
 		return err == nil && left == ""
 	}, func() string { return f.output(t, "sh", "-c", `cat "$1"; true`, "sh", tieFile(v)) })
@@ -108,8 +106,8 @@ func (f fixture) awaitNoVM(t *testing.T, v *vm) {
 	}, func() string { return fmt.Sprintf("%+v", last) })
 }
 
-// shownVMs are the VM processes that `mooring ps` shows of a pod. A launcher that is
-// forgotten has none.
+// shownVMs returns the VM processes of a pod in the output of `mooring ps`. An unknown launcher
+// has none.
 func (f fixture) shownVMs(t *testing.T, p cri.Pod) []agentapi.VM {
 	t.Helper()
 	text, err := f.agent.CLI(t.Context(), "ps", "-o", "json")

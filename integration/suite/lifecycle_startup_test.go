@@ -9,20 +9,20 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
-// TestCoreStartup: launcher, heartbeat, VM, in this order; the agent knows the VM for
-// what it is, by pid and start time.
+// Launcher, heartbeat and VM start in this order. The agent identifies the VM process by pid and
+// start time.
 func TestCoreStartup(t *testing.T) {
 	claim(t, "The agent recognises VM processes, of the pod and of the node's libvirt")
 	underFaults(t, func(t *testing.T, f fixture, x fault) {
-		vms := f.runLaunchers(t, placements(), want{annotations: map[string]string{api.WatchdogKey: "10m"}})
+		vms := f.runLaunchers(t, placements(), vmOptions{annotations: map[string]string{api.WatchdogKey: "10m"}})
 		for _, v := range vms {
 			f.awaitPhase(t, v, agentapi.PhaseRegistered)
 		}
-		end := x.begin(t, f)
+		end := x.prepare(t, f)
 		defer end()
-		each(t, vms, func(ctx context.Context, v *vm) error { return f.tell(ctx, v, "touch /run/mooring/pod/heartbeat") })
+		each(t, vms, func(ctx context.Context, v *vm) error { return f.sendLine(ctx, v, "touch /run/mooring/pod/heartbeat") })
 		done := inBackground(t, vms, func(ctx context.Context, v *vm) error { return f.start(ctx, v, asChild) })
-		x.strike(t, f)
+		x.inject(t, f)
 		done()
 		end()
 		for _, v := range vms {
@@ -30,19 +30,19 @@ func TestCoreStartup(t *testing.T) {
 				f.awaitVM(t, v, agentapi.VMRunning)
 				f.awaitPhase(t, v, agentapi.PhaseActive)
 				if h := f.inspect(t, v.pod).Heartbeat; h == nil || h.Age == nil || h.Expired {
-					t.Errorf("the heartbeat is %+v, want one that lives", h)
+					t.Errorf("heartbeat %+v, want a fresh one", h)
 				}
-				if !x.forgets {
+				if !x.losesEvents {
 					f.awaitEvent(t, v.pod, agentapi.ReasonVMStarted)
-					f.neverTold(t, v.pod, agentapi.ReasonVMUnattended)
+					f.neverReported(t, v.pod, agentapi.ReasonVMUnattended)
 				}
 			})
 		}
 	}, noFault, agentKilled)
 }
 
-// TestUnattendedStart: a VM that starts without the heartbeat that its launcher
-// asks for is reported, and stopped where the policy says so.
+// The launcher declares a heartbeat, and its VM starts without one. The agent reports the VM.
+// With the policy `unattended: stop` it also stops the VM.
 func TestUnattendedStart(t *testing.T) {
 	for name, test := range map[string]struct {
 		policy  string
@@ -53,7 +53,7 @@ func TestUnattendedStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := setUpVMsWith(t, test.policy)
-			for _, v := range f.unattended(t, test.stopped) {
+			for _, v := range f.startUnattended(t, test.stopped) {
 				t.Run(v.name, func(t *testing.T) {
 					f.awaitEvent(t, v.pod, agentapi.ReasonVMUnattended)
 					if test.stopped {
@@ -61,7 +61,7 @@ func TestUnattendedStart(t *testing.T) {
 						return
 					}
 					f.awaitVM(t, v, agentapi.VMRunning)
-					if !f.lives(t, v.process) {
+					if !f.isAlive(t, v.vmProcess) {
 						t.Error("the VM was stopped")
 					}
 				})
@@ -70,28 +70,28 @@ func TestUnattendedStart(t *testing.T) {
 	}
 }
 
-// unattended starts VMs without heartbeat. Those that are stopped at once are not
-// waited for.
-func (f fixture) unattended(t *testing.T, stopped bool) []*vm {
+// startUnattended starts VMs without a heartbeat. If the agent stops them at once, it does not
+// wait for their processes.
+func (f fixture) startUnattended(t *testing.T, stopped bool) []*vm {
 	t.Helper()
-	w := want{annotations: map[string]string{api.WatchdogKey: "5s"}}
+	w := vmOptions{annotations: map[string]string{api.WatchdogKey: "5s"}}
 	if !stopped {
-		return f.fleet(t, w)
+		return f.runAllPlacements(t, w)
 	}
 	vms := f.runLaunchers(t, placements()[:3], w)
-	each(t, vms, func(ctx context.Context, v *vm) error { return f.tell(ctx, v, asChild) })
+	each(t, vms, func(ctx context.Context, v *vm) error { return f.sendLine(ctx, v, asChild) })
 	return vms
 }
 
-// awaitVM waits until the agent says of a VM's process what state it is in.
+// awaitVM waits until the agent shows a VM process in this state.
 func (f fixture) awaitVM(t *testing.T, v *vm, state agentapi.VMState) agentapi.VM {
 	t.Helper()
 	var last agentapi.Launcher
 	var found agentapi.VM
-	eventually(t, fmt.Sprintf("process %s to be %s", v.process, state), func() bool {
+	eventually(t, fmt.Sprintf("process %s to be %s", v.vmProcess, state), func() bool {
 		last = f.inspect(t, v.pod)
 		for _, known := range last.VMs {
-			if known.PID == v.process.pid && known.StartTime == v.process.start {
+			if known.PID == v.vmProcess.pid && known.StartTime == v.vmProcess.start {
 				found = known
 			}
 		}
@@ -100,7 +100,7 @@ func (f fixture) awaitVM(t *testing.T, v *vm, state agentapi.VMState) agentapi.V
 	return found
 }
 
-// awaitPhase waits until the agent says of a launcher what phase it is in.
+// awaitPhase waits until the agent shows a launcher in this phase.
 func (f fixture) awaitPhase(t *testing.T, v *vm, phase agentapi.Phase) {
 	t.Helper()
 	var last agentapi.Launcher

@@ -18,7 +18,7 @@ func TestCoreMemlockArrives(t *testing.T) {
 	}
 }
 
-func TestMemlockArrives(t *testing.T) {
+func TestMemlockOfAnnotations(t *testing.T) {
 	f := setUp(t)
 	required := map[string]string{api.RequiresLockKey: "true"}
 	for name, test := range map[string]struct {
@@ -44,7 +44,7 @@ func TestMemlockArrives(t *testing.T) {
 			},
 			cri.Container{MemoryLimit: gib}, both(2 * gib),
 		},
-		"nothing asked": {nil, cri.Container{MemoryLimit: gib}, both(8 * mib)},
+		"no annotations": {nil, cri.Container{MemoryLimit: gib}, both(8 * mib)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := f.run(t, launcher(test.annotations), test.container)
@@ -65,7 +65,7 @@ func TestCoreUnlimitedArrives(t *testing.T) {
 	}
 }
 
-func TestCoreMemlockReachesWhatTheContainerStarts(t *testing.T) {
+func TestCoreMemlockOfLaterProcesses(t *testing.T) {
 	claim(t, "Processes started later have the launcher's memory lock")
 	f := setUp(t)
 	p := launcher(map[string]string{api.RequiresLockKey: "true", api.ValueKey: "3Gi"})
@@ -76,7 +76,7 @@ func TestCoreMemlockReachesWhatTheContainerStarts(t *testing.T) {
 	}
 }
 
-func TestCoreOtherContainersStayAsTheyAre(t *testing.T) {
+func TestCoreOtherContainersStayUnchanged(t *testing.T) {
 	claim(t, "Other containers of a launcher's pod stay unchanged")
 	f := setUp(t)
 	s := f.sandbox(t, launcher(map[string]string{api.RequiresLockKey: "true", api.ValueKey: "1Gi"}))
@@ -101,23 +101,23 @@ func TestLauncherByAnnotation(t *testing.T) {
 	}
 }
 
-func TestCorePlainPodIsNotTouched(t *testing.T) {
+func TestCorePlainPodStaysUnchanged(t *testing.T) {
 	claim(t, "A plain pod stays unchanged, whatever its annotations")
 	f := setUp(t)
-	f.isNotTouched(t, map[string]string{api.RequiresLockKey: "true", api.ValueKey: "1Gi"})
+	f.checkUntouched(t, map[string]string{api.RequiresLockKey: "true", api.ValueKey: "1Gi"})
 }
 
-func TestPlainPodsAreNeverTouched(t *testing.T) {
+func TestPlainPodsStayUnchanged(t *testing.T) {
 	f := setUp(t)
 	for name, annotations := range map[string]map[string]string{
 		"without annotations":    nil,
 		"with wrong annotations": {api.ValueKey: "1e30", "nonsense.mooring.dev": "x"},
 	} {
-		t.Run(name, func(t *testing.T) { f.isNotTouched(t, annotations) })
+		t.Run(name, func(t *testing.T) { f.checkUntouched(t, annotations) })
 	}
 }
 
-func (f fixture) isNotTouched(t *testing.T, annotations map[string]string) {
+func (f fixture) checkUntouched(t *testing.T, annotations map[string]string) {
 	t.Helper()
 	p := plain()
 	p.Annotations = annotations
@@ -130,14 +130,14 @@ func (f fixture) isNotTouched(t *testing.T, annotations map[string]string) {
 	}
 }
 
-func TestCoreRefusalSaysWhy(t *testing.T) {
+func TestCoreRefusalHasReason(t *testing.T) {
 	claim(t, "A launcher beyond the policy is refused, and kubelet gets the reason")
 	f := setUp(t)
 	p := launcher(map[string]string{api.RequiresLockKey: "true", api.ValueKey: "64Gi"})
-	f.isRefused(t, p, gib, []string{api.ValueKey, `"64Gi"`, `rule "tenants"`, "16Gi"})
+	f.checkRefused(t, p, gib, []string{api.ValueKey, `"64Gi"`, `rule "tenants"`, "16Gi"})
 }
 
-func TestRefusalsSayWhy(t *testing.T) {
+func TestRefusalsHaveReasons(t *testing.T) {
 	f := setUp(t)
 	required := map[string]string{api.RequiresLockKey: "true"}
 	for name, test := range map[string]struct {
@@ -174,7 +174,7 @@ func TestRefusalsSayWhy(t *testing.T) {
 		"memory.max": {
 			"", map[string]string{"memory.max" + api.CgroupSuffix: "1Gi"}, gib, []string{"memory.max", "resources.limits.memory"},
 		},
-		"nothing to compute from": {
+		"no input for the limit": {
 			"", required, 0, []string{api.GuestMemoryKey, "memory limit"},
 		},
 		"ulimit-adjuster asks for the same limit": {
@@ -190,13 +190,13 @@ func TestRefusalsSayWhy(t *testing.T) {
 			if test.namespace != "" {
 				p.Namespace = test.namespace
 			}
-			f.isRefused(t, p, test.limit, test.want)
+			f.checkRefused(t, p, test.limit, test.want)
 		})
 	}
 }
 
-// isRefused checks what the kubelet and the agent's own users are told.
-func (f fixture) isRefused(t *testing.T, p cri.Pod, limit int64, reasons []string) {
+// checkRefused checks the error for kubelet, and the launcher's state in the agent.
+func (f fixture) checkRefused(t *testing.T, p cri.Pod, limit int64, reasons []string) {
 	t.Helper()
 	msg := f.refused(t, p, cri.Container{MemoryLimit: limit})
 	for _, want := range reasons {
@@ -205,7 +205,7 @@ func (f fixture) isRefused(t *testing.T, p cri.Pod, limit int64, reasons []strin
 		}
 	}
 	if l := f.inspect(t, p); l.State != agentapi.StateRefused || l.Refusal == "" {
-		t.Errorf("the agent has it as %s with refusal %q", l.State, l.Refusal)
+		t.Errorf("the agent shows state %s and refusal %q", l.State, l.Refusal)
 	}
 }
 
@@ -236,13 +236,13 @@ func TestNodeCeilingCountsLaunchers(t *testing.T) {
 	}
 }
 
-func TestInspectShowsAskedAllowedGivenSeen(t *testing.T) {
+func TestInspectShowsAllValues(t *testing.T) {
 	f := setUp(t)
 	p := launcher(map[string]string{api.GuestMemoryKey: "2Gi", api.DevicesKey: "vfio=1"})
 	f.run(t, p, cri.Container{MemoryLimit: 4 * gib})
 	s := f.awaitSetting(t, p, agentapi.MemlockSetting, agentapi.StatusApplied)
 	if s.Requested != "3Gi" || s.Allowed != "16Gi" || s.Given != "3Gi" || s.Observed != "3Gi" {
-		t.Errorf("asked %s, allowed %s, given %s, seen %s", s.Requested, s.Allowed, s.Given, s.Observed)
+		t.Errorf("requested %s, allowed %s, given %s, observed %s", s.Requested, s.Allowed, s.Given, s.Observed)
 	}
 	if len(s.Terms) != 2 {
 		t.Errorf("terms %v, want the guest's memory and libvirt's allowance", s.Terms)

@@ -13,12 +13,12 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
-// restless is the file on the node with a firmware that goes on writing to 2 MiB of its
-// memory, which no migration gets done with at 1 MiB/s.
-const restless = "/opt/suite/restless.rom"
+// busyFirmware is the file of a firmware on the node. The firmware writes to 2 MiB of its
+// memory all the time, so that a migration at 1 MiB/s never ends.
+const busyFirmware = "/opt/suite/restless.rom"
 
-// restlessROM is that firmware.
-func restlessROM() []byte {
+// busyFirmwareImage returns the firmware.
+func busyFirmwareImage() []byte {
 	const code, gdtr, gdt, reset = 0xff00, 0xff80, 0xff90, 0xfff0
 	rom := make([]byte, 0x10000)
 	copy(rom[reset:], []byte{0xe9, 0x0d, 0xff}) // jmp code
@@ -35,23 +35,23 @@ func restlessROM() []byte {
 		0xeb, 0xe5, // else again
 	})
 	copy(rom[gdtr:], []byte{0x0f, 0x00, 0x90, 0xff, 0xff, 0xff})              // of gdt below 4 GiB
-	copy(rom[gdt+8:], []byte{0xff, 0xff, 0x00, 0x00, 0x00, 0x93, 0xcf, 0x00}) // after the empty one: data, from 0 on, 4 GiB
+	copy(rom[gdt+8:], []byte{0xff, 0xff, 0x00, 0x00, 0x00, 0x93, 0xcf, 0x00}) // after the empty entry: data, from 0 on, 4 GiB
 	return rom
 }
 
-// TestLiveMigration: a VM moves from one pod to another, each with a libvirt and a sidecar
-// of its own. One agent is asked for a lease by both. Meanwhile nothing is resized, and
-// that the VM is gone from its launcher afterwards is no reason to end anything.
+// A VM migrates between two pods, each with a libvirt and a sidecar of its own. Both sidecars
+// request a lease from the agent. During the migration no sidecar resizes the VM. Afterwards the
+// agent does not stop the source launcher for its missing VM.
 func TestLiveMigration(t *testing.T) {
 	f := setUpVMs(t)
 	f.pushShim(t)
-	m := f.newMove(t)
-	m.begin(t)
+	m := f.newMigration(t)
+	m.startMigration(t)
 	for _, v := range []*vm{m.source, m.target} {
 		m.awaitLease(t, v, true)
 	}
 	m.cli(t, "resize", m.target.pod.Namespace+"/"+m.target.pod.Name, "--vcpus=3")
-	m.goOn(t, 2)
+	m.awaitRounds(t, 2)
 	for name, v := range map[string]*vm{"source": m.source, "target": m.target} {
 		if got := m.vcpus(t, v, m.source.domain()); got != "1" {
 			t.Errorf("the %s has %s vCPUs during the migration, want 1", name, got)
@@ -61,30 +61,30 @@ func TestLiveMigration(t *testing.T) {
 	for _, v := range []*vm{m.source, m.target} {
 		m.awaitLease(t, v, false)
 	}
-	m.arrived(t)
+	m.checkTarget(t)
 	for _, v := range []*vm{m.source, m.target} {
-		m.neverTold(t, v.pod, agentapi.ReasonVMShutdown, agentapi.ReasonVMTerminated, agentapi.ReasonVMKilled, agentapi.ReasonStopRequested)
-		if !m.lives(t, v.owner) {
+		m.neverReported(t, v.pod, agentapi.ReasonVMShutdown, agentapi.ReasonVMTerminated, agentapi.ReasonVMKilled, agentapi.ReasonStopRequested)
+		if !m.isAlive(t, v.launcherProcess) {
 			t.Errorf("the launcher of pod %s has ended", v.pod.Name)
 		}
 	}
 }
 
-// move is a VM on its way between two launchers.
-type move struct {
+// migration is the migration of a VM between two launchers.
+type migration struct {
 	fixture
 	source, target *vm
 }
 
-func (f fixture) newMove(t *testing.T) move {
+func (f fixture) newMigration(t *testing.T) migration {
 	t.Helper()
-	if err := f.PushFrom(t.Context(), bytes.NewReader(restlessROM()), restless, 0o644); err != nil {
+	if err := f.PushFrom(t.Context(), bytes.NewReader(busyFirmwareImage()), busyFirmware, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	m := move{fixture: f, target: f.runBesideSidecar(t, withSidecar{firmware: restless})}
-	w := withSidecar{firmware: restless, prepare: []string{"--cpu-capacity=4"}, peer: m.target.shared + "/run"}
+	m := migration{fixture: f, target: f.runBesideSidecar(t, sidecarOptions{firmware: busyFirmware})}
+	w := sidecarOptions{firmware: busyFirmware, prepare: []string{"--cpu-capacity=4"}, peer: m.target.shared + "/run"}
 	m.source = f.runBesideSidecar(t, w)
-	for _, v := range []*vm{m.source, m.target} { // one host takes no VM from itself
+	for _, v := range []*vm{m.source, m.target} { // libvirt refuses a migration within one host
 		f.inLauncher(t, v, fmt.Sprintf(`mkdir -p /tmp/.config/libvirt && echo 'host_uuid = "%s"' >/tmp/.config/libvirt/libvirtd.conf &&
 			virsh -q -c qemu:///session list`, uuid.NewString()))
 	}
@@ -92,39 +92,39 @@ func (f fixture) newMove(t *testing.T) move {
 	return m
 }
 
-// begin begins to migrate, at 1 MiB/s.
-func (m move) begin(t *testing.T) {
+// startMigration starts the migration at 1 MiB/s.
+func (m migration) startMigration(t *testing.T) {
 	t.Helper()
 	migrate := "virsh -c qemu:///session migrate --live --bandwidth 1 " + m.source.domain() +
 		" 'qemu+unix:///session?socket=/tmp/peer/libvirt/libvirt-sock' tcp://127.0.0.1 --listen-address 127.0.0.1"
 	m.inLauncher(t, m.source, "("+migrate+"; echo $? >/tmp/run/ended) >/tmp/run/migrate.log 2>&1 </dev/null &")
 }
 
-// said is what virsh said of the migration.
-func (m move) said(t *testing.T) string {
+// virshOutput returns the output of virsh migrate.
+func (m migration) virshOutput(t *testing.T) string {
 	return m.output(t, "sh", "-c", `cat "$1/migrate.log" "$1/ended"; true`, "sh", m.source.shared+"/run")
 }
 
-func (m move) awaitLease(t *testing.T, v *vm, holds bool) {
+func (m migration) awaitLease(t *testing.T, v *vm, holds bool) {
 	t.Helper()
 	var last *agentapi.Lease
 	eventually(t, fmt.Sprintf("pod %s to have a lease: %t", v.pod.Name, holds), func() bool {
 		last = m.inspect(t, v.pod).Lease
 		return (last != nil) == holds && (last == nil || strings.Contains(last.Reason, "a live migration"))
-	}, func() string { return fmt.Sprintf("%+v; %s", last, m.said(t)) })
+	}, func() string { return fmt.Sprintf("%+v; %s", last, m.virshOutput(t)) })
 }
 
-// goOn waits until QEMU has gone over the memory some times more: for so long the shims
-// do not do what they must not.
-func (m move) goOn(t *testing.T, times int) {
+// awaitRounds waits until QEMU has copied the memory some more times. In this time, the shims
+// must not resize the VM.
+func (m migration) awaitRounds(t *testing.T, times int) {
 	t.Helper()
 	enough := m.round(t) + times
-	within(t, 2*patience, "the migration to go on", func() bool { return m.round(t) >= enough }, func() string { return m.said(t) })
+	within(t, 2*waitTimeout, "the migration to continue", func() bool { return m.round(t) >= enough }, func() string { return m.virshOutput(t) })
 }
 
 var iteration = regexp.MustCompile(`Iteration: +(\d+)`)
 
-func (m move) round(t *testing.T) int {
+func (m migration) round(t *testing.T) int {
 	t.Helper()
 	found := iteration.FindStringSubmatch(m.inLauncher(t, m.source, "virsh -c qemu:///session domjobinfo "+m.source.domain()))
 	if found == nil {
@@ -137,27 +137,27 @@ func (m move) round(t *testing.T) int {
 	return n
 }
 
-// finish lets the migration come to its end.
-func (m move) finish(t *testing.T) {
+// finish removes the speed limit and waits for the end of the migration.
+func (m migration) finish(t *testing.T) {
 	t.Helper()
-	const hurry = "virsh -q -c qemu:///session migrate-setspeed %[1]s 4096 && virsh -q -c qemu:///session migrate-setmaxdowntime %[1]s 60000"
-	m.inLauncher(t, m.source, fmt.Sprintf(hurry, m.source.domain()))
+	const speedUp = "virsh -q -c qemu:///session migrate-setspeed %[1]s 4096 && virsh -q -c qemu:///session migrate-setmaxdowntime %[1]s 60000"
+	m.inLauncher(t, m.source, fmt.Sprintf(speedUp, m.source.domain()))
 	ended := func() string { return m.output(t, "sh", "-c", `cat "$1/run/ended"; true`, "sh", m.source.shared) }
-	eventually(t, "the migration to end", func() bool { return ended() != "" }, func() string { return m.said(t) })
+	eventually(t, "the migration to end", func() bool { return ended() != "" }, func() string { return m.virshOutput(t) })
 	if ended() != "0" {
-		t.Fatalf("virsh migrate: %s", m.said(t))
+		t.Fatalf("virsh migrate: %s", m.virshOutput(t))
 	}
 }
 
-// arrived wants the VM to be the target's, and to become there what was wanted of it.
-func (m move) arrived(t *testing.T) {
+// checkTarget checks that the VM runs in the target, and has the desired size there.
+func (m migration) checkTarget(t *testing.T) {
 	t.Helper()
-	m.awaitEnd(t, m.source.process)
-	if err := m.learn(t.Context(), m.target); err != nil {
+	m.awaitEnd(t, m.source.vmProcess)
+	if err := m.findVMProcess(t.Context(), m.target); err != nil {
 		t.Fatal(err)
 	}
 	m.awaitVM(t, m.target, agentapi.VMRunning)
-	m.becomes(t, m.target, 3, 64, "--vcpus=3")
+	m.resizeAndCheck(t, m.target, 3, 64, "--vcpus=3")
 	if got := m.vcpus(t, m.target, m.source.domain()); got != "3" {
 		t.Errorf("libvirt has %s vCPUs, want 3", got)
 	}

@@ -27,7 +27,7 @@ func (f fixture) pushNeighbour(t *testing.T) {
 	f.pushProgram(t, "../neighbour", neighbourBinary)
 }
 
-// pushProgram builds a program of this module, and copies it to a place on the node.
+// pushProgram builds a program of this module, and copies it to the node.
 func (f fixture) pushProgram(t *testing.T, source, to string) {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), filepath.Base(to))
@@ -41,12 +41,12 @@ func (f fixture) pushProgram(t *testing.T, source, to string) {
 	}
 }
 
-// startNeighbour runs the plugin until the returned function is called.
+// startNeighbour starts the plugin. The returned function stops it.
 func (f fixture) startNeighbour(t *testing.T, index string) (stop func()) {
 	t.Helper()
 	name := "neighbour-" + uuid.NewString()[:8]
 	f.output(t, "systemd-run", "--quiet", "--unit="+name, neighbourBinary, "-name="+name, "-index="+index)
-	eventually(t, "containerd to take the neighbour", func() bool {
+	eventually(t, "containerd to connect the neighbour", func() bool {
 		_, err := f.Output(t.Context(), "journalctl", "-u", "containerd", "--no-pager", "--grep="+name+".* connected and synchronized")
 		return err == nil
 	}, func() string { return f.output(t, "systemctl", "status", "--no-pager", name) })
@@ -56,9 +56,9 @@ func (f fixture) startNeighbour(t *testing.T, index string) (stop func()) {
 	}
 }
 
-// TestNeighbourSetsTheSameLimit: a plugin that is asked before ours and gives
-// enough is left in peace. In all other cases containerd refuses the container,
-// and ours says why before that, if it knows the neighbour.
+// If another plugin runs before Mooring and sets a sufficient limit, Mooring keeps this limit.
+// In all other cases containerd refuses the container. If Mooring knows the other plugin, it
+// refuses first, with a reason.
 func TestNeighbourSetsTheSameLimit(t *testing.T) {
 	f := setUp(t)
 	f.pushNeighbour(t)
@@ -67,12 +67,12 @@ func TestNeighbourSetsTheSameLimit(t *testing.T) {
 		limit             int64
 		refusal           []string // empty: the launcher runs with the limit
 	}{
-		"before ours, enough":            {"10", unknownPlugin, 4 * gib, nil},
-		"before ours, too little":        {"10", unknownPlugin, 1 * gib, []string{"both tried to set", "RLIMIT_MEMLOCK"}},
-		"after ours":                     {"95", unknownPlugin, 4 * gib, []string{"both tried to set", "RLIMIT_MEMLOCK"}},
-		"known, before ours, enough":     {"10", ulimitAdjuster, 4 * gib, nil},
-		"known, before ours, too little": {"10", ulimitAdjuster, 1 * gib, []string{"mooring refuses", ulimitAdjuster, "remove memlock from"}},
-		"known, after ours":              {"95", ulimitAdjuster, 4 * gib, []string{"mooring refuses", ulimitAdjuster, "remove memlock from"}},
+		"before Mooring, enough":            {"10", unknownPlugin, 4 * gib, nil},
+		"before Mooring, too little":        {"10", unknownPlugin, 1 * gib, []string{"both tried to set", "RLIMIT_MEMLOCK"}},
+		"after Mooring":                     {"95", unknownPlugin, 4 * gib, []string{"both tried to set", "RLIMIT_MEMLOCK"}},
+		"known, before Mooring, enough":     {"10", ulimitAdjuster, 4 * gib, nil},
+		"known, before Mooring, too little": {"10", ulimitAdjuster, 1 * gib, []string{"mooring refuses", ulimitAdjuster, "remove memlock from"}},
+		"known, after Mooring":              {"95", ulimitAdjuster, 4 * gib, []string{"mooring refuses", ulimitAdjuster, "remove memlock from"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer f.startNeighbour(t, test.index)()
@@ -81,7 +81,7 @@ func TestNeighbourSetsTheSameLimit(t *testing.T) {
 				test.annotation: fmt.Sprintf("[{type: memlock, soft: %d, hard: %[1]d}]", test.limit),
 			})
 			if len(test.refusal) == 0 {
-				f.yieldsTo(t, p, test.limit)
+				f.checkYield(t, p, test.limit)
 				return
 			}
 			msg := f.refused(t, p, cri.Container{MemoryLimit: gib})
@@ -94,7 +94,7 @@ func TestNeighbourSetsTheSameLimit(t *testing.T) {
 	}
 }
 
-func (f fixture) yieldsTo(t *testing.T, p cri.Pod, limit int64) {
+func (f fixture) checkYield(t *testing.T, p cri.Pod, limit int64) {
 	t.Helper()
 	i := f.run(t, p, cri.Container{MemoryLimit: gib})
 	if got := f.memlock(t, i); got != both(limit) {

@@ -37,31 +37,30 @@ func TestCorePodDirectory(t *testing.T) {
 	}
 }
 
-// checkTouch touches one of the two files, and looks at both from the node: files
-// that nobody touched have the time 0.
+// checkTouch touches one of the two files in the pod, and checks both on the node. An untouched
+// file has the time 0.
 func (f fixture) checkTouch(t *testing.T, p cri.Pod, i *cri.Instance) {
 	t.Helper()
 	const format = "%F %a %Y"
 	for _, file := range []string{"heartbeat", "stop"} {
 		path := podDir(p) + "/pod/" + file
 		if got := f.output(t, "stat", "-c", format, path); got != "fifo 666 0" {
-			t.Errorf("%s is %q, want a pipe that everybody may touch and nobody did", file, got)
+			t.Errorf("%s is %q, want an untouched pipe with mode 666", file, got)
 		}
 	}
 	if _, err := i.Exec(t.Context(), "touch", "/run/mooring/pod/heartbeat"); err != nil {
 		t.Errorf("the pod cannot touch its file: %v", err)
 	}
 	if got := f.output(t, "stat", "-c", "%Y", podDir(p)+"/pod/heartbeat"); got == "0" {
-		t.Error("the node does not see that the pod touched the file")
+		t.Error("on the node, the touched file has time 0")
 	}
 	if got := f.output(t, "stat", "-c", "%Y", podDir(p)+"/pod/stop"); got != "0" {
-		t.Errorf("the other file has time %s, and nobody touched it", got)
+		t.Errorf("the untouched file has time %s, want 0", got)
 	}
 }
 
-// TestPodCanTakeNoRoom: all pods and the agent share the tmpfs. Root in the pod
-// must not get an inode of it either.
-func TestPodCanTakeNoRoom(t *testing.T) {
+// All pods and the agent share the tmpfs. No pod may use an inode of it, not even as root.
+func TestPodCannotFillTheTmpfs(t *testing.T) {
 	f := setUp(t)
 	for name, user := range map[string]int64{"root": 0, "another user": 107} {
 		t.Run(name, func(t *testing.T) {
@@ -77,13 +76,13 @@ func TestPodCanTakeNoRoom(t *testing.T) {
 				}
 			}
 			if after := f.output(t, "find", podDir(p), "-ls"); after != before {
-				t.Errorf("the node sees\n%s\nand before the pod tried\n%s", after, before)
+				t.Errorf("files\n%s\nwant as before\n%s", after, before)
 			}
 		})
 	}
 }
 
-func TestCorePodDirectoryGoesWithThePod(t *testing.T) {
+func TestCorePodDirectoryEndsWithThePod(t *testing.T) {
 	claim(t, "The pod directory ends with the pod")
 	f := setUp(t)
 	p := launcher(map[string]string{api.RequiresLockKey: "true"})
@@ -95,14 +94,13 @@ func TestCorePodDirectoryGoesWithThePod(t *testing.T) {
 	if err := s.Remove(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the pod directory to go", func() bool {
+	eventually(t, "the pod directory to be removed", func() bool {
 		left, err := f.Output(t.Context(), "find", "/run/mooring", "-path", "*"+p.UID+"*")
 		return err == nil && left == ""
 	}, func() string { return f.output(t, "find", "/run/mooring") })
 }
 
-// TestCoreUserNamespace: root of the pod is nobody on the node, and the pod's files
-// are not its own.
+// Root of the pod is an unprivileged user of the node, and does not own the pod's files.
 func TestCoreUserNamespace(t *testing.T) {
 	claim(t, "A launcher in a user namespace has its memory lock and its pod directory")
 	f := setUp(t)
@@ -110,7 +108,7 @@ func TestCoreUserNamespace(t *testing.T) {
 		t.Run(h, func(t *testing.T) {
 			if !f.hasUserNamespaces(t, h) {
 				outcome(t, "no pod runs in a user namespace, plugin or not")
-				f.runsNoUserNamespace(t, h)
+				f.checkNoUserNamespace(t, h)
 				return
 			}
 			p := inUserNamespace(launcher(map[string]string{api.RequiresLockKey: "true", api.ValueKey: "1Gi"}), h)
@@ -132,16 +130,16 @@ func inUserNamespace(p cri.Pod, handler string) cri.Pod {
 	return p
 }
 
-// runsNoUserNamespace runs a plain pod: that it fails is none of our doing.
-func (f fixture) runsNoUserNamespace(t *testing.T, handler string) {
+// checkNoUserNamespace checks that a plain pod fails, too: Mooring does not cause the failure.
+func (f fixture) checkNoUserNamespace(t *testing.T, handler string) {
 	t.Helper()
 	s, err := f.cri.RunPod(t.Context(), inUserNamespace(plain(), handler))
 	if err == nil {
-		defer s.Remove(t.Context()) //nolint:errcheck // the node forgets it
+		defer s.Remove(t.Context()) //nolint:errcheck // the pod ends with the node
 		_, err = s.Run(t.Context(), cri.Container{Name: "compute", MemoryLimit: gib})
 	}
 	if err == nil {
 		t.Errorf("a plain pod runs in a user namespace with %s", handler)
 	}
-	t.Logf("without a plugin: %v", err)
+	t.Logf("plain pod: %v", err)
 }

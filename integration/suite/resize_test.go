@@ -16,10 +16,10 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt/virttest/guest"
 )
 
-// guestDir has on the node what a Linux guest is booted with.
+// guestDir has kernel and initramfs of the Linux guest on the node.
 const guestDir = "/opt/suite/guest"
 
-// linuxXML is a VM whose guest answers, without headroom.
+// linuxXML is the XML of a VM with a Linux guest and without headroom.
 const linuxXML = `<domain type='qemu'>
   <name>%s</name><memory unit='MiB'>160</memory><vcpu>1</vcpu>
   <os><type arch='x86_64' machine='q35'>hvm</type>
@@ -35,75 +35,75 @@ const linuxXML = `<domain type='qemu'>
 </domain>
 `
 
-// TestResize: a real guest on the node grows with what its pod asks for, and is shut
-// down by the shim, all of it beside the agent and the node's libvirt.
+// A real guest of the node's libvirt gets the sizes that its pod requests. At the end, the shim
+// shuts it down.
 func TestResize(t *testing.T) {
-	bootsLinux(t)
+	requireLinuxGuest(t)
 	f := setUpVMs(t)
 	f.pushGuest(t)
 	f.pushShim(t)
-	asks := map[string]string{api.RequiresLockKey: "true", api.GracePeriodKey: "60s"}
-	v := f.runLaunchers(t, placements()[3:], want{annotations: asks})[0]
+	annotations := map[string]string{api.RequiresLockKey: "true", api.GracePeriodKey: "60s"}
+	v := f.runLaunchers(t, placements()[3:], vmOptions{annotations: annotations})[0]
 	f.startLinux(t, v)
 	f.awaitVM(t, v, agentapi.VMRunning)
 	f.runShim(t, v, append(slowGuest(), "--grace-period=50s")...)
 
-	f.becomes(t, v, 2, 320, "--vcpus=2", "--memory=320Mi", "--cpu-quota=150%", "--cpu-shares=200")
-	f.guestSays(t, v, "cpus=0-1 ")
+	f.resizeAndCheck(t, v, 2, 320, "--vcpus=2", "--memory=320Mi", "--cpu-quota=150%", "--cpu-shares=200")
+	f.awaitConsole(t, v, "cpus=0-1 ")
 	if got := f.output(t, "virsh", "vcpucount", "--live", v.domain()); strings.TrimSpace(got) != "2" {
 		t.Errorf("libvirt has %s vCPUs", got)
 	}
-	f.runsFor(t, v, 2, "75000 100000", "200")
-	f.becomes(t, v, 2, 320, "--cpu-quota=80%")
-	f.runsFor(t, v, 2, "40000 100000", "200")
-	if r := f.becomes(t, v, 2, 160, "--memory=160Mi", "--cpu-quota=none"); r.Actual.Quota != "none" {
+	f.awaitCPUTime(t, v, 2, "75000 100000", "200")
+	f.resizeAndCheck(t, v, 2, 320, "--cpu-quota=80%")
+	f.awaitCPUTime(t, v, 2, "40000 100000", "200")
+	if r := f.resizeAndCheck(t, v, 2, 160, "--memory=160Mi", "--cpu-quota=none"); r.Actual.Quota != "none" {
 		t.Errorf("the pod reports %+v", r)
 	}
-	f.runsFor(t, v, 2, "max 100000", "200")
-	if _, err := v.launcher.PreStop(t.Context(), patience, preStop, "prestop"); err != nil {
+	f.awaitCPUTime(t, v, 2, "max 100000", "200")
+	if _, err := v.launcher.PreStop(t.Context(), waitTimeout, preStop, "prestop"); err != nil {
 		t.Errorf("the hook ended with %v", err)
 	}
-	f.guestSays(t, v, "power off")
-	f.awaitEnd(t, v.process)
-	f.neverTold(t, v.pod, agentapi.ReasonVMTerminated)
+	f.awaitConsole(t, v, "power off")
+	f.awaitEnd(t, v.vmProcess)
+	f.neverReported(t, v.pod, agentapi.ReasonVMTerminated)
 }
 
-// TestResizeWithALock: a Linux guest with a VFIO device, in an unprivileged launcher with
-// a libvirt of its own, becomes larger and smaller by DIMM and vCPUs. At each size its QEMU
-// may lock what libvirt computes for it, and no more.
+// A Linux guest with a VFIO device grows and shrinks by DIMM and vCPUs. It runs in an
+// unprivileged launcher with a libvirt of its own. At each size, QEMU has the memory-lock limit
+// that libvirt computes.
 func TestResizeWithALock(t *testing.T) {
-	bootsLinux(t)
+	requireLinuxGuest(t)
 	f := setUpVMs(t)
 	f.pushGuest(t)
 	f.pushShim(t)
 	group := f.bindVFIO(t)[0]
 	f.output(t, "chown", itoa(libvirtUser), group)
-	v := f.runWithSidecar(t, withSidecar{
+	v := f.runWithSidecar(t, sidecarOptions{
 		linux:       true,
 		annotations: map[string]string{api.DevicesKey: "vfio=1", api.GuestMemoryKey: "160Mi"},
 		groups:      []string{group, "/dev/vfio/vfio"}, devices: hostdev(vfioDevices[0]),
 		prepare: []string{"--memory-capacity=1024", "--memory-device=dimm", "--cpu-capacity=4"},
 		flags:   slowGuest(),
 	})
-	f.guestSays(t, v, "cpus=0 ")
-	f.pins(t, v, 160*mib, 160*mib+gib)
-	f.becomes(t, v, 4, 160, "--vcpus=4")
-	f.guestSays(t, v, "cpus=0-3 ")
-	f.becomes(t, v, 4, 288, "--memory=288Mi")
-	f.pins(t, v, 288*mib, 288*mib+gib)
-	f.becomes(t, v, 4, 160, "--memory=160Mi")
-	f.pins(t, v, 160*mib, 160*mib+gib)
+	f.awaitConsole(t, v, "cpus=0 ")
+	f.checkPinned(t, v, 160*mib, 160*mib+gib)
+	f.resizeAndCheck(t, v, 4, 160, "--vcpus=4")
+	f.awaitConsole(t, v, "cpus=0-3 ")
+	f.resizeAndCheck(t, v, 4, 288, "--memory=288Mi")
+	f.checkPinned(t, v, 288*mib, 288*mib+gib)
+	f.resizeAndCheck(t, v, 4, 160, "--memory=160Mi")
+	f.checkPinned(t, v, 160*mib, 160*mib+gib)
 	f.fewerVCPUs(t, v, 2)
-	f.neverTold(t, v.pod, agentapi.ReasonVMTerminated)
+	f.neverReported(t, v.pod, agentapi.ReasonVMTerminated)
 }
 
-// fewerVCPUs asks for fewer vCPUs. A QEMU that unplugs none without KVM, as that of the
-// node, is no success, and what it then has is told.
+// fewerVCPUs requests fewer vCPUs. The node's QEMU may unplug none without KVM: then the resize
+// fails, and the pod reports the actual number.
 func (f fixture) fewerVCPUs(t *testing.T, v *vm, n int) {
 	t.Helper()
 	out, err := f.agent.CLI(t.Context(), "resize", v.pod.Namespace+"/"+v.pod.Name, "--wait", "--vcpus="+strconv.Itoa(n))
 	t.Logf("%s\n%v", out, err)
-	r := f.reported(t, v)
+	r := f.lastReport(t, v)
 	has := f.vcpus(t, v, v.domain())
 	switch {
 	case r.Actual == nil:
@@ -115,20 +115,20 @@ func (f fixture) fewerVCPUs(t *testing.T, v *vm, n int) {
 	}
 }
 
-// bootsLinux skips what takes too long to be done each time.
-func bootsLinux(t *testing.T) {
+// requireLinuxGuest skips tests that boot a Linux guest, unless [allEnv] is set.
+func requireLinuxGuest(t *testing.T) {
 	t.Helper()
 	if os.Getenv(allEnv) == "" {
 		t.Skip("a Linux guest takes minutes to boot on an emulated node: runs with " + allEnv)
 	}
 }
 
-// slowGuest are flags of mooring-shim for a guest that is emulated on an emulated node.
+// slowGuest returns flags of mooring-shim for an emulated guest on an emulated node.
 func slowGuest() []string {
 	return []string{"--grow-timeout=5m", "--shrink-timeout=10m", "--vcpu-timeout=3m"}
 }
 
-// pushGuest brings kernel and initramfs to the node.
+// pushGuest copies kernel and initramfs to the node.
 func (f fixture) pushGuest(t *testing.T) {
 	t.Helper()
 	kernel, err := guest.Kernel()
@@ -147,10 +147,10 @@ func (f fixture) pushGuest(t *testing.T) {
 	}
 }
 
-// shimBinary is mooring-shim on the node.
+// shimBinary is the path of mooring-shim on the node.
 const shimBinary = "/opt/suite/mooring-shim"
 
-// pushShim builds mooring-shim, which loads the node's libvirt, and brings it there.
+// pushShim builds mooring-shim and copies it to the node. There it loads the node's libvirt.
 func (f fixture) pushShim(t *testing.T) {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "mooring-shim")
@@ -164,16 +164,16 @@ func (f fixture) pushShim(t *testing.T) {
 	}
 }
 
-// startLinux has the node's libvirt start a VM with a Linux guest and headroom.
+// startLinux starts a VM of the node's libvirt, with a Linux guest and headroom.
 func (f fixture) startLinux(t *testing.T, v *vm) {
 	t.Helper()
 	v.console = guestDir + "/" + v.domain() + "/console"
 	xml := strings.Replace(fmt.Sprintf(linuxXML, v.domain()), "path='"+v.domain()+"'", "path='"+v.console+"'", 1)
 	f.startPrepared(t, v, xml, "--memory-capacity=1024", "--cpu-capacity=4")
-	f.guestSays(t, v, "cpus=0 ")
+	f.awaitConsole(t, v, "cpus=0 ")
 }
 
-// startPrepared has the node's libvirt start a VM with headroom.
+// startPrepared starts a VM of the node's libvirt, with headroom.
 func (f fixture) startPrepared(t *testing.T, v *vm, xml string, flags ...string) {
 	t.Helper()
 	dir := guestDir + "/" + v.domain()
@@ -183,16 +183,16 @@ func (f fixture) startPrepared(t *testing.T, v *vm, xml string, flags ...string)
 	}
 	const start = `cd "$1" && shift && mooring domain prepare "$@" plain.xml >vm.xml && virsh -q create vm.xml`
 	f.output(t, append([]string{"sh", "-c", start, "sh", dir}, flags...)...)
-	if err := f.learnDomain(t.Context(), v); err != nil {
+	if err := f.findDomainProcess(t.Context(), v); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// guestSays waits until the guest has told something on its console.
-func (f fixture) guestSays(t *testing.T, v *vm, what string) {
+// awaitConsole waits until the guest has printed text on its console.
+func (f fixture) awaitConsole(t *testing.T, v *vm, text string) {
 	t.Helper()
-	said := func() string { return f.output(t, "sh", "-c", "cat "+v.console+"; true") }
-	within(t, 8*patience, "the guest to say "+what, func() bool { return strings.Contains(said(), what) }, said)
+	console := func() string { return f.output(t, "sh", "-c", "cat "+v.console+"; true") }
+	within(t, 8*waitTimeout, "the guest to print "+text, func() bool { return strings.Contains(console(), text) }, console)
 }
 
 // runShim runs mooring-shim on the node, for a VM of the node's libvirt.
@@ -203,7 +203,7 @@ func (f fixture) runShim(t *testing.T, v *vm, flags ...string) {
 		"--stop-file=%[4]s/pod/stop --overhead=128Mi %[5]s", dir, shimBinary, v.domain(), podDir(v.pod), strings.Join(flags, " ")))
 }
 
-// resize asks for another size as a user of a node without Kubernetes does.
+// resize requests another size as a user of a node without Kubernetes does.
 func (f fixture) resize(t *testing.T, v *vm, flags ...string) {
 	t.Helper()
 	args := append([]string{"resize", v.pod.Namespace + "/" + v.pod.Name, "--wait"}, flags...)
@@ -214,19 +214,19 @@ func (f fixture) resize(t *testing.T, v *vm, flags ...string) {
 	}
 }
 
-// becomes asks for another size, and checks that the VM has it, in vCPUs and MiB.
-func (f fixture) becomes(t *testing.T, v *vm, vcpus int, mem uint64, flags ...string) podapi.Report {
+// resizeAndCheck requests another size, and checks the VM's size in vCPUs and MiB.
+func (f fixture) resizeAndCheck(t *testing.T, v *vm, vcpus int, mem uint64, flags ...string) podapi.Report {
 	t.Helper()
 	f.resize(t, v, flags...)
-	r := f.reported(t, v)
+	r := f.lastReport(t, v)
 	if r.State != podapi.StateDone || r.Actual == nil || r.Actual.VCPUs != vcpus || r.Actual.Memory != mem<<20 {
 		t.Fatalf("the pod reports %+v, want %d vCPUs and %d MiB", r, vcpus, mem)
 	}
 	return r
 }
 
-// reported is what the pod has told of its last resize.
-func (f fixture) reported(t *testing.T, v *vm) podapi.Report {
+// lastReport returns the pod's report about its last resize.
+func (f fixture) lastReport(t *testing.T, v *vm) podapi.Report {
 	t.Helper()
 	var r podapi.Report
 	if err := json.Unmarshal([]byte(f.output(t, "cat", podDir(v.pod)+"/resize.json")), &r); err != nil {

@@ -18,39 +18,39 @@ import (
 	"github.com/mooring-vm/mooring/integration/node"
 )
 
-// runtime is the container runtime of the node, as it says itself.
+// runtime is the container runtime of the node, by its own information.
 type runtime struct {
 	name, version string
-	nri           string // of the NRI module that is in it, "" where it does not say
+	nri           string // version of its NRI module, "" if unknown
 }
 
-// features are what some runtimes do and others do not. Tests expect exactly
-// what is here: a runtime that does more or less than the table says fails them.
+// features are the features that not all runtimes have. The tests expect exactly these: a
+// runtime with more or fewer features fails.
 type features struct {
-	// validator: the pod's annotation for required plugins is heeded.
+	// validator: the runtime obeys the pod's annotation for required plugins.
 	validator bool
-	// failurePolicy: a request that the agent leaves unanswered fails. Else it goes
-	// on without the agent.
+	// failurePolicy: a request that the agent does not answer fails. Otherwise the
+	// runtime continues without the agent.
 	failurePolicy bool
-	// tellsRlimits: plugins are told what limits the container's spec has.
-	tellsRlimits bool
-	// idmaps: pods in a user namespace need a handler with idmapped mounts. Without
-	// it the runtime changes the owner of files, and any handler does.
+	// passesRlimits: plugins get the rlimits of the container's spec.
+	passesRlimits bool
+	// idmaps: pods in a user namespace need a handler with idmapped mounts. Runtimes
+	// without this feature change the owner of files, so every handler works.
 	idmaps bool
 }
 
-// features by the version of the runtime, and of the NRI module that is in it.
+// features depend on the versions of the runtime and of its NRI module.
 func (r runtime) features(t *testing.T) features {
 	t.Helper()
 	f := features{failurePolicy: r.nri != "" && atLeast(t, r.nri, "0.12.4")}
 	switch r.name {
 	case "containerd":
 		f.validator = atLeast(t, r.version, "2.2")
-		f.tellsRlimits = atLeast(t, r.version, "2.4")
+		f.passesRlimits = atLeast(t, r.version, "2.4")
 		f.idmaps = atLeast(t, r.version, "2.0")
 	case "cri-o":
 	default:
-		t.Fatalf("nothing is known of the runtime %q", r.name)
+		t.Fatalf("unknown runtime %q", r.name)
 	}
 	return f
 }
@@ -60,7 +60,7 @@ func (f fixture) hasUserNamespaces(t *testing.T, handler string) bool {
 	t.Helper()
 	since, known := map[string]string{"runc": "1.2", "crun": "1.9"}[handler]
 	if !known {
-		t.Fatalf("nothing is known of the handler %q", handler)
+		t.Fatalf("unknown handler %q", handler)
 	}
 	return !f.runtime(t).features(t).idmaps || atLeast(t, f.ociVersion(t, handler), since)
 }
@@ -83,7 +83,7 @@ func (f fixture) runtime(t *testing.T) runtime {
 	return r
 }
 
-// detected asks the shared node once.
+// detected queries the shared node once.
 var detected = sync.OnceValues(func() (runtime, error) {
 	n, err := node.Shared()
 	if err != nil {
@@ -127,7 +127,7 @@ func (f fixture) containerdVersion(t *testing.T) *version.Version {
 	return v
 }
 
-// nriVersion reads what Go or Debian noted when containerd was built.
+// nriVersion reads the NRI version from containerd's program or from its Debian package.
 func nriVersion(n node.Node) (string, error) {
 	const script = `binary=$(readlink -f /proc/$(systemctl show --property=MainPID --value containerd.service)/exe)
 LC_ALL=C grep -aoE 'github.com/containerd/nri[[:space:]]v[0-9.]+' "$binary" ||
@@ -136,7 +136,7 @@ LC_ALL=C grep -aoE 'github.com/containerd/nri[[:space:]]v[0-9.]+' "$binary" ||
 	return regexp.MustCompile(`[0-9.]+$`).FindString(out), err
 }
 
-// ociVersion is that of the program behind a handler.
+// ociVersion returns the version of a handler's program.
 func (f fixture) ociVersion(t *testing.T, handler string) string {
 	t.Helper()
 	first, _, _ := strings.Cut(f.output(t, handler, "--version"), "\n")

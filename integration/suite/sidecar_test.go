@@ -14,47 +14,47 @@ import (
 	"github.com/mooring-vm/mooring/integration/cri"
 )
 
-// sidecarName is the container that runs mooring-shim.
+// sidecarName is the name of the container with mooring-shim.
 const sidecarName = "shim"
 
-// TestSidecar: mooring-shim beside a launcher that runs a libvirt of its own, without
-// any privilege, resizes the VM and has it ended before the agent has to. Meanwhile
-// nobody takes from the launcher the memory that its VM needs.
+// mooring-shim runs without privileges beside a launcher with a libvirt of its own. It resizes
+// the VM, and shuts it down before the agent has to. Until then, the agent refuses a memory limit
+// below the VM's requirement.
 func TestSidecar(t *testing.T) {
 	f := setUpVMs(t)
 	f.pushShim(t)
-	v := f.runWithSidecar(t, withSidecar{prepare: []string{"--cpu-capacity=4", "--memory-capacity=1024", "--memory-device=dimm"}})
-	f.becomes(t, v, 3, 192, "--vcpus=3", "--memory=192Mi")
+	v := f.runWithSidecar(t, sidecarOptions{prepare: []string{"--cpu-capacity=4", "--memory-capacity=1024", "--memory-device=dimm"}})
+	f.resizeAndCheck(t, v, 3, 192, "--vcpus=3", "--memory=192Mi")
 	if got := f.vcpus(t, v, v.domain()); got != "3" {
 		t.Errorf("libvirt has %s vCPUs, want 3", got)
 	}
 	const tooLow = 192*mib + overhead - 4096
-	f.keepsLimit(t, v, tooLow, "its VM needs 256Mi")
-	if _, err := v.launcher.PreStop(t.Context(), patience, preStop, "prestop"); err != nil {
+	f.checkUpdateRefused(t, v, tooLow, "its VM needs 256Mi")
+	if _, err := v.launcher.PreStop(t.Context(), waitTimeout, preStop, "prestop"); err != nil {
 		t.Errorf("the hook ended with %v", err)
 	}
-	f.awaitEnd(t, v.process)
+	f.awaitEnd(t, v.vmProcess)
 	f.awaitEvent(t, v.pod, agentapi.ReasonStopConfirmed)
-	f.neverTold(t, v.pod, agentapi.ReasonVMTerminated)
-	f.takesLimit(t, v, tooLow) // which nothing needs any more
+	f.neverReported(t, v.pod, agentapi.ReasonVMTerminated)
+	f.checkUpdateApplied(t, v, tooLow) // the requirement ended with the VM
 }
 
-// keepsLimit asks for a lower memory limit of the launcher, as kubelet does, and wants
-// the kernel to have what it had.
-func (f fixture) keepsLimit(t *testing.T, v *vm, bytes int64, why string) {
+// checkUpdateRefused requests another memory limit of the launcher, as kubelet does. It checks
+// the refusal and the unchanged limit in the kernel.
+func (f fixture) checkUpdateRefused(t *testing.T, v *vm, bytes int64, why string) {
 	t.Helper()
 	before := f.cgroup(t, v.launcher, "memory.max")
 	err := v.launcher.Update(t.Context(), cri.Resources{MemoryLimit: bytes})
 	if err == nil || !strings.Contains(err.Error(), why) {
-		t.Errorf("the update ended with %v, want it refused: %s", err, why)
+		t.Errorf("error of the update: %v, want a refusal: %s", err, why)
 	}
 	if after := f.cgroup(t, v.launcher, "memory.max"); after != before || after == fmt.Sprint(bytes) {
-		t.Errorf("memory.max is %s after a refused update, and was %s", after, before)
+		t.Errorf("memory.max is %s after a refused update, want %s as before", after, before)
 	}
 }
 
-// takesLimit wants the same update to be carried out.
-func (f fixture) takesLimit(t *testing.T, v *vm, bytes int64) {
+// checkUpdateApplied checks that the same update succeeds.
+func (f fixture) checkUpdateApplied(t *testing.T, v *vm, bytes int64) {
 	t.Helper()
 	if err := v.launcher.Update(t.Context(), cri.Resources{MemoryLimit: bytes}); err != nil {
 		t.Error(err)
@@ -62,29 +62,27 @@ func (f fixture) takesLimit(t *testing.T, v *vm, bytes int64) {
 	f.cgroupHas(t, v.launcher, map[string]string{"memory.max": fmt.Sprint(bytes)})
 }
 
-// TestShimIsAskedFirst: a VM that its launcher has left behind is the shim's to end, as
-// long as one follows.
-func TestShimIsAskedFirst(t *testing.T) {
+// While a shim follows stop requests, it ends the VM of a dead launcher.
+func TestShimGetsTheStopRequestFirst(t *testing.T) {
 	f := setUpVMs(t)
 	f.pushShim(t)
-	v := f.runVM(t, placements()[3], want{owner: careless, annotations: map[string]string{api.GracePeriodKey: "2m"}})
+	v := f.runVM(t, placements()[3], vmOptions{script: careless, annotations: map[string]string{api.GracePeriodKey: "2m"}})
 	f.awaitVM(t, v, agentapi.VMRunning)
 	f.runShim(t, v, "--grace-period=4s")
 	stored := "/run/mooring/ties/" + v.launcher.ID + ".json"
 	kept := func() string { return f.output(t, "cat", stored) }
-	eventually(t, "the shim to take requests", func() bool { return strings.Contains(kept(), `"taker":{"here":true}`) }, kept)
-	each(t, []*vm{v}, func(ctx context.Context, v *vm) error { return f.signal(ctx, "KILL", v.owner) })
+	eventually(t, "the shim to follow stop requests", func() bool { return strings.Contains(kept(), `"taker":{"here":true}`) }, kept)
+	each(t, []*vm{v}, func(ctx context.Context, v *vm) error { return f.signal(ctx, "KILL", v.launcherProcess) })
 	if e := f.awaitEvent(t, v.pod, agentapi.ReasonVMShutdown); !strings.Contains(e.Message, "the pod is asked") {
-		t.Errorf("the agent told %q", e.Message)
+		t.Errorf("event %q", e.Message)
 	}
-	f.awaitEnd(t, v.process)
-	f.neverTold(t, v.pod, agentapi.ReasonVMTerminated)
+	f.awaitEnd(t, v.vmProcess)
+	f.neverReported(t, v.pod, agentapi.ReasonVMTerminated)
 }
 
-// TestHotplugWithALock: a VM with a VFIO device gets more memory, all of which its QEMU
-// pins. libvirt in an unprivileged launcher may not raise its lock; the agent does it
-// before the memory is plugged. A lock that was given in so many words, and is more than
-// libvirt wants, stays what it is.
+// A VM with a VFIO device gets more memory, and QEMU pins all of it. libvirt in an unprivileged
+// launcher cannot raise the memory-lock limit, so the agent raises it before the memory is
+// plugged. A higher, annotated limit stays unchanged.
 func TestHotplugWithALock(t *testing.T) {
 	f := setUpVMs(t)
 	f.pushShim(t)
@@ -98,30 +96,30 @@ func TestHotplugWithALock(t *testing.T) {
 		"explicit":               {map[string]string{api.RequiresLockKey: "true", api.ValueKey: "2Gi"}, 3 * gib, 3 * gib}, // and 1Gi of the container
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := f.runWithSidecar(t, withSidecar{
+			v := f.runWithSidecar(t, sidecarOptions{
 				annotations: test.annotations, groups: []string{group, "/dev/vfio/vfio"}, devices: hostdev(vfioDevices[0]),
 				prepare: []string{"--memory-capacity=1024", "--memory-device=dimm", "--cpu-capacity=2"},
 			})
-			f.lockedTo(t, v, test.booted) // libvirt may have set its own at first
-			f.pins(t, v, 64*mib, test.booted)
-			r := f.becomes(t, v, 1, 192, "--memory=192Mi")
-			if plan := strings.Join(r.Plan, "; "); strings.Contains(plan, "lower the memory lock") { // which the agent would repair
-				t.Errorf("to become larger, the plan was %q", plan)
+			f.awaitVMMemlock(t, v, test.booted) // libvirt may first set its own limit
+			f.checkPinned(t, v, 64*mib, test.booted)
+			r := f.resizeAndCheck(t, v, 1, 192, "--memory=192Mi")
+			if plan := strings.Join(r.Plan, "; "); strings.Contains(plan, "lower the memory lock") { // the agent would repair the limit
+				t.Errorf("plan to grow: %q", plan)
 			}
-			f.pins(t, v, 192*mib, test.resized)
-			f.neverTold(t, v.pod, agentapi.ReasonVMTerminated)
+			f.checkPinned(t, v, 192*mib, test.resized)
+			f.neverReported(t, v.pod, agentapi.ReasonVMTerminated)
 		})
 	}
 }
 
-// pins checks that QEMU may lock so much, and waits until it has locked the guest's memory.
-func (f fixture) pins(t *testing.T, v *vm, mem, lock int64) {
+// checkPinned checks QEMU's memory-lock limit, and waits until QEMU has locked the guest's memory.
+func (f fixture) checkPinned(t *testing.T, v *vm, mem, lock int64) {
 	t.Helper()
-	if got := f.memlockOf(t, itoa(v.process.pid)); got != both(lock) {
+	if got := f.memlockOf(t, itoa(v.vmProcess.pid)); got != both(lock) {
 		t.Errorf("QEMU may lock %s, want %s", got, both(lock))
 	}
 	pinned := func() string {
-		return f.output(t, "sed", "-n", `s/^VmLck:\s*\([0-9]*\) kB$/\1/p`, "/proc/"+itoa(v.process.pid)+"/status")
+		return f.output(t, "sed", "-n", `s/^VmLck:\s*\([0-9]*\) kB$/\1/p`, "/proc/"+itoa(v.vmProcess.pid)+"/status")
 	}
 	eventually(t, "QEMU to pin the guest's memory", func() bool {
 		kib, err := strconv.ParseInt(pinned(), 10, 64)
@@ -129,26 +127,26 @@ func (f fixture) pins(t *testing.T, v *vm, mem, lock int64) {
 	}, pinned)
 }
 
-// withSidecar is what a VM beside a sidecar has of its own.
-type withSidecar struct {
+// sidecarOptions are the options of a VM beside a sidecar.
+type sidecarOptions struct {
 	annotations map[string]string
 	groups      []string // device files of the launcher
 	devices     string   // of the domain
-	prepare     []string // flags, for its headroom
+	prepare     []string // flags of `mooring domain prepare`
 	flags       []string // of mooring-shim
 
-	// linux is a guest that answers, instead of a firmware with 64 MiB.
+	// linux selects a Linux guest, instead of a firmware with 64 MiB.
 	linux bool
 
-	// firmware is a file on the node that is the guest, instead.
+	// firmware is a file on the node with another firmware.
 	firmware string
-	// peer is a directory on the node that the launcher sees as /tmp/peer.
+	// peer is a directory on the node, mounted as /tmp/peer in the launcher.
 	peer string
 }
 
-// runWithSidecar runs a pod whose launcher and sidecar share libvirt's directory, and a
-// VM that has room for more.
-func (f fixture) runWithSidecar(t *testing.T, w withSidecar) *vm {
+// runWithSidecar runs a pod with a VM that has headroom. Launcher and sidecar share libvirt's
+// directory.
+func (f fixture) runWithSidecar(t *testing.T, w sidecarOptions) *vm {
 	t.Helper()
 	v := f.runBesideSidecar(t, w)
 	f.startWithSidecar(t, v, w)
@@ -156,7 +154,7 @@ func (f fixture) runWithSidecar(t *testing.T, w withSidecar) *vm {
 }
 
 // startWithSidecar starts the VM.
-func (f fixture) startWithSidecar(t *testing.T, v *vm, w withSidecar) {
+func (f fixture) startWithSidecar(t *testing.T, v *vm, w sidecarOptions) {
 	t.Helper()
 	xml := f.cli(t, append(append([]string{"domain", "prepare"}, w.prepare...), f.plainXML(t, v, w))...)
 	if err := f.createInPod(t.Context(), v, xml); err != nil {
@@ -165,16 +163,16 @@ func (f fixture) startWithSidecar(t *testing.T, v *vm, w withSidecar) {
 	f.awaitVM(t, v, agentapi.VMRunning)
 }
 
-// reaper is the first process of a container, and waits for what nobody else does: libvirt
-// takes a QEMU that has ended for alive until then, and keeps everybody waiting.
-const reaper = `trap 'exit 0' TERM; while :; do busybox sleep 1; done`
+// reaperScript is the first process of a container. It reaps orphaned processes: libvirt waits
+// for an ended QEMU until it is reaped.
+const reaperScript = `trap 'exit 0' TERM; while :; do busybox sleep 1; done`
 
-// libvirtCache is where one libvirt on the node finds what an earlier one has learned of
-// QEMU, which takes longer than a VM's start.
+// libvirtCache is a shared cache on the node. libvirt keeps its probes of QEMU there, which take
+// longer than the start of a VM.
 const libvirtCache = "/opt/suite/libvirt-cache"
 
-// runBesideSidecar is runWithSidecar without a VM.
-func (f fixture) runBesideSidecar(t *testing.T, w withSidecar) *vm {
+// runBesideSidecar is runWithSidecar without the start of the VM.
+func (f fixture) runBesideSidecar(t *testing.T, w sidecarOptions) *vm {
 	t.Helper()
 	dir := "/opt/suite/sidecar-" + uuid.NewString()[:8]
 	f.output(t, "sh", "-c", `install -d -m 0755 /opt/suite && install -d -m 0700 -o "$2" "$1" "$1/run" "$1/journal" "$3"`,
@@ -186,7 +184,7 @@ func (f fixture) runBesideSidecar(t *testing.T, w withSidecar) *vm {
 	})
 	compute, sidecar := withLibvirt(), shimContainer(dir)
 	sidecar.Args = append(sidecar.Args, w.flags...)
-	compute.Args = []string{"sh", "-c", reaper}
+	compute.Args = []string{"sh", "-c", reaperScript}
 	compute.Devices = w.groups
 	compute.Shared = map[string]string{"/tmp/run": dir + "/run", "/tmp/.cache": libvirtCache}
 	if w.linux {
@@ -198,7 +196,7 @@ func (f fixture) runBesideSidecar(t *testing.T, w withSidecar) *vm {
 	if w.peer != "" {
 		compute.Shared["/tmp/peer"] = w.peer
 	}
-	v := f.runLaunchers(t, placements()[:1], want{
+	v := f.runLaunchers(t, placements()[:1], vmOptions{
 		annotations: with(map[string]string{api.SidecarKey: sidecarName, api.GracePeriodKey: "2m"}, w.annotations),
 		container:   &compute, sidecar: &sidecar,
 	})[0]
@@ -206,8 +204,8 @@ func (f fixture) runBesideSidecar(t *testing.T, w withSidecar) *vm {
 	return v
 }
 
-// plainXML leaves the VM on the node as it would be without headroom, and returns where.
-func (f fixture) plainXML(t *testing.T, v *vm, w withSidecar) (file string) {
+// plainXML writes the VM's XML without headroom to the node, and returns its path.
+func (f fixture) plainXML(t *testing.T, v *vm, w sidecarOptions) (file string) {
 	t.Helper()
 	xml := domainXML(v.domain(), `<memory unit='MiB'>64</memory>`, w.devices)
 	if w.linux {
@@ -223,10 +221,10 @@ func (f fixture) plainXML(t *testing.T, v *vm, w withSidecar) (file string) {
 	return file
 }
 
-// overhead is what the sidecar takes a launcher to need beside the guest's memory.
+// overhead is the sidecar's --overhead: the launcher's memory beside the guest's memory.
 const overhead = 64 * mib
 
-// shimContainer runs mooring-shim with the node's libraries.
+// shimContainer returns a container that runs mooring-shim with the node's libraries.
 func shimContainer(dir string) cri.Container {
 	c := withLibvirt()
 	c.Name, c.MemoryLimit = sidecarName, gib/8
@@ -239,7 +237,7 @@ func shimContainer(dir string) cri.Container {
 	return c
 }
 
-// inLauncher runs a line of shell where the launcher's libvirt is.
+// inLauncher runs a line of shell in the environment of the launcher's libvirt.
 func (f fixture) inLauncher(t *testing.T, v *vm, line string) string {
 	t.Helper()
 	out, err := v.launcher.Exec(t.Context(), "sh", "-c", inPod+line)
@@ -249,7 +247,7 @@ func (f fixture) inLauncher(t *testing.T, v *vm, line string) string {
 	return strings.TrimSpace(out)
 }
 
-// vcpus is how many a domain of the launcher's libvirt has.
+// vcpus returns the number of vCPUs of a domain of the launcher's libvirt.
 func (f fixture) vcpus(t *testing.T, v *vm, domain string) string {
 	t.Helper()
 	return f.inLauncher(t, v, "virsh -c qemu:///session vcpucount --live "+domain)

@@ -7,10 +7,10 @@ import (
 	"github.com/mooring-vm/mooring/integration/cri"
 )
 
-// TestCoreKubeletsUpdateDoesNotUndo: kubelet rewrites its own files whenever it
+// TestCoreKubeletUpdateKeepsSettings: kubelet rewrites its own files whenever it
 // updates a container. The agent sets them again; without it, what the
 // container's spec keeps in unified does.
-func TestCoreKubeletsUpdateDoesNotUndo(t *testing.T) {
+func TestCoreKubeletUpdateKeepsSettings(t *testing.T) {
 	claim(t, "Cgroup settings survive kubelet's updates, with and without the agent")
 	f := setUp(t)
 	for name, while := range map[string]func(do func()){
@@ -39,9 +39,8 @@ func TestCoreKubeletsUpdateDoesNotUndo(t *testing.T) {
 	}
 }
 
-// TestKubeletsUpdateArrives: without our settings the same update changes what
-// the test above finds unchanged.
-func TestKubeletsUpdateArrives(t *testing.T) {
+// Without Mooring's settings, the update of the test above changes the files.
+func TestKubeletUpdateWithoutSettings(t *testing.T) {
 	f := setUp(t)
 	i := f.run(t, launcher(nil), cri.Container{MemoryLimit: 2 * gib})
 	if err := i.Update(t.Context(), cri.Resources{MemoryLimit: 3 * gib, CPUQuota: 50000, CPUs: "0-1"}); err != nil {

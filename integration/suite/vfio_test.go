@@ -10,11 +10,10 @@ import (
 	"github.com/mooring-vm/mooring/integration/cri"
 )
 
-// vfioDevices are network controllers of the node that nothing else uses.
+// vfioDevices are unused network controllers of the node.
 var vfioDevices = []string{"0000:00:10.0", "0000:00:11.0"}
 
-// bindVFIO hands the devices to vfio-pci and returns their IOMMU groups' device
-// files.
+// bindVFIO binds the devices to vfio-pci, and returns the device files of their IOMMU groups.
 func (f fixture) bindVFIO(t *testing.T) []string {
 	t.Helper()
 	const script = `modprobe vfio-pci && for d in "$@"; do
@@ -25,8 +24,8 @@ func (f fixture) bindVFIO(t *testing.T) []string {
 	return strings.Fields(f.output(t, append([]string{"sh", "-c", script, "sh"}, vfioDevices...)...))
 }
 
-// qemu is a container that runs the node's own QEMU with devices passed through,
-// in a root without CAP_IPC_LOCK, as launchers are.
+// qemu returns a container that runs the node's QEMU with passed-through devices. Like a
+// launcher, it runs as root without CAP_IPC_LOCK.
 func qemu(groups []string, devices ...string) cri.Container {
 	args := []string{"busybox", "chroot", "/node", "qemu-system-x86_64", "-machine", "q35,accel=tcg", "-m", "256",
 		"-nodefaults", "-no-user-config", "-display", "none", "-S"}
@@ -36,7 +35,7 @@ func qemu(groups []string, devices ...string) cri.Container {
 	return cri.Container{Args: args, MemoryLimit: gib, Devices: append(groups, "/dev/vfio/vfio"), Mounts: map[string]string{"/node": "/"}}
 }
 
-// locked is how much memory a container's first process has locked, in bytes.
+// locked returns the locked memory of a container's first process, in bytes.
 func (f fixture) locked(t *testing.T, i *cri.Instance) int64 {
 	t.Helper()
 	text := f.output(t, "sed", "-n", `s/^VmLck:\s*\([0-9]*\) kB$/\1/p`, fmt.Sprintf("/proc/%d/status", f.pid(t, i)))
@@ -53,9 +52,9 @@ func TestCoreVFIO(t *testing.T) {
 	groups := f.bindVFIO(t)
 	vfio := func(i int) string { return "vfio-pci,host=" + vfioDevices[i] }
 	for name, test := range map[string]struct {
-		asked   string
-		devices []string
-		pinned  int64
+		declared string
+		devices  []string
+		pinned   int64
 	}{
 		"one device":  {"vfio=1", []string{vfio(0)}, 256 * mib},
 		"two devices": {"vfio=2", []string{vfio(0), vfio(1)}, 256 * mib},
@@ -63,13 +62,13 @@ func TestCoreVFIO(t *testing.T) {
 			[]string{"intel-iommu,intremap=off,caching-mode=on", vfio(0), vfio(1)}, 512 * mib},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := launcher(map[string]string{api.DevicesKey: test.asked, api.GuestMemoryKey: "256Mi"})
+			p := launcher(map[string]string{api.DevicesKey: test.declared, api.GuestMemoryKey: "256Mi"})
 			i := f.run(t, p, qemu(groups, test.devices...))
 			eventually(t, "QEMU to have pinned the guest's memory", func() bool { return f.locked(t, i) >= test.pinned },
 				func() string { return fmt.Sprint(f.locked(t, i)) + " bytes: " + f.log(t, p) })
 		})
 	}
-	t.Run("nothing asked", func(t *testing.T) {
+	t.Run("no device declared", func(t *testing.T) {
 		p := launcher(nil)
 		f.run(t, p, qemu(groups, vfio(0)))
 		eventually(t, "QEMU to fail", func() bool { return strings.Contains(f.log(t, p), "Cannot allocate memory") },
@@ -77,7 +76,7 @@ func TestCoreVFIO(t *testing.T) {
 	})
 }
 
-// log is what the container called compute has printed.
+// log returns the output of the container called compute.
 func (f fixture) log(t *testing.T, p cri.Pod) string {
 	t.Helper()
 	return f.output(t, "cat", fmt.Sprintf("/var/log/pods/%s_%s_%s/compute.log", p.Namespace, p.Name, p.UID))

@@ -13,7 +13,7 @@ const libvirtUser = 64055
 
 // withLibvirt is a launcher that can run a libvirt of its own, of the node's files.
 func withLibvirt() cri.Container {
-	c := launcherOf(dutiful)
+	c := launcherContainer(dutiful)
 	c.User = libvirtUser
 	c.Mounts = map[string]string{
 		"/usr": "/usr", "/lib": "/usr/lib", "/lib64": "/usr/lib64",
@@ -22,10 +22,10 @@ func withLibvirt() cri.Container {
 	return c
 }
 
-// inPod are the settings under which libvirt and virsh find each other in a pod.
+// inPod sets the environment in which libvirt and virsh find each other in a pod.
 const inPod = `export HOME=/tmp XDG_RUNTIME_DIR=/tmp/run PATH=/usr/sbin:/usr/bin:/bin; mkdir -p /tmp/run; `
 
-// startInPod has a launcher start a libvirt, which virsh does by itself, and that a VM.
+// startInPod starts a VM in a launcher. virsh starts the libvirt there by itself.
 func (f fixture) startInPod(ctx context.Context, v *vm) error {
 	return f.createInPod(ctx, v, domainXML(v.domain(), `<memory unit='MiB'>64</memory>`, ""), "--paused")
 }
@@ -35,11 +35,11 @@ func (f fixture) createInPod(ctx context.Context, v *vm, xml string, flags ...st
 	if _, err := v.launcher.Exec(ctx, append([]string{"sh", "-c", script, "sh", xml}, flags...)...); err != nil {
 		return err
 	}
-	return f.learn(ctx, v)
+	return f.findVMProcess(ctx, v)
 }
 
 // runInPod runs a launcher with a libvirt of its own and a VM.
-func (f fixture) runInPod(t *testing.T, at placement, w want) *vm {
+func (f fixture) runInPod(t *testing.T, at placement, w vmOptions) *vm {
 	t.Helper()
 	c := withLibvirt()
 	w.container = &c
@@ -51,11 +51,11 @@ func (f fixture) runInPod(t *testing.T, at placement, w want) *vm {
 }
 
 func TestLibvirtInAPod(t *testing.T) {
-	f := bare(t)
-	v := f.runInPod(t, placements()[2], want{pod: stranger})
+	f := withoutSetUp(t)
+	v := f.runInPod(t, placements()[2], vmOptions{pod: unmanagedPod})
 	out, err := v.launcher.Exec(t.Context(), "sh", "-c", inPod+"kill -9 $(cat /tmp/run/libvirt/libvirtd.pid)")
 	if err != nil {
 		t.Fatal(err, out)
 	}
-	f.bothLive(t, v)
+	f.checkBothAlive(t, v)
 }

@@ -13,41 +13,41 @@ import (
 	"github.com/mooring-vm/mooring/integration/node"
 )
 
-// partition is what a domain of the node's libvirt says in <resource><partition>
-// to lie in a pod's slice. libvirt makes a systemd slice of it: slashes become
-// dashes, dashes would be escaped, and the kubelet writes underscores for those of
-// a UID. A partition that already is a slice's name does not work.
+// partition returns the <resource><partition> that puts a domain of the node's libvirt into a
+// pod's slice. libvirt turns it into the name of a systemd slice: slashes become dashes, and
+// dashes would be escaped. kubelet writes underscores for the dashes of a UID. The name of a
+// slice itself does not work as a partition.
 func partition(p cri.Pod) string {
 	slice := strings.TrimSuffix(p.CgroupParent(), ".slice")
 	return "/" + strings.ReplaceAll(slice, "-", "/")
 }
 
-// podCgroup is the cgroup of a pod's slice.
+// podCgroup returns the cgroup of a pod's slice.
 func podCgroup(p cri.Pod) string {
 	return "/kubepods.slice/kubepods-burstable.slice/" + p.CgroupParent()
 }
 
-// startDomain has the node's libvirt start the VM, in the pod's slice.
+// startDomain starts the VM as a domain of the node's libvirt, in the pod's slice.
 func (f fixture) startDomain(ctx context.Context, v *vm) error {
 	return f.startDomainOf(ctx, v, `<resource><partition>`+partition(v.pod)+`</partition></resource>`)
 }
 
-// startDomainOf starts the VM with more in its domain.
+// startDomainOf starts the VM with further pieces in its domain.
 func (f fixture) startDomainOf(ctx context.Context, v *vm, pieces string) error {
 	xml := domainXML(v.domain(), `<memory unit='MiB'>64</memory>`+pieces, "")
-	var said bytes.Buffer
+	var stderr bytes.Buffer
 	err := f.Run(ctx, node.Command{
 		Args:  []string{"virsh", "create", "/dev/stdin"},
-		Stdin: strings.NewReader(xml), Stdout: io.Discard, Stderr: &said,
+		Stdin: strings.NewReader(xml), Stdout: io.Discard, Stderr: &stderr,
 	})
 	if err != nil {
-		return fmt.Errorf("virsh create: %w: %s", err, &said)
+		return fmt.Errorf("virsh create: %w: %s", err, &stderr)
 	}
-	return f.learnDomain(ctx, v)
+	return f.findDomainProcess(ctx, v)
 }
 
-// learnDomain finds the process of a VM that the node's libvirt has started.
-func (f fixture) learnDomain(ctx context.Context, v *vm) error {
+// findDomainProcess finds the process of a VM of the node's libvirt.
+func (f fixture) findDomainProcess(ctx context.Context, v *vm) error {
 	text, err := f.Output(ctx, "cat", "/run/libvirt/qemu/"+v.domain()+".pid")
 	if err != nil {
 		return err
@@ -56,21 +56,21 @@ func (f fixture) learnDomain(ctx context.Context, v *vm) error {
 	if err != nil {
 		return err
 	}
-	v.process, err = f.processOf(ctx, pid)
+	v.vmProcess, err = f.processOf(ctx, pid)
 	return err
 }
 
-func TestDomainLiesInThePodsSlice(t *testing.T) {
-	f := bare(t)
-	v := f.runVM(t, placement{name: "node-level libvirt", libvirt: true}, want{pod: stranger})
-	got, err := f.cgroupOf(t.Context(), v.process)
+func TestDomainIsInThePodsSlice(t *testing.T) {
+	f := withoutSetUp(t)
+	v := f.runVM(t, placement{name: "node-level libvirt", libvirt: true}, vmOptions{pod: unmanagedPod})
+	got, err := f.cgroupOf(t.Context(), v.vmProcess)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.HasPrefix(got, podCgroup(v.pod)+"/machine-qemu") {
 		t.Errorf("QEMU is in %s, want it in a scope of %s", got, podCgroup(v.pod))
 	}
-	own, err := f.cgroupOf(t.Context(), v.owner)
+	own, err := f.cgroupOf(t.Context(), v.launcherProcess)
 	if err != nil {
 		t.Fatal(err)
 	}

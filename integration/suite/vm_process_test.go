@@ -11,8 +11,8 @@ import (
 	"github.com/mooring-vm/mooring/integration/node"
 )
 
-// process is one process for as long as the node is up: pids come again, and then
-// with another start.
+// process identifies a process until the node's end: the kernel reuses pids, but not together
+// with a start time.
 type process struct {
 	pid   int
 	start uint64 // field 22 of proc_pid_stat(5)
@@ -20,17 +20,18 @@ type process struct {
 
 func (p process) String() string { return fmt.Sprintf("%d (started at %d)", p.pid, p.start) }
 
-// stat is what proc_pid_stat(5) tells of a process.
+// stat is a part of proc_pid_stat(5).
 type stat struct {
 	state byte
 	start uint64
 }
 
-// parseStat: the second field is the program's name, which may hold anything.
+// parseStat parses a line of proc_pid_stat(5). Its second field, the program's name, may contain
+// any character.
 func parseStat(text string) (stat, error) {
 	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
 	if len(fields) < 20 || len(fields[0]) != 1 {
-		return stat{}, fmt.Errorf("want what proc_pid_stat(5) describes: %q", text)
+		return stat{}, fmt.Errorf("want a line of proc_pid_stat(5): %q", text)
 	}
 	start, err := strconv.ParseUint(fields[22-3], 10, 64)
 	return stat{state: fields[0][0], start: start}, err
@@ -51,19 +52,18 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
-// processOf is the process that has a pid now.
+// processOf returns the present process with this pid.
 func (f fixture) processOf(ctx context.Context, pid int) (process, error) {
 	text, err := f.Output(ctx, "cat", fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return process{}, fmt.Errorf("looking for process %d: %w", pid, err)
+		return process{}, fmt.Errorf("finding process %d: %w", pid, err)
 	}
 	s, err := parseStat(text)
 	return process{pid, s.start}, err
 }
 
-// lives reports whether a process has not ended. A zombie has: what is left of it
-// is an entry in a table.
-func (f fixture) lives(t *testing.T, p process) bool {
+// isAlive reports whether a process has not ended. A zombie has ended.
+func (f fixture) isAlive(t *testing.T, p process) bool {
 	t.Helper()
 	text, err := f.Output(t.Context(), "cat", fmt.Sprintf("/proc/%d/stat", p.pid))
 	if exit := new(node.ExitError); errors.As(err, &exit) {
@@ -82,11 +82,11 @@ func (f fixture) lives(t *testing.T, p process) bool {
 // awaitEnd waits until a process has ended.
 func (f fixture) awaitEnd(t *testing.T, p process) {
 	t.Helper()
-	eventually(t, "process "+p.String()+" to end", func() bool { return !f.lives(t, p) },
+	eventually(t, "process "+p.String()+" to end", func() bool { return !f.isAlive(t, p) },
 		func() string { return f.describe(t, p) })
 }
 
-// describe says what a process is doing, for messages.
+// describe returns state and cgroup of a process, for messages.
 func (f fixture) describe(t *testing.T, p process) string {
 	t.Helper()
 	const script = `ps -o pid,ppid,stat,args -p $1; cat /proc/$1/cgroup`
@@ -99,7 +99,7 @@ func (f fixture) signal(ctx context.Context, name string, p process) error {
 	return err
 }
 
-// move puts a process into a cgroup, which is made if need be.
+// move moves a process into a cgroup. It creates a missing cgroup.
 func (f fixture) move(ctx context.Context, p process, cgroup string) error {
 	_, err := f.Output(ctx, "sh", "-c", `mkdir -p "/sys/fs/cgroup$1" && echo $2 >"/sys/fs/cgroup$1/cgroup.procs"`, "sh", cgroup, strconv.Itoa(p.pid))
 	if err != nil {
@@ -108,13 +108,13 @@ func (f fixture) move(ctx context.Context, p process, cgroup string) error {
 	return nil
 }
 
-// cgroupOf is the cgroup of a process, from the root of the file system on.
+// cgroupOf returns the path of a process's cgroup below the mount point.
 func (f fixture) cgroupOf(ctx context.Context, p process) (string, error) {
 	return f.Output(ctx, "sed", "-n", "s/^0:://p", fmt.Sprintf("/proc/%d/cgroup", p.pid))
 }
 
-// emulators are the processes at and below a cgroup that run QEMU, whatever they
-// are called.
+// emulators returns the processes in and below a cgroup that execute QEMU. Their names do not
+// matter.
 func (f fixture) emulators(ctx context.Context, cgroup string) ([]process, error) {
 	const script = `for p in $(find "/sys/fs/cgroup$1" -name cgroup.procs -exec cat {} +); do
 		case $(readlink "/proc/$p/exe") in */qemu-system-*) echo "$p";; esac

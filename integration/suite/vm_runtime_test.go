@@ -9,9 +9,9 @@ import (
 	"github.com/mooring-vm/mooring/integration/node"
 )
 
-// bare is a node as it is, with the agent or without: for what holds of any
-// container, in pods that the agent has nothing to do with.
-func bare(t *testing.T) fixture {
+// withoutSetUp returns the node with or without an agent, for tests of containers outside of
+// Mooring.
+func withoutSetUp(t *testing.T) fixture {
 	t.Helper()
 	n := node.Start(t)
 	c, err := cri.Connect(n)
@@ -22,19 +22,18 @@ func bare(t *testing.T) fixture {
 	return fixture{Node: n, cri: c}
 }
 
-// stranger is a pod that runs VMs and is none of the agent's.
-func stranger(map[string]string) cri.Pod {
+// unmanagedPod returns a pod that runs VMs without Mooring.
+func unmanagedPod(map[string]string) cri.Pod {
 	p := plain()
 	p.Annotations = map[string]string{}
 	return p
 }
 
-// TestWhatTheRuntimeEndsItself: with a killed owner the runtime ends the container
-// and what is in its cgroup, or the kernel all of its pid namespace. What lies
-// elsewhere lives on: that is what the agent is for. Those are daemons here, since
-// the runtime takes no container for ended while somebody holds its output open.
-func TestWhatTheRuntimeEndsItself(t *testing.T) {
-	f := bare(t)
+// After the death of a launcher process, the runtime kills the container's cgroup, or the kernel
+// kills its pid namespace. Processes elsewhere survive: the agent exists to stop them. Here they
+// are daemons, because a container does not end while a process holds its output open.
+func TestProcessesThatOutliveAContainer(t *testing.T) {
+	f := withoutSetUp(t)
 	for _, test := range []struct {
 		name      string
 		at        placement
@@ -52,52 +51,52 @@ func TestWhatTheRuntimeEndsItself(t *testing.T) {
 		{"node-level libvirt", placements()[3], "", false, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			v := f.runVM(t, test.at, want{pod: stranger, start: test.start})
-			if v.owner == v.process {
-				t.Fatalf("owner and VM are both process %s", v.owner)
+			v := f.runVM(t, test.at, vmOptions{pod: unmanagedPod, start: test.start})
+			if v.launcherProcess == v.vmProcess {
+				t.Fatalf("launcher and VM are both process %s", v.launcherProcess)
 			}
 			if test.elsewhere {
 				f.moveElsewhere(t, v)
 			}
-			if err := f.signal(t.Context(), "KILL", v.owner); err != nil {
+			if err := f.signal(t.Context(), "KILL", v.launcherProcess); err != nil {
 				t.Fatal(err)
 			}
-			f.awaitEnd(t, v.owner)
+			f.awaitEnd(t, v.launcherProcess)
 			f.awaitExited(t, v.launcher)
 			if !test.survives {
-				f.awaitEnd(t, v.process)
+				f.awaitEnd(t, v.vmProcess)
 				return
 			}
-			if !f.lives(t, v.process) {
-				t.Error("the VM has ended with its owner")
+			if !f.isAlive(t, v.vmProcess) {
+				t.Error("the VM has ended with its launcher")
 			}
 		})
 	}
 }
 
-// moveElsewhere puts the VM's process where machined puts those of libvirt.
+// moveElsewhere moves the VM process to a cgroup as machined does for libvirt.
 func (f fixture) moveElsewhere(t *testing.T, v *vm) {
 	t.Helper()
-	if err := f.move(t.Context(), v.process, "/machine.slice/suite-"+v.pod.UID[:8]+".scope"); err != nil {
+	if err := f.move(t.Context(), v.vmProcess, "/machine.slice/suite-"+v.pod.UID[:8]+".scope"); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// moveBelow puts the VM's process into a cgroup of its own below the container's.
+// moveBelow moves the VM process into a new cgroup below the container's cgroup.
 func (f fixture) moveBelow(t *testing.T, v *vm) {
 	t.Helper()
-	cgroup, err := f.cgroupOf(t.Context(), v.owner)
+	cgroup, err := f.cgroupOf(t.Context(), v.launcherProcess)
 	if err == nil {
-		err = f.move(t.Context(), v.process, cgroup+"/vm")
+		err = f.move(t.Context(), v.vmProcess, cgroup+"/vm")
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-// TestOwnersAnswerToSIGTERM: the shells do as their names say.
-func TestOwnersAnswerToSIGTERM(t *testing.T) {
-	f := bare(t)
+// The launcher scripts react to SIGTERM as their names promise.
+func TestLauncherScriptsOnSIGTERM(t *testing.T) {
+	f := withoutSetUp(t)
 	for name, test := range map[string]struct {
 		owner            string
 		ends, endsItsOwn bool
@@ -107,28 +106,28 @@ func TestOwnersAnswerToSIGTERM(t *testing.T) {
 		"stubborn": {stubborn, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := f.runVM(t, placements()[2], want{pod: stranger, owner: test.owner})
+			v := f.runVM(t, placements()[2], vmOptions{pod: unmanagedPod, script: test.owner})
 			f.moveElsewhere(t, v)
-			each(t, []*vm{v}, func(ctx context.Context, v *vm) error { return f.signal(ctx, "TERM", v.owner) })
+			each(t, []*vm{v}, func(ctx context.Context, v *vm) error { return f.signal(ctx, "TERM", v.launcherProcess) })
 			if !test.ends {
-				if err := f.tell(t.Context(), v, "echo still here"); err != nil { // after it has handled the signal
+				if err := f.sendLine(t.Context(), v, "echo still here"); err != nil { // runs after the handling of the signal
 					t.Error(err)
 				}
 			} else {
-				f.awaitEnd(t, v.owner)
+				f.awaitEnd(t, v.launcherProcess)
 			}
-			if f.lives(t, v.owner) == test.ends || f.lives(t, v.process) == test.endsItsOwn {
-				t.Errorf("owner lives: %v, VM lives: %v", f.lives(t, v.owner), f.lives(t, v.process))
+			if f.isAlive(t, v.launcherProcess) == test.ends || f.isAlive(t, v.vmProcess) == test.endsItsOwn {
+				t.Errorf("launcher alive: %v, VM alive: %v", f.isAlive(t, v.launcherProcess), f.isAlive(t, v.vmProcess))
 			}
 		})
 	}
 }
 
-// awaitExited waits until the runtime knows that a container has ended.
+// awaitExited waits until the runtime has noticed the end of a container.
 func (f fixture) awaitExited(t *testing.T, i *cri.Instance) {
 	t.Helper()
 	var err error
-	eventually(t, "the runtime to see the container's end", func() bool {
+	eventually(t, "the runtime to notice the container's end", func() bool {
 		var exited bool
 		exited, err = i.Exited(t.Context())
 		return exited

@@ -15,14 +15,14 @@ import (
 	"github.com/mooring-vm/mooring/integration/node"
 )
 
-// placement is how a launcher and its VM process lie to each other.
+// placement is the relation of a launcher and its VM process: namespaces and cgroups.
 type placement struct {
 	name    string
 	pids    cri.PIDs
 	libvirt bool // the VM is a domain of the node's libvirt, outside the launcher
 }
 
-// placements are all there are.
+// placements returns all placements.
 func placements() []placement {
 	return []placement{
 		{name: "own pid namespace", pids: cri.OwnPIDs},
@@ -35,67 +35,66 @@ func placements() []placement {
 // vm is a launcher and its VM process.
 type vm struct {
 	placement
-	pod      cri.Pod
-	launcher *cri.Instance
-	sidecar  *cri.Instance // nil where there is none
-	owner    process       // the launcher's first
-	process  process       // runs QEMU; 0 before it was started
-	console  string        // the file on the node that a Linux guest writes to
-	shared   string        // the directory on the node that launcher and sidecar share
+	pod             cri.Pod
+	launcher        *cri.Instance
+	sidecar         *cri.Instance // nil without a sidecar
+	launcherProcess process       // the first process of the launcher
+	vmProcess       process       // QEMU; zero before its start
+	console         string        // console file of a Linux guest on the node
+	shared          string        // shared directory of launcher and sidecar on the node
 }
 
-// domain is the libvirt domain's name of a VM that is one.
+// domain returns the name of the VM's libvirt domain.
 func (v *vm) domain() string { return "vm-" + v.pod.UID[:8] }
 
-// An owner is the first process of a launcher: a shell that does what it is told
-// by f.tell. Its QEMU has a guest of firmware alone, which is a real QEMU process
-// and costs next to nothing.
-const owner = `qemu() {
+// launcherScript is the first process of a launcher: a shell that executes the lines of
+// f.sendLine. Its QEMU is a real QEMU process with firmware only, which costs little.
+const launcherScript = `qemu() {
 	exec busybox chroot /node qemu-system-x86_64 -machine q35,accel=tcg -m 64 -nodefaults -no-user-config -display none -S "$@"
 }
 busybox mkfifo /tmp/do && exec 3<>/tmp/do
 while :; do read -r line <&3 && eval "$line"; done`
 
-// What a launcher does when it is asked to end.
+// Launcher scripts by their reaction to SIGTERM.
 const (
 	// dutiful ends its VM first.
-	dutiful = `trap '[ -z "$vm" ] || { kill "$vm"; wait "$vm"; }; exit 0' TERM` + "\n" + owner
-	// careless leaves its VM behind.
-	careless = `trap 'exit 0' TERM` + "\n" + owner
-	// stubborn does not end.
-	stubborn = `trap : TERM` + "\n" + owner
+	dutiful = `trap '[ -z "$vm" ] || { kill "$vm"; wait "$vm"; }; exit 0' TERM` + "\n" + launcherScript
+	// careless ends without its VM.
+	careless = `trap 'exit 0' TERM` + "\n" + launcherScript
+	// stubborn ignores SIGTERM.
+	stubborn = `trap : TERM` + "\n" + launcherScript
 )
 
-// How an owner starts its VM.
+// Lines that start the VM of a launcher.
 const (
 	asChild  = `qemu & vm=$!`
-	asDaemon = `rm -f /tmp/daemon; (qemu -daemonize); : >/tmp/daemon` // forks twice, with a session of its own
+	asDaemon = `rm -f /tmp/daemon; (qemu -daemonize); : >/tmp/daemon` // forks twice, into a session of its own
 )
 
-// launcherOf is the container that an owner runs in.
-func launcherOf(script string) cri.Container {
+// launcherContainer returns the container of a launcher script.
+func launcherContainer(script string) cri.Container {
 	return cri.Container{
 		Name: "compute", Args: []string{"sh", "-c", script}, MemoryLimit: gib, Mounts: map[string]string{"/node": "/"},
 	}
 }
 
-// want is what a test wants a VM to be like.
-type want struct {
-	pod         func(annotations map[string]string) cri.Pod // launcher where nil
+// vmOptions are the options of a launcher and its VM.
+type vmOptions struct {
+	pod         func(annotations map[string]string) cri.Pod // nil: launcher
 	annotations map[string]string
-	owner       string         // dutiful where empty
-	start       string         // asChild where empty
-	container   *cri.Container // launcherOf(owner) where nil
-	sidecar     *cri.Container // runs before it
+	script      string         // empty: dutiful
+	start       string         // empty: asChild
+	container   *cri.Container // nil: launcherContainer(script)
+	sidecar     *cri.Container // starts before the launcher
 }
 
-// runLauncher runs a pod with a launcher, and no VM yet.
-func (f fixture) runLauncher(ctx context.Context, at placement, w want) (*vm, error) {
+// runLauncher runs a pod with a launcher, without a VM.
+func (f fixture) runLauncher(ctx context.Context, at placement, w vmOptions) (*vm, error) {
 	if w.pod == nil {
 		w.pod = launcher
 	}
-	if w.owner == "" {
-		w.owner = dutiful
+	if w.script == "" {
+		w.script = dutiful
 	}
 	annotations := map[string]string{api.GracePeriodKey: "3s"}
 	v := &vm{placement: at, pod: w.pod(with(annotations, w.annotations))}
@@ -113,7 +112,7 @@ func (f fixture) runLauncher(ctx context.Context, at placement, w want) (*vm, er
 			return v, err
 		}
 	}
-	c := launcherOf(w.owner)
+	c := launcherContainer(w.script)
 	if w.container != nil {
 		c = *w.container
 	}
@@ -124,7 +123,7 @@ func (f fixture) runLauncher(ctx context.Context, at placement, w want) (*vm, er
 	if err != nil {
 		return v, err
 	}
-	v.owner, err = f.processOf(ctx, pid)
+	v.launcherProcess, err = f.processOf(ctx, pid)
 	return v, err
 }
 
@@ -136,48 +135,48 @@ func (f fixture) start(ctx context.Context, v *vm, how string) error {
 	if how == "" {
 		how = asChild
 	}
-	if err := f.tell(ctx, v, how); err != nil {
+	if err := f.sendLine(ctx, v, how); err != nil {
 		return err
 	}
-	if how == asDaemon { // before that, there is who becomes the daemon's parent
+	if how == asDaemon { // an earlier QEMU process is only the daemon's parent
 		if err := f.awaitFile(ctx, v, "/tmp/daemon"); err != nil {
 			return err
 		}
 	}
-	return f.learn(ctx, v)
+	return f.findVMProcess(ctx, v)
 }
 
-// learn finds the process of a VM that its owner has started.
-func (f fixture) learn(ctx context.Context, v *vm) error {
-	cgroup, err := f.cgroupOf(ctx, v.owner)
+// findVMProcess finds the process of a VM that its launcher has started.
+func (f fixture) findVMProcess(ctx context.Context, v *vm) error {
+	cgroup, err := f.cgroupOf(ctx, v.launcherProcess)
 	if err != nil {
 		return err
 	}
-	v.process, err = f.awaitEmulator(ctx, cgroup)
+	v.vmProcess, err = f.awaitEmulator(ctx, cgroup)
 	return err
 }
 
-// awaitFile waits until a launcher has a file.
+// awaitFile waits until a file exists in a launcher.
 func (f fixture) awaitFile(ctx context.Context, v *vm, file string) error {
-	const there = `until [ -e "$1" ]; do sleep 0.1; done`
-	_, err := f.Output(ctx, "timeout", "60", "sh", "-c", there, "sh", fmt.Sprintf("/proc/%d/root%s", v.owner.pid, file))
+	const exists = `until [ -e "$1" ]; do sleep 0.1; done`
+	_, err := f.Output(ctx, "timeout", "60", "sh", "-c", exists, "sh", fmt.Sprintf("/proc/%d/root%s", v.launcherProcess.pid, file))
 	if err != nil {
 		return fmt.Errorf("waiting for %s in the launcher: %w", file, err)
 	}
 	return nil
 }
 
-// tell has an owner run a line of shell, whatever the runtime is doing.
-func (f fixture) tell(ctx context.Context, v *vm, line string) error {
-	const say = `until [ -p "$1" ]; do sleep 0.1; done; echo "$2" >"$1"`
-	_, err := f.Output(ctx, "sh", "-c", say, "sh", fmt.Sprintf("/proc/%d/root/tmp/do", v.owner.pid), line)
+// sendLine makes a launcher script execute a line of shell. It does not use the runtime.
+func (f fixture) sendLine(ctx context.Context, v *vm, line string) error {
+	const write = `until [ -p "$1" ]; do sleep 0.1; done; echo "$2" >"$1"`
+	_, err := f.Output(ctx, "sh", "-c", write, "sh", fmt.Sprintf("/proc/%d/root/tmp/do", v.launcherProcess.pid), line)
 	return err
 }
 
-// awaitEmulator returns the only process that runs QEMU below a cgroup, once it
-// has a session's worth of forks behind it: the same at two looks.
+// awaitEmulator returns the only QEMU process in and below a cgroup. It waits until two scans in
+// a row find the same process: a starting QEMU may still fork.
 func (f fixture) awaitEmulator(ctx context.Context, cgroup string) (process, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, waitTimeout)
 	defer cancel()
 	for last := (process{}); ; {
 		found, err := f.emulators(ctx, cgroup)
@@ -195,19 +194,19 @@ func (f fixture) awaitEmulator(ctx context.Context, cgroup string) (process, err
 	}
 }
 
-// fleet runs a VM of each placement until the test ends.
-func (f fixture) fleet(t *testing.T, w want) []*vm {
+// runAllPlacements runs a VM of each placement until the test ends.
+func (f fixture) runAllPlacements(t *testing.T, w vmOptions) []*vm {
 	t.Helper()
 	return f.runVMs(t, placements(), w)
 }
 
 // runVM runs one VM until the test ends.
-func (f fixture) runVM(t *testing.T, at placement, w want) *vm {
+func (f fixture) runVM(t *testing.T, at placement, w vmOptions) *vm {
 	t.Helper()
 	return f.runVMs(t, []placement{at}, w)[0]
 }
 
-func (f fixture) runVMs(t *testing.T, at []placement, w want) []*vm {
+func (f fixture) runVMs(t *testing.T, at []placement, w vmOptions) []*vm {
 	t.Helper()
 	vms := f.runLaunchers(t, at, w)
 	each(t, vms, func(ctx context.Context, v *vm) error { return f.start(ctx, v, w.start) })
@@ -215,7 +214,7 @@ func (f fixture) runVMs(t *testing.T, at []placement, w want) []*vm {
 }
 
 // runLaunchers is runVMs without the VMs.
-func (f fixture) runLaunchers(t *testing.T, at []placement, w want) []*vm {
+func (f fixture) runLaunchers(t *testing.T, at []placement, w vmOptions) []*vm {
 	t.Helper()
 	vms := make([]*vm, len(at))
 	var g errgroup.Group
@@ -227,7 +226,7 @@ func (f fixture) runLaunchers(t *testing.T, at []placement, w want) []*vm {
 	}
 	err := g.Wait()
 	for _, v := range vms {
-		t.Cleanup(func() { f.clear(t, v) })
+		t.Cleanup(func() { f.removeVM(t, v) })
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -235,7 +234,7 @@ func (f fixture) runLaunchers(t *testing.T, at []placement, w want) []*vm {
 	return vms
 }
 
-// each does something with all VMs at once.
+// each calls do for all VMs concurrently.
 func each(t *testing.T, vms []*vm, do func(context.Context, *vm) error) {
 	t.Helper()
 	g, ctx := errgroup.WithContext(t.Context())
@@ -252,13 +251,13 @@ func each(t *testing.T, vms []*vm, do func(context.Context, *vm) error) {
 	}
 }
 
-// clear removes what is left of a VM.
-func (f fixture) clear(t *testing.T, v *vm) {
+// removeVM removes VM process and pod of a VM.
+func (f fixture) removeVM(t *testing.T, v *vm) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
-	if v.process.pid != 0 {
-		_, err := f.Output(ctx, "sh", "-c", killThat, "sh", itoa(v.process.pid), fmt.Sprint(v.process.start))
+	if v.vmProcess.pid != 0 {
+		_, err := f.Output(ctx, "sh", "-c", killProcess, "sh", itoa(v.vmProcess.pid), fmt.Sprint(v.vmProcess.start))
 		if err != nil && !errors.Is(err, node.ErrLost) {
 			t.Errorf("cleaning up: %v", err)
 		}
@@ -272,5 +271,5 @@ func (f fixture) clear(t *testing.T, v *vm) {
 	}
 }
 
-// killThat kills the process that still has the start time.
-const killThat = `[ "$(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20)" != "$2" ] || kill -9 "$1"`
+// killProcess kills the process $1 if it still has the start time $2.
+const killProcess = `[ "$(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20)" != "$2" ] || kill -9 "$1"`

@@ -14,8 +14,8 @@ import (
 	"github.com/mooring-vm/mooring/integration/cri"
 )
 
-// Runtime handlers whose containers have RLIMIT_MEMLOCK in their spec before any
-// plugin is asked, for the end of a configuration of containerd 2.x.
+// memlockRuntimes is the end of a configuration of containerd 2.x. It defines runtime handlers
+// that put RLIMIT_MEMLOCK into the container's spec before any plugin runs.
 //
 //go:embed testdata/memlock-runtimes.toml
 var memlockRuntimes string
@@ -26,7 +26,7 @@ const (
 	specMemlock      = 4 * gib
 )
 
-// addMemlockRuntimes adds the handlers, until the returned function is called.
+// addMemlockRuntimes adds the handlers. The returned function removes them.
 func (f fixture) addMemlockRuntimes(t *testing.T) (remove func()) {
 	t.Helper()
 	if err := f.PushFrom(t.Context(), bytes.NewReader(f.specWithMemlock(t)), memlockSpecFile, 0o644); err != nil {
@@ -72,23 +72,23 @@ func (f fixture) specWithMemlock(t *testing.T) []byte {
 	return b
 }
 
-// TestCoreLimitInTheSpec: what is high enough is left alone, what is lower is
-// raised. NRI adds the rlimit to the spec beside the one that is there, although
-// the runtime specification forbids that; runtimes set both, ours last.
+// The agent keeps a sufficient limit of the spec and raises a lower one. NRI appends its rlimit
+// to the spec's, although the runtime specification forbids two of a type. Runtimes set both,
+// the plugin's last.
 func TestCoreLimitInTheSpec(t *testing.T) {
 	claim(t, "A memory lock from the runtime's configuration: raised if too low, else kept")
 	f := setUp(t)
 	if name := f.runtime(t).name; name != "containerd" {
 		t.Skipf("the limit comes from a base_runtime_spec, which %s has not", name)
 	}
-	tells := f.runtime(t).features(t).tellsRlimits
+	tells := f.runtime(t).features(t).passesRlimits
 	if !tells {
 		outcome(t, "replaced in both cases: the runtime hides it from plugins")
 	}
 	defer f.addMemlockRuntimes(t)()
 	for _, h := range handlers() {
 		handler := h + "-memlock"
-		t.Run(h+", plain pod", func(t *testing.T) { // the handler does what it is for
+		t.Run(h+", plain pod", func(t *testing.T) { // checks the handler itself
 			p := plain()
 			p.Handler = handler
 			if got := f.memlock(t, f.run(t, p, cri.Container{MemoryLimit: gib})); got != both(specMemlock) {
@@ -108,7 +108,7 @@ func TestCoreLimitInTheSpec(t *testing.T) {
 				p := launcher(map[string]string{api.RequiresLockKey: "true", api.ValueKey: test.value})
 				p.Handler = handler
 				if test.yield {
-					f.yieldsTo(t, p, specMemlock)
+					f.checkYield(t, p, specMemlock)
 					f.awaitEvent(t, p, agentapi.ReasonLimitYielded)
 					return
 				}

@@ -1,9 +1,9 @@
-// Command hostile does to the socket of a pod what a pod can do that means harm:
+// Command hostile attacks the socket of a pod from inside the pod:
 //
-//	hostile send SOCKET            sends each text of the JSON list on its input as it is
-//	                               and prints the answers, as a JSON list of [Answer]
-//	hostile reach SOCKET...        prints on which of them somebody listens, one a line
-//	hostile flood SOCKET FILE      hoards connections, makes FILE, and sends requests
+//	hostile send SOCKET            sends each text of the JSON list on its input unchanged,
+//	                               and prints the answers as a JSON list of [Answer]
+//	hostile reach SOCKET...        prints the sockets that accept a connection, one a line
+//	hostile flood SOCKET FILE      opens many connections, creates FILE, and sends requests
 //	                               until it is killed
 //
 // Tests run it in containers on a node.
@@ -24,17 +24,17 @@ import (
 )
 
 const (
-	// deadline is for one answer, on a node that is emulated.
+	// deadline bounds one answer on an emulated node.
 	deadline = time.Minute
 
-	// hoarded are more connections than the kernel queues for a socket.
+	// hoarded exceeds the number of connections in the kernel's queue of a socket.
 	hoarded = 600
 )
 
-// Answer is what was answered.
+// Answer is the answer to one request.
 type Answer struct {
 	Status int    `json:"status"` // 0: no HTTP
-	Code   string `json:"code"`   // one of podapi's, or what is wrong with the answer
+	Code   string `json:"code"`   // a code of podapi, or the reason why the answer is invalid
 }
 
 func main() {
@@ -66,7 +66,7 @@ func send(socket string, in io.Reader, out io.Writer) error {
 	for _, raw := range requests {
 		answer, err := sendOne(socket, raw)
 		for err == nil && answer.Code == podapi.CodeBusy {
-			<-time.After(time.Second) // as the answer says
+			<-time.After(time.Second) // the answer demands this pause
 			answer, err = sendOne(socket, raw)
 		}
 		if err != nil {
@@ -86,14 +86,14 @@ func sendOne(socket, raw string) (Answer, error) {
 	if err := conn.SetDeadline(time.Now().Add(deadline)); err != nil {
 		return Answer{}, err
 	}
-	_, _ = io.WriteString(conn, raw) // it may be cut off
+	_, _ = io.WriteString(conn, raw) // the agent may close the connection early
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		return Answer{Code: err.Error()}, nil
 	}
 	defer response.Body.Close()
 	var body podapi.Error
-	_ = json.NewDecoder(io.LimitReader(response.Body, podapi.MaxAnswer)).Decode(&body) // not all answers are ours
+	_ = json.NewDecoder(io.LimitReader(response.Body, podapi.MaxAnswer)).Decode(&body) // some answers come from Go's HTTP server
 	return Answer{Status: response.StatusCode, Code: body.Code}, nil
 }
 
@@ -108,11 +108,11 @@ func reach(sockets []string, out io.Writer) {
 	}
 }
 
-// flood never ends, unless it cannot begin.
+// flood returns only if it cannot start.
 func flood(socket, file string) error {
 	slow := hoard(socket)
 	if len(slow) == 0 {
-		return fmt.Errorf("nobody listens on %s", socket)
+		return fmt.Errorf("no program listens on %s", socket)
 	}
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		return err
@@ -123,7 +123,7 @@ func flood(socket, file string) error {
 		_, _ = io.WriteString(slow[n%len(slow)], "x")
 		conn, err := net.DialTimeout("unix", socket, time.Second)
 		if err != nil {
-			<-time.After(10 * time.Millisecond) // or it would take the node's CPUs, which is not what this is about
+			<-time.After(10 * time.Millisecond) // otherwise the loop would use up the node's CPUs
 			continue
 		}
 		_, _ = io.WriteString(conn, strings.Repeat(request, 10))
@@ -131,7 +131,7 @@ func flood(socket, file string) error {
 	}
 }
 
-// hoard opens as many connections as the kernel lets it, and begins a request on each.
+// hoard opens as many connections as the kernel allows, and starts a request on each.
 func hoard(socket string) (slow []net.Conn) {
 	for range hoarded {
 		conn, err := net.DialTimeout("unix", socket, time.Second)

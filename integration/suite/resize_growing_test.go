@@ -23,73 +23,74 @@ type growing struct {
 	*vm
 	shim process
 	dir  string // of the launcher's cgroup
-	size int64  // of the guest as it was asked for last, in bytes
+	size int64  // last requested size of the guest, in bytes
 }
 
 const (
 	dimm     = resize.DIMMBlock
 	pageSize = 4096
 
-	// growingOverhead is what the shim is told that the launcher needs beside the guest's
-	// memory: more than it really does, or it would be killed when its VM gets no more.
+	// growingOverhead is the shim's --overhead: the launcher's memory beside the guest's
+	// memory. It exceeds the real need, so that the kernel does not kill the launcher at
+	// its limit.
 	growingOverhead = 256 * mib
 )
 
-// need is what the launcher needs with a guest of that size.
-func (*growing) need(size int64) int64 { return size + growingOverhead }
+// requirement returns the memory requirement of the launcher with a guest of this size.
+func (*growing) requirement(size int64) int64 { return size + growingOverhead }
 
-// lock is what libvirt wants QEMU to be able to lock with a guest of that size.
+// lock returns libvirt's memory-lock limit for a guest of this size.
 func (*growing) lock(size int64) int64 { return size + gib }
 
-// moment is when the journal has so many steps of a growth begun and confirmed.
-type moment struct {
-	name             string
-	begun, confirmed int
+// journalPoint is a point of a growth, by the started and confirmed steps in the journal.
+type journalPoint struct {
+	name               string
+	started, confirmed int
 
-	// holds has the growth that is asked for next stay there until it is released.
-	// reached waits for what the journal does not show.
-	holds func(g *growing, t *testing.T) (reached, release func())
+	// hold stops the next growth at this point until release. reached waits for
+	// conditions that the journal does not show.
+	hold func(g *growing, t *testing.T) (reached, release func())
 }
 
-// keepLow has memory.max too low for a DIMM more.
-func keepLow(g *growing, t *testing.T) (reached, release func()) {
+// holdByLimit makes memory.max too low for one more DIMM.
+func holdByLimit(g *growing, t *testing.T) (reached, release func()) {
 	t.Helper()
 	before := g.memoryMax(t)
-	g.setMemoryMax(t, fmt.Sprint(g.need(g.size+dimm)-pageSize))
+	g.setMemoryMax(t, fmt.Sprint(g.requirement(g.size+dimm)-pageSize))
 	return func() {}, func() {
 		t.Helper()
 		g.setMemoryMax(t, before)
 	}
 }
 
-// stopVM has QEMU carry out no orders. The release waits for the DIMM that it was told to
-// plug.
-func stopVM(g *growing, t *testing.T) (reached, release func()) {
+// holdByStoppedVM stops QEMU with SIGSTOP. release continues QEMU and waits for the requested
+// DIMM.
+func holdByStoppedVM(g *growing, t *testing.T) (reached, release func()) {
 	t.Helper()
-	g.send(t, "STOP", g.process)
+	g.send(t, "STOP", g.vmProcess)
 	return func() {}, func() {
 		t.Helper()
-		g.send(t, "CONT", g.process)
+		g.send(t, "CONT", g.vmProcess)
 		eventually(t, "the DIMM to be plugged", func() bool { return g.plugged(t) == g.size },
 			func() string { return fmt.Sprint(g.plugged(t)) })
 	}
 }
 
-// holdProgram is the program of integration/suite/hold on the node.
-const holdProgram = "/opt/suite/hold"
+// blockOpenProgram is the program of integration/suite/blockopen on the node.
+const blockOpenProgram = "/opt/suite/blockopen"
 
-// storing has the shim hang when it is about to replace the record that has so many steps
-// begun and confirmed: those are done, and the next is about to be ordered.
-func storing(begun, confirmed int) func(g *growing, t *testing.T) (reached, release func()) {
+// holdAtRecord blocks the shim when it replaces the record with these started and confirmed
+// steps. Then these steps are done, and the shim is about to request the next one.
+func holdAtRecord(begun, confirmed int) func(g *growing, t *testing.T) (reached, release func()) {
 	return func(g *growing, t *testing.T) (reached, release func()) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 		r, w := io.Pipe()
 		ended := make(chan struct{})
-		hold := []string{holdProgram, g.record(), fmt.Sprintf(`"begun":%d,"confirmed":%d}`, begun, confirmed)}
+		args := []string{blockOpenProgram, g.record(), fmt.Sprintf(`"begun":%d,"confirmed":%d}`, begun, confirmed)}
 		go func() {
 			defer close(ended)
-			_ = w.CloseWithError(g.Run(ctx, node.Command{Args: hold, Stdout: w, Stderr: t.Output()}))
+			_ = w.CloseWithError(g.Run(ctx, node.Command{Args: args, Stdout: w, Stderr: t.Output()}))
 		}()
 		release = sync.OnceFunc(func() { cancel(); _ = r.Close(); <-ended })
 		t.Cleanup(release)
@@ -97,39 +98,39 @@ func storing(begun, confirmed int) func(g *growing, t *testing.T) (reached, rele
 		await := func(line string) {
 			t.Helper()
 			if !lines.Scan() || lines.Text() != line {
-				t.Fatalf("%v says %q, %v, want %q", hold, lines.Text(), lines.Err(), line)
+				t.Fatalf("%v prints %q, %v, want %q", args, lines.Text(), lines.Err(), line)
 			}
 		}
 		await("ready")
-		return func() { t.Helper(); await("held") }, release
+		return func() { t.Helper(); await("blocked") }, release
 	}
 }
 
-// reach asks for a DIMM more and waits for the moment.
-func (g *growing) reach(t *testing.T, m moment) (release func()) {
+// reach requests one more DIMM, and waits until the growth reaches the point.
+func (g *growing) reach(t *testing.T, m journalPoint) (release func()) {
 	t.Helper()
-	reached, release := m.holds(g, t)
+	reached, release := m.hold(g, t)
 	g.size += dimm
 	g.cli(t, "resize", g.pod.Namespace+"/"+g.pod.Name, "--memory="+api.Bytes(g.size).String())
-	g.awaitRecord(t, m.begun, m.confirmed)
+	g.awaitRecord(t, m.started, m.confirmed)
 	reached()
 	return release
 }
 
-// awaitRecord waits until the journal has so much of what was asked for last.
+// awaitRecord waits until the journal has these steps of the last request.
 func (g *growing) awaitRecord(t *testing.T, begun, confirmed int) {
 	t.Helper()
 	var r resize.Record
-	eventually(t, fmt.Sprintf("%d steps to be begun and %d confirmed", begun, confirmed), func() bool {
+	eventually(t, fmt.Sprintf("%d steps to be started and %d confirmed", begun, confirmed), func() bool {
 		r = g.journal(t)
 		return r.Phase == resize.Running && r.Target.Memory == api.Bytes(g.size) && r.Started == begun && r.Confirmed == confirmed
 	}, func() string { return fmt.Sprintf("%+v", r) })
 }
 
-// record is the file of the shim's journal.
+// record returns the file of the shim's journal.
 func (g *growing) record() string { return g.shared + "/journal/resize.json" }
 
-// journal reads it. There is none before the first resize.
+// journal reads the shim's journal. It returns a zero record before the first resize.
 func (g *growing) journal(t *testing.T) resize.Record {
 	t.Helper()
 	text := g.output(t, "sh", "-c", `[ ! -e "$1" ] || cat "$1"`, "sh", g.record())
@@ -155,18 +156,17 @@ func (g *growing) send(t *testing.T, signal string, to process) {
 	}
 }
 
-// awaitDone waits until the pod has told that its VM is as it is wanted, and that is what
-// was asked for last.
+// awaitDone waits until the pod reports that its VM has the last requested size.
 func (g *growing) awaitDone(t *testing.T) (last podapi.Report) {
 	t.Helper()
 	eventually(t, "the VM to have "+api.Bytes(g.size).String(), func() bool {
-		last = g.reported(t, g.vm)
+		last = g.lastReport(t, g.vm)
 		return last.State == podapi.StateDone && last.Actual != nil && last.Actual.Memory == uint64(g.size)
 	}, func() string { return fmt.Sprintf("%+v", last) })
 	return last
 }
 
-// plugged is what the guest has booted with and all its DIMMs, in bytes.
+// plugged returns the guest's memory at boot plus all its DIMMs, in bytes.
 func (g *growing) plugged(t *testing.T) int64 {
 	t.Helper()
 	kib := g.inLauncher(t, g.vm, "virsh -c qemu:///session dumpxml "+g.domain()+" | sed -n \"s,.*<memory unit='KiB'>\\([0-9]*\\)</memory>.*,\\1,p\"")
@@ -182,7 +182,7 @@ func (g *growing) memoryMax(t *testing.T) string {
 	return g.output(t, "cat", g.dir+"/memory.max")
 }
 
-// setMemoryMax writes it as anybody may who is root, which the runtime is not told of.
+// setMemoryMax writes memory.max directly, without the runtime.
 func (g *growing) setMemoryMax(t *testing.T, to string) {
 	t.Helper()
 	g.output(t, "sh", "-c", `echo "$2" >"$1/memory.max"`, "sh", g.dir, to)
@@ -191,9 +191,8 @@ func (g *growing) setMemoryMax(t *testing.T, to string) {
 	}
 }
 
-// limitsOfVM prints, each time that something of it changes, memory.max of the pod and of
-// its launcher, whose cgroup is $1, how often the kernel has killed, and what process $2
-// has locked and may lock.
+// limitsOfVM prints, after each change: memory.max of the pod and of the launcher's cgroup $1,
+// the number of OOM kills, and the locked memory and memory-lock limit of process $2.
 const limitsOfVM = `while sleep 0.1; do
 	read -r pod <"$1/../memory.max" && read -r own <"$1/memory.max" || exit
 	while read -r key n; do [ "$key" != oom_kill ] || kills=$n; done <"$1/memory.events"
@@ -204,40 +203,41 @@ const limitsOfVM = `while sleep 0.1; do
 	last=$now
 done`
 
-// limitSamples are those of limitsOfVM.
+// limitSamples are samples of limitsOfVM.
 type limitSamples struct{ samples }
 
 func (g *growing) sampleLimits(t *testing.T) limitSamples {
 	t.Helper()
-	return limitSamples{g.sampling(t, "bash", "-c", limitsOfVM, "bash", g.dir, itoa(g.process.pid))}
+	return limitSamples{g.startSampling(t, "bash", "-c", limitsOfVM, "bash", g.dir, itoa(g.vmProcess.pid))}
 }
 
-// kept ends the sampling. At no moment were the limits below what the VM needs at the
-// size that it had, or its lock below what was locked, and nothing was killed.
-func (s limitSamples) kept(t *testing.T, g *growing, had int64) {
+// check ends the sampling. It checks that the limits were never below the VM's requirement at
+// its former size, that the memory-lock limit was never below the locked memory, and that the
+// kernel killed no process.
+func (s limitSamples) check(t *testing.T, g *growing, had int64) {
 	t.Helper()
 	s.stop()
 	text := s.text.String()
 	t.Logf("pod's memory.max, launcher's, killed, KiB locked, lock:\n%s", text)
 	if text == "" {
-		t.Fatal("no sample was taken")
+		t.Fatal("no samples")
 	}
 	for line := range strings.Lines(text) {
 		if !strings.HasSuffix(line, "\n") {
-			break // it was ended in the middle of a line
+			break // the end of the sampling cut this line
 		}
 		var podMax, ownMax string
 		var kills, locked, lock int64
 		if _, err := fmt.Sscan(line, &podMax, &ownMax, &kills, &locked, &lock); err != nil {
-			t.Fatalf("a sample is %q: %v", line, err)
+			t.Fatalf("sample %q: %v", line, err)
 		}
-		if min(limitOf(t, podMax), limitOf(t, ownMax)) < g.need(had) || kills != 0 || lock < max(g.lock(had), locked<<10) {
-			t.Errorf("at some moment it was %s, and the VM needs %d and a lock of %d", strings.TrimSpace(line), g.need(had), g.lock(had))
+		if min(limitOf(t, podMax), limitOf(t, ownMax)) < g.requirement(had) || kills != 0 || lock < max(g.lock(had), locked<<10) {
+			t.Errorf("sample %s, but the VM needs %d bytes and a limit of %d", strings.TrimSpace(line), g.requirement(had), g.lock(had))
 		}
 	}
 }
 
-// limitOf reads what memory.max has.
+// limitOf parses the content of memory.max.
 func limitOf(t *testing.T, text string) int64 {
 	t.Helper()
 	if text == "max" {
