@@ -17,8 +17,8 @@ import (
 
 const manifest = "../../deploy/kubernetes/install.yaml"
 
-// agentConfig is how the agent that install.yaml ships reaches the API server:
-// with the service account of its pods, and with what that may do.
+// agentConfig returns the configuration of install.yaml's agent: its pods' service account with its
+// rights.
 func agentConfig(t *testing.T, c *kube.ControlPlane) *rest.Config {
 	t.Helper()
 	set := install(t, c)
@@ -40,7 +40,7 @@ func loadConfig(t *testing.T, kubeconfig string) *rest.Config {
 	return config
 }
 
-// agentClient is the client that the agent uses.
+// agentClient returns the agent's client.
 func agentClient(t *testing.T, config *rest.Config) kubernetes.Interface {
 	t.Helper()
 	client, err := kubeclient.NewClient(config, "mooring-agent")
@@ -56,7 +56,7 @@ func install(t *testing.T, c *kube.ControlPlane) *appsv1.DaemonSet {
 	return installAll(t, c)[0]
 }
 
-// installAll applies install.yaml and returns the DaemonSets in it, the agent's first.
+// installAll applies install.yaml and returns its DaemonSets, the agent's first.
 func installAll(t *testing.T, c *kube.ControlPlane) (sets []*appsv1.DaemonSet) {
 	t.Helper()
 	f, err := os.Open(manifest)
@@ -84,8 +84,7 @@ func installAll(t *testing.T, c *kube.ControlPlane) (sets []*appsv1.DaemonSet) {
 	return sets
 }
 
-// awaitRole returns when the API server's authorizer has seen the role, which is
-// a moment after it was stored.
+// awaitRole returns when the API server's authorizer knows the role, shortly after its creation.
 func awaitRole(t *testing.T, client kubernetes.Interface) {
 	t.Helper()
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{

@@ -32,9 +32,8 @@ func stopProcess(t *testing.T, p *kube.Process) {
 	}
 }
 
-// TestQuotaIsEnforced shows that the API server refuses what a quota does not
-// allow, that it goes by what the controller has seen of the quota, and that the
-// controller can be stopped and started.
+// TestQuotaIsEnforced checks that the API server refuses pods over a quota, by the controller's
+// last status of the quota. It also stops and starts the controller.
 func TestQuotaIsEnforced(t *testing.T) {
 	plane := Start(t)
 	admin := clientFor(t, plane.Config())
@@ -79,7 +78,7 @@ func setPods(t *testing.T, admin kubernetes.Interface, q *corev1.ResourceQuota, 
 	}
 }
 
-// awaitPods returns when the controller has seen how many pods a quota allows.
+// awaitPods returns when the quota's status allows the given number of pods.
 func awaitPods(t *testing.T, admin kubernetes.Interface, q *corev1.ResourceQuota, pods string) {
 	t.Helper()
 	eventually(t, "the quota's status", func() bool {
@@ -96,7 +95,7 @@ func wantRefused(t *testing.T, admin kubernetes.Interface, namespace string) {
 	t.Helper()
 	_, err := admin.CoreV1().Pods(namespace).Create(t.Context(), pod("too-many", node, ""), metav1.CreateOptions{})
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "exceeded quota") {
-		t.Errorf("got %v, want that the quota is exceeded", err)
+		t.Errorf("got %v, want exceeded quota", err)
 	}
 }
 
@@ -107,6 +106,6 @@ func TestUnknownControllerIsAnError(t *testing.T) {
 		t.Fatal("started")
 	}
 	if !strings.Contains(err.Error(), "is not in the list of known controllers") {
-		t.Errorf("got %v, want that it is not known", err)
+		t.Errorf("got %v, want an unknown controller", err)
 	}
 }

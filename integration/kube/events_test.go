@@ -15,7 +15,7 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
-// told is what an Event tells, without when and under which name.
+// told returns an Event without time and generated name, for comparison.
 func told(e eventsv1.Event) eventsv1.Event {
 	e.TypeMeta, e.EventTime = metav1.TypeMeta{}, metav1.MicroTime{}
 	e.ObjectMeta = metav1.ObjectMeta{Namespace: e.Namespace}
@@ -60,8 +60,7 @@ func TestEventOfALauncher(t *testing.T) {
 	}
 }
 
-// TestKubectlFindsTheEvent asks as `kubectl describe pod` does: for the other
-// version of the API, by the pod.
+// TestKubectlFindsTheEvent lists Events like `kubectl describe pod`: by pod, in the core/v1 API.
 func TestKubectlFindsTheEvent(t *testing.T) {
 	plane := Start(t)
 	admin := clientFor(t, plane.Config())
@@ -87,7 +86,7 @@ func TestKubectlFindsTheEvent(t *testing.T) {
 func TestEventOfTheNode(t *testing.T) {
 	plane := Start(t)
 	admin := clientFor(t, plane.Config())
-	name := Namespace(t, admin) // a node name that no other test uses
+	name := Namespace(t, admin) // a unique name for the node
 	r := startRecorder(t, agentClient(t, agentConfig(t, plane)), name)
 	event := refusal("", "", "about the node")
 	event.Pod, event.Container = agentapi.PodRef{}, agentapi.ContainerRef{}
@@ -108,8 +107,8 @@ func TestEventOfTheNode(t *testing.T) {
 	}
 }
 
-// TestTheLongestEventIsAccepted is about what the API server validates: it
-// refuses an Event whose fields are longer than it likes.
+// TestTheLongestEventIsAccepted records an Event with all fields at their maximum length. The API
+// server refuses longer fields.
 func TestTheLongestEventIsAccepted(t *testing.T) {
 	plane := Start(t)
 	admin := clientFor(t, plane.Config())
@@ -152,8 +151,8 @@ func TestEqualEventsBecomeASeries(t *testing.T) {
 	}
 }
 
-// TestADeletedEventStartsAnew is the end that every Event comes to: the API
-// server drops it after an hour.
+// TestADeletedEventStartsAnew deletes an Event, as the API server does after an hour. The next one
+// counts from 1.
 func TestADeletedEventStartsAnew(t *testing.T) {
 	plane := Start(t)
 	admin := clientFor(t, plane.Config())
@@ -171,6 +170,6 @@ func TestADeletedEventStartsAnew(t *testing.T) {
 	r.stop()
 	r.want(t, outcomes{agentkube.Written: 2, agentkube.Merged: 1})
 	if got := listEvents(t, admin, namespace); len(got) != 1 || got[0].Series != nil {
-		t.Errorf("got %v, want one that counts from the start", got)
+		t.Errorf("got %v, want a count of 1", got)
 	}
 }

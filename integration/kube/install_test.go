@@ -7,8 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestThePodsAreAdmitted makes pods as the DaemonSet controller would: what is wrong
-// with a pod template shows only then.
+// TestThePodsAreAdmitted makes pods from the DaemonSets' templates. The API server validates a
+// template fully only for a pod.
 func TestThePodsAreAdmitted(t *testing.T) {
 	plane := Start(t)
 	admin := clientFor(t, plane.Config())

@@ -13,11 +13,11 @@ import (
 	"github.com/mooring-vm/mooring/hack/kube"
 )
 
-// restart stops the API server for as long as during takes.
+// restart stops the API server, calls during, and starts it again.
 func restart(t *testing.T, c *kube.ControlPlane, during func()) {
 	t.Helper()
 	if err := c.StopAPIServer(); err != nil {
-		t.Error(err) // and start it for those who come after
+		t.Error(err) // and start it for the following tests
 	}
 	during()
 	if err := c.StartAPIServer(); err != nil {
@@ -25,8 +25,8 @@ func restart(t *testing.T, c *kube.ControlPlane, during func()) {
 	}
 }
 
-// link is the network between an agent and the API server. An outage that it
-// makes starts and ends at once, where a restart takes seconds.
+// link is the network between an agent and the API server. It starts and ends an outage at once. A
+// restart of the API server takes seconds.
 type link struct {
 	listener net.Listener
 	target   string
@@ -37,7 +37,7 @@ type link struct {
 	open map[net.Conn]struct{}
 }
 
-// newLink puts a link in front of the API server that config names.
+// newLink puts a link in front of config's API server.
 func newLink(t *testing.T, config *rest.Config) *link {
 	t.Helper()
 	server, err := url.Parse(config.Host)
@@ -76,7 +76,7 @@ func (l *link) cut() {
 
 func (l *link) mend() { l.down.Store(false) }
 
-// awaitRefusal returns when somebody has tried once more to connect.
+// awaitRefusal returns after one more attempt to connect.
 func (l *link) awaitRefusal(t *testing.T) {
 	t.Helper()
 	before := l.refused.Load()
@@ -121,7 +121,7 @@ func (l *link) forward(client net.Conn) {
 	<-done
 }
 
-// remember reports false for connections that a cut came before.
+// remember reports false for connections made before a cut.
 func (l *link) remember(conns ...net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

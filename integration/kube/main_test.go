@@ -13,7 +13,8 @@ import (
 
 const node = "node-1"
 
-// patience is no measure of anything: a busy machine may take a while.
+// patience is the deadline of one wait. It is long because the machine may be busy, and measures no
+// performance.
 const patience = 3 * time.Minute
 
 func TestMain(m *testing.M) {

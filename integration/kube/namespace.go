@@ -8,9 +8,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Namespace makes a new namespace with service accounts: "default", without
-// which no pod can be made there, and those of the arguments. It stays: there is
-// no controller that would empty it.
+// Namespace makes a new namespace with service accounts: "default", required for any pod, and the
+// given ones. It stays, because no controller empties deleted namespaces.
 func Namespace(t testing.TB, client kubernetes.Interface, serviceAccounts ...string) string {
 	t.Helper()
 	ns, err := client.CoreV1().Namespaces().Create(t.Context(),

@@ -19,7 +19,7 @@ func TestEventsOfAShortOutageAreKept(t *testing.T) {
 	r.Record(refusal(namespace, "vm", "still too much"))
 	l.awaitRefusal(t)
 	if got := r.outcomes(); len(got) > 0 {
-		t.Errorf("counted %v during the outage, want nothing yet", got)
+		t.Errorf("counted %v during the outage, want none", got)
 	}
 	l.mend()
 	r.await(t, agentkube.Written, 2)
@@ -30,8 +30,8 @@ func TestEventsOfAShortOutageAreKept(t *testing.T) {
 	}
 }
 
-// TestEventsOfALongOutageAreCounted waits in earnest until the recorder gives an
-// event up, with more events behind it than its queue takes.
+// TestEventsOfALongOutageAreCounted waits until the recorder gives up an Event. More Events follow
+// than its queue holds.
 func TestEventsOfALongOutageAreCounted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out with -short: takes the recorder's five attempts, some 15 seconds")
@@ -57,7 +57,7 @@ func TestEventsOfALongOutageAreCounted(t *testing.T) {
 	if sum := got[agentkube.Written] + got[agentkube.Failed] + got[agentkube.Dropped]; sum != recorded {
 		t.Errorf("%d of %d events counted: %v", sum, recorded, got)
 	}
-	// a write that was cut off by the stop may have arrived
+	// a write interrupted by the stop may have arrived
 	if n := len(listEvents(t, admin, namespace)); n < got[agentkube.Written] || n > got[agentkube.Written]+got[agentkube.Failed] {
 		t.Errorf("%d Events, want the %d that were counted as written", n, got[agentkube.Written])
 	}

@@ -23,8 +23,7 @@ import (
 // ownerEnv turns the test binary into a process that owns a control plane.
 const ownerEnv = "MOORING_TEST_OWNER"
 
-// own starts a control plane with a controller, tells where its logs are, and waits
-// to be killed.
+// own starts a control plane with a controller, prints its log directory, and waits for SIGKILL.
 func own() {
 	ctx := context.Background()
 	c, err := kube.Start(ctx, kube.Options{Log: logger()})
@@ -39,8 +38,7 @@ func own() {
 	select {}
 }
 
-// TestKilledOwnerLeavesNothing is about the worst end that a test run can have:
-// its process is killed and cleans nothing up.
+// TestKilledOwnerLeavesNothing kills the process of a test run. Its control plane must still end.
 func TestKilledOwnerLeavesNothing(t *testing.T) {
 	dir, kill := startOwner(t)
 	if diff := cmp.Diff([]string{"etcd", "kube-apiserver", "kube-controller-manager"}, programsOf(t, dir)); diff != "" {
@@ -85,7 +83,7 @@ func startOwner(t *testing.T) (dir string, kill func()) {
 	return strings.TrimSpace(line), kill
 }
 
-// programsOf are the names of the processes that have dir in their arguments.
+// programsOf returns the names of processes with dir in their arguments.
 func programsOf(t *testing.T, dir string) []string {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -94,7 +92,7 @@ func programsOf(t *testing.T, dir string) []string {
 	}
 	var names []string
 	for _, f := range files {
-		cmdline, err := os.ReadFile(f) // fails for one that is gone; empty for a zombie
+		cmdline, err := os.ReadFile(f) // fails for an ended process, empty for a zombie
 		if err == nil && strings.Contains(string(cmdline), dir) {
 			name, _, _ := strings.Cut(string(cmdline), "\x00")
 			names = append(names, filepath.Base(name))
@@ -133,7 +131,7 @@ func TestCredentialsAreAskedFor(t *testing.T) {
 	}
 }
 
-// TestApplyIsStrict shows that an install.yaml with a slip in it would not pass.
+// TestApplyIsStrict shows that applying a manifest with a mistake fails.
 func TestApplyIsStrict(t *testing.T) {
 	c := Start(t)
 	for name, manifest := range map[string]string{
@@ -152,6 +150,6 @@ func TestApplyIsStrict(t *testing.T) {
 
 func TestKubeconfigNeedsTheAccount(t *testing.T) {
 	if _, err := Start(t).Kubeconfig(t.Context(), "default", "nobody"); !apierrors.IsNotFound(err) {
-		t.Errorf("got %v, want that there is no such account", err)
+		t.Errorf("got %v, want NotFound", err)
 	}
 }

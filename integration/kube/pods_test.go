@@ -23,7 +23,7 @@ func pod(name, node, account string) *corev1.Pod {
 	}
 }
 
-// create makes a pod and returns the UID that kubelet would give the runtime.
+// create makes a pod and returns its UID, as kubelet gives it to the runtime.
 func create(t *testing.T, client kubernetes.Interface, namespace string, p *corev1.Pod) string {
 	t.Helper()
 	created, err := client.CoreV1().Pods(namespace).Create(t.Context(), p, metav1.CreateOptions{})
@@ -96,7 +96,7 @@ func TestPodCacheListsThePodsOfItsNode(t *testing.T) {
 	wantAccount(t, c, unnamed, "default")
 	wantAccount(t, c, "hash-of-"+namespace, "")
 	wantUnknown(t, c, "a static pod by its mirror's UID", mirror)
-	wantUnknown(t, c, "the pod that a mirror is forged of", "forged-"+namespace)
+	wantUnknown(t, c, "the pod of a forged mirror", "forged-"+namespace)
 	wantUnknown(t, c, "another node's pod", elsewhere)
 }
 
@@ -109,7 +109,7 @@ func TestPodCacheFollowsTheScheduler(t *testing.T) {
 
 	pending := create(t, admin, namespace, pod("pending", "", "tenant"))
 	elsewhere := create(t, admin, namespace, pod("elsewhere", "node-2", "tenant"))
-	awaitKnown(t, c, create(t, admin, namespace, pod("later", node, ""))) // what was made before it would be known by now
+	awaitKnown(t, c, create(t, admin, namespace, pod("later", node, ""))) // earlier pods would be in the cache by now
 	wantUnknown(t, c, "a pod without a node", pending)
 	wantUnknown(t, c, "another node's pod", elsewhere)
 
@@ -120,7 +120,7 @@ func TestPodCacheFollowsTheScheduler(t *testing.T) {
 	awaitKnown(t, c, pending)
 	wantAccount(t, c, pending, "tenant")
 
-	now := int64(0) // nobody is there to confirm a graceful deletion
+	now := int64(0) // no kubelet confirms a graceful deletion
 	if err := admin.CoreV1().Pods(namespace).Delete(t.Context(), "pending", metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
 		t.Fatal(err)
 	}

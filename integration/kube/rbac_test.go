@@ -18,9 +18,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestAgentMayDoNothingElse asks the API server for everything that the agent
-// may do and a service account without roles may not. That it suffices is shown
-// by the other tests, which all use it.
+// TestAgentMayDoNothingElse lists the agent's rights beyond an account without roles. The other
+// tests use these rights, and so show that they suffice.
 func TestAgentMayDoNothingElse(t *testing.T) {
 	c := Start(t)
 	admin := clientFor(t, c.Config())
@@ -29,10 +28,10 @@ func TestAgentMayDoNothingElse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nobody := rules(t, clientFor(t, loadConfig(t, path)), namespace)
+	baseline := rules(t, clientFor(t, loadConfig(t, path)), namespace)
 	agent := rules(t, clientFor(t, agentConfig(t, c)), namespace)
 
-	own := slices.DeleteFunc(agent, func(rule string) bool { return slices.Contains(nobody, rule) })
+	own := slices.DeleteFunc(agent, func(rule string) bool { return slices.Contains(baseline, rule) })
 	want := []string{
 		"create events.k8s.io/events",
 		"list /pods",
@@ -40,11 +39,11 @@ func TestAgentMayDoNothingElse(t *testing.T) {
 		"watch /pods",
 	}
 	if diff := cmp.Diff(want, own); diff != "" {
-		t.Errorf("what the agent may do (-want +got):\n%s", diff)
+		t.Errorf("rights of the agent (-want +got):\n%s", diff)
 	}
 }
 
-// rules lists what a client may do in a namespace, one verb and resource a line.
+// rules lists a client's rights in a namespace, one verb and resource a line.
 func rules(t *testing.T, client kubernetes.Interface, namespace string) []string {
 	t.Helper()
 	review, err := client.AuthorizationV1().SelfSubjectRulesReviews().Create(t.Context(), &authorizationv1.SelfSubjectRulesReview{
@@ -80,7 +79,7 @@ func product(verbs, groups, resources []string, suffix string) []string {
 	return all
 }
 
-// TestAgentIsDenied tries what a stolen token of the agent would be tried for.
+// TestAgentIsDenied attempts the operations of an attacker with a stolen agent token.
 func TestAgentIsDenied(t *testing.T) {
 	c := Start(t)
 	namespace := Namespace(t, clientFor(t, c.Config()))

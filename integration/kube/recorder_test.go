@@ -20,10 +20,10 @@ import (
 
 type outcomes map[agentkube.Outcome]int
 
-// recording is the agent's recorder at work, and what it counted.
+// recording is the agent's running recorder with a count of its outcomes.
 type recording struct {
 	*agentkube.Recorder
-	stop func() // writes what is queued
+	stop func() // writes the queued Events
 
 	mu  sync.Mutex
 	got outcomes
@@ -77,7 +77,7 @@ func (r *recording) want(t *testing.T, want outcomes) {
 	}
 }
 
-// refusal is the agent's word on a launcher's container.
+// refusal returns the agent's Event about a launcher's container.
 func refusal(namespace, pod, message string) agentapi.Event {
 	return agentapi.Event{
 		Time:      time.Now(),

@@ -12,8 +12,8 @@ import (
 	"github.com/mooring-vm/mooring/api/podapi"
 )
 
-// The API server takes the largest report, and that an Event which is counted gets another
-// one.
+// TestResizeReportOfASeries writes the largest report. The API server accepts it, also as an update
+// of a counted Event.
 func TestResizeReportOfASeries(t *testing.T) {
 	plane := Start(t)
 	admin := clientFor(t, plane.Config())

@@ -28,7 +28,7 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
-// What `mooring resize` needs. Each is enough for what its name says.
+// The rights for `mooring resize`, one rule each.
 var (
 	mayPatch = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"patch"}}
 	mayGet   = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}}
@@ -36,7 +36,7 @@ var (
 	mayWatch = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"watch"}}
 )
 
-// output is what a command says. It may be read while the command runs.
+// output is a command's output. It is safe to read while the command runs.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -54,13 +54,13 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// resizer runs `mooring resize` as somebody with some rights, on a machine without agent.
+// resizer runs `mooring resize` with limited rights on a machine without an agent.
 type resizer struct {
 	kubeconfig string
 	nowhere    string
 }
 
-// newResizer returns one for a service account of the namespace, who may do that.
+// newResizer returns a resizer for a service account of the namespace with these rights.
 func newResizer(t *testing.T, plane *kube.ControlPlane, namespace, account string, rules ...rbacv1.PolicyRule) *resizer {
 	t.Helper()
 	admin, meta := clientFor(t, plane.Config()), metav1.ObjectMeta{Name: account}
@@ -89,8 +89,8 @@ func (r *resizer) run(t *testing.T, out, errOut *output, args ...string) int {
 	return program.Run(t.Context(), append([]string{"resize", "--kubeconfig", r.kubeconfig, "--socket", r.nowhere}, args...))
 }
 
-// eventually runs it until it says what is wanted: the authorizer learns of roles a
-// moment after they were stored.
+// eventually repeats the command until its output contains want. The authorizer applies roles with
+// a delay.
 func (r *resizer) eventually(t *testing.T, code int, want string, args ...string) {
 	t.Helper()
 	var out, errOut output
@@ -123,8 +123,8 @@ func get(t *testing.T, client kubernetes.Interface, p *corev1.Pod) *corev1.Pod {
 	return now
 }
 
-// The right to patch is enough, nothing else of the pod changes, and the agent's cache
-// learns of it.
+// TestResizePatchesTheAnnotations expects the patch right to suffice. The rest of the pod stays
+// unchanged, and the agent's cache receives the size.
 func TestResizePatchesTheAnnotations(t *testing.T) {
 	plane := Start(t)
 	admin := clientFor(t, plane.Config())
@@ -150,13 +150,13 @@ func TestResizePatchesTheAnnotations(t *testing.T) {
 	if last := managers[len(managers)-1]; last.Manager != "mooring" {
 		t.Errorf("the annotations are %q's", last.Manager)
 	}
-	eventually(t, "the agent to know the size", func() bool {
+	eventually(t, "the size in the agent's cache", func() bool {
 		desired, known := pods.Desired(string(before.UID), "compute")
 		return known && desired.Size == api.Size{VCPUs: 4, Memory: 4 << 30, CPUQuota: api.CPUQuota{Percent: 150}}
 	})
 }
 
-// launcherPods is the agent's pod cache, which keeps what sizes VMs are to have.
+// launcherPods returns the agent's pod cache with the VMs' desired sizes.
 func launcherPods(t *testing.T, client kubernetes.Interface) *agentkube.PodCache {
 	t.Helper()
 	c, err := agentkube.NewPodCache(client, node, slog.New(slog.DiscardHandler))
@@ -169,11 +169,12 @@ func launcherPods(t *testing.T, client kubernetes.Interface) *agentkube.PodCache
 	})
 	done := make(chan struct{})
 	go func() { defer close(done); c.Run(t.Context()) }()
-	t.Cleanup(func() { <-done }) // the test's context is done by then
+	t.Cleanup(func() { <-done }) // the test's context has ended by then
 	return c
 }
 
-// Each right that is missing is named, with the pod; so is a pod that is not there.
+// TestResizeNamesTheRightThatIsMissing expects errors with the pod and the missing right, and an
+// error for a missing pod.
 func TestResizeNamesTheRightThatIsMissing(t *testing.T) {
 	plane := Start(t)
 	admin := clientFor(t, plane.Config())
@@ -200,7 +201,7 @@ func TestResizeNamesTheRightThatIsMissing(t *testing.T) {
 	}
 }
 
-// reporter is the agent's end: what a pod reports becomes Events.
+// reporter returns the agent's pod server, which turns the pod's reports into Events.
 func reporter(t *testing.T, p *corev1.Pod, r *recording) podserver.Pod {
 	t.Helper()
 	launchers := registry.New()
@@ -214,7 +215,7 @@ func reporter(t *testing.T, p *corev1.Pod, r *recording) podserver.Pod {
 	return n.Pod(string(p.UID))
 }
 
-// said is a report with as many steps planned as its generation says, and one done.
+// said returns a report with one planned step per generation, one of them done.
 func said(generation uint64, state podapi.State, vcpus int) podapi.Report {
 	r := podapi.Report{Generation: generation, State: state, Actual: &podapi.Actual{Memory: 4 << 30, VCPUs: vcpus, Online: vcpus}}
 	for i := range generation {
@@ -229,8 +230,8 @@ func said(generation uint64, state podapi.State, vcpus int) podapi.Report {
 	return r
 }
 
-// Without an agent at hand the Events of the pod tell how it fares: what was told before,
-// or is about another size, is not taken for it.
+// TestResizeWaitsForEvents runs without a local agent and follows the pod's Events. Older Events
+// and Events about another size must not count as the result.
 func TestResizeWaitsForEvents(t *testing.T) {
 	plane := Start(t)
 	admin := clientFor(t, plane.Config())
@@ -239,7 +240,7 @@ func TestResizeWaitsForEvents(t *testing.T) {
 	p := vm(t, admin, namespace)
 	recorder := startRecorder(t, agentClient(t, agentConfig(t, plane)), node)
 	agent := reporter(t, p, recorder)
-	report := func(generation uint64, state podapi.State, vcpus int) { // each with words of its own, as equal ones are told once a minute
+	report := func(generation uint64, state podapi.State, vcpus int) { // each generation gives another text, because equal reports are recorded once a minute
 		t.Helper()
 		if err := agent.Report(said(generation, state, vcpus)); err != nil {
 			t.Fatal(err)
@@ -247,14 +248,14 @@ func TestResizeWaitsForEvents(t *testing.T) {
 	}
 	report(2, podapi.StateDone, 1)
 	recorder.await(t, agentkube.Written, 1)
-	r.eventually(t, cli.ExitOK, "could be annotated", "vm-1", "--vcpus", "2", "--dry-run") // the role is known
+	r.eventually(t, cli.ExitOK, "could be annotated", "vm-1", "--vcpus", "2", "--dry-run") // the authorizer knows the role
 
 	for _, c := range []struct {
 		generation uint64
 		size       []string
 		state      podapi.State
 		code       int
-		out, err   string // the last of it
+		out, err   string // expected end of the output
 	}{
 		{4, []string{"--vcpus", "2", "--memory", "4Gi"}, podapi.StateDone, cli.ExitOK, "    1.50s  step 1\ndone: 4Gi of memory, 2 vCPUs\n", "when it ends\n"},
 		{7, []string{"--vcpus", "3"}, podapi.StateRefused, cli.ExitFailure, "    1.50s  step 1\n", "could not be resized (Refused): no room\n"},
@@ -265,8 +266,8 @@ func TestResizeWaitsForEvents(t *testing.T) {
 		eventually(t, "the watch", func() bool { return strings.Contains(errOut.String(), "the pod runs on another node") })
 		report(c.generation-1, podapi.StateResizing, 1)
 		if c.state == podapi.StateDone {
-			report(c.generation, podapi.StateDone, 8) // about what was wanted before
-			eventually(t, "what is about another size", func() bool { return strings.Contains(out.String(), "4Gi, 8 vCPUs\n") })
+			report(c.generation, podapi.StateDone, 8) // about the previous desired size
+			eventually(t, "the report about another size", func() bool { return strings.Contains(out.String(), "4Gi, 8 vCPUs\n") })
 		}
 		report(c.generation+1, c.state, 2)
 		const plan = "\nplan  1  step 1\nplan  2  step 2\nplan  3  step 3\n"
@@ -274,12 +275,12 @@ func TestResizeWaitsForEvents(t *testing.T) {
 			t.Errorf("%v: exit code %d\n%s%s", c.size, got, out.String(), errOut.String())
 		}
 	}
-	var out, errOut output // what the pod has asked for before was refused, and is told again
+	var out, errOut output // the previous request was refused, and the command repeats the refusal
 	if code := r.run(t, &out, &errOut, "vm-1", "--vcpus", "3", "--wait"); code != cli.ExitFailure || !strings.Contains(errOut.String(), "the pod already had these annotations") {
-		t.Errorf("the same again: exit code %d\n%s%s", code, out.String(), errOut.String())
+		t.Errorf("repeated: exit code %d\n%s%s", code, out.String(), errOut.String())
 	}
 	out, errOut = output{}, output{}
 	if code := r.run(t, &out, &errOut, "vm-1", "--vcpus", "1", "--wait", "--timeout", "1s"); code != cli.ExitFailure || !strings.Contains(errOut.String(), "waited for 1s, and no Event tells") {
-		t.Errorf("of a pod that says nothing: exit code %d\n%s%s", code, out.String(), errOut.String())
+		t.Errorf("silent pod: exit code %d\n%s%s", code, out.String(), errOut.String())
 	}
 }

@@ -1,5 +1,5 @@
-// Package kubetest gives tests a real Kubernetes API: a control plane that all
-// tests of a package share, and what they want from it again and again.
+// Package kubetest gives tests a real Kubernetes API: a control plane shared by all tests of a
+// package, and common helpers.
 package kubetest
 
 import (
@@ -19,9 +19,9 @@ var shared struct {
 	err   error
 }
 
-// Start returns the control plane that the whole test binary shares; the first
-// caller starts it. One that cannot be had fails t: it needs nothing but Go. When
-// t fails, the logs of the control plane are kept and t says where.
+// Start returns the control plane shared by the test binary. The first caller starts it. An error
+// fails t, because it only requires Go. When t fails, Start keeps the control plane's logs and
+// prints their directory.
 func Start(t testing.TB) *kube.ControlPlane {
 	t.Helper()
 	shared.once.Do(func() { // with a context that outlives t
@@ -34,9 +34,9 @@ func Start(t testing.TB) *kube.ControlPlane {
 	return shared.plane
 }
 
-// Main is for a TestMain: it runs the tests, stops the control plane if they
-// started one, and returns the exit code. Without it the control plane ends with
-// the test binary all the same, but leaves its folder to be removed by the next.
+// Main is for a TestMain. It runs the tests, stops the control plane if started, and returns the
+// exit code. Without Main, the control plane still ends with the test binary, and the next run
+// removes its directory.
 func Main(m *testing.M) int {
 	code := m.Run()
 	if shared.plane == nil {

@@ -24,7 +24,7 @@ func keepLogs(t testing.TB, c *Cluster) {
 	})
 }
 
-// keepObjects keeps what is in a namespace at the end of t.
+// keepObjects stores the objects of a namespace at the end of t.
 func keepObjects(t testing.TB, c *Cluster, namespace string) {
 	keep(t, "the objects of namespace "+namespace, func(dir string) error {
 		for name, list := range map[string]client.ObjectList{
@@ -49,7 +49,7 @@ func keepObjects(t testing.TB, c *Cluster, namespace string) {
 	})
 }
 
-// keep fills a folder when t has failed.
+// keep calls fill with a directory if t failed.
 func keep(t testing.TB, what string, fill func(dir string) error) {
 	t.Cleanup(func() {
 		if !t.Failed() {

@@ -1,6 +1,5 @@
-// Package kubevirttest gives tests a cluster of KubeVirt as far as the API server
-// sees one: a real control plane that enforces quotas, the real virt-controller
-// and virt-api, and an actor that stands in for the nodes.
+// Package kubevirttest gives tests a KubeVirt cluster without real nodes: a real control plane with
+// quotas, the real virt-controller and virt-api, and an actor in place of the nodes.
 package kubevirttest
 
 import (
@@ -16,7 +15,7 @@ import (
 	"github.com/mooring-vm/mooring/integration/kubevirt/actor"
 )
 
-// Controllers are those of kube-controller-manager that a Cluster runs.
+// Controllers returns the controllers of kube-controller-manager run by a Cluster.
 func Controllers() []string {
 	return []string{
 		"resourcequota-controller", "serviceaccount-controller", "namespace-controller",
@@ -24,20 +23,20 @@ func Controllers() []string {
 	}
 }
 
-// Cluster is a control plane with KubeVirt. Tests that share one have a namespace
-// each; what they do to a field here, they do to all.
+// Cluster is a control plane with KubeVirt. Each test uses its own namespace. A changed field
+// affects all tests of the cluster.
 type Cluster struct {
 	Plane       *kube.ControlPlane
 	Controllers *kube.Process
 	KubeVirt    *kubevirt.KubeVirt
-	// Client may do everything, knows KubeVirt's objects and caches nothing.
+	// Client has all rights, knows KubeVirt's types and does not cache.
 	Client client.Client
 
 	stopActor func() error
 }
 
-// New starts a cluster of its own for who cannot share one, such as a program. ctx
-// ends a build; the rest is over in seconds.
+// New starts a separate cluster, for example for a program. ctx ends a build. The other steps take
+// seconds.
 func New(ctx context.Context, log *slog.Logger) (_ *Cluster, err error) {
 	c := &Cluster{}
 	defer func() {
@@ -79,8 +78,7 @@ func (c *Cluster) startActor() {
 	}
 }
 
-// Stop ends the cluster and removes all that it left. It may be called more than
-// once.
+// Stop ends the cluster and removes its files. Repeated calls are allowed.
 func (c *Cluster) Stop() error {
 	var errs []error
 	if c.stopActor != nil {

@@ -8,30 +8,30 @@ import (
 	virtv1 "kubevirt.io/api/core/v1"
 )
 
-// TestEvictionMigrates is what a drain does to a VM: virt-api refuses the
-// eviction, and virt-controller makes a migration.
+// TestEvictionMigrates evicts a launcher like a drain: virt-api refuses the eviction, and
+// virt-controller makes a migration.
 func TestEvictionMigrates(t *testing.T) {
 	c := Start(t)
 	vmi := c.RunningVMI(t, c.Namespace(t, nil), "vm", small())
 	source, node := c.Launchers(t, vmi)[0], vmi.Status.NodeName
 	err := c.Client.SubResource("eviction").Create(t.Context(), &source, &policyv1.Eviction{})
 	if !apierrors.IsTooManyRequests(err) {
-		t.Fatalf("got %v, want to be told to try again", err)
+		t.Fatalf("got %v, want TooManyRequests", err)
 	}
-	Eventually(t, "the VMI to be elsewhere", func() bool {
+	Eventually(t, "the VMI to run on another node", func() bool {
 		c.get(t, vmi)
 		return vmi.Status.Phase == virtv1.Running && vmi.Status.NodeName != node
 	})
 	awaitEnded(t, c, &source)
 }
 
-// TestVirtControllerIsRestarted shows that nothing goes on without it, and that it
-// finds what came meanwhile.
+// TestVirtControllerIsRestarted stops virt-controller. Migrations wait without it, and continue
+// after its start.
 func TestVirtControllerIsRestarted(t *testing.T) {
 	c := Start(t)
 	vmi := c.RunningVMI(t, c.Namespace(t, nil), "vm", small())
 	if err := c.KubeVirt.StopController(t.Context()); err != nil {
-		t.Error(err) // and start it for those who come after
+		t.Error(err) // and start it for the following tests
 	}
 	m := c.Migrate(t, vmi)
 	phase := m.Get(t).Status.Phase

@@ -23,8 +23,8 @@ import (
 
 const mib = 1 << 20
 
-// TestLaunchedVMsGrow starts a guest from what virt-launcher would give libvirt after both
-// of its calls of the sidecar, and has it grow.
+// TestLaunchedVMsGrow starts a guest from virt-launcher's definition after both sidecar calls, and
+// grows it.
 func TestLaunchedVMsGrow(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out with -short: boots a guest")
@@ -40,14 +40,14 @@ func TestLaunchedVMsGrow(t *testing.T) {
 	}
 }
 
-// TestLibvirtTakesLaunchedVMs has libvirt define them, which it does before it has looked
-// for what they are to have of the node.
+// TestLibvirtTakesLaunchedVMs defines the domains. libvirt checks the node's resources only at the
+// start.
 func TestLibvirtTakesLaunchedVMs(t *testing.T) {
 	daemon := libvirttest.Start(t, false)
 	l := Launch(t, hook.Config{Options: capacity()})
 	for name, c := range launchedCases() {
 		if c.refused != "" {
-			continue // libvirt is given none
+			continue // libvirt gets no definition
 		}
 		t.Run(name, func(t *testing.T) {
 			c.request.VMI, c.request.Emulated = launchedVM(c.change), true
@@ -73,8 +73,8 @@ func TestLibvirtTakesLaunchedVMs(t *testing.T) {
 	}
 }
 
-// wantsSlots reports whether this libvirt takes no maximum of memory without slots, as
-// KubeVirt's own headroom is: that is so before 9.5, and no launcher has one as old.
+// wantsSlots reports whether this libvirt requires memory slots together with maxMemory. KubeVirt's
+// own headroom has no slots. libvirt before 9.5 requires them, and launchers have newer ones.
 func wantsSlots(t *testing.T, daemon *libvirttest.Daemon) (wants bool) {
 	t.Helper()
 	daemon.WithConnect(t, func(conn *libvirtgo.Connect) error {
@@ -85,8 +85,8 @@ func wantsSlots(t *testing.T, daemon *libvirttest.Daemon) (wants bool) {
 	return wants
 }
 
-// refusedAsAsked wants libvirt to refuse KubeVirt's own XML, and the sidecar's answer for
-// the same reason.
+// refusedAsAsked expects libvirt to refuse KubeVirt's XML and the sidecar's XML for the same
+// reason.
 func refusedAsAsked(t *testing.T, daemon *libvirttest.Daemon, d kubevirt.Definition) {
 	t.Helper()
 	daemon.WithConnect(t, func(conn *libvirtgo.Connect) error {
@@ -100,15 +100,15 @@ func refusedAsAsked(t *testing.T, daemon *libvirttest.Daemon, d kubevirt.Definit
 	})
 }
 
-// launched is a VM as KubeVirt starts it where there is no KVM.
+// launched is a VM started by KubeVirt on a node without KVM.
 type launched struct {
 	daemon *libvirttest.Daemon
 	vm     libvirttest.VM
 	domain virt.Domain
 }
 
-// launch goes as virt-launcher does: it defines the domain, defines it again with what
-// libvirt has made of the first, and starts it.
+// launch repeats virt-launcher's steps. It defines the domain, defines it again from libvirt's
+// result, and starts it.
 func (p *launched) launch(t *testing.T, o headroom.Options) {
 	t.Helper()
 	l := Launch(t, hook.Config{Options: o})
@@ -145,7 +145,7 @@ func (p *launched) launch(t *testing.T, o headroom.Options) {
 	}
 }
 
-// vmi has neither disk nor network, for which there is nothing here.
+// vmi returns a VMI without disk and network, because the test machine has none.
 func (p *launched) vmi() *virtv1.VirtualMachineInstance {
 	return launchedVM(func(s *virtv1.VirtualMachineInstanceSpec) {
 		guest, no := resource.MustParse("256Mi"), false
@@ -158,8 +158,8 @@ func (p *launched) vmi() *virtv1.VirtualMachineInstance {
 	})
 }
 
-// here is what libvirt is given, with paths of this machine: a launcher's are for the
-// kernel, and the sockets and the log of the consoles.
+// here returns the definition with paths of this machine for the kernel, the sockets and the
+// console log.
 func (p *launched) here(t *testing.T, d kubevirt.Definition) string {
 	t.Helper()
 	if d.Error != "" {

@@ -15,10 +15,10 @@ import (
 	"github.com/mooring-vm/mooring/shim/hook"
 )
 
-// capacity is what the sidecar of these tests gives.
+// capacity is the headroom set by the sidecar in these tests.
 func capacity() headroom.Options { return headroom.Options{Memory: 4096, CPUs: 8} }
 
-// launchedVM is a VM that has everything that most have.
+// launchedVM returns a VM with the usual devices.
 func launchedVM(change func(*virtv1.VirtualMachineInstanceSpec)) *virtv1.VirtualMachineInstance {
 	vmi := NewVMI("vms", "db", Size{Cores: 1, Memory: "1Gi"})
 	vmi.UID = "5d307ca9-b3ef-428c-8861-06e72d69f223"
@@ -29,14 +29,14 @@ func launchedVM(change func(*virtv1.VirtualMachineInstanceSpec)) *virtv1.Virtual
 	return vmi
 }
 
-// room is how far a domain may grow: MiB and vCPUs.
+// room is the current and maximum size of a domain: MiB and vCPUs.
 type room struct {
 	vcpus, maxVCPUs   uint
 	memory, maxMemory uint
-	virtioMem         uint // blocks of it, in MiB
+	virtioMem         uint // block size in MiB
 }
 
-// grown is what a VM of 1 GiB gets.
+// grown is the expected headroom of a 1 GiB VM.
 func grown(vcpus uint) room {
 	return room{vcpus: vcpus, maxVCPUs: 8, memory: 1024, maxMemory: 4096, virtioMem: 2}
 }
@@ -45,8 +45,8 @@ type launchedCase struct {
 	change  func(*virtv1.VirtualMachineInstanceSpec)
 	request kubevirt.Request
 	want    room
-	kept    bool   // as KubeVirt has it, byte for byte
-	refused string // a piece of the reason
+	kept    bool   // the sidecar keeps KubeVirt's XML byte for byte
+	refused string // part of the reason
 }
 
 func launchedCases() map[string]launchedCase {
@@ -101,8 +101,8 @@ func launchedCases() map[string]launchedCase {
 	}
 }
 
-// TestLaunchedVMsGetHeadroom has KubeVirt's own code make the definition, ask the sidecar
-// and read what it answers, both times that virt-launcher does.
+// TestLaunchedVMsGetHeadroom runs KubeVirt's own code: it makes the definition, calls the sidecar
+// and parses the answer. It does this twice, like virt-launcher.
 func TestLaunchedVMsGetHeadroom(t *testing.T) {
 	l := Launch(t, hook.Config{Options: capacity()})
 	for name, c := range launchedCases() {
@@ -123,8 +123,8 @@ func TestLaunchedVMsGetHeadroom(t *testing.T) {
 	}
 }
 
-// TestLaunchersSpeakWithTheSidecar in each version of the protocol. The newest ends it,
-// which Launch sees to.
+// TestLaunchersSpeakWithTheSidecar uses each version of the protocol. Only the newest one ends the
+// sidecar, checked by Launch.
 func TestLaunchersSpeakWithTheSidecar(t *testing.T) {
 	for _, version := range []string{"v1alpha1", "v1alpha2", "v1alpha3"} {
 		t.Run(version, func(t *testing.T) {
@@ -146,18 +146,18 @@ func (c launchedCase) check(t *testing.T, d kubevirt.Definition) {
 	case d.Error != "":
 		t.Fatalf("%s\n%s", d.Error, d.BeforeHooks)
 	case c.kept && d.AfterHooks != d.BeforeHooks:
-		t.Errorf("it has headroom, and changed: %s", gocmp.Diff(d.BeforeHooks, d.AfterHooks))
+		t.Errorf("VM with headroom changed: %s", gocmp.Diff(d.BeforeHooks, d.AfterHooks))
 	}
 	if got := roomOf(t, d.AfterHooks); got != c.want {
 		t.Errorf("got %+v, want %+v\n%s", got, c.want, d.AfterHooks)
 	}
 	if diff := gocmp.Diff(others(t, d.BeforeHooks), others(t, d.AfterHooks)); diff != "" {
-		t.Errorf("what is none of the sidecar's business changed: %s", diff)
+		t.Errorf("changes outside the headroom: %s", diff)
 	}
 	if again, err := headroom.Prepare([]byte(d.AfterHooks), capacity()); err != nil || again.Changed {
-		t.Errorf("not the same again: %v\n%s", err, again.XML)
+		t.Errorf("second run differs: %v\n%s", err, again.XML)
 	}
-	// virt-launcher's own struct has no place for vcpu's current: it defines the text.
+	// virt-launcher's struct has no field for vcpu's current attribute. It defines the XML text.
 	for _, lost := range missing(ours(t, d.AfterHooks), ours(t, d.Parsed)) {
 		if !strings.HasPrefix(lost, "/domain/vcpu@current=") {
 			t.Errorf("virt-launcher does not read %s\n%s", lost, d.Parsed)
@@ -165,7 +165,7 @@ func (c launchedCase) check(t *testing.T, d kubevirt.Definition) {
 	}
 }
 
-// sized is a size with its unit.
+// sized is a number with its unit.
 type sized struct {
 	Unit  string `xml:"unit,attr"`
 	Value uint   `xml:",chardata"`

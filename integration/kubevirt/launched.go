@@ -11,16 +11,16 @@ import (
 	"github.com/mooring-vm/mooring/shim/hook"
 )
 
-// Launch returns a launcher with one hook sidecar, which has to end when the launcher says
-// that the VM has: at the end of t.
+// Launch returns a launcher with one hook sidecar. At the end of t the launcher reports the VM's
+// end, and the sidecar must exit.
 func Launch(t testing.TB, c hook.Config) *kubevirt.Launcher {
 	t.Helper()
-	hooks, err := os.MkdirTemp("", "hooks") // a socket's path has to be short
+	hooks, err := os.MkdirTemp("", "hooks") // socket paths must be short
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(hooks) })
-	container := filepath.Join(hooks, "hook-sidecar-0") // KubeVirt's name for the first
+	container := filepath.Join(hooks, "hook-sidecar-0") // KubeVirt's name for the first sidecar
 	if err := os.Mkdir(container, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func Launch(t testing.TB, c hook.Config) *kubevirt.Launcher {
 		if err := l.Close(); err != nil {
 			t.Error(err)
 		}
-		if c.Version == "v1alpha1" || c.Version == "v1alpha2" { // which do not say so
+		if c.Version == "v1alpha1" || c.Version == "v1alpha2" { // these versions report no end
 			cancel()
 		}
 		select {

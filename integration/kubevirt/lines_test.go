@@ -11,10 +11,10 @@ import (
 	"testing"
 )
 
-// headroomPaths are what the sidecar may change.
+// headroomPaths matches the XML paths changed by the sidecar.
 var headroomPaths = regexp.MustCompile(`^/domain/(vcpus?|maxMemory|memory|currentMemory|cpu/topology@sockets|cpu/numa|devices/memory)\b`)
 
-// lines writes a tree as a line for each element, attribute and text, in their order.
+// lines flattens a tree into one line for each element, attribute and text, in order.
 func lines(t testing.TB, text string) (all []string) {
 	t.Helper()
 	in := xml.NewDecoder(strings.NewReader(text))
@@ -44,7 +44,7 @@ func lines(t testing.TB, text string) (all []string) {
 	}
 }
 
-// others are the lines that the sidecar has to leave as they are, and ours all the rest.
+// others returns the lines outside the sidecar's paths. ours returns the lines inside.
 func others(t testing.TB, text string) []string {
 	t.Helper()
 	return slices.DeleteFunc(lines(t, text), headroomPaths.MatchString)
@@ -55,7 +55,7 @@ func ours(t testing.TB, text string) []string {
 	return slices.DeleteFunc(lines(t, text), func(line string) bool { return !headroomPaths.MatchString(line) })
 }
 
-// missing are the lines that are not among the others.
+// missing returns the lines absent from others.
 func missing(lines, others []string) []string {
 	return slices.DeleteFunc(lines, func(line string) bool { return slices.Contains(others, line) })
 }

@@ -12,21 +12,20 @@ import (
 	"github.com/mooring-vm/mooring/integration/kubevirt/actor"
 )
 
-// Migration is one of a VMI.
+// Migration is a migration of a VMI.
 type Migration struct {
 	cluster *Cluster
 	vmi     *virtv1.VirtualMachineInstance
 	object  *virtv1.VirtualMachineInstanceMigration
 }
 
-// Migrate makes a migration, which goes as far as it can.
+// Migrate makes a migration without a stop.
 func (c *Cluster) Migrate(t testing.TB, vmi *virtv1.VirtualMachineInstance) *Migration {
 	t.Helper()
 	return c.migrate(t, vmi, nil)
 }
 
-// MigrateUntil makes a migration that goes no further than to a phase:
-// PreparingTarget, TargetReady or Running.
+// MigrateUntil makes a migration that stops at a phase: PreparingTarget, TargetReady or Running.
 func (c *Cluster) MigrateUntil(t testing.TB, vmi *virtv1.VirtualMachineInstance, phase virtv1.VirtualMachineInstanceMigrationPhase) *Migration {
 	t.Helper()
 	return c.migrate(t, vmi, map[string]string{actor.Until: string(phase)})
@@ -44,15 +43,14 @@ func (c *Cluster) migrate(t testing.TB, vmi *virtv1.VirtualMachineInstance, anno
 	return &Migration{cluster: c, vmi: vmi.DeepCopy(), object: m}
 }
 
-// Get is the migration's object as it is stored now.
+// Get returns the migration's current object.
 func (m *Migration) Get(t testing.TB) *virtv1.VirtualMachineInstanceMigration {
 	t.Helper()
 	m.cluster.get(t, m.object)
 	return m.object.DeepCopy()
 }
 
-// Await returns when the migration is in a phase. One that has ended otherwise
-// fails t.
+// Await returns when the migration reaches a phase. It fails t if the migration ends otherwise.
 func (m *Migration) Await(t testing.TB, phase virtv1.VirtualMachineInstanceMigrationPhase) {
 	t.Helper()
 	Eventually(t, "migration "+m.object.Name+" to be "+string(phase), func() bool {
@@ -64,41 +62,38 @@ func (m *Migration) Await(t testing.TB, phase virtv1.VirtualMachineInstanceMigra
 	})
 }
 
-// AwaitRejected returns when virt-controller says that a quota leaves no room for
-// the migration's target.
+// AwaitRejected returns when virt-controller reports that a quota rejects the migration's target.
 func (m *Migration) AwaitRejected(t testing.TB) {
 	t.Helper()
 	Eventually(t, "migration "+m.object.Name+" to be rejected", func() bool { return Rejected(m.Get(t)) })
 }
 
-// Rejected reports whether virt-controller says that a quota leaves no room for
-// the migration's target.
+// Rejected reports whether a quota rejects the migration's target, by virt-controller's condition.
 func Rejected(m *virtv1.VirtualMachineInstanceMigration) bool {
 	return slices.ContainsFunc(m.Status.Conditions, func(c virtv1.VirtualMachineInstanceMigrationCondition) bool {
 		return c.Type == virtv1.VirtualMachineInstanceMigrationRejectedByResourceQuota && c.Status == corev1.ConditionTrue
 	})
 }
 
-// Until lets a migration that was stopped go on to another phase.
+// Until lets a stopped migration proceed to another phase.
 func (m *Migration) Until(t testing.TB, phase virtv1.VirtualMachineInstanceMigrationPhase) {
 	t.Helper()
 	m.cluster.annotate(t, m.object, actor.Until, new(string(phase)))
 }
 
-// GoOn lets a migration that was stopped go on to its end.
+// GoOn lets a stopped migration proceed to its end.
 func (m *Migration) GoOn(t testing.TB) {
 	t.Helper()
 	m.cluster.annotate(t, m.object, actor.Until, nil)
 }
 
-// Fail has the migration fail as soon as its target is prepared, and at once if
-// it is.
+// Fail makes the migration fail as soon as its target is prepared.
 func (m *Migration) Fail(t testing.TB, reason string) {
 	t.Helper()
 	m.cluster.annotate(t, m.object, actor.Fail, &reason)
 }
 
-// Abort deletes the migration. How far it is decides what comes of that.
+// Abort deletes the migration. Its phase decides the effect.
 func (m *Migration) Abort(t testing.TB) {
 	t.Helper()
 	if err := m.cluster.Client.Delete(t.Context(), m.object); err != nil {
@@ -106,8 +101,7 @@ func (m *Migration) Abort(t testing.TB) {
 	}
 }
 
-// AwaitGone returns when the migration is not stored any more, as it is after an
-// abort.
+// AwaitGone returns when the migration is deleted, as after an abort.
 func (m *Migration) AwaitGone(t testing.TB) {
 	t.Helper()
 	Eventually(t, "migration "+m.object.Name+" to be gone", func() bool {
@@ -119,7 +113,7 @@ func (m *Migration) AwaitGone(t testing.TB) {
 	})
 }
 
-// Target is the pod that the VMI is migrated to, or nil if there is none.
+// Target returns the target pod, or nil if there is none.
 func (m *Migration) Target(t testing.TB) *corev1.Pod {
 	t.Helper()
 	for _, p := range m.cluster.Launchers(t, m.vmi) {
@@ -130,7 +124,7 @@ func (m *Migration) Target(t testing.TB) *corev1.Pod {
 	return nil
 }
 
-// Source is the pod that the VMI is migrated from, or nil if there is none.
+// Source returns the source pod, or nil if there is none.
 func (m *Migration) Source(t testing.TB) *corev1.Pod {
 	t.Helper()
 	state := m.Get(t).Status.MigrationState

@@ -20,7 +20,7 @@ func awaitEnded(t *testing.T, c *Cluster, pod *corev1.Pod) {
 	})
 }
 
-// wantNode checks where a VMI runs, as it is stored now.
+// wantNode checks the VMI's current node.
 func wantNode(t *testing.T, c *Cluster, vmi *virtv1.VirtualMachineInstance, want string) {
 	t.Helper()
 	c.get(t, vmi)
@@ -42,8 +42,8 @@ func TestMigrationSucceeds(t *testing.T) {
 	awaitEnded(t, c, m.Source(t))
 }
 
-// TestMigrationIsRejected is what quotas are scaled for: virt-controller says that
-// there is no room, and goes on when there is.
+// TestMigrationIsRejected fills a quota. virt-controller reports the rejection, and continues when
+// the quota grows.
 func TestMigrationIsRejected(t *testing.T) {
 	c := Start(t)
 	ns := c.Namespace(t, memory("2Gi"))
@@ -62,8 +62,8 @@ func TestMigrationIsRejected(t *testing.T) {
 	}
 }
 
-// TestMigrationGoesStepByStep also shows what the quota counts meanwhile: the
-// source for as long as its launcher runs.
+// TestMigrationGoesStepByStep also checks the quota's usage. The source counts until its launcher
+// ends.
 func TestMigrationGoesStepByStep(t *testing.T) {
 	c := Start(t)
 	ns := c.Namespace(t, memory("4Gi"))

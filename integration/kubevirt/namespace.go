@@ -10,12 +10,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// QuotaName is the name of the quota that Namespace makes.
+// QuotaName is the name of Namespace's quota.
 const QuotaName = "quota"
 
-// Namespace makes a new namespace and, unless hard is nil, a quota in it, and
-// returns when VMs can be made there and the quota is enforced. It is deleted
-// when t ends.
+// Namespace makes a namespace, and a quota unless hard is nil. It returns when VMs can be made
+// there and the quota is enforced. t deletes the namespace at its end.
 func (c *Cluster) Namespace(t testing.TB, hard corev1.ResourceList) string {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
@@ -54,8 +53,7 @@ func (c *Cluster) Quota(t testing.TB, q *corev1.ResourceQuota) {
 	c.awaitEnforced(t, q)
 }
 
-// SetHard changes the limits of a namespace's quota that hard names, and returns
-// when they are enforced.
+// SetHard changes the given limits of a namespace's quota, and returns when they are enforced.
 func (c *Cluster) SetHard(t testing.TB, namespace string, hard corev1.ResourceList) {
 	t.Helper()
 	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: QuotaName}}
@@ -76,7 +74,7 @@ func (c *Cluster) awaitEnforced(t testing.TB, q *corev1.ResourceQuota) {
 	})
 }
 
-// Used is what a namespace's quota counts as used.
+// Used returns the usage of a namespace's quota.
 func (c *Cluster) Used(t testing.TB, namespace string) corev1.ResourceList {
 	t.Helper()
 	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: QuotaName}}

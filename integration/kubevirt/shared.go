@@ -14,9 +14,9 @@ var shared struct {
 	err     error
 }
 
-// Start returns the cluster that the whole test binary shares; the first caller
-// starts it. One that cannot be had fails t: it needs nothing but Go. When t
-// fails, the logs of the cluster are kept and t says where.
+// Start returns the cluster shared by the test binary. The first caller starts it. An error fails
+// t, because it only requires Go. When t fails, Start keeps the cluster's logs and prints their
+// directory.
 func Start(t testing.TB) *Cluster {
 	t.Helper()
 	shared.once.Do(func() { // with a context that outlives t
@@ -29,8 +29,8 @@ func Start(t testing.TB) *Cluster {
 	return shared.cluster
 }
 
-// Main is for a TestMain: it runs the tests, stops the cluster if they started
-// one, and returns the exit code.
+// Main is for a TestMain. It runs the tests, stops the cluster if started, and returns the exit
+// code.
 func Main(m *testing.M) int {
 	code := m.Run()
 	if shared.cluster == nil {

@@ -12,14 +12,13 @@ import (
 	"github.com/mooring-vm/mooring/integration/kubevirt/actor"
 )
 
-// Size is that of a guest.
+// Size is the size of a guest.
 type Size struct {
 	Cores  uint32
 	Memory string // a quantity, such as "1Gi"
 }
 
-// NewVMI is a VMI that can be migrated, for who wants to change it before it is
-// made.
+// NewVMI returns a migratable VMI that the caller may change and create.
 func NewVMI(namespace, name string, size Size) *virtv1.VirtualMachineInstance {
 	guest := resource.MustParse(size.Memory)
 	live := virtv1.EvictionStrategyLiveMigrate
@@ -64,8 +63,8 @@ func (c *Cluster) RunningVMI(t testing.TB, namespace, name string, size Size) *v
 	return vmi
 }
 
-// AwaitRunning returns when a VMI runs and virt-controller takes it for one that
-// can be migrated. It reads the VMI anew.
+// AwaitRunning returns when a VMI runs and virt-controller considers it migratable. It refreshes
+// the VMI.
 func (c *Cluster) AwaitRunning(t testing.TB, vmi *virtv1.VirtualMachineInstance) {
 	t.Helper()
 	Eventually(t, "VMI "+vmi.Name+" to run", func() bool {
@@ -74,8 +73,7 @@ func (c *Cluster) AwaitRunning(t testing.TB, vmi *virtv1.VirtualMachineInstance)
 	})
 }
 
-// Launchers are the launcher pods of a VMI that are stored, also those that have
-// ended.
+// Launchers returns the stored launcher pods of a VMI, ended ones included.
 func (c *Cluster) Launchers(t testing.TB, vmi *virtv1.VirtualMachineInstance) []corev1.Pod {
 	t.Helper()
 	pods := &corev1.PodList{}
@@ -86,14 +84,14 @@ func (c *Cluster) Launchers(t testing.TB, vmi *virtv1.VirtualMachineInstance) []
 	return pods.Items
 }
 
-// Keep has the launcher in a pod run on when the migration is over that it is the
-// source or the target of, and when the pod is deleted, until Release.
+// Keep lets the launcher in a pod run after the end of its migration and after the pod's deletion,
+// until Release.
 func (c *Cluster) Keep(t testing.TB, pod *corev1.Pod) {
 	t.Helper()
 	c.annotate(t, pod, actor.Keep, new(""))
 }
 
-// Release undoes Keep.
+// Release ends the effect of Keep.
 func (c *Cluster) Release(t testing.TB, pod *corev1.Pod) {
 	t.Helper()
 	c.annotate(t, pod, actor.Keep, nil)

@@ -13,8 +13,8 @@ import (
 
 func small() Size { return Size{Cores: 2, Memory: "1Gi"} }
 
-// TestVMIGetsALauncher shows that the launcher is virt-controller's own: it asks
-// for more memory than the guest has.
+// TestVMIGetsALauncher shows that virt-controller made the launcher: it requests more memory than
+// the guest.
 func TestVMIGetsALauncher(t *testing.T) {
 	c := Start(t)
 	vmi := c.RunningVMI(t, c.Namespace(t, nil), "vm", small())
@@ -26,7 +26,7 @@ func TestVMIGetsALauncher(t *testing.T) {
 		t.Errorf("launcher on node %q, VMI on %q", pods[0].Spec.NodeName, vmi.Status.NodeName)
 	}
 	if asked := memoryOf(t, &pods[0]); asked.Cmp(resource.MustParse("1Gi")) <= 0 {
-		t.Errorf("launcher asks for %s, want more than the guest's 1Gi", asked.String())
+		t.Errorf("launcher requests %s, want more than the guest's 1Gi", asked.String())
 	}
 }
 
@@ -41,8 +41,8 @@ func memoryOf(t *testing.T, pod *corev1.Pod) resource.Quantity {
 	return resource.Quantity{}
 }
 
-// TestVMIOverQuotaWaits shows that a quota holds up a VMI itself, too, and that
-// virt-api's webhooks are asked.
+// TestVMIOverQuotaWaits checks that a quota also delays a new VMI. The API server calls
+// virt-api's webhooks.
 func TestVMIOverQuotaWaits(t *testing.T) {
 	c := Start(t)
 	ns := c.Namespace(t, memory("1Gi"))
@@ -66,11 +66,11 @@ func TestWebhooksOfVirtAPIAreAsked(t *testing.T) {
 	vmi := NewVMI(c.Namespace(t, nil), "vm", small())
 	vmi.Spec.Architecture = "vax"
 	if err := c.Client.Create(t.Context(), vmi); err == nil {
-		t.Error("made a VMI of an architecture that there is not")
+		t.Error("created a VMI of an unknown architecture")
 	}
 }
 
-// TestVMStartsAndStops goes through virt-controller's VM controller.
+// TestVMStartsAndStops uses virt-controller's VM controller.
 func TestVMStartsAndStops(t *testing.T) {
 	c := Start(t)
 	vmi := NewVMI(c.Namespace(t, nil), "vm", small())

@@ -9,10 +9,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// patience is no measure of anything: a busy machine may take a while.
+// patience is the deadline of one wait. It is long because the machine may be busy, and measures no
+// performance.
 const patience = 5 * time.Minute
 
-// Eventually returns when done says true, and fails t if it does not.
+// Eventually polls done until it returns true, and fails t after the deadline.
 func Eventually(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true,
@@ -22,7 +23,7 @@ func Eventually(t testing.TB, what string, done func() bool) {
 	}
 }
 
-// get reads an object anew, which must be there.
+// get refreshes an existing object.
 func (c *Cluster) get(t testing.TB, o client.Object) {
 	t.Helper()
 	if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
@@ -30,7 +31,7 @@ func (c *Cluster) get(t testing.TB, o client.Object) {
 	}
 }
 
-// patch writes a change of an object, as it is now.
+// patch changes the current version of an object.
 func patch[T client.Object](t testing.TB, c *Cluster, o T, change func(T)) {
 	t.Helper()
 	c.get(t, o)
@@ -41,7 +42,7 @@ func patch[T client.Object](t testing.TB, c *Cluster, o T, change func(T)) {
 	}
 }
 
-// annotate writes an annotation, or takes it away where value is nil.
+// annotate sets an annotation, or removes it if value is nil.
 func (c *Cluster) annotate(t testing.TB, o client.Object, key string, value *string) {
 	t.Helper()
 	patch(t, c, o, func(o client.Object) {
@@ -58,5 +59,5 @@ func (c *Cluster) annotate(t testing.TB, o client.Object, key string, value *str
 	})
 }
 
-// cleanUp is for what is done after t, whose own context has ended by then.
+// cleanUp returns a context for work after t, because t's own context has ended by then.
 func cleanUp(t testing.TB) context.Context { return context.WithoutCancel(t.Context()) }

@@ -1,12 +1,9 @@
-// Package actor stands in for what a control plane and virt-controller leave to
-// the nodes, and for nothing else: the scheduler, which binds pods to two fake
-// Nodes; kubelet, which says that pods run and takes away those that are deleted;
-// and virt-handler, which says that a VMI runs and takes a migration from
-// PreparingTarget to its end. No container is ever started.
+// Package actor replaces the node programs of a cluster. The scheduler binds pods to two fake
+// Nodes. kubelet reports pods as running and removes deleted ones. virt-handler reports VMIs as
+// running and takes a migration from PreparingTarget to its end. The actor starts no container.
 //
-// What a test wants of a migration or a pod it says by annotations of theirs, so
-// that the actor knows nothing but what is in the API server and may be stopped
-// and started at any time.
+// A test controls a migration or a pod by annotations. The actor keeps all state in the API server,
+// so it can stop and start at any time.
 package actor
 
 import (
@@ -31,23 +28,23 @@ import (
 	"github.com/mooring-vm/mooring/hack/kubevirt"
 )
 
-// The annotations that tell the actor what a test wants.
+// The annotations by which a test controls the actor.
 const (
-	// Until, on a migration, is the last phase that the actor takes it to:
-	// PreparingTarget, TargetReady or Running. All the way without.
+	// Until, on a migration, is the last phase set by the actor: PreparingTarget, TargetReady or
+	// Running. Without it, the migration proceeds to its end.
 	Until = "actor.test/until"
-	// Fail, on a migration, is the reason that it fails for as soon as the target
-	// has been handed to virt-handler.
+	// Fail, on a migration, is the reason for its failure. It fails as soon as virt-controller
+	// hands the target to virt-handler.
 	Fail = "actor.test/fail"
-	// Keep, on a pod, has its launcher run on: after the migration that it was the
-	// source or the target of is over, and when it is deleted.
+	// Keep, on a pod, keeps its launcher running after the end of its migration and after the pod's
+	// deletion.
 	Keep = "actor.test/keep"
 )
 
-// workers is how many objects of a kind are seen to at once.
+// workers is the number of objects of a kind reconciled at once.
 const workers = 4
 
-// Scheme knows the objects that the actor and those who use it deal with.
+// Scheme returns a scheme with the objects of the actor and its users.
 func Scheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, virtv1.AddToScheme} {
@@ -58,8 +55,7 @@ func Scheme() (*runtime.Scheme, error) {
 	return s, nil
 }
 
-// Run acts until ctx ends, on the Nodes that MakeNodes has made. admin is for who may
-// do everything; log hears of what goes wrong.
+// Run acts on the Nodes made by MakeNodes until ctx ends. admin has all rights. Errors go to log.
 func Run(ctx context.Context, admin *rest.Config, log *slog.Logger) error {
 	s, err := Scheme()
 	if err != nil {
@@ -84,8 +80,8 @@ func Run(ctx context.Context, admin *rest.Config, log *slog.Logger) error {
 	return mgr.Start(ctx)
 }
 
-// asVirtHandler is with the rights of virt-handler: virt-api heeds what others say
-// about a VMI's status not at all.
+// asVirtHandler returns a configuration with virt-handler's rights. virt-api ignores changes of a
+// VMI's status by other accounts.
 func asVirtHandler(admin *rest.Config) *rest.Config {
 	c := rest.CopyConfig(admin)
 	c.Impersonate = rest.ImpersonationConfig{

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// kubelet says that a bound pod runs and is ready, and takes it away at once when
-// it is deleted, however long its grace period.
+// kubelet reports a bound pod as running and ready. It removes a deleted pod at once, regardless of
+// its grace period.
 type kubelet struct {
 	api client.Client
 }
@@ -66,7 +66,7 @@ func containerStatus(c corev1.Container, state corev1.ContainerState) corev1.Con
 	return corev1.ContainerStatus{
 		Name: c.Name, Image: c.Image, ImageID: "sha256:0", State: state,
 		Ready: true, Started: new(state.Running != nil),
-		Resources: c.Resources.DeepCopy(), AllocatedResources: c.Resources.Requests, // without, nobody may resize the pod
+		Resources: c.Resources.DeepCopy(), AllocatedResources: c.Resources.Requests, // required for a resize of the pod
 	}
 }
 
@@ -76,7 +76,7 @@ func completed(at metav1.Time) corev1.ContainerState {
 	}}
 }
 
-// podIP is made of the UID, so that it stays the same.
+// podIP derives a stable address from the UID.
 func podIP(pod *corev1.Pod) string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(pod.UID))
@@ -84,7 +84,7 @@ func podIP(pod *corev1.Pod) string {
 	return netip.AddrFrom4([4]byte{10, sum[0], sum[1], sum[2]}).String()
 }
 
-// end says that the launcher in a pod has exited, as it does in good order.
+// end reports that the launcher in a pod has exited with success.
 func end(ctx context.Context, api client.Client, pod *corev1.Pod) error {
 	if _, kept := pod.Annotations[Keep]; kept || ended(pod) || pod.DeletionTimestamp != nil {
 		return nil
@@ -107,8 +107,7 @@ func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// ignoreRace makes nothing of what somebody else has changed meanwhile: they are
-// heard of, and seen to then.
+// ignoreRace drops errors about concurrent changes. Such a change triggers another reconcile.
 func ignoreRace(err error) error {
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil

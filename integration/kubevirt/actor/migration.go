@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// migrate takes the VMI's migration one step further, or ends the launcher that is
-// left over from one that has ended.
+// migrate takes the VMI's migration one step further. After the migration it ends the remaining
+// launcher.
 func (v *virtHandler) migrate(ctx context.Context, vmi *virtv1.VirtualMachineInstance) error {
 	state := vmi.Status.MigrationState
 	if state == nil || state.MigrationUID == "" {
@@ -46,8 +46,8 @@ func (v *virtHandler) migrationOf(ctx context.Context, vmi *virtv1.VirtualMachin
 	return &all.Items[i], nil
 }
 
-// step writes into the VMI's status what the virt-handlers of both nodes would,
-// when virt-controller has seen the step before.
+// step writes the changes of both nodes' virt-handlers into the VMI's status, after virt-controller
+// has processed the previous step.
 func step(vmi *virtv1.VirtualMachineInstance, m *virtv1.VirtualMachineInstanceMigration) {
 	state := vmi.Status.MigrationState
 	reason, fails := m.Annotations[Fail]
@@ -83,8 +83,7 @@ func fail(vmi *virtv1.VirtualMachineInstance, reason string) {
 	handBack(vmi)
 }
 
-// complete hands the VMI over to the target, and what was plugged into it
-// meanwhile with it.
+// complete hands the VMI over to the target, with CPUs and memory plugged in during the migration.
 func complete(vmi *virtv1.VirtualMachineInstance) {
 	state, now := vmi.Status.MigrationState, metav1.Now()
 	state.Completed = true
@@ -102,7 +101,7 @@ func complete(vmi *virtv1.VirtualMachineInstance) {
 	handBack(vmi)
 }
 
-// handBack ends the target node's interest in the migration.
+// handBack ends the target node's part in the migration.
 func handBack(vmi *virtv1.VirtualMachineInstance) {
 	now := metav1.Now()
 	if vmi.Status.MigrationState.StartTimestamp == nil {
@@ -112,8 +111,8 @@ func handBack(vmi *virtv1.VirtualMachineInstance) {
 	delete(vmi.Labels, virtv1.MigrationTargetNodeNameLabel)
 }
 
-// endLeftOver ends the source's launcher after a success, and the target's after a
-// failure, as they end by themselves.
+// endLeftOver ends the source's launcher after a success, and the target's after a failure. Real
+// launchers exit by themselves.
 func (v *virtHandler) endLeftOver(ctx context.Context, vmi *virtv1.VirtualMachineInstance) error {
 	state := vmi.Status.MigrationState
 	name := state.SourcePod

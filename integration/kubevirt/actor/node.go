@@ -16,10 +16,10 @@ import (
 // NodeNames are the names of the Nodes.
 func NodeNames() []string { return []string{"node-1", "node-2"} }
 
-// machineType is what "q35", which VMIs ask for, means to the QEMU of the Nodes.
+// machineType is the meaning of "q35", requested by VMIs, for the Nodes' QEMU.
 const machineType = "pc-q35-rhel9.6.0"
 
-// MakeNodes makes the Nodes that are not there. What a test has written to one stays.
+// MakeNodes makes missing Nodes. Changes made by a test stay.
 func MakeNodes(ctx context.Context, api client.Client) error {
 	for _, name := range NodeNames() {
 		n := node(name)
@@ -38,7 +38,7 @@ func MakeNodes(ctx context.Context, api client.Client) error {
 	return nil
 }
 
-// sayReady takes away the taint that every new Node gets.
+// sayReady removes the taint of a new Node and reports it ready.
 func sayReady(ctx context.Context, api client.Client, n *corev1.Node, status corev1.NodeStatus) error {
 	n.Spec.Taints = nil
 	if err := api.Update(ctx, n); err != nil {
@@ -48,8 +48,8 @@ func sayReady(ctx context.Context, api client.Client, n *corev1.Node, status cor
 	return api.Status().Update(ctx, n)
 }
 
-// node is as kubelet and virt-handler, with its labeller and its heartbeat, leave
-// one. The heart beats far in the future, or virt-controller would fail the VMIs.
+// node returns a Node as set up by kubelet and by virt-handler's labeller and heartbeat. The
+// heartbeat lies far in the future, or virt-controller would fail the VMIs.
 func node(name string) *corev1.Node {
 	resources := corev1.ResourceList{
 		corev1.ResourceCPU:              resource.MustParse("1000"),

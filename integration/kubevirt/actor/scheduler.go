@@ -13,12 +13,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// unschedulableRetry is when a pod that fits nowhere is looked at again.
+// unschedulableRetry is the delay before the scheduler retries a pod without a fitting Node.
 const unschedulableRetry = 200 * time.Millisecond
 
-// scheduler binds pods to the first Node that has their node selector's labels, is
-// not cordoned and runs no other pod of the same VMI, which is what launchers'
-// affinities come to. It counts no resources.
+// scheduler binds pods to the first Node that matches the node selector, is not cordoned and runs
+// no other pod of the VMI. This is the effect of the launchers' affinities. It does not count
+// resources.
 type scheduler struct {
 	api client.Client
 }

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// virtHandler is that of all Nodes at once.
+// virtHandler acts as the virt-handlers of all Nodes.
 type virtHandler struct {
 	api     client.Client
 	account client.Client // with virt-handler's own rights
@@ -59,8 +59,7 @@ func (v *virtHandler) Reconcile(ctx context.Context, r reconcile.Request) (recon
 	return reconcile.Result{}, v.write(ctx, before, vmi)
 }
 
-// write stores what has changed, unless somebody else was faster. virt-handler may
-// not patch.
+// write stores the changes, unless another writer was faster. virt-handler has no right to patch.
 func (v *virtHandler) write(ctx context.Context, before, vmi *virtv1.VirtualMachineInstance) error {
 	if equality.Semantic.DeepEqual(before, vmi) {
 		return nil
@@ -71,8 +70,7 @@ func (v *virtHandler) write(ctx context.Context, before, vmi *virtv1.VirtualMach
 	return nil
 }
 
-// boot says that the guest runs, and can be migrated. virt-controller waits for a
-// SELinux context before it does that.
+// boot reports a running, migratable guest. virt-controller requires a SELinux context first.
 func boot(vmi *virtv1.VirtualMachineInstance) {
 	toPhase(vmi, virtv1.Running)
 	vmi.Status.MigrationMethod = virtv1.LiveMigration
