@@ -97,7 +97,7 @@ func (p *Program) uninstall(cmd *cobra.Command, o uninstallOptions) error {
 		return err
 	}
 	told := false
-	report := uninstall.Report{DryRun: o.dryRun, Tell: func(line string) {
+	report := uninstall.Report{DryRun: o.dryRun, Print: func(line string) {
 		told = true
 		fmt.Fprintln(p.Out, oneLine(line))
 	}}

@@ -19,7 +19,7 @@ import (
 	"github.com/mooring-vm/mooring/quota"
 )
 
-// Names that the chart gives to what is looked for here.
+// Names given by the chart.
 const (
 	DefaultNamespace = "mooring-system"
 
@@ -28,21 +28,21 @@ const (
 	launcherName   = "mooring-launcher"
 )
 
-// policyBindings put the chart's policies into force.
+// policyBindings returns the bindings of the chart's policies.
 func policyBindings() []string {
 	return []string{"mooring-annotations", "mooring-launchers", "mooring-namespace-annotations", "mooring-quota-annotations", "mooring-vm-annotations"}
 }
 
-// Cluster is what Mooring has put into a cluster.
+// Cluster describes Mooring's state in a cluster.
 type Cluster struct {
-	Client    client.Client // without a cache, with the scheme of [NewClient]
-	Namespace string        // the controller's
-	Quota     quota.Options // those of the controller
+	Client    client.Client // uncached, from [NewClient]
+	Namespace string        // of the controller
+	Quota     quota.Options // of the controller
 
-	// Force stops the controller where one is at work. Without, that is an error.
+	// Force stops a running controller. Without Force, a running controller is an error.
 	Force bool
 
-	// Patience is how long a stopped controller may take to end.
+	// Patience is the time for a stopped controller to end.
 	Patience time.Duration
 
 	Now    func() time.Time
@@ -58,14 +58,13 @@ func NewClient(config *rest.Config) (client.Client, error) {
 		}
 	}
 	config = rest.CopyConfig(config)
-	config.QPS = -1 // the API server shares itself out fairly
+	config.QPS = -1 // leave rate limits to the API server's fair queuing
 	return client.New(config, client.Options{Scheme: known})
 }
 
-// Run takes it away. Nothing is changed where a quota's base cannot be read, nor where a
-// controller stays at work, a [*RunningError]. After that it goes on after an error with
-// what does not depend on it, and returns all of them. CRDs, roles and what runs are left
-// to whoever has applied them.
+// Run removes Mooring's state. It changes no object if a quota's base is unreadable or if a
+// controller keeps running ([*RunningError]). Afterwards it continues after errors with independent
+// steps and returns all of them. It does not remove CRDs, roles and workloads.
 func (c *Cluster) Run(ctx context.Context) error {
 	if err := c.checkQuotas(ctx); err != nil {
 		return err
@@ -73,7 +72,8 @@ func (c *Cluster) Run(ctx context.Context) error {
 	if err := c.stopController(ctx); err != nil {
 		return err
 	}
-	// Webhooks first: they would be asked about the rest, and nobody answers.
+	// Remove webhooks first: they would be called about the other changes, and no controller
+	// answers.
 	return errors.Join(
 		c.removeHooks(ctx),
 		c.restoreQuotas(ctx),
@@ -94,7 +94,7 @@ func (c *Cluster) removeHooks(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// remove deletes an object that may not be there.
+// remove deletes an object if it exists.
 func (c *Cluster) remove(ctx context.Context, o client.Object) error {
 	kind, err := c.Client.GroupVersionKindFor(o)
 	if err != nil {

@@ -67,7 +67,7 @@ func deployment(replicas int32) *appsv1.Deployment {
 	}
 }
 
-// newCluster returns one with those objects, and what it tells.
+// newCluster returns a cluster with these objects, and its printed lines.
 func newCluster(t *testing.T, objects ...client.Object) (*Cluster, *[]string) {
 	t.Helper()
 	known := runtime.NewScheme()
@@ -76,14 +76,14 @@ func newCluster(t *testing.T, objects ...client.Object) (*Cluster, *[]string) {
 			t.Fatal(err)
 		}
 	}
-	var told []string
+	var printed []string
 	c := &Cluster{
 		Client:    fake.NewClientBuilder().WithScheme(known).WithObjects(objects...).Build(),
 		Namespace: DefaultNamespace, Quota: quota.Options{Prefix: quota.DefaultPrefix},
 		Patience: time.Minute, Now: time.Now,
-		Report: Report{Tell: func(line string) { told = append(told, line) }},
+		Report: Report{Print: func(line string) { printed = append(printed, line) }},
 	}
-	return c, &told
+	return c, &printed
 }
 
 func installed() []client.Object {
@@ -103,7 +103,7 @@ func installed() []client.Object {
 }
 
 func TestClusterIsCleared(t *testing.T) {
-	c, told := newCluster(t, installed()...)
+	c, printed := newCluster(t, installed()...)
 	if err := c.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -113,16 +113,16 @@ func TestClusterIsCleared(t *testing.T) {
 		"remove ValidatingAdmissionPolicyBinding mooring-annotations: done",
 		"remove ValidatingAdmissionPolicyBinding mooring-launchers: done",
 		"restore ResourceQuota vms/default: limits.cpu 16 -> 12: done",
-		"remove MigrationReservation vms/uid-1 of migration m-uid-1, whose pods quotas may refuse from now on: done",
+		"remove MigrationReservation vms/uid-1 of migration m-uid-1 (quotas may refuse its pods): done",
 		"clear the computed annotations of namespace vms: done",
 	}
-	if diff := cmp.Diff(want, *told); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, *printed); diff != "" {
+		t.Errorf("printed (-want +got):\n%s", diff)
 	}
 	checkCleared(t, c)
-	*told = nil
-	if err := c.Run(t.Context()); err != nil || len(*told) > 0 {
-		t.Errorf("the second time: %v, told %q", err, *told)
+	*printed = nil
+	if err := c.Run(t.Context()); err != nil || len(*printed) > 0 {
+		t.Errorf("the second time: %v, printed %q", err, *printed)
 	}
 }
 
@@ -141,7 +141,7 @@ func checkCleared(t *testing.T, c *Cluster) {
 		t.Fatal(err)
 	}
 	if len(hooks.Items) != 1 || len(reservations.Items) != 0 {
-		t.Errorf("%d webhooks, want that of somebody else; %d reservations, want none", len(hooks.Items), len(reservations.Items))
+		t.Errorf("%d webhooks, want the foreign one; %d reservations, want none", len(hooks.Items), len(reservations.Items))
 	}
 	for _, q := range quotas.Items {
 		want := map[string]string{"default": "12", "plain": "3"}[q.Name]
@@ -159,23 +159,23 @@ func checkCleared(t *testing.T, c *Cluster) {
 
 func TestDryRunDoesNothing(t *testing.T) {
 	objects := append(installed(), lease(time.Now()), deployment(2))
-	c, told := newCluster(t, objects...)
+	c, printed := newCluster(t, objects...)
 	c.Report.DryRun, c.Force = true, true
 	if err := c.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if len(*told) != 8 {
-		t.Errorf("told %q", *told)
+	if len(*printed) != 8 {
+		t.Errorf("printed %q", *printed)
 	}
-	for _, line := range *told {
+	for _, line := range *printed {
 		if !strings.HasPrefix(line, "would ") {
-			t.Errorf("told %q", line)
+			t.Errorf("printed %q", line)
 		}
 	}
 	checkUnchanged(t, c, objects)
 }
 
-// checkUnchanged checks that objects that newCluster was given are as they were then.
+// checkUnchanged checks that the objects equal the ones given to newCluster.
 func checkUnchanged(t *testing.T, c *Cluster, objects []client.Object) {
 	t.Helper()
 	for _, was := range objects {
@@ -191,7 +191,7 @@ func checkUnchanged(t *testing.T, c *Cluster, objects []client.Object) {
 	}
 }
 
-// An administrator's edit of a raised quota is the base, as for the controller.
+// An administrator's edit of a raised quota becomes the base, as in the controller.
 func TestEditedQuotaIsKept(t *testing.T) {
 	c, _ := newCluster(t, &corev1.Namespace{ObjectMeta: named("vms")}, raisedQuota("default", "12", "16", "20"))
 	if err := c.Run(t.Context()); err != nil {
@@ -206,14 +206,13 @@ func TestEditedQuotaIsKept(t *testing.T) {
 	}
 }
 
-// What cannot be restored is named, all of it, before anything is done, also to a controller
-// that is at work.
-func TestFaultsAreToldBeforeAnythingIsDone(t *testing.T) {
+// All unreadable bases are reported before any change, even before the controller is stopped.
+func TestFaultsAreReportedFirst(t *testing.T) {
 	faulty, managed := raisedQuota("faulty", "many", "16", "16"), raisedQuota("managed", "12", "16", "16")
 	managed.Labels = map[string]string{"manager": "true"}
 	objects := append(installed(), lease(time.Now()), deployment(2), faulty, managed)
 	objects[0].GetAnnotations()["manager"] = "many"
-	c, told := newCluster(t, objects...)
+	c, printed := newCluster(t, objects...)
 	c.Force, c.Quota.ManagerAnnotation, c.Quota.ManagerLabel = true, "manager", "manager"
 	err := c.Run(t.Context())
 	for _, want := range []string{
@@ -224,8 +223,8 @@ func TestFaultsAreToldBeforeAnythingIsDone(t *testing.T) {
 			t.Errorf("got %v, want %q in it", err, want)
 		}
 	}
-	if len(*told) > 0 {
-		t.Errorf("told %q", *told)
+	if len(*printed) > 0 {
+		t.Errorf("printed %q", *printed)
 	}
 	checkUnchanged(t, c, objects)
 }

@@ -17,30 +17,30 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// lookPeriod is the time between two looks at a controller that is to end.
-const lookPeriod = 500 * time.Millisecond
+// pollPeriod is the time between two checks of an ending controller.
+const pollPeriod = 500 * time.Millisecond
 
-// scaleBackTimeout bounds what is done after the time for the rest is over.
+// scaleBackTimeout bounds the scale back after the end of the caller's context.
 const scaleBackTimeout = 10 * time.Second
 
-// RunningError is that a controller is at work. It would do anew what is undone.
+// RunningError reports a running controller. It would repeat the removed changes.
 type RunningError struct {
-	Holder string        // of the lease
+	Holder string        // holder of the lease
 	Lease  string        // NAMESPACE/NAME
-	Waited time.Duration // after its Deployment was scaled down; 0: it was not
+	Waited time.Duration // after its Deployment was scaled down, 0 if it was not
 }
 
 func (e *RunningError) Error() string {
 	if e.Waited > 0 {
-		return fmt.Sprintf("a controller, %s, has not let go of lease %s within %s: it would undo this; "+
-			"see to it that it ends, and try again", e.Holder, e.Lease, e.Waited)
+		return fmt.Sprintf("controller %s still holds lease %s after %s: it would repeat the removed changes; "+
+			"end it, then try again", e.Holder, e.Lease, e.Waited)
 	}
-	return fmt.Sprintf("a controller is at work, %s, as lease %s says: it would undo this; "+
-		"stop it (kubectl scale --replicas=0), or have it stopped (--force)", e.Holder, e.Lease)
+	return fmt.Sprintf("a controller is at work: %s holds lease %s and would repeat the removed changes; "+
+		"stop it (kubectl scale --replicas=0), or use --force", e.Holder, e.Lease)
 }
 
-// stopController returns when none is at work. One that stays at work is a
-// [*RunningError], and its Deployment is then as it was.
+// stopController returns nil if no controller runs any more. Otherwise it returns [*RunningError],
+// and the Deployment has its former replicas.
 func (c *Cluster) stopController(ctx context.Context) error {
 	holder, err := c.holder(ctx)
 	if err != nil {
@@ -62,7 +62,7 @@ func (c *Cluster) stopController(ctx context.Context) error {
 	return nil
 }
 
-// holder is who has the lease at the moment; empty: nobody has.
+// holder returns the current holder of the lease, empty without one.
 func (c *Cluster) holder(ctx context.Context) (string, error) {
 	lease := &coordinationv1.Lease{}
 	err := c.Client.Get(ctx, c.controllerKey(), lease)
@@ -83,7 +83,7 @@ func (c *Cluster) controllerKey() client.ObjectKey {
 	return client.ObjectKey{Namespace: c.Namespace, Name: controllerName}
 }
 
-// scaleDown returns how many replicas the Deployment had.
+// scaleDown scales the Deployment to 0 and returns its former replicas.
 func (c *Cluster) scaleDown(ctx context.Context) (int32, error) {
 	scale, err := c.scale(ctx)
 	if err != nil || scale == nil || scale.Spec.Replicas == 0 {
@@ -94,7 +94,7 @@ func (c *Cluster) scaleDown(ctx context.Context) (int32, error) {
 	})
 }
 
-// scaleBack undoes scaleDown, also when ctx is over.
+// scaleBack restores the replicas, even after the end of ctx.
 func (c *Cluster) scaleBack(ctx context.Context, replicas int32) error {
 	if replicas == 0 {
 		return nil
@@ -117,12 +117,12 @@ func (c *Cluster) scaleTo(ctx context.Context, replicas int32) error {
 	})
 }
 
-// scale is nil where there is no Deployment.
+// scale returns nil without a Deployment.
 func (c *Cluster) scale(ctx context.Context) (*autoscalingv1.Scale, error) {
 	scale := &autoscalingv1.Scale{}
 	err := c.Client.SubResource("scale").Get(ctx, c.deployment(), scale)
 	if apierrors.IsNotFound(err) {
-		return nil, nil //nolint:nilnil // as said
+		return nil, nil //nolint:nilnil // documented above
 	}
 	return scale, wrap(err, "read the scale of Deployment %s", c.controllerKey())
 }
@@ -131,15 +131,15 @@ func (c *Cluster) deployment() *appsv1.Deployment {
 	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: controllerName}}
 }
 
-// awaitEnd returns when the controller's pods are gone and nobody has the lease. A lease
-// that somebody holds on to is an error. A pod that does not end, as on a node that is lost,
-// is told of: without the lease it does nothing, and whoever uninstalls is not held up by it.
+// awaitEnd returns when the controller's pods are gone and its lease has no holder. A lease that
+// stays held is an error. A pod that does not end, for example on a lost node, is only printed:
+// without the lease it does not act.
 func (c *Cluster) awaitEnd(ctx context.Context) error {
 	if c.Report.DryRun {
 		return nil
 	}
 	var holder string
-	err := wait.PollUntilContextTimeout(ctx, lookPeriod, c.Patience, true, func(ctx context.Context) (ended bool, err error) {
+	err := wait.PollUntilContextTimeout(ctx, pollPeriod, c.Patience, true, func(ctx context.Context) (ended bool, err error) {
 		if holder, err = c.holder(ctx); err != nil || holder != "" {
 			return false, err
 		}
@@ -151,7 +151,7 @@ func (c *Cluster) awaitEnd(ctx context.Context) error {
 	case holder != "":
 		return &RunningError{Holder: holder, Lease: c.controllerKey().String(), Waited: c.Patience}
 	}
-	c.Report.tell("the controller's pods have not ended within %s: going on without", c.Patience)
+	c.Report.printf("the controller's pods have not ended within %s: continuing", c.Patience)
 	return nil
 }
 

@@ -14,11 +14,11 @@ import (
 )
 
 func TestControllerAtWork(t *testing.T) {
-	c, told := newCluster(t, append(installed(), lease(time.Now()))...)
+	c, printed := newCluster(t, append(installed(), lease(time.Now()))...)
 	err := c.Run(t.Context())
 	running, ok := errors.AsType[*RunningError](err)
-	if !ok || running.Holder != "controller-1" || len(*told) > 0 {
-		t.Errorf("got %v, told %q", err, *told)
+	if !ok || running.Holder != "controller-1" || len(*printed) > 0 {
+		t.Errorf("got %v, printed %q", err, *printed)
 	}
 	c, _ = newCluster(t, append(installed(), lease(time.Now().Add(-time.Minute)))...)
 	if err := c.Run(t.Context()); err != nil {
@@ -28,13 +28,13 @@ func TestControllerAtWork(t *testing.T) {
 
 func TestControllerIsStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, told := newCluster(t, append(installed(), lease(time.Now()), deployment(2))...)
+		c, printed := newCluster(t, append(installed(), lease(time.Now()), deployment(2))...)
 		c.Force = true
 		if err := c.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if (*told)[0] != "scale Deployment mooring-system/mooring-controller down to 0: done" || len(*told) != 8 {
-			t.Errorf("told %q", *told)
+		if (*printed)[0] != "scale Deployment mooring-system/mooring-controller down to 0: done" || len(*printed) != 8 {
+			t.Errorf("printed %q", *printed)
 		}
 		var d appsv1.Deployment
 		if err := c.Client.Get(t.Context(), c.controllerKey(), &d); err != nil || *d.Spec.Replicas != 0 {
@@ -43,45 +43,46 @@ func TestControllerIsStopped(t *testing.T) {
 	})
 }
 
-// A pod that hangs does not hold up who uninstalls.
+// A hanging pod does not block the uninstall.
 func TestControllerThatDoesNotEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangs := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Namespace: DefaultNamespace, Name: "hangs",
 			Labels: map[string]string{"app.kubernetes.io/name": "mooring", "app.kubernetes.io/component": "controller"},
 		}}
-		c, told := newCluster(t, append(installed(), deployment(1), hangs)...)
+		c, printed := newCluster(t, append(installed(), deployment(1), hangs)...)
 		c.Force = true
 		if err := c.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if (*told)[1] != "the controller's pods have not ended within 1m0s: going on without" {
-			t.Errorf("told %q", *told)
+		if (*printed)[1] != "the controller's pods have not ended within 1m0s: continuing" {
+			t.Errorf("printed %q", *printed)
 		}
 		checkCleared(t, c)
 	})
 }
 
-// Who goes on would be undone: then nothing is changed, and the controller works as before.
+// A controller that keeps its lease would repeat the changes. So the uninstall changes no object
+// and scales the controller back.
 func TestControllerThatKeepsItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		kept := lease(time.Now().Add(time.Hour)) // renewed all the time
+		kept := lease(time.Now().Add(time.Hour)) // renewed continuously
 		objects := append(installed(), kept, deployment(2))
-		c, told := newCluster(t, objects...)
+		c, printed := newCluster(t, objects...)
 		c.Force = true
 		err := c.Run(t.Context())
 		running, ok := errors.AsType[*RunningError](err)
-		if !ok || running.Waited != time.Minute || !strings.Contains(err.Error(), "controller-1, has not let go of lease mooring-system/mooring-controller within 1m0s") {
+		if !ok || running.Waited != time.Minute || !strings.Contains(err.Error(), "controller controller-1 still holds lease mooring-system/mooring-controller after 1m0s") {
 			t.Errorf("got %v", err)
 		}
-		if len(*told) != 2 || (*told)[1] != "scale Deployment mooring-system/mooring-controller back to 2: done" {
-			t.Errorf("told %q", *told)
+		if len(*printed) != 2 || (*printed)[1] != "scale Deployment mooring-system/mooring-controller back to 2: done" {
+			t.Errorf("printed %q", *printed)
 		}
 		checkUnchanged(t, c, objects)
 	})
 }
 
-// Who is told to end while it waits leaves no controller behind that was stopped.
+// An interrupted wait scales the stopped controller back.
 func TestInterruptedWhileItWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		objects := append(installed(), lease(time.Now().Add(time.Hour)), deployment(2))

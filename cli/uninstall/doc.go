@@ -1,32 +1,32 @@
-// Package uninstall takes away what Mooring leaves behind, so that nothing of it holds
-// anybody up: in a cluster ([Cluster]) webhooks, raised quotas, reservations with their
-// finalizer, and annotations that nobody keeps true any more; on a node ([Node]) what is
-// pinned in the kernel, the tmpfs of pod directories, and the units.
+// Package uninstall removes Mooring's state so that it cannot block users later. In a cluster
+// ([Cluster]) it removes webhooks, quota raises, reservations with their finalizer, and computed
+// annotations. On a node ([Node]) it removes the kernel pins, the tmpfs of pod directories, and the
+// units.
 //
-// It can be run again, also after it has failed half-way, and does what is left to do.
+// It can run repeatedly. After a failure, the next run does the remaining steps.
 package uninstall
 
 import "fmt"
 
-// Report hears of what is done, a line of text for each thing.
+// Report prints one line for each step.
 type Report struct {
-	Tell func(line string)
+	Print func(line string)
 
-	// DryRun has nothing done. What would be done is told.
+	// DryRun prints the steps without executing them.
 	DryRun bool
 }
 
-func (r Report) tell(format string, args ...any) { r.Tell(fmt.Sprintf(format, args...)) }
+func (r Report) printf(format string, args ...any) { r.Print(fmt.Sprintf(format, args...)) }
 
-// do does something to an object, and tells of it when it is done.
+// do executes a step on an object and prints it.
 func (r Report) do(what string, do func() error) error {
 	if r.DryRun {
-		r.tell("would %s", what)
+		r.printf("would %s", what)
 		return nil
 	}
 	if err := do(); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	r.tell("%s: done", what)
+	r.printf("%s: done", what)
 	return nil
 }

@@ -13,59 +13,58 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
-// dialTimeout is how long an agent may take to accept a connection.
+// dialTimeout is the time for an agent to accept a connection.
 const dialTimeout = time.Second
 
-// Node is what Mooring has put on a node. What lies in a file system that is not the
-// node's own ([Node.Host]) is taken away alike.
+// Node describes Mooring's state on a node. [Node.Host] may be another root file system than the
+// node's own.
 type Node struct {
-	Host   string   // where the node's file system is; "/" on the node itself
+	Host   string   // root of the node's file system, "/" on the node itself
 	Root   string   // the tmpfs of pod directories
-	BPFDir string   // what is pinned in the kernel
-	Hooks  []string // folders of the program for launchers
-	Force  bool     // also while an agent answers
+	BPFDir string   // directory of the kernel pins
+	Hooks  []string // directories of the launchers' hook program
+	Force  bool     // continue although an agent answers
 
 	System System
 	Report Report
 }
 
-// DefaultNode is the node that the program runs on, as the units and the DaemonSet leave
-// it.
+// DefaultNode returns the current node with the paths of the units and the DaemonSet.
 func DefaultNode() Node {
 	return Node{
 		Host:   "/",
 		Root:   filepath.Dir(agentapi.DefaultSocket),
 		BPFDir: "/sys/fs/bpf/mooring",
-		Hooks:  []string{"/usr/local/libexec/mooring", "/opt/mooring"}, // of the unit, of the DaemonSet
+		Hooks:  []string{"/usr/local/libexec/mooring", "/opt/mooring"}, // by the unit and by the DaemonSet
 		System: Linux{},
 	}
 }
 
-// System is what changes more than files.
+// System abstracts changes beyond files.
 type System interface {
-	// Unmount takes a mount away, also one that is in use. What is none is an error that is
-	// [ErrNotMounted].
+	// Unmount removes a mount, even one in use. Without a mount at path it returns [ErrNotMounted].
 	Unmount(path string) error
 
 	// Systemctl runs systemctl.
 	Systemctl(ctx context.Context, args ...string) error
 }
 
-// ErrNotMounted is that nothing is mounted at a path.
-var ErrNotMounted = errors.New("nothing is mounted there")
+// ErrNotMounted reports a path without a mount.
+var ErrNotMounted = errors.New("not mounted")
 
-// units are those of deploy/systemd.
+// units returns the units of deploy/systemd.
 func units() []string {
 	return []string{"mooring-agent.service", "mooring-fence.service", "run-mooring.mount"}
 }
 
-// kept is what the owner of the node decides about.
-func kept() []string {
+// keptFiles returns the files that stay for the node's owner to decide.
+func keptFiles() []string {
 	return []string{"/etc/mooring", "/etc/containerd/conf.d/mooring.toml", "/usr/local/bin/mooring-agent", "/usr/local/bin/mooring"}
 }
 
-// Run takes it away, and tells what is left. An agent that runs without systemd is a
-// [*AgentRunsError], unless forced. It goes on after other errors, and returns all of them.
+// Run removes the node's Mooring state and prints the remaining files. If an agent runs without
+// systemd, it returns [*AgentRunsError], unless Force is set. It continues after other errors and
+// returns all of them.
 func (n *Node) Run(ctx context.Context) error {
 	stopped, err := n.removeUnits(ctx)
 	if err != nil {
@@ -78,15 +77,15 @@ func (n *Node) Run(ctx context.Context) error {
 	for _, dir := range n.Hooks {
 		errs = append(errs, n.removeTree(dir))
 	}
-	n.tellKept()
+	n.reportKept()
 	return errors.Join(errs...)
 }
 
-// AgentRunsError is that an agent would make anew what is taken away.
+// AgentRunsError reports a running agent. It would create the removed state again.
 type AgentRunsError struct{ Socket string }
 
 func (e *AgentRunsError) Error() string {
-	return fmt.Sprintf("an agent runs on this node, it answers at %s: stop it first, or go on all the same (--force)", e.Socket)
+	return fmt.Sprintf("an agent runs on this node and answers at %s: stop it first, or use --force", e.Socket)
 }
 
 func (n *Node) at(path string) string { return filepath.Join(n.Host, path) }
@@ -104,29 +103,29 @@ func (n *Node) agentRuns(ctx context.Context) bool {
 	return true
 }
 
-// removeUnits reports whether there was an agent's unit, which does not run any more.
+// removeUnits removes the installed units. It reports whether it stopped an agent's unit.
 func (n *Node) removeUnits(ctx context.Context) (stopped bool, err error) {
-	var there []string
+	var installed []string
 	for _, unit := range units() {
 		if exists(n.at("/etc/systemd/system/" + unit)) {
-			there = append(there, unit)
+			installed = append(installed, unit)
 		}
 	}
-	if len(there) == 0 {
+	if len(installed) == 0 {
 		return false, nil
 	}
-	for _, unit := range there {
+	for _, unit := range installed {
 		if err := n.removeUnit(ctx, unit); err != nil {
 			return false, err
 		}
 	}
-	return there[0] == units()[0], n.Report.do("reload systemd", func() error { return n.System.Systemctl(ctx, "daemon-reload") })
+	return installed[0] == units()[0], n.Report.do("reload systemd", func() error { return n.System.Systemctl(ctx, "daemon-reload") })
 }
 
 func (n *Node) removeUnit(ctx context.Context, unit string) error {
 	return n.Report.do("remove unit "+unit, func() error {
 		args := []string{"disable", "--now", unit}
-		if filepath.Ext(unit) == ".mount" { // pods may use it, which systemd does not unmount
+		if filepath.Ext(unit) == ".mount" { // pods may use it, so systemd must not unmount it
 			args = []string{"disable", unit}
 		}
 		if err := n.System.Systemctl(ctx, args...); err != nil {
@@ -143,7 +142,7 @@ func (n *Node) removeTree(path string) error {
 	return n.Report.do("remove "+path, func() error { return os.RemoveAll(n.at(path)) })
 }
 
-// unmount takes the tmpfs away. Launchers keep what they have of it until they end.
+// unmount removes the tmpfs. Launchers keep their mounts of it until they end.
 func (n *Node) unmount() error {
 	root := n.at(n.Root)
 	if !exists(root) {
@@ -166,10 +165,10 @@ func (n *Node) unmount() error {
 	})
 }
 
-func (n *Node) tellKept() {
-	for _, path := range kept() {
+func (n *Node) reportKept() {
+	for _, path := range keptFiles() {
 		if exists(n.at(path)) {
-			n.Report.tell("left: %s", path)
+			n.Report.printf("left: %s", path)
 		}
 	}
 }

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// system is a stand-in that notes its calls.
+// system is a fake that records its calls.
 type system struct {
-	mounts  int // stacked on each other
+	mounts  int // stacked mounts
 	calls   []string
 	refused error
 }
@@ -33,7 +33,7 @@ func (s *system) Systemctl(_ context.Context, args ...string) error {
 	return s.refused
 }
 
-// newNode returns one with those files and folders (with a slash), and what it tells.
+// newNode returns a node with these files and directories (with a slash), and its printed lines.
 func newNode(t *testing.T, paths ...string) (*Node, *system, *[]string) {
 	t.Helper()
 	host, err := os.MkdirTemp("", "node") // short enough for a socket
@@ -55,11 +55,11 @@ func newNode(t *testing.T, paths ...string) (*Node, *system, *[]string) {
 			t.Fatal(err)
 		}
 	}
-	var told []string
+	var printed []string
 	s := &system{mounts: 2}
 	n := DefaultNode()
-	n.Host, n.System, n.Report = host, s, Report{Tell: func(line string) { told = append(told, line) }}
-	return &n, s, &told
+	n.Host, n.System, n.Report = host, s, Report{Print: func(line string) { printed = append(printed, line) }}
+	return &n, s, &printed
 }
 
 // remaining lists the files of a node.
@@ -87,7 +87,7 @@ func withUnits() []string {
 }
 
 func TestNodeWithUnits(t *testing.T) {
-	n, s, told := newNode(t, withUnits()...)
+	n, s, printed := newNode(t, withUnits()...)
 	if err := n.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -101,29 +101,29 @@ func TestNodeWithUnits(t *testing.T) {
 	if diff := cmp.Diff(left, remaining(t, n)); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}
-	if exists(n.at(n.Root)) || (*told)[len(*told)-1] != "left: /etc/mooring" {
-		t.Errorf("%s is there: %t; told %q", n.Root, exists(n.at(n.Root)), *told)
+	if exists(n.at(n.Root)) || (*printed)[len(*printed)-1] != "left: /etc/mooring" {
+		t.Errorf("%s is there: %t; printed %q", n.Root, exists(n.at(n.Root)), *printed)
 	}
 }
 
-// A DaemonSet has no units, and its hook elsewhere.
+// A DaemonSet has no units, and another hook directory.
 func TestNodeOfADaemonSet(t *testing.T) {
-	n, s, told := newNode(t, "/opt/mooring/libexec/mooring-hook", "/sys/fs/bpf/mooring/v1/events", "/run/mooring/")
+	n, s, printed := newNode(t, "/opt/mooring/libexec/mooring-hook", "/sys/fs/bpf/mooring/v1/events", "/run/mooring/")
 	if err := n.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"remove /sys/fs/bpf/mooring: done", "unmount /run/mooring: done", "remove /opt/mooring: done"}
-	if diff := cmp.Diff(want, *told); diff != "" || len(s.calls) > 0 || len(remaining(t, n)) > 0 {
-		t.Errorf("calls %q, left %q, told (-want +got):\n%s", s.calls, remaining(t, n), diff)
+	if diff := cmp.Diff(want, *printed); diff != "" || len(s.calls) > 0 || len(remaining(t, n)) > 0 {
+		t.Errorf("calls %q, left %q, printed (-want +got):\n%s", s.calls, remaining(t, n), diff)
 	}
-	*told = nil
-	if err := n.Run(t.Context()); err != nil || len(*told) > 0 {
-		t.Errorf("the second time: %v, told %q", err, *told)
+	*printed = nil
+	if err := n.Run(t.Context()); err != nil || len(*printed) > 0 {
+		t.Errorf("the second time: %v, printed %q", err, *printed)
 	}
 }
 
 func TestNodeDryRun(t *testing.T) {
-	n, s, told := newNode(t, withUnits()...)
+	n, s, printed := newNode(t, withUnits()...)
 	n.Report.DryRun = true
 	if err := n.Run(t.Context()); err != nil {
 		t.Fatal(err)
@@ -131,12 +131,12 @@ func TestNodeDryRun(t *testing.T) {
 	if len(remaining(t, n)) != len(withUnits())-1 || s.mounts != 2 || len(s.calls) > 0 {
 		t.Errorf("%d mounts, calls %q, files %q", s.mounts, s.calls, remaining(t, n))
 	}
-	if len(*told) != 8 {
-		t.Errorf("told %q", *told)
+	if len(*printed) != 8 {
+		t.Errorf("printed %q", *printed)
 	}
 }
 
-// An agent that is no unit cannot be stopped from here, and would go on.
+// An agent without a unit cannot be stopped from here.
 func TestNodeWithAnAgent(t *testing.T) {
 	n, _, _ := newNode(t, "/run/mooring/", "/sys/fs/bpf/mooring/v1/events")
 	l, err := net.Listen("unix", n.socket())
@@ -171,16 +171,16 @@ func TestNodeErrorsNameWhatFailed(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if exists(n.at("/opt/mooring")) {
-		t.Error("what does not depend on it was not done")
+		t.Error("independent steps were not done")
 	}
 }
 
-// A tmpfs goes, also one that is used, and one that is mounted over another.
+// The tmpfs is unmounted even if it is in use or mounted over another one.
 func TestUnmount(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("missing: root, to mount")
 	}
-	n, _, told := newNode(t, "/run/mooring/")
+	n, _, printed := newNode(t, "/run/mooring/")
 	n.System = Linux{}
 	at := n.at(n.Root)
 	for range 2 {
@@ -194,11 +194,11 @@ func TestUnmount(t *testing.T) {
 	}
 	defer f.Close()
 	if err := n.Run(t.Context()); err != nil || exists(at) {
-		t.Errorf("%v, told %q; it is there: %t", err, *told, exists(at))
+		t.Errorf("%v, printed %q; it is there: %t", err, *printed, exists(at))
 	}
 }
 
-func TestSystemctlErrorsSayWhatItSaid(t *testing.T) {
+func TestSystemctlErrorsHaveTheOutput(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "systemctl"), []byte("#!/bin/sh\necho refused $*; exit 1\n"), 0o700); err != nil {
 		t.Fatal(err)

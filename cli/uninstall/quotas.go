@@ -15,8 +15,7 @@ import (
 	"github.com/mooring-vm/mooring/quota"
 )
 
-// checkQuotas returns an error that names each quota that could not be restored. It
-// changes nothing.
+// checkQuotas returns an error for each quota that cannot be restored. It changes no quota.
 func (c *Cluster) checkQuotas(ctx context.Context) error {
 	return c.eachQuota(ctx, func(q *corev1.ResourceQuota, ns *corev1.Namespace) error {
 		_, err := c.restored(q, ns)
@@ -24,16 +23,15 @@ func (c *Cluster) checkQuotas(ctx context.Context) error {
 	})
 }
 
-// restoreQuotas sets quotas that are raised back to their base. One whose base cannot be
-// read any more is an error, and left alone.
+// restoreQuotas sets raised quotas back to their base. It leaves a quota with an unreadable base
+// unchanged and returns an error.
 func (c *Cluster) restoreQuotas(ctx context.Context) error {
 	return c.eachQuota(ctx, func(q *corev1.ResourceQuota, ns *corev1.Namespace) error {
 		return c.restoreQuota(ctx, q, ns)
 	})
 }
 
-// eachQuota calls do for each quota that the controller has written to, and returns all
-// errors.
+// eachQuota calls do for each quota with the controller's annotations and returns all errors.
 func (c *Cluster) eachQuota(ctx context.Context, do func(*corev1.ResourceQuota, *corev1.Namespace) error) error {
 	var quotas corev1.ResourceQuotaList
 	if err := c.Client.List(ctx, &quotas); err != nil {
@@ -45,7 +43,7 @@ func (c *Cluster) eachQuota(ctx context.Context, do func(*corev1.ResourceQuota, 
 	}
 	var errs []error
 	for _, q := range quotas.Items {
-		if ns := namespaces[q.Namespace]; ns != nil && c.annotated(&q) { // else it has gone with its namespace
+		if ns := namespaces[q.Namespace]; ns != nil && c.annotated(&q) { // without a namespace the quota is gone too
 			errs = append(errs, do(&q, ns))
 		}
 	}
@@ -64,7 +62,7 @@ func (c *Cluster) namespaces(ctx context.Context) (map[string]*corev1.Namespace,
 	return all, nil
 }
 
-// quotaKeys are the annotations that the controller writes on quotas.
+// quotaKeys returns the controller's annotations on quotas.
 func (c *Cluster) quotaKeys() []string {
 	return []string{quota.BaseAnnotation, quota.AppliedAnnotation, c.Quota.Prefix + quota.MigratingName}
 }
@@ -82,8 +80,8 @@ func (c *Cluster) restoreQuota(ctx context.Context, q *corev1.ResourceQuota, ns 
 	return c.Report.do(what, func() error { return c.writeQuota(ctx, restored, ns) })
 }
 
-// writeQuota writes over what it was computed from. What was changed meanwhile, as the
-// status is all the time, is read and computed anew.
+// writeQuota writes the restored quota. On a conflict, for example by a status update, it reads the
+// quota and computes the result again.
 func (c *Cluster) writeQuota(ctx context.Context, restored *corev1.ResourceQuota, ns *corev1.Namespace) error {
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		conflict := c.Client.Update(ctx, restored)
@@ -103,11 +101,11 @@ func (c *Cluster) writeQuota(ctx context.Context, restored *corev1.ResourceQuota
 	return client.IgnoreNotFound(err)
 }
 
-// restored is the quota as it is without the controller.
+// restored returns the quota without the controller's changes.
 func (c *Cluster) restored(q *corev1.ResourceQuota, ns *corev1.Namespace) (*corev1.ResourceQuota, error) {
 	base, err := quota.Base(q, ns, c.Quota)
 	if err != nil {
-		return nil, fmt.Errorf("read the base of ResourceQuota %s/%s: %w: set spec.hard as it is to be, and take the annotations %s away",
+		return nil, fmt.Errorf("read the base of ResourceQuota %s/%s: %w: set spec.hard to the right limits, and remove the annotations %s",
 			q.Namespace, q.Name, err, strings.Join(c.quotaKeys(), ", "))
 	}
 	restored := q.DeepCopy()
@@ -118,7 +116,7 @@ func (c *Cluster) restored(q *corev1.ResourceQuota, ns *corev1.Namespace) (*core
 	return restored, nil
 }
 
-// difference is ": limits.cpu 16 -> 12"; empty where there is none.
+// difference returns the changed limits, such as ": limits.cpu 16 -> 12", empty without a change.
 func difference(was, is corev1.ResourceList) string {
 	var changes []string
 	for _, name := range slices.Sorted(maps.Keys(was)) {
@@ -133,7 +131,7 @@ func difference(was, is corev1.ResourceList) string {
 	return ": " + strings.Join(changes, ", ")
 }
 
-// clearNamespaces takes annotations away that were computed, and are not any more.
+// clearNamespaces removes the controller's computed annotations.
 func (c *Cluster) clearNamespaces(ctx context.Context) error {
 	namespaces, err := c.namespaces(ctx)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/mooring-vm/mooring/quota"
 )
 
-// removeReservations empties the ledger. Migrations under way lose what was reserved for
-// them, which is told.
+// removeReservations empties the ledger. It prints each active migration, because it loses its
+// reservation.
 func (c *Cluster) removeReservations(ctx context.Context) error {
 	var list v1alpha1.MigrationReservationList
 	err := c.Client.List(ctx, &list)
@@ -35,7 +35,7 @@ func (c *Cluster) removeReservations(ctx context.Context) error {
 func (c *Cluster) removeReservation(ctx context.Context, r *v1alpha1.MigrationReservation) error {
 	what := fmt.Sprintf("remove MigrationReservation %s/%s", r.Namespace, r.Name)
 	if quota.IsActive(r) {
-		what += fmt.Sprintf(" of migration %s, whose pods quotas may refuse from now on", r.Spec.Migration.Name)
+		what += fmt.Sprintf(" of migration %s (quotas may refuse its pods)", r.Spec.Migration.Name)
 	}
 	return c.Report.do(what, func() error {
 		if err := c.Client.Delete(ctx, r); err != nil {

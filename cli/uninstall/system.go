@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Linux is the [System] that the program runs on.
+// Linux implements [System] on the current host.
 type Linux struct{}
 
 // Unmount implements [System].

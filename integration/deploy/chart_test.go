@@ -16,7 +16,7 @@ import (
 	"github.com/mooring-vm/mooring/hack/kube"
 )
 
-// decode reads the objects of a manifest by kind and name.
+// decode returns the objects of a manifest by kind and name.
 func decode(t *testing.T, manifest string) map[string]*unstructured.Unstructured {
 	t.Helper()
 	objects, err := kube.Decode(strings.NewReader(manifest))
@@ -42,7 +42,8 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// What makes no sense is refused, by the name of the value and with what is allowed.
+// TestValuesAreChecked expects invalid values to be refused with the value's name and the allowed
+// range.
 func TestValuesAreChecked(t *testing.T) {
 	observing := filepath.Join(t.TempDir(), "policy.yaml")
 	if err := os.WriteFile(observing, []byte("mode: observe\n"), 0o600); err != nil {
@@ -59,7 +60,7 @@ func TestValuesAreChecked(t *testing.T) {
 		"failure policy":      {[]string{"--set=webhooks.failurePolicy=ignore"}, []string{"failurePolicy", "Ignore", "Fail"}},
 		"no number":           {[]string{"--set-string=controller.replicas=2"}, []string{"replicas", "integer"}},
 		"time-out":            {[]string{"--set=webhooks.timeoutSeconds=3"}, []string{"timeoutSeconds", "4"}},
-		"nobody to answer": {append(enforce(), "--set=webhooks.failurePolicy=Fail,controller.replicas=0"),
+		"Fail without replicas": {append(enforce(), "--set=webhooks.failurePolicy=Fail,controller.replicas=0"),
 			[]string{"controller.replicas is 0", "want at least 1"}},
 		"no namespace":           {[]string{"--namespace=default"}, []string{`"default"`, "--namespace=mooring-system"}},
 		"namespace of another":   {[]string{"--namespace=kube-system"}, []string{`"kube-system"`, "--namespace=mooring-system"}},
@@ -87,7 +88,7 @@ func TestParts(t *testing.T) {
 	all := decode(t, render(t, hooks))
 	tests := map[string]struct {
 		args    []string
-		without []string // of what the defaults make, with webhooks
+		without []string // missing compared with the defaults with webhooks
 		with    []string
 	}{
 		"no agent": {
@@ -115,7 +116,7 @@ func TestParts(t *testing.T) {
 				"ValidatingAdmissionPolicy mooring-launchers", "ClusterRoleBinding mooring-launchers",
 			}, nil,
 		},
-		"nobody may label": {
+		"no right to label": {
 			[]string{"--set=annotations.setters=null"},
 			[]string{"ClusterRoleBinding mooring-annotations", "ClusterRoleBinding mooring-launchers"}, nil,
 		},
@@ -179,7 +180,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// No VM is halted in mode observe, and a controller that halts none may not write to VMs.
+// In mode observe, the controller halts no VM and has no right to write VMs.
 func TestVMsAreHaltedInModeEnforce(t *testing.T) {
 	tests := map[string]struct {
 		args          []string
@@ -209,7 +210,7 @@ func TestVMsAreHaltedInModeEnforce(t *testing.T) {
 	}
 }
 
-// verbs are what a role allows with a resource.
+// verbs returns the verbs allowed by a role for a resource.
 func verbs(t *testing.T, role *unstructured.Unstructured, resource string) (all []string) {
 	t.Helper()
 	r := &rbacv1.ClusterRole{}
@@ -224,7 +225,7 @@ func verbs(t *testing.T, role *unstructured.Unstructured, resource string) (all 
 	return all
 }
 
-// Annotations of namespaces are the controller's to set only where its own have that prefix.
+// The controller may annotate namespaces only if its own annotation prefix is used there.
 func TestControllerAnnotatesNamespaces(t *testing.T) {
 	for prefix, want := range map[string]bool{"harvesterhci.io/": false, "vm.mooring.dev/": true} {
 		all := decode(t, render(t, "--set=controller.quota.annotationPrefix="+prefix))
@@ -236,7 +237,7 @@ func TestControllerAnnotatesNamespaces(t *testing.T) {
 	}
 }
 
-// CRDs are part of the release, so that an upgrade brings the new ones.
+// CRDs belong to the release, so an upgrade replaces them.
 func TestCRDs(t *testing.T) {
 	const name = "CustomResourceDefinition migrationreservations.mooring.dev"
 	if o := decode(t, render(t))[name]; o == nil || o.GetAnnotations()["helm.sh/resource-policy"] != "" {
@@ -250,8 +251,8 @@ func TestCRDs(t *testing.T) {
 	}
 }
 
-// The hook leaves nothing behind either. What a controller has left has to be taken away
-// also where there is none any more.
+// The hook's own objects are removed too. The hook also runs without a controller, to clean up
+// after an earlier one.
 func TestUninstallIsAHook(t *testing.T) {
 	checkHooks(t)
 	checkHooks(t, "--set=controller.enabled=false,agent.enabled=false,fence.enabled=false")

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// TestWebhooksInDocs holds the page's table against webhooks.yaml, and against the same
-// webhooks with the failure policy Fail.
+// TestWebhooksInDocs compares the page's table with webhooks.yaml, and with the same webhooks under
+// failure policy Fail.
 func TestWebhooksInDocs(t *testing.T) {
 	page := read(t, "../../docs/reference/webhooks.md")
 	byDefault := documented(t, page, read(t, "../../deploy/kubernetes/webhooks.yaml"))
@@ -37,7 +37,7 @@ func TestWebhooksInDocs(t *testing.T) {
 	}
 }
 
-// documented returns objects and failure policy of a manifest's webhooks. The page names the
+// documented returns objects and failure policy of a manifest's webhooks. The page lists the
 // namespaces of all webhooks once.
 func documented(t *testing.T, page, manifest string) map[string][]string {
 	t.Helper()

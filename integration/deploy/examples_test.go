@@ -11,8 +11,8 @@ import (
 	"github.com/mooring-vm/mooring/hack/kube"
 )
 
-// TestExamplesApply applies every example as `kubectl apply --server-side --dry-run=server` does,
-// with KubeVirt's own admission webhooks. The namespace is the test's, and not the examples'.
+// TestExamplesApply applies every example like `kubectl apply --server-side --dry-run=server`, with
+// KubeVirt's admission webhooks. It replaces the examples' namespace by the test's.
 func TestExamplesApply(t *testing.T) {
 	c := startKubeVirt(t)
 	namespace := c.Namespace(t, nil)
@@ -28,7 +28,7 @@ func TestExamplesApply(t *testing.T) {
 		}
 		for _, o := range objects {
 			switch o.GetKind() {
-			case "NodePolicy": // a file of the node, and no object of the cluster
+			case "NodePolicy": // a file on the node, not an object of the cluster
 				continue
 			case "Namespace":
 				o.SetName(namespace)

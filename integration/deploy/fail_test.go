@@ -16,12 +16,12 @@ import (
 	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
 )
 
-// startFailing is a cluster with KubeVirt and a VM that runs, in which webhooks with Fail are
-// called from then on till t ends, and nobody answers.
-func startFailing(t *testing.T) (*policed, *kubevirttest.Cluster, *kubevirtv1.VirtualMachine) {
+// startFailing returns a cluster with KubeVirt and a running VM. Until t ends, the API server calls
+// webhooks with failure policy Fail, and no server answers them.
+func startFailing(t *testing.T) (*policyTest, *kubevirttest.Cluster, *kubevirtv1.VirtualMachine) {
 	t.Helper()
 	c := startKubeVirt(t)
-	p := newPolicedIn(t, c.Plane, c.Namespace(t, nil))
+	p := newPolicyTestIn(t, c.Plane, c.Namespace(t, nil))
 	vm := p.vm("vm", kubevirtv1.RunStrategyAlways, nil)
 	if err := p.admin.Create(t.Context(), vm); err != nil {
 		t.Fatal(err)
@@ -32,28 +32,28 @@ func startFailing(t *testing.T) (*policed, *kubevirttest.Cluster, *kubevirtv1.Vi
 		return p.admin.Create(ctx, p.vm("other", kubevirtv1.RunStrategyAlways, nil), client.DryRunAll)
 	}
 	t.Cleanup(func() { p.stopCalls(t, create) })
-	eventually(t, "VMs to be refused", func() error { return notAnswered("virtualmachines.guard.mooring.dev", create(t.Context())) })
+	eventually(t, "VMs to be refused", func() error { return checkNoAnswer("virtualmachines.guard.mooring.dev", create(t.Context())) })
 	return p, c, vm
 }
 
-// instance returns a VM's instance when there is one.
-func (p *policed) instance(t *testing.T, vm *kubevirtv1.VirtualMachine) *kubevirtv1.VirtualMachineInstance {
+// instance waits for the VM's instance and returns it.
+func (p *policyTest) instance(t *testing.T, vm *kubevirtv1.VirtualMachine) *kubevirtv1.VirtualMachineInstance {
 	t.Helper()
 	vmi := &kubevirtv1.VirtualMachineInstance{}
 	eventually(t, "the VM's instance", func() error { return p.admin.Get(t.Context(), client.ObjectKeyFromObject(vm), vmi) })
 	return vmi
 }
 
-// notAnswered says what is wrong with an error that should be a webhook's that nobody answers.
-func notAnswered(webhook string, err error) error {
+// checkNoAnswer returns nil if err reports an unanswered webhook.
+func checkNoAnswer(webhook string, err error) error {
 	if apierrors.IsInternalError(err) && strings.Contains(err.Error(), webhook) {
 		return nil
 	}
-	return notYet{err}
+	return notInForce{err}
 }
 
-// TestFailKeepsNoVM: what KubeVirt writes of a VM's state passes, and so does all that takes a
-// VM to its end.
+// TestFailKeepsNoVM expects KubeVirt's updates of a VM's status to pass, and all steps that end a
+// VM.
 func TestFailKeepsNoVM(t *testing.T) {
 	p, _, vm := startFailing(t)
 	status := func(text string) error {
@@ -69,31 +69,31 @@ func TestFailKeepsNoVM(t *testing.T) {
 		"a start is asked for": status(`{"status": {"stateChangeRequests": [{"action": "Start"}]}}`),
 		"a VM is changed":      p.admin.Patch(t.Context(), vm.DeepCopy(), client.RawPatch(client.Merge.Type(), []byte(`{"metadata": {"labels": {"a": "b"}}}`)), client.DryRunAll),
 	} {
-		if wrong := notAnswered("virtualmachines.guard.mooring.dev", err); wrong != nil {
+		if wrong := checkNoAnswer("virtualmachines.guard.mooring.dev", err); wrong != nil {
 			t.Errorf("%s: %v", what, wrong)
 		}
 	}
 	if err := p.admin.Delete(t.Context(), vm); err != nil {
 		t.Fatal(err)
 	}
-	// KubeVirt's controller takes the finalizers away.
+	// KubeVirt's controller removes the finalizers.
 	p.awaitNone(t, client.ObjectKeyFromObject(vm), &kubevirtv1.VirtualMachineInstance{})
 	p.awaitNone(t, client.ObjectKeyFromObject(vm), &kubevirtv1.VirtualMachine{})
 }
 
-// awaitNone returns when there is no object of that type and name.
-func (p *policed) awaitNone(t *testing.T, key client.ObjectKey, o client.Object) {
+// awaitNone returns when no object of the type and name exists.
+func (p *policyTest) awaitNone(t *testing.T, key client.ObjectKey, o client.Object) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%T %s to be gone", o, key), func() error {
 		err := p.admin.Get(t.Context(), key, o)
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return errors.Join(err, errors.New("it is there"))
+		return errors.Join(err, errors.New("it still exists"))
 	})
 }
 
-// TestFailRefusesRestores: with nobody to say whether the VM fits, none is restored.
+// TestFailRefusesRestores refuses restores, because no guard can check the VM's size.
 func TestFailRefusesRestores(t *testing.T) {
 	p, _, vm := startFailing(t)
 	o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
@@ -106,13 +106,13 @@ func TestFailRefusesRestores(t *testing.T) {
 	o.SetName("restore")
 	p.withoutOwnWebhook(t, "virtualmachinerestores")
 	eventually(t, "restores to be refused", func() error {
-		return notAnswered("virtualmachinerestores.guard.mooring.dev", p.admin.Create(t.Context(), o.DeepCopy(), client.DryRunAll))
+		return checkNoAnswer("virtualmachinerestores.guard.mooring.dev", p.admin.Create(t.Context(), o.DeepCopy(), client.DryRunAll))
 	})
 }
 
-// withoutOwnWebhook has KubeVirt not look at a resource itself till t ends: it wants more of
-// it than there is here.
-func (p *policed) withoutOwnWebhook(t *testing.T, resource string) {
+// withoutOwnWebhook disables KubeVirt's own webhook for a resource until t ends. That webhook
+// requires objects missing in this cluster.
+func (p *policyTest) withoutOwnWebhook(t *testing.T, resource string) {
 	t.Helper()
 	var all admissionv1.ValidatingWebhookConfigurationList
 	if err := p.admin.List(t.Context(), &all); err != nil {

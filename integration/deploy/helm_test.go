@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// kubeconfig writes one for who may do everything.
+// kubeconfig writes a kubeconfig with all rights.
 func kubeconfig(t *testing.T, config *rest.Config) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
@@ -33,9 +33,9 @@ func kubeconfig(t *testing.T, config *rest.Config) string {
 	return path
 }
 
-// runJob stands in for the Job controller and kubelet: it runs what the Job of helm
-// uninstall would, with the rights of its account, and says that the Job has succeeded.
-func (u *used) runJob(ctx context.Context) error {
+// runJob acts for the Job controller and kubelet. It runs the command of helm uninstall's Job with
+// the Job's account, and sets the Job's status to succeeded.
+func (u *installation) runJob(ctx context.Context) error {
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 		return u.readJob(ctx) == nil, nil
 	})
@@ -44,7 +44,7 @@ func (u *used) runJob(ctx context.Context) error {
 	}
 	var last error
 	err = wait.PollUntilContextTimeout(ctx, time.Second, patience, true, func(ctx context.Context) (bool, error) {
-		_, last = u.run(ctx) // roles are heeded with a delay, for which a Job has its retries
+		_, last = u.run(ctx) // roles apply with a delay, and a Job retries
 		return last == nil, nil
 	})
 	if err != nil {
@@ -64,22 +64,21 @@ func (u *used) runJob(ctx context.Context) error {
 	return u.admin.Status().Update(ctx, &job)
 }
 
-// TestHelm has Helm install, upgrade and uninstall the release, with a migration under way
-// at the end: nothing is left but the namespace. That holds also for who has switched the
-// controller off in the middle of it.
+// TestHelm installs, upgrades and uninstalls the release with an active migration. Only the
+// namespace stays. The second case switches the controller off during the migration.
 func TestHelm(t *testing.T) {
 	for name, last := range map[string][]string{"as it is": nil, "after its controller": {"--set=controller.enabled=false"}} {
 		t.Run(name, func(t *testing.T) { release(t, last) })
 	}
 }
 
-// release goes through the life of a release. The last values, if any, are those of an
-// upgrade while a migration is under way.
+// release tests the life of a release. The values in last, if any, belong to an upgrade during a
+// migration.
 func release(t *testing.T, last []string) {
 	t.Helper()
-	u := newUsed(t)
+	u := newInstallation(t)
 	u.objects = apply(t, u.plane, render(t, "--set=webhooks.enabled=true"))
-	u.remove(t) // what other tests have applied is not this release's
+	u.remove(t) // objects applied by other tests do not belong to this release
 	to := []string{"--namespace=" + system, "--kubeconfig=" + kubeconfig(t, u.plane.Config())}
 	do := func(args ...string) {
 		t.Helper()

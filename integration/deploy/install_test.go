@@ -14,8 +14,7 @@ import (
 	kubetest "github.com/mooring-vm/mooring/integration/kube"
 )
 
-// TestInstallIsAccepted applies what is committed, and the chart over it: each is an
-// upgrade of the other.
+// TestInstallIsAccepted applies the committed manifest, and the chart over it as an upgrade.
 func TestInstallIsAccepted(t *testing.T) {
 	plane := kubetest.Start(t)
 	manifest := read(t, "../../deploy/kubernetes/install.yaml")
@@ -30,8 +29,8 @@ func TestInstallIsAccepted(t *testing.T) {
 	apply(t, plane, render(t, "--set=agent.enabled=false,fence.enabled=false,nodeCleanup.enabled=true"))
 }
 
-// TestControllerIsRestricted has pods of the controller, and of what uninstalls, made in a
-// namespace that takes none but those that keep to the standard "restricted".
+// TestControllerIsRestricted creates the controller's and the uninstall's pods in a namespace with
+// the pod security standard "restricted".
 func TestControllerIsRestricted(t *testing.T) {
 	plane := kubetest.Start(t)
 	admin := clientFor(t, plane.Config())
@@ -66,12 +65,12 @@ func TestControllerIsRestricted(t *testing.T) {
 		Spec:       corev1.PodSpec{ServiceAccountName: "mooring-controller", Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 	}
 	if err := admin.Create(t.Context(), privileged, client.DryRunAll); err == nil {
-		t.Error("the namespace takes any pod: the test shows nothing")
+		t.Error("the namespace accepts any pod, so the test proves nothing")
 	}
 }
 
-// TestReapplyKeepsWhatTheControllerFillsIn has an upgrade leave the certificates alone, and
-// whom the API server trusts.
+// TestReapplyKeepsWhatTheControllerFillsIn upgrades the release. The certificates and the webhooks'
+// caBundles stay.
 func TestReapplyKeepsWhatTheControllerFillsIn(t *testing.T) {
 	plane := kubetest.Start(t)
 	admin := clientFor(t, plane.Config())

@@ -11,10 +11,10 @@ import (
 	kubevirttest "github.com/mooring-vm/mooring/integration/kubevirt"
 )
 
-// withKubeVirt is the cluster with KubeVirt, once a test has asked for it.
+// withKubeVirt is the cluster with KubeVirt, started by the first test that requires it.
 var withKubeVirt atomic.Pointer[kubevirttest.Cluster]
 
-// startKubeVirt returns the cluster with KubeVirt that the whole test binary shares.
+// startKubeVirt returns the KubeVirt cluster shared by the test binary.
 func startKubeVirt(t *testing.T) *kubevirttest.Cluster {
 	t.Helper()
 	c := kubevirttest.Start(t)
@@ -29,25 +29,25 @@ func stopKubeVirt() error {
 	return nil
 }
 
-// enforcedVMs is enforced with KubeVirt, and returns when the policy for VMs is in force.
-func enforcedVMs(t *testing.T) (*policed, *kubevirttest.Cluster) {
+// startEnforcedVMs is startEnforced with KubeVirt. It returns when the policy for VMs is in force.
+func startEnforcedVMs(t *testing.T) (*policyTest, *kubevirttest.Cluster) {
 	t.Helper()
 	c := startKubeVirt(t)
 	apply(t, c.Plane, render(t, append(enforce(), "--set=webhooks.enabled=false")...))
-	p := newPolicedIn(t, c.Plane, c.Namespace(t, nil))
-	p.await(t, func(err error) error { return refusedBy("mooring-annotations", err) })
+	p := newPolicyTestIn(t, c.Plane, c.Namespace(t, nil))
+	p.await(t, func(err error) error { return checkRefusedBy("mooring-annotations", err) })
 	eventually(t, "the policy for VMs", func() error {
 		probe := p.vm("probe", kubevirtv1.RunStrategyHalted, map[string]string{launcherKey: "c"})
-		return refusedBy("mooring-vm-annotations", p.plain.Create(t.Context(), probe, client.DryRunAll))
+		return checkRefusedBy("mooring-vm-annotations", p.plain.Create(t.Context(), probe, client.DryRunAll))
 	})
 	return p, c
 }
 
-// launcherKey is an annotation of Mooring's.
+// launcherKey is one of Mooring's annotations.
 const launcherKey = "launcher.mooring.dev"
 
-// vm has these annotations for its launcher pod.
-func (p *policed) vm(name string, strategy kubevirtv1.VirtualMachineRunStrategy, annotations map[string]string) *kubevirtv1.VirtualMachine {
+// vm returns a VM with these annotations for its launcher pod.
+func (p *policyTest) vm(name string, strategy kubevirtv1.VirtualMachineRunStrategy, annotations map[string]string) *kubevirtv1.VirtualMachine {
 	vmi := p.vmi(name, annotations)
 	template := &kubevirtv1.VirtualMachineInstanceTemplateSpec{Spec: vmi.Spec}
 	template.ObjectMeta.Annotations = annotations
@@ -56,14 +56,14 @@ func (p *policed) vm(name string, strategy kubevirtv1.VirtualMachineRunStrategy,
 	return vm
 }
 
-func (p *policed) vmi(name string, annotations map[string]string) *kubevirtv1.VirtualMachineInstance {
+func (p *policyTest) vmi(name string, annotations map[string]string) *kubevirtv1.VirtualMachineInstance {
 	vmi := kubevirttest.NewVMI(p.namespace, name, kubevirttest.Size{Cores: 1, Memory: "64Mi"})
 	vmi.Annotations = annotations
 	return vmi
 }
 
-// controllerOf is KubeVirt's own controller.
-func (p *policed) controllerOf(t *testing.T) client.Client {
+// controllerOf returns a client with the rights of KubeVirt's controller.
+func (p *policyTest) controllerOf(t *testing.T) client.Client {
 	t.Helper()
 	return p.as(t, virtController, rest.NoWarnings{})
 }

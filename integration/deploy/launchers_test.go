@@ -10,21 +10,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// virtController is who makes launcher pods.
+// virtController is the account that makes launcher pods.
 const virtController = "system:serviceaccount:kubevirt:kubevirt-controller"
 
 func launcherLabels() []string {
 	return []string{kubevirtv1.CreatedByLabel, kubevirtv1.MigrationJobLabel}
 }
 
-func (p *policed) labelled(name string, labels map[string]string) *corev1.Pod {
+func (p *policyTest) labelled(name string, labels map[string]string) *corev1.Pod {
 	pod := p.pod(name, nil)
 	pod.Labels = labels
 	return pod
 }
 
-// awaitLabels returns when the API server heeds the policy for labels.
-func (p *policed) awaitLabels(t *testing.T, heeded func(err error) error) {
+// awaitLabels returns when the API server applies the policy for labels.
+func (p *policyTest) awaitLabels(t *testing.T, heeded func(err error) error) {
 	t.Helper()
 	eventually(t, "the policy for labels", func() error {
 		probe := p.labelled("probe", map[string]string{kubevirtv1.MigrationJobLabel: "uid"})
@@ -32,11 +32,12 @@ func (p *policed) awaitLabels(t *testing.T, heeded func(err error) error) {
 	})
 }
 
-// enforcedLabels also returns a client of KubeVirt's controller.
-func enforcedLabels(t *testing.T) (*policed, client.Client) {
+// startEnforcedLabels is startEnforced. It also returns a client with the rights of KubeVirt's
+// controller.
+func startEnforcedLabels(t *testing.T) (*policyTest, client.Client) {
 	t.Helper()
-	p := enforced(t)
-	p.awaitLabels(t, func(err error) error { return refusedBy("mooring-launchers", err) })
+	p := startEnforced(t)
+	p.awaitLabels(t, func(err error) error { return checkRefusedBy("mooring-launchers", err) })
 	p.bind(t, virtController, "everything-"+p.namespace)
 	kubevirt := p.as(t, virtController, rest.NoWarnings{})
 	eventually(t, "the rights of KubeVirt's controller", func() error {
@@ -45,16 +46,16 @@ func enforcedLabels(t *testing.T) (*policed, client.Client) {
 	return p, kubevirt
 }
 
-// Nobody but KubeVirt's controller makes a pod that passes for a launcher, also not who may
-// annotate.
+// Only KubeVirt's controller may make a pod with launcher labels. The right to annotate pods does
+// not suffice.
 func TestForgedLaunchersAreRefused(t *testing.T) {
-	p, kubevirt := enforcedLabels(t)
+	p, kubevirt := startEnforcedLabels(t)
 	for _, key := range launcherLabels() {
 		forged := func() *corev1.Pod { return p.labelled("p", map[string]string{key: "uid"}) }
 		err := p.plain.Create(t.Context(), forged(), client.DryRunAll)
 		wantRefused(t, key, err, "plain may not change "+key, `verb "set" for launcherlabels.mooring.dev in namespace `+p.namespace)
 		err = p.annotator.Create(t.Context(), forged(), client.DryRunAll)
-		wantRefused(t, key+", by who may annotate", err, "annotator may not change "+key)
+		wantRefused(t, key+", with the right to annotate", err, "annotator may not change "+key)
 		replicas := p.as(t, "system:serviceaccount:kube-system:replicaset-controller", rest.NoWarnings{})
 		wantRefused(t, key+", by way of a ReplicaSet", replicas.Create(t.Context(), forged(), client.DryRunAll), key)
 		if err := kubevirt.Create(t.Context(), forged(), client.DryRunAll); err != nil {
@@ -68,9 +69,9 @@ func TestForgedLaunchersAreRefused(t *testing.T) {
 	}
 }
 
-// No pod becomes another VM's launcher, and none ceases to be one, by any door.
+// No request may add or remove a pod's launcher labels.
 func TestLauncherLabelsAreKept(t *testing.T) {
-	p, kubevirt := enforcedLabels(t)
+	p, kubevirt := startEnforcedLabels(t)
 	pod := p.labelled("launcher", map[string]string{kubevirtv1.CreatedByLabel: "uid"})
 	if err := kubevirt.Create(t.Context(), pod); err != nil {
 		t.Fatal(err)
@@ -90,10 +91,9 @@ func TestLauncherLabelsAreKept(t *testing.T) {
 	wantRefused(t, "bound", err, kubevirtv1.MigrationJobLabel)
 }
 
-// Who leaves the labels as they are is not hindered: scheduler, kubelet, and Kubernetes' own
-// controllers.
+// The scheduler, kubelet and Kubernetes' controllers may change a pod without changing the labels.
 func TestLaunchersAreWorkedWith(t *testing.T) {
-	p, kubevirt := enforcedLabels(t)
+	p, kubevirt := startEnforcedLabels(t)
 	pod := p.labelled("launcher", map[string]string{kubevirtv1.CreatedByLabel: "uid", kubevirtv1.MigrationJobLabel: "uid"})
 	if err := kubevirt.Create(t.Context(), pod); err != nil {
 		t.Fatal(err)

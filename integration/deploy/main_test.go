@@ -1,5 +1,4 @@
-// Package deploy tests the chart with Helm itself, and what it makes on a real
-// kube-apiserver.
+// Package deploy tests the chart with Helm, and the resulting objects on a real kube-apiserver.
 package deploy
 
 import (
@@ -29,7 +28,8 @@ const (
 	system = "mooring-system"
 )
 
-// patience is no measure of anything: a busy machine may take a while.
+// patience is the deadline of one wait. It is long because the machine may be busy, and measures no
+// performance.
 const patience = 3 * time.Minute
 
 func TestMain(m *testing.M) {
@@ -42,8 +42,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// helm runs Helm with no configuration of whoever runs the tests, and returns what it
-// printed. Compiling it the first time takes minutes.
+// helm runs Helm without the user's configuration and returns its output. The first compilation
+// takes minutes.
 func helm(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	home := t.TempDir()
@@ -58,7 +58,7 @@ func helm(t *testing.T, args ...string) (string, error) {
 	return out.String(), err
 }
 
-// render returns what the chart makes of values, in a namespace that it makes, too.
+// render returns the rendered chart with these values, including a namespace.
 func render(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := helm(t, append([]string{"template", "mooring", chart, "--namespace=" + system, "--set=namespace.create=true"}, args...)...)
@@ -87,7 +87,7 @@ func read(t *testing.T, path string) string {
 	return string(bytes.TrimSpace(text))
 }
 
-// clientFor returns a client that knows Kubernetes' types, Mooring's and KubeVirt's.
+// clientFor returns a client for the types of Kubernetes, Mooring and KubeVirt.
 func clientFor(t *testing.T, config *rest.Config) client.Client {
 	t.Helper()
 	known, err := actor.Scheme()

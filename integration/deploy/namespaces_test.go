@@ -13,10 +13,11 @@ import (
 	"github.com/mooring-vm/mooring/quota"
 )
 
-// enforcedNamespaces also returns the namespace as it is, and a client of who may annotate it.
-func enforcedNamespaces(t *testing.T) (*policed, *corev1.Namespace, client.Client) {
+// startEnforcedNamespaces is startEnforced. It also returns the current namespace, and a client
+// with the right to annotate it.
+func startEnforcedNamespaces(t *testing.T) (*policyTest, *corev1.Namespace, client.Client) {
 	t.Helper()
-	p := enforced(t)
+	p := startEnforced(t)
 	ns := &corev1.Namespace{}
 	if err := p.admin.Get(t.Context(), client.ObjectKey{Name: p.namespace}, ns); err != nil {
 		t.Fatal(err)
@@ -29,12 +30,12 @@ func enforcedNamespaces(t *testing.T) (*policed, *corev1.Namespace, client.Clien
 		if err := annotate(t, sharer, ns, quota.MaintenanceAnnotation, "10"); err != nil {
 			return err
 		}
-		return refusedBy("mooring-namespace-annotations", annotate(t, p.plain, ns, quota.MaintenanceAnnotation, "10"))
+		return checkRefusedBy("mooring-namespace-annotations", annotate(t, p.plain, ns, quota.MaintenanceAnnotation, "10"))
 	})
 	return p, ns, sharer
 }
 
-// annotate tries to set an annotation of an object.
+// annotate sets an annotation of an object and returns the error.
 func annotate(t *testing.T, by client.Client, o client.Object, key, value string) error {
 	t.Helper()
 	changed := o.DeepCopyObject().(client.Object)
@@ -48,14 +49,14 @@ func annotate(t *testing.T, by client.Client, o client.Object, key, value string
 	return by.Patch(t.Context(), changed, client.MergeFrom(o), client.DryRunAll)
 }
 
-// TestNamespaceAnnotationsAreRefused: how much of a namespace is set aside is not up to
-// everybody who may label it.
+// TestNamespaceAnnotationsAreRefused: the right to label a namespace must not suffice to set its
+// maintenance share.
 func TestNamespaceAnnotationsAreRefused(t *testing.T) {
-	p, ns, sharer := enforcedNamespaces(t)
+	p, ns, sharer := startEnforcedNamespaces(t)
 	const key = quota.MaintenanceAnnotation
 	wantRefused(t, key, annotate(t, p.plain, ns, key, "10"),
 		"plain may not change "+key, `verb "set" for namespaceannotations.mooring.dev in namespace `+p.namespace)
-	wantRefused(t, key+", by who may annotate pods", annotate(t, p.annotator, ns, key, "10"), key)
+	wantRefused(t, key+", by a user with the right to annotate pods", annotate(t, p.annotator, ns, key, "10"), key)
 	if err := annotate(t, p.plain, ns, "example.com/a", "1"); err != nil {
 		t.Errorf("another annotation: %v", err)
 	}
@@ -64,7 +65,7 @@ func TestNamespaceAnnotationsAreRefused(t *testing.T) {
 	}
 	wantRefused(t, "made", p.plain.Create(t.Context(), made(), client.DryRunAll), key, "in namespace made")
 	if err := sharer.Create(t.Context(), made(), client.DryRunAll); err != nil {
-		t.Errorf("made by who may: %v", err)
+		t.Errorf("made with the right: %v", err)
 	}
 	side := ns.DeepCopy()
 	side.Annotations = map[string]string{key: "10"}
@@ -72,9 +73,9 @@ func TestNamespaceAnnotationsAreRefused(t *testing.T) {
 	wantRefused(t, "with the finalizers", p.plain.SubResource("finalize").Update(t.Context(), side.DeepCopy(), client.DryRunAll), key)
 }
 
-// Whoever changes something else of a namespace is let through.
+// Changes of other parts of a namespace pass.
 func TestNamespaceAnnotationsAreKept(t *testing.T) {
-	p, ns, sharer := enforcedNamespaces(t)
+	p, ns, sharer := startEnforcedNamespaces(t)
 	const key = quota.MaintenanceAnnotation
 	ns.Annotations = map[string]string{key: "10"}
 	if err := sharer.Update(t.Context(), ns); err != nil {
@@ -92,10 +93,10 @@ func TestNamespaceAnnotationsAreKept(t *testing.T) {
 	wantRefused(t, "removed", p.plain.Update(t.Context(), removed, client.DryRunAll), key)
 }
 
-// TestTargetChargesAreRefused: what a migration's target is charged is noted by the
-// controller's webhook alone.
+// TestTargetChargesAreRefused: only the controller's webhook may record the charge of a migration's
+// target.
 func TestTargetChargesAreRefused(t *testing.T) {
-	p := enforced(t)
+	p := startEnforced(t)
 	r := &v1alpha1.MigrationReservation{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "uid-1"},
 		Spec: v1alpha1.MigrationReservationSpec{
@@ -105,10 +106,10 @@ func TestTargetChargesAreRefused(t *testing.T) {
 	}
 	eventually(t, "the CRD to be served", func() error { return p.admin.Create(t.Context(), r) })
 	eventually(t, "the policy for reservations", func() error {
-		return refusedBy("mooring-quota-annotations", annotate(t, p.plain, r, quota.TargetAnnotation, "{}"))
+		return checkRefusedBy("mooring-quota-annotations", annotate(t, p.plain, r, quota.TargetAnnotation, "{}"))
 	})
 	wantRefused(t, "set", annotate(t, p.plain, r, quota.TargetAnnotation, "{}"), "plain may not change "+quota.TargetAnnotation, "quotaannotations.mooring.dev")
-	wantRefused(t, "by who may annotate pods", annotate(t, p.annotator, r, quota.TargetAnnotation, "{}"), quota.TargetAnnotation)
+	wantRefused(t, "by a user with the right to annotate pods", annotate(t, p.annotator, r, quota.TargetAnnotation, "{}"), quota.TargetAnnotation)
 	controller := p.as(t, "system:serviceaccount:"+system+":mooring-controller", rest.NoWarnings{})
 	if err := annotate(t, controller, r, quota.TargetAnnotation, "{}"); err != nil {
 		t.Errorf("by the controller: %v", err)

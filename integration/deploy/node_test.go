@@ -14,7 +14,7 @@ import (
 	"github.com/mooring-vm/mooring/cli/uninstall"
 )
 
-// cleanup returns the pod that takes away what agents leave on a node.
+// cleanup returns the pod that removes the agents' files from a node.
 func cleanup(t *testing.T) corev1.PodSpec {
 	t.Helper()
 	o := decode(t, render(t, "--set=agent.enabled=false,fence.enabled=false,nodeCleanup.enabled=true"))["DaemonSet mooring-node-cleanup"]
@@ -25,7 +25,7 @@ func cleanup(t *testing.T) corev1.PodSpec {
 	return set.Spec.Template.Spec
 }
 
-// TestNodeCleanup runs the command lines of the pod on a folder that stands for the node.
+// TestNodeCleanup runs the pod's commands on a directory in place of the node.
 func TestNodeCleanup(t *testing.T) {
 	spec, host, node := cleanup(t), t.TempDir(), uninstall.DefaultNode()
 	for _, dir := range []string{node.BPFDir, node.Hooks[1]} {
@@ -48,7 +48,7 @@ func TestNodeCleanup(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	// In a file system of its own there is nothing of the kind.
+	// A separate file system has no such files.
 	if out, err := mooring(ended, append(spec.Containers[0].Args, "--host="+t.TempDir())...); err != nil || out != "nothing to remove\n" {
 		t.Errorf("%v, printed %q", err, out)
 	}

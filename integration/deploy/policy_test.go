@@ -23,7 +23,7 @@ import (
 	"github.com/mooring-vm/mooring/quota"
 )
 
-// warnings is what the API server warns of.
+// warnings collects the API server's warnings.
 type warnings struct {
 	mu   sync.Mutex
 	said []string
@@ -42,28 +42,28 @@ func (w *warnings) take() string {
 	return strings.Join(w.said, "\n")
 }
 
-// policed is a namespace with two users who may do everything to what the policies are for,
-// and of whom one may set annotations of pods.
-type policed struct {
+// policyTest is a namespace with two users. Both have all rights on the policies' objects, and the
+// annotator may also set annotations of pods.
+type policyTest struct {
 	namespace        string
 	admin            client.Client
 	plain, annotator client.Client
-	warnings         *warnings // that plain was told
+	warnings         *warnings // received by plain
 	config           *rest.Config
 }
 
-func newPoliced(t *testing.T, plane *kube.ControlPlane) *policed {
+func newPolicyTest(t *testing.T, plane *kube.ControlPlane) *policyTest {
 	t.Helper()
 	clientset, err := kubernetes.NewForConfig(plane.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newPolicedIn(t, plane, kubetest.Namespace(t, clientset))
+	return newPolicyTestIn(t, plane, kubetest.Namespace(t, clientset))
 }
 
-func newPolicedIn(t *testing.T, plane *kube.ControlPlane, namespace string) *policed {
+func newPolicyTestIn(t *testing.T, plane *kube.ControlPlane, namespace string) *policyTest {
 	t.Helper()
-	p := &policed{namespace: namespace, admin: clientFor(t, plane.Config()), warnings: &warnings{}, config: plane.Config()}
+	p := &policyTest{namespace: namespace, admin: clientFor(t, plane.Config()), warnings: &warnings{}, config: plane.Config()}
 	all := &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: "everything-" + p.namespace},
 		Rules: []rbacv1.PolicyRule{{
@@ -87,16 +87,16 @@ func newPolicedIn(t *testing.T, plane *kube.ControlPlane, namespace string) *pol
 	return p
 }
 
-// as returns a client of somebody.
-func (p *policed) as(t *testing.T, user string, w rest.WarningHandler) client.Client {
+// as returns a client of a user.
+func (p *policyTest) as(t *testing.T, user string, w rest.WarningHandler) client.Client {
 	t.Helper()
 	config := rest.CopyConfig(p.config)
 	config.Impersonate.UserName, config.WarningHandler = user, w
 	return clientFor(t, config)
 }
 
-// bind gives a role to somebody, in all namespaces but for annotations.
-func (p *policed) bind(t *testing.T, user, role string) {
+// bind binds a role to a user: in all namespaces, except for annotation roles.
+func (p *policyTest) bind(t *testing.T, user, role string) {
 	t.Helper()
 	name := metav1.ObjectMeta{Name: user + "-" + role + "-" + p.namespace}
 	reference := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}
@@ -111,15 +111,15 @@ func (p *policed) bind(t *testing.T, user, role string) {
 	}
 }
 
-func (p *policed) pod(name string, annotations map[string]string) *corev1.Pod {
+func (p *policyTest) pod(name string, annotations map[string]string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: name, Annotations: annotations},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 	}
 }
 
-// await returns when the API server heeds the policies with a mode.
-func (p *policed) await(t *testing.T, heeded func(err error) error) {
+// await returns when the API server applies the policies in a mode.
+func (p *policyTest) await(t *testing.T, heeded func(err error) error) {
 	t.Helper()
 	eventually(t, "the policy and the roles", func() error {
 		if err := p.annotator.Create(t.Context(), p.pod("probe", map[string]string{"launcher.mooring.dev": "c"}), client.DryRunAll); err != nil {
@@ -129,46 +129,46 @@ func (p *policed) await(t *testing.T, heeded func(err error) error) {
 	})
 }
 
-func startPoliced(t *testing.T, mode string) *policed {
+func startPolicyTest(t *testing.T, mode string) *policyTest {
 	t.Helper()
 	plane := kubetest.Start(t)
 	args := []string{"--set=mode=" + mode, "--set=webhooks.enabled=false", "--set-file=agent.policy=../../deploy/policy/" + mode + ".yaml"}
 	apply(t, plane, render(t, args...))
-	return newPoliced(t, plane)
+	return newPolicyTest(t, plane)
 }
 
-func enforced(t *testing.T) *policed {
+func startEnforced(t *testing.T) *policyTest {
 	t.Helper()
-	p := startPoliced(t, "enforce")
-	p.await(t, func(err error) error { return refusedBy("mooring-annotations", err) })
+	p := startPolicyTest(t, "enforce")
+	p.await(t, func(err error) error { return checkRefusedBy("mooring-annotations", err) })
 	return p
 }
 
-// refusedBy says what is wrong with an error that should be a policy's.
-func refusedBy(policy string, err error) error {
+// checkRefusedBy returns nil if err is a refusal by the policy.
+func checkRefusedBy(policy string, err error) error {
 	if apierrors.IsForbidden(err) && strings.Contains(err.Error(), policy) {
 		return nil
 	}
-	return notYet{err}
+	return notInForce{err}
 }
 
-// notYet is what is seen before a policy is in force.
-type notYet struct{ err error }
+// notInForce is the result before a policy is in force.
+type notInForce struct{ err error }
 
-func (n notYet) Error() string { return fmt.Sprintf("not in force: %v", n.err) }
+func (n notInForce) Error() string { return fmt.Sprintf("not in force: %v", n.err) }
 
-// wantRefused checks that an error is the policy's, and says what is missing.
+// wantRefused checks that err is a policy's refusal with these parts.
 func wantRefused(t *testing.T, what string, err error, parts ...string) {
 	t.Helper()
 	for _, part := range parts {
 		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), part) {
-			t.Errorf("%s: got %v, want that it is forbidden, with %q", what, err, part)
+			t.Errorf("%s: got %v, want Forbidden with %q", what, err, part)
 		}
 	}
 }
 
 func TestPodAnnotationsAreRefused(t *testing.T) {
-	p := enforced(t)
+	p := startEnforced(t)
 	for key, refused := range map[string]bool{
 		"launcher.mooring.dev":                          true,
 		"value.memlock.mooring.dev":                     true,
@@ -184,14 +184,14 @@ func TestPodAnnotationsAreRefused(t *testing.T) {
 			t.Errorf("%s: %v", key, err)
 		}
 		if err := p.annotator.Create(t.Context(), p.pod("p", map[string]string{key: "c"}), client.DryRunAll); err != nil {
-			t.Errorf("%s, by who may: %v", key, err)
+			t.Errorf("%s, with the right: %v", key, err)
 		}
 	}
 }
 
-// Whoever changes something else of a pod is let through, and nobody by a side door.
+// Changes of other parts of a pod pass. No other way to change the annotations passes.
 func TestPodAnnotationsAreKept(t *testing.T) {
-	p := enforced(t)
+	p := startEnforced(t)
 	pod := p.pod("annotated", map[string]string{"launcher.mooring.dev": "c", "example.com/a": "1"})
 	if err := p.annotator.Create(t.Context(), pod); err != nil {
 		t.Fatal(err)
@@ -224,9 +224,9 @@ func TestPodAnnotationsAreKept(t *testing.T) {
 	}
 }
 
-// kube-system and Mooring's own namespace are left alone.
+// The policies exclude kube-system and Mooring's own namespace.
 func TestOwnNamespacesAreNotPoliced(t *testing.T) {
-	p := enforced(t)
+	p := startEnforced(t)
 	for _, namespace := range []string{metav1.NamespaceSystem, system} {
 		pod := p.pod("p", map[string]string{"launcher.mooring.dev": "c"})
 		pod.Namespace, pod.Spec.ServiceAccountName = namespace, "default"
@@ -241,7 +241,7 @@ func TestOwnNamespacesAreNotPoliced(t *testing.T) {
 }
 
 func TestQuotaAnnotationsAreRefused(t *testing.T) {
-	p := enforced(t)
+	p := startEnforced(t)
 	q := &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "default"},
 		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("100")}},
@@ -249,7 +249,7 @@ func TestQuotaAnnotationsAreRefused(t *testing.T) {
 	if err := p.plain.Create(t.Context(), q); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { // an uninstall would find it
+	t.Cleanup(func() { // a later uninstall test would find it
 		if err := p.admin.Delete(context.Background(), q); err != nil {
 			t.Error(err)
 		}
@@ -264,7 +264,7 @@ func TestQuotaAnnotationsAreRefused(t *testing.T) {
 	}
 	for _, key := range []string{quota.BaseAnnotation, quota.AppliedAnnotation} {
 		wantRefused(t, key, annotate(p.plain, key, "{}"), "plain may not change "+key, "quotaannotations.mooring.dev")
-		wantRefused(t, key+", by who may annotate pods", annotate(p.annotator, key, "{}"), key)
+		wantRefused(t, key+", by a user with the right to annotate pods", annotate(p.annotator, key, "{}"), key)
 		controller := p.as(t, "system:serviceaccount:"+system+":mooring-controller", rest.NoWarnings{})
 		if err := annotate(controller, key, "{}"); err != nil {
 			t.Errorf("%s, by the controller: %v", key, err)
@@ -284,24 +284,24 @@ func TestQuotaAnnotationsAreRefused(t *testing.T) {
 	wantRefused(t, "removed", p.plain.Update(t.Context(), q), quota.BaseAnnotation)
 }
 
-// In mode observe all is let through, and who did it is told.
+// In observe mode all requests pass with a warning that names the user.
 func TestObserveWarns(t *testing.T) {
-	p := startPoliced(t, "observe")
+	p := startPolicyTest(t, "observe")
 	p.await(t, func(err error) error {
-		if told := p.warnings.take(); err != nil || !strings.Contains(told, "plain may not change launcher.mooring.dev") {
-			return notYet{err}
+		if warned := p.warnings.take(); err != nil || !strings.Contains(warned, "plain may not change launcher.mooring.dev") {
+			return notInForce{err}
 		}
 		return nil
 	})
 	if err := p.plain.Create(t.Context(), p.pod("p", map[string]string{"example.com/a": "c"}), client.DryRunAll); err != nil {
 		t.Fatal(err)
 	}
-	if told := p.warnings.take(); told != "" {
-		t.Errorf("another annotation: warned of %q", told)
+	if warned := p.warnings.take(); warned != "" {
+		t.Errorf("another annotation: warned of %q", warned)
 	}
 	p.awaitLabels(t, func(err error) error {
-		if told := p.warnings.take(); err != nil || !strings.Contains(told, "plain may not change "+kubevirtv1.MigrationJobLabel) {
-			return notYet{err}
+		if warned := p.warnings.take(); err != nil || !strings.Contains(warned, "plain may not change "+kubevirtv1.MigrationJobLabel) {
+			return notInForce{err}
 		}
 		return nil
 	})

@@ -15,9 +15,9 @@ import (
 	"github.com/mooring-vm/mooring/integration/controllerprogram"
 )
 
-// startController runs the program in a process of its own, with the command line and the
-// rights that the chart gives it, and returns when it can work.
-func (u *used) startController(t *testing.T) *kube.Process {
+// startController runs the controller in its own process with the chart's command line and rights.
+// It returns when the controller is ready.
+func (u *installation) startController(t *testing.T) *kube.Process {
 	t.Helper()
 	kubeconfig, err := u.plane.Kubeconfig(t.Context(), system, "mooring-controller")
 	if err != nil {
@@ -34,7 +34,7 @@ func (u *used) startController(t *testing.T) *kube.Process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = process.Stop() }) // for a test that fails before it is stopped
+	t.Cleanup(func() { _ = process.Stop() }) // for a test that fails early
 	eventually(t, "the controller to be ready", func() error {
 		_, err := kube.Get(t.Context(), "http://"+listen+"/readyz")
 		return err
@@ -42,7 +42,7 @@ func (u *used) startController(t *testing.T) *kube.Process {
 	return process
 }
 
-func (u *used) controller(t *testing.T) *appsv1.Deployment {
+func (u *installation) controller(t *testing.T) *appsv1.Deployment {
 	t.Helper()
 	d := &appsv1.Deployment{}
 	if err := u.admin.Get(t.Context(), controllerKey(), d); err != nil {
@@ -55,9 +55,9 @@ func controllerKey() client.ObjectKey {
 	return client.ObjectKey{Namespace: system, Name: "mooring-controller"}
 }
 
-// endWhenScaledDown stands in for the Deployment controller and kubelet: it ends the program
-// when its Deployment wants no replica any more.
-func (u *used) endWhenScaledDown(ctx context.Context, process *kube.Process) error {
+// endWhenScaledDown acts for the Deployment controller and kubelet. It ends the program when its
+// Deployment has no desired replica.
+func (u *installation) endWhenScaledDown(ctx context.Context, process *kube.Process) error {
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 		d := &appsv1.Deployment{}
 		err := u.admin.Get(ctx, controllerKey(), d)

@@ -9,20 +9,20 @@ import (
 	kubetest "github.com/mooring-vm/mooring/integration/kube"
 )
 
-// wouldInstall returns what an install would say, as far as the API server has no objection.
-func wouldInstall(t *testing.T, config *rest.Config, args ...string) (string, error) {
+// dryRunInstall returns the output of an install as a server-side dry run.
+func dryRunInstall(t *testing.T, config *rest.Config, args ...string) (string, error) {
 	t.Helper()
 	return helm(t, append([]string{
 		"install", "mooring", chart, "--namespace=" + system, "--kubeconfig=" + kubeconfig(t, config), "--dry-run=server", "--take-ownership",
 	}, args...)...)
 }
 
-// TestKubeVirtsNamespaceIsLookedUp: launchers would be refused where KubeVirt is in a
-// namespace that the values do not name.
+// TestKubeVirtsNamespaceIsLookedUp: if the values omit KubeVirt's namespace, the policy would
+// refuse launchers. So the chart reports it.
 func TestKubeVirtsNamespaceIsLookedUp(t *testing.T) {
 	config := startKubeVirt(t).Plane.Config()
 	const elsewhere = `--set-json=annotations.setters=[{"kind":"ServiceAccount","name":"kubevirt-controller","namespace":"harvester-system"}]`
-	out, err := wouldInstall(t, config, elsewhere)
+	out, err := dryRunInstall(t, config, elsewhere)
 	for _, want := range []string{`annotations.setters: KubeVirt is in namespace "kubevirt"`, `--set-json 'annotations.setters=[{"kind":"ServiceAccount",`, `"namespace":"kubevirt"}]'`} {
 		if err == nil || !strings.Contains(out, want) {
 			t.Errorf("%v, printed %q, want %q in it", err, out, want)
@@ -32,18 +32,19 @@ func TestKubeVirtsNamespaceIsLookedUp(t *testing.T) {
 		"the default":        nil,
 		"by a user name":     {`--set-json=annotations.setters=[{"kind":"User","name":"` + virtController + `"}]`},
 		"by a group":         {`--set-json=annotations.setters=[{"kind":"Group","name":"system:serviceaccounts:kubevirt"}]`},
-		"bound by oneself":   {"--set=annotations.setters=null"},
+		"own binding":        {"--set=annotations.setters=null"},
 		"without the policy": {elsewhere, "--set=annotations.policy=false"},
 	} {
-		if out, err := wouldInstall(t, config, args...); err != nil {
+		if out, err := dryRunInstall(t, config, args...); err != nil {
 			t.Errorf("%s: %v: %s", name, err, out)
 		}
 	}
 }
 
-// TestNoKubeVirtIsTold: a controller that waits for KubeVirt is not ready, and says nothing.
-func TestNoKubeVirtIsTold(t *testing.T) {
-	const told = "There is no KubeVirt in this cluster."
+// TestMissingKubeVirtIsReported: without KubeVirt the controller is never ready and prints no
+// reason, so the chart warns.
+func TestMissingKubeVirtIsReported(t *testing.T) {
+	const want = "There is no KubeVirt in this cluster."
 	without, with := kubetest.Start(t).Config(), startKubeVirt(t).Plane.Config()
 	for name, tt := range map[string]struct {
 		config *rest.Config
@@ -54,24 +55,24 @@ func TestNoKubeVirtIsTold(t *testing.T) {
 		"without a controller":  {without, []string{"--set=controller.enabled=false"}, false},
 		"in a cluster that has": {with, nil, false},
 	} {
-		out, err := wouldInstall(t, tt.config, tt.args...)
-		if err != nil || strings.Contains(out, told) != tt.want {
+		out, err := dryRunInstall(t, tt.config, tt.args...)
+		if err != nil || strings.Contains(out, want) != tt.want {
 			t.Errorf("%s: %v, printed %q", name, err, out[max(0, len(out)-2000):])
 		}
 	}
 }
 
-// TestHelmTakesOver what install.yaml has made: Helm takes over what it has not made if it is
-// told to, and only then.
+// TestHelmTakesOver installs over install.yaml. Helm takes over existing objects only with its
+// flag.
 func TestHelmTakesOver(t *testing.T) {
-	u := newUsed(t)
+	u := newInstallation(t)
 	u.objects = apply(t, u.plane, render(t, "--set=webhooks.enabled=true"))
-	u.remove(t) // what other tests have applied is not as install.yaml has it
+	u.remove(t) // objects applied by other tests differ from install.yaml
 	apply(t, u.plane, read(t, "../../deploy/kubernetes/install.yaml"))
 	to := []string{"--namespace=" + system, "--kubeconfig=" + kubeconfig(t, u.plane.Config())}
 	install := append([]string{"install", "mooring", chart, "--set=images.controller.tag=v2"}, to...)
 	if out, err := helm(t, install...); err == nil || !strings.Contains(out, "invalid ownership metadata") {
-		t.Errorf("without a word: %v, printed %q", err, out)
+		t.Errorf("without the flag: %v, printed %q", err, out)
 	}
 	if out, err := helm(t, append(install, "--take-ownership", "--force-conflicts")...); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -84,7 +85,7 @@ func TestHelmTakesOver(t *testing.T) {
 	}
 }
 
-func (u *used) controllerImage(t *testing.T) string {
+func (u *installation) controllerImage(t *testing.T) string {
 	t.Helper()
 	return u.controller(t).Spec.Template.Spec.Containers[0].Image
 }

@@ -14,13 +14,13 @@ import (
 	"github.com/mooring-vm/mooring/quota"
 )
 
-// startUsedByKubeVirt is startUsed with KubeVirt, and no migration yet. Webhooks are not
-// called, as there are no Services here.
-func startUsedByKubeVirt(t *testing.T) (*used, *kubevirttest.Cluster) {
+// startWithKubeVirt is startInstallation with KubeVirt and without a migration. The API server
+// cannot call the webhooks, because the cluster has no Services.
+func startWithKubeVirt(t *testing.T) (*installation, *kubevirttest.Cluster) {
 	t.Helper()
 	c := startKubeVirt(t)
 	hard := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1"), corev1.ResourceRequestsMemory: resource.MustParse("1Gi")}
-	u := &used{plane: c.Plane, admin: clientFor(t, c.Plane.Config()), namespace: c.Namespace(t, hard)}
+	u := &installation{plane: c.Plane, admin: clientFor(t, c.Plane.Config()), namespace: c.Namespace(t, hard)}
 	u.objects = apply(t, u.plane, render(t, append(enforce(), "--set=webhooks.enabled=false")...))
 	if err := u.readJob(t.Context()); err != nil {
 		t.Fatal(err)
@@ -28,11 +28,10 @@ func startUsedByKubeVirt(t *testing.T) (*used, *kubevirttest.Cluster) {
 	return u, c
 }
 
-// TestUninstallWhileTheControllerWorks has the real controller make room for the migration of
-// a VM in a full quota, and the uninstall stop it in the middle: what it has written is taken
-// back, and is not there anew.
+// TestUninstallWhileTheControllerWorks raises a full quota for a migration by the real controller.
+// The uninstall stops the controller and reverts its changes. They must not come back.
 func TestUninstallWhileTheControllerWorks(t *testing.T) {
-	u, c := startUsedByKubeVirt(t)
+	u, c := startWithKubeVirt(t)
 	process := u.startController(t)
 	vmi := c.RunningVMI(t, u.namespace, "vm", kubevirttest.Size{Cores: 1, Memory: "512Mi"})
 	m := c.MigrateUntil(t, vmi, kubevirtv1.MigrationTargetReady)
@@ -53,20 +52,20 @@ func TestUninstallWhileTheControllerWorks(t *testing.T) {
 	for _, want := range []string{
 		"scale Deployment mooring-system/mooring-controller down to 0: done\n",
 		"restore ResourceQuota " + u.namespace + "/" + kubevirttest.QuotaName + ": pods 2 -> 1, requests.memory ",
-		" of migration " + m.Get(t).Name + ", whose pods quotas may refuse from now on: done\n",
+		" of migration " + m.Get(t).Name + " (quotas may refuse its pods): done\n",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("printed %q, want %q in it", out, want)
 		}
 	}
-	u.checkNothingIsReserved(t)
+	u.checkNoReservations(t)
 	m.GoOn(t)
-	m.Await(t, kubevirtv1.MigrationSucceeded) // what has started goes on
-	u.checkNothingIsReserved(t)
+	m.Await(t, kubevirtv1.MigrationSucceeded) // a started migration continues
+	u.checkNoReservations(t)
 	u.remove(t)
 }
 
-func (u *used) quota(t *testing.T) *corev1.ResourceQuota {
+func (u *installation) quota(t *testing.T) *corev1.ResourceQuota {
 	t.Helper()
 	q := &corev1.ResourceQuota{}
 	if err := u.admin.Get(t.Context(), client.ObjectKey{Namespace: u.namespace, Name: kubevirttest.QuotaName}, q); err != nil {
@@ -75,7 +74,7 @@ func (u *used) quota(t *testing.T) *corev1.ResourceQuota {
 	return q
 }
 
-func (u *used) checkNothingIsReserved(t *testing.T) {
+func (u *installation) checkNoReservations(t *testing.T) {
 	t.Helper()
 	q := u.quota(t)
 	if q.Spec.Hard.Pods().Value() != 1 || len(q.Annotations) > 0 {
@@ -86,6 +85,6 @@ func (u *used) checkNothingIsReserved(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := len(reservations.Items); n > 0 {
-		t.Errorf("%d reservations are left", n)
+		t.Errorf("%d reservations remain", n)
 	}
 }

@@ -30,28 +30,28 @@ import (
 	"github.com/mooring-vm/mooring/quota"
 )
 
-// used is a cluster with Mooring in it, in mode enforce, and a migration under way.
-type used struct {
+// installation is a cluster with Mooring in enforce mode and an active migration.
+type installation struct {
 	plane     *kube.ControlPlane
 	admin     client.Client
 	namespace string
-	objects   []*unstructured.Unstructured // of the chart, with what helm uninstall runs
-	uninstall []string                     // the command line of that
+	objects   []*unstructured.Unstructured // of the chart, including helm uninstall's hook
+	uninstall []string                     // command line of that hook
 }
 
-func newUsed(t *testing.T) *used {
+func newInstallation(t *testing.T) *installation {
 	t.Helper()
 	plane := kubetest.Start(t)
 	clientset, err := kubernetes.NewForConfig(plane.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &used{plane: plane, admin: clientFor(t, plane.Config()), namespace: kubetest.Namespace(t, clientset)}
+	return &installation{plane: plane, admin: clientFor(t, plane.Config()), namespace: kubetest.Namespace(t, clientset)}
 }
 
-func startUsed(t *testing.T) *used {
+func startInstallation(t *testing.T) *installation {
 	t.Helper()
-	u := newUsed(t)
+	u := newInstallation(t)
 	u.objects = apply(t, u.plane, render(t, enforce()...))
 	if err := u.readJob(t.Context()); err != nil {
 		t.Fatal(err)
@@ -64,13 +64,13 @@ func startUsed(t *testing.T) *used {
 	return u
 }
 
-// enforce are values for a cluster in which Mooring acts.
+// enforce returns values for a cluster in enforce mode.
 func enforce() []string {
 	return []string{"--set=mode=enforce", "--set-file=agent.policy=../../deploy/policy/enforce.yaml"}
 }
 
-// readJob takes the command line over from the Job, and the rights from its account.
-func (u *used) readJob(ctx context.Context) error {
+// readJob reads the command line of the Job and the rights of its account.
+func (u *installation) readJob(ctx context.Context) error {
 	var job batchv1.Job
 	if err := u.admin.Get(ctx, uninstallJob(), &job); err != nil {
 		return err
@@ -90,8 +90,8 @@ func uninstallJob() client.ObjectKey {
 	return client.ObjectKey{Namespace: system, Name: "mooring-uninstall"}
 }
 
-// migrate leaves what the controller leaves while a VM is migrated.
-func (u *used) migrate(t *testing.T) {
+// migrate creates the controller's objects and annotations of an active migration.
+func (u *installation) migrate(t *testing.T) {
 	t.Helper()
 	raised := &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: u.namespace, Name: "default", Annotations: map[string]string{
@@ -116,8 +116,8 @@ func (u *used) migrate(t *testing.T) {
 	}
 }
 
-// run runs the command line that helm uninstall runs, with the same rights.
-func (u *used) run(ctx context.Context, more ...string) (string, error) {
+// run runs helm uninstall's command with the same rights.
+func (u *installation) run(ctx context.Context, more ...string) (string, error) {
 	return mooring(ctx, append(append([]string{}, u.uninstall...), more...)...)
 }
 
@@ -130,8 +130,8 @@ func mooring(ctx context.Context, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// lead has somebody hold the controller's lease for two seconds.
-func (u *used) lead(t *testing.T) {
+// holdLeaseBriefly gives the controller's lease to another holder for two seconds.
+func (u *installation) holdLeaseBriefly(t *testing.T) {
 	t.Helper()
 	holder, seconds, now := "controller-1", int32(2), metav1.NowMicro()
 	lease := &coordinationv1.Lease{
@@ -143,13 +143,13 @@ func (u *used) lead(t *testing.T) {
 	}
 }
 
-// TestUninstall has nothing left in the cluster that holds anybody up: first by what helm
-// uninstall runs before, then by the removal of what the chart has made.
+// TestUninstall removes all objects that could block users: first by helm uninstall's command, then
+// by deletion of the chart's objects.
 func TestUninstall(t *testing.T) {
-	u := startUsed(t)
-	u.lead(t)
+	u := startInstallation(t)
+	u.holdLeaseBriefly(t)
 	out, err := u.run(t.Context(), "--force=false")
-	if err == nil || !strings.Contains(out, "a controller is at work, controller-1") {
+	if err == nil || !strings.Contains(out, "a controller is at work: controller-1") {
 		t.Errorf("while a controller is at work: %v", err)
 	}
 	out, err = u.run(t.Context())
@@ -165,7 +165,7 @@ remove ValidatingAdmissionPolicyBinding mooring-namespace-annotations: done
 remove ValidatingAdmissionPolicyBinding mooring-quota-annotations: done
 remove ValidatingAdmissionPolicyBinding mooring-vm-annotations: done
 restore ResourceQuota NAMESPACE/default: pods 4 -> 3: done
-remove MigrationReservation NAMESPACE/uid-1 of migration migration, whose pods quotas may refuse from now on: done
+remove MigrationReservation NAMESPACE/uid-1 of migration migration (quotas may refuse its pods): done
 clear the computed annotations of namespace NAMESPACE: done
 `, "NAMESPACE", u.namespace)
 	if diff := cmp.Diff(want, out); diff != "" {
@@ -182,7 +182,7 @@ clear the computed annotations of namespace NAMESPACE: done
 	}
 }
 
-func (u *used) checkCleared(t *testing.T) {
+func (u *installation) checkCleared(t *testing.T) {
 	t.Helper()
 	var hooks admissionv1.ValidatingWebhookConfigurationList
 	var mutating admissionv1.MutatingWebhookConfigurationList
@@ -211,7 +211,7 @@ func (u *used) checkCleared(t *testing.T) {
 	}
 }
 
-func (u *used) checkScaled(t *testing.T, want int32) {
+func (u *installation) checkScaled(t *testing.T, want int32) {
 	t.Helper()
 	var d appsv1.Deployment
 	if err := u.admin.Get(t.Context(), client.ObjectKey{Namespace: system, Name: "mooring-controller"}, &d); err != nil {
@@ -222,10 +222,10 @@ func (u *used) checkScaled(t *testing.T, want int32) {
 	}
 }
 
-// TestUninstallRefusesBeforeItChangesAnything has a quota that cannot be set back, as nobody
-// knows to what. When that is mended, the next attempt does it all.
+// TestUninstallRefusesBeforeItChangesAnything has a quota with an unreadable base. The uninstall
+// changes no object until it is repaired, and then finishes.
 func TestUninstallRefusesBeforeItChangesAnything(t *testing.T) {
-	u := startUsed(t)
+	u := startInstallation(t)
 	u.annotateQuota(t, quota.BaseAnnotation, `"many"`)
 	out, err := u.run(t.Context())
 	if err == nil || strings.Contains(out, "done") || !strings.Contains(out, "read the base of ResourceQuota "+u.namespace+"/default") {
@@ -245,7 +245,7 @@ func TestUninstallRefusesBeforeItChangesAnything(t *testing.T) {
 	u.remove(t)
 }
 
-func (u *used) annotateQuota(t *testing.T, key, value string) {
+func (u *installation) annotateQuota(t *testing.T, key, value string) {
 	t.Helper()
 	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: u.namespace, Name: "default"}}
 	patch := client.RawPatch(client.Merge.Type(), fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, key, value))
@@ -254,9 +254,9 @@ func (u *used) annotateQuota(t *testing.T, key, value string) {
 	}
 }
 
-// remove deletes what the chart has made but for the namespace, which takes a controller
-// that is not there, and sees it gone: the CRD with all reservations.
-func (u *used) remove(t *testing.T) {
+// remove deletes the chart's objects except the namespace, because its deletion requires a
+// controller. It waits until they are gone, including the CRD with all reservations.
+func (u *installation) remove(t *testing.T) {
 	t.Helper()
 	for _, o := range u.objects {
 		if o.GetKind() == "Namespace" {
@@ -270,21 +270,21 @@ func (u *used) remove(t *testing.T) {
 	}
 }
 
-func (u *used) awaitGone(t *testing.T, o *unstructured.Unstructured) {
+func (u *installation) awaitGone(t *testing.T, o *unstructured.Unstructured) {
 	t.Helper()
 	eventually(t, o.GetKind()+" "+o.GetName()+" to be gone", func() error {
 		err := u.admin.Get(t.Context(), client.ObjectKeyFromObject(o), o.DeepCopy())
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return errors.Join(err, errors.New("it is there"))
+		return errors.Join(err, errors.New("it still exists"))
 	})
 }
 
-// TestUninstallAfterwards: who has deleted everything while something was reserved, as helm
-// uninstall --no-hooks does, is left with a CRD that does not go, and can still mend it.
+// TestUninstallAfterwards deletes all objects during a reservation, like helm uninstall --no-hooks.
+// The CRD stays until `mooring uninstall` removes the reservation.
 func TestUninstallAfterwards(t *testing.T) {
-	u := startUsed(t)
+	u := startInstallation(t)
 	var crd *unstructured.Unstructured
 	for _, o := range u.objects {
 		switch o.GetKind() {

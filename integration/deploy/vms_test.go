@@ -11,10 +11,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestVMAnnotationsAreRefused: what would become a launcher's annotation is set by whoever
-// may set it there.
+// TestVMAnnotationsAreRefused: a VM's annotations for its launcher require the same right as the
+// launcher's own.
 func TestVMAnnotationsAreRefused(t *testing.T) {
-	p, _ := enforcedVMs(t)
+	p, _ := startEnforcedVMs(t)
 	for kind, made := range map[string]func(key string) client.Object{
 		"VirtualMachine": func(key string) client.Object {
 			return p.vm("vm", kubevirtv1.RunStrategyHalted, map[string]string{key: "c"})
@@ -23,7 +23,7 @@ func TestVMAnnotationsAreRefused(t *testing.T) {
 	} {
 		err := p.plain.Create(t.Context(), made(launcherKey), client.DryRunAll)
 		wantRefused(t, kind, err, "plain may not change "+launcherKey, `verb "set" for podannotations.mooring.dev in namespace `+p.namespace)
-		for who, c := range map[string]client.Client{"who may": p.annotator, "KubeVirt's controller": p.controllerOf(t)} {
+		for who, c := range map[string]client.Client{"annotator": p.annotator, "KubeVirt's controller": p.controllerOf(t)} {
 			if err := c.Create(t.Context(), made(launcherKey), client.DryRunAll); err != nil {
 				t.Errorf("%s, by %s: %v", kind, who, err)
 			}
@@ -34,8 +34,8 @@ func TestVMAnnotationsAreRefused(t *testing.T) {
 	}
 }
 
-// sources are further objects of which KubeVirt's controller makes annotations of launchers.
-// An annotation goes where KEY is.
+// sources are other objects from which KubeVirt's controller derives annotations of launchers. KEY
+// is replaced by an annotation.
 const sources = `
 apiVersion: kubevirt.io/v1
 kind: VirtualMachineInstanceReplicaSet
@@ -89,25 +89,25 @@ spec:
   patches: ['{"op": "add", "path": "/spec/template/metadata/annotations/KEY", "value": "c"}']
 `
 
-// TestNoWayAround: KubeVirt's controller may set all of it, so nobody else may have it do so.
-// What KubeVirt itself thinks of the objects is not asked here.
+// TestNoWayAround: KubeVirt's controller may set all annotations, so users must not reach them
+// through it. KubeVirt's own validation does not run here.
 func TestNoWayAround(t *testing.T) {
-	p, _ := enforcedVMs(t)
+	p, _ := startEnforcedVMs(t)
 	for document := range strings.SplitSeq(sources, "\n---\n") {
 		made := func(key string) *unstructured.Unstructured { return p.source(t, document, key) }
 		kind := made("a").GetKind()
 		wantRefused(t, kind, p.plain.Create(t.Context(), made(launcherKey), client.DryRunAll), "plain may not change", "podannotations.mooring.dev")
 		err := p.annotator.Create(t.Context(), made(launcherKey), client.DryRunAll)
-		if refused, cluster := refusedBy("mooring-vm-annotations", err) == nil, strings.Contains(kind, "Cluster"); refused != cluster {
-			t.Errorf("%s, by who may in one namespace: %v", kind, err)
+		if refused, cluster := checkRefusedBy("mooring-vm-annotations", err) == nil, strings.Contains(kind, "Cluster"); refused != cluster {
+			t.Errorf("%s, with the right in one namespace: %v", kind, err)
 		}
-		if err := p.plain.Create(t.Context(), made("a"), client.DryRunAll); refusedBy("mooring-vm-annotations", err) == nil {
+		if err := p.plain.Create(t.Context(), made("a"), client.DryRunAll); checkRefusedBy("mooring-vm-annotations", err) == nil {
 			t.Errorf("%s, another annotation: %v", kind, err)
 		}
 	}
 }
 
-func (p *policed) source(t *testing.T, document, key string) *unstructured.Unstructured {
+func (p *policyTest) source(t *testing.T, document, key string) *unstructured.Unstructured {
 	t.Helper()
 	o := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal([]byte(strings.ReplaceAll(document, "KEY", key)), &o.Object); err != nil {
@@ -120,10 +120,10 @@ func (p *policed) source(t *testing.T, document, key string) *unstructured.Unstr
 	return o
 }
 
-// Patches of a restore or a clone may spell an annotation in other ways, or take it from
-// elsewhere in the VM.
-func TestPatchesInDisguise(t *testing.T) {
-	p, _ := enforcedVMs(t)
+// Patches of a restore or a clone may encode an annotation differently, or copy it from another
+// part of the VM.
+func TestUnusualPatches(t *testing.T) {
+	p, _ := startEnforcedVMs(t)
 	clone := func(patch string) *unstructured.Unstructured {
 		o := p.source(t, sources[strings.LastIndex(sources, "---\n")+4:], "a")
 		if err := unstructured.SetNestedStringSlice(o.Object, []string{patch}, "spec", "patches"); err != nil {
@@ -138,15 +138,15 @@ func TestPatchesInDisguise(t *testing.T) {
 		`{"op": "replace", "path": "/spec/runStrategy", "value": "Halted"}`:                                         false,
 	} {
 		err := p.plain.Create(t.Context(), clone(patch), client.DryRunAll)
-		if (refusedBy("mooring-vm-annotations", err) == nil) != refused {
+		if (checkRefusedBy("mooring-vm-annotations", err) == nil) != refused {
 			t.Errorf("%s: %v", patch, err)
 		}
 	}
 }
 
-// Whoever changes something else of an annotated VM is let through.
+// Changes of other parts of an annotated VM pass.
 func TestVMAnnotationsAreKept(t *testing.T) {
-	p, _ := enforcedVMs(t)
+	p, _ := startEnforcedVMs(t)
 	vm := p.vm("annotated", kubevirtv1.RunStrategyHalted, map[string]string{launcherKey: "c", "example.com/a": "1"})
 	if err := p.annotator.Create(t.Context(), vm); err != nil {
 		t.Fatal(err)
@@ -177,9 +177,9 @@ func TestVMAnnotationsAreKept(t *testing.T) {
 	}
 }
 
-// A template without metadata, or annotations, is none that the policy trips over.
+// The policy accepts a template without metadata or annotations.
 func TestTemplatesWithoutMetadata(t *testing.T) {
-	p, _ := enforcedVMs(t)
+	p, _ := startEnforcedVMs(t)
 	for _, metadata := range []string{"metadata: null,", "metadata: {annotations: null},", "metadata: {},", ""} {
 		o := p.source(t, strings.Replace(pool, "METADATA", metadata, 1), "")
 		err := p.plain.Create(t.Context(), o, client.DryRunAll)
@@ -203,10 +203,10 @@ spec:
     spec: {runStrategy: Halted, template: {METADATA spec: {domain: {devices: {}}}}}
 `
 
-// TestKubeVirtWorksInModeEnforce has KubeVirt's own programs bring a VM's annotations to its
-// launcher pods, while a user who may not set them starts and stops it.
+// TestKubeVirtWorksInModeEnforce has KubeVirt copy a VM's annotations to its launcher pods. A user
+// without the annotation right starts and stops the VM.
 func TestKubeVirtWorksInModeEnforce(t *testing.T) {
-	p, c := enforcedVMs(t)
+	p, c := startEnforcedVMs(t)
 	vm := p.vm("vm", kubevirtv1.RunStrategyHalted, map[string]string{launcherKey: "compute"})
 	if err := p.annotator.Create(t.Context(), vm); err != nil {
 		t.Fatal(err)

@@ -19,32 +19,32 @@ import (
 	kubetest "github.com/mooring-vm/mooring/integration/kube"
 )
 
-// policies say who may set what. Each has a binding of its name.
+// policies returns the names of the admission policies. Each has a binding of the same name.
 func policies() []string {
 	return []string{
 		"mooring-annotations", "mooring-launchers", "mooring-namespace-annotations", "mooring-quota-annotations", "mooring-vm-annotations",
 	}
 }
 
-// configurations are what the API server is told of webhooks by.
+// configurations returns the webhook configurations.
 func configurations() []string {
 	return []string{"ValidatingWebhookConfiguration mooring-guard", "MutatingWebhookConfiguration mooring-launcher"}
 }
 
-// A first install has nobody's requests refused: webhooks are called in mode enforce, or
-// where they are asked for. The controller is ready for them before.
+// A first install must refuse no request. The API server calls webhooks only in enforce mode or on
+// demand. The controller serves them before.
 func TestWebhooksFollowTheMode(t *testing.T) {
 	const on, off = "--set=webhooks.enabled=true", "--set=webhooks.enabled=false"
 	tests := map[string]struct {
 		args          []string
 		called, ready bool
 	}{
-		"observe":              {nil, false, true},
-		"observe, asked for":   {[]string{on}, true, true},
-		"enforce":              {enforce(), true, true},
-		"enforce, not wanted":  {append(enforce(), off), false, false},
-		"asked of no one":      {[]string{on, "--set=controller.enabled=false"}, false, false},
-		"enforce, nobody asks": {append(enforce(), "--set=controller.enabled=false"), false, false},
+		"observe":                {nil, false, true},
+		"observe, switched on":   {[]string{on}, true, true},
+		"enforce":                {enforce(), true, true},
+		"enforce, switched off":  {append(enforce(), off), false, false},
+		"no controller":          {[]string{on, "--set=controller.enabled=false"}, false, false},
+		"enforce, no controller": {append(enforce(), "--set=controller.enabled=false"), false, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestWebhooksFollowTheMode(t *testing.T) {
 	}
 }
 
-// serves reports whether a controller listens for webhook requests.
+// serves reports whether the controller listens for webhook requests.
 func serves(t *testing.T, deployment *unstructured.Unstructured) bool {
 	t.Helper()
 	if deployment == nil {
@@ -79,8 +79,8 @@ func serves(t *testing.T, deployment *unstructured.Unstructured) bool {
 	return slices.Contains(args, "--webhook-listen=:9443")
 }
 
-// With Fail and without a controller, Kubernetes' own must be able to delete a namespace
-// with its quotas.
+// With Fail and without a controller, Kubernetes must still be able to delete a namespace with its
+// quotas.
 func TestFailIsForVMsAlone(t *testing.T) {
 	got := map[string]string{}
 	all := decode(t, render(t, append(enforce(), "--set=webhooks.failurePolicy=Fail")...))
@@ -99,18 +99,18 @@ func TestFailIsForVMsAlone(t *testing.T) {
 	}
 }
 
-// TestFailKeepsNoNamespace has nobody answer, with Fail: launchers are refused, while what
-// Kubernetes does to end a namespace passes.
+// TestFailKeepsNoNamespace leaves webhooks with Fail unanswered. Launchers are refused. Kubernetes'
+// steps to delete a namespace pass.
 func TestFailKeepsNoNamespace(t *testing.T) {
 	plane := kubetest.Start(t)
-	p := newPoliced(t, plane)
+	p := newPolicyTest(t, plane)
 	apply(t, plane, render(t, "--set=webhooks.enabled=true,webhooks.failurePolicy=Fail"))
 	launcher := p.pod("launcher", nil)
 	launcher.Labels = map[string]string{kubevirtv1.AppLabel: "virt-launcher"}
 	create := func(ctx context.Context) error { return p.admin.Create(ctx, launcher.DeepCopy(), client.DryRunAll) }
 	t.Cleanup(func() { p.stopCalls(t, create) })
 	eventually(t, "launchers to be refused", func() error {
-		return notAnswered("launchers.", create(t.Context()))
+		return checkNoAnswer("launchers.", create(t.Context()))
 	})
 	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "default"}}
 	if err := p.admin.Create(t.Context(), q); err != nil {
@@ -127,8 +127,9 @@ func TestFailKeepsNoNamespace(t *testing.T) {
 	}
 }
 
-// stopCalls takes the webhooks away when t has ended, and returns when the API server heeds it.
-func (p *policed) stopCalls(t *testing.T, create func(context.Context) error) {
+// stopCalls removes the webhooks at the end of t, and returns when the API server no longer calls
+// them.
+func (p *policyTest) stopCalls(t *testing.T, create func(context.Context) error) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
 	for _, o := range []client.Object{
@@ -160,8 +161,7 @@ func webhooks(t *testing.T, configuration *unstructured.Unstructured) (all []map
 	return all
 }
 
-// Who takes a namespace out of the webhooks' sight has not opened it to everybody's
-// annotations.
+// Excluding a namespace from the webhooks must not allow every user to set annotations there.
 func TestExcludedNamespaces(t *testing.T) {
 	all := decode(t, render(t, append(enforce(), "--set=webhooks.excludedNamespaces={a},annotations.excludedNamespaces={b}")...))
 	for _, configuration := range configurations() {
@@ -178,7 +178,7 @@ func TestExcludedNamespaces(t *testing.T) {
 	}
 }
 
-// checkExcluded checks that a selector leaves out what it always does, and one namespace.
+// checkExcluded checks that a selector excludes the fixed namespaces and one more.
 func checkExcluded(t *testing.T, name string, selector any, namespace string) {
 	t.Helper()
 	want := map[string]any{"matchExpressions": []any{map[string]any{

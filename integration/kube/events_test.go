@@ -15,8 +15,8 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
-// told returns an Event without time and generated name, for comparison.
-func told(e eventsv1.Event) eventsv1.Event {
+// withoutTime returns an Event without time and generated name, for comparison.
+func withoutTime(e eventsv1.Event) eventsv1.Event {
 	e.TypeMeta, e.EventTime = metav1.TypeMeta{}, metav1.MicroTime{}
 	e.ObjectMeta = metav1.ObjectMeta{Namespace: e.Namespace}
 	return e
@@ -52,7 +52,7 @@ func TestEventOfALauncher(t *testing.T) {
 			Kind: "Pod", APIVersion: "v1", Namespace: namespace, Name: "vm", UID: "uid-of-vm", FieldPath: "spec.containers{compute}",
 		},
 	})
-	if diff := cmp.Diff(want, told(got[0])); diff != "" {
+	if diff := cmp.Diff(want, withoutTime(got[0])); diff != "" {
 		t.Errorf("Event (-want +got):\n%s", diff)
 	}
 	if at := got[0].EventTime.Time; at.Sub(event.Time).Abs() >= 1e3 { // stored in microseconds

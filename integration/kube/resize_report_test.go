@@ -19,12 +19,12 @@ func TestResizeReportOfASeries(t *testing.T) {
 	admin := clientFor(t, plane.Config())
 	namespace := Namespace(t, admin)
 	r := startRecorder(t, agentClient(t, agentConfig(t, plane)), node)
-	large := said(podapi.MaxLines, podapi.StateRefused, 4)
+	large := report(podapi.MaxLines, podapi.StateRefused, 4)
 	for range podapi.MaxLines {
 		large.Notes = append(large.Notes, strings.Repeat("<", podapi.MaxLine))
 	}
 	large = large.FitInto(agentapi.MaxEventReport)
-	for _, report := range []podapi.Report{said(2, podapi.StateRefused, 4), large, said(3, podapi.StateRefused, 4)} {
+	for _, report := range []podapi.Report{report(2, podapi.StateRefused, 4), large, report(3, podapi.StateRefused, 4)} {
 		event := refusal(namespace, "vm", "no room")
 		event.Reason, event.Desired, event.Report = agentapi.ReasonResizeFailed, &agentapi.DesiredSize{Generation: 7}, &report
 		r.Record(event)
@@ -36,7 +36,7 @@ func TestResizeReportOfASeries(t *testing.T) {
 	if len(got) != 1 || got[0].Series == nil || got[0].Series.Count != 3 {
 		t.Fatalf("got %v, want one Event that was counted", got)
 	}
-	latest, err := json.Marshal(said(3, podapi.StateRefused, 4))
+	latest, err := json.Marshal(report(3, podapi.StateRefused, 4))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,7 @@ func (o *output) String() string {
 // resizer runs `mooring resize` with limited rights on a machine without an agent.
 type resizer struct {
 	kubeconfig string
-	nowhere    string
+	noSocket   string
 }
 
 // newResizer returns a resizer for a service account of the namespace with these rights.
@@ -75,7 +75,7 @@ func newResizer(t *testing.T, plane *kube.ControlPlane, namespace, account strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &resizer{nowhere: filepath.Join(t.TempDir(), "agent.sock")}
+	r := &resizer{noSocket: filepath.Join(t.TempDir(), "agent.sock")}
 	if r.kubeconfig, err = plane.Kubeconfig(t.Context(), namespace, account); err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func newResizer(t *testing.T, plane *kube.ControlPlane, namespace, account strin
 func (r *resizer) run(t *testing.T, out, errOut *output, args ...string) int {
 	t.Helper()
 	program := cli.Program{Name: "mooring", Out: out, ErrOut: errOut, Now: time.Now}
-	return program.Run(t.Context(), append([]string{"resize", "--kubeconfig", r.kubeconfig, "--socket", r.nowhere}, args...))
+	return program.Run(t.Context(), append([]string{"resize", "--kubeconfig", r.kubeconfig, "--socket", r.noSocket}, args...))
 }
 
 // eventually repeats the command until its output contains want. The authorizer applies roles with
@@ -215,8 +215,8 @@ func reporter(t *testing.T, p *corev1.Pod, r *recording) podserver.Pod {
 	return n.Pod(string(p.UID))
 }
 
-// said returns a report with one planned step per generation, one of them done.
-func said(generation uint64, state podapi.State, vcpus int) podapi.Report {
+// report returns a report with one planned step per generation, one of them done.
+func report(generation uint64, state podapi.State, vcpus int) podapi.Report {
 	r := podapi.Report{Generation: generation, State: state, Actual: &podapi.Actual{Memory: 4 << 30, VCPUs: vcpus, Online: vcpus}}
 	for i := range generation {
 		r.Plan = append(r.Plan, fmt.Sprintf("step %d", i+1))
@@ -242,7 +242,7 @@ func TestResizeWaitsForEvents(t *testing.T) {
 	agent := reporter(t, p, recorder)
 	report := func(generation uint64, state podapi.State, vcpus int) { // each generation gives another text, because equal reports are recorded once a minute
 		t.Helper()
-		if err := agent.Report(said(generation, state, vcpus)); err != nil {
+		if err := agent.Report(report(generation, state, vcpus)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -31,7 +31,7 @@ func TestLaunchedVMsGrow(t *testing.T) {
 	}
 	for _, device := range []headroom.Device{headroom.VirtioMem, headroom.DIMM} {
 		t.Run(string(device), func(t *testing.T) {
-			p := &launched{daemon: libvirttest.Start(t, false)}
+			p := &launchedGuest{daemon: libvirttest.Start(t, false)}
 			p.vm = p.daemon.LinuxVM(t)
 			p.launch(t, headroom.Options{Memory: 1024, CPUs: 8, Device: device})
 			p.growVCPUs(t)
@@ -51,8 +51,8 @@ func TestLibvirtTakesLaunchedVMs(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			c.request.VMI, c.request.Emulated = launchedVM(c.change), true
-			if c.want.virtioMem == 0 && wantsSlots(t, daemon) {
-				refusedAsAsked(t, daemon, Define(t, l, c.request))
+			if c.want.virtioMem == 0 && requiresSlots(t, daemon) {
+				wantRefusedAlike(t, daemon, Define(t, l, c.request))
 				return
 			}
 			var second kubevirt.Definition
@@ -73,9 +73,9 @@ func TestLibvirtTakesLaunchedVMs(t *testing.T) {
 	}
 }
 
-// wantsSlots reports whether this libvirt requires memory slots together with maxMemory. KubeVirt's
+// requiresSlots reports whether this libvirt requires memory slots together with maxMemory. KubeVirt's
 // own headroom has no slots. libvirt before 9.5 requires them, and launchers have newer ones.
-func wantsSlots(t *testing.T, daemon *libvirttest.Daemon) (wants bool) {
+func requiresSlots(t *testing.T, daemon *libvirttest.Daemon) (wants bool) {
 	t.Helper()
 	daemon.WithConnect(t, func(conn *libvirtgo.Connect) error {
 		version, err := conn.GetLibVersion()
@@ -85,9 +85,9 @@ func wantsSlots(t *testing.T, daemon *libvirttest.Daemon) (wants bool) {
 	return wants
 }
 
-// refusedAsAsked expects libvirt to refuse KubeVirt's XML and the sidecar's XML for the same
+// wantRefusedAlike expects libvirt to refuse KubeVirt's XML and the sidecar's XML for the same
 // reason.
-func refusedAsAsked(t *testing.T, daemon *libvirttest.Daemon, d kubevirt.Definition) {
+func wantRefusedAlike(t *testing.T, daemon *libvirttest.Daemon, d kubevirt.Definition) {
 	t.Helper()
 	daemon.WithConnect(t, func(conn *libvirtgo.Connect) error {
 		for _, text := range []string{d.BeforeHooks, d.AfterHooks} {
@@ -100,8 +100,8 @@ func refusedAsAsked(t *testing.T, daemon *libvirttest.Daemon, d kubevirt.Definit
 	})
 }
 
-// launched is a VM started by KubeVirt on a node without KVM.
-type launched struct {
+// launchedGuest is a VM started by KubeVirt on a node without KVM.
+type launchedGuest struct {
 	daemon *libvirttest.Daemon
 	vm     libvirttest.VM
 	domain virt.Domain
@@ -109,20 +109,20 @@ type launched struct {
 
 // launch repeats virt-launcher's steps. It defines the domain, defines it again from libvirt's
 // result, and starts it.
-func (p *launched) launch(t *testing.T, o headroom.Options) {
+func (p *launchedGuest) launch(t *testing.T, o headroom.Options) {
 	t.Helper()
 	l := Launch(t, hook.Config{Options: o})
 	vmi := p.vmi()
 	p.daemon.WithConnect(t, func(conn *libvirtgo.Connect) error {
 		r := kubevirt.Request{VMI: vmi, Emulated: true}
-		first, err := conn.DomainDefineXML(p.here(t, Define(t, l, r)))
+		first, err := conn.DomainDefineXML(p.localDefinition(t, Define(t, l, r)))
 		if err != nil {
 			return err
 		}
 		if r.Defined, err = first.GetXMLDesc(libvirtgo.DOMAIN_XML_INACTIVE); err != nil {
 			return err
 		}
-		second, err := conn.DomainDefineXML(p.here(t, Define(t, l, r)))
+		second, err := conn.DomainDefineXML(p.localDefinition(t, Define(t, l, r)))
 		if err != nil {
 			return err
 		}
@@ -146,7 +146,7 @@ func (p *launched) launch(t *testing.T, o headroom.Options) {
 }
 
 // vmi returns a VMI without disk and network, because the test machine has none.
-func (p *launched) vmi() *virtv1.VirtualMachineInstance {
+func (p *launchedGuest) vmi() *virtv1.VirtualMachineInstance {
 	return launchedVM(func(s *virtv1.VirtualMachineInstanceSpec) {
 		guest, no := resource.MustParse("256Mi"), false
 		s.Domain.Memory.Guest = &guest
@@ -158,9 +158,9 @@ func (p *launched) vmi() *virtv1.VirtualMachineInstance {
 	})
 }
 
-// here returns the definition with paths of this machine for the kernel, the sockets and the
+// localDefinition returns the definition with paths of this machine for the kernel, the sockets and the
 // console log.
-func (p *launched) here(t *testing.T, d kubevirt.Definition) string {
+func (p *launchedGuest) localDefinition(t *testing.T, d kubevirt.Definition) string {
 	t.Helper()
 	if d.Error != "" {
 		t.Fatalf("%s\n%s", d.Error, d.BeforeHooks)
@@ -173,7 +173,7 @@ func (p *launched) here(t *testing.T, d kubevirt.Definition) string {
 	).Replace(d.AfterHooks)
 }
 
-func (p *launched) growVCPUs(t *testing.T) {
+func (p *launchedGuest) growVCPUs(t *testing.T) {
 	t.Helper()
 	if err := p.domain.SetVCPUs(t.Context(), 2); err != nil {
 		t.Fatal(err)
@@ -181,7 +181,7 @@ func (p *launched) growVCPUs(t *testing.T) {
 	p.await(t, "the guest uses two vCPUs", func(s virt.State) bool { return s.VCPUs.Plugged == 2 && s.VCPUs.Online == 2 })
 }
 
-func (p *launched) growMemory(t *testing.T, device headroom.Device) {
+func (p *launchedGuest) growMemory(t *testing.T, device headroom.Device) {
 	t.Helper()
 	if device == headroom.DIMM {
 		if err := p.domain.AttachDIMM(t.Context(), 0, 256*mib); err != nil {
@@ -197,7 +197,7 @@ func (p *launched) growMemory(t *testing.T, device headroom.Device) {
 	p.await(t, "the guest has taken the memory", func(s virt.State) bool { return s.Memory.Devices[0].Current == 256*mib })
 }
 
-func (p *launched) await(t *testing.T, what string, done func(virt.State) bool) (s virt.State) {
+func (p *launchedGuest) await(t *testing.T, what string, done func(virt.State) bool) (s virt.State) {
 	t.Helper()
 	Eventually(t, what, func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)

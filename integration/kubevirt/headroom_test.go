@@ -29,24 +29,24 @@ func launchedVM(change func(*virtv1.VirtualMachineInstanceSpec)) *virtv1.Virtual
 	return vmi
 }
 
-// room is the current and maximum size of a domain: MiB and vCPUs.
-type room struct {
+// headroomSize is the current and maximum size of a domain: MiB and vCPUs.
+type headroomSize struct {
 	vcpus, maxVCPUs   uint
 	memory, maxMemory uint
 	virtioMem         uint // block size in MiB
 }
 
-// grown is the expected headroom of a 1 GiB VM.
-func grown(vcpus uint) room {
-	return room{vcpus: vcpus, maxVCPUs: 8, memory: 1024, maxMemory: 4096, virtioMem: 2}
+// grownTo is the expected headroom of a 1 GiB VM.
+func grownTo(vcpus uint) headroomSize {
+	return headroomSize{vcpus: vcpus, maxVCPUs: 8, memory: 1024, maxMemory: 4096, virtioMem: 2}
 }
 
 type launchedCase struct {
-	change  func(*virtv1.VirtualMachineInstanceSpec)
-	request kubevirt.Request
-	want    room
-	kept    bool   // the sidecar keeps KubeVirt's XML byte for byte
-	refused string // part of the reason
+	change    func(*virtv1.VirtualMachineInstanceSpec)
+	request   kubevirt.Request
+	want      headroomSize
+	unchanged bool   // the sidecar keeps KubeVirt's XML byte for byte
+	refused   string // part of the reason
 }
 
 func launchedCases() map[string]launchedCase {
@@ -58,23 +58,23 @@ func launchedCases() map[string]launchedCase {
 	pinned := func(s spec) { s.Domain.CPU = &virtv1.CPU{Cores: 2, DedicatedCPUPlacement: true} }
 	four := kubevirt.Request{CPUSet: []int{2, 3, 4, 5}}
 	return map[string]launchedCase{
-		"plain":    {want: grown(1)},
-		"emulated": {request: kubevirt.Request{Emulated: true}, want: grown(1)},
-		"topology": {change: cpu(virtv1.CPU{Sockets: 2, Cores: 1, Threads: 2}), want: grown(4)},
+		"plain":    {want: grownTo(1)},
+		"emulated": {request: kubevirt.Request{Emulated: true}, want: grownTo(1)},
+		"topology": {change: cpu(virtv1.CPU{Sockets: 2, Cores: 1, Threads: 2}), want: grownTo(4)},
 		"sockets of three": {change: cpu(virtv1.CPU{Sockets: 1, Cores: 3, Threads: 1}),
-			want: room{vcpus: 3, maxVCPUs: 6, memory: 1024, maxMemory: 4096, virtioMem: 2}},
-		"live update": {change: cpu(virtv1.CPU{Sockets: 1}), request: kubevirt.Request{LiveUpdate: true}, kept: true,
-			want: room{vcpus: 1, maxVCPUs: 4, memory: 1024, maxMemory: 4096}},
-		"live update, cores alone": {request: kubevirt.Request{LiveUpdate: true}, want: room{vcpus: 1, maxVCPUs: 8, memory: 1024, maxMemory: 4096}},
-		"maxGuest and maxSockets": {kept: true, want: room{vcpus: 1, maxVCPUs: 2, memory: 1024, maxMemory: 2048}, change: func(s spec) {
+			want: headroomSize{vcpus: 3, maxVCPUs: 6, memory: 1024, maxMemory: 4096, virtioMem: 2}},
+		"live update": {change: cpu(virtv1.CPU{Sockets: 1}), request: kubevirt.Request{LiveUpdate: true}, unchanged: true,
+			want: headroomSize{vcpus: 1, maxVCPUs: 4, memory: 1024, maxMemory: 4096}},
+		"live update, cores alone": {request: kubevirt.Request{LiveUpdate: true}, want: headroomSize{vcpus: 1, maxVCPUs: 8, memory: 1024, maxMemory: 4096}},
+		"maxGuest and maxSockets": {unchanged: true, want: headroomSize{vcpus: 1, maxVCPUs: 2, memory: 1024, maxMemory: 2048}, change: func(s spec) {
 			most := resource.MustParse("2Gi")
 			s.Domain.CPU.MaxSockets, s.Domain.Memory.MaxGuest = 2, &most
 		}},
-		"maxSockets alone": {change: func(s spec) { s.Domain.CPU.MaxSockets = 2 }, want: room{vcpus: 1, maxVCPUs: 2, memory: 1024, maxMemory: 4096, virtioMem: 2}},
-		"huge pages":       {change: hugepages("2Mi"), want: grown(1)},
-		"gigantic pages":   {change: hugepages("1Gi"), want: room{vcpus: 1, maxVCPUs: 8, memory: 1024, maxMemory: 4096, virtioMem: 1024}},
-		"dedicated CPUs":   {change: pinned, request: four, want: grown(2)},
-		"NUMA passthrough": {request: four, want: grown(2), change: func(s spec) {
+		"maxSockets alone": {change: func(s spec) { s.Domain.CPU.MaxSockets = 2 }, want: headroomSize{vcpus: 1, maxVCPUs: 2, memory: 1024, maxMemory: 4096, virtioMem: 2}},
+		"huge pages":       {change: hugepages("2Mi"), want: grownTo(1)},
+		"gigantic pages":   {change: hugepages("1Gi"), want: headroomSize{vcpus: 1, maxVCPUs: 8, memory: 1024, maxMemory: 4096, virtioMem: 1024}},
+		"dedicated CPUs":   {change: pinned, request: four, want: grownTo(2)},
+		"NUMA passthrough": {request: four, want: grownTo(2), change: func(s spec) {
 			hugepages("2Mi")(s)
 			pinned(s)
 			s.Domain.CPU.NUMA = &virtv1.NUMA{GuestMappingPassthrough: &virtv1.NUMAGuestMappingPassthrough{}}
@@ -85,11 +85,11 @@ func launchedCases() map[string]launchedCase {
 			s.Domain.CPU.NUMA = &virtv1.NUMA{GuestMappingPassthrough: &virtv1.NUMAGuestMappingPassthrough{}}
 			s.Domain.CPU.Realtime = &virtv1.Realtime{}
 		}},
-		"host devices": {request: kubevirt.Request{HostDevices: []string{"0000:3b:02.1", "0000:3b:02.2"}}, want: grown(1)},
-		"virtiofs": {want: grown(1), change: func(s spec) {
+		"host devices": {request: kubevirt.Request{HostDevices: []string{"0000:3b:02.1", "0000:3b:02.2"}}, want: grownTo(1)},
+		"virtiofs": {want: grownTo(1), change: func(s spec) {
 			s.Domain.Devices.Filesystems = []virtv1.Filesystem{{Name: "root", Virtiofs: &virtv1.FilesystemVirtiofs{}}}
 		}},
-		"UEFI": {want: grown(1), change: func(s spec) {
+		"UEFI": {want: grownTo(1), change: func(s spec) {
 			on := true
 			s.Domain.Features = &virtv1.Features{SMM: &virtv1.FeatureState{Enabled: &on}}
 			s.Domain.Firmware.Bootloader = &virtv1.Bootloader{EFI: &virtv1.EFI{SecureBoot: &on}}
@@ -129,7 +129,7 @@ func TestLaunchersSpeakWithTheSidecar(t *testing.T) {
 	for _, version := range []string{"v1alpha1", "v1alpha2", "v1alpha3"} {
 		t.Run(version, func(t *testing.T) {
 			l := Launch(t, hook.Config{Version: version, Options: capacity()})
-			plain := launchedCase{want: grown(1)}
+			plain := launchedCase{want: grownTo(1)}
 			plain.check(t, Define(t, l, kubevirt.Request{VMI: launchedVM(nil)}))
 		})
 	}
@@ -145,33 +145,33 @@ func (c launchedCase) check(t *testing.T, d kubevirt.Definition) {
 		return
 	case d.Error != "":
 		t.Fatalf("%s\n%s", d.Error, d.BeforeHooks)
-	case c.kept && d.AfterHooks != d.BeforeHooks:
+	case c.unchanged && d.AfterHooks != d.BeforeHooks:
 		t.Errorf("VM with headroom changed: %s", gocmp.Diff(d.BeforeHooks, d.AfterHooks))
 	}
-	if got := roomOf(t, d.AfterHooks); got != c.want {
+	if got := headroomOf(t, d.AfterHooks); got != c.want {
 		t.Errorf("got %+v, want %+v\n%s", got, c.want, d.AfterHooks)
 	}
-	if diff := gocmp.Diff(others(t, d.BeforeHooks), others(t, d.AfterHooks)); diff != "" {
+	if diff := gocmp.Diff(otherLines(t, d.BeforeHooks), otherLines(t, d.AfterHooks)); diff != "" {
 		t.Errorf("changes outside the headroom: %s", diff)
 	}
 	if again, err := headroom.Prepare([]byte(d.AfterHooks), capacity()); err != nil || again.Changed {
 		t.Errorf("second run differs: %v\n%s", err, again.XML)
 	}
 	// virt-launcher's struct has no field for vcpu's current attribute. It defines the XML text.
-	for _, lost := range missing(ours(t, d.AfterHooks), ours(t, d.Parsed)) {
+	for _, lost := range missing(headroomLines(t, d.AfterHooks), headroomLines(t, d.Parsed)) {
 		if !strings.HasPrefix(lost, "/domain/vcpu@current=") {
 			t.Errorf("virt-launcher does not read %s\n%s", lost, d.Parsed)
 		}
 	}
 }
 
-// sized is a number with its unit.
-type sized struct {
+// quantity is a number with its unit.
+type quantity struct {
 	Unit  string `xml:"unit,attr"`
 	Value uint   `xml:",chardata"`
 }
 
-func (s *sized) mebibytes() uint {
+func (s *quantity) mebibytes() uint {
 	switch {
 	case s == nil:
 		return 0
@@ -181,7 +181,7 @@ func (s *sized) mebibytes() uint {
 	return s.Value >> 10
 }
 
-func roomOf(t *testing.T, text string) room {
+func headroomOf(t *testing.T, text string) headroomSize {
 	t.Helper()
 	var d struct {
 		VCPU struct {
@@ -191,10 +191,10 @@ func roomOf(t *testing.T, text string) room {
 		Each []struct {
 			Enabled string `xml:"enabled,attr"`
 		} `xml:"vcpus>vcpu"`
-		Memory  *sized `xml:"memory"`
-		Current *sized `xml:"currentMemory"`
-		Most    *sized `xml:"maxMemory"`
-		Block   *sized `xml:"devices>memory>target>block"`
+		Memory  *quantity `xml:"memory"`
+		Current *quantity `xml:"currentMemory"`
+		Most    *quantity `xml:"maxMemory"`
+		Block   *quantity `xml:"devices>memory>target>block"`
 	}
 	if err := xml.Unmarshal([]byte(text), &d); err != nil {
 		t.Fatal(err)
@@ -204,7 +204,7 @@ func roomOf(t *testing.T, text string) room {
 			d.VCPU.Current++
 		}
 	}
-	return room{
+	return headroomSize{
 		vcpus: d.VCPU.Current, maxVCPUs: d.VCPU.Most, virtioMem: d.Block.mebibytes(),
 		memory: cmp.Or(d.Current, d.Memory).mebibytes(), maxMemory: d.Most.mebibytes(),
 	}

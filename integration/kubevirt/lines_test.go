@@ -44,13 +44,13 @@ func lines(t testing.TB, text string) (all []string) {
 	}
 }
 
-// others returns the lines outside the sidecar's paths. ours returns the lines inside.
-func others(t testing.TB, text string) []string {
+// otherLines returns the lines outside the sidecar's paths. ours returns the lines inside.
+func otherLines(t testing.TB, text string) []string {
 	t.Helper()
 	return slices.DeleteFunc(lines(t, text), headroomPaths.MatchString)
 }
 
-func ours(t testing.TB, text string) []string {
+func headroomLines(t testing.TB, text string) []string {
 	t.Helper()
 	return slices.DeleteFunc(lines(t, text), func(line string) bool { return !headroomPaths.MatchString(line) })
 }

@@ -19,7 +19,7 @@ func (v *virtHandler) migrate(ctx context.Context, vmi *virtv1.VirtualMachineIns
 	if state == nil || state.MigrationUID == "" {
 		return nil
 	}
-	if over(state) {
+	if isEnded(state) {
 		return v.endLeftOver(ctx, vmi)
 	}
 	m, err := v.migrationOf(ctx, vmi)
@@ -30,7 +30,7 @@ func (v *virtHandler) migrate(ctx context.Context, vmi *virtv1.VirtualMachineIns
 	return nil
 }
 
-func over(s *virtv1.VirtualMachineInstanceMigrationState) bool { return s.Completed || s.Failed }
+func isEnded(s *virtv1.VirtualMachineInstanceMigrationState) bool { return s.Completed || s.Failed }
 
 func (v *virtHandler) migrationOf(ctx context.Context, vmi *virtv1.VirtualMachineInstance) (*virtv1.VirtualMachineInstanceMigration, error) {
 	all := &virtv1.VirtualMachineInstanceMigrationList{}

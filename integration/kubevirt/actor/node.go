@@ -31,15 +31,15 @@ func MakeNodes(ctx context.Context, api client.Client) error {
 		if err != nil {
 			return fmt.Errorf("making node %q: %w", name, err)
 		}
-		if err := sayReady(ctx, api, n, status); err != nil {
+		if err := reportReady(ctx, api, n, status); err != nil {
 			return fmt.Errorf("making node %q: %w", name, err)
 		}
 	}
 	return nil
 }
 
-// sayReady removes the taint of a new Node and reports it ready.
-func sayReady(ctx context.Context, api client.Client, n *corev1.Node, status corev1.NodeStatus) error {
+// reportReady removes the taint of a new Node and reports it ready.
+func reportReady(ctx context.Context, api client.Client, n *corev1.Node, status corev1.NodeStatus) error {
 	n.Spec.Taints = nil
 	if err := api.Update(ctx, n); err != nil {
 		return err

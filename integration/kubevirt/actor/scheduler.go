@@ -37,7 +37,7 @@ func (s *scheduler) Reconcile(ctx context.Context, r reconcile.Request) (reconci
 		return reconcile.Result{}, err
 	}
 	if name == "" {
-		return reconcile.Result{RequeueAfter: unschedulableRetry}, s.sayUnschedulable(ctx, pod)
+		return reconcile.Result{RequeueAfter: unschedulableRetry}, s.reportUnschedulable(ctx, pod)
 	}
 	binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: name}}
 	if err := s.api.SubResource("binding").Create(ctx, pod, binding); ignoreRace(err) != nil {
@@ -82,7 +82,7 @@ func (s *scheduler) nodesOfSameVMI(ctx context.Context, pod *corev1.Pod) (map[st
 	return nodes, nil
 }
 
-func (s *scheduler) sayUnschedulable(ctx context.Context, pod *corev1.Pod) error {
+func (s *scheduler) reportUnschedulable(ctx context.Context, pod *corev1.Pod) error {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled {
 			return nil
