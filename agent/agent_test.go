@@ -19,14 +19,16 @@ import (
 func TestAgentFollowsALauncher(t *testing.T) {
 	config := testConfig(t)
 	a := start(t, config)
-	if status, body := a.get(t, "/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, config.NRISocket) {
+	if status, body := a.get(t, "/readyz"); status != http.StatusServiceUnavailable ||
+		!strings.Contains(body, config.NRISocket) {
 		t.Errorf("/readyz without a runtime: %d %q, want 503 and the socket", status, body)
 	}
 	runtime := startRuntime(t, config.NRISocket)
 	a.waitReady(t)
 	runtime.BlockPluginSync().Unblock()
 
-	pod := testPod("vms", "vm-1", map[string]string{"requires-lock.memlock.mooring.dev": "true", "value.memlock.mooring.dev": "1Gi"})
+	pod := testPod("vms", "vm-1", map[string]string{"requires-lock.memlock.mooring.dev": "true",
+		"value.memlock.mooring.dev": "1Gi"})
 	ctr := testContainer(pod)
 	adjust, err := create(runtime, pod, ctr)
 	if err != nil {
@@ -38,7 +40,8 @@ func TestAgentFollowsALauncher(t *testing.T) {
 	}
 	process, _ := runIn(t, makeCgroup(t, config.Cgroup, ctr.GetId()), "sleep", "1000")
 	ctr.Pid, ctr.State = uint32(process.Process.Pid), nri.ContainerState_CONTAINER_RUNNING
-	err = runtime.PostStartContainer(context.Background(), &nri.PostStartContainerRequest{Pod: pod, Container: ctr})
+	err = runtime.PostStartContainer(context.Background(),
+		&nri.PostStartContainerRequest{Pod: pod, Container: ctr})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,8 +66,10 @@ func TestAgentReportsARefusal(t *testing.T) {
 	a.waitReady(t)
 	runtime.BlockPluginSync().Unblock()
 
-	pod := testPod("vms", "greedy", map[string]string{"requires-lock.memlock.mooring.dev": "true", "value.memlock.mooring.dev": "100Gi"})
-	if _, err := create(runtime, pod, testContainer(pod)); err == nil || !strings.Contains(err.Error(), "16Gi") {
+	pod := testPod("vms", "greedy", map[string]string{"requires-lock.memlock.mooring.dev": "true",
+		"value.memlock.mooring.dev": "100Gi"})
+	if _, err := create(runtime, pod, testContainer(pod)); err == nil ||
+		!strings.Contains(err.Error(), "16Gi") {
 		t.Errorf("creation: %v, want a refusal that names the ceiling", err)
 	}
 	code, out, errOut := a.mooring("inspect", "vms/greedy")
@@ -72,7 +77,8 @@ func TestAgentReportsARefusal(t *testing.T) {
 		t.Errorf("mooring inspect: exit code %d\n%s%s", code, out, errOut)
 	}
 	code, out, _ = a.mooring("version")
-	if code != cli.ExitOK || !strings.Contains(out, "testruntime v1.2.3") || !strings.Contains(out, "0 of 64Gi") {
+	if code != cli.ExitOK || !strings.Contains(out, "testruntime v1.2.3") ||
+		!strings.Contains(out, "0 of 64Gi") {
 		t.Errorf("mooring version: exit code %d\n%s", code, out)
 	}
 	_, body := a.get(t, "/metrics")
@@ -92,9 +98,11 @@ func TestAgentReportsARefusal(t *testing.T) {
 func TestAgentEndsWhenAPartFails(t *testing.T) {
 	config := testConfig(t)
 	a := start(t, config)
-	eventually(t, "the agent's start", func() bool { return strings.Contains(a.log.String(), "the agent starts") })
+	eventually(t, "the agent's start",
+		func() bool { return strings.Contains(a.log.String(), "the agent starts") })
 	a.listeners.side.Close()
-	eventually(t, "the agent's end", func() bool { return strings.Contains(a.log.String(), "the agent stops") })
+	eventually(t, "the agent's end",
+		func() bool { return strings.Contains(a.log.String(), "the agent stops") })
 	if err := a.stop(); err == nil {
 		t.Error("Run returned no error")
 	}

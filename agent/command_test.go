@@ -74,7 +74,8 @@ func TestVersion(t *testing.T) {
 }
 
 func TestLogger(t *testing.T) {
-	tests := map[string]string{logflags.Text: "level=WARN msg=seen pod=vms/vm", logflags.JSON: `"msg":"seen","pod":"vms/vm"`}
+	tests := map[string]string{logflags.Text: "level=WARN msg=seen pod=vms/vm",
+		logflags.JSON: `"msg":"seen","pod":"vms/vm"`}
 	for format, want := range tests {
 		var out bytes.Buffer
 		logger, err := logflags.New(&out, slog.LevelWarn, format)

@@ -13,7 +13,8 @@ import (
 )
 
 func numbered(pid int, file string) bpf.Tracked {
-	return bpf.Tracked{Process: bpf.Process{PID: pid, StartTime: uint64(pid) * uint64(host.Tick)}, Group: 3, File: bpf.File{Name: file}}
+	return bpf.Tracked{Process: bpf.Process{PID: pid, StartTime: uint64(pid) * uint64(host.Tick)},
+		Group: 3, File: bpf.File{Name: file}}
 }
 
 func aShell(pid int) bpf.Tracked { return numbered(pid, "sh") }
@@ -33,7 +34,8 @@ func anEmulator(pid int) bpf.Tracked {
 // sightingOf is the sighting of anEmulator.
 func sightingOf(pid int) supervisor.ProcessEvent {
 	process := host.Process{PID: pid, StartTime: uint64(pid)}
-	return supervisor.ProcessEvent{Tracked: supervisor.Tracked{Process: process, Group: 3, Executable: "qemu-kvm"}}
+	return supervisor.ProcessEvent{Tracked: supervisor.Tracked{Process: process, Group: 3,
+		Executable: "qemu-kvm"}}
 }
 
 func event(kind bpf.Kind, of bpf.Tracked) bpf.Event { return bpf.Event{Kind: kind, Tracked: of} }

@@ -90,7 +90,8 @@ func TestFenceWithoutAnEarlierAgent(t *testing.T) {
 	}
 	checkLines(t, r.log, 1, "the fence has nothing to do")
 	ties := filepath.Join(r.config.Root, "ties")
-	if err := errors.Join(os.Mkdir(ties, 0o700), os.WriteFile(filepath.Join(ties, "one.json"), nil, 0o600)); err != nil {
+	if err := errors.Join(os.Mkdir(ties, 0o700),
+		os.WriteFile(filepath.Join(ties, "one.json"), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	r.advance(t, 1)
@@ -113,13 +114,15 @@ func TestFenceSwitchedOff(t *testing.T) {
 func TestAgentWithoutPins(t *testing.T) {
 	config := testConfig(t)
 	config.BPFDir = mountBPF(t)
-	if err := unix.Mount("", filepath.Dir(config.BPFDir), "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""); err != nil {
+	if err := unix.Mount("", filepath.Dir(config.BPFDir), "",
+		unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""); err != nil {
 		t.Fatal(err)
 	}
 	startRuntime(t, config.NRISocket)
 	a := start(t, config)
 	a.waitReady(t)
-	if tracker := a.Node().Tracker; tracker.Available || !strings.Contains(tracker.Error, "read-only file system") {
+	if tracker := a.Node().Tracker; tracker.Available ||
+		!strings.Contains(tracker.Error, "read-only file system") {
 		t.Errorf("tracker %+v, want an error for the read-only file system", tracker)
 	}
 	for _, name := range []string{aliveFile, agentLockFile} {

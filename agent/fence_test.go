@@ -84,7 +84,8 @@ func TestFence(t *testing.T) {
 		t.Error("the fence has not taken over")
 	}
 	next := start(t, config)
-	eventually(t, "the fence to step aside", func() bool { return strings.Contains(log.String(), "the fence steps aside") })
+	eventually(t, "the fence to step aside",
+		func() bool { return strings.Contains(log.String(), "the fence steps aside") })
 	wantAlive(t, otherGone, "the VM of the living launcher")
 	next.awaitEvent(t, agentapi.ReasonVMTerminated, byFence)
 	next.plugin.Ties.Reconciled() // as if a runtime had listed its containers

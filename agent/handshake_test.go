@@ -204,7 +204,8 @@ func TestFenceBesideFailingAgents(t *testing.T) {
 		t.Error("the fence has stepped aside for agents that do not start")
 	}
 	next := start(t, config)
-	eventually(t, "the agent's supervision", func() bool { return strings.Contains(next.log.String(), "launcher taken over") })
+	eventually(t, "the agent's supervision",
+		func() bool { return strings.Contains(next.log.String(), "launcher taken over") })
 	if !strings.Contains(log.String(), "the fence steps aside") {
 		t.Error("agent and fence supervise at the same time")
 	}

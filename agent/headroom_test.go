@@ -34,7 +34,8 @@ func TestHeadroomOfThePolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, out, errOut := a.mooring("domain", "prepare", file)
-	if code != cli.ExitOK || !strings.Contains(out, "current='2'>8</vcpu>") || !strings.Contains(out, "<size unit='KiB'>3145728</size>") {
+	if code != cli.ExitOK || !strings.Contains(out, "current='2'>8</vcpu>") ||
+		!strings.Contains(out, "<size unit='KiB'>3145728</size>") {
 		t.Errorf("mooring domain prepare: %d\n%s%s", code, out, errOut)
 	}
 	if code, out, errOut := a.mooring("domain", "prepare", "--memory-capacity", "2048", file); code != cli.ExitOK || !strings.Contains(out, "<size unit='KiB'>1048576</size>") {

@@ -32,7 +32,8 @@ func TestUsableHook(t *testing.T) {
 		log := &syncBuffer{}
 		got := usableHook(path, slog.New(slog.NewTextHandler(log, nil)))
 		text := log.String()
-		if got != test.want || !strings.Contains(text, test.log) || strings.Count(text, "\n") != min(1, len(test.log)) {
+		if got != test.want || !strings.Contains(text, test.log) ||
+			strings.Count(text, "\n") != min(1, len(test.log)) {
 			t.Errorf("--hook=%s: %q, log %q", path, got, text)
 		}
 	}

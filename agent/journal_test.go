@@ -14,7 +14,8 @@ import (
 func journaled(name string) agentapi.Event {
 	return agentapi.Event{
 		Time: time.Unix(1, 2).UTC(), Type: agentapi.Warning, Reason: agentapi.ReasonVMKilled, Message: "it\nended",
-		Pod: agentapi.PodRef{Namespace: "vms", Name: name}, Container: agentapi.ContainerRef{Name: "compute", PID: 7},
+		Pod: agentapi.PodRef{Namespace: "vms",
+			Name: name}, Container: agentapi.ContainerRef{Name: "compute", PID: 7},
 	}
 }
 
@@ -30,7 +31,8 @@ func TestJournal(t *testing.T) {
 		t.Errorf("the file: %v, %v, want mode 0600", info, err)
 	}
 	events, err := j.drain()
-	if diff := cmp.Diff([]agentapi.Event{journaled("a"), journaled("b")}, events); diff != "" || err != nil {
+	if diff := cmp.Diff([]agentapi.Event{journaled("a"), journaled("b")}, events); diff != "" ||
+		err != nil {
 		t.Errorf("events: %v (-want +got)\n%s", err, diff)
 	}
 	if again, err := j.drain(); len(again) != 0 || err != nil {
@@ -82,7 +84,8 @@ func TestJournalOfAnEarlierAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	events, err := j.drain()
-	if diff := cmp.Diff([]agentapi.Event{journaled("a"), journaled("b")}, events); diff != "" || err == nil {
+	if diff := cmp.Diff([]agentapi.Event{journaled("a"), journaled("b")}, events); diff != "" ||
+		err == nil {
 		t.Errorf("events: %v, want an error for the broken line (-want +got)\n%s", err, diff)
 	}
 	if again, err := j.drain(); len(again) != 0 || err != nil {

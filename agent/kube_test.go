@@ -39,12 +39,14 @@ type apiServer struct {
 
 func startAPIServer(t *testing.T, pod corev1.Pod) *apiServer {
 	t.Helper()
-	s := &apiServer{pod: pod, listing: make(chan struct{}, 100), listed: make(chan struct{}), events: make(chan *eventsv1.Event, 10)}
+	s := &apiServer{pod: pod, listing: make(chan struct{}, 100), listed: make(chan struct{}),
+		events: make(chan *eventsv1.Event, 10)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/pods", s.pods)
-	mux.HandleFunc("POST /apis/events.k8s.io/v1/namespaces/{namespace}/events", func(w http.ResponseWriter, r *http.Request) {
-		s.events <- decodeEvent(t, w, r)
-	})
+	mux.HandleFunc("POST /apis/events.k8s.io/v1/namespaces/{namespace}/events",
+		func(w http.ResponseWriter, r *http.Request) {
+			s.events <- decodeEvent(t, w, r)
+		})
 	s.Server = httptest.NewServer(mux)
 	t.Cleanup(s.Close)
 	return s
@@ -114,7 +116,8 @@ func TestAgentWithKubernetes(t *testing.T) {
 	a := start(t, config)
 	eventually(t, "readiness for all but the pods", func() bool {
 		_, body := a.get(t, "/readyz")
-		return strings.Contains(body, "[+]nri ok\n[-]pods failed: the pods of this node are not listed yet")
+		return strings.Contains(body,
+			"[+]nri ok\n[-]pods failed: the pods of this node are not listed yet")
 	})
 	close(api.listed)
 	a.waitReady(t)
@@ -140,7 +143,8 @@ func TestAgentWithKubernetes(t *testing.T) {
 
 // A restarted agent must know the pods before the runtime lists the launchers.
 func TestAgentWaitsForThePodsBeforeItConnects(t *testing.T) {
-	api := startAPIServer(t, corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "uid-vm-1", Namespace: "named", Name: "vm-1"}})
+	api := startAPIServer(t,
+		corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "uid-vm-1", Namespace: "named", Name: "vm-1"}})
 	config := testConfig(t)
 	config.Kubeconfig, config.NodeName, config.PodsTimeout = api.kubeconfig(t), "node-1", deadline
 	startRuntime(t, config.NRISocket)

@@ -51,7 +51,8 @@ func TestLeftovers(t *testing.T) {
 	if n, err := l.release(nil, registered.unregister); n != 0 || err != nil {
 		t.Errorf("released once more: %d, %v", n, err)
 	}
-	if diff := cmp.Diff(groups{tied: true, again: true, fresh: true, late: true}, registered); diff != "" {
+	if diff := cmp.Diff(groups{tied: true, again: true, fresh: true, late: true},
+		registered); diff != "" {
 		t.Errorf("registered (-want +got)\n%s", diff)
 	}
 }
@@ -61,7 +62,8 @@ func TestLeftoversAfterAnError(t *testing.T) {
 	var l leftovers
 	l.reset([]uint64{1, 2})
 	fault := errors.New("fault")
-	if n, err := l.release(nil, func(uint64) error { return fault }); n != 0 || !errors.Is(err, fault) {
+	if n, err := l.release(nil, func(uint64) error { return fault }); n != 0 ||
+		!errors.Is(err, fault) {
 		t.Errorf("released: %d, %v", n, err)
 	}
 	if n, err := l.release(nil, func(uint64) error { return nil }); n != 2 || err != nil {

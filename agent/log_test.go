@@ -38,7 +38,8 @@ func TestLogNeverBlocks(t *testing.T) {
 		logger.Info("last")
 		close(out.proceed)
 		closeLog()
-		for _, want := range []string{`"msg":"first"`, `"msg":"last"`, `"level":"WARN","msg":"log lines were dropped`, `"lines":2}`} {
+		for _, want := range []string{`"msg":"first"`, `"msg":"last"`,
+			`"level":"WARN","msg":"log lines were dropped`, `"lines":2}`} {
 			if !strings.Contains(out.got.String(), want) {
 				t.Errorf("log %s, want %s in it", out.got.String(), want)
 			}

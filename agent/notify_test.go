@@ -8,7 +8,8 @@ import (
 
 func TestNotifySystemd(t *testing.T) {
 	config := testConfig(t)
-	address := &net.UnixAddr{Name: filepath.Join(filepath.Dir(config.Policy), "notify"), Net: "unixgram"}
+	address := &net.UnixAddr{Name: filepath.Join(filepath.Dir(config.Policy), "notify"),
+		Net: "unixgram"}
 	systemd, err := net.ListenUnixgram("unixgram", address)
 	if err != nil {
 		t.Fatal(err)

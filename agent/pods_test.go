@@ -45,7 +45,8 @@ func memlockOf(t *testing.T, pid int) (soft, hard uint64) {
 func setSoft(t *testing.T, pid int, bytes uint64) {
 	t.Helper()
 	_, hard := memlockOf(t, pid)
-	if err := unix.Prlimit(pid, unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: bytes, Max: hard}, nil); err != nil {
+	if err := unix.Prlimit(pid, unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: bytes, Max: hard},
+		nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -61,7 +62,8 @@ func TestPodSocket(t *testing.T) {
 	a, runtime := startTracking(t, config)
 	l := launch(t, config, runtime, "vm")
 	n := a.client(t, "uid-vm")
-	if err := n.RaiseLock(t.Context(), mi); err == nil || !strings.Contains(err.Error(), "no VM process runs") {
+	if err := n.RaiseLock(t.Context(), mi); err == nil ||
+		!strings.Contains(err.Error(), "no VM process runs") {
 		t.Errorf("error %v of a pod without VM", err)
 	}
 	vm, _ := runIn(t, l.cgroup, emulator(t), "1000")
@@ -69,8 +71,10 @@ func TestPodSocket(t *testing.T) {
 
 	setSoft(t, vm.Process.Pid, mi)
 	before, _ := memlockOf(t, l.process.Process.Pid)
-	for _, err := range []error{n.RaiseLock(t.Context(), 17<<30), n.RaiseLock(t.Context(), resize.NoLimit)} {
-		if refused, ok := errors.AsType[*agent.RefusedError](err); !ok || refused.Code != podapi.CodeRefused {
+	for _, err := range []error{n.RaiseLock(t.Context(), 17<<30),
+		n.RaiseLock(t.Context(), resize.NoLimit)} {
+		if refused, ok := errors.AsType[*agent.RefusedError](err); !ok ||
+			refused.Code != podapi.CodeRefused {
 			t.Errorf("error %v, want a refusal by policy", err)
 		}
 	}
@@ -97,7 +101,8 @@ func TestPodSocket(t *testing.T) {
 		})
 		return err
 	}
-	if err := update(1 << 30); err == nil || !strings.Contains(err.Error(), "to 1Gi: its VM needs 2Gi") {
+	if err := update(1 << 30); err == nil ||
+		!strings.Contains(err.Error(), "to 1Gi: its VM needs 2Gi") {
 		t.Errorf("update below the requirement: %v", err)
 	}
 	if err := update(2 << 30); err != nil {

@@ -18,7 +18,10 @@ func startRuntime(t *testing.T, socket string) *adaptation.Adaptation {
 		_, err := cb(ctx, nil, nil)
 		return err
 	}
-	update := func(context.Context, []*nri.ContainerUpdate) ([]*nri.ContainerUpdate, error) { return nil, nil }
+	update := func(context.Context,
+		[]*nri.ContainerUpdate) ([]*nri.ContainerUpdate, error) {
+		return nil, nil
+	}
 	runtime, err := adaptation.New("testruntime", "v1.2.3", list, update,
 		adaptation.WithSocketPath(socket), adaptation.WithPluginPath(none), adaptation.WithPluginConfigPath(none))
 	if err != nil {
@@ -36,7 +39,8 @@ func testPod(namespace, name string, annotations map[string]string) *nri.PodSand
 	for key, value := range annotations {
 		all[key] = value
 	}
-	return &nri.PodSandbox{Id: "sandbox-" + name, Uid: "uid-" + name, Namespace: namespace, Name: name, Annotations: all}
+	return &nri.PodSandbox{Id: "sandbox-" + name, Uid: "uid-" + name, Namespace: namespace, Name: name,
+		Annotations: all}
 }
 
 func testContainer(pod *nri.PodSandbox) *nri.Container {
@@ -59,7 +63,10 @@ func makeCgroup(t *testing.T, mount, containerID string) (dir string) {
 	return dir
 }
 
-func create(runtime *adaptation.Adaptation, pod *nri.PodSandbox, ctr *nri.Container) (*nri.ContainerAdjustment, error) {
-	reply, err := runtime.CreateContainer(context.Background(), &nri.CreateContainerRequest{Pod: pod, Container: ctr})
+func create(runtime *adaptation.Adaptation, pod *nri.PodSandbox, ctr *nri.Container) (
+	*nri.ContainerAdjustment, error,
+) {
+	reply, err := runtime.CreateContainer(context.Background(),
+		&nri.CreateContainerRequest{Pod: pod, Container: ctr})
 	return reply.GetAdjust(), err
 }

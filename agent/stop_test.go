@@ -22,7 +22,8 @@ type stopRequested struct {
 func requestStop(t *testing.T, gracePeriod string) *stopRequested {
 	t.Helper()
 	config := testConfig(t)
-	policy := strings.Replace(testPolicy, "mode: enforce\n", "mode: enforce\nlifecycle: {gracePeriod: "+gracePeriod+"}\n", 1)
+	policy := strings.Replace(testPolicy, "mode: enforce\n",
+		"mode: enforce\nlifecycle: {gracePeriod: "+gracePeriod+"}\n", 1)
 	if err := os.WriteFile(config.Policy, []byte(policy), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +38,8 @@ func requestStop(t *testing.T, gracePeriod string) *stopRequested {
 	if err := l.process.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if stop := receive(t, stops, "a stop request"); !stop.Requested || stop.Reason != "the launcher is gone" {
+	if stop := receive(t, stops, "a stop request"); !stop.Requested ||
+		stop.Reason != "the launcher is gone" {
 		t.Errorf("stop request %+v", stop)
 	}
 	status := func() syscall.WaitStatus { return vm.ProcessState.Sys().(syscall.WaitStatus) }
@@ -59,7 +61,8 @@ func TestPodEndsItsVM(t *testing.T) {
 	if stop := receive(t, a.stops, "the end of the request"); stop.Requested {
 		t.Errorf("stop request %+v", stop)
 	}
-	if text := a.log.String(); strings.Contains(text, string(agentapi.ReasonVMTerminated)) || !strings.Contains(text, string(agentapi.ReasonVMShutdown)) {
+	if text := a.log.String(); strings.Contains(text, string(agentapi.ReasonVMTerminated)) ||
+		!strings.Contains(text, string(agentapi.ReasonVMShutdown)) {
 		t.Error("want the VM's shutdown in the log, and no SIGTERM")
 	}
 }
@@ -73,7 +76,8 @@ func TestPodIgnoresTheRequest(t *testing.T) {
 	}
 	a.awaitPhase(t, "vm", agentapi.PhaseDone, 0)
 	shutdown, term, ok := strings.Cut(a.log.String(), string(agentapi.ReasonVMTerminated))
-	if !ok || !strings.Contains(shutdown, string(agentapi.ReasonVMShutdown)) || strings.Contains(term, string(agentapi.ReasonVMShutdown)) {
+	if !ok || !strings.Contains(shutdown, string(agentapi.ReasonVMShutdown)) ||
+		strings.Contains(term, string(agentapi.ReasonVMShutdown)) {
 		t.Error("want the VM's shutdown in the log, and SIGTERM after that")
 	}
 }

@@ -80,7 +80,8 @@ func cgroup2(t *testing.T) string {
 	t.Helper()
 	for _, mount := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
 		var st unix.Statfs_t
-		if unix.Statfs(mount, &st) == nil && st.Type == unix.CGROUP2_SUPER_MAGIC && unix.Access(mount, unix.W_OK) == nil {
+		if unix.Statfs(mount, &st) == nil && st.Type == unix.CGROUP2_SUPER_MAGIC &&
+			unix.Access(mount, unix.W_OK) == nil {
 			return mount
 		}
 	}
@@ -180,7 +181,8 @@ func (r *running) waitReady(t *testing.T) {
 func (r *running) mooring(args ...string) (code int, out, errOut string) {
 	var stdout, stderr bytes.Buffer
 	program := &cli.Program{Name: "mooring", Out: &stdout, ErrOut: &stderr, Now: time.Now}
-	code = program.Run(context.Background(), append(args, "--socket", filepath.Join(r.config.Root, socketName)))
+	code = program.Run(context.Background(), append(args, "--socket",
+		filepath.Join(r.config.Root, socketName)))
 	return code, stdout.String(), stderr.String()
 }
 

@@ -102,12 +102,14 @@ func launch(t *testing.T, config Config, runtime *adaptation.Adaptation, name st
 		t.Fatal(err)
 	}
 	dir := makeCgroup(t, config.Cgroup, ctr.GetId())
-	if err := runtime.StartContainer(context.Background(), &nri.StartContainerRequest{Pod: pod, Container: ctr}); err != nil {
+	if err := runtime.StartContainer(context.Background(),
+		&nri.StartContainerRequest{Pod: pod, Container: ctr}); err != nil {
 		t.Fatal(err)
 	}
 	process, _ := runIn(t, dir, "sleep", "1000")
 	ctr.Pid, ctr.State = uint32(process.Process.Pid), nri.ContainerState_CONTAINER_RUNNING
-	if err := runtime.PostStartContainer(context.Background(), &nri.PostStartContainerRequest{Pod: pod, Container: ctr}); err != nil {
+	if err := runtime.PostStartContainer(context.Background(),
+		&nri.PostStartContainerRequest{Pod: pod, Container: ctr}); err != nil {
 		t.Fatal(err)
 	}
 	return launched{pod, ctr, dir, process}

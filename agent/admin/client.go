@@ -43,34 +43,44 @@ func (c *Client) Launchers(ctx context.Context) ([]agentapi.Launcher, error) {
 
 // LaunchersOfPod returns the launchers of one pod. Without any, the error is a
 // [*NotFoundError]. There can be several: of successive pods with the same name.
-func (c *Client) LaunchersOfPod(ctx context.Context, namespace, name string) ([]agentapi.Launcher, error) {
+func (c *Client) LaunchersOfPod(ctx context.Context, namespace, name string) (
+	[]agentapi.Launcher, error,
+) {
 	return get[[]agentapi.Launcher](ctx, c, pathOfPod(namespace, name))
 }
 
 // Lease sets or replaces the lease of a pod, and returns the launchers under the lease.
 // Without any, the error is a [*NotFoundError].
-func (c *Client) Lease(ctx context.Context, namespace, name string, request agentapi.LeaseRequest) ([]agentapi.Launcher, error) {
+func (c *Client) Lease(ctx context.Context, namespace, name string, request agentapi.LeaseRequest) (
+	[]agentapi.Launcher, error,
+) {
 	body, err := json.Marshal(request)
 	if err != nil {
 		return nil, fmt.Errorf("lease for pod %s/%s: %w", namespace, name, err)
 	}
-	return call[[]agentapi.Launcher](ctx, c, http.MethodPut, pathOfPod(namespace, name)+agentapi.SuffixLease, bytes.NewReader(body))
+	return call[[]agentapi.Launcher](ctx, c, http.MethodPut,
+		pathOfPod(namespace, name)+agentapi.SuffixLease, bytes.NewReader(body))
 }
 
 // EndLease ends the lease of a pod, if there is one, and returns the pod's launchers. Without
 // any, the error is a [*NotFoundError].
-func (c *Client) EndLease(ctx context.Context, namespace, name string) ([]agentapi.Launcher, error) {
-	return call[[]agentapi.Launcher](ctx, c, http.MethodDelete, pathOfPod(namespace, name)+agentapi.SuffixLease, http.NoBody)
+func (c *Client) EndLease(ctx context.Context, namespace, name string) (
+	[]agentapi.Launcher, error,
+) {
+	return call[[]agentapi.Launcher](ctx, c, http.MethodDelete,
+		pathOfPod(namespace, name)+agentapi.SuffixLease, http.NoBody)
 }
 
 // Resize requests another size of a pod's VM. Without a running launcher, the error is a
 // [*NotFoundError].
-func (c *Client) Resize(ctx context.Context, namespace, name string, request agentapi.ResizeRequest) (agentapi.ResizeAnswer, error) {
+func (c *Client) Resize(ctx context.Context, namespace, name string,
+	request agentapi.ResizeRequest) (agentapi.ResizeAnswer, error) {
 	body, err := json.Marshal(request)
 	if err != nil {
 		return agentapi.ResizeAnswer{}, fmt.Errorf("resize of pod %s/%s: %w", namespace, name, err)
 	}
-	return call[agentapi.ResizeAnswer](ctx, c, http.MethodPut, pathOfPod(namespace, name)+agentapi.SuffixResize, bytes.NewReader(body))
+	return call[agentapi.ResizeAnswer](ctx, c, http.MethodPut,
+		pathOfPod(namespace, name)+agentapi.SuffixResize, bytes.NewReader(body))
 }
 
 func pathOfPod(namespace, name string) string {
@@ -121,7 +131,9 @@ func get[T any](ctx context.Context, c *Client, path string) (T, error) {
 	return call[T](ctx, c, http.MethodGet, path, http.NoBody)
 }
 
-func call[T any](ctx context.Context, c *Client, method, path string, requestBody io.Reader) (answer T, err error) {
+func call[T any](ctx context.Context, c *Client, method, path string, requestBody io.Reader) (
+	answer T, err error,
+) {
 	body, err := c.open(ctx, method, path, requestBody)
 	if err != nil {
 		return answer, err
@@ -133,7 +145,9 @@ func call[T any](ctx context.Context, c *Client, method, path string, requestBod
 	return answer, nil
 }
 
-func (c *Client) open(ctx context.Context, method, path string, requestBody io.Reader) (io.ReadCloser, error) {
+func (c *Client) open(ctx context.Context, method, path string, requestBody io.Reader) (
+	io.ReadCloser, error,
+) {
 	request, err := http.NewRequestWithContext(ctx, method, "http://mooring-agent"+path, requestBody)
 	if err != nil {
 		return nil, fmt.Errorf("ask the agent: %w", err)

@@ -37,7 +37,8 @@ func TestExplain(t *testing.T) {
 		}
 	}
 	other := errors.New("other")
-	if err := client.explain(other); !errors.Is(err, other) || !strings.Contains(err.Error(), "/run/s") {
+	if err := client.explain(other); !errors.Is(err, other) ||
+		!strings.Contains(err.Error(), "/run/s") {
 		t.Errorf("explain(other) = %v", err)
 	}
 }

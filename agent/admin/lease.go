@@ -25,7 +25,8 @@ type Leases interface {
 	// Lease sets a lease for this period. A period of 0 ends the present lease. It
 	// blocks until the lease holds for all launchers of the pod with tracked
 	// processes, and returns their number, or until ctx ends.
-	Lease(ctx context.Context, namespace, pod string, period time.Duration, reason string) (launchers int, err error)
+	Lease(ctx context.Context, namespace, pod string, period time.Duration,
+		reason string) (launchers int, err error)
 }
 
 const noLeases = "the kernel of this node cannot track processes: the agent stops no VM process, and a lease " +
@@ -56,13 +57,16 @@ func (s *Server) lease(w http.ResponseWriter, r *http.Request, request agentapi.
 	launchers, err := s.Leases.Lease(ctx, namespace, name, request.Period(), request.Reason)
 	switch {
 	case err != nil:
-		s.refuse(w, http.StatusServiceUnavailable, "%v; repeat the request, and check the lease: `mooring inspect %s/%s`", err, namespace, name)
+		s.refuse(w, http.StatusServiceUnavailable,
+			"%v; repeat the request, and check the lease: `mooring inspect %s/%s`", err, namespace, name)
 	case launchers == 0:
-		s.refuse(w, http.StatusNotFound, "pod %s/%s has no launcher with tracked VM processes on this node", namespace, name)
+		s.refuse(w, http.StatusNotFound,
+			"pod %s/%s has no launcher with tracked VM processes on this node", namespace, name)
 	default:
 		s.Logger.Info("lease", slog.String("pod", namespace+"/"+name), slog.Int("launchers", launchers),
 			slog.Duration("period", request.Period()), slog.String("reason", request.Reason))
-		s.answer(w, http.StatusOK, s.sorted(func(l *agentapi.Launcher) bool { return isOf(l, namespace, name) && l.Phase != "" }))
+		s.answer(w, http.StatusOK,
+			s.sorted(func(l *agentapi.Launcher) bool { return isOf(l, namespace, name) && l.Phase != "" }))
 	}
 }
 

@@ -25,7 +25,8 @@ type leaseCall struct {
 
 type leases func(context.Context, leaseCall) (int, error)
 
-func (l leases) Lease(ctx context.Context, namespace, pod string, period time.Duration, reason string) (int, error) {
+func (l leases) Lease(ctx context.Context, namespace, pod string, period time.Duration,
+	reason string) (int, error) {
 	return l(ctx, leaseCall{namespace, pod, period, reason})
 }
 
@@ -50,7 +51,8 @@ func TestLease(t *testing.T) {
 	server.Leases = recordLeases(&calls, 1)
 	client, _ := startServer(t, server)
 
-	held, err := client.Lease(t.Context(), "ns", "vm", agentapi.LeaseRequest{Seconds: 90, Reason: "migration"})
+	held, err := client.Lease(t.Context(), "ns", "vm",
+		agentapi.LeaseRequest{Seconds: 90, Reason: "migration"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +77,8 @@ func TestLeaseNotFound(t *testing.T) {
 	server.Leases = recordLeases(&calls, 0)
 	client, _ := startServer(t, server)
 	_, err := client.EndLease(t.Context(), "ns", "vm")
-	if _, ok := errors.AsType[*NotFoundError](err); !ok || !strings.Contains(err.Error(), "pod ns/vm has no launcher") {
+	if _, ok := errors.AsType[*NotFoundError](err); !ok ||
+		!strings.Contains(err.Error(), "pod ns/vm has no launcher") {
 		t.Errorf("error %v, want a NotFoundError that names the pod", err)
 	}
 }
@@ -120,7 +123,8 @@ func TestLeaseTimeout(t *testing.T) {
 			<-ctx.Done()
 			return 0, ctx.Err()
 		})
-		answerIs(t, putLease(t, server, `{"seconds": 60, "reason": "m"}`), http.StatusServiceUnavailable, "deadline exceeded; repeat the request")
+		answerIs(t, putLease(t, server, `{"seconds": 60, "reason": "m"}`), http.StatusServiceUnavailable,
+			"deadline exceeded; repeat the request")
 	})
 }
 
@@ -128,7 +132,8 @@ func putLease(t *testing.T, server *Server, body string) *httptest.ResponseRecor
 	t.Helper()
 	w := httptest.NewRecorder()
 	path := agentapi.PathLaunchers + "/ns/vm" + agentapi.SuffixLease
-	server.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPut, path, strings.NewReader(body)))
+	server.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPut, path,
+		strings.NewReader(body)))
 	return w
 }
 
@@ -159,7 +164,8 @@ func FuzzLease(f *testing.F) {
 		if p := request.Period(); p < agentapi.MinLease || p > agentapi.MaxLease {
 			t.Errorf("%q: a lease for %s", body, p)
 		}
-		if strings.ContainsAny(request.Reason, "\n\r\t\x1b\u009b") || strings.TrimSpace(request.Reason) == "" {
+		if strings.ContainsAny(request.Reason, "\n\r\t\x1b\u009b") ||
+			strings.TrimSpace(request.Reason) == "" {
 			t.Errorf("%q: reason %q", body, request.Reason)
 		}
 	})

@@ -29,7 +29,8 @@ var ErrInUse = errors.New("another mooring-agent serves this socket")
 // file: otherwise two processes could hold locks on two files of this name.
 func Listen(ctx context.Context, path string) (net.Listener, error) {
 	if len(path) > maxPath {
-		return nil, fmt.Errorf("listen on %q: the path has %d bytes, want at most %d for a unix socket", path, len(path), maxPath)
+		return nil, fmt.Errorf("listen on %q: the path has %d bytes, want at most %d for a unix socket",
+			path, len(path), maxPath)
 	}
 	lock, err := acquire(path + lockSuffix)
 	if err != nil {

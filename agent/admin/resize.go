@@ -20,7 +20,8 @@ type Sizes interface {
 
 func (s *Server) resize(w http.ResponseWriter, r *http.Request) {
 	namespace, name := r.PathValue("namespace"), r.PathValue("pod")
-	request, err := podapi.Decode[agentapi.ResizeRequest](http.MaxBytesReader(w, r.Body, maxResizeRequest))
+	request, err := podapi.Decode[agentapi.ResizeRequest](http.MaxBytesReader(w, r.Body,
+		maxResizeRequest))
 	if err != nil {
 		s.refuse(w, http.StatusBadRequest, "resize: %v", err)
 		return
@@ -34,7 +35,8 @@ func (s *Server) resize(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		s.refuse(w, http.StatusConflict, "resize of pod %s/%s: %v", namespace, name, err)
 	case len(pods) == 0:
-		s.refuse(w, http.StatusNotFound, "pod %s/%s has no running launcher on this node", namespace, name)
+		s.refuse(w, http.StatusNotFound, "pod %s/%s has no running launcher on this node", namespace,
+			name)
 	default:
 		s.Logger.Info("resize", slog.String("pod", namespace+"/"+name),
 			slog.Any("size", request.Size), slog.Bool("dry_run", request.DryRun))

@@ -31,7 +31,8 @@ func TestResize(t *testing.T) {
 	server.Sizes = sizes
 	client, _ := startServer(t, server)
 	size := api.Size{VCPUs: 4, Memory: 4 << 30, CPUQuota: api.CPUQuota{Percent: 150}, CPUShares: 200}
-	answer, err := client.Resize(t.Context(), "ns", "vm", agentapi.ResizeRequest{Size: size, DryRun: true})
+	answer, err := client.Resize(t.Context(), "ns", "vm",
+		agentapi.ResizeRequest{Size: size, DryRun: true})
 	want := agentapi.ResizeAnswer{Pods: sizes.pods, Size: size, DryRun: true}
 	if diff := cmp.Diff(want, answer); diff != "" || err != nil {
 		t.Errorf("%v (-want +got)\n%s", err, diff)
@@ -71,7 +72,8 @@ func TestInvalidResizeRequests(t *testing.T) {
 	} {
 		answer := httptest.NewRecorder()
 		path := agentapi.PathLaunchers + "/ns/vm" + agentapi.SuffixResize
-		server.Handler().ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodPut, path, strings.NewReader(body)))
+		server.Handler().ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodPut,
+			path, strings.NewReader(body)))
 		text := strings.ReplaceAll(answer.Body.String(), `\"`, `"`)
 		if answer.Code != http.StatusBadRequest || !strings.Contains(text, want) {
 			t.Errorf("%.40s: %d %s, want 400 with %q", body, answer.Code, text, want)

@@ -52,7 +52,8 @@ func (r *Ring) Record(event agentapi.Event) {
 func (r *Ring) Subscribe() *Subscription {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := &Subscription{ring: r, backlog: slices.Clone(r.events), live: make(chan agentapi.Event, r.buffer)}
+	s := &Subscription{ring: r, backlog: slices.Clone(r.events),
+		live: make(chan agentapi.Event, r.buffer)}
 	r.subscribers[s] = struct{}{}
 	return s
 }

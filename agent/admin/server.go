@@ -93,7 +93,8 @@ func (s *Server) node(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
-	s.refuse(w, http.StatusNotFound, "no such resource: %s %s; want GET %s, %s or %s, PUT or DELETE %s, or PUT %s",
+	s.refuse(w, http.StatusNotFound,
+		"no such resource: %s %s; want GET %s, %s or %s, PUT or DELETE %s, or PUT %s",
 		r.Method, r.URL.Path, agentapi.PathLaunchers, agentapi.PathEvents, agentapi.PathNode,
 		onePod+agentapi.SuffixLease, onePod+agentapi.SuffixResize)
 }

@@ -26,7 +26,8 @@ func launcher(namespace, name, uid string) agentapi.Launcher {
 		Pod:       agentapi.PodRef{Namespace: namespace, Name: name, UID: uid},
 		Container: agentapi.ContainerRef{Name: "compute", ID: "id", PID: 4711},
 		State:     agentapi.StateRunning,
-		Settings:  []agentapi.Setting{{Name: agentapi.MemlockSetting, Requested: "4Gi", Status: agentapi.StatusApplied}},
+		Settings: []agentapi.Setting{{Name: agentapi.MemlockSetting, Requested: "4Gi",
+			Status: agentapi.StatusApplied}},
 	}
 }
 
@@ -61,7 +62,8 @@ func startServer(t *testing.T, server *Server) (client *Client, stop func()) {
 }
 
 func TestLaunchers(t *testing.T) {
-	a, b, c := launcher("ns-b", "vm", "1"), launcher("ns-a", "vm-2", "2"), launcher("ns-a", "vm-1", "3")
+	a, b, c := launcher("ns-b", "vm", "1"), launcher("ns-a", "vm-2", "2"), launcher("ns-a", "vm-1",
+		"3")
 	client, _ := startServer(t, testServer(a, b, c))
 
 	all, err := client.Launchers(t.Context())

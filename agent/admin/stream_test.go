@@ -87,7 +87,8 @@ func TestSlowStreamEndsWithCutOff(t *testing.T) {
 	server := testServer()
 	server.Events = NewRing(1, 2)
 	w := &blockedWriter{writing: make(chan struct{}, 1), release: make(chan struct{})}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, agentapi.PathEvents, http.NoBody)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, agentapi.PathEvents,
+		http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +131,8 @@ func TestReaderThatStopsReading(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if _, err := io.WriteString(conn, "GET "+agentapi.PathEvents+" HTTP/1.1\r\nHost: agent\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(conn,
+		"GET "+agentapi.PathEvents+" HTTP/1.1\r\nHost: agent\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

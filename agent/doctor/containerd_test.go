@@ -28,7 +28,8 @@ func TestContainerd(t *testing.T) {
 		"next":        {Unknown, OK, Unknown, ""},
 	} {
 		got := examine(t, runtimeIs("containerd", version))
-		for check, status := range map[string]Status{"containerd": want.containerd, "validator": want.validator, "failure-policy": want.policy} {
+		for check, status := range map[string]Status{"containerd": want.containerd,
+			"validator": want.validator, "failure-policy": want.policy} {
 			if got[check].Status != status {
 				t.Errorf("%s: %+v, want %s", version, got[check], status)
 			}
@@ -132,7 +133,8 @@ func TestLoadConfig(t *testing.T) {
 	write := func(file, text string) {
 		t.Helper()
 		path := filepath.Join(dir, file)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700),
+			os.WriteFile(path, []byte(text), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -140,7 +142,8 @@ func TestLoadConfig(t *testing.T) {
 	write("more.toml", "imports = ['"+dir+"/config.toml']\n"+table+"socket_path = '/a'\n")
 	write("d/2.toml", table+"socket_path = '/b'\n")
 	write("d/1.toml", table+"disable = false\nsocket_path = '/c'\n")
-	s := &survey{Machine: Machine{Config: filepath.Join(dir, "config.toml"), LoadConfig: loadConfig}, runtimeErr: errNotChecked}
+	s := &survey{Machine: Machine{Config: filepath.Join(dir, "config.toml"), LoadConfig: loadConfig},
+		runtimeErr: errNotChecked}
 	c, err := s.readConfig(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -164,13 +167,16 @@ func TestLoadConfig(t *testing.T) {
 
 // The configuration is the one in the command line of the running containerd.
 func TestConfigOfTheProcess(t *testing.T) {
-	for _, line := range []string{"/usr/bin/containerd\x00--config\x00/other.toml\x00", "containerd\x00--config=/other.toml\x00", "containerd\x00-c\x00/other.toml"} {
-		f := examine(t, with(map[string]string{"proc/100/cmdline": line, "other.toml": table + "disable = true"}))["nri"]
+	for _, line := range []string{"/usr/bin/containerd\x00--config\x00/other.toml\x00",
+		"containerd\x00--config=/other.toml\x00", "containerd\x00-c\x00/other.toml"} {
+		f := examine(t, with(map[string]string{"proc/100/cmdline": line,
+			"other.toml": table + "disable = true"}))["nri"]
 		if f.Status != Problem || !strings.Contains(f.Found, "/other.toml") {
 			t.Errorf("%q: %+v", line, f)
 		}
 	}
-	f := examine(t, with(file("given.toml", table+"disable = true")), func(m *Machine) { m.Config = "/given.toml" })["nri"]
+	f := examine(t, with(file("given.toml", table+"disable = true")),
+		func(m *Machine) { m.Config = "/given.toml" })["nri"]
 	if f.Status != Problem {
 		t.Errorf("%+v", f)
 	}

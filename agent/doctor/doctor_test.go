@@ -66,7 +66,8 @@ func TestFindings(t *testing.T) {
 func TestMissingPartsBeforeAndAfterInstallation(t *testing.T) {
 	away := []change{noAgent(errors.New("not running")), noPodDirs}
 	before := examine(t, append(away, with(file("etc/containerd/conf.d/m.toml", "")))...)
-	after := examine(t, append(away, with(map[string]string{"etc/containerd/conf.d/m.toml": "", "etc/mooring/policy.yaml": "x"}))...)
+	after := examine(t, append(away,
+		with(map[string]string{"etc/containerd/conf.d/m.toml": "", "etc/mooring/policy.yaml": "x"}))...)
 	for _, check := range []string{"agent", "pod-directories", "validator"} {
 		if before[check].Status != Note || after[check].Status != Problem {
 			t.Errorf("before: %+v, after: %+v", before[check], after[check])

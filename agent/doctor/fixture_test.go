@@ -60,7 +60,10 @@ func goodMachine() Machine {
 		},
 		PodDirs: func() error { return nil },
 		Peers:   func(string) ([]Process, error) { return []Process{{200, "mooring-agent"}}, nil },
-		Version: func(context.Context, string, int) (string, error) { return "runc version 1.3.0\nspec: 1.2.1\n", nil },
+		Version: func(context.Context, string,
+			int) (string, error) {
+			return "runc version 1.3.0\nspec: 1.2.1\n", nil
+		},
 	}
 }
 

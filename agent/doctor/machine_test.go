@@ -24,8 +24,11 @@ type cri struct {
 	err error
 }
 
-func (c cri) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
-	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: "containerd", RuntimeVersion: "v2.4.2", RuntimeApiVersion: "v1"}, c.err
+func (c cri) Version(context.Context, *runtimeapi.VersionRequest) (
+	*runtimeapi.VersionResponse, error,
+) {
+	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: "containerd",
+		RuntimeVersion: "v2.4.2", RuntimeApiVersion: "v1"}, c.err
 }
 
 func socketPath(t *testing.T) string {
@@ -65,8 +68,10 @@ func TestQueryRuntime(t *testing.T) {
 	if want := (Runtime{"containerd", "v2.4.2", os.Getpid()}); got != want || err != nil {
 		t.Errorf("got %+v, %v; want %+v", got, err, want)
 	}
-	_, err = queryRuntime(t.Context(), serveCRI(t, cri{err: status.Error(codes.Unimplemented, "no CRI here")}))
-	if err == nil || !strings.Contains(err.Error(), "status 12") || !strings.Contains(err.Error(), "no CRI here") {
+	_, err = queryRuntime(t.Context(), serveCRI(t,
+		cri{err: status.Error(codes.Unimplemented, "no CRI here")}))
+	if err == nil || !strings.Contains(err.Error(), "status 12") ||
+		!strings.Contains(err.Error(), "no CRI here") {
 		t.Errorf("error %v", err)
 	}
 	_, err = queryRuntime(t.Context(), socketPath(t))
@@ -155,10 +160,12 @@ func TestRunVersion(t *testing.T) {
 	if err != nil || !strings.Contains(out, "cat") {
 		t.Errorf("%q, %v", out, err)
 	}
-	if _, err := runVersion(t.Context(), "/bin/cat", os.Getpid()); err == nil || !strings.Contains(err.Error(), "runs another file") {
+	if _, err := runVersion(t.Context(), "/bin/cat", os.Getpid()); err == nil ||
+		!strings.Contains(err.Error(), "runs another file") {
 		t.Errorf("error %v", err)
 	}
-	if _, err := runVersion(t.Context(), "/bin/false", 0); err == nil || !strings.Contains(err.Error(), "run /") {
+	if _, err := runVersion(t.Context(), "/bin/false", 0); err == nil ||
+		!strings.Contains(err.Error(), "run /") {
 		t.Errorf("error %v", err)
 	}
 	own := filepath.Join(t.TempDir(), "program")
@@ -168,13 +175,15 @@ func TestRunVersion(t *testing.T) {
 	if err := os.Chmod(own, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := runVersion(t.Context(), own, 0); err == nil || !strings.Contains(err.Error(), "users other than root") {
+	if _, err := runVersion(t.Context(), own, 0); err == nil ||
+		!strings.Contains(err.Error(), "users other than root") {
 		t.Errorf("error %v", err)
 	}
 }
 
 func TestEveryCheckAnswersOnThisMachine(t *testing.T) {
-	r := Examine(t.Context(), ThisMachine(Options{RuntimeEndpoint: "unix://" + serveCRI(t, cri{}), AgentSocket: socketPath(t)}))
+	r := Examine(t.Context(),
+		ThisMachine(Options{RuntimeEndpoint: "unix://" + serveCRI(t, cri{}), AgentSocket: socketPath(t)}))
 	if len(r.Findings) != len(checks()) {
 		t.Errorf("%d findings of %d checks", len(r.Findings), len(checks()))
 	}

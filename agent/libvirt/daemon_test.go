@@ -50,7 +50,8 @@ func TestHangingDaemonDoesNotBlockForever(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-requested; cancel() }()
-	if err := d.Shutdown(ctx, vm1.UUID, always); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), d.Socket) {
+	if err := d.Shutdown(ctx, vm1.UUID, always); !errors.Is(err, context.Canceled) ||
+		!strings.Contains(err.Error(), d.Socket) {
 		t.Errorf("got %v, want context.Canceled", err)
 	}
 }
@@ -85,7 +86,8 @@ func TestNoDaemon(t *testing.T) {
 	if err := d.Shutdown(t.Context(), vm1.UUID, always); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v", err)
 	}
-	if err := d.Shutdown(t.Context(), "vm-1", always); err == nil || !strings.Contains(err.Error(), `"vm-1": want a UUID`) {
+	if err := d.Shutdown(t.Context(), "vm-1", always); err == nil ||
+		!strings.Contains(err.Error(), `"vm-1": want a UUID`) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -138,7 +140,8 @@ func TestShutdownAfterAChange(t *testing.T) {
 	}{
 		"nothing": {func(*testing.T, string) {}, nil},
 		"started anew": {func(t *testing.T, dir string) {
-			replaced := bytes.Replace(read(t, "libvirt-9.0.xml"), []byte("pid='5222'"), []byte("pid='5223'"), 1)
+			replaced := bytes.Replace(read(t, "libvirt-9.0.xml"), []byte("pid='5222'"), []byte("pid='5223'"),
+				1)
 			write(t, dir, "vm-1.xml", replaced)
 		}, ErrOtherProcess},
 		"gone": {func(t *testing.T, dir string) {

@@ -86,7 +86,8 @@ func startLibvirt(t *testing.T) ownLibvirt {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	r := ownLibvirt{Records{Dir: filepath.Join(dir, "run", "qemu")}, Daemon{filepath.Join(dir, "run", "libvirt-sock")}, dir}
+	r := ownLibvirt{Records{Dir: filepath.Join(dir, "run", "qemu")},
+		Daemon{filepath.Join(dir, "run", "libvirt-sock")}, dir}
 	r.configure(t)
 	r.start(t)
 	return r
@@ -108,7 +109,8 @@ func (r ownLibvirt) start(t *testing.T) *exec.Cmd {
 	t.Helper()
 	var log bytes.Buffer
 	daemon := exec.Command("sh", "-c", daemonScript, "libvirtd", r.dir)
-	daemon.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	daemon.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS,
+		Pdeathsig: syscall.SIGKILL}
 	daemon.Stderr = &log
 	if err := daemon.Start(); err != nil {
 		t.Fatal(err)
@@ -129,7 +131,8 @@ func (r ownLibvirt) start(t *testing.T) *exec.Cmd {
 func (r ownLibvirt) virsh(t *testing.T, args ...string) error {
 	t.Helper()
 	uri := "qemu+unix:///system?socket=" + r.Socket
-	out, err := exec.CommandContext(t.Context(), "virsh", append([]string{"-c", uri}, args...)...).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "virsh",
+		append([]string{"-c", uri}, args...)...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("virsh %q: %w: %s", args, err, out)
 	}
@@ -221,7 +224,8 @@ func TestKilledLibvirt(t *testing.T) {
 	if err := unix.Kill(daemon, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the end of answers", func() bool { return r.Shutdown(t.Context(), vm1.UUID, always) != nil })
+	eventually(t, "the end of answers",
+		func() bool { return r.Shutdown(t.Context(), vm1.UUID, always) != nil })
 	after, err := r.List()
 	if diff := cmp.Diff(before, after); diff != "" || err != nil {
 		t.Errorf("%v (-before +after)\n%s", err, diff)

@@ -17,7 +17,8 @@ import (
 var (
 	oldDomain = Domain{Name: "old", UUID: "9f1c4be7-7a2b-4d6c-8a70-3d9b8a0f2c11", PID: 3021}
 	vm1       = Domain{Name: "vm-1", UUID: "5530f9f3-5627-4dec-933e-74ce04c51e18", PID: 5222}
-	sizes     = Domain{Name: "größe & co", UUID: "8c3f9f9e-3f30-4e5a-8d5c-0f8f4f9b7a10", PID: 2147483646}
+	sizes     = Domain{Name: "größe & co", UUID: "8c3f9f9e-3f30-4e5a-8d5c-0f8f4f9b7a10",
+		PID: 2147483646}
 )
 
 func read(t testing.TB, name string) []byte {
@@ -62,7 +63,8 @@ func TestList(t *testing.T) {
 func TestNoProcessYet(t *testing.T) {
 	for _, pid := range []string{"0", "-1"} {
 		r := Records{Dir: t.TempDir()}
-		write(t, r.Dir, "vm-1.xml", bytes.Replace(read(t, "libvirt-9.0.xml"), []byte("pid='5222'"), []byte("pid='"+pid+"'"), 1))
+		write(t, r.Dir, "vm-1.xml", bytes.Replace(read(t, "libvirt-9.0.xml"), []byte("pid='5222'"),
+			[]byte("pid='"+pid+"'"), 1))
 		if got, err := r.List(); len(got) != 0 || err != nil {
 			t.Errorf("pid %s: %+v, %v, want none", pid, got, err)
 		}
@@ -104,7 +106,8 @@ func TestUnreadable(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := r.List()
-		if err == nil || !strings.Contains(err.Error(), filepath.Join(r.Dir, "bad.xml")+": ") || !strings.Contains(err.Error(), test.want) {
+		if err == nil || !strings.Contains(err.Error(), filepath.Join(r.Dir, "bad.xml")+": ") ||
+			!strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: error %v, want %q", name, err, test.want)
 		}
 		if diff := cmp.Diff([]Domain{sizes, oldDomain, vm1}, got); diff != "" {
@@ -162,10 +165,12 @@ func FuzzParse(f *testing.F) {
 func BenchmarkRecords(b *testing.B) {
 	r := Records{Dir: b.TempDir()}
 	good := string(read(b, "libvirt-9.0.xml"))
-	good = strings.Replace(good, "<flag name='kvm'/>", strings.Repeat("<flag name='vnc-power-control'/>\n", 200), 1)
+	good = strings.Replace(good, "<flag name='kvm'/>",
+		strings.Repeat("<flag name='vnc-power-control'/>\n", 200), 1)
 	for i := range 250 {
 		name := fmt.Sprintf("vm-%d", i+1000)
-		write(b, r.Dir, name+".xml", []byte(strings.NewReplacer("vm-1", name, "5222", fmt.Sprint(i+1000)).Replace(good)))
+		write(b, r.Dir, name+".xml",
+			[]byte(strings.NewReplacer("vm-1", name, "5222", fmt.Sprint(i+1000)).Replace(good)))
 	}
 	b.Run("list", func(b *testing.B) {
 		for b.Loop() {

@@ -137,7 +137,8 @@ func TestWatchWithoutNotifications(t *testing.T) {
 			<-time.After(time.Millisecond)
 		}
 	})
-	for _, want := range []string{"sends no notifications about libvirt's records", unix.EMFILE.Error(), "sends notifications about libvirt's records again"} {
+	for _, want := range []string{"sends no notifications about libvirt's records",
+		unix.EMFILE.Error(), "sends notifications about libvirt's records again"} {
 		if got := strings.Count(log.String(), want); got != 1 {
 			t.Errorf("%q is logged %d times, want once:\n%s", want, got, &log)
 		}

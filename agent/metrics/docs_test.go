@@ -73,7 +73,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 
 func TestDocumentedMetricsExist(t *testing.T) {
 	metrics := served(t)
-	for _, name := range metricName.FindAllString(readDoc(t, "metrics.md")+readDoc(t, "alerts.md"), -1) {
+	for _, name := range metricName.FindAllString(readDoc(t, "metrics.md")+readDoc(t, "alerts.md"),
+		-1) {
 		base := name
 		if strings.HasPrefix(name, controllerPrefix) {
 			continue

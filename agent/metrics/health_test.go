@@ -10,8 +10,12 @@ import (
 
 func TestEndpoints(t *testing.T) {
 	ready := Check{Name: "nri", Ready: func() error { return nil }}
-	notReady := Check{Name: "pods", Ready: func() error { return errors.New("the first list has not arrived") }}
-	served := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { respond(w, http.StatusOK, "metrics") })
+	notReady := Check{Name: "pods",
+		Ready: func() error { return errors.New("the first list has not arrived") }}
+	served := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		respond(w, http.StatusOK,
+			"metrics")
+	})
 	tests := map[string]struct {
 		endpoints    Endpoints
 		method, path string

@@ -39,20 +39,31 @@ type Metrics struct {
 // the process.
 func New(build Build) *Metrics {
 	m := &Metrics{
-		registry:      prometheus.NewRegistry(),
-		requests:      counters("nri_requests_total", "Requests from the container runtime, by method and outcome.", "method", "status"),
-		duration:      nriDuration(),
-		decisions:     counters("decisions_total", "Decisions about the creation of launcher containers, by outcome.", "outcome"),
-		synchronized:  counter("nri_synchronizations_total", "Connections to the container runtime that were synchronised."),
-		disconnects:   counter("nri_disconnects_total", "Connections to the container runtime that failed or ended."),
-		abandoned:     counter("nri_abandoned_stubs_total", "Attempts to connect that hang, and whose memory is lost."),
-		events:        counters("events_total", "Events about launchers, by type and reason.", "type", "reason"),
-		checks:        counters("guard_checks_total", "Comparisons of a setting with the kernel, by setting and result.", "setting", "status"),
-		changes:       counters("guard_changes_total", "Checks with another result than the one before, by setting and result.", "setting", "status"),
-		checksDropped: counter("guard_checks_dropped_total", "Checks postponed because too many were waiting."),
-		kubeEvents:    counters("kube_events_total", "Events for Kubernetes, by outcome.", "status"),
-		vmActions:     counters("vm_actions_total", "Actions to end VM processes, by action and result.", "action", "status"),
-		hintsDropped:  counter("hints_dropped_total", "Observations dropped because too many were waiting; a full scan replaces them."),
+		registry: prometheus.NewRegistry(),
+		requests: counters("nri_requests_total",
+			"Requests from the container runtime, by method and outcome.", "method", "status"),
+		duration: nriDuration(),
+		decisions: counters("decisions_total",
+			"Decisions about the creation of launcher containers, by outcome.", "outcome"),
+		synchronized: counter("nri_synchronizations_total",
+			"Connections to the container runtime that were synchronised."),
+		disconnects: counter("nri_disconnects_total",
+			"Connections to the container runtime that failed or ended."),
+		abandoned: counter("nri_abandoned_stubs_total",
+			"Attempts to connect that hang, and whose memory is lost."),
+		events: counters("events_total", "Events about launchers, by type and reason.", "type",
+			"reason"),
+		checks: counters("guard_checks_total",
+			"Comparisons of a setting with the kernel, by setting and result.", "setting", "status"),
+		changes: counters("guard_changes_total",
+			"Checks with another result than the one before, by setting and result.", "setting", "status"),
+		checksDropped: counter("guard_checks_dropped_total",
+			"Checks postponed because too many were waiting."),
+		kubeEvents: counters("kube_events_total", "Events for Kubernetes, by outcome.", "status"),
+		vmActions: counters("vm_actions_total", "Actions to end VM processes, by action and result.",
+			"action", "status"),
+		hintsDropped: counter("hints_dropped_total",
+			"Observations dropped because too many were waiting; a full scan replaces them."),
 	}
 	m.registry.MustRegister(
 		m.requests, m.duration, m.decisions, m.synchronized, m.disconnects, m.abandoned, m.events,
@@ -75,7 +86,8 @@ func counter(name, help string) prometheus.Counter {
 }
 
 func counters(name, help string, labels ...string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name,
+		Help: help}, labels)
 }
 
 // nriDuration has buckets from 10 us, the time of a good handler, to 2 s. After 2 s

@@ -26,7 +26,8 @@ func exercised(t *testing.T) *Metrics {
 	m.CheckDropped()
 	m.KubeEvent("written")
 	m.Request("CreateContainer", 30*time.Microsecond, nil)
-	m.Request("CreateContainer", 30*time.Microsecond, fmt.Errorf("wrapped: %w", &decide.Refusal{Message: "too much"}))
+	m.Request("CreateContainer", 30*time.Microsecond,
+		fmt.Errorf("wrapped: %w", &decide.Refusal{Message: "too much"}))
 	m.Request("CreateContainer", 30*time.Microsecond, errors.New("no room"))
 	m.Decided(plugin.OutcomeRefused)
 	m.Connection(plugin.Status{Phase: plugin.Connecting})
@@ -37,7 +38,8 @@ func exercised(t *testing.T) *Metrics {
 	m.ActionDone("terminate", nil)
 	m.ActionDone("kill", errors.New("not permitted"))
 	m.NotificationsDropped()
-	if err := m.Watch(State{Launchers: testLaunchers, Node: testNode, Tracker: testTracker}); err != nil {
+	if err := m.Watch(State{Launchers: testLaunchers, Node: testNode,
+		Tracker: testTracker}); err != nil {
 		t.Fatal(err)
 	}
 	return m
@@ -195,7 +197,8 @@ func TestWatchTwice(t *testing.T) {
 func TestMetricsAreServed(t *testing.T) {
 	w := httptest.NewRecorder()
 	exercised(t).Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
-	for _, want := range []string{"mooring_build_info", "go_goroutines", "process_start_time_seconds"} {
+	for _, want := range []string{"mooring_build_info", "go_goroutines",
+		"process_start_time_seconds"} {
 		if !strings.Contains(w.Body.String(), want) {
 			t.Errorf("/metrics lacks %s", want)
 		}

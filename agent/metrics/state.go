@@ -42,15 +42,21 @@ type stateCollector struct {
 
 func newStateCollector(state State) *stateCollector {
 	return &stateCollector{
-		state:        state,
-		launchers:    describe("launchers", "Launcher containers on the node, by state.", "state"),
-		phases:       describe("launcher_phases", "Launcher containers with tracked VM processes, by phase.", "phase"),
-		vms:          describe("vms", "VM processes of launchers, by state.", "state"),
-		policy:       describe("policy_info", "Always 1; the label is the mode of the node policy.", "mode"),
-		synchronized: describe("nri_synchronized", "1 while the container runtime calls the agent for every container, 0 otherwise."),
-		granted:      describe("memlock_granted_bytes", "Sum of the finite memory-lock limits of launchers."),
-		maximum:      describe("memlock_max_bytes", "Ceiling of the policy for mooring_memlock_granted_bytes; absent without one."),
-		unlimited:    describe("memlock_unlimited_launchers", "Launchers with an unlimited memory-lock limit."),
+		state:     state,
+		launchers: describe("launchers", "Launcher containers on the node, by state.", "state"),
+		phases: describe("launcher_phases",
+			"Launcher containers with tracked VM processes, by phase.", "phase"),
+		vms: describe("vms", "VM processes of launchers, by state.", "state"),
+		policy: describe("policy_info", "Always 1; the label is the mode of the node policy.",
+			"mode"),
+		synchronized: describe("nri_synchronized",
+			"1 while the container runtime calls the agent for every container, 0 otherwise."),
+		granted: describe("memlock_granted_bytes",
+			"Sum of the finite memory-lock limits of launchers."),
+		maximum: describe("memlock_max_bytes",
+			"Ceiling of the policy for mooring_memlock_granted_bytes; absent without one."),
+		unlimited: describe("memlock_unlimited_launchers",
+			"Launchers with an unlimited memory-lock limit."),
 	}
 }
 
@@ -60,7 +66,8 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 
 // Describe implements prometheus.Collector.
 func (c *stateCollector) Describe(descs chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{c.launchers, c.phases, c.vms, c.policy, c.synchronized, c.granted, c.maximum, c.unlimited} {
+	for _, desc := range []*prometheus.Desc{c.launchers, c.phases, c.vms, c.policy, c.synchronized,
+		c.granted, c.maximum, c.unlimited} {
 		descs <- desc
 	}
 }
@@ -114,7 +121,8 @@ func byPhase(launchers []agentapi.Launcher) map[agentapi.Phase]float64 {
 }
 
 func vmsByState(launchers []agentapi.Launcher) map[agentapi.VMState]float64 {
-	counts := map[agentapi.VMState]float64{agentapi.VMRunning: 0, agentapi.VMStopping: 0, agentapi.VMKilling: 0}
+	counts := map[agentapi.VMState]float64{agentapi.VMRunning: 0, agentapi.VMStopping: 0,
+		agentapi.VMKilling: 0}
 	for i := range launchers {
 		for _, vm := range launchers[i].VMs {
 			counts[vm.State]++

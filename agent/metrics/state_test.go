@@ -62,7 +62,8 @@ func TestGaugesOfAnAgentThatKnowsNothing(t *testing.T) {
 # TYPE mooring_nri_synchronized gauge
 mooring_nri_synchronized 0
 `
-	err := testutil.CollectAndCompare(collector, strings.NewReader(want), "mooring_nri_synchronized", "mooring_memlock_max_bytes")
+	err := testutil.CollectAndCompare(collector, strings.NewReader(want), "mooring_nri_synchronized",
+		"mooring_memlock_max_bytes")
 	if err != nil {
 		t.Error(err)
 	}

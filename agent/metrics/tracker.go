@@ -44,9 +44,11 @@ func newTrackerCollector(state State) *trackerCollector {
 				func(t agentapi.Tracker) float64 { return float64(t.LostEvents) }),
 			counted("tracker_map_full_total", "Processes not tracked because the kernel's map was full.",
 				func(t agentapi.Tracker) float64 { return float64(t.LostProcesses) }),
-			counted("tracker_stale_processes_total", "Processes whose end was missed, found when the kernel reused their pid.",
+			counted("tracker_stale_processes_total",
+				"Processes whose end was missed, found when the kernel reused their pid.",
 				func(t agentapi.Tracker) float64 { return float64(t.Stale) }),
-			counted("tracker_calls_left_out_total", "Calls of the tracker's programs that the kernel skipped.",
+			counted("tracker_calls_left_out_total",
+				"Calls of the tracker's programs that the kernel skipped.",
 				func(t agentapi.Tracker) float64 { return float64(t.Skipped) }),
 		},
 	}

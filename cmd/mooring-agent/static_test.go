@@ -13,7 +13,8 @@ import (
 // test uses its build cache.
 func TestProgramsAreStatic(t *testing.T) {
 	dir := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s", "-o", dir, "../mooring-agent", "../mooring")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false",
+		"-ldflags=-s", "-o", dir, "../mooring-agent", "../mooring")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -45,17 +45,21 @@ func TestDocumentedPod(t *testing.T) {
 	c := pod.Spec.Containers[0]
 	hook := plugin.MountPoint + "/hook"
 	command := c.Lifecycle.PreStop.Exec.Command
-	if pod.Annotations[api.LauncherKey] != c.Name || command[0] != hook || !strings.Contains(c.Args[0], hook+" heartbeat") {
-		t.Errorf("container %q, launcher %q; preStop %q, args %q", c.Name, pod.Annotations[api.LauncherKey], command, c.Args)
+	if pod.Annotations[api.LauncherKey] != c.Name || command[0] != hook ||
+		!strings.Contains(c.Args[0], hook+" heartbeat") {
+		t.Errorf("container %q, launcher %q; preStop %q, args %q", c.Name,
+			pod.Annotations[api.LauncherKey], command, c.Args)
 	}
 	none := t.TempDir() + "/none"
 	args := append([]string{command[1], "--file", none}, command[2:]...)
-	if code, _, errOut := execute(t.Context(), args...); code != exitNoDirectory || strings.Contains(errOut, "usage") {
+	if code, _, errOut := execute(t.Context(), args...); code != exitNoDirectory ||
+		strings.Contains(errOut, "usage") {
 		t.Errorf("%q: exit code %d, %s", args, code, errOut)
 	}
 	grace, watchdog := duration(t, pod, api.GracePeriodKey), duration(t, pod, api.WatchdogKey)
 	if total := time.Duration(*pod.Spec.TerminationGracePeriodSeconds) * time.Second; total < grace+20*time.Second {
-		t.Errorf("the pod's grace period %s is shorter than the VM's %s and the time for SIGTERM", total, grace)
+		t.Errorf("the pod's grace period %s is shorter than the VM's %s and the time for SIGTERM", total,
+			grace)
 	}
 	if !strings.Contains(c.Args[0], "--interval 10s") || watchdog < 30*time.Second {
 		t.Errorf("watchdog %s, heartbeat %q: want a third", watchdog, c.Args[0])

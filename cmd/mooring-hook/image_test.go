@@ -18,7 +18,8 @@ const maxSize = 3 << 20
 // build builds the program with the flags of make build.
 func build(t *testing.T, path string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s", "-o", path, ".")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false",
+		"-ldflags=-s", "-o", path, ".")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -73,7 +74,8 @@ func emptyRoot(t *testing.T) (root string, run func(args ...string) (int, string
 		defer cancel()
 		cmd := exec.CommandContext(ctx, "/run/mooring/hook", args...)
 		cmd.Dir, cmd.Env, cmd.Stdin = "/", []string{}, bytes.NewReader(nil)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: 54321, Gid: 54321}}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root,
+			Credential: &syscall.Credential{Uid: 54321, Gid: 54321}}
 		out, err := cmd.CombinedOutput()
 		if cmd.ProcessState == nil {
 			t.Fatal(err)
@@ -129,7 +131,8 @@ func TestInstall(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // the second call replaces the file
-		if out, err := exec.CommandContext(t.Context(), path, "install", target).CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(t.Context(), path, "install",
+			target).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}

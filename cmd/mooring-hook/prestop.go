@@ -28,7 +28,8 @@ func (p program) prestop(ctx context.Context, args []string) error {
 	f := p.flags(prestopHelp)
 	file := f.String("file", prestop.DefaultFile, "the `file` to touch")
 	timeout := f.Duration("timeout", 0, "longest wait for the confirmation, such as 90s; 0: no limit")
-	limit := f.Duration("command-timeout", commandTimeout, "longest time of COMMAND before it is killed")
+	limit := f.Duration("command-timeout", commandTimeout,
+		"longest time of COMMAND before it is killed")
 	if err := p.parse(f, args); err != nil {
 		return err
 	}
@@ -51,12 +52,14 @@ func afterDashes(args []string, n int) bool { return len(args) > n && args[len(a
 
 // runFirst runs a command and reports its failure. The agent stops the VM in any case.
 func (p program) runFirst(ctx context.Context, timeout time.Duration, argv []string) {
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errors.New("it took longer than --command-timeout"))
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout,
+		errors.New("it took longer than --command-timeout"))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, p.out, p.errOut // without /dev/null
 	cmd.WaitDelay = time.Second                                   // for children that hold its output open
 	if err := cmd.Run(); err != nil {
-		fmt.Fprintf(p.errOut, "mooring-hook: %s: %v; continuing\n", argv[0], errors.Join(err, context.Cause(ctx)))
+		fmt.Fprintf(p.errOut, "mooring-hook: %s: %v; continuing\n", argv[0],
+			errors.Join(err, context.Cause(ctx)))
 	}
 }

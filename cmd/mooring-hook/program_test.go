@@ -19,8 +19,10 @@ import (
 )
 
 func TestDefaultsFitTheMounts(t *testing.T) {
-	if prestop.DefaultFile != plugin.MountPoint+"/pod/stop" || heartbeat.DefaultFile != plugin.MountPoint+"/pod/heartbeat" {
-		t.Errorf("the files are %s and %s, want them below %s", prestop.DefaultFile, heartbeat.DefaultFile, plugin.MountPoint)
+	if prestop.DefaultFile != plugin.MountPoint+"/pod/stop" ||
+		heartbeat.DefaultFile != plugin.MountPoint+"/pod/heartbeat" {
+		t.Errorf("the files are %s and %s, want them below %s", prestop.DefaultFile,
+			heartbeat.DefaultFile, plugin.MountPoint)
 	}
 }
 
@@ -95,7 +97,8 @@ func TestExitCodes(t *testing.T) {
 		"prestop's loop of links":     {"prestop --file=" + loop(t) + "/stop", 1, "too many levels"},
 	} {
 		code, out, errOut := execute(t.Context(), strings.Fields(test.args)...)
-		if code != test.code || out != "" || !strings.Contains(errOut, test.errOut) || strings.Count(errOut, "mooring-hook: ") > 1 {
+		if code != test.code || out != "" || !strings.Contains(errOut, test.errOut) ||
+			strings.Count(errOut, "mooring-hook: ") > 1 {
 			t.Errorf("%s: exit code %d, want %d; out %q, err %q", name, code, test.code, out, errOut)
 		}
 	}
@@ -135,7 +138,8 @@ func TestPrestopEndsWithThePod(t *testing.T) {
 	file := podFile(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if code, _, errOut := execute(ctx, "prestop", "--file", file); code != 1 || !strings.Contains(errOut, "canceled") || !touched(t, file) {
+	if code, _, errOut := execute(ctx, "prestop", "--file", file); code != 1 ||
+		!strings.Contains(errOut, "canceled") || !touched(t, file) {
 		t.Errorf("exit code %d, err %q, requested %t", code, errOut, touched(t, file))
 	}
 }
@@ -156,7 +160,8 @@ func TestCommand(t *testing.T) {
 			go confirm(t, file)
 			args := append([]string{"prestop", "--command-timeout=1s", "--file=" + file, "--"}, test.argv...)
 			code, out, errOut := execute(t.Context(), args...)
-			if code != 0 || out != test.out || !strings.Contains(errOut, test.in) || (test.in == "") != (errOut == "") {
+			if code != 0 || out != test.out || !strings.Contains(errOut, test.in) ||
+				(test.in == "") != (errOut == "") {
 				t.Errorf("exit code %d, out %q, err %q", code, out, errOut)
 			}
 		})
@@ -167,7 +172,8 @@ func TestCommand(t *testing.T) {
 func TestCommandComesFirst(t *testing.T) {
 	file := podFile(t)
 	go confirm(t, file)
-	code, out, _ := execute(t.Context(), "prestop", "--file", file, "--", "/usr/bin/stat", "-c", "%Y", file)
+	code, out, _ := execute(t.Context(), "prestop", "--file", file, "--", "/usr/bin/stat", "-c", "%Y",
+		file)
 	if code != 0 || out != "0\n" {
 		t.Errorf("exit code %d; the command sees the time %q", code, out)
 	}
@@ -182,7 +188,8 @@ func TestHeartbeat(t *testing.T) {
 		}
 		cancel()
 	}()
-	if code, out, errOut := execute(ctx, "heartbeat", "--interval=1ms", "--file", file); code != 0 || out+errOut != "" {
+	if code, out, errOut := execute(ctx, "heartbeat", "--interval=1ms", "--file", file); code != 0 ||
+		out+errOut != "" {
 		t.Errorf("exit code %d, out %q, err %q", code, out, errOut)
 	}
 }

@@ -50,7 +50,8 @@ func (c Container) config() *runtimeapi.ContainerConfig {
 		Devices:  c.devices(),
 		Mounts:   c.mounts(),
 		Linux: &runtimeapi.LinuxContainerConfig{
-			Resources: &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: c.MemoryLimit, CpuShares: 102, OomScoreAdj: 900},
+			Resources: &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: c.MemoryLimit, CpuShares: 102,
+				OomScoreAdj: 900},
 			SecurityContext: &runtimeapi.LinuxContainerSecurityContext{
 				RunAsUser:  &runtimeapi.Int64Value{Value: c.User},
 				Privileged: c.Privileged,
@@ -109,7 +110,8 @@ func (c *Client) Adopt(p Pod, name, id string) *Instance {
 
 // Start starts a created container.
 func (i *Instance) Start(ctx context.Context) error {
-	_, err := i.Sandbox.client.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: i.ID})
+	_, err := i.Sandbox.client.StartContainer(ctx,
+		&runtimeapi.StartContainerRequest{ContainerId: i.ID})
 	if err != nil {
 		return fmt.Errorf("starting container %s of pod %s: %w", i.Name, i.Sandbox.Name, err)
 	}
@@ -118,13 +120,15 @@ func (i *Instance) Start(ctx context.Context) error {
 
 // Stop ends a container with its stop signal, and with SIGKILL after timeout seconds.
 func (i *Instance) Stop(ctx context.Context, timeout int64) error {
-	_, err := i.Sandbox.client.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: i.ID, Timeout: timeout})
+	_, err := i.Sandbox.client.StopContainer(ctx,
+		&runtimeapi.StopContainerRequest{ContainerId: i.ID, Timeout: timeout})
 	return err
 }
 
 // Remove removes a container, even a running one.
 func (i *Instance) Remove(ctx context.Context) error {
-	_, err := i.Sandbox.client.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: i.ID})
+	_, err := i.Sandbox.client.RemoveContainer(ctx,
+		&runtimeapi.RemoveContainerRequest{ContainerId: i.ID})
 	return err
 }
 
@@ -133,19 +137,22 @@ const execTimeout = 500
 
 // Exec runs a command in the container and returns its standard output.
 func (i *Instance) Exec(ctx context.Context, args ...string) (string, error) {
-	r, err := i.Sandbox.client.ExecSync(ctx, &runtimeapi.ExecSyncRequest{ContainerId: i.ID, Cmd: args, Timeout: execTimeout})
+	r, err := i.Sandbox.client.ExecSync(ctx, &runtimeapi.ExecSyncRequest{ContainerId: i.ID, Cmd: args,
+		Timeout: execTimeout})
 	if err != nil {
 		return "", fmt.Errorf("running %v in container %s: %w", args, i.Name, err)
 	}
 	if r.ExitCode != 0 {
-		return string(r.Stdout), fmt.Errorf("running %v in container %s: exit code %d: %s", args, i.Name, r.ExitCode, r.Stderr)
+		return string(r.Stdout), fmt.Errorf("running %v in container %s: exit code %d: %s", args, i.Name,
+			r.ExitCode, r.Stderr)
 	}
 	return string(r.Stdout), nil
 }
 
 // Pid returns the pid of the container's first process on the node.
 func (i *Instance) Pid(ctx context.Context) (int, error) {
-	r, err := i.Sandbox.client.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: i.ID, Verbose: true})
+	r, err := i.Sandbox.client.ContainerStatus(ctx,
+		&runtimeapi.ContainerStatusRequest{ContainerId: i.ID, Verbose: true})
 	if err != nil {
 		return 0, fmt.Errorf("getting the pid of container %s: %w", i.Name, err)
 	}
@@ -167,13 +174,14 @@ type Resources struct {
 
 // Update changes the container's resources.
 func (i *Instance) Update(ctx context.Context, r Resources) error {
-	_, err := i.Sandbox.client.UpdateContainerResources(ctx, &runtimeapi.UpdateContainerResourcesRequest{
-		ContainerId: i.ID,
-		Linux: &runtimeapi.LinuxContainerResources{
-			MemoryLimitInBytes: r.MemoryLimit, CpuShares: 102, OomScoreAdj: 900,
-			CpuPeriod: 100000, CpuQuota: r.CPUQuota, CpusetCpus: r.CPUs,
-		},
-	})
+	_, err := i.Sandbox.client.UpdateContainerResources(ctx,
+		&runtimeapi.UpdateContainerResourcesRequest{
+			ContainerId: i.ID,
+			Linux: &runtimeapi.LinuxContainerResources{
+				MemoryLimitInBytes: r.MemoryLimit, CpuShares: 102, OomScoreAdj: 900,
+				CpuPeriod: 100000, CpuQuota: r.CPUQuota, CpusetCpus: r.CPUs,
+			},
+		})
 	if err != nil {
 		return fmt.Errorf("updating container %s: %w", i.Name, err)
 	}

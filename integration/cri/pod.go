@@ -88,7 +88,8 @@ func (p Pod) namespaces() *runtimeapi.NamespaceOption {
 	if p.UserNamespace != 0 {
 		ids := []*runtimeapi.IDMapping{{HostId: p.UserNamespace, Length: 65536}}
 		ns.Network = runtimeapi.NamespaceMode_POD // the host's network excludes a user namespace
-		ns.UsernsOptions = &runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_POD, Uids: ids, Gids: ids}
+		ns.UsernsOptions = &runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_POD, Uids: ids,
+			Gids: ids}
 	}
 	return ns
 }
@@ -96,7 +97,8 @@ func (p Pod) namespaces() *runtimeapi.NamespaceOption {
 // RunPod starts a pod's sandbox.
 func (c *Client) RunPod(ctx context.Context, p Pod) (*Sandbox, error) {
 	config := p.config()
-	r, err := c.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config, RuntimeHandler: p.Handler})
+	r, err := c.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config,
+		RuntimeHandler: p.Handler})
 	if err != nil {
 		return nil, fmt.Errorf("running pod %s/%s: %w", p.Namespace, p.Name, err)
 	}
@@ -109,7 +111,8 @@ func (s *Sandbox) Remove(ctx context.Context) error {
 	if err := s.kill(ctx); err != nil {
 		return fmt.Errorf("stopping the containers of pod %s: %w", s.Name, err)
 	}
-	if _, err := s.client.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: s.ID}); err != nil {
+	if _, err := s.client.StopPodSandbox(ctx,
+		&runtimeapi.StopPodSandboxRequest{PodSandboxId: s.ID}); err != nil {
 		return fmt.Errorf("stopping pod %s: %w", s.Name, err)
 	}
 	return s.RemoveByForce(ctx)
@@ -130,14 +133,16 @@ func (s *Sandbox) RemoveByForce(ctx context.Context) error {
 			return fmt.Errorf("removing container %s of pod %s: %w", i.ID, s.Name, err)
 		}
 	}
-	if _, err := s.client.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: s.ID}); err != nil {
+	if _, err := s.client.RemovePodSandbox(ctx,
+		&runtimeapi.RemovePodSandboxRequest{PodSandboxId: s.ID}); err != nil {
 		return fmt.Errorf("removing pod %s: %w", s.Name, err)
 	}
 	return nil
 }
 
 func (s *Sandbox) kill(ctx context.Context) error {
-	running, err := s.containers(ctx, &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING})
+	running, err := s.containers(ctx,
+		&runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING})
 	if err != nil {
 		return err
 	}
@@ -150,7 +155,9 @@ func (s *Sandbox) kill(ctx context.Context) error {
 }
 
 // containers returns the pod's containers in a state. A nil state means all containers.
-func (s *Sandbox) containers(ctx context.Context, state *runtimeapi.ContainerStateValue) ([]*Instance, error) {
+func (s *Sandbox) containers(ctx context.Context, state *runtimeapi.ContainerStateValue) (
+	[]*Instance, error,
+) {
 	filter := &runtimeapi.ContainerFilter{PodSandboxId: s.ID, State: state}
 	found, err := s.client.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: filter})
 	if err != nil {

@@ -19,7 +19,9 @@ var ErrHookUnfinished = errors.New("the preStop hook did not end within the grac
 // PreStop runs a preStop hook as kubelet does, at most for the grace period. It returns the
 // remaining grace period for [Instance.StopWithin]. The error is the error of the hook:
 // kubelet only reports it.
-func (i *Instance) PreStop(ctx context.Context, grace time.Duration, hook ...string) (time.Duration, error) {
+func (i *Instance) PreStop(ctx context.Context, grace time.Duration, hook ...string) (
+	time.Duration, error,
+) {
 	began := time.Now()
 	ended := make(chan error, 1)
 	go func() { ended <- i.hook(context.WithoutCancel(ctx), hook) }()
@@ -43,7 +45,8 @@ func (i *Instance) hook(ctx context.Context, args []string) error {
 		return fmt.Errorf("running the preStop hook of container %s: %w", i.Name, err)
 	}
 	if r.ExitCode != 0 {
-		return fmt.Errorf("the preStop hook of container %s: exit code %d: %s%s", i.Name, r.ExitCode, r.Stdout, r.Stderr)
+		return fmt.Errorf("the preStop hook of container %s: exit code %d: %s%s", i.Name, r.ExitCode,
+			r.Stdout, r.Stderr)
 	}
 	return nil
 }
@@ -60,14 +63,17 @@ func (i *Instance) StopWithin(ctx context.Context, grace time.Duration) error {
 // Terminate ends a container as kubelet does: it runs the preStop hook, and then sends the
 // stop signal and SIGKILL within the remaining grace period. It continues after an error of
 // the hook, and returns this error separately.
-func (i *Instance) Terminate(ctx context.Context, grace time.Duration, hook ...string) (hookErr, err error) {
+func (i *Instance) Terminate(ctx context.Context, grace time.Duration, hook ...string) (
+	hookErr, err error,
+) {
 	left, hookErr := i.PreStop(ctx, grace, hook...)
 	return hookErr, i.StopWithin(ctx, left)
 }
 
 // Exited reports whether the runtime has noticed the container's end.
 func (i *Instance) Exited(ctx context.Context) (bool, error) {
-	r, err := i.Sandbox.client.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: i.ID})
+	r, err := i.Sandbox.client.ContainerStatus(ctx,
+		&runtimeapi.ContainerStatusRequest{ContainerId: i.ID})
 	if err != nil {
 		return false, fmt.Errorf("getting the state of container %s: %w", i.Name, err)
 	}

@@ -19,7 +19,8 @@ const commandTimeout = 30 * time.Minute
 type bounded struct{ *throwaway.Node }
 
 func withDeadline(ctx context.Context, what string) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, commandTimeout, fmt.Errorf("%s: not done after %v", what, commandTimeout))
+	return context.WithTimeoutCause(ctx, commandTimeout,
+		fmt.Errorf("%s: not done after %v", what, commandTimeout))
 }
 
 func (b bounded) Output(ctx context.Context, args ...string) (string, error) {
@@ -34,7 +35,8 @@ func (b bounded) Push(ctx context.Context, local, remote string, mode fs.FileMod
 	return b.Node.Push(ctx, local, remote, mode)
 }
 
-func (b bounded) PushFrom(ctx context.Context, in io.Reader, remote string, mode fs.FileMode) error {
+func (b bounded) PushFrom(ctx context.Context, in io.Reader, remote string,
+	mode fs.FileMode) error {
 	ctx, cancel := withDeadline(ctx, remote)
 	defer cancel()
 	return b.Node.PushFrom(ctx, in, remote, mode)

@@ -65,7 +65,8 @@ func sharedNode() (*throwaway.Node, error) {
 		ctx := context.Background()
 		shared.node, shared.err = throwaway.AttachCurrent(ctx)
 		if errors.Is(shared.err, throwaway.ErrNoNode) {
-			shared.node, shared.err = throwaway.Start(ctx, throwaway.Options{Spec: image.SpecFromEnv(), Log: logger()})
+			shared.node, shared.err = throwaway.Start(ctx,
+				throwaway.Options{Spec: image.SpecFromEnv(), Log: logger()})
 		}
 		if shared.err != nil {
 			shared.node = nil // Start has stopped the node

@@ -27,7 +27,8 @@ func (f fixture) awaitEvent(t *testing.T, p cri.Pod, reason agentapi.Reason) age
 	r, w := io.Pipe()
 	defer r.Close()
 	go func() {
-		_ = w.CloseWithError(f.Run(ctx, node.Command{Args: []string{"mooring", "watch", "-o", "json"}, Stdout: w}))
+		_ = w.CloseWithError(f.Run(ctx, node.Command{Args: []string{"mooring", "watch", "-o", "json"},
+			Stdout: w}))
 	}()
 	var seen []string
 	for in := json.NewDecoder(r); ; {

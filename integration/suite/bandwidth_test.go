@@ -13,8 +13,10 @@ import (
 func TestCPUTimeInTheKernel(t *testing.T) {
 	f := setUpVMs(t)
 	f.pushShim(t)
-	v := f.runLaunchers(t, placements()[3:], vmOptions{annotations: map[string]string{api.GracePeriodKey: "2m"}})[0]
-	f.startPrepared(t, v, domainXML(v.domain(), `<memory unit='MiB'>64</memory>`, ""), "--cpu-capacity=4")
+	v := f.runLaunchers(t, placements()[3:],
+		vmOptions{annotations: map[string]string{api.GracePeriodKey: "2m"}})[0]
+	f.startPrepared(t, v, domainXML(v.domain(), `<memory unit='MiB'>64</memory>`, ""),
+		"--cpu-capacity=4")
 	f.awaitVM(t, v, agentapi.VMRunning)
 	f.runShim(t, v)
 	f.awaitCPUTime(t, v, 1, "max 100000", "100")

@@ -49,7 +49,8 @@ func TestDifferenceIsReported(t *testing.T) {
 	p := launcher(map[string]string{"memory.high" + api.CgroupSuffix: "1Gi"})
 	i := f.run(t, p, cri.Container{MemoryLimit: 2 * gib})
 	f.awaitSetting(t, p, "memory.high", agentapi.StatusApplied)
-	f.output(t, "sh", "-c", "echo max > /sys/fs/cgroup$(sed -n s/^0:://p /proc/"+itoa(f.pid(t, i))+"/cgroup)/memory.high")
+	f.output(t, "sh", "-c",
+		"echo max > /sys/fs/cgroup$(sed -n s/^0:://p /proc/"+itoa(f.pid(t, i))+"/cgroup)/memory.high")
 	if err := f.agent.Restart(t.Context()); err != nil { // the agent's next regular check is half a minute away
 		t.Fatal(err)
 	}

@@ -26,7 +26,8 @@ func (f fixture) doctor(t *testing.T, prefix string, args ...string) map[string]
 	return findings
 }
 
-func expect(t *testing.T, findings map[string]doctor.Finding, check string, status doctor.Status, found string) {
+func expect(t *testing.T, findings map[string]doctor.Finding, check string, status doctor.Status,
+	found string) {
 	t.Helper()
 	if got := findings[check]; got.Status != status || !strings.Contains(got.Found, found) {
 		t.Errorf("%s: %+v, want %s and %q", check, got, status, found)
@@ -57,7 +58,8 @@ func TestDoctor(t *testing.T) {
 	root := f.output(t, "cat", "/sys/fs/cgroup/cgroup.controllers")
 	controllers := doctor.OK
 	// The controllers of a slice depend on the pods of other tests.
-	if f.output(t, "sh", "-c", "cat /sys/fs/cgroup/kubepods.slice/cgroup.subtree_control || cat /sys/fs/cgroup/cgroup.controllers") != root {
+	if f.output(t, "sh", "-c",
+		"cat /sys/fs/cgroup/kubepods.slice/cgroup.subtree_control || cat /sys/fs/cgroup/cgroup.controllers") != root {
 		controllers = doctor.Note
 	}
 	expect(t, findings, "cgroup-controllers", controllers, root)
@@ -113,11 +115,13 @@ func TestDoctorFindsProblems(t *testing.T) {
 	own := f.doctor(t, "", "--containerd-config="+copied)
 	expect(t, own, "nri", doctor.OK, "connected")
 
-	f.output(t, "sh", "-c", `printf 'version = 3\n[plugins."io.containerd.nri.v1.nri"]\n  disable = true\n' >`+copied)
+	f.output(t, "sh", "-c",
+		`printf 'version = 3\n[plugins."io.containerd.nri.v1.nri"]\n  disable = true\n' >`+copied)
 	changed := f.doctor(t, "", "--containerd-config="+copied)
 	expect(t, changed, "nri", doctor.Problem, "switched off by "+copied)
 	expect(t, changed, "validator", doctor.Problem, "")
-	code, err := f.Output(t.Context(), "sh", "-c", "mooring doctor --containerd-config="+copied+" >/dev/null; echo $?")
+	code, err := f.Output(t.Context(), "sh", "-c",
+		"mooring doctor --containerd-config="+copied+" >/dev/null; echo $?")
 	if err != nil || code != "1" {
 		t.Errorf("exit code %q, %v; want 1", code, err)
 	}
@@ -143,7 +147,8 @@ func TestDoctorFindsNeighbours(t *testing.T) {
 	findings := f.doctor(t, "")
 	f.output(t, "rm", installed)
 	stop()
-	expect(t, findings, "neighbours", doctor.Note, "started by containerd: 20-installed; connected: suite-neighbour (pid ")
+	expect(t, findings, "neighbours", doctor.Note,
+		"started by containerd: 20-installed; connected: suite-neighbour (pid ")
 	eventually(t, "the neighbour to be gone", func() bool {
 		findings = f.doctor(t, "")
 		return findings["neighbours"].Status == doctor.OK

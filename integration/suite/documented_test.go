@@ -28,7 +28,8 @@ func TestDocumentedPod(t *testing.T) {
 	pod := documentedPod(t)
 	c.adaptToNode(t, pod)
 	pod.Annotations[api.ResizeMemoryKey] = "192Mi"
-	v := c.runPod(t, pod, cri.Pod{Namespace: pod.Namespace, Name: pod.Name}, pod.Annotations[api.LauncherKey])
+	v := c.runPod(t, pod, cri.Pod{Namespace: pod.Namespace, Name: pod.Name},
+		pod.Annotations[api.LauncherKey])
 	c.startDocumented(t, v)
 
 	c.awaitSize(t, v, podapi.Actual{VCPUs: 2, Memory: 192 << 20})
@@ -39,11 +40,13 @@ func TestDocumentedPod(t *testing.T) {
 	if got := c.pod(t, v.pod).Annotations[api.VCPUsKey]; got != "3" {
 		t.Errorf("the pod's annotation has %q vCPUs", got)
 	}
-	if got := c.runInDocumented(t, v, "virsh -c qemu:///session vcpucount --live "+v.domain()); got != "3" {
+	if got := c.runInDocumented(t, v,
+		"virsh -c qemu:///session vcpucount --live "+v.domain()); got != "3" {
 		t.Errorf("libvirt has %s vCPUs, want 3", got)
 	}
 	// The container limits the bandwidth. An impossible bandwidth is refused with a remedy.
-	if out, err := c.resizeByAPI(t, v, "--cpu-quota=150%"); err == nil || !strings.Contains(out+err.Error(), "want that to be 1500m") {
+	if out, err := c.resizeByAPI(t, v, "--cpu-quota=150%"); err == nil ||
+		!strings.Contains(out+err.Error(), "want that to be 1500m") {
 		t.Errorf("mooring resize --cpu-quota printed %q, %v", out, err)
 	}
 	if out, err := c.resizeByAPI(t, v, "--cpu-quota=none"); err != nil {
@@ -59,7 +62,8 @@ func TestDocumentedPod(t *testing.T) {
 // resizeByAPI requests another size as a user of the cluster does, and waits for the result.
 func (c cluster) resizeByAPI(t *testing.T, v *vm, flag string) (out string, err error) {
 	t.Helper()
-	out, err = c.agent.CLI(t.Context(), "resize", "-n", v.pod.Namespace, v.pod.Name, flag, "--wait", "--kubeconfig="+kubeletDir+"/kubelet.conf")
+	out, err = c.agent.CLI(t.Context(), "resize", "-n", v.pod.Namespace, v.pod.Name, flag, "--wait",
+		"--kubeconfig="+kubeletDir+"/kubelet.conf")
 	t.Logf("%s: %v\n%s", flag, err, out)
 	return out, err
 }
@@ -89,7 +93,8 @@ func (c cluster) adaptToNode(t *testing.T, pod *corev1.Pod) {
 
 	libraries := map[string]string{"/usr": "/usr", "/lib": "/usr/lib", "/lib64": "/usr/lib64"}
 	mountAsImage(pod, shim, libraries, map[string]string{"/bin/mooring-shim": shimBinary})
-	mountAsImage(pod, launcher, libraries, map[string]string{"/etc/passwd": passwd, "/etc/group": group})
+	mountAsImage(pod, launcher, libraries, map[string]string{"/etc/passwd": passwd,
+		"/etc/group": group})
 	launcher.Command = []string{"sh", "-c", reaperScript}
 	launcher.SecurityContext = &corev1.SecurityContext{RunAsUser: &user, RunAsGroup: &user}
 	launcher.Resources.Requests = limitsOf("100m", "64Mi")
@@ -104,7 +109,8 @@ func mountAsImage(pod *corev1.Pod, c *corev1.Container, files ...map[string]stri
 			name := fmt.Sprintf("image-%d", len(pod.Spec.Volumes))
 			source := corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: paths[at]}}
 			pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: source})
-			c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: at, ReadOnly: true})
+			c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: at,
+				ReadOnly: true})
 		}
 	}
 }
@@ -113,7 +119,8 @@ func mountAsImage(pod *corev1.Pod, c *corev1.Container, files ...map[string]stri
 func (c cluster) runInDocumented(t *testing.T, v *vm, line string, args ...string) string {
 	t.Helper()
 	const settings = "export HOME=/tmp XDG_RUNTIME_DIR=/run PATH=/usr/sbin:/usr/bin:/bin; "
-	out, err := v.launcher.Exec(t.Context(), append([]string{"sh", "-c", settings + line, "sh"}, args...)...)
+	out, err := v.launcher.Exec(t.Context(), append([]string{"sh", "-c", settings + line, "sh"},
+		args...)...)
 	if err != nil {
 		t.Fatal(err, out)
 	}
@@ -125,7 +132,8 @@ func (c cluster) startDocumented(t *testing.T, v *vm) {
 	t.Helper()
 	const plain = "/opt/suite/documented.xml"
 	c.write(t, plain, domainXML(v.domain(), `<memory unit='MiB'>64</memory>`, ""))
-	xml := c.cli(t, "domain", "prepare", "--cpu-capacity=4", "--memory-capacity=1024", "--memory-device=dimm", plain)
+	xml := c.cli(t, "domain", "prepare", "--cpu-capacity=4", "--memory-capacity=1024",
+		"--memory-device=dimm", plain)
 	c.runInDocumented(t, v, `echo "$1" >/tmp/vm.xml; virsh -q -c qemu:///session create /tmp/vm.xml`, xml)
 	if err := c.findVMProcess(t.Context(), v); err != nil {
 		t.Fatal(err)

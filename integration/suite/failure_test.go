@@ -96,7 +96,8 @@ func TestCoreLauncherWithoutLimitIsRepaired(t *testing.T) {
 	start := f.stopAgent(t)
 	defer start()
 	p := launcher(map[string]string{api.RequiresLockKey: "true", api.ValueKey: "1Gi"})
-	i := f.run(t, p, cri.Container{MemoryLimit: gib, Args: []string{"sh", "-c", "sleep 2147483647 & exec sleep 2147483647"}})
+	i := f.run(t, p, cri.Container{MemoryLimit: gib,
+		Args: []string{"sh", "-c", "sleep 2147483647 & exec sleep 2147483647"}})
 	if got := f.memlock(t, i); got != both(8*mib) {
 		t.Fatalf("without an agent, the launcher started with %s", got)
 	}
@@ -135,7 +136,8 @@ func TestRestartedAgentKnowsItsLaunchers(t *testing.T) {
 	if got := f.memlock(t, i); got != both(2*gib) {
 		t.Errorf("the running launcher has %s", got)
 	}
-	next := f.run(t, launcher(map[string]string{api.RequiresLockKey: "true"}), cri.Container{MemoryLimit: gib})
+	next := f.run(t, launcher(map[string]string{api.RequiresLockKey: "true"}),
+		cri.Container{MemoryLimit: gib})
 	if got := f.memlock(t, next); got != both(gib) {
 		t.Errorf("the next launcher has %s", got)
 	}
@@ -187,7 +189,8 @@ func TestCoreContainerdRestartLeavesTheAgentAlive(t *testing.T) {
 		t.Errorf("the agent is process %s, want %s as before", after, before)
 	}
 	f.awaitSetting(t, p, agentapi.MemlockSetting, agentapi.StatusApplied)
-	next := f.run(t, launcher(map[string]string{api.RequiresLockKey: "true"}), cri.Container{MemoryLimit: gib})
+	next := f.run(t, launcher(map[string]string{api.RequiresLockKey: "true"}),
+		cri.Container{MemoryLimit: gib})
 	if got := f.memlock(t, next); got != both(gib) {
 		t.Errorf("the next launcher has %s", got)
 	}
@@ -203,7 +206,8 @@ func TestReadinessFollowsContainerd(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	eventually(t, "the agent not to be ready", func() bool { return f.agent.Ready(t.Context()) != nil }, func() string { return "ready" })
+	eventually(t, "the agent not to be ready",
+		func() bool { return f.agent.Ready(t.Context()) != nil }, func() string { return "ready" })
 	if err := f.agent.Healthy(t.Context()); err != nil {
 		t.Errorf("the agent is not healthy: %v", err)
 	}
@@ -215,7 +219,8 @@ func TestCoreFailedStartReleasesMemory(t *testing.T) {
 	f := setUp(t)
 	before := f.granted(t)
 	s := f.sandbox(t, launcher(map[string]string{api.RequiresLockKey: "true", api.ValueKey: "1Gi"}))
-	i, err := s.Create(t.Context(), cri.Container{Name: "compute", MemoryLimit: gib, Args: []string{"/no/such/program"}})
+	i, err := s.Create(t.Context(), cri.Container{Name: "compute", MemoryLimit: gib,
+		Args: []string{"/no/such/program"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +233,8 @@ func TestCoreFailedStartReleasesMemory(t *testing.T) {
 	if err := i.Remove(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the memory to be released", func() bool { return f.granted(t) == before }, func() string { return "still granted" })
+	eventually(t, "the memory to be released", func() bool { return f.granted(t) == before },
+		func() string { return "still granted" })
 }
 
 func (f fixture) granted(t *testing.T) int64 {
@@ -242,7 +248,8 @@ func (f fixture) granted(t *testing.T) int64 {
 
 func TestObserveModeChangesNothing(t *testing.T) {
 	f := setUpWith(t, strings.Replace(policy, "mode: enforce", "mode: observe", 1))
-	good := launcher(map[string]string{api.RequiresLockKey: "true", "memory.high" + api.CgroupSuffix: "512Mi"})
+	good := launcher(map[string]string{api.RequiresLockKey: "true",
+		"memory.high" + api.CgroupSuffix: "512Mi"})
 	i := f.run(t, good, cri.Container{MemoryLimit: gib})
 	if got := f.memlock(t, i); got != both(8*mib) {
 		t.Errorf("the memory-lock limit is %s", got)

@@ -62,7 +62,8 @@ func setUpWith(t *testing.T, policy string) fixture {
 	var err error
 	f.agent, err = installed()
 	f.checkInstallation(t, err)
-	if err := errors.Join(f.agent.SetPolicy(t.Context(), policy), f.agent.WaitReady(t.Context())); err != nil {
+	if err := errors.Join(f.agent.SetPolicy(t.Context(), policy),
+		f.agent.WaitReady(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	return f
@@ -92,7 +93,8 @@ func launcher(annotations map[string]string) cri.Pod {
 // plain returns a pod without a VM.
 func plain() cri.Pod {
 	uid := uuid.NewString()
-	return cri.Pod{Namespace: namespace, Name: "pod-" + uid[:8], UID: uid, Handler: os.Getenv(handlerEnv)}
+	return cri.Pod{Namespace: namespace, Name: "pod-" + uid[:8], UID: uid,
+		Handler: os.Getenv(handlerEnv)}
 }
 
 // sandbox runs a pod until the end of the test.
@@ -138,7 +140,8 @@ func (f fixture) refused(t *testing.T, p cri.Pod, c cri.Container) string {
 // "unlimited".
 func (f fixture) memlock(t *testing.T, i *cri.Instance) string {
 	t.Helper()
-	return f.output(t, "prlimit", "--memlock", "--output=SOFT,HARD", "--noheadings", "--raw", fmt.Sprintf("--pid=%d", f.pid(t, i)))
+	return f.output(t, "prlimit", "--memlock", "--output=SOFT,HARD", "--noheadings", "--raw",
+		fmt.Sprintf("--pid=%d", f.pid(t, i)))
 }
 
 // both returns equal soft and hard limits in the form of memlock.
@@ -156,7 +159,8 @@ func (f fixture) pid(t *testing.T, i *cri.Instance) int {
 // cgroup reads a file of a container's cgroup.
 func (f fixture) cgroup(t *testing.T, i *cri.Instance, file string) string {
 	t.Helper()
-	return f.output(t, "sh", "-c", fmt.Sprintf("cat /sys/fs/cgroup$(sed -n s/^0:://p /proc/%d/cgroup)/%s", f.pid(t, i), file))
+	return f.output(t, "sh", "-c",
+		fmt.Sprintf("cat /sys/fs/cgroup$(sed -n s/^0:://p /proc/%d/cgroup)/%s", f.pid(t, i), file))
 }
 
 func (f fixture) output(t *testing.T, args ...string) string {
@@ -182,7 +186,8 @@ func (f fixture) inspect(t *testing.T, p cri.Pod) agentapi.Launcher {
 }
 
 // awaitSetting waits until a setting of a pod's launcher has one of the statuses.
-func (f fixture) awaitSetting(t *testing.T, p cri.Pod, name string, status agentapi.Status) agentapi.Setting {
+func (f fixture) awaitSetting(t *testing.T, p cri.Pod, name string,
+	status agentapi.Status) agentapi.Setting {
 	t.Helper()
 	var last agentapi.Setting
 	eventually(t, fmt.Sprintf("setting %s to be %s", name, status), func() bool {
@@ -206,7 +211,8 @@ func eventually(t *testing.T, what string, done func() bool, last func() string)
 	within(t, waitTimeout, what, done, last)
 }
 
-func within(t *testing.T, timeout time.Duration, what string, done func() bool, last func() string) {
+func within(t *testing.T, timeout time.Duration, what string, done func() bool,
+	last func() string) {
 	t.Helper()
 	for deadline := time.Now().Add(timeout); !done(); time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(deadline) {

@@ -31,7 +31,8 @@ func TestHostilePod(t *testing.T) {
 	f.pushProgram(t, "./hostile", hostileProgram)
 	hostile, other := f.runModest(t, true), f.runModest(t, false)
 	before := f.podStates(t, hostile, other)
-	for name, from := range map[string]*cri.Instance{"launcher": hostile.launcher, "sidecar that is root": hostile.sidecar} {
+	for name, from := range map[string]*cri.Instance{"launcher": hostile.launcher,
+		"sidecar that is root": hostile.sidecar} {
 		t.Run(name+" sends bad requests", func(t *testing.T) { f.checkBadRequests(t, from, other) })
 		t.Run(name+" tries other sockets", func(t *testing.T) { f.checkReachableSockets(t, from, other) })
 	}
@@ -62,7 +63,8 @@ func (f fixture) runModest(t *testing.T, sidecar bool) *vm {
 	}
 	if sidecar {
 		w.annotations[api.SidecarKey] = sidecarName
-		w.sidecar = &cri.Container{Name: sidecarName, MemoryLimit: gib / 8, Mounts: map[string]string{hostileDir: hostileDir}}
+		w.sidecar = &cri.Container{Name: sidecarName, MemoryLimit: gib / 8,
+			Mounts: map[string]string{hostileDir: hostileDir}}
 	}
 	v := f.runVM(t, placements()[0], w)
 	f.awaitVM(t, v, agentapi.VMRunning)
@@ -86,8 +88,10 @@ func (f fixture) podStates(t *testing.T, vms ...*vm) (all []podState) {
 	for _, v := range vms {
 		l := f.inspect(t, v.pod)
 		all = append(all, podState{
-			Agent: f.agentPid(t), Lock: f.memlockOf(t, itoa(v.vmProcess.pid)), Limit: f.cgroup(t, v.launcher, "memory.max"),
-			Launcher: agentapi.Launcher{State: l.State, Phase: l.Phase, Rule: l.Rule, Settings: l.Settings, VMs: l.VMs, Lease: l.Lease, Resize: l.Resize},
+			Agent: f.agentPid(t), Lock: f.memlockOf(t, itoa(v.vmProcess.pid)), Limit: f.cgroup(t, v.launcher,
+				"memory.max"),
+			Launcher: agentapi.Launcher{State: l.State, Phase: l.Phase, Rule: l.Rule, Settings: l.Settings,
+				VMs: l.VMs, Lease: l.Lease, Resize: l.Resize},
 		})
 	}
 	return all
@@ -175,7 +179,8 @@ func (f fixture) send(t *testing.T, from *cri.Instance, requests ...string) (ans
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := from.Exec(t.Context(), "sh", "-c", fmt.Sprintf("exec %s send %s <%s/requests.json", hostileProgram, podapi.Socket, hostileDir))
+	out, err := from.Exec(t.Context(), "sh", "-c",
+		fmt.Sprintf("exec %s send %s <%s/requests.json", hostileProgram, podapi.Socket, hostileDir))
 	if err == nil {
 		err = json.Unmarshal([]byte(out), &answers)
 	}
@@ -190,18 +195,21 @@ func (f fixture) send(t *testing.T, from *cri.Instance, requests ...string) (ans
 func (f fixture) checkReachableSockets(t *testing.T, from *cri.Instance, other *vm) {
 	t.Helper()
 	sockets := []string{
-		hostileProgram, "reach", podapi.Socket, podDir(other.pod) + "/agent.sock", "/run/mooring/../mooring/pods/" + other.pod.UID + "/agent.sock",
+		hostileProgram, "reach", podapi.Socket, podDir(other.pod) +
+			"/agent.sock", "/run/mooring/../mooring/pods/" + other.pod.UID + "/agent.sock",
 		"/run/mooring/pod/../../" + other.pod.UID + "/agent.sock", "/proc/1/root" + podDir(other.pod) + "/agent.sock",
 		f.ContainerdSocket(), "/run/nri/nri.sock", "/var/run/nri/nri.sock", "/run/libvirt/libvirt-sock",
 	}
-	if got, err := from.Exec(t.Context(), sockets...); err != nil || strings.TrimSpace(got) != podapi.Socket {
+	if got, err := from.Exec(t.Context(), sockets...); err != nil ||
+		strings.TrimSpace(got) != podapi.Socket {
 		t.Errorf("the container reaches %q, %v, want only its own socket %s", got, err, podapi.Socket)
 	}
 	out, err := from.Exec(t.Context(), "busybox", "find", "/run", "/tmp", "/sys/fs/cgroup")
 	if err != nil || !strings.Contains(out, podapi.Socket) {
 		t.Fatalf("listing files: %v: %s", err, out)
 	}
-	for _, hidden := range []string{"/run/mooring/pods", other.pod.UID, strings.ReplaceAll(other.pod.UID, "-", "_")} {
+	for _, hidden := range []string{"/run/mooring/pods", other.pod.UID,
+		strings.ReplaceAll(other.pod.UID, "-", "_")} {
 		if strings.Contains(out, hidden) {
 			t.Errorf("the container sees %s", hidden)
 		}
@@ -221,7 +229,8 @@ func (f fixture) floodSocket(t *testing.T, hostile, other *vm) {
 	}
 	f.changeLimit(t, other, fmt.Sprintf(`{"atLeast":%d}`, gib), gib)
 	f.changeLimit(t, other, fmt.Sprintf(`{"atMost":%d}`, modestLock), modestLock)
-	if err := f.sendLine(t.Context(), hostile, `kill "$flood"; wait "$flood"; : >/tmp/over`); err != nil {
+	if err := f.sendLine(t.Context(), hostile,
+		`kill "$flood"; wait "$flood"; : >/tmp/over`); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.awaitFile(t.Context(), hostile, "/tmp/over"); err != nil {

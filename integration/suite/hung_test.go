@@ -37,7 +37,8 @@ func TestCoreHungAgent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			claim(t, "Agent hangs; a launcher "+name)
 			f := setUp(t)
-			p := launcher(with(annotations, map[string]string{api.RequiresLockKey: "true", api.ValueKey: "1Gi"}))
+			p := launcher(with(annotations, map[string]string{api.RequiresLockKey: "true",
+				api.ValueKey: "1Gi"}))
 			s := f.sandbox(t, p) // before the hang, so that CreateContainer is the unanswered request
 			connections, repairs := f.synchronizations(t), f.repairs(t)
 			i, err := f.runWhileHung(t, s)
@@ -74,13 +75,15 @@ func (f fixture) runWhileHung(t *testing.T, s *cri.Sandbox) (*cri.Instance, erro
 	if got := f.memlock(t, f.run(t, plain(), cri.Container{MemoryLimit: gib})); got != both(8*mib) {
 		t.Errorf("the plain pod has %s", got)
 	}
-	next := launcher(map[string]string{api.RequiresLockKey: "true", plugin.RequiredPluginsAnnotation: `["mooring"]`})
+	next := launcher(map[string]string{api.RequiresLockKey: "true",
+		plugin.RequiredPluginsAnnotation: `["mooring"]`})
 	f.createWithoutAgent(t, next)
 	return i, err
 }
 
 // awaitRepair waits for the repair, and for its report as setting, event and metric.
-func (f fixture) awaitRepair(t *testing.T, p cri.Pod, i *cri.Instance, want string, repairsBefore float64) {
+func (f fixture) awaitRepair(t *testing.T, p cri.Pod, i *cri.Instance, want string,
+	repairsBefore float64) {
 	t.Helper()
 	f.awaitSetting(t, p, agentapi.MemlockSetting, agentapi.StatusRepaired)
 	if got := f.memlock(t, i); got != want {

@@ -48,27 +48,32 @@ func TestInPlaceResize(t *testing.T) {
 func (c cluster) runFollowing(t *testing.T, cpu, memory string) *vm {
 	t.Helper()
 	dir := "/opt/suite/following"
-	c.output(t, "sh", "-c", `rm -rf "$1"; install -d -m 0755 /opt/suite && install -d -m 0700 -o "$2" "$1" "$1/run" "$1/journal"`, "sh", dir, itoa(libvirtUser))
+	c.output(t, "sh", "-c",
+		`rm -rf "$1"; install -d -m 0755 /opt/suite && install -d -m 0700 -o "$2" "$1" "$1/run" "$1/journal"`, "sh", dir, itoa(libvirtUser))
 	compute, shim := withLibvirt(), shimContainer(dir)
 	compute.Name = "compute"
 	compute.Shared = map[string]string{"/tmp/run": dir + "/run"}
 	compute.Mounts[guestDir] = guestDir
-	shim.Args = append(shim.Args, "--follow-limits", "--overhead=256Mi", "--grace-period=90s", "--log-level=debug")
+	shim.Args = append(shim.Args, "--follow-limits", "--overhead=256Mi", "--grace-period=90s",
+		"--log-level=debug")
 	shim.Args = append(shim.Args, slowGuest()...)
 	launcherSpec, volumes := kubernetesContainer(compute)
 	shimSpec, more := kubernetesContainer(shim)
 	p := launcher(map[string]string{api.SidecarKey: sidecarName, api.GracePeriodKey: "2m"})
 	p.Namespace = namespace
 	c.makeNamespace(t)
-	v := c.createPod(t, p, limited(launcherSpec, cpu, memory), limited(shimSpec, "1", "128Mi"), append(volumes, more...))
+	v := c.createPod(t, p, limited(launcherSpec, cpu, memory), limited(shimSpec, "1", "128Mi"),
+		append(volumes, more...))
 	v.console = dir + "/run/console"
 	var probeErr error
 	within(t, 3*waitTimeout, "libvirt to probe its emulators", func() bool { // slow, with the pod's CPU limit
-		_, probeErr = v.launcher.Exec(t.Context(), "sh", "-c", inPod+"virsh -q -c qemu:///session domcapabilities >/dev/null")
+		_, probeErr = v.launcher.Exec(t.Context(), "sh", "-c",
+			inPod+"virsh -q -c qemu:///session domcapabilities >/dev/null")
 		return probeErr == nil
 	}, func() string { return fmt.Sprint(probeErr) })
 	c.write(t, dir+"/plain.xml", followingXML(v))
-	if err := c.createInPod(t.Context(), v, c.cli(t, "domain", "prepare", "--memory-capacity=1024", "--cpu-capacity=4", dir+"/plain.xml")); err != nil {
+	if err := c.createInPod(t.Context(), v, c.cli(t, "domain", "prepare", "--memory-capacity=1024",
+		"--cpu-capacity=4", dir+"/plain.xml")); err != nil {
 		t.Fatal(err)
 	}
 	c.awaitVM(t, v, agentapi.VMRunning)
@@ -79,20 +84,25 @@ func (c cluster) runFollowing(t *testing.T, cpu, memory string) *vm {
 // followingXML is linuxXML for a libvirt in the pod. Its QEMU allocates the guest's memory at
 // once, also plugged memory, and needs little memory of its own.
 func followingXML(v *vm) string {
-	xml := strings.Replace(fmt.Sprintf(linuxXML, v.domain()), "path='"+v.domain()+"'", "path='/tmp/run/console'", 1)
+	xml := strings.Replace(fmt.Sprintf(linuxXML, v.domain()), "path='"+v.domain()+"'",
+		"path='/tmp/run/console'", 1)
 	xml = strings.Replace(xml, "<memory unit='MiB'>160<", "<memory unit='MiB'>256<", 1)
-	xml = strings.Replace(xml, "<smm state='off'/>", "<smm state='off'/><tcg><tb-cache unit='MiB'>96</tb-cache></tcg>", 1)
-	return strings.Replace(xml, "<os>", "<memoryBacking><allocation mode='immediate'/></memoryBacking><os>", 1)
+	xml = strings.Replace(xml, "<smm state='off'/>",
+		"<smm state='off'/><tcg><tb-cache unit='MiB'>96</tb-cache></tcg>", 1)
+	return strings.Replace(xml, "<os>",
+		"<memoryBacking><allocation mode='immediate'/></memoryBacking><os>", 1)
 }
 
 func (c cluster) makeNamespace(t *testing.T) {
 	t.Helper()
-	_, err := c.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+	_, err := c.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
-	if _, err := c.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
+	if _, err := c.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -106,7 +116,8 @@ func (c cluster) awaitSize(t *testing.T, v *vm, want podapi.Actual) {
 			return false
 		}
 		last = c.lastReport(t, v)
-		return last.State == podapi.StateDone && last.Actual != nil && last.Actual.VCPUs == want.VCPUs && last.Actual.Memory == want.Memory
+		return last.State == podapi.StateDone && last.Actual != nil && last.Actual.VCPUs == want.VCPUs &&
+			last.Actual.Memory == want.Memory
 	}, func() string { return fmt.Sprintf("%+v", last) })
 }
 
@@ -118,10 +129,11 @@ func (c cluster) awaitUse(t *testing.T, v *vm, bytes int64) {
 		t.Fatal(err)
 	}
 	use := func() string { return c.output(t, "cat", "/sys/fs/cgroup"+cgroup+"/memory.current") }
-	within(t, 2*waitTimeout, fmt.Sprintf("the container to use more than %d bytes", bytes), func() bool {
-		n, err := strconv.ParseInt(use(), 10, 64)
-		return err == nil && n > bytes
-	}, use)
+	within(t, 2*waitTimeout, fmt.Sprintf("the container to use more than %d bytes", bytes),
+		func() bool {
+			n, err := strconv.ParseInt(use(), 10, 64)
+			return err == nil && n > bytes
+		}, use)
 }
 
 // deletePod deletes a pod as a user does. It waits until the guest has shut down, and until VM
@@ -135,7 +147,8 @@ func (c cluster) deletePod(t *testing.T, v *vm) {
 
 func (c cluster) requestDeletion(t *testing.T, v *vm) {
 	t.Helper()
-	if err := c.CoreV1().Pods(v.pod.Namespace).Delete(t.Context(), v.pod.Name, metav1.DeleteOptions{}); err != nil {
+	if err := c.CoreV1().Pods(v.pod.Namespace).Delete(t.Context(), v.pod.Name,
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }

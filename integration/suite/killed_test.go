@@ -16,14 +16,16 @@ const noRestart = "/run/systemd/system/mooring-agent.service.d/no-restart.conf"
 // killAgent kills the agent and keeps it away. The returned function starts it again.
 func (f fixture) killAgent(t *testing.T) (start func()) {
 	t.Helper()
-	if err := f.PushFrom(t.Context(), strings.NewReader("[Service]\nRestart=no\n"), noRestart, 0o644); err != nil {
+	if err := f.PushFrom(t.Context(), strings.NewReader("[Service]\nRestart=no\n"), noRestart,
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	f.output(t, "systemctl", "daemon-reload")
 	if err := f.agent.Kill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the agent to be dead", func() bool { return f.agentPid(t) == "0" }, func() string { return f.agentPid(t) })
+	eventually(t, "the agent to be dead", func() bool { return f.agentPid(t) == "0" },
+		func() string { return f.agentPid(t) })
 	var once sync.Once
 	return func() {
 		t.Helper()

@@ -25,7 +25,8 @@ func kubernetesContainer(c cri.Container) (corev1.Container, []corev1.Volume) {
 		name := strings.ToLower(fmt.Sprintf("%s-%d", c.Name, len(volumes)))
 		source := corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path}}
 		volumes = append(volumes, corev1.Volume{Name: name, VolumeSource: source})
-		k.VolumeMounts = append(k.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: at, ReadOnly: readOnly})
+		k.VolumeMounts = append(k.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: at,
+			ReadOnly: readOnly})
 	}
 	for at, path := range c.Mounts {
 		add(at, path, true)
@@ -38,17 +39,20 @@ func kubernetesContainer(c cri.Container) (corev1.Container, []corev1.Volume) {
 
 // limited sets limits of a container, and constant requests.
 func limited(c corev1.Container, cpu, memory string) corev1.Container {
-	c.Resources = corev1.ResourceRequirements{Limits: limitsOf(cpu, memory), Requests: limitsOf("100m", "64Mi")}
+	c.Resources = corev1.ResourceRequirements{Limits: limitsOf(cpu, memory),
+		Requests: limitsOf("100m", "64Mi")}
 	return c
 }
 
 func limitsOf(cpu, memory string) corev1.ResourceList {
-	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu),
+		corev1.ResourceMemory: resource.MustParse(memory)}
 }
 
 // createPod creates a pod with a launcher and its sidecar, and waits until kubelet runs the
 // launcher.
-func (c cluster) createPod(t *testing.T, p cri.Pod, launcher, sidecar corev1.Container, volumes []corev1.Volume) *vm {
+func (c cluster) createPod(t *testing.T, p cri.Pod, launcher, sidecar corev1.Container,
+	volumes []corev1.Volume) *vm {
 	t.Helper()
 	sidecar.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
 	launcher.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{preStop, "prestop"}}}}
@@ -126,7 +130,8 @@ func (c cluster) describePod(t *testing.T, p cri.Pod) string {
 func (c cluster) resizePod(t *testing.T, v *vm, cpu, memory string) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"spec":{"containers":[{"name":%q,"resources":{"limits":{"cpu":%q,"memory":%q}}}]}}`, v.launcher.Name, cpu, memory)
-	_, err := c.CoreV1().Pods(v.pod.Namespace).Patch(t.Context(), v.pod.Name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "resize")
+	_, err := c.CoreV1().Pods(v.pod.Namespace).Patch(t.Context(), v.pod.Name,
+		types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "resize")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,9 +161,11 @@ func (c cluster) awaitActual(t *testing.T, v *vm, cpu, memory string) {
 // forceDeletePod removes a pod that still exists at the end of its test.
 func (c cluster) forceDeletePod(t *testing.T, v *vm) {
 	ctx := cleanUpContext(t)
-	_ = c.CoreV1().Pods(v.pod.Namespace).Delete(ctx, v.pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(1))})
+	_ = c.CoreV1().Pods(v.pod.Namespace).Delete(ctx, v.pod.Name,
+		metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(1))})
 	for range 100 {
-		if _, err := c.CoreV1().Pods(v.pod.Namespace).Get(ctx, v.pod.Name, metav1.GetOptions{}); err != nil {
+		if _, err := c.CoreV1().Pods(v.pod.Namespace).Get(ctx, v.pod.Name,
+			metav1.GetOptions{}); err != nil {
 			return
 		}
 		if _, err := c.Output(ctx, "sleep", "0.3"); err != nil {

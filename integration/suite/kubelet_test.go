@@ -58,7 +58,8 @@ type cluster struct {
 // the rights in install.yaml. Control plane and kubelet end with the test.
 func (f fixture) joinCluster(t *testing.T) cluster {
 	t.Helper()
-	plane, err := kube.Start(t.Context(), kube.Options{Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	plane, err := kube.Start(t.Context(),
+		kube.Options{Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +76,8 @@ func (f fixture) joinCluster(t *testing.T) cluster {
 	f.forwardAPIServer(t, plane.Config().Host)
 	c.makeAccounts(t, plane)
 	// Without a Node, a slow kubelet would need two more minutes to become ready.
-	if _, err := c.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}, metav1.CreateOptions{}); err != nil {
+	if _, err := c.CoreV1().Nodes().Create(t.Context(),
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	f.startKubelet(t)
@@ -136,16 +138,20 @@ func (c cluster) makeAccounts(t *testing.T, plane *kube.ControlPlane) {
 	}
 	for _, account := range []string{"kubelet", "default"} {
 		created := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}
-		if _, err := c.CoreV1().ServiceAccounts("default").Create(t.Context(), created, metav1.CreateOptions{}); err != nil {
+		if _, err := c.CoreV1().ServiceAccounts("default").Create(t.Context(), created,
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	all := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "kubelet"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "kubelet"}},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
+			Name: "cluster-admin"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default",
+			Name: "kubelet"}},
 	}
-	if _, err := c.RbacV1().ClusterRoleBindings().Create(t.Context(), all, metav1.CreateOptions{}); err != nil {
+	if _, err := c.RbacV1().ClusterRoleBindings().Create(t.Context(), all,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	c.output(t, "mkdir", "-p", kubeletDir)
@@ -168,12 +174,14 @@ func (f fixture) startKubelet(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer programs.Close()
-	if err := f.Push(t.Context(), filepath.Join(programs.Dir, "kubelet"), kubeletDir+"/kubelet", 0o755); err != nil {
+	if err := f.Push(t.Context(), filepath.Join(programs.Dir, "kubelet"), kubeletDir+"/kubelet",
+		0o755); err != nil {
 		t.Fatal(err)
 	}
 	f.write(t, kubeletDir+"/config.yaml", kubeletConfig)
 	f.nodeProcess(t, "exec "+kubeletDir+"/kubelet --config="+kubeletDir+"/config.yaml --kubeconfig="+kubeletDir+"/kubelet.conf --hostname-override="+nodeName)
-	f.write(t, agentDropIn, "[Service]\nEnvironment=\"MOORING_AGENT_FLAGS=--kubeconfig="+kubeletDir+"/agent.conf --node-name="+nodeName+"\"\n")
+	f.write(t, agentDropIn,
+		"[Service]\nEnvironment=\"MOORING_AGENT_FLAGS=--kubeconfig="+kubeletDir+"/agent.conf --node-name="+nodeName+"\"\n")
 	reload := func(ctx context.Context) error {
 		if _, err := f.Output(ctx, "systemctl", "daemon-reload"); err != nil {
 			return err

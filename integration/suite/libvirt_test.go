@@ -88,5 +88,6 @@ func (f fixture) compareWithLibvirt(t *testing.T, name, text string) {
 // memlockOf returns RLIMIT_MEMLOCK of a process of the node, in the form of memlock.
 func (f fixture) memlockOf(t *testing.T, pid string) string {
 	t.Helper()
-	return f.output(t, "prlimit", "--memlock", "--output=SOFT,HARD", "--noheadings", "--raw", "--pid="+pid)
+	return f.output(t, "prlimit", "--memlock", "--output=SOFT,HARD", "--noheadings", "--raw",
+		"--pid="+pid)
 }

@@ -59,7 +59,8 @@ func TestCoreAbnormalExit(t *testing.T) {
 }
 
 func TestAbnormalExitUnderFaults(t *testing.T) {
-	underFaults(t, func(t *testing.T, f fixture, x fault) { abnormalExit(t, f, x, abnormalEnds()[0]) }, agentAway)
+	underFaults(t, func(t *testing.T, f fixture, x fault) { abnormalExit(t, f, x, abnormalEnds()[0]) },
+		agentAway)
 }
 
 func abnormalExit(t *testing.T, f fixture, x fault, e abnormalEnd) {
@@ -87,7 +88,9 @@ func TestAbnormalExitWithoutContainerd(t *testing.T) {
 	f := setUpVMs(t)
 	vms := f.runEscapedVMs(t)
 	defer f.withoutContainerd(t)()
-	each(t, vms, func(ctx context.Context, v *vm) error { return f.signal(ctx, "KILL", v.launcherProcess) })
+	each(t, vms, func(ctx context.Context, v *vm) error {
+		return f.signal(ctx, "KILL", v.launcherProcess)
+	})
 	for _, v := range vms {
 		t.Run(v.name, func(t *testing.T) { f.awaitEnd(t, v.vmProcess) })
 	}
@@ -103,7 +106,9 @@ func TestFence(t *testing.T) {
 	}
 	defer f.killAgent(t)()
 	defer f.withoutContainerd(t)()
-	each(t, vms, func(ctx context.Context, v *vm) error { return f.signal(ctx, "KILL", v.launcherProcess) })
+	each(t, vms, func(ctx context.Context, v *vm) error {
+		return f.signal(ctx, "KILL", v.launcherProcess)
+	})
 	for _, v := range vms {
 		t.Run(v.name, func(t *testing.T) { f.awaitEnd(t, v.vmProcess) })
 	}
@@ -115,7 +120,8 @@ func TestFence(t *testing.T) {
 // withoutContainerd kills containerd. The returned function starts it again.
 func (f fixture) withoutContainerd(t *testing.T) (start func()) {
 	t.Helper()
-	f.output(t, "sh", "-c", "systemctl kill --signal=KILL containerd.service; systemctl stop containerd.service")
+	f.output(t, "sh", "-c",
+		"systemctl kill --signal=KILL containerd.service; systemctl stop containerd.service")
 	return func() {
 		t.Helper()
 		f.output(t, "systemctl", "start", "containerd.service")
@@ -125,7 +131,8 @@ func (f fixture) withoutContainerd(t *testing.T) (start func()) {
 func (f fixture) checkBothAlive(t *testing.T, v *vm) {
 	t.Helper()
 	if !f.isAlive(t, v.launcherProcess) || !f.isAlive(t, v.vmProcess) {
-		t.Errorf("launcher alive: %v, VM alive: %v, want both", f.isAlive(t, v.launcherProcess), f.isAlive(t, v.vmProcess))
+		t.Errorf("launcher alive: %v, VM alive: %v, want both", f.isAlive(t, v.launcherProcess),
+			f.isAlive(t, v.vmProcess))
 	}
 }
 
@@ -148,6 +155,8 @@ func TestKilledLibvirtd(t *testing.T) {
 	if got := before.Domain; got != v.domain() {
 		t.Errorf("the VM is the domain %q, want %q", got, v.domain())
 	}
-	each(t, []*vm{v}, func(ctx context.Context, v *vm) error { return f.signal(ctx, "KILL", v.launcherProcess) })
+	each(t, []*vm{v}, func(ctx context.Context, v *vm) error {
+		return f.signal(ctx, "KILL", v.launcherProcess)
+	})
 	f.awaitEnd(t, v.vmProcess)
 }

@@ -31,7 +31,8 @@ func setUpVMs(t *testing.T) fixture {
 // setUpVMsWith is setUpVMs with more lines for the policy's lifecycle section.
 func setUpVMsWith(t *testing.T, lines string) fixture {
 	t.Helper()
-	text := strings.Replace(policy, domainRule, domainRule+"  domains: [\"vm-*\"]\n", 1) + lifecyclePolicy + lines
+	text := strings.Replace(policy, domainRule, domainRule+"  domains: [\"vm-*\"]\n",
+		1) + lifecyclePolicy + lines
 	return setUpWith(t, text)
 }
 

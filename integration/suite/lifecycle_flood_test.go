@@ -40,7 +40,9 @@ func TestFloodingPod(t *testing.T) {
 	f.awaitVM(t, v, agentapi.VMRunning)
 	f.moveElsewhere(t, v) // the runtime does not find it there
 	stopped := f.terminated(t)
-	each(t, []*vm{v}, func(ctx context.Context, v *vm) error { return f.signal(ctx, "KILL", v.launcherProcess) })
+	each(t, []*vm{v}, func(ctx context.Context, v *vm) error {
+		return f.signal(ctx, "KILL", v.launcherProcess)
+	})
 	f.awaitEnd(t, v.launcherProcess)
 	f.awaitEnd(t, v.vmProcess)
 	f.awaitTieRemoved(t, v)
@@ -53,7 +55,8 @@ func TestFloodingPod(t *testing.T) {
 	after := f.agentMemory(t)
 	t.Logf("the agent has %d MiB, before the flood %d", after/mib, before/mib)
 	if after > before+floodMemory {
-		t.Errorf("the agent has %d MiB more than before, want at most %d", (after-before)/mib, floodMemory/mib)
+		t.Errorf("the agent has %d MiB more than before, want at most %d", (after-before)/mib,
+			floodMemory/mib)
 	}
 }
 

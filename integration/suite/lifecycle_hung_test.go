@@ -28,7 +28,8 @@ func TestHungLauncher(t *testing.T) {
 		vms := f.runWithHeartbeats(t, append(placements(), placements()[0]))
 		leased := vms[len(vms)-1]
 		leased.name += ", with a lease"
-		f.cli(t, "lease", leased.pod.Namespace+"/"+leased.pod.Name, "--for=1h", "--reason=migration to node-2")
+		f.cli(t, "lease", leased.pod.Namespace+"/"+leased.pod.Name, "--for=1h",
+			"--reason=migration to node-2")
 		f.hangLaunchers(t, vms...)
 		for _, v := range vms[:len(vms)-1] {
 			t.Run(v.name, func(t *testing.T) { f.awaitHungEnd(t, v) })

@@ -41,7 +41,9 @@ func reusedPID(t *testing.T, f fixture, x fault) {
 		}
 	}
 	x.inject(t, f)
-	each(t, vms, func(ctx context.Context, v *vm) error { return f.signal(ctx, "KILL", v.launcherProcess) })
+	each(t, vms, func(ctx context.Context, v *vm) error {
+		return f.signal(ctx, "KILL", v.launcherProcess)
+	})
 	for _, v := range vms {
 		f.awaitEnd(t, v.launcherProcess)
 		f.awaitExited(t, v.launcher)

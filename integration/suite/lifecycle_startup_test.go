@@ -14,14 +14,19 @@ import (
 func TestCoreStartup(t *testing.T) {
 	claim(t, "The agent recognises VM processes, of the pod and of the node's libvirt")
 	underFaults(t, func(t *testing.T, f fixture, x fault) {
-		vms := f.runLaunchers(t, placements(), vmOptions{annotations: map[string]string{api.WatchdogKey: "10m"}})
+		vms := f.runLaunchers(t, placements(),
+			vmOptions{annotations: map[string]string{api.WatchdogKey: "10m"}})
 		for _, v := range vms {
 			f.awaitPhase(t, v, agentapi.PhaseRegistered)
 		}
 		end := x.prepare(t, f)
 		defer end()
-		each(t, vms, func(ctx context.Context, v *vm) error { return f.sendLine(ctx, v, "touch /run/mooring/pod/heartbeat") })
-		done := inBackground(t, vms, func(ctx context.Context, v *vm) error { return f.start(ctx, v, asChild) })
+		each(t, vms, func(ctx context.Context, v *vm) error {
+			return f.sendLine(ctx, v, "touch /run/mooring/pod/heartbeat")
+		})
+		done := inBackground(t, vms, func(ctx context.Context, v *vm) error {
+			return f.start(ctx, v, asChild)
+		})
 		x.inject(t, f)
 		done()
 		end()

@@ -44,7 +44,8 @@ func TestStubbornLauncher(t *testing.T) {
 // gone, too.
 func TestClusterShutdown(t *testing.T) {
 	underFaults(t, func(t *testing.T, f fixture, x fault) {
-		vms := append(f.runAllPlacements(t, vmOptions{}), f.runVMs(t, placements()[1:3], vmOptions{start: asDaemon})...)
+		vms := append(f.runAllPlacements(t, vmOptions{}),
+			f.runVMs(t, placements()[1:3], vmOptions{start: asDaemon})...)
 		for _, v := range vms[4:] {
 			v.name += ", daemon elsewhere"
 			f.moveElsewhere(t, v)
@@ -66,7 +67,9 @@ func (f fixture) terminate(t *testing.T, vms []*vm, x fault) {
 	for _, v := range vms {
 		ends[v] = &termination{}
 	}
-	done := inBackground(t, vms, func(ctx context.Context, v *vm) error { return f.terminateOne(ctx, v, x, ends[v]) })
+	done := inBackground(t, vms, func(ctx context.Context, v *vm) error {
+		return f.terminateOne(ctx, v, x, ends[v])
+	})
 	if x.middle != nil {
 		f.awaitStopRequests(t, ends)
 	}
@@ -123,7 +126,8 @@ func (f fixture) terminateOne(ctx context.Context, v *vm, x fault, end *terminat
 	left, end.hook = v.launcher.PreStop(ctx, x.grace(), preStop, "prestop")
 	left = min(left, stopGrace)
 	if end.hook == nil {
-		_, err := f.Output(ctx, "sh", "-c", isAliveScript, "sh", itoa(v.vmProcess.pid), fmt.Sprint(v.vmProcess.start))
+		_, err := f.Output(ctx, "sh", "-c", isAliveScript, "sh", itoa(v.vmProcess.pid),
+			fmt.Sprint(v.vmProcess.start))
 		end.vmAlive = err == nil
 	}
 	for { // kubelet retries, too
@@ -198,7 +202,8 @@ func TestHookEndsTheVM(t *testing.T) {
 	v := f.runInPod(t, placements()[2], vmOptions{})
 	f.awaitVM(t, v, agentapi.VMRunning)
 	command := inPod + "exec virsh -q -c qemu:///session destroy " + v.domain()
-	if _, err := v.launcher.PreStop(t.Context(), time.Minute, preStop, "prestop", "--", "sh", "-c", command); err != nil {
+	if _, err := v.launcher.PreStop(t.Context(), time.Minute, preStop, "prestop", "--", "sh", "-c",
+		command); err != nil {
 		t.Errorf("the hook ended with %v", err)
 	}
 	f.awaitEnd(t, v.vmProcess)

@@ -26,7 +26,8 @@ func TestUnmanagedProcessesKeepRunning(t *testing.T) {
 		"QEMU's name in arguments": f.nodeProcess(t, "exec -a sh sh -c 'sleep 2147483647; :' /usr/bin/qemu-system-x86_64 -name guest=vm"),
 		"QEMU of the node":         f.nodeProcess(t, "exec qemu-system-x86_64 "+qemuFlags),
 	}
-	for name, start := range map[string]string{"QEMU of a plain pod": asChild, "daemon of a plain pod": asDaemon} {
+	for name, start := range map[string]string{"QEMU of a plain pod": asChild,
+		"daemon of a plain pod": asDaemon} {
 		v := f.runVM(t, placements()[2], vmOptions{pod: unmanagedPod, start: start})
 		unmanaged[name] = v.vmProcess
 	}
@@ -35,7 +36,9 @@ func TestUnmanagedProcessesKeepRunning(t *testing.T) {
 		f.awaitVM(t, v, agentapi.VMRunning)
 		f.moveElsewhere(t, v)
 	}
-	each(t, gone, func(ctx context.Context, v *vm) error { return f.signal(ctx, "KILL", v.launcherProcess) })
+	each(t, gone, func(ctx context.Context, v *vm) error {
+		return f.signal(ctx, "KILL", v.launcherProcess)
+	})
 	for _, v := range gone {
 		f.awaitEnd(t, v.vmProcess)
 	}
@@ -78,7 +81,8 @@ func (f fixture) nodeProcess(t *testing.T, line string) process {
 // heartbeat, such a process does not count as a VM.
 func TestCapabilityProbe(t *testing.T) {
 	f := setUpVMsWith(t, "  unattended: stop\n")
-	v := f.runLaunchers(t, placements()[2:3], vmOptions{annotations: map[string]string{api.WatchdogKey: "5s"}})[0]
+	v := f.runLaunchers(t, placements()[2:3],
+		vmOptions{annotations: map[string]string{api.WatchdogKey: "5s"}})[0]
 	const probe = `printf '{"execute":"qmp_capabilities"}\n{"execute":"query-version"}\n{"execute":"quit"}\n' |
 		busybox chroot /node qemu-system-x86_64 -S -no-user-config -nodefaults -nographic -machine none,accel=tcg -qmp stdio`
 	out, err := v.launcher.Exec(t.Context(), "sh", "-c", probe)

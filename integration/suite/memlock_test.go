@@ -12,7 +12,8 @@ import (
 func TestCoreMemlockArrives(t *testing.T) {
 	claim(t, "A launcher has the annotated memory lock")
 	f := setUp(t)
-	i := f.run(t, launcher(map[string]string{api.GuestMemoryKey: "4Gi", api.DevicesKey: "vfio=1"}), cri.Container{MemoryLimit: 6 * gib})
+	i := f.run(t, launcher(map[string]string{api.GuestMemoryKey: "4Gi", api.DevicesKey: "vfio=1"}),
+		cri.Container{MemoryLimit: 6 * gib})
 	if got, want := f.memlock(t, i), both(5*gib); got != want {
 		t.Errorf("the kernel has %s, want %s", got, want)
 	}
@@ -94,7 +95,8 @@ func TestCoreOtherContainersStayUnchanged(t *testing.T) {
 func TestLauncherByAnnotation(t *testing.T) {
 	f := setUp(t)
 	p := plain()
-	p.Annotations = map[string]string{api.LauncherKey: "compute", api.RequiresLockKey: "true", api.ValueKey: "1Gi"}
+	p.Annotations = map[string]string{api.LauncherKey: "compute", api.RequiresLockKey: "true",
+		api.ValueKey: "1Gi"}
 	i := f.run(t, p, cri.Container{MemoryLimit: gib})
 	if got, want := f.memlock(t, i), both(2*gib); got != want {
 		t.Errorf("the kernel has %s, want %s", got, want)
@@ -242,7 +244,8 @@ func TestInspectShowsAllValues(t *testing.T) {
 	f.run(t, p, cri.Container{MemoryLimit: 4 * gib})
 	s := f.awaitSetting(t, p, agentapi.MemlockSetting, agentapi.StatusApplied)
 	if s.Requested != "3Gi" || s.Allowed != "16Gi" || s.Given != "3Gi" || s.Observed != "3Gi" {
-		t.Errorf("requested %s, allowed %s, given %s, observed %s", s.Requested, s.Allowed, s.Given, s.Observed)
+		t.Errorf("requested %s, allowed %s, given %s, observed %s", s.Requested, s.Allowed, s.Given,
+			s.Observed)
 	}
 	if len(s.Terms) != 2 {
 		t.Errorf("terms %v, want the guest's memory and libvirt's allowance", s.Terms)

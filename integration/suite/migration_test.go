@@ -63,7 +63,8 @@ func TestLiveMigration(t *testing.T) {
 	}
 	m.checkTarget(t)
 	for _, v := range []*vm{m.source, m.target} {
-		m.neverReported(t, v.pod, agentapi.ReasonVMShutdown, agentapi.ReasonVMTerminated, agentapi.ReasonVMKilled, agentapi.ReasonStopRequested)
+		m.neverReported(t, v.pod, agentapi.ReasonVMShutdown, agentapi.ReasonVMTerminated,
+			agentapi.ReasonVMKilled, agentapi.ReasonStopRequested)
 		if !m.isAlive(t, v.launcherProcess) {
 			t.Errorf("the launcher of pod %s has ended", v.pod.Name)
 		}
@@ -78,11 +79,13 @@ type migration struct {
 
 func (f fixture) newMigration(t *testing.T) migration {
 	t.Helper()
-	if err := f.PushFrom(t.Context(), bytes.NewReader(busyFirmwareImage()), busyFirmware, 0o644); err != nil {
+	if err := f.PushFrom(t.Context(), bytes.NewReader(busyFirmwareImage()), busyFirmware,
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	m := migration{fixture: f, target: f.runBesideSidecar(t, sidecarOptions{firmware: busyFirmware})}
-	w := sidecarOptions{firmware: busyFirmware, prepare: []string{"--cpu-capacity=4"}, peer: m.target.shared + "/run"}
+	w := sidecarOptions{firmware: busyFirmware, prepare: []string{"--cpu-capacity=4"},
+		peer: m.target.shared + "/run"}
 	m.source = f.runBesideSidecar(t, w)
 	for _, v := range []*vm{m.source, m.target} { // libvirt refuses a migration within one host
 		f.inLauncher(t, v, fmt.Sprintf(`mkdir -p /tmp/.config/libvirt && echo 'host_uuid = "%s"' >/tmp/.config/libvirt/libvirtd.conf &&
@@ -97,12 +100,14 @@ func (m migration) startMigration(t *testing.T) {
 	t.Helper()
 	migrate := "virsh -c qemu:///session migrate --live --bandwidth 1 " + m.source.domain() +
 		" 'qemu+unix:///session?socket=/tmp/peer/libvirt/libvirt-sock' tcp://127.0.0.1 --listen-address 127.0.0.1"
-	m.inLauncher(t, m.source, "("+migrate+"; echo $? >/tmp/run/ended) >/tmp/run/migrate.log 2>&1 </dev/null &")
+	m.inLauncher(t, m.source,
+		"("+migrate+"; echo $? >/tmp/run/ended) >/tmp/run/migrate.log 2>&1 </dev/null &")
 }
 
 // virshOutput returns the output of virsh migrate.
 func (m migration) virshOutput(t *testing.T) string {
-	return m.output(t, "sh", "-c", `cat "$1/migrate.log" "$1/ended"; true`, "sh", m.source.shared+"/run")
+	return m.output(t, "sh", "-c", `cat "$1/migrate.log" "$1/ended"; true`, "sh",
+		m.source.shared+"/run")
 }
 
 func (m migration) awaitLease(t *testing.T, v *vm, holds bool) {
@@ -110,7 +115,8 @@ func (m migration) awaitLease(t *testing.T, v *vm, holds bool) {
 	var last *agentapi.Lease
 	eventually(t, fmt.Sprintf("pod %s to have a lease: %t", v.pod.Name, holds), func() bool {
 		last = m.inspect(t, v.pod).Lease
-		return (last != nil) == holds && (last == nil || strings.Contains(last.Reason, "a live migration"))
+		return (last != nil) == holds &&
+			(last == nil || strings.Contains(last.Reason, "a live migration"))
 	}, func() string { return fmt.Sprintf("%+v; %s", last, m.virshOutput(t)) })
 }
 
@@ -119,14 +125,16 @@ func (m migration) awaitLease(t *testing.T, v *vm, holds bool) {
 func (m migration) awaitRounds(t *testing.T, times int) {
 	t.Helper()
 	enough := m.round(t) + times
-	within(t, 2*waitTimeout, "the migration to continue", func() bool { return m.round(t) >= enough }, func() string { return m.virshOutput(t) })
+	within(t, 2*waitTimeout, "the migration to continue", func() bool { return m.round(t) >= enough },
+		func() string { return m.virshOutput(t) })
 }
 
 var iteration = regexp.MustCompile(`Iteration: +(\d+)`)
 
 func (m migration) round(t *testing.T) int {
 	t.Helper()
-	found := iteration.FindStringSubmatch(m.inLauncher(t, m.source, "virsh -c qemu:///session domjobinfo "+m.source.domain()))
+	found := iteration.FindStringSubmatch(m.inLauncher(t, m.source,
+		"virsh -c qemu:///session domjobinfo "+m.source.domain()))
 	if found == nil {
 		return 0
 	}
@@ -142,8 +150,11 @@ func (m migration) finish(t *testing.T) {
 	t.Helper()
 	const speedUp = "virsh -q -c qemu:///session migrate-setspeed %[1]s 4096 && virsh -q -c qemu:///session migrate-setmaxdowntime %[1]s 60000"
 	m.inLauncher(t, m.source, fmt.Sprintf(speedUp, m.source.domain()))
-	ended := func() string { return m.output(t, "sh", "-c", `cat "$1/run/ended"; true`, "sh", m.source.shared) }
-	eventually(t, "the migration to end", func() bool { return ended() != "" }, func() string { return m.virshOutput(t) })
+	ended := func() string {
+		return m.output(t, "sh", "-c", `cat "$1/run/ended"; true`, "sh", m.source.shared)
+	}
+	eventually(t, "the migration to end", func() bool { return ended() != "" },
+		func() string { return m.virshOutput(t) })
 	if ended() != "0" {
 		t.Fatalf("virsh migrate: %s", m.virshOutput(t))
 	}

@@ -45,9 +45,11 @@ func (f fixture) pushProgram(t *testing.T, source, to string) {
 func (f fixture) startNeighbour(t *testing.T, index string) (stop func()) {
 	t.Helper()
 	name := "neighbour-" + uuid.NewString()[:8]
-	f.output(t, "systemd-run", "--quiet", "--unit="+name, neighbourBinary, "-name="+name, "-index="+index)
+	f.output(t, "systemd-run", "--quiet", "--unit="+name, neighbourBinary, "-name="+name,
+		"-index="+index)
 	eventually(t, "containerd to connect the neighbour", func() bool {
-		_, err := f.Output(t.Context(), "journalctl", "-u", "containerd", "--no-pager", "--grep="+name+".* connected and synchronized")
+		_, err := f.Output(t.Context(), "journalctl", "-u", "containerd", "--no-pager",
+			"--grep="+name+".* connected and synchronized")
 		return err == nil
 	}, func() string { return f.output(t, "systemctl", "status", "--no-pager", name) })
 	return func() {

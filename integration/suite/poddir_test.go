@@ -29,7 +29,8 @@ func TestCorePodDirectory(t *testing.T) {
 	if strings.Count(mounts, "\n") != 3 || strings.Count(mounts, " ro,") != 2 {
 		t.Errorf("want the directory and the program read-only, and two writable files, have %s", mounts)
 	}
-	if out, err := i.Exec(t.Context(), "/run/mooring/hook", "version"); err != nil || !strings.Contains(out, "mooring-hook") {
+	if out, err := i.Exec(t.Context(), "/run/mooring/hook", "version"); err != nil ||
+		!strings.Contains(out, "mooring-hook") {
 		t.Errorf("the hook says %q, %v", out, err)
 	}
 	if _, err := i.Exec(t.Context(), "touch", "/run/mooring/pod/x"); err == nil {
@@ -111,7 +112,8 @@ func TestCoreUserNamespace(t *testing.T) {
 				f.checkNoUserNamespace(t, h)
 				return
 			}
-			p := inUserNamespace(launcher(map[string]string{api.RequiresLockKey: "true", api.ValueKey: "1Gi"}), h)
+			p := inUserNamespace(launcher(map[string]string{api.RequiresLockKey: "true",
+				api.ValueKey: "1Gi"}), h)
 			i := f.run(t, p, cri.Container{MemoryLimit: gib})
 			if got, want := f.memlock(t, i), both(2*gib); got != want {
 				t.Errorf("the kernel has %s, want %s", got, want)

@@ -62,7 +62,8 @@ func (g *growing) requirementOutlivesAgent(t *testing.T) {
 	g.send(t, "STOP", g.shim)
 	killAndAwaitAgent(t, g.fixture)
 	g.awaitVM(t, g.vm, agentapi.VMRunning)
-	g.checkUpdateRefused(t, g.vm, g.requirement(g.size)-pageSize, "its VM needs "+api.Bytes(g.requirement(g.size)).String())
+	g.checkUpdateRefused(t, g.vm, g.requirement(g.size)-pageSize,
+		"its VM needs "+api.Bytes(g.requirement(g.size)).String())
 	if got := g.output(t, "grep", "^State:", "/proc/"+itoa(g.shim.pid)+"/status"); !strings.Contains(got, "T (stopped)") {
 		t.Errorf("state of the shim: %s, want stopped", got)
 	}

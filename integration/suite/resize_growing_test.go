@@ -87,7 +87,8 @@ func holdAtRecord(begun, confirmed int) func(g *growing, t *testing.T) (reached,
 		ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 		r, w := io.Pipe()
 		ended := make(chan struct{})
-		args := []string{blockOpenProgram, g.record(), fmt.Sprintf(`"begun":%d,"confirmed":%d}`, begun, confirmed)}
+		args := []string{blockOpenProgram, g.record(),
+			fmt.Sprintf(`"begun":%d,"confirmed":%d}`, begun, confirmed)}
 		go func() {
 			defer close(ended)
 			_ = w.CloseWithError(g.Run(ctx, node.Command{Args: args, Stdout: w, Stderr: t.Output()}))
@@ -121,10 +122,12 @@ func (g *growing) reach(t *testing.T, m journalPoint) (release func()) {
 func (g *growing) awaitRecord(t *testing.T, begun, confirmed int) {
 	t.Helper()
 	var r resize.Record
-	eventually(t, fmt.Sprintf("%d steps to be started and %d confirmed", begun, confirmed), func() bool {
-		r = g.journal(t)
-		return r.Phase == resize.Running && r.Target.Memory == api.Bytes(g.size) && r.Started == begun && r.Confirmed == confirmed
-	}, func() string { return fmt.Sprintf("%+v", r) })
+	eventually(t, fmt.Sprintf("%d steps to be started and %d confirmed", begun, confirmed),
+		func() bool {
+			r = g.journal(t)
+			return r.Phase == resize.Running && r.Target.Memory == api.Bytes(g.size) && r.Started == begun &&
+				r.Confirmed == confirmed
+		}, func() string { return fmt.Sprintf("%+v", r) })
 }
 
 // record returns the file of the shim's journal.
@@ -146,7 +149,8 @@ func (g *growing) journal(t *testing.T) resize.Record {
 
 func (g *growing) shimLog(t *testing.T) string {
 	t.Helper()
-	return g.output(t, "cat", fmt.Sprintf("/var/log/pods/%s_%s_%s/%s.log", g.pod.Namespace, g.pod.Name, g.pod.UID, sidecarName))
+	return g.output(t, "cat", fmt.Sprintf("/var/log/pods/%s_%s_%s/%s.log", g.pod.Namespace, g.pod.Name,
+		g.pod.UID, sidecarName))
 }
 
 func (g *growing) send(t *testing.T, signal string, to process) {
@@ -161,7 +165,8 @@ func (g *growing) awaitDone(t *testing.T) (last podapi.Report) {
 	t.Helper()
 	eventually(t, "the VM to have "+api.Bytes(g.size).String(), func() bool {
 		last = g.lastReport(t, g.vm)
-		return last.State == podapi.StateDone && last.Actual != nil && last.Actual.Memory == uint64(g.size)
+		return last.State == podapi.StateDone && last.Actual != nil &&
+			last.Actual.Memory == uint64(g.size)
 	}, func() string { return fmt.Sprintf("%+v", last) })
 	return last
 }
@@ -169,7 +174,8 @@ func (g *growing) awaitDone(t *testing.T) (last podapi.Report) {
 // plugged returns the guest's memory at boot plus all its DIMMs, in bytes.
 func (g *growing) plugged(t *testing.T) int64 {
 	t.Helper()
-	kib := g.inLauncher(t, g.vm, "virsh -c qemu:///session dumpxml "+g.domain()+" | sed -n \"s,.*<memory unit='KiB'>\\([0-9]*\\)</memory>.*,\\1,p\"")
+	kib := g.inLauncher(t, g.vm,
+		"virsh -c qemu:///session dumpxml "+g.domain()+" | sed -n \"s,.*<memory unit='KiB'>\\([0-9]*\\)</memory>.*,\\1,p\"")
 	n, err := strconv.ParseInt(kib, 10, 64)
 	if err != nil {
 		t.Fatal(err)
@@ -208,7 +214,8 @@ type limitSamples struct{ samples }
 
 func (g *growing) sampleLimits(t *testing.T) limitSamples {
 	t.Helper()
-	return limitSamples{g.startSampling(t, "bash", "-c", limitsOfVM, "bash", g.dir, itoa(g.vmProcess.pid))}
+	return limitSamples{g.startSampling(t, "bash", "-c", limitsOfVM, "bash", g.dir,
+		itoa(g.vmProcess.pid))}
 }
 
 // check ends the sampling. It checks that the limits were never below the VM's requirement at
@@ -231,8 +238,10 @@ func (s limitSamples) check(t *testing.T, g *growing, had int64) {
 		if _, err := fmt.Sscan(line, &podMax, &ownMax, &kills, &locked, &lock); err != nil {
 			t.Fatalf("sample %q: %v", line, err)
 		}
-		if min(limitOf(t, podMax), limitOf(t, ownMax)) < g.requirement(had) || kills != 0 || lock < max(g.lock(had), locked<<10) {
-			t.Errorf("sample %s, but the VM needs %d bytes and a limit of %d", strings.TrimSpace(line), g.requirement(had), g.lock(had))
+		if min(limitOf(t, podMax), limitOf(t, ownMax)) < g.requirement(had) || kills != 0 ||
+			lock < max(g.lock(had), locked<<10) {
+			t.Errorf("sample %s, but the VM needs %d bytes and a limit of %d", strings.TrimSpace(line),
+				g.requirement(had), g.lock(had))
 		}
 	}
 }

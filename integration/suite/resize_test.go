@@ -48,7 +48,8 @@ func TestResize(t *testing.T) {
 	f.awaitVM(t, v, agentapi.VMRunning)
 	f.runShim(t, v, append(slowGuest(), "--grace-period=50s")...)
 
-	f.resizeAndCheck(t, v, 2, 320, "--vcpus=2", "--memory=320Mi", "--cpu-quota=150%", "--cpu-shares=200")
+	f.resizeAndCheck(t, v, 2, 320, "--vcpus=2", "--memory=320Mi", "--cpu-quota=150%",
+		"--cpu-shares=200")
 	f.awaitConsole(t, v, "cpus=0-1 ")
 	if got := f.output(t, "virsh", "vcpucount", "--live", v.domain()); strings.TrimSpace(got) != "2" {
 		t.Errorf("libvirt has %s vCPUs", got)
@@ -101,7 +102,8 @@ func TestResizeWithALock(t *testing.T) {
 // fails, and the pod reports the actual number.
 func (f fixture) fewerVCPUs(t *testing.T, v *vm, n int) {
 	t.Helper()
-	out, err := f.agent.CLI(t.Context(), "resize", v.pod.Namespace+"/"+v.pod.Name, "--wait", "--vcpus="+strconv.Itoa(n))
+	out, err := f.agent.CLI(t.Context(), "resize", v.pod.Namespace+"/"+v.pod.Name, "--wait",
+		"--vcpus="+strconv.Itoa(n))
 	t.Logf("%s\n%v", out, err)
 	r := f.lastReport(t, v)
 	has := f.vcpus(t, v, v.domain())
@@ -168,7 +170,8 @@ func (f fixture) pushShim(t *testing.T) {
 func (f fixture) startLinux(t *testing.T, v *vm) {
 	t.Helper()
 	v.console = guestDir + "/" + v.domain() + "/console"
-	xml := strings.Replace(fmt.Sprintf(linuxXML, v.domain()), "path='"+v.domain()+"'", "path='"+v.console+"'", 1)
+	xml := strings.Replace(fmt.Sprintf(linuxXML, v.domain()), "path='"+v.domain()+"'",
+		"path='"+v.console+"'", 1)
 	f.startPrepared(t, v, xml, "--memory-capacity=1024", "--cpu-capacity=4")
 	f.awaitConsole(t, v, "cpus=0 ")
 }
@@ -192,7 +195,8 @@ func (f fixture) startPrepared(t *testing.T, v *vm, xml string, flags ...string)
 func (f fixture) awaitConsole(t *testing.T, v *vm, text string) {
 	t.Helper()
 	console := func() string { return f.output(t, "sh", "-c", "cat "+v.console+"; true") }
-	within(t, 8*waitTimeout, "the guest to print "+text, func() bool { return strings.Contains(console(), text) }, console)
+	within(t, 8*waitTimeout, "the guest to print "+text,
+		func() bool { return strings.Contains(console(), text) }, console)
 }
 
 // runShim runs mooring-shim on the node, for a VM of the node's libvirt.
@@ -215,11 +219,13 @@ func (f fixture) resize(t *testing.T, v *vm, flags ...string) {
 }
 
 // resizeAndCheck requests another size, and checks the VM's size in vCPUs and MiB.
-func (f fixture) resizeAndCheck(t *testing.T, v *vm, vcpus int, mem uint64, flags ...string) podapi.Report {
+func (f fixture) resizeAndCheck(t *testing.T, v *vm, vcpus int, mem uint64,
+	flags ...string) podapi.Report {
 	t.Helper()
 	f.resize(t, v, flags...)
 	r := f.lastReport(t, v)
-	if r.State != podapi.StateDone || r.Actual == nil || r.Actual.VCPUs != vcpus || r.Actual.Memory != mem<<20 {
+	if r.State != podapi.StateDone || r.Actual == nil || r.Actual.VCPUs != vcpus ||
+		r.Actual.Memory != mem<<20 {
 		t.Fatalf("the pod reports %+v, want %d vCPUs and %d MiB", r, vcpus, mem)
 	}
 	return r
@@ -229,7 +235,8 @@ func (f fixture) resizeAndCheck(t *testing.T, v *vm, vcpus int, mem uint64, flag
 func (f fixture) lastReport(t *testing.T, v *vm) podapi.Report {
 	t.Helper()
 	var r podapi.Report
-	if err := json.Unmarshal([]byte(f.output(t, "cat", podDir(v.pod)+"/resize.json")), &r); err != nil {
+	if err := json.Unmarshal([]byte(f.output(t, "cat", podDir(v.pod)+"/resize.json")),
+		&r); err != nil {
 		t.Fatal(err)
 	}
 	return r

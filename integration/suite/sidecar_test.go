@@ -23,7 +23,9 @@ const sidecarName = "shim"
 func TestSidecar(t *testing.T) {
 	f := setUpVMs(t)
 	f.pushShim(t)
-	v := f.runWithSidecar(t, sidecarOptions{prepare: []string{"--cpu-capacity=4", "--memory-capacity=1024", "--memory-device=dimm"}})
+	v := f.runWithSidecar(t,
+		sidecarOptions{prepare: []string{"--cpu-capacity=4", "--memory-capacity=1024",
+			"--memory-device=dimm"}})
 	f.resizeAndCheck(t, v, 3, 192, "--vcpus=3", "--memory=192Mi")
 	if got := f.vcpus(t, v, v.domain()); got != "3" {
 		t.Errorf("libvirt has %s vCPUs, want 3", got)
@@ -66,13 +68,17 @@ func (f fixture) checkUpdateApplied(t *testing.T, v *vm, bytes int64) {
 func TestShimGetsTheStopRequestFirst(t *testing.T) {
 	f := setUpVMs(t)
 	f.pushShim(t)
-	v := f.runVM(t, placements()[3], vmOptions{script: careless, annotations: map[string]string{api.GracePeriodKey: "2m"}})
+	v := f.runVM(t, placements()[3], vmOptions{script: careless,
+		annotations: map[string]string{api.GracePeriodKey: "2m"}})
 	f.awaitVM(t, v, agentapi.VMRunning)
 	f.runShim(t, v, "--grace-period=4s")
 	stored := "/run/mooring/ties/" + v.launcher.ID + ".json"
 	kept := func() string { return f.output(t, "cat", stored) }
-	eventually(t, "the shim to follow stop requests", func() bool { return strings.Contains(kept(), `"taker":{"here":true}`) }, kept)
-	each(t, []*vm{v}, func(ctx context.Context, v *vm) error { return f.signal(ctx, "KILL", v.launcherProcess) })
+	eventually(t, "the shim to follow stop requests",
+		func() bool { return strings.Contains(kept(), `"taker":{"here":true}`) }, kept)
+	each(t, []*vm{v}, func(ctx context.Context, v *vm) error {
+		return f.signal(ctx, "KILL", v.launcherProcess)
+	})
 	if e := f.awaitEvent(t, v.pod, agentapi.ReasonVMShutdown); !strings.Contains(e.Message, "the pod is asked") {
 		t.Errorf("event %q", e.Message)
 	}
@@ -97,7 +103,8 @@ func TestHotplugWithALock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := f.runWithSidecar(t, sidecarOptions{
-				annotations: test.annotations, groups: []string{group, "/dev/vfio/vfio"}, devices: hostdev(vfioDevices[0]),
+				annotations: test.annotations,
+				groups:      []string{group, "/dev/vfio/vfio"}, devices: hostdev(vfioDevices[0]),
 				prepare: []string{"--memory-capacity=1024", "--memory-device=dimm", "--cpu-capacity=2"},
 			})
 			f.awaitVMMemlock(t, v, test.booted) // libvirt may first set its own limit
@@ -119,7 +126,8 @@ func (f fixture) checkPinned(t *testing.T, v *vm, mem, lock int64) {
 		t.Errorf("QEMU may lock %s, want %s", got, both(lock))
 	}
 	pinned := func() string {
-		return f.output(t, "sed", "-n", `s/^VmLck:\s*\([0-9]*\) kB$/\1/p`, "/proc/"+itoa(v.vmProcess.pid)+"/status")
+		return f.output(t, "sed", "-n", `s/^VmLck:\s*\([0-9]*\) kB$/\1/p`,
+			"/proc/"+itoa(v.vmProcess.pid)+"/status")
 	}
 	eventually(t, "QEMU to pin the guest's memory", func() bool {
 		kib, err := strconv.ParseInt(pinned(), 10, 64)
@@ -156,7 +164,8 @@ func (f fixture) runWithSidecar(t *testing.T, w sidecarOptions) *vm {
 // startWithSidecar starts the VM.
 func (f fixture) startWithSidecar(t *testing.T, v *vm, w sidecarOptions) {
 	t.Helper()
-	xml := f.cli(t, append(append([]string{"domain", "prepare"}, w.prepare...), f.plainXML(t, v, w))...)
+	xml := f.cli(t, append(append([]string{"domain", "prepare"}, w.prepare...),
+		f.plainXML(t, v, w))...)
 	if err := f.createInPod(t.Context(), v, xml); err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +184,8 @@ const libvirtCache = "/opt/suite/libvirt-cache"
 func (f fixture) runBesideSidecar(t *testing.T, w sidecarOptions) *vm {
 	t.Helper()
 	dir := "/opt/suite/sidecar-" + uuid.NewString()[:8]
-	f.output(t, "sh", "-c", `install -d -m 0755 /opt/suite && install -d -m 0700 -o "$2" "$1" "$1/run" "$1/journal" "$3"`,
+	f.output(t, "sh", "-c",
+		`install -d -m 0755 /opt/suite && install -d -m 0700 -o "$2" "$1" "$1/run" "$1/journal" "$3"`,
 		"sh", dir, itoa(libvirtUser), libvirtCache)
 	t.Cleanup(func() {
 		if _, err := f.Output(cleanUpContext(t), "rm", "-rf", dir); err != nil {
@@ -197,8 +207,9 @@ func (f fixture) runBesideSidecar(t *testing.T, w sidecarOptions) *vm {
 		compute.Shared["/tmp/peer"] = w.peer
 	}
 	v := f.runLaunchers(t, placements()[:1], vmOptions{
-		annotations: with(map[string]string{api.SidecarKey: sidecarName, api.GracePeriodKey: "2m"}, w.annotations),
-		container:   &compute, sidecar: &sidecar,
+		annotations: with(map[string]string{api.SidecarKey: sidecarName, api.GracePeriodKey: "2m"},
+			w.annotations),
+		container: &compute, sidecar: &sidecar,
 	})[0]
 	v.shared, v.console = dir, dir+"/run/console"
 	return v
@@ -209,10 +220,12 @@ func (f fixture) plainXML(t *testing.T, v *vm, w sidecarOptions) (file string) {
 	t.Helper()
 	xml := domainXML(v.domain(), `<memory unit='MiB'>64</memory>`, w.devices)
 	if w.linux {
-		xml = strings.NewReplacer("path='"+v.domain()+"'", "path='/tmp/run/console'", "</devices>", w.devices+"</devices>").Replace(fmt.Sprintf(linuxXML, v.domain()))
+		xml = strings.NewReplacer("path='"+v.domain()+"'", "path='/tmp/run/console'", "</devices>",
+			w.devices+"</devices>").Replace(fmt.Sprintf(linuxXML, v.domain()))
 	}
 	if w.firmware != "" {
-		xml = strings.Replace(xml, "</os>", "<loader readonly='yes' type='rom'>"+w.firmware+"</loader></os>", 1)
+		xml = strings.Replace(xml, "</os>",
+			"<loader readonly='yes' type='rom'>"+w.firmware+"</loader></os>", 1)
 	}
 	file = v.shared + "/plain.xml"
 	if err := f.PushFrom(t.Context(), strings.NewReader(xml), file, 0o644); err != nil {

@@ -29,7 +29,8 @@ func TestCoreKubeletUpdateKeepsSettings(t *testing.T) {
 			}
 			f.cgroupHas(t, i, kept)
 			while(func() {
-				if err := i.Update(t.Context(), cri.Resources{MemoryLimit: 3 * gib, CPUQuota: 50000, CPUs: "0-1"}); err != nil {
+				if err := i.Update(t.Context(), cri.Resources{MemoryLimit: 3 * gib, CPUQuota: 50000,
+					CPUs: "0-1"}); err != nil {
 					t.Error(err)
 				}
 				f.cgroupHas(t, i, with(kept, map[string]string{"memory.max": "3221225472"}))
@@ -43,10 +44,12 @@ func TestCoreKubeletUpdateKeepsSettings(t *testing.T) {
 func TestKubeletUpdateWithoutSettings(t *testing.T) {
 	f := setUp(t)
 	i := f.run(t, launcher(nil), cri.Container{MemoryLimit: 2 * gib})
-	if err := i.Update(t.Context(), cri.Resources{MemoryLimit: 3 * gib, CPUQuota: 50000, CPUs: "0-1"}); err != nil {
+	if err := i.Update(t.Context(), cri.Resources{MemoryLimit: 3 * gib, CPUQuota: 50000,
+		CPUs: "0-1"}); err != nil {
 		t.Fatal(err)
 	}
-	f.cgroupHas(t, i, map[string]string{"cpu.max": "50000 100000", "cpuset.cpus": "0-1", "memory.max": "3221225472"})
+	f.cgroupHas(t, i, map[string]string{"cpu.max": "50000 100000", "cpuset.cpus": "0-1",
+		"memory.max": "3221225472"})
 }
 
 func (f fixture) cgroupHas(t *testing.T, i *cri.Instance, want map[string]string) {

@@ -27,18 +27,21 @@ func (f fixture) bindVFIO(t *testing.T) []string {
 // qemu returns a container that runs the node's QEMU with passed-through devices. Like a
 // launcher, it runs as root without CAP_IPC_LOCK.
 func qemu(groups []string, devices ...string) cri.Container {
-	args := []string{"busybox", "chroot", "/node", "qemu-system-x86_64", "-machine", "q35,accel=tcg", "-m", "256",
+	args := []string{"busybox", "chroot", "/node", "qemu-system-x86_64", "-machine", "q35,accel=tcg",
+		"-m", "256",
 		"-nodefaults", "-no-user-config", "-display", "none", "-S"}
 	for _, d := range devices {
 		args = append(args, "-device", d)
 	}
-	return cri.Container{Args: args, MemoryLimit: gib, Devices: append(groups, "/dev/vfio/vfio"), Mounts: map[string]string{"/node": "/"}}
+	return cri.Container{Args: args, MemoryLimit: gib, Devices: append(groups, "/dev/vfio/vfio"),
+		Mounts: map[string]string{"/node": "/"}}
 }
 
 // locked returns the locked memory of a container's first process, in bytes.
 func (f fixture) locked(t *testing.T, i *cri.Instance) int64 {
 	t.Helper()
-	text := f.output(t, "sed", "-n", `s/^VmLck:\s*\([0-9]*\) kB$/\1/p`, fmt.Sprintf("/proc/%d/status", f.pid(t, i)))
+	text := f.output(t, "sed", "-n", `s/^VmLck:\s*\([0-9]*\) kB$/\1/p`,
+		fmt.Sprintf("/proc/%d/status", f.pid(t, i)))
 	kib, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
 		t.Fatal(err)
@@ -64,14 +67,16 @@ func TestCoreVFIO(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := launcher(map[string]string{api.DevicesKey: test.declared, api.GuestMemoryKey: "256Mi"})
 			i := f.run(t, p, qemu(groups, test.devices...))
-			eventually(t, "QEMU to have pinned the guest's memory", func() bool { return f.locked(t, i) >= test.pinned },
+			eventually(t, "QEMU to have pinned the guest's memory",
+				func() bool { return f.locked(t, i) >= test.pinned },
 				func() string { return fmt.Sprint(f.locked(t, i)) + " bytes: " + f.log(t, p) })
 		})
 	}
 	t.Run("no device declared", func(t *testing.T) {
 		p := launcher(nil)
 		f.run(t, p, qemu(groups, vfio(0)))
-		eventually(t, "QEMU to fail", func() bool { return strings.Contains(f.log(t, p), "Cannot allocate memory") },
+		eventually(t, "QEMU to fail",
+			func() bool { return strings.Contains(f.log(t, p), "Cannot allocate memory") },
 			func() string { return f.log(t, p) })
 	})
 }
@@ -79,5 +84,6 @@ func TestCoreVFIO(t *testing.T) {
 // log returns the output of the container called compute.
 func (f fixture) log(t *testing.T, p cri.Pod) string {
 	t.Helper()
-	return f.output(t, "cat", fmt.Sprintf("/var/log/pods/%s_%s_%s/compute.log", p.Namespace, p.Name, p.UID))
+	return f.output(t, "cat", fmt.Sprintf("/var/log/pods/%s_%s_%s/compute.log", p.Namespace, p.Name,
+		p.UID))
 }

@@ -27,12 +27,14 @@ const inPod = `export HOME=/tmp XDG_RUNTIME_DIR=/tmp/run PATH=/usr/sbin:/usr/bin
 
 // startInPod starts a VM in a launcher. virsh starts the libvirt there by itself.
 func (f fixture) startInPod(ctx context.Context, v *vm) error {
-	return f.createInPod(ctx, v, domainXML(v.domain(), `<memory unit='MiB'>64</memory>`, ""), "--paused")
+	return f.createInPod(ctx, v, domainXML(v.domain(), `<memory unit='MiB'>64</memory>`, ""),
+		"--paused")
 }
 
 func (f fixture) createInPod(ctx context.Context, v *vm, xml string, flags ...string) error {
 	const script = inPod + `echo "$1" >/tmp/run/vm.xml; shift; exec virsh -q -c qemu:///session create /tmp/run/vm.xml "$@"`
-	if _, err := v.launcher.Exec(ctx, append([]string{"sh", "-c", script, "sh", xml}, flags...)...); err != nil {
+	if _, err := v.launcher.Exec(ctx, append([]string{"sh", "-c", script, "sh", xml},
+		flags...)...); err != nil {
 		return err
 	}
 	return f.findVMProcess(ctx, v)
@@ -53,7 +55,8 @@ func (f fixture) runInPod(t *testing.T, at placement, w vmOptions) *vm {
 func TestLibvirtInAPod(t *testing.T) {
 	f := withoutSetUp(t)
 	v := f.runInPod(t, placements()[2], vmOptions{pod: unmanagedPod})
-	out, err := v.launcher.Exec(t.Context(), "sh", "-c", inPod+"kill -9 $(cat /tmp/run/libvirt/libvirtd.pid)")
+	out, err := v.launcher.Exec(t.Context(), "sh", "-c",
+		inPod+"kill -9 $(cat /tmp/run/libvirt/libvirtd.pid)")
 	if err != nil {
 		t.Fatal(err, out)
 	}

@@ -22,7 +22,8 @@ func (f fixture) awaitVMMemlock(t *testing.T, v *vm, bytes int64) int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
-	text, err := f.Output(ctx, "sh", "-c", awaitLimitScript, "sh", itoa(v.vmProcess.pid), fmt.Sprint(bytes))
+	text, err := f.Output(ctx, "sh", "-c", awaitLimitScript, "sh", itoa(v.vmProcess.pid),
+		fmt.Sprint(bytes))
 	if err != nil {
 		t.Fatalf("QEMU has %s, want %s: %v", f.memlockOf(t, itoa(v.vmProcess.pid)), both(bytes), err)
 	}

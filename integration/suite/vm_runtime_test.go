@@ -77,7 +77,8 @@ func TestProcessesThatOutliveAContainer(t *testing.T) {
 // moveElsewhere moves the VM process to a cgroup as machined does for libvirt.
 func (f fixture) moveElsewhere(t *testing.T, v *vm) {
 	t.Helper()
-	if err := f.move(t.Context(), v.vmProcess, "/machine.slice/suite-"+v.pod.UID[:8]+".scope"); err != nil {
+	if err := f.move(t.Context(), v.vmProcess,
+		"/machine.slice/suite-"+v.pod.UID[:8]+".scope"); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -108,7 +109,9 @@ func TestLauncherScriptsOnSIGTERM(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v := f.runVM(t, placements()[2], vmOptions{pod: unmanagedPod, script: test.owner})
 			f.moveElsewhere(t, v)
-			each(t, []*vm{v}, func(ctx context.Context, v *vm) error { return f.signal(ctx, "TERM", v.launcherProcess) })
+			each(t, []*vm{v}, func(ctx context.Context, v *vm) error {
+				return f.signal(ctx, "TERM", v.launcherProcess)
+			})
 			if !test.ends {
 				if err := f.sendLine(t.Context(), v, "echo still here"); err != nil { // runs after the handling of the signal
 					t.Error(err)
@@ -117,7 +120,8 @@ func TestLauncherScriptsOnSIGTERM(t *testing.T) {
 				f.awaitEnd(t, v.launcherProcess)
 			}
 			if f.isAlive(t, v.launcherProcess) == test.ends || f.isAlive(t, v.vmProcess) == test.endsItsOwn {
-				t.Errorf("launcher alive: %v, VM alive: %v", f.isAlive(t, v.launcherProcess), f.isAlive(t, v.vmProcess))
+				t.Errorf("launcher alive: %v, VM alive: %v", f.isAlive(t, v.launcherProcess),
+					f.isAlive(t, v.vmProcess))
 			}
 		})
 	}

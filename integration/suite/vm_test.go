@@ -74,7 +74,8 @@ const (
 // launcherContainer returns the container of a launcher script.
 func launcherContainer(script string) cri.Container {
 	return cri.Container{
-		Name: "compute", Args: []string{"sh", "-c", script}, MemoryLimit: gib, Mounts: map[string]string{"/node": "/"},
+		Name: "compute", Args: []string{"sh", "-c",
+			script}, MemoryLimit: gib, Mounts: map[string]string{"/node": "/"},
 	}
 }
 
@@ -159,7 +160,8 @@ func (f fixture) findVMProcess(ctx context.Context, v *vm) error {
 // awaitFile waits until a file exists in a launcher.
 func (f fixture) awaitFile(ctx context.Context, v *vm, file string) error {
 	const exists = `until [ -e "$1" ]; do sleep 0.1; done`
-	_, err := f.Output(ctx, "timeout", "60", "sh", "-c", exists, "sh", fmt.Sprintf("/proc/%d/root%s", v.launcherProcess.pid, file))
+	_, err := f.Output(ctx, "timeout", "60", "sh", "-c", exists, "sh",
+		fmt.Sprintf("/proc/%d/root%s", v.launcherProcess.pid, file))
 	if err != nil {
 		return fmt.Errorf("waiting for %s in the launcher: %w", file, err)
 	}
@@ -169,7 +171,8 @@ func (f fixture) awaitFile(ctx context.Context, v *vm, file string) error {
 // sendLine makes a launcher script execute a line of shell. It does not use the runtime.
 func (f fixture) sendLine(ctx context.Context, v *vm, line string) error {
 	const write = `until [ -p "$1" ]; do sleep 0.1; done; echo "$2" >"$1"`
-	_, err := f.Output(ctx, "sh", "-c", write, "sh", fmt.Sprintf("/proc/%d/root/tmp/do", v.launcherProcess.pid), line)
+	_, err := f.Output(ctx, "sh", "-c", write, "sh",
+		fmt.Sprintf("/proc/%d/root/tmp/do", v.launcherProcess.pid), line)
 	return err
 }
 
@@ -188,7 +191,8 @@ func (f fixture) awaitEmulator(ctx context.Context, cgroup string) (process, err
 		}
 		select {
 		case <-ctx.Done():
-			return last, fmt.Errorf("waiting for QEMU in %s: have %v, %w", cgroup, found, errors.Join(err, ctx.Err()))
+			return last, fmt.Errorf("waiting for QEMU in %s: have %v, %w", cgroup, found,
+				errors.Join(err, ctx.Err()))
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
@@ -257,7 +261,8 @@ func (f fixture) removeVM(t *testing.T, v *vm) {
 	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
 	if v.vmProcess.pid != 0 {
-		_, err := f.Output(ctx, "sh", "-c", killProcess, "sh", itoa(v.vmProcess.pid), fmt.Sprint(v.vmProcess.start))
+		_, err := f.Output(ctx, "sh", "-c", killProcess, "sh", itoa(v.vmProcess.pid),
+			fmt.Sprint(v.vmProcess.start))
 		if err != nil && !errors.Is(err, node.ErrLost) {
 			t.Errorf("cleaning up: %v", err)
 		}

@@ -29,7 +29,8 @@ const (
 // addMemlockRuntimes adds the handlers. The returned function removes them.
 func (f fixture) addMemlockRuntimes(t *testing.T) (remove func()) {
 	t.Helper()
-	if err := f.PushFrom(t.Context(), bytes.NewReader(f.specWithMemlock(t)), memlockSpecFile, 0o644); err != nil {
+	if err := f.PushFrom(t.Context(), bytes.NewReader(f.specWithMemlock(t)), memlockSpecFile,
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	more := memlockRuntimes

@@ -29,16 +29,19 @@ func run(args []string) error {
 	if len(args) != 2 {
 		return fmt.Errorf("arguments %q: want FILE and TEXT", args)
 	}
-	group, err := unix.FanotifyInit(unix.FAN_CLASS_CONTENT|unix.FAN_CLOEXEC, unix.O_RDONLY|unix.O_CLOEXEC)
+	group, err := unix.FanotifyInit(unix.FAN_CLASS_CONTENT|unix.FAN_CLOEXEC,
+		unix.O_RDONLY|unix.O_CLOEXEC)
 	if err != nil {
 		return fmt.Errorf("fanotify: %w", err)
 	}
-	err = unix.FanotifyMark(group, unix.FAN_MARK_ADD, unix.FAN_OPEN_PERM|unix.FAN_EVENT_ON_CHILD, unix.AT_FDCWD, filepath.Dir(args[0]))
+	err = unix.FanotifyMark(group, unix.FAN_MARK_ADD, unix.FAN_OPEN_PERM|unix.FAN_EVENT_ON_CHILD,
+		unix.AT_FDCWD, filepath.Dir(args[0]))
 	if err != nil {
 		return fmt.Errorf("watch %s: %w", filepath.Dir(args[0]), err)
 	}
 	fmt.Println("ready")
-	return blocker{events: os.NewFile(uintptr(group), "fanotify"), file: args[0], text: []byte(args[1])}.run()
+	return blocker{events: os.NewFile(uintptr(group), "fanotify"), file: args[0],
+		text: []byte(args[1])}.run()
 }
 
 // blocker answers the kernel's permission events for opens in a directory.
@@ -72,7 +75,8 @@ func (b blocker) answer(fd int32) {
 		fmt.Println("blocked")
 		select {}
 	}
-	if err := binary.Write(b.events, binary.NativeEndian, unix.FanotifyResponse{Fd: fd, Response: unix.FAN_ALLOW}); err != nil {
+	if err := binary.Write(b.events, binary.NativeEndian,
+		unix.FanotifyResponse{Fd: fd, Response: unix.FAN_ALLOW}); err != nil {
 		fmt.Fprintln(os.Stderr, "blockopen:", err)
 	}
 }

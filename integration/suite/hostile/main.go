@@ -118,7 +118,8 @@ func flood(socket, file string) error {
 		return err
 	}
 	const body = `{"atLeast":8589934592}`
-	request := fmt.Sprintf("PUT %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", podapi.PathLock, len(body), body)
+	request := fmt.Sprintf("PUT %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s",
+		podapi.PathLock, len(body), body)
 	for n := 0; ; n++ {
 		_, _ = io.WriteString(slow[n%len(slow)], "x")
 		conn, err := net.DialTimeout("unix", socket, time.Second)
