@@ -11,10 +11,10 @@ import (
 	"github.com/mooring-vm/mooring/integration/cri"
 )
 
-// bystanders is how many there are at most.
+// bystanders is the maximum number of bystanders.
 const bystanders = 24
 
-// startsBystander starts what looks like a VM and is none of the agent's.
+// startsBystander starts a process that resembles a VM and does not belong to the agent.
 func startsBystander(ctx context.Context, w *world) (string, error) {
 	if w.purge(); len(w.bystanders) >= bystanders {
 		return "", errNever
@@ -41,7 +41,7 @@ func startsBystander(ctx context.Context, w *world) (string, error) {
 	return s.name, nil
 }
 
-// purge drops those that were ended.
+// purge drops ended bystanders.
 func (w *world) purge() {
 	kept := w.bystanders[:0]
 	for _, s := range w.bystanders {
@@ -61,7 +61,7 @@ func endsBystander(_ context.Context, w *world) (string, error) {
 	return s.name, s.signal(9)
 }
 
-// standIn is a process of the node that executes one file and is called another.
+// standIn starts a process on the node under a different name.
 func standIn(name, file, called string) (*subject, error) {
 	cmd := exec.Command(file)
 	cmd.Args = []string{called, "2147483647"}
@@ -69,11 +69,11 @@ func standIn(name, file, called string) (*subject, error) {
 		return nil, err
 	}
 	p, err := hold(cmd.Process.Pid)
-	go func() { _ = cmd.Wait() }() // for it to leave no zombie
+	go func() { _ = cmd.Wait() }() // avoids a zombie
 	return &subject{process: p, name: "bystander: " + name}, err
 }
 
-// inPlainPod starts an emulator in the pod that is no launcher.
+// inPlainPod starts an emulator in a pod without a launcher.
 func (w *world) inPlainPod(ctx context.Context) (*subject, error) {
 	s, err := w.startVM(ctx, w.plain, w.plain.current, "(vm TAG >/dev/null 2>&1 &)")
 	if err != nil {
@@ -83,7 +83,7 @@ func (w *world) inPlainPod(ctx context.Context) (*subject, error) {
 	return s, nil
 }
 
-// openPlain runs a pod that is no launcher.
+// openPlain runs a pod without a launcher.
 func (w *world) openPlain(ctx context.Context) error {
 	l := &launcher{kind: kind{"plain", cri.NodePIDs, "crun", "exit 0", false}, number: len(w.launchers)}
 	w.plain = l

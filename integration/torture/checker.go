@@ -9,13 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checker watches processes and holds what happens to them against two promises:
-// no VM outlives its owner by more than a bound, and nothing is killed that has a
-// living owner or none of ours. It asks the kernel alone, never the agent. It is
-// safe for concurrent use.
+// checker watches processes and checks two promises: no VM outlives its owner by more than a bound,
+// and no process is killed that has a living owner or no owner in Mooring. It asks only the kernel,
+// never the agent. It is safe for concurrent use.
 type checker struct {
-	bound    time.Duration // for the agent, while it runs
-	absolute time.Duration // for the fence, whoever runs
+	bound    time.Duration // while the agent runs
+	absolute time.Duration // in any case, which includes the fence
 	agentUp  func() bool
 	log      func(format string, args ...any)
 
@@ -23,19 +22,19 @@ type checker struct {
 	began    time.Time
 	subjects []*subject
 	findings []string
-	worst    time.Duration // that a VM outlived its owner
-	ended    int           // VMs whose end was seen after their owner's
+	worst    time.Duration // longest time that a VM outlived its owner
+	ended    int           // VMs that ended after their owner
 }
 
-// ownersGrace is how long an owner that was asked to end may take for it after its
-// VM: the kernel ends a pid namespace before the end of its first process is seen.
+// ownersGrace is how long an owner may live on after its VM when its end was requested. The kernel
+// ends a pid namespace before the end of its first process is visible.
 const ownersGrace = 10 * time.Second
 
-// tick is how often the checker looks. That costs one system call for all.
+// tick is the period of checks. A check of all processes costs one system call.
 const tick = 100 * time.Millisecond
 
-// watchLate adds a subject that libvirt may have started when its owner had ended, and
-// ends it if so: it outlives nobody, and the agent may know nothing of it any more.
+// watchLate adds a subject that libvirt may have started after the end of its owner, and ends it in
+// that case: the agent may no longer know it.
 func (c *checker) watchLate(s *subject) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,7 +55,7 @@ func (c *checker) watch(s *subject) {
 	c.subjects = append(c.subjects, s)
 }
 
-// ask notes, before it happens, that this program ends subjects.
+// ask records in advance that this program ends subjects.
 func (c *checker) ask(all ...*subject) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,21 +64,21 @@ func (c *checker) ask(all ...*subject) {
 	}
 }
 
-// isGone reports whether a subject's end was seen.
+// isGone reports whether a subject has ended.
 func (c *checker) isGone(s *subject) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return s.isGone()
 }
 
-// isLeftAlone reports whether a subject lives, and nobody has asked for its end.
+// isLeftAlone reports whether a subject lives and its end was not requested.
 func (c *checker) isLeftAlone(s *subject) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !s.asked && !s.isGone()
 }
 
-// confirm notes that the agent says that VMs are gone.
+// confirm records the agent's confirmation that VMs have ended.
 func (c *checker) confirm(all []*subject) {
 	if err := c.look(0); err != nil {
 		c.log("looking: %v", err)
@@ -93,7 +92,7 @@ func (c *checker) confirm(all []*subject) {
 	}
 }
 
-// run looks until the context ends.
+// run checks until ctx is done.
 func (c *checker) run(ctx context.Context) error {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
@@ -111,7 +110,7 @@ func (c *checker) run(ctx context.Context) error {
 	}
 }
 
-// look notes who has gone, and judges; since is how long ago it last did.
+// look records ended subjects and judges all of them. since is the time since the last check.
 func (c *checker) look(since time.Duration) error {
 	up := c.agentUp()
 	c.mu.Lock()
@@ -140,8 +139,7 @@ func (c *checker) look(since time.Duration) error {
 	return nil
 }
 
-// judge holds one subject against the promises. since counts only while the agent
-// ran.
+// judge checks one subject against the promises. since counts only while the agent ran.
 func (c *checker) judge(s *subject, now time.Time, since time.Duration) {
 	switch {
 	case s.judged:
@@ -170,7 +168,7 @@ func (c *checker) find(s *subject, what string) {
 	c.log("FINDING: %s", text)
 }
 
-// forget drops what can no longer be judged.
+// forget drops subjects after their last possible finding.
 func (c *checker) forget(now time.Time) {
 	kept := c.subjects[:0]
 	for _, s := range c.subjects {
@@ -188,7 +186,7 @@ func (c *checker) forget(now time.Time) {
 	c.subjects = kept
 }
 
-// orphans are how many VMs live whose owners do not.
+// orphans returns the number of living VMs without a living owner.
 func (c *checker) orphans() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

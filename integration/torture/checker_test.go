@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sleeper is a process that ends when it is told, or with the test.
+// sleeper is a process that ends on a signal or with the test.
 func sleeper(t *testing.T, name string, owner *subject) *subject {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "sleep", "2147483647")
@@ -27,7 +27,7 @@ func sleeper(t *testing.T, name string, owner *subject) *subject {
 	return &subject{process: p, name: name, owner: owner}
 }
 
-// kill ends subjects as somebody would whom the checker knows nothing of.
+// kill ends subjects without the checker's knowledge.
 func kill(t *testing.T, all ...*subject) {
 	t.Helper()
 	for _, s := range all {
@@ -40,13 +40,13 @@ func kill(t *testing.T, all ...*subject) {
 	}
 }
 
-// TestChecker: what is a finding, and what is none.
+// TestChecker tells findings from allowed events.
 func TestChecker(t *testing.T) {
 	const bound = time.Second
 	type cast struct{ owner, vm, bystander *subject }
 	for name, test := range map[string]struct {
 		happens func(t *testing.T, c *checker, s cast)
-		down    bool // the agent does not run
+		down    bool // the agent is down
 		finding string
 	}{
 		"nothing happens":            {happens: func(*testing.T, *checker, cast) {}},

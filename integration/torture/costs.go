@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// costs are how long steps took, by name.
+// costs are durations of steps by name.
 type costs map[string][]time.Duration
 
 func (c costs) add(name string, took time.Duration) { c[name] = append(c[name], took) }

@@ -16,28 +16,27 @@ import (
 	"github.com/mooring-vm/mooring/integration/cri"
 )
 
-// secondLook is how long an agent that has not seen a domain start waits until it knows
-// who else declares it (docs/explanation/lifecycle.md), with the time that the runtime takes.
+// secondLook is how long an agent that missed the start of a domain waits until it knows all claims
+// to it (docs/explanation/lifecycle.md), plus time for the runtime.
 const secondLook = 40 * time.Second
 
 func domainOf(p cri.Pod) string { return "vm-" + p.UID[:8] }
 
-// nodeDomain is the VM that the node's libvirt runs for a launcher. Its fields need the
-// world's lock.
+// nodeDomain is a launcher's VM in the node's libvirt. Its fields need the world's lock.
 type nodeDomain struct {
 	starting bool
-	vm       *subject // nil: libvirt has not started it
+	vm       *subject // nil: not started
 }
 
-// isOver reports whether nothing runs of a domain, nor will.
+// isOver reports whether no process of a domain runs or is about to start.
 func (w *world) isOver(d *nodeDomain) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return !d.starting && (d.vm == nil || w.check.isGone(d.vm))
 }
 
-// startsItsDomain has libvirt start the launcher's VM, if it has one there. Nothing waits
-// for that: the launcher may end meanwhile.
+// startsItsDomain has libvirt start the launcher's VM in the background, if it has one there. The
+// launcher may end meanwhile.
 func (w *world) startsItsDomain(l *launcher, i *instance) {
 	if !l.domain {
 		return
@@ -53,7 +52,7 @@ func (w *world) startsItsDomain(l *launcher, i *instance) {
 			w.say("the domain of launcher %d: %v", l.number, err)
 		}
 		if vm != nil {
-			vm.asked = err != nil // libvirt ends itself what it could not start
+			vm.asked = err != nil // libvirt ends a VM that failed to start
 			vm.owner, vm.name = i.owner, fmt.Sprintf("domain %s of launcher %d", domainOf(pod.Pod), l.number)
 			if !seen || !w.up.Load() {
 				vm.patience = secondLook
@@ -68,8 +67,8 @@ func (w *world) startsItsDomain(l *launcher, i *instance) {
 	})
 }
 
-// startDomain has the node's libvirt start the pod's VM, in the pod's slice. Its process
-// may run although libvirt has failed.
+// startDomain starts the pod's VM in the node's libvirt, in the pod's slice. Its process may run
+// even if libvirt failed.
 func startDomain(ctx context.Context, pod *cri.Sandbox) (*subject, error) {
 	name := domainOf(pod.Pod)
 	slice := strings.TrimSuffix(pod.CgroupParent(), ".slice")
@@ -88,7 +87,7 @@ func startDomain(ctx context.Context, pod *cri.Sandbox) (*subject, error) {
 	return vm, errors.Join(err, lookErr)
 }
 
-// processOfDomain is nil for a domain of which none is left.
+// processOfDomain returns the process of a domain, or nil.
 func processOfDomain(name string) (*subject, error) {
 	text, err := os.ReadFile("/run/libvirt/qemu/" + name + ".pid")
 	if errors.Is(err, fs.ErrNotExist) {

@@ -11,11 +11,10 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// renewTimeout is for one launcher; containerd may be away in it.
+// renewTimeout bounds the renewal of one launcher, which may include an absence of containerd.
 const renewTimeout = 90 * time.Second
 
-// keep makes launchers anew whose owners are gone, some at a time, until the
-// context ends.
+// keep renews launchers whose owners are gone, several at a time, until ctx is done.
 func (w *world) keep(ctx context.Context) {
 	room := make(chan struct{}, w.workers)
 	for ctx.Err() == nil {
@@ -35,7 +34,7 @@ func (w *world) keep(ctx context.Context) {
 	}
 }
 
-// isVacant reports whether a launcher has nobody.
+// isVacant reports whether a launcher has no instance.
 func (w *world) isVacant(l *launcher) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -49,8 +48,8 @@ func (w *world) awaitFull(ctx context.Context) {
 	}
 }
 
-// renew makes a launcher anew: in the pod that it had, or, where that fails, in
-// another one the next time.
+// renew starts a new instance of a launcher in its existing pod. After a failure the next attempt
+// uses a new pod.
 func (w *world) renew(ctx context.Context, l *launcher) error {
 	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
 	defer cancel()
@@ -72,7 +71,7 @@ func (w *world) renew(ctx context.Context, l *launcher) error {
 	return nil
 }
 
-// close removes what is left of a launcher.
+// close removes the remains of a launcher.
 func (w *world) close(ctx context.Context, l *launcher) error {
 	i := l.current
 	if i == nil {
@@ -91,8 +90,7 @@ func (w *world) close(ctx context.Context, l *launcher) error {
 	return i.container.Remove(ctx)
 }
 
-// awaitGone waits for the domain of an owner that is gone: the next one has the
-// same name.
+// awaitGone waits for the end of an old owner's domain, because the next one has the same name.
 func (w *world) awaitGone(ctx context.Context, i *instance) error {
 	for !w.isOver(&i.domain) {
 		if pause(ctx, 100*time.Millisecond); ctx.Err() != nil {
@@ -110,7 +108,7 @@ func (w *world) awaitRuntime(ctx context.Context) error {
 	})
 }
 
-// insist asks again while containerd is away.
+// insist retries while containerd is away.
 func (w *world) insist(ctx context.Context, do func() error) error {
 	for {
 		err := do()

@@ -20,25 +20,24 @@ import (
 
 const (
 	namespace = "torture"
-	// emulator is the name that the policy knows QEMU by.
+	// emulator is QEMU's name in the policy.
 	emulator = "qemu-system-x86_64"
-	// workDir has an emulator of no weight, which launchers find in /torture.
+	// workDir holds a lightweight emulator, mounted at /torture in launchers.
 	workDir = "/opt/torture"
-	// toldTimeout is how long an owner may take for what it is told: the node is
-	// emulated.
+	// toldTimeout bounds a command to an owner, on an emulated node.
 	toldTimeout = 20 * time.Second
 )
 
-// kind is what a launcher is like.
+// kind describes a launcher.
 type kind struct {
 	name    string
 	pids    cri.PIDs
 	handler string
-	owner   string // what it does at SIGTERM, as a shell's trap
+	owner   string // reaction to SIGTERM, as a shell's trap
 	domain  bool   // its VM is a domain of the node's libvirt
 }
 
-// kinds by launcher number, in turn. crun starts twice as fast as runc.
+// kinds are assigned to launchers in turn. crun starts twice as fast as runc.
 func kinds() []kind {
 	return []kind{
 		{"hostPID", cri.NodePIDs, "crun", "exit 0", false},
@@ -50,36 +49,35 @@ func kinds() []kind {
 	}
 }
 
-// ownerScript does what it is told through a pipe. vm becomes the emulator without
-// weight, qemu the node's own.
+// ownerScript runs commands from a pipe. vm becomes the lightweight emulator, qemu the node's own.
 const ownerScript = `trap '%s' TERM
 vm() { export TAG=$1; exec -a sleep /torture/` + emulator + ` 2147483647; }
 qemu() { export TAG=$1; exec busybox chroot /node ` + emulator + ` -machine q35,accel=tcg -m 16 -nodefaults -no-user-config -display none -S; }
 exec 3<>/ctl/do
 while :; do read -r line <&3 && eval "$line"; done`
 
-// launcher is a place for launchers, one after the other.
+// launcher is a slot for launchers, one after the other.
 type launcher struct {
 	kind
 	number  int
 	sandbox *cri.Sandbox
 	current *instance
-	busy    atomic.Bool // somebody ends it or makes it anew
+	busy    atomic.Bool // being ended or renewed
 }
 
-// instance is one running launcher.
+// instance is a running launcher.
 type instance struct {
 	container *cri.Instance
 	owner     *subject
 	cgroup    string
-	ctl       *os.File // the pipe
+	ctl       *os.File // command pipe
 	vms       []*subject
 	domain    nodeDomain
 }
 
 func (l *launcher) dir() string { return filepath.Join(workDir, "ctl", strconv.Itoa(l.number)) }
 
-// container is the launcher's.
+// container returns the launcher's container.
 func (l *launcher) container() cri.Container {
 	return cri.Container{
 		Name: "compute", MemoryLimit: 256 << 20,
@@ -101,8 +99,8 @@ func (l *launcher) pod() cri.Pod {
 	return p
 }
 
-// open runs the launcher, in a new pod where there is none. It waits until the agent
-// knows the launcher: what starts before that is nobody's.
+// open runs the launcher, in a new pod if necessary. It waits until the agent knows the launcher,
+// because processes started earlier have no owner.
 func (w *world) open(ctx context.Context, l *launcher) error {
 	if l.sandbox == nil {
 		s, err := w.cri.RunPod(ctx, l.pod())
@@ -122,7 +120,7 @@ func (w *world) open(ctx context.Context, l *launcher) error {
 	return nil
 }
 
-// seat makes an instance the launcher's own, and its owner one that is watched.
+// seat makes an instance the launcher's current one and watches its owner.
 func (w *world) seat(l *launcher, i *instance) {
 	w.check.watch(i.owner)
 	w.mu.Lock()
@@ -130,8 +128,7 @@ func (w *world) seat(l *launcher, i *instance) {
 	l.current = i
 }
 
-// run runs a container in the launcher's pod, and learns its first process, which
-// findings call by the name.
+// run runs a container in the launcher's pod and finds its first process. name appears in findings.
 func (l *launcher) run(ctx context.Context, name string) (*instance, error) {
 	ctl, err := l.pipe()
 	if err != nil {
@@ -147,7 +144,7 @@ func (l *launcher) run(ctx context.Context, name string) (*instance, error) {
 	return i, nil
 }
 
-// adopt learns the first process of the container.
+// adopt finds the first process of the container.
 func (i *instance) adopt(ctx context.Context, name string) error {
 	pid, err := i.container.Pid(ctx)
 	if err != nil {
@@ -161,7 +158,7 @@ func (i *instance) adopt(ctx context.Context, name string) error {
 	return err
 }
 
-// pipe makes the pipe anew: what was told to an owner that is gone is not for the next.
+// pipe creates a new pipe, so that the next owner does not get commands for the old one.
 func (l *launcher) pipe() (*os.File, error) {
 	path := filepath.Join(l.dir(), "do")
 	if err := errors.Join(os.MkdirAll(l.dir(), 0o755), os.RemoveAll(path)); err != nil {
@@ -173,13 +170,13 @@ func (l *launcher) pipe() (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR|unix.O_NONBLOCK, 0)
 }
 
-// tell has the owner run a line of shell.
+// tell makes the owner run a line of shell.
 func (i *instance) tell(line string) error {
 	_, err := fmt.Fprintln(i.ctl, line)
 	return err
 }
 
-// startVM has an owner start a VM, and finds it.
+// startVM makes an owner start a VM, and finds its process.
 func (w *world) startVM(ctx context.Context, l *launcher, i *instance, how string) (*subject, error) {
 	tag := fmt.Sprintf("vm-%d", w.count.Add(1))
 	if err := i.tell(strings.ReplaceAll(how, "TAG", tag)); err != nil {
@@ -206,7 +203,7 @@ func (w *world) startVM(ctx context.Context, l *launcher, i *instance, how strin
 	}
 }
 
-// isLive reports whether an instance can be told things.
+// isLive reports whether an instance accepts commands.
 func (w *world) isLive(i *instance) bool {
 	return i != nil && w.check.isLeftAlone(i.owner)
 }

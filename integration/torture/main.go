@@ -1,7 +1,6 @@
-// Command torture does random things to a node with launchers and VMs, and watches
-// that Mooring keeps its two promises: no VM outlives its launcher by more than a
-// bound, and nothing is killed by mistake. It runs on this machine, and takes itself
-// to the node that `hack/node run` has booted.
+// Command torture applies random faults to a node with launchers and VMs, and checks Mooring's two
+// promises: no VM outlives its launcher by more than a bound, and no process is killed by mistake.
+// It starts on this machine and copies itself to the node booted by `hack/node run`.
 package main
 
 import (
@@ -15,28 +14,28 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// settings are what a run is like.
+// settings configure a run.
 type settings struct {
 	steps     int
 	seed      uint64
-	launchers int           // without those of node-level libvirt
+	launchers int           // without node-level libvirt
 	domains   int           // launchers whose VM is a domain of the node's libvirt
-	workers   int           // make launchers anew
-	bound     time.Duration // that a VM may outlive its owner while the agent runs
-	absolute  time.Duration // that it may in any case
-	bare      bool          // without the agent: to see what the checker finds
+	workers   int           // concurrent renewals of launchers
+	bound     time.Duration // by which a VM may outlive its owner while the agent runs
+	absolute  time.Duration // by which it may do so in any case
+	bare      bool          // without the agent, to test the checker
 }
 
 func (s *settings) add(c *cobra.Command) {
 	f := c.Flags()
-	f.IntVar(&s.steps, "steps", 2000, "how many")
-	f.Uint64Var(&s.seed, "seed", 1, "of the choice of steps; how they fall in time is not chosen")
-	f.IntVar(&s.launchers, "launchers", 12, "at a time")
-	f.IntVar(&s.domains, "domains", 2, "further launchers whose VM is a domain of the node's libvirt")
-	f.IntVar(&s.workers, "workers", 3, "that make launchers anew")
+	f.IntVar(&s.steps, "steps", 2000, "number of steps")
+	f.Uint64Var(&s.seed, "seed", 1, "seed for the choice of steps, not for their timing")
+	f.IntVar(&s.launchers, "launchers", 12, "number of launchers at a time")
+	f.IntVar(&s.domains, "domains", 2, "additional launchers whose VM is a domain of the node's libvirt")
+	f.IntVar(&s.workers, "workers", 3, "number of concurrent renewals of launchers")
 	f.DurationVar(&s.bound, "bound", 20*time.Second, "how long a VM may outlive its launcher while the agent runs")
-	f.DurationVar(&s.absolute, "absolute", 90*time.Second, "how long it may whoever runs")
-	f.BoolVar(&s.bare, "bare", false, "without the agent: findings are what is expected then")
+	f.DurationVar(&s.absolute, "absolute", 90*time.Second, "how long a VM may outlive its launcher in any case")
+	f.BoolVar(&s.bare, "bare", false, "run without the agent, which leads to findings")
 }
 
 func (s *settings) args() []string {
@@ -61,7 +60,7 @@ func command() *cobra.Command {
 	var s settings
 	root := &cobra.Command{
 		Use:           "torture",
-		Short:         "Random faults on the throw-away node, and whether a VM outlives its launcher or is killed by mistake",
+		Short:         "Apply random faults to the throw-away node and check the VMs",
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -71,7 +70,7 @@ func command() *cobra.Command {
 	var inside settings
 	node := &cobra.Command{
 		Use:    "node",
-		Short:  "The same, on the node itself",
+		Short:  "Apply the faults on the node itself",
 		Args:   cobra.NoArgs,
 		Hidden: true,
 		RunE:   func(c *cobra.Command, _ []string) error { return onNode(c.Context(), inside) },

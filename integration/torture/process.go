@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is one process for as long as the node is up, held by a pidfd: signals
-// reach it or nobody, and its end is seen however soon its pid comes again.
+// process is a process held by a pidfd. Signals reach it or none, and its end is visible even if
+// its pid is reused at once.
 type process struct {
 	pid   int
 	start uint64 // field 22 of proc_pid_stat(5)
@@ -22,7 +22,7 @@ type process struct {
 
 func (p process) String() string { return fmt.Sprintf("%d (start %d)", p.pid, p.start) }
 
-// hold opens the process that has a pid now.
+// hold opens the process with this pid.
 func hold(pid int) (process, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -35,13 +35,13 @@ func hold(pid int) (process, error) {
 	return process{pid: pid, start: start, pidfd: fd}, nil
 }
 
-// startOf reads when a process started, in clock ticks after boot.
+// startOf reads the start time of a process in clock ticks after boot.
 func startOf(pid int) (uint64, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
 	}
-	text := string(b) // the second field is a name, which may hold anything
+	text := string(b) // the second field is a name with arbitrary content
 	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
 	if len(fields) < 20 {
 		return 0, fmt.Errorf("process %d: %q is not what proc_pid_stat(5) describes", pid, text)
@@ -49,7 +49,7 @@ func startOf(pid int) (uint64, error) {
 	return strconv.ParseUint(fields[22-3], 10, 64)
 }
 
-// began is when the process started, to ten milliseconds.
+// began returns the start time of the process, to ten milliseconds.
 func (p process) began() (time.Time, error) {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
@@ -67,11 +67,10 @@ func (p process) signal(s unix.Signal) error {
 	return err
 }
 
-// close gives the descriptor back.
+// close closes the descriptor.
 func (p process) close() { _ = unix.Close(p.pidfd) }
 
-// ended reports for each process whether it has ended, be it a zombie or nothing
-// at all.
+// ended reports for each process whether it has ended. A zombie has ended.
 func ended(all []process) ([]bool, error) {
 	fds := make([]unix.PollFd, len(all))
 	for n, p := range all {
@@ -90,12 +89,12 @@ func ended(all []process) ([]bool, error) {
 	}
 }
 
-// pidsBelow lists the processes at and below a cgroup of the file system.
+// pidsBelow lists the processes of a cgroup and its descendants.
 func pidsBelow(cgroup string) []int {
 	var pids []int
 	_ = filepath.WalkDir(cgroup, func(path string, d os.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
-			return nil //nolint:nilerr // cgroups go while one looks
+			return nil //nolint:nilerr // cgroups can vanish during the walk
 		}
 		b, _ := os.ReadFile(filepath.Join(path, "cgroup.procs"))
 		for _, text := range strings.Fields(string(b)) {
@@ -108,7 +107,7 @@ func pidsBelow(cgroup string) []int {
 	return pids
 }
 
-// cgroupOf is the folder of a process's cgroup.
+// cgroupOf returns the directory of a process's cgroup.
 func cgroupOf(pid int) (string, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil {
@@ -118,7 +117,7 @@ func cgroupOf(pid int) (string, error) {
 	return filepath.Join("/sys/fs/cgroup", path), nil
 }
 
-// moveTo puts a process into a cgroup, which is made if need be.
+// moveTo moves a process into a cgroup and creates the cgroup if necessary.
 func (p process) moveTo(cgroup string) error {
 	if err := os.MkdirAll(cgroup, 0o755); err != nil {
 		return err
@@ -141,8 +140,8 @@ func allPids() ([]int, error) {
 	return pids, nil
 }
 
-// runsEmulator reports whether a process executes a file that is called like QEMU,
-// and was started with TAG=tag, or any tag where it is empty.
+// runsEmulator reports whether a process executes a file with QEMU's name and was started with
+// TAG=tag, or with any tag if tag is empty.
 func runsEmulator(pid int, tag string) bool {
 	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	if err != nil || filepath.Base(exe) != emulator {

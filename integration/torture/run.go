@@ -19,10 +19,10 @@ import (
 //go:embed policy.yaml
 var policy string
 
-// selfOnNode is this program on the node.
+// selfOnNode is the path of this program on the node.
 const selfOnNode = workDir + "/torture"
 
-// fromOutside installs the agent on the node, and this program, which it runs.
+// fromOutside installs the agent and this program on the node, and runs the program there.
 func fromOutside(ctx context.Context, s settings) (err error) {
 	n, err := throwaway.AttachCurrent(ctx)
 	if err != nil {
@@ -41,7 +41,7 @@ func fromOutside(ctx context.Context, s settings) (err error) {
 	return n.Run(ctx, node.Command{Args: args, Stdout: os.Stdout, Stderr: os.Stderr})
 }
 
-// onNode takes the steps, waits for what they lead to, and says what was found.
+// onNode takes the steps, waits for their results, and prints the findings.
 func onNode(ctx context.Context, s settings) error {
 	w, err := newWorld(s)
 	if err != nil {
@@ -75,15 +75,15 @@ func onNode(ctx context.Context, s settings) error {
 	return errors.Join(err, w.report(took), lost, w.clear(context.WithoutCancel(ctx)))
 }
 
-// settle waits until no VM is without an owner, or that has become a finding.
+// settle waits until no VM is an orphan, or each orphan has become a finding.
 func (w *world) settle(ctx context.Context) {
-	pause(ctx, 2*time.Second) // for what was begun last
+	pause(ctx, 2*time.Second) // for the effects of the last steps
 	for w.check.orphans() > 0 && ctx.Err() == nil {
 		pause(ctx, tick)
 	}
 }
 
-// lost fails if the tracker was to lose events, and says that it has not.
+// lost fails if storms should have made the tracker lose events and it reports none.
 func (w *world) lost(ctx context.Context) error {
 	var n agentapi.Node
 	if w.bare {
@@ -123,7 +123,7 @@ func (w *world) report(took time.Duration) error {
 	return nil
 }
 
-// clear removes what this program made.
+// clear removes everything that this program created.
 func (w *world) clear(ctx context.Context) error {
 	c := w.check
 	c.mu.Lock()
@@ -135,9 +135,8 @@ func (w *world) clear(ctx context.Context) error {
 	return w.removeLeftovers(ctx)
 }
 
-// removeLeftovers removes what runs of this program have left. VMs come first:
-// while one holds a container's output open, the runtime does not see the
-// container's end.
+// removeLeftovers removes the remains of earlier runs. VMs come first: while a VM holds a
+// container's output open, the runtime does not notice the container's end.
 func (w *world) removeLeftovers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
 	defer cancel()

@@ -9,16 +9,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// step is one thing that can happen on a node.
+// step is an event on a node.
 type step struct {
 	name   string
-	weight int // in about a thousand
-	// do does it. It returns what it did it to, and "" where there was nothing.
+	weight int // in a thousand
+	// do executes the step. It returns its object, or "" without one.
 	do func(ctx context.Context, w *world) (string, error)
 }
 
-// steps leave most of the time for what is cheap: to make a launcher anew costs some
-// seconds of the emulated node, all that happens within a launcher milliseconds.
+// steps prefer cheap steps: renewing a launcher takes seconds on an emulated node, events within a
+// launcher take milliseconds.
 func steps() []step {
 	return []step{
 		{"VM starts", 420, startsVM},
@@ -45,14 +45,13 @@ func steps() []step {
 	}
 }
 
-// errNever is a step that this node has nothing for.
+// errNever reports a step that this node can never execute.
 var errNever = errors.New("not on this node")
 
-// stepPatience is how long a step waits for something to do it to, before it is
-// given up: launchers are made anew at their own pace.
+// stepPatience is how long a step waits for an object. Launchers are renewed at their own pace.
 const stepPatience = 10 * time.Second
 
-// walk takes random steps. Those that there is nothing for do not count.
+// walk takes random steps. Steps without an object do not count.
 func (w *world) walk(ctx context.Context) error {
 	all := steps()
 	sum := 0
@@ -79,7 +78,7 @@ func (w *world) walk(ctx context.Context) error {
 	return nil
 }
 
-// take does a step as soon as there is something to do it to.
+// take executes a step as soon as it has an object.
 func (w *world) take(ctx context.Context, s step) (string, error) {
 	for waited := time.Duration(0); waited < stepPatience; {
 		what, err := s.do(ctx, w)
@@ -102,7 +101,7 @@ func pick(all []step, at int) step {
 	panic("more than the sum of the weights")
 }
 
-// pause waits, and returns how long.
+// pause waits, and returns the time waited.
 func pause(ctx context.Context, d time.Duration) time.Duration {
 	began := time.Now()
 	select {
@@ -112,8 +111,8 @@ func pause(ctx context.Context, d time.Duration) time.Duration {
 	return time.Since(began)
 }
 
-// anyLauncher is one of the launchers that can be told things and that are fit. It is
-// nil while there is none to be told, and the error errNever when none is fit.
+// anyLauncher returns a random launcher that accepts commands and fits. It returns nil while there
+// is none, and errNever if none fits.
 func (w *world) anyLauncher(fit func(*launcher) bool) (*launcher, error) {
 	live := w.live()
 	fits := live[:0]
@@ -133,8 +132,8 @@ func (w *world) anyLauncher(fit func(*launcher) bool) (*launcher, error) {
 
 func anyOne(*launcher) bool { return true }
 
-// ways are how an owner starts a VM: as a child, by forking twice, deaf to SIGTERM,
-// and a real QEMU.
+// ways are ways in which an owner starts a VM: as a child, by a double fork, ignoring SIGTERM, and
+// as a real QEMU.
 func ways() []string {
 	return []string{
 		"vm TAG &", "vm TAG >/dev/null 2>&1 &", "(vm TAG >/dev/null 2>&1 &)", "(vm TAG >/dev/null 2>&1 &)",
@@ -142,7 +141,7 @@ func ways() []string {
 	}
 }
 
-// vmsEach is how many VMs a launcher has at most.
+// vmsEach is the maximum number of VMs per launcher.
 const vmsEach = 4
 
 func startsVM(ctx context.Context, w *world) (string, error) {
@@ -161,7 +160,7 @@ func startsVM(ctx context.Context, w *world) (string, error) {
 	return s.name, err
 }
 
-// place leaves a VM where it is, or moves it below or out of its launcher's cgroup.
+// place leaves a VM in its cgroup, or moves it below or out of its launcher's cgroup.
 func (w *world) place(l *launcher, s *subject) error {
 	switch at := w.rand.IntN(10); {
 	case at < 6:
@@ -190,13 +189,13 @@ func heartbeats(_ context.Context, w *world) (string, error) {
 	return w.tellsAny("touch /run/mooring/pod/heartbeat")
 }
 
-// probes runs QEMU as libvirt does to learn what it can.
+// probes runs QEMU like libvirt's capability probe.
 func probes(_ context.Context, w *world) (string, error) {
 	return w.tellsAny(`(echo '{"execute":"qmp_capabilities"}{"execute":"quit"}' | busybox chroot /node ` + emulator +
 		` -S -no-user-config -nodefaults -nographic -machine none,accel=tcg -qmp stdio >/dev/null 2>&1 &)`)
 }
 
-// storms has more happen at once than the agent may read.
+// storms causes more events at once than the agent may read.
 func storms(_ context.Context, w *world) (string, error) {
 	return w.tellsAny(`(for i in $(seq 1500); do (:); done) &`)
 }

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ends begins the end of a launcher. What takes long goes on in the background, and
-// the launcher is made anew after it.
+// ends starts the end of a launcher. The slow part runs in the background, and the launcher is
+// renewed after it.
 func (w *world) ends(ctx context.Context, now func(*instance) error, later func(context.Context, *launcher, *instance) error) (string, error) {
 	l, err := w.anyLauncher(anyOne)
 	if l == nil || !l.busy.CompareAndSwap(false, true) {
@@ -55,7 +55,7 @@ func removesPod(ctx context.Context, w *world) (string, error) {
 	return w.ends(ctx, nothingNow, func(ctx context.Context, l *launcher, _ *instance) error { return w.drop(ctx, l) })
 }
 
-// killsShim: containerd ends the pod's containers when it sees that the shim is gone.
+// killsShim: containerd ends the pod's containers when it notices the end of the shim.
 func killsShim(ctx context.Context, w *world) (string, error) {
 	return w.ends(ctx, func(i *instance) error {
 		shim, err := parentOf(i.owner.pid)
@@ -77,7 +77,7 @@ func (w *world) drop(ctx context.Context, l *launcher) error {
 	return w.insist(ctx, func() error { return s.RemoveByForce(ctx) })
 }
 
-// asksForStop does what the hook does, and ends the launcher after it.
+// asksForStop acts like the hook, and then ends the launcher.
 func asksForStop(ctx context.Context, w *world) (string, error) {
 	if w.bare {
 		return "", errNever
@@ -108,8 +108,7 @@ func asksForStop(ctx context.Context, w *world) (string, error) {
 	return fmt.Sprintf("launcher %d (%s), %d VMs", l.number, l.name, len(vms)), nil
 }
 
-// awaitStop waits until a request has come and was confirmed: its time is the epoch
-// again.
+// awaitStop waits until a request was seen and confirmed: the file's time is the epoch again.
 func (w *world) awaitStop(ctx context.Context, file string) error {
 	for begun, deadline := false, time.Now().Add(w.absolute); time.Now().Before(deadline); pause(ctx, 20*time.Millisecond) {
 		info, err := os.Stat(file)

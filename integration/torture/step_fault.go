@@ -15,7 +15,7 @@ import (
 
 const agentUnit = "mooring-agent.service"
 
-// killsAgent leaves it to systemd to start another.
+// killsAgent kills the agent. systemd starts another one.
 func killsAgent(ctx context.Context, w *world) (string, error) {
 	if w.bare {
 		return "", errNever
@@ -24,14 +24,14 @@ func killsAgent(ctx context.Context, w *world) (string, error) {
 	return agentUnit, systemctl(ctx, "kill", "--signal=KILL", agentUnit)
 }
 
-// pausesAgent makes it hang for a while.
+// pausesAgent stops the agent with SIGSTOP for a while.
 func pausesAgent(ctx context.Context, w *world) (string, error) {
 	if w.bare {
 		return "", errNever
 	}
 	p, err := mainProcess(ctx, agentUnit)
 	if errors.Is(err, errNotRunning) {
-		return "", nil // it was killed a moment ago
+		return "", nil // it was just killed
 	}
 	if err != nil {
 		return "", err
@@ -50,15 +50,15 @@ func pausesAgent(ctx context.Context, w *world) (string, error) {
 	return d.String(), nil
 }
 
-// stormForks are more than the tracker's ring of 7,400 events has room for, with their
-// ends, and stormPatience is how long they may take.
+// stormForks exceeds the tracker's ring of 7,400 events, with exits included. stormPatience bounds
+// the time of the storm.
 const (
 	stormForks    = 4400
 	stormPatience = 30 * time.Second
 )
 
-// overflows has more happen than the tracker can tell while the agent hangs. It takes as
-// long as that does: nothing else is to wake the agent.
+// overflows causes more events than the ring can hold while the agent is stopped. It blocks for the
+// whole storm, because any other activity would wake the agent.
 func overflows(ctx context.Context, w *world) (string, error) {
 	if w.bare {
 		return "", errNever
@@ -87,7 +87,7 @@ func overflows(ctx context.Context, w *world) (string, error) {
 	return told, errors.Join(err, p.signal(unix.SIGCONT))
 }
 
-// awaitForks waits until the node has made so many processes since its boot.
+// awaitForks waits until the node has created this many processes since its boot.
 func awaitForks(ctx context.Context, want int) error {
 	ctx, cancel := context.WithTimeout(ctx, stormPatience)
 	defer cancel()
@@ -102,7 +102,7 @@ func awaitForks(ctx context.Context, want int) error {
 	}
 }
 
-// forks is how many processes and threads the node has made since its boot.
+// forks returns the number of processes and threads created since boot.
 func forks() (int, error) {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -125,8 +125,8 @@ func restartsContainerd(ctx context.Context, w *world) (string, error) {
 	return "containerd.service", nil
 }
 
-// killsUnit is for what systemd or a socket starts again. On a node without the unit
-// there is nothing to do it to.
+// killsUnit kills a service that systemd or a socket restarts. It has no object on a node without
+// the unit.
 func killsUnit(unit string) func(context.Context, *world) (string, error) {
 	return func(ctx context.Context, _ *world) (string, error) {
 		p, err := mainProcess(ctx, unit)
@@ -143,7 +143,7 @@ func killsUnit(unit string) func(context.Context, *world) (string, error) {
 
 var errNotRunning = errors.New("not running")
 
-// mainProcess is that of a unit.
+// mainProcess returns the main process of a unit.
 func mainProcess(ctx context.Context, unit string) (process, error) {
 	out, err := exec.CommandContext(ctx, "systemctl", "show", "--property=MainPID", "--value", unit).Output()
 	if err != nil {
@@ -159,7 +159,7 @@ func mainProcess(ctx context.Context, unit string) (process, error) {
 	return hold(pid)
 }
 
-// parentOf is a container's shim, for its first process.
+// parentOf returns a container's shim, given its first process.
 func parentOf(pid int) (process, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// subject is a process that the checker watches.
+// subject is a process watched by the checker.
 type subject struct {
 	process
 	name  string
 	owner *subject // of a VM; nil for owners and bystanders
 
-	patience time.Duration // that it may outlive its owner beyond the bound
+	patience time.Duration // additional time to outlive its owner
 
-	asked    bool          // this program has asked for its end, or for its owner's
-	gone     time.Time     // when its end was seen
-	orphaned time.Duration // lived after its owner's end while the agent ran
-	judged   bool          // a finding was made of it
+	asked    bool          // this program requested its end, or its owner's
+	gone     time.Time     // time of its end
+	orphaned time.Duration // lifetime after its owner's end while the agent ran
+	judged   bool          // it has a finding
 }
 
 func (s *subject) isGone() bool { return !s.gone.IsZero() }
 
-// what a subject is and did, for findings.
+// describe formats the subject and its history for findings.
 func (s *subject) describe(began time.Time) string {
 	text := fmt.Sprintf("%s, process %s", s.name, s.process)
 	if s.isGone() {

@@ -21,27 +21,27 @@ import (
 	"github.com/mooring-vm/mooring/integration/cri"
 )
 
-// world is the node as this program has filled it.
+// world is the node with everything created by this program.
 type world struct {
 	settings
 	cri   *cri.Client
 	check *checker
 	rand  *rand.Rand
 	begun time.Time
-	count atomic.Int64 // of VMs, for their tags
+	count atomic.Int64 // number of VMs, for their tags
 	up    atomic.Bool  // the agent answers
 
 	mu         sync.Mutex // for instances and bystanders; the lists are fixed
 	launchers  []*launcher
-	plain      *launcher // a pod that is none
+	plain      *launcher // a pod without a launcher
 	bystanders []*subject
 	costs      costs // of steps
 	making     costs // of launchers, in the background
-	overflows  int   // that were to happen
+	overflows  int   // number of storms that should overflow the ring
 	background sync.WaitGroup
 }
 
-// here is the node, from inside.
+// here runs commands on the node itself.
 type here struct{}
 
 func (here) Dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -73,8 +73,8 @@ func (w *world) say(format string, args ...any) {
 	fmt.Printf("%8.2f  %s\n", time.Since(w.begun).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// makeEmulator puts busybox where a policy looks for the name of QEMU: the file
-// that is executed is what counts, and it starts in no time.
+// makeEmulator copies busybox to a file with QEMU's name. The name of the executed file counts, and
+// busybox starts fast.
 func (w *world) makeEmulator() error {
 	in, err := os.Open("/usr/bin/busybox")
 	if err != nil {
@@ -96,7 +96,7 @@ func (w *world) makeEmulator() error {
 	return os.Rename(path+".new", path)
 }
 
-// live are the launchers that can be told things and that nobody else deals with.
+// live returns the launchers that accept commands and are not busy.
 func (w *world) live() []*launcher {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -109,7 +109,7 @@ func (w *world) live() []*launcher {
 	return all
 }
 
-// liveVMs are those of a launcher that nobody asked to end.
+// liveVMs returns a launcher's VMs whose end was not requested.
 func (w *world) liveVMs(i *instance) []*subject {
 	w.check.mu.Lock()
 	defer w.check.mu.Unlock()
@@ -123,7 +123,7 @@ func (w *world) liveVMs(i *instance) []*subject {
 	return all
 }
 
-// askAll notes that an owner and its VMs are about to be ended.
+// askAll records that an owner and its VMs are about to end.
 func (w *world) askAll(i *instance) {
 	w.mu.Lock()
 	all := append([]*subject{i.owner}, i.vms...)
@@ -134,7 +134,7 @@ func (w *world) askAll(i *instance) {
 	w.check.ask(all...)
 }
 
-// awaitKnown waits until the agent has a launcher with this first process.
+// awaitKnown waits until the agent knows a launcher with this first process.
 func (w *world) awaitKnown(ctx context.Context, p cri.Pod, pid int) error {
 	if w.bare {
 		return nil
