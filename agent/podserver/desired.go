@@ -7,24 +7,25 @@ import (
 	"github.com/mooring-vm/mooring/api/podapi"
 )
 
-// Asked is what was asked of the agent for a pod, on a node without Kubernetes, and what
-// its VM said that it needs.
+// Record is the stored state of a pod: the requests to the agent on a node without Kubernetes, and
+// the memory requirement of its VM.
 type Record struct {
 	api.Size
 	DryRun      *podapi.DryRun `json:"dryRun,omitempty"`
 	Requirement *Requirement   `json:"need,omitempty"`
 }
 
-// Need is what a VM process needs as the memory limit of its launcher.
+// Requirement is the memory requirement of a VM process: the lowest memory limit that its launcher
+// may have.
 type Requirement struct {
 	PID       int    `json:"pid"`
 	StartTime uint64 `json:"startTime"`
 	Bytes     uint64 `json:"bytes"`
 }
 
-// Desired implements [Pod]. Where there is Kubernetes, the pod's own spec and annotations
-// say it; else what the runtime was asked for last, and what the agent was asked. What
-// is read first is numbered first: nothing older gets a higher generation.
+// Desired implements [Pod]. With Kubernetes the pod's spec and annotations have the desired state.
+// Without, the latest limits in the runtime and the latest request to the agent have it. desiredMu
+// keeps the order: a state read earlier gets no higher generation.
 func (p *pod) Desired() (podapi.Desired, error) {
 	p.desiredMu.Lock()
 	defer p.desiredMu.Unlock()
@@ -35,8 +36,8 @@ func (p *pod) Desired() (podapi.Desired, error) {
 	return p.assignGeneration(w), nil
 }
 
-// lookUp reads what is wanted where it is said, which blocks for nothing but a file that
-// is being stored. It is called with telling locked.
+// readDesired reads the desired state. It blocks only while another goroutine writes to the store.
+// The caller holds desiredMu.
 func (p *pod) readDesired() (podapi.Desired, error) {
 	l, err := p.launcher()
 	if err != nil {
@@ -52,18 +53,18 @@ func (p *pod) readDesired() (podapi.Desired, error) {
 		}
 	}
 	w.Outside, w.Error = l.Domain != "", oneLine(w.Error)
-	if asked, ok := p.node.Store.Get(p.uid); ok {
-		w.DryRun = asked.DryRun
-		if asked.Size != (api.Size{}) {
-			w.Size, w.Error = asked.Size, ""
+	if record, ok := p.node.Store.Get(p.uid); ok {
+		w.DryRun = record.DryRun
+		if record.Size != (api.Size{}) {
+			w.Size, w.Error = record.Size, ""
 		}
 	}
 	return w, nil
 }
 
-// inKubernetes returns the desired state by the pod's object in Kubernetes; false: there is none.
-// The error says that the node's pods are not listed yet. The size that the pod was created with
-// may be out of date, so it does not count until then.
+// inKubernetes returns the desired state from the pod's object in Kubernetes; false: there is no
+// such object. The error says that the agent has not listed the node's pods yet. The size from the
+// pod's creation may be out of date, so it does not count until then.
 func (p *pod) inKubernetes(launcher string) (podapi.Desired, bool, error) {
 	if p.node.Desired == nil {
 		return podapi.Desired{}, false, nil
@@ -71,13 +72,13 @@ func (p *pod) inKubernetes(launcher string) (podapi.Desired, bool, error) {
 	synced := p.node.Desired.Synced() // first: the list could arrive between the two calls
 	desired, known := p.node.Desired.Desired(p.uid, launcher)
 	if !known && !synced {
-		return podapi.Desired{}, false, refusal(podapi.CodeStarting, "the API server has not told of the node's pods yet: try again")
+		return podapi.Desired{}, false, refusal(podapi.CodeStarting, "the agent has not listed the node's pods yet: try again")
 	}
 	return desired, known, nil
 }
 
-// number gives what is wanted its generation: another one if it is otherwise than when
-// it was told last.
+// assignGeneration sets the generation: the previous one if the desired state is unchanged, else a
+// higher one.
 func (p *pod) assignGeneration(w podapi.Desired) podapi.Desired {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,14 +90,14 @@ func (p *pod) assignGeneration(w podapi.Desired) podapi.Desired {
 	return w
 }
 
-// same leaves dry runs out: they change nothing.
+// sameDesired ignores dry runs, which change no generation.
 func sameDesired(a, b podapi.Desired) bool {
 	a.DryRun, b.DryRun = nil, nil
 	return a == b
 }
 
-// after is the generation that follows another. It is at least the time since the node's
-// boot, so that an agent that is started again begins above what its predecessor has told.
+// nextGeneration returns a generation after the given one. It is at least the number of
+// milliseconds since the node's boot, so a restarted agent continues above its predecessor.
 func (n *Node) nextGeneration(generation uint64) uint64 {
 	now := time.Duration(n.Clock.Now()).Milliseconds()
 	return max(generation+1, uint64(max(now, 1)))

@@ -14,8 +14,8 @@ import (
 	"github.com/mooring-vm/mooring/shim/resize"
 )
 
-// listing is Kubernetes that tells of its pods late: early of those that were seen before
-// the list was whole.
+// listing is a Kubernetes whose list of pods is late. early are the pods known before the list is
+// complete.
 type listing struct {
 	early, all specs
 	synced     atomic.Bool
@@ -32,12 +32,12 @@ func (l *listing) Synced() bool { return l.synced.Load() }
 
 func vcpus(n int) api.Size { return api.Size{VCPUs: n} }
 
-// As long as the API server has not told of the pods, nobody takes the size that a pod was
-// created with for the one that is wanted; and the pod is told when it is known.
-func TestNotListedYet(t *testing.T) {
+// Until the list of pods is complete, the size from the pod's creation does not count. Then the pod
+// gets a hint.
+func TestDesiredBeforePodsAreListed(t *testing.T) {
 	for name, test := range map[string]struct {
 		early, all specs
-		before     int // vCPUs that are wanted; 0: nobody knows
+		before     int // desired vCPUs before the list; 0: the agent answers "starting"
 		after      int
 	}{
 		"unknown":       {nil, specs{"a": {Size: vcpus(4)}}, 0, 4},
@@ -54,23 +54,23 @@ func TestNotListedYet(t *testing.T) {
 			await(t, changed)
 			before, err := n.Desired(t.Context())
 			if before.VCPUs != test.before || (test.before == 0) != errors.Is(err, resize.ErrAgent) {
-				t.Errorf("%+v is wanted, %v, want %d vCPUs, or of none an agent that is away", before, err, test.before)
+				t.Errorf("before the list: %+v, %v, want %d vCPUs, or ErrAgent for 0", before, err, test.before)
 			}
 			if g := r.Pod("a").Summary(); g.Generation != before.Generation {
-				t.Errorf("generation %d at a glance, want %d", g.Generation, before.Generation)
+				t.Errorf("generation %d in the summary, want %d", g.Generation, before.Generation)
 			}
 			kube.synced.Store(true)
 			await(t, changed)
 			after, err := n.Desired(t.Context())
 			if after.VCPUs != test.after || after.Generation <= before.Generation || err != nil {
-				t.Errorf("%+v is wanted, %v, want %d vCPUs, and another generation than %d", after, err, test.after, before.Generation)
+				t.Errorf("after the list: %+v, %v, want %d vCPUs and a higher generation than %d", after, err, test.after, before.Generation)
 			}
 		})
 	}
 }
 
-// A dry run that is asked for before the pods are known is told with what is wanted.
-func TestTryOutNotListedYet(t *testing.T) {
+// A dry run requested before the list is complete appears with the desired state.
+func TestDryRunBeforePodsAreListed(t *testing.T) {
 	r, kube := newRig(t), &listing{all: specs{"a": {Size: vcpus(4)}}}
 	r.Desired = kube
 	asked, err := r.RequestSize("vms", "pod-a", api.Size{VCPUs: 8}, true)
@@ -89,10 +89,10 @@ func TestTryOutNotListedYet(t *testing.T) {
 	}
 }
 
-// meanwhile is a store of which the first answer comes late.
+// meanwhile is a store that calls a function before its first answer.
 type meanwhile struct {
 	podserver.Store
-	first atomic.Pointer[func()] // is called before the first answer is given
+	first atomic.Pointer[func()] // called once
 }
 
 func (m *meanwhile) Get(uid string) (podserver.Record, bool) {
@@ -103,9 +103,9 @@ func (m *meanwhile) Get(uid string) (podserver.Record, bool) {
 	return asked, ok
 }
 
-// A size that is asked for while another request reads the one before has the higher
-// generation: reports of the older are not taken for reports of the new one.
-func TestAskWhileItIsRead(t *testing.T) {
+// A size requested while another request reads the earlier size has the higher generation. Reports
+// about the earlier size are then not taken for reports about the new one.
+func TestRequestDuringARead(t *testing.T) {
 	r := newRig(t)
 	store := &meanwhile{Store: r.Store}
 	r.Store = store
@@ -115,14 +115,14 @@ func TestAskWhileItIsRead(t *testing.T) {
 	ask := func() {
 		defer close(asked)
 		if pods, err := r.RequestSize("vms", "pod-a", api.Size{VCPUs: 4}, false); err != nil || len(pods) != 1 {
-			t.Errorf("asked of %+v, %v", pods, err)
+			t.Errorf("RequestSize: %+v, %v", pods, err)
 		} else {
 			asked <- pods[0].Generation
 		}
 	}
 	late := func() {
 		go ask()
-		for end := time.Now().Add(200 * time.Millisecond); len(asked) == 0 && time.Now().Before(end); { // where it has to wait, nothing comes
+		for end := time.Now().Add(200 * time.Millisecond); len(asked) == 0 && time.Now().Before(end); { // the request may have to wait
 			<-time.After(time.Millisecond)
 		}
 	}
@@ -131,9 +131,9 @@ func TestAskWhileItIsRead(t *testing.T) {
 	must(t, err)
 	generation := await(t, asked)
 	if old.VCPUs != 2 || old.Generation >= generation {
-		t.Errorf("%+v was read, and generation %d asked for: want a higher one", old, generation)
+		t.Errorf("read %+v, then requested generation %d: want a higher one", old, generation)
 	}
 	if now, err := r.Pod("a").Desired(); now.VCPUs != 4 || now.Generation != generation || err != nil {
-		t.Errorf("%+v is wanted, %v, want what was asked for, of generation %d", now, err, generation)
+		t.Errorf("desired %+v, %v, want the requested size of generation %d", now, err, generation)
 	}
 }

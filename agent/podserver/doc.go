@@ -1,8 +1,9 @@
-// Package podserver answers pods on the sockets in their directories: what the kernel
-// shows of them, a memory lock within the node's policy, and what their VM is to become.
+// Package podserver serves the pods of a node on the sockets in their directories. It shows the
+// kernel's state of the pod and the desired state of its VM, and changes the memory lock within the
+// node's policy.
 //
-// A pod is not trusted. Each has a listener of its own, so that a flood by one is its own
-// trouble: a few connections, a bounded rate, bounded requests with time-outs. What a pod
-// sends is checked by package podapi, and what it may have is decided by the node's
-// policy; nothing that it sends names another pod, a process or a file.
+// The package trusts no pod. Each pod has a listener of its own, so a flood hurts only its sender:
+// few connections, a bounded rate, bounded requests with time-outs. Package podapi checks the
+// requests, and the node's policy decides about them. A request cannot name another pod, a process
+// or a file.
 package podserver

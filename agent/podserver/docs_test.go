@@ -22,18 +22,18 @@ func TestDocs(t *testing.T) {
 		podapi.PathStop, podapi.PathHeadroom,
 	} {
 		if !strings.Contains(doc, path+"`") {
-			t.Errorf("docs/reference/pod-socket.md does not tell of %s", path)
+			t.Errorf("docs/reference/pod-socket.md does not have %s", path)
 		}
 	}
 	for code := range statuses {
 		if !strings.Contains(doc, "| `"+code+"` | ") {
-			t.Errorf("docs/reference/pod-socket.md does not tell of code %s", code)
+			t.Errorf("docs/reference/pod-socket.md does not have code %s", code)
 		}
 	}
 	for _, v := range []any{podapi.Observed{}, podapi.Desired{}, podapi.DryRun{}, podapi.Change{}, podapi.Stop{}, podapi.Report{}, podapi.Step{}, podapi.Actual{}, podapi.Limits{}, podapi.Headroom{}} {
 		for _, name := range names(reflect.TypeOf(v)) {
 			if !strings.Contains(doc, "`"+name+"`") && !strings.Contains(doc, `"`+name+`"`) {
-				t.Errorf("docs/reference/pod-socket.md does not tell of %s of %T", name, v)
+				t.Errorf("docs/reference/pod-socket.md does not have %s of %T", name, v)
 			}
 		}
 	}

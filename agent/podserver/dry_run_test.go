@@ -10,47 +10,47 @@ import (
 	"github.com/mooring-vm/mooring/shim/agent"
 )
 
-// tryOut asks for a dry run, and returns its generation, as the pod is told it.
-func (r *rig) tryOut(t *testing.T, size api.Size) uint64 {
+// requestDryRun requests a dry run and returns its generation as the pod reads it.
+func (r *rig) requestDryRun(t *testing.T, size api.Size) uint64 {
 	t.Helper()
 	pods, err := r.RequestSize("vms", "pod-a", size, true)
 	must(t, err)
 	w, err := r.Pod("a").Desired()
 	must(t, err)
 	if len(pods) != 1 || w.DryRun == nil || w.DryRun.Size != size || w.DryRun.Generation != pods[0].Generation {
-		t.Fatalf("asked of %+v, and the pod is told %+v", pods, w)
+		t.Fatalf("RequestSize: %+v, and the pod reads %+v", pods, w)
 	}
 	return w.DryRun.Generation
 }
 
-// Each dry run is another one, also of the same size, and none changes what is wanted. A
-// stream tells of it.
-func TestTryOut(t *testing.T) {
+// Each dry run has a new generation, also for the same size. It changes no desired size, and a
+// stream reports it.
+func TestDryRun(t *testing.T) {
 	r := newRig(t)
 	size := api.Size{VCPUs: 4}
 	asked, err := r.RequestSize("vms", "pod-a", size, false)
 	must(t, err)
-	glance := r.Pod("a").Summary()
-	first := r.tryOut(t, api.Size{VCPUs: 8})
-	second := r.tryOut(t, api.Size{VCPUs: 8})
-	if second <= first || r.Pod("a").Summary().DryRun != second || glance.DryRun != 0 {
-		t.Errorf("dry runs %d and %d, glances %+v and %+v", first, second, glance, r.Pod("a").Summary())
+	before := r.Pod("a").Summary()
+	first := r.requestDryRun(t, api.Size{VCPUs: 8})
+	second := r.requestDryRun(t, api.Size{VCPUs: 8})
+	if second <= first || r.Pod("a").Summary().DryRun != second || before.DryRun != 0 {
+		t.Errorf("dry runs %d and %d, summaries %+v and %+v", first, second, before, r.Pod("a").Summary())
 	}
 	if w, err := r.Pod("a").Desired(); w.Size != size || w.Generation != asked[0].Generation || err != nil {
-		t.Errorf("%+v is wanted, %v: want what was before", w, err)
+		t.Errorf("desired %+v, %v: want the size from before", w, err)
 	}
 	_, err = r.RequestSize("vms", "pod-a", api.Size{VCPUs: 2}, false)
 	must(t, err)
 	if w, err := r.Pod("a").Desired(); w.DryRun == nil || w.DryRun.Generation != second || err != nil {
-		t.Errorf("%+v is wanted, %v: want the dry run still to be answered", w, err)
+		t.Errorf("desired %+v, %v: want the dry run to remain", w, err)
 	}
-	if third := r.tryOut(t, api.Size{VCPUs: 8}); third <= second {
+	if third := r.requestDryRun(t, api.Size{VCPUs: 8}); third <= second {
 		t.Errorf("dry runs %d and %d", second, third)
 	}
 }
 
-// The answer to a dry run is shown beside the last report; it is no Event, and not left in
-// the pod.
+// The agent shows the answer to a dry run beside the latest report. It records no Event and writes
+// no file.
 func TestReportOfADryRun(t *testing.T) {
 	r := newRig(t)
 	var left files
@@ -66,13 +66,13 @@ func TestReportOfADryRun(t *testing.T) {
 		must(t, n.Report(t.Context(), answer))
 		l, _ := r.registry.Find("ID-a")
 		if diff := cmp.Diff(answer, l.DryRun.Report); diff != "" || l.DryRun.Reported.IsZero() {
-			t.Errorf("shown (-want +got)\n%s", diff)
+			t.Errorf("dry run (-want +got)\n%s", diff)
 		}
 		if diff := cmp.Diff(done, l.Resize.Report); diff != "" {
-			t.Errorf("the last report (-want +got)\n%s", diff)
+			t.Errorf("latest report (-want +got)\n%s", diff)
 		}
 	}
 	if left.left["a"] != before || len(r.recorder.Events()) != events {
-		t.Errorf("left: %v, events %+v", left.left, r.recorder.Events())
+		t.Errorf("files %v, events %+v", left.left, r.recorder.Events())
 	}
 }

@@ -14,12 +14,11 @@ import (
 	"github.com/mooring-vm/mooring/api/podapi"
 )
 
-// complainEvery is how often the log tells of a pod that cannot be answered.
+// errorLogEvery is the shortest time between two log lines about failures for one pod.
 const errorLogEvery = 10 * time.Second
 
-// Pod answers for one pod. The methods may be called from several goroutines at once,
-// and make a bounded number of local system calls. Errors are [*Refusal], or the
-// kernel's.
+// Pod serves one pod. Several goroutines may call the methods at once. Each method makes a bounded
+// number of local system calls. Errors are [*Refusal] or the kernel's.
 type Pod interface {
 	Observed() (podapi.Observed, error)
 	Lock(podapi.Lock) error
@@ -31,24 +30,24 @@ type Pod interface {
 	Stop() (podapi.Stop, error)
 	Headroom() podapi.Headroom
 
-	// Take says that a client takes requests to end its VM, until leave is called.
+	// HandleStops registers a stop handler until the caller calls leave.
 	HandleStops() (leave func())
 
-	// Glance is what a stream looks at, and cheap.
+	// Summary returns the values that a stream compares. It is cheap.
 	Summary() Summary
 }
 
-// Glance is what changes are told of.
+// Summary are the values whose changes a stream reports.
 type Summary struct {
 	PodMax, ContainerMax, Lock podapi.Amount
 	VM                         int
-	Generation, DryRun         uint64 // of what is wanted, and of the last dry run
-	Stop                       bool   // the pod is asked to end its VM
+	Generation, DryRun         uint64 // of the desired state, and of the latest dry run
+	Stop                       bool   // there is a stop request
 }
 
-// Refusal is an answer that is no 200.
+// Refusal is an answer with a status other than 200.
 type Refusal struct {
-	Code    string // one of podapi's
+	Code    string // a code of package podapi
 	Message string
 }
 
@@ -59,7 +58,7 @@ func refusal(code, format string, args ...any) *Refusal {
 	return &Refusal{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// statuses are those of the codes.
+// statuses are the HTTP statuses of the codes.
 var statuses = map[string]int{
 	podapi.CodeInvalid:   http.StatusBadRequest,
 	podapi.CodeTooLarge:  http.StatusRequestEntityTooLarge,
@@ -74,11 +73,11 @@ var statuses = map[string]int{
 	podapi.CodeFailed:    http.StatusInternalServerError,
 }
 
-// handle answers requests for one pod.
+// podHandler handles the requests of one pod.
 type podHandler struct {
 	pod          Pod
 	logger       *slog.Logger
-	streams      chan struct{} // has an element for each stream
+	streams      chan struct{} // has an element for each open stream
 	errorLogRate *rate.Limiter
 }
 
@@ -164,7 +163,7 @@ func read[T interface{ Check() error }](w http.ResponseWriter, r *http.Request, 
 	return value, nil
 }
 
-// answer answers with a value, or with what keeps it from being given.
+// answer writes a value, or the error.
 func (h *podHandler) answer(w http.ResponseWriter, value any, err error) {
 	if err != nil {
 		h.refuse(w, err)
@@ -173,15 +172,15 @@ func (h *podHandler) answer(w http.ResponseWriter, value any, err error) {
 	h.write(w, http.StatusOK, value)
 }
 
-// refuse answers with an error. What is no refusal is for the log: it can have paths of
-// the node.
+// refuse writes an error. It logs an error that is not a [*Refusal] and hides it from the pod,
+// because it can contain paths of the node.
 func (h *podHandler) refuse(w http.ResponseWriter, err error) {
 	r, ok := errors.AsType[*Refusal](err)
 	if !ok {
 		if h.errorLogRate.Allow() {
-			h.logger.Warn("a pod could not be answered", "error", err)
+			h.logger.Warn("reading the state for a pod failed", "error", err)
 		}
-		r = refusal(podapi.CodeFailed, "the node's kernel could not be asked; the agent's log says why")
+		r = refusal(podapi.CodeFailed, "the agent could not read the kernel's state; its log has the cause")
 	}
 	h.write(w, statuses[r.Code], podapi.Error{Code: r.Code, Message: r.Message})
 }

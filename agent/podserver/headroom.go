@@ -2,6 +2,6 @@ package podserver
 
 import "github.com/mooring-vm/mooring/api/podapi"
 
-// Headroom implements [Pod]. It is there before the launcher is: a hook asks for it while
-// the VM is being defined.
+// Headroom implements [Pod]. It works before the launcher exists, because a hook asks for it during
+// the definition of the VM.
 func (p *pod) Headroom() podapi.Headroom { return p.node.Headroom }

@@ -8,7 +8,7 @@ import (
 	"github.com/mooring-vm/mooring/shim/agent"
 )
 
-// A pod learns what the policy gives, also before its launcher runs: "c" has none.
+// A pod reads the policy's headroom also before its launcher runs, as pod "c" does.
 func TestHeadroom(t *testing.T) {
 	r := newRig(t)
 	for _, want := range []podapi.Headroom{{Memory: int64(64 * gi), CPUs: 16}, {CPUs: 1}, {}} {

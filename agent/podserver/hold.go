@@ -7,11 +7,11 @@ import (
 	"github.com/mooring-vm/mooring/api/podapi"
 )
 
-// ErrHeld says that a lease cannot begin, because a VM is being resized.
+// ErrHeld says that a lease cannot start during a resize of the VM.
 var ErrHeld = errors.New("its VM is being resized")
 
-// Hold implements [Pod]. A lease says that somebody else is at work on the VM, such as a
-// migration: each keeps the other from beginning.
+// Hold implements [Pod]. Holds and leases exclude each other: a lease covers other work on the VM,
+// such as a migration.
 func (p *pod) Hold(d time.Duration) error {
 	if d <= 0 {
 		p.setHold(time.Time{})
@@ -19,7 +19,7 @@ func (p *pod) Hold(d time.Duration) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l, err := p.launcher() // with a lease that has begun before
+	l, err := p.launcher() // with its lease
 	if err != nil {
 		return err
 	}
@@ -27,7 +27,7 @@ func (p *pod) Hold(d time.Duration) error {
 		return refusal(podapi.CodeMigrating, "a lease holds until %s for: %s", lease.Until.UTC().Format(time.RFC3339), lease.Reason)
 	}
 	if p.startingLeases > 0 {
-		return refusal(podapi.CodeMigrating, "a lease is beginning")
+		return refusal(podapi.CodeMigrating, "a lease is starting")
 	}
 	p.heldUntil = time.Now().Add(min(d, podapi.MaxHold))
 	return nil

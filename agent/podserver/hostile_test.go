@@ -18,7 +18,7 @@ import (
 	"github.com/mooring-vm/mooring/shim/agent"
 )
 
-// send sends bytes as they are, and returns the status and the code of the answer.
+// send sends raw bytes and returns the status and the code of the answer.
 func send(t *testing.T, socket, raw string) (status int, code string) {
 	t.Helper()
 	conn, err := net.Dial("unix", socket)
@@ -27,14 +27,14 @@ func send(t *testing.T, socket, raw string) (status int, code string) {
 	}
 	defer conn.Close()
 	must(t, conn.SetDeadline(time.Now().Add(deadline)))
-	_, _ = io.WriteString(conn, raw) // it may be cut off
+	_, _ = io.WriteString(conn, raw) // the server may close the connection first
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		return 0, err.Error()
 	}
 	defer response.Body.Close()
 	var answer podapi.Error
-	_ = json.NewDecoder(io.LimitReader(response.Body, podapi.MaxAnswer)).Decode(&answer) // not all answers are ours
+	_ = json.NewDecoder(io.LimitReader(response.Body, podapi.MaxAnswer)).Decode(&answer) // net/http writes some answers itself
 	return response.StatusCode, answer.Code
 }
 
@@ -42,7 +42,7 @@ func request(method, path, body string) string {
 	return fmt.Sprintf("%s %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", method, path, len(body), body)
 }
 
-// What makes no sense, or asks for too much, is refused, and nothing is done.
+// The server refuses malformed and excessive requests without any effect.
 func TestHostileRequests(t *testing.T) {
 	r := newRig(t)
 	granted := &leases{rig: r}
@@ -91,15 +91,14 @@ func TestHostileRequests(t *testing.T) {
 		}
 	}
 	if r.set() != 0 || r.lock(t, "a") != 2*gi || r.lock(t, "b") != 2*gi || r.granted() != 4*gi || granted.set != 0 {
-		t.Errorf("memory locks were set %d times, account %d, %d leases: want nothing done", r.set(), r.granted(), granted.set)
+		t.Errorf("memory locks were set %d times, account %d, %d leases: want no effect", r.set(), r.granted(), granted.set)
 	}
 	if events := r.recorder.Events(); len(events) > 0 {
 		t.Errorf("events: %v", events)
 	}
 }
 
-// A pod that floods its socket with requests, connections, or what never becomes a
-// request, is served little; another pod is served as ever.
+// A pod that floods its socket gets few answers. Another pod gets all of its answers.
 func TestHostileFlood(t *testing.T) {
 	r := newRig(t)
 	hostile, other := r.serve(t, "a"), agent.New(r.serve(t, "b"))
@@ -123,14 +122,13 @@ func TestHostileFlood(t *testing.T) {
 	})
 }
 
-// hoard opens so many connections, as far as the kernel lets it, and begins a request on
-// each.
+// hoard opens n connections, as far as the kernel allows it, and starts a request on each.
 func hoard(t *testing.T, socket string, n int) (open []net.Conn) {
 	t.Helper()
 	for range n {
 		conn, err := (&net.Dialer{Timeout: 100 * time.Millisecond}).Dial("unix", socket)
 		if err != nil {
-			break // the queue is full, which is its own
+			break // the queue of the socket is full
 		}
 		t.Cleanup(func() { conn.Close() })
 		_, _ = io.WriteString(conn, "GET /v1/seen HTTP/1.1\r\nHost: x\r\nX-Slow: ")
@@ -142,7 +140,7 @@ func hoard(t *testing.T, socket string, n int) (open []net.Conn) {
 	return open
 }
 
-// flood sends what it can until it is stopped.
+// flood sends requests until the caller stops it.
 func flood(t *testing.T, socket string) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -165,13 +163,13 @@ func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
 	for end := time.Now().Add(deadline); !cond(); {
 		if time.Now().After(end) {
-			t.Fatalf("never came: %s", what)
+			t.Fatalf("timed out waiting for %s", what)
 		}
 		<-time.After(5 * time.Millisecond)
 	}
 }
 
-// More requests than a pod may make are told to come later, and are not carried out.
+// The server refuses requests above the rate limit without executing them.
 func TestHostileRate(t *testing.T) {
 	r := newRig(t)
 	socket := r.serve(t, "a")
@@ -204,7 +202,7 @@ func TestHostileStreams(t *testing.T) {
 		must(t, conn.SetDeadline(time.Now().Add(deadline)))
 		_, err = io.WriteString(conn, "GET "+podapi.PathChanges+" HTTP/1.1\r\nHost: x\r\n\r\n")
 		must(t, err)
-		response, err := http.ReadResponse(bufio.NewReader(conn), nil) //nolint:bodyclose // that would wait for the end of the stream; the connection is closed
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil) //nolint:bodyclose // closing would wait for the end of the stream; the connection is closed
 		must(t, err)
 		return conn, response.StatusCode
 	}
@@ -231,7 +229,7 @@ func TestHostileStreams(t *testing.T) {
 	})
 }
 
-// A pod that does not send its request to the end is cut off.
+// The server closes a connection whose request stays incomplete.
 func TestHostileSlowloris(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out with -short: waits for the server's time-outs")
@@ -251,7 +249,7 @@ func TestHostileSlowloris(t *testing.T) {
 	}
 }
 
-// In mode observe nothing is changed for anybody.
+// In mode observe the agent changes no limit.
 func TestObserve(t *testing.T) {
 	r := newRigWith(t, strings.Replace(rules, "enforce", "observe", 1))
 	n := agent.New(r.serve(t, "a"))

@@ -10,25 +10,25 @@ import (
 	"github.com/mooring-vm/mooring/api/podapi"
 )
 
-// leaseTimeout is how long a pod waits for its lease to hold.
+// leaseTimeout is the longest wait of a pod for its lease.
 const leaseTimeout = 3 * time.Second
 
-// Leases are those of the node's VM processes: see admin.Leases and
-// [supervisor.Supervisor]. LeasePod is of a pod's own.
+// Leases sets the leases of launchers: see admin.Leases and [supervisor.Supervisor]. LeasePod sets
+// the pod's own lease.
 type Leases interface {
 	Lease(ctx context.Context, namespace, pod string, period time.Duration, reason string) (launchers int, err error)
 	LeasePod(ctx context.Context, uid string, period time.Duration, reason string) (launchers int, err error)
 }
 
-// Holding returns leases that do not begin while a pod's VM is being resized; the error
-// wraps [ErrHeld] then. One that there is already can be changed, and ends. Pods take
-// theirs there, too: to be called before any is answered.
+// LeasesUnlessHeld returns leases that do not start during a resize of the VM; the error then wraps
+// [ErrHeld]. An existing lease can change and end. The pods' own leases use the result, too, so the
+// caller must call this method before a pod's first request.
 func (n *Node) LeasesUnlessHeld(leases Leases) Leases {
 	n.leases = &heldLeases{n, leases}
 	return n.leases
 }
 
-// Lease implements [Pod]. The agent tells people whose words the reason is.
+// Lease implements [Pod]. It marks the reason as the pod's own words.
 func (p *pod) Lease(ctx context.Context, d time.Duration, reason string) error {
 	if p.node.leases == nil {
 		return refusal(podapi.CodeNoVM, "the node's kernel cannot track VM processes")
@@ -68,8 +68,8 @@ func (h *heldLeases) LeasePod(ctx context.Context, uid string, period time.Durat
 	return h.setUnlessHeld(own, period, func() (int, error) { return h.leases.LeasePod(ctx, uid, period, reason) })
 }
 
-// begun sets the lease of the pods that it is for, unless the VM of one is being
-// resized. While it does, no hold begins.
+// setUnlessHeld sets the lease of the selected pods, unless a resize of one of their VMs is under
+// way. Meanwhile no hold starts.
 func (h *heldLeases) setUnlessHeld(of func(agentapi.PodRef) bool, period time.Duration, set func() (int, error)) (int, error) {
 	if period <= 0 {
 		return set()
@@ -93,8 +93,8 @@ func (h *heldLeases) setUnlessHeld(of func(agentapi.PodRef) bool, period time.Du
 	return set()
 }
 
-// begin notes that a lease is about to hold, unless the VM is being resized. It is not
-// while there is a lease already.
+// startLease counts a starting lease, or returns an error during a hold. A hold does not start
+// while a lease exists.
 func (p *pod) startLease() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -15,12 +15,12 @@ import (
 	"github.com/mooring-vm/mooring/shim/resize"
 )
 
-// leases are shown as the supervisor's are, and counted.
+// leases writes leases into the registry as the supervisor does, and counts them.
 type leases struct {
 	*rig
 	set  int
 	err  error
-	done func() // is called before a lease holds; nil: nothing is
+	done func() // called before a lease holds; may be nil
 }
 
 func (l *leases) Lease(_ context.Context, _, pod string, period time.Duration, reason string) (int, error) {
@@ -51,13 +51,13 @@ func (l *leases) enter(uid string, period time.Duration, reason string) (int, er
 	return 1, nil
 }
 
-// leased is the lease of a pod's launcher.
+// leased returns the lease of a pod's launcher.
 func (r *rig) leased(uid string) *agentapi.Lease {
 	l, _ := r.registry.Find("ID-" + uid)
 	return l.Lease
 }
 
-// testHoldWhileALeaseBegins: whichever begins first keeps the other from it.
+// A hold and a lease exclude each other from their start.
 func testHoldWhileALeaseBegins(t *testing.T, r *rig, n *agent.Client) {
 	var held error
 	other := r.Pod("a")
@@ -71,7 +71,7 @@ func testHoldWhileALeaseBegins(t *testing.T, r *rig, n *agent.Client) {
 func testLease(t *testing.T, r *rig, n *agent.Client) {
 	r.LeasesUnlessHeld(&leases{rig: r})
 	must(t, n.Lease(t.Context(), time.Second, "migration"))
-	must(t, r.Pod("a").Lease(t.Context(), time.Hour, "migration")) // renewed, and too long
+	must(t, r.Pod("a").Lease(t.Context(), time.Hour, "migration")) // renewed, for too long
 	got := r.leased("a")
 	if got == nil || got.Reason != "migration (in the pod's own words)" || time.Until(got.Until) > podapi.MaxLease {
 		t.Fatalf("lease %+v, want one of %s at most, with its reason", got, podapi.MaxLease)
@@ -83,9 +83,9 @@ func testLease(t *testing.T, r *rig, n *agent.Client) {
 		t.Errorf("error %v of a hold, want ErrMigrating", err)
 	}
 	must(t, n.Lease(t.Context(), 0, ""))
-	must(t, n.Lease(t.Context(), 0, "")) // there is none any more
+	must(t, n.Lease(t.Context(), 0, "")) // without a lease
 	if got := r.leased("a"); got != nil {
-		t.Errorf("lease %+v, want it given back", got)
+		t.Errorf("lease %+v, want none", got)
 	}
 	must(t, n.Hold(t.Context(), time.Minute))
 }
@@ -105,7 +105,7 @@ func testLeaseHeld(t *testing.T, r *rig, n *agent.Client) {
 }
 
 func testLeaseNoLauncher(t *testing.T, r *rig, n *agent.Client) {
-	wantCode(t, n.Lease(t.Context(), time.Minute, "migration"), podapi.CodeNoVM) // nobody tracks anything
+	wantCode(t, n.Lease(t.Context(), time.Minute, "migration"), podapi.CodeNoVM) // without tracker
 	granted := &leases{rig: r}
 	r.LeasesUnlessHeld(granted)
 	r.registry.Update("ID-a", func(l *registry.Launcher) { l.State = agentapi.StateStopped })
@@ -123,5 +123,5 @@ func testLeaseNoLauncher(t *testing.T, r *rig, n *agent.Client) {
 func testLeaseFails(t *testing.T, r *rig, n *agent.Client) {
 	r.LeasesUnlessHeld(&leases{rig: r, err: context.DeadlineExceeded})
 	wantCode(t, n.Lease(t.Context(), time.Minute, "migration"), podapi.CodeFailed)
-	must(t, n.Hold(t.Context(), time.Minute)) // none is beginning any more
+	must(t, n.Hold(t.Context(), time.Minute)) // the failed lease is over
 }

@@ -9,22 +9,22 @@ import (
 )
 
 const (
-	// maxConnections is how many a pod may have at once, streams included. The others
-	// wait in the kernel's queue, which is the pod's own.
+	// maxConnections bounds the connections of a pod, streams included. Further ones wait in the
+	// kernel's queue of the pod's own socket.
 	maxConnections = 8
 
-	// acceptRate is how many a second are accepted, and how many more at first.
+	// acceptRate bounds the accepted connections per second. acceptBurst is the bucket's size.
 	acceptRate  = 200
 	acceptBurst = 2 * maxConnections
 )
 
-// bounded accepts connections at a bounded rate, and so many at once.
+// limitedListener bounds the rate and the number of connections.
 type limitedListener struct {
 	net.Listener
 	ctx    context.Context // done when the listener is closed
 	cancel context.CancelFunc
 	rate   *rate.Limiter
-	slots  chan struct{} // has an element for each connection that there may be yet
+	slots  chan struct{} // has an element for each free connection
 }
 
 func limitListener(l net.Listener) *limitedListener {
@@ -60,7 +60,7 @@ func (b *limitedListener) Close() error {
 	return b.Listener.Close()
 }
 
-// connection makes room for another when it is closed.
+// connection frees its slot when it is closed.
 type connection struct {
 	net.Conn
 	release func()

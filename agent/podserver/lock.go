@@ -30,8 +30,8 @@ func (p *pod) Lock(request podapi.Lock) error {
 	return refusalIfGone(p.lower(l, vm, host.Limit(*request.AtMost)))
 }
 
-// logChange has the log tell of a lock that is another one than before, a few times a
-// minute: a pod can ask for the one that it has, and for two in turn.
+// logChange logs a changed memory-lock limit, a few times a minute: a pod can ask for the same
+// limit again, and for two limits in turn.
 func (p *pod) logChange(vm host.Process, before host.Rlimit) {
 	now, err := p.node.Kernel.Memlock(vm)
 	if err != nil || now == before || !p.lockLogRate.Allow() {
@@ -40,8 +40,7 @@ func (p *pod) logChange(vm host.Process, before host.Rlimit) {
 	p.node.Logger.Info("memory lock of a VM changed", "uid", p.uid, "pid", vm.PID, "memlock", now.Soft, "before", before.Soft)
 }
 
-// raise has the lock decided on and entered before the process gets it: what it may lock
-// is counted from then on.
+// raise asks for a decision and records it in the node's account before the process gets the limit.
 func (p *pod) raise(l registry.Launcher, vm host.Process, to host.Limit) error {
 	before := l.VMLock(vm)
 	if err := p.node.Grant(l.Container.ID, vm, to); err != nil {
@@ -54,19 +53,19 @@ func (p *pod) raise(l registry.Launcher, vm host.Process, to host.Limit) error {
 	return err
 }
 
-// has is what a process may lock after an attempt to change it from one to another.
+// effectiveLock is the limit of a process after a failed change from one limit to another.
 func (p *pod) effectiveLock(vm host.Process, one, other host.Limit) host.Limit {
 	now, err := p.node.Kernel.Memlock(vm)
 	if err != nil {
-		return max(one, other) // the safe side; if it is gone, it holds nothing
+		return max(one, other) // the safe side; a process that is gone counts for nothing anyway
 	}
 	return min(max(now.Soft, one), max(one, other))
 }
 
-// lower has the process hold to the new lock before others can have the rest.
+// lower changes the limit of the process before it frees the difference for other pods.
 func (p *pod) lower(l registry.Launcher, vm host.Process, to host.Limit) error {
 	if given := l.Given.Memlock; given != nil && to < *given {
-		return refusal(podapi.CodeRefused, "memory lock: %s is less than the %s that the launcher was given", to, *given)
+		return refusal(podapi.CodeRefused, "memory lock: %s is below the %s that the agent gave the launcher", to, *given)
 	}
 	err := host.LowerMemlock(p.node.Kernel, vm, to)
 	switch {
@@ -85,43 +84,42 @@ func (p *pod) recordLock(l registry.Launcher, vm host.Process, lock host.Limit) 
 	p.node.Registry.Update(l.Container.ID, func(now *registry.Launcher) { now.SetLock(vm, lock) })
 }
 
-// Need implements [Pod].
+// RequireMemory implements [Pod].
 func (p *pod) RequireMemory(request podapi.MemoryRequirement) error {
 	if err := p.checkEnforced(); err != nil {
 		return err
 	}
-	p.requirementMu.Lock() // what is stored last is what the registry has last
+	p.requirementMu.Lock() // store and registry get the same latest value
 	defer p.requirementMu.Unlock()
 	l, vm, err := p.vm()
 	if err != nil {
 		if *request.Bytes == 0 {
-			return nil // nothing needs anything
+			return nil // no VM process, no requirement
 		}
 		return err
 	}
 	p.node.Registry.Update(l.Container.ID, func(now *registry.Launcher) { now.SetMemoryRequirement(vm, uint64(*request.Bytes)) })
 	if err := p.storeRequirement(Requirement{PID: vm.PID, StartTime: vm.StartTime, Bytes: uint64(*request.Bytes)}); err != nil {
-		p.node.Logger.Warn("what a VM needs will be forgotten if the agent restarts", "uid", p.uid, "pid", vm.PID, "error", err)
+		p.node.Logger.Warn("storing the memory requirement of a VM failed; a restarted agent will not know it", "uid", p.uid, "pid", vm.PID, "error", err)
 	}
 	return nil
 }
 
-// keepNeed leaves what the VM needs for an agent that comes after this one.
+// storeRequirement stores the memory requirement for the next agent.
 func (p *pod) storeRequirement(need Requirement) error {
 	p.node.storeMu.Lock()
 	defer p.node.storeMu.Unlock()
-	asked, _ := p.node.Store.Get(p.uid)
+	record, _ := p.node.Store.Get(p.uid)
 	switch {
-	case asked.Requirement != nil && *asked.Requirement == need, asked.Requirement == nil && need.Bytes == 0:
+	case record.Requirement != nil && *record.Requirement == need, record.Requirement == nil && need.Bytes == 0:
 		return nil
 	case need.Bytes == 0:
-		asked.Requirement = nil
+		record.Requirement = nil
 	default:
-		asked.Requirement = &need
+		record.Requirement = &need
 	}
-	return p.node.Store.Put(p.uid, asked)
+	return p.node.Store.Put(p.uid, record)
 }
 
-// RecallNeeds has the registry know what VMs have told an agent before this one that
-// they need.
+// RestoreRequirements loads the memory requirements of VMs from the store into the registry.
 func (n *Node) RestoreRequirements() { n.Registry.RestoreRequirements(n.Store.Requirements()) }

@@ -20,10 +20,10 @@ func atMost(bytes uint64) podapi.Lock {
 	return podapi.Lock{AtMost: &a}
 }
 
-// The log tells of a memory lock that is another one than before, and of few in a row.
+// The log has a line for a changed memory lock, but few lines in a row.
 func TestLockIsLogged(t *testing.T) {
 	for name, test := range map[string]struct {
-		requests []podapi.Lock // in turn, 500 times
+		requests []podapi.Lock // repeated 500 times
 		lines    int
 	}{
 		"raised once":      {[]podapi.Lock{atLeast(5 * gi)}, 1},
@@ -46,7 +46,7 @@ func TestLockIsLogged(t *testing.T) {
 					}
 				}
 				flood()
-				<-time.After(20 * time.Second) // one more may be told
+				<-time.After(20 * time.Second) // allows one more line
 				flood()
 				if n := strings.Count(log.String(), "\n"); n != test.lines {
 					t.Errorf("%d lines, want %d:\n%s", n, test.lines, log.String())
@@ -56,7 +56,6 @@ func TestLockIsLogged(t *testing.T) {
 	}
 }
 
-// It says from what to what.
 func TestLockLine(t *testing.T) {
 	r := newRig(t)
 	var log strings.Builder

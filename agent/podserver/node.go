@@ -16,43 +16,44 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
-// Node answers for the pods of the node. All fields but Desired, Headroom, Reports and
-// Takes are required, and set before it is used.
+// Node serves the pods of the node. The caller sets all fields before use. Only Desired, Headroom,
+// Reports and SetStopHandler are optional.
 type Node struct {
 	Registry *registry.Registry
 	Kernel   host.Kernel
 	Recorder registry.Recorder
 	Logger   *slog.Logger
 
-	// Cgroup finds the cgroup of a launcher: [guard.Guard.Cgroup].
+	// Cgroup returns the cgroup of a launcher: [guard.Guard.Cgroup].
 	Cgroup func(registry.Launcher) (string, error)
 
-	// Grant decides on a memory lock, and enters it: plugin.Plugin.GrantLock.
+	// Grant decides about a memory lock and records it in the account: plugin.Plugin.GrantLock.
 	Grant func(containerID string, vm host.Process, lock host.Limit) error
 
-	// Enforce is set if the policy acts. Otherwise pods are only shown what is.
+	// Enforce is set in mode enforce. Otherwise pods can only read.
 	Enforce bool
 
-	// Ready reports whether all launchers of the node are known.
+	// Ready reports whether the agent knows all launchers of the node.
 	Ready func() bool
 
-	// Clock gives the generations of what is wanted.
+	// Clock is the base of the generations of the desired state.
 	Clock host.Clock
 
-	// Headroom is what pods are told of the node policy's capacities.
+	// Headroom is the node policy's headroom, for the pods.
 	Headroom podapi.Headroom
 
-	Desired Desired // nil: there is no Kubernetes
+	Desired Desired // nil: without Kubernetes
 	Store   Store
-	Reports Reports // nil: reports are shown, and not left in the pod
+	Reports Reports // nil: no copies of reports in the pods' directories
 
-	// Takes is told whether somebody in a pod takes requests to end its VM:
-	// [supervisor.Supervisor.SetStopHandler]. nil: nobody asks. It must not block.
+	// SetStopHandler gets the UID of a pod when its first stop handler arrives (true) and after its
+	// last one has left (false): [supervisor.Supervisor.SetStopHandler]. nil: no one listens. It
+	// must not block.
 	SetStopHandler func(uid string, takes bool)
 
-	leases Leases // that pods take; nil: VM processes are not tracked here
+	leases Leases // for the pods' own leases; nil: the kernel cannot track VM processes
 
-	storeMu sync.Mutex // one change of what the store has at a time
+	storeMu sync.Mutex // for a change of a stored record
 
 	mu   sync.Mutex
 	pods map[string]*pod // by UID
@@ -60,46 +61,46 @@ type Node struct {
 	stopHandlers stopHandlers
 }
 
-// Desired knows what the pods of the node are wanted to be, from memory.
+// Desired returns the desired state of the node's pods from memory.
 type Desired interface {
 	// Desired returns the limits of the pod, and the size that its annotations ask for, for the
 	// named container. It is false for an unknown pod.
 	Desired(podUID, container string) (podapi.Desired, bool)
 
-	// Synced reports whether all pods are known. Before that, one that is not known
-	// means nothing.
+	// Synced reports whether the first list of pods is complete. Before that, an unknown pod may
+	// exist.
 	Synced() bool
 }
 
-// Reports leaves reports where pods can read them: see [poddir.Dirs].
+// Reports writes reports into the pods' directories: see [poddir.Dirs].
 type Reports interface {
 	WriteReport(uid string, data []byte) error
 }
 
 const (
-	// eventEvery is how often an event tells of a pod's resizes, or the log of its memory
-	// lock, and eventBurst how many more there are at first.
+	// eventEvery is the shortest time between two Events of a pod's resizes, or two log lines about
+	// its memory lock. eventBurst is the bucket's size.
 	eventEvery = 20 * time.Second
 	eventBurst = 6
 )
 
-// pod is one, with what is kept of it.
+// pod is one pod with the agent's state of it.
 type pod struct {
 	node *Node
 	uid  string
 
-	lockMu        sync.Mutex // one change of the memory lock at a time
-	requirementMu sync.Mutex // one change of what the VM needs
-	desiredMu     sync.Mutex // one reading of what is wanted, until it is numbered
+	lockMu        sync.Mutex // for a change of the memory lock
+	requirementMu sync.Mutex // for a change of the memory requirement
+	desiredMu     sync.Mutex // from reading the desired state to its generation
 	eventRate     *rate.Limiter
-	lockLogRate   *rate.Limiter // of the memory lock, that the log tells of
+	lockLogRate   *rate.Limiter // of log lines about the memory lock
 
 	mu                 sync.Mutex
-	heldUntil          time.Time      // until when leases are kept from beginning
-	startingLeases     int            // leases that are beginning
-	desired            podapi.Desired // as it was told last
-	reportedState      podapi.State   // as it was reported last
-	reportedGeneration uint64         // the latest generation that was reported
+	heldUntil          time.Time      // end of the hold
+	startingLeases     int            // number of leases about to start
+	desired            podapi.Desired // latest desired state
+	reportedState      podapi.State   // of the latest report
+	reportedGeneration uint64         // the highest one in a report
 }
 
 var _ Pods = (*Node)(nil)
@@ -137,15 +138,16 @@ func (n *Node) Sweep(gone func(uid string) bool) {
 	}
 }
 
-// kept returns the pods of which anything is kept, some of them twice.
+// knownUIDs returns the pods in memory and in the store, some of them twice.
 func (n *Node) knownUIDs() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.AppendSeq(n.Store.UIDs(), maps.Keys(n.pods))
 }
 
-// forget forgets a pod whose directory is gone. Where a launcher is known, the directory
-// is about to be made. What is asked for a launcher that comes meanwhile is stored after it.
+// forget drops the state of a pod without directory. It keeps a pod with a launcher, whose
+// directory is about to be made. storeMu orders it before requests for a launcher that starts
+// meanwhile.
 func (n *Node) forget(uid string, gone func(uid string) bool) {
 	if n.Registry.HasPod(uid) || !gone(uid) {
 		return
@@ -156,11 +158,11 @@ func (n *Node) forget(uid string, gone func(uid string) bool) {
 		return
 	}
 	if err := n.Store.Delete(uid); err != nil {
-		n.Logger.Warn("what was wanted of a pod is still stored", "uid", uid, "error", err)
+		n.Logger.Warn("deleting the stored requests of a pod failed", "uid", uid, "error", err)
 	}
 }
 
-// drop forgets what is in memory of a pod, unless a launcher of it has come meanwhile.
+// dropUnlessKnown drops the memory of a pod, unless a launcher has started meanwhile.
 func (n *Node) dropUnlessKnown(uid string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -171,7 +173,7 @@ func (n *Node) dropUnlessKnown(uid string) bool {
 	return true
 }
 
-// launcher returns the pod's, which runs.
+// launcher returns the pod's running launcher.
 func (p *pod) launcher() (registry.Launcher, error) {
 	for _, l := range p.node.Registry.OfPod(p.uid) {
 		if l.State == agentapi.StateRunning {
@@ -197,7 +199,7 @@ func (p *pod) vm() (registry.Launcher, host.Process, error) {
 	return l, vm, err
 }
 
-// ended turns the end of a process or a container into an answer.
+// refusalIfGone turns the end of a process or a container into a refusal.
 func refusalIfGone(err error) error {
 	if errors.Is(err, host.ErrGone) {
 		return refusal(podapi.CodeNoVM, "%v: it has just ended", registry.ErrNoVM)
@@ -205,7 +207,7 @@ func refusalIfGone(err error) error {
 	return err
 }
 
-// acts returns an error in mode observe.
+// checkEnforced returns a refusal in mode observe.
 func (p *pod) checkEnforced() error {
 	if p.node.Enforce {
 		return nil

@@ -17,10 +17,10 @@ import (
 	"github.com/mooring-vm/mooring/shim/resize"
 )
 
-// What resize.Node promises holds through the client, the socket and the server.
+// The client keeps the promises of resize.Node over the socket and the server.
 func TestNode(t *testing.T) {
 	for name, test := range map[string]func(t *testing.T, r *rig, n *agent.Client){
-		"seen":                             testSeen,
+		"observed":                         testObserved,
 		"raise":                            testRaise,
 		"raised already":                   testRaised,
 		"raise beyond the ceiling":         testBeyondCeiling,
@@ -32,7 +32,7 @@ func TestNode(t *testing.T) {
 		"lower below what is locked":       testLocked,
 		"lower below what was given":       testGiven,
 		"what is lower is left":            testLowAlready,
-		"need":                             testNeed,
+		"memory requirement":               testMemoryRequirement,
 		"hold":                             testHold,
 		"lease":                            testLease,
 		"hold while a lease begins":        testHoldWhileALeaseBegins,
@@ -43,7 +43,7 @@ func TestNode(t *testing.T) {
 		"changed":                          testChanged,
 		"a VM that starts anew":            testNewVM,
 		"the agent does not know the pod":  testStarting,
-		"wanted":                           testWanted,
+		"desired":                          testDesired,
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
@@ -59,7 +59,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// wantCode checks what the agent refuses with.
+// wantCode checks the code of a refusal.
 func wantCode(t *testing.T, err error, code string) {
 	t.Helper()
 	refused, ok := errors.AsType[*agent.RefusedError](err)
@@ -70,8 +70,8 @@ func wantCode(t *testing.T, err error, code string) {
 
 func (r *rig) granted() uint64 { return uint64(r.registry.Account().Granted) }
 
-// The node has 8Gi of 16Gi left in kubepods.slice: 2 of the 10 that are used are cache.
-func testSeen(t *testing.T, r *rig, n *agent.Client) {
+// The node has 8Gi of 16Gi left in kubepods.slice: 2Gi of the used 10Gi are cache.
+func testObserved(t *testing.T, r *rig, n *agent.Client) {
 	r.kernel.Lock(101, gi)
 	want := resize.Limits{PodMax: resize.NoLimit, ContainerMax: 4 * gi, Lock: 2 * gi, Locked: gi, Floor: 2 * gi, Available: 8 * gi}
 	got, err := n.Limits(t.Context())
@@ -80,7 +80,7 @@ func testSeen(t *testing.T, r *rig, n *agent.Client) {
 	}
 	r.kernel.SetMemAvailable(3 * gi)
 	if got, err := n.Limits(t.Context()); got.Available != 3*gi || err != nil {
-		t.Errorf("room %d, %v, want what the node has", got.Available, err)
+		t.Errorf("available %d, %v, want the node's memory", got.Available, err)
 	}
 	all, err := n.Observed(t.Context())
 	if all.Floor != podapi.Amount(2*gi) || all.Ceiling != podapi.Amount(8*gi) || all.VM != 101 || err != nil {
@@ -116,7 +116,7 @@ func testBeyondCeiling(t *testing.T, r *rig, n *agent.Client) {
 	must(t, n.RaiseLock(t.Context(), 8*gi))
 }
 
-// nodeMax is 12Gi for both.
+// nodeMax is 12Gi for both pods.
 func testBeyondNode(t *testing.T, r *rig, n *agent.Client) {
 	other := agent.New(r.serve(t, "b"))
 	must(t, other.RaiseLock(t.Context(), 6*gi))
@@ -131,7 +131,7 @@ func testBeyondNode(t *testing.T, r *rig, n *agent.Client) {
 
 func testNoVM(t *testing.T, r *rig, n *agent.Client) {
 	r.kernel.Exit(101)
-	wantCode(t, n.RaiseLock(t.Context(), 5*gi), podapi.CodeNoVM) // nobody was told of its end yet
+	wantCode(t, n.RaiseLock(t.Context(), 5*gi), podapi.CodeNoVM) // the registry still has the ended VM process
 	r.showVMs("a")
 	wantCode(t, n.RaiseLock(t.Context(), 5*gi), podapi.CodeNoVM)
 	wantCode(t, n.LowerLock(t.Context(), 5*gi), podapi.CodeNoVM)
@@ -143,7 +143,7 @@ func testNoVM(t *testing.T, r *rig, n *agent.Client) {
 }
 
 func testTwoVMs(t *testing.T, r *rig, n *agent.Client) {
-	r.showVMs("a", r.vms["a"], r.kernel.Start(102, cgroupOf("a"), sameDesired(2*gi)))
+	r.showVMs("a", r.vms["a"], r.kernel.Start(102, cgroupOf("a"), equalLimits(2*gi)))
 	wantCode(t, n.RaiseLock(t.Context(), 5*gi), podapi.CodeNoVM)
 	if r.set() != 0 {
 		t.Error("a memory lock was set")
@@ -154,7 +154,7 @@ func testRaiseFails(t *testing.T, r *rig, n *agent.Client) {
 	r.kernel.BeforeSet = func(host.Process) error { return errors.New("not permitted") }
 	wantCode(t, n.RaiseLock(t.Context(), 5*gi), podapi.CodeFailed)
 	if r.granted() != 4*gi {
-		t.Errorf("account %d, want what is", r.granted())
+		t.Errorf("account %d, want the limit in the kernel", r.granted())
 	}
 }
 
@@ -171,7 +171,7 @@ func testLocked(t *testing.T, r *rig, n *agent.Client) {
 	must(t, n.RaiseLock(t.Context(), 8*gi))
 	r.kernel.Lock(101, 3*gi+1)
 	wantCode(t, n.LowerLock(t.Context(), 3*gi), podapi.CodeLocked)
-	// It locks more while its limit is being lowered.
+	// It locks more during the change of its limit.
 	r.kernel.Lock(101, gi)
 	r.kernel.BeforeSet = func(host.Process) error {
 		r.kernel.Lock(101, 4*gi)
@@ -179,41 +179,41 @@ func testLocked(t *testing.T, r *rig, n *agent.Client) {
 	}
 	wantCode(t, n.LowerLock(t.Context(), 3*gi), podapi.CodeLocked)
 	if got := r.lock(t, "a"); got != 8*gi || r.granted() != 10*gi {
-		t.Errorf("lock %d, account %d, want them as they were", got, r.granted())
+		t.Errorf("lock %d, account %d, want both unchanged", got, r.granted())
 	}
 }
 
 func testGiven(t *testing.T, r *rig, n *agent.Client) {
 	wantCode(t, n.LowerLock(t.Context(), 2*gi-1), podapi.CodeRefused)
 	if got := r.lock(t, "a"); got != 2*gi || r.set() != 0 {
-		t.Errorf("lock %d, set %d times, want nothing done", got, r.set())
+		t.Errorf("lock %d, set %d times, want no change", got, r.set())
 	}
 }
 
 func testLowAlready(t *testing.T, r *rig, n *agent.Client) {
 	must(t, n.LowerLock(t.Context(), 5*gi))
 	if got := r.lock(t, "a"); got != 2*gi || r.set() != 0 || r.granted() != 4*gi {
-		t.Errorf("lock %d, set %d times, account %d, want nothing done", got, r.set(), r.granted())
+		t.Errorf("lock %d, set %d times, account %d, want no change", got, r.set(), r.granted())
 	}
 }
 
-func testNeed(t *testing.T, r *rig, n *agent.Client) {
+func testMemoryRequirement(t *testing.T, r *rig, n *agent.Client) {
 	must(t, n.RequireMemory(t.Context(), 3*gi))
 	needs := func(uid string) uint64 {
 		l, _ := r.registry.Find("ID-" + uid)
 		return l.MemoryRequirement()
 	}
 	if needs("a") != 3*gi || needs("b") != 0 {
-		t.Errorf("need %d and %d, want 3Gi of one", needs("a"), needs("b"))
+		t.Errorf("requirements %d and %d, want 3Gi of one", needs("a"), needs("b"))
 	}
 	must(t, n.RequireMemory(t.Context(), 0))
 	if needs("a") != 0 {
-		t.Error("the need has not ended")
+		t.Error("the requirement of 0 has no effect")
 	}
 	must(t, n.RequireMemory(t.Context(), 3*gi))
 	r.showVMs("a")
 	if needs("a") != 0 {
-		t.Error("the need has not ended with the VM")
+		t.Error("the requirement outlives the VM")
 	}
 }
 
@@ -226,7 +226,7 @@ func testHold(t *testing.T, r *rig, n *agent.Client) {
 	}
 	must(t, n.Hold(t.Context(), time.Minute))
 	if err := lease("pod-a", time.Minute); err == nil || granted.set != 0 {
-		t.Errorf("a lease began while the VM is resized: %v", err)
+		t.Errorf("a lease started during a resize: %v", err)
 	}
 	must(t, lease("pod-b", time.Minute))
 	must(t, lease("pod-a", 0))
@@ -267,7 +267,7 @@ func testChanged(t *testing.T, r *rig, n *agent.Client) {
 		t.Errorf("generation %d after %d, %v", next.Generation, first.Generation, err)
 	}
 	cancel()
-	for range changed { // until it is closed
+	for range changed { // until the client closes it
 	}
 }
 
@@ -276,7 +276,7 @@ func await[T any](t *testing.T, c <-chan T) (value T) {
 	select {
 	case value = <-c:
 	case <-time.After(deadline):
-		t.Fatal("nothing came")
+		t.Fatal("timed out")
 	}
 	return value
 }
@@ -286,7 +286,7 @@ func testNewVM(t *testing.T, r *rig, n *agent.Client) {
 	must(t, n.RequireMemory(t.Context(), 3*gi))
 	r.startVM("a", 103)
 	if l, _ := r.registry.Find("ID-a"); l.Live != nil || r.granted() != 4*gi {
-		t.Errorf("%+v, account %d: what the VM before had is left", l.Live, r.granted())
+		t.Errorf("%+v, account %d: values of the earlier VM are left", l.Live, r.granted())
 	}
 	must(t, n.RaiseLock(t.Context(), 4*gi))
 	if got := r.lock(t, "a"); got != 4*gi {
@@ -304,7 +304,7 @@ func testStarting(t *testing.T, r *rig, n *agent.Client) {
 	}
 }
 
-func testWanted(t *testing.T, r *rig, n *agent.Client) {
+func testDesired(t *testing.T, r *rig, n *agent.Client) {
 	first, err := n.Desired(t.Context())
 	must(t, err)
 	want := podapi.Desired{Generation: first.Generation, Launcher: "compute", Limits: podapi.Limits{Memory: int64(4 * gi), CPU: 2000}}
@@ -323,11 +323,11 @@ func testWanted(t *testing.T, r *rig, n *agent.Client) {
 		l.Size, l.SizeError = api.Size{}, "two\nlines"
 	})
 	if bad, err := n.Desired(t.Context()); bad.Error != "two; lines" || bad.Size != (api.Size{}) || err != nil {
-		t.Errorf("%+v, %v, want an error that can be shown", bad, err)
+		t.Errorf("%+v, %v, want a printable error", bad, err)
 	}
 }
 
-// The agent is away: nobody knows, and it is found again.
+// The client reconnects to an agent that was away.
 func TestNodeAway(t *testing.T) {
 	r := newRig(t)
 	socket := filepath.Join(t.TempDir(), "s")
@@ -343,14 +343,14 @@ func TestNodeAway(t *testing.T) {
 	await(t, changed)
 	must(t, n.RequireMemory(ctx, 3*gi))
 	stop()
-	r.registry.Update("ID-a", func(l *registry.Launcher) { l.Live = nil }) // a new agent knows nothing of it
+	r.registry.Update("ID-a", func(l *registry.Launcher) { l.Live = nil }) // as in a new agent
 	r.serveAt(t, "a", socket)
 	await(t, changed)
 	if l, _ := r.registry.Find("ID-a"); l.MemoryRequirement() != 3*gi {
-		t.Errorf("need %d, want what the agent was told before", l.MemoryRequirement())
+		t.Errorf("requirement %d, want the earlier one", l.MemoryRequirement())
 	}
 	cancel()
 	if err := n.RequireMemory(ctx, 0); !errors.Is(err, context.Canceled) || errors.Is(err, resize.ErrAgent) {
-		t.Errorf("error %v, want that of the context", err)
+		t.Errorf("error %v, want the context's", err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
-// Seen implements [Pod].
+// Observed implements [Pod].
 func (p *pod) Observed() (podapi.Observed, error) {
 	l, err := p.launcher()
 	if err != nil {
@@ -28,15 +28,15 @@ func (p *pod) Observed() (podapi.Observed, error) {
 	return seen, refusalIfGone(p.observeVM(&l, &seen))
 }
 
-// limits reads memory.max of the pod's cgroup and of its container's. The pod's is the
-// one above: a launcher has none between.
+// memoryLimits reads memory.max of the cgroups of the pod and of its launcher. The pod's cgroup is
+// the parent of the launcher's.
 func (p *pod) memoryLimits(cgroup string) (pod, container podapi.Amount, err error) {
 	above, err := host.MemoryMax(p.node.Kernel, path.Dir(cgroup))
 	own, ownErr := host.MemoryMax(p.node.Kernel, cgroup)
 	return amount(above), amount(own), errors.Join(err, ownErr)
 }
 
-// seeVM adds what concerns the VM process, if there is one.
+// observeVM adds the state of the VM process, if there is one.
 func (p *pod) observeVM(l *registry.Launcher, seen *podapi.Observed) error {
 	if l.Given.Memlock != nil {
 		seen.Floor = amount(*l.Given.Memlock)
@@ -47,7 +47,7 @@ func (p *pod) observeVM(l *registry.Launcher, seen *podapi.Observed) error {
 	}
 	vm, err := l.VM()
 	if err != nil {
-		return nil //nolint:nilerr // none runs, which is shown
+		return nil //nolint:nilerr // without a VM process its fields stay 0
 	}
 	limit, err := p.node.Kernel.Memlock(vm)
 	if err != nil {
@@ -58,7 +58,7 @@ func (p *pod) observeVM(l *registry.Launcher, seen *podapi.Observed) error {
 	return err
 }
 
-// Glance implements [Pod]. What cannot be read is shown as nothing.
+// Summary implements [Pod]. An unreadable value is 0.
 func (p *pod) Summary() Summary {
 	var g Summary
 	wanted, _ := p.Desired()

@@ -11,9 +11,9 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
-// Report implements [Pod]. It is what the pod says: it is shown, left in the pod's
-// directory, and told as Events when the state changes. Nothing is decided by it. The
-// answer to a dry run is only shown, beside what was reported last.
+// Report implements [Pod]. The agent shows the report, writes it into the pod's directory, and
+// records an Event when the state changes. It decides nothing by it. The answer to a dry run is
+// only shown, in addition to the latest report.
 func (p *pod) Report(report podapi.Report) error {
 	l, err := p.launcher()
 	if err != nil {
@@ -29,7 +29,7 @@ func (p *pod) Report(report podapi.Report) error {
 	return p.writeReport(report)
 }
 
-// leave writes the report where the pod can read it.
+// writeReport writes the report into the pod's directory.
 func (p *pod) writeReport(report podapi.Report) error {
 	if p.node.Reports == nil {
 		return nil
@@ -39,13 +39,13 @@ func (p *pod) writeReport(report podapi.Report) error {
 		return fmt.Errorf("report of a pod: %w", err)
 	}
 	if len(data) > podapi.MaxReport {
-		return refusal(podapi.CodeTooLarge, "the report has %d bytes when it is written: want at most %d", len(data), podapi.MaxReport)
+		return refusal(podapi.CodeTooLarge, "the report has %d bytes as JSON: want at most %d", len(data), podapi.MaxReport)
 	}
 	return p.node.Reports.WriteReport(p.uid, data)
 }
 
-// tell tells of a state that was not reported before, or of what came of something else
-// that was wanted, unless there was much to tell.
+// recordEvent records an Event for a new state, and for each end of a new resize, within the rate
+// limit.
 func (p *pod) recordEvent(l registry.Launcher, report podapi.Report) {
 	p.mu.Lock()
 	news := report.State != p.reportedState || report.Generation > p.reportedGeneration && report.State != podapi.StateResizing
@@ -61,8 +61,8 @@ func (p *pod) recordEvent(l registry.Launcher, report podapi.Report) {
 	p.node.Recorder.Record(event)
 }
 
-// about is what was wanted with that generation; nil: it was told before the agent was
-// started again, or something else is wanted by now. It is called with mu locked.
+// desiredSize returns the desired size of a generation. It is nil if the generation is not the
+// current one of this agent. The caller holds mu.
 func (p *pod) desiredSize(generation uint64) *agentapi.DesiredSize {
 	if generation == 0 || generation != p.desired.Generation {
 		return nil
@@ -70,20 +70,20 @@ func (p *pod) desiredSize(generation uint64) *agentapi.DesiredSize {
 	return &agentapi.DesiredSize{Generation: generation, Size: p.desired.Size}
 }
 
-// eventOf is what a report is worth telling; ok is false for nothing.
+// eventOf returns the Event of a report. ok is false if its state has none.
 func eventOf(r podapi.Report) (event agentapi.Event, ok bool) {
 	switch r.State {
 	case podapi.StateResizing:
-		text := fmt.Sprintf("the pod says that its VM is being resized, in %d steps", len(r.Plan))
+		text := fmt.Sprintf("the pod reports a resize of its VM, in %d steps", len(r.Plan))
 		return agentapi.Event{Type: agentapi.Normal, Reason: agentapi.ReasonResizeStarted, Message: text}, true
 	case podapi.StateDone:
-		text := "the pod says that its VM is as it is wanted"
+		text := "the pod reports that its VM has the desired size"
 		if r.Actual != nil {
 			text += ": " + r.Actual.String()
 		}
 		return agentapi.Event{Type: agentapi.Normal, Reason: agentapi.ReasonResizeDone, Message: text}, true
 	case podapi.StateFailed, podapi.StateRefused:
-		text := "the pod says that its VM could not be resized: " + oneLine(r.Error)
+		text := "the pod reports that the resize of its VM failed: " + oneLine(r.Error)
 		return agentapi.Event{Type: agentapi.Warning, Reason: agentapi.ReasonResizeFailed, Message: text}, true
 	}
 	return agentapi.Event{}, false

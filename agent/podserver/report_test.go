@@ -18,7 +18,7 @@ import (
 	"github.com/mooring-vm/mooring/shim/agent"
 )
 
-// files is what was left for pods to read, by UID.
+// files are the reports written into pod directories, by UID.
 type files struct {
 	mu   sync.Mutex
 	left map[string]string
@@ -34,7 +34,7 @@ func (f *files) WriteReport(uid string, data []byte) error {
 	return nil
 }
 
-// A report is shown, left in the pod, and told; a state that lasts is told once.
+// The agent shows a report, writes it into the pod's directory, and records one Event for a state.
 func TestReport(t *testing.T) {
 	r := newRig(t)
 	var left files
@@ -51,10 +51,10 @@ func TestReport(t *testing.T) {
 
 	l, _ := r.registry.Find("ID-a")
 	if diff := cmp.Diff(report, l.Resize.Report); diff != "" || l.Resize.Reported.IsZero() {
-		t.Errorf("shown (-want +got)\n%s", diff)
+		t.Errorf("launcher (-want +got)\n%s", diff)
 	}
 	if !strings.Contains(left.left["a"], `"generation":7,"state":"Done"`) || len(left.left) != 1 {
-		t.Errorf("left: %v", left.left)
+		t.Errorf("files: %v", left.left)
 	}
 	want := []agentapi.Reason{agentapi.ReasonResizeStarted, agentapi.ReasonResizeFailed, agentapi.ReasonResizeDone}
 	if diff := cmp.Diff(want, r.recorder.Reasons()); diff != "" {
@@ -67,8 +67,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// What came of something else that was wanted is told also where nothing had to be done;
-// the same again is not, and neither is an attempt at the same.
+// The end of each new resize has an Event, also without any step. A repeated report and an attempt
+// at the same resize have none.
 func TestReportOfAnotherGeneration(t *testing.T) {
 	r := newRig(t)
 	p := r.Pod("a")
@@ -86,7 +86,7 @@ func TestReportOfAnotherGeneration(t *testing.T) {
 	}
 }
 
-// What is told of the size that is wanted now says which that is, for programs.
+// An Event about the current desired size names that size for programs.
 func TestReportIsAboutASize(t *testing.T) {
 	r := newRig(t)
 	size := api.Size{VCPUs: 4, CPUQuota: api.CPUQuota{Percent: 150}, CPUShares: 200}
@@ -106,9 +106,9 @@ func TestReportIsAboutASize(t *testing.T) {
 	}
 }
 
-// Each Event has what was said by then, cut to what Events carry; what is shown on the node
-// is not.
-func TestReportIsToldWhole(t *testing.T) {
+// Each Event has the report at that time, cut to the size of Events. The agent itself shows all of
+// it.
+func TestEventHasTheReport(t *testing.T) {
 	r := newRig(t)
 	begun := podapi.Report{Generation: 7, State: podapi.StateResizing, Plan: []string{"set 4 vCPUs", "plug 2Gi"}}
 	done := begun
@@ -134,11 +134,11 @@ func TestReportIsToldWhole(t *testing.T) {
 		t.Errorf("%d steps, want the last ones", n)
 	}
 	if l, _ := r.registry.Find("ID-a"); len(l.Resize.Report.Steps) != podapi.MaxLines {
-		t.Errorf("%d steps are shown, want all", len(l.Resize.Report.Steps))
+		t.Errorf("the agent shows %d steps, want all", len(l.Resize.Report.Steps))
 	}
 }
 
-// A pod that reports without pause writes few Events.
+// A pod that reports without pause causes few Events.
 func TestReportFlood(t *testing.T) {
 	r := newRig(t)
 	p := r.Pod("a")
@@ -154,8 +154,8 @@ func TestReportFlood(t *testing.T) {
 	}
 }
 
-// What is asked of the agent is wanted from then on, and by an agent that comes later.
-func TestAsk(t *testing.T) {
+// A requested size becomes the desired size, also for a restarted agent.
+func TestRequestSize(t *testing.T) {
 	r := newRig(t)
 	before, err := r.Pod("a").Desired()
 	must(t, err)
@@ -165,19 +165,19 @@ func TestAsk(t *testing.T) {
 	after, err := r.Pod("a").Desired()
 	must(t, err)
 	if after.Size != size || after.Generation <= before.Generation || len(pods) != 1 || pods[0].Generation != after.Generation {
-		t.Errorf("%+v, asked of %+v", after, pods)
+		t.Errorf("desired %+v, RequestSize %+v", after, pods)
 	}
 	if other, err := r.Pod("b").Desired(); other.Size != (api.Size{}) || err != nil {
-		t.Errorf("of another pod %+v is wanted, %v", other, err)
+		t.Errorf("desired size of the other pod %+v, %v", other, err)
 	}
 	if pods, err := r.RequestSize("vms", "pod-c", size, false); len(pods) > 0 || err != nil {
-		t.Errorf("asked of %v, %v", pods, err)
+		t.Errorf("RequestSize: %v, %v", pods, err)
 	}
 	r.remove("a")
 	r.Forget("a")
 	r.add("a", 300)
 	if gone, err := r.Pod("a").Desired(); gone.Size != (api.Size{}) || err != nil {
-		t.Errorf("%+v is wanted after the pod is gone, %v", gone, err)
+		t.Errorf("desired %+v after the pod is gone, %v", gone, err)
 	}
 }
 
@@ -202,14 +202,14 @@ func TestFileStore(t *testing.T) {
 		t.Errorf("stored: %t (-want +got)\n%s", ok, diff)
 	}
 	if _, ok := s.Get("b"); ok {
-		t.Error("what was deleted is there")
+		t.Error("a deleted record is still there")
 	}
 	if err := s.Put("../b", asked); err == nil {
-		t.Error("a file was made outside of the store")
+		t.Error("the store made a file outside its directory")
 	}
 }
 
-// specs is what Kubernetes says.
+// specs is a Kubernetes with the desired state of pods.
 type specs map[string]podapi.Desired
 
 func (s specs) Desired(uid, container string) (podapi.Desired, bool) {
@@ -220,9 +220,8 @@ func (s specs) Desired(uid, container string) (podapi.Desired, bool) {
 
 func (specs) Synced() bool { return true }
 
-// Where there is Kubernetes, the pod says it: its limits come before those that the
-// runtime knows, and the agent is not to be asked.
-func TestKubernetesSaysIt(t *testing.T) {
+// With Kubernetes the pod's limits come before the runtime's, and the agent takes no requests.
+func TestKubernetesHasTheSize(t *testing.T) {
 	r := newRig(t)
 	r.Desired = specs{"a": {
 		Limits: podapi.Limits{Memory: int64(6 * gi), CPU: 3000}, Pod: podapi.Limits{Memory: int64(8 * gi)},
@@ -240,11 +239,10 @@ func TestKubernetesSaysIt(t *testing.T) {
 	_, err = r.RequestSize("vms", "pod-a", api.Size{VCPUs: 4, CPUQuota: api.CPUQuota{None: true}, CPUShares: 200}, false)
 	if !errors.Is(err, podserver.ErrKubernetes) ||
 		!strings.Contains(err.Error(), "kubectl -n vms annotate --overwrite pod pod-a vcpus.resize.mooring.dev=4 cpu-quota.resize.mooring.dev=none cpu-shares.resize.mooring.dev=200") {
-		t.Errorf("error %v, want the command that asks the pod", err)
+		t.Errorf("error %v, want the command that annotates the pod", err)
 	}
 }
 
-// A hold is no longer than a lease.
 func TestMaxHold(t *testing.T) {
 	if podapi.MaxHold != agentapi.MaxLease {
 		t.Errorf("a hold may last %s, a lease %s", podapi.MaxHold, agentapi.MaxLease)

@@ -9,16 +9,15 @@ import (
 	"github.com/mooring-vm/mooring/api/podapi"
 )
 
-// ErrKubernetes says that the pod itself says what it is wanted to be.
-var ErrKubernetes = errors.New("this node has Kubernetes, where the pod's own limits and annotations say what size its VM is to have")
+// ErrKubernetes says that the pod's object in Kubernetes has the desired size.
+var ErrKubernetes = errors.New("on a node with Kubernetes the pod's limits and annotations set the size of its VM")
 
-// Ask sets what a pod's VM is to become, in place of what was asked before, or what a
-// dry run is to be made for, in place of the one before. It returns the pods that are
-// meant: those of that name whose launcher runs. The error is [ErrKubernetes] where there
-// is Kubernetes, and it is no dry run.
+// RequestSize sets the desired size of a VM, or requests a dry run, and replaces an earlier request
+// of that kind. It returns the pods with this name and a running launcher. With Kubernetes only a
+// dry run is possible; the error is [ErrKubernetes].
 func (n *Node) RequestSize(namespace, name string, size api.Size, dryRun bool) (pods []agentapi.ResizedPod, err error) {
 	if n.Desired != nil && !dryRun {
-		return nil, fmt.Errorf("%w: with --kubeconfig they are set, or by `%s`", ErrKubernetes, annotateCommand(namespace, name, size))
+		return nil, fmt.Errorf("%w: use --kubeconfig, or run `%s`", ErrKubernetes, annotateCommand(namespace, name, size))
 	}
 	for _, l := range n.Registry.List() {
 		if l.Pod.Namespace != namespace || l.Pod.Name != name {
@@ -41,33 +40,34 @@ func (n *Node) RequestSize(namespace, name string, size api.Size, dryRun bool) (
 	return pods, nil
 }
 
-// ask returns the generation of what is wanted then. A dry run that is under way goes on.
+// storeSize stores a request and returns the new generation of the desired state. A dry run under
+// way continues.
 func (p *pod) storeSize(size api.Size) (generation uint64, err error) {
 	p.node.storeMu.Lock()
 	defer p.node.storeMu.Unlock()
-	asked, _ := p.node.Store.Get(p.uid)
-	asked.Size = size
-	if err := p.node.Store.Put(p.uid, asked); err != nil {
+	record, _ := p.node.Store.Get(p.uid)
+	record.Size = size
+	if err := p.node.Store.Put(p.uid, record); err != nil {
 		return 0, err
 	}
 	wanted, err := p.Desired()
 	return wanted.Generation, err
 }
 
-// tryOut returns the generation of the dry run.
+// storeDryRun stores a dry run and returns its generation.
 func (p *pod) storeDryRun(size api.Size) (generation uint64, err error) {
 	p.node.storeMu.Lock()
 	defer p.node.storeMu.Unlock()
-	asked, _ := p.node.Store.Get(p.uid)
-	if asked.DryRun != nil {
-		generation = asked.DryRun.Generation
+	record, _ := p.node.Store.Get(p.uid)
+	if record.DryRun != nil {
+		generation = record.DryRun.Generation
 	}
 	generation = p.node.nextGeneration(generation)
-	asked.DryRun = &podapi.DryRun{Generation: generation, Size: size}
-	return generation, p.node.Store.Put(p.uid, asked)
+	record.DryRun = &podapi.DryRun{Generation: generation, Size: size}
+	return generation, p.node.Store.Put(p.uid, record)
 }
 
-// annotate is the command that asks a pod for a size.
+// annotateCommand returns the command that asks for the size by annotations.
 func annotateCommand(namespace, name string, size api.Size) string {
 	command := fmt.Sprintf("kubectl -n %s annotate --overwrite pod %s", namespace, name)
 	annotations := size.Annotations()

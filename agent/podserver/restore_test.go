@@ -8,8 +8,7 @@ import (
 	"github.com/mooring-vm/mooring/shim/agent"
 )
 
-// restart has what the agent knows be that of one that has just been started: of the VMs
-// that run it knows nothing but what the store has.
+// restart empties the registry like a restart of the agent. Only the store remains.
 func (r *rig) restart(t *testing.T, root string) {
 	t.Helper()
 	for uid := range r.vms {
@@ -27,13 +26,13 @@ func (r *rig) open(t *testing.T, root string) podserver.Store {
 	return store
 }
 
-func (r *rig) need(uid string) uint64 {
+func (r *rig) requirement(uid string) uint64 {
 	l, _ := r.registry.Find("ID-" + uid)
 	return l.MemoryRequirement()
 }
 
-// What a VM needs holds again as soon as an agent that was started anew knows the process.
-func TestNeedOutlivesTheAgent(t *testing.T) {
+// A restarted agent applies a stored memory requirement as soon as it knows the VM process.
+func TestRequirementOutlivesTheAgent(t *testing.T) {
 	r, root := newRig(t), t.TempDir()
 	r.Store = r.open(t, root)
 	a, b := agent.New(r.serve(t, "a")), agent.New(r.serve(t, "b"))
@@ -42,36 +41,36 @@ func TestNeedOutlivesTheAgent(t *testing.T) {
 	must(t, b.RequireMemory(t.Context(), 0))
 
 	r.restart(t, root)
-	if got := r.need("a"); got != 0 {
-		t.Errorf("need %d of a launcher without a VM process, want none", got)
+	if got := r.requirement("a"); got != 0 {
+		t.Errorf("requirement %d of a launcher without a VM process, want none", got)
 	}
 	r.showVMs("a", r.vms["a"])
 	r.showVMs("b", r.vms["b"])
-	if r.need("a") != 3*gi || r.need("b") != 0 {
-		t.Errorf("needs %d and %d, want 3Gi of one", r.need("a"), r.need("b"))
+	if r.requirement("a") != 3*gi || r.requirement("b") != 0 {
+		t.Errorf("requirements %d and %d, want 3Gi of one", r.requirement("a"), r.requirement("b"))
 	}
 
 	must(t, a.RequireMemory(t.Context(), gi))
 	r.restart(t, root)
 	r.startVM("a", 300)
-	if got := r.need("a"); got != 0 {
-		t.Errorf("need %d of another process than said so, want none", got)
+	if got := r.requirement("a"); got != 0 {
+		t.Errorf("requirement %d of another process, want none", got)
 	}
 
 	r.remove("a")
 	r.Forget("a")
 	if left := r.open(t, root).Requirements(); len(left) != 0 {
-		t.Errorf("%v is stored of a pod that is gone", left)
+		t.Errorf("records %v of a pod that is gone", left)
 	}
 }
 
-// It is no size that anybody asked for.
-func TestNeedAsksForNothing(t *testing.T) {
+// A memory requirement is not a desired size.
+func TestRequirementIsNoSize(t *testing.T) {
 	r := newRig(t)
 	before, err := r.Pod("a").Desired()
 	must(t, err)
 	must(t, agent.New(r.serve(t, "a")).RequireMemory(t.Context(), 3*gi))
 	if after, err := r.Pod("a").Desired(); err != nil || after != before {
-		t.Errorf("wanted %+v, %v, want %+v as before", after, err, before)
+		t.Errorf("desired %+v, %v, want %+v as before", after, err, before)
 	}
 }

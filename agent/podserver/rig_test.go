@@ -24,7 +24,7 @@ const (
 	gi = uint64(1) << 30
 )
 
-// deadline is for what happens at once.
+// deadline bounds the wait for an event that takes no time.
 const deadline = 30 * time.Second
 
 const rules = `
@@ -38,8 +38,8 @@ rules:
   memlock: {max: 8Gi}
 `
 
-// rig is a node with pods "a" and "b". Each has a launcher that was given 2Gi, with
-// container ID ID-UID, and a VM process.
+// rig is a node with pods "a" and "b". Each has a launcher with container ID "ID-UID" and a memory
+// lock of 2Gi, and a VM process.
 type rig struct {
 	*podserver.Node
 	registry *registry.Registry
@@ -51,7 +51,7 @@ type rig struct {
 	vms      map[string]host.Process
 
 	mu   sync.Mutex
-	sets []host.Process // whose memory lock was set
+	sets []host.Process // one for each change of a memory lock
 }
 
 func newRig(t *testing.T) *rig { return newRigWith(t, rules) }
@@ -102,14 +102,14 @@ func (r *rig) note(p host.Process) error {
 	return nil
 }
 
-// set returns how often the memory lock of any process was set.
+// set returns the number of changes of memory locks.
 func (r *rig) set() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.sets)
 }
 
-func sameDesired(l uint64) host.Rlimit {
+func equalLimits(l uint64) host.Rlimit {
 	return host.Rlimit{Soft: host.Limit(l), Hard: host.Limit(l)}
 }
 
@@ -117,9 +117,9 @@ func cgroupOf(uid string) string {
 	return "/kubepods.slice/pod" + uid + ".slice/cri-ID-" + uid + ".scope"
 }
 
-// add adds a pod with its launcher, process pid, and its VM, process pid + 1.
+// add adds a pod with a launcher (process pid) and its VM (process pid + 1).
 func (r *rig) add(uid string, pid int) {
-	r.kernel.Start(pid, cgroupOf(uid), sameDesired(2*gi))
+	r.kernel.Start(pid, cgroupOf(uid), equalLimits(2*gi))
 	r.kernel.Write("/kubepods.slice", "memory.max", "17179869184\n")
 	r.kernel.Write("/kubepods.slice", "memory.current", "10737418240\n")
 	r.kernel.Write("/kubepods.slice", "memory.stat", "anon 1\ninactive_file 2147483648\n")
@@ -138,15 +138,15 @@ func (r *rig) add(uid string, pid int) {
 	r.startVM(uid, pid+1)
 }
 
-// remove removes the launcher of a pod, whose VM has ended.
+// remove removes the launcher of a pod, after the end of its VM.
 func (r *rig) remove(uid string) {
 	r.showVMs(uid)
 	r.registry.RemoveContainer("ID-" + uid)
 }
 
-// startVM starts a VM process, in place of the one before.
+// startVM replaces the VM process of a pod.
 func (r *rig) startVM(uid string, pid int) {
-	r.vms[uid] = r.kernel.Start(pid, cgroupOf(uid), sameDesired(2*gi))
+	r.vms[uid] = r.kernel.Start(pid, cgroupOf(uid), equalLimits(2*gi))
 	r.showVMs(uid, r.vms[uid])
 }
 
@@ -159,7 +159,7 @@ func (r *rig) showVMs(uid string, vms ...host.Process) {
 	})
 }
 
-// lock is that of a pod's VM process.
+// lock returns the memory lock of a pod's VM process.
 func (r *rig) lock(t *testing.T, uid string) uint64 {
 	t.Helper()
 	limit, err := r.kernel.Memlock(r.vms[uid])
@@ -167,12 +167,12 @@ func (r *rig) lock(t *testing.T, uid string) uint64 {
 		t.Fatal(err)
 	}
 	if limit.Soft != limit.Hard {
-		t.Errorf("memory lock of pod %s is %+v, want soft and hard the same", uid, limit)
+		t.Errorf("memory lock of pod %s is %+v, want equal soft and hard limits", uid, limit)
 	}
 	return uint64(limit.Soft)
 }
 
-// serve answers for a pod on a real socket, and returns its path.
+// serve serves a pod on a real socket and returns its path.
 func (r *rig) serve(t *testing.T, uid string) string {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "s")

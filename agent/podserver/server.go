@@ -18,66 +18,63 @@ import (
 )
 
 const (
-	// readTimeout is how long a request may take to come in.
+	// readTimeout is the longest time for receiving a request.
 	readTimeout = 5 * time.Second
 
-	// writeTimeout is how long a pod may take for an answer, or for a line of a stream.
+	// writeTimeout is the longest time for sending an answer, or a line of a stream.
 	writeTimeout = 5 * time.Second
 
-	// idleTimeout is how long a connection may wait for its next request.
+	// idleTimeout is the longest time between two requests of a connection.
 	idleTimeout = time.Minute
 
-	// requestRate is how many requests a second a pod may make, and how many more at
-	// first.
+	// requestRate bounds the requests of a pod per second. requestBurst is the bucket's size.
 	requestRate  = 20
 	requestBurst = 40
 
-	// sweepEvery is the time between two looks for pods that are gone.
+	// sweepEvery is the time between two sweeps for deleted pods.
 	sweepEvery = 10 * time.Second
 )
 
-// Dirs has the directories of pods: see [poddir.Dirs].
+// Dirs gives access to the directories of pods: see [poddir.Dirs].
 type Dirs interface {
 	Follow(ctx context.Context, changed func(uid string)) error
 	Listen(ctx context.Context, uid string) (net.Listener, poddir.ID, error)
 	ID(uid string) (poddir.ID, error)
 }
 
-// Pods answers for pods. The methods may be called from several goroutines at once.
+// Pods serves all pods. Several goroutines may call the methods at once.
 type Pods interface {
-	// Pod returns what answers for a pod.
+	// Pod returns the server of one pod.
 	Pod(uid string) Pod
 
-	// Forget says that the pod has no directory any more. One that has a launcher is
-	// kept.
+	// Forget drops the state of a pod whose directory is gone, unless the pod has a launcher.
 	Forget(uid string)
 
-	// Sweep forgets all pods that have neither a launcher nor a directory: those that
-	// went while the agent was away, and those that asked for something in their last
-	// moment. gone must not block; nor is anything forgotten while not all launchers
-	// are known.
+	// Sweep drops the state of all pods with neither launcher nor directory. These are pods deleted
+	// while the agent was away, and pods that sent a request at their very end. gone must not
+	// block. Sweep does nothing until the agent knows all launchers.
 	Sweep(gone func(uid string) bool)
 }
 
-// Server listens in the directory of each pod.
+// Server listens on a socket in the directory of each pod.
 type Server struct {
 	Dirs   Dirs
 	Pods   Pods
 	Logger *slog.Logger
 
-	// What follows belongs to the goroutine of Run.
+	// The following fields belong to the goroutine of Run.
 	sockets map[string]*socket // by pod UID
 	serving sync.WaitGroup
 }
 
-// socket is that of one pod.
+// socket is the socket of one pod.
 type socket struct {
 	dir    poddir.ID
 	stop   context.CancelFunc
-	closed <-chan struct{} // closed once nobody answers any more
+	closed <-chan struct{} // closed when no goroutine serves the socket any more
 }
 
-// serves reports whether the socket is that of the directory, and answers.
+// serves reports whether the socket belongs to this directory and still answers.
 func (s *socket) serves(dir poddir.ID) bool {
 	select {
 	case <-s.closed:
@@ -87,8 +84,8 @@ func (s *socket) serves(dir poddir.ID) bool {
 	}
 }
 
-// Run listens in the directories that there are and that come, until ctx is done. It
-// stops listening in those that go. To be called once.
+// Run listens in all pod directories, present and future ones, until ctx ends. It stops listening
+// in a deleted directory. Call it once.
 func (s *Server) Run(ctx context.Context) error {
 	s.sockets = map[string]*socket{}
 	defer s.serving.Wait()
@@ -98,7 +95,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return s.Dirs.Follow(ctx, func(uid string) { s.syncSocket(ctx, uid) })
 }
 
-// look sees to it that a pod's directory has a socket if it is there.
+// syncSocket opens or closes the socket of a pod to match its directory.
 func (s *Server) syncSocket(ctx context.Context, uid string) {
 	id, err := s.Dirs.ID(uid)
 	has := s.sockets[uid]
@@ -107,14 +104,14 @@ func (s *Server) syncSocket(ctx context.Context, uid string) {
 		s.close(uid)
 		s.Pods.Forget(uid)
 	case err != nil:
-		s.Logger.Warn("the directory of a pod cannot be looked at", "uid", uid, "error", err)
+		s.Logger.Warn("reading the directory of a pod failed", "uid", uid, "error", err)
 	case has == nil || !has.serves(id):
 		s.close(uid)
 		s.open(ctx, uid)
 	}
 }
 
-// sweep has pods that are gone forgotten until ctx is done.
+// sweep drops the state of deleted pods until ctx ends.
 func (s *Server) sweep(ctx context.Context) {
 	round := time.NewTicker(sweepEvery)
 	defer round.Stop()
@@ -145,7 +142,7 @@ func (s *Server) open(ctx context.Context, uid string) {
 	l, id, err := s.Dirs.Listen(ctx, uid)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) { // gone meanwhile
-			s.Logger.Warn("a pod has no socket; it is tried again", "uid", uid, "error", err)
+			s.Logger.Warn("opening the socket of a pod failed; the agent retries", "uid", uid, "error", err)
 		}
 		return
 	}
@@ -160,7 +157,7 @@ func (s *Server) open(ctx context.Context, uid string) {
 	})
 }
 
-// Serve answers for one pod on l until ctx is done, and closes l.
+// Serve serves one pod on l until ctx ends, and closes l.
 func Serve(ctx context.Context, l net.Listener, pod Pod, logger *slog.Logger) error {
 	streams, endStreams := context.WithCancel(context.WithoutCancel(ctx))
 	defer endStreams()
@@ -178,7 +175,7 @@ func Serve(ctx context.Context, l net.Listener, pod Pod, logger *slog.Logger) er
 	return serve.Until(ctx, server, limitListener(l))
 }
 
-// handler returns the routes that package podapi describes.
+// handler returns the routes of package podapi.
 func handler(pod Pod, logger *slog.Logger) http.Handler {
 	h := &podHandler{
 		pod: pod, logger: logger, streams: make(chan struct{}, maxStreams),

@@ -12,11 +12,11 @@ import (
 	"github.com/mooring-vm/mooring/shim/agent"
 )
 
-// Each directory has the socket of its own pod: from its making to its end, and again
-// when it is made anew.
+// Each pod directory has the pod's socket until the directory is deleted, and again when it is made
+// anew.
 func TestServer(t *testing.T) {
 	r := newRig(t)
-	root, err := os.MkdirTemp("", "m") // a socket's path is short
+	root, err := os.MkdirTemp("", "m") // paths of sockets must be short
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(root) })
 	dirs, err := poddir.Open(root)

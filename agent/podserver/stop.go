@@ -10,23 +10,23 @@ import (
 	"github.com/mooring-vm/mooring/api/podapi"
 )
 
-// stayPeriod is how long a pod without streams that take requests counts as one with
-// some: however often a client comes and goes, it is told of once in that time.
+// handlerGrace is the time for which a pod keeps its stop handler after the last stream. The agent
+// therefore notes a client that reconnects often at most once in this time.
 const handlerGrace = time.Second
 
-// takers counts the streams whose client takes requests to end its VM.
+// stopHandlers counts the streams of stop handlers.
 type stopHandlers struct {
 	mu    sync.Mutex
-	byUID map[string]*stopHandler // by pod UID
+	byUID map[string]*stopHandler
 }
 
-// taker is a pod with such streams, or one that had some a moment ago.
+// stopHandler is the stop handler of a pod: one or more streams, or none for a moment.
 type stopHandler struct {
 	streams int
-	removal *time.Timer // nil: none was ever left
+	removal *time.Timer // nil: no stream has ended yet
 }
 
-// Take implements [Pod].
+// HandleStops implements [Pod].
 func (p *pod) HandleStops() (leave func()) {
 	if p.node.SetStopHandler == nil {
 		return func() {}
@@ -35,8 +35,8 @@ func (p *pod) HandleStops() (leave func()) {
 	return func() { p.node.stopHandlers.remove(p.uid, k, p.node.SetStopHandler) }
 }
 
-// enter counts a stream, and tells of the first.
-func (t *stopHandlers) add(uid string, tell func(string, bool)) *stopHandler {
+// add counts a stream, and reports the first one.
+func (t *stopHandlers) add(uid string, report func(string, bool)) *stopHandler {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	k := t.byUID[uid]
@@ -46,7 +46,7 @@ func (t *stopHandlers) add(uid string, tell func(string, bool)) *stopHandler {
 			t.byUID = map[string]*stopHandler{}
 		}
 		t.byUID[uid] = k
-		tell(uid, true)
+		report(uid, true)
 	}
 	k.streams++
 	if k.removal != nil {
@@ -55,8 +55,8 @@ func (t *stopHandlers) add(uid string, tell func(string, bool)) *stopHandler {
 	return k
 }
 
-// leave ends what enter has counted, and tells a little later if none is left.
-func (t *stopHandlers) remove(uid string, k *stopHandler, tell func(string, bool)) {
+// remove uncounts a stream. After handlerGrace without a stream it reports that none is left.
+func (t *stopHandlers) remove(uid string, k *stopHandler, report func(string, bool)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if k.streams--; k.streams > 0 {
@@ -67,13 +67,13 @@ func (t *stopHandlers) remove(uid string, k *stopHandler, tell func(string, bool
 		defer t.mu.Unlock()
 		if k.streams == 0 && t.byUID[uid] == k {
 			delete(t.byUID, uid)
-			tell(uid, false)
+			report(uid, false)
 		}
 	})
 }
 
-// Stop implements [Pod]. What is asked is shown also after the launcher's end: that is
-// when there is most to ask for.
+// Stop implements [Pod]. It works also after the launcher's end, when stop requests are most
+// likely.
 func (p *pod) Stop() (podapi.Stop, error) {
 	if stop, ok := p.node.Registry.StopOf(p.uid); ok {
 		left := max(stop.Due.Sub(p.node.Clock.Now()), 0)
@@ -90,8 +90,7 @@ func (h *podHandler) stop(w http.ResponseWriter, _ *http.Request) {
 	h.answer(w, stop, err)
 }
 
-// takesStops reads the query of a stream, and reports whether its client takes requests
-// to end its VM.
+// isStopHandler reads the query of a stream and reports whether its client is a stop handler.
 func isStopHandler(query string) (bool, error) {
 	values, err := url.ParseQuery(query)
 	if err != nil {

@@ -23,29 +23,29 @@ import (
 	"github.com/mooring-vm/mooring/shim/agent"
 )
 
-// asks has the agent ask a pod for the end of its VM; nil: not any more.
-func (r *rig) asks(uid string, stop *tie.ShutdownRequest) {
+// asks sets the stop request for a pod; nil: none.
+func (r *rig) requestStop(uid string, stop *tie.ShutdownRequest) {
 	r.registry.Update("ID-"+uid, func(l *registry.Launcher) { l.Stop = stop })
 }
 
-func (r *rig) soon(seconds int) *tie.ShutdownRequest {
+func (r *rig) stopIn(seconds int) *tie.ShutdownRequest {
 	due := r.Clock.Now().Add(time.Duration(seconds)*time.Second + time.Millisecond)
 	return &tie.ShutdownRequest{Why: "the launcher is gone", Due: due}
 }
 
-// told notes who takes requests.
-type told struct {
+// handlerCalls records calls of SetStopHandler.
+type handlerCalls struct {
 	mu  sync.Mutex
 	all []string
 }
 
-func (n *told) takes(uid string, takes bool) {
+func (n *handlerCalls) record(uid string, present bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.all = append(n.all, fmt.Sprint(uid, " ", takes))
+	n.all = append(n.all, fmt.Sprint(uid, " ", present))
 }
 
-func (n *told) said() []string {
+func (n *handlerCalls) list() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.all)
@@ -61,49 +61,48 @@ func TestStop(t *testing.T) {
 		}
 	}
 	want("a", podapi.Stop{})
-	r.asks("a", r.soon(30))
+	r.requestStop("a", r.stopIn(30))
 	want("a", podapi.Stop{Requested: true, Reason: "the launcher is gone", Seconds: 30})
 	want("b", podapi.Stop{})
-	r.registry.SetState("ID-a", agentapi.StateStopped, 0) // which is when there is most to ask for
+	r.registry.SetState("ID-a", agentapi.StateStopped, 0) // stop requests are most likely now
 	want("a", podapi.Stop{Requested: true, Reason: "the launcher is gone", Seconds: 30})
-	r.asks("a", r.soon(-5))
+	r.requestStop("a", r.stopIn(-5))
 	want("a", podapi.Stop{Requested: true, Reason: "the launcher is gone"})
-	r.ready = false // of one that is known, it is known already
+	r.ready = false // a known request needs no list of pods
 	want("a", podapi.Stop{Requested: true, Reason: "the launcher is gone"})
 	_, err := r.Pod("b").Stop()
 	if refusal, ok := errors.AsType[*podserver.Refusal](err); !ok || refusal.Code != podapi.CodeStarting {
-		t.Errorf("error %v of an agent that does not know all pods yet", err)
+		t.Errorf("error %v before the agent knows all pods", err)
 	}
 }
 
-// TestStopIsTold: by the stream that a client has for it, from its beginning.
-func TestStopIsTold(t *testing.T) {
-	r, n := newRig(t), &told{}
-	r.SetStopHandler = n.takes
-	r.asks("a", r.soon(3600))
+// The stream of a stop handler reports stop requests from its beginning.
+func TestStreamReportsStop(t *testing.T) {
+	r, n := newRig(t), &handlerCalls{}
+	r.SetStopHandler = n.record
+	r.requestStop("a", r.stopIn(3600))
 	stops := agent.New(r.serve(t, "a")).Stops(t.Context())
 	if stop := <-stops; !stop.Requested || stop.TimeLeft() < time.Minute {
-		t.Errorf("told %+v", stop)
+		t.Errorf("stop %+v", stop)
 	}
-	if said := n.said(); !slices.Equal(said, []string{"a true"}) {
-		t.Errorf("the agent is told %v", said)
+	if calls := n.list(); !slices.Equal(calls, []string{"a true"}) {
+		t.Errorf("calls %v", calls)
 	}
-	r.asks("a", nil)
+	r.requestStop("a", nil)
 	if stop := <-stops; stop.Requested {
-		t.Errorf("told %+v", stop)
+		t.Errorf("stop %+v", stop)
 	}
 }
 
-// TestTakes: whoever says so takes requests, as long as there is any such stream and a
-// moment longer.
-func TestTakes(t *testing.T) {
+// A pod has a stop handler while any such stream is open, and a moment longer.
+func TestStopHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, n := newRig(t), &told{}
-		r.SetStopHandler = n.takes
+		r, n := newRig(t), &handlerCalls{}
+		r.SetStopHandler = n.record
 		want := func(want ...string) {
 			t.Helper()
-			if said := n.said(); !slices.Equal(said, want) {
-				t.Fatalf("the agent is told %v, want %v", said, want)
+			if calls := n.list(); !slices.Equal(calls, want) {
+				t.Fatalf("calls %v, want %v", calls, want)
 			}
 		}
 		first, second := r.Pod("a").HandleStops(), r.Pod("a").HandleStops()
@@ -113,7 +112,7 @@ func TestTakes(t *testing.T) {
 		want("a true")
 		second()
 		<-time.After(900 * time.Millisecond)
-		third := r.Pod("a").HandleStops() // it is back
+		third := r.Pod("a").HandleStops() // reconnected
 		<-time.After(time.Minute)
 		want("a true")
 		third()
@@ -121,7 +120,7 @@ func TestTakes(t *testing.T) {
 		synctest.Wait()
 		want("a true", "a false")
 		r.Pod("a").HandleStops()()
-		r.Forget("a") // its directory is gone, and comes again
+		r.Forget("a") // the pod's directory is gone and comes again
 		fourth := r.Pod("a").HandleStops()
 		<-time.After(time.Minute)
 		want("a true", "a false", "a true")
@@ -132,37 +131,35 @@ func TestTakes(t *testing.T) {
 	})
 }
 
-// TestHostileTakes: however often a pod says that it takes requests, and does not any
-// more, the agent is told of little.
-func TestHostileTakes(t *testing.T) {
+// A pod that registers and unregisters stop handlers without pause causes few calls.
+func TestHostileStopHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, n := newRig(t), &told{}
-		r.SetStopHandler = n.takes
+		r, n := newRig(t), &handlerCalls{}
+		r.SetStopHandler = n.record
 		for range 1000 {
 			r.Pod("a").HandleStops()()
 			<-time.After(10 * time.Millisecond)
 		}
 		<-time.After(time.Minute)
 		synctest.Wait()
-		if said := n.said(); !slices.Equal(said, []string{"a true", "a false"}) {
-			t.Errorf("in 10 s the agent is told %d times", len(said))
+		if calls := n.list(); !slices.Equal(calls, []string{"a true", "a false"}) {
+			t.Errorf("%d calls in 10 s", len(calls))
 		}
 		for range 10 {
 			r.Pod("a").HandleStops()()
 			<-time.After(1100 * time.Millisecond)
 		}
 		synctest.Wait()
-		if said := n.said(); len(said) != 22 {
-			t.Errorf("in 11 s more the agent is told %d times", len(said)-2)
+		if calls := n.list(); len(calls) != 22 {
+			t.Errorf("%d more calls in 11 s", len(calls)-2)
 		}
 	})
 }
 
-// TestHostileStopStreams: they are streams like others, and who gets none has not said
-// anything.
+// Streams of stop handlers count as streams. A client without a stream is not a stop handler.
 func TestHostileStopStreams(t *testing.T) {
-	r, n := newRig(t), &told{}
-	r.SetStopHandler = n.takes
+	r, n := newRig(t), &handlerCalls{}
+	r.SetStopHandler = n.record
 	socket := r.serve(t, "a")
 	stream := func(query string) (net.Conn, int) {
 		conn, err := net.Dial("unix", socket)
@@ -171,7 +168,7 @@ func TestHostileStopStreams(t *testing.T) {
 		must(t, conn.SetDeadline(time.Now().Add(deadline)))
 		_, err = io.WriteString(conn, "GET "+podapi.PathChanges+query+" HTTP/1.1\r\nHost: x\r\n\r\n")
 		must(t, err)
-		response, err := http.ReadResponse(bufio.NewReader(conn), nil) //nolint:bodyclose // that would wait for the end of the stream; the connection is closed
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil) //nolint:bodyclose // closing would wait for the end of the stream; the connection is closed
 		must(t, err)
 		return conn, response.StatusCode
 	}
@@ -183,14 +180,14 @@ func TestHostileStopStreams(t *testing.T) {
 	if _, status := stream("?stops=1"); status != http.StatusTooManyRequests {
 		t.Errorf("status %d of a fifth stream", status)
 	}
-	if said := n.said(); len(said) > 0 {
-		t.Errorf("the agent is told %v", said)
+	if calls := n.list(); len(calls) > 0 {
+		t.Errorf("calls %v", calls)
 	}
 }
 
 func TestHostileStopQueries(t *testing.T) {
-	r, n := newRig(t), &told{}
-	r.SetStopHandler = n.takes
+	r, n := newRig(t), &handlerCalls{}
+	r.SetStopHandler = n.record
 	socket := r.serve(t, "a")
 	for _, query := range []string{
 		"?stops=0", "?stops=2", "?stops=", "?stops", "?stops=true", "?stops=1&stops=1", "?stops=1&pod=b", "?uid=b", "?stops=%zz", "?stops=1;x=2", "?Stops=1",
@@ -207,7 +204,7 @@ func TestHostileStopQueries(t *testing.T) {
 			t.Errorf("%s %s: answered %d, want %d", c.method, c.path, status, c.status)
 		}
 	}
-	if said := n.said(); len(said) > 0 {
-		t.Errorf("the agent is told %v", said)
+	if calls := n.list(); len(calls) > 0 {
+		t.Errorf("calls %v", calls)
 	}
 }

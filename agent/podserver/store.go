@@ -14,17 +14,16 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
-// Store keeps what the agent was asked for pods. The methods may be called from several
-// goroutines at once.
+// Store keeps a record for each pod. Several goroutines may call the methods at once.
 type Store interface {
 	Get(uid string) (Record, bool)
-	Put(uid string, asked Record) error
+	Put(uid string, record Record) error
 	Delete(uid string) error
 
-	// UIDs returns the pods of which anything is stored, in no order.
+	// UIDs returns the pods with a record, in no order.
 	UIDs() []string
 
-	// Needs returns what VM processes of all pods need.
+	// Requirements returns the memory requirements of the VM processes of all pods.
 	Requirements() map[host.Process]uint64
 }
 
@@ -33,8 +32,8 @@ const (
 	newFile  = ".new"
 )
 
-// FileStore is a [Store] of one file for each pod, in a directory that only root may
-// enter. It is read once, when it is opened.
+// FileStore is a [Store] with one file for each pod, in a directory for root alone. It reads the
+// files once, when it opens.
 type FileStore struct {
 	root *os.Root
 
@@ -44,20 +43,20 @@ type FileStore struct {
 
 var _ Store = (*FileStore)(nil)
 
-// OpenFileStore opens the store below root, such as /run/mooring, and makes it. What
-// cannot be read there is an error, and left out.
+// OpenFileStore opens the store below root, such as /run/mooring, and makes its directory. An
+// unreadable file is an error. OpenFileStore deletes a file that a crash has torn.
 func OpenFileStore(root string) (*FileStore, error) {
 	dir := filepath.Join(root, storeDir)
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, fmt.Errorf("open the store of what is wanted: %w", err)
+		return nil, fmt.Errorf("open the store of pods' requests: %w", err)
 	}
 	r, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, fmt.Errorf("open the store of what is wanted: %w", err)
+		return nil, fmt.Errorf("open the store of pods' requests: %w", err)
 	}
 	s := &FileStore{root: r, records: map[string]Record{}}
 	if err := s.load(); err != nil {
-		return nil, errors.Join(fmt.Errorf("open the store of what is wanted: %w", err), r.Close())
+		return nil, errors.Join(fmt.Errorf("open the store of pods' requests: %w", err), r.Close())
 	}
 	return s, nil
 }
@@ -72,35 +71,35 @@ func (s *FileStore) load() error {
 		if err != nil {
 			return err
 		}
-		var asked Record
-		if json.Unmarshal(data, &asked) != nil { // half written before a crash
+		var record Record
+		if json.Unmarshal(data, &record) != nil { // torn by a crash
 			if err := s.root.Remove(e.Name()); err != nil {
 				return err
 			}
 			continue
 		}
-		s.records[e.Name()] = asked
+		s.records[e.Name()] = record
 	}
 	delete(s.records, newFile)
 	return nil
 }
 
-// Close gives back what the store holds open.
+// Close closes the store's directory.
 func (s *FileStore) Close() error { return s.root.Close() }
 
 // Get implements [Store].
 func (s *FileStore) Get(uid string) (Record, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	asked, ok := s.records[uid]
-	return asked, ok
+	record, ok := s.records[uid]
+	return record, ok
 }
 
-// Put implements [Store]. What is stored is there whole, or as before.
-func (s *FileStore) Put(uid string, asked Record) error {
+// Put implements [Store]. The write is atomic.
+func (s *FileStore) Put(uid string, record Record) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	data, err := json.Marshal(asked)
+	data, err := json.Marshal(record)
 	if err == nil {
 		err = s.root.WriteFile(newFile, data, 0o600)
 	}
@@ -108,9 +107,9 @@ func (s *FileStore) Put(uid string, asked Record) error {
 		err = s.root.Rename(newFile, uid)
 	}
 	if err != nil {
-		return fmt.Errorf("store what is wanted of pod %s: %w", uid, err)
+		return fmt.Errorf("store the requests of pod %s: %w", uid, err)
 	}
-	s.records[uid] = asked
+	s.records[uid] = record
 	return nil
 }
 
@@ -121,13 +120,13 @@ func (s *FileStore) UIDs() []string {
 	return slices.Collect(maps.Keys(s.records))
 }
 
-// Needs implements [Store].
+// Requirements implements [Store].
 func (s *FileStore) Requirements() map[host.Process]uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	needs := map[host.Process]uint64{}
-	for _, asked := range s.records {
-		if n := asked.Requirement; n != nil {
+	for _, record := range s.records {
+		if n := record.Requirement; n != nil {
 			needs[host.Process{PID: n.PID, StartTime: n.StartTime}] = n.Bytes
 		}
 	}

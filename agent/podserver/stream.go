@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// maxStreams is how many a pod may have at once.
+	// maxStreams bounds the streams of a pod.
 	maxStreams = 4
 
-	// glanceEvery is how soon a change is told, aliveEvery how often it is told that
-	// there is none.
+	// pollEvery bounds the delay of a change. keepAliveEvery is the time between two lines without
+	// a change.
 	pollEvery      = time.Second
 	keepAliveEvery = 15 * time.Second
 )
 
-// changes tells of changes until the pod goes away, or does not read.
+// changes reports changes until the pod disconnects or stops reading.
 func (h *podHandler) changes(w http.ResponseWriter, r *http.Request) {
 	takes, err := isStopHandler(r.URL.RawQuery)
 	if err != nil {
@@ -36,7 +36,7 @@ func (h *podHandler) changes(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.WriteHeader(http.StatusOK)
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Time{}) // that of the request, which has come in
+	_ = control.SetReadDeadline(time.Time{}) // the request has been read
 	if takes {
 		defer h.pod.HandleStops()()
 	}
@@ -63,7 +63,7 @@ func (h *podHandler) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// writeChanges tells what is otherwise than before.
+// writeChanges writes a line for each kind of change.
 func writeChanges(w http.ResponseWriter, was, is Summary) error {
 	var errs []error
 	if was.Generation != is.Generation || was.DryRun != is.DryRun {
@@ -78,7 +78,7 @@ func writeChanges(w http.ResponseWriter, was, is Summary) error {
 	return errors.Join(errs...)
 }
 
-// writeLine gives each line its own time, so that a pod that does not read holds no
+// writeLine writes a line within writeTimeout, so that a pod that does not read cannot block a
 // goroutine for ever.
 func writeLine(w http.ResponseWriter, change podapi.Change) error {
 	control := http.NewResponseController(w)

@@ -16,7 +16,7 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/poddir"
 )
 
-// fewDirs is pod directories in which nobody can listen. It tells of those that went, once.
+// fewDirs are pod directories without sockets. Follow reports deleted ones once.
 type fewDirs struct {
 	podserver.Dirs
 	there map[string]bool
@@ -38,13 +38,13 @@ func (d fewDirs) ID(uid string) (poddir.ID, error) {
 	return poddir.ID{}, fs.ErrNotExist
 }
 
-// What is stored of pods that are gone is deleted, whenever they went; what is stored of
-// others stays. Pods a and b have a launcher.
+// The server deletes the records of deleted pods and keeps the others. Pods "a" and "b" have a
+// launcher.
 func TestSweep(t *testing.T) {
 	for name, test := range map[string]struct {
 		dirs   fewDirs
 		ready  bool
-		stored []string // "d" is stored later
+		stored []string // before; "d" is added later
 		left   []string
 	}{
 		"gone while the agent was away": {fewDirs{}, true, []string{"a", "c"}, []string{"a"}},
@@ -68,14 +68,14 @@ func TestSweep(t *testing.T) {
 				<-time.After(time.Minute)
 				stop()
 				if left := slices.Sorted(slices.Values(r.Store.UIDs())); !slices.Equal(left, test.left) {
-					t.Errorf("of %v something is stored, want of %v", left, test.left)
+					t.Errorf("records of %v, want of %v", left, test.left)
 				}
 			})
 		})
 	}
 }
 
-// follow runs a server over those directories, until it is stopped.
+// follow runs a server on these directories until the caller stops it.
 func (r *rig) follow(t *testing.T, dirs podserver.Dirs) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -87,7 +87,7 @@ func (r *rig) follow(t *testing.T, dirs podserver.Dirs) (stop func()) {
 	}
 }
 
-// It waits until all launchers are known.
+// The sweep waits until the agent knows all launchers.
 func TestSweepOnceReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -97,31 +97,31 @@ func TestSweepOnceReady(t *testing.T) {
 		defer r.follow(t, fewDirs{})()
 		<-time.After(time.Minute)
 		if _, ok := r.Store.Get("c"); !ok {
-			t.Error("it is deleted although its launcher may run")
+			t.Error("the record is deleted although its launcher may run")
 		}
 		ready.Store(true)
 		<-time.After(time.Minute)
 		if _, ok := r.Store.Get("c"); ok {
-			t.Error("it is still stored")
+			t.Error("the record is still there")
 		}
 	})
 }
 
-// What is known of a pod is forgotten with its launcher and its directory, and no sooner.
+// The agent drops a pod only when both its launcher and its directory are gone.
 func TestSweepKnown(t *testing.T) {
 	r := newRig(t)
 	before := r.Pod("a")
 	r.Sweep(func(string) bool { return true })
 	if r.Pod("a") != before {
-		t.Error("a pod with a launcher is forgotten")
+		t.Error("a pod with a launcher is dropped")
 	}
 	r.remove("a")
 	r.Sweep(func(string) bool { return false })
 	if r.Pod("a") != before {
-		t.Error("a pod with a directory is forgotten")
+		t.Error("a pod with a directory is dropped")
 	}
 	r.Sweep(func(string) bool { return true })
 	if r.Pod("a") == before {
-		t.Error("a pod that is gone is not forgotten")
+		t.Error("a deleted pod is not dropped")
 	}
 }
