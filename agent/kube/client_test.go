@@ -19,8 +19,7 @@ import (
 	"github.com/mooring-vm/mooring/internal/kubeclient"
 )
 
-// TestEventOverTheWire checks what a fake client cannot: that the Event is sent
-// where and as the API server expects it.
+// A fake client cannot check the URL and the format of the request.
 func TestEventOverTheWire(t *testing.T) {
 	got := make(chan *eventsv1.Event, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -10,13 +10,14 @@ import (
 	"github.com/mooring-vm/mooring/api/podapi"
 )
 
-// Launchers tells which pods run a VM, and in which of their containers. It is pure.
+// FindLauncher returns the container of a pod that runs a VM; ok is false for other pods. It is
+// pure.
 type FindLauncher func(labels, annotations map[string]string) (container string, ok bool)
 
-// Desired returns the desired state of the VM of a launcher pod, by the pod's current spec and
-// annotations: limits, and the size that the annotations ask for, for the named container. It is
-// false for other pods and for unknown ones. podUID is the UID that the container runtime knows.
-// It never blocks on I/O.
+// Desired returns the desired state of the VM of a launcher pod, from the pod's current object: its
+// limits, and the size that the annotations ask for, for the named container. It is false for other
+// pods and for unknown ones. podUID is the UID in the container runtime. Desired never blocks on
+// I/O.
 func (c *PodCache) Desired(podUID, container string) (podapi.Desired, bool) {
 	pod, ok := c.find(podUID)
 	if !ok || c.findLauncher == nil {
@@ -46,11 +47,12 @@ func limitsOf(list corev1.ResourceList) podapi.Limits {
 	return podapi.Limits{Memory: list.Memory().Value(), CPU: list.Cpu().MilliValue()}
 }
 
-// KeepLaunchers has the cache keep what [PodCache.Desired] answers from, of the pods
-// that run a VM. To be called before Run.
+// TrackLaunchers makes the cache keep the data of [PodCache.Desired] for pods with a VM. Call it
+// before Run.
 func (c *PodCache) TrackLaunchers(launchers FindLauncher) { c.findLauncher = launchers }
 
-// lean adds to what transform keeps. Like that, it can be called on what it returned.
+// withDesired returns a transform that keeps more of a pod than the given one. It accepts its own
+// results.
 func (c *PodCache) withDesired(transform cache.TransformFunc) cache.TransformFunc {
 	return func(obj any) (any, error) {
 		kept, err := transform(obj)
@@ -62,8 +64,8 @@ func (c *PodCache) withDesired(transform cache.TransformFunc) cache.TransformFun
 	}
 }
 
-// keepDesired keeps what Desired answers from, of launcher pods alone: their labels, the
-// annotations that are ours, and the limits of containers.
+// keepDesired keeps the data of Desired for launcher pods: labels, Mooring's annotations and the
+// limits of the launcher.
 func (c *PodCache) keepDesired(kept, pod *corev1.Pod) {
 	if c.findLauncher == nil {
 		return

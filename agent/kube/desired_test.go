@@ -39,7 +39,6 @@ func annotated(_, annotations map[string]string) (string, bool) {
 	return name, ok
 }
 
-// What is wanted is known, and follows the pod.
 func TestDesired(t *testing.T) {
 	client := fake.NewClientset(launcherPod(), pod("uid-2", "plain", "default"))
 	c := startCacheWith(t, client, annotated)
@@ -53,7 +52,7 @@ func TestDesired(t *testing.T) {
 	}
 	for _, uid := range []string{"uid-2", "unknown"} {
 		if got, ok := c.Desired(uid, "compute"); ok {
-			t.Errorf("%s is wanted to be %+v", uid, got)
+			t.Errorf("desired state of %s: %+v, want none", uid, got)
 		}
 	}
 	changed := launcherPod()
@@ -79,8 +78,8 @@ func TestDesired(t *testing.T) {
 	})
 }
 
-// Of launcher pods little is kept, and of others no more than before; and twice is as
-// once.
+// The cache keeps little of launcher pods, and no more of others than before. A second transform
+// changes nothing.
 func TestLeanLauncher(t *testing.T) {
 	c := &PodCache{findLauncher: annotated}
 	lean := c.withDesired(trimPod(testNode))

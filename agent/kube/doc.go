@@ -1,5 +1,4 @@
-// Package kube is what the agent knows of Kubernetes, and tells it: the pods of
-// its node with their service accounts ([PodCache]), and Events on those pods
-// ([Recorder]). The agent works without either; nothing here is on the path of a
-// container's creation except a look-up in memory.
+// Package kube is the agent's connection to Kubernetes: the pods of its node with their service
+// accounts ([PodCache]), and Events on these pods ([Recorder]). The agent works without either. The
+// creation of a container needs at most a look-up in memory.
 package kube

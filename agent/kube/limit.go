@@ -27,7 +27,7 @@ func (l limiters) allow(pod agentapi.PodRef) bool {
 	return limiter.Allow()
 }
 
-// sweep forgets the pods whose bucket is full again.
+// sweep drops the pods with a full bucket.
 func (l limiters) sweep() {
 	for pod, limiter := range l {
 		if limiter.Tokens() >= podBurst {

@@ -50,20 +50,21 @@ func eventObject(event agentapi.Event, node string, stamp int64) *eventsv1.Event
 	}
 }
 
-// annotations are for programs; nil: there is nothing to tell them.
+// annotations returns the annotations for programs; nil: none.
 func annotations(event agentapi.Event) map[string]string {
 	if event.Desired == nil {
 		return reportAnnotation(event)
 	}
 	all := map[string]string{}
-	if text, err := json.Marshal(event.Desired); err == nil { // numbers and a string, which cannot fail
+	if text, err := json.Marshal(event.Desired); err == nil { // numbers and strings: cannot fail
 		all[agentapi.DesiredKey] = string(text)
 	}
 	maps.Copy(all, reportAnnotation(event))
 	return all
 }
 
-// reportAnnotation is what the pod has said; nil: nothing, or more than Events carry.
+// reportAnnotation returns the annotation with the pod's report; nil: no report, or one above the
+// limit.
 func reportAnnotation(event agentapi.Event) map[string]string {
 	if event.Report == nil {
 		return nil

@@ -40,7 +40,7 @@ func TestEventObject(t *testing.T) {
 	}
 }
 
-// Programs that read Events need not read their words.
+// Programs read the annotations instead of the message.
 func TestEventObjectOfAResize(t *testing.T) {
 	event := refusal("resized")
 	event.Desired = &agentapi.DesiredSize{Generation: 7, Size: api.Size{VCPUs: 4, CPUQuota: api.CPUQuota{Percent: 150}}}
@@ -51,11 +51,11 @@ func TestEventObjectOfAResize(t *testing.T) {
 	same := event
 	same.Desired = &agentapi.DesiredSize{Generation: 8, Size: event.Desired.Size}
 	if keyOf(event) == keyOf(same) {
-		t.Error("what is told of two resizes becomes one series")
+		t.Error("events of two resizes become one series")
 	}
 }
 
-// What the pod has said is there for programs, within bounds, and does not end a series.
+// The pod's report is available to programs, within a limit. Another report does not end a series.
 func TestEventObjectWithAReport(t *testing.T) {
 	event := refusal("resized")
 	event.Report = &podapi.Report{Generation: 7, State: podapi.StateResizing, Plan: []string{"set 4 vCPUs"}}

@@ -31,7 +31,7 @@ func persist(ctx context.Context, write func(context.Context) error) error {
 	return err
 }
 
-// worthRetrying tells an API server that is away or busy from one that said no.
+// worthRetrying reports whether the API server was away or busy, and has not refused.
 func worthRetrying(err error) bool {
 	if status := apierrors.APIStatus(nil); !errors.As(err, &status) {
 		return true

@@ -15,23 +15,22 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// The indexes of pods: by their own UID, under which kubelet runs those of the
-// API server, and by the hash under which it runs static pods.
+// The indexes of pods: by their own UID, which kubelet uses for pods of the API server, and by the
+// hash that kubelet uses for static pods.
 const (
 	byUID    = "uid"
 	byMirror = "mirror"
 )
 
-// PodCache knows the pods of one node from a watch, and answers from memory.
-// All methods may be called concurrently.
+// PodCache keeps the pods of one node in memory, from a watch. All methods may be called
+// concurrently.
 type PodCache struct {
 	informer     cache.SharedIndexInformer
 	findLauncher FindLauncher
 	logger       *slog.Logger
 }
 
-// NewPodCache returns an empty cache of the pods that are bound to node. It
-// makes no call; [PodCache.Run] does.
+// NewPodCache returns an empty cache of the node's pods. It makes no call; [PodCache.Run] does.
 func NewPodCache(client kubernetes.Interface, node string, logger *slog.Logger) (*PodCache, error) {
 	if node == "" {
 		return nil, errors.New("pod cache: the node name is empty")
@@ -48,34 +47,32 @@ func NewPodCache(client kubernetes.Interface, node string, logger *slog.Logger) 
 	return c, nil
 }
 
-// Run lists and watches until ctx is done; lost connections are retried with a
-// backoff. It must be called once.
+// Run lists and watches until ctx ends. It retries lost connections with a backoff. It must be
+// called once.
 func (c *PodCache) Run(ctx context.Context) {
 	c.informer.RunWithContext(ctx)
 }
 
-// Synced reports whether the first list has arrived. An unknown pod means
-// nothing before that.
+// Synced reports whether the first list is complete. Before that, an unknown pod may exist.
 func (c *PodCache) Synced() bool {
 	return c.informer.HasSynced()
 }
 
-// ServiceAccount returns the service account of the pod whose UID the container
-// runtime knows. It never blocks on I/O. known is false while the pod has not
-// been seen (yet); a static pod is known and has no service account.
+// ServiceAccount returns the service account of the pod with this UID in the container runtime. It
+// never blocks on I/O. known is false until the cache has the pod. A static pod is known and has no
+// service account.
 //
-// Anybody may write a mirror's annotation on a pod of theirs. So a pod of the API
-// server that has the UID itself comes first, and where several mirrors claim a
-// UID, nothing is known.
+// Any user may write a mirror's annotation on a pod. Therefore a pod of the API server with this
+// UID comes first, and a UID that several mirrors claim is unknown.
 func (c *PodCache) ServiceAccount(podUID string) (name string, known bool) {
 	pod, known := c.find(podUID)
 	return accountOf(pod), known
 }
 
-// find returns the pod whose UID the container runtime knows.
+// find returns the pod with this UID in the container runtime.
 func (c *PodCache) find(podUID string) (*corev1.Pod, bool) {
 	for _, index := range []string{byUID, byMirror} {
-		// The only error is an index that does not exist.
+		// ByIndex fails only if the index does not exist.
 		pods, err := c.informer.GetIndexer().ByIndex(index, podUID)
 		if err != nil || len(pods) > 1 {
 			return nil, false
@@ -118,9 +115,9 @@ func podsOfNode(client kubernetes.Interface, node string) cache.ListerWatcher {
 	}, client)
 }
 
-// leanOn returns what keeps of a pod of the node what the agent answers from, so
-// that memory does not grow with the size of pod specs and statuses. Informers
-// may call it on what it has returned: it must keep all that it looks at.
+// trimPod returns a transform that keeps only the data that the agent uses, so that memory does not
+// grow with pod specs and statuses. Informers may apply it to its own result, so it must keep all
+// data that it reads.
 func trimPod(node string) cache.TransformFunc {
 	return func(obj any) (any, error) {
 		pod, ok := obj.(*corev1.Pod)
@@ -144,15 +141,15 @@ func trimPod(node string) cache.TransformFunc {
 	}
 }
 
-// isMirror reports whether kubelet of the node has made the pod to show a static
-// one: it owns it, and the API server gives mirrors no service account.
+// isMirror reports whether the pod is the node's mirror of a static pod: the node owns it, and the
+// API server gives mirrors no service account.
 func isMirror(pod *corev1.Pod, node string) bool {
 	owner := metav1.GetControllerOf(pod)
 	return pod.Annotations[corev1.MirrorPodAnnotationKey] != "" && pod.Spec.ServiceAccountName == "" &&
 		owner != nil && owner.Kind == "Node" && owner.Name == node
 }
 
-// indexUID leaves out mirrors, which run under another UID.
+// indexUID skips mirrors, because kubelet runs them under another UID.
 func indexUID(obj any) ([]string, error) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
@@ -164,7 +161,7 @@ func indexUID(obj any) ([]string, error) {
 	return []string{string(pod.UID)}, nil
 }
 
-// indexMirror knows mirrors by the hash of the manifest that they are of.
+// indexMirror indexes mirrors by the hash of their manifest.
 func indexMirror(obj any) ([]string, error) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {

@@ -108,7 +108,7 @@ func TestServiceAccount(t *testing.T) {
 	}
 }
 
-// Whoever may create a pod may write the annotation of a mirror on it.
+// A user who may create a pod may write the annotation of a mirror on it.
 func TestServiceAccountIsNotForgedByMirrors(t *testing.T) {
 	forged := func(name, of string, change func(*corev1.Pod)) *corev1.Pod {
 		p := mirrorPod("uid-"+name, of, name)

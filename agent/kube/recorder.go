@@ -19,7 +19,7 @@ const (
 	seriesPeriod = time.Minute
 )
 
-// Outcome is what became of an event that was handed to a [Recorder].
+// Outcome is the fate of an event handed to a [Recorder].
 type Outcome string
 
 // The outcomes of an event.
@@ -31,20 +31,19 @@ const (
 	Failed  Outcome = "failed"  // refused by the API server, or not reached
 )
 
-// RecorderConfig is what a [Recorder] needs.
+// RecorderConfig configures a [Recorder].
 type RecorderConfig struct {
 	Client kubernetes.Interface
 	Node   string       // name of this node, for the Event's instance
-	Logger *slog.Logger // told about events that could not be written
+	Logger *slog.Logger // for events that could not be written
 	// Count is called once for every event. It must not block and may be
 	// called concurrently. Optional.
 	Count func(Outcome)
 }
 
-// Recorder writes what the agent has to say about a pod as Events
-// (events.k8s.io/v1). Equal events become a series, a pod that causes too many is
-// limited, and a slow API server costs events but never time. client-go's own
-// broadcaster drops events without counting them and cannot be flushed.
+// Recorder writes the agent's events about pods as Events (events.k8s.io/v1). It counts equal
+// events in a series and limits pods with too many. A slow API server may cost events but never
+// time. client-go's own broadcaster drops events without counting them and cannot be flushed.
 type Recorder struct {
 	queue  chan agentapi.Event
 	sink   events.EventSink
@@ -88,8 +87,8 @@ func (r *Recorder) Record(event agentapi.Event) {
 	}
 }
 
-// Run writes queued events until ctx is done, then what is left for at most 5
-// seconds more, and returns. It must be called once.
+// Run writes queued events until ctx ends, then the rest within 5 seconds, and returns. It must be
+// called once.
 func (r *Recorder) Run(ctx context.Context) {
 	writing, cancel := cancelledAfter(ctx, flushTimeout)
 	defer cancel()

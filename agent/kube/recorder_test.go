@@ -108,7 +108,7 @@ func TestEqualEventsBecomeASeries(t *testing.T) {
 	})
 }
 
-// An Event that is counted has the latest report, and loses nothing else.
+// A counted Event has the latest report and keeps the rest.
 func TestASeriesHasTheLatestReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecording(t)
@@ -135,7 +135,7 @@ func TestASeriesHasTheLatestReport(t *testing.T) {
 		report("b")
 		want(2, "b")
 		report("c")
-		want(2, "b") // until it is counted
+		want(2, "b") // until the next count
 		time.Sleep(seriesPeriod)
 		synctest.Wait()
 		want(3, "c")
@@ -143,7 +143,7 @@ func TestASeriesHasTheLatestReport(t *testing.T) {
 		r.wantOutcomes(t, outcomes{Written: 1, Merged: 2})
 		for _, known := range r.series {
 			if known.report != nil || known.event.Annotations != nil {
-				t.Errorf("kept of a series that is written: %v, %v", known.report, known.event.Annotations)
+				t.Errorf("a written series keeps %v, %v", known.report, known.event.Annotations)
 			}
 		}
 	})

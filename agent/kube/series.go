@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// seriesQuiet ends a series, as in client-go: an equal event later than
-	// this after the last one is a new Event.
+	// seriesQuiet ends a series, as in client-go: an equal event after a longer pause is a new
+	// Event.
 	seriesQuiet = 6 * time.Minute
-	// maxSeries bounds memory; the limit for each pod is met much earlier
-	// unless a great many pods come and go.
+	// maxSeries bounds memory. The rate limit of each pod applies much earlier, unless very many
+	// pods come and go.
 	maxSeries = 4096
 )
 
-// seriesKey is what makes events equal. Their reports may differ: an attempt takes another
-// time than the one before.
+// seriesKey identifies equal events. Their reports may differ, because attempts take different
+// times.
 type seriesKey struct {
 	pod       agentapi.PodRef
 	container string
@@ -34,10 +34,10 @@ type seriesKey struct {
 	desired   agentapi.DesiredSize
 }
 
-// series is one Event and the equal ones that followed it.
+// series is one Event with its repetitions.
 type series struct {
-	event    *eventsv1.Event   // as the API server has it, without annotations
-	report   map[string]string // annotation that is not written yet; nil: none
+	event    *eventsv1.Event   // from the API server, without annotations
+	report   map[string]string // unwritten annotation; nil: none
 	count    int32
 	written  int32
 	lastSeen time.Time
@@ -74,8 +74,8 @@ func (r *Recorder) handle(ctx context.Context, event agentapi.Event) {
 	r.create(ctx, key, eventObject(event, r.node, r.stamp()))
 }
 
-// stamp returns the time in nanoseconds, made unique: events of one decision
-// share their time, and names must differ.
+// stamp returns a unique time in nanoseconds. Events of one decision share their time, and their
+// names must differ.
 func (r *Recorder) stamp() int64 {
 	r.lastStamp = max(time.Now().UnixNano(), r.lastStamp+1)
 	return r.lastStamp
@@ -98,8 +98,7 @@ func (r *Recorder) create(ctx context.Context, key seriesKey, object *eventsv1.E
 	r.count(Written)
 }
 
-// repeat writes the second event at once, so that a repetition is seen, and
-// leaves the others to the next sweep.
+// repeat writes the second event at once, and leaves further ones to the next sweep.
 func (r *Recorder) repeat(ctx context.Context, key seriesKey, known *series, event agentapi.Event) {
 	known.count++
 	known.lastSeen = time.Now()
@@ -110,7 +109,7 @@ func (r *Recorder) repeat(ctx context.Context, key seriesKey, known *series, eve
 	}
 }
 
-// sweep writes the counts that changed and forgets what has been quiet.
+// sweep writes the changed counts and drops quiet series.
 func (r *Recorder) sweep(ctx context.Context) {
 	r.writeSeries(ctx)
 	for key, known := range r.series {
@@ -141,7 +140,7 @@ func (r *Recorder) writeOne(ctx context.Context, key seriesKey, known *series) {
 	case err == nil:
 		known.written, known.report = known.count, nil
 	case apierrors.IsNotFound(err):
-		// Events expire; the next equal one starts anew.
+		// Events expire. The next equal event starts a new series.
 		delete(r.series, key)
 	default:
 		r.logger.WarnContext(ctx, "counting a repeated Kubernetes Event failed", slog.String("reason", string(key.reason)),

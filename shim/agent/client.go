@@ -1,4 +1,4 @@
-// Package agent asks the node's agent, over the socket in the pod's directory.
+// Package agent is a client of the agent on the socket in the pod's directory.
 package agent
 
 import (
@@ -19,20 +19,19 @@ import (
 
 var _ resize.Node = (*Client)(nil)
 
-// Client asks an agent. The methods may be called from several goroutines at once, and
-// block until the agent has answered, or their context is done.
+// Client is a client of the agent. Several goroutines may call the methods at once. A method blocks
+// until the agent answers or its context ends.
 //
-// An agent that is away, or has just started and does not know the pod yet, is
-// [resize.ErrAgent]. What it refuses is a [*RefusedError]: by its policy also
-// [resize.ErrPolicy], and where a migration is under way [resize.ErrMigrating].
+// The error is [resize.ErrAgent] if the agent is away or does not know the pod yet. A refusal is a
+// [*RefusedError]. It is also [resize.ErrPolicy] if the policy does not allow the request, and
+// [resize.ErrMigrating] during a migration.
 type Client struct {
 	http http.Client
 
-	requirement chan *podapi.MemoryRequirement // as it was told last; whoever has taken it tells the agent
+	requirement chan *podapi.MemoryRequirement // has the latest one; a sender takes it out while it sends
 }
 
-// New returns a client for the agent at a socket, such as [podapi.Socket]. It does not
-// connect yet.
+// New returns a client for the agent's socket, such as [podapi.Socket]. It does not connect yet.
 func New(socket string) *Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
@@ -44,23 +43,23 @@ func New(socket string) *Client {
 }
 
 const (
-	// maxConnections leaves some of those that the agent gives a pod to others in it.
+	// maxConnections leaves some of the pod's connections to other clients in the pod.
 	maxConnections = 5
 
-	// idleTimeout is shorter than the agent's: it does not close what is about to be
-	// used.
+	// idleTimeout is shorter than the agent's, so the agent does not close a connection that the
+	// client is about to use.
 	idleTimeout = 30 * time.Second
 )
 
-// RefusedError is what the agent does not do.
+// RefusedError is a refusal by the agent.
 type RefusedError struct {
-	Code    string // one of podapi's
+	Code    string // a code of package podapi
 	Message string
 }
 
 func (e *RefusedError) Error() string { return "the agent refuses: " + e.Message }
 
-// Is reports whether a migration, or the policy, is what keeps it from being done.
+// Is reports whether a migration or the policy is the cause of the refusal.
 func (e *RefusedError) Is(target error) bool {
 	switch e.Code {
 	case podapi.CodeMigrating:
@@ -71,12 +70,12 @@ func (e *RefusedError) Is(target error) bool {
 	return false
 }
 
-// Look reads all that the agent shows.
+// Observed reads the current state of the pod.
 func (c *Client) Observed(ctx context.Context) (podapi.Observed, error) {
 	return ask[podapi.Observed](ctx, c, http.MethodGet, podapi.PathObserved, nil)
 }
 
-// Seen implements [resize.Node].
+// Limits implements [resize.Node].
 func (c *Client) Limits(ctx context.Context) (resize.Limits, error) {
 	s, err := c.Observed(ctx)
 	return resize.Limits{
@@ -95,21 +94,20 @@ func (c *Client) LowerLock(ctx context.Context, bytes uint64) error {
 	return c.put(ctx, podapi.PathLock, podapi.Lock{AtMost: amount(bytes)})
 }
 
-// Need implements [resize.Node]. An agent that was away is told again once it is back,
-// as long as somebody listens to [Client.Changed]. What is more than the largest limit is
-// told as that.
+// RequireMemory implements [resize.Node]. While [Client.Changed] runs, the client repeats the
+// requirement to an agent that was away. A requirement above the highest limit becomes that limit.
 func (c *Client) RequireMemory(ctx context.Context, bytes uint64) error {
 	select {
 	case <-c.requirement:
 	case <-ctx.Done():
-		return fmt.Errorf("tell the agent what the VM needs: %w", ctx.Err())
+		return fmt.Errorf("send the VM's memory requirement: %w", ctx.Err())
 	}
 	need := &podapi.MemoryRequirement{Bytes: amount(min(bytes, math.MaxInt64))}
 	defer func() { c.requirement <- need }()
 	return c.put(ctx, podapi.PathMemoryRequirement, need)
 }
 
-// Hold implements [resize.Node]. Parts of a second are rounded up.
+// Hold implements [resize.Node]. It rounds up to whole seconds.
 func (c *Client) Hold(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		_, err := ask[json.RawMessage](ctx, c, http.MethodDelete, podapi.PathHold, nil)
@@ -118,9 +116,8 @@ func (c *Client) Hold(ctx context.Context, d time.Duration) error {
 	return c.put(ctx, podapi.PathHold, podapi.Hold{Seconds: seconds(min(d, podapi.MaxHold))})
 }
 
-// Lease holds back what the agent would do to the pod's VM without the pod asking, for
-// that long from now, at most [podapi.MaxLease]; 0 or less ends what it has held back
-// so far. Parts of a second are rounded up.
+// Lease prevents the agent from stopping the pod's VM without a request of the pod, for d from now
+// and at most [podapi.MaxLease]. 0 or less ends the pod's lease. Lease rounds up to whole seconds.
 func (c *Client) Lease(ctx context.Context, d time.Duration, reason string) error {
 	if d <= 0 {
 		_, err := ask[json.RawMessage](ctx, c, http.MethodDelete, podapi.PathLease, nil)
@@ -129,21 +126,21 @@ func (c *Client) Lease(ctx context.Context, d time.Duration, reason string) erro
 	return c.put(ctx, podapi.PathLease, podapi.Lease{Seconds: seconds(min(d, podapi.MaxLease)), Reason: reason})
 }
 
-// seconds rounds up.
+// seconds rounds up to whole seconds.
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
-// Desired reads what the VM is asked to be.
+// Desired reads the desired state of the VM.
 func (c *Client) Desired(ctx context.Context) (podapi.Desired, error) {
 	return ask[podapi.Desired](ctx, c, http.MethodGet, podapi.PathDesired, nil)
 }
 
-// Headroom reads how far the VM is to be able to grow, as the node policy has it. An agent
-// that is older and knows nothing of it refuses with the code [podapi.CodeNotFound].
+// Headroom reads the node policy's headroom. An older agent without headroom refuses with the code
+// [podapi.CodeNotFound].
 func (c *Client) Headroom(ctx context.Context) (podapi.Headroom, error) {
 	return ask[podapi.Headroom](ctx, c, http.MethodGet, podapi.PathHeadroom, nil)
 }
 
-// Report tells how a resize fares.
+// Report sends a report of a resize.
 func (c *Client) Report(ctx context.Context, report podapi.Report) error {
 	return c.put(ctx, podapi.PathReport, report)
 }
@@ -191,7 +188,7 @@ func (c *Client) open(ctx context.Context, method, path string, question []byte)
 	return response.Body, nil
 }
 
-// away says that the agent did not answer.
+// away returns the error for an agent that did not answer.
 func away(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("ask the agent: %w", ctx.Err())
@@ -199,8 +196,7 @@ func away(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", resize.ErrAgent, err)
 }
 
-// refusal reads the agent's own words. One that does not know the pod yet is as good as
-// away.
+// refusal reads the agent's refusal. An agent that does not know the pod yet counts as away.
 func refusal(response *http.Response) error {
 	var answer podapi.Error
 	err := json.NewDecoder(io.LimitReader(response.Body, podapi.MaxAnswer)).Decode(&answer)

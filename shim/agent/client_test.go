@@ -16,8 +16,8 @@ import (
 	"github.com/mooring-vm/mooring/shim/resize"
 )
 
-// What a client does with a real agent is in agent/podserver; here an agent answers
-// what a test wants.
+// answering returns a client of a fake agent with this handler. Package podserver tests the client
+// with a real agent.
 func answering(t *testing.T, handler http.HandlerFunc) *agent.Client {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "s")
@@ -68,7 +68,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// What is sent is what the agent reads.
+// The agent can read each request.
 func TestQuestions(t *testing.T) {
 	var got string
 	n := answering(t, func(w http.ResponseWriter, r *http.Request) {

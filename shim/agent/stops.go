@@ -10,13 +10,14 @@ import (
 	"github.com/mooring-vm/mooring/shim/resize"
 )
 
-// askAgain is how soon the agent is asked again what it wants, if it has not answered.
+// retryEvery is the time between two attempts to read the stop request.
 const retryEvery = time.Second
 
-// Stops has the agent ask the pod before it ends the VM by itself, until ctx ends: to
-// be called by who can end it gracefully. It returns what the agent asks for, after each
-// connection and as it changes, until ctx ends. The channel has room for one: what
-// nobody has taken yet is replaced. An agent that is away asks for nothing new.
+// Stops registers the pod as a stop handler until ctx ends: the agent sends it a stop request
+// before it ends the VM itself. The caller must be able to shut the guest down. The channel gets
+// the current request after each connection and each change; it closes when ctx ends. It has space
+// for one element, and a newer request replaces an unread one. While the agent is away there is no
+// new request.
 func (c *Client) Stops(ctx context.Context) <-chan podapi.Stop {
 	stops, hints := make(chan podapi.Stop, 1), make(chan struct{}, 1)
 	go c.follow(ctx, podapi.PathChanges+"?"+podapi.QueryStopHandler+"=1", func(_ context.Context, change podapi.Change, first bool) {
@@ -31,7 +32,7 @@ func (c *Client) Stops(ctx context.Context) <-chan podapi.Stop {
 	return stops
 }
 
-// askWhat asks what the agent wants after each hint, until it answers.
+// followStops reads the stop request after each hint, and retries until the agent answers.
 func (c *Client) followStops(ctx context.Context, hints <-chan struct{}, stops chan podapi.Stop) {
 	again := time.NewTimer(0)
 	defer again.Stop()
@@ -57,7 +58,7 @@ func (c *Client) followStops(ctx context.Context, hints <-chan struct{}, stops c
 	}
 }
 
-// give leaves a hint, if there is none yet.
+// hint leaves a hint, unless there is one.
 func hint(hints chan<- struct{}) {
 	select {
 	case hints <- struct{}{}:

@@ -13,8 +13,8 @@ import (
 	"github.com/mooring-vm/mooring/api/podapi"
 )
 
-// TestStops: the agent is told that somebody takes requests, and is asked after each
-// connection and each line that says so, until it answers.
+// The client registers as a stop handler. It reads the stop request after each connection and each
+// hint, and retries until the agent answers.
 func TestStops(t *testing.T) {
 	var questions atomic.Int64
 	lines, streams := make(chan string), make(chan string, 8)
@@ -31,7 +31,7 @@ func TestStops(t *testing.T) {
 		streams <- r.URL.String()
 		for line := range lines {
 			if line == "" {
-				return // the agent ends
+				return // the agent stops
 			}
 			fmt.Fprintf(w, `{"changed":%q}`+"\n", line)
 			_ = http.NewResponseController(w).Flush()
@@ -39,21 +39,21 @@ func TestStops(t *testing.T) {
 	})
 	t.Cleanup(func() { close(lines) })
 	stops := n.Stops(t.Context())
-	tell := func(all ...string) {
+	send := func(all ...string) {
 		t.Helper()
 		for _, line := range all {
 			lines <- line
 		}
 	}
-	tell(podapi.ChangedNone)
+	send(podapi.ChangedNone)
 	wantStop(t, stops, podapi.Stop{Reason: "w", Seconds: 2})
-	tell(podapi.ChangedObserved, podapi.ChangedNone, podapi.ChangedDesired, podapi.ChangedStop)
+	send(podapi.ChangedObserved, podapi.ChangedNone, podapi.ChangedDesired, podapi.ChangedStop)
 	wantStop(t, stops, podapi.Stop{Requested: true, Reason: "w", Seconds: 3})
-	tell("", podapi.ChangedNone) // it is back
+	send("", podapi.ChangedNone) // a new stream
 	wantStop(t, stops, podapi.Stop{Requested: true, Reason: "w", Seconds: 4})
 	for range 2 {
 		if got := <-streams; got != "/v1/changes?stops=1" {
-			t.Errorf("asked for %s", got)
+			t.Errorf("requested %s", got)
 		}
 	}
 }
@@ -70,7 +70,7 @@ func wantStop(t *testing.T, stops <-chan podapi.Stop, want podapi.Stop) {
 	}
 }
 
-// TestStopsOfAnOldAgent: one that does not know of them asks for nothing.
+// An agent without stop requests has none.
 func TestStopsOfAnOldAgent(t *testing.T) {
 	asked := make(chan struct{}, 8)
 	n := answering(t, func(w http.ResponseWriter, r *http.Request) {
@@ -88,9 +88,9 @@ func TestStopsOfAnOldAgent(t *testing.T) {
 	<-asked
 	select {
 	case stop := <-stops:
-		t.Errorf("told %+v", stop)
+		t.Errorf("stop request %+v", stop)
 	case <-asked:
-		t.Error("asked again")
+		t.Error("the client asks again")
 	case <-time.After(2 * time.Second):
 	}
 }

@@ -11,18 +11,16 @@ import (
 )
 
 const (
-	// quiet is how long a stream may tell nothing: the agent tells something every 15 s.
+	// maxSilence bounds the time without a line: the agent sends one every 15 s.
 	maxSilence = 45 * time.Second
 
-	// leastPause and mostPause bound the time between two attempts to connect, which
-	// doubles.
+	// leastPause and mostPause bound the pause between two connections, which doubles.
 	leastPause = 250 * time.Millisecond
 	mostPause  = 10 * time.Second
 )
 
-// Changed implements [resize.Node]. It also has a hint when [Client.Wanted] may tell
-// something else, and after each connection that was made anew. The channel has room for
-// one: hints that nobody has taken yet are one.
+// Changed implements [resize.Node]. It also gives a hint when [Client.Desired] may have changed,
+// and after each new connection. The channel has space for one hint, which stands for several.
 func (c *Client) Changed(ctx context.Context) (<-chan struct{}, error) {
 	hints := make(chan struct{}, 1)
 	go func() {
@@ -39,15 +37,15 @@ func (c *Client) Changed(ctx context.Context) (<-chan struct{}, error) {
 	return hints, nil
 }
 
-// told is called for each line of a stream. Those that only show that the connection is
-// there are no hints, but for the first.
+// onChange is called for each line of a stream. first is true for the first line after a
+// connection.
 type onChange func(ctx context.Context, change podapi.Change, first bool)
 
-// follow reads a stream of changes until ctx ends, and connects again where it ends.
-func (c *Client) follow(ctx context.Context, path string, tell onChange) {
+// follow reads a stream of changes, and connects again after its end, until ctx ends.
+func (c *Client) follow(ctx context.Context, path string, onLine onChange) {
 	pause := leastPause
 	for ctx.Err() == nil {
-		if c.read(ctx, path, tell) {
+		if c.read(ctx, path, onLine) {
 			pause = leastPause
 		}
 		timer := time.NewTimer(pause)
@@ -60,11 +58,11 @@ func (c *Client) follow(ctx context.Context, path string, tell onChange) {
 	}
 }
 
-// read reads one stream to its end, and reports whether it told anything.
-func (c *Client) read(ctx context.Context, path string, tell onChange) (some bool) {
+// read reads one stream to its end and reports whether it got a line.
+func (c *Client) read(ctx context.Context, path string, onLine onChange) (some bool) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	silence := time.AfterFunc(maxSilence, func() { cancel(fmt.Errorf("the agent told nothing for %s", maxSilence)) })
+	silence := time.AfterFunc(maxSilence, func() { cancel(fmt.Errorf("no line from the agent for %s", maxSilence)) })
 	defer silence.Stop()
 	body, err := c.open(ctx, http.MethodGet, path, nil)
 	if err != nil {
@@ -77,12 +75,12 @@ func (c *Client) read(ctx context.Context, path string, tell onChange) (some boo
 			return some
 		}
 		silence.Reset(maxSilence)
-		tell(ctx, change, !some)
+		onLine(ctx, change, !some)
 	}
 }
 
-// tellAgain tells an agent that may have been started again what the VM needs. What it
-// refuses is found when it is told something new.
+// repeatRequirement sends the memory requirement again, because the agent may have restarted. A
+// refusal shows at the next new requirement.
 func (c *Client) repeatRequirement(ctx context.Context) {
 	select {
 	case need := <-c.requirement:

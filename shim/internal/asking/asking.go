@@ -1,4 +1,4 @@
-// Package asking asks what may never be answered, without waiting for it.
+// Package asking runs a call that may hang, without waiting for it.
 package asking
 
 import (
@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Call is a call of which there is at most one under way: one that hangs is not followed
-// by others that would hang, too. It is for one goroutine.
+// Call runs at most one call at a time. After a call that hangs, it starts no further one. It is
+// for use by one goroutine.
 type Call struct {
 	do      func(context.Context) error
 	running *sync.WaitGroup
@@ -15,14 +15,14 @@ type Call struct {
 	started bool
 }
 
-// New returns a call of do, which returns soon after its context is done. running counts
-// it for as long as it is under way.
+// New returns a Call of do, which must return soon after its context ends. running counts the call
+// while it runs.
 func New(running *sync.WaitGroup, do func(context.Context) error) *Call {
 	return &Call{do: do, running: running, answer: make(chan error, 1)}
 }
 
-// Ask calls, and does not block. It returns false and does nothing while the last answer
-// has not been taken.
+// Ask starts the call and does not block. While the previous result has not been received, it does
+// nothing and returns false.
 func (c *Call) Ask(ctx context.Context) bool {
 	if c.started {
 		return false
@@ -32,8 +32,8 @@ func (c *Call) Ask(ctx context.Context) bool {
 	return true
 }
 
-// Answer is sent the answer. Who has received it calls [Call.Taken].
+// Answer returns the channel of results. The receiver of a result must then call [Call.Taken].
 func (c *Call) Answer() <-chan error { return c.answer }
 
-// Taken lets the call be made again.
+// Taken allows the next call.
 func (c *Call) Taken() { c.started = false }

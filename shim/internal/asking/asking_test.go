@@ -10,7 +10,7 @@ import (
 	"github.com/mooring-vm/mooring/shim/internal/asking"
 )
 
-// TestCall: one that hangs is the only one, until its answer was taken.
+// A hanging call prevents further calls until its result has been received.
 func TestCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running sync.WaitGroup

@@ -1,6 +1,5 @@
-// Package touch sets and reads the times of the files that a pod shares with the
-// node's agent. They are named pipes: opening one would wait for a reader that never
-// comes, so nothing here opens them.
+// Package touch sets and reads the times of the files that a pod shares with the node's agent. The
+// files are named pipes. Opening one would block, so this package opens none.
 package touch
 
 import (
@@ -11,13 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNoDirectory says that the file is not there.
+// ErrNoDirectory says that the file does not exist.
 var ErrNoDirectory = errors.New("this container has no pod directory: it is no launcher, or was created without Mooring")
 
-// Touch sets the times of a file to now, as the node's clock has it. Whoever may
-// write the file may touch it, and only to now: other times need its owner. It makes
-// one system call and follows no symbolic link at the end of path. Where there is no
-// such file, the error is [ErrNoDirectory].
+// Touch sets the times of a file to now by the node's clock. A user with write permission may do
+// this; other times need the owner. Touch makes one system call and follows no symbolic link at the
+// end of path. If the file does not exist, the error is [ErrNoDirectory].
 func Touch(path string) error {
 	now := []unix.Timespec{{Nsec: unix.UTIME_NOW}, {Nsec: unix.UTIME_NOW}}
 	if err := unix.UtimesNanoAt(unix.AT_FDCWD, path, now, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -26,8 +24,8 @@ func Touch(path string) error {
 	return nil
 }
 
-// At returns when a file was touched. The zero time stands for the epoch: never, or
-// answered.
+// At returns the time of the latest touch. The zero time means that the file was never touched, or
+// that the agent has answered.
 func At(path string) (time.Time, error) {
 	var st unix.Stat_t
 	if err := unix.Fstatat(unix.AT_FDCWD, path, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {

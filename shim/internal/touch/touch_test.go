@@ -30,7 +30,7 @@ func setTime(t *testing.T, path string, to time.Time) {
 	}
 }
 
-// Nobody reads the pipe: an open would hang, and the test with it.
+// The pipe has no reader, so an open would block the test.
 func TestTouch(t *testing.T) {
 	path := pipe(t)
 	for _, from := range []time.Time{time.Unix(0, 0), time.Now().Add(time.Hour), time.Now().Add(-time.Hour)} {

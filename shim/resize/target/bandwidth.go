@@ -9,22 +9,22 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// What libvirt takes, in microseconds.
+// Limits of libvirt, in microseconds.
 const (
 	minPeriod = 1000
 	maxPeriod = 1000000
 	minQuota  = 1000
 
-	// usualPeriod is what kernel and libvirt begin with.
+	// usualPeriod is the default of the kernel and of libvirt.
 	usualPeriod = 100000
 )
 
-// Spread returns the bandwidth with which so many vCPUs together get so much CPU time:
-// 1500 thousandths of a CPU for 2 vCPUs let each run for 75 ms in 100 ms. libvirt holds
-// each vCPU to its own, so one that is idle leaves nothing to the others.
+// Spread returns the bandwidth that gives the vCPUs together this CPU time: 1500 thousandths of a
+// CPU for 2 vCPUs let each run for 75 ms in 100 ms. libvirt limits each vCPU on its own, so an idle
+// vCPU leaves its time unused.
 //
-// A vCPU uses no more than one CPU; where it may, there is no limit. The errors are no
-// CPU time or no vCPUs, and a share below 0.1 % of a CPU, which libvirt does not take.
+// A vCPU uses at most one CPU; with a share that high there is no limit. The errors are no CPU
+// time, no vCPUs, and a share below 0.1 % of a CPU, which libvirt refuses.
 func Spread(milli int64, vcpus int) (Bandwidth, error) {
 	if milli <= 0 || vcpus <= 0 || vcpus > math.MaxInt64/1000 {
 		return Bandwidth{}, fmt.Errorf("CPU bandwidth: %d thousandths of a CPU for %d vCPUs: want at least 1 of each", milli, vcpus)
@@ -36,10 +36,9 @@ func Spread(milli int64, vcpus int) (Bandwidth, error) {
 	return b, nil
 }
 
-// Frequency returns the bandwidth with which each vCPU is as fast as a CPU of vm MHz on
-// a host whose CPUs have host MHz, as CloudStack computes it. The ratio is not rounded.
-// A host that is slower is no limit. The errors are a frequency that is missing, and a
-// ratio below 0.1 %: it is never taken for less or more than it is.
+// Frequency returns the bandwidth that makes each vCPU as fast as a CPU of vm MHz, on a host with
+// CPUs of host MHz, as CloudStack computes it. Frequency does not round the ratio. A slower host
+// means no limit. The errors are a missing frequency and a ratio below 0.1 %.
 func Frequency(vm, host int64) (Bandwidth, error) {
 	if vm <= 0 || host <= 0 {
 		return Bandwidth{}, fmt.Errorf("CPU bandwidth: %d MHz on a host with %d MHz: want both to be known", vm, host)
@@ -51,9 +50,9 @@ func Frequency(vm, host int64) (Bandwidth, error) {
 	return b, nil
 }
 
-// per returns the bandwidth of n/d CPUs for each vCPU, with a period near the usual one
-// in which the quota is a whole number of microseconds and at least minQuota. Where no
-// period is exact the quota is rounded down by less than a microsecond.
+// per returns the bandwidth of n/d CPUs for each vCPU. The period is near the usual one, so that
+// the quota is a whole number of microseconds and at least minQuota. If no period is exact, the
+// quota is rounded down by less than a microsecond.
 func per(n, d uint64) (Bandwidth, error) {
 	if n >= d {
 		return Bandwidth{Period: usualPeriod * time.Microsecond, Quota: virt.Unlimited}, nil

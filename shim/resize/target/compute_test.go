@@ -76,8 +76,8 @@ func TestLimits(t *testing.T) {
 		{"vCPUs rounded up, bandwidth spread", launcher(0, 1500), nil, target.Target{Size: api.Size{VCPUs: 2}, Bandwidth: quota(100000, 75000)}},
 		{"a thousandth of a CPU", launcher(0, 1), nil, target.Target{Size: api.Size{VCPUs: 1}, Bandwidth: quota(1000000, 1000)}},
 		{"the pod as a whole", whole, target.Fixed(gi), target.Target{Size: api.Size{Memory: gi, VCPUs: 1}, Overhead: gi, Limit: 2 * gi, Bandwidth: unlimited()}},
-		// 292 MiB for processes, I/O thread, graphics and 4 vCPUs, and a 512th of the guest's
-		// thousands of bytes; 100 MiB more where the pod is Guaranteed.
+		// 292 MiB for processes, I/O thread, graphics and 4 vCPUs, and page tables of a 512th of
+		// the guest's memory. KubeVirt adds 100 MiB for a Guaranteed pod.
 		{"overhead at the new size, Burstable", launcher(4*gi+400*mi, 4000), burstable,
 			target.Target{Size: api.Size{Memory: 4194 * mi, VCPUs: 4}, Overhead: 301 * mi, Limit: 4*gi + 400*mi, Bandwidth: unlimited()}},
 		{"overhead at the new size, Guaranteed", launcher(4*gi+400*mi, 4000), guaranteed,
@@ -88,7 +88,7 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
-		if strings.Contains(c.name, "overhead at the new size") { // to the byte it is kubevirt's own test
+		if strings.Contains(c.name, "overhead at the new size") { // package kubevirt tests the exact bytes
 			got.Overhead = (got.Overhead + mi - 1) / mi * mi
 		}
 		if diff := cmp.Diff(c.want, got); diff != "" {
@@ -97,8 +97,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// A guest grows by whole blocks above all that it has, and shrinks by the DIMMs that there
-// are, the last one first.
+// A guest grows by whole blocks above all its memory, and shrinks by its DIMMs from the last one.
 func TestLimitsWithDIMMs(t *testing.T) {
 	some := []uint64{512 * mi, 256 * mi} // above 1Gi
 	for _, c := range []struct {
@@ -163,7 +162,7 @@ func TestRequestedSize(t *testing.T) {
 	}
 }
 
-// size reads annotations; the keys are without their common end.
+// size reads annotations whose keys lack ".resize.mooring.dev".
 func size(t *testing.T, values map[string]string) api.Size {
 	t.Helper()
 	annotations := map[string]string{}
@@ -221,12 +220,12 @@ func TestOverheadFails(t *testing.T) {
 		}
 	}
 	if _, err := kubeVirt(t, kubevirt.VM{})(1<<63, 1); err == nil {
-		t.Error("a guest beyond an int64 is taken")
+		t.Error("no error for a guest beyond an int64")
 	}
 }
 
-// What nobody asks for stays, also where the limits leave no room for it. A quota is spread
-// over the vCPUs that there will be, not over those that the limit leaves room for.
+// The guest keeps each dimension that the pod does not ask for, even above the limits. A quota is
+// spread over the future vCPUs, not over the CPU limit.
 func TestGuestKeepsWhatThePodDoesNotAskFor(t *testing.T) {
 	keeps := guest
 	keeps.Keeps = true

@@ -1,19 +1,17 @@
-// Package wanted computes the size that a VM is to have from the pod that it runs in:
-// the one source of what is wanted. It is arithmetic on numbers that it is given; of the domain it reads
-// what KubeVirt's formula for the overhead wants to know ([Formula]).
+// Package target computes the size of a VM from its pod's limits and from the size that the pod
+// asks for. It is pure arithmetic. From the domain XML it reads only the input of KubeVirt's
+// formula for the overhead ([Formula]).
 //
-// The limits of the launcher container are the bound, whatever the other containers of
-// the pod have; a limit of the pod as a whole bounds it, too. Requests have no part in
-// it, so a Guaranteed pod and a Burstable one with the same limits get the same, but
-// for what KubeVirt adds to the overhead of a Guaranteed one.
+// The bounds are the limits of the launcher container and of the pod as a whole. Limits of other
+// containers and requests do not matter. A Guaranteed pod and a Burstable pod with the same limits
+// get the same size, except for KubeVirt's additional overhead of a Guaranteed pod.
 //
-//	guest memory   memory limit, less the overhead of a launcher of the new size,
-//	               rounded down to what the guest can have: what it booted with and
-//	               whole blocks
+//	guest memory   memory limit less the launcher's overhead at the new size, rounded down
+//	               to a size that the guest can have: boot memory and whole blocks
 //	vCPUs          CPU limit, rounded up
 //	bandwidth      CPU limit, spread over the vCPUs
-//	shares         as they are: only an annotation changes them
+//	shares         unchanged: only an annotation changes them
 //
-// Without a limit, that respect of the VM is left as it is. Annotations refine within
-// the limits: what is above them is an error.
+// Without a limit the VM keeps the dimension. Annotations choose a size within the limits; a larger
+// size is an error.
 package target

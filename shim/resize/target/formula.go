@@ -10,24 +10,24 @@ import (
 	"github.com/mooring-vm/mooring/memlock/kubevirt"
 )
 
-// Formula is KubeVirt's, for VMs of which only the domain is known.
+// Formula is KubeVirt's formula for the overhead of a VM, from the VM's domain XML.
 type Formula struct {
 	Version kubevirt.Version
 	Ratio   kubevirt.Ratio
 
-	// Guaranteed is set if the VM's requests are its limits, of memory and of CPU.
+	// Guaranteed is set if the VM's requests of memory and CPU equal its limits.
 	Guaranteed bool
 
-	// Extra is what is needed besides, in bytes, at any size: what the domain does not
-	// tell, such as probes that run programs. The ratio does not multiply it.
+	// Extra is a further overhead in bytes at any size, for parts that the domain XML does not
+	// show, such as probes that run programs. The ratio does not apply to it.
 	Extra int64
 }
 
-// Of returns the overhead of the VM with that domain XML. The VM's memory request is
-// taken for the guest's memory, which counts most page tables.
+// Of returns the overhead of the VM with this domain XML. It takes the guest's memory as the VM's
+// memory request, which counts the most page tables.
 //
-// The errors are those of Check, and XML that cannot be read; the overhead's are those of
-// [kubevirt.Overhead] for the VM.
+// The errors are those of Check and of invalid XML. The errors of the overhead are those of
+// [kubevirt.Overhead].
 func (f Formula) Of(domain string) (Overhead, error) {
 	if err := f.Check(); err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func (f Formula) Of(domain string) (Overhead, error) {
 	}, nil
 }
 
-// Check returns what is wrong with the formula, whatever the VM.
+// Check returns an error if the formula is invalid for every VM.
 func (f Formula) Check() error {
 	if f.Extra < 0 {
 		return fmt.Errorf("overhead by KubeVirt's formula, and %d bytes more: want no less than 0", f.Extra)
@@ -57,8 +57,8 @@ func (f Formula) Check() error {
 	return err
 }
 
-// vmOf reads what the formula wants to know, but for the size. All host devices count,
-// as KubeVirt's formula does not ask what they are.
+// vmOf reads the input of the formula except the size. It counts all host devices, because
+// KubeVirt's formula does not distinguish them.
 func vmOf(text string) (kubevirt.VM, error) {
 	var d libvirtxml.Domain
 	if err := xml.Unmarshal([]byte(text), &d); err != nil {
@@ -98,11 +98,10 @@ func addDevices(vm *kubevirt.VM, d *libvirtxml.DomainDeviceList) {
 	}
 }
 
-// metricsDisk is the end of the image's name that KubeVirt shows a guest its host's
-// figures with.
+// metricsDisk ends the name of the image with which KubeVirt shows a guest the metrics of its host.
 const metricsDisk = "/vhostmd0"
 
-// architecture is KubeVirt's name of libvirt's.
+// architecture returns KubeVirt's name for libvirt's architecture.
 func architecture(arch string) string {
 	switch arch {
 	case "x86_64":

@@ -23,9 +23,8 @@ func formula(t testing.TB, version, ratio string) target.Formula {
 	return f
 }
 
-// What launchers get from KubeVirt for a guest makes room for that guest, and for no
-// block more. These were computed elsewhere, for VMs whose request is less than the
-// guest's memory, or that have none.
+// A memory limit that KubeVirt computes for a guest fits exactly this guest. The limits come from
+// KubeVirt's code, for VMs with a smaller memory request or without one.
 func TestKubeVirtLimits(t *testing.T) {
 	const part = 2730 * mi // of 4Gi
 	for _, c := range []struct {
@@ -60,8 +59,8 @@ func TestKubeVirtLimits(t *testing.T) {
 
 const plain = "<domain type='kvm'><os><type arch='x86_64'>hvm</type></os><devices>%</devices></domain>"
 
-// Each domain costs what its VM does at KubeVirt. The least is processes of 220 MiB (240
-// on main), an I/O thread and a vCPU of 8 MiB each, and page tables of 2 MiB for 1 GiB.
+// The smallest overhead is 220 MiB for processes (240 on main), 8 MiB each for an I/O thread and a
+// vCPU, and page tables of 2 MiB for 1 GiB.
 func TestFormulaReadsTheDomain(t *testing.T) {
 	devices := func(text string) string { return strings.Replace(plain, "%", text, 1) }
 	head := func(text string) string { return strings.Replace(devices(""), "<devices>", text+"<devices>", 1) }
@@ -105,7 +104,7 @@ func TestFormulaReadsTheDomain(t *testing.T) {
 	}
 }
 
-// kib is more than what rounding to thousands of bytes makes of page tables.
+// kib is more than the rounding of page tables to thousands of bytes.
 const kib = 1 << 10
 
 func TestFormulaOptions(t *testing.T) {
@@ -161,7 +160,7 @@ func TestFormulaErrors(t *testing.T) {
 	}
 }
 
-// Whatever the domain is, a larger guest does not cost less: the search relies on it.
+// A larger guest never has less overhead, with any domain. The search in fit relies on it.
 func FuzzFormula(f *testing.F) {
 	for _, domain := range []string{
 		"<domain/>", plain, "<domain><devices><graphics/><hostdev/><interface type='hostdev'/><disk><source file='/vhostmd0'/></disk></devices></domain>",

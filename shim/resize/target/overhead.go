@@ -8,19 +8,19 @@ import (
 	"github.com/mooring-vm/mooring/memlock/kubevirt"
 )
 
-// Overhead computes what a launcher needs beside a guest of so many bytes and vCPUs, in
-// bytes. It must be pure, and no less for a larger guest.
+// Overhead returns the bytes that a launcher needs in addition to a guest with this memory, in
+// bytes, and these vCPUs. It must be pure, and must not fall for a larger guest.
 type Overhead func(guest uint64, vcpus int) (uint64, error)
 
-// Fixed is an overhead that is the same for every guest.
+// Fixed returns an overhead that is the same for every guest.
 func Fixed(bytes uint64) Overhead {
 	return func(uint64, int) (uint64, error) { return bytes, nil }
 }
 
-// KubeVirt is what KubeVirt, in that version, adds for a VM like vm with another size
-// ([kubevirt.Overhead]). Where vm has a guest's memory, a memory request and limit of
-// another size keep their proportion to it; else they become the guest's memory. One that
-// vm has not stays empty, as KubeVirt then counts no page tables.
+// KubeVirt returns the overhead of a KubeVirt version for a VM like vm with another size
+// ([kubevirt.Overhead]). Memory request and limit of vm keep their ratio to the guest's memory. If
+// vm has no guest memory, they become the guest's memory. An absent request or limit stays absent;
+// KubeVirt then counts no page tables.
 func KubeVirt(vm kubevirt.VM, version kubevirt.Version, ratio kubevirt.Ratio) Overhead {
 	return func(guest uint64, vcpus int) (uint64, error) {
 		if guest > math.MaxInt64 || vcpus < 0 || uint64(vcpus) > math.MaxUint32 {
@@ -36,11 +36,10 @@ func KubeVirt(vm kubevirt.VM, version kubevirt.Version, ratio kubevirt.Ratio) Ov
 	}
 }
 
-// scaled is what becomes of an amount beside a guest's memory when that becomes another.
-// It is rounded up, and at most an int64.
+// scaled scales an amount like the guest's memory. It rounds up, to at most an int64.
 func scaled(amount, before int64, guest uint64) int64 {
 	if amount <= 0 {
-		return amount // [kubevirt.Overhead] refuses what is negative
+		return amount // [kubevirt.Overhead] refuses negative amounts
 	}
 	if before <= 0 {
 		return int64(guest)
@@ -56,10 +55,9 @@ func scaled(amount, before int64, guest uint64) int64 {
 	return int64(min(quotient, math.MaxInt64))
 }
 
-// fit returns the largest guest that fits a memory limit with its overhead, and that
-// overhead.
+// fit returns the largest guest within a memory limit, and its overhead.
 func (g Guest) fit(limit uint64, vcpus int, overhead Overhead) (guest, beside uint64, err error) {
-	low, high := uint64(0), limit // the guest is at least low, and less than high + 1
+	low, high := uint64(0), limit // low <= guest <= high
 	for low < high {
 		middle := low + (high-low+1)/2
 		if beside, err = overhead(middle, vcpus); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// What a memory limit gives fits it with its overhead, is a size that the guest can
-// have, and one more block would not fit.
+// The computed memory fits the limit with its overhead and is a possible size of the guest. One
+// more block does not fit.
 func TestMemoryFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := target.Guest{
@@ -34,9 +34,8 @@ func TestMemoryFits(t *testing.T) {
 	})
 }
 
-// What KubeVirt's formula leaves of a memory limit fits it to the byte, whatever the VM,
-// the version and the ratio, and a block more would not. Only a limit that is too low for
-// the least guest is refused.
+// The memory fits the limit to the byte for any VM, version and ratio, and one more block does not
+// fit. Only a limit below the smallest guest is an error.
 func TestFormulaIsSolvedExactly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f, domain := anyFormula(t)
@@ -52,7 +51,7 @@ func TestFormulaIsSolvedExactly(t *testing.T) {
 		s, err := target.Compute(launcher(limit, 0), g, overhead)
 		next := s.GuestMemory() + g.Block
 		if err != nil {
-			next = (g.Boot-1)%g.Block + 1 // the least
+			next = (g.Boot-1)%g.Block + 1 // the smallest guest
 		}
 		more, failed := overhead(next, g.VCPUs)
 		if failed != nil || next+more <= limit {
@@ -64,7 +63,7 @@ func TestFormulaIsSolvedExactly(t *testing.T) {
 	})
 }
 
-// Who does not name a version is not given less than by one: main counts the most.
+// Without a version the overhead is no lower than with any: main counts the most.
 func TestMainCountsTheMost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f, domain := anyFormula(t)
@@ -110,7 +109,7 @@ func anyFormula(t *rapid.T) (f target.Formula, domain string) {
 	return f, domain
 }
 
-// libvirt takes what is computed, and it is right to the microsecond.
+// libvirt accepts the bandwidth, and the bandwidth is exact to the microsecond.
 func TestSpreadIsPrecise(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		milli := rapid.Int64Range(1, 1<<30).Draw(t, "milli")

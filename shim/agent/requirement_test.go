@@ -10,14 +10,13 @@ import (
 	"github.com/mooring-vm/mooring/api/podapi"
 )
 
-// TestNeedIsToldInOrder: what is told again on a new stream does not come after what is
-// told anew meanwhile.
-func TestNeedIsToldInOrder(t *testing.T) {
-	told, answer := make(chan string), make(chan struct{})
+// A repeated requirement on a new stream must not overtake a newer one.
+func TestRequirementOrder(t *testing.T) {
+	received, answer := make(chan string), make(chan struct{})
 	n := answering(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == podapi.PathMemoryRequirement {
 			body, _ := io.ReadAll(r.Body)
-			told <- string(body)
+			received <- string(body)
 			<-answer
 			fmt.Fprint(w, "{}")
 			return
@@ -27,14 +26,14 @@ func TestNeedIsToldInOrder(t *testing.T) {
 		<-r.Context().Done()
 	})
 	done := make(chan error)
-	need := func(bytes uint64) { go func() { done <- n.RequireMemory(t.Context(), bytes) }() }
+	requirement := func(bytes uint64) { go func() { done <- n.RequireMemory(t.Context(), bytes) }() }
 	next := func(want string) {
 		t.Helper()
-		if got := <-told; got != want {
-			t.Errorf("told %s, want %s", got, want)
+		if got := <-received; got != want {
+			t.Errorf("got %s, want %s", got, want)
 		}
 	}
-	need(1)
+	requirement(1)
 	next(`{"bytes":1}`)
 	answer <- struct{}{}
 	if err := <-done; err != nil {
@@ -43,12 +42,12 @@ func TestNeedIsToldInOrder(t *testing.T) {
 	if _, err := n.Changed(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	next(`{"bytes":1}`) // again, and not answered yet
-	need(2)
+	next(`{"bytes":1}`) // repeated; the answer comes later
+	requirement(2)
 	select {
-	case body := <-told:
-		t.Errorf("told %s while the agent is being told of another need", body)
-	case <-time.After(100 * time.Millisecond): // for what must not come
+	case body := <-received:
+		t.Errorf("got %s before the answer to the earlier request", body)
+	case <-time.After(100 * time.Millisecond): // time for a wrong request
 	}
 	answer <- struct{}{}
 	next(`{"bytes":2}`)
