@@ -7,38 +7,42 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
-// Action is something that [Step] wants done. Actions are carried out in their
-// order, and outside of Step.
+// Action is an effect that [Step] asks for. The caller executes the actions of a step in their
+// order.
 type Action interface{ action() }
 
-// ShutdownByLibvirt has libvirt ask the guest of a node-level VM to shut down.
+// ShutdownByLibvirt asks libvirt to shut down the guest of a node-level VM.
 type ShutdownByLibvirt struct{ VM VM }
+
+// ShutdownByPod asks the pod to shut down the guest.
+type ShutdownByPod struct{ VM VM }
 
 // Terminate sends SIGTERM.
 type Terminate struct{ VM VM }
 
-// Kill sends SIGKILL. Where the VM has a cgroup of its own, everything in it is
-// killed: helpers of the emulator end with it.
+// Kill sends SIGKILL. If the VM has a cgroup of its own, Kill ends all processes in it, such as the
+// helpers of the emulator.
 type Kill struct{ VM VM }
 
-// ConfirmStop tells the pod that its VM is gone.
+// ConfirmStop confirms to the pod that its VM has ended.
 type ConfirmStop struct{}
 
-// Scan asks for a look at what is left of the launcher, of which [Scanned] tells.
+// RequestScan asks for a scan of the launcher's VM processes. The result comes as [Scanned].
 type RequestScan struct{ ID uint64 }
 
-// CheckMemlock has the guard look at a VM process that has just started.
+// CheckMemlock asks the guard to check a VM process that has just started.
 type CheckMemlock struct{ VM VM }
 
-// Report tells people.
+// Report writes an Event.
 type Report struct {
 	Type    agentapi.EventType
 	Reason  agentapi.Reason
-	Message string // without pids, so that equal events are counted as one
-	PID     int    // of the process that it is about; 0: none
+	Message string // without pids, so that Kubernetes counts equal Events as one
+	PID     int    // of the process that the Event is about; 0: none
 }
 
 func (ShutdownByLibvirt) action() {}
+func (ShutdownByPod) action()     {}
 func (Terminate) action()         {}
 func (Kill) action()              {}
 func (ConfirmStop) action()       {}
@@ -46,7 +50,7 @@ func (RequestScan) action()       {}
 func (CheckMemlock) action()      {}
 func (Report) action()            {}
 
-// step collects what is to be done.
+// step collects the actions of one [Step].
 type step struct {
 	now     host.Boottime
 	actions []Action
@@ -54,6 +58,14 @@ type step struct {
 
 func (s *step) act(a Action) { s.actions = append(s.actions, a) }
 
-func (s *step) report(kind agentapi.EventType, reason agentapi.Reason, pid int, format string, args ...any) {
-	s.act(Report{Type: kind, Reason: reason, PID: pid, Message: fmt.Sprintf(format, args...)})
+func (s *step) warn(reason agentapi.Reason, pid int, format string, args ...any) {
+	s.act(Report{
+		Type: agentapi.Warning, Reason: reason, PID: pid, Message: fmt.Sprintf(format, args...),
+	})
+}
+
+func (s *step) note(reason agentapi.Reason, pid int, format string, args ...any) {
+	s.act(Report{
+		Type: agentapi.Normal, Reason: reason, PID: pid, Message: fmt.Sprintf(format, args...),
+	})
 }

@@ -2,23 +2,22 @@ package tie
 
 import "github.com/google/uuid"
 
-// Domain is a domain of a node-level libvirt.
+// Domain is a domain of the node's libvirt.
 type Domain struct {
 	Name string `json:"name"`
 	UUID string `json:"uuid"`
 	PID  int    `json:"pid"` // of its emulator, in the agent's pid namespace
 }
 
-// ParseDomainUUID returns the UUID that a launcher declares its domain by. What does not read
-// as one to libvirt is a name.
+// ParseDomainUUID returns the UUID in a launcher's declaration of a domain. It returns false for a
+// name. libvirt knows only two of the forms that [uuid.Parse] accepts; it takes the others as names.
 func ParseDomainUUID(declared string) (id uuid.UUID, ok bool) {
-	const plain, hyphened = 32, 36 // uuid.Parse knows other forms, which libvirt does not
+	const plain, hyphened = 32, 36
 	id, err := uuid.Parse(declared)
 	return id, err == nil && (len(declared) == plain || len(declared) == hyphened)
 }
 
-// Matches reports whether a launcher that declares this means the domain. What reads as a
-// UUID is never taken for a name.
+// Matches reports whether a declaration means this domain. A declared UUID never matches a name.
 func (d Domain) Matches(declared string) bool {
 	if id, ok := ParseDomainUUID(declared); ok {
 		own, err := uuid.Parse(d.UUID)

@@ -6,67 +6,74 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
-// Input is something that happened to a launcher or to one of its processes. Each
-// is the outcome of a look at the kernel, never of a message alone.
+// Input is an event of a launcher or of one of its processes. Each is an observation of the kernel,
+// never a message alone.
 type Input interface{ apply(t *Tie, s *step) }
 
-// LauncherStarted says that the container runs, and which is its first process.
+// LauncherStarted means that the container runs. Process is its first process.
 type LauncherStarted struct{ Process host.Process }
 
-// LauncherEnded says that the owner is proven gone.
+// LauncherEnded means that the launcher process has ended.
 type LauncherEnded struct {
 	Proof string
 
-	// LastSeen is the last moment that it is known to have lived at, where nobody
-	// saw it end; 0: somebody saw it just now. Who learns later that it lived
-	// longer says so again.
+	// LastSeen is the last known moment of the process's life if the end was not observed; 0: it
+	// ended now. A second LauncherEnded with a later LastSeen corrects the first.
 	LastSeen host.Boottime
 }
 
-// VMStarted says that a process of the launcher runs an emulator.
+// VMStarted means that a process of the launcher executes an emulator.
 type VMStarted struct{ VM VM }
 
-// VMEnded says that a process has ended.
+// VMEnded means that a VM process has ended.
 type VMEnded struct {
 	Process host.Process
-	How     string // exit code or signal, where it is known
+	How     string // exit code or signal; empty: unknown
 }
 
-// StopRequested says that the pod asks for its VM to be stopped.
+// StopRequested means that the pod requests the stop of its VM.
 type StopRequested struct{}
 
-// HeartbeatSeen says that the launcher's heartbeat was seen.
+// HeartbeatSeen means that the launcher has given a heartbeat.
 type HeartbeatSeen struct{}
 
-// LeaseSet says that somebody asks for patience. A lease that is over already ends
-// the one there was.
+// LeaseSet sets a lease from now on. A period of 0 ends the lease.
 type LeaseSet struct {
 	Period time.Duration
 	Reason string
 
-	// ByPod is set if the pod itself asks. Its lease is one beside the other's: the pod
-	// cannot shorten nor end that, but who ends that ends the pod's, too.
+	// ByPod is set for the pod's own lease. The pod cannot shorten or end the other lease. The end
+	// of the other lease also ends the pod's.
 	ByPod bool
 }
 
-// AbsenceEnded says that nobody could see heartbeats for a while, or give any.
+// AbsenceEnded means that for a while the agent could not observe heartbeats, or the launcher could
+// not give any.
 type AbsenceEnded struct{}
 
-// TimePassed says that time has passed.
+// TimePassed means that a due time was reached: see [Tie.Due].
 type TimePassed struct{}
 
-// Scanned says what VM processes a look at the launcher has found. Nobody saw them
-// start, so a heartbeat that was not seen then proves nothing.
+// Scanned has the VM processes that a scan has found. Their start was not observed, so a heartbeat
+// that was missing then proves nothing.
 type Scanned struct {
-	ID    uint64 // the [RequestScan] that asked for it, 0: nobody did
+	ID    uint64 // of the [RequestScan]; 0: the scan had another cause
 	Found []VM
 }
 
-// ActionFailed says that an [Action] could not be carried out.
+// ActionFailed means that an [Action] failed.
 type ActionFailed struct {
 	Action Action
 	Err    error
 }
 
-// TermsChanged says that other terms hold, because the policy has changed.
+// TermsChanged has the terms of a changed policy.
 type TermsChanged struct{ Terms Terms }
+
+// StopHandlerConnected means that a stop handler has connected to the pod's socket.
+type StopHandlerConnected struct{}
+
+// StopHandlerDisconnected means that the pod has no stop handler any more.
+type StopHandlerDisconnected struct {
+	Wait time.Duration // the time that the handler has to come back
+}

@@ -7,9 +7,9 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
-// Step returns what becomes of a tie at the moment now by what happened, and what
-// is to be done. It is pure: t is not changed, and the same arguments give the same
-// results. now must not be earlier than at the step before.
+// Step applies an event to a tie at the moment now. It returns the next tie and the actions to
+// execute. Step is pure: it does not change t, and equal arguments give equal results. now must not
+// be earlier than in the step before.
 func Step(t Tie, now host.Boottime, in Input) (Tie, []Action) {
 	t = t.clone()
 	s := &step{now: now}
@@ -27,22 +27,22 @@ func (i LauncherStarted) apply(t *Tie, s *step) {
 	}
 	t.LauncherProcess = &i.Process
 	if !t.Heartbeat.Seen {
-		t.Heartbeat.At = s.now // it is expected from now on
+		t.Heartbeat.At = s.now // expected from now on
 	}
 }
 
 func (i LauncherEnded) apply(t *Tie, s *step) {
 	if t.LauncherGone != "" {
 		t.LauncherGoneAt = max(t.LauncherGoneAt, min(i.LastSeen, s.now))
-	} else {
-		t.LauncherGone, t.LauncherGoneAt = i.Proof, s.now
-		if i.LastSeen != 0 {
-			t.LauncherGoneAt = min(i.LastSeen, s.now)
-		}
-		t.scanning = false // what was left a moment ago says nothing of now
-		if t.Phase == agentapi.PhaseDone {
-			t.setPhase(agentapi.PhaseDraining, launcherGoneReason(i.Proof), s)
-		}
+		return
+	}
+	t.LauncherGone, t.LauncherGoneAt = i.Proof, s.now
+	if i.LastSeen != 0 {
+		t.LauncherGoneAt = min(i.LastSeen, s.now)
+	}
+	t.scanning = false // a scan that began before the end proves nothing after it
+	if t.Phase == agentapi.PhaseDone {
+		t.setPhase(agentapi.PhaseDraining, launcherGoneReason(i.Proof), s)
 	}
 }
 
@@ -53,11 +53,11 @@ func (i VMEnded) apply(t *Tie, s *step) {
 	if v == nil {
 		return
 	}
-	how := i.How
-	if how == "" {
-		how = "it has ended"
+	if i.How == "" {
+		s.note(agentapi.ReasonVMGone, v.PID, "%s has ended", v.Describe())
+	} else {
+		s.note(agentapi.ReasonVMGone, v.PID, "%s has ended: %s", v.Describe(), i.How)
 	}
-	s.report(agentapi.Normal, agentapi.ReasonVMGone, v.PID, "%s is gone: %s", v.Describe(), how)
 	t.VMs = slices.DeleteFunc(t.VMs, func(v VM) bool { return v.Same(i.Process) })
 }
 
@@ -66,15 +66,16 @@ func (StopRequested) apply(t *Tie, s *step) {
 		return
 	}
 	t.StopRequested, t.scanning = true, false
-	s.report(agentapi.Normal, agentapi.ReasonStopRequested, 0, "the pod asks for its VM to be stopped")
+	s.note(agentapi.ReasonStopRequested, 0, "the pod requests the stop of its VM")
 }
 
 func (HeartbeatSeen) apply(t *Tie, s *step) {
 	t.Heartbeat = Heartbeat{Seen: true, At: s.now}
+	if t.StopConfirmed {
+		return // a heartbeat does not excuse a VM process that started after the stop
+	}
 	for at := range t.VMs {
-		if !t.StopConfirmed {
-			t.VMs[at].Unattended = ""
-		}
+		t.VMs[at].Unattended = ""
 	}
 }
 
@@ -101,7 +102,7 @@ func (i Scanned) apply(t *Tie, s *step) {
 		t.addVM(v, false, s)
 	}
 	if !t.scanning || i.ID != t.scanID {
-		return // something has happened since it was asked for
+		return // an event since the request has made the scan void
 	}
 	t.scanning = false
 	if t.needsScan() {
@@ -114,28 +115,31 @@ func (i ActionFailed) apply(t *Tie, s *step) {
 	case ShutdownByLibvirt:
 		if v := t.VM(a.VM.Process); v != nil && v.Stage == StageShutdown {
 			v.Due = min(v.Due, s.now)
-			s.report(agentapi.Warning, agentapi.ReasonVMShutdown, v.PID, "the guest of %s cannot be asked to shut down: %v", v.Describe(), i.Err)
+			s.warn(agentapi.ReasonVMShutdown, v.PID,
+				"libvirt cannot shut down the guest of %s: %v", v.Describe(), i.Err)
 		}
 	case Terminate:
-		s.report(agentapi.Warning, agentapi.ReasonVMTerminated, a.VM.PID, "%s cannot be sent SIGTERM: %v", a.VM.Describe(), i.Err)
+		s.warn(agentapi.ReasonVMTerminated, a.VM.PID,
+			"SIGTERM to %s failed: %v", a.VM.Describe(), i.Err)
 	case Kill:
-		s.report(agentapi.Warning, agentapi.ReasonVMKilled, a.VM.PID, "%s cannot be sent SIGKILL: %v", a.VM.Describe(), i.Err)
+		s.warn(agentapi.ReasonVMKilled, a.VM.PID,
+			"SIGKILL to %s failed: %v", a.VM.Describe(), i.Err)
 	}
 }
 
 func (i TermsChanged) apply(t *Tie, _ *step) { t.Terms = i.Terms }
 
-// addVM enters a VM process. seen is set when it was seen to start.
-func (t *Tie) addVM(v VM, seen bool, s *step) {
+// addVM adds a VM process. startSeen means that its start was observed.
+func (t *Tie) addVM(v VM, startSeen bool, s *step) {
 	if t.VM(v.Process) != nil {
 		return
 	}
 	v.State, v.Since, v.Stage, v.Why = agentapi.VMRunning, s.now, StageNone, "started"
-	s.report(agentapi.Normal, agentapi.ReasonVMStarted, v.PID, "%s runs", v.Describe())
+	s.note(agentapi.ReasonVMStarted, v.PID, "%s runs", v.Describe())
 	s.act(CheckMemlock{v})
 	t.VMs = append(t.VMs, v)
 	t.scanning = false
-	why := t.unattendedReason(seen, s.now)
+	why := t.unattendedReason(startSeen, s.now)
 	switch {
 	case t.Phase == agentapi.PhaseDone && t.LauncherGone != "":
 		t.setPhase(agentapi.PhaseDraining, t.Why, s)
@@ -143,57 +147,57 @@ func (t *Tie) addVM(v VM, seen bool, s *step) {
 		t.setPhase(agentapi.PhaseActive, "a VM process runs", s)
 	}
 	if why != "" && t.Phase == agentapi.PhaseActive {
-		t.reportUnattended(&t.VMs[len(t.VMs)-1], why, s)
+		t.setUnattended(&t.VMs[len(t.VMs)-1], why, s)
 	}
 }
 
-// unattendedReason says why a VM process that starts now has no live pod or heartbeat.
-func (t *Tie) unattendedReason(seen bool, now host.Boottime) string {
+// unattendedReason returns the reason if a VM process that starts now has no live pod or heartbeat.
+func (t *Tie) unattendedReason(startSeen bool, now host.Boottime) string {
 	switch {
 	case t.LauncherGone != "":
 		return "it started after its launcher had ended"
 	case t.StopConfirmed:
-		return "it started after its pod had asked for the stop"
-	case seen && t.Terms.Watchdog > 0 && (!t.Heartbeat.Seen || t.heartbeatExpired(now)):
+		return "it started after the confirmed stop of its pod"
+	case startSeen && t.Terms.Watchdog > 0 && (!t.Heartbeat.Seen || t.heartbeatExpired(now)):
 		return "it started without a heartbeat of its launcher"
 	}
 	return ""
 }
 
-// reportUnattended deals with a VM process that started unattended. Where its launcher has
-// ended, that is reason enough to stop it, whatever the terms say of this.
-func (t *Tie) reportUnattended(v *VM, why string, s *step) {
-	s.report(agentapi.Warning, agentapi.ReasonVMUnattended, v.PID, "%s is unattended: %s", v.Describe(), why)
+// setUnattended reports an unattended VM process. The end of the launcher stops it under all terms,
+// so only another reason is kept for StopUnattended.
+func (t *Tie) setUnattended(v *VM, why string, s *step) {
+	s.warn(agentapi.ReasonVMUnattended, v.PID, "%s is unattended: %s", v.Describe(), why)
 	if t.LauncherGone == "" {
 		v.Unattended = why
 	}
 }
 
-// watch notices that the heartbeat stays away, or that a lease is over.
+// checkHeartbeatAndLease reports a missing heartbeat, and ends a lease that has expired.
 func (t *Tie) checkHeartbeatAndLease(s *step) {
 	if last := t.LastLease(); last.Until > 0 && !t.leaseHolds(s.now) {
 		if t.leaseReported {
-			s.report(agentapi.Warning, agentapi.ReasonLeaseExpired, 0, "the lease for %q is over", last.Reason)
+			s.warn(agentapi.ReasonLeaseExpired, 0, "the lease for %q has expired", last.Reason)
 		}
 		t.Lease, t.PodLease, t.leaseReported = Lease{}, Lease{}, false
 	}
-	t.hungReported = t.hungReported && t.heartbeatExpired(s.now)
-	quiet := t.LauncherGone == "" && t.LauncherProcess != nil && t.heartbeatExpired(s.now)
-	if !quiet || t.hungReported || t.leaseHolds(s.now) || t.draining() || t.lacksProof() {
+	expired := t.heartbeatExpired(s.now)
+	t.hungReported = t.hungReported && expired
+	if !expired || t.hungReported || t.LauncherProcess == nil || !t.canHang() || t.leaseHolds(s.now) {
 		return
 	}
 	t.hungReported = true
-	s.report(agentapi.Warning, agentapi.ReasonLauncherHung, t.LauncherProcess.PID,
-		"no heartbeat of the launcher for more than %s, and it has not ended", t.Terms.Watchdog)
+	s.warn(agentapi.ReasonLauncherHung, t.LauncherProcess.PID,
+		"no heartbeat of the launcher for more than %s, and the launcher still runs", t.Terms.Watchdog)
 }
 
-// stopReason says why the launcher's VM processes have to end; empty: they need not.
+// stopReason returns the reason to stop the launcher's VM processes. Empty: there is none.
 func (t *Tie) stopReason(now host.Boottime) string {
 	switch {
 	case t.lacksProof():
 		return ""
 	case t.StopRequested:
-		return "the pod asks for it"
+		return "the pod requests the stop"
 	case t.LauncherGone != "":
 		return launcherGoneReason(t.LauncherGone)
 	case t.hungReported && t.Terms.StopHung && t.heartbeatExpired(now):
@@ -204,10 +208,11 @@ func (t *Tie) stopReason(now host.Boottime) string {
 
 func launcherGoneReason(proof string) string { return "the launcher is gone: " + proof }
 
-// startDraining enters the phase in which the VM processes are stopped.
+// startDraining enters the phase Draining if a stop has a reason and no lease holds it back.
 func (t *Tie) startDraining(s *step) {
 	why := t.stopReason(s.now)
-	if why == "" || t.Phase == agentapi.PhaseDraining || t.Phase == agentapi.PhaseDone && !t.StopRequested {
+	stopped := t.Phase == agentapi.PhaseDone && !t.StopRequested
+	if why == "" || t.Phase == agentapi.PhaseDraining || stopped {
 		return
 	}
 	if !t.StopRequested && t.leaseHolds(s.now) {
@@ -218,12 +223,13 @@ func (t *Tie) startDraining(s *step) {
 		return
 	}
 	if t.LauncherGone != "" && len(t.VMs) > 0 && !t.StopRequested {
-		s.report(agentapi.Warning, agentapi.ReasonOwnerGone, 0, "the launcher has ended and left a VM process behind: %s", t.LauncherGone)
+		s.warn(agentapi.ReasonOwnerGone, 0,
+			"the launcher has ended, and its VM process still runs: %s", t.LauncherGone)
 	}
 	t.setPhase(agentapi.PhaseDraining, why, s)
 }
 
-// concludePhase sees whether the last VM process has ended.
+// concludePhase leaves the phase Active without a VM process, and requests a scan in Draining.
 func (t *Tie) concludePhase(s *step) {
 	if len(t.VMs) > 0 {
 		return
@@ -237,14 +243,16 @@ func (t *Tie) concludePhase(s *step) {
 	}
 }
 
-// finishDraining ends the draining: a look has shown that nothing is left.
+// finishDraining enters the phase Done after a scan without VM processes.
 func (t *Tie) finishDraining(s *step) {
 	t.setPhase(agentapi.PhaseDone, t.Why, s)
-	if t.StopRequested {
-		t.StopRequested, t.StopConfirmed = false, true
-		s.act(ConfirmStop{})
-		s.report(agentapi.Normal, agentapi.ReasonStopConfirmed, 0, "no VM process is left, and the pod is told so")
+	if !t.StopRequested {
+		return
 	}
+	t.StopRequested, t.StopConfirmed = false, true
+	s.act(ConfirmStop{})
+	s.note(agentapi.ReasonStopConfirmed, 0,
+		"no VM process is left, and the agent confirms the stop to the pod")
 }
 
 func (t *Tie) setPhase(p agentapi.Phase, why string, s *step) {

@@ -7,7 +7,7 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
-// advanceStops brings every VM process that has to end one stage on, if it is time.
+// advanceStops starts each stop that is due, and advances each stop whose stage is over.
 func (t *Tie) advanceStops(s *step) {
 	if t.lacksProof() {
 		return
@@ -22,20 +22,20 @@ func (t *Tie) advanceStops(s *step) {
 			t.decideStop(v, s)
 		case s.now >= v.Due:
 			t.nextStage(v, s)
-		case t.dependsOnStopHandler(v) && !t.awaitsStopHandler(s.now):
-			t.continueWithoutPod(v, s) // whoever could have asked the guest is gone
+		case t.dependsOnStopHandler(v) && !t.expectsStopHandler(s.now):
+			t.continueWithoutPod(v, s)
 		}
 	}
 }
 
-// cancelStop ends nothing that was begun: it is enforced no more. What would be done, and why,
-// is told anew.
+// cancelStop ends a stop in progress after the policy has switched to observe mode.
 func (v *VM) cancelStop(s *step) {
 	v.Stage, v.Due, v.PodAsked = StageNone, 0, false
-	v.State, v.Since, v.Why = agentapi.VMRunning, s.now, "the policy has changed to observe mode"
+	v.State, v.Since = agentapi.VMRunning, s.now
+	v.Why = "the policy has changed to observe mode"
 }
 
-// decideStop begins to end a VM process that has to, unless a lease holds that back.
+// decideStop starts the stop of a VM process if it is due and no lease holds it back.
 func (t *Tie) decideStop(v *VM, s *step) {
 	var why string
 	switch {
@@ -53,16 +53,12 @@ func (t *Tie) decideStop(v *VM, s *step) {
 	}
 }
 
-// startStop begins to end a VM process. Whoever can do it gracefully is asked first: the
-// pod, if somebody there takes that; else, for a node-level VM, libvirt. A pod that asks
-// for the stop itself may have asked its guest before, and goes on with that for as long
-// as its launcher lives.
+// startStop starts the stop of a VM process. A graceful shutdown comes first: by the pod if it has
+// a stop handler, else by libvirt for a node-level VM. A pod that requested the stop itself shuts
+// its guest down without a request, as long as its launcher lives.
 func (t *Tie) startStop(v *VM, why string, s *step) {
 	if !t.Terms.Enforce {
-		if v.Why != why {
-			v.Why = why
-			s.report(agentapi.Warning, agentapi.ReasonWouldStop, v.PID, "%s would be stopped in enforce mode: %s", v.Describe(), why)
-		}
+		t.reportWouldStop(v, why, s)
 		return
 	}
 	v.Why = why
@@ -79,25 +75,37 @@ func (t *Tie) startStop(v *VM, why string, s *step) {
 	}
 }
 
+// reportWouldStop reports once per reason which stop enforce mode would start.
+func (t *Tie) reportWouldStop(v *VM, why string, s *step) {
+	if v.Why == why {
+		return
+	}
+	v.Why = why
+	s.warn(agentapi.ReasonWouldStop, v.PID, "enforce mode would stop %s: %s", v.Describe(), why)
+}
+
 func (t *Tie) shutdownByLibvirt(v *VM, s *step) {
-	s.report(agentapi.Normal, agentapi.ReasonVMShutdown, v.PID, "the guest of %s is asked to shut down: %s", v.Describe(), v.Why)
+	s.note(agentapi.ReasonVMShutdown, v.PID,
+		"libvirt is asked to shut down the guest of %s: %s", v.Describe(), v.Why)
 	s.act(ShutdownByLibvirt{*v})
 }
 
-// nextStage goes one stage on.
+// nextStage enters the next stage with a signal. StageKill repeats its signal.
 func (t *Tie) nextStage(v *VM, s *step) {
 	switch v.Stage {
 	case StageNone, StageShutdown:
 		v.setStage(StageTerm, t.Terms.TermPeriod, s)
-		s.report(agentapi.Normal, agentapi.ReasonVMTerminated, v.PID, "%s is sent SIGTERM: %s", v.Describe(), v.Why)
+		s.note(agentapi.ReasonVMTerminated, v.PID, "SIGTERM to %s: %s", v.Describe(), v.Why)
 		s.act(Terminate{*v})
 	case StageTerm:
 		v.setStage(StageKill, killRetryPeriod, s)
-		s.report(agentapi.Warning, agentapi.ReasonVMKilled, v.PID, "%s is sent SIGKILL, %s after SIGTERM: %s", v.Describe(), t.Terms.TermPeriod, v.Why)
+		s.warn(agentapi.ReasonVMKilled, v.PID,
+			"SIGKILL to %s, %s after SIGTERM: %s", v.Describe(), t.Terms.TermPeriod, v.Why)
 		s.act(Kill{*v})
 	case StageKill:
 		v.Due = s.now.Add(killRetryPeriod)
-		s.report(agentapi.Warning, agentapi.ReasonVMStuck, v.PID, "%s does not end although it was sent SIGKILL; it may wait for a device", v.Describe())
+		s.warn(agentapi.ReasonVMStuck, v.PID,
+			"%s still runs after SIGKILL; it may wait for a device", v.Describe())
 		s.act(Kill{*v})
 	}
 }
@@ -113,7 +121,7 @@ func (v *VM) setStage(stage Stage, period time.Duration, s *step) {
 	}
 }
 
-// Describe names the VM in what people are told.
+// Describe returns the VM's name in Events.
 func (v *VM) Describe() string {
 	if v.Domain != nil {
 		return fmt.Sprintf("the VM of domain %s (%s)", v.Domain.Name, v.Executable)

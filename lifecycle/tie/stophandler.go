@@ -2,38 +2,26 @@ package tie
 
 import (
 	"strings"
-	"time"
 
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
-// StopHandler is whoever in the pod takes requests to end its VM gracefully.
+// StopHandler is the client of the pod's socket that shuts the guest down on request.
 type StopHandler struct {
-	Connected  bool          `json:"here,omitempty"`  // it listens
-	AwaitUntil host.Boottime `json:"until,omitempty"` // it has listened, and is waited for until then
+	Connected  bool          `json:"here,omitempty"`
+	AwaitUntil host.Boottime `json:"until,omitempty"` // for a handler that has disconnected
 }
 
-// PodStop is what a pod is asked for: to have its guest shut down.
+// ShutdownRequest asks a pod to shut down its guest.
 type ShutdownRequest struct {
-	Why string        // without what concerns the node
-	Due host.Boottime // when it is gone on without the pod
+	Why string        // without details of the node
+	Due host.Boottime // when the agent continues without the pod
 }
 
-// StopHandlerConnected says that somebody in the pod takes requests to end its VM gracefully.
-type StopHandlerConnected struct{}
-
-// StopHandlerDisconnected says that nobody does any more.
-type StopHandlerDisconnected struct {
-	Wait time.Duration // for it to come back
+func (StopHandlerConnected) apply(t *Tie, _ *step) {
+	t.StopHandler = StopHandler{Connected: true}
 }
-
-// ShutdownByPod asks the pod to have the guest shut down.
-type ShutdownByPod struct{ VM VM }
-
-func (ShutdownByPod) action() {}
-
-func (StopHandlerConnected) apply(t *Tie, _ *step) { t.StopHandler = StopHandler{Connected: true} }
 
 func (i StopHandlerDisconnected) apply(t *Tie, s *step) {
 	until := s.now.Add(i.Wait)
@@ -46,22 +34,24 @@ func (i StopHandlerDisconnected) apply(t *Tie, s *step) {
 	}
 }
 
-// awaitsStopHandler reports whether somebody takes requests, or may come back to do so.
-func (t *Tie) awaitsStopHandler(now host.Boottime) bool {
+// expectsStopHandler reports whether a stop handler is connected or may still come back.
+func (t *Tie) expectsStopHandler(now host.Boottime) bool {
 	return t.StopHandler.Connected || now < t.StopHandler.AwaitUntil
 }
 
-// canAskPod reports whether the pod is asked to end a VM process. A request means all
-// that runs in the pod. What starts when everything has to end is not asked for: a pod
-// could go on like that for ever.
+// canAskPod reports whether the pod gets a request to shut down this VM process. A request names no
+// VM process and means all of the pod. Without a draining tie, it therefore needs a single VM
+// process. A VM process that started after the stop began gets SIGTERM: otherwise a pod could
+// delay its end for ever.
 func (t *Tie) canAskPod(v *VM, now host.Boottime) bool {
 	draining := t.Phase == agentapi.PhaseDraining
-	late := draining && v.Since > t.Since || t.LauncherGone != "" && v.Since > t.LauncherGoneAt
-	return (draining || len(t.VMs) == 1) && !late && !t.Terms.ProofOnly && t.awaitsStopHandler(now)
+	afterStop := draining && v.Since > t.Since
+	afterEnd := t.LauncherGone != "" && v.Since > t.LauncherGoneAt
+	return (draining || len(t.VMs) == 1) && !afterStop && !afterEnd && !t.Terms.ProofOnly &&
+		t.expectsStopHandler(now)
 }
 
-// dependsOnStopHandler reports whether the guest of a VM process shuts down only if whoever takes
-// requests in the pod sees to it.
+// dependsOnStopHandler reports whether only a stop handler can shut down the guest.
 func (t *Tie) dependsOnStopHandler(v *VM) bool {
 	switch {
 	case v.Stage != StageShutdown:
@@ -72,15 +62,17 @@ func (t *Tie) dependsOnStopHandler(v *VM) bool {
 	return t.LauncherGone != "" || !t.StopRequested
 }
 
-// shutdownByPod asks the pod, which has the grace period for it.
+// shutdownByPod gives the pod the grace period to shut down its guest.
 func (t *Tie) shutdownByPod(v *VM, s *step) {
 	v.setStage(StageShutdown, t.Terms.GracePeriod, s)
 	v.PodAsked = true
-	s.report(agentapi.Normal, agentapi.ReasonVMShutdown, v.PID, "the pod is asked to shut down the guest of %s: %s", v.Describe(), v.Why)
+	s.note(agentapi.ReasonVMShutdown, v.PID,
+		"the pod is asked to shut down the guest of %s: %s", v.Describe(), v.Why)
 	s.act(ShutdownByPod{*v})
 }
 
-// continueWithoutPod goes on without the pod. libvirt has what is left of the grace period.
+// continueWithoutPod continues a stop after the stop handler has left. libvirt gets the rest of the
+// grace period. A VM of the pod gets SIGTERM.
 func (t *Tie) continueWithoutPod(v *VM, s *step) {
 	if v.Domain != nil {
 		v.PodAsked = false
@@ -88,12 +80,13 @@ func (t *Tie) continueWithoutPod(v *VM, s *step) {
 		return
 	}
 	if v.PodAsked {
-		s.report(agentapi.Warning, agentapi.ReasonVMShutdown, v.PID, "nobody is left in the pod to shut down the guest of %s", v.Describe())
+		s.warn(agentapi.ReasonVMShutdown, v.PID,
+			"the pod has no stop handler any more to shut down the guest of %s", v.Describe())
 	}
 	t.nextStage(v, s)
 }
 
-// dueAt returns when a VM process whose end was begun wants to be looked at.
+// dueAt returns the time of the next step for a VM process whose stop has begun.
 func (t *Tie) dueAt(v *VM) host.Boottime {
 	if t.dependsOnStopHandler(v) && !t.StopHandler.Connected {
 		return min(v.Due, t.StopHandler.AwaitUntil)
@@ -101,16 +94,19 @@ func (t *Tie) dueAt(v *VM) host.Boottime {
 	return v.Due
 }
 
-// PodShutdownRequest returns what the pod is asked for; nil: nothing.
-func (t *Tie) PodShutdownRequest(now host.Boottime) (stop *ShutdownRequest) {
+// PodShutdownRequest returns the request that the pod's stop handler gets now, nil if there is
+// none. Of several VM processes the earliest due time counts.
+func (t *Tie) PodShutdownRequest(now host.Boottime) *ShutdownRequest {
+	if !t.expectsStopHandler(now) {
+		return nil
+	}
+	var request *ShutdownRequest
 	for _, v := range t.VMs {
-		if v.Stage != StageShutdown || v.Domain != nil && !v.PodAsked || !t.awaitsStopHandler(now) {
-			continue
-		}
-		why, _, _ := strings.Cut(v.Why, ": ") // the proof can name cgroups of the node
-		if stop == nil || v.Due < stop.Due {
-			stop = &ShutdownRequest{Why: why, Due: v.Due}
+		byPod := v.Stage == StageShutdown && (v.Domain == nil || v.PodAsked)
+		if byPod && (request == nil || v.Due < request.Due) {
+			why, _, _ := strings.Cut(v.Why, ": ") // the proof can name cgroups of the node
+			request = &ShutdownRequest{Why: why, Due: v.Due}
 		}
 	}
-	return stop
+	return request
 }

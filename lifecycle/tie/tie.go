@@ -8,38 +8,43 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
-// Tie is what one launcher container and its VM processes are to each other. It is
-// a value: [Step] makes the next one out of it, and says what is to be done.
+// Tie binds one launcher to its VM processes. It is a value: [Step] returns the next tie and the
+// actions to execute.
 //
 //	Registered <--VM starts / last one ends--> Active
 //	    |                                        |
 //	    +------------- stop has a reason --------+
 //	                       v
-//	                   Draining --nothing of it is left--> Done
+//	                   Draining --scan finds no VM process--> Done
 //
-// Reasons are: the pod asks for it, the owner is proven gone, or the launcher hangs
-// and the terms say stop. Each VM process goes Running, Stopping, Killing, Gone.
+// A stop has one of three reasons: the pod requested it, the launcher is proven gone, or the
+// launcher hangs and the terms say stop. Each VM process goes from Running to Stopping to Killing.
+//
+// The JSON is the store's format. Its names stay, because a store outlives an upgrade of the agent.
 type Tie struct {
 	Launcher Launcher `json:"launcher"`
 	Terms    Terms    `json:"terms"`
 
 	Phase agentapi.Phase `json:"phase"`
-	Why   string         `json:"why,omitempty"` // what led to Phase
-	Since host.Boottime  `json:"since"`
+	Why   string         `json:"why,omitempty"` // the reason of Phase
+	Since host.Boottime  `json:"since"`         // the start of Phase
 
 	// LauncherProcess is the first process of the container, nil until it is known.
 	LauncherProcess *host.Process `json:"owner,omitempty"`
 
-	// LauncherGone is the proof that the owner has ended; empty: there is none.
-	LauncherGone   string        `json:"ownerGone,omitempty"`
-	LauncherGoneAt host.Boottime `json:"ownerGoneAt,omitempty"` // when it had; where that is not known, when it lived yet
+	// LauncherGone is the proof that the launcher process has ended. Empty: there is no proof.
+	LauncherGone string `json:"ownerGone,omitempty"`
 
-	// AliveAt is when the owner was known to live: now and then, and only of a
-	// launcher that declares a domain.
+	// LauncherGoneAt is the end of the launcher process, or the last moment at which it was seen
+	// alive if the end is unknown.
+	LauncherGoneAt host.Boottime `json:"ownerGoneAt,omitempty"`
+
+	// AliveAt is the last moment at which the launcher process was seen alive. The supervisor
+	// records it every few seconds, and only for a launcher that declares a domain.
 	AliveAt host.Boottime `json:"aliveAt,omitempty"`
 
-	// StopRequested is set from the pod's request until it is confirmed, StopDone from
-	// then on.
+	// StopRequested is set from the pod's stop request until its confirmation. StopConfirmed is set
+	// after the confirmation.
 	StopRequested bool `json:"stopAsked,omitempty"`
 	StopConfirmed bool `json:"stopDone,omitempty"`
 
@@ -47,100 +52,102 @@ type Tie struct {
 
 	Heartbeat Heartbeat `json:"beat"`
 	Lease     Lease     `json:"lease"`
-	PodLease  Lease     `json:"podLease,omitzero"` // that the pod itself has asked for
-	VMs       []VM      `json:"vms,omitempty"`     // in the order of their start; those that are gone are not in it
+	PodLease  Lease     `json:"podLease,omitzero"` // the lease that the pod itself has set
+	VMs       []VM      `json:"vms,omitempty"`     // the running VM processes, in the order of their start
 
 	hungReported  bool // since the last heartbeat
-	leaseReported bool // that a lease holds a stop back
+	leaseReported bool // that a lease holds back a stop
 
-	scanID   uint64 // the look for what is left that was asked for last
-	scanning bool   // its outcome is awaited, and will still be true
+	scanID   uint64 // the last requested scan
+	scanning bool   // the result of this scan is outstanding, and no event has made it void
 }
 
-// Launcher names the launcher for people and for what is done to it.
+// Launcher identifies the launcher.
 type Launcher struct {
 	Pod       agentapi.PodRef       `json:"pod"`
 	Container agentapi.ContainerRef `json:"container"`
 	Cgroup    string                `json:"cgroup,omitempty"` // of the container, below the root of the hierarchy
-	Group     uint64                `json:"group,omitempty"`  // see [supervisor.Tracker]; 0: the cgroup is not known
-	Domain    string                `json:"domain,omitempty"` // declared node-level libvirt domain, by name or UUID
+	Group     uint64                `json:"group,omitempty"`  // the tracker's number of this cgroup; 0: not tracked
+	Domain    string                `json:"domain,omitempty"` // the declared node-level libvirt domain, by name or UUID
 }
 
-// Terms are the bounds and reactions that hold for one launcher.
+// Terms are the bounds and reactions that apply to one launcher.
 type Terms struct {
-	// Enforce has VM processes stopped. Otherwise it is only told that they
-	// would be.
+	// Enforce lets the agent stop VM processes. Otherwise it only reports each stop.
 	Enforce bool `json:"enforce"`
 
-	GracePeriod time.Duration `json:"gracePeriod"` // for a guest to shut down
+	GracePeriod time.Duration `json:"gracePeriod"` // for the shutdown of the guest
 	TermPeriod  time.Duration `json:"termPeriod"`  // between SIGTERM and SIGKILL
-	Watchdog    time.Duration `json:"watchdog"`    // how old a heartbeat may be; 0: none is expected
+	Watchdog    time.Duration `json:"watchdog"`    // the greatest age of a heartbeat; 0: none is expected
 
-	StopUnattended bool `json:"stopUnattended"` // a VM process that starts without a live pod or heartbeat
-	StopHung       bool `json:"stopHung"`       // the launcher lives, its heartbeat does not
+	StopUnattended bool `json:"stopUnattended"` // stop a VM process that started without a live pod or heartbeat
+	StopHung       bool `json:"stopHung"`       // stop the VM of a launcher that runs without a heartbeat
 
-	// ProofOnly has nothing done to the VM processes of a launcher that is not
-	// proven gone, whatever was begun before: the fence's terms.
+	// ProofOnly protects the VM processes of each launcher that is not proven gone, also after a
+	// stop has begun. These are the terms of the fence.
 	ProofOnly bool `json:"-"`
 }
 
-// Heartbeat is a launcher's last heartbeat.
+// Heartbeat is the last heartbeat of a launcher.
 type Heartbeat struct {
-	Seen bool          `json:"seen"` // there was one
-	At   host.Boottime `json:"at"`   // when it was seen; before the first: since when one is expected
+	Seen bool          `json:"seen"` // a heartbeat was seen
+	At   host.Boottime `json:"at"`   // its time; before the first one: when the agent began to expect it
 }
 
-// Lease holds back all that the pod does not ask for itself, until it expires.
+// Lease holds back each stop that the pod did not request, until it expires.
 type Lease struct {
 	Until  host.Boottime `json:"until"`
 	Reason string        `json:"reason,omitempty"`
 }
 
-// VM is a process that runs an emulator for the launcher.
+// VM is a VM process of the launcher.
 type VM struct {
 	host.Process
-	Executable string           `json:"executable"`       // base name of the executed file
-	Domain     *Domain          `json:"domain,omitempty"` // of a node-level libvirt; nil: a process of the pod
-	OwnCgroup  string           `json:"ownCgroup,omitempty"`
+	Executable string           `json:"executable"`          // base name of the executed file
+	Domain     *Domain          `json:"domain,omitempty"`    // of the node's libvirt; nil: a process of the pod
+	OwnCgroup  string           `json:"ownCgroup,omitempty"` // the cgroup of this domain alone
 	State      agentapi.VMState `json:"state"`
-	Since      host.Boottime    `json:"since"`
+	Since      host.Boottime    `json:"since"` // the start of State
 	Why        string           `json:"why,omitempty"`
 
-	// Unattended is why it is to be stopped where the terms say so.
+	// Unattended is the reason for a stop under StopUnattended.
 	Unattended string `json:"unattended,omitempty"`
 
-	Stage    Stage         `json:"stage"`           // how far its end is
-	Due      host.Boottime `json:"due"`             // when the next stage is entered; only from StageShutdown on
-	PodAsked bool          `json:"byPod,omitempty"` // in StageShutdown: its pod is asked, and libvirt is not
+	Stage    Stage         `json:"stage"`
+	Due      host.Boottime `json:"due"`             // the time of the next stage; from StageShutdown on
+	PodAsked bool          `json:"byPod,omitempty"` // in StageShutdown: the request went to the pod, not to libvirt
 }
 
-// Stage is how far the end of a VM process is.
+// Stage is the stage of the stop of a VM process.
 type Stage int
 
-// The stages of an end, in their order.
+// The stages of a stop, in their order.
 const (
 	StageNone     Stage = iota
-	StageShutdown       // the guest has been asked, or may have been: by libvirt or by its pod
-	StageTerm           // SIGTERM was sent
-	StageKill           // SIGKILL was sent
+	StageShutdown       // libvirt or the pod shuts down the guest, or may have begun to
+	StageTerm           // the agent has sent SIGTERM
+	StageKill           // the agent has sent SIGKILL
 )
 
-// killRetryPeriod is how long a process may take to end after SIGKILL before it is
-// told of, and sent the signal again: it waits for a device.
+// killRetryPeriod is the time from one SIGKILL to the next. A process that waits for a device can
+// take long to end.
 const killRetryPeriod = 10 * time.Second
 
-// New returns the tie of a launcher that has been registered.
-func New(m Launcher, terms Terms, now host.Boottime) Tie {
-	return Tie{Launcher: m, Terms: terms, Phase: agentapi.PhaseRegistered, Since: now, Heartbeat: Heartbeat{At: now}}
+// New returns the tie of a new launcher.
+func New(l Launcher, terms Terms, now host.Boottime) Tie {
+	return Tie{
+		Launcher: l, Terms: terms, Phase: agentapi.PhaseRegistered, Since: now,
+		Heartbeat: Heartbeat{At: now},
+	}
 }
 
-// clone copies what steps change in place.
+// clone copies the VMs, which a step changes in place.
 func (t Tie) clone() Tie {
 	t.VMs = slices.Clone(t.VMs)
 	return t
 }
 
-// VM returns the VM that is this process, for change.
+// VM returns the VM of a process, nil if the tie has none. The caller may change it.
 func (t *Tie) VM(p host.Process) *VM {
 	at := slices.IndexFunc(t.VMs, func(v VM) bool { return v.Same(p) })
 	if at < 0 {
@@ -149,7 +156,6 @@ func (t *Tie) VM(p host.Process) *VM {
 	return &t.VMs[at]
 }
 
-// leaseHolds reports whether a lease holds.
 func (t *Tie) leaseHolds(now host.Boottime) bool { return now < t.LastLease().Until }
 
 // LastLease returns the lease that ends last.
@@ -160,30 +166,37 @@ func (t *Tie) LastLease() Lease {
 	return t.Lease
 }
 
-// heartbeatExpired reports whether the launcher has missed its heartbeat.
+// heartbeatExpired reports whether the last heartbeat is older than the terms allow.
 func (t *Tie) heartbeatExpired(now host.Boottime) bool {
 	return t.Terms.Watchdog > 0 && now.Sub(t.Heartbeat.At) > t.Terms.Watchdog
 }
 
-// lacksProof reports whether the launcher's VM processes must be left alone.
+// lacksProof reports whether the terms require a proof of the launcher's end that is missing.
 func (t *Tie) lacksProof() bool { return t.Terms.ProofOnly && t.LauncherGone == "" }
 
-// draining reports whether the VM processes are being stopped, or were.
+// draining reports whether the agent stops the VM processes, or has stopped them.
 func (t *Tie) draining() bool {
 	return t.Phase == agentapi.PhaseDraining || t.Phase == agentapi.PhaseDone
 }
 
-// Over reports whether nothing is left to be done: the launcher and all its VM
-// processes are gone.
+// Over reports whether the launcher and all its VM processes have ended.
 func (t *Tie) Over() bool { return t.Phase == agentapi.PhaseDone && t.LauncherGone != "" }
 
-// needsScan reports whether nothing is known to be left while the launcher drains, and
-// no look is under way that will show it. One of a tie that was stored never is.
+// needsScan reports whether the tie drains without a known VM process and without an outstanding
+// scan. A tie from the store has no outstanding scan.
 func (t *Tie) needsScan() bool {
 	return t.Phase == agentapi.PhaseDraining && len(t.VMs) == 0 && !t.scanning && !t.lacksProof()
 }
 
-// Due returns when the tie wants to be stepped again although nothing happens.
+// PendingScan returns the ID of the outstanding scan, 0 if there is none.
+func (t *Tie) PendingScan() uint64 {
+	if t.scanning {
+		return t.scanID
+	}
+	return 0
+}
+
+// Due returns the time of the next step without an event. It returns false if there is none.
 func (t *Tie) Due() (at host.Boottime, ok bool) {
 	consider := func(b host.Boottime) {
 		if !ok || b < at {
@@ -201,16 +214,13 @@ func (t *Tie) Due() (at host.Boottime, ok bool) {
 		consider(t.Since)
 	case t.LastLease().Until > 0:
 		consider(t.LastLease().Until)
-	case t.Terms.Watchdog > 0 && t.LauncherProcess != nil && t.LauncherGone == "" && !t.hungReported && !t.draining() && !t.lacksProof():
+	case t.canHang() && t.LauncherProcess != nil && !t.hungReported:
 		consider(t.Heartbeat.At.Add(t.Terms.Watchdog) + 1)
 	}
 	return at, ok
 }
 
-// PendingScan returns the look that is asked for and was not taken yet.
-func (t *Tie) PendingScan() uint64 {
-	if t.scanning {
-		return t.scanID
-	}
-	return 0
+// canHang reports whether a missing heartbeat of the launcher matters.
+func (t *Tie) canHang() bool {
+	return t.Terms.Watchdog > 0 && t.LauncherGone == "" && !t.draining() && !t.lacksProof()
 }
