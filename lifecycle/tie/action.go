@@ -7,7 +7,7 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
-// Action is an effect that [Step] asks for. The caller executes the actions of a step in their
+// Action is an effect requested by [Step]. The caller executes the actions of a step in their
 // order.
 type Action interface{ action() }
 
@@ -24,13 +24,13 @@ type Terminate struct{ VM VM }
 // helpers of the emulator.
 type Kill struct{ VM VM }
 
-// ConfirmStop confirms to the pod that its VM has ended.
+// ConfirmStop confirms the end of the VM to the pod.
 type ConfirmStop struct{}
 
 // RequestScan asks for a scan of the launcher's VM processes. The result comes as [Scanned].
 type RequestScan struct{ ID uint64 }
 
-// CheckMemlock asks the guard to check a VM process that has just started.
+// CheckMemlock asks the guard to check a new VM process.
 type CheckMemlock struct{ VM VM }
 
 // Report writes an Event.
@@ -38,7 +38,7 @@ type Report struct {
 	Type    agentapi.EventType
 	Reason  agentapi.Reason
 	Message string // without pids, so that Kubernetes counts equal Events as one
-	PID     int    // of the process that the Event is about; 0: none
+	PID     int    // of the process in question; 0: none
 }
 
 func (ShutdownByLibvirt) action() {}

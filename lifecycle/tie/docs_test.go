@@ -36,7 +36,7 @@ func readPage(t *testing.T, page string) string {
 	return string(text)
 }
 
-// documented returns the rows of the page's table with these columns, without the marks of code.
+// documented returns the rows of the page's table with these columns, without code marks.
 func documented(t *testing.T, page string, columns ...string) (rows [][]string) {
 	t.Helper()
 	_, table, ok := strings.Cut(readPage(t, page), "\n| "+strings.Join(columns, " | ")+" |\n")
@@ -58,108 +58,117 @@ func documented(t *testing.T, page string, columns ...string) (rows [][]string) 
 	return rows
 }
 
-// walk steps a tie through all that happens, a second apart, and returns what was
-// done last.
-func walk(t *testing.T, terms tie.Terms, happens ...any) (tie.Tie, []tie.Action) {
+// stepAll steps a tie through the events, a second apart. It returns the last actions.
+func stepAll(t *testing.T, terms tie.Terms, events ...any) (tie.Tie, []tie.Action) {
 	t.Helper()
 	current, look, now := newTie(terms), uint64(0), booted
 	var actions []tie.Action
-	for _, in := range happens {
+	for _, in := range events {
 		now = now.Add(1e9)
 		switch in.(type) {
-		case nothingLeft:
+		case nothingFound:
 			in = tie.Scanned{ID: look}
 		case due:
 			at, ok := current.Due()
 			if !ok {
-				t.Fatalf("nothing is due: %+v", current)
+				t.Fatalf("no due time: %+v", current)
 			}
-			now, in = max(now, at), ticked
+			now, in = max(now, at), timePassed
 		}
 		current, actions = tie.Step(current, now, in.(tie.Input))
-		look = lastLook(actions, look)
+		look = lastScan(actions, look)
 	}
 	return current, actions
 }
 
-// Each transition of a launcher that the documentation names happens.
+// TestDocumentedPhases: each documented change of a phase happens.
 func TestDocumentedPhases(t *testing.T) {
-	ways := map[string][]any{
-		"Registered": {ownerStarted, beaten},
-		"Active":     {ownerStarted, beaten, podStarts},
-		"Draining":   {ownerStarted, beaten, podStarts, stopAsked, vmEnded},
-		"Done":       {ownerStarted, beaten, stopAsked, nothingLeft{}},
+	paths := map[string][]any{
+		"Registered": {launcherStarted, heartbeat},
+		"Active":     {launcherStarted, heartbeat, podStarts},
+		"Draining":   {launcherStarted, heartbeat, podStarts, stopRequested, vmEnded},
+		"Done":       {launcherStarted, heartbeat, stopRequested, nothingFound{}},
 	}
-	happens := map[string][]any{
+	events := map[string][]any{
 		"a VM process starts":                           {podStarts},
 		"the last VM process ends":                      {vmEnded},
-		"the pod requests the stop":                     {stopAsked},
-		"the launcher is proven gone":                   {ownerEnded},
+		"the pod requests the stop":                     {stopRequested},
+		"the launcher is proven gone":                   {launcherEnded},
 		"the launcher hangs, and the policy says stop":  {due{}},
-		"a scan finds no VM process":                    {nothingLeft{}},
+		"a scan finds no VM process":                    {nothingFound{}},
 		"a VM process starts, and the launcher lives":   {podStarts},
-		"a VM process starts, and the launcher is gone": {ownerEnded, nothingLeft{}, podStarts},
+		"a VM process starts, and the launcher is gone": {launcherEnded, nothingFound{}, podStarts},
 	}
 	for _, row := range documented(t, lifecyclePage, "From", "Event", "To") {
-		way, what := ways[row[0]], happens[row[1]]
-		if way == nil || what == nil {
-			t.Errorf("%v: this test does not know how", row)
+		path, event := paths[row[0]], events[row[1]]
+		if path == nil || event == nil {
+			t.Errorf("%v: unknown to this test", row)
 			continue
 		}
-		if tie, _ := walk(t, enforced(), way...); string(tie.Phase) != row[0] {
-			t.Errorf("%v begins in %s", row, tie.Phase)
+		if tie, _ := stepAll(t, enforceTerms(), path...); string(tie.Phase) != row[0] {
+			t.Errorf("%v starts in %s", row, tie.Phase)
 		}
-		if tie, _ := walk(t, enforced(), slices.Concat(way, what)...); string(tie.Phase) != row[2] {
-			t.Errorf("%v ends in %s", row, tie.Phase)
+		last, _ := stepAll(t, enforceTerms(), slices.Concat(path, event)...)
+		if string(last.Phase) != row[2] {
+			t.Errorf("%v ends in %s", row, last.Phase)
 		}
 	}
 }
 
-// Each transition of a VM process that the documentation names happens, and does
-// what it says.
+// TestDocumentedStages: each documented change of a stage happens, with the documented action.
 func TestDocumentedStages(t *testing.T) {
-	cannotAsk := tie.ActionFailed{Action: tie.ShutdownByLibvirt{VM: nodeVM(7)}, Err: errors.New("refused")}
-	ways := map[string][]any{
-		"due; node-level": {nodeStarts, stopAsked},
-		"due; requested by the pod, and the launcher lives": {podStarts, stopAsked},
-		"due; the pod has a stop handler":                   {podStarts, takerCame, ownerEnded},
-		"due; no client can ask the guest":                  {podStarts, ownerEnded},
-		"the grace period is over":                          {nodeStarts, stopAsked, due{}},
-		"libvirt cannot ask the guest":                      {nodeStarts, stopAsked, cannotAsk},
-		"of the pod; no client is left to ask the guest":    {podStarts, stopAsked, ownerEnded},
-		"node-level; the stop handler has left":             {nodeStarts, takerCame, ownerEnded, tie.StopHandlerDisconnected{}},
-		"the term period is over":                           {podStarts, ownerEnded, due{}},
-		"the process still runs":                            {podStarts, ownerEnded, due{}, due{}},
-		"the policy changes to observe mode":                {podStarts, ownerEnded, tie.TermsChanged{Terms: observed()}},
+	cannotAsk := tie.ActionFailed{
+		Action: tie.ShutdownByLibvirt{VM: nodeVM(7)}, Err: errors.New("refused"),
 	}
-	deeds := map[string]string{
-		"shutdown request to libvirt": "shutdown(7)", "stop request to the pod": "askPod(7)", "SIGTERM": "terminate(7)",
-		"SIGKILL": "kill(7)", "SIGKILL again": "kill(7)", "none": "",
+	paths := map[string][]any{
+		"due; node-level": {nodeStarts, stopRequested},
+		"due; requested by the pod, and the launcher lives": {podStarts, stopRequested},
+		"due; the pod has a stop handler":                   {podStarts, handlerConnected, launcherEnded},
+		"due; no client can ask the guest":                  {podStarts, launcherEnded},
+		"the grace period is over":                          {nodeStarts, stopRequested, due{}},
+		"libvirt cannot ask the guest":                      {nodeStarts, stopRequested, cannotAsk},
+		"of the pod; no client is left to ask the guest":    {podStarts, stopRequested, launcherEnded},
+		"node-level; the stop handler has left": {
+			nodeStarts, handlerConnected, launcherEnded, tie.StopHandlerDisconnected{},
+		},
+		"the term period is over": {podStarts, launcherEnded, due{}},
+		"the process still runs":  {podStarts, launcherEnded, due{}, due{}},
+		"the policy changes to observe mode": {
+			podStarts, launcherEnded, tie.TermsChanged{Terms: observeTerms()},
+		},
+	}
+	effects := map[string]string{
+		"shutdown request to libvirt": "libvirtShutdown(7)",
+		"stop request to the pod":     "podShutdown(7)",
+		"SIGTERM":                     "terminate(7)",
+		"SIGKILL":                     "kill(7)",
+		"SIGKILL again":               "kill(7)",
+		"none":                        "",
 	}
 	for _, row := range documented(t, lifecyclePage, "From", "When", "To", "Action") {
-		way := ways[row[1]]
-		deed, known := deeds[row[3]]
-		if way == nil || !known {
-			t.Errorf("%v: this test does not know how", row)
+		path := paths[row[1]]
+		effect, known := effects[row[3]]
+		if path == nil || !known {
+			t.Errorf("%v: unknown to this test", row)
 			continue
 		}
-		before, _ := walk(t, noWatchdog(), way[:len(way)-1]...)
-		after, actions := walk(t, noWatchdog(), way...)
+		before, _ := stepAll(t, noWatchdog(), path[:len(path)-1]...)
+		after, actions := stepAll(t, noWatchdog(), path...)
 		if from := stageNames[before.VMs[0].Stage]; row[0] != "any" && from != row[0] {
-			t.Errorf("%v begins in %s", row, from)
+			t.Errorf("%v starts in %s", row, from)
 		}
 		if to := stageNames[after.VMs[0].Stage]; to != row[2] {
 			t.Errorf("%v ends in %s", row, to)
 		}
-		if did := showDeeds(actions); did != deed {
-			t.Errorf("%v does %q", row, did)
+		if got := showEffects(actions); got != effect {
+			t.Errorf("%v gives %q", row, got)
 		}
 	}
 }
 
 var arrow = regexp.MustCompile(`(?m)^ +(\w+) --> (\w+)$`)
 
-// The diagram shows the transitions of the table.
+// TestDocumentedDiagram: the diagram shows the moves of the table.
 func TestDocumentedDiagram(t *testing.T) {
 	drawn, listed := map[move]bool{}, documentedMoves(t, "From", "Event", "To")
 	for _, m := range arrow.FindAllStringSubmatch(readPage(t, lifecyclePage), -1) {
@@ -178,8 +187,8 @@ func documentedMoves(t *testing.T, columns ...string) map[move]bool {
 	return moves
 }
 
-// Nothing happens that the documentation does not name.
-func TestUndocumentedProperty(t *testing.T) {
+// TestDocumentationIsComplete: the tables name each phase, stage and Event.
+func TestDocumentationIsComplete(t *testing.T) {
 	phases := documentedMoves(t, "From", "Event", "To")
 	stages := documentedMoves(t, "From", "When", "To", "Action")
 	events := documentedEvents(t)
@@ -196,9 +205,10 @@ func TestUndocumentedProperty(t *testing.T) {
 				t.Errorf("stage %v is not documented", moved)
 			}
 		}
-		for told := range m.told {
-			if row := events[told.Reason]; row == nil || !strings.Contains(row[1], string(told.Type)) {
-				t.Errorf("event %s, %s, is not documented", told.Reason, told.Type)
+		for report := range m.reported {
+			row := events[report.Reason]
+			if row == nil || !strings.Contains(row[1], string(report.Type)) {
+				t.Errorf("event %s, %s, is not documented", report.Reason, report.Type)
 			}
 		}
 	})
@@ -212,7 +222,7 @@ func documentedEvents(t *testing.T) map[agentapi.Reason][]string {
 	return rows
 }
 
-// lifecycleReason tells the reasons of this page from those of others.
+// lifecycleReason matches the reasons on this page.
 var lifecycleReason = regexp.MustCompile(`^(VM|Owner|Launcher|Stop|WouldStop|Domain|Lease)`)
 
 func TestDocumentedEvents(t *testing.T) {
@@ -225,14 +235,15 @@ func TestDocumentedEvents(t *testing.T) {
 	}
 	for reason := range rows {
 		if !reasons[reason] {
-			t.Errorf("%s is in the table, and is the reason of no event", reason)
+			t.Errorf("%s is in the table, and no Event has this reason", reason)
 		}
 	}
 }
 
 func declaredReasons(t *testing.T) (reasons []agentapi.Reason) {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "..", "api", "agentapi", "event.go"), nil, 0)
+	path := filepath.Join("..", "..", "api", "agentapi", "event.go")
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,8 +265,8 @@ func declaredReasons(t *testing.T) (reasons []agentapi.Reason) {
 // namedTest is a test of this package with a subtest, as a page names it.
 var namedTest = regexp.MustCompile("`(Test\\w+)/([^`]+)`")
 
-// TestDocumentedFailures: each test named as the answer to a failure exists.
-func TestDocumentedFailures(t *testing.T) {
+// TestDocumentedLessons: each test named as the answer to a failure exists.
+func TestDocumentedLessons(t *testing.T) {
 	files, err := filepath.Glob("*_test.go")
 	if err != nil {
 		t.Fatal(err)

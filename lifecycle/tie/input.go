@@ -10,10 +10,10 @@ import (
 // never a message alone.
 type Input interface{ apply(t *Tie, s *step) }
 
-// LauncherStarted means that the container runs. Process is its first process.
+// LauncherStarted is the start of the container. Process is its first process.
 type LauncherStarted struct{ Process host.Process }
 
-// LauncherEnded means that the launcher process has ended.
+// LauncherEnded is the end of the launcher process.
 type LauncherEnded struct {
 	Proof string
 
@@ -22,19 +22,19 @@ type LauncherEnded struct {
 	LastSeen host.Boottime
 }
 
-// VMStarted means that a process of the launcher executes an emulator.
+// VMStarted is the start of a VM process of the launcher.
 type VMStarted struct{ VM VM }
 
-// VMEnded means that a VM process has ended.
+// VMEnded is the end of a VM process.
 type VMEnded struct {
 	Process host.Process
 	How     string // exit code or signal; empty: unknown
 }
 
-// StopRequested means that the pod requests the stop of its VM.
+// StopRequested is the stop request of the pod.
 type StopRequested struct{}
 
-// HeartbeatSeen means that the launcher has given a heartbeat.
+// HeartbeatSeen is a heartbeat of the launcher.
 type HeartbeatSeen struct{}
 
 // LeaseSet sets a lease from now on. A period of 0 ends the lease.
@@ -47,21 +47,21 @@ type LeaseSet struct {
 	ByPod bool
 }
 
-// AbsenceEnded means that for a while the agent could not observe heartbeats, or the launcher could
-// not give any.
+// AbsenceEnded is the end of a time in which the agent could not observe heartbeats, or the
+// launcher could not give any.
 type AbsenceEnded struct{}
 
-// TimePassed means that a due time was reached: see [Tie.Due].
+// TimePassed comes at a due time: see [Tie.Due].
 type TimePassed struct{}
 
-// Scanned has the VM processes that a scan has found. Their start was not observed, so a heartbeat
-// that was missing then proves nothing.
+// Scanned is the result of a scan. Found has the VM processes of the launcher. The agent has not
+// observed their start, so they are never unattended for lack of a heartbeat.
 type Scanned struct {
 	ID    uint64 // of the [RequestScan]; 0: the scan had another cause
 	Found []VM
 }
 
-// ActionFailed means that an [Action] failed.
+// ActionFailed is the failure of an [Action].
 type ActionFailed struct {
 	Action Action
 	Err    error
@@ -70,10 +70,10 @@ type ActionFailed struct {
 // TermsChanged has the terms of a changed policy.
 type TermsChanged struct{ Terms Terms }
 
-// StopHandlerConnected means that a stop handler has connected to the pod's socket.
+// StopHandlerConnected is the arrival of a stop handler at the pod's socket.
 type StopHandlerConnected struct{}
 
-// StopHandlerDisconnected means that the pod has no stop handler any more.
+// StopHandlerDisconnected is the departure of the last stop handler.
 type StopHandlerDisconnected struct {
-	Wait time.Duration // the time that the handler has to come back
+	Wait time.Duration // the time for the handler to come back
 }

@@ -13,122 +13,125 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/tie"
 )
 
-// check holds one action to what is promised.
-func (m *tieModel) check(t *rapid.T, before tie.Tie, a tie.Action) {
+// check compares one action with the guarantees.
+func (m *model) check(t *rapid.T, before tie.Tie, a tie.Action) {
 	switch a := a.(type) {
 	case tie.Report:
-		if m.handsOff() && a.Reason == agentapi.ReasonLauncherHung {
-			t.Fatal("told that the launcher hangs by one who reads no heartbeat")
+		if m.lacksProof() && a.Reason == agentapi.ReasonLauncherHung {
+			t.Fatal("LauncherHung without proof, although the fence reads no heartbeat")
 		}
 	case tie.ShutdownByLibvirt:
 		m.checkReason(t, before, a.VM)
-		m.checkShutdown(t, a.VM)
+		m.checkLibvirtShutdown(t, a.VM)
 	case tie.ShutdownByPod:
 		m.checkReason(t, before, a.VM)
-		m.checkAskPod(t, before, a.VM)
+		m.checkPodShutdown(t, before, a.VM)
 	case tie.Terminate:
 		m.checkReason(t, before, a.VM)
 		m.checkTerminate(t, before, a.VM)
 	case tie.Kill:
 		m.checkReason(t, before, a.VM)
-		if e := m.ends[a.VM.Process]; e == nil || e.term == 0 || m.now < e.term {
-			t.Fatalf("SIGKILL for %d without SIGTERM a term period before", a.VM.PID)
+		if e := m.stops[a.VM.Process]; e == nil || e.term == 0 || m.now < e.term {
+			t.Fatalf("SIGKILL to %d without SIGTERM a term period earlier", a.VM.PID)
 		}
 	case tie.ConfirmStop:
-		if m.handsOff() {
-			t.Fatal("a stop is confirmed by one who may only act on proof")
+		if m.lacksProof() {
+			t.Fatal("a stop is confirmed without proof")
 		}
-		if !m.asked {
-			t.Fatal("a stop is confirmed that nobody asked for")
+		if !m.stopRequested {
+			t.Fatal("a stop is confirmed without a request")
 		}
 		m.checkNothingLeft(t)
 	}
 }
 
-// checkReason: nothing is done to a VM process without a reason, in observe mode,
-// or while a lease holds that back.
-func (m *tieModel) checkReason(t *rapid.T, before tie.Tie, v tie.VM) {
+// checkReason: a VM process gets no signal and no request without a reason, in observe mode, or
+// under a lease.
+func (m *model) checkReason(t *rapid.T, before tie.Tie, v tie.VM) {
 	if m.vm(v.Process) == nil {
-		t.Fatalf("done to %d, which is none of its VM processes", v.PID)
+		t.Fatalf("action on %d, which is no VM process of the tie", v.PID)
 	}
 	if !m.tie.Terms.Enforce {
-		t.Fatalf("done to %d in observe mode", v.PID)
+		t.Fatalf("action on %d in observe mode", v.PID)
 	}
-	if m.handsOff() {
-		t.Fatalf("done to %d without the proof that its owner is gone", v.PID)
+	if m.lacksProof() {
+		t.Fatalf("action on %d without proof that the launcher is gone", v.PID)
 	}
-	if !m.everAsked && !m.gone && !m.everHung && (!m.unattended[v.Process] || !m.everStopUnattended) {
-		t.Fatalf("done to %d without a reason", v.PID)
+	unattended := m.unattended[v.Process] && m.everStopUnattended
+	if !m.everRequested && !m.launcherGone && !m.everHung && !unattended {
+		t.Fatalf("action on %d without a reason", v.PID)
 	}
 	was := vmOf(before, v.Process)
 	begun := was != nil && was.Stage != tie.StageNone
-	if !begun && !m.asked && m.now < m.leaseUntil {
-		t.Fatalf("begun to end %d although a lease holds until %v", v.PID, m.leaseUntil)
+	if !begun && !m.stopRequested && m.now < m.leaseUntil {
+		t.Fatalf("stop of %d although a lease holds until %v", v.PID, m.leaseUntil)
 	}
 }
 
-func (m *tieModel) checkShutdown(t *rapid.T, v tie.VM) {
+func (m *model) checkLibvirtShutdown(t *rapid.T, v tie.VM) {
 	if v.Domain == nil {
 		t.Fatalf("libvirt is asked to shut down %d, a process of the pod", v.PID)
 	}
-	e := m.ends[v.Process]
-	if e != nil && (e.asked || e.term != 0 || !e.pod) {
-		t.Fatalf("the guest of %d is asked again", v.PID)
+	e := m.stops[v.Process]
+	if e != nil && (e.libvirtAsked || e.term != 0 || !e.podAsked) {
+		t.Fatalf("a second request to the guest of %d", v.PID)
 	}
-	if e != nil && m.expected() {
-		t.Fatalf("libvirt is asked to shut down %d, although the pod was, and somebody there takes that", v.PID)
+	if e != nil && m.expectsHandler() {
+		t.Fatalf("request to libvirt for %d, although the pod's stop handler has one", v.PID)
 	}
 }
 
 // checkTerminate: a guest that may be shutting down gets its grace period.
-func (m *tieModel) checkTerminate(t *rapid.T, before tie.Tie, v tie.VM) {
-	e := m.end(v.Process)
-	hopeless := v.Domain == nil && (m.gone || !m.asked) && !m.expected()
-	if m.now < e.grace && !e.hurry && !hopeless {
-		t.Fatalf("SIGTERM for %d at %v, within the grace period until %v", v.PID, m.now, e.grace)
+func (m *model) checkTerminate(t *rapid.T, before tie.Tie, v tie.VM) {
+	e := m.stopOf(v.Process)
+	hopeless := v.Domain == nil && (m.launcherGone || !m.stopRequested) && !m.expectsHandler()
+	if m.now < e.grace && !e.libvirtFailed && !hopeless {
+		t.Fatalf("SIGTERM to %d at %v, within the grace period until %v", v.PID, m.now, e.grace)
 	}
-	if e.grace == 0 && (v.Domain != nil || m.couldAsk(before, v)) {
-		t.Fatalf("SIGTERM for %d, whose guest was never asked", v.PID)
+	if e.grace == 0 && (v.Domain != nil || m.canAskGuest(before, v)) {
+		t.Fatalf("SIGTERM to %d without a request to its guest", v.PID)
 	}
-	if v.Domain == nil && e.grace == 0 && m.asked && !m.gone {
-		t.Fatalf("SIGTERM for %d at once, although its pod may have asked the guest", v.PID)
+	if v.Domain == nil && e.grace == 0 && m.stopRequested && !m.launcherGone {
+		t.Fatalf("SIGTERM to %d at once, although its pod may have asked the guest", v.PID)
 	}
 	if e.term != 0 {
-		t.Fatalf("SIGTERM for %d again", v.PID)
+		t.Fatalf("a second SIGTERM to %d", v.PID)
 	}
 }
 
-// checkNothingLeft: only a look proves that nothing is left, and only one that was
-// asked for after the last thing that happened.
-func (m *tieModel) checkNothingLeft(t *rapid.T) {
+// checkNothingLeft: only a scan proves the end of all VM processes, and only if requested
+// after the last event.
+func (m *model) checkNothingLeft(t *rapid.T) {
 	if len(m.tie.VMs) > 0 {
-		t.Fatalf("taken for gone: %+v", m.tie.VMs)
+		t.Fatalf("done with %+v", m.tie.VMs)
 	}
-	if m.answer == 0 || m.answer != m.last || m.looks[m.last] < m.changed {
-		t.Fatalf("taken for gone by look %d, asked for in step %d; the last is %d, and something happened in step %d",
-			m.answer, m.looks[m.answer], m.last, m.changed)
+	current := m.answeredScan != 0 && m.answeredScan == m.lastScan
+	if !current || m.scans[m.lastScan] < m.lastChange {
+		t.Fatalf("done after scan %d of step %d; the last scan is %d, the last event in step %d",
+			m.answeredScan, m.scans[m.answeredScan], m.lastScan, m.lastChange)
 	}
 }
 
-// checkState holds what has become of the tie to what is promised.
-func (m *tieModel) checkState(t *rapid.T, before tie.Tie) {
-	if m.tie.Phase == agentapi.PhaseDone && before.Phase != agentapi.PhaseDone || m.tie.Over() && !before.Over() {
+// checkState compares the tie with the guarantees.
+func (m *model) checkState(t *rapid.T, before tie.Tie) {
+	was, now := before.Phase, m.tie.Phase
+	if now == agentapi.PhaseDone && was != agentapi.PhaseDone || m.tie.Over() && !before.Over() {
 		m.checkNothingLeft(t)
 	}
-	if m.handsOff() && m.tie.Phase == agentapi.PhaseDraining && before.Phase != agentapi.PhaseDraining {
-		t.Fatal("draining without the proof that its owner is gone")
+	if m.lacksProof() && now == agentapi.PhaseDraining && was != agentapi.PhaseDraining {
+		t.Fatal("draining without proof that the launcher is gone")
 	}
 	m.checkDue(t)
 	m.checkPhase(t)
 	m.checkStages(t, before)
 	m.checkStates(t)
 	if m.tie.LauncherGoneAt != m.goneAt {
-		t.Fatalf("the owner is gone since %v, want %v", m.tie.LauncherGoneAt, m.goneAt)
+		t.Fatalf("the launcher is gone since %v, want %v", m.tie.LauncherGoneAt, m.goneAt)
 	}
 }
 
-// checkDue: nobody is woken for nothing, and least of all for ever.
-func (m *tieModel) checkDue(t *rapid.T) {
+// checkDue: the due time is in the future, and a finished tie has none.
+func (m *model) checkDue(t *rapid.T) {
 	at, ok := m.tie.Due()
 	if ok && at <= m.now {
 		t.Fatalf("due at %v, and it is %v", at, m.now)
@@ -138,8 +141,8 @@ func (m *tieModel) checkDue(t *rapid.T) {
 	}
 }
 
-// checkPhase: phases and VM processes go together.
-func (m *tieModel) checkPhase(t *rapid.T) {
+// checkPhase: the phase fits the VM processes.
+func (m *model) checkPhase(t *rapid.T) {
 	some := len(m.tie.VMs) > 0
 	switch m.tie.Phase {
 	case agentapi.PhaseActive:
@@ -154,61 +157,68 @@ func (m *tieModel) checkPhase(t *rapid.T) {
 	default:
 		t.Fatalf("phase %q", m.tie.Phase)
 	}
-	if m.gone && m.now >= m.leaseUntil && (m.tie.Phase == agentapi.PhaseActive || m.tie.Phase == agentapi.PhaseRegistered) {
-		t.Fatalf("%s, and its owner is gone", m.tie.Phase)
+	running := m.tie.Phase == agentapi.PhaseActive || m.tie.Phase == agentapi.PhaseRegistered
+	if m.launcherGone && m.now >= m.leaseUntil && running {
+		t.Fatalf("%s, and its launcher is gone", m.tie.Phase)
 	}
 }
 
-// checkStages: nothing puts off an end that was begun. It remembers until when guests
-// may be shutting down.
-func (m *tieModel) checkStages(t *rapid.T, before tie.Tie) {
+// checkStages: no event delays a stop in progress. It records the end of each grace period.
+func (m *model) checkStages(t *rapid.T, before tie.Tie) {
 	for _, v := range m.tie.VMs {
 		was := vmOf(before, v.Process)
-		putOff := was != nil && (v.Stage < was.Stage || v.Stage == was.Stage && v.Stage != tie.StageKill && v.Due > was.Due)
-		if putOff && m.tie.Terms.Enforce {
-			t.Fatalf("the end of %d was at stage %d until %v, and is at %d until %v", v.PID, was.Stage, was.Due, v.Stage, v.Due)
+		if was != nil && m.tie.Terms.Enforce && delayed(*was, v) {
+			t.Fatalf("the stop of %d was at stage %d until %v, and is at %d until %v",
+				v.PID, was.Stage, was.Due, v.Stage, v.Due)
 		}
 		if v.Stage == tie.StageShutdown && (was == nil || was.Stage != tie.StageShutdown) {
-			m.end(v.Process).grace = m.now.Add(m.tie.Terms.GracePeriod)
+			m.stopOf(v.Process).grace = m.now.Add(m.tie.Terms.GracePeriod)
 		}
 	}
 }
 
-// checkStates: what is shown of a VM process is what is done to it, and in observe mode it
-// is told what would be done.
-func (m *tieModel) checkStates(t *rapid.T) {
+func delayed(before, after tie.VM) bool {
+	same := after.Stage == before.Stage && after.Stage != tie.StageKill
+	return after.Stage < before.Stage || same && after.Due > before.Due
+}
+
+// checkStates: the state of a VM process fits its stage. In observe mode an Event reports each
+// stop.
+func (m *model) checkStates(t *rapid.T) {
 	shows := map[tie.Stage]agentapi.VMState{
 		tie.StageNone: agentapi.VMRunning, tie.StageShutdown: agentapi.VMStopping,
 		tie.StageTerm: agentapi.VMStopping, tie.StageKill: agentapi.VMKilling,
 	}
-	held := !m.asked && m.now < m.leaseUntil
+	held := !m.stopRequested && m.now < m.leaseUntil
 	for _, v := range m.tie.VMs {
 		if v.State != shows[v.Stage] {
-			t.Fatalf("%d is shown as %s at stage %d", v.PID, v.State, v.Stage)
+			t.Fatalf("the state of %d is %s at stage %d", v.PID, v.State, v.Stage)
 		}
 		if v.Stage != tie.StageNone {
-			delete(m.spared, v.Process)
+			delete(m.wouldStop, v.Process)
 		}
-		if m.tie.Terms.Enforce || m.handsOff() {
+		if m.tie.Terms.Enforce || m.lacksProof() {
 			continue
 		}
 		if v.Stage != tie.StageNone {
 			t.Fatalf("%d is at stage %d in observe mode", v.PID, v.Stage)
 		}
-		if m.tie.Phase == agentapi.PhaseDraining && !held && !m.spared[v.Process] {
-			t.Fatalf("nobody was told that %d would be stopped", v.PID)
+		if m.tie.Phase == agentapi.PhaseDraining && !held && !m.wouldStop[v.Process] {
+			t.Fatalf("no Event WouldStop for %d", v.PID)
 		}
 	}
 }
 
-// checkBounds: whatever has happened before, from a reason on everything has an end,
-// for this agent or for one that takes over now.
-func (m *tieModel) checkBounds(t *rapid.T) {
-	m.stepNow(t, tie.TermsChanged{Terms: withTerms(func(terms *tie.Terms) { *terms = drawTerms(t); terms.Enforce, terms.ProofOnly = true, false })})
-	reason := rapid.SampledFrom([]tie.Input{stopAsked, ownerEnded}).Draw(t, "reason")
+// checkBounds: after a reason for a stop, each history ends in bounded time, also after a restart
+// of the agent.
+func (m *model) checkBounds(t *rapid.T) {
+	terms := drawTerms(t)
+	terms.Enforce, terms.ProofOnly = true, false
+	m.stepNow(t, tie.TermsChanged{Terms: terms})
+	reason := rapid.SampledFrom([]tie.Input{stopRequested, launcherEnded}).Draw(t, "reason")
 	m.stepNow(t, reason)
 	limit := m.now.Add(maxGrace + maxTerm)
-	if !m.asked {
+	if !m.stopRequested {
 		limit = max(m.now, m.leaseUntil).Add(maxGrace + maxTerm)
 	}
 	if m.twin == nil && rapid.Bool().Draw(t, "restart before the end") {
@@ -218,19 +228,19 @@ func (m *tieModel) checkBounds(t *rapid.T) {
 	m.finish(t)
 }
 
-// killAll lets time pass until SIGKILL was sent to every VM process.
-func (m *tieModel) killAll(t *rapid.T, limit host.Boottime) {
+// killAll lets time pass until each VM process has got SIGKILL.
+func (m *model) killAll(t *rapid.T, limit host.Boottime) {
 	for !m.allKilled() {
 		at, ok := m.tie.Due()
 		if !ok || at > limit {
-			t.Fatalf("nothing due before %v (next: %v, %t): %+v", limit, at, ok, m.tie)
+			t.Fatalf("no due time before %v (next: %v, %t): %+v", limit, at, ok, m.tie)
 		}
 		m.now = max(m.now, at)
-		m.stepNow(t, ticked)
+		m.stepNow(t, timePassed)
 	}
 }
 
-func (m *tieModel) allKilled() bool {
+func (m *model) allKilled() bool {
 	for _, v := range m.tie.VMs {
 		if v.Stage != tie.StageKill {
 			return false
@@ -239,31 +249,32 @@ func (m *tieModel) allKilled() bool {
 	return m.tie.Phase == agentapi.PhaseDraining || m.tie.Phase == agentapi.PhaseDone
 }
 
-// finish ends all processes, and tells so.
-func (m *tieModel) finish(t *rapid.T) {
-	for _, v := range copied(m.tie).VMs {
+// finish ends all processes.
+func (m *model) finish(t *rapid.T) {
+	for _, v := range deepCopy(m.tie).VMs {
 		m.stepNow(t, tie.VMEnded{Process: v.Process})
 	}
 	m.dueNow(t)
-	m.stepNow(t, tie.Scanned{ID: m.last})
-	if m.tie.Phase != agentapi.PhaseDone || m.asked {
-		t.Fatalf("nothing is left, and it is not done (stop asked: %t): %+v", m.asked, m.tie)
+	m.stepNow(t, tie.Scanned{ID: m.lastScan})
+	if m.tie.Phase != agentapi.PhaseDone || m.stopRequested {
+		t.Fatalf("no process is left, and the phase is not Done (stop requested: %t): %+v",
+			m.stopRequested, m.tie)
 	}
-	m.stepNow(t, ownerEnded)
-	m.stepNow(t, tie.Scanned{ID: m.last})
+	m.stepNow(t, launcherEnded)
+	m.stepNow(t, tie.Scanned{ID: m.lastScan})
 	if !m.tie.Over() {
-		t.Fatalf("nothing is left, and it is not over: %+v", m.tie)
+		t.Fatalf("no process is left, and the tie is not over: %+v", m.tie)
 	}
 }
 
-// dueNow does what a supervisor does when it takes a tie over.
-func (m *tieModel) dueNow(t *rapid.T) {
+// dueNow steps a due tie at once, as a supervisor does after it has taken the tie over.
+func (m *model) dueNow(t *rapid.T) {
 	if at, ok := m.tie.Due(); ok && at <= m.now {
-		m.stepNow(t, ticked)
+		m.stepNow(t, timePassed)
 	}
 }
 
-func TestTieProperty(t *testing.T) {
+func TestProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newModel(t)
 		t.Repeat(m.operations())
@@ -271,15 +282,14 @@ func TestTieProperty(t *testing.T) {
 	})
 }
 
-// What the store keeps is enough: a tie that was read from it behaves as the other
-// would have.
-func TestTieRestoredProperty(t *testing.T) {
+// TestRestoredProperty: the stored fields suffice. A restored tie behaves like the original.
+func TestRestoredProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newModel(t)
 		t.Repeat(m.operations())
-		twin := restored(m.tie)
-		m.twin, m.twinLast = &twin, 0
-		m.stepNow(t, ticked)
+		twin := storeAndLoad(m.tie)
+		m.twin, m.twinScan = &twin, 0
+		m.stepNow(t, timePassed)
 		operations := m.operations()
 		delete(operations, "restart")
 		t.Repeat(operations)
@@ -287,27 +297,29 @@ func TestTieRestoredProperty(t *testing.T) {
 	})
 }
 
-// stepTwin has the same happen to the tie that was restored.
-func (m *tieModel) stepTwin(t *rapid.T, in tie.Input, next tie.Tie, actions []tie.Action) {
+// stepTwin applies the same event to the restored tie.
+func (m *model) stepTwin(t *rapid.T, in tie.Input, next tie.Tie, actions []tie.Action) {
 	if m.twin == nil {
 		return
 	}
-	if looked, ok := in.(tie.Scanned); ok { // each counts its own
-		looked.ID = m.twinLast - min(m.twinLast, m.last-looked.ID)
-		in = looked
+	if scanned, ok := in.(tie.Scanned); ok { // each tie numbers its own scans
+		scanned.ID = m.twinScan - min(m.twinScan, m.lastScan-scanned.ID)
+		in = scanned
 	}
 	twin, done := tie.Step(*m.twin, m.now, in)
-	m.twin, m.twinLast = &twin, lastLook(done, m.twinLast)
-	if diff := cmp.Diff(next, twin, cmpopts.IgnoreUnexported(tie.Tie{}), cmpopts.IgnoreFields(tie.Tie{}, "Why"), cmpopts.EquateEmpty()); diff != "" {
-		t.Fatalf("%T makes of the tie, and of the one that was restored (-tie +restored):\n%s", in, diff)
+	m.twin, m.twinScan = &twin, lastScan(done, m.twinScan)
+	diff := cmp.Diff(next, twin, cmpopts.IgnoreUnexported(tie.Tie{}),
+		cmpopts.IgnoreFields(tie.Tie{}, "Why"), cmpopts.EquateEmpty())
+	if diff != "" {
+		t.Fatalf("%T on the tie and on the restored one (-tie +restored):\n%s", in, diff)
 	}
-	if diff := cmp.Diff(showDeeds(actions), showDeeds(done)); diff != "" {
-		t.Fatalf("%T has done (-tie +restored):\n%s", in, diff)
+	if diff := cmp.Diff(showEffects(actions), showEffects(done)); diff != "" {
+		t.Fatalf("actions of %T (-tie +restored):\n%s", in, diff)
 	}
 }
 
-// showDeeds shows what concerns processes and pods.
-func showDeeds(actions []tie.Action) string {
+// showEffects returns the actions on processes and pods.
+func showEffects(actions []tie.Action) string {
 	deeds := slices.DeleteFunc(slices.Clone(actions), func(a tie.Action) bool {
 		switch a.(type) {
 		case tie.Report, tie.RequestScan:

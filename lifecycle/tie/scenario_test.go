@@ -14,31 +14,31 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/tie"
 )
 
-// scenario is what happens to one launcher, and what has to come of it.
+// scenario is a sequence of events of one launcher with the expected results.
 type scenario struct {
-	name    string
-	terms   tie.Terms
-	moments []moment
+	name   string
+	terms  tie.Terms
+	events []event
 }
 
-// moment is one step. The launcher is registered at second 1000, from which at
-// counts.
-type moment struct {
-	at   int // seconds
-	in   any // a [Input], due or nothingLeft
-	then string
-	does string
+// event is one step. The supervisor registers the launcher at second 1000, and at counts from
+// there.
+type event struct {
+	at      int // seconds
+	in      any // a [tie.Input], due or nothingFound
+	state   string
+	actions string
 }
 
-// due stands for a tick at the very moment that the tie has asked for, nothingLeft
-// for the outcome of the look that was asked for last.
+// due lets time pass until the tie's due time. nothingFound is an empty result of the last
+// requested scan.
 type (
-	due         struct{}
-	nothingLeft struct{}
+	due          struct{}
+	nothingFound struct{}
 )
 
-// enforced are terms under which everything is stopped that may be.
-func enforced() tie.Terms {
+// enforceTerms stop a VM for every reason.
+func enforceTerms() tie.Terms {
 	return tie.Terms{
 		Enforce: true, GracePeriod: 30 * time.Second, TermPeriod: 10 * time.Second, Watchdog: 15 * time.Second,
 		StopUnattended: true, StopHung: true,
@@ -46,14 +46,14 @@ func enforced() tie.Terms {
 }
 
 func withTerms(change func(*tie.Terms)) tie.Terms {
-	terms := enforced()
+	terms := enforceTerms()
 	change(&terms)
 	return terms
 }
 
-func observed() tie.Terms { return withTerms(func(t *tie.Terms) { t.Enforce = false }) }
+func observeTerms() tie.Terms { return withTerms(func(t *tie.Terms) { t.Enforce = false }) }
 
-func reporting() tie.Terms {
+func reportTerms() tie.Terms {
 	return withTerms(func(t *tie.Terms) { t.StopUnattended, t.StopHung = false, false })
 }
 
@@ -73,23 +73,23 @@ func nodeVM(pid int) tie.VM {
 	return vm
 }
 
-// What happens in most scenarios.
+// Frequent events.
 var (
-	ownerStarted = tie.LauncherStarted{Process: process(1)}
-	ownerEnded   = tie.LauncherEnded{Proof: "its first process has ended"}
-	podStarts    = tie.VMStarted{VM: podVM(7)}
-	nodeStarts   = tie.VMStarted{VM: nodeVM(7)}
-	vmEnded      = tie.VMEnded{Process: process(7), How: "exit code 0"}
-	beaten       = tie.HeartbeatSeen{}
-	stopAsked    = tie.StopRequested{}
-	ticked       = tie.TimePassed{}
+	launcherStarted = tie.LauncherStarted{Process: process(1)}
+	launcherEnded   = tie.LauncherEnded{Proof: "its first process has ended"}
+	podStarts       = tie.VMStarted{VM: podVM(7)}
+	nodeStarts      = tie.VMStarted{VM: nodeVM(7)}
+	vmEnded         = tie.VMEnded{Process: process(7), How: "exit code 0"}
+	heartbeat       = tie.HeartbeatSeen{}
+	stopRequested   = tie.StopRequested{}
+	timePassed      = tie.TimePassed{}
 )
 
-func leased(seconds int) tie.LeaseSet {
+func lease(seconds int) tie.LeaseSet {
 	return tie.LeaseSet{Period: time.Duration(seconds) * time.Second, Reason: "migration"}
 }
 
-func podLeased(seconds int) tie.LeaseSet {
+func podLease(seconds int) tie.LeaseSet {
 	return tie.LeaseSet{Period: time.Duration(seconds) * time.Second, Reason: "migration by the pod", ByPod: true}
 }
 
@@ -110,36 +110,36 @@ func runScenarios(t *testing.T, scenarios []scenario) {
 	for _, sc := range scenarios {
 		t.Run(sc.name, func(t *testing.T) {
 			current, look := newTie(sc.terms), uint64(0)
-			for n, m := range sc.moments {
+			for n, m := range sc.events {
 				now, in := m.input(t, current, look)
 				next, actions := tie.Step(current, now, in)
 				got := []string{showTie(next), showActions(actions)}
-				if diff := cmp.Diff([]string{m.then, m.does}, got); diff != "" {
+				if diff := cmp.Diff([]string{m.state, m.actions}, got); diff != "" {
 					t.Fatalf("moment %d, %T at %d s (-want +got):\n%s", n, m.in, m.at, diff)
 				}
-				current, look = next, lastLook(actions, look)
+				current, look = next, lastScan(actions, look)
 			}
 		})
 	}
 }
 
-func (m moment) input(t *testing.T, current tie.Tie, look uint64) (host.Boottime, tie.Input) {
+func (m event) input(t *testing.T, current tie.Tie, look uint64) (host.Boottime, tie.Input) {
 	t.Helper()
 	now := atSecond(m.at)
 	switch in := m.in.(type) {
 	case tie.Input:
 		return now, in
-	case nothingLeft:
+	case nothingFound:
 		return now, tie.Scanned{ID: look}
 	}
 	at, ok := current.Due()
-	if !ok || at != now && at != now+1 { // +1: what has to be exceeded is, by the least
+	if !ok || at != now && at != now+1 { // +1: a heartbeat expires when its age exceeds the bound
 		t.Fatalf("due is %v after registration (%t), want %d s", at.Sub(booted), ok, m.at)
 	}
-	return at, ticked
+	return at, timePassed
 }
 
-func lastLook(actions []tie.Action, last uint64) uint64 {
+func lastScan(actions []tie.Action, last uint64) uint64 {
 	for _, a := range actions {
 		if a, ok := a.(tie.RequestScan); ok {
 			last = a.ID
@@ -165,7 +165,7 @@ func showTie(tie tie.Tie) string {
 	return strings.Join(words, " ")
 }
 
-// showActions shows what is done, and of what is told the reasons.
+// showActions returns the actions, and the reasons of Events.
 func showActions(actions []tie.Action) string {
 	var words []string
 	for _, a := range actions {
@@ -179,9 +179,9 @@ func showAction(a tie.Action) string {
 	case tie.Report:
 		return string(a.Reason)
 	case tie.ShutdownByLibvirt:
-		return fmt.Sprintf("shutdown(%d)", a.VM.PID)
+		return fmt.Sprintf("libvirtShutdown(%d)", a.VM.PID)
 	case tie.ShutdownByPod:
-		return fmt.Sprintf("askPod(%d)", a.VM.PID)
+		return fmt.Sprintf("podShutdown(%d)", a.VM.PID)
 	case tie.Terminate:
 		return fmt.Sprintf("terminate(%d)", a.VM.PID)
 	case tie.Kill:
@@ -189,19 +189,18 @@ func showAction(a tie.Action) string {
 	case tie.CheckMemlock:
 		return fmt.Sprintf("checkMemlock(%d)", a.VM.PID)
 	case tie.RequestScan:
-		return "look"
+		return "scan"
 	case tie.ConfirmStop:
 		return "confirmStop"
 	}
 	return fmt.Sprintf("%T", a)
 }
 
-// attended is how a launcher with a VM process of its pod usually begins; before
-// gives what happens first.
-func attended(starts tie.VMStarted, then ...moment) []moment {
-	return slices.Concat([]moment{
-		{0, ownerStarted, "Registered", ""},
-		{1, beaten, "Registered", ""},
+// withVM begins with the start of a launcher, a heartbeat and a VM process.
+func withVM(starts tie.VMStarted, then ...event) []event {
+	return slices.Concat([]event{
+		{0, launcherStarted, "Registered", ""},
+		{1, heartbeat, "Registered", ""},
 		{2, starts, "Active 7=Running/none", "VMStarted checkMemlock(7)"},
 	}, then)
 }

@@ -40,7 +40,7 @@ func (i LauncherEnded) apply(t *Tie, s *step) {
 	if i.LastSeen != 0 {
 		t.LauncherGoneAt = min(i.LastSeen, s.now)
 	}
-	t.scanning = false // a scan that began before the end proves nothing after it
+	t.scanning = false // a scan from before the end is void
 	if t.Phase == agentapi.PhaseDone {
 		t.setPhase(agentapi.PhaseDraining, launcherGoneReason(i.Proof), s)
 	}
@@ -72,7 +72,7 @@ func (StopRequested) apply(t *Tie, s *step) {
 func (HeartbeatSeen) apply(t *Tie, s *step) {
 	t.Heartbeat = Heartbeat{Seen: true, At: s.now}
 	if t.StopConfirmed {
-		return // a heartbeat does not excuse a VM process that started after the stop
+		return // a heartbeat does not excuse a VM process started after the stop
 	}
 	for at := range t.VMs {
 		t.VMs[at].Unattended = ""
@@ -129,7 +129,7 @@ func (i ActionFailed) apply(t *Tie, s *step) {
 
 func (i TermsChanged) apply(t *Tie, _ *step) { t.Terms = i.Terms }
 
-// addVM adds a VM process. startSeen means that its start was observed.
+// addVM adds a VM process. startSeen: the agent has observed its start.
 func (t *Tie) addVM(v VM, startSeen bool, s *step) {
 	if t.VM(v.Process) != nil {
 		return
@@ -151,7 +151,7 @@ func (t *Tie) addVM(v VM, startSeen bool, s *step) {
 	}
 }
 
-// unattendedReason returns the reason if a VM process that starts now has no live pod or heartbeat.
+// unattendedReason returns the reason why a VM process starting now is unattended.
 func (t *Tie) unattendedReason(startSeen bool, now host.Boottime) string {
 	switch {
 	case t.LauncherGone != "":
@@ -173,7 +173,7 @@ func (t *Tie) setUnattended(v *VM, why string, s *step) {
 	}
 }
 
-// checkHeartbeatAndLease reports a missing heartbeat, and ends a lease that has expired.
+// checkHeartbeatAndLease reports a missing heartbeat, and ends an expired lease.
 func (t *Tie) checkHeartbeatAndLease(s *step) {
 	if last := t.LastLease(); last.Until > 0 && !t.leaseHolds(s.now) {
 		if t.leaseReported {
@@ -183,12 +183,13 @@ func (t *Tie) checkHeartbeatAndLease(s *step) {
 	}
 	expired := t.heartbeatExpired(s.now)
 	t.hungReported = t.hungReported && expired
-	if !expired || t.hungReported || t.LauncherProcess == nil || !t.canHang() || t.leaseHolds(s.now) {
+	hangs := expired && t.LauncherProcess != nil && t.canHang()
+	if !hangs || t.hungReported || t.leaseHolds(s.now) {
 		return
 	}
 	t.hungReported = true
 	s.warn(agentapi.ReasonLauncherHung, t.LauncherProcess.PID,
-		"no heartbeat of the launcher for more than %s, and the launcher still runs", t.Terms.Watchdog)
+		"no heartbeat of the launcher for more than %s, and it still runs", t.Terms.Watchdog)
 }
 
 // stopReason returns the reason to stop the launcher's VM processes. Empty: there is none.

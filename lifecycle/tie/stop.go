@@ -7,7 +7,7 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
-// advanceStops starts each stop that is due, and advances each stop whose stage is over.
+// advanceStops starts each due stop, and advances each stop at the end of its stage.
 func (t *Tie) advanceStops(s *step) {
 	if t.lacksProof() {
 		return
@@ -54,8 +54,8 @@ func (t *Tie) decideStop(v *VM, s *step) {
 }
 
 // startStop starts the stop of a VM process. A graceful shutdown comes first: by the pod if it has
-// a stop handler, else by libvirt for a node-level VM. A pod that requested the stop itself shuts
-// its guest down without a request, as long as its launcher lives.
+// a stop handler, else by libvirt for a node-level VM. After its
+// own stop request, a pod with a live launcher shuts its guest down without a request.
 func (t *Tie) startStop(v *VM, why string, s *step) {
 	if !t.Terms.Enforce {
 		t.reportWouldStop(v, why, s)

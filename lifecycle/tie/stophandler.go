@@ -7,10 +7,10 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
-// StopHandler is the client of the pod's socket that shuts the guest down on request.
+// StopHandler is a client of the pod's socket. It shuts the guest down on request.
 type StopHandler struct {
 	Connected  bool          `json:"here,omitempty"`
-	AwaitUntil host.Boottime `json:"until,omitempty"` // for a handler that has disconnected
+	AwaitUntil host.Boottime `json:"until,omitempty"` // after a disconnection
 }
 
 // ShutdownRequest asks a pod to shut down its guest.
@@ -41,7 +41,7 @@ func (t *Tie) expectsStopHandler(now host.Boottime) bool {
 
 // canAskPod reports whether the pod gets a request to shut down this VM process. A request names no
 // VM process and means all of the pod. Without a draining tie, it therefore needs a single VM
-// process. A VM process that started after the stop began gets SIGTERM: otherwise a pod could
+// process. A VM process started after the begin of the stop gets SIGTERM: otherwise a pod could
 // delay its end for ever.
 func (t *Tie) canAskPod(v *VM, now host.Boottime) bool {
 	draining := t.Phase == agentapi.PhaseDraining
@@ -94,8 +94,8 @@ func (t *Tie) dueAt(v *VM) host.Boottime {
 	return v.Due
 }
 
-// PodShutdownRequest returns the request that the pod's stop handler gets now, nil if there is
-// none. Of several VM processes the earliest due time counts.
+// PodShutdownRequest returns the present request to the pod's stop handler, nil if there is none.
+// Of several VM processes the earliest due time counts.
 func (t *Tie) PodShutdownRequest(now host.Boottime) *ShutdownRequest {
 	if !t.expectsStopHandler(now) {
 		return nil

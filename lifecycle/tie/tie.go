@@ -32,15 +32,15 @@ type Tie struct {
 	// LauncherProcess is the first process of the container, nil until it is known.
 	LauncherProcess *host.Process `json:"owner,omitempty"`
 
-	// LauncherGone is the proof that the launcher process has ended. Empty: there is no proof.
+	// LauncherGone is the proof of the launcher process's end. Empty: there is no proof.
 	LauncherGone string `json:"ownerGone,omitempty"`
 
-	// LauncherGoneAt is the end of the launcher process, or the last moment at which it was seen
-	// alive if the end is unknown.
+	// LauncherGoneAt is the end of the launcher process, or the last moment of its life known to
+	// the agent.
 	LauncherGoneAt host.Boottime `json:"ownerGoneAt,omitempty"`
 
-	// AliveAt is the last moment at which the launcher process was seen alive. The supervisor
-	// records it every few seconds, and only for a launcher that declares a domain.
+	// AliveAt is the last moment at which the supervisor found the launcher process alive. It
+	// looks every few seconds, and only for a launcher with a declared domain.
 	AliveAt host.Boottime `json:"aliveAt,omitempty"`
 
 	// StopRequested is set from the pod's stop request until its confirmation. StopConfirmed is set
@@ -52,11 +52,11 @@ type Tie struct {
 
 	Heartbeat Heartbeat `json:"beat"`
 	Lease     Lease     `json:"lease"`
-	PodLease  Lease     `json:"podLease,omitzero"` // the lease that the pod itself has set
+	PodLease  Lease     `json:"podLease,omitzero"` // set by the pod itself
 	VMs       []VM      `json:"vms,omitempty"`     // the running VM processes, in the order of their start
 
 	hungReported  bool // since the last heartbeat
-	leaseReported bool // that a lease holds back a stop
+	leaseReported bool // a lease holds back a stop, and Why says so
 
 	scanID   uint64 // the last requested scan
 	scanning bool   // the result of this scan is outstanding, and no event has made it void
@@ -71,7 +71,7 @@ type Launcher struct {
 	Domain    string                `json:"domain,omitempty"` // the declared node-level libvirt domain, by name or UUID
 }
 
-// Terms are the bounds and reactions that apply to one launcher.
+// Terms are the bounds and reactions for one launcher.
 type Terms struct {
 	// Enforce lets the agent stop VM processes. Otherwise it only reports each stop.
 	Enforce bool `json:"enforce"`
@@ -80,8 +80,8 @@ type Terms struct {
 	TermPeriod  time.Duration `json:"termPeriod"`  // between SIGTERM and SIGKILL
 	Watchdog    time.Duration `json:"watchdog"`    // the greatest age of a heartbeat; 0: none is expected
 
-	StopUnattended bool `json:"stopUnattended"` // stop a VM process that started without a live pod or heartbeat
-	StopHung       bool `json:"stopHung"`       // stop the VM of a launcher that runs without a heartbeat
+	StopUnattended bool `json:"stopUnattended"` // stop a VM process started without a live pod or heartbeat
+	StopHung       bool `json:"stopHung"`       // stop the VM of a live launcher without heartbeat
 
 	// ProofOnly protects the VM processes of each launcher that is not proven gone, also after a
 	// stop has begun. These are the terms of the fence.
@@ -94,7 +94,7 @@ type Heartbeat struct {
 	At   host.Boottime `json:"at"`   // its time; before the first one: when the agent began to expect it
 }
 
-// Lease holds back each stop that the pod did not request, until it expires.
+// Lease holds back each stop without a request of the pod, until it expires.
 type Lease struct {
 	Until  host.Boottime `json:"until"`
 	Reason string        `json:"reason,omitempty"`
@@ -129,8 +129,8 @@ const (
 	StageKill           // the agent has sent SIGKILL
 )
 
-// killRetryPeriod is the time from one SIGKILL to the next. A process that waits for a device can
-// take long to end.
+// killRetryPeriod is the time from one SIGKILL to the next. A process waiting for a device
+// can take long to end.
 const killRetryPeriod = 10 * time.Second
 
 // New returns the tie of a new launcher.
@@ -171,7 +171,7 @@ func (t *Tie) heartbeatExpired(now host.Boottime) bool {
 	return t.Terms.Watchdog > 0 && now.Sub(t.Heartbeat.At) > t.Terms.Watchdog
 }
 
-// lacksProof reports whether the terms require a proof of the launcher's end that is missing.
+// lacksProof reports whether the terms require a proof of the launcher's end and there is none.
 func (t *Tie) lacksProof() bool { return t.Terms.ProofOnly && t.LauncherGone == "" }
 
 // draining reports whether the agent stops the VM processes, or has stopped them.
