@@ -14,7 +14,8 @@ import (
 	"github.com/mooring-vm/mooring/api/policy"
 )
 
-// This program starts itself: as a plugin, and as an agent. So does its test.
+// TestMain runs the plugin or agent command if the arguments name it, because the program starts
+// itself.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
 		main()
@@ -48,7 +49,7 @@ func TestRoundTrips(t *testing.T) {
 	}
 }
 
-// A plugin that does not do its work is not measured as if it did.
+// A plugin that does not set the expected limits is an error.
 func TestAnEmptyAnswerIsNoticed(t *testing.T) {
 	c, err := startCandidate(t.Context(), empty, nil)
 	if err != nil {
@@ -76,7 +77,8 @@ func TestAPluginThatDoesNotConnect(t *testing.T) {
 	if _, _, err := c.connect(ctx); err == nil || !strings.Contains(err.Error(), "does not connect") {
 		t.Errorf("connect = %v, want it to say that the plugin does not connect", err)
 	}
-	// It does by and by. NRI's runtime side races with a plugin that ends while it registers.
+	// The plugin connects later. NRI's runtime side has a race with a plugin that ends during its
+	// registration.
 	if _, err := c.awaitPlugin(t.Context()); err != nil {
 		t.Error(err)
 	}

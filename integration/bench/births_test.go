@@ -14,7 +14,7 @@ import (
 	"github.com/mooring-vm/mooring/integration/bench/report"
 )
 
-// needsTracker skips where the kernel lets nobody track processes.
+// needsTracker skips t if the kernel does not allow tracking processes.
 func needsTracker(t *testing.T) {
 	t.Helper()
 	needsLaunchers(t)
@@ -61,7 +61,7 @@ func TestForkOf(t *testing.T) {
 		m := make([]byte, unix.NLMSG_HDRLEN+cnHeader+procEventData+16)
 		at := m[unix.NLMSG_HDRLEN+cnHeader:]
 		binary.NativeEndian.PutUint32(at, what)
-		for i, v := range []uint32{parent + 1, parent, child, group} { // the parent's thread is another
+		for i, v := range []uint32{parent + 1, parent, child, group} { // the parent's thread differs
 			binary.NativeEndian.PutUint32(at[procEventData+4*i:], v)
 		}
 		return m
@@ -100,14 +100,14 @@ func TestForker(t *testing.T) {
 		t.Errorf("done = %+v, want %d started, of which every %dth lives", done, 2*living+1, living)
 	}
 	for _, pid := range done.Living {
-		if !runs(pid) {
+		if !isRunning(pid) {
 			t.Errorf("process %d does not run, want it to live until the forker ends", pid)
 		}
 	}
 	if err := f.stop(); err != nil {
 		t.Fatal(err)
 	}
-	if slices.ContainsFunc(done.Living, runs) {
+	if slices.ContainsFunc(done.Living, isRunning) {
 		t.Error("processes are left")
 	}
 	if err := in.remove(t.Context()); err != nil {

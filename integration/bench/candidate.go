@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// logFile is what a candidate's log is called.
+// logFile is the file name of a candidate's log.
 const logFile = "log"
 
-// candidate is a plugin in a process of its own, and the runtime that asks it.
+// candidate is a plugin in its own process, with the runtime that calls it.
 type candidate struct {
 	*runtime
 	name  string
@@ -24,8 +24,8 @@ type candidate struct {
 	out   io.Reader
 }
 
-// startCandidate starts a plugin to which the runtime will list containers. It is
-// ready, and not connected.
+// startCandidate starts a plugin and its runtime, which lists containers. The plugin is ready and
+// not yet connected.
 func startCandidate(ctx context.Context, name string, listed []member) (c *candidate, err error) {
 	r, err := newRuntime("", listed)
 	if err != nil {
@@ -65,8 +65,8 @@ func (c *candidate) start(ctx context.Context) error {
 	return nil
 }
 
-// connect has the plugin connect, and returns how long that took from the order to
-// the end of Synchronize, and how long Synchronize took of it.
+// connect connects the plugin. whole is the time from the order to the end of Synchronize,
+// synchronize the part of Synchronize.
 func (c *candidate) connect(ctx context.Context) (whole, synchronize time.Duration, err error) {
 	began := time.Now()
 	if _, err := io.WriteString(c.input, "connect\n"); err != nil {
@@ -81,13 +81,13 @@ func (c *candidate) connect(ctx context.Context) (whole, synchronize time.Durati
 	return time.Since(began), synchronize, nil
 }
 
-// stop ends the plugin's process in order.
+// stop closes the plugin's input and waits for its end.
 func (c *candidate) stop() error {
 	c.input.Close()
 	return c.cmd.Wait()
 }
 
-// close ends the plugin and its runtime, and removes what they left.
+// close ends the plugin and its runtime, and removes their files.
 func (c *candidate) close() error {
 	err := c.stop()
 	if err != nil {
@@ -96,7 +96,7 @@ func (c *candidate) close() error {
 	return errors.Join(err, c.runtime.close())
 }
 
-// log is the end of what the plugin logged.
+// log returns the end of the plugin's log.
 func (c *candidate) log() []byte {
 	content, _ := os.ReadFile(filepath.Join(c.dir, logFile))
 	return content[max(0, len(content)-2000):]

@@ -11,16 +11,16 @@ import (
 	"github.com/mooring-vm/mooring/plugin"
 )
 
-// emptyPlugin is told of all that Mooring is told of, and has nothing to say: what
-// remains is the round trip.
+// emptyPlugin subscribes to the same events as Mooring and answers nothing, to measure the round
+// trip alone.
 type emptyPlugin struct{}
 
-// Synchronize has the stub put the list together, as for every plugin that is told.
+// Synchronize exists so that the stub assembles the list, as for every subscribed plugin.
 func (emptyPlugin) Synchronize(context.Context, []*nri.PodSandbox, []*nri.Container) ([]*nri.ContainerUpdate, error) {
 	return nil, nil
 }
 
-// CreateContainer answers with nothing.
+// CreateContainer returns an empty answer.
 func (emptyPlugin) CreateContainer(context.Context, *nri.PodSandbox, *nri.Container) (
 	*nri.ContainerAdjustment, []*nri.ContainerUpdate, error,
 ) {
@@ -38,8 +38,8 @@ func (emptyPlugin) RemoveContainer(context.Context, *nri.PodSandbox, *nri.Contai
 	return nil
 }
 
-// ulimitsPlugin does what NRI's ulimit-adjuster does: it sets the limits that an
-// annotation of the pod lists as YAML.
+// ulimitsPlugin does the work of NRI's ulimit-adjuster: it sets limits from a YAML annotation of
+// the pod.
 type ulimitsPlugin struct{ emptyPlugin }
 
 type ulimit struct {
@@ -66,11 +66,11 @@ func (ulimitsPlugin) CreateContainer(_ context.Context, pod *nri.PodSandbox, _ *
 	return adjust, nil, nil
 }
 
-// answerPlugin says what Mooring says about a launcher, and does nothing for it:
-// what the answer costs by itself, to be passed on and to be applied.
+// answerPlugin returns Mooring's answer for a launcher without Mooring's work. It measures the cost
+// to transfer and apply the answer.
 type answerPlugin struct{ emptyPlugin }
 
-// CreateContainer answers as Mooring does under the policy of the benchmarks.
+// CreateContainer returns Mooring's answer under the benchmarks' policy.
 //
 //nolint:unparam // the stub demands the signature
 func (answerPlugin) CreateContainer(_ context.Context, pod *nri.PodSandbox, ctr *nri.Container) (
@@ -92,7 +92,7 @@ func (answerPlugin) CreateContainer(_ context.Context, pod *nri.PodSandbox, ctr 
 	return adjust, nil, nil
 }
 
-// serveStub connects a plugin that is nothing but its handlers.
+// serveStub connects a plugin with these handlers.
 func serveStub(ctx context.Context, o pluginOptions, handlers any, connect <-chan struct{}) error {
 	closed := make(chan struct{})
 	s, err := stub.New(handlers, stub.WithPluginName("bench"), stub.WithPluginIdx("50"),

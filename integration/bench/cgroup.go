@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cgroup is the folder of one.
+// cgroup is a cgroup's directory.
 type cgroup string
 
-// newCgroup makes a cgroup that belongs to this process.
+// newCgroup makes a cgroup for this process.
 func newCgroup(name string) (cgroup, error) {
 	mount, err := cgroup2()
 	if err != nil {
@@ -39,7 +39,7 @@ func (c cgroup) start(cmd *exec.Cmd) error {
 	return cmd.Start()
 }
 
-// remove kills what is left in the cgroup, and removes it when that has gone.
+// remove kills the processes in the cgroup and removes it.
 func (c cgroup) remove(ctx context.Context) error {
 	if err := os.WriteFile(filepath.Join(string(c), "cgroup.kill"), []byte("1"), 0); err != nil {
 		return err
@@ -53,7 +53,7 @@ func (c cgroup) remove(ctx context.Context) error {
 	})
 }
 
-// await polls until something holds, or for as long as anything is waited for.
+// await polls until holds returns true, at most for patience.
 func await(ctx context.Context, holds func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -71,7 +71,7 @@ func await(ctx context.Context, holds func() (bool, error)) error {
 	}
 }
 
-// cgroup2 finds the cgroup v2 hierarchy: by itself, or beside those of version 1.
+// cgroup2 finds the cgroup v2 hierarchy, alone or next to version 1.
 func cgroup2() (string, error) {
 	for _, mount := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
 		var st unix.Statfs_t
@@ -82,7 +82,7 @@ func cgroup2() (string, error) {
 	return "", errors.New("no cgroup v2 hierarchy at /sys/fs/cgroup or below it")
 }
 
-// copyProgram gives a program another name, and returns its path.
+// copyProgram copies a program to dir under another name.
 func copyProgram(program, dir, name string) (path string, err error) {
 	in, err := os.Open(program)
 	if err != nil {

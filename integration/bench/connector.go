@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What the kernel's process events connector is told, and tells: struct nlmsghdr,
-// struct cn_msg, and an operation or a struct proc_event (linux/cn_proc.h).
+// Messages to and from the kernel's process events connector: struct nlmsghdr, struct cn_msg, and
+// an operation or a struct proc_event (linux/cn_proc.h).
 const (
 	connectorIndex  = 1 // CN_IDX_PROC and CN_VAL_PROC, also the group
 	connectorListen = 1 // PROC_CN_MCAST_LISTEN
@@ -19,8 +19,8 @@ const (
 	procEventData   = 16
 )
 
-// connector listens to the kernel's process events connector, as tools without
-// eBPF do, and counts the processes that were born to one.
+// connector listens to the kernel's process events connector, like tools without eBPF. It counts
+// the children of one process.
 type connector struct {
 	parent int
 	fd     int
@@ -46,7 +46,7 @@ func (c *connector) subscribe() error {
 	if err := unix.Bind(c.fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: connectorIndex}); err != nil {
 		return err
 	}
-	// So that the end is noticed.
+	// The time-out lets read notice the end.
 	if err := unix.SetsockoptTimeval(c.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 20_000}); err != nil {
 		return err
 	}
@@ -66,8 +66,7 @@ func listenMessage() []byte {
 	return m
 }
 
-// read reads until the end is near. What is lost because nobody read in time shows
-// in the count.
+// read reads until stop. The count is lower if the kernel dropped events.
 func (c *connector) read() error {
 	buffer := make([]byte, 4096)
 	for !c.ending.Load() {
@@ -83,8 +82,7 @@ func (c *connector) read() error {
 	return nil
 }
 
-// forkOf returns the process that has had a child, 0 for a message that tells of no
-// such thing. A new thread is no child.
+// forkOf returns the parent of a new process, 0 for other messages. A new thread is not a child.
 func forkOf(message []byte) (parent int) {
 	order := binary.NativeEndian
 	const data = unix.NLMSG_HDRLEN + cnHeader + procEventData

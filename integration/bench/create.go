@@ -17,24 +17,23 @@ import (
 	"github.com/mooring-vm/mooring/integration/cri"
 )
 
-// The conditions under which containers are created.
+// The two conditions of the comparison.
 const (
 	without = "without Mooring"
 	with    = "with Mooring"
 )
 
-// inBlock is how many containers are created before the agent is stopped or
-// started, which takes longer than a container does.
+// inBlock is the number of containers between two restarts of the agent, because a restart takes
+// longer than a container.
 const inBlock = 3
 
-// fewestPairs are made however long they take.
+// fewestPairs is the minimum number of pairs.
 const fewestPairs = 2
 
-// creations measures how long a runtime takes to create and start a container. A
-// pair is a block of them with Mooring and one without, right after each other and
-// in random order; the agent is stopped and started in between. All are containers
-// of the same pods, and removed again. What is returned are means of blocks. There
-// are as many pairs as are begun in time.
+// creations measures the time of a runtime to create and start a container. A pair has one block of
+// containers with Mooring and one without, in random order. The agent stops or starts between them.
+// All containers belong to the same pods and are removed afterwards. The result contains the
+// blocks' means. New pairs start until the time is over.
 func creations(ctx context.Context, client *cri.Client, mooring *agent.Agent, during time.Duration) (_ samples, err error) {
 	pods, err := runPods(ctx, client)
 	defer func() {
@@ -45,7 +44,7 @@ func creations(ctx context.Context, client *cri.Client, mooring *agent.Agent, du
 	if err != nil {
 		return nil, err
 	}
-	found, warmUp := samples{}, samples{} // first programs come from disk
+	found, warmUp := samples{}, samples{} // the first run loads programs from disk
 	began := time.Now()
 	for pair := 0; pair <= fewestPairs || time.Since(began) < during; pair++ {
 		keep := found
@@ -64,13 +63,13 @@ func creations(ctx context.Context, client *cri.Client, mooring *agent.Agent, du
 	return found, under(ctx, mooring, with)
 }
 
-// runPods makes one pod for each workload, by the workload's name.
+// runPods makes one pod for each workload and returns them by workload name.
 func runPods(ctx context.Context, client *cri.Client) (map[string]*cri.Sandbox, error) {
 	pods := map[string]*cri.Sandbox{}
 	for i, w := range workloads() {
 		m := w.container(i)
 		annotations := m.pod.Annotations
-		delete(annotations, "required-plugins.noderesource.dev") // would hold it back without Mooring
+		delete(annotations, "required-plugins.noderesource.dev") // would block the container without Mooring
 		s, err := client.RunPod(ctx, cri.Pod{
 			Namespace: namespace, Name: m.pod.Name, UID: uuid.NewString(), Labels: m.pod.Labels, Annotations: annotations,
 		})

@@ -16,19 +16,19 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
-// agentNode is an agent beside many launchers, to which others are added that die.
+// agentNode is an agent with many launchers. Tests add further launchers and kill them.
 type agentNode struct {
-	held  *holding
+	held  *launcherSet
 	agent *realAgent
-	last  int // number of the launcher that was added last
+	last  int // number of the last launcher
 
 	mu     sync.Mutex
 	events map[string]chan agentapi.Event // by the pod's name
 }
 
-// openAgentNode starts n launchers that stay, and the agent.
+// openAgentNode starts n permanent launchers and the agent.
 func openAgentNode(ctx context.Context, binary string, n int) (*agentNode, error) {
-	held, err := hold("", n, true)
+	held, err := startLaunchers("", n, true)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func openAgentNode(ctx context.Context, binary string, n int) (*agentNode, error
 
 func (w *agentNode) close() error { return errors.Join(w.agent.stop(), w.held.close()) }
 
-// listen hands out the agent's events, until the agent ends.
+// listen distributes the agent's events until the agent ends.
 func (w *agentNode) listen(ctx context.Context) {
 	for event, err := range w.agent.client().Events(ctx) {
 		if err != nil {
@@ -65,13 +65,13 @@ func (w *agentNode) listen(ctx context.Context) {
 		}
 		select {
 		case to <- event:
-		default: // more than anybody waits for
+		default: // more events than a test waits for
 		}
 	}
 }
 
-// doomed is a launcher that is going to die, with its VM.
-type doomed struct {
+// dyingLauncher is a launcher with a VM, to be killed.
+type dyingLauncher struct {
 	member
 	in     cgroup
 	owner  *exec.Cmd
@@ -79,11 +79,11 @@ type doomed struct {
 	events chan agentapi.Event
 }
 
-// enter makes a launcher, with a cgroup and nothing in it.
-func (w *agentNode) enter() (d *doomed, err error) {
+// newLauncher makes a launcher with an empty cgroup.
+func (w *agentNode) newLauncher() (d *dyingLauncher, err error) {
 	w.last++
-	d = &doomed{member: launcher(w.last), events: make(chan agentapi.Event, 64)}
-	askForLittle(d.member)
+	d = &dyingLauncher{member: launcher(w.last), events: make(chan agentapi.Event, 64)}
+	lowerMemlock(d.member)
 	delete(d.pod.Annotations, "memory.high.cgroup.mooring.dev")
 	if d.in, err = newCgroup("cri-" + d.ctr.Id); err != nil {
 		return nil, err
@@ -95,9 +95,8 @@ func (w *agentNode) enter() (d *doomed, err error) {
 	return d, nil
 }
 
-// launch starts a launcher as a runtime does, and its VM, and waits until the agent
-// knows of it.
-func (w *agentNode) launch(ctx context.Context, d *doomed, program *exec.Cmd) (err error) {
+// launch starts a launcher like a runtime, and its VM. It waits until the agent knows both.
+func (w *agentNode) launch(ctx context.Context, d *dyingLauncher, program *exec.Cmd) (err error) {
 	if err := w.startLauncher(ctx, d); err != nil {
 		return fmt.Errorf("starting launcher %s: %w", d.pod.Name, err)
 	}
@@ -108,8 +107,8 @@ func (w *agentNode) launch(ctx context.Context, d *doomed, program *exec.Cmd) (e
 	return err
 }
 
-// startLauncher does what a runtime does, and asks the plugin where it asks.
-func (w *agentNode) startLauncher(ctx context.Context, d *doomed) error {
+// startLauncher repeats the runtime's steps and calls the plugin at the same points.
+func (w *agentNode) startLauncher(ctx context.Context, d *dyingLauncher) error {
 	if _, err := w.held.create(ctx, d.member); err != nil {
 		return err
 	}
@@ -125,8 +124,8 @@ func (w *agentNode) startLauncher(ctx context.Context, d *doomed) error {
 	return w.held.PostStartContainer(ctx, &nri.PostStartContainerRequest{Pod: d.pod, Container: d.ctr})
 }
 
-// await waits for an event of the launcher, and returns when it happened.
-func (d *doomed) await(ctx context.Context, reason agentapi.Reason) (host.Boottime, error) {
+// await waits for an event of the launcher and returns its time.
+func (d *dyingLauncher) await(ctx context.Context, reason agentapi.Reason) (host.Boottime, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
@@ -141,17 +140,17 @@ func (d *doomed) await(ctx context.Context, reason agentapi.Reason) (host.Bootti
 	}
 }
 
-// death is how long the steps of one took.
+// death contains the durations of one death's steps.
 type death struct {
 	sent      time.Duration // from the launcher's death until the agent sends SIGTERM
-	asked     time.Duration // until the VM has it, where that tells
-	confirmed time.Duration // until the agent says that the VM is gone
-	beyond    time.Duration // what of that is not the VM's own end
+	asked     time.Duration // until the VM receives SIGTERM, if it reports that
+	confirmed time.Duration // until the agent reports the VM's end
+	beyond    time.Duration // confirmed without the VM's own end
 }
 
-// die kills the launcher, and waits until the agent says that its VM is gone. A VM
-// that tells when it is asked is believed; of others the agent says when it asked.
-func (d *doomed) die(ctx context.Context, tells bool) (death, error) {
+// die kills the launcher and waits until the agent reports the end of its VM. If the VM reports its
+// SIGTERM, that time counts. Otherwise the agent's time counts.
+func (d *dyingLauncher) die(ctx context.Context, tells bool) (death, error) {
 	if err := pause(ctx, calm); err != nil {
 		return death{}, err
 	}
@@ -177,8 +176,7 @@ func (d *doomed) die(ctx context.Context, tells bool) (death, error) {
 	return deathOf(killed, sent, asked, gone, confirmed), err
 }
 
-// deathOf takes what the VM itself took, from being asked until the kernel said that
-// it is gone, out of the whole.
+// deathOf subtracts the VM's own time, from its SIGTERM to its end in the kernel, from the whole.
 func deathOf(killed, sent, asked, gone, confirmed host.Boottime) death {
 	return death{
 		sent:      sent.Sub(killed),
@@ -188,8 +186,8 @@ func deathOf(killed, sent, asked, gone, confirmed host.Boottime) death {
 	}
 }
 
-// bury removes what is left of a launcher, as a runtime does.
-func (w *agentNode) bury(ctx context.Context, d *doomed) error {
+// removeLauncher removes the remains of a launcher, like a runtime.
+func (w *agentNode) removeLauncher(ctx context.Context, d *dyingLauncher) error {
 	err := d.in.remove(ctx)
 	if d.owner != nil {
 		_ = d.owner.Wait() // it was killed
@@ -203,8 +201,7 @@ func (w *agentNode) bury(ctx context.Context, d *doomed) error {
 	return errors.Join(err, w.held.remove(ctx, d.member))
 }
 
-// byHand asks a VM process to end for which nobody else cares, and returns how long
-// that takes.
+// byHand sends SIGTERM to a VM process without an agent, and returns the time until its end.
 func byHand(ctx context.Context, program *exec.Cmd) (_ time.Duration, err error) {
 	in, err := newCgroup("by-hand")
 	if err != nil {

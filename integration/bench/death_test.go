@@ -74,7 +74,7 @@ func TestDeathOf(t *testing.T) {
 	}
 }
 
-// deathSamples are of n deaths with Mooring, and others.
+// deathSamples returns n deaths with Mooring and with the other kinds.
 func deathSamples(n int, kinds ...string) samples {
 	s := samples{}
 	for range n {
@@ -114,7 +114,7 @@ func TestDeathRows(t *testing.T) {
 	}
 }
 
-// A launcher that does not die keeps nobody waiting for ever.
+// waitFor must end with its context even if no time arrives.
 func TestWaitForEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -129,14 +129,14 @@ func TestRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	pid := cmd.Process.Pid
-	err := await(t.Context(), func() (bool, error) { return !runs(pid), nil }) // a zombie until it is waited for
+	err := await(t.Context(), func() (bool, error) { return !isRunning(pid), nil }) // a zombie until the test waits for it
 	if err != nil {
 		t.Errorf("a zombie is taken for a process that runs: %v", err)
 	}
 	if err := cmd.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	if runs(pid) || !runs(os.Getpid()) {
+	if isRunning(pid) || !isRunning(os.Getpid()) {
 		t.Error("want this process to run, and that one not to")
 	}
 }

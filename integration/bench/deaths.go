@@ -13,22 +13,22 @@ import (
 )
 
 const (
-	// deathsInRound die one after the other with Mooring, and at random moments of
-	// a second for who looks once a second.
+	// deathsInRound launchers die one after the other with Mooring, and at random moments of a
+	// second with the polling watcher.
 	deathsInRound = 40
 
-	// byHandInRound is how many VM processes are asked to end by hand.
+	// byHandInRound is the number of VM processes ended by hand.
 	byHandInRound = 10
 
-	// calm is how long nothing happens before a launcher dies: launchers do not die
-	// right after others have started and ended.
+	// calm is the pause before a launcher dies, so that earlier starts and ends do not disturb the
+	// measurement.
 	calm = 20 * time.Millisecond
 
 	mostAsked  = 1e-3
 	mostBeyond = 10e-3
 )
 
-// What is measured of a death, and with whom.
+// The measured steps of a death, and the measured programs.
 const (
 	toSent      = "launcher dies, until SIGTERM is sent"
 	toAsked     = "launcher dies, until the VM has SIGTERM"
@@ -44,16 +44,16 @@ const (
 	alone       = "SIGTERM by hand"
 )
 
-// deathAmounts are how much is measured.
+// deathAmounts are the numbers of measurements.
 type deathAmounts struct {
-	residents int // launchers that stay
+	residents int // permanent launchers
 	rounds    int
 	inRound   int
-	qemu      int // of real VMs
+	qemu      int // number of real VMs
 }
 
-// deaths measures on a node with many launchers how others die, next to what looks
-// once a second.
+// deaths measures launchers' deaths on a node with many launchers, with the agent and with a
+// watcher that polls every second.
 func deaths(ctx context.Context, binary string, a deathAmounts) (_ samples, err error) {
 	dir, err := os.MkdirTemp("", "bench-programs")
 	if err != nil {
@@ -87,9 +87,8 @@ func deaths(ctx context.Context, binary string, a deathAmounts) (_ samples, err 
 	return found, nil
 }
 
-// round has launchers die with Mooring and for who does nothing else, in turns of
-// random order, some VMs be ended by hand in between, and as many launchers die for
-// who looks once a second.
+// round kills launchers with Mooring and with the minimal watcher, in random order. It also ends
+// VMs by hand, and kills as many launchers with the polling watcher.
 func (w *agentNode) round(ctx context.Context, programs emulators, n int, found samples) error {
 	program := func() *exec.Cmd { return standInVM(ctx, programs.standIn, vmMemory) }
 	for i := range n {
@@ -102,14 +101,14 @@ func (w *agentNode) round(ctx context.Context, programs emulators, n int, found 
 			if who == mooring {
 				err = with(ctx, program, standIn, found)
 			} else {
-				err = soonest(ctx, programs.self, found)
+				err = recordLeastDeath(ctx, programs.self, found)
 			}
 			if err != nil {
 				return err
 			}
 		}
 	}
-	late, err := lookedFor(ctx, programs.self, n)
+	late, err := pollDeaths(ctx, programs.self, n)
 	if err != nil {
 		return fmt.Errorf("%s: %w", onceASecond, err)
 	}
@@ -119,7 +118,7 @@ func (w *agentNode) round(ctx context.Context, programs emulators, n int, found 
 	return nil
 }
 
-// pair has a launcher die, and a VM of the same kind be ended by hand.
+// pair kills a launcher, and ends a VM of the same kind by hand.
 func (w *agentNode) pair(ctx context.Context, program func() *exec.Cmd, kind string, found samples) error {
 	took, err := byHand(ctx, program())
 	if err != nil {
@@ -129,13 +128,13 @@ func (w *agentNode) pair(ctx context.Context, program func() *exec.Cmd, kind str
 	return w.one(ctx, program, kind, found)
 }
 
-// one has a launcher die.
+// one kills a launcher.
 func (w *agentNode) one(ctx context.Context, program func() *exec.Cmd, kind string, found samples) (err error) {
-	d, err := w.enter()
+	d, err := w.newLauncher()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, w.bury(context.WithoutCancel(ctx), d)) }()
+	defer func() { err = errors.Join(err, w.removeLauncher(context.WithoutCancel(ctx), d)) }()
 	if err := w.launch(ctx, d, program()); err != nil {
 		return fmt.Errorf("%s: %w", kind, err)
 	}
@@ -152,8 +151,8 @@ func (w *agentNode) one(ctx context.Context, program func() *exec.Cmd, kind stri
 	return nil
 }
 
-// soonest has a launcher die for who does nothing else.
-func soonest(ctx context.Context, program string, found samples) error {
+// recordLeastDeath kills a launcher with the minimal watcher.
+func recordLeastDeath(ctx context.Context, program string, found samples) error {
 	took, err := leastDeath(ctx, program)
 	if err != nil {
 		return fmt.Errorf("%s: %w", least, err)
@@ -163,8 +162,7 @@ func soonest(ctx context.Context, program string, found samples) error {
 	return nil
 }
 
-// deathRows leaves out what was not measured: QEMU may not be installed, and does
-// not say when it gets a signal.
+// deathRows omits rows without measurements: QEMU may be missing, and does not report its SIGTERM.
 func deathRows(s samples) []report.Row {
 	var rows []report.Row
 	for _, what := range []string{toSent, toAsked} {
@@ -190,7 +188,7 @@ func deathRows(s samples) []report.Row {
 	return rows
 }
 
-// deathRow names whose doing it is, and the goals.
+// deathRow adds the program and the goals.
 func deathRow(what, who string, values []float64) report.Row {
 	doer := mooring + ", " + who
 	switch {

@@ -11,8 +11,8 @@ import (
 	"github.com/mooring-vm/mooring/bpf"
 )
 
-// emptyProgram is an eBPF program that does nothing, where the tracker has its own:
-// what the kernel takes to call one, and to count that.
+// emptyProgram is an eBPF program without work at the tracker's tracepoints. It measures the
+// kernel's cost to call and count a program.
 type emptyProgram struct {
 	program *ebpf.Program
 	links   []link.Link
@@ -38,7 +38,7 @@ func (e *emptyProgram) start(*forker) (err error) {
 
 func (*emptyProgram) seen() int { return 0 }
 
-// figures says the same of each tracepoint: it is one program.
+// figures returns the same numbers for each tracepoint, because all share one program.
 func (e *emptyProgram) figures() ([]bpf.ProgramStats, error) {
 	s, err := e.program.Stats()
 	if err != nil {

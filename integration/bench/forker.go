@@ -14,26 +14,25 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// living is how many processes are alive at a time in a storm, beside those that
-// end at once.
+// living is the number of processes kept alive in a storm. All other processes end at once.
 const living = 20
 
-// order tells a forker what to do.
+// order is a request to a forker.
 type order struct {
-	Count int           `json:"count"` // so many processes, or
-	For   time.Duration `json:"for"`   // for so long, in which case
-	Stays string        `json:"stays"` // some of them execute this, and live for a while
+	Count int           `json:"count"` // number of processes, or
+	For   time.Duration `json:"for"`   // duration, in which case
+	Stays string        `json:"stays"` // some processes execute this program and live for a while
 }
 
-// forked is what a forker has done.
+// forked is the result of an order.
 type forked struct {
 	Started int           `json:"started"`
 	Took    time.Duration `json:"took"`
-	Living  []int         `json:"living"` // processes
+	Living  []int         `json:"living"` // pids
 }
 
-// forker is a process that starts others, one at a time: each executes a small
-// program that ends at once.
+// forker is a process that starts other processes, one at a time. Each executes a small program
+// that ends at once.
 type forker struct {
 	cmd     *exec.Cmd
 	orders  io.Closer
@@ -41,7 +40,7 @@ type forker struct {
 	decoder *json.Decoder
 }
 
-// startForker starts one, in a cgroup.
+// startForker starts a forker in a cgroup.
 func startForker(ctx context.Context, in cgroup) (*forker, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -66,7 +65,7 @@ func startForker(ctx context.Context, in cgroup) (*forker, error) {
 
 func (f *forker) pid() int { return f.cmd.Process.Pid }
 
-// do has the forker carry an order out.
+// do sends an order and returns the result.
 func (f *forker) do(o order) (done forked, err error) {
 	if err := f.encoder.Encode(o); err != nil {
 		return done, fmt.Errorf("ordering a forker: %w", err)
@@ -77,10 +76,10 @@ func (f *forker) do(o order) (done forked, err error) {
 	return done, nil
 }
 
-// stop ends the forker and what lives of it.
+// stop ends the forker and its living processes.
 func (f *forker) stop() error { return errors.Join(f.orders.Close(), f.cmd.Wait()) }
 
-// forkerCommand carries out orders until the end of the input.
+// forkerCommand executes orders until the end of its input.
 func forkerCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "forker",
@@ -98,7 +97,7 @@ func fork(in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	s := storming{program: program}
+	s := forkerState{program: program}
 	defer func() { s.endAll() }()
 	for decoder, encoder := json.NewDecoder(in), json.NewEncoder(out); ; {
 		var o order
@@ -117,13 +116,13 @@ func fork(in io.Reader, out io.Writer) error {
 	}
 }
 
-// storming is a forker's own side.
-type storming struct {
+// forkerState is the state in the forker process.
+type forkerState struct {
 	program string
-	alive   []int // the oldest first
+	alive   []int // oldest first
 }
 
-func (s *storming) carryOut(o order) (forked, error) {
+func (s *forkerState) carryOut(o order) (forked, error) {
 	began, done := time.Now(), forked{}
 	for ; done.Started < o.Count || time.Since(began) < o.For; done.Started++ {
 		var err error
@@ -140,7 +139,7 @@ func (s *storming) carryOut(o order) (forked, error) {
 	return done, nil
 }
 
-func (s *storming) runOne() error {
+func (s *forkerState) runOne() error {
 	pid, err := syscall.ForkExec(s.program, []string{s.program}, &syscall.ProcAttr{})
 	if err != nil {
 		return err
@@ -148,8 +147,8 @@ func (s *storming) runOne() error {
 	return reap(pid)
 }
 
-// replaceOldest starts one that lives, and ends the oldest of too many.
-func (s *storming) replaceOldest(program string) error {
+// replaceOldest starts a living process, and ends the oldest one above the limit.
+func (s *forkerState) replaceOldest(program string) error {
 	pid, err := syscall.ForkExec(program, []string{program, "1000000"}, &syscall.ProcAttr{})
 	if err != nil {
 		return err
@@ -163,9 +162,9 @@ func (s *storming) replaceOldest(program string) error {
 	return end(oldest)
 }
 
-func (s *storming) endAll() {
+func (s *forkerState) endAll() {
 	for _, pid := range s.alive {
-		_ = end(pid) // whatever there was to say was said
+		_ = end(pid) // errors were reported before
 	}
 }
 
@@ -173,7 +172,7 @@ func end(pid int) error {
 	return errors.Join(syscall.Kill(pid, syscall.SIGKILL), reap(pid))
 }
 
-// reap waits for a child, and takes its end for no failure.
+// reap waits for a child and ignores its exit status.
 func reap(pid int) error {
 	var status syscall.WaitStatus
 	for {

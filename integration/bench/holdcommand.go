@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// launchersCommand holds launchers on a node, for whoever measures from outside.
+// launchersCommand runs launchers on a node for a measurement from outside.
 func launchersCommand() *cobra.Command {
 	var socket string
 	var count int
@@ -18,7 +18,7 @@ func launchersCommand() *cobra.Command {
 		Args:   cobra.NoArgs,
 		Hidden: true,
 		RunE: func(*cobra.Command, []string) error {
-			h, err := hold(socket, count, true)
+			h, err := startLaunchers(socket, count, true)
 			if err != nil {
 				return err
 			}

@@ -13,28 +13,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// heldMemlock is what the launchers ask for that run: not more than everybody may
-// have, so that nobody needs the capability to raise it.
+// heldMemlock is the memory lock of running launchers. It is small enough for every process, so it
+// requires no capability.
 const heldMemlock = 4 << 20
 
-// holding is launchers that run: each a process in a cgroup of its own, with the
-// memory lock and the cgroup setting that its annotations ask for, and beside it, if
-// so wanted, one that executes an emulator. Their runtime is the one that lists them,
-// and not a real one.
-type holding struct {
+// launcherSet is a set of running launchers with a fake runtime that lists them. Each launcher is a
+// process in its own cgroup, with the memory lock and cgroup setting of its annotations.
+// Optionally, an emulator process runs beside it.
+type launcherSet struct {
 	*runtime
 	cgroup    string
-	programs  string // folder for the emulator
-	emulator  string // empty: no VMs
+	programs  string // directory of the emulator
+	emulator  string // empty without VMs
 	processes []*exec.Cmd
 	vms       []*exec.Cmd
-	input     io.Closer // with which the processes end
+	input     io.Closer // ends the processes when closed
 }
 
-// hold starts n launchers, with VMs or without, and a runtime that lists them at
-// socket.
-func hold(socket string, n int, vms bool) (h *holding, err error) {
-	h = &holding{}
+// startLaunchers starts n launchers, with or without VMs, and a runtime at socket that lists them.
+func startLaunchers(socket string, n int, vms bool) (h *launcherSet, err error) {
+	h = &launcherSet{}
 	if vms {
 		err = h.makeEmulator()
 	}
@@ -44,8 +42,8 @@ func hold(socket string, n int, vms bool) (h *holding, err error) {
 	return h, nil
 }
 
-// makeEmulator gives a program that does nothing an emulator's name.
-func (h *holding) makeEmulator() error {
+// makeEmulator copies an idle program to an emulator's name.
+func (h *launcherSet) makeEmulator() error {
 	cat, err := exec.LookPath("cat")
 	if err != nil {
 		return err
@@ -57,7 +55,7 @@ func (h *holding) makeEmulator() error {
 	return err
 }
 
-func (h *holding) startAll(n int, all []member, socket string) error {
+func (h *launcherSet) startAll(n int, all []member, socket string) error {
 	mount, err := cgroup2()
 	if err != nil {
 		return err
@@ -66,7 +64,7 @@ func (h *holding) startAll(n int, all []member, socket string) error {
 	if err := os.Mkdir(h.cgroup, 0o755); err != nil {
 		return err
 	}
-	// A hierarchy without the controller has no such setting.
+	// Without the memory controller the setting does not exist.
 	limited := os.WriteFile(filepath.Join(h.cgroup, "cgroup.subtree_control"), []byte("+memory"), 0o644) == nil
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -83,12 +81,12 @@ func (h *holding) startAll(n int, all []member, socket string) error {
 	return err
 }
 
-func (h *holding) startOne(m member, input *os.File, limited bool) error {
+func (h *launcherSet) startOne(m member, input *os.File, limited bool) error {
 	path := filepath.Join(h.cgroup, "cri-containerd-"+m.ctr.Id+".scope")
 	if err := os.Mkdir(path, 0o755); err != nil {
 		return err
 	}
-	askForLittle(m)
+	lowerMemlock(m)
 	if limited {
 		if err := os.WriteFile(filepath.Join(path, "memory.high"), []byte(launcherMemoryHigh), 0o644); err != nil {
 			return err
@@ -114,14 +112,14 @@ func (h *holding) startOne(m member, input *os.File, limited bool) error {
 	return nil
 }
 
-// askForLittle changes what a launcher asks for to what anybody may have.
-func askForLittle(m member) {
+// lowerMemlock changes a launcher's request to a limit allowed for every process.
+func lowerMemlock(m member) {
 	delete(m.pod.Annotations, "devices.memlock.mooring.dev")
 	m.pod.Annotations["requires-lock.memlock.mooring.dev"] = "true"
 	m.pod.Annotations["guest-memory.memlock.mooring.dev"] = strconv.Itoa(heldMemlock)
 }
 
-// run runs a process that ends with its input.
+// run starts a process that ends with its input.
 func run(in cgroup, program string, input *os.File) (*exec.Cmd, error) {
 	cmd := exec.Command(program)
 	cmd.Stdin = input
@@ -133,7 +131,7 @@ func run(in cgroup, program string, input *os.File) (*exec.Cmd, error) {
 }
 
 // close ends the launchers and their runtime.
-func (h *holding) close() error {
+func (h *launcherSet) close() error {
 	var errs []error
 	if h.input != nil {
 		errs = append(errs, h.input.Close())
@@ -142,7 +140,7 @@ func (h *holding) close() error {
 		errs = append(errs, p.Wait())
 	}
 	for _, v := range h.vms {
-		_ = v.Wait() // an agent that is there ends it, as its launcher ends
+		_ = v.Wait() // a present agent ends it with its launcher
 	}
 	scopes, _ := filepath.Glob(filepath.Join(h.cgroup, "*.scope"))
 	for _, dir := range append(scopes, h.cgroup) {

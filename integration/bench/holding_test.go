@@ -9,8 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// needsLaunchers skips where processes cannot have cgroups of their own, or the
-// agent no tmpfs.
+// needsLaunchers skips t if the test cannot make cgroups or the agent's tmpfs.
 func needsLaunchers(t *testing.T) {
 	t.Helper()
 	mount, err := cgroup2()
@@ -24,7 +23,7 @@ func needsLaunchers(t *testing.T) {
 
 func TestHold(t *testing.T) {
 	needsLaunchers(t)
-	h, err := hold("", 3, true)
+	h, err := startLaunchers("", 3, true)
 	if err != nil {
 		t.Fatal(err)
 	}

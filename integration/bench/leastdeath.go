@@ -12,9 +12,8 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
-// leastDeath has a launcher die that somebody waits for who does nothing else: who
-// wakes up at its end, and asks its VM to end. Sooner cannot be without being in the
-// kernel.
+// leastDeath kills a launcher. A minimal watcher waits for its end and sends SIGTERM to its VM. No
+// program outside the kernel can be faster.
 func leastDeath(ctx context.Context, program string) (_ death, err error) {
 	in, err := newCgroup("least")
 	if err != nil {
@@ -50,8 +49,7 @@ func leastDeath(ctx context.Context, program string) (_ death, err error) {
 	return death{sent: at.Sub(killed), asked: asked.Sub(killed)}, err
 }
 
-// terminateAfter sends SIGTERM to a process when another has ended, and tells when
-// that was.
+// terminateAfter sends SIGTERM to vm when owner has ended, and sends the time to the channel.
 func terminateAfter(owner, vm int) (sent <-chan host.Boottime, err error) {
 	of, err := unix.PidfdOpen(owner, 0)
 	if err != nil {
@@ -67,13 +65,13 @@ func terminateAfter(owner, vm int) (sent <-chan host.Boottime, err error) {
 		defer unix.Close(to)
 		awaitGone(of)
 		now := host.LinuxClock{}.Now()
-		_ = unix.PidfdSendSignal(to, unix.SIGTERM, nil, 0) // whoever waits for it notices
+		_ = unix.PidfdSendSignal(to, unix.SIGTERM, nil, 0) // the waiting caller notices an error
 		told <- now
 	}()
 	return told, nil
 }
 
-// awaitGone returns when the kernel says that a process has ended.
+// awaitGone returns when the kernel reports the process's end.
 func awaitGone(pidfd int) {
 	for {
 		_, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, -1)
@@ -83,7 +81,7 @@ func awaitGone(pidfd int) {
 	}
 }
 
-// goneAt tells when a process has ended.
+// goneAt returns a channel that receives the time of a process's end.
 func goneAt(pid int) (<-chan host.Boottime, error) {
 	pidfd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -98,7 +96,7 @@ func goneAt(pid int) (<-chan host.Boottime, error) {
 	return told, nil
 }
 
-// waitFor waits for what is told, and not for ever.
+// waitFor receives a time, bounded by the context.
 func waitFor(ctx context.Context, told <-chan host.Boottime) (host.Boottime, error) {
 	select {
 	case at := <-told:

@@ -6,21 +6,21 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// amounts are how much is measured.
+// amounts are the numbers and durations of measurements.
 type amounts struct {
 	rounds      int           // of round trips
 	connections int           // of each plugin
 	handled     int           // launchers, under the profiler
 	residents   int           // launchers beside an agent
-	settle      time.Duration // before an agent is watched
-	watch       time.Duration // an idle agent
+	settle      time.Duration // wait before watching an agent
+	watch       time.Duration // of an idle agent
 	creations   time.Duration // of containers, on the node
-	births      int           // rounds, of processes under watchers
+	births      int           // rounds of process starts under watchers
 	deaths      deathAmounts
 	storm       time.Duration // of forks
 }
 
-// full is what the published figures are of, quick a look at whether it works.
+// full gives the published figures, quick only checks the program.
 func full() amounts {
 	return amounts{
 		rounds: 5000, connections: 40, handled: 40000,
@@ -40,7 +40,7 @@ func quick() amounts {
 type measureFlags struct {
 	result string // file
 	quick  bool
-	during time.Duration // of creating containers; 0: the default
+	during time.Duration // of creating containers, 0 for the default
 }
 
 func (f *measureFlags) add(c *cobra.Command) {
@@ -59,7 +59,7 @@ func (f *measureFlags) amounts() amounts {
 	return a
 }
 
-// machineCommand measures what needs no node.
+// machineCommand runs the measurements without a node.
 func machineCommand() *cobra.Command {
 	var f measureFlags
 	var agent, profile string

@@ -37,4 +37,4 @@ func command() *cobra.Command {
 	return root
 }
 
-func say(format string, args ...any) { fmt.Fprintf(os.Stderr, "--> "+format+"\n", args...) }
+func logf(format string, args ...any) { fmt.Fprintf(os.Stderr, "--> "+format+"\n", args...) }

@@ -9,14 +9,14 @@ import (
 	"github.com/mooring-vm/mooring/integration/bench/report"
 )
 
-// measurement is one run, which makes one table or several.
+// measurement is one run. It produces one or more tables.
 type measurement struct {
-	name string // for who wants it alone
-	what string // is done, for who waits
+	name string // to select it alone
+	what string // progress message
 	take func(context.Context) (tables, error)
 }
 
-// measurements are those that need no node.
+// measurements returns the measurements without a node.
 func measurements(a amounts, agent, profile string) []measurement {
 	return slices.Concat(pluginMeasurements(a, profile), trackerMeasurements(a, agent), []measurement{{
 		residentTable, fmt.Sprintf("the agent beside %d launchers, twice for %s", a.residents, a.settle+a.watch),
@@ -24,7 +24,7 @@ func measurements(a amounts, agent, profile string) []measurement {
 	}})
 }
 
-// pluginMeasurements are of what the container runtime waits for.
+// pluginMeasurements measure the container runtime's waiting time.
 func pluginMeasurements(a amounts, profile string) []measurement {
 	return []measurement{{
 		roundTripTable, fmt.Sprintf("round trips of CreateContainer, %d rounds", a.rounds),
@@ -42,7 +42,7 @@ func pluginMeasurements(a amounts, profile string) []measurement {
 	}}
 }
 
-// trackerMeasurements are of what ties VMs to their launchers.
+// trackerMeasurements measure the tie between VMs and launchers.
 func trackerMeasurements(a amounts, agent string) []measurement {
 	return []measurement{{
 		watcherTable, fmt.Sprintf("processes with somebody watching, %d rounds", a.births),
@@ -64,7 +64,7 @@ func trackerMeasurements(a amounts, agent string) []measurement {
 	}}
 }
 
-// tableOf makes a table of what was found, unless that failed.
+// tableOf makes a table from a measurement without an error.
 func tableOf[T any](name string, rows func(T) []report.Row) func(T, error) (tables, error) {
 	return func(found T, err error) (tables, error) {
 		if err != nil {
@@ -75,11 +75,11 @@ func tableOf[T any](name string, rows func(T) []report.Row) func(T, error) (tabl
 }
 
 func measureSynchronize(ctx context.Context, a amounts) (tables, error) {
-	connects, err := connections(ctx, a.connections, known)
+	connects, err := connections(ctx, a.connections, knownLaunchers)
 	if err != nil {
 		return nil, err
 	}
-	handled, err := handler(ctx, a.connections, known)
+	handled, err := handler(ctx, a.connections, knownLaunchers)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func measureResident(ctx context.Context, agent string, a amounts) (tables, erro
 	return tables{residentTable: rows}, nil
 }
 
-// chosen are those of the names, all if there is none.
+// chosen returns the measurements with these names, all without names.
 func chosen(all []measurement, names []string) ([]measurement, error) {
 	if len(names) == 0 {
 		return all, nil
@@ -121,11 +121,11 @@ func namesOf(all []measurement) (names []string) {
 	return names
 }
 
-// takeAll takes them one after the other.
+// takeAll runs the measurements one after the other.
 func takeAll(ctx context.Context, all []measurement) (tables, error) {
 	t := tables{}
 	for _, m := range all {
-		say("%s: %s", m.name, m.what)
+		logf("%s: %s", m.name, m.what)
 		made, err := m.take(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("measuring %s: %w", m.name, err)

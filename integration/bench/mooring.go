@@ -23,7 +23,7 @@ import (
 //go:embed policy.yaml
 var nodePolicy []byte
 
-// mooringParts are the parts of the agent that its answers go through.
+// mooringParts are the parts of the agent used by its answers.
 type mooringParts struct {
 	*plugin.Plugin
 	guard    *guard.Guard
@@ -33,10 +33,9 @@ type mooringParts struct {
 	closeLog func()
 }
 
-// newMooring puts the plugin together as package agent does, with the
-// log, metrics, events and pod directories that it has there. Only the kernel is
-// not the real one: no container that is measured has a process, so that the guard
-// never asks it, and a machine without cgroup v2 will do.
+// newMooring builds the plugin like package agent, with log, metrics, events and pod directories.
+// Only the kernel interface is a fake. The measured containers have no process, so the guard never
+// uses it, and cgroup v2 is not required.
 func newMooring(root string, log *os.File) (*mooringParts, error) {
 	rules, err := policy.Parse(nodePolicy)
 	if err != nil {
@@ -65,7 +64,7 @@ func newMooring(root string, log *os.File) (*mooringParts, error) {
 	return m, err
 }
 
-// run does the plugin's work in the background until ctx is done.
+// run executes the plugin's background work until ctx ends.
 func (m *mooringParts) run(ctx context.Context) {
 	var workers sync.WaitGroup
 	workers.Go(func() { m.guard.Run(ctx) })
@@ -78,7 +77,7 @@ func (m *mooringParts) close() error {
 	return m.dirs.Close()
 }
 
-// serveMooring connects Mooring as the agent does.
+// serveMooring connects Mooring like the agent.
 func serveMooring(ctx context.Context, o pluginOptions, connect <-chan struct{}) error {
 	m, err := newMooring(o.root, os.Stderr)
 	if err != nil {
@@ -101,7 +100,7 @@ func serveMooring(ctx context.Context, o pluginOptions, connect <-chan struct{})
 	return m.close()
 }
 
-// recorders passes events on to each of them.
+// recorders passes events on to each recorder.
 type recorders []registry.Recorder
 
 // Record implements [registry.Recorder].

@@ -42,7 +42,7 @@ func nodeCommand() *cobra.Command {
 }
 
 func measureNode(ctx context.Context, n *throwaway.Node, a amounts) (tables, report.Machine, error) {
-	say("installing Mooring on the node")
+	logf("installing Mooring on the node")
 	mooring, err := agent.Install(ctx, n, ".", string(nodePolicy))
 	if err != nil {
 		return nil, report.Machine{}, err
@@ -57,13 +57,13 @@ func measureNode(ctx context.Context, n *throwaway.Node, a amounts) (tables, rep
 	}
 	defer client.Close()
 	t := tables{}
-	say("creating and starting containers with and without Mooring, for %s", a.creations)
+	logf("creating and starting containers with and without Mooring, for %s", a.creations)
 	made, err := creations(ctx, client, mooring, a.creations)
 	if err != nil {
 		return nil, where, err
 	}
 	t.add(createTable, createRows(made))
-	say("the agent's unit beside %d launchers", residents)
+	logf("the agent's unit beside %d launchers", residents)
 	rows, err := unitMemory(ctx, n, mooring, a.settle)
 	if err != nil {
 		return nil, where, err
@@ -72,10 +72,10 @@ func measureNode(ctx context.Context, n *throwaway.Node, a amounts) (tables, rep
 	return t, where, nil
 }
 
-// selfOnNode is this program on the node.
+// selfOnNode is the path of this program on the node.
 const selfOnNode = "/opt/bench/bench"
 
-// describe has this program look at the node from inside.
+// describe runs this program on the node to describe the machine.
 func describe(ctx context.Context, n *throwaway.Node) (report.Machine, error) {
 	if err := n.Push(ctx, "/proc/self/exe", selfOnNode, 0o755); err != nil {
 		return report.Machine{}, err
@@ -92,11 +92,11 @@ func describe(ctx context.Context, n *throwaway.Node) (report.Machine, error) {
 		return report.Machine{}, err
 	}
 	virtual, err := n.Output(ctx, "systemd-detect-virt")
-	m.Emulated = virtual == "qemu" // with KVM it says so
+	m.Emulated = virtual == "qemu" // "kvm" with KVM
 	return m, err
 }
 
-// runtimeVersion names the node's container runtime.
+// runtimeVersion returns the name and version of the node's container runtime.
 func runtimeVersion(ctx context.Context, n *throwaway.Node) (string, error) {
 	text, err := n.Output(ctx, "containerd", "--version")
 	if err != nil {

@@ -15,55 +15,53 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
-// looksEvery is how often what stands for today's watchers looks: that is what
-// KubeVirt's launcher does, for its VM.
-const looksEvery = time.Second
+// pollPeriod is the period of KubeVirt's launcher when it watches its VM.
+const pollPeriod = time.Second
 
-// lookout looks once a second whether launchers are there, and asks their VMs to end
-// when they are not.
-type lookout struct {
+// secondPoller checks the launchers once a second, and sends SIGTERM to the VMs of ended launchers.
+type secondPoller struct {
 	mu   sync.Mutex
-	vms  map[int]*vm // by the launcher's first process
+	vms  map[int]*vm // by pid of the launcher's first process
 	done chan struct{}
 }
 
-func startLookout(ctx context.Context) *lookout {
-	l := &lookout{vms: map[int]*vm{}, done: make(chan struct{})}
+func startSecondPoller(ctx context.Context) *secondPoller {
+	l := &secondPoller{vms: map[int]*vm{}, done: make(chan struct{})}
 	go func() {
 		defer close(l.done)
-		tick := time.NewTicker(looksEvery)
+		tick := time.NewTicker(pollPeriod)
 		defer tick.Stop()
 		for {
 			select {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				l.look()
+				l.scan()
 			}
 		}
 	}()
 	return l
 }
 
-func (l *lookout) watch(owner int, v *vm) {
+func (l *secondPoller) watch(owner int, v *vm) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.vms[owner] = v
 }
 
-func (l *lookout) look() {
+func (l *secondPoller) scan() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for owner, v := range l.vms {
-		if !runs(owner) {
-			_ = v.cmd.Process.Signal(unix.SIGTERM) // whoever waits for it notices
+		if !isRunning(owner) {
+			_ = v.cmd.Process.Signal(unix.SIGTERM) // the waiting caller notices an error
 			delete(l.vms, owner)
 		}
 	}
 }
 
-// runs reports whether there is such a process, and it is no zombie.
-func runs(pid int) bool {
+// isRunning reports whether the process exists and is not a zombie.
+func isRunning(pid int) bool {
 	p, err := procfs.NewProc(pid)
 	if err != nil {
 		return false
@@ -72,11 +70,11 @@ func runs(pid int) bool {
 	return err == nil && s.State != "Z"
 }
 
-// lookedFor starts n launchers with VMs for the lookout, kills each at some moment
-// between two looks, and returns how long it took until their VMs were asked to end.
-func lookedFor(ctx context.Context, program string, n int) (_ []time.Duration, err error) {
+// pollDeaths starts n launchers with VMs under secondPoller, and kills each at a random moment. It
+// returns the times until SIGTERM.
+func pollDeaths(ctx context.Context, program string, n int) (_ []time.Duration, err error) {
 	looking, stop := context.WithCancel(ctx)
-	l := startLookout(looking)
+	l := startSecondPoller(looking)
 	defer func() { stop(); <-l.done }()
 	in, err := newCgroup("looked-for")
 	if err != nil {
@@ -87,14 +85,14 @@ func lookedFor(ctx context.Context, program string, n int) (_ []time.Duration, e
 	var all errgroup.Group
 	for i := range took {
 		all.Go(func() (err error) {
-			took[i], err = l.lookedForOne(ctx, in, program)
+			took[i], err = l.pollOneDeath(ctx, in, program)
 			return err
 		})
 	}
 	return took, all.Wait()
 }
 
-func (l *lookout) lookedForOne(ctx context.Context, in cgroup, program string) (time.Duration, error) {
+func (l *secondPoller) pollOneDeath(ctx context.Context, in cgroup, program string) (time.Duration, error) {
 	owner := exec.Command("sleep", "1000000")
 	if err := in.start(owner); err != nil {
 		return 0, err
@@ -105,7 +103,7 @@ func (l *lookout) lookedForOne(ctx context.Context, in cgroup, program string) (
 	}
 	defer v.reap()
 	l.watch(owner.Process.Pid, v)
-	if err := pause(ctx, rand.N(looksEvery)); err != nil {
+	if err := pause(ctx, rand.N(pollPeriod)); err != nil {
 		return 0, err
 	}
 	killed := host.LinuxClock{}.Now()

@@ -10,17 +10,16 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// pluginOptions are those of one candidate, which runs in a process of its own:
-// so does a plugin on a node, with a garbage collector and a scheduler that it
-// shares with nobody.
+// pluginOptions are the options of one candidate. Each candidate runs in its own process with its
+// own garbage collector and scheduler, like a plugin on a node.
 type pluginOptions struct {
 	socket string // of the runtime
 	root   string // of the pod directories
 }
 
-// The plugins that are compared.
+// The compared plugins.
 const (
-	empty   = "empty plugin" // what the others are compared with
+	empty   = "empty plugin" // the baseline
 	ulimits = "like ulimit-adjuster"
 	answer  = "Mooring's answer alone"
 	mooring = "Mooring"
@@ -42,8 +41,8 @@ func serve(ctx context.Context, kind string, o pluginOptions, connect <-chan str
 	return fmt.Errorf("plugin %q: want one of %v", kind, candidates())
 }
 
-// pluginCommand is what candidates are started with. It tells when it is ready,
-// connects with the first line that it reads, and ends with its input.
+// pluginCommand runs a candidate. It prints when it is ready, connects after the first input line,
+// and ends with its input.
 func pluginCommand() *cobra.Command {
 	var o pluginOptions
 	c := &cobra.Command{
@@ -63,8 +62,8 @@ func pluginCommand() *cobra.Command {
 	return c
 }
 
-// follow reads orders: the channel is closed with the first line, the context done
-// with the end.
+// follow reads orders. The first line closes the channel, and the end of the input ends the
+// context.
 func follow(ctx context.Context, in io.Reader) (context.Context, <-chan struct{}) {
 	ctx, cancel := context.WithCancel(ctx)
 	connect := make(chan struct{})

@@ -7,16 +7,16 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// usage is what a process has used so far, and what it holds.
+// usage is a process's resource usage so far, and its memory.
 type usage struct {
 	at       time.Time
 	cpu      float64 // seconds, of the process and of the kernel for it
-	switches uint64  // context switches: the times that it was woken, or put aside
+	switches uint64  // voluntary and involuntary context switches
 	rss, pss float64 // bytes
-	own      float64 // bytes that no file holds: of rss, what the kernel cannot drop
+	own      float64 // bytes of rss without a file, not reclaimable by the kernel
 }
 
-// usageOf looks at a process.
+// usageOf reads the usage of a process.
 func usageOf(pid int) (usage, error) {
 	u, err := readUsage(pid)
 	if err != nil {
@@ -45,7 +45,7 @@ func readUsage(pid int) (usage, error) {
 	}, err
 }
 
-// switchesOf sums over the threads: the kernel counts for each.
+// switchesOf sums the threads' context switches, because the kernel counts them by thread.
 func switchesOf(pid int) (sum uint64, err error) {
 	threads, err := procfs.AllThreads(pid)
 	if err != nil {

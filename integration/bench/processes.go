@@ -17,38 +17,37 @@ import (
 )
 
 const (
-	// inLoop is how many processes are started with each watcher in a round.
+	// inLoop is the number of processes for each watcher in a round.
 	inLoop = 300
 
-	// laggards is how long events may take to come. Those of the tracker that are
-	// not urgent wait for a second.
-	laggards = 3 * time.Second
+	// eventTimeout is the time for late events. The tracker delays events that are not urgent by a
+	// second.
+	eventTimeout = 3 * time.Second
 
 	mostUntracked = 500e-9
 )
 
-// births is what it costs to be born, with somebody watching.
+// births are the costs of new processes under a watcher.
 type births struct {
 	walls    samples        // seconds for each process, by watcher
 	handlers samples        // seconds for each call, by tracepoint and watcher
 	sums     samples        // of one call of each, by watcher
-	seen     map[string]int // processes, by watcher
+	seen     map[string]int // observed processes, by watcher
 	started  int            // with each watcher
 }
 
-// together names the sum of what is told of a process.
-const together = "fork, exec and exit together"
+// lifeSum names the sum of a process's events.
+const lifeSum = "fork, exec and exit together"
 
-// lifeOf are the tracepoints that a process passes, in this order, and what to call
-// them.
+// lifeOf returns the tracepoints of a process in order, with their names.
 func lifeOf() []struct{ tracepoint, name string } {
 	return []struct{ tracepoint, name string }{
 		{"sched_process_fork", "fork"}, {"sched_process_exec", "exec"}, {"sched_process_exit", "exit"},
 	}
 }
 
-// watchBirths has one process start others under each watcher, in random order in
-// each round.
+// watchBirths has one process start other processes under each watcher, in random order in each
+// round.
 func watchBirths(ctx context.Context, rounds int) (_ births, err error) {
 	in, err := newCgroup("births")
 	if err != nil {
@@ -66,7 +65,7 @@ func watchBirths(ctx context.Context, rounds int) (_ births, err error) {
 	}
 	defer func() { err = errors.Join(err, f.stop()) }()
 	b := births{walls: samples{}, handlers: samples{}, sums: samples{}, seen: map[string]int{}}
-	if _, err := f.do(order{Count: inLoop}); err != nil { // caches fill
+	if _, err := f.do(order{Count: inLoop}); err != nil { // warm up caches
 		return b, err
 	}
 	for range rounds {
@@ -82,8 +81,8 @@ func watchBirths(ctx context.Context, rounds int) (_ births, err error) {
 	return b, nil
 }
 
-// loop starts processes under one watcher: the time first, and then, where that is in
-// the kernel, once more while the kernel counts what it takes.
+// loop starts processes under one watcher and measures the time. For a watcher in the kernel it
+// repeats this with kernel statistics.
 func (b *births) loop(ctx context.Context, f *forker, name string, w watcher) (err error) {
 	if err := w.start(f); err != nil {
 		return err
@@ -104,14 +103,14 @@ func (b *births) loop(ctx context.Context, f *forker, name string, w watcher) (e
 	return nil
 }
 
-// awaitSeen gives events a while to come. Those that do not were lost.
+// awaitSeen waits for late events. Events after the time-out count as lost.
 func awaitSeen(ctx context.Context, w watcher) {
-	ctx, cancel := context.WithTimeout(ctx, laggards)
+	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
 	defer cancel()
 	_ = await(ctx, func() (bool, error) { return w.seen() >= inLoop, nil })
 }
 
-// count has the kernel count what the programs take.
+// count has the kernel measure the programs' run time.
 func (b *births) count(f *forker, name string, w counted) (err error) {
 	counting, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
 	if err != nil {
@@ -139,8 +138,8 @@ func (b *births) count(f *forker, name string, w counted) (err error) {
 	return nil
 }
 
-// costs returns what a call of each program took in between, by its name. What was
-// not called is left out.
+// costs returns the mean time of a call of each program between two statistics, by program name. It
+// omits programs without calls.
 func costs(before, after []bpf.ProgramStats) map[string]time.Duration {
 	all := map[string]time.Duration{}
 	for _, p := range after {
@@ -154,12 +153,12 @@ func costs(before, after []bpf.ProgramStats) map[string]time.Duration {
 }
 
 func handlerCostRows(b births) []report.Row {
-	rows := []report.Row{many(together, hollow, b.sums[hollow])}
+	rows := []report.Row{many(lifeSum, emptyPrograms, b.sums[emptyPrograms])}
 	for _, name := range []string{untracked, tracked} {
 		for _, at := range lifeOf() {
 			rows = append(rows, many(at.name, name, b.handlers[cell(name, at.name)]))
 		}
-		sum := many(together, name, b.sums[name])
+		sum := many(lifeSum, name, b.sums[name])
 		if name == untracked {
 			sum.Goals = []report.Goal{{Of: report.Median, Most: mostUntracked}}
 		}
@@ -172,8 +171,8 @@ func watcherRows(b births) []report.Row {
 	var rows []report.Row
 	for _, name := range watchers() {
 		row := many("fork, exec and exit", name, b.walls[name])
-		if name != nobody {
-			ratio := stats.RatioOfMedians(b.walls[name], b.walls[nobody])
+		if name != noWatcherName {
+			ratio := stats.RatioOfMedians(b.walls[name], b.walls[noWatcherName])
 			row.Ratio = &ratio
 		}
 		rows = append(rows, row)

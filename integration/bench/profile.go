@@ -15,8 +15,8 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// part is a part of what the plugin does about a launcher, found by a function of
-// it. A sample belongs to the first part that any function of its stack is in.
+// part is a part of the plugin's work on a launcher, identified by a function. A sample belongs to
+// the first part with a function in its stack.
 type part struct{ name, function string }
 
 const handlerFunction = "plugin.(*Plugin).CreateContainer"
@@ -33,14 +33,14 @@ func parts() []part {
 	}
 }
 
-// breakdown is what the plugin's handler does for a launcher, by the CPU's time.
+// breakdown is the handler's work on a launcher, by CPU time.
 type breakdown struct {
-	took   []float64 // seconds, each
-	shares []float64 // of parts, in their order; they add up to one
+	took   []float64 // seconds for each launcher
+	shares []float64 // of the parts in their order, with sum one
 }
 
-// profileHandler asks the plugin about launchers, without NRI in between, on a node
-// of known launchers. The raw profile goes to file, if there is a name.
+// profileHandler calls the plugin for launchers, without NRI, on a node with known launchers. It
+// writes the raw profile to file, unless file is empty.
 func profileHandler(ctx context.Context, rounds int, file string) (_ breakdown, err error) {
 	dir, err := os.MkdirTemp(tmpfs(), "bench-pods")
 	if err != nil {
@@ -80,7 +80,7 @@ func (m *mooringParts) handle(ctx context.Context, rounds int, raw *bytes.Buffer
 	var workers sync.WaitGroup
 	workers.Go(func() { m.run(background) })
 	defer func() { stop(); workers.Wait() }()
-	for i := range known {
+	for i := range knownLaunchers {
 		if _, err := m.handleOne(ctx, launcher(i)); err != nil {
 			return nil, err
 		}
@@ -90,7 +90,7 @@ func (m *mooringParts) handle(ctx context.Context, rounds int, raw *bytes.Buffer
 	}
 	defer pprof.StopCPUProfile()
 	for i := range rounds {
-		l := launcher(known + i)
+		l := launcher(knownLaunchers + i)
 		one, err := m.handleOne(ctx, l)
 		if err != nil {
 			return nil, err
@@ -109,8 +109,7 @@ func (m *mooringParts) handleOne(ctx context.Context, l member) (time.Duration, 
 	return time.Since(began), err
 }
 
-// sharesOf divides the samples of the handler among the parts. Without samples
-// there are no shares.
+// sharesOf divides the handler's samples among the parts. Without samples the shares are empty.
 func sharesOf(p *profile.Profile) []float64 {
 	shares, sum := make([]float64, len(parts())), 0.0
 	for _, s := range p.Sample {
@@ -128,7 +127,7 @@ func sharesOf(p *profile.Profile) []float64 {
 	return shares
 }
 
-// partOf expects a stack of the handler, which belongs to the last part at least.
+// partOf expects a stack of the handler. It belongs at least to the last part.
 func partOf(stack []string) int {
 	return slices.IndexFunc(parts(), func(p part) bool {
 		return slices.ContainsFunc(stack, func(f string) bool { return strings.Contains(f, p.function) })

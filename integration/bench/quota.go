@@ -13,10 +13,10 @@ import (
 	"github.com/mooring-vm/mooring/integration/bench/stats"
 )
 
-// grantTable is that of the waits for a quota.
+// grantTable is the table of waiting times for a quota.
 const grantTable = "quotaGrant"
 
-// reviewTable is that of the webhooks' answers.
+// reviewTable is the table of webhook answers.
 const reviewTable = "quotaReviews"
 
 // mostReview is the goal for the p99 of the webhook that writes annotations, in seconds.
@@ -25,13 +25,13 @@ const mostReview = 0.01
 // mostGrant is the goal for the p99 of a thousand migrations at once, in seconds.
 const mostGrant = 0.5
 
-// oneRead is who does the least that a webhook that looks at the cluster has to.
+// oneRead is the minimum for a webhook that reads from the cluster.
 const oneRead = "one read from the API server"
 
-// onePatch is who does the least that can be done.
+// onePatch is the minimum for raising a quota.
 const onePatch = "one patch for each"
 
-// quotaCommand measures the controller of quotas.
+// quotaCommand measures the quota controller.
 func quotaCommand() *cobra.Command {
 	var f measureFlags
 	o := grants.Options{Namespaces: 100, VMs: 10, Sizes: []int{1, 100, 1000}, Rounds: []int{40, 4, 2}, Residents: 10000, Reviews: 1000}
@@ -60,7 +60,7 @@ func quotaCommand() *cobra.Command {
 }
 
 func measureGrants(ctx context.Context, o grants.Options) (grants.Found, error) {
-	say("%s: %v migrations at once over %d namespaces", grantTable, o.Sizes, o.Namespaces)
+	logf("%s: %v migrations at once over %d namespaces", grantTable, o.Sizes, o.Namespaces)
 	return grants.Measure(ctx, o)
 }
 

@@ -31,8 +31,8 @@ type realAgent struct {
 	exited chan error
 }
 
-// startAgent runs the agent as its unit does, without flags but for where things
-// are, in a mount namespace of its own.
+// startAgent runs the agent like its unit in a separate mount namespace, with flags only for paths
+// and addresses.
 func startAgent(ctx context.Context, binary string, r *runtime) (*realAgent, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -73,7 +73,7 @@ func freeAddress() (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// agentCommand becomes the agent, in the mount namespace that it was started in.
+// agentCommand executes the agent in the mount namespace of this process.
 func agentCommand() *cobra.Command {
 	var root, pins string
 	c := &cobra.Command{
@@ -103,7 +103,7 @@ func agentCommand() *cobra.Command {
 	return c
 }
 
-// awaitReady waits until the agent is ready, and returns how long that took.
+// awaitReady waits until the agent is ready and returns the elapsed time.
 func (a *realAgent) awaitReady(ctx context.Context) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -123,7 +123,7 @@ func (a *realAgent) awaitReady(ctx context.Context) (time.Duration, error) {
 	}
 }
 
-// client asks the agent through its socket, which only its mount namespace shows.
+// client returns a client of the agent's socket, visible only in its mount namespace.
 func (a *realAgent) client() *admin.Client {
 	return admin.NewClient(filepath.Join("/proc", strconv.Itoa(a.cmd.Process.Pid), "root", a.root, "agent.sock"))
 }
@@ -150,7 +150,7 @@ func (a *realAgent) failed(err error) error {
 	return fmt.Errorf("the agent is not ready: %w; its log: %s", err, log)
 }
 
-// scrape is what monitoring does to it.
+// scrape reads the metrics like a monitoring system.
 func (a *realAgent) scrape(ctx context.Context) error { return a.get(ctx, "/metrics") }
 
 func (a *realAgent) get(ctx context.Context, path string) error {

@@ -8,7 +8,7 @@ import (
 
 //go:generate go run . render benchmarks.json ../../docs/reference
 
-// renderCommand writes the pages of docs/reference anew, after their text or a figure has changed.
+// renderCommand renders the pages of docs/reference again after a change of text or figures.
 func renderCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "render FILE.json DIR",

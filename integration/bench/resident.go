@@ -7,36 +7,36 @@ import (
 )
 
 const (
-	// residents is how many launchers a large node has.
+	// residents is the number of launchers on a large node.
 	residents = 250
 
-	// settled is when an agent has looked at everything for the second time.
+	// settled is the time of an agent's second full scan.
 	settled = 35 * time.Second
 )
 
-// idle is what an agent holds, and what it uses in a time in which nothing happens.
+// idle is the agent's usage in a period without events.
 type idle struct {
 	before, after usage
-	ready         time.Duration // from its start until it has taken all launchers over
+	ready         time.Duration // from its start until it has adopted all launchers
 }
 
-// cores is the CPU time per time.
+// cores returns CPU time per second.
 func (i idle) cores() float64 { return (i.after.cpu - i.before.cpu) / i.seconds() }
 
 func (i idle) switches() float64 { return float64(i.after.switches-i.before.switches) / i.seconds() }
 
 func (i idle) seconds() float64 { return i.after.at.Sub(i.before.at).Seconds() }
 
-// The launchers that an agent is watched beside.
+// The launchers beside a watched agent.
 const (
 	launchersAlone = "launchers alone"
 	launchersVMs   = "launchers with VMs"
 )
 
-// resident runs the agent's binary beside n launchers, with VMs or without, and
-// watches it for some time after it has settled.
+// resident runs the agent's binary beside n launchers, with or without VMs. It watches the agent
+// for some time after it settled.
 func resident(ctx context.Context, binary string, n int, vms bool, settle, watch time.Duration) (_ idle, err error) {
-	h, err := hold("", n, vms)
+	h, err := startLaunchers("", n, vms)
 	if err != nil {
 		return idle{}, err
 	}

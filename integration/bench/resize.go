@@ -16,18 +16,18 @@ import (
 )
 
 const (
-	// resizeTable is that of the time until a resize is confirmed, pauseTable that of the
-	// time for which guests stood still meanwhile.
+	// resizeTable contains the times until a resize is confirmed. pauseTable contains the times for
+	// which the guest stopped.
 	resizeTable = "resize"
 	pauseTable  = "resizePause"
 
-	// mostResize is the goal for a resize by the sidecar, of what the least takes.
+	// mostResize is the goal for a resize by the sidecar, as a multiple of the minimum.
 	mostResize = 1.1
 
 	libvirtAlone = "libvirt alone"
 )
 
-// resizeCommand turns what BenchmarkResize has measured into tables.
+// resizeCommand makes tables of BenchmarkResize's measurements.
 func resizeCommand() *cobra.Command {
 	var file, result string
 	c := &cobra.Command{
@@ -52,19 +52,19 @@ func resizeCommand() *cobra.Command {
 	return c
 }
 
-// resizeSamples are of one way to resize, in seconds.
+// resizeSamples are the samples of one way to resize, in seconds.
 type resizeSamples struct {
 	Took   []float64 `json:"took"`
 	Paused []float64 `json:"paused"`
 }
 
-// resizes are both ways of one kind, each as often as the other.
+// resizes are both ways of one kind, with equal numbers of samples.
 type resizes struct {
 	Libvirt resizeSamples `json:"libvirt"`
 	Shim    resizeSamples `json:"shim"`
 }
 
-// readResizes returns the samples by what was done.
+// readResizes returns the samples by kind of resize.
 func readResizes(file string) (map[string]resizes, error) {
 	data, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {

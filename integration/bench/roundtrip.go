@@ -8,21 +8,20 @@ import (
 	"time"
 )
 
-// known is how many launchers the node has while plugins are asked.
-const known = 1000
+// knownLaunchers is the number of launchers on the node during the measurement.
+const knownLaunchers = 1000
 
-// samples are measurements in seconds, by what was measured. Those of one index
-// are of the same round.
+// samples are measurements in seconds by name. Equal indexes belong to the same round.
 type samples map[string][]float64
 
 func (s samples) add(what string, took time.Duration) { s[what] = append(s[what], took.Seconds()) }
 
-// cell names the measurements of a candidate with a workload.
+// cell returns the name of a candidate's measurements with a workload.
 func cell(candidate, workload string) string { return candidate + ", " + workload }
 
-// roundTrips measures the time from a runtime's CreateContainer to the answer. In
-// each round every candidate is asked once about every workload, in random order,
-// so that what the machine does meanwhile hits all alike. Every pod is a new one.
+// roundTrips measures the time from a runtime's CreateContainer to the answer. Each round calls
+// every candidate once for every workload, in random order. So disturbances of the machine affect
+// all alike. Every pod is new.
 func roundTrips(ctx context.Context, rounds int) (_ samples, err error) {
 	all, err := startCandidates(ctx)
 	defer func() { err = errors.Join(err, closeAll(all)) }()
@@ -30,23 +29,23 @@ func roundTrips(ctx context.Context, rounds int) (_ samples, err error) {
 		return nil, err
 	}
 	found := samples{}
-	warmUp := rounds / 20 // not counted: connections, heaps and caches fill
+	warmUp := rounds / 20 // not counted: fills connections, heaps and caches
 	for round := range warmUp + rounds {
 		keep := found
 		if round < warmUp {
 			keep = samples{}
 		}
-		if err := askAll(ctx, all, known+len(workloads())*round, keep); err != nil {
+		if err := askAll(ctx, all, knownLaunchers+len(workloads())*round, keep); err != nil {
 			return nil, err
 		}
 	}
 	return found, nil
 }
 
-// startCandidates connects each candidate to a runtime that lists known launchers.
+// startCandidates connects each candidate to a runtime with a list of known launchers.
 func startCandidates(ctx context.Context) (all []*candidate, err error) {
 	for _, name := range candidates() {
-		c, err := startCandidate(ctx, name, launchers(known))
+		c, err := startCandidate(ctx, name, launchers(knownLaunchers))
 		if err != nil {
 			return all, err
 		}
@@ -74,8 +73,8 @@ func closeAll(all []*candidate) error {
 	return errors.Join(errs...)
 }
 
-// askAll is one round. Pods are removed when all were asked, so that what a plugin
-// does about it in the background disturbs whoever comes next, and not only itself.
+// askAll is one round. It removes the pods after all calls, so that a plugin's background work does
+// not always disturb the same candidate.
 func askAll(ctx context.Context, all []*candidate, number int, keep samples) error {
 	var asks []ask
 	for _, c := range all {
@@ -105,7 +104,7 @@ type ask struct {
 	member   member
 }
 
-// measure asks, and sees to it that the answer is what the plugin is there for.
+// measure calls the plugin and checks its answer.
 func (a ask) measure(ctx context.Context) (time.Duration, error) {
 	began := time.Now()
 	adjust, err := a.create(ctx, a.member)

@@ -12,30 +12,30 @@ import (
 	nrilog "github.com/containerd/nri/pkg/log"
 )
 
-// runtime is NRI's own runtime side, as containerd has it, for one plugin.
+// runtime is NRI's own runtime side, as in containerd, for one plugin.
 type runtime struct {
 	*adaptation.Adaptation
 	socket string
 	dir    string
 	listed []member
 
-	// synced tells how long each Synchronize took, until the plugin's answer.
+	// synced receives the duration of each Synchronize, including the plugin's answer.
 	synced chan time.Duration
 }
 
-// patience is how long anything is waited for.
+// patience bounds each wait.
 const patience = time.Minute
 
-// setUpNRI sets what NRI has but once for a program. Busy machines are slow: a
-// request that takes long is to be seen in the figures.
+// setUpNRI sets NRI's global options. Slow requests must appear in the figures and must not time
+// out.
 func setUpNRI() {
 	nrilog.Set(quiet{})
 	adaptation.SetPluginRequestTimeout(patience)
 	adaptation.SetPluginRegistrationTimeout(patience)
 }
 
-// newRuntime starts a runtime that lists these containers to each plugin that
-// connects to socket. An empty socket stands for one in a folder of its own.
+// newRuntime starts a runtime that lists these containers to each connecting plugin. With an empty
+// socket it uses one in a new directory.
 func newRuntime(socket string, listed []member) (*runtime, error) {
 	dir, err := os.MkdirTemp(tmpfs(), "bench-nri")
 	if err != nil {
@@ -54,11 +54,11 @@ func newRuntime(socket string, listed []member) (*runtime, error) {
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	<-r.synced // Start synchronises the plugins of its folder, of which there are none
+	<-r.synced // Start synchronizes the plugins of its directory, and there are none
 	return r, nil
 }
 
-// tmpfs is a folder in memory, as the agent's pod directories are on a node.
+// tmpfs returns a directory in memory, like the agent's pod directories on a node.
 func tmpfs() string {
 	const memory = "/dev/shm"
 	if _, err := os.Stat(memory); err != nil {
@@ -67,7 +67,7 @@ func tmpfs() string {
 	return memory
 }
 
-// list is called when a plugin has connected.
+// list runs when a plugin has connected.
 func (r *runtime) list(ctx context.Context, synchronize adaptation.SyncCB) error {
 	pods, ctrs := make([]*nri.PodSandbox, len(r.listed)), make([]*nri.Container, len(r.listed))
 	for i, m := range r.listed {
@@ -78,7 +78,7 @@ func (r *runtime) list(ctx context.Context, synchronize adaptation.SyncCB) error
 	if err == nil {
 		select {
 		case r.synced <- time.Since(began):
-		default: // nobody asks about every connection
+		default: // no test reads every connection
 		}
 	}
 	return err
@@ -86,13 +86,13 @@ func (r *runtime) list(ctx context.Context, synchronize adaptation.SyncCB) error
 
 func update(context.Context, []*nri.ContainerUpdate) ([]*nri.ContainerUpdate, error) { return nil, nil }
 
-// create asks the plugin about a container that is to be created.
+// create calls the plugin for a new container.
 func (r *runtime) create(ctx context.Context, m member) (*nri.ContainerAdjustment, error) {
 	reply, err := r.CreateContainer(ctx, &nri.CreateContainerRequest{Pod: m.pod, Container: m.ctr})
 	return reply.GetAdjust(), err
 }
 
-// remove tells the plugin that the pod is gone.
+// remove reports the pod's end to the plugin.
 func (r *runtime) remove(ctx context.Context, m member) error {
 	return errors.Join(
 		r.StopPodSandbox(ctx, &nri.StopPodSandboxRequest{Pod: m.pod}),
@@ -101,14 +101,14 @@ func (r *runtime) remove(ctx context.Context, m member) error {
 	)
 }
 
-// awaitPlugin returns when the plugin is synchronised and asked, and how long its
-// Synchronize took.
+// awaitPlugin returns when the plugin is synchronized and registered, with the duration of its
+// Synchronize.
 func (r *runtime) awaitPlugin(ctx context.Context) (time.Duration, error) {
 	select {
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	case took := <-r.synced:
-		r.BlockPluginSync().Unblock() // the runtime counts the plugin in only after that
+		r.BlockPluginSync().Unblock() // the runtime registers the plugin only after that
 		return took, nil
 	}
 }
@@ -118,7 +118,7 @@ func (r *runtime) close() error {
 	return os.RemoveAll(r.dir)
 }
 
-// quiet is a logger for NRI's runtime side, which can only be set globally.
+// quiet is a silent logger for NRI's runtime side, which has only a global logger.
 type quiet struct{}
 
 func (quiet) Debugf(context.Context, string, ...any) {}

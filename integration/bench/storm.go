@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	// forkersEach is how many forkers are tracked, and how many are not.
+	// forkersEach is the number of tracked and of untracked forkers.
 	forkersEach = 2
 
-	// stormEmulator is the name of the programs that make processes emulators in a
-	// storm: those of nobody else on the machine.
+	// stormEmulator is the program name of emulators in a storm. No other process on the machine
+	// uses it.
 	stormEmulator = "mooring-bench-emulator"
 )
 
@@ -32,21 +32,21 @@ const (
 	agentDown = "agent down: pins alone"
 )
 
-// storm is what was left of a storm of forks.
+// storm is the result of a storm of forks.
 type storm struct {
 	tracked, untracked int    // processes started
 	alive              int    // of the tracked ones, at the end
-	lostEvents         uint64 // for which the ring had no room
-	untold             int    // processes of whose end no event told
-	lostProcesses      uint64 // for which the map had no room
-	wrongBefore        int    // in the map, against what runs, before Resync
+	lostEvents         uint64 // dropped because the ring was full
+	missedEnds         int    // processes without an end event
+	lostProcesses      uint64 // dropped because the map was full
+	wrongBefore        int    // differences between map and processes before Resync
 	wrong              int    // and after it
 }
 
-// stage is where a storm is made: pins, two cgroups of which one is tracked, and
-// forkers in each.
+// stage is the environment of a storm: pins, a tracked and an untracked cgroup, and forkers in
+// both.
 type stage struct {
-	dir              string // with pins and programs
+	dir              string // of pins and programs
 	options          bpf.Options
 	tracker          *bpf.Tracker
 	inside, outside  cgroup
@@ -57,8 +57,7 @@ type stage struct {
 	ended            atomic.Int64 // tracked processes, by events
 }
 
-// storms lets forkers run for a while, with events that are read, and with nobody
-// there.
+// storms lets forkers run for a while, with and without a reader of the events.
 func storms(ctx context.Context, during time.Duration) (map[string]storm, error) {
 	all := map[string]storm{}
 	for _, condition := range []string{agentUp, agentDown} {
@@ -78,9 +77,9 @@ func oneStorm(ctx context.Context, condition string, during time.Duration) (_ st
 		return storm{}, err
 	}
 	if condition == agentUp {
-		return s.attended(ctx, during)
+		return s.runWithReader(ctx, during)
 	}
-	return s.unattended(ctx, during)
+	return s.runWithoutReader(ctx, during)
 }
 
 func (s *stage) open(ctx context.Context) (err error) {
@@ -132,17 +131,17 @@ func (s *stage) openForkers(ctx context.Context) (err error) {
 	return nil
 }
 
-// attended reads events during the storm, as an agent that is there.
-func (s *stage) attended(ctx context.Context, during time.Duration) (storm, error) {
+// runWithReader reads events during the storm, like a running agent.
+func (s *stage) runWithReader(ctx context.Context, during time.Duration) (storm, error) {
 	reading, stop := context.WithCancel(ctx)
 	var reader errgroup.Group
 	reader.Go(func() error { return s.tracker.Events(reading, s.handle) })
-	found, truth, err := s.let(during)
+	found, truth, err := s.runForkers(during)
 	if err == nil {
 		found.wrongBefore, err = s.wrong(truth)
 	}
-	// What is not told within this time was lost.
-	waiting, cancel := context.WithTimeout(ctx, laggards)
+	// Later events count as lost.
+	waiting, cancel := context.WithTimeout(ctx, eventTimeout)
 	_ = await(waiting, func() (bool, error) { return int(s.ended.Load()) >= found.tracked-found.alive, nil })
 	cancel()
 	stop()
@@ -152,16 +151,16 @@ func (s *stage) attended(ctx context.Context, during time.Duration) (storm, erro
 	if err != nil {
 		return storm{}, err
 	}
-	return s.conclude(found, truth)
+	return s.resyncAndCompare(found, truth)
 }
 
-// unattended closes the tracker for the time of the storm, as an agent that is away.
-func (s *stage) unattended(ctx context.Context, during time.Duration) (storm, error) {
+// runWithoutReader closes the tracker during the storm, like a stopped agent.
+func (s *stage) runWithoutReader(ctx context.Context, during time.Duration) (storm, error) {
 	if err := s.tracker.Close(); err != nil {
 		return storm{}, err
 	}
 	s.tracker = nil
-	found, truth, err := s.let(during)
+	found, truth, err := s.runForkers(during)
 	if err != nil {
 		return storm{}, err
 	}
@@ -171,12 +170,12 @@ func (s *stage) unattended(ctx context.Context, during time.Duration) (storm, er
 	if s.tracker, err = bpf.Open(s.options); err != nil {
 		return storm{}, err
 	}
-	reading, cancel := context.WithTimeout(ctx, laggards)
+	reading, cancel := context.WithTimeout(ctx, eventTimeout)
 	defer cancel()
 	if err := s.tracker.Events(reading, s.handle); !errors.Is(err, context.DeadlineExceeded) {
 		return storm{}, err
 	}
-	return s.conclude(found, truth)
+	return s.resyncAndCompare(found, truth)
 }
 
 func (s *stage) handle(e bpf.Event) {
@@ -185,9 +184,9 @@ func (s *stage) handle(e bpf.Event) {
 	}
 }
 
-// let lets the storm loose, and returns what was started, and what has to be known
-// at its end.
-func (s *stage) let(during time.Duration) (found storm, truth map[int]bool, err error) {
+// runForkers runs the storm. It returns the numbers of started processes, and the processes that
+// the map must contain at the end.
+func (s *stage) runForkers(during time.Duration) (found storm, truth map[int]bool, err error) {
 	truth = map[int]bool{}
 	var mu sync.Mutex
 	var all errgroup.Group
@@ -208,7 +207,7 @@ func (s *stage) let(during time.Duration) (found storm, truth map[int]bool, err 
 		all.Go(blow(f, &found.tracked, &found.alive))
 		truth[f.pid()] = true
 	}
-	var emulators int // known whoever started them
+	var emulators int // tracked in both cgroups
 	for _, f := range s.untrackedForkers {
 		all.Go(blow(f, &found.untracked, &emulators))
 	}
@@ -216,11 +215,10 @@ func (s *stage) let(during time.Duration) (found storm, truth map[int]bool, err 
 	return found, truth, err
 }
 
-// wrong counts the processes that the tracker knows and that do not run, and those
-// that it does not know.
+// wrong counts ended processes in the map, and running processes missing there.
 func (s *stage) wrong(truth map[int]bool) (int, error) { return wrong(&s.tracker.View, s.group, truth) }
 
-// wrongByView is wrong while no process has the tracker open.
+// wrongByView is wrong without an open tracker.
 func (s *stage) wrongByView(truth map[int]bool) (int, error) {
 	v, err := bpf.OpenView(s.options.Dir)
 	if err != nil {
@@ -238,8 +236,8 @@ func wrong(v *bpf.View, group uint64, truth map[int]bool) (int, error) {
 	return differences(all, group, truth), nil
 }
 
-// differences compares what is known of the group, and of emulators that belong to
-// nobody, with the processes that run.
+// differences compares the map's entries of the group, and of emulators without a group, with the
+// running processes.
 func differences(known []bpf.Tracked, group uint64, truth map[int]bool) int {
 	n, seen := 0, map[int]bool{}
 	for _, p := range known {
@@ -259,8 +257,8 @@ func differences(known []bpf.Tracked, group uint64, truth map[int]bool) int {
 	return n
 }
 
-// conclude looks at what is left after a Resync.
-func (s *stage) conclude(found storm, truth map[int]bool) (storm, error) {
+// resyncAndCompare compares the state after a Resync.
+func (s *stage) resyncAndCompare(found storm, truth map[int]bool) (storm, error) {
 	if _, err := s.tracker.Resync(); err != nil {
 		return storm{}, err
 	}
@@ -273,7 +271,7 @@ func (s *stage) conclude(found storm, truth map[int]bool) (storm, error) {
 		return storm{}, err
 	}
 	found.lostEvents, found.lostProcesses = figures.LostEvents, figures.LostProcesses
-	found.untold = found.tracked - found.alive - int(s.ended.Load())
+	found.missedEnds = found.tracked - found.alive - int(s.ended.Load())
 	return found, nil
 }
 

@@ -15,7 +15,7 @@ func stormRows(all map[string]storm) []report.Row {
 			{"processes started, tracked", float64(s.tracked), nil},
 			{"processes started, not tracked", float64(s.untracked), nil},
 			{"events lost: no room in the ring", float64(s.lostEvents), nil},
-			{"processes of whose end no event told", float64(s.untold), nil},
+			{"processes of whose end no event told", float64(s.missedEnds), nil},
 			{"processes lost: no room in the map", float64(s.lostProcesses), none},
 			{"wrong in the state, before Resync", float64(s.wrongBefore), nil},
 			{"wrong in the state, after Resync", float64(s.wrong), none},

@@ -10,9 +10,9 @@ import (
 	nri "github.com/containerd/nri/pkg/api"
 )
 
-// connections measures how long a plugin takes from the order to connect until the
-// runtime has its answer to Synchronize, which lists n containers, and how long
-// that request takes of it. Each time it is a new process, as after a restart.
+// connections measures a plugin's connection, from the order to the runtime's answer to
+// Synchronize, and Synchronize alone. The request lists n containers. Each round starts a new
+// process, as after a restart.
 func connections(ctx context.Context, rounds, n int) (samples, error) {
 	found, listed := samples{}, mixed(n)
 	for range rounds {
@@ -39,7 +39,7 @@ func connectOnce(ctx context.Context, name string, listed []member) (whole, sync
 	return c.connect(ctx)
 }
 
-// mixed is what a node with VMs runs: every fourth container is a launcher.
+// mixed returns containers of a node with VMs: every fourth container is a launcher.
 func mixed(n int) []member {
 	all := make([]member, n)
 	for i := range all {
@@ -52,7 +52,7 @@ func mixed(n int) []member {
 	return all
 }
 
-// handler measures Mooring's own part of Synchronize, without the message.
+// handler measures Mooring's own part of Synchronize without the transport.
 func handler(ctx context.Context, rounds, n int) (_ []float64, err error) {
 	dir, err := os.MkdirTemp(tmpfs(), "bench-pods")
 	if err != nil {
@@ -80,7 +80,7 @@ func handler(ctx context.Context, rounds, n int) (_ []float64, err error) {
 	return took, nil
 }
 
-// handleOnce takes a new plugin each time, to which all launchers are unknown.
+// handleOnce uses a new plugin, so that all launchers are unknown to it.
 func handleOnce(ctx context.Context, root string, log *os.File, pods []*nri.PodSandbox, ctrs []*nri.Container) (time.Duration, error) {
 	m, err := newMooring(root, log)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/mooring-vm/mooring/integration/bench/stats"
 )
 
-// The names of the tables, which the page refers to.
+// The names of the tables, used by the pages.
 const (
 	roundTripTable   = "roundTrip"
 	synchronizeTable = "synchronize"
@@ -39,7 +39,7 @@ type tables map[string][]report.Row
 
 func (t tables) add(name string, rows []report.Row) { t[name] = rows }
 
-// publish prints tables and writes them to file, unless file is empty.
+// publish prints the tables, and writes them to file unless file is empty.
 func publish(t tables, file string) error {
 	where, err := report.ThisMachine()
 	if err != nil {
@@ -118,7 +118,7 @@ func residentRows(who string, i idle) []report.Row {
 	}
 }
 
-// many is a row of measurements in seconds.
+// many returns a row of measurements in seconds.
 func many(what, who string, values []float64) report.Row {
 	s := stats.Summarise(values)
 	return report.Row{What: what, Who: who, Unit: report.Seconds, Summary: &s}

@@ -22,11 +22,10 @@ const (
 	dropIn      = "/etc/systemd/system/mooring-agent.service.d/bench.conf"
 )
 
-// unitMemory looks at the agent's unit, as deploy/systemd has it, beside launchers
-// that another runtime than containerd lists: hundreds of real pods take an
-// emulated node too long.
+// unitMemory measures the agent's unit of deploy/systemd beside launchers of a fake runtime.
+// Hundreds of real pods take too long on an emulated node.
 func unitMemory(ctx context.Context, n node.Node, a *agent.Agent, settle time.Duration) (_ []report.Row, err error) {
-	release, err := holdOn(ctx, n)
+	release, err := startLaunchersOn(ctx, n)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +43,7 @@ func unitMemory(ctx context.Context, n node.Node, a *agent.Agent, settle time.Du
 	if err := pause(ctx, settle); err != nil {
 		return nil, err
 	}
-	if err := knowsAll(ctx, a); err != nil {
+	if err := checkKnown(ctx, a); err != nil {
 		return nil, err
 	}
 	pid, err := a.Pid(ctx)
@@ -54,8 +53,8 @@ func unitMemory(ctx context.Context, n node.Node, a *agent.Agent, settle time.Du
 	return unitRows(ctx, n, pid)
 }
 
-// holdOn runs launchers on the node until release.
-func holdOn(ctx context.Context, n node.Node) (release func() error, err error) {
+// startLaunchersOn runs launchers on the node until release.
+func startLaunchersOn(ctx context.Context, n node.Node) (release func() error, err error) {
 	input, orders := io.Pipe()
 	answers, output := io.Pipe()
 	ended := make(chan error, 1)
@@ -71,9 +70,8 @@ func holdOn(ctx context.Context, n node.Node) (release func() error, err error) 
 	return release, nil
 }
 
-// knowsAll scrapes the agent, as monitoring does, and sees to it that what is
-// measured is an agent that knows the launchers and their VMs.
-func knowsAll(ctx context.Context, a *agent.Agent) error {
+// checkKnown scrapes the agent, and checks that it knows the launchers and their VMs.
+func checkKnown(ctx context.Context, a *agent.Agent) error {
 	if _, err := a.Metrics(ctx); err != nil {
 		return err
 	}
@@ -92,7 +90,7 @@ func knowsAll(ctx context.Context, a *agent.Agent) error {
 	return nil
 }
 
-// countVMs reads what `mooring ps -o json` says.
+// countVMs parses the output of `mooring ps -o json`.
 func countVMs(text string) (launchers, vms int, err error) {
 	var all []agentapi.Launcher
 	if err := json.Unmarshal([]byte(text), &all); err != nil {
@@ -104,7 +102,7 @@ func countVMs(text string) (launchers, vms int, err error) {
 	return len(all), vms, nil
 }
 
-// unitRows asks the kernel and systemd.
+// unitRows reads the figures from the kernel and systemd.
 func unitRows(ctx context.Context, n node.Node, pid string) ([]report.Row, error) {
 	var rows []report.Row
 	for _, figure := range []struct{ what, command string }{

@@ -11,7 +11,7 @@ import (
 	"github.com/mooring-vm/mooring/integration/node"
 )
 
-// fakeNode answers the command whose arguments have a word.
+// fakeNode answers a command if one of its arguments is a known word.
 type fakeNode struct {
 	node.Node
 	answers map[string]string
@@ -51,7 +51,7 @@ func TestHoldOn(t *testing.T) {
 		_, _ = io.Copy(io.Discard, c.Stdin)
 		return err
 	}}
-	release, err := holdOn(t.Context(), n)
+	release, err := startLaunchersOn(t.Context(), n)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestHoldOn(t *testing.T) {
 	}
 	refused := errors.New("no cgroup v2")
 	n.run = func(node.Command) error { return refused }
-	if _, err := holdOn(t.Context(), n); !errors.Is(err, refused) {
+	if _, err := startLaunchersOn(t.Context(), n); !errors.Is(err, refused) {
 		t.Errorf("holdOn = %v, want it to wrap %v", err, refused)
 	}
 }

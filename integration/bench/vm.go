@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	// vmMemory is what a VM process of the benchmarks holds.
+	// vmMemory is the memory of a VM process in the benchmarks.
 	vmMemory = 64 << 20
 
-	// emulatorName is one of those that the policy knows by default.
+	// emulatorName is an emulator recognized by the default policy.
 	emulatorName = "qemu-system-x86_64"
 )
 
-// vmCommand is what stands for a VM process where its end is measured: it says when
-// it is asked to end, and ends.
+// vmCommand replaces a VM process when a benchmark measures its end. It prints the time of SIGTERM,
+// and ends.
 func vmCommand() *cobra.Command {
 	var memory int
 	c := &cobra.Command{
@@ -67,18 +67,18 @@ func beVM(memory int, in io.Reader, out io.Writer) error {
 	}
 }
 
-// vm is a VM process: one that stands for it, or QEMU.
+// vm is a VM process: the stand-in or QEMU.
 type vm struct {
-	cmd  *exec.Cmd
-	says *bufio.Reader
-	gone <-chan host.Boottime // when it has ended
+	cmd    *exec.Cmd
+	output *bufio.Reader
+	gone   <-chan host.Boottime // receives the time of its end
 }
 
-// emulators are the programs that VM processes execute.
+// emulators are the executables of VM processes.
 type emulators struct {
 	self    string // this program
-	standIn string // the same, by the name of an emulator
-	qemu    string // empty: there is none
+	standIn string // this program under an emulator's name
+	qemu    string // empty if not installed
 }
 
 // findEmulators looks for QEMU, and puts the stand-in into dir.
@@ -91,7 +91,7 @@ func findEmulators(dir string) (e emulators, err error) {
 	}
 	e.qemu, err = exec.LookPath(emulatorName)
 	if errors.Is(err, exec.ErrNotFound) {
-		say("%s is not installed: left out", emulatorName)
+		logf("%s is not installed: left out", emulatorName)
 		err = nil
 	}
 	return e, err
@@ -101,15 +101,15 @@ func standInVM(ctx context.Context, program string, memory int) *exec.Cmd {
 	return exec.CommandContext(ctx, program, "vm", "--memory", strconv.Itoa(memory))
 }
 
-// qemuVM is QEMU with nothing but firmware, which says hello once it has set up. Its
-// processor stands still: emulated, it would take one from who measures.
+// qemuVM is QEMU with firmware only. It prints a greeting after its setup. Its processor is
+// stopped, because an emulated one would occupy a CPU during the measurement.
 func qemuVM(ctx context.Context, program string) *exec.Cmd {
 	return exec.CommandContext(ctx, program, "-nodefaults", "-display", "none", "-accel", "tcg", "-m", "64", "-S", "-qmp", "stdio")
 }
 
-// startVM starts a VM process in a cgroup, and waits until it can be asked to end.
+// startVM starts a VM process in a cgroup, and waits until it can receive SIGTERM.
 func startVM(in cgroup, cmd *exec.Cmd) (v *vm, err error) {
-	if _, err := cmd.StdinPipe(); err != nil { // it ends with this one's end
+	if _, err := cmd.StdinPipe(); err != nil { // the process ends when this end closes
 		return nil, err
 	}
 	output, err := cmd.StdoutPipe()
@@ -119,8 +119,8 @@ func startVM(in cgroup, cmd *exec.Cmd) (v *vm, err error) {
 	if err := in.start(cmd); err != nil {
 		return nil, err
 	}
-	v = &vm{cmd: cmd, says: bufio.NewReader(output)}
-	_, err = v.says.ReadString('\n')
+	v = &vm{cmd: cmd, output: bufio.NewReader(output)}
+	_, err = v.output.ReadString('\n')
 	if err == nil {
 		v.gone, err = goneAt(cmd.Process.Pid)
 	}
@@ -131,9 +131,9 @@ func startVM(in cgroup, cmd *exec.Cmd) (v *vm, err error) {
 	return v, nil
 }
 
-// asked returns when the VM process says that it got SIGTERM.
+// asked returns the time at which the VM process received SIGTERM.
 func (v *vm) asked() (host.Boottime, error) {
-	line, err := v.says.ReadString('\n')
+	line, err := v.output.ReadString('\n')
 	if err != nil {
 		return 0, fmt.Errorf("VM process: it does not say when it was asked to end: %w", err)
 	}
@@ -144,7 +144,7 @@ func (v *vm) asked() (host.Boottime, error) {
 	return host.Boottime(at), nil
 }
 
-// reap removes what is left of a VM process, and kills it if it has not ended.
+// reap kills a running VM process and removes its remains.
 func (v *vm) reap() {
 	_ = v.cmd.Process.Kill()
 	_ = v.cmd.Wait()

@@ -13,37 +13,39 @@ import (
 	"github.com/mooring-vm/mooring/bpf"
 )
 
-// watcher is somebody who wants to know of processes.
+// watcher observes processes.
 type watcher interface {
-	// start watches, in particular what f starts.
+	// start starts watching, in particular the processes of f.
 	start(f *forker) error
 
-	// seen returns how many processes of the forker were seen to start.
+	// seen returns the number of observed processes of the forker.
 	seen() int
 
 	stop() error
 }
 
-// The watchers that are compared.
+// The compared watchers.
 const (
-	nobody    = "nothing"
-	hollow    = "eBPF programs that do nothing"
-	untracked = "Mooring, process not tracked"
-	tracked   = "Mooring, process tracked"
-	netlink   = "proc connector, listener"
-	polling   = "/proc, read ten times a second"
+	noWatcherName = "nothing"
+	emptyPrograms = "eBPF programs that do nothing"
+	untracked     = "Mooring, process not tracked"
+	tracked       = "Mooring, process tracked"
+	netlink       = "proc connector, listener"
+	polling       = "/proc, read ten times a second"
 )
 
-func watchers() []string { return []string{nobody, hollow, untracked, tracked, netlink, polling} }
+func watchers() []string {
+	return []string{noWatcherName, emptyPrograms, untracked, tracked, netlink, polling}
+}
 
-// pollsEvery is how often one looks that has no events.
-const pollsEvery = 100 * time.Millisecond
+// procPollPeriod is the period of a watcher without events.
+const procPollPeriod = 100 * time.Millisecond
 
-// newWatcher makes one for processes in a cgroup. Who does not track those tracks
-// others, of which there are none.
+// newWatcher returns a watcher of processes in a cgroup. The untracked watcher tracks the cgroup
+// elsewhere, which is empty.
 func newWatcher(name string, in, elsewhere cgroup) watcher {
 	switch name {
-	case hollow:
+	case emptyPrograms:
 		return &emptyProgram{}
 	case untracked:
 		return &tracking{group: elsewhere}
@@ -57,9 +59,9 @@ func newWatcher(name string, in, elsewhere cgroup) watcher {
 	return noWatcher{}
 }
 
-// counted is a watcher inside the kernel, which counts what that takes.
+// counted is a watcher in the kernel with statistics of its cost.
 type counted interface {
-	// figures are so far those of the programs at each tracepoint.
+	// figures returns the statistics of the programs so far, by tracepoint.
 	figures() ([]bpf.ProgramStats, error)
 }
 
@@ -69,7 +71,7 @@ func (noWatcher) start(*forker) error { return nil }
 func (noWatcher) seen() int           { return 0 }
 func (noWatcher) stop() error         { return nil }
 
-// tracking is Mooring's tracker, whose events are read.
+// tracking runs Mooring's tracker with a reader of its events.
 type tracking struct {
 	group   cgroup
 	tracker *bpf.Tracker
@@ -97,7 +99,7 @@ func (t *tracking) start(f *forker) (err error) {
 	return nil
 }
 
-// register has the processes of a cgroup tracked, also those that are there already.
+// register tracks a cgroup's processes, including existing ones.
 func register(t *bpf.Tracker, in cgroup) (group uint64, err error) {
 	if group, err = bpf.CgroupID(string(in)); err != nil {
 		return 0, err
@@ -131,7 +133,7 @@ func (t *tracking) stop() error {
 	return errors.Join(err, t.tracker.Close())
 }
 
-// poller looks through all processes again and again.
+// poller reads all processes periodically.
 type poller struct {
 	parent int
 	count  atomic.Int64
@@ -143,13 +145,13 @@ func (p *poller) start(f *forker) error {
 	p.parent, p.done = f.pid(), make(chan error, 1)
 	var ctx context.Context
 	ctx, p.cancel = context.WithCancel(context.Background())
-	go func() { p.done <- p.look(ctx) }()
+	go func() { p.done <- p.scan(ctx) }()
 	return nil
 }
 
-func (p *poller) look(ctx context.Context) error {
+func (p *poller) scan(ctx context.Context) error {
 	known := map[int]bool{}
-	tick := time.NewTicker(pollsEvery)
+	tick := time.NewTicker(procPollPeriod)
 	defer tick.Stop()
 	for {
 		select {
@@ -162,7 +164,7 @@ func (p *poller) look(ctx context.Context) error {
 			return fmt.Errorf("looking through /proc: %w", err)
 		}
 		for _, one := range all {
-			// One that cannot be read has ended meanwhile.
+			// An unreadable process has ended.
 			if s, err := one.Stat(); err == nil && s.PPID == p.parent && !known[one.PID] {
 				known[one.PID] = true
 				p.count.Add(1)

@@ -14,24 +14,24 @@ const (
 	launcherMemlock    = 5 * gib
 	launcherMemoryHigh = "5905580032"
 
-	// namespace is one that the policy has a rule for.
+	// namespace has a rule in the policy.
 	namespace = "vms"
 
-	// launcherName is what KubeVirt calls the container that runs the VM.
+	// launcherName is KubeVirt's name for the VM's container.
 	launcherName = "compute"
 
-	// ulimitsKey is read by the plugin that does what ulimit-adjuster does. Mooring
-	// refuses launchers that carry that one's own key.
+	// ulimitsKey is the annotation for ulimitsPlugin. Mooring refuses launchers with
+	// ulimit-adjuster's own key.
 	ulimitsKey = "ulimits.example.org/container." + launcherName
 )
 
-// workload is a kind of container that is created.
+// workload is a kind of container.
 type workload struct {
 	name      string
 	container func(number int) member
 }
 
-// workloads returns what the candidates are asked about.
+// workloads returns the kinds of containers for the candidates.
 func workloads() []workload {
 	return []workload{{"plain container", plain}, {"launcher", launcher}}
 }
@@ -42,7 +42,7 @@ type member struct {
 	ctr *nri.Container
 }
 
-// plain is a container that has nothing to do with VMs.
+// plain is a container without a VM.
 func plain(number int) member {
 	pod := newPod(number, "app")
 	pod.Labels = map[string]string{"app.kubernetes.io/name": "app", "pod-template-hash": "7d4b9c6f5d"}
@@ -50,8 +50,8 @@ func plain(number int) member {
 	return member{pod, newContainer(pod, "app")}
 }
 
-// launcher is the container that runs a VM: it asks for 5 GiB of locked memory and
-// for a cgroup setting, as in the README.
+// launcher is a VM's container. It requests 5 GiB of locked memory and a cgroup setting, as in the
+// README.
 func launcher(number int) member {
 	pod := newPod(number, "vm")
 	pod.Labels = map[string]string{"kubevirt.io": "virt-launcher", "kubevirt.io/created-by": pod.Uid}
@@ -82,8 +82,8 @@ func newPod(number int, kind string) *nri.PodSandbox {
 	}
 }
 
-// newContainer is as large as a small container's message is: a larger one would
-// hide more of what a plugin does.
+// newContainer returns a container with a message of realistic small size. A larger message would
+// hide the plugin's own cost.
 func newContainer(pod *nri.PodSandbox, name string) *nri.Container {
 	return &nri.Container{
 		Id: containerID(pod, name), PodSandboxId: pod.Id, Name: name,

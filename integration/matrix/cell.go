@@ -22,13 +22,12 @@ const coreTests = "^TestCore"
 //go:embed cells.json
 var cellsJSON []byte
 
-// cell is a node to run on, with the flags of hack/node, and the runtime handlers
-// to run with.
+// cell is a node (flags of hack/node) with its runtime handlers.
 type cell struct {
 	Suite      string   `json:"suite"`
 	Containerd string   `json:"containerd"`
 	Handlers   []string `json:"handlers"`
-	tests      string   // a pattern; the whole core where empty
+	tests      string   // pattern, empty for the whole core
 }
 
 func (c cell) name() string { return c.Suite + "/" + c.Containerd }
@@ -41,7 +40,7 @@ func allCells() ([]cell, error) {
 	return cells, nil
 }
 
-// selection is what the user wants run; everything where it is empty.
+// selection is the user's choice of cells and tests, empty for all.
 type selection struct {
 	names   []string
 	handler string
@@ -84,7 +83,7 @@ func cellNames(cells []cell) []string {
 	return names
 }
 
-// script runs the core with one handler after the other on the node around it.
+// script runs the core on the node with one handler after the other.
 const script = `code=0
 for handler in "${@:2}"; do
 	MOORING_SUITE_HANDLER=$handler go test -count=1 -json -timeout=30m -run="$0" ./integration/suite >"$1/$handler.json" || code=1
@@ -98,20 +97,19 @@ func (c cell) pattern() string {
 	return "^" + nodeTest + "$|" + c.tests
 }
 
-// command boots the node and runs the core on it; the events of each handler go
-// to a file in dir.
+// command boots the node and runs the core on it. It writes each handler's events to a file in dir.
 func (c cell) command(ctx context.Context, dir string) *exec.Cmd {
 	args := []string{"run", "--suite=" + c.Suite, "--containerd=" + c.Containerd, "--", "bash", "-c", script, c.pattern(), dir}
 	cmd := exec.CommandContext(ctx, "hack/node", append(args, c.Handlers...)...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it ends the node
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // ends the node
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	return cmd
 }
 
-// run returns what came out with each handler. The error says which did not, and
-// that a test failed, which the runs say in detail.
+// run returns the result of each handler. The error names handlers without a result, and reports
+// failed tests. The results contain the details.
 func (c cell) run(ctx context.Context) ([]coreRun, error) {
-	dir, err := os.MkdirTemp("", "mooring-matrix-") // starting nodes prune the artefacts
+	dir, err := os.MkdirTemp("", "mooring-matrix-") // not in artefacts: a starting node prunes them
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +135,7 @@ func (c cell) read(dir string) ([]coreRun, error) {
 	return runs, errors.Join(errs...)
 }
 
-// keep makes artefacts of the events of the tests.
+// keep stores the tests' events as artefacts.
 func (c cell) keep(dir string) error {
 	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil || len(files) == 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/mooring-vm/mooring/hack/artefacts"
 )
 
-// TestReadOfOneHandler: the other one's tests did not even begin.
+// TestReadOfOneHandler has events of one handler only. The other handler's tests never started.
 func TestReadOfOneHandler(t *testing.T) {
 	kept := t.TempDir()
 	t.Setenv(artefacts.Env, kept)

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// nodeTest is the test that tells what the others run on.
+// nodeTest is the test that reports the versions of the node.
 const nodeTest = "TestCoreNode"
 
 // event is a line of `go test -json`, as `go doc test2json` has it.
@@ -21,15 +21,15 @@ type event struct {
 	Action, Test, Output, Key, Value string
 }
 
-// test is what the events say of one test.
+// test is one test's part of the events.
 type test struct {
 	name   string
 	attrs  map[string]string
-	result string // pass, fail or skip; "" for a test that did not end
+	result string // pass, fail or skip, "" for an unfinished test
 	said   []string
 }
 
-// tests keeps the order in which they began.
+// tests keeps the tests in the order of their start.
 type tests struct {
 	byName map[string]*test
 	order  []*test
@@ -48,8 +48,8 @@ func readRun(file string) (coreRun, error) {
 	return ts.run()
 }
 
-// readTests reads the output of `go test -json`. Lines that are no events, such as
-// those of a compiler, are an error.
+// readTests reads the output of `go test -json`. Other lines, such as compiler errors, are an
+// error.
 func readTests(r io.Reader) (*tests, error) {
 	ts := &tests{byName: map[string]*test{}}
 	lines := bufio.NewScanner(r)
@@ -66,7 +66,7 @@ func readTests(r io.Reader) (*tests, error) {
 	return ts, lines.Err()
 }
 
-// logLine is what t.Log and its kin write.
+// logLine matches the output of t.Log.
 var logLine = regexp.MustCompile(`^\s+\w+_test\.go:\d+: (.*)`)
 
 func (ts *tests) add(e event) {
@@ -87,7 +87,7 @@ func (ts *tests) add(e event) {
 	}
 }
 
-// errNoNode means that the tests did not come so far as to say what they run on.
+// errNoNode reports a run that ended before nodeTest passed.
 var errNoNode = errors.New("no " + nodeTest + " that passed")
 
 func (ts *tests) run() (coreRun, error) {
@@ -115,7 +115,7 @@ func topLevel(name string) string {
 	return top
 }
 
-// claim sums up a test and its subtests, whose outcomes are its own.
+// claim summarizes a test and its subtests.
 func (ts *tests) claim(t *test, text string) claim {
 	c := claim{Claim: text, Test: t.name, Result: cmp.Or(t.result, "fail"), Outcome: t.attrs["outcome"]}
 	if t.result == "" {

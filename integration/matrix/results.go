@@ -10,16 +10,15 @@ import (
 	"slices"
 )
 
-// coreRun is what came out of one run of the core: in one cell, with one handler.
+// coreRun is the result of the core in one cell with one handler.
 type coreRun struct {
 	Cell    string `json:"cell"`
 	Handler string `json:"handler"`
 	Date    string `json:"date"` // of the run, as 2006-01-02 in UTC
-	// Facts are what was found there: kernel, runtime, nri, and the handler's own
-	// version under its name.
+	// Facts are the versions of kernel, runtime, nri and the handler.
 	Facts  map[string]string `json:"facts"`
 	Claims []claim           `json:"claims"`
-	// partial is for a run of some tests.
+	// partial marks a run of some tests.
 	partial bool
 }
 
@@ -28,19 +27,19 @@ type claim struct {
 	Claim  string `json:"claim"`
 	Test   string `json:"test"`
 	Result string `json:"result"` // pass, fail or skip
-	// Outcome is how a claim holds, where that depends on the runtime.
+	// Outcome describes the behaviour where it depends on the runtime.
 	Outcome string `json:"outcome,omitempty"`
-	// Reason is why a test failed or was skipped.
+	// Reason explains a failed or skipped test.
 	Reason string `json:"reason,omitempty"`
 }
 
-// results are those of the latest run of each cell.
+// results are the latest run of each cell and handler.
 type results struct {
 	file string
 	runs []coreRun
 }
 
-// load reads the file; one that is not there holds no runs.
+// load reads the file. A missing file contains no runs.
 func (r *results) load() error {
 	b, err := os.ReadFile(r.file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -68,8 +67,7 @@ func (r *results) save() error {
 	return os.WriteFile(r.file, b.Bytes(), 0o644)
 }
 
-// merge puts runs in the place of earlier ones of the same cell and handler, and
-// brings all into the order of the cells.
+// merge replaces earlier runs of the same cell and handler, and sorts all runs by cell.
 func (r *results) merge(runs []coreRun) {
 	for _, n := range runs {
 		i := slices.IndexFunc(r.runs, func(o coreRun) bool { return o.Cell == n.Cell && o.Handler == n.Handler })
@@ -91,7 +89,7 @@ func (r *results) merge(runs []coreRun) {
 	slices.SortStableFunc(r.runs, func(a, b coreRun) int { return order[a.Cell] - order[b.Cell] })
 }
 
-// update takes over what a run of some tests found.
+// update applies a run of some tests.
 func (r *coreRun) update(n coreRun) {
 	r.Date, r.Facts = n.Date, n.Facts
 	for _, c := range n.Claims {

@@ -11,7 +11,7 @@ import (
 	"github.com/mooring-vm/mooring/hack/throwaway/image"
 )
 
-// TestMergeKeepsOtherCells: one cell is run, and what is known of the others stays.
+// TestMergeKeepsOtherCells runs one cell. The other cells' results stay.
 func TestMergeKeepsOtherCells(t *testing.T) {
 	r := results{file: filepath.Join(t.TempDir(), "compatibility.json")}
 	at := func(cell, handler, date string) coreRun { return coreRun{Cell: cell, Handler: handler, Date: date} }
@@ -31,7 +31,7 @@ func TestMergeKeepsOtherCells(t *testing.T) {
 	}
 }
 
-// TestMergeOfSomeTests: the other claims stay.
+// TestMergeOfSomeTests runs some tests. The other claims stay.
 func TestMergeOfSomeTests(t *testing.T) {
 	at := func(date string, partial bool, claims ...claim) coreRun {
 		return coreRun{Cell: "trixie/2.4.2", Handler: "runc", Date: date, Claims: claims, partial: partial}
@@ -58,7 +58,7 @@ func TestLoadOfNothingAndOfNonsense(t *testing.T) {
 	}
 }
 
-// TestCells: hack/node knows each of them.
+// TestCells checks that hack/node accepts each cell.
 func TestCells(t *testing.T) {
 	cells, err := selection{}.cells()
 	if err != nil {

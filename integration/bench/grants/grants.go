@@ -1,6 +1,5 @@
-// Package grants measures how long a migration in a full namespace waits until its quota
-// is raised: by mooring-controller, and by a program that does nothing else than to write
-// the quota, on the same control plane.
+// Package grants measures the time until the quota of a migration in a full namespace is raised. It
+// compares mooring-controller with a program that only writes the quota, on the same control plane.
 package grants
 
 import (
@@ -19,40 +18,40 @@ import (
 	"github.com/mooring-vm/mooring/hack/kubevirt"
 )
 
-// Options say what is measured.
+// Options are the parameters of a measurement.
 type Options struct {
-	Controller string // the program
+	Controller string // path of the program
 	Manifest   string // install.yaml: CRD and rights
 	Webhooks   string // webhooks.yaml
 	Namespaces int
 	VMs        int   // of each namespace
-	Sizes      []int // how many migrations begin at once: a multiple of Namespaces, or less than that
-	Rounds     []int // how often, for each size
-	Residents  int   // VMs in the end, for the controller's memory
-	Reviews    int   // requests to each webhook, beside them
+	Sizes      []int // numbers of simultaneous migrations: a multiple of Namespaces, or fewer
+	Rounds     []int // number of rounds for each size
+	Residents  int   // VMs at the end, for the controller's memory
+	Reviews    int   // requests to each webhook with these VMs
 }
 
-// Found is what was measured: seconds by how many migrations began at once, and what a
-// migration costs on average.
+// Found contains the measurements: seconds by number of simultaneous migrations, and the mean cost
+// of a migration.
 type Found struct {
 	Raw, Mooring     map[int][]float64
-	Writes           float64 // to the API server, for a migration
-	Conflicts        float64 // likewise
+	Writes           float64 // to the API server, by migration
+	Conflicts        float64 // the same
 	Memory           float64 // bytes (RSS), beside Residents VMs
 	ResidentLaunched int
 
-	Reviewed map[string][]float64 // seconds for an answer of a webhook, by what was asked
-	Read     []float64            // seconds for a read from the API server, meanwhile
+	Reviewed map[string][]float64 // seconds for a webhook's answer, by review
+	Read     []float64            // seconds for a read from the API server at the same time
 }
 
-// bed is a control plane with namespaces that are full.
+// bed is a control plane with full namespaces.
 type bed struct {
 	Options
 	plane *kube.ControlPlane
 	api   client.WithWatch
 }
 
-// Measure measures. It takes some minutes.
+// Measure runs all measurements. It takes some minutes.
 func Measure(ctx context.Context, o Options) (found Found, err error) {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	plane, err := kube.Start(ctx, kube.Options{Log: log})
@@ -76,8 +75,8 @@ func Measure(ctx context.Context, o Options) (found Found, err error) {
 	return found, nil
 }
 
-// prepare starts what a cluster with KubeVirt has. virt-controller is stopped: it would
-// make target pods, and take the processors for it.
+// prepare starts the programs of a KubeVirt cluster. It stops virt-controller, because it would
+// make target pods and use the processors.
 func (b *bed) prepare(ctx context.Context, log *slog.Logger) error {
 	if _, err := b.plane.StartControllersWith(ctx, busy(), "resourcequota-controller", "serviceaccount-controller"); err != nil {
 		return err
@@ -104,15 +103,14 @@ func (b *bed) prepare(ctx context.Context, log *slog.Logger) error {
 	return b.fill(ctx)
 }
 
-// busy are the flags of a cluster in which much happens. By default kube-controller-manager
-// makes 20 calls a second, and status.hard of a hundred quotas follows within 3.5 s,
-// whoever has raised them.
+// busy returns the flags for a busy cluster. By default kube-controller-manager makes 20 calls a
+// second, and takes 3.5 s to update status.hard of a hundred quotas.
 func busy() []string {
 	return []string{"--kube-api-qps=1000", "--kube-api-burst=2000", "--concurrent-resource-quota-syncs=20"}
 }
 
-// times measures all sizes, after a round that does not count: connections are made, and
-// the controller becomes the leader.
+// times measures all sizes after an uncounted round. That round opens connections and makes the
+// controller the leader.
 func (b *bed) times(ctx context.Context, round func(context.Context, int) ([]float64, error)) (map[int][]float64, error) {
 	if _, err := round(ctx, 1); err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ import (
 	"github.com/mooring-vm/mooring/hack/kube"
 )
 
-// measureController runs mooring-controller, and enters what it does.
+// measureController runs mooring-controller and records its results.
 func (b *bed) measureController(ctx context.Context, found *Found) (err error) {
 	c, err := b.startController(ctx)
 	if err != nil {
@@ -27,7 +27,7 @@ func (b *bed) measureController(ctx context.Context, found *Found) (err error) {
 	if found.Mooring, err = b.times(ctx, b.migrate); err != nil {
 		return fmt.Errorf("with mooring-controller: %w", err)
 	}
-	migrations := 1 // that did not count
+	migrations := 1 // the uncounted one
 	for i, size := range b.Sizes {
 		migrations += size * b.Rounds[i]
 	}
@@ -44,7 +44,7 @@ func (b *bed) measureController(ctx context.Context, found *Found) (err error) {
 	return err
 }
 
-// migrate has the controller see to it that so many migrations get their quota.
+// migrate waits until the controller has raised the quotas for size migrations.
 func (b *bed) migrate(ctx context.Context, size int) ([]float64, error) {
 	took, err := b.round(ctx, size, nobody)
 	return took, errors.Join(err, b.awaitBase(ctx))
@@ -84,7 +84,7 @@ func (b *bed) startController(ctx context.Context, more ...string) (*controller,
 
 var writeCount = regexp.MustCompile(`(?m)^mooring_quota_writes_total\{object="\w+",outcome="(\w+)"\} (\d+)$`)
 
-// writes are how many were done, and how many met a conflict.
+// writes returns the numbers of writes and of conflicts.
 func (c *controller) writes(ctx context.Context) (done, conflicts float64, err error) {
 	text, err := kube.Get(ctx, c.url+"/metrics")
 	if err != nil {
@@ -105,7 +105,7 @@ func (c *controller) writes(ctx context.Context) (done, conflicts float64, err e
 	return done, conflicts, nil
 }
 
-// reside makes VMs until there are as many as wanted, in namespaces without a quota.
+// reside makes VMs in namespaces without a quota until Residents exist.
 func (b *bed) reside(ctx context.Context) error {
 	const inOne = 100
 	spaces := (b.Residents - b.Namespaces*b.VMs) / inOne
@@ -121,7 +121,7 @@ func (b *bed) reside(ctx context.Context) error {
 	return each(ctx, spaces*inOne, func(ctx context.Context, i int) error { return b.launch(ctx, name(i/inOne), vm(i%inOne)) })
 }
 
-// resident is the memory of a process, in bytes.
+// resident returns the memory of a process in bytes.
 func resident(pid int) (float64, error) {
 	p, err := procfs.NewProc(pid)
 	if err != nil {

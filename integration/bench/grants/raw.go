@@ -11,15 +11,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// raw raises quotas by one patch for each migration, as soon as that is seen, and lowers
-// them when all are raised.
+// raw raises a quota by one patch for each observed migration, and lowers all quotas when all are
+// raised.
 func (b *bed) raw(ctx context.Context, size int) ([]float64, error) {
 	turns := make([]turn, b.Namespaces)
 	took, err := b.round(ctx, size, func(ctx context.Context, i int) error { return b.raise(ctx, i, &turns[i]) })
 	return took, errors.Join(err, b.lower(ctx, min(size, b.Namespaces)))
 }
 
-// turn has those who raise a quota do so one after the other.
+// turn serializes the raises of one quota.
 type turn struct {
 	mu   sync.Mutex
 	more int
@@ -47,7 +47,7 @@ func (b *bed) setHard(ctx context.Context, namespace string, launchers int) erro
 	return b.api.Patch(ctx, q, client.RawPatch(types.MergePatchType, patch))
 }
 
-// awaitBase waits until no quota is raised.
+// awaitBase waits until all quotas are at their base.
 func (b *bed) awaitBase(ctx context.Context) error {
 	return b.awaitQuotas(ctx, func(q *corev1.ResourceQuota) bool {
 		pods := q.Status.Hard[corev1.ResourcePods]

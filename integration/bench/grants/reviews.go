@@ -30,20 +30,20 @@ import (
 	"github.com/mooring-vm/mooring/quota/webhook"
 )
 
-// LauncherAnnotations is the review of the webhook that all launchers wait for.
+// LauncherAnnotations names the review that delays every launcher.
 const LauncherAnnotations = "a launcher's annotations, target of a migration"
 
-// review is a request that the API server makes of a webhook.
+// review is a request of the API server to a webhook.
 type review struct {
 	what     string
 	path     string
 	kind     string
 	resource string
-	now, was client.Object // was is nil where it is created
+	now, was client.Object // was is nil for a creation
 }
 
-// measureReviews runs mooring-controller with its webhooks, and asks them as the API server
-// does: one request after the other, over a TLS connection that stays.
+// measureReviews runs mooring-controller with its webhooks. It calls them like the API server: one
+// request after the other over a persistent TLS connection.
 func (b *bed) measureReviews(ctx context.Context, found *Found) (err error) {
 	port, err := kube.FreePort()
 	if err != nil {
@@ -68,14 +68,14 @@ func (b *bed) measureReviews(ctx context.Context, found *Found) (err error) {
 	}
 	found.Reviewed = map[string][]float64{}
 	for i := range b.Reviews + 1 {
-		if err := b.reviewOnce(ctx, asks, url, all, found, i > 0); err != nil { // the first connects
+		if err := b.reviewOnce(ctx, asks, url, all, found, i > 0); err != nil { // the first round connects
 			return err
 		}
 	}
 	return nil
 }
 
-// reviewOnce has each webhook asked once, and an object read once, in random order.
+// reviewOnce calls each webhook once and reads one object, in random order.
 func (b *bed) reviewOnce(ctx context.Context, asks *http.Client, url string, all []review, found *Found, counts bool) error {
 	for _, i := range rand.Perm(len(all) + 1) {
 		start := time.Now()
@@ -98,7 +98,7 @@ func (b *bed) reviewOnce(ctx context.Context, asks *http.Client, url string, all
 	return nil
 }
 
-// register enters the webhooks in the API server, so that the controller says whom to trust.
+// register creates the webhook configurations, so that the controller writes its CA bundle there.
 func (b *bed) register(ctx context.Context, url string) error {
 	text, err := os.ReadFile(b.Webhooks)
 	if err != nil {
@@ -119,7 +119,7 @@ func (b *bed) register(ctx context.Context, url string) error {
 	return nil
 }
 
-// trusting is a client that trusts whom the API server trusts.
+// trusting returns a client that trusts the CA bundle of the configurations.
 func (b *bed) trusting(ctx context.Context) (*http.Client, error) {
 	roots := x509.NewCertPool()
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
@@ -132,7 +132,7 @@ func (b *bed) trusting(ctx context.Context) (*http.Client, error) {
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}}}, err
 }
 
-// reviews are requests that the webhooks have to look at the cluster for.
+// reviews returns requests for which the webhooks read from the cluster.
 func (b *bed) reviews(ctx context.Context) ([]review, error) {
 	kv := &kubevirtv1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Namespace: kubevirt.Namespace, Name: kubevirt.Name}}
 	version := client.RawPatch(types.MergePatchType, []byte(`{"status": {"observedKubeVirtVersion": "v1.7.0"}}`))
@@ -164,7 +164,7 @@ func (b *bed) reviews(ctx context.Context) ([]review, error) {
 	}, nil
 }
 
-// ask asks a webhook once. That it could not judge is an error; that it refuses is not.
+// ask calls a webhook once. An answer without a decision is an error, a refusal is not.
 func ask(ctx context.Context, by *http.Client, url string, r review) error {
 	body, err := r.body()
 	if err != nil {

@@ -17,18 +17,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// patience is how long a round may take.
+// patience bounds a round.
 const patience = 3 * time.Minute
 
-// answer is what is done about a migration in a namespace, which is named by its number.
+// answer reacts to a migration in the namespace with this number.
 type answer func(ctx context.Context, namespace int) error
 
 func nobody(context.Context, int) error { return nil }
 
-// round begins so many migrations, as fast as the API server takes them, and returns for
-// each how long it took from when it was seen until status.hard was seen to have room for
-// it and for those before it. Both are seen by watches of the measuring process. It ends
-// them.
+// round creates migrations as fast as the API server allows. It returns the time of each from its
+// observation until status.hard has space for it and the earlier ones. Watches of this process
+// provide both times. It deletes the migrations at the end.
 func (b *bed) round(ctx context.Context, size int, does answer) (took []float64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -53,7 +52,7 @@ func (b *bed) round(ctx context.Context, size int, does answer) (took []float64,
 	return raised.since(began), each(ctx, size, func(ctx context.Context, i int) error { return b.end(ctx, all[i]) })
 }
 
-// moments are when things happened, by namespace, in their order.
+// moments are times of events by namespace, in order.
 type moments map[string][]time.Time
 
 func (m moments) since(began moments) []float64 {
@@ -74,7 +73,7 @@ func (b *bed) watches(ctx context.Context) (migrations, quotas watch.Interface, 
 	return migrations, quotas, err
 }
 
-// seeBegun enters when so many migrations were seen, and has each answered.
+// seeBegun records the times of n observed migrations, and starts an answer for each.
 func (b *bed) seeBegun(ctx context.Context, w watch.Interface, n int, began moments, does answer) error {
 	answers, ctx := errgroup.WithContext(ctx)
 	seen := map[types.UID]bool{}
@@ -97,7 +96,7 @@ func (b *bed) seeBegun(ctx context.Context, w watch.Interface, n int, began mome
 	return answers.Wait()
 }
 
-// seeRaised enters when quotas were seen to have room for one more, so many times in all.
+// seeRaised records the times of n observed raises by one launcher.
 func (b *bed) seeRaised(ctx context.Context, w watch.Interface, n int, raised moments) error {
 	for seen := 0; seen < n; {
 		q, err := next[*corev1.ResourceQuota](ctx, w)
@@ -119,7 +118,7 @@ func (b *bed) begin(ctx context.Context, namespace, vmi string) (*kubevirtv1.Vir
 	return m, b.api.Create(ctx, m)
 }
 
-// end deletes a migration as if virt-controller had let go of it.
+// end deletes a migration and its finalizers, in place of virt-controller.
 func (b *bed) end(ctx context.Context, m *kubevirtv1.VirtualMachineInstanceMigration) error {
 	free := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
 	if err := b.api.Patch(ctx, m, free); err != nil {

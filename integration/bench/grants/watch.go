@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// watch watches objects of a list's kind, from now on. The API server ends watches that
-// are slow; they are begun again where they have ended.
+// watch watches new changes of objects of a list's kind. It restarts watches ended by the API
+// server, for example slow ones.
 func (b *bed) watch(ctx context.Context, list client.ObjectList) (watch.Interface, error) {
 	if err := b.api.List(ctx, list, client.Limit(1)); err != nil {
 		return nil, err

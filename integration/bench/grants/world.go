@@ -25,17 +25,18 @@ import (
 const (
 	system    = "mooring-system"
 	quotaName = "quota"
-	// spacePrefix is that of the names of namespaces.
+	// spacePrefix starts the names of namespaces.
 	spacePrefix = "vms-"
 
-	// writers are how many write at once.
+	// writers is the number of concurrent writers.
 	writers = 32
 )
 
-// memory is what a launcher is charged.
+// memory is the charge of a launcher.
 func memory() resource.Quantity { return resource.MustParse("1Gi") }
 
-// install applies of install.yaml what the controller needs, and neither it nor policies.
+// install applies the controller's requirements from install.yaml, without the controller and
+// policies.
 func (b *bed) install(ctx context.Context) error {
 	text, err := os.ReadFile(b.Manifest)
 	if err != nil {
@@ -70,7 +71,7 @@ func space(i int) string { return spacePrefix + strconv.Itoa(i) }
 
 func vm(i int) string { return fmt.Sprintf("vm-%d", i) }
 
-// fill makes namespaces whose quota is full of launchers.
+// fill makes namespaces with quotas filled by launchers.
 func (b *bed) fill(ctx context.Context) error {
 	if err := each(ctx, b.Namespaces, func(ctx context.Context, i int) error {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: space(i)}}
@@ -101,7 +102,7 @@ func (b *bed) fill(ctx context.Context) error {
 	})
 }
 
-// account waits for the service account that pods need.
+// account waits for the service account required by pods.
 func (b *bed) account(ctx context.Context, namespace string) error {
 	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		err := b.api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "default"}, &corev1.ServiceAccount{})
@@ -109,7 +110,7 @@ func (b *bed) account(ctx context.Context, namespace string) error {
 	})
 }
 
-// hard is a quota with room for so many launchers.
+// hard returns a quota for this number of launchers.
 func hard(launchers int) corev1.ResourceList {
 	one := memory()
 	return corev1.ResourceList{
@@ -136,7 +137,7 @@ func (b *bed) launch(ctx context.Context, namespace, name string) error {
 	return b.api.Create(ctx, pod)
 }
 
-// awaitQuotas waits until all quotas are so.
+// awaitQuotas waits until so accepts all quotas.
 func (b *bed) awaitQuotas(ctx context.Context, so func(*corev1.ResourceQuota) bool) error {
 	return wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
 		all := &corev1.ResourceQuotaList{}
@@ -152,7 +153,7 @@ func (b *bed) awaitQuotas(ctx context.Context, so func(*corev1.ResourceQuota) bo
 	})
 }
 
-// each does something n times, some at once.
+// each calls do n times, several at once.
 func each(ctx context.Context, n int, do func(context.Context, int) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(writers)

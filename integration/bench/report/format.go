@@ -57,8 +57,7 @@ func formatRatio(r stats.Ratio) string {
 	return fmt.Sprintf("%s (%s to %s)", times(r.Value), times(r.Low), high)
 }
 
-// times shows a multiple: near one the third decimal counts, far from it no more
-// than three digits do.
+// times formats a multiple: three decimals near one, three digits far from it.
 func times(v float64) string {
 	if v < 10 {
 		return fmt.Sprintf("%.3f", v)

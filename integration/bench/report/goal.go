@@ -2,10 +2,10 @@ package report
 
 import "fmt"
 
-// Quantity is the part of a row that a goal is about.
+// Quantity is the part of a row bounded by a goal.
 type Quantity string
 
-// What goals are about.
+// The quantities.
 const (
 	Ratio  Quantity = "ratio"
 	Median Quantity = "median"
@@ -13,24 +13,23 @@ const (
 	Value  Quantity = "value"
 )
 
-// Goal is what a figure should not exceed.
+// Goal is the maximum of a figure.
 type Goal struct {
 	Of   Quantity `json:"of"`
 	Most float64  `json:"most"`
 }
 
-// Verdict is what became of a goal.
+// Verdict is the result of a goal.
 type Verdict string
 
-// A ratio is Open while its interval reaches over the goal: noise could have made
-// it either way.
+// A ratio is Open while its interval contains the goal, because noise could decide either way.
 const (
 	Met    Verdict = "met"
 	Missed Verdict = "not met"
 	Open   Verdict = "within the noise"
 )
 
-// Verdict holds the row against one of its goals.
+// Verdict compares the row with one of its goals.
 func (r Row) Verdict(g Goal) (Verdict, error) {
 	low, high, err := r.bounds(g.Of)
 	switch {

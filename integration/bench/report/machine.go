@@ -11,22 +11,21 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// Machine is what figures were measured on. It names nobody's machine.
+// Machine describes the machine of a measurement, without its host name.
 type Machine struct {
 	Date      string `json:"date"`
 	CPU       string `json:"cpu"`
 	Cores     int    `json:"cores"`
 	Virtual   bool   `json:"virtual"`  // a virtual machine
-	Emulated  bool   `json:"emulated"` // its processor is emulated in software
+	Emulated  bool   `json:"emulated"` // processor emulated in software
 	MemoryGiB int    `json:"memoryGiB"`
 	Kernel    string `json:"kernel"`
 	Go        string `json:"go"`
 	Procs     int    `json:"gomaxprocs"`
-	Runtime   string `json:"runtime,omitempty"` // the container runtime, where it is a real one
+	Runtime   string `json:"runtime,omitempty"` // container runtime, if a real one
 }
 
-// ThisMachine describes the machine that it is called on. Whether its processor is
-// emulated does not show from inside.
+// ThisMachine describes the current machine. It cannot detect an emulated processor.
 func ThisMachine() (Machine, error) {
 	proc, err := procfs.NewDefaultFS()
 	if err != nil {
@@ -44,7 +43,7 @@ func ThisMachine() (Machine, error) {
 	if err != nil {
 		return Machine{}, fmt.Errorf("describing the machine: %w", err)
 	}
-	// What follows the first "-" is the builder's own.
+	// The part after the first "-" belongs to the builder.
 	kernel, _, _ := strings.Cut(strings.TrimSpace(string(release)), "-")
 	return Machine{
 		Date:  time.Now().UTC().Format(time.DateOnly),
@@ -55,7 +54,7 @@ func ThisMachine() (Machine, error) {
 	}, nil
 }
 
-// String is the machine in one sentence's worth of words.
+// String describes the machine in one sentence.
 func (m Machine) String() string {
 	words := []string{fmt.Sprintf("%d x %s", m.Cores, m.CPU)}
 	switch {
@@ -71,13 +70,13 @@ func (m Machine) String() string {
 	return strings.Join(words, ", ") + "; " + m.Date
 }
 
-// JSON is what ParseMachine reads.
+// JSON returns the input of ParseMachine.
 func (m Machine) JSON() (string, error) {
 	text, err := json.Marshal(m)
 	return string(text), err
 }
 
-// ParseMachine reads the description of another machine, made by JSON there.
+// ParseMachine reads a description made by JSON on another machine.
 func ParseMachine(text string) (Machine, error) {
 	var m Machine
 	if err := json.Unmarshal([]byte(text), &m); err != nil {

@@ -1,5 +1,4 @@
-// Package report keeps the figures of a run, holds them against their goals, and
-// shows them to people.
+// Package report stores the figures of a run, compares them with their goals, and renders them.
 package report
 
 import (
@@ -13,10 +12,10 @@ import (
 	"github.com/mooring-vm/mooring/integration/bench/stats"
 )
 
-// Unit says what the numbers of a row are.
+// Unit is the unit of a row's numbers.
 type Unit string
 
-// The units. All are base units: their multiples are chosen for display.
+// The units. All are base units. The display chooses multiples.
 const (
 	Seconds   Unit = "seconds"
 	Bytes     Unit = "bytes"
@@ -24,32 +23,32 @@ const (
 	PerSecond Unit = "1/s"
 	Share     Unit = "share" // of one
 	Count     Unit = "count"
-	Each      Unit = "each" // so many for each of something
+	Each      Unit = "each" // number for each item
 )
 
-// Result is what one or several runs found. A table is of one run as a whole.
+// Result contains the tables of one or more runs. Each table is from a single run.
 type Result struct {
 	Tables map[string]Table `json:"tables"`
 }
 
-// Table is what was measured side by side.
+// Table contains figures measured together.
 type Table struct {
 	Where Machine `json:"where"`
 	Rows  []Row   `json:"rows"`
 }
 
-// Row is one figure: of many measurements, or of a single one.
+// Row is one figure, from one or many measurements.
 type Row struct {
 	What    string         `json:"what"`
 	Who     string         `json:"who,omitempty"` // the candidate
 	Unit    Unit           `json:"unit"`
-	Value   float64        `json:"value,omitempty"`   // of a single measurement
-	Summary *stats.Summary `json:"summary,omitempty"` // of many
-	Ratio   *stats.Ratio   `json:"ratio,omitempty"`   // to the candidate that costs nothing
+	Value   float64        `json:"value,omitempty"`   // single measurement
+	Summary *stats.Summary `json:"summary,omitempty"` // many measurements
+	Ratio   *stats.Ratio   `json:"ratio,omitempty"`   // to the baseline
 	Goals   []Goal         `json:"goals,omitempty"`
 }
 
-// Load reads a result. A file that is not there is an empty result.
+// Load reads a result. A missing file is an empty result.
 func Load(file string) (Result, error) {
 	content, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -65,7 +64,7 @@ func Load(file string) (Result, error) {
 	return r, nil
 }
 
-// Save writes the tables of r to file, where those of other names stay.
+// Save writes the tables of r to file and keeps the file's other tables.
 func (r Result) Save(file string) error {
 	all, err := Load(file)
 	if err != nil {

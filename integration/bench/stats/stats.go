@@ -1,5 +1,4 @@
-// Package stats summarises measurements, and compares those of candidates that
-// were measured in turns.
+// Package stats summarizes measurements, and compares candidates measured in turns.
 package stats
 
 import (
@@ -13,12 +12,12 @@ import (
 const (
 	confidence = 0.95
 
-	// resamples is how often the bootstrap draws. More change the third digit of
-	// an interval's width.
+	// resamples is the number of bootstrap draws. More draws change only the third digit of an
+	// interval's width.
 	resamples = 1000
 )
 
-// Summary tells of measurements of one kind, in their unit.
+// Summary summarizes measurements of one kind, in their unit.
 type Summary struct {
 	N      int     `json:"n"`
 	Median float64 `json:"median"`
@@ -26,25 +25,23 @@ type Summary struct {
 	Max    float64 `json:"max"`
 }
 
-// Summarise returns the summary of values, of which there must be one at least.
+// Summarise returns the summary of at least one value.
 func Summarise(values []float64) Summary {
 	s := stats.Sample{Xs: values}.Copy().Sort()
 	_, most := s.Bounds()
 	return Summary{N: len(values), Median: s.Quantile(0.5), P99: s.Quantile(0.99), Max: most}
 }
 
-// Ratio is what one candidate takes, as a multiple of what another takes, and the
-// interval that holds the true value with 95% confidence.
+// Ratio is the cost of one candidate as a multiple of another's, with the 95% confidence interval.
 type Ratio struct {
 	Value float64 `json:"value"`
 	Low   float64 `json:"low"`
 	High  float64 `json:"high"`
 }
 
-// RatioOfMedians compares two candidates of which each was measured once in every
-// round: values[i] and base[i] are of the same round. The interval is the
-// percentile bootstrap's, which draws rounds and not single measurements: what
-// disturbed a round disturbed both. The same arguments give the same interval.
+// RatioOfMedians compares two candidates measured once in every round: values[i] and base[i] belong
+// to the same round. The interval is a percentile bootstrap over rounds, because a disturbance
+// affects both values of a round. The same arguments give the same interval.
 func RatioOfMedians(values, base []float64) Ratio {
 	n := len(values)
 	random := rand.New(rand.NewPCG(uint64(n), resamples))
@@ -65,11 +62,10 @@ func RatioOfMedians(values, base []float64) Ratio {
 	}
 }
 
-// MedianOfRatios compares pairs: values[i] and base[i] were measured right after
-// each other. It is for measurements that drift more from pair to pair than they
-// differ within one. The interval is the exact one of the median, from order
-// statistics; it is unbounded below six pairs, which is said with 0 and the
-// largest number there is.
+// MedianOfRatios compares pairs: values[i] and base[i] were measured right after each other. Use it
+// when measurements drift more between pairs than they differ within one. The interval is the exact
+// interval of the median by order statistics. Below six pairs it is unbounded, reported as 0 and
+// the largest float64.
 func MedianOfRatios(values, base []float64) Ratio {
 	ratios := make([]float64, len(values))
 	for i := range values {

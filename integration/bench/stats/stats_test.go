@@ -26,8 +26,7 @@ func TestSummarise(t *testing.T) {
 	}
 }
 
-// Whatever the machine did in a round, it did to both: twice as slow is twice as
-// slow, without any doubt.
+// A disturbance affects both values of a round, so the ratio stays exact.
 func TestRatioOfMediansOfTheSameRounds(t *testing.T) {
 	base, values := make([]float64, 50), make([]float64, 50)
 	for i := range base {
@@ -40,8 +39,7 @@ func TestRatioOfMediansOfTheSameRounds(t *testing.T) {
 	}
 }
 
-// An interval of 95% holds the true ratio nearly always, and is no wider than the
-// noise.
+// The 95% interval nearly always contains the true ratio and is not wider than the noise.
 func TestIntervals(t *testing.T) {
 	for name, ratio := range map[string]func(values, base []float64) stats.Ratio{
 		"ratio of medians": stats.RatioOfMedians,
