@@ -91,9 +91,9 @@ func TestResize(t *testing.T) {
 			result{ExitFailure, "vms/vfio: asked for a plan for 4 vCPUs\n", "error: waited for 10ms: " + errNoReport.Error() + "\n"}},
 		"of an earlier size": {podapi.Report{Generation: 6, State: podapi.StateDone}, []string{"--vcpus", "4", "--wait", "--timeout", "10ms"},
 			result{ExitFailure, "vms/vfio: asked for 4 vCPUs\n", "error: waited for 10ms: " + errNoReport.Error() + "\n"}},
-		"at work": {podapi.Report{Generation: 7, State: podapi.StateResizing}, []string{"--vcpus", "4", "--wait", "--timeout", "10ms"},
+		"at work": {podapi.Report{Generation: 7, State: podapi.StateResizing}, []string{"--vcpus", "4", "--wait", "--timeout", "1s"},
 			result{ExitFailure, "vms/vfio: asked for 4 vCPUs\n",
-				"error: waited for 10ms: the pod is still resizing its VM; `mooring inspect` shows the progress\n"}},
+				"error: waited for 1s: the pod is still resizing its VM; `mooring inspect` shows the progress\n"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := startAgent(t, vfio("vms"))
