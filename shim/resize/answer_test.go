@@ -15,18 +15,18 @@ import (
 )
 
 // mute is a domain whose agent falls silent when vCPUs are plugged.
-type mute struct {
-	defined
+type silentDomain struct {
+	definedDomain
 	silent bool
 }
 
-func (m *mute) SetVCPUs(ctx context.Context, n int) error {
+func (m *silentDomain) SetVCPUs(ctx context.Context, n int) error {
 	m.silent = true
-	return m.defined.SetVCPUs(ctx, n)
+	return m.definedDomain.SetVCPUs(ctx, n)
 }
 
-func (m *mute) State(ctx context.Context) (virt.State, error) {
-	s, err := m.defined.State(ctx)
+func (m *silentDomain) State(ctx context.Context) (virt.State, error) {
+	s, err := m.definedDomain.State(ctx)
 	if m.silent {
 		s.VCPUs.Online = virt.Unknown
 	}
@@ -34,7 +34,7 @@ func (m *mute) State(ctx context.Context) (virt.State, error) {
 }
 
 // small is a fake of 1 vCPU, which the guest uses.
-func small() *virttest.Fake {
+func smallFake() *virttest.Fake {
 	return virttest.New(virt.State{
 		UUID: "00000000-0000-4000-8000-000000000001", Name: "vm", Phase: virt.Running,
 		VCPUs:  virt.VCPUs{Plugged: 1, Maximum: 4, Boot: 1, Online: 1},
@@ -42,17 +42,17 @@ func small() *virttest.Fake {
 	})
 }
 
-func toVCPUs(d virt.Domain, n int) (resize.Report, error) {
-	r := resize.Runner{Domain: d, Node: unbound{}, Journal: &memory{calls: &calls{}}, Policy: resize.Policy{Shrink: true}}
+func runToVCPUs(d virt.Domain, n int) (resize.Report, error) {
+	r := resize.Runner{Domain: d, Node: unlimitedNode{}, Journal: &memoryJournal{calls: &calls{}}, Policy: resize.Policy{Shrink: true}}
 	return r.Run(context.Background(), func() target.Target { return target.Target{Size: api.Size{VCPUs: n}} })
 }
 
 // TestSilenceConfirmsNothing: a guest that told how many vCPUs it uses, and does not any
 // more, has not confirmed the new ones.
-func TestSilenceConfirmsNothing(t *testing.T) {
+func TestSilentGuestConfirmsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &mute{defined: defined{small().First()}}
-		_, err := toVCPUs(d, 2)
+		d := &silentDomain{definedDomain: definedDomain{smallFake().First()}}
+		_, err := runToVCPUs(d, 2)
 		if err == nil || !strings.Contains(err.Error(), "does not tell any more") {
 			t.Errorf("error %v", err)
 		}
@@ -63,12 +63,12 @@ func TestSilenceConfirmsNothing(t *testing.T) {
 }
 
 // TestOrderLost: one that never came to libvirt is given again when that is back.
-func TestOrderLost(t *testing.T) {
+func TestLostCallIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fake := small()
+		fake := smallFake()
 		fake.DisconnectOnCall(virttest.Before)
 		time.AfterFunc(time.Second, fake.Reconnect)
-		report, err := toVCPUs(defined{fake.First()}, 2)
+		report, err := runToVCPUs(definedDomain{fake.First()}, 2)
 		if err != nil || len(report.Steps) != 1 || report.Actual.Online != 2 {
 			t.Errorf("report %+v, %v", report, err)
 		}

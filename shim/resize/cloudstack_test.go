@@ -32,25 +32,25 @@ func TestCloudStackCases(t *testing.T) {
 		{"less of one, more of another", "refused: only scaling up", "shrinks, then grows",
 			vm(t).dimm(gi), gi, 4, "+ wait|+ ask the guest to give back|+ give the guest 4|+ wait", "", gi, 4},
 		{"vCPUs fail after memory", "answers false, the DIMM stays, and the database says it is not there", "the DIMM is taken back, and what is is told",
-			unwilling(t), 2 * gi, 4, "+ wait|+ plug|- give the guest 4|<+ give the guest 2|<+ ask the guest to give back", "uses 2 of its 4 vCPUs", gi, 2},
+			vmIgnoringVCPUs(t), 2 * gi, 4, "+ wait|+ plug|- give the guest 4|<+ give the guest 2|<+ ask the guest to give back", "uses 2 of its 4 vCPUs", gi, 2},
 		{"not prepared", "fails at the agent, after limits were reserved", "refused before anything",
-			changed(t, func(m *model) { m.state.Memory.Maximum = 0 }), 2 * gi, 2, "", "was not prepared for more memory", gi, 2},
+			changedVM(t, func(m *model) { m.state.Memory.Maximum = 0 }), 2 * gi, 2, "", "was not prepared for more memory", gi, 2},
 		{"not prepared for vCPUs, memory is", "fails after the DIMM was plugged", "refused before anything",
-			changed(t, func(m *model) { m.state.VCPUs.Maximum, m.state.VCPUs.Boot = 2, 2 }), 2 * gi, 4, "", "not prepared for more", gi, 2},
+			changedVM(t, func(m *model) { m.state.VCPUs.Maximum, m.state.VCPUs.Boot = 2, 2 }), 2 * gi, 4, "", "not prepared for more", gi, 2},
 		{"a second time, above the maximum", "error 530", "refused, the maximum is named",
 			vm(t).dimm(4 * gi), 9 * gi, 2, "", "<maxMemory> of the domain, which is 8Gi", 5 * gi, 2},
 		{"all slots are used", "fails at the attach", "refused",
-			changed(t, func(m *model) { m.state.Memory.Slots = 0 }), 2 * gi, 2, "", "all 0 memory slots", gi, 2},
+			changedVM(t, func(m *model) { m.state.Memory.Slots = 0 }), 2 * gi, 2, "", "all 0 memory slots", gi, 2},
 		{"a difference that is no block", "attached as it is, and the guest cannot use it", "refused, with the sizes beside it",
 			vm(t), gi + 100*mi, 2, "", "want 1Gi or 1152Mi", gi, 2},
 		{"several NUMA cells", "node 0, always", "the emptiest one",
 			vm(t).dimm(gi), 3 * gi, 2, "+ wait|+ plug a DIMM of 1Gi into NUMA cell 1", "", 3 * gi, 2},
 		{"a vCPU that idles", "is not counted as running, so vCPUs are set again", "nothing to do",
-			changed(t, func(m *model) { m.state.VCPUs.Online, m.guest.refuseTake = 1, true }), gi, 2, "", "", gi, 2},
+			changedVM(t, func(m *model) { m.state.VCPUs.Online, m.guest.refuseTake = 1, true }), gi, 2, "", "", gi, 2},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(c.m)
-			w := r.m.to(c.memory, c.vcpus)
+			w := r.m.target(c.memory, c.vcpus)
 			if len(c.steps) == 0 {
 				w.Limit += 16 * mi
 			}
@@ -58,28 +58,28 @@ func TestCloudStackCases(t *testing.T) {
 			if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 				t.Errorf("%s (theirs: %s; ours: %s): %v, want %q", c.name, c.theirs, c.ours, err, c.err)
 			}
-			if !beginWith(steps(report), c.steps) || report.Actual.Memory != c.after || report.Actual.VCPUs != c.plugged {
-				t.Errorf("%s (theirs: %s; ours: %s): %+v\n%s", c.name, c.theirs, c.ours, report.Actual, steps(report))
+			if !hasLinePrefixes(stepLog(report), c.steps) || report.Actual.Memory != c.after || report.Actual.VCPUs != c.plugged {
+				t.Errorf("%s (theirs: %s; ours: %s): %+v\n%s", c.name, c.theirs, c.ours, report.Actual, stepLog(report))
 			}
 		})
 	}
 }
 
-func changed(t *testing.T, f func(*model)) *model {
+func changedVM(t *testing.T, f func(*model)) *model {
 	m := vm(t)
 	f(m)
 	return m
 }
 
 // unwilling has a guest that uses no new vCPU.
-func unwilling(t *testing.T) *model {
+func vmIgnoringVCPUs(t *testing.T) *model {
 	m := vm(t)
 	m.guest.refuseTake = true
 	return m
 }
 
 // beginWith compares lines with what they begin with.
-func beginWith(lines, prefixes string) bool {
+func hasLinePrefixes(lines, prefixes string) bool {
 	got, want := strings.Split(lines, "\n"), strings.Split(prefixes, "|")
 	if len(got) != len(want) {
 		return false
@@ -103,21 +103,21 @@ func TestBandwidthInOneCall(t *testing.T) {
 		periodThen, now time.Duration
 		shares          uint64
 	}{
-		{"set", 100 * time.Millisecond, virt.Unlimited, formatBandwidth(time.Second, 50*time.Millisecond, 0), 1, time.Second, 50 * time.Millisecond, 100},
-		{"changed", time.Second, 50 * time.Millisecond, formatBandwidth(100*time.Millisecond, 50*time.Millisecond, 0), 1, 100 * time.Millisecond, 50 * time.Millisecond, 100},
-		{"removed", time.Second, 50 * time.Millisecond, formatBandwidth(100*time.Millisecond, virt.Unlimited, 0), 1, 100 * time.Millisecond, virt.Unlimited, 100},
-		{"none, and the period is another", time.Second, virt.Unlimited, formatBandwidth(100*time.Millisecond, virt.Unlimited, 0), 0, time.Second, virt.Unlimited, 100},
-		{"with more shares", 100 * time.Millisecond, virt.Unlimited, formatBandwidth(time.Second, 50*time.Millisecond, 200), 1, time.Second, 50 * time.Millisecond, 200},
-		{"with fewer shares", time.Second, 50 * time.Millisecond, formatBandwidth(100*time.Millisecond, virt.Unlimited, 50), 1, 100 * time.Millisecond, virt.Unlimited, 50},
-		{"as it is, with more shares", time.Second, 50 * time.Millisecond, formatBandwidth(time.Second, 50*time.Millisecond, 200), 1, time.Second, 50 * time.Millisecond, 200},
+		{"set", 100 * time.Millisecond, virt.Unlimited, bandwidthTarget(time.Second, 50*time.Millisecond, 0), 1, time.Second, 50 * time.Millisecond, 100},
+		{"changed", time.Second, 50 * time.Millisecond, bandwidthTarget(100*time.Millisecond, 50*time.Millisecond, 0), 1, 100 * time.Millisecond, 50 * time.Millisecond, 100},
+		{"removed", time.Second, 50 * time.Millisecond, bandwidthTarget(100*time.Millisecond, virt.Unlimited, 0), 1, 100 * time.Millisecond, virt.Unlimited, 100},
+		{"none, and the period is another", time.Second, virt.Unlimited, bandwidthTarget(100*time.Millisecond, virt.Unlimited, 0), 0, time.Second, virt.Unlimited, 100},
+		{"with more shares", 100 * time.Millisecond, virt.Unlimited, bandwidthTarget(time.Second, 50*time.Millisecond, 200), 1, time.Second, 50 * time.Millisecond, 200},
+		{"with fewer shares", time.Second, 50 * time.Millisecond, bandwidthTarget(100*time.Millisecond, virt.Unlimited, 50), 1, 100 * time.Millisecond, virt.Unlimited, 50},
+		{"as it is, with more shares", time.Second, 50 * time.Millisecond, bandwidthTarget(time.Second, 50*time.Millisecond, 200), 1, time.Second, 50 * time.Millisecond, 200},
 		{"shares alone", time.Second, 50 * time.Millisecond, target.Target{Size: api.Size{CPUShares: 2}}, 1, time.Second, 50 * time.Millisecond, 2},
-		{"all as it is", time.Second, 50 * time.Millisecond, formatBandwidth(time.Second, 50*time.Millisecond, 100), 0, time.Second, 50 * time.Millisecond, 100},
+		{"all as it is", time.Second, 50 * time.Millisecond, bandwidthTarget(time.Second, 50*time.Millisecond, 100), 0, time.Second, 50 * time.Millisecond, 100},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(vm(t))
 			r.m.state.Bandwidth.Period, r.m.state.Bandwidth.Quota = c.period, c.quota
 			calls := 0
-			r.m.after = func() { calls++ }
+			r.m.afterChange = func() { calls++ }
 			report, err := r.run(t, c.want)
 			b := r.m.state.Bandwidth
 			if err != nil || calls != c.calls || b.Period != c.periodThen || b.Quota != c.now || b.Shares != c.shares || report.Actual.Shares != c.shares {
@@ -128,6 +128,6 @@ func TestBandwidthInOneCall(t *testing.T) {
 }
 
 // share is a size that is a bandwidth, and shares where they are not 0.
-func formatBandwidth(period, quota time.Duration, shares int) target.Target {
+func bandwidthTarget(period, quota time.Duration, shares int) target.Target {
 	return target.Target{Size: api.Size{CPUShares: shares}, Bandwidth: &target.Bandwidth{Period: period, Quota: quota}}
 }

@@ -31,21 +31,21 @@ func TestEveryCallFails(t *testing.T) {
 // failAt has that call fail, and reports whether there was such a call.
 func failAt(t *testing.T, build func() (*model, uint64, int), f fault, at int) (hit bool) {
 	m, bytes, vcpus := build()
-	m.broken = func(format string, args ...any) {
+	m.fail = func(format string, args ...any) {
 		t.Helper()
 		t.Fatalf("call %d: "+format, append([]any{at}, args...)...)
 	}
-	w := &world{t: t, m: m.settled(), policy: resize.Policy{Shrink: true}, journal: &memory{calls: &m.calls}}
-	w.want = m.to(bytes, vcpus)
-	w.want.CPUShares = 2 * usual
-	m.node.limit = w.want.Limit
+	w := &world{t: t, m: m.withLimits(), policy: resize.Policy{Shrink: true}, journal: &memoryJournal{calls: &m.calls}}
+	w.desired = m.target(bytes, vcpus)
+	w.desired.CPUShares = 2 * defaultShares
+	m.node.desiredLimit = w.desired.Limit
 	m.calls.faults = map[int]fault{at: f}
-	report, dead, err := w.live()
+	report, dead, err := w.runShim()
 	if !dead {
-		w.truthful(report, err)
+		w.expectTruthful(report, err)
 	}
 	hit = m.calls.n > at
-	w.mend()
-	w.arrives()
+	w.removeFaults()
+	w.expectReached()
 	return hit
 }

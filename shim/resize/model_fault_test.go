@@ -20,37 +20,37 @@ const (
 	killAfter    fault = "killed after its effect"
 	migrate      fault = "a migration begins that asks nobody"
 	change       fault = "something else is wanted"
-	intrude      fault = "somebody lowers the container's limit"
+	lowerLimit   fault = "somebody lowers the container's limit"
 )
 
-var allFaults = []fault{refuseBefore, refuseAfter, loseBefore, loseAfter, outage, killBefore, killAfter, migrate, change, intrude}
+var allFaults = []fault{refuseBefore, refuseAfter, loseBefore, loseAfter, outage, killBefore, killAfter, migrate, change, lowerLimit}
 
 // killed is what ends a shim.
-type killed struct{}
+type shimKilled struct{}
 
 var errFault = errors.New("injected fault")
 
 // calls counts the calls and makes some of them go wrong.
 type calls struct {
-	n      int
-	faults map[int]fault
-	out    int  // calls for which the connection stays lost
-	dead   bool // the shim was killed: what it still does has no effect
+	n         int
+	faults    map[int]fault
+	lostCalls int  // calls for which the connection stays lost
+	dead      bool // the shim was killed: what it still does has no effect
 
 	sawMigration bool
 	migrate      func()
 	change       func()
-	intrude      func()
+	lowerLimit   func()
 }
 
-func (c *calls) do(lost error, effect func() error) error {
+func (c *calls) call(lost error, effect func() error) error {
 	if c.dead {
 		return errFault
 	}
 	f := c.faults[c.n]
 	c.n++
-	if c.out > 0 {
-		c.out--
+	if c.lostCalls > 0 {
+		c.lostCalls--
 		return lost
 	}
 	switch f {
@@ -59,16 +59,16 @@ func (c *calls) do(lost error, effect func() error) error {
 	case loseBefore:
 		return lost
 	case outage:
-		c.out = 60
+		c.lostCalls = 60
 		return lost
 	case killBefore:
-		c.die()
+		c.kill()
 	case migrate:
 		c.migrate()
 	case change:
 		c.change()
-	case intrude:
-		c.intrude()
+	case lowerLimit:
+		c.lowerLimit()
 	}
 	err := effect()
 	switch f {
@@ -77,34 +77,34 @@ func (c *calls) do(lost error, effect func() error) error {
 	case loseAfter:
 		return lost
 	case killAfter:
-		c.die()
+		c.kill()
 	}
 	return err
 }
 
-func (c *calls) die() {
+func (c *calls) kill() {
 	c.dead = true
-	panic(killed{})
+	panic(shimKilled{})
 }
 
 // memory is a journal that survives the shim, and may fail like all else.
-type memory struct {
+type memoryJournal struct {
 	mu    sync.Mutex
 	calls *calls
 	text  []byte
 }
 
-func (j *memory) Load() (resize.Record, error) {
+func (j *memoryJournal) Load() (resize.Record, error) {
 	if j.text == nil {
 		return resize.Record{}, resize.ErrNoRecord
 	}
 	return resize.DecodeRecord(j.text)
 }
 
-func (j *memory) Store(r resize.Record) error {
+func (j *memoryJournal) Store(r resize.Record) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.calls.do(errFault, func() error {
+	return j.calls.call(errFault, func() error {
 		text, err := r.Encode()
 		j.text = text
 		return err

@@ -19,7 +19,7 @@ const (
 )
 
 // usual are the CPU shares of a VM that nobody has given others.
-const usual = 100
+const defaultShares = 100
 
 // model is a hypervisor with its guest, and the node around it, all in one. It checks
 // what must hold at every moment, and calls broken where it does not.
@@ -32,53 +32,53 @@ type model struct {
 	node  node
 	calls calls
 
-	wanted map[string]uint64 // what libvirt wants, by definition
+	requiredLocks map[string]uint64 // what libvirt wants, by definition
 
-	refuse error  // what every change is refused with
-	after  func() // each change of the domain; may be nil
-	broken func(format string, args ...any)
+	refuseErr   error  // what every change is refused with
+	afterChange func() // each change of the domain; may be nil
+	fail        func(format string, args ...any)
 }
 
 // guest is how the guest behaves.
 type guest struct {
-	lag        int    // how often one looks before it has done what it was asked for
-	waiting    int    // of lag
-	refuseTake bool   // takes no memory, and uses no new vCPU
-	refuseGive bool   // gives no memory and no vCPU back
-	partly     uint64 // it gives and takes no more than this; 0: all
-	offline    int    // vCPUs that it has taken offline by itself
-	balloonTo  uint64 // what its balloon was told to leave
-	leaving    []string
+	lag           int    // how often one looks before it has done what it was asked for
+	remainingLag  int    // of lag
+	refuseTake    bool   // takes no memory, and uses no new vCPU
+	refuseGive    bool   // gives no memory and no vCPU back
+	portionLeft   uint64 // it gives and takes no more than this; 0: all
+	offline       int    // vCPUs that it has taken offline by itself
+	balloonTarget uint64 // what its balloon was told to leave
+	detaching     []string
 }
 
 // node is the kubelet, the agent and the kernel.
 type node struct {
-	seen  resize.Limits
-	limit uint64 // what kubelet wants the container's memory.max to be
-	need  uint64 // what the agent was told
-	held  bool
+	limits         resize.Limits
+	desiredLimit   uint64 // what kubelet wants the container's memory.max to be
+	requirement    uint64 // what the agent was told
+	migrationsHeld bool
 
 	// backoff is how many looks pass before kubelet lowers a limit that it may.
 	backoff, waited int
 
 	// intruder lowers the container's limit to what the VM uses, whatever the agent says.
-	intruder bool
+	lowerLimit bool
 
-	least  uint64 // that QEMU has locked, whatever the guest has
-	beside uint64 // overhead of a launcher, without what depends on the size
+	minLocked    uint64 // that QEMU has locked, whatever the guest has
+	baseOverhead uint64 // overhead of a launcher, without what depends on the size
 }
 
 func newModel(boot, most uint64, broken func(string, ...any)) *model {
-	m := &model{broken: broken, wanted: map[string]uint64{}}
+	m := &model{fail: broken, requiredLocks: map[string]uint64{}}
 	m.state = virt.State{
 		UUID: "a-vm", Name: "vm", Phase: virt.Running,
 		VCPUs:     virt.VCPUs{Plugged: 2, Maximum: 8, Boot: 1, Online: 2},
 		Memory:    virt.Memory{Boot: boot, Maximum: most, Slots: 8, Cells: 2, Ballooned: true, Balloon: boot},
-		Bandwidth: virt.Bandwidth{Period: 100 * time.Millisecond, Quota: virt.Unlimited, Shares: usual, Supported: true},
+		Bandwidth: virt.Bandwidth{Period: 100 * time.Millisecond, Quota: virt.Unlimited, Shares: defaultShares, Supported: true},
 	}
-	m.node = node{beside: 64 * mi, held: false}
-	m.node.seen = resize.Limits{Lock: 8 * mi, Available: resize.NoLimit}
-	m.guest.balloonTo = boot
+	m.node = node{baseOverhead: 64 * mi, migrationsHeld: false}
+	m.node.limits = resize.Limits{Lock: 8 * mi, Available: resize.NoLimit}
+	m.guest.balloonTarget = boot
 	return m
 }
 
@@ -87,39 +87,39 @@ func (m *model) virtioMem(most, has uint64) *model {
 	m.state.Memory.Devices = append(m.state.Memory.Devices, virt.MemoryDevice{
 		Alias: m.alias("virtiomem"), Model: virt.VirtioMem, Size: most, Block: 2 * mi, Requested: has, Current: has,
 	})
-	m.more(int64(has))
+	m.addMemory(int64(has))
 	return m
 }
 
 // dimm gives the VM such a device.
 func (m *model) dimm(size uint64) *model {
 	m.state.Memory.Devices = append(m.state.Memory.Devices, virt.MemoryDevice{Alias: m.alias("dimm"), Model: virt.DIMM, Size: size})
-	m.more(int64(size))
+	m.addMemory(int64(size))
 	return m
 }
 
 // passthrough gives the VM a device that pins its memory.
 func (m *model) passthrough() *model {
 	m.vfio = true
-	m.node.seen.Lock = m.wants()
+	m.node.limits.Lock = m.requiredLock()
 	return m
 }
 
 // given says what the memory lock of the launcher is by its annotations. What QEMU has is
 // as high if it was repaired, and otherwise as libvirt has set it.
-func (m *model) given(bytes uint64, repaired bool) *model {
-	m.node.seen.Floor = bytes
+func (m *model) withLauncherLock(bytes uint64, repaired bool) *model {
+	m.node.limits.Floor = bytes
 	if repaired {
-		m.node.seen.Lock = max(m.node.seen.Lock, bytes)
+		m.node.limits.Lock = max(m.node.limits.Lock, bytes)
 	}
 	return m
 }
 
 // settled gives the container the limit that the VM needs and little more.
-func (m *model) settled() *model {
-	m.node.limit = m.largest() + 16*mi
-	m.node.seen.ContainerMax, m.node.seen.PodMax = m.node.limit, m.node.limit+32*mi
-	m.node.need = m.node.limit
+func (m *model) withLimits() *model {
+	m.node.desiredLimit = m.possibleUsage() + 16*mi
+	m.node.limits.ContainerMax, m.node.limits.PodMax = m.node.desiredLimit, m.node.desiredLimit+32*mi
+	m.node.requirement = m.node.desiredLimit
 	return m
 }
 
@@ -129,25 +129,25 @@ func (m *model) alias(kind string) string {
 }
 
 // more changes how much memory there is; what is in the balloon stays there.
-func (m *model) more(bytes int64) {
+func (m *model) addMemory(bytes int64) {
 	m.state.Memory.Balloon += uint64(bytes)
-	m.guest.balloonTo += uint64(bytes)
+	m.guest.balloonTarget += uint64(bytes)
 }
 
 // overhead is what a launcher needs beside such a guest.
 func (m *model) overhead(memory uint64, vcpus int) uint64 {
-	return m.node.beside + memory/512 + uint64(vcpus)*8*mi
+	return m.node.baseOverhead + memory/512 + uint64(vcpus)*8*mi
 }
 
 // largest is what VM and launcher can come to use without being asked again.
-func (m *model) largest() uint64 {
-	possible := m.possible()
+func (m *model) possibleUsage() uint64 {
+	possible := m.possibleMemory()
 	return possible + m.overhead(possible, m.state.VCPUs.Plugged)
 }
 
-func (m *model) possible() uint64 {
+func (m *model) possibleMemory() uint64 {
 	mem := m.state.Memory
-	sum := max(mem.Balloon, m.guest.balloonTo)
+	sum := max(mem.Balloon, m.guest.balloonTarget)
 	for _, d := range mem.Devices {
 		if d.Model == virt.VirtioMem && d.Requested > d.Current {
 			sum += d.Requested - d.Current
@@ -157,20 +157,20 @@ func (m *model) possible() uint64 {
 }
 
 // wants is the memory lock that libvirt wants.
-func (m *model) wants() uint64 {
+func (m *model) requiredLock() uint64 {
 	text := m.xml()
-	if wants, ok := m.wanted[text]; ok {
+	if wants, ok := m.requiredLocks[text]; ok {
 		return wants
 	}
 	def, err := domain.Parse([]byte(text))
 	if err != nil {
-		m.broken("model: %v", err)
+		m.fail("model: %v", err)
 	}
 	limit, err := def.Limit()
 	if err != nil {
-		m.broken("model: %v", err)
+		m.fail("model: %v", err)
 	}
-	m.wanted[text] = uint64(limit.Bytes)
+	m.requiredLocks[text] = uint64(limit.Bytes)
 	return uint64(limit.Bytes)
 }
 
@@ -179,7 +179,7 @@ func (m *model) locked() uint64 {
 	if !m.vfio {
 		return 0
 	}
-	return max(m.state.Memory.Balloon, m.node.least)
+	return max(m.state.Memory.Balloon, m.node.minLocked)
 }
 
 func (m *model) xml() string {
@@ -199,28 +199,28 @@ func (m *model) xml() string {
 
 // check is what must hold at every moment.
 func (m *model) check(when string) {
-	if most := min(m.node.seen.PodMax, m.node.seen.ContainerMax); m.largest() > most {
-		m.broken("%s: the VM can use %d MiB, and memory.max is %d MiB", when, m.largest()/mi, most/mi)
+	if most := min(m.node.limits.PodMax, m.node.limits.ContainerMax); m.possibleUsage() > most {
+		m.fail("%s: the VM can use %d MiB, and memory.max is %d MiB", when, m.possibleUsage()/mi, most/mi)
 	}
-	if want := m.wants(); want > m.node.seen.Lock {
-		m.broken("%s: libvirt wants %d MiB to be lockable, and the lock is %d MiB", when, want/mi, m.node.seen.Lock/mi)
+	if want := m.requiredLock(); want > m.node.limits.Lock {
+		m.fail("%s: libvirt wants %d MiB to be lockable, and the lock is %d MiB", when, want/mi, m.node.limits.Lock/mi)
 	}
-	if m.locked() > m.node.seen.Lock {
-		m.broken("%s: %d MiB are locked, and the lock is %d MiB", when, m.locked()/mi, m.node.seen.Lock/mi)
+	if m.locked() > m.node.limits.Lock {
+		m.fail("%s: %d MiB are locked, and the lock is %d MiB", when, m.locked()/mi, m.node.limits.Lock/mi)
 	}
 }
 
 // pass lets the guest and kubelet do what they were asked for.
-func (m *model) pass() {
-	if m.guest.waiting > 0 {
-		m.guest.waiting--
+func (m *model) guestActs() {
+	if m.guest.remainingLag > 0 {
+		m.guest.remainingLag--
 		return
 	}
 	for i := range m.state.Memory.Devices {
-		m.passVirtioMem(&m.state.Memory.Devices[i])
+		m.moveVirtioMem(&m.state.Memory.Devices[i])
 	}
-	m.passDIMMs()
-	m.passBalloon()
+	m.removeDIMMs()
+	m.moveBalloon()
 	m.state.VCPUs.Online = m.online()
 	m.check("guest")
 }
@@ -233,7 +233,7 @@ func (m *model) online() int {
 	return v.Plugged - m.guest.offline
 }
 
-func (m *model) passVirtioMem(d *virt.MemoryDevice) {
+func (m *model) moveVirtioMem(d *virt.MemoryDevice) {
 	before := d.Current
 	switch {
 	case d.Model != virt.VirtioMem:
@@ -242,60 +242,60 @@ func (m *model) passVirtioMem(d *virt.MemoryDevice) {
 	case d.Requested < d.Current && !m.guest.refuseGive:
 		d.Current -= m.portion(d.Current - d.Requested)
 	}
-	m.more(int64(d.Current) - int64(before))
+	m.addMemory(int64(d.Current) - int64(before))
 }
 
 // portion is how much of an amount the guest moves at all.
 func (m *model) portion(n uint64) uint64 {
-	if m.guest.partly == 0 {
+	if m.guest.portionLeft == 0 {
 		return n
 	}
-	some := min(n, m.guest.partly)
-	m.guest.partly -= some
-	if m.guest.partly == 0 {
+	some := min(n, m.guest.portionLeft)
+	m.guest.portionLeft -= some
+	if m.guest.portionLeft == 0 {
 		m.guest.refuseGive, m.guest.refuseTake = true, true
 	}
 	return some
 }
 
-func (m *model) passDIMMs() {
+func (m *model) removeDIMMs() {
 	if m.guest.refuseGive {
 		return
 	}
-	for _, alias := range m.guest.leaving {
+	for _, alias := range m.guest.detaching {
 		at := slices.IndexFunc(m.state.Memory.Devices, func(d virt.MemoryDevice) bool { return d.Alias == alias })
 		if at >= 0 {
-			m.more(-int64(m.state.Memory.Devices[at].Size))
+			m.addMemory(-int64(m.state.Memory.Devices[at].Size))
 			m.state.Memory.Devices = slices.Delete(slices.Clone(m.state.Memory.Devices), at, at+1)
 		}
 	}
-	m.guest.leaving = nil
+	m.guest.detaching = nil
 }
 
-func (m *model) passBalloon() {
-	if now := m.state.Memory.Balloon; m.guest.balloonTo < now && m.guest.refuseGive || m.guest.balloonTo > now && m.guest.refuseTake {
+func (m *model) moveBalloon() {
+	if now := m.state.Memory.Balloon; m.guest.balloonTarget < now && m.guest.refuseGive || m.guest.balloonTarget > now && m.guest.refuseTake {
 		return
 	}
-	m.state.Memory.Balloon = m.guest.balloonTo
+	m.state.Memory.Balloon = m.guest.balloonTarget
 }
 
 // kubelet brings limits to what they are to be, unless the agent says no.
-func (m *model) kubelet() {
-	s := &m.node.seen
-	if m.node.intruder {
-		m.node.intruder = false
-		m.node.limit = m.largest()
-		s.ContainerMax, s.PodMax = m.node.limit, m.node.limit+32*mi
+func (m *model) kubeletActs() {
+	s := &m.node.limits
+	if m.node.lowerLimit {
+		m.node.lowerLimit = false
+		m.node.desiredLimit = m.possibleUsage()
+		s.ContainerMax, s.PodMax = m.node.desiredLimit, m.node.desiredLimit+32*mi
 	}
-	if m.node.limit > s.ContainerMax || m.node.limit >= m.node.need && m.lowers() {
-		s.ContainerMax, s.PodMax = m.node.limit, m.node.limit+32*mi
+	if m.node.desiredLimit > s.ContainerMax || m.node.desiredLimit >= m.node.requirement && m.kubeletLowers() {
+		s.ContainerMax, s.PodMax = m.node.desiredLimit, m.node.desiredLimit+32*mi
 	}
 	s.Locked = m.locked()
 	m.check("kubelet")
 }
 
 // lowers reports whether kubelet tries to lower a limit at this look.
-func (m *model) lowers() bool {
+func (m *model) kubeletLowers() bool {
 	if m.node.waited++; m.node.waited <= m.node.backoff {
 		return false
 	}
@@ -306,27 +306,27 @@ func (m *model) lowers() bool {
 var errRefused = errors.New("refused")
 
 // changed is what every change of the domain goes through.
-func (m *model) changed(ctx context.Context, do func() error) error {
-	return m.calls.do(virt.ErrConnection, func() error {
+func (m *model) change(ctx context.Context, do func() error) error {
+	return m.calls.call(virt.ErrConnection, func() error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		if m.state.Migrating {
 			if m.calls.sawMigration {
-				m.broken("a change during a migration that was seen")
+				m.fail("a change during a migration that was seen")
 			}
 			return fmt.Errorf("%w: migration under way", errRefused)
 		}
-		if m.refuse != nil {
-			return m.refuse
+		if m.refuseErr != nil {
+			return m.refuseErr
 		}
 		if err := do(); err != nil {
 			return err
 		}
-		m.guest.waiting = m.guest.lag
+		m.guest.remainingLag = m.guest.lag
 		m.check("change")
-		if m.after != nil {
-			m.after()
+		if m.afterChange != nil {
+			m.afterChange()
 		}
 		return nil
 	})

@@ -16,8 +16,8 @@ var (
 )
 
 func (m *model) State(ctx context.Context) (s virt.State, err error) {
-	err = m.calls.do(virt.ErrConnection, func() error {
-		m.pass()
+	err = m.calls.call(virt.ErrConnection, func() error {
+		m.guestActs()
 		s = m.state
 		s.Memory.Devices = slices.Clone(s.Memory.Devices)
 		m.calls.sawMigration = s.Migrating
@@ -43,7 +43,7 @@ func (m *model) Life(ctx context.Context) (virt.Life, error) {
 }
 
 func (m *model) XML(ctx context.Context) (text string, err error) {
-	err = m.calls.do(virt.ErrConnection, func() error {
+	err = m.calls.call(virt.ErrConnection, func() error {
 		text = m.xml()
 		return ctx.Err()
 	})
@@ -51,7 +51,7 @@ func (m *model) XML(ctx context.Context) (text string, err error) {
 }
 
 func (m *model) SetVCPUs(ctx context.Context, n int) error {
-	return m.changed(ctx, func() error {
+	return m.change(ctx, func() error {
 		v := &m.state.VCPUs
 		switch {
 		case n > v.Maximum || n < v.Boot:
@@ -65,7 +65,7 @@ func (m *model) SetVCPUs(ctx context.Context, n int) error {
 }
 
 func (m *model) RequestMemory(ctx context.Context, alias string, bytes uint64) error {
-	return m.changed(ctx, func() error {
+	return m.change(ctx, func() error {
 		for i := range m.state.Memory.Devices {
 			d := &m.state.Memory.Devices[i]
 			if d.Alias == alias && d.Model == virt.VirtioMem && bytes <= d.Size && bytes%d.Block == 0 {
@@ -78,7 +78,7 @@ func (m *model) RequestMemory(ctx context.Context, alias string, bytes uint64) e
 }
 
 func (m *model) AttachDIMM(ctx context.Context, cell int, bytes uint64) error {
-	return m.changed(ctx, func() error {
+	return m.change(ctx, func() error {
 		mem := &m.state.Memory
 		total := bytes + mem.Boot
 		for _, d := range mem.Devices {
@@ -88,27 +88,27 @@ func (m *model) AttachDIMM(ctx context.Context, cell int, bytes uint64) error {
 			return fmt.Errorf("%w: a DIMM of %d in cell %d", errRefused, bytes, cell)
 		}
 		mem.Devices = append(slices.Clone(mem.Devices), virt.MemoryDevice{Alias: m.alias("dimm"), Model: virt.DIMM, Cell: cell, Size: bytes})
-		m.more(int64(bytes))
+		m.addMemory(int64(bytes))
 		return nil
 	})
 }
 
 func (m *model) DetachDIMM(ctx context.Context, alias string) error {
-	return m.changed(ctx, func() error {
-		m.guest.leaving = append(m.guest.leaving, alias)
+	return m.change(ctx, func() error {
+		m.guest.detaching = append(m.guest.detaching, alias)
 		return nil
 	})
 }
 
 func (m *model) SetBalloon(ctx context.Context, bytes uint64) error {
-	return m.changed(ctx, func() error {
-		m.guest.balloonTo = bytes
+	return m.change(ctx, func() error {
+		m.guest.balloonTarget = bytes
 		return nil
 	})
 }
 
 func (m *model) SetBandwidth(ctx context.Context, b virt.Bandwidth) error {
-	return m.changed(ctx, func() error {
+	return m.change(ctx, func() error {
 		if !m.state.Bandwidth.Supported {
 			return virt.ErrUnsupported
 		}
@@ -136,7 +136,7 @@ func (m *model) Changed(context.Context) (<-chan struct{}, error) {
 type agent struct{ m *model }
 
 func (a agent) call(ctx context.Context, do func() error) error {
-	return a.m.calls.do(resize.ErrAgent, func() error {
+	return a.m.calls.call(resize.ErrAgent, func() error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -148,8 +148,8 @@ func (a agent) call(ctx context.Context, do func() error) error {
 
 func (a agent) Limits(ctx context.Context) (s resize.Limits, err error) {
 	err = a.call(ctx, func() error {
-		a.m.kubelet()
-		s = a.m.node.seen
+		a.m.kubeletActs()
+		s = a.m.node.limits
 		return nil
 	})
 	return s, err
@@ -157,28 +157,28 @@ func (a agent) Limits(ctx context.Context) (s resize.Limits, err error) {
 
 func (a agent) RaiseLock(ctx context.Context, bytes uint64) error {
 	return a.call(ctx, func() error {
-		a.m.node.seen.Lock = max(a.m.node.seen.Lock, bytes)
+		a.m.node.limits.Lock = max(a.m.node.limits.Lock, bytes)
 		return nil
 	})
 }
 
 func (a agent) LowerLock(ctx context.Context, bytes uint64) error {
 	return a.call(ctx, func() error {
-		if floor := a.m.node.seen.Floor; bytes < floor {
-			a.m.broken("the lock is to be lowered to %d, and the launcher was given %d", bytes, floor)
+		if floor := a.m.node.limits.Floor; bytes < floor {
+			a.m.fail("the lock is to be lowered to %d, and the launcher was given %d", bytes, floor)
 			return errRefused
 		}
 		if bytes < a.m.locked() {
-			a.m.broken("the lock is to be lowered to %d, and %d are locked", bytes, a.m.locked())
+			a.m.fail("the lock is to be lowered to %d, and %d are locked", bytes, a.m.locked())
 		}
-		a.m.node.seen.Lock = min(a.m.node.seen.Lock, bytes)
+		a.m.node.limits.Lock = min(a.m.node.limits.Lock, bytes)
 		return nil
 	})
 }
 
 func (a agent) RequireMemory(ctx context.Context, bytes uint64) error {
 	return a.call(ctx, func() error {
-		a.m.node.need = bytes
+		a.m.node.requirement = bytes
 		return nil
 	})
 }
@@ -188,7 +188,7 @@ func (a agent) Hold(ctx context.Context, d time.Duration) error {
 		if d > 0 && a.m.state.Migrating {
 			return resize.ErrMigrating
 		}
-		a.m.node.held = d > 0
+		a.m.node.migrationsHeld = d > 0
 		return nil
 	})
 }

@@ -13,7 +13,7 @@ import (
 
 // An agent or a libvirt that is away for a moment, whichever call is lost, undoes
 // nothing: the run goes on.
-func TestAwayForAMoment(t *testing.T) {
+func TestShortOutage(t *testing.T) {
 	for name, build := range map[string]func() (*model, uint64, int){
 		"grow":   func() (*model, uint64, int) { return vm(t).virtioMem(2*gi, 0).passthrough(), 2 * gi, 4 },
 		"shrink": func() (*model, uint64, int) { return vm(t).virtioMem(2*gi, gi).passthrough(), gi, 1 },
@@ -25,12 +25,12 @@ func TestAwayForAMoment(t *testing.T) {
 						m, bytes, vcpus := build()
 						r := newRig(m)
 						m.calls.faults = map[int]fault{at: f}
-						r.want = m.to(bytes, vcpus)
-						m.node.limit = r.want.Limit
-						report, err := r.Run(context.Background(), func() target.Target { return r.want })
+						r.desired = m.target(bytes, vcpus)
+						m.node.desiredLimit = r.desired.Limit
+						report, err := r.Run(context.Background(), func() target.Target { return r.desired })
 						hit = m.calls.n > at
 						if err != nil && !errors.Is(err, errFault) { // the journal has no connection to lose
-							t.Errorf("call %d: %v\n%s", at, err, steps(report))
+							t.Errorf("call %d: %v\n%s", at, err, stepLog(report))
 						}
 					})
 				}
@@ -40,26 +40,26 @@ func TestAwayForAMoment(t *testing.T) {
 }
 
 // One that stays away leaves the run as it is, to be gone on with.
-func TestAwayForLong(t *testing.T) {
+func TestLongOutage(t *testing.T) {
 	for at, hit := 0, true; hit; at++ {
 		synctest.Test(t, func(t *testing.T) {
 			m := vm(t).virtioMem(2*gi, 0).passthrough()
 			r := newRig(m)
 			m.calls.faults = map[int]fault{at: outage}
-			report, err := r.run(t, m.to(2*gi, 4))
+			report, err := r.run(t, m.target(2*gi, 4))
 			hit = m.calls.n > at
 			if err == nil || errors.Is(err, errFault) {
 				return
 			}
 			for _, s := range report.Steps {
 				if s.Rollback {
-					t.Errorf("call %d: undone after %v\n%s", at, err, steps(report))
+					t.Errorf("call %d: undone after %v\n%s", at, err, stepLog(report))
 				}
 			}
 			if record, lost := r.journal.Load(); lost == nil && record.Phase != resize.Running && !report.TargetReached {
 				t.Errorf("call %d: the journal says %s after %v", at, record.Phase, err)
 			}
-			report, ok, err := r.Recover(context.Background(), func() target.Target { return r.want })
+			report, ok, err := r.Recover(context.Background(), func() target.Target { return r.desired })
 			if err != nil || ok && report.Actual.Memory != 2*gi {
 				t.Errorf("call %d: afterwards %v, %+v", at, err, report.Actual)
 			}
@@ -69,10 +69,10 @@ func TestAwayForLong(t *testing.T) {
 
 // Somebody lowers memory.max to what the VM uses, shortly after an order was lost or
 // refused: what is ordered again, or taken back, still fits. The model checks that.
-func TestLimitFallsAfterAFault(t *testing.T) {
+func TestLimitFallsAfterFault(t *testing.T) {
 	for name, to := range map[string]func(*model) target.Target{
-		"vCPUs":   func(m *model) target.Target { return m.to(gi, 4) },
-		"balloon": func(m *model) target.Target { return m.to(gi-256*mi, 2) },
+		"vCPUs":   func(m *model) target.Target { return m.target(gi, 4) },
+		"balloon": func(m *model) target.Target { return m.target(gi-256*mi, 2) },
 	} {
 		for _, first := range []fault{loseBefore, refuseAfter, refuseBefore} {
 			for at := range 40 {
@@ -80,10 +80,10 @@ func TestLimitFallsAfterAFault(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						r := newRig(vm(t))
 						r.m.guest.lag = 3
-						r.m.calls.intrude = func() { r.m.node.intruder = true }
-						r.m.calls.faults = map[int]fault{at: first, at + 1 + later: intrude}
+						r.m.calls.lowerLimit = func() { r.m.node.lowerLimit = true }
+						r.m.calls.faults = map[int]fault{at: first, at + 1 + later: lowerLimit}
 						w := to(r.m)
-						r.m.node.limit = w.Limit
+						r.m.node.desiredLimit = w.Limit
 						_, _ = r.Run(t.Context(), func() target.Target { return w })
 						if t.Failed() {
 							t.Fatalf("%s: %s at call %d, and lowered %d later", name, first, at, 1+later)

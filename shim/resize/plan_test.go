@@ -25,7 +25,7 @@ func vm(t *testing.T) *model {
 }
 
 // read reads what a model is.
-func read(t *testing.T, m *model) resize.Observed {
+func observe(t *testing.T, m *model) resize.Observed {
 	t.Helper()
 	is, err := resize.Read(context.Background(), m, agent{m})
 	if err != nil {
@@ -35,13 +35,13 @@ func read(t *testing.T, m *model) resize.Observed {
 }
 
 // to is a wanted state with an overhead as large as the model's.
-func (m *model) to(memory uint64, vcpus int) target.Target {
+func (m *model) target(memory uint64, vcpus int) target.Target {
 	overhead := m.overhead(memory, vcpus)
 	return target.Target{Generation: 1, Size: api.Size{Memory: api.Bytes(memory), VCPUs: vcpus}, Overhead: overhead, Limit: memory + overhead}
 }
 
 // kinds names the steps of a plan in short.
-func texts(steps resize.Steps) []string {
+func descriptions(steps resize.Steps) []string {
 	all := make([]string, 0, len(steps))
 	for _, s := range steps {
 		all = append(all, s.String())
@@ -98,12 +98,12 @@ func TestPlanOrder(t *testing.T) {
 			"let each vCPU run 50ms in 100ms instead of without a limit",
 			"wait until the memory.max of the container is 1098Mi",
 		}},
-		{"more vCPUs and shares, less bandwidth", weighed(t, 50), gi, 4, half, []string{
+		{"more vCPUs and shares, less bandwidth", vmWithShares(t, 50), gi, 4, half, []string{
 			"wait until the memory.max of pod and container are at least 1122Mi",
 			"let each vCPU run 50ms in 100ms instead of without a limit, and give the VM 200 CPU shares instead of 50",
 			"give the guest 4 vCPUs instead of 2",
 		}},
-		{"fewer shares", weighed(t, 1024), gi, 2, nil, []string{
+		{"fewer shares", vmWithShares(t, 1024), gi, 2, nil, []string{
 			"give the VM 200 CPU shares instead of 1024",
 			"wait until the memory.max of the container is 1106Mi",
 		}},
@@ -124,47 +124,47 @@ func TestPlanOrder(t *testing.T) {
 			"wait until the memory.max of the container is 593Mi",
 		}},
 	} {
-		w := c.m.settled().to(c.memory, c.vcpus)
+		w := c.m.withLimits().target(c.memory, c.vcpus)
 		w.Bandwidth = c.bandwidth
-		if c.m.state.Bandwidth.Shares != usual {
+		if c.m.state.Bandwidth.Shares != defaultShares {
 			w.CPUShares = 200
 		}
 		if c.memory == gi && len(c.want) == 0 {
 			w.Limit = 0
 		}
-		plan, err := resize.MakePlan(read(t, c.m), w, resize.Policy{Shrink: true, Balloon: true})
-		if diff := cmp.Diff(c.want, texts(plan.Steps), cmpEmpty); diff != "" || err != nil {
+		plan, err := resize.MakePlan(observe(t, c.m), w, resize.Policy{Shrink: true, Balloon: true})
+		if diff := cmp.Diff(c.want, descriptions(plan.Steps), cmpEmpty); diff != "" || err != nil {
 			t.Errorf("%s: %v (-want +got)\n%s", c.name, err, diff)
 		}
 	}
 }
 
 // weighed is a VM with other shares than usual.
-func weighed(t *testing.T, shares uint64) *model {
-	return changed(t, func(m *model) { m.state.Bandwidth.Shares = shares })
+func vmWithShares(t *testing.T, shares uint64) *model {
+	return changedVM(t, func(m *model) { m.state.Bandwidth.Shares = shares })
 }
 
 var cmpEmpty = cmp.Transformer("empty", func(s []string) string { return strings.Join(s, "\n") })
 
 // refusal is the error of a plan that has to be refused.
-func refusal(t *testing.T, is resize.Observed, w target.Target, p resize.Policy) *resize.Refusal {
+func expectRefusal(t *testing.T, is resize.Observed, w target.Target, p resize.Policy) *resize.Refusal {
 	t.Helper()
 	plan, err := resize.MakePlan(is, w, p)
 	r, ok := errors.AsType[*resize.Refusal](err)
 	if !ok {
-		t.Fatalf("got %v, %v, want a refusal", texts(plan.Steps), err)
+		t.Fatalf("got %v, %v, want a refusal", descriptions(plan.Steps), err)
 	}
 	return r
 }
 
 // Every reason is told at once.
-func TestRefusalNamesAll(t *testing.T) {
-	m := vm(t).settled()
+func TestRefusalListsAllReasons(t *testing.T) {
+	m := vm(t).withLimits()
 	m.state.Phase, m.state.Migrating, m.state.Memory.Slots, m.state.Memory.Cells = virt.Paused, true, 0, 0
-	m.node.seen.Available = 4 * gi
-	w := m.to(9*gi+1, 9)
+	m.node.limits.Available = 4 * gi
+	w := m.target(9*gi+1, 9)
 	w.Limit = 8 * gi
-	got := refusal(t, read(t, m), w, resize.Policy{MaxMemory: 6 * gi, MaxVCPUs: 3})
+	got := expectRefusal(t, observe(t, m), w, resize.Policy{MaxMemory: 6 * gi, MaxVCPUs: 3})
 	var codes []resize.Code
 	for _, r := range got.Reasons {
 		codes = append(codes, r.Code)
@@ -183,9 +183,9 @@ func TestRefusalNamesAll(t *testing.T) {
 func TestNVDIMMIsNoMemory(t *testing.T) {
 	m := vm(t).virtioMem(2*gi, gi)
 	m.state.Memory.Devices = append(m.state.Memory.Devices, virt.MemoryDevice{Alias: "nvdimm0", Model: "nvdimm", Size: 2 * gi})
-	is := read(t, m.settled())
+	is := observe(t, m.withLimits())
 	plan, err := resize.MakePlan(is, target.Target{Size: api.Size{Memory: 2 * gi}}, resize.Policy{Shrink: true})
 	if is.GuestMemory() != 2*gi || is.PossibleMemory() != 2*gi || err != nil || len(plan.Steps) > 0 {
-		t.Errorf("the guest has %d, can have %d, and is to do %v, %v", is.GuestMemory(), is.PossibleMemory(), texts(plan.Steps), err)
+		t.Errorf("the guest has %d, can have %d, and is to do %v, %v", is.GuestMemory(), is.PossibleMemory(), descriptions(plan.Steps), err)
 	}
 }

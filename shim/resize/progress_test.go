@@ -14,7 +14,7 @@ import (
 )
 
 // told runs, and returns what was told on the way: how many steps were planned and done.
-func (r *rig) told(t *testing.T, w target.Target) (told []string, last resize.Report) {
+func (r *rig) runWithProgress(t *testing.T, w target.Target) (runWithProgress []string, last resize.Report) {
 	t.Helper()
 	var before resize.Report
 	r.Progress = func(p resize.Report) {
@@ -22,10 +22,10 @@ func (r *rig) told(t *testing.T, w target.Target) (told []string, last resize.Re
 			t.Errorf("told %+v after %+v: want what was done before, and no end", p, before)
 		}
 		before = p
-		told = append(told, fmt.Sprintf("%d of %d", len(p.Steps), len(p.Plan)))
+		runWithProgress = append(runWithProgress, fmt.Sprintf("%d of %d", len(p.Steps), len(p.Plan)))
 	}
 	last, _ = r.run(t, w)
-	return told, last
+	return runWithProgress, last
 }
 
 // Each plan is told before its first step, and each step once it is done. The last report
@@ -44,12 +44,12 @@ func TestProgress(t *testing.T) {
 				m := vm(t).virtioMem(2*gi, 0)
 				r := newRig(m)
 				c.m(m)
-				told, last := r.told(t, m.to(2*gi, 4))
+				told, last := r.runWithProgress(t, m.target(2*gi, 4))
 				if diff := cmp.Diff(c.want, told); diff != "" {
 					t.Errorf("told (-want +got)\n%s", diff)
 				}
 				if len(last.Plan) != 3 || last.Plan[0] != last.Steps[0].Description || len(last.Steps) != len(told)-1 {
-					t.Errorf("in the end: plan %q, steps\n%s", last.Plan, steps(last))
+					t.Errorf("in the end: plan %q, steps\n%s", last.Plan, stepLog(last))
 				}
 			})
 		})
@@ -60,22 +60,22 @@ func TestProgress(t *testing.T) {
 func TestNoProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(vm(t))
-		if told, last := r.told(t, target.Target{Size: api.Size{VCPUs: 2}}); len(told) > 0 || len(last.Plan) > 0 {
+		if told, last := r.runWithProgress(t, target.Target{Size: api.Size{VCPUs: 2}}); len(told) > 0 || len(last.Plan) > 0 {
 			t.Errorf("told %q, in the end %q", told, last.Plan)
 		}
 	})
 }
 
 // A plan that takes the place of another has what was begun before, too.
-func TestProgressOfAnotherPlan(t *testing.T) {
+func TestProgressOfNewPlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(vm(t).virtioMem(2*gi, 0))
-		r.m.after = func() {
-			r.m.after = nil
-			r.want = r.m.to(gi+512*mi, 2)
-			r.want.Generation, r.m.node.limit = 2, r.want.Limit
+		r.m.afterChange = func() {
+			r.m.afterChange = nil
+			r.desired = r.m.target(gi+512*mi, 2)
+			r.desired.Generation, r.m.node.desiredLimit = 2, r.desired.Limit
 		}
-		_, last := r.told(t, r.m.to(2*gi, 2))
+		_, last := r.runWithProgress(t, r.m.target(2*gi, 2))
 		var done []string
 		for _, s := range last.Steps {
 			done = append(done, s.Description)

@@ -19,29 +19,29 @@ import (
 )
 
 // failer is what fails a test, be it rapid's.
-type failer interface {
+type failingT interface {
 	Fatal(args ...any)
 	Fatalf(format string, args ...any)
 }
 
 // world is a model with a shim that is killed and started again.
 type world struct {
-	t       failer
+	t       failingT
 	m       *model
-	journal *memory
-	want    target.Target
+	journal *memoryJournal
+	desired target.Target
 	policy  resize.Policy
-	fine    bool // the guest can have any size
+	anySize bool // the guest can have any size
 }
 
 func (w *world) runner() *resize.Runner {
 	return &resize.Runner{Domain: w.m, Node: agent{w.m}, Journal: w.journal, Policy: w.policy}
 }
 
-func (w *world) wish() target.Target { return w.want }
+func (w *world) targetFunc() target.Target { return w.desired }
 
 // size draws a size that the model can have.
-func (w *world) size(t *rapid.T) target.Target {
+func (w *world) drawTarget(t *rapid.T) target.Target {
 	boot := w.m.state.Memory.Boot
 	memory := boot + uint64(rapid.IntRange(0, 8).Draw(t, "blocks"))*128*mi
 	if w.policy.Balloon && rapid.Bool().Draw(t, "below boot") {
@@ -51,8 +51,8 @@ func (w *world) size(t *rapid.T) target.Target {
 		memory = rapid.SampledFrom(w.reachable()).Draw(t, "memory")
 	}
 	vcpus := rapid.IntRange(1, 8).Draw(t, "vcpus")
-	if w.want.Generation > 0 && !w.fine {
-		memory = w.want.GuestMemory() // whole DIMMs may not lead from one size to the other
+	if w.desired.Generation > 0 && !w.anySize {
+		memory = w.desired.GuestMemory() // whole DIMMs may not lead from one size to the other
 	}
 	overhead := w.m.overhead(memory, vcpus)
 	quota := rapid.SampledFrom([]time.Duration{virt.Unlimited, 20 * time.Millisecond, 50 * time.Millisecond}).Draw(t, "quota")
@@ -100,46 +100,46 @@ func drawWorld(t *rapid.T) *world {
 	}
 	if !w.policy.Balloon && rapid.Bool().Draw(t, "vfio") {
 		m.passthrough()
-		m.given(rapid.SampledFrom([]uint64{0, gi, 2560 * mi, 8 * gi}).Draw(t, "given"), rapid.Bool().Draw(t, "repaired"))
+		m.withLauncherLock(rapid.SampledFrom([]uint64{0, gi, 2560 * mi, 8 * gi}).Draw(t, "given"), rapid.Bool().Draw(t, "repaired"))
 	}
-	w.fine = len(m.state.Memory.Devices) > 0 && !hasDIMMs(m)
+	w.anySize = len(m.state.Memory.Devices) > 0 && !hasDIMMs(m)
 	m.guest.lag = rapid.IntRange(0, 5).Draw(t, "lag")
 	m.node.backoff = rapid.IntRange(0, 3).Draw(t, "backoff")
 	m.guest.refuseGive = rapid.IntRange(0, 3).Draw(t, "refuse to give") == 0
 	m.guest.refuseTake = rapid.IntRange(0, 3).Draw(t, "refuse to take") == 0
-	m.guest.partly = uint64(rapid.SampledFrom([]int{0, 0, 2, 64}).Draw(t, "partly")) * mi
-	m.settled()
-	w.journal = &memory{calls: &m.calls}
+	m.guest.portionLeft = uint64(rapid.SampledFrom([]int{0, 0, 2, 64}).Draw(t, "partly")) * mi
+	m.withLimits()
+	w.journal = &memoryJournal{calls: &m.calls}
 	return w
 }
 
 // aim sets what is wanted, of which kubelet knows, too.
-func (w *world) aim(s target.Target) {
-	s.Generation = w.want.Generation + 1
-	w.want = s
-	w.m.node.limit = s.Limit
+func (w *world) setTarget(s target.Target) {
+	s.Generation = w.desired.Generation + 1
+	w.desired = s
+	w.m.node.desiredLimit = s.Limit
 }
 
 // live runs a shim until it has done what it can, or is killed.
-func (w *world) live() (report resize.Report, dead bool, err error) {
+func (w *world) runShim() (report resize.Report, dead bool, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			if _, ok := r.(killed); !ok {
+			if _, ok := r.(shimKilled); !ok {
 				panic(r)
 			}
-			dead, w.m.calls.dead, w.m.node.held = true, false, false
+			dead, w.m.calls.dead, w.m.node.migrationsHeld = true, false, false
 		}
 	}()
-	report, recovered, err := w.runner().Recover(context.Background(), w.wish)
+	report, recovered, err := w.runner().Recover(context.Background(), w.targetFunc)
 	if !recovered && err == nil {
-		report, err = w.runner().Run(context.Background(), w.wish)
+		report, err = w.runner().Run(context.Background(), w.targetFunc)
 	}
 	return report, false, err
 }
 
 // truthful checks that what was reported is so, and that no error means as wanted. What
 // the guest uses of its vCPUs need not be known where they were left alone.
-func (w *world) truthful(report resize.Report, err error) {
+func (w *world) expectTruthful(report resize.Report, err error) {
 	if report.Actual == nil {
 		if err == nil {
 			w.t.Fatal("no error, and no report of what the VM is")
@@ -150,16 +150,16 @@ func (w *world) truthful(report resize.Report, err error) {
 	truth := resize.Actual{
 		Memory: m.Memory.Balloon, Possible: w.possible(), VCPUs: m.VCPUs.Plugged, Online: m.VCPUs.Online,
 		Period: m.Bandwidth.Period, Quota: m.Bandwidth.Quota, Shares: m.Bandwidth.Shares,
-		PodMax: w.m.node.seen.PodMax, ContainerMax: w.m.node.seen.ContainerMax,
-		Lock: w.m.node.seen.Lock, Locked: w.m.node.seen.Locked,
+		PodMax: w.m.node.limits.PodMax, ContainerMax: w.m.node.limits.ContainerMax,
+		Lock: w.m.node.limits.Lock, Locked: w.m.node.limits.Locked,
 	}
-	if report.Actual.Online == virt.Unknown && !strings.Contains(steps(report), "vCPUs") {
+	if report.Actual.Online == virt.Unknown && !strings.Contains(stepLog(report), "vCPUs") {
 		truth.Online = virt.Unknown
 	}
 	if diff := cmp.Diff(truth, *report.Actual); diff != "" {
 		w.t.Fatalf("reported is not what is (-is +reported)\n%s", diff)
 	}
-	if err == nil && !w.is(report.Target) {
+	if err == nil && !w.matches(report.Target) {
 		w.t.Fatalf("no error, and the VM is %+v instead of %+v", truth, report.Target)
 	}
 }
@@ -173,7 +173,7 @@ func (w *world) possible() uint64 {
 	return sum
 }
 
-func (w *world) is(desired target.Target) bool {
+func (w *world) matches(desired target.Target) bool {
 	is := w.m.state
 	return is.Memory.Balloon == desired.GuestMemory() && is.VCPUs.Plugged == desired.VCPUs &&
 		(desired.Bandwidth == nil || is.Bandwidth.Quota == desired.Bandwidth.Quota) &&
@@ -181,17 +181,17 @@ func (w *world) is(desired target.Target) bool {
 }
 
 // mend ends all that goes wrong.
-func (w *world) mend() {
-	w.m.calls.faults, w.m.calls.out = nil, 0
+func (w *world) removeFaults() {
+	w.m.calls.faults, w.m.calls.lostCalls = nil, 0
 	w.m.state.Migrating, w.m.calls.sawMigration = false, false
-	w.m.node.intruder, w.m.node.limit = false, w.want.Limit
+	w.m.node.lowerLimit, w.m.node.desiredLimit = false, w.desired.Limit
 	lag := w.m.guest.lag
-	w.m.guest = guest{lag: lag, balloonTo: w.m.guest.balloonTo, leaving: w.m.guest.leaving}
+	w.m.guest = guest{lag: lag, balloonTarget: w.m.guest.balloonTarget, detaching: w.m.guest.detaching}
 }
 
 // No plan has the agent lower the lock below what the launcher was given, which it
 // refuses, and a VM that is as wanted needs no plan.
-func TestPlansOfTheLock(t *testing.T) {
+func TestLockPlans(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		m := drawWorld(r).m
 		is, err := resize.Read(context.Background(), m, agent{m})
@@ -202,7 +202,7 @@ func TestPlansOfTheLock(t *testing.T) {
 		as := target.Target{Size: api.Size{Memory: api.Bytes(is.GuestMemory()), VCPUs: is.Domain.VCPUs.Plugged}}
 		plan, err := resize.MakePlan(is, as, resize.Policy{})
 		if wants, _ := is.RequiredLock(); err != nil || is.Limits.Lock == max(wants, is.Limits.Floor) && len(plan.Steps) > 0 {
-			r.Fatalf("%+v is as wanted, and the plan %v, %v", is.Limits, texts(plan.Steps), err)
+			r.Fatalf("%+v is as wanted, and the plan %v, %v", is.Limits, descriptions(plan.Steps), err)
 		}
 		is.Limits.Lock += uint64(rapid.IntRange(0, 4).Draw(r, "more")) * gi
 		for _, memory := range []uint64{gi, is.GuestMemory()} {
@@ -227,21 +227,21 @@ func TestFaults(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		inBubble(t, func() {
 			w := drawWorld(r)
-			w.aim(w.size(r))
-			other := w.size(r)
+			w.setTarget(w.drawTarget(r))
+			other := w.drawTarget(r)
 			w.m.calls.migrate = func() { w.m.state.Migrating = true }
-			w.m.calls.change = func() { w.aim(other) }
-			w.m.calls.intrude = func() { w.m.node.intruder = true }
+			w.m.calls.change = func() { w.setTarget(other) }
+			w.m.calls.lowerLimit = func() { w.m.node.lowerLimit = true }
 			w.m.calls.faults = rapid.MapOfN(rapid.IntRange(0, 90), rapid.SampledFrom(allFaults), 0, 4).Draw(r, "faults")
 			for range 6 {
-				report, dead, err := w.live()
+				report, dead, err := w.runShim()
 				if !dead {
-					w.truthful(report, err)
+					w.expectTruthful(report, err)
 					break
 				}
 			}
-			w.mend()
-			w.arrives()
+			w.removeFaults()
+			w.expectReached()
 		})
 	})
 }
@@ -263,21 +263,21 @@ func inBubble(t *testing.T, f func()) {
 }
 
 // arrives checks that a shim without faults brings the VM to where it is wanted.
-func (w *world) arrives() {
-	report, recovered, err := w.runner().Recover(context.Background(), w.wish)
+func (w *world) expectReached() {
+	report, recovered, err := w.runner().Recover(context.Background(), w.targetFunc)
 	if recovered {
-		w.truthful(report, err)
+		w.expectTruthful(report, err)
 	}
-	report, err = w.runner().Run(context.Background(), w.wish)
+	report, err = w.runner().Run(context.Background(), w.targetFunc)
 	if err != nil || !report.TargetReached {
 		w.t.Fatalf("with nothing wrong: %v, %+v", err, report)
 	}
-	w.truthful(report, err)
+	w.expectTruthful(report, err)
 	is, err := resize.Read(context.Background(), w.m, agent{w.m})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	plan, err := resize.MakePlan(is, w.want, w.policy)
+	plan, err := resize.MakePlan(is, w.desired, w.policy)
 	if err != nil || len(plan.Steps) > 0 {
 		w.t.Fatalf("the VM is as wanted, and there is left to do: %v, %v", plan.Steps, err)
 	}

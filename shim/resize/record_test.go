@@ -15,7 +15,7 @@ import (
 )
 
 // everyStep has one step of each kind.
-func everyStep() resize.Steps {
+func allSteps() resize.Steps {
 	room := resize.SizeLimit{Max: resize.NoLimit, Memory: gi, VCPUs: 2}
 	return resize.Steps{
 		resize.AwaitRaisedLimit{AtLeast: 1, Within: 1}, resize.SettleMemory{Alias: "a"}, resize.SetVCPUs{From: 1, To: 2, SizeLimit: room},
@@ -25,9 +25,9 @@ func everyStep() resize.Steps {
 	}
 }
 
-func TestRecordIsReadBack(t *testing.T) {
+func TestRecordRoundTrip(t *testing.T) {
 	want := resize.Record{
-		Domain: "uuid", Phase: resize.Ended, Steps: everyStep(), Started: 3, Confirmed: 2,
+		Domain: "uuid", Phase: resize.Ended, Steps: allSteps(), Started: 3, Confirmed: 2,
 		Target: target.Target{Generation: 7, Size: api.Size{Memory: gi, CPUShares: 200}, Bandwidth: &target.Bandwidth{Quota: -1}},
 		Report: &resize.Report{Steps: []resize.StepReport{{Description: "x", Rollback: true, Error: "y"}}, Actual: &resize.Actual{PodMax: resize.NoLimit, Shares: 200}},
 	}
@@ -61,7 +61,7 @@ func TestRecordWithoutShares(t *testing.T) {
 		t.Errorf("%v, %s is written as %s", err, without, again)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(weighed(t, 50))
+		r := newRig(vmWithShares(t, 50))
 		r.m.state.Bandwidth.Quota = 50 * time.Millisecond
 		got.Domain, got.Phase = r.m.state.UUID, resize.RollingBack
 		if err := r.journal.Store(got); err != nil {
@@ -97,7 +97,7 @@ func TestBadRecords(t *testing.T) {
 
 // What is read can be written, and read again as the same.
 func FuzzDecodeRecord(f *testing.F) {
-	text, err := resize.Record{Phase: resize.Running, Steps: everyStep(), Started: 2}.Encode()
+	text, err := resize.Record{Phase: resize.Running, Steps: allSteps(), Started: 2}.Encode()
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -125,8 +125,8 @@ func FuzzDecodeRecord(f *testing.F) {
 }
 
 // A step tells people all of itself.
-func TestStepsTell(t *testing.T) {
-	for _, s := range everyStep() {
+func TestStepDescriptions(t *testing.T) {
+	for _, s := range allSteps() {
 		if s.String() == "" || s.ConfirmedBy() == "" || s.RollbackMethod() == "" {
 			t.Errorf("%#v tells too little", s)
 		}

@@ -15,29 +15,29 @@ import (
 
 // The guest uses no new vCPU. Wherever the shim is killed, the next one ends with the VM
 // as it was: what was begun is undone.
-func TestKilledRunIsUndone(t *testing.T) {
+func TestKilledRunIsRolledBack(t *testing.T) {
 	for _, f := range []fault{killBefore, killAfter} {
 		for at := range 90 {
 			synctest.Test(t, func(t *testing.T) {
-				m := vm(t).passthrough().settled()
+				m := vm(t).passthrough().withLimits()
 				m.guest.refuseTake = true
-				w := &world{t: t, m: m, policy: resize.Policy{Shrink: true}, journal: &memory{calls: &m.calls}}
-				w.want = m.to(2*gi, 4)
-				w.want.CPUShares = 2 * usual
-				m.node.limit = w.want.Limit
+				w := &world{t: t, m: m, policy: resize.Policy{Shrink: true}, journal: &memoryJournal{calls: &m.calls}}
+				w.desired = m.target(2*gi, 4)
+				w.desired.CPUShares = 2 * defaultShares
+				m.node.desiredLimit = w.desired.Limit
 				m.calls.faults = map[int]fault{at: f}
-				report, dead, err := w.live()
+				report, dead, err := w.runShim()
 				if dead {
-					report, _, err = w.live()
+					report, _, err = w.runShim()
 				}
-				want := resize.Actual{Memory: gi, Possible: gi, VCPUs: 2, Online: 2, Shares: usual, Lock: 2 * gi, Locked: gi}
+				want := resize.Actual{Memory: gi, Possible: gi, VCPUs: 2, Online: 2, Shares: defaultShares, Lock: 2 * gi, Locked: gi}
 				got := resize.Actual{}
 				if report.Actual != nil {
 					got = *report.Actual
 					got.PodMax, got.ContainerMax, got.Period, got.Quota = 0, 0, 0, 0
 				}
 				if diff := cmp.Diff(want, got); diff != "" || err == nil {
-					t.Errorf("%s at call %d: %v\n%s\n%s", f, at, err, diff, steps(report))
+					t.Errorf("%s at call %d: %v\n%s\n%s", f, at, err, diff, stepLog(report))
 				}
 			})
 		}
@@ -45,24 +45,24 @@ func TestKilledRunIsUndone(t *testing.T) {
 }
 
 // What was begun for a wish that is refused now is undone.
-func TestKilledRunIsNotWantedAnyMore(t *testing.T) {
+func TestKilledRunWithRefusedTarget(t *testing.T) {
 	for at := range 60 {
 		synctest.Test(t, func(t *testing.T) {
-			m := vm(t).passthrough().settled()
-			w := &world{t: t, m: m, policy: resize.Policy{Shrink: true}, journal: &memory{calls: &m.calls}}
-			w.want = m.to(2*gi, 4)
-			m.node.limit = w.want.Limit
+			m := vm(t).passthrough().withLimits()
+			w := &world{t: t, m: m, policy: resize.Policy{Shrink: true}, journal: &memoryJournal{calls: &m.calls}}
+			w.desired = m.target(2*gi, 4)
+			m.node.desiredLimit = w.desired.Limit
 			m.calls.faults = map[int]fault{at: killAfter}
-			if _, dead, _ := w.live(); !dead {
+			if _, dead, _ := w.runShim(); !dead {
 				return
 			}
-			w.want = m.to(16*gi, 4)
+			w.desired = m.target(16*gi, 4)
 			rec, _ := w.journal.Load()
-			_, ok, err := w.runner().Recover(context.Background(), w.wish)
+			_, ok, err := w.runner().Recover(context.Background(), w.targetFunc)
 			if ok != (rec.Phase == resize.Running || rec.Phase == resize.RollingBack) || ok && err == nil {
 				t.Errorf("at call %d: %v, %v", at, ok, err)
 			}
-			if rec.Phase != resize.Ended && (m.state.Memory.Balloon != gi || m.state.VCPUs.Plugged != 2 || m.node.seen.Lock != 2*gi) {
+			if rec.Phase != resize.Ended && (m.state.Memory.Balloon != gi || m.state.VCPUs.Plugged != 2 || m.node.limits.Lock != 2*gi) {
 				t.Errorf("at call %d: not undone: %+v", at, m.state)
 			}
 		})
@@ -70,18 +70,18 @@ func TestKilledRunIsNotWantedAnyMore(t *testing.T) {
 }
 
 // A run that was being undone is undone on, though what was wanted could be done now.
-func TestUndoGoesOn(t *testing.T) {
+func TestRollbackContinues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(vm(t))
 		r.m.state.VCPUs.Plugged = 4
-		r.want = r.m.to(gi, 4)
-		record := resize.Record{Domain: "a-vm", Target: r.want, Phase: resize.RollingBack, Started: 1, Steps: resize.Steps{
+		r.desired = r.m.target(gi, 4)
+		record := resize.Record{Domain: "a-vm", Target: r.desired, Phase: resize.RollingBack, Started: 1, Steps: resize.Steps{
 			resize.SetVCPUs{From: 2, To: 4, Used: 2, Within: time.Second},
 		}}
 		if err := r.journal.Store(record); err != nil {
 			t.Fatal(err)
 		}
-		report, ok, err := r.Recover(context.Background(), func() target.Target { return r.want })
+		report, ok, err := r.Recover(context.Background(), func() target.Target { return r.desired })
 		if !ok || err == nil || err.Error() != "an earlier run failed and was undone" || report.Actual.VCPUs != 2 {
 			t.Errorf("got %v, %v, %+v", ok, err, report)
 		}
@@ -93,7 +93,7 @@ func TestRecoverRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(vm(t))
 		r.m.state.VCPUs.Plugged = 4
-		wish := func() target.Target { return r.m.to(gi, 2) }
+		wish := func() target.Target { return r.m.target(gi, 2) }
 		if _, ok, err := r.Recover(context.Background(), wish); ok || err != nil {
 			t.Errorf("an empty journal: %v, %v", ok, err)
 		}
@@ -112,20 +112,20 @@ func TestRecoverRefuses(t *testing.T) {
 }
 
 // What was begun and has not come is no failure of what is wanted instead, which is so.
-func TestBegunAndNotWantedAnyMore(t *testing.T) {
+func TestStartedStepNotDesired(t *testing.T) {
 	for _, begun := range []resize.Step{
 		resize.AwaitRaisedLimit{AtLeast: 64 * gi, Within: time.Minute},
 		resize.SetVCPUs{From: 2, To: 4, Used: 2, Within: time.Minute},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(vm(t))
-			earlier, now := r.m.to(gi, 4), r.m.to(gi, 2)
+			earlier, now := r.m.target(gi, 4), r.m.target(gi, 2)
 			now.Generation = 2
 			record := resize.Record{Domain: "a-vm", Target: earlier, Phase: resize.Running, Started: 1, Steps: resize.Steps{begun}}
 			if err := r.journal.Store(record); err != nil {
 				t.Fatal(err)
 			}
-			r.m.node.limit = now.Limit
+			r.m.node.desiredLimit = now.Limit
 			report, ok, err := r.Recover(context.Background(), func() target.Target { return now })
 			if !ok || err != nil || report.Target.Generation != 2 || !report.TargetReached || r.m.state.VCPUs.Plugged != 2 {
 				t.Errorf("%s: got %v, %v, %+v", begun, ok, err, report)
@@ -136,18 +136,18 @@ func TestBegunAndNotWantedAnyMore(t *testing.T) {
 
 // An agent that was started again has another generation for the same size. vCPUs that the
 // guest does not use are none the better for that.
-func TestBegunIsWantedYet(t *testing.T) {
+func TestStartedStepStillDesired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(unwilling(t))
+		r := newRig(vmIgnoringVCPUs(t))
 		r.m.state.VCPUs.Plugged = 4
-		w := r.m.to(gi, 4)
+		w := r.m.target(gi, 4)
 		record := resize.Record{Domain: "a-vm", Target: w, Phase: resize.Running, Started: 1, Steps: resize.Steps{
 			resize.SetVCPUs{From: 2, To: 4, Used: 2, Within: time.Minute},
 		}}
 		if err := r.journal.Store(record); err != nil {
 			t.Fatal(err)
 		}
-		w.Generation, r.m.node.limit = 2, w.Limit
+		w.Generation, r.m.node.desiredLimit = 2, w.Limit
 		report, ok, err := r.Recover(context.Background(), func() target.Target { return w })
 		if !ok || err == nil || !strings.Contains(err.Error(), "the guest uses 2 of its 4 vCPUs") || r.m.state.VCPUs.Plugged != 2 {
 			t.Errorf("got %v, %v, %+v", ok, err, report)

@@ -45,13 +45,13 @@ func TestRefusals(t *testing.T) {
 		{"shrink vCPUs", vm(t), nil, gi, 1, resize.Policy{}, resize.Forbidden, "does not allow a VM to shrink"},
 		{"policy on memory", vm(t).virtioMem(gi, 0), nil, 2 * gi, 2, resize.Policy{MaxMemory: 2*gi - 1}, resize.Forbidden, "2Gi is more than the node's policy allows"},
 		{"policy on vCPUs", vm(t), nil, gi, 5, resize.Policy{MaxVCPUs: 4}, resize.Forbidden, "5 are more than the node's policy allows, which is 4"},
-		{"room", vm(t).virtioMem(gi, 0), func(m *model) { m.node.seen.Available = 512 * mi }, 2 * gi, 2, allowed, resize.NoNodeMemory, "would have 1Gi more, and the node has room for 512Mi"},
+		{"room", vm(t).virtioMem(gi, 0), func(m *model) { m.node.limits.Available = 512 * mi }, 2 * gi, 2, allowed, resize.NoNodeMemory, "would have 1Gi more, and the node has room for 512Mi"},
 	} {
-		c.m.settled()
+		c.m.withLimits()
 		if c.change != nil {
 			c.change(c.m)
 		}
-		got := refusal(t, read(t, c.m), c.m.to(c.memory, c.vcpus), c.policy)
+		got := expectRefusal(t, observe(t, c.m), c.m.target(c.memory, c.vcpus), c.policy)
 		if len(got.Reasons) != 1 || !got.Has(c.code) || !strings.Contains(got.Error(), c.want) {
 			t.Errorf("%s: got %v %q, want %v %q alone", c.name, got.Reasons, got, c.code, c.want)
 		}
@@ -60,54 +60,54 @@ func TestRefusals(t *testing.T) {
 
 // A VM that already has more than policy allows may keep it.
 func TestPolicyIsNoReasonToShrink(t *testing.T) {
-	m := vm(t).virtioMem(2*gi, gi).settled()
-	w := m.to(2*gi, 2)
-	plan, err := resize.MakePlan(read(t, m), w, resize.Policy{MaxMemory: gi, MaxVCPUs: 1})
+	m := vm(t).virtioMem(2*gi, gi).withLimits()
+	w := m.target(2*gi, 2)
+	plan, err := resize.MakePlan(observe(t, m), w, resize.Policy{MaxMemory: gi, MaxVCPUs: 1})
 	if err != nil || len(plan.Steps) > 1 {
-		t.Errorf("got %v, %v", texts(plan.Steps), err)
+		t.Errorf("got %v, %v", descriptions(plan.Steps), err)
 	}
 }
 
 // Where libvirt cannot hold vCPUs to a bandwidth, the container's own CPU limit does.
-func TestBandwidthOfTheContainer(t *testing.T) {
-	m := vm(t).settled()
+func TestContainerBandwidth(t *testing.T) {
+	m := vm(t).withLimits()
 	m.state.Bandwidth.Supported = false
 	w := target.Target{Bandwidth: &target.Bandwidth{Period: 100 * time.Millisecond, Quota: 50 * time.Millisecond, FromLimit: true}}
-	plan, err := resize.MakePlan(read(t, m), w, resize.Policy{})
+	plan, err := resize.MakePlan(observe(t, m), w, resize.Policy{})
 	if err != nil || len(plan.Steps) > 0 || len(plan.Notes) != 1 {
 		t.Errorf("got %v, %v", plan, err)
 	}
 	w.Bandwidth.FromLimit = false
 	for vcpus, help := range map[int]string{0: "want that to be 1000m", 3: "want that to be 1500m"} {
 		w.VCPUs = vcpus
-		if got := refusal(t, read(t, m), w, resize.Policy{}); !got.Has(resize.NoBandwidth) || !strings.Contains(got.Error(), help) {
+		if got := expectRefusal(t, observe(t, m), w, resize.Policy{}); !got.Has(resize.NoBandwidth) || !strings.Contains(got.Error(), help) {
 			t.Errorf("for %d vCPUs: got %v, want %s", vcpus, got, help)
 		}
 	}
 	w = target.Target{Size: api.Size{VCPUs: 1}, Bandwidth: &target.Bandwidth{Period: 100008 * time.Microsecond, Quota: 41670 * time.Microsecond}}
-	if got := refusal(t, read(t, m), w, resize.Policy{}); !strings.Contains(got.Error(), "want that to be 417m") {
+	if got := expectRefusal(t, observe(t, m), w, resize.Policy{}); !strings.Contains(got.Error(), "want that to be 417m") {
 		t.Errorf("got %v", got)
 	}
 	w = target.Target{Bandwidth: &target.Bandwidth{Period: 100 * time.Millisecond, Quota: virt.Unlimited}}
-	if plan, err := resize.MakePlan(read(t, m), w, resize.Policy{}); err != nil || len(plan.Steps) > 0 {
+	if plan, err := resize.MakePlan(observe(t, m), w, resize.Policy{}); err != nil || len(plan.Steps) > 0 {
 		t.Errorf("without a limit of their own, which they have not: got %v, %v", plan, err)
 	}
 }
 
 // That limit says nothing of the weight against others.
-func TestSharesOfTheContainer(t *testing.T) {
+func TestContainerShares(t *testing.T) {
 	for name, unable := range map[string]func(*model){
 		"no CPU controller":  func(m *model) { m.state.Bandwidth.Supported = false },
 		"no shares are told": func(m *model) { m.state.Bandwidth.Shares = 0 },
 	} {
-		m := changed(t, unable).settled()
+		m := changedVM(t, unable).withLimits()
 		w := target.Target{Size: api.Size{CPUShares: 200}}
-		got := refusal(t, read(t, m), w, resize.Policy{})
+		got := expectRefusal(t, observe(t, m), w, resize.Policy{})
 		if len(got.Reasons) != 1 || !got.Has(resize.NoShares) || !strings.Contains(got.Error(), "CPU shares: this libvirt cannot change them") {
 			t.Errorf("%s: got %v", name, got)
 		}
 		w.Bandwidth = &target.Bandwidth{Period: 100 * time.Millisecond, Quota: 50 * time.Millisecond, FromLimit: true}
-		if got := refusal(t, read(t, m), w, resize.Policy{}); len(got.Reasons) != 1 || !got.Has(resize.NoShares) {
+		if got := expectRefusal(t, observe(t, m), w, resize.Policy{}); len(got.Reasons) != 1 || !got.Has(resize.NoShares) {
 			t.Errorf("%s, with a bandwidth of the limit: got %v", name, got)
 		}
 	}

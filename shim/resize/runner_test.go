@@ -20,13 +20,13 @@ import (
 type rig struct {
 	*resize.Runner
 	m       *model
-	journal *memory
-	want    target.Target
+	journal *memoryJournal
+	desired target.Target
 }
 
 func newRig(m *model) *rig {
-	j := &memory{calls: &m.calls}
-	r := &rig{m: m.settled(), journal: j}
+	j := &memoryJournal{calls: &m.calls}
+	r := &rig{m: m.withLimits(), journal: j}
 	r.Runner = &resize.Runner{Domain: m, Node: agent{m}, Journal: j, Policy: resize.Policy{Shrink: true, Balloon: true}}
 	return r
 }
@@ -34,8 +34,8 @@ func newRig(m *model) *rig {
 // run runs towards that size, and checks that the journal has the same report.
 func (r *rig) run(t *testing.T, w target.Target) (resize.Report, error) {
 	t.Helper()
-	r.want, r.m.node.limit = w, w.Limit
-	report, err := r.Run(context.Background(), func() target.Target { return r.want })
+	r.desired, r.m.node.desiredLimit = w, w.Limit
+	report, err := r.Run(context.Background(), func() target.Target { return r.desired })
 	if rec, lost := r.journal.Load(); lost == nil && rec.Phase == resize.Ended {
 		if diff := cmp.Diff(report.Error, rec.Report.Error); diff != "" {
 			t.Errorf("the journal has another report\n%s", diff)
@@ -45,7 +45,7 @@ func (r *rig) run(t *testing.T, w target.Target) (resize.Report, error) {
 }
 
 // steps sums a report up: "+" is confirmed, "-" is not, "<" takes back.
-func steps(r resize.Report) string {
+func stepLog(r resize.Report) string {
 	var lines []string
 	for _, s := range r.Steps {
 		mark := "+"
@@ -92,14 +92,14 @@ func TestRunScenarios(t *testing.T) {
 				"<+ ask the guest to keep what it has of its device virtiomem1", gi},
 		{"a guest that takes a part, and gives nothing back", func(t *testing.T) *model {
 			m := vm(t).virtioMem(2*gi, 0)
-			m.guest.partly = 512 * mi
+			m.guest.portionLeft = 512 * mi
 			return m
 		}, 2 * gi, 2, "and not all of it could be undone",
 			"+ wait until the memory.max of pod and container are at least 2132Mi\n- ask the guest to have 1Gi instead of 0 of its device virtiomem1\n" +
 				"<- ask the guest to have 0 instead of 512Mi of its device virtiomem1", gi + 512*mi},
 		{"a guest that gives a part keeps the rest", func(t *testing.T) *model {
 			m := vm(t).virtioMem(2*gi, gi)
-			m.guest.partly = 256 * mi
+			m.guest.portionLeft = 256 * mi
 			return m
 		}, gi, 2, "not confirmed within 2m0s: the guest has 768Mi",
 			"- ask the guest to have 0 instead of 1Gi of its device virtiomem1\n<+ ask the guest to keep what it has of its device virtiomem1", gi + 768*mi},
@@ -123,73 +123,73 @@ func TestRunScenarios(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(c.m(t))
-			report, err := r.run(t, r.m.to(c.memory, c.vcpus))
+			report, err := r.run(t, r.m.target(c.memory, c.vcpus))
 			if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 				t.Errorf("%s: got error %v, want %q", c.name, err, c.err)
 			}
-			if diff := cmp.Diff(c.want, steps(report)); diff != "" {
+			if diff := cmp.Diff(c.want, stepLog(report)); diff != "" {
 				t.Errorf("%s (-want +got)\n%s", c.name, diff)
 			}
 			if report.Actual == nil || report.Actual.Memory != c.after || report.TargetReached != (c.err == "") {
 				t.Errorf("%s: %+v", c.name, report.Actual)
 			}
-			if need := r.m.to(c.memory, c.vcpus).MemoryRequirement(); c.err == "" && r.m.node.need != need || r.m.node.held {
-				t.Errorf("%s: the agent was told of %d: want %d; and holds migrations off: %v", c.name, r.m.node.need, need, r.m.node.held)
+			if need := r.m.target(c.memory, c.vcpus).MemoryRequirement(); c.err == "" && r.m.node.requirement != need || r.m.node.migrationsHeld {
+				t.Errorf("%s: the agent was told of %d: want %d; and holds migrations off: %v", c.name, r.m.node.requirement, need, r.m.node.migrationsHeld)
 			}
 		})
 	}
 }
 
 // memory.max that is not raised, and one that is not lowered.
-func TestKubeletDoesNothing(t *testing.T) {
+func TestIdleKubelet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(vm(t).virtioMem(2*gi, 512*mi))
-		w := r.m.to(2*gi, 2)
-		r.want = w
+		w := r.m.target(2*gi, 2)
+		r.desired = w
 		report, err := r.Run(context.Background(), func() target.Target { return w })
 		if err == nil || !strings.Contains(err.Error(), "want at least 2132Mi") || report.Actual.Memory != gi+512*mi || len(report.Steps) != 1 {
-			t.Errorf("got %v\n%s", err, steps(report))
+			t.Errorf("got %v\n%s", err, stepLog(report))
 		}
-		w = r.m.to(gi, 2)
+		w = r.m.target(gi, 2)
 		report, err = r.Run(context.Background(), func() target.Target { return w })
-		if err == nil || !report.TargetReached || report.Actual.Memory != gi || !strings.Contains(steps(report), "- wait until the memory.max of the container is 1106Mi") {
-			t.Errorf("got %v, %+v\n%s", err, report.Actual, steps(report))
+		if err == nil || !report.TargetReached || report.Actual.Memory != gi || !strings.Contains(stepLog(report), "- wait until the memory.max of the container is 1106Mi") {
+			t.Errorf("got %v, %+v\n%s", err, report.Actual, stepLog(report))
 		}
 	})
 }
 
 // What is wanted changes while the first step is done: the step is ended, and planned
 // anew.
-func TestWantedChanges(t *testing.T) {
+func TestTargetChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(vm(t).virtioMem(2*gi, 0))
-		r.m.after = func() {
-			r.want = r.m.to(gi+512*mi, 3)
-			r.want.Generation, r.m.node.limit = 2, r.want.Limit
+		r.m.afterChange = func() {
+			r.desired = r.m.target(gi+512*mi, 3)
+			r.desired.Generation, r.m.node.desiredLimit = 2, r.desired.Limit
 		}
-		report, err := r.run(t, r.m.to(2*gi, 4))
+		report, err := r.run(t, r.m.target(2*gi, 4))
 		want := "+ wait until the memory.max of pod and container are at least 2148Mi\n" +
 			"+ ask the guest to have 1Gi instead of 0 of its device virtiomem1\n" +
 			"+ wait until the memory.max of pod and container are at least 1627Mi\n" +
 			"+ ask the guest to have 512Mi instead of 1Gi of its device virtiomem1\n" +
 			"+ give the guest 3 vCPUs instead of 2\n" +
 			"+ wait until the memory.max of the container is 1627Mi\n"
-		if diff := cmp.Diff(want, steps(report)+"\n"); diff != "" {
+		if diff := cmp.Diff(want, stepLog(report)+"\n"); diff != "" {
 			t.Errorf("(-want +got)\n%s", diff)
 		}
 		if err != nil || report.Target.Generation != 2 || report.Actual.Memory != gi+512*mi || report.Actual.VCPUs != 3 {
-			t.Errorf("got %v, %+v\n%s", err, report.Actual, steps(report))
+			t.Errorf("got %v, %+v\n%s", err, report.Actual, stepLog(report))
 		}
 	})
 }
 
 // It changes while memory.max is waited for: nobody waits for the old one any more.
-func TestWantedChangesWhileWaiting(t *testing.T) {
+func TestTargetChangesWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(vm(t).virtioMem(2*gi, 0))
-		w := r.m.to(2*gi, 2)
-		later := r.m.to(gi, 2)
-		later.Generation, r.m.node.limit = 2, later.Limit // kubelet raises nothing
+		w := r.m.target(2*gi, 2)
+		later := r.m.target(gi, 2)
+		later.Generation, r.m.node.desiredLimit = 2, later.Limit // kubelet raises nothing
 		started := time.Now()
 		report, err := r.Run(context.Background(), func() target.Target {
 			if time.Since(started) > 10*time.Second {
@@ -204,33 +204,33 @@ func TestWantedChangesWhileWaiting(t *testing.T) {
 }
 
 // It changes while the last step is done.
-func TestWantedChangesAtTheEnd(t *testing.T) {
+func TestTargetChangesAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(vm(t).virtioMem(2*gi, 0))
-		r.m.after = func() {
-			r.want = r.m.to(gi+512*mi, 2)
-			r.want.Generation, r.m.node.limit = 2, r.want.Limit
+		r.m.afterChange = func() {
+			r.desired = r.m.target(gi+512*mi, 2)
+			r.desired.Generation, r.m.node.desiredLimit = 2, r.desired.Limit
 		}
-		report, err := r.run(t, r.m.to(2*gi, 2))
+		report, err := r.run(t, r.m.target(2*gi, 2))
 		if err != nil || report.Target.Generation != 2 || report.Actual.Memory != gi+512*mi {
-			t.Errorf("got %v, %+v\n%s", err, report.Actual, steps(report))
+			t.Errorf("got %v, %+v\n%s", err, report.Actual, stepLog(report))
 		}
 	})
 }
 
 // A migration that begins: nothing more is changed, nothing undone, and the journal
 // keeps the run for later.
-func TestMigrationStopsARun(t *testing.T) {
+func TestMigrationSuspendsRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(vm(t).virtioMem(2*gi, 0))
 		r.m.guest.lag = 3
-		r.m.after = func() { r.m.state.Migrating = true }
-		report, err := r.run(t, r.m.to(2*gi, 2))
+		r.m.afterChange = func() { r.m.state.Migrating = true }
+		report, err := r.run(t, r.m.target(2*gi, 2))
 		if !errors.Is(err, resize.ErrMigrating) || r.m.state.Memory.Devices[0].Requested != gi {
-			t.Fatalf("got %v\n%s", err, steps(report))
+			t.Fatalf("got %v\n%s", err, stepLog(report))
 		}
-		r.m.state.Migrating, r.m.after = false, nil
-		report, ok, err := r.Recover(context.Background(), func() target.Target { return r.want })
+		r.m.state.Migrating, r.m.afterChange = false, nil
+		report, ok, err := r.Recover(context.Background(), func() target.Target { return r.desired })
 		if !ok || err != nil || report.Actual.Memory != 2*gi {
 			t.Errorf("recovered: %v, %v, %+v", ok, err, report)
 		}
@@ -241,29 +241,29 @@ func TestMigrationStopsARun(t *testing.T) {
 // many as it is to have.
 func TestOfflineVCPUs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := vm(t).settled()
+		m := vm(t).withLimits()
 		m.state.VCPUs.Plugged, m.state.VCPUs.Online = 4, 3
 		m.guest.refuseTake = true
-		plan, err := resize.MakePlan(read(t, m), target.Target{Size: api.Size{VCPUs: 4}}, resize.Policy{})
+		plan, err := resize.MakePlan(observe(t, m), target.Target{Size: api.Size{VCPUs: 4}}, resize.Policy{})
 		if err != nil || len(plan.Steps) > 0 {
-			t.Errorf("got %v, %v", texts(plan.Steps), err)
+			t.Errorf("got %v, %v", descriptions(plan.Steps), err)
 		}
 	})
 }
 
 // Nothing is done for a domain that is gone, and the run ends at once.
-func TestDomainIsGone(t *testing.T) {
+func TestDomainGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(vm(t).virtioMem(2*gi, 0))
 		r.m.calls.faults = map[int]fault{0: refuseBefore}
 		started := time.Now()
-		report, err := r.run(t, r.m.to(2*gi, 2))
+		report, err := r.run(t, r.m.target(2*gi, 2))
 		if !errors.Is(err, errFault) || report.Actual != nil || time.Since(started) > 0 {
 			t.Errorf("got %v, %+v", err, report)
 		}
 		r.m.calls.faults = nil
 		r.m.state.Phase = virt.ShutOff
-		if _, err := r.run(t, r.m.to(2*gi, 2)); err == nil || !strings.Contains(err.Error(), "shut off") {
+		if _, err := r.run(t, r.m.target(2*gi, 2)); err == nil || !strings.Contains(err.Error(), "shut off") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -271,7 +271,7 @@ func TestDomainIsGone(t *testing.T) {
 
 // Kubelet lowers a limit when it tries again, and finds then what the agent was told when
 // the VM had given its memory back.
-func TestLimitsMayFallUntilKubeletTriesAgain(t *testing.T) {
+func TestRequirementBeforeKubeletRetries(t *testing.T) {
 	for name, m := range map[string]*model{
 		"memory was given back": vm(t).virtioMem(2*gi, gi),
 		"none had to be":        vm(t).virtioMem(2*gi, 0),
@@ -280,11 +280,11 @@ func TestLimitsMayFallUntilKubeletTriesAgain(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(m)
 			m.node.backoff = 20
-			m.node.seen.ContainerMax, m.node.seen.PodMax = 8*gi, 9*gi
-			w := r.m.to(gi, 2)
+			m.node.limits.ContainerMax, m.node.limits.PodMax = 8*gi, 9*gi
+			w := r.m.target(gi, 2)
 			_, err := r.run(t, w)
-			if err != nil || m.node.seen.ContainerMax != w.Limit || m.node.need > w.Limit {
-				t.Errorf("%s: got %v, limit %d, need %d, want %d", name, err, m.node.seen.ContainerMax, m.node.need, w.Limit)
+			if err != nil || m.node.limits.ContainerMax != w.Limit || m.node.requirement > w.Limit {
+				t.Errorf("%s: got %v, limit %d, need %d, want %d", name, err, m.node.limits.ContainerMax, m.node.requirement, w.Limit)
 			}
 		})
 	}

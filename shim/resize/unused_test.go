@@ -14,33 +14,33 @@ import (
 )
 
 // unused is a fake whose guest uses none of the vCPUs that it gets.
-func unused(keeps bool) *virttest.Fake {
-	fake := small()
+func fakeWithUnusedVCPUs(keeps bool) *virttest.Fake {
+	fake := smallFake()
 	fake.First().SetGuest(virttest.Guest{KeepVCPUsOffline: true, KeepVCPUs: keeps})
 	return fake
 }
 
 func runnerOf(d virt.Domain) *resize.Runner {
-	return &resize.Runner{Domain: d, Node: unbound{}, Journal: &memory{calls: &calls{}}, Policy: resize.Policy{Shrink: true}}
+	return &resize.Runner{Domain: d, Node: unlimitedNode{}, Journal: &memoryJournal{calls: &calls{}}, Policy: resize.Policy{Shrink: true}}
 }
 
 func twoVCPUs(generation uint64) resize.TargetFunc {
 	return func() target.Target { return target.Target{Generation: generation, Size: api.Size{VCPUs: 2}} }
 }
 
-const uses = "the guest uses 1 of its 2 vCPUs"
+const unusedText = "the guest uses 1 of its 2 vCPUs"
 
 // vCPUs that the guest does not use, and that could not be taken back, are no success the
 // next time that it is tried, although there is nothing left to order.
-func TestUnusedIsNotDone(t *testing.T) {
+func TestUnusedVCPUsStayFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := runnerOf(defined{unused(true).First()})
+		r := runnerOf(definedDomain{fakeWithUnusedVCPUs(true).First()})
 		if _, err := r.Run(t.Context(), twoVCPUs(1)); err == nil || !strings.Contains(err.Error(), "not all of it could be undone") {
 			t.Fatalf("error %v", err)
 		}
 		for range 2 {
 			report, err := r.Run(t.Context(), twoVCPUs(1))
-			if err == nil || !strings.HasSuffix(err.Error(), uses) || resize.Suspended(err) || len(report.Steps) != 0 || report.Actual.Online != 1 {
+			if err == nil || !strings.HasSuffix(err.Error(), unusedText) || resize.Suspended(err) || len(report.Steps) != 0 || report.Actual.Online != 1 {
 				t.Errorf("tried again: %v, %+v", err, report)
 			}
 		}
@@ -53,18 +53,18 @@ func TestUnusedIsNotDone(t *testing.T) {
 
 // An order that had to be given again, and is not confirmed in time, is left as it is:
 // who takes over gives it all its time, and undoes it then.
-func TestOrderLostAndUnused(t *testing.T) {
+func TestLostCallAndUnusedVCPUs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fake := unused(false)
+		fake := fakeWithUnusedVCPUs(false)
 		fake.DisconnectOnCall(virttest.Before)
 		time.AfterFunc(time.Second, fake.Reconnect)
-		r := runnerOf(defined{fake.First()})
+		r := runnerOf(definedDomain{fake.First()})
 		report, err := r.Run(t.Context(), twoVCPUs(1))
-		if !resize.Suspended(err) || !strings.Contains(err.Error(), uses) || len(report.Steps) != 1 || report.Actual.VCPUs != 2 {
+		if !resize.Suspended(err) || !strings.Contains(err.Error(), unusedText) || len(report.Steps) != 1 || report.Actual.VCPUs != 2 {
 			t.Fatalf("error %v, %+v, want it left", err, report)
 		}
 		report, some, err := r.Recover(t.Context(), twoVCPUs(1))
-		if !some || err == nil || resize.Suspended(err) || !strings.Contains(err.Error(), uses) || report.Actual.VCPUs != 1 {
+		if !some || err == nil || resize.Suspended(err) || !strings.Contains(err.Error(), unusedText) || report.Actual.VCPUs != 1 {
 			t.Errorf("taken over: %v, %v, %+v, want it undone", some, err, report)
 		}
 	})

@@ -17,25 +17,27 @@ import (
 )
 
 // defined is a fake domain with a definition that has memory.
-type defined struct{ *virttest.Domain }
+type definedDomain struct{ *virttest.Domain }
 
-func (defined) XML(context.Context) (string, error) {
+func (definedDomain) XML(context.Context) (string, error) {
 	return "<domain><memory unit='GiB'>1</memory></domain>", nil
 }
 
 // unbound is a node without limits.
-type unbound struct{}
+type unlimitedNode struct{}
 
-func (unbound) Limits(context.Context) (resize.Limits, error) {
+func (unlimitedNode) Limits(context.Context) (resize.Limits, error) {
 	return resize.Limits{PodMax: resize.NoLimit, ContainerMax: resize.NoLimit, Lock: 8 * mi, Available: resize.NoLimit}, nil
 }
-func (unbound) RaiseLock(context.Context, uint64) error              { return nil }
-func (unbound) LowerLock(context.Context, uint64) error              { return nil }
-func (unbound) RequireMemory(context.Context, uint64) error          { return nil }
-func (unbound) Hold(context.Context, time.Duration) error            { return nil }
-func (unbound) Changed(ctx context.Context) (<-chan struct{}, error) { return closeWith(ctx), nil }
+func (unlimitedNode) RaiseLock(context.Context, uint64) error     { return nil }
+func (unlimitedNode) LowerLock(context.Context, uint64) error     { return nil }
+func (unlimitedNode) RequireMemory(context.Context, uint64) error { return nil }
+func (unlimitedNode) Hold(context.Context, time.Duration) error   { return nil }
+func (unlimitedNode) Changed(ctx context.Context) (<-chan struct{}, error) {
+	return closedWith(ctx), nil
+}
 
-func closeWith(ctx context.Context) <-chan struct{} {
+func closedWith(ctx context.Context) <-chan struct{} {
 	c := make(chan struct{})
 	context.AfterFunc(ctx, func() { close(c) })
 	return c
@@ -44,7 +46,7 @@ func closeWith(ctx context.Context) <-chan struct{} {
 // The fake that stands in for libvirt: its guest answers late and libvirt goes away
 // during an order, which is carried out and not given again. Its events are heard: no
 // time passes but the one until libvirt is back.
-func TestOnTheFake(t *testing.T) {
+func TestOnFake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := virttest.New(virt.State{
 			UUID: "00000000-0000-4000-8000-000000000001", Name: "vm", Phase: virt.Running,
@@ -55,18 +57,18 @@ func TestOnTheFake(t *testing.T) {
 		fake.DisconnectOnCall(virttest.After)
 		time.AfterFunc(time.Minute/2-time.Second, fake.Reconnect)
 		r := resize.Runner{
-			Domain: defined{fake.First()}, Node: unbound{}, Journal: &memory{calls: &calls{}},
+			Domain: definedDomain{fake.First()}, Node: unlimitedNode{}, Journal: &memoryJournal{calls: &calls{}},
 			Policy: resize.Policy{Shrink: true, Timeouts: resize.Timeouts{Poll: time.Hour}},
 		}
 		started := time.Now()
 		for _, s := range []api.Size{{Memory: 2 * gi, VCPUs: 4}, {Memory: gi, VCPUs: 1}} {
 			report, err := r.Run(context.Background(), func() target.Target { return target.Target{Size: s} })
 			if err != nil || report.Actual.Memory != uint64(s.Memory) || report.Actual.Online != s.VCPUs {
-				t.Errorf("got %v, %+v\n%s", err, report.Actual, steps(report))
+				t.Errorf("got %v, %+v\n%s", err, report.Actual, stepLog(report))
 			}
 		}
 		want := "attach|set vCPUs to 4|set vCPUs to 1|detach"
-		if diff := cmp.Diff(want, short(fake.First().Calls())); diff != "" {
+		if diff := cmp.Diff(want, shortCalls(fake.First().Calls())); diff != "" {
 			t.Errorf("orders (-want +got)\n%s", diff)
 		}
 		if took := time.Since(started); took != 29*time.Second {
@@ -79,14 +81,14 @@ func TestOnTheFake(t *testing.T) {
 }
 
 // lowering is a node where somebody lowers the container's limit once a DIMM is plugged.
-type lowering struct {
-	unbound
+type loweringNode struct {
+	unlimitedNode
 	domain virt.Domain
 	to     uint64
 }
 
-func (l lowering) Limits(ctx context.Context) (resize.Limits, error) {
-	seen, err := l.unbound.Limits(ctx)
+func (l loweringNode) Limits(ctx context.Context) (resize.Limits, error) {
+	seen, err := l.unlimitedNode.Limits(ctx)
 	if s, _ := l.domain.State(ctx); len(s.Memory.Devices) > 0 {
 		seen.ContainerMax = l.to
 	}
@@ -104,14 +106,14 @@ func TestLoweredTooLate(t *testing.T) {
 				UUID: "00000000-0000-4000-8000-000000000001", Name: "vm", Phase: virt.Running,
 				Memory: virt.Memory{Boot: gi, Maximum: 4 * gi, Slots: 4, Cells: 1},
 			})
-			domain := defined{fake.First()}
+			domain := definedDomain{fake.First()}
 			r := resize.Runner{
-				Domain: domain, Node: lowering{domain: domain, to: limit}, Journal: &memory{calls: &calls{}}, Policy: resize.Policy{Shrink: true},
+				Domain: domain, Node: loweringNode{domain: domain, to: limit}, Journal: &memoryJournal{calls: &calls{}}, Policy: resize.Policy{Shrink: true},
 			}
 			want := target.Target{Size: api.Size{Memory: 2 * gi}, Overhead: 64 * mi}
 			report, err := r.Run(context.Background(), func() target.Target { return want })
 			if err != nil || report.Actual.Memory != 2*gi || strings.Join(report.Notes, "; ") != note {
-				t.Errorf("got %v, %+v, notes %q, want %q\n%s", err, report.Actual, report.Notes, note, steps(report))
+				t.Errorf("got %v, %+v, notes %q, want %q\n%s", err, report.Actual, report.Notes, note, stepLog(report))
 			}
 			if err := fake.Close(); err != nil {
 				t.Error(err)
@@ -121,7 +123,7 @@ func TestLoweredTooLate(t *testing.T) {
 }
 
 // short leaves the sizes of devices out.
-func short(calls []string) string {
+func shortCalls(calls []string) string {
 	for i := range calls {
 		if name, _, ok := strings.Cut(calls[i], " "); ok && !strings.Contains(calls[i], "vCPUs") {
 			calls[i] = name

@@ -110,7 +110,7 @@ func TestCorruptFile(t *testing.T) {
 	}
 }
 
-func TestOpenNeedsADirectory(t *testing.T) {
+func TestOpenMissingDirectory(t *testing.T) {
 	if f, err := journal.Open(filepath.Join(t.TempDir(), "none")); err == nil {
 		t.Error(f.Close())
 	}
