@@ -179,7 +179,7 @@ func (w *whole) resizes() (all []agentapi.Reason) {
 func TestDryRunsAndResizes(t *testing.T) {
 	w := startWhole(t, 4*gi)
 	const (
-		step   = "give the guest 2 vCPUs instead of 1\n"
+		step   = "change the number of vCPUs from 1 to 2\n"
 		dryRun = "vms/vm-1: asked for a plan for 2 vCPUs\n"
 	)
 	planned := result{ExitOK, dryRun + "plan  1  " + step, ""}
@@ -210,7 +210,7 @@ func TestDryRunsAndResizes(t *testing.T) {
 // Quota and shares are one step, and what they are is shown.
 func TestResizeOfBandwidth(t *testing.T) {
 	w := startWhole(t, 4*gi)
-	const step = "let each vCPU run 50ms in 100ms instead of without a limit, and give the VM 200 CPU shares instead of 100\n"
+	const step = "change the CPU bandwidth of each vCPU from unlimited to 50ms per 100ms and the CPU shares from 100 to 200\n"
 	want := result{ExitOK, "vms/vm-1: asked for CPU quota 50%, 200 CPU shares\nplan  1  " + step + "TIME  " + step +
 		"done: 1Gi of memory, 1 vCPUs, CPU quota 50ms of each 100ms, for each vCPU, 200 CPU shares\n", ""}
 	if diff := cmp.Diff(want, w.resize(t, "--cpu-quota", "50%", "--cpu-shares", "200", "--wait"), cmp.AllowUnexported(result{})); diff != "" {
@@ -278,9 +278,9 @@ func TestStepsAreShownAsTheyGo(t *testing.T) {
 		done <- program.Run(t.Context(), []string{"resize", "vms/vm-1", "--vcpus", "2", "--memory", "2Gi", "--wait", "--timeout", "1m", "--socket", w.socket})
 	}()
 	s.await(t, "plan  2  ")
-	s.await(t, "TIME  wait until the memory.max")
+	s.await(t, "TIME  wait until memory.max")
 	inspected := run(t.Context(), t, w.socket, "inspect", "vms/vm-1")
-	for _, want := range []string{"  Resizing\n", "  plan  3  ", "  TIME  wait until the memory.max"} {
+	for _, want := range []string{"  Resizing\n", "  plan  3  ", "  TIME  wait until memory.max"} {
 		if !strings.Contains(timeless(inspected.out), want) {
 			t.Errorf("inspect shows %s\nwant %q", inspected.out, want)
 		}

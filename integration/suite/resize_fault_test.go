@@ -101,7 +101,7 @@ func (g *growing) awaitFailureReport(t *testing.T, had int64) {
 		r = g.lastReport(t, g.vm)
 		return r.State == podapi.StateFailed
 	}, func() string { return fmt.Sprintf("%+v", r) })
-	why := fmt.Sprintf("plug a DIMM of %s into NUMA cell 0: memory.max of the pod is no limit and that of the container %s: want at least %s",
+	why := fmt.Sprintf("plug a DIMM of %s into NUMA cell 0: memory.max is unlimited for the pod and %s for the container: want at least %s",
 		api.Bytes(dimm), api.Bytes(g.requirement(had)), api.Bytes(g.requirement(g.size)))
 	if r.Error != why || r.Actual == nil || r.Actual.Memory != uint64(had) {
 		t.Errorf("the pod reports %+v, want %d bytes, and the error %q", r, had, why)

@@ -14,7 +14,7 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt/virttest"
 )
 
-// mute is a domain whose agent falls silent when vCPUs are plugged.
+// silentDomain is a domain whose guest agent stops answering when vCPUs are plugged.
 type silentDomain struct {
 	definedDomain
 	silent bool
@@ -33,7 +33,7 @@ func (m *silentDomain) State(ctx context.Context) (virt.State, error) {
 	return s, err
 }
 
-// small is a fake of 1 vCPU, which the guest uses.
+// smallFake has one vCPU, which is online.
 func smallFake() *virttest.Fake {
 	return virttest.New(virt.State{
 		UUID: "00000000-0000-4000-8000-000000000001", Name: "vm", Phase: virt.Running,
@@ -43,26 +43,33 @@ func smallFake() *virttest.Fake {
 }
 
 func runToVCPUs(d virt.Domain, n int) (resize.Report, error) {
-	r := resize.Runner{Domain: d, Node: unlimitedNode{}, Journal: &memoryJournal{calls: &calls{}}, Policy: resize.Policy{Shrink: true}}
-	return r.Run(context.Background(), func() target.Target { return target.Target{Size: api.Size{VCPUs: n}} })
+	r := resize.Runner{
+		Domain:  d,
+		Node:    unlimitedNode{},
+		Journal: &memoryJournal{calls: &calls{}},
+		Policy:  resize.Policy{Shrink: true},
+	}
+	return r.Run(
+		context.Background(),
+		func() target.Target { return target.Target{Size: api.Size{VCPUs: n}} },
+	)
 }
 
-// TestSilenceConfirmsNothing: a guest that told how many vCPUs it uses, and does not any
-// more, has not confirmed the new ones.
+// A guest that stops reporting its vCPUs has not confirmed the new ones.
 func TestSilentGuestConfirmsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &silentDomain{definedDomain: definedDomain{smallFake().First()}}
 		_, err := runToVCPUs(d, 2)
-		if err == nil || !strings.Contains(err.Error(), "does not tell any more") {
+		if err == nil || !strings.Contains(err.Error(), "no longer reports how many it uses") {
 			t.Errorf("error %v", err)
 		}
 		if s, err := d.State(t.Context()); err != nil || s.VCPUs.Plugged != 1 {
-			t.Errorf("vCPUs %+v, %v, want them undone", s.VCPUs, err)
+			t.Errorf("vCPUs %+v, %v, want a rollback", s.VCPUs, err)
 		}
 	})
 }
 
-// TestOrderLost: one that never came to libvirt is given again when that is back.
+// The runner repeats a call that did not reach libvirt.
 func TestLostCallIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := smallFake()

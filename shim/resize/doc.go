@@ -1,71 +1,67 @@
-// Package resize makes a running VM larger or smaller: it plans the steps, carries them
-// out in the one order in which the VM never has more than its limits allow, and takes
-// them back or tells what is when one fails.
+// Package resize changes the size of a running VM. It plans the steps in an order that keeps the
+// VM within its limits at every moment, executes them, and rolls them back if one fails.
 //
-// [MakePlan] is pure: from what the VM is ([Is]), what is wanted ([Wanted]; package
-// wanted computes it from the pod) and the node's [Policy] to a [Plan], or to a
-// [Refusal] with every reason at once. A [Runner] carries plans out over a
-// [virt.Domain] and the agent ([Node]), and keeps a [Journal], with which
-// [Runner.Recover] takes up after the death of the shim.
+// [MakePlan] is a pure function. Its input is the state of the VM ([Observed]), the desired size
+// (package target computes it from the pod) and the node's [Policy]. Its result is a [Plan], or a
+// [Refusal] with all reasons. A [Runner] executes plans with a [virt.Domain] and the agent
+// ([Node]). It keeps a [Journal], from which [Runner.Recover] continues after the death of the
+// shim.
 //
 // # Order
 //
-//	1  AwaitRoom      memory.max of pod and container are high enough   if anything grows
-//	2  SettleMemory   the guest is not asked any more for what it has not done
-//	3  SetVCPUs       fewer; SetBandwidth after it
-//	4  RequestMemory, DetachDIMM, SetBalloon   less
-//	5  RaiseLock      libvirt's own formula for the domain as it will be
-//	6  RequestMemory, AttachDIMM, SetBalloon   more
-//	7  SetVCPUs       more; SetBandwidth before it
-//	8  AwaitLimit     memory.max of the container is as low as wanted
-//	9  LowerLock      never below what is locked, what libvirt wants, nor what the launcher was given
+//	1  AwaitRaisedLimit   if the VM grows: memory.max of pod and container is high enough
+//	2  SettleMemory       the guest gets no more or less than it has now of a device
+//	3  SetVCPUs           fewer; SetBandwidth after it
+//	4  RequestMemory, DetachDIMM, SetBalloon   less memory
+//	5  RaiseLock          to libvirt's own formula for the future domain
+//	6  RequestMemory, AttachDIMM, SetBalloon   more memory
+//	7  SetVCPUs           more; SetBandwidth before it
+//	8  AwaitLoweredLimit  memory.max of the container is as low as desired
+//	9  LowerLock          not below locked memory, libvirt's formula or the launcher's own limit
 //
-// Memory that a guest has must be within memory.max, or the kernel kills QEMU, and
-// memory that a device pins within the memory lock, or libvirt does not plug it: so
-// limits are raised before the guest grows (1, 5 before 6, 7) and lowered when the guest
-// itself has shown that it has given memory back (4 before 8, 9).
+// The guest's memory must fit into memory.max, or the kernel kills QEMU. Memory that a device pins
+// must fit into the memory-lock limit, or libvirt refuses to plug it. So limits rise before the
+// guest grows (1 and 5 before 6 and 7). They fall after the guest has confirmed that it released
+// memory (4 before 8 and 9).
 //
-// Where one thing grows and another shrinks, the shrinking comes first (3, 4 before 6,
-// 7). A vCPU costs the launcher memory, too, so with this order the VM is at no moment
-// larger than the larger of what it was and what it becomes, in any respect; and a guest
-// that does not give back has not been given anything yet. The wait for memory.max comes
-// before all: if it fails, nothing was done.
+// If one resource grows and another shrinks, the shrinking comes first (3 and 4 before 6 and 7).
+// A vCPU also costs memory of the launcher. With this order the VM never exceeds the larger of its
+// old and its new size, in any resource. A guest that refuses to shrink has not grown yet. The wait
+// for memory.max comes first, because its failure needs no rollback.
 //
-// libvirt holds each vCPU to the bandwidth, not their sum. Bandwidth before more vCPUs,
-// and after fewer, keeps vCPUs times bandwidth at or below the larger of before and
-// after, in whichever direction the bandwidth goes. CPU shares are set with it, in one
-// order.
+// libvirt limits the bandwidth of each vCPU, not of their sum. The bandwidth changes before vCPUs
+// are added and after vCPUs are removed. So vCPUs times bandwidth never exceeds the larger of the
+// old and the new value. The same call sets the CPU shares.
 //
 // # Steps
 //
-// Each step tells what it does, what confirms it, within which time, and how it is
-// undone. An order that libvirt took is not confirmed by that: the guest's own figure is
-// what counts. If its answer got lost, what is shows whether it was carried out: if not,
-// an order that says what is to be is given again, and one to plug or unplug a DIMM is
-// not. Before each step is looked whether the VM is still as it was planned, and that no
-// migration is under way; the agent holds migrations off meanwhile.
+// Each step has a timeout, a confirmation and, if possible, a rollback. A call that libvirt
+// accepted is not a confirmation. Only the guest's own report counts. If the answer to a call was
+// lost, the runner observes the VM. It repeats a call that sets an absolute value, but never plugs
+// or unplugs a DIMM twice. Before each step the runner checks that the VM still matches the plan
+// and that no migration runs. The agent blocks migrations meanwhile.
 //
-// If a step fails, what was begun is undone in reverse, but for 8 and 9, which follow
-// when the VM is as wanted. A guest that gave only a part of what it was asked for keeps
-// what it has then: it is asked for no more, and what it gave is not pressed on it. An
-// undoing that would make the VM larger than it was, or the limits of which have been
-// lowered meanwhile, is not done, but told. After it the report tells what the VM is,
-// never what was asked for.
+// If a step fails, the runner rolls back the started steps in reverse order. Steps 8 and 9 are
+// closing steps: they follow when the VM has the desired size, and their failure causes no
+// rollback. A guest that released only a part of the requested memory keeps the rest. The runner
+// withdraws the request and does not return the released part. A rollback that would grow the VM
+// beyond its old size, or beyond lowered limits, is skipped and reported. The report always shows
+// the actual size, never the requested one.
 //
-// # Means
+// # Devices
 //
-// Memory grows by virtio-mem where the domain has such a device, by one DIMM where not:
-// of whole blocks (128 MiB), in a free slot, in the NUMA cell whose devices have least.
-// It shrinks by virtio-mem, then by whole DIMMs, the latest first. The balloon is for
-// less than the guest booted with, and only where policy allows it; a balloon that is
-// inflated is let out before anything is plugged, and inflated further before anything
-// is unplugged. A balloon frees nothing of a guest that a device pins.
+// Memory grows with the virtio-mem devices if the domain has any. Otherwise it grows with one DIMM
+// of whole blocks (128 MiB), in a free slot and in the NUMA cell with the least device memory. It
+// shrinks with virtio-mem first, then with whole DIMMs, the latest first. The balloon serves sizes
+// below the boot memory, and only if the policy allows it. An inflated balloon deflates before
+// memory is plugged, and inflates further before memory is unplugged. A balloon frees no memory
+// that a device pins.
 //
-// A vCPU that the guest has taken offline by itself counts as one that it has.
+// A vCPU that the guest has taken offline itself counts as plugged.
 //
 // # Journal
 //
-// The record is written, and synced, before and after each step: what is begun may have
-// taken effect. A record is no order. Who takes it up looks at what is, plans anew for
-// what is wanted now, and undoes what was begun only where that is refused or fails.
+// The runner writes and syncs the record before and after each step. A started step may have taken
+// effect. A record is not a command: recovery observes the VM and plans anew for the current
+// desired size. It rolls started steps back only if that size is refused or fails.
 package resize

@@ -8,15 +8,22 @@ import (
 	"github.com/mooring-vm/mooring/shim/resize"
 )
 
-// The shim is killed before and after each single call of a resize, and started again
-// with its journal alone: the VM comes to be as wanted. The same for calls of which the
-// answer is an error, or lost, and that were carried out.
+// The shim dies before and after each call of a resize, and restarts with its journal: the VM
+// reaches the target. The same applies to executed calls whose answer is an error or lost.
 func TestEveryCallFails(t *testing.T) {
 	for name, build := range map[string]func() (*model, uint64, int){
-		"grow by virtio-mem": func() (*model, uint64, int) { return vm(t).virtioMem(2*gi, 0).passthrough(), 2 * gi, 4 },
-		"grow by DIMM":       func() (*model, uint64, int) { return vm(t).passthrough(), 2 * gi, 4 },
-		"shrink by DIMM":     func() (*model, uint64, int) { return vm(t).dimm(256 * mi).dimm(512 * mi).passthrough(), gi, 1 },
-		"mixed":              func() (*model, uint64, int) { return vm(t).virtioMem(2*gi, gi), gi + 128*mi, 6 },
+		"grow by virtio-mem": func() (*model, uint64, int) {
+			return vm(t).virtioMem(2*gi, 0).passthrough(), 2 * gi, 4
+		},
+		"grow by DIMM": func() (*model, uint64, int) {
+			return vm(t).passthrough(), 2 * gi, 4
+		},
+		"shrink by DIMM": func() (*model, uint64, int) {
+			return vm(t).dimm(256 * mi).dimm(512 * mi).passthrough(), gi, 1
+		},
+		"mixed": func() (*model, uint64, int) {
+			return vm(t).virtioMem(2*gi, gi), gi + 128*mi, 6
+		},
 	} {
 		for _, f := range []fault{refuseAfter, loseAfter, killBefore, killAfter} {
 			t.Run(fmt.Sprintf("%s/%s", name, f), func(t *testing.T) {
@@ -28,14 +35,19 @@ func TestEveryCallFails(t *testing.T) {
 	}
 }
 
-// failAt has that call fail, and reports whether there was such a call.
+// failAt makes one call fail, and reports whether the resize has so many calls.
 func failAt(t *testing.T, build func() (*model, uint64, int), f fault, at int) (hit bool) {
 	m, bytes, vcpus := build()
 	m.fail = func(format string, args ...any) {
 		t.Helper()
 		t.Fatalf("call %d: "+format, append([]any{at}, args...)...)
 	}
-	w := &world{t: t, m: m.withLimits(), policy: resize.Policy{Shrink: true}, journal: &memoryJournal{calls: &m.calls}}
+	w := &world{
+		t:       t,
+		m:       m.withLimits(),
+		policy:  resize.Policy{Shrink: true},
+		journal: &memoryJournal{calls: &m.calls},
+	}
 	w.desired = m.target(bytes, vcpus)
 	w.desired.CPUShares = 2 * defaultShares
 	m.node.desiredLimit = w.desired.Limit

@@ -7,7 +7,7 @@ import (
 	"github.com/mooring-vm/mooring/shim/resize"
 )
 
-// fault is what goes wrong at a call.
+// fault is the failure of a call.
 type fault string
 
 const (
@@ -18,24 +18,35 @@ const (
 	outage       fault = "connection lost for long"
 	killBefore   fault = "killed"
 	killAfter    fault = "killed after its effect"
-	migrate      fault = "a migration begins that asks nobody"
-	change       fault = "something else is wanted"
-	lowerLimit   fault = "somebody lowers the container's limit"
+	migrate      fault = "a migration starts without a block check"
+	change       fault = "the target changes"
+	lowerLimit   fault = "the container's limit falls"
 )
 
-var allFaults = []fault{refuseBefore, refuseAfter, loseBefore, loseAfter, outage, killBefore, killAfter, migrate, change, lowerLimit}
+var allFaults = []fault{
+	refuseBefore,
+	refuseAfter,
+	loseBefore,
+	loseAfter,
+	outage,
+	killBefore,
+	killAfter,
+	migrate,
+	change,
+	lowerLimit,
+}
 
-// killed is what ends a shim.
+// shimKilled is the panic that ends a shim.
 type shimKilled struct{}
 
 var errFault = errors.New("injected fault")
 
-// calls counts the calls and makes some of them go wrong.
+// calls counts the calls and injects faults.
 type calls struct {
 	n         int
 	faults    map[int]fault
-	lostCalls int  // calls for which the connection stays lost
-	dead      bool // the shim was killed: what it still does has no effect
+	lostCalls int  // further calls with a lost connection
+	dead      bool // the shim is dead: its calls have no effect
 
 	sawMigration bool
 	migrate      func()
@@ -87,7 +98,7 @@ func (c *calls) kill() {
 	panic(shimKilled{})
 }
 
-// memory is a journal that survives the shim, and may fail like all else.
+// memoryJournal is a journal that survives the shim. Its writes may fail.
 type memoryJournal struct {
 	mu    sync.Mutex
 	calls *calls

@@ -18,11 +18,11 @@ const (
 	gi = 1 << 30
 )
 
-// usual are the CPU shares of a VM that nobody has given others.
+// defaultShares are the CPU shares of a new VM.
 const defaultShares = 100
 
-// model is a hypervisor with its guest, and the node around it, all in one. It checks
-// what must hold at every moment, and calls broken where it does not.
+// model simulates a hypervisor, its guest and the node. It checks the invariants at every moment,
+// and calls fail on a violation.
 type model struct {
 	state  virt.State
 	vfio   bool
@@ -32,49 +32,63 @@ type model struct {
 	node  node
 	calls calls
 
-	requiredLocks map[string]uint64 // what libvirt wants, by definition
+	requiredLocks map[string]uint64 // libvirt's requirement, by definition
 
-	refuseErr   error  // what every change is refused with
-	afterChange func() // each change of the domain; may be nil
+	refuseErr   error  // the error of every change
+	afterChange func() // called after each change of the domain; may be nil
 	fail        func(format string, args ...any)
 }
 
-// guest is how the guest behaves.
+// guest is the behaviour of the guest.
 type guest struct {
-	lag           int    // how often one looks before it has done what it was asked for
+	lag           int    // observations until the guest follows a request
 	remainingLag  int    // of lag
-	refuseTake    bool   // takes no memory, and uses no new vCPU
-	refuseGive    bool   // gives no memory and no vCPU back
-	portionLeft   uint64 // it gives and takes no more than this; 0: all
-	offline       int    // vCPUs that it has taken offline by itself
-	balloonTarget uint64 // what its balloon was told to leave
+	refuseTake    bool   // takes no memory and uses no new vCPU
+	refuseGive    bool   // releases no memory and no vCPU
+	portionLeft   uint64 // bytes that it still moves; 0: no bound
+	offline       int    // vCPUs that it has taken offline itself
+	balloonTarget uint64 // requested by the host
 	detaching     []string
 }
 
-// node is the kubelet, the agent and the kernel.
+// node simulates kubelet, agent and kernel.
 type node struct {
 	limits         resize.Limits
-	desiredLimit   uint64 // what kubelet wants the container's memory.max to be
-	requirement    uint64 // what the agent was told
+	desiredLimit   uint64 // kubelet's target for memory.max of the container
+	requirement    uint64 // memory requirement at the agent
 	migrationsHeld bool
 
-	// backoff is how many looks pass before kubelet lowers a limit that it may.
+	// backoff is the number of observations before kubelet lowers an allowed limit.
 	backoff, waited int
 
-	// intruder lowers the container's limit to what the VM uses, whatever the agent says.
+	// lowerLimit makes another program lower the limit to the VM's usage, without the agent.
 	lowerLimit bool
 
-	minLocked    uint64 // that QEMU has locked, whatever the guest has
-	baseOverhead uint64 // overhead of a launcher, without what depends on the size
+	minLocked    uint64 // lower bound of QEMU's locked memory
+	baseOverhead uint64 // constant part of the launcher's overhead
 }
 
 func newModel(boot, most uint64, broken func(string, ...any)) *model {
 	m := &model{fail: broken, requiredLocks: map[string]uint64{}}
 	m.state = virt.State{
-		UUID: "a-vm", Name: "vm", Phase: virt.Running,
-		VCPUs:     virt.VCPUs{Plugged: 2, Maximum: 8, Boot: 1, Online: 2},
-		Memory:    virt.Memory{Boot: boot, Maximum: most, Slots: 8, Cells: 2, Ballooned: true, Balloon: boot},
-		Bandwidth: virt.Bandwidth{Period: 100 * time.Millisecond, Quota: virt.Unlimited, Shares: defaultShares, Supported: true},
+		UUID:  "a-vm",
+		Name:  "vm",
+		Phase: virt.Running,
+		VCPUs: virt.VCPUs{Plugged: 2, Maximum: 8, Boot: 1, Online: 2},
+		Memory: virt.Memory{
+			Boot:      boot,
+			Maximum:   most,
+			Slots:     8,
+			Cells:     2,
+			Ballooned: true,
+			Balloon:   boot,
+		},
+		Bandwidth: virt.Bandwidth{
+			Period:    100 * time.Millisecond,
+			Quota:     virt.Unlimited,
+			Shares:    defaultShares,
+			Supported: true,
+		},
 	}
 	m.node = node{baseOverhead: 64 * mi, migrationsHeld: false}
 	m.node.limits = resize.Limits{Lock: 8 * mi, Available: resize.NoLimit}
@@ -82,31 +96,41 @@ func newModel(boot, most uint64, broken func(string, ...any)) *model {
 	return m
 }
 
-// virtioMem gives the VM such a device.
+// virtioMem adds a virtio-mem device.
 func (m *model) virtioMem(most, has uint64) *model {
 	m.state.Memory.Devices = append(m.state.Memory.Devices, virt.MemoryDevice{
-		Alias: m.alias("virtiomem"), Model: virt.VirtioMem, Size: most, Block: 2 * mi, Requested: has, Current: has,
+		Alias: m.alias(
+			"virtiomem",
+		),
+		Model:     virt.VirtioMem,
+		Size:      most,
+		Block:     2 * mi,
+		Requested: has,
+		Current:   has,
 	})
 	m.addMemory(int64(has))
 	return m
 }
 
-// dimm gives the VM such a device.
+// dimm adds a DIMM.
 func (m *model) dimm(size uint64) *model {
-	m.state.Memory.Devices = append(m.state.Memory.Devices, virt.MemoryDevice{Alias: m.alias("dimm"), Model: virt.DIMM, Size: size})
+	m.state.Memory.Devices = append(
+		m.state.Memory.Devices,
+		virt.MemoryDevice{Alias: m.alias("dimm"), Model: virt.DIMM, Size: size},
+	)
 	m.addMemory(int64(size))
 	return m
 }
 
-// passthrough gives the VM a device that pins its memory.
+// passthrough adds a device that pins the memory.
 func (m *model) passthrough() *model {
 	m.vfio = true
 	m.node.limits.Lock = m.requiredLock()
 	return m
 }
 
-// given says what the memory lock of the launcher is by its annotations. What QEMU has is
-// as high if it was repaired, and otherwise as libvirt has set it.
+// withLauncherLock sets the launcher's own memory-lock limit. With repaired, QEMU has at least the
+// same limit. Otherwise QEMU keeps libvirt's limit.
 func (m *model) withLauncherLock(bytes uint64, repaired bool) *model {
 	m.node.limits.Floor = bytes
 	if repaired {
@@ -115,10 +139,11 @@ func (m *model) withLauncherLock(bytes uint64, repaired bool) *model {
 	return m
 }
 
-// settled gives the container the limit that the VM needs and little more.
+// withLimits sets limits a little above the VM's possible usage.
 func (m *model) withLimits() *model {
 	m.node.desiredLimit = m.possibleUsage() + 16*mi
-	m.node.limits.ContainerMax, m.node.limits.PodMax = m.node.desiredLimit, m.node.desiredLimit+32*mi
+	m.node.limits.ContainerMax = m.node.desiredLimit
+	m.node.limits.PodMax = m.node.desiredLimit + 32*mi
 	m.node.requirement = m.node.desiredLimit
 	return m
 }
@@ -128,18 +153,18 @@ func (m *model) alias(kind string) string {
 	return fmt.Sprintf("%s%d", kind, m.serial)
 }
 
-// more changes how much memory there is; what is in the balloon stays there.
+// addMemory changes the guest's memory. The balloon's part stays.
 func (m *model) addMemory(bytes int64) {
 	m.state.Memory.Balloon += uint64(bytes)
 	m.guest.balloonTarget += uint64(bytes)
 }
 
-// overhead is what a launcher needs beside such a guest.
+// overhead returns the launcher's overhead for a size.
 func (m *model) overhead(memory uint64, vcpus int) uint64 {
 	return m.node.baseOverhead + memory/512 + uint64(vcpus)*8*mi
 }
 
-// largest is what VM and launcher can come to use without being asked again.
+// possibleUsage returns the memory that VM and launcher can use without a further request.
 func (m *model) possibleUsage() uint64 {
 	possible := m.possibleMemory()
 	return possible + m.overhead(possible, m.state.VCPUs.Plugged)
@@ -156,7 +181,7 @@ func (m *model) possibleMemory() uint64 {
 	return sum
 }
 
-// wants is the memory lock that libvirt wants.
+// requiredLock returns libvirt's memory-lock requirement.
 func (m *model) requiredLock() uint64 {
 	text := m.xml()
 	if wants, ok := m.requiredLocks[text]; ok {
@@ -174,7 +199,7 @@ func (m *model) requiredLock() uint64 {
 	return uint64(limit.Bytes)
 }
 
-// locked is what a VFIO device pins: all that the guest has.
+// locked returns the pinned memory: with VFIO all of the guest's memory.
 func (m *model) locked() uint64 {
 	if !m.vfio {
 		return 0
@@ -188,29 +213,47 @@ func (m *model) xml() string {
 	var devices strings.Builder
 	for _, d := range mem.Devices {
 		total += d.Size
-		fmt.Fprintf(&devices, "<memory model='%s'><target><size unit='b'>%d</size></target></memory>", d.Model, d.Size)
+		fmt.Fprintf(
+			&devices, "<memory model='%s'><target><size unit='b'>%d</size></target></memory>",
+			d.Model, d.Size,
+		)
 	}
 	if m.vfio {
-		devices.WriteString("<hostdev mode='subsystem' type='pci'><source><address domain='0' bus='1' slot='0' function='0'/></source></hostdev>")
+		devices.WriteString(
+			"<hostdev mode='subsystem' type='pci'><source>" +
+				"<address domain='0' bus='1' slot='0' function='0'/></source></hostdev>",
+		)
 	}
-	return fmt.Sprintf("<domain type='kvm'><memory unit='b'>%d</memory><os><type arch='x86_64'>hvm</type></os><devices>%s</devices></domain>",
-		total, devices.String())
+	return fmt.Sprintf(
+		"<domain type='kvm'><memory unit='b'>%d</memory><os><type arch='x86_64'>hvm</type></os>"+
+			"<devices>%s</devices></domain>",
+		total,
+		devices.String(),
+	)
 }
 
-// check is what must hold at every moment.
+// check checks the invariants.
 func (m *model) check(when string) {
 	if most := min(m.node.limits.PodMax, m.node.limits.ContainerMax); m.possibleUsage() > most {
-		m.fail("%s: the VM can use %d MiB, and memory.max is %d MiB", when, m.possibleUsage()/mi, most/mi)
+		m.fail(
+			"%s: the VM can use %d MiB, memory.max is %d MiB", when, m.possibleUsage()/mi, most/mi,
+		)
 	}
 	if want := m.requiredLock(); want > m.node.limits.Lock {
-		m.fail("%s: libvirt wants %d MiB to be lockable, and the lock is %d MiB", when, want/mi, m.node.limits.Lock/mi)
+		m.fail(
+			"%s: libvirt requires a lock of %d MiB, the limit is %d MiB", when, want/mi,
+			m.node.limits.Lock/mi,
+		)
 	}
 	if m.locked() > m.node.limits.Lock {
-		m.fail("%s: %d MiB are locked, and the lock is %d MiB", when, m.locked()/mi, m.node.limits.Lock/mi)
+		m.fail(
+			"%s: %d MiB are locked, the limit is %d MiB", when, m.locked()/mi,
+			m.node.limits.Lock/mi,
+		)
 	}
 }
 
-// pass lets the guest and kubelet do what they were asked for.
+// guestActs lets the guest follow its requests.
 func (m *model) guestActs() {
 	if m.guest.remainingLag > 0 {
 		m.guest.remainingLag--
@@ -245,7 +288,7 @@ func (m *model) moveVirtioMem(d *virt.MemoryDevice) {
 	m.addMemory(int64(d.Current) - int64(before))
 }
 
-// portion is how much of an amount the guest moves at all.
+// portion returns the part of an amount that the guest moves.
 func (m *model) portion(n uint64) uint64 {
 	if m.guest.portionLeft == 0 {
 		return n
@@ -263,7 +306,9 @@ func (m *model) removeDIMMs() {
 		return
 	}
 	for _, alias := range m.guest.detaching {
-		at := slices.IndexFunc(m.state.Memory.Devices, func(d virt.MemoryDevice) bool { return d.Alias == alias })
+		at := slices.IndexFunc(
+			m.state.Memory.Devices, func(d virt.MemoryDevice) bool { return d.Alias == alias },
+		)
 		if at >= 0 {
 			m.addMemory(-int64(m.state.Memory.Devices[at].Size))
 			m.state.Memory.Devices = slices.Delete(slices.Clone(m.state.Memory.Devices), at, at+1)
@@ -273,13 +318,15 @@ func (m *model) removeDIMMs() {
 }
 
 func (m *model) moveBalloon() {
-	if now := m.state.Memory.Balloon; m.guest.balloonTarget < now && m.guest.refuseGive || m.guest.balloonTarget > now && m.guest.refuseTake {
+	now := m.state.Memory.Balloon
+	if m.guest.balloonTarget < now && m.guest.refuseGive ||
+		m.guest.balloonTarget > now && m.guest.refuseTake {
 		return
 	}
 	m.state.Memory.Balloon = m.guest.balloonTarget
 }
 
-// kubelet brings limits to what they are to be, unless the agent says no.
+// kubeletActs lets kubelet set the limits that the agent allows.
 func (m *model) kubeletActs() {
 	s := &m.node.limits
 	if m.node.lowerLimit {
@@ -287,14 +334,15 @@ func (m *model) kubeletActs() {
 		m.node.desiredLimit = m.possibleUsage()
 		s.ContainerMax, s.PodMax = m.node.desiredLimit, m.node.desiredLimit+32*mi
 	}
-	if m.node.desiredLimit > s.ContainerMax || m.node.desiredLimit >= m.node.requirement && m.kubeletLowers() {
+	if m.node.desiredLimit > s.ContainerMax ||
+		m.node.desiredLimit >= m.node.requirement && m.kubeletLowers() {
 		s.ContainerMax, s.PodMax = m.node.desiredLimit, m.node.desiredLimit+32*mi
 	}
 	s.Locked = m.locked()
 	m.check("kubelet")
 }
 
-// lowers reports whether kubelet tries to lower a limit at this look.
+// kubeletLowers reports whether kubelet tries to lower a limit at this observation.
 func (m *model) kubeletLowers() bool {
 	if m.node.waited++; m.node.waited <= m.node.backoff {
 		return false
@@ -305,7 +353,7 @@ func (m *model) kubeletLowers() bool {
 
 var errRefused = errors.New("refused")
 
-// changed is what every change of the domain goes through.
+// change runs a change of the domain.
 func (m *model) change(ctx context.Context, do func() error) error {
 	return m.calls.call(virt.ErrConnection, func() error {
 		if err := ctx.Err(); err != nil {
@@ -313,7 +361,7 @@ func (m *model) change(ctx context.Context, do func() error) error {
 		}
 		if m.state.Migrating {
 			if m.calls.sawMigration {
-				m.fail("a change during a migration that was seen")
+				m.fail("a change during an observed migration")
 			}
 			return fmt.Errorf("%w: migration under way", errRefused)
 		}

@@ -68,7 +68,8 @@ func (m *model) RequestMemory(ctx context.Context, alias string, bytes uint64) e
 	return m.change(ctx, func() error {
 		for i := range m.state.Memory.Devices {
 			d := &m.state.Memory.Devices[i]
-			if d.Alias == alias && d.Model == virt.VirtioMem && bytes <= d.Size && bytes%d.Block == 0 {
+			if d.Alias == alias && d.Model == virt.VirtioMem && bytes <= d.Size &&
+				bytes%d.Block == 0 {
 				d.Requested = bytes
 				return nil
 			}
@@ -84,10 +85,14 @@ func (m *model) AttachDIMM(ctx context.Context, cell int, bytes uint64) error {
 		for _, d := range mem.Devices {
 			total += d.Size
 		}
-		if cell >= mem.Cells || bytes%(128*mi) != 0 || total > mem.Maximum || len(mem.Devices) >= mem.Slots {
+		if cell >= mem.Cells || bytes%(128*mi) != 0 || total > mem.Maximum ||
+			len(mem.Devices) >= mem.Slots {
 			return fmt.Errorf("%w: a DIMM of %d in cell %d", errRefused, bytes, cell)
 		}
-		mem.Devices = append(slices.Clone(mem.Devices), virt.MemoryDevice{Alias: m.alias("dimm"), Model: virt.DIMM, Cell: cell, Size: bytes})
+		mem.Devices = append(
+			slices.Clone(mem.Devices),
+			virt.MemoryDevice{Alias: m.alias("dimm"), Model: virt.DIMM, Cell: cell, Size: bytes},
+		)
 		m.addMemory(int64(bytes))
 		return nil
 	})
@@ -129,10 +134,10 @@ func (m *model) Shutdown(context.Context, virt.Shutdown) error { return virt.Err
 func (m *model) Destroy(context.Context) error                 { return virt.ErrUnsupported }
 
 func (m *model) Changed(context.Context) (<-chan struct{}, error) {
-	return nil, virt.ErrUnsupported // looking from time to time has to do
+	return nil, virt.ErrUnsupported // polling must suffice
 }
 
-// agent is the model's side of the node.
+// agent is the node's side of the model.
 type agent struct{ m *model }
 
 func (a agent) call(ctx context.Context, do func() error) error {
@@ -165,11 +170,11 @@ func (a agent) RaiseLock(ctx context.Context, bytes uint64) error {
 func (a agent) LowerLock(ctx context.Context, bytes uint64) error {
 	return a.call(ctx, func() error {
 		if floor := a.m.node.limits.Floor; bytes < floor {
-			a.m.fail("the lock is to be lowered to %d, and the launcher was given %d", bytes, floor)
+			a.m.fail("lock lowered to %d, below the launcher's own limit of %d", bytes, floor)
 			return errRefused
 		}
 		if bytes < a.m.locked() {
-			a.m.fail("the lock is to be lowered to %d, and %d are locked", bytes, a.m.locked())
+			a.m.fail("lock lowered to %d with %d locked", bytes, a.m.locked())
 		}
 		a.m.node.limits.Lock = min(a.m.node.limits.Lock, bytes)
 		return nil

@@ -6,43 +6,42 @@ import (
 	"time"
 )
 
-// Errors of a Node that callers tell apart.
+// The errors of a Node, for errors.Is.
 var (
-	// ErrAgent: the agent is away, and whether the call was carried out is not known.
+	// ErrAgent: the agent is away, and the call may or may not have been executed.
 	ErrAgent = errors.New("no connection to the agent")
 
-	// ErrPolicy: the policy of the node does not allow it.
+	// ErrPolicy: the node's policy forbids the call.
 	ErrPolicy = errors.New("the node's policy does not allow it")
 
-	// ErrMigrating: the VM is being migrated, or is about to be.
+	// ErrMigrating: a migration of the VM runs or is about to start.
 	ErrMigrating = errors.New("the VM is being migrated")
 )
 
-// Node is what a resize needs of the node's agent. Calls block until it has answered,
+// Node is the resize package's interface to the node's agent. Calls block until the agent answers,
 // ctx ends or the connection is lost.
 type Node interface {
-	// Seen reads what the kernel shows of the pod, its container and its QEMU.
+	// Limits reads the kernel's limits of the pod, its container and its QEMU.
 	Limits(ctx context.Context) (Limits, error)
 
-	// RaiseLock sets the memory lock of QEMU, soft and hard, unless it is as high.
+	// RaiseLock raises QEMU's memory-lock limit, soft and hard. It never lowers the limit.
 	RaiseLock(ctx context.Context, bytes uint64) error
 
-	// LowerLock sets the memory lock of QEMU, soft and hard, if it is higher. It is
-	// refused below what QEMU has locked at that moment, and below [Seen].Floor.
+	// LowerLock lowers QEMU's memory-lock limit, soft and hard. It never raises the limit. The
+	// agent refuses values below QEMU's locked memory or [Limits].Floor.
 	LowerLock(ctx context.Context, bytes uint64) error
 
-	// Need tells how much memory the pod and its container need from now on. Until it
-	// is told less, the agent refuses updates of the container with a lower limit. What it
-	// was told outlives the shim, and the agent: one that is started again knows it once
-	// it knows the VM process. Until then it refuses none, and only kubelet's own look at
-	// what is used is left.
+	// RequireMemory sets the memory requirement of pod and container, in bytes. The agent refuses
+	// updates of the container with a lower limit until the requirement falls. The requirement
+	// survives the shim. A restarted agent applies it again once it knows the VM process. Until
+	// then only kubelet's own check of used memory protects the VM.
 	RequireMemory(ctx context.Context, bytes uint64) error
 
-	// Hold keeps a migration from beginning for that long, from now; 0 or less gives it
-	// free. The error is ErrMigrating where one is under way.
+	// Hold blocks migrations for a time from now. 0 or less ends the block. The error is
+	// ErrMigrating during a migration.
 	Hold(ctx context.Context, d time.Duration) error
 
-	// Changed is sent to when Seen may tell something else. It is closed when ctx is
-	// done. It may miss what happens while the agent is away.
+	// Changed returns a channel that receives after possible changes of Limits. It is closed when
+	// ctx ends. It may miss changes while the agent is away.
 	Changed(ctx context.Context) (<-chan struct{}, error)
 }

@@ -9,45 +9,43 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// NoLimit is the limit that is none, and the room that is not known to end.
+// NoLimit is an infinite limit.
 const NoLimit uint64 = math.MaxUint64
 
-// Is is what a VM and its place on the node are at one moment.
+// Observed is the current state of a VM and of its limits on the node.
 type Observed struct {
 	Domain     virt.State
-	Definition domain.Definition // of the running domain
+	Definition domain.Definition // XML of the running domain
 	Limits     Limits
 }
 
-// Seen is what the node's agent sees. Amounts are bytes.
+// Limits are the kernel's limits and the node's free memory, in bytes, as the agent reads them.
 type Limits struct {
-	// PodMax and ContainerMax are the memory.max of the pod's cgroup and of its
-	// container's.
+	// PodMax and ContainerMax are memory.max of the cgroups of pod and container.
 	PodMax, ContainerMax uint64
 
-	// Lock is the memory lock (RLIMIT_MEMLOCK) of QEMU, and Locked what it has locked.
+	// Lock is QEMU's memory-lock limit (RLIMIT_MEMLOCK), and Locked its locked memory.
 	Lock, Locked uint64
 
-	// Floor is what Lock cannot be lowered below: what the launcher was given.
+	// Floor is the launcher's own memory-lock limit. Lock cannot fall below it.
 	Floor uint64
 
-	// Room is how much memory the node has yet for this pod.
+	// Available is the node's memory that this pod can still get.
 	Available uint64
 }
 
-// Max is how much memory the container may have, its pod considered.
+// MemoryMax returns the effective memory.max of the container.
 func (s Limits) MemoryMax() uint64 { return min(s.PodMax, s.ContainerMax) }
 
-// Read reads what a VM is, without asking its guest: VCPUs.Online is virt.Unknown. It
-// blocks as long as libvirt and the agent take to answer. The errors are theirs, and a
-// definition that cannot be read.
+// Read observes a VM without a query to its guest, so VCPUs.Online is virt.Unknown. It blocks until
+// libvirt and the agent answer. It returns their errors, or an error for an unreadable definition.
 func Read(ctx context.Context, d virt.Domain, n Node) (Observed, error) {
 	return new(reader).read(ctx, d, n)
 }
 
-// reader reads what a VM is, and parses a definition only when it has changed.
+// reader observes a VM. It parses a definition only if the text has changed.
 type reader struct {
-	askGuest bool // the guest is asked for the vCPUs that it uses
+	askGuest bool // query the guest for its online vCPUs
 
 	text   string
 	parsed domain.Definition
@@ -64,7 +62,7 @@ func (r *reader) read(ctx context.Context, d virt.Domain, n Node) (Observed, err
 	}
 	seen, err := n.Limits(ctx)
 	if err != nil {
-		return Observed{}, fmt.Errorf("ask the agent for limits: %w", err)
+		return Observed{}, fmt.Errorf("read the limits from the agent: %w", err)
 	}
 	return Observed{Domain: state, Definition: definition, Limits: seen}, nil
 }
@@ -88,21 +86,21 @@ func (r *reader) definition(ctx context.Context, d virt.Domain) (domain.Definiti
 	return parsed, err
 }
 
-// Guest is how much memory the guest has, in bytes: what it booted with and what it
-// took of its devices, less what is in the balloon.
+// GuestMemory returns the guest's memory in bytes: boot memory and plugged memory, without the
+// balloon's part.
 func (o Observed) GuestMemory() uint64 {
 	return afterBalloon(o.Domain.Memory, pluggedMemory(o.Domain.Memory, currentSize))
 }
 
-// Possible is how much memory the guest has or can take without being asked again, in
-// bytes: also what of a virtio-mem it was asked to take and has not yet.
+// PossibleMemory returns the memory that the guest has or can take without a further request. It
+// includes unfinished requests to virtio-mem devices.
 func (o Observed) PossibleMemory() uint64 {
 	memory := o.Domain.Memory
 	more := pluggedMemory(memory, possibleSize) - pluggedMemory(memory, currentSize)
 	return o.GuestMemory() + more
 }
 
-// plugged is the memory that the guest booted with, and its devices.
+// pluggedMemory sums the boot memory and the given size of each device.
 func pluggedMemory(m virt.Memory, of func(virt.MemoryDevice) uint64) uint64 {
 	sum := m.Boot
 	for _, d := range m.Devices {
@@ -111,8 +109,8 @@ func pluggedMemory(m virt.Memory, of func(virt.MemoryDevice) uint64) uint64 {
 	return sum
 }
 
-// current is what the guest has of a device. What is neither virtio-mem nor DIMM, such as
-// an NVDIMM, is a disk to it.
+// currentSize returns the guest's size of a device. It is 0 for other models: an NVDIMM, for
+// example, is a disk to the guest.
 func currentSize(d virt.MemoryDevice) uint64 {
 	switch d.Model {
 	case virt.VirtioMem:
@@ -132,8 +130,8 @@ func possibleSize(d virt.MemoryDevice) uint64 {
 
 func capacity(d virt.MemoryDevice) uint64 { return d.Size }
 
-// ballooned is what the balloon leaves of so much memory. A balloon that is told to
-// leave more than there is has not been heard of since memory left.
+// afterBalloon returns the part of memory that the balloon leaves. A balloon value above the memory
+// is outdated, because the guest has released memory since.
 func afterBalloon(m virt.Memory, memory uint64) uint64 {
 	if m.Ballooned && m.Balloon > 0 {
 		return min(m.Balloon, memory)
@@ -151,8 +149,8 @@ func (o Observed) device(alias string) (virt.MemoryDevice, bool) {
 	return virt.MemoryDevice{}, false
 }
 
-// LockWanted is what libvirt wants QEMU to be able to lock, in bytes: 0 where it does
-// not care, NoLimit where it is to be unlimited. The error is one beyond an int64.
+// RequiredLock returns libvirt's memory-lock requirement for QEMU in bytes. It is 0 without a
+// requirement and NoLimit for unlimited. The error is a value beyond int64.
 func (o Observed) RequiredLock() (uint64, error) { return requiredLock(o.Definition) }
 
 func requiredLock(d domain.Definition) (uint64, error) {

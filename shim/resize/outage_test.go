@@ -11,12 +11,15 @@ import (
 	"github.com/mooring-vm/mooring/shim/resize/target"
 )
 
-// An agent or a libvirt that is away for a moment, whichever call is lost, undoes
-// nothing: the run goes on.
+// A short outage of agent or libvirt causes no rollback, whichever call is lost.
 func TestShortOutage(t *testing.T) {
 	for name, build := range map[string]func() (*model, uint64, int){
-		"grow":   func() (*model, uint64, int) { return vm(t).virtioMem(2*gi, 0).passthrough(), 2 * gi, 4 },
-		"shrink": func() (*model, uint64, int) { return vm(t).virtioMem(2*gi, gi).passthrough(), gi, 1 },
+		"grow": func() (*model, uint64, int) {
+			return vm(t).virtioMem(2*gi, 0).passthrough(), 2 * gi, 4
+		},
+		"shrink": func() (*model, uint64, int) {
+			return vm(t).virtioMem(2*gi, gi).passthrough(), gi, 1
+		},
 	} {
 		for _, f := range []fault{loseBefore, loseAfter} {
 			t.Run(fmt.Sprintf("%s/%s", name, f), func(t *testing.T) {
@@ -27,9 +30,12 @@ func TestShortOutage(t *testing.T) {
 						m.calls.faults = map[int]fault{at: f}
 						r.desired = m.target(bytes, vcpus)
 						m.node.desiredLimit = r.desired.Limit
-						report, err := r.Run(context.Background(), func() target.Target { return r.desired })
+						report, err := r.Run(
+							context.Background(), func() target.Target { return r.desired },
+						)
 						hit = m.calls.n > at
-						if err != nil && !errors.Is(err, errFault) { // the journal has no connection to lose
+						if err != nil &&
+							!errors.Is(err, errFault) { // the journal has no connection
 							t.Errorf("call %d: %v\n%s", at, err, stepLog(report))
 						}
 					})
@@ -39,7 +45,7 @@ func TestShortOutage(t *testing.T) {
 	}
 }
 
-// One that stays away leaves the run as it is, to be gone on with.
+// A long outage suspends the run for a recovery.
 func TestLongOutage(t *testing.T) {
 	for at, hit := 0, true; hit; at++ {
 		synctest.Test(t, func(t *testing.T) {
@@ -53,13 +59,16 @@ func TestLongOutage(t *testing.T) {
 			}
 			for _, s := range report.Steps {
 				if s.Rollback {
-					t.Errorf("call %d: undone after %v\n%s", at, err, stepLog(report))
+					t.Errorf("call %d: rollback after %v\n%s", at, err, stepLog(report))
 				}
 			}
-			if record, lost := r.journal.Load(); lost == nil && record.Phase != resize.Running && !report.TargetReached {
+			record, lost := r.journal.Load()
+			if lost == nil && record.Phase != resize.Running && !report.TargetReached {
 				t.Errorf("call %d: the journal says %s after %v", at, record.Phase, err)
 			}
-			report, ok, err := r.Recover(context.Background(), func() target.Target { return r.desired })
+			report, ok, err := r.Recover(
+				context.Background(), func() target.Target { return r.desired },
+			)
 			if err != nil || ok && report.Actual.Memory != 2*gi {
 				t.Errorf("call %d: afterwards %v, %+v", at, err, report.Actual)
 			}
@@ -67,8 +76,8 @@ func TestLongOutage(t *testing.T) {
 	}
 }
 
-// Somebody lowers memory.max to what the VM uses, shortly after an order was lost or
-// refused: what is ordered again, or taken back, still fits. The model checks that.
+// Another program lowers memory.max to the VM's usage shortly after a lost or refused call. The
+// repeated call and the rollback still fit into the limit. The model checks this.
 func TestLimitFallsAfterFault(t *testing.T) {
 	for name, to := range map[string]func(*model) target.Target{
 		"vCPUs":   func(m *model) target.Target { return m.target(gi, 4) },
@@ -86,7 +95,10 @@ func TestLimitFallsAfterFault(t *testing.T) {
 						r.m.node.desiredLimit = w.Limit
 						_, _ = r.Run(t.Context(), func() target.Target { return w })
 						if t.Failed() {
-							t.Fatalf("%s: %s at call %d, and lowered %d later", name, first, at, 1+later)
+							t.Fatalf(
+								"%s: %s at call %d, limit lowered %d calls later", name, first, at,
+								1+later,
+							)
 						}
 					})
 				}

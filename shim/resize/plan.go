@@ -8,16 +8,15 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// Plan is how a VM comes to be as it is wanted.
+// Plan is the list of steps to a target.
 type Plan struct {
 	Target target.Target
 	Steps  Steps
-	Notes  []string // for users: what is wanted and needs no step of ours
+	Notes  []string // facts for users about parts of the target without a step
 }
 
-// MakePlan plans how a VM that is so comes to be as it is wanted. It is pure. A VM that
-// is as it is wanted needs no steps. The error is a [*Refusal] with all that speaks
-// against it.
+// MakePlan plans the steps from the observed state to a target. It is pure. A VM at the target
+// needs no steps. The error is a [*Refusal] with all reasons.
 func MakePlan(o Observed, t target.Target, p Policy) (Plan, error) {
 	b := builder{observed: o, desired: t, policy: p.withDefaults(), definition: o.Definition}
 	b.planMemory()
@@ -38,65 +37,82 @@ type builder struct {
 	desired  target.Target
 	policy   Policy
 
-	definition definition // as the steps leave it
+	definition definition // after the steps
 	reasons    []Reason
 	notes      []string
 
 	awaitRaised, awaitLowered Steps // memory.max
-	raiseLock, lowerLock      Steps // memory lock
-	settle                    Steps // memory that the guest was asked for and has not taken or given
+	raiseLock, lowerLock      Steps
+	settle                    Steps // virtio-mem with an unfinished request
 	grow, shrink              Steps // memory
 	plug, unplug              Steps // vCPUs
 	bandwidth                 Steps
 	addedMemory               uint64 // bytes
 }
 
-// order is the one that the package describes: what gives comes before what takes, so
-// that a VM is never larger than the larger of what it was and what it becomes, in no
-// respect.
+// ordered puts the steps into the order of the package documentation. Shrinking precedes growing,
+// so that no resource exceeds the larger of its old and its new value.
 func (b *builder) ordered() Steps {
 	if len(b.unplug) > 0 {
-		return slices.Concat(b.awaitRaised, b.settle, b.unplug, b.bandwidth, b.shrink, b.raiseLock, b.grow, b.awaitLowered, b.lowerLock)
+		return slices.Concat(
+			b.awaitRaised, b.settle, b.unplug, b.bandwidth, b.shrink, b.raiseLock, b.grow,
+			b.awaitLowered, b.lowerLock,
+		)
 	}
-	return slices.Concat(b.awaitRaised, b.settle, b.shrink, b.raiseLock, b.grow, b.bandwidth, b.plug, b.awaitLowered, b.lowerLock)
+	return slices.Concat(
+		b.awaitRaised, b.settle, b.shrink, b.raiseLock, b.grow, b.bandwidth, b.plug, b.awaitLowered,
+		b.lowerLock,
+	)
 }
 
-// general checks what holds for every change.
+// checkGeneral checks the conditions of every change.
 func (b *builder) checkGeneral(changes bool) {
 	if !changes && len(b.reasons) == 0 {
 		return
 	}
 	if phase := b.observed.Domain.Phase; phase != virt.Running {
-		b.refuse(NotRunning, "the domain is %s: want it running", phase)
+		b.refuse(NotRunning, "the domain is %s: want a running domain", phase)
 	}
 	if b.observed.Domain.Migrating {
-		b.refuse(Migrating, "the domain is being migrated: want that to end first")
+		b.refuse(Migrating, "the domain is being migrated: resize it after the migration")
 	}
 	if !b.policy.Shrink && len(b.shrink)+len(b.unplug) > 0 {
 		b.refuse(Forbidden, "the node's policy does not allow a VM to shrink")
 	}
 	if room := b.observed.Limits.Available; b.addedMemory > room {
-		b.refuse(NoNodeMemory, "the guest would have %s more, and the node has room for %s", formatBytes(b.addedMemory), formatBytes(room))
+		b.refuse(NoNodeMemory, "the guest would get %s more, and the node has only %s available",
+			formatBytes(b.addedMemory), formatBytes(room))
 	}
 }
 
-// limits plans the waits for memory.max.
+// planLimits plans the waits for memory.max.
 func (b *builder) planLimits() {
 	limit, required := b.desired.Limit, b.desired.MemoryRequirement()
 	if limit > 0 && required > limit {
-		b.refuse(OverLimit, "memory: %s and %s beside it are more than the container's memory limit, which is %s",
-			formatBytes(b.desired.GuestMemory()), formatBytes(b.desired.Overhead), formatBytes(limit))
+		b.refuse(
+			OverLimit,
+			"memory: %s for the guest and %s overhead exceed the container's memory limit, %s",
+			formatBytes(
+				b.desired.GuestMemory(),
+			),
+			formatBytes(b.desired.Overhead),
+			formatBytes(limit),
+		)
 	}
 	if len(b.grow)+len(b.plug) > 0 && required > 0 {
-		b.awaitRaised = Steps{AwaitRaisedLimit{AtLeast: required, Within: b.policy.Timeouts.RaisedLimit}}
+		b.awaitRaised = Steps{
+			AwaitRaisedLimit{AtLeast: required, Within: b.policy.Timeouts.RaisedLimit},
+		}
 	}
 	if limit > 0 && b.observed.Limits.ContainerMax > limit {
-		b.awaitLowered = Steps{AwaitLoweredLimit{AtMost: limit, Within: b.policy.Timeouts.LoweredLimit}}
+		b.awaitLowered = Steps{
+			AwaitLoweredLimit{AtMost: limit, Within: b.policy.Timeouts.LoweredLimit},
+		}
 	}
 }
 
-// then is the room for what is wanted, and before that for what there is: to undo a step
-// must not make the VM larger than it was, in any respect, nor under lower limits.
+// limitForDesired is the limit for steps towards the target. limitForObserved is the limit for
+// shrinking steps, whose rollback must exceed neither the old size nor lowered limits.
 func (b *builder) limitForDesired() SizeLimit {
 	if b.desired.Memory == 0 {
 		return SizeLimit{}
@@ -105,20 +121,28 @@ func (b *builder) limitForDesired() SizeLimit {
 	if vcpus == 0 {
 		vcpus = b.observed.Domain.VCPUs.Plugged
 	}
-	return SizeLimit{Max: b.desired.MemoryRequirement(), Memory: b.desired.GuestMemory(), VCPUs: vcpus}
+	return SizeLimit{
+		Max:    b.desired.MemoryRequirement(),
+		Memory: b.desired.GuestMemory(),
+		VCPUs:  vcpus,
+	}
 }
 
 func (b *builder) limitForObserved() SizeLimit {
 	if b.desired.Memory == 0 {
 		return SizeLimit{}
 	}
-	return SizeLimit{Max: b.observed.Limits.MemoryMax(), Memory: b.observed.PossibleMemory(), VCPUs: b.observed.Domain.VCPUs.Plugged}
+	return SizeLimit{
+		Max:    b.observed.Limits.MemoryMax(),
+		Memory: b.observed.PossibleMemory(),
+		VCPUs:  b.observed.Domain.VCPUs.Plugged,
+	}
 }
 
-// show prints bytes for people.
+// formatBytes formats an amount for messages.
 func formatBytes(n uint64) string {
 	if n > 1<<63-1 {
-		return "no limit"
+		return "unlimited"
 	}
 	return api.Bytes(n).String()
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// cpu plans vCPUs, bandwidth and shares. A vCPU that the guest itself has taken offline is no
-// reason to plug one.
+// planCPU plans vCPUs, bandwidth and shares. A vCPU that the guest has taken offline needs no
+// replacement.
 func (b *builder) planCPU() {
 	b.planBandwidth()
 	desired, v := b.desired.VCPUs, b.observed.Domain.VCPUs
@@ -29,19 +29,23 @@ func (b *builder) planCPU() {
 
 func (b *builder) checkVCPUs(desired int, v virt.VCPUs) {
 	if limit := b.policy.MaxVCPUs; limit > 0 && desired > max(limit, v.Plugged) {
-		b.refuse(Forbidden, "vCPUs: %d are more than the node's policy allows, which is %d", desired, limit)
+		b.refuse(Forbidden, "vCPUs: %d exceed the maximum of the node's policy, %d", desired, limit)
 	}
 	switch {
 	case desired > v.Maximum && v.Maximum <= v.Boot:
-		b.refuse(NotPrepared, "vCPUs: the domain has no more than the %d that it booted with: it was not prepared for more", v.Maximum)
+		b.refuse(
+			NotPrepared,
+			"vCPUs: the domain has no headroom: its maximum is the %d vCPUs it booted with",
+			v.Maximum,
+		)
 	case desired > v.Maximum:
-		b.refuse(AboveMaximum, "vCPUs: %d are more than the domain can have, which is %d", desired, v.Maximum)
+		b.refuse(AboveMaximum, "vCPUs: %d exceed the domain's maximum, %d", desired, v.Maximum)
 	case desired < v.Boot:
-		b.refuse(BelowBoot, "vCPUs: %d are less than the %d of the domain that cannot be unplugged", desired, v.Boot)
+		b.refuse(BelowBoot, "vCPUs: %d are below the %d that cannot be unplugged", desired, v.Boot)
 	}
 }
 
-// planBandwidth plans one step for period, quota and shares.
+// planBandwidth plans one step for quota, period and shares.
 func (b *builder) planBandwidth() {
 	step := SetBandwidth{Within: b.policy.Timeouts.Bandwidth}
 	b.planQuota(&step)
@@ -53,29 +57,46 @@ func (b *builder) planBandwidth() {
 
 func (b *builder) planQuota(step *SetBandwidth) {
 	desired, current := b.desired.Bandwidth, b.observed.Domain.Bandwidth
-	if desired == nil || sameBandwidth(virt.Bandwidth{Period: desired.Period, Quota: desired.Quota}, current) {
+	if desired == nil ||
+		sameBandwidth(virt.Bandwidth{Period: desired.Period, Quota: desired.Quota}, current) {
 		return
 	}
 	switch {
 	case current.Supported:
 		step.FromVCPUs = b.observed.Domain.VCPUs.Plugged
-		step.FromPeriod, step.FromQuota, step.Period, step.Quota = current.Period, current.Quota, desired.Period, desired.Quota
-	case desired.Quota == virt.Unlimited: // which they are: nothing but the container's limit holds them
+		step.FromPeriod, step.FromQuota = current.Period, current.Quota
+		step.Period, step.Quota = desired.Period, desired.Quota
+	case desired.Quota == virt.Unlimited: // already true: only the container's limit applies
 	case desired.FromLimit:
-		b.notes = append(b.notes, "CPU bandwidth: this libvirt cannot change it; the container's own CPU limit holds the VM")
+		b.notes = append(
+			b.notes,
+			"CPU bandwidth: this libvirt cannot change it; the container's CPU limit applies",
+		)
 	default:
-		b.refuse(NoBandwidth, "CPU bandwidth: this libvirt cannot change it, and the container's CPU limit is not the one that is wanted: "+
-			"want that to be %dm", b.totalMilliCPU(*desired))
+		b.refuse(
+			NoBandwidth,
+			"CPU bandwidth: this libvirt cannot change it: set the container's CPU limit to %dm "+
+				"instead",
+			b.totalMilliCPU(*desired),
+		)
 	}
 }
 
-// allVCPUs is the bandwidth of all vCPUs together, in thousandths of a CPU, rounded up.
+// totalMilliCPU returns the bandwidth of all vCPUs together in thousandths of a CPU, rounded up.
 func (b *builder) totalMilliCPU(each target.Bandwidth) int64 {
 	vcpus := cmp.Or(b.desired.VCPUs, b.observed.Domain.VCPUs.Plugged)
-	return int64(math.Ceil(float64(1000*int64(vcpus)*each.Quota.Microseconds()) / float64(each.Period.Microseconds())))
+	return int64(
+		math.Ceil(
+			float64(
+				1000*int64(vcpus)*each.Quota.Microseconds(),
+			) / float64(
+				each.Period.Microseconds(),
+			),
+		),
+	)
 }
 
-// planShares takes no limit of the container for them: that says nothing about others.
+// planShares ignores the container's CPU limit, which does not affect the weight.
 func (b *builder) planShares(step *SetBandwidth) {
 	desired, current := uint64(b.desired.CPUShares), b.observed.Domain.Bandwidth
 	switch {
@@ -83,6 +104,10 @@ func (b *builder) planShares(step *SetBandwidth) {
 	case current.Supported && current.Shares > 0:
 		step.FromShares, step.Shares = current.Shares, desired
 	default:
-		b.refuse(NoShares, "CPU shares: this libvirt cannot change them; a CPU request of the container weighs it with the VM in it, and its CPU limit does not")
+		b.refuse(
+			NoShares,
+			"CPU shares: this libvirt cannot change them: set the container's CPU request "+
+				"instead; its CPU limit has no effect on the weight",
+		)
 	}
 }

@@ -4,35 +4,48 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// growDIMM plans one DIMM of all that is missing.
+// planGrowDIMM plans one DIMM for all missing memory.
 func (b *builder) planGrowDIMM(plugged, desired uint64) {
 	m := b.observed.Domain.Memory
 	if m.Maximum == 0 {
-		b.refuse(NotPrepared, "memory: the domain has neither a virtio-mem device nor a <maxMemory> that a DIMM fits in: it was not prepared for more memory")
+		b.refuse(
+			NotPrepared,
+			"memory: the domain has no headroom: want a virtio-mem device, or a <maxMemory> with "+
+				"slots for DIMMs",
+		)
 		return
 	}
-	if total := pluggedMemory(m, capacity); desired > m.Maximum || desired-plugged > m.Maximum-min(total, m.Maximum) {
-		b.refuse(AboveMaximum, "memory: %s is more than the <maxMemory> of the domain, which is %s", formatBytes(desired), formatBytes(m.Maximum))
+	total := pluggedMemory(m, capacity)
+	if desired > m.Maximum || desired-plugged > m.Maximum-min(total, m.Maximum) {
+		b.refuse(
+			AboveMaximum, "memory: %s exceeds the domain's <maxMemory>, %s", formatBytes(desired),
+			formatBytes(m.Maximum),
+		)
 	}
 	if used := dimms(m); used >= m.Slots {
-		b.refuse(NoSlot, "memory: all %d memory slots of the domain are used", m.Slots)
+		b.refuse(NoSlot, "memory: all %d memory slots of the domain are in use", m.Slots)
 	}
 	if rest := (desired - plugged) % DIMMBlock; rest > 0 {
-		b.refuseAlignment(desired, desired-rest, desired-rest+DIMMBlock, formatBytes(DIMMBlock)+" that DIMMs come in")
+		b.refuseAlignment(desired, desired-rest, desired-rest+DIMMBlock, DIMMBlock)
 	}
 	if cell, ok := b.chooseCell(); ok {
-		step := AttachDIMM{Cell: cell, Size: desired - plugged, Known: aliases(m), SizeLimit: b.limitForDesired(), Within: b.policy.Timeouts.Grow}
+		step := AttachDIMM{
+			Cell:      cell,
+			Size:      desired - plugged,
+			Known:     aliases(m),
+			SizeLimit: b.limitForDesired(),
+			Within:    b.policy.Timeouts.Grow,
+		}
 		b.grow = append(b.grow, step)
 		b.definition.Memory += definitionKiB(desired - plugged)
 	}
 }
 
-// cell chooses where a DIMM goes: the cell whose devices have least, the first of
-// several.
+// chooseCell returns the NUMA cell with the least device memory, the first of several.
 func (b *builder) chooseCell() (int, bool) {
 	m := b.observed.Domain.Memory
 	if m.Cells == 0 {
-		b.refuse(NoCell, "memory: the guest has no NUMA cell for a DIMM: it was not prepared for more memory")
+		b.refuse(NoCell, "memory: the domain has no headroom: a DIMM needs a NUMA cell")
 		return 0, false
 	}
 	sums := make([]uint64, m.Cells)

@@ -6,17 +6,17 @@ import (
 
 type definition = memlockdomain.Definition
 
-// moduleStep is what libvirt rounds memory devices up to for the lock.
+// lockGranule is the unit to which libvirt rounds memory devices for the lock.
 const lockGranule = 2 * mebi
 
-// lockable is what a DIMM adds to the memory of a definition, in KiB.
+// definitionKiB returns the KiB that a DIMM adds to the memory of a definition.
 func definitionKiB(bytes uint64) uint64 {
 	return (bytes + lockGranule - 1) / lockGranule * (lockGranule / memlockdomain.KiB)
 }
 
-// lock plans the memory lock: what libvirt wants for the domain with the new devices. It
-// is not lowered below what the launcher was given, which the agent refuses. A lock that
-// libvirt has no opinion on is left alone.
+// planLock plans the memory-lock limit by libvirt's formula for the future domain. The limit never
+// falls below the launcher's own limit, because the agent refuses that. If libvirt requires no
+// limit, the current one stays.
 func (b *builder) planLock() {
 	required, err := requiredLock(b.definition)
 	if err != nil {
@@ -28,7 +28,9 @@ func (b *builder) planLock() {
 	}
 	seen := b.observed.Limits
 	if len(b.grow) > 0 && seen.Lock < required {
-		b.raiseLock = Steps{RaiseLock{From: seen.Lock, To: required, Within: b.policy.Timeouts.Lock}}
+		b.raiseLock = Steps{
+			RaiseLock{From: seen.Lock, To: required, Within: b.policy.Timeouts.Lock},
+		}
 	}
 	to := max(required, seen.Floor, seen.Locked)
 	if seen.Lock != NoLimit && to < seen.Lock {

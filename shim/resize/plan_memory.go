@@ -4,9 +4,9 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// memory plans the guest's memory. The balloon is let out before devices are plugged,
-// and a guest with an inflated balloon shrinks by it: so the guest never has less than
-// the smaller of what it had and what it is to have.
+// planMemory plans the guest's memory. The balloon deflates before devices are plugged. A guest
+// with an inflated balloon shrinks by the balloon. So the guest never has less than the smaller of
+// its old and its new memory.
 func (b *builder) planMemory() {
 	desired, m := b.desired.GuestMemory(), b.observed.Domain.Memory
 	if desired == 0 {
@@ -14,7 +14,10 @@ func (b *builder) planMemory() {
 	}
 	plugged, guest := pluggedMemory(m, currentSize), b.observed.GuestMemory()
 	if limit := b.policy.MaxMemory; limit > 0 && desired > max(limit, guest) {
-		b.refuse(Forbidden, "memory: %s is more than the node's policy allows, which is %s", formatBytes(desired), formatBytes(limit))
+		b.refuse(
+			Forbidden, "memory: %s exceeds the maximum of the node's policy, %s",
+			formatBytes(desired), formatBytes(limit),
+		)
 	}
 	switch {
 	case guest < plugged && desired != guest:
@@ -34,7 +37,7 @@ func (b *builder) planMemory() {
 	}
 }
 
-// grow plans to plug what the guest is to have beyond all that is plugged.
+// planGrow plans to plug the memory that is missing beyond the plugged memory.
 func (b *builder) planGrow(plugged, desired uint64) {
 	m := b.observed.Domain.Memory
 	if hasVirtioMem(m) {
@@ -68,15 +71,17 @@ func (b *builder) planGrowVirtioMem(plugged, desired uint64) {
 	}
 	switch {
 	case missing > spare:
-		b.refuse(AboveMaximum, "memory: %s is more than the guest's virtio-mem devices have room for, which is %s",
-			formatBytes(desired), formatBytes(desired-missing+spare))
+		b.refuse(
+			AboveMaximum, "memory: %s exceeds the capacity of the guest's virtio-mem devices, %s",
+			formatBytes(desired), formatBytes(desired-missing+spare),
+		)
 	case missing > 0:
-		b.refuseAlignment(desired, desired-missing, desired-missing+block, formatBytes(block)+" that its virtio-mem takes memory in")
+		b.refuseAlignment(desired, desired-missing, desired-missing+block, block)
 	}
 }
 
-// request plans that a guest has so much of a virtio-mem device, unless it has and was
-// asked to.
+// planRequest plans a size for a virtio-mem device. There is no step if the device has this size
+// and no other request is open.
 func (b *builder) planRequest(d virt.MemoryDevice, bytes uint64) {
 	if d.Requested == bytes && d.Current == bytes {
 		return
@@ -85,7 +90,12 @@ func (b *builder) planRequest(d virt.MemoryDevice, bytes uint64) {
 		b.settle = append(b.settle, SettleMemory{Alias: d.Alias, Within: b.policy.Timeouts.Shrink})
 		return
 	}
-	step := RequestMemory{Alias: d.Alias, From: d.Current, To: bytes, Within: b.policy.Timeouts.Grow}
+	step := RequestMemory{
+		Alias:  d.Alias,
+		From:   d.Current,
+		To:     bytes,
+		Within: b.policy.Timeouts.Grow,
+	}
 	if bytes > d.Current {
 		step.SizeLimit = b.limitForDesired()
 		b.grow = append(b.grow, step)
@@ -95,7 +105,7 @@ func (b *builder) planRequest(d virt.MemoryDevice, bytes uint64) {
 	b.shrink = append(b.shrink, step)
 }
 
-// settle withdraws what a guest was asked for and has not done.
+// planSettle withdraws unfinished requests to virtio-mem devices.
 func (b *builder) planSettle() {
 	for _, d := range b.observed.Domain.Memory.Devices {
 		if d.Model == virt.VirtioMem {
@@ -104,12 +114,14 @@ func (b *builder) planSettle() {
 	}
 }
 
-func (b *builder) refuseAlignment(desired, below, above uint64, unit string) {
-	b.refuse(Alignment, "memory: %s is no multiple of the %s above what it has: want %s or %s",
-		formatBytes(desired), unit, formatBytes(below), formatBytes(above))
+// refuseAlignment refuses a size that the devices cannot reach, and names the nearest sizes. unit
+// is the granularity of the devices.
+func (b *builder) refuseAlignment(desired, below, above, unit uint64) {
+	b.refuse(Alignment, "memory: %s is not possible in steps of %s: want %s or %s",
+		formatBytes(desired), formatBytes(unit), formatBytes(below), formatBytes(above))
 }
 
-// down is the largest multiple of block that is not above n.
+// roundDown returns the largest multiple of block that is at most n.
 func roundDown(n, block uint64) uint64 {
 	if block == 0 {
 		return n

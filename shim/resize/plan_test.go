@@ -15,7 +15,7 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// vm is a model of 1 GiB and 2 vCPUs in a container with memory to spare.
+// vm is a model with 1 GiB and 2 vCPUs.
 func vm(t *testing.T) *model {
 	t.Helper()
 	return newModel(gi, 8*gi, func(format string, args ...any) {
@@ -24,7 +24,7 @@ func vm(t *testing.T) *model {
 	})
 }
 
-// read reads what a model is.
+// observe observes a model.
 func observe(t *testing.T, m *model) resize.Observed {
 	t.Helper()
 	is, err := resize.Read(context.Background(), m, agent{m})
@@ -34,13 +34,18 @@ func observe(t *testing.T, m *model) resize.Observed {
 	return is
 }
 
-// to is a wanted state with an overhead as large as the model's.
+// target returns a target with the model's overhead.
 func (m *model) target(memory uint64, vcpus int) target.Target {
 	overhead := m.overhead(memory, vcpus)
-	return target.Target{Generation: 1, Size: api.Size{Memory: api.Bytes(memory), VCPUs: vcpus}, Overhead: overhead, Limit: memory + overhead}
+	return target.Target{
+		Generation: 1,
+		Size:       api.Size{Memory: api.Bytes(memory), VCPUs: vcpus},
+		Overhead:   overhead,
+		Limit:      memory + overhead,
+	}
 }
 
-// kinds names the steps of a plan in short.
+// descriptions returns the descriptions of steps.
 func descriptions(steps resize.Steps) []string {
 	all := make([]string, 0, len(steps))
 	for _, s := range steps {
@@ -60,69 +65,161 @@ func TestPlanOrder(t *testing.T) {
 		want      []string
 	}{
 		{"nothing", vm(t).virtioMem(gi, 0), gi, 2, nil, nil},
-		{"grow by virtio-mem", vm(t).virtioMem(2*gi, 0), 2 * gi, 2, nil, []string{
-			"wait until the memory.max of pod and container are at least 2132Mi",
-			"ask the guest to have 1Gi instead of 0 of its device virtiomem1",
-		}},
-		{"grow by two virtio-mem", vm(t).virtioMem(256*mi, 0).virtioMem(gi, 2*mi), gi + 512*mi, 2, nil, []string{
-			"wait until the memory.max of pod and container are at least 1619Mi",
-			"ask the guest to have 256Mi instead of 0 of its device virtiomem1",
-			"ask the guest to have 256Mi instead of 2Mi of its device virtiomem2",
-		}},
-		{"grow by a DIMM, with a lock", vm(t).passthrough(), 2 * gi, 2, nil, []string{
-			"wait until the memory.max of pod and container are at least 2132Mi",
-			"raise the memory lock of QEMU from 2Gi to 3Gi",
-			"plug a DIMM of 1Gi into NUMA cell 0",
-		}},
-		{"a DIMM goes to the emptiest cell", vm(t).dimm(256 * mi), 2 * gi, 2, nil, []string{
-			"wait until the memory.max of pod and container are at least 2132Mi",
-			"plug a DIMM of 768Mi into NUMA cell 1",
-		}},
-		{"shrink by virtio-mem", vm(t).virtioMem(2*gi, gi), gi + 256*mi, 2, nil, []string{
-			"ask the guest to have 256Mi instead of 1Gi of its device virtiomem1",
-			"wait until the memory.max of the container is 1395200Ki",
-		}},
-		{"shrink by DIMMs, the latest first", vm(t).dimm(256 * mi).dimm(512 * mi).passthrough(), gi, 2, nil, []string{
-			"ask the guest to give back dimm2, a DIMM of 512Mi",
-			"ask the guest to give back dimm1, a DIMM of 256Mi",
-			"wait until the memory.max of the container is 1106Mi",
-			"lower the memory lock of QEMU from 2816Mi to 2Gi",
-		}},
-		{"more vCPUs, less bandwidth", vm(t), gi, 4, half, []string{
-			"wait until the memory.max of pod and container are at least 1122Mi",
-			"let each vCPU run 50ms in 100ms instead of without a limit",
-			"give the guest 4 vCPUs instead of 2",
-		}},
-		{"fewer vCPUs, less bandwidth", vm(t), gi, 1, half, []string{
-			"give the guest 1 vCPUs instead of 2",
-			"let each vCPU run 50ms in 100ms instead of without a limit",
-			"wait until the memory.max of the container is 1098Mi",
-		}},
-		{"more vCPUs and shares, less bandwidth", vmWithShares(t, 50), gi, 4, half, []string{
-			"wait until the memory.max of pod and container are at least 1122Mi",
-			"let each vCPU run 50ms in 100ms instead of without a limit, and give the VM 200 CPU shares instead of 50",
-			"give the guest 4 vCPUs instead of 2",
-		}},
-		{"fewer shares", vmWithShares(t, 1024), gi, 2, nil, []string{
-			"give the VM 200 CPU shares instead of 1024",
-			"wait until the memory.max of the container is 1106Mi",
-		}},
-		{"more memory, fewer vCPUs", vm(t).virtioMem(2*gi, 0), 2 * gi, 1, nil, []string{
-			"wait until the memory.max of pod and container are at least 2124Mi",
-			"give the guest 1 vCPUs instead of 2",
-			"ask the guest to have 1Gi instead of 0 of its device virtiomem1",
-		}},
-		{"less memory, more vCPUs", vm(t).virtioMem(2*gi, gi), gi, 4, nil, []string{
-			"wait until the memory.max of pod and container are at least 1122Mi",
-			"ask the guest to have 0 instead of 1Gi of its device virtiomem1",
-			"give the guest 4 vCPUs instead of 2",
-			"wait until the memory.max of the container is 1122Mi",
-		}},
-		{"below what it booted with", vm(t).virtioMem(gi, 512*mi), 512 * mi, 2, nil, []string{
-			"ask the guest to have 0 instead of 512Mi of its device virtiomem1",
-			"let the balloon leave 512Mi instead of 1Gi to the guest",
-			"wait until the memory.max of the container is 593Mi",
-		}},
+		{
+			"grow by virtio-mem",
+			vm(t).virtioMem(2*gi, 0),
+			2 * gi,
+			2,
+			nil,
+			[]string{
+				"wait until memory.max of pod and container is at least 2132Mi",
+				"resize memory device virtiomem1 from 0 to 1Gi",
+			},
+		},
+		{
+			"grow by two virtio-mem",
+			vm(t).virtioMem(256*mi, 0).virtioMem(gi, 2*mi),
+			gi + 512*mi,
+			2,
+			nil,
+			[]string{
+				"wait until memory.max of pod and container is at least 1619Mi",
+				"resize memory device virtiomem1 from 0 to 256Mi",
+				"resize memory device virtiomem2 from 2Mi to 256Mi",
+			},
+		},
+		{
+			"grow by a DIMM, with a lock",
+			vm(t).passthrough(),
+			2 * gi,
+			2,
+			nil,
+			[]string{
+				"wait until memory.max of pod and container is at least 2132Mi",
+				"raise QEMU's memory-lock limit from 2Gi to 3Gi",
+				"plug a DIMM of 1Gi into NUMA cell 0",
+			},
+		},
+		{
+			"a DIMM goes to the cell with the least device memory",
+			vm(t).dimm(256 * mi),
+			2 * gi,
+			2,
+			nil,
+			[]string{
+				"wait until memory.max of pod and container is at least 2132Mi",
+				"plug a DIMM of 768Mi into NUMA cell 1",
+			},
+		},
+		{
+			"shrink by virtio-mem",
+			vm(t).virtioMem(2*gi, gi),
+			gi + 256*mi,
+			2,
+			nil,
+			[]string{
+				"resize memory device virtiomem1 from 1Gi to 256Mi",
+				"wait until memory.max of the container is at most 1395200Ki",
+			},
+		},
+		{
+			"shrink by DIMMs, the latest first",
+			vm(t).dimm(256 * mi).dimm(512 * mi).passthrough(),
+			gi,
+			2,
+			nil,
+			[]string{
+				"unplug dimm2, a DIMM of 512Mi",
+				"unplug dimm1, a DIMM of 256Mi",
+				"wait until memory.max of the container is at most 1106Mi",
+				"lower QEMU's memory-lock limit from 2816Mi to 2Gi",
+			},
+		},
+		{
+			"more vCPUs, less bandwidth",
+			vm(t),
+			gi,
+			4,
+			half,
+			[]string{
+				"wait until memory.max of pod and container is at least 1122Mi",
+				"change the CPU bandwidth of each vCPU from unlimited to 50ms per 100ms",
+				"change the number of vCPUs from 2 to 4",
+			},
+		},
+		{
+			"fewer vCPUs, less bandwidth",
+			vm(t),
+			gi,
+			1,
+			half,
+			[]string{
+				"change the number of vCPUs from 2 to 1",
+				"change the CPU bandwidth of each vCPU from unlimited to 50ms per 100ms",
+				"wait until memory.max of the container is at most 1098Mi",
+			},
+		},
+		{
+			"more vCPUs and shares, less bandwidth",
+			vmWithShares(t, 50),
+			gi,
+			4,
+			half,
+			[]string{
+				"wait until memory.max of pod and container is at least 1122Mi",
+				"change the CPU bandwidth of each vCPU from unlimited to 50ms per 100ms and the " +
+					"CPU shares from 50 to 200",
+				"change the number of vCPUs from 2 to 4",
+			},
+		},
+		{
+			"fewer shares",
+			vmWithShares(t, 1024),
+			gi,
+			2,
+			nil,
+			[]string{
+				"change the CPU shares from 1024 to 200",
+				"wait until memory.max of the container is at most 1106Mi",
+			},
+		},
+		{
+			"more memory, fewer vCPUs",
+			vm(t).virtioMem(2*gi, 0),
+			2 * gi,
+			1,
+			nil,
+			[]string{
+				"wait until memory.max of pod and container is at least 2124Mi",
+				"change the number of vCPUs from 2 to 1",
+				"resize memory device virtiomem1 from 0 to 1Gi",
+			},
+		},
+		{
+			"less memory, more vCPUs",
+			vm(t).virtioMem(2*gi, gi),
+			gi,
+			4,
+			nil,
+			[]string{
+				"wait until memory.max of pod and container is at least 1122Mi",
+				"resize memory device virtiomem1 from 1Gi to 0",
+				"change the number of vCPUs from 2 to 4",
+				"wait until memory.max of the container is at most 1122Mi",
+			},
+		},
+		{
+			"below the boot memory",
+			vm(t).virtioMem(gi, 512*mi),
+			512 * mi,
+			2,
+			nil,
+			[]string{
+				"resize memory device virtiomem1 from 512Mi to 0",
+				"change the balloon from 1Gi to 512Mi for the guest",
+				"wait until memory.max of the container is at most 593Mi",
+			},
+		},
 	} {
 		w := c.m.withLimits().target(c.memory, c.vcpus)
 		w.Bandwidth = c.bandwidth
@@ -139,15 +236,20 @@ func TestPlanOrder(t *testing.T) {
 	}
 }
 
-// weighed is a VM with other shares than usual.
+// vmWithShares is a VM with other CPU shares.
 func vmWithShares(t *testing.T, shares uint64) *model {
 	return changedVM(t, func(m *model) { m.state.Bandwidth.Shares = shares })
 }
 
 var cmpEmpty = cmp.Transformer("empty", func(s []string) string { return strings.Join(s, "\n") })
 
-// refusal is the error of a plan that has to be refused.
-func expectRefusal(t *testing.T, is resize.Observed, w target.Target, p resize.Policy) *resize.Refusal {
+// expectRefusal expects a refusal and returns it.
+func expectRefusal(
+	t *testing.T,
+	is resize.Observed,
+	w target.Target,
+	p resize.Policy,
+) *resize.Refusal {
 	t.Helper()
 	plan, err := resize.MakePlan(is, w, p)
 	r, ok := errors.AsType[*resize.Refusal](err)
@@ -157,10 +259,10 @@ func expectRefusal(t *testing.T, is resize.Observed, w target.Target, p resize.P
 	return r
 }
 
-// Every reason is told at once.
 func TestRefusalListsAllReasons(t *testing.T) {
 	m := vm(t).withLimits()
-	m.state.Phase, m.state.Migrating, m.state.Memory.Slots, m.state.Memory.Cells = virt.Paused, true, 0, 0
+	m.state.Phase, m.state.Migrating = virt.Paused, true
+	m.state.Memory.Slots, m.state.Memory.Cells = 0, 0
 	m.node.limits.Available = 4 * gi
 	w := m.target(9*gi+1, 9)
 	w.Limit = 8 * gi
@@ -170,22 +272,38 @@ func TestRefusalListsAllReasons(t *testing.T) {
 		codes = append(codes, r.Code)
 	}
 	want := []resize.Code{
-		resize.Forbidden, resize.AboveMaximum, resize.NoSlot, resize.Alignment, resize.NoCell, // memory
-		resize.Forbidden, resize.AboveMaximum, // vCPUs
-		resize.OverLimit, resize.NotRunning, resize.Migrating, resize.NoNodeMemory,
+		resize.Forbidden,
+		resize.AboveMaximum,
+		resize.NoSlot,
+		resize.Alignment,
+		resize.NoCell, // memory
+		resize.Forbidden,
+		resize.AboveMaximum, // vCPUs
+		resize.OverLimit,
+		resize.NotRunning,
+		resize.Migrating,
+		resize.NoNodeMemory,
 	}
 	if diff := cmp.Diff(want, codes); diff != "" {
 		t.Errorf("%v (-want +got)\n%s", got, diff)
 	}
 }
 
-// An NVDIMM is a disk to the guest: it is no part of the memory that is wanted.
+// An NVDIMM is a disk to the guest and not part of its memory.
 func TestNVDIMMIsNoMemory(t *testing.T) {
 	m := vm(t).virtioMem(2*gi, gi)
-	m.state.Memory.Devices = append(m.state.Memory.Devices, virt.MemoryDevice{Alias: "nvdimm0", Model: "nvdimm", Size: 2 * gi})
+	m.state.Memory.Devices = append(
+		m.state.Memory.Devices, virt.MemoryDevice{Alias: "nvdimm0", Model: "nvdimm", Size: 2 * gi},
+	)
 	is := observe(t, m.withLimits())
-	plan, err := resize.MakePlan(is, target.Target{Size: api.Size{Memory: 2 * gi}}, resize.Policy{Shrink: true})
-	if is.GuestMemory() != 2*gi || is.PossibleMemory() != 2*gi || err != nil || len(plan.Steps) > 0 {
-		t.Errorf("the guest has %d, can have %d, and is to do %v, %v", is.GuestMemory(), is.PossibleMemory(), descriptions(plan.Steps), err)
+	plan, err := resize.MakePlan(
+		is, target.Target{Size: api.Size{Memory: 2 * gi}}, resize.Policy{Shrink: true},
+	)
+	if is.GuestMemory() != 2*gi || is.PossibleMemory() != 2*gi || err != nil ||
+		len(plan.Steps) > 0 {
+		t.Errorf(
+			"the guest has %d, can have %d, plan %v, %v", is.GuestMemory(), is.PossibleMemory(),
+			descriptions(plan.Steps), err,
+		)
 	}
 }

@@ -2,36 +2,36 @@ package resize
 
 import "time"
 
-// Policy is what the owner of the node allows, and how long a step may take. The zero
-// value allows to grow as far as the domain can, by devices.
+// Policy is the node's limit on resizes, and the timeouts of steps. The zero value allows growth by
+// devices up to the domain's maximum.
 type Policy struct {
-	MaxMemory uint64 // of a guest, in bytes; 0: none
-	MaxVCPUs  int    // 0: none
+	MaxMemory uint64 // bytes of a guest; 0: no maximum
+	MaxVCPUs  int    // 0: no maximum
 
-	Shrink  bool // guests may be asked to give memory and vCPUs back
+	Shrink  bool // the guest may shrink
 	Balloon bool // the balloon may be used
 
 	Timeouts Timeouts
 }
 
-// Bounds are the most that steps may take until they are confirmed. 0 is the default.
+// Timeouts are the maximum times until steps are confirmed. 0 selects the default.
 type Timeouts struct {
-	RaisedLimit  time.Duration // memory.max is as high as needed; 2 min
-	LoweredLimit time.Duration // memory.max is as low as wanted; 2 min
-	Lock         time.Duration // 10 s
+	RaisedLimit  time.Duration // kubelet raises memory.max; 2 min
+	LoweredLimit time.Duration // kubelet lowers memory.max; 2 min
+	Lock         time.Duration // memory-lock limit; 10 s
 	Grow         time.Duration // the guest takes memory; 60 s
-	Shrink       time.Duration // the guest gives memory back; 2 min
-	VCPUs        time.Duration // the guest uses vCPUs, or has given them back; 30 s
-	Bandwidth    time.Duration // bandwidth; 10 s
-	Read         time.Duration // libvirt and the agent answer, between steps; 30 s
+	Shrink       time.Duration // the guest releases memory; 2 min
+	VCPUs        time.Duration // the guest brings vCPUs online or releases them; 30 s
+	Bandwidth    time.Duration // CPU bandwidth and shares; 10 s
+	Read         time.Duration // answers of libvirt and the agent, between steps; 30 s
 
-	// Poll is how often is looked where no event comes; 1 s.
+	// Poll is the interval of observations without an event; 1 s.
 	Poll time.Duration
 }
 
 const mebi = 1 << 20
 
-// DIMMBlock is what Linux guests on x86 plug and unplug memory in, in bytes. DIMMs are
+// DIMMBlock is the unit, in bytes, in which Linux guests on x86 plug and unplug memory. DIMMs are
 // multiples of it.
 const DIMMBlock = 128 * mebi
 
@@ -45,7 +45,10 @@ func (b Timeouts) withDefaults() Timeouts {
 		at    *time.Duration
 		value time.Duration
 	}{
-		{&b.RaisedLimit, 2 * time.Minute}, {&b.LoweredLimit, 2 * time.Minute}, {&b.Lock, 10 * time.Second},
+		{
+			&b.RaisedLimit,
+			2 * time.Minute,
+		}, {&b.LoweredLimit, 2 * time.Minute}, {&b.Lock, 10 * time.Second},
 		{&b.Grow, time.Minute}, {&b.Shrink, 2 * time.Minute}, {&b.VCPUs, 30 * time.Second},
 		{&b.Bandwidth, 10 * time.Second}, {&b.Read, 30 * time.Second}, {&b.Poll, time.Second},
 	} {

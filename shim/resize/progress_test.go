@@ -13,23 +13,26 @@ import (
 	"github.com/mooring-vm/mooring/shim/resize/target"
 )
 
-// told runs, and returns what was told on the way: how many steps were planned and done.
-func (r *rig) runWithProgress(t *testing.T, w target.Target) (runWithProgress []string, last resize.Report) {
+// runWithProgress runs, and returns the number of done and planned steps of each progress report.
+func (r *rig) runWithProgress(
+	t *testing.T,
+	w target.Target,
+) (reports []string, last resize.Report) {
 	t.Helper()
 	var before resize.Report
 	r.Progress = func(p resize.Report) {
-		if n := len(before.Steps); n > len(p.Steps) || !slices.Equal(before.Steps, p.Steps[:n]) || p.Actual != nil {
-			t.Errorf("told %+v after %+v: want what was done before, and no end", p, before)
+		n := len(before.Steps)
+		if n > len(p.Steps) || !slices.Equal(before.Steps, p.Steps[:n]) || p.Actual != nil {
+			t.Errorf("progress %+v after %+v: want the earlier steps and no end", p, before)
 		}
 		before = p
-		runWithProgress = append(runWithProgress, fmt.Sprintf("%d of %d", len(p.Steps), len(p.Plan)))
+		reports = append(reports, fmt.Sprintf("%d of %d", len(p.Steps), len(p.Plan)))
 	}
 	last, _ = r.run(t, w)
-	return runWithProgress, last
+	return reports, last
 }
 
-// Each plan is told before its first step, and each step once it is done. The last report
-// has all of it.
+// There is a report for each plan before its first step, and after each step. The last one has all.
 func TestProgress(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -37,7 +40,9 @@ func TestProgress(t *testing.T) {
 		want []string
 	}{
 		{"done", func(*model) {}, []string{"0 of 3", "1 of 3", "2 of 3", "3 of 3"}},
-		{"undone", func(m *model) { m.guest.refuseTake = true }, []string{"0 of 3", "1 of 3", "2 of 3", "3 of 3"}},
+		{"rolled back", func(m *model) {
+			m.guest.refuseTake = true
+		}, []string{"0 of 3", "1 of 3", "2 of 3", "3 of 3"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -46,27 +51,28 @@ func TestProgress(t *testing.T) {
 				c.m(m)
 				told, last := r.runWithProgress(t, m.target(2*gi, 4))
 				if diff := cmp.Diff(c.want, told); diff != "" {
-					t.Errorf("told (-want +got)\n%s", diff)
+					t.Errorf("(-want +got)\n%s", diff)
 				}
-				if len(last.Plan) != 3 || last.Plan[0] != last.Steps[0].Description || len(last.Steps) != len(told)-1 {
-					t.Errorf("in the end: plan %q, steps\n%s", last.Plan, stepLog(last))
+				if len(last.Plan) != 3 || last.Plan[0] != last.Steps[0].Description ||
+					len(last.Steps) != len(told)-1 {
+					t.Errorf("last report: plan %q, steps\n%s", last.Plan, stepLog(last))
 				}
 			})
 		})
 	}
 }
 
-// Where nothing is to be done there is nothing to tell.
 func TestNoProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(vm(t))
-		if told, last := r.runWithProgress(t, target.Target{Size: api.Size{VCPUs: 2}}); len(told) > 0 || len(last.Plan) > 0 {
-			t.Errorf("told %q, in the end %q", told, last.Plan)
+		told, last := r.runWithProgress(t, target.Target{Size: api.Size{VCPUs: 2}})
+		if len(told) > 0 || len(last.Plan) > 0 {
+			t.Errorf("progress %q, last plan %q", told, last.Plan)
 		}
 	})
 }
 
-// A plan that takes the place of another has what was begun before, too.
+// A new plan includes the started steps of the old one.
 func TestProgressOfNewPlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(vm(t).virtioMem(2*gi, 0))
@@ -80,7 +86,8 @@ func TestProgressOfNewPlan(t *testing.T) {
 		for _, s := range last.Steps {
 			done = append(done, s.Description)
 		}
-		if diff := cmp.Diff(last.Plan, done); diff != "" || last.Target.Generation != 2 || last.Error != "" {
+		diff := cmp.Diff(last.Plan, done)
+		if diff != "" || last.Target.Generation != 2 || last.Error != "" {
 			t.Errorf("%s: plan and steps (-plan +steps)\n%s", last.Error, diff)
 		}
 	})

@@ -18,20 +18,20 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// failer is what fails a test, be it rapid's.
+// failingT is a test of package testing or of rapid.
 type failingT interface {
 	Fatal(args ...any)
 	Fatalf(format string, args ...any)
 }
 
-// world is a model with a shim that is killed and started again.
+// world is a model with a shim that can die and restart.
 type world struct {
 	t       failingT
 	m       *model
 	journal *memoryJournal
 	desired target.Target
 	policy  resize.Policy
-	anySize bool // the guest can have any size
+	anySize bool // the guest can reach any size
 }
 
 func (w *world) runner() *resize.Runner {
@@ -40,7 +40,7 @@ func (w *world) runner() *resize.Runner {
 
 func (w *world) targetFunc() target.Target { return w.desired }
 
-// size draws a size that the model can have.
+// drawTarget draws a target that the model can reach.
 func (w *world) drawTarget(t *rapid.T) target.Target {
 	boot := w.m.state.Memory.Boot
 	memory := boot + uint64(rapid.IntRange(0, 8).Draw(t, "blocks"))*128*mi
@@ -52,16 +52,20 @@ func (w *world) drawTarget(t *rapid.T) target.Target {
 	}
 	vcpus := rapid.IntRange(1, 8).Draw(t, "vcpus")
 	if w.desired.Generation > 0 && !w.anySize {
-		memory = w.desired.GuestMemory() // whole DIMMs may not lead from one size to the other
+		memory = w.desired.GuestMemory() // whole DIMMs may not allow the new size
 	}
 	overhead := w.m.overhead(memory, vcpus)
-	quota := rapid.SampledFrom([]time.Duration{virt.Unlimited, 20 * time.Millisecond, 50 * time.Millisecond}).Draw(t, "quota")
+	quota := rapid.SampledFrom(
+		[]time.Duration{virt.Unlimited, 20 * time.Millisecond, 50 * time.Millisecond},
+	).
+		Draw(t, "quota")
 	return target.Target{
 		Size: api.Size{
 			Memory: api.Bytes(memory), VCPUs: vcpus,
 			CPUShares: rapid.SampledFrom([]int{0, 2, 100, 10000}).Draw(t, "shares"),
 		},
-		Overhead: overhead, Limit: memory + overhead + uint64(rapid.IntRange(0, 3).Draw(t, "spare"))*8*mi,
+		Overhead:  overhead,
+		Limit:     memory + overhead + uint64(rapid.IntRange(0, 3).Draw(t, "spare"))*8*mi,
 		Bandwidth: &target.Bandwidth{Period: 100 * time.Millisecond, Quota: quota},
 	}
 }
@@ -75,7 +79,7 @@ func hasDIMMs(m *model) bool {
 	return false
 }
 
-// reachable lists sizes that a guest with DIMMs can grow or shrink to, in whatever order.
+// reachable lists sizes that a guest with DIMMs can reach in any order.
 func (w *world) reachable() []uint64 {
 	boot, most := w.m.state.Memory.Boot, uint64(0)
 	for _, d := range w.m.state.Memory.Devices {
@@ -85,9 +89,12 @@ func (w *world) reachable() []uint64 {
 }
 
 func drawWorld(t *rapid.T) *world {
-	m := newModel(gi, 16*gi, func(format string, args ...any) { t.Helper(); t.Fatalf(format, args...) })
+	m := newModel(
+		gi, 16*gi, func(format string, args ...any) { t.Helper(); t.Fatalf(format, args...) },
+	)
 	w := &world{t: t, m: m, policy: resize.Policy{Shrink: true}}
-	switch rapid.SampledFrom([]string{"virtio-mem", "two virtio-mem", "dimm", "nothing", "balloon"}).Draw(t, "kind") {
+	switch rapid.SampledFrom([]string{"virtio-mem", "two virtio-mem", "dimm", "nothing", "balloon"}).
+		Draw(t, "kind") {
 	case "virtio-mem":
 		m.virtioMem(2*gi, uint64(rapid.IntRange(0, 8).Draw(t, "has"))*128*mi)
 	case "two virtio-mem":
@@ -100,7 +107,10 @@ func drawWorld(t *rapid.T) *world {
 	}
 	if !w.policy.Balloon && rapid.Bool().Draw(t, "vfio") {
 		m.passthrough()
-		m.withLauncherLock(rapid.SampledFrom([]uint64{0, gi, 2560 * mi, 8 * gi}).Draw(t, "given"), rapid.Bool().Draw(t, "repaired"))
+		m.withLauncherLock(
+			rapid.SampledFrom([]uint64{0, gi, 2560 * mi, 8 * gi}).Draw(t, "given"),
+			rapid.Bool().Draw(t, "repaired"),
+		)
 	}
 	w.anySize = len(m.state.Memory.Devices) > 0 && !hasDIMMs(m)
 	m.guest.lag = rapid.IntRange(0, 5).Draw(t, "lag")
@@ -113,14 +123,14 @@ func drawWorld(t *rapid.T) *world {
 	return w
 }
 
-// aim sets what is wanted, of which kubelet knows, too.
+// setTarget sets the target and kubelet's limit.
 func (w *world) setTarget(s target.Target) {
 	s.Generation = w.desired.Generation + 1
 	w.desired = s
 	w.m.node.desiredLimit = s.Limit
 }
 
-// live runs a shim until it has done what it can, or is killed.
+// runShim runs a shim until it has finished or dies.
 func (w *world) runShim() (report resize.Report, dead bool, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -137,34 +147,41 @@ func (w *world) runShim() (report resize.Report, dead bool, err error) {
 	return report, false, err
 }
 
-// truthful checks that what was reported is so, and that no error means as wanted. What
-// the guest uses of its vCPUs need not be known where they were left alone.
+// expectTruthful checks that the report shows the actual size, and that a run without an error has
+// reached the target. Online vCPUs may be unknown if no step changed vCPUs.
 func (w *world) expectTruthful(report resize.Report, err error) {
 	if report.Actual == nil {
 		if err == nil {
-			w.t.Fatal("no error, and no report of what the VM is")
+			w.t.Fatal("no error and no actual size in the report")
 		}
 		return
 	}
 	m := w.m.state
 	truth := resize.Actual{
-		Memory: m.Memory.Balloon, Possible: w.possible(), VCPUs: m.VCPUs.Plugged, Online: m.VCPUs.Online,
-		Period: m.Bandwidth.Period, Quota: m.Bandwidth.Quota, Shares: m.Bandwidth.Shares,
-		PodMax: w.m.node.limits.PodMax, ContainerMax: w.m.node.limits.ContainerMax,
-		Lock: w.m.node.limits.Lock, Locked: w.m.node.limits.Locked,
+		Memory:       m.Memory.Balloon,
+		Possible:     w.possible(),
+		VCPUs:        m.VCPUs.Plugged,
+		Online:       m.VCPUs.Online,
+		Period:       m.Bandwidth.Period,
+		Quota:        m.Bandwidth.Quota,
+		Shares:       m.Bandwidth.Shares,
+		PodMax:       w.m.node.limits.PodMax,
+		ContainerMax: w.m.node.limits.ContainerMax,
+		Lock:         w.m.node.limits.Lock,
+		Locked:       w.m.node.limits.Locked,
 	}
 	if report.Actual.Online == virt.Unknown && !strings.Contains(stepLog(report), "vCPUs") {
 		truth.Online = virt.Unknown
 	}
 	if diff := cmp.Diff(truth, *report.Actual); diff != "" {
-		w.t.Fatalf("reported is not what is (-is +reported)\n%s", diff)
+		w.t.Fatalf("wrong report (-actual +reported)\n%s", diff)
 	}
 	if err == nil && !w.matches(report.Target) {
-		w.t.Fatalf("no error, and the VM is %+v instead of %+v", truth, report.Target)
+		w.t.Fatalf("no error, actual size %+v, target %+v", truth, report.Target)
 	}
 }
 
-// possible is as in the report: of a balloon only what it has done.
+// possible matches the report: it ignores unfinished balloon requests.
 func (w *world) possible() uint64 {
 	sum := w.m.state.Memory.Balloon
 	for _, d := range w.m.state.Memory.Devices {
@@ -180,17 +197,21 @@ func (w *world) matches(desired target.Target) bool {
 		(desired.CPUShares == 0 || is.Bandwidth.Shares == uint64(desired.CPUShares))
 }
 
-// mend ends all that goes wrong.
+// removeFaults ends all faults.
 func (w *world) removeFaults() {
 	w.m.calls.faults, w.m.calls.lostCalls = nil, 0
 	w.m.state.Migrating, w.m.calls.sawMigration = false, false
 	w.m.node.lowerLimit, w.m.node.desiredLimit = false, w.desired.Limit
 	lag := w.m.guest.lag
-	w.m.guest = guest{lag: lag, balloonTarget: w.m.guest.balloonTarget, detaching: w.m.guest.detaching}
+	w.m.guest = guest{
+		lag:           lag,
+		balloonTarget: w.m.guest.balloonTarget,
+		detaching:     w.m.guest.detaching,
+	}
 }
 
-// No plan has the agent lower the lock below what the launcher was given, which it
-// refuses, and a VM that is as wanted needs no plan.
+// No plan lowers the lock below the launcher's own limit, which the agent would refuse. A VM at its
+// target needs no steps.
 func TestLockPlans(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		m := drawWorld(r).m
@@ -199,10 +220,13 @@ func TestLockPlans(t *testing.T) {
 			r.Fatal(err)
 		}
 		is.Limits.Lock = max(is.Limits.Lock, is.Limits.Floor)
-		as := target.Target{Size: api.Size{Memory: api.Bytes(is.GuestMemory()), VCPUs: is.Domain.VCPUs.Plugged}}
+		as := target.Target{
+			Size: api.Size{Memory: api.Bytes(is.GuestMemory()), VCPUs: is.Domain.VCPUs.Plugged},
+		}
 		plan, err := resize.MakePlan(is, as, resize.Policy{})
-		if wants, _ := is.RequiredLock(); err != nil || is.Limits.Lock == max(wants, is.Limits.Floor) && len(plan.Steps) > 0 {
-			r.Fatalf("%+v is as wanted, and the plan %v, %v", is.Limits, descriptions(plan.Steps), err)
+		wants, _ := is.RequiredLock()
+		if err != nil || is.Limits.Lock == max(wants, is.Limits.Floor) && len(plan.Steps) > 0 {
+			r.Fatalf("%+v is at the target, plan %v, %v", is.Limits, descriptions(plan.Steps), err)
 		}
 		is.Limits.Lock += uint64(rapid.IntRange(0, 4).Draw(r, "more")) * gi
 		for _, memory := range []uint64{gi, is.GuestMemory()} {
@@ -213,16 +237,15 @@ func TestLockPlans(t *testing.T) {
 			}
 			for _, s := range plan.Steps {
 				if l, ok := s.(resize.LowerLock); ok && l.To < is.Limits.Floor {
-					r.Fatalf("%s, and the launcher was given %d", l, is.Limits.Floor)
+					r.Fatalf("%s, below the launcher's own limit of %d", l, is.Limits.Floor)
 				}
 			}
 		}
 	})
 }
 
-// Whatever goes wrong, the VM never has more than its limits allow (the model checks
-// that at each change), and what is told of it is the truth. When nothing goes wrong
-// any more, the VM comes to be as it is wanted, and nothing is left to do.
+// With any faults the VM never exceeds its limits (the model checks each change), and reports show
+// the actual size. After the faults the VM reaches its target, and no step is left.
 func TestFaults(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		inBubble(t, func() {
@@ -232,7 +255,10 @@ func TestFaults(t *testing.T) {
 			w.m.calls.migrate = func() { w.m.state.Migrating = true }
 			w.m.calls.change = func() { w.setTarget(other) }
 			w.m.calls.lowerLimit = func() { w.m.node.lowerLimit = true }
-			w.m.calls.faults = rapid.MapOfN(rapid.IntRange(0, 90), rapid.SampledFrom(allFaults), 0, 4).Draw(r, "faults")
+			w.m.calls.faults = rapid.MapOfN(
+				rapid.IntRange(0, 90), rapid.SampledFrom(allFaults), 0, 4,
+			).
+				Draw(r, "faults")
 			for range 6 {
 				report, dead, err := w.runShim()
 				if !dead {
@@ -246,7 +272,7 @@ func TestFaults(t *testing.T) {
 	})
 }
 
-// inBubble runs f, which may panic as rapid does, with a clock of its own.
+// inBubble runs f with a fake clock. It passes on rapid's panics.
 func inBubble(t *testing.T, f func()) {
 	var caught any
 	synctest.Test(t, func(*testing.T) {
@@ -255,14 +281,15 @@ func inBubble(t *testing.T, f func()) {
 	})
 	switch {
 	case caught == nil:
-	case fmt.Sprintf("%T", caught) == "rapid.invalidData": // by the line rapid tells this from a failure
+	// rapid distinguishes this from a failure by the line of the panic.
+	case fmt.Sprintf("%T", caught) == "rapid.invalidData":
 		panic(caught)
 	default:
 		panic(caught)
 	}
 }
 
-// arrives checks that a shim without faults brings the VM to where it is wanted.
+// expectReached checks that a shim without faults reaches the target.
 func (w *world) expectReached() {
 	report, recovered, err := w.runner().Recover(context.Background(), w.targetFunc)
 	if recovered {
@@ -270,7 +297,7 @@ func (w *world) expectReached() {
 	}
 	report, err = w.runner().Run(context.Background(), w.targetFunc)
 	if err != nil || !report.TargetReached {
-		w.t.Fatalf("with nothing wrong: %v, %+v", err, report)
+		w.t.Fatalf("without faults: %v, %+v", err, report)
 	}
 	w.expectTruthful(report, err)
 	is, err := resize.Read(context.Background(), w.m, agent{w.m})
@@ -279,9 +306,10 @@ func (w *world) expectReached() {
 	}
 	plan, err := resize.MakePlan(is, w.desired, w.policy)
 	if err != nil || len(plan.Steps) > 0 {
-		w.t.Fatalf("the VM is as wanted, and there is left to do: %v, %v", plan.Steps, err)
+		w.t.Fatalf("steps left at the target: %v, %v", plan.Steps, err)
 	}
-	if rec, err := w.journal.Load(); err == nil && rec.Phase != resize.Ended || err != nil && !errors.Is(err, resize.ErrNoRecord) {
+	if rec, err := w.journal.Load(); err == nil && rec.Phase != resize.Ended ||
+		err != nil && !errors.Is(err, resize.ErrNoRecord) {
 		w.t.Fatalf("the journal says %+v, %v", rec.Phase, err)
 	}
 }

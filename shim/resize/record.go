@@ -8,54 +8,53 @@ import (
 	"github.com/mooring-vm/mooring/shim/resize/target"
 )
 
-// Phase is how far a run is.
+// Phase is the phase of a run.
 type Phase string
 
 // The phases of a run.
 const (
-	Running     Phase = "running" // its steps are done
-	RollingBack Phase = "undoing" // what was begun is taken back
-	Ended       Phase = "ended"   // the report says how
+	Running     Phase = "running" // steps are executed
+	RollingBack Phase = "undoing" // started steps are rolled back
+	Ended       Phase = "ended"   // the report has the result
 )
 
-// Record is what the journal has of a run: enough to finish or undo it after the death
-// of whoever ran it.
+// Record is the journal's record of a run. With it a later shim can finish the run or roll it back.
 type Record struct {
 	Domain string        `json:"domain"` // UUID
 	Target target.Target `json:"target"`
 	Phase  Phase         `json:"phase"`
 
-	// Steps are those of all plans of the run. The first Begun of them may have taken
-	// effect, and the first Confirmed are known to have.
+	// Steps are the steps of all plans of the run. The first Started of them may have taken effect,
+	// and the first Confirmed have.
 	Steps     Steps `json:"steps"`
 	Started   int   `json:"begun"`
 	Confirmed int   `json:"confirmed"`
 
-	Report *Report `json:"report,omitempty"` // of a run that has ended
+	Report *Report `json:"report,omitempty"` // set in phase Ended
 }
 
 // Journal keeps the Record of the last run.
 type Journal interface {
-	// Load returns the record, or ErrNoRecord. Any other error means that there is one
-	// that cannot be read; it has been set aside.
+	// Load returns the record, or ErrNoRecord. Any other error concerns an unreadable record, which
+	// Load has moved away.
 	Load() (Record, error)
 
-	// Store replaces the record. It returns when the new one would survive a crash; if
-	// it fails, the journal has the old or the new one.
+	// Store replaces the record. After its return the new record survives a crash. If Store fails,
+	// the journal has the old or the new record.
 	Store(Record) error
 }
 
-// ErrNoRecord says that the journal is empty.
+// ErrNoRecord: the journal is empty.
 var ErrNoRecord = errors.New("the journal has no record")
 
 // recordVersion is the version of the record's JSON.
 const recordVersion = 2
 
-// maxSteps bounds the steps of a record. A run has more only if what is wanted changes
-// many times while it lasts; the oldest cannot be undone then.
+// maxSteps bounds the steps of a record. A run has more only if its target changes many times. The
+// oldest steps then lose their rollback.
 const maxSteps = 100
 
-// stored is a record with its version, which is read first.
+// versionedRecord wraps a record. The version decides how to decode the record.
 type versionedRecord struct {
 	Version int             `json:"version"`
 	Record  json.RawMessage `json:"record"`
@@ -70,8 +69,8 @@ func (r Record) Encode() ([]byte, error) {
 	return json.Marshal(versionedRecord{recordVersion, record})
 }
 
-// DecodeRecord reads what Encode wrote. It is strict: the errors are another version, an
-// unknown field, kind of step or phase, and counts that do not fit.
+// DecodeRecord decodes the output of Encode. It rejects other versions, unknown fields, kinds of
+// steps and phases, and inconsistent counts.
 func DecodeRecord(text []byte) (Record, error) {
 	var s versionedRecord
 	var r Record
@@ -79,7 +78,9 @@ func DecodeRecord(text []byte) (Record, error) {
 		return Record{}, fmt.Errorf("record of a resize: %w", err)
 	}
 	if s.Version != recordVersion {
-		return Record{}, fmt.Errorf("record of a resize: version %d: want %d", s.Version, recordVersion)
+		return Record{}, fmt.Errorf(
+			"record of a resize: version %d: want %d", s.Version, recordVersion,
+		)
 	}
 	if err := decodeStrict(s.Record, &r); err != nil {
 		return Record{}, fmt.Errorf("record of a resize: %w", err)
@@ -100,16 +101,18 @@ func (r Record) check() error {
 		return fmt.Errorf("steps: %d: want at most %d", n, 2*maxSteps)
 	}
 	if r.Confirmed < 0 || r.Started < r.Confirmed || len(r.Steps) < r.Started {
-		return fmt.Errorf("%d steps begun and %d confirmed of %d: want no more confirmed than begun, nor begun than there are",
-			r.Started, r.Confirmed, len(r.Steps))
+		return fmt.Errorf(
+			"%d steps started and %d confirmed of %d: want confirmed <= started <= all", r.Started,
+			r.Confirmed, len(r.Steps),
+		)
 	}
 	if r.Phase == Ended && r.Report == nil {
-		return errors.New("report: there is none, and the run has ended")
+		return errors.New("report: missing for an ended run")
 	}
 	return nil
 }
 
-// adopt replaces the steps that were not begun.
+// replacePlan replaces all steps that have not started.
 func (r *Record) replacePlan(p Plan) {
 	started := r.Steps[:r.Started]
 	if drop := len(started) - maxSteps; drop > 0 {

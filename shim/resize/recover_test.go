@@ -13,15 +13,19 @@ import (
 	"github.com/mooring-vm/mooring/shim/resize/target"
 )
 
-// The guest uses no new vCPU. Wherever the shim is killed, the next one ends with the VM
-// as it was: what was begun is undone.
+// The guest uses no new vCPU. Wherever the shim dies, the next one rolls the VM back.
 func TestKilledRunIsRolledBack(t *testing.T) {
 	for _, f := range []fault{killBefore, killAfter} {
 		for at := range 90 {
 			synctest.Test(t, func(t *testing.T) {
 				m := vm(t).passthrough().withLimits()
 				m.guest.refuseTake = true
-				w := &world{t: t, m: m, policy: resize.Policy{Shrink: true}, journal: &memoryJournal{calls: &m.calls}}
+				w := &world{
+					t:       t,
+					m:       m,
+					policy:  resize.Policy{Shrink: true},
+					journal: &memoryJournal{calls: &m.calls},
+				}
 				w.desired = m.target(2*gi, 4)
 				w.desired.CPUShares = 2 * defaultShares
 				m.node.desiredLimit = w.desired.Limit
@@ -30,7 +34,15 @@ func TestKilledRunIsRolledBack(t *testing.T) {
 				if dead {
 					report, _, err = w.runShim()
 				}
-				want := resize.Actual{Memory: gi, Possible: gi, VCPUs: 2, Online: 2, Shares: defaultShares, Lock: 2 * gi, Locked: gi}
+				want := resize.Actual{
+					Memory:   gi,
+					Possible: gi,
+					VCPUs:    2,
+					Online:   2,
+					Shares:   defaultShares,
+					Lock:     2 * gi,
+					Locked:   gi,
+				}
 				got := resize.Actual{}
 				if report.Actual != nil {
 					got = *report.Actual
@@ -44,12 +56,17 @@ func TestKilledRunIsRolledBack(t *testing.T) {
 	}
 }
 
-// What was begun for a wish that is refused now is undone.
+// Started steps are rolled back if the new target is refused.
 func TestKilledRunWithRefusedTarget(t *testing.T) {
 	for at := range 60 {
 		synctest.Test(t, func(t *testing.T) {
 			m := vm(t).passthrough().withLimits()
-			w := &world{t: t, m: m, policy: resize.Policy{Shrink: true}, journal: &memoryJournal{calls: &m.calls}}
+			w := &world{
+				t:       t,
+				m:       m,
+				policy:  resize.Policy{Shrink: true},
+				journal: &memoryJournal{calls: &m.calls},
+			}
 			w.desired = m.target(2*gi, 4)
 			m.node.desiredLimit = w.desired.Limit
 			m.calls.faults = map[int]fault{at: killAfter}
@@ -59,36 +76,47 @@ func TestKilledRunWithRefusedTarget(t *testing.T) {
 			w.desired = m.target(16*gi, 4)
 			rec, _ := w.journal.Load()
 			_, ok, err := w.runner().Recover(context.Background(), w.targetFunc)
-			if ok != (rec.Phase == resize.Running || rec.Phase == resize.RollingBack) || ok && err == nil {
+			if ok != (rec.Phase == resize.Running || rec.Phase == resize.RollingBack) ||
+				ok && err == nil {
 				t.Errorf("at call %d: %v, %v", at, ok, err)
 			}
-			if rec.Phase != resize.Ended && (m.state.Memory.Balloon != gi || m.state.VCPUs.Plugged != 2 || m.node.limits.Lock != 2*gi) {
-				t.Errorf("at call %d: not undone: %+v", at, m.state)
+			changed := m.state.Memory.Balloon != gi || m.state.VCPUs.Plugged != 2 ||
+				m.node.limits.Lock != 2*gi
+			if rec.Phase != resize.Ended && changed {
+				t.Errorf("at call %d: not rolled back: %+v", at, m.state)
 			}
 		})
 	}
 }
 
-// A run that was being undone is undone on, though what was wanted could be done now.
+// A started rollback continues, even if the target is possible now.
 func TestRollbackContinues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(vm(t))
 		r.m.state.VCPUs.Plugged = 4
 		r.desired = r.m.target(gi, 4)
-		record := resize.Record{Domain: "a-vm", Target: r.desired, Phase: resize.RollingBack, Started: 1, Steps: resize.Steps{
-			resize.SetVCPUs{From: 2, To: 4, Used: 2, Within: time.Second},
-		}}
+		record := resize.Record{
+			Domain:  "a-vm",
+			Target:  r.desired,
+			Phase:   resize.RollingBack,
+			Started: 1,
+			Steps: resize.Steps{
+				resize.SetVCPUs{From: 2, To: 4, Used: 2, Within: time.Second},
+			},
+		}
 		if err := r.journal.Store(record); err != nil {
 			t.Fatal(err)
 		}
-		report, ok, err := r.Recover(context.Background(), func() target.Target { return r.desired })
-		if !ok || err == nil || err.Error() != "an earlier run failed and was undone" || report.Actual.VCPUs != 2 {
+		report, ok, err := r.Recover(
+			context.Background(), func() target.Target { return r.desired },
+		)
+		if !ok || err == nil || err.Error() != "an earlier run failed and was rolled back" ||
+			report.Actual.VCPUs != 2 {
 			t.Errorf("got %v, %v, %+v", ok, err, report)
 		}
 	})
 }
 
-// Records that are not obeyed.
 func TestRecoverRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(vm(t))
@@ -97,21 +125,28 @@ func TestRecoverRefuses(t *testing.T) {
 		if _, ok, err := r.Recover(context.Background(), wish); ok || err != nil {
 			t.Errorf("an empty journal: %v, %v", ok, err)
 		}
-		other := resize.Record{Domain: "another-vm", Phase: resize.Running, Started: 1, Steps: resize.Steps{resize.SetVCPUs{From: 2, To: 4}}}
+		other := resize.Record{
+			Domain:  "another-vm",
+			Phase:   resize.Running,
+			Started: 1,
+			Steps:   resize.Steps{resize.SetVCPUs{From: 2, To: 4}},
+		}
 		if err := r.journal.Store(other); err != nil {
 			t.Fatal(err)
 		}
-		if _, ok, err := r.Recover(context.Background(), wish); ok || err == nil || !strings.Contains(err.Error(), "domain another-vm") {
-			t.Errorf("another domain's: %v, %v", ok, err)
+		_, ok, err := r.Recover(context.Background(), wish)
+		if ok || err == nil || !strings.Contains(err.Error(), "domain another-vm") {
+			t.Errorf("record of another domain: %v, %v", ok, err)
 		}
 		r.journal.text = []byte("{")
-		if _, ok, err := r.Recover(context.Background(), wish); ok || err == nil || r.m.state.VCPUs.Plugged != 4 {
-			t.Errorf("a torn one: %v, %v", ok, err)
+		_, ok, err = r.Recover(context.Background(), wish)
+		if ok || err == nil || r.m.state.VCPUs.Plugged != 4 {
+			t.Errorf("torn record: %v, %v", ok, err)
 		}
 	})
 }
 
-// What was begun and has not come is no failure of what is wanted instead, which is so.
+// An unconfirmed step of the old target is no failure of the new target, which is already reached.
 func TestStartedStepNotDesired(t *testing.T) {
 	for _, begun := range []resize.Step{
 		resize.AwaitRaisedLimit{AtLeast: 64 * gi, Within: time.Minute},
@@ -121,35 +156,48 @@ func TestStartedStepNotDesired(t *testing.T) {
 			r := newRig(vm(t))
 			earlier, now := r.m.target(gi, 4), r.m.target(gi, 2)
 			now.Generation = 2
-			record := resize.Record{Domain: "a-vm", Target: earlier, Phase: resize.Running, Started: 1, Steps: resize.Steps{begun}}
+			record := resize.Record{
+				Domain:  "a-vm",
+				Target:  earlier,
+				Phase:   resize.Running,
+				Started: 1,
+				Steps:   resize.Steps{begun},
+			}
 			if err := r.journal.Store(record); err != nil {
 				t.Fatal(err)
 			}
 			r.m.node.desiredLimit = now.Limit
 			report, ok, err := r.Recover(context.Background(), func() target.Target { return now })
-			if !ok || err != nil || report.Target.Generation != 2 || !report.TargetReached || r.m.state.VCPUs.Plugged != 2 {
+			if !ok || err != nil || report.Target.Generation != 2 || !report.TargetReached ||
+				r.m.state.VCPUs.Plugged != 2 {
 				t.Errorf("%s: got %v, %v, %+v", begun, ok, err, report)
 			}
 		})
 	}
 }
 
-// An agent that was started again has another generation for the same size. vCPUs that the
-// guest does not use are none the better for that.
+// A restarted agent assigns a new generation to the same size. Unused vCPUs stay a failure.
 func TestStartedStepStillDesired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(vmIgnoringVCPUs(t))
 		r.m.state.VCPUs.Plugged = 4
 		w := r.m.target(gi, 4)
-		record := resize.Record{Domain: "a-vm", Target: w, Phase: resize.Running, Started: 1, Steps: resize.Steps{
-			resize.SetVCPUs{From: 2, To: 4, Used: 2, Within: time.Minute},
-		}}
+		record := resize.Record{
+			Domain:  "a-vm",
+			Target:  w,
+			Phase:   resize.Running,
+			Started: 1,
+			Steps: resize.Steps{
+				resize.SetVCPUs{From: 2, To: 4, Used: 2, Within: time.Minute},
+			},
+		}
 		if err := r.journal.Store(record); err != nil {
 			t.Fatal(err)
 		}
 		w.Generation, r.m.node.desiredLimit = 2, w.Limit
 		report, ok, err := r.Recover(context.Background(), func() target.Target { return w })
-		if !ok || err == nil || !strings.Contains(err.Error(), "the guest uses 2 of its 4 vCPUs") || r.m.state.VCPUs.Plugged != 2 {
+		if !ok || err == nil || !strings.Contains(err.Error(), "the guest uses 2 of its 4 vCPUs") ||
+			r.m.state.VCPUs.Plugged != 2 {
 			t.Errorf("got %v, %v, %+v", ok, err, report)
 		}
 	})

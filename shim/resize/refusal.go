@@ -11,28 +11,28 @@ type Code string
 // The kinds of reasons.
 const (
 	AboveMaximum Code = "above-maximum" // of the domain
-	Alignment    Code = "alignment"     // no device can make exactly that size
-	NoSlot       Code = "no-slot"
-	NotPrepared  Code = "not-prepared" // the domain has no headroom
-	NoCell       Code = "no-cell"      // no NUMA cell for a DIMM
-	BelowBoot    Code = "below-boot"   // less than the guest booted with
+	Alignment    Code = "alignment"     // no device can reach exactly this size
+	NoSlot       Code = "no-slot"       // no free memory slot
+	NotPrepared  Code = "not-prepared"  // the domain has no headroom
+	NoCell       Code = "no-cell"       // no NUMA cell for a DIMM
+	BelowBoot    Code = "below-boot"    // below the boot size
 	Migrating    Code = "migrating"
 	NotRunning   Code = "not-running"
 	Forbidden    Code = "policy"
-	NoNodeMemory Code = "no-room" // on the node
-	NoBandwidth  Code = "no-bandwidth"
-	NoShares     Code = "no-shares"
-	NoLock       Code = "no-lock"    // libvirt's memory lock cannot be computed
-	OverLimit    Code = "over-limit" // the container's memory limit is too low for it
+	NoNodeMemory Code = "no-room"      // the node has too little memory
+	NoBandwidth  Code = "no-bandwidth" // libvirt cannot set it
+	NoShares     Code = "no-shares"    // libvirt cannot set them
+	NoLock       Code = "no-lock"      // libvirt's memory-lock limit cannot be computed
+	OverLimit    Code = "over-limit"   // the container's memory limit is too low
 )
 
-// Reason is one reason to refuse a resize, for programs and for people.
+// Reason is one reason to refuse a resize. Code is for programs, Text for users.
 type Reason struct {
 	Code Code   `json:"code"`
 	Text string `json:"text"`
 }
 
-// Refusal says why a resize is not begun: all reasons at once. Nothing was changed.
+// Refusal is the error of a resize that did not start. It has all reasons.
 type Refusal struct {
 	Reasons []Reason
 }
@@ -44,16 +44,6 @@ func (r *Refusal) Error() string {
 		texts = append(texts, reason.Text)
 	}
 	return "resize refused: " + strings.Join(texts, "; ")
-}
-
-// Has reports whether a reason of that kind is among them.
-func (r *Refusal) Has(c Code) bool {
-	for _, reason := range r.Reasons {
-		if reason.Code == c {
-			return true
-		}
-	}
-	return false
 }
 
 func (b *builder) refuse(c Code, format string, args ...any) {

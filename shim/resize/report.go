@@ -7,40 +7,39 @@ import (
 	"github.com/mooring-vm/mooring/shim/resize/target"
 )
 
-// Report tells what a run did and what the VM is after it.
+// Report is the result of a run and the actual size of the VM after it.
 type Report struct {
 	Target target.Target `json:"target"`
 
-	// Plan is what each step does, in order: those that were begun, and those that were
-	// planned last.
+	// Plan describes the steps in order: the started ones, and the rest of the latest plan.
 	Plan  []string     `json:"plan,omitempty"`
 	Steps []StepReport `json:"steps"`
 	Notes []string     `json:"notes,omitempty"`
 
-	// AsWanted is set if the VM is as it is wanted, and Actual what it is; nil if that
-	// could not be read.
+	// TargetReached reports whether the VM has the desired size. Actual is the VM's size after the
+	// run, or nil if it could not be read.
 	TargetReached bool    `json:"asWanted"`
 	Actual        *Actual `json:"actual,omitempty"`
 
 	Error string `json:"error,omitempty"`
 }
 
-// StepReport tells of one step.
+// StepReport reports one step.
 type StepReport struct {
 	Description string        `json:"what"`
-	Rollback    bool          `json:"undo,omitempty"` // it takes back another
+	Rollback    bool          `json:"undo,omitempty"` // the step rolls back another one
 	Started     time.Time     `json:"started"`
 	Took        time.Duration `json:"took"`
-	Error       string        `json:"error,omitempty"` // it was not confirmed; empty: it was
+	Error       string        `json:"error,omitempty"` // "": the step was confirmed
 }
 
-// Actual is what a VM really is. Amounts are bytes.
+// Actual is the actual size of a VM. Amounts are bytes.
 type Actual struct {
-	Memory   uint64 `json:"memory"`   // what the guest has
-	Possible uint64 `json:"possible"` // what it can take without being asked again
+	Memory   uint64 `json:"memory"`   // of the guest
+	Possible uint64 `json:"possible"` // see Observed.PossibleMemory
 
 	VCPUs  int           `json:"vcpus"`
-	Online int           `json:"online"` // virt.Unknown: nobody can tell, or was asked: vCPUs were left alone
+	Online int           `json:"online"` // virt.Unknown: no answer or no query
 	Period time.Duration `json:"period"`
 	Quota  time.Duration `json:"quota"` // or virt.Unlimited
 	Shares uint64        `json:"shares,omitempty"`
@@ -51,17 +50,25 @@ type Actual struct {
 	Locked       uint64 `json:"locked"`
 }
 
-// Actual sums up what a VM is.
+// Actual extracts the actual size.
 func (o Observed) Actual() Actual {
 	d, s := o.Domain, o.Limits
 	return Actual{
-		Memory: o.GuestMemory(), Possible: o.PossibleMemory(),
-		VCPUs: d.VCPUs.Plugged, Online: d.VCPUs.Online, Period: d.Bandwidth.Period, Quota: d.Bandwidth.Quota, Shares: d.Bandwidth.Shares,
-		PodMax: s.PodMax, ContainerMax: s.ContainerMax, Lock: s.Lock, Locked: s.Locked,
+		Memory:       o.GuestMemory(),
+		Possible:     o.PossibleMemory(),
+		VCPUs:        d.VCPUs.Plugged,
+		Online:       d.VCPUs.Online,
+		Period:       d.Bandwidth.Period,
+		Quota:        d.Bandwidth.Quota,
+		Shares:       d.Bandwidth.Shares,
+		PodMax:       s.PodMax,
+		ContainerMax: s.ContainerMax,
+		Lock:         s.Lock,
+		Locked:       s.Locked,
 	}
 }
 
-// progress tells how far the run is.
+// reportProgress passes the report so far to Progress.
 func (u *run) reportProgress() {
 	if u.Progress == nil {
 		return
@@ -71,7 +78,7 @@ func (u *run) reportProgress() {
 	u.Progress(report)
 }
 
-// errText is the text of an error, or nothing.
+// errText returns the text of an error, or "".
 func errText(err error) string {
 	if err == nil {
 		return ""

@@ -10,8 +10,7 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// Runner carries plans out. Its methods must not be called at once, nor two Runners be
-// used for one domain.
+// Runner executes plans. Its methods must not run concurrently. A domain must have one Runner only.
 type Runner struct {
 	Domain  virt.Domain
 	Node    Node
@@ -19,27 +18,26 @@ type Runner struct {
 	Policy  Policy
 	Log     *slog.Logger // nil: none
 
-	// Progress is told of a plan before its first step, and after each step. The run
-	// waits for it. The caller owns the report, which has no end yet. nil: nobody is told.
+	// Progress receives a report with each new plan and after each step, without Actual. The run
+	// waits for its return. The callee owns the report. nil: no progress reports.
 	Progress func(Report)
 }
 
-// Wish returns the wanted state of the moment. It is asked between steps.
+// TargetFunc returns the current target. The runner calls it between steps.
 type TargetFunc func() target.Target
 
-// Run makes the VM what it is wanted to be, and blocks until it is, a step fails or ctx
-// is done. If the wanted state changes meanwhile, the step that is under way is ended,
-// and planned anew; a wait for memory.max ends at once.
+// Run resizes the VM to its target. It blocks until the target is reached, a step fails or ctx
+// ends. If the target changes, the runner finishes the current step and plans anew. A wait for
+// memory.max ends at once.
 //
-// If a step fails, all that this run has done is undone in reverse, as far as it can be.
-// The report tells what the VM is then. A failure of the steps that follow when the VM
-// is as wanted (memory.max and memory lock that do not get lower) undoes nothing.
+// If a step fails, the runner rolls back the steps of this run in reverse order, as far as
+// possible. The report shows the actual size. A failed closing step (memory.max or memory-lock
+// limit not lowered) causes no rollback.
 //
-// Nothing is undone when ctx ends, a migration begins or libvirt or the agent stay away:
-// the run is left in the journal, and [Runner.Recover] or another Run takes over.
+// If ctx ends, a migration starts, or libvirt or the agent stay away, there is no
+// rollback. The run stays in the journal, and [Runner.Recover] or another Run continues it.
 //
-// The error is a [*Refusal] with nothing changed, or what failed. It is also in the
-// report.
+// The error is a [*Refusal] without any change, or the failure. The report has the same text.
 func (r *Runner) Run(ctx context.Context, desired TargetFunc) (Report, error) {
 	u, end, err := r.start(ctx, desired)
 	if err != nil {
@@ -60,16 +58,16 @@ type run struct {
 	desired         TargetFunc
 	record          Record
 	report          Report
-	required        uint64    // what the agent was told that limits must not fall below
-	previous        Record    // of the run before; empty where there is none
-	fresh           *Observed // what the VM is; nil: something may have been done since it was read
+	required        uint64    // memory requirement set at the agent
+	previous        Record    // of the run before; empty without one
+	fresh           *Observed // the latest observation; nil: a call may have changed the VM since
 	changes         [2]<-chan struct{}
-	holdsMigrations bool // migrations are held off
-	unfinished      bool // the journal has, or should have, a run that has not ended
-	closingErr      error
+	holdsMigrations bool
+	unfinished      bool  // the journal has, or should have, a run that has not ended
+	closingErr      error // of closing steps
 }
 
-// begin looks at the domain once, and listens to what changes until end is called.
+// start observes the domain once and subscribes to changes until end is called.
 func (r *Runner) start(ctx context.Context, desired TargetFunc) (u *run, end func(), err error) {
 	u = r.newRun(desired)
 	o, err := u.observe(ctx)
@@ -95,7 +93,7 @@ func (r *Runner) newRun(desired TargetFunc) *run {
 	return u
 }
 
-// reach plans and acts until the VM is as it is wanted.
+// converge plans and executes until the target is reached.
 func (u *run) converge(ctx context.Context) error {
 	for {
 		target := u.desired()
@@ -127,7 +125,7 @@ func (u *run) converge(ctx context.Context) error {
 	}
 }
 
-// carryOut does the steps of a plan. It ends early when something else is wanted.
+// executePlan executes the steps of a plan. It returns early if the target changes.
 func (u *run) executePlan(ctx context.Context, p Plan) (changed bool, err error) {
 	lowered := false
 	for _, step := range p.Steps {
@@ -158,32 +156,34 @@ func (u *run) executePlan(ctx context.Context, p Plan) (changed bool, err error)
 
 func (u *run) targetChanged(p Plan) bool { return u.desired().Generation != p.Target.Generation }
 
-// settle tells the agent what the VM needs now that it is as wanted: limits may be as
-// low as that.
+// lowerRequirement lowers the agent's memory requirement to the target, because the VM has reached
+// it. Kubelet may then lower the limits.
 func (u *run) lowerRequirement(ctx context.Context, t target.Target) {
 	required := t.MemoryRequirement()
 	if required == 0 {
 		return
 	}
 	if err := u.requireMemory(ctx, required); err != nil {
-		u.closingErr = errors.Join(u.closingErr, fmt.Errorf("tell the agent what the VM needs: %w", err))
+		u.closingErr = errors.Join(
+			u.closingErr, fmt.Errorf("lower the memory requirement: %w", err),
+		)
 	}
 }
 
-// stopped is an error with which the VM is left as it is.
+// suspended is the error of a run that left the VM as it is.
 type suspended struct{ err error }
 
 func (s *suspended) Error() string { return s.err.Error() }
 func (s *suspended) Unwrap() error { return s.err }
 
-// Left reports whether a run was left as it is, by its error: it is for
-// [Runner.Recover] to go on with.
+// Suspended reports whether a run with this error left the VM as it is, for [Runner.Recover] to
+// continue.
 func Suspended(err error) bool { return errors.As(err, new(*suspended)) }
 
-// stay leaves the VM as it is, and the run in the journal.
+// suspend leaves the VM as it is and the run in the journal.
 func (u *run) suspend(err error) error { return &suspended{err} }
 
-// stayIf does so where libvirt or the agent has stayed away.
+// suspendIf suspends the run if libvirt or the agent stay away.
 func (u *run) suspendIf(away bool, err error) error {
 	if away {
 		return u.suspend(err)
@@ -191,12 +191,12 @@ func (u *run) suspendIf(away bool, err error) error {
 	return err
 }
 
-// final reports whether nothing more may be done to the VM.
+// mustSuspend reports whether the VM must not be changed any further.
 func mustSuspend(err error) bool {
 	return Suspended(err) || errors.Is(err, ErrMigrating)
 }
 
-// failed undoes what was begun, unless the VM is to be left alone.
+// handleFailure rolls back the started steps, unless the run must be suspended.
 func (u *run) handleFailure(ctx context.Context, err error) error {
 	if ctx.Err() != nil || mustSuspend(err) {
 		return u.suspend(err)
@@ -205,17 +205,17 @@ func (u *run) handleFailure(ctx context.Context, err error) error {
 		return err
 	}
 	if rollbackErr := u.rollBack(ctx); rollbackErr != nil {
-		err = fmt.Errorf("%w; and not all of it could be undone: %w", err, rollbackErr)
+		err = fmt.Errorf("%w; the rollback is incomplete: %w", err, rollbackErr)
 	}
 	return err
 }
 
-// conclude reads what the VM is, and ends the run in the journal and in the report.
+// finish observes the VM, and ends the run in the journal and in the report.
 func (u *run) finish(ctx context.Context, err error) (Report, error) {
 	err = errors.Join(err, u.closingErr)
 	o, readErr := u.observeForReport(ctx)
 	if readErr != nil {
-		err = errors.Join(err, u.suspend(fmt.Errorf("what the VM is now is not known: %w", readErr)))
+		err = errors.Join(err, u.suspend(fmt.Errorf("the actual size is unknown: %w", readErr)))
 	} else {
 		actual := o.Actual()
 		u.report.Actual = &actual
@@ -233,16 +233,20 @@ func (u *run) finish(ctx context.Context, err error) (Report, error) {
 	return u.report, err
 }
 
-// noteLowered tells of a limit that somebody has lowered after the last order was given.
+// noteLoweredLimit adds a note if a limit fell below the requirement after the last step.
 func (u *run) noteLoweredLimit(o Observed) {
 	required := u.report.Target.MemoryRequirement()
 	if limit := o.Limits.MemoryMax(); u.report.TargetReached && limit < required {
 		u.report.Notes = append(u.report.Notes, fmt.Sprintf(
-			"memory.max is %s by now, and the VM may need %s: who uses more than that is killed", formatBytes(limit), formatBytes(required)))
+			"memory.max fell to %s, and the VM may need %s: the kernel kills the VM if it uses "+
+				"more than memory.max",
+			formatBytes(limit),
+			formatBytes(required),
+		))
 	}
 }
 
-// asWanted reports whether nothing is left to do but to wait for limits.
+// matchesTarget reports whether only closing steps are left.
 func matchesTarget(o Observed, t target.Target, p Policy) bool {
 	plan, err := MakePlan(o, t, p)
 	if err != nil {

@@ -6,11 +6,11 @@ import (
 	"fmt"
 )
 
-// undo takes back what was begun, the last step first. It goes on after a step that
-// cannot be undone; the error joins what failed.
+// rollBack rolls back all started steps, the last one first. It continues after a failure, and
+// joins the errors.
 func (u *run) rollBack(ctx context.Context) error {
 	u.record.Phase = RollingBack
-	errs := u.store() // what was begun is in the journal already
+	errs := u.store() // on failure the journal still has the started steps
 	for u.record.Started > 0 {
 		err := u.rollBackLast(ctx)
 		errs = errors.Join(errs, err)
@@ -24,7 +24,7 @@ func (u *run) rollBack(ctx context.Context) error {
 	return errs
 }
 
-// undoLast takes back the last step that was begun.
+// rollBackLast rolls back the last started step.
 func (u *run) rollBackLast(ctx context.Context) error {
 	step := u.record.Steps[u.record.Started-1]
 	defer u.setAskGuest(needsGuest(step))()

@@ -9,7 +9,7 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// perform does the next step of the record.
+// perform executes the next step of the record.
 func (u *run) perform(ctx context.Context, step Step) error {
 	err := u.timed(step, false, func() error {
 		return u.attempt(ctx, step, func() error {
@@ -21,24 +21,29 @@ func (u *run) perform(ctx context.Context, step Step) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", step, err)
 	}
-	u.record.Confirmed = u.record.Started // written with what follows: whoever takes over waits for this step, and finds it done
+	// The next write includes this. A recovery before it waits for the step and finds it confirmed.
+	u.record.Confirmed = u.record.Started
 	return nil
 }
 
 func (u *run) logStep(step Step, err error) {
 	if err != nil {
-		u.Log.Warn("a step of a resize failed", "step", step.String(), "error", err)
+		u.Log.Warn("resize step failed", "step", step.String(), "error", err)
 		return
 	}
-	u.Log.Info("a step of a resize is done", "step", step.String())
+	u.Log.Info("resize step done", "step", step.String())
 }
 
-// time does a step and reports it.
+// timed runs a step and adds it to the report.
 func (u *run) timed(step Step, rollback bool, do func() error) error {
 	started := time.Now()
 	err := do()
 	u.report.Steps = append(u.report.Steps, StepReport{
-		Description: step.String(), Rollback: rollback, Started: started, Took: time.Since(started), Error: errText(err),
+		Description: step.String(),
+		Rollback:    rollback,
+		Started:     started,
+		Took:        time.Since(started),
+		Error:       errText(err),
 	})
 	u.reportProgress()
 	return err
@@ -52,8 +57,8 @@ func (u *run) store() error {
 	return nil
 }
 
-// attempt does one step: it holds off migrations, looks whether the step may be done,
-// writes that it is begun, gives the order, and waits until it is confirmed.
+// attempt executes one step. It blocks migrations, checks the step's conditions, records its start,
+// makes the call and waits for the confirmation.
 func (u *run) attempt(ctx context.Context, step Step, recordStart func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, step.Timeout())
 	defer cancel()
@@ -84,26 +89,26 @@ func (u *run) attempt(ctx context.Context, step Step, recordStart func() error) 
 	return u.confirm(ctx, step, step.execute(ctx, u.handles, o))
 }
 
-// hold keeps migrations from beginning for as long as the step and its undoing take.
+// holdMigrations blocks migrations for the maximum time of the step and its rollback.
 func (u *run) holdMigrations(ctx context.Context, step Step) error {
 	u.holdsMigrations = true
 	period := 2*step.Timeout() + u.Policy.Timeouts.Read
-	if err := u.retryAgent(ctx, func(ctx context.Context) error { return u.node.Hold(ctx, period) }); err != nil {
-		return u.suspendIf(uncertain(err), fmt.Errorf("hold migrations off: %w", err))
+	err := u.retryAgent(ctx, func(ctx context.Context) error { return u.node.Hold(ctx, period) })
+	if err != nil {
+		return u.suspendIf(uncertain(err), fmt.Errorf("block migrations: %w", err))
 	}
 	return nil
 }
 
-// release lets migrations begin again. Where it fails they may when the time is over
-// for which they were held off.
+// releaseMigrations allows migrations again. If that fails, the block expires.
 func (u *run) releaseMigrations(ctx context.Context) {
 	if u.holdsMigrations {
 		u.allowMigrations(ctx)
 	}
 }
 
-// letGo asks the agent until it has answered. Once ctx ends, somebody waits for the
-// run to end: then it asks once more, and no longer than between two looks.
+// allowMigrations retries until the agent answers. After the end of ctx it tries only once more,
+// for at most one poll interval, because the caller waits for the end of the run.
 func (u *run) allowMigrations(ctx context.Context) {
 	free := func(ctx context.Context) error { return u.node.Hold(ctx, 0) }
 	bounded, cancel := context.WithTimeout(ctx, u.Policy.Timeouts.Lock)
@@ -115,11 +120,11 @@ func (u *run) allowMigrations(ctx context.Context) {
 		err = free(last)
 	}
 	if err != nil {
-		u.Log.Warn("migrations cannot be allowed again; they are when the hold is over", "error", err)
+		u.Log.Warn("migrations stay blocked until the block expires", "error", err)
 	}
 }
 
-// alive checks that the domain is one that can be changed.
+// checkRunning checks that the domain can be changed.
 func checkRunning(o Observed) error {
 	if o.Domain.Migrating {
 		return ErrMigrating
@@ -130,11 +135,11 @@ func checkRunning(o Observed) error {
 	return nil
 }
 
-// confirm waits until a step has taken place. ordered is what became of the order: an
-// order that was refused is confirmed only if it took place all the same. One that had to
-// be given again had less time than it may take.
+// confirm waits until a step has taken effect. orderErr is the result of its call. A refused step
+// counts as confirmed only if it took effect anyway. A repeated call had less time than its
+// timeout, so its failure suspends the run.
 func (u *run) confirm(ctx context.Context, step Step, orderErr error) error {
-	missing, repeated := errors.New("nobody answers"), false
+	missing, repeated := errors.New("no answer from libvirt or the agent"), false
 	for {
 		o, err := u.read(ctx, u.domain, u.node)
 		switch {
@@ -163,20 +168,31 @@ func (u *run) confirm(ctx context.Context, step Step, orderErr error) error {
 			return errSuperseded
 		}
 		if u.waitForChange(ctx) != nil {
-			missed := errors.Join(fmt.Errorf("not confirmed within %s: %w", step.Timeout(), missing), orderErr)
-			return u.suspendIf(maybeLost(err) || repeated || maybeLost(orderErr) && isRepeatable(step), missed)
+			missed := errors.Join(
+				fmt.Errorf("not confirmed within %s: %w", step.Timeout(), missing), orderErr,
+			)
+			return u.suspendIf(
+				maybeLost(err) || repeated || maybeLost(orderErr) && isRepeatable(step), missed,
+			)
 		}
 	}
 }
 
-// lost reports whether a call may never have come to libvirt, or to the agent.
-func maybeLost(err error) bool { return errors.Is(err, virt.ErrConnection) || errors.Is(err, ErrAgent) }
+// maybeLost reports whether a call may not have reached libvirt or the agent.
+func maybeLost(
+	err error,
+) bool {
+	return errors.Is(err, virt.ErrConnection) || errors.Is(err, ErrAgent)
+}
 
-// errSuperseded ends a wait for what is not wanted any more.
-var errSuperseded = errors.New("something else is wanted by now")
+// errSuperseded ends a wait for an outdated target.
+var errSuperseded = errors.New("the target has changed")
 
-// uncertain reports whether an error leaves open what became of a call.
+// uncertain reports whether the error leaves the outcome of a call open.
 func uncertain(err error) bool {
-	return errors.Is(err, virt.ErrConnection) || errors.Is(err, virt.ErrUnconfirmed) || errors.Is(err, ErrAgent) ||
-		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+	return errors.Is(
+		err, virt.ErrConnection,
+	) || errors.Is(err, virt.ErrUnconfirmed) || errors.Is(err, ErrAgent) ||
+		errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, context.Canceled)
 }

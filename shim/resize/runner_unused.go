@@ -6,9 +6,8 @@ import (
 	"github.com/mooring-vm/mooring/shim/resize/target"
 )
 
-// doubted returns the step of a run that failed before, if that was to have the guest use
-// as many vCPUs as are wanted. A VM that has them then may be one of which they could
-// not be taken back.
+// failedVCPUStep returns the step of a failed previous run that set the desired number of vCPUs.
+// Those vCPUs may still be plugged, because their unplug failed.
 func (u *run) failedVCPUStep(t target.Target) (step SetVCPUs, ok bool) {
 	b := u.previous
 	if b.Domain != u.record.Domain || b.Report == nil || b.Report.Error == "" {
@@ -22,8 +21,9 @@ func (u *run) failedVCPUStep(t target.Target) (step SetVCPUs, ok bool) {
 	return SetVCPUs{}, false
 }
 
-// doubt returns an error if what was wanted in the run before, and is yet, still is not so,
-// although there is nothing left to order. What is wanted anew begins with what there is.
+// checkUnusedVCPUs returns an error if the previous run failed for the same target, and the guest
+// still does not use the plugged vCPUs. The plan would be empty and look like success. A new
+// generation starts without this check.
 func (u *run) checkUnusedVCPUs(o Observed, t target.Target) error {
 	step, ok := u.failedVCPUStep(t)
 	if !ok || t.Generation != u.previous.Target.Generation || o.Domain.VCPUs.Plugged != step.To {

@@ -10,10 +10,11 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// SetBandwidth changes how long each vCPU may run in each period, and the VM's weight
-// against others, in one order. A quota or shares of 0 are left as they are.
+// SetBandwidth sets the CPU bandwidth of each vCPU and the CPU shares of the VM in one call. A
+// quota or shares of 0 keep their values. The domain's scheduler parameters confirm it. A rollback
+// restores the old values.
 type SetBandwidth struct {
-	FromVCPUs  int           `json:"fromVCPUs,omitempty"` // plugged before
+	FromVCPUs  int           `json:"fromVCPUs,omitempty"` // plugged before the step
 	FromPeriod time.Duration `json:"fromPeriod"`
 	FromQuota  time.Duration `json:"fromQuota"`
 	Period     time.Duration `json:"period"`
@@ -25,31 +26,28 @@ type SetBandwidth struct {
 
 // String implements fmt.Stringer.
 func (s SetBandwidth) String() string {
-	var all []string
+	var changes []string
 	if s.Quota != 0 {
-		all = append(all, fmt.Sprintf("let each vCPU run %s instead of %s", formatBandwidth(s.Period, s.Quota), formatBandwidth(s.FromPeriod, s.FromQuota)))
+		changes = append(changes, fmt.Sprintf("the CPU bandwidth of each vCPU from %s to %s",
+			formatBandwidth(s.FromPeriod, s.FromQuota), formatBandwidth(s.Period, s.Quota)))
 	}
 	if s.Shares != 0 {
-		all = append(all, fmt.Sprintf("give the VM %d CPU shares instead of %d", s.Shares, s.FromShares))
+		changes = append(
+			changes, fmt.Sprintf("the CPU shares from %d to %d", s.FromShares, s.Shares),
+		)
 	}
-	return strings.Join(all, ", and ")
+	return "change " + strings.Join(changes, " and ")
 }
 
 func formatBandwidth(period, quota time.Duration) string {
 	if quota == virt.Unlimited {
-		return "without a limit"
+		return "unlimited"
 	}
-	return fmt.Sprintf("%s in %s", quota, period)
+	return fmt.Sprintf("%s per %s", quota, period)
 }
 
-// Within implements Step.
+// Timeout implements Step.
 func (s SetBandwidth) Timeout() time.Duration { return s.Within }
-
-// ConfirmedBy implements Step.
-func (SetBandwidth) ConfirmedBy() string { return "the domain's scheduler parameters" }
-
-// UndoneBy implements Step.
-func (SetBandwidth) RollbackMethod() string { return "setting what there was" }
 
 func (SetBandwidth) kind() kind { return kindSetBandwidth }
 
@@ -63,25 +61,30 @@ func (s SetBandwidth) desired() virt.Bandwidth {
 
 func (s SetBandwidth) verify(o Observed) error {
 	var missing []error
-	now := o.Domain.Bandwidth
-	if s.Quota != 0 && !sameBandwidth(s.desired(), now) {
-		missing = append(missing, fmt.Errorf("each vCPU may run %s: want %s", formatBandwidth(now.Period, now.Quota), formatBandwidth(s.Period, s.Quota)))
+	b := o.Domain.Bandwidth
+	if s.Quota != 0 && !sameBandwidth(s.desired(), b) {
+		missing = append(missing, fmt.Errorf("the CPU bandwidth of each vCPU is %s: want %s",
+			formatBandwidth(b.Period, b.Quota), formatBandwidth(s.Period, s.Quota)))
 	}
-	if s.Shares != 0 && now.Shares != s.Shares {
-		missing = append(missing, fmt.Errorf("the VM has %d CPU shares: want %d", now.Shares, s.Shares))
+	if s.Shares != 0 && b.Shares != s.Shares {
+		missing = append(
+			missing, fmt.Errorf("the VM has %d CPU shares: want %d", b.Shares, s.Shares),
+		)
 	}
 	return errors.Join(missing...)
 }
 
-// undo takes back what the step has set, and nothing else. vCPUs that stay, and were not
-// there before, do not get what each had then: together that may be more than is allowed.
+// rollback restores only the values that the step has set. If extra vCPUs could not be unplugged,
+// it does not restore the larger bandwidth: all vCPUs together could exceed the limit.
 func (s SetBandwidth) rollback(o Observed) Step {
-	now, back := o.Domain.Bandwidth, SetBandwidth{Within: s.Within}
-	if had := s.previous(); s.Quota != 0 && !sameBandwidth(had, now) && s.notRolledBack(o) == nil {
-		back.FromPeriod, back.FromQuota, back.Period, back.Quota = now.Period, now.Quota, had.Period, had.Quota
+	b, back := o.Domain.Bandwidth, SetBandwidth{Within: s.Within}
+	previous := s.previous()
+	if s.Quota != 0 && !sameBandwidth(previous, b) && s.notRolledBack(o) == nil {
+		back.FromPeriod, back.FromQuota = b.Period, b.Quota
+		back.Period, back.Quota = previous.Period, previous.Quota
 	}
-	if s.Shares != 0 && s.FromShares != now.Shares {
-		back.FromShares, back.Shares = now.Shares, s.FromShares
+	if s.Shares != 0 && s.FromShares != b.Shares {
+		back.FromShares, back.Shares = b.Shares, s.FromShares
 	}
 	if back.Quota == 0 && back.Shares == 0 {
 		return nil
@@ -93,17 +96,19 @@ func (s SetBandwidth) previous() virt.Bandwidth {
 	return virt.Bandwidth{Period: s.FromPeriod, Quota: s.FromQuota}
 }
 
-// leaves implements leaver.
+// notRolledBack implements incompleteRollback.
 func (s SetBandwidth) notRolledBack(o Observed) error {
-	had, now, vcpus := s.previous(), o.Domain.Bandwidth, o.Domain.VCPUs.Plugged
-	if s.Quota == 0 || s.FromVCPUs == 0 || vcpus <= s.FromVCPUs || !hasMoreTime(had, now) {
+	previous, b, vcpus := s.previous(), o.Domain.Bandwidth, o.Domain.VCPUs.Plugged
+	extraVCPUs := s.FromVCPUs != 0 && vcpus > s.FromVCPUs
+	if s.Quota == 0 || !extraVCPUs || !hasMoreTime(previous, b) {
 		return nil
 	}
-	return fmt.Errorf("each vCPU may still run %s: there are %d, and the %d before might run %s",
-		formatBandwidth(now.Period, now.Quota), vcpus, s.FromVCPUs, formatBandwidth(had.Period, had.Quota))
+	return fmt.Errorf("the CPU bandwidth of each vCPU stays %s: %d vCPUs are plugged, "+
+		"and %d vCPUs had %s", formatBandwidth(b.Period, b.Quota), vcpus,
+		s.FromVCPUs, formatBandwidth(previous.Period, previous.Quota))
 }
 
-// longer tells whether vCPUs may run for longer with a than with b.
+// hasMoreTime reports whether a vCPU may run longer with a than with b.
 func hasMoreTime(a, b virt.Bandwidth) bool {
 	if a.Quota == virt.Unlimited || b.Quota == virt.Unlimited {
 		return b.Quota != virt.Unlimited
@@ -111,7 +116,8 @@ func hasMoreTime(a, b virt.Bandwidth) bool {
 	return float64(a.Quota)/float64(a.Period) > float64(b.Quota)/float64(b.Period)
 }
 
-// same tells whether vCPUs may run as much. Without a quota the period says nothing.
+// sameBandwidth reports whether a and b allow the same run time. The period has no effect without
+// a quota.
 func sameBandwidth(a, b virt.Bandwidth) bool {
 	if a.Quota == virt.Unlimited || b.Quota == virt.Unlimited {
 		return a.Quota == b.Quota

@@ -8,41 +8,30 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// SetVCPUs plugs or unplugs vCPUs.
+// SetVCPUs plugs or unplugs vCPUs. The guest confirms it: it uses all new vCPUs, or no more than
+// the remaining ones. If the guest never reported its vCPUs, the hypervisor's number confirms it.
+// A rollback plugs or unplugs them again. The guest or QEMU may refuse an unplug.
 type SetVCPUs struct {
 	From      int           `json:"from"`
 	To        int           `json:"to"`
-	Used      int           `json:"used"` // how many the guest used when it was planned, or virt.Unknown
-	SizeLimit SizeLimit     `json:"room"` // for those to be plugged, or plugged again
+	Used      int           `json:"used"` // by the guest when the step was planned, or virt.Unknown
+	SizeLimit SizeLimit     `json:"room"` // applies to plugging, also in a rollback
 	Within    time.Duration `json:"bound"`
 }
 
 // String implements fmt.Stringer.
 func (s SetVCPUs) String() string {
-	return fmt.Sprintf("give the guest %d vCPUs instead of %d", s.To, s.From)
+	return fmt.Sprintf("change the number of vCPUs from %d to %d", s.From, s.To)
 }
 
-// Within implements Step.
+// Timeout implements Step.
 func (s SetVCPUs) Timeout() time.Duration { return s.Within }
-
-// ConfirmedBy implements Step.
-func (SetVCPUs) ConfirmedBy() string {
-	return "the guest, which uses all that are new, or no more than are left; where it has never told, the hypervisor, which has so many"
-}
-
-// UndoneBy implements Step.
-func (s SetVCPUs) RollbackMethod() string {
-	if s.To < s.From {
-		return "plugging them again"
-	}
-	return "unplugging them, which the guest or QEMU may refuse"
-}
 
 func (SetVCPUs) kind() kind { return kindSetVCPUs }
 
 func (s SetVCPUs) checkStart(o Observed) error {
 	if n := o.Domain.VCPUs.Plugged; n != s.From {
-		return fmt.Errorf("the domain has %d vCPUs, and had %d when it was planned", n, s.From)
+		return fmt.Errorf("the domain has %d vCPUs, the plan expected %d", n, s.From)
 	}
 	return nil
 }
@@ -64,15 +53,17 @@ func (s SetVCPUs) verify(o Observed) error {
 	case v.Plugged != s.To:
 		return fmt.Errorf("the domain has %d vCPUs: want %d", v.Plugged, s.To)
 	case v.Online == virt.Unknown && s.To > s.From && s.Used != virt.Unknown:
-		return fmt.Errorf("the guest has %d vCPUs, and does not tell any more how many it uses", v.Plugged)
+		return fmt.Errorf(
+			"the guest has %d vCPUs and no longer reports how many it uses", v.Plugged,
+		)
 	case v.Online != virt.Unknown && (v.Online < s.minOnline() || v.Online > s.To):
 		return fmt.Errorf("the guest uses %d of its %d vCPUs", v.Online, v.Plugged)
 	}
 	return nil
 }
 
-// least is how many vCPUs the guest uses at least when it has taken the new ones: those
-// that it had taken offline itself stay so. A guest that did not tell used one at least.
+// minOnline returns the smallest number of online vCPUs that confirms the step. vCPUs that the
+// guest has taken offline itself may stay offline. A guest without a report used at least one.
 func (s SetVCPUs) minOnline() int {
 	if s.To < s.From {
 		return 1
@@ -81,9 +72,11 @@ func (s SetVCPUs) minOnline() int {
 }
 
 func (s SetVCPUs) rollback(o Observed) Step {
-	now := o.Domain.VCPUs
-	if now.Plugged == s.From {
+	v := o.Domain.VCPUs
+	if v.Plugged == s.From {
 		return nil
 	}
-	return SetVCPUs{From: now.Plugged, To: s.From, Used: now.Online, SizeLimit: s.SizeLimit, Within: s.Within}
+	return SetVCPUs{
+		From: v.Plugged, To: s.From, Used: v.Online, SizeLimit: s.SizeLimit, Within: s.Within,
+	}
 }

@@ -9,11 +9,12 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// AttachDIMM plugs a DIMM.
+// AttachDIMM plugs a DIMM. A new DIMM in the domain's device list confirms it. A rollback asks the
+// guest to release the DIMM, which the guest may refuse.
 type AttachDIMM struct {
 	Cell      int           `json:"cell"`
 	Size      uint64        `json:"size"`
-	Known     []string      `json:"known"` // the devices that there were
+	Known     []string      `json:"known"` // aliases of the memory devices before the step
 	SizeLimit SizeLimit     `json:"room"`
 	Within    time.Duration `json:"bound"`
 }
@@ -23,23 +24,16 @@ func (s AttachDIMM) String() string {
 	return fmt.Sprintf("plug a DIMM of %s into NUMA cell %d", formatBytes(s.Size), s.Cell)
 }
 
-// Within implements Step.
+// Timeout implements Step.
 func (s AttachDIMM) Timeout() time.Duration { return s.Within }
-
-// ConfirmedBy implements Step.
-func (AttachDIMM) ConfirmedBy() string { return "the domain's devices, among which it is" }
-
-// UndoneBy implements Step.
-func (AttachDIMM) RollbackMethod() string {
-	return "asking the guest to give the DIMM back, which it may refuse"
-}
 
 func (AttachDIMM) kind() kind { return kindAttachDIMM }
 
 func (s AttachDIMM) checkStart(o Observed) error {
 	m := o.Domain.Memory
 	if !slices.Equal(aliases(m), s.Known) {
-		return fmt.Errorf("the domain has the memory devices %q, and had %q when it was planned", aliases(m), s.Known)
+		return fmt.Errorf("the domain has the memory devices %q, the plan expected %q",
+			aliases(m), s.Known)
 	}
 	return s.SizeLimit.allows(o, o.PossibleMemory()+s.Size, o.Domain.VCPUs.Plugged)
 }
@@ -48,10 +42,11 @@ func (s AttachDIMM) execute(ctx context.Context, h handles, _ Observed) error {
 	return h.domain.AttachDIMM(ctx, s.Cell, s.Size)
 }
 
-// found is the DIMM that was plugged.
+// attached finds the DIMM that the step has plugged.
 func (s AttachDIMM) attached(o Observed) (virt.MemoryDevice, bool) {
 	for _, d := range o.Domain.Memory.Devices {
-		if d.Model == virt.DIMM && d.Cell == s.Cell && d.Size == s.Size && !slices.Contains(s.Known, d.Alias) {
+		if d.Model == virt.DIMM && d.Cell == s.Cell && d.Size == s.Size &&
+			!slices.Contains(s.Known, d.Alias) {
 			return d, true
 		}
 	}
@@ -60,7 +55,8 @@ func (s AttachDIMM) attached(o Observed) (virt.MemoryDevice, bool) {
 
 func (s AttachDIMM) verify(o Observed) error {
 	if _, ok := s.attached(o); !ok {
-		return fmt.Errorf("the domain has no new DIMM of %s in NUMA cell %d", formatBytes(s.Size), s.Cell)
+		return fmt.Errorf("the domain has no new DIMM of %s in NUMA cell %d",
+			formatBytes(s.Size), s.Cell)
 	}
 	return nil
 }
@@ -70,33 +66,29 @@ func (s AttachDIMM) rollback(o Observed) Step {
 	if !ok {
 		return nil
 	}
-	return DetachDIMM{Alias: d.Alias, Cell: d.Cell, Size: d.Size, SizeLimit: s.SizeLimit, Within: s.Within}
+	return DetachDIMM{
+		Alias: d.Alias, Cell: d.Cell, Size: d.Size, SizeLimit: s.SizeLimit, Within: s.Within,
+	}
 }
 
-// DetachDIMM asks the guest to give a DIMM back.
+// DetachDIMM asks the guest to release a DIMM. The DIMM's absence in the domain's device list
+// confirms it. A rollback plugs a DIMM of the same size. A DIMM that the guest still has may be
+// released later.
 type DetachDIMM struct {
 	Alias     string        `json:"alias"`
 	Cell      int           `json:"cell"`
 	Size      uint64        `json:"size"`
-	SizeLimit SizeLimit     `json:"room"` // for plugging it again
+	SizeLimit SizeLimit     `json:"room"` // applies to plugging in a rollback
 	Within    time.Duration `json:"bound"`
 }
 
 // String implements fmt.Stringer.
 func (s DetachDIMM) String() string {
-	return fmt.Sprintf("ask the guest to give back %s, a DIMM of %s", s.Alias, formatBytes(s.Size))
+	return fmt.Sprintf("unplug %s, a DIMM of %s", s.Alias, formatBytes(s.Size))
 }
 
-// Within implements Step.
+// Timeout implements Step.
 func (s DetachDIMM) Timeout() time.Duration { return s.Within }
-
-// ConfirmedBy implements Step.
-func (DetachDIMM) ConfirmedBy() string { return "the domain's devices, among which it is no more" }
-
-// UndoneBy implements Step.
-func (DetachDIMM) RollbackMethod() string {
-	return "plugging one of that size; one that the guest has not given back yet may still leave"
-}
 
 func (DetachDIMM) kind() kind { return kindDetachDIMM }
 
@@ -106,7 +98,7 @@ func (s DetachDIMM) execute(ctx context.Context, h handles, _ Observed) error {
 
 func (s DetachDIMM) verify(o Observed) error {
 	if _, ok := o.device(s.Alias); ok {
-		return fmt.Errorf("the guest has not given %s back", s.Alias)
+		return fmt.Errorf("the guest has not released %s", s.Alias)
 	}
 	return nil
 }
@@ -115,5 +107,8 @@ func (s DetachDIMM) rollback(o Observed) Step {
 	if _, ok := o.device(s.Alias); ok {
 		return nil
 	}
-	return AttachDIMM{Cell: s.Cell, Size: s.Size, Known: aliases(o.Domain.Memory), SizeLimit: s.SizeLimit, Within: s.Within}
+	return AttachDIMM{
+		Cell: s.Cell, Size: s.Size, Known: aliases(o.Domain.Memory),
+		SizeLimit: s.SizeLimit, Within: s.Within,
+	}
 }

@@ -28,7 +28,7 @@ const (
 // Steps are steps in their order. They can be written as JSON and read back.
 type Steps []Step
 
-// Texts says what each step does.
+// Descriptions describes each step in one line.
 func (s Steps) Descriptions() []string {
 	all := make([]string, 0, len(s))
 	for _, step := range s {
@@ -37,7 +37,7 @@ func (s Steps) Descriptions() []string {
 	return all
 }
 
-// named is a step with its kind.
+// stepJSON is the JSON form of a step.
 type stepJSON struct {
 	Kind kind            `json:"kind"`
 	Step json.RawMessage `json:"step"`
@@ -56,8 +56,7 @@ func (s Steps) MarshalJSON() ([]byte, error) {
 	return json.Marshal(all)
 }
 
-// UnmarshalJSON implements json.Unmarshaler. The errors are an unknown kind and a
-// field that its step does not have.
+// UnmarshalJSON implements json.Unmarshaler. It rejects unknown kinds and unknown fields.
 func (s *Steps) UnmarshalJSON(text []byte) error {
 	var all []stepJSON
 	if err := decodeStrict(text, &all); err != nil {
@@ -100,7 +99,9 @@ func (n stepJSON) decode() (Step, error) {
 	case kindSetBandwidth:
 		return decodeStep[SetBandwidth](n.Step)
 	}
-	return nil, fmt.Errorf("unknown: want one from %s to %s", kindAwaitRaisedLimit, kindSetBandwidth)
+	return nil, fmt.Errorf(
+		"unknown: want one from %s to %s", kindAwaitRaisedLimit, kindSetBandwidth,
+	)
 }
 
 func decodeStep[S Step](text []byte) (Step, error) {
@@ -116,7 +117,7 @@ func decodeStrict(text []byte, into any) error {
 		return err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("something follows the JSON value: want one")
+		return errors.New("data after the JSON value: want one value")
 	}
 	return nil
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// AwaitRoom waits until the memory.max of pod and container are as high as the VM needs
-// them. Kubelet raises them.
+// AwaitRaisedLimit waits until kubelet has raised memory.max of pod and container to the memory
+// requirement. The kernel's values confirm it. It only waits, so it has no rollback.
 type AwaitRaisedLimit struct {
 	AtLeast uint64        `json:"need"`
 	Within  time.Duration `json:"bound"`
@@ -15,17 +15,12 @@ type AwaitRaisedLimit struct {
 
 // String implements fmt.Stringer.
 func (s AwaitRaisedLimit) String() string {
-	return fmt.Sprintf("wait until the memory.max of pod and container are at least %s", formatBytes(s.AtLeast))
+	return fmt.Sprintf("wait until memory.max of pod and container is at least %s",
+		formatBytes(s.AtLeast))
 }
 
-// Within implements Step.
+// Timeout implements Step.
 func (s AwaitRaisedLimit) Timeout() time.Duration { return s.Within }
-
-// ConfirmedBy implements Step.
-func (AwaitRaisedLimit) ConfirmedBy() string { return "memory.max, as the kernel shows it" }
-
-// UndoneBy implements Step.
-func (AwaitRaisedLimit) RollbackMethod() string { return "nothing was changed" }
 
 func (AwaitRaisedLimit) kind() kind { return kindAwaitRaisedLimit }
 
@@ -35,8 +30,8 @@ func (s AwaitRaisedLimit) verify(o Observed) error { return checkMemoryMax(o, s.
 
 func (AwaitRaisedLimit) rollback(Observed) Step { return nil }
 
-// AwaitLimit waits until the memory.max of the container is as low as it is wanted,
-// after the VM gave memory back. Kubelet lowers it.
+// AwaitLoweredLimit waits, after the VM has released memory, until kubelet has lowered memory.max
+// of the container. The kernel's value confirms it. It only waits, so it has no rollback.
 type AwaitLoweredLimit struct {
 	AtMost uint64        `json:"limit"`
 	Within time.Duration `json:"bound"`
@@ -44,17 +39,12 @@ type AwaitLoweredLimit struct {
 
 // String implements fmt.Stringer.
 func (s AwaitLoweredLimit) String() string {
-	return fmt.Sprintf("wait until the memory.max of the container is %s", formatBytes(s.AtMost))
+	return fmt.Sprintf("wait until memory.max of the container is at most %s",
+		formatBytes(s.AtMost))
 }
 
-// Within implements Step.
+// Timeout implements Step.
 func (s AwaitLoweredLimit) Timeout() time.Duration { return s.Within }
-
-// ConfirmedBy implements Step.
-func (AwaitLoweredLimit) ConfirmedBy() string { return "memory.max, as the kernel shows it" }
-
-// UndoneBy implements Step.
-func (AwaitLoweredLimit) RollbackMethod() string { return "nothing was changed" }
 
 func (AwaitLoweredLimit) kind() kind { return kindAwaitLoweredLimit }
 
@@ -62,7 +52,8 @@ func (AwaitLoweredLimit) execute(context.Context, handles, Observed) error { ret
 
 func (s AwaitLoweredLimit) verify(o Observed) error {
 	if o.Limits.ContainerMax > s.AtMost {
-		return fmt.Errorf("memory.max of the container is %s: want at most %s", formatBytes(o.Limits.ContainerMax), formatBytes(s.AtMost))
+		return fmt.Errorf("memory.max of the container is %s: want at most %s",
+			formatBytes(o.Limits.ContainerMax), formatBytes(s.AtMost))
 	}
 	return nil
 }

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// RaiseLock raises the memory lock of QEMU to what libvirt will want for the new
-// domain: a libvirt in a container cannot raise it itself.
+// RaiseLock raises QEMU's memory-lock limit to libvirt's requirement for the new domain, because a
+// libvirt in a container cannot raise it. The kernel's limit of the process confirms it. A rollback
+// lowers it again, under the conditions of [LowerLock].
 type RaiseLock struct {
 	From   uint64        `json:"from"`
 	To     uint64        `json:"to"`
@@ -16,19 +17,12 @@ type RaiseLock struct {
 
 // String implements fmt.Stringer.
 func (s RaiseLock) String() string {
-	return fmt.Sprintf("raise the memory lock of QEMU from %s to %s", formatBytes(s.From), formatBytes(s.To))
+	return fmt.Sprintf("raise QEMU's memory-lock limit from %s to %s",
+		formatBytes(s.From), formatBytes(s.To))
 }
 
-// Within implements Step.
+// Timeout implements Step.
 func (s RaiseLock) Timeout() time.Duration { return s.Within }
-
-// ConfirmedBy implements Step.
-func (RaiseLock) ConfirmedBy() string { return "the limit of the process, as the kernel shows it" }
-
-// UndoneBy implements Step.
-func (RaiseLock) RollbackMethod() string {
-	return "lowering it, not below what is locked, what libvirt wants, nor what the launcher was given"
-}
 
 func (RaiseLock) kind() kind { return kindRaiseLock }
 
@@ -38,7 +32,8 @@ func (s RaiseLock) execute(ctx context.Context, h handles, _ Observed) error {
 
 func (s RaiseLock) verify(o Observed) error {
 	if o.Limits.Lock < s.To {
-		return fmt.Errorf("the memory lock of QEMU is %s: want %s", formatBytes(o.Limits.Lock), formatBytes(s.To))
+		return fmt.Errorf("QEMU's memory-lock limit is %s: want at least %s",
+			formatBytes(o.Limits.Lock), formatBytes(s.To))
 	}
 	return nil
 }
@@ -50,8 +45,9 @@ func (s RaiseLock) rollback(o Observed) Step {
 	return LowerLock{From: o.Limits.Lock, To: s.From, Within: s.Within}
 }
 
-// LowerLock lowers the memory lock of QEMU, never below what it has locked, what
-// libvirt wants for the domain as it then is, or what the launcher was given.
+// LowerLock lowers QEMU's memory-lock limit. It never goes below the locked memory, libvirt's
+// requirement for the current domain, or the launcher's own limit. The kernel's limit of the
+// process confirms it. It has no rollback: the next [RaiseLock] raises the limit when necessary.
 type LowerLock struct {
 	From   uint64        `json:"from"`
 	To     uint64        `json:"to"`
@@ -60,17 +56,12 @@ type LowerLock struct {
 
 // String implements fmt.Stringer.
 func (s LowerLock) String() string {
-	return fmt.Sprintf("lower the memory lock of QEMU from %s to %s", formatBytes(s.From), formatBytes(s.To))
+	return fmt.Sprintf("lower QEMU's memory-lock limit from %s to %s",
+		formatBytes(s.From), formatBytes(s.To))
 }
 
-// Within implements Step.
+// Timeout implements Step.
 func (s LowerLock) Timeout() time.Duration { return s.Within }
-
-// ConfirmedBy implements Step.
-func (LowerLock) ConfirmedBy() string { return "the limit of the process, as the kernel shows it" }
-
-// UndoneBy implements Step.
-func (LowerLock) RollbackMethod() string { return "left: it is raised when it is needed" }
 
 func (LowerLock) kind() kind { return kindLowerLock }
 
@@ -82,16 +73,16 @@ func (s LowerLock) execute(ctx context.Context, h handles, o Observed) error {
 	return h.node.LowerLock(ctx, to)
 }
 
-// lowest is how low the lock may be.
 func (s LowerLock) lowestAllowed(o Observed) (uint64, error) {
-	wants, err := o.RequiredLock()
-	return max(s.To, wants, o.Limits.Floor, o.Limits.Locked), err
+	required, err := o.RequiredLock()
+	return max(s.To, required, o.Limits.Floor, o.Limits.Locked), err
 }
 
 func (s LowerLock) verify(o Observed) error {
 	to, err := s.lowestAllowed(o)
 	if err == nil && o.Limits.Lock > to {
-		err = fmt.Errorf("the memory lock of QEMU is %s: want %s", formatBytes(o.Limits.Lock), formatBytes(to))
+		err = fmt.Errorf("QEMU's memory-lock limit is %s: want at most %s",
+			formatBytes(o.Limits.Lock), formatBytes(to))
 	}
 	return err
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt/virttest"
 )
 
-// unused is a fake whose guest uses none of the vCPUs that it gets.
+// fakeWithUnusedVCPUs has a guest that uses no new vCPU. With keeps it does not release them.
 func fakeWithUnusedVCPUs(keeps bool) *virttest.Fake {
 	fake := smallFake()
 	fake.First().SetGuest(virttest.Guest{KeepVCPUsOffline: true, KeepVCPUs: keeps})
@@ -21,38 +21,49 @@ func fakeWithUnusedVCPUs(keeps bool) *virttest.Fake {
 }
 
 func runnerOf(d virt.Domain) *resize.Runner {
-	return &resize.Runner{Domain: d, Node: unlimitedNode{}, Journal: &memoryJournal{calls: &calls{}}, Policy: resize.Policy{Shrink: true}}
+	return &resize.Runner{
+		Domain:  d,
+		Node:    unlimitedNode{},
+		Journal: &memoryJournal{calls: &calls{}},
+		Policy:  resize.Policy{Shrink: true},
+	}
 }
 
 func twoVCPUs(generation uint64) resize.TargetFunc {
-	return func() target.Target { return target.Target{Generation: generation, Size: api.Size{VCPUs: 2}} }
+	return func() target.Target {
+		return target.Target{Generation: generation, Size: api.Size{VCPUs: 2}}
+	}
 }
 
 const unusedText = "the guest uses 1 of its 2 vCPUs"
 
-// vCPUs that the guest does not use, and that could not be taken back, are no success the
-// next time that it is tried, although there is nothing left to order.
+// Unused vCPUs that stay plugged are not a success of the next run, although its plan is empty.
 func TestUnusedVCPUsStayFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := runnerOf(definedDomain{fakeWithUnusedVCPUs(true).First()})
-		if _, err := r.Run(t.Context(), twoVCPUs(1)); err == nil || !strings.Contains(err.Error(), "not all of it could be undone") {
+		_, err := r.Run(t.Context(), twoVCPUs(1))
+		if err == nil || !strings.Contains(err.Error(), "the rollback is incomplete") {
 			t.Fatalf("error %v", err)
 		}
 		for range 2 {
 			report, err := r.Run(t.Context(), twoVCPUs(1))
-			if err == nil || !strings.HasSuffix(err.Error(), unusedText) || resize.Suspended(err) || len(report.Steps) != 0 || report.Actual.Online != 1 {
-				t.Errorf("tried again: %v, %+v", err, report)
+			if err == nil || !strings.HasSuffix(err.Error(), unusedText) || resize.Suspended(err) ||
+				len(report.Steps) != 0 ||
+				report.Actual.Online != 1 {
+				t.Errorf("next run: %v, %+v", err, report)
 			}
 		}
 		report, err := r.Run(t.Context(), twoVCPUs(2))
 		if err != nil || report.Actual.VCPUs != 2 || report.Actual.Online != 1 {
-			t.Errorf("wanted anew: %v, %+v, want it told what the guest uses", err, report.Actual)
+			t.Errorf(
+				"new generation: %v, %+v, want the online vCPUs in the report", err, report.Actual,
+			)
 		}
 	})
 }
 
-// An order that had to be given again, and is not confirmed in time, is left as it is:
-// who takes over gives it all its time, and undoes it then.
+// A repeated call without a confirmation suspends the run, because it had less time. The recovery
+// waits for the full time and then rolls back.
 func TestLostCallAndUnusedVCPUs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := fakeWithUnusedVCPUs(false)
@@ -60,12 +71,16 @@ func TestLostCallAndUnusedVCPUs(t *testing.T) {
 		time.AfterFunc(time.Second, fake.Reconnect)
 		r := runnerOf(definedDomain{fake.First()})
 		report, err := r.Run(t.Context(), twoVCPUs(1))
-		if !resize.Suspended(err) || !strings.Contains(err.Error(), unusedText) || len(report.Steps) != 1 || report.Actual.VCPUs != 2 {
-			t.Fatalf("error %v, %+v, want it left", err, report)
+		if !resize.Suspended(err) || !strings.Contains(err.Error(), unusedText) ||
+			len(report.Steps) != 1 ||
+			report.Actual.VCPUs != 2 {
+			t.Fatalf("error %v, %+v, want it suspended", err, report)
 		}
 		report, some, err := r.Recover(t.Context(), twoVCPUs(1))
-		if !some || err == nil || resize.Suspended(err) || !strings.Contains(err.Error(), unusedText) || report.Actual.VCPUs != 1 {
-			t.Errorf("taken over: %v, %v, %+v, want it undone", some, err, report)
+		if !some || err == nil || resize.Suspended(err) ||
+			!strings.Contains(err.Error(), unusedText) ||
+			report.Actual.VCPUs != 1 {
+			t.Errorf("recovered: %v, %v, %+v, want a rollback", some, err, report)
 		}
 	})
 }

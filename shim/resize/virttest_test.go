@@ -16,18 +16,23 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt/virttest"
 )
 
-// defined is a fake domain with a definition that has memory.
+// definedDomain is a fake domain with memory in its definition.
 type definedDomain struct{ *virttest.Domain }
 
 func (definedDomain) XML(context.Context) (string, error) {
 	return "<domain><memory unit='GiB'>1</memory></domain>", nil
 }
 
-// unbound is a node without limits.
+// unlimitedNode is a node without limits.
 type unlimitedNode struct{}
 
 func (unlimitedNode) Limits(context.Context) (resize.Limits, error) {
-	return resize.Limits{PodMax: resize.NoLimit, ContainerMax: resize.NoLimit, Lock: 8 * mi, Available: resize.NoLimit}, nil
+	return resize.Limits{
+		PodMax:       resize.NoLimit,
+		ContainerMax: resize.NoLimit,
+		Lock:         8 * mi,
+		Available:    resize.NoLimit,
+	}, nil
 }
 func (unlimitedNode) RaiseLock(context.Context, uint64) error     { return nil }
 func (unlimitedNode) LowerLock(context.Context, uint64) error     { return nil }
@@ -43,33 +48,46 @@ func closedWith(ctx context.Context) <-chan struct{} {
 	return c
 }
 
-// The fake that stands in for libvirt: its guest answers late and libvirt goes away
-// during an order, which is carried out and not given again. Its events are heard: no
-// time passes but the one until libvirt is back.
+// libvirt goes away during a call that it executes. The runner does not repeat the call, and uses
+// events instead of polling: only libvirt's absence takes time.
 func TestOnFake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := virttest.New(virt.State{
-			UUID: "00000000-0000-4000-8000-000000000001", Name: "vm", Phase: virt.Running,
-			VCPUs:     virt.VCPUs{Plugged: 2, Maximum: 4, Boot: 1, Online: 2},
-			Memory:    virt.Memory{Boot: gi, Maximum: 4 * gi, Slots: 4, Cells: 1},
-			Bandwidth: virt.Bandwidth{Period: 100 * time.Millisecond, Quota: virt.Unlimited, Shares: 1024, Supported: true},
+			UUID:   "00000000-0000-4000-8000-000000000001",
+			Name:   "vm",
+			Phase:  virt.Running,
+			VCPUs:  virt.VCPUs{Plugged: 2, Maximum: 4, Boot: 1, Online: 2},
+			Memory: virt.Memory{Boot: gi, Maximum: 4 * gi, Slots: 4, Cells: 1},
+			Bandwidth: virt.Bandwidth{
+				Period:    100 * time.Millisecond,
+				Quota:     virt.Unlimited,
+				Shares:    1024,
+				Supported: true,
+			},
 		})
 		fake.DisconnectOnCall(virttest.After)
 		time.AfterFunc(time.Minute/2-time.Second, fake.Reconnect)
 		r := resize.Runner{
-			Domain: definedDomain{fake.First()}, Node: unlimitedNode{}, Journal: &memoryJournal{calls: &calls{}},
-			Policy: resize.Policy{Shrink: true, Timeouts: resize.Timeouts{Poll: time.Hour}},
+			Domain: definedDomain{
+				fake.First(),
+			},
+			Node:    unlimitedNode{},
+			Journal: &memoryJournal{calls: &calls{}},
+			Policy:  resize.Policy{Shrink: true, Timeouts: resize.Timeouts{Poll: time.Hour}},
 		}
 		started := time.Now()
 		for _, s := range []api.Size{{Memory: 2 * gi, VCPUs: 4}, {Memory: gi, VCPUs: 1}} {
-			report, err := r.Run(context.Background(), func() target.Target { return target.Target{Size: s} })
-			if err != nil || report.Actual.Memory != uint64(s.Memory) || report.Actual.Online != s.VCPUs {
+			report, err := r.Run(
+				context.Background(), func() target.Target { return target.Target{Size: s} },
+			)
+			if err != nil || report.Actual.Memory != uint64(s.Memory) ||
+				report.Actual.Online != s.VCPUs {
 				t.Errorf("got %v, %+v\n%s", err, report.Actual, stepLog(report))
 			}
 		}
 		want := "attach|set vCPUs to 4|set vCPUs to 1|detach"
 		if diff := cmp.Diff(want, shortCalls(fake.First().Calls())); diff != "" {
-			t.Errorf("orders (-want +got)\n%s", diff)
+			t.Errorf("calls (-want +got)\n%s", diff)
 		}
 		if took := time.Since(started); took != 29*time.Second {
 			t.Errorf("took %s", took)
@@ -80,7 +98,7 @@ func TestOnFake(t *testing.T) {
 	})
 }
 
-// lowering is a node where somebody lowers the container's limit once a DIMM is plugged.
+// loweringNode is a node whose container limit falls once a DIMM is plugged.
 type loweringNode struct {
 	unlimitedNode
 	domain virt.Domain
@@ -95,12 +113,13 @@ func (l loweringNode) Limits(ctx context.Context) (resize.Limits, error) {
 	return seen, err
 }
 
-// A limit that is lowered when it is too late to stop for it is told of.
+// The report has a note about a limit that fell after the last step.
 func TestLoweredTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for limit, note := range map[uint64]string{
-			2*gi + 64*mi:     "",
-			2*gi + 64*mi - 1: "memory.max is 2214592511 by now, and the VM may need 2112Mi: who uses more than that is killed",
+			2*gi + 64*mi: "",
+			2*gi + 64*mi - 1: "memory.max fell to 2214592511, and the VM may need 2112Mi: " +
+				"the kernel kills the VM if it uses more than memory.max",
 		} {
 			fake := virttest.New(virt.State{
 				UUID: "00000000-0000-4000-8000-000000000001", Name: "vm", Phase: virt.Running,
@@ -108,12 +127,19 @@ func TestLoweredTooLate(t *testing.T) {
 			})
 			domain := definedDomain{fake.First()}
 			r := resize.Runner{
-				Domain: domain, Node: loweringNode{domain: domain, to: limit}, Journal: &memoryJournal{calls: &calls{}}, Policy: resize.Policy{Shrink: true},
+				Domain:  domain,
+				Node:    loweringNode{domain: domain, to: limit},
+				Journal: &memoryJournal{calls: &calls{}},
+				Policy:  resize.Policy{Shrink: true},
 			}
 			want := target.Target{Size: api.Size{Memory: 2 * gi}, Overhead: 64 * mi}
 			report, err := r.Run(context.Background(), func() target.Target { return want })
-			if err != nil || report.Actual.Memory != 2*gi || strings.Join(report.Notes, "; ") != note {
-				t.Errorf("got %v, %+v, notes %q, want %q\n%s", err, report.Actual, report.Notes, note, stepLog(report))
+			if err != nil || report.Actual.Memory != 2*gi ||
+				strings.Join(report.Notes, "; ") != note {
+				t.Errorf(
+					"got %v, %+v, notes %q, want %q\n%s", err, report.Actual, report.Notes, note,
+					stepLog(report),
+				)
 			}
 			if err := fake.Close(); err != nil {
 				t.Error(err)
@@ -122,7 +148,7 @@ func TestLoweredTooLate(t *testing.T) {
 	})
 }
 
-// short leaves the sizes of devices out.
+// shortCalls removes the sizes of devices.
 func shortCalls(calls []string) string {
 	for i := range calls {
 		if name, _, ok := strings.Cut(calls[i], " "); ok && !strings.Contains(calls[i], "vCPUs") {

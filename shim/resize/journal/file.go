@@ -1,5 +1,5 @@
-// Package journal keeps the record of a resize in a file, so that it survives the death
-// of who runs it and the crash of the node.
+// Package journal keeps the record of a resize in a file. The record survives the death of the shim
+// and a crash of the node.
 package journal
 
 import (
@@ -14,26 +14,26 @@ import (
 
 const (
 	name   = "resize.json"
-	newExt = ".new" // of a file that is being written
-	badExt = ".bad" // of a file that could not be read
+	newExt = ".new" // temporary file of a write
+	badExt = ".bad" // unreadable file
 
-	// maxSize bounds what is read. A record is a few KiB.
+	// maxSize bounds the file. A record has a few KiB.
 	maxSize = 1 << 20
 )
 
-// File is a [resize.Journal] in a directory of its own, such as an emptyDir of the
-// sidecar. The pod's own directory does not do: it is read-only within the pod.
+// File is a [resize.Journal] in a directory used by nothing else, such as an emptyDir of the
+// sidecar. The pod directory is not suitable, because it is read-only inside the pod.
 //
-// Its methods must not be called at once.
+// Its methods must not run concurrently.
 type File struct {
 	root *os.Root
-	dir  *os.File // the same, to be synced
+	dir  *os.File // the same directory, for fsync
 }
 
 var _ resize.Journal = (*File)(nil)
 
-// Open opens the journal in a directory that there is. It follows no symbolic link out
-// of it.
+// Open opens the journal in an existing directory. It follows no symbolic link out of the
+// directory.
 func Open(dir string) (*File, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -49,8 +49,8 @@ func Open(dir string) (*File, error) {
 // Close closes the journal.
 func (f *File) Close() error { return errors.Join(f.dir.Close(), f.root.Close()) }
 
-// Load implements resize.Journal. What cannot be read is moved to resize.json.bad, and
-// replaces what was there.
+// Load implements resize.Journal. It moves an unreadable file to resize.json.bad, and replaces an
+// older one there.
 func (f *File) Load() (resize.Record, error) {
 	text, err := f.read()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -61,7 +61,7 @@ func (f *File) Load() (resize.Record, error) {
 	}
 	record, err := decode(text)
 	if err != nil {
-		err = fmt.Errorf("%s is set aside as %s: %w", name, name+badExt, err)
+		err = fmt.Errorf("%s is unreadable and was moved to %s: %w", name, name+badExt, err)
 		return resize.Record{}, errors.Join(err, f.root.Rename(name, name+badExt))
 	}
 	return record, nil
@@ -78,7 +78,7 @@ func (f *File) read() (text []byte, err error) {
 
 func decode(text []byte) (resize.Record, error) {
 	if len(text) > maxSize {
-		return resize.Record{}, fmt.Errorf("more than %d bytes: want less", maxSize)
+		return resize.Record{}, fmt.Errorf("larger than %d bytes", maxSize)
 	}
 	return resize.DecodeRecord(text)
 }
@@ -95,7 +95,7 @@ func (f *File) Store(r resize.Record) error {
 	return nil
 }
 
-// write replaces the file, which is the old or the new one at any moment.
+// write replaces the file atomically.
 func (f *File) write(text []byte) error {
 	file, err := f.root.OpenFile(name+newExt, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {

@@ -45,7 +45,7 @@ func TestStoreReplaces(t *testing.T) {
 		if err := f.Store(record(generation)); err != nil {
 			t.Fatal(err)
 		}
-		got, err := open(t, dir).Load() // another one, as after a restart
+		got, err := open(t, dir).Load() // like a restarted shim
 		if diff := cmp.Diff(record(generation), got); diff != "" || err != nil {
 			t.Errorf("%v (-want +got)\n%s", err, diff)
 		}
@@ -68,14 +68,15 @@ func list(t *testing.T, dir string) string {
 	return strings.Join(names, " ")
 }
 
-// A file that was being written when the shim died is not looked at.
+// Load ignores an unfinished write.
 func TestUnfinishedFile(t *testing.T) {
 	dir := t.TempDir()
 	f := open(t, dir)
 	if err := f.Store(record(1)); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "resize.json.new"), []byte(`{"version":2,"rec`), 0o600); err != nil {
+	err := os.WriteFile(filepath.Join(dir, "resize.json.new"), []byte(`{"version":2,"rec`), 0o600)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if got, err := f.Load(); err != nil || got.Target.Generation != 1 {
@@ -86,7 +87,7 @@ func TestUnfinishedFile(t *testing.T) {
 	}
 }
 
-// What cannot be read is told once, and set aside.
+// Load reports an unreadable file once and moves it away.
 func TestCorruptFile(t *testing.T) {
 	for name, text := range map[string]string{
 		"empty": "", "torn": `{"version":2,"record":{"pha`, "zeros": strings.Repeat("\x00", 100),
@@ -98,11 +99,12 @@ func TestCorruptFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := f.Load()
-		if err == nil || errors.Is(err, resize.ErrNoRecord) || !strings.Contains(err.Error(), "set aside as resize.json.bad") {
+		if err == nil || errors.Is(err, resize.ErrNoRecord) ||
+			!strings.Contains(err.Error(), "moved to resize.json.bad") {
 			t.Errorf("%s: got %v", name, err)
 		}
 		if _, err := f.Load(); !errors.Is(err, resize.ErrNoRecord) {
-			t.Errorf("%s: told twice: %v", name, err)
+			t.Errorf("%s: reported twice: %v", name, err)
 		}
 		if names := list(t, dir); names != "resize.json.bad" {
 			t.Errorf("%s: left: %s", name, names)
