@@ -197,8 +197,7 @@ func (r *rig) expectDone(t *testing.T, report podapi.Report, memory uint64) {
 		t.Errorf("journal %+v, %v, want an ended resize", record, err)
 	}
 	eventually(
-		t,
-		"the agent knows the memory requirement",
+		t, "the agent knows the memory requirement",
 		func() bool { return r.memoryRequirement() == memory+gi },
 	)
 	eventually(t, "migrations are allowed", func() bool { return !r.migrationsBlocked.Load() })

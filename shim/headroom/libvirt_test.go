@@ -24,8 +24,7 @@ func expectAccepted(t *testing.T, name string, text []byte) {
 	}
 	out, err := exec.CommandContext(
 		t.Context(), "virsh", "-c", "test:///default", "define", "--validate", file,
-	).
-		CombinedOutput()
+	).CombinedOutput()
 	if err != nil {
 		t.Errorf("%s: %v: %s\n%s", name, err, out, text)
 	}

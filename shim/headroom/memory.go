@@ -26,8 +26,7 @@ func (p *plan) planMemory() {
 		return
 	case capacity <= p.Memory:
 		p.addNote(
-			"memory: unchanged: %s is at or above the capacity of %s",
-			fromKiB(p.Memory),
+			"memory: unchanged: %s is at or above the capacity of %s", fromKiB(p.Memory),
 			fromKiB(capacity),
 		)
 		return

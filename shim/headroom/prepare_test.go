@@ -181,8 +181,7 @@ func TestPrepare(t *testing.T) {
 		},
 		"vDPA": {
 			guest(
-				twoVCPUs,
-				"<cpu mode='host-model'/>",
+				twoVCPUs, "<cpu mode='host-model'/>",
 				"<interface type='vdpa'><source dev='/dev/vhost-vdpa-0'/></interface>",
 			),
 			growthOptions(),
@@ -191,8 +190,7 @@ func TestPrepare(t *testing.T) {
 		},
 		"NVMe": {
 			guest(
-				twoVCPUs,
-				"<cpu mode='host-model'/>",
+				twoVCPUs, "<cpu mode='host-model'/>",
 				"<disk type='nvme'><source type='pci'/></disk>",
 			),
 			growthOptions(),
@@ -304,8 +302,7 @@ func TestExistingHeadroom(t *testing.T) {
 // A domain with headroom for vCPUs still gets headroom for memory.
 func TestIndependentResources(t *testing.T) {
 	text := guest(
-		"<vcpu current='2'>4</vcpu>",
-		"<cpu><topology sockets='4' cores='1' threads='1'/></cpu>",
+		"<vcpu current='2'>4</vcpu>", "<cpu><topology sockets='4' cores='1' threads='1'/></cpu>",
 		"",
 	)
 	want := replaced(

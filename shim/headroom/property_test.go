@@ -20,12 +20,9 @@ func drawDomain(t *rapid.T) string {
 		}
 		return ""
 	}
-	cores, threads, sockets := rapid.IntRange(1, 4).
-		Draw(t, "cores"),
-		rapid.IntRange(1, 2).
-			Draw(t, "threads"),
-		rapid.IntRange(1, 3).
-			Draw(t, "sockets")
+	cores := rapid.IntRange(1, 4).Draw(t, "cores")
+	threads := rapid.IntRange(1, 2).Draw(t, "threads")
+	sockets := rapid.IntRange(1, 3).Draw(t, "sockets")
 	maximum := cores * threads * sockets
 	current := rapid.IntRange(1, maximum).Draw(t, "current")
 	vcpu := fmt.Sprintf(

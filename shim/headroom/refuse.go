@@ -79,8 +79,7 @@ func (p *plan) refuseGuest() {
 func (p *plan) refuseVCPUs() {
 	if product := p.sockets * p.perSocket; p.sockets > 0 && product != p.vcpuMaximum {
 		p.addReason(
-			"cpu/topology has %d vCPUs and vcpu has %d: want the same number",
-			product,
+			"cpu/topology has %d vCPUs and vcpu has %d: want the same number", product,
 			p.vcpuMaximum,
 		)
 	}
@@ -97,8 +96,7 @@ func (p *plan) refuseVCPUs() {
 func (p *plan) refuseMemory() {
 	if p.hugePage > 0 && p.Memory%p.hugePage != 0 {
 		p.addReason(
-			"memory: %s: want a multiple of the huge page size, %s",
-			fromKiB(p.Memory),
+			"memory: %s: want a multiple of the huge page size, %s", fromKiB(p.Memory),
 			fromKiB(p.hugePage),
 		)
 	}

@@ -59,8 +59,7 @@ func (p *plan) applyVCPUs() {
 		sockets := p.newVCPUMaximum / p.perSocket
 		p.setAttr(p.root.first("cpu", "topology"), "sockets", strconv.Itoa(sockets))
 		p.addNote(
-			"topology: %d sockets instead of %d, to match the maximum number of vCPUs",
-			sockets,
+			"topology: %d sockets instead of %d, to match the maximum number of vCPUs", sockets,
 			p.sockets,
 		)
 	}

@@ -76,8 +76,7 @@ func (c client) call(ctx context.Context, method string, in message) (message, e
 // define calls OnDefineDomain, and returns the domain XML.
 func (c client) define(ctx context.Context, version, xml string) (string, error) {
 	out, err := c.call(
-		ctx,
-		version+".Callbacks/OnDefineDomain",
+		ctx, version+".Callbacks/OnDefineDomain",
 		message{1: {xml}, 2: {`{"metadata":{"namespace":"vms","name":"db"}}`}},
 	)
 	if err != nil {

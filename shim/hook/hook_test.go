@@ -213,8 +213,7 @@ func TestMalformedCalls(t *testing.T) {
 	s := start(t, hook.Config{})
 	// The VMI is optional.
 	if _, err := s.call(
-		t.Context(),
-		"v1alpha3.Callbacks/OnDefineDomain",
+		t.Context(), "v1alpha3.Callbacks/OnDefineDomain",
 		message{1: {vm}, 2: {"no JSON"}, 9: {"of the future"}},
 	); err != nil {
 		t.Error(err)

@@ -57,8 +57,7 @@ func (w *world) drawTarget(t *rapid.T) target.Target {
 	overhead := w.m.overhead(memory, vcpus)
 	quota := rapid.SampledFrom(
 		[]time.Duration{virt.Unlimited, 20 * time.Millisecond, 50 * time.Millisecond},
-	).
-		Draw(t, "quota")
+	).Draw(t, "quota")
 	return target.Target{
 		Size: api.Size{
 			Memory: api.Bytes(memory), VCPUs: vcpus,
@@ -257,8 +256,7 @@ func TestFaults(t *testing.T) {
 			w.m.calls.lowerLimit = func() { w.m.node.lowerLimit = true }
 			w.m.calls.faults = rapid.MapOfN(
 				rapid.IntRange(0, 90), rapid.SampledFrom(allFaults), 0, 4,
-			).
-				Draw(r, "faults")
+			).Draw(r, "faults")
 			for range 6 {
 				report, dead, err := w.runShim()
 				if !dead {

@@ -35,8 +35,7 @@ func (r *Runner) Recover(
 	defer end()
 	if record.Domain != u.record.Domain {
 		return Report{}, false, fmt.Errorf(
-			"the journal belongs to domain %s, not to %s; nothing was changed",
-			record.Domain,
+			"the journal belongs to domain %s, not to %s; nothing was changed", record.Domain,
 			u.record.Domain,
 		)
 	}

@@ -142,8 +142,7 @@ func (r *run) askWith(ctx context.Context, method virt.Shutdown, until time.Time
 	for time.Now().Before(r.withinGrace(until)) {
 		if !r.request.Ask(ctx) {
 			r.Log.Warn(
-				"no answer from libvirt; the guest may not have received the request",
-				"method",
+				"no answer from libvirt; the guest may not have received the request", "method",
 				method,
 			)
 		}

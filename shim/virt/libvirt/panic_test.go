@@ -36,8 +36,7 @@ func TestPanickedGuestStays(t *testing.T) {
 	}
 	d.CreateTransient(t, strings.NewReplacer(
 		"</os>", "<loader readonly='yes' type='rom'>"+rom+"</loader></os>",
-		"<on_crash>destroy", "<on_crash>preserve",
-		"</devices>", "<panic model='isa'/></devices>",
+		"<on_crash>destroy", "<on_crash>preserve", "</devices>", "<panic model='isa'/></devices>",
 	).Replace(libvirttest.VM{}.XML(t)))
 	v := find(t, c, libvirttest.Name)
 	s := awaitState(

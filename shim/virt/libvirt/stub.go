@@ -12,8 +12,7 @@ import (
 // Open returns an error: this build has no libvirt.
 func Open(_ context.Context, uri string, _ Options) (virt.Connection, error) {
 	return nil, fmt.Errorf(
-		"connect to libvirt at %q: %w: built without cgo or without the tag libvirt_dlopen",
-		uri,
+		"connect to libvirt at %q: %w: built without cgo or without the tag libvirt_dlopen", uri,
 		virt.ErrUnsupported,
 	)
 }

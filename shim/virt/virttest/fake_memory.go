@@ -162,8 +162,7 @@ func (d *Domain) SetBalloon(ctx context.Context, bytes uint64) error {
 			}
 			if bytes%1024 != 0 || bytes > plugged {
 				return fmt.Errorf(
-					"%d bytes: want a multiple of 1024, at most the %d that the guest has",
-					bytes,
+					"%d bytes: want a multiple of 1024, at most the %d that the guest has", bytes,
 					plugged,
 				)
 			}

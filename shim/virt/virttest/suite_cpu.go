@@ -26,8 +26,7 @@ func (f Fixture) testPlug(t *testing.T) {
 	}
 	if f.Agent {
 		f.await(
-			t,
-			"the agent answers",
+			t, "the agent answers",
 			func(s virt.State) bool { return s.VCPUs.Online == before.Plugged },
 		)
 	}
@@ -38,8 +37,7 @@ func (f Fixture) testPlug(t *testing.T) {
 		online = n
 	}
 	f.await(
-		t,
-		"vCPUs are plugged, and online",
+		t, "vCPUs are plugged, and online",
 		func(s virt.State) bool { return s.VCPUs.Plugged == n && s.VCPUs.Online == online },
 	)
 	f.expectReadsAgree(t)
@@ -48,8 +46,7 @@ func (f Fixture) testPlug(t *testing.T) {
 func (f Fixture) expectDefinedVCPUs(t *testing.T, vcpus int) {
 	t.Helper()
 	f.expectDefined(
-		t,
-		fmt.Sprintf("%d vCPUs", vcpus),
+		t, fmt.Sprintf("%d vCPUs", vcpus),
 		func(s virt.State) bool { return s.VCPUs.Plugged == vcpus },
 	)
 }

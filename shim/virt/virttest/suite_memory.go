@@ -152,13 +152,11 @@ func (f Fixture) testBalloon(t *testing.T) {
 	for _, bytes := range []uint64{full - 32<<20, full} {
 		must(t, set(bytes))
 		f.expectDefined(
-			t,
-			fmt.Sprintf("a balloon that leaves %d bytes", bytes),
+			t, fmt.Sprintf("a balloon that leaves %d bytes", bytes),
 			func(s virt.State) bool { return s.Memory.Balloon == bytes },
 		)
 		f.await(
-			t,
-			"the guest has what the balloon leaves",
+			t, "the guest has what the balloon leaves",
 			func(s virt.State) bool { return s.Memory.Balloon == bytes },
 		)
 	}
