@@ -7,20 +7,21 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/tie"
 )
 
-// absenceAfter is how long a turn of Run can last before it is taken for an absence: the
-// agent was stopped, or the node slept.
+// absenceAfter is the longest turn of Run that is no absence. In a longer one the agent was stopped,
+// or the node slept.
 const absenceAfter = 10 * time.Second
 
-// detectAbsence looks after an absence at what has happened meanwhile.
+// detectAbsence resumes after an absence.
 func (s *Supervisor) detectAbsence(ctx context.Context) {
 	if away := s.Clock.Now().Sub(s.lastTurn); away > absenceAfter {
-		s.Logger.Warn("nothing was supervised for a while", "for", away)
+		s.Logger.Warn("the supervisor was stopped for a while and resumes", "for", away)
 		s.resumeAfterAbsence(ctx)
 	}
 	s.lastTurn = s.Clock.Now()
 }
 
-// resumeAfterAbsence begins to expect heartbeats anew, because nobody could see any, or give any.
+// resumeAfterAbsence waits for the fence, finds launchers that have ended, and gives each heartbeat
+// its whole time again.
 func (s *Supervisor) resumeAfterAbsence(ctx context.Context) {
 	if s.AfterAbsence != nil {
 		s.AfterAbsence(ctx)
@@ -30,21 +31,21 @@ func (s *Supervisor) resumeAfterAbsence(ctx context.Context) {
 		t.othersUnknown = true
 		if t.LauncherGone == "" && !s.launcherAlive(t) {
 			t.endUnseen = true
-			s.handleLauncherEnd(t, "nobody watched", 0)
+			s.handleLauncherEnd(t, "the agent has not observed its end", 0)
 		}
 		s.step(t, tie.AbsenceEnded{})
 	}
 }
 
-// loadLauncherEnds takes from the store what who stood in has seen of the owners.
+// loadLauncherEnds takes the fence's observations of launchers from the store.
 func (s *Supervisor) loadLauncherEnds() {
 	stored, err := s.Store.Load()
 	if err != nil {
-		s.Logger.Warn("not everything is known of what was done meanwhile", "error", err)
+		s.Logger.Warn("the agent cannot read all ties that the fence has stored", "error", err)
 	}
 	for _, seen := range stored {
 		t := s.ties[seen.Launcher.Container.ID]
-		if t == nil || t.LauncherGone != "" || t.LauncherProcess == nil || seen.LauncherProcess == nil || !t.LauncherProcess.Same(*seen.LauncherProcess) {
+		if t == nil || t.LauncherGone != "" || !sameLauncherProcess(&t.Tie, &seen) {
 			continue
 		}
 		t.AliveAt = max(t.AliveAt, seen.AliveAt)
@@ -52,4 +53,11 @@ func (s *Supervisor) loadLauncherEnds() {
 			s.step(t, tie.LauncherEnded{Proof: seen.LauncherGone, LastSeen: seen.LauncherGoneAt})
 		}
 	}
+}
+
+func sameLauncherProcess(a, b *tie.Tie) bool {
+	if a.LauncherProcess == nil || b.LauncherProcess == nil {
+		return false
+	}
+	return a.LauncherProcess.Same(*b.LauncherProcess)
 }

@@ -10,54 +10,54 @@ import (
 )
 
 const (
-	// argumentsTimeout is how long a process's command line may take to read.
+	// argumentsTimeout bounds the reading of one command line.
 	argumentsTimeout = time.Second
 
-	// maxReads bounds the command lines that are being read of one launcher, or of
-	// one domain. A process can keep who reads its own waiting.
+	// maxReads bounds the concurrent reads for one launcher or domain. A process can block the
+	// reading of its own command line.
 	maxReads = 4
 )
 
 var (
-	// errReadTimeout says that a command line was not read in time.
-	errReadTimeout = errors.New("its command line cannot be read in time")
+	// errReadTimeout means that the process has blocked its reader for argumentsTimeout.
+	errReadTimeout = errors.New("timeout while reading its command line")
 
-	// errNotReadYet says that nobody has tried for long enough yet. It is to be asked again.
+	// errNotReadYet means that the read has not begun or not had its full time. The caller retries.
 	errNotReadYet = errors.New("its command line was not read yet")
 )
 
-// argumentsReader is whose processes are read: a launcher, by its group or the ID of its
-// container, or a domain. None takes another's turn.
+// argumentsReader identifies a launcher, by group or container ID, or a domain. Each has its own
+// limit of reads.
 type argumentsReader struct {
 	group             uint64
 	container, domain string
 }
 
-// argumentsRead is a command line that is being read, once for all who want it.
+// argumentsRead is the reading of a command line in progress.
 type argumentsRead struct {
 	reader argumentsReader
-	done   chan struct{} // closed when args and err are there
-	late   chan struct{} // closed when it takes too long
+	done   chan struct{} // closed when args and err are set
+	late   chan struct{} // closed after argumentsTimeout
 
 	args []string
 	err  error
 }
 
-// startRead begins to read a command line, unless somebody does so already. It returns nil
-// where too many are being read for that reader.
+// startRead starts the reading of a command line, or joins one in progress. It returns nil if the
+// reader is at its limit.
 func (s *Supervisor) startRead(p host.Process, of argumentsReader) *argumentsRead {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r := s.reads[p.ID()]; r != nil {
 		return r
 	}
-	others := 0
+	count := 0
 	for _, r := range s.reads {
 		if r.reader == of {
-			others++
+			count++
 		}
 	}
-	if others >= maxReads {
+	if count >= maxReads {
 		return nil
 	}
 	r := &argumentsRead{reader: of, done: make(chan struct{}), late: make(chan struct{})}
@@ -78,9 +78,8 @@ func (s *Supervisor) finishRead(p host.Process) {
 	delete(s.reads, p.ID())
 }
 
-// await returns the command line of a process that is being read. The error wraps
-// errBusy where that was not begun, or whoever asks has no more time, and errUnread
-// where the process itself takes too long.
+// await returns the command line. The error wraps errNotReadYet for a nil read and at the end of
+// ctx, and errReadTimeout if the process blocks its reader.
 func (r *argumentsRead) await(ctx context.Context, p host.Process) ([]string, error) {
 	if r == nil {
 		return nil, fmt.Errorf("process %d: %w", p.PID, errNotReadYet)
@@ -100,7 +99,9 @@ func (r *argumentsRead) await(ctx context.Context, p host.Process) ([]string, er
 	}
 }
 
-// readArguments reads a command line, and does not wait for ever.
-func (s *Supervisor) readArguments(ctx context.Context, p host.Process, of argumentsReader) ([]string, error) {
+// readArguments reads a command line in bounded time.
+func (s *Supervisor) readArguments(
+	ctx context.Context, p host.Process, of argumentsReader,
+) ([]string, error) {
 	return s.startRead(p, of).await(ctx, p)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -13,12 +14,13 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/tie"
 )
 
-// assignDomain ties the emulator of a domain to the launcher that has declared it first.
+// assignDomain adds the emulator of a domain to its launcher as a VM process. own is the cgroup of
+// the domain alone.
 func (s *Supervisor) assignDomain(ctx context.Context, d tie.Domain, p Tracked, own string) {
 	for _, t := range s.ties {
 		if v := t.VM(p.Process); v != nil {
 			if v.Domain == nil && d.Matches(t.Launcher.Domain) {
-				v.Domain, v.OwnCgroup = &d, own // it was found by its tracking, before
+				v.Domain, v.OwnCgroup = &d, own // known from the tracker only, until now
 			}
 			return
 		}
@@ -40,22 +42,23 @@ func (s *Supervisor) assignDomain(ctx context.Context, d tie.Domain, p Tracked, 
 	s.addVM(t, tie.VM{Process: p.Process, Executable: p.Executable, Domain: &d, OwnCgroup: own})
 }
 
-// bindProcess has a process that lives elsewhere, and its children, tracked as the launcher's,
-// if the launcher is. It is held on to without that.
+// bindProcess adds a node-level VM process to the launcher's group in the tracker. Its handle does
+// not depend on that.
 func (s *Supervisor) bindProcess(ctx context.Context, t *managedTie, p host.Process) {
-	group, log := t.Launcher.Group, s.logger(&t.Tie)
+	group, log := t.Launcher.Group, s.logger(t)
 	if group == 0 {
 		return
 	}
 	s.inBackground(ctx, func(context.Context) func(context.Context) {
 		if err := s.Tracker.Bind(p, group); err != nil && !errors.Is(err, host.ErrGone) {
-			log.Warn("the process of a domain cannot be tracked as the launcher's", "pid", p.PID, "error", err)
+			log.Warn("the agent cannot add a domain's process to the launcher's group",
+				"pid", p.PID, "error", err)
 		}
 		return nil
 	})
 }
 
-// claimants returns the launchers that live and declare a domain, the earliest first.
+// claimants returns the live launchers that declare a domain, the earliest first.
 func (s *Supervisor) claimants(d tie.Domain) []*managedTie {
 	var all []*managedTie
 	for _, t := range s.ties {
@@ -64,27 +67,29 @@ func (s *Supervisor) claimants(d tie.Domain) []*managedTie {
 		}
 	}
 	slices.SortFunc(all, func(a, b *managedTie) int {
-		return cmp.Or(cmp.Compare(a.LauncherProcess.StartTime, b.LauncherProcess.StartTime), cmp.Compare(a.Launcher.Container.ID, b.Launcher.Container.ID))
+		return cmp.Or(
+			cmp.Compare(a.LauncherProcess.StartTime, b.LauncherProcess.StartTime),
+			cmp.Compare(a.Launcher.Container.ID, b.Launcher.Container.ID))
 	})
 	return all
 }
 
-// launcherOf returns the launcher that a domain's process belongs to: the first that lives
-// and declares the domain, before those that are refused, or the one that has left it
-// behind. late is one that has ended before the process was started.
-func (s *Supervisor) launcherOf(d tie.Domain, p host.Process) (owner *managedTie, refused []*managedTie, late *managedTie) {
+// launcherOf returns the launcher of a domain's process. A live launcher with this domain comes
+// first, and the earliest of several; refused has the others. Without one, see formerLauncherOf.
+func (s *Supervisor) launcherOf(d tie.Domain, p host.Process) (
+	launcher *managedTie, refused []*managedTie, late *managedTie,
+) {
 	if all := s.claimants(d); len(all) > 0 {
 		return all[0], all[1:], nil
 	}
-	owner, late = s.formerLauncherOf(d, p)
-	return owner, nil, late
+	launcher, late = s.formerLauncherOf(d, p)
+	return launcher, nil, late
 }
 
-// formerLauncherOf returns the launcher that has ended, and has left a domain's process behind
-// that nobody else declares: it was started while the launcher lived. Otherwise it
-// returns the last one that had ended when it was. Where nobody saw the launcher end,
-// that is only known once the runtime has said who else is there.
-func (s *Supervisor) formerLauncherOf(d tie.Domain, p host.Process) (owner, late *managedTie) {
+// formerLauncherOf returns the ended launcher in whose life the process started. Otherwise it
+// returns in late the last launcher that had ended before. Another claim on the domain excludes
+// both. An unobserved end waits for the runtime's list, which has all claims.
+func (s *Supervisor) formerLauncherOf(d tie.Domain, p host.Process) (launcher, late *managedTie) {
 	for _, t := range s.ties {
 		switch {
 		case !d.Matches(t.Launcher.Domain), t.LauncherProcess == nil, t.LauncherGone == "":
@@ -92,7 +97,7 @@ func (s *Supervisor) formerLauncherOf(d tie.Domain, p host.Process) (owner, late
 		case p.StartTime < t.LauncherProcess.StartTime, s.claimedElsewhere(t, d):
 		case p.StartedBefore(t.LauncherGoneAt):
 			return t, nil
-		case t.othersUnknown: // one that declares it may have started it
+		case t.othersUnknown: // an unknown launcher may have started it
 		case late == nil || late.LauncherGoneAt < t.LauncherGoneAt:
 			late = t
 		}
@@ -100,51 +105,51 @@ func (s *Supervisor) formerLauncherOf(d tie.Domain, p host.Process) (owner, late
 	return nil, late
 }
 
-// claimedElsewhere reports whether another pod that the runtime knows has declared the
-// domain.
+// claimedElsewhere reports whether another known pod has declared the domain.
 func (s *Supervisor) claimedElsewhere(t *managedTie, d tie.Domain) bool {
 	_, ok := s.Registry.Claimant(d.Matches, t.Launcher.Pod.UID)
 	return ok
 }
 
+// reportClaimed reports once that an earlier launcher has the domain.
 func (s *Supervisor) reportClaimed(t, first *managedTie, d tie.Domain) {
 	if t.claimReported {
 		return
 	}
 	t.claimReported = true
+	pod := first.Launcher.Pod
 	s.report(t, tie.Report{
 		Type: agentapi.Warning, Reason: agentapi.ReasonDomainClaimed,
-		Message: "domain " + d.Name + " is bound to pod " + first.Launcher.Pod.Namespace + "/" + first.Launcher.Pod.Name +
-			", which has declared it before",
+		Message: fmt.Sprintf("domain %s belongs to pod %s/%s, which has declared it first",
+			d.Name, pod.Namespace, pod.Name),
 	})
 }
 
-// stopsLate reports whether a domain that starts after the launcher has ended, or was last
-// seen, is stopped.
+// stopsLate reports whether the terms stop a domain that started after the launcher's end.
 func (t *managedTie) stopsLate() bool { return t.Terms.StopUnattended }
 
-// reportStartedLate tells once of a domain's process that nobody is known to answer for.
+// reportStartedLate reports once a domain's process that started after the end of its launcher.
 func (s *Supervisor) reportStartedLate(t *managedTie, d tie.Domain, p Tracked) {
 	if t.lateReported[p.ID()] {
 		return
 	}
 	t.lateReported[p.ID()] = true
-	when := "had ended"
+	when, then := "had ended", "leaves it alone"
 	if t.endUnseen {
-		when = "was last seen"
+		when = "was last seen alive"
 	}
-	then := "is left alone"
 	if t.stopsLate() {
-		then = "is stopped"
+		then = "stops it"
 	}
 	v := tie.VM{Executable: p.Executable, Domain: &d}
 	s.report(t, tie.Report{
 		Type: agentapi.Warning, Reason: agentapi.ReasonVMUnattended, PID: p.PID,
-		Message: v.Describe() + " is unattended: it started after its launcher " + when + ", and " + then,
+		Message: fmt.Sprintf("%s is unattended: it started after its launcher %s, and the agent %s",
+			v.Describe(), when, then),
 	})
 }
 
-// vmCgroup returns the cgroup that libvirt has made for a domain alone.
+// vmCgroup returns the cgroup that libvirt has made for a domain alone, empty if there is none.
 func (s *Supervisor) vmCgroup(p host.Process) string {
 	now, err := s.Processes.Identify(p.PID)
 	if err != nil || !now.Same(p) {
@@ -153,9 +158,9 @@ func (s *Supervisor) vmCgroup(p host.Process) string {
 	return domainCgroup(now.Cgroup)
 }
 
-// domainCgroup returns the ancestor that libvirt names after a domain:
-// machine-qemu\x2dID\x2dNAME.scope with systemd, qemu-ID-NAME.libvirt-qemu without.
-// The emulator itself is below. Empty: there is none.
+// domainCgroup returns the ancestor of an emulator's cgroup with the name of a domain, empty if
+// there is none. Its name is machine-qemu\x2dID\x2dNAME.scope with systemd, and
+// qemu-ID-NAME.libvirt-qemu without.
 func domainCgroup(cgroup string) string {
 	for at := path.Clean("/" + cgroup); at != "/"; at = path.Dir(at) {
 		name := path.Base(at)

@@ -4,57 +4,46 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/mooring-vm/mooring/lifecycle/host"
 	"github.com/mooring-vm/mooring/lifecycle/tie"
 )
 
-const (
-	// forkDelay is how long a child of an emulator has to execute something else,
-	// as QEMU's helpers do at once.
-	forkDelay = 500 * time.Millisecond
-
-	// domainScanInterval is how often domains are looked at, however often somebody asks.
-	domainScanInterval = 250 * time.Millisecond
-)
-
-// handleProcessEvent takes what the tracker tells.
-func (s *Supervisor) handleProcessEvent(ctx context.Context, seen ProcessEvent) {
-	t := s.byGroup[seen.Group]
+// handleProcessEvent handles an event of the tracker.
+func (s *Supervisor) handleProcessEvent(ctx context.Context, e ProcessEvent) {
+	t := s.byGroup[e.Group]
 	switch {
-	case seen.Ended:
-		s.handleTrackedEnd(ctx, seen)
-	case seen.Executable == "":
-		s.handleOtherFile(ctx, seen.Process)
-	case t != nil && seen.Forked:
+	case e.Ended:
+		s.handleTrackedEnd(ctx, e)
+	case e.Executable == "":
+		s.handleOtherFile(ctx, e.Process)
+	case t != nil && e.Forked:
 		s.scanAfterFork(t)
 	case t != nil:
-		s.examineEmulator(ctx, t, seen.Tracked)
+		s.examineEmulator(ctx, t, e.Tracked)
 	default:
 		s.scanDomains(ctx) // libvirt may have started it for a launcher
 	}
 }
 
-// handleTrackedEnd takes the tracker's word for a launcher's end: nobody comes back from
-// there. Its VM processes are gone only when their pidfds say so, for till then they
-// have their memory, files and devices.
-func (s *Supervisor) handleTrackedEnd(ctx context.Context, seen ProcessEvent) {
+// handleTrackedEnd handles the end of all threads of a process. It proves the end of a launcher. A
+// VM process has ended only when its pidfd says so: until then it has its memory, files and devices.
+func (s *Supervisor) handleTrackedEnd(ctx context.Context, e ProcessEvent) {
 	for _, t := range s.ties { // each has few processes
-		if t.VM(seen.Process) != nil {
-			t.exits[seen.Process.ID()] = seen.How
-			s.watchVM(ctx, t, seen.Process)
+		if t.VM(e.Process) != nil {
+			t.exits[e.Process.ID()] = e.How
+			s.watchVM(ctx, t, e.Process)
 		}
-		if t.LauncherProcess != nil && t.LauncherProcess.Same(seen.Process) {
-			s.handleLauncherEnd(t, seen.How, seen.At)
-			if t.endUnseen { // now it is known what was started in its lifetime
-				s.requestScan(ctx, t, t.PendingScan())
+		if t.LauncherProcess != nil && t.LauncherProcess.Same(e.Process) {
+			s.handleLauncherEnd(t, e.How, e.At)
+			if t.endUnseen { // the known time of the end now decides about each domain
+				s.requestScan(ctx, t)
 			}
 		}
 	}
 }
 
-// handleOtherFile takes it that a VM process executes something else now.
+// handleOtherFile handles a VM process that executes another file than an emulator.
 func (s *Supervisor) handleOtherFile(ctx context.Context, p host.Process) {
 	for _, t := range s.ties {
 		if t.VM(p) != nil {
@@ -64,7 +53,7 @@ func (s *Supervisor) handleOtherFile(ctx context.Context, p host.Process) {
 	}
 }
 
-// handleEnd takes the end of a process that a tie holds on to.
+// handleEnd handles the end of a process of a tie.
 func (s *Supervisor) handleEnd(ctx context.Context, t *managedTie, p host.Process) {
 	how := t.exits[p.ID()]
 	delete(t.exits, p.ID())
@@ -78,15 +67,11 @@ func (s *Supervisor) handleEnd(ctx context.Context, t *managedTie, p host.Proces
 		delete(t.handles, p.ID())
 		s.closeHandle(h)
 	}
-	for _, other := range s.ties { // one of which may have waited for it
-		if other.Launcher.Pod.UID == t.Launcher.Pod.UID {
-			s.requestScan(ctx, other, other.PendingScan())
-		}
-	}
+	s.requestPodScans(ctx, t.Launcher.Pod.UID)
 }
 
-// handleLauncherEnd takes it that a launcher's first process has ended, at that moment if that
-// is known. Where it was only found to be gone, the moment may be told yet.
+// handleLauncherEnd handles the end of the launcher process at the given time, 0 if the time is
+// unknown. A later event of the tracker may have the time of an unobserved end.
 func (s *Supervisor) handleLauncherEnd(t *managedTie, how string, at host.Boottime) {
 	if t.LauncherGone != "" && (!t.endUnseen || at == 0) || !s.isCurrent(t) {
 		return
@@ -102,9 +87,11 @@ func (s *Supervisor) handleLauncherEnd(t *managedTie, how string, at host.Bootti
 	s.step(t, ended)
 }
 
-// examineEmulator gets hold of a process that runs an emulator, unless that is a probe.
+// examineEmulator reads the command line of a new emulator, and adds it as a VM process unless it
+// is a probe.
 func (s *Supervisor) examineEmulator(ctx context.Context, t *managedTie, p Tracked) {
-	if t.VM(p.Process) != nil || t.examining[p.ID()] || len(t.VMs)+len(t.examining) >= maxVMs {
+	full := len(t.VMs)+len(t.examining) >= maxVMs
+	if t.VM(p.Process) != nil || t.examining[p.ID()] || full {
 		return
 	}
 	t.examining[p.ID()] = true
@@ -119,75 +106,10 @@ func (s *Supervisor) examineEmulator(ctx context.Context, t *managedTie, p Track
 				s.scanAfterFork(t)
 				return
 			case err != nil:
-				s.logger(&t.Tie).Warn("taken for a VM", "pid", p.PID, "error", err)
+				s.logger(t).Warn("an emulator counts as a VM, because the agent cannot read its command line",
+					"pid", p.PID, "error", err)
 			}
 			s.addVM(t, tie.VM{Process: p.Process, Executable: p.Executable})
-		}
-	})
-}
-
-// scanAfterFork looks at what an emulator has forked: QEMU makes itself a daemon so.
-func (s *Supervisor) scanAfterFork(t *managedTie) { s.scanLater(t, &t.scanDue, forkDelay) }
-
-// scanBeforeDrop looks at a launcher that has nothing left once more, before it is forgotten.
-func (s *Supervisor) scanBeforeDrop(t *managedTie, wait time.Duration) {
-	s.scanLater(t, &t.dropScanDue, wait)
-}
-
-// scanLater looks at a launcher in a while, unless that is due already.
-func (s *Supervisor) scanLater(t *managedTie, due *bool, wait time.Duration) {
-	if *due {
-		return
-	}
-	*due = true
-	time.AfterFunc(wait, func() {
-		s.enqueue(func(ctx context.Context) {
-			if *due = false; s.isCurrent(t) {
-				s.requestScan(ctx, t, t.PendingScan())
-			}
-		})
-	})
-}
-
-// scanDomains has launchers looked at whose VM processes are told without saying whose
-// they are: those of the domains that they declare, and all of one without a group.
-func (s *Supervisor) scanDomains(ctx context.Context) {
-	if !s.domainScanDue && s.scanUntracked(ctx) {
-		s.domainScanDue = true
-		time.AfterFunc(domainScanInterval, func() { s.enqueue(s.scanDomainsAgain) })
-	}
-}
-
-// scanDomainsAgain looks once more for those who have asked meanwhile: they may have asked
-// after the look before.
-func (s *Supervisor) scanDomainsAgain(ctx context.Context) {
-	s.domainScanDue = false
-	s.scanUntracked(ctx)
-}
-
-// scanUntracked takes one look for all of those launchers, and returns whether there are
-// any. What it means is only of interest to those that wait for something.
-func (s *Supervisor) scanUntracked(ctx context.Context) bool {
-	found := false
-	for _, t := range s.ties {
-		outside := t.Launcher.Domain != "" && s.Domains != nil || t.Launcher.Group == 0 && t.Launcher.Cgroup != ""
-		if outside && (!found || t.PendingScan() != 0 || t.Over()) {
-			s.scans.requested[t] = max(s.scans.requested[t], t.PendingScan())
-			found = true
-		}
-	}
-	if found && !s.scans.running {
-		s.startScan(ctx)
-	}
-	return found
-}
-
-// inBackground does what may take its time in a goroutine of its own, and then what it
-// returns in that of Run.
-func (s *Supervisor) inBackground(ctx context.Context, work func(context.Context) func(context.Context)) {
-	s.background.Go(func() {
-		if then := work(ctx); then != nil && ctx.Err() == nil {
-			s.enqueue(then)
 		}
 	})
 }

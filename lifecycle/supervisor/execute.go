@@ -12,10 +12,15 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/tie"
 )
 
-// shutdownTimeout is how long libvirt may take to pass a request on to a guest.
+// shutdownTimeout bounds a shutdown request to libvirt.
 const shutdownTimeout = 10 * time.Second
 
-// execute does what a step wants done.
+var (
+	errNoDomains  = errors.New("the policy names no libvirt of the node")
+	errNotRunning = errors.New("libvirt has no record of this process for the domain")
+)
+
+// execute executes an action of a step.
 func (s *Supervisor) execute(t *managedTie, a tie.Action) {
 	switch a := a.(type) {
 	case tie.Report:
@@ -23,7 +28,7 @@ func (s *Supervisor) execute(t *managedTie, a tie.Action) {
 	case tie.ShutdownByLibvirt:
 		s.shutdownByLibvirt(t, a)
 	case tie.ShutdownByPod:
-		s.countAction(a, nil) // it is shown what it is asked for
+		s.countAction(a, nil) // publish shows the request to the pod
 	case tie.Terminate:
 		s.sendSignal(t, a, a.VM, host.Handle.Terminate)
 	case tie.Kill:
@@ -33,35 +38,36 @@ func (s *Supervisor) execute(t *managedTie, a tie.Action) {
 	case tie.RequestScan:
 		s.enqueue(func(ctx context.Context) {
 			if s.isCurrent(t) {
-				s.requestScan(ctx, t, t.PendingScan())
+				s.requestScan(ctx, t)
 			}
 		})
 	case tie.CheckMemlock:
 		if s.Guard != nil {
 			id := t.Launcher.Container.ID
-			s.enqueue(func(context.Context) { s.Guard.EnqueueVM(id) }) // once it is shown
+			s.enqueue(func(context.Context) { s.Guard.EnqueueVM(id) }) // after publish
 		}
 	}
 }
 
+// report writes a log message and an Event.
 func (s *Supervisor) report(t *managedTie, a tie.Report) {
 	c := t.Launcher.Container
 	if a.PID != 0 {
 		c.PID = a.PID
 	}
-	log := s.logger(&t.Tie).With("pid", c.PID, "reason", a.Reason)
+	log := s.logger(t).With("pid", c.PID, "reason", a.Reason)
 	if a.Type == agentapi.Warning {
 		log.Warn(a.Message)
 	} else {
 		log.Info(a.Message)
 	}
 	s.Recorder.Record(agentapi.Event{
-		Time: time.Now(), Type: a.Type, Reason: a.Reason, Message: a.Message, Pod: t.Launcher.Pod, Container: c,
+		Time: time.Now(), Type: a.Type, Reason: a.Reason, Message: a.Message,
+		Pod: t.Launcher.Pod, Container: c,
 	})
 }
 
-// sendSignal sends a signal through a handle that was compared with the process when it
-// was opened: it reaches that process or none.
+// sendSignal sends a signal through the process's handle, so it reaches this process or none.
 func (s *Supervisor) sendSignal(t *managedTie, a tie.Action, v tie.VM, send func(host.Handle) error) {
 	h, err := s.openHandle(t, v.Process)
 	if err == nil {
@@ -71,7 +77,7 @@ func (s *Supervisor) sendSignal(t *managedTie, a tie.Action, v tie.VM, send func
 		if h == nil {
 			s.enqueue(func(ctx context.Context) { s.handleEnd(ctx, t, v.Process) })
 		}
-		return // otherwise its end is being told
+		return // the handle notifies of the end
 	}
 	s.countAction(a, err)
 	if err != nil {
@@ -85,9 +91,8 @@ func (s *Supervisor) actionFailed(t *managedTie, a tie.Action, err error) {
 	}
 }
 
-// killVM kills the VM process, and first what else lives in the cgroup that is the VM's
-// own: helpers of the emulator. That has to be where it is now, for cgroups have names
-// that come again.
+// killVM kills the helpers of the emulator in the VM's own cgroup, and then the VM process. It
+// kills the cgroup only if the VM process is in it now, because names of cgroups return.
 func (s *Supervisor) killVM(t *managedTie, a tie.Kill) {
 	if own := a.VM.OwnCgroup; own != "" && t.handles[a.VM.Process.ID()] != nil {
 		now, err := s.Processes.Identify(a.VM.PID)
@@ -95,24 +100,24 @@ func (s *Supervisor) killVM(t *managedTie, a tie.Kill) {
 			err = s.Processes.KillCgroup(own)
 		}
 		if err != nil && !errors.Is(err, host.ErrGone) {
-			s.logger(&t.Tie).Warn("the cgroup of a VM could not be killed", "cgroup", own, "error", err)
+			s.logger(t).Warn("the agent cannot kill the cgroup of a VM", "cgroup", own, "error", err)
 		}
 	}
 	s.sendSignal(t, a, a.VM, host.Handle.Kill)
 }
 
-// shutdownByLibvirt asks libvirt to ask the guest, which may take its time.
+// shutdownByLibvirt sends a shutdown request to libvirt in the background.
 func (s *Supervisor) shutdownByLibvirt(t *managedTie, a tie.ShutdownByLibvirt) {
 	s.enqueue(func(ctx context.Context) {
 		if !s.isCurrent(t) || t.VM(a.VM.Process) == nil {
-			return // it has ended meanwhile
+			return // the VM process has ended
 		}
 		s.inBackground(ctx, func(ctx context.Context) func(context.Context) {
 			ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
 			defer cancel()
 			err := s.requestGuestShutdown(ctx, a.VM)
 			if errors.Is(err, host.ErrGone) {
-				return nil // its end is being told
+				return nil // the handle notifies of the end
 			}
 			s.countAction(a, err)
 			if err == nil {
@@ -123,15 +128,17 @@ func (s *Supervisor) shutdownByLibvirt(t *managedTie, a tie.ShutdownByLibvirt) {
 	})
 }
 
-// requestGuestShutdown asks for the shutdown of a domain, which libvirt knows by its UUID alone. If
-// another process runs it now, that is not the one that is meant.
+// requestGuestShutdown sends the request for a domain. libvirt identifies a domain by UUID only, so
+// the domain's record must still name this process.
 func (s *Supervisor) requestGuestShutdown(ctx context.Context, v tie.VM) error {
 	if s.Domains == nil {
 		return errNoDomains
 	}
 	running, err := s.Domains.Running()
-	noted := slices.ContainsFunc(running, func(d tie.Domain) bool { return d.UUID == v.Domain.UUID && d.PID == v.PID })
-	if !noted {
+	recorded := slices.ContainsFunc(running, func(d tie.Domain) bool {
+		return d.UUID == v.Domain.UUID && d.PID == v.PID
+	})
+	if !recorded {
 		return errors.Join(errNotRunning, err)
 	}
 	now, err := s.Processes.Identify(v.PID)
@@ -151,7 +158,7 @@ func (s *Supervisor) confirmStop(t *managedTie) {
 	err := s.PodDirs.ConfirmStop(t.Launcher.Pod.UID)
 	s.countAction(tie.ConfirmStop{}, err)
 	if err != nil {
-		s.logger(&t.Tie).Warn("the pod cannot be told that its VM is gone", "error", err)
+		s.logger(t).Warn("the agent cannot confirm the stop to the pod", "error", err)
 	}
 }
 
@@ -168,48 +175,5 @@ func (s *Supervisor) countAction(a tie.Action, err error) {
 		s.Observer.ActionDone(ActionKill, err)
 	case tie.ConfirmStop:
 		s.Observer.ActionDone(ActionConfirmStop, err)
-	}
-}
-
-// clearStopRequest takes back what an earlier container of the pod has asked for, and
-// returns when its last heartbeat was.
-func (s *Supervisor) clearStopRequest(podUID string) (heartbeat time.Time) {
-	if s.PodDirs == nil {
-		return time.Time{}
-	}
-	signs, err := s.PodDirs.Touched(podUID)
-	if err == nil && signs.StopRequested {
-		err = s.PodDirs.ConfirmStop(podUID)
-	}
-	if err != nil {
-		s.Logger.Debug("signs of a pod cannot be voided", "uid", podUID, "error", err)
-	}
-	return signs.Heartbeat
-}
-
-// readAllPodDirs reads what the pods say.
-func (s *Supervisor) readAllPodDirs() {
-	for _, t := range s.ties {
-		s.readPodDir(t)
-	}
-}
-
-// readPodDir reads what the pod says through its directory. One that was created
-// while nobody was here has none.
-func (s *Supervisor) readPodDir(t *managedTie) {
-	if s.PodDirs == nil || !s.isCurrent(t) {
-		return
-	}
-	signs, err := s.PodDirs.Touched(t.Launcher.Pod.UID)
-	if err != nil {
-		s.logger(&t.Tie).Debug("the pod's directory cannot be read", "error", err)
-		return
-	}
-	if !signs.Heartbeat.Equal(t.lastHeartbeat) {
-		t.lastHeartbeat = signs.Heartbeat
-		s.step(t, tie.HeartbeatSeen{})
-	}
-	if signs.StopRequested && !t.StopRequested && s.isCurrent(t) {
-		s.step(t, tie.StopRequested{})
 	}
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
-// hold keeps a process until it ends, which is told then.
+// openHandle returns the handle of a process, and opens it the first time. The handle notifies of
+// the end of the process.
 func (s *Supervisor) openHandle(t *managedTie, p host.Process) (host.Handle, error) {
 	if h := t.handles[p.ID()]; h != nil {
 		return h, nil
@@ -26,66 +27,73 @@ func (s *Supervisor) openHandle(t *managedTie, p host.Process) (host.Handle, err
 	return h, err
 }
 
-// watchVM gets hold of a VM process that the tie knows, where that has not been done or
-// did not work.
+// watchVM opens the handle of a VM process of the tie if it has none.
 func (s *Supervisor) watchVM(ctx context.Context, t *managedTie, p host.Process) {
 	_, err := s.openHandle(t, p)
 	switch {
 	case errors.Is(err, host.ErrGone):
 		if t.exits[p.ID()] == "" {
-			t.exits[p.ID()] = "it has ended while nobody watched"
+			t.exits[p.ID()] = "the agent has not observed its end"
 		}
 		s.handleEnd(ctx, t, p)
 	case err != nil:
-		s.logger(&t.Tie).Warn("a VM process cannot be watched; it is tried again", "pid", p.PID, "error", err)
+		s.logger(t).Warn("the agent cannot watch a VM process; it retries", "pid", p.PID, "error", err)
 	}
 }
 
-// reopenHandles gets hold of all processes that the tie knows and that have not ended.
+// reopenHandles opens the missing handles of the tie's processes.
 func (s *Supervisor) reopenHandles(ctx context.Context, t *managedTie) {
 	for _, v := range slices.Clone(t.VMs) {
 		if s.isCurrent(t) {
 			s.watchVM(ctx, t, v.Process)
 		}
 	}
-	if t.LauncherProcess == nil || t.LauncherGone != "" || !s.isCurrent(t) || t.handles[t.LauncherProcess.ID()] != nil {
+	if t.LauncherProcess == nil || t.LauncherGone != "" || !s.isCurrent(t) {
 		return
 	}
-	_, err := s.openHandle(t, *t.LauncherProcess)
+	p := *t.LauncherProcess
+	if t.handles[p.ID()] != nil {
+		return
+	}
+	_, err := s.openHandle(t, p)
 	switch {
 	case errors.Is(err, host.ErrGone):
 		t.endUnseen = t.restored
-		s.handleLauncherEnd(t, "nobody watched", 0)
+		s.handleLauncherEnd(t, "the agent has not observed its end", 0)
 	case err != nil:
-		s.logger(&t.Tie).Warn("launcher cannot be watched; it is tried again", "pid", t.LauncherProcess.PID, "error", err)
+		s.logger(t).Warn("the agent cannot watch a launcher; it retries", "pid", p.PID, "error", err)
 	default:
-		s.watchLauncher(ctx, t, *t.LauncherProcess)
+		s.watchLauncher(ctx, t, p)
 	}
 }
 
-// watchLauncher has the tracker tell of the owner's end at once. Without that it is told a
-// little later.
+// watchLauncher asks the tracker for an event at the end of the launcher process. Its handle
+// notifies a little later.
 func (s *Supervisor) watchLauncher(ctx context.Context, t *managedTie, p host.Process) {
-	log := s.logger(&t.Tie)
+	log := s.logger(t)
 	s.inBackground(ctx, func(context.Context) func(context.Context) {
 		if err := s.Tracker.Watch(p); err != nil && !errors.Is(err, host.ErrGone) {
-			log.Warn("the launcher's first process is not tracked", "pid", p.PID, "error", err)
+			log.Warn("the tracker cannot watch the launcher process", "pid", p.PID, "error", err)
 		}
 		return nil
 	})
 }
 
-// launcherAlive reports whether the kernel has the owner yet, as far as that can be told.
+// launcherAlive reports whether the launcher process runs. Without an answer of the kernel it
+// returns true.
 func (s *Supervisor) launcherAlive(t *managedTie) bool {
 	if t.LauncherProcess == nil {
 		return true
 	}
 	now, err := s.Processes.Identify(t.LauncherProcess.PID)
-	return err == nil && now.Same(*t.LauncherProcess) || err != nil && !errors.Is(err, host.ErrGone)
+	if err != nil {
+		return !errors.Is(err, host.ErrGone)
+	}
+	return now.Same(*t.LauncherProcess)
 }
 
-// recordAlive notes since when nobody could have missed the end of an owner, for whoever
-// comes after an absence. Only what a domain's process belongs to depends on it.
+// recordAlive records that the launchers with a declared domain are alive. After an absence, this
+// time decides to which launcher a domain's process belongs.
 func (s *Supervisor) recordAlive() {
 	for _, t := range s.ties {
 		if t.Launcher.Domain == "" || t.LauncherProcess == nil || t.LauncherGone != "" {
@@ -100,7 +108,7 @@ func (s *Supervisor) recordAlive() {
 
 func (s *Supervisor) closeHandle(h host.Handle) {
 	if err := h.Close(); err != nil {
-		s.Logger.Warn("a handle of a process could not be closed", "error", err)
+		s.Logger.Warn("the agent cannot close the handle of a process", "error", err)
 	}
 }
 

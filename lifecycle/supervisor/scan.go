@@ -12,45 +12,51 @@ import (
 )
 
 const (
-	// maxVMs bounds the VM processes of the pod that are known of one launcher: it
-	// could start as many as it likes. A launcher that has more is not over.
+	// maxVMs bounds the known VM processes of the pod per launcher, because a launcher can start
+	// any number. A tie with more VM processes is never over.
 	maxVMs = 64
 
-	// keepPeriod is how long a launcher that declares a domain is looked after
-	// when nothing is left of it: libvirt notes the pid of what it starts a moment
-	// after it has.
+	// keepPeriod is the time for which the supervisor keeps a tie with a declared domain after its
+	// end. libvirt records the pid of a domain only after it has started the process.
 	keepPeriod = 10 * time.Second
-
-	// maxProbeAge is how old a probe can become. What emulates no machine for longer
-	// is looked after like a VM, whatever it says.
-	maxProbeAge = 30 * time.Second
 )
 
-// scanQueue are those that are wanted. One at a time is under way, for all launchers
-// that wanted one before it began.
+// scanQueue has the requested scans. One scan runs at a time, for all requests before its start.
 type scanQueue struct {
-	requested map[*managedTie]uint64 // the ID of the [tie.RequestScan] that asked for it, 0 for none
+	requested map[*managedTie]uint64 // the ID of the [tie.RequestScan], 0 for another cause
 	running   bool
 }
 
-// requestScan asks for a look at what VM processes a launcher has.
-func (s *Supervisor) requestScan(ctx context.Context, t *managedTie, id uint64) {
-	s.scans.requested[t] = max(s.scans.requested[t], id)
+// requestScan requests a scan of the launcher's VM processes.
+func (s *Supervisor) requestScan(ctx context.Context, t *managedTie) {
+	s.scans.requested[t] = max(s.scans.requested[t], t.PendingScan())
 	if !s.scans.running {
 		s.startScan(ctx)
 	}
 }
 
-// startScan takes one look for all launchers that want one.
+// requestPodScans requests a scan of each launcher of a pod. One may have waited for another.
+func (s *Supervisor) requestPodScans(ctx context.Context, podUID string) {
+	for _, t := range s.ties {
+		if t.Launcher.Pod.UID == podUID {
+			s.requestScan(ctx, t)
+		}
+	}
+}
+
+// startScan starts one scan for all requests.
 func (s *Supervisor) startScan(ctx context.Context) {
-	wanted := s.scans.requested
+	requested := s.scans.requested
 	s.scans.requested, s.scans.running = map[*managedTie]uint64{}, true
-	q := scanRequest{known: s.knownVMs(), full: s.fullGroups(), launchers: s.launchersToRead(wanted), domainsDeclared: s.domainsDeclared()}
+	request := scanRequest{
+		known: s.knownVMs(), full: s.fullGroups(), launchers: s.launchersToRead(requested),
+		domainsDeclared: s.domainsDeclared(),
+	}
 	s.inBackground(ctx, func(ctx context.Context) func(context.Context) {
-		v, err := s.scan(ctx, q)
+		result, err := s.scan(ctx, request)
 		return func(ctx context.Context) {
 			s.scans.running = false
-			s.applyScan(ctx, wanted, v, err)
+			s.applyScan(ctx, requested, result, err)
 			if len(s.scans.requested) > 0 && !s.scans.running {
 				s.startScan(ctx)
 			}
@@ -58,7 +64,7 @@ func (s *Supervisor) startScan(ctx context.Context) {
 	})
 }
 
-// knownVMs returns the VM processes that are held on to.
+// knownVMs returns the VM processes of all ties.
 func (s *Supervisor) knownVMs() map[host.Process]bool {
 	all := map[host.Process]bool{}
 	for _, t := range s.ties {
@@ -69,7 +75,7 @@ func (s *Supervisor) knownVMs() map[host.Process]bool {
 	return all
 }
 
-// fullGroups returns the groups that have as many VM processes as are looked after.
+// fullGroups returns the groups with maxVMs known VM processes.
 func (s *Supervisor) fullGroups() map[uint64]bool {
 	all := map[uint64]bool{}
 	for group, t := range s.byGroup {
@@ -80,12 +86,12 @@ func (s *Supervisor) fullGroups() map[uint64]bool {
 	return all
 }
 
-// places returns the launchers that want a look, and those that have no group: they are
-// told of nothing.
-func (s *Supervisor) launchersToRead(wanted map[*managedTie]uint64) map[string]tie.Launcher {
+// launchersToRead returns the launchers of the requests, and all launchers without a group, for
+// which the tracker has no events.
+func (s *Supervisor) launchersToRead(requested map[*managedTie]uint64) map[string]tie.Launcher {
 	all := map[string]tie.Launcher{}
 	for id, t := range s.ties {
-		if _, ok := wanted[t]; ok || t.Launcher.Group == 0 {
+		if _, ok := requested[t]; ok || t.Launcher.Group == 0 {
 			all[id] = t.Launcher
 		}
 	}
@@ -102,46 +108,48 @@ func (s *Supervisor) domainsDeclared() bool {
 	return false
 }
 
-// applyScan takes what a look has seen.
-func (s *Supervisor) applyScan(ctx context.Context, wanted map[*managedTie]uint64, v *scanResult, err error) {
+// applyScan applies the result of a scan to the ties. A failed scan proves nothing, and the next
+// resync repeats it.
+func (s *Supervisor) applyScan(
+	ctx context.Context, requested map[*managedTie]uint64, result *scanResult, err error,
+) {
 	if err != nil {
-		// No answer is no proof: the next round looks again.
-		s.Logger.Warn("VM processes cannot be looked for", "error", err)
+		s.Logger.Warn("the scan for VM processes failed; the agent retries", "error", err)
 		return
 	}
-	for _, p := range v.emulators {
-		t := s.tieOf(v, p.Process, p.Group)
-		if d, ok := v.domains[p.ID()]; ok {
-			s.assignDomain(ctx, d, p, v.vmCgroups[p.ID()])
-		} else if t != nil && v.unread[p.ID()] {
+	for _, p := range result.emulators {
+		t := s.tieOf(result, p)
+		if d, ok := result.domains[p.ID()]; ok {
+			s.assignDomain(ctx, d, p, result.vmCgroups[p.ID()])
+		} else if t != nil && result.unread[p.ID()] {
 			s.scanAfterFork(t)
-		} else if t != nil && !v.probes[p.ID()] {
+		} else if t != nil && !result.probes[p.ID()] {
 			s.addVM(t, tie.VM{Process: p.Process, Executable: p.Executable})
 		}
 	}
-	for t, id := range wanted {
-		s.concludeScan(ctx, t, id, v)
+	for t, id := range requested {
+		s.concludeScan(ctx, t, id, result)
 	}
 }
 
-// tieOf returns the launcher that a process belongs to, by its group or, where the
-// launcher has none, its place.
-func (s *Supervisor) tieOf(v *scanResult, p host.Process, group uint64) *managedTie {
-	if t := s.byGroup[group]; t != nil {
+// tieOf returns the tie of an emulator by its group, or by its cgroup for a launcher without group.
+func (s *Supervisor) tieOf(result *scanResult, p Tracked) *managedTie {
+	if t := s.byGroup[p.Group]; t != nil {
 		return t
 	}
-	return s.ties[v.containerOf[p.ID()]]
+	return s.ties[result.containerOf[p.ID()]]
 }
 
-// concludeScan takes what a look means for a launcher of which it has shown nothing more.
-func (s *Supervisor) concludeScan(ctx context.Context, t *managedTie, id uint64, v *scanResult) {
+// concludeScan steps the tie if the scan has found no VM process, and drops a tie that is over.
+func (s *Supervisor) concludeScan(ctx context.Context, t *managedTie, id uint64, result *scanResult) {
 	if s.isCurrent(t) {
 		s.checkCgroup(t)
 	}
-	if s.isCurrent(t) && id != 0 && s.nothingLeft(t, v) {
+	if s.isCurrent(t) && id != 0 && s.nothingLeft(t, result) {
 		s.step(t, tie.Scanned{ID: id})
 	}
-	if !s.isCurrent(t) || !t.Over() || v.mayHaveProcesses(t.Launcher) || !s.domainsAccountedFor(t, v) {
+	over := s.isCurrent(t) && t.Over()
+	if !over || result.mayHaveProcesses(t.Launcher) || !s.domainsAccountedFor(t, result) {
 		return
 	}
 	if wait := t.keepUntil.Sub(s.Clock.Now()); wait > 0 && t.Launcher.Domain != "" {
@@ -151,62 +159,63 @@ func (s *Supervisor) concludeScan(ctx context.Context, t *managedTie, id uint64,
 	s.dropTie(ctx, t)
 }
 
-// left reports whether a launcher has any process left, or may have.
-func (v *scanResult) mayHaveProcesses(l tie.Launcher) bool {
-	id := l.Container.ID
-	return l.Group != 0 && v.groups[l.Group] || v.untracked[id] || v.occupied[id]
-}
-
-// nothingLeft reports whether a look shows that nothing of a launcher is left, if it
-// has shown nothing of it.
-func (s *Supervisor) nothingLeft(t *managedTie, v *scanResult) bool {
-	nowhere := t.Launcher.Group == 0 && t.Launcher.Cgroup == "" && t.LauncherGone == ""
-	if nowhere || v.untracked[t.Launcher.Container.ID] || !s.domainsAccountedFor(t, v) {
+// nothingLeft reports whether the scan proves the end of all VM processes of a launcher.
+func (s *Supervisor) nothingLeft(t *managedTie, result *scanResult) bool {
+	unplaced := t.Launcher.Group == 0 && t.Launcher.Cgroup == "" && t.LauncherGone == ""
+	untracked := result.untracked[t.Launcher.Container.ID]
+	if unplaced || untracked || !s.domainsAccountedFor(t, result) {
 		return false
 	}
-	for _, p := range v.emulators {
-		left := s.tieOf(v, p.Process, p.Group) == t && !v.probes[p.ID()]
-		if left && t.VM(p.Process) == nil && t.handles[p.ID()] == nil {
-			return false // there was no room for it, or it could not be held on to
+	for _, p := range result.emulators {
+		runs := s.tieOf(result, p) == t && !result.probes[p.ID()]
+		if runs && t.VM(p.Process) == nil && t.handles[p.ID()] == nil {
+			return false // the tie is full, or the supervisor could not open a handle
 		}
 	}
-	for _, other := range s.ties { // the pod has one file for all its containers
-		if other != t && t.StopRequested && other.Launcher.Pod.UID == t.Launcher.Pod.UID && len(other.VMs) > 0 {
-			return false
-		}
-	}
-	return true
+	return !t.StopRequested || !s.podHasOtherVMs(t)
 }
 
-// domainsAccountedFor reports whether no process can be a VM of the launcher that libvirt has
-// started, or is about to start, and that is not held on to.
-func (s *Supervisor) domainsAccountedFor(t *managedTie, v *scanResult) bool {
+// podHasOtherVMs reports whether another launcher of the pod has VM processes. All containers of a
+// pod share one stop request.
+func (s *Supervisor) podHasOtherVMs(t *managedTie) bool {
+	for _, other := range s.ties {
+		if other != t && other.Launcher.Pod.UID == t.Launcher.Pod.UID && len(other.VMs) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// domainsAccountedFor reports whether each domain of the launcher that runs or starts has a known
+// VM process.
+func (s *Supervisor) domainsAccountedFor(t *managedTie, result *scanResult) bool {
 	if t.Launcher.Domain == "" {
 		return true
 	}
-	waits := t.endUnseen || t.restored && t.LauncherGone != "" && !s.Terms.ProofOnly
-	if v.domainsUnknown || waits && !s.reconciled {
+	restoredEnd := t.restored && t.LauncherGone != "" && !s.Terms.ProofOnly
+	if result.domainsUnknown || (t.endUnseen || restoredEnd) && !s.reconciled {
 		return false
 	}
 	known := s.knownVMs()
-	for p, d := range v.domains {
-		if owner, _, _ := s.launcherOf(d, p); owner == t && !known[p] {
-			return false // it could not be held on to
+	for p, d := range result.domains {
+		if launcher, _, _ := s.launcherOf(d, p); launcher == t && !known[p] {
+			return false // the supervisor could not open a handle
 		}
 	}
-	return !slices.ContainsFunc(v.unclear, func(c domainProcess) bool {
-		owner, _, _ := s.launcherOf(c.domain, c.process)
-		return owner == t
+	return !slices.ContainsFunc(result.unclear, func(c domainProcess) bool {
+		launcher, _, _ := s.launcherOf(c.domain, c.process)
+		return launcher == t
 	})
 }
 
-// addVM adds a VM process that is held on to. One that was there before this
-// supervisor has not been seen to start, and is not judged by it.
+// addVM adds a VM process to a tie and opens its handle. The start of a process from before this
+// supervisor was not observed.
 func (s *Supervisor) addVM(t *managedTie, v tie.VM) {
-	if !s.isCurrent(t) || t.VM(v.Process) != nil || v.Domain == nil && len(t.VMs) >= maxVMs {
+	full := v.Domain == nil && len(t.VMs) >= maxVMs
+	if !s.isCurrent(t) || t.VM(v.Process) != nil || full {
 		return
 	}
-	s.readPodDir(t) // its launcher may have given the first sign just before
+	s.readPodDir(t) // the launcher may have given its first heartbeat just before
 	_, err := s.openHandle(t, v.Process)
 	switch {
 	case err == nil && v.StartedBefore(t.supervisedSince):
@@ -214,91 +223,38 @@ func (s *Supervisor) addVM(t *managedTie, v tie.VM) {
 	case err == nil:
 		s.step(t, tie.VMStarted{VM: v})
 	case !errors.Is(err, host.ErrGone):
-		s.logger(&t.Tie).Warn("a VM process cannot be watched; it is tried again", "pid", v.PID, "error", err)
+		s.logger(t).Warn("the agent cannot watch a VM process; it retries", "pid", v.PID, "error", err)
 	}
 }
 
-// isCurrent reports whether the tie has not been dropped meanwhile.
-func (s *Supervisor) isCurrent(t *managedTie) bool { return s.ties[t.Launcher.Container.ID] == t }
-
-// checkCgroup takes the end of a container's cgroup for that of its owner, where that
-// is not known. A process that lives is the better witness: it may have moved.
+// checkCgroup takes the end of the container's cgroup as proof of the launcher's end. It needs no
+// such proof for a known launcher process, which may have moved to another cgroup.
 func (s *Supervisor) checkCgroup(t *managedTie) {
 	if t.LauncherGone != "" || t.LauncherProcess != nil || t.Launcher.Cgroup == "" {
 		return
 	}
-	if there, err := s.Processes.Exists(t.Launcher.Cgroup); err == nil && !there {
+	if exists, err := s.Processes.Exists(t.Launcher.Cgroup); err == nil && !exists {
 		s.step(t, tie.LauncherEnded{Proof: "its cgroup is gone"})
 	}
 }
 
-// scanAll finds what nobody has told of.
+// scanAll repeats failed work of all ties and scans them. It drops a tie whose launcher never
+// started and is gone from the runtime.
 func (s *Supervisor) scanAll(ctx context.Context) {
 	for _, t := range maps.Clone(s.ties) {
 		l, known := s.Registry.Find(t.Launcher.Container.ID)
+		neverStarted := t.LauncherProcess == nil && t.Launcher.Group == 0
 		switch {
 		case known && t.LauncherProcess == nil && t.LauncherGone == "":
 			s.setLauncherProcess(ctx, l)
-		case !known && t.LauncherProcess == nil && t.Launcher.Group == 0 && (!t.restored || s.reconciled):
-			s.dropTie(ctx, t) // it was never started, and the runtime has removed it
+		case !known && neverStarted && (!t.restored || s.reconciled):
+			s.dropTie(ctx, t)
 		default:
 			s.retryTracking(ctx, t)
 			s.reopenHandles(ctx, t)
 		}
 		if s.isCurrent(t) {
-			s.requestScan(ctx, t, t.PendingScan())
+			s.requestScan(ctx, t)
 		}
 	}
 }
-
-// resync makes good what was lost on the way: processes that the tracker does not
-// know, and what nobody told of.
-func (s *Supervisor) resync(ctx context.Context) {
-	if s.resyncing != resyncIdle {
-		s.resyncing = resyncAgain
-		return
-	}
-	s.resyncing = resyncRunning
-	s.inBackground(ctx, func(context.Context) func(context.Context) {
-		err := s.Tracker.Rescan()
-		return func(ctx context.Context) {
-			again := s.resyncing == resyncAgain
-			s.resyncing = resyncIdle
-			if err != nil {
-				s.Logger.Warn("processes cannot be looked for", "error", err)
-			}
-			s.readAllPodDirs()
-			s.scanAll(ctx)
-			if again {
-				s.resync(ctx)
-			}
-		}
-	})
-}
-
-// resyncState says whether the tracker is looking for what it does not know.
-type resyncState int
-
-const (
-	resyncIdle resyncState = iota
-	resyncRunning
-	resyncAgain // one is under way, and wanted once more
-)
-
-// resyncSoon has the tracker look for what it does not know in a while, once for all
-// who want it: it looks at more than it need as long as it has not.
-func (s *Supervisor) resyncSoon() {
-	if s.resyncDue {
-		return
-	}
-	s.resyncDue = true
-	time.AfterFunc(resyncDelay, func() {
-		s.enqueue(func(ctx context.Context) {
-			s.resyncDue = false
-			s.resync(ctx)
-		})
-	})
-}
-
-// resyncDelay is how long a launcher may take to start before it is scanned.
-const resyncDelay = 2 * time.Second

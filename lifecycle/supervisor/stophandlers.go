@@ -8,19 +8,18 @@ import (
 )
 
 const (
-	// reconnectWait is how long whoever has left the pod's socket is waited for.
+	// reconnectWait is the time for a disconnected stop handler to come back.
 	reconnectWait = 2 * time.Second
 
-	// restartReconnectWait is that after an absence of the agent: clients pause for up to ten
-	// seconds between two attempts to connect.
+	// restartReconnectWait is this time after a restart of the agent. Clients wait up to ten
+	// seconds between two attempts.
 	restartReconnectWait = 15 * time.Second
 )
 
-// SetStopHandler tells whether somebody in a pod takes requests to end its VM gracefully. It does
-// not block.
-func (s *Supervisor) SetStopHandler(podUID string, takes bool) {
+// SetStopHandler notifies that a pod has a stop handler, or has none any more. It does not block.
+func (s *Supervisor) SetStopHandler(podUID string, connected bool) {
 	s.enqueue(func(context.Context) {
-		if takes {
+		if connected {
 			s.stopHandlers[podUID] = true
 		} else {
 			delete(s.stopHandlers, podUID)
@@ -29,8 +28,8 @@ func (s *Supervisor) SetStopHandler(podUID string, takes bool) {
 	})
 }
 
-// updateStopHandlers tells the ties of a pod whether there is somebody to ask. The fence has
-// no sockets: what the agent has asked for before has its time.
+// updateStopHandlers steps the ties of a pod whose stop handler has come or left. The fence serves
+// no sockets, and an earlier request of the agent keeps its time.
 func (s *Supervisor) updateStopHandlers(podUID string, wait time.Duration) {
 	if s.Terms.ProofOnly {
 		return
@@ -43,19 +42,19 @@ func (s *Supervisor) updateStopHandlers(podUID string, wait time.Duration) {
 }
 
 func (s *Supervisor) updateStopHandler(t *managedTie, wait time.Duration) {
-	takes, alone := s.stopHandlers[t.Launcher.Pod.UID], s.onlyLauncherOfPod(t)
+	connected, only := s.stopHandlers[t.Launcher.Pod.UID], s.onlyLauncherOfPod(t)
 	switch {
-	case !alone && t.StopHandler != (tie.StopHandler{}):
+	case !only && t.StopHandler != (tie.StopHandler{}):
 		s.step(t, tie.StopHandlerDisconnected{})
-	case alone && takes && !t.StopHandler.Connected:
+	case only && connected && !t.StopHandler.Connected:
 		s.step(t, tie.StopHandlerConnected{})
-	case alone && !takes && t.StopHandler.Connected:
+	case only && !connected && t.StopHandler.Connected:
 		s.step(t, tie.StopHandlerDisconnected{Wait: wait})
 	}
 }
 
-// onlyLauncherOfPod reports whether no other launcher of the pod lives: a request names no VM, and
-// would be taken for one about that launcher's.
+// onlyLauncherOfPod reports whether no other launcher of the pod lives. A request to a stop handler
+// names no VM, and the handler could shut down the VM of the other launcher.
 func (s *Supervisor) onlyLauncherOfPod(t *managedTie) bool {
 	for _, other := range s.ties {
 		if other != t && other.Launcher.Pod.UID == t.Launcher.Pod.UID && other.LauncherGone == "" {

@@ -7,11 +7,11 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
-// setGroup notes where the container's cgroup is, and as which group it is tracked.
+// setGroup sets the cgroup of a launcher and its group in the tracker.
 func (s *Supervisor) setGroup(ctx context.Context, t *managedTie, cgroup string, group uint64) {
 	t.Launcher.Cgroup, t.Launcher.Group = cgroup, group
 	s.byGroup[group] = t
-	for _, v := range t.VMs { // that were held on to without a group
+	for _, v := range t.VMs { // node-level ones had no group until now
 		if v.Domain != nil {
 			s.bindProcess(ctx, t, v.Process)
 		}
@@ -19,9 +19,8 @@ func (s *Supervisor) setGroup(ctx context.Context, t *managedTie, cgroup string,
 	s.save(t)
 }
 
-// trackCgroup has the tracker know the processes of a launcher's cgroup. Where it has no room
-// for them the launcher is looked after all the same, by what lives in its cgroup, and
-// it is tried again: only [host.ErrGone] is returned.
+// trackCgroup registers the cgroup of a launcher with the tracker. If the tracker is full, the
+// supervisor reads the cgroup instead and retries. The only error is [host.ErrGone].
 func (s *Supervisor) trackCgroup(ctx context.Context, t *managedTie, cgroup string) error {
 	group, err := s.Tracker.Register(cgroup)
 	switch {
@@ -31,15 +30,19 @@ func (s *Supervisor) trackCgroup(ctx context.Context, t *managedTie, cgroup stri
 		return err
 	default:
 		t.Launcher.Cgroup = cgroup
-		s.logger(&t.Tie).Warn("launcher cannot be tracked; it is tried again", "cgroup", cgroup, "error", err)
+		s.warnUntracked(t, err)
 		s.save(t)
 	}
 	return nil
 }
 
-// retryTracking has the tracker know a launcher that it had no room for. What it has of
-// processes that are there already is found by a scan. Who only looks at what another
-// tracks leaves that to the other.
+func (s *Supervisor) warnUntracked(t *managedTie, err error) {
+	s.logger(t).Warn("the tracker cannot track a launcher; the agent retries",
+		"cgroup", t.Launcher.Cgroup, "error", err)
+}
+
+// retryTracking tracks a launcher that the tracker had no room for. A resync then finds its earlier
+// processes. The fence does not register: it only reads the agent's tracker.
 func (s *Supervisor) retryTracking(ctx context.Context, t *managedTie) {
 	if t.Launcher.Group != 0 || t.Launcher.Cgroup == "" || t.Over() || s.Terms.ProofOnly {
 		return
@@ -48,19 +51,4 @@ func (s *Supervisor) retryTracking(ctx context.Context, t *managedTie) {
 	if err == nil && t.Launcher.Group != 0 {
 		s.resyncSoon()
 	}
-}
-
-// restoreTracking sees to it that a cgroup that is still there is tracked: the tracker
-// may have been made anew. Where it has no room, it has no group of that cgroup.
-func (s *Supervisor) restoreTracking(t *managedTie) {
-	there, err := s.Processes.Exists(t.Launcher.Cgroup)
-	if err == nil && there {
-		_, err = s.Tracker.Register(t.Launcher.Cgroup)
-	}
-	if err == nil || errors.Is(err, host.ErrGone) {
-		return
-	}
-	s.logger(&t.Tie).Warn("launcher cannot be tracked; it is tried again", "cgroup", t.Launcher.Cgroup, "error", err)
-	delete(s.byGroup, t.Launcher.Group)
-	t.Launcher.Group = 0
 }
