@@ -167,7 +167,7 @@ func ask[T any](ctx context.Context, c *Client, method, path string, question []
 	}
 	defer body.Close()
 	if err := json.NewDecoder(io.LimitReader(body, podapi.MaxAnswer)).Decode(&answer); err != nil {
-		return answer, away(ctx, err)
+		return answer, unavailable(ctx, err)
 	}
 	return answer, nil
 }
@@ -179,7 +179,7 @@ func (c *Client) open(ctx context.Context, method, path string, question []byte)
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		return nil, away(ctx, err)
+		return nil, unavailable(ctx, err)
 	}
 	if response.StatusCode != http.StatusOK {
 		defer response.Body.Close()
@@ -189,7 +189,7 @@ func (c *Client) open(ctx context.Context, method, path string, question []byte)
 }
 
 // away returns the error for an agent that did not answer.
-func away(ctx context.Context, err error) error {
+func unavailable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("ask the agent: %w", ctx.Err())
 	}

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mooring-vm/mooring/shim/internal/asking"
+	"github.com/mooring-vm/mooring/shim/internal/async"
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
@@ -20,7 +20,7 @@ type watcher struct {
 	domain virt.Domain
 	calls  sync.WaitGroup // those under way
 
-	phaseRead        *asking.Call
+	phaseRead        *async.Call
 	changedSinceRead bool // there is something new since the look that is under way
 	changed          <-chan struct{}
 	fileTicker       *time.Ticker // for the pod's request
@@ -32,7 +32,7 @@ type watcher struct {
 // newWatcher looks for the first time. close is to be called when ctx ends.
 func newWatcher(ctx context.Context, d virt.Domain, o stopRequests) *watcher {
 	w := &watcher{stopRequests: o, domain: d, fileTicker: time.NewTicker(pollInterval), phaseTicker: time.NewTicker(phaseInterval)}
-	w.phaseRead = asking.New(&w.calls, func(ctx context.Context) error { return checkRunning(ctx, d) })
+	w.phaseRead = async.New(&w.calls, func(ctx context.Context) error { return checkRunning(ctx, d) })
 	var err error
 	if w.changed, err = d.Changed(ctx); err != nil {
 		w.log.Debug("no events of the VM; it is looked at instead", "error", err)
@@ -77,7 +77,7 @@ func (w *watcher) handleNext(ctx context.Context, done <-chan struct{}) bool {
 			w.changed = nil
 		}
 		w.readPhase(ctx)
-	case err := <-w.phaseRead.Answer():
+	case err := <-w.phaseRead.Result():
 		w.handlePhase(ctx, err)
 	}
 	return ctx.Err() == nil
@@ -88,12 +88,12 @@ func (w *watcher) readPhase(ctx context.Context) {
 	if w.silentSince.IsZero() {
 		w.silentSince = time.Now()
 	}
-	w.changedSinceRead = !w.phaseRead.Ask(ctx)
+	w.changedSinceRead = !w.phaseRead.Start(ctx)
 }
 
 // looked takes the answer to a look. The agent can ask for as long as there are some.
 func (w *watcher) handlePhase(ctx context.Context, err error) {
-	w.phaseRead.Taken()
+	w.phaseRead.Reset()
 	if !errors.Is(err, virt.ErrConnection) {
 		w.silentSince = time.Time{}
 	}

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/mooring-vm/mooring/shim/internal/asking"
+	"github.com/mooring-vm/mooring/shim/internal/async"
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
@@ -19,7 +19,7 @@ func (r *run) subscribe(ctx context.Context) {
 		r.Log.Debug("no events for the domain; its phase is polled", "error", err)
 	}
 	r.changes = changes
-	r.phaseRead = asking.New(r.calls, func(ctx context.Context) error {
+	r.phaseRead = async.New(r.calls, func(ctx context.Context) error {
 		phase, err := r.domain.Phase(ctx)
 		if err == nil && phase.Ended() {
 			return virt.ErrNotRunning
@@ -30,7 +30,7 @@ func (r *run) subscribe(ctx context.Context) {
 
 // setRequest sets the call for all following requests. The answer to an earlier, hanging call no
 // longer matters.
-func (r *run) setRequest(do func(context.Context) error) { r.request = asking.New(r.calls, do) }
+func (r *run) setRequest(do func(context.Context) error) { r.request = async.New(r.calls, do) }
 
 // await waits until the given time, or the end of the grace period if that comes first. It returns
 // errEnded if the domain has ended, or ctx's error. Within the grace period it returns an answer
@@ -51,9 +51,9 @@ func (r *run) await(ctx context.Context, until time.Time) error {
 			timer.Reset(time.Until(r.withinGrace(until)))
 		case _, ok := <-r.changes:
 			r.handleChange(ctx, ok)
-		case answer := <-r.phaseRead.Answer():
+		case answer := <-r.phaseRead.Result():
 			err = r.handlePhase(ctx, answer)
-		case answer := <-r.request.Answer():
+		case answer := <-r.request.Result():
 			err = r.handleAnswer(ctx, answer)
 		}
 		if err != nil {
@@ -70,10 +70,10 @@ func (r *run) handleChange(ctx context.Context, ok bool) {
 }
 
 // readPhase starts a read of the phase, unless one is running.
-func (r *run) readPhase(ctx context.Context) { r.changedSinceRead = !r.phaseRead.Ask(ctx) }
+func (r *run) readPhase(ctx context.Context) { r.changedSinceRead = !r.phaseRead.Start(ctx) }
 
 func (r *run) handlePhase(ctx context.Context, answer error) error {
-	r.phaseRead.Taken()
+	r.phaseRead.Reset()
 	if isEnded(answer) {
 		return errEnded
 	}
@@ -85,7 +85,7 @@ func (r *run) handlePhase(ctx context.Context, answer error) error {
 
 // handleAnswer handles the answer to a request.
 func (r *run) handleAnswer(ctx context.Context, answer error) error {
-	r.request.Taken()
+	r.request.Reset()
 	switch {
 	case isEnded(answer):
 		return errEnded

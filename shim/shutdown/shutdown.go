@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mooring-vm/mooring/shim/internal/asking"
+	"github.com/mooring-vm/mooring/shim/internal/async"
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
@@ -95,8 +95,8 @@ type run struct {
 	domain virt.Domain
 	calls  *sync.WaitGroup // running calls
 
-	request          *asking.Call // the current kind of request
-	phaseRead        *asking.Call
+	request          *async.Call // the current kind of request
+	phaseRead        *async.Call
 	changedSinceRead bool // an event came after the start of the running phaseRead
 	changes          <-chan struct{}
 	graceEnd         time.Time // zero: the grace period is over
@@ -140,7 +140,7 @@ func (r *run) shortenGrace(deadline time.Time, ok bool) {
 func (r *run) askWith(ctx context.Context, method virt.Shutdown, until time.Time) error {
 	r.setRequest(func(ctx context.Context) error { return r.domain.Shutdown(ctx, method) })
 	for time.Now().Before(r.withinGrace(until)) {
-		if !r.request.Ask(ctx) {
+		if !r.request.Start(ctx) {
 			r.Log.Warn(
 				"no answer from libvirt; the guest may not have received the request", "method",
 				method,
@@ -168,7 +168,7 @@ func (r *run) destroy(ctx context.Context) error {
 	r.graceEnd = time.Time{}
 	r.setRequest(r.domain.Destroy)
 	for {
-		if !r.request.Ask(ctx) {
+		if !r.request.Start(ctx) {
 			r.Log.Warn("no answer from libvirt; the domain may not be destroyed")
 		}
 		if err := r.await(ctx, time.Now().Add(r.Resend)); err != nil {

@@ -1,4 +1,4 @@
-package asking_test
+package async_test
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/mooring-vm/mooring/shim/internal/asking"
+	"github.com/mooring-vm/mooring/shim/internal/async"
 )
 
 // A hanging call prevents further calls until its result has been received.
@@ -15,7 +15,7 @@ func TestCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running sync.WaitGroup
 		calls, answers := 0, make(chan error)
-		call := asking.New(&running, func(ctx context.Context) error {
+		call := async.New(&running, func(ctx context.Context) error {
 			calls++
 			select {
 			case err := <-answers:
@@ -25,21 +25,21 @@ func TestCall(t *testing.T) {
 			}
 		})
 		ctx, cancel := context.WithCancel(t.Context())
-		if !call.Ask(ctx) || call.Ask(ctx) {
+		if !call.Start(ctx) || call.Start(ctx) {
 			t.Error("want one call, and no other")
 		}
 		want := errors.New("no")
 		answers <- want
-		if err := <-call.Answer(); !errors.Is(err, want) || call.Ask(ctx) {
+		if err := <-call.Result(); !errors.Is(err, want) || call.Start(ctx) {
 			t.Errorf("answer %v, and another call before it was taken", err)
 		}
-		call.Taken()
-		if !call.Ask(ctx) {
+		call.Reset()
+		if !call.Start(ctx) {
 			t.Error("want another call")
 		}
 		cancel()
 		running.Wait()
-		if err := <-call.Answer(); !errors.Is(err, context.Canceled) || calls != 2 {
+		if err := <-call.Result(); !errors.Is(err, context.Canceled) || calls != 2 {
 			t.Errorf("answer %v after %d calls", err, calls)
 		}
 	})
