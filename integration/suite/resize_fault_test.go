@@ -107,7 +107,7 @@ func (g *growing) awaitFailureReport(t *testing.T, had int64) {
 		t.Errorf("the pod reports %+v, want %d bytes, and the error %q", r, had, why)
 	}
 	back := func(s podapi.Step) bool {
-		return s.Rollback && s.Error == "" && strings.HasPrefix(s.Description, "lower the memory lock")
+		return s.Rollback && s.Error == "" && strings.HasPrefix(s.Description, "lower QEMU's memory-lock limit")
 	}
 	if !slices.ContainsFunc(r.Steps, back) {
 		t.Errorf("the pod reports the steps %+v, want the memory lock lowered again", r.Steps)
