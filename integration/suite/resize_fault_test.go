@@ -48,7 +48,7 @@ func (g *growing) agentKilled(t *testing.T, m journalPoint) {
 	g.checkBothAlive(t, g.vm)
 	g.checkPinned(t, g.vm, g.size, g.lock(g.size))
 	s.check(t, g, had)
-	for _, rollback := range []string{"give back", "lower the memory lock"} {
+	for _, rollback := range []string{"unplug", "lower QEMU's memory-lock limit"} {
 		if log := g.shimLog(t)[logged:]; strings.Contains(log, rollback) {
 			t.Errorf("the shim has rolled back a step:\n%s", log)
 		}

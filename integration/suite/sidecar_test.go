@@ -110,7 +110,7 @@ func TestHotplugWithALock(t *testing.T) {
 			f.awaitVMMemlock(t, v, test.booted) // libvirt may first set its own limit
 			f.checkPinned(t, v, 64*mib, test.booted)
 			r := f.resizeAndCheck(t, v, 1, 192, "--memory=192Mi")
-			if plan := strings.Join(r.Plan, "; "); strings.Contains(plan, "lower the memory lock") { // the agent would repair the limit
+			if plan := strings.Join(r.Plan, "; "); strings.Contains(plan, "lower QEMU's memory-lock limit") { // the agent would repair the limit
 				t.Errorf("plan to grow: %q", plan)
 			}
 			f.checkPinned(t, v, 192*mib, test.resized)
