@@ -257,8 +257,8 @@ func TestResizeWaitsForEvents(t *testing.T) {
 		code       int
 		out, err   string // expected end of the output
 	}{
-		{4, []string{"--vcpus", "2", "--memory", "4Gi"}, podapi.StateDone, cli.ExitOK, "    1.50s  step 1\ndone: 4Gi of memory, 2 vCPUs\n", "when it ends\n"},
-		{7, []string{"--vcpus", "3"}, podapi.StateRefused, cli.ExitFailure, "    1.50s  step 1\n", "could not be resized (Refused): no room\n"},
+		{4, []string{"--vcpus", "2", "--memory", "4Gi"}, podapi.StateDone, cli.ExitOK, "    1.50s  step 1\ndone: 4Gi of memory, 2 vCPUs\n", "all steps at the end\n"},
+		{7, []string{"--vcpus", "3"}, podapi.StateRefused, cli.ExitFailure, "    1.50s  step 1\n", "could not resize its VM (Refused): no room\n"},
 	} {
 		var out, errOut output
 		code := make(chan int, 1)
@@ -280,7 +280,7 @@ func TestResizeWaitsForEvents(t *testing.T) {
 		t.Errorf("repeated: exit code %d\n%s%s", code, out.String(), errOut.String())
 	}
 	out, errOut = output{}, output{}
-	if code := r.run(t, &out, &errOut, "vm-1", "--vcpus", "1", "--wait", "--timeout", "1s"); code != cli.ExitFailure || !strings.Contains(errOut.String(), "waited for 1s, and no Event tells") {
+	if code := r.run(t, &out, &errOut, "vm-1", "--vcpus", "1", "--wait", "--timeout", "1s"); code != cli.ExitFailure || !strings.Contains(errOut.String(), "waited for 1s without an Event") {
 		t.Errorf("silent pod: exit code %d\n%s%s", code, out.String(), errOut.String())
 	}
 }

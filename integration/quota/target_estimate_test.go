@@ -62,7 +62,7 @@ func checkGrownByEstimate(t *testing.T, c *kubevirttest.Cluster, m *kubevirttest
 		if e.Regarding.UID != object.UID || e.Reason != quota.ReasonGrown {
 			continue
 		}
-		if events++; !strings.Contains(e.Note, "likely to need requests.memory=") {
+		if events++; !strings.Contains(e.Note, "probably needs requests.memory=") {
 			t.Errorf("Event %s: want the estimate as the only cause of growth", e.Note)
 		}
 	}
