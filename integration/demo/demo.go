@@ -26,16 +26,18 @@ const (
 
 // Deadlines of single waits. A busy machine takes several times as long as a quiet one.
 const (
-	waitTimeout    = 3 * time.Minute
-	cleanupTimeout = time.Minute // for the work after an interruption
+	waitTimeout    = 15 * time.Minute
+	cleanupTimeout = 3 * time.Minute // for the work after an interruption
 )
 
 // demo is a running demonstration.
 type demo struct {
-	node    node.Node
-	agent   *agent.Agent
-	cri     *cri.Client
+	node  node.Node
+	agent *agent.Agent
+	cri   *cri.Client
+	// cluster and resized start in the background, for the later parts.
 	cluster *cluster
+	resized *resizedVM
 	screen  *screen
 	// defaultLock is the memory lock of a container that Mooring does not change.
 	defaultLock string
@@ -76,6 +78,7 @@ func (d *demo) run(ctx context.Context) error {
 	if err := d.prepare(ctx); err != nil {
 		return err
 	}
+	d.startResizedVM(ctx)
 	began := time.Now()
 	all := parts()
 	for i, p := range all {

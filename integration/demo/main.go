@@ -39,7 +39,12 @@ func run(ctx context.Context, s *screen) (err error) {
 	defer client.Close()
 	d := &demo{node: n, cri: client, screen: s}
 	d.cluster = startCluster(ctx)
-	defer func() { err = errors.Join(err, d.cluster.stop()) }()
+	defer func() {
+		// After an interruption the programs have got the signal, too.
+		if stopped := d.cluster.stop(); ctx.Err() == nil {
+			err = errors.Join(err, stopped)
+		}
+	}()
 	s.step("installing Mooring on the node: deploy/install.sh, with a policy that enforces")
 	err = s.during("building the agent, copying it to the node and installing it", func() error {
 		d.agent, err = agent.Install(ctx, n, ".", policy)

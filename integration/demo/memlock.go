@@ -106,6 +106,10 @@ func (d *demo) showMemoryLock(ctx context.Context) error {
 
 // withoutAgent stops the agent, calls do, and starts the agent again in every case.
 func (d *demo) withoutAgent(ctx context.Context, do func() error) (err error) {
+	// The pod of the live resize starts in the background and needs the agent.
+	if err := d.screen.during("starting "+podName(resizeNumber)+" for a later part", d.resized.awaitStart); err != nil {
+		return err
+	}
 	d.screen.step("stopping the agent")
 	defer func() {
 		d.screen.step("starting the agent again")

@@ -76,7 +76,7 @@ func (m *migration) startVM(ctx context.Context) error {
 		return err
 	}
 	m.check(true, fmt.Sprintf("the VM runs on %s, its launcher uses %s of %s", m.source,
-		m.memory(m.quota.Status.Used), m.memory(m.quota.Status.Hard)), "")
+		mebibytes(m.memory(m.quota.Status.Used)), quotaMemory), "")
 	return nil
 }
 
@@ -147,8 +147,8 @@ func (m *migration) startController(ctx context.Context) error {
 		return err
 	}
 	now := m.memory(m.quota.Spec.Hard)
-	m.check(now.Cmp(*base) > 0, fmt.Sprintf("the quota is %s for the time of the migration, and the target pod has started", now.String()),
-		fmt.Sprintf("the quota is still %s", now.String()))
+	m.check(now.Cmp(*base) > 0, fmt.Sprintf("the quota is %s during the migration, and the target pod has started", mebibytes(now)),
+		fmt.Sprintf("the quota is still %s", mebibytes(now)))
 	return nil
 }
 
@@ -193,6 +193,11 @@ func (m *migration) poll(ctx context.Context, o client.Object, what string, done
 		return errors.Join(fmt.Errorf("waiting for %s", what), err)
 	}
 	return err
+}
+
+// mebibytes is a quantity in Mi, rounded up. A launcher's overhead is no whole number of Mi.
+func mebibytes(q *resource.Quantity) string {
+	return fmt.Sprintf("%dMi", (q.Value()+mib-1)/mib)
 }
 
 // memory is the quota's requests.memory in a list of resources.

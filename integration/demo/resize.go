@@ -30,21 +30,41 @@ const (
 	sidecarName = "shim"
 )
 
-// resizedVM is the VM of this part.
+// resizedVM is the VM of this part. It starts in the background, because Linux takes a minute to
+// boot in a VM of an emulated node.
 type resizedVM struct {
 	*demo
 	launcher *cri.Instance
+	started  chan struct{} // closed after err is set
+	err      error
+}
+
+// startResizedVM begins to start the VM, and returns at once.
+func (d *demo) startResizedVM(ctx context.Context) {
+	d.resized = &resizedVM{demo: d, started: make(chan struct{})}
+	go func() {
+		defer close(d.resized.started)
+		if d.resized.err = d.resized.push(ctx); d.resized.err == nil {
+			d.resized.err = d.resized.start(ctx)
+		}
+	}()
+}
+
+// awaitStart returns when the VM has started. Its guest may still boot.
+func (v *resizedVM) awaitStart() error {
+	<-v.started
+	return v.err
+}
+
+func resizeAnnotations() map[string]string {
+	return map[string]string{api.SidecarKey: sidecarName, api.GracePeriodKey: "2m"}
 }
 
 func (d *demo) showResize(ctx context.Context) error {
 	d.screen.step(podName(resizeNumber) + ", a launcher with its own libvirt, and mooring-shim as a sidecar")
-	annotations := map[string]string{api.SidecarKey: sidecarName, api.GracePeriodKey: "2m"}
-	d.showAnnotations(annotations)
-	v := &resizedVM{demo: d}
-	if err := d.screen.during("copying mooring-shim and the guest to the node", func() error { return v.push(ctx) }); err != nil {
-		return err
-	}
-	if err := d.screen.during("starting the pod and its VM", func() error { return v.start(ctx, annotations) }); err != nil {
+	d.showAnnotations(resizeAnnotations())
+	v := d.resized
+	if err := d.screen.during("starting the pod and its VM", v.awaitStart); err != nil {
 		return err
 	}
 	if err := v.awaitGuest(ctx, 1); err != nil {
@@ -62,7 +82,12 @@ func (d *demo) showResize(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return v.end(ctx)
+}
+
+// end deletes the pod, so that its guest leaves the processors to the next part.
+func (v *resizedVM) end(ctx context.Context) error {
+	return v.screen.during("deleting the pod", func() error { return v.launcher.Sandbox.Remove(ctx) })
 }
 
 // push copies mooring-shim, and the guest's kernel and initramfs, to the node.
@@ -95,8 +120,8 @@ func (v *resizedVM) push(ctx context.Context) error {
 }
 
 // start runs the pod, and has its libvirt start the VM with room to grow.
-func (v *resizedVM) start(ctx context.Context, annotations map[string]string) error {
-	sandbox, err := v.cri.RunPod(ctx, pod(resizeNumber, annotations, false))
+func (v *resizedVM) start(ctx context.Context) error {
+	sandbox, err := v.cri.RunPod(ctx, pod(resizeNumber, resizeAnnotations(), false))
 	if err != nil {
 		return err
 	}
