@@ -7,6 +7,7 @@ import (
 	"time"
 
 	nri "github.com/containerd/nri/pkg/api"
+
 	"github.com/mooring-vm/mooring/api/agentapi"
 	"github.com/mooring-vm/mooring/api/policy"
 	"github.com/mooring-vm/mooring/decide/decidetest"

@@ -151,16 +151,16 @@ type MigrationReservationStatus struct {
 type Phase string
 
 const (
-	// PhaseReserved: the reservation exists, but not every quota has it yet.
+	// PhaseReserved means: the reservation exists, but not every quota has it yet.
 	PhaseReserved Phase = "Reserved"
 	// PhaseGranted: status.hard of every quota includes the reservation.
 	PhaseGranted Phase = "Granted"
-	// PhaseCharged: the target pod exists and uses the reservation.
+	// PhaseCharged means: the target pod exists and uses the reservation.
 	PhaseCharged Phase = "Charged"
-	// PhaseReleasing: the migration has ended, and the controller waits for the end of the
+	// PhaseReleasing means: the migration has ended, and the controller waits for the end of the
 	// remaining pod.
 	PhaseReleasing Phase = "Releasing"
-	// PhaseExpired: the reservation reserves no quota. It prevents a second reservation for the
+	// PhaseExpired means: the reservation reserves no quota. It prevents a second reservation for the
 	// migration.
 	PhaseExpired Phase = "Expired"
 )

@@ -18,15 +18,6 @@ import (
 	"github.com/mooring-vm/mooring/shim/prestop"
 )
 
-func readDocs(t *testing.T) string {
-	t.Helper()
-	text, err := os.ReadFile("../../docs/how-to/prestop.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
 func documentedPod(t *testing.T) *corev1.Pod {
 	t.Helper()
 	text, err := os.ReadFile("../../examples/lifecycle.yaml")

@@ -80,6 +80,7 @@ func statOf(content, name string) uint64 {
 	return 0
 }
 
+// ParseLimit parses a cgroup limit in bytes. "max" is Unlimited. ok is false for other text.
 func ParseLimit(content string) (Limit, bool) {
 	content = strings.TrimSpace(content)
 	if content == "max" {

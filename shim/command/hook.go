@@ -78,7 +78,7 @@ func capacitySource(
 			)
 		}
 		log.Info("default capacities",
-			"memory", api.Bytes(h.Memory<<20), "cpus", h.CPUs, "fromPolicy", from)
+			"memory", api.Bytes(h.Memory<<20), "cpus", h.CPUs, "from_policy", from)
 		return h, nil
 	}
 }

@@ -47,9 +47,9 @@ func serve(t *testing.T, socket string, policy podapi.Headroom) {
 
 func readCapacities(
 	t *testing.T,
-	ctx context.Context,
+	ctx context.Context, //nolint:revive // t comes first
 	socket, args string,
-) (headroom.Host, error) { //nolint:revive // t comes first
+) (headroom.Host, error) {
 	t.Helper()
 	var o headroom.Options
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)

@@ -20,7 +20,7 @@ const DefaultFile = "/run/mooring/pod/heartbeat"
 // DefaultInterval fits watchdogs of 15 seconds and more, as it allows two late heartbeats.
 const DefaultInterval = 5 * time.Second
 
-// ErrNoDirectory: the container has no pod directory. It is not a launcher, or it was created
+// ErrNoDirectory means: the container has no pod directory. It is not a launcher, or it was created
 // without Mooring.
 var ErrNoDirectory = touch.ErrNoDirectory
 

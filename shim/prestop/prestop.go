@@ -22,11 +22,11 @@ const DefaultFile = "/run/mooring/pod/stop"
 // DefaultPoll is the interval between two checks for the confirmation, one stat(2) each.
 const DefaultPoll = 100 * time.Millisecond
 
-// ErrNoDirectory: the container has no pod directory. It is not a launcher, or it was created
+// ErrNoDirectory means: the container has no pod directory. It is not a launcher, or it was created
 // without Mooring. There was no request, because no agent would answer it.
 var ErrNoDirectory = touch.ErrNoDirectory
 
-// ErrTimeout: the agent did not confirm in time. The request stays.
+// ErrTimeout means: the agent did not confirm in time. The request stays.
 var ErrTimeout = errors.New("the agent did not confirm in time that the VM is gone")
 
 // Options set file and times. The zero value waits until ctx ends.

@@ -106,7 +106,7 @@ func (d *Daemon) LinuxVM(t testing.TB, options ...string) VM {
 	return v
 }
 
-// Boot defines a domain and starts it.
+// BootDefined defines a domain and starts it.
 func (d *Daemon) BootDefined(t testing.TB, xml string) {
 	t.Helper()
 	d.WithConnect(t, func(conn *libvirt.Connect) error {
