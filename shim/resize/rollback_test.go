@@ -218,8 +218,7 @@ func TestBandwidthRollbackWithExtraVCPUs(t *testing.T) {
 			m.guest.refuseGive = true
 			m.state.Bandwidth.Quota = had
 			r := newRig(m)
-			w := r.m.target(gi, 4)
-			w = bandwidthTarget(100*time.Millisecond, 37500*time.Microsecond, 200)
+			w := bandwidthTarget(100*time.Millisecond, 37500*time.Microsecond, 200)
 			w.Generation, w.VCPUs = 1, 4
 			report, err := r.run(t, w)
 			now := r.m.state.Bandwidth
