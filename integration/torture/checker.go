@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checker watches processes and checks two promises: no VM outlives its owner by more than a bound,
-// and no process is killed that has a living owner or no owner in Mooring. It asks only the kernel,
-// never the agent. It is safe for concurrent use.
+// checker watches processes and checks two promises of Mooring. No VM outlives its launcher by more
+// than a bound. Mooring kills no VM with a living launcher, and no process without a launcher. The
+// checker reads only the kernel, never the agent. It is safe for concurrent use.
 type checker struct {
-	bound    time.Duration // while the agent runs
-	absolute time.Duration // in any case, which includes the fence
+	bound    time.Duration // limit for an orphan's life while the agent runs
+	absolute time.Duration // limit for an orphan's life in any case, fence included
 	agentUp  func() bool
 	log      func(format string, args ...any)
 
@@ -22,29 +22,29 @@ type checker struct {
 	began    time.Time
 	subjects []*subject
 	findings []string
-	worst    time.Duration // longest time that a VM outlived its owner
-	ended    int           // VMs that ended after their owner
+	worst    time.Duration // longest life of an orphan
+	endedVMs int           // VMs dropped after their end
 }
 
-// ownersGrace is how long an owner may live on after its VM when its end was requested. The kernel
-// ends a pid namespace before the end of its first process is visible.
-const ownersGrace = 10 * time.Second
+// launcherExitGrace is how long a launcher with an expected end may outlive its VM. When a pid
+// namespace ends, the kernel kills its processes before the end of the first process is visible.
+const launcherExitGrace = 10 * time.Second
 
-// tick is the period of checks. A check of all processes costs one system call.
+// tick is the period of scans. A scan of all processes costs one system call.
 const tick = 100 * time.Millisecond
 
-// watchLate adds a subject that libvirt may have started after the end of its owner, and ends it in
-// that case: the agent may no longer know it.
-func (c *checker) watchLate(s *subject) error {
+// watchDomain adds a domain's VM. libvirt may have started the VM after its launcher's end. The
+// agent may have forgotten the launcher by then, so the checker kills this VM itself.
+func (c *checker) watchDomain(s *subject) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.subjects = append(c.subjects, s)
-	began, err := s.began()
-	if err != nil || !s.owner.isGone() || began.Before(s.owner.gone) {
+	began, err := s.startTime()
+	if err != nil || !s.launcher.isGone() || began.Before(s.launcher.gone) {
 		return err
 	}
-	s.asked, s.judged = true, true
-	c.log("%s started after its owner's end, and is ended", s.describe(c.began))
+	s.endExpected, s.settled = true, true
+	c.log("%s started after its launcher ended, and is killed", s.describe(c.began))
 	return s.signal(unix.SIGKILL)
 }
 
@@ -55,12 +55,12 @@ func (c *checker) watch(s *subject) {
 	c.subjects = append(c.subjects, s)
 }
 
-// ask records in advance that this program ends subjects.
-func (c *checker) ask(all ...*subject) {
+// expectEnd records in advance that this program ends subjects.
+func (c *checker) expectEnd(all ...*subject) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range all {
-		s.asked = true
+		s.endExpected = true
 	}
 }
 
@@ -71,28 +71,28 @@ func (c *checker) isGone(s *subject) bool {
 	return s.isGone()
 }
 
-// isLeftAlone reports whether a subject lives and its end was not requested.
-func (c *checker) isLeftAlone(s *subject) bool {
+// mustLive reports whether a subject lives and this program has not ended it.
+func (c *checker) mustLive(s *subject) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return !s.asked && !s.isGone()
+	return !s.endExpected && !s.isGone()
 }
 
-// confirm records the agent's confirmation that VMs have ended.
-func (c *checker) confirm(all []*subject) {
-	if err := c.look(0); err != nil {
-		c.log("looking: %v", err)
+// checkConfirmation adds a finding for each VM that lives after the agent's stop confirmation.
+func (c *checker) checkConfirmation(all []*subject) {
+	if err := c.scan(0); err != nil {
+		c.log("scanning: %v", err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range all {
 		if !s.isGone() {
-			c.find(s, "lives, and its pod was told that it is gone")
+			c.addFinding(s, "lives after its stop confirmation")
 		}
 	}
 }
 
-// run checks until ctx is done.
+// run checks until the context ends.
 func (c *checker) run(ctx context.Context) error {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
@@ -102,7 +102,7 @@ func (c *checker) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case now := <-ticker.C:
-			if err := c.look(now.Sub(last)); err != nil {
+			if err := c.scan(now.Sub(last)); err != nil {
 				return err
 			}
 			last = now
@@ -110,8 +110,8 @@ func (c *checker) run(ctx context.Context) error {
 	}
 }
 
-// look records ended subjects and judges all of them. since is the time since the last check.
-func (c *checker) look(since time.Duration) error {
+// scan records ended subjects and evaluates all subjects. since is the time since the last scan.
+func (c *checker) scan(since time.Duration) error {
 	up := c.agentUp()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,9 +119,9 @@ func (c *checker) look(since time.Duration) error {
 	for n, s := range c.subjects {
 		all[n] = s.process
 	}
-	gone, err := ended(all)
+	gone, err := pollEnded(all)
 	if err != nil {
-		return fmt.Errorf("asking for the ends of %d processes: %w", len(all), err)
+		return fmt.Errorf("polling %d processes: %w", len(all), err)
 	}
 	now := time.Now()
 	for n, s := range c.subjects {
@@ -133,52 +133,56 @@ func (c *checker) look(since time.Duration) error {
 		since = 0
 	}
 	for _, s := range c.subjects {
-		c.judge(s, now, since)
+		c.evaluate(s, now, since)
 	}
-	c.forget(now)
+	c.dropSettled(now)
 	return nil
 }
 
-// judge checks one subject against the promises. since counts only while the agent ran.
-func (c *checker) judge(s *subject, now time.Time, since time.Duration) {
+// evaluate checks one subject against the promises. since is the part of the last period in which
+// the agent ran.
+func (c *checker) evaluate(s *subject, now time.Time, since time.Duration) {
 	switch {
-	case s.judged:
-	case s.owner == nil:
-		if s.isGone() && !s.asked {
-			c.find(s, "has ended, and nobody asked for it")
+	case s.settled:
+	case s.launcher == nil:
+		if s.isGone() && !s.endExpected {
+			c.addFinding(s, "has ended without cause")
 		}
-	case !s.isGone() && s.owner.isGone():
-		s.orphaned += since
-		outlived := now.Sub(s.owner.gone)
+	case !s.isGone() && s.launcher.isGone():
+		s.orphanTime += since
+		outlived := now.Sub(s.launcher.gone)
 		c.worst = max(c.worst, outlived)
-		if s.orphaned > c.bound+s.patience || outlived > c.absolute {
-			c.find(s, fmt.Sprintf("outlives its owner by %.1f s, in %.1f of which the agent ran", outlived.Seconds(), s.orphaned.Seconds()))
+		if s.orphanTime > c.bound+s.extraTime || outlived > c.absolute {
+			c.addFinding(s, fmt.Sprintf(
+				"outlives its launcher by %.1f s; the agent ran for %.1f s of them",
+				outlived.Seconds(), s.orphanTime.Seconds()))
 		}
-	case s.isGone() && !s.asked && !s.owner.isGone():
-		if !s.owner.asked || now.Sub(s.gone) > ownersGrace {
-			c.find(s, "has ended, and its owner lives")
+	case s.isGone() && !s.endExpected && !s.launcher.isGone():
+		if !s.launcher.endExpected || now.Sub(s.gone) > launcherExitGrace {
+			c.addFinding(s, "has ended, and its launcher lives")
 		}
 	}
 }
 
-func (c *checker) find(s *subject, what string) {
-	s.judged = true
-	text := s.describe(c.began) + ": " + what
-	c.findings = append(c.findings, text)
-	c.log("FINDING: %s", text)
+// addFinding records that a subject broke a promise.
+func (c *checker) addFinding(s *subject, text string) {
+	s.settled = true
+	finding := s.describe(c.began) + ": " + text
+	c.findings = append(c.findings, finding)
+	c.log("FINDING: %s", finding)
 }
 
-// forget drops subjects after their last possible finding.
-func (c *checker) forget(now time.Time) {
+// dropSettled drops subjects that can have no further finding.
+func (c *checker) dropSettled(now time.Time) {
 	kept := c.subjects[:0]
 	for _, s := range c.subjects {
-		settled := s.isGone() && now.Sub(s.gone) > ownersGrace+tick && (s.owner == nil || s.asked || s.judged || s.owner.isGone())
-		if !settled {
+		final := s.launcher == nil || s.endExpected || s.settled || s.launcher.isGone()
+		if !final || !s.isGone() || now.Sub(s.gone) <= launcherExitGrace+tick {
 			kept = append(kept, s)
 			continue
 		}
-		if s.owner != nil {
-			c.ended++
+		if s.launcher != nil {
+			c.endedVMs++
 		}
 		s.close()
 	}
@@ -186,13 +190,13 @@ func (c *checker) forget(now time.Time) {
 	c.subjects = kept
 }
 
-// orphans returns the number of living VMs without a living owner.
+// orphans returns the number of VMs that outlive their launchers and have no finding yet.
 func (c *checker) orphans() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := 0
 	for _, s := range c.subjects {
-		if s.owner != nil && s.owner.isGone() && !s.isGone() && !s.judged {
+		if s.launcher != nil && s.launcher.isGone() && !s.isGone() && !s.settled {
 			n++
 		}
 	}

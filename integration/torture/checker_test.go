@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sleeper is a process that ends on a signal or with the test.
-func sleeper(t *testing.T, name string, owner *subject) *subject {
+// sleeper starts a process that ends on a signal or with the test.
+func sleeper(t *testing.T, name string, launcher *subject) *subject {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "sleep", "2147483647")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	p, err := hold(cmd.Process.Pid)
+	p, err := openProcess(cmd.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +24,7 @@ func sleeper(t *testing.T, name string, owner *subject) *subject {
 		_ = p.signal(unix.SIGKILL)
 		_ = cmd.Wait()
 	})
-	return &subject{process: p, name: name, owner: owner}
+	return &subject{process: p, name: name, launcher: launcher}
 }
 
 // kill ends subjects without the checker's knowledge.
@@ -40,56 +40,67 @@ func kill(t *testing.T, all ...*subject) {
 	}
 }
 
-// TestChecker tells findings from allowed events.
 func TestChecker(t *testing.T) {
 	const bound = time.Second
-	type cast struct{ owner, vm, bystander *subject }
+	type cast struct{ launcher, vm, bystander *subject }
 	for name, test := range map[string]struct {
 		happens func(t *testing.T, c *checker, s cast)
 		down    bool // the agent is down
 		finding string
 	}{
-		"nothing happens":            {happens: func(*testing.T, *checker, cast) {}},
-		"VM killed, owner lives":     {happens: func(t *testing.T, _ *checker, s cast) { kill(t, s.vm) }, finding: "its owner lives"},
-		"owner killed by a stranger": {happens: func(t *testing.T, _ *checker, s cast) { kill(t, s.vm, s.owner) }, finding: "nobody asked"},
-		"bystander killed":           {happens: func(t *testing.T, _ *checker, s cast) { kill(t, s.bystander) }, finding: "nobody asked"},
-		"VM outlives its owner": {happens: func(t *testing.T, c *checker, s cast) {
-			c.ask(s.owner, s.vm)
-			kill(t, s.owner)
-		}, finding: "outlives its owner"},
-		"VM outlives its owner, as it may": {happens: func(t *testing.T, c *checker, s cast) {
-			s.vm.patience = time.Hour
-			c.ask(s.owner, s.vm)
-			kill(t, s.owner)
+		"nothing happens": {happens: func(*testing.T, *checker, cast) {}},
+		"VM killed, launcher lives": {
+			happens: func(t *testing.T, _ *checker, s cast) { kill(t, s.vm) },
+			finding: "its launcher lives",
+		},
+		"launcher killed without cause": {
+			happens: func(t *testing.T, _ *checker, s cast) { kill(t, s.vm, s.launcher) },
+			finding: "without cause",
+		},
+		"bystander killed": {
+			happens: func(t *testing.T, _ *checker, s cast) { kill(t, s.bystander) },
+			finding: "without cause",
+		},
+		"VM outlives its launcher": {happens: func(t *testing.T, c *checker, s cast) {
+			c.expectEnd(s.launcher, s.vm)
+			kill(t, s.launcher)
+		}, finding: "outlives its launcher"},
+		"VM outlives its launcher within its extra time": {happens: func(t *testing.T, c *checker, s cast) {
+			s.vm.extraTime = time.Hour
+			c.expectEnd(s.launcher, s.vm)
+			kill(t, s.launcher)
 		}},
-		"VM outlives its owner while the agent is away": {happens: func(t *testing.T, c *checker, s cast) {
-			c.ask(s.owner, s.vm)
-			kill(t, s.owner)
+		"VM outlives its launcher while the agent is away": {happens: func(t *testing.T, c *checker, s cast) {
+			c.expectEnd(s.launcher, s.vm)
+			kill(t, s.launcher)
 		}, down: true},
-		"VM goes with its owner": {happens: func(t *testing.T, c *checker, s cast) {
-			c.ask(s.owner, s.vm)
-			kill(t, s.owner, s.vm)
+		"VM ends with its launcher": {happens: func(t *testing.T, c *checker, s cast) {
+			c.expectEnd(s.launcher, s.vm)
+			kill(t, s.launcher, s.vm)
 		}},
-		"VM ended as asked": {happens: func(t *testing.T, c *checker, s cast) {
-			c.ask(s.vm)
+		"VM ended as expected": {happens: func(t *testing.T, c *checker, s cast) {
+			c.expectEnd(s.vm)
 			kill(t, s.vm)
 		}},
-		"told to be gone too early": {happens: func(_ *testing.T, c *checker, s cast) {
-			c.ask(s.vm)
-			c.confirm([]*subject{s.vm})
-		}, finding: "was told that it is gone"},
+		"stop confirmed too early": {happens: func(_ *testing.T, c *checker, s cast) {
+			c.expectEnd(s.vm)
+			c.checkConfirmation([]*subject{s.vm})
+		}, finding: "lives after its stop confirmation"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &checker{bound: bound, absolute: time.Hour, agentUp: func() bool { return !test.down }, log: t.Logf, began: time.Now()}
+			c := &checker{
+				bound: bound, absolute: time.Hour, agentUp: func() bool { return !test.down },
+				log: t.Logf, began: time.Now(),
+			}
 			var s cast
-			s.owner = sleeper(t, "owner", nil)
-			s.vm, s.bystander = sleeper(t, "VM", s.owner), sleeper(t, "bystander", nil)
-			for _, one := range []*subject{s.owner, s.vm, s.bystander} {
+			s.launcher = sleeper(t, "launcher", nil)
+			s.vm, s.bystander = sleeper(t, "VM", s.launcher), sleeper(t, "bystander", nil)
+			for _, one := range []*subject{s.launcher, s.vm, s.bystander} {
 				c.watch(one)
 			}
 			test.happens(t, c, s)
 			for range 3 {
-				if err := c.look(bound); err != nil {
+				if err := c.scan(bound); err != nil {
 					t.Fatal(err)
 				}
 			}

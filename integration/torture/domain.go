@@ -16,61 +16,63 @@ import (
 	"github.com/mooring-vm/mooring/integration/cri"
 )
 
-// secondLook is how long an agent that missed the start of a domain waits until it knows all claims
-// to it (docs/explanation/lifecycle.md), plus time for the runtime.
-const secondLook = 40 * time.Second
+// missedStartDelay is how much longer a VM may outlive its launcher if the agent missed the start
+// of its domain. The agent then waits until it knows all launchers with this domain
+// (docs/explanation/lifecycle.md). The runtime's answer takes additional time.
+const missedStartDelay = 40 * time.Second
 
-func domainOf(p cri.Pod) string { return "vm-" + p.UID[:8] }
+func domainName(p cri.Pod) string { return "vm-" + p.UID[:8] }
 
-// nodeDomain is a launcher's VM in the node's libvirt. Its fields need the world's lock.
-type nodeDomain struct {
+// libvirtDomain is a launcher's VM in the node's libvirt. world.mu guards its fields.
+type libvirtDomain struct {
 	starting bool
 	vm       *subject // nil: not started
 }
 
-// isOver reports whether no process of a domain runs or is about to start.
-func (w *world) isOver(d *nodeDomain) bool {
+// domainEnded reports whether no process of a domain runs or is about to start.
+func (w *world) domainEnded(d *libvirtDomain) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return !d.starting && (d.vm == nil || w.check.isGone(d.vm))
 }
 
-// startsItsDomain has libvirt start the launcher's VM in the background, if it has one there. The
-// launcher may end meanwhile.
-func (w *world) startsItsDomain(l *launcher, i *instance) {
+// startDomainInBackground starts the launcher's domain if it has one. The launcher may end before
+// the domain runs.
+func (w *world) startDomainInBackground(l *launcher, i *instance) {
 	if !l.domain {
 		return
 	}
 	i.domain.starting = true
-	pod := l.sandbox
+	pod := l.pod
 	w.background.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), renewTimeout)
 		defer cancel()
-		seen := w.up.Load()
+		agentWasUp := w.agentUp.Load()
 		vm, err := startDomain(ctx, pod)
 		if err != nil {
-			w.say("the domain of launcher %d: %v", l.number, err)
+			w.logf("the domain of launcher %d: %v", l.number, err)
 		}
 		if vm != nil {
-			vm.asked = err != nil // libvirt ends a VM that failed to start
-			vm.owner, vm.name = i.owner, fmt.Sprintf("domain %s of launcher %d", domainOf(pod.Pod), l.number)
-			if !seen || !w.up.Load() {
-				vm.patience = secondLook
+			vm.endExpected = err != nil // libvirt ends a VM that failed to start
+			vm.name = fmt.Sprintf("domain %s of launcher %d", domainName(pod.Pod), l.number)
+			vm.launcher = i.process
+			if !agentWasUp || !w.agentUp.Load() {
+				vm.extraTime = missedStartDelay
 			}
-			if err := w.check.watchLate(vm); err != nil {
-				w.say("watching %s: %v", vm.name, err)
+			if err := w.check.watchDomain(vm); err != nil {
+				w.logf("watching %s: %v", vm.name, err)
 			}
 		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		i.domain = nodeDomain{vm: vm}
+		i.domain = libvirtDomain{vm: vm}
 	})
 }
 
-// startDomain starts the pod's VM in the node's libvirt, in the pod's slice. Its process may run
-// even if libvirt failed.
+// startDomain starts the pod's domain in the pod's slice. The domain's process may run even if
+// libvirt reports an error.
 func startDomain(ctx context.Context, pod *cri.Sandbox) (*subject, error) {
-	name := domainOf(pod.Pod)
+	name := domainName(pod.Pod)
 	slice := strings.TrimSuffix(pod.CgroupParent(), ".slice")
 	xml := fmt.Sprintf(`<domain type='qemu'><name>%s</name><memory unit='MiB'>16</memory>
 		<resource><partition>/%s</partition></resource>
@@ -81,13 +83,13 @@ func startDomain(ctx context.Context, pod *cri.Sandbox) (*subject, error) {
 	cmd.Stdin = strings.NewReader(xml)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		err = fmt.Errorf("starting it: %w: %s", err, out)
+		err = fmt.Errorf("virsh create: %w: %s", err, out)
 	}
-	vm, lookErr := processOfDomain(name)
-	return vm, errors.Join(err, lookErr)
+	vm, readErr := processOfDomain(name)
+	return vm, errors.Join(err, readErr)
 }
 
-// processOfDomain returns the process of a domain, or nil.
+// processOfDomain returns the process of a domain, or nil if the domain does not run.
 func processOfDomain(name string) (*subject, error) {
 	text, err := os.ReadFile("/run/libvirt/qemu/" + name + ".pid")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -100,7 +102,7 @@ func processOfDomain(name string) (*subject, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := hold(pid)
+	p, err := openProcess(pid)
 	if errors.Is(err, unix.ESRCH) {
 		return nil, nil
 	}

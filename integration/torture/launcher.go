@@ -20,12 +20,12 @@ import (
 
 const (
 	namespace = "torture"
-	// emulator is QEMU's name in the policy.
+	// emulator is the name of QEMU's file, as in the policy.
 	emulator = "qemu-system-x86_64"
-	// workDir holds a lightweight emulator, mounted at /torture in launchers.
+	// workDir holds the lightweight emulator. Launchers mount it at /torture.
 	workDir = "/opt/torture"
-	// toldTimeout bounds a command to an owner, on an emulated node.
-	toldTimeout = 20 * time.Second
+	// commandTimeout bounds a command in a launcher process on an emulated node.
+	commandTimeout = 20 * time.Second
 )
 
 // kind describes a launcher.
@@ -33,11 +33,12 @@ type kind struct {
 	name    string
 	pids    cri.PIDs
 	handler string
-	owner   string // reaction to SIGTERM, as a shell's trap
+	onTERM  string // shell command for SIGTERM
 	domain  bool   // its VM is a domain of the node's libvirt
 }
 
-// kinds are assigned to launchers in turn. crun starts twice as fast as runc.
+// kinds lists the kinds of launchers. The run assigns them in turn. Most use crun, because crun
+// starts a container in half the time of runc.
 func kinds() []kind {
 	return []kind{
 		{"hostPID", cri.NodePIDs, "crun", "exit 0", false},
@@ -49,94 +50,102 @@ func kinds() []kind {
 	}
 }
 
-// ownerScript runs commands from a pipe. vm becomes the lightweight emulator, qemu the node's own.
-const ownerScript = `trap '%s' TERM
+// launcherScript runs commands from a pipe. vm becomes the lightweight emulator, qemu the node's
+// QEMU.
+const launcherScript = `trap '%s' TERM
 vm() { export TAG=$1; exec -a sleep /torture/` + emulator + ` 2147483647; }
-qemu() { export TAG=$1; exec busybox chroot /node ` + emulator + ` -machine q35,accel=tcg -m 16 -nodefaults -no-user-config -display none -S; }
+qemu() { export TAG=$1; exec busybox chroot /node ` + emulator +
+	` -machine q35,accel=tcg -m 16 -nodefaults -no-user-config -display none -S; }
 exec 3<>/ctl/do
 while :; do read -r line <&3 && eval "$line"; done`
 
-// launcher is a slot for launchers, one after the other.
+// launcher is one of the launchers of the run. When an instance of it has ended, a new instance
+// replaces it.
 type launcher struct {
 	kind
 	number  int
-	sandbox *cri.Sandbox
+	pod     *cri.Sandbox
 	current *instance
 	busy    atomic.Bool // being ended or renewed
 }
 
-// instance is a running launcher.
+// instance is one run of a launcher.
 type instance struct {
 	container *cri.Instance
-	owner     *subject
+	process   *subject // the launcher process
 	cgroup    string
 	ctl       *os.File // command pipe
 	vms       []*subject
-	domain    nodeDomain
+	domain    libvirtDomain
 }
 
 func (l *launcher) dir() string { return filepath.Join(workDir, "ctl", strconv.Itoa(l.number)) }
 
-// container returns the launcher's container.
-func (l *launcher) container() cri.Container {
+// containerSpec describes the launcher's container.
+func (l *launcher) containerSpec() cri.Container {
 	return cri.Container{
 		Name: "compute", MemoryLimit: 256 << 20,
-		Args:   []string{"sh", "-c", fmt.Sprintf(ownerScript, l.owner)},
+		Args:   []string{"sh", "-c", fmt.Sprintf(launcherScript, l.onTERM)},
 		Mounts: map[string]string{"/node": "/", "/torture": workDir, "/ctl": l.dir()},
 	}
 }
 
-func (l *launcher) pod() cri.Pod {
+func (l *launcher) podSpec() cri.Pod {
 	uid := uuid.NewString()
 	p := cri.Pod{
-		Namespace: namespace, Name: fmt.Sprintf("launcher-%d-%s", l.number, uid[:8]), UID: uid, Handler: l.handler, PIDs: l.pids,
-		Labels:      map[string]string{"kubevirt.io": "virt-launcher"},
-		Annotations: map[string]string{api.GracePeriodKey: "1s", "required-plugins.noderesource.dev": `["mooring"]`},
+		Namespace: namespace, Name: fmt.Sprintf("launcher-%d-%s", l.number, uid[:8]), UID: uid,
+		Handler: l.handler, PIDs: l.pids,
+		Labels: map[string]string{"kubevirt.io": "virt-launcher"},
+		Annotations: map[string]string{
+			api.GracePeriodKey:                  "1s",
+			"required-plugins.noderesource.dev": `["mooring"]`,
+		},
 	}
 	if l.domain {
-		p.Annotations[api.DomainKey] = domainOf(p)
+		p.Annotations[api.DomainKey] = domainName(p)
 	}
 	return p
 }
 
-// open runs the launcher, in a new pod if necessary. It waits until the agent knows the launcher,
-// because processes started earlier have no owner.
-func (w *world) open(ctx context.Context, l *launcher) error {
-	if l.sandbox == nil {
-		s, err := w.cri.RunPod(ctx, l.pod())
+// startInstance starts the launcher's container, in a new pod if it has none. It waits until the
+// agent has registered the launcher: the agent does not tie processes started earlier.
+func (w *world) startInstance(ctx context.Context, l *launcher) error {
+	if l.pod == nil {
+		s, err := w.cri.RunPod(ctx, l.podSpec())
 		if err != nil {
 			return err
 		}
-		l.sandbox = s
+		l.pod = s
 	}
-	i, err := l.run(ctx, fmt.Sprintf("owner of launcher %d (%s)", l.number, l.name))
+	i, err := l.runContainer(ctx, fmt.Sprintf("launcher %d (%s)", l.number, l.name))
 	if err != nil {
 		return err
 	}
-	if err := w.awaitKnown(ctx, l.sandbox.Pod, i.owner.pid); err != nil {
+	if err := w.awaitRegistered(ctx, l.pod.Pod, i.process.pid); err != nil {
 		return errors.Join(err, i.ctl.Close())
 	}
-	w.seat(l, i)
+	w.setCurrent(l, i)
 	return nil
 }
 
-// seat makes an instance the launcher's current one and watches its owner.
-func (w *world) seat(l *launcher, i *instance) {
-	w.check.watch(i.owner)
+// setCurrent makes an instance the launcher's current one and watches its launcher process.
+func (w *world) setCurrent(l *launcher, i *instance) {
+	w.check.watch(i.process)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	l.current = i
 }
 
-// run runs a container in the launcher's pod and finds its first process. name appears in findings.
-func (l *launcher) run(ctx context.Context, name string) (*instance, error) {
-	ctl, err := l.pipe()
+// runContainer runs a container in the launcher's pod and finds its first process. name appears in
+// findings.
+func (l *launcher) runContainer(ctx context.Context, name string) (*instance, error) {
+	ctl, err := l.makePipe()
 	if err != nil {
 		return nil, err
 	}
 	i := &instance{ctl: ctl}
-	if i.container, err = l.sandbox.Run(ctx, l.container()); err == nil {
-		err = i.adopt(ctx, name)
+	if i.container, err = l.pod.Run(ctx, l.containerSpec()); err == nil {
+		err = i.findProcess(ctx, name)
 	}
 	if err != nil {
 		return nil, errors.Join(err, ctl.Close())
@@ -144,8 +153,8 @@ func (l *launcher) run(ctx context.Context, name string) (*instance, error) {
 	return i, nil
 }
 
-// adopt finds the first process of the container.
-func (i *instance) adopt(ctx context.Context, name string) error {
+// findProcess sets the first process of the container and its cgroup.
+func (i *instance) findProcess(ctx context.Context, name string) error {
 	pid, err := i.container.Pid(ctx)
 	if err != nil {
 		return err
@@ -153,13 +162,13 @@ func (i *instance) adopt(ctx context.Context, name string) error {
 	if i.cgroup, err = cgroupOf(pid); err != nil {
 		return err
 	}
-	p, err := hold(pid)
-	i.owner = &subject{process: p, name: name}
+	p, err := openProcess(pid)
+	i.process = &subject{process: p, name: name}
 	return err
 }
 
-// pipe creates a new pipe, so that the next owner does not get commands for the old one.
-func (l *launcher) pipe() (*os.File, error) {
+// makePipe creates a new pipe, so that the next instance does not get commands for the old one.
+func (l *launcher) makePipe() (*os.File, error) {
 	path := filepath.Join(l.dir(), "do")
 	if err := errors.Join(os.MkdirAll(l.dir(), 0o755), os.RemoveAll(path)); err != nil {
 		return nil, err
@@ -170,30 +179,33 @@ func (l *launcher) pipe() (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR|unix.O_NONBLOCK, 0)
 }
 
-// tell makes the owner run a line of shell.
-func (i *instance) tell(line string) error {
+// runShell makes the launcher process run a line of shell. It does not wait for the line's end.
+func (i *instance) runShell(line string) error {
 	_, err := fmt.Fprintln(i.ctl, line)
 	return err
 }
 
-// startVM makes an owner start a VM, and finds its process.
-func (w *world) startVM(ctx context.Context, l *launcher, i *instance, how string) (*subject, error) {
+// startVM makes a launcher process start a VM with a command, and finds the VM's process.
+func (w *world) startVM(
+	ctx context.Context, l *launcher, i *instance, command string,
+) (*subject, error) {
 	tag := fmt.Sprintf("vm-%d", w.count.Add(1))
-	if err := i.tell(strings.ReplaceAll(how, "TAG", tag)); err != nil {
+	if err := i.runShell(strings.ReplaceAll(command, "TAG", tag)); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, toldTimeout)
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
 	for {
 		for _, pid := range pidsBelow(i.cgroup) {
 			if !runsEmulator(pid, tag) {
 				continue
 			}
-			p, err := hold(pid)
+			p, err := openProcess(pid)
 			if err != nil {
 				return nil, err
 			}
-			return &subject{process: p, owner: i.owner, name: fmt.Sprintf("%s of launcher %d (%s), %q", tag, l.number, l.name, how)}, nil
+			name := fmt.Sprintf("%s of launcher %d (%s), %q", tag, l.number, l.name, command)
+			return &subject{process: p, launcher: i.process, name: name}, nil
 		}
 		select {
 		case <-ctx.Done():
@@ -203,7 +215,7 @@ func (w *world) startVM(ctx context.Context, l *launcher, i *instance, how strin
 	}
 }
 
-// isLive reports whether an instance accepts commands.
-func (w *world) isLive(i *instance) bool {
-	return i != nil && w.check.isLeftAlone(i.owner)
+// isReady reports whether an instance accepts commands.
+func (w *world) isReady(i *instance) bool {
+	return i != nil && w.check.mustLive(i.process)
 }

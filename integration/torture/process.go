@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is a process held by a pidfd. Signals reach it or none, and its end is visible even if
-// its pid is reused at once.
+// process is a process with a pidfd. A signal never reaches another process, and the end is visible
+// even if the kernel reuses the pid at once.
 type process struct {
 	pid   int
 	start uint64 // field 22 of proc_pid_stat(5)
@@ -22,8 +22,8 @@ type process struct {
 
 func (p process) String() string { return fmt.Sprintf("%d (start %d)", p.pid, p.start) }
 
-// hold opens the process with this pid.
-func hold(pid int) (process, error) {
+// openProcess opens the process with this pid.
+func openProcess(pid int) (process, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return process{}, fmt.Errorf("opening process %d: %w", pid, err)
@@ -44,13 +44,13 @@ func startOf(pid int) (uint64, error) {
 	text := string(b) // the second field is a name with arbitrary content
 	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
 	if len(fields) < 20 {
-		return 0, fmt.Errorf("process %d: %q is not what proc_pid_stat(5) describes", pid, text)
+		return 0, fmt.Errorf("process %d: unexpected format of /proc/PID/stat: %q", pid, text)
 	}
 	return strconv.ParseUint(fields[22-3], 10, 64)
 }
 
-// began returns the start time of the process, to ten milliseconds.
-func (p process) began() (time.Time, error) {
+// startTime returns the start time of the process, to ten milliseconds.
+func (p process) startTime() (time.Time, error) {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
 		return time.Time{}, fmt.Errorf("reading the clock: %w", err)
@@ -70,8 +70,8 @@ func (p process) signal(s unix.Signal) error {
 // close closes the descriptor.
 func (p process) close() { _ = unix.Close(p.pidfd) }
 
-// ended reports for each process whether it has ended. A zombie has ended.
-func ended(all []process) ([]bool, error) {
+// pollEnded reports for each process whether it has ended. A zombie has ended.
+func pollEnded(all []process) ([]bool, error) {
 	fds := make([]unix.PollFd, len(all))
 	for n, p := range all {
 		fds[n] = unix.PollFd{Fd: int32(p.pidfd), Events: unix.POLLIN}

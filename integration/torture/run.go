@@ -22,8 +22,8 @@ var policy string
 // selfOnNode is the path of this program on the node.
 const selfOnNode = workDir + "/torture"
 
-// fromOutside installs the agent and this program on the node, and runs the program there.
-func fromOutside(ctx context.Context, s settings) (err error) {
+// runFromHost installs the agent and this program on the node, and runs the program there.
+func runFromHost(ctx context.Context, s settings) (err error) {
 	n, err := throwaway.AttachCurrent(ctx)
 	if err != nil {
 		return err
@@ -41,8 +41,8 @@ func fromOutside(ctx context.Context, s settings) (err error) {
 	return n.Run(ctx, node.Command{Args: args, Stdout: os.Stdout, Stderr: os.Stderr})
 }
 
-// onNode takes the steps, waits for their results, and prints the findings.
-func onNode(ctx context.Context, s settings) error {
+// runOnNode runs the steps, waits for their effects, and prints the findings.
+func runOnNode(ctx context.Context, s settings) error {
 	w, err := newWorld(s)
 	if err != nil {
 		return err
@@ -51,40 +51,40 @@ func onNode(ctx context.Context, s settings) error {
 	if err := w.removeLeftovers(ctx); err != nil {
 		return err
 	}
-	if err := w.openPlain(ctx); err != nil {
+	if err := w.runPlainPod(ctx); err != nil {
 		return err
 	}
-	working, stop := context.WithCancel(ctx)
-	w.background.Go(func() { w.followAgent(working) })
+	running, stop := context.WithCancel(ctx)
+	w.background.Go(func() { w.pollAgent(running) })
 	w.background.Go(func() {
-		if err := w.check.run(working); err != nil {
-			w.say("the checker: %v", err)
+		if err := w.check.run(running); err != nil {
+			w.logf("the checker: %v", err)
 		}
 	})
-	keeping, stopKeeping := context.WithCancel(working)
-	w.background.Go(func() { w.keep(keeping) })
-	w.awaitFull(keeping)
+	renewing, stopRenewing := context.WithCancel(running)
+	w.background.Go(func() { w.renewEnded(renewing) })
+	w.awaitAllReady(renewing)
 	began := time.Now()
-	err = w.walk(working)
+	err = w.runSteps(running)
 	took := time.Since(began)
-	stopKeeping()
-	w.settle(working)
-	lost := w.lost(ctx)
+	stopRenewing()
+	w.awaitNoOrphans(running)
+	lostEvents := w.checkLostEvents(ctx)
 	stop()
 	w.background.Wait()
-	return errors.Join(err, w.report(took), lost, w.clear(context.WithoutCancel(ctx)))
+	return errors.Join(err, w.printReport(took), lostEvents, w.cleanUp(context.WithoutCancel(ctx)))
 }
 
-// settle waits until no VM is an orphan, or each orphan has become a finding.
-func (w *world) settle(ctx context.Context) {
+// awaitNoOrphans waits until each orphan has ended or has a finding.
+func (w *world) awaitNoOrphans(ctx context.Context) {
 	pause(ctx, 2*time.Second) // for the effects of the last steps
 	for w.check.orphans() > 0 && ctx.Err() == nil {
 		pause(ctx, tick)
 	}
 }
 
-// lost fails if storms should have made the tracker lose events and it reports none.
-func (w *world) lost(ctx context.Context) error {
+// checkLostEvents fails if the tracker lost no event, although storms overflowed its ring.
+func (w *world) checkLostEvents(ctx context.Context) error {
 	var n agentapi.Node
 	if w.bare {
 		return nil
@@ -99,21 +99,22 @@ func (w *world) lost(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("\nthe tracker has lost %d events, in %d storms that the agent slept through\n", n.Tracker.LostEvents, w.overflows)
+	fmt.Printf("\nlost events of the tracker: %d; storms while the agent was paused: %d\n",
+		n.Tracker.LostEvents, w.overflows)
 	if w.overflows > 0 && n.Tracker.LostEvents == 0 {
 		return errors.New("no event was lost: the storms were too small")
 	}
 	return nil
 }
 
-func (w *world) report(took time.Duration) error {
-	w.costs.print(os.Stdout, "step")
-	w.making.print(os.Stdout, "meanwhile made")
+func (w *world) printReport(took time.Duration) error {
+	w.stepTimes.print(os.Stdout, "step")
+	w.renewTimes.print(os.Stdout, "renewal in the background")
 	c := w.check
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	fmt.Printf("\n%d steps in %.0f s, seed %d; %d VMs; longest that a VM outlived its owner: %.2f s; findings: %d\n",
-		w.steps, took.Seconds(), w.seed, w.count.Load(), c.worst.Seconds(), len(c.findings))
+	fmt.Printf("\nsteps: %d in %.0f s; seed: %d; VMs: %d; ", w.steps, took.Seconds(), w.seed, w.count.Load())
+	fmt.Printf("longest life of an orphan: %.2f s; findings: %d\n", c.worst.Seconds(), len(c.findings))
 	for _, text := range c.findings {
 		fmt.Println("  " + text)
 	}
@@ -123,20 +124,20 @@ func (w *world) report(took time.Duration) error {
 	return nil
 }
 
-// clear removes everything that this program created.
-func (w *world) clear(ctx context.Context) error {
+// cleanUp kills all watched processes and removes all pods of this program.
+func (w *world) cleanUp(ctx context.Context) error {
 	c := w.check
 	c.mu.Lock()
 	for _, s := range c.subjects {
-		s.asked = true
+		s.endExpected = true
 		_ = s.signal(unix.SIGKILL)
 	}
 	c.mu.Unlock()
 	return w.removeLeftovers(ctx)
 }
 
-// removeLeftovers removes the remains of earlier runs. VMs come first: while a VM holds a
-// container's output open, the runtime does not notice the container's end.
+// removeLeftovers removes emulators and pods of earlier runs. Emulators come first: the runtime
+// does not notice a container's end while an emulator holds the container's output open.
 func (w *world) removeLeftovers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
 	defer cancel()
@@ -148,12 +149,12 @@ func (w *world) removeLeftovers(ctx context.Context) error {
 		if !runsEmulator(pid, "") {
 			continue
 		}
-		if p, err := hold(pid); err == nil {
+		if p, err := openProcess(pid); err == nil {
 			_ = p.signal(unix.SIGKILL)
 			p.close()
 		}
 	}
-	return w.insist(ctx, func() error {
+	return w.retryUnavailable(ctx, func() error {
 		return w.cri.RemovePods(ctx, map[string]string{"io.kubernetes.pod.namespace": namespace})
 	})
 }

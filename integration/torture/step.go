@@ -9,90 +9,91 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// step is an event on a node.
+// step is a random fault or an ordinary event of a node.
 type step struct {
 	name   string
 	weight int // in a thousand
-	// do executes the step. It returns its object, or "" without one.
+	// do executes the step and returns the name of its object for the log. An empty name means that
+	// no object is available yet.
 	do func(ctx context.Context, w *world) (string, error)
 }
 
-// steps prefer cheap steps: renewing a launcher takes seconds on an emulated node, events within a
-// launcher take milliseconds.
+// steps returns all steps. Cheap steps have the greatest weights: on an emulated node, renewing a
+// launcher takes seconds, and an event within a launcher takes milliseconds.
 func steps() []step {
 	return []step{
-		{"VM starts", 420, startsVM},
-		{"VM ends", 170, endsVM},
-		{"heartbeat", 90, heartbeats},
-		{"capability probe", 30, probes},
-		{"bystander starts", 90, startsBystander},
-		{"bystander ends", 70, endsBystander},
-		{"owner killed", 20, killsOwner},
-		{"owner leaves", 8, leaves},
-		{"pod asks for a stop", 20, asksForStop},
-		{"container stopped", 5, stopsContainer},
-		{"container removed by force", 8, removesContainer},
-		{"pod removed by force", 3, removesPod},
-		{"shim killed", 2, killsShim},
-		{"fork storm", 12, storms},
-		{"agent paused", 20, pausesAgent},
-		{"agent paused in a storm", 1, overflows},
-		{"agent killed", 10, killsAgent},
-		{"fence killed", 2, killsUnit("mooring-fence.service")},
-		{"containerd restarted", 1, restartsContainerd},
-		{"containerd killed", 1, killsUnit("containerd.service")},
-		{"libvirtd killed", 2, killsUnit("libvirtd.service")},
+		{"VM starts", 420, startRandomVM},
+		{"VM ends", 170, endVM},
+		{"heartbeat", 90, sendHeartbeat},
+		{"capability probe", 30, runProbe},
+		{"bystander starts", 90, startBystander},
+		{"bystander ends", 70, endBystander},
+		{"launcher killed", 20, killLauncher},
+		{"launcher exits", 8, exitLauncher},
+		{"stop request", 20, requestStop},
+		{"container stopped", 5, stopContainer},
+		{"container removed by force", 8, removeContainer},
+		{"pod removed by force", 3, removeAnyPod},
+		{"shim killed", 2, killShim},
+		{"fork storm", 12, startStorm},
+		{"agent paused", 20, pauseAgent},
+		{"agent paused in a storm", 1, pauseAgentInStorm},
+		{"agent killed", 10, killAgent},
+		{"fence killed", 2, killUnit("mooring-fence.service")},
+		{"containerd restarted", 1, restartContainerd},
+		{"containerd killed", 1, killUnit("containerd.service")},
+		{"libvirtd killed", 2, killUnit("libvirtd.service")},
 	}
 }
 
-// errNever reports a step that this node can never execute.
-var errNever = errors.New("not on this node")
+// errSkip makes the run pick another step, because this step is impossible on this node or now.
+var errSkip = errors.New("step is impossible")
 
-// stepPatience is how long a step waits for an object. Launchers are renewed at their own pace.
-const stepPatience = 10 * time.Second
+// objectTimeout is how long a step waits for an object. Launchers are renewed in the background.
+const objectTimeout = 10 * time.Second
 
-// walk takes random steps. Steps without an object do not count.
-func (w *world) walk(ctx context.Context) error {
+// runSteps runs random steps. Skipped steps do not count.
+func (w *world) runSteps(ctx context.Context) error {
 	all := steps()
 	sum := 0
 	for _, s := range all {
 		sum += s.weight
 	}
 	for n := 1; n <= w.steps; {
-		s := pick(all, w.rand.IntN(sum))
+		s := pickStep(all, w.rand.IntN(sum))
 		began := time.Now()
-		what, err := w.take(ctx, s)
+		object, err := w.runStep(ctx, s)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.Is(err, errNever):
+		case errors.Is(err, errSkip):
 			continue
 		case err != nil:
-			w.say("%d %s: %v", n, s.name, err)
+			w.logf("%d %s: %v", n, s.name, err)
 		default:
-			w.say("%d %s: %s", n, s.name, what)
+			w.logf("%d %s: %s", n, s.name, object)
 		}
-		w.costs.add(s.name, time.Since(began))
+		w.stepTimes.add(s.name, time.Since(began))
 		n++
 	}
 	return nil
 }
 
-// take executes a step as soon as it has an object.
-func (w *world) take(ctx context.Context, s step) (string, error) {
-	for waited := time.Duration(0); waited < stepPatience; {
-		what, err := s.do(ctx, w)
-		if what != "" || err != nil {
-			return what, err
+// runStep executes a step as soon as an object for it is available.
+func (w *world) runStep(ctx context.Context, s step) (string, error) {
+	for waited := time.Duration(0); waited < objectTimeout; {
+		object, err := s.do(ctx, w)
+		if object != "" || err != nil {
+			return object, err
 		}
 		d := pause(ctx, 20*time.Millisecond)
-		w.costs.add("(waiting for a launcher)", d)
+		w.stepTimes.add("(waiting for a launcher)", d)
 		waited += d
 	}
-	return "", errNever
+	return "", errSkip
 }
 
-func pick(all []step, at int) step {
+func pickStep(all []step, at int) step {
 	for _, s := range all {
 		if at -= s.weight; at < 0 {
 			return s
@@ -111,99 +112,104 @@ func pause(ctx context.Context, d time.Duration) time.Duration {
 	return time.Since(began)
 }
 
-// anyLauncher returns a random launcher that accepts commands and fits. It returns nil while there
-// is none, and errNever if none fits.
-func (w *world) anyLauncher(fit func(*launcher) bool) (*launcher, error) {
-	live := w.live()
-	fits := live[:0]
-	for _, l := range live {
-		if fit(l) {
-			fits = append(fits, l)
+// randomLauncher returns a random launcher that is ready and accepted. It returns nil if no
+// launcher is ready, and errSkip if no ready launcher is accepted.
+func (w *world) randomLauncher(accept func(*launcher) bool) (*launcher, error) {
+	ready := w.readyLaunchers()
+	accepted := ready[:0]
+	for _, l := range ready {
+		if accept(l) {
+			accepted = append(accepted, l)
 		}
 	}
 	switch {
-	case len(fits) > 0:
-		return fits[w.rand.IntN(len(fits))], nil
-	case len(live) > 0:
-		return nil, errNever
+	case len(accepted) > 0:
+		return accepted[w.rand.IntN(len(accepted))], nil
+	case len(ready) > 0:
+		return nil, errSkip
 	}
 	return nil, nil
 }
 
-func anyOne(*launcher) bool { return true }
+func acceptAny(*launcher) bool { return true }
 
-// ways are ways in which an owner starts a VM: as a child, by a double fork, ignoring SIGTERM, and
-// as a real QEMU.
-func ways() []string {
+// startCommands lists the shell commands that start a VM: as a child, by a double fork, ignoring
+// SIGTERM, and as a real QEMU. A command listed twice runs twice as often.
+func startCommands() []string {
 	return []string{
-		"vm TAG &", "vm TAG >/dev/null 2>&1 &", "(vm TAG >/dev/null 2>&1 &)", "(vm TAG >/dev/null 2>&1 &)",
+		"vm TAG &", "vm TAG >/dev/null 2>&1 &",
+		"(vm TAG >/dev/null 2>&1 &)", "(vm TAG >/dev/null 2>&1 &)",
 		"(trap '' TERM; vm TAG >/dev/null 2>&1) &", "qemu TAG >/dev/null 2>&1 &",
 	}
 }
 
-// vmsEach is the maximum number of VMs per launcher.
-const vmsEach = 4
+// maxVMs is the maximum number of VMs per launcher.
+const maxVMs = 4
 
-func startsVM(ctx context.Context, w *world) (string, error) {
-	l, err := w.anyLauncher(func(l *launcher) bool { return !l.domain && len(w.liveVMs(l.current)) < vmsEach })
+func startRandomVM(ctx context.Context, w *world) (string, error) {
+	l, err := w.randomLauncher(func(l *launcher) bool {
+		return !l.domain && len(w.runningVMs(l.current)) < maxVMs
+	})
 	if l == nil {
 		return "", err
 	}
-	all := ways()
+	all := startCommands()
 	s, err := w.startVM(ctx, l, l.current, all[w.rand.IntN(len(all))])
 	if err != nil {
 		return "", err
 	}
-	err = w.place(l, s)
+	err = w.moveToRandomCgroup(l, s)
 	l.current.vms = append(l.current.vms, s)
 	w.check.watch(s)
 	return s.name, err
 }
 
-// place leaves a VM in its cgroup, or moves it below or out of its launcher's cgroup.
-func (w *world) place(l *launcher, s *subject) error {
+// moveToRandomCgroup leaves a VM in its launcher's cgroup, moves it below, or out of this cgroup.
+func (w *world) moveToRandomCgroup(l *launcher, s *subject) error {
 	switch at := w.rand.IntN(10); {
 	case at < 6:
 		return nil
 	case at < 8:
-		s.name += ", in a cgroup below"
+		s.name += ", in a child cgroup"
 		return s.moveTo(fmt.Sprintf("%s/vm-%d", l.current.cgroup, s.pid))
 	default:
-		s.name += ", elsewhere"
+		s.name += ", in another cgroup"
 		return s.moveTo(fmt.Sprintf("/sys/fs/cgroup/machine.slice/torture-%d.scope", s.pid))
 	}
 }
 
-func endsVM(_ context.Context, w *world) (string, error) {
-	l, err := w.anyLauncher(func(l *launcher) bool { return len(w.liveVMs(l.current)) > 0 })
+func endVM(_ context.Context, w *world) (string, error) {
+	l, err := w.randomLauncher(func(l *launcher) bool { return len(w.runningVMs(l.current)) > 0 })
 	if l == nil {
 		return "", err
 	}
-	vms := w.liveVMs(l.current)
+	vms := w.runningVMs(l.current)
 	s := vms[w.rand.IntN(len(vms))]
-	w.check.ask(s)
+	w.check.expectEnd(s)
 	return s.name, s.signal(unix.SIGKILL)
 }
 
-func heartbeats(_ context.Context, w *world) (string, error) {
-	return w.tellsAny("touch /run/mooring/pod/heartbeat")
+func sendHeartbeat(_ context.Context, w *world) (string, error) {
+	return w.runInAnyLauncher("touch /run/mooring/pod/heartbeat")
 }
 
-// probes runs QEMU like libvirt's capability probe.
-func probes(_ context.Context, w *world) (string, error) {
-	return w.tellsAny(`(echo '{"execute":"qmp_capabilities"}{"execute":"quit"}' | busybox chroot /node ` + emulator +
-		` -S -no-user-config -nodefaults -nographic -machine none,accel=tcg -qmp stdio >/dev/null 2>&1 &)`)
+// runProbe runs QEMU as libvirt does to read QEMU's capabilities.
+func runProbe(_ context.Context, w *world) (string, error) {
+	return w.runInAnyLauncher(`(echo '{"execute":"qmp_capabilities"}{"execute":"quit"}' | ` +
+		`busybox chroot /node ` + emulator + ` -S -no-user-config -nodefaults -nographic ` +
+		`-machine none,accel=tcg -qmp stdio >/dev/null 2>&1 &)`)
 }
 
-// storms causes more events at once than the agent may read.
-func storms(_ context.Context, w *world) (string, error) {
-	return w.tellsAny(`(for i in $(seq 1500); do (:); done) &`)
+// startStorm causes more events at once than the agent may be able to read.
+func startStorm(_ context.Context, w *world) (string, error) {
+	return w.runInAnyLauncher(`(for i in $(seq 1500); do (:); done) &`)
 }
 
-func (w *world) tellsAny(line string) (string, error) {
-	l, err := w.anyLauncher(anyOne)
+// runInAnyLauncher makes a random launcher process run a line of shell.
+func (w *world) runInAnyLauncher(line string) (string, error) {
+	l, err := w.randomLauncher(acceptAny)
 	if l == nil {
 		return "", err
 	}
-	return fmt.Sprintf("launcher %d", l.number), l.current.tell(line)
+	return fmt.Sprintf("launcher %d", l.number), l.current.runShell(line)
 }

@@ -9,15 +9,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ends starts the end of a launcher. The slow part runs in the background, and the launcher is
-// renewed after it.
-func (w *world) ends(ctx context.Context, now func(*instance) error, later func(context.Context, *launcher, *instance) error) (string, error) {
-	l, err := w.anyLauncher(anyOne)
+// endLauncher ends a random launcher. It runs now at once and later in the background. Until later
+// returns, the launcher counts as busy, and renewEnded leaves it alone.
+func (w *world) endLauncher(ctx context.Context, now func(*instance) error,
+	later func(context.Context, *launcher, *instance) error,
+) (string, error) {
+	l, err := w.randomLauncher(acceptAny)
 	if l == nil || !l.busy.CompareAndSwap(false, true) {
 		return "", err
 	}
 	i := l.current
-	w.askAll(i)
+	w.expectEnd(i)
 	if err := now(i); err != nil {
 		l.busy.Store(false)
 		return "", err
@@ -25,104 +27,116 @@ func (w *world) ends(ctx context.Context, now func(*instance) error, later func(
 	w.background.Go(func() {
 		defer l.busy.Store(false)
 		if err := later(ctx, l, i); err != nil && ctx.Err() == nil {
-			w.say("launcher %d: %v", l.number, err)
+			w.logf("launcher %d: %v", l.number, err)
 		}
 	})
 	return fmt.Sprintf("launcher %d (%s)", l.number, l.name), nil
 }
 
-func nothingNow(*instance) error { return nil }
+func noAction(*instance) error { return nil }
 
-func nothingLater(context.Context, *launcher, *instance) error { return nil }
+func noBackground(context.Context, *launcher, *instance) error { return nil }
 
-func killsOwner(ctx context.Context, w *world) (string, error) {
-	return w.ends(ctx, func(i *instance) error { return i.owner.signal(unix.SIGKILL) }, nothingLater)
+func killLauncher(ctx context.Context, w *world) (string, error) {
+	return w.endLauncher(ctx,
+		func(i *instance) error { return i.process.signal(unix.SIGKILL) }, noBackground)
 }
 
-func leaves(ctx context.Context, w *world) (string, error) {
-	return w.ends(ctx, func(i *instance) error { return i.tell("exit 1") }, nothingLater)
+func exitLauncher(ctx context.Context, w *world) (string, error) {
+	return w.endLauncher(ctx,
+		func(i *instance) error { return i.runShell("exit 1") }, noBackground)
 }
 
-func stopsContainer(ctx context.Context, w *world) (string, error) {
-	return w.ends(ctx, nothingNow, func(ctx context.Context, _ *launcher, i *instance) error { return i.container.Stop(ctx, 1) })
+func stopContainer(ctx context.Context, w *world) (string, error) {
+	return w.endLauncher(ctx, noAction, func(ctx context.Context, _ *launcher, i *instance) error {
+		return i.container.Stop(ctx, 1)
+	})
 }
 
-func removesContainer(ctx context.Context, w *world) (string, error) {
-	return w.ends(ctx, nothingNow, func(ctx context.Context, _ *launcher, i *instance) error { return i.container.Remove(ctx) })
+func removeContainer(ctx context.Context, w *world) (string, error) {
+	return w.endLauncher(ctx, noAction, func(ctx context.Context, _ *launcher, i *instance) error {
+		return i.container.Remove(ctx)
+	})
 }
 
-func removesPod(ctx context.Context, w *world) (string, error) {
-	return w.ends(ctx, nothingNow, func(ctx context.Context, l *launcher, _ *instance) error { return w.drop(ctx, l) })
+func removeAnyPod(ctx context.Context, w *world) (string, error) {
+	return w.endLauncher(ctx, noAction, func(ctx context.Context, l *launcher, _ *instance) error {
+		return w.removePod(ctx, l)
+	})
 }
 
-// killsShim: containerd ends the pod's containers when it notices the end of the shim.
-func killsShim(ctx context.Context, w *world) (string, error) {
-	return w.ends(ctx, func(i *instance) error {
-		shim, err := parentOf(i.owner.pid)
+// killShim kills a pod's shim. containerd then ends the pod's containers.
+func killShim(ctx context.Context, w *world) (string, error) {
+	return w.endLauncher(ctx, func(i *instance) error {
+		shim, err := parentOf(i.process.pid)
 		if err != nil {
 			return err
 		}
 		defer shim.close()
 		return shim.signal(unix.SIGKILL)
-	}, func(ctx context.Context, l *launcher, _ *instance) error { return w.drop(ctx, l) })
+	}, func(ctx context.Context, l *launcher, _ *instance) error { return w.removePod(ctx, l) })
 }
 
-// drop removes a launcher's pod.
-func (w *world) drop(ctx context.Context, l *launcher) error {
-	s := l.sandbox
-	l.sandbox = nil
+// removePod removes a launcher's pod, if it has one.
+func (w *world) removePod(ctx context.Context, l *launcher) error {
+	s := l.pod
+	l.pod = nil
 	if s == nil {
 		return nil
 	}
-	return w.insist(ctx, func() error { return s.RemoveByForce(ctx) })
+	return w.retryUnavailable(ctx, func() error { return s.RemoveByForce(ctx) })
 }
 
-// asksForStop acts like the hook, and then ends the launcher.
-func asksForStop(ctx context.Context, w *world) (string, error) {
+// requestStop sends a stop request like a preStop hook. After the stop confirmation it ends the
+// launcher.
+func requestStop(ctx context.Context, w *world) (string, error) {
 	if w.bare {
-		return "", errNever
+		return "", errSkip
 	}
-	l, err := w.anyLauncher(anyOne)
+	l, err := w.randomLauncher(acceptAny)
 	if l == nil || !l.busy.CompareAndSwap(false, true) {
 		return "", err
 	}
-	i, file := l.current, "/run/mooring/pods/"+l.sandbox.UID+"/pod/stop"
-	vms := w.liveVMs(i)
-	w.check.ask(vms...)
-	if err := i.tell("touch /run/mooring/pod/stop"); err != nil {
+	i, file := l.current, "/run/mooring/pods/"+l.pod.UID+"/pod/stop"
+	vms := w.runningVMs(i)
+	w.check.expectEnd(vms...)
+	if err := i.runShell("touch /run/mooring/pod/stop"); err != nil {
 		l.busy.Store(false)
 		return "", err
 	}
 	w.background.Go(func() {
 		defer l.busy.Store(false)
 		if err := w.awaitStop(ctx, file); err != nil {
-			w.say("launcher %d: %v", l.number, err)
+			w.logf("launcher %d: %v", l.number, err)
 		} else {
-			w.check.confirm(vms)
+			w.check.checkConfirmation(vms)
 		}
-		w.askAll(i)
+		w.expectEnd(i)
 		if err := i.container.Stop(ctx, 1); err != nil {
-			w.say("launcher %d: %v", l.number, err)
+			w.logf("launcher %d: %v", l.number, err)
 		}
 	})
 	return fmt.Sprintf("launcher %d (%s), %d VMs", l.number, l.name, len(vms)), nil
 }
 
-// awaitStop waits until a request was seen and confirmed: the file's time is the epoch again.
+// awaitStop waits for the stop confirmation. A stop request sets the file's time to now. The agent
+// confirms it by setting the time back to the epoch.
 func (w *world) awaitStop(ctx context.Context, file string) error {
-	for begun, deadline := false, time.Now().Add(w.absolute); time.Now().Before(deadline); pause(ctx, 20*time.Millisecond) {
+	requested := false
+	for deadline := time.Now().Add(w.absolute); time.Now().Before(deadline); {
 		info, err := os.Stat(file)
 		if err != nil {
 			return err
 		}
-		asked := info.ModTime().Unix() != 0
-		if begun && !asked {
+		pending := info.ModTime().Unix() != 0
+		if requested && !pending {
 			return nil
 		}
-		begun = begun || asked
+		requested = requested || pending
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+		pause(ctx, 20*time.Millisecond)
 	}
-	return fmt.Errorf("a request to stop was not seen, or not answered, within %s", w.absolute)
+	return fmt.Errorf("no stop request, or no stop confirmation, within %s", w.absolute)
 }

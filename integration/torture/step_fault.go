@@ -15,23 +15,23 @@ import (
 
 const agentUnit = "mooring-agent.service"
 
-// killsAgent kills the agent. systemd starts another one.
-func killsAgent(ctx context.Context, w *world) (string, error) {
+// killAgent kills the agent. systemd restarts it.
+func killAgent(ctx context.Context, w *world) (string, error) {
 	if w.bare {
-		return "", errNever
+		return "", errSkip
 	}
-	w.up.Store(false)
+	w.agentUp.Store(false)
 	return agentUnit, systemctl(ctx, "kill", "--signal=KILL", agentUnit)
 }
 
-// pausesAgent stops the agent with SIGSTOP for a while.
-func pausesAgent(ctx context.Context, w *world) (string, error) {
+// pauseAgent stops the agent with SIGSTOP for up to three seconds.
+func pauseAgent(ctx context.Context, w *world) (string, error) {
 	if w.bare {
-		return "", errNever
+		return "", errSkip
 	}
 	p, err := mainProcess(ctx, agentUnit)
 	if errors.Is(err, errNotRunning) {
-		return "", nil // it was just killed
+		return "", nil // an earlier step has killed it
 	}
 	if err != nil {
 		return "", err
@@ -44,24 +44,24 @@ func pausesAgent(ctx context.Context, w *world) (string, error) {
 		defer p.close()
 		pause(ctx, d)
 		if err := p.signal(unix.SIGCONT); err != nil {
-			w.say("resuming the agent: %v", err)
+			w.logf("resuming the agent: %v", err)
 		}
 	})
 	return d.String(), nil
 }
 
-// stormForks exceeds the tracker's ring of 7,400 events, with exits included. stormPatience bounds
-// the time of the storm.
+// stormForks overflows the tracker's ring of 7,400 events, because each fork also causes an exit
+// event. stormTimeout bounds the duration of the storm.
 const (
-	stormForks    = 4400
-	stormPatience = 30 * time.Second
+	stormForks   = 4400
+	stormTimeout = 30 * time.Second
 )
 
-// overflows causes more events than the ring can hold while the agent is stopped. It blocks for the
-// whole storm, because any other activity would wake the agent.
-func overflows(ctx context.Context, w *world) (string, error) {
+// pauseAgentInStorm stops the agent and causes more events than the ring can hold. It blocks for
+// the whole storm, because any other activity would wake the agent.
+func pauseAgentInStorm(ctx context.Context, w *world) (string, error) {
 	if w.bare {
-		return "", errNever
+		return "", errSkip
 	}
 	p, err := mainProcess(ctx, agentUnit)
 	if errors.Is(err, errNotRunning) {
@@ -78,18 +78,19 @@ func overflows(ctx context.Context, w *world) (string, error) {
 	if err := p.signal(unix.SIGSTOP); err != nil {
 		return "", err
 	}
-	told, err := w.tellsAny(fmt.Sprintf(`for half in 1 2; do (for i in $(seq %d); do (:); done) & done`, stormForks/2))
-	if told != "" && err == nil {
+	object, err := w.runInAnyLauncher(fmt.Sprintf(
+		`for half in 1 2; do (for i in $(seq %d); do (:); done) & done`, stormForks/2))
+	if object != "" && err == nil {
 		if err = awaitForks(ctx, before+stormForks); err == nil {
 			w.overflows++
 		}
 	}
-	return told, errors.Join(err, p.signal(unix.SIGCONT))
+	return object, errors.Join(err, p.signal(unix.SIGCONT))
 }
 
 // awaitForks waits until the node has created this many processes since its boot.
 func awaitForks(ctx context.Context, want int) error {
-	ctx, cancel := context.WithTimeout(ctx, stormPatience)
+	ctx, cancel := context.WithTimeout(ctx, stormTimeout)
 	defer cancel()
 	for {
 		now, err := forks()
@@ -97,7 +98,8 @@ func awaitForks(ctx context.Context, want int) error {
 			return err
 		}
 		if pause(ctx, 100*time.Millisecond); ctx.Err() != nil {
-			return fmt.Errorf("waiting for process %d of the node, the last was %d: %w", want, now, ctx.Err())
+			return fmt.Errorf("waiting until the node has created %d processes: %d so far: %w",
+				want, now, ctx.Err())
 		}
 	}
 }
@@ -116,22 +118,22 @@ func forks() (int, error) {
 	return 0, errors.New("/proc/stat counts no processes")
 }
 
-func restartsContainerd(ctx context.Context, w *world) (string, error) {
+func restartContainerd(ctx context.Context, w *world) (string, error) {
 	w.background.Go(func() {
 		if err := systemctl(ctx, "restart", "containerd.service"); err != nil {
-			w.say("%v", err)
+			w.logf("%v", err)
 		}
 	})
 	return "containerd.service", nil
 }
 
-// killsUnit kills a service that systemd or a socket restarts. It has no object on a node without
-// the unit.
-func killsUnit(unit string) func(context.Context, *world) (string, error) {
+// killUnit returns a step that kills a service. systemd or a socket restarts the service. On a node
+// without a running service the run skips the step.
+func killUnit(unit string) func(context.Context, *world) (string, error) {
 	return func(ctx context.Context, _ *world) (string, error) {
 		p, err := mainProcess(ctx, unit)
 		if errors.Is(err, errNotRunning) {
-			return "", errNever
+			return "", errSkip
 		}
 		if err != nil {
 			return "", err
@@ -145,21 +147,22 @@ var errNotRunning = errors.New("not running")
 
 // mainProcess returns the main process of a unit.
 func mainProcess(ctx context.Context, unit string) (process, error) {
-	out, err := exec.CommandContext(ctx, "systemctl", "show", "--property=MainPID", "--value", unit).Output()
+	cmd := exec.CommandContext(ctx, "systemctl", "show", "--property=MainPID", "--value", unit)
+	out, err := cmd.Output()
 	if err != nil {
-		return process{}, fmt.Errorf("asking systemd for %s: %w", unit, err)
+		return process{}, fmt.Errorf("reading the main process of %s from systemd: %w", unit, err)
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(string(out)))
 	if err != nil {
-		return process{}, fmt.Errorf("asking systemd for %s: %w", unit, err)
+		return process{}, fmt.Errorf("reading the main process of %s from systemd: %w", unit, err)
 	}
 	if pid == 0 {
 		return process{}, fmt.Errorf("%s: %w", unit, errNotRunning)
 	}
-	return hold(pid)
+	return openProcess(pid)
 }
 
-// parentOf returns a container's shim, given its first process.
+// parentOf returns the parent of a container's first process: the container's shim.
 func parentOf(pid int) (process, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -171,7 +174,7 @@ func parentOf(pid int) (process, error) {
 			if err != nil {
 				return process{}, err
 			}
-			return hold(parent)
+			return openProcess(parent)
 		}
 	}
 	return process{}, fmt.Errorf("process %d has no parent", pid)

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// subject is a process watched by the checker.
+// subject is a process watched by the checker: a VM, a launcher process or a bystander.
 type subject struct {
 	process
-	name  string
-	owner *subject // of a VM; nil for owners and bystanders
+	name     string
+	launcher *subject // of a VM; otherwise nil
 
-	patience time.Duration // additional time to outlive its owner
+	extraTime time.Duration // added to the time that a VM may outlive its launcher
 
-	asked    bool          // this program requested its end, or its owner's
-	gone     time.Time     // time of its end
-	orphaned time.Duration // lifetime after its owner's end while the agent ran
-	judged   bool          // it has a finding
+	endExpected bool          // this program ends the subject or its launcher
+	gone        time.Time     // time of its end
+	orphanTime  time.Duration // life as an orphan while the agent ran
+	settled     bool          // no further finding is possible
 }
 
 func (s *subject) isGone() bool { return !s.gone.IsZero() }
@@ -27,8 +27,8 @@ func (s *subject) describe(began time.Time) string {
 	if s.isGone() {
 		text += fmt.Sprintf(", gone at %.2f s", s.gone.Sub(began).Seconds())
 	}
-	if s.owner != nil {
-		text += "; owner: " + s.owner.describe(began)
+	if s.launcher != nil {
+		text += "; launcher: " + s.launcher.describe(began)
 	}
 	return text
 }

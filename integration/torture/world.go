@@ -24,40 +24,46 @@ import (
 // world is the node with everything created by this program.
 type world struct {
 	settings
-	cri   *cri.Client
-	check *checker
-	rand  *rand.Rand
-	begun time.Time
-	count atomic.Int64 // number of VMs, for their tags
-	up    atomic.Bool  // the agent answers
+	cri     *cri.Client
+	check   *checker
+	rand    *rand.Rand
+	started time.Time
+	count   atomic.Int64 // number of VMs, for their tags
+	agentUp atomic.Bool  // the agent answers
 
-	mu         sync.Mutex // for instances and bystanders; the lists are fixed
-	launchers  []*launcher
-	plain      *launcher // a pod without a launcher
+	mu         sync.Mutex  // guards instances and domains of the launchers, and renewTimes
+	launchers  []*launcher // fixed after newWorld
+	plainPod   *launcher   // a pod without a launcher
 	bystanders []*subject
-	costs      costs // of steps
-	making     costs // of launchers, in the background
-	overflows  int   // number of storms that should overflow the ring
+	stepTimes  durations
+	renewTimes durations // of launchers, in the background
+	overflows  int       // storms that should have overflowed the tracker's ring
 	background sync.WaitGroup
 }
 
-// here runs commands on the node itself.
-type here struct{}
+// localNode lets the CRI client run on the node itself.
+type localNode struct{}
 
-func (here) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+func (localNode) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, network, address)
 }
-func (here) ContainerdSocket() string { return "/run/containerd/containerd.sock" }
-func (here) Done() <-chan struct{}    { return nil }
+func (localNode) ContainerdSocket() string { return "/run/containerd/containerd.sock" }
+func (localNode) Done() <-chan struct{}    { return nil }
 
 func newWorld(s settings) (*world, error) {
-	client, err := cri.Connect(here{})
+	client, err := cri.Connect(localNode{})
 	if err != nil {
 		return nil, err
 	}
-	w := &world{settings: s, cri: client, rand: rand.New(rand.NewPCG(s.seed, 0)), begun: time.Now(), costs: costs{}, making: costs{}}
-	w.up.Store(s.bare)
-	w.check = &checker{bound: s.bound, absolute: s.absolute, agentUp: w.up.Load, log: w.say, began: w.begun}
+	w := &world{
+		settings: s, cri: client, rand: rand.New(rand.NewPCG(s.seed, 0)), started: time.Now(),
+		stepTimes: durations{}, renewTimes: durations{},
+	}
+	w.agentUp.Store(s.bare)
+	w.check = &checker{
+		bound: s.bound, absolute: s.absolute, agentUp: w.agentUp.Load,
+		log: w.logf, began: w.started,
+	}
 	all := kinds()
 	for n := range s.launchers {
 		w.launchers = append(w.launchers, &launcher{kind: all[n%len(all)], number: n})
@@ -69,12 +75,12 @@ func newWorld(s settings) (*world, error) {
 	return w, w.makeEmulator()
 }
 
-func (w *world) say(format string, args ...any) {
-	fmt.Printf("%8.2f  %s\n", time.Since(w.begun).Seconds(), fmt.Sprintf(format, args...))
+func (w *world) logf(format string, args ...any) {
+	fmt.Printf("%8.2f  %s\n", time.Since(w.started).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// makeEmulator copies busybox to a file with QEMU's name. The name of the executed file counts, and
-// busybox starts fast.
+// makeEmulator copies busybox, which starts fast, to a file with QEMU's name. The agent recognises
+// an emulator by the name of the executed file.
 func (w *world) makeEmulator() error {
 	in, err := os.Open("/usr/bin/busybox")
 	if err != nil {
@@ -96,26 +102,26 @@ func (w *world) makeEmulator() error {
 	return os.Rename(path+".new", path)
 }
 
-// live returns the launchers that accept commands and are not busy.
-func (w *world) live() []*launcher {
+// readyLaunchers returns the launchers that accept commands and are not busy.
+func (w *world) readyLaunchers() []*launcher {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var all []*launcher
 	for _, l := range w.launchers {
-		if !l.busy.Load() && w.isLive(l.current) {
+		if !l.busy.Load() && w.isReady(l.current) {
 			all = append(all, l)
 		}
 	}
 	return all
 }
 
-// liveVMs returns a launcher's VMs whose end was not requested.
-func (w *world) liveVMs(i *instance) []*subject {
+// runningVMs returns a launcher's VMs whose end is not expected.
+func (w *world) runningVMs(i *instance) []*subject {
 	w.check.mu.Lock()
 	defer w.check.mu.Unlock()
 	var all []*subject
 	for _, s := range i.vms {
-		if !s.asked && !s.isGone() {
+		if !s.endExpected && !s.isGone() {
 			all = append(all, s)
 		}
 	}
@@ -123,19 +129,19 @@ func (w *world) liveVMs(i *instance) []*subject {
 	return all
 }
 
-// askAll records that an owner and its VMs are about to end.
-func (w *world) askAll(i *instance) {
+// expectEnd records that this program ends a launcher and its VMs.
+func (w *world) expectEnd(i *instance) {
 	w.mu.Lock()
-	all := append([]*subject{i.owner}, i.vms...)
+	all := append([]*subject{i.process}, i.vms...)
 	if i.domain.vm != nil {
 		all = append(all, i.domain.vm)
 	}
 	w.mu.Unlock()
-	w.check.ask(all...)
+	w.check.expectEnd(all...)
 }
 
-// awaitKnown waits until the agent knows a launcher with this first process.
-func (w *world) awaitKnown(ctx context.Context, p cri.Pod, pid int) error {
+// awaitRegistered waits until the agent has registered a launcher with this first process.
+func (w *world) awaitRegistered(ctx context.Context, p cri.Pod, pid int) error {
 	if w.bare {
 		return nil
 	}
@@ -143,13 +149,15 @@ func (w *world) awaitKnown(ctx context.Context, p cri.Pod, pid int) error {
 		var all []agentapi.Launcher
 		err := w.agentGet(ctx, agentapi.PathLaunchers+"/"+p.Namespace+"/"+p.Name, &all)
 		for _, l := range all {
-			if l.Container.PID == pid && l.State == agentapi.StateRunning && l.Phase == agentapi.PhaseRegistered {
+			registered := l.State == agentapi.StateRunning && l.Phase == agentapi.PhaseRegistered
+			if registered && l.Container.PID == pid {
 				return nil
 			}
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for the agent to know pod %s: %w", p.Name, errors.Join(err, ctx.Err()))
+			return fmt.Errorf("waiting for the agent to register pod %s: %w", p.Name,
+				errors.Join(err, ctx.Err()))
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
@@ -157,9 +165,10 @@ func (w *world) awaitKnown(ctx context.Context, p cri.Pod, pid int) error {
 
 func (w *world) agentGet(ctx context.Context, path string, into any) error {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return here{}.Dial(ctx, "unix", agentapi.DefaultSocket)
+		return localNode{}.Dial(ctx, "unix", agentapi.DefaultSocket)
 	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: dial}, Timeout: 5 * time.Second}
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: dial}
+	client := http.Client{Transport: transport, Timeout: 5 * time.Second}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent"+path, nil)
 	if err != nil {
 		return err
@@ -170,18 +179,18 @@ func (w *world) agentGet(ctx context.Context, path string, into any) error {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("asking the agent for %s: %s", path, response.Status)
+		return fmt.Errorf("reading %s from the agent: %s", path, response.Status)
 	}
 	return json.NewDecoder(response.Body).Decode(into)
 }
 
-// followAgent notes whether the agent answers, until the context ends. It is asked
-// for its health: without containerd it is not ready, and must act all the same.
-func (w *world) followAgent(ctx context.Context) {
+// pollAgent updates agentUp until the context ends. It reads the agent's state instead of its
+// readiness: without containerd the agent is not ready, but must still end orphans.
+func (w *world) pollAgent(ctx context.Context) {
 	for !w.bare {
 		var n agentapi.Node
 		limited, cancel := context.WithTimeout(ctx, time.Second)
-		w.up.Store(w.agentGet(limited, agentapi.PathNode, &n) == nil)
+		w.agentUp.Store(w.agentGet(limited, agentapi.PathNode, &n) == nil)
 		cancel()
 		select {
 		case <-ctx.Done():
@@ -191,7 +200,7 @@ func (w *world) followAgent(ctx context.Context) {
 	}
 }
 
-// systemctl is for units of the node.
+// systemctl runs systemctl on the node.
 func systemctl(ctx context.Context, args ...string) error {
 	out, err := exec.CommandContext(ctx, "systemctl", args...).CombinedOutput()
 	if err != nil {
