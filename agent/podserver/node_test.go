@@ -72,7 +72,7 @@ func (r *rig) granted() uint64 { return uint64(r.registry.Account().Granted) }
 
 // The node has 8Gi of 16Gi left in kubepods.slice: 2Gi of the used 10Gi are cache.
 func testObserved(t *testing.T, r *rig, n *agent.Client) {
-	r.kernel.Lock(101, gi)
+	r.kernel.SetLocked(101, gi)
 	want := resize.Limits{PodMax: resize.NoLimit, ContainerMax: 4 * gi, Lock: 2 * gi, Locked: gi, Floor: 2 * gi, Available: 8 * gi}
 	got, err := n.Limits(t.Context())
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
@@ -160,7 +160,7 @@ func testRaiseFails(t *testing.T, r *rig, n *agent.Client) {
 
 func testLower(t *testing.T, r *rig, n *agent.Client) {
 	must(t, n.RaiseLock(t.Context(), 8*gi))
-	r.kernel.Lock(101, 3*gi)
+	r.kernel.SetLocked(101, 3*gi)
 	must(t, n.LowerLock(t.Context(), 3*gi))
 	if got := r.lock(t, "a"); got != 3*gi || r.granted() != 5*gi {
 		t.Errorf("lock %d, account %d, want 3Gi and 5Gi", got, r.granted())
@@ -169,12 +169,12 @@ func testLower(t *testing.T, r *rig, n *agent.Client) {
 
 func testLocked(t *testing.T, r *rig, n *agent.Client) {
 	must(t, n.RaiseLock(t.Context(), 8*gi))
-	r.kernel.Lock(101, 3*gi+1)
+	r.kernel.SetLocked(101, 3*gi+1)
 	wantCode(t, n.LowerLock(t.Context(), 3*gi), podapi.CodeLocked)
 	// It locks more during the change of its limit.
-	r.kernel.Lock(101, gi)
+	r.kernel.SetLocked(101, gi)
 	r.kernel.BeforeSet = func(host.Process) error {
-		r.kernel.Lock(101, 4*gi)
+		r.kernel.SetLocked(101, 4*gi)
 		return nil
 	}
 	wantCode(t, n.LowerLock(t.Context(), 3*gi), podapi.CodeLocked)

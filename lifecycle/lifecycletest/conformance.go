@@ -13,33 +13,33 @@ import (
 
 // Machine is a machine with processes to test a [host.Kernel] on.
 type Machine interface {
-	// Kernel is what is tested.
+	// Kernel returns the kernel under test.
 	Kernel() host.Kernel
 
-	// NewCgroup makes an empty cgroup, below another or at a place of its own
-	// for "", and returns its path.
+	// NewCgroup makes an empty cgroup and returns its path. An empty parent stands for a cgroup
+	// outside all other test cgroups.
 	NewCgroup(t *testing.T, parent string) string
 
 	// Start starts a process that waits, and returns its pid.
 	Start(t *testing.T, cgroup string) int
 
-	// Kill ends a process and returns when it has been reaped.
+	// Kill ends a process and reaps it.
 	Kill(t *testing.T, pid int)
 }
 
 // TestKernel is the conformance suite of [host.Kernel].
 func TestKernel(t *testing.T, newMachine func(t *testing.T) Machine) {
 	for name, test := range map[string]func(*testing.T, Machine){
-		"cgroup of a process":             testCgroup,
-		"processes of a cgroup":           testProcesses,
-		"processes of no cgroup":          testNoCgroup,
-		"limit can be read and set":       testSetMemlock,
-		"what is locked":                  testLocked,
-		"another process has the pid":     testReusedPID,
-		"a process that exited":           testExited,
-		"files of a cgroup":               testReadCgroup,
-		"an empty cgroup has no process":  testEmptyCgroup,
-		"a sibling's processes stay away": testSibling,
+		"cgroup of a process":           testCgroup,
+		"processes of a cgroup":         testProcesses,
+		"processes of a missing cgroup": testNoCgroup,
+		"read and set a limit":          testSetMemlock,
+		"locked memory":                 testLocked,
+		"former process":                testReusedPID,
+		"ended process":                 testExited,
+		"files of a cgroup":             testReadCgroup,
+		"processes of an empty cgroup":  testEmptyCgroup,
+		"processes of a sibling":        testSibling,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, newMachine(t)) })
 	}
@@ -71,7 +71,7 @@ func testProcesses(t *testing.T, m Machine) {
 		t.Errorf("Processes(%s) = %v, want %v", top, got, want)
 	}
 	if only := onlyProcess(t, m, below); only.PID != procs[slices.IndexFunc(procs, isIn(below))].PID || only.Cgroup != below {
-		t.Errorf("Processes(%s) = %+v, not the one listed above it", below, only)
+		t.Errorf("Processes(%s) = %+v, not the process listed for the parent", below, only)
 	}
 }
 
@@ -79,20 +79,20 @@ func isIn(cgroup string) func(host.Process) bool {
 	return func(p host.Process) bool { return p.Cgroup == cgroup }
 }
 
-// A process that waits has locked nothing, as far as anybody knows.
+// The test process has locked no memory.
 func testLocked(t *testing.T, m Machine) {
 	cgroup := m.NewCgroup(t, "")
 	m.Start(t, cgroup)
 	p := onlyProcess(t, m, cgroup)
 	if locked, err := m.Kernel().Locked(p); locked != 0 || err != nil {
-		t.Errorf("Locked = %d, %v, want nothing", locked, err)
+		t.Errorf("Locked = %d, %v, want 0", locked, err)
 	}
 	if _, err := m.Kernel().Locked(host.Process{PID: p.PID, StartTime: p.StartTime + 1}); !errors.Is(err, host.ErrGone) {
-		t.Errorf("Locked of another process that had the pid: %v, want ErrGone", err)
+		t.Errorf("Locked of a former process: %v, want ErrGone", err)
 	}
 	m.Kill(t, p.PID)
 	if _, err := m.Kernel().Locked(p); !errors.Is(err, host.ErrGone) {
-		t.Errorf("Locked of a process that has ended: %v, want ErrGone", err)
+		t.Errorf("Locked of an ended process: %v, want ErrGone", err)
 	}
 	if available, err := m.Kernel().MemAvailable(); available == 0 || err != nil {
 		t.Errorf("MemAvailable = %d, %v", available, err)
@@ -102,7 +102,7 @@ func testLocked(t *testing.T, m Machine) {
 func testNoCgroup(t *testing.T, m Machine) {
 	procs, err := m.Kernel().Processes(m.NewCgroup(t, "") + "/none")
 	if !errors.Is(err, host.ErrGone) || len(procs) != 0 {
-		t.Errorf("Processes of a cgroup that is not there: %v, %v, want ErrGone", procs, err)
+		t.Errorf("Processes of a missing cgroup: %v, %v, want ErrGone", procs, err)
 	}
 }
 
@@ -127,7 +127,7 @@ func testSetMemlock(t *testing.T, m Machine) {
 	cgroup := m.NewCgroup(t, "")
 	m.Start(t, cgroup)
 	p := onlyProcess(t, m, cgroup)
-	// Lower than whatever the test runs with: raising takes privileges.
+	// The value is lower than the limit of the test process, because raising takes privileges.
 	want := host.Rlimit{Soft: 4096, Hard: 32768}
 	if err := m.Kernel().SetMemlock(p, want); err != nil {
 		t.Fatal(err)
@@ -154,7 +154,7 @@ func testReusedPID(t *testing.T, m Machine) {
 		t.Errorf("Memlock of a former process: %v, want ErrGone", err)
 	}
 	if after, err := m.Kernel().Memlock(p); err != nil || after != before {
-		t.Errorf("limit of the present process = %v, %v, want the unchanged %v", after, err, before)
+		t.Errorf("limit of the current process = %v, %v, want the unchanged %v", after, err, before)
 	}
 }
 
@@ -168,7 +168,7 @@ func testExited(t *testing.T, m Machine) {
 	setErr := m.Kernel().SetMemlock(p, host.Rlimit{})
 	for call, err := range map[string]error{"Cgroup": cgroupErr, "Memlock": readErr, "SetMemlock": setErr} {
 		if !errors.Is(err, host.ErrGone) {
-			t.Errorf("%s of a process that exited: %v, want ErrGone", call, err)
+			t.Errorf("%s of an ended process: %v, want ErrGone", call, err)
 		}
 	}
 }

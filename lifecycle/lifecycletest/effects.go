@@ -14,8 +14,7 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/tie"
 )
 
-// Clock is a [host.Clock] that goes by the time package's: in a bubble of
-// testing/synctest it is a fake.
+// Clock is a [host.Clock] based on package time, and thus fake in a bubble of testing/synctest.
 type Clock struct{ start time.Time }
 
 // NewClock returns a clock of a node that was booted an hour ago.
@@ -58,7 +57,7 @@ func (s *Store) Load() ([]tie.Tie, error) {
 	return slices.Collect(maps.Values(s.ties)), nil
 }
 
-// PodDirs is what pods say, as a [supervisor.PodDirs].
+// PodDirs is a [supervisor.PodDirs] in memory.
 type PodDirs struct {
 	mu   sync.Mutex
 	pods map[string]poddir.Touched
@@ -66,38 +65,38 @@ type PodDirs struct {
 
 var _ supervisor.PodDirs = (*PodDirs)(nil)
 
-// Touch changes what a pod says, which makes it a directory.
+// Touch changes the files of a pod, and creates its directory if it is missing.
 func (s *PodDirs) Touch(uid string, change func(*poddir.Touched)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.pods == nil {
 		s.pods = map[string]poddir.Touched{}
 	}
-	signs := s.pods[uid]
-	change(&signs)
-	s.pods[uid] = signs
+	touched := s.pods[uid]
+	change(&touched)
+	s.pods[uid] = touched
 }
 
 // Touched implements [supervisor.PodDirs].
 func (s *PodDirs) Touched(uid string) (poddir.Touched, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	signs, ok := s.pods[uid]
+	touched, ok := s.pods[uid]
 	if !ok {
-		return signs, fs.ErrNotExist
+		return touched, fs.ErrNotExist
 	}
-	return signs, nil
+	return touched, nil
 }
 
 // ConfirmStop implements [supervisor.PodDirs].
 func (s *PodDirs) ConfirmStop(uid string) error {
-	s.Touch(uid, func(signs *poddir.Touched) { signs.StopRequested = false })
+	s.Touch(uid, func(touched *poddir.Touched) { touched.StopRequested = false })
 	return nil
 }
 
-// Domains are those of a libvirt that is none.
+// Domains are the domains of a fake libvirt.
 type Domains struct {
-	// OnShutdown is called for each request; nil: it does nothing.
+	// OnShutdown is called for each shutdown request. It may be nil.
 	OnShutdown func(d tie.Domain) error
 
 	mu      sync.Mutex
@@ -113,7 +112,7 @@ func (d *Domains) Run(domain tie.Domain) {
 	d.running = append(d.running, domain)
 }
 
-// Forget removes what runs of a domain.
+// Forget removes the records of a domain.
 func (d *Domains) Forget(uuid string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -127,7 +126,7 @@ func (d *Domains) Running() ([]tie.Domain, error) {
 	return slices.Clone(d.running), nil
 }
 
-// RunBy implements [supervisor.Domains]: it goes by the last argument.
+// RunBy implements [supervisor.Domains]. It compares the last argument with the UUID.
 func (*Domains) RunBy(domain tie.Domain, args []string) bool {
 	return len(args) > 0 && args[len(args)-1] == domain.UUID
 }

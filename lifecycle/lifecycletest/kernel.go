@@ -1,5 +1,5 @@
-// Package lifecycletest has stand-ins for the machine that package lifecycle
-// works on, and the conformance suite that they and the real one pass.
+// Package lifecycletest has fakes of the host for the packages below lifecycle, and conformance
+// tests that the fakes and the real host pass.
 package lifecycletest
 
 import (
@@ -15,24 +15,22 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
-// Kernel is a [host.Kernel] that exists in memory only. Its methods may be
-// called from several goroutines at once.
+// Kernel is a fake [host.Kernel] and [supervisor.Processes]. Several goroutines may call its
+// methods at once.
 type Kernel struct {
-	// BeforeSet, if set, is called at the start of SetMemlock, without the
-	// lock: the place to fork, exit or fail at an awkward moment. Set it
-	// before the kernel is used.
+	// BeforeSet, if set, is called at the start of SetMemlock, without the lock. A test can fork,
+	// end a process or fail here. Set it before the first use of the kernel.
 	BeforeSet func(p host.Process) error
 
-	// Clock, if set, gives processes their start times. Set it before the kernel
-	// is used.
+	// Clock, if set, gives processes their start times. Set it before the first use of the kernel.
 	Clock host.Clock
 
-	// Deaf, if set, says which signals a process does not die of: "TERM" or
-	// "KILL". Set it before the kernel is used.
+	// Ignores, if set, reports whether a process survives a signal, "TERM" or "KILL". Set it before
+	// the first use of the kernel.
 	Ignores func(pid int, signal string) bool
 
 	mu      sync.Mutex
-	held    []*handle
+	handles []*handle
 	signals map[int][]string
 	args    map[int][]string
 	ticks   uint64
@@ -58,7 +56,7 @@ func NewKernel() *Kernel {
 	}
 }
 
-// Start starts a process, in place of the one that has the pid.
+// Start starts a process, in place of an earlier one with the same pid.
 func (k *Kernel) Start(pid int, cgroup string, limit host.Rlimit) host.Process {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -71,19 +69,19 @@ func (k *Kernel) Start(pid int, cgroup string, limit host.Rlimit) host.Process {
 	return host.Process{PID: pid, StartTime: k.ticks, Cgroup: cgroup}
 }
 
-// Exit ends the process that has the pid.
+// Exit ends the process with this pid.
 func (k *Kernel) Exit(pid int) {
 	k.mu.Lock()
 	delete(k.procs, pid)
 	delete(k.locked, pid)
 	ended := k.removeHandles(pid)
 	k.mu.Unlock()
-	for _, tell := range ended {
-		go tell()
+	for _, notify := range ended {
+		go notify()
 	}
 }
 
-// Write sets the content of a cgroup's file, and makes the cgroup.
+// Write sets the content of a cgroup's file, and creates the cgroup if it is missing.
 func (k *Kernel) Write(cgroup, file, content string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -91,14 +89,14 @@ func (k *Kernel) Write(cgroup, file, content string) {
 	k.cgroups[cgroup][file] = content
 }
 
-// Rmdir removes a cgroup with all below it.
+// Rmdir removes a cgroup and all cgroups below it.
 func (k *Kernel) Rmdir(cgroup string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	maps.DeleteFunc(k.cgroups, func(p string, _ map[string]string) bool { return inside(p, cgroup) })
 }
 
-// mkdir needs the lock.
+// mkdir creates a cgroup. The caller holds mu.
 func (k *Kernel) mkdir(cgroup string) {
 	for ; k.cgroups[cgroup] == nil; cgroup = path.Dir(cgroup) {
 		k.cgroups[cgroup] = map[string]string{}
@@ -140,8 +138,8 @@ func (k *Kernel) Processes(cgroup string) ([]host.Process, error) {
 func (k *Kernel) Memlock(p host.Process) (host.Rlimit, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	now, err := k.lookup(p)
-	return now.limit, err
+	found, err := k.lookup(p)
+	return found.limit, err
 }
 
 // SetMemlock implements [host.Kernel].
@@ -153,17 +151,17 @@ func (k *Kernel) SetMemlock(p host.Process, limit host.Rlimit) error {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	now, err := k.lookup(p)
+	found, err := k.lookup(p)
 	if err != nil {
 		return err
 	}
-	now.limit = limit
-	k.procs[p.PID] = now
+	found.limit = limit
+	k.procs[p.PID] = found
 	return nil
 }
 
-// Lock has the process that has the pid lock so many bytes.
-func (k *Kernel) Lock(pid int, bytes uint64) {
+// SetLocked sets the locked memory of a process in bytes.
+func (k *Kernel) SetLocked(pid int, bytes uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.locked[pid] = bytes
@@ -177,7 +175,7 @@ func (k *Kernel) Locked(p host.Process) (uint64, error) {
 	return k.locked[p.PID], err
 }
 
-// SetMemAvailable says how many bytes of memory the node has yet.
+// SetMemAvailable sets the available memory of the node in bytes.
 func (k *Kernel) SetMemAvailable(bytes uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -191,13 +189,13 @@ func (k *Kernel) MemAvailable() (uint64, error) {
 	return k.memory, nil
 }
 
-// lookup needs the lock.
+// lookup returns the process if it has not ended. The caller holds mu.
 func (k *Kernel) lookup(p host.Process) (process, error) {
-	now, ok := k.procs[p.PID]
-	if !ok || now.start != p.StartTime {
+	found, ok := k.procs[p.PID]
+	if !ok || found.start != p.StartTime {
 		return process{}, fmt.Errorf("process %d: %w", p.PID, host.ErrGone)
 	}
-	return now, nil
+	return found, nil
 }
 
 // ReadCgroup implements [host.Kernel].

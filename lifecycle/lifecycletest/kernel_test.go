@@ -10,7 +10,7 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/supervisor"
 )
 
-// machine starts processes in the fake.
+// machine is the [lifecycletest.Machine] of the fake.
 type machine struct {
 	kernel *lifecycletest.Kernel
 	serial int

@@ -12,7 +12,7 @@ import (
 
 var _ supervisor.Processes = (*Kernel)(nil)
 
-// handle is a process of the fake that is held on to.
+// handle is an open handle of a fake process.
 type handle struct {
 	kernel  *Kernel
 	process host.Process
@@ -27,7 +27,7 @@ func (k *Kernel) OpenHandle(p host.Process, ended func()) (host.Handle, error) {
 		return nil, err
 	}
 	h := &handle{k, p, ended}
-	k.held = append(k.held, h)
+	k.handles = append(k.handles, h)
 	return h, nil
 }
 
@@ -41,19 +41,19 @@ func (h *handle) Kill() error { return h.kernel.signal(h, "KILL") }
 func (h *handle) Close() error {
 	h.kernel.mu.Lock()
 	defer h.kernel.mu.Unlock()
-	h.kernel.held = slices.DeleteFunc(h.kernel.held, func(other *handle) bool { return other == h })
+	isH := func(other *handle) bool { return other == h }
+	h.kernel.handles = slices.DeleteFunc(h.kernel.handles, isH)
 	return nil
 }
 
-// Signals returns what was sent to a pid, in order.
+// Signals returns the signals sent to a pid, in order.
 func (k *Kernel) Signals(pid int) []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.Clone(k.signals[pid])
 }
 
-// signal notes a signal; processes of the fake die of those that [Kernel.Deaf] lets
-// through.
+// signal records a signal. The process ends unless it ignores the signal: see [Kernel.Ignores].
 func (k *Kernel) signal(h *handle, name string) error {
 	k.mu.Lock()
 	_, err := k.lookup(h.process)
@@ -68,9 +68,9 @@ func (k *Kernel) signal(h *handle, name string) error {
 	return err
 }
 
-// removeHandles returns the handles of a process that ends. It needs the lock.
+// removeHandles removes the handles of a process and returns their callbacks. The caller holds mu.
 func (k *Kernel) removeHandles(pid int) (ended []func()) {
-	k.held = slices.DeleteFunc(k.held, func(h *handle) bool {
+	k.handles = slices.DeleteFunc(k.handles, func(h *handle) bool {
 		if h.process.PID == pid {
 			ended = append(ended, h.ended)
 		}

@@ -9,30 +9,30 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/supervisor"
 )
 
-// deadline is for what happens at once.
+// deadline bounds each wait.
 const deadline = 30 * time.Second
 
 // TestProcesses is the conformance suite of [supervisor.Processes].
 func TestProcesses(t *testing.T, newMachine func(t *testing.T) (Machine, supervisor.Processes)) {
 	for name, test := range map[string]func(*testing.T, Machine, supervisor.Processes){
-		"end of a held process":     testHoldEnd,
-		"SIGTERM":                   testTerminate,
-		"SIGKILL":                   testKill,
-		"another has the pid":       testHoldAnother,
-		"a process that has ended":  testHoldGone,
-		"closed before the end":     testHoldClose,
-		"identity":                  testIdentify,
-		"arguments":                 testArguments,
-		"existence of a cgroup":     testExists,
-		"a cgroup and those below":  testKillCgroup,
-		"a cgroup that is gone":     testKillNoCgroup,
-		"several handles for one":   testHoldTwice,
-		"signals after the end":     testSignalAfterEnd,
-		"identity of nobody":        testIdentifyNobody,
-		"arguments of another's":    testArgumentsOfAnother,
-		"handles close only once":   testCloseTwice,
-		"ended is not called twice": testEndedOnce,
-		"members of a cgroup":       testMembers,
+		"end of a process":              testHandleEnd,
+		"SIGTERM":                       testTerminate,
+		"SIGKILL":                       testKill,
+		"handle of a former process":    testHandleOfFormerProcess,
+		"handle of an ended process":    testHandleOfEndedProcess,
+		"no call after Close":           testNoCallAfterClose,
+		"identity":                      testIdentify,
+		"arguments":                     testArguments,
+		"existing cgroup":               testExists,
+		"kill a cgroup":                 testKillCgroup,
+		"kill a missing cgroup":         testKillMissingCgroup,
+		"two handles of a process":      testTwoHandles,
+		"signal after the end":          testSignalAfterEnd,
+		"identity of an ended process":  testIdentifyEndedProcess,
+		"arguments of a former process": testArgumentsOfFormerProcess,
+		"Close twice":                   testCloseTwice,
+		"one call at the end":           testEndedOnce,
+		"members of a cgroup":           testMembers,
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, p := newMachine(t)
@@ -41,7 +41,8 @@ func TestProcesses(t *testing.T, newMachine func(t *testing.T) (Machine, supervi
 	}
 }
 
-// openedProcess is a process with what became of it.
+// openedProcess is a process with an open handle. ended gets a value for each call of the handle's
+// callback.
 type openedProcess struct {
 	host.Process
 	host.Handle
@@ -72,11 +73,11 @@ func (h openedProcess) awaitEnd(t *testing.T) {
 	select {
 	case <-h.ended:
 	case <-time.After(deadline):
-		t.Fatal("nobody tells of the process's end")
+		t.Fatal("no call at the end of the process")
 	}
 }
 
-func testHoldEnd(t *testing.T, m Machine, p supervisor.Processes) {
+func testHandleEnd(t *testing.T, m Machine, p supervisor.Processes) {
 	h := startAndOpen(t, m, p)
 	m.Kill(t, h.pid)
 	h.awaitEnd(t)
@@ -89,7 +90,7 @@ func testEndedOnce(t *testing.T, m Machine, p supervisor.Processes) {
 	m.Kill(t, other.pid)
 	other.awaitEnd(t)
 	if len(h.ended) != 0 {
-		t.Error("the end was told again")
+		t.Error("ended was called twice")
 	}
 }
 
@@ -109,7 +110,7 @@ func testKill(t *testing.T, m Machine, p supervisor.Processes) {
 	h.awaitEnd(t)
 }
 
-func testHoldTwice(t *testing.T, m Machine, p supervisor.Processes) {
+func testTwoHandles(t *testing.T, m Machine, p supervisor.Processes) {
 	h := startAndOpen(t, m, p)
 	again := make(chan struct{}, 1)
 	second, err := p.OpenHandle(h.Process, func() { again <- struct{}{} })
@@ -126,20 +127,20 @@ func testHoldTwice(t *testing.T, m Machine, p supervisor.Processes) {
 	}
 }
 
-func testHoldAnother(t *testing.T, m Machine, p supervisor.Processes) {
+func testHandleOfFormerProcess(t *testing.T, m Machine, p supervisor.Processes) {
 	h := startAndOpen(t, m, p)
 	former := h.Process
 	former.StartTime--
 	if _, err := p.OpenHandle(former, func() {}); !errors.Is(err, host.ErrGone) {
-		t.Errorf("Hold of a former process: %v, want ErrGone", err)
+		t.Errorf("OpenHandle of a former process: %v, want ErrGone", err)
 	}
 }
 
-func testHoldGone(t *testing.T, m Machine, p supervisor.Processes) {
+func testHandleOfEndedProcess(t *testing.T, m Machine, p supervisor.Processes) {
 	h := startAndOpen(t, m, p)
 	m.Kill(t, h.pid)
 	if _, err := p.OpenHandle(h.Process, func() {}); !errors.Is(err, host.ErrGone) {
-		t.Errorf("Hold of a process that has ended: %v, want ErrGone", err)
+		t.Errorf("OpenHandle of an ended process: %v, want ErrGone", err)
 	}
 }
 
@@ -148,21 +149,21 @@ func testSignalAfterEnd(t *testing.T, m Machine, p supervisor.Processes) {
 	m.Kill(t, h.pid)
 	for name, send := range map[string]func() error{"Terminate": h.Terminate, "Kill": h.Handle.Kill} {
 		if err := send(); !errors.Is(err, host.ErrGone) {
-			t.Errorf("%s of a process that was reaped: %v, want ErrGone", name, err)
+			t.Errorf("%s of a reaped process: %v, want ErrGone", name, err)
 		}
 	}
 }
 
-func testHoldClose(t *testing.T, m Machine, p supervisor.Processes) {
+func testNoCallAfterClose(t *testing.T, m Machine, p supervisor.Processes) {
 	h, other := startAndOpen(t, m, p), startAndOpen(t, m, p)
 	if err := h.Close(); err != nil {
 		t.Fatal(err)
 	}
 	m.Kill(t, h.pid)
-	m.Kill(t, other.pid) // told after what would have been told of the first
+	m.Kill(t, other.pid) // its callback runs after that of h
 	other.awaitEnd(t)
 	if len(h.ended) != 0 {
-		t.Error("the end was told after Close")
+		t.Error("ended was called after Close")
 	}
 }
 
@@ -184,11 +185,11 @@ func testIdentify(t *testing.T, m Machine, p supervisor.Processes) {
 	}
 }
 
-func testIdentifyNobody(t *testing.T, m Machine, p supervisor.Processes) {
+func testIdentifyEndedProcess(t *testing.T, m Machine, p supervisor.Processes) {
 	pid := m.Start(t, m.NewCgroup(t, ""))
 	m.Kill(t, pid)
 	if got, err := p.Identify(pid); !errors.Is(err, host.ErrGone) {
-		t.Errorf("Identify of nobody = %+v, %v, want ErrGone", got, err)
+		t.Errorf("Identify of an ended process = %+v, %v, want ErrGone", got, err)
 	}
 }
 
@@ -199,7 +200,7 @@ func testArguments(t *testing.T, m Machine, p supervisor.Processes) {
 	}
 }
 
-func testArgumentsOfAnother(t *testing.T, m Machine, p supervisor.Processes) {
+func testArgumentsOfFormerProcess(t *testing.T, m Machine, p supervisor.Processes) {
 	h := startAndOpen(t, m, p)
 	former := h.Process
 	former.StartTime--
@@ -215,17 +216,17 @@ func testMembers(t *testing.T, m Machine, p supervisor.Processes) {
 		t.Errorf("Members(%s) = %+v, %v, want process %d", cgroup, got, err, want)
 	}
 	if got, err := p.Members(cgroup + "/none"); err != nil || len(got) != 0 {
-		t.Errorf("Members of a cgroup that is none = %+v, %v", got, err)
+		t.Errorf("Members of a missing cgroup = %+v, %v", got, err)
 	}
 }
 
 func testExists(t *testing.T, m Machine, p supervisor.Processes) {
 	cgroup := m.NewCgroup(t, "")
-	if there, err := p.Exists(cgroup); err != nil || !there {
-		t.Errorf("Exists(%s) = %t, %v", cgroup, there, err)
+	if exists, err := p.Exists(cgroup); err != nil || !exists {
+		t.Errorf("Exists(%s) = %t, %v", cgroup, exists, err)
 	}
-	if there, err := p.Exists(cgroup + "/none"); err != nil || there {
-		t.Errorf("Exists of a cgroup that is none = %t, %v", there, err)
+	if exists, err := p.Exists(cgroup + "/none"); err != nil || exists {
+		t.Errorf("Exists of a missing cgroup = %t, %v", exists, err)
 	}
 }
 
@@ -242,15 +243,15 @@ func testKillCgroup(t *testing.T, m Machine, p supervisor.Processes) {
 		m.Kill(t, pid) // reaps
 	}
 	if procs, err := m.Kernel().Processes(top); err != nil || len(procs) != 0 {
-		t.Errorf("processes %v are left, %v", procs, err)
+		t.Errorf("remaining processes %v, %v, want none", procs, err)
 	}
 	if only := onlyProcess(t, m, beside); only.PID != stays {
-		t.Errorf("the cgroup beside has %+v", only)
+		t.Errorf("the sibling cgroup has %+v, want its own process", only)
 	}
 }
 
-func testKillNoCgroup(t *testing.T, m Machine, p supervisor.Processes) {
+func testKillMissingCgroup(t *testing.T, m Machine, p supervisor.Processes) {
 	if err := p.KillCgroup(m.NewCgroup(t, "") + "/none"); !errors.Is(err, host.ErrGone) {
-		t.Errorf("KillCgroup of none: %v, want ErrGone", err)
+		t.Errorf("KillCgroup of a missing cgroup: %v, want ErrGone", err)
 	}
 }

@@ -7,27 +7,27 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
-// Recorder is a registry.Recorder that keeps events.
+// Recorder is a [registry.Recorder] in memory.
 type Recorder struct {
 	mu     sync.Mutex
 	events []agentapi.Event
 }
 
-// Record implements registry.Recorder.
+// Record implements [registry.Recorder].
 func (r *Recorder) Record(e agentapi.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.events = append(r.events, e)
 }
 
-// Events returns what was recorded, in order.
+// Events returns the recorded events, in order.
 func (r *Recorder) Events() []agentapi.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.events)
 }
 
-// Reasons returns the reasons of what was recorded, in order.
+// Reasons returns the reasons of the recorded events, in order.
 func (r *Recorder) Reasons() []agentapi.Reason {
 	var reasons []agentapi.Reason
 	for _, e := range r.Events() {

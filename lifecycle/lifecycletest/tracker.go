@@ -9,8 +9,8 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/supervisor"
 )
 
-// Tracker is a [supervisor.Tracker] of the processes of a fake [Kernel]: those that
-// were told to run an emulator.
+// Tracker is a [supervisor.Tracker] of the processes of a fake [Kernel]. A process counts as an
+// emulator after [Tracker.Exec].
 type Tracker struct {
 	kernel *Kernel
 
@@ -20,14 +20,19 @@ type Tracker struct {
 	bound     map[host.Process]uint64 // group
 	watched   []host.Process
 	fail      error
-	hidden    map[host.Process]bool // there was no room for them
+	hidden    map[host.Process]bool // for lack of room
 }
 
 var _ supervisor.Tracker = (*Tracker)(nil)
 
-// NewTracker returns a tracker that knows nothing.
+// NewTracker returns a tracker without processes.
 func NewTracker(k *Kernel) *Tracker {
-	return &Tracker{kernel: k, emulators: map[host.Process]string{}, bound: map[host.Process]uint64{}, hidden: map[host.Process]bool{}}
+	return &Tracker{
+		kernel:    k,
+		emulators: map[host.Process]string{},
+		bound:     map[host.Process]uint64{},
+		hidden:    map[host.Process]bool{},
+	}
 }
 
 // Fail makes Snapshot and Rescan fail until it is called with nil.
@@ -37,38 +42,42 @@ func (t *Tracker) Fail(err error) {
 	t.fail = err
 }
 
-// Hide has the tracker not know a process, for lack of room, or know it again.
+// Hide removes a process from the tracker, as for lack of room, or adds it again.
 func (t *Tracker) Hide(p host.Process, hidden bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if hidden {
-		t.hidden[name(p)] = true
+		t.hidden[key(p)] = true
 	} else {
-		delete(t.hidden, name(p))
+		delete(t.hidden, key(p))
 	}
 }
 
-// Exec has a process run an emulator, and returns what a tracker tells of it.
+// Exec lets a process execute an emulator, and returns the event of it. An empty executable stands
+// for another file.
 func (t *Tracker) Exec(p host.Process, executable string) supervisor.ProcessEvent {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.emulators[name(p)] = executable
+	t.emulators[key(p)] = executable
 	return supervisor.ProcessEvent{Tracked: t.tracked(p)}
 }
 
-func name(p host.Process) host.Process {
+func key(p host.Process) host.Process {
 	return host.Process{PID: p.PID, StartTime: p.StartTime}
 }
 
-// tracked needs the lock.
+// tracked returns the tracker's entry of a process. The caller holds mu.
 func (t *Tracker) tracked(p host.Process) supervisor.Tracked {
-	all := supervisor.Tracked{Process: p, Executable: t.emulators[name(p)], Group: t.bound[name(p)], Bound: t.bound[name(p)] != 0}
+	bound := t.bound[key(p)]
+	tracked := supervisor.Tracked{
+		Process: p, Executable: t.emulators[key(p)], Group: bound, Bound: bound != 0,
+	}
 	for i, cgroup := range t.cgroups {
-		if all.Group == 0 && cgroup != "" && inside(p.Cgroup, cgroup) {
-			all.Group = group(i)
+		if tracked.Group == 0 && cgroup != "" && inside(p.Cgroup, cgroup) {
+			tracked.Group = group(i)
 		}
 	}
-	return all
+	return tracked
 }
 
 // Registered returns the registered cgroups.
@@ -82,7 +91,7 @@ func (t *Tracker) Registered() []string {
 func (t *Tracker) Register(cgroup string) (uint64, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if there, _ := t.kernel.Exists(cgroup); !there {
+	if exists, _ := t.kernel.Exists(cgroup); !exists {
 		return 0, fmt.Errorf("cgroup %s: %w", cgroup, host.ErrGone)
 	}
 	at := slices.Index(t.cgroups, cgroup)
@@ -93,7 +102,7 @@ func (t *Tracker) Register(cgroup string) (uint64, error) {
 	return group(at), nil
 }
 
-// group is that of the cgroup that was registered as the i-th.
+// group returns the group of the cgroup with this index.
 func group(i int) uint64 { return uint64(1000 + i) }
 
 // Unregister implements [supervisor.Tracker].
@@ -102,7 +111,7 @@ func (t *Tracker) Unregister(gone uint64) error {
 	defer t.mu.Unlock()
 	for i := range t.cgroups {
 		if group(i) == gone {
-			t.cgroups[i] = "" // groups are not used again
+			t.cgroups[i] = "" // an empty entry, because groups are not used again
 		}
 	}
 	return nil
@@ -112,7 +121,7 @@ func (t *Tracker) Unregister(gone uint64) error {
 func (t *Tracker) Bind(p host.Process, to uint64) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.bound[name(p)] = to
+	t.bound[key(p)] = to
 	return nil
 }
 
@@ -120,7 +129,7 @@ func (t *Tracker) Bind(p host.Process, to uint64) error {
 func (t *Tracker) Watch(p host.Process) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.watched = append(t.watched, name(p))
+	t.watched = append(t.watched, key(p))
 	return nil
 }
 
@@ -133,8 +142,9 @@ func (t *Tracker) Snapshot() (all []supervisor.Tracked, complete bool, err error
 	}
 	procs, err := t.kernel.Processes("/")
 	for _, p := range procs {
-		if one := t.tracked(p); !t.hidden[name(p)] && (one.Group != 0 || one.Executable != "") {
-			all = append(all, one)
+		tracked := t.tracked(p)
+		if !t.hidden[key(p)] && (tracked.Group != 0 || tracked.Executable != "") {
+			all = append(all, tracked)
 		}
 	}
 	return all, len(t.hidden) == 0, err

@@ -9,86 +9,91 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/supervisor"
 )
 
-// countedTracker counts looks.
-type countedTracker struct {
+// countingTracker counts snapshots.
+type countingTracker struct {
 	supervisor.Tracker
-	looks int
+	snapshots int
 }
 
-func (c *countedTracker) Snapshot() ([]supervisor.Tracked, bool, error) {
-	c.looks++
+func (c *countingTracker) Snapshot() ([]supervisor.Tracked, bool, error) {
+	c.snapshots++
 	return c.Tracker.Snapshot()
 }
 
-// TestNoRoom: there are more processes than the tracker has room for.
-func TestNoRoom(t *testing.T) {
+func TestMoreProcessesThanTheTrackerHolds(t *testing.T) {
 	inBubble(t, nil, func(r *rig) {
 		bad, good, l := r.launch("bad", nil), r.launch("good", nil), r.launch("vm", nil)
-		r.tracker.Hide(r.process(bad.cgroup), true)
-		unknown := r.process(l.cgroup)
-		r.tracker.Exec(unknown, "qemu-kvm") // of which nobody tells
+		r.tracker.Hide(r.startProcess(bad.cgroup), true)
+		unknown := r.startProcess(l.cgroup)
+		r.tracker.Exec(unknown, "qemu-kvm") // without an event
 		r.tracker.Hide(unknown, true)
-		r.ask(good)
-		r.ask(l)
-		r.after(2 * time.Minute)
-		if r.stopAsked(good) {
-			t.Error("a pod of which all is known waits for another's processes")
+		r.requestStop(good)
+		r.requestStop(l)
+		r.advance(2 * time.Minute)
+		if r.stopRequested(good) {
+			t.Error("the stop of a fully tracked pod waits for processes of another pod")
 		}
-		if !r.stopAsked(l) {
-			t.Error("confirmed although not all processes of the pod are known")
+		if !r.stopRequested(l) {
+			t.Error("stop confirmed although the tracker lacks processes of the pod")
 		}
 		r.tracker.Hide(unknown, false)
-		r.after(time.Minute + grace)
-		r.sent(unknown, "TERM")
-		if r.stopAsked(l) {
-			t.Error("never confirmed")
+		r.advance(time.Minute + gracePeriod)
+		r.expectSignals(unknown, "TERM")
+		if r.stopRequested(l) {
+			t.Error("stop never confirmed")
 		}
 	})
 }
 
-// TestFloodOfStrangers: a plain pod executes files with the name of an emulator.
-func TestFloodOfStrangers(t *testing.T) {
-	c := &countedTracker{}
-	inBubble(t, func(cfg *supervisor.Config) { c.Tracker, cfg.Tracker = cfg.Tracker, c }, func(r *rig) {
-		r.launch("vm", declares)
-		r.after(time.Second)
-		c.looks = 0
+// A plain pod executes files with the name of an emulator.
+func TestFloodOfUnrelatedEmulators(t *testing.T) {
+	c := &countingTracker{}
+	change := func(cfg *supervisor.Config) { c.Tracker, cfg.Tracker = cfg.Tracker, c }
+	inBubble(t, change, func(r *rig) {
+		r.launch("vm", withDomain)
+		r.advance(time.Second)
+		c.snapshots = 0
 		for i := range 1000 { // in 10 seconds
 			p := host.Process{PID: 5000 + i, StartTime: 1}
-			r.ProcessEvent(supervisor.ProcessEvent{Tracked: supervisor.Tracked{Process: p, Executable: "qemu-kvm"}})
-			r.after(10 * time.Millisecond)
+			tracked := supervisor.Tracked{Process: p, Executable: "qemu-kvm"}
+			r.ProcessEvent(supervisor.ProcessEvent{Tracked: tracked})
+			r.advance(10 * time.Millisecond)
 		}
-		if c.looks > 100 {
-			t.Errorf("%d looks in 10 seconds", c.looks)
+		if c.snapshots > 100 {
+			t.Errorf("%d snapshots in 10 seconds, want at most 100", c.snapshots)
 		}
 	})
 }
 
-// sleptClock has slept a while.
-type sleptClock struct {
+// suspendableClock adds the time for which the node was suspended.
+type suspendableClock struct {
 	host.Clock
-	slept *atomic.Int64 // nanoseconds
+	suspended *atomic.Int64 // nanoseconds
 }
 
-func (c sleptClock) Now() host.Boottime {
-	return c.Clock.Now() + host.Boottime(c.slept.Load())
+func (c suspendableClock) Now() host.Boottime {
+	return c.Clock.Now() + host.Boottime(c.suspended.Load())
 }
 
-// TestSuspendedNode: nobody could give a sign of life, nor see one.
+// During a suspension a pod can give no heartbeat.
 func TestSuspendedNode(t *testing.T) {
-	var slept atomic.Int64
-	inBubble(t, func(c *supervisor.Config) { strict(c); c.Clock = sleptClock{c.Clock, &slept} }, func(r *rig) {
-		l := r.launch("vm", watched)
-		r.beat(l)
-		vm := r.qemu(l.cgroup)
-		slept.Store(int64(5 * time.Minute))
+	var suspended atomic.Int64
+	change := func(c *supervisor.Config) {
+		withAllStops(c)
+		c.Clock = suspendableClock{c.Clock, &suspended}
+	}
+	inBubble(t, change, func(r *rig) {
+		l := r.launch("vm", withWatchdog)
+		r.heartbeat(l)
+		vm := r.startQEMU(l.cgroup)
+		suspended.Store(int64(5 * time.Minute))
 		r.ScanLauncher(l.Container.ID)
-		r.after(watchdog / 2)
-		r.sent(vm)
-		r.beat(l)
-		r.after(watchdog / 2)
-		r.sent(vm)
-		r.after(watchdog)
-		r.sent(vm, "TERM")
+		r.advance(watchdog / 2)
+		r.expectSignals(vm)
+		r.heartbeat(l)
+		r.advance(watchdog / 2)
+		r.expectSignals(vm)
+		r.advance(watchdog)
+		r.expectSignals(vm, "TERM")
 	})
 }

@@ -34,8 +34,8 @@ func (s *Supervisor) Register(l registry.Launcher, cgroup string) error {
 	return nil
 }
 
-// LauncherStarted notifies of a launcher whose first process runs. It adds a launcher that was not
-// registered because it started in the agent's absence.
+// LauncherStarted notifies of the start of a launcher's first process. It adds a launcher that was
+// not registered because it started in the agent's absence.
 func (s *Supervisor) LauncherStarted(l registry.Launcher) {
 	s.enqueue(func(ctx context.Context) { s.setLauncherProcess(ctx, l) })
 }

@@ -7,48 +7,47 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
-// TestWhatIsLeftIsShown: the runtime has removed the container, and its VM does not
-// end at once.
-func TestWhatIsLeftIsShown(t *testing.T) {
+// The runtime has removed the container, and its VM process runs on.
+func TestOrphanIsShown(t *testing.T) {
 	inBubble(t, nil, func(r *rig) {
 		l := r.launch("vm", nil)
 		r.kernel.Ignores = func(_ int, signal string) bool { return signal == "TERM" }
-		r.qemu("/machine/" + l.Container.ID) // not below the container's cgroup,
-		moved := r.process("/elsewhere")     // but of its descent
+		r.startQEMU("/machine/" + l.Container.ID) // in another cgroup named after the container
+		moved := r.startProcess("/elsewhere")     // a descendant in an unrelated cgroup
 		if err := r.tracker.Bind(moved, r.group(l)); err != nil {
 			t.Fatal(err)
 		}
 		r.ProcessEvent(r.tracker.Exec(moved, "qemu-kvm"))
-		r.after(0)
-		r.is(l, agentapi.PhaseActive, agentapi.VMRunning)
-		r.exit(l.owner, "SIGKILL")
+		r.advance(0)
+		r.expectPhase(l, agentapi.PhaseActive, agentapi.VMRunning)
+		r.exit(l.process, "SIGKILL")
 		r.config.Registry.RemoveContainer(l.Container.ID)
 		r.config.Registry.RemoveSandbox(l.SandboxID)
-		r.is(l, agentapi.PhaseDraining, agentapi.VMStopping)
+		r.expectPhase(l, agentapi.PhaseDraining, agentapi.VMStopping)
 		if !r.HasPod(l.Pod.UID) || !r.config.Registry.HasPod(l.Pod.UID) {
-			t.Error("the pod is forgotten while its VM runs")
+			t.Error("the pod was dropped while its VM runs")
 		}
-		r.after(term)
+		r.advance(termPeriod)
 		if _, ok := r.config.Registry.Find(l.Container.ID); ok || r.HasPod(l.Pod.UID) {
-			t.Error("the launcher is not forgotten after its VM is gone")
+			t.Error("the launcher is kept after the end of its VM")
 		}
 	})
 }
 
-// TestWhatIsLeftIsShownAfterARestart: the runtime lists the container no more.
-func TestWhatIsLeftIsShownAfterARestart(t *testing.T) {
+// The runtime no longer lists the container.
+func TestOrphanIsShownAfterARestart(t *testing.T) {
 	inBubble(t, nil, func(r *rig) {
 		l := r.launch("vm", nil)
 		r.kernel.Ignores = func(int, string) bool { return true }
-		r.qemu(l.cgroup)
+		r.startQEMU(l.cgroup)
 		r.stop()
-		r.kernel.Exit(l.owner.PID)
+		r.kernel.Exit(l.process.PID)
 		r.config.Registry = registry.New()
 		r.start()
-		r.is(l, agentapi.PhaseDraining, agentapi.VMStopping)
-		r.after(term)
-		r.is(l, agentapi.PhaseDraining, agentapi.VMKilling)
-		r.after(term)
-		r.told(agentapi.ReasonVMStuck)
+		r.expectPhase(l, agentapi.PhaseDraining, agentapi.VMStopping)
+		r.advance(termPeriod)
+		r.expectPhase(l, agentapi.PhaseDraining, agentapi.VMKilling)
+		r.advance(termPeriod)
+		r.expectEvent(agentapi.ReasonVMStuck)
 	})
 }

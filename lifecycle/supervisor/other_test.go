@@ -12,56 +12,59 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/tie"
 )
 
-// TestDomainOfAPodUnheardOf: while nobody looks, the launcher of a domain ends, and
-// another pod starts the domain, of which nobody here has heard when it is looked at.
-func TestDomainOfAPodUnheardOf(t *testing.T) {
-	var slept atomic.Int64
+// The launcher of a domain ends in the agent's absence. Another pod, unknown to the agent at the
+// next scan, starts the domain.
+func TestDomainOfAnUnknownPod(t *testing.T) {
+	var suspended atomic.Int64
 	for name, absence := range map[string]func(*rig, launcher) host.Process{
 		"the agent hangs": func(r *rig, l launcher) host.Process {
-			slept.Add(int64(30 * time.Second))
-			r.kernel.Exit(l.owner.PID)
-			slept.Add(int64(30 * time.Second))
-			return r.startsUnseen()
+			suspended.Add(int64(30 * time.Second))
+			r.kernel.Exit(l.process.PID)
+			suspended.Add(int64(30 * time.Second))
+			return r.startDomainUnobserved()
 		},
-		"the agent is started again": func(r *rig, l launcher) host.Process {
-			r.exit(l.owner, "SIGKILL")
-			r.after(time.Second)
+		"the agent restarts": func(r *rig, l launcher) host.Process {
+			r.exit(l.process, "SIGKILL")
+			r.advance(time.Second)
 			r.stop()
-			r.after(3 * time.Second)
-			vm := r.startsUnseen()
+			r.advance(3 * time.Second)
+			vm := r.startDomainUnobserved()
 			r.config.Registry = registry.New()
 			r.start()
 			return vm
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			slept.Store(0)
-			change := func(c *supervisor.Config) { strict(c); c.Clock = sleptClock{c.Clock, &slept} }
+			suspended.Store(0)
+			change := func(c *supervisor.Config) {
+				withAllStops(c)
+				c.Clock = suspendableClock{c.Clock, &suspended}
+			}
 			inBubble(t, change, func(r *rig) {
 				r.kernel.Clock = r.config.Clock
-				asked := 0
-				r.domains.OnShutdown = func(tie.Domain) error { asked++; return nil }
+				shutdowns := 0
+				r.domains.OnShutdown = func(tie.Domain) error { shutdowns++; return nil }
 				r.Reconciled()
-				l := r.launch("vm", declares)
-				r.after(20 * time.Second)
+				l := r.launch("vm", withDomain)
+				r.advance(20 * time.Second)
 				vm := absence(r, l)
-				r.after(3 * time.Second)
-				other := r.launch("other", declares)
+				r.advance(3 * time.Second)
+				other := r.launch("other", withDomain)
 				r.Reconciled()
-				r.after(grace + 2*term)
-				r.sent(vm)
-				r.is(other, agentapi.PhaseActive, agentapi.VMRunning)
-				if asked > 0 {
-					t.Error("its guest was asked to shut down")
+				r.advance(gracePeriod + 2*termPeriod)
+				r.expectSignals(vm)
+				r.expectPhase(other, agentapi.PhaseActive, agentapi.VMRunning)
+				if shutdowns > 0 {
+					t.Error("the agent has requested a shutdown of the other pod's guest")
 				}
 			})
 		})
 	}
 }
 
-// startsUnseen has libvirt start the domain, of which the tracker tells nobody yet.
-func (r *rig) startsUnseen() host.Process {
-	vm := r.process("/machine/x")
+// startDomainUnobserved lets libvirt start the domain without an event of the tracker.
+func (r *rig) startDomainUnobserved() host.Process {
+	vm := r.startProcess("/machine/x")
 	r.domains.Run(tie.Domain{Name: "one", UUID: domainUUID, PID: vm.PID})
 	r.kernel.SetArguments(vm.PID, "qemu-system-x86_64", "-uuid", domainUUID)
 	r.tracker.Exec(vm, "qemu-system-x86_64")

@@ -13,130 +13,131 @@ import (
 
 const watchdog = 20 * time.Second
 
-// strict has everything stopped that the policy can have stopped.
-func strict(c *supervisor.Config) { c.Terms.StopUnattended, c.Terms.StopHung = true, true }
+// withAllStops lets the policy stop unattended VMs and VMs of hung launchers.
+func withAllStops(c *supervisor.Config) { c.Terms.StopUnattended, c.Terms.StopHung = true, true }
 
-func watched(l *registry.Launcher) { l.Watchdog = watchdog }
+func withWatchdog(l *registry.Launcher) { l.Watchdog = watchdog }
 
-// beat has the pod give a sign of life.
-func (r *rig) beat(l launcher) {
-	r.signs.Touch(l.Pod.UID, func(s *poddir.Touched) { s.Heartbeat = time.Now() })
+// heartbeat writes a heartbeat into the pod directory and notifies the supervisor.
+func (r *rig) heartbeat(l launcher) {
+	r.podDirs.Touch(l.Pod.UID, func(s *poddir.Touched) { s.Heartbeat = time.Now() })
 	r.PodTouched(l.Pod.UID)
-	r.after(0)
+	r.advance(0)
 }
 
 func TestHeartbeat(t *testing.T) {
-	inBubble(t, strict, func(r *rig) {
-		l := r.launch("vm", watched)
-		r.beat(l)
-		vm := r.qemu(l.cgroup)
+	inBubble(t, withAllStops, func(r *rig) {
+		l := r.launch("vm", withWatchdog)
+		r.heartbeat(l)
+		vm := r.startQEMU(l.cgroup)
 		for range 10 {
-			r.after(watchdog / 2)
-			r.beat(l)
+			r.advance(watchdog / 2)
+			r.heartbeat(l)
 		}
-		r.is(l, agentapi.PhaseActive, agentapi.VMRunning)
-		r.after(watchdog + time.Second)
-		r.told(agentapi.ReasonLauncherHung)
-		r.sent(vm, "TERM")
+		r.expectPhase(l, agentapi.PhaseActive, agentapi.VMRunning)
+		r.advance(watchdog + time.Second)
+		r.expectEvent(agentapi.ReasonLauncherHung)
+		r.expectSignals(vm, "TERM")
 	})
 }
 
-// TestHeartbeatThatNobodyTellsOf: the hint was lost.
-func TestHeartbeatThatNobodyTellsOf(t *testing.T) {
-	inBubble(t, strict, func(r *rig) {
-		l := r.launch("vm", watched)
-		r.beat(l)
-		vm := r.qemu(l.cgroup)
+func TestHeartbeatWithoutNotification(t *testing.T) {
+	inBubble(t, withAllStops, func(r *rig) {
+		l := r.launch("vm", withWatchdog)
+		r.heartbeat(l)
+		vm := r.startQEMU(l.cgroup)
 		for range 10 {
-			r.after(watchdog / 2)
-			r.signs.Touch(l.Pod.UID, func(s *poddir.Touched) { s.Heartbeat = time.Now() })
+			r.advance(watchdog / 2)
+			r.podDirs.Touch(l.Pod.UID, func(s *poddir.Touched) { s.Heartbeat = time.Now() })
 		}
-		r.sent(vm)
+		r.expectSignals(vm)
 	})
 }
 
 func TestVMBeforeTheFirstHeartbeat(t *testing.T) {
-	inBubble(t, strict, func(r *rig) {
-		l := r.launch("vm", watched)
-		vm := r.qemu(l.cgroup)
-		r.told(agentapi.ReasonVMUnattended)
-		r.sent(vm, "TERM")
-		r.beat(l)
-		r.sent(r.qemu(l.cgroup))
+	inBubble(t, withAllStops, func(r *rig) {
+		l := r.launch("vm", withWatchdog)
+		vm := r.startQEMU(l.cgroup)
+		r.expectEvent(agentapi.ReasonVMUnattended)
+		r.expectSignals(vm, "TERM")
+		r.heartbeat(l)
+		r.expectSignals(r.startQEMU(l.cgroup))
 	})
 }
 
-// TestPodWithoutADirectory: it was created while nobody was here, and can give no sign.
-func TestPodWithoutADirectory(t *testing.T) {
-	inBubble(t, strict, func(r *rig) {
-		l := r.launch("vm", func(l *registry.Launcher) { watched(l); l.Pod.UID = "no-directory" })
-		vm := r.qemu(l.cgroup)
-		r.after(10 * watchdog)
-		r.sent(vm)
+// A pod created in the agent's absence has no directory and can give no heartbeat.
+func TestWatchdogWithoutAPodDirectory(t *testing.T) {
+	inBubble(t, withAllStops, func(r *rig) {
+		l := r.launch("vm", func(l *registry.Launcher) { withWatchdog(l); l.Pod.UID = "no-directory" })
+		vm := r.startQEMU(l.cgroup)
+		r.advance(10 * watchdog)
+		r.expectSignals(vm)
 		if slices.Contains(r.recorder.Reasons(), agentapi.ReasonLauncherHung) {
-			t.Error("it is said to hang")
+			t.Error("Event LauncherHung for a pod without a directory")
 		}
 	})
 }
 
-// TestSignsOfAnEarlierContainer say nothing about the one that comes after it.
-func TestSignsOfAnEarlierContainer(t *testing.T) {
-	inBubble(t, strict, func(r *rig) {
-		r.signs.Touch("uid-vm", func(s *poddir.Touched) { s.StopRequested, s.Heartbeat = true, time.Now() })
-		l := r.launch("vm", watched)
-		r.after(0)
-		r.is(l, agentapi.PhaseRegistered)
-		vm := r.qemu(l.cgroup)
-		r.told(agentapi.ReasonVMUnattended)
-		r.sent(vm, "TERM")
+func TestPodFilesOfAnEarlierContainer(t *testing.T) {
+	inBubble(t, withAllStops, func(r *rig) {
+		r.podDirs.Touch("uid-vm", func(s *poddir.Touched) {
+			s.StopRequested, s.Heartbeat = true, time.Now()
+		})
+		l := r.launch("vm", withWatchdog)
+		r.advance(0)
+		r.expectPhase(l, agentapi.PhaseRegistered)
+		vm := r.startQEMU(l.cgroup)
+		r.expectEvent(agentapi.ReasonVMUnattended)
+		r.expectSignals(vm, "TERM")
 	})
 }
 
-// TestRestartDoesNotBlameTheLauncher: nobody looked for its heartbeat meanwhile.
-func TestRestartDoesNotBlameTheLauncher(t *testing.T) {
-	inBubble(t, strict, func(r *rig) {
-		l := r.launch("vm", watched)
-		r.beat(l)
-		vm := r.qemu(l.cgroup)
+// The agent reads no heartbeats in its absence.
+func TestHeartbeatDeadlineAfterARestart(t *testing.T) {
+	inBubble(t, withAllStops, func(r *rig) {
+		l := r.launch("vm", withWatchdog)
+		r.heartbeat(l)
+		vm := r.startQEMU(l.cgroup)
 		r.stop()
-		r.after(10 * watchdog)
+		r.advance(10 * watchdog)
 		r.start()
-		r.after(watchdog / 2)
-		r.sent(vm)
-		r.after(watchdog)
-		r.sent(vm, "TERM")
+		r.advance(watchdog / 2)
+		r.expectSignals(vm)
+		r.advance(watchdog)
+		r.expectSignals(vm, "TERM")
 	})
 }
 
-// TestVMOfWhichNobodySawTheStart: the launcher may have given signs then.
-func TestVMOfWhichNobodySawTheStart(t *testing.T) {
-	inBubble(t, strict, func(r *rig) {
-		l := r.launch("vm", watched)
+// The launcher may have given its first heartbeat in the agent's absence.
+func TestVMStartsBeforeTheHeartbeatInAnAbsence(t *testing.T) {
+	inBubble(t, withAllStops, func(r *rig) {
+		l := r.launch("vm", withWatchdog)
 		r.stop()
-		r.after(time.Second)
-		vm := r.process(l.cgroup)
+		r.advance(time.Second)
+		vm := r.startProcess(l.cgroup)
 		r.tracker.Exec(vm, "qemu-kvm")
-		r.after(time.Second)
+		r.advance(time.Second)
 		r.start()
-		r.is(l, agentapi.PhaseActive, agentapi.VMRunning)
-		r.sent(vm)
+		r.expectPhase(l, agentapi.PhaseActive, agentapi.VMRunning)
+		r.expectSignals(vm)
 	})
 }
 
 func TestLease(t *testing.T) {
 	inBubble(t, nil, func(r *rig) {
 		l := r.launch("vm", nil)
-		vm := r.qemu(l.cgroup)
+		vm := r.startQEMU(l.cgroup)
 		if n, err := r.Lease(r.t.Context(), "vms", "vm", time.Minute, "migration"); n != 1 || err != nil {
 			t.Fatalf("Lease = %d, %v", n, err)
 		}
-		if n, err := r.Lease(r.t.Context(), "vms", "other", time.Minute, "migration"); n != 0 || err != nil {
-			t.Errorf("Lease for a pod that has no launcher = %d, %v", n, err)
+		n, err := r.Lease(r.t.Context(), "vms", "other", time.Minute, "migration")
+		if n != 0 || err != nil {
+			t.Errorf("Lease of a pod without a launcher = %d, %v", n, err)
 		}
-		r.exit(l.owner, "exit code 0")
-		r.after(time.Minute - time.Second)
-		r.sent(vm)
-		r.after(2 * time.Second)
-		r.sent(vm, "TERM")
+		r.exit(l.process, "exit code 0")
+		r.advance(time.Minute - time.Second)
+		r.expectSignals(vm)
+		r.advance(2 * time.Second)
+		r.expectSignals(vm, "TERM")
 	})
 }

@@ -26,7 +26,7 @@ type rig struct {
 	config   supervisor.Config
 	kernel   *lifecycletest.Kernel
 	tracker  *lifecycletest.Tracker
-	signs    *lifecycletest.PodDirs
+	podDirs  *lifecycletest.PodDirs
 	domains  *lifecycletest.Domains
 	store    *lifecycletest.Store
 	recorder *lifecycletest.Recorder
@@ -34,10 +34,10 @@ type rig struct {
 	pid      int
 }
 
-// the terms of the tests.
+// Terms of the tests.
 const (
-	grace = 30 * time.Second
-	term  = 10 * time.Second
+	gracePeriod = 30 * time.Second
+	termPeriod  = 10 * time.Second
 )
 
 func inBubble(t *testing.T, change func(*supervisor.Config), test func(r *rig)) {
@@ -52,15 +52,17 @@ func inBubble(t *testing.T, change func(*supervisor.Config), test func(r *rig)) 
 
 func newRig(t *testing.T, change func(*supervisor.Config)) *rig {
 	r := &rig{
-		t: t, kernel: lifecycletest.NewKernel(), signs: &lifecycletest.PodDirs{}, domains: &lifecycletest.Domains{},
-		store: &lifecycletest.Store{}, recorder: &lifecycletest.Recorder{}, pid: 100, stop: func() {},
+		t: t, kernel: lifecycletest.NewKernel(), podDirs: &lifecycletest.PodDirs{},
+		domains: &lifecycletest.Domains{}, store: &lifecycletest.Store{},
+		recorder: &lifecycletest.Recorder{}, pid: 100, stop: func() {},
 	}
 	r.tracker = lifecycletest.NewTracker(r.kernel)
 	r.kernel.Clock = lifecycletest.NewClock()
 	r.config = supervisor.Config{
-		Registry: registry.New(), Tracker: r.tracker, Processes: r.kernel, Domains: r.domains, PodDirs: r.signs,
-		Store: r.store, Recorder: r.recorder, Clock: r.kernel.Clock, Logger: slog.New(slog.DiscardHandler),
-		Terms: tie.Terms{Enforce: true, GracePeriod: grace, TermPeriod: term},
+		Registry: registry.New(), Tracker: r.tracker, Processes: r.kernel, Domains: r.domains,
+		PodDirs: r.podDirs, Store: r.store, Recorder: r.recorder, Clock: r.kernel.Clock,
+		Logger: slog.New(slog.DiscardHandler),
+		Terms:  tie.Terms{Enforce: true, GracePeriod: gracePeriod, TermPeriod: termPeriod},
 	}
 	if change != nil {
 		change(&r.config)
@@ -68,7 +70,7 @@ func newRig(t *testing.T, change func(*supervisor.Config)) *rig {
 	return r
 }
 
-// start runs a supervisor; a second one takes over from the first.
+// start runs a supervisor. A second call restores the ties of the first supervisor.
 func (r *rig) start() {
 	r.t.Helper()
 	r.Supervisor = supervisor.New(r.config)
@@ -89,17 +91,17 @@ func (r *rig) start() {
 	synctest.Wait()
 }
 
-// launcher is one that runs, with its owner.
+// launcher is a running launcher with its first process and its cgroup.
 type launcher struct {
 	registry.Launcher
-	owner  host.Process
-	cgroup string
+	process host.Process
+	cgroup  string
 }
 
-// launch starts a launcher as the plugin would tell of it.
+// launch starts a launcher and notifies the supervisor as the plugin does.
 func (r *rig) launch(name string, change func(*registry.Launcher)) launcher {
 	r.t.Helper()
-	r.signs.Touch("uid-"+name, func(*poddir.Touched) {})
+	r.podDirs.Touch("uid-"+name, func(*poddir.Touched) {})
 	l := registry.Launcher{SandboxID: "sandbox-" + name}
 	l.Pod = agentapi.PodRef{Namespace: "vms", Name: name, UID: "uid-" + name}
 	l.Container = agentapi.ContainerRef{Name: "compute", ID: "id-" + name}
@@ -113,30 +115,30 @@ func (r *rig) launch(name string, change func(*registry.Launcher)) launcher {
 	if err := r.Register(l, cgroup); err != nil && !errors.Is(err, errFull) {
 		r.t.Fatal(err)
 	}
-	owner := r.process(cgroup)
-	r.config.Registry.SetState(l.Container.ID, agentapi.StateRunning, owner.PID)
+	process := r.startProcess(cgroup)
+	r.config.Registry.SetState(l.Container.ID, agentapi.StateRunning, process.PID)
 	l, _ = r.config.Registry.Find(l.Container.ID)
 	r.LauncherStarted(l)
 	synctest.Wait()
-	return launcher{l, owner, cgroup}
+	return launcher{l, process, cgroup}
 }
 
-func (r *rig) process(cgroup string) host.Process {
+func (r *rig) startProcess(cgroup string) host.Process {
 	r.pid++
 	return r.kernel.Start(r.pid, cgroup, host.Rlimit{})
 }
 
-// qemu starts an emulator in a cgroup, and has the tracker tell.
-func (r *rig) qemu(cgroup string, args ...string) host.Process {
+// startQEMU starts an emulator in a cgroup and sends the tracker's event.
+func (r *rig) startQEMU(cgroup string, args ...string) host.Process {
 	r.t.Helper()
-	p := r.process(cgroup)
+	p := r.startProcess(cgroup)
 	r.kernel.SetArguments(p.PID, append([]string{"qemu-system-x86_64"}, args...)...)
 	r.ProcessEvent(r.tracker.Exec(p, "qemu-system-x86_64"))
 	synctest.Wait()
 	return p
 }
 
-// group is that of a launcher's processes.
+// group returns the tracker's group of a launcher.
 func (r *rig) group(l launcher) uint64 {
 	r.t.Helper()
 	group, err := r.tracker.Register(l.cgroup)
@@ -146,69 +148,71 @@ func (r *rig) group(l launcher) uint64 {
 	return group
 }
 
-// exit ends a process, and has the tracker tell.
+// exit ends a VM process or launcher process and sends the tracker's event.
 func (r *rig) exit(p host.Process, how string) {
 	r.t.Helper()
-	r.ProcessEvent(supervisor.ProcessEvent{Tracked: supervisor.Tracked{Process: p, Executable: "qemu-system-x86_64"}, Ended: true, How: how})
+	tracked := supervisor.Tracked{Process: p, Executable: "qemu-system-x86_64"}
+	r.ProcessEvent(supervisor.ProcessEvent{Tracked: tracked, Ended: true, How: how})
 	synctest.Wait()
 	r.kernel.Exit(p.PID)
 	synctest.Wait()
 }
 
-// after lets time pass.
-func (r *rig) after(d time.Duration) {
+// advance lets time pass.
+func (r *rig) advance(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
 
-// shown is what people see of a launcher.
-func (r *rig) shown(l launcher) agentapi.Launcher {
+// view returns the launcher as the agent's API shows it.
+func (r *rig) view(l launcher) agentapi.Launcher {
 	r.t.Helper()
-	now, ok := r.config.Registry.Find(l.Container.ID)
+	launcher, ok := r.config.Registry.Find(l.Container.ID)
 	if !ok {
-		r.t.Fatalf("the registry does not know launcher %s", l.Pod.Name)
+		r.t.Fatalf("launcher %s is not in the registry", l.Pod.Name)
 	}
-	return now.View(r.config.Clock.Now())
+	return launcher.View(r.config.Clock.Now())
 }
 
-// is fails unless the launcher is in the phase, with VMs in those states.
-func (r *rig) is(l launcher, phase agentapi.Phase, states ...agentapi.VMState) {
+// expectPhase fails the test unless the launcher is in this phase with VMs in these states.
+func (r *rig) expectPhase(l launcher, phase agentapi.Phase, states ...agentapi.VMState) {
 	r.t.Helper()
-	shown := r.shown(l)
+	view := r.view(l)
 	var got []agentapi.VMState
-	for _, v := range shown.VMs {
+	for _, v := range view.VMs {
 		got = append(got, v.State)
 	}
-	if shown.Phase != phase || !slices.Equal(got, states) {
-		r.t.Fatalf("launcher %s is %s with VMs %v, want %s with %v: %s", l.Pod.Name, shown.Phase, got, phase, states, shown.Why)
+	if view.Phase != phase || !slices.Equal(got, states) {
+		r.t.Fatalf("launcher %s is %s with VMs %v, want %s with %v: %s",
+			l.Pod.Name, view.Phase, got, phase, states, view.Why)
 	}
 }
 
-// sent fails unless exactly these signals were sent to the process.
-func (r *rig) sent(p host.Process, want ...string) {
+// expectSignals fails the test unless the process got exactly these signals.
+func (r *rig) expectSignals(p host.Process, want ...string) {
 	r.t.Helper()
 	if got := r.kernel.Signals(p.PID); !slices.Equal(got, want) {
-		r.t.Fatalf("signals to process %s: %v, want %v", strconv.Itoa(p.PID), got, want)
+		r.t.Fatalf("signals of process %s: %v, want %v", strconv.Itoa(p.PID), got, want)
 	}
 }
 
-// told fails unless people were told for this reason.
-func (r *rig) told(reason agentapi.Reason) {
+// expectEvent fails the test unless an Event with this reason was recorded.
+func (r *rig) expectEvent(reason agentapi.Reason) {
 	r.t.Helper()
 	if !slices.Contains(r.recorder.Reasons(), reason) {
-		r.t.Fatalf("told of %v, want %s", r.recorder.Reasons(), reason)
+		r.t.Fatalf("Events with reasons %v, want %s", r.recorder.Reasons(), reason)
 	}
 }
 
-// stopAsked is whether the pod's request is still there.
-func (r *rig) stopAsked(l launcher) bool {
-	signs, _ := r.signs.Touched(l.Pod.UID)
-	return signs.StopRequested
+// stopRequested reports whether the pod's stop request is unconfirmed.
+func (r *rig) stopRequested(l launcher) bool {
+	touched, _ := r.podDirs.Touched(l.Pod.UID)
+	return touched.StopRequested
 }
 
-// ask has the pod ask for its VM to be stopped.
-func (r *rig) ask(l launcher) {
-	r.signs.Touch(l.Pod.UID, func(s *poddir.Touched) { s.StopRequested = true })
+// requestStop writes a stop request into the pod directory and notifies the supervisor.
+func (r *rig) requestStop(l launcher) {
+	r.podDirs.Touch(l.Pod.UID, func(s *poddir.Touched) { s.StopRequested = true })
 	r.PodTouched(l.Pod.UID)
 	synctest.Wait()
 }

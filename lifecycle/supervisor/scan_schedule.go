@@ -37,8 +37,8 @@ func (s *Supervisor) scanLater(t *managedTie, due *bool, wait time.Duration) {
 	})
 }
 
-// scanDomains scans the launchers whose VM processes have no group: launchers with a declared
-// domain, and launchers without a group of their own. Frequent calls share a scan.
+// scanDomains scans for VM processes without a group: for launchers with a declared domain, and
+// launchers without a group of their own. Frequent calls share a scan.
 func (s *Supervisor) scanDomains(ctx context.Context) {
 	if !s.domainScanDue && s.scanUngrouped(ctx) {
 		s.domainScanDue = true

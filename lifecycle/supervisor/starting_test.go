@@ -14,318 +14,320 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/tie"
 )
 
-// The tests of this file are of domains that libvirt starts while their launcher ends.
+// The tests of this file are about domains that libvirt starts around the end of their launcher.
 
-// forks has libvirt make a process for the domain that launchers declare.
-func (r *rig) forks() host.Process {
-	vm := r.process("/machine/x")
+// forkDomain starts libvirt's child process for the domain of [withDomain].
+func (r *rig) forkDomain() host.Process {
+	vm := r.startProcess("/machine/x")
 	r.kernel.SetArguments(vm.PID, "/usr/sbin/virtqemud", "--timeout", "120")
-	r.after(time.Second)
+	r.advance(time.Second)
 	return vm
 }
 
-// notes has libvirt note its pid.
-func (r *rig) notes(vm host.Process) {
+// recordDomain lets libvirt record the pid of the domain.
+func (r *rig) recordDomain(vm host.Process) {
 	r.domains.Run(tie.Domain{Name: "one", UUID: domainUUID, PID: vm.PID})
 	r.DomainsChanged()
-	r.after(time.Second)
+	r.advance(time.Second)
 }
 
-// executes has it execute the emulator.
-func (r *rig) executes(vm host.Process) {
+// executeEmulator lets the process execute the emulator.
+func (r *rig) executeEmulator(vm host.Process) {
 	r.kernel.SetArguments(vm.PID, "qemu-system-x86_64", "-uuid", domainUUID)
 	r.ProcessEvent(r.tracker.Exec(vm, "qemu-system-x86_64"))
-	r.after(time.Second)
+	r.advance(time.Second)
 }
 
 func TestLauncherEndsWhileItsDomainStarts(t *testing.T) {
 	for name, end := range map[string]func(*rig, launcher, host.Process){
-		"after libvirt has noted it": func(r *rig, l launcher, vm host.Process) {
-			r.notes(vm)
-			r.exit(l.owner, "SIGKILL")
-			r.after(5 * time.Minute)
+		"after libvirt has recorded it": func(r *rig, l launcher, vm host.Process) {
+			r.recordDomain(vm)
+			r.exit(l.process, "SIGKILL")
+			r.advance(5 * time.Minute)
 		},
-		"before libvirt notes it": func(r *rig, l launcher, vm host.Process) {
-			r.exit(l.owner, "SIGKILL")
-			r.after(time.Second)
-			r.notes(vm)
+		"before libvirt records it": func(r *rig, l launcher, vm host.Process) {
+			r.exit(l.process, "SIGKILL")
+			r.advance(time.Second)
+			r.recordDomain(vm)
 		},
-		"before libvirt notes it, and that takes its time": func(r *rig, l launcher, vm host.Process) {
-			r.exit(l.owner, "SIGKILL")
-			r.after(time.Second)
-			r.notes(vm)
-			r.after(5 * time.Minute)
+		"before libvirt records it, emulator late": func(r *rig, l launcher, vm host.Process) {
+			r.exit(l.process, "SIGKILL")
+			r.advance(time.Second)
+			r.recordDomain(vm)
+			r.advance(5 * time.Minute)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, nil, func(r *rig) {
-				l := r.launch("vm", declares)
-				vm := r.forks()
+				l := r.launch("vm", withDomain)
+				vm := r.forkDomain()
 				end(r, l, vm)
-				r.executes(vm)
-				r.after(grace + 2*term)
-				if r.lives(vm) || r.HasPod(l.Pod.UID) {
-					t.Errorf("VM lives: %t, its pod is known: %t", r.lives(vm), r.HasPod(l.Pod.UID))
+				r.executeEmulator(vm)
+				r.advance(gracePeriod + 2*termPeriod)
+				if r.alive(vm) || r.HasPod(l.Pod.UID) {
+					t.Errorf("VM alive: %t, tie kept: %t", r.alive(vm), r.HasPod(l.Pod.UID))
 				}
 			})
 		})
 	}
 }
 
-func TestPodAsksWhileItsDomainStarts(t *testing.T) {
+func TestStopRequestWhileTheDomainStarts(t *testing.T) {
 	inBubble(t, nil, func(r *rig) {
-		l := r.launch("vm", declares)
-		vm := r.forks()
-		r.notes(vm)
-		r.ask(l)
-		r.after(5 * time.Minute)
-		if !r.stopAsked(l) {
-			t.Fatal("confirmed while libvirt starts the VM")
+		l := r.launch("vm", withDomain)
+		vm := r.forkDomain()
+		r.recordDomain(vm)
+		r.requestStop(l)
+		r.advance(5 * time.Minute)
+		if !r.stopRequested(l) {
+			t.Fatal("stop confirmed while libvirt starts the VM")
 		}
-		r.executes(vm)
-		r.after(grace + 2*term)
-		if r.lives(vm) || r.stopAsked(l) {
-			t.Errorf("VM lives: %t, stop asked: %t", r.lives(vm), r.stopAsked(l))
+		r.executeEmulator(vm)
+		r.advance(gracePeriod + 2*termPeriod)
+		if r.alive(vm) || r.stopRequested(l) {
+			t.Errorf("VM alive: %t, stop request pending: %t", r.alive(vm), r.stopRequested(l))
 		}
 	})
 }
 
-// TestDomainThatFailsToStart: nobody waits for it.
-func TestDomainThatFailsToStart(t *testing.T) {
+// A failed start does not delay the launcher's end.
+func TestDomainFailsToStart(t *testing.T) {
 	for name, fail := range map[string]func(*rig, host.Process){
-		"its process has ended": func(r *rig, vm host.Process) { r.kernel.Exit(vm.PID) },
-		"it is a zombie":        func(r *rig, vm host.Process) { r.kernel.SetArguments(vm.PID) },
-		"libvirt forgets it":    func(r *rig, _ host.Process) { r.domains.Forget(domainUUID) },
-		"a pod has its pid": func(r *rig, vm host.Process) {
-			r.kernel.Start(vm.PID, r.launch("stranger", nil).cgroup, host.Rlimit{})
+		"process ended": func(r *rig, vm host.Process) { r.kernel.Exit(vm.PID) },
+		"zombie":        func(r *rig, vm host.Process) { r.kernel.SetArguments(vm.PID) },
+		"no record":     func(r *rig, _ host.Process) { r.domains.Forget(domainUUID) },
+		"pid reused by a pod": func(r *rig, vm host.Process) {
+			r.kernel.Start(vm.PID, r.launch("unrelated", nil).cgroup, host.Rlimit{})
 			r.kernel.SetArguments(vm.PID, "sleep")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, nil, func(r *rig) {
-				l, asks := r.launch("vm", declares), r.launch("asks", declares)
-				vm := r.forks()
-				r.notes(vm)
-				r.ask(asks)
-				r.ask(l)
-				r.exit(l.owner, "SIGKILL")
-				r.after(time.Second)
+				l, requesting := r.launch("vm", withDomain), r.launch("asks", withDomain)
+				vm := r.forkDomain()
+				r.recordDomain(vm)
+				r.requestStop(requesting)
+				r.requestStop(l)
+				r.exit(l.process, "SIGKILL")
+				r.advance(time.Second)
 				if !r.HasPod(l.Pod.UID) {
-					t.Fatal("the launcher is over while libvirt starts its VM")
+					t.Fatal("the tie was dropped while libvirt starts the VM")
 				}
 				fail(r, vm)
 				r.DomainsChanged()
-				r.after(time.Minute)
-				if r.HasPod(l.Pod.UID) || r.stopAsked(asks) {
-					t.Errorf("its pod is known: %t, another's stop is not confirmed: %t", r.HasPod(l.Pod.UID), r.stopAsked(asks))
+				r.advance(time.Minute)
+				if r.HasPod(l.Pod.UID) || r.stopRequested(requesting) {
+					t.Errorf("tie kept: %t, stop request of the other pod pending: %t",
+						r.HasPod(l.Pod.UID), r.stopRequested(requesting))
 				}
 			})
 		})
 	}
 }
 
-// TestDomainThatStartsAfterTheEnd: it is nobody's, and told of as long as anybody can.
-func TestDomainThatStartsAfterTheEnd(t *testing.T) {
+// The domain belongs to no launcher. An Event reports it while the ended launcher has a tie.
+func TestDomainStartsAfterTheLauncherEnds(t *testing.T) {
 	inBubble(t, nil, func(r *rig) {
 		r.kernel.Ignores = func(int, string) bool { return true }
-		l := r.launch("vm", declares)
-		r.qemu(l.cgroup)
-		r.exit(l.owner, "SIGKILL")
-		r.after(2 * time.Second)
-		vm := r.domain("/machine/x")
-		r.after(5 * time.Minute)
-		r.sent(vm)
-		r.unattended(vm)
+		l := r.launch("vm", withDomain)
+		r.startQEMU(l.cgroup)
+		r.exit(l.process, "SIGKILL")
+		r.advance(2 * time.Second)
+		vm := r.startDomain("/machine/x")
+		r.advance(5 * time.Minute)
+		r.expectSignals(vm)
+		r.expectUnattendedEvent(vm)
 	})
 }
 
-// TestDomainThatStartsAfterTheEndIsStopped: where policy says so, also if the agent has
-// not seen the launcher's end: the domain started after that, or before it.
-func TestDomainThatStartsAfterTheEndIsStopped(t *testing.T) {
-	for name, blind := range map[string]bool{"seen": false, "not seen": true} {
+// The result does not depend on whether the agent has observed the launcher's end.
+func TestPolicyStopsDomainStartedLate(t *testing.T) {
+	for name, unobserved := range map[string]bool{"end observed": false, "end not observed": true} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, strict, func(r *rig) {
-				l := r.launch("vm", declares)
-				inside := r.qemu(l.cgroup)
+			inBubble(t, withAllStops, func(r *rig) {
+				l := r.launch("vm", withDomain)
+				inside := r.startQEMU(l.cgroup)
 				r.kernel.Ignores = func(pid int, _ string) bool { return pid == inside.PID }
-				if blind {
-					r.after(time.Minute)
+				if unobserved {
+					r.advance(time.Minute)
 					r.stop()
-					r.after(time.Minute)
-					r.kernel.Exit(l.owner.PID)
+					r.advance(time.Minute)
+					r.kernel.Exit(l.process.PID)
 					r.config.Registry = registry.New()
 					r.start()
 					r.Reconciled()
 				} else {
-					r.exit(l.owner, "SIGKILL")
+					r.exit(l.process, "SIGKILL")
 				}
-				r.after(2 * time.Second)
-				vm := r.domain("/machine/x")
-				r.after(5 * time.Minute)
-				r.unattended(vm)
-				if r.lives(vm) {
-					t.Error("the VM lives")
+				r.advance(2 * time.Second)
+				vm := r.startDomain("/machine/x")
+				r.advance(5 * time.Minute)
+				r.expectUnattendedEvent(vm)
+				if r.alive(vm) {
+					t.Error("the VM was not stopped")
 				}
 			})
 		})
 	}
 }
 
-// unattended fails unless that was told once of a process.
-func (r *rig) unattended(p host.Process) {
+// expectUnattendedEvent fails the test unless exactly one VMUnattended Event names the process.
+func (r *rig) expectUnattendedEvent(p host.Process) {
 	r.t.Helper()
-	told := slices.DeleteFunc(r.recorder.Events(), func(e agentapi.Event) bool {
+	events := slices.DeleteFunc(r.recorder.Events(), func(e agentapi.Event) bool {
 		return e.Reason != agentapi.ReasonVMUnattended || e.Container.PID != p.PID
 	})
-	if len(told) != 1 {
-		r.t.Errorf("told %d times that process %d is unattended, want once: %v", len(told), p.PID, r.recorder.Reasons())
+	if len(events) != 1 {
+		r.t.Errorf("%d VMUnattended Events for process %d, want 1: %v",
+			len(events), p.PID, r.recorder.Reasons())
 	}
 }
 
-// TestDomainThatNobodySaw: agent and launcher are gone, and between that libvirt starts
-// the VM. It belongs to the launcher only if that lived for sure when it was made: the
-// tracker may tell later when it has ended.
-func TestDomainThatNobodySaw(t *testing.T) {
+// Agent and launcher end, and libvirt starts the domain. The process belongs to the launcher only
+// if the launcher was certainly alive at the start of the process. A late event of the tracker can
+// prove that.
+func TestDomainStartedInAnAbsence(t *testing.T) {
 	for name, tt := range map[string]struct {
-		forkedBefore, told, others bool
-		stopped                    bool
+		forkedBefore, endKnown, declaredTwice bool
+		stopped                               bool
 	}{
-		"while the agent was there":          {forkedBefore: true, stopped: true},
-		"another pod declares it, too":       {forkedBefore: true, others: true},
-		"while it was away: it is nobody's":  {},
-		"while it was away, but in time":     {told: true, stopped: true},
-		"while it was away: it is another's": {others: true},
+		"before the absence":                 {forkedBefore: true, stopped: true},
+		"also declared by another pod":       {forkedBefore: true, declaredTwice: true},
+		"in the absence":                     {},
+		"in the absence, before a known end": {endKnown: true, stopped: true},
+		"in the absence, by another pod":     {declaredTwice: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, nil, func(r *rig) {
-				l := r.launch("vm", declares)
+				l := r.launch("vm", withDomain)
 				var vm host.Process
 				if tt.forkedBefore {
-					vm = r.forks()
+					vm = r.forkDomain()
 				}
 				r.stop()
 				if !tt.forkedBefore {
-					vm = r.forks()
+					vm = r.forkDomain()
 				}
 				r.domains.Run(tie.Domain{Name: "one", UUID: domainUUID, PID: vm.PID})
-				r.executes(vm)
-				ended := supervisor.ProcessEvent{Tracked: supervisor.Tracked{Process: l.owner}, Ended: true, At: r.config.Clock.Now()}
-				r.kernel.Exit(l.owner.PID)
-				r.after(time.Second)
+				r.executeEmulator(vm)
+				ended := supervisor.ProcessEvent{Ended: true, At: r.config.Clock.Now()}
+				ended.Process = l.process
+				r.kernel.Exit(l.process.PID)
+				r.advance(time.Second)
 				r.start()
-				if tt.told {
+				if tt.endKnown {
 					r.ProcessEvent(ended)
 				}
-				r.after(time.Minute)
-				r.sent(vm)
+				r.advance(time.Minute)
+				r.expectSignals(vm)
 				if !r.HasPod(l.Pod.UID) {
-					t.Fatal("the launcher is over before it is known whose the VM is")
+					t.Fatal("the tie was dropped before the VM process was assigned")
 				}
-				if tt.others {
-					r.is(r.launch("other", declares), agentapi.PhaseActive, agentapi.VMRunning)
+				if tt.declaredTwice {
+					r.expectPhase(r.launch("other", withDomain), agentapi.PhaseActive, agentapi.VMRunning)
 				}
 				r.Reconciled()
-				r.after(grace + 2*term)
-				if r.lives(vm) == tt.stopped || r.HasPod(l.Pod.UID) {
-					t.Errorf("VM lives: %t, its pod is known: %t", r.lives(vm), r.HasPod(l.Pod.UID))
+				r.advance(gracePeriod + 2*termPeriod)
+				if r.alive(vm) == tt.stopped || r.HasPod(l.Pod.UID) {
+					t.Errorf("VM alive: %t, tie kept: %t", r.alive(vm), r.HasPod(l.Pod.UID))
 				}
-				if !tt.stopped && !tt.others {
-					r.unattended(vm)
+				if !tt.stopped && !tt.declaredTwice {
+					r.expectUnattendedEvent(vm)
 				}
 			})
 		})
 	}
 }
 
-// TestDomainStartedByHand: agent and launcher are gone, and an hour later somebody
-// starts the domain.
+// Agent and launcher end, and an hour later an operator starts the domain.
 func TestDomainStartedByHand(t *testing.T) {
 	inBubble(t, nil, func(r *rig) {
-		l := r.launch("vm", declares)
+		l := r.launch("vm", withDomain)
 		r.stop()
-		r.kernel.Exit(l.owner.PID)
-		r.after(time.Hour)
-		vm := r.domain("/machine/x")
+		r.kernel.Exit(l.process.PID)
+		r.advance(time.Hour)
+		vm := r.startDomain("/machine/x")
 		r.start()
 		r.Reconciled()
-		r.after(grace + 2*term)
-		r.sent(vm)
-		r.unattended(vm)
+		r.advance(gracePeriod + 2*termPeriod)
+		r.expectSignals(vm)
+		r.expectUnattendedEvent(vm)
 	})
 }
 
-// TestDomainStartedByHandInASuspension: the same for an agent that was stopped.
-func TestDomainStartedByHandInASuspension(t *testing.T) {
-	var slept atomic.Int64
-	inBubble(t, func(c *supervisor.Config) { c.Clock = sleptClock{c.Clock, &slept} }, func(r *rig) {
+// The agent is suspended instead of stopped.
+func TestDomainStartedByHandWhileSuspended(t *testing.T) {
+	var suspended atomic.Int64
+	change := func(c *supervisor.Config) { c.Clock = suspendableClock{c.Clock, &suspended} }
+	inBubble(t, change, func(r *rig) {
 		r.kernel.Clock = r.config.Clock
-		l := r.launch("vm", declares)
-		slept.Store(int64(time.Hour))
-		vm := r.process("/machine/x")
-		slept.Add(int64(time.Minute))
-		r.kernel.Exit(l.owner.PID)
+		l := r.launch("vm", withDomain)
+		suspended.Store(int64(time.Hour))
+		vm := r.startProcess("/machine/x")
+		suspended.Add(int64(time.Minute))
+		r.kernel.Exit(l.process.PID)
 		r.domains.Run(tie.Domain{Name: "one", UUID: domainUUID, PID: vm.PID})
-		r.executes(vm)
+		r.executeEmulator(vm)
 		r.Reconciled()
-		r.after(grace + 2*term)
-		r.sent(vm)
-		r.unattended(vm)
+		r.advance(gracePeriod + 2*termPeriod)
+		r.expectSignals(vm)
+		r.expectUnattendedEvent(vm)
 	})
 }
 
-// TestDomainThatTheFenceSaw: the agent hangs, and who stands in for it knows that the
-// domain was started while its launcher lived.
-func TestDomainThatTheFenceSaw(t *testing.T) {
-	for name, saw := range map[string]func(tie *tie.Tie, now host.Boottime){
-		"the launcher lives": func(tie *tie.Tie, now host.Boottime) { tie.AliveAt = now },
-		"the launcher's end": func(tie *tie.Tie, now host.Boottime) {
+// The agent hangs. The fence has recorded that the launcher was alive when the domain started.
+func TestFenceObservationAssignsDomain(t *testing.T) {
+	for name, observe := range map[string]func(tie *tie.Tie, now host.Boottime){
+		"launcher alive": func(tie *tie.Tie, now host.Boottime) { tie.AliveAt = now },
+		"launcher ended": func(tie *tie.Tie, now host.Boottime) {
 			tie.LauncherGone, tie.LauncherGoneAt = "its first process has ended", now
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var slept, backs atomic.Int64
+			var suspended, absences atomic.Int64
 			change := func(c *supervisor.Config) {
-				c.Clock, c.AfterAbsence = sleptClock{c.Clock, &slept}, func(context.Context) { backs.Add(1) }
+				c.Clock = suspendableClock{c.Clock, &suspended}
+				c.AfterAbsence = func(context.Context) { absences.Add(1) }
 			}
 			inBubble(t, change, func(r *rig) {
 				r.kernel.Clock = r.config.Clock
-				l := r.launch("vm", declares)
-				slept.Store(int64(time.Minute))
-				vm := r.process("/machine/x")
-				slept.Add(int64(time.Second))
-				r.stands(l, saw)
-				r.kernel.Exit(l.owner.PID)
-				slept.Add(int64(time.Minute))
+				l := r.launch("vm", withDomain)
+				suspended.Store(int64(time.Minute))
+				vm := r.startProcess("/machine/x")
+				suspended.Add(int64(time.Second))
+				r.storeFenceObservation(l, observe)
+				r.kernel.Exit(l.process.PID)
+				suspended.Add(int64(time.Minute))
 				r.domains.Run(tie.Domain{Name: "one", UUID: domainUUID, PID: vm.PID})
-				r.executes(vm)
+				r.executeEmulator(vm)
 				r.Reconciled()
-				r.after(grace + 2*term)
-				if r.lives(vm) || backs.Load() == 0 {
-					t.Errorf("the VM lives: %t, others were waited for %d times", r.lives(vm), backs.Load())
+				r.advance(gracePeriod + 2*termPeriod)
+				if r.alive(vm) || absences.Load() == 0 {
+					t.Errorf("VM alive: %t, %d calls of AfterAbsence", r.alive(vm), absences.Load())
 				}
 			})
 		})
 	}
 }
 
-// stands has a fence note what it sees of a launcher.
-func (r *rig) stands(l launcher, saw func(*tie.Tie, host.Boottime)) {
+// storeFenceObservation changes a stored tie as the fence does.
+func (r *rig) storeFenceObservation(l launcher, observe func(*tie.Tie, host.Boottime)) {
 	r.t.Helper()
 	ties, err := r.store.Load()
 	if err != nil || len(ties) != 1 || ties[0].Launcher.Container.ID != l.Container.ID {
 		r.t.Fatalf("the store has %+v, %v", ties, err)
 	}
-	saw(&ties[0], r.config.Clock.Now())
+	observe(&ties[0], r.config.Clock.Now())
 	if err := r.store.Save(ties[0]); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
-// TestAliveAtIsStored: an agent that is killed leaves it, too.
+// An agent that is killed leaves a recent AliveAt in the store.
 func TestAliveAtIsStored(t *testing.T) {
 	inBubble(t, nil, func(r *rig) {
-		l, plain := r.launch("vm", declares), r.launch("plain", nil)
-		r.after(time.Hour)
+		l, plain := r.launch("vm", withDomain), r.launch("plain", nil)
+		r.advance(time.Hour)
 		ties, err := r.store.Load()
 		if err != nil || len(ties) != 2 {
 			t.Fatalf("ties: %+v, %v", ties, err)
@@ -333,29 +335,30 @@ func TestAliveAtIsStored(t *testing.T) {
 		for _, tie := range ties {
 			age := r.config.Clock.Now().Sub(tie.AliveAt)
 			if tie.Launcher.Pod.UID == l.Pod.UID && age > 10*time.Second {
-				t.Errorf("it was known to live %v ago", age)
+				t.Errorf("AliveAt is %v old, want at most 10s", age)
 			}
 			if tie.Launcher.Pod.UID == plain.Pod.UID && tie.AliveAt != 0 {
-				t.Error("it is stored for nothing that a launcher without a domain lives")
+				t.Error("AliveAt is set for a launcher without a domain")
 			}
 		}
 	})
 }
 
-// TestGuestOfAnotherVM: libvirt knows a domain by its UUID, whoever runs it now.
-func TestGuestOfAnotherVM(t *testing.T) {
+// libvirt identifies a domain by its UUID. Another process may run the domain now.
+func TestNoShutdownOfAnotherVM(t *testing.T) {
 	inBubble(t, nil, func(r *rig) {
-		asked := 0
-		r.domains.OnShutdown = func(tie.Domain) error { asked++; return nil }
-		l := r.launch("vm", declares)
-		vm := r.domain("/machine/x")
+		shutdowns := 0
+		r.domains.OnShutdown = func(tie.Domain) error { shutdowns++; return nil }
+		l := r.launch("vm", withDomain)
+		vm := r.startDomain("/machine/x")
 		r.domains.Forget(domainUUID)
-		r.domains.Run(tie.Domain{Name: "one", UUID: domainUUID, PID: r.process("/machine/y").PID})
-		r.exit(l.owner, "SIGKILL")
-		r.after(0)
-		r.sent(vm, "TERM")
-		if asked != 0 {
-			t.Error("the guest of another VM is asked to shut down")
+		other := r.startProcess("/machine/y")
+		r.domains.Run(tie.Domain{Name: "one", UUID: domainUUID, PID: other.PID})
+		r.exit(l.process, "SIGKILL")
+		r.advance(0)
+		r.expectSignals(vm, "TERM")
+		if shutdowns != 0 {
+			t.Error("the agent has requested a shutdown of another VM's guest")
 		}
 	})
 }

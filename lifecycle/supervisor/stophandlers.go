@@ -28,8 +28,8 @@ func (s *Supervisor) SetStopHandler(podUID string, connected bool) {
 	})
 }
 
-// updateStopHandlers steps the ties of a pod whose stop handler has come or left. The fence serves
-// no sockets, and an earlier request of the agent keeps its time.
+// updateStopHandlers steps the ties of a pod after its stop handler has come or left. The fence
+// serves no sockets, and an earlier request of the agent keeps its time.
 func (s *Supervisor) updateStopHandlers(podUID string, wait time.Duration) {
 	if s.Terms.ProofOnly {
 		return

@@ -20,28 +20,26 @@ import (
 const (
 	tiesDir   = "ties"
 	storedExt = ".json"
-	newExt    = ".new" // of a file that is being written
+	newExt    = ".new" // of an unfinished file
 
-	// maxStored bounds what is read of one file: a launcher has few VMs.
+	// maxStored bounds the size of a file: a launcher has few VMs.
 	maxStored = 1 << 20
 )
 
-// containerID is what runtimes call containers. It becomes the name of a file.
+// containerID matches the container IDs of runtimes. The ID becomes the name of a file.
 var containerID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$`)
 
-// FileStore is a [Store] of one file for each tie, in a directory that only root may
-// enter. It belongs on a tmpfs; should it outlive the node's boot all the same, what
-// it has is of another boot and is not loaded.
+// FileStore is a [Store] with one file for each tie, in a directory for root only. The directory
+// belongs on a tmpfs. FileStore deletes ties of another boot and does not load them.
 //
-// Save and Delete must not be called at once. Another process may have the store open,
-// too, as the fence has for the moment in which the agent comes back: each file is that
-// of one or the other, whole, and the last one to write it has its way. What it says is
-// compared with the kernel by whoever loads it.
+// Save and Delete must not run concurrently. Another process may have the store open, as the fence
+// has while the agent comes back. Each file then has the complete content of the last writer. The
+// reader compares that content with the kernel.
 type FileStore struct {
-	root *os.Root
-	dir  *os.File // the same, to be locked
-	boot string
-	last map[string]string // what each file has, by container ID
+	root    *os.Root
+	lockDir *os.File // root, for flock
+	boot    string
+	saved   map[string]string // content of the files, by container ID
 }
 
 var _ Store = (*FileStore)(nil)
@@ -52,8 +50,8 @@ type stored struct {
 	Tie  tie.Tie `json:"tie"`
 }
 
-// OpenFileStore opens the store below root, such as /run/mooring, and makes it.
-// proc is where procfs is mounted.
+// OpenFileStore opens the store below root, such as /run/mooring, and creates its directory. proc
+// is the mount point of procfs.
 func OpenFileStore(root, proc string) (*FileStore, error) {
 	boot, err := os.ReadFile(filepath.Join(proc, "sys/kernel/random/boot_id"))
 	if err != nil {
@@ -71,42 +69,43 @@ func OpenFileStore(root, proc string) (*FileStore, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open the store of ties: %w", err), r.Close())
 	}
-	return &FileStore{root: r, dir: d, boot: strings.TrimSpace(string(boot)), last: map[string]string{}}, nil
+	id := strings.TrimSpace(string(boot))
+	return &FileStore{root: r, lockDir: d, boot: id, saved: map[string]string{}}, nil
 }
 
-// HasTies reports whether a store below root has any tie, or may have: what cannot be
-// looked at is no proof that there is none. It makes no store.
+// HasTies reports whether a store below root has any tie, or may have: an unreadable directory
+// proves nothing. HasTies creates no store.
 func HasTies(root string) bool {
 	entries, err := os.ReadDir(filepath.Join(root, tiesDir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false
 	}
-	return err != nil || slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return filepath.Ext(e.Name()) == storedExt })
+	stored := func(e fs.DirEntry) bool { return filepath.Ext(e.Name()) == storedExt }
+	return err != nil || slices.ContainsFunc(entries, stored)
 }
 
-// Close gives back what the store holds open.
-func (s *FileStore) Close() error { return errors.Join(s.dir.Close(), s.root.Close()) }
+// Close closes the directory of the store.
+func (s *FileStore) Close() error { return errors.Join(s.lockDir.Close(), s.root.Close()) }
 
-// Save implements [Store]. A tie that has not changed costs no system call, another
-// one is there whole or not at all.
+// Save implements [Store]. It replaces the file of a changed tie atomically. An unchanged tie costs
+// no system call.
 func (s *FileStore) Save(t tie.Tie) error {
 	id := t.Launcher.Container.ID
 	if !containerID.MatchString(id) {
-		return fmt.Errorf("save the tie of container %q: no valid ID", id)
+		return fmt.Errorf("save the tie of container %q: invalid ID", id)
 	}
 	data, err := json.Marshal(stored{s.boot, t})
-	if err != nil || s.last[id] == string(data) {
+	if err != nil || s.saved[id] == string(data) {
 		return err
 	}
 	if err := s.writeFile(id, data); err != nil {
 		return fmt.Errorf("save the tie of container %s: %w", id, err)
 	}
-	s.last[id] = string(data)
+	s.saved[id] = string(data)
 	return nil
 }
 
-// writeFile has the directory locked together with other writers, so that nobody who
-// loads takes what is being written for a leftover.
+// writeFile writes a file under a shared lock, so that a concurrent Load keeps the unfinished file.
 func (s *FileStore) writeFile(id string, data []byte) error {
 	if err := s.lock(unix.LOCK_SH); err != nil {
 		return err
@@ -124,13 +123,13 @@ func (s *FileStore) writeFile(id string, data []byte) error {
 }
 
 func (s *FileStore) lock(how int) error {
-	if err := ignoringEINTR(func() error { return unix.Flock(int(s.dir.Fd()), how) }); err != nil {
+	if err := ignoringEINTR(func() error { return unix.Flock(int(s.lockDir.Fd()), how) }); err != nil {
 		return fmt.Errorf("lock the directory: %w", err)
 	}
 	return nil
 }
 
-func (s *FileStore) unlock() { _ = unix.Flock(int(s.dir.Fd()), unix.LOCK_UN) }
+func (s *FileStore) unlock() { _ = unix.Flock(int(s.lockDir.Fd()), unix.LOCK_UN) }
 
 func ignoringEINTR(call func() error) error {
 	for {
@@ -142,7 +141,7 @@ func ignoringEINTR(call func() error) error {
 
 // Delete implements [Store].
 func (s *FileStore) Delete(id string) error {
-	delete(s.last, id)
+	delete(s.saved, id)
 	if !containerID.MatchString(id) {
 		return nil
 	}
@@ -152,8 +151,8 @@ func (s *FileStore) Delete(id string) error {
 	return nil
 }
 
-// Load implements [Store]. What cannot be read is left out, and named in the error.
-// What a crash has left half written is deleted.
+// Load implements [Store]. It skips unreadable ties and names them in the error. It deletes
+// unfinished files, which a crash has left.
 func (s *FileStore) Load() (ties []tie.Tie, err error) {
 	entries, err := fs.ReadDir(s.root.FS(), ".")
 	if err != nil {
@@ -162,10 +161,10 @@ func (s *FileStore) Load() (ties []tie.Tie, err error) {
 	errs := []error{s.removeUnfinished(entries)}
 	for _, e := range entries {
 		if id, ok := strings.CutSuffix(e.Name(), storedExt); ok {
-			t, here, err := s.load(id)
+			t, currentBoot, err := s.load(id)
 			if err != nil {
 				errs = append(errs, fmt.Errorf("load the tie of container %s: %w", id, err))
-			} else if here {
+			} else if currentBoot {
 				ties = append(ties, t)
 			}
 		}
@@ -173,7 +172,7 @@ func (s *FileStore) Load() (ties []tie.Tie, err error) {
 	return ties, errors.Join(errs...)
 }
 
-// removeUnfinished deletes what was left half written, unless somebody is writing just now.
+// removeUnfinished deletes unfinished files, unless another process is writing one now.
 func (s *FileStore) removeUnfinished(entries []fs.DirEntry) error {
 	err := s.lock(unix.LOCK_EX | unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
@@ -192,7 +191,7 @@ func (s *FileStore) removeUnfinished(entries []fs.DirEntry) error {
 	return errors.Join(errs...)
 }
 
-// ignoreNotExist leaves out the error that says that there is no such file.
+// ignoreNotExist replaces fs.ErrNotExist by nil.
 func ignoreNotExist(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -200,14 +199,14 @@ func ignoreNotExist(err error) error {
 	return err
 }
 
-// load reads one tie; here is false for one of another boot, which is deleted.
-func (s *FileStore) load(id string) (t tie.Tie, here bool, err error) {
+// load reads one tie. currentBoot is false for a tie of another boot, which load deletes.
+func (s *FileStore) load(id string) (t tie.Tie, currentBoot bool, err error) {
 	info, err := s.root.Lstat(id + storedExt)
 	if err != nil {
 		return t, false, err
 	}
 	if info.Size() > maxStored || !info.Mode().IsRegular() {
-		return t, false, fmt.Errorf("no file of at most %d bytes", maxStored)
+		return t, false, fmt.Errorf("not a regular file of at most %d bytes", maxStored)
 	}
 	data, err := s.root.ReadFile(id + storedExt)
 	if err != nil {
@@ -220,19 +219,19 @@ func (s *FileStore) load(id string) (t tie.Tie, here bool, err error) {
 	case boot != s.boot:
 		return t, false, s.Delete(id)
 	case t.Launcher.Container.ID != id:
-		return t, false, fmt.Errorf("it is that of container %q", t.Launcher.Container.ID)
+		return t, false, fmt.Errorf("it has the tie of container %q", t.Launcher.Container.ID)
 	}
 	return t, true, nil
 }
 
 // decodeStored reads the content of a file.
 func decodeStored(data []byte) (t tie.Tie, boot string, err error) {
-	var kept stored
-	if err := json.Unmarshal(data, &kept); err != nil {
+	var content stored
+	if err := json.Unmarshal(data, &content); err != nil {
 		return t, "", err
 	}
-	if kept.Boot == "" {
-		return t, "", errors.New("it does not say of which boot it is")
+	if content.Boot == "" {
+		return t, "", errors.New("it has no boot ID")
 	}
-	return kept.Tie, kept.Boot, nil
+	return content.Tie, content.Boot, nil
 }

@@ -32,11 +32,18 @@ func newStore(t *testing.T, root string) *FileStore {
 }
 
 func storedTie(id string) tie.Tie {
-	owner := host.Process{PID: 4, StartTime: 5}
+	process := host.Process{PID: 4, StartTime: 5}
 	return tie.Tie{
-		Launcher: tie.Launcher{Pod: agentapi.PodRef{Namespace: "vms", Name: "vm", UID: "u"}, Container: agentapi.ContainerRef{Name: "compute", ID: id}, Group: 7},
-		Phase:    agentapi.PhaseDraining, Why: "w", LauncherProcess: &owner, StopRequested: true,
-		VMs: []tie.VM{{Process: host.Process{PID: 8, StartTime: 9}, Executable: "qemu-kvm", State: agentapi.VMStopping, Stage: tie.StageTerm, Due: 10}},
+		Launcher: tie.Launcher{
+			Pod:       agentapi.PodRef{Namespace: "vms", Name: "vm", UID: "u"},
+			Container: agentapi.ContainerRef{Name: "compute", ID: id},
+			Group:     7,
+		},
+		Phase: agentapi.PhaseDraining, Why: "w", LauncherProcess: &process, StopRequested: true,
+		VMs: []tie.VM{{
+			Process: host.Process{PID: 8, StartTime: 9}, Executable: "qemu-kvm",
+			State: agentapi.VMStopping, Stage: tie.StageTerm, Due: 10,
+		}},
 	}
 }
 
@@ -53,18 +60,19 @@ func TestFileStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.Delete("one"); err != nil {
-		t.Errorf("deleting what is not there: %v", err)
+		t.Errorf("Delete of a missing tie: %v", err)
 	}
 	got, err := newStore(t, root).Load() // by another process
-	if diff := cmp.Diff([]tie.Tie{two}, got, cmp.AllowUnexported(tie.Tie{})); diff != "" || err != nil {
+	diff := cmp.Diff([]tie.Tie{two}, got, cmp.AllowUnexported(tie.Tie{}))
+	if diff != "" || err != nil {
 		t.Errorf("Load: %v (-want +got)\n%s", err, diff)
 	}
 	if info, err := os.Stat(filepath.Join(root, tiesDir)); err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("the directory: %v, %v, want that only root may enter", info, err)
+		t.Errorf("the directory: %v, %v, want mode 0700", info, err)
 	}
 }
 
-func TestFileStoreWritesOnlyWhatChanges(t *testing.T) {
+func TestFileStoreSkipsUnchangedTies(t *testing.T) {
 	root := t.TempDir()
 	s := newStore(t, root)
 	tie := storedTie("one")
@@ -96,7 +104,7 @@ func TestFileStoreOfAnotherBoot(t *testing.T) {
 		t.Errorf("ties of another boot: %v, %v, want none", got, err)
 	}
 	if left, err := os.ReadDir(filepath.Join(root, tiesDir)); err != nil || len(left) != 0 {
-		t.Errorf("left: %v, %v", left, err)
+		t.Errorf("files after Load: %v, %v, want none", left, err)
 	}
 }
 
@@ -107,9 +115,10 @@ func TestFileStoreWithBadFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, content := range map[string]string{
-		"empty.json": "", "broken.json": `{"boot": "`, "nobody.json": "{}",
-		"large.json": strings.Repeat(" ", maxStored+1), "renamed.json": `{"boot":"` + s.boot + `","tie":{}}`,
-		"half.new": "{", // a Save that was cut off
+		"empty.json": "", "broken.json": `{"boot": "`, "noboot.json": "{}",
+		"large.json":   strings.Repeat(" ", maxStored+1),
+		"renamed.json": `{"boot":"` + s.boot + `","tie":{}}`,
+		"half.new":     "{", // an interrupted Save
 	} {
 		if err := os.WriteFile(filepath.Join(root, tiesDir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
@@ -120,20 +129,19 @@ func TestFileStoreWithBadFiles(t *testing.T) {
 	}
 	got, err := s.Load()
 	if len(got) != 1 || got[0].Launcher.Container.ID != "good" {
-		t.Errorf("loaded %+v, want the good one", got)
+		t.Errorf("Load = %+v, want only the valid tie", got)
 	}
 	if _, err := os.Stat(filepath.Join(root, tiesDir, "half.new")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("what a crash has left is still there: %v", err)
+		t.Errorf("Load kept an unfinished file: %v", err)
 	}
-	for _, id := range []string{"empty", "broken", "nobody", "large", "renamed", "link"} {
+	for _, id := range []string{"empty", "broken", "noboot", "large", "renamed", "link"} {
 		if err == nil || !strings.Contains(err.Error(), "container "+id+":") {
-			t.Errorf("error %v does not name %s", err, id)
+			t.Errorf("error %v, want it to name container %s", err, id)
 		}
 	}
 }
 
-// The agent and the fence have the store open at once, and one of them loads.
-func TestFileStoreOfTwo(t *testing.T) {
+func TestFileStoreOpenTwice(t *testing.T) {
 	root := t.TempDir()
 	agent, fence, next := newStore(t, root), newStore(t, root), newStore(t, root)
 	var writers sync.WaitGroup
@@ -161,15 +169,15 @@ func TestFileStoreOfTwo(t *testing.T) {
 		}
 	}
 	if left, err := os.ReadDir(filepath.Join(root, tiesDir)); err != nil || len(left) != 1 {
-		t.Errorf("left: %v, %v, want one file", left, err)
+		t.Errorf("files: %v, %v, want one", left, err)
 	}
 }
 
-func TestFileStoreRefusesOddIDs(t *testing.T) {
+func TestFileStoreRefusesInvalidIDs(t *testing.T) {
 	s := newStore(t, t.TempDir())
 	for _, id := range []string{"", "../x", "a/b", ".hidden"} {
 		if err := s.Save(storedTie(id)); err == nil {
-			t.Errorf("the ID %q was taken", id)
+			t.Errorf("Save accepted the ID %q", id)
 		}
 	}
 }
@@ -183,7 +191,7 @@ func FuzzDecodeStored(f *testing.F) {
 			return
 		}
 		if boot == "" {
-			t.Error("a tie of no boot")
+			t.Error("a tie without a boot ID")
 		}
 		tie.Step(stored, 1, tie.TimePassed{})
 	})

@@ -88,7 +88,7 @@ type Supervisor struct {
 type managedTie struct {
 	tie.Tie
 	handles   map[host.Process]host.Handle // of the launcher process and the VM processes
-	examining map[host.Process]bool        // new emulators whose command lines are being read
+	examining map[host.Process]bool        // new emulators with a read of the command line in progress
 
 	exits        map[host.Process]string // how VM processes end
 	lateReported map[host.Process]bool   // VM processes reported as started after the launcher's end

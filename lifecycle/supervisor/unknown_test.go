@@ -15,67 +15,71 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/tie"
 )
 
-// The tests of this file are of what must not be concluded: that nothing is left.
+// The tests of this file are about observations that do not prove the end of all VM processes.
 
 const domainUUID = "7b1f0f6e-3f0c-4b0e-9a53-0d9c3c1a7f11"
 
-func declares(l *registry.Launcher) { l.Domain = "one" }
+func withDomain(l *registry.Launcher) { l.Domain = "one" }
 
-// domain starts the VM that launchers declare, in the node's libvirt.
-func (r *rig) domain(cgroup string) host.Process {
+// startDomain starts the domain of [withDomain] in the node's libvirt.
+func (r *rig) startDomain(cgroup string) host.Process {
 	r.t.Helper()
-	vm := r.process(cgroup)
+	vm := r.startProcess(cgroup)
 	r.kernel.SetArguments(vm.PID, "qemu-system-x86_64", "-uuid", domainUUID)
 	r.domains.Run(tie.Domain{Name: "one", UUID: domainUUID, PID: vm.PID})
 	r.ProcessEvent(r.tracker.Exec(vm, "qemu-system-x86_64"))
-	r.after(time.Second)
+	r.advance(time.Second)
 	return vm
 }
 
-// lives reports whether a process has not ended.
-func (r *rig) lives(p host.Process) bool {
+// alive reports whether a process has not ended.
+func (r *rig) alive(p host.Process) bool {
 	_, err := r.kernel.Identify(p.PID)
 	return err == nil
 }
 
-// TestDyingIsNotGone: the tracker tells of a process's end before its memory, files
-// and devices are given back.
-func TestDyingIsNotGone(t *testing.T) {
+// The tracker's event comes before the process has released its memory, files and devices.
+func TestDyingVMDelaysStopConfirmation(t *testing.T) {
 	inBubble(t, nil, func(r *rig) {
 		l := r.launch("vm", nil)
 		r.kernel.Ignores = func(int, string) bool { return true }
-		vm := r.qemu(l.cgroup)
-		r.ask(l)
-		r.tracker.Exec(vm, "") // a snapshot shows it no more
-		r.ProcessEvent(supervisor.ProcessEvent{Tracked: supervisor.Tracked{Process: vm}, Ended: true, How: "exit code 0"})
-		r.after(2 * grace)
-		if !r.stopAsked(l) {
-			t.Fatal("confirmed before the pidfd has said so")
+		vm := r.startQEMU(l.cgroup)
+		r.requestStop(l)
+		r.tracker.Exec(vm, "") // no longer in snapshots
+		ended := supervisor.ProcessEvent{Ended: true, How: "exit code 0"}
+		ended.Process = vm
+		r.ProcessEvent(ended)
+		r.advance(2 * gracePeriod)
+		if !r.stopRequested(l) {
+			t.Fatal("stop confirmed before the end of the process")
 		}
 		r.kernel.Exit(vm.PID)
-		r.after(0)
-		if r.stopAsked(l) {
-			t.Error("not confirmed after it")
+		r.advance(0)
+		if r.stopRequested(l) {
+			t.Error("stop not confirmed after the end")
 		}
 	})
 }
 
-// TestStopOfARestartedContainer: the pod has one file for all its containers.
-func TestStopOfARestartedContainer(t *testing.T) {
+// All containers of a pod share one stop request.
+func TestStopRequestOfARestartedContainer(t *testing.T) {
 	inBubble(t, nil, func(r *rig) {
-		l := r.launch("vm", declares)
-		vm := r.domain("/machine/qemu-1-one.libvirt-qemu/emulator")
-		r.exit(l.owner, "SIGKILL")
-		r.is(l, agentapi.PhaseDraining, agentapi.VMStopping)
-		again := r.launch("vm", func(l *registry.Launcher) { declares(l); l.Container.ID = "id2-vm" })
-		r.ask(again)
-		r.after(time.Second)
-		if r.lives(vm) && !r.stopAsked(again) {
-			t.Error("confirmed while the VM of the container before it runs")
+		l := r.launch("vm", withDomain)
+		vm := r.startDomain("/machine/qemu-1-one.libvirt-qemu/emulator")
+		r.exit(l.process, "SIGKILL")
+		r.expectPhase(l, agentapi.PhaseDraining, agentapi.VMStopping)
+		restarted := r.launch("vm", func(l *registry.Launcher) {
+			withDomain(l)
+			l.Container.ID = "id2-vm"
+		})
+		r.requestStop(restarted)
+		r.advance(time.Second)
+		if r.alive(vm) && !r.stopRequested(restarted) {
+			t.Error("stop confirmed while the VM of the earlier container runs")
 		}
-		r.after(grace + term)
-		if r.lives(vm) || r.stopAsked(again) {
-			t.Errorf("VM lives: %t, stop asked: %t", r.lives(vm), r.stopAsked(again))
+		r.advance(gracePeriod + termPeriod)
+		if r.alive(vm) || r.stopRequested(restarted) {
+			t.Errorf("VM alive: %t, stop request pending: %t", r.alive(vm), r.stopRequested(restarted))
 		}
 	})
 }
@@ -84,45 +88,45 @@ type failingDomains struct{ supervisor.Domains }
 
 func (failingDomains) Running() ([]tie.Domain, error) { return nil, errors.New("no answer") }
 
-func TestUnreadableRecords(t *testing.T) {
+func TestUnreadableDomainRecords(t *testing.T) {
 	inBubble(t, func(c *supervisor.Config) { c.Domains = failingDomains{c.Domains} }, func(r *rig) {
-		l, plain := r.launch("vm", declares), r.launch("plain", nil)
-		r.domain("/machine/x")
-		r.ask(l)
-		r.ask(plain)
-		r.after(5 * time.Minute)
-		if !r.stopAsked(l) {
-			t.Error("confirmed although nobody knows whether its domain runs")
+		l, plain := r.launch("vm", withDomain), r.launch("plain", nil)
+		r.startDomain("/machine/x")
+		r.requestStop(l)
+		r.requestStop(plain)
+		r.advance(5 * time.Minute)
+		if !r.stopRequested(l) {
+			t.Error("stop confirmed with unreadable domain records")
 		}
-		if r.stopAsked(plain) {
-			t.Error("a launcher without a domain waits for libvirt")
+		if r.stopRequested(plain) {
+			t.Error("the stop of a launcher without a domain waits for libvirt")
 		}
 	})
 }
 
-// TestDecoys: a pod that has more emulators than are looked after is not over, and its
-// domain is bound all the same.
-func TestDecoys(t *testing.T) {
+// A launcher with more VM processes than the limit is not over, and still gets its domain.
+func TestMoreVMProcessesThanTheLimit(t *testing.T) {
 	inBubble(t, nil, func(r *rig) {
-		l := r.launch("vm", declares)
-		decoys := []host.Process{}
+		l := r.launch("vm", withDomain)
+		emulators := []host.Process{}
 		for range 70 {
-			decoys = append(decoys, r.qemu(l.cgroup))
+			emulators = append(emulators, r.startQEMU(l.cgroup))
 		}
-		vm := r.domain("/machine/x")
-		for _, d := range decoys[:64] {
-			r.kernel.Exit(d.PID)
+		vm := r.startDomain("/machine/x")
+		for _, p := range emulators[:64] {
+			r.kernel.Exit(p.PID)
 		}
-		r.ask(l)
-		r.after(grace + 2*term)
-		if r.lives(vm) || r.lives(decoys[69]) || r.stopAsked(l) {
-			t.Errorf("VM lives: %t, the last decoy: %t, stop asked: %t", r.lives(vm), r.lives(decoys[69]), r.stopAsked(l))
+		r.requestStop(l)
+		r.advance(gracePeriod + 2*termPeriod)
+		if r.alive(vm) || r.alive(emulators[69]) || r.stopRequested(l) {
+			t.Errorf("VM alive: %t, last emulator alive: %t, stop request pending: %t",
+				r.alive(vm), r.alive(emulators[69]), r.stopRequested(l))
 		}
 	})
 }
 
-// TestNeverStarted: nothing is kept of containers that never ran.
-func TestNeverStarted(t *testing.T) {
+// The supervisor keeps no ties of such launchers.
+func TestLaunchersThatNeverStarted(t *testing.T) {
 	inBubble(t, nil, func(r *rig) {
 		for i := range 3 {
 			l := registry.Launcher{SandboxID: "s"}
@@ -131,163 +135,163 @@ func TestNeverStarted(t *testing.T) {
 			l.State = agentapi.StateCreated
 			r.config.Registry.Put(l)
 			if err := r.Register(l, "/not/there"); err == nil {
-				t.Error("a cgroup that is none was registered")
+				t.Error("Register accepted a missing cgroup")
 			}
 			synctest.Wait()
 			r.config.Registry.RemoveContainer(l.Container.ID)
 		}
-		r.after(time.Minute)
+		r.advance(time.Minute)
 		if r.HasPod("uid-x") {
-			t.Error("they are kept")
+			t.Error("the supervisor kept a tie")
 		}
 	})
 }
 
-// failingHold fails while it is told to.
-type failingHold struct {
+// failingOpenHandle fails while fail is set.
+type failingOpenHandle struct {
 	supervisor.Processes
 	fail atomic.Bool
 }
 
-func (h *failingHold) OpenHandle(p host.Process, ended func()) (host.Handle, error) {
+func (h *failingOpenHandle) OpenHandle(p host.Process, ended func()) (host.Handle, error) {
 	if h.fail.Load() {
 		return nil, errors.New("too many open files")
 	}
 	return h.Processes.OpenHandle(p, ended)
 }
 
-func TestHandleThatCouldNotBeOpened(t *testing.T) {
-	h := &failingHold{}
-	inBubble(t, func(c *supervisor.Config) { h.Processes, c.Processes = c.Processes, h }, func(r *rig) {
+func TestHandleIsOpenedLater(t *testing.T) {
+	h := &failingOpenHandle{}
+	change := func(c *supervisor.Config) { h.Processes, c.Processes = c.Processes, h }
+	inBubble(t, change, func(r *rig) {
 		l := r.launch("vm", nil)
-		vm := r.qemu(l.cgroup)
+		vm := r.startQEMU(l.cgroup)
 		r.stop()
 		h.fail.Store(true)
 		r.start()
 		h.fail.Store(false)
-		r.ask(l)
-		r.after(grace)
-		r.sent(vm, "TERM")
+		r.requestStop(l)
+		r.advance(gracePeriod)
+		r.expectSignals(vm, "TERM")
 	})
 }
 
-// TestDomainThatCannotBeHeld: it runs, whoever cannot hold on to it.
-func TestDomainThatCannotBeHeld(t *testing.T) {
-	h := &failingHold{}
-	inBubble(t, func(c *supervisor.Config) { h.Processes, c.Processes = c.Processes, h }, func(r *rig) {
-		l := r.launch("vm", declares)
+func TestNoStopConfirmationWithoutAHandle(t *testing.T) {
+	h := &failingOpenHandle{}
+	change := func(c *supervisor.Config) { h.Processes, c.Processes = c.Processes, h }
+	inBubble(t, change, func(r *rig) {
+		l := r.launch("vm", withDomain)
 		h.fail.Store(true)
-		vm := r.domain("/machine/x")
-		r.ask(l)
-		r.after(time.Minute)
-		if !r.stopAsked(l) {
-			t.Fatal("confirmed while the VM runs")
+		vm := r.startDomain("/machine/x")
+		r.requestStop(l)
+		r.advance(time.Minute)
+		if !r.stopRequested(l) {
+			t.Fatal("stop confirmed while the VM runs")
 		}
 		h.fail.Store(false)
-		r.after(time.Minute + grace)
-		if r.sent(vm, "TERM"); r.stopAsked(l) {
-			t.Error("never confirmed")
+		r.advance(time.Minute + gracePeriod)
+		if r.expectSignals(vm, "TERM"); r.stopRequested(l) {
+			t.Error("stop never confirmed")
 		}
 	})
 }
 
-// TestCgroupOfAnotherVM: what a cgroup was called once says nothing of who is in it.
-func TestCgroupOfAnotherVM(t *testing.T) {
-	h := &failingHold{}
-	inBubble(t, func(c *supervisor.Config) { h.Processes, c.Processes = c.Processes, h }, func(r *rig) {
-		l := r.launch("vm", declares)
+// Another VM can get a cgroup with the same path.
+func TestNoKillOfAReusedCgroup(t *testing.T) {
+	h := &failingOpenHandle{}
+	change := func(c *supervisor.Config) { h.Processes, c.Processes = c.Processes, h }
+	inBubble(t, change, func(r *rig) {
+		l := r.launch("vm", withDomain)
 		const scope = "/machine/qemu-1-one.libvirt-qemu"
 		r.kernel.Write(scope, "cgroup.type", "domain\n")
-		vm := r.domain(scope + "/emulator")
-		r.exit(l.owner, "SIGKILL")
+		vm := r.startDomain(scope + "/emulator")
+		r.exit(l.process, "SIGKILL")
 		r.stop()
 		h.fail.Store(true)
 		r.start()
 		r.kernel.Exit(vm.PID)
-		other := r.process(scope + "/emulator")
-		r.after(5 * time.Minute)
+		other := r.startProcess(scope + "/emulator")
+		r.advance(5 * time.Minute)
 		h.fail.Store(false)
-		r.after(5 * time.Minute)
-		if !r.lives(other) {
-			t.Error("another VM was killed by the path of its cgroup")
+		r.advance(5 * time.Minute)
+		if !r.alive(other) {
+			t.Error("the agent has killed another VM in the cgroup")
 		}
 	})
 }
 
-// TestOwnerThatMoved: a process that lives is a better witness than where it should be.
-func TestOwnerThatMoved(t *testing.T) {
+// The process is alive, although its former cgroup is gone.
+func TestMovedLauncherProcess(t *testing.T) {
 	inBubble(t, nil, func(r *rig) {
 		l := r.launch("vm", nil)
-		vm := r.qemu("/elsewhere/" + l.Container.ID)
-		moved := r.process("/elsewhere")
+		vm := r.startQEMU("/elsewhere/" + l.Container.ID)
+		moved := r.startProcess("/elsewhere")
 		if err := r.tracker.Bind(moved, r.group(l)); err != nil {
 			t.Fatal(err)
 		}
 		r.ProcessEvent(r.tracker.Exec(moved, "qemu-kvm"))
 		r.kernel.Rmdir(l.cgroup)
 		r.ScanLauncher(l.Container.ID)
-		r.after(5 * time.Minute)
-		r.sent(moved)
-		r.sent(vm)
-		r.exit(l.owner, "exit code 0")
-		r.sent(moved, "TERM")
+		r.advance(5 * time.Minute)
+		r.expectSignals(moved)
+		r.expectSignals(vm)
+		r.exit(l.process, "exit code 0")
+		r.expectSignals(moved, "TERM")
 	})
 }
 
-// TestTwoMachines: the last option counts, and only who says nothing else is a probe.
-func TestTwoMachines(t *testing.T) {
+func TestLastMachineOptionCounts(t *testing.T) {
 	inBubble(t, nil, func(r *rig) {
 		l := r.launch("vm", nil)
-		r.qemu(l.cgroup, "-machine", "none", "-machine", "q35")
-		r.is(l, agentapi.PhaseActive, agentapi.VMRunning)
+		r.startQEMU(l.cgroup, "-machine", "none", "-machine", "q35")
+		r.expectPhase(l, agentapi.PhaseActive, agentapi.VMRunning)
 	})
 }
 
-// TestOldProbe: a probe that does not end is looked after like a VM.
-func TestOldProbe(t *testing.T) {
+func TestOldProbeCountsAsVM(t *testing.T) {
 	inBubble(t, nil, func(r *rig) {
 		l := r.launch("vm", nil)
-		r.qemu(l.cgroup, "-machine", "none")
-		r.is(l, agentapi.PhaseRegistered)
-		r.after(2 * time.Minute)
-		r.is(l, agentapi.PhaseActive, agentapi.VMRunning)
+		r.startQEMU(l.cgroup, "-machine", "none")
+		r.expectPhase(l, agentapi.PhaseRegistered)
+		r.advance(2 * time.Minute)
+		r.expectPhase(l, agentapi.PhaseActive, agentapi.VMRunning)
 	})
 }
 
-// TestLateExec: what is left of a launcher's processes can execute an emulator yet.
-func TestLateExec(t *testing.T) {
+// A remaining process of an ended launcher can still execute an emulator.
+func TestExecAfterTheLauncherEnds(t *testing.T) {
 	inBubble(t, nil, func(r *rig) {
 		l := r.launch("vm", nil)
-		moved := r.process("/elsewhere")
+		moved := r.startProcess("/elsewhere")
 		if err := r.tracker.Bind(moved, r.group(l)); err != nil {
 			t.Fatal(err)
 		}
-		r.exit(l.owner, "SIGKILL")
-		r.after(time.Minute)
+		r.exit(l.process, "SIGKILL")
+		r.advance(time.Minute)
 		r.ProcessEvent(r.tracker.Exec(moved, "qemu-kvm"))
-		r.after(0)
-		r.sent(moved, "TERM")
-		r.after(time.Minute)
+		r.advance(0)
+		r.expectSignals(moved, "TERM")
+		r.advance(time.Minute)
 		if r.HasPod(l.Pod.UID) {
-			t.Error("it is never over")
+			t.Error("the supervisor kept the tie")
 		}
 	})
 }
 
-// TestDaemonize: nobody is told of an exec of the daemon.
+// A daemon is a fork and has no exec event.
 func TestDaemonize(t *testing.T) {
 	inBubble(t, nil, func(r *rig) {
 		l := r.launch("vm", nil)
-		parent := r.qemu(l.cgroup)
-		child := r.process(l.cgroup)
+		parent := r.startQEMU(l.cgroup)
+		child := r.startProcess(l.cgroup)
 		forked := r.tracker.Exec(child, "qemu-system-x86_64")
 		forked.Forked = true
 		r.ProcessEvent(forked)
 		r.exit(parent, "exit code 0")
-		r.after(time.Second)
-		r.is(l, agentapi.PhaseActive, agentapi.VMRunning)
-		r.ProcessEvent(r.tracker.Exec(child, "")) // it executes something else
+		r.advance(time.Second)
+		r.expectPhase(l, agentapi.PhaseActive, agentapi.VMRunning)
+		r.ProcessEvent(r.tracker.Exec(child, "")) // executes another file
 		synctest.Wait()
-		r.is(l, agentapi.PhaseRegistered)
+		r.expectPhase(l, agentapi.PhaseRegistered)
 	})
 }
