@@ -16,7 +16,7 @@ import (
 	"github.com/mooring-vm/mooring/shim/resize"
 )
 
-// agent is one that lets the VM be as large as it likes, unless a test says otherwise.
+// agent is a fake agent. It allows every size, unless a test says otherwise.
 type agent struct {
 	stopSender
 
@@ -27,15 +27,15 @@ type agent struct {
 	dryRunReports []podapi.Report // answers to dry runs
 	changes       map[chan struct{}]bool
 
-	onReport func(podapi.Report) // of each that is no answer to a dry run; may be nil
+	onReport func(podapi.Report) // receives each report except answers to dry runs; may be nil
 
 	migrationsHeld, leased bool
-	leaseCount             int    // leases, and how often they were renewed
-	lock                   uint64 // of QEMU; 0: it may lock anything
+	leaseCount             int    // granted leases, renewals included
+	lock                   uint64 // memory-lock limit of QEMU; 0: unlimited
 	raised                 []uint64
 
-	floor, ceiling     uint64 // of lock; a ceiling of 0 is none
-	limit, requirement uint64 // memory.max of the container, and what it must not fall below
+	floor, ceiling     uint64 // bounds of lock; a ceiling of 0 is none
+	limit, requirement uint64 // memory.max of the container, and its memory requirement
 }
 
 func (a *agent) errIfAway() error {
@@ -78,11 +78,11 @@ func (a *agent) Limits(context.Context) (resize.Limits, error) {
 	if limit := uint64(a.desired.Limits.Memory); limit > a.limit || limit >= a.requirement {
 		a.limit = limit
 	}
-	seen := resize.Limits{PodMax: a.limit, ContainerMax: a.limit, Lock: resize.NoLimit, Floor: a.floor, Available: resize.NoLimit}
+	limits := resize.Limits{PodMax: a.limit, ContainerMax: a.limit, Lock: resize.NoLimit, Floor: a.floor, Available: resize.NoLimit}
 	if a.lock > 0 {
-		seen.Lock = a.lock
+		limits.Lock = a.lock
 	}
-	return seen, a.errIfAway()
+	return limits, a.errIfAway()
 }
 
 func (a *agent) RaiseLock(_ context.Context, bytes uint64) error {
@@ -105,7 +105,7 @@ func (a *agent) LowerLock(_ context.Context, bytes uint64) error {
 	case a.away:
 		return resize.ErrAgent
 	case bytes < a.floor:
-		return policyError("memory lock: %d is less than the %d that the launcher was given", bytes, a.floor)
+		return policyError("memory lock: %d is less than the launcher's limit of %d", bytes, a.floor)
 	}
 	if a.lock == 0 || bytes < a.lock {
 		a.lock = bytes
@@ -126,14 +126,14 @@ func (a *agent) RequireMemory(_ context.Context, bytes uint64) error {
 	return a.errIfAway()
 }
 
-// needs is what the VM was told to need last.
+// memoryRequirement returns the last requirement.
 func (a *agent) memoryRequirement() uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.requirement
 }
 
-// Hold and Lease keep each other from beginning.
+// Hold returns an error during a lease, as Lease does during a hold.
 func (a *agent) Hold(_ context.Context, d time.Duration) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -159,7 +159,7 @@ func (a *agent) Lease(_ context.Context, d time.Duration, _ string) error {
 	return nil
 }
 
-// hasLease reports whether a lease holds, and how often it was taken or renewed.
+// hasLease reports whether a lease exists, and how many the agent has granted.
 func (a *agent) hasLease() (leased bool, taken int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -183,7 +183,7 @@ func (a *agent) Changed(ctx context.Context) (<-chan struct{}, error) {
 	return c, nil
 }
 
-// want changes what is wanted, tells who listens, and returns the generation.
+// setDesired changes the desired state, notifies the subscribers and returns the generation.
 func (a *agent) setDesired(change func(*podapi.Desired)) uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -193,7 +193,7 @@ func (a *agent) setDesired(change func(*podapi.Desired)) uint64 {
 	return a.desired.Generation
 }
 
-// tryOut asks for a dry run.
+// requestDryRun requests a dry run.
 func (a *agent) requestDryRun(generation uint64, size api.Size) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -210,7 +210,7 @@ func (a *agent) notify() {
 	}
 }
 
-// last is the report that is to be told last.
+// lastReport returns the last report, which must have this state.
 func (a *agent) lastReport(t *testing.T, state podapi.State) podapi.Report {
 	t.Helper()
 	a.mu.Lock()
@@ -221,21 +221,21 @@ func (a *agent) lastReport(t *testing.T, state podapi.State) podapi.Report {
 	return a.reports[len(a.reports)-1]
 }
 
-// told is all that was reported.
+// allReports returns all reports except answers to dry runs.
 func (a *agent) allReports() []podapi.Report {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.reports)
 }
 
-// answers are those to dry runs.
+// dryRunAnswers returns the answers to dry runs.
 func (a *agent) dryRunAnswers() []podapi.Report {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.dryRunReports)
 }
 
-// states are those that were reported, each as often as it began.
+// reportedStates returns the reported states, successive ones only once.
 func (a *agent) reportedStates() []podapi.State {
 	var all []podapi.State
 	for _, r := range a.allReports() {

@@ -1,5 +1,5 @@
-// Package coordinator is what mooring-shim does beside a launcher: it makes the VM as
-// large as its pod wants it, and has the guest shut down when the pod asks for its end.
+// Package coordinator is the main loop of mooring-shim beside a launcher. It resizes the VM to the
+// size that the pod asks for, and shuts the guest down on a stop request.
 package coordinator
 
 import (
@@ -17,46 +17,46 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// Agent is the node's agent, as the pod's socket shows it.
+// Agent is the node's agent, reached through the pod's socket.
 type Agent interface {
 	resize.Node
 
-	// Desired reads what the VM is wanted to be.
+	// Desired reads the VM's desired size and its limits.
 	Desired(ctx context.Context) (podapi.Desired, error)
 
-	// Report tells people how a resize fares.
+	// Report reports the state of a resize.
 	Report(ctx context.Context, r podapi.Report) error
 
-	// Stops has the agent ask the pod before it ends the VM by itself, until ctx ends,
-	// and returns what it asks for, as it changes. It does not block.
+	// Stops subscribes the shim as a stop handler until ctx ends. The channel delivers the stop
+	// request at first and after each change. Stops does not block.
 	Stops(ctx context.Context) <-chan podapi.Stop
 
-	// Lease holds back, for that long from now, what the agent would do to the VM without
-	// the pod asking; 0 or less ends that. Holds and leases keep each other from beginning.
+	// Lease prevents the agent from stopping the VM without a request of the pod, for d from now.
+	// 0 or less ends the lease. The agent refuses a lease during a Hold, and a Hold during a lease.
 	Lease(ctx context.Context, d time.Duration, reason string) error
 }
 
-// Config is what a coordinator works with. Log, Follow, Policy and Shutdown may be left
-// zero.
+// Config is the configuration of a coordinator. Domain, StopRequested, Follow, Policy, Shutdown and
+// Log are optional.
 type Config struct {
-	// Connection is that to libvirt, and Domain the name or UUID of the VM; empty: the
-	// only one that runs.
+	// Connection connects to libvirt. Domain is the name or UUID of the VM; empty: the only running
+	// VM.
 	Connection virt.Connection
 	Domain     string
 
 	Agent   Agent
 	Journal resize.Journal
 
-	// Stops reports whether the pod has asked for the end of its VM. nil: it never does.
+	// StopRequested reports whether the pod has requested a stop of its VM. nil: it never does.
 	StopRequested func() (bool, error)
 
-	// Overhead is what the launcher needs beside the guest's memory. Formula, if there is
-	// one, takes its place: it is asked for the VM as its domain is at the time.
+	// Overhead is the memory that the launcher needs in addition to the guest. Formula, if set,
+	// takes its place: it computes the overhead from the current domain XML.
 	Overhead target.Overhead
 	Formula  *target.Formula
 
-	// Follow has the VM become what the container's limits leave room for. Otherwise
-	// they are but the bounds of what is asked for in so many words.
+	// Follow resizes the VM to the container's limits. Without Follow the limits only bound the
+	// size that annotations ask for.
 	Follow bool
 
 	Policy   resize.Policy
@@ -65,19 +65,19 @@ type Config struct {
 }
 
 const (
-	// period is how often is looked where nothing tells.
+	// pollInterval is the shortest interval of polling. Other intervals are multiples of it.
 	pollInterval = 500 * time.Millisecond
 
-	// A resize that failed is tried again, as long as it is wanted: after retryFirst, and
-	// after twice the time each time, up to retryMax.
+	// A failed resize is retried while its size is desired: after minRetry, then after twice the
+	// time of the previous retry, up to maxRetry.
 	minRetry = 15 * time.Second
 	maxRetry = 5 * time.Minute
 )
 
-// Coordinator looks after one VM at a time.
+// Coordinator serves one VM at a time.
 type Coordinator struct{ Config }
 
-// New returns a coordinator. The error names the field that is missing.
+// New returns a coordinator. The error names the missing field.
 func New(c Config) (*Coordinator, error) {
 	for _, f := range []struct {
 		name    string
@@ -101,8 +101,8 @@ func New(c Config) (*Coordinator, error) {
 	return &Coordinator{c}, nil
 }
 
-// Run looks after the VM, and after the next one when that has ended, until ctx is
-// done. It waits for libvirt, the VM and the agent for as long as they are away.
+// Run serves the VM, and the next one after its end, until ctx ends. It waits without limit for
+// libvirt, the VM and the agent.
 func (c *Coordinator) Run(ctx context.Context) {
 	for {
 		d, err := c.awaitVM(ctx)
@@ -113,16 +113,16 @@ func (c *Coordinator) Run(ctx context.Context) {
 	}
 }
 
-// await waits for the VM to run. The error is that of ctx.
+// awaitVM waits for a running VM. The error is ctx's.
 func (c *Coordinator) awaitVM(ctx context.Context) (virt.Domain, error) {
-	var told string
+	var loggedReason string
 	for {
 		d, err := c.findVM(ctx)
 		if err == nil {
 			return d, nil
 		}
-		if ctx.Err() == nil && err.Error() != told {
-			told = err.Error()
+		if ctx.Err() == nil && err.Error() != loggedReason {
+			loggedReason = err.Error()
 			c.Log.Info("waiting for the VM", "reason", err)
 		}
 		if err := sleep(ctx, pollInterval); err != nil {
@@ -133,7 +133,7 @@ func (c *Coordinator) awaitVM(ctx context.Context) (virt.Domain, error) {
 
 var errNone = errors.New("no VM runs")
 
-// find returns the VM, if it runs.
+// findVM returns the VM if it is running.
 func (c *Coordinator) findVM(ctx context.Context) (virt.Domain, error) {
 	if c.Domain != "" {
 		d, err := c.Connection.Domain(ctx, c.Domain)
@@ -153,10 +153,10 @@ func (c *Coordinator) findVM(ctx context.Context) (virt.Domain, error) {
 	case 1:
 		return all[0], nil
 	}
-	return nil, fmt.Errorf("%d VMs run: want one, or the name of one of them", len(all))
+	return nil, fmt.Errorf("%d VMs are running: want one, or the name of one of them", len(all))
 }
 
-// gone reports whether a VM has certainly ended.
+// hasEnded reports whether the VM has certainly ended.
 func hasEnded(ctx context.Context, d virt.Domain) bool {
 	return isEnded(checkRunning(ctx, d))
 }
@@ -171,48 +171,49 @@ func checkRunning(ctx context.Context, d virt.Domain) error {
 	return err
 }
 
-// tend looks after one VM until it has ended, or ctx ends. Nothing new is plugged
-// while the guest shuts down. What is left to be said to the agent then is said meanwhile.
+// serveVM serves one VM until it ends or ctx ends. A stop request cancels a running resize. Its last
+// calls to the agent may overlap with the shutdown.
 func (c *Coordinator) serveVM(ctx context.Context, d virt.Domain) {
-	alive, end := context.WithCancel(ctx)
-	defer end()
-	resized := make(chan struct{})
+	vmCtx, stopWork := context.WithCancel(ctx)
+	defer stopWork()
+	workDone := make(chan struct{})
 	go func() {
-		defer close(resized)
-		k := vmWorker{Coordinator: c, domain: d}
-		k.run(ctx, alive)
+		defer close(workDone)
+		w := vmWorker{Coordinator: c, domain: d}
+		w.run(ctx, vmCtx)
 	}()
-	c.awaitStop(ctx, d, end)
-	<-resized // one at a time has the journal
+	c.awaitStop(ctx, d, stopWork)
+	<-workDone // the journal has one user at a time
 	if ctx.Err() == nil && hasEnded(ctx, d) {
 		c.clearRequirement(ctx)
 	}
 }
 
-// needNothing has what a VM needed that has ended not be said of the next one.
+// clearRequirement resets the memory requirement so the next VM does not inherit it.
 func (c *Coordinator) clearRequirement(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
 	if err := c.Agent.RequireMemory(ctx, 0); err != nil {
-		c.Log.Debug("the agent is not told that the VM needs nothing any more; it knows when its process has ended", "error", err)
+		c.Log.Debug("cannot reset the memory requirement; the agent drops it with the VM process",
+			"error", err)
 	}
 }
 
-// attend waits until somebody asks for the end of the VM, or that has ended. Then it ends
-// what else is done with the VM, and sees to its end.
-func (c *Coordinator) awaitStop(ctx context.Context, d virt.Domain, end func()) {
-	ctx, leave := context.WithCancel(ctx)
-	defer leave()
+// awaitStop waits for a stop request or the end of the VM. Then it calls stopWork. After a stop
+// request it shuts the guest down.
+func (c *Coordinator) awaitStop(ctx context.Context, d virt.Domain, stopWork func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	w := newWatcher(ctx, d, stopRequests{podRequested: c.StopRequested, agent: c.Agent, log: c.Log})
 	defer w.close()
-	asked := w.awaitStopOrEnd(ctx)
-	end()
-	if asked {
+	requested := w.awaitStopOrEnd(ctx)
+	stopWork()
+	if requested {
 		c.shutDown(ctx, w)
 	}
 }
 
-// pause waits, and returns the error of ctx.
+// sleep waits for d. The error is ctx's.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

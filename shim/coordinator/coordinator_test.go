@@ -24,13 +24,13 @@ const (
 	gi = 1 << 30
 )
 
-// memory is a journal.
-type memory struct {
+// memoryJournal is a journal in memory.
+type memoryJournal struct {
 	mu     sync.Mutex
 	record *resize.Record
 }
 
-func (m *memory) Load() (resize.Record, error) {
+func (m *memoryJournal) Load() (resize.Record, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.record == nil {
@@ -39,14 +39,14 @@ func (m *memory) Load() (resize.Record, error) {
 	return *m.record, nil
 }
 
-func (m *memory) Store(r resize.Record) error {
+func (m *memoryJournal) Store(r resize.Record) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.record = &r
 	return nil
 }
 
-// rig is a pod with a VM, in a bubble of synctest.
+// rig is a pod with a VM and a shim, in a synctest bubble.
 type rig struct {
 	*virttest.Domain
 	hypervisor *virttest.Fake
@@ -64,7 +64,7 @@ func inBubble(t *testing.T, change func(*coordinator.Config), test func(t *testi
 		r.hypervisor = virttest.New(state())
 		r.Domain = r.hypervisor.First()
 		config := coordinator.Config{
-			Connection: r.hypervisor, Agent: r.agent, Journal: &memory{}, Overhead: target.Fixed(uint64(gi)),
+			Connection: r.hypervisor, Agent: r.agent, Journal: &memoryJournal{}, Overhead: target.Fixed(uint64(gi)),
 			StopRequested: func() (bool, error) { return r.podStop.Load(), nil }, Policy: resize.Policy{Shrink: true},
 		}
 		if change != nil {
@@ -77,7 +77,7 @@ func inBubble(t *testing.T, change func(*coordinator.Config), test func(t *testi
 	})
 }
 
-// run starts a coordinator, until end.
+// startShim starts a coordinator, which runs until stopShim.
 func (r *rig) startShim(t *testing.T) {
 	t.Helper()
 	c, err := coordinator.New(r.config)
@@ -91,7 +91,7 @@ func (r *rig) startShim(t *testing.T) {
 	synctest.Wait()
 }
 
-// state is that of a VM with room for more.
+// state returns a VM that can grow.
 func state() virt.State {
 	return virt.State{
 		UUID: "6b0d8f0e-6e2e-4c52-9d2c-0c1c6a1d2a3b", Name: "vm", Phase: virt.Running,
@@ -103,7 +103,7 @@ func state() virt.State {
 	}
 }
 
-// want changes what is wanted, and waits until all has been done that can be at once.
+// setDesired changes the desired state and waits until the coordinator waits for time or events.
 func (r *rig) setDesired(change func(*podapi.Desired)) {
 	r.agent.setDesired(change)
 	synctest.Wait()
@@ -118,8 +118,7 @@ func (r *rig) state(t *testing.T) virt.State {
 	return s
 }
 
-// TestNothingIsWanted: a VM is let be as long as nobody asks for another size in so many
-// words.
+// Without Follow and without a requested size the VM stays unchanged.
 func TestNoDesiredSize(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		time.Sleep(time.Minute)
@@ -130,7 +129,7 @@ func TestNoDesiredSize(t *testing.T) {
 	})
 }
 
-// TestFollow: the VM becomes what the limits leave room for.
+// With Follow the VM gets the size that the limits allow.
 func TestFollow(t *testing.T) {
 	inBubble(t, func(c *coordinator.Config) { c.Follow = true }, func(t *testing.T, r *rig) {
 		time.Sleep(time.Second)
@@ -141,14 +140,13 @@ func TestFollow(t *testing.T) {
 		r.setDesired(func(w *podapi.Desired) { w.Limits.CPU = 2500 })
 		time.Sleep(time.Second)
 		if b := r.state(t).Bandwidth; b.Quota == virt.Unlimited || b.Shares != 100 {
-			t.Errorf("bandwidth %+v, want that of the limit, and shares let be", b)
+			t.Errorf("bandwidth %+v, want the limit's quota and unchanged shares", b)
 		}
 	})
 }
 
-// TestFollowWithDIMMs: the VM becomes the largest that the limits leave room for of what
-// whole DIMMs can make it, and never more. What a smaller limit leaves beside the DIMMs
-// that are there is plugged with the next change.
+// With Follow the VM gets the largest size of whole DIMMs within the limit. The removal of a DIMM
+// can leave memory below a reduced limit unused. The next change fills it with smaller DIMMs.
 func TestFollowWithDIMMs(t *testing.T) {
 	follow := func(c *coordinator.Config) { c.Follow = true }
 	inBubble(t, follow, func(t *testing.T, r *rig) {
@@ -171,17 +169,17 @@ func TestFollowWithDIMMs(t *testing.T) {
 				got = append(got, int64(d.Size))
 			}
 			if !slices.Equal(got, c.dimms) {
-				t.Errorf("with a limit of %d MiB DIMMs %v, want %v", c.limit/mi, got, c.dimms)
+				t.Errorf("with a limit of %d MiB: DIMMs %v, want %v", c.limit/mi, got, c.dimms)
 			}
 		}
 	})
 }
 
-// TestShares: they are set with the bandwidth, and let be where nobody asks for any.
+// The shim sets shares together with the bandwidth. Without requested shares it keeps them.
 func TestShares(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		for _, c := range []struct {
-			percent int // 0: none is asked for
+			percent int // 0: not requested
 			shares  int
 			then    uint64
 		}{{50, 200, 200}, {80, 0, 200}, {0, 50, 50}, {0, 0, 50}} {
@@ -201,7 +199,7 @@ func TestShares(t *testing.T) {
 	})
 }
 
-// TestSharesAreRefused where libvirt has no CPU controller, whatever the limit.
+// Without a CPU controller libvirt cannot set shares.
 func TestSharesWithoutController(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.Set(func(s *virt.State) { s.Bandwidth = virt.Bandwidth{} })
@@ -227,7 +225,7 @@ func TestResize(t *testing.T) {
 	})
 }
 
-// TestRefused: what cannot be is told once, with all reasons, and nothing is done.
+// The shim reports a refusal once, with all reasons, and changes nothing.
 func TestRefused(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.setDesired(func(w *podapi.Desired) { w.VCPUs, w.Limits.CPU = 9, 16000 })
@@ -235,10 +233,10 @@ func TestRefused(t *testing.T) {
 		if !strings.Contains(refused.Error, "9") || len(r.Calls()) != 0 {
 			t.Errorf("report %+v, calls %v", refused, r.Calls())
 		}
-		told := len(r.agent.reports)
+		reported := len(r.agent.reports)
 		time.Sleep(time.Hour)
-		if len(r.agent.reports) != told {
-			t.Errorf("reports %+v", r.agent.reports[told:])
+		if len(r.agent.reports) != reported {
+			t.Errorf("reports %+v", r.agent.reports[reported:])
 		}
 		r.setDesired(func(w *podapi.Desired) { w.VCPUs = 3; w.Limits.CPU = 2000 })
 		if refused := r.agent.lastReport(t, podapi.StateRefused); !strings.Contains(refused.Error, "vcpus.resize.mooring.dev") {
@@ -247,7 +245,7 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// TestTriedAgain: a guest that does not answer now may later.
+// A guest that ignores one attempt may follow a later one.
 func TestRetry(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.SetGuest(virttest.Guest{KeepVCPUsOffline: true})
@@ -265,9 +263,8 @@ func TestRetry(t *testing.T) {
 	})
 }
 
-// TestBegunAndNotWanted: what a shim that died has begun is undone, also if what is wanted
-// now cannot be had: limits that were lowered are not to be exceeded until somebody asks
-// for less.
+// A new shim rolls back the steps of a dead one, even if the desired size has become impossible.
+// Otherwise the VM would exceed its lowered limits until the pod requests less.
 func TestStartedAndNotDesired(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.SetGuest(virttest.Guest{KeepVCPUsOffline: true})
@@ -275,7 +272,7 @@ func TestStartedAndNotDesired(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		r.stopShim()
 		if s := r.state(t); s.Memory.Devices[0].Current != uint64(gi) {
-			t.Fatalf("memory %+v, want that it has grown and the rest is under way", s.Memory)
+			t.Fatalf("memory %+v, want it grown while the vCPUs are pending", s.Memory)
 		}
 		r.setDesired(func(w *podapi.Desired) { w.Limits.Memory = 2 * gi })
 		r.startShim(t)
@@ -289,8 +286,8 @@ func TestStartedAndNotDesired(t *testing.T) {
 	})
 }
 
-// TestStop: the guest is asked to shut down, and nothing is plugged meanwhile. The next
-// VM is looked after again.
+// After a stop request the guest shuts down, and the shim plugs nothing meanwhile. It then resizes
+// the next VM.
 func TestStop(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.SetGuest(virttest.Guest{Late: true})
@@ -315,7 +312,7 @@ func TestStop(t *testing.T) {
 	})
 }
 
-// TestAway: nothing is concluded while libvirt or the agent is away.
+// The shim draws no conclusion while libvirt or the agent is away.
 func TestLibvirtAndAgentAway(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.hypervisor.Disconnect()

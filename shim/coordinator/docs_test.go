@@ -10,7 +10,7 @@ import (
 	"github.com/mooring-vm/mooring/api"
 )
 
-// The example pod asks for a size within its limits, and names a native sidecar.
+// The example pod requests a size within its limits, and names a native sidecar.
 func TestExample(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "examples", "resize.yaml"))
 	if err != nil {

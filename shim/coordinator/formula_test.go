@@ -22,8 +22,8 @@ func formulaConfig(t *testing.T, follow bool) func(*coordinator.Config) {
 	}
 }
 
-// TestFollowByFormula: of 3Gi the processes, an I/O thread and the four vCPUs that there
-// will be take 260 MiB, and the page tables 5.5 MiB; the guest has blocks of 2 MiB.
+// Of 3Gi the launcher takes 260 MiB for processes, an I/O thread and the future four vCPUs, and 5.5
+// MiB for page tables. The guest takes blocks of 2 MiB.
 func TestFollowByFormula(t *testing.T) {
 	inBubble(t, formulaConfig(t, true), func(t *testing.T, r *rig) {
 		time.Sleep(time.Second)
@@ -33,7 +33,7 @@ func TestFollowByFormula(t *testing.T) {
 	})
 }
 
-// TestFormulaBounds: more vCPUs leave less to the guest.
+// More vCPUs leave less memory to the guest.
 func TestFormulaBounds(t *testing.T) {
 	inBubble(t, formulaConfig(t, false), func(t *testing.T, r *rig) {
 		r.setDesired(func(w *podapi.Desired) { w.Memory = 2806 * mi })

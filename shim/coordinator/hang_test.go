@@ -17,7 +17,7 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt/virttest"
 )
 
-// mute is an agent that takes questions and, from some moment on, answers none.
+// silentAgent is an agent that answers no request while silent is set.
 type silentAgent struct {
 	*agent
 	silent atomic.Bool
@@ -57,7 +57,7 @@ func (m *silentAgent) Lease(ctx context.Context, d time.Duration, reason string)
 	return errors.Join(m.blockIfSilent(ctx), m.agent.Lease(ctx, d, reason))
 }
 
-// asksGuest waits for at most half a second, in which the guest is to be asked.
+// expectShutdownRequest expects the first shutdown request within half a second.
 func (r *rig) expectShutdownRequest(t *testing.T) {
 	t.Helper()
 	time.Sleep(time.Second / 2)
@@ -67,8 +67,8 @@ func (r *rig) expectShutdownRequest(t *testing.T) {
 	}
 }
 
-// TestStopWithoutAgent: the guest does not wait for an agent that never answers, in a
-// resize or after a migration. The next VM does not wait long either.
+// The shutdown does not wait for an agent that never answers, even during a resize or a migration.
+// The next VM does not wait long either.
 func TestStopWithoutAgent(t *testing.T) {
 	for name, before := range map[string]func(r *rig){
 		"nothing is under way": func(*rig) {},
@@ -76,20 +76,20 @@ func TestStopWithoutAgent(t *testing.T) {
 			r.SetGuest(virttest.Guest{Late: true})
 			r.setDesired(func(w *podapi.Desired) { w.VCPUs = 2 })
 			time.Sleep(3 * time.Second)
-			if held := func() bool { r.agent.mu.Lock(); defer r.agent.mu.Unlock(); return r.agent.migrationsHeld }; !held() {
+			if holding := func() bool { r.agent.mu.Lock(); defer r.agent.mu.Unlock(); return r.agent.migrationsHeld }; !holding() {
 				panic("nothing is under way")
 			}
 		},
 		"in a migration": func(r *rig) { r.setMigrating(true) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := &silentAgent{}
+			silent := &silentAgent{}
 			inBubble(t, func(c *coordinator.Config) {
-				m.agent = c.Agent.(*agent)
-				c.Agent = m
+				silent.agent = c.Agent.(*agent)
+				c.Agent = silent
 			}, func(t *testing.T, r *rig) {
 				before(r)
-				m.silent.Store(true)
+				silent.silent.Store(true)
 				r.podStop.Store(true)
 				r.expectShutdownRequest(t)
 				r.SetGuest(virttest.Guest{})
@@ -107,7 +107,7 @@ func TestStopWithoutAgent(t *testing.T) {
 	}
 }
 
-// stuck is a libvirt that, from some moment on, does not tell what a VM is.
+// hangingLibvirt is a libvirt that does not answer queries about VMs while hangs is set.
 type hangingLibvirt struct {
 	virt.Connection
 	hangs atomic.Bool
@@ -148,8 +148,8 @@ func (d hangingDomain) blockIfHanging(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// TestStopWhileLibvirtHangs: the pod's request is seen, and the guest asked. The agent is
-// not kept waiting.
+// While libvirt hangs, the shim still notices the pod's request and asks the guest. It ceases to be
+// a stop handler of the agent.
 func TestStopWithHangingLibvirt(t *testing.T) {
 	s := &hangingLibvirt{}
 	inBubble(t, func(c *coordinator.Config) {
@@ -175,8 +175,7 @@ func TestStopWithHangingLibvirt(t *testing.T) {
 	})
 }
 
-// TestIdle: a VM that nobody wants anything of costs short questions to libvirt, and none
-// to its guest.
+// For an idle VM the shim polls only libvirt, with short queries, and never the guest.
 func TestIdle(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		before := r.Reads()
@@ -185,13 +184,13 @@ func TestIdle(t *testing.T) {
 		if after.Guest != before.Guest || after.State != before.State {
 			t.Errorf("%+v after an hour, %+v before, want no look at more than its life", after, before)
 		}
-		if each := time.Hour / time.Duration(after.Life-before.Life+after.Phase-before.Phase); each < 500*time.Millisecond {
-			t.Errorf("it is looked at the VM each %s", each)
+		if interval := time.Hour / time.Duration(after.Life-before.Life+after.Phase-before.Phase); interval < 500*time.Millisecond {
+			t.Errorf("it is looked at the VM each %s", interval)
 		}
 	})
 }
 
-// TestGuestIsAsked: for its vCPUs alone, and only where they change.
+// The shim queries the guest only for its vCPUs, and only when they change.
 func TestGuestQueries(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		before := r.Reads().Guest

@@ -15,13 +15,13 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt/virttest"
 )
 
-// hostDevice is one that is assigned to a VM: with it the memory lock that libvirt wants
-// for QEMU depends on the guest's memory.
+// hostDevice is a host device assigned to a VM. With it libvirt's formula for QEMU's memory-lock
+// limit depends on the guest's memory.
 const hostDevice = `<hostdev mode='subsystem' type='pci' managed='yes'><source>
   <address domain='0x0000' bus='0x01' slot='0x00' function='0x0'/>
 </source></hostdev></devices>`
 
-// assigned is a libvirt whose VM has a device of the host, as far as its definition tells.
+// hostDeviceLibvirt is a libvirt whose domain XML shows a host device.
 type hostDeviceLibvirt struct{ virt.Connection }
 
 func (a hostDeviceLibvirt) Domains(ctx context.Context) ([]virt.Domain, error) {
@@ -39,31 +39,30 @@ func (d hostDeviceDomain) XML(ctx context.Context) (string, error) {
 	return strings.Replace(text, "</devices>", hostDevice, 1), err
 }
 
-// withLock is a VM of 1Gi with a device of the host, that grows by DIMMs. Its launcher was
-// given that lock.
-func withLock(t *testing.T, given int64, test func(t *testing.T, r *rig)) {
+// withLock runs a test with a VM of 1Gi that grows by DIMMs and has a host device. lock is the
+// memory-lock limit of its launcher, in bytes.
+func withLock(t *testing.T, lock int64, test func(t *testing.T, r *rig)) {
 	t.Helper()
-	withAgent(t, given, func(a *agent) coordinator.Agent { return a }, test)
+	withAgent(t, lock, func(a *agent) coordinator.Agent { return a }, test)
 }
 
-func withAgent(t *testing.T, given int64, is func(*agent) coordinator.Agent, test func(t *testing.T, r *rig)) {
+func withAgent(t *testing.T, lock int64, wrap func(*agent) coordinator.Agent, test func(t *testing.T, r *rig)) {
 	t.Helper()
 	change := func(c *coordinator.Config) {
-		c.Connection, c.Agent = hostDeviceLibvirt{c.Connection}, is(c.Agent.(*agent))
+		c.Connection, c.Agent = hostDeviceLibvirt{c.Connection}, wrap(c.Agent.(*agent))
 	}
 	inBubble(t, change, func(t *testing.T, r *rig) {
 		r.Set(func(s *virt.State) {
 			s.Memory = virt.Memory{Boot: uint64(gi), Maximum: uint64(8 * gi), Slots: 4, Cells: 1}
 		})
 		r.agent.mu.Lock()
-		r.agent.lock, r.agent.floor = uint64(given), uint64(given)
+		r.agent.lock, r.agent.floor = uint64(lock), uint64(lock)
 		r.agent.mu.Unlock()
 		test(t, r)
 	})
 }
 
-// TestLockThatWasGiven: a launcher that was given more than libvirt wants keeps it, and
-// each resize ends well, also the one with nothing to do.
+// A launcher keeps a limit above libvirt's formula. Each resize succeeds, even without a step.
 func TestLauncherLock(t *testing.T) {
 	withLock(t, 2*gi+512*mi, func(t *testing.T, r *rig) {
 		for _, c := range []struct{ memory, lock int64 }{{gi, 2*gi + 512*mi}, {2 * gi, 3 * gi}, {gi, 2*gi + 512*mi}} {
@@ -76,8 +75,8 @@ func TestLauncherLock(t *testing.T) {
 	})
 }
 
-// TestAgentForbids: what the node's policy does not allow is refused, with the agent's own
-// words, and tried again as other refusals are: the policy may become another.
+// The node's policy forbids a limit: the report has the agent's own words. The shim retries,
+// because the policy may change.
 func TestPolicyForbidsLock(t *testing.T) {
 	withLock(t, 2*gi, func(t *testing.T, r *rig) {
 		r.agent.mu.Lock()
@@ -99,7 +98,7 @@ func TestPolicyForbidsLock(t *testing.T) {
 	})
 }
 
-// TestAgentForbidsAndTheRestStays: a VM that is not what it was before was not refused.
+// If an earlier step has changed the VM, and its rollback fails, the state is Failed, not Refused.
 func TestPolicyForbidsAfterChange(t *testing.T) {
 	withLock(t, 2*gi, func(t *testing.T, r *rig) {
 		r.setDesired(func(w *podapi.Desired) { w.VCPUs = 2 })
@@ -114,16 +113,16 @@ func TestPolicyForbidsAfterChange(t *testing.T) {
 	})
 }
 
-// tacit is an agent that does not tell what the launcher was given.
+// agentWithoutFloor is an agent that does not report the launcher's own limit.
 type agentWithoutFloor struct{ *agent }
 
 func (a agentWithoutFloor) Limits(ctx context.Context) (resize.Limits, error) {
-	seen, err := a.agent.Limits(ctx)
-	seen.Floor = 0
-	return seen, err
+	limits, err := a.agent.Limits(ctx)
+	limits.Floor = 0
+	return limits, err
 }
 
-// TestAgentForbidsToLower: a VM that has become as it is wanted was not refused.
+// If the policy forbids a step after the VM has its desired size, the state is Failed, not Refused.
 func TestPolicyForbidsLowering(t *testing.T) {
 	withAgent(t, 4*gi, func(a *agent) coordinator.Agent { return agentWithoutFloor{a} }, func(t *testing.T, r *rig) {
 		r.setDesired(func(w *podapi.Desired) { w.VCPUs = 2 })

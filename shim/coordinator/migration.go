@@ -12,67 +12,67 @@ import (
 )
 
 const (
-	// lookEvery is how often is looked whether the VM is migrated. libvirt does not tell
-	// when a migration begins, but only when its first memory is sent.
+	// lifeInterval is the interval of polling for a migration. libvirt sends an event only with the
+	// migration's first memory, not at its start.
 	lifeInterval = 2 * pollInterval
 
-	// renewEvery is how often the lease of a migration is renewed. It is taken for
-	// podapi.MaxLease: who outlives the shim has the rest of it.
+	// leaseRenewal is the interval of renewing the lease of a migration. Each lease lasts for
+	// podapi.MaxLease and may outlive the shim.
 	leaseRenewal = time.Minute
 
-	// giveBackWithin is how long a VM's end waits for its lease to be given back.
+	// releaseTimeout bounds the last calls to the agent after the end of a VM.
 	releaseTimeout = 5 * time.Second
 
 	leaseReason = "a live migration" // reason of the lease
 )
 
-// keeper has one VM resized, but not while it is migrated. Then a lease holds for the
-// pod: its launcher may fall silent or end, and that is no reason to end the VM.
+// vmWorker resizes one VM, except during a migration. During a migration it holds a lease: the
+// launcher may fall silent or end, and the agent must not end the VM for that.
 type vmWorker struct {
 	*Coordinator
 	domain virt.Domain
 
-	stopResizer func()    // ends it; nil: nothing is resized
+	stopResizer func()    // stops the resizer and waits for it; nil: it does not run
 	uuid        string    // of the VM
-	migrating   bool      // at the last look
-	leased      bool      // there is a lease, or may be one from an earlier shim
-	renewed     time.Time // when the lease was taken last; zero: it was not
-	lockDue     bool      // QEMU may need a higher memory lock here
-	logged      bool      // of what failed in this migration
+	migrating   bool      // as last observed
+	leased      bool      // the agent may have a lease, also one of an earlier shim
+	renewed     time.Time // when the agent last granted the lease; zero: never
+	lockDue     bool      // QEMU may need a higher memory-lock limit on this node
+	logged      bool      // logOnce has logged a failure of this migration
 }
 
-// run keeps the VM until alive is done. The lease outlives a shim that ends before its
-// VM, when shim is done: the next one goes on.
-func (k *vmWorker) run(shim, alive context.Context) {
-	k.leased = true
-	k.watch(alive)
-	k.stopResizing()
-	if shim.Err() != nil {
+// run works until vmCtx ends. If shimCtx has ended too, the shim ends before its VM: the lease
+// stays for the next shim.
+func (w *vmWorker) run(shimCtx, vmCtx context.Context) {
+	w.leased = true
+	w.watch(vmCtx)
+	w.stopResizing()
+	if shimCtx.Err() != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(shim, releaseTimeout)
+	ctx, cancel := context.WithTimeout(shimCtx, releaseTimeout)
 	defer cancel()
-	k.releaseLease(ctx)
-	if k.migrating && hasEnded(ctx, k.domain) {
-		k.Log.Info("the VM is gone from here with its migration")
-		k.endRecord()
+	w.releaseLease(ctx)
+	if w.migrating && hasEnded(ctx, w.domain) {
+		w.Log.Info("the VM has migrated away")
+		w.endRecord()
 	}
 }
 
-// follow looks whenever something may have changed.
-func (k *vmWorker) watch(ctx context.Context) {
-	changed, err := k.domain.Changed(ctx)
+// watch calls observe after each event of the VM, and at least every lifeInterval.
+func (w *vmWorker) watch(ctx context.Context) {
+	changed, err := w.domain.Changed(ctx)
 	if err != nil {
-		k.Log.Debug("no events of the VM; it is looked at instead", "error", err)
+		w.Log.Debug("cannot subscribe to the VM's events; polling only", "error", err)
 	}
-	looks := time.NewTicker(lifeInterval)
-	defer looks.Stop()
+	ticker := time.NewTicker(lifeInterval)
+	defer ticker.Stop()
 	for {
-		k.observe(ctx)
+		w.observe(ctx)
 		select {
 		case <-ctx.Done():
 			return
-		case <-looks.C:
+		case <-ticker.C:
 		case _, ok := <-changed:
 			if !ok {
 				changed = nil
@@ -81,146 +81,147 @@ func (k *vmWorker) watch(ctx context.Context) {
 	}
 }
 
-// look has the VM resized or left alone, as its state wants it. While that is not known,
-// what was is left as it is.
-func (k *vmWorker) observe(ctx context.Context) {
-	l, err := k.domain.Life(ctx)
+// observe checks whether the VM is migrating and resizes it or takes the lease. If libvirt does not
+// answer, nothing changes.
+func (w *vmWorker) observe(ctx context.Context) {
+	l, err := w.domain.Life(ctx)
 	if err != nil || l.Phase.Ended() {
 		return
 	}
-	if l.Migrating != k.migrating {
-		k.uuid, k.migrating = l.UUID, l.Migrating
-		k.onMigrationChange()
+	if l.Migrating != w.migrating {
+		w.uuid, w.migrating = l.UUID, l.Migrating
+		w.onMigrationChange()
 	}
-	if k.migrating {
-		k.stopResizing() // a resize keeps the lease from beginning
-		k.takeLease(ctx)
-		k.raiseLockIfDue(ctx)
+	if w.migrating {
+		w.stopResizing() // the agent refuses a lease during a resize
+		w.takeLease(ctx)
+		w.raiseLockIfDue(ctx)
 		return
 	}
-	k.releaseLease(ctx)
-	k.raiseLockIfDue(ctx)
-	if !k.leased {
-		k.startResizing(ctx)
+	w.releaseLease(ctx)
+	w.raiseLockIfDue(ctx)
+	if !w.leased {
+		w.startResizing(ctx)
 	}
 }
 
-// turn begins and ends a migration.
-func (k *vmWorker) onMigrationChange() {
-	if k.migrating {
-		k.lockDue, k.logged = true, false
-		k.Log.Info("the VM is being migrated: nothing is resized meanwhile")
+// onMigrationChange logs the start or the end of a migration. A start makes QEMU's limit due.
+func (w *vmWorker) onMigrationChange() {
+	if w.migrating {
+		w.lockDue, w.logged = true, false
+		w.Log.Info("the VM is migrating: no resize until the migration ends")
 		return
 	}
-	k.Log.Info("the migration has ended, and the VM runs here")
+	w.Log.Info("the migration has ended, and the VM is still here")
 }
 
-// rest ends the resize that is under way. Its journal has what was begun.
-func (k *vmWorker) stopResizing() {
-	if k.stopResizer != nil {
-		k.stopResizer()
-		k.stopResizer = nil
+// stopResizing interrupts a running resize. The journal has its started steps.
+func (w *vmWorker) stopResizing() {
+	if w.stopResizer != nil {
+		w.stopResizer()
+		w.stopResizer = nil
 	}
 }
 
-// resume begins to resize, with what the journal has first.
-func (k *vmWorker) startResizing(ctx context.Context) {
-	if k.stopResizer != nil {
+// startResizing starts the resizer, which first recovers the journal.
+func (w *vmWorker) startResizing(ctx context.Context) {
+	if w.stopResizer != nil {
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		r := resizer{Coordinator: k.Coordinator, domain: k.domain}
+		r := resizer{Coordinator: w.Coordinator, domain: w.domain}
 		r.run(ctx)
 	}()
-	k.stopResizer = func() {
+	w.stopResizer = func() {
 		cancel()
 		<-done
 	}
 }
 
-// migrates reports whether a migration has come between: what is wanted has not failed
-// then, and is done afterwards.
+// isMigrating reports whether the VM is migrating. A resize does not fail because of a migration: it
+// continues afterwards.
 func (r *resizer) isMigrating(ctx context.Context) bool {
 	l, err := r.domain.Life(ctx)
 	return err == nil && l.Migrating
 }
 
-// take takes the lease, and renews it.
-func (k *vmWorker) takeLease(ctx context.Context) {
-	if !k.renewed.IsZero() && time.Since(k.renewed) < leaseRenewal {
+// takeLease takes the lease, or renews it when due.
+func (w *vmWorker) takeLease(ctx context.Context) {
+	if !w.renewed.IsZero() && time.Since(w.renewed) < leaseRenewal {
 		return
 	}
-	k.leased = true // also if nobody knows what became of the call
-	if err := k.Agent.Lease(ctx, podapi.MaxLease, leaseReason); err != nil {
-		k.logOnce(ctx, fmt.Errorf("take a lease for it: %w", err))
+	w.leased = true // the agent may grant the lease even if the call fails
+	if err := w.Agent.Lease(ctx, podapi.MaxLease, leaseReason); err != nil {
+		w.logOnce(ctx, fmt.Errorf("take the lease: %w", err))
 		return
 	}
-	k.renewed = time.Now()
+	w.renewed = time.Now()
 }
 
-// giveBack gives the lease back. An agent that refuses has none.
-func (k *vmWorker) releaseLease(ctx context.Context) {
-	if !k.leased {
+// releaseLease releases the lease. If the agent answers with a refusal, it has no lease.
+func (w *vmWorker) releaseLease(ctx context.Context) {
+	if !w.leased {
 		return
 	}
-	err := k.Agent.Lease(ctx, 0, "")
+	err := w.Agent.Lease(ctx, 0, "")
 	if errors.Is(err, resize.ErrAgent) || ctx.Err() != nil {
-		k.logOnce(ctx, fmt.Errorf("give its lease back: %w", err))
+		w.logOnce(ctx, fmt.Errorf("release the lease: %w", err))
 		return
 	}
-	k.leased, k.renewed = false, time.Time{}
+	w.leased, w.renewed = false, time.Time{}
 }
 
-// raise has QEMU's memory lock be what libvirt wants for the VM as it is. At the target
-// of a migration it was chosen for the VM as its pod was created for it.
-func (k *vmWorker) raiseLockIfDue(ctx context.Context) {
-	if !k.lockDue {
+// raiseLockIfDue raises QEMU's memory-lock limit to libvirt's formula for the current VM. At the
+// target of a migration the limit fits the VM as its pod was created, which may be smaller.
+func (w *vmWorker) raiseLockIfDue(ctx context.Context) {
+	if !w.lockDue {
 		return
 	}
-	err := k.raiseLock(ctx)
+	err := w.raiseLock(ctx)
 	if err != nil {
-		k.logOnce(ctx, fmt.Errorf("raise the memory lock of QEMU: %w", err))
+		w.logOnce(ctx, fmt.Errorf("raise QEMU's memory-lock limit: %w", err))
 	}
-	k.lockDue = err != nil && (k.migrating || isTemporary(err))
+	w.lockDue = err != nil && (w.migrating || isTemporary(err))
 }
 
-func (k *vmWorker) raiseLock(ctx context.Context) error {
-	is, err := resize.Read(ctx, k.domain, k.Agent)
+func (w *vmWorker) raiseLock(ctx context.Context) error {
+	observed, err := resize.Read(ctx, w.domain, w.Agent)
 	if err != nil {
 		return err
 	}
-	wants, err := is.RequiredLock()
-	if err != nil || wants == 0 {
+	required, err := observed.RequiredLock()
+	if err != nil || required == 0 {
 		return err
 	}
-	if is.Limits.Lock >= wants {
+	if observed.Limits.Lock >= required {
 		return nil
 	}
-	k.Log.Info("the memory lock of QEMU is raised", "from", is.Limits.Lock, "to", wants)
-	return k.Agent.RaiseLock(ctx, wants)
+	w.Log.Info("raising QEMU's memory-lock limit", "from", observed.Limits.Lock, "to", required)
+	return w.Agent.RaiseLock(ctx, required)
 }
 
-// complain tells once in a migration of what is tried again.
-func (k *vmWorker) logOnce(ctx context.Context, err error) {
-	if k.logged || ctx.Err() != nil {
+// logOnce logs the first failure of a migration. The caller retries.
+func (w *vmWorker) logOnce(ctx context.Context, err error) {
+	if w.logged || ctx.Err() != nil {
 		return
 	}
-	k.logged = true
-	k.Log.Warn("lease or memory lock of the VM are not as they should be; it is tried again", "error", err)
+	w.logged = true
+	w.Log.Warn("cannot set the lease or the memory-lock limit of the VM; retrying", "error", err)
 }
 
-// close ends in the journal what was begun for a VM that is somebody else's now: it may
-// come back as another size.
-func (k *vmWorker) endRecord() {
-	record, err := k.Journal.Load()
-	if err != nil || record.Phase == resize.Ended || record.Domain != k.uuid {
-		return // one that cannot be read has been set aside
+// endRecord ends the journal's record of a VM that migrated away. The VM may come back with another
+// size.
+func (w *vmWorker) endRecord() {
+	record, err := w.Journal.Load()
+	if err != nil || record.Phase == resize.Ended || record.Domain != w.uuid {
+		return // Load has moved an unreadable record away
 	}
-	record.Phase, record.Report = resize.Ended, &resize.Report{Target: record.Target, Error: "the VM was migrated away"}
-	if err := k.Journal.Store(record); err != nil {
-		k.Log.Warn("the journal still has a resize of a VM that is gone", "error", err)
+	record.Phase = resize.Ended
+	record.Report = &resize.Report{Target: record.Target, Error: "the VM was migrated away"}
+	if err := w.Journal.Store(record); err != nil {
+		w.Log.Warn("cannot end the journal's resize of a VM that migrated away", "error", err)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt/virttest"
 )
 
-// migrate begins or ends a migration, and waits until all has been done that can be at
-// once.
+// setMigrating starts or ends a migration, and waits until the coordinator waits for time or
+// events.
 func (r *rig) setMigrating(migrating bool) {
 	r.Set(func(s *virt.State) { s.Migrating = migrating })
 	synctest.Wait()
@@ -22,12 +22,11 @@ func (r *rig) setMigrating(migrating bool) {
 func (r *rig) expectLease(t *testing.T, want bool) {
 	t.Helper()
 	if got, _ := r.agent.hasLease(); got != want {
-		t.Errorf("a lease holds: %t, want %t", got, want)
+		t.Errorf("lease %t, want %t", got, want)
 	}
 }
 
-// TestMigration: a lease holds from its beginning to its end, and is renewed. What is
-// wanted meanwhile is done afterwards.
+// The shim holds and renews a lease during the whole migration. It resizes the VM afterwards.
 func TestMigration(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.expectLease(t, false)
@@ -37,10 +36,10 @@ func TestMigration(t *testing.T) {
 		time.Sleep(time.Hour)
 		r.expectLease(t, true)
 		if _, taken := r.agent.hasLease(); time.Hour/time.Duration(taken) >= podapi.MaxLease {
-			t.Errorf("the lease was taken %d times in an hour, and holds for %s at a time", taken, podapi.MaxLease)
+			t.Errorf("%d leases of %s in an hour, want no gap", taken, podapi.MaxLease)
 		}
 		if calls := r.Calls(); len(calls) > 0 {
-			t.Errorf("calls %v while it is migrated", calls)
+			t.Errorf("calls %v during the migration", calls)
 		}
 		r.setMigrating(false)
 		r.expectLease(t, false)
@@ -52,7 +51,7 @@ func TestMigration(t *testing.T) {
 	})
 }
 
-// TestMigrationAgain: one that follows at once has a lease of its own.
+// A migration that follows at once gets a lease of its own.
 func TestRepeatedMigration(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		for range 3 {
@@ -64,20 +63,20 @@ func TestRepeatedMigration(t *testing.T) {
 	})
 }
 
-// TestMigrationInAResize: what was begun is left as it is, so that the lease can be
-// taken, and finished afterwards.
+// A migration interrupts a resize, so that the agent can grant the lease. The resize continues
+// afterwards.
 func TestMigrationDuringResize(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.SetGuest(virttest.Guest{Late: true})
 		r.setDesired(func(w *podapi.Desired) { w.VCPUs, w.Memory = 2, 2*gi })
 		time.Sleep(2 * time.Second)
-		begun := len(r.Calls())
+		started := len(r.Calls())
 		r.setMigrating(true)
 		r.expectLease(t, true)
 		r.AnswerPending()
 		time.Sleep(time.Hour)
-		if calls := r.Calls(); begun == 0 || len(calls) != begun {
-			t.Errorf("calls %v, want the first %d", calls, begun)
+		if calls := r.Calls(); started == 0 || len(calls) != started {
+			t.Errorf("calls %v, want the first %d", calls, started)
 		}
 		r.SetGuest(virttest.Guest{})
 		r.setMigrating(false)
@@ -89,23 +88,23 @@ func TestMigrationDuringResize(t *testing.T) {
 		}
 		for _, report := range r.agent.allReports() {
 			if report.Error != "" {
-				t.Errorf("report %+v: a migration was taken for a failure", report)
+				t.Errorf("report %+v: the migration was reported as a failure", report)
 			}
 		}
 	})
 }
 
-// TestMigratedAway: the VM is somebody else's. The lease is given back, nothing is left
-// to be finished, and the next VM is looked after.
+// After a VM has migrated away, the shim releases the lease, ends the journal's record and serves
+// the next VM.
 func TestMigratedAway(t *testing.T) {
-	j := &memory{}
+	j := &memoryJournal{}
 	inBubble(t, func(c *coordinator.Config) { c.Journal = j }, func(t *testing.T, r *rig) {
 		r.SetGuest(virttest.Guest{Late: true})
 		r.setDesired(func(w *podapi.Desired) { w.VCPUs = 2 })
 		time.Sleep(2 * time.Second)
 		r.setMigrating(true)
 		if record, err := j.Load(); err != nil || record.Phase != resize.Running {
-			t.Fatalf("record %+v, %v, want one to be finished", record, err)
+			t.Fatalf("record %+v, %v, want an unfinished one", record, err)
 		}
 		r.Set(func(s *virt.State) { s.Migrating, s.Phase = false, virt.ShutOff })
 		time.Sleep(time.Second)
@@ -122,21 +121,21 @@ func TestMigratedAway(t *testing.T) {
 	})
 }
 
-// TestMigratedAwayWithAnothersJournal: what is another VM's is left alone.
+// The shim keeps the record of another VM.
 func TestMigratedAwayWithOtherJournal(t *testing.T) {
-	j := &memory{record: &resize.Record{Domain: "another", Phase: resize.Running}}
+	j := &memoryJournal{record: &resize.Record{Domain: "another", Phase: resize.Running}}
 	inBubble(t, func(c *coordinator.Config) { c.Journal = j }, func(t *testing.T, r *rig) {
 		r.setMigrating(true)
 		r.Set(func(s *virt.State) { s.Migrating, s.Phase = false, virt.ShutOff })
 		time.Sleep(time.Second)
 		if record, err := j.Load(); err != nil || record.Phase != resize.Running {
-			t.Errorf("record %+v, %v, want it as it was", record, err)
+			t.Errorf("record %+v, %v, want it unchanged", record, err)
 		}
 	})
 }
 
-// TestMigrationComes: a VM that waits at its target is leased and left alone, and looked
-// after once it runs.
+// At the target of a migration the shim takes a lease for the incoming VM. It resizes the VM when
+// it runs.
 func TestIncomingMigration(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.Set(func(s *virt.State) { s.Phase = virt.ShutOff })
@@ -146,7 +145,7 @@ func TestIncomingMigration(t *testing.T) {
 		time.Sleep(time.Hour)
 		r.expectLease(t, true)
 		if calls := r.Calls(); len(calls) > 0 {
-			t.Errorf("calls %v while it is migrated", calls)
+			t.Errorf("calls %v during the migration", calls)
 		}
 		r.Set(func(s *virt.State) { s.Phase, s.Migrating = virt.Running, false })
 		time.Sleep(time.Second)
@@ -157,7 +156,7 @@ func TestIncomingMigration(t *testing.T) {
 	})
 }
 
-// TestMigrationFails: an incoming VM that is gone again leaves no lease behind.
+// The shim releases the lease if the incoming VM disappears.
 func TestFailedIncomingMigration(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.Set(func(s *virt.State) { s.Phase, s.Migrating = virt.Paused, true })
@@ -169,14 +168,13 @@ func TestFailedIncomingMigration(t *testing.T) {
 	})
 }
 
-// TestMigrationWhileAgentIsAway: it is asked for the lease until it answers, and likewise
-// to take it back.
+// While the agent is away, the shim retries to take and to release the lease.
 func TestMigrationWithoutAgent(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
-		away := func(is bool) {
+		away := func(value bool) {
 			r.agent.mu.Lock()
 			defer r.agent.mu.Unlock()
-			r.agent.away = is
+			r.agent.away = value
 		}
 		away(true)
 		r.setMigrating(true)
@@ -198,7 +196,7 @@ func TestMigrationWithoutAgent(t *testing.T) {
 	})
 }
 
-// TestShimEndsInAMigration: the lease outlives it, and the next one gives it back.
+// The lease outlives the shim. The next shim releases it.
 func TestShimEndsDuringMigration(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.setMigrating(true)
@@ -210,7 +208,7 @@ func TestShimEndsDuringMigration(t *testing.T) {
 	})
 }
 
-// TestStopInAMigration: what the pod asks for does not wait.
+// A stop request of the pod does not wait for the end of a migration.
 func TestStopDuringMigration(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.setMigrating(true)

@@ -49,14 +49,14 @@ type cpuShare struct {
 
 // getsMore measures until the guest gets more than that. On a machine that has no more to
 // give, which is not what holds it back, the test cannot tell.
-func (p *pod) awaitShare(t *testing.T, cpus, does float64) (got cpuShare) {
+func (p *pod) awaitShare(t *testing.T, cpus, workRate float64) (got cpuShare) {
 	t.Helper()
 	for range 20 {
-		if got = p.measureShare(t); got.cpus > cpus && got.workRate > does {
+		if got = p.measureShare(t); got.cpus > cpus && got.workRate > workRate {
 			return got
 		}
 		if got.throttled > 10 { // of 20 periods: in each of these it got all that it may have
-			t.Errorf("%+v, want more than %.2f CPUs, and %.1f of its work in a second", got, cpus, does)
+			t.Errorf("%+v, want more than %.2f CPUs, and %.1f of its work in a second", got, cpus, workRate)
 		}
 	}
 	if !t.Failed() {
@@ -96,9 +96,9 @@ func (p *pod) vcpuTime(t *testing.T) (cpu time.Duration) {
 // did is how much work the guest has done, in its own words.
 func (p *pod) workDone(t *testing.T) (n int) {
 	t.Helper()
-	said := p.daemon.Console(t)
-	if at := strings.LastIndex(said, "work="); at >= 0 {
-		_, _ = fmt.Sscanf(said[at:], "work=%d", &n) // a line that is half written is a smaller number
+	console := p.daemon.Console(t)
+	if at := strings.LastIndex(console, "work="); at >= 0 {
+		_, _ = fmt.Sscanf(console[at:], "work=%d", &n) // a line that is half written is a smaller number
 	}
 	return n
 }

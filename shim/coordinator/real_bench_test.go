@@ -81,8 +81,8 @@ func (k resizeKind) measure(b *testing.B, all results) {
 			}
 		})
 	}
-	for _, what := range slices.Compact(k.description[:]) {
-		b.Logf("%s: libvirt alone %v, the shim %v", what, all.samples(what, "libvirt"), all.samples(what, "shim"))
+	for _, description := range slices.Compact(k.description[:]) {
+		b.Logf("%s: libvirt alone %v, the shim %v", description, all.samples(description, "libvirt"), all.samples(description, "shim"))
 	}
 }
 
@@ -91,15 +91,15 @@ func (k resizeKind) inGuest(b *testing.B, all results) {
 	p.boot(b, k.device, "guest.heartbeat")
 	raw, heart := newRaw(b, p.daemon.URI), p.daemon.Heartbeat(b)
 	for n := 1; n <= k.rounds; n++ {
-		what := k.description[n%2]
+		description := k.description[n%2]
 		if n%4 < 2 { // of up and down, each has as much
-			all.samples(what, "libvirt").add(b, heart, func() error { return k.raw(raw, b.Context(), n) })
+			all.samples(description, "libvirt").add(b, heart, func() error { return k.raw(raw, b.Context(), n) })
 			continue
 		}
 		p.agent.setDesired(func(w *podapi.Desired) { w.Size = api.Size{CPUShares: w.CPUShares} })
 		p.startShim(b)
 		p.await(b, "the guest answers", func(s virt.State) bool { return s.VCPUs.Online > 0 })
-		all.samples(what, "shim").add(b, heart, func() error { return p.awaitDone(b.Context(), p.agent.setDesired(k.target(n))) })
+		all.samples(description, "shim").add(b, heart, func() error { return p.awaitDone(b.Context(), p.agent.setDesired(k.target(n))) })
 		p.stopShim()
 	}
 }
@@ -107,14 +107,14 @@ func (k resizeKind) inGuest(b *testing.B, all results) {
 // figures are samples by what was done, and with what.
 type results map[string]map[string]*samples
 
-func (f results) samples(what, with string) *samples {
-	if f[what] == nil {
-		f[what] = map[string]*samples{}
+func (f results) samples(description, program string) *samples {
+	if f[description] == nil {
+		f[description] = map[string]*samples{}
 	}
-	if f[what][with] == nil {
-		f[what][with] = &samples{}
+	if f[description][program] == nil {
+		f[description][program] = &samples{}
 	}
-	return f[what][with]
+	return f[description][program]
 }
 
 func (f results) save(b *testing.B, file string) {
@@ -154,7 +154,7 @@ func (s *samples) add(b *testing.B, heart *libvirttest.Heartbeat, do func() erro
 	s.Paused = append(s.Paused, heart.LongestGap().Seconds())
 }
 
-func median(of []float64) float64 { return slices.Sorted(slices.Values(of))[len(of)/2] }
+func median(values []float64) float64 { return slices.Sorted(slices.Values(values))[len(values)/2] }
 
 // resized waits until people are told that it is done.
 func (p *pod) awaitDone(ctx context.Context, generation uint64) error {

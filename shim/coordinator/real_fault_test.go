@@ -27,33 +27,33 @@ func sizes(i int) (bytes int64, change func(*podapi.Desired)) {
 // between wants something else, and has something happen at the nth moment of it, while
 // the coordinator waits; false: there are not so many. A step has two, of which the first
 // is before it is looked whether it may be done.
-func (p *pod) atMoment(t *testing.T, nth int, change func(*podapi.Desired), happens func()) bool {
+func (p *pod) atMoment(t *testing.T, nth int, change func(*podapi.Desired), action func()) bool {
 	t.Helper()
-	reached, on := make(chan struct{}), make(chan struct{})
+	reached, resume := make(chan struct{}), make(chan struct{})
 	written := 0
 	hook := func() {
 		if written++; written == nth {
 			close(reached)
-			<-on
+			<-resume
 		}
 	}
 	p.hook.Store(&hook)
 	defer p.hook.Store(nil)
 	generation := p.agent.setDesired(change)
-	some := false
+	seen := false
 	eventually(t, func() bool {
 		select {
 		case <-reached:
-			some = true
+			seen = true
 		default:
 		}
-		return some || p.hasOutcome(generation)
+		return seen || p.hasOutcome(generation)
 	}, func() { t.Errorf("neither has moment %d come, nor is it done", nth) })
-	if some {
-		happens()
+	if seen {
+		action()
 	}
-	close(on)
-	return some
+	close(resume)
+	return seen
 }
 
 // ended reports whether people were told how a resize ended.

@@ -37,8 +37,8 @@ func TestGuestKeepsMemory(t *testing.T) {
 			if d := s.Memory.Devices[0]; d.Model == virt.VirtioMem && d.Requested != d.Current {
 				t.Errorf("%+v, want that the guest is not asked any more", d)
 			}
-			if needs := p.requirement.Load(); needs < s.Memory.Balloon+uint64(gi) {
-				t.Errorf("limits may be as low as %d, and the guest has %d", needs, s.Memory.Balloon)
+			if required := p.requirement.Load(); required < s.Memory.Balloon+uint64(gi) {
+				t.Errorf("limits may be as low as %d, and the guest has %d", required, s.Memory.Balloon)
 			}
 		})
 	}

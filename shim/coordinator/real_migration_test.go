@@ -75,10 +75,10 @@ func (m *liveMigration) awaitNoticed(t *testing.T) {
 func (m *liveMigration) testAbort(t *testing.T) {
 	migration := m.source.daemon.Migrate(t, m.target.daemon)
 	m.awaitNoticed(t)
-	wanted := m.source.agent.setDesired(vcpus(2))
+	generation := m.source.agent.setDesired(vcpus(2))
 	m.expectUntouched(t)
 	m.abortAndCheck(t, migration)
-	if r := m.source.outcome(t, wanted); r.State != podapi.StateDone {
+	if r := m.source.outcome(t, generation); r.State != podapi.StateDone {
 		t.Errorf("report %+v, want it done afterwards", r)
 	}
 	if s := m.source.read(t); s.Migrating || s.Phase != virt.Running || s.VCPUs.Plugged != 2 || s.VCPUs.Online != 2 {
@@ -104,11 +104,11 @@ func (m *liveMigration) abortAndCheck(t *testing.T, migration *libvirttest.Migra
 func (m *liveMigration) testBetween(t *testing.T) {
 	m.target.resetLock()
 	var migration *libvirttest.Migration
-	some := m.source.atMoment(t, 2, vcpus(3), func() {
+	reached := m.source.atMoment(t, 2, vcpus(3), func() {
 		migration = m.source.daemon.Migrate(t, m.target.daemon)
 		m.source.await(t, "it is migrated", func(s virt.State) bool { return s.Migrating })
 	})
-	if !some {
+	if !reached {
 		t.Fatal("no record")
 	}
 	m.awaitNoticed(t)
@@ -130,7 +130,7 @@ func (m *liveMigration) testSuccess(t *testing.T) {
 	m.target.resetLock()
 	migration := m.source.daemon.Migrate(t, m.target.daemon)
 	m.awaitNoticed(t)
-	wanted := m.target.agent.setDesired(func(w *podapi.Desired) { w.VCPUs, w.Memory = 4, 2*booted })
+	generation := m.target.agent.setDesired(func(w *podapi.Desired) { w.VCPUs, w.Memory = 4, 2*booted })
 	m.expectUntouched(t)
 	migration.FullSpeed(t)
 	if err := migration.Wait(); err != nil {
@@ -140,7 +140,7 @@ func (m *liveMigration) testSuccess(t *testing.T) {
 	m.source.awaitLease(t, false)
 	m.target.awaitLease(t, false)
 	m.target.findVM(t)
-	if r := m.target.outcome(t, wanted); r.State != podapi.StateDone {
+	if r := m.target.outcome(t, generation); r.State != podapi.StateDone {
 		t.Fatalf("report %+v, want it done at the target", r)
 	}
 	if s := m.target.read(t); s.VCPUs.Online != 4 || s.Memory.Balloon != uint64(2*booted) {

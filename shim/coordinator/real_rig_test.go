@@ -143,11 +143,11 @@ type agentWithCgroups struct {
 }
 
 func (c agentWithCgroups) Limits(ctx context.Context) (resize.Limits, error) {
-	seen, err := c.agent.Limits(ctx)
+	limits, err := c.agent.Limits(ctx)
 	if lowered := c.pod.loweredLimit.Load(); lowered > 0 {
-		seen.ContainerMax = lowered
+		limits.ContainerMax = lowered
 	}
-	return seen, err
+	return limits, err
 }
 
 func (c agentWithCgroups) RequireMemory(ctx context.Context, bytes uint64) error {
@@ -187,29 +187,29 @@ func (p *pod) runHook() {
 }
 
 // await waits until the VM is so.
-func (p *pod) await(t testing.TB, what string, is func(virt.State) bool) virt.State {
+func (p *pod) await(t testing.TB, condition string, satisfied func(virt.State) bool) virt.State {
 	t.Helper()
 	var s virt.State
 	var err error
 	eventually(t, func() bool {
 		s, err = p.State(t.Context())
-		return err == nil && is(s)
-	}, func() { t.Fatalf("it never came that %s: %+v, %v", what, s, err) })
+		return err == nil && satisfied(s)
+	}, func() { t.Fatalf("it never came that %s: %+v, %v", condition, s, err) })
 	return s
 }
 
 // patiently waits, as long as emulated guests on busy machines may take.
-func eventually(t testing.TB, is func() bool, never func()) {
+func eventually(t testing.TB, condition func() bool, onTimeout func()) {
 	t.Helper()
 	over := time.NewTimer(90 * time.Second)
 	defer over.Stop()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for !is() {
+	for !condition() {
 		select {
 		case <-tick.C:
 		case <-over.C:
-			never()
+			onTimeout()
 			return
 		}
 	}

@@ -44,12 +44,12 @@ func (w *watchedLibvirt) Domains(ctx context.Context) ([]virt.Domain, error) {
 	return all, err
 }
 
-func (w *watchedLibvirt) recordChange(what string) {
+func (w *watchedLibvirt) recordChange(change string) {
 	leased, _ := w.agent.hasLease()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if leased {
-		w.changedDuringLease = append(w.changedDuringLease, what)
+		w.changedDuringLease = append(w.changedDuringLease, change)
 	}
 }
 

@@ -15,8 +15,9 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt/virttest"
 )
 
-// An order was lost, came late, and was not confirmed: it is left at first. The next
-// attempt takes the journal up, and so does not take what is unconfirmed for done.
+// A call is lost, its repetition takes effect late, and the guest does not confirm it. The shim
+// leaves the VM unchanged at first. The next attempt continues from the journal, so it does not
+// mistake the unconfirmed step for success.
 func TestSuspendedRunResumes(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.SetGuest(virttest.Guest{KeepVCPUsOffline: true})
@@ -28,36 +29,37 @@ func TestSuspendedRunResumes(t *testing.T) {
 			t.Errorf("report %+v", last)
 		}
 		if s := r.state(t); s.VCPUs.Plugged != 2 {
-			t.Fatalf("vCPUs %+v, want those that were ordered", s.VCPUs)
+			t.Fatalf("vCPUs %+v, want the 2 that were set", s.VCPUs)
 		}
 		time.Sleep(time.Minute)
 		r.agent.lastReport(t, podapi.StateFailed)
 		if calls := strings.Join(r.Calls(), "|"); !strings.Contains(calls, "set vCPUs to 1") {
-			t.Errorf("calls %s, want it undone", calls)
+			t.Errorf("calls %s, want a rollback", calls)
 		}
 	})
 }
 
-// vCPUs that stay unused and that QEMU does not give back are no success of a later attempt.
+// A later attempt does not report success while the guest does not use the vCPUs, even if QEMU
+// cannot remove them.
 func TestUnusedVCPUsStayFailed(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.SetGuest(virttest.Guest{KeepVCPUsOffline: true, KeepVCPUs: true})
 		r.setDesired(func(w *podapi.Desired) { w.VCPUs = 2 })
 		time.Sleep(10 * time.Minute)
-		for _, told := range r.agent.allReports() {
-			if told.State == podapi.StateDone && told.Generation == 2 {
-				t.Errorf("told %+v", told)
+		for _, report := range r.agent.allReports() {
+			if report.State == podapi.StateDone && report.Generation == 2 {
+				t.Errorf("report %+v", report)
 			}
 		}
 		r.SetGuest(virttest.Guest{})
-		r.Set(func(s *virt.State) { s.VCPUs.Online = 2 }) // its user has brought it online
+		r.Set(func(s *virt.State) { s.VCPUs.Online = 2 }) // by the guest's user
 		time.Sleep(10 * time.Minute)
 		r.agent.lastReport(t, podapi.StateDone)
 	})
 }
 
-// A VM that is started anew in the middle, under the same UUID, is not taken for the one
-// that was resized.
+// The resize fails if the VM restarts meanwhile, also with the same UUID. The next attempt resizes
+// the new VM.
 func TestRestartDuringResize(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		once := false
@@ -68,7 +70,7 @@ func TestRestartDuringResize(t *testing.T) {
 			}
 		}
 		r.setDesired(func(w *podapi.Desired) { w.VCPUs = 2 })
-		if last := r.agent.lastReport(t, podapi.StateFailed); !strings.Contains(last.Error, "started anew") {
+		if last := r.agent.lastReport(t, podapi.StateFailed); !strings.Contains(last.Error, "the VM restarted") {
 			t.Errorf("report %+v", last)
 		}
 		time.Sleep(time.Minute)
@@ -79,9 +81,9 @@ func TestRestartDuringResize(t *testing.T) {
 	})
 }
 
-// What becomes of an earlier resize is told of that one, and not of what is wanted now.
+// The report about a recovered run has the run's generation, not the current one.
 func TestRecoveredRunIsReported(t *testing.T) {
-	j := &memory{}
+	j := &memoryJournal{}
 	earlier := target.Target{Generation: 1, Size: api.Size{VCPUs: 3}}
 	record := resize.Record{Domain: state().UUID, Target: earlier, Phase: resize.RollingBack, Started: 1, Steps: resize.Steps{
 		resize.SetVCPUs{From: 1, To: 3, Used: 1, Within: time.Second},
@@ -95,15 +97,15 @@ func TestRecoveredRunIsReported(t *testing.T) {
 	}, func(t *testing.T, r *rig) {
 		time.Sleep(time.Minute)
 		r.agent.lastReport(t, podapi.StateDone)
-		for _, told := range r.agent.allReports() {
-			if failed := told.State == podapi.StateFailed; failed != (told.Generation == 1) {
-				t.Errorf("told %+v", told)
+		for _, report := range r.agent.allReports() {
+			if failed := report.State == podapi.StateFailed; failed != (report.Generation == 1) {
+				t.Errorf("report %+v", report)
 			}
 		}
 	})
 }
 
-// A VM that ends, and is started anew as libvirt comes back, is resized as what it is.
+// The VM restarts while libvirt is away. The shim resizes the new VM.
 func TestRestartWithoutLibvirt(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.setDesired(func(w *podapi.Desired) { w.VCPUs, w.Memory = 2, 2*gi })
@@ -117,29 +119,29 @@ func TestRestartWithoutLibvirt(t *testing.T) {
 		r.agent.lastReport(t, podapi.StateDone)
 		s, err := r.hypervisor.First().State(t.Context())
 		if err != nil || s.VCPUs.Plugged != 2 || s.Memory.Devices[0].Current != uint64(gi) || len(r.agent.allReports()) == before {
-			t.Errorf("%+v, %v, want 2 vCPUs and 2 GiB again", s, err)
+			t.Errorf("%+v, %v, want 2 vCPUs and 2Gi again", s, err)
 		}
 	})
 }
 
-// What a VM needed that has ended is not said of the next one.
+// The next VM does not inherit the memory requirement.
 func TestRequirementEndsWithVM(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.setDesired(func(w *podapi.Desired) { w.Memory = 2 * gi })
-		if need := r.agent.memoryRequirement(); need != 3*uint64(gi) {
-			t.Fatalf("it needs %d", need)
+		if bytes := r.agent.memoryRequirement(); bytes != 3*uint64(gi) {
+			t.Fatalf("memory requirement %d, want 3Gi", bytes)
 		}
 		r.Set(func(s *virt.State) { s.Phase = virt.ShutOff })
 		time.Sleep(10 * time.Second)
-		if need := r.agent.memoryRequirement(); need != 0 {
-			t.Errorf("it needs %d, and has ended", need)
+		if bytes := r.agent.memoryRequirement(); bytes != 0 {
+			t.Errorf("memory requirement %d after the end of the VM", bytes)
 		}
 	})
 }
 
-// Nor is it when an earlier shim has begun the resize.
+// As TestRestartDuringResize, for a run of an earlier shim.
 func TestRestartDuringRecovery(t *testing.T) {
-	j := &memory{}
+	j := &memoryJournal{}
 	record := resize.Record{Domain: state().UUID, Target: target.Target{Generation: 1, Size: api.Size{VCPUs: 2}}, Phase: resize.Running}
 	if err := j.Store(record); err != nil {
 		t.Fatal(err)

@@ -6,53 +6,50 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/mooring-vm/mooring/api"
 	"github.com/mooring-vm/mooring/api/podapi"
+	"github.com/mooring-vm/mooring/internal/plaintext"
 	"github.com/mooring-vm/mooring/shim/resize"
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// tellWithin is how long the agent has to take a report. A resize waits for it.
+// reportTimeout bounds one attempt to report. A resize waits for it.
 const reportTimeout = time.Second
 
-// tell tells people, once of what fails again and again.
+// reportOnce sends a report, but skips a failure that equals the last report.
 func (r *resizer) reportOnce(ctx context.Context, report podapi.Report) {
-	news := failureKey{report.Generation, report.State, report.Error}
-	if report.Error != "" && news == r.lastReported {
+	key := failureKey{report.Generation, report.State, report.Error}
+	if report.Error != "" && key == r.lastReported {
 		return
 	}
-	r.lastReported = news
+	r.lastReported = key
 	r.send(ctx, report)
 }
 
-// progress returns what tells people how far a run is: its plan, and each step when it is
-// done.
+// progressReporter returns a callback for a run's plan and for each finished step.
 func (r *resizer) progressReporter(ctx context.Context, generation uint64) func(resize.Report) {
 	return func(report resize.Report) {
-		now := max(generation, report.Target.Generation)
-		if r.retryDelay > 0 && now == generation {
-			return // nobody wants to hear of each attempt
+		current := max(generation, report.Target.Generation)
+		if r.retryDelay > 0 && current == generation {
+			return // retries of a reported failure show no progress
 		}
-		told := buildReport(now, report, nil)
-		told.State = podapi.StateResizing
-		r.reportOnce(ctx, told)
+		progress := buildReport(current, report, nil)
+		progress.State = podapi.StateResizing
+		r.reportOnce(ctx, progress)
 	}
 }
 
-// send tells the agent. What cannot be told is logged, and keeps nothing from going on.
+// send sends a report to the agent. A failure is logged, and the resize continues.
 func (r *resizer) send(ctx context.Context, report podapi.Report) {
 	report = report.Fit()
 	if err := r.sendWithRetry(ctx, report); err != nil && ctx.Err() == nil {
-		r.Log.Warn("the agent was not told how the resize fares", "state", report.State, "error", err)
+		r.Log.Warn("cannot report the resize to the agent", "state", report.State, "error", err)
 	}
 }
 
-// insist tells an agent that is away for a moment, or has heard too much, once it listens
-// again; but not what is told again soon. One that was started again asks for a generation
-// of its own.
+// sendWithRetry retries while the agent is away or limits the rate. It does not retry progress: the
+// next report follows soon. A restarted agent sets a new generation, which causes a new report.
 func (r *resizer) sendWithRetry(ctx context.Context, report podapi.Report) error {
 	for tries := 5; ; tries-- {
 		err := r.sendOnce(ctx, report)
@@ -72,14 +69,14 @@ func (r *resizer) sendOnce(ctx context.Context, report podapi.Report) error {
 	return r.Agent.Report(ctx, report)
 }
 
-// failure is what makes one failure the same as another, for people.
+// failureKey identifies a failure for reportOnce.
 type failureKey struct {
 	generation uint64
 	state      podapi.State
 	reason     string
 }
 
-// outcome is what people are told of a run.
+// buildReport converts the result of a run for the agent.
 func buildReport(generation uint64, r resize.Report, err error) podapi.Report {
 	report := podapi.Report{Generation: generation, State: podapi.StateDone, Plan: lines(r.Plan), Notes: lines(r.Notes)}
 	if isRefusal(err) || isForbidden(r, err) {
@@ -101,16 +98,17 @@ func buildReport(generation uint64, r resize.Report, err error) podapi.Report {
 	return report
 }
 
-// refused reports whether nothing was done because it cannot be.
+// isRefusal reports whether the resize was refused before any change.
 func isRefusal(err error) bool {
 	refusal, invalid := (*resize.Refusal)(nil), (*api.InvalidError)(nil)
 	return errors.As(err, &refusal) || errors.As(err, &invalid)
 }
 
-// forbidden reports whether the agent did not allow a step, and the VM is as it was.
+// isForbidden reports whether the node's policy forbade a step, and the VM has its old size.
 func isForbidden(r resize.Report, err error) bool {
-	stuck := func(s resize.StepReport) bool { return s.Rollback && s.Error != "" }
-	return errors.Is(err, resize.ErrPolicy) && !r.TargetReached && !slices.ContainsFunc(r.Steps, stuck)
+	rollbackFailed := func(s resize.StepReport) bool { return s.Rollback && s.Error != "" }
+	return errors.Is(err, resize.ErrPolicy) && !r.TargetReached &&
+		!slices.ContainsFunc(r.Steps, rollbackFailed)
 }
 
 func formatQuota(a *resize.Actual) string {
@@ -131,18 +129,8 @@ func lines(texts []string) []string {
 	return all
 }
 
-// line makes a text one that a report may have.
+// line makes a text printable, and short enough for a line of a report.
 func line(text string) string {
-	text = strings.ToValidUTF8(text, "?")
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return ' '
-	}, text)
-	for len(text) > podapi.MaxLine {
-		_, size := utf8.DecodeLastRuneInString(text)
-		text = text[:len(text)-size]
-	}
-	return text
+	printable := plaintext.Printable(strings.ReplaceAll(text, "\n", " "), ' ')
+	return plaintext.Cut(printable, podapi.MaxLine)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt/virttest"
 )
 
-// busy is an agent that has other things to do when it is told how a resize ended.
+// busyAgent is an agent that rejects the first final reports.
 type busyAgent struct {
 	*agent
 	refuses int
@@ -29,21 +29,20 @@ func (b *busyAgent) Report(ctx context.Context, r podapi.Report) error {
 	return b.agent.Report(ctx, r)
 }
 
-// TestReportIsNotLost: an agent that is away for a moment when a resize ends is told when
-// it is back.
+// The shim repeats a final report until the agent is back.
 func TestReportRetry(t *testing.T) {
 	away := func(c *coordinator.Config) { c.Agent = &busyAgent{agent: c.Agent.(*agent), refuses: 3} }
 	inBubble(t, away, func(t *testing.T, r *rig) {
 		r.setDesired(func(w *podapi.Desired) { w.VCPUs = 3 })
 		time.Sleep(4 * time.Second)
 		if done := r.agent.lastReport(t, podapi.StateDone); done.Generation != 2 || len(r.agent.reportedStates()) != 3 {
-			t.Errorf("reports %+v, want that of each end", r.agent.allReports())
+			t.Errorf("reports %+v, want each final report", r.agent.allReports())
 		}
 	})
 }
 
-// TestProgress: people see the plan before the first step, and each step when it is done;
-// who asks afterwards sees all of it.
+// Reports show the plan before the first step, and each finished step. The final report repeats all
+// of it.
 func TestProgress(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.SetGuest(virttest.Guest{Late: true})
@@ -51,24 +50,23 @@ func TestProgress(t *testing.T) {
 		time.Sleep(time.Second)
 		first := r.agent.allReports()[1]
 		if first.State != podapi.StateResizing || first.Generation != 2 || len(first.Plan) < 3 || len(first.Steps) != 0 {
-			t.Errorf("told first: %+v, want the plan", first)
+			t.Errorf("first report %+v, want the plan", first)
 		}
 		now := r.agent.lastReport(t, podapi.StateResizing)
 		if len(now.Steps) != 1 || now.Steps[0].Description != first.Plan[0] || now.Actual != nil || !slices.Equal(now.Plan, first.Plan) {
-			t.Errorf("while the guest thinks: %+v, want the plan and the step that was done", now)
+			t.Errorf("report %+v before the guest answers, want the plan and one step", now)
 		}
 		r.AnswerPending()
 		r.SetGuest(virttest.Guest{})
 		time.Sleep(time.Minute)
 		done := r.agent.lastReport(t, podapi.StateDone)
 		if !slices.Equal(done.Plan, first.Plan) || len(done.Steps) != len(done.Plan) {
-			t.Errorf("in the end: %+v, want plan and steps", done)
+			t.Errorf("final report %+v, want plan and steps", done)
 		}
 	})
 }
 
-// TestUndoingIsSeen: steps that take back others are told, too, and the plan is still
-// there.
+// Reports show rollback steps, and still the plan.
 func TestRollbackProgress(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.SetGuest(virttest.Guest{KeepVCPUsOffline: true})
@@ -77,15 +75,15 @@ func TestRollbackProgress(t *testing.T) {
 		failed := r.agent.lastReport(t, podapi.StateFailed)
 		before := r.agent.allReports()[len(r.agent.allReports())-2]
 		if n := len(before.Steps); before.State != podapi.StateResizing || n == 0 || !before.Steps[n-1].Rollback || n != len(failed.Steps) {
-			t.Errorf("before the end %+v, want what was taken back", before)
+			t.Errorf("last progress report %+v, want a rollback step", before)
 		}
 		if !slices.Equal(failed.Plan, before.Plan) || len(failed.Plan) == 0 {
-			t.Errorf("in the end %+v, want the plan", failed)
+			t.Errorf("final report %+v, want the plan", failed)
 		}
 	})
 }
 
-// deaf is an agent that does not answer reports of progress.
+// unresponsiveAgent is an agent that does not answer progress reports.
 type unresponsiveAgent struct{ *agent }
 
 func (d unresponsiveAgent) Report(ctx context.Context, r podapi.Report) error {
@@ -96,7 +94,7 @@ func (d unresponsiveAgent) Report(ctx context.Context, r podapi.Report) error {
 	return d.agent.Report(ctx, r)
 }
 
-// TestProgressHoldsUpNothing: a resize waits for each report a moment, and no longer.
+// A resize waits only a moment for each progress report.
 func TestProgressTimeout(t *testing.T) {
 	hangs := func(c *coordinator.Config) { c.Agent = unresponsiveAgent{c.Agent.(*agent)} }
 	inBubble(t, hangs, func(t *testing.T, r *rig) {
@@ -108,8 +106,7 @@ func TestProgressTimeout(t *testing.T) {
 	})
 }
 
-// TestLongReportIsNotLost: plan and steps that are too long to tell are cut, and people
-// are told how it ended.
+// The shim shortens a report that is too long.
 func TestLongReport(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		const dimms, size = 40, uint64(128 * mi)
@@ -133,26 +130,25 @@ func TestLongReport(t *testing.T) {
 	})
 }
 
-// TestProgressOfSomethingElse: attempts at the same again are not told of, but what is
-// wanted in the middle of one is.
+// A retry reports no progress, unless the desired size changes during it.
 func TestProgressOfNewTarget(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.SetGuest(virttest.Guest{Late: true})
 		r.setDesired(func(w *podapi.Desired) { w.Memory = gi + 512*mi })
-		time.Sleep(70 * time.Second) // the guest has had a minute
+		time.Sleep(70 * time.Second) // a minute is the guest's timeout
 		r.agent.lastReport(t, podapi.StateFailed)
-		told, calls := len(r.agent.allReports()), len(r.Calls())
+		reported, calls := len(r.agent.allReports()), len(r.Calls())
 		time.Sleep(15 * time.Second)
-		if now := r.agent.allReports(); len(now) != told || len(r.Calls()) == calls {
-			t.Errorf("calls %q, told %+v: want another attempt, of which nothing is told", r.Calls(), now[told:])
+		if now := r.agent.allReports(); len(now) != reported || len(r.Calls()) == calls {
+			t.Errorf("calls %q, new reports %+v, want another attempt without reports", r.Calls(), now[reported:])
 		}
 		r.setDesired(func(w *podapi.Desired) { w.Memory = 2 * gi })
 		r.SetGuest(virttest.Guest{})
 		r.AnswerPending()
 		time.Sleep(time.Minute)
-		begun := func(p podapi.Report) bool { return p.State == podapi.StateResizing && p.Generation == 3 }
-		if now := r.agent.allReports(); !slices.ContainsFunc(now[told:], begun) {
-			t.Errorf("reports %+v, want the plan for 2Gi", now[told:])
+		started := func(p podapi.Report) bool { return p.State == podapi.StateResizing && p.Generation == 3 }
+		if now := r.agent.allReports(); !slices.ContainsFunc(now[reported:], started) {
+			t.Errorf("reports %+v, want the plan for 2Gi", now[reported:])
 		}
 		r.agent.lastReport(t, podapi.StateDone)
 	})

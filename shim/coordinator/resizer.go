@@ -12,18 +12,18 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// resizer makes one VM what it is wanted to be, again and again.
+// resizer brings one VM to its desired size, again after each change.
 type resizer struct {
 	*Coordinator
 	domain virt.Domain
 
-	latest  atomic.Pointer[podapi.Desired] // nil: not known yet
-	changed chan struct{}                  // something else is wanted
-	dryRuns chan struct{}                  // another dry run is
+	latest  atomic.Pointer[podapi.Desired] // nil: not read yet
+	changed chan struct{}                  // receives after a change of the generation
+	dryRuns chan struct{}                  // receives after a new request for a dry run
 
-	doneGeneration uint64        // generation that needs no more; it counts from 1
-	retryDelay     time.Duration // 0: the last one did not fail
-	lastReported   failureKey    // last
+	doneGeneration uint64        // generation that needs no resize; the first is 1
+	retryDelay     time.Duration // 0: the last attempt did not fail
+	lastReported   failureKey
 }
 
 // run resizes until ctx ends.
@@ -43,20 +43,20 @@ func (r *resizer) run(ctx context.Context) {
 	}
 }
 
-// listen keeps up with what is wanted.
+// pollDesired reads the desired size after each change, and regularly.
 func (r *resizer) pollDesired(ctx context.Context) {
 	changes, err := r.Agent.Changed(ctx)
 	if err != nil {
-		r.Log.Debug("no hints from the agent; it is asked instead", "error", err)
+		r.Log.Debug("cannot subscribe to the agent's changes; polling only", "error", err)
 	}
-	looks := time.NewTicker(10 * pollInterval)
-	defer looks.Stop()
+	ticker := time.NewTicker(10 * pollInterval)
+	defer ticker.Stop()
 	for {
 		r.readDesired(ctx)
 		select {
 		case <-ctx.Done():
 			return
-		case <-looks.C:
+		case <-ticker.C:
 		case _, ok := <-changes:
 			if !ok {
 				changes = nil
@@ -65,20 +65,20 @@ func (r *resizer) pollDesired(ctx context.Context) {
 	}
 }
 
-// look asks what is wanted, and wakes who has something to do by it.
+// readDesired reads the desired size and notifies about a new size and a new dry run.
 func (r *resizer) readDesired(ctx context.Context) {
-	w, err := r.Agent.Desired(ctx)
+	desired, err := r.Agent.Desired(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			r.Log.Debug("what the VM is wanted to be is not known", "error", err)
+			r.Log.Debug("cannot read the desired size", "error", err)
 		}
 		return
 	}
-	old := r.latest.Swap(&w)
-	if old == nil || old.Generation != w.Generation {
+	old := r.latest.Swap(&desired)
+	if old == nil || old.Generation != desired.Generation {
 		notify(r.changed)
 	}
-	if isNewDryRun(old, &w) {
+	if isNewDryRun(old, &desired) {
 		notify(r.dryRuns)
 	}
 }
@@ -90,33 +90,33 @@ func notify(c chan<- struct{}) {
 	}
 }
 
-// next waits for something to do; false: ctx ends.
+// awaitWork waits for a change or a due retry. It returns false when ctx ends.
 func (r *resizer) awaitWork(ctx context.Context) bool {
-	var again <-chan time.Time
+	var retry <-chan time.Time
 	if r.retryDelay > 0 {
 		timer := time.NewTimer(r.retryDelay)
 		defer timer.Stop()
-		again = timer.C
+		retry = timer.C
 	}
 	select {
 	case <-ctx.Done():
 		return false
 	case <-r.changed:
 		r.retryDelay = 0
-	case <-again:
+	case <-retry:
 	}
 	return ctx.Err() == nil
 }
 
-// recover ends what an earlier shim has begun, and reports whether that is done with.
+// recoverJournal ends the run of an earlier shim or attempt. It returns false if it must run again.
 func (r *resizer) recoverJournal(ctx context.Context) bool {
-	wish, err := r.targetFuncOrJournal(ctx)
+	targets, err := r.targetFuncOrJournal(ctx)
 	if err != nil {
 		r.reportNotStarted(ctx, err)
 		return false
 	}
-	report, some, err := r.runner(ctx).Recover(ctx, wish)
-	if some && err == nil && !report.TargetReached {
+	report, found, err := r.runner(ctx).Recover(ctx, targets)
+	if found && err == nil && !report.TargetReached {
 		err = errChanged
 	}
 	switch {
@@ -126,57 +126,65 @@ func (r *resizer) recoverJournal(ctx context.Context) bool {
 		r.reportNotStarted(ctx, err)
 		return false
 	case err != nil:
-		r.Log.Warn("what was begun before could not be ended", "error", err)
+		r.Log.Warn("cannot recover an earlier resize", "error", err)
 	}
-	if some {
-		r.reportOnce(ctx, buildReport(report.Target.Generation, report, err)) // which may be older than what is wanted now
+	if found {
+		// The record's generation may be older than the desired one.
+		r.reportOnce(ctx, buildReport(report.Target.Generation, report, err))
 	}
 	return true
 }
 
-// errChanged is told where all steps are done and the VM is not as wanted all the same.
-var errChanged = errors.New("the VM is not what it was made: somebody else has changed it, or it has been started anew")
+// errChanged is the error of a run whose steps all succeeded, although the VM has another size.
+var errChanged = errors.New(
+	"the VM does not have its new size: another client changed it, or the VM restarted",
+)
 
-// unfinished reports whether a run goes on from its journal later.
+// isTemporary reports whether a run with this error continues later from its journal.
 func isTemporary(err error) bool {
-	return errors.Is(err, virt.ErrConnection) || errors.Is(err, resize.ErrAgent) || errors.Is(err, resize.ErrMigrating)
+	return errors.Is(err, virt.ErrConnection) || errors.Is(err, resize.ErrAgent) ||
+		errors.Is(err, resize.ErrMigrating)
 }
 
-// resize makes the VM what it is wanted to be now, and reports whether that has ended.
+// resizeOnce resizes the VM to its desired size. It returns false if the run was suspended and
+// recoverJournal must continue it.
 func (r *resizer) resizeOnce(ctx context.Context) bool {
-	w := *r.latest.Load()
-	if w.Generation == r.doneGeneration {
+	desired := *r.latest.Load()
+	if desired.Generation == r.doneGeneration {
 		return true
 	}
-	if w.Error != "" {
-		r.reportOnce(ctx, podapi.Report{Generation: w.Generation, State: podapi.StateRefused, Error: line(w.Error)})
-		r.doneGeneration = w.Generation
+	if desired.Error != "" {
+		r.reportOnce(ctx, podapi.Report{
+			Generation: desired.Generation, State: podapi.StateRefused, Error: line(desired.Error),
+		})
+		r.doneGeneration = desired.Generation
 		return true
 	}
-	wish, err := r.targetFunc(ctx)
+	targets, err := r.targetFunc(ctx)
 	if err != nil {
 		r.reportNotStarted(ctx, err)
 		return true
 	}
-	report, err := r.runner(ctx).Run(ctx, wish)
+	report, err := r.runner(ctx).Run(ctx, targets)
 	if ctx.Err() != nil {
-		return true // the VM ends, or another shim goes on
+		return true // the VM ends or migrates, or the next shim continues
 	}
 	if err == nil && !report.TargetReached {
 		err = errChanged
 	}
 	if err != nil && r.isMigrating(ctx) {
-		r.scheduleRetry() // unless a keeper has seen it first
+		r.scheduleRetry() // for the case that vmWorker has not noticed the migration yet
 		return !resize.Suspended(err)
 	}
 	if err != nil {
-		r.Log.Warn("the VM is not as it is wanted", "error", err)
+		r.Log.Warn("the VM does not have the desired size", "error", err)
 		r.scheduleRetry()
 	} else {
 		r.doneGeneration, r.retryDelay = report.Target.Generation, 0
-		r.Log.Info("the VM is as it is wanted", "generation", r.doneGeneration, "steps", len(report.Steps))
+		r.Log.Info("the VM has the desired size",
+			"generation", r.doneGeneration, "steps", len(report.Steps))
 	}
-	r.reportOnce(ctx, buildReport(max(w.Generation, report.Target.Generation), report, err))
+	r.reportOnce(ctx, buildReport(max(desired.Generation, report.Target.Generation), report, err))
 	return !resize.Suspended(err)
 }
 
@@ -187,7 +195,7 @@ func (r *resizer) runner(ctx context.Context) *resize.Runner {
 	}
 }
 
-// fail tells that nothing could be begun.
+// reportNotStarted reports why the resize could not start, and schedules a retry.
 func (r *resizer) reportNotStarted(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -196,9 +204,9 @@ func (r *resizer) reportNotStarted(ctx context.Context, err error) {
 	if r.isMigrating(ctx) {
 		return
 	}
-	r.Log.Warn("the VM cannot be resized now", "error", err)
+	r.Log.Warn("cannot resize the VM now", "error", err)
 	r.reportOnce(ctx, buildReport(r.latest.Load().Generation, resize.Report{}, err))
 }
 
-// later has it tried again.
+// scheduleRetry doubles the delay before the next attempt, within its bounds.
 func (r *resizer) scheduleRetry() { r.retryDelay = min(max(2*r.retryDelay, minRetry), maxRetry) }

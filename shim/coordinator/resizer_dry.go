@@ -7,7 +7,7 @@ import (
 	"github.com/mooring-vm/mooring/shim/resize"
 )
 
-// another reports whether a dry run is asked for that was not asked for before.
+// isNewDryRun reports whether now requests a dry run that old did not.
 func isNewDryRun(old, now *podapi.Desired) bool {
 	if now.DryRun == nil {
 		return false
@@ -15,26 +15,27 @@ func isNewDryRun(old, now *podapi.Desired) bool {
 	return old == nil || old.DryRun == nil || old.DryRun.Generation != now.DryRun.Generation
 }
 
-// tryOut answers dry runs until ctx ends, also while the VM is being resized: a plan
-// is made for the VM as it is at the time, and nothing is done.
+// answerDryRuns answers dry runs until ctx ends, also during a resize. It plans for the VM's
+// current state and changes nothing.
 func (r *resizer) answerDryRuns(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-r.dryRuns:
-			if w := *r.latest.Load(); w.DryRun != nil { // an agent that was started anew may have lost it
-				r.send(ctx, r.dryRunReport(ctx, w))
+			// A restarted agent may have lost the request.
+			if desired := *r.latest.Load(); desired.DryRun != nil {
+				r.send(ctx, r.dryRunReport(ctx, desired))
 			}
 		}
 	}
 }
 
-// planned is the answer to a dry run.
-func (r *resizer) dryRunReport(ctx context.Context, w podapi.Desired) podapi.Report {
-	w.Generation, w.Size, w.Error = w.DryRun.Generation, w.DryRun.Size, ""
-	report := podapi.Report{Generation: w.Generation, DryRun: true, State: podapi.StatePlanned}
-	plan, err := r.makePlan(ctx, w)
+// dryRunReport returns the answer to a dry run.
+func (r *resizer) dryRunReport(ctx context.Context, desired podapi.Desired) podapi.Report {
+	desired.Generation, desired.Size, desired.Error = desired.DryRun.Generation, desired.DryRun.Size, ""
+	report := podapi.Report{Generation: desired.Generation, DryRun: true, State: podapi.StatePlanned}
+	plan, err := r.makePlan(ctx, desired)
 	switch {
 	case isRefusal(err):
 		report.State, report.Error = podapi.StateRefused, line(err.Error())
@@ -45,14 +46,14 @@ func (r *resizer) dryRunReport(ctx context.Context, w podapi.Desired) podapi.Rep
 	return report
 }
 
-func (r *resizer) makePlan(ctx context.Context, w podapi.Desired) (resize.Plan, error) {
-	want, err := r.target(ctx, w)
+func (r *resizer) makePlan(ctx context.Context, desired podapi.Desired) (resize.Plan, error) {
+	newTarget, err := r.target(ctx, desired)
 	if err != nil {
 		return resize.Plan{}, err
 	}
-	is, err := resize.Read(ctx, r.domain, r.Agent)
+	observed, err := resize.Read(ctx, r.domain, r.Agent)
 	if err != nil {
 		return resize.Plan{}, err
 	}
-	return resize.MakePlan(is, want, r.Policy)
+	return resize.MakePlan(observed, newTarget, r.Policy)
 }

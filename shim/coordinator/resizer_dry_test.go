@@ -14,7 +14,7 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt/virttest"
 )
 
-// plan is the answer to the dry run of that generation, the only one to it.
+// dryRunAnswer returns the only answer to the dry run of this generation.
 func (r *rig) dryRunAnswer(t *testing.T, generation uint64) podapi.Report {
 	t.Helper()
 	synctest.Wait()
@@ -25,8 +25,7 @@ func (r *rig) dryRunAnswer(t *testing.T, generation uint64) podapi.Report {
 	return answers[0]
 }
 
-// TestDryRun: each is answered once, also when the same size is asked about twice, and
-// nothing is done or reported besides.
+// The shim answers each dry run once, also repeated ones, and changes and reports nothing else.
 func TestDryRun(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		for generation := range uint64(3) {
@@ -42,7 +41,7 @@ func TestDryRun(t *testing.T) {
 	})
 }
 
-// TestDryRunsAndResizes: neither has anything to do with the other.
+// Dry runs and resizes do not affect each other.
 func TestDryRunsAndResizes(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.agent.requestDryRun(1, api.Size{VCPUs: 2})
@@ -51,7 +50,7 @@ func TestDryRunsAndResizes(t *testing.T) {
 		r.agent.lastReport(t, podapi.StateDone)
 		r.agent.requestDryRun(2, api.Size{VCPUs: 2})
 		if p := r.dryRunAnswer(t, 2); p.State != podapi.StatePlanned || len(p.Plan) != 0 {
-			t.Errorf("answer %+v, want nothing left to do", p)
+			t.Errorf("answer %+v, want an empty plan", p)
 		}
 		if states, want := r.agent.reportedStates(), []podapi.State{podapi.StateDone, podapi.StateResizing, podapi.StateDone}; !slices.Equal(states, want) {
 			t.Errorf("states %v, want %v", states, want)
@@ -59,7 +58,7 @@ func TestDryRunsAndResizes(t *testing.T) {
 	})
 }
 
-// TestDryRunWhileResizing: it is answered at once, and the resize goes on as planned.
+// The shim answers a dry run at once, and the running resize continues as planned.
 func TestDryRunDuringResize(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.SetGuest(virttest.Guest{Late: true})
@@ -73,13 +72,12 @@ func TestDryRunDuringResize(t *testing.T) {
 		time.Sleep(time.Second)
 		done := r.agent.lastReport(t, podapi.StateDone)
 		if !slices.Equal(done.Plan, before.Plan) || len(done.Steps) != len(done.Plan) {
-			t.Errorf("report %+v, want the plan %q and no other", done, before.Plan)
+			t.Errorf("report %+v, want only the plan %q", done, before.Plan)
 		}
 	})
 }
 
-// TestDryRunRefused: what cannot be is told as it is of a resize, also where what is
-// wanted cannot be read.
+// A dry run is refused like a resize, and is independent of the desired size.
 func TestDryRunRefused(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.setDesired(func(w *podapi.Desired) { w.Error = "rubbish" })
@@ -99,7 +97,7 @@ func TestDryRunRefused(t *testing.T) {
 	})
 }
 
-// slow is an agent that takes its time over answers to dry runs.
+// slowAgent is an agent that takes answers to dry runs slowly.
 type slowAgent struct{ *agent }
 
 func (s slowAgent) Report(ctx context.Context, r podapi.Report) error {
@@ -109,7 +107,7 @@ func (s slowAgent) Report(ctx context.Context, r podapi.Report) error {
 	return s.agent.Report(ctx, r)
 }
 
-// TestLostDryRun: of one that the agent has lost meanwhile nobody asks any more.
+// The shim drops a dry run that the agent has lost meanwhile.
 func TestLostDryRun(t *testing.T) {
 	inBubble(t, func(c *coordinator.Config) { c.Agent = slowAgent{c.Agent.(*agent)} }, func(t *testing.T, r *rig) {
 		for generation := range uint64(2) {

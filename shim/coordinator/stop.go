@@ -9,40 +9,41 @@ import (
 	"github.com/mooring-vm/mooring/shim/shutdown"
 )
 
-// lostAfter is how long libvirt may be away before the shim leaves the VM's end to the
-// agent: nobody here could see to it.
+// unreachableAfter is how long libvirt may be away before the shim ceases to be a stop handler.
+// Without libvirt it cannot shut the guest down, and the agent must not wait for it.
 const unreachableAfter = 5 * time.Second
 
-// orders say whether a VM is to end. The pod asks by its file, and for good; the agent
-// asks for reasons of its own.
+// stopRequests collects the stop requests for one VM. The pod's request is final. The agent can
+// withdraw its own.
 type stopRequests struct {
 	podRequested func() (bool, error)
 	agent        Agent
 	log          *slog.Logger
 
-	agentStops  <-chan podapi.Stop // nil: the agent does not ask
-	unsubscribe func()             // has it ask no more; nil: it does not
-	silentSince time.Time          // since when libvirt has not answered; zero: it has
+	agentStops  <-chan podapi.Stop // nil: no subscription, or the channel was closed
+	unsubscribe func()             // ends the subscription; nil: none
+	silentSince time.Time          // start of the first query that libvirt has not answered; zero: none
 
 	byPod         bool
-	byAgent       podapi.Stop // as it was told last
-	agentDeadline time.Time   // when the agent goes on by itself, if it asks
+	byAgent       podapi.Stop // latest request of the agent
+	agentDeadline time.Time   // when the agent ends the VM itself, if it requests a stop
 }
 
-// judge has the agent ask, but not while libvirt is away. It can ask until ctx ends.
+// updateSubscription subscribes to the agent's stop requests, until ctx ends, while libvirt
+// answers.
 func (o *stopRequests) updateSubscription(ctx context.Context) {
-	lost := !o.silentSince.IsZero() && time.Since(o.silentSince) > unreachableAfter
+	unreachable := !o.silentSince.IsZero() && time.Since(o.silentSince) > unreachableAfter
 	switch {
 	case o.silentSince.IsZero() && o.unsubscribe == nil:
 		ctx, o.unsubscribe = context.WithCancel(ctx)
 		o.agentStops = o.agent.Stops(ctx)
-	case lost && o.unsubscribe != nil:
-		o.log.Warn("libvirt is away, and the end of the VM is left to the agent")
+	case unreachable && o.unsubscribe != nil:
+		o.log.Warn("libvirt is away: the agent has to end the VM without the shim")
 		o.unsubscribeAgent()
 	}
 }
 
-// leaveAgent has the agent ask no more, and forgets what it has asked for.
+// unsubscribeAgent ends the subscription and drops the agent's request.
 func (o *stopRequests) unsubscribeAgent() {
 	if o.unsubscribe != nil {
 		o.unsubscribe()
@@ -50,16 +51,16 @@ func (o *stopRequests) unsubscribeAgent() {
 	o.agentStops, o.unsubscribe, o.byAgent = nil, nil, podapi.Stop{}
 }
 
-// readFile reads whether the pod asks.
+// readPodRequest reads whether the pod requests a stop.
 func (o *stopRequests) readPodRequest() {
-	asked, err := o.podRequested()
+	requested, err := o.podRequested()
 	if err != nil {
-		o.log.Debug("whether the pod asks for the end of its VM is not known", "error", err)
+		o.log.Debug("cannot read whether the pod requests a stop", "error", err)
 	}
-	o.byPod = o.byPod || asked && err == nil
+	o.byPod = o.byPod || requested && err == nil
 }
 
-// hear takes what the agent asks for.
+// onAgentStop stores the agent's request. ok is false if the channel was closed.
 func (o *stopRequests) onAgentStop(stop podapi.Stop, ok bool) {
 	if !ok {
 		o.agentStops = nil
@@ -68,36 +69,41 @@ func (o *stopRequests) onAgentStop(stop podapi.Stop, ok bool) {
 	o.byAgent, o.agentDeadline = stop, time.Now().Add(stop.TimeLeft())
 }
 
-// asked reports whether the VM is to end.
+// requested reports whether the pod or the agent requests a stop.
 func (o *stopRequests) requested() bool { return o.byPod || o.byAgent.Requested }
 
-// reason is for people.
+// reason returns the reason for the log.
 func (o *stopRequests) reason() string {
 	if o.byPod {
-		return "the pod asks for it"
+		return "the pod requests it"
 	}
 	return o.byAgent.Reason
 }
 
-// tell tells of the end of the agent's patience if that is not told, and returns it.
-func (o *stopRequests) sendDeadline(sooner chan time.Time, told time.Time) time.Time {
-	if !o.byAgent.Requested || o.agentDeadline.Equal(told) {
-		return told
+// sendDeadline sends the agent's deadline unless it has sent it before. It returns the deadline sent
+// last.
+func (o *stopRequests) sendDeadline(deadlines chan time.Time, sent time.Time) time.Time {
+	if !o.byAgent.Requested || o.agentDeadline.Equal(sent) {
+		return sent
 	}
 	select {
-	case <-sooner: // which nobody has taken
+	case <-deadlines: // replace a deadline that was not received yet
 	default:
 	}
-	sooner <- o.agentDeadline
+	deadlines <- o.agentDeadline
 	return o.agentDeadline
 }
 
-// follow tells of the end of the agent's patience, and of another if that changes, until
-// done is closed, ctx ends, or nobody asks any more: then it returns true.
-func (w *watcher) forwardDeadlines(ctx context.Context, done <-chan struct{}, sooner chan time.Time) (withdrawn bool) {
-	var told time.Time
+// forwardDeadlines forwards the agent's deadlines until done is closed, ctx ends, or no request is
+// left. Only in the last case it returns true.
+func (w *watcher) forwardDeadlines(
+	ctx context.Context,
+	done <-chan struct{},
+	deadlines chan time.Time,
+) (withdrawn bool) {
+	var sent time.Time
 	for w.requested() {
-		told = w.sendDeadline(sooner, told)
+		sent = w.sendDeadline(deadlines, sent)
 		if !w.handleNext(ctx, done) {
 			return false
 		}
@@ -105,29 +111,29 @@ func (w *watcher) forwardDeadlines(ctx context.Context, done <-chan struct{}, so
 	return true
 }
 
-// shutDown has the guest shut down, once for all who ask, within the least time that
-// anybody has for it. It gives up when nobody asks any more.
+// shutDown shuts the guest down, once for all requests, within the shortest deadline. It gives up
+// if no request is left.
 func (c *Coordinator) shutDown(ctx context.Context, w *watcher) {
-	c.Log.Info("the guest is asked to shut down", "reason", w.reason())
-	options, sooner := c.Shutdown, make(chan time.Time, 1)
-	options.Deadlines = sooner
-	asking, end := context.WithCancel(ctx)
-	defer end()
+	c.Log.Info("shutting the guest down", "reason", w.reason())
+	options, deadlines := c.Shutdown, make(chan time.Time, 1)
+	options.Deadlines = deadlines
+	runCtx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	var outcome shutdown.Outcome
 	var err error
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		outcome, err = shutdown.Run(asking, w.domain, options)
+		outcome, err = shutdown.Run(runCtx, w.domain, options)
 	}()
-	withdrawn := w.forwardDeadlines(ctx, done, sooner)
-	end()
+	withdrawn := w.forwardDeadlines(ctx, done, deadlines)
+	cancel()
 	<-done
 	switch {
 	case err == nil:
 		c.Log.Info("the VM has ended", "how", outcome)
 	case withdrawn:
-		c.Log.Info("the agent does not ask for the end of the VM any more")
+		c.Log.Info("the agent has withdrawn its stop request")
 	default:
 		c.Log.Warn(err.Error())
 	}

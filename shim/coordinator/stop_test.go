@@ -15,7 +15,7 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt/virttest"
 )
 
-// stopping is how an agent asks for the end of a VM.
+// stopSender sends an agent's stop requests.
 type stopSender struct {
 	mu       sync.Mutex
 	current  podapi.Stop
@@ -41,7 +41,7 @@ func (s *stopSender) Stops(ctx context.Context) <-chan podapi.Stop {
 	return c
 }
 
-// asks has the agent ask from now on.
+// sendStop sends a stop request to present and future handlers.
 func (s *stopSender) sendStop(stop podapi.Stop) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,7 +55,7 @@ func (s *stopSender) sendStop(stop podapi.Stop) {
 	}
 }
 
-// asked is how many the agent can ask.
+// handlerCount returns the number of subscribed stop handlers.
 func (s *stopSender) handlerCount() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,12 +66,12 @@ func stopWithin(seconds int64) podapi.Stop {
 	return podapi.Stop{Requested: true, Reason: "the launcher is gone", Seconds: seconds}
 }
 
-// requests is how often the guest was asked to shut down.
+// shutdownRequests returns how often the shim has asked the guest to shut down.
 func (r *rig) shutdownRequests() int {
 	return len(slices.DeleteFunc(r.Calls(), func(call string) bool { return call != "ask the guest to shut down by acpi" }))
 }
 
-// lasts is how long the VM lasts yet, but for parts of a second.
+// remainingTime returns how long the VM keeps running, in whole seconds and at most for an hour.
 func (r *rig) remainingTime(t *testing.T) time.Duration {
 	t.Helper()
 	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
@@ -81,21 +81,21 @@ func (r *rig) remainingTime(t *testing.T) time.Duration {
 	}
 }
 
-// TestAgentAsks: the guest is asked as if the pod's own file asked for it, and the next
-// VM is looked after again.
+// A stop request of the agent shuts the guest down like one of the pod. The shim then serves the
+// next VM.
 func TestAgentStop(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		if r.agent.handlerCount() != 1 {
-			t.Fatal("the agent cannot ask")
+			t.Fatal("no stop handler")
 		}
 		r.agent.sendStop(stopWithin(30))
-		if lasts := r.remainingTime(t); lasts != 0 {
-			t.Errorf("the VM lasts for %s", lasts)
+		if remaining := r.remainingTime(t); remaining != 0 {
+			t.Errorf("the VM runs for %s more", remaining)
 		}
 		r.agent.sendStop(podapi.Stop{})
 		time.Sleep(time.Second)
 		if r.agent.handlerCount() != 0 {
-			t.Error("the agent is told that somebody takes requests for a VM that has ended")
+			t.Error("a stop handler remains after the end of the VM")
 		}
 		r.Set(func(s *virt.State) { s.Phase = virt.Running })
 		time.Sleep(time.Minute)
@@ -105,31 +105,39 @@ func TestAgentStop(t *testing.T) {
 	})
 }
 
-// TestStopBounds: whoever has less time for it counts, and the guest is asked once for
-// both.
+// The shorter deadline applies, and the shim asks the guest once for both requests.
 func TestStopDeadlines(t *testing.T) {
-	graces := func(d time.Duration) func(*coordinator.Config) {
+	withGrace := func(d time.Duration) func(*coordinator.Config) {
 		return func(c *coordinator.Config) { c.Shutdown = shutdown.Options{Grace: d} }
 	}
 	for name, tt := range map[string]struct {
-		config func(*coordinator.Config)
-		ask    func(r *rig)
-		lasts  time.Duration
-		asked  int // each 5 s
+		config    func(*coordinator.Config)
+		request   func(r *rig)
+		remaining time.Duration
+		requests  int // one each 5 s
 	}{
-		"the agent's":              {graces(time.Minute), func(r *rig) { r.agent.sendStop(stopWithin(12)) }, 12 * time.Second, 3},
-		"the pod's":                {graces(7 * time.Second), func(r *rig) { r.agent.sendStop(stopWithin(60)) }, 7 * time.Second, 2},
-		"no time is left":          {graces(time.Minute), func(r *rig) { r.agent.sendStop(stopWithin(0)) }, 0, 1},
-		"both, the agent's sooner": {graces(time.Minute), func(r *rig) { r.podStop.Store(true); r.agent.sendStop(stopWithin(12)) }, 12 * time.Second, 3},
-		"both, one after the other": {graces(time.Minute), func(r *rig) {
+		"the agent's": {withGrace(time.Minute), func(r *rig) {
+			r.agent.sendStop(stopWithin(12))
+		}, 12 * time.Second, 3},
+		"the pod's": {withGrace(7 * time.Second), func(r *rig) {
+			r.agent.sendStop(stopWithin(60))
+		}, 7 * time.Second, 2},
+		"no time left": {withGrace(time.Minute), func(r *rig) {
+			r.agent.sendStop(stopWithin(0))
+		}, 0, 1},
+		"both, the agent's is shorter": {withGrace(time.Minute), func(r *rig) {
+			r.podStop.Store(true)
+			r.agent.sendStop(stopWithin(12))
+		}, 12 * time.Second, 3},
+		"both, one after the other": {withGrace(time.Minute), func(r *rig) {
 			r.podStop.Store(true)
 			time.AfterFunc(7*time.Second, func() { r.agent.sendStop(stopWithin(6)) })
 		}, 13 * time.Second, 3},
-		"the agent's, told again after it was away": {graces(time.Minute), func(r *rig) {
+		"the agent's, shorter after an outage": {withGrace(time.Minute), func(r *rig) {
 			r.agent.sendStop(stopWithin(30))
 			time.AfterFunc(7*time.Second, func() { r.agent.sendStop(stopWithin(5)) })
 		}, 12 * time.Second, 3},
-		"the agent's, which does not ask any more": {graces(20 * time.Second), func(r *rig) {
+		"the agent's, withdrawn": {withGrace(20 * time.Second), func(r *rig) {
 			r.podStop.Store(true)
 			r.agent.sendStop(stopWithin(30))
 			time.AfterFunc(7*time.Second, func() { r.agent.sendStop(podapi.Stop{}) })
@@ -138,16 +146,18 @@ func TestStopDeadlines(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, tt.config, func(t *testing.T, r *rig) {
 				r.SetGuest(virttest.Guest{IgnoreShutdown: true})
-				tt.ask(r)
-				if lasts := r.remainingTime(t); lasts != tt.lasts || r.shutdownRequests() != tt.asked {
-					t.Errorf("the VM lasts for %s and was asked %d times (%v), want %s and %d", lasts, r.shutdownRequests(), r.Calls(), tt.lasts, tt.asked)
+				tt.request(r)
+				remaining := r.remainingTime(t)
+				if remaining != tt.remaining || r.shutdownRequests() != tt.requests {
+					t.Errorf("the VM runs for %s more, with %d shutdown requests (%v), want %s and %d",
+						remaining, r.shutdownRequests(), r.Calls(), tt.remaining, tt.requests)
 				}
 			})
 		})
 	}
 }
 
-// TestAgentAsksNoMore: it has another way by then, or the VM is another's.
+// After the agent has withdrawn its request, the VM keeps running, and a new request works.
 func TestAgentStopWithdrawn(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.SetGuest(virttest.Guest{IgnoreShutdown: true})
@@ -156,39 +166,39 @@ func TestAgentStopWithdrawn(t *testing.T) {
 		r.agent.sendStop(podapi.Stop{})
 		time.Sleep(time.Hour)
 		if s := r.state(t); s.Phase != virt.Running || r.shutdownRequests() != 1 || r.agent.handlerCount() != 1 {
-			t.Fatalf("state %+v, the guest was asked %d times", s, r.shutdownRequests())
+			t.Fatalf("state %+v, %d shutdown requests", s, r.shutdownRequests())
 		}
 		r.agent.sendStop(stopWithin(9))
-		if lasts := r.remainingTime(t); lasts != 9*time.Second {
-			t.Errorf("the VM lasts for %s", lasts)
+		if remaining := r.remainingTime(t); remaining != 9*time.Second {
+			t.Errorf("the VM runs for %s more", remaining)
 		}
 	})
 }
 
-// TestOutOfReach: who cannot reach libvirt does not keep the agent waiting.
+// A shim that cannot reach libvirt ceases to be a stop handler, so that the agent need not wait.
 func TestStopWithoutLibvirt(t *testing.T) {
-	for name, asks := range map[string]bool{"before": false, "while it asks": true} {
+	for name, requested := range map[string]bool{"without a request": false, "during a request": true} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, nil, func(t *testing.T, r *rig) {
 				r.SetGuest(virttest.Guest{IgnoreShutdown: true})
-				if asks {
+				if requested {
 					r.agent.sendStop(stopWithin(1000))
 				}
 				r.hypervisor.Disconnect()
 				time.Sleep(4 * time.Second)
 				if r.agent.handlerCount() != 1 {
-					t.Error("a moment without libvirt is too long")
+					t.Error("no stop handler after only 4 s without libvirt")
 				}
 				time.Sleep(4 * time.Second)
 				if r.agent.handlerCount() != 0 {
-					t.Error("the agent is kept waiting")
+					t.Error("still a stop handler after 8 s without libvirt")
 				}
-				r.agent.sendStop(podapi.Stop{}) // it has gone on by itself
+				r.agent.sendStop(podapi.Stop{}) // the agent has continued without the shim
 				r.hypervisor.Reconnect()
 				time.Sleep(time.Minute)
 				synctest.Wait()
 				if r.agent.handlerCount() != 1 {
-					t.Error("the agent cannot ask although libvirt is back")
+					t.Error("no stop handler although libvirt is back")
 				}
 			})
 		})

@@ -11,34 +11,34 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// wish returns what is wanted, as it changes. What cannot be read, and sizes that the
-// limits do not allow, change nothing: the next resize tells of them.
+// targetFunc returns a function that follows the desired size. The function keeps its last target
+// if the new size is unreadable or exceeds the limits. The next resize reports that.
 func (r *resizer) targetFunc(ctx context.Context) (resize.TargetFunc, error) {
 	last, err := r.target(ctx, *r.latest.Load())
 	if err != nil {
 		return nil, err
 	}
 	return func() target.Target {
-		w := *r.latest.Load()
-		if w.Generation == last.Generation {
+		desired := *r.latest.Load()
+		if desired.Generation == last.Generation {
 			return last
 		}
-		if next, err := r.target(ctx, w); err == nil {
+		if next, err := r.target(ctx, desired); err == nil {
 			last = next
 		}
 		return last
 	}, nil
 }
 
-// wishOrBegun is wish. Where what is wanted cannot be had it is what the journal has begun,
-// which is finished if it is still possible, and undone otherwise.
+// targetFuncOrJournal is targetFunc with a fallback to the journal's target, if the desired size is
+// impossible. The runner finishes the fallback if possible, and rolls it back otherwise.
 func (r *resizer) targetFuncOrJournal(ctx context.Context) (resize.TargetFunc, error) {
-	wish, err := r.targetFunc(ctx)
+	targets, err := r.targetFunc(ctx)
 	if err == nil || isTemporary(err) || ctx.Err() != nil {
-		return wish, err
+		return targets, err
 	}
-	record, noRecord := r.Journal.Load()
-	if noRecord != nil {
+	record, loadErr := r.Journal.Load()
+	if loadErr != nil {
 		return nil, err
 	}
 	last := record.Target
@@ -51,9 +51,9 @@ func (r *resizer) targetFuncOrJournal(ctx context.Context) (resize.TargetFunc, e
 }
 
 // target returns the target that the pod asks for, for the guest in its current state.
-func (r *resizer) target(ctx context.Context, d podapi.Desired) (target.Target, error) {
-	if d.Error != "" {
-		return target.Target{}, fmt.Errorf("what is wanted cannot be read: %s", d.Error)
+func (r *resizer) target(ctx context.Context, desired podapi.Desired) (target.Target, error) {
+	if desired.Error != "" {
+		return target.Target{}, fmt.Errorf("read the desired size: %s", desired.Error)
 	}
 	state, err := r.domain.StateWithoutGuest(ctx)
 	if err != nil {
@@ -63,10 +63,10 @@ func (r *resizer) target(ctx context.Context, d podapi.Desired) (target.Target, 
 	if err != nil {
 		return target.Target{}, err
 	}
-	return target.Compute(d, r.guestOf(state), overhead)
+	return target.Compute(desired, r.guestOf(state), overhead)
 }
 
-// overhead is that of the VM as it is: a device that was plugged in counts.
+// overhead returns the overhead of the current domain, including hot-plugged devices.
 func (r *resizer) overhead(ctx context.Context) (target.Overhead, error) {
 	if r.Formula == nil {
 		return r.Overhead, nil
@@ -78,7 +78,7 @@ func (r *resizer) overhead(ctx context.Context) (target.Overhead, error) {
 	return r.Formula.Of(text)
 }
 
-// guestOf returns what sizes depend on.
+// guestOf returns the part of the domain's state that determines the target.
 func (r *resizer) guestOf(s virt.State) target.Guest {
 	g := target.Guest{Boot: s.Memory.Boot, VCPUs: s.VCPUs.Plugged, Keeps: !r.Follow}
 	for _, d := range s.Memory.Devices {

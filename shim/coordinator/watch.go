@@ -10,39 +10,39 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// lookAnyway is how often is looked at a VM of which nothing is told: events can be lost.
+// phaseInterval is the interval of polling a VM's phase, because events can be lost.
 const phaseInterval = 4 * pollInterval
 
-// watcher looks at a VM and hears who asks for its end. It waits for nobody: libvirt may
-// hang, and the pod's request is seen all the same.
+// watcher observes a VM and its stop requests. It never waits for libvirt: it notices the pod's
+// request even while libvirt hangs.
 type watcher struct {
 	stopRequests
 	domain virt.Domain
-	calls  sync.WaitGroup // those under way
+	calls  sync.WaitGroup // running calls
 
 	phaseRead        *async.Call
-	changedSinceRead bool // there is something new since the look that is under way
+	changedSinceRead bool // an event arrived during the running read
 	changed          <-chan struct{}
-	fileTicker       *time.Ticker // for the pod's request
+	fileTicker       *time.Ticker // for the pod's stop request
 	phaseTicker      *time.Ticker
 
-	ended bool // the VM has ended
+	ended bool
 }
 
-// newWatcher looks for the first time. close is to be called when ctx ends.
+// newWatcher subscribes to events and starts to read the phase. The caller must call close.
 func newWatcher(ctx context.Context, d virt.Domain, o stopRequests) *watcher {
 	w := &watcher{stopRequests: o, domain: d, fileTicker: time.NewTicker(pollInterval), phaseTicker: time.NewTicker(phaseInterval)}
 	w.phaseRead = async.New(&w.calls, func(ctx context.Context) error { return checkRunning(ctx, d) })
 	var err error
 	if w.changed, err = d.Changed(ctx); err != nil {
-		w.log.Debug("no events of the VM; it is looked at instead", "error", err)
+		w.log.Debug("cannot subscribe to the VM's events; polling only", "error", err)
 	}
 	w.readPodRequest()
 	w.readPhase(ctx)
 	return w
 }
 
-// close waits for a look that is under way.
+// close releases the watcher and waits for a running read.
 func (w *watcher) close() {
 	w.fileTicker.Stop()
 	w.phaseTicker.Stop()
@@ -50,15 +50,15 @@ func (w *watcher) close() {
 	w.calls.Wait()
 }
 
-// watch waits until somebody asks for the end of the VM, or that has ended.
-func (w *watcher) awaitStopOrEnd(ctx context.Context) (asked bool) {
+// awaitStopOrEnd waits for a stop request or the end of the VM. It returns false without a request,
+// and when ctx ends.
+func (w *watcher) awaitStopOrEnd(ctx context.Context) (requested bool) {
 	for !w.requested() && !w.ended && w.handleNext(ctx, nil) {
 	}
 	return w.requested() && ctx.Err() == nil
 }
 
-// next waits for something new, and takes it. It returns false when ctx ends, or done
-// is closed.
+// handleNext waits for one event and handles it. It returns false when ctx ends or done is closed.
 func (w *watcher) handleNext(ctx context.Context, done <-chan struct{}) bool {
 	select {
 	case <-ctx.Done():
@@ -83,7 +83,7 @@ func (w *watcher) handleNext(ctx context.Context, done <-chan struct{}) bool {
 	return ctx.Err() == nil
 }
 
-// lookAgain looks at what the VM is now.
+// readPhase starts to read the VM's phase, or remembers to read it after the running read.
 func (w *watcher) readPhase(ctx context.Context) {
 	if w.silentSince.IsZero() {
 		w.silentSince = time.Now()
@@ -91,7 +91,7 @@ func (w *watcher) readPhase(ctx context.Context) {
 	w.changedSinceRead = !w.phaseRead.Start(ctx)
 }
 
-// looked takes the answer to a look. The agent can ask for as long as there are some.
+// handlePhase handles the result of a read.
 func (w *watcher) handlePhase(ctx context.Context, err error) {
 	w.phaseRead.Reset()
 	if !errors.Is(err, virt.ErrConnection) {
