@@ -3,6 +3,7 @@ package api
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -28,6 +29,16 @@ type Request struct {
 // normalised: see [CgroupFile.Normalize].
 type CgroupSetting struct {
 	File, Value string
+}
+
+// Quantity returns the value for people. Numbers in memory and hugetlb files are bytes and print as
+// quantities ("1Gi"). Other values stay as they are.
+func (s CgroupSetting) Quantity() string {
+	n, err := strconv.ParseInt(s.Value, 10, 64)
+	if err != nil || !strings.HasPrefix(s.File, "memory.") && !strings.HasPrefix(s.File, "hugetlb.") {
+		return s.Value
+	}
+	return Bytes(n).String()
 }
 
 // Launcher returns the name in [LauncherKey]: the container that runs the VM. ok is false if the

@@ -52,7 +52,7 @@ func differing() agentapi.Launcher {
 			Status: agentapi.StatusRepaired, Message: "process 4711 had 8Mi; raised by prlimit",
 		},
 		agentapi.Setting{
-			Name: "memory.high", Requested: "9663676416", Allowed: "listed", Given: "9663676416", Observed: "max",
+			Name: "memory.high", Requested: "9Gi", Allowed: "listed", Given: "9Gi", Observed: "max",
 			Status: agentapi.StatusDiffers, Message: "the runtime dropped it",
 		})
 	l.Notes = []string{"RLIMIT_MEMLOCK was in the container's spec already", "second note"}

@@ -2,7 +2,6 @@ package decide
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/mooring-vm/mooring/api"
@@ -24,15 +23,5 @@ func (d *decider) allowFile(s api.CgroupSetting) {
 			requested, controller, strings.Join(known, ", "))
 		return
 	}
-	d.setting(s.File).Allowed = s.Value
-}
-
-// quantity returns the value of a setting for people. Numbers in memory and hugetlb files are
-// bytes and print as quantities ("1Gi"). Other values stay as they are.
-func quantity(file, value string) string {
-	n, err := strconv.ParseInt(value, 10, 64)
-	if err != nil || !strings.HasPrefix(file, "memory.") && !strings.HasPrefix(file, "hugetlb.") {
-		return value
-	}
-	return api.Bytes(n).String()
+	d.setting(s.File).Allowed = s.Quantity()
 }

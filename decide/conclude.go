@@ -118,7 +118,7 @@ func (d *decider) outcome() string {
 	for _, s := range d.decision.Settings {
 		switch {
 		case s.Name != agentapi.MemlockSetting:
-			all = append(all, s.Name+" to "+quantity(s.Name, s.Requested))
+			all = append(all, s.Name+" to "+s.Requested)
 		case !d.decision.Yield:
 			all = append(all, "RLIMIT_MEMLOCK to "+s.Requested)
 		}

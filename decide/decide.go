@@ -207,7 +207,7 @@ func (d *decider) enterSettings(lock memlock.Result, files []api.CgroupSetting) 
 	}
 	d.decision.Cgroup = files
 	for _, s := range files {
-		d.decision.Settings = append(d.decision.Settings, agentapi.Setting{Name: s.File, Requested: s.Value})
+		d.decision.Settings = append(d.decision.Settings, agentapi.Setting{Name: s.File, Requested: s.Quantity()})
 	}
 }
 

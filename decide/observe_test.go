@@ -63,7 +63,7 @@ func TestContainerSettings(t *testing.T) {
 				{Name: "guest memory", Bytes: 4 * gi}, {Name: "libvirt's allowance for device I/O", Bytes: gi},
 			},
 		},
-		{Name: "memory.high", Requested: "1073741824", Allowed: "1073741824", Given: "1073741824", Status: agentapi.StatusPending},
+		{Name: "memory.high", Requested: "1Gi", Allowed: "1Gi", Given: "1Gi", Status: agentapi.StatusPending},
 	}
 	if diff := cmp.Diff(want, d.Settings); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)

@@ -83,8 +83,7 @@ func formatAmounts(a corev1.ResourceList) string {
 	}
 	parts := make([]string, 0, len(a))
 	for _, name := range names(a) {
-		q := a[name]
-		parts = append(parts, string(name)+"="+q.String())
+		parts = append(parts, string(name)+"="+AtLeast(name, a[name]))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -150,7 +150,7 @@ func TestDefects7And8ChargeOfTheTargetPod(t *testing.T) { // #9753: overhead rat
 	}
 	with(s.Migrations[0], kubevirtv1.VirtualMachineInstanceMigrationRejectedByResourceQuota)
 	p := quota.MakePlan(s, quota.Options{})
-	if len(p.Reports) == 0 || p.Reports[0].Reason != quota.ReasonGrown || !strings.Contains(p.Reports[0].Message, "limits.memory=884997") {
+	if len(p.Reports) == 0 || p.Reports[0].Reason != quota.ReasonGrown || !strings.Contains(p.Reports[0].Message, "limits.memory=844Mi") {
 		t.Errorf("reports %+v: want one of a larger target", p.Reports)
 	}
 	s = settled(t, s)

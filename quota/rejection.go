@@ -48,7 +48,7 @@ func lacking(accounts []Account, check func(Account) error) string {
 func (a Account) shortageError(wants, free corev1.ResourceList, of []corev1.ResourceName) error {
 	lacking := make([]string, 0, len(of))
 	for _, name := range of {
-		lacking = append(lacking, fmt.Sprintf("%s: requested %s, free %s", name, quantity(wants[name]), quantity(free[name])))
+		lacking = append(lacking, fmt.Sprintf("%s: requested %s, free %s", name, AtLeast(name, wants[name]), AtMost(name, free[name])))
 	}
 	text := fmt.Sprintf("ResourceQuota %s: %s", a.Quota.Name, strings.Join(lacking, "; "))
 	if len(a.Reservations) > 0 {
@@ -56,8 +56,6 @@ func (a Account) shortageError(wants, free corev1.ResourceList, of []corev1.Reso
 	}
 	return errors.New(text)
 }
-
-func quantity(q resource.Quantity) string { return q.String() }
 
 var (
 	// byQuota matches the API server's message: quota and requested amounts.

@@ -78,7 +78,7 @@ func drawAccount(t *rapid.T, name string, charge corev1.ResourceList) (quota.Acc
 		free := amount(t, 0)
 		q.Status.Hard[of], q.Status.Used[of] = free, resource.Quantity{}
 		if wants.Cmp(free) > 0 {
-			r.Requested[of] = wants
+			r.Requested[of] = resource.MustParse(quota.AtLeast(of, wants)) // rounded up
 		}
 	}
 	a := quota.Account{Quota: q, Reserved: list("limits.cpu", "1", "pods", "1")}

@@ -58,8 +58,8 @@ const (
 )
 
 // Setting is one request of a launcher with its result. Amounts of memory are quantities ("5Gi") or
-// "unlimited". Values of cgroup files have the kernel's form. An empty text is no value, or one
-// that is not known yet.
+// "unlimited", in cgroup files too. Other values of cgroup files have the kernel's form. An empty
+// text is no value, or a value that the agent has not read yet.
 type Setting struct {
 	Name      string `json:"name"`              // MemlockSetting or a cgroup file
 	Requested string `json:"asked,omitempty"`   // by the annotations

@@ -44,7 +44,7 @@ func TestForgedReviews(t *testing.T) {
 		if !got.Allowed {
 			t.Errorf("refused: %+v", got.Result)
 		}
-		if pod != otherMigration && (len(got.Warnings) != 1 || !strings.Contains(got.Warnings[0], "is not noted")) {
+		if pod != otherMigration && (len(got.Warnings) != 1 || !strings.Contains(got.Warnings[0], "not recording the charge")) {
 			t.Errorf("warnings %q: want one about the missing record", got.Warnings)
 		}
 	}

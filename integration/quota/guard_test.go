@@ -162,7 +162,7 @@ func testLimitBelowUse(t *testing.T, c *kubevirttest.Cluster) {
 	c.RunningVMI(t, ns, "vm", small())
 	awaitPods(t, c, ns, 1)
 	q := quotaOf(t, c, ns, kubevirttest.QuotaName)
-	wantRefusal(t, c.Client.Patch(t.Context(), q.DeepCopy(), merge(`{"spec": {"hard": {"requests.memory": "1Gi"}}}`)), "requests.memory: 1Gi is less than the", "are used")
+	wantRefusal(t, c.Client.Patch(t.Context(), q.DeepCopy(), merge(`{"spec": {"hard": {"requests.memory": "1Gi"}}}`)), "requests.memory: 1Gi is less than the", "in use")
 	wantPass(t, c.Client.Patch(t.Context(), q.DeepCopy(), merge(`{"spec": {"hard": {"requests.memory": "1900Mi"}}}`)))
 }
 

@@ -174,7 +174,7 @@ func testManagersLimitBelowUse(t *testing.T, c *kubevirttest.Cluster) {
 	})
 	c.RunningVMI(t, ns.Name, "vm", small())
 	awaitPods(t, c, ns.Name, 1)
-	wantRefusal(t, limit("1Gi"), "namespaces.guard.mooring.dev", "requests.memory: 1Gi is less than the", "are used")
+	wantRefusal(t, limit("1Gi"), "namespaces.guard.mooring.dev", "requests.memory: 1Gi is less than the", "in use")
 	wantPass(t, limit("3Gi"))
 }
 

@@ -55,8 +55,8 @@ func TestDifferenceIsReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := f.awaitSetting(t, p, "memory.high", agentapi.StatusDiffers)
-	if s.Given != "1073741824" || s.Observed != "max" {
-		t.Errorf("given %s, observed %s, want 1073741824 and max", s.Given, s.Observed)
+	if s.Given != "1Gi" || s.Observed != "max" {
+		t.Errorf("given %s, observed %s, want 1Gi and max", s.Given, s.Observed)
 	}
 	f.awaitEvent(t, p, agentapi.ReasonCgroupDiffers)
 }

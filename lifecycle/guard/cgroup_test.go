@@ -22,11 +22,11 @@ func TestGuardCgroupFiles(t *testing.T) {
 	}{
 		"as given": {
 			high, map[string]string{cgroup + "/memory.high": "9663676416\n"},
-			agentapi.StatusApplied, "9663676416", "", "",
+			agentapi.StatusApplied, "9Gi", "", "",
 		},
 		"otherwise": {
 			high, map[string]string{cgroup + "/memory.high": "max\n"},
-			agentapi.StatusDiffers, "max", agentapi.ReasonCgroupDiffers, `was set to "9663676416" but the kernel shows "max"`,
+			agentapi.StatusDiffers, "max", agentapi.ReasonCgroupDiffers, `was set to "9Gi" but the kernel shows "max"`,
 		},
 		"not there": {
 			high, nil, agentapi.StatusDiffers, "", agentapi.ReasonCgroupDiffers, "memory controller is not enabled",
@@ -40,19 +40,19 @@ func TestGuardCgroupFiles(t *testing.T) {
 			low, map[string]string{
 				cgroup + "/memory.low": "1073741824\n", podCgroup + "/memory.low": "max\n", "/kubepods.slice/memory.low": "1073741824\n",
 			},
-			agentapi.StatusApplied, "1073741824", "", "",
+			agentapi.StatusApplied, "1Gi", "", "",
 		},
 		"protection that the pod lacks": {
 			low, map[string]string{
 				cgroup + "/memory.low": "1073741824\n", podCgroup + "/memory.low": "0\n", "/kubepods.slice/memory.low": "max\n",
 			},
-			agentapi.StatusIneffective, "1073741824", agentapi.ReasonCgroupIneffective, "ancestor " + podCgroup + ", which is 0",
+			agentapi.StatusIneffective, "1Gi", agentapi.ReasonCgroupIneffective, "ancestor " + podCgroup + ", which is 0",
 		},
 		"protection that the top has too little of": {
 			low, map[string]string{
 				cgroup + "/memory.low": "1073741824\n", podCgroup + "/memory.low": "max\n", "/kubepods.slice/memory.low": "4096\n",
 			},
-			agentapi.StatusIneffective, "1073741824", agentapi.ReasonCgroupIneffective, "ancestor /kubepods.slice, which is 4Ki",
+			agentapi.StatusIneffective, "1Gi", agentapi.ReasonCgroupIneffective, "ancestor /kubepods.slice, which is 4Ki",
 		},
 		"protection of nothing": {
 			api.CgroupSetting{File: "memory.low", Value: "0"},

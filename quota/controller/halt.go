@@ -29,7 +29,7 @@ const (
 )
 
 // Halter halts a VM if a quota that keeps room for migrations rejects its launcher pod. KubeVirt
-// would retry forever and take the reserved room as soon as it is free. It is the second check
+// would retry forever and take the reserved quota as soon as it is free. It is the second check
 // after the admission webhooks, for VMs that bypassed them. KubeVirt retries a VM that another
 // quota rejects or that fits by now.
 type Halter struct {

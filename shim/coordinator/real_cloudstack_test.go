@@ -49,7 +49,7 @@ func TestCloudStackCasesOnQEMU(t *testing.T) {
 		}
 	}
 	// Theirs: error 530 of the second scaling beyond what was fixed at boot.
-	p.expectRefused(t, guestMemory(booted+8*dimm), "<maxMemory> of the domain, which is 1Gi")
+	p.expectRefused(t, guestMemory(booted+8*dimm), "1280Mi exceeds the domain's <maxMemory>, 1Gi")
 	p.expectRefused(t, vcpus(9), "9") // theirs: fails after the memory was plugged
 }
 
@@ -64,8 +64,8 @@ func TestNotPrepared(t *testing.T) {
 	}
 	p.startShim(t)
 	both := func(w *podapi.Desired) { w.VCPUs, w.Memory = 2, 2*booted }
-	p.expectRefused(t, both, "was not prepared for more memory")
-	p.expectRefused(t, both, "not prepared for more")
+	p.expectRefused(t, both, "memory: the domain has no headroom")
+	p.expectRefused(t, both, "vCPUs: the domain has no headroom")
 	if s := p.read(t); s.VCPUs.Plugged != 1 {
 		t.Errorf("vCPUs %+v, want 1", s.VCPUs)
 	}

@@ -147,8 +147,8 @@ func (p *pod) testRefused(t *testing.T) {
 		want   string
 	}{
 		{guestMemory(booted + mi), "want 256Mi or 258Mi"},
-		{guestMemory(2 * gi), "which is 1Gi"},
-		{guestMemory(128 * mi), "less than the guest booted with"},
+		{guestMemory(2 * gi), "exceeds the capacity of the guest's virtio-mem devices, 1Gi"},
+		{guestMemory(128 * mi), "128Mi is below the boot memory, 256Mi"},
 		{guestMemory(4 * gi), "memory.resize.mooring.dev"},
 	} {
 		p.expectRefused(t, c.change, c.want)
@@ -189,7 +189,7 @@ func TestDIMM(t *testing.T) {
 	p.testMemory(t)
 	p.expectRefused(t, guestMemory(2*booted+mi), "want 512Mi or 640Mi")
 	p.mustResize(t, guestMemory(booted+128*mi))
-	p.expectRefused(t, guestMemory(2*booted), "all 1 memory slots of the domain are used")
+	p.expectRefused(t, guestMemory(2*booted), "all 1 memory slots of the domain are in use")
 	p.expectRefused(t, guestMemory(booted+64*mi), "want 256Mi")
 	p.mustResize(t, guestMemory(booted))
 	p.testAgentStop(t)

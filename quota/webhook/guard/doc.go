@@ -1,5 +1,5 @@
 // Package guard refuses requests that would break the quotas of live migrations: edits of a quota
-// with reservations, and VMs that would use reserved room.
+// with reservations, and VMs that would use reserved quota.
 //
 // Its handlers check single requests and keep no state. They may be called concurrently and from
 // several programs. They read from the API server, pods before quotas, so they see every pod that a
@@ -11,7 +11,7 @@
 // # Limits
 //
 // Two launchers checked at the same moment do not see each other. Kubernetes then refuses the
-// second one only if status.hard is full, so both together may use reserved room. The controller's
+// second one only if status.hard is full, so both together may use reserved quota. The controller's
 // second check halts one of the VMs.
 //
 // The guard cannot verify that a request comes from the API server. So no write relies on a request

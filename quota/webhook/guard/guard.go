@@ -98,7 +98,7 @@ func (g *guard) Handle(ctx context.Context, r admission.Request) admission.Respo
 	}
 	log.Warn("passed a request without a check", "error", err)
 	return admission.Allowed("").WithWarnings(fmt.Sprintf(
-		"mooring could not check this request against the room reserved for live migrations: %v", err))
+		"mooring could not check this request against the quota reserved for live migrations: %v", err))
 }
 
 func (c Config) exempt(user authenticationv1.UserInfo) bool {

@@ -15,7 +15,7 @@ import (
 // NewLauncher returns the handler for CREATE of launcher pods. It runs after mutating webhooks and
 // before ResourceQuotas.
 //
-// It refuses a launcher that would use room reserved for migrations. It never refuses a migration's
+// It refuses a launcher that would use quota reserved for migrations. It never refuses a migration's
 // target pod. It writes the target pod's charge to the reservation, in [quota.TargetAnnotation],
 // because only admission sees a pod that a quota rejects. A target pod is one created by
 // virt-controller. Other pods with the label of a target pod are checked like any launcher.

@@ -57,7 +57,8 @@ func tooLow(used, before, after corev1.ResourceList) []string {
 		was, had := before[name]
 		limit, in := after[name], used[name]
 		if had && quota.ChargedForPods(name) && limit.Cmp(was) < 0 && limit.Cmp(in) < 0 {
-			low = append(low, fmt.Sprintf("%s: %s is less than the %s in use", name, &limit, &in))
+			low = append(low, fmt.Sprintf("%s: %s is less than the %s in use",
+				name, quota.AtMost(name, limit), quota.AtLeast(name, in)))
 		}
 	}
 	return low

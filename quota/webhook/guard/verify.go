@@ -98,7 +98,8 @@ func checkPlausible(charge corev1.ResourceList, launcher estimate.Launcher, pres
 		bound = bound.DeepCopy()
 		bound.Add(bounds[name])
 		if q := charge[name]; q.Cmp(bound) > 0 {
-			much = append(much, fmt.Sprintf("%s: %s, want at most %s", name, &q, &bound))
+			much = append(much, fmt.Sprintf("%s: %s, want at most %s",
+				name, quota.AtLeast(name, q), quota.AtMost(name, bound)))
 		}
 	}
 	if len(much) == 0 {

@@ -229,8 +229,8 @@ func TestShim(t *testing.T) {
 		why  []string
 	}{
 		"nobody asks":        {plain, namespace(), true, nil},
-		"the VM":             {asks, namespace(), true, []string{"limits.memory: requested 8654128896, free 8Gi"}},
-		"its namespace":      {plain, namespace(api.InjectSidecarKey, "true"), true, []string{"limits.memory: requested 8654128896"}},
+		"the VM":             {asks, namespace(), true, []string{"limits.memory: requested 8254Mi, free 8Gi"}},
+		"its namespace":      {plain, namespace(api.InjectSidecarKey, "true"), true, []string{"limits.memory: requested 8254Mi"}},
 		"there is none here": {asks, namespace(), false, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
