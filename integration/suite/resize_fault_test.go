@@ -123,7 +123,7 @@ func (g *growing) loweredAfter(t *testing.T) {
 	g.setMemoryMax(t, fmt.Sprint(g.requirement(g.size)-pageSize))
 	release()
 	r := g.awaitDone(t)
-	if low := func(note string) bool { return strings.HasPrefix(note, "memory.max is ") }; r.Error != "" || !slices.ContainsFunc(r.Notes, low) {
+	if low := func(note string) bool { return strings.HasPrefix(note, "memory.max fell to ") }; r.Error != "" || !slices.ContainsFunc(r.Notes, low) {
 		t.Errorf("the pod reports %+v, want a note about the limit", r)
 	}
 	g.checkBothAlive(t, g.vm)
