@@ -20,15 +20,15 @@ func TestGuardCgroupFiles(t *testing.T) {
 		reason agentapi.Reason // empty: no Event
 		text   string
 	}{
-		"as given": {
+		"as set": {
 			high, map[string]string{cgroup + "/memory.high": "9663676416\n"},
 			agentapi.StatusApplied, "9Gi", "", "",
 		},
-		"otherwise": {
+		"different value": {
 			high, map[string]string{cgroup + "/memory.high": "max\n"},
 			agentapi.StatusDiffers, "max", agentapi.ReasonCgroupDiffers, `was set to "9Gi" but the kernel shows "max"`,
 		},
-		"not there": {
+		"missing file": {
 			high, nil, agentapi.StatusDiffers, "", agentapi.ReasonCgroupDiffers, "memory controller is not enabled",
 		},
 		"lines for several devices": {
@@ -36,25 +36,25 @@ func TestGuardCgroupFiles(t *testing.T) {
 			map[string]string{cgroup + "/io.max": "7:0 rbps=1 wbps=max riops=max wiops=max\n8:0 rbps=1048576 wbps=max riops=max wiops=max\n"},
 			agentapi.StatusApplied, "7:0 rbps=1 wbps=max riops=max wiops=max; 8:0 rbps=1048576 wbps=max riops=max wiops=max", "", "",
 		},
-		"protection that every ancestor has": {
+		"protection in every ancestor": {
 			low, map[string]string{
 				cgroup + "/memory.low": "1073741824\n", podCgroup + "/memory.low": "max\n", "/kubepods.slice/memory.low": "1073741824\n",
 			},
 			agentapi.StatusApplied, "1Gi", "", "",
 		},
-		"protection that the pod lacks": {
+		"protection missing in the pod": {
 			low, map[string]string{
 				cgroup + "/memory.low": "1073741824\n", podCgroup + "/memory.low": "0\n", "/kubepods.slice/memory.low": "max\n",
 			},
 			agentapi.StatusIneffective, "1Gi", agentapi.ReasonCgroupIneffective, "ancestor " + podCgroup + ", which is 0",
 		},
-		"protection that the top has too little of": {
+		"too little protection at the top": {
 			low, map[string]string{
 				cgroup + "/memory.low": "1073741824\n", podCgroup + "/memory.low": "max\n", "/kubepods.slice/memory.low": "4096\n",
 			},
 			agentapi.StatusIneffective, "1Gi", agentapi.ReasonCgroupIneffective, "ancestor /kubepods.slice, which is 4Ki",
 		},
-		"protection of nothing": {
+		"protection of 0": {
 			api.CgroupSetting{File: "memory.low", Value: "0"},
 			map[string]string{cgroup + "/memory.low": "0\n", podCgroup + "/memory.low": "0\n"},
 			agentapi.StatusApplied, "0", "", "",

@@ -124,19 +124,19 @@ func unknown(l registry.Launcher, err error) []finding {
 
 // publish writes findings to the registry and records the Events that are due.
 func (g *Guard) publish(l registry.Launcher, cgroup string, findings []finding, log *slog.Logger) {
-	news, told := make([]bool, len(findings)), make([]bool, len(findings))
+	news, due := make([]bool, len(findings)), make([]bool, len(findings))
 	g.Registry.Update(l.Container.ID, func(now *registry.Launcher) {
 		now.Cgroup = cgroup
 		for i, f := range findings {
 			news[i] = f.apply(now)
-			told[i] = f.event != nil && f.eventDue(now, news[i])
+			due[i] = f.event != nil && f.eventDue(now, news[i])
 		}
 	})
 	for i, f := range findings {
 		if f.status != "" {
 			g.observe(f.setting, f.status, news[i])
 		}
-		if told[i] {
+		if due[i] {
 			log.Warn(f.message, "reason", f.event.Reason)
 			g.record(l, *f.event)
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
-// maxQueued bounds the queue. The next check of all launchers covers those that do not fit.
+// maxQueued bounds the queue. The next check of all launchers covers the rest.
 const maxQueued = 4096
 
 // Observer counts the guard's results. Its methods must not block and may be called concurrently.
@@ -74,8 +74,8 @@ func (g *Guard) Enqueue(containerID string) {
 // virt-handler have had time to set their own limit.
 var vmChecks = []time.Duration{0, 200 * time.Millisecond, time.Second, 5 * time.Second}
 
-// EnqueueVM queues checks of a launcher whose VM process has just started: at once, and several
-// within seconds. It does not block.
+// EnqueueVM queues checks of a launcher with a new VM process: one now, and several within seconds.
+// It does not block.
 func (g *Guard) EnqueueVM(containerID string) {
 	for _, after := range vmChecks {
 		time.AfterFunc(after, func() { g.Enqueue(containerID) })

@@ -57,7 +57,7 @@ func withBench(t *testing.T, cfg benchConfig, test func(t *testing.T, b *bench))
 			Registry: b.registry, Kernel: b.kernel, Recorder: b.recorder, Logger: slog.New(slog.DiscardHandler),
 			Repair: cfg.repair, Interval: cfg.interval,
 		})
-		b.registry.Put(given(cfg.cgroup))
+		b.registry.Put(newLauncher(cfg.cgroup))
 		ctx, cancel := context.WithCancel(context.Background())
 		defer synctest.Wait()
 		defer cancel()
@@ -66,7 +66,7 @@ func withBench(t *testing.T, cfg benchConfig, test func(t *testing.T, b *bench))
 	})
 }
 
-func given(files []api.CgroupSetting) registry.Launcher {
+func newLauncher(files []api.CgroupSetting) registry.Launcher {
 	demand := host.Limit(5 * gi)
 	l := registry.Launcher{
 		Launcher: agentapi.Launcher{
@@ -159,13 +159,13 @@ func TestGuardRepairs(t *testing.T) {
 			}
 		}
 		if s := b.check(t).Settings[0]; s.Status != agentapi.StatusRepaired {
-			t.Errorf("setting at the next check = %+v, want it to still say repaired", s)
+			t.Errorf("setting at the next check = %+v, want still repaired", s)
 		}
 		b.expectReasons(t, agentapi.ReasonLimitRepaired)
 	})
 }
 
-func TestGuardRepairsWhatAppearsMeanwhile(t *testing.T) {
+func TestGuardRepairsNewProcesses(t *testing.T) {
 	withBench(t, benchConfig{repair: true}, func(t *testing.T, b *bench) {
 		children := 3
 		b.kernel.BeforeSet = func(host.Process) error {
@@ -185,7 +185,7 @@ func TestGuardRepairsWhatAppearsMeanwhile(t *testing.T) {
 	})
 }
 
-func TestGuardGivesUpOnEndlessForks(t *testing.T) {
+func TestGuardBoundsRepairsDuringForks(t *testing.T) {
 	withBench(t, benchConfig{repair: true}, func(t *testing.T, b *bench) {
 		next := 200
 		b.kernel.BeforeSet = func(host.Process) error {
@@ -201,7 +201,7 @@ func TestGuardGivesUpOnEndlessForks(t *testing.T) {
 	})
 }
 
-func TestGuardSkipsWhatVanishes(t *testing.T) {
+func TestGuardSkipsEndedProcesses(t *testing.T) {
 	withBench(t, benchConfig{repair: true}, func(t *testing.T, b *bench) {
 		b.kernel.BeforeSet = func(p host.Process) error {
 			if p.PID == 101 {
@@ -214,33 +214,33 @@ func TestGuardSkipsWhatVanishes(t *testing.T) {
 		b.kernel.Start(101, cgroup, same(65536)) // without the first process it needs the limit
 		b.kernel.Start(102, cgroup, same(5*gi))
 		if s := b.check(t).Settings[0]; s.Status != agentapi.StatusApplied {
-			t.Errorf("setting = %+v, want applied: what is left has its limit", s)
+			t.Errorf("setting = %+v, want applied: the remaining process has the limit", s)
 		}
 		procs, err := b.kernel.Processes("/elsewhere")
 		if err != nil || len(procs) != 1 {
 			t.Fatal(procs, err)
 		}
 		if got, _ := b.kernel.Memlock(procs[0]); got != same(1) {
-			t.Errorf("limit of the process that took the pid = %v, want it unchanged", got)
+			t.Errorf("limit of the process with the reused pid = %v, want it unchanged", got)
 		}
 	})
 }
 
-func TestGuardTellsOfFailedRepair(t *testing.T) {
+func TestGuardReportsFailedRepair(t *testing.T) {
 	withBench(t, benchConfig{repair: true}, func(t *testing.T, b *bench) {
 		b.kernel.BeforeSet = func(host.Process) error { return errors.New("not permitted") }
 		b.kernel.Start(100, cgroup, same(65536))
 		s := b.check(t).Settings[0]
 		if s.Status != agentapi.StatusDiffers || !strings.Contains(s.Message, "repair failed: not permitted") {
-			t.Errorf("setting = %+v, want it to say why", s)
+			t.Errorf("setting = %+v, want a message with the reason", s)
 		}
 		b.expectReasons(t, agentapi.ReasonLimitMissing)
 	})
 }
 
-func TestGuardDoesNothingToWhatWasGivenNothing(t *testing.T) {
+func TestGuardOnlyObservesInObserveMode(t *testing.T) {
 	withBench(t, benchConfig{repair: true}, func(t *testing.T, b *bench) {
-		l := given([]api.CgroupSetting{{File: "memory.high", Value: "4096"}})
+		l := newLauncher([]api.CgroupSetting{{File: "memory.high", Value: "4096"}})
 		l.Given = registry.Given{} // observe mode
 		for i := range l.Settings {
 			l.Settings[i].Status = agentapi.StatusObserved
@@ -261,7 +261,7 @@ func TestGuardDoesNothingToWhatWasGivenNothing(t *testing.T) {
 	})
 }
 
-func TestGuardKeepsYielded(t *testing.T) {
+func TestGuardKeepsYieldedSettings(t *testing.T) {
 	withBench(t, benchConfig{}, func(t *testing.T, b *bench) {
 		b.registry.Update("id", func(l *registry.Launcher) {
 			l.Settings[0].Status, l.Settings[0].Message = agentapi.StatusYielded, "as it was"
@@ -273,13 +273,13 @@ func TestGuardKeepsYielded(t *testing.T) {
 	})
 }
 
-func TestGuardNoticesTheEnd(t *testing.T) {
+func TestGuardMarksEndedLauncherStopped(t *testing.T) {
 	for name, end := range map[string]func(*lifecycletest.Kernel){
 		"all processes exited": func(*lifecycletest.Kernel) {},
-		"the pid is another container's": func(k *lifecycletest.Kernel) {
+		"pid reused by another container": func(k *lifecycletest.Kernel) {
 			k.Start(100, podCgroup+"/cri-containerd-other.scope", same(1))
 		},
-		"the cgroup is gone, too": func(k *lifecycletest.Kernel) { k.Rmdir(cgroup) },
+		"cgroup removed": func(k *lifecycletest.Kernel) { k.Rmdir(cgroup) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			withBench(t, benchConfig{}, func(t *testing.T, b *bench) {
@@ -288,14 +288,14 @@ func TestGuardNoticesTheEnd(t *testing.T) {
 					t.Errorf("state = %s, want %s", l.State, agentapi.StateStopped)
 				}
 				if b.granted() != 0 {
-					t.Errorf("granted = %d, want what it held to be free", b.granted())
+					t.Errorf("granted = %d, want 0", b.granted())
 				}
 			})
 		})
 	}
 }
 
-// The container's first process may exit before others.
+// The container's first process may exit before its other processes.
 func TestGuardOutlivesTheFirstProcess(t *testing.T) {
 	withBench(t, benchConfig{}, func(t *testing.T, b *bench) {
 		b.kernel.Start(100, cgroup, same(5*gi))
@@ -308,7 +308,7 @@ func TestGuardOutlivesTheFirstProcess(t *testing.T) {
 	})
 }
 
-func TestGuardChecksAllFromTimeToTime(t *testing.T) {
+func TestGuardChecksAllPeriodically(t *testing.T) {
 	withBench(t, benchConfig{interval: time.Minute}, func(t *testing.T, b *bench) {
 		b.kernel.Start(100, cgroup, same(5*gi))
 		b.check(t)
@@ -324,7 +324,7 @@ func TestGuardQueueIsBounded(t *testing.T) {
 	g := guard.New(guard.Config{
 		Registry: registry.New(), Kernel: lifecycletest.NewKernel(), Observer: dropped,
 	})
-	for range 2 { // a queued launcher takes no more room
+	for range 2 { // a queued launcher is not queued twice
 		for i := range 4096 {
 			g.Enqueue(fmt.Sprint(i))
 		}

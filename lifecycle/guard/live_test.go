@@ -39,13 +39,13 @@ func TestVMLockIsCounted(t *testing.T) {
 			l.VMs = nil
 		})
 		if l, _ := b.registry.Find("id"); l.Live != nil || l.MemoryRequirement() != 0 || b.granted() != 5*gi {
-			t.Errorf("%+v is left of a VM that is gone, account %d", l.Live, b.granted())
+			t.Errorf("live limits of an ended VM: %+v, account %d", l.Live, b.granted())
 		}
 	})
 }
 
-// The guard holds a VM process, but not its launcher, to a limit granted by a resize.
-func TestGuardHoldsVMToItsLock(t *testing.T) {
+// The guard repairs a limit granted by a resize in the VM process, but not in its launcher.
+func TestGuardRepairsVMLock(t *testing.T) {
 	withBench(t, benchConfig{repair: true}, func(t *testing.T, b *bench) {
 		vm := b.withVM(same(8 * gi))
 		b.registry.Update("id", func(l *registry.Launcher) { l.SetLock(vm, 8*gi) })
@@ -59,7 +59,7 @@ func TestGuardHoldsVMToItsLock(t *testing.T) {
 			t.Errorf("setting = %+v, want repaired", s)
 		}
 		if got, err := b.kernel.Memlock(vm); got != same(8*gi) || err != nil {
-			t.Errorf("the VM may lock %+v, %v, want 8Gi", got, err)
+			t.Errorf("limit of the VM process: %+v, %v, want 8Gi", got, err)
 		}
 	})
 }
@@ -78,7 +78,7 @@ func TestGuardReportsVMLock(t *testing.T) {
 
 // A restarted agent adopts limits raised by an earlier one, up to the ceiling. A limit inherited
 // from the launcher is not a raised one.
-func TestGuardLearnsVMLock(t *testing.T) {
+func TestGuardAdoptsRaisedVMLock(t *testing.T) {
 	for name, c := range map[string]struct {
 		vm, launcher host.Limit
 		want         int64

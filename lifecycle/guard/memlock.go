@@ -11,8 +11,8 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
-// maxRounds bounds the scans of a container while new processes appear. A new process may have been
-// forked by one whose limit was not yet raised.
+// maxRounds bounds the scans of a container while new processes appear. The parent of a new
+// process may have forked it before the repair of its own limit.
 const maxRounds = 8
 
 // lockScan scans the memory-lock limits of all processes of a container.

@@ -15,7 +15,7 @@ import (
 )
 
 // The guard leaves QEMU's limit to libvirt and virt-handler.
-func TestGuardLeavesAloneWhatWasLoweredAfterTheStart(t *testing.T) {
+func TestGuardKeepsLimitLoweredAfterTheStart(t *testing.T) {
 	for _, repair := range []bool{false, true} {
 		withBench(t, benchConfig{repair: repair}, func(t *testing.T, b *bench) {
 			b.kernel.Start(100, cgroup, same(5*gi))
@@ -41,7 +41,7 @@ func TestGuardLeavesAloneWhatWasLoweredAfterTheStart(t *testing.T) {
 }
 
 // If the first process lacks the limit, all processes have inherited too little.
-func TestGuardHoldsEveryProcessToWhatTheFirstOneLacks(t *testing.T) {
+func TestGuardRepairsAllIfTheFirstProcessLacksTheLimit(t *testing.T) {
 	for name, first := range map[string]func(*bench){
 		"has less":          func(b *bench) { b.kernel.Start(100, cgroup, same(65536)) },
 		"is gone":           func(*bench) {},
@@ -64,7 +64,7 @@ func TestGuardHoldsEveryProcessToWhatTheFirstOneLacks(t *testing.T) {
 }
 
 // A repair of the parent alone does not give its children the limit.
-func TestGuardRemembersThatTheLimitWasMissing(t *testing.T) {
+func TestGuardRemembersMissingLimit(t *testing.T) {
 	for _, was := range []agentapi.Status{agentapi.StatusDiffers, agentapi.StatusRepaired} {
 		withBench(t, benchConfig{}, func(t *testing.T, b *bench) {
 			b.registry.Update("id", func(l *registry.Launcher) { l.Settings[0].Status = was })
@@ -78,7 +78,7 @@ func TestGuardRemembersThatTheLimitWasMissing(t *testing.T) {
 }
 
 // A program that keeps lowering the limit does not cause a flood of Events.
-func TestGuardTellsOfRepairsNowAndThen(t *testing.T) {
+func TestGuardLimitsRepairEvents(t *testing.T) {
 	withBench(t, benchConfig{repair: true}, func(t *testing.T, b *bench) {
 		for i := range 61 { // every 30 seconds for half an hour
 			b.kernel.Start(100, cgroup, same(65536))
@@ -99,7 +99,7 @@ func TestGuardTellsOfRepairsNowAndThen(t *testing.T) {
 	})
 }
 
-func TestGuardTellsOfFailedRepairWithoutThePid(t *testing.T) {
+func TestGuardEventNamesNoPID(t *testing.T) {
 	withBench(t, benchConfig{repair: true}, func(t *testing.T, b *bench) {
 		b.kernel.BeforeSet = func(p host.Process) error { return fmt.Errorf("prlimit of process %d: %w", p.PID, syscall.EPERM) }
 		b.kernel.Start(100, cgroup, same(65536))

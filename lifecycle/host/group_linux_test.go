@@ -12,9 +12,9 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
-// TestLeaderOfAGroupThatIsLeft: the number of a reaped process stays in use while its process group
-// has members, as with a launcher whose VM still runs.
-func TestLeaderOfAGroupThatIsLeft(t *testing.T) {
+// The number of a reaped process stays in use while its process group has members. An example is an
+// ended launcher with a running VM process.
+func TestReapedLeaderOfAProcessGroup(t *testing.T) {
 	kernel, err := host.NewLinuxKernel("/proc", cgroup2(t))
 	if err != nil {
 		t.Fatal(err)
@@ -50,10 +50,10 @@ func TestLeaderOfAGroupThatIsLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := syscall.Kill(-leader.PID, 0); err != nil {
-		t.Fatalf("nothing is left of the group, and the test shows nothing: %v", err)
+		t.Fatalf("the group has no members, so the test proves nothing: %v", err)
 	}
 	if _, err := p.OpenHandle(leader, func() {}); !errors.Is(err, host.ErrGone) {
-		t.Errorf("Hold: %v, want ErrGone", err)
+		t.Errorf("OpenHandle: %v, want ErrGone", err)
 	}
 	if _, err := p.Identify(leader.PID); !errors.Is(err, host.ErrGone) {
 		t.Errorf("Identify: %v, want ErrGone", err)

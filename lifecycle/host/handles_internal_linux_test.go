@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Wait returns an error if the end of processes can no longer be noticed.
-func TestProcessesTellThatTheyTellNoMore(t *testing.T) {
+// Wait returns an error after the loss of its epoll instance.
+func TestWaitFailsWithoutEpoll(t *testing.T) {
 	l := &LinuxProcesses{epoll: -1, handles: map[uint64]*pidfd{}, done: make(chan struct{})}
 	go l.wait()
 	if err := l.Wait(t.Context()); !errors.Is(err, unix.EBADF) {
@@ -25,9 +25,9 @@ func TestProcessesWait(t *testing.T) {
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := l.Wait(over); err != nil {
-		t.Errorf("when it is over: %v", err)
+		t.Errorf("Wait after the end of ctx: %v", err)
 	}
 	if err := errors.Join(l.Close(), l.Wait(t.Context())); err != nil {
-		t.Errorf("after Close: %v", err)
+		t.Errorf("Wait after Close: %v", err)
 	}
 }

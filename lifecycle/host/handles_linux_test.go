@@ -36,7 +36,6 @@ func newProcesses(t *testing.T, kernel *host.LinuxKernel) *host.LinuxProcesses {
 	return p
 }
 
-// TestZombieHasEnded: a zombie counts as ended.
 func TestZombieHasEnded(t *testing.T) {
 	kernel, err := host.NewLinuxKernel("/proc", cgroup2(t))
 	if err != nil {
@@ -50,7 +49,7 @@ func TestZombieHasEnded(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Wait() }) // says that it was killed
+	t.Cleanup(func() { _ = cmd.Wait() }) // the error is its SIGKILL
 	process, err := p.Identify(cmd.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +65,7 @@ func TestZombieHasEnded(t *testing.T) {
 	<-ended
 	var info unix.Siginfo
 	if err := unix.Waitid(unix.P_PID, cmd.Process.Pid, &info, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
-		t.Errorf("the process is no zombie, and the test shows nothing: %v", err)
+		t.Errorf("the process is no zombie, so the test proves nothing: %v", err)
 	}
 	if err := h.Close(); err != nil {
 		t.Error(err)

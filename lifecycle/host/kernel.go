@@ -74,7 +74,7 @@ func InCgroup(cgroup, ancestor string) bool {
 	return cgroup == ancestor || strings.HasPrefix(cgroup, strings.TrimSuffix(ancestor, "/")+"/")
 }
 
-// Same reports whether both are the same process, in whatever cgroup.
+// Same reports whether both are the same process, in any cgroup.
 func (p Process) Same(other Process) bool {
 	return p.PID == other.PID && p.StartTime == other.StartTime
 }

@@ -74,7 +74,7 @@ func (m *linuxMachine) Start(t *testing.T, cgroup string) int {
 		t.Fatal(err)
 	}
 	defer dir.Close()
-	cmd := exec.Command("cat") // waits for the end of its input, which is that of this process
+	cmd := exec.Command("cat") // waits for the end of its input, at the end of this process
 	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())}
 	if _, err := cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
@@ -88,8 +88,8 @@ func (m *linuxMachine) Start(t *testing.T, cgroup string) int {
 	return cmd.Process.Pid
 }
 
-// awaitArguments waits for the new arguments after exec. Until then the child shows those of its
-// parent.
+// awaitArguments waits for the new arguments after exec. Until then procfs has the arguments of
+// its parent.
 func awaitArguments(t *testing.T, pid int, want string) {
 	t.Helper()
 	over := time.After(time.Minute)
@@ -115,7 +115,7 @@ func (m *linuxMachine) Kill(t *testing.T, pid int) {
 	if err := cmd.Process.Kill(); err != nil {
 		t.Error(err)
 	}
-	_ = cmd.Wait() // says that it was killed
+	_ = cmd.Wait() // the error is its SIGKILL
 }
 
 // The test process finds its own cgroup.
@@ -146,7 +146,7 @@ func TestLinuxKernelNeedsCgroup2(t *testing.T) {
 	}
 }
 
-func TestLinuxKernelNeedsToSeeOthers(t *testing.T) {
+func TestLinuxKernelRefusesHidepid(t *testing.T) {
 	proc := t.TempDir()
 	if err := os.Symlink("/proc/self", filepath.Join(proc, "self")); err != nil {
 		t.Fatal(err)
@@ -166,9 +166,9 @@ func TestLinuxKernelControllers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, controller := range got { // there may be none where cgroup v1 has them all
+	for _, controller := range got { // none if cgroup v1 has all controllers
 		if strings.ContainsAny(controller, " \n/") {
-			t.Errorf("controller %q is no name", controller)
+			t.Errorf("invalid controller name %q", controller)
 		}
 	}
 }

@@ -25,10 +25,10 @@ type stubborn struct{ *lifecycletest.Kernel }
 
 func (*stubborn) SetMemlock(host.Process, host.Rlimit) error { return nil }
 
-func TestRoom(t *testing.T) {
+func TestAvailableMemory(t *testing.T) {
 	k := lifecycletest.NewKernel()
 	k.SetMemAvailable(10 * gi)
-	k.Write("/kubepods/burstable/pod", "memory.max", "1\n") // is what is to change
+	k.Write("/kubepods/burstable/pod", "memory.max", "1\n") // the pod's own limit does not count
 	for _, c := range []struct {
 		file, content string
 		want          uint64
@@ -47,7 +47,7 @@ func TestRoom(t *testing.T) {
 		k.Write("/kubepods", c.file, c.content)
 		got, err := host.AvailableMemory(k, "/kubepods/burstable/pod")
 		if got != c.want || (err == nil) != c.ok {
-			t.Errorf("%s %q: room %d, %v, want %d", c.file, c.content, got, err, c.want)
+			t.Errorf("%s %q: available %d, %v, want %d", c.file, c.content, got, err, c.want)
 		}
 	}
 }

@@ -41,27 +41,27 @@ func limitOf(t *testing.T, pid int) Rlimit {
 // lower is a limit that every user may set.
 func lower(l Rlimit) Rlimit { return Rlimit{Soft: min(l.Soft, 1<<16) / 2, Hard: l.Hard} }
 
-func TestSetMemlockGivesAStrangerItsLimitBack(t *testing.T) {
-	stranger := sleeper(t)
-	before := limitOf(t, stranger)
+func TestSetMemlockRestoresLimitOfReusedPID(t *testing.T) {
+	reused := sleeper(t)
+	before := limitOf(t, reused)
 	var during Rlimit
-	reused := func() error {
-		during = limitOf(t, stranger)
+	isReused := func() error {
+		during = limitOf(t, reused)
 		return ErrGone
 	}
-	if err := setMemlock(stranger, lower(before), reused); !errors.Is(err, ErrGone) {
+	if err := setMemlock(reused, lower(before), isReused); !errors.Is(err, ErrGone) {
 		t.Errorf("setMemlock = %v, want %v", err, ErrGone)
 	}
 	if during != lower(before) {
-		t.Errorf("limit %+v when it was asked whose it is, want it set", during)
+		t.Errorf("limit %+v during the identity check, want the new limit", during)
 	}
-	if got := limitOf(t, stranger); got != before {
-		t.Errorf("the stranger has %+v, want its own %+v", got, before)
+	if got := limitOf(t, reused); got != before {
+		t.Errorf("limit of the other process = %+v, want its own %+v", got, before)
 	}
 }
 
 // The process got the limit and then ended. A later process with its pid keeps its own limit.
-func TestSetMemlockLeavesWhoCameLaterAlone(t *testing.T) {
+func TestSetMemlockKeepsLimitOfLaterProcess(t *testing.T) {
 	pid := sleeper(t)
 	own := lower(lower(limitOf(t, pid)))
 	replaced := func() error {
@@ -78,38 +78,38 @@ func TestSetMemlockLeavesWhoCameLaterAlone(t *testing.T) {
 	}
 }
 
-func TestSetMemlockOfNobody(t *testing.T) {
+func TestRestoreMemlockOfEndedProcess(t *testing.T) {
 	if err := restoreLimit(1<<30, Rlimit{}, Rlimit{Soft: 1, Hard: 1}); err != nil {
-		t.Errorf("giving back to a process that is gone: %v", err)
+		t.Errorf("restoring the limit of an ended process: %v", err)
 	}
 }
 
-// hidden returns a kernel whose procfs shows no process, like hidepid=invisible for a user without
+// hidden returns a kernel whose procfs has no process, like hidepid=invisible for a user without
 // rights.
 func hidden(t *testing.T) *LinuxKernel {
 	t.Helper()
 	return &LinuxKernel{proc: t.TempDir(), cgroup: t.TempDir(), nsRoot: "/"}
 }
 
-// asks lists all requests about a process.
-func asks(t *testing.T, k *LinuxKernel, p Process) map[string]error {
+// requests returns the errors of all calls about a process.
+func requests(t *testing.T, k *LinuxKernel, p Process) map[string]error {
 	t.Helper()
 	processes := &LinuxProcesses{kernel: k}
 	_, cgroup := k.Cgroup(p.PID)
 	_, memlock := k.Memlock(p)
 	_, identify := processes.Identify(p.PID)
 	_, arguments := processes.Arguments(p)
-	_, hold := processes.OpenHandle(p, func() {})
+	_, handle := processes.OpenHandle(p, func() {})
 	return map[string]error{
-		"Cgroup": cgroup, "Memlock": memlock, "Identify": identify, "Arguments": arguments, "Hold": hold,
+		"Cgroup": cgroup, "Memlock": memlock, "Identify": identify, "Arguments": arguments, "OpenHandle": handle,
 		"SetMemlock": k.SetMemlock(p, Rlimit{}),
 	}
 }
 
 func TestHiddenProcessIsNotGone(t *testing.T) {
-	for name, err := range asks(t, hidden(t), Process{PID: sleeper(t), StartTime: 1}) {
+	for name, err := range requests(t, hidden(t), Process{PID: sleeper(t), StartTime: 1}) {
 		if errors.Is(err, ErrGone) || !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s of a process that lives, and is not shown: %v", name, err)
+			t.Errorf("%s of a live hidden process: %v", name, err)
 		}
 	}
 }
@@ -119,9 +119,9 @@ func TestReapedProcessIsGone(t *testing.T) {
 	if err := cmd.Run(); err != nil {
 		t.Fatal(err)
 	}
-	for name, err := range asks(t, hidden(t), Process{PID: cmd.Process.Pid, StartTime: 1}) {
+	for name, err := range requests(t, hidden(t), Process{PID: cmd.Process.Pid, StartTime: 1}) {
 		if !errors.Is(err, ErrGone) {
-			t.Errorf("%s of a process that has ended: %v", name, err)
+			t.Errorf("%s of an ended process: %v", name, err)
 		}
 	}
 }
@@ -134,27 +134,27 @@ func TestThreadIsNotTheProcess(t *testing.T) {
 	}
 	at := slices.IndexFunc(threads, func(e os.DirEntry) bool { return e.Name() != strconv.Itoa(os.Getpid()) })
 	if at < 0 {
-		t.Fatal("the test has one thread, and shows nothing")
+		t.Fatal("the test has one thread, so it proves nothing")
 	}
 	pid, err := strconv.Atoi(threads[at].Name())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, err := range asks(t, hidden(t), Process{PID: pid, StartTime: 1}) {
+	for name, err := range requests(t, hidden(t), Process{PID: pid, StartTime: 1}) {
 		if !errors.Is(err, ErrGone) {
-			t.Errorf("%s of a number that is a thread's: %v", name, err)
+			t.Errorf("%s of a thread's number: %v", name, err)
 		}
 	}
 }
 
-// A container whose processes are hidden is not empty.
-func TestHiddenProcessesAreNotNone(t *testing.T) {
+// A container with hidden processes is not empty.
+func TestProcessesFailsForHiddenProcesses(t *testing.T) {
 	k := hidden(t)
 	listed := []byte("1\n")
 	if err := os.WriteFile(k.cgroup+"/cgroup.procs", listed, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := k.Processes("/"); err == nil || errors.Is(err, ErrGone) {
-		t.Errorf("Processes = %v, %v, want an error that proves nothing", got, err)
+		t.Errorf("Processes = %v, %v, want an error other than ErrGone", got, err)
 	}
 }

@@ -180,19 +180,19 @@ func procError(pid int, err error) error {
 	if !errors.Is(err, unix.ENOENT) {
 		return goneIf(err, unix.ESRCH)
 	}
-	fd, asked := unix.PidfdOpen(pid, 0)
-	if asked == nil {
-		asked = unix.PidfdSendSignal(fd, 0, nil, 0)
+	fd, pidfdErr := unix.PidfdOpen(pid, 0)
+	if pidfdErr == nil {
+		pidfdErr = unix.PidfdSendSignal(fd, 0, nil, 0)
 		unix.Close(fd)
 	}
-	if errors.Is(goneIf(asked, notLeader...), ErrGone) {
+	if errors.Is(goneIf(pidfdErr, notLeader...), ErrGone) {
 		return fmt.Errorf("%w: %w", ErrGone, err)
 	}
 	return fmt.Errorf("process %d exists but is missing from procfs: %w", pid, err)
 }
 
 // notLeader lists the errors of pidfd_open(2) for a number without a process. EINVAL means a
-// thread, or a process group whose leader is gone. Since Linux 6.16 a thread is ENOENT, and such a
+// thread, or a process group without its leader. Since Linux 6.16 a thread is ENOENT, and such a
 // group ESRCH.
 var notLeader = []unix.Errno{unix.ESRCH, unix.EINVAL, unix.ENOENT}
 

@@ -16,12 +16,12 @@ func TestParseStartTime(t *testing.T) {
 		want uint64
 		ok   bool
 	}{
-		"plain":                  {"12 (cat) " + rest, 4711, true},
-		"blank and parentheses":  {"12 (a) S 1 2 (b) " + rest, 4711, true},
-		"no name":                {"12 cat " + rest, 0, false},
-		"too short":              {"12 (cat) S 1 2 3", 0, false},
-		"start time is no count": {"12 (cat) " + strings.Replace(rest, "4711", "-1", 1), 0, false},
-		"empty":                  {"", 0, false},
+		"plain":                 {"12 (cat) " + rest, 4711, true},
+		"blank and parentheses": {"12 (a) S 1 2 (b) " + rest, 4711, true},
+		"no name":               {"12 cat " + rest, 0, false},
+		"too short":             {"12 (cat) S 1 2 3", 0, false},
+		"negative start time":   {"12 (cat) " + strings.Replace(rest, "4711", "-1", 1), 0, false},
+		"empty":                 {"", 0, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -78,7 +78,7 @@ func TestParsePIDs(t *testing.T) {
 		t.Errorf("parsePIDs: %v (-want +got):\n%s", err, diff)
 	}
 	if _, err := parsePIDs("12\nx\n"); err == nil {
-		t.Error("no error for what is no pid")
+		t.Error("no error for an invalid pid")
 	}
 }
 
@@ -120,13 +120,13 @@ func TestParseLocked(t *testing.T) {
 		want   uint64
 		ok     bool
 	}{
-		"both":             {"Name:\tqemu\nVmLck:\t    64 kB\nVmPin:\t     8 kB\n", 72 << 10, true},
-		"no pinned":        {"VmLck:\t0 kB\n", 0, true},
-		"a zombie":         {"Name:\tqemu\nState:\tZ (zombie)\n", 0, false},
-		"a name like it":   {"Name:\tVmLck:\nVmLck:\t4 kB\n", 4 << 10, true},
-		"more than fits":   {"VmLck:\t18446744073709551615 kB\n", 0, false},
-		"another unit":     {"VmLck:\t4 MB\n", 0, false},
-		"nothing whatever": {"", 0, false},
+		"both":           {"Name:\tqemu\nVmLck:\t    64 kB\nVmPin:\t     8 kB\n", 72 << 10, true},
+		"no pinned":      {"VmLck:\t0 kB\n", 0, true},
+		"a zombie":       {"Name:\tqemu\nState:\tZ (zombie)\n", 0, false},
+		"a name like it": {"Name:\tVmLck:\nVmLck:\t4 kB\n", 4 << 10, true},
+		"more than fits": {"VmLck:\t18446744073709551615 kB\n", 0, false},
+		"another unit":   {"VmLck:\t4 MB\n", 0, false},
+		"no lines":       {"", 0, false},
 	} {
 		got, err := parseLocked(c.status)
 		if got != c.want || (err == nil) != c.ok || !c.ok && !errors.Is(err, ErrGone) {

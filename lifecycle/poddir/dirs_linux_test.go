@@ -51,7 +51,7 @@ func TestPodDirsCreate(t *testing.T) {
 	const uid = "6f1b7c1e-0000-4000-8000-000000000000"
 	path := filepath.Join(root, "pods", uid)
 	want := poddir.Dir{Path: path, Heartbeat: path + "/pod/heartbeat", Stop: path + "/pod/stop", Hook: path + "/hook"}
-	for range 2 { // the second time it is there already
+	for range 2 { // the second call finds it
 		dir := createPodDir(t, d, uid)
 		if dir != want || d.Dir(uid) != want {
 			t.Errorf("Create = %+v, Dir = %+v, want %+v", dir, d.Dir(uid), want)
@@ -105,7 +105,7 @@ func checkTime(t *testing.T, path string, want time.Time) {
 	}
 }
 
-// An agent that dies while it creates a file leaves one that looks touched.
+// An agent killed during Create leaves a file with a time, as if the pod had touched it.
 func TestPodDirsCreateFinishes(t *testing.T) {
 	root := t.TempDir()
 	d := openPodDirs(t, root)
@@ -126,29 +126,29 @@ func TestPodDirsCreateRefusesNames(t *testing.T) {
 		if _, err := d.Create(uid); err == nil {
 			t.Errorf("Create(%q) = no error", uid)
 		}
-		if err := d.DiscardUnless(uid, nobody); err == nil {
+		if err := d.DiscardUnless(uid, noPod); err == nil {
 			t.Errorf("DiscardUnless(%q) = no error", uid)
 		}
 	}
 }
 
 // Create replaces a foreign layout and follows no links.
-func TestPodDirsCreateReplacesOtherThings(t *testing.T) {
+func TestPodDirsCreateReplacesForeignFiles(t *testing.T) {
 	for name, plant := range map[string]func(t *testing.T, dir, target string){
 		"a link in place of the pod's directory": func(t *testing.T, dir, target string) { symlink(t, target, dir) },
-		"a link in place of its part": func(t *testing.T, dir, target string) {
+		"a link in place of its subdirectory": func(t *testing.T, dir, target string) {
 			mkdir(t, dir)
 			symlink(t, target, filepath.Join(dir, "pod"))
 		},
-		"a file in place of its part": func(t *testing.T, dir, _ string) {
+		"a file in place of its subdirectory": func(t *testing.T, dir, _ string) {
 			mkdir(t, dir)
 			writeFile(t, filepath.Join(dir, "pod"))
 		},
-		"a file that the pod made":      func(t *testing.T, dir, _ string) { writeFile(t, inPart(t, dir, "heartbeat")) },
-		"a link that the pod made":      func(t *testing.T, dir, target string) { symlink(t, target, inPart(t, dir, "stop")) },
-		"a directory that the pod made": func(t *testing.T, dir, _ string) { mkdir(t, inPart(t, dir, "stop")) },
-		"a socket that the pod made": func(t *testing.T, dir, _ string) {
-			if err := unix.Mknod(inPart(t, dir, "stop"), unix.S_IFSOCK|0o666, 0); err != nil {
+		"a file of the pod":      func(t *testing.T, dir, _ string) { writeFile(t, oldLayout(t, dir, "heartbeat")) },
+		"a link of the pod":      func(t *testing.T, dir, target string) { symlink(t, target, oldLayout(t, dir, "stop")) },
+		"a directory of the pod": func(t *testing.T, dir, _ string) { mkdir(t, oldLayout(t, dir, "stop")) },
+		"a socket of the pod": func(t *testing.T, dir, _ string) {
+			if err := unix.Mknod(oldLayout(t, dir, "stop"), unix.S_IFSOCK|0o666, 0); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -161,7 +161,7 @@ func TestPodDirsCreateReplacesOtherThings(t *testing.T) {
 			checkMode(t, dir.Heartbeat, touchable)
 			checkMode(t, dir.Stop, touchable)
 			if got := names(t, target); len(got) != 0 {
-				t.Errorf("something was made behind the link: %v", got)
+				t.Errorf("a file was created behind the link: %v", got)
 			}
 			emptyTrash(t, d, root)
 		})
@@ -169,7 +169,7 @@ func TestPodDirsCreateReplacesOtherThings(t *testing.T) {
 }
 
 // inPart creates the directory layout of an earlier agent.
-func inPart(t *testing.T, dir, name string) string {
+func oldLayout(t *testing.T, dir, name string) string {
 	t.Helper()
 	mkdir(t, dir)
 	part := filepath.Join(dir, "pod")
@@ -192,22 +192,22 @@ func TestOpenPodDirsFollowsNoLinks(t *testing.T) {
 func TestPodDirsDiscard(t *testing.T) {
 	root := t.TempDir()
 	d := openPodDirs(t, root)
-	for range 3 { // the same pod again and again, before the trash is emptied
+	for range 3 { // several directories of one pod in trash
 		dir := createPodDir(t, d, "uid")
-		if err := d.DiscardUnless("uid", nobody); err != nil {
+		if err := d.DiscardUnless("uid", noPod); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := os.Stat(dir.Path); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("after Discard: %v, want it gone", err)
 		}
 	}
-	if err := d.DiscardUnless("uid", nobody); err != nil {
-		t.Errorf("DiscardUnless of what is not there: %v", err)
+	if err := d.DiscardUnless("uid", noPod); err != nil {
+		t.Errorf("DiscardUnless of a missing directory: %v", err)
 	}
 	emptyTrash(t, d, root)
 }
 
-func nobody(string) bool { return false }
+func noPod(string) bool { return false }
 
 func emptyTrash(t *testing.T, d *poddir.Dirs, root string) {
 	t.Helper()
@@ -215,7 +215,7 @@ func emptyTrash(t *testing.T, d *poddir.Dirs, root string) {
 		t.Errorf("EmptyTrash: %v", err)
 	}
 	if left := names(t, filepath.Join(root, "trash")); len(left) != 0 {
-		t.Errorf("left in trash: %.10q", left)
+		t.Errorf("trash has %.10q, want it empty", left)
 	}
 }
 
@@ -227,7 +227,7 @@ func TestEmptyTrashOfEarlierPods(t *testing.T) {
 			symlink(t, "../../..", filepath.Join(dir, "up"))
 			symlink(t, filepath.Join(outside, "precious"), filepath.Join(dir, "file"))
 		},
-		"directories in each other": func(t *testing.T, dir, _ string) {
+		"nested directories": func(t *testing.T, dir, _ string) {
 			if err := os.MkdirAll(filepath.Join(dir, strings.Repeat("d/", 100)), 0o755); err != nil {
 				t.Fatal(err)
 			}
@@ -243,7 +243,7 @@ func TestEmptyTrashOfEarlierPods(t *testing.T) {
 			writeFile(t, filepath.Join(outside, "precious"))
 			d := openPodDirs(t, root)
 			leave(t, filepath.Join(createPodDir(t, d, "uid").Path, "pod"), outside)
-			if err := d.DiscardUnless("uid", nobody); err != nil {
+			if err := d.DiscardUnless("uid", noPod); err != nil {
 				t.Fatal(err)
 			}
 			emptyTrash(t, d, root)
@@ -287,7 +287,7 @@ func TestPodDirsDiscardUnless(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(dir.Path); err != nil {
-		t.Errorf("the directory of a pod that is known: %v", err)
+		t.Errorf("the directory of a known pod: %v", err)
 	}
 	created := make(chan error, 1)
 	err := d.DiscardUnless("uid", func(string) bool {
@@ -301,19 +301,19 @@ func TestPodDirsDiscardUnless(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(dir.Path); err != nil {
-		t.Errorf("the directory that was made while another was discarded: %v", err)
+		t.Errorf("the directory created during a discard: %v", err)
 	}
 }
 
 // A restarted agent finds directories in trash.
-func TestTrashOfTheLastAgent(t *testing.T) {
+func TestTrashOfAnEarlierAgent(t *testing.T) {
 	root := t.TempDir()
 	for range 2 {
 		d := openPodDirs(t, root)
 		if _, err := d.Create("uid"); err != nil {
 			t.Fatal(err)
 		}
-		if err := d.DiscardUnless("uid", nobody); err != nil {
+		if err := d.DiscardUnless("uid", noPod); err != nil {
 			t.Fatal(err)
 		}
 	}

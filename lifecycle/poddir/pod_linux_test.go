@@ -64,22 +64,22 @@ func bind(source, target string, access uintptr) error {
 
 // podNode is a node's tmpfs with one pod.
 type podNode struct {
-	root string
-	dirs *poddir.Dirs
-	dir  poddir.Dir // on the node
-	seen string     // by the pod
+	root    string
+	dirs    *poddir.Dirs
+	dir     poddir.Dir // on the node
+	mounted string     // by the pod
 }
 
 // onPodNode calls test in a mount namespace with a new tmpfs.
 func onPodNode(t *testing.T, test func(podNode)) {
 	t.Helper()
 	base := t.TempDir()
-	if err := os.Chmod(filepath.Dir(base), 0o755); err != nil { // the pod's user has to pass
+	if err := os.Chmod(filepath.Dir(base), 0o755); err != nil { // for the pod's user
 		t.Fatal(err)
 	}
-	n := podNode{root: filepath.Join(base, "node"), seen: filepath.Join(base, "pod")}
+	n := podNode{root: filepath.Join(base, "node"), mounted: filepath.Join(base, "pod")}
 	mkdir(t, n.root)
-	mkdir(t, n.seen)
+	mkdir(t, n.mounted)
 	inMountNamespace(t, func() {
 		if err := n.setUp(); err != nil {
 			t.Error(err)
@@ -101,7 +101,7 @@ func (n *podNode) setUp() error {
 	if n.dir, err = n.dirs.Create("uid"); err != nil {
 		return err
 	}
-	return showToPod(n.dir, n.seen)
+	return showToPod(n.dir, n.mounted)
 }
 
 func TestPodCanTouch(t *testing.T) {
@@ -111,18 +111,18 @@ func TestPodCanTouch(t *testing.T) {
 				if err := os.Chtimes(file, time.Unix(0, 0), time.Unix(0, 0)); err != nil {
 					t.Error(err)
 				}
-				if err := shell(who, "touch "+n.seen+"/pod/"+seen); err != nil {
+				if err := shell(who, "touch "+n.mounted+"/pod/"+seen); err != nil {
 					t.Errorf("%s: %v", name, err)
 				}
 				if info, err := os.Lstat(file); err != nil || info.ModTime().Unix() == 0 {
-					t.Errorf("%s touched %s, and the node sees no change: %v", name, seen, err)
+					t.Errorf("%s touched %s, and its time has not changed: %v", name, seen, err)
 				}
 			}
 		}
 	})
 }
 
-func TestPodCanMakeNothing(t *testing.T) {
+func TestPodCannotCreateFiles(t *testing.T) {
 	onPodNode(t, func(n podNode) {
 		for name, who := range podCredentials {
 			for _, script := range []string{
@@ -130,14 +130,14 @@ func TestPodCanMakeNothing(t *testing.T) {
 				"mv pod/stop pod/x", "rm -f pod/stop", "rmdir pod", "chmod 777 pod", "touch pod", "cp /etc/passwd pod/x",
 				"touch hook", "rm -f hook", "mv hook pod/x", "cp /etc/passwd hook",
 			} {
-				if err := shell(who, "cd "+n.seen+" && "+script); err == nil {
+				if err := shell(who, "cd "+n.mounted+" && "+script); err == nil {
 					t.Errorf("%s may %s", name, script)
 				}
 			}
 		}
 		for dir, want := range map[string]string{n.dir.Path: "hook pod", filepath.Dir(n.dir.Stop): "heartbeat stop"} {
 			if got := list(dir); got != want {
-				t.Errorf("the node sees %q in %s, want %q", got, dir, want)
+				t.Errorf("%q in %s, want %q", got, dir, want)
 			}
 		}
 	})
@@ -160,11 +160,11 @@ func TestPodCannotExhaustTheNode(t *testing.T) {
 	onPodNode(t, func(n podNode) {
 		before := statfs(t, n.root)
 		for _, file := range []string{"pod/heartbeat", "pod/stop"} {
-			abuse(t, filepath.Join(n.seen, file))
+			abuse(t, filepath.Join(n.mounted, file))
 		}
 		after := statfs(t, n.root)
 		if before.Bfree != after.Bfree || before.Ffree != after.Ffree {
-			t.Errorf("the pod took %d blocks and %d inodes", before.Bfree-after.Bfree, before.Ffree-after.Ffree)
+			t.Errorf("the pod used %d blocks and %d inodes, want none", before.Bfree-after.Bfree, before.Ffree-after.Ffree)
 		}
 	})
 }
@@ -206,7 +206,7 @@ func TestFullTmpfs(t *testing.T) {
 			t.Errorf("another pod's directory without free space: %v", err)
 			return
 		}
-		for err = nil; err == nil; { // now the inodes, too
+		for err = nil; err == nil; { // uses up the inodes
 			_, err = os.MkdirTemp(n.root, "x")
 		}
 		for _, path := range []string{other.Heartbeat, n.dir.Stop} {
@@ -218,7 +218,7 @@ func TestFullTmpfs(t *testing.T) {
 			t.Errorf("without free inodes Create = %v", err)
 		}
 		if _, err := os.Lstat(n.dirs.Dir("uid").Heartbeat); errors.Is(err, fs.ErrNotExist) {
-			t.Error("a failing Create took another pod's directory away")
+			t.Error("a failing Create removed the directory of another pod")
 		}
 	})
 }

@@ -33,7 +33,7 @@ const followPoll = 10 * time.Second
 type ID struct{ dev, ino uint64 }
 
 // Follow calls changed with the UID of each pod with a directory, and again after its directory may
-// have been created or removed, until ctx is done; then it returns nil. Only one Follow may run at
+// have been created or removed, until ctx ends; then it returns nil. Only one Follow may run at
 // a time; Watch may run beside it. All calls of changed come from one goroutine. Some are spurious.
 func (d *Dirs) Follow(ctx context.Context, changed func(uid string)) error {
 	if !d.sockets.start() {

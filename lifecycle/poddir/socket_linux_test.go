@@ -35,7 +35,7 @@ func TestPodDirsListen(t *testing.T) {
 		}
 	}
 	if diff := diffNames(t, dir.Path, "agent.sock", "hook", "pod", "resize.json"); diff != "" {
-		t.Errorf("in the directory (-want +got)\n%s", diff)
+		t.Errorf("files in the directory (-want +got)\n%s", diff)
 	}
 	if _, err := d.Create("u1"); err != nil {
 		t.Errorf("a directory with a socket: %v", err)
@@ -58,24 +58,24 @@ func TestPodDirsFollow(t *testing.T) {
 	d := openPodDirs(t, t.TempDir())
 	createPodDir(t, d, "u1")
 	ctx, cancel := context.WithCancel(context.Background())
-	told := make(chan string, 10)
+	reported := make(chan string, 10)
 	done := make(chan error, 1)
-	go func() { done <- d.Follow(ctx, func(uid string) { told <- uid }) }()
+	go func() { done <- d.Follow(ctx, func(uid string) { reported <- uid }) }()
 	for _, step := range []struct {
 		do   func()
 		want string
 	}{
 		{func() {}, "u1"},
 		{func() { createPodDir(t, d, "u2") }, "u2"},
-		{func() { _ = d.DiscardUnless("u1", nobody) }, "u1"},
+		{func() { _ = d.DiscardUnless("u1", noPod) }, "u1"},
 	} {
 		step.do()
-		if got := <-told; got != step.want {
-			t.Errorf("told of %s, want %s", got, step.want)
+		if got := <-reported; got != step.want {
+			t.Errorf("changed(%q), want %q", got, step.want)
 		}
 	}
 	if err := d.Follow(ctx, nil); err == nil {
-		t.Error("it can be followed twice at once")
+		t.Error("a second Follow succeeds")
 	}
 	cancel()
 	if err := <-done; err != nil {

@@ -40,7 +40,7 @@ func inMountNamespace(t *testing.T, test func()) {
 func TestMountPodDirs(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "mooring")
 	inMountNamespace(t, func() {
-		for range 2 { // the second time it is there already
+		for range 2 { // the second call finds it
 			if err := poddir.Mount(root); err != nil {
 				t.Error(err)
 			}
@@ -71,7 +71,7 @@ func TestMountPodDirsRefusesOtherFileSystems(t *testing.T) {
 			}
 		}
 		if err != nil && strings.Contains(err.Error(), "nosuid") {
-			t.Errorf("error asks for what is there: %v", err)
+			t.Errorf("error %v, want none about nosuid, which is set", err)
 		}
 	})
 }
@@ -81,6 +81,6 @@ func TestCheckPodDirsNeedsAMountOfTheirOwn(t *testing.T) {
 		t.Errorf("error = %v, want one that asks for a tmpfs", err)
 	}
 	if err := poddir.CheckMount(filepath.Join(t.TempDir(), "none")); err == nil {
-		t.Error("no error for what is not there")
+		t.Error("CheckMount of a missing directory succeeds")
 	}
 }

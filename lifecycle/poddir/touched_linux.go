@@ -19,30 +19,30 @@ type Touched struct {
 }
 
 // Touched reads a pod's files. It makes four system calls, follows no symbolic links, and does not
-// block, whatever the pod does with its files. Without a pod directory the error is an
+// block, even if the pod changes its files meanwhile. Without a pod directory the error is an
 // [io/fs.ErrNotExist].
 //
 // Any process of the pod can touch the files, so the result is a claim of the pod about itself.
 func (d *Dirs) Touched(uid string) (Touched, error) {
 	touch, err := d.openTouchDir(uid)
 	if err != nil {
-		return Touched{}, fmt.Errorf("signs of pod %s: %w", uid, err)
+		return Touched{}, fmt.Errorf("read the files of pod %s: %w", uid, err)
 	}
 	defer unix.Close(touch)
 	heartbeat, err := touchedAt(touch, heartbeatFile)
 	if err != nil {
-		return Touched{}, fmt.Errorf("signs of pod %s: %w", uid, err)
+		return Touched{}, fmt.Errorf("read the files of pod %s: %w", uid, err)
 	}
 	stop, err := touchedAt(touch, stopFile)
 	if err != nil {
-		return Touched{}, fmt.Errorf("signs of pod %s: %w", uid, err)
+		return Touched{}, fmt.Errorf("read the files of pod %s: %w", uid, err)
 	}
 	return Touched{StopRequested: !stop.IsZero(), Heartbeat: heartbeat}, nil
 }
 
 // ConfirmStop confirms to a pod that its VM has ended. It answers all requests so far; a later one
-// stays. So the caller must ensure that no VM process of the pod runs or can start. Without a
-// request the pod notices nothing.
+// stays. The caller must ensure that no VM process of the pod runs or can start. Without a
+// request the call has no visible effect.
 //
 // It makes three system calls and does not block. Without a pod directory the error is an
 // [io/fs.ErrNotExist].
@@ -70,10 +70,10 @@ func (d *Dirs) openTouchDir(uid string) (int, error) {
 func touchedAt(dir int, name string) (time.Time, error) {
 	var st unix.Stat_t
 	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return time.Time{}, fmt.Errorf("look at %s: %w", name, err)
+		return time.Time{}, fmt.Errorf("stat %s: %w", name, err)
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFIFO {
-		return time.Time{}, fmt.Errorf("look at %s: %w", name, errForeign)
+		return time.Time{}, fmt.Errorf("stat %s: %w", name, errForeign)
 	}
 	if st.Mode == unix.S_IFIFO|unfinishedMode || st.Mtim == (unix.Timespec{}) {
 		return time.Time{}, nil

@@ -13,11 +13,11 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/poddir"
 )
 
-func checkSigns(t *testing.T, d *poddir.Dirs, want poddir.Touched) {
+func checkTouched(t *testing.T, d *poddir.Dirs, want poddir.Touched) {
 	t.Helper()
 	got, err := d.Touched("uid")
 	if err != nil || got.StopRequested != want.StopRequested || !got.Heartbeat.Equal(want.Heartbeat) {
-		t.Errorf("Signs = %+v, %v, want %+v", got, err, want)
+		t.Errorf("Touched = %+v, %v, want %+v", got, err, want)
 	}
 }
 
@@ -28,40 +28,40 @@ func touchAt(t *testing.T, path string, at time.Time) {
 	}
 }
 
-func TestSigns(t *testing.T) {
+func TestTouched(t *testing.T) {
 	d := openPodDirs(t, t.TempDir())
 	dir := createPodDir(t, d, "uid")
-	checkSigns(t, d, poddir.Touched{})
+	checkTouched(t, d, poddir.Touched{})
 	// The node's clock may stand anywhere.
 	for _, at := range []time.Time{time.Now(), time.Unix(0, 1), time.Unix(-1, 0), time.Unix(-1e9, 0), time.Unix(8e9, 7)} {
 		touchAt(t, dir.Heartbeat, at)
-		checkSigns(t, d, poddir.Touched{Heartbeat: at})
+		checkTouched(t, d, poddir.Touched{Heartbeat: at})
 		touchAt(t, dir.Stop, at)
-		checkSigns(t, d, poddir.Touched{StopRequested: true, Heartbeat: at})
-		for range 2 { // the second time there is nothing to confirm
+		checkTouched(t, d, poddir.Touched{StopRequested: true, Heartbeat: at})
+		for range 2 { // the second call finds no request
 			if err := d.ConfirmStop("uid"); err != nil {
 				t.Fatal(err)
 			}
-			checkSigns(t, d, poddir.Touched{Heartbeat: at})
+			checkTouched(t, d, poddir.Touched{Heartbeat: at})
 			checkTime(t, dir.Stop, time.Unix(0, 0))
 		}
 	}
 }
 
 // A half-made directory of a dead agent counts as untouched.
-func TestSignsOfUnfinishedFiles(t *testing.T) {
+func TestTouchedWithUnfinishedFiles(t *testing.T) {
 	root := t.TempDir()
 	d := openPodDirs(t, root)
-	part := inPart(t, filepath.Join(root, "pods", "uid"), "")
+	part := oldLayout(t, filepath.Join(root, "pods", "uid"), "")
 	for _, name := range []string{"heartbeat", "stop"} {
 		if err := unix.Mkfifo(filepath.Join(part, name), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	checkSigns(t, d, poddir.Touched{})
+	checkTouched(t, d, poddir.Touched{})
 }
 
-func TestSignsOfNobody(t *testing.T) {
+func TestTouchedOfUnknownPod(t *testing.T) {
 	d := openPodDirs(t, t.TempDir())
 	for uid, notExist := range map[string]bool{"uid": true, "..": false, "": false, "a/b": false} {
 		_, err := d.Touched(uid)
@@ -74,14 +74,14 @@ func TestSignsOfNobody(t *testing.T) {
 }
 
 // Links out of the directory and foreign files are errors.
-func TestSignsFollowNoLinks(t *testing.T) {
+func TestTouchedFollowsNoLinks(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "outside")
 	writeFile(t, outside)
 	long := time.Unix(1700000000, 0)
 	touchAt(t, outside, long)
 	for name, plant := range map[string]func(t *testing.T, dir string){
-		"link": func(t *testing.T, dir string) { symlink(t, outside, inPart(t, dir, "stop")) },
-		"file": func(t *testing.T, dir string) { writeFile(t, inPart(t, dir, "stop")) },
+		"link": func(t *testing.T, dir string) { symlink(t, outside, oldLayout(t, dir, "stop")) },
+		"file": func(t *testing.T, dir string) { writeFile(t, oldLayout(t, dir, "stop")) },
 		"link in place of a directory": func(t *testing.T, dir string) {
 			mkdir(t, dir)
 			symlink(t, filepath.Dir(outside), filepath.Join(dir, "pod"))
@@ -95,17 +95,17 @@ func TestSignsFollowNoLinks(t *testing.T) {
 			if err := unix.Mkfifo(filepath.Join(dir, "pod", "heartbeat"), 0o600); err != nil && name != "link in place of a directory" {
 				t.Fatal(err)
 			}
-			if signs, err := d.Touched("uid"); err == nil {
-				t.Errorf("Signs = %+v, want an error", signs)
+			if got, err := d.Touched("uid"); err == nil {
+				t.Errorf("Touched = %+v, want an error", got)
 			}
-			d.ConfirmStop("uid") //nolint:errcheck // what it leaves alone is the matter
+			d.ConfirmStop("uid") //nolint:errcheck // only its effect on outside counts
 			checkTime(t, outside, long)
 		})
 	}
 }
 
 // A pod that holds its pipes open and fills them blocks no call.
-func TestSignsOfOpenPipes(t *testing.T) {
+func TestTouchedWithOpenPipes(t *testing.T) {
 	d := openPodDirs(t, t.TempDir())
 	dir := createPodDir(t, d, "uid")
 	for _, path := range []string{dir.Heartbeat, dir.Stop} {
@@ -118,14 +118,14 @@ func TestSignsOfOpenPipes(t *testing.T) {
 			_, err = unix.Write(fd, make([]byte, 4096))
 		}
 	}
-	if signs, err := d.Touched("uid"); err != nil || !signs.StopRequested {
-		t.Errorf("Signs = %+v, %v: want what was written to be a touch", signs, err)
+	if got, err := d.Touched("uid"); err != nil || !got.StopRequested {
+		t.Errorf("Touched = %+v, %v, want a stop request", got, err)
 	}
 	if err := d.ConfirmStop("uid"); err != nil {
 		t.Error(err)
 	}
-	if signs, err := d.Touched("uid"); err != nil || signs.StopRequested {
-		t.Errorf("Signs = %+v, %v", signs, err)
+	if got, err := d.Touched("uid"); err != nil || got.StopRequested {
+		t.Errorf("Touched = %+v, %v, want no stop request", got, err)
 	}
 }
 
@@ -148,7 +148,7 @@ func TestPodDirsCreateUpgrades(t *testing.T) {
 	if err := os.Remove(dir.Hook); err != nil {
 		t.Fatal(err)
 	}
-	checkSigns(t, d, poddir.Touched{StopRequested: true})
+	checkTouched(t, d, poddir.Touched{StopRequested: true})
 	createPodDir(t, d, "uid")
 	checkMode(t, dir.Hook, 0o444)
 	checkTime(t, dir.Stop, touched)
@@ -172,7 +172,7 @@ func TestPodDirsCreateReplacesTheMountPoint(t *testing.T) {
 			}
 			checkMode(t, createPodDir(t, d, "uid").Hook, 0o444)
 			if _, err := os.Lstat(outside); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("something was made behind the link: %v", err)
+				t.Errorf("a file was created behind the link: %v", err)
 			}
 		})
 	}

@@ -34,10 +34,10 @@ func newWatched(t *testing.T, change func(*touchWatch)) *watched {
 	w := &watched{dirs: dirs, calls: make(chan string, 1000), log: &bytes.Buffer{}}
 	dirs.Logger = slog.New(slog.NewTextHandler(w.log, nil))
 	w.watch = newTouchWatch(dirs, func(uid string) { w.calls <- uid })
-	w.watch.pause, w.watch.poll, w.watch.pollDeaf = time.Millisecond, time.Hour, time.Hour
+	w.watch.pause, w.watch.poll, w.watch.pollDegraded = time.Millisecond, time.Hour, time.Hour
 	change(w.watch)
 	if !dirs.changes.start() {
-		t.Fatal("somebody watches already")
+		t.Fatal("another Watch runs")
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -61,24 +61,24 @@ func (w *watched) create(t *testing.T, uid string) Dir {
 	return dir
 }
 
-// until waits for a call about a pod in the expected state.
-func (w *watched) until(t *testing.T, uid string, want func(Touched) bool) {
+// await waits for a call about a pod in the expected state.
+func (w *watched) await(t *testing.T, uid string, want func(Touched) bool) {
 	t.Helper()
 	deadline := time.After(30 * time.Second)
 	for {
 		select {
 		case got := <-w.calls:
-			if signs, err := w.dirs.Touched(got); got == uid && err == nil && want(signs) {
+			if touched, err := w.dirs.Touched(got); got == uid && err == nil && want(touched) {
 				return
 			}
 		case <-deadline:
-			t.Fatalf("nothing was told of %s", uid)
+			t.Fatalf("no expected call of changed for %s", uid)
 		}
 	}
 }
 
-// untilDeafTo waits until the watch ignores these files.
-func (w *watched) untilDeafTo(t *testing.T, files ...string) {
+// awaitUnwatched waits until the watch ignores these files.
+func (w *watched) awaitUnwatched(t *testing.T, files ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -89,13 +89,13 @@ func (w *watched) untilDeafTo(t *testing.T, files ...string) {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			t.Fatalf("still listening to %v", w.watch.inotify.WatchList())
+			t.Fatalf("still watched: %v", w.watch.inotify.WatchList())
 		}
 	}
 }
 
-func stopAsked(s Touched) bool { return s.StopRequested }
-func beats(s Touched) bool     { return !s.Heartbeat.IsZero() }
+func stopRequested(s Touched) bool { return s.StopRequested }
+func hasHeartbeat(s Touched) bool  { return !s.Heartbeat.IsZero() }
 
 func touchNow(path string) error {
 	now := []unix.Timespec{{Nsec: unix.UTIME_NOW}, {Nsec: unix.UTIME_NOW}}
@@ -111,15 +111,15 @@ func mustTouch(t *testing.T, path string) {
 
 // A pod appears before, during and after the start of Watch, and its directory is re-created under
 // the same name. Only notifications can report it, because no scan happens.
-func TestWatchIsNotified(t *testing.T) {
+func TestWatchUsesNotifications(t *testing.T) {
 	w := newWatched(t, func(s *touchWatch) { s.poll = time.Hour })
 	for range 3 {
 		dir := w.create(t, "a")
 		mustTouch(t, dir.Heartbeat)
-		w.until(t, "a", beats)
+		w.await(t, "a", hasHeartbeat)
 		for range 3 {
 			mustTouch(t, dir.Stop)
-			w.until(t, "a", stopAsked)
+			w.await(t, "a", stopRequested)
 			if err := w.dirs.ConfirmStop("a"); err != nil {
 				t.Fatal(err)
 			}
@@ -133,7 +133,7 @@ func TestWatchIsNotified(t *testing.T) {
 	}
 }
 
-func TestWatchBeginsWithWhatIsThere(t *testing.T) {
+func TestWatchStartsWithTouchedPods(t *testing.T) {
 	dirs, err := Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -146,15 +146,15 @@ func TestWatchBeginsWithWhatIsThere(t *testing.T) {
 	}
 	mustTouch(t, dirs.Dir("asks").Stop)
 	ctx, cancel := context.WithCancel(t.Context())
-	var told []string
-	if err := dirs.Watch(ctx, func(uid string) { told = append(told, uid); cancel() }); err != nil {
+	var reported []string
+	if err := dirs.Watch(ctx, func(uid string) { reported = append(reported, uid); cancel() }); err != nil {
 		t.Fatal(err)
 	}
-	if fmt.Sprint(told) != "[asks]" {
-		t.Errorf("told of %v", told)
+	if fmt.Sprint(reported) != "[asks]" {
+		t.Errorf("changed was called for %v", reported)
 	}
 	if len(dirs.changes.some) != 0 {
-		t.Error("what came before is collected")
+		t.Error("the changes from before the start of Watch were collected")
 	}
 }
 
@@ -167,7 +167,7 @@ func TestWatchOnce(t *testing.T) {
 
 // A pod that touches its files in a loop is reported once per file and pause, and delays no other
 // pod. Here the pause never ends.
-func TestWatchOfATightLoop(t *testing.T) {
+func TestWatchWithTouchesInALoop(t *testing.T) {
 	w := newWatched(t, func(s *touchWatch) { s.pause = time.Hour })
 	noisy, other := w.create(t, "noisy"), w.create(t, "other")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -179,20 +179,20 @@ func TestWatchOfATightLoop(t *testing.T) {
 		}
 		ended <- err
 	}()
-	w.until(t, "noisy", stopAsked)
+	w.await(t, "noisy", stopRequested)
 	mustTouch(t, other.Stop)
-	w.until(t, "other", stopAsked)
-	w.untilDeafTo(t, noisy.Heartbeat, noisy.Stop)
+	w.await(t, "other", stopRequested)
+	w.awaitUnwatched(t, noisy.Heartbeat, noisy.Stop)
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
 	w.stop()
-	if n := len(w.calls); n > 10 { // as the pods are found, at the start and as new ones
-		t.Errorf("told %d more times, want it to be a few", n)
+	if n := len(w.calls); n > 10 { // the pods are found at the start, and as new ones
+		t.Errorf("%d more calls of changed, want at most 10", n)
 	}
 	if w.log.Len() != 0 {
-		t.Errorf("logged: %s", w.log)
+		t.Errorf("log: %s, want it empty", w.log)
 	}
 }
 
@@ -206,7 +206,7 @@ func TestWatchAfterAPause(t *testing.T) {
 		if err := os.Chtimes(dir.Heartbeat, at, at); err != nil {
 			t.Fatal(err)
 		}
-		w.until(t, "a", func(s Touched) bool { return s.Heartbeat.Equal(at) })
+		w.await(t, "a", func(s Touched) bool { return s.Heartbeat.Equal(at) })
 	}
 }
 
@@ -214,12 +214,12 @@ func TestWatchAfterAPause(t *testing.T) {
 func TestWatchWithoutNotifications(t *testing.T) {
 	w := newWatched(t, func(s *touchWatch) {
 		s.connect = func() (*fsnotify.Watcher, error) { return nil, unix.EMFILE }
-		s.poll, s.pollDeaf = time.Hour, time.Millisecond
+		s.poll, s.pollDegraded = time.Hour, time.Millisecond
 	})
 	dir := w.create(t, "a")
 	for range 3 {
 		mustTouch(t, dir.Stop)
-		w.until(t, "a", stopAsked)
+		w.await(t, "a", stopRequested)
 		if err := w.dirs.ConfirmStop("a"); err != nil {
 			t.Fatal(err)
 		}
@@ -234,7 +234,7 @@ func TestWatchWithoutNotifications(t *testing.T) {
 func TestWatchRecovers(t *testing.T) {
 	attempts, connected := 0, make(chan struct{})
 	w := newWatched(t, func(s *touchWatch) {
-		s.poll, s.pollDeaf = time.Hour, time.Millisecond
+		s.poll, s.pollDegraded = time.Hour, time.Millisecond
 		s.connect = func() (*fsnotify.Watcher, error) {
 			if attempts++; attempts < 3 {
 				return nil, unix.EMFILE
@@ -247,7 +247,7 @@ func TestWatchRecovers(t *testing.T) {
 	<-connected
 	for range 3 {
 		mustTouch(t, dir.Stop)
-		w.until(t, "a", stopAsked)
+		w.await(t, "a", stopRequested)
 		if err := w.dirs.ConfirmStop("a"); err != nil {
 			t.Fatal(err)
 		}
@@ -272,20 +272,20 @@ func TestWatchAfterAnOverflow(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	w.until(t, "a", beats) // so the round at the start is over
+	w.await(t, "a", hasHeartbeat) // the first scan is over
 	mustTouch(t, w.dirs.Dir("a").Stop)
 	inotify.Errors <- fsnotify.ErrEventOverflow
-	w.until(t, "a", stopAsked)
+	w.await(t, "a", stopRequested)
 }
 
 func TestWatchPolls(t *testing.T) {
 	w := newWatched(t, func(s *touchWatch) { s.pause, s.poll = time.Hour, time.Millisecond })
 	dir := w.create(t, "a")
 	mustTouch(t, dir.Heartbeat)
-	w.until(t, "a", beats)
-	at := time.Unix(5, 0) // the file is not listened to any more
+	w.await(t, "a", hasHeartbeat)
+	at := time.Unix(5, 0) // the file has no watch any more
 	if err := os.Chtimes(dir.Heartbeat, at, at); err != nil {
 		t.Fatal(err)
 	}
-	w.until(t, "a", func(s Touched) bool { return s.Heartbeat.Equal(at) })
+	w.await(t, "a", func(s Touched) bool { return s.Heartbeat.Equal(at) })
 }

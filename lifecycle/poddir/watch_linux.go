@@ -22,8 +22,8 @@ const (
 	touchPollDegraded = time.Second
 )
 
-// Watch calls changed with the UID of each pod whose [Touched] may have changed, until ctx is done;
-// then it returns nil. It starts with the pods that have already touched a file, and follows the
+// Watch calls changed with the UID of each pod after a change of its [Touched], until ctx is done.
+// Then it returns nil. It starts with the pods that have already touched a file, and follows the
 // directories of Create and DiscardUnless. Only one Watch may run at a time.
 //
 // All calls of changed come from one goroutine, and delay the files of all pods: changed should
@@ -51,7 +51,7 @@ type touchWatch struct {
 	logger  *slog.Logger
 	connect func() (*fsnotify.Watcher, error)
 
-	pause, poll, pollDeaf time.Duration
+	pause, poll, pollDegraded time.Duration
 
 	inotify     *fsnotify.Watcher    // nil: no connection
 	reported    map[string]time.Time // last reported heartbeat of each pod
@@ -67,7 +67,7 @@ type touchWatch struct {
 func newTouchWatch(d *Dirs, changed func(string)) *touchWatch {
 	w := &touchWatch{
 		dirs: d, changed: changed, logger: d.Logger, connect: fsnotify.NewWatcher,
-		pause: touchPause, poll: touchPoll, pollDeaf: touchPollDegraded,
+		pause: touchPause, poll: touchPoll, pollDegraded: touchPollDegraded,
 		reported: map[string]time.Time{}, paused: map[string]string{},
 	}
 	if w.logger == nil {
@@ -213,7 +213,7 @@ func (w *touchWatch) reconnect() bool {
 func (w *touchWatch) cannotListen(err error) {
 	if !w.degraded && !w.wasDegraded {
 		w.logger.Warn("no kernel notifications about pods' files, scanning all pods periodically",
-			"every", w.pollDeaf, "error", err)
+			"every", w.pollDegraded, "error", err)
 	}
 	w.degraded = true
 }
@@ -221,7 +221,7 @@ func (w *touchWatch) cannotListen(err error) {
 func (w *touchWatch) nextRound() {
 	switch {
 	case w.degraded:
-		w.round.Reset(w.pollDeaf)
+		w.round.Reset(w.pollDegraded)
 		return
 	case w.wasDegraded:
 		w.logger.Info("kernel notifications about pods' files work again")
@@ -266,7 +266,7 @@ func (w *touchWatch) listen(file string) {
 	}
 	if err := w.inotify.Add(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		w.cannotListen(err)
-		w.round.Reset(w.pollDeaf)
+		w.round.Reset(w.pollDegraded)
 	}
 }
 
@@ -279,16 +279,16 @@ func (w *touchWatch) unlisten(file string) {
 // scan reports a pod with a new heartbeat or a stop request. It repeats a pending request, because
 // an answer and the next request can have the same time on the kernel's coarse clock.
 func (w *touchWatch) scan(uid string) {
-	told, there := w.reported[uid]
-	if !there {
+	reported, ok := w.reported[uid]
+	if !ok {
 		return
 	}
-	signs, err := w.dirs.Touched(uid)
+	touched, err := w.dirs.Touched(uid)
 	if err != nil {
 		return // gone, or Create repairs it; both are reported
 	}
-	if signs.StopRequested || !signs.Heartbeat.Equal(told) {
-		w.reported[uid] = signs.Heartbeat
+	if touched.StopRequested || !touched.Heartbeat.Equal(reported) {
+		w.reported[uid] = touched.Heartbeat
 		w.changed(uid)
 	}
 }

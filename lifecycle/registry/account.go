@@ -11,7 +11,7 @@ import (
 // holds the amounts that enforce mode would grant.
 func (r *Registry) Account() agentapi.Account { return r.AccountWithout(Key{}) }
 
-// AccountWithout returns the account without one launcher, whose new demand is about to be decided.
+// AccountWithout returns the account without one launcher, for a decision on its new demand.
 // VM processes of its earlier containers stay in the account.
 func (r *Registry) AccountWithout(key Key) agentapi.Account { return r.AccountWith(nil, 0, key) }
 

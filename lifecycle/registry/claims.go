@@ -3,8 +3,8 @@ package registry
 import "github.com/mooring-vm/mooring/api/agentapi"
 
 // Claimant returns a pod other than the one with this UID that claims the domain: its launcher is
-// being created, runs, or has left VM processes behind. A container between two starts claims
-// nothing. is reports whether a claimed domain is the one in question. It runs under the registry's
+// being created, runs, or has left VM processes behind. A container between two starts has no
+// claim. is reports whether a claimed domain is the one in question. It runs under the registry's
 // lock and must not block.
 func (r *Registry) Claimant(is func(domain string) bool, podUID string) (pod agentapi.PodRef, ok bool) {
 	return r.ClaimantWith(nil, 0, is, podUID)

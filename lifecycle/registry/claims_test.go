@@ -41,6 +41,6 @@ func TestClaimant(t *testing.T) {
 		}
 	}
 	if got, ok := r.Claimant(named("listed"), "u9"); ok {
-		t.Errorf("claimed by %+v, of whom the registry does not know", got)
+		t.Errorf("claimant %+v, want none, because it is not in the registry", got)
 	}
 }

@@ -13,8 +13,8 @@ func (r *Registry) Generation() Generation {
 	return Generation(r.generation)
 }
 
-// Missing returns the launchers whose container is missing from the runtime's list and without an
-// event after that generation. A refused launcher has no container; it is missing when its sandbox
+// Missing returns the launchers without an event after that generation and with a container missing
+// from the runtime's list. A refused launcher has no container; it is missing when its sandbox
 // is.
 func (r *Registry) Missing(since Generation, containers, sandboxes map[string]bool) []Launcher {
 	r.mu.Lock()

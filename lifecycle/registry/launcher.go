@@ -31,7 +31,7 @@ type Launcher struct {
 	Demand *host.Limit
 
 	// Undecided is set while the policy rule of a running launcher is unknown. The guard then
-	// checks nothing.
+	// skips the launcher.
 	Undecided bool
 
 	// Given holds the granted settings, which the launcher must have.

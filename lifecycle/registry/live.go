@@ -8,8 +8,8 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/host"
 )
 
-// Live holds limits that a resize granted to a running VM process, beyond those of its creation.
-// They end with the process. A Live is immutable.
+// Live holds limits that a resize granted to a running VM process, beyond the limits from its
+// creation. They end with the process. A Live is immutable.
 type Live struct {
 	Process host.Process
 

@@ -15,7 +15,7 @@ func TestVM(t *testing.T) {
 	for _, vms := range [][]agentapi.VM{nil, {running(1), running(2)}, {{PID: 1, State: agentapi.VMKilling}}} {
 		l.VMs = vms
 		if p, err := l.VM(); !errors.Is(err, registry.ErrNoVM) {
-			t.Errorf("of %v: %v, %v, want ErrNoVM", vms, p, err)
+			t.Errorf("VM of %v: %v, %v, want ErrNoVM", vms, p, err)
 		}
 	}
 	l.VMs = []agentapi.VM{running(3)}
@@ -26,7 +26,7 @@ func TestVM(t *testing.T) {
 
 // Requirements from the store apply once, to the process that reported them, whether its launcher
 // is already known or comes later.
-func TestRecallNeeds(t *testing.T) {
+func TestStoredMemoryRequirements(t *testing.T) {
 	launcher := func(id string, pid int) registry.Launcher {
 		l := registry.Launcher{}
 		l.Pod.UID, l.Container.ID, l.State = id, id, agentapi.StateRunning
@@ -40,11 +40,11 @@ func TestRecallNeeds(t *testing.T) {
 	r.Put(launcher("another", 3))
 	for id, want := range map[string]uint64{"before": 10, "after": 20, "another": 0} {
 		if l, _ := r.Find(id); l.MemoryRequirement() != want {
-			t.Errorf("%s needs %d, want %d", id, l.MemoryRequirement(), want)
+			t.Errorf("memory requirement of %s = %d, want %d", id, l.MemoryRequirement(), want)
 		}
 	}
 	r.Update("after", func(l *registry.Launcher) { l.SetMemoryRequirement(host.Process{PID: 2, StartTime: 1}, 0) })
 	if l, _ := r.Find("after"); l.MemoryRequirement() != 0 {
-		t.Errorf("needs %d after it said that it needs nothing", l.MemoryRequirement())
+		t.Errorf("memory requirement = %d after a report of 0", l.MemoryRequirement())
 	}
 }

@@ -79,7 +79,7 @@ func (m *registryModel) put(t *rapid.T) {
 	m.model[id] = l
 }
 
-// putMissing adds a container that may be known, with a VM process left.
+// putMissing calls PutRemoved with a container that the registry may have already.
 func (m *registryModel) putMissing(t *rapid.T) {
 	uid, id := drawPod(t), m.drawContainer(t)
 	known, ok := m.model[id]
@@ -195,7 +195,7 @@ func (m *registryModel) drop(t *rapid.T) {
 	if m.registry.Drop(l) {
 		m.take(now, m.model[now])
 	} else if ok && there && now == l.Container.ID {
-		t.Errorf("%s stays", uid)
+		t.Errorf("Drop kept the launcher of pod %s", uid)
 	}
 }
 

@@ -43,9 +43,9 @@ func (r *Registry) Put(l Launcher) {
 	r.put(l)
 }
 
-// PutRemoved adds a launcher that the runtime has removed while its VM processes run, unless its
-// container is known. If another container has the same key, PutRemoved adds the launcher only if
-// VM processes remain. It stays until Release.
+// PutRemoved adds a launcher that the runtime has removed while its VM processes run. It ignores a
+// container that the registry already has. If another container has the same key, PutRemoved adds
+// the launcher only if VM processes remain. It stays until Release.
 func (r *Registry) PutRemoved(l Launcher) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -205,9 +205,9 @@ func (r *Registry) List() []Launcher {
 	return list
 }
 
-// Update changes the launcher with this container ID, and reports whether it exists. So events and
-// checks of a replaced container change nothing. change runs under the registry's lock: it must not
-// block or call the registry.
+// Update changes the launcher with this container ID, and reports whether it exists. So the
+// registry ignores events and checks of a replaced container. change runs under the registry's
+// lock: it must not block or call the registry.
 func (r *Registry) Update(containerID string, change func(*Launcher)) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -38,7 +38,7 @@ func TestRegistryRetryReplaces(t *testing.T) {
 	if granted(r) != 2*gi {
 		t.Errorf("granted = %d, want 2Gi", granted(r))
 	}
-	// Late events of the first attempt change nothing.
+	// The registry ignores late events of the first attempt.
 	if r.SetState("first", agentapi.StateStopped, 0) {
 		t.Error("the replaced container was found")
 	}
@@ -50,7 +50,7 @@ func TestRegistryRetryReplaces(t *testing.T) {
 
 // A container starts again while a VM process of the previous one runs. Both stay until the VM
 // process ends.
-func TestRegistryKeepsWhatRunsBesideItsSuccessor(t *testing.T) {
+func TestRegistryKeepsLauncherBesideItsSuccessor(t *testing.T) {
 	vms := []agentapi.VM{{PID: 7}}
 	first := newLauncher("a", "first", agentapi.StateRunning, 3*gi)
 	first.Domain = "vm-1"
@@ -58,17 +58,17 @@ func TestRegistryKeepsWhatRunsBesideItsSuccessor(t *testing.T) {
 	left.VMs, left.Domain = vms, "vm-1"
 	second := newLauncher("a", "second", agentapi.StateCreating, 2*gi)
 	for name, enter := range map[string]func(*registry.Registry){
-		"it was known before": func(r *registry.Registry) {
+		"known before": func(r *registry.Registry) {
 			r.Put(first)
 			r.Update("first", func(l *registry.Launcher) { l.VMs = vms })
 			r.Put(second)
 		},
-		"it was found afterwards": func(r *registry.Registry) {
+		"found afterwards": func(r *registry.Registry) {
 			r.Put(second)
 			r.PutRemoved(left)
 			r.PutRemoved(left)
 		},
-		"it was found before": func(r *registry.Registry) {
+		"found before": func(r *registry.Registry) {
 			r.PutRemoved(left)
 			r.Put(second)
 		},
@@ -94,16 +94,16 @@ func checkBoth(t *testing.T, r *registry.Registry, key registry.Key) {
 		t.Errorf("granted %d, without the second %d, want 5Gi and 3Gi", granted(r), others)
 	}
 	if _, ok := r.Claimant(named("vm-1"), "b"); !ok {
-		t.Error("the domain that runs is free for others")
+		t.Error("another pod can claim the running domain")
 	}
 	r.RemoveContainer("first")
 	r.RemoveSandbox("sandbox-a")
 	if _, ok := r.Find("first"); !ok || !r.HasPod("a") {
-		t.Error("what runs was forgotten with the pod")
+		t.Error("the running launcher was removed with its pod")
 	}
 	r.Release("first")
 	if _, ok := r.Find("first"); ok || granted(r) != 0 || r.HasPod("a") {
-		t.Errorf("nothing is left, and there is %+v", r.List())
+		t.Errorf("launchers after the last end: %+v, want none", r.List())
 	}
 }
 
@@ -127,15 +127,15 @@ func TestRegistryRefusedStays(t *testing.T) {
 		t.Errorf("Find = %+v, %v, want it refused", l, ok)
 	}
 	if granted(r) != 0 {
-		t.Errorf("granted = %d to a refused launcher", granted(r))
+		t.Errorf("granted = %d for a refused launcher, want 0", granted(r))
 	}
 	r.RemoveSandbox("sandbox-a")
 	if _, ok := r.Find("1"); ok {
-		t.Error("it outlives its sandbox")
+		t.Error("a refused launcher is kept after its sandbox")
 	}
 }
 
-func TestRegistryRefusesAfterAll(t *testing.T) {
+func TestRegistryRefusesLater(t *testing.T) {
 	r := registry.New()
 	l := newLauncher("a", "1", agentapi.StateCreating, gi)
 	l.Settings = []agentapi.Setting{{Name: agentapi.MemlockSetting, Requested: "1Gi", Given: "1Gi", Status: agentapi.StatusPending}}
@@ -148,7 +148,7 @@ func TestRegistryRefusesAfterAll(t *testing.T) {
 	}
 }
 
-func TestAccountWithWhatIsListed(t *testing.T) {
+func TestAccountWithListedLaunchers(t *testing.T) {
 	r := registry.New()
 	r.Put(newLauncher("entered", "1", agentapi.StateRunning, gi))
 	r.Put(newLauncher("older", "2", agentapi.StateStopped, gi))
@@ -156,7 +156,7 @@ func TestAccountWithWhatIsListed(t *testing.T) {
 	r.Put(newLauncher("newer", "3", agentapi.StateStopped, gi))
 	listed := []registry.Launcher{
 		newLauncher("entered", "1", agentapi.StateRunning, 100*gi),
-		newLauncher("older", "20", agentapi.StateRunning, 2*gi), // while the agent was away
+		newLauncher("older", "20", agentapi.StateRunning, 2*gi), // from the agent's absence
 		newLauncher("newer", "0", agentapi.StateRunning, 100*gi),
 		newLauncher("new", "4", agentapi.StateRunning, 4*gi),
 		newLauncher("asks", "5", agentapi.StateRunning, 100*gi),
@@ -175,7 +175,7 @@ func TestAccountWithWhatIsListed(t *testing.T) {
 	}
 }
 
-func TestRegistrySinceIsTheStates(t *testing.T) {
+func TestSinceIsTheStartOfTheState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := registry.New()
 		began := time.Now()
@@ -198,7 +198,7 @@ func TestAccount(t *testing.T) {
 		demands []host.Limit
 		want    agentapi.Account
 	}{
-		"nothing":                {nil, agentapi.Account{}},
+		"no launcher":            {nil, agentapi.Account{}},
 		"sum":                    {[]host.Limit{gi, 2 * gi}, agentapi.Account{Granted: 3 * gi}},
 		"unlimited is counted":   {[]host.Limit{gi, host.Unlimited, host.Unlimited}, agentapi.Account{Granted: gi, Unlimited: 2}},
 		"the sum does not wrap":  {[]host.Limit{most, most}, agentapi.Account{Granted: most}},
@@ -224,7 +224,7 @@ func TestMissing(t *testing.T) {
 	r.Put(newLauncher("lost", "2", agentapi.StateRunning, gi))
 	r.Put(newLauncher("over", "3", agentapi.StateStopped, gi))
 	r.Put(newLauncher("stopped", "4", agentapi.StateStopped, gi))
-	r.Put(newLauncher("told-later", "5", agentapi.StateCreating, gi))
+	r.Put(newLauncher("event-later", "5", agentapi.StateCreating, gi))
 	since := r.Generation()
 	r.Put(newLauncher("later", "6", agentapi.StateCreating, gi))
 	r.SetState("5", agentapi.StateRunning, 50)
@@ -233,9 +233,9 @@ func TestMissing(t *testing.T) {
 	for _, l := range r.Missing(since, map[string]bool{"1": true}, map[string]bool{"sandbox-listed": true, "sandbox-stopped": true}) {
 		got = append(got, l.Pod.UID)
 		if l.Pod.UID == "lost" {
-			r.SetState("2", agentapi.StateRunning, 20) // told of just now
+			r.SetState("2", agentapi.StateRunning, 20) // an event in the meantime
 			if r.Drop(l) {
-				t.Error("dropped a launcher that an event told of meanwhile")
+				t.Error("dropped a launcher with an event in the meantime")
 			}
 		} else if !r.Drop(l) {
 			t.Errorf("%s was not dropped", l.Pod.UID)
@@ -247,7 +247,7 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-func TestCatchDoesNotUndoEvents(t *testing.T) {
+func TestOldListDoesNotRevertEvents(t *testing.T) {
 	r := registry.New()
 	r.Put(newLauncher("a", "1", agentapi.StateCreated, gi))
 	since := r.Generation()
@@ -258,6 +258,6 @@ func TestCatchDoesNotUndoEvents(t *testing.T) {
 	r.SetState("1", agentapi.StateStopped, 0)
 	r.SetListedState(since, "1", agentapi.StateRunning, 10)
 	if l, _ := r.Find("1"); l.State != agentapi.StateStopped {
-		t.Errorf("an older list moved it to %s", l.State)
+		t.Errorf("an older list changed the state to %s", l.State)
 	}
 }

@@ -61,13 +61,13 @@ func documented(t *testing.T, page string, columns ...string) (rows [][]string) 
 // stepAll steps a tie through the events, a second apart. It returns the last actions.
 func stepAll(t *testing.T, terms tie.Terms, events ...any) (tie.Tie, []tie.Action) {
 	t.Helper()
-	current, look, now := newTie(terms), uint64(0), booted
+	current, scan, now := newTie(terms), uint64(0), booted
 	var actions []tie.Action
 	for _, in := range events {
 		now = now.Add(1e9)
 		switch in.(type) {
 		case nothingFound:
-			in = tie.Scanned{ID: look}
+			in = tie.Scanned{ID: scan}
 		case due:
 			at, ok := current.Due()
 			if !ok {
@@ -76,7 +76,7 @@ func stepAll(t *testing.T, terms tie.Terms, events ...any) (tie.Tie, []tie.Actio
 			now, in = max(now, at), timePassed
 		}
 		current, actions = tie.Step(current, now, in.(tie.Input))
-		look = lastScan(actions, look)
+		scan = lastScan(actions, scan)
 	}
 	return current, actions
 }

@@ -10,8 +10,8 @@ type Domain struct {
 }
 
 // ParseDomainUUID returns the UUID in a launcher's declaration of a domain. It returns false for a
-// name. libvirt knows only two of the forms that [uuid.Parse] accepts; it takes the others as
-// names.
+// name. libvirt knows only two of the forms that [uuid.Parse] accepts; it takes the other
+// forms as names.
 func ParseDomainUUID(declared string) (id uuid.UUID, ok bool) {
 	const plain, hyphened = 32, 36
 	id, err := uuid.Parse(declared)

@@ -39,7 +39,7 @@ type model struct {
 	lastChange   int            // the step that made all earlier scans void
 	scans        map[uint64]int // step of each requested scan
 	lastScan     uint64
-	answeredScan uint64 // the scan whose result this step applies; 0: none
+	answeredScan uint64 // the scan with the result of this step; 0: none
 
 	stops       map[host.Process]*stopRecord
 	pastActions []tie.Action
@@ -221,8 +221,8 @@ func storeAndLoad(stored tie.Tie) tie.Tie {
 // deepCopy copies all data that a step could change.
 func deepCopy(original tie.Tie) tie.Tie {
 	if original.LauncherProcess != nil {
-		owner := *original.LauncherProcess
-		original.LauncherProcess = &owner
+		process := *original.LauncherProcess
+		original.LauncherProcess = &process
 	}
 	original.VMs = slices.Clone(original.VMs)
 	for i, v := range original.VMs {

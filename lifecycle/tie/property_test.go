@@ -189,7 +189,7 @@ func (m *model) checkStates(t *rapid.T) {
 		tie.StageNone: agentapi.VMRunning, tie.StageShutdown: agentapi.VMStopping,
 		tie.StageTerm: agentapi.VMStopping, tie.StageKill: agentapi.VMKilling,
 	}
-	held := !m.stopRequested && m.now < m.leaseUntil
+	leased := !m.stopRequested && m.now < m.leaseUntil
 	for _, v := range m.tie.VMs {
 		if v.State != shows[v.Stage] {
 			t.Fatalf("the state of %d is %s at stage %d", v.PID, v.State, v.Stage)
@@ -203,7 +203,7 @@ func (m *model) checkStates(t *rapid.T) {
 		if v.Stage != tie.StageNone {
 			t.Fatalf("%d is at stage %d in observe mode", v.PID, v.Stage)
 		}
-		if m.tie.Phase == agentapi.PhaseDraining && !held && !m.wouldStop[v.Process] {
+		if m.tie.Phase == agentapi.PhaseDraining && !leased && !m.wouldStop[v.Process] {
 			t.Fatalf("no Event WouldStop for %d", v.PID)
 		}
 	}

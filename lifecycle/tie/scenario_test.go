@@ -109,28 +109,28 @@ func runScenarios(t *testing.T, scenarios []scenario) {
 	t.Helper()
 	for _, sc := range scenarios {
 		t.Run(sc.name, func(t *testing.T) {
-			current, look := newTie(sc.terms), uint64(0)
+			current, scan := newTie(sc.terms), uint64(0)
 			for n, m := range sc.events {
-				now, in := m.input(t, current, look)
+				now, in := m.input(t, current, scan)
 				next, actions := tie.Step(current, now, in)
 				got := []string{showTie(next), showActions(actions)}
 				if diff := cmp.Diff([]string{m.state, m.actions}, got); diff != "" {
-					t.Fatalf("moment %d, %T at %d s (-want +got):\n%s", n, m.in, m.at, diff)
+					t.Fatalf("event %d, %T at %d s (-want +got):\n%s", n, m.in, m.at, diff)
 				}
-				current, look = next, lastScan(actions, look)
+				current, scan = next, lastScan(actions, scan)
 			}
 		})
 	}
 }
 
-func (m event) input(t *testing.T, current tie.Tie, look uint64) (host.Boottime, tie.Input) {
+func (m event) input(t *testing.T, current tie.Tie, scan uint64) (host.Boottime, tie.Input) {
 	t.Helper()
 	now := atSecond(m.at)
 	switch in := m.in.(type) {
 	case tie.Input:
 		return now, in
 	case nothingFound:
-		return now, tie.Scanned{ID: look}
+		return now, tie.Scanned{ID: scan}
 	}
 	at, ok := current.Due()
 	if !ok || at != now && at != now+1 { // +1: a heartbeat expires when its age exceeds the bound

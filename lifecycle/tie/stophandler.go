@@ -86,7 +86,7 @@ func (t *Tie) continueWithoutPod(v *VM, s *step) {
 	t.nextStage(v, s)
 }
 
-// dueAt returns the time of the next step for a VM process whose stop has begun.
+// dueAt returns the time of the next step for a VM process during its stop.
 func (t *Tie) dueAt(v *VM) host.Boottime {
 	if t.dependsOnStopHandler(v) && !t.StopHandler.Connected {
 		return min(v.Due, t.StopHandler.AwaitUntil)

@@ -29,7 +29,8 @@ type Tie struct {
 	Why   string         `json:"why,omitempty"` // the reason of Phase
 	Since host.Boottime  `json:"since"`         // the start of Phase
 
-	// LauncherProcess is the first process of the container, nil until it is known.
+	// LauncherProcess is the first process of the container, nil until the supervisor has
+	// identified it.
 	LauncherProcess *host.Process `json:"owner,omitempty"`
 
 	// LauncherGone is the proof of the launcher process's end. Empty: there is no proof.
@@ -40,7 +41,7 @@ type Tie struct {
 	LauncherGoneAt host.Boottime `json:"ownerGoneAt,omitempty"`
 
 	// AliveAt is the last moment at which the supervisor found the launcher process alive. It
-	// looks every few seconds, and only for a launcher with a declared domain.
+	// checks every few seconds, and only for a launcher with a declared domain.
 	AliveAt host.Boottime `json:"aliveAt,omitempty"`
 
 	// StopRequested is set from the pod's stop request until its confirmation. StopConfirmed is set
@@ -90,7 +91,7 @@ type Terms struct {
 
 // Heartbeat is the last heartbeat of a launcher.
 type Heartbeat struct {
-	Seen bool          `json:"seen"` // a heartbeat was seen
+	Seen bool          `json:"seen"` // there was a heartbeat
 	At   host.Boottime `json:"at"`   // its time; before the first one: when the agent began to expect it
 }
 
