@@ -286,7 +286,7 @@ func TestStartedAndNotDesired(t *testing.T) {
 	})
 }
 
-// After a stop request the guest shuts down, and the shim plugs nothing meanwhile. It then resizes
+// After a stop request the guest shuts down, and the shim plugs no device meanwhile. It then resizes
 // the next VM.
 func TestStop(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {

@@ -21,7 +21,7 @@ const hostDevice = `<hostdev mode='subsystem' type='pci' managed='yes'><source>
   <address domain='0x0000' bus='0x01' slot='0x00' function='0x0'/>
 </source></hostdev></devices>`
 
-// hostDeviceLibvirt is a libvirt whose domain XML shows a host device.
+// hostDeviceLibvirt is a libvirt with a host device in the domain XML.
 type hostDeviceLibvirt struct{ virt.Connection }
 
 func (a hostDeviceLibvirt) Domains(ctx context.Context) ([]virt.Domain, error) {

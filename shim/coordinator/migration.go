@@ -82,7 +82,7 @@ func (w *vmWorker) watch(ctx context.Context) {
 }
 
 // observe checks whether the VM is migrating and resizes it or takes the lease. If libvirt does not
-// answer, nothing changes.
+// answer, the work continues unchanged.
 func (w *vmWorker) observe(ctx context.Context) {
 	l, err := w.domain.Life(ctx)
 	if err != nil || l.Phase.Ended() {
@@ -203,7 +203,7 @@ func (w *vmWorker) raiseLock(ctx context.Context) error {
 	return w.Agent.RaiseLock(ctx, required)
 }
 
-// logOnce logs the first failure of a migration. The caller retries.
+// logOnce logs the first failure since the start of the latest migration. The caller retries.
 func (w *vmWorker) logOnce(ctx context.Context, err error) {
 	if w.logged || ctx.Err() != nil {
 		return

@@ -15,8 +15,8 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt/libvirt/libvirttest"
 )
 
-// TestBandwidthIsWhatTheGuestGets: a guest that computes all the time gets as much as it
-// is given, and does as much. On a busy machine it may get less, but never more.
+// A busy guest gets the CPU time of its quota, and does the corresponding work. On a busy machine
+// it may get less, but never more.
 func TestMeasuredBandwidth(t *testing.T) {
 	p := newPod(t)
 	if !p.daemon.HasCPUController() {
@@ -40,32 +40,34 @@ func TestMeasuredBandwidth(t *testing.T) {
 	}
 }
 
-// share is what a guest got for some time.
+// cpuShare is the CPU time and the work of a guest during a measurement.
 type cpuShare struct {
 	cpus      float64
-	workRate  float64 // of its work in a second
-	throttled int     // how often it was held back
+	workRate  float64 // units of work per second
+	throttled int     // how often the kernel throttled it
 }
 
-// getsMore measures until the guest gets more than that. On a machine that has no more to
-// give, which is not what holds it back, the test cannot tell.
+// awaitShare measures until the guest gets more than the given CPUs and does more than the given
+// work. It fails if the quota throttles the guest, and skips the test if the machine has no more
+// CPU time.
 func (p *pod) awaitShare(t *testing.T, cpus, workRate float64) (got cpuShare) {
 	t.Helper()
 	for range 20 {
 		if got = p.measureShare(t); got.cpus > cpus && got.workRate > workRate {
 			return got
 		}
-		if got.throttled > 10 { // of 20 periods: in each of these it got all that it may have
-			t.Errorf("%+v, want more than %.2f CPUs, and %.1f of its work in a second", got, cpus, workRate)
+		if got.throttled > 10 { // of 20 periods: the guest used its whole quota in each of them
+			t.Errorf("%+v, want more than %.2f CPUs and %.1f units of work per second", got, cpus, workRate)
 		}
 	}
 	if !t.Failed() {
-		t.Skipf("missing: a CPU with time for a guest that is not held back and gets %+v", got)
+		t.Skipf("missing: CPU time for a guest that is not throttled and gets %+v", got)
 	}
 	return got
 }
 
-// gets measures for some periods. Clocks are read so that it is rather too little.
+// measureShare measures for 20 periods. It starts the clock early and stops it late, so the result is
+// rather too low.
 func (p *pod) measureShare(t *testing.T) cpuShare {
 	t.Helper()
 	began := time.Now()
@@ -76,7 +78,7 @@ func (p *pod) measureShare(t *testing.T) cpuShare {
 	return cpuShare{cpus: used.Seconds() / took, workRate: float64(done) / took, throttled: throttled}
 }
 
-// used is the CPU time of the first vCPU.
+// vcpuTime returns the CPU time of the first vCPU.
 func (p *pod) vcpuTime(t *testing.T) (cpu time.Duration) {
 	t.Helper()
 	p.daemon.WithConnect(t, func(conn *rawlibvirt.Connect) error {
@@ -93,12 +95,12 @@ func (p *pod) vcpuTime(t *testing.T) (cpu time.Duration) {
 	return cpu
 }
 
-// did is how much work the guest has done, in its own words.
+// workDone returns the units of work that the guest has printed.
 func (p *pod) workDone(t *testing.T) (n int) {
 	t.Helper()
 	console := p.daemon.Console(t)
 	if at := strings.LastIndex(console, "work="); at >= 0 {
-		_, _ = fmt.Sscanf(console[at:], "work=%d", &n) // a line that is half written is a smaller number
+		_, _ = fmt.Sscanf(console[at:], "work=%d", &n) // an incomplete line yields a smaller number
 	}
 	return n
 }

@@ -22,18 +22,16 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt/libvirt/libvirttest"
 )
 
-// apart keeps a resize from waiting for the one before: QEMU tells at most once a second
-// what a guest has taken.
+// minInterval separates two resizes: QEMU reports changes of virtio-mem at most once a second.
 const minInterval = 1200 * time.Millisecond
 
-// samplesFile is where the environment says that `bin/bench resize` reads them.
+// samplesFile is the environment variable with the name of the file for `bin/bench resize`.
 const samplesFile = "MOORING_SAMPLES"
 
-// BenchmarkResize is the time from the request to what confirms it: the guest, for vCPUs
-// and for what a device has of memory, and libvirt, for what it plugs in and for bandwidth.
-// Each is done in turns by the sidecar, and by the least that does it through libvirt alone.
-// A pause is the longest time without a beat of the guest's heart in a second, or for as
-// long as it takes. There is a beat every 5 ms.
+// BenchmarkResize measures the time from the request to its confirmation. The guest confirms vCPUs
+// and virtio-mem; libvirt confirms DIMMs and bandwidth. The shim and a minimal libvirt client take
+// turns. A pause is the longest time between two heartbeats of the guest within a second, or within
+// the whole resize if that takes longer. A heartbeat comes every 5 ms.
 func BenchmarkResize(b *testing.B) {
 	virtioMem, dimm := headroom.Options{Device: headroom.VirtioMem}, headroom.Options{Device: headroom.DIMM, Slots: 2}
 	memory := func(n int) func(*podapi.Desired) { return guestMemory(booted + int64(n%2)*128*mi) }
@@ -57,8 +55,8 @@ func BenchmarkResize(b *testing.B) {
 	}
 }
 
-// resizeKind is what is resized, in so many guests, each so often. The n of its functions
-// counts from 1 in each guest.
+// resizeKind is one kind of resize, with its number of guests and of rounds in each guest. The n of
+// its functions counts from 1 in each guest.
 type resizeKind struct {
 	name           string
 	device         headroom.Options
@@ -68,7 +66,7 @@ type resizeKind struct {
 	description    [2]string // by n%2
 }
 
-// measure takes all rounds in each guest for one iteration.
+// measure runs all rounds in each guest per iteration.
 func (k resizeKind) measure(b *testing.B, all results) {
 	b.Helper()
 	if os.Getenv("MOORING_QUICK") != "" {
@@ -92,7 +90,7 @@ func (k resizeKind) inGuest(b *testing.B, all results) {
 	raw, heart := newRaw(b, p.daemon.URI), p.daemon.Heartbeat(b)
 	for n := 1; n <= k.rounds; n++ {
 		description := k.description[n%2]
-		if n%4 < 2 { // of up and down, each has as much
+		if n%4 < 2 { // half of the resizes in each direction
 			all.samples(description, "libvirt").add(b, heart, func() error { return k.raw(raw, b.Context(), n) })
 			continue
 		}
@@ -104,7 +102,7 @@ func (k resizeKind) inGuest(b *testing.B, all results) {
 	}
 }
 
-// figures are samples by what was done, and with what.
+// results are samples by description and program.
 type results map[string]map[string]*samples
 
 func (f results) samples(description, program string) *samples {
@@ -128,7 +126,7 @@ func (f results) save(b *testing.B, file string) {
 	}
 }
 
-// samples are of one way to resize, in seconds.
+// samples are the measurements of one way to resize, in seconds.
 type samples struct {
 	Took   []float64 `json:"took"`
 	Paused []float64 `json:"paused"`
@@ -150,13 +148,13 @@ func (s *samples) add(b *testing.B, heart *libvirttest.Heartbeat, do func() erro
 		b.Fatal(err)
 	}
 	s.Took = append(s.Took, time.Since(began).Seconds())
-	<-second // what takes longer is not to meet with more of the machine's own pauses
+	<-second // all measurements of pauses cover at least a second
 	s.Paused = append(s.Paused, heart.LongestGap().Seconds())
 }
 
 func median(values []float64) float64 { return slices.Sorted(slices.Values(values))[len(values)/2] }
 
-// resized waits until people are told that it is done.
+// awaitDone waits until the shim reports the resize as done.
 func (p *pod) awaitDone(ctx context.Context, generation uint64) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -178,11 +176,11 @@ func (p *pod) awaitDone(ctx context.Context, generation uint64) error {
 	}
 }
 
-// rawLibvirt is the least that resizes a VM.
+// rawLibvirt resizes a VM with the fewest calls of libvirt.
 type rawLibvirt struct {
 	domain    *libvirt.Domain
-	confirmed chan uint64 // sizes of virtio-mem that the guest has confirmed, in KiB
-	removed   chan string // devices that were unplugged
+	confirmed chan uint64 // sizes of virtio-mem confirmed by the guest, in KiB
+	removed   chan string // aliases of unplugged devices
 }
 
 func newRaw(b *testing.B, uri string) *rawLibvirt {
@@ -213,7 +211,7 @@ func newRaw(b *testing.B, uri string) *rawLibvirt {
 	return r
 }
 
-// device is the memory device that the domain has.
+// device returns the domain's first memory device.
 func (r *rawLibvirt) device() (device libvirtxml.DomainMemorydev, err error) {
 	text, err := r.domain.GetXMLDesc(0)
 	if err != nil {
@@ -253,7 +251,7 @@ func (r *rawLibvirt) memory(ctx context.Context, n int) error {
 	}
 }
 
-// forgetAll takes what came of the sidecar's turns.
+// drain discards events caused by the shim's turns.
 func drain[T any](c <-chan T) {
 	for len(c) > 0 {
 		<-c

@@ -12,14 +12,13 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt/libvirt/libvirttest"
 )
 
-// cells are two, with a vCPU each.
+// cells are two NUMA cells with a vCPU each.
 const cells = `<cpu><numa>
   <cell id='0' cpus='0' memory='128' unit='MiB'/><cell id='1' cpus='1' memory='128' unit='MiB'/>
 </numa></cpu></domain>`
 
-// TestCloudStackCasesOnQEMU: what CloudStack's live scaling does with each, and what is
-// done here. Those that fail on the way are in TestStubborn, and all of them, with the
-// fake, in package resize.
+// Each case has the result of CloudStack's live scaling beside the shim's. Cases with a
+// failing step are in TestUncooperativeGuest. Package resize tests all of them with the fake.
 func TestCloudStackCasesOnQEMU(t *testing.T) {
 	p := newPod(t)
 	vm := p.daemon.LinuxVM(t)
@@ -48,13 +47,13 @@ func TestCloudStackCasesOnQEMU(t *testing.T) {
 			}
 		}
 	}
-	// Theirs: error 530 of the second scaling beyond what was fixed at boot.
+	// CloudStack: error 530 for the second scaling beyond the maximum set at boot.
 	p.expectRefused(t, guestMemory(booted+8*dimm), "1280Mi exceeds the domain's <maxMemory>, 1Gi")
 	p.expectRefused(t, vcpus(9), "9") // theirs: fails after the memory was plugged
 }
 
-// TestNotPrepared: a domain without headroom is left alone, and all reasons are given.
-// CloudStack fails when limits were reserved, or memory was plugged.
+// The shim changes nothing of a domain without headroom, and reports all reasons. CloudStack fails
+// after it has reserved limits or plugged memory.
 func TestNotPrepared(t *testing.T) {
 	p := newPod(t)
 	p.daemon.BootDefined(t, libvirttest.VM{NoHeadroom: true, Memory: int(booted / mi)}.XML(t)) // firmware alone

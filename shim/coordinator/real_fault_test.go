@@ -15,7 +15,7 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// sizes are what faults come between.
+// sizes returns one of two sizes between which faults are injected.
 func sizes(i int) (bytes int64, change func(*podapi.Desired)) {
 	bytes, percent := booted, 80
 	if i%2 > 0 {
@@ -24,9 +24,9 @@ func sizes(i int) (bytes int64, change func(*podapi.Desired)) {
 	return bytes, func(w *podapi.Desired) { w.Memory, w.CPUQuota = api.Bytes(bytes), api.CPUQuota{Percent: percent} }
 }
 
-// between wants something else, and has something happen at the nth moment of it, while
-// the coordinator waits; false: there are not so many. A step has two, of which the first
-// is before it is looked whether it may be done.
+// atMoment changes the desired size, and calls action at the nth moment of the resize while the
+// coordinator waits. It returns false if the resize has fewer moments. A moment is the Hold before
+// each step, or the end of a write to the journal.
 func (p *pod) atMoment(t *testing.T, nth int, change func(*podapi.Desired), action func()) bool {
 	t.Helper()
 	reached, resume := make(chan struct{}), make(chan struct{})
@@ -48,7 +48,7 @@ func (p *pod) atMoment(t *testing.T, nth int, change func(*podapi.Desired), acti
 		default:
 		}
 		return seen || p.hasOutcome(generation)
-	}, func() { t.Errorf("neither has moment %d come, nor is it done", nth) })
+	}, func() { t.Errorf("neither moment %d nor the end of the resize has come", nth) })
 	if seen {
 		action()
 	}
@@ -56,14 +56,14 @@ func (p *pod) atMoment(t *testing.T, nth int, change func(*podapi.Desired), acti
 	return seen
 }
 
-// ended reports whether people were told how a resize ended.
+// hasOutcome reports whether the shim has reported the end of a resize.
 func (p *pod) hasOutcome(generation uint64) bool {
 	reports := p.agent.allReports()
 	last := reports[len(reports)-1]
 	return last.Generation >= generation && last.State != podapi.StateResizing
 }
 
-// testShimEnds: the next shim finishes what the journal has, at whichever moment.
+// testRestartedShim ends the shim at every moment. The next shim finishes the resize.
 func (p *pod) testRestartedShim(t *testing.T) {
 	n := 1
 	for ; ; n++ {
@@ -77,11 +77,11 @@ func (p *pod) testRestartedShim(t *testing.T) {
 		p.expectFinished(t, n, want)
 	}
 	if n < 5 {
-		t.Errorf("%d moments in a resize, want more", n-1)
+		t.Errorf("a resize has %d moments, want more", n-1)
 	}
 }
 
-// testLibvirtdKilled: a coordinator goes on when libvirt is back.
+// testKilledLibvirtd kills libvirtd. The shim continues when libvirt is back.
 func (p *pod) testKilledLibvirtd(t *testing.T) {
 	for n := 1; n <= 4; n++ {
 		want, change := sizes(n)
@@ -93,7 +93,7 @@ func (p *pod) testKilledLibvirtd(t *testing.T) {
 	}
 }
 
-// finishes waits until the VM is as the generation of the moment wants it.
+// expectFinished waits for the end of the resize after moment n. The VM must have its size.
 func (p *pod) expectFinished(t *testing.T, n int, memory int64) {
 	t.Helper()
 	if r := p.outcome(t, p.agent.generation()); r.State != podapi.StateDone {
@@ -104,7 +104,7 @@ func (p *pod) expectFinished(t *testing.T, n int, memory int64) {
 	}
 }
 
-// testChanged: what is not wanted any more is given up.
+// testChangedTarget changes the desired size during a resize. The shim drops the old size.
 func (p *pod) testChangedTarget(t *testing.T) {
 	if !p.atMoment(t, 2, guestMemory(2*booted), func() { p.agent.setDesired(guestMemory(booted + 64*mi)) }) {
 		t.Fatal("no record")
@@ -112,9 +112,9 @@ func (p *pod) testChangedTarget(t *testing.T) {
 	p.expectFinished(t, 1, booted+64*mi)
 }
 
-// TestStubborn: a guest that takes vCPUs and does not use them has them taken back, as
-// far as QEMU can, and with them the memory that came before; CloudStack leaves that. One
-// that does not listen to the power button is destroyed.
+// The guest plugs vCPUs but does not use them. The shim rolls the vCPUs back, as far as QEMU can,
+// and the memory plugged before them. CloudStack leaves both. A guest that ignores the power button
+// is destroyed.
 func TestUncooperativeGuest(t *testing.T) {
 	p := start(t, headroom.Options{}, "guest.keep-cpus-offline", "guest.keep-memory-offline", "guest.ignore-power-button")
 	left := 2
@@ -126,10 +126,10 @@ func TestUncooperativeGuest(t *testing.T) {
 		t.Errorf("report %+v, want it failed", r)
 	}
 	if a := r.Actual; a == nil || a.VCPUs != left || a.Online != 1 || a.Memory != uint64(booted) {
-		t.Errorf("actual %+v, want %d vCPUs, of which the guest uses 1, and %d bytes", a, left, booted)
+		t.Errorf("actual %+v, want %d vCPUs with 1 online, and %d bytes", a, left, booted)
 	}
 	if n := len(r.Steps); n != 5 || !r.Steps[n-2].Rollback || !r.Steps[n-1].Rollback {
-		t.Errorf("steps %+v, want three and the undoing of two", r.Steps)
+		t.Errorf("steps %+v, want three steps and two rollbacks", r.Steps)
 	}
 	p.agent.setDesired(vcpus(0))
 	p.testOfflineMemory(t)
@@ -138,8 +138,7 @@ func TestUncooperativeGuest(t *testing.T) {
 	p.daemon.AwaitConsole(t, "power button ignored")
 }
 
-// TestGuestAgentIsAskedNext: a guest that does not listen to the power button for as long
-// as that is pressed shuts down when its agent is asked.
+// A guest that ignores the power button shuts down when the shim asks its guest agent next.
 func TestSecondShutdownMethod(t *testing.T) {
 	t.Parallel()
 	p := newPod(t)
@@ -153,12 +152,12 @@ func TestSecondShutdownMethod(t *testing.T) {
 	p.await(t, "the guest has shut down", func(s virt.State) bool { return s.Phase == virt.ShutOff })
 	_, after, ignored := strings.Cut(p.daemon.Console(t), "power button ignored")
 	if !ignored || !strings.Contains(after, "GUEST power off") {
-		t.Errorf("the guest says %q, want that it ignores the power button, and powers off then", p.daemon.Console(t))
+		t.Errorf("console %q, want the power button ignored, then a power off", p.daemon.Console(t))
 	}
 }
 
-// testKept: memory that a guest has taken counts as its own, also while it leaves it
-// offline: nobody can tell.
+// testOfflineMemory plugs memory that the guest keeps offline. It counts as the guest's memory,
+// because neither QEMU nor libvirt shows the difference.
 func (p *pod) testOfflineMemory(t *testing.T) {
 	before := p.daemon.GuestMemory(t)
 	if s := p.mustResize(t, guestMemory(2*booted)); s.Memory.Devices[0].Current != uint64(booted) {

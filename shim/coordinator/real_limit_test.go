@@ -8,9 +8,9 @@ import (
 	"github.com/mooring-vm/mooring/api/podapi"
 )
 
-// testLimitLowered: somebody else lowers the container's memory.max in the middle of a
-// resize, at whichever moment but the first, at which the VM would wait for the limit. The
-// VM is as wanted or as before, and people are told which.
+// testLoweredLimit lowers the container's memory.max at each moment of a resize except the first,
+// at which the shim would wait for the limit. The VM must have the new or the old size, and the
+// report must match.
 func (p *pod) testLoweredLimit(t *testing.T) {
 	grown, failed := int64(booted+64*mi), 0
 	for n := 2; ; n++ {
@@ -30,6 +30,6 @@ func (p *pod) testLoweredLimit(t *testing.T) {
 		p.loweredLimit.Store(0)
 	}
 	if failed != 2 {
-		t.Errorf("it failed %d times, want that it does when the limit is lowered before the guest is asked", failed)
+		t.Errorf("%d failures, want 2: at the moments before the request to the guest", failed)
 	}
 }

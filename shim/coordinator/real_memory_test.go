@@ -13,8 +13,8 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// TestGreedy: a guest that uses its memory cannot give it back. In bounded time people
-// are told what it has, and no limit may be lower than that.
+// A guest that uses its memory cannot release it. After a timeout the shim reports the actual size,
+// and the memory requirement covers it.
 func TestGuestKeepsMemory(t *testing.T) {
 	t.Parallel()
 	for _, device := range []headroom.Device{headroom.VirtioMem, headroom.DIMM} {
@@ -25,26 +25,27 @@ func TestGuestKeepsMemory(t *testing.T) {
 			p.boot(t, headroom.Options{Device: device, Slots: 1}, "guest.use-memory")
 			p.startShim(t)
 			p.mustResize(t, guestMemory(2*booted))
-			eventually(t, func() bool { return p.guestUsage(t) > booted+64*mi }, func() { t.Fatal("the guest does not use its memory") })
+			inUse := func() bool { return p.guestUsage(t) > booted+64*mi }
+			eventually(t, inUse, func() { t.Fatal("the guest does not use its memory") })
 			r := p.requestSize(t, guestMemory(booted))
 			if r.State != podapi.StateFailed || !strings.Contains(r.Error, "not confirmed within 4s") {
 				t.Errorf("report %+v, want it failed", r)
 			}
 			s := p.read(t)
 			if r.Actual == nil || r.Actual.Memory != s.Memory.Balloon || r.Actual.Memory <= uint64(booted) {
-				t.Errorf("actual %+v, memory %+v, want that of the guest", r.Actual, s.Memory)
+				t.Errorf("actual %+v, memory %+v, want the guest's memory", r.Actual, s.Memory)
 			}
 			if d := s.Memory.Devices[0]; d.Model == virt.VirtioMem && d.Requested != d.Current {
-				t.Errorf("%+v, want that the guest is not asked any more", d)
+				t.Errorf("%+v, want the request withdrawn", d)
 			}
 			if required := p.requirement.Load(); required < s.Memory.Balloon+uint64(gi) {
-				t.Errorf("limits may be as low as %d, and the guest has %d", required, s.Memory.Balloon)
+				t.Errorf("requirement %d, while the guest has %d", required, s.Memory.Balloon)
 			}
 		})
 	}
 }
 
-// uses is how much memory the guest uses, in its own words.
+// guestUsage returns the memory that the guest uses, by its console output.
 func (p *pod) guestUsage(t *testing.T) (bytes int64) {
 	t.Helper()
 	for line := range strings.Lines(p.daemon.Console(t)) {

@@ -18,13 +18,12 @@ import (
 const (
 	dimm = 128 * mi
 
-	// given is the memory lock that a launcher was created with: what libvirt wants for
-	// the VM as it boots, with a device of the host.
+	// launcherLock is the launcher's memory-lock limit: libvirt's formula for the VM at boot, with
+	// a host device.
 	launcherLock = uint64(booted + gi)
 )
 
-// side is one of a migration: a pod with a libvirtd, an agent, a journal and a
-// coordinator of its own.
+// migrationSide is one side of a migration: a pod with its own libvirtd, agent, journal and shim.
 type migrationSide struct {
 	*pod
 	vm *watchedLibvirt
@@ -51,10 +50,12 @@ func TestLiveMigration(t *testing.T) {
 		name string
 		f    func(*liveMigration, *testing.T)
 	}{
-		{"an aborted one leaves the VM where it is", (*liveMigration).testAbort},
-		{"one that comes between two steps of a resize", (*liveMigration).testBetween},
-		{"one that succeeds takes the VM along", (*liveMigration).testSuccess},
-		{"the guest shuts down there", func(m *liveMigration, t *testing.T) { m.target.testShutdown(t) }},
+		{"an aborted migration leaves the VM unchanged", (*liveMigration).testAbort},
+		{"a migration starts between two steps of a resize", (*liveMigration).testBetween},
+		{"a migration succeeds", (*liveMigration).testSuccess},
+		{"the guest shuts down at the target", func(m *liveMigration, t *testing.T) {
+			m.target.testShutdown(t)
+		}},
 	} {
 		if !t.Run(test.name, func(t *testing.T) { test.f(m, t) }) {
 			return
@@ -64,7 +65,7 @@ func TestLiveMigration(t *testing.T) {
 
 type liveMigration struct{ source, target *migrationSide }
 
-// seen waits until both shims have seen a migration. The VM has been given one DIMM.
+// awaitNoticed waits until both shims have noticed the migration of a VM with one added DIMM.
 func (m *liveMigration) awaitNoticed(t *testing.T) {
 	t.Helper()
 	m.source.awaitLease(t, true)
@@ -87,7 +88,7 @@ func (m *liveMigration) testAbort(t *testing.T) {
 	m.check(t)
 }
 
-// abort wants everything to be as before at both ends.
+// abortAndCheck aborts the migration. No lease and no VM at the target may remain.
 func (m *liveMigration) abortAndCheck(t *testing.T, migration *libvirttest.Migration) {
 	t.Helper()
 	migration.Abort(t)
@@ -99,14 +100,14 @@ func (m *liveMigration) abortAndCheck(t *testing.T, migration *libvirttest.Migra
 	m.target.awaitNoVM(t)
 }
 
-// testBetween: nobody has asked the agent, which would have refused it. The resize goes
-// on where the migration leaves the VM.
+// testBetween starts a migration without asking the agent, which would have refused it. The resize
+// continues after the migration's end.
 func (m *liveMigration) testBetween(t *testing.T) {
 	m.target.resetLock()
 	var migration *libvirttest.Migration
 	reached := m.source.atMoment(t, 2, vcpus(3), func() {
 		migration = m.source.daemon.Migrate(t, m.target.daemon)
-		m.source.await(t, "it is migrated", func(s virt.State) bool { return s.Migrating })
+		m.source.await(t, "the migration starts", func(s virt.State) bool { return s.Migrating })
 	})
 	if !reached {
 		t.Fatal("no record")
@@ -152,12 +153,13 @@ func (m *liveMigration) testSuccess(t *testing.T) {
 	m.check(t)
 }
 
-// leftAlone gives the shims time to do what they must not: they look several times.
+// expectUntouched gives the shims time for mistakes: each polls the VM several times.
 func (m *liveMigration) expectUntouched(t *testing.T) {
 	t.Helper()
 	for _, s := range []*migrationSide{m.source, m.target} {
 		enough := s.vm.lifeReadCount() + 6
-		eventually(t, func() bool { return s.vm.lifeReadCount() >= enough }, func() { t.Fatal("nobody looks at the VM") })
+		enoughReads := func() bool { return s.vm.lifeReadCount() >= enough }
+		eventually(t, enoughReads, func() { t.Fatal("the shim does not poll the VM") })
 	}
 	if s := m.source.read(t); !s.Migrating {
 		t.Fatalf("%+v, want the migration to go on", s)
@@ -165,13 +167,13 @@ func (m *liveMigration) expectUntouched(t *testing.T) {
 	m.check(t)
 }
 
-// check wants that nothing was changed while a lease held, and that nobody ended a VM.
+// check expects no change of a VM during a lease, and no end of a VM by a shim.
 func (m *liveMigration) check(t *testing.T) {
 	t.Helper()
 	for name, s := range map[string]*migrationSide{"source": m.source, "target": m.target} {
 		wrong, ended := s.vm.findings()
 		if len(wrong) > 0 || len(ended) > 0 {
-			t.Errorf("at the %s was changed during a migration: %v; was ended: %v", name, wrong, ended)
+			t.Errorf("the %s changed during a migration: %v; ended by: %v", name, wrong, ended)
 		}
 	}
 }
@@ -181,10 +183,10 @@ func (s *migrationSide) awaitLease(t *testing.T, want bool) {
 	eventually(t, func() bool {
 		got, _ := s.agent.hasLease()
 		return got == want
-	}, func() { t.Fatalf("it never came that a lease holds: %t", want) })
+	}, func() { t.Fatalf("lease %t, want %t", !want, want) })
 }
 
-// awaitLock waits until QEMU may lock so much, and wants that nobody asked for more.
+// awaitLock waits until QEMU's limit was raised to this value. The shim must not raise it further.
 func (s *migrationSide) awaitLock(t *testing.T, want uint64) {
 	t.Helper()
 	var raised []uint64
@@ -197,7 +199,7 @@ func (s *migrationSide) awaitLock(t *testing.T, want uint64) {
 	}
 }
 
-// newQEMU says that the QEMU before is gone: the next one has the lock of its launcher.
+// resetLock represents a new QEMU process with its launcher's limit.
 func (s *migrationSide) resetLock() {
 	s.withAgent(func(a *agent) { a.lock, a.raised = launcherLock, nil })
 }
@@ -208,7 +210,7 @@ func (s *migrationSide) withAgent(f func(*agent)) {
 	f(s.agent)
 }
 
-// find finds the VM that has come.
+// findVM finds the VM that has migrated to this side.
 func (s *migrationSide) findVM(t *testing.T) {
 	t.Helper()
 	var err error
@@ -226,7 +228,7 @@ func (s *migrationSide) awaitNoVM(t *testing.T) {
 	}, func() { t.Fatalf("error %v, want the VM gone", err) })
 }
 
-// awaitRecord wants the resize in the journal of this end.
+// expectRecord expects the ended resize in this side's journal.
 func (s *migrationSide) expectRecord(t *testing.T) {
 	t.Helper()
 	s.stopShim()

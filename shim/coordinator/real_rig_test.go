@@ -23,10 +23,10 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt/libvirt/libvirttest"
 )
 
-// booted is the memory of the guests.
+// booted is the boot memory of the guests, in bytes.
 const booted = 256 * mi
 
-// pod is a launcher whose VM is QEMU's, under a libvirtd of the test's own.
+// pod is a launcher with a VM in QEMU, under the test's own libvirtd.
 type pod struct {
 	daemon     *libvirttest.Daemon
 	connection virt.Connection
@@ -36,16 +36,16 @@ type pod struct {
 	shutdown shutdown.Options
 	stop     atomic.Bool
 
-	requirement  atomic.Uint64 // what limits must not fall below, as the agent was told
-	loweredLimit atomic.Uint64 // the container's memory.max as somebody else has set it; 0: nobody has
+	requirement  atomic.Uint64 // memory requirement sent to the agent
+	loweredLimit atomic.Uint64 // memory.max of the container set by another program; 0: none
 
-	dir      string                 // the journal's
-	hook     atomic.Pointer[func()] // is called as each step begins, and after each record
+	dir      string                 // of the journal
+	hook     atomic.Pointer[func()] // called at the moments of atMoment
 	shimDead atomic.Bool
 	stopShim func()
 }
 
-// start boots a guest that was prepared to grow, and looks after it.
+// start boots a guest with headroom, and starts the shim.
 func start(t testing.TB, o headroom.Options, options ...string) *pod {
 	t.Helper()
 	p := newPod(t)
@@ -54,7 +54,7 @@ func start(t testing.TB, o headroom.Options, options ...string) *pod {
 	return p
 }
 
-// newPod is one without a VM.
+// newPod returns a pod without a VM.
 func newPod(t testing.TB) *pod {
 	t.Helper()
 	if testing.Short() {
@@ -77,7 +77,7 @@ func (p *pod) boot(t testing.TB, o headroom.Options, options ...string) {
 	p.bootXML(t, prepareXML(t, vm.XML(t), o))
 }
 
-// prepared is a definition with headroom.
+// prepareXML returns the domain XML with headroom.
 func prepareXML(t testing.TB, xml string, o headroom.Options) string {
 	t.Helper()
 	result, err := headroom.Prepare([]byte(xml), o)
@@ -112,7 +112,7 @@ func connect(t testing.TB, uri string) virt.Connection {
 	return c
 }
 
-// run starts a coordinator with the journal of the one before, until end.
+// startShim starts a coordinator with the pod's journal. It runs until stopShim.
 func (p *pod) startShim(t testing.TB) {
 	t.Helper()
 	file, err := journal.Open(p.dir)
@@ -136,7 +136,7 @@ func (p *pod) startShim(t testing.TB) {
 	p.stopShim = sync.OnceFunc(func() { cancel(); <-done; _ = file.Close() })
 }
 
-// cgroups is an agent whose pod has cgroups that others write to.
+// agentWithCgroups is an agent whose limits other programs may lower.
 type agentWithCgroups struct {
 	*agent
 	pod *pod
@@ -155,7 +155,7 @@ func (c agentWithCgroups) RequireMemory(ctx context.Context, bytes uint64) error
 	return c.agent.RequireMemory(ctx, bytes)
 }
 
-// Hold is what each step begins with.
+// Hold is the first call of each step.
 func (c agentWithCgroups) Hold(ctx context.Context, d time.Duration) error {
 	err := c.agent.Hold(ctx, d)
 	if d > 0 {
@@ -164,7 +164,7 @@ func (c agentWithCgroups) Hold(ctx context.Context, d time.Duration) error {
 	return err
 }
 
-// hooked is a journal with which a coordinator can be ended between any two steps.
+// hookedJournal is a journal at which a test can interrupt the coordinator.
 type hookedJournal struct {
 	resize.Journal
 	pod *pod
@@ -179,14 +179,14 @@ func (h hookedJournal) Store(r resize.Record) error {
 	return err
 }
 
-// pass is called where a coordinator can be interfered with.
+// runHook calls the hook, if any.
 func (p *pod) runHook() {
 	if moment := p.hook.Load(); moment != nil {
 		(*moment)()
 	}
 }
 
-// await waits until the VM is so.
+// await waits until the VM satisfies the condition.
 func (p *pod) await(t testing.TB, condition string, satisfied func(virt.State) bool) virt.State {
 	t.Helper()
 	var s virt.State
@@ -194,11 +194,11 @@ func (p *pod) await(t testing.TB, condition string, satisfied func(virt.State) b
 	eventually(t, func() bool {
 		s, err = p.State(t.Context())
 		return err == nil && satisfied(s)
-	}, func() { t.Fatalf("it never came that %s: %+v, %v", condition, s, err) })
+	}, func() { t.Fatalf("timeout before %s: %+v, %v", condition, s, err) })
 	return s
 }
 
-// patiently waits, as long as emulated guests on busy machines may take.
+// eventually polls the condition for 90 seconds, because emulated guests on busy machines are slow.
 func eventually(t testing.TB, condition func() bool, onTimeout func()) {
 	t.Helper()
 	over := time.NewTimer(90 * time.Second)
@@ -215,13 +215,13 @@ func eventually(t testing.TB, condition func() bool, onTimeout func()) {
 	}
 }
 
-// want wants something else, and returns the last report about it.
+// requestSize changes the desired size, and returns the final report.
 func (p *pod) requestSize(t testing.TB, change func(*podapi.Desired)) podapi.Report {
 	t.Helper()
 	return p.outcome(t, p.agent.setDesired(change))
 }
 
-// outcome waits until people are told how a resize ended.
+// outcome waits for the final report about a generation or a later one.
 func (p *pod) outcome(t testing.TB, generation uint64) (last podapi.Report) {
 	t.Helper()
 	eventually(t, func() bool {
@@ -235,7 +235,7 @@ func (p *pod) outcome(t testing.TB, generation uint64) (last podapi.Report) {
 	return last
 }
 
-// done is a resize that has to succeed.
+// mustResize expects a resize to succeed, and returns the VM's state.
 func (p *pod) mustResize(t testing.TB, change func(*podapi.Desired)) virt.State {
 	t.Helper()
 	if r := p.requestSize(t, change); r.State != podapi.StateDone {
@@ -244,8 +244,8 @@ func (p *pod) mustResize(t testing.TB, change func(*podapi.Desired)) virt.State 
 	return p.read(t)
 }
 
-// read is what the VM is.
+// read returns the VM's state.
 func (p *pod) read(t testing.TB) virt.State {
 	t.Helper()
-	return p.await(t, "it is read", func(virt.State) bool { return true })
+	return p.await(t, "the VM is read", func(virt.State) bool { return true })
 }

@@ -21,8 +21,7 @@ func quota(q api.CPUQuota) func(*podapi.Desired) {
 	return func(w *podapi.Desired) { w.CPUQuota = q }
 }
 
-// TestVirtioMem takes one guest through all that it agrees to, and in the end it shuts
-// down when it is asked.
+// TestVirtioMem resizes one guest in every way that it supports. In the end the guest shuts down.
 func TestVirtioMem(t *testing.T) {
 	p := start(t, headroom.Options{Device: headroom.VirtioMem})
 	for _, test := range []struct {
@@ -47,7 +46,7 @@ func TestVirtioMem(t *testing.T) {
 	}
 }
 
-// testPlug also sees to it that the bandwidth is spread over more vCPUs.
+// testPlug also expects the bandwidth spread over the new vCPUs.
 func (p *pod) testPlug(t *testing.T) {
 	limits := p.daemon.HasCPUController()
 	if limits {
@@ -63,7 +62,7 @@ func (p *pod) testPlug(t *testing.T) {
 	p.daemon.AwaitConsole(t, "cpus=0-3")
 }
 
-// testUnplug: what QEMU or the guest do not confirm is told as it is.
+// testUnplug expects the actual size in the report if QEMU cannot unplug vCPUs.
 func (p *pod) testUnplug(t *testing.T) {
 	report := p.requestSize(t, vcpus(2))
 	s := p.read(t)
@@ -93,8 +92,8 @@ func (p *pod) testMemory(t *testing.T) {
 	p.awaitGuest(t, before)
 }
 
-// testBalloon: less than the guest booted with is the balloon's doing, and more than that
-// the device's. What the balloon leaves is what the guest's driver says.
+// testBalloon: the balloon serves sizes below the boot memory, the device larger sizes. The guest's
+// driver reports the size of the balloon.
 func (p *pod) testBalloon(t *testing.T) {
 	p.stopShim()
 	p.policy.Balloon = true
@@ -110,8 +109,7 @@ func (p *pod) testBalloon(t *testing.T) {
 	p.startShim(t)
 }
 
-// awaitGuest waits until the guest itself has so much memory, but for what it needs to
-// manage it.
+// awaitGuest waits until the guest has this much memory, less up to 16 MiB for its own management.
 func (p *pod) awaitGuest(t *testing.T, want int64) {
 	t.Helper()
 	var got int64
@@ -156,7 +154,7 @@ func (p *pod) testRefused(t *testing.T) {
 	p.mustResize(t, guestMemory(booted))
 }
 
-// refused is a resize that must be refused, with that among the reasons.
+// expectRefused expects a refusal with this reason, and an unchanged VM.
 func (p *pod) expectRefused(t *testing.T, change func(*podapi.Desired), why string) {
 	t.Helper()
 	before := p.read(t)
@@ -168,22 +166,22 @@ func (p *pod) expectRefused(t *testing.T, change func(*podapi.Desired), why stri
 	}
 }
 
-// testShutdown: the guest obeys the power button.
+// testShutdown requests a stop by the pod. The guest obeys the power button.
 func (p *pod) testShutdown(t *testing.T) {
 	p.stop.Store(true)
 	p.await(t, "the guest has shut down", func(s virt.State) bool { return s.Phase == virt.ShutOff })
 	p.daemon.AwaitConsole(t, "GUEST power off")
 }
 
-// testAgentAsks: the guest obeys the power button, whoever asks for the end of its VM.
+// testAgentStop requests a stop by the agent. The guest obeys the power button.
 func (p *pod) testAgentStop(t *testing.T) {
 	p.agent.sendStop(podapi.Stop{Requested: true, Reason: "the launcher hangs, and the policy says stop", Seconds: 600})
 	p.await(t, "the guest has shut down", func(s virt.State) bool { return s.Phase == virt.ShutOff })
 	p.daemon.AwaitConsole(t, "GUEST power off")
 }
 
-// TestDIMM is about a guest that grows by DIMMs, of which one fits. In the end the agent
-// asks for the end of its VM.
+// TestDIMM resizes a guest that grows by DIMMs and has one slot. In the end the agent requests a
+// stop.
 func TestDIMM(t *testing.T) {
 	p := start(t, headroom.Options{Device: headroom.DIMM, Slots: 1})
 	p.testMemory(t)

@@ -11,16 +11,16 @@ import (
 	"github.com/mooring-vm/mooring/shim/virt"
 )
 
-// watched is a libvirt whose VM has a device of the host, as far as its definition
-// tells. What a coordinator does to the VM is noted.
+// watchedLibvirt is a libvirt with a host device in the domain XML. It records the changes that a
+// coordinator makes to the VM.
 type watchedLibvirt struct {
 	virt.Connection
 	agent *agent
 
 	mu                 sync.Mutex
-	lifeReads          int      // at where the VM is in its life
-	changedDuringLease []string // what was changed although a lease holds
-	endedBy            []string // who ended the VM
+	lifeReads          int      // calls of Life
+	changedDuringLease []string // changes made during a lease
+	endedBy            []string // methods by which the shim ended the VM
 }
 
 type watchedDomain struct {
@@ -59,7 +59,7 @@ func (w *watchedLibvirt) recordEnd(how string) {
 	w.endedBy = append(w.endedBy, how)
 }
 
-// noted returns what was changed during a migration, and who ended the VM.
+// findings returns the changes during a lease, and how the shim ended the VM.
 func (w *watchedLibvirt) findings() (wrong, ended []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -29,10 +29,10 @@ type resizer struct {
 // run resizes until ctx ends.
 func (r *resizer) run(ctx context.Context) {
 	r.changed, r.dryRuns = make(chan struct{}, 1), make(chan struct{}, 1)
-	var others sync.WaitGroup
-	defer others.Wait()
-	others.Go(func() { r.pollDesired(ctx) })
-	others.Go(func() { r.answerDryRuns(ctx) })
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
+	tasks.Go(func() { r.pollDesired(ctx) })
+	tasks.Go(func() { r.answerDryRuns(ctx) })
 	for recovered := false; r.awaitWork(ctx); {
 		if !recovered {
 			recovered = r.recoverJournal(ctx)
@@ -135,7 +135,7 @@ func (r *resizer) recoverJournal(ctx context.Context) bool {
 	return true
 }
 
-// errChanged is the error of a run whose steps all succeeded, although the VM has another size.
+// errChanged is the error of a run in which every step succeeded, but the VM has another size.
 var errChanged = errors.New(
 	"the VM does not have its new size: another client changed it, or the VM restarted",
 )

@@ -25,7 +25,7 @@ func (r *rig) dryRunAnswer(t *testing.T, generation uint64) podapi.Report {
 	return answers[0]
 }
 
-// The shim answers each dry run once, also repeated ones, and changes and reports nothing else.
+// The shim answers each dry run once, also repeated ones. It makes no other change or report.
 func TestDryRun(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		for generation := range uint64(3) {

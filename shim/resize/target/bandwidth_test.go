@@ -45,15 +45,15 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// CloudStack rounds the ratio to two digits (half down) and takes at most 1. What comes
-// of it is beside what comes of ours.
+// CloudStack rounds the ratio to two digits (half down) and takes at most 1. Each case has its
+// result beside the package's.
 func TestFrequency(t *testing.T) {
 	for _, c := range []struct {
 		name          string
 		vm, host      int64
-		period, quota int    // ours; 0: unlimited
-		err           string // ours
-		theirs        string
+		period, quota int    // of this package; 0: unlimited
+		err           string // of this package
+		theirs        string // CloudStack's result
 	}{
 		{"half", 1000, 2000, 100000, 50000, "", "10000/5000"},
 		{"a third", 1000, 3000, 100002, 33334, "", "10000/3300: a hundredth of the third less"},

@@ -18,15 +18,15 @@ type Formula struct {
 	// Guaranteed is set if the VM's requests of memory and CPU equal its limits.
 	Guaranteed bool
 
-	// Extra is a further overhead in bytes at any size, for parts that the domain XML does not
-	// show, such as probes that run programs. The ratio does not apply to it.
+	// Extra is a further overhead in bytes at any size. It covers parts missing from the domain
+	// XML, such as exec probes. The ratio does not apply to it.
 	Extra int64
 }
 
 // Of returns the overhead of the VM with this domain XML. It takes the guest's memory as the VM's
 // memory request, which counts the most page tables.
 //
-// The errors are those of Check and of invalid XML. The errors of the overhead are those of
+// Of returns an error if Check does, or for invalid XML. The overhead returns the errors of
 // [kubevirt.Overhead].
 func (f Formula) Of(domain string) (Overhead, error) {
 	if err := f.Check(); err != nil {

@@ -7,8 +7,8 @@ type Guest struct {
 	Block uint64   // unit in which the guest takes other memory and gives it back
 	VCPUs int
 
-	// Keeps is set if the guest keeps vCPUs, memory and bandwidth that the pod does not ask for,
-	// whatever the limits allow.
+	// Keeps is set if the guest keeps its vCPUs, memory and bandwidth unless the pod requests a
+	// number. Otherwise they follow the limits.
 	Keeps bool
 }
 

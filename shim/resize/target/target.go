@@ -7,14 +7,15 @@ import (
 	"github.com/mooring-vm/mooring/api"
 )
 
-// Target is the size that the planner brings a VM to, with the numbers that it needs beside
-// [api.Size]. The VM keeps each dimension that is zero.
+// Target is the size to which the planner brings a VM, with further numbers for the plan. The VM
+// keeps each dimension that is zero.
 type Target struct {
-	// Generation is that of the [podapi.Desired] that the target was computed from.
+	// Generation is the generation of the [podapi.Desired] behind the target.
 	Generation uint64 `json:"generation"`
 
-	// Size has the vCPUs and the memory that the limits leave room for where the pod asks for
-	// no number. CPUQuota is as the pod asks for it: Bandwidth is computed from it.
+	// Size is the requested size. If the pod requests no number of vCPUs or no memory, the number
+	// follows the limits, or is zero if the guest keeps its own ([Guest].Keeps). Bandwidth is
+	// computed from CPUQuota.
 	api.Size `json:"size"`
 
 	Overhead uint64 `json:"overhead,omitempty"` // bytes that the launcher needs beside Memory, at this size

@@ -1,6 +1,6 @@
-// Command generate compiles .proto files of a folder, and writes beside each what
-// protoc-gen-go and protoc-gen-go-grpc make of it. It is a module of its own, so that
-// what it requires stays out of ours, and needs no protoc.
+// Command generate compiles the .proto files of a folder without protoc. It writes the output of
+// protoc-gen-go and protoc-gen-go-grpc beside each file. It is a separate module, so the root module
+// does not need its requirements.
 package main
 
 import (
