@@ -60,8 +60,8 @@ type move struct{ from, to string }
 type stopRecord struct {
 	grace         host.Boottime // earliest end of the grace period
 	libvirtFailed bool
-	podAsked      bool
-	libvirtAsked  bool
+	podRequest      bool
+	libvirtRequest  bool
 	term          host.Boottime // earliest end of the term period; 0: no SIGTERM
 }
 
@@ -359,9 +359,9 @@ func (m *model) record(a tie.Action) {
 		m.reported[tie.Report{Type: a.Type, Reason: a.Reason}] = true
 		m.recordWouldStop(a)
 	case tie.ShutdownByPod:
-		m.stopOf(a.VM.Process).podAsked = true
+		m.stopOf(a.VM.Process).podRequest = true
 	case tie.ShutdownByLibvirt:
-		m.stopOf(a.VM.Process).libvirtAsked = true
+		m.stopOf(a.VM.Process).libvirtRequest = true
 	case tie.Terminate:
 		m.stopOf(a.VM.Process).term = m.now.Add(m.tie.Terms.TermPeriod)
 	}

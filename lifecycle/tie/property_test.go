@@ -73,7 +73,7 @@ func (m *model) checkLibvirtShutdown(t *rapid.T, v tie.VM) {
 		t.Fatalf("libvirt is asked to shut down %d, a process of the pod", v.PID)
 	}
 	e := m.stops[v.Process]
-	if e != nil && (e.libvirtAsked || e.term != 0 || !e.podAsked) {
+	if e != nil && (e.libvirtRequest || e.term != 0 || !e.podRequest) {
 		t.Fatalf("a second request to the guest of %d", v.PID)
 	}
 	if e != nil && m.expectsHandler() {
