@@ -58,11 +58,11 @@ type move struct{ from, to string }
 
 // stopRecord has the actions that stop a VM process.
 type stopRecord struct {
-	grace         host.Boottime // earliest end of the grace period
-	libvirtFailed bool
-	podRequest      bool
-	libvirtRequest  bool
-	term          host.Boottime // earliest end of the term period; 0: no SIGTERM
+	grace          host.Boottime // earliest end of the grace period
+	libvirtFailed  bool
+	podRequest     bool
+	libvirtRequest bool
+	term           host.Boottime // earliest end of the term period; 0: no SIGTERM
 }
 
 func newModel(t *rapid.T) *model {
