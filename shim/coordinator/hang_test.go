@@ -63,7 +63,7 @@ func (r *rig) expectShutdownRequest(t *testing.T) {
 	time.Sleep(time.Second / 2)
 	synctest.Wait()
 	if r.shutdownRequests() != 1 {
-		t.Errorf("the guest was asked %d times to shut down in half a second", r.shutdownRequests())
+		t.Errorf("%d shutdown requests in half a second, want 1", r.shutdownRequests())
 	}
 }
 
@@ -71,16 +71,16 @@ func (r *rig) expectShutdownRequest(t *testing.T) {
 // The next VM does not wait long either.
 func TestStopWithoutAgent(t *testing.T) {
 	for name, before := range map[string]func(r *rig){
-		"nothing is under way": func(*rig) {},
-		"in a resize": func(r *rig) {
+		"idle": func(*rig) {},
+		"during a resize": func(r *rig) {
 			r.SetGuest(virttest.Guest{Late: true})
 			r.setDesired(func(w *podapi.Desired) { w.VCPUs = 2 })
 			time.Sleep(3 * time.Second)
 			if holding := func() bool { r.agent.mu.Lock(); defer r.agent.mu.Unlock(); return r.agent.migrationsHeld }; !holding() {
-				panic("nothing is under way")
+				panic("no resize is running")
 			}
 		},
-		"in a migration": func(r *rig) { r.setMigrating(true) },
+		"during a migration": func(r *rig) { r.setMigrating(true) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			silent := &silentAgent{}
@@ -160,17 +160,17 @@ func TestStopWithHangingLibvirt(t *testing.T) {
 		s.hangs.Store(true)
 		time.Sleep(4 * time.Second)
 		if r.agent.handlerCount() != 1 {
-			t.Error("a moment without an answer is too long")
+			t.Error("no stop handler after only 4 s without an answer")
 		}
 		time.Sleep(4 * time.Second)
 		if r.agent.handlerCount() != 0 {
-			t.Error("the agent is kept waiting")
+			t.Error("still a stop handler after 8 s without an answer")
 		}
 		r.podStop.Store(true)
 		r.expectShutdownRequest(t)
 		time.Sleep(31 * time.Second)
 		if !slices.Contains(r.Calls(), "destroy it") {
-			t.Errorf("calls %v, want it destroyed in the end", r.Calls())
+			t.Errorf("calls %v, want the VM destroyed in the end", r.Calls())
 		}
 	})
 }
@@ -182,10 +182,10 @@ func TestIdle(t *testing.T) {
 		time.Sleep(time.Hour)
 		after := r.Reads()
 		if after.Guest != before.Guest || after.State != before.State {
-			t.Errorf("%+v after an hour, %+v before, want no look at more than its life", after, before)
+			t.Errorf("reads %+v after an hour, %+v before: want only reads of Life and Phase", after, before)
 		}
 		if interval := time.Hour / time.Duration(after.Life-before.Life+after.Phase-before.Phase); interval < 500*time.Millisecond {
-			t.Errorf("it is looked at the VM each %s", interval)
+			t.Errorf("one read each %s, want at most one per 500ms", interval)
 		}
 	})
 }
@@ -199,12 +199,12 @@ func TestGuestQueries(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		r.agent.lastReport(t, podapi.StateDone)
 		if got := r.Reads().Guest; got != before {
-			t.Errorf("the guest was asked %d times about bandwidth and memory", got-before)
+			t.Errorf("%d queries of the guest for bandwidth and memory", got-before)
 		}
 		r.setDesired(func(w *podapi.Desired) { w.VCPUs = 2 })
 		time.Sleep(10 * time.Second)
 		if done := r.agent.lastReport(t, podapi.StateDone); done.Actual.Online != 2 || r.Reads().Guest == before {
-			t.Errorf("report %+v: the guest was not asked for its vCPUs", done)
+			t.Errorf("report %+v, want a query of the guest for its vCPUs", done)
 		}
 	})
 }

@@ -27,10 +27,10 @@ func TestCloudStackCasesOnQEMU(t *testing.T) {
 	p.bootXML(t, prepareXML(t, two, headroom.Options{Device: headroom.DIMM, Slots: 3, Memory: 1024, CPUs: 8}))
 	p.startShim(t)
 	for _, c := range []struct {
-		name, theirs, ours string
-		vcpus              int
-		memory             int64
-		cells              []int // of the DIMMs
+		name, cloudStack, shim string
+		vcpus                  int
+		memory                 int64
+		cells                  []int // of the DIMMs
 	}{
 		{"memory and vCPUs", "memory, then vCPUs", "the same", 3, booted + dimm, []int{0}},
 		{"several NUMA cells", "node 0, always", "the emptiest one", 3, booted + 2*dimm, []int{0, 1}},
@@ -39,17 +39,17 @@ func TestCloudStackCasesOnQEMU(t *testing.T) {
 	} {
 		s := p.mustResize(t, func(w *podapi.Desired) { w.VCPUs, w.Memory = c.vcpus, api.Bytes(c.memory) })
 		if s.VCPUs.Online != c.vcpus || s.Memory.Balloon != uint64(c.memory) || len(s.Memory.Devices) != len(c.cells) {
-			t.Fatalf("%s (theirs: %s; ours: %s): %+v", c.name, c.theirs, c.ours, s)
+			t.Fatalf("%s (CloudStack: %s; shim: %s): %+v", c.name, c.cloudStack, c.shim, s)
 		}
 		for i, d := range s.Memory.Devices {
 			if d.Cell != c.cells[i] {
-				t.Errorf("%s (theirs: %s; ours: %s): %+v, want it in cell %d", c.name, c.theirs, c.ours, d, c.cells[i])
+				t.Errorf("%s (CloudStack: %s; shim: %s): %+v, want it in cell %d", c.name, c.cloudStack, c.shim, d, c.cells[i])
 			}
 		}
 	}
 	// CloudStack: error 530 for the second scaling beyond the maximum set at boot.
 	p.expectRefused(t, guestMemory(booted+8*dimm), "1280Mi exceeds the domain's <maxMemory>, 1Gi")
-	p.expectRefused(t, vcpus(9), "9") // theirs: fails after the memory was plugged
+	p.expectRefused(t, vcpus(9), "9") // CloudStack: fails after the memory was plugged
 }
 
 // The shim changes nothing of a domain without headroom, and reports all reasons. CloudStack fails

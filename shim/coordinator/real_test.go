@@ -32,8 +32,8 @@ func TestVirtioMem(t *testing.T) {
 		{"memory grows and shrinks", (*pod).testMemory},
 		{"memory falls below the boot size by the balloon", (*pod).testBalloon},
 		{"bandwidth is set, changed and removed", (*pod).testBandwidth},
-		{"what cannot be is refused", (*pod).testRefused},
-		{"something else is wanted in the middle", (*pod).testChangedTarget},
+		{"impossible sizes are refused", (*pod).testRefused},
+		{"the desired size changes during a resize", (*pod).testChangedTarget},
 		{"the container's limit is lowered between steps", (*pod).testLoweredLimit},
 		{"the shim ends between steps", (*pod).testRestartedShim},
 		{"libvirtd is killed between steps", (*pod).testKilledLibvirtd},
@@ -41,7 +41,7 @@ func TestVirtioMem(t *testing.T) {
 		{"the guest shuts down", (*pod).testShutdown},
 	} {
 		if !t.Run(test.name, func(t *testing.T) { test.f(p, t) }) {
-			return // the next one's guest would be another
+			return // the next test needs the guest in the state of this one
 		}
 	}
 }
@@ -54,7 +54,7 @@ func (p *pod) testPlug(t *testing.T) {
 	}
 	s := p.mustResize(t, vcpus(4))
 	if s.VCPUs.Plugged != 4 || s.VCPUs.Online != 4 {
-		t.Errorf("vCPUs %+v, want 4 that the guest uses", s.VCPUs)
+		t.Errorf("vCPUs %+v, want 4 in use", s.VCPUs)
 	}
 	if limits && s.Bandwidth.Quota != s.Bandwidth.Period/2 {
 		t.Errorf("bandwidth %+v, want 2 CPUs for 4 vCPUs", s.Bandwidth)
@@ -68,26 +68,26 @@ func (p *pod) testUnplug(t *testing.T) {
 	s := p.read(t)
 	if p.daemon.UnplugsVCPUs(t) {
 		if report.State != podapi.StateDone || s.VCPUs.Plugged != 2 || s.VCPUs.Online != 2 {
-			t.Errorf("report %+v, vCPUs %+v, want 2 that the guest uses", report, s.VCPUs)
+			t.Errorf("report %+v, vCPUs %+v, want 2 in use", report, s.VCPUs)
 		}
 		return
 	}
 	if report.State != podapi.StateFailed || !strings.Contains(report.Error, "the domain has 4 vCPUs: want 2") {
-		t.Errorf("report %+v, want that it failed", report)
+		t.Errorf("report %+v, want a failure", report)
 	}
 	if a := report.Actual; a == nil || a.VCPUs != 4 || s.VCPUs.Plugged != 4 {
-		t.Errorf("actual %+v, vCPUs %+v, want the 4 that there are", a, s.VCPUs)
+		t.Errorf("actual %+v, vCPUs %+v, want the actual 4", a, s.VCPUs)
 	}
 }
 
 func (p *pod) testMemory(t *testing.T) {
 	before := p.daemon.GuestMemory(t)
 	if s := p.mustResize(t, guestMemory(2*booted)); s.Memory.Balloon != uint64(2*booted) {
-		t.Errorf("memory %+v, want twice what the guest booted with", s.Memory)
+		t.Errorf("memory %+v, want twice the boot memory", s.Memory)
 	}
 	p.awaitGuest(t, before+booted)
 	if s := p.mustResize(t, guestMemory(booted)); s.Memory.Balloon != uint64(booted) {
-		t.Errorf("memory %+v, want what the guest booted with", s.Memory)
+		t.Errorf("memory %+v, want the boot memory", s.Memory)
 	}
 	p.awaitGuest(t, before)
 }
@@ -101,7 +101,7 @@ func (p *pod) testBalloon(t *testing.T) {
 	for _, bytes := range []int64{booted - 64*mi, booted + 64*mi, booted} {
 		s := p.mustResize(t, guestMemory(bytes))
 		if plugged := uint64(max(bytes, booted) - booted); s.Memory.Balloon != uint64(bytes) || s.Memory.Devices[0].Current != plugged {
-			t.Errorf("memory %+v, want %d, of which %d are plugged in", s.Memory, bytes, plugged)
+			t.Errorf("memory %+v, want %d with %d plugged", s.Memory, bytes, plugged)
 		}
 	}
 	p.stopShim()

@@ -118,7 +118,7 @@ func formatQuota(a *resize.Actual) string {
 	case a.Period == 0:
 		return ""
 	}
-	return a.Quota.Round(time.Microsecond).String() + " of each " + a.Period.String() + ", for each vCPU"
+	return a.Quota.Round(time.Microsecond).String() + " per " + a.Period.String() + " for each vCPU"
 }
 
 func lines(texts []string) []string {
