@@ -112,7 +112,7 @@ func (w *vmWorker) onMigrationChange() {
 		w.Log.Info("the VM is migrating: no resize until the migration ends")
 		return
 	}
-	w.Log.Info("the migration has ended, and the VM is still here")
+	w.Log.Info("the migration has ended, and the VM runs on this node")
 }
 
 // stopResizing interrupts a running resize. The journal has its started steps.
