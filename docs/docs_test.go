@@ -16,9 +16,12 @@ const (
 	maxLine  = 100
 )
 
-// folders has the Markdown files of people who use Mooring or work on it.
+// folders lists the folders and files with pages for users and contributors.
 func folders() []string {
-	return []string{"docs", "examples", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md", "SECURITY.md"}
+	return []string{
+		"docs", "examples", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md",
+		"SECURITY.md",
+	}
 }
 
 // pages returns the text of each Markdown file below these folders and files, by path from the
@@ -27,7 +30,8 @@ func pages(t *testing.T, roots ...string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	for _, root := range roots {
-		err := filepath.WalkDir(filepath.Join("..", root), func(path string, entry fs.DirEntry, err error) error {
+		root = filepath.Join("..", root)
+		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() || filepath.Ext(path) != ".md" {
 				return err
 			}
@@ -103,7 +107,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestIndex wants each page of docs/ in docs/README.md. Two of them have an index of their own.
+// TestIndex checks that docs/README.md links each page of docs/. The pages of docs/adr and of the
+// benchmarks have an index of their own.
 func TestIndex(t *testing.T) {
 	all := pages(t, "docs")
 	index := all["docs/README.md"]
@@ -124,12 +129,13 @@ func generated(text string) bool {
 func TestPagesAreShort(t *testing.T) {
 	for name, text := range pages(t, folders()...) {
 		if words := len(strings.Fields(text)); words > maxWords {
-			t.Errorf("%s has %d words, want at most %d: split it", name, words, maxWords)
+			t.Errorf("%s has %d words, want at most %d: split the page", name, words, maxWords)
+
 		}
 	}
 }
 
-// TestLinesAreShort leaves out code, messages, generated pages, and the targets of links.
+// TestLinesAreShort ignores code, messages, generated pages, and the targets of links.
 func TestLinesAreShort(t *testing.T) {
 	for name, text := range pages(t, folders()...) {
 		if generated(text) {
@@ -139,8 +145,9 @@ func TestLinesAreShort(t *testing.T) {
 			if strings.HasPrefix(line, "    ") {
 				continue
 			}
-			if shown := link.ReplaceAllString(strings.TrimSpace(line), "]"); utf8.RuneCountInString(shown) > maxLine {
-				t.Errorf("%s: a line is longer than %d: %s", name, maxLine, shown)
+			visible := link.ReplaceAllString(strings.TrimSpace(line), "]")
+			if utf8.RuneCountInString(visible) > maxLine {
+				t.Errorf("%s: a line is longer than %d: %s", name, maxLine, visible)
 			}
 		}
 	}

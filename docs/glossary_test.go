@@ -10,7 +10,7 @@ import (
 
 var glossaryRow = regexp.MustCompile(`(?m)^\| ([^|]+) \| ([^|]+) \|$`)
 
-// TestGlossary checks that each word has one entry, and that another page uses it.
+// TestGlossary checks for each word of the glossary: it has one entry, and another page uses it.
 func TestGlossary(t *testing.T) {
 	const glossary = "docs/reference/glossary.md"
 	text, err := os.ReadFile(filepath.Join("..", glossary))

@@ -14,7 +14,7 @@ import (
 // codeName is a name in a page: a folder or file of the repository, or a package with a symbol.
 var codeName = regexp.MustCompile("`([a-z][a-z0-9/_-]*)(?:\\.([A-Za-z]\\w*)(?:\\.(\\w+))?)?`")
 
-// TestSymbols checks each folder, file and package symbol that these pages name.
+// TestSymbols checks that each folder, file and package symbol in these pages exists.
 func TestSymbols(t *testing.T) {
 	packages := map[string]map[string]bool{}
 	for _, page := range []string{"docs/explanation/design.md", "docs/explanation/agent.md"} {
@@ -64,8 +64,8 @@ func hasGo(dir string) bool {
 	return len(files) > 0
 }
 
-// symbols returns the names that a package declares: functions, types, values, and
-// Type.Member for methods, fields and methods of interfaces.
+// symbols returns the names declared by a package: functions, types, values, and Type.Member for
+// methods, fields and methods of interfaces.
 func symbols(t *testing.T, dir string) map[string]bool {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))

@@ -96,7 +96,7 @@ func TestConnections(t *testing.T) {
 	}
 	for _, row := range synchronizeRows(found, handled) {
 		if row.Summary.N != rounds {
-			t.Errorf("%s, %s: %d measurements, want %d", row.What, row.Who, row.Summary.N, rounds)
+			t.Errorf("%s, %s: %d measurements, want %d", row.Measurement, row.Candidate, row.Summary.N, rounds)
 		}
 	}
 }
@@ -148,11 +148,11 @@ func TestCreateRows(t *testing.T) {
 		t.Fatalf("%d rows, want one for each workload and condition", len(rows))
 	}
 	for _, row := range rows {
-		if (row.Ratio != nil) != (row.Who == with) {
-			t.Errorf("%s, %s: ratio %v, want one of what is compared", row.What, row.Who, row.Ratio)
+		if (row.Ratio != nil) != (row.Candidate == with) {
+			t.Errorf("%s, %s: ratio %v, want one of what is compared", row.Measurement, row.Candidate, row.Ratio)
 		}
 		if row.Ratio != nil && (row.Ratio.Low != 1 || row.Ratio.High != 1) {
-			t.Errorf("%s: ratio %+v, want 1 however the pairs drift", row.What, *row.Ratio)
+			t.Errorf("%s: ratio %+v, want 1 however the pairs drift", row.Measurement, *row.Ratio)
 		}
 	}
 }

@@ -94,21 +94,21 @@ func deathSamples(n int, kinds ...string) samples {
 
 func TestDeathRows(t *testing.T) {
 	without, with := deathRows(deathSamples(10, standIn)), deathRows(deathSamples(10, standIn, realQEMU))
-	isQEMU := func(r report.Row) bool { return strings.HasSuffix(r.Who, realQEMU) }
+	isQEMU := func(r report.Row) bool { return strings.HasSuffix(r.Candidate, realQEMU) }
 	if slices.ContainsFunc(without, isQEMU) || !slices.ContainsFunc(with, isQEMU) {
 		t.Errorf("rows of QEMU: want them if and only if it was measured")
 	}
 	for _, row := range with {
-		if strings.HasPrefix(row.Who, onceASecond) && (row.Ratio == nil || row.Ratio.Value != 1000 || len(row.Goals) > 0) {
+		if strings.HasPrefix(row.Candidate, onceASecond) && (row.Ratio == nil || row.Ratio.Value != 1000 || len(row.Goals) > 0) {
 			t.Errorf("%+v, want a ratio of 1000 to the least that is possible, and no goal", row)
 		}
 		for _, g := range row.Goals {
 			want := report.Missed
-			if row.What == beyondEnd {
+			if row.Measurement == beyondEnd {
 				want = report.Met
 			}
 			if v, err := row.Verdict(g); err != nil || v != want {
-				t.Errorf("%s, %s: %q, %v, want %q", row.What, row.Who, v, err, want)
+				t.Errorf("%s, %s: %q, %v, want %q", row.Measurement, row.Candidate, v, err, want)
 			}
 		}
 	}

@@ -179,7 +179,7 @@ func watcherRows(b births) []report.Row {
 	}
 	for _, name := range []string{tracked, netlink, polling} {
 		what := fmt.Sprintf("seen, of %d processes", b.started)
-		rows = append(rows, report.Row{What: what, Who: name, Unit: report.Count, Value: float64(b.seen[name])})
+		rows = append(rows, report.Row{Measurement: what, Candidate: name, Unit: report.Count, Value: float64(b.seen[name])})
 	}
 	return rows
 }

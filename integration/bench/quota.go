@@ -77,9 +77,9 @@ func grantRows(o grants.Options, found grants.Found) []report.Row {
 		rows = append(rows, raw, ours)
 	}
 	return append(rows,
-		report.Row{What: "writes to the API server, a migration", Who: mooring, Unit: report.Each, Value: found.Writes},
-		report.Row{What: "of them that met a conflict", Who: mooring, Unit: report.Each, Value: found.Conflicts},
-		report.Row{What: fmt.Sprintf("resident memory beside %d VMs", found.ResidentLaunched), Who: mooring, Unit: report.Bytes, Value: found.Memory},
+		report.Row{Measurement: "writes to the API server, a migration", Candidate: mooring, Unit: report.Each, Value: found.Writes},
+		report.Row{Measurement: "of them that met a conflict", Candidate: mooring, Unit: report.Each, Value: found.Conflicts},
+		report.Row{Measurement: fmt.Sprintf("resident memory beside %d VMs", found.ResidentLaunched), Candidate: mooring, Unit: report.Bytes, Value: found.Memory},
 	)
 }
 

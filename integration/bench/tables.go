@@ -51,7 +51,7 @@ func publish(t tables, file string) error {
 func publishOf(t tables, where report.Machine, file string) error {
 	r := report.Result{Tables: map[string]report.Table{}}
 	for _, name := range slices.Sorted(maps.Keys(t)) {
-		r.Tables[name] = report.Table{Where: where, Rows: t[name]}
+		r.Tables[name] = report.Table{Machine: where, Rows: t[name]}
 		fmt.Printf("\n%s\n", strings.ReplaceAll(name, "_", " "))
 		if err := r.Tables[name].Print(os.Stdout); err != nil {
 			return err
@@ -99,27 +99,27 @@ func synchronizeRows(s samples, handled []float64) []report.Row {
 }
 
 func handlerRows(b breakdown) []report.Row {
-	rows := []report.Row{{What: "the handler, for a launcher", Unit: report.Seconds, Value: stats.Summarise(b.took).Median}}
+	rows := []report.Row{{Measurement: "the handler, for a launcher", Unit: report.Seconds, Value: stats.Summarise(b.took).Median}}
 	for i, p := range parts() {
-		rows = append(rows, report.Row{What: p.name, Unit: report.Share, Value: b.shares[i]})
+		rows = append(rows, report.Row{Measurement: p.name, Unit: report.Share, Value: b.shares[i]})
 	}
 	return rows
 }
 
 func residentRows(who string, i idle) []report.Row {
 	return []report.Row{
-		{What: "resident memory (RSS)", Who: who, Unit: report.Bytes, Value: i.after.rss, Goals: []report.Goal{{Of: report.Value, Most: mostMemory}}},
-		{What: "its proportional share (PSS)", Who: who, Unit: report.Bytes, Value: i.after.pss},
-		{What: "memory that is its own (anonymous)", Who: who, Unit: report.Bytes, Value: i.after.own},
-		{What: "pages of its program (file)", Who: who, Unit: report.Bytes, Value: i.after.rss - i.after.own},
-		{What: "CPU while nothing happens", Who: who, Unit: report.Cores, Value: i.cores()},
-		{What: "context switches while nothing happens", Who: who, Unit: report.PerSecond, Value: i.switches()},
-		{What: "start until ready", Who: who, Unit: report.Seconds, Value: i.ready.Seconds()},
+		{Measurement: "resident memory (RSS)", Candidate: who, Unit: report.Bytes, Value: i.after.rss, Goals: []report.Goal{{Of: report.Value, Most: mostMemory}}},
+		{Measurement: "its proportional share (PSS)", Candidate: who, Unit: report.Bytes, Value: i.after.pss},
+		{Measurement: "memory that is its own (anonymous)", Candidate: who, Unit: report.Bytes, Value: i.after.own},
+		{Measurement: "pages of its program (file)", Candidate: who, Unit: report.Bytes, Value: i.after.rss - i.after.own},
+		{Measurement: "CPU while nothing happens", Candidate: who, Unit: report.Cores, Value: i.cores()},
+		{Measurement: "context switches while nothing happens", Candidate: who, Unit: report.PerSecond, Value: i.switches()},
+		{Measurement: "start until ready", Candidate: who, Unit: report.Seconds, Value: i.ready.Seconds()},
 	}
 }
 
 // many returns a row of measurements in seconds.
 func many(what, who string, values []float64) report.Row {
 	s := stats.Summarise(values)
-	return report.Row{What: what, Who: who, Unit: report.Seconds, Summary: &s}
+	return report.Row{Measurement: what, Candidate: who, Unit: report.Seconds, Summary: &s}
 }

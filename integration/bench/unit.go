@@ -119,7 +119,7 @@ func unitRows(ctx context.Context, n node.Node, pid string) ([]report.Row, error
 		if err != nil {
 			return nil, fmt.Errorf("%s of the agent: %w", figure.what, err)
 		}
-		rows = append(rows, report.Row{What: figure.what, Unit: report.Bytes, Value: bytes})
+		rows = append(rows, report.Row{Measurement: figure.what, Unit: report.Bytes, Value: bytes})
 	}
 	rows[0].Goals = []report.Goal{{Of: report.Value, Most: mostMemory}}
 	return rows, nil

@@ -1,5 +1,6 @@
-// Package controllerprogram makes a test binary run as mooring-controller. Tests start it as a
-// separate process that has their own build flags, such as -race.
+// Package controllerprogram makes a test binary run as mooring-controller. Tests start their own
+// binary as a separate process. The process therefore has the build flags of the tests, such as
+// -race.
 package controllerprogram
 
 import (

@@ -16,18 +16,18 @@ import (
 	"github.com/mooring-vm/mooring/hack/artefacts"
 )
 
-// coreTests are the tests of the suite that make claims.
+// coreTests matches the core of the node suite. Each test of the core checks one or more claims.
 const coreTests = "^TestCore"
 
 //go:embed cells.json
 var cellsJSON []byte
 
-// cell is a node (flags of hack/node) with its runtime handlers.
+// cell is one node of the matrix, given by flags of hack/node, with its runtime handlers.
 type cell struct {
 	Suite      string   `json:"suite"`
 	Containerd string   `json:"containerd"`
 	Handlers   []string `json:"handlers"`
-	tests      string   // pattern, empty for the whole core
+	tests      string   // regular expression; empty for the whole core
 }
 
 func (c cell) name() string { return c.Suite + "/" + c.Containerd }
@@ -40,7 +40,7 @@ func allCells() ([]cell, error) {
 	return cells, nil
 }
 
-// selection is the user's choice of cells and tests, empty for all.
+// selection is the user's choice of cells, handler and tests. An empty field selects all.
 type selection struct {
 	names   []string
 	handler string
@@ -66,7 +66,8 @@ func (s selection) cells() ([]cell, error) {
 		c.tests = s.tests
 		if s.handler != "" {
 			if !slices.Contains(c.Handlers, s.handler) {
-				return nil, fmt.Errorf("handler %q: cell %s has %s", s.handler, name, strings.Join(c.Handlers, ", "))
+				return nil, fmt.Errorf("handler %q: cell %s has %s", s.handler, name,
+					strings.Join(c.Handlers, ", "))
 			}
 			c.Handlers = []string{s.handler}
 		}
@@ -86,7 +87,8 @@ func cellNames(cells []cell) []string {
 // script runs the core on the node with one handler after the other.
 const script = `code=0
 for handler in "${@:2}"; do
-	MOORING_SUITE_HANDLER=$handler go test -count=1 -json -timeout=30m -run="$0" ./integration/suite >"$1/$handler.json" || code=1
+	MOORING_SUITE_HANDLER=$handler go test -count=1 -json -timeout=30m -run="$0" \
+		./integration/suite >"$1/$handler.json" || code=1
 done
 exit $code`
 
@@ -99,7 +101,10 @@ func (c cell) pattern() string {
 
 // command boots the node and runs the core on it. It writes each handler's events to a file in dir.
 func (c cell) command(ctx context.Context, dir string) *exec.Cmd {
-	args := []string{"run", "--suite=" + c.Suite, "--containerd=" + c.Containerd, "--", "bash", "-c", script, c.pattern(), dir}
+	args := []string{
+		"run", "--suite=" + c.Suite, "--containerd=" + c.Containerd, "--",
+		"bash", "-c", script, c.pattern(), dir,
+	}
 	cmd := exec.CommandContext(ctx, "hack/node", append(args, c.Handlers...)...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // ends the node
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
@@ -109,7 +114,8 @@ func (c cell) command(ctx context.Context, dir string) *exec.Cmd {
 // run returns the result of each handler. The error names handlers without a result, and reports
 // failed tests. The results contain the details.
 func (c cell) run(ctx context.Context) ([]coreRun, error) {
-	dir, err := os.MkdirTemp("", "mooring-matrix-") // not in artefacts: a starting node prunes them
+	// Not among the artefacts: a starting node removes old artefacts.
+	dir, err := os.MkdirTemp("", "mooring-matrix-")
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +123,7 @@ func (c cell) run(ctx context.Context) ([]coreRun, error) {
 	fmt.Fprintf(os.Stderr, "matrix: %s with %s\n", c.name(), strings.Join(c.Handlers, ", "))
 	failed := c.command(ctx, dir).Run()
 	runs, err := c.read(dir)
-	return runs, errors.Join(failed, err, c.keep(dir))
+	return runs, errors.Join(failed, err, c.saveEvents(dir))
 }
 
 func (c cell) read(dir string) ([]coreRun, error) {
@@ -129,21 +135,22 @@ func (c cell) read(dir string) ([]coreRun, error) {
 			errs = append(errs, fmt.Errorf("with %s: %w", h, err))
 			continue
 		}
-		r.Cell, r.Handler, r.Date, r.partial = c.name(), h, time.Now().UTC().Format(time.DateOnly), c.tests != ""
+		r.Cell, r.Handler, r.partial = c.name(), h, c.tests != ""
+		r.Date = time.Now().UTC().Format(time.DateOnly)
 		runs = append(runs, r)
 	}
 	return runs, errors.Join(errs...)
 }
 
-// keep stores the tests' events as artefacts.
-func (c cell) keep(dir string) error {
+// saveEvents copies the events of the tests to the artefacts.
+func (c cell) saveEvents(dir string) error {
 	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil || len(files) == 0 {
 		return err
 	}
 	to, err := artefacts.New("matrix/" + c.name())
 	if err != nil {
-		return fmt.Errorf("keeping the events of the tests: %w", err)
+		return fmt.Errorf("saving the events of the tests: %w", err)
 	}
 	fmt.Fprintln(os.Stderr, "matrix: the events of the tests are in", to)
 	var errs []error

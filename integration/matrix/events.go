@@ -16,17 +16,17 @@ import (
 // nodeTest is the test that reports the versions of the node.
 const nodeTest = "TestCoreNode"
 
-// event is a line of `go test -json`, as `go doc test2json` has it.
+// event is a line of `go test -json` (see `go doc test2json`).
 type event struct {
 	Action, Test, Output, Key, Value string
 }
 
-// test is one test's part of the events.
+// test collects the events of one test.
 type test struct {
 	name   string
 	attrs  map[string]string
-	result string // pass, fail or skip, "" for an unfinished test
-	said   []string
+	result string   // pass, fail or skip, "" for an unfinished test
+	logs   []string // output of t.Log
 }
 
 // tests keeps the tests in the order of their start.
@@ -48,8 +48,8 @@ func readRun(file string) (coreRun, error) {
 	return ts.run()
 }
 
-// readTests reads the output of `go test -json`. Other lines, such as compiler errors, are an
-// error.
+// readTests reads the output of `go test -json`. Any other line, such as a compiler error, makes it
+// fail.
 func readTests(r io.Reader) (*tests, error) {
 	ts := &tests{byName: map[string]*test{}}
 	lines := bufio.NewScanner(r)
@@ -80,15 +80,15 @@ func (ts *tests) add(e event) {
 		t.attrs[e.Key] = e.Value
 	case "output":
 		if m := logLine.FindStringSubmatch(e.Output); m != nil {
-			t.said = append(t.said, strings.TrimSpace(m[1]))
+			t.logs = append(t.logs, strings.TrimSpace(m[1]))
 		}
 	case "pass", "fail", "skip":
 		t.result = e.Action
 	}
 }
 
-// errNoNode reports a run that ended before nodeTest passed.
-var errNoNode = errors.New("no " + nodeTest + " that passed")
+// errNoNode reports a run without a passed nodeTest.
+var errNoNode = errors.New(nodeTest + " did not pass")
 
 func (ts *tests) run() (coreRun, error) {
 	node := ts.byName[nodeTest]
@@ -105,7 +105,7 @@ func (ts *tests) run() (coreRun, error) {
 		if topLevel(a.Test) != topLevel(b.Test) {
 			return 0
 		}
-		return cmp.Compare(a.Claim, b.Claim) // subtests begin in any order
+		return cmp.Compare(a.Claim, b.Claim) // subtests start in any order
 	})
 	return o, nil
 }
@@ -115,9 +115,11 @@ func topLevel(name string) string {
 	return top
 }
 
-// claim summarizes a test and its subtests.
+// claim summarizes a test and its subtests as the claim with this text.
 func (ts *tests) claim(t *test, text string) claim {
-	c := claim{Claim: text, Test: t.name, Result: cmp.Or(t.result, "fail"), Outcome: t.attrs["outcome"]}
+	c := claim{
+		Claim: text, Test: t.name, Result: cmp.Or(t.result, "fail"), Outcome: t.attrs["outcome"],
+	}
 	if t.result == "" {
 		c.Reason = "the test did not end"
 	}
@@ -126,8 +128,8 @@ func (ts *tests) claim(t *test, text string) claim {
 			continue
 		}
 		c.Outcome = cmp.Or(c.Outcome, sub.attrs["outcome"])
-		if c.Result != "pass" && len(sub.said) > 0 && sub.result == c.Result {
-			c.Reason = cmp.Or(c.Reason, strings.Join(sub.said, "; "))
+		if c.Result != "pass" && len(sub.logs) > 0 && sub.result == c.Result {
+			c.Reason = cmp.Or(c.Reason, strings.Join(sub.logs, "; "))
 		}
 	}
 	return c

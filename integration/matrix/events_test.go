@@ -30,10 +30,10 @@ func TestReadRun(t *testing.T) {
 	}
 }
 
-func TestRunWithoutANode(t *testing.T) {
+func TestRunWithoutPassedNodeTest(t *testing.T) {
 	for name, events := range map[string]string{
-		"nothing ran": "",
-		"it failed":   `{"Action":"run","Test":"TestCoreNode"}` + "\n" + `{"Action":"fail","Test":"TestCoreNode"}`,
+		"not run": "",
+		"failed":  `{"Action":"run","Test":"TestCoreNode"}` + "\n" + `{"Action":"fail","Test":"TestCoreNode"}`,
 	} {
 		ts, err := readTests(strings.NewReader(events))
 		if err != nil {
@@ -45,9 +45,10 @@ func TestRunWithoutANode(t *testing.T) {
 	}
 }
 
-func TestLinesThatAreNoEvents(t *testing.T) {
-	if _, err := readTests(strings.NewReader("panic: boom\n")); err == nil || !strings.Contains(err.Error(), "boom") {
-		t.Errorf("got %v, want an error that has the line", err)
+func TestReadTestsRejectsOtherLines(t *testing.T) {
+	_, err := readTests(strings.NewReader("panic: boom\n"))
+	if err == nil || !strings.Contains(err.Error(), "boom") {
+		t.Errorf("got %v, want an error with the line", err)
 	}
 }
 

@@ -2,7 +2,7 @@
 // results in integration/matrix/compatibility.json and renders docs/reference/compatibility.md.
 //
 //	go run ./integration/matrix                      every cell, about two hours when emulated
-//	go run ./integration/matrix trixie/distribution  this cell; the results of the others stay
+//	go run ./integration/matrix trixie/distribution  this cell; results of other cells stay
 //	go run ./integration/matrix -render              render the page from the results
 //
 // Run it in the root of a checkout.
@@ -24,12 +24,13 @@ import (
 func main() {
 	results := flag.String("results", "integration/matrix/compatibility.json", "file with the results")
 	page := flag.String("page", "docs/reference/compatibility.md", "page to render")
-	tests := flag.String("run", "", "run only matching tests of the core, and keep the results of the others")
+	tests := flag.String("run", "", "run only matching tests of the core; results of other tests stay")
 	handler := flag.String("handler", "", "run with this runtime handler only")
-	only := flag.Bool("render", false, "run nothing, and render the page from the results")
+	only := flag.Bool("render", false, "only render the page from the results")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, files{*results, *page}, *only, selection{names: flag.Args(), handler: *handler, tests: *tests})
+	chosen := selection{names: flag.Args(), handler: *handler, tests: *tests}
+	err := run(ctx, files{*results, *page}, *only, chosen)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "matrix:", err)
@@ -56,7 +57,8 @@ func run(ctx context.Context, f files, renderOnly bool, s selection) error {
 	return errors.Join(failed, writePage(f.page, r))
 }
 
-// runCells continues after a failed cell, and saves the results after each.
+// runCells runs the cells one after the other, even after a failed one. It saves the results after
+// each cell.
 func runCells(ctx context.Context, r *results, cells []cell) error {
 	var failed []string
 	for _, c := range cells {

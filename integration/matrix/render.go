@@ -25,8 +25,8 @@ func writePage(file string, r results) error {
 type page struct {
 	Columns []column
 	Holds   []row // claims without an outcome of their own
-	Differs []row // claims whose outcome depends on the runtime
-	Broken  []finding
+	Differs []row // claims with an outcome that depends on the runtime
+	Failed  []finding
 	Skipped []finding
 }
 
@@ -49,7 +49,7 @@ type verdict struct {
 	Keys []string
 }
 
-// On joins the keys.
+// On joins the keys of the columns.
 func (v verdict) On() string { return strings.Join(v.Keys, ", ") }
 
 // Holds lists the columns in which the claim holds.
@@ -80,13 +80,13 @@ func render(runs []coreRun) ([]byte, error) {
 	p := page{Columns: columns(runs)}
 	for _, text := range claimTexts(runs) {
 		r := row{Claim: text, Verdicts: verdicts(p.Columns, text)}
-		if dependsOnTheRuntime(runs, text) {
+		if dependsOnRuntime(runs, text) {
 			p.Differs = append(p.Differs, r)
 		} else {
 			p.Holds = append(p.Holds, r)
 		}
 	}
-	p.Broken, p.Skipped = findings(runs, "fail"), findings(runs, "skip")
+	p.Failed, p.Skipped = findings(runs, "fail"), findings(runs, "skip")
 	t, err := template.New("page").Parse(pageTemplate)
 	if err != nil {
 		return nil, err
@@ -96,8 +96,8 @@ func render(runs []coreRun) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// verdicts groups the columns by their result for a claim. A column whose handlers differ
-// appears in several groups, with the handler behind its key.
+// verdicts groups the columns by their result for a claim. A column with different results for its
+// handlers appears in several groups, with the handler behind its key.
 func verdicts(columns []column, claim string) []verdict {
 	var all []verdict
 	add := func(text, key string) {
@@ -154,7 +154,7 @@ func claimTexts(runs []coreRun) []string {
 	return texts
 }
 
-func dependsOnTheRuntime(runs []coreRun, text string) bool {
+func dependsOnRuntime(runs []coreRun, text string) bool {
 	return slices.ContainsFunc(runs, func(r coreRun) bool {
 		c, ok := r.claim(text)
 		return ok && c.Outcome != ""
@@ -169,7 +169,7 @@ func (r coreRun) claim(text string) (claim, bool) {
 	return r.Claims[i], true
 }
 
-// passed is the verdict of a claim that holds without further words.
+// passed is the verdict of a claim that holds and has no outcome.
 const passed = "yes"
 
 func (r coreRun) verdict(text string) string {
@@ -188,8 +188,8 @@ func (r coreRun) verdict(text string) string {
 	}
 }
 
-// Fact returns a version found in the cell. All its runs found the same, except the handlers'
-// versions.
+// Fact returns a version found in the cell. Runs of one cell differ only in the version of their
+// handler.
 func (c column) Fact(name string) string {
 	for _, r := range c.runs {
 		if v := r.Facts[name]; v != "" {
@@ -201,7 +201,8 @@ func (c column) Fact(name string) string {
 
 // Date returns the date of the latest run.
 func (c column) Date() string {
-	return slices.MaxFunc(c.runs, func(a, b coreRun) int { return strings.Compare(a.Date, b.Date) }).Date
+	latest := slices.MaxFunc(c.runs, func(a, b coreRun) int { return strings.Compare(a.Date, b.Date) })
+	return latest.Date
 }
 
 // Handler returns the version of a handler, or "not run".

@@ -8,11 +8,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "write testdata/page.md anew")
+var update = flag.Bool("update", false, "write the golden file testdata/page.md")
 
 func TestRender(t *testing.T) {
 	facts := func(runtime, handler string) map[string]string {
-		return map[string]string{"kernel": "6.12.1+deb13-cloud-amd64", "runtime": runtime, "nri": "0.12.5", handler: "1.1"}
+		return map[string]string{
+			"kernel": "6.12.1+deb13-cloud-amd64", "runtime": runtime, "nri": "0.12.5", handler: "1.1",
+		}
 	}
 	got, err := render([]coreRun{
 		{Cell: "trixie/distribution", Handler: "runc", Date: "2026-11-20", Facts: facts("containerd 1.7.24", "runc"), Claims: []claim{
@@ -44,14 +46,17 @@ func TestRender(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("got (+), %s has (-); -update writes it anew:\n%s", golden, diff)
+		t.Errorf("got (+), %s has (-); -update rewrites the file:\n%s", golden, diff)
 	}
 }
 
 func TestUpstream(t *testing.T) {
 	for fact, want := range map[string]string{
-		"containerd 1.7.24~ds1": "containerd 1.7.24", "containerd 2.4.2+unknown": "containerd 2.4.2", "cri-o 1.34.0": "cri-o 1.34.0",
-		"6.12.117+deb13-cloud-amd64": "6.12.117", "": "",
+		"containerd 1.7.24~ds1":      "containerd 1.7.24",
+		"containerd 2.4.2+unknown":   "containerd 2.4.2",
+		"cri-o 1.34.0":               "cri-o 1.34.0",
+		"6.12.117+deb13-cloud-amd64": "6.12.117",
+		"":                           "",
 	} {
 		if got := upstream(fact); got != want {
 			t.Errorf("%q: %q, want %q", fact, got, want)

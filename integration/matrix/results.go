@@ -10,7 +10,7 @@ import (
 	"slices"
 )
 
-// coreRun is the result of the core in one cell with one handler.
+// coreRun is the result of the core tests in one cell with one handler.
 type coreRun struct {
 	Cell    string `json:"cell"`
 	Handler string `json:"handler"`
@@ -18,11 +18,11 @@ type coreRun struct {
 	// Facts are the versions of kernel, runtime, nri and the handler.
 	Facts  map[string]string `json:"facts"`
 	Claims []claim           `json:"claims"`
-	// partial marks a run of some tests.
+	// partial marks a run of selected tests only.
 	partial bool
 }
 
-// claim is a test of the core.
+// claim is a statement about Mooring, checked by a test of the core.
 type claim struct {
 	Claim  string `json:"claim"`
 	Test   string `json:"test"`
@@ -67,10 +67,13 @@ func (r *results) save() error {
 	return os.WriteFile(r.file, b.Bytes(), 0o644)
 }
 
-// merge replaces earlier runs of the same cell and handler, and sorts all runs by cell.
+// merge replaces earlier runs of the same cell and handler, and sorts all runs by cell. It drops
+// runs of cells missing in cells.json.
 func (r *results) merge(runs []coreRun) {
 	for _, n := range runs {
-		i := slices.IndexFunc(r.runs, func(o coreRun) bool { return o.Cell == n.Cell && o.Handler == n.Handler })
+		i := slices.IndexFunc(r.runs, func(o coreRun) bool {
+			return o.Cell == n.Cell && o.Handler == n.Handler
+		})
 		switch {
 		case i < 0:
 			r.runs = append(r.runs, n)
@@ -85,11 +88,14 @@ func (r *results) merge(runs []coreRun) {
 	for i, c := range cells {
 		order[c.name()] = i
 	}
-	r.runs = slices.DeleteFunc(r.runs, func(o coreRun) bool { _, there := order[o.Cell]; return !there })
+	r.runs = slices.DeleteFunc(r.runs, func(o coreRun) bool {
+		_, found := order[o.Cell]
+		return !found
+	})
 	slices.SortStableFunc(r.runs, func(a, b coreRun) int { return order[a.Cell] - order[b.Cell] })
 }
 
-// update applies a run of some tests.
+// update replaces the claims of a partial run.
 func (r *coreRun) update(n coreRun) {
 	r.Date, r.Facts = n.Date, n.Facts
 	for _, c := range n.Claims {

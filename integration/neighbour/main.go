@@ -1,5 +1,5 @@
-// Command neighbour is a second NRI plugin that sets RLIMIT_MEMLOCK. It reads annotations in the
-// form of NRI's ulimit-adjuster, and the same below a key that Mooring does not know:
+// Command neighbour is a second NRI plugin beside Mooring. It sets RLIMIT_MEMLOCK by annotations in
+// the form of NRI's ulimit-adjuster, and by the same form below a key unknown to Mooring:
 //
 //	ulimits.noderesource.dev/container.NAME: '[{type: memlock, soft: 1, hard: 1}]'
 //
@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// annotations are the key of ulimit-adjuster, and a key that Mooring does not know.
+// annotations returns the key of ulimit-adjuster and a key unknown to Mooring.
 func annotations() []string {
 	return []string{"ulimits.noderesource.dev", "ulimits.neighbour.example"}
 }
@@ -26,7 +26,9 @@ func annotations() []string {
 type neighbour struct{}
 
 //nolint:unparam // the stub demands the signature
-func (neighbour) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+func (neighbour) CreateContainer(
+	_ context.Context, pod *api.PodSandbox, c *api.Container,
+) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	adjustment := &api.ContainerAdjustment{}
 	for _, annotation := range annotations() {
 		key := annotation + "/container." + c.GetName()

@@ -14,13 +14,13 @@ import (
 // resize of an emulated guest, takes up to 18 minutes.
 const commandTimeout = 30 * time.Minute
 
-// bounded is a node whose commands and copies end after commandTimeout. Run has no deadline: it
-// also runs processes that last as long as a test.
+// bounded is a node with a deadline of commandTimeout for each command and copy. Run has no
+// deadline: it also runs processes that last as long as a test.
 type bounded struct{ *throwaway.Node }
 
-func withDeadline(ctx context.Context, what string) (context.Context, context.CancelFunc) {
+func withDeadline(ctx context.Context, name string) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, commandTimeout,
-		fmt.Errorf("%s: not done after %v", what, commandTimeout))
+		fmt.Errorf("%s: not finished after %v", name, commandTimeout))
 }
 
 func (b bounded) Output(ctx context.Context, args ...string) (string, error) {

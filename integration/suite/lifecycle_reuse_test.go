@@ -10,9 +10,9 @@ import (
 	"github.com/mooring-vm/mooring/integration/cri"
 )
 
-// twinBinary is integration/twin under the name of QEMU, so that its process looks like a VM
+// reuseBinary is integration/pidreuse under the name of QEMU, so that its process looks like a VM
 // process.
-const twinBinary = "/opt/suite/qemu-system-x86_64"
+const reuseBinary = "/opt/suite/qemu-system-x86_64"
 
 // A VM ends, and another process of the node gets its pid while the launcher lives. The end of
 // the launcher must not end this process. A restarted agent finds a tie with the reused pid.
@@ -22,7 +22,7 @@ func TestReusedPID(t *testing.T) {
 
 func reusedPID(t *testing.T, f fixture, x fault) {
 	t.Helper()
-	f.pushProgram(t, "../twin", twinBinary)
+	f.pushProgram(t, "../pidreuse", reuseBinary)
 	// The VM is a daemon in the node's pid namespace: its parent is the runtime's shim, which
 	// reaps it. A launcher's shell would leave a zombie, which keeps the pid.
 	vms := f.runVMs(t, placements()[2:3], vmOptions{script: careless, start: asDaemon})
@@ -69,7 +69,7 @@ func reusedPID(t *testing.T, f fixture, x fault) {
 // reusePID runs a process of the node with the pid of an ended process, until the test ends.
 func (f fixture) reusePID(t *testing.T, gone process) process {
 	t.Helper()
-	parent := f.nodeProcess(t, fmt.Sprintf("exec %s %d", twinBinary, gone.pid))
+	parent := f.nodeProcess(t, fmt.Sprintf("exec %s %d", reuseBinary, gone.pid))
 	var got process
 	var err error
 	eventually(t, fmt.Sprintf("another process %d, of process %s", gone.pid, parent), func() bool {

@@ -16,8 +16,8 @@ type column struct {
 
 func columns() []column {
 	return []column{
-		{"measurement", func(r Row) (string, error) { return r.What, nil }},
-		{"with", func(r Row) (string, error) { return r.Who, nil }},
+		{"measurement", func(r Row) (string, error) { return r.Measurement, nil }},
+		{"with", func(r Row) (string, error) { return r.Candidate, nil }},
 		{"value", Row.value},
 		{"n", func(r Row) (string, error) {
 			return r.summary(func(s stats.Summary) string { return fmt.Sprint(s.N) }), nil

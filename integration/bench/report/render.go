@@ -64,13 +64,14 @@ func (r Result) markdown(name string) (string, error) {
 	return markdownTable(lines), nil
 }
 
-// measured says where a table was measured, with what follows.
+// measured returns a sentence about the machine that measured a table. It ends the sentence with
+// more.
 func (r Result) measured(name string, more ...string) (string, error) {
 	t, err := r.table(name)
 	if err != nil {
 		return "", err
 	}
-	return wrap("Measured on "+t.Where.String()+strings.Join(more, "")+".", pageWidth), nil
+	return wrap("Measured on "+t.Machine.String()+strings.Join(more, "")+".", pageWidth), nil
 }
 
 // pageWidth is the longest line of a page's prose.
@@ -116,7 +117,7 @@ func (r Row) goalLines() ([][]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		lines = append(lines, []string{r.What, r.Who, g.format(r.Unit), r.figure(g.Of), string(verdict)})
+		lines = append(lines, []string{r.Measurement, r.Candidate, g.format(r.Unit), r.figure(g.Of), string(verdict)})
 	}
 	return lines, nil
 }

@@ -74,9 +74,9 @@ func TestFormat(t *testing.T) {
 
 func example() Table {
 	return Table{Rows: []Row{
-		{What: "ask", Who: "empty", Unit: Seconds, Summary: &stats.Summary{N: 10, Median: 1e-4, P99: 2e-4}},
+		{Measurement: "ask", Candidate: "empty", Unit: Seconds, Summary: &stats.Summary{N: 10, Median: 1e-4, P99: 2e-4}},
 		{
-			What: "ask", Who: "Mooring", Unit: Seconds, Summary: &stats.Summary{N: 10, Median: 1.1e-4, P99: 3e-3},
+			Measurement: "ask", Candidate: "Mooring", Unit: Seconds, Summary: &stats.Summary{N: 10, Median: 1.1e-4, P99: 3e-3},
 			Ratio: &stats.Ratio{Value: 1.1, Low: 1.05, High: 1.12}, Goals: []Goal{{Ratio, 1.15}, {P99, 1e-3}},
 		},
 	}}

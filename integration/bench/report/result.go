@@ -33,19 +33,19 @@ type Result struct {
 
 // Table contains figures measured together.
 type Table struct {
-	Where Machine `json:"where"`
-	Rows  []Row   `json:"rows"`
+	Machine Machine `json:"where"`
+	Rows    []Row   `json:"rows"`
 }
 
 // Row is one figure, from one or many measurements.
 type Row struct {
-	What    string         `json:"what"`
-	Who     string         `json:"who,omitempty"` // the candidate
-	Unit    Unit           `json:"unit"`
-	Value   float64        `json:"value,omitempty"`   // single measurement
-	Summary *stats.Summary `json:"summary,omitempty"` // many measurements
-	Ratio   *stats.Ratio   `json:"ratio,omitempty"`   // to the baseline
-	Goals   []Goal         `json:"goals,omitempty"`
+	Measurement string         `json:"what"`
+	Candidate   string         `json:"who,omitempty"` // the candidate
+	Unit        Unit           `json:"unit"`
+	Value       float64        `json:"value,omitempty"`   // single measurement
+	Summary     *stats.Summary `json:"summary,omitempty"` // many measurements
+	Ratio       *stats.Ratio   `json:"ratio,omitempty"`   // to the baseline
+	Goals       []Goal         `json:"goals,omitempty"`
 }
 
 // Load reads a result. A missing file is an empty result.

@@ -1,10 +1,10 @@
-// Command twin creates a child with a given pid as soon as the pid is free, and waits for the
+// Command pidreuse creates a child with a given pid as soon as the pid is free, and waits for the
 // child's end:
 //
-//	twin PID
+//	pidreuse PID
 //
-// Tests run it on a node, so that another process gets the pid of a process that has ended. It
-// needs CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN.
+// Tests run it on a node to give the pid of an ended process to a new one. It needs
+// CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN.
 package main
 
 import (
@@ -21,15 +21,16 @@ import (
 )
 
 const (
-	// patience is the longest wait for the pid. A zombie keeps its pid until its parent has waited
+	// waitTimeout is the longest wait for the pid. A zombie keeps its pid until its parent has
+	// waited
 	// for it.
-	patience = time.Minute
-	tick     = 10 * time.Millisecond
+	waitTimeout = time.Minute
+	tick        = 10 * time.Millisecond
 )
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "twin:", err)
+		fmt.Fprintln(os.Stderr, "pidreuse:", err)
 		os.Exit(1)
 	}
 }
@@ -42,17 +43,17 @@ func run(args []string) error {
 	if err != nil || pid <= 0 {
 		return fmt.Errorf("pid %q: want a number above 0", args[0])
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
-	if err := start(ctx, pid); err != nil {
+	if err := startWhenFree(ctx, pid); err != nil {
 		return err
 	}
 	_, err = unix.Wait4(pid, nil, 0, nil)
 	return err
 }
 
-// start creates the child when the pid is free.
-func start(ctx context.Context, pid int) error {
+// startWhenFree creates the child when the pid is free.
+func startWhenFree(ctx context.Context, pid int) error {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	for {
@@ -62,7 +63,7 @@ func start(ctx context.Context, pid int) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%w, after %v", err, patience)
+			return fmt.Errorf("%w, after %v", err, waitTimeout)
 		case <-ticker.C:
 		}
 	}
