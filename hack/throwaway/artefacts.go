@@ -16,8 +16,8 @@ import (
 const artefactsTimeout = time.Minute
 
 // KeepArtefacts writes the node's console, journal, and the logs of containerd and of the agent
-// into a new directory and returns it. Logs that cannot be read, for example from a dead node,
-// become an error beside the directory.
+// into a new directory and returns it. For unreadable logs, such as those inside a dead node,
+// KeepArtefacts returns the directory and an error.
 func (n *Node) KeepArtefacts(ctx context.Context, name string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, artefactsTimeout)
 	defer cancel()

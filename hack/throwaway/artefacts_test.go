@@ -19,7 +19,7 @@ func TestFailedBootKeepsItsConsole(t *testing.T) {
 		t.Fatal(err)
 	}
 	boom := errors.New("boom")
-	err := n.explain(t.Context(), boom)
+	err := n.addLogs(t.Context(), boom)
 	_, dir, found := strings.Cut(err.Error(), "its console is in ")
 	if !errors.Is(err, boom) || !found || filepath.Dir(dir) != kept {
 		t.Fatalf("got %v, want the error and a folder in %s", err, kept)
@@ -27,7 +27,7 @@ func TestFailedBootKeepsItsConsole(t *testing.T) {
 	if b, err := os.ReadFile(filepath.Join(dir, ConsoleFile)); err != nil || string(b) != "panic" {
 		t.Errorf("kept %q, %v", b, err)
 	}
-	if err := (&Node{dir: t.TempDir()}).explain(t.Context(), boom); err != boom { //nolint:errorlint // the same error, not wrapped
+	if err := (&Node{dir: t.TempDir()}).addLogs(t.Context(), boom); err != boom { //nolint:errorlint // the same error, not wrapped
 		t.Errorf("nothing was booted: got %v", err)
 	}
 }

@@ -16,13 +16,13 @@ import (
 // EnvNode names the environment variable with the directory of the node to use (see Node.Dir).
 const EnvNode = "MOORING_NODE"
 
-// ErrNoNode means that no node runs.
+// ErrNoNode reports a missing node.
 var ErrNoNode = errors.New("no node is running; `hack/node up` boots one")
 
 // currentLink is a symbolic link to the directory of the background node.
 const currentLink = "current"
 
-// ErrRunning means that a background node runs already.
+// ErrRunning reports a second background node.
 var ErrRunning = errors.New("a node is running already; `hack/node down` ends it")
 
 // AttachCurrent connects to the node in $MOORING_NODE, or else to the background node.
@@ -40,7 +40,7 @@ func AttachCurrent(ctx context.Context) (*Node, error) {
 	// Check before dialling: another node may have the port of a dead one.
 	owned, err := cache.Owned(dir)
 	if err != nil {
-		return nil, fmt.Errorf("looking for the owner of the node in %s: %w", dir, err)
+		return nil, fmt.Errorf("checking the owner of the node in %s: %w", dir, err)
 	}
 	if !owned {
 		return nil, fmt.Errorf("%w (the owner of %s is gone)", ErrNoNode, dir)
@@ -52,9 +52,10 @@ func AttachCurrent(ctx context.Context) (*Node, error) {
 	return n, err
 }
 
-// StartCurrent starts the background node, which AttachCurrent finds. release removes the link to
-// it. If several processes call StartCurrent, one of them starts a node and the others wait and get
-// ErrRunning.
+// StartCurrent starts the background node and a link to it for AttachCurrent. release removes the
+// link. If several processes call StartCurrent, the first one starts a node. Each further call
+// waits
+// and returns ErrRunning.
 func StartCurrent(ctx context.Context, o Options) (n *Node, release func() error, err error) {
 	store, err := cache.Default()
 	if err != nil {
@@ -81,7 +82,7 @@ func StartCurrent(ctx context.Context, o Options) (n *Node, release func() error
 	return n, release, nil
 }
 
-// Running reports whether the process that owns the background node runs. The node itself may hang.
+// Running reports whether the owner process of the background node runs. The node itself may hang.
 func Running() (bool, error) {
 	store, err := cache.Default()
 	if err != nil {
@@ -149,7 +150,7 @@ func endOwner(ctx context.Context, dir string) error {
 		return err
 	}
 	if state.Owner.Pid == 0 {
-		return fmt.Errorf("the state of the node in %s does not say which process owns it", dir)
+		return fmt.Errorf("the state of the node in %s names no owner process", dir)
 	}
 	return errors.Join(state.Owner.End(ctx, stopGrace), state.QEMU.End(ctx, stopGrace))
 }

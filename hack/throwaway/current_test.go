@@ -18,8 +18,9 @@ import (
 	"github.com/mooring-vm/mooring/hack/throwaway/vm"
 )
 
-// silentNode publishes a background node whose port accepts connections and never answers. A hung
-// node does so, and so does a dead one whose port another node has. This test owns its directory
+// silentNode publishes a background node with a port that accepts connections and never answers. A
+// hung node does so. The port of a dead node does so, too, if another node has taken it. This test
+// owns its directory
 // until it closes the returned Temp.
 func silentNode(t *testing.T, owner vm.Process) *cache.Temp {
 	t.Helper()

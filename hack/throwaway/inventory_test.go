@@ -11,32 +11,36 @@ import (
 	"github.com/mooring-vm/mooring/hack/throwaway/image"
 )
 
-// TestNodeInventory checks the programs and features of the node.
 func TestNodeInventory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out with -short: boots a node")
 	}
 	n := attachOrStart(t)
-	for what, c := range map[string]check{
-		"cgroup v2":        {"stat -fc %T /sys/fs/cgroup", "cgroup2fs"},
-		"BTF":              {"head -c 2 /sys/kernel/btf/vmlinux | od -An -tx1", "9f eb"},
-		"every capability": {`[ "$(grep CapEff /proc/self/status | cut -f2)" = "$(printf %016x $(((2 << $(cat /proc/sys/kernel/cap_last_cap)) - 1)))" ] && echo all`, "all"},
-		"systemd":          {"cat /proc/1/comm", "systemd"},
-		"runc, seccomp":    {`runc features | tr -d " \n" | grep -o '"seccomp":{"enabled":true' `, `"seccomp":{"enabled":true`},
-		"CNI bridge":       {"test -x /usr/lib/cni/bridge && echo there", "there"},
-		"NRI":              {"test -S /var/run/nri/nri.sock && echo there", "there"},
-		"libvirt":          {"virsh -c qemu:///system uri", "qemu:///system"},
-		"QEMU":             {"qemu-system-x86_64 --version", "QEMU emulator version"},
-		"runtime":          runtimeVersion(),
+	for name, c := range map[string]check{
+		"cgroup v2": {"stat -fc %T /sys/fs/cgroup", "cgroup2fs"},
+		"BTF":       {"head -c 2 /sys/kernel/btf/vmlinux | od -An -tx1", "9f eb"},
+		"every capability": {`last=$(cat /proc/sys/kernel/cap_last_cap)
+			[ "$(grep CapEff /proc/self/status | cut -f2)" = "$(printf %016x $(((2 << last) - 1)))" ] &&
+			echo all`, "all"},
+		"systemd": {"cat /proc/1/comm", "systemd"},
+		"runc, seccomp": {
+			`runc features | tr -d " \n" | grep -o '"seccomp":{"enabled":true' `,
+			`"seccomp":{"enabled":true`,
+		},
+		"CNI bridge": {"test -x /usr/lib/cni/bridge && echo there", "there"},
+		"NRI":        {"test -S /var/run/nri/nri.sock && echo there", "there"},
+		"libvirt":    {"virsh -c qemu:///system uri", "qemu:///system"},
+		"QEMU":       {"qemu-system-x86_64 --version", "QEMU emulator version"},
+		"runtime":    runtimeVersion(),
 	} {
 		out, err := n.Output(t.Context(), "sh", "-c", c.command)
 		if err != nil || !strings.Contains(out, c.want) {
-			t.Errorf("%s: %s: got %q, %v, want %q", what, c.command, out, err, c.want)
+			t.Errorf("%s: %s: got %q, %v, want %q", name, c.command, out, err, c.want)
 		}
 	}
 }
 
-// promise is a command on the node and a part of its output.
+// check is a command on the node and a part of its expected output.
 type check struct{ command, want string }
 
 func runtimeVersion() check {

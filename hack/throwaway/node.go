@@ -1,6 +1,7 @@
-// Package throwaway is the node for tests and demonstrations: a QEMU guest with its own kernel,
-// cgroup v2, every capability, systemd, containerd with NRI, libvirt and QEMU. It is built from
-// Debian packages and Go modules. After its end only caches stay on the machine.
+// Package throwaway boots the node for tests and demonstrations: a QEMU guest with its own kernel,
+// cgroup v2, every capability, systemd, containerd with NRI, libvirt and QEMU. The package builds
+// the
+// node from Debian packages and Go modules. After the node's end only caches stay on the machine.
 package throwaway
 
 import (
@@ -48,9 +49,9 @@ type Options struct {
 	Log    *slog.Logger
 }
 
-// Start builds the parts that are not cached, boots a node and returns when containerd answers
-// there. The node ends with Stop, and at the latest when this process ends for any reason. If the
-// node does not come up, Start keeps its logs, and the error names their directory.
+// Start builds the parts missing in the cache, boots a node and returns when systemd has started
+// all units there, containerd included. The node ends with Stop, and at the latest with this
+// process. If the node does not come up, Start keeps its logs, and the error names their directory.
 func Start(ctx context.Context, o Options) (*Node, error) {
 	store, err := cache.Default()
 	if err != nil {
@@ -62,7 +63,7 @@ func Start(ctx context.Context, o Options) (*Node, error) {
 	}
 	n := &Node{}
 	if err := n.start(ctx, store, o); err != nil {
-		return nil, errors.Join(n.explain(ctx, err), n.stop())
+		return nil, errors.Join(n.addLogs(ctx, err), n.stop())
 	}
 	return n, nil
 }
@@ -88,13 +89,14 @@ func (n *Node) start(ctx context.Context, store *cache.Store, o Options) (err er
 	return n.owned.Save()
 }
 
-// explain keeps the logs of a failed node and adds their directory to err.
-func (n *Node) explain(ctx context.Context, err error) error {
-	if _, missing := os.Stat(filepath.Join(n.dir, ConsoleFile)); missing != nil || ctx.Err() != nil {
+// addLogs keeps the logs of a failed node and adds their directory to err.
+func (n *Node) addLogs(ctx context.Context, err error) error {
+	_, missing := os.Stat(filepath.Join(n.dir, ConsoleFile))
+	if missing != nil || ctx.Err() != nil {
 		return err // no boot, or interrupted
 	}
-	dir, keeping := n.KeepArtefacts(ctx, "node")
-	return errors.Join(fmt.Errorf("%w; its console is in %s", err, dir), keeping)
+	dir, logsErr := n.KeepArtefacts(ctx, "node")
+	return errors.Join(fmt.Errorf("%w; its console is in %s", err, dir), logsErr)
 }
 
 // readyTimeout bounds systemd's start under TCG on a busy machine.
@@ -102,17 +104,18 @@ const readyTimeout = 10 * time.Minute
 
 // waitReady returns when systemd has started every unit of the node.
 func (n *Node) waitReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("not up after %v", readyTimeout))
+	late := fmt.Errorf("not up after %v", readyTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, late)
 	defer cancel()
 	out, err := n.Output(ctx, "systemctl", "is-system-running", "--wait")
 	if err != nil {
 		failed, _ := n.Output(ctx, "systemctl", "--failed", "--no-legend")
-		return fmt.Errorf("starting the node: it is %q: %w\n%s", out, err, failed)
+		return fmt.Errorf("starting the node: systemd is %q: %w\n%s", out, err, failed)
 	}
 	return nil
 }
 
-// Attach connects to the node whose owner saved its state in dir.
+// Attach connects to a node of another process by the state in its directory.
 func Attach(ctx context.Context, dir string) (*Node, error) {
 	_, target, err := vm.Load(dir)
 	if err != nil {
@@ -139,13 +142,13 @@ func (n *Node) Exited() <-chan struct{} {
 	return n.owned.Exited()
 }
 
-// Stop ends a node that Start booted, or the connection to an attached node. It returns an error
-// with the place of the console if the node had ended before.
+// Stop ends a node booted by Start, or the connection to an attached node. If the node had ended
+// before, Stop returns an error with the path of the console log.
 func (n *Node) Stop() error {
 	var died error
 	if n.owned != nil {
 		if err := n.owned.Failure(); err != nil {
-			died = n.explain(context.Background(), fmt.Errorf("the node ended by itself: %w", err))
+			died = n.addLogs(context.Background(), fmt.Errorf("the node ended by itself: %w", err))
 		}
 	}
 	return errors.Join(died, n.stop())
@@ -168,7 +171,7 @@ func (n *Node) stop() error {
 	return errors.Join(errs...)
 }
 
-// Build makes the image for Start, or finds it in the cache.
+// Build returns the image for Start from the cache, or builds it.
 func Build(ctx context.Context, o Options) (*image.Image, error) {
 	store, err := cache.Default()
 	if err != nil {

@@ -21,19 +21,19 @@ import (
 	"github.com/mooring-vm/mooring/hack/throwaway/vm"
 )
 
-// ownerEnv makes the test binary a process that owns a node.
+// ownerEnv makes the test binary the owner process of a node.
 const ownerEnv = "MOORING_TEST_OWNER"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(ownerEnv) != "" {
-		own()
+		ownNode()
 		return
 	}
 	os.Exit(m.Run())
 }
 
-// own starts a node, prints its directory, and waits for SIGKILL.
-func own() {
+// ownNode starts a node, prints its directory and the pid of its QEMU, and waits for SIGKILL.
+func ownNode() {
 	n, err := throwaway.Start(context.Background(), throwaway.Options{
 		Spec: image.SpecFromEnv(), Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	})
@@ -45,8 +45,8 @@ func own() {
 	select {}
 }
 
-// TestKilledOwnerLeavesNothing kills the process that owns a node, so that it cannot clean up.
-func TestKilledOwnerLeavesNothing(t *testing.T) {
+// A killed owner cannot clean up.
+func TestNodeEndsWithKilledOwner(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out with -short: boots a node")
 	}
@@ -59,7 +59,9 @@ func TestKilledOwnerLeavesNothing(t *testing.T) {
 	up := make(chan struct{})
 	running := make(chan error, 1)
 	go func() {
-		running <- n.Run(context.Background(), channel.Command{Args: []string{"sh", "-c", "echo up; sleep 600"}, Stdout: closer{up}})
+		running <- n.Run(context.Background(), channel.Command{
+			Args: []string{"sh", "-c", "echo up; sleep 600"}, Stdout: closer{up},
+		})
 	}()
 	<-up
 	if err := owner.Process.Kill(); err != nil {
@@ -70,7 +72,7 @@ func TestKilledOwnerLeavesNothing(t *testing.T) {
 	}
 	waitFor(t, "QEMU to end", func() bool { return !alive(qemu) })
 	if after := machineState(t); after != before {
-		t.Errorf("the machine was left changed:\nbefore:\n%s\nafter:\n%s", before, after)
+		t.Errorf("the machine has changed:\nbefore:\n%s\nafter:\n%s", before, after)
 	}
 }
 
@@ -104,7 +106,7 @@ func startOwner(t *testing.T) (owner *exec.Cmd, dir string, qemu int) {
 	dir, pid, ok := strings.Cut(strings.TrimSpace(line), " ")
 	qemu, err = strconv.Atoi(pid)
 	if !ok || err != nil {
-		t.Fatalf("the owner said %q", line)
+		t.Fatalf("unexpected line from the owner: %q", line)
 	}
 	return owner, dir, qemu
 }
@@ -123,8 +125,8 @@ func waitFor(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// machineState is the state of the machine that a node must not change: mounts, routes and the
-// sysctls that container software changes.
+// machineState returns the mounts, the routes, and the sysctls often changed by container software.
+// A node must not change them.
 func machineState(t *testing.T) string {
 	t.Helper()
 	files := []string{"/proc/self/mounts", "/proc/net/route", "/proc/sys/vm/overcommit_memory", "/proc/sys/kernel/panic",
@@ -135,14 +137,14 @@ func machineState(t *testing.T) string {
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(&b, "%s:\n%s", f, withoutOthers(string(content)))
+		fmt.Fprintf(&b, "%s:\n%s", f, withoutTestMounts(string(content)))
 	}
 	return b.String()
 }
 
-// withoutOthers removes mounts below the temporary directory. Other tests make them, and a node
+// withoutTestMounts removes mounts below the temporary directory. Other tests make them, and a node
 // never does.
-func withoutOthers(mounts string) string {
+func withoutTestMounts(mounts string) string {
 	var b strings.Builder
 	for line := range strings.Lines(mounts) {
 		if at := strings.Fields(line); len(at) > 1 && strings.HasPrefix(at[1], filepath.Clean(os.TempDir())+"/") {
@@ -153,8 +155,8 @@ func withoutOthers(mounts string) string {
 	return b.String()
 }
 
-// TestProbeBoots runs the probe's guest under TCG, because few machines have KVM. The line that the
-// probe waits for appears in a working guest.
+// TestProbeBoots runs the probe's guest under TCG, because few machines have KVM. The probe finds
+// its line on the console of a working guest.
 func TestProbeBoots(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out with -short: boots a kernel")

@@ -14,10 +14,10 @@ import (
 	"github.com/mooring-vm/mooring/hack/throwaway"
 )
 
-// TestInterruptedRunLeavesNothing sends a signal to a run whose command has a child that ignores
-// it: SIGINT to the whole group, as Ctrl-C does, and SIGTERM to the run alone. The tests in
-// cmd/node cover the command itself without a node.
-func TestInterruptedRunLeavesNothing(t *testing.T) {
+// The command has a child that ignores the signal. The test sends SIGINT to the whole group, as
+// Ctrl-C does, and SIGTERM to the run alone. The tests in cmd/node cover the command itself without
+// a node.
+func TestInterruptedRunEndsAllProcesses(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out with -short: boots a node")
 	}
@@ -51,7 +51,7 @@ func interruptRun(t *testing.T, bin string, signal syscall.Signal, group int) {
 	pid, dir, _ := strings.Cut(strings.TrimSpace(line), " ")
 	grandchild, err := strconv.Atoi(pid)
 	if err != nil {
-		t.Fatalf("the command said %q", line)
+		t.Fatalf("unexpected line from the command: %q", line)
 	}
 	if err := syscall.Kill(group*run.Process.Pid, signal); err != nil {
 		t.Fatal(err)
@@ -61,9 +61,9 @@ func interruptRun(t *testing.T, bin string, signal syscall.Signal, group int) {
 		t.Errorf("got %v, want exit code %d", err, 128+int(signal))
 	}
 	if alive(grandchild) {
-		t.Error("what the command started is still running")
+		t.Error("the command's child is still running")
 	}
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
-		t.Errorf("the node's folder is still there: %v", err)
+		t.Errorf("the node's directory still exists: %v", err)
 	}
 }

@@ -44,11 +44,12 @@ func New(dir string) (*Store, error) {
 	return &Store{dir: abs, log: slog.New(slog.DiscardHandler)}, nil
 }
 
-// LogTo returns the store with a logger for builds that it waits for.
+// LogTo returns the store with a logger. The store logs each wait for another build.
 func (s *Store) LogTo(log *slog.Logger) *Store { return &Store{dir: s.dir, log: log} }
 
-// Dir returns a directory of the store that is not an entry, such as that of running nodes. It may
-// not exist yet.
+// Dir returns the path of a directory beside the entries, such as the directory of running nodes.
+// The
+// directory may not exist yet.
 func (s *Store) Dir(elem ...string) string {
 	return filepath.Join(append([]string{s.dir}, elem...)...)
 }
@@ -76,10 +77,14 @@ type Entry struct {
 // Close allows other processes to rebuild or remove the entry.
 func (e *Entry) Close() error { return e.lock.release() }
 
-// Get returns the entry of this name and key. If there is none, or its files have changed (see
-// fingerprint), it calls build with an empty directory. If several processes call Get, one builds
-// and the others wait, until ctx ends. A failed build leaves nothing behind.
-func (s *Store) Get(ctx context.Context, name string, key Key, build func(ctx context.Context, dir string) error) (*Entry, error) {
+// Get returns the entry of this name and key. If the entry is missing, or its files have changed
+// (see fingerprint), Get calls build with an empty directory. If several processes call Get, the
+// first one builds, and each further one waits until ctx ends. Get removes the directory of a
+// failed
+// build.
+func (s *Store) Get(
+	ctx context.Context, name string, key Key, build func(ctx context.Context, dir string) error,
+) (*Entry, error) {
 	parent := filepath.Join(s.dir, name)
 	if err := os.MkdirAll(parent, 0o755); err != nil {
 		return nil, fmt.Errorf("creating the cache directory: %w", err)
@@ -92,7 +97,7 @@ func (s *Store) Get(ctx context.Context, name string, key Key, build func(ctx co
 		}
 		if intact(dir) {
 			now := time.Now() // for Prune
-			return &Entry{Dir: dir, lock: l}, os.Chtimes(manifest(dir), now, now)
+			return &Entry{Dir: dir, lock: l}, os.Chtimes(sumFile(dir), now, now)
 		}
 		if err := l.release(); err != nil {
 			return nil, err
@@ -103,9 +108,10 @@ func (s *Store) Get(ctx context.Context, name string, key Key, build func(ctx co
 	}
 }
 
-// rebuild fills dir under the exclusive lock. It does nothing if another caller did so in the
-// meantime.
-func (s *Store) rebuild(ctx context.Context, dir string, build func(context.Context, string) error) error {
+// rebuild fills dir under the exclusive lock, unless another caller has filled it in the meantime.
+func (s *Store) rebuild(
+	ctx context.Context, dir string, build func(context.Context, string) error,
+) error {
 	l, err := s.lockExclusive(ctx, dir+".lock")
 	if err != nil {
 		return err
@@ -138,5 +144,5 @@ func publish(tmp, dir string) error {
 	if err := os.Rename(tmp, dir); err != nil {
 		return err
 	}
-	return os.WriteFile(manifest(dir), []byte(sum), 0o644)
+	return os.WriteFile(sumFile(dir), []byte(sum), 0o644)
 }

@@ -75,7 +75,7 @@ func TestBrokenEntryIsRebuilt(t *testing.T) {
 		"truncated": func(dir string) error { return os.Truncate(filepath.Join(dir, "f"), 1) },
 		"removed":   func(dir string) error { return os.Remove(filepath.Join(dir, "f")) },
 		"added":     func(dir string) error { return os.WriteFile(filepath.Join(dir, "g"), nil, 0o644) },
-		"unsummed":  func(dir string) error { return os.Remove(manifest(dir)) },
+		"unsummed":  func(dir string) error { return os.Remove(sumFile(dir)) },
 	}
 	for name, damage := range breakers {
 		t.Run(name, func(t *testing.T) {
@@ -143,7 +143,7 @@ func TestPruneKeepsWhatIsUsedAndTheLatest(t *testing.T) {
 			t.Fatal(err)
 		}
 		at := time.Now().Add(time.Duration(i-10) * time.Hour)
-		if err := os.Chtimes(manifest(e.Dir), at, at); err != nil {
+		if err := os.Chtimes(sumFile(e.Dir), at, at); err != nil {
 			t.Fatal(err)
 		}
 		entries[i] = e

@@ -12,7 +12,7 @@ import (
 )
 
 // Prune removes the unused entries called name, except the keep most recently used ones. It returns
-// the directories that it removed.
+// the removed directories.
 func (s *Store) Prune(name string, keep int) ([]string, error) {
 	dirs, err := s.entries(name)
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *Store) entries(name string) ([]string, error) {
 	used := map[string]time.Time{}
 	for _, path := range locks {
 		dir := strings.TrimSuffix(path, ".lock")
-		info, err := os.Stat(manifest(dir))
+		info, err := os.Stat(sumFile(dir))
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // the build did not end, or the entry was removed
 		case err != nil:
@@ -57,8 +57,8 @@ func (s *Store) entries(name string) ([]string, error) {
 	return dirs, nil
 }
 
-// removeUnused keeps the lock file: after its removal, two builders could hold locks on two files
-// of one name.
+// removeUnused removes an entry without users, and reports whether it has removed files. It keeps
+// the lock file: after its removal, two builders could lock two files of one name.
 func removeUnused(dir string) (bool, error) {
 	l, ok, err := tryExclusive(dir + ".lock")
 	if err != nil || !ok {

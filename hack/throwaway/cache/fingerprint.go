@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 )
 
-func manifest(dir string) string { return dir + ".sum" }
+func sumFile(dir string) string { return dir + ".sum" }
 
 // intact reports whether dir is unchanged since publish.
 func intact(dir string) bool {
-	want, err := os.ReadFile(manifest(dir))
+	want, err := os.ReadFile(sumFile(dir))
 	if err != nil {
 		return false
 	}
@@ -39,14 +39,15 @@ func fingerprint(dir string) (string, error) {
 			return err
 		}
 		if info.Mode().IsRegular() {
-			fmt.Fprintf(h, "%q %v %d %d\n", rel, info.Mode(), info.Size(), info.ModTime().UnixNano())
+			changed := info.ModTime().UnixNano()
+			fmt.Fprintf(h, "%q %v %d %d\n", rel, info.Mode(), info.Size(), changed)
 		} else {
 			fmt.Fprintf(h, "%q %v\n", rel, info.Mode())
 		}
 		return nil
 	})
 	if err != nil {
-		return "", fmt.Errorf("summing up %s: %w", dir, err)
+		return "", fmt.Errorf("hashing %s: %w", dir, err)
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
 }

@@ -13,7 +13,7 @@ import (
 // lock is an flock(2). The kernel releases it at the end of the process.
 type lock struct{ f *os.File }
 
-// waitNotice is the time after which a waiting process logs why it waits.
+// waitNotice is how long a process waits before it logs the reason.
 const waitNotice = time.Second
 
 func (s *Store) lockShared(ctx context.Context, path string) (*lock, error) {
@@ -26,7 +26,7 @@ func (s *Store) lockExclusive(ctx context.Context, path string) (*lock, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.sign(strconv.Itoa(os.Getpid()))
+	l.writeOwner(strconv.Itoa(os.Getpid()))
 	return l, nil
 }
 
@@ -40,7 +40,7 @@ func (s *Store) flock(ctx context.Context, path string, how int) (*lock, error) 
 	defer tick.Stop()
 	notice := time.After(waitNotice)
 	for {
-		got, err := try(f, how)
+		got, err := tryFlock(f, how)
 		if got {
 			return &lock{f}, nil
 		}
@@ -52,13 +52,13 @@ func (s *Store) flock(ctx context.Context, path string, how int) (*lock, error) 
 			_ = f.Close()
 			return nil, context.Cause(ctx)
 		case <-notice:
-			s.log.Info("waiting for another build", "lock", path, "owner", owner(path))
+			s.log.Info("waiting for another build", "lock", path, "owner", lockOwner(path))
 		case <-tick.C:
 		}
 	}
 }
 
-func try(f *os.File, how int) (bool, error) {
+func tryFlock(f *os.File, how int) (bool, error) {
 	err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
 	switch {
 	case err == nil:
@@ -76,23 +76,23 @@ func tryExclusive(path string) (*lock, bool, error) {
 	if err != nil {
 		return nil, false, err
 	}
-	got, err := try(f, unix.LOCK_EX)
+	got, err := tryFlock(f, unix.LOCK_EX)
 	if !got {
 		return nil, false, errors.Join(err, f.Close())
 	}
 	return &lock{f}, true, nil
 }
 
-// sign writes the pid for the log of other processes. A failure does not matter.
-func (l *lock) sign(owner string) {
+// writeOwner writes the pid for the log of other processes. A failure does not matter.
+func (l *lock) writeOwner(owner string) {
 	_ = l.f.Truncate(0)
 	_, _ = l.f.WriteAt([]byte(owner), 0)
 }
 
-func owner(path string) string {
+func lockOwner(path string) string {
 	pid, err := os.ReadFile(path)
 	if err != nil || len(pid) == 0 {
-		return "several" // readers of an entry that is rebuilt
+		return "several" // readers of an outdated entry
 	}
 	return "process " + string(pid)
 }
@@ -101,6 +101,6 @@ func (l *lock) release() error { return l.f.Close() }
 
 // releaseExclusive removes the pid of lockExclusive.
 func (l *lock) releaseExclusive() {
-	l.sign("")
+	l.writeOwner("")
 	_ = l.release() // closing a lock file loses no data
 }

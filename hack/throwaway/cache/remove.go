@@ -10,12 +10,13 @@ import (
 	"strings"
 )
 
-// attemptSuffix ends the names of directories of running builds. Each attempt has its own: children
-// of a killed builder may still write to theirs.
+// attemptSuffix ends the names of directories of running builds. Each attempt has a directory of
+// its
+// own, because children of a killed builder may still write to the old one.
 const attemptSuffix = ".tmp-*"
 
 // removeAttempts removes the directories of killed builders of dir. The caller holds the entry's
-// lock. It leaves a directory with a running writer to the next caller.
+// lock. A directory with a running writer stays until the next call.
 func removeAttempts(dir string) error {
 	left, err := filepath.Glob(dir + ".tmp*")
 	if err != nil {
@@ -31,18 +32,18 @@ func removeAttempts(dir string) error {
 }
 
 func removeEntry(dir string) error {
-	if err := os.Remove(manifest(dir)); err != nil && !os.IsNotExist(err) {
+	if err := os.Remove(sumFile(dir)); err != nil && !os.IsNotExist(err) {
 		return err
 	}
 	return remove(dir)
 }
 
-// mountedError stops a removal that would delete files through a mount, such as that of the
-// machine's /dev.
+// mountedError stops a removal of files through a mount, such as the machine's /dev.
 type mountedError struct{ dir, mount string }
 
 func (e *mountedError) Error() string {
-	return fmt.Sprintf("not removing %s: something is mounted on %s; `umount %s` first", e.dir, e.mount, e.mount)
+	return fmt.Sprintf("not removing %s: %s is a mount point; run `umount %s` first",
+		e.dir, e.mount, e.mount)
 }
 
 // remove is os.RemoveAll for a directory without mounts.

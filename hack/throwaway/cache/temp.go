@@ -20,14 +20,16 @@ type Temp struct {
 	lock *lock
 }
 
-// Temp makes a new directory below the store's directory called name, and removes those whose
-// owners have ended.
+// Temp makes a new directory below the store's directory called name, and removes the directories
+// of
+// ended owners there.
 func (s *Store) Temp(ctx context.Context, name string) (*Temp, error) {
 	parent := s.Dir(name)
 	if err := os.MkdirAll(parent, 0o700); err != nil {
 		return nil, fmt.Errorf("making a temporary directory: %w", err)
 	}
-	all, err := s.lockExclusive(ctx, filepath.Join(parent, ".lock")) // so that sweep skips a new directory that is not locked yet
+	// Without this lock, sweep could remove a new directory before its owner locks it.
+	all, err := s.lockExclusive(ctx, filepath.Join(parent, ".lock"))
 	if err != nil {
 		return nil, fmt.Errorf("making a temporary directory: %w", err)
 	}
@@ -89,11 +91,12 @@ func Owned(dir string) (bool, error) {
 		return false, err
 	}
 	defer f.Close()
-	free, err := try(f, unix.LOCK_SH) // a shared lock, so that two callers do not mistake each other for the owner
+	// A shared lock: with exclusive ones, two callers would take each other for the owner.
+	free, err := tryFlock(f, unix.LOCK_SH)
 	return !free && err == nil, err
 }
 
-// Lock holds the lock called name until release. It waits for other holders until ctx ends.
+// Lock takes the lock called name until release. It waits for other processes until ctx ends.
 func (s *Store) Lock(ctx context.Context, name string) (release func(), err error) {
 	path := s.Dir(name + ".lock")
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {

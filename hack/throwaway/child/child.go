@@ -1,4 +1,4 @@
-// Package child runs programs that end at the latest with this process, however it ends.
+// Package child runs programs. Each ends at the latest with this process, even a killed one.
 package child
 
 import (
@@ -13,8 +13,8 @@ import (
 const endDelay = 20 * time.Second
 
 // Command is exec.CommandContext for a program with children. When ctx ends, all of them get
-// SIGTERM, so that they can clean up. The program gets SIGKILL 20 seconds later. Start it with Run
-// or Start.
+// SIGTERM
+// and time to clean up. The program gets SIGKILL 20 seconds later. Start it with Run or Start.
 func Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -38,7 +38,8 @@ func isolate(a *syscall.SysProcAttr) {
 	a.Unshareflags |= syscall.CLONE_NEWNS // unlike a clone flag, this also makes every mount private
 }
 
-// mayIsolate tries it: in a container, neither root nor its capabilities answer the question.
+// mayIsolate reports whether this process may create the namespaces. It tries to, because in a
+// container neither root nor capabilities answer the question.
 func mayIsolate(ctx context.Context) bool {
 	probe := exec.CommandContext(ctx, "true")
 	probe.SysProcAttr = &syscall.SysProcAttr{}

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// builderEnv names a directory. It makes the test binary a process that runs a command there.
+// builderEnv names a directory. With it, the test binary runs a command in this directory.
 const builderEnv = "MOORING_TEST_BUILDER"
 
 func TestMain(m *testing.M) {

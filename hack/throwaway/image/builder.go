@@ -31,7 +31,7 @@ func NewBuilder(store *cache.Store, source string, log *slog.Logger) *Builder {
 	return &Builder{store: store, source: source, log: log}
 }
 
-// keptDisks allows to alternate between two versions of the node.
+// keptDisks is the number of cached disks. Two allow alternating between two versions of the node.
 const keptDisks = 2
 
 // CacheNames are the names of the builder's cache entries.
@@ -57,8 +57,9 @@ func (i *Image) Close() error {
 	return errors.Join(errs...)
 }
 
-// Build returns the image for spec. It builds the parts that are not cached, which takes up to
-// three minutes on two cores and needs root.
+// Build returns the image for spec. It builds the parts missing in the cache, which takes up to
+// three
+// minutes on two cores and needs root.
 func (b *Builder) Build(ctx context.Context, spec Spec) (_ *Image, err error) {
 	if err := spec.Validate(); err != nil {
 		return nil, err
@@ -165,15 +166,18 @@ func tail(s string, lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-// checkRoot returns an error without root, which owners and devices of a root file system need.
-func checkRoot(what string) error {
+// checkRoot returns an error unless this process is root. A root file system has owners and
+// devices,
+// and only root can create them.
+func checkRoot(part string) error {
 	if os.Geteuid() == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s is not in the cache yet, and making it needs root: run this command as root", what)
+	return fmt.Errorf("%s is not in the cache yet, and making it needs root: run this command as root",
+		part)
 }
 
-// ErrPrograms means that this machine lacks programs for the build of a node.
+// ErrPrograms reports programs for the build of a node that this machine lacks.
 var ErrPrograms = errors.New("programs missing on this machine")
 
 // checkPrograms returns an error with the names of all missing programs.
@@ -189,7 +193,8 @@ func checkPrograms(spec Spec) error {
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("%w: %s; on Debian and Ubuntu `hack/setup node test` installs them", ErrPrograms, strings.Join(missing, ", "))
+		return fmt.Errorf("%w: %s; on Debian and Ubuntu `hack/setup node test` installs them",
+			ErrPrograms, strings.Join(missing, ", "))
 	}
 	return nil
 }

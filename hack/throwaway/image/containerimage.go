@@ -17,8 +17,8 @@ import (
 )
 
 // BusyboxImage is the node's only container image, also for sandboxes: a second one would make each
-// start longer. It contains a shell and common tools. Without a command it sleeps. It is built from
-// the static busybox of the node's root file system, so the node pulls nothing.
+// start longer. It contains a shell and common tools. Without a command it sleeps. It contains the
+// static busybox of the node's root file system, so the node pulls no image.
 const BusyboxImage = "localhost/busybox:1"
 
 func addImage(set fileSet, tree string) error {

@@ -11,8 +11,7 @@ import (
 )
 
 // extractKernel writes the ELF image inside the tree's bzImage to out. Loading it directly saves
-// the guest 0.6 s of decompression under TCG. A kernel that is not compressed with zstd stays as it
-// is.
+// the guest 0.6 s of decompression under TCG. A kernel without zstd compression stays as it is.
 func extractKernel(tree, out string) error {
 	found, err := filepath.Glob(filepath.Join(tree, "boot", "vmlinuz-*"))
 	if err != nil {
@@ -48,8 +47,8 @@ func decompress(bz []byte) ([]byte, error) {
 	}
 }
 
-// decodeFrame decodes the first zstd frame in b. Other data follows it in the bzImage, so the
-// reader's final error means nothing.
+// decodeFrame decodes the first zstd frame in b. It ignores the reader's error at the end, because
+// other data follows the frame in the bzImage.
 func decodeFrame(b []byte) ([]byte, bool) {
 	r, err := zstd.NewReader(bytes.NewReader(b), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(1<<31))
 	if err != nil {

@@ -86,8 +86,9 @@ func configVersion(spec Spec) string {
 	return "v3"
 }
 
-// addUnits enables the node's units. It masks units that cost start-up time and that a node of a
-// few minutes does not need.
+// addUnits enables the node's units. To boot faster, it masks units that a node of a few minutes
+// does
+// not need.
 func addUnits(set fileSet) {
 	const units = "etc/systemd/system/"
 	set[units+"sysinit.target.wants/node-network.service"] = file{link: "/etc/systemd/system/node-network.service"}

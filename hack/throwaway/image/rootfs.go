@@ -40,13 +40,14 @@ func (b *Builder) rootfs(ctx context.Context, spec Spec) (*cache.Entry, error) {
 	})
 }
 
-// Keyring is passed to mmdebstrap, which finds it by itself only with gpg installed. Ubuntu's apt
-// does not trust Debian's keys.
+// Keyring has Debian's keys, which Ubuntu's apt does not trust. Without gpg, mmdebstrap finds the
+// keyring only by its option.
 const Keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 // Mmdebstrap returns the arguments of mmdebstrap for a system with these packages, without the
-// target directory. They name no mirror: mmdebstrap knows one for each Debian release. An apt proxy
-// of this machine applies.
+// target directory. They name no mirror: mmdebstrap has one for each Debian release, and uses an
+// apt
+// proxy of this machine.
 func Mmdebstrap(suite, packages string) []string {
 	args := []string{
 		"--mode=root", "--variant=minbase", "--quiet", "--keyring=" + Keyring,

@@ -9,8 +9,9 @@ import (
 	"strings"
 )
 
-// OuterSuite is the Debian release whose QEMU runs the node. With QEMU 7.2 of Debian 12, up to one
-// in four boots under TCG panics. With 10.0 and later none of 64 did.
+// OuterSuite is the Debian release of the QEMU that runs the node. With QEMU 7.2 of Debian 12, up
+// to
+// one in four boots under TCG panics. With 10.0 and later none of 64 boots panicked.
 const OuterSuite = "trixie"
 
 // DistributionContainerd in Spec.Containerd means the package of the suite.
@@ -20,8 +21,9 @@ const DistributionContainerd = "distribution"
 type Spec struct {
 	// Suite is the Debian release of the root file system and kernel.
 	Suite string
-	// Containerd is the name of a directory below hack/throwaway/containerd whose go.mod pins the
-	// version, or DistributionContainerd. One directory pins a CRI-O instead.
+	// Containerd is DistributionContainerd or the name of a directory below
+	// hack/throwaway/containerd. The go.mod there pins the version. One directory pins a CRI-O
+	// instead.
 	Containerd string
 }
 
@@ -36,7 +38,8 @@ func (s Spec) Validate() error {
 		return fmt.Errorf("suite %q: want one of %s", s.Suite, strings.Join(suites(), ", "))
 	}
 	if s.Containerd != DistributionContainerd && !slices.Contains(containerdBuilds(), s.Containerd) {
-		return fmt.Errorf("containerd %q: want %q or one of %s", s.Containerd, DistributionContainerd, strings.Join(containerdBuilds(), ", "))
+		return fmt.Errorf("containerd %q: want %q or one of %s", s.Containerd,
+			DistributionContainerd, strings.Join(containerdBuilds(), ", "))
 	}
 	return nil
 }

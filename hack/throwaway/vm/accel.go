@@ -37,7 +37,8 @@ func (a Accelerator) String() string {
 	return name
 }
 
-// probeTimeout is far more than a kernel needs under a working KVM to find that it has no disk.
+// probeTimeout bounds the probe. Under a working KVM, a kernel needs far less time to find that it
+// has no disk.
 const probeTimeout = 5 * time.Second
 
 // Probe returns KVM if the kernel boots under it until it looks for its disk, and TCG otherwise. An

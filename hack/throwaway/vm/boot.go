@@ -49,14 +49,14 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	o.CPUs = defaulted(o.CPUs, 2)
-	o.MemoryMiB = defaulted(o.MemoryMiB, 6144)
-	o.Timeout = defaulted(o.Timeout, 10*time.Minute)
-	o.Log = defaulted(o.Log, slog.New(slog.DiscardHandler))
+	o.CPUs = orDefault(o.CPUs, 2)
+	o.MemoryMiB = orDefault(o.MemoryMiB, 6144)
+	o.Timeout = orDefault(o.Timeout, 10*time.Minute)
+	o.Log = orDefault(o.Log, slog.New(slog.DiscardHandler))
 	return o
 }
 
-func defaulted[T comparable](v, otherwise T) T {
+func orDefault[T comparable](v, otherwise T) T {
 	var zero T
 	if v == zero {
 		return otherwise
@@ -66,7 +66,7 @@ func defaulted[T comparable](v, otherwise T) T {
 
 // Boot starts the image in dir and returns when its command channel answers. The node ends with
 // Stop, and at the latest with this process. If it fails under KVM, Boot tries TCG, and uses no KVM
-// until this machine boots again. The console of a failed boot stays in dir.
+// until the next boot of this machine. The console log of a failed boot stays in dir.
 func Boot(ctx context.Context, img *image.Image, dir string, o Options) (*VM, error) {
 	o = o.withDefaults()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -83,28 +83,31 @@ func Boot(ctx context.Context, img *image.Image, dir string, o Options) (*VM, er
 	}
 	v := &VM{Dir: dir, Target: channel.Target{Key: key}}
 	if c.Accelerator != "" {
-		return booted(v, v.boot(ctx, c, o))
+		return vmUnlessError(v, v.boot(ctx, c, o))
 	}
 	if c.Accelerator, err = Probe(ctx, o.Store, c); err != nil {
 		return nil, err
 	}
 	err = v.boot(ctx, c, o)
 	if err != nil && c.Accelerator == KVM && ctx.Err() == nil {
-		o.Log.Warn("booting under KVM failed, trying TCG, from now on", "error", err, "verdict", distrustKVM(o.Store, c))
+		o.Log.Warn("booting under KVM failed: using TCG until the next boot of this machine",
+			"error", err, "recordError", recordKVMFailure(o.Store, c))
 		c.Accelerator = TCG
 		err = v.boot(ctx, c, o)
 	}
-	return booted(v, err)
+	return vmUnlessError(v, err)
 }
 
-func booted(v *VM, err error) (*VM, error) {
+// vmUnlessError returns v, or nil with an error.
+func vmUnlessError(v *VM, err error) (*VM, error) {
 	if err != nil {
 		return nil, err
 	}
 	return v, nil
 }
 
-func distrustKVM(store *cache.Store, c Config) error {
+// recordKVMFailure makes later probes return TCG until the next boot of this machine.
+func recordKVMFailure(store *cache.Store, c Config) error {
 	known, err := verdictOf(store, c)
 	if err != nil {
 		return err
@@ -112,7 +115,7 @@ func distrustKVM(store *cache.Store, c Config) error {
 	return known.write(TCG)
 }
 
-// bootAttempts bounds the attempts to find a port that no other process takes before QEMU does.
+// bootAttempts bounds the attempts to find a port. Another process can take a port before QEMU.
 const bootAttempts = 3
 
 func (v *VM) boot(ctx context.Context, c Config, o Options) error {
@@ -131,7 +134,8 @@ func portTaken(err error) bool {
 }
 
 func (v *VM) bootOnce(ctx context.Context, c Config, o Options) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, fmt.Errorf("the node was not ready after %v", o.Timeout))
+	late := fmt.Errorf("the node was not ready after %v", o.Timeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, late)
 	defer cancel()
 	console, err := os.Create(filepath.Join(v.Dir, ConsoleFile))
 	if err != nil {
@@ -180,7 +184,7 @@ func (v *VM) Exited() <-chan struct{} { return v.process.exited }
 // Pid is the pid of the node's QEMU.
 func (v *VM) Pid() int { return v.process.cmd.Process.Pid }
 
-// Failure says why the node's QEMU has ended. It is nil while QEMU runs.
+// Failure returns the reason for the end of the node's QEMU, or nil while QEMU runs.
 func (v *VM) Failure() error {
 	select {
 	case <-v.process.exited:

@@ -37,7 +37,7 @@ type process struct {
 	cmd    *exec.Cmd
 	exited chan struct{}
 	err    error
-	stderr tailBuffer
+	stderr headBuffer
 }
 
 // program starts QEMU through the loader of its own tree. QEMU and the libraries of this machine
@@ -57,8 +57,8 @@ func (c Config) machine() []string {
 	return []string{
 		"-accel", string(c.Accelerator), "-cpu", c.Accelerator.cpu(), "-machine", "q35",
 		"-smp", strconv.Itoa(c.CPUs), "-m", strconv.Itoa(c.MemoryMiB),
-		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-monitor", "none", "-serial", "stdio",
-		"-kernel", c.Kernel,
+		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-monitor", "none",
+		"-serial", "stdio", "-kernel", c.Kernel,
 	}
 }
 
@@ -69,9 +69,11 @@ func (c Config) args() []string {
 		"-device", "intel-iommu,intremap=on",
 		"-device", "e1000e,romfile=,addr=10.0",
 		"-device", "e1000e,romfile=,addr=11.0",
-		"-drive", "file="+escape(c.Disk)+",format=raw,if=none,id=root,snapshot=on,cache=unsafe,aio=threads",
+		"-drive", "file="+escape(c.Disk)+
+			",format=raw,if=none,id=root,snapshot=on,cache=unsafe,aio=threads",
 		"-device", "nvme,drive=root,serial=node",
-		"-netdev", fmt.Sprintf("user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:%d-10.0.2.15:22", c.Port),
+		"-netdev",
+		fmt.Sprintf("user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:%d-10.0.2.15:22", c.Port),
 		"-device", "virtio-net-pci,netdev=net,romfile=",
 		"-device", "virtio-rng-pci",
 	)
@@ -94,7 +96,7 @@ func (c Config) kernelParameters() string {
 }
 
 // start runs QEMU in its own process group: Ctrl-C in a terminal does not reach QEMU.
-// PR_SET_PDEATHSIG ends QEMU with this process. The kernel sends that signal when the starting
+// PR_SET_PDEATHSIG ends QEMU with this process. The kernel sends this signal when the starting
 // thread ends (golang.org/issue/27505), so the goroutine keeps its thread until QEMU has ended.
 func start(c Config, args []string, lines func(string)) (*process, error) {
 	p := &process{exited: make(chan struct{})}
@@ -143,7 +145,7 @@ func (p *process) stop() {
 	<-p.exited
 }
 
-// failure says why QEMU has ended.
+// failure returns the reason for QEMU's end.
 func (p *process) failure() error {
 	if msg := p.stderr.String(); msg != "" {
 		return fmt.Errorf("QEMU ended: %w: %s", errOf(p.err), msg)
@@ -158,14 +160,14 @@ func errOf(err error) error {
 	return err
 }
 
-// tailBuffer keeps the first 4 KiB of QEMU's standard error.
-type tailBuffer struct{ b strings.Builder }
+// headBuffer keeps the first 4 KiB of QEMU's standard error.
+type headBuffer struct{ b strings.Builder }
 
-func (t *tailBuffer) Write(p []byte) (int, error) {
-	if room := 4096 - t.b.Len(); room > 0 {
-		t.b.Write(p[:min(room, len(p))])
+func (t *headBuffer) Write(p []byte) (int, error) {
+	if free := 4096 - t.b.Len(); free > 0 {
+		t.b.Write(p[:min(free, len(p))])
 	}
 	return len(p), nil
 }
 
-func (t *tailBuffer) String() string { return strings.TrimSpace(t.b.String()) }
+func (t *headBuffer) String() string { return strings.TrimSpace(t.b.String()) }

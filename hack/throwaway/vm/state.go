@@ -12,7 +12,8 @@ import (
 
 const stateFile = "node.json"
 
-// State is the information with which another process reaches a running node.
+// State contains the data by which another process reaches a running node.
+
 type State struct {
 	Address     string `json:"address"`
 	HostKey     string `json:"hostKey"`

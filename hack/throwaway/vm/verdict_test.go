@@ -21,7 +21,7 @@ func TestVerdictIsKeptAndForgotten(t *testing.T) {
 	if err := known.write(KVM); err != nil {
 		t.Fatal(err)
 	}
-	if err := distrustKVM(store, c); err != nil { // a boot that failed although the probe did not
+	if err := recordKVMFailure(store, c); err != nil { // a boot that failed although the probe did not
 		t.Fatal(err)
 	}
 	if got, ok := known.read(); got != TCG || !ok {

@@ -12,8 +12,8 @@ import (
 	"github.com/mooring-vm/mooring/hack/throwaway/channel"
 )
 
-// outputDelay bounds the wait for output of daemons that a command started. They keep its pipes
-// open.
+// outputDelay bounds the wait for output after a command's end. Daemons started by the command keep
+// its pipes open.
 const outputDelay = 2 * time.Second
 
 func runStreams(s ssh.Session, cmd *exec.Cmd) error {

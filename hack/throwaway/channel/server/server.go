@@ -14,7 +14,7 @@ import (
 	"github.com/mooring-vm/mooring/hack/throwaway/channel"
 )
 
-// New returns a server that runs commands as root for clients with the authorized key.
+// New returns an SSH server. It runs commands as root for clients with the authorized key.
 func New(host ssh.Signer, authorized ssh.PublicKey) *ssh.Server {
 	back := &ssh.ForwardedTCPHandler{}
 	return &ssh.Server{
@@ -52,7 +52,8 @@ func handle(s ssh.Session) {
 	report(s, cmd, err)
 }
 
-// command runs in its own session, so that a signal reaches all of its processes.
+// command returns the shell command of a session, in a process session of its own. A signal then
+// reaches all of its processes.
 func command(s ssh.Session) *exec.Cmd {
 	args := []string{"-l"}
 	if raw := s.RawCommand(); raw != "" {

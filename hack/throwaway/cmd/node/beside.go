@@ -16,8 +16,8 @@ import (
 	"github.com/mooring-vm/mooring/hack/throwaway/child"
 )
 
-// errNodeGone means that the node ended before the command.
-var errNodeGone = errors.New("the node is gone, so the command was ended")
+// errNodeGone reports that the node ended before the command.
+var errNodeGone = errors.New("the node ended, so hack/node ended the command")
 
 // runningNode is the part of *throwaway.Node in use here.
 type runningNode interface {
@@ -28,26 +28,28 @@ type runningNode interface {
 	KeepArtefacts(ctx context.Context, name string) (string, error)
 }
 
-// patience is a command's time to end after a signal.
-const patience = 10 * time.Second
+// endGrace is a command's time to end after a signal.
+const endGrace = 10 * time.Second
 
-// beside runs a command of this machine. It returns when the command or the node ends, or a signal
-// arrives. Then it ends every process that the command started.
-func beside(ctx context.Context, n runningNode, patience time.Duration, args []string) error {
-	// Orphans of the command become children of this process, so that family finds them.
+// runBeside runs a command of this machine beside a node. When the command or the node ends, or a
+// signal arrives, it ends every process started by the command, and returns.
+func runBeside(ctx context.Context, n runningNode, grace time.Duration, args []string) error {
+	// Orphans of the command become children of this process. descendants finds them there.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("becoming the reaper of the command's children: %w", err)
 	}
-	cmd := exec.Command(args[0], args[1:]...) // companion.end ends it
+	cmd := exec.Command(args[0], args[1:]...) // hostCommand.endAll ends it
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), throwaway.EnvNode+"="+n.Dir())
-	shared := ownsTerminal()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: !shared}
+	foreground := ownsTerminal()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: !foreground}
 	exited, err := child.Start(cmd, syscall.SIGTERM)
 	if err != nil {
 		return fmt.Errorf("starting the command: %w", err)
 	}
-	c := companion{exited: exited, qemu: n.QEMU(), shared: shared, patience: patience}
+	c := hostCommand{
+		exited: exited, qemu: n.QEMU(), getsTerminalSignals: foreground, endGrace: grace,
+	}
 	err = c.watch(ctx, n)
 	if err != nil && !errors.Is(err, interrupted{syscall.SIGINT}) {
 		keepLogs(ctx, n)
@@ -55,9 +57,9 @@ func beside(ctx context.Context, n runningNode, patience time.Duration, args []s
 	return err
 }
 
-// besideAndStop runs a command beside a node and then ends the node.
-func besideAndStop(ctx context.Context, n *throwaway.Node, args []string) error {
-	err := beside(ctx, n, patience, args)
+// runBesideAndStop runs a command beside a node and then ends the node.
+func runBesideAndStop(ctx context.Context, n *throwaway.Node, args []string) error {
+	err := runBeside(ctx, n, endGrace, args)
 	if died := n.Stop(); died != nil {
 		fmt.Fprintln(os.Stderr, "hack/node:", died)
 		return cmp.Or(err, errNodeGone)
@@ -71,7 +73,8 @@ func keepLogs(ctx context.Context, n runningNode) {
 		fmt.Fprintln(os.Stderr, "hack/node:", err)
 	}
 	if dir != "" {
-		fmt.Fprintln(os.Stderr, "hack/node: the node's console, journal and containerd log are in", dir)
+		fmt.Fprintln(os.Stderr,
+			"hack/node: the node's console, journal and containerd log are in", dir)
 	}
 }
 
@@ -87,25 +90,25 @@ func ownsTerminal() bool {
 	return err == nil && foreground == unix.Getpgrp()
 }
 
-// companion is the running command.
-type companion struct {
+// hostCommand is a running command of this machine.
+type hostCommand struct {
 	exited <-chan error
-	qemu   int // QEMU, which is our child too
-	// shared means that the command gets the terminal's signals itself.
-	shared   bool
-	patience time.Duration
+	qemu   int // QEMU is a child of this process, too
+	// getsTerminalSignals is set if the terminal sends signals to the command itself.
+	getsTerminalSignals bool
+	endGrace            time.Duration
 }
 
-func (c companion) watch(ctx context.Context, n runningNode) error {
+func (c hostCommand) watch(ctx context.Context, n runningNode) error {
 	select {
 	case err := <-c.exited:
-		c.end()
-		return failed(err)
+		c.endAll()
+		return wrapExit(err)
 	case <-n.Exited():
-		c.end()
+		c.endAll()
 		return errNodeGone
 	case <-n.Done():
-		c.end()
+		c.endAll()
 		return errNodeGone
 	case <-ctx.Done():
 		var by interrupted
@@ -115,11 +118,11 @@ func (c companion) watch(ctx context.Context, n runningNode) error {
 	}
 }
 
-// failedError is the exit of the command beside the node. Tools that build the node fail with other
-// errors.
+// failedError is a failed exit of the command beside the node. Tools for the node's build fail with
+// other errors.
 type failedError struct{ *exec.ExitError }
 
-func failed(err error) error {
+func wrapExit(err error) error {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return failedError{exit}
@@ -127,7 +130,7 @@ func failed(err error) error {
 	return err
 }
 
-// code is the exit code of the command, or 128 plus the number of the signal that ended it.
+// code returns the exit code of the command, or 128 plus the number of its fatal signal.
 func (f failedError) code() int {
 	if status, ok := f.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return interrupted{status.Signal()}.code()
@@ -135,39 +138,40 @@ func (f failedError) code() int {
 	return f.ExitCode()
 }
 
-// interrupt passes a signal on, unless the terminal has sent it to the command as well.
-func (c companion) interrupt(signal syscall.Signal) {
+// interrupt forwards a signal, unless the terminal has sent it to the command as well. After SIGINT
+// the command may end by itself. Then interrupt ends all remaining processes.
+func (c hostCommand) interrupt(signal syscall.Signal) {
 	if signal == syscall.SIGINT {
-		if !c.shared {
-			family(c.qemu).signal(signal)
+		if !c.getsTerminalSignals {
+			descendants(c.qemu).signal(signal)
 		}
-		if c.gone() {
+		if c.awaitEnd() {
 			return
 		}
 	}
-	c.end()
+	c.endAll()
 }
 
-// killAttempts bounds the wait for a process that does not end after SIGKILL.
+// killAttempts bounds the wait for a process after SIGKILL.
 const killAttempts = 3
 
-// end sends SIGTERM and then SIGKILL to the remaining processes.
-func (c companion) end() {
-	family(c.qemu).signal(syscall.SIGTERM)
+// endAll sends SIGTERM and then SIGKILL to the remaining processes.
+func (c hostCommand) endAll() {
+	descendants(c.qemu).signal(syscall.SIGTERM)
 	for range killAttempts {
-		if c.gone() {
+		if c.awaitEnd() {
 			return
 		}
-		family(c.qemu).signal(syscall.SIGKILL)
+		descendants(c.qemu).signal(syscall.SIGKILL)
 	}
 }
 
-// gone waits until the command and its descendants have ended. It returns false after patience.
-func (c companion) gone() bool {
-	late := time.After(c.patience)
+// awaitEnd waits until the command and its descendants have ended. It returns false after endGrace.
+func (c hostCommand) awaitEnd() bool {
+	late := time.After(c.endGrace)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for len(family(c.qemu)) > 0 {
+	for len(descendants(c.qemu)) > 0 {
 		select {
 		case <-late:
 			return false

@@ -13,30 +13,30 @@ import (
 	"time"
 )
 
-// standIn replaces a node.
-type standIn struct {
+// fakeNode replaces a node.
+type fakeNode struct {
 	dir  string
 	died chan struct{}
 	kept int
 }
 
-func newStandIn(t *testing.T) *standIn {
+func newFakeNode(t *testing.T) *fakeNode {
 	t.Helper()
-	return &standIn{dir: t.TempDir(), died: make(chan struct{})}
+	return &fakeNode{dir: t.TempDir(), died: make(chan struct{})}
 }
 
-func (s *standIn) Dir() string             { return s.dir }
-func (*standIn) QEMU() int                 { return 0 }
-func (s *standIn) Exited() <-chan struct{} { return s.died }
-func (*standIn) Done() <-chan struct{}     { return nil }
+func (s *fakeNode) Dir() string             { return s.dir }
+func (*fakeNode) QEMU() int                 { return 0 }
+func (s *fakeNode) Exited() <-chan struct{} { return s.died }
+func (*fakeNode) Done() <-chan struct{}     { return nil }
 
-func (s *standIn) KeepArtefacts(context.Context, string) (string, error) {
+func (s *fakeNode) KeepArtefacts(context.Context, string) (string, error) {
 	s.kept++
 	return s.dir, nil
 }
 
-// stubborn is a command that ends with the first signal and leaves two children that ignore
-// signals. One of them has left the process group.
+// stubborn is a command with two children. It ends with the first signal. Its children ignore
+// signals, and one of them has left the process group.
 const stubborn = `trap "exit 7" INT TERM
 (trap "" INT TERM; exec sleep 612) &
 (trap "" INT TERM; exec setsid sleep 612) &
@@ -44,7 +44,7 @@ touch "$MOORING_NODE/up"
 while :; do sleep 1; done`
 
 // whenUp calls then when the command has started.
-func whenUp(t *testing.T, n *standIn, then func()) {
+func whenUp(t *testing.T, n *fakeNode, then func()) {
 	t.Helper()
 	go func() {
 		tick := time.NewTicker(10 * time.Millisecond)
@@ -58,16 +58,16 @@ func whenUp(t *testing.T, n *standIn, then func()) {
 	}()
 }
 
-func TestInterruptedCommandLeavesNothing(t *testing.T) {
+func TestInterruptEndsAllProcesses(t *testing.T) {
 	for signal, wantKept := range map[syscall.Signal]int{syscall.SIGINT: 0, syscall.SIGTERM: 1} {
-		n := newStandIn(t)
+		n := newFakeNode(t)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		whenUp(t, n, func() { cancel(interrupted{signal}) })
-		err := beside(ctx, n, 200*time.Millisecond, []string{"bash", "-c", stubborn})
+		err := runBeside(ctx, n, 200*time.Millisecond, []string{"bash", "-c", stubborn})
 		if got := exitCode(err); got != 128+int(signal) {
 			t.Errorf("%v: exit code %d from %v, want %d", signal, got, err, 128+int(signal))
 		}
-		if left := family(0); len(left) > 0 {
+		if left := descendants(0); len(left) > 0 {
 			t.Errorf("%v: still running: %v", signal, left)
 		}
 		if n.kept != wantKept {
@@ -76,26 +76,26 @@ func TestInterruptedCommandLeavesNothing(t *testing.T) {
 	}
 }
 
-// The run waits for a command that answers the signal.
 func TestInterruptedCommandCanCleanUp(t *testing.T) {
-	n := newStandIn(t)
+	n := newFakeNode(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	whenUp(t, n, func() { cancel(interrupted{syscall.SIGINT}) })
-	_ = beside(ctx, n, time.Minute, []string{"bash", "-c", `trap 'sleep 0.3; touch "$MOORING_NODE/tidy"; exit' INT
-		touch "$MOORING_NODE/up"; while :; do sleep 0.1; done`})
+	const slow = `trap 'sleep 0.3; touch "$MOORING_NODE/tidy"; exit' INT
+touch "$MOORING_NODE/up"; while :; do sleep 0.1; done`
+	_ = runBeside(ctx, n, time.Minute, []string{"bash", "-c", slow})
 	if _, err := os.Stat(filepath.Join(n.dir, "tidy")); err != nil {
 		t.Error("the command could not finish")
 	}
 }
 
 func TestDeadNodeEndsTheCommand(t *testing.T) {
-	n := newStandIn(t)
+	n := newFakeNode(t)
 	whenUp(t, n, func() { close(n.died) })
-	err := beside(t.Context(), n, 200*time.Millisecond, []string{"bash", "-c", stubborn})
+	err := runBeside(t.Context(), n, 200*time.Millisecond, []string{"bash", "-c", stubborn})
 	if !errors.Is(err, errNodeGone) || exitCode(err) != 125 {
 		t.Errorf("got %v, want %v and exit code 125", err, errNodeGone)
 	}
-	if left := family(0); len(left) > 0 {
+	if left := descendants(0); len(left) > 0 {
 		t.Errorf("still running: %v", left)
 	}
 }
@@ -107,8 +107,8 @@ func TestExitCodeOfTheCommand(t *testing.T) {
 		"kill -9 $$":             {137, 1},
 		"sleep 612 & disown -ah": {0, 0},
 	} {
-		n := newStandIn(t)
-		err := beside(t.Context(), n, time.Minute, []string{"bash", "-c", command})
+		n := newFakeNode(t)
+		err := runBeside(t.Context(), n, time.Minute, []string{"bash", "-c", command})
 		code := 0
 		if err != nil {
 			code = exitCode(err)
@@ -116,17 +116,17 @@ func TestExitCodeOfTheCommand(t *testing.T) {
 		if code != want.code || n.kept != want.kept {
 			t.Errorf("%s: exit code %d, logs kept %d times; want %+v", command, code, n.kept, want)
 		}
-		if left := family(0); len(left) > 0 {
+		if left := descendants(0); len(left) > 0 {
 			t.Errorf("%s: still running: %v", command, left)
 		}
 	}
-	err := beside(t.Context(), newStandIn(t), time.Minute, []string{"/nonexistent"})
+	err := runBeside(t.Context(), newFakeNode(t), time.Minute, []string{"/nonexistent"})
 	if exitCode(err) != 125 || !strings.Contains(err.Error(), "/nonexistent") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// A failed tool that builds the node does not pass for the command beside the node.
+// The failed command belongs to the node's build, so its exit code is not the run's.
 func TestExitCodeOfAFailedBuild(t *testing.T) {
 	err := exec.CommandContext(t.Context(), "sh", "-c", "exit 3").Run()
 	if got := exitCode(fmt.Errorf("building: %w", err)); got != 125 {

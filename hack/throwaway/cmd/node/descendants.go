@@ -10,12 +10,12 @@ import (
 	"syscall"
 )
 
-// processes are pids of descendants of this process.
+// processes lists pids of descendants of this process.
 type processes []int
 
-// family lists the running descendants of this process, without one child and its descendants. The
-// kernel gives pids out in turn, so a pid that is used at once still names the same process.
-func family(except int) processes {
+// descendants lists the running descendants of this process, without one child and its descendants.
+// The kernel assigns pids in ascending order, so a pid used at once still names the same process.
+func descendants(except int) processes {
 	children := childrenByParent()
 	queue, found := []int{os.Getpid()}, processes{}
 	for len(queue) > 0 {
@@ -50,7 +50,7 @@ func childrenByParent() map[int][]int {
 	return children
 }
 
-// isZombie is also true for a missing process.
+// isZombie reports whether a process is a zombie or missing.
 func isZombie(pid int) bool {
 	state, _, ok := stateOf(pid)
 	return !ok || state == "Z" || state == "X"

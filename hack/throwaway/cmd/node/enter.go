@@ -40,13 +40,16 @@ func withNode(ctx context.Context, fn func(*throwaway.Node) error) error {
 // passThrough runs a command in the node. Signals go to the command and do not end the connection.
 func passThrough(n *throwaway.Node, args []string) error {
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT,
+		syscall.SIGUSR1, syscall.SIGUSR2)
 	defer signal.Stop(signals)
-	cmd := channel.Command{Args: args, Stdin: stdin(), Stdout: os.Stdout, Stderr: os.Stderr, Signals: signals}
+	cmd := channel.Command{
+		Args: args, Stdin: stdin(), Stdout: os.Stdout, Stderr: os.Stderr, Signals: signals,
+	}
 	return n.Run(context.Background(), cmd)
 }
 
-// stdin is nil on a terminal, because exec is not interactive. shell is.
+// stdin returns nil on a terminal, because exec is not interactive. For a terminal there is shell.
 func stdin() io.Reader {
 	if term.IsTerminal(int(os.Stdin.Fd())) {
 		return nil
@@ -57,7 +60,7 @@ func stdin() io.Reader {
 func shellCommand(o *throwaway.Options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "shell",
-		Short: "A shell in the running node, or else in one that lives as long as the shell",
+		Short: "Open a shell in the running node, or in a new one that ends with the shell",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			n, err := obtain(c.Context(), *o, true)
@@ -93,7 +96,8 @@ func shell(ctx context.Context, n *throwaway.Node) error {
 		}
 	}()
 	return n.Run(ctx, channel.Command{
-		Args: []string{"/bin/bash", "-l"}, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, PTY: &first, Resized: resized,
+		Args: []string{"/bin/bash", "-l"}, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		PTY: &first, Resized: resized,
 	})
 }
 
@@ -120,7 +124,9 @@ func pullCommand() *cobra.Command {
 		Short: "Copy a file out of the running node",
 		Args:  cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
-			return withNode(c.Context(), func(n *throwaway.Node) error { return n.Pull(c.Context(), args[0], args[1]) })
+			return withNode(c.Context(), func(n *throwaway.Node) error {
+				return n.Pull(c.Context(), args[0], args[1])
+			})
 		},
 	}
 }

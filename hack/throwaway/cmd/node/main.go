@@ -32,8 +32,9 @@ func (i interrupted) Error() string { return i.signal.String() }
 // code is a shell's exit code for this signal.
 func (i interrupted) code() int { return 128 + int(i.signal) }
 
-// untilSignal returns a context that ends with the first signal. Later signals have no effect: the
-// end takes bounded time.
+// untilSignal returns a context. The first signal ends it. Later signals have no effect, because
+// the
+// clean-up takes bounded time.
 func untilSignal() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
@@ -73,10 +74,11 @@ func command() *cobra.Command {
 	}
 	f := c.PersistentFlags()
 	f.StringVar(&o.Spec.Suite, "suite", o.Spec.Suite, "Debian release of the node ($MOORING_NODE_SUITE)")
-	f.StringVar(&o.Spec.Containerd, "containerd", o.Spec.Containerd, "containerd to build, or \"distribution\" ($MOORING_NODE_CONTAINERD)")
+	f.StringVar(&o.Spec.Containerd, "containerd", o.Spec.Containerd,
+		"containerd to build, or \"distribution\" ($MOORING_NODE_CONTAINERD)")
 	f.IntVar(&o.VM.CPUs, "cpus", 2, "virtual CPUs")
-	f.IntVar(&o.VM.MemoryMiB, "memory", 6144, "memory in MiB; taken as the node touches it")
-	f.StringVar(&o.Source, "source", "", "checkout of Mooring that the node is built from")
+	f.IntVar(&o.VM.MemoryMiB, "memory", 6144, "memory in MiB; QEMU allocates it when the node uses it")
+	f.StringVar(&o.Source, "source", "", "checkout of Mooring with the node's sources")
 	_ = f.MarkHidden("source") // hack/node sets it
 	c.AddCommand(imageCommand(&o), runCommand(&o), upCommand(&o), superviseCommand(&o), downCommand(),
 		execCommand(), shellCommand(&o), pushCommand(), pullCommand(), cleanCommand())

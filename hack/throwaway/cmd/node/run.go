@@ -34,19 +34,20 @@ func runCommand(o *throwaway.Options) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run -- COMMAND [ARG...]",
 		Short: "Run a command of this machine with a node beside it",
-		Long: "Boots a node and runs COMMAND on this machine with the node in $" + throwaway.EnvNode + ". The node ends with the\n" +
-			"command. The exit code is the command's. If the command fails, the node's logs are kept. If the node ends\n" +
-			"before the command, hack/node ends the command, and the exit code is 125.",
+		Long: "Boots a node and runs COMMAND on this machine with the node in $" + throwaway.EnvNode + ".\n" +
+			"The node ends with the command. The exit code is the command's. If the command fails,\n" +
+			"hack/node keeps the node's logs. If the node ends before the command, hack/node ends the\n" +
+			"command, and the exit code is 125.",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			n, err := obtain(c.Context(), *o, reuse)
 			if err != nil {
 				return err
 			}
-			return besideAndStop(c.Context(), n, args)
+			return runBesideAndStop(c.Context(), n, args)
 		},
 	}
-	c.Flags().BoolVar(&reuse, "reuse", false, "use the node that is running already, if there is one, and leave it running")
+	c.Flags().BoolVar(&reuse, "reuse", false, "use a running node, if any, and do not end it")
 	return c
 }
 

@@ -26,7 +26,7 @@ func upCommand(o *throwaway.Options) *cobra.Command {
 	}
 }
 
-// up starts a supervisor process that owns the node, and waits until the node is up.
+// up starts a supervisor process as the node's owner, and waits until the node is up.
 func up(c *cobra.Command, o throwaway.Options) error {
 	running, err := throwaway.Running()
 	if err != nil {
@@ -39,7 +39,8 @@ func up(c *cobra.Command, o throwaway.Options) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(self, "supervise", "--source", o.Source, "--suite", o.Spec.Suite, "--containerd", o.Spec.Containerd,
+	cmd := exec.Command(self, "supervise",
+		"--source", o.Source, "--suite", o.Spec.Suite, "--containerd", o.Spec.Containerd,
 		"--cpus", fmt.Sprint(o.VM.CPUs), "--memory", fmt.Sprint(o.VM.MemoryMiB))
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -56,7 +57,9 @@ func up(c *cobra.Command, o throwaway.Options) error {
 	if err != nil {
 		return errors.Join(errors.New("the node did not start"), cmd.Wait())
 	}
-	fmt.Fprintf(c.OutOrStdout(), "the node is up: %s`hack/node shell` enters it, `hack/node exec COMMAND` runs a command, `hack/node down` ends it\n", line)
+	fmt.Fprintf(c.OutOrStdout(), "the node is up: %s"+
+		"`hack/node shell` opens a shell, `hack/node exec COMMAND` runs a command, "+
+		"`hack/node down` ends the node\n", line)
 	return cmd.Process.Release()
 }
 
