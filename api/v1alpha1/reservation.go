@@ -153,7 +153,7 @@ type Phase string
 const (
 	// PhaseReserved means: the reservation exists, but not every quota has it yet.
 	PhaseReserved Phase = "Reserved"
-	// PhaseGranted: status.hard of every quota includes the reservation.
+	// PhaseGranted means that status.hard of every quota includes the reservation.
 	PhaseGranted Phase = "Granted"
 	// PhaseCharged means: the target pod exists and uses the reservation.
 	PhaseCharged Phase = "Charged"

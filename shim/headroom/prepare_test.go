@@ -385,10 +385,8 @@ func TestTopology(t *testing.T) {
 		)
 		want := text
 		if c.maximum > 0 {
-			want = replaced(
-				t, text, fmt.Sprintf("<vcpu>%d<", c.vcpus),
-				fmt.Sprintf("<vcpu current='%d'>%d<", c.vcpus, c.maximum), c.before, c.after,
-			)
+			want = replaced(t, text, fmt.Sprintf("<vcpu>%d<", c.vcpus),
+				fmt.Sprintf("<vcpu current='%d'>%d<", c.vcpus, c.maximum), c.before, c.after)
 		}
 		got := prepare(t, text, headroom.Options{Memory: 1, CPUs: c.capacity})
 		if diff := cmp.Diff(want, string(got.XML)); diff != "" {

@@ -44,7 +44,7 @@ type Journal interface {
 	Store(Record) error
 }
 
-// ErrNoRecord: the journal is empty.
+// ErrNoRecord is the error of an empty journal.
 var ErrNoRecord = errors.New("the journal has no record")
 
 // recordVersion is the version of the record's JSON.
