@@ -24,21 +24,21 @@ var update = flag.Bool("update", false, "write the golden files")
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// agent is a stand-in that serves fixed answers on a real socket.
+// agent is a fake agent with fixed answers on a real socket.
 type agent struct {
 	socket string
 	events *admin.Ring
-	leases *testLeases
+	leases *testLaunchersAPI
 	node   atomic.Pointer[agentapi.Node]
 	stop   func()
 }
 
 func startAgent(t *testing.T, launchers ...agentapi.Launcher) *agent {
 	t.Helper()
-	t.Setenv(clientcmd.RecommendedConfigPathEnvVar, "") // a cluster of whoever runs the tests
+	t.Setenv(clientcmd.RecommendedConfigPathEnvVar, "") // not the developer's cluster
 	a := &agent{
 		socket: filepath.Join(t.TempDir(), "agent.sock"), events: admin.NewRing(10, 10),
-		leases: &testLeases{launchers: launchers},
+		leases: &testLaunchersAPI{launchers: launchers},
 	}
 	a.node.Store(&testNode)
 	server := &admin.Server{
@@ -132,7 +132,7 @@ func TestGolden(t *testing.T) {
 	goldens(t, startAgent(t, testLaunchers()...), tests)
 }
 
-// goldens runs commands that succeed, and compares what they print.
+// goldens runs commands, expects success, and compares the output with the golden files.
 func goldens(t *testing.T, a *agent, tests map[string][]string) {
 	t.Helper()
 	for name, args := range tests {
@@ -154,7 +154,7 @@ func TestKubectlPlugin(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	if want := "kubectl mooring ps [flags]"; !strings.Contains(out.String(), want) {
-		t.Errorf("help does not say %q:\n%s", want, out.String())
+		t.Errorf("help lacks %q:\n%s", want, out.String())
 	}
 }
 
@@ -176,19 +176,19 @@ func TestErrors(t *testing.T) {
 		code int
 		want string
 	}{
-		"unknown command":  {[]string{"pss"}, ExitUsage, `unknown command "pss": did you mean ps?`},
-		"nothing similar":  {[]string{"frobnicate"}, ExitUsage, "`mooring --help` lists"},
-		"unknown flag":     {[]string{"ps", "--colour"}, ExitUsage, "--colour"},
-		"unknown format":   {[]string{"ps", "-o", "yaml"}, ExitUsage, `invalid argument "yaml" for "-o, --output" flag: want table, wide or json`},
-		"too many":         {[]string{"ps", "x"}, ExitUsage, "mooring ps: got 1 arguments, want none"},
-		"too few":          {[]string{"inspect"}, ExitUsage, "want POD"},
-		"half a name":      {[]string{"inspect", "vms/"}, ExitUsage, "want NAMESPACE/NAME"},
-		"three parts":      {[]string{"inspect", "a/b/c"}, ExitUsage, "want NAMESPACE/NAME"},
-		"ambiguous":        {[]string{"inspect", "vfio"}, ExitUsage, "want one of lab/vfio, vms/vfio"},
-		"no such pod":      {[]string{"inspect", "vms/none"}, ExitNotFound, "pod vms/none has no launcher"},
-		"no such name":     {[]string{"inspect", "none"}, ExitNotFound, `no pod "none"`},
-		"watch two":        {[]string{"watch", "a", "b"}, ExitUsage, "at most one"},
-		"version argument": {[]string{"version", "x"}, ExitUsage, "want none"},
+		"unknown command":    {[]string{"pss"}, ExitUsage, `unknown command "pss": did you mean ps?`},
+		"unlike any command": {[]string{"frobnicate"}, ExitUsage, "`mooring --help` lists"},
+		"unknown flag":       {[]string{"ps", "--colour"}, ExitUsage, "--colour"},
+		"unknown format":     {[]string{"ps", "-o", "yaml"}, ExitUsage, `invalid argument "yaml" for "-o, --output" flag: want table, wide or json`},
+		"too many":           {[]string{"ps", "x"}, ExitUsage, "mooring ps: got 1 arguments, want none"},
+		"too few":            {[]string{"inspect"}, ExitUsage, "want POD"},
+		"half a name":        {[]string{"inspect", "vms/"}, ExitUsage, "want NAMESPACE/NAME"},
+		"three parts":        {[]string{"inspect", "a/b/c"}, ExitUsage, "want NAMESPACE/NAME"},
+		"ambiguous":          {[]string{"inspect", "vfio"}, ExitUsage, "want one of lab/vfio, vms/vfio"},
+		"no such pod":        {[]string{"inspect", "vms/none"}, ExitNotFound, "pod vms/none has no launcher"},
+		"no such name":       {[]string{"inspect", "none"}, ExitNotFound, `no pod "none"`},
+		"watch two":          {[]string{"watch", "a", "b"}, ExitUsage, "at most one"},
+		"version argument":   {[]string{"version", "x"}, ExitUsage, "want none"},
 	}
 	a := startAgent(t, testLaunchers()...)
 	for name, tt := range tests {

@@ -13,7 +13,7 @@ import (
 func TestResizeCommandsInDocs(t *testing.T) {
 	const page = "how-to/resize.md"
 	doc := readDoc(t, "docs", page)
-	w := startWholeOf(t, 8*gi, 2, 4*gi)
+	w := startStackOf(t, 8*gi, 2, 4*gi)
 	blocks := agentBlock.FindAllStringSubmatch(doc, -1)
 	if len(blocks) < 3 {
 		t.Fatalf("found %d commands", len(blocks))

@@ -93,7 +93,7 @@ func runCommandsIn(t *testing.T, page string, least int, files map[string]string
 var agentBlock = regexp.MustCompile("(?ms)^```console\n# mooring (.*?)\n(.*?)^```$")
 
 // TestAgentCommandsInDocs compares the documented output of mooring ps and inspect with their
-// output for launchers like those of the demonstration. -update writes it into the page.
+// output for launchers like in the demonstration. -update writes it into the page.
 func TestAgentCommandsInDocs(t *testing.T) {
 	const page = "get-started/throw-away-node.md"
 	doc := readDoc(t, "docs", page)
@@ -119,8 +119,8 @@ func TestAgentCommandsInDocs(t *testing.T) {
 	}
 }
 
-// documentedLaunchers are pods vm-1 to vm-7 of the page: a VFIO launcher, an unlimited one, one with
-// cgroup settings, two refused ones, and one whose VM runs in the node's libvirt.
+// documentedLaunchers returns the pods vm-1 to vm-7 of the page: a VFIO launcher, an unlimited one,
+// one with cgroup settings, two refused ones, and one with a VM in the node's libvirt.
 func documentedLaunchers() []agentapi.Launcher {
 	launcher := func(n int, age time.Duration, settings ...agentapi.Setting) agentapi.Launcher {
 		l := running("vms", fmt.Sprintf("vm-%d", n), age, settings...)
@@ -130,14 +130,14 @@ func documentedLaunchers() []agentapi.Launcher {
 		l.Phase, l.PhaseSince = agentapi.PhaseRegistered, l.Since
 		return l
 	}
-	refused := func(n int, asked string) agentapi.Launcher {
-		l := launcher(n, 41*time.Second, agentapi.Setting{Name: agentapi.MemlockSetting, Requested: asked, Status: agentapi.StatusRefused})
+	refused := func(n int, requested string) agentapi.Launcher {
+		l := launcher(n, 41*time.Second, agentapi.Setting{Name: agentapi.MemlockSetting, Requested: requested, Status: agentapi.StatusRefused})
 		l.State, l.Refusal, l.Container.PID, l.Phase = agentapi.StateRefused, "refused", 0, ""
 		return l
 	}
-	lock := func(asked string, terms ...agentapi.Term) agentapi.Setting {
+	lock := func(limit string, terms ...agentapi.Term) agentapi.Setting {
 		return agentapi.Setting{
-			Name: agentapi.MemlockSetting, Requested: asked, Allowed: "16Gi", Given: asked, Observed: asked, Status: agentapi.StatusApplied, Terms: terms,
+			Name: agentapi.MemlockSetting, Requested: limit, Allowed: "16Gi", Given: limit, Observed: limit, Status: agentapi.StatusApplied, Terms: terms,
 		}
 	}
 	high := agentapi.Setting{Name: "memory.high", Requested: "1610612736", Given: "1610612736", Observed: "1610612736", Status: agentapi.StatusApplied}
@@ -165,14 +165,14 @@ func TestJSONInDocs(t *testing.T) {
 		for _, v := range values {
 			for _, name := range jsonNames(reflect.TypeOf(v)) {
 				if !strings.Contains(doc, "`"+name+"`") && !strings.Contains(doc, "[]."+name+"`") {
-					t.Errorf("docs/%s does not tell of %s of %T", file, name, v)
+					t.Errorf("docs/%s lacks %s of %T", file, name, v)
 				}
 			}
 		}
 	}
 }
 
-// jsonNames lists the names of a struct's fields, and of those in its fields.
+// jsonNames lists the names of a struct's fields, including nested structs.
 func jsonNames(of reflect.Type) (names []string) {
 	switch of.Kind() {
 	case reflect.Slice:
@@ -180,7 +180,7 @@ func jsonNames(of reflect.Type) (names []string) {
 	case reflect.Struct:
 		for field := range of.Fields() {
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-			if name != "seen" { // nothing is, before it runs
+			if name != "seen" { // empty without a running container
 				names = append(append(names, name), jsonNames(field.Type)...)
 			}
 		}
@@ -193,7 +193,7 @@ func TestChecksInDocs(t *testing.T) {
 	doc := readDoc(t, "docs", "reference", "doctor.md")
 	for _, f := range doctor.Examine(t.Context(), doctor.Machine{Root: os.DirFS(t.TempDir())}).Findings {
 		if !strings.Contains(doc, "\n| `"+f.Check+"` |") {
-			t.Errorf("docs/reference/doctor.md does not tell of %s", f.Check)
+			t.Errorf("docs/reference/doctor.md lacks %s", f.Check)
 		}
 	}
 }

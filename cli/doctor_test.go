@@ -32,7 +32,7 @@ func TestDoctor(t *testing.T) {
 		"note     pod-directories: want; a tmpfs\n",
 	} {
 		if !strings.Contains(out.String(), want) {
-			t.Errorf("%q is not in\n%s", want, out.String())
+			t.Errorf("output lacks %q:\n%s", want, out.String())
 		}
 	}
 	out.Reset()
@@ -43,7 +43,7 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
-// The command looks at this machine, whatever it is, with the flags it is given.
+// The command examines this machine with its flags.
 func TestDoctorCommand(t *testing.T) {
 	write(t, map[string]string{"off.toml": "[plugins.'io.containerd.nri.v1.nri']\ndisable = true\n"})
 	got := runOn(t, "", "doctor", "--containerd-config=off.toml", "--runtime-endpoint=unix:///none.sock")
@@ -53,7 +53,7 @@ func TestDoctorCommand(t *testing.T) {
 	}
 	for _, want := range []string{"problem  nri: switched off by " + here + "/off.toml", "containerd: ask the container runtime at /none.sock"} {
 		if !strings.Contains(got.out, want) {
-			t.Errorf("%q is not in\n%s", want, got.out)
+			t.Errorf("output lacks %q:\n%s", want, got.out)
 		}
 	}
 	if got.code != ExitFailure || !strings.Contains(got.errOut, "error: doctor: problems found: ") {

@@ -51,7 +51,7 @@ func TestDomainPrepare(t *testing.T) {
 			}
 		}
 		if again := runPrepare(t, got.out, args...); again.out != got.out {
-			t.Errorf("%s: not the same again:\n%s", name, again.out)
+			t.Errorf("%s: a second run changes the output:\n%s", name, again.out)
 		}
 	}
 }
@@ -60,7 +60,6 @@ func TestDomainPrepareHelp(t *testing.T) {
 	golden(t, "help-domain-prepare", runPrepare(t, "", "--help").out)
 }
 
-// Without capacities they are the machine's.
 func TestDomainPrepareForThisMachine(t *testing.T) {
 	var out, errOut bytes.Buffer
 	machine := fstest.MapFS{
@@ -77,13 +76,13 @@ func TestDomainPrepareForThisMachine(t *testing.T) {
 	}
 	err = program.fillCapacities(t.Context(), fstest.MapFS{}, &headroom.Options{}, headroom.Source{Policy: noPolicy})
 	if err == nil || !strings.Contains(err.Error(), "the host's memory: ") || !strings.Contains(err.Error(), "want --memory-capacity") {
-		t.Errorf("of a machine that tells nothing: %v", err)
+		t.Errorf("on a machine without procfs: %v", err)
 	}
 }
 
 func noPolicy(context.Context) (podapi.Headroom, error) { return podapi.Headroom{}, nil }
 
-// With an agent they are those of the node policy, and flags win over it.
+// The node policy of an agent sets the capacities, and flags override it.
 func TestDomainPrepareByPolicy(t *testing.T) {
 	const memory, vcpus, both = "can grow to 4Gi", "can grow to 8\n", "capacity of memory and CPUs: from the node policy\n"
 	a := startAgent(t)
@@ -107,24 +106,24 @@ func TestDomainPrepareByPolicy(t *testing.T) {
 				t.Errorf("%s: %q, want %q in it", args, got.errOut, line)
 			}
 		}
-		if says := len(want) > 0 && strings.HasPrefix(want[0], "capacity of "); says != strings.Contains(got.errOut, "from the node policy") {
+		if fromPolicy := len(want) > 0 && strings.HasPrefix(want[0], "capacity of "); fromPolicy != strings.Contains(got.errOut, "from the node policy") {
 			t.Errorf("%s: %q", args, got.errOut)
 		}
 	}
 }
 
-// An agent that does not answer is told of; one that there is not is none.
+// The output has a warning about an agent that does not answer, but none without a socket.
 func TestDomainPrepareWithoutAgent(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "agent.sock")
 	if got := runPrepare(t, growableXML, "--socket", socket); got.code != ExitOK || strings.Contains(got.errOut, "not known") {
 		t.Errorf("without a socket: %+v", got)
 	}
-	if err := os.WriteFile(socket, nil, 0o600); err != nil { // nobody listens
+	if err := os.WriteFile(socket, nil, 0o600); err != nil { // a file without a listener
 		t.Fatal(err)
 	}
 	got := runPrepare(t, growableXML, "--socket", socket)
 	if got.code != ExitOK || !strings.Contains(got.errOut, "cannot read the node policy's capacities, using those of this machine: mooring-agent is not running") {
-		t.Errorf("with a socket that nobody listens on: %+v", got)
+		t.Errorf("with a socket without a listener: %+v", got)
 	}
 }
 

@@ -20,7 +20,7 @@ var testNode = agentapi.Node{
 
 func testLaunchers() []agentapi.Launcher {
 	return []agentapi.Launcher{
-		vfio("vms"), vfio("lab"), differing(), refused(), observed(), again("1", 90*time.Minute), again("2", time.Minute), hostile(),
+		vfio("vms"), vfio("lab"), differing(), refused(), observed(), reusedName("1", 90*time.Minute), reusedName("2", time.Minute), hostile(),
 	}
 }
 
@@ -79,8 +79,8 @@ func observed() agentapi.Launcher {
 	return l
 }
 
-// again is a pod whose name was used twice.
-func again(uid string, age time.Duration) agentapi.Launcher {
+// reusedName returns the launcher of one of two pods with the same name.
+func reusedName(uid string, age time.Duration) agentapi.Launcher {
 	l := running("vms", "again", age)
 	l.Pod.UID = uid
 	return l

@@ -137,7 +137,7 @@ func sum(w io.Writer, s agentapi.Setting) error {
 	return table(w, rows)
 }
 
-// section writes a titled paragraph, or nothing without a text.
+// section writes a titled paragraph. It skips an empty text.
 func section(w io.Writer, title, text string) {
 	if text != "" {
 		fmt.Fprintf(w, "\n%s:\n%s\n", printable(title), indented(text))

@@ -15,35 +15,35 @@ import (
 	"github.com/mooring-vm/mooring/api/podapi"
 )
 
-// testLeases is an agent's launchers, of which those with a phase can be leased.
-type testLeases struct {
+// testLaunchersAPI has the launchers of a fake agent. It grants leases to launchers with a phase.
+type testLaunchersAPI struct {
 	mu        sync.Mutex
 	launchers []agentapi.Launcher
 	err       error
-	report    func(size api.Size, dryRun bool) podapi.Report // what a pod tells that is asked
+	report    func(size api.Size, dryRun bool) podapi.Report // the pod's answer to a size
 }
 
-func (l *testLeases) Launchers() []agentapi.Launcher {
+func (l *testLaunchersAPI) Launchers() []agentapi.Launcher {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.launchers)
 }
 
-func (l *testLeases) Lease(_ context.Context, namespace, pod string, period time.Duration, reason string) (held int, err error) {
+func (l *testLaunchersAPI) Lease(_ context.Context, namespace, pod string, period time.Duration, reason string) (leased int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range l.launchers {
-		of := &l.launchers[i]
-		if of.Pod.Namespace != namespace || of.Pod.Name != pod || of.Phase == "" {
+		launcher := &l.launchers[i]
+		if launcher.Pod.Namespace != namespace || launcher.Pod.Name != pod || launcher.Phase == "" {
 			continue
 		}
-		held++
-		of.Lease = nil
+		leased++
+		launcher.Lease = nil
 		if period > 0 {
-			of.Lease = &agentapi.Lease{Reason: reason, Until: now.Add(period)}
+			launcher.Lease = &agentapi.Lease{Reason: reason, Until: now.Add(period)}
 		}
 	}
-	return held, l.err
+	return leased, l.err
 }
 
 func TestLease(t *testing.T) {
@@ -81,18 +81,18 @@ func TestLeaseErrors(t *testing.T) {
 		want string
 	}{
 		"no pod":        {[]string{"--release"}, ExitUsage, "want POD"},
-		"neither":       {[]string{"orphan"}, ExitUsage, "want --for DURATION and --reason TEXT, or --release"},
+		"no action":     {[]string{"orphan"}, ExitUsage, "want --for DURATION and --reason TEXT, or --release"},
 		"only a reason": {[]string{"orphan", "--reason", "m"}, ExitUsage, "want --for DURATION"},
 		"both":          {[]string{"orphan", "--release", "--for", "5m"}, ExitUsage, "--release stands alone"},
 		"no duration":   {[]string{"orphan", "--for", "5"}, ExitUsage, `invalid argument "5" for "--for" flag`},
-		"for ever":      {[]string{"orphan", "--for", "2h", "--reason", "m"}, ExitUsage, "--for 2h0m0s: want whole seconds, 1s to 1h0m0s"},
+		"too long":      {[]string{"orphan", "--for", "2h", "--reason", "m"}, ExitUsage, "--for 2h0m0s: want whole seconds, 1s to 1h0m0s"},
 		"no time":       {[]string{"orphan", "--for", "0s", "--reason", "m"}, ExitUsage, "--for 0s: want whole seconds"},
 		"no second":     {[]string{"orphan", "--for", "1500ms", "--reason", "m"}, ExitUsage, "--for 1.5s: want whole seconds"},
 		"no reason":     {[]string{"orphan", "--for", "5m"}, ExitUsage, `--reason: "": want one line`},
 		"two lines":     {[]string{"orphan", "--for", "5m", "--reason", "a\nb"}, ExitUsage, `--reason: "a\nb": want one line`},
 		"ambiguous":     {[]string{"twin", "--release"}, ExitUsage, "want one of a/twin, b/twin"},
 		"unknown":       {[]string{"none", "--release"}, ExitNotFound, `no pod "none"`},
-		"not followed":  {[]string{"a/twin", "--release"}, ExitNotFound, "pod a/twin has no launcher with tracked VM processes on this node"},
+		"not tracked":   {[]string{"a/twin", "--release"}, ExitNotFound, "pod a/twin has no launcher with tracked VM processes on this node"},
 	}
 	a := startAgent(t, append(withVMs(), running("a", "twin", time.Hour), running("b", "twin", time.Hour))...)
 	for name, tt := range tests {
@@ -105,7 +105,7 @@ func TestLeaseErrors(t *testing.T) {
 	}
 }
 
-func TestLeaseThatTheAgentCannotGive(t *testing.T) {
+func TestLeaseWithoutAgent(t *testing.T) {
 	a := startAgent(t, withVMs()...)
 	a.leases.err = errors.New("busy")
 	got := run(t.Context(), t, a.socket, "lease", "orphan", "--release")

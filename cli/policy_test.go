@@ -49,7 +49,7 @@ func TestPolicyCheck(t *testing.T) {
 		"all faults":     {"", []string{"bad.yaml"}, result{ExitFailure, "", `error: node policy bad.yaml: moe: unknown field` + "\n" + `rules[0].memlock.max: "16Gb": want`}},
 		"standard input": {policyHead, []string{"-"}, result{ExitOK, "standard input is a valid node policy: mode enforce, rules: 0\nwarning: rules: there are none", ""}},
 		"bad input":      {"a: [", []string{"-"}, result{ExitFailure, "", "node policy on standard input: policy: no valid YAML"}},
-		"absent":         {"", []string{"none.yaml"}, result{ExitFailure, "", "read node policy: open none.yaml"}},
+		"no file":        {"", []string{"none.yaml"}, result{ExitFailure, "", "read node policy: open none.yaml"}},
 		"no argument":    {"", nil, result{ExitUsage, "", "got 0 arguments, want FILE"}},
 	} {
 		got := runOn(t, test.in, append([]string{"policy", "check"}, test.args...)...)
@@ -94,7 +94,7 @@ func TestExplainCommand(t *testing.T) {
 		in   string
 		args []string
 		code int
-		want string // part of what is printed
+		want string // part of the output
 	}{
 		"created":             {"", []string{"policy.yaml"}, ExitOK, "Pod:              default/vm\n"},
 		"namespace":           {"", []string{"policy.yaml", "-n", "lab"}, ExitOK, `"few"  no       service account "default" is none of x`},
@@ -108,8 +108,8 @@ func TestExplainCommand(t *testing.T) {
 		"another kind":        {policyHead, []string{"policy.yaml", "--pod=-"}, ExitFailure, `kind "NodePolicy": want one object`},
 		"no policy":           {"", []string{"none"}, ExitFailure, "read node policy"},
 		"full node":           {"", []string{"policy.yaml", "--granted=7Gi"}, ExitRefused, "others have 7Gi"},
-		"no such amount":      {"", []string{"policy.yaml", "--granted=-1"}, ExitUsage, "--granted"},
-		"no such memory":      {"", []string{"policy.yaml", "--node-memory=0"}, ExitUsage, "--node-memory"},
+		"invalid amount":      {"", []string{"policy.yaml", "--granted=-1"}, ExitUsage, "--granted"},
+		"invalid memory":      {"", []string{"policy.yaml", "--node-memory=0"}, ExitUsage, "--node-memory"},
 		"node memory":         {"", []string{"policy.yaml", "--node-memory=64Gi"}, ExitOK, "memory 64Gi"},
 		"no memory known":     {"", []string{"policy.yaml", "--node-memory=unknown"}, ExitOK, "memory unknown"},
 		"no such controller":  {"", []string{"policy.yaml", "--controllers=cpu,io"}, ExitRefused, "no pids controller, only cpu, io"},

@@ -20,7 +20,7 @@ import (
 	"github.com/mooring-vm/mooring/quota"
 )
 
-// Where the API server has things.
+// Paths of the API server.
 const (
 	podsPath         = "/api/v1/namespaces/vms/pods"
 	reservationsPath = "/apis/mooring.dev/v1alpha1/namespaces/vms/migrationreservations"
@@ -30,19 +30,19 @@ const (
 	kubevirtsPath    = "/apis/kubevirt.io/v1/kubevirts"
 )
 
-// quotaServer is a stand-in for an API server that has a namespace with migrations. What
-// it has not got, it does not find.
+// quotaServer is a fake API server with a namespace with migrations. For an unknown path it answers
+// 404.
 type quotaServer struct {
 	kubeconfig string
 
-	mu    sync.Mutex
-	has   map[string]any // by path; a *metav1.Status is a refusal
-	asked []string
+	mu       sync.Mutex
+	objects  map[string]any // by path; a *metav1.Status is a refusal
+	requests []string
 }
 
 func startQuotaServer(t *testing.T) *quotaServer {
 	t.Helper()
-	s := &quotaServer{kubeconfig: filepath.Join(t.TempDir(), "config"), has: map[string]any{
+	s := &quotaServer{kubeconfig: filepath.Join(t.TempDir(), "config"), objects: map[string]any{
 		podsPath: corev1.PodList{Items: []corev1.Pod{targetOf("m-db")}},
 		reservationsPath: v1alpha1.MigrationReservationList{Items: []v1alpha1.MigrationReservation{
 			reservation("m-web", "web", v1alpha1.PhaseReserved, "4", "8Gi"), reservation("m-db", "db", v1alpha1.PhaseCharged, "2", "4Gi"),
@@ -69,8 +69,8 @@ func startQuotaServer(t *testing.T) *quotaServer {
 func (s *quotaServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asked = append(s.asked, r.Method+" "+r.URL.Path)
-	answer, ok := s.has[r.URL.Path]
+	s.requests = append(s.requests, r.Method+" "+r.URL.Path)
+	answer, ok := s.objects[r.URL.Path]
 	if !ok {
 		http.NotFound(w, r) // as for resources that are not installed
 		return
@@ -82,9 +82,9 @@ func (s *quotaServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// refuse has the server say that the caller may not.
-func (s *quotaServer) refuse(path, resource string) {
-	s.has[path] = failure(http.StatusForbidden, metav1.StatusReasonForbidden,
+// forbid makes the server deny the caller's list requests for a resource.
+func (s *quotaServer) forbid(path, resource string) {
+	s.objects[path] = failure(http.StatusForbidden, metav1.StatusReasonForbidden,
 		resource+` is forbidden: User "eve" cannot list resource "`+resource+`" in API group ""`)
 }
 
@@ -107,7 +107,7 @@ func inVMs(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: "vms", Name: name, UID: types.UID(name)}
 }
 
-// targetOf is the target pod of a migration.
+// targetOf returns the target pod of a migration.
 func targetOf(migration string) corev1.Pod {
 	pod := corev1.Pod{ObjectMeta: inVMs("virt-launcher-" + migration)}
 	pod.Labels = map[string]string{kubevirtv1.AppLabel: "virt-launcher", kubevirtv1.MigrationJobLabel: migration}
@@ -145,8 +145,8 @@ func rejected(m kubevirtv1.VirtualMachineInstanceMigration) kubevirtv1.VirtualMa
 	return m
 }
 
-// raisedQuota is raised for 6 CPUs, of which 4 are the share of migrations; Kubernetes has
-// not seen to it yet.
+// raisedQuota returns a quota raised from 8 to 10 CPUs for reservations of 6 CPUs. The maintenance
+// share covers the other 4. Kubernetes has not updated status.hard for CPUs yet.
 func raisedQuota() corev1.ResourceQuota {
 	q := corev1.ResourceQuota{ObjectMeta: inVMs("default")}
 	q.Spec.Hard = amounts("limits.cpu", "10", "limits.memory", "24Gi", "pods", "12")
@@ -167,7 +167,7 @@ func optedOutQuota() corev1.ResourceQuota {
 	return q
 }
 
-// brokenQuota has an annotation that nobody can read, and that would clear a terminal.
+// brokenQuota has an invalid annotation with a control sequence that clears a terminal.
 func brokenQuota() corev1.ResourceQuota {
 	q := corev1.ResourceQuota{ObjectMeta: inVMs("broken")}
 	q.Spec.Hard = amounts("pods", "1")
@@ -175,9 +175,9 @@ func brokenQuota() corev1.ResourceQuota {
 	return q
 }
 
-// documented has the server tell a story without trouble: two VMs of 2 and 4 CPUs are
-// migrated, and one has its second pod.
-func (s *quotaServer) documented() {
+// serveDocumentedExample replaces the objects by the example of the documentation: two VMs of 2 and
+// 4 CPUs migrate, and one has its target pod.
+func (s *quotaServer) serveDocumentedExample() {
 	q := raisedQuota()
 	q.Spec.Hard = amounts("limits.cpu", "12", "limits.memory", "28Gi", "pods", "12")
 	q.Annotations = map[string]string{
@@ -185,10 +185,10 @@ func (s *quotaServer) documented() {
 		quota.AppliedAnnotation: `{"limits.cpu":"12","limits.memory":"28Gi","pods":"12"}`,
 	}
 	q.Status.Hard, q.Status.Used = q.Spec.Hard, amounts("limits.cpu", "8", "limits.memory", "16Gi", "pods", "3")
-	s.has[quotasPath] = corev1.ResourceQuotaList{Items: []corev1.ResourceQuota{q}}
+	s.objects[quotasPath] = corev1.ResourceQuotaList{Items: []corev1.ResourceQuota{q}}
 	db, web := reservation("m-db", "db", v1alpha1.PhaseCharged, "2", "4Gi"), reservation("m-web", "web", v1alpha1.PhaseGranted, "4", "8Gi")
-	s.has[reservationsPath] = v1alpha1.MigrationReservationList{Items: []v1alpha1.MigrationReservation{db, web}}
-	s.has[migrationsPath] = kubevirtv1.VirtualMachineInstanceMigrationList{Items: []kubevirtv1.VirtualMachineInstanceMigration{
+	s.objects[reservationsPath] = v1alpha1.MigrationReservationList{Items: []v1alpha1.MigrationReservation{db, web}}
+	s.objects[migrationsPath] = kubevirtv1.VirtualMachineInstanceMigrationList{Items: []kubevirtv1.VirtualMachineInstanceMigration{
 		migration("m-db", "db", kubevirtv1.MigrationRunning), migration("m-web", "web", kubevirtv1.MigrationPending),
 	}}
 }

@@ -78,8 +78,8 @@ func resourceRows(all []resourceJSON) [][]string {
 	return rows
 }
 
-// pendingResources returns the resources whose status.hard or spec.hard is not up to date. An
-// opted-out quota has none.
+// pendingResources returns the resources with an outdated status.hard or spec.hard. An opted-out
+// quota has none.
 func pendingResources(q quotaJSON) []string {
 	var all []string
 	for _, r := range q.Resources {

@@ -162,7 +162,8 @@ func newMigrationsJSON(r quotaReader) []migrationJSON {
 	return all
 }
 
-// reservationJSON describes a reservation and its VM. An expired one reserves nothing.
+// reservationJSON describes a reservation and its VM. An expired reservation reserves no
+// resources.
 func reservationJSON(r *v1alpha1.MigrationReservation) migrationJSON {
 	j := migrationJSON{
 		VM: r.Spec.VMI.Name, Migration: r.Spec.Migration.Name, UID: r.Name,

@@ -36,8 +36,8 @@ func TestQuotaStatus(t *testing.T) {
 	goldens(t, &agent{}, map[string][]string{"help-quota-status": {"help", "quota", "status"}})
 }
 
-// It only reads, and pods before all else: see quota.Account.Free.
-func TestQuotaStatusReads(t *testing.T) {
+// The command only reads, and it reads pods first: see quota.Account.Free.
+func TestQuotaStatusRequests(t *testing.T) {
 	s := startQuotaServer(t)
 	if got := quotaStatusOf(t, s); got.code != ExitOK {
 		t.Errorf("%+v", got)
@@ -46,39 +46,39 @@ func TestQuotaStatusReads(t *testing.T) {
 	for _, path := range []string{podsPath, reservationsPath, migrationsPath, quotasPath, namespacePath, kubevirtsPath} {
 		want = append(want, "GET "+path)
 	}
-	if diff := cmp.Diff(want, s.asked); diff != "" {
+	if diff := cmp.Diff(want, s.requests); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
 
-// What is missing around the quotas is said, and the rest is shown.
-func TestQuotaStatusWithout(t *testing.T) {
+// The output names each missing part and shows the rest.
+func TestQuotaStatusWithMissingParts(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*quotaServer)
 		want   []string
 	}{
-		"reservations": {func(s *quotaServer) { delete(s.has, reservationsPath) },
+		"reservations": {func(s *quotaServer) { delete(s.objects, reservationsPath) },
 			[]string{"limits.cpu     8     0 ", "note: migrationreservations.mooring.dev is not installed in the cluster: there are no reservations\n"}},
-		"KubeVirt": {func(s *quotaServer) { delete(s.has, kubevirtsPath); delete(s.has, migrationsPath) },
+		"KubeVirt": {func(s *quotaServer) { delete(s.objects, kubevirtsPath); delete(s.objects, migrationsPath) },
 			[]string{"db   m-db       -      Charged", "\nKubeVirt's settings: KubeVirt is not installed in the cluster\n"}},
-		"its object": {func(s *quotaServer) { s.has[kubevirtsPath] = kubevirtv1.KubeVirtList{} },
+		"KubeVirt object": {func(s *quotaServer) { s.objects[kubevirtsPath] = kubevirtv1.KubeVirtList{} },
 			[]string{"\nKubeVirt's settings: KubeVirt is not installed in the cluster\n"}},
-		"a right to read it": {func(s *quotaServer) { s.refuse(kubevirtsPath, "kubevirts") },
+		"right to read KubeVirt": {func(s *quotaServer) { s.forbid(kubevirtsPath, "kubevirts") },
 			[]string{`KubeVirt's settings: not known: `, `requires a role with the verb "list" for kubevirts`}},
 		"settings": {func(s *quotaServer) {
-			s.has[kubevirtsPath] = kubevirtv1.KubeVirtList{Items: make([]kubevirtv1.KubeVirt, 1)}
+			s.objects[kubevirtsPath] = kubevirtv1.KubeVirtList{Items: make([]kubevirtv1.KubeVirt, 1)}
 		},
 			[]string{"parallelMigrationsPerCluster       5             KubeVirt's default", "allowWorkloadDisruption            false         KubeVirt's default"}},
-		"settings that make sense": {func(s *quotaServer) { s.has[kubevirtsPath] = map[string]any{"items": "none"} },
+		"valid settings": {func(s *quotaServer) { s.objects[kubevirtsPath] = map[string]any{"items": "none"} },
 			[]string{"KubeVirt's settings: not known: decode a *v1.KubeVirtList: "}},
-		"a right to see migrations": {func(s *quotaServer) { s.refuse(migrationsPath, "virtualmachineinstancemigrations") },
+		"right to list migrations": {func(s *quotaServer) { s.forbid(migrationsPath, "virtualmachineinstancemigrations") },
 			[]string{"db   m-db       -      Charged", `requires a role with the verb "list" for virtualmachineinstancemigrations`}},
-		"migrations": {func(s *quotaServer) { delete(s.has, reservationsPath); delete(s.has, migrationsPath) }, []string{"no migrations\n"}},
-		"a migration": {func(s *quotaServer) { s.has[migrationsPath] = kubevirtv1.VirtualMachineInstanceMigrationList{} },
+		"migrations": {func(s *quotaServer) { delete(s.objects, reservationsPath); delete(s.objects, migrationsPath) }, []string{"no migrations\n"}},
+		"a migration": {func(s *quotaServer) { s.objects[migrationsPath] = kubevirtv1.VirtualMachineInstanceMigrationList{} },
 			[]string{"db   m-db       gone   Charged"}},
-		"quotas": {func(s *quotaServer) { s.has[quotasPath] = corev1.ResourceQuotaList{} }, []string{"no ResourceQuota in namespace vms"}},
-		"a share that can be read": {func(s *quotaServer) {
-			s.has[namespacePath] = corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "vms", Annotations: map[string]string{"harvesterhci.io/maintenanceQuota": "half"}}}
+		"quotas": {func(s *quotaServer) { s.objects[quotasPath] = corev1.ResourceQuotaList{} }, []string{"no ResourceQuota in namespace vms"}},
+		"valid maintenance share": {func(s *quotaServer) {
+			s.objects[namespacePath] = corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "vms", Annotations: map[string]string{"harvesterhci.io/maintenanceQuota": "half"}}}
 		}, []string{`fault: Namespace vms: annotation harvesterhci.io/maintenanceQuota: "half": want JSON`}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -90,17 +90,17 @@ func TestQuotaStatusWithout(t *testing.T) {
 			}
 			for _, want := range c.want {
 				if !strings.Contains(got.out, want) {
-					t.Errorf("does not say %q:\n%s", want, got.out)
+					t.Errorf("output lacks %q:\n%s", want, got.out)
 				}
 			}
 		})
 	}
 }
 
-// Without what the figures are made of, there are none.
+// The command fails if it cannot read an input of the figures.
 func TestQuotaStatusErrors(t *testing.T) {
 	forbidden := func(path, resource string) func(*quotaServer) {
-		return func(s *quotaServer) { s.refuse(path, resource) }
+		return func(s *quotaServer) { s.forbid(path, resource) }
 	}
 	for name, c := range map[string]struct {
 		change func(*quotaServer)
@@ -109,12 +109,12 @@ func TestQuotaStatusErrors(t *testing.T) {
 		want   string
 	}{
 		"no such namespace": {func(s *quotaServer) {
-			s.has[namespacePath] = failure(http.StatusNotFound, metav1.StatusReasonNotFound, `namespaces "vms" not found`)
+			s.objects[namespacePath] = failure(http.StatusNotFound, metav1.StatusReasonNotFound, `namespaces "vms" not found`)
 		}, nil, ExitNotFound, "error: quota status of namespace vms: namespaces \"vms\" not found\n"},
 		"no right to pods":         {forbidden(podsPath, "pods"), nil, ExitPermission, `requires a role with the verb "list" for pods`},
 		"no right to reservations": {forbidden(reservationsPath, "migrationreservations"), nil, ExitPermission, `requires a role with the verb "list" for migrationreservations`},
 		"no right to quotas":       {forbidden(quotasPath, "resourcequotas"), nil, ExitPermission, `requires a role with the verb "list" for resourcequotas`},
-		"reservations of another version": {func(s *quotaServer) { s.has[reservationsPath] = map[string]any{"items": 7} }, nil, ExitFailure,
+		"reservations of another version": {func(s *quotaServer) { s.objects[reservationsPath] = map[string]any{"items": 7} }, nil, ExitFailure,
 			"quota status of namespace vms: decode a *v1alpha1.MigrationReservationList: "},
 		"prefix":               {nil, []string{"--annotation-prefix=example.com"}, ExitUsage, `--annotation-prefix "example.com": want a domain and a slash`},
 		"manager's annotation": {nil, []string{"--manager-annotation=a b"}, ExitUsage, `--manager-annotation "a b": want the name of an annotation, or -`},
@@ -136,7 +136,7 @@ func TestQuotaStatusErrors(t *testing.T) {
 	}
 }
 
-func TestQuotaStatusOfNoNamespace(t *testing.T) {
+func TestQuotaStatusOfInvalidNamespace(t *testing.T) {
 	for _, namespace := range []string{"", "a/b", "..", "Vms"} {
 		var out, errOut bytes.Buffer
 		code := testProgram(&out, &errOut).Run(t.Context(), []string{"quota", "status", namespace})
@@ -146,26 +146,25 @@ func TestQuotaStatusOfNoNamespace(t *testing.T) {
 	}
 }
 
-// The flags say how annotations are read, as those of the controller do.
+// The annotation flags have the same meaning as in the controller.
 func TestQuotaStatusFlags(t *testing.T) {
 	s := startQuotaServer(t)
-	s.has[namespacePath] = corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "vms", Annotations: map[string]string{
+	s.objects[namespacePath] = corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "vms", Annotations: map[string]string{
 		"example.com/maintenanceQuota": `{"limitsMemoryPercent": 25}`,
 		"example.com/quota":            `{"limit":{"limitsCpu":"7"}}`,
 	}}}
 	managed := raisedQuota()
 	managed.Labels = map[string]string{"example.com/managed": "true"}
-	s.has[quotasPath] = corev1.ResourceQuotaList{Items: []corev1.ResourceQuota{managed}}
+	s.objects[quotasPath] = corev1.ResourceQuotaList{Items: []corev1.ResourceQuota{managed}}
 	got := quotaStatusOf(t, s, "--annotation-prefix=example.com/", "--manager-annotation=example.com/quota", "--manager-label=example.com/managed")
 	for _, want := range []string{"limits.cpu     7  ", "maintenance share: 25% of limits.memory\n"} {
 		if !strings.Contains(got.out, want) {
-			t.Errorf("does not say %q:\n%s%s", want, got.out, got.errOut)
+			t.Errorf("output lacks %q:\n%s%s", want, got.out, got.errOut)
 		}
 	}
 }
 
-// Without a flag it is the cluster of KUBECONFIG, or that of kubectl.
-func TestQuotaStatusAsks(t *testing.T) {
+func TestQuotaStatusSelectsCluster(t *testing.T) {
 	s, none := startQuotaServer(t), filepath.Join(t.TempDir(), "none")
 	home := clientcmd.RecommendedHomeFile
 	t.Cleanup(func() { clientcmd.RecommendedHomeFile = home })
@@ -186,7 +185,7 @@ func TestQuotaStatusAsks(t *testing.T) {
 	}
 }
 
-// What is called KubeVirt's default is what KubeVirt's own documentation says.
+// The defaults in the output equal the defaults in KubeVirt's own documentation.
 func TestQuotaDefaults(t *testing.T) {
 	documented := kubevirtv1.MigrationConfiguration{}.SwaggerDoc()
 	settings := migrationSettings(&kubevirtv1.MigrationConfiguration{})
@@ -195,22 +194,22 @@ func TestQuotaDefaults(t *testing.T) {
 	}
 	for _, s := range settings {
 		text, known := documented[s.Name]
-		_, says, has := strings.Cut(text, "Defaults to ")
-		if !known || !s.Default || has && !strings.HasPrefix(says, s.Value) {
-			t.Errorf("%+v, documented as %q", s, text)
+		_, value, found := strings.Cut(text, "Defaults to ")
+		if !known || !s.Default || found && !strings.HasPrefix(value, s.Value) {
+			t.Errorf("%+v, want the documented %q", s, text)
 		}
 	}
 }
 
 func TestQuotaInDocs(t *testing.T) {
 	s := startQuotaServer(t)
-	s.documented()
+	s.serveDocumentedExample()
 	t.Setenv(clientcmd.RecommendedConfigPathEnvVar, s.kubeconfig)
 	doc := readDoc(t, "docs", "how-to", "quota.md")
 	runCommandsIn(t, "how-to/quota.md", 1, nil)
 	for _, name := range jsonNames(reflect.TypeFor[quotaStatusJSON]()) {
 		if !strings.Contains(doc, "`"+name+"`") {
-			t.Errorf("docs/how-to/quota.md does not tell of %s", name)
+			t.Errorf("docs/how-to/quota.md lacks %s", name)
 		}
 	}
 }

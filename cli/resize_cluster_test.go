@@ -23,17 +23,17 @@ import (
 	"github.com/mooring-vm/mooring/api/podapi"
 )
 
-// apiServer is a stand-in for one that has a pod: the one of the stand-in agent.
+// apiServer is a fake API server with the fake agent's pod.
 type apiServer struct {
 	kubeconfig string
 
-	mu     sync.Mutex
-	pod    corev1.Pod
-	asked  []string // requests
-	answer *metav1.Status
-	onPut  func()         // when the pod is patched
-	events []corev1.Event // that there are before
-	later  []corev1.Event // and that come when they are watched
+	mu       sync.Mutex
+	pod      corev1.Pod
+	requests []string // requests
+	answer   *metav1.Status
+	onPatch  func()         // called for each patch
+	listed   []corev1.Event // before the patch
+	watched  []corev1.Event // sent to a watch
 }
 
 func startAPIServer(t *testing.T) *apiServer {
@@ -62,7 +62,7 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodPatch {
 		text += " " + r.URL.Query().Encode() + " " + r.Header.Get("Content-Type") + " " + string(body)
 	}
-	s.asked = append(s.asked, text)
+	s.requests = append(s.requests, text)
 	var answer any = s.pod
 	switch {
 	case s.answer != nil:
@@ -72,10 +72,10 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case strings.HasSuffix(r.URL.Path, "/events"):
 		answer = corev1.EventList{
-			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "EventList"}, ListMeta: metav1.ListMeta{ResourceVersion: "7"}, Items: s.events,
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "EventList"}, ListMeta: metav1.ListMeta{ResourceVersion: "7"}, Items: s.listed,
 		}
-	case r.Method == http.MethodPatch && s.onPut != nil:
-		s.onPut()
+	case r.Method == http.MethodPatch && s.onPatch != nil:
+		s.onPatch()
 		answer = s.pod
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -85,10 +85,10 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// watch tells of the Events that come later, and then of none.
+// watch sends the watched Events and then blocks until the client disconnects.
 func (s *apiServer) watch(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	for _, e := range s.later {
+	for _, e := range s.watched {
 		kind := "ADDED"
 		if e.Series != nil {
 			kind = "MODIFIED"
@@ -103,7 +103,7 @@ func (s *apiServer) watch(w http.ResponseWriter, r *http.Request) {
 
 const patched = "PATCH /api/v1/namespaces/vms/pods/vfio fieldManager=mooring application/merge-patch+json "
 
-// The patch sets the annotations that were asked for, and nothing else.
+// The patch sets only the requested annotations.
 func TestResizePatch(t *testing.T) {
 	for args, want := range map[string]struct{ request, out string }{
 		"--vcpus 4": {patched + `{"metadata":{"annotations":{"vcpus.resize.mooring.dev":"4"}}}`, "vms/vfio: annotated with 4 vCPUs\n"},
@@ -122,7 +122,7 @@ func TestResizePatch(t *testing.T) {
 		if got.code != ExitOK || got.out != want.out {
 			t.Errorf("%s: %+v, want %q", args, got, want.out)
 		}
-		if diff := cmp.Diff([]string{want.request}, s.asked); diff != "" {
+		if diff := cmp.Diff([]string{want.request}, s.requests); diff != "" {
 			t.Errorf("%s (-want +got)\n%s", args, diff)
 		}
 		if strings.Contains(args, "dry-run") && got.errOut != "for a plan, run on node node-2: `mooring resize vms/vfio --cpu-shares 200 --vcpus 4 --dry-run --kubeconfig=`\n" {
@@ -131,8 +131,7 @@ func TestResizePatch(t *testing.T) {
 	}
 }
 
-// Which of the two is asked: the cluster, or the agent.
-func TestResizeAsks(t *testing.T) {
+func TestResizeSelectsClusterOrAgent(t *testing.T) {
 	s, a := startAPIServer(t), startAgent(t, vfio("vms"))
 	home := clientcmd.RecommendedHomeFile
 	t.Cleanup(func() { clientcmd.RecommendedHomeFile = home })
@@ -141,14 +140,14 @@ func TestResizeAsks(t *testing.T) {
 		args               []string
 		cluster            bool
 	}{
-		"no kubeconfig":            {"mooring", "", "", nil, false},
-		"flag":                     {"mooring", "", "", []string{"--kubeconfig", s.kubeconfig}, true},
-		"environment":              {"mooring", s.kubeconfig, "", nil, true},
-		"environment, overruled":   {"mooring", s.kubeconfig, s.kubeconfig, []string{"--kubeconfig="}, false},
-		"kubectl's, and not ours":  {"mooring", "", s.kubeconfig, nil, false},
-		"plugin of kubectl":        {"kubectl-mooring", "", s.kubeconfig, nil, true},
-		"plugin, overruled":        {"kubectl-mooring", "", s.kubeconfig, []string{"--kubeconfig="}, false},
-		"plugin without a cluster": {"kubectl-mooring", "", filepath.Join(t.TempDir(), "none"), nil, false},
+		"no kubeconfig":              {"mooring", "", "", nil, false},
+		"flag":                       {"mooring", "", "", []string{"--kubeconfig", s.kubeconfig}, true},
+		"environment":                {"mooring", s.kubeconfig, "", nil, true},
+		"environment, overruled":     {"mooring", s.kubeconfig, s.kubeconfig, []string{"--kubeconfig="}, false},
+		"kubeconfig of kubectl only": {"mooring", "", s.kubeconfig, nil, false},
+		"plugin of kubectl":          {"kubectl-mooring", "", s.kubeconfig, nil, true},
+		"plugin, overruled":          {"kubectl-mooring", "", s.kubeconfig, []string{"--kubeconfig="}, false},
+		"plugin without a cluster":   {"kubectl-mooring", "", filepath.Join(t.TempDir(), "none"), nil, false},
 	} {
 		t.Setenv(clientcmd.RecommendedConfigPathEnvVar, c.env)
 		clientcmd.RecommendedHomeFile = c.home
@@ -166,8 +165,8 @@ func TestResizeAsks(t *testing.T) {
 	}
 }
 
-// The agent of this node makes the plan, and shows each step, if it has the pod.
-func TestResizeOfAPodThatIsHere(t *testing.T) {
+// If the pod runs here, the agent of this node makes the plan, and the output has each step.
+func TestResizeOfAPodOnThisNode(t *testing.T) {
 	annotated := "vms/vfio: annotated with 4 vCPUs\n"
 	for name, c := range map[string]struct {
 		args   string
@@ -185,14 +184,14 @@ func TestResizeOfAPodThatIsHere(t *testing.T) {
 		}, result{ExitFailure, "vms/vfio: could be annotated with 4 vCPUs\n",
 			"error: pod vms/vfio: annotation cpu-quota.resize.mooring.dev: \"fast\": want percent of one CPU between 1% and 819200%, such as 150%; two frequencies such as 1200/2400MHz; or \"none\"\n"}},
 		"wait": {"--vcpus 4 --wait", func(s *apiServer, a *agent) {
-			a.leases.tell(podapi.Report{Generation: 6, State: podapi.StateFailed, Error: "of what was wanted before"})
-			s.onPut = func() { a.leases.tell(resized()) }
+			a.leases.setReport(podapi.Report{Generation: 6, State: podapi.StateFailed, Error: "about an earlier size"})
+			s.onPatch = func() { a.leases.setReport(resized()) }
 		}, result{ExitOK, annotated + plan + steps + "\nnote: the balloon is empty\ndone: 4Gi of memory, 4 vCPUs (3 in use)\n", ""}},
-		"asked for before": {"--vcpus 3 --wait", func(_ *apiServer, a *agent) { a.leases.tell(resized()) },
+		"same annotations": {"--vcpus 3 --wait", func(_ *apiServer, a *agent) { a.leases.setReport(resized()) },
 			result{ExitOK, "vms/vfio: annotated with 3 vCPUs\n" + plan + steps + "\nnote: the balloon is empty\ndone: 4Gi of memory, 4 vCPUs (3 in use)\n", "the pod already had these annotations\n"}},
-		"nothing new": {"--vcpus 4 --wait --timeout 10ms", func(_ *apiServer, a *agent) { a.leases.tell(resized()) },
+		"no new report": {"--vcpus 4 --wait --timeout 10ms", func(_ *apiServer, a *agent) { a.leases.setReport(resized()) },
 			result{ExitFailure, annotated, "error: waited for 10ms: " + errNoReport.Error() + "\n"}},
-		"replaced": {"--vcpus 4 --wait", func(s *apiServer, _ *agent) { s.onPut = func() { s.pod.UID = "other" } },
+		"replaced": {"--vcpus 4 --wait", func(s *apiServer, _ *agent) { s.onPatch = func() { s.pod.UID = "other" } },
 			result{ExitFailure, annotated, "error: pod vms/vfio was replaced by another pod, which got the patch\n"}},
 		"scoped": {"--vcpus 4", func(s *apiServer, _ *agent) {
 			s.pod.Annotations = map[string]string{"vcpus.resize.mooring.dev/pod": "2", "memory.resize.mooring.dev/pod": "1Gi", "vcpus.resize.mooring.dev": "4"}
@@ -209,8 +208,8 @@ func TestResizeOfAPodThatIsHere(t *testing.T) {
 	}
 }
 
-// tell has the launchers show a report.
-func (l *testLeases) tell(r podapi.Report) {
+// setReport sets the resize report of all launchers.
+func (l *testLaunchersAPI) setReport(r podapi.Report) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range l.launchers {

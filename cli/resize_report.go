@@ -41,7 +41,7 @@ func (s *progress) show(r podapi.Report) (over bool, err error) {
 	return s.end(r)
 }
 
-// stepKey identifies a step across reports, whose texts may be cut.
+// stepKey identifies a step across reports. Reports may have cut texts.
 func stepKey(s podapi.Step) podapi.Step {
 	return podapi.Step{Rollback: s.Rollback, Started: s.Started.UTC(), Seconds: s.Seconds}
 }

@@ -11,28 +11,28 @@ import (
 	"github.com/mooring-vm/mooring/api/podapi"
 )
 
-// Ask notes nothing but the generation, and has the launcher report what it is to.
-func (l *testLeases) RequestSize(namespace, pod string, size api.Size, dryRun bool) ([]agentapi.ResizedPod, error) {
+// RequestSize answers with a fixed generation and stores the test's report in the launcher.
+func (l *testLaunchersAPI) RequestSize(namespace, pod string, size api.Size, dryRun bool) ([]agentapi.ResizedPod, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err != nil {
 		return nil, l.err
 	}
 	for i := range l.launchers {
-		of := &l.launchers[i]
-		if of.Pod.Namespace != namespace || of.Pod.Name != pod {
+		launcher := &l.launchers[i]
+		if launcher.Pod.Namespace != namespace || launcher.Pod.Name != pod {
 			continue
 		}
 		if l.report == nil {
-			return []agentapi.ResizedPod{{UID: of.Pod.UID, Generation: 7}}, nil
+			return []agentapi.ResizedPod{{UID: launcher.Pod.UID, Generation: 7}}, nil
 		}
-		told := &agentapi.Resize{Reported: now.Add(-5 * time.Second), Report: l.report(size, dryRun)}
-		if told.Report.DryRun {
-			of.DryRun = told
+		resize := &agentapi.Resize{Reported: now.Add(-5 * time.Second), Report: l.report(size, dryRun)}
+		if resize.Report.DryRun {
+			launcher.DryRun = resize
 		} else {
-			of.Resize = told
+			launcher.Resize = resize
 		}
-		return []agentapi.ResizedPod{{UID: of.Pod.UID, Generation: 7}}, nil
+		return []agentapi.ResizedPod{{UID: launcher.Pod.UID, Generation: 7}}, nil
 	}
 	return nil, nil
 }
@@ -68,7 +68,7 @@ func TestResize(t *testing.T) {
 		args   []string
 		want   result
 	}{
-		"asked": {resized(), []string{"--vcpus", "4", "--memory", "4Gi", "--cpu-quota", "150", "--cpu-shares", "200"},
+		"request": {resized(), []string{"--vcpus", "4", "--memory", "4Gi", "--cpu-quota", "150", "--cpu-shares", "200"},
 			result{ExitOK, "vms/vfio: asked for 4 vCPUs, 4Gi of memory, CPU quota 150%, 200 CPU shares\n",
 				"the pod has not reported any resize yet: it needs Mooring's sidecar, or another client of the pod's socket\n"}},
 		"done": {resized(), []string{"--vcpus", "4", "--wait"},
@@ -80,18 +80,18 @@ func TestResize(t *testing.T) {
 			result{ExitOK, "vms/vfio: asked for a plan for 4 vCPUs\n" + plan, ""}},
 		"nothing to do": {podapi.Report{Generation: 7, DryRun: true, State: podapi.StatePlanned, Notes: []string{"a\tb"}}, []string{"--cpu-quota", "none", "--dry-run"},
 			result{ExitOK, "vms/vfio: asked for a plan for CPU quota none\nnothing to do\nnote: a?b\n", ""}},
-		"cannot be": {podapi.Report{Generation: 7, DryRun: true, State: podapi.StateRefused, Error: "too much"}, []string{"--vcpus", "4", "--dry-run"},
+		"refused": {podapi.Report{Generation: 7, DryRun: true, State: podapi.StateRefused, Error: "too much"}, []string{"--vcpus", "4", "--dry-run"},
 			result{ExitFailure, "vms/vfio: asked for a plan for 4 vCPUs\n", "error: the pod cannot resize its VM to this size (Refused): too much\n"}},
-		"planned before": {podapi.Report{Generation: 6, DryRun: true, State: podapi.StatePlanned}, []string{"--vcpus", "4", "--dry-run", "--timeout", "10ms"},
+		"report of an earlier dry run": {podapi.Report{Generation: 6, DryRun: true, State: podapi.StatePlanned}, []string{"--vcpus", "4", "--dry-run", "--timeout", "10ms"},
 			result{ExitFailure, "vms/vfio: asked for a plan for 4 vCPUs\n", "error: waited for 10ms: " + errNoReport.Error() + "\n"}},
-		"planned for somebody else": {podapi.Report{Generation: 8, DryRun: true, State: podapi.StatePlanned}, []string{"--vcpus", "4", "--dry-run"},
+		"report of a later dry run": {podapi.Report{Generation: 8, DryRun: true, State: podapi.StatePlanned}, []string{"--vcpus", "4", "--dry-run"},
 			result{ExitFailure, "vms/vfio: asked for a plan for 4 vCPUs\n",
 				"error: a later dry run replaced this one: try again\n"}},
-		"resized, not planned": {resized(), []string{"--vcpus", "4", "--dry-run", "--timeout", "10ms"},
+		"resize report for a dry run": {resized(), []string{"--vcpus", "4", "--dry-run", "--timeout", "10ms"},
 			result{ExitFailure, "vms/vfio: asked for a plan for 4 vCPUs\n", "error: waited for 10ms: " + errNoReport.Error() + "\n"}},
-		"of an earlier size": {podapi.Report{Generation: 6, State: podapi.StateDone}, []string{"--vcpus", "4", "--wait", "--timeout", "10ms"},
+		"report of an earlier resize": {podapi.Report{Generation: 6, State: podapi.StateDone}, []string{"--vcpus", "4", "--wait", "--timeout", "10ms"},
 			result{ExitFailure, "vms/vfio: asked for 4 vCPUs\n", "error: waited for 10ms: " + errNoReport.Error() + "\n"}},
-		"at work": {podapi.Report{Generation: 7, State: podapi.StateResizing}, []string{"--vcpus", "4", "--wait", "--timeout", "1s"},
+		"still resizing": {podapi.Report{Generation: 7, State: podapi.StateResizing}, []string{"--vcpus", "4", "--wait", "--timeout", "1s"},
 			result{ExitFailure, "vms/vfio: asked for 4 vCPUs\n",
 				"error: waited for 1s: the pod is still resizing its VM; `mooring inspect` shows the progress\n"}},
 	} {
@@ -119,7 +119,7 @@ func TestResizeErrors(t *testing.T) {
 		code int
 		want string
 	}{
-		"nothing":      {[]string{"vfio"}, ExitUsage, "want --vcpus, --memory, --cpu-quota or --cpu-shares"},
+		"no size":      {[]string{"vfio"}, ExitUsage, "want --vcpus, --memory, --cpu-quota or --cpu-shares"},
 		"no vCPU":      {[]string{"vfio", "--vcpus", "0"}, ExitUsage, "want a number of virtual CPUs between 1 and 8192"},
 		"negative":     {[]string{"vfio", "--vcpus", "-1"}, ExitUsage, "want a number of virtual CPUs"},
 		"bad quantity": {[]string{"vfio", "--memory", "lots"}, ExitUsage, `memory.resize.mooring.dev: "lots"`},
@@ -137,6 +137,6 @@ func TestResizeErrors(t *testing.T) {
 	a.leases.err = errors.New("this node has Kubernetes")
 	got := run(t.Context(), t, a.socket, "resize", "vfio", "--vcpus", "1")
 	if got.code != ExitFailure || !strings.Contains(got.errOut, "resize of pod vms/vfio: this node has Kubernetes") {
-		t.Errorf("got %+v, want what the agent says", got)
+		t.Errorf("got %+v, want the agent's error", got)
 	}
 }

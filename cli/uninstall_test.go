@@ -26,13 +26,13 @@ func TestUninstallUsage(t *testing.T) {
 		code int
 		want string
 	}{
-		"an argument":         {[]string{"vms"}, ExitUsage, "got 1 arguments, want none"},
-		"cluster on a node":   {[]string{"--node", "--namespace=system"}, ExitUsage, "--namespace"},
-		"quota on a node":     {[]string{"--node", "--manager-label=a"}, ExitUsage, "--manager-label"},
-		"node in a cluster":   {[]string{"--host=/host"}, ExitUsage, "--host"},
-		"no namespace":        {[]string{"--namespace=A"}, ExitUsage, `--namespace "A": want a namespace name`},
-		"no prefix":           {[]string{"--annotation-prefix=a"}, ExitUsage, `--annotation-prefix "a"`},
-		"a file that is none": {[]string{"--kubeconfig=/nonexistent"}, ExitFailure, "/nonexistent"},
+		"an argument":       {[]string{"vms"}, ExitUsage, "got 1 arguments, want none"},
+		"cluster on a node": {[]string{"--node", "--namespace=system"}, ExitUsage, "--namespace"},
+		"quota on a node":   {[]string{"--node", "--manager-label=a"}, ExitUsage, "--manager-label"},
+		"node in a cluster": {[]string{"--host=/host"}, ExitUsage, "--host"},
+		"no namespace":      {[]string{"--namespace=A"}, ExitUsage, `--namespace "A": want a namespace name`},
+		"no prefix":         {[]string{"--annotation-prefix=a"}, ExitUsage, `--annotation-prefix "a"`},
+		"no such file":      {[]string{"--kubeconfig=/nonexistent"}, ExitFailure, "/nonexistent"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -6,9 +6,9 @@ import (
 	"github.com/mooring-vm/mooring/api/agentapi"
 )
 
-// withVMs are launchers whose VM processes are followed.
+// withVMs returns launchers with tracked VM processes.
 func withVMs() []agentapi.Launcher {
-	return []agentapi.Launcher{attended(), waiting(), draining(), observedOrphan(), hostileVM(), vfio("vms")}
+	return []agentapi.Launcher{attended(), withoutVM(), draining(), observedOrphan(), hostileVM(), vfio("vms")}
 }
 
 func process(pid int, state agentapi.VMState, age time.Duration, why string) agentapi.VM {
@@ -29,15 +29,15 @@ func attended() agentapi.Launcher {
 	return l
 }
 
-// waiting has not started its VM, nor given a sign.
-func waiting() agentapi.Launcher {
+// withoutVM has not started its VM or given a heartbeat.
+func withoutVM() agentapi.Launcher {
 	l := running("vms", "virt-launcher-new-8dd4f", 2*time.Second)
 	l.Phase = agentapi.PhaseRegistered
 	l.Heartbeat = &agentapi.Heartbeat{Watchdog: 30}
 	return l
 }
 
-// draining has a process in the pod, and one of the node's libvirt.
+// draining has one VM process in the pod and one in the node's libvirt.
 func draining() agentapi.Launcher {
 	l := running("vms", "virt-launcher-web-q9z1c", 26*time.Hour)
 	l.Phase, l.PhaseSince, l.Why = agentapi.PhaseDraining, now.Add(-15*time.Second), "the pod asks for it"
@@ -50,7 +50,7 @@ func draining() agentapi.Launcher {
 	return l
 }
 
-// observedOrphan would be stopped, and was given a lease.
+// observedOrphan has VM processes after the end of the launcher, in observe mode, and a lease.
 func observedOrphan() agentapi.Launcher {
 	l := running("lab", "orphan", time.Hour)
 	l.State, l.Mode = agentapi.StateStopped, "observe"
@@ -60,7 +60,7 @@ func observedOrphan() agentapi.Launcher {
 	return l
 }
 
-// hostileVM has what a pod, or who manages its VM, might choose to be shown.
+// hostileVM has control characters in all texts that a pod or the manager of a VM can choose.
 func hostileVM() agentapi.Launcher {
 	l := running("vms", "hostile-vm", time.Second)
 	l.Phase, l.Why = agentapi.PhaseActive, "line one\nPhase:  \x1b[2JDone"

@@ -56,7 +56,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// watchUntil runs watch until it has seen every event, and returns what it wrote.
+// watchUntil runs watch until it has received every event, and returns its output.
 func watchUntil(t *testing.T, a *agent, args ...string) string {
 	t.Helper()
 	a.events.Record(agentapi.Event{Message: "last", Pod: agentapi.PodRef{Name: lastOf(args)}})
@@ -80,7 +80,7 @@ func lastOf(args []string) string {
 	return args[0]
 }
 
-// interrupting calls interrupt once it was written until.
+// interrupting calls interrupt after a write ending in until.
 type interrupting struct {
 	bytes.Buffer
 	until     string

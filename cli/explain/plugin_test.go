@@ -43,7 +43,7 @@ type account string
 func (a account) ServiceAccount(string) (string, bool) { return string(a), true }
 
 // newPlugin returns the agent's plugin, on a node with another launcher that holds node.Granted.
-// The pod's service account is known unless the node says otherwise.
+// The pod's service account is known unless the node lacks it.
 func newPlugin(t *rapid.T, p *policy.Policy, pod *corev1.Pod, node Node) (*plugin.Plugin, *lifecycletest.Recorder) {
 	recorder := &lifecycletest.Recorder{}
 	config := plugin.Config{
@@ -153,10 +153,10 @@ func TestExplainsALiveRaise(t *testing.T) {
 		}
 		err := agent.GrantLock(ctr.GetId(), host.Process{PID: 1}, lock)
 		if (err == nil) != (explained.Outcome == Given) {
-			t.Fatalf("explained as %s: %q, and the raise is answered with %v", explained.Outcome, explained.Refusal, err)
+			t.Fatalf("explanation %s: %q, answer to the raise: %v", explained.Outcome, explained.Refusal, err)
 		}
 		if err != nil && !strings.Contains(explained.Refusal, errors.Unwrap(err).Error()) {
-			t.Fatalf("explained as\n%s\nand the raise is refused by\n%v", explained.Refusal, err)
+			t.Fatalf("explanation\n%s\nrefusal of the raise\n%v", explained.Refusal, err)
 		}
 	})
 }
@@ -218,7 +218,7 @@ func asRuntime(pod *corev1.Pod, c container) (*nri.PodSandbox, *nri.Container) {
 
 func compare(t *rapid.T, c Container, answer *nri.ContainerAdjustment, err error, events []agentapi.Event) {
 	if refused := err != nil; refused != (c.Outcome == Refused) || refused && err.Error() != c.Refusal {
-		t.Fatalf("explained as %s: %q, and the plugin says %v", c.Outcome, c.Refusal, err)
+		t.Fatalf("explanation %s: %q, answer of the plugin: %v", c.Outcome, c.Refusal, err)
 	}
 	want := map[string]string{}
 	for _, l := range answer.GetRlimits() {
@@ -232,7 +232,7 @@ func compare(t *rapid.T, c Container, answer *nri.ContainerAdjustment, err error
 		got[k.File] = k.Content
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Fatalf("what the kernel would show (-plugin +explained)\n%s", diff)
+		t.Fatalf("content of kernel files (-plugin +explained)\n%s", diff)
 	}
 	var reported []Remark
 	for _, event := range events {

@@ -95,11 +95,11 @@ func TestNodeWithUnits(t *testing.T) {
 		"disable --now mooring-agent.service", "disable --now mooring-fence.service", "disable run-mooring.mount", "daemon-reload",
 	}
 	if diff := cmp.Diff(wantCalls, s.calls); diff != "" || s.mounts != 0 {
-		t.Errorf("%d mounts are left; systemctl (-want +got):\n%s", s.mounts, diff)
+		t.Errorf("%d mounts remain; systemctl (-want +got):\n%s", s.mounts, diff)
 	}
 	left := []string{"/etc/mooring/policy.yaml", "/etc/systemd/system/other.service", "/sys/fs/bpf/another"}
 	if diff := cmp.Diff(left, remaining(t, n)); diff != "" {
-		t.Errorf("left (-want +got):\n%s", diff)
+		t.Errorf("remaining files (-want +got):\n%s", diff)
 	}
 	if exists(n.at(n.Root)) || (*printed)[len(*printed)-1] != "left: /etc/mooring" {
 		t.Errorf("%s is there: %t; printed %q", n.Root, exists(n.at(n.Root)), *printed)
@@ -154,7 +154,7 @@ func TestNodeWithAnAgent(t *testing.T) {
 		t.Error("a folder that is in use was removed")
 	}
 	if exists(n.at(n.BPFDir)) {
-		t.Error("pins are left")
+		t.Error("pins remain")
 	}
 }
 

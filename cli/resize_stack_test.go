@@ -32,26 +32,27 @@ import (
 
 const gi = 1 << 30
 
-// whole is a pod with a VM, the shim that resizes it, and the agent that both the shim
-// and this program ask. Only kernel and libvirt are none.
-type whole struct {
+// resizeStack is a pod with a VM, its shim, and an agent for the shim and for the program under
+// test. Only the kernel and libvirt are fakes.
+type resizeStack struct {
 	*virttest.Domain
-	socket   string // of the agent, for this program
+	socket   string // of the agent, for the program
 	registry *registry.Registry
 	recorder *lifecycletest.Recorder
 }
 
-// startWhole starts it with a memory limit of the container; 0: none. The VM has 1 vCPU and 1Gi.
-func startWhole(t *testing.T, limit int64) *whole {
+// startStack starts a stack with a memory limit of the container; 0: none. The VM has 1 vCPU and
+// 1Gi.
+func startStack(t *testing.T, limit int64) *resizeStack {
 	t.Helper()
-	return startWholeOf(t, limit, 1, gi)
+	return startStackOf(t, limit, 1, gi)
 }
 
-// startWholeOf is startWhole with a VM that booted with these vCPUs and this memory.
-func startWholeOf(t *testing.T, limit int64, vcpus int, memory uint64) *whole {
+// startStackOf is startStack for a VM with these vCPUs and this memory at boot.
+func startStackOf(t *testing.T, limit int64, vcpus int, memory uint64) *resizeStack {
 	t.Helper()
 	const cgroup = "/kubepods.slice/poda.slice/cri-ID-a.scope"
-	w := &whole{socket: filepath.Join(t.TempDir(), "agent.sock"), registry: registry.New(), recorder: &lifecycletest.Recorder{}}
+	w := &resizeStack{socket: filepath.Join(t.TempDir(), "agent.sock"), registry: registry.New(), recorder: &lifecycletest.Recorder{}}
 	kernel, log := lifecycletest.NewKernel(), slog.New(slog.DiscardHandler)
 	locked := host.Rlimit{Soft: gi, Hard: gi}
 	kernel.Start(100, cgroup, locked)
@@ -78,7 +79,7 @@ func startWholeOf(t *testing.T, limit int64, vcpus int, memory uint64) *whole {
 	node := &podserver.Node{
 		Registry: w.registry, Kernel: kernel, Recorder: w.recorder, Logger: log, Store: store, Clock: lifecycletest.NewClock(),
 		Cgroup:  func(registry.Launcher) (string, error) { return cgroup, nil },
-		Grant:   func(string, host.Process, host.Limit) error { return errors.New("nothing is to be locked") },
+		Grant:   func(string, host.Process, host.Limit) error { return errors.New("no lock expected") },
 		Enforce: true, Ready: func() bool { return true },
 	}
 	server := &admin.Server{Launchers: w, Sizes: node, Node: func() agentapi.Node { return testNode }, Events: admin.NewRing(1, 1), Logger: log}
@@ -90,7 +91,7 @@ func startWholeOf(t *testing.T, limit int64, vcpus int, memory uint64) *whole {
 }
 
 // Launchers implements [admin.Launchers].
-func (w *whole) Launchers() (all []agentapi.Launcher) {
+func (w *resizeStack) Launchers() (all []agentapi.Launcher) {
 	for _, l := range w.registry.List() {
 		all = append(all, l.Launcher)
 	}
@@ -98,7 +99,7 @@ func (w *whole) Launchers() (all []agentapi.Launcher) {
 }
 
 // background serves on a socket until the test ends.
-func (w *whole) background(t *testing.T, socket string, serve func(context.Context, net.Listener) error) {
+func (w *resizeStack) background(t *testing.T, socket string, serve func(context.Context, net.Listener) error) {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "unix", socket)
 	if err != nil {
@@ -116,7 +117,7 @@ func (w *whole) background(t *testing.T, socket string, serve func(context.Conte
 }
 
 // startShim starts a VM that can grow, and the shim that resizes it.
-func (w *whole) startShim(t *testing.T, socket string, vcpus int, memory uint64) {
+func (w *resizeStack) startShim(t *testing.T, socket string, vcpus int, memory uint64) {
 	t.Helper()
 	hypervisor := virttest.New(virt.State{
 		UUID: "6b0d8f0e-6e2e-4c52-9d2c-0c1c6a1d2a3b", Name: "vm", Phase: virt.Running,
@@ -128,7 +129,7 @@ func (w *whole) startShim(t *testing.T, socket string, vcpus int, memory uint64)
 	})
 	w.Domain = hypervisor.First()
 	c, err := coordinator.New(coordinator.Config{
-		Connection: hypervisor, Agent: shimagent.New(socket), Journal: &paper{}, Overhead: target.Fixed(gi), Policy: resize.Policy{Shrink: true},
+		Connection: hypervisor, Agent: shimagent.New(socket), Journal: &memoryJournal{}, Overhead: target.Fixed(gi), Policy: resize.Policy{Shrink: true},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -139,23 +140,23 @@ func (w *whole) startShim(t *testing.T, socket string, vcpus int, memory uint64)
 	t.Cleanup(func() { cancel(); <-done })
 }
 
-// paper is a journal.
-type paper struct{ record *resize.Record }
+// memoryJournal is a journal in memory.
+type memoryJournal struct{ record *resize.Record }
 
-func (p *paper) Load() (resize.Record, error) {
+func (p *memoryJournal) Load() (resize.Record, error) {
 	if p.record == nil {
 		return resize.Record{}, resize.ErrNoRecord
 	}
 	return *p.record, nil
 }
 
-func (p *paper) Store(r resize.Record) error {
+func (p *memoryJournal) Store(r resize.Record) error {
 	p.record = &r
 	return nil
 }
 
-// resize runs the command, with times left out of what it prints.
-func (w *whole) resize(t *testing.T, args ...string) result {
+// resize runs the command. It replaces the times in the output.
+func (w *resizeStack) resize(t *testing.T, args ...string) result {
 	t.Helper()
 	got := run(t.Context(), t, w.socket, append([]string{"resize", "vms/vm-1", "--timeout", "1m"}, args...)...)
 	got.out = timeless(got.out)
@@ -166,18 +167,17 @@ func timeless(text string) string {
 	return regexp.MustCompile(`\d\d:\d\d:\d\d +\d+\.\d\ds`).ReplaceAllString(text, "TIME")
 }
 
-// resizes are the Events of the pod's resizes.
-func (w *whole) resizes() (all []agentapi.Reason) {
+// eventReasons returns the reasons of all recorded Events.
+func (w *resizeStack) eventReasons() (all []agentapi.Reason) {
 	for _, e := range w.recorder.Events() {
 		all = append(all, e.Reason)
 	}
 	return all
 }
 
-// A dry run is answered each time, whatever was asked for before, and does nothing; each
-// resize shows its plan and what came of it.
+// A dry run changes nothing and has an answer each time, also after a resize to the same size.
 func TestDryRunsAndResizes(t *testing.T) {
-	w := startWhole(t, 4*gi)
+	w := startStack(t, 4*gi)
 	const (
 		step   = "change the number of vCPUs from 1 to 2\n"
 		dryRun = "vms/vm-1: asked for a plan for 2 vCPUs\n"
@@ -189,27 +189,27 @@ func TestDryRunsAndResizes(t *testing.T) {
 		}
 	}
 	if calls := w.Calls(); len(calls) != 0 {
-		t.Errorf("dry runs did %q", calls)
+		t.Errorf("calls of dry runs: %q, want none", calls)
 	}
 	want := result{ExitOK, "vms/vm-1: asked for 2 vCPUs\nplan  1  " + step + "TIME  " + step + "done: 1Gi of memory, 2 vCPUs, CPU quota none, 100 CPU shares\n", ""}
 	if diff := cmp.Diff(want, w.resize(t, "--vcpus", "2", "--wait"), cmp.AllowUnexported(result{})); diff != "" {
 		t.Errorf("resize (-want +got)\n%s", diff)
 	}
-	before := w.resizes()
+	before := w.eventReasons()
 	if diff := cmp.Diff(result{ExitOK, dryRun + "nothing to do\n", ""}, w.resize(t, "--vcpus", "2", "--dry-run"), cmp.AllowUnexported(result{})); diff != "" {
 		t.Errorf("dry run afterwards (-want +got)\n%s", diff)
 	}
 	if got := w.resize(t, "--memory", "64Gi", "--dry-run"); got.code != ExitFailure || !strings.Contains(got.errOut, "cannot resize its VM to this size (Refused): ") {
-		t.Errorf("dry run of what cannot be: %+v", got)
+		t.Errorf("dry run of an impossible size: %+v", got)
 	}
-	if diff := cmp.Diff(before, w.resizes()); diff != "" {
-		t.Errorf("dry runs were told as Events (-want +got)\n%s", diff)
+	if diff := cmp.Diff(before, w.eventReasons()); diff != "" {
+		t.Errorf("Events of dry runs (-want +got)\n%s", diff)
 	}
 }
 
-// Quota and shares are one step, and what they are is shown.
+// Quota and shares are one step, and inspect shows the result.
 func TestResizeOfBandwidth(t *testing.T) {
-	w := startWhole(t, 4*gi)
+	w := startStack(t, 4*gi)
 	const step = "change the CPU bandwidth of each vCPU from unlimited to 50ms per 100ms and the CPU shares from 100 to 200\n"
 	want := result{ExitOK, "vms/vm-1: asked for CPU quota 50%, 200 CPU shares\nplan  1  " + step + "TIME  " + step +
 		"done: 1Gi of memory, 1 vCPUs, CPU quota 50ms per 100ms for each vCPU, 200 CPU shares\n", ""}
@@ -221,33 +221,32 @@ func TestResizeOfBandwidth(t *testing.T) {
 	}
 }
 
-// A VM grows also where nothing limits its memory.
 func TestResizeWithoutLimit(t *testing.T) {
-	got := startWhole(t, 0).resize(t, "--memory", "2Gi", "--wait")
+	got := startStack(t, 0).resize(t, "--memory", "2Gi", "--wait")
 	if got.code != ExitOK || !strings.Contains(got.out, "done: 2Gi of memory") {
 		t.Errorf("got %+v", got)
 	}
 }
 
-// screen is what a program prints, as it does.
-type screen struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-	news chan struct{}
+// output collects the output of a running program.
+type output struct {
+	mu      sync.Mutex
+	text    bytes.Buffer
+	written chan struct{}
 }
 
-func (s *screen) Write(p []byte) (int, error) {
+func (s *output) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
-	case s.news <- struct{}{}:
+	case s.written <- struct{}{}:
 	default:
 	}
 	return s.text.Write(p)
 }
 
-// await waits until something is printed.
-func (s *screen) await(t *testing.T, what string) {
+// await waits until the output contains a text.
+func (s *output) await(t *testing.T, what string) {
 	t.Helper()
 	late := time.After(time.Minute)
 	for {
@@ -258,19 +257,18 @@ func (s *screen) await(t *testing.T, what string) {
 			return
 		}
 		select {
-		case <-s.news:
+		case <-s.written:
 		case <-late:
-			t.Fatalf("printed: %s\nwant %q", text, what)
+			t.Fatalf("output: %s\nwant %q", text, what)
 		}
 	}
 }
 
-// Plan and steps are shown while the guest still has something to do, by --wait and by
-// inspect.
-func TestStepsAreShownAsTheyGo(t *testing.T) {
-	w := startWhole(t, 4*gi)
+// --wait and inspect show the plan and the steps before the guest has finished its part.
+func TestStepsAppearDuringTheResize(t *testing.T) {
+	w := startStack(t, 4*gi)
 	w.SetGuest(virttest.Guest{Late: true})
-	s := &screen{news: make(chan struct{}, 1)}
+	s := &output{written: make(chan struct{}, 1)}
 	program := testProgram(&bytes.Buffer{}, &bytes.Buffer{})
 	program.Out = s
 	done := make(chan int, 1)
@@ -286,7 +284,7 @@ func TestStepsAreShownAsTheyGo(t *testing.T) {
 		}
 	}
 	if len(done) > 0 {
-		t.Error("the resize has ended, and the guest has not answered")
+		t.Error("the resize has ended before the answer of the guest")
 	}
 	w.SetGuest(virttest.Guest{})
 	w.AnswerPending()
