@@ -83,7 +83,7 @@ func (f CgroupFile) Allowed() string { return f.grammar.allowed() }
 
 // Normalize checks a value against the file's grammar and returns it as the kernel shows it, except
 // for rounding. Quantities such as 9Gi become decimal bytes, lists are sorted, and absent parts get
-// the kernel's default. Normalising twice changes nothing. The error is an [*InvalidError] without
+// the kernel's default. A normalised value stays the same. The error is an [*InvalidError] without
 // key.
 func (f CgroupFile) Normalize(value string) (string, error) {
 	normal, ok := f.grammar.normalize(value)
@@ -100,7 +100,7 @@ func (f CgroupFile) Shows(content, value string) bool {
 	return f.grammar.shows(content, value)
 }
 
-// cgroupFiles lists all files except hugetlb's, whose names depend on page sizes.
+// cgroupFiles lists all files except hugetlb's, because their names depend on page sizes.
 var cgroupFiles = sync.OnceValue(func() []CgroupFile {
 	weight := number{lo: 1, hi: 10000}
 	return []CgroupFile{

@@ -95,7 +95,7 @@ func TestNormalizeRefuses(t *testing.T) {
 			got, err := file.Normalize(in)
 			checkRefused(t, in, got, err)
 			if err != nil && !strings.Contains(err.Error(), file.Allowed()) {
-				t.Errorf("%s: Normalize(%.40q): %v: does not say what is allowed", name, in, err)
+				t.Errorf("%s: Normalize(%.40q): %v: lacks the allowed range", name, in, err)
 			}
 		}
 	}

@@ -17,8 +17,8 @@ const (
 // quotaNone is the value of [CPUQuotaKey] that asks for no limit.
 const quotaNone = "none"
 
-// CPUQuota is a CPU bandwidth in one of three forms; the fields of the other forms are 0. The
-// zero value asks for nothing. In JSON it is the text of the annotation.
+// CPUQuota is a CPU bandwidth in one of three forms; the fields of the other forms are 0. The zero
+// value means no request. In JSON it is the text of the annotation.
 type CPUQuota struct {
 	Percent     int  // CPU time of all vCPUs together, in percent of one CPU
 	MHz, OfHost int  // frequency of each vCPU, and frequency of the host's CPUs, in MHz

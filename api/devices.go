@@ -11,8 +11,8 @@ const MaxDevices = 1024
 
 const wantDevices = "want a list such as vfio=2,vdpa=1,nvme=1,iommu, each word at most once, without spaces"
 
-// Devices counts the passed-through devices that make QEMU lock the VM's memory. The fields are
-// those of libvirt's own computation (qemuDomainGetMemLockLimitBytes).
+// Devices counts the passed-through devices that make QEMU lock the VM's memory. The fields are the
+// inputs of libvirt's own computation (qemuDomainGetMemLockLimitBytes).
 type Devices struct {
 	VFIO  int  // PCI and mediated host devices
 	VDPA  int  // vDPA network interfaces and disks

@@ -35,7 +35,7 @@ func (e *InvalidError) Error() string {
 	return fmt.Sprintf("annotation %s: %s: %s", showKey(e.Key), Quote(e.Value), e.Allowed)
 }
 
-// invalid returns the error of a value whose key the caller adds with keyed.
+// invalid returns the error of a value. The caller adds its key with keyed.
 func invalid(value, format string, args ...any) error {
 	return &InvalidError{Value: value, Allowed: fmt.Sprintf(format, args...)}
 }

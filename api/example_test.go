@@ -7,7 +7,7 @@ import (
 )
 
 // Two admission webhooks change the same launcher pod, one after the other. The first belongs to a
-// vDPA network binding, the second to a GPU whose driver locks memory.
+// vDPA network binding, the second to a GPU with a driver that locks memory.
 func ExampleAddLockable() {
 	pod := map[string]string{"launcher.mooring.dev": "compute"}
 	for _, bytes := range []int64{1 << 30, 512 << 20} {

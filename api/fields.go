@@ -13,7 +13,7 @@ type field struct {
 	set func(r *Request, value string) error
 }
 
-// fields returns all keys except those of cgroup files, which are many.
+// fields returns all keys except the many keys of cgroup files.
 var fields = sync.OnceValue(func() []field {
 	return []field{
 		{RequiresLockKey, pointer(parseBool, func(r *Request) **bool { return &r.RequiresLock })},
@@ -57,8 +57,8 @@ func parseBool(s string) (bool, error) {
 	return false, invalid(s, `want "true" or "false"`)
 }
 
-// lookupKey checks that a key without scope is known. podWide is true if the key concerns the pod
-// as a whole.
+// lookupKey checks that a key without scope exists. podWide is true if the key concerns the pod as
+// a whole.
 func lookupKey(base string) (podWide bool, err error) {
 	known := []string{LauncherKey, SidecarKey, APIVersionKey}
 	if slices.Contains(known, base) || slices.ContainsFunc(webhookFields(), func(f field) bool { return f.key == base }) {

@@ -43,7 +43,7 @@ const (
 	// WatchdogKey is the highest allowed age of the pod's heartbeat.
 	WatchdogKey = "watchdog.lifecycle" + Suffix
 
-	// DomainKey is the libvirt UUID or name of a VM whose process runs outside the pod's cgroup.
+	// DomainKey is the libvirt UUID or name of a VM with its process outside the pod's cgroup.
 	DomainKey = "domain.lifecycle" + Suffix
 
 	// VCPUsKey is the desired number of virtual CPUs.
@@ -60,7 +60,7 @@ const (
 )
 
 // Keys for admission webhooks: requests to them, and records of their changes. A node checks these
-// keys like all others and does not act on them.
+// keys like all other keys and does not act on them.
 const (
 	// InjectSidecarKey asks for mooring-shim in a launcher pod: see [Injection].
 	InjectSidecarKey = "sidecar.inject" + Suffix

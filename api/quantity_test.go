@@ -61,7 +61,7 @@ func checkRefused[T comparable](t *testing.T, in string, got T, err error) {
 		t.Errorf("%q: got %v with an error, want %v", in, got, zero)
 	}
 	if invalid.Value != in || invalid.Allowed == "" || invalid.Key != "" {
-		t.Errorf("%q: got %+v, want the value, no key, and what is allowed", in, invalid)
+		t.Errorf("%q: got %+v, want the value, no key, and the allowed range", in, invalid)
 	}
 }
 

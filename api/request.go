@@ -9,7 +9,7 @@ import (
 )
 
 // Request is the sum of a pod's annotations for one of its containers. The node's policy decides
-// about it. A nil pointer, an empty string, an empty slice and a zero Size ask for nothing.
+// about it. A nil pointer, an empty string, an empty slice and a zero Size mean no request.
 type Request struct {
 	RequiresLock *bool     // lock memory even if no device needs it
 	Value        *Lockable // lockable memory in addition to the VM's own
@@ -80,9 +80,9 @@ func Relevant(annotations map[string]string) bool {
 // precedence holds: KEY/container.NAME before KEY/pod before KEY. Parse reads only the value that
 // holds.
 //
-// The error joins all faults as [*InvalidError], sorted by key. After ten of them a last error
-// counts the others. Faults are malformed, empty and out-of-range values, and unknown keys, unknown
-// scopes and over-long container names under Mooring's suffix. The latter count for every
+// The error joins all faults as [*InvalidError], sorted by key. After ten faults a last error
+// counts the remaining ones. Faults are malformed, empty and out-of-range values, and unknown keys,
+// unknown scopes and over-long container names under Mooring's suffix. The latter count for every
 // container. An unknown version in [APIVersionKey] is the only error, because the other keys may
 // belong to the newer version. With an error the Request is the zero value.
 func Parse(annotations map[string]string, container string) (Request, error) {

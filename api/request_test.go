@@ -16,8 +16,8 @@ func TestParse(t *testing.T) {
 		annotations map[string]string
 		want        Request
 	}{
-		"nothing":      {nil, Request{}},
-		"nothing ours": {map[string]string{"example.org/x": "-1", "notmooring.dev": "1", "mooring.dev.example.org/x": "1"}, Request{}},
+		"no keys":      {nil, Request{}},
+		"foreign keys": {map[string]string{"example.org/x": "-1", "notmooring.dev": "1", "mooring.dev.example.org/x": "1"}, Request{}},
 		"everything": {map[string]string{
 			LauncherKey: "compute", APIVersionKey: "v1alpha1", RequiresLockKey: "true", ValueKey: "1Gi", GuestMemoryKey: "1Gi",
 			DevicesKey: "vfio=2,iommu", GracePeriodKey: "1m", WatchdogKey: "60s", DomainKey: "vm-1", VCPUsKey: "4",

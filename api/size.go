@@ -20,10 +20,9 @@ const (
 // resizeSuffix ends the keys of the annotations that concern the size of a VM.
 const resizeSuffix = ".resize" + Suffix
 
-// Size is the size of a VM. Annotations or `mooring resize` ask for it, and it goes unchanged
-// to the planner in mooring-shim. A dimension with its zero value is not asked for: the VM
-// keeps it, or follows the limits of its container. The limits and requests of containers
-// are not a Size.
+// Size is the size of a VM. Annotations or `mooring resize` request it, and it goes unchanged to
+// the planner in mooring-shim. A dimension with its zero value is not requested: the VM keeps it,
+// or follows the limits of its container. The limits and requests of containers are not a Size.
 type Size struct {
 	VCPUs     int      `json:"vcpus,omitempty"`     // virtual CPUs, 1 to MaxVCPUs
 	Memory    Bytes    `json:"memory,omitempty"`    // memory of the guest
@@ -31,8 +30,8 @@ type Size struct {
 	CPUShares int      `json:"cpuShares,omitempty"` // cpu.weight of cgroup v2, MinCPUShares to MaxCPUShares
 }
 
-// ParseSize reads the size that the annotations of a pod ask for, for the named container.
-// It reads only keys below "resize.mooring.dev"; precedence and errors are those of [Parse].
+// ParseSize reads the size requested by the annotations of a pod, for the named container. It reads
+// only keys below "resize.mooring.dev"; precedence and errors are as in [Parse].
 func ParseSize(annotations map[string]string, container string) (Size, error) {
 	own := map[string]string{}
 	for key, value := range annotations {

@@ -17,8 +17,8 @@ func TestAddLockable(t *testing.T) {
 		bytes  int64
 		want   map[string]string
 	}{
-		"nothing yet":         {map[string]string{}, 1 << 30, map[string]string{ValueKey: "1Gi", RequiresLockKey: "true", APIVersionKey: "v1alpha1"}},
-		"nothing to add":      {map[string]string{}, 0, map[string]string{ValueKey: "0", RequiresLockKey: "true", APIVersionKey: "v1alpha1"}},
+		"no value yet":        {map[string]string{}, 1 << 30, map[string]string{ValueKey: "1Gi", RequiresLockKey: "true", APIVersionKey: "v1alpha1"}},
+		"add 0 bytes":         {map[string]string{}, 0, map[string]string{ValueKey: "0", RequiresLockKey: "true", APIVersionKey: "v1alpha1"}},
 		"something there":     {map[string]string{ValueKey: "1.5Gi"}, 1 << 29, map[string]string{ValueKey: "2Gi", RequiresLockKey: "true", APIVersionKey: "v1alpha1"}},
 		"unlimited stays":     {map[string]string{ValueKey: "unlimited"}, math.MaxInt64, map[string]string{ValueKey: "unlimited", RequiresLockKey: "true", APIVersionKey: "v1alpha1"}},
 		"false becomes true":  {map[string]string{RequiresLockKey: "false"}, 1, map[string]string{ValueKey: "1", RequiresLockKey: "true", APIVersionKey: "v1alpha1"}},
@@ -121,7 +121,7 @@ func FuzzAddLockable(f *testing.F) {
 	})
 }
 
-// checkAdded checks what a launcher named compute would read before and after.
+// checkAdded checks the memory lock that a launcher named compute reads before and after a change.
 func checkAdded(t *testing.T, before, after map[string]string, bytes int64) {
 	t.Helper()
 	old := Lockable{}

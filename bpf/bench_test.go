@@ -55,7 +55,7 @@ func measure(b *testing.B, tracker *Tracker, in *cgroup, path string) {
 	b.Helper()
 	counting, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
 	if err != nil {
-		skipOrFail(b, "the kernel does not count what programs take: %v", err)
+		skipOrFail(b, "the kernel does not count the time of programs: %v", err)
 	}
 	b.Cleanup(func() { _ = counting.Close() })
 	costs := map[string][]float64{}

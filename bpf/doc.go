@@ -12,8 +12,7 @@
 //
 //   - [Tracker.Bind] put the process into a group;
 //   - the process is in a registered cgroup or below one, and the nearest one counts;
-//   - a parent belonged to the group at the fork. The process keeps this group in whatever cgroup
-//     it moves to.
+//   - a parent belonged to the group at the fork. The process keeps this group in any later cgroup.
 //
 // The map has room for [Options.MaxProcesses], and no group can use all of it. When a process found
 // no room, [View.Complete] returns false: a process missing from the map may still exist.

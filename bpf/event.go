@@ -84,7 +84,7 @@ type ExitStatus struct {
 }
 
 // Event is a change of a process, with its record after the change. Events of one process arrive in
-// order, those of several processes nearly so. An emulator without room in the map still causes
+// order, events of several processes nearly so. An emulator without room in the map still causes
 // Fork, Exec or Move, and no later event: see View.Complete.
 type Event struct {
 	Kind Kind

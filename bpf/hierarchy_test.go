@@ -26,7 +26,7 @@ func TestCgroupV1(t *testing.T) {
 		t.Errorf("events: %+v, want none", got)
 	}
 	if changes, err := tracker.Resync(); err != nil || len(changes.Found) != 0 {
-		t.Errorf("found %+v, %v, want nothing", changes.Found, err)
+		t.Errorf("found %+v, %v, want none", changes.Found, err)
 	}
 }
 

@@ -21,7 +21,7 @@ func TestRingOverflows(t *testing.T) {
 		t.Errorf("figures: %+v, want lost events, and no lost processes", s)
 	}
 	r := record(t, tracker)
-	r.waitFor(func(e Event) bool { return e.Kind == Lost }, "to be told of losses")
+	r.waitFor(func(e Event) bool { return e.Kind == Lost }, "an event Lost")
 	if changes, err := tracker.Resync(); err != nil || len(changes.Found)+len(changes.Gone) != 0 {
 		t.Errorf("changes: %+v, %v, want none: the map was right", changes, err)
 	}
@@ -60,13 +60,13 @@ func TestForkStorm(t *testing.T) {
 	register(t, tracker, group)
 	stays := shell(t, &group, "read line")
 	r := record(t, tracker)
-	ours, others := startRole(t, &group, "storm"), startRole(t, nil, "storm")
+	ours, unrelated := startRole(t, &group, "storm"), startRole(t, nil, "storm")
 	const exits = 3000
 	eventually(t, func() bool {
 		return len(r.matching(func(e Event) bool { return e.Kind == Exit })) >= exits
 	}, "%d exits", exits)
 	started := stop(t, ours)
-	stop(t, others)
+	stop(t, unrelated)
 	eventually(t, func() bool { return len(procs(t, group)) == 1 }, "the storm to end")
 	changes, err := tracker.Resync()
 	wantTracked(t, tracker, group, stays.pid())
@@ -152,7 +152,7 @@ func procs(t *testing.T, c cgroup) []int {
 	return all
 }
 
-// wantTracked expects these processes of a group in a snapshot and nothing else.
+// wantTracked expects these processes of a group in a snapshot and no other ones.
 func wantTracked(t *testing.T, tracker *Tracker, group cgroup, want ...int) {
 	t.Helper()
 	all, err := tracker.Snapshot()

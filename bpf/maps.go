@@ -50,7 +50,7 @@ func (m mapSet) writeSettings(o Options) error {
 		names[fileName(name)] = true
 		lengths |= 1 << len(name)
 	}
-	settings.NameLengths |= lengths // keep those of the old names until they are removed
+	settings.NameLengths |= lengths // keep the lengths of old names until their removal
 	if err := m.putSettings(settings); err != nil {
 		return err
 	}

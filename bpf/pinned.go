@@ -71,7 +71,7 @@ func (p *programs) pin(dir string) error {
 	return markReady(dir)
 }
 
-// pinnedPrograms opens pinned programs: linked with their links, others without.
+// pinnedPrograms opens pinned programs. It opens the links of the programs in linked, too.
 func pinnedPrograms(dir string, linked, others []string) (*programs, error) {
 	p := &programs{programs: map[string]*ebpf.Program{}, links: map[string]link.Link{}}
 	for _, name := range slices.Concat(linked, others) {

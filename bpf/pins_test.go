@@ -209,7 +209,7 @@ func TestReplacementUnderLoad(t *testing.T) {
 		t.Errorf("changes: %+v, %v, want none", changes, err)
 	}
 	if all, err := tracker.Snapshot(); err != nil || len(all) != 0 {
-		t.Errorf("snapshot: %+v, %v, want nothing", all, err)
+		t.Errorf("snapshot: %+v, %v, want none", all, err)
 	}
 	wantEntryCounts(t, tracker, 0)
 }
@@ -230,7 +230,7 @@ func TestBusy(t *testing.T) {
 		t.Error(err)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
-		t.Errorf("left: %v, %v, want nothing", left, err)
+		t.Errorf("left: %v, %v, want none", left, err)
 	}
 }
 

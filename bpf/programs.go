@@ -70,7 +70,7 @@ func load(o Options, spec *ebpf.CollectionSpec, m mapSet) (*programs, error) {
 	return p, nil
 }
 
-// loadVariant loads the handlers whose names end in suffix.
+// loadVariant loads the handlers with names ending in suffix.
 func loadVariant(spec *ebpf.CollectionSpec, m mapSet, suffix string, cache *btf.Cache) (*programs, error) {
 	spec = spec.Copy()
 	for name := range spec.Programs {

@@ -9,7 +9,7 @@ import (
 )
 
 // Register makes the processes of a cgroup, and of the cgroups below it, a group with the cgroup's
-// id. It takes microseconds. Registering again does nothing.
+// id. It takes microseconds. Registering again has no effect.
 //
 // From then on the kernel tracks every process that is born into the cgroup, moved into it or
 // executes a file in it. Call Resync soon afterwards to find the processes already inside. Until
@@ -48,9 +48,9 @@ func (t *Tracker) Watch(p Process) error {
 	return t.mark(p, trackerRequest{Watch: 1})
 }
 
-// Bind puts a process, and its later children, into a group and keeps them there in whatever cgroup
-// they are. The group need not be registered. For an untracked process it fails with ErrFull if the
-// map has no room for it (see Options.MaxProcesses). Otherwise it is like Watch.
+// Bind puts a process, and its later children, into a group and keeps them there in any cgroup. The
+// group need not be registered. For an untracked process it fails with ErrFull if the map has no
+// room for it (see Options.MaxProcesses). Otherwise it is like Watch.
 func (t *Tracker) Bind(p Process, group uint64) error {
 	if group == 0 {
 		return fmt.Errorf("binding process %d to group 0: a group id is at least 1", p.PID)
@@ -64,14 +64,14 @@ func (t *Tracker) mark(p Process, request trackerRequest) error {
 	defer t.scanMutex.Unlock()
 	request.Pid, request.Start = uint32(p.PID), p.StartTime
 	request.Result = -int32(unix.ESRCH)
-	asked := t.maps[trackerMapAsked]
-	if err := asked.Put(uint32(0), &request); err != nil {
+	requests := t.maps[trackerMapAsked]
+	if err := requests.Put(uint32(0), &request); err != nil {
 		return fmt.Errorf("marking process %d: %w", p.PID, err)
 	}
 	if _, err := run(t.programs.iterator(trackerProgMark)); err != nil {
 		return fmt.Errorf("marking process %d: %w", p.PID, err)
 	}
-	if err := asked.Lookup(uint32(0), &request); err != nil {
+	if err := requests.Lookup(uint32(0), &request); err != nil {
 		return fmt.Errorf("marking process %d: %w", p.PID, err)
 	}
 	switch errno := unix.Errno(-request.Result); errno {

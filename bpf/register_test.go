@@ -62,7 +62,7 @@ func TestResyncFindsMembers(t *testing.T) {
 		}
 	}
 	if changes, err := tracker.Resync(); err != nil || len(changes.Found)+len(changes.Gone) != 0 {
-		t.Errorf("again: %+v, %v, want nothing new", changes, err)
+		t.Errorf("again: %+v, %v, want no new process", changes, err)
 	}
 }
 
@@ -98,7 +98,7 @@ func TestBind(t *testing.T) {
 		t.Errorf("%+v, want group %d", e, group.id)
 	}
 	if changes, err := tracker.Resync(); err != nil || len(changes.Found) != 0 {
-		t.Errorf("found %+v, %v, want nothing", changes.Found, err)
+		t.Errorf("found %+v, %v, want none", changes.Found, err)
 	}
 }
 

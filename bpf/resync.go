@@ -22,7 +22,7 @@ const maxPasses = 16
 // Resync scans the node and corrects the map of processes: it adds processes of registered cgroups,
 // children of tracked processes and emulators, updates executables, and removes processes that have
 // ended. Call it after Register, after a Lost event, and periodically. It cannot restore the group
-// of a process that had left its cgroup and whose parent has ended. It writes no events: compare
+// of a process that had left its cgroup if the parent has ended. It writes no events: compare
 // Snapshot with your records to find missed changes.
 //
 // It walks all threads a few times, about a millisecond for each few thousand. With ErrFull it has

@@ -122,7 +122,7 @@ func execThreadRole() error {
 	return <-failed
 }
 
-// sysExitRole prints the number of a child whose only thread ends by exit(2) with code 9.
+// sysExitRole prints the number of a child. Its only thread ends by exit(2) with code 9.
 func sysExitRole() error {
 	pid, err := clonetest.Child{Signal: unix.SIGCHLD, Code: 9}.Start()
 	if err != nil {

@@ -30,7 +30,7 @@ func TestGroupLimitedToItsShare(t *testing.T) {
 		if p, ok := find(t, tracker, vm.pid()); !ok || p.Group != quiet.id {
 			t.Errorf("snapshot has %+v (%t), want the emulator in group %d", p, ok, quiet.id)
 		}
-		r.waitFor(func(e Event) bool { return e.Kind == Lost }, "to be told of losses")
+		r.waitFor(func(e Event) bool { return e.Kind == Lost }, "an event Lost")
 		if _, err := tracker.Resync(); !errors.Is(err, ErrFull) {
 			t.Errorf("Resync: %v, want %v", err, ErrFull)
 		}
@@ -132,7 +132,7 @@ func TestLossesOutliveTheTracker(t *testing.T) {
 			tracker = open(t, o)
 			wantComplete(t, &tracker.View, false)
 			r := record(t, tracker)
-			r.waitFor(func(e Event) bool { return e.Kind == Lost }, "to be told of losses")
+			r.waitFor(func(e Event) bool { return e.Kind == Lost }, "an event Lost")
 			r.stop()
 			crowd.kill()
 			eventually(t, func() bool { return len(procs(t, group)) == 0 }, "the crowd to end")

@@ -87,9 +87,9 @@ func (v *View) Registered() ([]uint64, error) {
 	return slices.Sorted(maps.Keys(groups)), nil
 }
 
-// Snapshot returns the running tracked processes, sorted by number. It leaves out a process whose
-// last thread has ended, even if its exit was missed, and a process with the reused number of a
-// tracked one. It walks all threads visible to this process: about a millisecond for each few
+// Snapshot returns the running tracked processes, sorted by number. It leaves out a process after
+// the end of its last thread, even if its exit was missed, and a process with the reused number of
+// a tracked one. It walks all threads visible to this process: about a millisecond for each few
 // thousand.
 func (v *View) Snapshot() ([]Tracked, error) {
 	records, err := run(v.programs.iterator(trackerProgList))

@@ -22,7 +22,7 @@ type Account struct {
 	FreeMaintenance corev1.ResourceList // part of the maintenance share free of VMs, see [Desired]
 	Desired         corev1.ResourceList // see [Desired]
 
-	// Reservations are those charged to this quota, by name.
+	// Reservations are the reservations charged to this quota, by name.
 	Reservations []*v1alpha1.MigrationReservation
 
 	// Reserved is the sum of their charges, for resources of the base. Outstanding is the part of
@@ -82,7 +82,7 @@ func (p pods) account(q *corev1.ResourceQuota, ns *corev1.Namespace, o Options, 
 
 // addReservation adds the pods of a reservation that fall under the quota.
 func (a *Account) addReservation(r *v1alpha1.MigrationReservation, target family) error {
-	held := false
+	found := false
 	for _, pod := range r.Spec.Pods {
 		under, err := FallsUnder(pod, a.Quota)
 		if err != nil {
@@ -92,11 +92,11 @@ func (a *Account) addReservation(r *v1alpha1.MigrationReservation, target family
 		if !under || len(charge) == 0 {
 			continue
 		}
-		held = true
+		found = true
 		add(a.Reserved, charge)
 		add(a.Outstanding, target.outstanding(pod.Role, charge))
 	}
-	if held {
+	if found {
 		a.Reservations = append(a.Reservations, r)
 	}
 	return nil
@@ -114,7 +114,7 @@ func sortedQuotas(quotas []*corev1.ResourceQuota) []*corev1.ResourceQuota {
 	return slices.SortedFunc(slices.Values(quotas), func(a, b *corev1.ResourceQuota) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// restrictTo returns the entries of list whose names are in another list.
+// restrictTo returns the entries of list with names in another list.
 func restrictTo(list, in corev1.ResourceList) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	for name, q := range list {
@@ -126,7 +126,7 @@ func restrictTo(list, in corev1.ResourceList) corev1.ResourceList {
 }
 
 // inForce reports whether status.hard, which admission compares with, has room for a reservation
-// beside those before it: first the granted ones, then the older ones.
+// beside all earlier ones: first the granted ones, then the older ones.
 func (a Account) inForce(holder string) bool {
 	sum := corev1.ResourceList{}
 	for _, r := range slices.SortedStableFunc(slices.Values(a.Reservations), compareGrantOrder) {

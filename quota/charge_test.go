@@ -60,7 +60,7 @@ func TestCharge(t *testing.T) {
 		pod  *corev1.Pod
 		want corev1.ResourceList
 	}{
-		"nothing": {of(corev1.Container{}), list("pods", "1", "count/pods", "1")},
+		"no resources": {of(corev1.Container{}), list("pods", "1", "count/pods", "1")},
 		"defect 5: launcher of 1Gi with its console container": {of(compute, console()), list(
 			"cpu", "105m", "requests.cpu", "105m", "limits.cpu", "1015m", "pods", "1", "count/pods", "1",
 			"memory", "750128832", "requests.memory", "750128832", "limits.memory", "1516469952")},
@@ -76,13 +76,13 @@ func TestCharge(t *testing.T) {
 		"a resize that cannot be done": {infeasible, both("2", "1Gi")},
 		"overhead":                     {withOverhead, both("1250m", "1124Mi")},
 		"resources of the whole pod":   {whole, both("3", "3Gi")},
-		"what else is charged": {
+		"other charged resources": {
 			of(wants(list("hugepages-2Mi", "4Mi", "ephemeral-storage", "1Gi", "nvidia.com/gpu", "2", "devices.kubevirt.io/kvm", "1"),
 				list("hugepages-2Mi", "4Mi", "ephemeral-storage", "2Gi", "nvidia.com/gpu", "2", "devices.kubevirt.io/kvm", "1"))),
 			list("hugepages-2Mi", "4Mi", "requests.hugepages-2Mi", "4Mi", "ephemeral-storage", "1Gi", "requests.ephemeral-storage", "1Gi",
 				"limits.ephemeral-storage", "2Gi", "requests.nvidia.com/gpu", "2", "requests.devices.kubevirt.io/kvm", "1",
 				"pods", "1", "count/pods", "1")},
-		"device classes, and what belongs to Kubernetes": {
+		"device classes and Kubernetes' own resources": {
 			of(wants(list("deviceclass.resource.kubernetes.io/gpu", "1", "attachable.kubernetes.io/x", "1"), nil)),
 			list("requests.deviceclass.resource.kubernetes.io/gpu", "1", "pods", "1", "count/pods", "1")},
 	} {

@@ -13,7 +13,7 @@ import (
 )
 
 // Defects of the predecessor of this controller, with the issues of its users. Defects of the
-// charge are in charge_test.go, those of the base in base_test.go.
+// charge are in charge_test.go, defects of the base in base_test.go.
 
 // reserved returns a snapshot with a migration "m" of "vm" and a raised quota.
 func reserved(t *testing.T, limits corev1.ResourceList, more ...*corev1.Pod) quota.Snapshot {
@@ -262,11 +262,11 @@ func TestIssue7585CachesReleaseNothing(t *testing.T) {
 		}
 	}
 	if !p.NeedsLive {
-		t.Error("want a live snapshot to be asked for")
+		t.Error("want a request for a live snapshot")
 	}
 	s.Reservations = nil // a cache may lack the ledger, too
 	if p := quota.MakePlan(s, quota.Options{}); len(p.Actions) > 0 || !p.NeedsLive {
-		t.Errorf("%+v: want nothing but a live snapshot", p)
+		t.Errorf("%+v: want only a request for a live snapshot", p)
 	}
 }
 

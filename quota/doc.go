@@ -40,9 +40,9 @@
 // A stored pod that has ended is still charged count/pods. For a quota with count/pods, the
 // reservation keeps this charge until the pod is deleted.
 //
-// An expired reservation reserves nothing. The object stays so that the controller does not reserve
-// for this migration again. The deadline starts when a quota rejects the target pod. A migration
-// waiting for its turn has no deadline.
+// An expired reservation reserves no resources. The object stays so that the controller does not
+// reserve for this migration again. The deadline starts when a quota rejects the target pod. A
+// migration waiting for its turn has no deadline.
 //
 // # Duties of the controller
 //
@@ -51,11 +51,11 @@
 //     before it is written. Then read and plan again. Conflicts are normal; count them.
 //   - Write at the resourceVersion of the action. An [UpdateStatus] after an [UpdateReservation] of
 //     the same object uses the new resourceVersion.
-//   - A plan from caches releases nothing and lowers no quota. It sets [Plan.NeedsLive] instead.
-//     The controller then reads reservations, migrations, VMIs, pods and quotas from the API
-//     server, in this order, sets [Snapshot.Live] and plans again. It reads a migration before its
-//     pods, so an ended migration cannot create an unseen pod.
-//   - [VMIsToEstimate] lists the VMIs whose target pod the controller has to estimate.
+//   - A plan from caches releases no reservation and lowers no quota. It sets [Plan.NeedsLive]
+//     instead. The controller then reads reservations, migrations, VMIs, pods and quotas from the
+//     API server, in this order, sets [Snapshot.Live] and plans again. It reads a migration before
+//     its pods, so an ended migration cannot create an unseen pod.
+//   - [VMIsToEstimate] lists the VMIs with a target pod that the controller has to estimate.
 //   - Plan again at [Plan.NextPlan] and at each change of a migration, VMI, launcher, attachment
 //     pod, reservation, quota or the namespace. The condition Granted shows that a migration can
 //     continue: admission compares with status.hard, which follows spec.hard.
@@ -65,7 +65,7 @@
 //
 // # Limits
 //
-// Setting spec.hard to the applied value is invisible, so it does not count as an edit. If somebody
+// Setting spec.hard to the applied value is invisible, so it does not count as an edit. If a user
 // removes the annotations from a raised quota, the raised value becomes the base. An admission
 // policy has to prevent that.
 //

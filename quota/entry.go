@@ -103,7 +103,7 @@ func (e entry) created() metav1.Time {
 }
 
 // markWaiting marks the migrations that wait. KubeVirt runs one migration of a VMI at a time. The
-// next one gets its reservation when its source pod is known.
+// next one gets its reservation when the planner knows its source pod.
 func (p *planner) markWaiting(all []entry) {
 	taken := map[types.UID]bool{}
 	for _, e := range all {

@@ -8,9 +8,9 @@ import (
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 )
 
-// VMIsToEstimate returns the VMIs whose target pod needs an estimate: a quota rejects the target
-// although it has room for a pod like the source, and no webhook recorded the target's charge. It
-// is pure, and cheap without rejections.
+// VMIsToEstimate returns the VMIs with a target pod that needs an estimate: a quota rejects the
+// target although it has room for a pod like the source, and no webhook recorded the target's
+// charge. It is pure, and cheap without rejections.
 func VMIsToEstimate(s Snapshot) []VMI {
 	rejected := func(m *kubevirtv1.VirtualMachineInstanceMigration) bool { return entry{migration: m}.rejected() }
 	if !slices.ContainsFunc(s.Migrations, rejected) {

@@ -86,7 +86,7 @@ func TestVMIsToEstimate(t *testing.T) {
 	}
 	for name, change := range map[string]func(*quota.Snapshot){
 		"not rejected":          func(s *quota.Snapshot) { s.Migrations[0].Status.Conditions = nil },
-		"nothing reserved":      func(s *quota.Snapshot) { s.Reservations = nil },
+		"no reservations":       func(s *quota.Snapshot) { s.Reservations = nil },
 		"not granted yet":       func(s *quota.Snapshot) { s.Reservations[0].Status.Phase = v1alpha1.PhaseReserved },
 		"expired":               func(s *quota.Snapshot) { s.Now = s.Now.Add(time.Hour); *s = settled(t, *s) },
 		"it has a target":       func(s *quota.Snapshot) { s.Pods = append(s.Pods, target("target", "vm", "m", "2", "4Gi")) },

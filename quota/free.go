@@ -8,14 +8,14 @@ import (
 
 // Free returns the amount free for pods other than migration targets: the smaller of
 //
-//	status.hard - status.used - reservations whose pods are not charged yet
-//	VM share    - (status.used - reservations whose pods are charged)
+//	status.hard - status.used - reservations with pods not charged yet
+//	VM share    - (status.used - reservations with charged pods)
 //
 // and at least zero. Without a maintenance share both are equal once status.hard has followed
 // spec.hard. Then they match the proposal's formula hard - (used - reservations), with base for
 // hard and all targets charged.
 //
-// A resource whose use kube-apiserver has not computed yet is missing from the result.
+// The result lacks a resource if kube-apiserver has not computed its use yet.
 func (a Account) Free() corev1.ResourceList {
 	free := a.remaining()
 	for name, q := range free {
@@ -52,7 +52,7 @@ func (a Account) remaining() corev1.ResourceList {
 
 // Check reports an error if a pod does not fit into the free amounts. The pod must not be a
 // migration target. A pod outside of the quota fits, and so does every pod after an opt-out:
-// Kubernetes decides about those. The error names the resources with a shortage.
+// Kubernetes decides about them. The error names the resources with a shortage.
 func (a Account) Check(pod v1alpha1.ReservedPod) error { return a.check(pod, a.Free()) }
 
 // CheckReplacement is Check for a pod created after the end of another pod with the charge has. The

@@ -67,7 +67,7 @@ func TestGrantedWhenStatusHasFollowed(t *testing.T) {
 		}
 	}
 	if p := quota.MakePlan(w.snapshot(), quota.Options{}); len(p.Actions)+len(p.Reports) > 0 {
-		t.Errorf("%+v: want nothing before status.hard has followed", p)
+		t.Errorf("%+v: want no action before status.hard has followed", p)
 	}
 	w.follow()
 	p := quota.MakePlan(w.snapshot(), quota.Options{})

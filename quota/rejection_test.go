@@ -100,11 +100,11 @@ func TestStillLacking(t *testing.T) {
 		by   quota.Rejection
 		want bool
 	}{
-		"full":                       {a, r, true},
-		"it has room by now":         {roomy, r, false},
-		"nothing is kept":            {kept, r, false},
-		"another quota's":            {a, quota.Rejection{Quota: "other", Requested: r.Requested}, false},
-		"of what there is no end to": {a, quota.Rejection{Quota: "quota", Requested: list("limits.cpu", "1")}, false},
+		"full":               {a, r, true},
+		"it has room by now": {roomy, r, false},
+		"nothing is kept":    {kept, r, false},
+		"another quota's":    {a, quota.Rejection{Quota: "other", Requested: r.Requested}, false},
+		"unlimited resource": {a, quota.Rejection{Quota: "quota", Requested: list("limits.cpu", "1")}, false},
 	} {
 		if got := test.by.StillLacking([]quota.Account{test.of}); got != test.want {
 			t.Errorf("%s: got %t", name, got)

@@ -115,7 +115,7 @@ func (p *planner) webhookCharge(r *v1alpha1.MigrationReservation) []v1alpha1.Res
 	return []v1alpha1.ReservedPod{*pod}
 }
 
-// merge replaces pods by others of the same role.
+// merge replaces pods by other pods of the same role.
 func merge(pods, by []v1alpha1.ReservedPod) []v1alpha1.ReservedPod {
 	out := slices.Clone(by)
 	for _, pod := range pods {

@@ -50,15 +50,15 @@ func TestFallsUnder(t *testing.T) {
 		"DoesNotExist":              {selected(class, corev1.ScopeSelectorOpDoesNotExist), true, false, false},
 		"operators count for PriorityClass alone": {
 			selected(corev1.ResourceQuotaScopeBestEffort, corev1.ScopeSelectorOpDoesNotExist), false, false, true},
-		"nothing that pods are charged": {hard(list("services", "4", "requests.storage", "1Gi", "count/secrets", "3",
+		"no resource charged to pods": {hard(list("services", "4", "requests.storage", "1Gi", "count/secrets", "3",
 			"gold.storageclass.storage.k8s.io/requests.storage", "1Gi"), nil), false, false, false},
-		"requests alone":     {hard(list("requests.cpu", "4"), nil), true, true, true},
-		"pods alone":         {hard(list("count/pods", "4"), nil), true, true, true},
-		"huge pages alone":   {hard(list("requests.hugepages-1Gi", "4Gi"), nil), true, true, true},
-		"GPUs alone":         {hard(list("requests.nvidia.com/gpu", "4"), nil), true, true, true},
-		"a device class":     {hard(list("requests.deviceclass.resource.kubernetes.io/gpu", "4"), nil), true, true, true},
-		"limits of GPUs":     {hard(list("limits.nvidia.com/gpu", "4"), nil), false, false, false},
-		"nothing whatsoever": {hard(nil, nil), false, false, false},
+		"requests alone":   {hard(list("requests.cpu", "4"), nil), true, true, true},
+		"pods alone":       {hard(list("count/pods", "4"), nil), true, true, true},
+		"huge pages alone": {hard(list("requests.hugepages-1Gi", "4Gi"), nil), true, true, true},
+		"GPUs alone":       {hard(list("requests.nvidia.com/gpu", "4"), nil), true, true, true},
+		"a device class":   {hard(list("requests.deviceclass.resource.kubernetes.io/gpu", "4"), nil), true, true, true},
+		"limits of GPUs":   {hard(list("limits.nvidia.com/gpu", "4"), nil), false, false, false},
+		"no limit":         {hard(nil, nil), false, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, pod := range []struct {
@@ -103,7 +103,7 @@ func TestReserveReadsScopeProperties(t *testing.T) {
 		pod  *corev1.Pod
 		want v1alpha1.ReservedPod
 	}{
-		"nothing wanted, near others":     {near, v1alpha1.ReservedPod{BestEffort: true, CrossNamespaceAffinity: true}},
+		"best effort with affinity":       {near, v1alpha1.ReservedPod{BestEffort: true, CrossNamespaceAffinity: true}},
 		"deadline of no time, a class":    {far, v1alpha1.ReservedPod{Terminating: true, PriorityClassName: "high"}},
 		"resources of the whole pod":      {whole, v1alpha1.ReservedPod{}},
 		"the class that the server found": {known, v1alpha1.ReservedPod{BestEffort: true}},

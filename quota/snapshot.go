@@ -16,7 +16,7 @@ type Snapshot struct {
 	Now time.Time
 
 	// Live: all objects come from the API server, read in the order reservations, migrations, VMIs,
-	// pods, quotas. Otherwise the plan releases nothing and lowers no quota.
+	// pods, quotas. Otherwise the plan releases no reservation and lowers no quota.
 	Live bool
 
 	Namespace    *corev1.Namespace

@@ -13,8 +13,8 @@
 // new ones.
 //
 // A lease replaces an earlier one, and holds when the answer arrives. The status is 404 for a pod
-// without a tracked launcher, 400 for an unreadable request, and 501 on a node whose kernel cannot
-// track processes.
+// without a tracked launcher, 400 for an unreadable request, and 501 on a node with a kernel that
+// cannot track processes.
 //
 // An answer with a status other than 200 carries an [Error].
 package agentapi

@@ -50,7 +50,7 @@ type Account struct {
 }
 
 // Tracker is the part of the agent in the kernel. It tracks the processes of launchers and the
-// start of every emulator. Without it the agent sets limits and does nothing to VM processes.
+// start of every emulator. Without it the agent sets limits and stops no VM processes.
 type Tracker struct {
 	Available bool   `json:"available"`
 	Error     string `json:"error,omitempty"` // why the tracker is not available
@@ -63,6 +63,6 @@ type Tracker struct {
 	// Counters since the load of the tracker, which outlives the agent.
 	LostEvents    uint64 `json:"lostEvents,omitempty"`    // events that the agent did not get; it scans for their effects
 	LostProcesses uint64 `json:"lostProcesses,omitempty"` // processes without space in the table
-	Stale         uint64 `json:"stale,omitempty"`         // processes whose end the tracker missed
+	Stale         uint64 `json:"stale,omitempty"`         // processes with an end that the tracker missed
 	Skipped       uint64 `json:"leftOut,omitempty"`       // calls that the kernel skipped; the agent scans for their effects
 }

@@ -18,7 +18,7 @@ const (
 	StateResizing State = "Resizing" // the steps of a plan are under way
 	StateDone     State = "Done"     // the VM has the desired size
 	StateFailed   State = "Failed"   // the VM has another size; Error says why
-	StateRefused  State = "Refused"  // the VM cannot get the desired size, and no step was taken
+	StateRefused  State = "Refused"  // the VM cannot get the desired size, and the pod took no step
 )
 
 // Bounds of a report.
@@ -28,7 +28,7 @@ const (
 )
 
 // Report is a pod's report of its resizes. The agent shows it to people as the pod's own words, and
-// decides nothing by it.
+// makes no decision by it.
 type Report struct {
 	Generation uint64   `json:"generation"`       // of the [Desired] or the [DryRun]
 	DryRun     bool     `json:"dryRun,omitempty"` // the report answers a dry run

@@ -121,7 +121,8 @@ func (r *reader) labels(path string, raw map[string]json.RawMessage) map[string]
 	return labels
 }
 
-// uniqueName reads the name of a list element, which must differ from the names of the others.
+// uniqueName reads the name of a list element, which must differ from the names of all other
+// elements.
 func (r *reader) uniqueName(list, path string, raw json.RawMessage) string {
 	name := required(r, path+".name", raw, dnsLabel)
 	if name == "" {

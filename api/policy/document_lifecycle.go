@@ -63,7 +63,7 @@ func (r *reader) maxGracePeriod(at string, raw json.RawMessage, least time.Durat
 }
 
 // emulators reads the names of emulators. With an empty list the agent would recognise no VM
-// process and do nothing.
+// process and stop none.
 func (r *reader) emulators(at string, raw []json.RawMessage) []string {
 	switch {
 	case raw == nil:

@@ -26,9 +26,9 @@ const (
 	AccountUndetermined Comparison = "service account unknown" // and the rule names service accounts
 )
 
-// Match returns the rule that decides for a pod: the first one whose namespaces and service
-// accounts match. known is false when the agent does not know the pod's service account, for
-// example without a connection to Kubernetes. compared holds a result for each rule that Match has
+// Match returns the rule that decides for a pod: the first one with matching namespaces and service
+// accounts. known is false when the agent does not know the pod's service account, for example
+// without a connection to Kubernetes. compared holds a result for each rule that Match has
 // compared, in the order of the policy.
 //
 // The error says why there is no rule. It wraps [ErrAccountUnknown] if the first rule for the

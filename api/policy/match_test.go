@@ -47,7 +47,7 @@ func TestMatch(t *testing.T) {
 		}
 	}
 	if _, _, err := parse(t, "").Match("vms", "x", true); err == nil {
-		t.Error("without rules somebody may ask for something")
+		t.Error("a policy without rules allows a request")
 	}
 }
 

@@ -273,7 +273,7 @@ func checkSound(t *testing.T, p *Policy) {
 			t.Errorf("got %+v", f)
 		}
 		if _, ok := p.Profile(f.PodLabels); !ok {
-			t.Errorf("nothing recognises %v", f.PodLabels)
+			t.Errorf("no profile recognises %v", f.PodLabels)
 		}
 	}
 	for _, r := range p.Rules {

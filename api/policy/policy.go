@@ -1,9 +1,9 @@
 // Package policy reads the node policy: the file in which the owner of a node limits the requests
 // of pod annotations.
 //
-// Pod annotations are user input. A pod without a matching rule gets nothing. The file is strict
-// YAML: unknown fields, duplicate keys and values out of range are errors with the field's name.
-// docs/reference/policy.md describes it for users.
+// Pod annotations are user input. A pod without a matching rule gets no settings. The file is
+// strict YAML: unknown fields, duplicate keys and values out of range are errors with the field's
+// name. docs/reference/policy.md describes it for users.
 //
 // A Policy does not change after Parse. Its methods are pure, do not block and may be called from
 // several goroutines at once.
@@ -44,7 +44,7 @@ type Policy struct {
 	Rules     []Rule    // in the file's order: the first that matches decides
 }
 
-// NodeMemlock holds what concerns the locked memory of the node as a whole.
+// NodeMemlock bounds the locked memory of the node as a whole.
 type NodeMemlock struct {
 	NodeMax int64 // bytes; ceiling for the sum over all launchers; 0: none
 	Repair  Repair

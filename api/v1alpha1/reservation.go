@@ -120,12 +120,12 @@ const (
 type ChargeOrigin string
 
 const (
-	// Estimated charges are those of the source pod. The target may need more.
+	// Estimated charges equal the charges of the source pod. The target may need more.
 	Estimated ChargeOrigin = "Estimated"
 	// Computed charges are the likely charges of KubeVirt's target, and for each resource at least
-	// those of the source pod. A quota has rejected a target of that size.
+	// the charge of the source pod. A quota has rejected a target of that size.
 	Computed ChargeOrigin = "Computed"
-	// Rendered charges are those of the target pod.
+	// Rendered charges equal the charges of the target pod.
 	Rendered ChargeOrigin = "Rendered"
 )
 

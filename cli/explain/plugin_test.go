@@ -43,7 +43,7 @@ type account string
 func (a account) ServiceAccount(string) (string, bool) { return string(a), true }
 
 // newPlugin returns the agent's plugin, on a node with another launcher that holds node.Granted.
-// The pod's service account is known unless the node lacks it.
+// The pod's service account is known unless node.AccountsUnknown is set.
 func newPlugin(t *rapid.T, p *policy.Policy, pod *corev1.Pod, node Node) (*plugin.Plugin, *lifecycletest.Recorder) {
 	recorder := &lifecycletest.Recorder{}
 	config := plugin.Config{

@@ -13,7 +13,7 @@ import (
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 )
 
-// outgrown sets up a VM whose launcher is smaller than a new one would be, with room for a second
+// outgrown sets up a VM with a launcher smaller than a new one would be, and with room for a second
 // one of the old size.
 func outgrown(t *testing.T, r *Reconciler, w *world) {
 	t.Helper()

@@ -22,7 +22,7 @@ import (
 
 const rejected = `pods "virt-launcher-late" is forbidden: exceeded quota: quota, requested: pods=1, used: pods=1, limited: pods=1`
 
-// rejectedVM is a starting VM whose launcher pod a quota rejects.
+// rejectedVM is a starting VM with a launcher pod that a quota rejects.
 func rejectedVM(change func(*kubevirtv1.VirtualMachine, *kubevirtv1.VirtualMachineInstance)) (*kubevirtv1.VirtualMachine, *kubevirtv1.VirtualMachineInstance) {
 	vm := &kubevirtv1.VirtualMachine{ObjectMeta: named("late", "late-vm")}
 	vm.Spec.RunStrategy, vm.Spec.Template = new(kubevirtv1.RunStrategyAlways), &kubevirtv1.VirtualMachineInstanceTemplateSpec{}
@@ -104,7 +104,7 @@ func TestAVMThatDoesNotFitIsHalted(t *testing.T) {
 				t.Errorf("Event %q", event)
 			}
 			if _, event := reconcileRejectedVM(t, w, interceptor.Funcs{}); event != "" {
-				t.Errorf("told again: %s", event)
+				t.Errorf("second Event: %s", event)
 			}
 		})
 	}
@@ -151,7 +151,7 @@ func TestAVMThatFitsByNowIsNotHalted(t *testing.T) {
 	first, err := h.Reconcile(t.Context(), request)
 	w.must(t, err)
 	if first.RequeueAfter != minShortage {
-		t.Errorf("looked again after %s, want %s", first.RequeueAfter, minShortage)
+		t.Errorf("requeue after %s, want %s", first.RequeueAfter, minShortage)
 	}
 	w.use(t, corev1.ResourceList{corev1.ResourcePods: {}, corev1.ResourceRequestsMemory: {}})
 	w.now = w.now.Add(minShortage)
@@ -164,7 +164,7 @@ func TestAVMThatFitsByNowIsNotHalted(t *testing.T) {
 	}
 }
 
-func TestNobodyIsHaltedWhereNothingIsKept(t *testing.T) {
+func TestNoHaltWithoutReservedAmounts(t *testing.T) {
 	w := newWorld(t)
 	vm, vmi := rejectedVM(nil)
 	w.create(t, vm)
@@ -173,7 +173,7 @@ func TestNobodyIsHaltedWhereNothingIsKept(t *testing.T) {
 }
 
 // An opted-out quota keeps no maintenance share.
-func TestNobodyIsHaltedWhereAQuotaHasOptedOut(t *testing.T) {
+func TestNoHaltInAnOptedOutQuota(t *testing.T) {
 	w := newWorld(t)
 	ns, q := &corev1.Namespace{}, w.quota(t)
 	w.must(t, w.api.Get(t.Context(), client.ObjectKey{Name: namespaceName}, ns))
@@ -208,7 +208,7 @@ func TestAVMWhosePodIsNotCachedIsNotHalted(t *testing.T) {
 		},
 	})
 	if hidden == 0 {
-		t.Error("no cache was asked")
+		t.Error("no list of pods from the cache")
 	}
 }
 

@@ -60,7 +60,7 @@ func orEmpty(annotations map[string]string) map[string]string {
 	return annotations
 }
 
-// withoutFinalizer removes a finalizer if the finalizers are still those of o.
+// withoutFinalizer removes a finalizer if the object still has the UID and the finalizers of o.
 func withoutFinalizer(o client.Object, finalizer string) client.Patch {
 	rest := slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool { return f == finalizer })
 	return jsonPatch(

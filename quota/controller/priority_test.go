@@ -12,8 +12,9 @@ import (
 	"github.com/mooring-vm/mooring/api/v1alpha1"
 )
 
-// Workers raise quotas while maxReporters others write statuses. The skipped statuses follow later.
-func TestQuotasAreRaisedBeforeAnythingIsTold(t *testing.T) {
+// Workers raise quotas while maxReporters other workers write statuses. The skipped statuses follow
+// later.
+func TestQuotasAreRaisedBeforeStatusWrites(t *testing.T) {
 	w := newWorld(t)
 	r := w.reconciler(interceptor.Funcs{})
 	for range maxReporters {
@@ -28,15 +29,15 @@ func TestQuotasAreRaisedBeforeAnythingIsTold(t *testing.T) {
 	w.must(t, err)
 	if w.granted(t) || result.RequeueAfter <= 0 || result.RequeueAfter > time.Second ||
 		result.Priority == nil || *result.Priority != handler.LowPriority {
-		t.Errorf("granted is %v, and again %+v, want it left for later", w.granted(t), result)
+		t.Errorf("granted = %v, result %+v, want a later retry", w.granted(t), result)
 	}
 	<-r.reporting
 	w.must(t, w.settle(t, r))
 	if !w.granted(t) {
-		t.Error("it was never told that the reservation is granted")
+		t.Error("the reservation has no condition Granted")
 	}
 	if len(r.reporting) != maxReporters-1 {
-		t.Errorf("%d are said to tell, want %d", len(r.reporting), maxReporters-1)
+		t.Errorf("%d workers write statuses, want %d", len(r.reporting), maxReporters-1)
 	}
 }
 

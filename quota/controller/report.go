@@ -18,7 +18,8 @@ import (
 // eventAction is the action named in Events.
 const eventAction = "ScaleQuota"
 
-// Reasons of Events on quotas and on faulty objects. Package quota has those on migrations.
+// Reasons of Events on quotas and on faulty objects. Package quota has the reasons of Events on
+// migrations.
 const (
 	ReasonOverrun = "QuotaOverrun"
 	ReasonFault   = "QuotaFault"

@@ -37,7 +37,7 @@ func eventReasons(r *Reconciler) []string {
 }
 
 // Each change of a reservation causes one Event, despite failures.
-func TestEventsAreToldOnce(t *testing.T) {
+func TestEventsAreWrittenOnce(t *testing.T) {
 	w := newWorld(t)
 	r := w.reconciler(interceptor.Funcs{})
 	life := lives()["succeeded"]
@@ -63,7 +63,7 @@ func TestEventsAreToldOnce(t *testing.T) {
 }
 
 // A failed write causes no Event.
-func TestFailuresAreNotTold(t *testing.T) {
+func TestFailuresAreNotReported(t *testing.T) {
 	w := newWorld(t)
 	r := w.reconciler((&controllertest.Killer{}).Hooks())
 	w.create(t, migration(kubevirtv1.MigrationPending))
@@ -71,12 +71,12 @@ func TestFailuresAreNotTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	if all := eventReasons(r); len(all) > 0 {
-		t.Errorf("told %v", all)
+		t.Errorf("Events %v, want none", all)
 	}
 }
 
 // Faults are reported at their start, overruns after minOverrun.
-func TestStatesAreToldWhenTheyChange(t *testing.T) {
+func TestChangedStatesAreReported(t *testing.T) {
 	w := newWorld(t)
 	r := w.reconciler(interceptor.Funcs{})
 	ns := r.namespaces.get(namespaceName)
@@ -106,7 +106,7 @@ func TestStatesAreToldWhenTheyChange(t *testing.T) {
 		w.now = w.now.Add(s.wait)
 		again := r.reportStates(ns, s.plan)
 		if waits := len(s.plan.Overruns) > 0 && s.overrun == 0; waits == again.IsZero() {
-			t.Errorf("%s: to be told again at %v", s.name, again)
+			t.Errorf("%s: next report at %v", s.name, again)
 		}
 		if diff := cmp.Diff(s.reasons, eventReasons(r)); diff != "" {
 			t.Errorf("%s: reasons (-want +got):\n%s", s.name, diff)

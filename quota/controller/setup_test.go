@@ -61,7 +61,7 @@ func TestKindsAreWaitedFor(t *testing.T) {
 		t.Errorf("missing: %v", missingKinds(mapper, scheme))
 	}
 	if got, want := strings.Count(log.String(), "level=ERROR"), len(watches()); got != want {
-		t.Errorf("told %d times, want %d:\n%s", got, want, log.String())
+		t.Errorf("%d errors in the log, want %d:\n%s", got, want, log.String())
 	}
 }
 

@@ -104,7 +104,7 @@ func migration(phase kubevirtv1.VirtualMachineInstanceMigrationPhase) *kubevirtv
 	return m
 }
 
-// reconciler returns a reconciler whose writes pass through hooks.
+// reconciler returns a reconciler. Its writes pass through hooks.
 func (w *world) reconciler(hooks interceptor.Funcs) *Reconciler {
 	return NewReconciler(Config{
 		Client: interceptor.NewClient(w.api, hooks), Live: w.api, Events: events.NewFakeRecorder(1000),
@@ -118,7 +118,7 @@ func reconcileOnce(r *Reconciler) (reconcile.Result, error) {
 	return r.Reconcile(context.Background(), request)
 }
 
-// settle reconciles, and updates status.hard, until nothing is left to do.
+// settle reconciles, and updates status.hard, until there is no more work.
 func (w *world) settle(t *testing.T, r *Reconciler) error {
 	t.Helper()
 	for range 20 {

@@ -108,8 +108,8 @@ func (r *renderer) needsShim() bool {
 	if !r.Shim || r.Namespace == nil {
 		return false
 	}
-	asked, _ := sidecar.Requested(r.vmi.Annotations, r.Namespace.Annotations)
-	return asked.Sidecar
+	request, _ := sidecar.Requested(r.vmi.Annotations, r.Namespace.Annotations)
+	return request.Sidecar
 }
 
 // shim returns the mooring-shim container, given the launcher container with all defaults.
@@ -146,13 +146,13 @@ func (r *renderer) isFilesystem(volume string) bool {
 	return slices.ContainsFunc(r.domain.Devices.Filesystems, func(f kubevirtv1.Filesystem) bool { return f.Name == volume })
 }
 
-// hookSidecars returns the number of hook sidecars: those of the VM and of network binding plugins.
+// hookSidecars returns the number of hook sidecars of the VM and of network binding plugins.
 func (r *renderer) hookSidecars() int {
-	var wanted []json.RawMessage
-	if err := json.Unmarshal([]byte(r.vmi.Annotations[hooksAnnotation]), &wanted); err != nil {
-		wanted = nil // KubeVirt creates no launcher for it
+	var hooks []json.RawMessage
+	if err := json.Unmarshal([]byte(r.vmi.Annotations[hooksAnnotation]), &hooks); err != nil {
+		hooks = nil // KubeVirt creates no launcher for it
 	}
-	n := len(wanted)
+	n := len(hooks)
 	for _, plugin := range r.bindings() {
 		if plugin.SidecarImage != "" {
 			n++

@@ -27,13 +27,13 @@ func (r *renderer) virtualization(s sizes) {
 		return i.Model == "" || i.Model == kubevirtv1.VirtIO
 	})
 	fast := !r.developer.UseEmulation
-	for name, wanted := range map[corev1.ResourceName]bool{
+	for name, requested := range map[corev1.ResourceName]bool{
 		tunDevice:        len(devices.Interfaces) > 0 || isNot(devices.AutoattachPodInterface, false),
 		vhostNetDevice:   virtio && fast,
 		kvmDevice:        fast,
 		vhostVsockDevice: !isNot(devices.AutoattachVSOCK, true),
 	} {
-		if wanted {
+		if requested {
 			s.fromVM.Limits[name] = one()
 		}
 	}

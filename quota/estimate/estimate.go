@@ -47,7 +47,7 @@ type Launcher struct {
 	Unknown []string
 }
 
-// Estimate estimates a launcher. Its errors are those of [vmi.FromVMI] and [kubevirt.Overhead]: an
+// Estimate estimates a launcher. Its errors come from [vmi.FromVMI] and [kubevirt.Overhead]: an
 // impossible amount or an unknown KubeVirt version.
 func Estimate(in Input) (Launcher, error) {
 	r := newRenderer(in)

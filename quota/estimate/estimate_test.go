@@ -272,7 +272,7 @@ func TestShim(t *testing.T) {
 		vm, namespace map[string]string
 		want          bool
 	}{
-		"nobody asks":          {nil, nil, false},
+		"not requested":        {nil, nil, false},
 		"the VM":               {yes, nil, true},
 		"its namespace":        {nil, yes, true},
 		"the VM, against it":   {no, yes, false},

@@ -22,7 +22,7 @@ func Add(flags *pflag.FlagSet, o *quota.Options) {
 		"label, with value true, of the quota that the manager keeps")
 }
 
-// Check returns what is wrong, by its flag.
+// Check returns an error that names the first invalid flag.
 func Check(o quota.Options) error {
 	domain, slash := strings.CutSuffix(o.Prefix, "/")
 	if problems := validation.IsDNS1123Subdomain(domain); !slash || len(problems) > 0 {

@@ -76,7 +76,7 @@ func TestKeep(t *testing.T) {
 		kept: stored(t, k, secret()), v: stored(t, k, validating(0)), m: stored(t, k, mutating()),
 	} {
 		if was.GetResourceVersion() != now.GetResourceVersion() {
-			t.Errorf("%T was written though nothing has to change", now)
+			t.Errorf("%T was written without a change", now)
 		}
 	}
 }
@@ -94,7 +94,7 @@ func TestKeepWithoutSecret(t *testing.T) {
 		t.Errorf("got %v, want an error that names the Secret", err)
 	}
 	if got := stored(t, k, mutating()).Webhooks[0].ClientConfig.CABundle; string(got) != "old" {
-		t.Errorf("caBundle is %q: nothing may be trusted anew without a Secret", got)
+		t.Errorf("caBundle is %q, want no new authority without a Secret", got)
 	}
 }
 

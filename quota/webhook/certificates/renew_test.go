@@ -84,11 +84,11 @@ func TestAnAuthorityWithoutItsKeyIsReplacedAndTrusted(t *testing.T) {
 	lost := map[string][]byte{BundleKey: first[BundleKey], ServedKey: first[ServedKey], privateKey: first[privateKey]}
 	got := renew(t, lost, start)
 	if err := trusts(t, got, first, start); err != nil {
-		t.Errorf("what is served: %v", err)
+		t.Errorf("served certificate: %v", err)
 	}
 	later := start.Add(trustDelay + time.Minute)
 	if got = renew(t, got, later); trusts(t, first, got, later) == nil {
-		t.Error("the new authority has signed nothing")
+		t.Error("the new authority has signed no certificate")
 	}
 }
 

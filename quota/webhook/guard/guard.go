@@ -44,8 +44,8 @@ type Config struct {
 	// Quota are the options of the quota controller.
 	Quota quota.Options
 
-	// Exempt are users and groups whose requests pass: Mooring's own service account and
-	// [KubeSystem].
+	// Exempt lists users and groups with requests that always pass: Mooring's own service account
+	// and [KubeSystem].
 	Exempt []string
 
 	// Logger gets refusals and failed checks.

@@ -34,7 +34,7 @@ func TestLaunchers(t *testing.T) {
 		why  []string
 	}{
 		"fits":                      {made("8Gi", ""), namespace(), virtController, nil},
-		"takes what is reserved":    {made("9Gi", ""), namespace(), virtController, refused},
+		"uses reserved amounts":     {made("9Gi", ""), namespace(), virtController, refused},
 		"is no launcher":            {plain, namespace(), eve, nil},
 		"is a target":               {made("9Gi", "m-db"), namespace(), virtController, nil},
 		"says that it is a target":  {made("9Gi", "m-db"), namespace(), eve, faked},

@@ -66,16 +66,16 @@ func TestShareAnnotation(t *testing.T) {
 		ledger       *v1alpha1.MigrationReservation
 		why          []string
 	}{
-		"set":                        {shareKey, "", half, nil, nil},
-		"set while reserved":         {shareKey, "", half, reservation(), []string{"share of namespace vms", "migrate-db of VM db"}},
-		"taken away while reserved":  {shareKey, half, "", reservation(), []string{"share of namespace vms"}},
-		"ours, while reserved":       {quota.MaintenanceAnnotation, half, `{"limitsCpuPercent":60}`, reservation(), []string{"share of namespace vms"}},
-		"written another way":        {shareKey, half, `{"limit":{"limitsCpuPercent":"50"}}`, reservation(), nil},
-		"reservation has expired":    {shareKey, "", half, expired(), nil},
-		"too much":                   {shareKey, "", `{"limitsCpuPercent":101}`, nil, []string{"namespace vms", shareKey, "from 0 to 100"}},
-		"no JSON":                    {quota.MaintenanceAnnotation, half, "half", nil, []string{quota.MaintenanceAnnotation, "want JSON"}},
-		"from what cannot be read":   {shareKey, "half", half, reservation(), nil},
-		"what it was cannot be read": {shareKey, "half", "half", reservation(), nil},
+		"set":                       {shareKey, "", half, nil, nil},
+		"set while reserved":        {shareKey, "", half, reservation(), []string{"share of namespace vms", "migrate-db of VM db"}},
+		"taken away while reserved": {shareKey, half, "", reservation(), []string{"share of namespace vms"}},
+		"ours, while reserved":      {quota.MaintenanceAnnotation, half, `{"limitsCpuPercent":60}`, reservation(), []string{"share of namespace vms"}},
+		"written another way":       {shareKey, half, `{"limit":{"limitsCpuPercent":"50"}}`, reservation(), nil},
+		"reservation has expired":   {shareKey, "", half, expired(), nil},
+		"too much":                  {shareKey, "", `{"limitsCpuPercent":101}`, nil, []string{"namespace vms", shareKey, "from 0 to 100"}},
+		"no JSON":                   {quota.MaintenanceAnnotation, half, "half", nil, []string{quota.MaintenanceAnnotation, "want JSON"}},
+		"from an invalid share":     {shareKey, "half", half, reservation(), nil},
+		"invalid share stays":       {shareKey, "half", "half", reservation(), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects := []client.Object{namespace(), raised()}

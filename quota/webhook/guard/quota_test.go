@@ -67,7 +67,7 @@ func TestQuotaEdits(t *testing.T) {
 		"the base annotation added": {quiet(), annotate(quota.BaseAnnotation, "{}"), nil, []string{quota.BaseAnnotation}},
 		"opted out":                 {edit(raised(), optOut), hard("limits.cpu", "20"), reservation(), nil},
 		"opted out, below use":      {edit(quiet(), optOut), hard("limits.cpu", "1"), nil, nil},
-		"nothing reserved":          {quiet(), hard("limits.cpu", "20"), nil, nil},
+		"no reservation":            {quiet(), hard("limits.cpu", "20"), nil, nil},
 		"reservation has expired":   {quiet(), hard("limits.cpu", "20"), expired(), nil},
 		"lowered, still enough":     {quiet(), hard("limits.cpu", "4"), nil, nil},
 		"lowered below use":         {quiet(), hard("limits.cpu", "3", "limits.memory", "7Gi"), nil, []string{"limits.cpu: 3 is less than the 4", "limits.memory: 7Gi is less than the 8Gi"}},
@@ -103,9 +103,9 @@ func TestQuotaDeletion(t *testing.T) {
 		objects []client.Object
 		why     []string
 	}{
-		"reserved":         {namespace(), []client.Object{reservation()}, []string{"cannot be deleted", "live migration migrate-db of VM db", "kubectl delete vmim"}},
-		"nothing reserved": {namespace(), nil, nil},
-		"namespace ends":   {ending(), []client.Object{reservation()}, nil},
+		"reserved":       {namespace(), []client.Object{reservation()}, []string{"cannot be deleted", "live migration migrate-db of VM db", "kubectl delete vmim"}},
+		"no reservation": {namespace(), nil, nil},
+		"namespace ends": {ending(), []client.Object{reservation()}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, append(test.objects, test.ns, raised())...)

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// NewRestore returns the handler for CREATE of VirtualMachineRestores. It refuses a restore whose
+// NewRestore returns the handler for CREATE of VirtualMachineRestores. It refuses a restore if its
 // VM would start and lack room. KubeVirt keeps the run strategy of a restored VM. A VM created by
 // the restore is halted and passes.
 func NewRestore(c Config) admission.Handler {

@@ -19,7 +19,7 @@ import (
 	"github.com/mooring-vm/mooring/quota/webhook/guard"
 )
 
-// as returns an object whose kind is missing from the scheme.
+// as returns an object of a kind missing from the scheme.
 func as(t *testing.T, kind schema.GroupVersionKind, o client.Object) *unstructured.Unstructured {
 	t.Helper()
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)

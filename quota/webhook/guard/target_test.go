@@ -113,8 +113,8 @@ func unnoted(t *testing.T, w *world, user string, pod *corev1.Pod, why string) {
 	}
 }
 
-// TestForgedTargets: any client can claim to be virt-controller. The guard records nothing without
-// a migration and a VM in the cluster.
+// TestForgedTargets: any client can claim to be virt-controller. The guard records no charge
+// without a migration and a VM in the cluster.
 func TestForgedTargets(t *testing.T) {
 	of := func(change func(*corev1.Pod)) *corev1.Pod { return edit(made("5Gi", "m-db"), change) }
 	plain := made("5Gi", "m-db")
@@ -130,7 +130,7 @@ func TestForgedTargets(t *testing.T) {
 		"no VM":            {[]client.Object{migration()}, plain, "reading VirtualMachineInstance"},
 		"a VM made anew":   {[]client.Object{migration(), other}, plain, "controller is not VirtualMachineInstance"},
 		"another VM's":     {migrating(), of(func(p *corev1.Pod) { p.OwnerReferences[0].UID = "vmi-web" }), "controller is not VirtualMachineInstance"},
-		"nobody's":         {migrating(), of(func(p *corev1.Pod) { p.OwnerReferences = nil }), "controller is not VirtualMachineInstance"},
+		"no owner":         {migrating(), of(func(p *corev1.Pod) { p.OwnerReferences = nil }), "controller is not VirtualMachineInstance"},
 		"owned alone":      {migrating(), of(func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil }), "controller is not VirtualMachineInstance"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -144,7 +144,7 @@ func ended(phase kubevirtv1.VirtualMachineInstanceMigrationPhase) func(*kubevirt
 	return func(m *kubevirtv1.VirtualMachineInstanceMigration) { m.Status.Phase = phase }
 }
 
-// TestTargetThatCannotBeJudged: the guard records nothing for a VM of unknown size.
+// TestTargetThatCannotBeJudged: the guard records no charge for a VM of unknown size.
 func TestTargetThatCannotBeJudged(t *testing.T) {
 	w := newWorld(t, append(migrating(), namespace(), raised(), reservation(), kubevirtObject())...)
 	w.breaks = errors.New("no answer")
@@ -209,7 +209,7 @@ func TestLikelyTargets(t *testing.T) {
 		"more of it":                   {instance(), gpus, of("5Gi", with(device, "3")), device + ": 3, want at most 2"},
 		"a device from nowhere":        {instance(), nil, of("5Gi", with(device, "1")), device + ": 1, want at most 0"},
 		"a device, maybe of a network": {multus, nil, of("5Gi", with(device, "1")), ""},
-		"what no quota limits":         {instance(), nil, of("5Gi", with("ephemeral-storage", "1Ti")), ""},
+		"resource without a quota":     {instance(), nil, of("5Gi", with("ephemeral-storage", "1Ti")), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := edit(raised(), hard("requests."+device, "4"))
@@ -226,7 +226,7 @@ func TestLikelyTargets(t *testing.T) {
 			r.Namespace, r.UserInfo.Username = "vms", virtController
 			want(t, guard.NewLauncher(w.guard).Handle(t.Context(), r))
 			if got, err := quota.Rendered(stored(t, w, reservation())); err != nil || got == nil {
-				t.Errorf("got %v, %v: want what the pod is charged", got, err)
+				t.Errorf("got %v, %v: want the charge of the pod", got, err)
 			}
 		})
 	}

@@ -36,7 +36,7 @@ func (c Config) verify(ctx context.Context, cluster virt.Cluster, pod *corev1.Po
 	return checkPlausible(charge.Charge, launcher, currentCharge(s, vmi, pod), limitedResources(s.Quotas))
 }
 
-// migratingVMI returns the VMI whose running migration a target pod belongs to. The VMI must
+// migratingVMI returns the VMI of the running migration that a target pod belongs to. The VMI must
 // control the pod.
 func (c Config) migratingVMI(ctx context.Context, pod *corev1.Pod) (*kubevirtv1.VirtualMachineInstance, error) {
 	uid := types.UID(pod.Labels[kubevirtv1.MigrationJobLabel])
@@ -60,7 +60,8 @@ func (c Config) migratingVMI(ctx context.Context, pod *corev1.Pod) (*kubevirtv1.
 }
 
 // currentCharge returns the charge of the VM's running launcher; with several candidates the
-// largest amount of each resource. If KubeVirt lists the VM's active pods, only those count.
+// largest amount of each resource. If KubeVirt lists the VM's active pods, only the listed ones
+// count.
 func currentCharge(s quota.Snapshot, vmi *kubevirtv1.VirtualMachineInstance, target *corev1.Pod) corev1.ResourceList {
 	charge := corev1.ResourceList{}
 	for _, pod := range s.Pods {
@@ -84,7 +85,7 @@ func limitedResources(quotas []*corev1.ResourceQuota) corev1.ResourceList {
 }
 
 // checkPlausible reports an error if a target pod's charge exceeds twice its estimate and twice the
-// charge of the running launcher, whose VM may have been resized. A limited resource missing from
+// charge of the running launcher. The VM may have been resized. A limited resource missing from
 // both is implausible, unless the estimate has known gaps.
 func checkPlausible(charge corev1.ResourceList, launcher estimate.Launcher, present, limited corev1.ResourceList) error {
 	bounds := quota.Max(launcher.Pod.Charge, present)

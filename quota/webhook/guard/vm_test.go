@@ -26,7 +26,7 @@ func vm(strategy kubevirtv1.VirtualMachineRunStrategy, memory string) *kubevirtv
 
 func running(v *kubevirtv1.VirtualMachine) { v.Status.Created = true }
 
-// actions are state change requests like those of a VM's subresources.
+// actions are state change requests as sent by a VM's subresources.
 func actions(all ...kubevirtv1.StateChangeRequestAction) func(*kubevirtv1.VirtualMachine) {
 	return func(v *kubevirtv1.VirtualMachine) {
 		for _, action := range all {
@@ -171,7 +171,7 @@ func TestReservedShare(t *testing.T) {
 	}{
 		"fits beside":          {[]client.Object{namespace(), full, reservation()}, "3Gi", nil},
 		"would take of it":     {[]client.Object{namespace(), full, reservation()}, "4Gi", []string{"free 8Gi", "reserved for 1 migrations"}},
-		"nothing is reserved":  {[]client.Object{namespace(), full}, "4Gi", nil},
+		"no reservation":       {[]client.Object{namespace(), full}, "4Gi", nil},
 		"the migrations' half": {[]client.Object{half, quiet()}, "1Gi", []string{"free 0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -202,12 +202,12 @@ func TestVMsWithoutLimits(t *testing.T) {
 		vm    *kubevirtv1.VirtualMachine
 		why   []string
 	}{
-		"without limits, twice 4Gi":     {quiet(), vm(always, "4Gi"), large()},
-		"with limits, 4Gi":              {quiet(), limited("4Gi"), nil},
-		"with limits, 8Gi":              {quiet(), limited("8Gi"), []string{"limits.memory: requested", "free 8Gi"}},
-		"no limit is wanted, 7Gi":       {requests, vm(always, "7Gi"), nil},
-		"no limit is wanted, 8Gi":       {requests, vm(always, "8Gi"), []string{"requests.memory: requested", "free 8Gi"}},
-		"it says nothing of its memory": {quiet(), bare, nil},
+		"without limits, twice 4Gi": {quiet(), vm(always, "4Gi"), large()},
+		"with limits, 4Gi":          {quiet(), limited("4Gi"), nil},
+		"with limits, 8Gi":          {quiet(), limited("8Gi"), []string{"limits.memory: requested", "free 8Gi"}},
+		"no limit is wanted, 7Gi":   {requests, vm(always, "7Gi"), nil},
+		"no limit is wanted, 8Gi":   {requests, vm(always, "8Gi"), []string{"requests.memory: requested", "free 8Gi"}},
+		"no memory in the spec":     {quiet(), bare, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, namespace(), test.quota, kubevirtObject())
@@ -228,7 +228,7 @@ func TestShim(t *testing.T) {
 		shim bool
 		why  []string
 	}{
-		"nobody asks":        {plain, namespace(), true, nil},
+		"not requested":      {plain, namespace(), true, nil},
 		"the VM":             {asks, namespace(), true, []string{"limits.memory: requested 8254Mi, free 8Gi"}},
 		"its namespace":      {plain, namespace(api.InjectSidecarKey, "true"), true, []string{"limits.memory: requested 8254Mi"}},
 		"there is none here": {asks, namespace(), false, nil},
@@ -241,7 +241,7 @@ func TestShim(t *testing.T) {
 	}
 }
 
-// TestOptedOut: the guard refuses nothing in an opted-out quota, with or without a share.
+// TestOptedOut: the guard refuses no VM in an opted-out quota, with or without a share.
 func TestOptedOut(t *testing.T) {
 	out := edit(quiet(), optOut)
 	for _, ns := range []*corev1.Namespace{namespace(), namespace(shareKey, `{"limitsCpuPercent":50,"limitsMemoryPercent":50}`)} {
@@ -282,7 +282,7 @@ func TestVMOfAnUnknownKubeVirt(t *testing.T) {
 	}
 }
 
-// TestScopes: only quotas whose scopes include the launcher count.
+// TestScopes: only quotas with scopes that include the launcher count.
 func TestScopes(t *testing.T) {
 	q := edit(quiet(), func(q *corev1.ResourceQuota) {
 		q.Spec.ScopeSelector = &corev1.ScopeSelector{MatchExpressions: []corev1.ScopedResourceSelectorRequirement{

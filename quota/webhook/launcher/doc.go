@@ -10,5 +10,5 @@
 // The API server calls this webhook again after a later webhook changed the pod, and other webhooks
 // may request lockable memory as well. So this webhook never removes a value: it raises amounts
 // that are too low. added.memlock.mooring.dev holds its own share of value.memlock.mooring.dev. A
-// second pass over its own output changes nothing.
+// second pass over its own output makes no change.
 package launcher

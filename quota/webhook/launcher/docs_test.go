@@ -76,7 +76,7 @@ func TestDocumentedKeys(t *testing.T) {
 	}
 }
 
-// The figures in the documentation equal those in the code.
+// The figures in the documentation equal the figures in the code.
 func TestDocumentedFigures(t *testing.T) {
 	doc := strings.Join(strings.Fields(readDoc(t)), " ") // a figure may be split over two lines
 	r := sidecar.Resources(false)

@@ -75,8 +75,8 @@ func (h *handler) Handle(ctx context.Context, req admission.Request) admission.R
 	return respond(in, log)
 }
 
-// allowUnread answers after a failed read. It refuses the pod if its VM is known to be resized in
-// place.
+// allowUnread answers after a failed read. It refuses the pod if it knows of an in-place resize of
+// the VM.
 func allowUnread(in Input, err error, log *slog.Logger) admission.Response {
 	if in.wasResized() {
 		log.Warn("refused a launcher pod", "error", err)

@@ -133,7 +133,7 @@ func TestHandleLeavesAlone(t *testing.T) {
 		"no launcher":          {plain, vmi},
 		"the VM is gone":       {newPod(nil), nil},
 		"the VM was made anew": {newPod(nil), again},
-		"needs nothing":        {newPod(nil), newVMI()},
+		"no need":              {newPod(nil), newVMI()},
 	} {
 		var objects []client.Object
 		if c.vmi != nil {
@@ -173,7 +173,8 @@ func failing[T client.Object, L client.ObjectList](t *testing.T, objects ...clie
 	}, objects...)
 }
 
-// A failed read does not delay a launcher, unless its VM is known to be resized.
+// A failed read does not delay a launcher, unless the handler knows of an in-place resize of its
+// VM.
 func TestHandleUnread(t *testing.T) {
 	source, vmi := newSource(), newVMI(withGPUs(1))
 	resized := newSource(resizedTo(resources("400m", "4Gi", "4", "5Gi")))

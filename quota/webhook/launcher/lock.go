@@ -18,8 +18,8 @@ type lock struct {
 	share   int64 // bytes: this webhook's part of the annotation value
 }
 
-// lock computes the memory-lock limit of a launcher. It returns false if nothing requires one: no
-// device, SEV, real time, reservedOverhead or annotation.
+// lock computes the memory-lock limit of a launcher. It returns false if there is no reason for
+// one: no device, SEV, real time, reservedOverhead or annotation.
 //
 // The agent computes the limit from the annotations with [memlock.ForLauncher]. The share adds the
 // difference to KubeVirt's own limit of the cluster's version, in whole MiB, and the lockable
@@ -60,8 +60,8 @@ func (m *mutation) lock(vm kubevirt.VM, request api.Request) (lock, bool, error)
 	return l, true, err
 }
 
-// devices returns the VM's devices and those from annotations. KubeVirt's API has no virtual IOMMU,
-// vDPA or NVMe device.
+// devices returns the VM's devices and the devices from annotations. KubeVirt's API has no virtual
+// IOMMU, vDPA or NVMe device.
 func devices(vm kubevirt.VM, annotated api.Devices) api.Devices {
 	annotated.VFIO = max(annotated.VFIO, min(vm.HostDevices+vm.GPUs+vm.SRIOV, api.MaxDevices))
 	return annotated

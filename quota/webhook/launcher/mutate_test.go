@@ -45,8 +45,8 @@ func TestAnnotations(t *testing.T) {
 		before  map[string]string
 		want    map[string]string
 	}{
-		"needs nothing": {vmi: func(*vmi) {}, before: map[string]string{"a": "b"}, want: map[string]string{"a": "b"}},
-		"gpu":           {vmi: withGPUs(1), want: locked("devices.memlock.mooring.dev", "vfio=1", "value.memlock.mooring.dev", "0")},
+		"no need": {vmi: func(*vmi) {}, before: map[string]string{"a": "b"}, want: map[string]string{"a": "b"}},
+		"gpu":     {vmi: withGPUs(1), want: locked("devices.memlock.mooring.dev", "vfio=1", "value.memlock.mooring.dev", "0")},
 		"host devices and sriov": {
 			vmi: func(v *vmi) {
 				v.Spec.Domain.Devices.HostDevices = make([]kubevirtv1.HostDevice, 2)
@@ -70,11 +70,11 @@ func TestAnnotations(t *testing.T) {
 			},
 			want: locked(),
 		},
-		"asked for by the VM's author": {
+		"requested by the VM's author": {
 			vmi: func(*vmi) {}, before: map[string]string{api.DevicesKey: "vdpa=1", "x": "y"},
 			want: locked("devices.memlock.mooring.dev", "vdpa=1", "x", "y"),
 		},
-		"beside what others added": {
+		"beside values of other webhooks": {
 			vmi:    withGPUs(1),
 			before: map[string]string{api.DevicesKey: "vdpa=1", api.ValueKey: "1Gi", api.RequiresLockKey: "true", api.GuestMemoryKey: "1Gi", "required-plugins.noderesource.dev": "[other]"},
 			want:   locked("devices.memlock.mooring.dev", "vfio=1,vdpa=1", "value.memlock.mooring.dev", "1Gi", "required-plugins.noderesource.dev", `["other","mooring"]`),
@@ -96,7 +96,7 @@ func TestAnnotations(t *testing.T) {
 			}
 			pod := mutated(t, in)
 			got, want := pod.Annotations, c.want
-			if name != "needs nothing" { // other tests check the shares
+			if name != "no need" { // other tests check the shares
 				want[api.AddedKey] = got[api.AddedKey]
 				if c.before[api.ValueKey] == "" {
 					want[api.ValueKey] = got[api.AddedKey]
@@ -109,7 +109,7 @@ func TestAnnotations(t *testing.T) {
 	}
 }
 
-// The shares for a version whose overhead is known to the byte.
+// The shares for a KubeVirt version with an overhead exact to the byte.
 func TestShare(t *testing.T) {
 	type vmi = kubevirtv1.VirtualMachineInstance
 	cpus := func(n uint32) func(*vmi) {
@@ -138,7 +138,7 @@ func TestShare(t *testing.T) {
 		"several devices before 1.8.3":         {"1.8.2", withGPUs(3), Reserved{}, api.Bytes(281 * mi).String()},
 		"several devices":                      {"1.8.3", withGPUs(3), Reserved{}, api.Bytes(4*gi + 281*mi).String()},
 		"requires a lock in the first words":   {"1.7", func(*vmi) {}, Reserved{RequiresLock: true, Value: 1}, "1"},
-		"a value alone demands nothing":        {"1.7", func(*vmi) {}, Reserved{Value: 1}, ""},
+		"a value alone requires no lock":       {"1.7", func(*vmi) {}, Reserved{Value: 1}, ""},
 		"a device, and a value in first words": {"1.7", withGPUs(1), Reserved{Value: gi}, api.Bytes(gi + 281*mi).String()},
 	} {
 		in := input(newPod(nil), newVMI(c.vmi))

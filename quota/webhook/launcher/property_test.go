@@ -84,7 +84,7 @@ func drawInput(t *rapid.T) Input {
 	return in
 }
 
-// For any VM and annotations: a second pass changes nothing, no existing value is lost or lowered,
+// For any VM and annotations: a second pass makes no change, no existing value is lost or lowered,
 // and the agent accepts the result.
 func TestOnlyAdds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -83,14 +83,14 @@ func (m *mutation) shimArgs(vm kubevirt.VM) []string {
 // unreportedOverhead returns the part of the launcher's overhead that does not follow from the
 // domain XML, in whole MiB: exec probes, addedOverhead, passt, and requests equal to limits.
 func (m *mutation) unreportedOverhead(vm kubevirt.VM) int64 {
-	told := vm
-	told.LivenessExec, told.ReadinessExec, told.Passt = false, false, 0
-	told.Memory.AddedOverhead, told.Memory.Limit = 0, 0
+	bare := vm
+	bare.LivenessExec, bare.ReadinessExec, bare.Passt = false, false, 0
+	bare.Memory.AddedOverhead, bare.Memory.Limit = 0, 0
 	_, all, err := kubevirt.Overhead(vm, m.Cluster.Version, m.Cluster.Ratio)
 	if err != nil {
 		return 0 // lock has already reported it
 	}
-	_, least, err := kubevirt.Overhead(told, m.Cluster.Version, m.Cluster.Ratio)
+	_, least, err := kubevirt.Overhead(bare, m.Cluster.Version, m.Cluster.Ratio)
 	if err != nil {
 		return 0
 	}

@@ -125,7 +125,7 @@ func TestWishes(t *testing.T) {
 		pod, namespace map[string]string
 		want           bool
 	}{
-		"nobody":               {nil, nil, false},
+		"no request":           {nil, nil, false},
 		"the VM":               {yes, nil, true},
 		"its namespace":        {nil, yes, true},
 		"the VM, against it":   {no, yes, false},
@@ -166,11 +166,11 @@ func TestPreStop(t *testing.T) {
 		want        []string
 		warnings    int
 	}{
-		"asks the guest": {nil, nil, []string{"/run/mooring/hook", "prestop", "--", "virsh", "--connect",
+		"shuts down the guest": {nil, nil, []string{"/run/mooring/hook", "prestop", "--", "virsh", "--connect",
 			"qemu+unix:///session?socket=/var/run/libvirt/virtqemud-sock", "shutdown", "--mode", "acpi", "vms_vm"}, 0},
 		"beside a postStart":   {nil, started, nil, 0},
-		"the sidecar asks":     {map[string]string{api.InjectSidecarKey: "true"}, nil, []string{"/run/mooring/hook", "prestop"}, 0},
-		"its own sidecar asks": {map[string]string{api.SidecarKey: "shim"}, nil, []string{"/run/mooring/hook", "prestop"}, 0},
+		"with the sidecar":     {map[string]string{api.InjectSidecarKey: "true"}, nil, []string{"/run/mooring/hook", "prestop"}, 0},
+		"with its own sidecar": {map[string]string{api.SidecarKey: "shim"}, nil, []string{"/run/mooring/hook", "prestop"}, 0},
 		"has one":              {nil, other, []string{"x"}, 1},
 	} {
 		pod := newPod(map[string]string{api.InjectPreStopKey: "true"})

@@ -53,7 +53,7 @@ func (m *mutation) findSize() error {
 }
 
 // sources returns the launchers that may run the VM: on its node and not ended or in deletion. If
-// the VM's status lists some of them, only those count.
+// the VM's status lists some of them, only the listed ones count.
 func (in *Input) sources() []*corev1.Pod {
 	var all []*corev1.Pod
 	for i := range in.Launchers {

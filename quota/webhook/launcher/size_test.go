@@ -50,7 +50,7 @@ func TestTargetSize(t *testing.T) {
 		"memory alone is smaller": {
 			newSource(resizedTo(resources("400m", "1Gi", "4", "2Gi"))), resources("400m", "2300Mi", "4", "3Gi")},
 		"without a record":            {newSource(annotated(nil), resizedTo(larger)), rendered},
-		"without, and asked for":      {newSource(annotated(map[string]string{api.VCPUsKey: "4"}), resizedTo(larger)), larger},
+		"without, but requested":      {newSource(annotated(map[string]string{api.VCPUsKey: "4"}), resizedTo(larger)), larger},
 		"a record of something else":  {newSource(annotated(map[string]string{api.RenderedKey: "x", api.VCPUsKey: "4"}), resizedTo(larger)), larger},
 		"still larger than is wanted": {newSource(inForce(larger)), larger},
 		"more than its node can give": {newSource(resizedTo(larger), inForce(rendered), infeasible), rendered},
@@ -65,7 +65,7 @@ func TestTargetSize(t *testing.T) {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 			if was, ok := pod.Annotations[api.RenderedKey]; ok && was != asCame {
-				t.Errorf("recorded %s, want what was rendered: %s", was, asCame)
+				t.Errorf("recorded %s, want the rendered %s", was, asCame)
 			}
 		})
 	}
