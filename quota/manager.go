@@ -9,8 +9,9 @@ import (
 	"github.com/mooring-vm/mooring/api"
 )
 
-// managedBase returns the quota manager's amounts for a quota. It is empty without a manager or for
-// a quota without the manager's label.
+// managedBase returns the limits that a quota manager such as Rancher keeps for a quota, in an
+// annotation of the namespace. They replace spec.hard as the base of the quota. It returns nil if
+// the options name no manager, or if the quota lacks the manager's label.
 func managedBase(q *corev1.ResourceQuota, ns *corev1.Namespace, o Options) (corev1.ResourceList, error) {
 	if ns == nil || o.ManagerAnnotation == NoManager || q.Labels[o.ManagerLabel] != "true" {
 		return nil, nil
@@ -19,7 +20,7 @@ func managedBase(q *corev1.ResourceQuota, ns *corev1.Namespace, o Options) (core
 }
 
 // parseManaged reads a manager's annotation: {"limit":{"limitsCpu":"1000m"}}. It ignores unknown
-// names.
+// resource names.
 func parseManaged(key, text string) (corev1.ResourceList, error) {
 	if text == "" {
 		return nil, nil

@@ -46,24 +46,24 @@ func New(build Build) *Metrics {
 		decisions: counters("decisions_total",
 			"Decisions about the creation of launcher containers, by outcome.", "outcome"),
 		synchronized: counter("nri_synchronizations_total",
-			"Connections to the container runtime that were synchronised."),
+			"Connections to the container runtime that completed NRI's Synchronize."),
 		disconnects: counter("nri_disconnects_total",
 			"Connections to the container runtime that failed or ended."),
 		abandoned: counter("nri_abandoned_stubs_total",
-			"Attempts to connect that hang, and whose memory is lost."),
-		events: counters("events_total", "Events about launchers, by type and reason.", "type",
+			"Hanging attempts to connect that the agent abandoned, with their memory."),
+		events: counters("events_total", "Events about launchers that the agent wrote, by type and reason.", "type",
 			"reason"),
 		checks: counters("guard_checks_total",
-			"Comparisons of a setting with the kernel, by setting and result.", "setting", "status"),
+			"Comparisons of a granted setting with the kernel's value, by setting and result.", "setting", "status"),
 		changes: counters("guard_changes_total",
-			"Checks with another result than the one before, by setting and result.", "setting", "status"),
+			"Checks whose result differs from the previous check, by setting and result.", "setting", "status"),
 		checksDropped: counter("guard_checks_dropped_total",
-			"Checks postponed because too many were waiting."),
-		kubeEvents: counters("kube_events_total", "Events for Kubernetes, by outcome.", "status"),
+			"Checks skipped because too many were waiting. The next regular check makes up for one."),
+		kubeEvents: counters("kube_events_total", "Events sent to the Kubernetes API, by outcome.", "status"),
 		vmActions: counters("vm_actions_total", "Actions to end VM processes, by action and result.",
 			"action", "status"),
 		hintsDropped: counter("hints_dropped_total",
-			"Observations dropped because too many were waiting; a full scan replaces them."),
+			"Kernel events dropped because too many were waiting. A full scan finds the same facts."),
 	}
 	m.registry.MustRegister(
 		m.requests, m.duration, m.decisions, m.synchronized, m.disconnects, m.abandoned, m.events,
@@ -90,8 +90,8 @@ func counters(name, help string, labels ...string) *prometheus.CounterVec {
 		Help: help}, labels)
 }
 
-// nriDuration has buckets from 10 us, the time of a good handler, to 2 s. After 2 s
-// containerd drops a plugin. Every container of the node waits for the handler.
+// nriDuration has buckets from 10 us, the time of a fast handler, to 2 s. After 2 s containerd
+// disconnects a plugin. Each creation of a container on the node waits for the handler.
 func nriDuration() *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: namespace,

@@ -103,7 +103,7 @@ mooring_decisions_total{outcome="set"} 0
 mooring_decisions_total{outcome="would-refuse"} 0
 mooring_decisions_total{outcome="would-set"} 0
 mooring_decisions_total{outcome="yielded"} 0
-# HELP mooring_events_total Events about launchers, by type and reason.
+# HELP mooring_events_total Events about launchers that the agent wrote, by type and reason.
 # TYPE mooring_events_total counter
 mooring_events_total{reason="AnnotationInvalid",type="Warning"} 0
 mooring_events_total{reason="CgroupDiffers",type="Warning"} 0
@@ -138,22 +138,22 @@ mooring_events_total{reason="VMUnattended",type="Warning"} 0
 mooring_events_total{reason="WouldRefuse",type="Warning"} 0
 mooring_events_total{reason="WouldSet",type="Normal"} 0
 mooring_events_total{reason="WouldStop",type="Warning"} 0
-# HELP mooring_guard_changes_total Checks with another result than the one before, by setting and result.
+# HELP mooring_guard_changes_total Checks whose result differs from the previous check, by setting and result.
 # TYPE mooring_guard_changes_total counter
 mooring_guard_changes_total{setting="memlock",status="applied"} 1
-# HELP mooring_guard_checks_dropped_total Checks postponed because too many were waiting.
+# HELP mooring_guard_checks_dropped_total Checks skipped because too many were waiting. The next regular check makes up for one.
 # TYPE mooring_guard_checks_dropped_total counter
 mooring_guard_checks_dropped_total 1
-# HELP mooring_guard_checks_total Comparisons of a setting with the kernel, by setting and result.
+# HELP mooring_guard_checks_total Comparisons of a granted setting with the kernel's value, by setting and result.
 # TYPE mooring_guard_checks_total counter
 mooring_guard_checks_total{setting="memlock",status="applied"} 2
-# HELP mooring_hints_dropped_total Observations dropped because too many were waiting; a full scan replaces them.
+# HELP mooring_hints_dropped_total Kernel events dropped because too many were waiting. A full scan finds the same facts.
 # TYPE mooring_hints_dropped_total counter
 mooring_hints_dropped_total 1
-# HELP mooring_kube_events_total Events for Kubernetes, by outcome.
+# HELP mooring_kube_events_total Events sent to the Kubernetes API, by outcome.
 # TYPE mooring_kube_events_total counter
 mooring_kube_events_total{status="written"} 1
-# HELP mooring_nri_abandoned_stubs_total Attempts to connect that hang, and whose memory is lost.
+# HELP mooring_nri_abandoned_stubs_total Hanging attempts to connect that the agent abandoned, with their memory.
 # TYPE mooring_nri_abandoned_stubs_total counter
 mooring_nri_abandoned_stubs_total 1
 # HELP mooring_nri_disconnects_total Connections to the container runtime that failed or ended.
@@ -164,7 +164,7 @@ mooring_nri_disconnects_total 1
 mooring_nri_requests_total{method="CreateContainer",status="error"} 1
 mooring_nri_requests_total{method="CreateContainer",status="ok"} 1
 mooring_nri_requests_total{method="CreateContainer",status="refused"} 1
-# HELP mooring_nri_synchronizations_total Connections to the container runtime that were synchronised.
+# HELP mooring_nri_synchronizations_total Connections to the container runtime that completed NRI's Synchronize.
 # TYPE mooring_nri_synchronizations_total counter
 mooring_nri_synchronizations_total 1
 # HELP mooring_vm_actions_total Actions to end VM processes, by action and result.

@@ -9,7 +9,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Pod describes a pod of a test. The other fields of CRI have kubelet's values.
+// Pod describes a pod of a test.
 type Pod struct {
 	Namespace, Name, UID string
 	Labels, Annotations  map[string]string
@@ -118,11 +118,10 @@ func (s *Sandbox) Remove(ctx context.Context) error {
 	return s.RemoveByForce(ctx)
 }
 
-// RemoveByForce removes the pod with its containers, and stops neither first. A missing pod is
-// no error. It removes containers before their pod, as kubelet does. Otherwise containerd 2.4
-// would remove them, and hang forever if an NRI plugin connects at that moment:
-// RemovePodSandbox takes a read lock, and again for each container, and between the two the
-// plugin waits for the write lock.
+// RemoveByForce removes the pod without stopping it first. A missing pod is no error, as in CRI. It
+// removes the containers before their pod, as kubelet does. If containerd 2.4 removes the containers
+// with the pod, it can deadlock with an NRI plugin that connects: RemovePodSandbox takes a read lock
+// and then a nested one for each container, while the plugin waits for the write lock.
 func (s *Sandbox) RemoveByForce(ctx context.Context) error {
 	all, err := s.containers(ctx, nil)
 	if err != nil {

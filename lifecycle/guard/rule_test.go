@@ -14,7 +14,8 @@ import (
 	"github.com/mooring-vm/mooring/lifecycle/registry"
 )
 
-// The guard leaves QEMU's limit to libvirt and virt-handler.
+// The container's first process has the granted limit, so the lower limit of a child was set on
+// purpose. The guard leaves it. (VM processes of the tie are not part of this test.)
 func TestGuardKeepsLimitLoweredAfterTheStart(t *testing.T) {
 	for _, repair := range []bool{false, true} {
 		withBench(t, benchConfig{repair: repair}, func(t *testing.T, b *bench) {
@@ -34,7 +35,7 @@ func TestGuardKeepsLimitLoweredAfterTheStart(t *testing.T) {
 			b.expectReasons(t)
 			b.kernel.Exit(123)
 			if s := b.check(t).Settings[0]; s.Message != "" {
-				t.Errorf("message after its end = %q, want none", s.Message)
+				t.Errorf("message after the exit of process 123 = %q, want none", s.Message)
 			}
 		})
 	}
@@ -43,13 +44,13 @@ func TestGuardKeepsLimitLoweredAfterTheStart(t *testing.T) {
 // If the first process lacks the limit, all processes have inherited too little.
 func TestGuardRepairsAllIfTheFirstProcessLacksTheLimit(t *testing.T) {
 	for name, first := range map[string]func(*bench){
-		"has less":          func(b *bench) { b.kernel.Start(100, cgroup, same(65536)) },
-		"is gone":           func(*bench) {},
-		"is another cgroup": func(b *bench) { b.kernel.Start(100, "/other", same(5*gi)) },
+		"has less":             func(b *bench) { b.kernel.Start(100, cgroup, same(65536)) },
+		"is gone":              func(*bench) {},
+		"is in another cgroup": func(b *bench) { b.kernel.Start(100, "/other", same(5*gi)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			withBench(t, benchConfig{repair: true}, func(t *testing.T, b *bench) {
-				b.registry.Update("id", func(l *registry.Launcher) { l.Cgroup = cgroup }) // found earlier
+				b.registry.Update("id", func(l *registry.Launcher) { l.Cgroup = cgroup }) // of an earlier check
 				first(b)
 				child := b.kernel.Start(101, cgroup, same(65536))
 				if s := b.check(t).Settings[0]; s.Status != agentapi.StatusRepaired {
@@ -63,7 +64,8 @@ func TestGuardRepairsAllIfTheFirstProcessLacksTheLimit(t *testing.T) {
 	}
 }
 
-// A repair of the parent alone does not give its children the limit.
+// The first process has the limit, but lacked it at an earlier check. Its children inherited the
+// lower limit.
 func TestGuardRemembersMissingLimit(t *testing.T) {
 	for _, was := range []agentapi.Status{agentapi.StatusDiffers, agentapi.StatusRepaired} {
 		withBench(t, benchConfig{}, func(t *testing.T, b *bench) {
@@ -77,7 +79,8 @@ func TestGuardRemembersMissingLimit(t *testing.T) {
 	}
 }
 
-// A program that keeps lowering the limit does not cause a flood of Events.
+// A program lowers the first process's limit again and again. The guard repairs it each time and
+// writes one Event in ten minutes.
 func TestGuardLimitsRepairEvents(t *testing.T) {
 	withBench(t, benchConfig{repair: true}, func(t *testing.T, b *bench) {
 		for i := range 61 { // every 30 seconds for half an hour
@@ -92,8 +95,8 @@ func TestGuardLimitsRepairEvents(t *testing.T) {
 		for _, e := range b.recorder.Events() {
 			texts = append(texts, e.Message)
 		}
-		same := "processes of the launcher may lock less than 5Gi; raised with prlimit"
-		if diff := cmp.Diff([]string{same, same, same, same}, texts); diff != "" {
+		event := "processes of the launcher may lock less than 5Gi; raised with prlimit"
+		if diff := cmp.Diff([]string{event, event, event, event}, texts); diff != "" {
 			t.Errorf("events (-want +got):\n%s", diff)
 		}
 	})

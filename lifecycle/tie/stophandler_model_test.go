@@ -14,7 +14,8 @@ func (m *model) disconnectHandler(t *rapid.T) {
 	m.step(t, tie.StopHandlerDisconnected{Wait: drawSeconds(t, 0, 20*time.Second, "wait")})
 }
 
-// observeHandler records the connected stop handler, and the wait after its departure.
+// observeHandler records that a stop handler is connected, or until when one may reconnect. Repeated
+// disconnects do not extend this time. in is an input about stop handlers.
 func (m *model) observeHandler(in tie.Input) {
 	left, ok := in.(tie.StopHandlerDisconnected)
 	switch until := m.now.Add(left.Wait); {
@@ -25,13 +26,13 @@ func (m *model) observeHandler(in tie.Input) {
 	}
 }
 
-// expectsHandler is set while a stop handler is connected or may come back.
+// expectsHandler reports whether a stop handler is connected or may reconnect.
 func (m *model) expectsHandler() bool {
 	return m.stopHandler.Connected || m.now < m.stopHandler.AwaitUntil
 }
 
-// runsSince returns the start of a VM process on which a step acts. A process that came with this
-// step starts now.
+// runsSince returns the start of a VM process on which a step acts: now for a VM process that the
+// step added.
 func (m *model) runsSince(before tie.Tie, v tie.VM) host.Boottime {
 	if was := vmOf(before, v.Process); was != nil && was.Stage == tie.StageNone {
 		return was.Since
@@ -39,8 +40,8 @@ func (m *model) runsSince(before tie.Tie, v tie.VM) host.Boottime {
 	return m.now
 }
 
-// canAskGuest is set if the pod's stop handler could have asked the guest of a VM process that ran
-// before the stop began.
+// canAskGuest reports whether the stop handler can shut down the guest of a VM process. The process
+// must have started before the stop began (tie.Since) and before the launcher ended.
 func (m *model) canAskGuest(before tie.Tie, v tie.VM) bool {
 	since := m.runsSince(before, v)
 	early := since <= m.tie.Since && (!m.launcherGone || since <= m.goneAt)
@@ -48,14 +49,14 @@ func (m *model) canAskGuest(before tie.Tie, v tie.VM) bool {
 	return draining && early && m.expectsHandler() && !m.tie.Terms.ProofOnly
 }
 
-// checkPodShutdown: only a stop handler gets a request, and only one. It gets none for a VM process
-// that started after the stop began.
+// checkPodShutdown checks a request to the pod's stop handler to shut down a VM process. Each process
+// gets at most one request, and none if it started after the launcher ended.
 func (m *model) checkPodShutdown(t *rapid.T, before tie.Tie, v tie.VM) {
 	if !m.expectsHandler() {
 		t.Fatalf("a request to the pod for %d without a stop handler", v.PID)
 	}
 	if m.tie.Terms.ProofOnly {
-		t.Fatalf("a request to the pod for %d from the fence, which serves no sockets", v.PID)
+		t.Fatalf("a request to the pod for %d under the terms of the fence, which has no pod socket", v.PID)
 	}
 	if m.stops[v.Process] != nil {
 		t.Fatalf("a second request to the pod for %d", v.PID)

@@ -17,7 +17,7 @@ import (
 
 // readers are the sources of the parts of a snapshot.
 type readers struct {
-	namespace client.Reader
+	namespace client.Reader // the Namespace object
 	ledger    client.Reader // objects written by the controller: reservations, quotas
 	cluster   client.Reader // pods, migrations, VMIs
 	name      string        // in the metrics
@@ -33,14 +33,17 @@ const (
 // cacheReaders read only from caches.
 func (r *Reconciler) cacheReaders() readers { return readers{r.Client, r.Client, r.Client, readCache} }
 
-// ledgerReaders read the controller's own objects live, when the caches miss writes.
+// ledgerReaders read the controller's own objects from the API server, for caches that do not show
+// the controller's writes.
 func (r *Reconciler) ledgerReaders() readers { return readers{r.Live, r.Live, r.Client, readLedger} }
 
-// liveReaders read live before a release.
+// liveReaders read from the API server. The plan needs them to release a reservation.
 func (r *Reconciler) liveReaders() readers { return readers{r.Client, r.Live, r.Live, readLive} }
 
-// snapshot reads a namespace from caches if these show all own writes. Otherwise it returns how
-// long to wait for them; an event then triggers the next attempt.
+// snapshot reads a namespace. A positive duration means that the caches do not show the
+// controller's own writes yet: the caller discards the snapshot and retries after the event of the
+// write, or after the duration. After unseenTimeout without the writes, snapshot reads reservations
+// and quotas from the API server.
 func (r *Reconciler) snapshot(ctx context.Context, ns *namespace) (quota.Snapshot, time.Duration, error) {
 	from := r.cacheReaders()
 	if ns.cacheStale {
@@ -63,7 +66,7 @@ func (r *Reconciler) snapshot(ctx context.Context, ns *namespace) (quota.Snapsho
 	return r.snapshot(ctx, ns)
 }
 
-// read reads a namespace in the order required by [quota.Snapshot].
+// read reads a namespace in the order that [quota.Snapshot] requires.
 func (r *Reconciler) read(ctx context.Context, name string, from readers) (quota.Snapshot, error) {
 	r.Metrics.countRead(from.name)
 	s := quota.Snapshot{Now: r.Now(), Live: from.name == readLive, Namespace: &corev1.Namespace{}}
@@ -76,7 +79,7 @@ func (r *Reconciler) read(ctx context.Context, name string, from readers) (quota
 		return s, err
 	}
 	if from.name == readCache && len(ledger.Items) == 0 {
-		// Most namespaces have no quota. Their pods do not matter.
+		// Most namespaces have no quota. The plan does not need the pods of these namespaces.
 		if err := read.List(ctx, from.ledger, quotas, in); err != nil || len(quotas.Items) == 0 {
 			return s, err
 		}

@@ -22,7 +22,8 @@ import (
 // watchedKind is a kind watched by the controller.
 type watchedKind struct {
 	object client.Object
-	// relevant reports whether a change can change the plan. Nil: always.
+	// relevant reports whether an update of an object can change the plan of its namespace. Nil
+	// means that each update can.
 	relevant func(before, now client.Object) bool
 }
 
@@ -34,7 +35,7 @@ func watches() []watchedKind {
 		{&corev1.Pod{}, podRelevant},
 		{&v1alpha1.MigrationReservation{}, nil},
 		{&kubevirtv1.VirtualMachineInstanceMigration{}, nil},
-		{vmiMetadata(), never}, // only creation and deletion matter
+		{vmiMetadata(), never}, // the plan uses name and UID only
 	}
 }
 
@@ -60,15 +61,15 @@ func namespaceRelevant(before, now client.Object) bool {
 		before.GetDeletionTimestamp().IsZero() != now.GetDeletionTimestamp().IsZero()
 }
 
-// podRelevant compares trimmed pods.
+// podRelevant compares pods of the cache, which keeps only the fields that the plan uses.
 func podRelevant(before, now client.Object) bool {
 	a, b := *before.(*corev1.Pod), *now.(*corev1.Pod)
 	a.ResourceVersion, b.ResourceVersion = "", ""
 	return !equality.Semantic.DeepEqual(a, b)
 }
 
-// quotaRelevant ignores changes of the use, the most frequent change of a quota, unless the quota
-// is overrun.
+// quotaRelevant ignores changes of status.used, the most frequent change of a quota, unless it
+// exceeds spec.hard before or after.
 func quotaRelevant(before, now client.Object) bool {
 	a, b := before.(*corev1.ResourceQuota), now.(*corev1.ResourceQuota)
 	return !maps.Equal(a.Annotations, b.Annotations) || !maps.Equal(a.Labels, b.Labels) ||

@@ -48,9 +48,9 @@ func closedWith(ctx context.Context) <-chan struct{} {
 	return c
 }
 
-// libvirt goes away during a call that it executes. The runner does not repeat the call, and uses
-// events instead of polling: only libvirt's absence takes time.
-func TestOnFake(t *testing.T) {
+// libvirt executes a call, but its answer is lost with the connection. The runner does not repeat
+// the call, and uses events instead of polling: only the 29 s of libvirt's absence pass.
+func TestLostAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := virttest.New(virt.State{
 			UUID:   "00000000-0000-4000-8000-000000000001",
@@ -66,7 +66,7 @@ func TestOnFake(t *testing.T) {
 			},
 		})
 		fake.DisconnectOnCall(virttest.After)
-		time.AfterFunc(time.Minute/2-time.Second, fake.Reconnect)
+		time.AfterFunc(29*time.Second, fake.Reconnect)
 		r := resize.Runner{
 			Domain: definedDomain{
 				fake.First(),
