@@ -1,20 +1,20 @@
 #!/bin/sh
 # Installs Mooring on a node with systemd and containerd 2.x. For the nodes of a cluster, use
-# deploy/kubernetes/install.yaml. Run it as root, in a folder that has bin/ and deploy/. It keeps an
-# existing policy. It restarts containerd if its setting changes; containers go on running.
+# deploy/kubernetes/install.yaml instead. Run the script as root, in a folder with bin/ and deploy/.
+# It keeps an existing policy. It restarts containerd if containerd's setting changes. Containers
+# keep running.
 #
 #	deploy/install.sh              install or upgrade, and start
 #	deploy/install.sh --uninstall  remove all but the policy
 #
-# CONTAINERD names the containerd program whose configuration the script checks. The default is
-# the one in PATH.
+# The script checks the configuration of the containerd in PATH. CONTAINERD names another program.
 set -eu
 cd "$(dirname "$0")/.."
 
 policy=/etc/mooring/policy.yaml
 hook=/usr/local/libexec/mooring/mooring-hook
 
-# validator_enabled reads the configuration that containerd makes of all its files.
+# validator_enabled checks the effective configuration of containerd, with all imported files.
 validator_enabled() {
 	"${CONTAINERD:-containerd}" config dump | awk '
 		/^ *\[/ { inside = /nri\.v1\.nri.*default_validator\]/ }
@@ -24,7 +24,8 @@ validator_enabled() {
 
 if [ "${1:-}" = --uninstall ]; then
 	systemctl disable --now mooring-agent.service mooring-fence.service
-	systemctl stop run-mooring.mount || echo "pods still use /run/mooring: it disappears with the last one" >&2
+	systemctl stop run-mooring.mount ||
+		echo "pods still use /run/mooring: it disappears with the last of them" >&2
 	rm -rf /sys/fs/bpf/mooring # removes the tracker from the kernel
 	rm -f /etc/systemd/system/mooring-agent.service /etc/systemd/system/mooring-fence.service \
 		/etc/systemd/system/run-mooring.mount /etc/containerd/conf.d/mooring.toml \
@@ -35,17 +36,18 @@ if [ "${1:-}" = --uninstall ]; then
 fi
 
 [ -e "$policy" ] || install -D -m 0644 deploy/policy/observe.yaml "$policy"
-# A policy with errors would keep the new agent from starting. Then the script stops here.
+# The new agent would not start with an invalid policy, so the script stops here.
 bin/mooring-agent check --policy "$policy"
 install -D -m 0755 bin/mooring-agent bin/mooring -t /usr/local/bin
-# In one step, so that a launcher created meanwhile mounts a complete program.
+# Replace the hook in one step: a launcher created meanwhile must mount a complete program.
 install -D -m 0755 bin/mooring-hook "$hook.new"
 mv -f "$hook.new" "$hook"
-install -D -m 0644 deploy/systemd/mooring-agent.service deploy/systemd/mooring-fence.service deploy/systemd/run-mooring.mount -t /etc/systemd/system
+install -D -m 0644 deploy/systemd/mooring-agent.service deploy/systemd/mooring-fence.service \
+	deploy/systemd/run-mooring.mount -t /etc/systemd/system
 systemctl daemon-reload
 if ! cmp -s deploy/containerd/mooring.toml /etc/containerd/conf.d/mooring.toml; then
 	install -D -m 0644 deploy/containerd/mooring.toml -t /etc/containerd/conf.d
-	systemctl restart containerd.service # containers go on running
+	systemctl restart containerd.service # containers keep running
 fi
 systemctl enable mooring-agent.service mooring-fence.service
 systemctl restart mooring-agent.service mooring-fence.service

@@ -1,6 +1,6 @@
 # shellcheck shell=sh
-# Source this file, from any directory. It names the cache directory and makes `go` a Go of 1.21 or
-# newer, which fetches the Go version of go.mod by itself. hack/setup installs one.
+# Source this file, from any directory. It sets the cache directory, and puts a Go of 1.21 or newer
+# into PATH. Such a Go fetches the Go version of go.mod by itself. hack/setup installs one.
 export MOORING_CACHE="${MOORING_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/mooring}"
 # Distributions and `go env -w` may set "local".
 export GOTOOLCHAIN="${GOTOOLCHAIN:-auto}"
@@ -14,7 +14,7 @@ mooring_go_works() {
 	esac
 }
 
-# After the Go in PATH, try those of versioned packages and of hack/setup.
+# If the Go in PATH is too old, search the versioned packages and the Go of hack/setup.
 if ! mooring_go_works go; then
 	for mooring_go in /usr/lib/go-1.*/bin/go "$MOORING_CACHE"/go-bootstrap/usr/lib/go-1.*/bin/go; do
 		mooring_go_works "$mooring_go" || continue
@@ -24,7 +24,7 @@ if ! mooring_go_works go; then
 fi
 
 # With this tag, libvirt's binding needs no headers of libvirt. Without the tag or without cgo,
-# shim/virt/libvirt is built without libvirt.
+# shim/virt/libvirt compiles without libvirt.
 mooring_flags=${GOFLAGS-$(GOTOOLCHAIN=local go env GOFLAGS 2>/dev/null || :)}
 case $mooring_flags in
 *-tags*) ;;

@@ -8,13 +8,13 @@
 {{/* Webhooks and policies skip the release's namespace, so it must not be one of Kubernetes' own. */}}
 {{- define "mooring.checkNamespace" -}}
 {{- if has .Release.Namespace (list "default" "kube-system" "kube-public" "kube-node-lease") -}}
-{{- fail (printf "the release's namespace is %q, in which webhooks and policies would see nothing: want one that is Mooring's alone: --namespace=mooring-system" .Release.Namespace) -}}
+{{- fail (printf "the release's namespace is %q, and webhooks and policies skip this namespace: use a namespace for Mooring alone: --namespace=mooring-system" .Release.Namespace) -}}
 {{- end -}}
 {{- end }}
 
 {{- define "mooring.checkReplicas" -}}
 {{- if and (include "mooring.calls" .) (eq .Values.webhooks.failurePolicy "Fail") (eq (int .Values.controller.replicas) 0) -}}
-{{- fail "controller.replicas is 0, and webhooks.failurePolicy is Fail: VMs could neither be changed nor started nor migrated: want at least 1, or webhooks.enabled=false with it" -}}
+{{- fail "controller.replicas is 0 and webhooks.failurePolicy is Fail: the API server would refuse each change, start and migration of a VM: want at least 1, or webhooks.enabled=false" -}}
 {{- end -}}
 {{- end }}
 
@@ -24,7 +24,7 @@
 {{- range (lookup "kubevirt.io/v1" "KubeVirt" "" "").items -}}
 {{- $namespace := .metadata.namespace -}}
 {{- if not (include "mooring.maySetIn" (list $.Values.annotations.setters $namespace)) -}}
-{{- fail (printf "annotations.setters: KubeVirt is in namespace %q, and its controller there is not among them, so that launchers would be refused in mode enforce: want --set-json 'annotations.setters=[{\"kind\":\"ServiceAccount\",\"name\":\"kubevirt-controller\",\"namespace\":%q}]'" $namespace $namespace) -}}
+{{- fail (printf "annotations.setters: KubeVirt's controller in namespace %q is missing, so the API server would refuse launchers in mode enforce: use --set-json 'annotations.setters=[{\"kind\":\"ServiceAccount\",\"name\":\"kubevirt-controller\",\"namespace\":%q}]'" $namespace $namespace) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -15,13 +15,13 @@ app.kubernetes.io/component: {{ . }}
 {{/* The node policy. Its mode must be the chart's. */}}
 {{- define "mooring.policy" -}}
 {{- if .Values.agent.policy -}}
-{{- $said := (fromYaml .Values.agent.policy).mode -}}
-{{- if ne $said .Values.mode -}}
-{{- fail (printf "agent.policy has mode %q, and mode is %q: want the same in both" (toString $said) .Values.mode) -}}
+{{- $policyMode := (fromYaml .Values.agent.policy).mode -}}
+{{- if ne $policyMode .Values.mode -}}
+{{- fail (printf "agent.policy has mode %q, and mode is %q: want the same in both" (toString $policyMode) .Values.mode) -}}
 {{- end -}}
 {{ trim .Values.agent.policy }}
 {{- else if eq .Values.mode "enforce" -}}
-{{- fail "agent.policy: mode enforce needs rules of your own: --set-file agent.policy=policy.yaml; deploy/policy/enforce.yaml is one to begin with" -}}
+{{- fail "agent.policy: mode enforce needs rules of your own: --set-file agent.policy=policy.yaml; deploy/policy/enforce.yaml is an example" -}}
 {{- else -}}
 {{ trim (.Files.Get "files/policy/observe.yaml") }}
 {{- end -}}
@@ -42,8 +42,8 @@ matchExpressions:
 
 {{/* Whether the API server calls the webhooks. */}}
 {{- define "mooring.calls" -}}
-{{- $wanted := toString .Values.webhooks.enabled -}}
-{{- if and .Values.controller.enabled (or (eq $wanted "true") (and (eq $wanted "auto") (eq .Values.mode "enforce"))) }}true{{ end -}}
+{{- $enabled := toString .Values.webhooks.enabled -}}
+{{- if and .Values.controller.enabled (or (eq $enabled "true") (and (eq $enabled "auto") (eq .Values.mode "enforce"))) }}true{{ end -}}
 {{- end }}
 
 {{/* Whether the controller halts VMs: the last of its flags counts. */}}
