@@ -1,5 +1,5 @@
 # Programs go to bin/, logs and test results to artefacts/, caches to ~/.cache/mooring.
-# hack/setup installs the packages that a step needs. hack/env.sh puts a usable Go into PATH.
+# hack/setup installs the packages for a target. hack/env.sh puts a usable Go into PATH.
 SHELL       := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -7,16 +7,17 @@ export MOORING_ARTEFACTS ?= $(CURDIR)/artefacts
 
 GO   := . hack/env.sh && go
 TOOL := $(GO) tool -modfile=tools/go.mod
-TEST := mkdir -p "$$MOORING_ARTEFACTS" && $(TOOL) gotestsum --format=pkgname --format-hide-empty-pkg --jsonfile="$$MOORING_ARTEFACTS"
-# Every wait in a test has a deadline of its own. This one only ends a test that hangs.
+TEST := mkdir -p "$$MOORING_ARTEFACTS" && $(TOOL) gotestsum --format=pkgname \
+	--format-hide-empty-pkg --jsonfile="$$MOORING_ARTEFACTS"
+# Every wait in a test has a deadline of its own. TIMEOUT only ends a hung test.
 TIMEOUT ?= 3h
-# -race makes the unit tests look for data races. They then compile and run several times longer.
+# RACE=-race makes the unit tests check for data races. They then take several times longer.
 RACE    ?=
-# Emulated nodes and control planes leave the processors idle, so these targets run at once.
+# Emulated nodes and control planes leave the processors idle, so their targets run concurrently.
 AT_ONCE := --no-print-directory --keep-going --jobs=3
 
-# The packages of each tier. Recipes store a list in a variable first: else a failing `go list`
-# does not fail them.
+# The packages of each tier. Recipes first store a list in a variable. Otherwise a failed `go list`
+# would not fail the recipe.
 NODE_TESTS    := /hack/throwaway$$|/integration/suite$$
 CONTROL_PLANE_TESTS := /integration/(deploy|kube|kubevirt|quota)$$
 UNIT           = $$(go list ./... | grep -vE '$(NODE_TESTS)|$(CONTROL_PLANE_TESTS)')
@@ -25,27 +26,29 @@ CONTROL_PLANES ?= $$(go list ./... | grep -E '$(CONTROL_PLANE_TESTS)')
 # The part of the suites that `make test` runs: tests by name, and one package.
 CORE               := ^(TestCore|TestHookEndsTheVM$$|TestSidecar$$)
 CORE_CONTROL_PLANE := /integration/kube$$
-# Unit tests that reach more of a real system in the node than on most machines.
+# Packages with unit tests that most machines skip in part. The node has all they need.
 IN_NODE    ?= ./deploy/systemd ./agent ./agent/libvirt ./lifecycle/host ./lifecycle/poddir
 BENCH      ?= ./bpf ./lifecycle/... ./memlock/... ./plugin/...
 COUNT      ?= 6
 BENCHTIME  ?= 1s
 RESULT     ?= $(MOORING_ARTEFACTS)/benchmarks.json
-# A quick run takes seconds and shows that every benchmark works. Its figures mean nothing.
+# A quick run takes seconds and checks that every benchmark works. Its figures are meaningless.
 QUICK      ?= $(if $(filter 1x,$(BENCHTIME)),--quick)
-# Versions of libvirt and QEMU: those of this machine, and of Debian releases.
+# Versions of libvirt and QEMU: of this machine (host), and of Debian releases.
 VERSIONS   ?= host trixie forky
 STEPS      ?= 2000
 SEED       ?= 1
-# A number of runs. A duration sometimes ends in "context deadline exceeded".
+# The number of inputs for each fuzz target. A duration such as 10s sometimes fails with "context
+# deadline exceeded".
 FUZZTIME   ?= 200000x
-# Images: the prefix of their names, their tag, and the names of those to make (all where empty).
+# Images: the prefix of their names, their tag, and the names of the images to build (empty: all).
 REGISTRY   ?=
 TAG        ?= latest
 ONLY       ?=
 
-.PHONY: help run node check setup node-image kubernetes kubevirt test test-all rest unit node-core control-plane-core \
-	suites units-in-node suites-in-node node-rest suites-rest control-planes control-planes-rest \
+.PHONY: help run node check setup node-image kubernetes kubevirt test test-all rest unit \
+	node-core control-plane-core suites units-in-node suites-in-node node-rest suites-rest \
+	control-planes control-planes-rest \
 	conformance torture matrix bench fuzz build images chart generate lint verify clean
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -55,16 +58,17 @@ run: ## show what Mooring does: a memory lock, a VM's end, a live resize, a migr
 	@. hack/env.sh && go build -o bin/ ./integration/demo ./cmd/mooring-controller ./cmd/mooring-shim
 	@hack/node run --reuse -- bin/demo
 
-node: ## a shell in the throw-away node
+node: ## open a shell in the throw-away node
 	@hack/node shell
 
 check: ## the quick tier: build, vet, unit tests with -race, without a node
 	@hack/setup test
 	$(GO) build ./... && go vet ./...
 	. hack/env.sh && ! "$$(go env GOROOT)"/bin/gofmt -l . | grep .
-	. hack/env.sh && packages="$(UNIT)" && $(TEST)/check.json -- -race -short -timeout=$(TIMEOUT) $$packages
+	. hack/env.sh && packages="$(UNIT)" && \
+		$(TEST)/check.json -- -race -short -timeout=$(TIMEOUT) $$packages
 
-setup: ## build once what all tests run on: the node's disk, Kubernetes, KubeVirt
+setup: ## build the environments of all tests once: the node's disk, Kubernetes, KubeVirt
 	@hack/setup build test node
 	@$(MAKE) $(AT_ONCE) node-image kubernetes kubevirt
 
@@ -88,7 +92,8 @@ rest: setup
 	@$(MAKE) $(AT_ONCE) node-rest control-planes-rest
 
 unit:
-	. hack/env.sh && packages="$(UNIT)" && $(TEST)/unit.json -- $(RACE) -timeout=$(TIMEOUT) $$packages
+	. hack/env.sh && packages="$(UNIT)" && \
+		$(TEST)/unit.json -- $(RACE) -timeout=$(TIMEOUT) $$packages
 
 # One node serves all packages of a target. The targets named -in-node need it in $$MOORING_NODE.
 ON_NODE := hack/node run -- env -u MAKEFLAGS $(MAKE) --no-print-directory --keep-going
@@ -107,13 +112,16 @@ core-in-node:
 	$(TEST)/node-core.json -- -count=1 -timeout=$(TIMEOUT) -run='$(CORE)' ./integration/suite
 
 rest-in-node:
-	. hack/env.sh && packages="$(SUITES)" && $(TEST)/node-rest.json -- -count=1 -timeout=$(TIMEOUT) -p=1 -skip='$(CORE)' $$packages
+	. hack/env.sh && packages="$(SUITES)" && \
+		$(TEST)/node-rest.json -- -count=1 -timeout=$(TIMEOUT) -p=1 -skip='$(CORE)' $$packages
 
 suites-in-node:
-	. hack/env.sh && packages="$(SUITES)" && $(TEST)/suites.json -- -count=1 -timeout=$(TIMEOUT) -p=1 $$packages
+	. hack/env.sh && packages="$(SUITES)" && \
+		$(TEST)/suites.json -- -count=1 -timeout=$(TIMEOUT) -p=1 $$packages
 
 units-in-node:
-	$(TEST)/units-in-node.json -- -count=1 -timeout=$(TIMEOUT) -exec="'$(CURDIR)/hack/on-node'" $(IN_NODE)
+	$(TEST)/units-in-node.json -- -count=1 -timeout=$(TIMEOUT) \
+		-exec="'$(CURDIR)/hack/on-node'" $(IN_NODE)
 
 # Control planes run on this machine and need no node.
 control-plane-core:
@@ -121,67 +129,86 @@ control-plane-core:
 		$(TEST)/control-plane-core.json -- -count=1 -timeout=$(TIMEOUT) $$packages
 
 control-planes-rest:
-	. hack/env.sh && packages="$$(printf '%s\n' $(CONTROL_PLANES) | grep -vE '$(CORE_CONTROL_PLANE)')" && \
+	. hack/env.sh && packages="$$(printf '%s\n' $(CONTROL_PLANES) | \
+			grep -vE '$(CORE_CONTROL_PLANE)')" && \
 		$(TEST)/control-planes-rest.json -- -count=1 -timeout=$(TIMEOUT) -p=1 $$packages
 
 control-planes: ## every test on a control plane
 	@hack/setup build test
 	@$(MAKE) $(AT_ONCE) kubernetes kubevirt
-	. hack/env.sh && packages="$(CONTROL_PLANES)" && $(TEST)/control-planes.json -- -count=1 -timeout=$(TIMEOUT) -p=1 $$packages
+	. hack/env.sh && packages="$(CONTROL_PLANES)" && \
+		$(TEST)/control-planes.json -- -count=1 -timeout=$(TIMEOUT) -p=1 $$packages
 
 conformance: ## the tests with libvirt and QEMU on VERSIONS of them: host, trixie and forky
 	@hack/setup test node
 	@$(MAKE) --no-print-directory --keep-going $(VERSIONS:%=conformance-on-%)
-	@cd "$$MOORING_ARTEFACTS" && grep -oE 'libvirt [0-9]+, QEMU [0-9]+, unplugs vCPUs: (true|false)' $(VERSIONS:%=conformance-%.json) | sort -u
-	$(if $(filter forky,$(VERSIONS)),@grep -q 'unplugs vCPUs: true' "$$MOORING_ARTEFACTS"/conformance-forky.json || { echo 'nothing has unplugged vCPUs' && false; })
-	@cd "$$MOORING_ARTEFACTS" && ! sed -nE 's/.*"Action":"(pass|skip)","Package":"([^"]*)","Test":"([^"]*)".*/\1 \2.\3/p' $(VERSIONS:%=conformance-%.json) | \
-		awk '{seen[$$2] = seen[$$2] $$1} END {for (t in seen) if (seen[t] !~ /pass/) print "skipped on each version: " t}' | grep .
+	@cd "$$MOORING_ARTEFACTS" && grep -oE 'libvirt [0-9]+, QEMU [0-9]+, unplugs vCPUs: (true|false)' \
+		$(VERSIONS:%=conformance-%.json) | sort -u
+	$(if $(filter forky,$(VERSIONS)),@grep -q 'unplugs vCPUs: true' \
+		"$$MOORING_ARTEFACTS"/conformance-forky.json || { echo 'no test unplugged vCPUs' && false; })
+	@cd "$$MOORING_ARTEFACTS" && ! sed -nE \
+		's/.*"Action":"(pass|skip)","Package":"([^"]*)","Test":"([^"]*)".*/\1 \2.\3/p' \
+		$(VERSIONS:%=conformance-%.json) | awk '{ results[$$2] = results[$$2] $$1 } END { \
+			for (t in results) if (results[t] !~ /pass/) print "skipped on each version: " t }' | grep .
 
-# The packages whose tests start a libvirtd, and the suite on the fake.
+# The packages with tests that start a libvirtd, and the conformance suite of the fake.
 conformance-on-%:
-	. hack/env.sh && root= && if [[ $* != host ]]; then root=$$(go run ./hack/libvirt-root $*); fi && \
-		packages=$$(grep -rl --include='*_test.go' '/libvirttest"' . | xargs -n1 dirname | sort -u) && \
+	. hack/env.sh && root= && \
+		if [[ $* != host ]]; then root=$$(go run ./hack/libvirt-root $*); fi && \
+		packages=$$(grep -rl --include='*_test.go' '/libvirttest"' . | \
+			xargs -n1 dirname | sort -u) && \
 		export MOORING_CI_REQUIRE=1 MOORING_LIBVIRT_ROOT="$$root" && \
 		$(TEST)/conformance-$*.json -- -count=1 -timeout=30m -p=1 $$packages ./shim/virt/virttest
 
-torture: ## STEPS random faults on a node with launchers and VMs; SEED chooses them
+torture: ## STEPS random faults on a node with launchers and VMs, chosen by SEED
 	@hack/setup build node
 	$(GO) version && CGO_ENABLED=0 go build -trimpath -ldflags=-s -o bin/ ./integration/torture
 	hack/node run -- bin/torture --steps=$(STEPS) --seed=$(SEED)
 
-matrix: ## the core on other runtimes and kernels, into docs/reference/compatibility.md; CELL=NAME runs one
+matrix: ## the core on other runtimes and kernels, for the compatibility page; CELL=NAME runs one
 	@hack/setup build node
 	@$(GO) run ./integration/matrix $(CELL)
 
-bench: ## benchmarks; BASE=FILE compares with another bench.txt, RESULT=integration/bench/benchmarks.json publishes
+# RESULT=integration/bench/benchmarks.json updates the published figures.
+bench: ## benchmarks; BASE=FILE compares with an earlier bench.txt, RESULT=FILE stores figures
 	@hack/setup build test && mkdir -p "$$MOORING_ARTEFACTS"
-	$(GO) test -run='^$$' -bench=. -benchmem -benchtime=$(BENCHTIME) -count=$(COUNT) $(BENCH) | tee "$$MOORING_ARTEFACTS"/bench.txt
+	$(GO) test -run='^$$' -bench=. -benchmem -benchtime=$(BENCHTIME) -count=$(COUNT) $(BENCH) | \
+		tee "$$MOORING_ARTEFACTS"/bench.txt
 	$(TOOL) benchstat $(BASE) "$$MOORING_ARTEFACTS"/bench.txt
-	. hack/env.sh && CGO_ENABLED=0 go build -trimpath -buildvcs=auto -ldflags=-s -o bin/ ./cmd/mooring-agent ./cmd/mooring-controller ./integration/bench
+	. hack/env.sh && CGO_ENABLED=0 go build -trimpath -buildvcs=auto -ldflags=-s -o bin/ \
+		./cmd/mooring-agent ./cmd/mooring-controller ./integration/bench
 	bin/bench machine $(QUICK) --result="$(RESULT)"
 	bin/bench quota $(QUICK) --result="$(RESULT)"
 	rm -f "$$MOORING_ARTEFACTS"/resize.json
-	. hack/env.sh && $(if $(QUICK),MOORING_QUICK=1) MOORING_SAMPLES="$$MOORING_ARTEFACTS"/resize.json go test -run='^$$' -bench=Resize -benchtime=1x ./shim/coordinator
-	@if [[ -e "$$MOORING_ARTEFACTS"/resize.json ]]; then bin/bench resize --samples="$$MOORING_ARTEFACTS"/resize.json --result="$(RESULT)"; \
-		else echo 'resizes are left out: they take libvirtd and QEMU'; fi
-	$(if $(QUICK),@echo 'the node is left out: BENCHTIME is 1x',hack/node run -- bin/bench node --result="$(RESULT)")
+	. hack/env.sh && $(if $(QUICK),MOORING_QUICK=1) \
+		MOORING_SAMPLES="$$MOORING_ARTEFACTS"/resize.json \
+		go test -run='^$$' -bench=Resize -benchtime=1x ./shim/coordinator
+	@if [[ -e "$$MOORING_ARTEFACTS"/resize.json ]]; then \
+			bin/bench resize --samples="$$MOORING_ARTEFACTS"/resize.json --result="$(RESULT)"; \
+		else echo 'skipped the resizes: they need libvirtd and QEMU'; fi
+	$(if $(QUICK),@echo 'skipped the node: BENCHTIME is 1x',\
+		hack/node run -- bin/bench node --result="$(RESULT)")
 
 fuzz: ## each fuzz target for FUZZTIME
 	@hack/setup test
-	@. hack/env.sh && grep -rlE --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u | while read -r package; do \
+	@. hack/env.sh && grep -rlE --include='*_test.go' '^func Fuzz' . | \
+		xargs -n1 dirname | sort -u | while read -r package; do \
 		targets=$$(go test -list='^Fuzz' "$$package" | grep '^Fuzz'); \
 		for target in $$targets; do \
 			echo "$$package $$target"; \
-			go test -run='^$$' -fuzz="^$$target\$$" -fuzztime=$(FUZZTIME) -fuzzminimizetime=1x "$$package"; \
+			go test -run='^$$' -fuzz="^$$target\$$" -fuzztime=$(FUZZTIME) \
+				-fuzzminimizetime=1x "$$package"; \
 		done; \
 	done
 
 build: ## programs into bin/: static ones, and mooring-shim, which loads libvirt
 	@hack/setup build
-	$(GO) version && packages="$$(go list ./cmd/... | grep -v '/mooring-shim$$')" && CGO_ENABLED=0 go build -trimpath -buildvcs=auto -ldflags=-s -o bin/ $$packages
-	. hack/env.sh && CGO_ENABLED=1 go build -trimpath -buildvcs=auto -ldflags=-s -o bin/ ./cmd/mooring-shim
+	$(GO) version && packages="$$(go list ./cmd/... | grep -v '/mooring-shim$$')" && \
+		CGO_ENABLED=0 go build -trimpath -buildvcs=auto -ldflags=-s -o bin/ $$packages
+	. hack/env.sh && \
+		CGO_ENABLED=1 go build -trimpath -buildvcs=auto -ldflags=-s -o bin/ ./cmd/mooring-shim
 
-images: build ## container images into bin/images/, without a daemon; REGISTRY and TAG name them, ONLY chooses
+images: build ## container images into bin/images/, without a daemon; see REGISTRY, TAG, ONLY
 	$(if $(ONLY),,@hack/setup node)
 	$(GO) run ./hack/image --registry="$(REGISTRY)" --tag="$(TAG)" --only="$(ONLY)"
 
@@ -191,7 +218,7 @@ chart: ## the Helm chart into bin/
 	$(TOOL) helm lint --strict deploy/helm/mooring
 	$(TOOL) helm package --destination=bin deploy/helm/mooring
 
-generate: ## generated files anew
+generate: ## regenerate the generated files
 	@hack/setup build bpf
 	$(GO) generate ./...
 
@@ -201,9 +228,10 @@ lint: ## linters, shellcheck, and known vulnerabilities
 	shellcheck -x $$(git grep -lE '^#!.*\b(ba)?sh\b|^# shellcheck shell=' -- . ':!*.md')
 	hack/vulncheck
 
-verify: generate ## a clean tree stays so: generated files, go.mod and go.sum are up to date
+verify: generate ## check that generated files, go.mod and go.sum are up to date
 	@git diff --exit-code && git status --short && [[ -z $$(git status --porcelain) ]]
-	git ls-files -z '*go.mod' | xargs -0 -n1 dirname | while read -r m; do ($(GO) mod tidy -C $$m -diff); done
+	git ls-files -z '*go.mod' | xargs -0 -n1 dirname | while read -r m; do \
+		($(GO) mod tidy -C $$m -diff); done
 
-clean: ## remove what was made here (hack/node clean: the node's caches)
+clean: ## remove bin/ and artefacts/ (`hack/node clean` removes the node's caches)
 	rm -rf bin artefacts
