@@ -101,7 +101,7 @@ func render() (map[string]string, error) {
 	return rendered, nil
 }
 
-// addRunnable adds c and its subcommands by their path. Groups of commands are left out.
+// addRunnable adds c and its subcommands by their path, without groups of commands.
 func addRunnable(all map[string]*cobra.Command, c *cobra.Command) {
 	if !c.HasSubCommands() || c.HasLocalFlags() {
 		all[c.CommandPath()] = c

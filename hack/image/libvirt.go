@@ -29,9 +29,9 @@ const libvirtSO = "libvirt.so.0"
 // archiveFile is the file of a cache entry with mmdebstrap's output.
 const archiveFile = "root.tar"
 
-// note is a hook of mmdebstrap. It writes the packages and the release for scanners, one file for
-// each package as distroless images do, and the common licences. Those belong to base-files, which
-// is not unpacked as a whole because it depends on an awk.
+// note is a hook of mmdebstrap. For scanners, it writes the release and a file for each package, as
+// distroless images do. It also writes the common licences of the package base-files. mmdebstrap
+// does not unpack all of base-files, because base-files depends on an awk.
 const note = `set -eu
 cd "$1"
 mkdir -p var/lib/dpkg/status.d

@@ -39,7 +39,7 @@ func (r recipe) tree(bin string, libraries tree) (tree, error) {
 	return t, nil
 }
 
-// checkStatic refuses a program that needs a loader, because the image has none.
+// checkStatic refuses a program with a dynamic loader, because the image has none.
 func checkStatic(program *elf.File) error {
 	if hasLoader(program) {
 		return errors.New("is not static: build it with CGO_ENABLED=0")
@@ -51,8 +51,8 @@ func hasLoader(program *elf.File) bool {
 	return slices.ContainsFunc(program.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
 }
 
-// checkLoads refuses a program without libvirt, and one that cannot start with these libraries
-// because it was built with newer ones.
+// checkLoads refuses a program without libvirt, and a program built with newer libraries than
+// these.
 func checkLoads(program *elf.File, content []byte, libraries tree) error {
 	if !hasLoader(program) || !bytes.Contains(content, []byte(libvirtSO)) {
 		return errors.New("does not load libvirt: build it with CGO_ENABLED=1 and -tags=libvirt_dlopen, as `make build` does")

@@ -36,7 +36,7 @@ func (k *KubeVirt) StartController(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := k.plane.AwaitOK(ctx, p, fmt.Sprintf("https://127.0.0.1:%d/leader", port), leads); err != nil {
+	if err := k.plane.AwaitOK(ctx, p, fmt.Sprintf("https://127.0.0.1:%d/leader", port), isLeader); err != nil {
 		return err
 	}
 	k.controller = p
@@ -68,7 +68,7 @@ func (k *KubeVirt) run(ctx context.Context, name, account string, port int, args
 	return k.plane.Start(name, k.file(name), append(common, args...)...)
 }
 
-func leads(response *http.Response) bool {
-	var says struct{ APIServer struct{ Leader string } }
-	return json.NewDecoder(response.Body).Decode(&says) == nil && says.APIServer.Leader == "true"
+func isLeader(response *http.Response) bool {
+	var status struct{ APIServer struct{ Leader string } }
+	return json.NewDecoder(response.Body).Decode(&status) == nil && status.APIServer.Leader == "true"
 }

@@ -44,8 +44,9 @@ func (k *KubeVirt) install(ctx context.Context) error {
 	return k.markDeployed(ctx)
 }
 
-// markDeployed marks KubeVirt as deployed, because its configuration is ignored before. VMs without
-// an architecture get amd64.
+// markDeployed marks KubeVirt as deployed, because its programs ignore the configuration before.
+// VMs
+// without an architecture get amd64.
 func (k *KubeVirt) markDeployed(ctx context.Context) error {
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(virtv1.KubeVirtGroupVersionKind)

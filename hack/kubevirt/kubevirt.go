@@ -46,7 +46,7 @@ type KubeVirt struct {
 	controller *kube.Process
 }
 
-// Start builds the programs that are not cached. It installs KubeVirt's CRDs, roles and a KubeVirt
+// Start builds the programs missing in the cache. It installs KubeVirt's CRDs, roles and a KubeVirt
 // object with an empty configuration, and returns when virt-api and virt-controller work.
 // virt-operator, virt-handler and the subresources of VMs are missing.
 //

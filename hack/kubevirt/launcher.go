@@ -50,9 +50,9 @@ type Launcher struct {
 	exited   <-chan error
 }
 
-// StartLauncher builds the program if it is not cached, and log reports that. hooks is a directory
-// whose subdirectory gets the socket of a hook sidecar within a minute. An empty hooks means no
-// sidecar. KubeVirt logs to standard error.
+// StartLauncher builds the program if the cache lacks it, and reports the build to log. hooks is a
+// directory. The socket of a hook sidecar must appear in a subdirectory of it within a minute. An
+// empty hooks means no sidecar. KubeVirt logs to standard error.
 func StartLauncher(ctx context.Context, hooks string, log *slog.Logger) (_ *Launcher, err error) {
 	l := &Launcher{}
 	if l.programs, err = Build(ctx, log); err != nil {
@@ -78,8 +78,8 @@ func StartLauncher(ctx context.Context, hooks string, log *slog.Logger) (_ *Laun
 	return l, nil
 }
 
-// Define returns the definition of a VM. Its error is one of the program. Definition.Error says why
-// a VM cannot be defined.
+// Define returns the definition of a VM. An error means that the program failed. If KubeVirt cannot
+// define the VM, Definition.Error has the reason.
 func (l *Launcher) Define(r Request) (d Definition, err error) {
 	if err = json.NewEncoder(l.in).Encode(r); err == nil {
 		err = l.out.Decode(&d)

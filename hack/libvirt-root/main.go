@@ -1,6 +1,6 @@
 // Command libvirt-root prints the path of a root file system with the libvirt and QEMU of a Debian
-// release. If it is not cached, the command makes it, which needs root and half a minute. Tests
-// with MOORING_LIBVIRT_ROOT use that libvirt.
+// release. If the cache lacks the file system, the command makes it, which needs root and half a
+// minute. Tests use the libvirt in MOORING_LIBVIRT_ROOT.
 //
 //	go run ./hack/libvirt-root forky
 package main
