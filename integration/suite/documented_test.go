@@ -46,7 +46,7 @@ func TestDocumentedPod(t *testing.T) {
 	}
 	// The container limits the bandwidth. An impossible bandwidth is refused with a remedy.
 	if out, err := c.resizeByAPI(t, v, "--cpu-quota=150%"); err == nil ||
-		!strings.Contains(out+err.Error(), "want that to be 1500m") {
+		!strings.Contains(out+err.Error(), "CPU limit to 1500m instead") {
 		t.Errorf("mooring resize --cpu-quota printed %q, %v", out, err)
 	}
 	if out, err := c.resizeByAPI(t, v, "--cpu-quota=none"); err != nil {

@@ -91,7 +91,7 @@ func Boot(ctx context.Context, img *image.Image, dir string, o Options) (*VM, er
 	err = v.boot(ctx, c, o)
 	if err != nil && c.Accelerator == KVM && ctx.Err() == nil {
 		o.Log.Warn("booting under KVM failed: using TCG until the next boot of this machine",
-			"error", err, "recordError", recordKVMFailure(o.Store, c))
+			"error", err, "record_error", recordKVMFailure(o.Store, c))
 		c.Accelerator = TCG
 		err = v.boot(ctx, c, o)
 	}

@@ -13,7 +13,6 @@ import (
 const stateFile = "node.json"
 
 // State contains the data by which another process reaches a running node.
-
 type State struct {
 	Address     string `json:"address"`
 	HostKey     string `json:"hostKey"`
